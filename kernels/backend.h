@@ -1,0 +1,46 @@
+/* backend.h - a device: its op table, its memory, what it is good at. */
+#ifndef SG_BACKEND_H
+#define SG_BACKEND_H
+
+#include "op.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* CPU levels, each above the last; a mask of (1 << level) limits which may be used. */
+typedef enum sg_cpu_level { SG_CPU_BASE, SG_CPU_AVX2, SG_CPU_AVX512, SG_CPU_LEVELS } sg_cpu_level;
+
+typedef struct sg_backend_options {
+    const char *name;     /* "auto", "cpu" or "ref" */
+    int         threads;  /* 0: as many as the machine has */
+    unsigned    cpu_mask; /* allowed levels; 0: all */
+} sg_backend_options;
+
+typedef struct sg_backend {
+    const char      *name;
+    const sg_ops    *ops;
+    const sg_memory *memory;
+    void            *impl;
+    sg_dtype         dtype;       /* SG_F32 or SG_BF16: the faster for products here, what "auto" means */
+    bool             host_memory; /* device memory is host memory: mapped weights serve as they are */
+    size_t           total_bytes; /* memory that a render may plan with, as found at open */
+    int              threads;
+    char             device[160]; /* for people: "Intel ... , AVX-512, 2 threads" */
+} sg_backend;
+
+/* Opens the device that o names. The caller closes it. SG_E_ARG for an unknown name, SG_E_UNSUPPORTED for one that
+ * this build or machine lacks. */
+sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
+void      sg_backend_close(sg_backend **b);
+
+/* A stream of b without memory: give keep and scratch their blocks before use. */
+sg_stream sg_stream_on(const sg_backend *b);
+
+/* Bytes that the backend has allocated for packed weights and library scratch since it was opened. */
+size_t sg_backend_packed_bytes(const sg_backend *b);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,57 @@
+/* plan.c - the backend that computes nothing and counts. */
+#include "meta.h"
+
+static sg_plan_totals *totals(sg_stream *s) { return s->meta; }
+
+static double linear_flops(const sg_linear_args *a)
+{
+    return 2.0 * (double)sg_count(a->y) * (double)a->x.dim[1];
+}
+
+static double attend_flops(const sg_attend_args *a) { return 4.0 * (double)sg_count(a->q) * (double)a->k.dim[0]; }
+
+static double conv_flops(const sg_conv_args *a)
+{
+    return 2.0 * (double)sg_count(a->y) * (double)(sg_count(a->w) / a->w.dim[0]);
+}
+
+#define COUNTED(op)                                                 \
+    static sg_status op(sg_stream *s, const sg_##op##_args *a)      \
+    {                                                               \
+        totals(s)->flops += op##_flops(a);                          \
+        return SG_OK;                                               \
+    }
+COUNTED(linear)
+COUNTED(attend)
+COUNTED(conv)
+
+#define FREE(op)                                                    \
+    static sg_status op(sg_stream *s, const sg_##op##_args *a)      \
+    {                                                               \
+        (void)s, (void)a;                                           \
+        return SG_OK;                                               \
+    }
+FREE(norm) FREE(rope) FREE(gate_add) FREE(add) FREE(mul) FREE(act) FREE(embed) FREE(sinusoid) FREE(upsample)
+FREE(avg_down) FREE(dup_up) FREE(permute) FREE(copy) FREE(combine) FREE(rgb8) FREE(finite)
+
+#define X(op) .op = op,
+static const sg_ops plan_ops = {SG_OPS(X)};
+#undef X
+
+static sg_status transfer(sg_stream *s, void *to, const void *from, size_t bytes)
+{
+    (void)s, (void)to, (void)from, (void)bytes;
+    return SG_OK;
+}
+
+static const sg_memory plan_memory = {.upload = transfer, .download = transfer};
+
+sg_stream sg_plan_stream(sg_plan_totals *t)
+{
+    /* Two made-up address ranges: nothing is ever read there, but outputs and inputs stay apart. */
+    return (sg_stream){.ops = &plan_ops,
+                       .memory = &plan_memory,
+                       .meta = t,
+                       .keep = {.base = SG_ALIGN, .cap = SIZE_MAX / 4},
+                       .scratch = {.base = SIZE_MAX / 2 + 1, .cap = SIZE_MAX / 4}};
+}

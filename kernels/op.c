@@ -1,0 +1,260 @@
+/* op.c - shape rules, stated once for every backend, then dispatch. */
+#include "op.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+sg_status sg_fail(sg_stream *s, sg_status code, const char *fmt, ...)
+{
+    if (s->status) return s->status;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(s->why, sizeof s->why, fmt, ap);
+    va_end(ap);
+    return s->status = code;
+}
+
+sg_tensor sg_alloc(sg_stream *s, sg_arena *a, sg_dtype type, int rank, const int64_t *dim)
+{
+    sg_tensor t = {.dtype = type, .rank = rank};
+    size_t    bytes = sg_dtype_size(type);
+    bool      fits = true;
+    for (int i = 0; i < rank; i++) {
+        t.dim[i] = dim[i];
+        fits = fits && dim[i] >= 0 && !__builtin_mul_overflow(bytes, (size_t)dim[i], &bytes);
+    }
+    if (s->status) return t;
+    t.data = fits ? (void *)sg_arena_take(a, bytes) : NULL;
+    if (!t.data)
+        sg_fail(s, SG_E_MEMORY, "an arena of %zu bytes, %zu of them used, cannot give %zu more", a->cap, a->used, bytes);
+    return t;
+}
+
+void sg_upload(sg_stream *s, sg_tensor t, const void *host)
+{
+    if (s->status || sg_bytes(t) == 0) return;
+    const sg_status e = s->memory->upload(s, t.data, host, sg_bytes(t));
+    if (e) sg_fail(s, e, "upload of %zu bytes failed", sg_bytes(t));
+}
+
+void sg_download(sg_stream *s, void *host, sg_tensor t)
+{
+    if (s->status || sg_bytes(t) == 0) return;
+    const sg_status e = s->memory->download(s, host, t.data, sg_bytes(t));
+    if (e) sg_fail(s, e, "download of %zu bytes failed", sg_bytes(t));
+}
+
+void sg_tap(sg_stream *s, sg_tensor t, const char *fmt, ...)
+{
+    if (!s->tap || s->status) return;
+    char    name[96];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof name, fmt, ap);
+    va_end(ap);
+    s->tap(s->tap_context, name, s, t);
+}
+
+/* ---- what fits ---- */
+
+static bool is_float(sg_tensor t) { return t.dtype == SG_F32 || t.dtype == SG_BF16; }
+static bool is_real(sg_tensor t) { return t.rank > 0 && is_float(t); }
+static bool is_f32(sg_tensor t) { return t.rank > 0 && t.dtype == SG_F32; }
+
+static bool is1(sg_tensor t, int64_t a) { return t.rank == 1 && t.dim[0] == a; }
+static bool is2(sg_tensor t, int64_t a, int64_t b) { return t.rank == 2 && t.dim[0] == a && t.dim[1] == b; }
+static bool is3(sg_tensor t, int64_t a, int64_t b, int64_t c)
+{
+    return t.rank == 3 && t.dim[0] == a && t.dim[1] == b && t.dim[2] == c;
+}
+static bool is4(sg_tensor t, int64_t a, int64_t b, int64_t c, int64_t d)
+{
+    return t.rank == 4 && t.dim[0] == a && t.dim[1] == b && t.dim[2] == c && t.dim[3] == d;
+}
+static bool maybe1(sg_tensor t, int64_t a) { return t.rank == 0 || (t.dtype == SG_F32 && is1(t, a)); }
+
+static bool same_shape(sg_tensor a, sg_tensor b)
+{
+    if (a.rank != b.rank) return false;
+    for (int i = 0; i < a.rank; i++)
+        if (a.dim[i] != b.dim[i]) return false;
+    return true;
+}
+
+static int64_t last(sg_tensor t) { return t.rank ? t.dim[t.rank - 1] : 0; }
+
+/* Ops read their inputs after they start to write, so an output may not overlap one. Memory that is not there yet
+ * (NULL: planned weights) overlaps nothing. */
+static bool apart(sg_tensor y, sg_tensor x)
+{
+    const uintptr_t a = (uintptr_t)y.data, b = (uintptr_t)x.data;
+    return x.rank == 0 || !a || !b || a + sg_bytes(y) <= b || b + sg_bytes(x) <= a;
+}
+
+static bool linear_fits(const sg_linear_args *a)
+{
+    const int64_t n = a->x.dim[0], i = a->x.dim[1], o = a->w.dim[0];
+    return is_real(a->y) && is_real(a->x) && is_real(a->w) && is2(a->x, n, i) && is2(a->w, o, i) && is2(a->y, n, o) &&
+           maybe1(a->b, o) && apart(a->y, a->x) && apart(a->y, a->w) && apart(a->y, a->b);
+}
+
+static bool norm_fits(const sg_norm_args *a)
+{
+    const int64_t c = last(a->x);
+    return is_real(a->y) && is_real(a->x) && same_shape(a->y, a->x) && maybe1(a->w, c) && maybe1(a->b, c) &&
+           maybe1(a->scale, c) && maybe1(a->shift, c) && apart(a->y, a->x);
+}
+
+static bool rope_fits(const sg_rope_args *a)
+{
+    const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
+    return is_real(a->y) && is_real(a->x) && d % 2 == 0 && is3(a->x, n, h, d) && is3(a->y, n, h, d) && is_f32(a->cos) &&
+           is_f32(a->sin) && is2(a->cos, n, d / 2) && is2(a->sin, n, d / 2) && apart(a->y, a->x);
+}
+
+static bool attend_fits(const sg_attend_args *a)
+{
+    const int64_t n = a->q.dim[0], m = a->k.dim[0], h = a->q.dim[1], d = a->q.dim[2];
+    const bool    bias_ok = a->bias.rank == 0 || (a->bias.dtype == SG_F32 && is3(a->bias, h, n, m));
+    return is_real(a->q) && a->k.dtype == a->q.dtype && a->v.dtype == a->q.dtype && a->y.dtype == a->q.dtype &&
+           is3(a->q, n, h, d) && is3(a->y, n, h, d) && is3(a->k, m, h, d) && is3(a->v, m, h, d) && bias_ok &&
+           maybe1(a->key_bias, m) && apart(a->y, a->q) && apart(a->y, a->k) && apart(a->y, a->v);
+}
+
+static bool gate_add_fits(const sg_gate_add_args *a)
+{
+    return is_real(a->x) && is_real(a->r) && same_shape(a->x, a->r) && maybe1(a->gate, last(a->x)) && apart(a->x, a->r);
+}
+
+static bool add_fits(const sg_add_args *a)
+{
+    const int64_t n = a->a.dim[0], c = a->a.dim[1];
+    return is_real(a->y) && is_real(a->a) && is_real(a->b) && is2(a->a, n, c) && is2(a->y, n, c) &&
+           (is2(a->b, n, c) || is2(a->b, 1, c)) && apart(a->y, a->a) && apart(a->y, a->b);
+}
+
+static bool mul_fits(const sg_mul_args *a)
+{
+    return is_real(a->y) && is_real(a->a) && is_real(a->b) && same_shape(a->y, a->a) && same_shape(a->y, a->b) &&
+           apart(a->y, a->a) && apart(a->y, a->b);
+}
+
+static bool act_fits(const sg_act_args *a)
+{
+    return is_real(a->y) && is_real(a->x) && same_shape(a->y, a->x) && apart(a->y, a->x);
+}
+
+static bool embed_fits(const sg_embed_args *a)
+{
+    const int64_t n = a->ids.dim[0], c = a->w.dim[1], o = a->w.dim[0];
+    return is_real(a->y) && is_real(a->w) && a->ids.dtype == SG_I32 && is1(a->ids, n) && is2(a->w, o, c) &&
+           is2(a->y, n, c) && apart(a->y, a->w) && apart(a->y, a->ids);
+}
+
+static bool sinusoid_fits(const sg_sinusoid_args *a)
+{
+    const int64_t n = a->t.dim[0], c = a->y.dim[1];
+    return is_f32(a->y) && is_f32(a->t) && is1(a->t, n) && is2(a->y, n, c) && c % 2 == 0 && apart(a->y, a->t);
+}
+
+static bool conv_fits(const sg_conv_args *a)
+{
+    const sg_tensor x = a->x, w = a->w;
+    if (!is_real(a->y) || !is_real(x) || !is_real(w) || x.rank != 4 || w.rank != 5 || w.dim[1] != x.dim[3]) return false;
+    int64_t out[3];
+    for (int k = 0; k < 3; k++) {
+        const int64_t pad = k ? (int64_t)a->pad[2 * k - 2] + a->pad[2 * k - 1] : 0;
+        const int64_t room = x.dim[k] + pad - w.dim[2 + k];
+        if (a->stride[k] < 1 || room < 0 || pad < 0) return false;
+        out[k] = room / a->stride[k] + 1;
+    }
+    for (int k = 0; k < 4; k++)
+        if (a->pad[k] < 0) return false;
+    return is4(a->y, out[0], out[1], out[2], w.dim[0]) && maybe1(a->b, w.dim[0]) && apart(a->y, x) && apart(a->y, w);
+}
+
+static bool upsample_fits(const sg_upsample_args *a)
+{
+    const sg_tensor x = a->x;
+    return is_real(a->y) && is_real(x) && a->y.dtype == x.dtype && x.rank == 4 &&
+           is4(a->y, x.dim[0], 2 * x.dim[1], 2 * x.dim[2], x.dim[3]) && apart(a->y, x);
+}
+
+static bool avg_down_fits(const sg_avg_down_args *a)
+{
+    const sg_tensor x = a->x;
+    if (!is_real(a->y) || !is_real(x) || x.rank != 4 || a->y.rank != 4 || a->ft < 1 || a->fs < 1) return false;
+    const int64_t o = a->y.dim[3], block = (int64_t)a->ft * a->fs * a->fs;
+    return x.dim[1] % a->fs == 0 && x.dim[2] % a->fs == 0 && o > 0 && x.dim[3] * block % o == 0 &&
+           is4(a->y, (x.dim[0] + a->ft - 1) / a->ft, x.dim[1] / a->fs, x.dim[2] / a->fs, o) && apart(a->y, x);
+}
+
+static bool dup_up_fits(const sg_dup_up_args *a)
+{
+    const sg_tensor x = a->x;
+    if (!is_real(a->y) || !is_real(x) || x.rank != 4 || a->y.rank != 4 || a->ft < 1 || a->fs < 1) return false;
+    const int64_t o = a->y.dim[3], block = (int64_t)a->ft * a->fs * a->fs;
+    return a->drop >= 0 && a->drop < x.dim[0] * a->ft && x.dim[3] > 0 && o * block % x.dim[3] == 0 &&
+           is4(a->y, x.dim[0] * a->ft - a->drop, x.dim[1] * a->fs, x.dim[2] * a->fs, o) && apart(a->y, x);
+}
+
+static bool permute_fits(const sg_permute_args *a)
+{
+    int64_t  count = 1;
+    unsigned seen = 0;
+    if (!is_real(a->y) || !is_real(a->x) || a->rank < 1 || a->rank > SG_PERMUTE_RANK) return false;
+    for (int k = 0; k < a->rank; k++) {
+        if (a->perm[k] < 0 || a->perm[k] >= a->rank) return false;
+        count *= a->dim[k];
+        seen |= 1u << a->perm[k];
+    }
+    return seen + 1 == 1u << a->rank && count == sg_count(a->x) && count == sg_count(a->y) && apart(a->y, a->x);
+}
+
+static bool copy_fits(const sg_copy_args *a)
+{
+    return is_real(a->y) && is_real(a->x) && sg_count(a->y) == sg_count(a->x) && apart(a->y, a->x);
+}
+
+static bool combine_fits(const sg_combine_args *a)
+{
+    if (!is_f32(a->y) || a->count < 1 || a->count > SG_COMBINE_MAX) return false;
+    for (int k = 0; k < a->count; k++)
+        if (!is_f32(a->x[k]) || sg_count(a->x[k]) != sg_count(a->y) || !apart(a->y, a->x[k])) return false;
+    return true;
+}
+
+static bool rgb8_fits(const sg_rgb8_args *a)
+{
+    return is_real(a->x) && a->y.dtype == SG_U8 && same_shape(a->y, a->x) && last(a->x) == 3 && apart(a->y, a->x);
+}
+
+static bool finite_fits(const sg_finite_args *a)
+{
+    return is_real(a->x) && a->y.dtype == SG_I32 && is1(a->y, 1) && apart(a->y, a->x);
+}
+
+/* The message tells the shape of the first tensor, which is enough to find the call. */
+static void refuse(sg_stream *s, const char *op, sg_tensor y)
+{
+    char shape[96];
+    sg_shape_text(shape, sizeof shape, y.rank, y.dim);
+    sg_fail(s, SG_E_SHAPE, "%s: shapes or dtypes disagree, or the output %s overlaps an input", op, shape);
+}
+
+#define X(op)                                                           \
+    void sg_##op##_(sg_stream *s, const sg_##op##_args *a)              \
+    {                                                                   \
+        if (s->status) return;                                          \
+        sg_tensor y;                                                    \
+        memcpy(&y, a, sizeof y); /* the first member of every struct */ \
+        if (!op##_fits(a)) {                                            \
+            refuse(s, #op, y);                                          \
+            return;                                                     \
+        }                                                               \
+        if (sg_count(y) == 0) return;                                   \
+        const sg_status e = s->ops->op(s, a);                           \
+        if (e) sg_fail(s, e, #op ": the backend failed");               \
+    }
+SG_OPS(X)
+#undef X

@@ -1,0 +1,374 @@
+/* ref.c - the oracle: every op as its formula says, any dtype, never optimised beyond what lets it finish.
+ *
+ * Compiled twice. In double it is the truth. ref_rounded.c compiles it in float, every sum in order and the weights of
+ * the softmax rounded to the dtype of v: the error of that build against the truth is the rounding budget of a kernel. */
+#include "op.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#ifndef SG_REF_REAL
+#define SG_REF_REAL double
+#define SG_REF_TABLE sg_ref_ops
+#define SG_REF_IS_TRUTH 1
+#endif
+
+typedef SG_REF_REAL real;
+
+#if SG_REF_IS_TRUTH
+#define SUM(var) _Pragma(SUM_TEXT(omp simd reduction(+ : var)))
+#define SUM_TEXT(x) #x
+#define FN(name) name
+static real round_as(sg_dtype t, real v) { (void)t; return v; }
+#else
+#define SUM(var)
+#define FN(name) name##f
+static real round_as(sg_dtype t, real v) { return t == SG_BF16 ? sg_bf16_to_f32(sg_f32_to_bf16(v)) : v; }
+#endif
+
+static real get(const sg_tensor *t, int64_t i) { return (real)sg_load(t, i); }
+static real get_or(const sg_tensor *t, int64_t i, real other) { return t->rank ? get(t, i) : other; }
+static void put(const sg_tensor *t, int64_t i, real v) { sg_store(t, i, (float)v); }
+
+/* All of t as real numbers, in memory that the caller frees. */
+static real *widen(sg_tensor t)
+{
+    const int64_t n = sg_count(t);
+    real *const   r = malloc((size_t)(n ? n : 1) * sizeof *r);
+    if (!r) return NULL;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) r[i] = get(&t, i);
+    return r;
+}
+
+static real activate(sg_act act, real x)
+{
+    switch (act) {
+    case SG_ACT_RELU: return x < 0 ? 0 : x; /* lets NaN through */
+    case SG_ACT_SILU: return x / (1 + FN(exp)(-x));
+    case SG_ACT_GELU_TANH:
+        return (real)0.5 * x * (1 + FN(tanh)((real)0.79788456080286535588 * (x + (real)0.044715 * x * x * x)));
+    case SG_ACT_CLAMP: return x < -1 ? -1 : x > 1 ? 1 : x;
+    default: return x;
+    }
+}
+
+static real dot(const real *a, const real *b, int64_t n)
+{
+    real sum = 0;
+    SUM(sum)
+    for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+static sg_status linear(sg_stream *s, const sg_linear_args *a)
+{
+    (void)s;
+    const int64_t n = a->x.dim[0], in = a->x.dim[1], out = a->w.dim[0];
+    real *const   x = widen(a->x), *const w = widen(a->w);
+    const bool    ok = x && w;
+    if (ok) {
+#pragma omp parallel for schedule(static)
+        for (int64_t t = 0; t < n; t++)
+            for (int64_t o = 0; o < out; o++)
+                put(&a->y, t * out + o, activate(a->act, dot(x + t * in, w + o * in, in) + get_or(&a->b, o, 0)));
+    }
+    free(x);
+    free(w);
+    return ok ? SG_OK : SG_E_MEMORY;
+}
+
+/* What a row is shifted by and multiplied with before w and b. */
+static void norm_row(const sg_norm_args *a, int64_t row, int64_t c, real *mean, real *gain)
+{
+    real sum = 0, square = 0;
+    *mean = 0;
+    *gain = 1;
+    if (a->kind == SG_NORM_NONE) return;
+    if (a->kind == SG_NORM_LAYER) {
+        for (int64_t i = 0; i < c; i++) sum += get(&a->x, row + i);
+        *mean = sum / (real)c;
+    }
+    for (int64_t i = 0; i < c; i++) {
+        const real d = get(&a->x, row + i) - *mean;
+        square += d * d;
+    }
+    if (a->kind == SG_NORM_L2)
+        *gain = FN(sqrt)((real)c) / FN(fmax)(FN(sqrt)(square), (real)1e-12);
+    else
+        *gain = 1 / FN(sqrt)(square / (real)c + (real)a->eps);
+}
+
+static sg_status norm(sg_stream *s, const sg_norm_args *a)
+{
+    (void)s;
+    const int64_t c = a->x.dim[a->x.rank - 1], rows = sg_count(a->x) / c;
+#pragma omp parallel for schedule(static)
+    for (int64_t t = 0; t < rows; t++) {
+        real mean, gain;
+        norm_row(a, t * c, c, &mean, &gain);
+        for (int64_t i = 0; i < c; i++) {
+            const real v = (get(&a->x, t * c + i) - mean) * gain * get_or(&a->w, i, 1) + get_or(&a->b, i, 0);
+            put(&a->y, t * c + i, activate(a->act, v * (1 + get_or(&a->scale, i, 0)) + get_or(&a->shift, i, 0)));
+        }
+    }
+    return SG_OK;
+}
+
+static sg_status rope(sg_stream *s, const sg_rope_args *a)
+{
+    (void)s;
+    const int64_t n = a->x.dim[0], h = a->x.dim[1], half = a->x.dim[2] / 2;
+    for (int64_t t = 0; t < n; t++)
+        for (int64_t g = 0; g < h; g++)
+            for (int64_t i = 0; i < half; i++) {
+                const int64_t at = ((t * h + g) * half + i) * 2;
+                const real    x = get(&a->x, at), y = get(&a->x, at + 1);
+                const real    c = get(&a->cos, t * half + i), d = get(&a->sin, t * half + i);
+                put(&a->y, at, x * c - y * d);
+                put(&a->y, at + 1, x * d + y * c);
+            }
+    return SG_OK;
+}
+
+/* One row of one head: score holds m numbers, o holds d. */
+static void attend_row(const sg_attend_args *a, const real *q, const real *k, const real *v, int64_t i, int64_t g,
+                       real *score, real *o)
+{
+    const int64_t m = a->k.dim[0], h = a->q.dim[1], d = a->q.dim[2], n = a->q.dim[0];
+    real          max = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < m; j++) {
+        score[j] = dot(q + (i * h + g) * d, k + (j * h + g) * d, d) * (real)a->scale + get_or(&a->key_bias, j, 0) +
+                   get_or(&a->bias, (g * n + i) * m + j, 0);
+        if (score[j] > max || score[j] != score[j]) max = score[j];
+    }
+    for (int64_t e = 0; e < d; e++) o[e] = 0;
+    for (int64_t j = 0; j < m; j++) {
+        const real p = max == -INFINITY ? 0 : FN(exp)(score[j] - max), rounded = round_as(a->v.dtype, p);
+        sum += p;
+        for (int64_t e = 0; e < d; e++) o[e] += rounded * v[(j * h + g) * d + e];
+    }
+    for (int64_t e = 0; e < d; e++) put(&a->y, (i * h + g) * d + e, sum == 0 ? 0 : o[e] / sum);
+}
+
+static sg_status attend(sg_stream *s, const sg_attend_args *a)
+{
+    (void)s;
+    const int64_t n = a->q.dim[0], m = a->k.dim[0], h = a->q.dim[1], d = a->q.dim[2];
+    real *const   q = widen(a->q), *const k = widen(a->k), *const v = widen(a->v);
+    int           ok = q && k && v;
+    if (ok) {
+#pragma omp parallel reduction(&& : ok)
+        {
+            real *const room = malloc((size_t)(m + d) * sizeof *room);
+            ok = room != NULL;
+#pragma omp for schedule(static)
+            for (int64_t i = 0; i < n * h; i++)
+                if (room) attend_row(a, q, k, v, i / h, i % h, room, room + m);
+            free(room);
+        }
+    }
+    free(q);
+    free(k);
+    free(v);
+    return ok ? SG_OK : SG_E_MEMORY;
+}
+
+static sg_status gate_add(sg_stream *s, const sg_gate_add_args *a)
+{
+    (void)s;
+    const int64_t n = sg_count(a->x), c = a->x.dim[a->x.rank - 1];
+    for (int64_t i = 0; i < n; i++) put(&a->x, i, get(&a->x, i) + get(&a->r, i) * get_or(&a->gate, i % c, 1));
+    return SG_OK;
+}
+
+static sg_status add(sg_stream *s, const sg_add_args *a)
+{
+    (void)s;
+    const int64_t n = sg_count(a->y), m = sg_count(a->b);
+    for (int64_t i = 0; i < n; i++) put(&a->y, i, get(&a->a, i) + get(&a->b, i % m));
+    return SG_OK;
+}
+
+static sg_status mul(sg_stream *s, const sg_mul_args *a)
+{
+    (void)s;
+    for (int64_t i = 0; i < sg_count(a->y); i++) put(&a->y, i, get(&a->a, i) * get(&a->b, i));
+    return SG_OK;
+}
+
+static sg_status act(sg_stream *s, const sg_act_args *a)
+{
+    (void)s;
+    for (int64_t i = 0; i < sg_count(a->y); i++) put(&a->y, i, activate(a->act, get(&a->x, i)));
+    return SG_OK;
+}
+
+static sg_status embed(sg_stream *s, const sg_embed_args *a)
+{
+    (void)s;
+    const int64_t c = a->w.dim[1];
+    const int32_t *ids = a->ids.data;
+    for (int64_t t = 0; t < a->ids.dim[0]; t++)
+        for (int64_t i = 0; i < c; i++) put(&a->y, t * c + i, get(&a->w, ids[t] * c + i));
+    return SG_OK;
+}
+
+static sg_status sinusoid(sg_stream *s, const sg_sinusoid_args *a)
+{
+    (void)s;
+    const int64_t half = a->y.dim[1] / 2;
+    for (int64_t t = 0; t < a->t.dim[0]; t++)
+        for (int64_t i = 0; i < half; i++) {
+            /* The angle reaches 1000, where one rounding of F32 is 3e-5 of a turn's radian: it belongs to the formula. */
+            const float f = (float)exp(-log(10000.0) * (double)i / (double)half), angle = ((const float *)a->t.data)[t] * f;
+            put(&a->y, t * 2 * half + i, FN(cos)((real)angle));
+            put(&a->y, t * 2 * half + half + i, FN(sin)((real)angle));
+        }
+    return SG_OK;
+}
+
+/* Output place (t, r, u) for output channel o: the sum over taps that lie inside the frame. */
+static real conv_at(const sg_conv_args *a, const real *x, const real *w, int64_t t, int64_t r, int64_t u, int64_t o)
+{
+    const int64_t *wd = a->w.dim, *xd = a->x.dim, in = xd[3];
+    real           sum = get_or(&a->b, o, 0);
+    for (int64_t kt = 0; kt < wd[2]; kt++)
+        for (int64_t ky = 0; ky < wd[3]; ky++)
+            for (int64_t kx = 0; kx < wd[4]; kx++) {
+                const int64_t f = t * a->stride[0] + kt, y = r * a->stride[1] + ky - a->pad[0];
+                const int64_t c = u * a->stride[2] + kx - a->pad[2];
+                if (y < 0 || y >= xd[1] || c < 0 || c >= xd[2]) continue;
+                /* w has been put in the order [o, kt, ky, kx, i] */
+                sum += dot(x + ((f * xd[1] + y) * xd[2] + c) * in, w + (((o * wd[2] + kt) * wd[3] + ky) * wd[4] + kx) * in,
+                           in);
+            }
+    return sum;
+}
+
+static real *conv_weights(sg_tensor w)
+{
+    const int64_t o = w.dim[0], in = w.dim[1], taps = w.dim[2] * w.dim[3] * w.dim[4];
+    real *const   r = malloc((size_t)(sg_count(w) + 1) * sizeof *r);
+    if (!r) return NULL;
+    for (int64_t k = 0; k < o; k++)
+        for (int64_t i = 0; i < in; i++)
+            for (int64_t tap = 0; tap < taps; tap++) r[(k * taps + tap) * in + i] = get(&w, (k * in + i) * taps + tap);
+    return r;
+}
+
+static sg_status conv(sg_stream *s, const sg_conv_args *a)
+{
+    (void)s;
+    const int64_t *yd = a->y.dim;
+    real *const    x = widen(a->x), *const w = conv_weights(a->w);
+    const bool     ok = x && w;
+    if (ok) {
+#pragma omp parallel for schedule(static)
+        for (int64_t p = 0; p < yd[0] * yd[1] * yd[2]; p++)
+            for (int64_t o = 0; o < yd[3]; o++)
+                put(&a->y, p * yd[3] + o, conv_at(a, x, w, p / (yd[1] * yd[2]), p / yd[2] % yd[1], p % yd[2], o));
+    }
+    free(x);
+    free(w);
+    return ok ? SG_OK : SG_E_MEMORY;
+}
+
+static sg_status upsample(sg_stream *s, const sg_upsample_args *a)
+{
+    (void)s;
+    const int64_t *yd = a->y.dim, c = yd[3];
+    for (int64_t i = 0; i < sg_count(a->y); i++) {
+        const int64_t u = i / c % yd[2], r = i / c / yd[2] % yd[1], t = i / c / yd[2] / yd[1];
+        put(&a->y, i, get(&a->x, ((t * (yd[1] / 2) + r / 2) * (yd[2] / 2) + u / 2) * c + i % c));
+    }
+    return SG_OK;
+}
+
+static sg_status avg_down(sg_stream *s, const sg_avg_down_args *a)
+{
+    (void)s;
+    const int64_t *yd = a->y.dim, *xd = a->x.dim, ft = a->ft, fs = a->fs;
+    const int64_t  group = xd[3] * ft * fs * fs / yd[3], front = yd[0] * ft - xd[0];
+    for (int64_t i = 0; i < sg_count(a->y); i++) {
+        const int64_t o = i % yd[3], u = i / yd[3] % yd[2], r = i / yd[3] / yd[2] % yd[1], t = i / yd[3] / yd[2] / yd[1];
+        real          sum = 0;
+        for (int64_t k = o * group; k < (o + 1) * group; k++) {
+            const int64_t ds = k % fs, dr = k / fs % fs, dt = k / fs / fs % ft, c = k / fs / fs / ft;
+            const int64_t f = t * ft + dt - front;
+            if (f >= 0) sum += get(&a->x, ((f * xd[1] + r * fs + dr) * xd[2] + u * fs + ds) * xd[3] + c);
+        }
+        put(&a->y, i, sum / (real)group);
+    }
+    return SG_OK;
+}
+
+static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
+{
+    (void)s;
+    const int64_t *yd = a->y.dim, *xd = a->x.dim, ft = a->ft, fs = a->fs;
+    const int64_t  repeat = yd[3] * ft * fs * fs / xd[3];
+    for (int64_t i = 0; i < sg_count(a->y); i++) {
+        const int64_t o = i % yd[3], u = i / yd[3] % yd[2], r = i / yd[3] / yd[2] % yd[1];
+        const int64_t t = i / yd[3] / yd[2] / yd[1] + a->drop;
+        const int64_t k = ((o * ft + t % ft) * fs + r % fs) * fs + u % fs;
+        put(&a->y, i, get(&a->x, ((t / ft * xd[1] + r / fs) * xd[2] + u / fs) * xd[3] + k / repeat));
+    }
+    return SG_OK;
+}
+
+static sg_status permute(sg_stream *s, const sg_permute_args *a)
+{
+    (void)s;
+    int64_t stride[SG_PERMUTE_RANK]; /* of x's axes */
+    for (int64_t k = a->rank - 1, step = 1; k >= 0; step *= a->dim[k--]) stride[k] = step;
+    for (int64_t i = 0; i < sg_count(a->y); i++) {
+        int64_t from = 0, rest = i;
+        for (int k = a->rank - 1; k >= 0; rest /= a->dim[a->perm[k--]])
+            from += rest % a->dim[a->perm[k]] * stride[a->perm[k]];
+        put(&a->y, i, get(&a->x, from));
+    }
+    return SG_OK;
+}
+
+static sg_status copy(sg_stream *s, const sg_copy_args *a)
+{
+    (void)s;
+    for (int64_t i = 0; i < sg_count(a->y); i++) put(&a->y, i, get(&a->x, i));
+    return SG_OK;
+}
+
+static sg_status combine(sg_stream *s, const sg_combine_args *a)
+{
+    (void)s;
+    for (int64_t i = 0; i < sg_count(a->y); i++) {
+        real sum = 0;
+        for (int k = 0; k < a->count; k++) sum += (real)a->a[k] * get(&a->x[k], i);
+        put(&a->y, i, sum);
+    }
+    return SG_OK;
+}
+
+static sg_status rgb8(sg_stream *s, const sg_rgb8_args *a)
+{
+    (void)s;
+    for (int64_t i = 0; i < sg_count(a->y); i++) {
+        const real v = get(&a->x, i) * (real)0.5 + (real)0.5;
+        ((uint8_t *)a->y.data)[i] = (uint8_t)FN(nearbyint)(255 * (v > 0 ? v < 1 ? v : 1 : 0));
+    }
+    return SG_OK;
+}
+
+static sg_status finite(sg_stream *s, const sg_finite_args *a)
+{
+    (void)s;
+    int32_t bad = 0;
+    for (int64_t i = 0; i < sg_count(a->x); i++) bad += !isfinite(get(&a->x, i)) && bad < INT32_MAX;
+    int32_t *const y = a->y.data;
+    *y = bad > INT32_MAX - *y ? INT32_MAX : *y + bad;
+    return SG_OK;
+}
+
+#define X(op) .op = op,
+const sg_ops SG_REF_TABLE = {SG_OPS(X)};
+#undef X

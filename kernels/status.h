@@ -1,0 +1,50 @@
+/* status.h - how every library of the house says that something failed. */
+#ifndef SG_STATUS_H
+#define SG_STATUS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define SG_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define SG_MUST_USE __attribute__((warn_unused_result))
+#else
+#define SG_PRINTF(fmt, args)
+#define SG_MUST_USE
+#endif
+
+typedef enum sg_status {
+    SG_OK,
+    SG_E_ARG,         /* the caller asked for something that makes no sense */
+    SG_E_FILE,        /* a file cannot be opened, read or written */
+    SG_E_FORMAT,      /* a file's content is not what it should be */
+    SG_E_SHAPE,       /* tensors do not fit each other */
+    SG_E_MEMORY,      /* too little memory */
+    SG_E_UNSUPPORTED, /* sound, but not done by this program or this machine */
+    SG_E_DEVICE,      /* the device or a library below us failed */
+    SG_E_MISMATCH,    /* a result differs from the oracle's */
+    SG_E_NUMERIC,     /* NaN or infinity where numbers belong */
+    SG_E_CANCELLED    /* the caller asked to stop */
+} sg_status;
+
+/* A failure as told to a person: one or more lines, no newline at the end. Zero-initialise. */
+typedef struct sg_error {
+    sg_status code;
+    char      text[4096];
+} sg_error;
+
+/* Fills e (which may be NULL) unless it already holds a failure: the first cause is kept. Returns code. */
+sg_status sg_error_set(sg_error *e, sg_status code, const char *fmt, ...) SG_PRINTF(3, 4);
+
+/* Forwards a failure of `call`, whose error has been filled already. */
+#define SG_TRY(call)                            \
+    do {                                        \
+        const sg_status sg_try_ = (call);       \
+        if (sg_try_ != SG_OK) return sg_try_;   \
+    } while (0)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

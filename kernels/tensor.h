@@ -1,0 +1,89 @@
+/* tensor.h - what a tensor is. Shape letters are the same in the whole house: n tokens, m key tokens, c channels,
+ * h heads, d head size, f frames, y x grid, o i out and in features. */
+#ifndef SG_TENSOR_H
+#define SG_TENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SG_MAX_RANK = 5 };
+
+typedef enum sg_dtype { SG_F32, SG_F16, SG_BF16, SG_I32, SG_U8, SG_DTYPES } sg_dtype;
+
+/* A view: it never owns memory. Dense, outermost dimension first. Rank 0 means "absent". */
+typedef struct sg_tensor {
+    void    *data;
+    sg_dtype dtype;
+    int      rank;
+    int64_t  dim[SG_MAX_RANK];
+} sg_tensor;
+
+size_t      sg_dtype_size(sg_dtype t); /* bytes of one element */
+const char *sg_dtype_name(sg_dtype t); /* "F32", as safetensors writes it */
+
+int64_t sg_count(sg_tensor t); /* elements; 0 when absent */
+size_t  sg_bytes(sg_tensor t);
+void    sg_shape_text(char *out, size_t size, int rank, const int64_t *dim); /* "[2, 3]" */
+
+/* The same elements under another shape. The counts must agree; a mismatch gives an absent tensor, which the next op
+ * refuses. */
+sg_tensor sg_reshape_(sg_tensor t, int rank, const int64_t *dim);
+/* `count` slices of the outermost dimension from `first`; absent when out of range. */
+sg_tensor sg_rows(sg_tensor t, int64_t first, int64_t count);
+
+/* bf16 and f16 are uint16_t in memory. Rounding is to nearest, ties to even; NaN stays NaN. */
+static inline float sg_bf16_to_f32(uint16_t h)
+{
+    const uint32_t u = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static inline uint16_t sg_f32_to_bf16(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((u >> 16) | 0x40u);
+    return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+float    sg_f16_to_f32(uint16_t h);
+uint16_t sg_f32_to_f16(float f);
+
+/* One element as a float and back, any floating dtype: for the oracle and for tests, not for fast code. */
+static inline float sg_load(const sg_tensor *t, int64_t i)
+{
+    switch (t->dtype) {
+    case SG_BF16: return sg_bf16_to_f32(((const uint16_t *)t->data)[i]);
+    case SG_F16: return sg_f16_to_f32(((const uint16_t *)t->data)[i]);
+    case SG_I32: return (float)((const int32_t *)t->data)[i];
+    case SG_U8: return (float)((const uint8_t *)t->data)[i];
+    default: return ((const float *)t->data)[i];
+    }
+}
+
+static inline void sg_store(const sg_tensor *t, int64_t i, float v)
+{
+    switch (t->dtype) {
+    case SG_BF16: ((uint16_t *)t->data)[i] = sg_f32_to_bf16(v); break;
+    case SG_F16: ((uint16_t *)t->data)[i] = sg_f32_to_f16(v); break;
+    case SG_I32: ((int32_t *)t->data)[i] = (int32_t)v; break;
+    case SG_U8: ((uint8_t *)t->data)[i] = (uint8_t)v; break;
+    default: ((float *)t->data)[i] = v; break;
+    }
+}
+
+#ifdef __cplusplus
+}
+#else
+#define SG_DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
+#define sg_reshape(t, ...) sg_reshape_(t, SG_DIMS(__VA_ARGS__))
+#endif
+#endif

@@ -1,0 +1,190 @@
+/* engine.c - opening a checkpoint, its defaults, and what may be asked of it. */
+#include "engine_state.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static sg_status choose_family(sg_engine *g, sg_config *index, sg_error *e)
+{
+    const char *const name = sg_config_string(index, "_class_name", NULL);
+    char              known[256] = "";
+    SG_TRY(sg_config_status(index));
+    for (int i = 0; sg_families[i]; i++) {
+        if (strcmp(sg_families[i]->class_name, name) == 0) g->family = sg_families[i];
+        const size_t at = strlen(known);
+        snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", sg_families[i]->class_name);
+    }
+    if (g->family) return SG_OK;
+    return sg_error_set(e, SG_E_UNSUPPORTED, "%s/model_index.json: _class_name: \"%s\" is not one that this program "
+                        "renders (%s)", g->dir, name, known);
+}
+
+/* The owner of a model folder may set its defaults beside it. */
+static sg_status read_own_defaults(sg_engine *g, sg_error *e)
+{
+    char path[sizeof g->dir + 24];
+    snprintf(path, sizeof path, "%s/sparge-gen.json", g->dir);
+    if (access(path, F_OK) != 0) return SG_OK;
+    SG_TRY(sg_config_open(&g->own, path, e));
+    sg_config *const  c = g->own;
+    sg_request *const d = &g->defaults;
+    d->width = (int)sg_config_int(c, "width", 1, 1 << 16, &(int64_t){d->width});
+    d->height = (int)sg_config_int(c, "height", 1, 1 << 16, &(int64_t){d->height});
+    d->frames = (int)sg_config_int(c, "frames", 1, 1 << 20, &(int64_t){d->frames});
+    d->fps = (int)sg_config_int(c, "fps", 1, 1000, &(int64_t){d->fps});
+    d->steps = (int)sg_config_int(c, "steps", 1, SG_STEPS_MAX, &(int64_t){d->steps});
+    d->cfg_scale = sg_config_real(c, "cfg_scale", 0, 1000, &d->cfg_scale);
+    d->flow_shift = sg_config_real(c, "flow_shift", 0.001, 1000, &d->flow_shift);
+    d->negative_prompt = sg_config_string(c, "negative_prompt", d->negative_prompt);
+    return sg_config_status(c);
+}
+
+static sg_status choose_dtype(sg_engine *g, const char *name, sg_error *e)
+{
+    if (!name || strcmp(name, "auto") == 0)
+        g->act = g->backend->dtype;
+    else if (strcmp(name, "f32") == 0)
+        g->act = SG_F32;
+    else if (strcmp(name, "bf16") == 0)
+        g->act = SG_BF16;
+    else
+        return sg_error_set(e, SG_E_ARG, "dtype \"%s\" is unknown; known are auto, f32, bf16", name);
+    return SG_OK;
+}
+
+static sg_status open_all(sg_engine *g, const sg_engine_options *o, sg_error *e)
+{
+    char path[sizeof g->dir + 24];
+    if (snprintf(g->dir, sizeof g->dir, "%s", o->model_dir) >= (int)sizeof g->dir)
+        return sg_error_set(e, SG_E_ARG, "the path of the model is longer than %zu bytes", sizeof g->dir - 1);
+    g->memory_limit = o->memory_limit;
+    g->check = o->check;
+    SG_TRY(sg_backend_open(&g->backend,
+                           &(sg_backend_options){.name = o->backend ? o->backend : "auto", .threads = o->threads,
+                                                 .cpu_mask = o->cpu_mask}, e));
+    SG_TRY(choose_dtype(g, o->dtype, e));
+
+    sg_config *index = NULL;
+    snprintf(path, sizeof path, "%s/model_index.json", g->dir);
+    SG_TRY(sg_config_open(&index, path, e));
+    sg_status st = choose_family(g, index, e);
+    if (!st) st = g->family->open(&g->model, g->dir, index, g->act, e);
+    sg_config_close(&index);
+    if (st) return st;
+    g->defaults = g->family->defaults(g->model);
+    return read_own_defaults(g, e);
+}
+
+sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *e)
+{
+    *out = NULL;
+    sg_engine *g = calloc(1, sizeof *g);
+    if (!g) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    const sg_status st = open_all(g, o, e);
+    if (st) sg_engine_close(&g);
+    *out = g;
+    return st;
+}
+
+void sg_engine_close(sg_engine **g)
+{
+    if (!*g) return;
+    if ((*g)->model) (*g)->family->close((*g)->model);
+    sg_config_close(&(*g)->own);
+    sg_backend_close(&(*g)->backend);
+    free(*g);
+    *g = NULL;
+}
+
+sg_request sg_engine_defaults(const sg_engine *g) { return g->defaults; }
+
+sg_model_info sg_engine_info(const sg_engine *g)
+{
+    sg_model_info info = {0};
+    g->family->describe(g->model, &info);
+    snprintf(info.family, sizeof info.family, "%s", g->family->name);
+    snprintf(info.device, sizeof info.device, "%s", g->backend->device);
+    snprintf(info.dtype, sizeof info.dtype, "%s", g->act == SG_BF16 ? "bf16" : "f32");
+    return info;
+}
+
+/* ---- what may be asked ---- */
+
+/* The multiple of m nearest to v, at least m. */
+static int nearest(int v, int m)
+{
+    const int n = (int)(((int64_t)v + m / 2) / m);
+    return (n < 1 ? 1 : n) * m;
+}
+
+sg_status sg_engine_check_request(const sg_engine *g, const sg_request *r, sg_error *e)
+{
+    const sg_model_info info = sg_engine_info(g);
+    const int           m = info.multiple, fm = info.frame_multiple;
+    if (r->width < 1 || r->height < 1 || r->width > 1 << 16 || r->height > 1 << 16)
+        return sg_error_set(e, SG_E_ARG, "size: %dx%d is not between 1x1 and 65536x65536", r->width, r->height);
+    if (r->width % m || r->height % m)
+        return sg_error_set(e, SG_E_ARG, "size: %dx%d: width and height must be multiples of %d for this model; nearest "
+                            "is %dx%d", r->width, r->height, m, nearest(r->width, m), nearest(r->height, m));
+    if (r->frames < 1 || r->frames > 1 << 20)
+        return sg_error_set(e, SG_E_ARG, "frames: %d is not between 1 and %d", r->frames, 1 << 20);
+    if ((r->frames - 1) % fm)
+        return sg_error_set(e, SG_E_ARG, "frames: %d: this model makes a multiple of %d, plus 1; nearest is %d", r->frames,
+                            fm, (r->frames - 1 + fm / 2) / fm * fm + 1);
+    if (r->steps < 1 || r->steps > SG_STEPS_MAX)
+        return sg_error_set(e, SG_E_ARG, "steps: %d is not between 1 and %d", r->steps, SG_STEPS_MAX);
+    if (!(r->cfg_scale >= 0 && r->cfg_scale <= 1000))
+        return sg_error_set(e, SG_E_ARG, "cfg-scale: %g is not between 0 and 1000", r->cfg_scale);
+    if (!(r->cfg_scale_2 <= 1000))
+        return sg_error_set(e, SG_E_ARG, "cfg-scale-2: %g is above 1000", r->cfg_scale_2);
+    if (!(r->flow_shift >= 0.001 && r->flow_shift <= 1000))
+        return sg_error_set(e, SG_E_ARG, "flow-shift: %g is not between 0.001 and 1000", r->flow_shift);
+    return g->family->check(g->model, r, e);
+}
+
+/* ---- latents in a file ---- */
+
+sg_status sg_latents_open(const sg_engine *g, const char *path, sg_weights **weights, sg_tensor *latents, sg_error *e)
+{
+    char        dir[1024], stem[256];
+    const char *slash = strrchr(path, '/'), *const name = slash ? slash + 1 : path, *const dot = strrchr(name, '.');
+    if (!dot || strcmp(dot, ".safetensors") != 0)
+        return sg_error_set(e, SG_E_ARG, "%s: a latents file is named *.safetensors", path);
+    if ((size_t)(name - path) >= sizeof dir || (size_t)(dot - name) >= sizeof stem)
+        return sg_error_set(e, SG_E_ARG, "%s: the path is too long", path);
+    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(name - path) : 1, slash ? path : ".");
+    snprintf(stem, sizeof stem, "%.*s", (int)(dot - name), name);
+    SG_TRY(sg_weights_open(weights, dir, stem, e));
+
+    int64_t want[4];
+    g->family->latent(g->model, &g->defaults, want);
+    *latents = sg_weights_find(*weights, "latents");
+    if (latents->rank == 4 && latents->dtype == SG_F32 && latents->dim[0] == want[0] && sg_count(*latents) > 0)
+        return SG_OK;
+    sg_weights_close(weights);
+    return sg_error_set(e, SG_E_FORMAT, "%s: there is no tensor \"latents\" of F32 [%lld, f, y, x] in it", path,
+                        (long long)want[0]);
+}
+
+sg_status sg_engine_fit_latents(const sg_engine *g, const char *path, sg_request *r, sg_error *e)
+{
+    sg_weights *weights = NULL;
+    sg_tensor   t;
+    SG_TRY(sg_latents_open(g, path, &weights, &t, e));
+    /* Two requests that differ by one unit of latent tell the pixels of each. */
+    int64_t    one[4];
+    sg_request probe = {.width = 1024, .height = 1024, .frames = 1025};
+    g->family->latent(g->model, &probe, one);
+    const int64_t space = 1024 / one[3], time = one[1] > 1 ? 1024 / (one[1] - 1) : 1;
+    const bool    fits = t.dim[3] <= (1 << 16) / space && t.dim[2] <= (1 << 16) / space && t.dim[1] <= (1 << 20) / time;
+    if (fits) {
+        r->width = (int)(t.dim[3] * space);
+        r->height = (int)(t.dim[2] * space);
+        r->frames = (int)((t.dim[1] - 1) * time + 1);
+    }
+    sg_weights_close(&weights);
+    return fits ? SG_OK : sg_error_set(e, SG_E_FORMAT, "%s: latents of an absurd size", path);
+}

@@ -1,0 +1,143 @@
+/* engine.h - the public face of the models: open a checkpoint, ask what a render needs, render.
+ *
+ *   sg_engine *g = NULL;
+ *   sg_error   e = {0};
+ *   if (sg_engine_open(&g, &(sg_engine_options){.model_dir = "weights/tiny-wan"}, &e)) puts(e.text);
+ *   sg_request r = sg_engine_defaults(g);
+ *   r.prompt = "a red ball bouncing on green grass";
+ *   sg_report report;
+ *   sg_engine_render(g, &r, &(sg_callbacks){.frame = save_frame, .context = &sink}, &report, &e);
+ *   sg_engine_close(&g);
+ */
+#ifndef SG_ENGINE_H
+#define SG_ENGINE_H
+
+#include "status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sg_engine sg_engine;
+
+/* Zero means "the usual" everywhere. Strings are borrowed for the call. */
+typedef struct sg_engine_options {
+    const char *model_dir;    /* a Diffusers folder: the one that holds model_index.json */
+    const char *backend;      /* "auto", "cpu", "ref" */
+    const char *dtype;        /* "auto", "f32", "bf16": of the products; auto takes the faster on this machine */
+    int         threads;      /* 0: all cores */
+    unsigned    cpu_mask;     /* allowed instruction-set levels, bit 0 plain C; 0: all */
+    size_t      memory_limit; /* bytes a render may take; 0: what the machine has free */
+    bool        check;        /* run every op against the oracle as well (slow), fail at the first that differs */
+} sg_engine_options;
+
+/* Reads configs and headers, binds every tensor; loads no weights yet. On failure *out stays NULL and e tells all. */
+sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *e) SG_MUST_USE;
+void      sg_engine_close(sg_engine **g);
+
+typedef enum sg_sampler_kind { SG_SAMPLER_UNIPC, SG_SAMPLER_EULER } sg_sampler_kind;
+
+/* What to render. Take sg_engine_defaults and change members. Strings are borrowed for the call. */
+typedef struct sg_request {
+    const char     *prompt;          /* UTF-8 */
+    const char     *negative_prompt; /* NULL counts as "" */
+    int             width, height;   /* pixels */
+    int             frames;
+    int             fps;             /* for whoever writes the file; the model does not see it */
+    int             steps;
+    double          cfg_scale;       /* guidance; at 1 and below the negative pass is left out */
+    double          cfg_scale_2;     /* guidance of the low-noise expert; negative: as cfg_scale */
+    double          flow_shift;
+    sg_sampler_kind sampler;
+    bool            sigmas_old;      /* UniPC: the base sigmas of diffusers before 0.37 */
+    uint64_t        seed;            /* noise is torch's CPU generator's */
+    const char     *latents_in;      /* safetensors: skip denoising, decode these */
+    const char     *latents_out;     /* safetensors: written before decoding starts */
+    const char     *latents_note;    /* kept in the latents file as metadata "settings"; may be NULL */
+} sg_request;
+
+/* Defaults of the model: its family's, overridden by its files. prompt is NULL, seed 0. The strings live as long as g. */
+sg_request sg_engine_defaults(const sg_engine *g);
+
+/* Checks every member of r against the model. SG_E_ARG tells the member, its value and the nearest that would do. */
+sg_status sg_engine_check_request(const sg_engine *g, const sg_request *r, sg_error *e) SG_MUST_USE;
+
+/* Sets width, height and frames of r to those of the latents in this file. */
+sg_status sg_engine_fit_latents(const sg_engine *g, const char *path, sg_request *r, sg_error *e) SG_MUST_USE;
+
+/* One phase of a render: its memory is gone when the next begins. */
+typedef struct sg_phase_plan {
+    size_t weights; /* bytes of converted weights */
+    size_t mapped;  /* bytes of weight files used in place, as page cache */
+    size_t work;    /* bytes of activations */
+    double flops;   /* of the whole phase */
+} sg_phase_plan;
+
+typedef struct sg_plan {
+    sg_phase_plan text, denoise, decode;
+    size_t        peak;          /* bytes: the largest phase's weights and work */
+    size_t        available;     /* bytes that the machine or memory_limit leaves */
+    int64_t       latent[4];     /* c, f, y, x */
+    int64_t       tokens;        /* of the denoiser's sequence */
+} sg_plan;
+
+/* What r would need, found by running the model without computing. Touches no weights. */
+sg_status sg_engine_plan(sg_engine *g, const sg_request *r, sg_plan *out, sg_error *e) SG_MUST_USE;
+
+typedef enum sg_stage { SG_STAGE_LOAD, SG_STAGE_TEXT, SG_STAGE_DENOISE, SG_STAGE_DECODE, SG_STAGES } sg_stage;
+
+typedef struct sg_callbacks {
+    void *context;
+    /* After each unit of work (a block of weights, a step, a latent frame): done of total. Non-zero return cancels. */
+    int (*progress)(void *context, sg_stage stage, int done, int total);
+    /* Frames in order, rgb [height, width, 3], valid during the call. Anything but SG_OK ends the render. */
+    sg_status (*frame)(void *context, int index, const uint8_t *rgb, sg_error *e);
+} sg_callbacks;
+
+typedef struct sg_report {
+    double   seconds[SG_STAGES];
+    double   total_seconds;
+    int      steps_done;
+    size_t   peak_bytes;      /* weights and activations held at once, at most */
+    sg_plan  plan;
+    int      prompt_tokens, negative_tokens;
+    uint64_t seed;
+    char     device[160];
+    char     dtype[8];
+} sg_report;
+
+/* Renders r. Refuses with figures what cannot fit before anything heavy starts; NaN or infinity is SG_E_NUMERIC with
+ * the first block and step. Weights that stay useful are kept for the next call. report is filled as far as it got. */
+sg_status sg_engine_render(sg_engine *g, const sg_request *r, const sg_callbacks *cb, sg_report *report, sg_error *e)
+    SG_MUST_USE;
+
+/* For people: what is in this checkpoint. */
+typedef struct sg_component {
+    char     name[32];        /* "transformer", "vae", ... */
+    char     class_name[64];  /* as model_index.json has it */
+    char     summary[160];    /* "30 layers, 12 heads x 128, ffn 8960" */
+    char     dtype[16];       /* of most weights on disk */
+    uint64_t parameters, bytes;
+    int      files;
+} sg_component;
+
+typedef struct sg_model_info {
+    char         family[32];
+    int          components;
+    sg_component component[8];
+    int          multiple;       /* of width and height, pixels */
+    int          frame_multiple; /* frames are this times n, plus 1 */
+    char         device[160];
+    char         dtype[8];
+} sg_model_info;
+
+sg_model_info sg_engine_info(const sg_engine *g);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,25 @@
+/* engine_state.h - what an open engine holds. For engine.c, pipeline.c and tests. */
+#ifndef SG_ENGINE_STATE_H
+#define SG_ENGINE_STATE_H
+
+#include "engine.h"
+#include "family.h"
+
+struct sg_engine {
+    char             dir[1024];
+    sg_backend      *backend;
+    const sg_family *family;
+    void            *model;
+    sg_dtype         act;
+    sg_request       defaults;
+    sg_config       *own;          /* sparge-gen.json, which holds strings of defaults; or NULL */
+    size_t           memory_limit; /* 0: none given */
+    bool             check;
+    sg_tap_fn       *tap;          /* given to every stream of a render */
+    void            *tap_context;
+};
+
+/* The latents file at path: F32 [c, f, y, x] of the model's c. *weights owns the map. */
+sg_status sg_latents_open(const sg_engine *g, const char *path, sg_weights **weights, sg_tensor *latents, sg_error *e);
+
+#endif

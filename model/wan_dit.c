@@ -1,0 +1,447 @@
+/* wan_dit.c - the denoiser of Wan 2.1 and 2.2 (arXiv:2503.20314), text to video.
+ *
+ * Tensor names are those of diffusers' WanTransformer3DModel. What bites:
+ *  - modulation rows come as shift, scale, gate of attention, then of the feed-forward;
+ *  - q and k are normalised over the whole width, before the heads are split;
+ *  - rotary axes are [t | y | x] of sizes hd - 2h, h, h with h = 2 (hd / 6), interleaved pairs, angles in double;
+ *  - the padding rows of the text are zeros, not masked: all of them are one key, weighted by its count;
+ *  - the patch vector is (c, pt, ph, pw) on the way in, (pt, ph, pw, c) on the way out;
+ *  - the output modulation takes the time embedding itself, the blocks take its projection. */
+#include "wan_dit.h"
+#include "op.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct wan_linear {
+    sg_tensor w, b; /* [o, i] [o] */
+} wan_linear;
+
+typedef struct wan_attention {
+    wan_linear q, k, v, out;   /* [D, D] */
+    sg_tensor  norm_q, norm_k; /* [D] */
+} wan_attention;
+
+typedef struct wan_block {
+    sg_tensor     table;      /* [1, 6, D]: shift, scale, gate, shift, scale, gate */
+    wan_attention self, cross;
+    sg_tensor     norm_w, norm_b; /* [D], of norm2 */
+    wan_linear    up, down;   /* [ffn, D] [D, ffn] */
+} wan_block;
+
+struct sg_wan_dit {
+    sg_part       part;
+    sg_wan_config config;
+    sg_tensor     patch_w, patch_b;     /* [D, C, pt, ph, pw] [D] */
+    wan_linear    time[2], time_proj;   /* [D, freq] [D, D]; [6 D, D] */
+    wan_linear    text[2];              /* [D, text_dim] [D, D] */
+    sg_tensor     table;                /* [1, 2, D]: shift, scale of the output */
+    wan_linear    proj_out;             /* [C pt ph pw, D] */
+    wan_block    *block;                /* [layers] */
+};
+
+sg_part             *sg_wan_dit_part(sg_wan_dit *d) { return &d->part; }
+const sg_wan_config *sg_wan_dit_config(const sg_wan_dit *d) { return &d->config; }
+
+/* ---- opening ---- */
+
+static void refuse_unless_null(sg_config *f, const char *key, const char *why)
+{
+    if (sg_config_has(f, key)) sg_config_fail(f, key, "%s", why);
+}
+
+static sg_status read_config(sg_wan_config *c, sg_config *f)
+{
+    const int64_t rope_max = 1024;
+    const double  eps = 1e-6;
+    const bool    yes = true;
+    sg_config_ints(f, "patch_size", 1, 16, c->patch, 3, 3);
+    c->heads = sg_config_int(f, "num_attention_heads", 1, 1024, NULL);
+    c->head_dim = sg_config_int(f, "attention_head_dim", 2, 256, NULL);
+    c->width = c->heads * c->head_dim;
+    c->ffn = sg_config_int(f, "ffn_dim", 1, 1 << 20, NULL);
+    c->layers = sg_config_int(f, "num_layers", 1, 4096, NULL);
+    c->channels = sg_config_int(f, "in_channels", 1, 4096, NULL);
+    c->text_dim = sg_config_int(f, "text_dim", 1, 1 << 20, NULL);
+    c->freq_dim = sg_config_int(f, "freq_dim", 2, 1 << 16, NULL);
+    c->rope_max = sg_config_int(f, "rope_max_seq_len", 1, 1 << 20, &rope_max);
+    c->eps = sg_config_real(f, "eps", 0, 1, &eps);
+    c->cross_norm = sg_config_bool(f, "cross_attn_norm", &yes);
+
+    const int64_t out = sg_config_int(f, "out_channels", 1, 4096, &c->channels);
+    if (out != c->channels)
+        sg_config_fail(f, "in_channels", "%lld in and %lld out: only text-to-video checkpoints, where they agree, can be "
+                       "rendered", (long long)c->channels, (long long)out);
+    if (c->head_dim % 2) sg_config_fail(f, "attention_head_dim", "%lld is odd", (long long)c->head_dim);
+    if (c->freq_dim % 2) sg_config_fail(f, "freq_dim", "%lld is odd", (long long)c->freq_dim);
+    if (strcmp(sg_config_string(f, "qk_norm", "rms_norm_across_heads"), "rms_norm_across_heads") != 0)
+        sg_config_fail(f, "qk_norm", "only \"rms_norm_across_heads\" is known");
+    refuse_unless_null(f, "image_dim", "image-to-video checkpoints cannot be rendered");
+    refuse_unless_null(f, "added_kv_proj_dim", "image-to-video checkpoints cannot be rendered");
+    refuse_unless_null(f, "pos_embed_seq_len", "image-to-video checkpoints cannot be rendered");
+    return sg_config_status(f);
+}
+
+/* Wants prefix.weight and prefix.bias. */
+static void want_linear(sg_bind *b, wan_linear *l, sg_dtype as, const char *name, int64_t o, int64_t i)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s.weight", name);
+    sg_want(b, &l->w, as, full, o, i);
+    snprintf(full, sizeof full, "%s.bias", name);
+    sg_want(b, &l->b, SG_F32, full, o);
+}
+
+static void want_attention(sg_bind *b, wan_attention *w, sg_dtype act, int layer, const char *name, int64_t c)
+{
+    sg_bind_prefix(b, "blocks.%d.%s.", layer, name);
+    want_linear(b, &w->q, act, "to_q", c, c);
+    want_linear(b, &w->k, act, "to_k", c, c);
+    want_linear(b, &w->v, act, "to_v", c, c);
+    want_linear(b, &w->out, act, "to_out.0", c, c);
+    sg_want(b, &w->norm_q, SG_F32, "norm_q.weight", c);
+    sg_want(b, &w->norm_k, SG_F32, "norm_k.weight", c);
+}
+
+static void want_all(sg_wan_dit *d)
+{
+    const sg_wan_config *const c = &d->config;
+    const sg_dtype             act = d->part.act;
+    const int64_t              w = c->width, patch = c->patch[0] * c->patch[1] * c->patch[2];
+    sg_bind *const             b = d->part.bind;
+
+    sg_want(b, &d->patch_w, act, "patch_embedding.weight", w, c->channels, c->patch[0], c->patch[1], c->patch[2]);
+    sg_want(b, &d->patch_b, SG_F32, "patch_embedding.bias", w);
+    sg_bind_prefix(b, "condition_embedder.");
+    want_linear(b, &d->time[0], SG_F32, "time_embedder.linear_1", w, c->freq_dim);
+    want_linear(b, &d->time[1], SG_F32, "time_embedder.linear_2", w, w);
+    want_linear(b, &d->time_proj, act, "time_proj", 6 * w, w);
+    want_linear(b, &d->text[0], act, "text_embedder.linear_1", w, c->text_dim);
+    want_linear(b, &d->text[1], act, "text_embedder.linear_2", w, w);
+    for (int i = 0; i < c->layers; i++) {
+        wan_block *const k = &d->block[i];
+        want_attention(b, &k->self, act, i, "attn1", w);
+        want_attention(b, &k->cross, act, i, "attn2", w);
+        sg_bind_prefix(b, "blocks.%d.", i);
+        sg_want(b, &k->table, SG_F32, "scale_shift_table", 1, 6, w);
+        if (c->cross_norm) {
+            sg_want(b, &k->norm_w, SG_F32, "norm2.weight", w);
+            sg_want(b, &k->norm_b, SG_F32, "norm2.bias", w);
+        }
+        want_linear(b, &k->up, act, "ffn.net.0.proj", c->ffn, w);
+        want_linear(b, &k->down, act, "ffn.net.2", w, c->ffn);
+    }
+    sg_bind_prefix(b, "%s", "");
+    want_linear(b, &d->proj_out, act, "proj_out", c->channels * patch, w);
+    sg_want(b, &d->table, SG_F32, "scale_shift_table", 1, 2, w);
+    sg_bind_ignore(b, "norm_added_q"); /* left over in some published files */
+}
+
+sg_status sg_wan_dit_open(sg_wan_dit **out, const char *model_dir, const char *name, sg_dtype act, sg_error *e)
+{
+    sg_wan_dit *d = calloc(1, sizeof *d);
+    sg_config  *f = NULL;
+    if (!d) return sg_error_set(e, SG_E_MEMORY, "%s/%s: out of memory", model_dir, name);
+    sg_status st = sg_part_open(&d->part, model_dir, name, "diffusion_pytorch_model", act, &f, e);
+    if (!st) st = read_config(&d->config, f);
+    if (!st && !(d->block = calloc((size_t)d->config.layers, sizeof *d->block)))
+        st = sg_error_set(e, SG_E_MEMORY, "%s/%s: out of memory", model_dir, name);
+    if (!st) {
+        want_all(d);
+        st = sg_bind_check(d->part.bind, e);
+    }
+    sg_config_close(&f);
+    if (st) sg_wan_dit_close(&d);
+    *out = d;
+    return st;
+}
+
+void sg_wan_dit_close(sg_wan_dit **d)
+{
+    if (!*d) return;
+    sg_part_close(&(*d)->part);
+    free((*d)->block);
+    free(*d);
+    *d = NULL;
+}
+
+/* ---- what steps share ---- */
+
+static int64_t tokens(const sg_wan_run *run) { return run->grid[0] * run->grid[1] * run->grid[2]; }
+
+/* Angles in double, cosines and sines rounded once. Rows in the order of the tokens: frames, rows, columns. */
+static void rope_tables(const sg_wan_run *run, int64_t head_dim, float *cosines, float *sines)
+{
+    const int64_t side = 2 * (head_dim / 6), axis[3] = {head_dim - 2 * side, side, side};
+    int64_t       row = 0;
+    for (int64_t f = 0; f < run->grid[0]; f++)
+        for (int64_t y = 0; y < run->grid[1]; y++)
+            for (int64_t x = 0; x < run->grid[2]; x++, row++) {
+                const int64_t at[3] = {f, y, x};
+                int64_t       i = row * (head_dim / 2);
+                for (int k = 0; k < 3; k++)
+                    for (int64_t j = 0; j < axis[k] / 2; j++, i++) {
+                        const double angle = (double)at[k] * pow(10000.0, -2.0 * (double)j / (double)axis[k]);
+                        cosines[i] = (float)cos(angle);
+                        sines[i] = (float)sin(angle);
+                    }
+            }
+}
+
+void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const int64_t latent[4])
+{
+    const int64_t hd = d->config.head_dim, layers = d->config.layers;
+    for (int k = 0; k < 3; k++) run->grid[k] = latent[k + 1] / d->config.patch[k];
+    const int64_t n = tokens(run);
+    run->cos = sg_new_keep(s, SG_F32, n, hd / 2);
+    run->sin = sg_new_keep(s, SG_F32, n, hd / 2);
+    run->bad = sg_new_keep(s, SG_I32, layers + 2);
+
+    float *const   table = calloc((size_t)(n * hd), sizeof *table);
+    int32_t *const zero = calloc((size_t)layers + 2, sizeof *zero);
+    if (table && zero) {
+        rope_tables(run, hd, table, table + n * (hd / 2));
+        sg_upload(s, run->cos, table);
+        sg_upload(s, run->sin, table + n * (hd / 2));
+        sg_upload(s, run->bad, zero);
+    } else {
+        sg_fail(s, SG_E_MEMORY, "no memory for rotary tables of %lld tokens", (long long)n);
+    }
+    free(table);
+    free(zero);
+}
+
+static void text_pass(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text *text, int text_len, int pass)
+{
+    const sg_wan_config *const c = &d->config;
+    const sg_dtype             act = d->part.act;
+    const int                  pads = text_len - text->rows;
+    const int64_t              m = text->rows + (pads > 0), w = c->width;
+    for (int i = 0; i < c->layers; i++) {
+        run->key[2 * i + pass] = sg_new_keep(s, act, m, c->heads, c->head_dim);
+        run->value[2 * i + pass] = sg_new_keep(s, act, m, c->heads, c->head_dim);
+    }
+    run->bias[pass] = sg_new_keep(s, SG_F32, m);
+
+    const size_t    mark = s->scratch.used;
+    const sg_tensor states = sg_new(s, SG_F32, m, c->text_dim), x = sg_new(s, act, m, c->text_dim);
+    const sg_tensor hidden = sg_new(s, act, m, w), y = sg_new(s, SG_F32, m, w), k = sg_new(s, act, m, w);
+    const sg_tensor ya = sg_new(s, act, m, w);
+    float *const    host = calloc((size_t)(m * c->text_dim + m), sizeof *host);
+    if (!host) sg_fail(s, SG_E_MEMORY, "no memory for %lld text states", (long long)m);
+    if (host) {
+        if (text->states) memcpy(host, text->states, (size_t)(text->rows * c->text_dim) * sizeof *host);
+        float *const bias = host + m * c->text_dim;
+        if (pads > 0) bias[m - 1] = (float)log((double)pads);
+        sg_upload(s, states, host);
+        sg_upload(s, run->bias[pass], bias);
+    }
+    free(host);
+
+    sg_copy(s, .y = x, .x = states);
+    sg_linear(s, .y = hidden, .x = x, .w = d->text[0].w, .b = d->text[0].b, .act = SG_ACT_GELU_TANH);
+    sg_linear(s, .y = y, .x = hidden, .w = d->text[1].w, .b = d->text[1].b);
+    sg_tap(s, y, "dit.text");
+    sg_copy(s, .y = ya, .x = y);
+    for (int i = 0; i < c->layers; i++) {
+        const wan_attention *const a = &d->block[i].cross;
+        sg_linear(s, .y = k, .x = ya, .w = a->k.w, .b = a->k.b);
+        sg_norm(s, .y = sg_reshape(run->key[2 * i + pass], m, w), .x = k, .w = a->norm_k, .kind = SG_NORM_RMS,
+                .eps = (float)c->eps);
+        sg_linear(s, .y = sg_reshape(run->value[2 * i + pass], m, w), .x = ya, .w = a->v.w, .b = a->v.b);
+    }
+    s->scratch.used = mark;
+}
+
+void sg_wan_run_text(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text text[2], int text_len)
+{
+    const size_t slots = 2 * (size_t)d->config.layers;
+    free(run->key);
+    run->key = calloc(2 * slots, sizeof *run->key);
+    if (!run->key) {
+        sg_fail(s, SG_E_MEMORY, "no memory for %zu text keys", slots);
+        return;
+    }
+    run->value = run->key + slots;
+    for (int pass = 0; pass < 2; pass++) {
+        run->active[pass] = text[pass].rows > 0;
+        if (run->active[pass]) text_pass(run, d, s, &text[pass], text_len, pass);
+    }
+}
+
+void sg_wan_run_close(sg_wan_run *run)
+{
+    free(run->key);
+    *run = (sg_wan_run){0};
+}
+
+/* ---- one forward ---- */
+
+/* Six vectors of one block, or two of the output. */
+static sg_tensor row(sg_tensor table, int64_t i) { return sg_reshape(sg_rows(table, i, 1), table.dim[1]); }
+
+/* x += gate out(attention(...)) after norm and rotation of q; keys and values are given. */
+static void attend_into(sg_stream *s, const sg_wan_config *c, const wan_attention *a, sg_tensor x, sg_tensor gate,
+                        const sg_attend_args *args)
+{
+    const int64_t   n = x.dim[0];
+    const sg_tensor o = sg_new(s, args->q.dtype, n, c->heads, c->head_dim), r = sg_new(s, args->q.dtype, n, c->width);
+    sg_attend(s, .y = o, .q = args->q, .k = args->k, .v = args->v, .key_bias = args->key_bias,
+              .scale = 1.0f / sqrtf((float)c->head_dim));
+    sg_linear(s, .y = r, .x = sg_reshape(o, n, c->width), .w = a->out.w, .b = a->out.b);
+    sg_gate_add(s, .x = x, .r = r, .gate = gate);
+}
+
+/* y = rope(RMS(w x + b)), per head. */
+static void rotated(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, sg_tensor y, sg_tensor x,
+                    const wan_linear *l, sg_tensor norm)
+{
+    const int64_t   n = x.dim[0], w = d->config.width;
+    const size_t    mark = s->scratch.used;
+    const sg_tensor p = sg_new(s, x.dtype, n, w), q = sg_new(s, x.dtype, n, d->config.heads, d->config.head_dim);
+    sg_linear(s, .y = p, .x = x, .w = l->w, .b = l->b);
+    sg_norm(s, .y = sg_reshape(q, n, w), .x = p, .w = norm, .kind = SG_NORM_RMS, .eps = (float)d->config.eps);
+    sg_rope(s, .y = y, .x = q, .cos = run->cos, .sin = run->sin);
+    s->scratch.used = mark;
+}
+
+static void self_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, int i, sg_tensor x, sg_tensor e)
+{
+    const sg_wan_config *const c = &d->config;
+    const wan_attention *const a = &d->block[i].self;
+    const int64_t              n = x.dim[0];
+    const sg_dtype             act = d->part.act;
+    const size_t               mark = s->scratch.used;
+    const sg_tensor q = sg_new(s, act, n, c->heads, c->head_dim), k = sg_new(s, act, n, c->heads, c->head_dim);
+    const sg_tensor v = sg_new(s, act, n, c->heads, c->head_dim);
+    const size_t    inner = s->scratch.used;
+    const sg_tensor y = sg_new(s, act, n, c->width);
+
+    sg_norm(s, .y = y, .x = x, .shift = row(e, 0), .scale = row(e, 1), .kind = SG_NORM_LAYER, .eps = (float)c->eps);
+    rotated(s, d, run, q, y, &a->q, a->norm_q);
+    rotated(s, d, run, k, y, &a->k, a->norm_k);
+    sg_linear(s, .y = sg_reshape(v, n, c->width), .x = y, .w = a->v.w, .b = a->v.b);
+    s->scratch.used = inner;
+    attend_into(s, c, a, x, row(e, 2), &(sg_attend_args){.q = q, .k = k, .v = v});
+    sg_tap(s, x, "dit.block.%d.attn1", i);
+    s->scratch.used = mark;
+}
+
+static void cross_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, int i, int pass, sg_tensor x)
+{
+    const sg_wan_config *const c = &d->config;
+    const wan_block *const     b = &d->block[i];
+    const int64_t              n = x.dim[0];
+    const sg_dtype             act = d->part.act;
+    const size_t               mark = s->scratch.used;
+    const sg_tensor y = sg_new(s, act, n, c->width), p = sg_new(s, act, n, c->width);
+    const sg_tensor q = sg_new(s, act, n, c->heads, c->head_dim);
+
+    if (c->cross_norm)
+        sg_norm(s, .y = y, .x = x, .w = b->norm_w, .b = b->norm_b, .kind = SG_NORM_LAYER, .eps = (float)c->eps);
+    else
+        sg_copy(s, .y = y, .x = x);
+    sg_linear(s, .y = p, .x = y, .w = b->cross.q.w, .b = b->cross.q.b);
+    sg_norm(s, .y = sg_reshape(q, n, c->width), .x = p, .w = b->cross.norm_q, .kind = SG_NORM_RMS, .eps = (float)c->eps);
+    attend_into(s, c, &b->cross, x, (sg_tensor){0},
+                &(sg_attend_args){.q = q, .k = run->key[2 * i + pass], .v = run->value[2 * i + pass],
+                                  .key_bias = run->bias[pass]});
+    sg_tap(s, x, "dit.block.%d.attn2", i);
+    s->scratch.used = mark;
+}
+
+static void feed_forward(sg_stream *s, const sg_wan_dit *d, int i, sg_tensor x, sg_tensor e)
+{
+    const wan_block *const b = &d->block[i];
+    const int64_t          n = x.dim[0], w = d->config.width;
+    const sg_dtype         act = d->part.act;
+    const size_t           mark = s->scratch.used;
+    const sg_tensor        y = sg_new(s, act, n, w), u = sg_new(s, act, n, d->config.ffn), r = sg_new(s, act, n, w);
+
+    sg_norm(s, .y = y, .x = x, .shift = row(e, 3), .scale = row(e, 4), .kind = SG_NORM_LAYER, .eps = (float)d->config.eps);
+    sg_linear(s, .y = u, .x = y, .w = b->up.w, .b = b->up.b, .act = SG_ACT_GELU_TANH);
+    sg_linear(s, .y = r, .x = u, .w = b->down.w, .b = b->down.b);
+    sg_gate_add(s, .x = x, .r = r, .gate = row(e, 5));
+    sg_tap(s, x, "dit.block.%d.ffn", i);
+    s->scratch.used = mark;
+}
+
+/* x [n, D] = the patches of latent [c, f, y, x], embedded. */
+static void patch_embed(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, sg_tensor x, sg_tensor latent)
+{
+    const sg_wan_config *const c = &d->config;
+    const int64_t             *p = c->patch, *g = run->grid, i = c->channels * p[0] * p[1] * p[2];
+    const size_t               mark = s->scratch.used;
+    const sg_tensor            patches = sg_new(s, d->part.act, tokens(run), i);
+    sg_permute(s, .y = patches, .x = latent, .rank = 7, .dim = {c->channels, g[0], p[0], g[1], p[1], g[2], p[2]},
+               .perm = {1, 3, 5, 0, 2, 4, 6});
+    sg_linear(s, .y = x, .x = patches, .w = sg_reshape(d->patch_w, c->width, i), .b = d->patch_b);
+    sg_tap(s, x, "dit.patch_embed");
+    s->scratch.used = mark;
+}
+
+/* out [c, f, y, x] = the modulated, projected tokens, put back in place. */
+static void project_out(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, sg_tensor out, sg_tensor x, sg_tensor e)
+{
+    const sg_wan_config *const c = &d->config;
+    const int64_t             *p = c->patch, *g = run->grid, n = tokens(run);
+    const size_t               mark = s->scratch.used;
+    const sg_tensor y = sg_new(s, d->part.act, n, c->width), v = sg_new(s, SG_F32, n, c->channels * p[0] * p[1] * p[2]);
+    sg_norm(s, .y = y, .x = x, .shift = row(e, 0), .scale = row(e, 1), .kind = SG_NORM_LAYER, .eps = (float)c->eps);
+    sg_linear(s, .y = v, .x = y, .w = d->proj_out.w, .b = d->proj_out.b);
+    sg_tap(s, v, "dit.proj_out");
+    sg_permute(s, .y = out, .x = v, .rank = 7, .dim = {g[0], g[1], g[2], p[0], p[1], p[2], c->channels},
+               .perm = {6, 0, 3, 1, 4, 2, 5});
+    s->scratch.used = mark;
+}
+
+static void count_bad(sg_stream *s, const sg_wan_run *run, int64_t i, sg_tensor x)
+{
+    sg_finite(s, .y = sg_rows(run->bad, i, 1), .x = x);
+}
+
+void sg_wan_dit_forward(const sg_wan_dit *d, const sg_wan_run *run, sg_stream *s, const sg_tensor out[2], sg_tensor x,
+                        sg_tensor t)
+{
+    const sg_wan_config *const c = &d->config;
+    const int64_t              n = tokens(run), w = c->width;
+    const size_t               mark = s->scratch.used;
+    const sg_tensor wave = sg_new(s, SG_F32, 1, c->freq_dim), hidden = sg_new(s, SG_F32, 1, w);
+    const sg_tensor temb = sg_new(s, SG_F32, 1, w), e6 = sg_new(s, SG_F32, 1, 6 * w), e = sg_new(s, SG_F32, 6, w);
+    const sg_tensor shared = sg_new(s, SG_F32, n, w);
+    const bool      both = run->active[0] && run->active[1];
+    const sg_tensor copy = both ? sg_new(s, SG_F32, n, w) : (sg_tensor){0};
+
+    sg_sinusoid(s, .y = wave, .t = t);
+    sg_linear(s, .y = hidden, .x = wave, .w = d->time[0].w, .b = d->time[0].b, .act = SG_ACT_SILU);
+    sg_linear(s, .y = temb, .x = hidden, .w = d->time[1].w, .b = d->time[1].b);
+    sg_tap(s, temb, "dit.temb");
+    sg_activate(s, .y = hidden, .x = temb, .act = SG_ACT_SILU);
+    sg_linear(s, .y = e6, .x = hidden, .w = d->time_proj.w, .b = d->time_proj.b);
+    sg_tap(s, e6, "dit.time_proj");
+
+    patch_embed(s, d, run, shared, x);
+    count_bad(s, run, 0, shared);
+    for (int pass = 0; pass < 2; pass++) {
+        if (!run->active[pass]) continue;
+        const bool      first = pass == 0 || !both;
+        const sg_tensor y = both && first ? copy : shared; /* the last pass may use up what was shared */
+        for (int i = 0; i < c->layers; i++) {
+            sg_add(s, .y = e, .a = sg_reshape(d->block[i].table, 6, w), .b = sg_reshape(e6, 6, w));
+            if (i > 0)
+                self_attention(s, d, run, i, y, e);
+            else if (first)
+                self_attention(s, d, run, i, shared, e); /* for both passes */
+            if (i == 0 && both && first) sg_copy(s, .y = copy, .x = shared);
+            cross_attention(s, d, run, i, pass, y);
+            feed_forward(s, d, i, y, e);
+            count_bad(s, run, i + 1, y);
+        }
+        const sg_tensor eo = sg_rows(e, 0, 2);
+        sg_add(s, .y = eo, .a = sg_reshape(d->table, 2, w), .b = temb);
+        project_out(s, d, run, out[pass], y, eo);
+        count_bad(s, run, c->layers + 1, out[pass]);
+    }
+    s->scratch.used = mark;
+}

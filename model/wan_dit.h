@@ -1,0 +1,53 @@
+/* wan_dit.h - WanTransformer3DModel: one denoiser of a Wan checkpoint. */
+#ifndef SG_WAN_DIT_H
+#define SG_WAN_DIT_H
+
+#include "part.h"
+
+typedef struct sg_wan_config {
+    int64_t patch[3];           /* frames, rows, columns */
+    int64_t heads, head_dim, width, ffn, layers;
+    int64_t channels;           /* of the latent, in and out */
+    int64_t text_dim, freq_dim, rope_max;
+    double  eps;
+    bool    cross_norm;         /* norm2 has weights; otherwise it is the identity */
+} sg_wan_config;
+
+typedef struct sg_wan_dit sg_wan_dit;
+
+/* Opens model_dir/name ("transformer" or "transformer_2"); loads nothing. */
+sg_status            sg_wan_dit_open(sg_wan_dit **out, const char *model_dir, const char *name, sg_dtype act, sg_error *e)
+    SG_MUST_USE;
+void                 sg_wan_dit_close(sg_wan_dit **d);
+sg_part             *sg_wan_dit_part(sg_wan_dit *d);
+const sg_wan_config *sg_wan_dit_config(const sg_wan_dit *d);
+
+/* A prompt as the denoiser sees it: real rows, then one row of zeros that stands for all the padding. */
+typedef struct sg_wan_text {
+    const float *states; /* host, F32 [rows, text_dim]; NULL on a plan */
+    int          rows;   /* real tokens; 0: this pass is left out */
+} sg_wan_text;
+
+/* What does not change between steps, in s->keep. Zero-initialise. */
+typedef struct sg_wan_run {
+    int64_t    grid[3];     /* patches: frames, rows, columns */
+    sg_tensor  cos, sin;    /* F32 [n, head_dim/2] */
+    sg_tensor  bad;         /* I32 [layers + 2]: non-finite values after the embedding, each block, the output */
+    sg_tensor *key, *value; /* act [rows + 1, heads, head_dim], index 2 layer + pass; the arrays are on the host */
+    sg_tensor  bias[2];     /* F32 [rows + 1]: ln(how many padding rows the last one stands for) */
+    bool       active[2];   /* pass 0: prompt, pass 1: negative prompt */
+} sg_wan_run;
+
+/* Rotary tables and counters for a latent of this shape. run->bad outlives the experts. */
+void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const int64_t latent[4]);
+/* Cross-attention keys and values of both prompts, once for all steps: they depend on the text alone. text_len is the
+ * padded length that the model was trained with (512). */
+void sg_wan_run_text(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text text[2], int text_len);
+void sg_wan_run_close(sg_wan_run *run);
+
+/* out[pass] = the model's output for x F32 [c, f, y, x], for each active pass. t F32 [1]. What the passes share (patch
+ * embedding, time, the first block's self-attention) is computed once. Taps "dit.*". */
+void sg_wan_dit_forward(const sg_wan_dit *d, const sg_wan_run *run, sg_stream *s, const sg_tensor out[2], sg_tensor x,
+                        sg_tensor t);
+
+#endif

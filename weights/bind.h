@@ -1,0 +1,55 @@
+/* bind.h - "I want this name with this shape, here": binding and validating are one list.
+ *
+ *   sg_bind *b = NULL;
+ *   SG_TRY(sg_bind_open(&b, weights, e));
+ *   sg_bind_prefix(b, "blocks.%d.", i);
+ *   sg_want(b, &w->to_q, SG_BF16, "attn1.to_q.weight", c, c);
+ *   status = sg_bind_check(b, e);              every missing, misshapen and extra tensor, in one message
+ *   status = sg_bind_load(b, backend, ...);    conversion and upload
+ */
+#ifndef SG_BIND_H
+#define SG_BIND_H
+
+#include "backend.h"
+#include "weights.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sg_bind sg_bind;
+
+/* Borrows w, which must outlive the binding. */
+sg_status sg_bind_open(sg_bind **out, const sg_weights *w, sg_error *e) SG_MUST_USE;
+void      sg_bind_close(sg_bind **b); /* also releases what sg_bind_load took */
+
+/* Put before the names that follow. */
+void sg_bind_prefix(sg_bind *b, const char *fmt, ...) SG_PRINTF(2, 3);
+bool sg_bind_has(const sg_bind *b, const char *name); /* the prefix goes in front */
+
+/* *t gets shape and dtype `as` (SG_F32 or SG_BF16) at once, so that a plan can run, and data at sg_bind_load. The file's
+ * shape must be dim[] exactly. t stays where it is until the binding closes. Failures are collected for sg_bind_check. */
+void sg_want_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int rank, const int64_t *dim);
+
+/* Tensors whose whole name contains this text may be in the file without anybody wanting them. */
+void sg_bind_ignore(sg_bind *b, const char *part);
+
+/* SG_E_FORMAT listing all missing, misshapen, wrongly typed and extra tensors. */
+sg_status sg_bind_check(sg_bind *b, sg_error *e) SG_MUST_USE;
+
+/* Device bytes that sg_bind_load will take; *mapped (may be NULL) gets the file bytes that serve in place. */
+size_t sg_bind_bytes(const sg_bind *b, const sg_backend *backend, size_t *mapped);
+
+/* Converts and uploads; what already has the wanted dtype serves from the map when the device shares host memory.
+ * progress (may be NULL) is called after each tensor; non-zero cancels. A NaN or infinity is SG_E_NUMERIC naming the
+ * tensor. Loading twice is a no-op until sg_bind_unload. */
+sg_status sg_bind_load(sg_bind *b, const sg_backend *backend, int (*progress)(void *context, int done, int total),
+                       void *context, sg_error *e) SG_MUST_USE;
+void      sg_bind_unload(sg_bind *b); /* gives the device memory back; the tensors keep their shapes */
+
+#ifdef __cplusplus
+}
+#else
+#define sg_want(b, t, as, name, ...) sg_want_(b, t, as, name, SG_DIMS(__VA_ARGS__))
+#endif
+#endif

@@ -1,0 +1,45 @@
+/* config.h - a strictly read JSON object: every getter names file, field and reason when it fails, and the first
+ * failure latches, so that a reader checks once at its end. */
+#ifndef SG_CONFIG_H
+#define SG_CONFIG_H
+
+#include "status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sg_config sg_config;
+
+/* Reads a file of at most 16 MiB whose root is an object; duplicate keys are refused. e is kept and filled by the
+ * getters: it must outlive the config. */
+sg_status sg_config_open(sg_config **out, const char *path, sg_error *e) SG_MUST_USE;
+void      sg_config_close(sg_config **c);
+sg_status sg_config_status(const sg_config *c); /* the latched failure */
+
+bool sg_config_has(const sg_config *c, const char *key); /* present and not null */
+
+/* A fallback of NULL makes the field required; null in the file counts as absent. Out of [lo, hi] or of another type is
+ * a failure. After a failure the getters return the fallback or lo. */
+int64_t     sg_config_int(sg_config *c, const char *key, int64_t lo, int64_t hi, const int64_t *fallback);
+double      sg_config_real(sg_config *c, const char *key, double lo, double hi, const double *fallback);
+bool        sg_config_bool(sg_config *c, const char *key, const bool *fallback);
+const char *sg_config_string(sg_config *c, const char *key, const char *fallback); /* lives as long as c */
+
+/* Lists of min to max entries; return the count, 0 when absent (a failure unless min is 0). */
+int sg_config_ints(sg_config *c, const char *key, int64_t lo, int64_t hi, int64_t *out, int min, int max);
+int sg_config_reals(sg_config *c, const char *key, double lo, double hi, double *out, int min, int max);
+int sg_config_bools(sg_config *c, const char *key, bool *out, int min, int max);
+/* Entry i of a list of strings, or NULL when the field is absent, shorter, or that entry is null. */
+const char *sg_config_string_at(sg_config *c, const char *key, int i);
+
+/* Latches a failure in the words "FILE: KEY: reason". */
+void sg_config_fail(sg_config *c, const char *key, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+#ifdef __cplusplus
+}
+#endif
+#endif

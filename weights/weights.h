@@ -1,0 +1,37 @@
+/* weights.h - safetensors files as named tensors, mapped read-only and never copied. */
+#ifndef SG_WEIGHTS_H
+#define SG_WEIGHTS_H
+
+#include "status.h"
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sg_weights sg_weights;
+
+/* Opens dir/stem.safetensors, or the shards that dir/stem.safetensors.index.json names (its weight_map: tensor name to a
+ * file name in the same folder). Everything in the headers is checked here: one message tells file, tensor and reason.
+ * Takes memory in proportion to the headers only. Owns the maps. */
+sg_status sg_weights_open(sg_weights **out, const char *dir, const char *stem, sg_error *e) SG_MUST_USE;
+void      sg_weights_close(sg_weights **w);
+
+/* The tensor of that name, its data in the map; absent (rank 0) when there is none. A scalar has shape [1]. */
+sg_tensor sg_weights_find(const sg_weights *w, const char *name);
+
+size_t      sg_weights_count(const sg_weights *w);
+const char *sg_weights_name(const sg_weights *w, size_t i, sg_tensor *t); /* in the order of the files; t may be NULL */
+const char *sg_weights_path(const sg_weights *w);                         /* for messages: the file or the index */
+int         sg_weights_files(const sg_weights *w);
+uint64_t    sg_weights_bytes(const sg_weights *w);                        /* of all files */
+
+/* Writes one tensor under that name, with string metadata as key, value, ..., NULL. The file appears complete or not at
+ * all. */
+sg_status sg_safetensors_write(const char *path, const char *name, sg_tensor t, const char *const *metadata, sg_error *e)
+    SG_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
