@@ -14,8 +14,7 @@ typedef struct twister {
 static void seed_with(twister *g, uint64_t seed)
 {
     g->state[0] = (uint32_t)seed;
-    for (uint32_t i = 1; i < WORDS; i++)
-        g->state[i] = 1812433253u * (g->state[i - 1] ^ (g->state[i - 1] >> 30)) + i;
+    for (uint32_t i = 1; i < WORDS; i++) g->state[i] = 1812433253u * (g->state[i - 1] ^ (g->state[i - 1] >> 30)) + i;
     g->next = WORDS;
 }
 

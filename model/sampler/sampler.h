@@ -1,0 +1,51 @@
+/* sampler.h - a sampler is host arithmetic in double that emits coefficients; the device sees y = sum of a[i] x[i]. */
+#ifndef SG_SAMPLER_H
+#define SG_SAMPLER_H
+
+#include "config.h"
+#include "engine.h"
+#include "op.h"
+
+/* What scheduler/scheduler_config.json says. A caller may change kind and flow_shift before sg_sampler_init. */
+typedef struct sg_sampler_config {
+    sg_sampler_kind kind;        /* from _class_name */
+    double          flow_shift;  /* flow_shift of UniPC, shift of FlowMatchEuler; above 0 */
+    int             train_steps; /* num_train_timesteps */
+    int             order;       /* UniPC's solver_order, 1 or 2; 2 where the file is FlowMatchEuler's */
+} sg_sampler_config;
+
+/* Reads model_dir/scheduler/scheduler_config.json, which is UniPCMultistepScheduler's or
+ * FlowMatchEulerDiscreteScheduler's of diffusers. What this program does not do (dynamic shift, karras sigmas, another
+ * prediction type, ...) is refused with the field's name. */
+sg_status sg_sampler_config_read(sg_sampler_config *out, const char *model_dir, sg_error *e) SG_MUST_USE;
+
+enum { SG_STEPS_MAX = 1000 };
+
+/* All numbers of a run of `steps` steps. */
+typedef struct sg_sampler {
+    sg_sampler_config config;
+    int               steps;
+    double            sigma[SG_STEPS_MAX + 1]; /* as the solver uses them: rounded to F32, falling; the last is 0 */
+    double            timestep[SG_STEPS_MAX];  /* what the model is given: whole numbers with UniPC */
+} sg_sampler;
+
+/* sigmas_old: UniPC's base sigmas of diffusers before 0.37. SG_E_ARG when steps is not 1..SG_STEPS_MAX or when the
+ * shift is so extreme that two sigmas of UniPC fall together. */
+sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps, bool sigmas_old,
+                          sg_error *e) SG_MUST_USE;
+
+/* The state of a run: F32 tensors of one latent's shape. x stays at its address; the others change roles. */
+typedef struct sg_sampler_state {
+    sg_tensor x;    /* the current sample: the model's input. The caller fills it with noise before step 0 */
+    sg_tensor last; /* the (corrected) sample that the last predictor started from */
+    sg_tensor spare;
+    sg_tensor m[3]; /* UniPC: predictions of the clean sample, newest first */
+} sg_sampler_state;
+
+/* Takes the state's tensors from s->keep. shape is [c, f, y, x]. */
+sg_sampler_state sg_sampler_state_new(sg_stream *s, const int64_t shape[4]);
+
+/* x becomes the sample of step i + 1; v F32 is the model's output (after guidance) for step i = 0, 1, ... in turn. */
+void sg_sampler_step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v);
+
+#endif

@@ -1,0 +1,376 @@
+/* t5.c - the encoder of T5 v1.1 (Raffel et al., 2020; Shazeer, 2020), mT5 and UMT5 (Chung et al., 2023).
+ *
+ * Tensors, b = 0 .. layers - 1, inner = heads d:
+ *   shared.weight or encoder.embed_tokens.weight [vocab, width]; where both are there, the second is used
+ *   encoder.block.b.layer.0.layer_norm.weight [width]
+ *   encoder.block.b.layer.0.SelfAttention.{q,k,v}.weight [inner, width], .o.weight [width, inner]
+ *   encoder.block.b.layer.0.SelfAttention.relative_attention_bias.weight [buckets, heads]: UMT5 in each block, T5 in 0
+ *   encoder.block.b.layer.1.layer_norm.weight [width]
+ *   encoder.block.b.layer.1.DenseReluDense.{wi_0,wi_1}.weight [ffn, width] or wi.weight, wo.weight [width, ffn]
+ *   encoder.final_layer_norm.weight [width]
+ *
+ * Scores are not scaled by 1/sqrt(d); norms are RMS without bias; embeddings are not scaled. The bias of key j for
+ * query i is a row of the table, that of the bucket of j - i. The embedding table, the largest tensor of a published
+ * file, is never converted: the few rows of a prompt are read from the map. */
+#include "t5.h"
+
+#include "part.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- config ---- */
+
+enum { TOKENS_MAX = 1 << 14 };
+
+typedef struct t5_config {
+    sg_t5_info size;
+    int        buckets, max_distance;
+    float      eps;
+    bool       gated; /* gelu(wi_0 x) (wi_1 x); else relu(wi x) */
+} t5_config;
+
+/* T5's first published configs leave out feed_forward_proj; transformers then assumes what each class began with. */
+static const char *default_feed_forward(sg_config *c)
+{
+    static const char *const known[] = {"t5", "mt5", "umt5"};
+    const char *const        type = sg_config_string(c, "model_type", "t5");
+    for (size_t i = 0; type && i < sizeof known / sizeof *known; i++)
+        if (!strcmp(type, known[i])) return i == 0 ? "relu" : "gated-gelu";
+    if (type) sg_config_fail(c, "model_type", "\"%s\" is not supported; t5, mt5 and umt5 are", type);
+    return "relu";
+}
+
+/* feed_forward_proj decides; the two fields that it implies must agree where they stand. */
+static bool read_gated(sg_config *c)
+{
+    const char *const kind = sg_config_string(c, "feed_forward_proj", default_feed_forward(c));
+    const bool        gated = kind && !strcmp(kind, "gated-gelu");
+    if (kind && !gated && strcmp(kind, "relu"))
+        sg_config_fail(c, "feed_forward_proj", "\"%s\" is not supported; \"gated-gelu\" and \"relu\" are", kind);
+    const char *const implied = gated ? "gelu_new" : "relu";
+    const char *const act = sg_config_string(c, "dense_act_fn", implied);
+    if (act && strcmp(act, implied))
+        sg_config_fail(c, "dense_act_fn", "\"%s\" is not supported; only \"%s\" is", act, implied);
+    if (sg_config_bool(c, "is_gated_act", &gated) != gated)
+        sg_config_fail(c, "is_gated_act", "contradicts feed_forward_proj \"%s\"", gated ? "gated-gelu" : "relu");
+    return gated;
+}
+
+static int required(sg_config *c, const char *key, int64_t hi) { return (int)sg_config_int(c, key, 1, hi, NULL); }
+
+static t5_config read_config(sg_config *c)
+{
+    t5_config r = {.size.width = required(c, "d_model", 1 << 20),
+                   .size.head_dim = required(c, "d_kv", 1 << 16),
+                   .size.heads = required(c, "num_heads", 1 << 14),
+                   .size.layers = required(c, "num_layers", 1 << 14),
+                   .size.ffn = required(c, "d_ff", 1 << 24),
+                   .size.vocab = required(c, "vocab_size", INT32_MAX)};
+    r.buckets = (int)sg_config_int(c, "relative_attention_num_buckets", 4, 1 << 16, &(int64_t){32});
+    r.max_distance = (int)sg_config_int(c, "relative_attention_max_distance", 1, 1 << 20, &(int64_t){128});
+    r.eps = (float)sg_config_real(c, "layer_norm_epsilon", 1e-12, 1.0, &(double){1e-6});
+    r.gated = read_gated(c);
+    if (r.max_distance <= r.buckets / 4)
+        sg_config_fail(c, "relative_attention_max_distance", "%d must be above a quarter of the %d buckets",
+                       r.max_distance, r.buckets);
+    return r;
+}
+
+/* ---- weights ---- */
+
+typedef struct t5_block {
+    sg_tensor attn_norm; /* [width] */
+    sg_tensor q, k, v;   /* [inner, width] */
+    sg_tensor o;         /* [width, inner] */
+    sg_tensor bias;      /* [buckets, heads]? */
+    sg_tensor ff_norm;   /* [width] */
+    sg_tensor wi, gate;  /* [ffn, width] [ffn, width]? */
+    sg_tensor wo;        /* [width, ffn] */
+} t5_block;
+
+struct sg_t5 {
+    sg_part   part;
+    t5_config config;
+    t5_block *block;
+    sg_tensor final_norm; /* [width] */
+    sg_tensor embed;      /* [vocab, width] of any floating dtype, in the map: for the host alone */
+};
+
+static void want_block(sg_t5 *t, int i, t5_block *w, bool with_bias)
+{
+    sg_bind *const   b = t->part.bind;
+    const sg_dtype   act = t->part.act;
+    const sg_t5_info d = t->config.size;
+    const int64_t    width = d.width, inner = (int64_t)d.heads * d.head_dim, ffn = d.ffn;
+    sg_bind_prefix(b, "encoder.block.%d.layer.0.", i);
+    sg_want(b, &w->attn_norm, SG_F32, "layer_norm.weight", width);
+    sg_want(b, &w->q, act, "SelfAttention.q.weight", inner, width);
+    sg_want(b, &w->k, act, "SelfAttention.k.weight", inner, width);
+    sg_want(b, &w->v, act, "SelfAttention.v.weight", inner, width);
+    sg_want(b, &w->o, act, "SelfAttention.o.weight", width, inner);
+    if (with_bias)
+        sg_want(b, &w->bias, SG_F32, "SelfAttention.relative_attention_bias.weight", t->config.buckets, d.heads);
+
+    sg_bind_prefix(b, "encoder.block.%d.layer.1.", i);
+    sg_want(b, &w->ff_norm, SG_F32, "layer_norm.weight", width);
+    sg_want(b, &w->wi, act, t->config.gated ? "DenseReluDense.wi_0.weight" : "DenseReluDense.wi.weight", ffn, width);
+    if (t->config.gated) sg_want(b, &w->gate, act, "DenseReluDense.wi_1.weight", ffn, width);
+    sg_want(b, &w->wo, act, "DenseReluDense.wo.weight", width, ffn);
+}
+
+/* One bias in a block after the first makes it a UMT5: then every block must have its own. */
+static bool bias_everywhere(const sg_t5 *t)
+{
+    for (int i = 1; i < t->config.size.layers; i++) {
+        sg_bind_prefix(t->part.bind, "encoder.block.%d.", i);
+        if (sg_bind_has(t->part.bind, "layer.0.SelfAttention.relative_attention_bias.weight")) return true;
+    }
+    return false;
+}
+
+static void want_all(sg_t5 *t)
+{
+    sg_bind *const b = t->part.bind;
+    const bool     own = bias_everywhere(t);
+    for (int i = 0; i < t->config.size.layers; i++) want_block(t, i, &t->block[i], own || i == 0);
+    sg_bind_prefix(b, "%s", "");
+    sg_want(b, &t->final_norm, SG_F32, "encoder.final_layer_norm.weight", t->config.size.width);
+    sg_bind_ignore(b, "shared.weight");
+    sg_bind_ignore(b, "encoder.embed_tokens.weight");
+    sg_bind_ignore(b, "decoder.");
+    sg_bind_ignore(b, "lm_head.");
+}
+
+/* What is wrong with the table, in words, or an empty text. `at` is its place in the files, -1 for nowhere. */
+static void check_table(const sg_t5 *t, const char *name, int64_t at, char *text, size_t size)
+{
+    const int64_t dim[2] = {t->config.size.vocab, t->config.size.width};
+    char          wanted[96], found[96];
+    sg_shape_text(wanted, sizeof wanted, 2, dim);
+    sg_shape_text(found, sizeof found, t->embed.rank, t->embed.dim);
+    const sg_dtype type = t->embed.dtype;
+    *text = 0;
+    if (at < 0)
+        snprintf(text, size, "missing: shared.weight or encoder.embed_tokens.weight %s", wanted);
+    else if (t->embed.rank == 0 || (type != SG_F32 && type != SG_F16 && type != SG_BF16))
+        snprintf(text, size, "wrong type: %s is %s, should be F32, F16 or BF16", name,
+                 sg_weights_dtype(t->part.weights, (size_t)at));
+    else if (t->embed.rank != 2 || t->embed.dim[0] != dim[0] || t->embed.dim[1] != dim[1])
+        snprintf(text, size, "misshapen: %s is %s, should be %s", name, found, wanted);
+}
+
+/* Looks for the table; its complaint becomes one line more of what the binding has to say. */
+static sg_status check_weights(sg_t5 *t, sg_error *e)
+{
+    const sg_weights *const w = t->part.weights;
+    const char             *name = "encoder.embed_tokens.weight";
+    char                    text[320];
+    if (sg_weights_index(w, name) < 0) name = "shared.weight";
+    t->embed = sg_weights_find(w, name);
+    check_table(t, name, sg_weights_index(w, name), text, sizeof text);
+    const sg_status bound = sg_bind_check(t->part.bind, e);
+    if (*text == 0) return bound;
+    if (bound == SG_OK)
+        return sg_error_set(e, SG_E_FORMAT, "%s: the tensors do not fit this model:\n  %s", sg_weights_path(w), text);
+    if (e) {
+        const size_t used = strlen(e->text);
+        snprintf(e->text + used, sizeof e->text - used, "\n  %s", text);
+    }
+    return bound;
+}
+
+static sg_status bind(sg_t5 *t, sg_error *e)
+{
+    const size_t layers = (size_t)t->config.size.layers;
+    if (layers > sg_weights_count(t->part.weights))
+        return sg_error_set(e, SG_E_FORMAT, "%s/config.json: num_layers: %zu, but the weights are %zu tensors in all",
+                            t->part.dir, layers, sg_weights_count(t->part.weights));
+    t->block = calloc(layers, sizeof *t->block);
+    if (!t->block) return sg_error_set(e, SG_E_MEMORY, "no memory for %zu layers", layers);
+    want_all(t);
+    return check_weights(t, e);
+}
+
+static sg_status open_into(sg_t5 *t, const char *model_dir, const char *name, sg_dtype act, sg_error *e)
+{
+    sg_config *c = NULL;
+    sg_status  status = sg_part_open(&t->part, model_dir, name, "model", act, &c, e);
+    if (status == SG_OK) {
+        t->config = read_config(c);
+        status = sg_config_status(c);
+    }
+    sg_config_close(&c);
+    return status == SG_OK ? bind(t, e) : status;
+}
+
+sg_status sg_t5_open(sg_t5 **out, const char *model_dir, const char *name, sg_dtype act, sg_error *e)
+{
+    *out = NULL;
+    sg_t5 *t = calloc(1, sizeof *t);
+    if (!t) return sg_error_set(e, SG_E_MEMORY, "no memory for %s", name);
+    const sg_status status = open_into(t, model_dir, name, act, e);
+    if (status == SG_OK)
+        *out = t;
+    else
+        sg_t5_close(&t);
+    return status;
+}
+
+void sg_t5_close(sg_t5 **t)
+{
+    if (!*t) return;
+    sg_part_close(&(*t)->part);
+    free((*t)->block);
+    free(*t);
+    *t = NULL;
+}
+
+sg_part *sg_t5_part(sg_t5 *t) { return &t->part; }
+
+sg_t5_info sg_t5_describe(const sg_t5 *t) { return t->config.size; }
+
+/* ---- position bias ---- */
+
+/* In F32, as transformers has it: the cut to a whole number hangs on the rounding. */
+int32_t sg_t5_bucket(int buckets, int max_distance, int distance)
+{
+    const int half = buckets / 2, exact = half / 2, r = abs(distance), side = distance > 0 ? half : 0;
+    if (r < exact) return side + r;
+    const float span = (float)log((double)max_distance / exact);
+    const int   grown = exact + (int)(logf((float)r / (float)exact) / span * (float)(half - exact));
+    return side + (grown < half ? grown : half - 1);
+}
+
+/* I32 [n n]: the bucket of each pair of query i and key j. */
+static sg_tensor new_buckets(sg_stream *s, const t5_config *c, int n)
+{
+    const size_t    count = (size_t)n;
+    const sg_tensor ids = sg_new(s, SG_I32, (int64_t)n * n);
+    if (s->status) return ids;
+    int32_t *const host = malloc(count * count * sizeof *host), *const row = malloc((2 * count - 1) * sizeof *row);
+    if (host && row) {
+        for (int j = 0; j < 2 * n - 1; j++) row[j] = sg_t5_bucket(c->buckets, c->max_distance, j - (n - 1));
+        for (size_t i = 0; i < count; i++) memcpy(host + i * count, row + (count - 1 - i), count * sizeof *host);
+        sg_upload(s, ids, host);
+    } else {
+        sg_fail(s, SG_E_MEMORY, "no memory for the buckets of %d tokens", n);
+    }
+    free(row);
+    free(host);
+    return ids;
+}
+
+/* y F32 [h, n, n]. */
+static void make_bias(sg_stream *s, sg_tensor y, sg_tensor table, sg_tensor ids)
+{
+    const size_t    mark = s->scratch.used;
+    const int64_t   pairs = ids.dim[0], h = table.dim[1];
+    const sg_tensor rows = sg_new(s, SG_F32, pairs, h);
+    sg_embed(s, .y = rows, .w = table, .ids = ids);
+    sg_permute(s, .y = y, .x = rows, .rank = 2, .dim = {pairs, h}, .perm = {1, 0});
+    s->scratch.used = mark;
+}
+
+/* ---- encoder ---- */
+
+static void attention(const sg_t5 *t, sg_stream *s, const t5_block *w, sg_tensor x, sg_tensor bias)
+{
+    const size_t    mark = s->scratch.used;
+    const sg_dtype  act = t->part.act;
+    const int64_t   n = x.dim[0], c = x.dim[1], h = t->config.size.heads, d = t->config.size.head_dim;
+    const sg_tensor r = sg_new(s, SG_F32, n, c), y = sg_new(s, act, n, c);
+    const sg_tensor q = sg_new(s, act, n, h * d), k = sg_new(s, act, n, h * d);
+    const sg_tensor v = sg_new(s, act, n, h * d), a = sg_new(s, act, n, h * d);
+    sg_norm(s, .y = y, .x = x, .w = w->attn_norm, .kind = SG_NORM_RMS, .eps = t->config.eps);
+    sg_linear(s, .y = q, .x = y, .w = w->q);
+    sg_linear(s, .y = k, .x = y, .w = w->k);
+    sg_linear(s, .y = v, .x = y, .w = w->v);
+    sg_attend(s, .y = sg_reshape(a, n, h, d), .q = sg_reshape(q, n, h, d), .k = sg_reshape(k, n, h, d),
+              .v = sg_reshape(v, n, h, d), .bias = bias, .scale = 1.0f);
+    sg_linear(s, .y = r, .x = a, .w = w->o);
+    sg_gate_add(s, .x = x, .r = r);
+    s->scratch.used = mark;
+}
+
+static void feed_forward(const sg_t5 *t, sg_stream *s, const t5_block *w, sg_tensor x)
+{
+    const size_t    mark = s->scratch.used;
+    const sg_dtype  act = t->part.act;
+    const int64_t   n = x.dim[0], c = x.dim[1], f = t->config.size.ffn;
+    const sg_tensor r = sg_new(s, SG_F32, n, c), y = sg_new(s, act, n, c), u = sg_new(s, act, n, f);
+    sg_norm(s, .y = y, .x = x, .w = w->ff_norm, .kind = SG_NORM_RMS, .eps = t->config.eps);
+    if (t->config.gated) {
+        const sg_tensor g = sg_new(s, act, n, f), p = sg_new(s, act, n, f);
+        sg_linear(s, .y = g, .x = y, .w = w->wi, .act = SG_ACT_GELU_TANH);
+        sg_linear(s, .y = p, .x = y, .w = w->gate);
+        sg_mul(s, .y = u, .a = g, .b = p);
+    } else {
+        sg_linear(s, .y = u, .x = y, .w = w->wi, .act = SG_ACT_RELU);
+    }
+    sg_linear(s, .y = r, .x = u, .w = w->wo);
+    sg_gate_add(s, .x = x, .r = r);
+    s->scratch.used = mark;
+}
+
+/* Row `id` of the table as F32. The map may be misaligned, so a row is copied before it is read. */
+static void gather_row(const sg_t5 *t, sg_stream *s, int32_t id, void *copy, float *row)
+{
+    const int64_t   width = t->config.size.width;
+    const sg_tensor source = {.data = copy, .dtype = t->embed.dtype, .rank = 1, .dim = {width}};
+    memcpy(copy, (const char *)t->embed.data + (size_t)id * sg_bytes(source), sg_bytes(source));
+    bool sound = true;
+    for (int64_t c = 0; c < width; c++) {
+        row[c] = sg_load(&source, c);
+        sound = sound && isfinite(row[c]);
+    }
+    if (!sound) sg_fail(s, SG_E_NUMERIC, "the embedding of token %d is not finite", (int)id);
+}
+
+static void embed(const sg_t5 *t, sg_stream *s, sg_tensor x, const int32_t *ids, int n)
+{
+    const size_t width = (size_t)t->config.size.width;
+    float *const rows = malloc((size_t)n * width * sizeof *rows), *const copy = malloc(width * sizeof *copy);
+    if (rows && copy) {
+        for (int i = 0; i < n; i++) gather_row(t, s, ids[i], copy, rows + (size_t)i * width);
+        sg_upload(s, x, rows);
+    } else {
+        sg_fail(s, SG_E_MEMORY, "no memory for %d embeddings", n);
+    }
+    free(copy);
+    free(rows);
+}
+
+static bool ids_are_sound(const sg_t5 *t, sg_stream *s, const int32_t *ids, int n)
+{
+    if (n < 1 || n > TOKENS_MAX) sg_fail(s, SG_E_ARG, "%d tokens: the encoder takes 1 to %d", n, TOKENS_MAX);
+    for (int i = 0; !s->status && i < n; i++)
+        if (ids[i] < 0 || ids[i] >= t->config.size.vocab)
+            sg_fail(s, SG_E_FORMAT, "token %d: the vocabulary of %s has %d", (int)ids[i], t->part.name,
+                    t->config.size.vocab);
+    return !s->status;
+}
+
+void sg_t5_encode(const sg_t5 *t, sg_stream *s, sg_tensor y, const int32_t *ids, int n)
+{
+    if (!ids_are_sound(t, s, ids, n)) return;
+    const size_t    mark = s->scratch.used;
+    const sg_tensor x = sg_new(s, SG_F32, n, t->config.size.width);
+    const sg_tensor bias = sg_new(s, SG_F32, t->config.size.heads, n, n);
+    const sg_tensor buckets = new_buckets(s, &t->config, n);
+    embed(t, s, x, ids, n);
+    sg_tap(s, x, "text.embed");
+    for (int i = 0; i < t->config.size.layers; i++) {
+        const t5_block *const w = &t->block[i];
+        if (w->bias.rank) make_bias(s, bias, w->bias, buckets);
+        attention(t, s, w, x, bias);
+        sg_tap(s, x, "text.block.%d.attn", i);
+        feed_forward(t, s, w, x);
+        sg_tap(s, x, "text.block.%d.ff", i);
+    }
+    sg_norm(s, .y = y, .x = x, .w = t->final_norm, .kind = SG_NORM_RMS, .eps = t->config.eps);
+    sg_tap(s, y, "text.final");
+    s->scratch.used = mark;
+}

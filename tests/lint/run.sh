@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# The rules of the house that a script can check. Usage: run.sh BUILD_FOLDER (for the symbol rule).
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+build=${1:-}
+fail=0
+complain() { echo "$1" >&2; fail=1; }
+sources() { git ls-files -co --exclude-standard -- "$@" | while read -r f; do [ -f "$f" ] && echo "$f"; done; }
+code=$(sources '*.c' '*.h' '*.cc' '*.cu' '*.cuh')
+
+for f in $code; do
+    case $f in *_table.h | *_entities.h) continue ;; esac # generated
+    lines=$(wc -l <"$f")
+    [ "$lines" -le 600 ] || complain "$f: $lines lines; the budget is 600"
+    awk -v f="$f" '/^\{/ { start = FNR } /^\}/ && start { if (FNR - start > 100) { print f ":" start ": " FNR - start " lines; the budget of a function is 100"; bad = 1 } start = 0 } END { exit bad }' "$f" >&2 || fail=1
+done
+
+# Only app/ prints or exits; tests do as they like.
+below=$(for f in $code; do case $f in app/* | tests/*) ;; *) echo "$f" ;; esac; done)
+hits=$(grep -nE '(^|[^a-z_])(printf|fprintf|puts|exit|abort|perror)\(' $below | grep -vE 'SG_PRINTF|format\(printf|^\S+:\s*\*') &&
+    complain "printing or exiting below app/:
+$hits"
+
+# A model names no backend; #if SG_ stands only where a table is chosen.
+hits=$(grep -nE '#[ ]*if(def)? .*SG_(CUDA|ONEDNN|FFMPEG)' $below | grep -vE '^kernels/(backend|cpu/cpu)\.c:') &&
+    complain "a build switch outside its place:
+$hits"
+hits=$(grep -nE 'include "(cpu|onednn|cuda)' $(for f in $below; do case $f in model/*) echo "$f" ;; esac; done)) &&
+    complain "a model includes a backend:
+$hits"
+
+hits=$(grep -nE 'TODO|FIXME|#if 0' $code) && complain "unfinished or dead:
+$hits"
+hits=$(grep -nP '[\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{2064}\x{FEFF}]' $code) && complain "invisible Unicode:
+$hits"
+hits=$(grep -nE '[[:blank:]]+$' $code) && complain "trailing blanks:
+$hits"
+
+# File names are unique in the tree.
+twins=$(for f in $code; do case $f in tests/*) ;; *) basename "$f" ;; esac; done | sort | uniq -d)
+[ -z "$twins" ] || complain "file names that are not unique: $twins"
+
+# Every header stands alone.
+for f in $(for f in $code; do case $f in *.h) echo "$f" ;; esac; done); do
+    case $f in *_table.h | tests/* | kernels/cpu/*) continue ;; esac
+    printf '#include "%s"\n' "$(basename "$f")" |
+        gcc -std=c17 -D_GNU_SOURCE -fsyntax-only -x c -I"$(dirname "$f")" -Ikernels -Ikernels/meta -Iweights -Imodel \
+            -Imodel/text -Imodel/vae -Imodel/sampler -Iapp - 2>/dev/null || complain "$f: does not compile alone"
+done
+
+# Every global symbol of our libraries begins with sg_.
+if [ -n "$build" ]; then
+    for lib in "$build"/libsg_*.a; do
+        hits=$(nm -g --defined-only "$lib" 2>/dev/null | awk 'NF == 3 && $2 ~ /[ABCDGRT]/ { print $3 }' | grep -vE '^(sg_|_Z|__asan|__odr_asan)')
+        [ -z "$hits" ] || complain "$lib: symbols without the prefix: $hits"
+    done
+fi
+[ $fail = 0 ] && echo "lint: clean"
+exit $fail

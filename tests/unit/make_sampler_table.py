@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Writes sampler_table.h: what diffusers' schedulers give for a made-up model of one number.
+
+    python tests/unit/make_sampler_table.py > tests/unit/sampler_table.h
+
+The model is v(i, x) = 0.3 x + sin(1.7 i + 0.4), the sample starts at 1.2. UniPC steps in float64, over the sigmas that
+it has rounded to float32; FlowMatchEuler in float32, which it does whatever it is given. Versions:
+tests/golden/requirements.txt.
+"""
+import math
+
+import numpy as np
+import torch
+from diffusers import FlowMatchEulerDiscreteScheduler, UniPCMultistepScheduler
+
+STEPS = (1, 2, 3, 5, 8, 12, 50)
+SHIFTS = (1.0, 3.0, 5.0, 8.0)
+
+
+def unipc(shift, steps, order=2):
+    s = UniPCMultistepScheduler(prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=shift,
+                                solver_order=order)
+    s.set_timesteps(steps)
+    return s, torch.float64
+
+
+def unipc_old(shift, steps):
+    """The grid of diffusers before 0.37."""
+    s, dtype = unipc(shift, steps)
+    base = 1.0 - np.linspace(1, 1 / 1000, steps + 1)
+    sigmas = np.flip(shift * base / (1 + (shift - 1) * base))[:-1].copy()
+    s.timesteps = torch.from_numpy((sigmas * 1000).astype(np.int64))
+    s.sigmas = torch.from_numpy(np.concatenate([sigmas, [0]]).astype(np.float32))
+    return s, dtype
+
+
+def unipc_order_1(shift, steps):
+    return unipc(shift, steps, 1)
+
+
+def euler(shift, steps):
+    s = FlowMatchEulerDiscreteScheduler(shift=shift)
+    s.set_timesteps(steps)
+    return s, torch.float32
+
+
+def trajectory(s, dtype):
+    s.sigmas = s.sigmas.to(dtype)
+    s.set_begin_index(0)
+    x = torch.full((1, 1), 1.2, dtype=dtype)
+    out = []
+    for i, t in enumerate(s.timesteps):
+        x = s.step(0.3 * x + math.sin(1.7 * i + 0.4), t, x, return_dict=False)[0]
+        out.append(x.item())
+    return out
+
+
+def case(s, dtype):
+    texts = [format(v, ".9g") for v in s.sigmas.tolist()[:-1] + s.timesteps.tolist()]
+    texts += [format(v, ".10g") for v in trajectory(s, dtype)]
+    return ["    " + ", ".join(texts[i:i + 8]) + "," for i in range(0, len(texts), 8)]
+
+
+def main():
+    lines = []
+    for make in unipc, unipc_old, unipc_order_1, euler:
+        for shift in SHIFTS:
+            for steps in STEPS:
+                lines += case(*make(shift, steps))
+    print("/* sampler_table.h - made by make_sampler_table.py, which tells the model and the start. */")
+    print("#ifndef SG_SAMPLER_TABLE_H\n#define SG_SAMPLER_TABLE_H\n")
+    print(f"static const int    table_steps[] = {{{', '.join(map(str, STEPS))}}};")
+    print(f"static const double table_shift[] = {{{', '.join(map(str, SHIFTS))}}};\n")
+    print("/* UniPC, UniPC over the old grid, UniPC of order 1, FlowMatchEuler; in each the shifts; in each shift the")
+    print(" * steps: the sigmas without the last (0), the timesteps, the sample after each step. */")
+    print("static const double table_numbers[] = {")
+    print("\n".join(lines))
+    print("};\n\n#endif")
+
+
+if __name__ == "__main__":
+    main()

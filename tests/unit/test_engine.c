@@ -1,0 +1,298 @@
+/* test_engine.c - rendering as a caller sees it: memory, progress, refusals, poisoned weights. Golden tests hold the
+ * numbers; here the model is a mini checkpoint of theirs. */
+#include "engine_state.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char model[] = SG_FIXTURES "/wan21_hd12";
+
+typedef struct seen {
+    int     frames, last_index, stage, steps, cancel_at;
+    uint8_t pixels[16][64 * 64 * 3];
+    size_t  frame_bytes;
+} seen;
+
+static sg_status take_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
+{
+    (void)e;
+    seen *const s = context;
+    assert_int_equal(index, s->frames);
+    assert_true(index < 16);
+    memcpy(s->pixels[s->frames++], rgb, s->frame_bytes);
+    return SG_OK;
+}
+
+static int take_progress(void *context, sg_stage stage, int done, int total)
+{
+    seen *const s = context;
+    assert_true(done >= 1 && done <= total);
+    assert_true(stage == SG_STAGE_LOAD || (int)stage >= s->stage);
+    if (stage != SG_STAGE_LOAD) s->stage = (int)stage;
+    if (stage == SG_STAGE_DENOISE) s->steps = done;
+    return s->cancel_at && s->steps == s->cancel_at;
+}
+
+static sg_engine *open_model(const char *dir, size_t limit)
+{
+    sg_engine *g = NULL;
+    sg_error   e = {0};
+    if (sg_engine_open(&g, &(sg_engine_options){.model_dir = dir, .backend = "ref", .memory_limit = limit}, &e))
+        fail_msg("%s", e.text);
+    return g;
+}
+
+static sg_request small(const sg_engine *g)
+{
+    sg_request r = sg_engine_defaults(g);
+    r.prompt = "a cat";
+    r.negative_prompt = "";
+    r.width = 32;
+    r.height = 48;
+    r.frames = 5;
+    r.steps = 2;
+    r.cfg_scale = 3;
+    r.seed = 7;
+    return r;
+}
+
+static sg_status render(sg_engine *g, const sg_request *r, seen *s, sg_report *rep, sg_error *e)
+{
+    s->frame_bytes = (size_t)r->width * (size_t)r->height * 3;
+    return sg_engine_render(g, r, &(sg_callbacks){.context = s, .frame = take_frame, .progress = take_progress}, rep, e);
+}
+
+static void renders_frames_in_order(void **state)
+{
+    (void)state;
+    static seen a, b;
+    sg_engine  *g = open_model(model, 0);
+    sg_request  r = small(g);
+    sg_report   rep;
+    sg_error    e = {0};
+    memset(&a, 0, sizeof a);
+    memset(&b, 0, sizeof b);
+    assert_int_equal(render(g, &r, &a, &rep, &e), SG_OK);
+    assert_int_equal(a.frames, 5);
+    assert_int_equal(rep.steps_done, 2);
+    assert_true(rep.prompt_tokens > 1 && rep.negative_tokens == 1);
+    assert_int_equal(render(g, &r, &b, &rep, &e), SG_OK); /* the same engine again */
+    assert_memory_equal(a.pixels, b.pixels, sizeof a.pixels);
+    r.seed++;
+    memset(&b, 0, sizeof b);
+    assert_int_equal(render(g, &r, &b, &rep, &e), SG_OK);
+    assert_memory_not_equal(a.pixels, b.pixels, sizeof a.pixels);
+    sg_engine_close(&g);
+}
+
+static void memory_is_as_planned(void **state)
+{
+    (void)state;
+    static seen s;
+    sg_engine  *g = open_model(model, 0);
+    sg_request  r = small(g);
+    sg_plan     plan;
+    sg_report   rep;
+    sg_error    e = {0};
+    assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_OK);
+    assert_int_equal(plan.tokens, 2 * 3 * 2);
+    sg_engine_close(&g);
+
+    g = open_model(model, plan.peak);
+    r = small(g);
+    memset(&s, 0, sizeof s);
+    assert_int_equal(render(g, &r, &s, &rep, &e), SG_OK);
+    assert_true(rep.peak_bytes == plan.peak);
+    sg_engine_close(&g);
+
+    g = open_model(model, plan.peak - 1);
+    r = small(g);
+    memset(&s, 0, sizeof s);
+    assert_int_equal(render(g, &r, &s, &rep, &e), SG_E_MEMORY);
+    assert_non_null(strstr(e.text, "needs"));
+    assert_int_equal(s.frames, 0);
+    sg_engine_close(&g);
+}
+
+static void wishes_are_checked(void **state)
+{
+    (void)state;
+    sg_engine *g = open_model(model, 0);
+    const struct {
+        int         width, height, frames, steps;
+        double      cfg, shift;
+        const char *says;
+    } bad[] = {{33, 48, 5, 2, 1, 3, "nearest is 32x48"},  {32, 0, 5, 2, 1, 3, "not between"},
+               {8, 48, 5, 2, 1, 3, "nearest is 16x48"},   {32, 48, 7, 2, 1, 3, "nearest is 9"},
+               {32, 48, 6, 2, 1, 3, "nearest is 5"},      {32, 48, 0, 2, 1, 3, "frames"},
+               {32, 48, 5, 0, 1, 3, "steps: 0"},          {32, 48, 5, 2, NAN, 3, "cfg-scale"},
+               {32, 48, 5, 2, -1, 3, "cfg-scale"},        {32, 48, 5, 2, 1, 0, "flow-shift"},
+               {1 << 16, 48, 5, 2, 1, 3, "positions"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        sg_request r = small(g);
+        sg_error   e = {0};
+        r.width = bad[i].width;
+        r.height = bad[i].height;
+        r.frames = bad[i].frames;
+        r.steps = bad[i].steps;
+        r.cfg_scale = bad[i].cfg;
+        r.flow_shift = bad[i].shift;
+        assert_int_equal(sg_engine_check_request(g, &r, &e), SG_E_ARG);
+        if (!strstr(e.text, bad[i].says)) fail_msg("\"%s\" does not say \"%s\"", e.text, bad[i].says);
+    }
+    sg_engine_close(&g);
+}
+
+static void cancelling_stops_at_the_step(void **state)
+{
+    (void)state;
+    static seen s = {.cancel_at = 1};
+    sg_engine  *g = open_model(model, 0);
+    sg_request  r = small(g);
+    sg_report   rep;
+    sg_error    e = {0};
+    r.steps = 5;
+    assert_int_equal(render(g, &r, &s, &rep, &e), SG_E_CANCELLED);
+    assert_int_equal(rep.steps_done, 1);
+    assert_int_equal(s.frames, 0);
+    sg_engine_close(&g);
+}
+
+static void latents_decode_again(void **state)
+{
+    (void)state;
+    static seen a, b;
+    char        path[] = "/tmp/sg_latents_XXXXXX.safetensors";
+    const int   fd = mkstemps(path, 12);
+    sg_engine  *g = open_model(model, 0);
+    sg_request  r = small(g), again = small(g);
+    sg_report   rep;
+    sg_error    e = {0};
+    assert_true(fd >= 0);
+    close(fd);
+    memset(&a, 0, sizeof a);
+    memset(&b, 0, sizeof b);
+    r.latents_out = path;
+    r.latents_note = "{\"note\":1}";
+    assert_int_equal(render(g, &r, &a, &rep, &e), SG_OK);
+
+    again.latents_in = path;
+    again.prompt = NULL;
+    again.width = again.height = again.frames = 1;
+    assert_int_equal(sg_engine_fit_latents(g, path, &again, &e), SG_OK);
+    assert_int_equal(again.width, 32);
+    assert_int_equal(again.height, 48);
+    assert_int_equal(again.frames, 5);
+    assert_int_equal(render(g, &again, &b, &rep, &e), SG_OK);
+    assert_memory_equal(a.pixels, b.pixels, sizeof a.pixels);
+    assert_int_equal(rep.steps_done, 0);
+
+    again.frames = 9;
+    assert_int_equal(render(g, &again, &b, &rep, &e), SG_E_ARG);
+    unlink(path);
+    sg_engine_close(&g);
+}
+
+/* ---- poisoned weights ---- */
+
+static char copy_dir[] = "/tmp/sg_poison_XXXXXX";
+
+static int make_copy(void **state)
+{
+    (void)state;
+    char command[512];
+    if (!mkdtemp(copy_dir)) return -1;
+    snprintf(command, sizeof command, "cp -r '%s'/. '%s'", model, copy_dir);
+    return system(command);
+}
+
+static int remove_copy(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", copy_dir);
+    return system(command);
+}
+
+/* Writes one F32 value at the start of a tensor of the copy; returns what stood there. */
+static float poke(const char *file, const char *tensor, float value)
+{
+    char     path[256];
+    uint64_t length;
+    float    before;
+    snprintf(path, sizeof path, "%s/%s", copy_dir, file);
+    FILE *const f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fread(&length, 8, 1, f), 1);
+    char *const header = malloc(length);
+    assert_int_equal(fread(header, 1, length, f), length);
+    json_t *const j = json_loadb(header, length, 0, NULL), *const t = json_object_get(j, tensor);
+    assert_non_null(t);
+    const long at = (long)(8 + length) + (long)json_integer_value(json_array_get(json_object_get(t, "data_offsets"), 0));
+    fseek(f, at, SEEK_SET);
+    assert_int_equal(fread(&before, sizeof before, 1, f), 1);
+    fseek(f, at, SEEK_SET);
+    assert_int_equal(fwrite(&value, sizeof value, 1, f), 1);
+    fclose(f);
+    json_decref(j);
+    free(header);
+    return before;
+}
+
+static void expect_numeric(const char *file, const char *tensor, float value, const char *says)
+{
+    static seen s;
+    const float before = poke(file, tensor, value);
+    sg_engine  *g = open_model(copy_dir, 0);
+    sg_request  r = small(g);
+    sg_report   rep;
+    sg_error    e = {0};
+    memset(&s, 0, sizeof s);
+    assert_int_equal(render(g, &r, &s, &rep, &e), SG_E_NUMERIC);
+    if (!strstr(e.text, says)) fail_msg("\"%s\" does not say \"%s\"", e.text, says);
+    assert_int_equal(s.frames, 0);
+    sg_engine_close(&g);
+    poke(file, tensor, before);
+}
+
+static void poison_is_named(void **state)
+{
+    (void)state;
+    const char dit[] = "transformer/diffusion_pytorch_model.safetensors", vae[] = "vae/diffusion_pytorch_model.safetensors";
+    expect_numeric(dit, "blocks.1.ffn.net.0.proj.weight", NAN, "blocks.1.ffn.net.0.proj.weight");
+    expect_numeric(dit, "blocks.0.ffn.net.2.bias", 3e38f, "block 0 of the transformer at step 1");
+    expect_numeric(dit, "blocks.1.ffn.net.2.bias", 3e38f, "block 1 of the transformer at step 1");
+    expect_numeric(vae, "decoder.conv_in.weight", INFINITY, "decoder.conv_in.weight");
+}
+
+static void other_pipelines_are_refused(void **state)
+{
+    (void)state;
+    char path[256];
+    snprintf(path, sizeof path, "%s/model_index.json", copy_dir);
+    FILE *const f = fopen(path, "w");
+    fputs("{\"_class_name\": \"StableDiffusionPipeline\"}", f);
+    fclose(f);
+    sg_engine *g = NULL;
+    sg_error   e = {0};
+    assert_int_equal(sg_engine_open(&g, &(sg_engine_options){.model_dir = copy_dir}, &e), SG_E_UNSUPPORTED);
+    assert_non_null(strstr(e.text, "WanPipeline"));
+    assert_null(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(renders_frames_in_order), cmocka_unit_test(memory_is_as_planned),
+                                       cmocka_unit_test(wishes_are_checked), cmocka_unit_test(cancelling_stops_at_the_step),
+                                       cmocka_unit_test(latents_decode_again), cmocka_unit_test(poison_is_named),
+                                       cmocka_unit_test(other_pipelines_are_refused)};
+    return cmocka_run_group_tests(tests, make_copy, remove_copy);
+}

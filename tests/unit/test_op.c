@@ -1,0 +1,214 @@
+/* test_op.c - tensors, arenas, the rules that op.c enforces for every backend, and formulas of the oracle that are easy to
+ * state by hand. */
+#include "meta.h"
+#include "op.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static unsigned char room[1 << 16] __attribute__((aligned(SG_ALIGN)));
+
+static sg_status host_copy(sg_stream *s, void *to, const void *from, size_t n)
+{
+    (void)s;
+    memcpy(to, from, n);
+    return SG_OK;
+}
+
+static const sg_memory host_memory = {.upload = host_copy, .download = host_copy};
+
+static sg_stream ref_stream(void)
+{
+    return (sg_stream){.ops = &sg_ref_ops,
+                       .memory = &host_memory,
+                       .scratch = {.base = (uintptr_t)room, .cap = sizeof room}};
+}
+
+static sg_tensor filled(sg_stream *s, int rank, const int64_t *dim)
+{
+    const sg_tensor t = sg_alloc(s, &s->scratch, SG_F32, rank, dim);
+    for (int64_t i = 0; i < sg_count(t); i++) ((float *)t.data)[i] = (float)i;
+    return t;
+}
+#define FILLED(s, ...) filled(s, SG_DIMS(__VA_ARGS__))
+
+static void f16_survives_all_values(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 65536; h++) {
+        const float f = sg_f16_to_f32((uint16_t)h);
+        if (isnan(f)) assert_true(isnan(sg_f16_to_f32(sg_f32_to_f16(f))));
+        else assert_int_equal(sg_f32_to_f16(f), h);
+    }
+    assert_int_equal(sg_f32_to_f16(65519.996f), 0x7bff);
+    assert_int_equal(sg_f32_to_f16(65520.0f), 0x7c00);
+    assert_int_equal(sg_f32_to_f16(2049.0f), 0x6800); /* a tie, to even */
+    assert_int_equal(sg_f32_to_f16(2051.0f), 0x6802);
+    assert_int_equal(sg_f32_to_f16(0x1p-25f), 0);     /* a tie, to even */
+    assert_int_equal(sg_f32_to_f16(0x1.8p-25f), 1);
+}
+
+static void bf16_rounds_to_even(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 65536; h++) {
+        const float f = sg_bf16_to_f32((uint16_t)h);
+        if (!isnan(f)) assert_int_equal(sg_f32_to_bf16(f), h);
+        else assert_true(isnan(sg_bf16_to_f32(sg_f32_to_bf16(f))));
+    }
+    assert_int_equal(sg_f32_to_bf16(0x1.01p0f), 0x3f80);
+    assert_int_equal(sg_f32_to_bf16(0x1.03p0f), 0x3f82);
+    assert_int_equal(sg_f32_to_bf16(3.4e38f), 0x7f80);
+}
+
+static void views_stay_inside(void **state)
+{
+    (void)state;
+    sg_stream       s = ref_stream();
+    const sg_tensor t = FILLED(&s, 4, 6);
+    assert_int_equal(sg_rows(t, 1, 2).dim[0], 2);
+    assert_true(((float *)sg_rows(t, 1, 2).data)[0] == 6);
+    assert_int_equal(sg_rows(t, 3, 2).rank, 0);
+    assert_int_equal(sg_rows(t, -1, 1).rank, 0);
+    assert_int_equal(sg_reshape(t, 2, 12).dim[1], 12);
+    assert_int_equal(sg_reshape(t, 5, 5).rank, 0);
+    char text[64];
+    sg_shape_text(text, sizeof text, 2, t.dim);
+    assert_string_equal(text, "[4, 6]");
+}
+
+static void arenas_refuse_and_latch(void **state)
+{
+    (void)state;
+    sg_stream s = ref_stream();
+    assert_null(sg_new(&s, SG_F32, sizeof room).data);
+    assert_int_equal(s.status, SG_E_MEMORY);
+    assert_null(sg_new(&s, SG_F32, 1).data); /* latched: even what fits is refused */
+
+    s = ref_stream();
+    assert_null(sg_new(&s, SG_F32, INT64_MAX / 2, 9).data); /* the product wraps */
+    assert_int_equal(s.status, SG_E_MEMORY);
+    s = ref_stream();
+    assert_null(sg_new(&s, SG_F32, -1).data);
+    s = ref_stream();
+    assert_true((uintptr_t)sg_new(&s, SG_U8, 1).data % SG_ALIGN == 0);
+    assert_true((uintptr_t)sg_new(&s, SG_U8, 1).data % SG_ALIGN == 0);
+    assert_int_equal(s.scratch.peak, 2 * SG_ALIGN);
+}
+
+static void shapes_are_checked(void **state)
+{
+    (void)state;
+    sg_stream       s = ref_stream();
+    const sg_tensor x = FILLED(&s, 3, 4), w = FILLED(&s, 5, 4), y = FILLED(&s, 3, 5), b = FILLED(&s, 5);
+    sg_linear(&s, .y = y, .x = x, .w = w, .b = b);
+    assert_int_equal(s.status, SG_OK);
+    sg_linear(&s, .y = x, .x = x, .w = w);
+    assert_int_equal(s.status, SG_E_SHAPE);
+    assert_non_null(strstr(s.why, "linear"));
+    assert_non_null(strstr(s.why, "[3, 4]"));
+    const float before = ((float *)y.data)[0];
+    sg_combine(&s, .y = y, .x = {y}, .a = {2}, .count = 1); /* a failed stream does nothing */
+    assert_true(((float *)y.data)[0] == before);
+}
+
+static void outputs_may_not_overlap_inputs(void **state)
+{
+    (void)state;
+    sg_stream       s = ref_stream();
+    const sg_tensor x = FILLED(&s, 4, 8);
+    sg_norm(&s, .y = sg_rows(x, 0, 2), .x = sg_rows(x, 1, 2), .kind = SG_NORM_RMS, .eps = 1e-6f);
+    assert_int_equal(s.status, SG_E_SHAPE);
+    s.status = SG_OK;
+    sg_norm(&s, .y = sg_rows(x, 0, 2), .x = sg_rows(x, 2, 2), .kind = SG_NORM_RMS, .eps = 1e-6f);
+    assert_int_equal(s.status, SG_OK);
+    sg_copy(&s, .y = x, .x = x);
+    assert_int_equal(s.status, SG_E_SHAPE);
+}
+
+static void permutations_must_be_permutations(void **state)
+{
+    (void)state;
+    sg_stream       s = ref_stream();
+    const sg_tensor x = FILLED(&s, 2, 3, 4), y = FILLED(&s, 4, 2, 3);
+    sg_permute(&s, .y = y, .x = x, .rank = 3, .dim = {2, 3, 4}, .perm = {2, 0, 1});
+    assert_int_equal(s.status, SG_OK);
+    for (int64_t a = 0; a < 4; a++)
+        for (int64_t b = 0; b < 6; b++) assert_true(((float *)y.data)[a * 6 + b] == (float)(b * 4 + a));
+    sg_permute(&s, .y = y, .x = x, .rank = 3, .dim = {2, 3, 4}, .perm = {2, 2, 1});
+    assert_int_equal(s.status, SG_E_SHAPE);
+}
+
+static void convolutions_count_their_places(void **state)
+{
+    (void)state;
+    sg_stream       s = ref_stream();
+    const sg_tensor x = FILLED(&s, 3, 2, 2, 1), w = FILLED(&s, 1, 1, 3, 3, 3), y = FILLED(&s, 1, 2, 2, 1);
+    sg_conv(&s, .y = y, .x = x, .w = w, .stride = {1, 1, 1}, .pad = {1, 1, 1, 1});
+    assert_int_equal(s.status, SG_OK);
+    double sum = 0; /* by hand, for the first place: rows and columns 1, 2 of each kernel slice */
+    for (int t = 0; t < 3; t++)
+        for (int r = 0; r < 2; r++)
+            for (int c = 0; c < 2; c++) sum += (double)(t * 4 + r * 2 + c) * (t * 9 + (r + 1) * 3 + c + 1);
+    assert_true(((float *)y.data)[0] == (float)sum);
+    sg_conv(&s, .y = y, .x = x, .w = w, .stride = {1, 1, 1}, .pad = {1, 0, 1, 1});
+    assert_int_equal(s.status, SG_E_SHAPE);
+}
+
+static void nothing_attends_to_nothing(void **state)
+{
+    (void)state;
+    sg_stream       s = ref_stream();
+    const sg_tensor q = FILLED(&s, 2, 1, 4), k = FILLED(&s, 3, 1, 4), v = FILLED(&s, 3, 1, 4), y = FILLED(&s, 2, 1, 4);
+    const sg_tensor none = FILLED(&s, 3);
+    for (int i = 0; i < 3; i++) ((float *)none.data)[i] = -INFINITY;
+    sg_attend(&s, .y = y, .q = q, .k = k, .v = v, .key_bias = none, .scale = 1);
+    assert_int_equal(s.status, SG_OK);
+    for (int i = 0; i < 8; i++) assert_true(((float *)y.data)[i] == 0);
+}
+
+static void finite_counts(void **state)
+{
+    (void)state;
+    sg_stream       s = ref_stream();
+    const sg_tensor x = FILLED(&s, 9), bad = sg_new(&s, SG_I32, 1);
+    *(int32_t *)bad.data = 0;
+    sg_finite(&s, .y = bad, .x = x);
+    assert_int_equal(*(int32_t *)bad.data, 0);
+    ((float *)x.data)[3] = NAN;
+    ((float *)x.data)[8] = -INFINITY;
+    sg_finite(&s, .y = bad, .x = x);
+    sg_finite(&s, .y = bad, .x = x);
+    assert_int_equal(*(int32_t *)bad.data, 4);
+}
+
+static void plan_measures_without_memory(void **state)
+{
+    (void)state;
+    sg_plan_totals  totals = {0};
+    sg_stream       s = sg_plan_stream(&totals);
+    const sg_tensor x = sg_new(&s, SG_F32, 1 << 20, 1 << 12), y = sg_new(&s, SG_F32, 1 << 20, 1 << 12);
+    const sg_tensor w = {.dtype = SG_F32, .rank = 2, .dim = {1 << 12, 1 << 12}};
+    sg_linear(&s, .y = y, .x = x, .w = w);
+    assert_int_equal(s.status, SG_OK);
+    assert_true(s.scratch.peak == 2 * sg_bytes(x));
+    assert_true(totals.flops == 2.0 * (1 << 20) * (1 << 12) * (1 << 12));
+    sg_linear(&s, .y = x, .x = x, .w = w); /* the rules hold here as well */
+    assert_int_equal(s.status, SG_E_SHAPE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(f16_survives_all_values),      cmocka_unit_test(bf16_rounds_to_even),
+        cmocka_unit_test(views_stay_inside),            cmocka_unit_test(arenas_refuse_and_latch),
+        cmocka_unit_test(shapes_are_checked),           cmocka_unit_test(outputs_may_not_overlap_inputs),
+        cmocka_unit_test(permutations_must_be_permutations), cmocka_unit_test(convolutions_count_their_places),
+        cmocka_unit_test(nothing_attends_to_nothing),   cmocka_unit_test(finite_counts),
+        cmocka_unit_test(plan_measures_without_memory)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,245 @@
+/* test_sampler.c - sigmas, timesteps and trajectories against diffusers; refusals by name. */
+#include "sampler.h"
+
+#include "sampler_table.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---- numbers ---- */
+
+enum { ARENA = 1 << 14 };
+static _Alignas(SG_ALIGN) unsigned char arena[ARENA];
+
+static sg_stream stream(void)
+{
+    return (sg_stream){.ops = &sg_ref_ops, .keep = {.base = (uintptr_t)arena, .cap = ARENA}};
+}
+
+static sg_sampler_config config(sg_sampler_kind kind, double shift)
+{
+    return (sg_sampler_config){.kind = kind, .flow_shift = shift, .train_steps = 1000, .order = 2};
+}
+
+/* One number's path under the made-up model that make_sampler_table.py describes. */
+static void check_trajectory(const sg_sampler *p, const double *wanted)
+{
+    sg_stream        s = stream();
+    sg_sampler_state st = sg_sampler_state_new(&s, (int64_t[4]){1, 1, 1, 1});
+    float            v;
+    const sg_tensor  output = {.data = &v, .rank = 4, .dim = {1, 1, 1, 1}};
+    float *const     x = st.x.data;
+    *x = 1.2f;
+    for (int i = 0; i < p->steps; i++) {
+        v = (float)(0.3 * (double)*x + sin(1.7 * i + 0.4));
+        sg_sampler_step(p, &st, &s, i, output);
+        assert_int_equal(s.status, SG_OK);
+        assert_ptr_equal(st.x.data, x);
+        assert_true(fabs((double)*x - wanted[i]) <= 1e-6 * fmax(1.0, fabs(wanted[i])));
+    }
+}
+
+static const double *check_case(const sg_sampler_config *c, bool old, int steps, const double *t)
+{
+    static sg_sampler p;
+    sg_error          e = {0};
+    assert_int_equal(sg_sampler_init(&p, c, steps, old, &e), SG_OK);
+    assert_true(p.sigma[steps] == 0.0);
+    for (int i = 0; i < steps; i++) {
+        assert_true((float)p.sigma[i] == (float)t[i]);
+        assert_true((float)p.timestep[i] == (float)t[steps + i]);
+    }
+    check_trajectory(&p, t + 2 * steps);
+    return t + 3 * steps;
+}
+
+static void test_diffusers(void **state)
+{
+    (void)state;
+    static const struct {
+        sg_sampler_kind kind;
+        bool            old;
+        int             order;
+    } made[] = {{SG_SAMPLER_UNIPC, false, 2},
+                {SG_SAMPLER_UNIPC, true, 2},
+                {SG_SAMPLER_UNIPC, false, 1},
+                {SG_SAMPLER_EULER, false, 2}};
+    const double *t = table_numbers;
+    for (size_t m = 0; m < sizeof made / sizeof *made; m++)
+        for (size_t i = 0; i < sizeof table_shift / sizeof *table_shift; i++)
+            for (size_t k = 0; k < sizeof table_steps / sizeof *table_steps; k++) {
+                sg_sampler_config c = config(made[m].kind, table_shift[i]);
+                c.order = made[m].order;
+                t = check_case(&c, made[m].old, table_steps[k], t);
+            }
+    assert_ptr_equal(t, table_numbers + sizeof table_numbers / sizeof *table_numbers);
+}
+
+static void test_every_count_of_steps(void **state)
+{
+    (void)state;
+    static sg_sampler p;
+    for (int steps = 1; steps <= SG_STEPS_MAX; steps++)
+        for (int kind = 0; kind < 3; kind++) {
+            const sg_sampler_config c = config(kind == 2 ? SG_SAMPLER_EULER : SG_SAMPLER_UNIPC, 12.0);
+            sg_error                e = {0};
+            assert_int_equal(sg_sampler_init(&p, &c, steps, kind == 1, &e), SG_OK);
+            for (int i = 0; i < steps; i++) assert_true(p.sigma[i] > p.sigma[i + 1]);
+        }
+}
+
+static void refuse_run(double shift, int steps, const char *words)
+{
+    static sg_sampler       p;
+    const sg_sampler_config c = config(SG_SAMPLER_UNIPC, shift);
+    sg_error                e = {0};
+    assert_int_equal(sg_sampler_init(&p, &c, steps, false, &e), SG_E_ARG);
+    assert_non_null(strstr(e.text, words));
+}
+
+static void test_runs_refused(void **state)
+{
+    (void)state;
+    refuse_run(3.0, 0, "0 steps");
+    refuse_run(3.0, SG_STEPS_MAX + 1, "1001 steps");
+    refuse_run(0.0, 8, "flow shift of 0");
+    refuse_run(-1.0, 8, "flow shift of -1");
+    refuse_run(NAN, 8, "flow shift");
+    refuse_run(1e9, 8, "equal");
+}
+
+/* ---- scheduler_config.json ---- */
+
+static char folder[] = "/tmp/sg_sampler_XXXXXX";
+
+static void write_config(const char *json)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/scheduler/scheduler_config.json", folder);
+    FILE *const f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(json, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    char path[64];
+    if (!mkdtemp(folder)) return -1;
+    snprintf(path, sizeof path, "%s/scheduler", folder);
+    return mkdir(path, 0700);
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char path[64];
+    snprintf(path, sizeof path, "%s/scheduler/scheduler_config.json", folder);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/scheduler", folder);
+    return rmdir(path) || rmdir(folder);
+}
+
+#define UNIPC "\"_class_name\": \"UniPCMultistepScheduler\""
+#define FLOW "\"prediction_type\": \"flow_prediction\", \"use_flow_sigmas\": true"
+#define EULER "\"_class_name\": \"FlowMatchEulerDiscreteScheduler\""
+
+static void test_configs_read(void **state)
+{
+    (void)state;
+    sg_sampler_config c;
+    sg_error          e = {0};
+    /* As published with Wan 2.1. */
+    write_config("{" UNIPC ", " FLOW ", \"_diffusers_version\": \"0.33.0.dev0\", \"beta_end\": 0.02,"
+                 "\"beta_start\": 0.0001, \"beta_schedule\": \"linear\", \"disable_corrector\": [],"
+                 "\"dynamic_thresholding_ratio\": 0.995,"
+                 "\"final_sigmas_type\": \"zero\", \"flow_shift\": 5.0, \"lower_order_final\": true,"
+                 "\"num_train_timesteps\": 1000, \"predict_x0\": true, \"rescale_betas_zero_snr\": false,"
+                 "\"sample_max_value\": 1.0, \"solver_order\": 2, \"solver_p\": null, \"solver_type\": \"bh2\","
+                 "\"steps_offset\": 0, \"thresholding\": false, \"timestep_spacing\": \"linspace\","
+                 "\"trained_betas\": null, \"use_beta_sigmas\": false, \"use_exponential_sigmas\": false,"
+                 "\"use_karras_sigmas\": false}");
+    assert_int_equal(sg_sampler_config_read(&c, folder, &e), SG_OK);
+    assert_true(c.kind == SG_SAMPLER_UNIPC && c.flow_shift == 5.0 && c.train_steps == 1000 && c.order == 2);
+    write_config("{" UNIPC ", " FLOW ", \"solver_order\": 1, \"solver_type\": \"midpoint\"}");
+    assert_int_equal(sg_sampler_config_read(&c, folder, &e), SG_OK);
+    assert_true(c.flow_shift == 1.0 && c.order == 1);
+    write_config("{" EULER ", \"shift\": 3, \"num_train_timesteps\": 500, \"shift_terminal\": null}");
+    assert_int_equal(sg_sampler_config_read(&c, folder, &e), SG_OK);
+    assert_true(c.kind == SG_SAMPLER_EULER && c.flow_shift == 3.0 && c.train_steps == 500 && c.order == 2);
+}
+
+static void refuse_config(const char *json, const char *field)
+{
+    sg_sampler_config c;
+    sg_error          e = {0};
+    write_config(json);
+    assert_int_not_equal(sg_sampler_config_read(&c, folder, &e), SG_OK);
+    assert_non_null(strstr(e.text, "scheduler_config.json"));
+    assert_non_null(strstr(e.text, field));
+}
+
+static void test_configs_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *field, *value;
+    } unipc[] = {{"use_dynamic_shifting", "true"},
+                 {"use_karras_sigmas", "true"},
+                 {"shift_terminal", "0.1"},
+                 {"use_beta_sigmas", "true"},
+                 {"use_exponential_sigmas", "true"},
+                 {"solver_type", "\"bh1\""},
+                 {"disable_corrector", "[0]"},
+                 {"thresholding", "true"},
+                 {"solver_order", "3"},
+                 {"predict_x0", "false"},
+                 {"final_sigmas_type", "\"sigma_min\""},
+                 {"solver_p", "{}"},
+                 {"lower_order_final", "false"},
+                 {"flow_shift", "0"},
+                 {"flow_shift", "\"3\""},
+                 {"num_train_timesteps", "1000.5"}},
+      euler[] = {{"use_dynamic_shifting", "true"}, {"invert_sigmas", "true"}, {"shift_terminal", "0.1"},
+                 {"stochastic_sampling", "true"},  {"shift", "-1"},           {"use_karras_sigmas", "true"}};
+    char json[256];
+    for (size_t i = 0; i < sizeof unipc / sizeof *unipc; i++) {
+        snprintf(json, sizeof json, "{" UNIPC ", " FLOW ", \"%s\": %s}", unipc[i].field, unipc[i].value);
+        refuse_config(json, unipc[i].field);
+    }
+    for (size_t i = 0; i < sizeof euler / sizeof *euler; i++) {
+        snprintf(json, sizeof json, "{" EULER ", \"%s\": %s}", euler[i].field, euler[i].value);
+        refuse_config(json, euler[i].field);
+    }
+    refuse_config("{" UNIPC ", \"use_flow_sigmas\": true}", "prediction_type");
+    refuse_config("{" UNIPC ", \"prediction_type\": \"flow_prediction\"}", "use_flow_sigmas");
+    refuse_config("{\"_class_name\": \"DDIMScheduler\"}", "DDIMScheduler");
+    refuse_config("{}", "_class_name");
+}
+
+static void test_no_config(void **state)
+{
+    (void)state;
+    sg_sampler_config c;
+    sg_error          e = {0};
+    assert_int_equal(sg_sampler_config_read(&c, "/nowhere", &e), SG_E_FILE);
+    assert_non_null(strstr(e.text, "/nowhere/scheduler/scheduler_config.json"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_diffusers),       cmocka_unit_test(test_every_count_of_steps),
+        cmocka_unit_test(test_runs_refused),    cmocka_unit_test(test_configs_read),
+        cmocka_unit_test(test_configs_refused), cmocka_unit_test(test_no_config),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
