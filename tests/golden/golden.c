@@ -1,0 +1,389 @@
+/* golden.c - renders the mini checkpoints and compares every sublayer with what diffusers computed in double.
+ *
+ *   golden [--backend cpu|ref] [--dtype f32|bf16] [--verbose] CASE_FOLDER...
+ *
+ * Taps are compared in the order of the computation; the first beyond its gate is the bug's address and ends the case.
+ * Gate of a tap: f32, the smaller of 2e-5 and 4 times the error that diffusers' own f32 run has (but at least 1e-6, eight
+ * units of F32's last place); bf16, twice the error of diffusers' own bf16 run plus one unit of BF16's last place. */
+#include "engine_state.h"
+#include "meta.h"
+#include "wan_vae.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct tap {
+    char    name[96];
+    float  *data;
+    int64_t count;
+    int     calls;
+} tap;
+
+/* What a render showed, in order. */
+typedef struct recorder {
+    tap   *tap;
+    size_t count, room;
+} recorder;
+
+typedef struct golden_case {
+    const char *dir, *backend, *dtype;
+    bool        verbose;
+    sg_weights *taps;
+    json_t     *header; /* of the fixture */
+    json_t     *err;    /* tap name to relative error of the reference's own rounding */
+    sg_engine  *g;
+    sg_request  r;
+    int         compared;
+    double      worst;
+    char        worst_name[96];
+} golden_case;
+
+static void die(const char *what)
+{
+    fprintf(stderr, "golden: %s\n", what);
+    exit(2);
+}
+
+/* ---- recording ---- */
+
+static tap *find(recorder *rec, const char *name)
+{
+    for (size_t i = 0; i < rec->count; i++)
+        if (strcmp(rec->tap[i].name, name) == 0) return &rec->tap[i];
+    return NULL;
+}
+
+static tap *append(recorder *rec, const char *name, int64_t more)
+{
+    tap *t = find(rec, name);
+    if (!t) {
+        if (rec->count == rec->room) {
+            rec->room = rec->room ? 2 * rec->room : 64;
+            rec->tap = realloc(rec->tap, rec->room * sizeof *rec->tap);
+            if (!rec->tap) die("out of memory");
+        }
+        t = &rec->tap[rec->count++];
+        *t = (tap){0};
+        snprintf(t->name, sizeof t->name, "%s", name);
+    }
+    t->data = realloc(t->data, (size_t)(t->count + more) * sizeof *t->data);
+    if (!t->data) die("out of memory");
+    t->count += more;
+    t->calls++;
+    return t;
+}
+
+static void keep(recorder *rec, const char *name, sg_stream *s, sg_tensor t)
+{
+    const int64_t n = sg_count(t);
+    tap *const    to = append(rec, name, n);
+    float *const  at = to->data + to->count - n;
+    char *const   raw = malloc(sg_bytes(t) + 1);
+    if (!raw) die("out of memory");
+    sg_download(s, raw, t);
+    t.data = raw;
+    for (int64_t i = 0; i < n; i++) at[i] = sg_load(&t, i);
+    free(raw);
+}
+
+/* Streams (vae.*, enc.*) come chunk by chunk and are joined; of the rest the first pass of the first step counts, and the
+ * negative pass of that step under dit_u.* */
+static void record(void *context, const char *name, sg_stream *s, sg_tensor t)
+{
+    recorder *const rec = context;
+    char            own[96];
+    const bool      joined = strncmp(name, "vae.", 4) == 0 || strncmp(name, "enc.", 4) == 0;
+    snprintf(own, sizeof own, "%s", name);
+    if (!joined && find(rec, own)) {
+        if (strncmp(name, "dit.block.", 10) != 0 || find(rec, "step.0.v_cond")) return;
+        snprintf(own, sizeof own, "dit_u%.80s", name + 3);
+        if (find(rec, own)) return;
+    }
+    keep(rec, own, s, t);
+    if (strcmp(own, "dit.block.0.attn1") == 0) keep(rec, "dit_u.block.0.attn1", s, t); /* computed once for both passes */
+}
+
+static void forget(recorder *rec)
+{
+    for (size_t i = 0; i < rec->count; i++) free(rec->tap[i].data);
+    free(rec->tap);
+    *rec = (recorder){0};
+}
+
+/* ---- comparing ---- */
+
+static double gate(const golden_case *c, const char *name)
+{
+    const json_t *const e = json_object_get(c->err, name);
+    const double        own = e ? json_number_value(e) : 0;
+    if (strcmp(c->dtype, "bf16") == 0) return 2 * own + 0x1p-8;
+    return fmin(2e-5, fmax(1e-6, 4 * own));
+}
+
+/* Relative L2 distance; NaN anywhere is infinitely far. */
+static double distance(const float *a, const float *b, int64_t n)
+{
+    double d = 0, p = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double x = (double)a[i] - (double)b[i];
+        d += x * x;
+        p += (double)b[i] * (double)b[i];
+    }
+    return isfinite(d) ? sqrt(d / (p + 1e-300)) : INFINITY;
+}
+
+/* True when the tap passes. */
+static bool compare(golden_case *c, const char *name, const float *ours, int64_t count)
+{
+    const sg_tensor want = sg_weights_find(c->taps, name);
+    if (!want.rank) return true; /* not every tap is kept */
+    if (sg_count(want) != count) {
+        printf("  %-28s has %lld numbers, should have %lld\n", name, (long long)count, (long long)sg_count(want));
+        return false;
+    }
+    const double d = distance(ours, want.data, count), limit = gate(c, name);
+    if (c->verbose) printf("  %-28s %.2e of %.2e\n", name, d, limit);
+    if (!c->verbose && !(d <= limit)) printf("  %-28s relative error %.2e, gate %.2e\n", name, d, limit);
+    c->compared++;
+    if (d / limit > c->worst) {
+        c->worst = d / limit;
+        snprintf(c->worst_name, sizeof c->worst_name, "%s", name);
+    }
+    return d <= limit;
+}
+
+static bool compare_all(golden_case *c, const recorder *rec, const char *prefix)
+{
+    for (size_t i = 0; i < rec->count; i++)
+        if (strncmp(rec->tap[i].name, prefix, strlen(prefix)) == 0 &&
+            !compare(c, rec->tap[i].name, rec->tap[i].data, rec->tap[i].count))
+            return false;
+    return true;
+}
+
+/* Every tap that the fixture keeps must have been seen. */
+static bool complete(const golden_case *c, recorder *rec, const char *const *prefixes)
+{
+    bool all = true;
+    for (size_t i = 0; i < sg_weights_count(c->taps); i++) {
+        const char *const name = sg_weights_name(c->taps, i, NULL);
+        bool              mine = false;
+        for (int k = 0; prefixes[k]; k++) mine = mine || strncmp(name, prefixes[k], strlen(prefixes[k])) == 0;
+        if (!mine || find(rec, name)) continue;
+        printf("  %-28s never came\n", name);
+        all = false;
+    }
+    return all;
+}
+
+/* ---- stages ---- */
+
+static bool report(const char *stage, sg_status st, const sg_error *e)
+{
+    if (st) printf("  %s: %s\n", stage, e->text);
+    return st == SG_OK;
+}
+
+static bool text_to_latents(golden_case *c)
+{
+    static const char *const prefixes[] = {"text.embed", "text.block", "text.final", "noise", "dit.", "dit_u.", "step.",
+                                           NULL};
+    recorder  rec = {0};
+    sg_report rep;
+    sg_error  e = {0};
+    c->g->tap = record;
+    c->g->tap_context = &rec;
+    const bool ok = report("render", sg_engine_render(c->g, &c->r, NULL, &rep, &e), &e) && compare_all(c, &rec, "text.") &&
+                    compare_all(c, &rec, "noise") && compare_all(c, &rec, "dit") && compare_all(c, &rec, "step.") &&
+                    complete(c, &rec, prefixes);
+    forget(&rec);
+    return ok;
+}
+
+static bool schedule(golden_case *c)
+{
+    sg_sampler_config config = *c->g->family->sampler(c->g->model);
+    sg_sampler       *p = calloc(1, sizeof *p);
+    sg_error          e = {0};
+    float             sigma[SG_STEPS_MAX + 1], step[SG_STEPS_MAX];
+    if (!p) die("out of memory");
+    bool ok = report("sampler", sg_sampler_init(p, &config, c->r.steps, false, &e), &e);
+    for (int i = 0; ok && i <= p->steps; i++) sigma[i] = (float)p->sigma[i];
+    for (int i = 0; ok && i < p->steps; i++) step[i] = (float)p->timestep[i];
+    ok = ok && compare(c, "sigmas", sigma, p->steps + 1) && compare(c, "timesteps", step, p->steps);
+    free(p);
+    return ok;
+}
+
+/* The first, middle and last frame of a whole clip. */
+static void keep_three(tap *t, int frames)
+{
+    const int64_t one = t->count / frames;
+    const int     at[3] = {0, frames / 2, frames - 1};
+    for (int k = 0; k < 3; k++)
+        memmove(t->data + k * one, t->data + at[k] * one, (size_t)one * sizeof *t->data);
+    t->count = 3 * one;
+}
+
+static bool decode(golden_case *c)
+{
+    static const char *const prefixes[] = {"vae.", NULL};
+    recorder  rec = {0};
+    sg_report rep;
+    sg_error  e = {0};
+    char      name[32], path[] = "/tmp/golden-XXXXXX.safetensors";
+    const int fd = mkstemps(path, 12);
+    if (fd < 0) die("cannot make a temporary file");
+    close(fd);
+    snprintf(name, sizeof name, "step.%d.latents", c->r.steps - 1);
+    sg_request r = c->r;
+    r.latents_in = path;
+    c->g->tap = record;
+    c->g->tap_context = &rec;
+    bool ok = report("latents", sg_safetensors_write(path, "latents", sg_weights_find(c->taps, name), (const char *const[]){NULL},
+                                                     &e), &e) &&
+              report("decode", sg_engine_render(c->g, &r, NULL, &rep, &e), &e);
+    unlink(path);
+    tap *const frames = find(&rec, "vae.frames");
+    if (ok && frames) keep_three(frames, r.frames);
+    ok = ok && compare_all(c, &rec, "vae.") && complete(c, &rec, prefixes);
+    forget(&rec);
+    return ok;
+}
+
+/* Runs the encoder over the fixture's clip on s; on a plan stream nothing is computed. */
+static sg_status encode_clip(sg_wan_vae *v, sg_stream *s, sg_tensor clip, sg_error *e)
+{
+    sg_wan_vae_run *run = NULL;
+    const int64_t   chunk = sg_wan_vae_describe(v).scale_time;
+    SG_TRY(sg_wan_vae_encode_open(&run, v, s, clip.dim[1], clip.dim[2], e));
+    for (int64_t f = 0; f < clip.dim[0]; f += f ? chunk : 1) {
+        const sg_tensor part = sg_rows(clip, f, f ? chunk : 1);
+        const size_t    mark = s->scratch.used;
+        const sg_tensor x = sg_alloc(s, &s->scratch, SG_F32, part.rank, part.dim);
+        sg_upload(s, x, part.data);
+        (void)sg_wan_vae_encode_next(run, s, x);
+        s->scratch.used = mark;
+    }
+    sg_wan_vae_run_close(&run);
+    return s->status ? sg_error_set(e, s->status, "%s", s->why) : SG_OK;
+}
+
+static sg_status encode_on(golden_case *c, sg_wan_vae *v, recorder *rec, sg_error *e)
+{
+    const sg_tensor clip = sg_weights_find(c->taps, "enc.clip");
+    sg_plan_totals  totals = {0};
+    sg_stream       plan = sg_plan_stream(&totals), s = sg_stream_on(c->g->backend);
+    SG_TRY(sg_bind_load(sg_wan_vae_encoder_bind(v), c->g->backend, NULL, NULL, e));
+    SG_TRY(encode_clip(v, &plan, clip, e));
+    s.keep = (sg_arena){.base = (uintptr_t)s.memory->alloc(plan.keep.peak), .cap = plan.keep.peak};
+    s.scratch = (sg_arena){.base = (uintptr_t)s.memory->alloc(plan.scratch.peak), .cap = plan.scratch.peak};
+    s.tap = record;
+    s.tap_context = rec;
+    const sg_status st = encode_clip(v, &s, clip, e);
+    s.memory->release((void *)s.keep.base);
+    s.memory->release((void *)s.scratch.base);
+    return st;
+}
+
+static bool encode(golden_case *c)
+{
+    static const char *const prefixes[] = {"enc.conv", "enc.down", "enc.mid", "enc.quant", "enc.mean", NULL};
+    sg_wan_vae *v = NULL;
+    recorder    rec = {0};
+    sg_error    e = {0};
+    if (!sg_weights_find(c->taps, "enc.clip").rank) return true;
+    const bool ok = report("vae", sg_wan_vae_open(&v, c->dir, c->g->act, &e), &e) &&
+                    report("encode", encode_on(c, v, &rec, &e), &e) && compare_all(c, &rec, "enc.") &&
+                    complete(c, &rec, prefixes);
+    forget(&rec);
+    sg_wan_vae_close(&v);
+    return ok;
+}
+
+/* ---- a case ---- */
+
+/* The fixture is ours: its header is taken as it is. */
+static json_t *read_header(const char *dir)
+{
+    char     path[1024];
+    uint64_t length = 0;
+    snprintf(path, sizeof path, "%s/taps.safetensors", dir);
+    FILE *const f = fopen(path, "rb");
+    if (!f || fread(&length, sizeof length, 1, f) != 1) die("cannot read taps.safetensors");
+    char *const   text = malloc(length);
+    json_t *const j = text && fread(text, 1, length, f) == length ? json_loadb(text, length, 0, NULL) : NULL;
+    free(text);
+    fclose(f);
+    return j;
+}
+
+static const char *meta(const golden_case *c, const char *key)
+{
+    const char *const v = json_string_value(json_object_get(json_object_get(c->header, "__metadata__"), key));
+    if (!v) {
+        fprintf(stderr, "golden: %s/taps.safetensors: no metadata \"%s\"\n", c->dir, key);
+        exit(2);
+    }
+    return v;
+}
+
+static bool open_case(golden_case *c)
+{
+    sg_error e = {0};
+    if (!report("taps", sg_weights_open(&c->taps, c->dir, "taps", &e), &e)) return false;
+    const bool bf16 = strcmp(c->dtype, "bf16") == 0;
+    c->header = read_header(c->dir);
+    c->err = json_loads(meta(c, bf16 ? "err_bf16" : "err_f32"), 0, NULL);
+    const sg_engine_options o = {.model_dir = c->dir, .backend = c->backend, .dtype = c->dtype};
+    if (!report("open", sg_engine_open(&c->g, &o, &e), &e)) return false;
+    c->r = sg_engine_defaults(c->g);
+    c->r.prompt = meta(c, "prompt");
+    c->r.negative_prompt = meta(c, "negative_prompt");
+    c->r.width = atoi(meta(c, "width"));
+    c->r.height = atoi(meta(c, "height"));
+    c->r.frames = atoi(meta(c, "frames"));
+    c->r.steps = atoi(meta(c, "steps"));
+    c->r.cfg_scale = atof(meta(c, "cfg_scale"));
+    if (*meta(c, "cfg_scale_2")) c->r.cfg_scale_2 = atof(meta(c, "cfg_scale_2"));
+    c->r.seed = strtoull(meta(c, "seed"), NULL, 10);
+    return true;
+}
+
+static bool run_case(golden_case *c)
+{
+    printf("%s (%s, %s)\n", c->dir, c->backend, c->dtype);
+    const bool ok = open_case(c) && schedule(c) && text_to_latents(c) && decode(c) && encode(c);
+    printf("%s: %d taps compared, nearest to its gate: %s at %.2f of it\n", ok ? "ok" : "FAILED", c->compared,
+           c->worst_name, c->worst);
+    sg_engine_close(&c->g);
+    sg_weights_close(&c->taps);
+    json_decref(c->err);
+    json_decref(c->header);
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    golden_case base = {.backend = "cpu", .dtype = "f32"};
+    int         passed = 0, failed = 0;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--verbose") == 0) {
+            base.verbose = true;
+        } else if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc) {
+            base.backend = argv[++i];
+        } else if (strcmp(argv[i], "--dtype") == 0 && i + 1 < argc) {
+            base.dtype = argv[++i];
+        } else {
+            golden_case c = base;
+            c.dir = argv[i];
+            run_case(&c) ? passed++ : failed++;
+        }
+    }
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed || !passed;
+}
