@@ -37,8 +37,13 @@ void      sg_backend_close(sg_backend **b);
 /* A stream of b without memory: give keep and scratch their blocks before use. */
 sg_stream sg_stream_on(const sg_backend *b);
 
-/* Bytes that the backend has allocated for packed weights and library scratch since it was opened. */
+/* Bytes that the backend holds for packed weights and library scratch. Packed weights never take more than an eighth of
+ * total_bytes: what does not fit is packed anew at every use. */
 size_t sg_backend_packed_bytes(const sg_backend *b);
+
+/* Frees the packed weights: call it when weights leave memory. (Others that are loaded into the same place are noticed
+ * without it, by a sampled fingerprint.) */
+void sg_backend_drop_packed(sg_backend *b);
 
 #ifdef __cplusplus
 }

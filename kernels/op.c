@@ -229,7 +229,7 @@ static bool rgb8_fits(const sg_rgb8_args *a)
     return is_real(a->x) && a->y.dtype == SG_U8 && same_shape(a->y, a->x) && last(a->x) == 3 && apart(a->y, a->x);
 }
 
-static bool finite_fits(const sg_finite_args *a)
+static bool count_bad_fits(const sg_count_bad_args *a)
 {
     return is_real(a->x) && a->y.dtype == SG_I32 && is1(a->y, 1) && apart(a->y, a->x);
 }

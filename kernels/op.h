@@ -75,8 +75,9 @@ typedef struct sg_embed_args { /* y[n] = w[ids[n]]; the caller has checked that 
     sg_tensor y, w, ids;       /* [n, c] [o, c] I32 [n] */
 } sg_embed_args;
 
-typedef struct sg_sinusoid_args { /* y = [cos(t f) | sin(t f)], f_i = 10000^(-2i/c), f and t f rounded to F32 */
-    sg_tensor y, t;               /* F32 [n, c], c even; F32 [n] */
+/* y = [cos(t f) | sin(t f)], f_i = exp(-ln(10000) i / (c/2)); up to t f every operation rounds to F32, as torch's does */
+typedef struct sg_sinusoid_args {
+    sg_tensor y, t; /* F32 [n, c], c even; F32 [n] */
 } sg_sinusoid_args;
 
 /* y[t, r, s, :] = b + sum over taps of w[:, :, kt, kr, ks] x[t*stride[0] + kt, r*stride[1] + kr - pad[0], ...].
@@ -129,13 +130,13 @@ typedef struct sg_rgb8_args { /* y = round(255 min(max(x/2 + 1/2, 0), 1)), ties 
     sg_tensor y, x;           /* U8, [.., 3], one shape */
 } sg_rgb8_args;
 
-typedef struct sg_finite_args { /* y += how many elements of x are NaN or infinite */
+typedef struct sg_count_bad_args { /* y += how many elements of x are NaN or infinite */
     sg_tensor y, x;             /* I32 [1], any shape */
-} sg_finite_args;
+} sg_count_bad_args;
 
 #define SG_OPS(X)                                                                                                   \
     X(linear) X(norm) X(rope) X(attend) X(gate_add) X(add) X(mul) X(act) X(embed) X(sinusoid) X(conv) X(upsample)    \
-    X(avg_down) X(dup_up) X(permute) X(copy) X(combine) X(rgb8) X(finite)
+    X(avg_down) X(dup_up) X(permute) X(copy) X(combine) X(rgb8) X(count_bad)
 
 typedef struct sg_stream sg_stream;
 
@@ -213,6 +214,6 @@ extern const sg_ops sg_ref_rounded_ops; /* the same source in F32, intermediates
 #define sg_copy(s, ...) sg_copy_(s, &(sg_copy_args){__VA_ARGS__})
 #define sg_combine(s, ...) sg_combine_(s, &(sg_combine_args){__VA_ARGS__})
 #define sg_rgb8(s, ...) sg_rgb8_(s, &(sg_rgb8_args){__VA_ARGS__})
-#define sg_finite(s, ...) sg_finite_(s, &(sg_finite_args){__VA_ARGS__})
+#define sg_count_bad(s, ...) sg_count_bad_(s, &(sg_count_bad_args){__VA_ARGS__})
 #endif
 #endif

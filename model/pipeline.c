@@ -332,7 +332,7 @@ static sg_status emit_frames(render *q, sg_stream *s, sg_tensor rgb, sg_tensor b
 {
     const sg_tensor bytes = sg_alloc(s, &s->scratch, SG_U8, rgb.rank, rgb.dim);
     int32_t         count = 0;
-    sg_finite(s, .y = bad, .x = rgb);
+    sg_count_bad(s, .y = bad, .x = rgb);
     sg_rgb8(s, .y = bytes, .x = rgb);
     sg_download(s, &count, bad);
     sg_download(s, host, bytes);

@@ -398,7 +398,7 @@ static void project_out(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run
 
 static void count_bad(sg_stream *s, const sg_wan_run *run, int64_t i, sg_tensor x)
 {
-    sg_finite(s, .y = sg_rows(run->bad, i, 1), .x = x);
+    sg_count_bad(s, .y = sg_rows(run->bad, i, 1), .x = x);
 }
 
 void sg_wan_dit_forward(const sg_wan_dit *d, const sg_wan_run *run, sg_stream *s, const sg_tensor out[2], sg_tensor x,

@@ -29,7 +29,8 @@ double      sg_config_real(sg_config *c, const char *key, double lo, double hi, 
 bool        sg_config_bool(sg_config *c, const char *key, const bool *fallback);
 const char *sg_config_string(sg_config *c, const char *key, const char *fallback); /* lives as long as c */
 
-/* Lists of min to max entries; return the count, 0 when absent (a failure unless min is 0). */
+/* Lists of min to max entries; return the count, 0 when absent (a failure unless min is 0), which leaves out[] as it is.
+ * After a failure all of out[max] holds lo, or false. */
 int sg_config_ints(sg_config *c, const char *key, int64_t lo, int64_t hi, int64_t *out, int min, int max);
 int sg_config_reals(sg_config *c, const char *key, double lo, double hi, double *out, int min, int max);
 int sg_config_bools(sg_config *c, const char *key, bool *out, int min, int max);

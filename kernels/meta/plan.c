@@ -32,7 +32,7 @@ COUNTED(conv)
         return SG_OK;                                               \
     }
 FREE(norm) FREE(rope) FREE(gate_add) FREE(add) FREE(mul) FREE(act) FREE(embed) FREE(sinusoid) FREE(upsample)
-FREE(avg_down) FREE(dup_up) FREE(permute) FREE(copy) FREE(combine) FREE(rgb8) FREE(finite)
+FREE(avg_down) FREE(dup_up) FREE(permute) FREE(copy) FREE(combine) FREE(rgb8) FREE(count_bad)
 
 #define X(op) .op = op,
 static const sg_ops plan_ops = {SG_OPS(X)};

@@ -220,8 +220,8 @@ static sg_status sinusoid(sg_stream *s, const sg_sinusoid_args *a)
     const int64_t half = a->y.dim[1] / 2;
     for (int64_t t = 0; t < a->t.dim[0]; t++)
         for (int64_t i = 0; i < half; i++) {
-            /* The angle reaches 1000, where one rounding of F32 is 3e-5 of a turn's radian: it belongs to the formula. */
-            const float f = (float)exp(-log(10000.0) * (double)i / (double)half), angle = ((const float *)a->t.data)[t] * f;
+            /* The angle reaches 1000, where one rounding of F32 is 3e-5 radian: the roundings belong to the formula. */
+            const float f = expf(-9.210340371976184f * (float)i / (float)half), angle = ((const float *)a->t.data)[t] * f;
             put(&a->y, t * 2 * half + i, FN(cos)((real)angle));
             put(&a->y, t * 2 * half + half + i, FN(sin)((real)angle));
         }
@@ -359,7 +359,7 @@ static sg_status rgb8(sg_stream *s, const sg_rgb8_args *a)
     return SG_OK;
 }
 
-static sg_status finite(sg_stream *s, const sg_finite_args *a)
+static sg_status count_bad(sg_stream *s, const sg_count_bad_args *a)
 {
     (void)s;
     int32_t bad = 0;

@@ -1,0 +1,11 @@
+/* command.h - the commands. Each does its work from parsed options; main turns the outcome into an exit code. */
+#ifndef SG_COMMAND_H
+#define SG_COMMAND_H
+
+#include "options.h"
+
+sg_status sg_command_render(const sg_settings *s, sg_error *e);
+sg_status sg_command_info(const sg_settings *s, sg_error *e);
+sg_status sg_command_check(const sg_settings *s, sg_error *e);
+
+#endif

@@ -1,0 +1,258 @@
+/* command_info.c - `sparge-gen info`: of a folder, the model and what a render costs; of a file, how it was made. */
+#include "command.h"
+#include "report.h"
+#include "setup.h"
+#include "sink.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- a file ---- */
+
+/* Characters that could steer a terminal: C0, DEL, and C1 as UTF-8 has them (C2 80 to C2 9F). */
+static bool steers(const unsigned char *p) { return p[0] < 0x20 || p[0] == 0x7F || (p[0] == 0xC2 && p[1] < 0xA0); }
+
+/* text with such characters as \n, \t or \xNN; also with the characters of `more` behind a backslash. */
+static void print_escaped(const char *text, const char *more)
+{
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+        if (*p == '\n')
+            fputs("\\n", stdout);
+        else if (*p == '\t')
+            fputs("\\t", stdout);
+        else if (p[0] == 0xC2 && steers(p))
+            printf("\\x%02x\\x%02x", p[0], p[1]), p++;
+        else if (steers(p))
+            printf("\\x%02x", *p);
+        else if (strchr(more, *p))
+            printf("\\%c", *p);
+        else
+            putchar(*p);
+    }
+}
+
+static bool holds_steering(const char *text)
+{
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++)
+        if (steers(p)) return true;
+    return false;
+}
+
+/* A word for a shell: as it is, 'in quotes', or $'escaped' where control characters make it necessary. */
+static void print_word(const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.,/+:@";
+    if (*word && word[strspn(word, plain)] == '\0') {
+        fputs(word, stdout);
+    } else if (strchr(word, '\'') || holds_steering(word)) {
+        fputs("$'", stdout);
+        print_escaped(word, "\\'");
+        putchar('\'');
+    } else {
+        printf("'%s'", word);
+    }
+}
+
+static void print_value(const json_t *v)
+{
+    if (json_is_string(v))
+        print_escaped(json_string_value(v), "");
+    else if (json_is_integer(v))
+        printf("%lld", (long long)json_integer_value(v));
+    else if (json_is_number(v))
+        printf("%.15g", json_number_value(v));
+    else
+        json_dumpf(v, stdout, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
+}
+
+/* The settings that are options of the same meaning, so that the command can be given again. */
+static void print_command(json_t *settings)
+{
+    static const char        ours[] = "tiny-wan"; /* needs no --model */
+    static const char *const options[][2] = {
+        {"model", "model"},
+        {"prompt", "prompt"},
+        {"negative_prompt", "negative-prompt"},
+        {"width", "width"},
+        {"height", "height"},
+        {"frames", "frames"},
+        {"fps", "fps"},
+        {"steps", "steps"},
+        {"cfg_scale", "cfg-scale"},
+        {"cfg_scale_2", "cfg-scale-2"},
+        {"flow_shift", "flow-shift"},
+        {"sampler", "sampler"},
+        {"sched_compat", "sched-compat"},
+        {"seed", "seed"},
+        {"dtype", "dtype"},
+    };
+    if (!json_is_string(json_object_get(settings, "prompt"))) return;
+    fputs("\nagain: sparge-gen", stdout);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        const json_t *v = json_object_get(settings, options[i][0]);
+        if (!v || (i == 0 && json_is_string(v) && strcmp(json_string_value(v), ours) == 0)) continue;
+        printf(" --%s ", options[i][1]);
+        if (json_is_string(v))
+            print_word(json_string_value(v));
+        else
+            print_value(v);
+    }
+    putchar('\n');
+}
+
+static sg_status file_info(const char *path, bool as_json, sg_error *e)
+{
+    char        *text = NULL;
+    json_error_t why;
+    SG_TRY(sg_sink_read_settings(path, &text, e));
+    json_t *settings = json_loads(text, JSON_REJECT_DUPLICATES, &why);
+    free(text);
+    const char *program = json_string_value(json_object_get(settings, "program"));
+    if (!program || strncmp(program, "sparge-gen ", 11) != 0) {
+        json_decref(settings);
+        return sg_error_set(e, SG_E_FORMAT, "%s: keeps no settings: its comment was not written by sparge-gen", path);
+    }
+    if (as_json) {
+        json_dumpf(settings, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+        putchar('\n');
+    } else {
+        const char *key;
+        json_t     *value;
+        json_object_foreach(settings, key, value)
+        {
+            print_escaped(key, "");
+            printf("%*s ", strlen(key) < 16 ? (int)(16 - strlen(key)) : 0, "");
+            print_value(value);
+            putchar('\n');
+        }
+        print_command(settings);
+    }
+    json_decref(settings);
+    return SG_OK;
+}
+
+/* ---- a model ---- */
+
+static const char *bytes_text(char *text, size_t size, double bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int                      i = 0;
+    while (bytes >= 1000 && i < 4) bytes /= 1024, i++;
+    snprintf(text, size, i == 0 || bytes >= 100 ? "%.0f %s" : "%.1f %s", bytes, units[i]);
+    return text;
+}
+
+static const char *count_text(char *text, size_t size, double n)
+{
+    static const char *const units[] = {"", " K", " M", " G"};
+    int                      i = 0;
+    while (n >= 1000 && i < 3) n /= 1000, i++;
+    snprintf(text, size, i == 0 || n >= 100 ? "%.0f%s" : "%.1f%s", n, units[i]);
+    return text;
+}
+
+static void print_components(const sg_model_info *info)
+{
+    printf("%-15s %-30s %10s %10s %6s %-6s %s\n", "part", "class", "numbers", "on disk", "files", "type", "");
+    for (int i = 0; i < info->components; i++) {
+        const sg_component *c = &info->component[i];
+        char                numbers[32] = "", size[32] = "", files[16] = "";
+        if (c->parameters) count_text(numbers, sizeof numbers, (double)c->parameters);
+        if (c->bytes) bytes_text(size, sizeof size, (double)c->bytes);
+        if (c->files) snprintf(files, sizeof files, "%d", c->files);
+        printf("%-15s %-30s %10s %10s %6s %-6s %s\n", c->name, c->class_name, numbers, size, files, c->dtype,
+               c->summary);
+    }
+}
+
+static void print_phase(const char *name, const sg_phase_plan *p)
+{
+    char weights[32], mapped[32], work[32];
+    printf("%-10s %10s %10s %10s %10.3g\n", name, bytes_text(weights, sizeof weights, (double)p->weights),
+           bytes_text(mapped, sizeof mapped, (double)p->mapped), bytes_text(work, sizeof work, (double)p->work),
+           p->flops * 1e-12);
+}
+
+static void print_model(const sg_model_path *model, const sg_model_info *info, const sg_request *r, const sg_plan *p)
+{
+    char peak[32], available[32];
+    printf("%s: %s\n%s\n\n", model->name, info->family, model->dir);
+    print_components(info);
+    printf("\nrender     %dx%d, %d frames at %d fps (%.3g s)\n", r->width, r->height, r->frames, r->fps,
+           (double)r->frames / r->fps);
+    printf("           sizes in steps of %d, frames %d n + 1\n", info->multiple, info->frame_multiple);
+    printf("           %d steps of %s, guidance %g, flow shift %g\n", r->steps,
+           r->sampler == SG_SAMPLER_EULER ? "euler" : "unipc", r->cfg_scale, r->flow_shift);
+    if (r->negative_prompt && *r->negative_prompt) printf("           negative prompt: %s\n", r->negative_prompt);
+    printf("           latents %lld x %lld x %lld x %lld, %lld tokens\n", (long long)p->latent[0],
+           (long long)p->latent[1], (long long)p->latent[2], (long long)p->latent[3], (long long)p->tokens);
+    printf("device     %s, %s\n\n", info->device, info->dtype);
+    printf("%-10s %10s %10s %10s %10s\n", "phase", "weights", "from file", "work", "TFLOP");
+    print_phase("prompt", &p->text);
+    print_phase("denoising", &p->denoise);
+    print_phase("decoding", &p->decode);
+    printf("peak       %s of %s%s\n", bytes_text(peak, sizeof peak, (double)p->peak),
+           bytes_text(available, sizeof available, (double)p->available),
+           p->peak > p->available ? ": does not fit" : "");
+}
+
+static json_t *component_json(const sg_component *c)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:i}", "name", c->name, "class", c->class_name, "summary",
+                     c->summary, "dtype", c->dtype, "parameters", (json_int_t)c->parameters, "bytes",
+                     (json_int_t)c->bytes, "files", c->files);
+}
+
+static sg_status print_model_json(const sg_model_path *model, const sg_model_info *info, const sg_request *r,
+                                  const sg_plan *p, sg_error *e)
+{
+    json_t *settings = NULL, *plan = NULL, *parts = json_array();
+    SG_TRY(sg_report_settings(&settings, r, model, info, e));
+    SG_TRY(sg_report_plan(&plan, p, e));
+    json_object_del(settings, "prompt");
+    for (int i = 0; i < info->components; i++) json_array_append_new(parts, component_json(&info->component[i]));
+    json_t *j = json_pack("{s:o, s:o, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o}", "model", sg_report_name(model->name),
+                          "folder", sg_report_name(model->dir), "family", info->family, "device", info->device, "dtype",
+                          info->dtype, "size_multiple", info->multiple, "frame_multiple", info->frame_multiple, "parts",
+                          parts, "defaults", settings, "plan", plan);
+    if (!j) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
+    json_dumpf(j, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    putchar('\n');
+    json_decref(j);
+    return SG_OK;
+}
+
+static sg_status engine_info(sg_engine *g, const sg_model_path *model, const sg_settings *s, sg_error *e)
+{
+    const sg_model_info info = sg_engine_info(g);
+    sg_request          r;
+    sg_plan             plan;
+    SG_TRY(sg_setup_request(&r, g, s, e));
+    r.prompt = ""; /* the plan wants one, and hardly depends on it */
+    SG_TRY(sg_engine_plan(g, &r, &plan, e));
+    if (s->info_json) return print_model_json(model, &info, &r, &plan, e);
+    print_model(model, &info, &r, &plan);
+    return SG_OK;
+}
+
+static sg_status model_info(const sg_settings *s, const char *dir, sg_error *e)
+{
+    sg_model_path model;
+    sg_engine    *g = NULL;
+    SG_TRY(sg_setup_model(&model, dir, e));
+    SG_TRY(sg_setup_engine(&g, &model, s, false, e));
+    const sg_status status = engine_info(g, &model, s, e);
+    sg_engine_close(&g);
+    return status;
+}
+
+sg_status sg_command_info(const sg_settings *s, sg_error *e)
+{
+    struct stat st;
+    if (s->operand && s->model) return sg_error_set(e, SG_E_ARG, "info takes a folder or file, or --model, not both");
+    if (s->operand && stat(s->operand, &st) == 0 && !S_ISDIR(st.st_mode)) return file_info(s->operand, s->info_json, e);
+    return model_info(s, s->operand ? s->operand : s->model, e);
+}

@@ -1,0 +1,256 @@
+/* command_render.c - `sparge-gen --prompt`: everything that can be refused is refused before the model is opened or, at
+ * the latest, before it works; then prompt after prompt becomes a clip. */
+#include "command.h"
+#include "interrupt.h"
+#include "output_file.h"
+#include "progress.h"
+#include "prompt_list.h"
+#include "report.h"
+#include "setup.h"
+#include "sink.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LATENTS_ENDING ".safetensors"
+
+typedef struct job {
+    const sg_settings *settings;
+    sg_model_path      model;
+    sg_model_info      info;
+    sg_engine         *engine;
+    sg_request         request;
+    sg_progress        progress;
+    sg_sink           *sink;
+    bool               decode_only;
+} job;
+
+static int on_progress(void *context, sg_stage stage, int done, int total)
+{
+    job *j = context;
+    sg_progress_update(&j->progress, stage, done, total);
+    return sg_interrupt_asked();
+}
+
+static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
+{
+    job *j = context;
+    if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+    return sg_sink_write(j->sink, index, rgb, e);
+}
+
+/* With several prompts ball.mp4 becomes ball-0001.mp4, ball-0002.mp4, ... The caller frees. */
+static char *numbered(const char *path, int index, int count)
+{
+    if (count == 1) return strdup(path);
+    const size_t size = strlen(path) + 16;
+    char        *name = malloc(size);
+    if (!name) return NULL;
+    const char  *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
+    const size_t stem = dot && (!slash || dot > slash) ? (size_t)(dot - path) : strlen(path);
+    snprintf(name, size, "%.*s-%04d%s", (int)stem, path, index + 1, path + stem);
+    return name;
+}
+
+/* ---- before the work ---- */
+
+static sg_status check_latents(const sg_settings *s, bool *exists, sg_error *e)
+{
+    *exists = false;
+    if (!s->latents) return SG_OK;
+    const size_t n = strlen(s->latents), ending = strlen(LATENTS_ENDING);
+    if (n <= ending || strcmp(s->latents + n - ending, LATENTS_ENDING) != 0)
+        return sg_error_set(e, SG_E_ARG, "--latents: %s: the name must end in " LATENTS_ENDING, s->latents);
+    *exists = access(s->latents, F_OK) == 0;
+    if (*exists && (s->prompt || s->prompt_file))
+        return sg_error_set(e, SG_E_ARG,
+                            "--latents: %s exists: leave the prompt out to decode it, or remove the file to save new "
+                            "latents there",
+                            s->latents);
+    return *exists ? SG_OK : sg_output_file_check(s->latents, "--latents", e);
+}
+
+static sg_status check_inputs(job *j, sg_error *e)
+{
+    const sg_settings *s = j->settings;
+    SG_TRY(check_latents(s, &j->decode_only, e));
+    if (!s->prompt && !s->prompt_file && !j->decode_only)
+        return s->latents ? sg_error_set(e, SG_E_ARG,
+                                         "--latents: %s does not exist, and without a prompt there is "
+                                         "nothing to save there",
+                                         s->latents)
+                          : sg_error_set(e, SG_E_ARG, "a prompt is needed: sparge-gen --prompt \"a red ball\"");
+    if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
+    if (s->json) SG_TRY(sg_output_file_check(s->json, "--json", e));
+    return SG_OK;
+}
+
+static sg_status check_many(const sg_settings *s, const char *output, int count, sg_error *e)
+{
+    if (count == 1) return SG_OK;
+    if (s->latents) return sg_error_set(e, SG_E_ARG, "--latents goes with one prompt, not with %d", count);
+    if (strcmp(output, "-") == 0) return sg_error_set(e, SG_E_ARG, "-o - goes with one prompt, not with %d", count);
+    return SG_OK;
+}
+
+/* The size is the latents' own; what else was asked for must agree with it. */
+static sg_status fit_latents(job *j, sg_error *e)
+{
+    sg_request *const        r = &j->request;
+    const sg_request         asked = *r;
+    const sg_settings *const s = j->settings;
+    SG_TRY(sg_engine_fit_latents(j->engine, s->latents, r, e));
+    r->latents_in = s->latents;
+    if ((s->size[0] && asked.width != r->width) || (s->size[1] && asked.height != r->height) ||
+        ((s->frames || s->seconds > 0) && asked.frames != r->frames))
+        return sg_error_set(e, SG_E_ARG, "--latents: %s holds %dx%d with %d frames, which cannot be changed any more",
+                            s->latents, r->width, r->height, r->frames);
+    return SG_OK;
+}
+
+static sg_status open_engine(job *j, sg_error *e)
+{
+    const sg_settings *s = j->settings;
+    SG_TRY(sg_setup_model(&j->model, s->model, e));
+    SG_TRY(sg_setup_engine(&j->engine, &j->model, s, false, e));
+    j->info = sg_engine_info(j->engine);
+    SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
+    if (j->decode_only)
+        SG_TRY(fit_latents(j, e));
+    else
+        j->request.latents_out = s->latents;
+    return sg_engine_check_request(j->engine, &j->request, e);
+}
+
+static sg_clip clip_of(const job *j, const char *path)
+{
+    return (sg_clip){.path = path,
+                     .width = j->request.width,
+                     .height = j->request.height,
+                     .frames = j->request.frames,
+                     .fps = j->request.fps};
+}
+
+/* ---- what is said ---- */
+
+static void say_start(job *j)
+{
+    const sg_request *r = &j->request;
+    sg_progress_say(&j->progress, "%s in %s on %s", j->model.name, j->info.dtype, j->info.device);
+    if (j->decode_only)
+        sg_progress_say(&j->progress, "decoding %s: %dx%d, %d frames at %d fps", r->latents_in, r->width, r->height,
+                        r->frames, r->fps);
+    else
+        sg_progress_say(&j->progress, "%dx%d, %d frames at %d fps, %d steps, guidance %g, seed %llu", r->width,
+                        r->height, r->frames, r->fps, r->steps, r->cfg_scale, (unsigned long long)r->seed);
+    if (j->settings->quiet && j->settings->seed < 0 && !j->decode_only)
+        fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);
+}
+
+static sg_status say_plan(job *j, sg_error *e)
+{
+    sg_plan p;
+    if (!j->settings->verbose) return SG_OK;
+    SG_TRY(sg_engine_plan(j->engine, &j->request, &p, e));
+    const double gib = 0x1p-30;
+    sg_progress_say(&j->progress, "planned: %lld tokens, %.2f of %.2f GiB, %.3g TFLOP", (long long)p.tokens,
+                    (double)p.peak * gib, (double)p.available * gib,
+                    (p.text.flops + p.denoise.flops + p.decode.flops) * 1e-12);
+    return SG_OK;
+}
+
+static void say_end(job *j, const char *path, const sg_report *r)
+{
+    char took[32];
+    sg_duration(took, sizeof took, r->total_seconds);
+    if (j->settings->verbose)
+        sg_progress_say(&j->progress, "loading %.2f s, prompt %.2f s, denoising %.2f s, decoding %.2f s, peak %.2f GiB",
+                        r->seconds[SG_STAGE_LOAD], r->seconds[SG_STAGE_TEXT], r->seconds[SG_STAGE_DENOISE],
+                        r->seconds[SG_STAGE_DECODE], (double)r->peak_bytes * 0x1p-30);
+    sg_progress_say(&j->progress, "%s: %.3g s of video in %s", strcmp(path, "-") == 0 ? "stdout" : path,
+                    (double)j->request.frames / j->request.fps, took);
+}
+
+/* ---- the work ---- */
+
+static sg_status render_to(job *j, const char *path, const char *report_path, json_t *settings, sg_error *e)
+{
+    char *text = NULL;
+    SG_TRY(sg_report_text(&text, settings, e));
+    sg_clip clip = clip_of(j, path);
+    clip.settings = j->request.latents_note = text;
+    sg_report          report = {0};
+    const sg_callbacks callbacks = {.context = j, .progress = on_progress, .frame = on_frame};
+    sg_status          status = sg_sink_open(&j->sink, &clip, e);
+    if (status == SG_OK) status = sg_engine_render(j->engine, &j->request, &callbacks, &report, e);
+    if (status == SG_OK) status = sg_sink_finish(j->sink, e);
+    sg_sink_close(&j->sink);
+    sg_progress_clear(&j->progress);
+    if (status == SG_OK && report_path) status = sg_report_write(report_path, settings, path, &report, e);
+    if (status == SG_OK) say_end(j, path, &report);
+    j->request.latents_note = NULL;
+    free(text);
+    return status;
+}
+
+static sg_status render_one(job *j, const char *prompt, const char *path, const char *report_path, sg_error *e)
+{
+    json_t *settings = NULL;
+    j->request.prompt = prompt;
+    SG_TRY(sg_report_settings(&settings, &j->request, &j->model, &j->info, e));
+    const sg_status status = render_to(j, path, report_path, settings, e);
+    json_decref(settings);
+    if (status != SG_OK && j->request.latents_out && access(j->request.latents_out, F_OK) == 0)
+        sg_progress_say(&j->progress, "the latents are in %s; the same command without its prompt decodes them",
+                        j->request.latents_out);
+    return status;
+}
+
+static sg_status render_all(job *j, const sg_prompt_list *prompts, const char *output, sg_error *e)
+{
+    const sg_settings *s = j->settings;
+    const int          count = prompts->count ? prompts->count : 1;
+    sg_status          status = SG_OK;
+    for (int i = 0; i < count && status == SG_OK; i++) {
+        char       *path = numbered(output, i, count), *report_path = s->json ? numbered(s->json, i, count) : NULL;
+        const char *prompt = prompts->count ? prompts->prompt[i] : NULL;
+        if (!path || (s->json && !report_path)) status = sg_error_set(e, SG_E_MEMORY, "out of memory");
+        if (status == SG_OK && count > 1) sg_progress_say(&j->progress, "%d/%d: %s", i + 1, count, prompt);
+        if (status == SG_OK) status = render_one(j, prompt, path, report_path, e);
+        free(path);
+        free(report_path);
+    }
+    return status;
+}
+
+static sg_status run(job *j, const sg_prompt_list *prompts, sg_error *e)
+{
+    const char *output = j->settings->output ? j->settings->output : sg_sink_default_name();
+    const int   count = prompts->count ? prompts->count : 1;
+    SG_TRY(check_many(j->settings, output, count, e));
+    if (strcmp(output, "-") == 0 && isatty(STDOUT_FILENO))
+        return sg_error_set(e, SG_E_ARG, "-o - writes video, and stdout is a terminal: send it to a file or a pipe");
+    SG_TRY(sg_sink_check(&(sg_clip){.path = output}, e)); /* what needs no model to be seen */
+    SG_TRY(open_engine(j, e));
+    const sg_clip clip = clip_of(j, output);
+    SG_TRY(sg_sink_check(&clip, e));
+    j->request.prompt = prompts->count ? prompts->prompt[0] : NULL;
+    say_start(j);
+    SG_TRY(say_plan(j, e));
+    return render_all(j, prompts, output, e);
+}
+
+sg_status sg_command_render(const sg_settings *s, sg_error *e)
+{
+    job            j = {.settings = s};
+    sg_prompt_list prompts = {0};
+    sg_progress_init(&j.progress, s->quiet);
+    SG_TRY(check_inputs(&j, e));
+    if (!j.decode_only) SG_TRY(sg_prompt_list_open(&prompts, s->prompt, s->prompt_file, e));
+    const sg_status status = run(&j, &prompts, e);
+    sg_prompt_list_close(&prompts);
+    sg_engine_close(&j.engine);
+    return status;
+}

@@ -1,0 +1,51 @@
+/* interrupt.c - see interrupt.h. */
+#include "interrupt.h"
+#include "output_file.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <unistd.h>
+
+static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
+enum { CAUGHT = sizeof caught / sizeof *caught };
+
+static volatile sig_atomic_t asked;
+
+static void on_signal(int number)
+{
+    if (asked) {
+        sg_output_file_unlink_all();
+        signal(number, SIG_DFL);
+        raise(number);
+        _exit(130);
+    }
+    asked = 1;
+}
+
+void sg_interrupt_catch(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    for (int i = 0; i < CAUGHT; i++) {
+        struct sigaction old;
+        /* What the parent had ignored stays ignored, as nohup wants it. */
+        if (sigaction(caught[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN) continue;
+        sigaction(caught[i], &action, NULL);
+    }
+    signal(SIGPIPE, SIG_IGN);
+}
+
+bool sg_interrupt_asked(void) { return asked != 0; }
+
+static void mask(int how)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    for (int i = 0; i < CAUGHT; i++) sigaddset(&set, caught[i]);
+    pthread_sigmask(how, &set, NULL);
+}
+
+void sg_interrupt_block(void) { mask(SIG_BLOCK); }
+
+void sg_interrupt_unblock(void) { mask(SIG_UNBLOCK); }

@@ -1,0 +1,68 @@
+/* main.c - sparge-gen: reads the command line, runs one command, tells how it ended: 0 done, 1 failed, 2 misused,
+ * 130 interrupted. */
+#include "command.h"
+#include "interrupt.h"
+#include "sink.h"
+
+#include <stdio.h>
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_MISUSED = 2, EXIT_INTERRUPTED = 130 };
+
+static sg_status run(const sg_settings *s, sg_error *e)
+{
+    switch (s->command) {
+    case SG_COMMAND_INFO:
+        return sg_command_info(s, e);
+    case SG_COMMAND_CHECK:
+        return sg_command_check(s, e);
+    case SG_COMMAND_RENDER:
+        break;
+    }
+    return sg_command_render(s, e);
+}
+
+/* Text that stdout could not take is a failure too. */
+static sg_status flush_stdout(sg_error *e)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout)) return SG_OK;
+    return sg_error_set(e, SG_E_FILE, "stdout: cannot be written");
+}
+
+static int exit_code(sg_status status)
+{
+    switch (status) {
+    case SG_OK:
+        return EXIT_DONE;
+    case SG_E_ARG:
+        return EXIT_MISUSED;
+    case SG_E_CANCELLED:
+        return EXIT_INTERRUPTED;
+    default:
+        return EXIT_FAILED;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    sg_settings s;
+    sg_error    e = {0};
+    sg_interrupt_catch();
+    sg_status status = SG_OK;
+    if (argc < 2) {
+        sg_options_help(stderr, SG_COMMAND_RENDER);
+        return EXIT_MISUSED;
+    }
+    status = sg_options_parse(&s, argc, argv, &e);
+    if (status == SG_OK && s.help)
+        sg_options_help(stdout, s.command);
+    else if (status == SG_OK && s.version)
+        printf("sparge-gen " SG_VERSION ", writes %s\n", sg_sink_endings((char[80]){0}, 80));
+    else if (status == SG_OK)
+        status = run(&s, &e);
+    if (status == SG_OK) status = flush_stdout(&e);
+    if (status == SG_E_CANCELLED)
+        fputs("sparge-gen: interrupted\n", stderr);
+    else if (status != SG_OK)
+        fprintf(stderr, "sparge-gen: %s\n", e.text);
+    return exit_code(status);
+}

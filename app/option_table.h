@@ -1,0 +1,38 @@
+/* option_table.h - every option of every command, as data. Only options.c and its help read it. */
+#ifndef SG_OPTION_TABLE_H
+#define SG_OPTION_TABLE_H
+
+#include "options.h"
+
+typedef enum sg_option_kind {
+    SG_OPTION_HEADING, /* of the options that follow; only help */
+    SG_OPTION_FLAG,    /* bool */
+    SG_OPTION_TEXT,    /* const char * */
+    SG_OPTION_CHOICE,  /* const char *, one of choices */
+    SG_OPTION_INT,     /* int in [lo, hi] */
+    SG_OPTION_INT64,   /* int64_t */
+    SG_OPTION_REAL,    /* double in [lo, hi] */
+    SG_OPTION_SIZE,    /* int[2] in [lo, hi]: 832x480 or 832*480 */
+    SG_OPTION_BYTES    /* size_t: 8G, 512M, 1.5GiB */
+} sg_option_kind;
+
+typedef struct sg_option {
+    const char        *name;     /* without dashes */
+    const char        *alias[3]; /* other names that people bring along; not in help */
+    char               letter;   /* 0: none */
+    sg_option_kind     kind;
+    unsigned           commands; /* bits of sg_command */
+    size_t             offset;   /* in sg_settings */
+    double             lo, hi;
+    const char *const *choices;
+    const char        *value; /* what help calls the value */
+    const char        *help;  /* lines parted by \n */
+} sg_option;
+
+extern const sg_option sg_option_table[];
+extern const int       sg_option_count;
+
+/* NULL-ended. The order of bits: RENDER has no name. */
+extern const char *const sg_command_names[];
+
+#endif

@@ -1,0 +1,391 @@
+/* options.c - reads a command line by the table of option_table.c, and writes the help from it. */
+#include "options.h"
+#include "option_table.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHOWN 80 /* characters of a wrong value that a message repeats */
+
+/* Levenshtein distance, or 99 for names too long to be a slip of the finger. */
+static int distance(const char *a, const char *b)
+{
+    enum { LONGEST = 40 };
+    const size_t n = strlen(a), m = strlen(b);
+    if (n > LONGEST || m > LONGEST) return 99;
+    int row[LONGEST + 1];
+    for (size_t j = 0; j <= m; j++) row[j] = (int)j;
+    for (size_t i = 1; i <= n; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= m; j++) {
+            const int above = row[j];
+            int       best = diagonal + (a[i - 1] != b[j - 1]);
+            if (above + 1 < best) best = above + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            diagonal = above;
+            row[j] = best;
+        }
+    }
+    return row[m];
+}
+
+/* How unlike two names are; a beginning of a name is nearly that name. */
+static int unlike(const char *typed, const char *name)
+{
+    const size_t n = strlen(typed);
+    if (n >= 2 && strncmp(typed, name, n) == 0) return 1;
+    return distance(typed, name);
+}
+
+static bool near_enough(int unlikeness, const char *typed)
+{
+    const size_t n = strlen(typed);
+    return unlikeness <= (n <= 3 ? 1 : n <= 6 ? 2 : 3);
+}
+
+const char *sg_options_nearest(const char *name, const char *const *list)
+{
+    const char *best = NULL;
+    int         least = INT_MAX;
+    for (; *list; list++) {
+        const int d = unlike(name, *list);
+        if (d < least) least = d, best = *list;
+    }
+    return best && near_enough(least, name) ? best : NULL;
+}
+
+static const char *nearest_option(const char *typed, sg_command c)
+{
+    const char *best = NULL;
+    int         least = INT_MAX;
+    for (int i = 0; i < sg_option_count; i++) {
+        const sg_option *o = &sg_option_table[i];
+        if (!o->name || !(o->commands & c)) continue;
+        const char *names[] = {o->name, o->alias[0], o->alias[1], o->alias[2]};
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            if (!names[k]) continue;
+            const int d = unlike(typed, names[k]);
+            if (d < least) least = d, best = names[k];
+        }
+    }
+    return best && near_enough(least, typed) ? best : NULL;
+}
+
+static const sg_option *option_by_name(const char *name, size_t n, sg_command c)
+{
+    for (int i = 0; i < sg_option_count; i++) {
+        const sg_option *o = &sg_option_table[i];
+        if (!o->name || !(o->commands & c)) continue;
+        if (strlen(o->name) == n && strncmp(o->name, name, n) == 0) return o;
+        for (int k = 0; k < 3 && o->alias[k]; k++)
+            if (strlen(o->alias[k]) == n && strncmp(o->alias[k], name, n) == 0) return o;
+    }
+    return NULL;
+}
+
+static const sg_option *option_by_letter(char letter, sg_command c)
+{
+    for (int i = 0; i < sg_option_count; i++)
+        if (sg_option_table[i].letter == letter && (sg_option_table[i].commands & c)) return &sg_option_table[i];
+    return NULL;
+}
+
+/* "there is no option ..." or "info has no option ...", and where to read on. */
+static const char *subject(sg_command c)
+{
+    return c == SG_COMMAND_INFO ? "info has" : c == SG_COMMAND_CHECK ? "check has" : "there is";
+}
+
+static const char *help_command(sg_command c)
+{
+    return c == SG_COMMAND_INFO    ? "sparge-gen info --help"
+           : c == SG_COMMAND_CHECK ? "sparge-gen check --help"
+                                   : "sparge-gen --help";
+}
+
+/* One wording for every value that will not do. */
+static sg_status refuse(const sg_option *o, const char *text, const char *wanted, sg_error *e)
+{
+    return sg_error_set(e, SG_E_ARG, "--%s: '%.*s%s' is not %s", o->name, SHOWN, text,
+                        strlen(text) > SHOWN ? "..." : "", wanted);
+}
+
+static bool read_int(const char *text, double lo, double hi, int64_t *out)
+{
+    char *end;
+    errno = 0;
+    const long long v = strtoll(text, &end, 10);
+    if (end == text || *end || errno || (double)v < lo || (double)v > hi) return false;
+    *out = v;
+    return true;
+}
+
+static bool read_size(const char *text, double lo, double hi, int out[2])
+{
+    const size_t n = strcspn(text, "xX*");
+    char         first[16];
+    int64_t      w, h;
+    if (!text[n] || n >= sizeof first) return false;
+    memcpy(first, text, n);
+    first[n] = '\0';
+    if (!read_int(first, lo, hi, &w) || !read_int(text + n + 1, lo, hi, &h)) return false;
+    out[0] = (int)w;
+    out[1] = (int)h;
+    return true;
+}
+
+static bool read_bytes(const char *text, size_t *out)
+{
+    static const char units[] = "KMGT";
+    char             *end;
+    double            v = strtod(text, &end);
+    if (end == text || !isfinite(v) || v <= 0) return false;
+    const char *unit = *end ? strchr(units, *end >= 'a' && *end <= 'z' ? *end - 'a' + 'A' : *end) : NULL;
+    if (unit) {
+        v *= ldexp(1, 10 * (int)(unit - units + 1));
+        end++;
+        if (*end == 'i') end++;
+    }
+    if (*end == 'B') end++;
+    if (*end || v < 1 || v > 0x1p62) return false;
+    *out = (size_t)v;
+    return true;
+}
+
+static sg_status set_int(const sg_option *o, const char *text, int *out, sg_error *e)
+{
+    int64_t v;
+    if (read_int(text, o->lo, o->hi, &v)) {
+        *out = (int)v;
+        return SG_OK;
+    }
+    char wanted[80];
+    snprintf(wanted, sizeof wanted, "a whole number from %.0f to %.0f", o->lo, o->hi);
+    return refuse(o, text, wanted, e);
+}
+
+static sg_status set_real(const sg_option *o, const char *text, double *out, sg_error *e)
+{
+    char        *end;
+    const double v = strtod(text, &end);
+    if (end != text && !*end && v >= o->lo && v <= o->hi) {
+        *out = v;
+        return SG_OK;
+    }
+    char wanted[80];
+    snprintf(wanted, sizeof wanted, "a number from %g to %g", o->lo, o->hi);
+    return refuse(o, text, wanted, e);
+}
+
+static sg_status set_choice(const sg_option *o, const char *text, const char **out, sg_error *e)
+{
+    char wanted[160] = "one of ";
+    for (const char *const *c = o->choices; *c; c++) {
+        if (strcmp(*c, text) == 0) {
+            *out = *c;
+            return SG_OK;
+        }
+        const size_t n = strlen(wanted);
+        snprintf(wanted + n, sizeof wanted - n, "%s%s", c == o->choices ? "" : ", ", *c);
+    }
+    const char *near = sg_options_nearest(text, o->choices);
+    if (near) {
+        const size_t n = strlen(wanted);
+        snprintf(wanted + n, sizeof wanted - n, "; did you mean %s?", near);
+    }
+    return refuse(o, text, wanted, e);
+}
+
+/* text is NULL for flags only. */
+static sg_status set(sg_settings *s, const sg_option *o, const char *text, sg_error *e)
+{
+    void *at = (char *)s + o->offset;
+    switch (o->kind) {
+    case SG_OPTION_FLAG:
+        *(bool *)at = true;
+        return SG_OK;
+    case SG_OPTION_TEXT:
+        *(const char **)at = text;
+        return SG_OK;
+    case SG_OPTION_CHOICE:
+        return set_choice(o, text, at, e);
+    case SG_OPTION_INT:
+        return set_int(o, text, at, e);
+    case SG_OPTION_INT64:
+        if (read_int(text, -0x1p63, 0x1p63, at)) return SG_OK;
+        return refuse(o, text, "a whole number of 63 bits", e);
+    case SG_OPTION_REAL:
+        return set_real(o, text, at, e);
+    case SG_OPTION_SIZE:
+        if (read_size(text, o->lo, o->hi, at)) return SG_OK;
+        return refuse(o, text, "a width and a height up to 16384, as in 832x480", e);
+    case SG_OPTION_BYTES:
+        if (read_bytes(text, at)) return SG_OK;
+        return refuse(o, text, "a size in bytes, as in 8G or 512M", e);
+    case SG_OPTION_HEADING:
+        break;
+    }
+    return SG_OK;
+}
+
+static sg_status unknown_option(const char *typed, size_t n, sg_command c, sg_error *e)
+{
+    char name[41];
+    snprintf(name, sizeof name, "%.*s", n > 40 ? 40 : (int)n, typed);
+    const char *near = nearest_option(name, c);
+    if (near) return sg_error_set(e, SG_E_ARG, "%s no option --%s; did you mean --%s?", subject(c), name, near);
+    return sg_error_set(e, SG_E_ARG, "%s no option --%s; `%s` lists them", subject(c), name, help_command(c));
+}
+
+/* The value of o: what stands in the same argument, else the next one. */
+static sg_status take_value(const sg_option *o, const char *attached, char **argv, int argc, int *i, sg_command c,
+                            const char **out, sg_error *e)
+{
+    *out = attached;
+    if (attached) return SG_OK;
+    if (*i + 1 >= argc) return sg_error_set(e, SG_E_ARG, "--%s needs a value: --%s %s", o->name, o->name, o->value);
+    const char *next = argv[*i + 1];
+    if (strncmp(next, "--", 2) == 0 && next[2] && option_by_name(next + 2, strcspn(next + 2, "="), c))
+        return sg_error_set(e, SG_E_ARG, "--%s needs a value, but %s follows; if that is the value, write --%s=%s",
+                            o->name, next, o->name, next);
+    *out = next;
+    ++*i;
+    return SG_OK;
+}
+
+static sg_status parse_option(sg_settings *s, char **argv, int argc, int *i, sg_error *e)
+{
+    const char      *arg = argv[*i];
+    const sg_option *o;
+    const char      *attached = NULL, *value = NULL;
+    if (arg[1] == '-') {
+        const size_t n = strcspn(arg + 2, "=");
+        if (!(o = option_by_name(arg + 2, n, s->command))) return unknown_option(arg + 2, n, s->command, e);
+        if (arg[2 + n] == '=') attached = arg + 2 + n + 1;
+        if (o->kind == SG_OPTION_FLAG && attached)
+            return sg_error_set(e, SG_E_ARG, "--%s takes no value, but has '%.*s'", o->name, SHOWN, attached);
+    } else {
+        if (!(o = option_by_letter(arg[1], s->command)))
+            return sg_error_set(e, SG_E_ARG, "%s no option -%c; `%s` lists them", subject(s->command), arg[1],
+                                help_command(s->command));
+        if (arg[2]) attached = arg + 2 + (arg[2] == '=');
+        if (o->kind == SG_OPTION_FLAG && attached)
+            return sg_error_set(e, SG_E_ARG, "-%c takes no value, but has '%.*s'", o->letter, SHOWN, attached);
+    }
+    if (o->kind != SG_OPTION_FLAG) SG_TRY(take_value(o, attached, argv, argc, i, s->command, &value, e));
+    return set(s, o, value, e);
+}
+
+static sg_status parse_operand(sg_settings *s, const char *arg, sg_error *e)
+{
+    if (s->command == SG_COMMAND_INFO && !s->operand) {
+        s->operand = arg;
+        return SG_OK;
+    }
+    if (s->command == SG_COMMAND_INFO)
+        return sg_error_set(e, SG_E_ARG, "info takes one folder or file, but '%.*s' is a second", SHOWN, arg);
+    return sg_error_set(e, SG_E_ARG, "'%.*s' belongs to no option; a prompt goes in quotes after --prompt", SHOWN, arg);
+}
+
+static sg_status parse_command(sg_settings *s, const char *arg, sg_error *e)
+{
+    if (strcmp(arg, "info") == 0) {
+        s->command = SG_COMMAND_INFO;
+    } else if (strcmp(arg, "check") == 0) {
+        s->command = SG_COMMAND_CHECK;
+    } else {
+        const char *near = sg_options_nearest(arg, sg_command_names);
+        if (near) return sg_error_set(e, SG_E_ARG, "there is no command '%.*s'; did you mean %s?", SHOWN, arg, near);
+        return sg_error_set(e, SG_E_ARG, "there is no command '%.*s'; a prompt goes in quotes after --prompt", SHOWN,
+                            arg);
+    }
+    return SG_OK;
+}
+
+static sg_status check_combinations(const sg_settings *s, sg_error *e)
+{
+    if (s->prompt && s->prompt_file) return sg_error_set(e, SG_E_ARG, "--prompt and --prompt-file exclude each other");
+    if (s->frames && s->seconds > 0) return sg_error_set(e, SG_E_ARG, "--frames and --seconds exclude each other");
+    if (s->quiet && s->verbose) return sg_error_set(e, SG_E_ARG, "--quiet and --verbose exclude each other");
+    if (s->json && s->output && strcmp(s->json, "-") == 0 && strcmp(s->output, "-") == 0)
+        return sg_error_set(e, SG_E_ARG, "--json and --output cannot both go to stdout");
+    return SG_OK;
+}
+
+sg_status sg_options_parse(sg_settings *s, int argc, char **argv, sg_error *e)
+{
+    *s = (sg_settings){.command = SG_COMMAND_RENDER, .cfg_scale = NAN, .cfg_scale_2 = NAN, .flow_shift = NAN};
+    int i = 1;
+    if (argc > 1 && argv[1][0] != '-' && argv[1][0]) {
+        SG_TRY(parse_command(s, argv[1], e));
+        i = 2;
+    }
+    for (bool only_operands = false; i < argc && !s->help && !s->version; i++) {
+        if (!only_operands && strcmp(argv[i], "--") == 0) {
+            only_operands = true;
+        } else if (!only_operands && argv[i][0] == '-' && argv[i][1]) {
+            SG_TRY(parse_option(s, argv, argc, &i, e));
+        } else {
+            SG_TRY(parse_operand(s, argv[i], e));
+        }
+    }
+    return s->help || s->version ? SG_OK : check_combinations(s, e);
+}
+
+static void help_option(FILE *out, const sg_option *o)
+{
+    enum { COLUMN = 30 };
+    char left[80];
+    int  n = o->letter ? snprintf(left, sizeof left, "  -%c, --%s", o->letter, o->name)
+                       : snprintf(left, sizeof left, "      --%s", o->name);
+    if (o->choices) {
+        n += snprintf(left + n, sizeof left - (size_t)n, " ");
+        for (const char *const *c = o->choices; *c; c++)
+            n += snprintf(left + n, sizeof left - (size_t)n, "%s%s", c == o->choices ? "{" : ",", *c);
+        n += snprintf(left + n, sizeof left - (size_t)n, "}");
+    } else if (o->value) {
+        n += snprintf(left + n, sizeof left - (size_t)n, " %s", o->value);
+    }
+    fputs(left, out);
+    if (n > COLUMN - 2) fputc('\n', out), n = 0;
+    for (const char *line = o->help; line;) {
+        const size_t length = strcspn(line, "\n");
+        fprintf(out, "%*s%.*s\n", COLUMN - n, "", (int)length, line);
+        n = 0;
+        line = line[length] ? line + length + 1 : NULL;
+    }
+}
+
+void sg_options_help(FILE *out, sg_command c)
+{
+    if (c == SG_COMMAND_RENDER)
+        fputs("Turns a prompt into a video.\n\n"
+              "  sparge-gen --prompt TEXT [options]    render\n"
+              "  sparge-gen info [DIR|FILE]            what is in a model and what it costs; how a clip was made\n"
+              "  sparge-gen check [options]            render, and compare every operation with the oracle\n\n"
+              "`sparge-gen COMMAND --help` tells more. Where no default is given it is the model's;\n"
+              "`sparge-gen info DIR` shows it.\n",
+              out);
+    if (c == SG_COMMAND_INFO)
+        fputs("Says what is in a model and what a render with it costs, or how a clip was made.\n\n"
+              "  sparge-gen info [DIR]     a model's parts, its defaults, and memory and work of one render\n"
+              "  sparge-gen info FILE      the settings that are kept in an .mp4 or .png of sparge-gen\n",
+              out);
+    if (c == SG_COMMAND_CHECK)
+        fputs("Renders and runs every operation by the oracle as well; names the first that differs.\n\n"
+              "  sparge-gen check [options]\n\n"
+              "It is slow, so it takes a small clip of few steps unless told otherwise, and writes no file.\n",
+              out);
+    for (int i = 0; i < sg_option_count; i++) {
+        const sg_option *o = &sg_option_table[i];
+        if (!(o->commands & c)) continue;
+        if (o->kind == SG_OPTION_HEADING)
+            fprintf(out, "\n%s:\n", o->help);
+        else
+            help_option(out, o);
+    }
+}

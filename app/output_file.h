@@ -1,0 +1,34 @@
+/* output_file.h - a file that has its name only once it is complete. Bytes go to a hidden neighbour in the same folder,
+ * which takes the name at the end or disappears. Devices and pipes are written in place. */
+#ifndef SG_OUTPUT_FILE_H
+#define SG_OUTPUT_FILE_H
+
+#include "status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct sg_output_file sg_output_file;
+
+/* Would path do: its folder is there and writable, it is no folder itself, its name not too long. Writes nothing.
+ * SG_E_FILE otherwise. what names the option in the message. */
+sg_status sg_output_file_check(const char *path, const char *what, sg_error *e) SG_MUST_USE;
+
+/* "-" is stdout. The caller publishes or discards. */
+sg_status sg_output_file_open(sg_output_file **out, const char *path, sg_error *e) SG_MUST_USE;
+sg_status sg_output_file_write(sg_output_file *f, const void *data, size_t bytes, sg_error *e) SG_MUST_USE;
+
+/* Where the bytes lie until then; NULL: in no regular file. */
+const char *sg_output_file_name_now(const sg_output_file *f);
+
+/* Flushes to the disk and closes; the name is not taken yet, so that files of one clip can appear together. */
+sg_status sg_output_file_complete(sg_output_file *f, sg_error *e) SG_MUST_USE;
+
+/* Completes if that was not done, and gives the file its name. f becomes NULL in any case. */
+sg_status sg_output_file_publish(sg_output_file **f, sg_error *e) SG_MUST_USE;
+void      sg_output_file_discard(sg_output_file **f);
+
+/* Removes whatever is unpublished; for signal handlers that are about to end the process. */
+void sg_output_file_unlink_all(void);
+
+#endif

@@ -1,0 +1,103 @@
+/* progress.c - see progress.h. */
+#include "progress.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Without a terminal the denoiser speaks at its quarters only, and not more often than this. */
+#define SECONDS_BETWEEN_LINES 5.0
+
+static const char *const stage_names[SG_STAGES] = {"loading", "reading the prompt", "denoising", "decoding"};
+static const char *const unit_names[SG_STAGES] = {NULL, NULL, "step", NULL};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+const char *sg_duration(char *text, size_t size, double seconds)
+{
+    const long whole = (long)(seconds + 0.5);
+    if (seconds < 59.95)
+        snprintf(text, size, "%.1f s", seconds);
+    else if (whole < 3600)
+        snprintf(text, size, "%ld min %ld s", whole / 60, whole % 60);
+    else
+        snprintf(text, size, "%ld h %02ld min", whole / 3600, whole % 3600 / 60);
+    return text;
+}
+
+void sg_progress_init(sg_progress *p, bool quiet)
+{
+    const char *kind = getenv("TERM");
+    *p = (sg_progress){.quiet = quiet, .terminal = isatty(STDERR_FILENO) && kind && strcmp(kind, "dumb") != 0};
+    p->last_time = p->last_line = now();
+}
+
+void sg_progress_clear(sg_progress *p)
+{
+    if (p->shown) fputs("\r\033[K", stderr);
+    p->shown = false;
+}
+
+void sg_progress_say(sg_progress *p, const char *fmt, ...)
+{
+    if (p->quiet) return;
+    sg_progress_clear(p);
+    va_list args;
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+static bool is_quarter(int done, int total) { return (long)done * 4 / total != (long)(done - 1) * 4 / total; }
+
+/* One stage's state in words: "denoising 7/16, 0.52 s a step, 4.7 s left". */
+static void describe(const sg_progress *p, int done, int total, char *text, size_t size)
+{
+    const double spent = p->last_time - p->base_time;
+    const double rate = done > p->base_done ? spent / (done - p->base_done) : 0;
+    char         duration[32];
+    int          n = snprintf(text, size, "%s %d/%d", stage_names[p->stage], done, total);
+    if (unit_names[p->stage] && done > p->base_done)
+        n += snprintf(text + n, size - (size_t)n, ", %.3g s a %s", rate, unit_names[p->stage]);
+    if (done < total && done > p->base_done)
+        snprintf(text + n, size - (size_t)n, ", %s left",
+                 sg_duration(duration, sizeof duration, rate * (total - done)));
+    else if (done == total)
+        snprintf(text + n, size - (size_t)n, ", %s", sg_duration(duration, sizeof duration, spent));
+}
+
+void sg_progress_update(sg_progress *p, sg_stage stage, int done, int total)
+{
+    if (p->quiet || total < 1) return;
+    if (!p->begun || stage != p->stage) {
+        /* A unit takes long, so the stage began when the one before it was last heard of. */
+        p->begun = true;
+        p->stage = stage;
+        p->base_done = done > 0 ? done - 1 : 0;
+        p->base_time = p->last_time;
+    }
+    p->last_time = now();
+    char text[160];
+    describe(p, done, total, text, sizeof text);
+    if (p->terminal) {
+        fprintf(stderr, "\r%s\033[K", text);
+        fflush(stderr);
+        p->shown = true;
+        return;
+    }
+    const bool over = done == total && stage != SG_STAGE_LOAD;
+    const bool due =
+        stage == SG_STAGE_DENOISE && is_quarter(done, total) && p->last_time - p->last_line >= SECONDS_BETWEEN_LINES;
+    if (!over && !due) return;
+    p->last_line = p->last_time;
+    fprintf(stderr, "%s\n", text);
+}

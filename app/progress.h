@@ -1,0 +1,33 @@
+/* progress.h - what a person sees while it works, on stderr: one line that changes on a terminal, else a few lines. */
+#ifndef SG_PROGRESS_H
+#define SG_PROGRESS_H
+
+#include "engine.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct sg_progress {
+    bool     quiet, terminal;
+    bool     shown; /* a changing line stands on the terminal */
+    sg_stage stage;
+    bool     begun;                           /* stage means something */
+    int      base_done;                       /* units of this stage that were done at base_time, as far as seen */
+    double   base_time, last_time, last_line; /* seconds */
+} sg_progress;
+
+void sg_progress_init(sg_progress *p, bool quiet);
+
+/* done of total units of this stage are over. */
+void sg_progress_update(sg_progress *p, sg_stage stage, int done, int total);
+
+/* A line that stays, unless quiet. */
+void sg_progress_say(sg_progress *p, const char *fmt, ...) SG_PRINTF(2, 3);
+
+/* Takes the changing line away. */
+void sg_progress_clear(sg_progress *p);
+
+/* "0.8 s", "3 min 20 s", "2 h 05 min". Returns text. */
+const char *sg_duration(char *text, size_t size, double seconds);
+
+#endif

@@ -1,0 +1,122 @@
+/* report.c - see report.h. */
+#include "report.h"
+#include "output_file.h"
+#include "prompt_list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* 15 digits are what a double keeps of any decimal number, so 0.1 is written as 0.1. */
+#define FORMAT (JSON_REAL_PRECISION(15))
+
+static sg_status packed(json_t **out, json_t *value, const char *what, sg_error *e)
+{
+    *out = value;
+    return value ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: cannot be put into JSON", what);
+}
+
+json_t *sg_report_name(const char *name)
+{
+    if (sg_prompt_check(name, "", NULL) == SG_OK) return json_string(name);
+    char *legible = strdup(name);
+    for (char *p = legible; p && *p; p++)
+        if (*p & 0x80) *p = '?';
+    json_t *j = json_string(legible);
+    free(legible);
+    return j;
+}
+
+/* Latents bring their picture along: of all settings only these still matter. */
+static json_t *decoding(const sg_request *r)
+{
+    return json_pack("{s:o, s:i, s:i, s:i, s:i}", "latents", sg_report_name(r->latents_in), "width", r->width, "height",
+                     r->height, "frames", r->frames, "fps", r->fps);
+}
+
+static json_t *rendering(const sg_request *r)
+{
+    json_t *j = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:s, s:I}", "prompt", r->prompt,
+                          "negative_prompt", r->negative_prompt ? r->negative_prompt : "", "width", r->width, "height",
+                          r->height, "frames", r->frames, "fps", r->fps, "steps", r->steps, "cfg_scale", r->cfg_scale,
+                          "flow_shift", r->flow_shift, "sampler", r->sampler == SG_SAMPLER_EULER ? "euler" : "unipc",
+                          "sched_compat", r->sigmas_old ? "old" : "new", "seed", (json_int_t)r->seed);
+    if (j && r->cfg_scale_2 >= 0) json_object_set_new(j, "cfg_scale_2", json_real(r->cfg_scale_2));
+    return j;
+}
+
+sg_status sg_report_settings(json_t **out, const sg_request *r, const sg_model_path *model, const sg_model_info *info,
+                             sg_error *e)
+{
+    json_t *j = json_pack("{s:s, s:o}", "program", "sparge-gen " SG_VERSION, "model", sg_report_name(model->name));
+    json_t *made = r->latents_in ? decoding(r) : rendering(r);
+    bool    whole = j && made && json_object_update(j, made) == 0;
+    whole = whole && json_object_set_new(j, "dtype", json_string(info->dtype)) == 0 &&
+            json_object_set_new(j, "device", json_string(info->device)) == 0;
+    json_decref(made);
+    if (!whole) {
+        json_decref(j);
+        j = NULL;
+    }
+    return packed(out, j, "settings", e);
+}
+
+sg_status sg_report_text(char **out, const json_t *settings, sg_error *e)
+{
+    *out = json_dumps(settings, JSON_COMPACT | FORMAT);
+    return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
+}
+
+static json_t *phase(const sg_phase_plan *p)
+{
+    return json_pack("{s:I, s:I, s:I, s:f}", "weight_bytes", (json_int_t)p->weights, "mapped_bytes",
+                     (json_int_t)p->mapped, "work_bytes", (json_int_t)p->work, "flops", p->flops);
+}
+
+sg_status sg_report_plan(json_t **out, const sg_plan *p, sg_error *e)
+{
+    json_t *j =
+        json_pack("{s:o, s:o, s:o, s:I, s:I, s:[I,I,I,I], s:I}", "text", phase(&p->text), "denoise", phase(&p->denoise),
+                  "decode", phase(&p->decode), "peak_bytes", (json_int_t)p->peak, "available_bytes",
+                  (json_int_t)p->available, "latent", (json_int_t)p->latent[0], (json_int_t)p->latent[1],
+                  (json_int_t)p->latent[2], (json_int_t)p->latent[3], "tokens", (json_int_t)p->tokens);
+    return packed(out, j, "plan", e);
+}
+
+static json_t *seconds(const sg_report *r)
+{
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "load", r->seconds[SG_STAGE_LOAD], "text", r->seconds[SG_STAGE_TEXT],
+                     "denoise", r->seconds[SG_STAGE_DENOISE], "decode", r->seconds[SG_STAGE_DECODE], "total",
+                     r->total_seconds);
+}
+
+static sg_status write_json(const char *path, const json_t *j, sg_error *e)
+{
+    char *text = json_dumps(j, JSON_INDENT(2) | FORMAT);
+    if (!text) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
+    sg_output_file *f = NULL;
+    sg_status       status = sg_output_file_open(&f, path, e);
+    if (status == SG_OK) status = sg_output_file_write(f, text, strlen(text), e);
+    if (status == SG_OK) status = sg_output_file_write(f, "\n", 1, e);
+    if (status == SG_OK) status = sg_output_file_publish(&f, e);
+    sg_output_file_discard(&f);
+    free(text);
+    return status;
+}
+
+sg_status sg_report_write(const char *path, json_t *settings, const char *clip, const sg_report *r, sg_error *e)
+{
+    json_t *plan = NULL, *j = NULL;
+    SG_TRY(sg_report_plan(&plan, &r->plan, e));
+    SG_TRY(
+        packed(&j,
+               json_pack("{s:O, s:o, s:s, s:s, s:I, s:i, s:i, s:I, s:o, s:i, s:f, s:I, s:o}", "settings", settings,
+                         "output", sg_report_name(clip), "device", r->device, "dtype", r->dtype, "seed",
+                         (json_int_t)r->seed, "prompt_tokens", r->prompt_tokens, "negative_tokens", r->negative_tokens,
+                         "tokens", (json_int_t)r->plan.tokens, "seconds", seconds(r), "steps", r->steps_done,
+                         "seconds_per_step", r->steps_done ? r->seconds[SG_STAGE_DENOISE] / r->steps_done : 0.0,
+                         "peak_bytes", (json_int_t)r->peak_bytes, "plan", plan),
+               "report", e));
+    const sg_status status = write_json(path, j, e);
+    json_decref(j);
+    return status;
+}

@@ -1,0 +1,26 @@
+/* report.h - JSON for machines: the settings of a clip (kept in the file itself), and the report of a render. */
+#ifndef SG_REPORT_H
+#define SG_REPORT_H
+
+#include "engine.h"
+#include "setup.h"
+
+#include <jansson.h>
+
+/* Whatever is needed to render the same clip again. The caller owns it. SG_E_MEMORY. */
+sg_status sg_report_settings(json_t **out, const sg_request *r, const sg_model_path *model, const sg_model_info *info,
+                             sg_error *e) SG_MUST_USE;
+
+/* As one line of text, the caller's to free. */
+sg_status sg_report_text(char **out, const json_t *settings, sg_error *e) SG_MUST_USE;
+
+/* A file's name as JSON, which holds UTF-8 only: a name that is not keeps its ASCII. NULL: no memory. */
+json_t *sg_report_name(const char *name);
+
+sg_status sg_report_plan(json_t **out, const sg_plan *p, sg_error *e) SG_MUST_USE;
+
+/* To path, "-" being stdout. settings stays the caller's. */
+sg_status sg_report_write(const char *path, json_t *settings, const char *clip, const sg_report *r,
+                          sg_error *e) SG_MUST_USE;
+
+#endif

@@ -1,0 +1,124 @@
+/* setup.c - see setup.h. */
+#include "setup.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool holds_a_model(const char *dir)
+{
+    char path[PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/model_index.json", dir);
+    return access(path, R_OK) == 0;
+}
+
+/* The model that was installed or unpacked along with the program. */
+static bool beside_program(char *out, size_t size)
+{
+    static const char *const places[] = {"../share/sparge-gen/tiny-wan", "../weights/tiny-wan"};
+    char                     program[PATH_MAX];
+    const ssize_t            n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n < 0) return false;
+    program[n] = '\0';
+    char *slash = strrchr(program, '/');
+    if (!slash) return false;
+    *slash = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (snprintf(out, size, "%s/%s", program, places[i]) < (int)size && holds_a_model(out)) return true;
+    return false;
+}
+
+static sg_status find_model(char *out, size_t size, const char *asked, sg_error *e)
+{
+    const char *from_environment = getenv("SPARGE_GEN_MODEL");
+    const char *dir = asked ? asked : from_environment && *from_environment ? from_environment : NULL;
+    if (!dir && beside_program(out, size)) return SG_OK;
+    if (!dir && !holds_a_model(SG_MODEL_DIR))
+        return sg_error_set(e, SG_E_FILE,
+                            "no model: none was given by --model or $SPARGE_GEN_MODEL, and the one that "
+                            "comes along is not at %s",
+                            SG_MODEL_DIR);
+    if (!dir) dir = SG_MODEL_DIR;
+    if (snprintf(out, size, "%s", dir) >= (int)size) return sg_error_set(e, SG_E_ARG, "model: the path is too long");
+    return SG_OK;
+}
+
+sg_status sg_setup_model(sg_model_path *out, const char *asked, sg_error *e)
+{
+    *out = (sg_model_path){0};
+    SG_TRY(find_model(out->dir, sizeof out->dir, asked, e));
+    struct stat st;
+    if (stat(out->dir, &st) != 0) return sg_error_set(e, SG_E_FILE, "model: %s: %s", out->dir, strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return sg_error_set(e, SG_E_FILE, "model: %s is not a folder in Diffusers layout", out->dir);
+    if (!holds_a_model(out->dir))
+        return sg_error_set(e, SG_E_FILE, "model: %s has no model_index.json, so it is no model in Diffusers layout",
+                            out->dir);
+    char        real[PATH_MAX];
+    const char *full = realpath(out->dir, real) ? real : out->dir;
+    const char *slash = strrchr(full, '/');
+    snprintf(out->name, sizeof out->name, "%.*s", NAME_MAX, slash ? slash + 1 : full);
+    return SG_OK;
+}
+
+/* Bit i allows level i of the CPU; each name allows all below it. */
+static unsigned cpu_mask(const char *name)
+{
+    if (!name || strcmp(name, "all") == 0) return 0;
+    return strcmp(name, "base") == 0 ? 1 : strcmp(name, "avx2") == 0 ? 3 : 7;
+}
+
+sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_settings *s, bool check, sg_error *e)
+{
+    return sg_engine_open(out,
+                          &(sg_engine_options){.model_dir = model->dir,
+                                               .backend = s->backend ? s->backend : "auto",
+                                               .dtype = s->dtype ? s->dtype : "auto",
+                                               .threads = s->threads,
+                                               .cpu_mask = cpu_mask(s->cpumask),
+                                               .memory_limit = s->memory_limit,
+                                               .check = check},
+                          e);
+}
+
+/* The nearest count that the model makes. */
+static int frames_of(double seconds, int fps, int multiple)
+{
+    const double whole = round((seconds * fps - 1) / multiple);
+    return (int)fmin(fmax(whole, 0) * multiple + 1, INT_MAX);
+}
+
+/* 32 bits are enough to tell noises apart, and short enough to type. */
+static sg_status draw_seed(uint64_t *out, sg_error *e)
+{
+    uint32_t v;
+    if (getrandom(&v, sizeof v, 0) != sizeof v)
+        return sg_error_set(e, SG_E_DEVICE, "--seed: the system gives no random number: %s", strerror(errno));
+    *out = v;
+    return SG_OK;
+}
+
+sg_status sg_setup_request(sg_request *r, const sg_engine *g, const sg_settings *s, sg_error *e)
+{
+    *r = sg_engine_defaults(g);
+    if (s->negative_prompt) r->negative_prompt = s->negative_prompt;
+    if (s->size[0]) r->width = s->size[0];
+    if (s->size[1]) r->height = s->size[1];
+    if (s->fps) r->fps = s->fps;
+    if (s->frames) r->frames = s->frames;
+    if (s->seconds > 0) r->frames = frames_of(s->seconds, r->fps, sg_engine_info(g).frame_multiple);
+    if (s->steps) r->steps = s->steps;
+    if (!isnan(s->cfg_scale)) r->cfg_scale = s->cfg_scale;
+    if (!isnan(s->cfg_scale_2)) r->cfg_scale_2 = s->cfg_scale_2;
+    if (!isnan(s->flow_shift)) r->flow_shift = s->flow_shift;
+    if (s->sampler) r->sampler = strcmp(s->sampler, "euler") == 0 ? SG_SAMPLER_EULER : SG_SAMPLER_UNIPC;
+    if (s->sched_compat) r->sigmas_old = strcmp(s->sched_compat, "old") == 0;
+    r->seed = (uint64_t)s->seed;
+    if (s->seed < 0) SG_TRY(draw_seed(&r->seed, e));
+    return SG_OK;
+}

@@ -1,0 +1,26 @@
+/* setup.h - from what was asked for on the command line to an open engine and a request. */
+#ifndef SG_SETUP_H
+#define SG_SETUP_H
+
+#include "engine.h"
+#include "options.h"
+
+#include <limits.h>
+
+/* The folder to open: --model, else $SPARGE_GEN_MODEL, else the model that comes along: beside the program, or in the
+ * source tree. */
+typedef struct sg_model_path {
+    char dir[PATH_MAX];
+    char name[NAME_MAX + 1]; /* the folder's own name */
+} sg_model_path;
+
+sg_status sg_setup_model(sg_model_path *out, const char *asked, sg_error *e) SG_MUST_USE;
+
+/* The caller closes. */
+sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_settings *s, bool check,
+                          sg_error *e) SG_MUST_USE;
+
+/* The model's defaults with what s asks for. Draws the seed if it is to be random. The prompt is left NULL. */
+sg_status sg_setup_request(sg_request *out, const sg_engine *g, const sg_settings *s, sg_error *e) SG_MUST_USE;
+
+#endif

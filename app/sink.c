@@ -1,0 +1,223 @@
+/* sink.c - the formats, and the queue between whoever renders and whoever writes. */
+#include "sink.h"
+#include "interrupt.h"
+#include "output_file.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+static const sg_sink_type *const types[] = {
+#if SG_FFMPEG
+    &sg_sink_mp4,
+#endif
+    &sg_sink_png,
+    &sg_sink_y4m,
+};
+enum { TYPES = sizeof types / sizeof *types, SLOTS = 4 };
+
+struct sg_sink {
+    const sg_sink_type *type;
+    void               *state;
+    sg_clip             clip;
+    size_t              frame_bytes;
+    uint8_t            *slot[SLOTS];
+    int                 written, taken; /* frames put into slots, and taken out; written only by the caller */
+    bool                running, ended, finish;
+    pthread_t           thread;
+    pthread_mutex_t     mutex; /* guards written, taken, ended, finish, error */
+    pthread_cond_t      changed;
+    sg_error            error; /* the thread's first */
+};
+
+const char *sg_sink_default_name(void) { return SG_FFMPEG ? "out.mp4" : "out.y4m"; }
+
+const char *sg_sink_endings(char *text, size_t size)
+{
+    size_t n = 0;
+    for (int i = 0; i < TYPES && n < size; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s%.*s", i ? ", " : "", (int)strcspn(types[i]->endings, " "),
+                              types[i]->endings);
+    return text;
+}
+
+static bool has_ending(const char *path, const char *ending, size_t n)
+{
+    const size_t length = strlen(path);
+    return length > n && strncasecmp(path + length - n, ending, n) == 0;
+}
+
+static bool has_one_of(const char *path, const char *endings)
+{
+    while (*endings) {
+        const size_t n = strcspn(endings, " ");
+        if (has_ending(path, endings, n)) return true;
+        endings += n;
+        endings += strspn(endings, " ");
+    }
+    return false;
+}
+
+static const sg_sink_type *find_type(const char *path, sg_error *e)
+{
+    if (strcmp(path, "-") == 0) return &sg_sink_y4m;
+    for (int i = 0; i < TYPES; i++)
+        if (has_one_of(path, types[i]->endings)) return types[i];
+    if (!SG_FFMPEG && has_one_of(path, ".mp4 .m4v")) {
+        (void)sg_error_set(e, SG_E_ARG, "--output: '%s': this build has no FFmpeg; use .y4m or .png", path);
+        return NULL;
+    }
+    char known[80];
+    sg_sink_endings(known, sizeof known);
+    (void)sg_error_set(e, SG_E_ARG, "--output: '%s': the ending decides the format, and must be one of %s", path,
+                       known);
+    return NULL;
+}
+
+sg_status sg_sink_check(const sg_clip *clip, sg_error *e)
+{
+    const sg_sink_type *type = find_type(clip->path, e);
+    if (!type) return SG_E_ARG;
+    if (type->check) SG_TRY(type->check(clip, e));
+    return sg_output_file_check(clip->path, "--output", e);
+}
+
+static void *write_frames(void *context)
+{
+    sg_sink  *s = context;
+    sg_error  e = {0};
+    sg_status status = SG_OK;
+    pthread_mutex_lock(&s->mutex);
+    for (;;) {
+        while (s->taken == s->written && !s->ended) pthread_cond_wait(&s->changed, &s->mutex);
+        if (s->taken == s->written) break;
+        const int index = s->taken;
+        pthread_mutex_unlock(&s->mutex);
+        if (status == SG_OK) status = s->type->write(s->state, index, s->slot[index % SLOTS], &e);
+        pthread_mutex_lock(&s->mutex);
+        if (status != SG_OK && s->error.code == SG_OK) s->error = e;
+        s->taken++;
+        pthread_cond_broadcast(&s->changed);
+    }
+    const bool finish = s->finish;
+    pthread_mutex_unlock(&s->mutex);
+    if (finish && status == SG_OK && s->type->finish(s->state, &e) != SG_OK) s->error = e;
+    return NULL;
+}
+
+static sg_status start(sg_sink *s, sg_error *e)
+{
+    SG_TRY(s->type->open(s->state, &s->clip, e));
+    sg_interrupt_block();
+    const int failure = pthread_create(&s->thread, NULL, write_frames, s);
+    sg_interrupt_unblock();
+    if (failure) return sg_error_set(e, SG_E_MEMORY, "%s: no thread for writing: %s", s->clip.path, strerror(failure));
+    s->running = true;
+    return SG_OK;
+}
+
+sg_status sg_sink_open(sg_sink **out, const sg_clip *clip, sg_error *e)
+{
+    *out = NULL;
+    const sg_sink_type *type = find_type(clip->path, e);
+    if (!type) return SG_E_ARG;
+    if (type->check) SG_TRY(type->check(clip, e));
+    sg_sink *s = calloc(1, sizeof *s);
+    if (!s) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", clip->path);
+    s->type = type;
+    s->clip = *clip;
+    s->frame_bytes = (size_t)clip->width * (size_t)clip->height * 3;
+    pthread_mutex_init(&s->mutex, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    bool enough = (s->state = calloc(1, type->state_size)) != NULL;
+    for (int i = 0; i < SLOTS; i++) enough = (s->slot[i] = calloc(1, s->frame_bytes + SG_SINK_SLACK)) != NULL && enough;
+    const sg_status status =
+        enough ? start(s, e) : sg_error_set(e, SG_E_MEMORY, "%s: no memory for %d frames", clip->path, SLOTS);
+    if (status != SG_OK)
+        sg_sink_close(&s);
+    else
+        *out = s;
+    return status;
+}
+
+sg_status sg_sink_write(sg_sink *s, int index, const uint8_t *rgb, sg_error *e)
+{
+    if (index != s->written || index >= s->clip.frames)
+        return sg_error_set(e, SG_E_ARG, "%s: frame %d comes where frame %d of %d is due", s->clip.path, index,
+                            s->written, s->clip.frames);
+    pthread_mutex_lock(&s->mutex);
+    while (s->written - s->taken == SLOTS) pthread_cond_wait(&s->changed, &s->mutex);
+    if (s->error.code != SG_OK) {
+        (void)sg_error_set(e, s->error.code, "%s", s->error.text);
+        pthread_mutex_unlock(&s->mutex);
+        return s->error.code;
+    }
+    pthread_mutex_unlock(&s->mutex);
+    memcpy(s->slot[index % SLOTS], rgb, s->frame_bytes);
+    pthread_mutex_lock(&s->mutex);
+    s->written++;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->mutex);
+    return SG_OK;
+}
+
+static void join(sg_sink *s, bool finish)
+{
+    if (!s->running) return;
+    pthread_mutex_lock(&s->mutex);
+    s->ended = true;
+    s->finish = finish;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->mutex);
+    pthread_join(s->thread, NULL);
+    s->running = false;
+}
+
+sg_status sg_sink_finish(sg_sink *s, sg_error *e)
+{
+    const bool whole = s->written == s->clip.frames;
+    join(s, whole);
+    if (s->error.code != SG_OK) return sg_error_set(e, s->error.code, "%s", s->error.text);
+    if (!whole)
+        return sg_error_set(e, SG_E_SHAPE, "%s: %d of %d frames came", s->clip.path, s->written, s->clip.frames);
+    return s->type->publish(s->state, e);
+}
+
+void sg_sink_close(sg_sink **sink)
+{
+    sg_sink *s = *sink;
+    if (!s) return;
+    join(s, false);
+    if (s->state) s->type->close(s->state);
+    for (int i = 0; i < SLOTS; i++) free(s->slot[i]);
+    free(s->state);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->mutex);
+    free(s);
+    *sink = NULL;
+}
+
+sg_status sg_sink_read_settings(const char *path, char **out, sg_error *e)
+{
+    *out = NULL;
+    struct stat st;
+    uint8_t     head[16];
+    FILE       *f = fopen(path, "rb");
+    if (!f) return sg_error_set(e, SG_E_FILE, "%s: %s", path, strerror(errno));
+    const bool   regular = fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode);
+    const size_t n = regular ? fread(head, 1, sizeof head, f) : 0;
+    fclose(f);
+    if (!regular) return sg_error_set(e, SG_E_FILE, "%s: not a regular file", path);
+    for (int i = 0; i < TYPES; i++) {
+        if (!types[i]->claims || !types[i]->claims(head, n)) continue;
+        SG_TRY(types[i]->read(path, out, e));
+        if (*out) return SG_OK;
+        return sg_error_set(e, SG_E_FORMAT, "%s: keeps no settings: not made by sparge-gen, or processed since", path);
+    }
+    return sg_error_set(e, SG_E_FORMAT, "%s: neither a model's folder nor a file that can keep settings%s", path,
+                        SG_FFMPEG ? " (.mp4, .png)" : " (.png; .mp4 needs a build with FFmpeg)");
+}

@@ -1,0 +1,68 @@
+/* sink.h - where frames go. The ending of the file's name picks the format; writing runs in a thread of its own behind
+ * a short queue, so that the next frames are decoded meanwhile. Nothing has its final name before sg_sink_finish. */
+#ifndef SG_SINK_H
+#define SG_SINK_H
+
+#include "status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bytes after a frame that a format may read, though not use: libswscale reads in vectors. */
+enum { SG_SINK_SLACK = 64 };
+
+typedef struct sg_clip {
+    const char *path; /* "-": Y4M on stdout */
+    int         width, height, frames, fps;
+    const char *settings; /* JSON, kept in the file where the format can; NULL: none */
+} sg_clip;
+
+/* A format. Calls come in order open, write for each frame, finish, close; close also comes after any failure, and must
+ * stand a half-opened state (zeroed before open). open and close run in the caller's thread, write and finish in the
+ * sink's. finish makes the file complete; publish, in the caller's thread, gives it its name. */
+typedef struct sg_sink_type {
+    const char *name;
+    const char *endings; /* parted by blanks, the first is the usual one */
+    size_t      state_size;
+    /* What the format needs of the clip; before anything is opened. SG_E_ARG. NULL: anything goes. */
+    sg_status (*check)(const sg_clip *clip, sg_error *e);
+    sg_status (*open)(void *state, const sg_clip *clip, sg_error *e);
+    sg_status (*write)(void *state, int index, const uint8_t *rgb, sg_error *e);
+    sg_status (*finish)(void *state, sg_error *e);
+    sg_status (*publish)(void *state, sg_error *e);
+    void (*close)(void *state);
+    /* Does a file that begins so have this format? NULL: never. */
+    bool (*claims)(const uint8_t *head, size_t bytes);
+    /* The settings kept in a file: *out is the caller's to free, NULL when the file has none. */
+    sg_status (*read)(const char *path, char **out, sg_error *e);
+} sg_sink_type;
+
+extern const sg_sink_type sg_sink_mp4, sg_sink_png, sg_sink_y4m;
+
+const char *sg_sink_default_name(void);
+
+/* ".mp4, .png, .y4m": what this build writes. Returns text. */
+const char *sg_sink_endings(char *text, size_t size);
+
+/* Would this clip do: known ending, a format that can hold it, a folder that takes it. SG_E_ARG or SG_E_FILE. */
+sg_status sg_sink_check(const sg_clip *clip, sg_error *e) SG_MUST_USE;
+
+typedef struct sg_sink sg_sink;
+
+/* clip is copied but for its strings, which must live until close. */
+sg_status sg_sink_open(sg_sink **out, const sg_clip *clip, sg_error *e) SG_MUST_USE;
+
+/* rgb [height, width, 3] is copied. An error of an earlier frame may be told by a later call. */
+sg_status sg_sink_write(sg_sink *s, int index, const uint8_t *rgb, sg_error *e) SG_MUST_USE;
+
+/* Waits for the last frame and gives the file its name. Fewer frames than announced are a failure. */
+sg_status sg_sink_finish(sg_sink *s, sg_error *e) SG_MUST_USE;
+
+/* Unless finished, nothing remains. */
+void sg_sink_close(sg_sink **s);
+
+/* The settings kept in a clip or picture of ours; *out is the caller's to free. SG_E_FORMAT if there are none. */
+sg_status sg_sink_read_settings(const char *path, char **out, sg_error *e) SG_MUST_USE;
+
+#endif

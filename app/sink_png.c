@@ -1,0 +1,244 @@
+/* sink_png.c - PNG by libpng: one picture, or one a frame where the name holds a number's pattern as in frame-%04d.png.
+ * The pattern is read here and never handed to printf. */
+#include "output_file.h"
+#include "sink.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <png.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEYWORD "sparge-gen"
+enum { WIDEST = 9 };
+
+/* name = path[0..before) number path[after..] */
+typedef struct pattern {
+    bool   found, twice;
+    size_t before, after;
+    int    width;
+    bool   zeros;
+} pattern;
+
+typedef struct state {
+    pattern          pattern;
+    sg_clip          clip;
+    sg_output_file **file; /* [frames] */
+} state;
+
+static pattern find_pattern(const char *path)
+{
+    pattern p = {0};
+    for (size_t i = 0; path[i]; i++) {
+        if (path[i] != '%') continue;
+        size_t     k = i + 1;
+        const bool zeros = path[k] == '0';
+        int        width = 0;
+        while (isdigit((unsigned char)path[k]) && width <= WIDEST) width = width * 10 + (path[k++] - '0');
+        if (path[k] != 'd' || width > WIDEST) continue;
+        if (p.found) p.twice = true;
+        if (!p.found) p = (pattern){.found = true, .before = i, .after = k + 1, .width = width, .zeros = zeros};
+        i = k;
+    }
+    return p;
+}
+
+static sg_status png_check(const sg_clip *clip, sg_error *e)
+{
+    const pattern p = find_pattern(clip->path);
+    if (p.twice)
+        return sg_error_set(e, SG_E_ARG, "--output: %s: the frame's number can stand in one place only", clip->path);
+    if (p.found && strchr(clip->path + p.after, '/'))
+        return sg_error_set(e, SG_E_ARG, "--output: %s: the frame's number belongs in the name, not in the folder",
+                            clip->path);
+    if (!p.found && clip->frames > 1)
+        return sg_error_set(e, SG_E_ARG,
+                            "--output: %s is one picture, but the clip has %d frames; write %.*s-%%04d.png, or add "
+                            "--frames 1",
+                            clip->path, clip->frames, (int)strlen(clip->path) - 4, clip->path);
+    return SG_OK;
+}
+
+/* The caller frees. */
+static char *frame_name(const state *s, int index)
+{
+    const pattern p = s->pattern;
+    if (!p.found) return strdup(s->clip.path);
+    const size_t size = strlen(s->clip.path) + 32;
+    char        *name = malloc(size);
+    if (!name) return NULL;
+    char number[32];
+    snprintf(number, sizeof number, p.zeros ? "%0*d" : "%*d", p.width, index);
+    snprintf(name, size, "%.*s%s%s", (int)p.before, s->clip.path, number, s->clip.path + p.after);
+    return name;
+}
+
+static sg_status open_frame(state *s, int index, sg_error *e)
+{
+    char *name = frame_name(s, index);
+    if (!name) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", s->clip.path);
+    const sg_status status = sg_output_file_open(&s->file[index], name, e);
+    free(name);
+    return status;
+}
+
+static sg_status png_open(void *context, const sg_clip *clip, sg_error *e)
+{
+    state *s = context;
+    s->pattern = find_pattern(clip->path);
+    s->clip = *clip;
+    s->file = calloc((size_t)clip->frames, sizeof *s->file);
+    if (!s->file) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", clip->path);
+    return open_frame(s, 0, e);
+}
+
+/* One picture on its way through libpng, which leaves by a jump when it fails: what must survive the jump lies here. */
+typedef struct job {
+    png_structp     png;
+    png_infop       info;
+    sg_output_file *out; /* writing */
+    FILE           *in;  /* reading */
+    sg_error        error;
+    jmp_buf         jump;
+} job;
+
+static void on_write(png_structp png, png_bytep data, size_t bytes)
+{
+    job *j = png_get_io_ptr(png);
+    if (sg_output_file_write(j->out, data, bytes, &j->error) != SG_OK) longjmp(j->jump, 1);
+}
+
+static void on_flush(png_structp png) { (void)png; }
+
+static _Noreturn void on_error(png_structp png, png_const_charp text)
+{
+    job *j = png_get_error_ptr(png);
+    (void)sg_error_set(&j->error, j->in ? SG_E_FORMAT : SG_E_FILE, "%s", text);
+    longjmp(j->jump, 1);
+}
+
+static void on_warning(png_structp png, png_const_charp text)
+{
+    (void)png;
+    (void)text;
+}
+
+static void put_settings(job *j, const char *settings)
+{
+    char      keyword[] = KEYWORD, software_key[] = "Software", software[] = "sparge-gen " SG_VERSION;
+    png_text  text[2] = {{.compression = PNG_TEXT_COMPRESSION_NONE, .key = software_key, .text = software}};
+    const int n = settings ? 2 : 1;
+    /* libpng declares the text as writable, but only reads it. */
+    text[1] =
+        (png_text){.compression = PNG_ITXT_COMPRESSION_NONE, .key = keyword, .text = (png_charp)(uintptr_t)settings};
+    png_set_text(j->png, j->info, text, n);
+}
+
+static void write_picture(job *j, const sg_clip *clip, const uint8_t *rgb)
+{
+    j->png = png_create_write_struct(PNG_LIBPNG_VER_STRING, j, on_error, on_warning);
+    if (j->png) j->info = png_create_info_struct(j->png);
+    if (!j->info) {
+        (void)sg_error_set(&j->error, SG_E_MEMORY, "out of memory");
+        longjmp(j->jump, 1);
+    }
+    png_set_write_fn(j->png, j, on_write, on_flush);
+    png_set_IHDR(j->png, j->info, (png_uint_32)clip->width, (png_uint_32)clip->height, 8, PNG_COLOR_TYPE_RGB,
+                 PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    png_set_sRGB(j->png, j->info, PNG_sRGB_INTENT_PERCEPTUAL);
+    put_settings(j, clip->settings);
+    png_write_info(j->png, j->info);
+    for (int y = 0; y < clip->height; y++) png_write_row(j->png, rgb + (size_t)y * (size_t)clip->width * 3);
+    png_write_end(j->png, j->info);
+}
+
+/* Only this frame holds the jump's target, and it changes no local after setting it. */
+static void write_picture_caught(job *j, const sg_clip *clip, const uint8_t *rgb)
+{
+    if (setjmp(j->jump) == 0) write_picture(j, clip, rgb);
+}
+
+static sg_status png_write(void *context, int index, const uint8_t *rgb, sg_error *e)
+{
+    state *s = context;
+    if (!s->file[index]) SG_TRY(open_frame(s, index, e));
+    job j = {.out = s->file[index]};
+    write_picture_caught(&j, &s->clip, rgb);
+    png_destroy_write_struct(&j.png, &j.info);
+    if (j.error.code != SG_OK) return sg_error_set(e, j.error.code, "%s", j.error.text);
+    return sg_output_file_complete(s->file[index], e);
+}
+
+static sg_status png_finish(void *context, sg_error *e)
+{
+    (void)context;
+    (void)e;
+    return SG_OK;
+}
+
+static sg_status png_publish(void *context, sg_error *e)
+{
+    state *s = context;
+    for (int i = 0; i < s->clip.frames; i++) SG_TRY(sg_output_file_publish(&s->file[i], e));
+    return SG_OK;
+}
+
+static void png_close(void *context)
+{
+    state *s = context;
+    for (int i = 0; s->file && i < s->clip.frames; i++) sg_output_file_discard(&s->file[i]);
+    free(s->file);
+}
+
+static bool png_claims(const uint8_t *head, size_t bytes) { return bytes >= 8 && png_sig_cmp(head, 0, 8) == 0; }
+
+static void read_head(job *j)
+{
+    j->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, j, on_error, on_warning);
+    if (j->png) j->info = png_create_info_struct(j->png);
+    if (!j->info) {
+        (void)sg_error_set(&j->error, SG_E_MEMORY, "out of memory");
+        longjmp(j->jump, 1);
+    }
+    png_init_io(j->png, j->in);
+    png_read_info(j->png, j->info);
+}
+
+static void read_head_caught(job *j)
+{
+    if (setjmp(j->jump) == 0) read_head(j);
+}
+
+static sg_status png_read(const char *path, char **out, sg_error *e)
+{
+    *out = NULL;
+    job j = {.in = fopen(path, "rb")};
+    if (!j.in) return sg_error_set(e, SG_E_FILE, "%s: %s", path, strerror(errno));
+    read_head_caught(&j);
+    png_textp text = NULL;
+    int       n = 0;
+    if (j.error.code == SG_OK) png_get_text(j.png, j.info, &text, &n);
+    for (int i = 0; i < n && !*out; i++)
+        if (strcmp(text[i].key, KEYWORD) == 0 && !(*out = strdup(text[i].text)))
+            (void)sg_error_set(&j.error, SG_E_MEMORY, "out of memory");
+    png_destroy_read_struct(&j.png, &j.info, NULL);
+    fclose(j.in);
+    if (j.error.code != SG_OK) return sg_error_set(e, j.error.code, "%s: broken PNG: %s", path, j.error.text);
+    return SG_OK;
+}
+
+const sg_sink_type sg_sink_png = {
+    .name = "PNG",
+    .endings = ".png",
+    .state_size = sizeof(state),
+    .check = png_check,
+    .open = png_open,
+    .write = png_write,
+    .finish = png_finish,
+    .publish = png_publish,
+    .close = png_close,
+    .claims = png_claims,
+    .read = png_read,
+};

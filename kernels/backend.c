@@ -1,0 +1,134 @@
+/* backend.c - the devices by name: the only file that knows them all. */
+#include "backend.h"
+
+#include "cpu/cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void *host_alloc(size_t bytes)
+{
+    if (bytes > SIZE_MAX - SG_ALIGN) return NULL;
+    const size_t whole = (bytes + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
+    return aligned_alloc(SG_ALIGN, whole ? whole : SG_ALIGN);
+}
+
+static sg_status host_copy(sg_stream *s, void *to, const void *from, size_t bytes)
+{
+    (void)s;
+    memcpy(to, from, bytes);
+    return SG_OK;
+}
+
+static const sg_memory host_memory = {.alloc = host_alloc, .release = free, .upload = host_copy, .download = host_copy};
+
+/* The one number in a line of a small system file that begins with `key`; SIZE_MAX when it is not there. */
+static size_t number_in(const char *path, const char *key)
+{
+    size_t      found = SIZE_MAX;
+    char        line[256];
+    FILE *const f = fopen(path, "r");
+    if (!f) return found;
+    while (found == SIZE_MAX && fgets(line, sizeof line, f)) {
+        unsigned long long v;
+        if (strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), "%llu", &v) == 1) found = (size_t)v;
+    }
+    fclose(f);
+    return found;
+}
+
+/* What is free now: of the machine, and of the control group (version 2) that limits this process. */
+static size_t memory_now(void)
+{
+    const size_t kib = number_in("/proc/meminfo", "MemAvailable:");
+    const size_t machine = kib > SIZE_MAX / 1024 ? SIZE_MAX : kib * 1024;
+    char         own[256] = "", path[320];
+    FILE *const  f = fopen("/proc/self/cgroup", "r");
+    if (f) {
+        char line[256];
+        while (fgets(line, sizeof line, f))
+            if (sscanf(line, "0::%255[^\n]", own) == 1) break;
+        fclose(f);
+    }
+    snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", own);
+    const size_t limit = number_in(path, "");
+    snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.current", own);
+    const size_t used = number_in(path, "");
+    if (limit == SIZE_MAX) return machine;
+    const size_t left = used < limit ? limit - used : 0;
+    return used != SIZE_MAX && left < machine ? left : limit < machine ? limit : machine;
+}
+
+static sg_status open_cpu(sg_backend *b, const sg_backend_options *o, sg_error *e)
+{
+    sg_cpu *const c = sg_cpu_open(o->threads, o->cpu_mask, b->total_bytes / 8);
+    if (!c) return sg_error_set(e, SG_E_MEMORY, "no memory for the cpu backend");
+    char brand[64];
+    sg_cpu_brand(brand, sizeof brand);
+    b->name = "cpu";
+    b->ops = &c->ops;
+    b->impl = c;
+    b->threads = c->threads;
+    b->dtype = c->native_bf16 ? SG_BF16 : SG_F32;
+    snprintf(b->device, sizeof b->device, "%s, %s%s, %d thread%s", brand, sg_cpu_level_name(c->level),
+             c->library ? ", oneDNN" : "", c->threads, c->threads == 1 ? "" : "s");
+    return SG_OK;
+}
+
+static sg_status open_ref(sg_backend *b)
+{
+    b->name = "ref";
+    b->ops = &sg_ref_ops;
+    b->threads = 1;
+    b->dtype = SG_F32;
+    snprintf(b->device, sizeof b->device, "the oracle in double precision, slow");
+    return SG_OK;
+}
+
+sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_error *e)
+{
+    *out = NULL;
+    const char *const name = o->name ? o->name : "auto";
+    const bool        cpu = strcmp(name, "auto") == 0 || strcmp(name, "cpu") == 0;
+    if (!cpu && strcmp(name, "ref") != 0)
+        return sg_error_set(e, SG_E_ARG, "backend \"%s\" is not known; auto, cpu and ref are", name);
+    if (o->threads < 0) return sg_error_set(e, SG_E_ARG, "threads is %d; it should be 0 or more", o->threads);
+    sg_backend *b = calloc(1, sizeof *b);
+    if (!b) return sg_error_set(e, SG_E_MEMORY, "no memory for a backend");
+    b->memory = &host_memory;
+    b->host_memory = true;
+    b->total_bytes = memory_now();
+    const sg_status status = cpu ? open_cpu(b, o, e) : open_ref(b);
+    if (status) {
+        sg_backend_close(&b);
+        return status;
+    }
+    *out = b;
+    return SG_OK;
+}
+
+void sg_backend_close(sg_backend **b)
+{
+    if (!b || !*b) return;
+    sg_cpu_close((*b)->impl);
+    free(*b);
+    *b = NULL;
+}
+
+sg_stream sg_stream_on(const sg_backend *b)
+{
+    return (sg_stream){.ops = b->ops, .memory = b->memory, .impl = b->impl};
+}
+
+size_t sg_backend_packed_bytes(const sg_backend *b)
+{
+    const sg_cpu *const c = b->impl;
+    size_t              bytes = c ? c->pack_bytes : 0;
+    for (int i = 0; c && i < SG_SLOTS; i++) bytes += c->block[i].bytes;
+    return bytes;
+}
+
+void sg_backend_drop_packed(sg_backend *b)
+{
+    if (b->impl) sg_packs_drop(b->impl);
+}

@@ -1,0 +1,78 @@
+/* budget.c - judges a result by the rounding error that nobody can avoid. */
+#include "budget.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+
+/* One unit in the last place of v in dtype t. Below the normal numbers it stays at the smallest of them: a kernel may
+ * flush denormals. */
+static double ulp(sg_dtype t, double v)
+{
+    const int bits = t == SG_BF16 ? 7 : t == SG_F16 ? 10 : 23;
+    if (v < (double)FLT_MIN) return (double)FLT_MIN;
+    return fmax(ldexp(1, ilogb(v) - bits), (double)FLT_MIN);
+}
+
+static bool same_kind(double a, double b)
+{
+    if (isnan(a) || isnan(b)) return isnan(a) && isnan(b);
+    return isinf(a) || isinf(b) ? a == b : true;
+}
+
+static sg_verdict judge_integers(sg_tensor got, sg_tensor truth, sg_tensor rounded)
+{
+    sg_verdict v = {0};
+    for (int64_t i = 0; i < sg_count(got); i++) {
+        const bool wide = got.dtype == SG_I32;
+        const int64_t g = wide ? ((const int32_t *)got.data)[i] : ((const uint8_t *)got.data)[i];
+        const int64_t t = wide ? ((const int32_t *)truth.data)[i] : ((const uint8_t *)truth.data)[i];
+        const int64_t r = wide ? t : ((const uint8_t *)rounded.data)[i];
+        if (g == t || g == r) continue;
+        v = (sg_verdict){.fault = "an integer differs", .top = fabs((double)(g - t)), .at = i};
+        break;
+    }
+    return v;
+}
+
+sg_verdict sg_budget_judge(sg_tensor got, sg_tensor truth, sg_tensor rounded)
+{
+    if (got.dtype == SG_I32 || got.dtype == SG_U8) return judge_integers(got, truth, rounded);
+    sg_verdict v = {0};
+    double     square = 0, budget = 0, scale = 0, budget_top = 0, scale_top = 0;
+    int64_t    count = 0;
+    for (int64_t i = 0; i < sg_count(got); i++) {
+        const double g = (double)sg_load(&got, i), t = (double)sg_load(&truth, i), r = (double)sg_load(&rounded, i);
+        if (!isfinite(r) && isfinite(t)) continue; /* F32 overflows here whoever computes it */
+        if (!same_kind(g, t)) {
+            v.fault = "NaN or infinity in another place";
+            v.at = i;
+            return v;
+        }
+        if (!isfinite(t)) continue;
+        const double e = fabs(g - t), b = fabs(r - t);
+        if (e > v.top) {
+            v.top = e;
+            v.at = i;
+        }
+        budget_top = fmax(budget_top, b);
+        scale_top = fmax(scale_top, fabs(t));
+        square += e * e;
+        budget += b * b;
+        scale += t * t;
+        count++;
+    }
+    if (count == 0) return v;
+    v.rms = sqrt(square / (double)count);
+    v.rms_max = 2 * sqrt(budget / (double)count) + ulp(got.dtype, sqrt(scale / (double)count));
+    v.top_max = 2 * budget_top + ulp(got.dtype, scale_top);
+    if (v.rms > v.rms_max) v.fault = "too far from the truth on the whole";
+    if (v.top > v.top_max) v.fault = "too far from the truth";
+    return v;
+}
+
+void sg_verdict_text(char *out, size_t size, const sg_verdict *v)
+{
+    snprintf(out, size, "%s: largest error %.3g at %lld, %.3g allowed; root mean square %.3g, %.3g allowed",
+             v->fault ? v->fault : "passed", v->top, (long long)v->at, v->top_max, v->rms, v->rms_max);
+}

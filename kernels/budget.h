@@ -1,0 +1,34 @@
+/* budget.h - how far a kernel's result may be from the truth.
+ *
+ * The truth is the oracle in double, the budget is what rounding alone does: the same oracle in F32 with intermediates
+ * rounded. A kernel passes when
+ *     err(kernel) <= 2 err(rounded) + one unit in the last place of the output's scale
+ * both for the root mean square of the errors (scale: that of the truth) and for the largest (scale: the largest truth).
+ * NaN and infinities must stand where the truth has them, unless the rounded oracle overflows there too. Integers must
+ * equal the truth; U8, which is rounded from a float, must equal the truth or the rounded oracle. */
+#ifndef SG_BUDGET_H
+#define SG_BUDGET_H
+
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sg_verdict {
+    const char *fault;        /* NULL: passed; else what is wrong, for a person */
+    double      rms, rms_max; /* error, and what is allowed */
+    double      top, top_max; /* largest error, and what is allowed */
+    int64_t     at;           /* element at fault, or that of the largest error */
+} sg_verdict;
+
+/* Three tensors of one shape and dtype, in host memory. */
+sg_verdict sg_budget_judge(sg_tensor got, sg_tensor truth, sg_tensor rounded);
+
+/* "largest error 3.0e-03 at 17, 2.1e-06 allowed; ..." */
+void sg_verdict_text(char *out, size_t size, const sg_verdict *v);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,203 @@
+/* move.c - ops that put data elsewhere, and sinusoid. One level: memcpy brings its own vectors, the rest is scattered. */
+#include "cpu.h"
+
+#include <math.h>
+
+enum { SG_FEW_MOVED = 32768, SG_SQUARE = 16 };
+
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* n neighbours of x from `from` on to y from `to` on. */
+static void move_run(const sg_tensor *y, int64_t to, const sg_tensor *x, int64_t from, int64_t n)
+{
+    const size_t size = sg_dtype_size(y->dtype);
+    if (y->dtype == x->dtype)
+        memcpy((char *)y->data + (size_t)to * size, (const char *)x->data + (size_t)from * size, (size_t)n * size);
+    else if (y->dtype == SG_F32)
+        for (int64_t i = 0; i < n; i++)
+            ((float *)y->data)[to + i] = sg_bf16_to_f32(((const uint16_t *)x->data)[from + i]);
+    else
+        for (int64_t i = 0; i < n; i++)
+            ((uint16_t *)y->data)[to + i] = sg_f32_to_bf16(((const float *)x->data)[from + i]);
+}
+
+static sg_status embed(sg_stream *s, const sg_embed_args *a)
+{
+    (void)s;
+    const int64_t        n = a->ids.dim[0], c = a->w.dim[1];
+    const int32_t *const ids = a->ids.data;
+    for (int64_t t = 0; t < n; t++) move_run(&a->y, t * c, &a->w, ids[t] * c, c);
+    return SG_OK;
+}
+
+static sg_status sinusoid(sg_stream *s, const sg_sinusoid_args *a)
+{
+    (void)s;
+    const int64_t      half = a->y.dim[1] / 2;
+    const float *const t = a->t.data;
+    for (int64_t i = 0; i < half; i++) {
+        const float f = (float)exp(-log(10000.0) * (double)i / (double)half);
+        for (int64_t k = 0; k < a->t.dim[0]; k++) {
+            const float  angle = t[k] * f;
+            float *const y = (float *)a->y.data + k * 2 * half + i;
+            y[0] = (float)cos((double)angle);
+            y[half] = (float)sin((double)angle);
+        }
+    }
+    return SG_OK;
+}
+
+static sg_status upsample(sg_stream *s, const sg_upsample_args *a)
+{
+    const int64_t *const xd = a->x.dim, rows = xd[0] * xd[1], c = xd[3], wide = 2 * xd[2] * c;
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (rows * wide > SG_FEW_MOVED)
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t u = 0; u < 2 * xd[2]; u++)
+            move_run(&a->y, 2 * r * wide + u * c, &a->x, (r * xd[2] + u / 2) * c, c);
+        move_run(&a->y, (2 * r + 1) * wide, &a->y, 2 * r * wide, wide);
+    }
+    return SG_OK;
+}
+
+static sg_status avg_down(sg_stream *s, const sg_avg_down_args *a)
+{
+    const int64_t *const yd = a->y.dim, *const xd = a->x.dim, ft = a->ft, fs = a->fs;
+    const int64_t        group = xd[3] * ft * fs * fs / yd[3], front = yd[0] * ft - xd[0], places = yd[0] * yd[1] * yd[2];
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (places * yd[3] > SG_FEW_MOVED)
+    for (int64_t p = 0; p < places; p++) {
+        const int64_t u = p % yd[2] * fs, r = p / yd[2] % yd[1] * fs, t = p / yd[2] / yd[1] * ft - front;
+        for (int64_t o = 0; o < yd[3]; o++) {
+            double sum = 0;
+            for (int64_t k = o * group; k < (o + 1) * group; k++) {
+                const int64_t ds = k % fs, dr = k / fs % fs, f = t + k / fs / fs % ft, c = k / fs / fs / ft;
+                if (f >= 0) sum += (double)sg_load(&a->x, ((f * xd[1] + r + dr) * xd[2] + u + ds) * xd[3] + c);
+            }
+            sg_store(&a->y, p * yd[3] + o, (float)(sum / (double)group));
+        }
+    }
+    return SG_OK;
+}
+
+static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
+{
+    const int64_t *const yd = a->y.dim, *const xd = a->x.dim, ft = a->ft, fs = a->fs;
+    const int64_t        repeat = yd[3] * ft * fs * fs / xd[3], places = yd[0] * yd[1] * yd[2];
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (places * yd[3] > SG_FEW_MOVED)
+    for (int64_t p = 0; p < places; p++) {
+        const int64_t u = p % yd[2], r = p / yd[2] % yd[1], t = p / yd[2] / yd[1] + a->drop;
+        const int64_t from = ((t / ft * xd[1] + r / fs) * xd[2] + u / fs) * xd[3];
+        const int64_t place = (t % ft * fs + r % fs) * fs + u % fs; /* inside the block */
+        for (int64_t o = 0; o < yd[3]; o++)
+            sg_store(&a->y, p * yd[3] + o, sg_load(&a->x, from + (o * ft * fs * fs + place) / repeat));
+    }
+    return SG_OK;
+}
+
+/* ---- permute ---- */
+
+/* y's axes from the outside in, each with its length and its stride in x. Axes of one place are gone and axes that stay
+ * neighbours are one. */
+typedef struct walk {
+    int     rank;
+    int64_t dim[SG_PERMUTE_RANK], stride[SG_PERMUTE_RANK];
+} walk;
+
+static walk walk_of(const sg_permute_args *a)
+{
+    int64_t stride[SG_PERMUTE_RANK];
+    walk    w = {0};
+    for (int k = a->rank - 1, first = 1; k >= 0; k--, first = 0)
+        stride[k] = first ? 1 : stride[k + 1] * a->dim[k + 1];
+    for (int k = 0; k < a->rank; k++) {
+        const int64_t dim = a->dim[a->perm[k]], step = stride[a->perm[k]];
+        if (dim == 1) continue;
+        if (w.rank && w.stride[w.rank - 1] == dim * step) {
+            w.dim[w.rank - 1] *= dim;
+            w.stride[w.rank - 1] = step;
+        } else {
+            w.dim[w.rank] = dim;
+            w.stride[w.rank++] = step;
+        }
+    }
+    if (w.rank == 0) w = (walk){1, {1}, {1}};
+    return w;
+}
+
+/* Where in x the place `at` of y's outer axes [0, axes) lies; axis `skip` counts as one place. */
+static int64_t walk_at(const walk *w, int axes, int skip, int64_t at)
+{
+    int64_t from = 0;
+    for (int k = axes - 1; k >= 0; k--) {
+        if (k == skip) continue;
+        from += at % w->dim[k] * w->stride[k];
+        at /= w->dim[k];
+    }
+    return from;
+}
+
+/* y's innermost axis is x's too: whole runs move. */
+static void permute_runs(sg_cpu *c, const sg_permute_args *a, const walk *w)
+{
+    const int64_t run = w->dim[w->rank - 1], runs = sg_count(a->y) / run;
+#pragma omp parallel for schedule(static) num_threads(c->threads) if (runs * run > SG_FEW_MOVED)
+    for (int64_t i = 0; i < runs; i++) move_run(&a->y, i * run, &a->x, walk_at(w, w->rank - 1, -1, i), run);
+}
+
+/* A square of y rows by y columns, y's rows `across` apart and x's columns `stride` apart, so that each cache line of
+ * either side is used whole while it is near. */
+static void permute_square(const sg_permute_args *a, int64_t to, int64_t across, int64_t from, int64_t stride,
+                           int64_t rows, int64_t cols)
+{
+    if (a->x.dtype == SG_F32 && a->y.dtype == SG_F32) {
+        const float *const x = (const float *)a->x.data + from;
+        float *const       y = (float *)a->y.data + to;
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < cols; c++) y[r * across + c] = x[c * stride + r];
+    } else {
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < cols; c++)
+                sg_store(&a->y, to + r * across + c, sg_load(&a->x, from + c * stride + r));
+    }
+}
+
+/* x's innermost axis is y's axis `inner`: a transposition of the two, in squares, for every place of the others. */
+static void permute_squares(sg_cpu *c, const sg_permute_args *a, const walk *w, int inner)
+{
+    const int64_t rows = w->dim[inner], cols = w->dim[w->rank - 1], stride = w->stride[w->rank - 1];
+    int64_t       across = 1, outer = 1; /* y's stride of `inner`; places of the other axes */
+    for (int k = inner + 1; k < w->rank; k++) across *= w->dim[k];
+    for (int k = 0; k < w->rank - 1; k++) outer *= k == inner ? 1 : w->dim[k];
+    const int64_t down = (rows + SG_SQUARE - 1) / SG_SQUARE, between = across / cols;
+#pragma omp parallel for schedule(static) num_threads(c->threads) if (outer * rows * cols > SG_FEW_MOVED)
+    for (int64_t i = 0; i < outer * down; i++) {
+        const int64_t place = i / down, r = i % down * SG_SQUARE;
+        const int64_t to = (place / between * rows + r) * across + place % between * cols;
+        const int64_t from = walk_at(w, w->rank - 1, inner, place) + r;
+        for (int64_t k = 0; k < cols; k += SG_SQUARE)
+            permute_square(a, to + k, across, from + k * stride, stride, min64(SG_SQUARE, rows - r),
+                           min64(SG_SQUARE, cols - k));
+    }
+}
+
+static sg_status permute(sg_stream *s, const sg_permute_args *a)
+{
+    const walk w = walk_of(a);
+    int        inner = w.rank - 1;
+    for (int k = 0; k < w.rank; k++)
+        if (w.stride[k] == 1) inner = k;
+    if (inner == w.rank - 1)
+        permute_runs(sg_cpu_of(s), a, &w);
+    else
+        permute_squares(sg_cpu_of(s), a, &w, inner);
+    return SG_OK;
+}
+
+void sg_move_init(sg_ops *t)
+{
+    t->embed = embed;
+    t->sinusoid = sinusoid;
+    t->upsample = upsample;
+    t->avg_down = avg_down;
+    t->dup_up = dup_up;
+    t->permute = permute;
+}

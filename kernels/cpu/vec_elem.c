@@ -1,0 +1,159 @@
+/* vec_elem.c - ops that look at one element, or one place of each input, at a time. */
+#include "vec.h"
+
+static sg_status gate_add(sg_stream *s, const sg_gate_add_args *a)
+{
+    const int64_t      c = a->x.dim[a->x.rank - 1], rows = sg_count(a->x) / c;
+    const float *const gate = a->gate.rank ? a->gate.data : NULL;
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (rows * c > SG_FEW)
+    for (int64_t t = 0; t < rows; t++)
+        for (int64_t i = 0; i < c; i += SG_RUN) {
+            float              room[2][SG_RUN];
+            const int64_t      at = t * c + i, n = sg_min64(SG_RUN, c - i);
+            const float *const r = sg_in(&a->r, at, n, room[0]);
+            float *const       x = sg_inout(&a->x, at, n, room[1]);
+            if (gate) {
+#pragma omp simd
+                for (int64_t k = 0; k < n; k++) x[k] += r[k] * gate[i + k];
+            } else {
+#pragma omp simd
+                for (int64_t k = 0; k < n; k++) x[k] += r[k];
+            }
+            sg_out_done(&a->x, at, n, x);
+        }
+    return SG_OK;
+}
+
+static sg_status add(sg_stream *s, const sg_add_args *a)
+{
+    const int64_t rows = a->y.dim[0], c = a->y.dim[1];
+    const bool    one = a->b.dim[0] == 1;
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (rows * c > SG_FEW)
+    for (int64_t t = 0; t < rows; t++)
+        for (int64_t i = 0; i < c; i += SG_RUN) {
+            float              room[3][SG_RUN];
+            const int64_t      at = t * c + i, n = sg_min64(SG_RUN, c - i);
+            const float *const p = sg_in(&a->a, at, n, room[0]), *const q = sg_in(&a->b, one ? i : at, n, room[1]);
+            float *const       y = sg_out(&a->y, at, room[2]);
+#pragma omp simd
+            for (int64_t k = 0; k < n; k++) y[k] = p[k] + q[k];
+            sg_out_done(&a->y, at, n, y);
+        }
+    return SG_OK;
+}
+
+static sg_status mul(sg_stream *s, const sg_mul_args *a)
+{
+    const int64_t total = sg_count(a->y);
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_FEW)
+    for (int64_t at = 0; at < total; at += SG_RUN) {
+        float              room[3][SG_RUN];
+        const int64_t      n = sg_min64(SG_RUN, total - at);
+        const float *const p = sg_in(&a->a, at, n, room[0]), *const q = sg_in(&a->b, at, n, room[1]);
+        float *const       y = sg_out(&a->y, at, room[2]);
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++) y[k] = p[k] * q[k];
+        sg_out_done(&a->y, at, n, y);
+    }
+    return SG_OK;
+}
+
+static sg_status act(sg_stream *s, const sg_act_args *a)
+{
+    const int64_t total = sg_count(a->y);
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_FEW)
+    for (int64_t at = 0; at < total; at += SG_RUN) {
+        float         room[2][SG_RUN];
+        const int64_t n = sg_min64(SG_RUN, total - at);
+        float *const  y = sg_out(&a->y, at, room[1]);
+        sg_act_run(a->act, y, sg_in(&a->x, at, n, room[0]), n);
+        sg_out_done(&a->y, at, n, y);
+    }
+    return SG_OK;
+}
+
+static sg_status copy(sg_stream *s, const sg_copy_args *a)
+{
+    const int64_t total = sg_count(a->y);
+    const size_t  size = sg_dtype_size(a->y.dtype);
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_FEW)
+    for (int64_t at = 0; at < total; at += SG_RUN) {
+        const int64_t n = sg_min64(SG_RUN, total - at);
+        if (a->y.dtype == a->x.dtype)
+            memcpy((char *)a->y.data + (size_t)at * size, (const char *)a->x.data + (size_t)at * size, (size_t)n * size);
+        else if (a->y.dtype == SG_F32)
+            sg_widen((float *)a->y.data + at, (const uint16_t *)a->x.data + at, n);
+        else
+            sg_narrow((uint16_t *)a->y.data + at, (const float *)a->x.data + at, n);
+    }
+    return SG_OK;
+}
+
+static sg_status combine(sg_stream *s, const sg_combine_args *a)
+{
+    const int64_t total = sg_count(a->y);
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_FEW)
+    for (int64_t at = 0; at < total; at += SG_RUN) {
+        const int64_t n = sg_min64(SG_RUN, total - at);
+        float *const  y = (float *)a->y.data + at;
+        for (int j = 0; j < a->count; j++) {
+            const float *const x = (const float *)a->x[j].data + at;
+            const float        w = a->a[j];
+#pragma omp simd
+            for (int64_t k = 0; k < n; k++) y[k] = w * x[k] + (j ? y[k] : 0.0f);
+        }
+    }
+    return SG_OK;
+}
+
+static sg_status rgb8(sg_stream *s, const sg_rgb8_args *a)
+{
+    const int64_t total = sg_count(a->y);
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_FEW)
+    for (int64_t at = 0; at < total; at += SG_RUN) {
+        float              room[SG_RUN];
+        const int64_t      n = sg_min64(SG_RUN, total - at);
+        const float *const x = sg_in(&a->x, at, n, room);
+        uint8_t *const     y = (uint8_t *)a->y.data + at;
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++) {
+            const float v = x[k] * 0.5f + 0.5f, low = v > 0.0f ? v : 0.0f, in = low < 1.0f ? low : 1.0f;
+            y[k] = (uint8_t)sg_bits(255.0f * in + 12582912.0f); /* 1.5 2^23 rounds to even and keeps the integer low */
+        }
+    }
+    return SG_OK;
+}
+
+static sg_status count_bad(sg_stream *s, const sg_count_bad_args *a)
+{
+    const int64_t total = sg_count(a->x);
+    const bool    wide = a->x.dtype == SG_F32;
+    int64_t       bad = 0;
+#pragma omp parallel for schedule(static) reduction(+ : bad) num_threads(sg_cpu_of(s)->threads) if (total > SG_FEW)
+    for (int64_t at = 0; at < total; at += SG_RUN) {
+        const int64_t         n = sg_min64(SG_RUN, total - at);
+        const float *const    x = (const float *)a->x.data + at;
+        const uint16_t *const h = (const uint16_t *)a->x.data + at;
+        int32_t               here = 0;
+        if (wide)
+            for (int64_t k = 0; k < n; k++) here += (sg_bits(x[k]) & 0x7f800000u) == 0x7f800000u;
+        else
+            for (int64_t k = 0; k < n; k++) here += (h[k] & 0x7f80u) == 0x7f80u;
+        bad += here;
+    }
+    int32_t *const y = a->y.data;
+    *y = bad > INT32_MAX - *y ? INT32_MAX : *y + (int32_t)bad;
+    return SG_OK;
+}
+
+void SG_VEC_INIT(elem)(sg_ops *t)
+{
+    t->gate_add = gate_add;
+    t->add = add;
+    t->mul = mul;
+    t->act = act;
+    t->copy = copy;
+    t->combine = combine;
+    t->rgb8 = rgb8;
+    t->count_bad = count_bad;
+}

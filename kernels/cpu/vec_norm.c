@@ -1,0 +1,129 @@
+/* vec_norm.c - ops along the last dimension: norm and rope. */
+#include "vec.h"
+
+/* What a row is shifted by and multiplied with. Runs are summed in F32 lanes, their totals in double. */
+typedef struct row_stats {
+    float mean, gain;
+} row_stats;
+
+static double run_sum(const float *x, int64_t n)
+{
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) sum += x[i];
+    return (double)sum;
+}
+
+static double run_squares(const float *x, int64_t n)
+{
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
+    return (double)sum;
+}
+
+/* The mean is first estimated, then corrected by the mean of the deviations from the estimate, so that a constant row
+ * comes out as zeros and not as its own rounding error over sqrt(eps). */
+static row_stats stats_layer(const sg_norm_args *a, int64_t row, int64_t c)
+{
+    float  room[SG_RUN];
+    double sum = 0, off = 0, square = 0;
+    for (int64_t i = 0; i < c; i += SG_RUN) {
+        const int64_t n = sg_min64(SG_RUN, c - i);
+        sum += run_sum(sg_in(&a->x, row + i, n, room), n);
+    }
+    const float guess = (float)(sum / (double)c);
+    for (int64_t i = 0; i < c; i += SG_RUN) {
+        const int64_t      n = sg_min64(SG_RUN, c - i);
+        const float *const x = sg_in(&a->x, row + i, n, room);
+        float              d1 = 0, d2 = 0;
+#pragma omp simd reduction(+ : d1, d2)
+        for (int64_t k = 0; k < n; k++) {
+            const float d = x[k] - guess;
+            d1 += d;
+            d2 += d * d;
+        }
+        off += (double)d1;
+        square += (double)d2;
+    }
+    off /= (double)c;
+    const double var = square / (double)c - off * off;
+    return (row_stats){(float)((double)guess + off), (float)(1.0 / sqrt((var > 0 ? var : 0 * var) + (double)a->eps))};
+}
+
+static row_stats stats_of(const sg_norm_args *a, int64_t row, int64_t c)
+{
+    if (a->kind == SG_NORM_NONE) return (row_stats){0, 1};
+    if (a->kind == SG_NORM_LAYER) return stats_layer(a, row, c);
+    float  room[SG_RUN];
+    double square = 0;
+    for (int64_t i = 0; i < c; i += SG_RUN) {
+        const int64_t n = sg_min64(SG_RUN, c - i);
+        square += run_squares(sg_in(&a->x, row + i, n, room), n);
+    }
+    if (a->kind == SG_NORM_L2) return (row_stats){0, (float)(sqrt((double)c) / fmax(sqrt(square), 1e-12))};
+    return (row_stats){0, (float)(1.0 / sqrt(square / (double)c + (double)a->eps))};
+}
+
+static void norm_row(const sg_norm_args *a, int64_t row, int64_t c, const float *gain, const float *shift)
+{
+    const row_stats r = stats_of(a, row, c);
+    for (int64_t i = 0; i < c; i += SG_RUN) {
+        float              room[2][SG_RUN];
+        const int64_t      n = sg_min64(SG_RUN, c - i);
+        const float *const x = sg_in(&a->x, row + i, n, room[0]), *const g = gain + i, *const b = shift + i;
+        float *const       y = sg_out(&a->y, row + i, room[1]);
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++) y[k] = (x[k] - r.mean) * r.gain * g[k] + b[k];
+        sg_act_run(a->act, y, y, n);
+        sg_out_done(&a->y, row + i, n, y);
+    }
+}
+
+/* (norm w + b) (1 + scale) + shift = norm gain + offset, both made once for all rows. */
+static sg_status norm(sg_stream *s, const sg_norm_args *a)
+{
+    const int64_t c = a->x.dim[a->x.rank - 1], rows = sg_count(a->x) / c;
+    float *const  gain = sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, (size_t)c * 2 * sizeof(float));
+    if (!gain) return SG_E_MEMORY;
+    float *const       offset = gain + c;
+    const float *const w = a->w.data, *const b = a->b.data, *const scale = a->scale.data, *const shift = a->shift.data;
+    for (int64_t i = 0; i < c; i++) {
+        const float by = 1.0f + (a->scale.rank ? scale[i] : 0.0f);
+        gain[i] = (a->w.rank ? w[i] : 1.0f) * by;
+        offset[i] = (a->b.rank ? b[i] : 0.0f) * by + (a->shift.rank ? shift[i] : 0.0f);
+    }
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (rows * c > SG_FEW)
+    for (int64_t t = 0; t < rows; t++) norm_row(a, t * c, c, gain, offset);
+    return SG_OK;
+}
+
+static sg_status rope(sg_stream *s, const sg_rope_args *a)
+{
+    const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2], half = d / 2;
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (n * h * d > SG_FEW)
+    for (int64_t t = 0; t < n; t++) {
+        const float *const turn_c = (const float *)a->cos.data + t * half, *const turn_s = (const float *)a->sin.data + t * half;
+        for (int64_t g = 0; g < h; g++)
+            for (int64_t i = 0; i < half; i += SG_RUN / 2) {
+                float              room[2][SG_RUN];
+                const int64_t      at = (t * h + g) * d + 2 * i, pairs = sg_min64(SG_RUN / 2, half - i);
+                const float *const x = sg_in(&a->x, at, 2 * pairs, room[0]), *const c = turn_c + i, *const e = turn_s + i;
+                float *const       y = sg_out(&a->y, at, room[1]);
+#pragma omp simd
+                for (int64_t k = 0; k < pairs; k++) {
+                    const float p = x[2 * k], q = x[2 * k + 1];
+                    y[2 * k] = p * c[k] - q * e[k];
+                    y[2 * k + 1] = p * e[k] + q * c[k];
+                }
+                sg_out_done(&a->y, at, 2 * pairs, y);
+            }
+    }
+    return SG_OK;
+}
+
+void SG_VEC_INIT(norm)(sg_ops *t)
+{
+    t->norm = norm;
+    t->rope = rope;
+}

@@ -1,0 +1,314 @@
+/* tokconf.c - see tokconf.h: the files, the vocabulary and what surrounds it. tokconf_added.c has the added tokens. */
+#include "tokconf.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char CONFIG[] = "tokenizer_config.json", TOKENIZER[] = "tokenizer.json";
+
+static sg_status fail(const sg_tokconf *c, const char *file, const char *what, sg_error *e)
+{
+    return sg_error_set(e, SG_E_FORMAT, "%s/%s: %s", c->dir, file, what);
+}
+
+/* Leaves *out NULL when there is no such file. */
+static sg_status load(const sg_tokconf *c, const char *name, json_t **out, sg_error *e)
+{
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/%s", c->dir, name) >= (int)sizeof path)
+        return sg_error_set(e, SG_E_FILE, "%.200s...: the path is too long", c->dir);
+    if (access(path, F_OK)) return SG_OK;
+    sg_textbuf text = {0};
+    sg_status  s = sg_textbuf_read(&text, path, SG_TOKCONF_MAX_BYTES, e);
+    if (s == SG_OK) {
+        json_error_t why;
+        /* whole numbers as reals: a model_max_length of 10^30 is usual */
+        *out = json_loadb(text.data, text.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &why);
+        if (!*out)
+            s = sg_error_set(e, SG_E_FORMAT, "%s: line %d, column %d: %s", path, why.line, why.column, why.text);
+        else if (!json_is_object(*out))
+            s = fail(c, name, "not an object", e);
+    }
+    sg_textbuf_free(&text);
+    return s;
+}
+
+bool sg_tokconf_whole(const json_t *value, int max, int *out)
+{
+    const double v = json_real_value(value);
+    if (!json_is_real(value) || !(v >= 0 && v <= max) || v != floor(v)) return false;
+    *out = (int)v;
+    return true;
+}
+
+static sg_status read_class(sg_tokconf *c, sg_error *e)
+{
+    static const char *const t5[] = {"T5Tokenizer", "T5TokenizerFast"};
+    static const char *const plain[] = {"PreTrainedTokenizerFast", "TokenizersBackend", "MT5Tokenizer",
+                                        "MT5TokenizerFast"};
+    const json_t            *field = json_object_get(c->config, "tokenizer_class");
+    const char              *name = json_string_value(field);
+    bool                     known = !field || json_is_null(field);
+    c->t5_rules = known && !c->tokenizer;
+    for (size_t i = 0; name && i < sizeof t5 / sizeof *t5; i++)
+        if (!strcmp(name, t5[i])) known = c->t5_rules = true;
+    for (size_t i = 0; name && i < sizeof plain / sizeof *plain; i++) known |= !strcmp(name, plain[i]);
+    if (field && !name && !known) return fail(c, CONFIG, "tokenizer_class: not a string", e);
+    if (!known)
+        return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: tokenizer_class: %.80s is not one of the T5 family", c->dir,
+                            CONFIG, name);
+    if (!c->t5_rules && !c->tokenizer)
+        return sg_error_set(e, SG_E_UNSUPPORTED, "%s: tokenizer_class %.80s needs a tokenizer.json", c->dir, name);
+    if (json_is_true(json_object_get(c->config, "split_special_tokens")))
+        return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: split_special_tokens is not understood", c->dir, CONFIG);
+    return SG_OK;
+}
+
+sg_status sg_tokconf_open(sg_tokconf *c, const char *dir, sg_error *e)
+{
+    c->dir = dir;
+    sg_status s = load(c, CONFIG, &c->config, e);
+    if (s == SG_OK) s = load(c, TOKENIZER, &c->tokenizer, e);
+    c->has_decoder = json_object_get(c->config, "added_tokens_decoder");
+    if (s == SG_OK && !c->has_decoder) s = load(c, "special_tokens_map.json", &c->special, e);
+    if (s == SG_OK && !c->has_decoder) s = load(c, "added_tokens.json", &c->added, e);
+    if (s == SG_OK) s = read_class(c, e);
+    if (s != SG_OK) sg_tokconf_close(c);
+    return s;
+}
+
+void sg_tokconf_close(sg_tokconf *c)
+{
+    json_decref(c->config);
+    json_decref(c->tokenizer);
+    json_decref(c->special);
+    json_decref(c->added);
+    *c = (sg_tokconf){0};
+}
+
+/* One more piece in u, with the next id. */
+static bool add_piece(sg_unigram *u, const char *text, size_t len, double score)
+{
+    const size_t id = u->pieces.count;
+    if (!sg_lexicon_add(&u->pieces, (sg_word){text, len, (int32_t)id})) return false;
+    u->score[id] = score;
+    return true;
+}
+
+static sg_status compare(const sg_tokconf *c, const sg_spiece *m, const json_t *vocab, sg_error *e)
+{
+    for (size_t i = 0; i < m->count; i++) {
+        const json_t *entry = json_array_get(vocab, i), *text = json_array_get(entry, 0);
+        const bool    same = json_string_length(text) == m->pieces[i].len &&
+                          !memcmp(json_string_value(text), m->pieces[i].text, m->pieces[i].len) &&
+                          fabs(json_number_value(json_array_get(entry, 1)) - (double)m->pieces[i].score) < 1e-4;
+        if (!same)
+            return sg_error_set(e, SG_E_FORMAT, "%s/%s: model.vocab: entry %zu is not piece %zu of spiece.model",
+                                c->dir, TOKENIZER, i, i);
+    }
+    return SG_OK;
+}
+
+/* One more piece, its text kept in tail, where room for it has been reserved: a word must not move. */
+static bool add_tail(sg_unigram *u, sg_textbuf *tail, const char *text, size_t len, double score)
+{
+    const size_t at = tail->len;
+    sg_textbuf_put(tail, text, len);
+    return !tail->failed && add_piece(u, tail->data + at, len, score);
+}
+
+/* The part of tokenizer.json's vocabulary that goes on after the model's pieces. */
+static sg_status read_tail(const sg_tokconf *c, const json_t *vocab, size_t from, sg_textbuf *tail, sg_unigram *u,
+                           sg_error *e)
+{
+    const size_t total = json_array_size(vocab);
+    size_t       bytes = 0, bad;
+    for (size_t i = from; i < total; i++) {
+        const json_t *entry = json_array_get(vocab, i), *text = json_array_get(entry, 0);
+        const size_t  len = json_string_length(text);
+        if (!len || len > SG_SPIECE_MAX_PIECE || !json_is_number(json_array_get(entry, 1)) ||
+            !sg_utf8_check(json_string_value(text), len, &bad))
+            return sg_error_set(e, SG_E_FORMAT, "%s/%s: model.vocab: entry %zu is not a piece with a score", c->dir,
+                                TOKENIZER, i);
+        bytes += len;
+    }
+    bool memory = sg_textbuf_reserve(tail, bytes);
+    for (size_t i = from; memory && i < total; i++) {
+        const json_t *entry = json_array_get(vocab, i), *text = json_array_get(entry, 0);
+        memory = add_tail(u, tail, json_string_value(text), json_string_length(text),
+                          json_number_value(json_array_get(entry, 1)));
+    }
+    return memory ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: no memory for its vocabulary", c->dir);
+}
+
+static sg_status make_tail(const sg_tokconf *c, int extra, sg_textbuf *tail, sg_unigram *u, sg_error *e)
+{
+    char name[32];
+    bool memory = sg_textbuf_reserve(tail, (size_t)extra * sizeof name);
+    while (memory && extra--) {
+        const int len = snprintf(name, sizeof name, "<extra_id_%d>", extra);
+        memory = add_tail(u, tail, name, (size_t)len, 0);
+    }
+    return memory ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: no memory for its vocabulary", c->dir);
+}
+
+static void find_bytes(sg_unigram *u)
+{
+    for (int b = 0; b < 256; b++) {
+        char name[8];
+        snprintf(name, sizeof name, "<0x%02X>", b);
+        const sg_word *w = sg_lexicon_find(&u->pieces, name, 6);
+        u->byte_id[b] = w ? w->id : -1;
+    }
+}
+
+/* What is unknown: its score, id, and whether it may become bytes. */
+static sg_status read_unknown(const sg_tokconf *c, const json_t *model, sg_unigram *u, sg_error *e)
+{
+    enum { T5_UNKNOWN = 2 };
+    const json_t *id = json_object_get(model, "unk_id"), *bytes = json_object_get(model, "byte_fallback");
+    u->unknown_id = T5_UNKNOWN;
+    if (!c->t5_rules) {
+        u->unknown_id = -1;
+        if (id && !json_is_null(id) && !sg_tokconf_whole(id, (int)u->pieces.count - 1, &u->unknown_id))
+            return fail(c, TOKENIZER, "model.unk_id: not a whole number, or beyond the vocabulary", e);
+        if (bytes && !json_is_boolean(bytes)) return fail(c, TOKENIZER, "model.byte_fallback: not a boolean", e);
+        u->use_bytes = json_is_true(bytes);
+    }
+    if (u->unknown_id >= (int64_t)u->pieces.count)
+        return sg_error_set(e, SG_E_FORMAT, "%s: %zu pieces; T5 needs at least three", c->dir, u->pieces.count);
+    u->unknown = u->score[0];
+    for (size_t i = 1; i < u->pieces.count; i++) u->unknown = fmin(u->unknown, u->score[i]);
+    u->unknown -= 10;
+    return SG_OK;
+}
+
+sg_status sg_tokconf_vocabulary(const sg_tokconf *c, const sg_spiece *m, sg_textbuf *tail, sg_unigram *u, sg_error *e)
+{
+    const json_t *model = json_object_get(c->tokenizer, "model"), *vocab = json_object_get(model, "vocab");
+    const json_t *type = json_object_get(model, "type");
+    int           extra = 0;
+    if (c->tokenizer && !json_is_array(vocab)) return fail(c, TOKENIZER, "model.vocab: missing or not a list", e);
+    if (type && !(json_is_string(type) && !strcmp(json_string_value(type), "Unigram")))
+        return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: model.type: not Unigram", c->dir, TOKENIZER);
+    if (!c->tokenizer) SG_TRY(sg_tokconf_extra_ids(c, &extra, e));
+    if (c->tokenizer) SG_TRY(compare(c, m, vocab, e));
+    const size_t total = c->tokenizer ? json_array_size(vocab) : m->count + (size_t)extra;
+    u->score = malloc(total * sizeof *u->score);
+    bool memory = u->score;
+    for (size_t i = 0; memory && i < m->count; i++)
+        memory = add_piece(u, m->pieces[i].text, m->pieces[i].len, (double)m->pieces[i].score);
+    if (!memory) return sg_error_set(e, SG_E_MEMORY, "%s: no memory for %zu pieces", c->dir, total);
+    SG_TRY(c->tokenizer ? read_tail(c, vocab, m->count, tail, u, e) : make_tail(c, extra, tail, u, e));
+    const size_t twin = sg_lexicon_sort(&u->pieces);
+    if (twin < total)
+        return sg_error_set(e, SG_E_FORMAT, "%s: pieces %d and %d of the vocabulary are the same", c->dir,
+                            u->pieces.words[twin - 1].id, u->pieces.words[twin].id);
+    find_bytes(u);
+    return read_unknown(c, model, u, e);
+}
+
+static bool has_type(const json_t *object, const char *type)
+{
+    const char *have = json_string_value(json_object_get(object, "type"));
+    return have && !strcmp(have, type);
+}
+
+static bool is_base64_of(const json_t *string, const char *bytes, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char       *text = json_string_value(string);
+    if (json_string_length(string) != (n + 2) / 3 * 4) return false;
+    for (size_t i = 0; i < n; i += 3, text += 4) {
+        const size_t left = n - i;
+        unsigned     v = 0;
+        for (size_t k = 0; k < 3; k++) v = v << 8 | (k < left ? (unsigned char)bytes[i + k] : 0);
+        for (size_t k = 0; k < 4; k++)
+            if (text[k] != (k > left ? '=' : digits[v >> (18 - 6 * k) & 63])) return false;
+    }
+    return true;
+}
+
+/* WhitespaceSplit, then a Metaspace that puts its mark before every word. */
+static bool splits_words(const json_t *pre)
+{
+    const json_t *list = json_object_get(pre, "pretokenizers"), *last = json_array_get(list, 1);
+    const char   *scheme = json_string_value(json_object_get(last, "prepend_scheme"));
+    return has_type(pre, "Sequence") && json_array_size(list) == 2 &&
+           has_type(json_array_get(list, 0), "WhitespaceSplit") && has_type(last, "Metaspace") &&
+           (!scheme || !strcmp(scheme, "always")) && !json_is_false(json_object_get(last, "split")) &&
+           !json_is_false(json_object_get(last, "add_prefix_space"));
+}
+
+/* What Strip, and Replace of many spaces by one or by the mark, do changes no token: words are split afterwards. */
+static bool is_idle(const json_t *normalizer)
+{
+    const char *pattern = json_string_value(json_object_get(json_object_get(normalizer, "pattern"), "Regex"));
+    const char *content = json_string_value(json_object_get(normalizer, "content"));
+    if (!has_type(normalizer, "Replace")) return has_type(normalizer, "Strip");
+    return pattern && !strcmp(pattern, " {2,}") && content &&
+           (!strcmp(content, " ") || !strcmp(content, "\342\226\201"));
+}
+
+sg_status sg_tokconf_uses_map(const sg_tokconf *c, const sg_spiece *m, bool *uses, sg_error *e)
+{
+    *uses = !c->tokenizer;
+    if (!c->tokenizer) return SG_OK;
+    const json_t *one = json_object_get(c->tokenizer, "normalizer"), *list = json_object_get(one, "normalizers");
+    const bool    many = has_type(one, "Sequence");
+    const size_t  count = many ? json_array_size(list) : json_is_object(one);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *n = many ? json_array_get(list, i) : one, *map = json_object_get(n, "precompiled_charsmap");
+        if (has_type(n, "Precompiled") && !*uses) {
+            if (!is_base64_of(map, m->charsmap, m->charsmap_size))
+                return fail(c, TOKENIZER, "normalizer.precompiled_charsmap: not that of spiece.model", e);
+            *uses = true;
+        } else if (!c->t5_rules && !is_idle(n)) {
+            return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: normalizer: not that of a T5 tokenizer", c->dir,
+                                TOKENIZER);
+        }
+    }
+    if (!c->t5_rules && !splits_words(json_object_get(c->tokenizer, "pre_tokenizer")))
+        return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: pre_tokenizer: not that of a T5 tokenizer", c->dir, TOKENIZER);
+    return SG_OK;
+}
+
+/* The token that post_processor's template puts after the text, or NULL when it does anything else. */
+static const char *template_end(const json_t *post)
+{
+    const json_t *single = json_object_get(post, "single");
+    const json_t *first = json_object_get(json_array_get(single, 0), "Sequence");
+    const json_t *last = json_object_get(json_array_get(single, 1), "SpecialToken");
+    return has_type(post, "TemplateProcessing") && json_array_size(single) == 2 && first
+               ? json_string_value(json_object_get(last, "id"))
+               : NULL;
+}
+
+static sg_status read_template(const sg_tokconf *c, const sg_added *a, int32_t *id, sg_error *e)
+{
+    const json_t *post = json_object_get(c->tokenizer, "post_processor");
+    const char   *name = template_end(post);
+    const json_t *token = name ? json_object_get(json_object_get(post, "special_tokens"), name) : NULL;
+    const json_t *ids = json_object_get(token, "ids"), *first = json_array_get(ids, 0);
+    if (json_array_size(ids) != 1)
+        return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: post_processor: not that of a T5 tokenizer", c->dir,
+                            TOKENIZER);
+    if (!sg_tokconf_whole(first, a->next_id - 1, id))
+        return fail(c, TOKENIZER, "post_processor.special_tokens: an id beyond the vocabulary", e);
+    return SG_OK;
+}
+
+sg_status sg_tokconf_end(const sg_tokconf *c, const sg_added *a, int32_t *id, sg_error *e)
+{
+    if (!c->t5_rules) return read_template(c, a, id, e);
+    const json_t         *eos = sg_tokconf_named(c, "eos_token");
+    const json_t         *content = json_is_object(eos) ? json_object_get(eos, "content") : eos;
+    const char           *text = eos ? json_string_value(content) : "</s>";
+    const sg_added_token *token = text ? sg_added_find(a, text, strlen(text)) : NULL;
+    if (!token) return fail(c, CONFIG, "eos_token: not among the tokens", e);
+    *id = token->id;
+    return SG_OK;
+}

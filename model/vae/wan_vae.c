@@ -1,0 +1,264 @@
+/* wan_vae.c - AutoencoderKLWan (arXiv:2503.20314): config, tensors, what they must be.
+ *
+ * Tensor names are those of diffusers. What bites:
+ *  - the decoder walks dim_mult and temperal_downsample from their ends;
+ *  - plain (2.1): an upsampler halves the channels, and encoder.down_blocks is one flat list of blocks and downsamplers;
+ *  - is_residual (2.2): an upsampler keeps the channels, blocks lie inside levels, and every level but the decoder's last
+ *    has a shortcut without weights, the encoder's last included;
+ *  - scale_factor_* are the sizes that a pipeline goes by: they must be what the levels make. */
+#include "wan_vae_weights.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+sg_part *sg_wan_vae_part(sg_wan_vae *v) { return &v->part; }
+sg_bind *sg_wan_vae_encoder_bind(sg_wan_vae *v) { return v->encoder_bind; }
+
+static int scale_time(const sg_vae_config *c)
+{
+    int scale = 1;
+    for (int i = 0; i + 1 < c->levels; i++) scale <<= c->time[i];
+    return scale;
+}
+
+static int scale_space(const sg_vae_config *c) { return c->patch << (c->levels - 1); }
+
+sg_wan_vae_info sg_wan_vae_describe(const sg_wan_vae *v)
+{
+    const sg_vae_config *const c = &v->config;
+    return (sg_wan_vae_info){.z = c->z,
+                             .scale_time = scale_time(c),
+                             .scale_space = scale_space(c),
+                             .levels = c->levels,
+                             .base = c->base,
+                             .residual = c->residual,
+                             .patch = c->patch};
+}
+
+/* ---- config ---- */
+
+static void check_scale(sg_config *f, const char *key, int64_t usual, int made, const char *by)
+{
+    const int64_t said = sg_config_int(f, key, 1, 1 << 16, &usual);
+    if (said != made) sg_config_fail(f, key, "%lld, but %s make %d", (long long)said, by, made);
+}
+
+static void check_pixels(sg_config *f, const char *key, int patch)
+{
+    const int64_t rgb = 3, said = sg_config_int(f, key, 1, SG_VAE_CHANNELS, &rgb);
+    if (said != 3 * patch * patch)
+        sg_config_fail(f, key, "%lld, but RGB frames in patches of patch_size %d have %d", (long long)said, patch,
+                       3 * patch * patch);
+}
+
+static sg_status read_config(sg_vae_config *c, sg_config *f)
+{
+    const bool    no = false;
+    const int64_t one = 1;
+    double        scale[64];
+    c->base = (int)sg_config_int(f, "base_dim", 2, SG_VAE_CHANNELS, NULL);
+    const int64_t base = c->base;
+    c->decoder_base = (int)sg_config_int(f, "decoder_base_dim", 2, SG_VAE_CHANNELS, &base);
+    c->z = (int)sg_config_int(f, "z_dim", 1, SG_VAE_Z, NULL);
+    c->levels = sg_config_ints(f, "dim_mult", 1, SG_VAE_CHANNELS, c->mult, 1, SG_VAE_LEVELS);
+    c->blocks = (int)sg_config_int(f, "num_res_blocks", 1, SG_VAE_BLOCKS - 1, NULL);
+    c->residual = sg_config_bool(f, "is_residual", &no);
+    c->patch = (int)sg_config_int(f, "patch_size", 1, 32, &one);
+    SG_TRY(sg_config_status(f)); /* what follows goes by these */
+
+    sg_config_bools(f, "temperal_downsample", c->time, c->levels - 1, c->levels - 1);
+    sg_config_reals(f, "latents_mean", -1e6, 1e6, c->mean, c->z, c->z);
+    sg_config_reals(f, "latents_std", 1e-6, 1e6, c->std, c->z, c->z);
+    if (sg_config_reals(f, "attn_scales", -INFINITY, INFINITY, scale, 0, 64) > 0)
+        sg_config_fail(f, "attn_scales", "attention between the levels is not supported: only an empty list is");
+    for (int i = 0; i < c->levels; i++)
+        if (c->mult[i] * (c->base > c->decoder_base ? c->base : c->decoder_base) > SG_VAE_CHANNELS)
+            sg_config_fail(f, "dim_mult", "entry %d makes more than %d channels", i, SG_VAE_CHANNELS);
+    check_pixels(f, "in_channels", c->patch);
+    check_pixels(f, "out_channels", c->patch);
+    check_scale(f, "scale_factor_temporal", 4, scale_time(c), "the levels of temperal_downsample");
+    check_scale(f, "scale_factor_spatial", 8, scale_space(c), "the levels of dim_mult and patch_size");
+    return sg_config_status(f);
+}
+
+/* ---- levels ---- */
+
+static void lay_decoder(sg_vae_coder *k, const sg_vae_config *c)
+{
+    k->up = true;
+    k->levels = c->levels;
+    for (int i = 0; i < c->levels; i++) {
+        sg_vae_level *const l = &k->level[i];
+        l->out = c->decoder_base * c->mult[c->levels - 1 - i];
+        l->in = i ? k->level[i - 1].next : l->out;
+        l->scale = i + 1 < c->levels;
+        l->time = l->scale && c->time[c->levels - 2 - i];
+        l->shortcut = l->scale && c->residual;
+        l->next = l->scale && !c->residual ? l->out / 2 : l->out;
+        l->blocks = c->blocks + 1;
+        l->index = i;
+    }
+}
+
+static void lay_encoder(sg_vae_coder *k, const sg_vae_config *c)
+{
+    int index = 0;
+    k->flat = !c->residual;
+    k->levels = c->levels;
+    for (int i = 0; i < c->levels; i++) {
+        sg_vae_level *const l = &k->level[i];
+        l->in = i ? k->level[i - 1].next : c->base;
+        l->out = l->next = c->base * c->mult[i];
+        l->scale = i + 1 < c->levels;
+        l->time = l->scale && c->time[i];
+        l->shortcut = c->residual;
+        l->blocks = c->blocks;
+        l->index = index;
+        index += k->flat ? l->blocks + l->scale : 1;
+    }
+}
+
+/* A shortcut deals the channels of a place, or of a block of places, out evenly. */
+static void check_shortcuts(sg_config *f, const sg_vae_coder *k)
+{
+    for (int i = 0; i < k->levels; i++) {
+        const sg_vae_level *const l = &k->level[i];
+        const int                 block = (l->scale ? 4 : 1) * (l->time ? 2 : 1);
+        const int64_t             many = (k->up ? l->next : l->in) * block, few = k->up ? l->in : l->next;
+        if (l->shortcut && many % few)
+            sg_config_fail(f, "dim_mult", "the %s's level %d cannot join its %lld channels to %lld: %lld is no multiple of %lld",
+                           k->up ? "decoder" : "encoder", i, (long long)l->in, (long long)l->next, (long long)many,
+                           (long long)few);
+    }
+}
+
+/* ---- tensors ---- */
+
+/* Wants name.weight and name.bias; kt 0 is a convolution of single frames. One that reads past frames gets a history. */
+static void want_conv(sg_bind *b, sg_vae_coder *k, sg_vae_conv *c, sg_dtype as, const char *name, int64_t o, int64_t i,
+                      int kt, int ks)
+{
+    char full[64];
+    snprintf(full, sizeof full, "%s.weight", name);
+    if (kt)
+        sg_want(b, &c->w, as, full, o, i, kt, ks, ks);
+    else
+        sg_want(b, &c->w, as, full, o, i, ks, ks);
+    snprintf(full, sizeof full, "%s.bias", name);
+    sg_want(b, &c->b, SG_F32, full, o);
+    if (kt > 1) c->history = k->histories++;
+}
+
+static void want_block(sg_bind *b, sg_vae_coder *k, sg_vae_block *w, sg_dtype act, int64_t i, int64_t o)
+{
+    sg_want(b, &w->norm[0], SG_F32, "norm1.gamma", i, 1, 1, 1);
+    want_conv(b, k, &w->conv[0], act, "conv1", o, i, 3, 3);
+    sg_want(b, &w->norm[1], SG_F32, "norm2.gamma", o, 1, 1, 1);
+    want_conv(b, k, &w->conv[1], act, "conv2", o, o, 3, 3);
+    if (i != o) want_conv(b, k, &w->shortcut, act, "conv_shortcut", o, i, 1, 1);
+}
+
+static void want_level(sg_bind *b, sg_vae_coder *k, sg_vae_level *l, sg_dtype act)
+{
+    const char *const side = k->up ? "decoder.up_blocks" : "encoder.down_blocks";
+    for (int j = 0; j < l->blocks; j++) {
+        if (k->flat)
+            sg_bind_prefix(b, "%s.%d.", side, l->index + j);
+        else
+            sg_bind_prefix(b, "%s.%d.resnets.%d.", side, l->index, j);
+        want_block(b, k, &l->block[j], act, j ? l->out : l->in, l->out);
+    }
+    if (!l->scale) return;
+    if (k->flat)
+        sg_bind_prefix(b, "%s.%d.", side, l->index + l->blocks);
+    else
+        sg_bind_prefix(b, "%s.%d.%s.", side, l->index,
+                       !k->up ? "downsampler" : l->shortcut ? "upsampler" : "upsamplers.0");
+    want_conv(b, k, &l->space_conv, act, "resample.1", l->next, l->out, 0, 3);
+    if (l->time) want_conv(b, k, &l->time_conv, act, "time_conv", k->up ? 2 * l->out : l->out, l->out, 3, 1);
+}
+
+/* in and out: channels of the whole; c: of the middle; last: before the way out. The quantisers are small and their
+ * sides F32, so that they cost the latents nothing. */
+static void want_coder(sg_bind *b, sg_vae_coder *k, sg_dtype act, int64_t in, int64_t out, int64_t c, int64_t last)
+{
+    const char *const side = k->up ? "decoder" : "encoder";
+    sg_bind_prefix(b, "%s", "");
+    want_conv(b, k, &k->quant, SG_F32, k->up ? "post_quant_conv" : "quant_conv", k->up ? in : out, k->up ? in : out, 1,
+              1);
+    sg_bind_prefix(b, "%s.", side);
+    want_conv(b, k, &k->conv_in, act, "conv_in", k->level[0].in, in, 3, 3);
+    sg_want(b, &k->norm_out, SG_F32, "norm_out.gamma", last, 1, 1, 1);
+    want_conv(b, k, &k->conv_out, act, "conv_out", out, last, 3, 3);
+    for (int i = 0; i < 2; i++) {
+        sg_bind_prefix(b, "%s.mid_block.resnets.%d.", side, i);
+        want_block(b, k, &k->mid[i], act, c, c);
+    }
+    sg_bind_prefix(b, "%s.mid_block.attentions.0.", side);
+    sg_want(b, &k->attention.norm, SG_F32, "norm.gamma", c, 1, 1);
+    want_conv(b, k, &k->attention.qkv, act, "to_qkv", 3 * c, c, 0, 1);
+    want_conv(b, k, &k->attention.proj, act, "proj", c, c, 0, 1);
+    for (int i = 0; i < k->levels; i++) want_level(b, k, &k->level[i], act);
+}
+
+static void ignore(sg_bind *b, const char *side, const char *quant)
+{
+    char name[64];
+    sg_bind_ignore(b, side);
+    /* Whole names: one quantiser's name is a part of the other's. */
+    snprintf(name, sizeof name, "%s.weight", quant);
+    sg_bind_ignore(b, name);
+    snprintf(name, sizeof name, "%s.bias", quant);
+    sg_bind_ignore(b, name);
+}
+
+/* Two lists over one set of files: text to video needs the decoder only, but a checkpoint must be whole. */
+static sg_status bind_all(sg_wan_vae *v, sg_error *e)
+{
+    const sg_vae_config *const c = &v->config;
+    const int64_t              pixel = 3 * c->patch * c->patch;
+    sg_vae_coder *const        d = &v->decoder, *const n = &v->encoder;
+    SG_TRY(sg_bind_open(&v->encoder_bind, v->part.weights, e));
+    want_coder(v->part.bind, d, v->part.act, c->z, pixel, d->level[0].in, d->level[c->levels - 1].next);
+    want_coder(v->encoder_bind, n, v->part.act, pixel, 2 * c->z, n->level[c->levels - 1].next,
+               n->level[c->levels - 1].next);
+    ignore(v->part.bind, "encoder.", "quant_conv");
+    ignore(v->encoder_bind, "decoder.", "post_quant_conv");
+    SG_TRY(sg_bind_check(v->part.bind, e));
+    return sg_bind_check(v->encoder_bind, e);
+}
+
+/* ---- opening ---- */
+
+static sg_status open_parts(sg_wan_vae *v, const char *model_dir, sg_dtype act, sg_config **f, sg_error *e)
+{
+    SG_TRY(sg_part_open(&v->part, model_dir, "vae", "diffusion_pytorch_model", act, f, e));
+    SG_TRY(read_config(&v->config, *f));
+    lay_decoder(&v->decoder, &v->config);
+    lay_encoder(&v->encoder, &v->config);
+    check_shortcuts(*f, &v->decoder);
+    check_shortcuts(*f, &v->encoder);
+    SG_TRY(sg_config_status(*f));
+    return bind_all(v, e);
+}
+
+sg_status sg_wan_vae_open(sg_wan_vae **out, const char *model_dir, sg_dtype act, sg_error *e)
+{
+    sg_wan_vae *v = *out = calloc(1, sizeof *v);
+    sg_config  *f = NULL;
+    if (!v) return sg_error_set(e, SG_E_MEMORY, "%s/vae: out of memory", model_dir);
+    const sg_status st = open_parts(v, model_dir, act, &f, e);
+    sg_config_close(&f);
+    if (st) sg_wan_vae_close(out);
+    return st;
+}
+
+void sg_wan_vae_close(sg_wan_vae **v)
+{
+    if (!*v) return;
+    sg_bind_close(&(*v)->encoder_bind);
+    sg_part_close(&(*v)->part);
+    free(*v);
+    *v = NULL;
+}

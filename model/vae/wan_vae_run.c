@@ -1,0 +1,460 @@
+/* wan_vae_run.c - AutoencoderKLWan as a stream: one latent frame at a time, any number of them in the same memory.
+ *
+ * Every convolution over time is causal and keeps the last frames that it has seen, zeros before the start, so that
+ * chunks one after another give what the whole clip would. What bites:
+ *  - the first latent frame stands for one pixel frame. There an upsampler passes its frame on once and its convolution
+ *    over time neither runs nor remembers: it starts with the second latent frame, zeros before it;
+ *  - a downsampler that halves the frames passes the first one on and remembers it; the others go in pairs behind it;
+ *  - a shortcut that doubles the frames leaves out those before the clip's first;
+ *  - a patch's channels count columns before rows: c p^2 + column p + row.
+ *
+ * Scratch is a stack, so what a level gives lies below what it is made from: see reserve(). */
+#include "wan_vae_weights.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum {
+    PIXELS_MAX = 1 << 16, /* of a side; with SG_VAE_CHANNELS and 2^7 frames no product of sizes overflows */
+    ZEROS = 1 << 18,
+};
+
+struct sg_wan_vae_run {
+    const sg_wan_vae   *vae;
+    const sg_vae_coder *coder;
+    int64_t             grid[2];      /* of the latent: rows, columns */
+    bool                begun;
+    sg_dtype            stream;       /* of what residual blocks add to */
+    sg_tensor           scale, shift; /* F32 [z]: to or from normalised latents */
+    sg_tensor           history[];    /* act [2, y, x, c]; [1, y, x, c] of the encoder's time_conv */
+};
+
+static sg_tensor vector(sg_tensor t) { return sg_reshape(t, sg_count(t)); }
+static sg_tensor rows_of(sg_tensor t, int64_t c) { return sg_reshape(t, sg_count(t) / c, c); }
+
+/* ---- convolutions ---- */
+
+/* What a causal convolution reads: its history, then room for f frames, which the caller fills: present(). */
+static sg_tensor conv_open(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, int64_t f)
+{
+    const sg_tensor h = r->history[k->history];
+    const sg_tensor room = sg_new(s, h.dtype, h.dim[0] + f, h.dim[1], h.dim[2], h.dim[3]);
+    sg_copy(s, .y = sg_rows(room, 0, h.dim[0]), .x = h);
+    return room;
+}
+
+static sg_tensor present(const sg_wan_vae_run *r, const sg_vae_conv *k, sg_tensor room)
+{
+    const int64_t past = r->history[k->history].dim[0];
+    return sg_rows(room, past, room.dim[0] - past);
+}
+
+static void conv_remember(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor room)
+{
+    const sg_tensor h = r->history[k->history];
+    sg_copy(s, .y = h, .x = sg_rows(room, room.dim[0] - h.dim[0], h.dim[0]));
+}
+
+/* y = the 3x3x3 convolution of all that is in room. */
+static void conv_close(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor room)
+{
+    sg_conv(s, .y = y, .x = room, .w = k->w, .b = k->b, .stride = {1, 1, 1}, .pad = {1, 1, 1, 1});
+    conv_remember(r, s, k, room);
+}
+
+/* y = conv(silu(norm(x))). Once x has been read, y may be it. */
+static void norm_conv(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor gamma, sg_tensor y,
+                      sg_tensor x)
+{
+    const size_t    mark = s->scratch.used;
+    const sg_tensor room = conv_open(r, s, k, x.dim[0]);
+    sg_norm(s, .y = present(r, k, room), .x = x, .w = vector(gamma), .kind = SG_NORM_L2, .act = SG_ACT_SILU);
+    conv_close(r, s, k, y, room);
+    s->scratch.used = mark;
+}
+
+/* y = w x + b for every place; the kernel is one place large. */
+static void mix(sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor x)
+{
+    const int64_t o = k->w.dim[0], i = k->w.dim[1];
+    sg_linear(s, .y = rows_of(y, o), .x = rows_of(x, i), .w = sg_reshape(k->w, o, i), .b = k->b);
+}
+
+/* x in the dtype that products take, in scratch unless it has it already. */
+static sg_tensor operand(const sg_wan_vae_run *r, sg_stream *s, sg_tensor x)
+{
+    if (x.dtype == r->vae->part.act) return x;
+    const sg_tensor y = sg_alloc(s, &s->scratch, r->vae->part.act, x.rank, x.dim);
+    sg_copy(s, .y = y, .x = x);
+    return y;
+}
+
+/* ---- blocks ---- */
+
+/* x itself, changed, or a new tensor when the channels change. */
+static sg_tensor residual_block(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_block *w, sg_tensor x)
+{
+    const int64_t c = w->conv[1].w.dim[0];
+    const bool    same = w->shortcut.w.rank == 0;
+    sg_tensor     y = same ? x : sg_new(s, r->stream, x.dim[0], x.dim[1], x.dim[2], c);
+    const size_t  mark = s->scratch.used;
+    if (!same) mix(s, &w->shortcut, y, operand(r, s, x));
+    s->scratch.used = mark;
+    const sg_tensor inner = sg_new(s, r->stream, x.dim[0], x.dim[1], x.dim[2], c);
+    norm_conv(r, s, &w->conv[0], w->norm[0], inner, x);
+    norm_conv(r, s, &w->conv[1], w->norm[1], inner, inner);
+    sg_gate_add(s, .x = y, .r = inner);
+    s->scratch.used = mark;
+    return y;
+}
+
+/* x += attention over the places of its one frame. */
+static void attend(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_attention *w, sg_tensor x)
+{
+    const size_t    mark = s->scratch.used;
+    const int64_t   c = x.dim[3], n = sg_count(x) / c;
+    const sg_dtype  act = r->vae->part.act;
+    const sg_tensor y = sg_new(s, act, n, c), sum = sg_new(s, r->stream, n, c);
+    const sg_tensor rows = sg_reshape(w->qkv.w, 3 * c, c);
+    sg_tensor       qkv[3];
+    sg_norm(s, .y = y, .x = rows_of(x, c), .w = vector(w->norm), .kind = SG_NORM_L2);
+    for (int i = 0; i < 3; i++) {
+        qkv[i] = sg_new(s, act, n, 1, c);
+        sg_linear(s, .y = rows_of(qkv[i], c), .x = y, .w = sg_rows(rows, i * c, c), .b = sg_rows(w->qkv.b, i * c, c));
+    }
+    sg_attend(s, .y = sg_reshape(y, n, 1, c), .q = qkv[0], .k = qkv[1], .v = qkv[2], .scale = 1 / sqrtf((float)c));
+    mix(s, &w->proj, sum, y);
+    sg_gate_add(s, .x = rows_of(x, c), .r = sum);
+    s->scratch.used = mark;
+}
+
+static sg_tensor middle(const sg_wan_vae_run *r, sg_stream *s, sg_tensor x)
+{
+    residual_block(r, s, &r->coder->mid[0], x);
+    attend(r, s, &r->coder->attention, x);
+    residual_block(r, s, &r->coder->mid[1], x);
+    sg_tap(s, x, r->coder->up ? "vae.mid" : "enc.mid");
+    return x;
+}
+
+/* ---- changes of scale ---- */
+
+/* y = or += the convolution of single frames. */
+static void space_conv(sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
+{
+    const sg_tensor w = l->space_conv.w;
+    const sg_tensor to = l->shortcut ? sg_alloc(s, &s->scratch, y.dtype, y.rank, y.dim) : y;
+    sg_conv(s, .y = to, .x = x, .w = sg_reshape(w, w.dim[0], w.dim[1], 1, 3, 3), .b = l->space_conv.b,
+            .stride = {1, 1, 1}, .pad = {1, 1, 1, 1});
+    if (l->shortcut) sg_gate_add(s, .x = y, .r = to);
+}
+
+/* One frame x of twice the rows and columns, into y. */
+static void upsample_frame(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
+{
+    const sg_tensor wide = sg_new(s, r->vae->part.act, 1, 2 * x.dim[1], 2 * x.dim[2], x.dim[3]);
+    sg_upsample(s, .y = wide, .x = operand(r, s, x));
+    space_conv(s, l, y, wide);
+}
+
+/* Frame by frame: the tensors of all of them would be the largest of the whole decoder. */
+static void upsample(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
+{
+    const bool    twice = l->time && r->begun;
+    const int64_t f = x.dim[0], c = x.dim[3];
+    sg_tensor     room = {0};
+    if (twice) {
+        room = conv_open(r, s, &l->time_conv, f);
+        sg_copy(s, .y = present(r, &l->time_conv, room), .x = x);
+        conv_remember(r, s, &l->time_conv, room);
+    }
+    for (int64_t i = 0; i < y.dim[0]; i++) {
+        const size_t mark = s->scratch.used;
+        sg_tensor    one = sg_rows(x, twice ? i / 2 : i, 1);
+        if (twice) {
+            one = sg_new(s, r->vae->part.act, 1, x.dim[1], x.dim[2], c);
+            sg_conv(s, .y = one, .x = sg_rows(room, i / 2, 3), .w = sg_rows(l->time_conv.w, i % 2 * c, c),
+                    .b = sg_rows(l->time_conv.b, i % 2 * c, c), .stride = {1, 1, 1});
+        }
+        upsample_frame(r, s, l, sg_rows(y, i, 1), one);
+        s->scratch.used = mark;
+    }
+}
+
+/* y = x of half the rows and columns: a row and a column of zeros at the end. */
+static void halve(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
+{
+    const sg_tensor w = l->space_conv.w;
+    sg_conv(s, .y = y, .x = operand(r, s, x), .w = sg_reshape(w, w.dim[0], w.dim[1], 1, 3, 3), .b = l->space_conv.b,
+            .stride = {1, 2, 2}, .pad = {0, 1, 0, 1});
+}
+
+static void downsample(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
+{
+    const sg_tensor to = l->shortcut ? sg_alloc(s, &s->scratch, y.dtype, y.rank, y.dim) : y;
+    if (l->time && r->begun) {
+        const sg_tensor room = conv_open(r, s, &l->time_conv, x.dim[0]);
+        halve(r, s, l, present(r, &l->time_conv, room), x);
+        conv_remember(r, s, &l->time_conv, room);
+        sg_conv(s, .y = to, .x = room, .w = l->time_conv.w, .b = l->time_conv.b, .stride = {2, 1, 1});
+    } else {
+        halve(r, s, l, to, x);
+        if (l->time) sg_copy(s, .y = r->history[l->time_conv.history], .x = to);
+    }
+    if (l->shortcut) sg_gate_add(s, .x = y, .r = to);
+}
+
+/* y = the input of a level as its output begins: channels averaged or repeated, places in or out of them. */
+static void shortcut(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
+{
+    const int ft = l->time ? 2 : 1, fs = l->scale ? 2 : 1;
+    if (r->coder->up)
+        sg_dup_up(s, .y = y, .x = x, .ft = ft, .fs = fs, .drop = r->begun ? 0 : ft - 1);
+    else
+        sg_avg_down(s, .y = y, .x = x, .ft = ft, .fs = fs);
+}
+
+/* ---- levels ---- */
+
+static void tap_level(const sg_wan_vae_run *r, sg_stream *s, int index, sg_tensor x)
+{
+    sg_tap(s, x, r->coder->up ? "vae.up.%d" : "enc.down.%d", index);
+}
+
+/* Changes x; the result is y, or, where y is absent, in scratch. */
+static sg_tensor level(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor x, sg_tensor y)
+{
+    const bool flat = r->coder->flat;
+    if (l->shortcut) {
+        if (!l->scale) y = sg_new(s, r->stream, x.dim[0], x.dim[1], x.dim[2], l->next);
+        shortcut(r, s, l, y, x);
+    }
+    for (int j = 0; j < l->blocks; j++) {
+        x = residual_block(r, s, &l->block[j], x);
+        if (flat) tap_level(r, s, l->index + j, x);
+    }
+    if (!l->scale && l->shortcut) sg_gate_add(s, .x = y, .r = x);
+    if (!l->scale && !l->shortcut) y = x;
+    if (l->scale && r->coder->up) upsample(r, s, l, y, x);
+    if (l->scale && !r->coder->up) downsample(r, s, l, y, x);
+    if (l->scale || !flat) tap_level(r, s, flat ? l->index + l->blocks : l->index, y);
+    return y;
+}
+
+/* What each level reads, the last level's lowest on the stack: a level's working memory lies above its input, which may
+ * go as soon as the next level's has been written. mark[i]: the stack with in[i] on top. */
+typedef struct level_inputs {
+    sg_tensor in[SG_VAE_LEVELS];
+    size_t    mark[SG_VAE_LEVELS];
+} level_inputs;
+
+static level_inputs reserve(const sg_wan_vae_run *r, sg_stream *s, int64_t f, int64_t y, int64_t x)
+{
+    const sg_vae_coder *const k = r->coder;
+    level_inputs              m = {0};
+    int64_t                   dim[SG_VAE_LEVELS][4];
+    for (int i = 0; i < k->levels; i++) {
+        const sg_vae_level *const l = &k->level[i];
+        const int64_t             shape[4] = {f, y, x, l->in};
+        memcpy(dim[i], shape, sizeof shape);
+        if (l->time && r->begun) f = k->up ? 2 * f : f / 2;
+        y = k->up ? 2 * y : y / 2;
+        x = k->up ? 2 * x : x / 2;
+    }
+    for (int i = k->levels - 1; i >= 0; i--) {
+        m.in[i] = sg_alloc(s, &s->scratch, r->stream, 4, dim[i]);
+        m.mark[i] = s->scratch.used;
+    }
+    return m;
+}
+
+static sg_tensor levels(const sg_wan_vae_run *r, sg_stream *s, const level_inputs *m)
+{
+    sg_tensor x = {0};
+    for (int i = 0; i < r->coder->levels; i++) {
+        const bool more = i + 1 < r->coder->levels;
+        x = level(r, s, &r->coder->level[i], m->in[i], more ? m->in[i + 1] : (sg_tensor){0});
+        if (more) s->scratch.used = m->mark[i + 1];
+    }
+    return x;
+}
+
+/* ---- the two directions ---- */
+
+sg_tensor sg_wan_vae_decode_next(sg_wan_vae_run *r, sg_stream *s, sg_tensor z)
+{
+    const sg_vae_coder *const   k = r->coder;
+    const sg_wan_vae_info       v = sg_wan_vae_describe(r->vae);
+    const int64_t               y = r->grid[0], x = r->grid[1], p = v.patch, f = r->begun ? v.scale_time : 1;
+    const sg_tensor             frames = sg_new(s, SG_F32, f, y * v.scale_space, x * v.scale_space, 3);
+    const size_t                mark = s->scratch.used;
+    const level_inputs          m = reserve(r, s, 1, y, x);
+
+    const sg_tensor latent = sg_new(s, SG_F32, 1, y, x, v.z), quant = sg_new(s, SG_F32, 1, y, x, v.z);
+    sg_norm(s, .y = latent, .x = z, .w = r->scale, .b = r->shift, .kind = SG_NORM_NONE);
+    mix(s, &k->quant, quant, latent);
+    sg_tap(s, quant, "vae.post_quant");
+    const sg_tensor room = conv_open(r, s, &k->conv_in, 1);
+    sg_copy(s, .y = present(r, &k->conv_in, room), .x = quant);
+    conv_close(r, s, &k->conv_in, m.in[0], room);
+    s->scratch.used = m.mark[0];
+    sg_tap(s, m.in[0], "vae.conv_in");
+
+    middle(r, s, m.in[0]);
+    const sg_tensor last = levels(r, s, &m);
+
+    const int64_t   rows = last.dim[1], columns = last.dim[2];
+    const sg_tensor out = sg_new(s, SG_F32, f, rows, columns, 3 * p * p);
+    norm_conv(r, s, &k->conv_out, k->norm_out, out, last);
+    sg_tap(s, out, "vae.conv_out");
+    const sg_tensor pixels = sg_new(s, SG_F32, f, rows * p, columns * p, 3);
+    sg_permute(s, .y = pixels, .x = out, .rank = 6, .dim = {f, rows, columns, 3, p, p}, .perm = {0, 1, 5, 2, 4, 3});
+    sg_activate(s, .y = frames, .x = pixels, .act = SG_ACT_CLAMP);
+    sg_tap(s, frames, "vae.frames");
+    s->scratch.used = mark;
+    r->begun = true;
+    return frames;
+}
+
+sg_tensor sg_wan_vae_encode_next(sg_wan_vae_run *r, sg_stream *s, sg_tensor frames)
+{
+    const sg_vae_coder *const k = r->coder;
+    const sg_wan_vae_info     v = sg_wan_vae_describe(r->vae);
+    const int64_t             y = r->grid[0], x = r->grid[1], n = y * x, p = v.patch, f = r->begun ? v.scale_time : 1;
+    const int64_t             rows = y * (v.scale_space / p), columns = x * (v.scale_space / p);
+    const sg_tensor           mean = sg_new(s, SG_F32, 1, y, x, v.z);
+    const size_t              mark = s->scratch.used;
+    const level_inputs        m = reserve(r, s, f, rows, columns);
+
+    const sg_tensor room = conv_open(r, s, &k->conv_in, f);
+    sg_permute(s, .y = present(r, &k->conv_in, room), .x = frames, .rank = 6, .dim = {f, rows, p, columns, p, 3},
+               .perm = {0, 1, 3, 5, 4, 2});
+    conv_close(r, s, &k->conv_in, m.in[0], room);
+    s->scratch.used = m.mark[0];
+    sg_tap(s, m.in[0], "enc.conv_in");
+
+    const sg_tensor last = middle(r, s, levels(r, s, &m));
+
+    const sg_tensor out = sg_new(s, SG_F32, 1, y, x, 2 * v.z), quant = sg_new(s, SG_F32, 1, y, x, 2 * v.z);
+    norm_conv(r, s, &k->conv_out, k->norm_out, out, last);
+    mix(s, &k->quant, quant, out);
+    sg_tap(s, quant, "enc.quant");
+    const sg_tensor halves = sg_new(s, SG_F32, 2, y, x, v.z); /* mean, logarithm of the variance */
+    sg_permute(s, .y = halves, .x = quant, .rank = 3, .dim = {n, 2, v.z}, .perm = {1, 0, 2});
+    sg_norm(s, .y = mean, .x = sg_rows(halves, 0, 1), .w = r->scale, .b = r->shift, .kind = SG_NORM_NONE);
+    sg_tap(s, mean, "enc.mean");
+    s->scratch.used = mark;
+    r->begun = true;
+    return mean;
+}
+
+/* ---- a run's memory ---- */
+
+static void zero(sg_stream *s, sg_tensor t, const void *zeros)
+{
+    if (s->status) return;
+    const int64_t step = ZEROS / (int64_t)sg_dtype_size(t.dtype);
+    t = vector(t);
+    for (int64_t i = 0; i < t.dim[0]; i += step) sg_upload(s, sg_rows(t, i, t.dim[0] - i < step ? t.dim[0] - i : step), zeros);
+}
+
+static void keep_frames(sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, int64_t f, int64_t y, int64_t x,
+                        const void *zeros)
+{
+    r->history[k->history] = sg_new_keep(s, r->vae->part.act, f, y, x, k->w.dim[1]);
+    zero(s, r->history[k->history], zeros);
+}
+
+static void keep_block(sg_wan_vae_run *r, sg_stream *s, const sg_vae_block *w, int64_t y, int64_t x, const void *zeros)
+{
+    for (int i = 0; i < 2; i++) keep_frames(r, s, &w->conv[i], 2, y, x, zeros);
+}
+
+/* Histories in the sizes that data of y x x places at the way in will have. */
+static void keep_all(sg_wan_vae_run *r, sg_stream *s, int64_t y, int64_t x, const void *zeros)
+{
+    const sg_vae_coder *const k = r->coder;
+    keep_frames(r, s, &k->conv_in, 2, y, x, zeros);
+    for (int i = 0; i < k->levels; i++) {
+        const sg_vae_level *const l = &k->level[i];
+        for (int j = 0; j < l->blocks; j++) keep_block(r, s, &l->block[j], y, x, zeros);
+        if (!l->scale) continue;
+        if (l->time && k->up) keep_frames(r, s, &l->time_conv, 2, y, x, zeros);
+        y = k->up ? 2 * y : y / 2;
+        x = k->up ? 2 * x : x / 2;
+        if (l->time && !k->up) keep_frames(r, s, &l->time_conv, 1, y, x, zeros);
+    }
+    keep_frames(r, s, &k->conv_out, 2, y, x, zeros);
+    for (int i = 0; i < 2; i++) keep_block(r, s, &k->mid[i], r->grid[0], r->grid[1], zeros);
+}
+
+/* The affine map between latents and normalised latents, in the coder's direction. */
+static void keep_latent_map(sg_wan_vae_run *r, sg_stream *s)
+{
+    const sg_vae_config *const c = &r->vae->config;
+    float                      scale[SG_VAE_Z], shift[SG_VAE_Z];
+    for (int i = 0; i < c->z; i++) {
+        scale[i] = (float)(r->coder->up ? c->std[i] : 1 / c->std[i]);
+        shift[i] = (float)(r->coder->up ? c->mean[i] : -c->mean[i] / c->std[i]);
+    }
+    r->scale = sg_new_keep(s, SG_F32, c->z);
+    r->shift = sg_new_keep(s, SG_F32, c->z);
+    sg_upload(s, r->scale, scale);
+    sg_upload(s, r->shift, shift);
+}
+
+static sg_status run_open(sg_wan_vae_run **out, const sg_wan_vae *v, const sg_vae_coder *k, sg_stream *s, int64_t y,
+                          int64_t x, sg_error *e)
+{
+    const int             side = k->up ? 1 : sg_wan_vae_describe(v).scale_space / v->config.patch;
+    sg_wan_vae_run *const r = *out = calloc(1, sizeof *r + (size_t)k->histories * sizeof *r->history);
+    void *const           zeros = calloc(1, ZEROS);
+    if (!r || !zeros) {
+        free(zeros);
+        sg_wan_vae_run_close(out);
+        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", v->part.dir);
+    }
+    r->vae = v;
+    r->coder = k;
+    r->grid[0] = y;
+    r->grid[1] = x;
+    r->stream = v->part.act;
+    keep_latent_map(r, s);
+    keep_all(r, s, y * side, x * side, zeros);
+    free(zeros);
+    return SG_OK;
+}
+
+static sg_status check_size(const sg_wan_vae *v, int64_t height, int64_t width, sg_error *e)
+{
+    const int m = sg_wan_vae_describe(v).scale_space;
+    if (height > 0 && height <= PIXELS_MAX && height % m == 0 && width > 0 && width <= PIXELS_MAX && width % m == 0)
+        return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "frames of %lld x %lld: width and height must be multiples of %d up to %d",
+                        (long long)width, (long long)height, m, PIXELS_MAX);
+}
+
+sg_status sg_wan_vae_decode_open(sg_wan_vae_run **out, sg_wan_vae *v, sg_stream *s, int64_t y, int64_t x, sg_error *e)
+{
+    const int m = sg_wan_vae_describe(v).scale_space;
+    *out = NULL;
+    if (y < 1 || y > PIXELS_MAX || x < 1 || x > PIXELS_MAX)
+        return sg_error_set(e, SG_E_ARG, "latents of %lld x %lld places cannot be decoded", (long long)x, (long long)y);
+    SG_TRY(check_size(v, y * m, x * m, e));
+    return run_open(out, v, &v->decoder, s, y, x, e);
+}
+
+sg_status sg_wan_vae_encode_open(sg_wan_vae_run **out, sg_wan_vae *v, sg_stream *s, int64_t height, int64_t width,
+                                 sg_error *e)
+{
+    const int m = sg_wan_vae_describe(v).scale_space;
+    *out = NULL;
+    SG_TRY(check_size(v, height, width, e));
+    return run_open(out, v, &v->encoder, s, height / m, width / m, e);
+}
+
+void sg_wan_vae_run_close(sg_wan_vae_run **r)
+{
+    free(*r);
+    *r = NULL;
+}

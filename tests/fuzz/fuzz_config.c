@@ -1,0 +1,88 @@
+/* fuzz_config.c - any bytes as a configuration file, each getter on fields that the corpus has. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static char path[] = "/tmp/sg_fuzz_config_XXXXXX";
+
+static void clean_up(void) { unlink(path); }
+
+static void set_up(void)
+{
+    static int fd = -1;
+    if (fd >= 0) return;
+    if ((fd = mkstemp(path)) < 0) abort();
+    close(fd);
+    atexit(clean_up);
+}
+
+enum { KINDS = 8 };
+
+/* A getter and the field that the corpus has for it; then all of them on one config, to meet the latch. */
+static void read_kind(sg_config *c, int kind, const char *key)
+{
+    int64_t is[4];
+    double  rs[4];
+    bool    bs[4];
+    int     n = 0;
+    int64_t i = 0;
+    double  r = 0;
+    switch (kind) {
+    case 0:
+        i = sg_config_int(c, key, -5, 1000, NULL);
+        break;
+    case 1:
+        r = sg_config_real(c, key, -0.5, 0.5, NULL);
+        break;
+    case 2:
+        sg_config_bool(c, key, NULL);
+        break;
+    case 3:
+        sg_config_string(c, key, NULL);
+        break;
+    case 4:
+        n = sg_config_ints(c, key, 0, 9, is, 0, 4);
+        break;
+    case 5:
+        n = sg_config_reals(c, key, 0, 1, rs, 1, 4);
+        break;
+    case 6:
+        n = sg_config_bools(c, key, bs, 2, 4);
+        break;
+    default:
+        sg_config_string_at(c, key, 1);
+        break;
+    }
+    if (i < -5 || i > 1000 || !(r >= -0.5 && r <= 0.5) || n < 0 || n > 4) abort();
+    for (int k = 0; kind == 4 && k < n; k++)
+        if (is[k] < 0 || is[k] > 9) abort();
+}
+
+static void read_config(int first, int last)
+{
+    static const char *const keys[KINDS] = {"i", "r", "b", "s", "is", "rs", "bs", "ss"};
+    sg_config               *c = NULL;
+    sg_error                 e = {0};
+    if (sg_config_open(&c, path, &e) == SG_OK) {
+        for (int k = first; k <= last; k++) read_kind(c, k, keys[k]);
+        if (sg_config_status(c) != e.code) abort();
+    } else if (c) {
+        abort();
+    }
+    if ((e.code == SG_OK) != (e.text[0] == '\0')) abort();
+    sg_config_close(&c);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    set_up();
+    FILE *const f = fopen(path, "wb");
+    if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0) abort();
+    for (int k = 0; k < KINDS; k++) read_config(k, k);
+    read_config(0, KINDS - 1);
+    return 0;
+}

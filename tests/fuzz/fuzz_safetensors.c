@@ -1,0 +1,78 @@
+/* fuzz_safetensors.c - any bytes as a safetensors file: opened, looked through, bound and loaded. */
+#include "bind.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static char dir[] = "/tmp/sg_fuzz_safetensors_XXXXXX";
+static char path[64];
+
+static void clean_up(void)
+{
+    unlink(path);
+    rmdir(dir);
+}
+
+static void set_up(void)
+{
+    if (path[0]) return;
+    if (!mkdtemp(dir)) abort();
+    snprintf(path, sizeof path, "%s/m.safetensors", dir);
+    atexit(clean_up);
+}
+
+static void *take(size_t bytes) { return aligned_alloc(SG_ALIGN, bytes); }
+
+/* Whatever the header says, views must lie within the file. */
+static void look_through(const sg_weights *w)
+{
+    uint64_t bytes = 0, sum = 0;
+    for (size_t i = 0; i < sg_weights_count(w); i++) {
+        sg_tensor         t;
+        const char *const name = sg_weights_name(w, i, &t);
+        const uint8_t    *x = t.data;
+        if (sg_weights_index(w, name) != (int64_t)i) abort();
+        if (sg_bytes(t) > sg_weights_bytes(w) - bytes) abort();
+        bytes += sg_bytes(t);
+        for (size_t k = 0; k < sg_bytes(t); k++) sum += x[k];
+    }
+    if (sum > 255 * bytes) abort();
+}
+
+static void load_all(const sg_weights *w, const sg_backend *backend)
+{
+    sg_bind        *b = NULL;
+    sg_error        e = {0};
+    sg_tensor       wanted[8];
+    static unsigned turn;
+    if (sg_bind_open(&b, w, &e) != SG_OK) return;
+    for (size_t i = 0; i < sg_weights_count(w) && i < 8; i++) {
+        sg_tensor         t;
+        const char *const name = sg_weights_name(w, i, &t);
+        if (t.rank) sg_want_(b, &wanted[i], turn++ % 2 ? SG_F32 : SG_BF16, name, t.rank, t.dim);
+    }
+    if (sg_bind_load(b, backend, NULL, NULL, &e) != SG_OK && e.text[0] == '\0') abort();
+    sg_bind_close(&b);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const sg_memory  memory = {.alloc = take, .release = free};
+    static const sg_backend host = {.name = "host", .memory = &memory, .host_memory = true, .threads = 1};
+    sg_error                e = {0};
+    sg_weights             *w = NULL;
+    set_up();
+    FILE *const f = fopen(path, "wb");
+    if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0) abort();
+    if (sg_weights_open(&w, dir, "m", &e) == SG_OK) {
+        look_through(w);
+        load_all(w, &host);
+    } else if (e.text[0] == '\0' || w) {
+        abort();
+    }
+    sg_weights_close(&w);
+    return 0;
+}

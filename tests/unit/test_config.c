@@ -1,0 +1,284 @@
+/* test_config.c - strict reading of configuration files: types, ranges, defaults, and one message that says what is
+ * wrong. */
+#include "config.h"
+
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char     dir[] = "/tmp/sg_config_XXXXXX";
+static char     path[64];
+static sg_error e;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "%s/config.json", mkdtemp(dir));
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(dir);
+}
+
+static sg_status open_text(sg_config **c, const char *text, size_t size)
+{
+    FILE *const f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, size, f), size);
+    assert_int_equal(fclose(f), 0);
+    e = (sg_error){0};
+    return sg_config_open(c, path, &e);
+}
+
+static sg_config *config(const char *text)
+{
+    sg_config *c = NULL;
+    if (open_text(&c, text, strlen(text)) != SG_OK) fail_msg("%s", e.text);
+    return c;
+}
+
+static void expect_text(const char *words)
+{
+    if (!strstr(e.text, words)) fail_msg("\"%s\" is not in \"%s\"", words, e.text);
+    assert_non_null(strstr(e.text, path));
+    for (const char *s = e.text; *s; s++) assert_true((unsigned char)*s >= 0x20);
+}
+
+static void sound_config_is_read(void **state)
+{
+    (void)state;
+    sg_config *c = config("{\"i\":-3,\"r\":0.5,\"whole\":2,\"b\":true,\"s\":\"\\u00e9\",\"none\":null,"
+                          "\"is\":[1,2,3],\"rs\":[0.5,1],\"bs\":[true,false],\"ss\":[\"a\",null,\"c\"]}");
+    int64_t    is[4] = {9, 9, 9, 9};
+    double     rs[2];
+    bool       bs[2];
+    assert_int_equal(sg_config_int(c, "i", -3, 3, NULL), -3);
+    assert_true(sg_config_real(c, "r", 0, 1, NULL) == 0.5);
+    assert_true(sg_config_real(c, "whole", 0, 2, NULL) == 2.0);
+    assert_true(sg_config_bool(c, "b", NULL));
+    assert_string_equal(sg_config_string(c, "s", NULL), "\xc3\xa9");
+    assert_true(sg_config_has(c, "i"));
+    assert_false(sg_config_has(c, "none"));
+    assert_false(sg_config_has(c, "absent"));
+    assert_int_equal(sg_config_ints(c, "is", 1, 3, is, 1, 4), 3);
+    assert_true(is[0] == 1 && is[2] == 3 && is[3] == 9);
+    assert_int_equal(sg_config_reals(c, "rs", 0, 1, rs, 2, 2), 2);
+    assert_true(rs[0] == 0.5 && rs[1] == 1.0);
+    assert_int_equal(sg_config_bools(c, "bs", bs, 1, 2), 2);
+    assert_true(bs[0] && !bs[1]);
+    assert_string_equal(sg_config_string_at(c, "ss", 0), "a");
+    assert_string_equal(sg_config_string_at(c, "ss", 2), "c");
+    assert_null(sg_config_string_at(c, "ss", 1));
+    assert_null(sg_config_string_at(c, "ss", 3));
+    assert_null(sg_config_string_at(c, "ss", -1));
+    assert_null(sg_config_string_at(c, "absent", 0));
+    assert_int_equal(sg_config_status(c), SG_OK);
+    sg_config_close(&c);
+    assert_null(c);
+    sg_config_close(&c);
+}
+
+static void defaults_stand_in(void **state)
+{
+    (void)state;
+    sg_config *c = config("{\"none\":null}");
+    int64_t    is[2] = {7, 8};
+    for (int i = 0; i < 2; i++) {
+        const char *const key = i ? "none" : "absent";
+        assert_int_equal(sg_config_int(c, key, 1, 2, &(int64_t){5}), 5);
+        assert_true(sg_config_real(c, key, 1, 2, &(double){0.25}) == 0.25);
+        assert_true(sg_config_bool(c, key, &(bool){true}));
+        assert_string_equal(sg_config_string(c, key, "x"), "x");
+        assert_int_equal(sg_config_ints(c, key, 1, 2, is, 0, 2), 0);
+        assert_int_equal(is[1], 8);
+    }
+    assert_int_equal(sg_config_status(c), SG_OK);
+    sg_config_close(&c);
+}
+
+typedef enum kind { INT, REAL, BOOL, STRING, INTS, REALS, BOOLS, STRING_AT } kind;
+
+/* Reads k by that kind, with lo 1 and hi 100, lists of 2 to 3. */
+static void read_kind(sg_config *c, kind k)
+{
+    int64_t is[3] = {0};
+    double  rs[3] = {0};
+    bool    bs[3] = {true, true, true};
+    switch (k) {
+    case INT:
+        assert_int_equal(sg_config_int(c, "k", 1, 100, NULL), 1);
+        break;
+    case REAL:
+        assert_true(sg_config_real(c, "k", 1, 100, NULL) == 1);
+        break;
+    case BOOL:
+        assert_false(sg_config_bool(c, "k", NULL));
+        break;
+    case STRING:
+        assert_null(sg_config_string(c, "k", NULL));
+        break;
+    case INTS:
+        assert_int_equal(sg_config_ints(c, "k", 1, 100, is, 2, 3), 0);
+        assert_true(is[0] == 1 && is[1] == 1 && is[2] == 1);
+        break;
+    case REALS:
+        assert_int_equal(sg_config_reals(c, "k", 1, 100, rs, 2, 3), 0);
+        assert_true(rs[0] == 1 && rs[1] == 1 && rs[2] == 1);
+        break;
+    case BOOLS:
+        assert_int_equal(sg_config_bools(c, "k", bs, 2, 3), 0);
+        assert_false(bs[0] || bs[1] || bs[2]);
+        break;
+    case STRING_AT:
+        assert_null(sg_config_string_at(c, "k", 1));
+        break;
+    }
+}
+
+static void wrong_values_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        kind        kind;
+        const char *value, *words;
+    } bad[] = {
+        {INT, "0", "k: should be a whole number from 1 to 100, is 0"},
+        {INT, "101", "is 101"},
+        {INT, "-9223372036854775808", "is -9223372036854775808"},
+        {INT, "8.0", "is 8.0"},
+        {INT, "1e1", "is 10.0"},
+        {INT, "true", "is true"},
+        {INT, "\"8\\n\"", "is \"8\\n\""},
+        {INT, "[8]", "is a list"},
+        {INT, "{}", "is an object"},
+        {INT, "null", "k: is missing"},
+        {REAL, "0.999", "k: should be a number from 1 to 100, is 0.999"},
+        {REAL, "1e308", "is 1"},
+        {REAL, "\"1\"", "is \"1\""},
+        {REAL, "null", "k: is missing"},
+        {BOOL, "1", "k: should be true or false, is 1"},
+        {BOOL, "null", "k: is missing"},
+        {STRING, "1", "k: should be a string, is 1"},
+        {STRING, "null", "k: is missing"},
+        {INTS, "null", "k: is missing"},
+        {INTS, "2", "k: should be a list of 2 to 3 entries, is 2"},
+        {INTS, "[1]", "k: should be a list of 2 to 3 entries, has 1"},
+        {INTS, "[1,2,3,4]", "has 4"},
+        {INTS, "[1,2,0]", "k: entry 2 should be a whole number from 1 to 100, is 0"},
+        {INTS, "[1.5,2]", "k: entry 0 should be"},
+        {REALS, "[1,\"\"]", "k: entry 1 should be a number from 1 to 100, is \"\""},
+        {REALS, "[1,null]", "k: entry 1 should be a number from 1 to 100, is null"},
+        {BOOLS, "[true,0]", "k: entry 1 should be true or false, is 0"},
+        {STRING_AT, "\"ab\"", "k: should be a list, is \"ab\""},
+        {STRING_AT, "[\"a\",7]", "k: entry 1 should be a string, is 7"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char text[128];
+        snprintf(text, sizeof text, "{\"k\":%s}", bad[i].value);
+        sg_config *c = config(text);
+        read_kind(c, bad[i].kind);
+        assert_int_equal(sg_config_status(c), SG_E_FORMAT);
+        expect_text(bad[i].words);
+        sg_config_close(&c);
+    }
+}
+
+static void first_failure_latches(void **state)
+{
+    (void)state;
+    sg_config *c = config("{\"a\":\"x\",\"b\":5,\"l\":[5,5]}");
+    int64_t    is[2] = {0};
+    assert_int_equal(sg_config_int(c, "a", 3, 9, NULL), 3);
+    assert_int_equal(sg_config_int(c, "b", 3, 9, NULL), 3);
+    assert_int_equal(sg_config_int(c, "b", 3, 9, &(int64_t){4}), 4);
+    assert_int_equal(sg_config_ints(c, "l", 3, 9, is, 2, 2), 0);
+    assert_int_equal(is[1], 3);
+    assert_null(sg_config_string(c, "gone", NULL));
+    assert_string_equal(sg_config_string(c, "a", "y"), "y");
+    sg_config_fail(c, "b", "another");
+    expect_text("config.json: a: should be a whole number from 3 to 9, is \"x\"");
+    sg_config_close(&c);
+    c = config("{}");
+    sg_config_fail(c, "b", "is \"%s\"", "\x1b[2J");
+    assert_int_equal(sg_config_status(c), SG_E_FORMAT);
+    expect_text("config.json: b: is \"?[2J\"");
+    sg_config_close(&c);
+}
+
+static void ranges_without_end_read_well(void **state)
+{
+    (void)state;
+    sg_config *c = config("{\"i\":0,\"r\":-1}");
+    sg_config_int(c, "i", 1, INT64_MAX, NULL);
+    expect_text("i: should be a whole number of at least 1, is 0");
+    sg_config_close(&c);
+    c = config("{\"i\":0,\"r\":-1}");
+    sg_config_real(c, "r", 0, INFINITY, NULL);
+    expect_text("r: should be a number of at least 0, is -1");
+    sg_config_close(&c);
+}
+
+static void broken_files_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *words;
+    } bad[] = {
+        {"", "the file is empty"},
+        {" ", "line 1, column 1: not valid JSON"},
+        {"[]", "should be a JSON object"},
+        {"3", "not valid JSON"},
+        {"{\"a\":1,\n \"a\":2}", "line 2, column 4: not valid JSON: duplicate object key"},
+        {"{\"a\":NaN}", "not valid JSON"},
+        {"{\"a\":Infinity}", "not valid JSON"},
+        {"{\"a\":1e999}", "real number overflow"},
+        {"{\"a\":9223372036854775808}", "too big integer"},
+        {"{\"a\":-9223372036854775809}", "too big negative integer"},
+        {"{\"a\":1}x", "end of file expected"},
+        {"{\"a\":1,}", "not valid JSON"},
+        {"{'a':1}", "not valid JSON"},
+        {"\xef\xbb\xbf{}", "not valid JSON"},
+        {"{\"a\":\"\xff\"}", "unable to decode byte 0xff"},
+        {"{\"a\":\"\\u0000\"}", "\\u0000 is not allowed"},
+    };
+    sg_config *c = NULL;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(open_text(&c, bad[i].text, strlen(bad[i].text)), SG_E_FORMAT);
+        assert_null(c);
+        expect_text(bad[i].words);
+    }
+    assert_int_equal(open_text(&c, "{}\0", 3), SG_E_FORMAT);
+    const size_t size = 17 << 20;
+    char *const  deep = malloc(size);
+    assert_non_null(deep);
+    memset(deep, '[', size);
+    assert_int_equal(open_text(&c, deep, 1 << 20), SG_E_FORMAT);
+    expect_text("maximum parsing depth reached");
+    assert_int_equal(open_text(&c, deep, size), SG_E_FORMAT);
+    expect_text("17825792 bytes; at most 16777216 are read");
+    free(deep);
+    assert_int_equal(sg_config_open(&c, dir, NULL), SG_E_FILE);
+    assert_int_equal(sg_config_open(&c, "/nonexistent", NULL), SG_E_FILE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sound_config_is_read),         cmocka_unit_test(defaults_stand_in),
+        cmocka_unit_test(wrong_values_are_named),       cmocka_unit_test(first_failure_latches),
+        cmocka_unit_test(ranges_without_end_read_well), cmocka_unit_test(broken_files_are_refused),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,543 @@
+/* test_tokenizer.c - token ids: a small model made here, and the fixtures' ids from transformers. */
+#include "tokenizer.h"
+
+#include "spiece_maker.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MARK "\342\226\201"
+#define BYTES(s) s, sizeof(s) - 1
+
+static char  folder[] = "/tmp/sg_test_tokenizer_XXXXXX";
+static maker model, part;
+
+enum { NORMAL = 1, UNKNOWN, CONTROL, USER, UNUSED, BYTE };
+enum { PAD, END, UNK, M, MA, A, B, AB, AA, C, F, UDS, TWO, FI, PIECES };
+
+static void add_pieces(maker *m)
+{
+    maker_piece(m, "<pad>", 0, CONTROL);
+    maker_piece(m, "</s>", 0, CONTROL);
+    maker_piece(m, "<unk>", 0, UNKNOWN);
+    maker_piece(m, MARK, -2, NORMAL);
+    maker_piece(m, MARK "a", -3, NORMAL);
+    maker_piece(m, "a", -4, NORMAL);
+    maker_piece(m, "b", -4, NORMAL);
+    maker_piece(m, "ab", -7, NORMAL);
+    maker_piece(m, "aa", -8, NORMAL); /* as much as two of "a" */
+    maker_piece(m, "c", -5, NORMAL);
+    maker_piece(m, "f", -5, NORMAL);
+    maker_piece(m, "[u]", -1, USER);
+    maker_piece(m, "a" MARK "b", 0, NORMAL); /* two words: never found */
+    maker_piece(m, "fi", -6, UNUSED);
+}
+
+static void add_normalizer(maker *m)
+{
+    static const char *const pairs[][2] = {
+        {"A", "a"}, {"\357\254\201", "fi"}, {"\302\240", " "}, {"X", ""}, {"e\314\201", "b"}, {"\342\221\240", "c"},
+    };
+    maker_charsmap(&part, pairs, sizeof pairs / sizeof *pairs);
+    static maker normalizer;
+    normalizer.len = 0;
+    maker_bytes(&normalizer, 1, "test", 4);
+    maker_bytes(&normalizer, 2, part.at, part.len);
+    maker_bytes(m, 3, normalizer.at, normalizer.len);
+}
+
+static void make_model(void)
+{
+    model.len = 0;
+    add_pieces(&model);
+    static maker trainer;
+    trainer.len = 0;
+    maker_int(&trainer, 3, 1);
+    maker_bytes(&model, 2, trainer.at, trainer.len);
+    add_normalizer(&model);
+}
+
+static void write_json(const char *name, const char *text) { maker_file(folder, name, text, text ? strlen(text) : 0); }
+
+/* The folder with that model and these files; NULL for none. */
+static void write_folder(const char *config, const char *tokenizer)
+{
+    maker_file(folder, "spiece.model", model.at, model.len);
+    write_json("tokenizer_config.json", config);
+    write_json("tokenizer.json", tokenizer);
+    write_json("special_tokens_map.json", NULL);
+    write_json("added_tokens.json", NULL);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    make_model();
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    write_folder(NULL, NULL);
+    maker_file(folder, "spiece.model", NULL, 0);
+    return rmdir(folder);
+}
+
+static sg_tokenizer *open_folder(void)
+{
+    sg_tokenizer *t = NULL;
+    sg_error      e = {0};
+    if (sg_tokenizer_open(&t, folder, &e)) fail_msg("%s", e.text);
+    return t;
+}
+
+static void check_ids(const sg_tokenizer *t, const char *text, size_t len, int max_len, const int32_t *wanted,
+                      int count)
+{
+    int32_t *ids = NULL;
+    int      n = 0;
+    sg_error e = {0};
+    if (sg_tokenizer_encode(t, text, len, max_len, &ids, &n, &e)) fail_msg("%s", e.text);
+    for (int i = 0; i < n && i < count; i++)
+        if (ids[i] != wanted[i]) fail_msg("\"%s\": id %d is %d, not %d", text, i, ids[i], wanted[i]);
+    if (n != count) fail_msg("\"%s\": %d ids, not %d", text, n, count);
+    free(ids);
+}
+
+#define check(t, text, ...)                                                                                            \
+    check_ids(t, BYTES(text), 512, (const int32_t[]){__VA_ARGS__}, sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
+
+static void takes_the_best_pieces(void **state)
+{
+    (void)state;
+    write_folder(NULL, NULL);
+    sg_tokenizer *t = open_folder();
+    check(t, "", END);
+    check(t, " \t\n ", END);
+    check(t, "a", MA, END);
+    check(t, "ab b", MA, B, M, B, END);
+    check(t, "cab", M, C, AB, END);
+    check(t, "caa", M, C, AA, END); /* equal sums: what was found first, from the earlier start, stays */
+    check(t, "caaa", M, C, A, AA, END);
+    check(t, "fi", M, FI, END); /* unused pieces are pieces */
+    check(t, "a" MARK "b", MA, M, B, END);
+    check(t, MARK "a", MA, END);
+    check(t, MARK MARK "a" MARK, M, MA, M, END);
+    check(t, "a\302\205b\343\200\200c", MA, M, B, M, C, END); /* U+0085 and U+3000 */
+    check(t, "a\034b", MA, UNK, B, END);                      /* U+001C is not white space here */
+    assert_int_equal(sg_tokenizer_vocab(t), PIECES + 100);
+    sg_tokenizer_close(&t);
+    assert_null(t);
+    sg_tokenizer_close(&t);
+}
+
+static void unites_unknown_characters(void **state)
+{
+    (void)state;
+    write_folder(NULL, NULL);
+    sg_tokenizer *t = open_folder();
+    check(t, "xyz", M, UNK, END);
+    check(t, "a\360\237\230\200\360\237\230\200b\342\230\203", MA, UNK, B, UNK, END);
+    check(t, "x x", M, UNK, M, UNK, END);
+    sg_tokenizer_close(&t);
+}
+
+static void normalises_by_grapheme(void **state)
+{
+    (void)state;
+    write_folder(NULL, NULL);
+    sg_tokenizer *t = open_folder();
+    check(t, "A\302\240A", MA, MA, END);
+    check(t, "b\357\254\201", M, B, FI, END);
+    check(t, "aXb X", MA, B, END);
+    check(t, "ce\314\201", M, C, B, END);
+    check(t, "ce\314\201\314\201", M, C, B, END);        /* five bytes: the rest of the grapheme goes too */
+    check(t, "A\314\201\314\201\314\201", MA, UNK, END); /* seven: character by character */
+    check(t, "\342\221\240\314\201a", M, C, A, END);
+    sg_tokenizer_close(&t);
+}
+
+static void cuts_out_added_tokens(void **state)
+{
+    (void)state;
+    write_folder(NULL, NULL);
+    sg_tokenizer *t = open_folder();
+    check(t, "a</s>b", MA, END, M, B, END);
+    check(t, "a </s><pad> b", MA, END, PAD, M, B, END);
+    check(t, "<extra_id_0><extra_id_99>a", PIECES + 99, PIECES, MA, END);
+    check(t, "a[u]b", MA, UDS, M, B, END);
+    check(t, "<unk>", UNK, END);
+    check(t, "<extra_id_100", M, UNK, A, UNK, END);
+    sg_tokenizer_close(&t);
+
+    write_folder(
+        "{\"tokenizer_class\": \"T5Tokenizer\", \"model_max_length\": 1000000000000000019884624838656, \"extra_ids\": "
+        "2, \"pad_token\": \"<pad>\","
+        "\"added_tokens_decoder\": {\"40\": {\"content\": \"new\", \"normalized\": false, \"single_word\": true},"
+        "\"5\": {\"content\": \"newer\", \"special\": true}, \"0\": {\"content\": \"<pad>\"},"
+        "\"41\": {\"content\": \"Af\", \"lstrip\": true}},"
+        "\"eos_token\": \"</s>\", \"mask_token\": \"a\"}",
+        NULL);
+    t = open_folder();
+    const int newer = PIECES + 2, new = newer + 1, af = newer + 2;
+    assert_int_equal(sg_tokenizer_vocab(t), af + 1);
+    check(t, "newer", newer, END); /* the longest */
+    check(t, "new newb", new, M, UNK, B, END);
+    check(t, "new\314\201 _new -new", M, UNK, M, UNK, M, UNK, new, END);
+    check(t, "fafAf", M, F, A, M, F, af, END); /* mask_token is looked for in the raw text, "Af" after A has become a */
+    check(t, "<extra_id_1>", PIECES, END);
+    check(t, "<pad>", PAD, END); /* a named one is raw unless it says otherwise */
+    sg_tokenizer_close(&t);
+}
+
+static const char tokenizer_json[] =
+    "{\"added_tokens\": [{\"id\": 1, \"content\": \"</s>\", \"special\": true, \"normalized\": false, \"lstrip\": "
+    "false,"
+    "\"rstrip\": false, \"single_word\": false}],"
+    "\"normalizer\": null, \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": "
+    "\"WhitespaceSplit\"},"
+    "{\"type\": \"Metaspace\", \"replacement\": \"" MARK "\", \"prepend_scheme\": \"always\", \"split\": true}]},"
+    "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": "
+    "0}},"
+    "{\"SpecialToken\": {\"id\": \"</s>\", \"type_id\": 0}}], \"pair\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": "
+    "0}},"
+    "{\"Sequence\": {\"id\": \"B\", \"type_id\": 1}}], \"special_tokens\": {\"</s>\": {\"id\": \"</s>\","
+    "\"ids\": [1], \"tokens\": [\"</s>\"]}}},"
+    "\"model\": {\"type\": \"Unigram\", \"unk_id\": 3, \"byte_fallback\": true, \"vocab\": [[\"<pad>\", 0], [\"</s>\", "
+    "0],"
+    "[\"<s>\", 0.0], [\"<unk>\", 0.0], [\"" MARK "\", -2.0], [\"a\", -3.0], [\"<0xE2>\", 0], [\"<0x98>\", 0],"
+    "[\"<0x83>\", 0], [\"tail\", -1.5]]}}";
+
+static void make_byte_model(void)
+{
+    model.len = 0;
+    maker_piece(&model, "<pad>", 0, CONTROL);
+    maker_piece(&model, "</s>", 0, CONTROL);
+    maker_piece(&model, "<s>", 0, CONTROL);
+    maker_piece(&model, "<unk>", 0, UNKNOWN);
+    maker_piece(&model, MARK, -2, NORMAL);
+    maker_piece(&model, "a", -3, NORMAL);
+    maker_piece(&model, "<0xE2>", 0, BYTE);
+    maker_piece(&model, "<0x98>", 0, BYTE);
+    maker_piece(&model, "<0x83>", 0, BYTE);
+}
+
+static void falls_back_to_bytes_where_told(void **state)
+{
+    (void)state;
+    make_byte_model();
+    write_folder("{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}", tokenizer_json);
+    sg_tokenizer *t = open_folder();
+    assert_int_equal(sg_tokenizer_vocab(t), 10);
+    check(t, "a\342\230\203", 4, 5, 6, 7, 8, 1);
+    check(t, "\342\230\203\342\230\203", 4, 6, 7, 8, 6, 7, 8, 1);
+    check(t, "\342\230\204", 4, 3, 1); /* a byte has no piece */
+    check(t, "\342\230\203x", 4, 3, 1);
+    check(t, "a<0x98>tail", 4, 5, 7, 9, 1);
+    check(t, "<s>", 4, 2, 1); /* no added token here, but a piece */
+    sg_tokenizer_close(&t);
+    write_folder("{\"tokenizer_class\": \"T5TokenizerFast\", \"extra_special_tokens\": [\"<s>\"]}", tokenizer_json);
+    t = open_folder();
+    check(t, "a\342\230\203 <s>", 4, 5, 2, 2, 1); /* the T5 rules: id 2, and no bytes */
+    sg_tokenizer_close(&t);
+    make_model();
+}
+
+static void cuts_to_length(void **state)
+{
+    (void)state;
+    write_folder(NULL, NULL);
+    sg_tokenizer *t = open_folder();
+    const char    text[] = "cab a <pad>";
+    const int32_t whole[] = {M, C, AB, MA, PAD};
+    for (int max_len = 1; max_len < 8; max_len++) {
+        int32_t   wanted[8];
+        const int n = max_len < 6 ? max_len : 6;
+        for (int i = 0; i < n - 1; i++) wanted[i] = whole[i];
+        wanted[n - 1] = END;
+        check_ids(t, BYTES(text), max_len, wanted, n);
+    }
+    char *megabyte = malloc(1 << 20);
+    assert_non_null(megabyte);
+    memset(megabyte, 'a', 1 << 20);
+    check_ids(t, megabyte, 1 << 20, 3, (const int32_t[]){MA, A, END}, 3);
+    for (int i = 0; i < 1 << 20; i += 2) megabyte[i] = ' ';
+    check_ids(t, megabyte, 1 << 20, 3, (const int32_t[]){MA, MA, END}, 3);
+    free(megabyte);
+    sg_tokenizer_close(&t);
+}
+
+static void refuse_text(const sg_tokenizer *t, const char *text, size_t len, int max_len, const char *why)
+{
+    int32_t *ids = NULL;
+    int      n = -1;
+    sg_error e = {0};
+    assert_int_equal(sg_tokenizer_encode(t, text, len, max_len, &ids, &n, &e), SG_E_ARG);
+    assert_null(ids);
+    assert_int_equal(n, -1);
+    if (!strstr(e.text, why)) fail_msg("\"%s\" does not say \"%s\"", e.text, why);
+}
+
+static void refuses_bad_texts(void **state)
+{
+    (void)state;
+    write_folder(NULL, NULL);
+    sg_tokenizer *t = open_folder();
+    refuse_text(t, BYTES("a\200"), 512, "byte 1 (0x80)");
+    refuse_text(t, BYTES("a"), 0, "max_len is 0");
+    refuse_text(t, "", ((size_t)1 << 20) + 1, 512, "1048577 bytes");
+    sg_tokenizer_close(&t);
+}
+
+static void refuse_folder(sg_status code, const char *why)
+{
+    sg_tokenizer *t = NULL;
+    sg_error      e = {0};
+    assert_int_equal(sg_tokenizer_open(&t, folder, &e), code);
+    assert_null(t);
+    if (!strstr(e.text, why)) fail_msg("\"%s\" does not say \"%s\"", e.text, why);
+    if (!strstr(e.text, folder)) fail_msg("\"%s\" does not name the folder", e.text);
+}
+
+static void refuses_missing_files(void **state)
+{
+    (void)state;
+    write_folder(NULL, NULL);
+    maker_file(folder, "spiece.model", NULL, 0);
+    refuse_folder(SG_E_FILE, "spiece.model: No such file");
+    write_json("tokenizer.json", "{}");
+    refuse_folder(SG_E_FILE, "tokenizer.json alone is not enough");
+}
+
+static void refuse_model(const char *why)
+{
+    write_folder(NULL, NULL);
+    refuse_folder(SG_E_FORMAT, why);
+}
+
+static void refuses_broken_models(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text;
+        float       score;
+        int         type;
+        const char *why;
+    } pieces[] = {
+        {"", 0, NORMAL, "piece 14 is empty"},
+        {"\377", 0, NORMAL, "piece 14 is not UTF-8"},
+        {"n", NAN, NORMAL, "piece 14 has a score that is not finite"},
+        {"n", INFINITY, NORMAL, "piece 14 has a score that is not finite"},
+        {"n", 0, 7, "piece 14 is of an unknown type"},
+        {"n", 0, 0, "piece 14 is of an unknown type"},
+        {"ab", 0, NORMAL, "pieces 7 and 14 of the vocabulary are the same"},
+    };
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        make_model();
+        maker_piece(&model, pieces[i].text, pieces[i].score, pieces[i].type);
+        refuse_model(pieces[i].why);
+    }
+    static char longest[1024];
+    memset(longest, 'a', sizeof longest - 1);
+    make_model();
+    maker_piece(&model, longest, 0, NORMAL);
+    refuse_model("longer than 512 bytes");
+    make_model();
+    maker_bytes(&model, 1, "\012\003a\000b", 5);
+    refuse_model("holds a NUL");
+    make_model();
+    maker_bytes(&model, 1, "\012\377", 2);
+    refuse_model("is not a SentencePiece message");
+    model.len = 0;
+    refuse_model("has no pieces");
+    maker_put(&model, "{\"a\": 1}", 8);
+    refuse_model("broken at byte 0");
+    make_model();
+    maker_varint(&model, 1 << 3 | 2);
+    maker_varint(&model, UINT64_MAX);
+    refuse_model("broken at byte");
+    make_model();
+    maker_bytes(&model, 2, "\030\002", 2);
+    write_folder(NULL, NULL);
+    refuse_folder(SG_E_UNSUPPORTED, "model_type is 2");
+    make_model();
+}
+
+/* Every cut of the model is refused or is a model of fewer pieces; none is read past its end (the sanitizers watch). */
+static void survives_every_cut(void **state)
+{
+    (void)state;
+    make_model();
+    for (size_t len = 0; len < 400 && len < model.len; len++) {
+        maker_file(folder, "spiece.model", model.at, len);
+        sg_tokenizer *t = NULL;
+        sg_error      e = {0};
+        if (sg_tokenizer_open(&t, folder, &e) == SG_OK) sg_tokenizer_close(&t);
+        assert_null(t);
+    }
+}
+
+static void refuse_map(const void *map, size_t n, const char *why)
+{
+    static maker normalizer;
+    model.len = normalizer.len = 0;
+    add_pieces(&model);
+    maker_bytes(&normalizer, 2, map, n);
+    maker_bytes(&model, 3, normalizer.at, normalizer.len);
+    refuse_model(why);
+}
+
+static void refuses_broken_maps(void **state)
+{
+    (void)state;
+    make_model();
+    refuse_map("abc", 3, "a trie of 0 bytes in a map of 3");
+    refuse_map("\0\0\0\0a", 5, "a trie of 0 bytes in a map of 5");
+    refuse_map("\377\377\377\377abcd", 8, "a trie of 4294967295 bytes");
+    refuse_map("\2\0\0\0abcd", 8, "a trie of 2 bytes");
+    refuse_map("\4\0\0\0abcd", 8, "not NUL-terminated UTF-8");
+    refuse_map("\4\0\0\0abcd\377", 10, "not NUL-terminated UTF-8");
+    refuse_map("\4\0\0\0\0\1\1\1ab", 11, "points out of its strings");            /* the place of the value */
+    refuse_map("\10\0\0\0\0\5\0\0\3\0\0\200ab", 15, "points out of its strings"); /* the value */
+    make_model();
+}
+
+static void refuse_json(sg_status code, const char *config, const char *tokenizer, const char *why)
+{
+    write_folder(config, tokenizer);
+    refuse_folder(code, why);
+}
+
+static void refuses_broken_json(void **state)
+{
+    (void)state;
+    make_model();
+    refuse_json(SG_E_FORMAT, "{", NULL, "tokenizer_config.json: line 1");
+    refuse_json(SG_E_FORMAT, "[]", NULL, "tokenizer_config.json: not an object");
+    refuse_json(SG_E_FORMAT, "{\"a\": 1, \"a\": 2}", NULL, "duplicate");
+    refuse_json(SG_E_FORMAT, "{\"tokenizer_class\": 3}", NULL, "tokenizer_class: not a string");
+    refuse_json(SG_E_UNSUPPORTED, "{\"tokenizer_class\": \"LlamaTokenizer\"}", NULL, "LlamaTokenizer");
+    refuse_json(SG_E_UNSUPPORTED, "{\"tokenizer_class\": \"MT5Tokenizer\"}", NULL, "needs a tokenizer.json");
+    refuse_json(SG_E_UNSUPPORTED, "{\"split_special_tokens\": true}", NULL, "split_special_tokens");
+    refuse_json(SG_E_FORMAT, "{\"extra_ids\": -1}", NULL, "extra_ids");
+    refuse_json(SG_E_FORMAT, "{\"extra_ids\": 1000000000}", NULL, "extra_ids");
+    refuse_json(SG_E_FORMAT, "{\"added_tokens_decoder\": []}", NULL, "added_tokens_decoder: not an object");
+    refuse_json(SG_E_FORMAT, "{\"added_tokens_decoder\": {\"-1\": {\"content\": \"x\"}}}", NULL, "a token id");
+    refuse_json(SG_E_FORMAT, "{\"added_tokens_decoder\": {\"99999999999\": {\"content\": \"x\"}}}", NULL, "a token id");
+    refuse_json(SG_E_FORMAT, "{\"added_tokens_decoder\": {\"1\": 5}}", NULL, "neither a string");
+    refuse_json(SG_E_FORMAT, "{\"pad_token\": \"\"}", NULL, "an added token is empty");
+    refuse_json(SG_E_FORMAT, "{\"pad_token\": \"a\\u0000b\"}", NULL, "pad_token");
+    refuse_json(SG_E_FORMAT, NULL, "{}", "model.vocab: missing");
+    refuse_json(SG_E_UNSUPPORTED, NULL, "{\"model\": {\"type\": \"BPE\", \"vocab\": []}}", "model.type");
+    refuse_json(SG_E_FORMAT, NULL, "{\"model\": {\"vocab\": []}}", "entry 0 is not piece 0 of spiece.model");
+    refuse_json(SG_E_FORMAT, NULL, tokenizer_json, "entry 2 is not piece 2 of spiece.model");
+}
+
+/* tokenizer_json with `from`, which it holds, replaced by `to`. */
+static const char *changed(const char *from, const char *to)
+{
+    static char text[4096];
+    const char *at = strstr(tokenizer_json, from);
+    assert_non_null(at);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - tokenizer_json), tokenizer_json, to, at + strlen(from));
+    return text;
+}
+
+static void refuses_other_pipelines(void **state)
+{
+    (void)state;
+    make_byte_model();
+    refuse_json(SG_E_FORMAT, NULL, changed("\"unk_id\": 3", "\"unk_id\": 10"), "model.unk_id");
+    refuse_json(SG_E_FORMAT, NULL, changed("\"unk_id\": 3", "\"unk_id\": 1.5"), "model.unk_id");
+    refuse_json(SG_E_FORMAT, NULL, changed("true, \"vocab\"", "1, \"vocab\""), "byte_fallback: not a boolean");
+    refuse_json(SG_E_FORMAT, NULL, changed("\"tail\", -1.5", "\"tail\""), "entry 9 is not a piece with a score");
+    refuse_json(SG_E_FORMAT, NULL, changed("\"ids\": [1]", "\"ids\": [10]"), "post_processor.special_tokens");
+    refuse_json(SG_E_FORMAT, NULL, changed("\"id\": 1,", "\"id\": -1,"), "a token id");
+    refuse_json(SG_E_UNSUPPORTED, NULL, changed("TemplateProcessing", "Roberta"), "post_processor");
+    refuse_json(SG_E_UNSUPPORTED, NULL, changed("always", "first"), "pre_tokenizer");
+    refuse_json(SG_E_UNSUPPORTED, NULL, changed("null", "{\"type\": \"Lowercase\"}"), "normalizer");
+    refuse_json(SG_E_FORMAT, NULL, changed("null", "{\"type\": \"Precompiled\", \"precompiled_charsmap\": \"QUJD\"}"),
+                "not that of spiece.model");
+    write_folder(NULL, changed("\"unk_id\": 3", "\"unk_id\": null"));
+    sg_tokenizer *t = open_folder();
+    int32_t      *ids = NULL;
+    int           n;
+    sg_error      e = {0};
+    assert_int_equal(sg_tokenizer_encode(t, "x", 1, 8, &ids, &n, &e), SG_E_FORMAT);
+    assert_non_null(strstr(e.text, "no piece for \"x\""));
+    sg_tokenizer_close(&t);
+    make_model();
+}
+
+static int32_t *read_ids(const json_t *list, int *n)
+{
+    *n = (int)json_array_size(list);
+    int32_t *ids = calloc((size_t)*n + 1, sizeof *ids);
+    assert_non_null(ids);
+    for (int i = 0; i < *n; i++) ids[i] = (int32_t)json_integer_value(json_array_get(list, (size_t)i));
+    return ids;
+}
+
+static void follows_the_prompt_list(void **state)
+{
+    (void)state;
+    FILE *f = fopen(SG_FIXTURES "/prompts_200.txt", "r");
+    if (!f) skip();
+    char         *line = NULL;
+    size_t        cap = 0;
+    int           count = 0;
+    sg_tokenizer *open[16] = {0};
+    while (getline(&line, &cap, f) > 0) {
+        json_t *row = json_loads(line, 0, NULL), *list;
+        assert_non_null(row);
+        const json_t *text = json_object_get(row, "clean");
+        const char   *name;
+        int           tokenizer = 0;
+        json_object_foreach(json_object_get(row, "ids"), name, list)
+        {
+            char     dir[4096];
+            sg_error e = {0};
+            snprintf(dir, sizeof dir, "%s/%s/tokenizer", SG_FIXTURES, name);
+            assert_in_range(tokenizer, 0, 15);
+            if (!open[tokenizer] && sg_tokenizer_open(&open[tokenizer], dir, &e)) fail_msg("%s", e.text);
+            int      n;
+            int32_t *ids = read_ids(list, &n);
+            check_ids(open[tokenizer++], json_string_value(text), json_string_length(text), 512, ids, n);
+            free(ids);
+        }
+        json_decref(row);
+        count++;
+    }
+    for (int i = 0; i < 16; i++) sg_tokenizer_close(&open[i]);
+    free(line);
+    fclose(f);
+    assert_int_equal(count, 200);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_the_best_pieces),
+        cmocka_unit_test(unites_unknown_characters),
+        cmocka_unit_test(normalises_by_grapheme),
+        cmocka_unit_test(cuts_out_added_tokens),
+        cmocka_unit_test(falls_back_to_bytes_where_told),
+        cmocka_unit_test(cuts_to_length),
+        cmocka_unit_test(refuses_bad_texts),
+        cmocka_unit_test(refuses_missing_files),
+        cmocka_unit_test(refuses_broken_models),
+        cmocka_unit_test(survives_every_cut),
+        cmocka_unit_test(refuses_broken_maps),
+        cmocka_unit_test(refuses_broken_json),
+        cmocka_unit_test(refuses_other_pipelines),
+        cmocka_unit_test(follows_the_prompt_list),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,512 @@
+/* test_weights.c - safetensors files, single and sharded, sound and hostile; and the writer. */
+#include "weights.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char dir[] = "/tmp/sg_weights_XXXXXX";
+static char path[256];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int clear_folder(void **state)
+{
+    (void)state;
+    DIR *const d = opendir(dir);
+    for (const struct dirent *f; (f = readdir(d));)
+        if (strcmp(f->d_name, ".") && strcmp(f->d_name, "..")) {
+            snprintf(path, sizeof path, "%s/%.200s", dir, f->d_name);
+            assert_return_code(remove(path), errno);
+        }
+    return closedir(d);
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return rmdir(dir);
+}
+
+static const char *in_folder(const char *name)
+{
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static void put_bytes(const char *name, const void *bytes, size_t size)
+{
+    FILE *const f = fopen(in_folder(name), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, size, f), size);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void put_text(const char *name, const char *text) { put_bytes(name, text, strlen(text)); }
+
+/* A header of that text without padding, and data 0 1 2 ... */
+static void put_sized(const char *name, const char *header, size_t n, size_t data)
+{
+    char *const bytes = malloc(8 + n + data);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < 8; i++) bytes[i] = (char)(n >> (8 * i) & 0xff);
+    memcpy(bytes + 8, header, n);
+    for (size_t i = 0; i < data; i++) bytes[8 + n + i] = (char)i;
+    put_bytes(name, bytes, 8 + n + data);
+    free(bytes);
+}
+
+static void put(const char *name, const char *header, size_t data) { put_sized(name, header, strlen(header), data); }
+
+static sg_weights *open_good(const char *stem)
+{
+    sg_error    e = {0};
+    sg_weights *w = NULL;
+    if (sg_weights_open(&w, dir, stem, &e) != SG_OK) fail_msg("%s", e.text);
+    return w;
+}
+
+/* The folder's weights must be refused with all of the words, which are separated by |. */
+static void refuse_stem(const char *stem, const char *words)
+{
+    sg_error    e = {0};
+    sg_weights *w = NULL;
+    char        all[512];
+    if (sg_weights_open(&w, dir, stem, &e) == SG_OK) fail_msg("accepted, but should fail with: %s", words);
+    assert_null(w);
+    assert_true(e.code == SG_E_FILE || e.code == SG_E_FORMAT);
+    snprintf(all, sizeof all, "%s", words);
+    for (char *rest = all, *word; (word = strtok_r(rest, "|", &rest));)
+        if (!strstr(e.text, word)) fail_msg("\"%s\" is not in \"%s\"", word, e.text);
+    for (const char *c = e.text; *c; c++) assert_true((unsigned char)*c >= 0x20);
+}
+
+static void refuse(const char *words) { refuse_stem("m", words); }
+
+static void sound_file_is_read(void **state)
+{
+    (void)state;
+    put("m.safetensors",
+        "{\"__metadata__\":{\"format\":\"pt\",\"\":\"\\u00e9\"},"
+        "\"b\":{\"dtype\":\"BF16\",\"shape\":[2,3],\"data_offsets\":[0,12]},"
+        "\"none\":{\"dtype\":\"F32\",\"shape\":[0,5],\"data_offsets\":[12,12]},"
+        "\"a\\u002e1\":{\"data_offsets\":[12,16],\"shape\":[],\"dtype\":\"F32\"},"
+        "\"long\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[16,24]}}  \n",
+        24);
+    sg_weights *w = open_good("m");
+    assert_int_equal(sg_weights_count(w), 4);
+    assert_int_equal(sg_weights_files(w), 1);
+    assert_string_equal(sg_weights_path(w), in_folder("m.safetensors"));
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(sg_weights_bytes(w), st.st_size);
+
+    sg_tensor t = sg_weights_find(w, "b");
+    assert_int_equal(t.rank, 2);
+    assert_int_equal(t.dtype, SG_BF16);
+    assert_int_equal(t.dim[0], 2);
+    assert_int_equal(t.dim[1], 3);
+    assert_memory_equal(t.data, "\0\1\2\3\4\5\6\7\10\11\12\13", 12);
+    t = sg_weights_find(w, "a.1");
+    assert_int_equal(t.rank, 1);
+    assert_int_equal(sg_count(t), 1);
+    assert_memory_equal(t.data, "\14\15\16\17", 4);
+    t = sg_weights_find(w, "none");
+    assert_int_equal(t.rank, 2);
+    assert_int_equal(sg_count(t), 0);
+
+    assert_int_equal(sg_weights_find(w, "long").rank, 0);
+    assert_int_equal(sg_weights_find(w, "c").rank, 0);
+    assert_int_equal(sg_weights_index(w, "c"), -1);
+    assert_int_equal(sg_weights_index(w, "long"), 3);
+    assert_string_equal(sg_weights_dtype(w, 3), "I64");
+    const char *const order[] = {"b", "none", "a.1", "long"};
+    for (size_t i = 0; i < 4; i++) assert_string_equal(sg_weights_name(w, i, NULL), order[i]);
+    assert_string_equal(sg_weights_name(w, 0, &t), "b");
+    assert_int_equal(t.rank, 2);
+    sg_weights_close(&w);
+    assert_null(w);
+    sg_weights_close(&w);
+}
+
+static void file_without_tensors_is_read(void **state)
+{
+    (void)state;
+    put("m.safetensors", "{}", 0);
+    sg_weights *w = open_good("m");
+    assert_int_equal(sg_weights_count(w), 0);
+    assert_int_equal(sg_weights_find(w, "").rank, 0);
+    sg_weights_close(&w);
+}
+
+#define T(fields) "{\"x\":{" fields "}}"
+#define X(dtype, shape, offsets) T("\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets)
+
+static void bad_headers_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *header;
+        size_t      data;
+        const char *words;
+    } bad[] = {
+        {"[]", 0, "m.safetensors|should begin with {"},
+        {"{", 0, "should begin with {"},
+        {"{ ", 0, "header|not valid JSON at byte 2"},
+        {"{\"x", 0, "closing quote"},
+        {"{\"x\\", 0, "closing quote"},
+        {"{\"x\"}", 0, "colon"},
+        {"{\"x\":}", 0, "complete value"},
+        {"{\"x\":{}", 0, "comma or a closing brace"},
+        {"{\"x\":{}}}", 0, "something follows"},
+        {"{\"x\":{},}", 0, "a name in double quotes"},
+        {"{,}", 0, "a name in double quotes"},
+        {"{\"x\":{]}", 0, "tensor \"x\"|not valid JSON"},
+        {"{\"x\":3}", 0, "tensor \"x\"|not valid JSON"},
+        {"{\"x\":[]}", 0, "tensor \"x\"|should be an object"},
+        {"{\"x\":{\"dtype\":NaN}}", 0, "not valid JSON"},
+        {"{\"\xff\":{}}", 0, "not valid JSON at byte 1"},
+        {"{\"\xc3\":{}}", 0, "not valid JSON at byte 1"},
+        {"{\"\xed\xa0\x80\":{}}", 0, "not valid JSON at byte 1"},
+        {"{\"\\ud800\":{}}", 0, "not valid JSON at byte 1"},
+        {"{\"a\\u0000b\":{}}", 0, "not valid JSON at byte 1"},
+        {"{\"a\x1b\":{}}", 0, "not valid JSON at byte 1"},
+        {"{\"\\u001b[2J\":{}}", 0, "tensor \"?[2J\"|dtype is missing"},
+        {X("\"F32\"", "[1]", "[0,4]}, \"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]"), 4,
+         "\"x\"|twice"},
+        {X("\"F32\"", "[1]", "[0,4]}, \"\\u0078\":{"), 4, "\"x\"|twice"},
+        {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "__metadata__|twice"},
+        {"{\"__metadata__\":[]}", 0, "__metadata__|should be a JSON object"},
+        {"{\"__metadata__\":{\"k\":1}}", 0, "__metadata__: \"k\": should be a string"},
+        {"{\"__metadata__\":{\"k\":\"\\x\"}}", 0, "__metadata__: \"k\": invalid escape"},
+        {"{\"__metadata__\":{\"k\":\"\",\"k\":\"\"}}", 0, "__metadata__|\"k\"|twice"},
+        {T("\"dtype\":\"F32\",\"shape\":[1],\"shape\":[1],\"data_offsets\":[0,4]"), 4, "tensor \"x\"|duplicate"},
+        {T("\"shape\":[1],\"data_offsets\":[0,4]"), 4, "dtype is missing"},
+        {T("\"dtype\":\"F32\",\"data_offsets\":[0,4]"), 4, "shape is missing"},
+        {T("\"dtype\":\"F32\",\"shape\":[1]"), 4, "data_offsets is missing"},
+        {T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"b\":0"), 4, "\"b\" is not a field"},
+        {X("32", "[1]", "[0,4]"), 4, "dtype should be a string"},
+        {X("\"F33\"", "[1]", "[0,4]"), 4, "dtype \"F33\" is not known"},
+        {X("\"F32\"", "1", "[0,4]"), 4, "shape should be a list"},
+        {X("\"F32\"", "[1,1,1,1,1,1]", "[0,4]"), 4, "6 dimensions; at most 5"},
+        {X("\"F32\"", "[1,-1]", "[0,4]"), 4, "shape[1] should be a whole number"},
+        {X("\"F32\"", "[1.0]", "[0,4]"), 4, "shape[0] should be a whole number"},
+        {X("\"F32\"", "[1e30]", "[0,4]"), 4, "shape[0] should be a whole number"},
+        {X("\"F32\"", "[\"1\"]", "[0,4]"), 4, "shape[0] should be a whole number"},
+        {X("\"F32\"", "[18446744073709551617]", "[0,4]"), 4, "tensor \"x\"|too big integer"},
+        {X("\"F32\"", "[4611686018427387905,4]", "[0,16]"), 16, "too large"},
+        {X("\"F32\"", "[0,9223372036854775807,2]", "[0,0]"), 0, "too large"},
+        {X("\"F32\"", "[1]", "4"), 4, "data_offsets should be a list of two"},
+        {X("\"F32\"", "[1]", "[0]"), 4, "data_offsets should be a list of two"},
+        {X("\"F32\"", "[1]", "[0,4,4]"), 4, "data_offsets should be a list of two"},
+        {X("\"F32\"", "[1]", "[0,4.0]"), 4, "data_offsets should be a list of two"},
+        {X("\"F32\"", "[1]", "[4,0]"), 4, "[4, 0] should rise"},
+        {X("\"F32\"", "[1]", "[-4,0]"), 4, "[-4, 0] should rise"},
+        {X("\"F32\"", "[2]", "[0,8]"), 4, "[0, 8] go beyond the 4 bytes"},
+        {X("\"F32\"", "[1]", "[9223372036854775803,9223372036854775807]"), 4, "go beyond"},
+        {X("\"F32\"", "[2]", "[0,4]"), 4, "F32 [2] takes 64 bits|span 4 bytes"},
+        {X("\"F4\"", "[3]", "[0,1]"), 1, "F4 [3] takes 12 bits"},
+        {X("\"F32\"", "[0]", "[0,4]"), 4, "F32 [0] takes 0 bits"},
+        {X("\"U8\"", "[3]", "[1,4]"), 4, "tensor \"x\"|1 bytes of data before it"},
+        {X("\"U8\"", "[3]", "[0,3]"), 4, "the last 1 bytes"},
+        {"{}", 1, "the last 1 bytes"},
+        {X("\"U8\"", "[3]", "[0,3]},\"y\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]"), 4,
+         "tensor \"y\"|overlaps tensor \"x\""},
+        {X("\"U8\"", "[4]", "[0,4]},\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]"), 4, "overlaps"},
+        {X("\"U8\"", "[4]", "[0,4]},\"y\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[2,2]"), 4, "overlaps"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put("m.safetensors", bad[i].header, bad[i].data);
+        refuse(bad[i].words);
+    }
+    put_sized("m.safetensors", "{\"a\0b\":{}}", 10, 0);
+    refuse("not valid JSON at byte 1");
+    put_sized("m.safetensors", "{}\0", 3, 0);
+    refuse("something follows");
+}
+
+static void bad_lengths_are_refused(void **state)
+{
+    (void)state;
+    static const uint64_t lengths[] = {3, 100, 100000001, (uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 7};
+    char                  bytes[10] = {0};
+    put_bytes("m.safetensors", bytes, 0);
+    refuse("m.safetensors: the file is empty");
+    for (size_t n = 1; n < 8; n++) {
+        put_bytes("m.safetensors", bytes, n);
+        refuse("too few");
+    }
+    put_bytes("m.safetensors", bytes, 8);
+    refuse("should begin with {");
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        memcpy(bytes, &lengths[i], 8);
+        memcpy(bytes + 8, "{}", 2);
+        put_bytes("m.safetensors", bytes, 10);
+        refuse(lengths[i] > 100000000 ? "announced; at most 100000000" : "cut short");
+    }
+}
+
+static void monsters_are_refused(void **state)
+{
+    (void)state;
+    const size_t size = 2000000;
+    char *const  text = malloc(size + 64);
+    assert_non_null(text);
+    memcpy(text, "{\"x\":", 5);
+    memset(text + 5, '[', size);
+    put_sized("m.safetensors", text, size, 0);
+    refuse("complete value");
+    memset(text + 5 + size / 2, ']', size / 2);
+    text[5 + size / 2 * 2] = '}';
+    put_sized("m.safetensors", text, 6 + size, 0);
+    refuse("tensor \"x\"|description takes 2000000 bytes");
+    memset(text + 5, '[', 4000);
+    memset(text + 5 + 2000, ']', 2000);
+    text[4005] = '}';
+    put_sized("m.safetensors", text, 4006, 0);
+    refuse("tensor \"x\"|should be an object");
+
+    memset(text, 'n', size); /* a name of nearly 2 MB */
+    memcpy(text, "{\"", 2);
+    strcpy(text + size, "\":{\"dtype\":\"F32\"}}");
+    put("m.safetensors", text, 0);
+    refuse("tensor \"nnnn|nnn...\": shape is missing");
+    free(text);
+}
+
+static void many_tensors_are_read(void **state)
+{
+    (void)state;
+    const size_t n = 20000;
+    char *const  text = malloc(n * 90);
+    char        *at = text;
+    assert_non_null(text);
+    for (size_t i = 0; i < n; i++)
+        at += sprintf(at, "%c\"t%zu\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%zu,%zu]}", i ? ',' : '{', i,
+                      n - 1 - i, n - i);
+    strcpy(at, "}");
+    put("m.safetensors", text, n);
+    free(text);
+    sg_weights *w = open_good("m");
+    assert_int_equal(sg_weights_count(w), n);
+    for (size_t i = 0; i < n; i += 999) {
+        char name[32];
+        snprintf(name, sizeof name, "t%zu", i);
+        assert_int_equal(((uint8_t *)sg_weights_find(w, name).data)[0], (n - 1 - i) & 0xff);
+        assert_int_equal(sg_weights_index(w, name), n - 1 - i);
+    }
+    sg_weights_close(&w);
+}
+
+static void places_that_are_no_files_are_refused(void **state)
+{
+    (void)state;
+    refuse("has neither m.safetensors nor m.safetensors.index.json");
+    put_text("pytorch_model.bin", "");
+    refuse("neither|pickle files such as pytorch_model.bin are not read: convert to safetensors");
+    put_text("m.fp16.safetensors", "");
+    refuse("neither|m.fp16.safetensors is there");
+    assert_int_equal(mkdir(in_folder("m.safetensors"), 0700), 0);
+    refuse("m.safetensors: is a folder");
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    refuse("m.safetensors: is not a regular file");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("nowhere", path), 0);
+    refuse("m.safetensors: cannot be opened: No such file");
+    assert_int_equal(unlink(path), 0);
+    if (geteuid() != 0) { /* root may read anything */
+        put("m.safetensors", "{}", 0);
+        assert_int_equal(chmod(path, 0), 0);
+        refuse("m.safetensors: cannot be opened: Permission denied");
+    }
+    sg_error    e = {0};
+    sg_weights *w = NULL;
+    assert_int_equal(sg_weights_open(&w, "/nonexistent/folder", "m", &e), SG_E_FILE);
+    assert_non_null(strstr(e.text, "/nonexistent/folder: No such file"));
+    assert_int_equal(sg_weights_open(&w, "/dev/null", "m", NULL), SG_E_FILE);
+}
+
+#define ONE(name) "{\"" name "\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}"
+
+static void put_shards(void)
+{
+    put("m-1.safetensors", ONE("z"), 2);
+    put("m-2.safetensors", ONE("a"), 2);
+}
+
+static void sound_index_is_read(void **state)
+{
+    (void)state;
+    put_shards();
+    put_text("m.safetensors.index.json", "{\"metadata\":{\"total_size\":4},\"weight_map\":"
+                                         "{\"a\":\"m-2.safetensors\",\"z\":\"m\\u002d1.safetensors\"}}\n");
+    sg_weights *w = open_good("m");
+    assert_int_equal(sg_weights_files(w), 2);
+    assert_int_equal(sg_weights_count(w), 2);
+    assert_string_equal(sg_weights_path(w), in_folder("m.safetensors.index.json"));
+    assert_string_equal(sg_weights_name(w, 0, NULL), "z");
+    assert_string_equal(sg_weights_name(w, 1, NULL), "a");
+    assert_int_equal(sg_weights_index(w, "a"), 1);
+    assert_int_equal(sg_weights_find(w, "a").dim[0], 2);
+    sg_weights_close(&w);
+    char blob[256]; /* the hub's cache keeps links to blobs */
+    snprintf(blob, sizeof blob, "%s/blob", dir);
+    assert_int_equal(rename(in_folder("m-1.safetensors"), blob), 0);
+    assert_int_equal(symlink("blob", path), 0);
+    w = open_good("m");
+    sg_weights_close(&w);
+}
+
+#define MAP(map) "{\"weight_map\":{" map "}}"
+#define A "\"a\":\"m-2.safetensors\""
+#define Z "\"z\":\"m-1.safetensors\""
+
+static void bad_indices_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *index, *words;
+    } bad[] = {
+        {"", "m.safetensors.index.json: the file is empty"},
+        {"[]", "index: should be a JSON object"},
+        {"{", "index: not valid JSON at byte 1"},
+        {"{}", "weight_map is missing"},
+        {"{\"weight_map\":[]}", "weight_map: should be a JSON object"},
+        {MAP(""), "weight_map is empty"},
+        {"{\"metadata\":{\"a\":1,\"a\":1},\"weight_map\":{" A "," Z "}}", "\"metadata\"|duplicate"},
+        {"{\"metadata\":{\"a\":01},\"weight_map\":{" A "," Z "}}", "\"metadata\"|not valid JSON"},
+        {"{\"metadata\":[[}],\"weight_map\":{" A "," Z "}}", "\"metadata\"|not valid JSON"},
+        {"{\"weight_map\":{" A "," Z "},\"weight_map\":{" A "," Z "}}", "\"weight_map\"|twice"},
+        {MAP(A "," A), "weight_map: \"a\"|twice"},
+        {MAP(A ",\"z\":1"), "tensor \"z\": should be a string"},
+        {MAP(A ",\"z\":null"), "tensor \"z\": should be a string"},
+        {MAP(A ",\"z\":\"\""), "tensor \"z\": \"\" is not the name of a file in this folder"},
+        {MAP(A ",\"z\":\"..\""), "\"..\" is not the name of a file"},
+        {MAP(A ",\"z\":\".\""), "\".\" is not the name of a file"},
+        {MAP(A ",\"z\":\"../m-1.safetensors\""), "\"../m-1.safetensors\" is not the name"},
+        {MAP(A ",\"z\":\"/etc/passwd\""), "\"/etc/passwd\" is not the name"},
+        {MAP(A ",\"z\":\"\\/etc\""), "\"/etc\" is not the name"},
+        {MAP(A ",\"z\":\"sub/m-1.safetensors\""), "is not the name"},
+        {MAP(A ",\"z\":\"m\\n\""), "\"m?\" is not the name"},
+        {MAP(A ",\"z\":\"m-3.safetensors\""), "index.json: shard \"m-3.safetensors\"|No such file"},
+        {MAP(A ",\"z\":\"folder\""), "folder: is a folder"},
+        {MAP(A ",\"z\":\"m-2.safetensors\""), "tensor \"z\" is in no file, should be in m-2.safetensors"},
+        {MAP(A "," Z ",\"y\":\"m-1.safetensors\""), "tensor \"y\" is in no file, should be in m-1.safetensors"},
+        {MAP("\"a\":\"m-1.safetensors\",\"z\":\"m-2.safetensors\""),
+         "tensor \"a\" should be in m-1.safetensors, but is in m-2.safetensors"},
+        {MAP("\"a\":\"m-2.safetensors\",\"z\":\"m-4.safetensors\""), "tensor \"x\" of m-4.safetensors is not in"},
+        {MAP(A "," Z ",\"x\":\"m-5.safetensors\""), "tensor \"a\" is both in m-2.safetensors and in m-5.safetensors"},
+    };
+    put_shards();
+    put("m-4.safetensors", X("\"U8\"", "[2]", "[0,2]},\"z\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]"),
+        4);
+    put("m-5.safetensors", X("\"U8\"", "[2]", "[0,2]},\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]"),
+        4);
+    assert_int_equal(mkdir(in_folder("folder"), 0700), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put_text("m.safetensors.index.json", bad[i].index);
+        refuse(bad[i].words);
+    }
+}
+
+static void single_file_or_index_is_chosen_as_the_peers_do(void **state)
+{
+    (void)state;
+    static const char *const stems[] = {"model", "diffusion_pytorch_model"};
+    put_shards();
+    for (int i = 0; i < 2; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.safetensors.index.json", stems[i]);
+        put_text(name, MAP(A "," Z));
+        snprintf(name, sizeof name, "%s.safetensors", stems[i]);
+        put(name, ONE("a"), 2);
+        sg_weights *w = open_good(stems[i]);
+        assert_int_equal(sg_weights_files(w), i + 1);
+        sg_weights_close(&w);
+    }
+}
+
+static void written_file_is_read_back(void **state)
+{
+    (void)state;
+    float                    x[6] = {1, 2, 3, 4, 5, 6};
+    const sg_tensor          t = {x, SG_F32, 2, {2, 3}};
+    const char *const        notes[] = {"prompt", "a \"red\" ball\n\xe2\x82\xac", "seed", "7", NULL};
+    sg_error                 e = {0};
+    static const char *const names[] = {"latents", "\"odd\"\\name"};
+    for (int i = 0; i < 2; i++) {
+        put_text("m.safetensors", "to be replaced");
+        assert_int_equal(sg_safetensors_write(path, names[i], t, i ? NULL : notes, &e), SG_OK);
+        sg_weights     *w = open_good("m");
+        const sg_tensor r = sg_weights_find(w, names[i]);
+        assert_int_equal(r.rank, 2);
+        assert_int_equal((uintptr_t)r.data % sizeof(float), 0);
+        assert_memory_equal(r.data, x, sizeof x);
+        sg_weights_close(&w);
+    }
+    assert_int_equal(sg_safetensors_write(path, "empty", (sg_tensor){NULL, SG_BF16, 1, {0}}, NULL, &e), SG_OK);
+    sg_weights *w = open_good("m");
+    assert_int_equal(sg_weights_find(w, "empty").rank, 1);
+    sg_weights_close(&w);
+}
+
+static int files_in_folder(void)
+{
+    int        n = 0;
+    DIR *const d = opendir(dir);
+    while (readdir(d)) n++;
+    closedir(d);
+    return n - 2;
+}
+
+static void failed_write_leaves_nothing(void **state)
+{
+    (void)state;
+    float             x[1] = {1};
+    const sg_tensor   t = {x, SG_F32, 1, {1}};
+    const char *const notes[] = {"k", "\xff", NULL};
+    assert_int_equal(sg_safetensors_write(in_folder("m"), "x", (sg_tensor){0}, NULL, NULL), SG_E_ARG);
+    assert_int_equal(sg_safetensors_write(path, "x", t, notes, NULL), SG_E_ARG);
+    assert_int_equal(sg_safetensors_write(path, "\xff", t, NULL, NULL), SG_E_ARG);
+    assert_int_equal(sg_safetensors_write(path, "__metadata__", t, NULL, NULL), SG_E_ARG);
+    assert_int_equal(sg_safetensors_write("/nonexistent/m", "x", t, NULL, NULL), SG_E_FILE);
+    assert_int_equal(files_in_folder(), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(sg_safetensors_write(path, "x", t, NULL, NULL), SG_E_FILE);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(sg_safetensors_write(path, "x", t, NULL, NULL), SG_E_FILE);
+    assert_int_equal(files_in_folder(), 1);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_teardown(f, clear_folder)
+    const struct CMUnitTest tests[] = {
+        TEST(sound_file_is_read),
+        TEST(file_without_tensors_is_read),
+        TEST(bad_headers_are_refused),
+        TEST(bad_lengths_are_refused),
+        TEST(monsters_are_refused),
+        TEST(many_tensors_are_read),
+        TEST(places_that_are_no_files_are_refused),
+        TEST(sound_index_is_read),
+        TEST(bad_indices_are_refused),
+        TEST(single_file_or_index_is_chosen_as_the_peers_do),
+        TEST(written_file_is_read_back),
+        TEST(failed_write_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

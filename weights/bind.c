@@ -1,0 +1,394 @@
+/* bind.c - see bind.h. */
+#include "bind.h"
+#include "convert.h"
+#include "input.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    MAX_NAME = 512,
+    MAX_LINES = 9,      /* of one kind of trouble in the report */
+    STAGING = 16 << 20, /* bytes on their way to a device */
+};
+
+typedef enum trouble { FITS, MISSING, MISSHAPEN, MISTYPED, TROUBLES } trouble;
+
+typedef struct want {
+    sg_tensor *tensor;
+    char      *name;
+    int        rank;
+    int64_t    dim[SG_MAX_RANK];
+    sg_tensor  source;
+    int64_t    index; /* in the weights; -1: missing */
+    trouble    trouble;
+} want;
+
+struct sg_bind {
+    const sg_weights *weights;
+    char              prefix[MAX_NAME];
+    want             *want;
+    size_t            count, room;
+    bool             *wanted; /* by index in the weights */
+    char            **ignored;
+    size_t            ignores;
+    const char       *mistake; /* of the caller, or lack of memory: the first */
+    sg_status         mistake_code;
+    const sg_backend *backend; /* of what is loaded; NULL: nothing is */
+    void             *block;
+};
+
+sg_status sg_bind_open(sg_bind **out, const sg_weights *w, sg_error *e)
+{
+    sg_bind *const b = *out = calloc(1, sizeof *b);
+    const size_t   n = sg_weights_count(w);
+    if (b) b->wanted = calloc(n ? n : 1, sizeof *b->wanted);
+    if (!b || !b->wanted) {
+        free(b);
+        *out = NULL;
+        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_weights_path(w));
+    }
+    b->weights = w;
+    return SG_OK;
+}
+
+void sg_bind_close(sg_bind **b)
+{
+    if (!*b) return;
+    sg_bind_unload(*b);
+    for (size_t i = 0; i < (*b)->count; i++) free((*b)->want[i].name);
+    for (size_t i = 0; i < (*b)->ignores; i++) free((*b)->ignored[i]);
+    free((*b)->want);
+    free((*b)->ignored);
+    free((*b)->wanted);
+    free(*b);
+    *b = NULL;
+}
+
+/* ---- the list ---- */
+
+static void mistake(sg_bind *b, sg_status code, const char *what)
+{
+    if (b->mistake) return;
+    b->mistake = what;
+    b->mistake_code = code;
+}
+
+static bool full_name(const sg_bind *b, const char *name, char out[MAX_NAME])
+{
+    const int n = snprintf(out, MAX_NAME, "%s%s", b->prefix, name);
+    return n >= 0 && n < MAX_NAME;
+}
+
+void sg_bind_prefix(sg_bind *b, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    const int n = vsnprintf(b->prefix, sizeof b->prefix, fmt, ap);
+    va_end(ap);
+    if (n < 0 || n >= MAX_NAME) mistake(b, SG_E_ARG, "a prefix is too long");
+}
+
+bool sg_bind_has(const sg_bind *b, const char *name)
+{
+    char full[MAX_NAME];
+    return full_name(b, name, full) && sg_weights_index(b->weights, full) >= 0;
+}
+
+/* One more, of that name; NULL latches. */
+static want *more(sg_bind *b, const char *name)
+{
+    if (b->count == b->room) {
+        const size_t room = b->room ? 2 * b->room : 256;
+        want *const  p = realloc(b->want, room * sizeof *p);
+        if (p) {
+            b->want = p;
+            b->room = room;
+        }
+    }
+    char *const copy = b->count < b->room ? strdup(name) : NULL;
+    if (!copy) {
+        mistake(b, SG_E_MEMORY, "out of memory");
+        return NULL;
+    }
+    want *const w = &b->want[b->count++];
+    *w = (want){.name = copy};
+    return w;
+}
+
+/* Does a tensor of these dimensions have a size? A config may ask for anything. */
+static bool has_size(int rank, const int64_t *dim)
+{
+    int64_t n = sizeof(float);
+    for (int i = 0; i < rank; i++)
+        if (dim[i] < 0 || __builtin_mul_overflow(n, dim[i] ? dim[i] : 1, &n)) return false;
+    return true;
+}
+
+static trouble judge(const want *w)
+{
+    if (w->index < 0) return MISSING;
+    if (w->source.rank == 0 || w->source.dtype == SG_I32 || w->source.dtype == SG_U8) return MISTYPED;
+    if (w->source.rank != w->rank || memcmp(w->source.dim, w->dim, (size_t)w->rank * sizeof *w->dim)) return MISSHAPEN;
+    return FITS;
+}
+
+void sg_want_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int rank, const int64_t *dim)
+{
+    char full[MAX_NAME];
+    *t = (sg_tensor){0};
+    if (rank < 1 || rank > SG_MAX_RANK || (as != SG_F32 && as != SG_BF16) || !full_name(b, name, full)) {
+        mistake(b, SG_E_ARG, "a tensor of unsuitable rank, dtype or name is wanted");
+        return;
+    }
+    want *const w = more(b, full);
+    if (!w) return;
+    w->tensor = t;
+    w->rank = rank;
+    w->index = sg_weights_index(b->weights, full);
+    memcpy(w->dim, dim, (size_t)rank * sizeof *dim);
+    if (w->index >= 0) {
+        sg_weights_name(b->weights, (size_t)w->index, &w->source);
+        b->wanted[w->index] = true;
+    }
+    w->trouble = judge(w);
+    if (!has_size(rank, dim)) return;
+    *t = (sg_tensor){.dtype = as, .rank = rank};
+    memcpy(t->dim, dim, (size_t)rank * sizeof *dim);
+}
+
+void sg_bind_ignore(sg_bind *b, const char *part)
+{
+    char **const p = realloc(b->ignored, (b->ignores + 1) * sizeof *p);
+    if (p) b->ignored = p;
+    char *const copy = p ? strdup(part) : NULL;
+    if (copy)
+        b->ignored[b->ignores++] = copy;
+    else
+        mistake(b, SG_E_MEMORY, "out of memory");
+}
+
+static bool is_extra(const sg_bind *b, size_t i)
+{
+    if (b->wanted[i]) return false;
+    for (size_t k = 0; k < b->ignores; k++)
+        if (strstr(sg_weights_name(b->weights, i, NULL), b->ignored[k])) return false;
+    return true;
+}
+
+/* ---- the report ---- */
+
+typedef struct report {
+    char   text[3600]; /* with a reserve, so that every kind can say how many more there are */
+    size_t used;
+    size_t listed, more; /* of the kind at hand */
+} report;
+
+SG_PRINTF(2, 3) static void line(report *r, const char *fmt, ...)
+{
+    const size_t reserve = 48 * TROUBLES;
+    char         text[512];
+    va_list      ap;
+    va_start(ap, fmt);
+    const int n = vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (r->listed == MAX_LINES || r->used + (size_t)n + 2 > sizeof r->text - reserve) {
+        r->more++;
+        return;
+    }
+    r->listed++;
+    r->used += (size_t)snprintf(r->text + r->used, sizeof r->text - r->used, "\n  %s", text);
+}
+
+static void end_kind(report *r, const char *kind)
+{
+    if (r->more)
+        r->used +=
+            (size_t)snprintf(r->text + r->used, sizeof r->text - r->used, "\n  ... and %zu more %s", r->more, kind);
+    r->listed = r->more = 0;
+}
+
+static void report_want(report *r, const sg_bind *b, const want *w)
+{
+    char has[120], should[120];
+    sg_shape_text(should, sizeof should, w->rank, w->dim);
+    sg_shape_text(has, sizeof has, w->source.rank, w->source.dim);
+    if (w->trouble == MISSING)
+        line(r, "missing: %s %s", sg_show(w->name), should);
+    else if (w->trouble == MISSHAPEN)
+        line(r, "misshapen: %s is %s, should be %s", sg_show(w->name), has, should);
+    else
+        line(r, "wrong type: %s is %s, should be F32, F16 or BF16", sg_show(w->name),
+             sg_weights_dtype(b->weights, (size_t)w->index));
+}
+
+static sg_status tell(const sg_bind *b, const size_t count[TROUBLES], size_t extra, sg_error *e)
+{
+    static const char *const kind[TROUBLES] = {
+        [MISSING] = "missing", [MISSHAPEN] = "misshapen", [MISTYPED] = "of the wrong type"};
+    report r = {.used = 0};
+    char   sums[160];
+    size_t n = 0;
+    sums[0] = '\0';
+    for (int k = MISSING; k < TROUBLES; k++) {
+        if (count[k]) n += (size_t)snprintf(sums + n, sizeof sums - n, "%s%zu %s", n ? ", " : "", count[k], kind[k]);
+        for (size_t i = 0; i < b->count; i++)
+            if ((int)b->want[i].trouble == k) report_want(&r, b, &b->want[i]);
+        end_kind(&r, kind[k]);
+    }
+    if (extra) snprintf(sums + n, sizeof sums - n, "%s%zu extra", n ? ", " : "", extra);
+    for (size_t i = 0; extra && i < sg_weights_count(b->weights); i++) {
+        if (!is_extra(b, i)) continue;
+        sg_tensor   t;
+        char        shape[120];
+        const char *name = sg_weights_name(b->weights, i, &t);
+        sg_shape_text(shape, sizeof shape, t.rank, t.dim);
+        line(&r, "extra: %s %s", sg_show(name), t.rank ? shape : sg_weights_dtype(b->weights, i));
+    }
+    end_kind(&r, "extra");
+    return sg_error_set(e, SG_E_FORMAT, "%s: the tensors do not fit this model: %s%s", sg_weights_path(b->weights),
+                        sums, r.text);
+}
+
+sg_status sg_bind_check(sg_bind *b, sg_error *e)
+{
+    size_t count[TROUBLES] = {0}, extra = 0;
+    if (b->mistake) return sg_error_set(e, b->mistake_code, "%s: %s", sg_weights_path(b->weights), b->mistake);
+    for (size_t i = 0; i < b->count; i++) count[b->want[i].trouble]++;
+    for (size_t i = 0; i < sg_weights_count(b->weights); i++) extra += is_extra(b, i);
+    if (count[FITS] == b->count && !extra) return SG_OK;
+    return tell(b, count, extra, e);
+}
+
+/* ---- loading ---- */
+
+/* Does the mapped tensor serve as it lies? */
+static bool in_place(const want *w, const sg_backend *backend)
+{
+    const sg_tensor *const s = &w->source;
+    return backend->host_memory && s->dtype == w->tensor->dtype && (uintptr_t)s->data % sg_dtype_size(s->dtype) == 0;
+}
+
+static size_t aligned(size_t bytes) { return (bytes + SG_ALIGN - 1) & ~(size_t)(SG_ALIGN - 1); }
+
+size_t sg_bind_bytes(const sg_bind *b, const sg_backend *backend, size_t *mapped)
+{
+    size_t device = 0, map = 0;
+    for (size_t i = 0; i < b->count; i++) {
+        const want *const w = &b->want[i];
+        if (w->trouble != FITS) continue;
+        if (in_place(w, backend))
+            map += sg_bytes(w->source);
+        else
+            device += aligned(sg_bytes(*w->tensor));
+    }
+    if (mapped) *mapped = map;
+    return device;
+}
+
+/* The pages of a mapped tensor that has been read and is not needed any more. They come back by themselves if it is. */
+static void let_go(const sg_tensor *t)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t from = ((uintptr_t)t->data + page - 1) / page * page;
+    const uintptr_t to = ((uintptr_t)t->data + sg_bytes(*t)) / page * page;
+    if (from < to) madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
+static sg_status not_finite(const sg_bind *b, const want *w, sg_error *e)
+{
+    const uint8_t *const x = w->source.data;
+    const size_t         size = sg_dtype_size(w->source.dtype), n = (size_t)sg_count(w->source);
+    size_t               i = 0;
+    float                any; /* asking for F32 leaves only NaN and infinity to complain of */
+    while (i < n && sg_convert(&any, SG_F32, x + i * size, w->source.dtype, 1, 1)) i++;
+    if (i < n)
+        return sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" has a NaN or an infinity, the first at element %zu",
+                            sg_weights_path(b->weights), sg_show(w->name), i);
+    return sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" has numbers too large for BF16",
+                        sg_weights_path(b->weights), sg_show(w->name));
+}
+
+/* Tensor w to `device` by way of staging[STAGING]. */
+static sg_status send(const sg_bind *b, const want *w, sg_stream *s, uint8_t *device, void *staging, sg_error *e)
+{
+    const sg_dtype from = w->source.dtype, as = w->tensor->dtype;
+    const size_t   in = sg_dtype_size(from), out = sg_dtype_size(as), n = (size_t)sg_count(w->source);
+    const size_t   step = STAGING / sizeof(float);
+    for (size_t i = 0; i < n; i += step) {
+        const size_t         count = n - i < step ? n - i : step;
+        const uint8_t *const x = (const uint8_t *)w->source.data + i * in;
+        if (!sg_convert(from == as ? NULL : staging, as, x, from, count, b->backend->threads))
+            return not_finite(b, w, e);
+        const sg_status status = s->memory->upload(s, device + i * out, from == as ? x : staging, count * out);
+        if (status != SG_OK)
+            return sg_error_set(e, status, "%s: tensor \"%s\": upload to %s failed: %s", sg_weights_path(b->weights),
+                                sg_show(w->name), b->backend->name, s->why);
+    }
+    return SG_OK;
+}
+
+static sg_status load_tensor(const sg_bind *b, const want *w, sg_stream *s, uint8_t *device, void *staging, sg_error *e)
+{
+    const bool   stays = in_place(w, b->backend);
+    const size_t n = (size_t)sg_count(w->source);
+    if (b->backend->host_memory) {
+        if (!sg_convert(stays ? NULL : device, w->tensor->dtype, w->source.data, w->source.dtype, n,
+                        b->backend->threads))
+            return not_finite(b, w, e);
+    } else {
+        SG_TRY(send(b, w, s, device, staging, e));
+    }
+    w->tensor->data = stays ? w->source.data : device;
+    if (!stays) let_go(&w->source);
+    return SG_OK;
+}
+
+static sg_status load_all(sg_bind *b, int (*progress)(void *, int, int), void *context, void *staging, sg_error *e)
+{
+    sg_stream s = sg_stream_on(b->backend);
+    uint8_t  *device = b->block;
+    for (size_t i = 0; i < b->count; i++) {
+        const want *const w = &b->want[i];
+        SG_TRY(load_tensor(b, w, &s, device, staging, e));
+        if (!in_place(w, b->backend)) device += aligned(sg_bytes(*w->tensor));
+        if (progress && progress(context, (int)i + 1, (int)b->count))
+            return sg_error_set(e, SG_E_CANCELLED, "%s: loading was cancelled", sg_weights_path(b->weights));
+    }
+    return SG_OK;
+}
+
+sg_status sg_bind_load(sg_bind *b, const sg_backend *backend, int (*progress)(void *context, int done, int total),
+                       void *context, sg_error *e)
+{
+    if (b->backend) return SG_OK;
+    SG_TRY(sg_bind_check(b, e));
+    const size_t bytes = sg_bind_bytes(b, backend, NULL);
+    void *const  staging = backend->host_memory ? NULL : malloc(STAGING);
+    if (bytes) b->block = backend->memory->alloc(bytes);
+    b->backend = backend;
+    sg_status status = SG_OK;
+    if ((bytes && !b->block) || (!backend->host_memory && !staging))
+        status = sg_error_set(e, SG_E_MEMORY, "%s: %s does not have the %zu MiB for these weights",
+                              sg_weights_path(b->weights), backend->name, (bytes >> 20) + 1);
+    if (status == SG_OK) status = load_all(b, progress, context, staging, e);
+    free(staging);
+    if (status != SG_OK) sg_bind_unload(b);
+    return status;
+}
+
+void sg_bind_unload(sg_bind *b)
+{
+    if (!b->backend) return;
+    for (size_t i = 0; i < b->count; i++) {
+        if (b->want[i].trouble != FITS) continue;
+        let_go(&b->want[i].source);
+        b->want[i].tensor->data = NULL;
+    }
+    if (b->block) b->backend->memory->release(b->block);
+    b->block = NULL;
+    b->backend = NULL;
+}

@@ -1,0 +1,225 @@
+/* config.c - see config.h. */
+#include "config.h"
+#include "input.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_CONFIG = 16 << 20 }; /* bytes */
+
+struct sg_config {
+    char     *path;
+    json_t   *root;
+    sg_error *e;
+    sg_status status;
+};
+
+static sg_status parse(sg_config *c, const sg_map *m)
+{
+    json_error_t je;
+    if (m->size > MAX_CONFIG)
+        return sg_error_set(c->e, SG_E_FORMAT, "%s: %zu bytes; at most %d are read", c->path, m->size, MAX_CONFIG);
+    c->root = json_loadb((const char *)m->data, m->size, JSON_REJECT_DUPLICATES, &je);
+    if (!c->root)
+        return sg_error_set(c->e, SG_E_FORMAT, "%s: line %d, column %d: not valid JSON: %s", c->path, je.line,
+                            je.column, sg_show(je.text));
+    if (!json_is_object(c->root)) return sg_error_set(c->e, SG_E_FORMAT, "%s: should be a JSON object", c->path);
+    return SG_OK;
+}
+
+sg_status sg_config_open(sg_config **out, const char *path, sg_error *e)
+{
+    sg_map           m = {0};
+    sg_config *const c = *out = calloc(1, sizeof *c);
+    if (!c || !(c->path = strdup(path))) {
+        sg_config_close(out);
+        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    }
+    c->e = e;
+    sg_status status = sg_map_open(&m, path, e);
+    if (status == SG_OK) status = parse(c, &m);
+    sg_map_close(&m);
+    if (status != SG_OK) sg_config_close(out);
+    return status;
+}
+
+void sg_config_close(sg_config **c)
+{
+    if (!*c) return;
+    json_decref((*c)->root);
+    free((*c)->path);
+    free(*c);
+    *c = NULL;
+}
+
+sg_status sg_config_status(const sg_config *c) { return c->status; }
+
+void sg_config_fail(sg_config *c, const char *key, const char *fmt, ...)
+{
+    char    why[1024], clean[1024];
+    va_list ap;
+    if (c->status != SG_OK) return;
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof why, fmt, ap);
+    va_end(ap);
+    c->status = sg_error_set(c->e, SG_E_FORMAT, "%s: %s: %s", c->path, key, sg_show_(clean, sizeof clean, why));
+}
+
+static const json_t *get(const sg_config *c, const char *key)
+{
+    const json_t *const v = json_object_get(c->root, key);
+    return json_is_null(v) ? NULL : v;
+}
+
+bool sg_config_has(const sg_config *c, const char *key) { return get(c, key) != NULL; }
+
+/* The value as a message quotes it. */
+static const char *quote(char out[80], const json_t *v)
+{
+    if (json_is_array(v)) return "a list";
+    if (json_is_object(v)) return "an object";
+    char *const text = json_dumps(v, JSON_ENCODE_ANY);
+    sg_show_(out, 80, text ? text : "of another type");
+    free(text);
+    return out;
+}
+
+/* A field, or entry i of a list when i >= 0, and what it should be. */
+static void wrong(sg_config *c, const char *key, int i, const json_t *v, const char *should)
+{
+    char at[24] = "", is[80];
+    if (i >= 0) snprintf(at, sizeof at, "entry %d ", i);
+    sg_config_fail(c, key, "%sshould be %s, is %s", at, should, quote(is, v));
+}
+
+static int64_t read_int(sg_config *c, const char *key, int i, const json_t *v, int64_t lo, int64_t hi)
+{
+    char should[96];
+    if (json_is_integer(v) && json_integer_value(v) >= lo && json_integer_value(v) <= hi) return json_integer_value(v);
+    if (hi == INT64_MAX)
+        snprintf(should, sizeof should, "a whole number of at least %lld", (long long)lo);
+    else
+        snprintf(should, sizeof should, "a whole number from %lld to %lld", (long long)lo, (long long)hi);
+    wrong(c, key, i, v, should);
+    return lo;
+}
+
+static double read_real(sg_config *c, const char *key, int i, const json_t *v, double lo, double hi)
+{
+    char         should[96];
+    const double x = json_number_value(v);
+    if (json_is_number(v) && x >= lo && x <= hi) return x;
+    if (isinf(lo) && isinf(hi))
+        snprintf(should, sizeof should, "a number");
+    else if (isinf(hi) || hi >= 1e300)
+        snprintf(should, sizeof should, "a number of at least %g", lo);
+    else
+        snprintf(should, sizeof should, "a number from %g to %g", lo, hi);
+    wrong(c, key, i, v, should);
+    return lo;
+}
+
+static bool read_bool(sg_config *c, const char *key, int i, const json_t *v)
+{
+    if (!json_is_boolean(v)) wrong(c, key, i, v, "true or false");
+    return json_is_true(v);
+}
+
+/* The field's value; NULL after a failure or when it is absent, which is a failure too if it is required. */
+static const json_t *field(sg_config *c, const char *key, bool required)
+{
+    const json_t *const v = c->status == SG_OK ? get(c, key) : NULL;
+    if (!v && required) sg_config_fail(c, key, "is missing");
+    return v;
+}
+
+int64_t sg_config_int(sg_config *c, const char *key, int64_t lo, int64_t hi, const int64_t *fallback)
+{
+    const int64_t       otherwise = fallback ? *fallback : lo;
+    const json_t *const v = field(c, key, !fallback);
+    const int64_t       x = v ? read_int(c, key, -1, v, lo, hi) : otherwise;
+    return c->status == SG_OK ? x : otherwise;
+}
+
+double sg_config_real(sg_config *c, const char *key, double lo, double hi, const double *fallback)
+{
+    const double        otherwise = fallback ? *fallback : lo;
+    const json_t *const v = field(c, key, !fallback);
+    const double        x = v ? read_real(c, key, -1, v, lo, hi) : otherwise;
+    return c->status == SG_OK ? x : otherwise;
+}
+
+bool sg_config_bool(sg_config *c, const char *key, const bool *fallback)
+{
+    const bool          otherwise = fallback && *fallback;
+    const json_t *const v = field(c, key, !fallback);
+    const bool          x = v ? read_bool(c, key, -1, v) : otherwise;
+    return c->status == SG_OK ? x : otherwise;
+}
+
+const char *sg_config_string(sg_config *c, const char *key, const char *fallback)
+{
+    const json_t *const v = field(c, key, !fallback);
+    if (v && !json_is_string(v)) wrong(c, key, -1, v, "a string");
+    return v && json_is_string(v) ? json_string_value(v) : fallback;
+}
+
+/* The field if it is a list of min to max entries, else NULL. */
+static const json_t *list(sg_config *c, const char *key, int min, int max)
+{
+    char                should[64];
+    const json_t *const v = field(c, key, min > 0);
+    if (!v) return NULL;
+    const size_t n = json_array_size(v);
+    if (min == max)
+        snprintf(should, sizeof should, "a list of %d entries", min);
+    else
+        snprintf(should, sizeof should, "a list of %d to %d entries", min, max);
+    if (!json_is_array(v))
+        wrong(c, key, -1, v, should);
+    else if (n < (size_t)min || n > (size_t)max)
+        sg_config_fail(c, key, "should be %s, has %zu", should, n);
+    else
+        return v;
+    return NULL;
+}
+
+int sg_config_ints(sg_config *c, const char *key, int64_t lo, int64_t hi, int64_t *out, int min, int max)
+{
+    const json_t *const v = list(c, key, min, max);
+    const int           n = (int)json_array_size(v);
+    for (int i = 0; i < n; i++) out[i] = read_int(c, key, i, json_array_get(v, (size_t)i), lo, hi);
+    for (int i = 0; c->status != SG_OK && i < max; i++) out[i] = lo;
+    return c->status == SG_OK ? n : 0;
+}
+
+int sg_config_reals(sg_config *c, const char *key, double lo, double hi, double *out, int min, int max)
+{
+    const json_t *const v = list(c, key, min, max);
+    const int           n = (int)json_array_size(v);
+    for (int i = 0; i < n; i++) out[i] = read_real(c, key, i, json_array_get(v, (size_t)i), lo, hi);
+    for (int i = 0; c->status != SG_OK && i < max; i++) out[i] = lo;
+    return c->status == SG_OK ? n : 0;
+}
+
+int sg_config_bools(sg_config *c, const char *key, bool *out, int min, int max)
+{
+    const json_t *const v = list(c, key, min, max);
+    const int           n = (int)json_array_size(v);
+    for (int i = 0; i < n; i++) out[i] = read_bool(c, key, i, json_array_get(v, (size_t)i));
+    for (int i = 0; c->status != SG_OK && i < max; i++) out[i] = false;
+    return c->status == SG_OK ? n : 0;
+}
+
+const char *sg_config_string_at(sg_config *c, const char *key, int i)
+{
+    const json_t *const v = field(c, key, false);
+    const json_t *const s = i < 0 ? NULL : json_array_get(v, (size_t)i);
+    if (v && !json_is_array(v)) wrong(c, key, -1, v, "a list");
+    if (s && !json_is_string(s) && !json_is_null(s)) wrong(c, key, i, s, "a string");
+    return json_string_value(s);
+}

@@ -1,0 +1,233 @@
+/* input.c - see input.h. */
+#include "input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_UNREAD = 1 << 20 }; /* bytes */
+
+const char *sg_show_(char *out, size_t size, const char *text)
+{
+    size_t n = 0;
+    for (; text[n] && n < size - 1; n++) {
+        const unsigned char c = (unsigned char)text[n];
+        out[n] = c < 0x20 || c == 0x7f ? '?' : text[n];
+    }
+    out[n] = '\0';
+    if (!text[n]) return out;
+    n = size - 4;
+    while (n && ((unsigned char)text[n] & 0xc0) == 0x80) n--; /* not within a UTF-8 sequence */
+    memcpy(out + n, "...", 4);
+    return out;
+}
+
+static sg_status map_descriptor(sg_map *m, int fd, const char *path, sg_error *e)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0) return sg_error_set(e, SG_E_FILE, "%s: cannot be read: %s", path, strerror(errno));
+    if (S_ISDIR(st.st_mode)) return sg_error_set(e, SG_E_FILE, "%s: is a folder, should be a file", path);
+    if (!S_ISREG(st.st_mode)) return sg_error_set(e, SG_E_FILE, "%s: is not a regular file", path);
+    if (st.st_size <= 0) return sg_error_set(e, SG_E_FORMAT, "%s: the file is empty", path);
+    void *const p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED) return sg_error_set(e, SG_E_FILE, "%s: cannot be mapped: %s", path, strerror(errno));
+    *m = (sg_map){p, (size_t)st.st_size};
+    return SG_OK;
+}
+
+sg_status sg_map_open(sg_map *m, const char *path, sg_error *e)
+{
+    *m = (sg_map){0};
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hold us up */
+    if (fd < 0) return sg_error_set(e, SG_E_FILE, "%s: cannot be opened: %s", path, strerror(errno));
+    const sg_status status = map_descriptor(m, fd, path, e);
+    close(fd);
+    return status;
+}
+
+void sg_map_close(sg_map *m)
+{
+    if (m->data) munmap((void *)(uintptr_t)m->data, m->size);
+    *m = (sg_map){0};
+}
+
+static char *decoded(char *out, const char *text, size_t size, char *why)
+{
+    json_error_t  je;
+    json_t *const string = json_loadb(text, size, JSON_DECODE_ANY, &je);
+    if (!string) {
+        sg_show_(why, 160, je.text);
+        return NULL;
+    }
+    const size_t n = json_string_length(string);
+    memcpy(out, json_string_value(string), n + 1);
+    json_decref(string);
+    return out + n;
+}
+
+char *sg_json_string(char *out, const char *text, size_t size, char *why)
+{
+    if (size < 2 || text[0] != '"') {
+        snprintf(why, 160, "should be a string");
+        return NULL;
+    }
+    size_t n = 1;
+    while (n < size && text[n] >= 0x20 && text[n] < 0x7f && text[n] != '"' && text[n] != '\\') n++;
+    if (n + 1 != size || text[n] != '"') return decoded(out, text, size, why);
+    memcpy(out, text + 1, n - 1); /* plain ASCII, as nearly all names are */
+    out[n - 1] = '\0';
+    return out + n - 1;
+}
+
+sg_status sg_json_check(const sg_member *m, const char *path, sg_error *e)
+{
+    json_error_t je;
+    if (m->size > MAX_UNREAD)
+        return sg_error_set(e, SG_E_FORMAT, "%s: \"%s\" takes %zu bytes; at most %d are allowed", path,
+                            sg_show(m->name), m->size, MAX_UNREAD);
+    json_t *const json = json_loadb(m->value, m->size, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &je);
+    if (!json)
+        return sg_error_set(e, SG_E_FORMAT, "%s: \"%s\": not valid JSON: %s", path, sg_show(m->name), sg_show(je.text));
+    json_decref(json);
+    return SG_OK;
+}
+
+typedef struct cursor {
+    const char *at, *end;
+} cursor;
+
+static void skip_space(cursor *c)
+{
+    while (c->at < c->end && (*c->at == ' ' || *c->at == '\t' || *c->at == '\n' || *c->at == '\r')) c->at++;
+}
+
+static bool skip_string(cursor *c)
+{
+    for (c->at++; c->at < c->end; c->at++) {
+        if (*c->at == '"') return c->at++, true;
+        if (*c->at == '\\' && c->end - c->at > 1) c->at++;
+    }
+    c->at = c->end;
+    return false;
+}
+
+/* A string, a number or word, or all between brackets, however deep. */
+static bool skip_value(cursor *c)
+{
+    size_t depth = 0;
+    do {
+        if (c->at >= c->end) return false;
+        if (*c->at == '"') {
+            if (!skip_string(c)) return false;
+        } else if (*c->at == '{' || *c->at == '[') {
+            depth++;
+            c->at++;
+        } else if (*c->at == '}' || *c->at == ']') {
+            if (depth == 0) return false;
+            depth--;
+            c->at++;
+        } else if (depth) {
+            c->at++;
+        } else {
+            const char *const start = c->at;
+            while (c->at < c->end && !strchr(",}] \t\r\n", *c->at)) c->at++;
+            return c->at > start;
+        }
+    } while (depth);
+    return true;
+}
+
+static bool skip_mark(cursor *c, char mark)
+{
+    skip_space(c);
+    if (c->at >= c->end || *c->at != mark) return false;
+    c->at++;
+    return true;
+}
+
+/* One `"name": value`; what was expected in its place when it is not there, or why the name is refused. */
+static const char *read_member(cursor *c, sg_member *m, char **name, char *why)
+{
+    skip_space(c);
+    const char *const start = c->at;
+    if (c->at >= c->end || *c->at != '"') return "a name in double quotes is expected";
+    if (!skip_string(c)) return "the closing quote of a name is missing";
+    m->name = *name;
+    char *const end = sg_json_string(*name, start, (size_t)(c->at - start), why);
+    if (!end) {
+        c->at = start;
+        return why;
+    }
+    *name = end + 1;
+    if (!skip_mark(c, ':')) return "a colon is expected";
+    skip_space(c);
+    m->value = c->at;
+    if (!skip_value(c)) return "a complete value is expected";
+    m->size = (size_t)(c->at - m->value);
+    return NULL;
+}
+
+static bool push(sg_members *m, size_t *room, sg_member item)
+{
+    if (m->count == *room) {
+        const size_t     more = *room ? *room + *room / 2 : 16;
+        sg_member *const p = realloc(m->item, more * sizeof *p);
+        if (!p) return false;
+        m->item = p;
+        *room = more;
+    }
+    m->item[m->count++] = item;
+    return true;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const sg_member *)a)->name, ((const sg_member *)b)->name);
+}
+
+sg_status sg_members_read(sg_members *m, const char *text, size_t size, const char *path, const char *what, sg_error *e)
+{
+    cursor      c = {text, text + size};
+    char        why[160];
+    const char *problem = NULL;
+    size_t      room = 0;
+    bool        comma = false;
+
+    *m = (sg_members){0};
+    if (!skip_mark(&c, '{')) return sg_error_set(e, SG_E_FORMAT, "%s: %s: should be a JSON object", path, what);
+    char *name = m->names = malloc(size); /* decoding never lengthens; pages that are not written cost nothing */
+    if (!name) return sg_error_set(e, SG_E_MEMORY, "%s: %s: out of memory", path, what);
+    while (!problem) {
+        sg_member item = {0};
+        if (!comma && skip_mark(&c, '}')) break;
+        if ((problem = read_member(&c, &item, &name, why))) break;
+        if (!push(m, &room, item)) return sg_error_set(e, SG_E_MEMORY, "%s: %s: out of memory", path, what);
+        comma = skip_mark(&c, ',');
+        if (!comma && !(c.at < c.end && *c.at == '}')) problem = "a comma or a closing brace is expected";
+    }
+    skip_space(&c);
+    if (!problem && c.at < c.end) problem = "something follows the closing brace";
+    if (problem)
+        return sg_error_set(e, SG_E_FORMAT, "%s: %s: not valid JSON at byte %zu: %s", path, what, (size_t)(c.at - text),
+                            problem);
+    if (m->count) qsort(m->item, m->count, sizeof *m->item, by_name);
+    for (size_t i = 1; i < m->count; i++)
+        if (strcmp(m->item[i - 1].name, m->item[i].name) == 0)
+            return sg_error_set(e, SG_E_FORMAT, "%s: %s: \"%s\" stands there twice", path, what,
+                                sg_show(m->item[i].name));
+    return SG_OK;
+}
+
+void sg_members_free(sg_members *m)
+{
+    free(m->item);
+    free(m->names);
+    *m = (sg_members){0};
+}

@@ -1,0 +1,49 @@
+/* input.h - what every reader of files from outside needs: the file itself, JSON objects taken apart without a tree,
+ * and foreign text made fit for a message. Internal to this folder. */
+#ifndef SG_INPUT_H
+#define SG_INPUT_H
+
+#include "status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sg_map {
+    const uint8_t *data;
+    size_t         size;
+} sg_map;
+
+/* Maps a regular file that is not empty, read-only. Zero is a closed map; the caller closes. */
+sg_status sg_map_open(sg_map *m, const char *path, sg_error *e) SG_MUST_USE;
+void      sg_map_close(sg_map *m);
+
+typedef struct sg_member {
+    const char *name;  /* decoded */
+    const char *value; /* unchecked, except that brackets and quotes are closed: parse it or refuse it */
+    size_t      size;  /* of value, bytes */
+} sg_member;
+
+typedef struct sg_members {
+    sg_member *item; /* sorted by name, each name once */
+    size_t     count;
+    char      *names; /* all of them; malloc'd, may be taken over */
+} sg_members;
+
+/* Takes the JSON object that fills text[size] apart, in O(n log n), with memory in proportion to size. path and what
+ * name it in messages. Zero is an empty set; the caller frees, after a failure too. */
+sg_status sg_members_read(sg_members *m, const char *text, size_t size, const char *path, const char *what, sg_error *e)
+    SG_MUST_USE;
+void sg_members_free(sg_members *m);
+
+/* Decodes the JSON string that fills text[size] to out, which has room for size bytes; its end, or NULL with the reason
+ * in why[160]. */
+char *sg_json_string(char *out, const char *text, size_t size, char *why);
+
+/* Checks a member that nobody reads: sound JSON of a modest size. */
+sg_status sg_json_check(const sg_member *m, const char *path, sg_error *e) SG_MUST_USE;
+
+/* Foreign text with control characters replaced, cut to fit, for a message. Returns out. */
+const char *sg_show_(char *out, size_t size, const char *text);
+#define sg_show(text) sg_show_((char[112]){0}, 112, text)
+
+#endif

@@ -1,0 +1,234 @@
+/* safetensors.c - see safetensors.h. */
+#include "safetensors.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    MAX_HEADER = 100000000, /* bytes; the reference's limit */
+    MAX_DESCRIPTION = 4096  /* bytes of one tensor's JSON: bounds the memory of its tree */
+};
+
+static const struct {
+    const char *name;
+    int         bits;
+    sg_dtype    dtype;
+} types[] = {
+    {"F32", 32, SG_F32},       {"F16", 16, SG_F16},           {"BF16", 16, SG_BF16},         {"I32", 32, SG_I32},
+    {"U8", 8, SG_U8},          {"F64", 64, SG_DTYPES},        {"C64", 64, SG_DTYPES},        {"I64", 64, SG_DTYPES},
+    {"U64", 64, SG_DTYPES},    {"U32", 32, SG_DTYPES},        {"I16", 16, SG_DTYPES},        {"U16", 16, SG_DTYPES},
+    {"I8", 8, SG_DTYPES},      {"BOOL", 8, SG_DTYPES},        {"F8_E4M3", 8, SG_DTYPES},     {"F8_E5M2", 8, SG_DTYPES},
+    {"F8_E8M0", 8, SG_DTYPES}, {"F8_E4M3FNUZ", 8, SG_DTYPES}, {"F8_E5M2FNUZ", 8, SG_DTYPES}, {"F6_E2M3", 6, SG_DTYPES},
+    {"F6_E3M2", 6, SG_DTYPES}, {"F4", 4, SG_DTYPES},
+};
+enum { TYPES = sizeof types / sizeof *types };
+
+const char *sg_safetensor_type(const sg_safetensor *t, sg_dtype *dtype)
+{
+    *dtype = types[t->type].dtype;
+    return types[t->type].name;
+}
+
+/* The place of every message about one tensor. */
+typedef struct place {
+    const char *path, *name;
+    sg_error   *e;
+} place;
+
+SG_PRINTF(2, 3) static sg_status bad(const place *p, const char *fmt, ...)
+{
+    char    why[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof why, fmt, ap);
+    va_end(ap);
+    return sg_error_set(p->e, SG_E_FORMAT, "%s: tensor \"%s\": %s", p->path, sg_show(p->name), why);
+}
+
+static sg_status read_type(sg_safetensor *t, const json_t *json, const place *p)
+{
+    const char *const name = json_string_value(json);
+    if (!name) return bad(p, "dtype should be a string");
+    for (t->type = 0; t->type < TYPES; t->type++)
+        if (strcmp(types[t->type].name, name) == 0) return SG_OK;
+    return bad(p, "dtype \"%s\" is not known", sg_show(name));
+}
+
+static sg_status read_shape(sg_safetensor *t, const json_t *json, const place *p)
+{
+    if (!json_is_array(json)) return bad(p, "shape should be a list");
+    if (json_array_size(json) > SG_MAX_RANK)
+        return bad(p, "shape has %zu dimensions; at most %d are supported", json_array_size(json), SG_MAX_RANK);
+    t->rank = (int)json_array_size(json);
+    for (int i = 0; i < t->rank; i++) {
+        const json_t *const d = json_array_get(json, (size_t)i);
+        if (!json_is_integer(d) || json_integer_value(d) < 0)
+            return bad(p, "shape[%d] should be a whole number, 0 or more", i);
+        t->dim[i] = json_integer_value(d);
+    }
+    return SG_OK;
+}
+
+static sg_status read_offsets(sg_safetensor *t, const json_t *json, const sg_map *data, const place *p)
+{
+    const json_t *const begin = json_array_get(json, 0), *const end = json_array_get(json, 1);
+    if (json_array_size(json) != 2 || !json_is_integer(begin) || !json_is_integer(end))
+        return bad(p, "data_offsets should be a list of two whole numbers");
+    const long long from = json_integer_value(begin), to = json_integer_value(end);
+    if (from < 0 || to < from) return bad(p, "data_offsets [%lld, %lld] should rise from 0", from, to);
+    if ((uint64_t)to > data->size)
+        return bad(p, "data_offsets [%lld, %lld] go beyond the %zu bytes of data: the file may have been cut short",
+                   from, to, data->size);
+    t->data = data->data + from;
+    t->bytes = (uint64_t)(to - from);
+    return SG_OK;
+}
+
+/* No product of dimensions may overflow, even where another dimension is 0: views multiply them in any order. */
+static sg_status check_size(const sg_safetensor *t, const place *p)
+{
+    int64_t bits = types[t->type].bits;
+    bool    none = false;
+    char    shape[128];
+    sg_shape_text(shape, sizeof shape, t->rank, t->dim);
+    for (int i = 0; i < t->rank; i++) {
+        none = none || t->dim[i] == 0;
+        if (__builtin_mul_overflow(bits, t->dim[i] ? t->dim[i] : 1, &bits))
+            return bad(p, "shape %s is too large for any memory", shape);
+    }
+    if (none) bits = 0;
+    if (bits % 8 || (uint64_t)bits / 8 != t->bytes)
+        return bad(p, "%s %s takes %lld bits, but its data_offsets span %llu bytes", types[t->type].name, shape,
+                   (long long)bits, (unsigned long long)t->bytes);
+    return SG_OK;
+}
+
+static sg_status read_fields(sg_safetensor *t, json_t *json, const sg_map *data, const place *p)
+{
+    static const char *const fields[] = {"dtype", "shape", "data_offsets"};
+    if (!json_is_object(json)) return bad(p, "should be an object");
+    for (int i = 0; i < 3; i++)
+        if (!json_object_get(json, fields[i])) return bad(p, "%s is missing", fields[i]);
+    for (void *i = json_object_iter(json); i; i = json_object_iter_next(json, i)) {
+        const char *const key = json_object_iter_key(i);
+        if (strcmp(key, fields[0]) && strcmp(key, fields[1]) && strcmp(key, fields[2]))
+            return bad(p, "\"%s\" is not a field of this format", sg_show(key));
+    }
+    SG_TRY(read_type(t, json_object_get(json, "dtype"), p));
+    SG_TRY(read_shape(t, json_object_get(json, "shape"), p));
+    SG_TRY(read_offsets(t, json_object_get(json, "data_offsets"), data, p));
+    return check_size(t, p);
+}
+
+static sg_status read_tensor(sg_safetensor *t, const sg_member *m, const sg_map *data, const place *p)
+{
+    json_error_t je;
+    *t = (sg_safetensor){.name = m->name};
+    if (m->size > MAX_DESCRIPTION)
+        return bad(p, "its description takes %zu bytes; at most %d are read", m->size, MAX_DESCRIPTION);
+    json_t *const json = json_loadb(m->value, m->size, JSON_REJECT_DUPLICATES, &je);
+    if (!json) return bad(p, "not valid JSON: %s", sg_show(je.text));
+    const sg_status status = read_fields(t, json, data, p);
+    json_decref(json);
+    return status;
+}
+
+static sg_status check_metadata(const sg_member *m, const char *path, sg_error *e)
+{
+    sg_members items = {0};
+    char       why[160];
+    sg_status  status = sg_members_read(&items, m->value, m->size, path, m->name, e);
+    char      *text = status == SG_OK ? malloc(m->size) : NULL;
+    if (status == SG_OK && !text) status = sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    for (size_t i = 0; status == SG_OK && i < items.count; i++)
+        if (!sg_json_string(text, items.item[i].value, items.item[i].size, why))
+            status =
+                sg_error_set(e, SG_E_FORMAT, "%s: %s: \"%s\": %s", path, m->name, sg_show(items.item[i].name), why);
+    free(text);
+    sg_members_free(&items);
+    return status;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const sg_safetensor *const x = a, *const y = b;
+    if (x->data != y->data) return x->data < y->data ? -1 : 1;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+/* The tensors must cover the data from end to end: no byte twice, none unused. */
+static sg_status check_cover(const sg_safetensors *f, const sg_map *data, sg_error *e)
+{
+    const uint8_t *at = data->data;
+    for (size_t i = 0; i < f->count; at = f->tensor[i].data + f->tensor[i].bytes, i++) {
+        const place    p = {f->path, f->tensor[i].name, e};
+        const uint8_t *d = f->tensor[i].data;
+        if (d < at) return bad(&p, "overlaps tensor \"%s\"", sg_show(f->tensor[i - 1].name));
+        if (d > at) return bad(&p, "%zu bytes of data before it belong to no tensor", (size_t)(d - at));
+    }
+    const size_t rest = (size_t)(data->data + data->size - at);
+    if (rest) return sg_error_set(e, SG_E_FORMAT, "%s: the last %zu bytes belong to no tensor", f->path, rest);
+    return SG_OK;
+}
+
+static sg_status read_tensors(sg_safetensors *f, const sg_members *m, const sg_map *data, sg_error *e)
+{
+    f->tensor = calloc(m->count ? m->count : 1, sizeof *f->tensor);
+    if (!f->tensor) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", f->path);
+    for (size_t i = 0; i < m->count; i++) {
+        const sg_member *const item = &m->item[i];
+        if (strcmp(item->name, "__metadata__") == 0)
+            SG_TRY(check_metadata(item, f->path, e));
+        else
+            SG_TRY(read_tensor(&f->tensor[f->count++], item, data, &(place){f->path, item->name, e}));
+    }
+    if (f->count) qsort(f->tensor, f->count, sizeof *f->tensor, by_offset);
+    return check_cover(f, data, e);
+}
+
+static sg_status find_header(const sg_map *map, const char *path, size_t *size, sg_error *e)
+{
+    uint64_t n = 0;
+    if (map->size < 8)
+        return sg_error_set(e, SG_E_FORMAT, "%s: %zu bytes are too few for a safetensors file", path, map->size);
+    for (int i = 0; i < 8; i++) n |= (uint64_t)map->data[i] << (8 * i);
+    if (n > MAX_HEADER)
+        return sg_error_set(e, SG_E_FORMAT,
+                            "%s: not a safetensors file: a header of %llu bytes is announced; at most %d are allowed",
+                            path, (unsigned long long)n, MAX_HEADER);
+    if (n > map->size - 8)
+        return sg_error_set(e, SG_E_FORMAT, "%s: cut short: a header of %llu bytes is announced, but %zu follow", path,
+                            (unsigned long long)n, map->size - 8);
+    if (n < 2 || map->data[8] != '{')
+        return sg_error_set(e, SG_E_FORMAT, "%s: not a safetensors file: the header should begin with {", path);
+    *size = (size_t)n;
+    return SG_OK;
+}
+
+sg_status sg_safetensors_open(sg_safetensors *f, const char *path, sg_error *e)
+{
+    sg_members m = {0};
+    size_t     size = 0;
+    *f = (sg_safetensors){.path = strdup(path)};
+    if (!f->path) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    SG_TRY(sg_map_open(&f->map, path, e));
+    SG_TRY(find_header(&f->map, path, &size, e));
+    sg_status status = sg_members_read(&m, (const char *)f->map.data + 8, size, path, "header", e);
+    if (status == SG_OK) status = read_tensors(f, &m, &(sg_map){f->map.data + 8 + size, f->map.size - 8 - size}, e);
+    f->names = m.names;
+    m.names = NULL;
+    sg_members_free(&m);
+    return status;
+}
+
+void sg_safetensors_close(sg_safetensors *f)
+{
+    sg_map_close(&f->map);
+    free(f->path);
+    free(f->names);
+    free(f->tensor);
+    *f = (sg_safetensors){0};
+}

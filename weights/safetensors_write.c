@@ -1,0 +1,117 @@
+/* safetensors_write.c - see weights.h: one tensor to a file that appears complete or not at all. */
+#include "weights.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TRIES = 100 };
+
+static sg_status failed(const char *path, const char *what, sg_error *e)
+{
+    return sg_error_set(e, SG_E_FILE, "%s: cannot be %s: %s", path, what, strerror(errno));
+}
+
+/* NULL when a text is not UTF-8, or memory is short. */
+static json_t *header_tree(const char *name, sg_tensor t, const char *const *metadata)
+{
+    json_t *const root = json_object(), *const note = json_object(), *const shape = json_array();
+    bool ok = root && note && shape;
+    for (; ok && metadata && metadata[0]; metadata += 2)
+        ok = json_object_set_new(note, metadata[0], json_string(metadata[1])) == 0;
+    if (ok && json_object_size(note)) ok = json_object_set(root, "__metadata__", note) == 0;
+    for (int i = 0; ok && i < t.rank; i++) ok = json_array_append_new(shape, json_integer(t.dim[i])) == 0;
+    if (ok)
+        ok = json_object_set_new(root, name,
+                                 json_pack("{s:s, s:O, s:[i, I]}", "dtype", sg_dtype_name(t.dtype), "shape", shape,
+                                           "data_offsets", 0, (json_int_t)sg_bytes(t))) == 0;
+    json_decref(note);
+    json_decref(shape);
+    if (ok) return root;
+    json_decref(root);
+    return NULL;
+}
+
+/* The length, the JSON, and spaces that align what follows to 8 bytes; malloc'd. */
+static char *header_bytes(json_t *tree, size_t *size)
+{
+    char *const  json = json_dumps(tree, JSON_COMPACT);
+    const size_t n = json ? strlen(json) : 0, padded = (n + 7) & ~(size_t)7;
+    char *const  out = json ? malloc(8 + padded) : NULL;
+    if (out) {
+        for (int i = 0; i < 8; i++) out[i] = (char)((uint64_t)padded >> (8 * i) & 0xff);
+        memcpy(out + 8, json, n);
+        memset(out + 8 + n, ' ', padded - n);
+        *size = 8 + padded;
+    }
+    free(json);
+    return out;
+}
+
+/* A neighbour of path under a name nobody has: a rename within one folder cannot leave half a file. */
+static int open_neighbour(char **name, const char *path)
+{
+    const char *const slash = strrchr(path, '/');
+    const int         folder = slash ? (int)(slash + 1 - path) : 0;
+    const size_t      size = strlen(path) + 40;
+    int               fd = -1;
+    if (!(*name = malloc(size))) return -1;
+    for (int i = 0; i < TRIES && fd < 0; i++) {
+        snprintf(*name, size, "%.*s.%s.%ld-%d.part", folder, path, path + folder, (long)getpid(), i);
+        fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST) break;
+    }
+    return fd;
+}
+
+static bool write_all(int fd, const char *data, size_t size)
+{
+    while (size) {
+        const ssize_t n = write(fd, data, size < 1u << 30 ? size : 1u << 30);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return false;
+        data += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+static sg_status write_file(const char *path, const char *header, size_t size, sg_tensor t, sg_error *e)
+{
+    char     *name = NULL;
+    const int fd = open_neighbour(&name, path);
+    sg_status status = SG_OK;
+    if (fd < 0) {
+        status = failed(path, "created", e);
+    } else {
+        if (!write_all(fd, header, size) || !write_all(fd, t.data, sg_bytes(t)) || fsync(fd) != 0)
+            status = failed(path, "written", e);
+        if (close(fd) != 0 && status == SG_OK) status = failed(path, "written", e);
+        if (status == SG_OK && rename(name, path) != 0) status = failed(path, "put in place", e);
+        if (status != SG_OK) unlink(name);
+    }
+    free(name);
+    return status;
+}
+
+sg_status sg_safetensors_write(const char *path, const char *name, sg_tensor t, const char *const *metadata,
+                               sg_error *e)
+{
+    struct stat st;
+    size_t      size = 0;
+    if (t.rank < 1 || t.rank > SG_MAX_RANK || (!t.data && sg_count(t)) || strcmp(name, "__metadata__") == 0)
+        return sg_error_set(e, SG_E_ARG, "%s: there is no tensor to write", path);
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* a rename would put a file in the place of a device */
+        return sg_error_set(e, SG_E_FILE, "%s: exists and is not a regular file", path);
+    json_t *const tree = header_tree(name, t, metadata);
+    char *const   header = tree ? header_bytes(tree, &size) : NULL;
+    json_decref(tree);
+    if (!header) return sg_error_set(e, SG_E_ARG, "%s: a name or a text for the header is not valid UTF-8", path);
+    const sg_status status = write_file(path, header, size, t, e);
+    free(header);
+    return status;
+}
