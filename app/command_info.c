@@ -210,7 +210,7 @@ static sg_status print_model_json(const sg_model_path *model, const sg_model_inf
                                   const sg_plan *p, sg_error *e)
 {
     json_t *settings = NULL, *plan = NULL, *parts = json_array();
-    SG_TRY(sg_report_settings(&settings, r, model, info, e));
+    SG_TRY(sg_report_settings(&settings, r, NULL, model, info, e));
     SG_TRY(sg_report_plan(&plan, p, e));
     json_object_del(settings, "prompt");
     for (int i = 0; i < info->components; i++) json_array_append_new(parts, component_json(&info->component[i]));

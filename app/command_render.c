@@ -25,6 +25,7 @@ typedef struct job {
     sg_progress        progress;
     sg_sink           *sink;
     bool               decode_only;
+    char              *note; /* what the latents file tells of how it was made; or NULL */
 } job;
 
 static int on_progress(void *context, sg_stage stage, int done, int total)
@@ -101,7 +102,7 @@ static sg_status fit_latents(job *j, sg_error *e)
     sg_request *const        r = &j->request;
     const sg_request         asked = *r;
     const sg_settings *const s = j->settings;
-    SG_TRY(sg_engine_fit_latents(j->engine, s->latents, r, e));
+    SG_TRY(sg_engine_fit_latents(j->engine, s->latents, r, &j->note, e));
     r->latents_in = s->latents;
     if ((s->size[0] && asked.width != r->width) || (s->size[1] && asked.height != r->height) ||
         ((s->frames || s->seconds > 0) && asked.frames != r->frames))
@@ -199,7 +200,7 @@ static sg_status render_one(job *j, const char *prompt, const char *path, const 
 {
     json_t *settings = NULL;
     j->request.prompt = prompt;
-    SG_TRY(sg_report_settings(&settings, &j->request, &j->model, &j->info, e));
+    SG_TRY(sg_report_settings(&settings, &j->request, j->note, &j->model, &j->info, e));
     const sg_status status = render_to(j, path, report_path, settings, e);
     json_decref(settings);
     if (status != SG_OK && j->request.latents_out && access(j->request.latents_out, F_OK) == 0)
@@ -252,5 +253,6 @@ sg_status sg_command_render(const sg_settings *s, sg_error *e)
     const sg_status status = run(&j, &prompts, e);
     sg_prompt_list_close(&prompts);
     sg_engine_close(&j.engine);
+    free(j.note);
     return status;
 }

@@ -26,11 +26,18 @@ json_t *sg_report_name(const char *name)
     return j;
 }
 
-/* Latents bring their picture along: of all settings only these still matter. */
-static json_t *decoding(const sg_request *r)
+/* Latents bring their picture along: what their file tells of it still holds, if it tells anything. */
+static json_t *decoding(const sg_request *r, const char *note)
 {
-    return json_pack("{s:o, s:i, s:i, s:i, s:i}", "latents", sg_report_name(r->latents_in), "width", r->width, "height",
-                     r->height, "frames", r->frames, "fps", r->fps);
+    json_t *const now = json_pack("{s:o, s:i, s:i, s:i, s:i}", "latents", sg_report_name(r->latents_in), "width", r->width,
+                                  "height", r->height, "frames", r->frames, "fps", r->fps);
+    json_t *const made = note ? json_loads(note, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    if (!json_is_object(made) || !now || json_object_update(made, now) != 0) {
+        json_decref(made);
+        return now;
+    }
+    json_decref(now);
+    return made;
 }
 
 static json_t *rendering(const sg_request *r)
@@ -44,11 +51,11 @@ static json_t *rendering(const sg_request *r)
     return j;
 }
 
-sg_status sg_report_settings(json_t **out, const sg_request *r, const sg_model_path *model, const sg_model_info *info,
-                             sg_error *e)
+sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note, const sg_model_path *model,
+                             const sg_model_info *info, sg_error *e)
 {
     json_t *j = json_pack("{s:s, s:o}", "program", "sparge-gen " SG_VERSION, "model", sg_report_name(model->name));
-    json_t *made = r->latents_in ? decoding(r) : rendering(r);
+    json_t *made = r->latents_in ? decoding(r, note) : rendering(r);
     bool    whole = j && made && json_object_update(j, made) == 0;
     whole = whole && json_object_set_new(j, "dtype", json_string(info->dtype)) == 0 &&
             json_object_set_new(j, "device", json_string(info->device)) == 0;

@@ -7,9 +7,10 @@
 
 #include <jansson.h>
 
-/* Whatever is needed to render the same clip again. The caller owns it. SG_E_MEMORY. */
-sg_status sg_report_settings(json_t **out, const sg_request *r, const sg_model_path *model, const sg_model_info *info,
-                             sg_error *e) SG_MUST_USE;
+/* Whatever is needed to render the same clip again. note is the note of the latents that r decodes, or NULL. The caller
+ * owns *out. SG_E_MEMORY. */
+sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note, const sg_model_path *model,
+                             const sg_model_info *info, sg_error *e) SG_MUST_USE;
 
 /* As one line of text, the caller's to free. */
 sg_status sg_report_text(char **out, const json_t *settings, sg_error *e) SG_MUST_USE;

@@ -132,3 +132,10 @@ void sg_backend_drop_packed(sg_backend *b)
 {
     if (b->impl) sg_packs_drop(b->impl);
 }
+
+void sg_backend_limit_packed(sg_backend *b, size_t bytes)
+{
+    sg_cpu *const c = b->impl;
+    const size_t  eighth = b->total_bytes / 8;
+    if (c) c->pack_limit = bytes < eighth ? bytes : eighth;
+}

@@ -41,6 +41,9 @@ sg_stream sg_stream_on(const sg_backend *b);
  * total_bytes: what does not fit is packed anew at every use. */
 size_t sg_backend_packed_bytes(const sg_backend *b);
 
+/* Packed weights shall take at most this many bytes from now on, if that is less than an eighth of total_bytes. */
+void sg_backend_limit_packed(sg_backend *b, size_t bytes);
+
 /* Frees the packed weights: call it when weights leave memory. (Others that are loaded into the same place are noticed
  * without it, by a sampled fingerprint.) */
 void sg_backend_drop_packed(sg_backend *b);

@@ -169,10 +169,11 @@ sg_status sg_latents_open(const sg_engine *g, const char *path, sg_weights **wei
                         (long long)want[0]);
 }
 
-sg_status sg_engine_fit_latents(const sg_engine *g, const char *path, sg_request *r, sg_error *e)
+sg_status sg_engine_fit_latents(const sg_engine *g, const char *path, sg_request *r, char **note, sg_error *e)
 {
     sg_weights *weights = NULL;
     sg_tensor   t;
+    *note = NULL;
     SG_TRY(sg_latents_open(g, path, &weights, &t, e));
     /* Two requests that differ by one unit of latent tell the pixels of each. */
     int64_t    one[4];
@@ -184,6 +185,8 @@ sg_status sg_engine_fit_latents(const sg_engine *g, const char *path, sg_request
         r->width = (int)(t.dim[3] * space);
         r->height = (int)(t.dim[2] * space);
         r->frames = (int)((t.dim[1] - 1) * time + 1);
+        const char *const text = sg_weights_metadata(weights, "settings");
+        *note = text ? strdup(text) : NULL;
     }
     sg_weights_close(&weights);
     return fits ? SG_OK : sg_error_set(e, SG_E_FORMAT, "%s: latents of an absurd size", path);

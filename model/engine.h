@@ -66,8 +66,10 @@ sg_request sg_engine_defaults(const sg_engine *g);
 /* Checks every member of r against the model. SG_E_ARG tells the member, its value and the nearest that would do. */
 sg_status sg_engine_check_request(const sg_engine *g, const sg_request *r, sg_error *e) SG_MUST_USE;
 
-/* Sets width, height and frames of r to those of the latents in this file. */
-sg_status sg_engine_fit_latents(const sg_engine *g, const char *path, sg_request *r, sg_error *e) SG_MUST_USE;
+/* Sets width, height and frames of r to those of the latents in this file. *note gets its latents_note, which the caller
+ * frees, or NULL when it has none. */
+sg_status sg_engine_fit_latents(const sg_engine *g, const char *path, sg_request *r, char **note, sg_error *e)
+    SG_MUST_USE;
 
 /* One phase of a render: its memory is gone when the next begins. */
 typedef struct sg_phase_plan {
@@ -79,7 +81,8 @@ typedef struct sg_phase_plan {
 
 typedef struct sg_plan {
     sg_phase_plan text, denoise, decode;
-    size_t        peak;          /* bytes: the largest phase's weights and work */
+    size_t        staging;       /* bytes that a library may take beside these, for the operands of one product */
+    size_t        peak;          /* bytes: the largest phase's weights and work, and staging */
     size_t        available;     /* bytes that the machine or memory_limit leaves */
     int64_t       latent[4];     /* c, f, y, x */
     int64_t       tokens;        /* of the denoiser's sequence */
@@ -92,7 +95,8 @@ typedef enum sg_stage { SG_STAGE_LOAD, SG_STAGE_TEXT, SG_STAGE_DENOISE, SG_STAGE
 
 typedef struct sg_callbacks {
     void *context;
-    /* After each unit of work (a block of weights, a step, a latent frame): done of total. Non-zero return cancels. */
+    /* When a stage begins (done 0) and after each unit of its work (a tensor, a step, a latent frame): done of total.
+     * Non-zero return cancels. */
     int (*progress)(void *context, sg_stage stage, int done, int total);
     /* Frames in order, rgb [height, width, 3], valid during the call. Anything but SG_OK ends the render. */
     sg_status (*frame)(void *context, int index, const uint8_t *rgb, sg_error *e);

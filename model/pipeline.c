@@ -155,11 +155,13 @@ static sg_status plan_render(render *q, sg_plan *out)
         plan_weights(q, (sg_phase)i, phase[i]);
         if (q->r->latents_in && i != SG_PHASE_DECODE) continue; /* those phases will not run */
         out->peak = larger(out->peak, phase[i]->weights + phase[i]->work);
+        out->staging = larger(out->staging, t[i].staging);
         all += phase[i]->weights;
         work = larger(work, phase[i]->work);
     }
+    out->peak += out->staging;
     out->available = q->g->memory_limit ? q->g->memory_limit : q->g->backend->total_bytes;
-    q->keep_weights = all + work <= out->available && !f->part(q->g->model, SG_PHASE_DENOISE, 1, 0);
+    q->keep_weights = all + work + out->staging <= out->available && !f->part(q->g->model, SG_PHASE_DENOISE, 1, 0);
     return SG_OK;
 }
 
@@ -201,6 +203,7 @@ static sg_status load(render *q, sg_phase phase, int expert)
 {
     const double start = now();
     sg_part     *p;
+    SG_TRY(report_progress(q, SG_STAGE_LOAD, 0, 1));
     for (int i = 0; (p = q->g->family->part(q->g->model, phase, expert, i)) != NULL; i++) {
         SG_TRY(sg_bind_load(p->bind, q->g->backend, load_progress, q, q->e));
         q->held += sg_bind_bytes(p->bind, q->g->backend, NULL);
@@ -257,6 +260,7 @@ static sg_status run_text(render *q)
     const double   start = now();
     sg_plan_totals t = {0};
     sg_stream      planned = sg_plan_stream(&t), s;
+    SG_TRY(report_progress(q, SG_STAGE_TEXT, 0, 1));
     q->g->family->encode(q->g->model, &planned);
     SG_TRY(stream_open(q, &s, &planned));
     q->g->family->encode(q->g->model, &s);
@@ -300,6 +304,7 @@ static sg_status denoise_steps(render *q, sg_stream *s)
     for (int i = 0; i < q->sampler.steps; i++) {
         const int want = f->expert(m, q->sampler.timestep[i]);
         if (want != expert) SG_TRY(switch_expert(q, s, mark, expert, want));
+        if (expert < 0) SG_TRY(report_progress(q, SG_STAGE_DENOISE, 0, q->sampler.steps));
         expert = want;
         const double start = now();
         f->denoise(m, s, v, st.x, i, q->sampler.timestep[i], guidance(q->r, expert));
@@ -355,6 +360,7 @@ static sg_status decode_frames(render *q, sg_stream *s, uint8_t *host)
     sg_upload(s, bad, &(int32_t){0});
     sg_permute(s, .y = z, .x = given, .rank = 4, .dim = {d[0], d[1], d[2], d[3]}, .perm = {1, 2, 3, 0});
     SG_TRY(f->decode_open(q->g->model, s, d, q->e));
+    SG_TRY(report_progress(q, SG_STAGE_DECODE, 0, (int)d[1]));
     for (int64_t i = 0; i < d[1]; i++) {
         s->scratch.used = 0;
         const sg_tensor rgb = f->decode_next(q->g->model, s, sg_rows(z, i, 1));
@@ -416,6 +422,15 @@ static sg_status make_latents(render *q)
     return sg_safetensors_write(q->r->latents_out, "latents", t, q->r->latents_note ? metadata : metadata + 2, q->e);
 }
 
+/* What the plan leaves may hold weights in the layout that products want; the rest is packed at every use. */
+static void limit_packed(const render *q)
+{
+    const sg_plan *const p = &q->report->plan;
+    const size_t         all = p->text.weights + p->denoise.weights + p->decode.weights;
+    const size_t         planned = q->keep_weights ? p->peak + all : p->peak;
+    sg_backend_limit_packed(q->g->backend, planned < p->available ? p->available - planned : 0);
+}
+
 static sg_status render_all(render *q)
 {
     const int64_t *d = q->latent;
@@ -423,6 +438,7 @@ static sg_status render_all(render *q)
     if (!q->r->prompt && !q->r->latents_in) return sg_error_set(q->e, SG_E_ARG, "a render needs a prompt");
     SG_TRY(plan_render(q, &q->report->plan));
     SG_TRY(refuse_too_large(&q->report->plan, q->e));
+    limit_packed(q);
     q->host_latents = malloc((size_t)(d[0] * d[1] * d[2] * d[3]) * sizeof *q->host_latents);
     if (!q->host_latents) return sg_error_set(q->e, SG_E_MEMORY, "no memory for latents");
     SG_TRY(q->r->latents_in ? take_latents(q) : make_latents(q));

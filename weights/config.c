@@ -23,6 +23,8 @@ static sg_status parse(sg_config *c, const sg_map *m)
     json_error_t je;
     if (m->size > MAX_CONFIG)
         return sg_error_set(c->e, SG_E_FORMAT, "%s: %zu bytes; at most %d are read", c->path, m->size, MAX_CONFIG);
+    if (memchr(m->data, 0, m->size)) /* Jansson passes over it in places */
+        return sg_error_set(c->e, SG_E_FORMAT, "%s: not valid JSON: it holds a zero byte", c->path);
     c->root = json_loadb((const char *)m->data, m->size, JSON_REJECT_DUPLICATES, &je);
     if (!c->root)
         return sg_error_set(c->e, SG_E_FORMAT, "%s: line %d, column %d: not valid JSON: %s", c->path, je.line,

@@ -201,6 +201,10 @@ sg_status sg_members_read(sg_members *m, const char *text, size_t size, const ch
     bool        comma = false;
 
     *m = (sg_members){0};
+    const char *const zero = memchr(text, 0, size); /* the parser behind this one passes over it */
+    if (zero)
+        return sg_error_set(e, SG_E_FORMAT, "%s: %s: not valid JSON at byte %zu: a zero byte", path, what,
+                            (size_t)(zero - text));
     if (!skip_mark(&c, '{')) return sg_error_set(e, SG_E_FORMAT, "%s: %s: should be a JSON object", path, what);
     char *name = m->names = malloc(size); /* decoding never lengthens; pages that are not written cost nothing */
     if (!name) return sg_error_set(e, SG_E_MEMORY, "%s: %s: out of memory", path, what);

@@ -135,20 +135,22 @@ static sg_status read_tensor(sg_safetensor *t, const sg_member *m, const sg_map 
     return status;
 }
 
-static sg_status check_metadata(const sg_member *m, const char *path, sg_error *e)
+static sg_status read_metadata(sg_safetensors *f, const sg_member *m, sg_error *e)
 {
-    sg_members items = {0};
-    char       why[160];
-    sg_status  status = sg_members_read(&items, m->value, m->size, path, m->name, e);
-    char      *text = status == SG_OK ? malloc(m->size) : NULL;
-    if (status == SG_OK && !text) status = sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
-    for (size_t i = 0; status == SG_OK && i < items.count; i++)
-        if (!sg_json_string(text, items.item[i].value, items.item[i].size, why))
-            status =
-                sg_error_set(e, SG_E_FORMAT, "%s: %s: \"%s\": %s", path, m->name, sg_show(items.item[i].name), why);
-    free(text);
-    sg_members_free(&items);
-    return status;
+    char             why[160];
+    sg_members *const items = &f->metadata;
+    SG_TRY(sg_members_read(items, m->value, m->size, f->path, m->name, e));
+    /* A decoded string and its NUL are shorter than the string in quotes. */
+    char *at = f->metadata_text = malloc(m->size);
+    if (!at) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", f->path);
+    for (size_t i = 0; i < items->count; i++) {
+        char *const end = sg_json_string(at, items->item[i].value, items->item[i].size, why);
+        if (!end)
+            return sg_error_set(e, SG_E_FORMAT, "%s: %s: \"%s\": %s", f->path, m->name, sg_show(items->item[i].name), why);
+        items->item[i].value = at;
+        at = end + 1;
+    }
+    return SG_OK;
 }
 
 static int by_offset(const void *a, const void *b)
@@ -181,7 +183,7 @@ static sg_status read_tensors(sg_safetensors *f, const sg_members *m, const sg_m
     for (size_t i = 0; i < m->count; i++) {
         const sg_member *const item = &m->item[i];
         if (strcmp(item->name, "__metadata__") == 0)
-            SG_TRY(check_metadata(item, f->path, e));
+            SG_TRY(read_metadata(f, item, e));
         else
             SG_TRY(read_tensor(&f->tensor[f->count++], item, data, &(place){f->path, item->name, e}));
     }
@@ -230,5 +232,7 @@ void sg_safetensors_close(sg_safetensors *f)
     free(f->path);
     free(f->names);
     free(f->tensor);
+    sg_members_free(&f->metadata);
+    free(f->metadata_text);
     *f = (sg_safetensors){0};
 }

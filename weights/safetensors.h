@@ -24,6 +24,8 @@ typedef struct sg_safetensors {
     char          *names;
     sg_safetensor *tensor; /* in the order of their data */
     size_t         count;
+    sg_members     metadata;      /* values are decoded strings, in metadata_text */
+    char          *metadata_text;
 } sg_safetensors;
 
 /* Zero is a closed file; the caller closes, after a failure too. */

@@ -356,3 +356,11 @@ const char *sg_weights_dtype(const sg_weights *w, size_t i)
 const char *sg_weights_path(const sg_weights *w) { return w->path; }
 int         sg_weights_files(const sg_weights *w) { return w->files; }
 uint64_t    sg_weights_bytes(const sg_weights *w) { return w->bytes; }
+
+const char *sg_weights_metadata(const sg_weights *w, const char *key)
+{
+    const sg_members *const m = &w->file[0].metadata;
+    for (size_t i = 0; i < m->count; i++)
+        if (strcmp(m->item[i].name, key) == 0) return m->item[i].value;
+    return NULL;
+}

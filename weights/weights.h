@@ -11,10 +11,10 @@ extern "C" {
 
 typedef struct sg_weights sg_weights;
 
-/* Opens dir/stem.safetensors, or the shards that dir/stem.safetensors.index.json names (its weight_map: tensor name to a
- * file name in the same folder). Where both exist the index is taken for stems that begin with "diffusion_", as diffusers
- * does, and the single file for others, as transformers does. Everything in the headers is checked here: one message
- * tells file, tensor and reason. Takes memory in proportion to the headers only. Owns the maps. */
+/* Opens dir/stem.safetensors, or the shards that dir/stem.safetensors.index.json names (its weight_map: tensor name to
+ * a file name in the same folder). Where both exist the index is taken for stems that begin with "diffusion_", as
+ * diffusers does, and the single file for others, as transformers does. Everything in the headers is checked here: one
+ * message tells file, tensor and reason. Takes memory in proportion to the headers only. Owns the maps. */
 sg_status sg_weights_open(sg_weights **out, const char *dir, const char *stem, sg_error *e) SG_MUST_USE;
 void      sg_weights_close(sg_weights **w);
 
@@ -29,6 +29,9 @@ const char *sg_weights_dtype(const sg_weights *w, size_t i); /* as the file spel
 const char *sg_weights_path(const sg_weights *w);                         /* for messages: the file or the index */
 int         sg_weights_files(const sg_weights *w);
 uint64_t    sg_weights_bytes(const sg_weights *w);                        /* of all files */
+
+/* A string of the first file's metadata, or NULL. Lives as long as w. */
+const char *sg_weights_metadata(const sg_weights *w, const char *key);
 
 /* Writes one tensor under that name, with string metadata as key, value, ..., NULL. The file appears complete or not at
  * all. */

@@ -36,7 +36,7 @@ static sg_status sinusoid(sg_stream *s, const sg_sinusoid_args *a)
     const int64_t      half = a->y.dim[1] / 2;
     const float *const t = a->t.data;
     for (int64_t i = 0; i < half; i++) {
-        const float f = (float)exp(-log(10000.0) * (double)i / (double)half);
+        const float f = expf(-9.210340371976184f * (float)i / (float)half);
         for (int64_t k = 0; k < a->t.dim[0]; k++) {
             const float  angle = t[k] * f;
             float *const y = (float *)a->y.data + k * 2 * half + i;

@@ -133,10 +133,10 @@ static void attend_task(const attend_job *b, const attend_room *w, int64_t head,
     for (int64_t i = 0; i < rows; i++)
         for (int64_t e = 0; e < b->d; e += SG_KC) {
             const int64_t at = ((row + i) * b->h + head) * b->d + e, n = sg_min64(SG_KC, b->d - e);
-            const float   by = w->sum[i] == 0.0f ? 0.0f : 1.0f / w->sum[i];
+            const float   by = 1.0f / w->sum[i];
             float *const  o = w->o + e / SG_KC * SG_PLANE + i * SG_LDA;
             float *const  y = sg_out(&b->a->y, at, o);
-            for (int64_t l = 0; l < n; l++) y[l] = o[l] * by;
+            for (int64_t l = 0; l < n; l++) y[l] = w->sum[i] == 0.0f ? 0.0f : o[l] * by; /* also where v is NaN */
             sg_out_done(&b->a->y, at, n, y);
         }
 }

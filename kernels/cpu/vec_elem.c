@@ -118,7 +118,7 @@ static sg_status rgb8(sg_stream *s, const sg_rgb8_args *a)
 #pragma omp simd
         for (int64_t k = 0; k < n; k++) {
             const float v = x[k] * 0.5f + 0.5f, low = v > 0.0f ? v : 0.0f, in = low < 1.0f ? low : 1.0f;
-            y[k] = (uint8_t)sg_bits(255.0f * in + 12582912.0f); /* 1.5 2^23 rounds to even and keeps the integer low */
+            y[k] = (uint8_t)nearbyintf(255.0f * in);
         }
     }
     return SG_OK;

@@ -15,15 +15,34 @@ static double conv_flops(const sg_conv_args *a)
     return 2.0 * (double)sg_count(a->y) * (double)(sg_count(a->w) / a->w.dim[0]);
 }
 
-#define COUNTED(op)                                                 \
-    static sg_status op(sg_stream *s, const sg_##op##_args *a)      \
-    {                                                               \
-        totals(s)->flops += op##_flops(a);                          \
-        return SG_OK;                                               \
-    }
-COUNTED(linear)
-COUNTED(attend)
-COUNTED(conv)
+static size_t widened(sg_tensor t) { return t.dtype == SG_F32 ? 0 : 4 * (size_t)sg_count(t); }
+
+/* Backends may widen the operands of a product, and pack the weights anew at each use. */
+static void count_staging(sg_plan_totals *t, sg_tensor y, sg_tensor x, sg_tensor w)
+{
+    const size_t bytes = widened(y) + widened(x) + 4 * (size_t)sg_count(w);
+    if (bytes > t->staging) t->staging = bytes;
+}
+
+static sg_status linear(sg_stream *s, const sg_linear_args *a)
+{
+    totals(s)->flops += linear_flops(a);
+    count_staging(totals(s), a->y, a->x, a->w);
+    return SG_OK;
+}
+
+static sg_status conv(sg_stream *s, const sg_conv_args *a)
+{
+    totals(s)->flops += conv_flops(a);
+    count_staging(totals(s), a->y, a->x, a->w);
+    return SG_OK;
+}
+
+static sg_status attend(sg_stream *s, const sg_attend_args *a)
+{
+    totals(s)->flops += attend_flops(a);
+    return SG_OK;
+}
 
 #define FREE(op)                                                    \
     static sg_status op(sg_stream *s, const sg_##op##_args *a)      \

@@ -53,13 +53,15 @@ static real activate(sg_act act, real x)
     }
 }
 
-static real dot(const real *a, const real *b, int64_t n)
+/* sum + a b; in order where the order counts. */
+static real dot_onto(real sum, const real *a, const real *b, int64_t n)
 {
-    real sum = 0;
     SUM(sum)
     for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
     return sum;
 }
+
+static real dot(const real *a, const real *b, int64_t n) { return dot_onto(0, a, b, n); }
 
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
@@ -240,8 +242,8 @@ static real conv_at(const sg_conv_args *a, const real *x, const real *w, int64_t
                 const int64_t c = u * a->stride[2] + kx - a->pad[2];
                 if (y < 0 || y >= xd[1] || c < 0 || c >= xd[2]) continue;
                 /* w has been put in the order [o, kt, ky, kx, i] */
-                sum += dot(x + ((f * xd[1] + y) * xd[2] + c) * in, w + (((o * wd[2] + kt) * wd[3] + ky) * wd[4] + kx) * in,
-                           in);
+                sum = dot_onto(sum, x + ((f * xd[1] + y) * xd[2] + c) * in,
+                               w + (((o * wd[2] + kt) * wd[3] + ky) * wd[4] + kx) * in, in);
             }
     return sum;
 }

@@ -260,6 +260,8 @@ static void broken_files_are_refused(void **state)
         expect_text(bad[i].words);
     }
     assert_int_equal(open_text(&c, "{}\0", 3), SG_E_FORMAT);
+    assert_int_equal(open_text(&c, "{\"a\":4\0}", 8), SG_E_FORMAT);
+    expect_text("it holds a zero byte");
     const size_t size = 17 << 20;
     char *const  deep = malloc(size);
     assert_non_null(deep);

@@ -231,9 +231,9 @@ static void bad_headers_are_refused(void **state)
         refuse(bad[i].words);
     }
     put_sized("m.safetensors", "{\"a\0b\":{}}", 10, 0);
-    refuse("not valid JSON at byte 1");
+    refuse("not valid JSON at byte 3: a zero byte");
     put_sized("m.safetensors", "{}\0", 3, 0);
-    refuse("something follows");
+    refuse("not valid JSON at byte 2: a zero byte");
 }
 
 static void bad_lengths_are_refused(void **state)

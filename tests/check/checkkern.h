@@ -1,0 +1,90 @@
+/* checkkern.h - one op of one level under test: tensors with guards, inputs that hurt, and what a case must survive.
+ *
+ * A case is an args struct whose tensors come from ck_new and ck_out. ck_case runs it on both oracles and on the kernel and
+ * asks: is the result within the rounding budget (budget.h); are the guard bands and the inputs intact; is a second run,
+ * and one with another number of threads, equal bit by bit; did nothing crash. */
+#ifndef SG_CHECKKERN_H
+#define SG_CHECKKERN_H
+
+#include "cpu.h"
+
+typedef enum ck_fill {
+    CK_RANDOM,   /* about normal, scale 1 */
+    CK_CONSTANT, /* one value everywhere */
+    CK_OUTLIER,  /* random, one element a thousand times larger */
+    CK_LARGE,    /* random, scale 1e4 */
+    CK_TINY,     /* denormals */
+    CK_ZERO,
+    CK_INTEGER,  /* -4 .. 4: sums of products are exact in any order */
+    CK_NAN,      /* random, one NaN */
+    CK_INF,      /* random, one infinity */
+    CK_MASK,     /* 0 or -infinity, in runs */
+    CK_MASKED,   /* -infinity everywhere */
+    CK_WIDE,     /* powers of two from 2^-60 to 2^60 */
+    CK_TIES,     /* (k + 1/2) / 127.5 - 1 and its neighbours: rgb8's ties */
+    CK_FILLS
+} ck_fill;
+
+enum { CK_TENSORS = 8 };
+
+typedef struct ck_buffer {
+    unsigned char *region;
+    size_t         size; /* of the region before its protected last page */
+    sg_tensor      t;
+    ck_fill        fill;
+    int32_t        below; /* I32 elements lie in [0, below) */
+    bool           out;
+} ck_buffer;
+
+typedef struct ck_op {
+    const char *name;
+    void (*call)(sg_stream *s, const void *args);
+    void *(*entry)(const sg_ops *t); /* for comparing only */
+    size_t args_size;
+} ck_op;
+
+/* A table under test, on one thread and on two. */
+typedef struct ck_level {
+    char      name[16];
+    sg_ops    ops;
+    sg_cpu   *cpu[2];
+    bool      there;
+} ck_level;
+
+typedef struct ck {
+    const ck_op *op;
+    ck_level    *level;
+    uint64_t     random;
+    bool         quick, adds; /* adds: the op reads what it writes */
+    ck_buffer    buffer[CK_TENSORS];
+    int          buffers;
+    int          cases, faults;
+    double       worst;       /* largest error over what is allowed, of all cases */
+    char         first[1024]; /* the first fault */
+} ck;
+
+uint64_t ck_draw(ck *c, uint64_t below);
+float    ck_normal(ck *c);
+
+/* An input, filled; an output. The case owns them. */
+sg_tensor ck_new_(ck *c, sg_dtype type, ck_fill fill, int rank, const int64_t *dim);
+sg_tensor ck_out_(ck *c, sg_dtype type, int rank, const int64_t *dim);
+sg_tensor ck_ids(ck *c, int64_t n, int32_t below);
+#define ck_new(c, type, fill, ...) ck_new_(c, type, fill, SG_DIMS(__VA_ARGS__))
+#define ck_out(c, type, ...) ck_out_(c, type, SG_DIMS(__VA_ARGS__))
+
+/* Runs the case and lets its tensors go. */
+void ck_case(ck *c, const void *args);
+
+/* What each op is tried with, one function an op: ck_try_linear ... */
+#define X(op) void ck_try_##op(ck *c);
+SG_OPS(X)
+#undef X
+
+/* Speed of the entry called name, one line a shape. */
+void ck_bench(ck_level *level, const char *name);
+
+/* The decorators and the names of backends, which are no kernels: number of faults, told on stdout. */
+int ck_meta(void);
+
+#endif

@@ -1,0 +1,155 @@
+/* checkkern_bench.c - how fast an entry is, on shapes of real models. A command, never a test. */
+#include "checkkern.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { BENCH_TENSORS = 8 };
+
+/* A tensor of small values that lives until the end of the program. */
+static sg_tensor made(sg_dtype type, int rank, const int64_t *dim)
+{
+    sg_tensor t = {.dtype = type, .rank = rank};
+    for (int i = 0; i < rank; i++) t.dim[i] = dim[i];
+    t.data = aligned_alloc(SG_ALIGN, (sg_bytes(t) + SG_ALIGN) / SG_ALIGN * SG_ALIGN);
+    if (!t.data) exit(1);
+    for (int64_t i = 0; i < sg_count(t); i++) sg_store(&t, i, (float)((i * 7919) % 1001 - 500) * 0.002f);
+    return t;
+}
+#define made(type, ...) made(type, SG_DIMS(__VA_ARGS__))
+
+/* Best of several runs: at least five, at least a third of a second. `work` is flops or bytes of one run. */
+#define BENCH(l, op, shape, work, unit, ...)                                                                 \
+    do {                                                                                                     \
+        const sg_##op##_args a_ = {__VA_ARGS__};                                                             \
+        sg_stream            s_ = {.ops = &(l)->ops, .impl = (l)->cpu[1]};                                   \
+        double               best_ = 1e30, all_ = 0;                                                         \
+        sg_##op##_(&s_, &a_);                                                                                \
+        for (int r_ = 0; r_ < 5 || all_ < 0.33; r_++) {                                                      \
+            const double from_ = omp_get_wtime();                                                            \
+            sg_##op##_(&s_, &a_);                                                                            \
+            const double took_ = omp_get_wtime() - from_;                                                    \
+            best_ = fmin(best_, took_);                                                                      \
+            all_ += took_;                                                                                   \
+        }                                                                                                    \
+        printf("%-11s %-9s %-44s %9.3f ms %8.1f %s%s%s\n", (l)->name, #op, shape, best_ * 1e3,               \
+               (double)(work) * 1e-9 / best_, unit, s_.status ? " " : "", s_.why);                           \
+        fflush(stdout);                                                                                      \
+    } while (0)
+
+static void bench_linear(ck_level *l)
+{
+    static const int64_t shape[][3] = {{2304, 384, 1152}, {2304, 1152, 384}, {64, 384, 1152}, {1, 1536, 9216}, {512, 1536, 8960}};
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++) {
+            const int64_t  n = shape[i][0], m = shape[i][1], o = shape[i][2];
+            const sg_dtype t = k ? SG_BF16 : SG_F32;
+            char           text[64];
+            snprintf(text, sizeof text, "%s x %s, %lld x %lld -> %lld, gelu", sg_dtype_name(t), sg_dtype_name(t), (long long)n,
+                     (long long)m, (long long)o);
+            BENCH(l, linear, text, 2 * n * m * o, "GFLOP/s", .y = made(t, n, o), .x = made(t, n, m), .w = made(t, o, m),
+                  .b = made(SG_F32, o), .act = SG_ACT_GELU_TANH);
+        }
+}
+
+static void bench_conv(ck_level *l)
+{
+    static const int64_t shape[][5] = {{5, 128, 64, 64, 3}, {3, 64, 384, 384, 3}, {3, 128, 96, 3, 3}, {3, 128, 12, 96, 3}, {3, 64, 192, 384, 1}};
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++) {
+            const int64_t  f = shape[i][0], y = shape[i][1], m = shape[i][2], o = shape[i][3], c = shape[i][4];
+            const sg_dtype t = k ? SG_BF16 : SG_F32;
+            char           text[64];
+            snprintf(text, sizeof text, "%s %lldx%lldx%lld, %lld -> %lld, %lldx%lldx%lld", sg_dtype_name(t), (long long)f,
+                     (long long)y, (long long)y, (long long)m, (long long)o, (long long)c, (long long)c, (long long)c);
+            const int p = (int)c / 2;
+            BENCH(l, conv, text, 2 * (f - c + 1) * y * y * m * o * c * c * c, "GFLOP/s",
+                  .y = made(t, f - c + 1, y, y, o), .x = made(t, f, y, y, m), .w = made(t, o, m, c, c, c),
+                  .b = made(SG_F32, o), .stride = {1, 1, 1}, .pad = {p, p, p, p});
+        }
+}
+
+static void bench_attend(ck_level *l)
+{
+    static const int64_t shape[][3] = {{2304, 6, 64}, {8190, 12, 128}, {2304, 6, 12}, {1024, 1, 384}};
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++) {
+            const int64_t  n = shape[i][0], h = shape[i][1], d = shape[i][2];
+            const sg_dtype t = k ? SG_BF16 : SG_F32;
+            char           text[64];
+            snprintf(text, sizeof text, "%s n=%lld h=%lld d=%lld", sg_dtype_name(t), (long long)n, (long long)h, (long long)d);
+            BENCH(l, attend, text, 4 * n * n * h * d, "GFLOP/s", .y = made(t, n, h, d), .q = made(t, n, h, d),
+                  .k = made(t, n, h, d), .v = made(t, n, h, d), .scale = 1 / sqrtf((float)d));
+        }
+}
+
+static void bench_rows(ck_level *l, const char *name, sg_dtype t)
+{
+    const int64_t     n = 2304, c = 1536, e = (int64_t)sg_dtype_size(t), all = n * c;
+    const char *const text = t == SG_F32 ? "F32 2304x1536" : "BF16 2304x1536";
+#define IS(op) (strcmp(name, op) == 0)
+    if (IS("norm"))
+        BENCH(l, norm, text, 2 * all * e, "GB/s", .y = made(t, n, c), .x = made(t, n, c), .scale = made(SG_F32, c),
+              .shift = made(SG_F32, c), .eps = 1e-6f);
+    if (IS("norm"))
+        BENCH(l, norm, t == SG_F32 ? "F32 65536x96 L2, silu" : "BF16 65536x96 L2, silu", 2 * 65536 * 96 * e, "GB/s",
+              .y = made(t, 65536, 96), .x = made(t, 65536, 96), .w = made(SG_F32, 96), .kind = SG_NORM_L2,
+              .act = SG_ACT_SILU);
+    if (IS("rope"))
+        BENCH(l, rope, text, 2 * all * e, "GB/s", .y = made(t, n, 12, 128), .x = made(t, n, 12, 128),
+              .cos = made(SG_F32, n, 64), .sin = made(SG_F32, n, 64));
+    if (IS("gate_add"))
+        BENCH(l, gate_add, text, 3 * all * e, "GB/s", .x = made(t, n, c), .r = made(t, n, c), .gate = made(SG_F32, c));
+    if (IS("add")) BENCH(l, add, text, 3 * all * e, "GB/s", .y = made(t, n, c), .a = made(t, n, c), .b = made(t, n, c));
+    if (IS("mul")) BENCH(l, mul, text, 3 * all * e, "GB/s", .y = made(t, n, c), .a = made(t, n, c), .b = made(t, n, c));
+    if (IS("act"))
+        BENCH(l, act, text, 2 * all * e, "GB/s", .y = made(t, n, c), .x = made(t, n, c), .act = SG_ACT_GELU_TANH);
+    if (IS("count_bad")) BENCH(l, count_bad, text, all * e, "GB/s", .y = made(SG_I32, 1), .x = made(t, n, c));
+    if (IS("copy"))
+        BENCH(l, copy, text, all * (e + 4), "GB/s", .y = made(SG_F32, n, c), .x = made(t, n, c));
+    if (IS("rgb8")) BENCH(l, rgb8, text, all * (e + 1), "GB/s", .y = made(SG_U8, n, c / 3, 3), .x = made(t, n, c / 3, 3));
+}
+
+static void bench_moves(ck_level *l, const char *name, sg_dtype t)
+{
+    const int64_t     e = (int64_t)sg_dtype_size(t);
+    const char *const type = sg_dtype_name(t);
+    char              text[64];
+#define SAY(...) (snprintf(text, sizeof text, __VA_ARGS__), text)
+    if (IS("permute")) {
+        BENCH(l, permute, SAY("%s channels last to first, 5x128x128x96", type), 2 * 5 * 128 * 128 * 96 * e, "GB/s",
+              .y = made(t, 5 * 128 * 128 * 96), .x = made(t, 5 * 128 * 128 * 96), .rank = 2, .dim = {5 * 128 * 128, 96},
+              .perm = {1, 0});
+        BENCH(l, permute, SAY("%s patches 9x16x16 of 1x2x2, 48 channels", type), 2 * 9 * 32 * 32 * 48 * e, "GB/s",
+              .y = made(t, 9 * 32 * 32 * 48), .x = made(t, 9 * 32 * 32 * 48), .rank = 6, .dim = {48, 9, 16, 2, 16, 2},
+              .perm = {1, 2, 4, 0, 3, 5});
+        BENCH(l, permute, SAY("%s patches back, channels last 4x128x128x12", type), 2 * 4 * 128 * 128 * 12 * e, "GB/s",
+              .y = made(t, 4 * 128 * 128 * 12), .x = made(t, 4 * 128 * 128 * 12), .rank = 6, .dim = {4, 128, 128, 3, 2, 2},
+              .perm = {0, 1, 5, 2, 4, 3});
+    }
+    if (IS("upsample"))
+        BENCH(l, upsample, SAY("%s 4x64x64x96", type), 5 * 4 * 64 * 64 * 96 * e, "GB/s", .y = made(t, 4, 128, 128, 96),
+              .x = made(t, 4, 64, 64, 96));
+    if (IS("avg_down"))
+        BENCH(l, avg_down, SAY("%s 4x128x128, 96 -> 192, 2x2x2", type), (4 * 128 * 128 * 96 + 2 * 64 * 64 * 192) * e, "GB/s",
+              .y = made(t, 2, 64, 64, 192), .x = made(t, 4, 128, 128, 96), .ft = 2, .fs = 2);
+    if (IS("dup_up"))
+        BENCH(l, dup_up, SAY("%s 2x64x64, 192 -> 96, 2x2x2", type), (4 * 128 * 128 * 96 + 2 * 64 * 64 * 192) * e, "GB/s",
+              .y = made(t, 4, 128, 128, 96), .x = made(t, 2, 64, 64, 192), .ft = 2, .fs = 2);
+    if (IS("combine") && t == SG_F32)
+        BENCH(l, combine, "F32 4 x 1474560", 5 * 4 * 1474560, "GB/s", .y = made(t, 1474560),
+              .x = {made(t, 1474560), made(t, 1474560), made(t, 1474560), made(t, 1474560)}, .a = {1, 2, 3, 4}, .count = 4);
+}
+
+void ck_bench(ck_level *l, const char *name)
+{
+    if (IS("linear")) bench_linear(l);
+    if (IS("conv")) bench_conv(l);
+    if (IS("attend")) bench_attend(l);
+    for (int k = 0; k < 2; k++) {
+        bench_rows(l, name, k ? SG_BF16 : SG_F32);
+        bench_moves(l, name, k ? SG_BF16 : SG_F32);
+    }
+}

@@ -1,0 +1,141 @@
+/* checkkern_elem.c - what the ops are tried with that look at one element, and those along the last dimension. */
+#include "checkkern.h"
+
+static const int64_t counts[] = {1, 2, 3, 15, 16, 17, 31, 33, 64, 127, 257, 1009, 1023, 1024, 1025, 4099};
+enum { COUNTS = sizeof counts / sizeof counts[0] };
+static const ck_fill usual[] = {CK_RANDOM, CK_CONSTANT, CK_OUTLIER, CK_LARGE, CK_TINY, CK_ZERO, CK_NAN, CK_INF};
+enum { USUAL = sizeof usual / sizeof usual[0] };
+
+/* Pass 0: all F32, 1: all BF16, else each its own. */
+static sg_dtype type_in(ck *c, int pass)
+{
+    if (pass < 2) return pass ? SG_BF16 : SG_F32;
+    return ck_draw(c, 2) ? SG_BF16 : SG_F32;
+}
+
+static sg_tensor maybe(ck *c, int64_t n) { return ck_draw(c, 2) ? ck_new(c, SG_F32, CK_RANDOM, n) : (sg_tensor){0}; }
+
+/* One row count and one row length of a sweep: short, odd, around powers of two; now and then more rows than 65,535. */
+static int64_t sweep_rows(ck *c, int i) { return i == 1 ? 65537 : 1 + (int64_t)ck_draw(c, 7); }
+
+#define FOR_EACH(c)                                                     \
+    for (int pass = 0; pass < 4; pass++)                                \
+        for (int i = (int)ck_draw(c, 2); i < COUNTS; i += (c)->quick ? 4 : 1)
+
+void ck_try_gate_add(ck *c)
+{
+    FOR_EACH(c) {
+        const int64_t n = sweep_rows(c, i), m = counts[i];
+        const ck_fill f = usual[ck_draw(c, USUAL)];
+        ck_case(c, &(sg_gate_add_args){.x = ck_out(c, type_in(c, pass), n, m),
+                                       .r = ck_new(c, type_in(c, pass), f, n, m),
+                                       .gate = maybe(c, m)});
+    }
+}
+
+void ck_try_add(ck *c)
+{
+    FOR_EACH(c) {
+        const int64_t n = sweep_rows(c, i), m = counts[i];
+        const ck_fill f = usual[ck_draw(c, USUAL)];
+        ck_case(c, &(sg_add_args){.y = ck_out(c, type_in(c, pass), n, m),
+                                  .a = ck_new(c, type_in(c, pass), f, n, m),
+                                  .b = ck_new(c, type_in(c, pass), CK_RANDOM, ck_draw(c, 2) ? n : 1, m)});
+    }
+}
+
+void ck_try_mul(ck *c)
+{
+    FOR_EACH(c) {
+        const int64_t n = sweep_rows(c, i), m = counts[i];
+        const ck_fill f = usual[ck_draw(c, USUAL)];
+        ck_case(c, &(sg_mul_args){.y = ck_out(c, type_in(c, pass), n, m),
+                                  .a = ck_new(c, type_in(c, pass), f, n, m),
+                                  .b = ck_new(c, type_in(c, pass), CK_RANDOM, n, m)});
+    }
+}
+
+void ck_try_act(ck *c)
+{
+    for (int act = SG_ACT_NONE; act <= SG_ACT_CLAMP; act++)
+        FOR_EACH(c) {
+            const ck_fill f = i % 2 ? CK_WIDE : usual[ck_draw(c, USUAL)];
+            ck_case(c, &(sg_act_args){.y = ck_out(c, type_in(c, pass), 3, counts[i]),
+                                      .x = ck_new(c, type_in(c, pass), f, 3, counts[i]),
+                                      .act = (sg_act)act});
+        }
+}
+
+void ck_try_copy(ck *c)
+{
+    FOR_EACH(c) {
+        const int64_t n = sweep_rows(c, i), m = counts[i];
+        ck_case(c, &(sg_copy_args){.y = ck_out(c, type_in(c, pass), n * m),
+                                   .x = ck_new(c, type_in(c, pass), usual[ck_draw(c, USUAL)], m, n)});
+    }
+}
+
+void ck_try_combine(ck *c)
+{
+    FOR_EACH(c) {
+        const int64_t   n = sweep_rows(c, i), m = counts[i];
+        sg_combine_args a = {.y = ck_out(c, SG_F32, n, m), .count = 1 + (int)ck_draw(c, SG_COMBINE_MAX)};
+        for (int k = 0; k < a.count; k++) {
+            a.x[k] = ck_new(c, SG_F32, usual[ck_draw(c, USUAL)], n * m);
+            a.a[k] = ck_draw(c, 4) ? ck_normal(c) : 0;
+        }
+        ck_case(c, &a);
+    }
+}
+
+void ck_try_rgb8(ck *c)
+{
+    FOR_EACH(c) {
+        const ck_fill f = i % 2 ? CK_TIES : usual[ck_draw(c, USUAL)];
+        const int64_t n = sweep_rows(c, i);
+        ck_case(c, &(sg_rgb8_args){.y = ck_out(c, SG_U8, n, counts[i], 3),
+                                   .x = ck_new(c, type_in(c, pass), f, n, counts[i], 3)});
+    }
+}
+
+void ck_try_count_bad(ck *c)
+{
+    FOR_EACH(c) {
+        ck_case(c, &(sg_count_bad_args){.y = ck_out(c, SG_I32, 1),
+                                     .x = ck_new(c, type_in(c, pass), usual[ck_draw(c, USUAL)], sweep_rows(c, i), counts[i])});
+    }
+}
+
+void ck_try_norm(ck *c)
+{
+    static const int64_t more[] = {1, 3, 12, 16, 32, 96, 384, 1536, 2500};
+    for (int kind = SG_NORM_LAYER; kind <= SG_NORM_NONE; kind++)
+        FOR_EACH(c) {
+            const int64_t m = ck_draw(c, 2) ? counts[i] : more[ck_draw(c, sizeof more / sizeof more[0])];
+            const int64_t n = i == 1 && m < 100 ? 65537 : 1 + (int64_t)ck_draw(c, 9);
+            ck_fill       f = usual[ck_draw(c, USUAL)];
+            if (f == CK_INF && kind == SG_NORM_L2) f = CK_RANDOM; /* infinity over infinity, and the rest is 0 or NaN */
+            ck_case(c, &(sg_norm_args){.y = ck_out(c, type_in(c, pass), n, m),
+                                       .x = ck_new(c, type_in(c, pass), f, n, m),
+                                       .w = maybe(c, m),
+                                       .b = maybe(c, m),
+                                       .scale = maybe(c, m),
+                                       .shift = maybe(c, m),
+                                       .kind = (sg_norm_kind)kind,
+                                       .eps = ck_draw(c, 2) ? 1e-6f : 1e-5f,
+                                       .act = (sg_act)ck_draw(c, SG_ACT_CLAMP + 1)});
+        }
+}
+
+void ck_try_rope(ck *c)
+{
+    static const int64_t sizes[] = {2, 4, 12, 64, 96, 128, 1026, 34};
+    FOR_EACH(c) {
+        const int64_t n = i == 1 ? 40000 : 1 + (int64_t)ck_draw(c, 40), d = i == 1 ? 2 : sizes[ck_draw(c, 8)];
+        const int64_t h = 1 + (int64_t)ck_draw(c, 5);
+        ck_case(c, &(sg_rope_args){.y = ck_out(c, type_in(c, pass), n, h, d),
+                                   .x = ck_new(c, type_in(c, pass), usual[ck_draw(c, USUAL)], n, h, d),
+                                   .cos = ck_new(c, SG_F32, CK_RANDOM, n, d / 2),
+                                   .sin = ck_new(c, SG_F32, CK_RANDOM, n, d / 2)});
+    }
+}

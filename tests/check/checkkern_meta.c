@@ -1,0 +1,108 @@
+/* checkkern_meta.c - the check decorator, the backends by name and the packed weights: what is around the kernels. */
+#include "checkkern.h"
+#include "meta.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static int faults;
+
+static void expect(bool ok, const char *what)
+{
+    if (ok) return;
+    faults++;
+    printf("FAIL  meta        %s\n", what);
+}
+
+/* A kernel that is wrong by one part in a hundred thousand in one place. */
+static sg_status wrong_mul(sg_stream *s, const sg_mul_args *a)
+{
+    const sg_status e = sg_ref_ops.mul(s, a);
+    ((float *)a->y.data)[3] *= 1.00001f;
+    return e;
+}
+
+static sg_status forgets_mul(sg_stream *s, const sg_mul_args *a)
+{
+    sg_mul_args less = *a;
+    less.y.dim[0] = less.a.dim[0] = less.b.dim[0] = a->y.dim[0] - 1;
+    return sg_ref_ops.mul(s, &less);
+}
+
+static sg_status check_one(const sg_backend *b, const sg_ops *ops, char *why, size_t size)
+{
+    float     x[3][64];
+    sg_stream s = sg_stream_on(b);
+    if (ops) s.ops = ops;
+    for (int i = 0; i < 64; i++) x[1][i] = (float)(i + 1), x[2][i] = 1.0f / (float)(i + 3);
+    sg_tensor t[3];
+    for (int i = 0; i < 3; i++) t[i] = (sg_tensor){x[i], SG_F32, 2, {8, 8}};
+    sg_check_wrap(&s);
+    sg_mul(&s, .y = t[0], .a = t[1], .b = t[2]);
+    sg_gate_add(&s, .x = t[0], .r = t[1]);
+    snprintf(why, size, "%s", s.why);
+    return s.status;
+}
+
+static void check_decorator(const sg_backend *b)
+{
+    char   why[320];
+    sg_ops wrong = *b->ops;
+    expect(check_one(b, NULL, why, sizeof why) == SG_OK, "check: right kernels were refused");
+    wrong.mul = wrong_mul;
+    expect(check_one(b, &wrong, why, sizeof why) == SG_E_MISMATCH, "check: a wrong kernel passed");
+    expect(strstr(why, "mul") && strstr(why, "[8, 8]"), "check: the message lacks op or shape");
+    wrong.mul = forgets_mul;
+    expect(check_one(b, &wrong, why, sizeof why) == SG_E_MISMATCH, "check: a kernel that leaves a row out passed");
+}
+
+static void check_names(void)
+{
+    sg_backend *b = NULL;
+    sg_error    e = {0};
+    expect(sg_backend_open(&b, &(sg_backend_options){.name = "cuda3"}, &e) == SG_E_ARG && !b && strstr(e.text, "cuda3"),
+           "an unknown backend was opened");
+    e = (sg_error){0};
+    expect(sg_backend_open(&b, &(sg_backend_options){.threads = -1}, &e) == SG_E_ARG && !b, "-1 threads were accepted");
+    e = (sg_error){0};
+    expect(sg_backend_open(&b, &(sg_backend_options){.name = "ref"}, &e) == SG_OK && b, "ref did not open");
+    expect(b && b->ops == &sg_ref_ops && b->total_bytes > 0, "ref is not the oracle");
+    sg_backend_close(&b);
+    expect(!b, "close left its pointer");
+}
+
+/* Weights are packed once, noticed when others lie in their place, and let go. */
+static void check_packing(sg_backend *b)
+{
+    enum { N = 16, C = 64 };
+    static float x[N * C], w[C * C], y[N * C];
+    for (int i = 0; i < N * C; i++) x[i] = (float)(i % 7);
+    sg_stream s = sg_stream_on(b);
+    sg_check_wrap(&s);
+    sg_backend_drop_packed(b);
+    const size_t before = sg_backend_packed_bytes(b);
+    for (int k = 0; k < 3; k++) {
+        for (int i = 0; i < C * C; i++) w[i] = (float)((i + k) % 5);
+        sg_linear(&s, .y = {y, SG_F32, 2, {N, C}}, .x = {x, SG_F32, 2, {N, C}}, .w = {w, SG_F32, 2, {C, C}});
+    }
+    expect(s.status == SG_OK, "packed weights went stale");
+    expect(sg_backend_packed_bytes(b) >= before + sizeof w, "packed weights are not counted");
+    sg_backend_drop_packed(b);
+    expect(sg_backend_packed_bytes(b) < before + sizeof w + (1u << 20), "packed weights were not let go");
+}
+
+int ck_meta(void)
+{
+    sg_backend *b = NULL;
+    sg_error    e = {0};
+    faults = 0;
+    expect(sg_backend_open(&b, &(sg_backend_options){.name = "cpu", .threads = 2}, &e) == SG_OK, "cpu did not open");
+    if (b) {
+        check_decorator(b);
+        check_packing(b);
+        printf("%s    meta        %s\n", faults ? "FAIL" : "ok", b->device);
+    }
+    sg_backend_close(&b);
+    check_names();
+    return faults;
+}

@@ -1,0 +1,2 @@
+# Help goes to stdout and knows every command.
+sparge-gen --help

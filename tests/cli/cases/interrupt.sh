@@ -1,0 +1,13 @@
+# Ctrl-C ends the render at its next step and leaves nothing, an older clip untouched; so does it while decoding.
+source "$LIB"
+echo old >clip.y4m
+# A background job ignores SIGINT unless told otherwise.
+env --default-signal=INT sparge-gen "${prompt[@]}" "${small[@]}" --steps 1000 -o clip.y4m 2>log &
+wait_for has_part clip.y4m
+kill -INT $!
+wait $!
+code=$?
+expect_files clip.y4m log
+[[ $(<clip.y4m) == old ]] || fail "the older clip is gone"
+tail -n 1 log >&2
+exit $code

@@ -1,0 +1,8 @@
+# Y4M to a pipe: a header, then frames of known length and nothing else; the file is the same.
+source "$LIB"
+sparge-gen "${prompt[@]}" "${small[@]}" --frames 5 --fps 7 -o - 2>log | cat >piped || fail "$(<log)"
+sparge-gen "${prompt[@]}" "${small[@]}" --frames 5 --fps 7 -q -o file.y4m || fail
+cmp piped file.y4m || fail
+header=$(head -n 1 piped)
+(($(stat -c %s piped) == ${#header} + 1 + 5 * (6 + 3 * 32 * 32))) || fail "$(stat -c %s piped) bytes"
+echo "$header"

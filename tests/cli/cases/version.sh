@@ -1,0 +1,1 @@
+sparge-gen --version

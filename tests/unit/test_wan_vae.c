@@ -1,0 +1,299 @@
+/* test_wan_vae.c - the VAE as a stream: its memory does not grow, chunks depend on the past alone, two clips at once do not
+ * disturb each other; and checkpoints that it refuses. Golden tests hold the numbers. */
+#include "backend.h"
+#include "meta.h"
+#include "wan_vae.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { Y = 1, X = 2, CHUNKS = 3 };
+
+static const char *const models[] = {SG_FIXTURES "/wan21_hd64", SG_FIXTURES "/wan22_ti2v"}; /* plain, is_residual */
+static sg_backend       *backend;
+static sg_error          e;
+
+static sg_wan_vae *open_vae(const char *dir, bool load)
+{
+    sg_wan_vae *v = NULL;
+    e = (sg_error){0};
+    if (sg_wan_vae_open(&v, dir, SG_F32, &e)) fail_msg("%s", e.text);
+    if (load && (sg_bind_load(sg_wan_vae_part(v)->bind, backend, NULL, NULL, &e) ||
+                 sg_bind_load(sg_wan_vae_encoder_bind(v), backend, NULL, NULL, &e)))
+        fail_msg("%s", e.text);
+    return v;
+}
+
+/* ---- streaming ---- */
+
+typedef struct clip {
+    sg_wan_vae     *v;
+    sg_wan_vae_run *run;
+    sg_stream       s;
+    bool            encodes;
+    int             seed, given;
+} clip;
+
+static void clip_open(clip *c)
+{
+    const int       m = sg_wan_vae_describe(c->v).scale_space;
+    const sg_status st = c->encodes ? sg_wan_vae_encode_open(&c->run, c->v, &c->s, Y * m, X * m, &e)
+                                    : sg_wan_vae_decode_open(&c->run, c->v, &c->s, Y, X, &e);
+    if (st) fail_msg("%s", e.text);
+}
+
+/* One more chunk of made-up frames; what comes of it goes to out, as many numbers as returned. */
+static size_t clip_next(clip *c, float *out)
+{
+    const sg_wan_vae_info v = sg_wan_vae_describe(c->v);
+    const int             m = c->encodes ? v.scale_space : 1;
+    const sg_tensor x = sg_new(&c->s, SG_F32, c->encodes && c->given ? v.scale_time : 1, Y * m, X * m, c->encodes ? 3 : v.z);
+    const size_t    mark = c->s.scratch.used, n = (size_t)sg_count(x);
+    float *const    host = malloc(n * sizeof *host);
+    assert_non_null(host);
+    for (size_t i = 0; i < n; i++) host[i] = (float)sin((double)(c->seed + 1) * (double)i + 7 * c->given);
+    sg_upload(&c->s, x, host);
+    const sg_tensor y = c->encodes ? sg_wan_vae_encode_next(c->run, &c->s, x) : sg_wan_vae_decode_next(c->run, &c->s, x);
+    if (c->s.status) fail_msg("%s", c->s.why);
+    assert_int_equal(c->s.scratch.used, mark + (sg_bytes(y) + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN); /* the result only */
+    if (out) sg_download(&c->s, out, y);
+    c->s.scratch.used = 0;
+    c->given++;
+    free(host);
+    return (size_t)sg_count(y);
+}
+
+/* The memory and the numbers of a clip of so many chunks. */
+static sg_stream planned(sg_wan_vae *v, bool encodes, int chunks, size_t *numbers)
+{
+    sg_plan_totals totals = {0};
+    clip           c = {.v = v, .encodes = encodes, .s = sg_plan_stream(&totals)};
+    clip_open(&c);
+    *numbers = 0;
+    for (int i = 0; i < chunks; i++) *numbers += clip_next(&c, NULL);
+    sg_wan_vae_run_close(&c.run);
+    return c.s;
+}
+
+/* A clip whose memory is NaN to begin with. */
+static clip clip_begin(sg_wan_vae *v, bool encodes, int seed, sg_stream plan)
+{
+    clip            c = {.v = v, .encodes = encodes, .seed = seed, .s = sg_stream_on(backend)};
+    sg_arena *const arena[2] = {&c.s.keep, &c.s.scratch};
+    const size_t    need[2] = {plan.keep.peak, plan.scratch.peak};
+    for (int i = 0; i < 2; i++) {
+        void *const block = c.s.memory->alloc(need[i]);
+        assert_non_null(block);
+        memset(block, 0xff, need[i]);
+        *arena[i] = (sg_arena){.base = (uintptr_t)block, .cap = need[i]};
+    }
+    clip_open(&c);
+    return c;
+}
+
+static void clip_end(clip *c)
+{
+    c->s.memory->release((void *)c->s.keep.base);
+    c->s.memory->release((void *)c->s.scratch.base);
+    sg_wan_vae_run_close(&c->run);
+}
+
+static void memory_is_flat(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        sg_wan_vae     *v = open_vae(models[k / 2], false);
+        size_t          n;
+        const sg_stream few = planned(v, k % 2, 3, &n), many = planned(v, k % 2, 30, &n);
+        assert_int_equal(few.keep.peak, many.keep.peak);
+        assert_int_equal(few.scratch.peak, many.scratch.peak);
+        sg_wan_vae_close(&v);
+    }
+}
+
+static void chunks_follow_the_past_alone(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        sg_wan_vae     *v = open_vae(models[k / 2], true);
+        size_t          n, m = 0, a_at = 0, b_at = 0;
+        const sg_stream plan = planned(v, k % 2, CHUNKS, &n);
+        float *const    whole = malloc(n * sizeof *whole), *const a = malloc(n * sizeof *a), *const b = malloc(n * sizeof *b);
+        clip            one = clip_begin(v, k % 2, 1, plan);
+        for (int i = 0; i < CHUNKS; i++) m += clip_next(&one, whole + m);
+        assert_int_equal(m, n);
+        for (size_t i = 0; i < n; i++) assert_true(isfinite(whole[i]) && (k % 2 || fabsf(whole[i]) <= 1));
+        clip_end(&one);
+
+        clip same = clip_begin(v, k % 2, 1, plan), other = clip_begin(v, k % 2, 2, plan);
+        for (int i = 0; i + 1 < CHUNKS; i++) {
+            a_at += clip_next(&same, a + a_at);
+            b_at += clip_next(&other, b + b_at);
+        }
+        assert_memory_equal(whole, a, a_at * sizeof *a);
+        assert_memory_not_equal(whole, b, b_at * sizeof *b);
+        clip_end(&same);
+        clip_end(&other);
+        free(whole);
+        free(a);
+        free(b);
+        sg_wan_vae_close(&v);
+    }
+}
+
+static void wrong_frames_latch(void **state)
+{
+    (void)state;
+    sg_wan_vae     *v = open_vae(models[0], false);
+    sg_plan_totals  totals = {0};
+    const int       z = sg_wan_vae_describe(v).z;
+    const int64_t   bad[][4] = {{2, Y, X, z}, {1, X, Y, z}, {1, Y, X, z + 1}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        clip c = {.v = v, .s = sg_plan_stream(&totals)};
+        clip_open(&c);
+        const sg_tensor y =
+            sg_wan_vae_decode_next(c.run, &c.s, sg_alloc(&c.s, &c.s.scratch, SG_F32, 4, bad[i]));
+        assert_int_equal(c.s.status, SG_E_SHAPE);
+        assert_int_equal(y.rank, 4);
+        sg_wan_vae_run_close(&c.run);
+    }
+    sg_wan_vae_close(&v);
+}
+
+static void impossible_sizes_are_refused(void **state)
+{
+    (void)state;
+    sg_wan_vae     *v = open_vae(models[1], false);
+    sg_plan_totals  totals = {0};
+    sg_stream       s = sg_plan_stream(&totals);
+    sg_wan_vae_run *r = NULL;
+    const int64_t   pixels[][2] = {{0, 16}, {16, 8}, {40, 16}, {-16, 16}, {16, 1 << 17}, {INT64_MAX, 16}};
+    const int64_t   places[][2] = {{0, 1}, {1, -1}, {1, 1 << 13}, {INT64_MAX, 1}, {1, INT64_MIN}};
+    for (size_t i = 0; i < sizeof pixels / sizeof *pixels; i++) {
+        e = (sg_error){0};
+        assert_int_equal(sg_wan_vae_encode_open(&r, v, &s, pixels[i][0], pixels[i][1], &e), SG_E_ARG);
+        assert_null(r);
+    }
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        e = (sg_error){0};
+        assert_int_equal(sg_wan_vae_decode_open(&r, v, &s, places[i][0], places[i][1], &e), SG_E_ARG);
+        assert_null(r);
+    }
+    sg_wan_vae_close(&v);
+}
+
+/* ---- refused checkpoints ---- */
+
+static char copy_dir[] = "/tmp/sg_wan_vae_XXXXXX";
+
+/* Opens the model with one field of its VAE's config changed to JSON text, NULL: left out. */
+static sg_status open_changed(const char *dir, const char *key, const char *value)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/vae/config.json", dir);
+    json_t *const c = json_load_file(path, 0, NULL);
+    assert_non_null(c);
+    if (value)
+        assert_int_equal(json_object_set_new(c, key, json_loads(value, JSON_DECODE_ANY, NULL)), 0);
+    else
+        json_object_del(c, key);
+    snprintf(path, sizeof path, "%s/vae/config.json", copy_dir);
+    assert_int_equal(json_dump_file(c, path, 0), 0);
+    json_decref(c);
+
+    char file[512], link[512];
+    snprintf(file, sizeof file, "%s/vae/diffusion_pytorch_model.safetensors", dir);
+    snprintf(link, sizeof link, "%s/vae/diffusion_pytorch_model.safetensors", copy_dir);
+    unlink(link);
+    assert_int_equal(symlink(file, link), 0);
+    sg_wan_vae *v = NULL;
+    e = (sg_error){0};
+    const sg_status st = sg_wan_vae_open(&v, copy_dir, SG_F32, &e);
+    assert_true(st ? !v : !!v);
+    sg_wan_vae_close(&v);
+    return st;
+}
+
+static void odd_configs_are_refused(void **state)
+{
+    (void)state;
+    const struct {
+        int         model;
+        const char *key, *value, *says;
+    } bad[] = {{0, "base_dim", NULL, "base_dim: is missing"},
+               {0, "base_dim", "1", "base_dim: should be"},
+               {0, "base_dim", "1e3", "base_dim: should be"},
+               {0, "z_dim", "0", "z_dim: should be"},
+               {0, "z_dim", "17", "latents_mean: should be a list of 17"},
+               {0, "latents_std", "[1, 2]", "latents_std: should be a list of 16"},
+               {0, "latents_std", "[0,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "latents_std: entry 0 should be"},
+               {0, "dim_mult", "[]", "dim_mult: should be a list"},
+               {0, "dim_mult", "[1,2,2,2,2,2,2,2,2]", "dim_mult: should be a list"},
+               {0, "dim_mult", "[1, 2, 10000]", "dim_mult: entry 2 makes more than"},
+               {0, "dim_mult", "[1, 2]", "temperal_downsample: should be a list of 1"},
+               {0, "temperal_downsample", "[true, 1]", "temperal_downsample: entry 1 should be true or false"},
+               {0, "temperal_downsample", "[true, true]", "scale_factor_temporal: 2, but the levels"},
+               {0, "scale_factor_spatial", "8", "scale_factor_spatial: 8, but the levels"},
+               {0, "scale_factor_spatial", NULL, "scale_factor_spatial: 8, but the levels"},
+               {0, "patch_size", "2", "in_channels: 3, but RGB frames"},
+               {0, "attn_scales", "[0.5]", "attn_scales: attention between the levels is not supported"},
+               {0, "num_res_blocks", "0", "num_res_blocks: should be"},
+               {0, "num_res_blocks", "9", "num_res_blocks: should be"},
+               {0, "is_residual", "\"yes\"", "is_residual: should be true or false"},
+               {0, "num_res_blocks", "1", "the tensors do not fit this model"},
+               {0, "is_residual", "true", "missing: decoder.up_blocks.0.upsampler.resample.1.weight"},
+               {1, "out_channels", "3", "out_channels: 3, but RGB frames"},
+               {1, "dim_mult", "[1, 3, 2, 2]", "dim_mult: the encoder's level 1 cannot join its 3 channels to 9"},
+               {1, "base_dim", "4", "misshapen: encoder.conv_in.weight is [3, 12, 3, 3, 3], should be [4, 12, 3, 3, 3]"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(open_changed(models[bad[i].model], bad[i].key, bad[i].value), SG_E_FORMAT);
+        if (!strstr(e.text, bad[i].says)) fail_msg("\"%s\" does not say \"%s\"", e.text, bad[i].says);
+    }
+}
+
+static void harmless_changes_are_taken(void **state)
+{
+    (void)state;
+    const struct {
+        const char *key, *value;
+    } good[] = {{"attn_scales", NULL}, {"dropout", "0.5"},   {"patch_size", NULL},   {"patch_size", "1"},
+                {"is_residual", NULL}, {"in_channels", NULL}, {"base_dim", "4"},      {"decoder_base_dim", "4"},
+                {"unheard_of", "{}"}};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (open_changed(models[0], good[i].key, good[i].value)) fail_msg("%s: %s", good[i].key, e.text);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    char path[64];
+    if (!mkdtemp(copy_dir)) return -1;
+    snprintf(path, sizeof path, "mkdir '%s/vae'", copy_dir);
+    return system(path) || sg_backend_open(&backend, &(sg_backend_options){.name = "ref"}, &e);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char command[64];
+    sg_backend_close(&backend);
+    snprintf(command, sizeof command, "rm -rf '%s'", copy_dir);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_is_flat),          cmocka_unit_test(chunks_follow_the_past_alone),
+        cmocka_unit_test(wrong_frames_latch),      cmocka_unit_test(impossible_sizes_are_refused),
+        cmocka_unit_test(odd_configs_are_refused), cmocka_unit_test(harmless_changes_are_taken)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
