@@ -98,6 +98,31 @@ static bool add_piece(sg_unigram *u, const char *text, size_t len, double score)
     return true;
 }
 
+/* A score as Hugging Face's tokenizers reads it from tokenizer.json: its shortest decimal form without the point as one
+ * number, divided by a power of ten; rounded twice, so that the last bit may differ. That bit decides between paths
+ * that are otherwise equal. Powers of ten up to 22 are exact. */
+static double as_tokenizers(double score)
+{
+    char text[32];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*e", digits - 1, fabs(score));
+        if (strtod(text, NULL) == fabs(score)) break;
+    }
+    const char *e = strchr(text, 'e');
+    int         exponent = atoi(e + 1) + 1;
+    uint64_t    significand = 0;
+    while (e[-1] == '0' && e > text + 1) e--;
+    for (const char *s = text; s < e; s++) {
+        if (*s == '.') continue;
+        significand = significand * 10 + (uint64_t)(*s - '0');
+        exponent--;
+    }
+    if (exponent >= 0 || exponent < -22) return score;
+    return copysign((double)significand / pow(10, -exponent), score);
+}
+
+static double score_of(const sg_tokconf *c, double score) { return c->t5_rules ? score : as_tokenizers(score); }
+
 static sg_status compare(const sg_tokconf *c, const sg_spiece *m, const json_t *vocab, sg_error *e)
 {
     for (size_t i = 0; i < m->count; i++) {
@@ -139,7 +164,7 @@ static sg_status read_tail(const sg_tokconf *c, const json_t *vocab, size_t from
     for (size_t i = from; memory && i < total; i++) {
         const json_t *entry = json_array_get(vocab, i), *text = json_array_get(entry, 0);
         memory = add_tail(u, tail, json_string_value(text), json_string_length(text),
-                          json_number_value(json_array_get(entry, 1)));
+                          score_of(c, json_number_value(json_array_get(entry, 1))));
     }
     return memory ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: no memory for its vocabulary", c->dir);
 }
@@ -200,7 +225,7 @@ sg_status sg_tokconf_vocabulary(const sg_tokconf *c, const sg_spiece *m, sg_text
     u->score = malloc(total * sizeof *u->score);
     bool memory = u->score;
     for (size_t i = 0; memory && i < m->count; i++)
-        memory = add_piece(u, m->pieces[i].text, m->pieces[i].len, (double)m->pieces[i].score);
+        memory = add_piece(u, m->pieces[i].text, m->pieces[i].len, score_of(c, (double)m->pieces[i].score));
     if (!memory) return sg_error_set(e, SG_E_MEMORY, "%s: no memory for %zu pieces", c->dir, total);
     SG_TRY(c->tokenizer ? read_tail(c, vocab, m->count, tail, u, e) : make_tail(c, extra, tail, u, e));
     const size_t twin = sg_lexicon_sort(&u->pieces);

@@ -3,15 +3,15 @@
  * Files, all but the first two for folders of older make, each optional: tokenizer_config.json, tokenizer.json,
  * special_tokens_map.json, added_tokens.json. They are read as transformers 5.23's AutoTokenizer reads them:
  *
- * - tokenizer_class T5Tokenizer(Fast), or none and no tokenizer.json: the T5 rules. Unknown characters are id 2
- * whatever the model calls unknown, and never bytes.
+ * - tokenizer_class T5Tokenizer(Fast), or none and no tokenizer.json: the T5 rules. Unknown characters are id 2 whatever
+ *   the model itself calls unknown, and never bytes.
  * - PreTrainedTokenizerFast, TokenizersBackend, MT5Tokenizer(Fast), or none: tokenizer.json as it stands. unk_id and
  *   byte_fallback count; normalizer, pre_tokenizer and post_processor must be those of a T5 tokenizer.
  * - The vocabulary is spiece.model's; tokenizer.json's must be the same, and may go on after it. Without tokenizer.json
  *   it goes on with <extra_id_N-1> to <extra_id_0>, N being extra_ids (100).
  * - Added tokens, first to last: those of added_tokens_decoder in tokenizer_config.json, or without that field of
  *   added_tokens.json and tokenizer.json, by id; the named ones (eos_token, ...), there and, again without that field,
- * in special_tokens_map.json; extra_special_tokens or additional_special_tokens, or else (T5 rules) <extra_id_0> to
+ *   in special_tokens_map.json; extra_special_tokens or additional_special_tokens, or else (T5 rules) <extra_id_0> to
  *   <extra_id_N-1>, without tokenizer.json after the model's control and user-defined pieces. A token is known by its
  *   text: the ids in the files only order them. */
 #ifndef SG_TOKCONF_H

@@ -2,8 +2,8 @@
  *
  * Tensor names are those of diffusers. What bites:
  *  - the decoder walks dim_mult and temperal_downsample from their ends;
- *  - plain (2.1): an upsampler halves the channels, and encoder.down_blocks is one flat list of blocks and downsamplers;
- *  - is_residual (2.2): an upsampler keeps the channels, blocks lie inside levels, and every level but the decoder's last
+ *  - plain (2.1): an upsampler halves the channels; encoder.down_blocks is one flat list of blocks and downsamplers;
+ *  - is_residual (2.2): an upsampler keeps the channels; blocks lie inside levels; every level but the decoder's last
  *    has a shortcut without weights, the encoder's last included;
  *  - scale_factor_* are the sizes that a pipeline goes by: they must be what the levels make. */
 #include "wan_vae_weights.h"
@@ -127,7 +127,8 @@ static void check_shortcuts(sg_config *f, const sg_vae_coder *k)
         const int                 block = (l->scale ? 4 : 1) * (l->time ? 2 : 1);
         const int64_t             many = (k->up ? l->next : l->in) * block, few = k->up ? l->in : l->next;
         if (l->shortcut && many % few)
-            sg_config_fail(f, "dim_mult", "the %s's level %d cannot join its %lld channels to %lld: %lld is no multiple of %lld",
+            sg_config_fail(f, "dim_mult",
+                           "the %s's level %d cannot join its %lld channels to %lld: %lld is no multiple of %lld",
                            k->up ? "decoder" : "encoder", i, (long long)l->in, (long long)l->next, (long long)many,
                            (long long)few);
     }
@@ -135,7 +136,7 @@ static void check_shortcuts(sg_config *f, const sg_vae_coder *k)
 
 /* ---- tensors ---- */
 
-/* Wants name.weight and name.bias; kt 0 is a convolution of single frames. One that reads past frames gets a history. */
+/* Wants name.weight and name.bias; kt 0: a convolution of single frames. One that reads past frames gets a history. */
 static void want_conv(sg_bind *b, sg_vae_coder *k, sg_vae_conv *c, sg_dtype as, const char *name, int64_t o, int64_t i,
                       int kt, int ks)
 {
@@ -162,6 +163,7 @@ static void want_block(sg_bind *b, sg_vae_coder *k, sg_vae_block *w, sg_dtype ac
 static void want_level(sg_bind *b, sg_vae_coder *k, sg_vae_level *l, sg_dtype act)
 {
     const char *const side = k->up ? "decoder.up_blocks" : "encoder.down_blocks";
+    const char *const up = l->shortcut ? "upsampler" : "upsamplers.0";
     for (int j = 0; j < l->blocks; j++) {
         if (k->flat)
             sg_bind_prefix(b, "%s.%d.", side, l->index + j);
@@ -173,8 +175,7 @@ static void want_level(sg_bind *b, sg_vae_coder *k, sg_vae_level *l, sg_dtype ac
     if (k->flat)
         sg_bind_prefix(b, "%s.%d.", side, l->index + l->blocks);
     else
-        sg_bind_prefix(b, "%s.%d.%s.", side, l->index,
-                       !k->up ? "downsampler" : l->shortcut ? "upsampler" : "upsamplers.0");
+        sg_bind_prefix(b, "%s.%d.%s.", side, l->index, k->up ? up : "downsampler");
     want_conv(b, k, &l->space_conv, act, "resample.1", l->next, l->out, 0, 3);
     if (l->time) want_conv(b, k, &l->time_conv, act, "time_conv", k->up ? 2 * l->out : l->out, l->out, 3, 1);
 }
@@ -218,7 +219,7 @@ static sg_status bind_all(sg_wan_vae *v, sg_error *e)
 {
     const sg_vae_config *const c = &v->config;
     const int64_t              pixel = 3 * c->patch * c->patch;
-    sg_vae_coder *const        d = &v->decoder, *const n = &v->encoder;
+    sg_vae_coder *const d = &v->decoder, *const n = &v->encoder;
     SG_TRY(sg_bind_open(&v->encoder_bind, v->part.weights, e));
     want_coder(v->part.bind, d, v->part.act, c->z, pixel, d->level[0].in, d->level[c->levels - 1].next);
     want_coder(v->encoder_bind, n, v->part.act, pixel, 2 * c->z, n->level[c->levels - 1].next,

@@ -28,8 +28,8 @@ typedef struct sg_wan_vae_run sg_wan_vae_run;
 
 /* Starts decoding latents of grid y x x. The run's memory comes from s->keep (host part by malloc: close it). Failures
  * of the stream latch there. */
-sg_status sg_wan_vae_decode_open(sg_wan_vae_run **out, sg_wan_vae *v, sg_stream *s, int64_t y, int64_t x, sg_error *e)
-    SG_MUST_USE;
+sg_status sg_wan_vae_decode_open(sg_wan_vae_run **out, sg_wan_vae *v, sg_stream *s, int64_t y, int64_t x,
+                                 sg_error *e) SG_MUST_USE;
 /* The next latent frame z F32 [1, y, x, c], normalised as the denoiser leaves it (z std + mean is applied here). Gives
  * the pixel frames that follow from it: F32 [1 or scale_time, H, W, 3] in s->scratch, clamped to [-1, 1]: 1 for the
  * first latent frame. Taps "vae.post_quant", "vae.conv_in", "vae.mid", "vae.up.%d", "vae.conv_out", "vae.frames". */

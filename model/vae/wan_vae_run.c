@@ -8,7 +8,9 @@
  *  - a shortcut that doubles the frames leaves out those before the clip's first;
  *  - a patch's channels count columns before rows: c p^2 + column p + row.
  *
- * What blocks add to is F32 whatever products take: rounding it at every block would cost 1 to 3 dB for 10 % of the memory.
+ * What blocks add to is F32 whatever products take: rounding it at every block would cost 1 to 3 dB to save a tenth of
+ * the memory.
+ *
  * Scratch is a stack, so what a level gives lies below what it is made from: see reserve(). */
 #include "wan_vae_weights.h"
 
@@ -23,7 +25,7 @@ enum {
 struct sg_wan_vae_run {
     const sg_wan_vae   *vae;
     const sg_vae_coder *coder;
-    int64_t             grid[2];      /* of the latent: rows, columns */
+    int64_t             grid[2]; /* of the latent: rows, columns */
     bool                begun;
     sg_tensor           scale, shift; /* F32 [z]: to or from normalised latents */
     sg_tensor           history[];    /* act [2, y, x, c]; [1, y, x, c] of the encoder's time_conv */
@@ -283,12 +285,12 @@ static sg_tensor levels(const sg_wan_vae_run *r, sg_stream *s, const level_input
 
 sg_tensor sg_wan_vae_decode_next(sg_wan_vae_run *r, sg_stream *s, sg_tensor z)
 {
-    const sg_vae_coder *const   k = r->coder;
-    const sg_wan_vae_info       v = sg_wan_vae_describe(r->vae);
-    const int64_t               y = r->grid[0], x = r->grid[1], p = v.patch, f = r->begun ? v.scale_time : 1;
-    const sg_tensor             frames = sg_new(s, SG_F32, f, y * v.scale_space, x * v.scale_space, 3);
-    const size_t                mark = s->scratch.used;
-    const level_inputs          m = reserve(r, s, 1, y, x);
+    const sg_vae_coder *const k = r->coder;
+    const sg_wan_vae_info     v = sg_wan_vae_describe(r->vae);
+    const int64_t             y = r->grid[0], x = r->grid[1], p = v.patch, f = r->begun ? v.scale_time : 1;
+    const sg_tensor           frames = sg_new(s, SG_F32, f, y * v.scale_space, x * v.scale_space, 3);
+    const size_t              mark = s->scratch.used;
+    const level_inputs        m = reserve(r, s, 1, y, x);
 
     const sg_tensor latent = sg_new(s, SG_F32, 1, y, x, v.z), quant = sg_new(s, SG_F32, 1, y, x, v.z);
     sg_norm(s, .y = latent, .x = z, .w = r->scale, .b = r->shift, .kind = SG_NORM_NONE);
@@ -355,7 +357,8 @@ static void zero(sg_stream *s, sg_tensor t, const void *zeros)
     if (s->status) return;
     const int64_t step = ZEROS / (int64_t)sg_dtype_size(t.dtype);
     t = vector(t);
-    for (int64_t i = 0; i < t.dim[0]; i += step) sg_upload(s, sg_rows(t, i, t.dim[0] - i < step ? t.dim[0] - i : step), zeros);
+    for (int64_t i = 0; i < t.dim[0]; i += step)
+        sg_upload(s, sg_rows(t, i, t.dim[0] - i < step ? t.dim[0] - i : step), zeros);
 }
 
 static void keep_frames(sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, int64_t f, int64_t y, int64_t x,

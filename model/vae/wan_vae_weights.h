@@ -1,7 +1,7 @@
 /* wan_vae_weights.h - what wan_vae.c reads and binds, and wan_vae_run.c computes with. Private to the two.
  *
- * Decoder and encoder are one structure: a way in, levels of residual blocks that end in a change of scale, a middle with
- * attention (after the decoder's way in, before the encoder's way out), a way out. */
+ * Decoder and encoder are one structure: a way in, levels of residual blocks that end in a change of scale, a middle
+ * with attention (after the decoder's way in, before the encoder's way out), a way out. */
 #ifndef SG_WAN_VAE_WEIGHTS_H
 #define SG_WAN_VAE_WEIGHTS_H
 
@@ -17,7 +17,7 @@ enum {
 typedef struct sg_vae_config {
     int     z, base, decoder_base, levels, blocks, patch;
     int64_t mult[SG_VAE_LEVELS];
-    bool    time[SG_VAE_LEVELS];          /* the encoder's level halves the frames */
+    bool    time[SG_VAE_LEVELS]; /* the encoder's level halves the frames */
     bool    residual;
     double  mean[SG_VAE_Z], std[SG_VAE_Z]; /* of the latents, per channel */
 } sg_vae_config;
@@ -44,21 +44,21 @@ typedef struct sg_vae_level {
     bool         scale, time;   /* changes the size of frames; their number too */
     bool         shortcut;      /* is_residual: the input joins the output, its channels averaged or repeated */
     sg_vae_block block[SG_VAE_BLOCKS];
-    sg_vae_conv  space_conv;    /* [next, out, 3, 3]? */
-    sg_vae_conv  time_conv;     /* decoder [2 out, out, 3, 1, 1]?: halves of the rows make the even, the odd frames;
-                                   encoder [out, out, 3, 1, 1]? */
+    sg_vae_conv  space_conv; /* [next, out, 3, 3]? */
+    sg_vae_conv  time_conv;  /* decoder [2 out, out, 3, 1, 1]?: halves of the rows make the even, the odd frames;
+                                encoder [out, out, 3, 1, 1]? */
 } sg_vae_level;
 
 typedef struct sg_vae_coder {
-    bool             up, flat;    /* the decoder; an encoder whose blocks are counted one by one */
+    bool             up, flat; /* the decoder; an encoder whose blocks are counted one by one */
     int              levels, histories;
-    sg_vae_conv      conv_in;     /* [level[0].in, z or 3 patch^2, 3, 3, 3] */
+    sg_vae_conv      conv_in; /* [level[0].in, z or 3 patch^2, 3, 3, 3] */
     sg_vae_level     level[SG_VAE_LEVELS];
     sg_vae_block     mid[2];
     sg_vae_attention attention;
-    sg_tensor        norm_out;    /* [c, 1, 1, 1] */
-    sg_vae_conv      conv_out;    /* [3 patch^2 or 2 z, c, 3, 3, 3] */
-    sg_vae_conv      quant;       /* decoder, before all else: [z, z, 1, 1, 1]; encoder, at the end: [2 z, 2 z, 1, 1, 1] */
+    sg_tensor        norm_out; /* [c, 1, 1, 1] */
+    sg_vae_conv      conv_out; /* [3 patch^2 or 2 z, c, 3, 3, 3] */
+    sg_vae_conv      quant;    /* decoder, before all else: [z, z, 1, 1, 1]; encoder, at the end: [2 z, 2 z, 1, 1, 1] */
 } sg_vae_coder;
 
 struct sg_wan_vae {

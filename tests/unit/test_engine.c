@@ -225,8 +225,8 @@ static int remove_copy(void **state)
     return system(command);
 }
 
-/* Writes one F32 value at the start of a tensor of the copy; returns what stood there. */
-static float poke(const char *file, const char *tensor, float value)
+/* Writes one F32 value of a tensor of the copy; returns what stood there. */
+static float poke(const char *file, const char *tensor, int index, float value)
 {
     char     path[256];
     uint64_t length;
@@ -239,7 +239,8 @@ static float poke(const char *file, const char *tensor, float value)
     assert_int_equal(fread(header, 1, length, f), length);
     json_t *const j = json_loadb(header, length, 0, NULL), *const t = json_object_get(j, tensor);
     assert_non_null(t);
-    const long at = (long)(8 + length) + (long)json_integer_value(json_array_get(json_object_get(t, "data_offsets"), 0));
+    const json_t *const offsets = json_object_get(t, "data_offsets");
+    const long at = (long)(8 + length) + (long)json_integer_value(json_array_get(offsets, 0)) + 4L * index;
     fseek(f, at, SEEK_SET);
     assert_int_equal(fread(&before, sizeof before, 1, f), 1);
     fseek(f, at, SEEK_SET);
@@ -253,7 +254,7 @@ static float poke(const char *file, const char *tensor, float value)
 static void expect_numeric(const char *file, const char *tensor, float value, const char *says)
 {
     static seen s;
-    const float before = poke(file, tensor, value);
+    const float before = poke(file, tensor, 0, value);
     sg_engine  *g = open_model(copy_dir, 0);
     sg_request  r = small(g);
     sg_report   rep;
@@ -263,7 +264,7 @@ static void expect_numeric(const char *file, const char *tensor, float value, co
     if (!strstr(e.text, says)) fail_msg("\"%s\" does not say \"%s\"", e.text, says);
     assert_int_equal(s.frames, 0);
     sg_engine_close(&g);
-    poke(file, tensor, before);
+    poke(file, tensor, 0, before);
 }
 
 static void poison_is_named(void **state)
@@ -271,8 +272,15 @@ static void poison_is_named(void **state)
     (void)state;
     const char dit[] = "transformer/diffusion_pytorch_model.safetensors", vae[] = "vae/diffusion_pytorch_model.safetensors";
     expect_numeric(dit, "blocks.1.ffn.net.0.proj.weight", NAN, "blocks.1.ffn.net.0.proj.weight");
-    expect_numeric(dit, "blocks.0.ffn.net.2.bias", 3e38f, "block 0 of the transformer at step 1");
-    expect_numeric(dit, "blocks.1.ffn.net.2.bias", 3e38f, "block 1 of the transformer at step 1");
+    for (int i = 0; i < 2; i++) { /* finite weights whose product is not: the bias times the gate, row 5 of the table */
+        char bias[64], table[64], says[64];
+        snprintf(bias, sizeof bias, "blocks.%d.ffn.net.2.bias", i);
+        snprintf(table, sizeof table, "blocks.%d.scale_shift_table", i);
+        snprintf(says, sizeof says, "block %d of the transformer at step 1", i);
+        const float gate = poke(dit, table, 5 * 24, 100.0f);
+        expect_numeric(dit, bias, 3e38f, says);
+        poke(dit, table, 5 * 24, gate);
+    }
     expect_numeric(vae, "decoder.conv_in.weight", INFINITY, "decoder.conv_in.weight");
 }
 

@@ -1,5 +1,5 @@
-/* test_wan_vae.c - the VAE as a stream: its memory does not grow, chunks depend on the past alone, two clips at once do not
- * disturb each other; and checkpoints that it refuses. Golden tests hold the numbers. */
+/* test_wan_vae.c - the VAE as a stream: its memory does not grow, chunks depend on the past alone, two clips at once do
+ * not disturb each other; and checkpoints that it refuses. Golden tests hold the numbers. */
 #include "backend.h"
 #include "meta.h"
 #include "wan_vae.h"
@@ -55,15 +55,18 @@ static size_t clip_next(clip *c, float *out)
 {
     const sg_wan_vae_info v = sg_wan_vae_describe(c->v);
     const int             m = c->encodes ? v.scale_space : 1;
-    const sg_tensor x = sg_new(&c->s, SG_F32, c->encodes && c->given ? v.scale_time : 1, Y * m, X * m, c->encodes ? 3 : v.z);
-    const size_t    mark = c->s.scratch.used, n = (size_t)sg_count(x);
-    float *const    host = malloc(n * sizeof *host);
+    const sg_tensor       x =
+        sg_new(&c->s, SG_F32, c->encodes && c->given ? v.scale_time : 1, Y * m, X * m, c->encodes ? 3 : v.z);
+    const size_t mark = c->s.scratch.used, n = (size_t)sg_count(x);
+    float *const host = malloc(n * sizeof *host);
     assert_non_null(host);
     for (size_t i = 0; i < n; i++) host[i] = (float)sin((double)(c->seed + 1) * (double)i + 7 * c->given);
     sg_upload(&c->s, x, host);
-    const sg_tensor y = c->encodes ? sg_wan_vae_encode_next(c->run, &c->s, x) : sg_wan_vae_decode_next(c->run, &c->s, x);
+    const sg_tensor y =
+        c->encodes ? sg_wan_vae_encode_next(c->run, &c->s, x) : sg_wan_vae_decode_next(c->run, &c->s, x);
     if (c->s.status) fail_msg("%s", c->s.why);
-    assert_int_equal(c->s.scratch.used, mark + (sg_bytes(y) + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN); /* the result only */
+    assert_int_equal(c->s.scratch.used,
+                     mark + (sg_bytes(y) + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN); /* the result only */
     if (out) sg_download(&c->s, out, y);
     c->s.scratch.used = 0;
     c->given++;
@@ -126,8 +129,9 @@ static void chunks_follow_the_past_alone(void **state)
         sg_wan_vae     *v = open_vae(models[k / 2], true);
         size_t          n, m = 0, a_at = 0, b_at = 0;
         const sg_stream plan = planned(v, k % 2, CHUNKS, &n);
-        float *const    whole = malloc(n * sizeof *whole), *const a = malloc(n * sizeof *a), *const b = malloc(n * sizeof *b);
-        clip            one = clip_begin(v, k % 2, 1, plan);
+        float *const whole = malloc(n * sizeof *whole), *const a = malloc(n * sizeof *a),
+                     *const b = malloc(n * sizeof *b);
+        clip                one = clip_begin(v, k % 2, 1, plan);
         for (int i = 0; i < CHUNKS; i++) m += clip_next(&one, whole + m);
         assert_int_equal(m, n);
         for (size_t i = 0; i < n; i++) assert_true(isfinite(whole[i]) && (k % 2 || fabsf(whole[i]) <= 1));
@@ -152,15 +156,14 @@ static void chunks_follow_the_past_alone(void **state)
 static void wrong_frames_latch(void **state)
 {
     (void)state;
-    sg_wan_vae     *v = open_vae(models[0], false);
-    sg_plan_totals  totals = {0};
-    const int       z = sg_wan_vae_describe(v).z;
-    const int64_t   bad[][4] = {{2, Y, X, z}, {1, X, Y, z}, {1, Y, X, z + 1}};
+    sg_wan_vae    *v = open_vae(models[0], false);
+    sg_plan_totals totals = {0};
+    const int      z = sg_wan_vae_describe(v).z;
+    const int64_t  bad[][4] = {{2, Y, X, z}, {1, X, Y, z}, {1, Y, X, z + 1}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         clip c = {.v = v, .s = sg_plan_stream(&totals)};
         clip_open(&c);
-        const sg_tensor y =
-            sg_wan_vae_decode_next(c.run, &c.s, sg_alloc(&c.s, &c.s.scratch, SG_F32, 4, bad[i]));
+        const sg_tensor y = sg_wan_vae_decode_next(c.run, &c.s, sg_alloc(&c.s, &c.s.scratch, SG_F32, 4, bad[i]));
         assert_int_equal(c.s.status, SG_E_SHAPE);
         assert_int_equal(y.rank, 4);
         sg_wan_vae_run_close(&c.run);
@@ -228,31 +231,32 @@ static void odd_configs_are_refused(void **state)
     const struct {
         int         model;
         const char *key, *value, *says;
-    } bad[] = {{0, "base_dim", NULL, "base_dim: is missing"},
-               {0, "base_dim", "1", "base_dim: should be"},
-               {0, "base_dim", "1e3", "base_dim: should be"},
-               {0, "z_dim", "0", "z_dim: should be"},
-               {0, "z_dim", "17", "latents_mean: should be a list of 17"},
-               {0, "latents_std", "[1, 2]", "latents_std: should be a list of 16"},
-               {0, "latents_std", "[0,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "latents_std: entry 0 should be"},
-               {0, "dim_mult", "[]", "dim_mult: should be a list"},
-               {0, "dim_mult", "[1,2,2,2,2,2,2,2,2]", "dim_mult: should be a list"},
-               {0, "dim_mult", "[1, 2, 10000]", "dim_mult: entry 2 makes more than"},
-               {0, "dim_mult", "[1, 2]", "temperal_downsample: should be a list of 1"},
-               {0, "temperal_downsample", "[true, 1]", "temperal_downsample: entry 1 should be true or false"},
-               {0, "temperal_downsample", "[true, true]", "scale_factor_temporal: 2, but the levels"},
-               {0, "scale_factor_spatial", "8", "scale_factor_spatial: 8, but the levels"},
-               {0, "scale_factor_spatial", NULL, "scale_factor_spatial: 8, but the levels"},
-               {0, "patch_size", "2", "in_channels: 3, but RGB frames"},
-               {0, "attn_scales", "[0.5]", "attn_scales: attention between the levels is not supported"},
-               {0, "num_res_blocks", "0", "num_res_blocks: should be"},
-               {0, "num_res_blocks", "9", "num_res_blocks: should be"},
-               {0, "is_residual", "\"yes\"", "is_residual: should be true or false"},
-               {0, "num_res_blocks", "1", "the tensors do not fit this model"},
-               {0, "is_residual", "true", "missing: decoder.up_blocks.0.upsampler.resample.1.weight"},
-               {1, "out_channels", "3", "out_channels: 3, but RGB frames"},
-               {1, "dim_mult", "[1, 3, 2, 2]", "dim_mult: the encoder's level 1 cannot join its 3 channels to 9"},
-               {1, "base_dim", "4", "misshapen: encoder.conv_in.weight is [3, 12, 3, 3, 3], should be [4, 12, 3, 3, 3]"}};
+    } bad[] = {
+        {0, "base_dim", NULL, "base_dim: is missing"},
+        {0, "base_dim", "1", "base_dim: should be"},
+        {0, "base_dim", "1e3", "base_dim: should be"},
+        {0, "z_dim", "0", "z_dim: should be"},
+        {0, "z_dim", "17", "latents_mean: should be a list of 17"},
+        {0, "latents_std", "[1, 2]", "latents_std: should be a list of 16"},
+        {0, "latents_std", "[0,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "latents_std: entry 0 should be"},
+        {0, "dim_mult", "[]", "dim_mult: should be a list"},
+        {0, "dim_mult", "[1,2,2,2,2,2,2,2,2]", "dim_mult: should be a list"},
+        {0, "dim_mult", "[1, 2, 10000]", "dim_mult: entry 2 makes more than"},
+        {0, "dim_mult", "[1, 2]", "temperal_downsample: should be a list of 1"},
+        {0, "temperal_downsample", "[true, 1]", "temperal_downsample: entry 1 should be true or false"},
+        {0, "temperal_downsample", "[true, true]", "scale_factor_temporal: 2, but the levels"},
+        {0, "scale_factor_spatial", "8", "scale_factor_spatial: 8, but the levels"},
+        {0, "scale_factor_spatial", NULL, "scale_factor_spatial: 8, but the levels"},
+        {0, "patch_size", "2", "in_channels: 3, but RGB frames"},
+        {0, "attn_scales", "[0.5]", "attn_scales: attention between the levels is not supported"},
+        {0, "num_res_blocks", "0", "num_res_blocks: should be"},
+        {0, "num_res_blocks", "9", "num_res_blocks: should be"},
+        {0, "is_residual", "\"yes\"", "is_residual: should be true or false"},
+        {0, "num_res_blocks", "1", "the tensors do not fit this model"},
+        {0, "is_residual", "true", "missing: decoder.up_blocks.0.upsampler.resample.1.weight"},
+        {1, "out_channels", "3", "out_channels: 3, but RGB frames"},
+        {1, "dim_mult", "[1, 3, 2, 2]", "dim_mult: the encoder's level 1 cannot join its 3 channels to 9"},
+        {1, "base_dim", "4", "misshapen: encoder.conv_in.weight is [3, 12, 3, 3, 3], should be [4, 12, 3, 3, 3]"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(open_changed(models[bad[i].model], bad[i].key, bad[i].value), SG_E_FORMAT);
         if (!strstr(e.text, bad[i].says)) fail_msg("\"%s\" does not say \"%s\"", e.text, bad[i].says);
@@ -264,9 +268,9 @@ static void harmless_changes_are_taken(void **state)
     (void)state;
     const struct {
         const char *key, *value;
-    } good[] = {{"attn_scales", NULL}, {"dropout", "0.5"},   {"patch_size", NULL},   {"patch_size", "1"},
-                {"is_residual", NULL}, {"in_channels", NULL}, {"base_dim", "4"},      {"decoder_base_dim", "4"},
-                {"unheard_of", "{}"}};
+    } good[] = {{"attn_scales", NULL}, {"dropout", "0.5"},        {"patch_size", NULL},
+                {"patch_size", "1"},   {"is_residual", NULL},     {"in_channels", NULL},
+                {"base_dim", "4"},     {"decoder_base_dim", "4"}, {"unheard_of", "{}"}};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         if (open_changed(models[0], good[i].key, good[i].value)) fail_msg("%s: %s", good[i].key, e.text);
 }

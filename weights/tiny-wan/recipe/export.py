@@ -1,0 +1,69 @@
+"""Checkpoints to a Diffusers WanPipeline folder: bf16, shards of at most 12 MiB, no path of the machine in any file."""
+import json
+import shutil
+
+import torch
+from diffusers import AutoencoderKLWan, UniPCMultistepScheduler
+from transformers import AutoTokenizer
+
+import captions
+import denoiser
+import onepass
+from runtime import load, parser
+
+SHARD = 12 * 2 ** 20
+DEFAULTS = dict(width=256, height=256, frames=33, fps=16, steps=12, cfg_scale=3.0, negative_prompt="")
+PIPELINE = {
+    "_class_name": "WanPipeline", "_diffusers_version": "0.42.1", "boundary_ratio": None, "expand_timesteps": False,
+    "scheduler": ["diffusers", "UniPCMultistepScheduler"], "text_encoder": ["transformers", "UMT5EncoderModel"],
+    "tokenizer": ["transformers", "T5TokenizerFast"], "transformer": ["diffusers", "WanTransformer3DModel"],
+    "transformer_2": [None, None], "vae": ["diffusers", "AutoencoderKLWan"]}
+
+
+def write_json(path, value):
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def export_tokenizer(spiece, folder):
+    """tokenizer.json is made from spiece.model by AutoTokenizer: the class itself would build an empty vocabulary."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    shutil.copyfile(spiece, folder / "spiece.model")
+    # No <extra_id_*>: their ids would lie beyond the embedding table.
+    write_json(folder / "tokenizer_config.json", dict(
+        tokenizer_class="T5Tokenizer", pad_token="<pad>", eos_token="</s>", unk_token="<unk>", extra_ids=0,
+        additional_special_tokens=[], model_max_length=512, clean_up_tokenization_spaces=False))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def main():
+    args = parser(__doc__, folder=("..", "where the model folder goes"), layers=(6, "of the denoiser")).parse_args()
+    from pathlib import Path
+    folder = Path(args.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    vae_state, state = load(args.work / "vae.pt"), load(args.work / "denoiser.pt")
+    export_tokenizer(args.work / "spiece.model", folder / "tokenizer")
+
+    vae = onepass.new_vae()
+    vae.load_state_dict(vae_state["weights"])
+    vae.register_to_config(latents_mean=vae_state["mean"].tolist(), latents_std=vae_state["std"].tolist())
+    part = lambda name: {k[len(name) + 1:]: v for k, v in state.items() if k.startswith(name + ".")}
+    transformer = denoiser.new_denoiser(vae.config.z_dim, layers=args.layers)
+    transformer.load_state_dict(part("transformer"))
+    text_encoder = denoiser.new_text_encoder(part("text_encoder")["shared.weight"].shape[0])
+    text_encoder.load_state_dict(part("text_encoder"))
+    scheduler = UniPCMultistepScheduler(prediction_type="flow_prediction", use_flow_sigmas=True,
+                                        num_train_timesteps=1000, flow_shift=3.0)
+    for name, module in (("vae", vae), ("transformer", transformer), ("text_encoder", text_encoder)):
+        shutil.rmtree(folder / name, ignore_errors=True)
+        module.to(torch.bfloat16).save_pretrained(folder / name, max_shard_size=SHARD)
+    scheduler.save_pretrained(folder / "scheduler")
+    write_json(folder / "model_index.json", PIPELINE)
+    write_json(folder / "sparge-gen.json", DEFAULTS)
+    for path in sorted(folder.glob("*/*.safetensors")):
+        assert path.stat().st_size <= SHARD, path
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The whole recipe by one command: python3 train.py --stage all --work work --folder ..
+
+Stages: tokenizer, judge, vae, denoiser, export, evaluate. A finished stage is skipped, an interrupted one goes on from
+its last checkpoint in the work folder, so the same command resumes. Uses every GPU it sees; the judge trains on
+the first of several while the autoencoder trains on the others.
+"""
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).resolve().parent
+STAGES = ("tokenizer", "judge", "vae", "denoiser", "export", "evaluate")
+# A model of the real shape, but too small in budget to be good: a check of the recipe on any machine.
+TOY = dict(judge=["--seconds", "4", "--batch", "2"],
+           vae=["--seconds", "8", "--batch", "1", "--size", "32", "--frames", "5", "--eval-count", "4",
+                "--save-every", "2"],
+           denoiser=["--seconds", "15", "--unit", "32", "--pool", "20", "--batch-small", "4", "--batch-base", "2",
+                     "--batch-large", "1", "--save-every", "5"],
+           export=[], evaluate=["--count", "2", "--batch", "1", "--size", "128", "--samplers", "2:3"])
+
+
+def command(stage, gpus, args, extra):
+    """The command line and environment of one stage on the GPUs of the given numbers (none: the CPU)."""
+    options = ["--work", str(args.work), "--seed", str(args.seed)] + (TOY[stage] if args.toy else []) + extra
+    if stage in ("export", "evaluate"):
+        options += ["--folder", str(args.folder)]
+    launch = [sys.executable]
+    if len(gpus) > 1:
+        launch += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={len(gpus)}"]
+    environment = dict(os.environ, PYTHONUNBUFFERED="1", OMP_NUM_THREADS=os.environ.get("OMP_NUM_THREADS", "2"))
+    if gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
+    return launch + [str(HERE / f"{stage}.py")] + options, environment
+
+
+def run(*jobs):
+    """Start all jobs together; stop with the first failure's status."""
+    running = [subprocess.Popen(line, env=environment) for line, environment in jobs]
+    failed = [status for status in [process.wait() for process in running] if status]
+    if failed:
+        sys.exit(failed[0])
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--stage", nargs="+", choices=("all",) + STAGES, default=["all"])
+    p.add_argument("--work", type=Path, default=Path("work"), help="checkpoints")
+    p.add_argument("--folder", type=Path, default=HERE.parent, help="the model folder to write")
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--toy", action="store_true", help="tiny budgets, to try the recipe itself")
+    for stage in STAGES[1:]:
+        p.add_argument(f"--{stage}-options", default="", help=f"further options of {stage}.py, in one string")
+    args = p.parse_args()
+    stages = STAGES if "all" in args.stage else [s for s in STAGES if s in args.stage]
+    args.work.mkdir(parents=True, exist_ok=True)
+    extra = {stage: getattr(args, f"{stage}_options").split() for stage in STAGES[1:]}
+    gpus = list(range(torch.cuda.device_count()))
+    if "tokenizer" in stages and not (args.work / "spiece.model").exists():
+        import captions
+        captions.make_spiece(args.work / "spiece.model")
+    if "judge" in stages and "vae" in stages and len(gpus) > 1:
+        run(command("judge", gpus[:1], args, extra["judge"]), command("vae", gpus[1:], args, extra["vae"]))
+        stages = [s for s in stages if s not in ("judge", "vae")]
+    for stage in stages:
+        if stage != "tokenizer":
+            run(command(stage, gpus[:1] if stage in ("judge", "export") else gpus, args, extra[stage]))
+
+
+if __name__ == "__main__":
+    main()
