@@ -12,16 +12,20 @@
 extern "C" {
 #endif
 
-/* Fills b: ops, memory, impl, dtype, host_memory, total_bytes, threads, device. total_bytes is what the device has free
- * at that moment, less what the ops themselves may come to hold (SG_CUDA_WORK_BYTES).
- * SG_E_UNSUPPORTED: no GPU, none that is new enough, or no driver that is; SG_E_MEMORY: it has no room for the backend;
- * SG_E_DEVICE: anything else. After a failure b owns nothing. */
+/* What the ops may come to hold beside the arenas: library scratch and bounded pieces of what a product reads and writes.
+ * The weights of one convolution, repacked, come on top where they are larger than 128 MiB. */
+#define SG_CUDA_WORK_BYTES ((size_t)384 << 20)
+
+/* Fills b: name, ops, memory, impl, dtype, host_memory, total_bytes, threads, device. total_bytes is what the device has
+ * free at that moment, less SG_CUDA_WORK_BYTES. SG_E_UNSUPPORTED: there is no GPU, none that is new enough, or a driver or
+ * library is missing or too old; SG_E_MEMORY: the GPU has no room for the backend; SG_E_DEVICE: anything else. After a
+ * failure b is as it was. */
 sg_status sg_cuda_open(sg_backend *b, sg_error *e) SG_MUST_USE;
 
-/* Waits for the device and frees what sg_cuda_open and the ops took. b->impl may be NULL. */
+/* Waits for the device and frees what sg_cuda_open and the ops took. */
 void sg_cuda_close(sg_backend *b);
 
-/* Bytes that the ops hold now for the library and for intermediate results. */
+/* Bytes that the ops hold now. */
 size_t sg_cuda_work_bytes(const sg_backend *b);
 
 #ifdef __cplusplus

@@ -214,6 +214,15 @@ static void ignore(sg_bind *b, const char *side, const char *quant)
     sg_bind_ignore(b, name);
 }
 
+/* What is wrong with either half, in one message. */
+static sg_status check_both(const sg_wan_vae *v, sg_error *e)
+{
+    sg_error        decoder = {0}, encoder = {0};
+    const sg_status first = sg_bind_check(v->part.bind, &decoder), second = sg_bind_check(v->encoder_bind, &encoder);
+    if (!first && !second) return SG_OK;
+    return sg_error_set(e, first ? first : second, "%s%s%s", decoder.text, first && second ? "\n" : "", encoder.text);
+}
+
 /* Two lists over one set of files: text to video needs the decoder only, but a checkpoint must be whole. */
 static sg_status bind_all(sg_wan_vae *v, sg_error *e)
 {
@@ -226,8 +235,7 @@ static sg_status bind_all(sg_wan_vae *v, sg_error *e)
                n->level[c->levels - 1].next);
     ignore(v->part.bind, "encoder.", "quant_conv");
     ignore(v->encoder_bind, "decoder.", "post_quant_conv");
-    SG_TRY(sg_bind_check(v->part.bind, e));
-    return sg_bind_check(v->encoder_bind, e);
+    return check_both(v, e);
 }
 
 /* ---- opening ---- */
