@@ -47,8 +47,8 @@ MAX_TOKENS = 32          # longest caption in tokens, </s> included
 def canonical(spec):
     """The judge's wording: one fixed caption for each sample of a spec of int tensors."""
     rows = zip(*(spec[k].tolist() for k in ("size", "colour", "shape", "motion", "background")))
-    return [" ".join(w for w in ("a", SIZES[z][0], COLOURS[c], SHAPES[s], MOTIONS[m][0], BACKGROUNDS[b][0]) if w)
-            for z, c, s, m, b in rows]
+    nouns = [(" ".join(w for w in (SIZES[z][0], COLOURS[c], SHAPES[s]) if w), m, b) for z, c, s, m, b in rows]
+    return [f"{'an' if noun[0] in 'aeiou' else 'a'} {noun} {MOTIONS[m][0]} {BACKGROUNDS[b][0]}" for noun, m, b in nouns]
 
 
 def varied(spec, rng: random.Random):
