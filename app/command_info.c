@@ -231,7 +231,6 @@ static sg_status engine_info(sg_engine *g, const sg_model_path *model, const sg_
     sg_request          r;
     sg_plan             plan;
     SG_TRY(sg_setup_request(&r, g, s, e));
-    r.prompt = ""; /* the plan wants one, and hardly depends on it */
     SG_TRY(sg_engine_plan(g, &r, &plan, e));
     if (s->info_json) return print_model_json(model, &info, &r, &plan, e);
     print_model(model, &info, &r, &plan);

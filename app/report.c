@@ -42,7 +42,7 @@ static json_t *decoding(const sg_request *r, const char *note)
 
 static json_t *rendering(const sg_request *r)
 {
-    json_t *j = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:s, s:I}", "prompt", r->prompt,
+    json_t *j = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:s, s:I}", "prompt", r->prompt ? r->prompt : "",
                           "negative_prompt", r->negative_prompt ? r->negative_prompt : "", "width", r->width, "height",
                           r->height, "frames", r->frames, "fps", r->fps, "steps", r->steps, "cfg_scale", r->cfg_scale,
                           "flow_shift", r->flow_shift, "sampler", r->sampler == SG_SAMPLER_EULER ? "euler" : "unipc",

@@ -1,5 +1,4 @@
 /* checkkern_bench.c - how fast an entry is, on shapes of real models. A command, never a test. */
-#define _GNU_SOURCE
 #include "checkkern.h"
 
 #include <math.h>
@@ -31,38 +30,38 @@ static double thread_time(void)
 
 /* Best of at least four runs and a fifth of a second, on one thread by its processor time, which other work on the
  * machine disturbs little, and on two by the clock. `work` is flops or bytes of one run. */
-#define BENCH(l, op, shape, work, unit, ...)                                                                 \
-    do {                                                                                                     \
-        const sg_##op##_args a_ = {__VA_ARGS__};                                                             \
-        double               best_[2] = {1e30, 1e30};                                                        \
-        for (int two_ = 0; two_ < 2; two_++) {                                                               \
-            sg_stream s_ = {.ops = &(l)->ops, .impl = (l)->cpu[two_]};                                       \
-            double    all_ = 0;                                                                              \
-            sg_##op##_(&s_, &a_);                                                                            \
-            for (int r_ = 0; r_ < 4 || all_ < 0.2; r_++) {                                                   \
-                const double from_ = two_ ? omp_get_wtime() : thread_time();                                 \
-                sg_##op##_(&s_, &a_);                                                                        \
-                const double took_ = (two_ ? omp_get_wtime() : thread_time()) - from_;                       \
-                best_[two_] = fmin(best_[two_], took_);                                                      \
-                all_ += took_;                                                                               \
-            }                                                                                                \
-        }                                                                                                    \
-        printf("%-11s %-9s %-44s %9.3f ms %7.1f %s; two threads %9.3f ms %7.1f\n", (l)->name, #op, shape,    \
-               best_[0] * 1e3, (double)(work) * 1e-9 / best_[0], unit, best_[1] * 1e3,                       \
-               (double)(work) * 1e-9 / best_[1]);                                                            \
-        fflush(stdout);                                                                                      \
+#define BENCH(l, op, shape, work, unit, ...)                                                                           \
+    do {                                                                                                               \
+        const sg_##op##_args a_ = {__VA_ARGS__};                                                                       \
+        double               best_[2] = {1e30, 1e30};                                                                  \
+        for (int two_ = 0; two_ < 2; two_++) {                                                                         \
+            sg_stream s_ = {.ops = &(l)->ops, .impl = (l)->cpu[two_]};                                                 \
+            double    all_ = 0;                                                                                        \
+            sg_##op##_(&s_, &a_);                                                                                      \
+            for (int r_ = 0; r_ < 4 || all_ < 0.2; r_++) {                                                             \
+                const double from_ = two_ ? omp_get_wtime() : thread_time();                                           \
+                sg_##op##_(&s_, &a_);                                                                                  \
+                const double took_ = (two_ ? omp_get_wtime() : thread_time()) - from_;                                 \
+                best_[two_] = fmin(best_[two_], took_);                                                                \
+                all_ += took_;                                                                                         \
+            }                                                                                                          \
+        }                                                                                                              \
+        printf("%-11s %-9s %-44s %9.3f ms %7.1f %s; two threads %9.3f ms %7.1f\n", (l)->name, #op, shape,              \
+               best_[0] * 1e3, (double)(work)*1e-9 / best_[0], unit, best_[1] * 1e3, (double)(work)*1e-9 / best_[1]);  \
+        fflush(stdout);                                                                                                \
     } while (0)
 
 static void bench_linear(ck_level *l)
 {
-    static const int64_t shape[][3] = {{2304, 384, 1152}, {2304, 1152, 384}, {64, 384, 1152}, {1, 1536, 9216}, {512, 1536, 8960}};
+    static const int64_t shape[][3] = {
+        {2304, 384, 1152}, {2304, 1152, 384}, {64, 384, 1152}, {1, 1536, 9216}, {512, 1536, 8960}};
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++) {
             const int64_t  n = shape[i][0], m = shape[i][1], o = shape[i][2];
             const sg_dtype t = k ? SG_BF16 : SG_F32;
             char           text[64];
-            snprintf(text, sizeof text, "%s x %s, %lld x %lld -> %lld, gelu", sg_dtype_name(t), sg_dtype_name(t), (long long)n,
-                     (long long)m, (long long)o);
+            snprintf(text, sizeof text, "%s x %s, %lld x %lld -> %lld, gelu", sg_dtype_name(t), sg_dtype_name(t),
+                     (long long)n, (long long)m, (long long)o);
             BENCH(l, linear, text, 2 * n * m * o, "GFLOP/s", .y = made(t, n, o), .x = made(t, n, m), .w = made(t, o, m),
                   .b = made(SG_F32, o), .act = SG_ACT_GELU_TANH);
         }
@@ -70,14 +69,16 @@ static void bench_linear(ck_level *l)
 
 static void bench_conv(ck_level *l)
 {
-    static const int64_t shape[][5] = {{5, 128, 64, 64, 3}, {3, 64, 384, 384, 3}, {3, 128, 96, 3, 3}, {3, 128, 12, 96, 3}, {3, 64, 192, 384, 1}};
+    static const int64_t shape[][5] = {
+        {5, 128, 64, 64, 3}, {3, 64, 384, 384, 3}, {3, 128, 96, 3, 3}, {3, 128, 12, 96, 3}, {3, 64, 192, 384, 1}};
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++) {
             const int64_t  f = shape[i][0], y = shape[i][1], m = shape[i][2], o = shape[i][3], c = shape[i][4];
             const sg_dtype t = k ? SG_BF16 : SG_F32;
             char           text[64];
-            snprintf(text, sizeof text, "%s %lldx%lldx%lld, %lld -> %lld, %lldx%lldx%lld", sg_dtype_name(t), (long long)f,
-                     (long long)y, (long long)y, (long long)m, (long long)o, (long long)c, (long long)c, (long long)c);
+            snprintf(text, sizeof text, "%s %lldx%lldx%lld, %lld -> %lld, %lldx%lldx%lld", sg_dtype_name(t),
+                     (long long)f, (long long)y, (long long)y, (long long)m, (long long)o, (long long)c, (long long)c,
+                     (long long)c);
             const int p = (int)c / 2;
             BENCH(l, conv, text, 2 * (f - c + 1) * y * y * m * o * c * c * c, "GFLOP/s",
                   .y = made(t, f - c + 1, y, y, o), .x = made(t, f, y, y, m), .w = made(t, o, m, c, c, c),
@@ -93,7 +94,8 @@ static void bench_attend(ck_level *l)
             const int64_t  n = shape[i][0], h = shape[i][1], d = shape[i][2];
             const sg_dtype t = k ? SG_BF16 : SG_F32;
             char           text[64];
-            snprintf(text, sizeof text, "%s n=%lld h=%lld d=%lld", sg_dtype_name(t), (long long)n, (long long)h, (long long)d);
+            snprintf(text, sizeof text, "%s n=%lld h=%lld d=%lld", sg_dtype_name(t), (long long)n, (long long)h,
+                     (long long)d);
             BENCH(l, attend, text, 4 * n * n * h * d, "GFLOP/s", .y = made(t, n, h, d), .q = made(t, n, h, d),
                   .k = made(t, n, h, d), .v = made(t, n, h, d), .scale = 1 / sqrtf((float)d));
         }
@@ -121,9 +123,9 @@ static void bench_rows(ck_level *l, const char *name, sg_dtype t)
     if (IS("act"))
         BENCH(l, act, text, 2 * all * e, "GB/s", .y = made(t, n, c), .x = made(t, n, c), .act = SG_ACT_GELU_TANH);
     if (IS("count_bad")) BENCH(l, count_bad, text, all * e, "GB/s", .y = made(SG_I32, 1), .x = made(t, n, c));
-    if (IS("copy"))
-        BENCH(l, copy, text, all * (e + 4), "GB/s", .y = made(SG_F32, n, c), .x = made(t, n, c));
-    if (IS("rgb8")) BENCH(l, rgb8, text, all * (e + 1), "GB/s", .y = made(SG_U8, n, c / 3, 3), .x = made(t, n, c / 3, 3));
+    if (IS("copy")) BENCH(l, copy, text, all * (e + 4), "GB/s", .y = made(SG_F32, n, c), .x = made(t, n, c));
+    if (IS("rgb8"))
+        BENCH(l, rgb8, text, all * (e + 1), "GB/s", .y = made(SG_U8, n, c / 3, 3), .x = made(t, n, c / 3, 3));
 }
 
 static void bench_moves(ck_level *l, const char *name, sg_dtype t)
@@ -140,21 +142,22 @@ static void bench_moves(ck_level *l, const char *name, sg_dtype t)
               .y = made(t, 9 * 32 * 32 * 48), .x = made(t, 9 * 32 * 32 * 48), .rank = 6, .dim = {48, 9, 16, 2, 16, 2},
               .perm = {1, 2, 4, 0, 3, 5});
         BENCH(l, permute, SAY("%s patches back, channels last 4x128x128x12", type), 2 * 4 * 128 * 128 * 12 * e, "GB/s",
-              .y = made(t, 4 * 128 * 128 * 12), .x = made(t, 4 * 128 * 128 * 12), .rank = 6, .dim = {4, 128, 128, 3, 2, 2},
-              .perm = {0, 1, 5, 2, 4, 3});
+              .y = made(t, 4 * 128 * 128 * 12), .x = made(t, 4 * 128 * 128 * 12), .rank = 6,
+              .dim = {4, 128, 128, 3, 2, 2}, .perm = {0, 1, 5, 2, 4, 3});
     }
     if (IS("upsample"))
         BENCH(l, upsample, SAY("%s 4x64x64x96", type), 5 * 4 * 64 * 64 * 96 * e, "GB/s", .y = made(t, 4, 128, 128, 96),
               .x = made(t, 4, 64, 64, 96));
     if (IS("avg_down"))
-        BENCH(l, avg_down, SAY("%s 4x128x128, 96 -> 192, 2x2x2", type), (4 * 128 * 128 * 96 + 2 * 64 * 64 * 192) * e, "GB/s",
-              .y = made(t, 2, 64, 64, 192), .x = made(t, 4, 128, 128, 96), .ft = 2, .fs = 2);
+        BENCH(l, avg_down, SAY("%s 4x128x128, 96 -> 192, 2x2x2", type), (4 * 128 * 128 * 96 + 2 * 64 * 64 * 192) * e,
+              "GB/s", .y = made(t, 2, 64, 64, 192), .x = made(t, 4, 128, 128, 96), .ft = 2, .fs = 2);
     if (IS("dup_up"))
-        BENCH(l, dup_up, SAY("%s 2x64x64, 192 -> 96, 2x2x2", type), (4 * 128 * 128 * 96 + 2 * 64 * 64 * 192) * e, "GB/s",
-              .y = made(t, 4, 128, 128, 96), .x = made(t, 2, 64, 64, 192), .ft = 2, .fs = 2);
+        BENCH(l, dup_up, SAY("%s 2x64x64, 192 -> 96, 2x2x2", type), (4 * 128 * 128 * 96 + 2 * 64 * 64 * 192) * e,
+              "GB/s", .y = made(t, 4, 128, 128, 96), .x = made(t, 2, 64, 64, 192), .ft = 2, .fs = 2);
     if (IS("combine") && t == SG_F32)
         BENCH(l, combine, "F32 4 x 1474560", 5 * 4 * 1474560, "GB/s", .y = made(t, 1474560),
-              .x = {made(t, 1474560), made(t, 1474560), made(t, 1474560), made(t, 1474560)}, .a = {1, 2, 3, 4}, .count = 4);
+              .x = {made(t, 1474560), made(t, 1474560), made(t, 1474560), made(t, 1474560)}, .a = {1, 2, 3, 4},
+              .count = 4);
 }
 
 void ck_bench(ck_level *l, const char *name)

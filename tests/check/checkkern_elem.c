@@ -18,13 +18,14 @@ static sg_tensor maybe(ck *c, int64_t n) { return ck_draw(c, 2) ? ck_new(c, SG_F
 /* One row count and one row length of a sweep: short, odd, around powers of two; now and then more rows than 65,535. */
 static int64_t sweep_rows(ck *c, int i) { return i == 1 ? 65537 : 1 + (int64_t)ck_draw(c, 7); }
 
-#define FOR_EACH(c)                                                     \
-    for (int pass = 0; pass < 4; pass++)                                \
+#define FOR_EACH(c)                                                                                                    \
+    for (int pass = 0; pass < 4; pass++)                                                                               \
         for (int i = (int)ck_draw(c, 2); i < COUNTS; i += (c)->quick ? 4 : 1)
 
 void ck_try_gate_add(ck *c)
 {
-    FOR_EACH(c) {
+    FOR_EACH(c)
+    {
         const int64_t n = sweep_rows(c, i), m = counts[i];
         const ck_fill f = usual[ck_draw(c, USUAL)];
         ck_case(c, &(sg_gate_add_args){.x = ck_out(c, type_in(c, pass), n, m),
@@ -35,7 +36,8 @@ void ck_try_gate_add(ck *c)
 
 void ck_try_add(ck *c)
 {
-    FOR_EACH(c) {
+    FOR_EACH(c)
+    {
         const int64_t n = sweep_rows(c, i), m = counts[i];
         const ck_fill f = usual[ck_draw(c, USUAL)];
         ck_case(c, &(sg_add_args){.y = ck_out(c, type_in(c, pass), n, m),
@@ -46,7 +48,8 @@ void ck_try_add(ck *c)
 
 void ck_try_mul(ck *c)
 {
-    FOR_EACH(c) {
+    FOR_EACH(c)
+    {
         const int64_t n = sweep_rows(c, i), m = counts[i];
         const ck_fill f = usual[ck_draw(c, USUAL)];
         ck_case(c, &(sg_mul_args){.y = ck_out(c, type_in(c, pass), n, m),
@@ -57,8 +60,8 @@ void ck_try_mul(ck *c)
 
 void ck_try_act(ck *c)
 {
-    for (int act = SG_ACT_NONE; act <= SG_ACT_CLAMP; act++)
-        FOR_EACH(c) {
+    for (int act = SG_ACT_NONE; act <= SG_ACT_CLAMP; act++) FOR_EACH(c)
+        {
             const ck_fill f = i % 2 ? CK_WIDE : usual[ck_draw(c, USUAL)];
             ck_case(c, &(sg_act_args){.y = ck_out(c, type_in(c, pass), 3, counts[i]),
                                       .x = ck_new(c, type_in(c, pass), f, 3, counts[i]),
@@ -68,7 +71,8 @@ void ck_try_act(ck *c)
 
 void ck_try_copy(ck *c)
 {
-    FOR_EACH(c) {
+    FOR_EACH(c)
+    {
         const int64_t n = sweep_rows(c, i), m = counts[i];
         ck_case(c, &(sg_copy_args){.y = ck_out(c, type_in(c, pass), n * m),
                                    .x = ck_new(c, type_in(c, pass), usual[ck_draw(c, USUAL)], m, n)});
@@ -77,7 +81,8 @@ void ck_try_copy(ck *c)
 
 void ck_try_combine(ck *c)
 {
-    FOR_EACH(c) {
+    FOR_EACH(c)
+    {
         const int64_t   n = sweep_rows(c, i), m = counts[i];
         sg_combine_args a = {.y = ck_out(c, SG_F32, n, m), .count = 1 + (int)ck_draw(c, SG_COMBINE_MAX)};
         for (int k = 0; k < a.count; k++) {
@@ -90,7 +95,8 @@ void ck_try_combine(ck *c)
 
 void ck_try_rgb8(ck *c)
 {
-    FOR_EACH(c) {
+    FOR_EACH(c)
+    {
         const ck_fill f = i % 2 ? CK_TIES : usual[ck_draw(c, USUAL)];
         const int64_t n = sweep_rows(c, i);
         ck_case(c, &(sg_rgb8_args){.y = ck_out(c, SG_U8, n, counts[i], 3),
@@ -100,17 +106,19 @@ void ck_try_rgb8(ck *c)
 
 void ck_try_count_bad(ck *c)
 {
-    FOR_EACH(c) {
-        ck_case(c, &(sg_count_bad_args){.y = ck_out(c, SG_I32, 1),
-                                     .x = ck_new(c, type_in(c, pass), usual[ck_draw(c, USUAL)], sweep_rows(c, i), counts[i])});
+    FOR_EACH(c)
+    {
+        ck_case(c, &(sg_count_bad_args){
+                       .y = ck_out(c, SG_I32, 1),
+                       .x = ck_new(c, type_in(c, pass), usual[ck_draw(c, USUAL)], sweep_rows(c, i), counts[i])});
     }
 }
 
 void ck_try_norm(ck *c)
 {
     static const int64_t more[] = {1, 3, 12, 16, 32, 96, 384, 1536, 2500};
-    for (int kind = SG_NORM_LAYER; kind <= SG_NORM_NONE; kind++)
-        FOR_EACH(c) {
+    for (int kind = SG_NORM_LAYER; kind <= SG_NORM_NONE; kind++) FOR_EACH(c)
+        {
             const int64_t m = ck_draw(c, 2) ? counts[i] : more[ck_draw(c, sizeof more / sizeof more[0])];
             const int64_t n = i == 1 && m < 100 ? 65537 : 1 + (int64_t)ck_draw(c, 9);
             ck_fill       f = usual[ck_draw(c, USUAL)];
@@ -130,7 +138,8 @@ void ck_try_norm(ck *c)
 void ck_try_rope(ck *c)
 {
     static const int64_t sizes[] = {2, 4, 12, 64, 96, 128, 1026, 34};
-    FOR_EACH(c) {
+    FOR_EACH(c)
+    {
         const int64_t n = i == 1 ? 40000 : 1 + (int64_t)ck_draw(c, 40), d = i == 1 ? 2 : sizes[ck_draw(c, 8)];
         const int64_t h = 1 + (int64_t)ck_draw(c, 5);
         ck_case(c, &(sg_rope_args){.y = ck_out(c, type_in(c, pass), n, h, d),

@@ -38,8 +38,10 @@ void ck_try_upsample(ck *c)
 void ck_try_avg_down(ck *c)
 {
     for (int i = 0; i < trials(c, 80); i++) {
-        const int64_t ft = upto(c, 3), fs = upto(c, 3), f = upto(c, 6), y = upto(c, 7), x = upto(c, 7), group = upto(c, 4);
-        const int64_t o = ft * fs * fs * upto(c, 5), in = o * group / (ft * fs * fs); /* group divides by construction */
+        const int64_t ft = upto(c, 3), fs = upto(c, 3), f = upto(c, 6), y = upto(c, 7), x = upto(c, 7),
+                      group = upto(c, 4);
+        const int64_t o = ft * fs * fs * upto(c, 5),
+                      in = o * group / (ft * fs * fs); /* group divides by construction */
         ck_case(c, &(sg_avg_down_args){.y = ck_out(c, any_type(c), (f + ft - 1) / ft, y, x, o),
                                        .x = ck_new(c, any_type(c), CK_RANDOM, f, y * fs, x * fs, in),
                                        .ft = (int)ft,
@@ -50,8 +52,10 @@ void ck_try_avg_down(ck *c)
 void ck_try_dup_up(ck *c)
 {
     for (int i = 0; i < trials(c, 80); i++) {
-        const int64_t ft = upto(c, 3), fs = upto(c, 3), f = upto(c, 5), y = upto(c, 7), x = upto(c, 7), repeat = upto(c, 4);
-        const int64_t in = ft * fs * fs * upto(c, 5), o = in * repeat / (ft * fs * fs), drop = (int64_t)ck_draw(c, (uint64_t)ft);
+        const int64_t ft = upto(c, 3), fs = upto(c, 3), f = upto(c, 5), y = upto(c, 7), x = upto(c, 7),
+                      repeat = upto(c, 4);
+        const int64_t in = ft * fs * fs * upto(c, 5), o = in * repeat / (ft * fs * fs),
+                      drop = (int64_t)ck_draw(c, (uint64_t)ft);
         ck_case(c, &(sg_dup_up_args){.y = ck_out(c, any_type(c), f * ft - drop, y * fs, x * fs, o),
                                      .x = ck_new(c, any_type(c), CK_NAN, f, y, x, in),
                                      .ft = (int)ft,

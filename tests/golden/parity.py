@@ -132,10 +132,10 @@ def reshift(pipe, shift):
 def by_diffusers(folder, request, name, out):
     """Latents [c, f, y, x] and frames [f, y, x, 3] in 0..255, rounded as diffusers' image processor rounds."""
     dtype = oracle.DTYPES[name]
-    pipe = oracle.load(folder, dtype, torch.float32)
+    pipe = oracle.load(folder, dtype)          # bf16 takes the VAE along, as torch_dtype=torch.bfloat16 does and as ours does
     reshift(pipe, request.get("flow_shift"))
     latents = pipe(**oracle.arguments(request)).frames[0].float()
-    image = (oracle.decode(pipe, latents, torch.float32) * 0.5 + 0.5).clamp(0, 1)
+    image = (oracle.decode(pipe, latents, dtype).float() * 0.5 + 0.5).clamp(0, 1)
     frames = np.ascontiguousarray((image.numpy() * 255).round().astype(np.uint8))
     save_file({"latents": latents.contiguous(), "frames": torch.from_numpy(frames)},
               os.path.join(out, f"diffusers-{name}.safetensors"))
