@@ -115,10 +115,7 @@ void sg_backend_close(sg_backend **b)
     *b = NULL;
 }
 
-sg_stream sg_stream_on(const sg_backend *b)
-{
-    return (sg_stream){.ops = b->ops, .memory = b->memory, .impl = b->impl};
-}
+sg_stream sg_stream_on(const sg_backend *b) { return (sg_stream){.ops = b->ops, .memory = b->memory, .impl = b->impl}; }
 
 size_t sg_backend_packed_bytes(const sg_backend *b)
 {

@@ -24,7 +24,7 @@ static sg_verdict judge_integers(sg_tensor got, sg_tensor truth, sg_tensor round
 {
     sg_verdict v = {0};
     for (int64_t i = 0; i < sg_count(got); i++) {
-        const bool wide = got.dtype == SG_I32;
+        const bool    wide = got.dtype == SG_I32;
         const int64_t g = wide ? ((const int32_t *)got.data)[i] : ((const uint8_t *)got.data)[i];
         const int64_t t = wide ? ((const int32_t *)truth.data)[i] : ((const uint8_t *)truth.data)[i];
         const int64_t r = wide ? t : ((const uint8_t *)rounded.data)[i];

@@ -4,9 +4,9 @@
  * rounded. A kernel passes when, of all elements,
  *     rms error(kernel)     <= 2 rms error(rounded)     + one unit in the last place of the truth's rms
  *     largest error(kernel) <= 4 largest error(rounded) + one unit in the last place of the largest truth
- * The largest of a few errors is a matter of luck, hence the 4; it is there for errors in one place, which are not small.
- * NaN and infinities must stand where the truth has them, except where the rounded oracle cannot tell either. Integers
- * must equal the truth; U8, which is rounded from a float, must equal the truth or the rounded oracle. */
+ * The largest of a few errors is a matter of luck, hence the 4; it is there for errors in one place, which are not
+ * small. NaN and infinities must stand where the truth has them, except where the rounded oracle cannot tell either.
+ * Integers must equal the truth; U8, which is rounded from a float, must equal the truth or the rounded oracle. */
 #ifndef SG_BUDGET_H
 #define SG_BUDGET_H
 

@@ -1,5 +1,4 @@
 /* cpu.c - which levels this machine has, the table made of them, and the backend's life. */
-#define _DEFAULT_SOURCE /* syscall */
 #include "cpu.h"
 
 #include <cpuid.h>
@@ -27,7 +26,10 @@ bool sg_cpu_machine_bf16(void)
     unsigned a, b, c, d;
     if (sg_cpu_machine_level() < SG_CPU_AVX512 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || a < 1) return false;
 #ifdef SYS_arch_prctl
-    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* the tiles of AMX are Linux's to grant; oneDNN looks for them */
+    enum {
+        REQUEST_PERMISSION = 0x1023,
+        TILE_DATA = 18
+    }; /* the tiles of AMX are Linux's to grant; oneDNN looks for them */
     if (d & (1u << 22)) syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA);
 #endif
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & (1u << 5));

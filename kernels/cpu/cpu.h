@@ -2,8 +2,8 @@
  * the kernel tests.
  *
  * The table is filled as in dav1d: sg_move_init with what gains nothing from vectors, then every vec_*.c at each level
- * that the machine has and the mask allows, lowest first, then oneDNN's products. A backend serves one thread at a time:
- * its scratch and its packed weights are not locked. */
+ * that the machine has and the mask allows, lowest first, then oneDNN's products. A backend serves one thread at a
+ * time: its scratch and its packed weights are not locked. */
 #ifndef SG_CPU_H
 #define SG_CPU_H
 
@@ -19,7 +19,7 @@ typedef struct sg_cpu_block {
 
 /* Weights in the layout that a product wants. */
 typedef struct sg_pack {
-    const void *data;        /* of the tensor it was made from */
+    const void *data; /* of the tensor it was made from */
     int64_t     dim[SG_MAX_RANK];
     int         rank;
     sg_dtype    dtype;
@@ -59,8 +59,8 @@ void    sg_cpu_close(sg_cpu *c);
 void *sg_cpu_scratch(sg_cpu *c, sg_cpu_slot slot, size_t bytes);
 
 /* Room for the packed form of w, kept from call to call until sg_packs_drop or until w's content changes (by a sampled
- * fingerprint). *fresh says that the caller has to fill it. Beyond pack_limit nothing more is kept: the room is then the
- * scratch slot SG_SLOT_PACK, always fresh. NULL when memory is short. */
+ * fingerprint). *fresh says that the caller has to fill it. Beyond pack_limit nothing more is kept: the room is then
+ * the scratch slot SG_SLOT_PACK, always fresh. NULL when memory is short. */
 void *sg_pack_find(sg_cpu *c, const sg_tensor *w, uint64_t form, size_t bytes, bool *fresh);
 void  sg_packs_drop(sg_cpu *c);
 
@@ -69,13 +69,14 @@ void sg_move_init(sg_ops *t);
 
 #define SG_VEC_FILES(X, level) X(elem, level) X(norm, level) X(product, level) X(attend, level)
 #define X(file, level) void sg_vec_##file##_init_##level(sg_ops *t);
-SG_VEC_FILES(X, base) SG_VEC_FILES(X, avx2) SG_VEC_FILES(X, avx512)
+SG_VEC_FILES(X, base)
+SG_VEC_FILES(X, avx2) SG_VEC_FILES(X, avx512)
 #undef X
 
-/* Puts oneDNN's linear and conv into c->ops. The mask limits the instructions that its generated code may use. With
- * native_bf16 products of BF16 by BF16 run as such, else all are F32. False, and c->ops as it was, when the build lacks
- * the library, or it fails, or it has generated code beyond the mask already in this process. */
-bool sg_cpu_use_library(sg_cpu *c, unsigned mask, bool native_bf16);
+    /* Puts oneDNN's linear and conv into c->ops. The mask limits the instructions that its generated code may use. With
+     * native_bf16 products of BF16 by BF16 run as such, else all are F32. False, and c->ops as it was, when the build
+     * lacks the library, or it fails, or it has generated code beyond the mask already in this process. */
+    bool sg_cpu_use_library(sg_cpu *c, unsigned mask, bool native_bf16);
 bool sg_onednn_open(sg_cpu *c, unsigned mask, bool native_bf16); /* the same; exists where the build has oneDNN */
 void sg_onednn_close(sg_cpu *c);
 

@@ -1,4 +1,5 @@
-/* move.c - ops that put data elsewhere, and sinusoid. One level: memcpy brings its own vectors, the rest is scattered. */
+/* move.c - ops that put data elsewhere, and sinusoid. One level: memcpy brings its own vectors, the rest is scattered.
+ */
 #include "cpu.h"
 
 #include <math.h>
@@ -62,7 +63,7 @@ static sg_status upsample(sg_stream *s, const sg_upsample_args *a)
 static sg_status avg_down(sg_stream *s, const sg_avg_down_args *a)
 {
     const int64_t *const yd = a->y.dim, *const xd = a->x.dim, ft = a->ft, fs = a->fs;
-    const int64_t        group = xd[3] * ft * fs * fs / yd[3], front = yd[0] * ft - xd[0], places = yd[0] * yd[1] * yd[2];
+    const int64_t group = xd[3] * ft * fs * fs / yd[3], front = yd[0] * ft - xd[0], places = yd[0] * yd[1] * yd[2];
 #pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (places * yd[3] > SG_FEW_MOVED)
     for (int64_t p = 0; p < places; p++) {
         const int64_t u = p % yd[2] * fs, r = p / yd[2] % yd[1] * fs, t = p / yd[2] / yd[1] * ft - front;
@@ -81,7 +82,7 @@ static sg_status avg_down(sg_stream *s, const sg_avg_down_args *a)
 static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
 {
     const int64_t *const yd = a->y.dim, *const xd = a->x.dim, ft = a->ft, fs = a->fs;
-    const int64_t        repeat = yd[3] * ft * fs * fs / xd[3], places = yd[0] * yd[1] * yd[2];
+    const int64_t repeat = yd[3] * ft * fs * fs / xd[3], places = yd[0] * yd[1] * yd[2];
 #pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (places * yd[3] > SG_FEW_MOVED)
     for (int64_t p = 0; p < places; p++) {
         const int64_t u = p % yd[2], r = p / yd[2] % yd[1], t = p / yd[2] / yd[1] + a->drop;
@@ -106,8 +107,7 @@ static walk walk_of(const sg_permute_args *a)
 {
     int64_t stride[SG_PERMUTE_RANK];
     walk    w = {0};
-    for (int k = a->rank - 1, first = 1; k >= 0; k--, first = 0)
-        stride[k] = first ? 1 : stride[k + 1] * a->dim[k + 1];
+    for (int k = a->rank - 1, first = 1; k >= 0; k--, first = 0) stride[k] = first ? 1 : stride[k + 1] * a->dim[k + 1];
     for (int k = 0; k < a->rank; k++) {
         const int64_t dim = a->dim[a->perm[k]], step = stride[a->perm[k]];
         if (dim == 1) continue;

@@ -1,15 +1,21 @@
 /* onednn.c - linear and conv by oneDNN 2.6, the only file that knows it.
  *
- * Operands. BF16 by BF16 runs as such where the machine multiplies BF16. Every other pair is computed in F32: weights are
- * widened when packed, x is widened for the call, so nothing is rounded on the way. (Where BF16 is only emulated it is
- * five times slower than F32: 54 to 250 GFLOP/s on two cores of a Xeon at 2.5 GHz with AVX-512.)
+ * Operands. BF16 by BF16 runs as such where the machine multiplies BF16. Every other pair is computed in F32: weights
+ * are widened when packed, x is widened for the call, so nothing is rounded on the way. (Where BF16 is only emulated it
+ * is five times slower than F32: 54 to 250 GFLOP/s on two cores of a Xeon at 2.5 GHz with AVX-512.)
  *
- * Primitives are kept by shape. oneDNN chooses the layout of the weights; that layout is part of a packed weight's key. A
- * few rows, and what oneDNN does not do, go to the product that was in the table before. */
+ * Threads. The order in which 2.6's AVX-512 convolution sums depends on the number of threads for some shapes: of 7,000
+ * random ones on 1 to 8 threads, for some with more than 128 channels in, and for some with even or one-sided kernels
+ * whose pads are wider than half of them. Those go to the product without library, which is as fast from 384 channels
+ * on (100 to 105 GFLOP/s a thread). BF16 by BF16 convolutions stay here all the same: the other product is F32 and an
+ * order slower there.
+ *
+ * Primitives are kept by shape. oneDNN chooses the layout of the weights; that layout is part of a packed weight's key.
+ * A few rows, and what oneDNN does not do, go to the product that was in the table before. */
 #include "cpu.h"
 
-#include <oneapi/dnnl/dnnl.h>
 #include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
 #include <stdlib.h>
 
 enum { SG_KEPT = 256, SG_FEW_ROWS = 4 };
@@ -41,9 +47,9 @@ typedef struct sg_onednn {
     int           count, next;
 } sg_onednn;
 
-#define TRY(call)                                  \
-    do {                                           \
-        if ((call) != dnnl_success) return false;  \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        if ((call) != dnnl_success) return false;                                                                      \
     } while (0)
 
 static dnnl_data_type_t type_of(sg_dtype t) { return t == SG_BF16 ? dnnl_bf16 : dnnl_f32; }
@@ -167,7 +173,8 @@ static bool plan_make(const sg_onednn *o, plan *p)
     return ok;
 }
 
-/* The plan of a key, made when first needed, in the place of the oldest when there are too many. NULL: oneDNN cannot. */
+/* The plan of a key, made when first needed, in the place of the oldest when there are too many. NULL: oneDNN cannot.
+ */
 static plan *plan_of(sg_onednn *o, const plan_key *key)
 {
     for (int i = 0; i < o->count; i++)
@@ -190,7 +197,7 @@ static bool pack(const sg_onednn *o, const plan *p, const void *from, void *to)
     dnnl_primitive_desc_t d = NULL;
     dnnl_primitive_t      run = NULL;
     dnnl_memory_t         a = NULL, b = NULL;
-    bool ok = dnnl_memory_create(&a, &p->plain, o->engine, (void *)(uintptr_t)from) == dnnl_success &&
+    bool                  ok = dnnl_memory_create(&a, &p->plain, o->engine, (void *)(uintptr_t)from) == dnnl_success &&
               dnnl_memory_create(&b, &p->w, o->engine, to) == dnnl_success &&
               dnnl_reorder_primitive_desc_create(&d, &p->plain, o->engine, &p->w, o->engine, NULL) == dnnl_success &&
               dnnl_primitive_create(&run, d) == dnnl_success;
@@ -223,7 +230,7 @@ static sg_status plan_run(sg_stream *s, plan *p, sg_tensor y, sg_tensor x, sg_te
     if (!xs.data || !ys.data || !scratch || !packed) return SG_E_MEMORY;
     if (fresh && !pack(o, p, w.data, packed)) return SG_E_DEVICE;
     if (xs.data != x.data) SG_TRY(o->plain.copy(s, &(sg_copy_args){.y = xs, .x = x}));
-    void *const data[ARGS] = {xs.data, packed, b.data, ys.data, scratch};
+    void *const      data[ARGS] = {xs.data, packed, b.data, ys.data, scratch};
     static const int name[ARGS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
     dnnl_exec_arg_t  arg[ARGS];
     int              args = 0;
@@ -263,10 +270,19 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
     return p ? plan_run(s, p, a->y, a->x, a->w, a->b, a->act) : o->plain.linear(s, a);
 }
 
+/* Does the F32 result not depend on the number of threads? */
+static bool is_steady(const sg_conv_args *a)
+{
+    const int64_t kx = a->w.dim[4];
+    return a->w.dim[1] <= 128 && kx % 2 == 1 && a->pad[2] <= kx / 2 && a->pad[3] <= kx / 2;
+}
+
 static sg_status conv(sg_stream *s, const sg_conv_args *a)
 {
     sg_onednn *const o = sg_cpu_of(s)->library;
-    plan_key         k;
+    const bool       bf16 = o->native_bf16 && a->x.dtype == SG_BF16 && a->w.dtype == SG_BF16;
+    if (!bf16 && dnnl_get_effective_cpu_isa() >= dnnl_cpu_isa_avx512_core && !is_steady(a)) return o->plain.conv(s, a);
+    plan_key k;
     memset(&k, 0, sizeof k);
     for (int i = 0; i < 4; i++) {
         k.n[i] = a->x.dim[i];

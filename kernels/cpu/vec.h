@@ -1,5 +1,6 @@
-/* vec.h - what every vec_*.c shares. Those files are compiled once per level with that level's flags and -DSG_LEVEL=base,
- * avx2 or avx512. They hold plain loops that compilers vectorise; all they export is sg_vec_<file>_init_<level>. */
+/* vec.h - what every vec_*.c shares. Those files are compiled once per level with that level's flags and
+ * -DSG_LEVEL=base, avx2 or avx512. They hold plain loops that compilers vectorise; all they export is
+ * sg_vec_<file>_init_<level>. */
 #ifndef SG_VEC_H
 #define SG_VEC_H
 
@@ -80,9 +81,9 @@ static inline void sg_out_done(const sg_tensor *t, int64_t at, int64_t n, const 
     if (t->dtype != SG_F32) sg_narrow((uint16_t *)t->data + at, room, n);
 }
 
-/* e^x within 2 units in the last place; 0 below -103.97, infinity above 88.72, NaN for NaN. Cody and Waite's reduction to
- * |r| <= ln 2 / 2, then a polynomial of degree 6 (Cephes' expf). 2^n goes in as two factors so that neither it nor the
- * result of a denormal leaves the exponent's range early. */
+/* e^x within 2 units in the last place; 0 below -103.97, infinity above 88.72, NaN for NaN. Cody and Waite's reduction
+ * to |r| <= ln 2 / 2, then a polynomial of degree 6 (Cephes' expf). 2^n goes in as two factors so that neither it nor
+ * the result of a denormal leaves the exponent's range early. */
 static inline float sg_expf(float x)
 {
     const float round = 12582912.0f; /* 1.5 2^23: adding it leaves the nearest integer in the low bits */

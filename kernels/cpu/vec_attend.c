@@ -2,7 +2,8 @@
  *
  * Per head, keys and values are widened and packed into panels of SG_NR columns: k as [m / SG_NR][d][SG_NR], v as
  * [d / SG_NR][m][SG_NR], both padded with zeros. A task is SG_BQ queries of one head; it walks the keys in blocks of
- * SG_KC. What a row holds between blocks is its largest score so far, the sum of its weights and its unscaled output. */
+ * SG_KC. What a row holds between blocks is its largest score so far, the sum of its weights and its unscaled output.
+ */
 #include "vec_tile.h"
 
 #include <omp.h>
@@ -85,17 +86,21 @@ static float softmax_row(float *score, int64_t count, int64_t padded, float scal
 }
 
 /* Keys [key, key + count) enter rows [row, row + rows) of one head. */
-static void attend_block(const attend_job *b, const attend_room *w, int64_t head, int64_t row, int64_t rows, int64_t key,
-                         int64_t count)
+static void attend_block(const attend_job *b, const attend_room *w, int64_t head, int64_t row, int64_t rows,
+                         int64_t key, int64_t count)
 {
     const int64_t      padded = sg_div_up(count, SG_NR) * SG_NR, at = head - b->first;
     const float *const k = b->k + (at * b->m_up + key) * b->d;
+    const float       *a[SG_MR];
     for (int64_t e = 0; e < b->d; e += SG_KC)
-        for (int64_t j = 0; j < padded; j += SG_NR)
-            for (int64_t i = 0; i < rows; i += SG_MR)
-                sg_tile(sg_min64(SG_KC, b->d - e), w->q + e / SG_KC * SG_PLANE + i * SG_LDA, k + j * b->d + e * SG_NR,
-                        w->score + i * SG_LDA + j, SG_LDA, e == 0);
-    const float *const bias = b->a->bias.rank ? (const float *)b->a->bias.data + (head * b->n + row) * b->m + key : NULL;
+        for (int64_t i = 0; i < rows; i += SG_MR) {
+            sg_tile_rows(a, w->q + e / SG_KC * SG_PLANE + i * SG_LDA);
+            for (int64_t j = 0; j < padded; j += SG_NR)
+                sg_tile(a, 1, sg_min64(SG_KC, b->d - e), k + j * b->d + e * SG_NR, SG_NR, w->score + i * SG_LDA + j,
+                        SG_LDA, e == 0);
+        }
+    const float *const bias =
+        b->a->bias.rank ? (const float *)b->a->bias.data + (head * b->n + row) * b->m + key : NULL;
     const float *const key_bias = b->a->key_bias.rank ? (const float *)b->a->key_bias.data + key : NULL;
     for (int64_t i = 0; i < rows; i++) {
         const float fade = softmax_row(w->score + i * SG_LDA, count, padded, b->a->scale, bias ? bias + i * b->m : NULL,
@@ -106,11 +111,11 @@ static void attend_block(const attend_job *b, const attend_room *w, int64_t head
             for (int64_t l = 0; l < SG_NR; l++) o[l] *= fade;
         }
     }
-    for (int64_t e = 0; e < b->wide; e += SG_NR) {
-        const float *const v = b->v + at * b->m_up * b->wide + e * b->m_up + key * SG_NR;
-        float *const       o = w->o + e / SG_KC * SG_PLANE + e % SG_KC;
-        for (int64_t i = 0; i < rows; i += SG_MR)
-            sg_tile(padded, w->score + i * SG_LDA, v, o + i * SG_LDA, SG_LDA, false);
+    for (int64_t i = 0; i < rows; i += SG_MR) {
+        sg_tile_rows(a, w->score + i * SG_LDA);
+        for (int64_t e = 0; e < b->wide; e += SG_NR)
+            sg_tile(a, 1, padded, b->v + at * b->m_up * b->wide + e * b->m_up + key * SG_NR, b->d - e,
+                    w->o + e / SG_KC * SG_PLANE + i * SG_LDA + e % SG_KC, SG_LDA, false);
     }
 }
 
@@ -170,7 +175,4 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
     return SG_OK;
 }
 
-void SG_VEC_INIT(attend)(sg_ops *t)
-{
-    t->attend = attend;
-}
+void SG_VEC_INIT(attend)(sg_ops *t) { t->attend = attend; }

@@ -34,7 +34,7 @@ static sg_status add(sg_stream *s, const sg_add_args *a)
             float              room[3][SG_RUN];
             const int64_t      at = t * c + i, n = sg_min64(SG_RUN, c - i);
             const float *const p = sg_in(&a->a, at, n, room[0]), *const q = sg_in(&a->b, one ? i : at, n, room[1]);
-            float *const       y = sg_out(&a->y, at, room[2]);
+            float *const y = sg_out(&a->y, at, room[2]);
 #pragma omp simd
             for (int64_t k = 0; k < n; k++) y[k] = p[k] + q[k];
             sg_out_done(&a->y, at, n, y);
@@ -50,7 +50,7 @@ static sg_status mul(sg_stream *s, const sg_mul_args *a)
         float              room[3][SG_RUN];
         const int64_t      n = sg_min64(SG_RUN, total - at);
         const float *const p = sg_in(&a->a, at, n, room[0]), *const q = sg_in(&a->b, at, n, room[1]);
-        float *const       y = sg_out(&a->y, at, room[2]);
+        float *const y = sg_out(&a->y, at, room[2]);
 #pragma omp simd
         for (int64_t k = 0; k < n; k++) y[k] = p[k] * q[k];
         sg_out_done(&a->y, at, n, y);
@@ -80,7 +80,8 @@ static sg_status copy(sg_stream *s, const sg_copy_args *a)
     for (int64_t at = 0; at < total; at += SG_RUN) {
         const int64_t n = sg_min64(SG_RUN, total - at);
         if (a->y.dtype == a->x.dtype)
-            memcpy((char *)a->y.data + (size_t)at * size, (const char *)a->x.data + (size_t)at * size, (size_t)n * size);
+            memcpy((char *)a->y.data + (size_t)at * size, (const char *)a->x.data + (size_t)at * size,
+                   (size_t)n * size);
         else if (a->y.dtype == SG_F32)
             sg_widen((float *)a->y.data + at, (const uint16_t *)a->x.data + at, n);
         else

@@ -72,7 +72,7 @@ static void norm_row(const sg_norm_args *a, int64_t row, int64_t c, const float 
         float              room[2][SG_RUN];
         const int64_t      n = sg_min64(SG_RUN, c - i);
         const float *const x = sg_in(&a->x, row + i, n, room[0]), *const g = gain + i, *const b = shift + i;
-        float *const       y = sg_out(&a->y, row + i, room[1]);
+        float *const y = sg_out(&a->y, row + i, room[1]);
 #pragma omp simd
         for (int64_t k = 0; k < n; k++) y[k] = (x[k] - r.mean) * r.gain * g[k] + b[k];
         sg_act_run(a->act, y, y, n);
@@ -103,13 +103,15 @@ static sg_status rope(sg_stream *s, const sg_rope_args *a)
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2], half = d / 2;
 #pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (n * h * d > SG_FEW)
     for (int64_t t = 0; t < n; t++) {
-        const float *const turn_c = (const float *)a->cos.data + t * half, *const turn_s = (const float *)a->sin.data + t * half;
+        const float *const turn_c = (const float *)a->cos.data + t * half, *const turn_s =
+                                                                               (const float *)a->sin.data + t * half;
         for (int64_t g = 0; g < h; g++)
             for (int64_t i = 0; i < half; i += SG_RUN / 2) {
                 float              room[2][SG_RUN];
                 const int64_t      at = (t * h + g) * d + 2 * i, pairs = sg_min64(SG_RUN / 2, half - i);
-                const float *const x = sg_in(&a->x, at, 2 * pairs, room[0]), *const c = turn_c + i, *const e = turn_s + i;
-                float *const       y = sg_out(&a->y, at, room[1]);
+                const float *const x = sg_in(&a->x, at, 2 * pairs, room[0]), *const c = turn_c + i,
+                                   *const e = turn_s + i;
+                float *const              y = sg_out(&a->y, at, room[1]);
 #pragma omp simd
                 for (int64_t k = 0; k < pairs; k++) {
                     const float p = x[2 * k], q = x[2 * k + 1];

@@ -1,63 +1,101 @@
 /* vec_product.c - linear and conv without a library: one blocked product of rows and packed weights.
  *
- * A row is a token, or the patch of x that one output place of a conv sees, tap by tap; the patch is put together block by
- * block and never exists as a whole. Weights of any dtype are widened when packed, once, so products are F32 by F32. A
- * task is SG_BM rows by SG_BN columns, its sums stay in its thread's scratch; every sum is taken in the order of k. */
+ * A row is a token, or the patch of x that one output place of a conv sees, tap by tap. F32 rows are multiplied where
+ * they lie, a patch as one segment a tap, with a row of zeros for taps outside the frame; BF16 rows, and rows whose
+ * distance would put all of a tile into one cache set, are copied block by block. Weights of any dtype are widened when
+ * packed, so products are F32 by F32. A task is SG_BM rows by SG_BN columns, its sums stay in its thread's scratch;
+ * every sum is taken in the order of k, whatever the number of threads. */
 #include "vec_tile.h"
 
 #include <omp.h>
 
-enum { SG_BM = 8 * SG_MR, SG_BN = 8 * SG_NR, SG_LDC = SG_BN + 16, SG_THIN = 4 };
+enum { SG_BM = 8 * SG_MR, SG_BN = 8 * SG_NR, SG_LDC = SG_BN + 16, SG_THIN = 4, SG_SEGMENTS = 32, SG_PAGE = 4096 };
 
 typedef struct product {
-    const sg_tensor      *x, *y, *w, *b;
-    const sg_conv_args   *conv; /* NULL: linear */
-    sg_act                act;
-    int64_t               rows, depth, cols;
-    const float          *panel; /* [cols / SG_NR][depth][SG_NR] */
+    const sg_tensor    *x, *y, *w, *b;
+    const sg_conv_args *conv; /* NULL: linear */
+    sg_act              act;
+    int64_t             rows, depth, cols, channels; /* depth = taps channels */
+    const float        *panel;                       /* [cols / SG_NR][depth][SG_NR] */
+    bool                in_place;
 } product;
 
-/* Block [rows][kc] of linear's left side, from row `row` and column k on. */
-static void load_rows(const product *p, int64_t row, int64_t rows, int64_t k, int64_t kc, float *a)
+/* A place in x: frame, row, column. */
+typedef struct place {
+    int64_t f, y, x;
+} place;
+
+/* A thread's scratch: copied rows, sums, where each row's window begins, and the addresses of a block's rows, which
+ * stand as tiles of [segments][SG_MR]. */
+typedef struct product_room {
+    float        a[SG_BM * SG_LDA], c[SG_BM * SG_LDC];
+    place        window[SG_BM];
+    const float *row[SG_SEGMENTS * SG_BM];
+} product_room;
+
+static const float nothing[SG_KC]; /* what a patch reads outside the frame */
+
+/* The first tap of output place `row`; linear's row is a place in a frame of one column. */
+static place window_of(const product *p, int64_t row)
 {
-    for (int64_t r = 0; r < rows; r++) {
-        const int64_t at = (row + r) * p->depth + k;
-        if (p->x->dtype == SG_F32)
-            memcpy(a + r * SG_LDA, (const float *)p->x->data + at, (size_t)kc * sizeof *a);
-        else
-            sg_widen(a + r * SG_LDA, (const uint16_t *)p->x->data + at, kc);
-    }
+    if (!p->conv) return (place){0, row, 0};
+    const int64_t *const yd = p->y->dim;
+    const int *const stride = p->conv->stride, *const pad = p->conv->pad;
+    return (place){row / (yd[1] * yd[2]) * stride[0], row / yd[2] % yd[1] * stride[1] - pad[0],
+                   row % yd[2] * stride[2] - pad[2]};
 }
 
-/* Columns [k, k + kc) of the patch of output place `row`: tap k / channels, channel k % channels. */
-static void load_patch(const product *p, int64_t row, int64_t k, int64_t kc, float *a)
+static place tap_of(const product *p, int64_t tap)
 {
-    const sg_conv_args *const c = p->conv;
-    const int64_t *const      yd = c->y.dim, *const xd = c->x.dim, *const wd = c->w.dim, channels = xd[3];
-    const int64_t             t = row / (yd[1] * yd[2]), r = row / yd[2] % yd[1], u = row % yd[2];
+    if (!p->conv) return (place){0, 0, 0};
+    const int64_t *const wd = p->w->dim;
+    return (place){tap / (wd[3] * wd[4]), tap / wd[4] % wd[3], tap % wd[4]};
+}
+
+/* Where in x a window's tap begins; negative outside the frame. */
+static int64_t tap_at(const product *p, place window, place tap)
+{
+    if (!p->conv) return window.y * p->depth;
+    const int64_t *const xd = p->x->dim, y = window.y + tap.y, x = window.x + tap.x;
+    if (y < 0 || y >= xd[1] || x < 0 || x >= xd[2]) return -1;
+    return (((window.f + tap.f) * xd[1] + y) * xd[2] + x) * xd[3];
+}
+
+/* Columns [k, k + kc) of a row, copied: column k is tap k / channels, channel k % channels. */
+static void copy_row(const product *p, place window, int64_t k, int64_t kc, float *a)
+{
     for (const int64_t end = k + kc; k < end;) {
-        const int64_t tap = k / channels, from = k % channels, n = sg_min64(channels - from, end - k);
-        const int64_t f = t * c->stride[0] + tap / (wd[3] * wd[4]);
-        const int64_t y = r * c->stride[1] + tap / wd[4] % wd[3] - c->pad[0], x = u * c->stride[2] + tap % wd[4] - c->pad[2];
-        const int64_t at = ((f * xd[1] + y) * xd[2] + x) * channels + from;
-        if (y < 0 || y >= xd[1] || x < 0 || x >= xd[2])
-            memset(a, 0, (size_t)n * sizeof *a);
-        else if (c->x.dtype == SG_F32)
-            memcpy(a, (const float *)c->x.data + at, (size_t)n * sizeof *a);
-        else
-            sg_widen(a, (const uint16_t *)c->x.data + at, n);
+        const int64_t from = k % p->channels, n = sg_min64(p->channels - from, end - k);
+        const int64_t at = tap_at(p, window, tap_of(p, k / p->channels));
+        const float  *x = at < 0 ? nothing : sg_in(p->x, at + from, n, a);
+        if (x != a) memcpy(a, x, (size_t)n * sizeof *a);
         a += n;
         k += n;
     }
 }
 
-static void load_block(const product *p, int64_t row, int64_t rows, int64_t k, int64_t kc, float *a)
+/* The block that begins at column k: its rows' addresses, in tiles. Returns the columns of each of its segments. */
+static int64_t block_rows(const product *p, int64_t rows, int64_t k, product_room *r, int64_t *segments)
 {
-    if (p->conv)
-        for (int64_t r = 0; r < rows; r++) load_patch(p, row + r, k, kc, a + r * SG_LDA);
-    else
-        load_rows(p, row, rows, k, kc, a);
-    for (int64_t r = rows; r % SG_MR; r++) memset(a + r * SG_LDA, 0, (size_t)kc * sizeof *a);
+    const int64_t depth = sg_min64(SG_KC, p->in_place ? p->channels - k % p->channels : p->depth - k);
+    const bool    whole = p->in_place && depth == p->channels;
+    *segments = whole ? sg_min64(sg_min64(SG_SEGMENTS, SG_KC / depth), (p->depth - k) / depth) : 1;
+    for (int64_t s = 0; s < *segments; s++) {
+        const place tap = tap_of(p, k / p->channels + s);
+        for (int64_t i = 0; i % SG_MR || i < rows; i++) {
+            const float **const to = &r->row[(i / SG_MR * *segments + s) * SG_MR + i % SG_MR];
+            *to = nothing;
+            if (i >= rows) continue;
+            if (p->in_place) {
+                const int64_t at = tap_at(p, r->window[i], tap);
+                if (at >= 0) *to = (const float *)p->x->data + at + k % p->channels;
+            } else {
+                copy_row(p, r->window[i], k, depth, r->a + i * SG_LDA);
+                *to = r->a + i * SG_LDA;
+            }
+        }
+    }
+    return depth;
 }
 
 /* Sums to y: columns [col, col + n) of one row. */
@@ -72,39 +110,42 @@ static void finish(const product *p, int64_t row, int64_t col, int64_t n, float 
     sg_out_done(p->y, at, n, y);
 }
 
-static void product_task(const product *p, int64_t row, int64_t col, float *a, float *c)
+static void product_task(const product *p, int64_t row, int64_t col, product_room *r)
 {
     const int64_t rows = sg_min64(SG_BM, p->rows - row), cols = sg_min64(SG_BN, p->cols - col);
-    for (int64_t k = 0; k < p->depth; k += SG_KC) {
-        const int64_t kc = sg_min64(SG_KC, p->depth - k);
-        load_block(p, row, rows, k, kc, a);
-        for (int64_t j = 0; j < cols; j += SG_NR) {
-            const float *const panel = p->panel + (col + j) * p->depth + k * SG_NR;
+    for (int64_t i = 0; i < rows; i++) r->window[i] = window_of(p, row + i);
+    for (int64_t k = 0, segments, depth; k < p->depth; k += segments * depth) {
+        depth = block_rows(p, rows, k, r, &segments);
+        for (int64_t j = 0; j < cols; j += SG_NR)
             for (int64_t i = 0; i < rows; i += SG_MR)
-                sg_tile(kc, a + i * SG_LDA, panel, c + i * SG_LDC + j, SG_LDC, k == 0);
-        }
+                sg_tile(r->row + i * segments, segments, depth, p->panel + (col + j) * p->depth + k * SG_NR, cols - j,
+                        r->c + i * SG_LDC + j, SG_LDC, k == 0);
     }
-    for (int64_t i = 0; i < rows; i++) finish(p, row + i, col, cols, c + i * SG_LDC);
+    for (int64_t i = 0; i < rows; i++) finish(p, row + i, col, cols, r->c + i * SG_LDC);
 }
 
 static sg_status product_run(sg_cpu *cpu, const product *p)
 {
-    enum { ROOM = SG_BM * SG_LDA + SG_BM * SG_LDC };
-    const int64_t down = sg_div_up(p->rows, SG_BM), across = sg_div_up(p->cols, SG_BN);
-    const int     team = (int)sg_min64(cpu->threads, down * across);
-    float *const  room = sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)team * ROOM * sizeof *room);
+    const int64_t       down = sg_div_up(p->rows, SG_BM), across = sg_div_up(p->cols, SG_BN);
+    const int           team = (int)sg_min64(cpu->threads, down * across);
+    product_room *const room = sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)team * sizeof *room);
     if (!room) return SG_E_MEMORY;
 #pragma omp parallel for schedule(dynamic) num_threads(team)
-    for (int64_t i = 0; i < down * across; i++) {
-        float *const a = room + (int64_t)omp_get_thread_num() * ROOM;
-        product_task(p, i / across * SG_BM, i % across * SG_BN, a, a + SG_BM * SG_LDA);
-    }
+    for (int64_t i = 0; i < down * across; i++)
+        product_task(p, i % down * SG_BM, i / down * SG_BN, room + omp_get_thread_num());
     return SG_OK;
 }
 
-/* One panel of weights [o, channels, taps], taps 1 for linear: row tap * channels + channel of it. */
-static void pack_panel(const product *p, int64_t col, int64_t channels, int64_t taps, float *panel)
+/* Whether rows `stride` apart may be multiplied in place: a tile of them has to fit the ways of the cache. */
+static bool in_place(const sg_tensor *x, int64_t stride)
 {
+    return x->dtype == SG_F32 && stride * (int64_t)sizeof(float) % SG_PAGE != 0;
+}
+
+/* One panel of weights [o, channels, taps], taps 1 for linear: row tap * channels + channel of it. */
+static void pack_panel(const product *p, int64_t col, float *panel)
+{
+    const int64_t channels = p->channels, taps = p->depth / channels;
     for (int64_t j = 0; j < SG_NR; j++)
         for (int64_t k = 0; k < p->depth; k += SG_RUN) {
             float              room[SG_RUN];
@@ -117,7 +158,7 @@ static void pack_panel(const product *p, int64_t col, int64_t channels, int64_t 
         }
 }
 
-static sg_status product_pack(sg_cpu *cpu, product *p, int64_t channels, int64_t taps)
+static sg_status product_pack(sg_cpu *cpu, product *p)
 {
     const int64_t panels = sg_div_up(p->cols, SG_NR);
     bool          fresh;
@@ -125,8 +166,7 @@ static sg_status product_pack(sg_cpu *cpu, product *p, int64_t channels, int64_t
     if (!packed) return SG_E_MEMORY;
     if (fresh) {
 #pragma omp parallel for schedule(static) num_threads(cpu->threads)
-        for (int64_t j = 0; j < panels; j++)
-            pack_panel(p, j * SG_NR, channels, taps, packed + j * SG_NR * p->depth);
+        for (int64_t j = 0; j < panels; j++) pack_panel(p, j * SG_NR, packed + j * SG_NR * p->depth);
     }
     p->panel = packed;
     return SG_OK;
@@ -139,49 +179,66 @@ static sg_status thin_run(sg_cpu *cpu, const product *p)
     float *const  x = sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)(rows * depth) * sizeof *x);
     if (!x) return SG_E_MEMORY;
     for (int64_t i = 0; i < rows * depth; i += SG_RUN) {
-        float              room[SG_RUN];
-        const int64_t      n = sg_min64(SG_RUN, rows * depth - i);
+        float         room[SG_RUN];
+        const int64_t n = sg_min64(SG_RUN, rows * depth - i);
         memcpy(x + i, sg_in(p->x, i, n, room), (size_t)n * sizeof *x);
     }
-#pragma omp parallel for schedule(static) num_threads(cpu->threads) if (depth * p->cols > SG_FEW)
+#pragma omp      parallel for schedule(static) num_threads(cpu->threads) if (depth * p->cols > SG_FEW)
     for (int64_t col = 0; col < p->cols; col += SG_LANES) {
-        float         sum[SG_THIN][SG_LANES];
-        const int64_t n = sg_min64(SG_LANES, p->cols - col);
-        for (int64_t j = 0; j < n; j++) {
-            for (int64_t r = 0; r < rows; r++) sum[r][j] = 0;
+             float         sum[SG_THIN][SG_LANES];
+             const int64_t n = sg_min64(SG_LANES, p->cols - col);
+             for (int64_t j = 0; j < n; j++) {
+                 for (int64_t r = 0; r < rows; r++) sum[r][j] = 0;
             for (int64_t k = 0; k < depth; k += SG_RUN) {
-                float              room[SG_RUN];
-                const int64_t      count = sg_min64(SG_RUN, depth - k);
-                const float *const w = sg_in(p->w, (col + j) * depth + k, count, room);
-                for (int64_t r = 0; r < rows; r++) {
-                    const float *const v = x + r * depth + k;
-                    float              dot = 0;
-#pragma omp simd reduction(+ : dot)
+                     float              room[SG_RUN];
+                     const int64_t      count = sg_min64(SG_RUN, depth - k);
+                     const float *const w = sg_in(p->w, (col + j) * depth + k, count, room);
+                     for (int64_t r = 0; r < rows; r++) {
+                         const float *const v = x + r * depth + k;
+                         float              dot = 0;
+     #pragma omp simd reduction(+ : dot)
                     for (int64_t i = 0; i < count; i++) dot += v[i] * w[i];
                     sum[r][j] += dot;
-                }
-            }
-        }
-        for (int64_t r = 0; r < rows; r++) finish(p, r, col, n, sum[r]);
+                     }
+                 }
+             }
+             for (int64_t r = 0; r < rows; r++) finish(p, r, col, n, sum[r]);
     }
-    return SG_OK;
+         return SG_OK;
 }
 
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
-    product p = {.x = &a->x, .y = &a->y, .w = &a->w, .b = &a->b, .act = a->act,
-                 .rows = a->x.dim[0], .depth = a->x.dim[1], .cols = a->w.dim[0]};
+    const int64_t depth = a->x.dim[1];
+    product       p = {.x = &a->x,
+                       .y = &a->y,
+                       .w = &a->w,
+                       .b = &a->b,
+                       .act = a->act,
+                       .rows = a->x.dim[0],
+                       .depth = depth,
+                       .cols = a->w.dim[0],
+                       .channels = depth,
+                       .in_place = in_place(&a->x, depth)};
     if (p.rows <= SG_THIN) return thin_run(sg_cpu_of(s), &p);
-    SG_TRY(product_pack(sg_cpu_of(s), &p, p.depth, 1));
+    SG_TRY(product_pack(sg_cpu_of(s), &p));
     return product_run(sg_cpu_of(s), &p);
 }
 
 static sg_status conv(sg_stream *s, const sg_conv_args *a)
 {
-    const int64_t *const yd = a->y.dim, *const wd = a->w.dim, taps = wd[2] * wd[3] * wd[4];
-    product              p = {.x = &a->x, .y = &a->y, .w = &a->w, .b = &a->b, .conv = a,
-                              .rows = yd[0] * yd[1] * yd[2], .depth = wd[1] * taps, .cols = wd[0]};
-    SG_TRY(product_pack(sg_cpu_of(s), &p, wd[1], taps));
+    const int64_t *const yd = a->y.dim, *const wd = a->w.dim, channels = wd[1];
+    product p = {.x = &a->x,
+                 .y = &a->y,
+                 .w = &a->w,
+                 .b = &a->b,
+                 .conv = a,
+                 .rows = yd[0] * yd[1] * yd[2],
+                 .depth = channels * wd[2] * wd[3] * wd[4],
+                 .cols = wd[0],
+                 .channels = channels,
+                 .in_place = in_place(&a->x, channels)};
+    SG_TRY(product_pack(sg_cpu_of(s), &p));
     return product_run(sg_cpu_of(s), &p);
 }
 

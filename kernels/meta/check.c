@@ -1,4 +1,5 @@
-/* check.c - the backend that watches another: every op also runs on the oracle, from the same inputs. Host memory only. */
+/* check.c - the backend that watches another: every op also runs on the oracle, from the same inputs. Host memory only.
+ */
 #include "meta.h"
 
 #include "budget.h"
@@ -8,10 +9,25 @@
 
 /* How many tensors each args struct begins with, and whether the op reads what it writes. */
 enum {
-    linear_tensors = 4, norm_tensors = 6, rope_tensors = 4, attend_tensors = 6, gate_add_tensors = 3, add_tensors = 3,
-    mul_tensors = 3, act_tensors = 2, embed_tensors = 3, sinusoid_tensors = 2, conv_tensors = 4, upsample_tensors = 2,
-    avg_down_tensors = 2, dup_up_tensors = 2, permute_tensors = 2, copy_tensors = 2, combine_tensors = 2,
-    rgb8_tensors = 2, count_bad_tensors = 2
+    linear_tensors = 4,
+    norm_tensors = 6,
+    rope_tensors = 4,
+    attend_tensors = 6,
+    gate_add_tensors = 3,
+    add_tensors = 3,
+    mul_tensors = 3,
+    act_tensors = 2,
+    embed_tensors = 3,
+    sinusoid_tensors = 2,
+    conv_tensors = 4,
+    upsample_tensors = 2,
+    avg_down_tensors = 2,
+    dup_up_tensors = 2,
+    permute_tensors = 2,
+    copy_tensors = 2,
+    combine_tensors = 2,
+    rgb8_tensors = 2,
+    count_bad_tensors = 2
 };
 enum { SG_TENSORS_MAX = 6, SG_POISON = 0xff }; /* a float of poison is NaN: what a kernel forgets to write shows */
 static bool adds_to_output(const char *op) { return strcmp(op, "gate_add") == 0 || strcmp(op, "count_bad") == 0; }
@@ -55,22 +71,22 @@ static void watch_free(watch *w)
     free(w->rounded.data);
 }
 
-#define X(op)                                                                                                    \
-    static sg_status check_##op(sg_stream *s, const sg_##op##_args *a)                                           \
-    {                                                                                                            \
-        sg_tensor t[SG_TENSORS_MAX];                                                                             \
-        memcpy(t, a, op##_tensors * sizeof t[0]);                                                                \
-        watch          w;                                                                                        \
-        sg_##op##_args truth = *a, rounded = *a;                                                                 \
-        sg_status      e = watch_begin(&w, #op, t[0]);                                                           \
-        memcpy(&truth, &w.truth, sizeof w.truth); /* the first member of every struct is the output */           \
-        memcpy(&rounded, &w.rounded, sizeof w.rounded);                                                          \
-        if (!e) e = s->inner->op(s, a);                                                                          \
-        if (!e) e = sg_ref_ops.op(s, &truth);                                                                    \
-        if (!e) e = sg_ref_rounded_ops.op(s, &rounded);                                                          \
-        if (!e) e = watch_end(&w, s, #op, t, op##_tensors);                                                      \
-        watch_free(&w);                                                                                          \
-        return e;                                                                                                \
+#define X(op)                                                                                                          \
+    static sg_status check_##op(sg_stream *s, const sg_##op##_args *a)                                                 \
+    {                                                                                                                  \
+        sg_tensor t[SG_TENSORS_MAX];                                                                                   \
+        memcpy(t, a, op##_tensors * sizeof t[0]);                                                                      \
+        watch          w;                                                                                              \
+        sg_##op##_args truth = *a, rounded = *a;                                                                       \
+        sg_status      e = watch_begin(&w, #op, t[0]);                                                                 \
+        memcpy(&truth, &w.truth, sizeof w.truth); /* the first member of every struct is the output */                 \
+        memcpy(&rounded, &w.rounded, sizeof w.rounded);                                                                \
+        if (!e) e = s->inner->op(s, a);                                                                                \
+        if (!e) e = sg_ref_ops.op(s, &truth);                                                                          \
+        if (!e) e = sg_ref_rounded_ops.op(s, &rounded);                                                                \
+        if (!e) e = watch_end(&w, s, #op, t, op##_tensors);                                                            \
+        watch_free(&w);                                                                                                \
+        return e;                                                                                                      \
     }
 SG_OPS(X)
 #undef X

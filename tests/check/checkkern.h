@@ -22,6 +22,7 @@ typedef enum ck_fill {
     CK_MASKED,  /* -infinity everywhere */
     CK_WIDE,    /* powers of two from 2^-60 to 2^60 */
     CK_TIES,    /* (k + 1/2) / 127.5 - 1 and its neighbours: rgb8's ties */
+    CK_HALVES,  /* half-way between two BF16 */
     CK_FILLS
 } ck_fill;
 

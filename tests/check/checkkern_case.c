@@ -31,6 +31,15 @@ float ck_normal(ck *c)
 
 /* ---- tensors ---- */
 
+static float half_way(float v)
+{
+    uint32_t u;
+    memcpy(&u, &v, sizeof u);
+    u = (u & 0xffff0000u) | 0x8000u;
+    memcpy(&v, &u, sizeof v);
+    return v;
+}
+
 static float one_of(ck *c, ck_fill fill, float constant)
 {
     switch (fill) {
@@ -50,6 +59,8 @@ static float one_of(ck *c, ck_fill fill, float constant)
         return ldexpf(ck_draw(c, 2) ? 1.5f : -1.0f, (int)ck_draw(c, 121) - 60);
     case CK_TIES:
         return nextafterf(((float)ck_draw(c, 256) + 0.5f) / 127.5f - 1, (float)ck_draw(c, 3) * 4 - 4);
+    case CK_HALVES:
+        return half_way(ck_normal(c));
     default:
         return ck_normal(c);
     }
@@ -182,7 +193,7 @@ static int call_guarded(ck *c, sg_stream *s, const void *args)
 static void describe(const ck *c, char *out, size_t size)
 {
     static const char *const fill[CK_FILLS] = {"",    "const", "outlier", "large",  "tiny", "zero", "integer",
-                                               "nan", "inf",   "mask",    "masked", "wide", "ties"};
+                                               "nan", "inf",   "mask",    "masked", "wide", "ties", "halves"};
     size_t                   at = 0;
     for (int i = 0; i < c->buffers && at < size; i++) {
         const ck_buffer *const b = &c->buffer[i];

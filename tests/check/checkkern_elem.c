@@ -74,8 +74,10 @@ void ck_try_copy(ck *c)
     FOR_EACH(c)
     {
         const int64_t n = sweep_rows(c, i), m = counts[i];
-        ck_case(c, &(sg_copy_args){.y = ck_out(c, type_in(c, pass), n * m),
-                                   .x = ck_new(c, type_in(c, pass), usual[ck_draw(c, USUAL)], m, n)});
+        const bool    rounds = pass == 3;
+        const ck_fill f = rounds ? CK_HALVES : usual[ck_draw(c, USUAL)];
+        ck_case(c, &(sg_copy_args){.y = ck_out(c, rounds ? SG_BF16 : type_in(c, pass), n * m),
+                                   .x = ck_new(c, rounds ? SG_F32 : type_in(c, pass), f, m, n)});
     }
 }
 
@@ -120,7 +122,7 @@ void ck_try_norm(ck *c)
     for (int kind = SG_NORM_LAYER; kind <= SG_NORM_NONE; kind++) FOR_EACH(c)
         {
             const int64_t m = ck_draw(c, 2) ? counts[i] : more[ck_draw(c, sizeof more / sizeof more[0])];
-            const int64_t n = i == 1 && m < 100 ? 65537 : 1 + (int64_t)ck_draw(c, 9);
+            const int64_t n = i == 1 && m < 20 ? 65537 : 1 + (int64_t)ck_draw(c, 9);
             ck_fill       f = usual[ck_draw(c, USUAL)];
             if (f == CK_INF && kind == SG_NORM_L2) f = CK_RANDOM; /* infinity over infinity, and the rest is 0 or NaN */
             ck_case(c, &(sg_norm_args){.y = ck_out(c, type_in(c, pass), n, m),

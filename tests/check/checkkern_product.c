@@ -34,7 +34,7 @@ static int64_t length(ck *c)
 
 void ck_try_linear(ck *c)
 {
-    for (int i = 0; i < trials(c, 160); i++) {
+    for (int i = 0; i < trials(c, 130); i++) {
         const int64_t n = length(c), m = i % 16 == 0 ? 1000 + upto(c, 200) : length(c), o = length(c);
         const ck_fill f = product_fill(c);
         ck_case(c, &(sg_linear_args){.y = ck_out(c, type_in(c, i), n, o),
@@ -51,7 +51,7 @@ void ck_try_linear(ck *c)
 void ck_try_conv(ck *c)
 {
     static const int64_t channels[] = {1, 3, 12, 16, 17, 32, 33, 64, 96};
-    for (int i = 0; i < trials(c, 120); i++) {
+    for (int i = 0; i < trials(c, 90); i++) {
         const int64_t in = channels[ck_draw(c, 9)], o = channels[ck_draw(c, 9)];
         sg_conv_args  a = {.stride = {(int)upto(c, 2), (int)upto(c, 2), (int)upto(c, 2)}};
         int64_t       k[3], x[3], y[3];
@@ -76,7 +76,7 @@ void ck_try_attend(ck *c)
     static const int64_t sizes[] = {1, 8, 12, 16, 31, 64, 96, 128, 256, 257, 384};
     static const ck_fill keys[] = {CK_RANDOM, CK_RANDOM, CK_OUTLIER, CK_CONSTANT};
     static const ck_fill biases[] = {CK_RANDOM, CK_MASK, CK_MASK, CK_MASKED, CK_LARGE};
-    for (int i = 0; i < trials(c, 120); i++) {
+    for (int i = 0; i < trials(c, 90); i++) {
         const int64_t h = upto(c, 3), d = sizes[ck_draw(c, 11)], n = length(c),
                       m = i % 10 ? length(c) : 500 + upto(c, 500);
         const sg_dtype t = i % 2 ? SG_BF16 : SG_F32;

@@ -4,7 +4,12 @@ A caption names size, colour, shape, motion and background of one object. The fi
 canonical one, which the judge's held-out prompts use; training also sees the others, so that a prompt may be short
 ("on green grass") or worded another way ("jumping").
 """
+import io
 import random
+
+import sentencepiece
+import torch
+from sentencepiece import sentencepiece_model_pb2 as pb
 
 SHAPES = ["ball", "square", "triangle", "star", "heart", "ring"]
 COLOURS = ["red", "green", "blue", "yellow", "purple", "orange", "white", "pink"]
@@ -32,13 +37,16 @@ BACKGROUNDS = [
 ]
 # Words that say nothing about the picture. They are mixed into training captions so that a word outside the
 # vocabulary is skipped over instead of derailing the text encoder.
-FILLERS = """beautiful nice cute shiny pretty simple funny bright old new happy lovely single round soft glossy wooden metal
-plastic fast slowly quickly quietly gently smoothly video clip movie animation cartoon scene shot picture image render
-realistic cinematic detailed high quality camera view close wide light day morning summer winter garden park house
-street city forest mountain river beach island world space dog cat bird fish horse car boat train robot child man woman
-people person toy flower tree cloud rain wind fire sun moon very really one lonely alone here there some that this it
-its with and of by from near behind around into through over while dance dancing running walking swimming playing
-sitting looking holding made make makes four k hd best amazing perfect great good style art painting drawing photo colour color shape thing object""".split()
+FILLERS = """
+beautiful nice cute shiny pretty simple funny bright old new happy lovely single round soft glossy wooden metal
+plastic fast slowly quickly quietly gently smoothly video clip movie animation cartoon scene shot picture image
+render realistic cinematic detailed high quality camera view close wide light day morning summer winter garden park
+house street city forest mountain river beach island world space dog cat bird fish horse car boat train robot child
+man woman people person toy flower tree cloud rain wind fire sun moon very really one lonely alone here there some
+that this it its with and of by from near behind around into through over while dance dancing running walking
+swimming playing sitting looking holding made make makes four k hd best amazing perfect great good style art
+painting drawing photo colour color shape thing object
+""".split()
 
 PAD, EOS, UNK = 0, 1, 2
 MAX_TOKENS = 32          # longest caption in tokens, </s> included
@@ -100,20 +108,13 @@ def make_spiece(path, size=400, seed=0):
     are then put in as whole pieces, with scores that make the whole word the best path.
     nmt_nfkc_cf is NFKC with case folding: "A Red Ball" and "a red ball" are the same ids.
     """
-    import io
-
-    import sentencepiece as spm
-    from sentencepiece import sentencepiece_model_pb2 as pb
-
-    import torch
-
-    import world
+    import world                                  # here, since world imports this module
     rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
     corpus = varied(world.draw_spec(4000, generator=generator, which="all"), rng) + FILLERS * 8
     model = io.BytesIO()
     words = vocabulary()
     characters = [chr(c) for c in range(33, 127) if not chr(c).isupper()]
-    spm.SentencePieceTrainer.train(
+    sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(corpus), model_writer=model, model_type="unigram", vocab_size=260,
         normalization_rule_name="nmt_nfkc_cf", pad_id=PAD, eos_id=EOS, unk_id=UNK, bos_id=-1, hard_vocab_limit=False,
         pad_piece="<pad>", eos_piece="</s>", unk_piece="<unk>", num_threads=1, minloglevel=2)
@@ -140,14 +141,12 @@ class Tokenizer:
     """Token ids as the exported folder's tokenizer gives them: SentencePiece, then </s>, then zeros."""
 
     def __init__(self, path):
-        import sentencepiece as spm
-        self.model = spm.SentencePieceProcessor(model_file=str(path))
+        self.model = sentencepiece.SentencePieceProcessor(model_file=str(path))
 
     def __len__(self):
         return self.model.get_piece_size()
 
     def __call__(self, captions):
-        import torch
         ids = torch.zeros(len(captions), MAX_TOKENS, dtype=torch.long)
         for row, encoded in zip(ids, self.model.encode(captions)):
             encoded = encoded[:MAX_TOKENS - 1] + [EOS]

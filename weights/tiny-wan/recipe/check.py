@@ -3,7 +3,6 @@
 python3 check.py --folder ..
 """
 import json
-import math
 import random
 from pathlib import Path
 
@@ -16,13 +15,17 @@ import captions
 import denoiser
 import onepass
 import world
-from runtime import parser
+from runtime import parser, psnr
 
-ODD = ["", " ", "\t\n", "</s>", "a red </s> ball", "</s></s>", "<pad>", "a <unk> ball", "<extra_id_0>", "A RED BALL", "É", "ß",
-       "ﬁve ﬂying ｂａｌｌｓ", "１２３ ①②③", "漢字 かな カナ ｶﾅ", "Ünïcödé naïve façade", "e\u0301 a\u0300", "İstanbul ıi", "ΑΒΓ αβγ ς", "Привет МИР",
-       "שלום עולם", "مرحبا", "हिन्दी", "ไทย", "한국어", "🎈🎾 red ball", "👩\u200d🚀", "a\u00a0red\u2003ball", "zero\u200bwidth", "soft\u00adhyphen",
-       "“quotes” ‘single’", "dash – — …", "a_b-c/d\\e", "100% $5 €5 £3", "line\nbreak", "tab\tred", "  many   spaces  ", "▁red▁ball",
-       "x" * 300, "unbelievable!!!", "the quick brown fox", "don't", "ŉ ǆ ĳ", "½ ¾ ℃ ™ ㎏", "\ufeffred", "a\u0000b", "\u0085red", "æøå ÆØÅ"]
+ODD = [
+    "", " ", "\t\n", "</s>", "a red </s> ball", "</s></s>", "<pad>", "a <unk> ball", "<extra_id_0>",
+    "A RED BALL", "É", "ß", "ﬁve ﬂying ｂａｌｌｓ", "１２３ ①②③", "漢字 かな カナ ｶﾅ", "Ünïcödé naïve façade",
+    "e\u0301 a\u0300", "İstanbul ıi", "ΑΒΓ αβγ ς", "Привет МИР", "שלום עולם", "مرحبا", "हिन्दी", "ไทย", "한국어",
+    "🎈🎾 red ball", "👩\u200d🚀", "a\u00a0red\u2003ball", "zero\u200bwidth", "soft\u00adhyphen",
+    "“quotes” ‘single’", "dash – — …", "a_b-c/d\\e", "100% $5 €5 £3", "line\nbreak", "tab\tred",
+    "  many   spaces  ", "▁red▁ball", "x" * 300, "unbelievable!!!", "the quick brown fox", "don't", "ŉ ǆ ĳ",
+    "½ ¾ ℃ ™ ㎏", "\ufeffred", "a\u0000b", "\u0085red", "æøå ÆØÅ",
+]
 
 
 def strings(count, seed=0):
@@ -46,8 +49,11 @@ def strings(count, seed=0):
 
 
 def check_tokenizer(folder, count):
-    """spiece.model + </s> against AutoTokenizer. Special tokens written in the text are split out before, as a tokenizer
-    of this folder must; NEL is white space for tokenizer.json only, and is left out."""
+    """spiece.model + </s> against AutoTokenizer.
+
+    Special tokens written in the text are split out first, as a tokenizer of this folder must do. NEL is white space
+    for tokenizer.json only, and is left out.
+    """
     fast = AutoTokenizer.from_pretrained(folder)
     plain = spm.SentencePieceProcessor(model_file=str(folder / "spiece.model"))
     special = {"<pad>": captions.PAD, "</s>": captions.EOS, "<unk>": captions.UNK}
@@ -83,10 +89,11 @@ def check_networks(folder, size, frames):
     spec = world.draw_spec(1, generator, which="all")
     clip = world.render(spec, frames, size, size, "cpu", generator, dtype=torch.float32)[0]
     theirs, ours = pipe.vae._encode(clip), onepass.encode(pipe.vae, clip)
-    print(f"vae encode, one pass against diffusers: largest difference {largest(ours, theirs):.1e} of the largest value")
+    print(f"vae encode, one pass against diffusers: largest error / largest value {largest(ours, theirs):.1e}")
     z = theirs.chunk(2, 1)[0]
     theirs, ours = pipe.vae._decode(z).sample, onepass.decode(pipe.vae, z).clamp(-1, 1)
-    print(f"vae decode: {largest(ours, theirs):.1e}; this clip {-10 * math.log10(((theirs - clip) ** 2).mean() / 4):.1f} dB")
+    error = ((theirs - clip) ** 2).mean().item()
+    print(f"vae decode: {largest(ours, theirs):.1e}; this clip {psnr(error):.1f} dB")
     prompt = captions.canonical(spec)
     text = pipe.encode_prompt(prompt, do_classifier_free_guidance=False, max_sequence_length=512)[0]
     x, t = torch.randn(z.shape, generator=generator), torch.tensor([700.])
@@ -110,8 +117,8 @@ def check_networks(folder, size, frames):
 
 
 def main():
-    args = parser(__doc__, folder=("..", "the model folder"), strings=(400, "for the tokenizer"), size=(64, "frame size"),
-                  frames=(9, "frames")).parse_args()
+    args = parser(__doc__, folder=("..", "the model folder"), strings=(400, "for the tokenizer"),
+                  size=(64, "frame size"), frames=(9, "frames")).parse_args()
     folder = Path(args.folder)
     total = sum(f.stat().st_size for f in folder.glob("*/*") if f.parent.name != "recipe")
     total += sum(f.stat().st_size for f in folder.glob("*.json"))

@@ -1,6 +1,7 @@
 """Stage 2: train text encoder and denoiser together on latents of the finished autoencoder, small sizes first.
 
-Rectified flow: x_s = (1-s) x + s n, the network predicts n - x at time 1000 s. Run by train.py, alone or under torchrun.
+Rectified flow: x_s = (1-s) x + s n, the network predicts n - x at time 1000 s.
+Run by train.py, alone or under torchrun.
 """
 import math
 import random
@@ -17,7 +18,7 @@ import onepass
 import world
 from runtime import Average, Budget, Context, Muon, load, parser, save
 
-TEXT_ROWS = 512                                  # diffusers pads every prompt to so many rows, and attends to the padding
+TEXT_ROWS = 512              # diffusers pads every prompt to so many rows, and attends to the padding
 
 
 def new_denoiser(channels, layers=6, heads=6, head_dim=64, ffn=1152, text=256):
@@ -201,8 +202,7 @@ def train(args, context):
         pools[size, frames].add(count)
 
     began = time.time()
-    if elapsed / args.seconds < args.until_base or args.batch_small:
-        add_pool(u, 33, args.batch_small, 40 * args.pool, 8 * args.pool, 64)
+    add_pool(u, 33, args.batch_small, 40 * args.pool, 8 * args.pool, 64)
     add_pool(2 * u, 33, args.batch_base, 12 * args.pool, 2 * args.pool, 16)
     add_pool(2 * u, 1, args.batch_small, 12 * args.pool, 4 * args.pool, 128)
     if args.until_large < 1:
@@ -248,7 +248,8 @@ def train(args, context):
             save(checkpoint, dict(weights=both.state_dict(), optimiser=optimiser.snapshot(), average=average.values,
                                   step=step, elapsed=budget.spent()))
     average.install()
-    made = " ".join(f"{k[0]}x{k[1]}: {counts[k]} steps of {pools[k].batch} ({pools[k].made} clips drawn)" for k in pools)
+    made = ", ".join(f"{counts[k]} steps of {p.batch} at {k[0]}x{k[1]} ({p.made} clips drawn)"
+                     for k, p in pools.items())
     context.log(f"denoiser: {step} steps on {context.world} processes, {budget.spent():.0f} s; a process did {made}")
     if context.rank == 0:
         save(args.work / "denoiser.pt", {k: v.bfloat16() for k, v in both.state_dict().items()})
@@ -256,7 +257,7 @@ def train(args, context):
 
 def main():
     args = parser(
-        __doc__, seconds=(440., "training time after compilation"), layers=(6, "of the denoiser"),
+        __doc__, seconds=(425., "training time after compilation"), layers=(6, "of the denoiser"),
         lr=(3e-3, "Muon's rate"), object_weight=(3., "extra loss weight on the object at low noise"),
         unit=(128, "smallest frame size; the others are 2 and 4 times it"), pool=(1024, "scale of the latent pools"),
         batch_small=(192, "clips a step and process at the smallest size"), batch_base=(48, "at twice that"),

@@ -2,6 +2,7 @@
 
 Each of --samplers is STEPS:CFG. Alone or under torchrun; --dtype float32 on a CPU, bfloat16 on a GPU.
 """
+import random
 import time
 from pathlib import Path
 
@@ -28,8 +29,9 @@ def clips_of(pipe, prompts, seed, args, steps, cfg, context):
 
 
 def main():
-    p = parser(__doc__, folder=("..", "the model folder"), count=(200, "held-out prompts"), batch=(8, "prompts at once"),
-               size=(256, "frame size"), frames=(33, "frames"), samplers=("12:3", "STEPS:CFG, separated by commas"),
+    p = parser(__doc__, folder=("..", "the model folder"), count=(200, "held-out prompts"),
+               batch=(8, "prompts at once"), size=(256, "frame size"), frames=(33, "frames"),
+               samplers=("12:3", "STEPS:CFG, separated by commas"),
                dtype=("bfloat16", "of the pipeline"), sheet=("", "picture of the first clips"),
                captions=("canonical", "wording: canonical or varied"))
     args = p.parse_args()
@@ -39,11 +41,8 @@ def main():
     pipe.set_progress_bar_config(disable=True)
     marker = judge.load_judge(args.work / "judge.pt", context.device)
     spec = world.draw_spec(args.count, torch.Generator().manual_seed(args.seed + 5), which="test")
-    if args.captions == "canonical":
-        prompts = captions.canonical(spec)
-    else:
-        import random
-        prompts = captions.varied(spec, random.Random(args.seed))
+    canonical = args.captions == "canonical"
+    prompts = captions.canonical(spec) if canonical else captions.varied(spec, random.Random(args.seed))
     mine = range(context.rank, args.count, context.world)
     for sampler in args.samplers.split(","):
         steps, cfg = int(sampler.split(":")[0]), float(sampler.split(":")[1])

@@ -1,12 +1,12 @@
 """Checkpoints to a Diffusers WanPipeline folder: bf16, shards of at most 12 MiB, no path of the machine in any file."""
 import json
 import shutil
+from pathlib import Path
 
 import torch
-from diffusers import AutoencoderKLWan, UniPCMultistepScheduler
+from diffusers import UniPCMultistepScheduler
 from transformers import AutoTokenizer
 
-import captions
 import denoiser
 import onepass
 from runtime import load, parser
@@ -39,7 +39,6 @@ def export_tokenizer(spiece, folder):
 
 def main():
     args = parser(__doc__, folder=("..", "where the model folder goes"), layers=(6, "of the denoiser")).parse_args()
-    from pathlib import Path
     folder = Path(args.folder)
     folder.mkdir(parents=True, exist_ok=True)
     vae_state, state = load(args.work / "vae.pt"), load(args.work / "denoiser.pt")

@@ -28,7 +28,8 @@ class Judge(nn.Module):
     def forward(self, x):
         b, _, t, h, w = x.shape
         x = x.transpose(1, 2).flatten(0, 1)
-        grid = torch.linspace(-1, 1, h, device=x.device, dtype=x.dtype)      # where things are must be seen to judge motion
+        # Where things are must be seen to judge motion: two more channels give the place.
+        grid = torch.linspace(-1, 1, h, device=x.device, dtype=x.dtype)
         rows, columns = grid.view(1, 1, h, 1).expand(b * t, 1, h, w), grid.view(1, 1, 1, w).expand(b * t, 1, h, w)
         x = torch.cat((x, rows, columns), 1).contiguous(memory_format=torch.channels_last)
         for stage in self.stages:
@@ -65,7 +66,7 @@ def verdicts(judge, clips, spec, context):
 
 
 def main():
-    args = parser(__doc__, seconds=(120., "training time"), batch=(64, "clips a step")).parse_args()
+    args = parser(__doc__, seconds=(150., "training time"), batch=(64, "clips a step")).parse_args()
     path = args.work / "judge.pt"
     if path.exists():
         return

@@ -116,8 +116,8 @@ def level(m, x):
 def encode(vae, clip):
     """Clip [b, 3, t, h, w] to mean and log variance of the latents, together [b, 2 z, (t-1)/4+1, h/8, w/8]."""
     m = vae.encoder
-    x = wan.patchify(clip.to(vae.quant_conv.weight.dtype), vae.config.patch_size).contiguous(memory_format=torch.channels_last_3d)
-    x = causal(m.conv_in, x)
+    x = wan.patchify(clip.to(vae.quant_conv.weight.dtype), vae.config.patch_size)
+    x = causal(m.conv_in, x.contiguous(memory_format=torch.channels_last_3d))
     for block in m.down_blocks:
         x = level(block, x)
     return causal(vae.quant_conv, causal(m.conv_out, rms(m.norm_out, middle(m.mid_block, x), silu=True)))

@@ -1,4 +1,4 @@
-"""The whole recipe by one command: python3 train.py --stage all --work work --folder ..
+"""The whole recipe by one command: python3 train.py --stage all --work work
 
 Stages: tokenizer, judge, vae, denoiser, export, evaluate. A finished stage is skipped, an interrupted one goes on from
 its last checkpoint in the work folder, so the same command resumes. Uses every GPU it sees; the judge trains on

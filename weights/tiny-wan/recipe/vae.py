@@ -44,17 +44,18 @@ def evaluate(vae, context, size, frames, count, sheet=None):
         spec = world.draw_spec(4, generator, context.device, "test")
         clip, mask = world.render(spec, frames, size, size, context.device, generator, dtype=torch.float32)
         with context.autocast():
-            mean = onepass.encode(vae, clip).chunk(2, 1)[0].float()
-            out = onepass.decode(vae, mean).float().clamp(-1, 1)
+            centre = onepass.encode(vae, clip).chunk(2, 1)[0].float()
+            out = onepass.decode(vae, centre).float().clamp(-1, 1)
         e, mask = (out - clip) ** 2, (mask > .5).float()
         whole += e.mean((1, 2, 3, 4)).tolist()
         inside += ((e * mask).sum((1, 2, 3, 4)) / (3 * mask.sum((1, 2, 3, 4))).clamp(min=1)).tolist()
-        latents.append(mean)
+        latents.append(centre)
         shown = shown or [torch.cat((clip, out), 3)]
     if sheet:
         picture(sheet, shown[0], (0, frames // 2, frames - 1))
-    context.log(f"vae {frames}x{size}x{size}, {len(whole)} held-out clips: whole {psnr(sum(whole) / len(whole)):.2f} dB, "
-                f"worst {psnr(max(whole)):.2f}, object {psnr(sum(inside) / len(inside)):.2f}")
+    mean = lambda values: sum(values) / len(values)
+    context.log(f"vae {frames}x{size}x{size}, {len(whole)} held-out clips: whole {psnr(mean(whole)):.2f} dB, "
+                f"worst {psnr(max(whole)):.2f}, object {psnr(mean(inside)):.2f}")
     return torch.cat(latents)
 
 
@@ -95,7 +96,8 @@ def train(vae, args, context, checkpoint):
             budget.start()
             context.log(f"vae: first 5 steps {time.time() - began:.0f} s")
         if step % 250 == 0:
-            context.log(f"vae: step {step}, {budget.spent():.0f} s, loss {loss.item():.4f}, {psnr(error.item()):.2f} dB")
+            context.log(f"vae: step {step}, {budget.spent():.0f} s, loss {loss.item():.4f}, "
+                        f"{psnr(error.item()):.2f} dB")
         if context.rank == 0 and time.time() - saved > args.save_every:
             saved = time.time()
             save(checkpoint, dict(weights=vae.state_dict(), optimiser=optimiser.snapshot(), average=average.values,
@@ -105,7 +107,7 @@ def train(vae, args, context, checkpoint):
 
 
 def main():
-    args = parser(__doc__, seconds=(400., "training time after compilation"), batch=(32, "clips a step and process"),
+    args = parser(__doc__, seconds=(290., "training time after compilation"), batch=(32, "clips a step and process"),
                   lr=(2e-3, "Muon's rate"), kl_weight=(1e-4, "of the latents' KL divergence"), frames=(17, "of a crop"),
                   size=(128, "of a crop"), object_weight=(12., "extra loss weight inside the object"),
                   eval_count=(48, "held-out clips"), save_every=(120., "seconds between checkpoints")).parse_args()

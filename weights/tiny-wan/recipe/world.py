@@ -115,8 +115,10 @@ def dots(x, y, px, py, sigma):
 
 
 def background(kind, x, y, t, u, spots, soft, aspect):
-    """One kind of background [b, 3, t, h, w]. u: random numbers [b, 8, 1, 1, 1]; spots [b, 48, 4] place stars and flakes;
-    soft: width of a soft edge."""
+    """One kind of background [b, 3, t, h, w].
+
+    u: random numbers [b, 8, 1, 1, 1]; spots [b, 48, 4] place stars and flakes; soft: width of a soft edge.
+    """
     device, rgb = x.device, colour
     lift = lambda a: a.unsqueeze(1)
 
