@@ -11,7 +11,7 @@
 
 static const char *const samplers[] = {"unipc", "euler", NULL};
 static const char *const compats[] = {"new", "old", NULL};
-static const char *const backends[] = {"auto", "cpu", "ref", NULL};
+static const char *const backends[] = {"auto", "cuda", "cpu", "ref", NULL};
 static const char *const dtypes[] = {"auto", "f32", "bf16", NULL};
 static const char *const masks[] = {"base", "avx2", "avx512", "all", NULL};
 

@@ -3,8 +3,22 @@
 
 #include "cpu/cpu.h"
 
+#if SG_CUDA
+#include "cuda_backend.h"
+#endif
+
 #include <stdio.h>
 #include <stdlib.h>
+
+#if !SG_CUDA
+static sg_status sg_cuda_open(sg_backend *b, sg_error *e)
+{
+    (void)b;
+    return sg_error_set(e, SG_E_UNSUPPORTED, "this build has no cuda backend");
+}
+static void   sg_cuda_close(sg_backend *b) { (void)b; }
+static size_t sg_cuda_work_bytes(const sg_backend *b) { return (void)b, (size_t)0; }
+#endif
 
 static void *host_alloc(size_t bytes)
 {
@@ -85,20 +99,34 @@ static sg_status open_ref(sg_backend *b)
     return SG_OK;
 }
 
+/* auto takes the GPU when one is there; what a GPU that is there fails with is told. */
+static sg_status open_auto(sg_backend *b, const sg_backend_options *o, sg_error *e)
+{
+    sg_error        why = {0};
+    const sg_status status = sg_cuda_open(b, &why);
+    if (status == SG_E_UNSUPPORTED) return open_cpu(b, o, e);
+    return status ? sg_error_set(e, status, "%s", why.text) : SG_OK;
+}
+
+static sg_status open_named(sg_backend *b, const char *name, const sg_backend_options *o, sg_error *e)
+{
+    if (strcmp(name, "auto") == 0) return open_auto(b, o, e);
+    if (strcmp(name, "cuda") == 0) return sg_cuda_open(b, e);
+    if (strcmp(name, "cpu") == 0) return open_cpu(b, o, e);
+    if (strcmp(name, "ref") == 0) return open_ref(b);
+    return sg_error_set(e, SG_E_ARG, "backend \"%s\" is not known; auto, cuda, cpu and ref are", name);
+}
+
 sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_error *e)
 {
     *out = NULL;
-    const char *const name = o->name ? o->name : "auto";
-    const bool        cpu = strcmp(name, "auto") == 0 || strcmp(name, "cpu") == 0;
-    if (!cpu && strcmp(name, "ref") != 0)
-        return sg_error_set(e, SG_E_ARG, "backend \"%s\" is not known; auto, cpu and ref are", name);
     if (o->threads < 0) return sg_error_set(e, SG_E_ARG, "threads is %d; it should be 0 or more", o->threads);
     sg_backend *b = calloc(1, sizeof *b);
     if (!b) return sg_error_set(e, SG_E_MEMORY, "no memory for a backend");
     b->memory = &host_memory;
     b->host_memory = true;
     b->total_bytes = memory_now();
-    const sg_status status = cpu ? open_cpu(b, o, e) : open_ref(b);
+    const sg_status status = open_named(b, o->name ? o->name : "auto", o, e);
     if (status) {
         sg_backend_close(&b);
         return status;
@@ -110,7 +138,10 @@ sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_erro
 void sg_backend_close(sg_backend **b)
 {
     if (!b || !*b) return;
-    sg_cpu_close((*b)->impl);
+    if ((*b)->host_memory)
+        sg_cpu_close((*b)->impl);
+    else
+        sg_cuda_close(*b);
     free(*b);
     *b = NULL;
 }
@@ -119,6 +150,7 @@ sg_stream sg_stream_on(const sg_backend *b) { return (sg_stream){.ops = b->ops, 
 
 size_t sg_backend_packed_bytes(const sg_backend *b)
 {
+    if (!b->host_memory) return sg_cuda_work_bytes(b);
     const sg_cpu *const c = b->impl;
     size_t              bytes = c ? c->pack_bytes : 0;
     for (int i = 0; c && i < SG_SLOTS; i++) bytes += c->block[i].bytes;
@@ -127,12 +159,12 @@ size_t sg_backend_packed_bytes(const sg_backend *b)
 
 void sg_backend_drop_packed(sg_backend *b)
 {
-    if (b->impl) sg_packs_drop(b->impl);
+    if (b->impl && b->host_memory) sg_packs_drop(b->impl);
 }
 
 void sg_backend_limit_packed(sg_backend *b, size_t bytes)
 {
-    sg_cpu *const c = b->impl;
+    sg_cpu *const c = b->host_memory ? b->impl : NULL;
     const size_t  eighth = b->total_bytes / 8;
     if (c) c->pack_limit = bytes < eighth ? bytes : eighth;
 }

@@ -12,7 +12,7 @@ extern "C" {
 typedef enum sg_cpu_level { SG_CPU_BASE, SG_CPU_AVX2, SG_CPU_AVX512, SG_CPU_LEVELS } sg_cpu_level;
 
 typedef struct sg_backend_options {
-    const char *name;     /* "auto", "cpu" or "ref" */
+    const char *name;     /* "auto", "cuda", "cpu" or "ref" */
     int         threads;  /* 0: as many as the machine has */
     unsigned    cpu_mask; /* allowed levels; 0: all */
 } sg_backend_options;

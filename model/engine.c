@@ -62,9 +62,12 @@ static sg_status open_all(sg_engine *g, const sg_engine_options *o, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "the path of the model is longer than %zu bytes", sizeof g->dir - 1);
     g->memory_limit = o->memory_limit;
     g->check = o->check;
-    SG_TRY(sg_backend_open(&g->backend,
-                           &(sg_backend_options){.name = o->backend ? o->backend : "auto", .threads = o->threads,
-                                                 .cpu_mask = o->cpu_mask}, e));
+    const char *name = o->backend ? o->backend : "auto";
+    if (o->check && strcmp(name, "auto") == 0) name = "cpu"; /* the oracle reads host memory */
+    const sg_backend_options b = {.name = name, .threads = o->threads, .cpu_mask = o->cpu_mask};
+    SG_TRY(sg_backend_open(&g->backend, &b, e));
+    if (o->check && !g->backend->host_memory)
+        return sg_error_set(e, SG_E_UNSUPPORTED, "backend %s cannot be checked: the oracle reads host memory", name);
     SG_TRY(choose_dtype(g, o->dtype, e));
 
     sg_config *index = NULL;

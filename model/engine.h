@@ -27,7 +27,7 @@ typedef struct sg_engine sg_engine;
 /* Zero means "the usual" everywhere. Strings are borrowed for the call. */
 typedef struct sg_engine_options {
     const char *model_dir;    /* a Diffusers folder: the one that holds model_index.json */
-    const char *backend;      /* "auto", "cpu", "ref" */
+    const char *backend;      /* "auto", "cuda", "cpu", "ref" */
     const char *dtype;        /* "auto", "f32", "bf16": of the products; auto takes the faster on this machine */
     int         threads;      /* 0: all cores */
     unsigned    cpu_mask;     /* allowed instruction-set levels, bit 0 plain C; 0: all */

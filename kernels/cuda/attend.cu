@@ -1,0 +1,199 @@
+/* attend.cu - dense attention for any dtype and head size, on the plain F32 units, with an online softmax.
+ *
+ *     y = softmax(scale q k^T + bias + key_bias) v, per head
+ *
+ * A block owns QUERIES rows of one head and WIDE columns of y, and walks the keys KEYS at a time. Its 256 threads stand
+ * in a square of 16 x 16: thread (row, col) holds the 4 x 4 scores of rows 4 row.. and keys 4 col.., and of y the same
+ * rows and four columns in every 64. Scores are summed over d in steps of DEPTH, so that shared memory does not grow
+ * with d.
+ *
+ * Shared memory, 34.8 KiB: `tile` is first q and k, both turned, [DEPTH][64 + 4] each, then v, [SLICE][WIDE]; `weight`
+ * is the block's weights, turned, [KEYS][QUERIES + 4]. Rows are padded by one access.
+ *
+ * Roofline: arithmetic; 16 multiply-adds to 3 shared-memory cycles in q k^T. 25 TFLOP/s of 67 on an H200 at d = 128;
+ * half of that above d = 256, where each WIDE columns of y count the scores anew. */
+#include "cuda_kernel.cuh"
+
+#include <math.h>
+
+enum { QUERIES = 64, KEYS = 64, DEPTH = 32, SLICE = 16, PITCH = 64 + 4 };
+
+struct attend_job {
+    sg_view y, q, k, v, bias, key_bias;
+    int64_t n, m, h, d;
+    float   scale;
+};
+
+struct attend_shared {
+    float tile[2 * DEPTH * PITCH];
+    float weight[KEYS * PITCH];
+};
+
+/* ---- kernels ---- */
+
+static __device__ __forceinline__ void get_four(const float *p, float (&x)[4])
+{
+    const float4 v = *(const float4 *)p;
+    x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+}
+
+/* 64 rows of t from `first` on, elements [e, e + DEPTH) of head g, turned; zeros beyond the rows and beyond d. */
+static __device__ void load_turned(const attend_job &j, const sg_view &t, int64_t rows, int64_t first, int64_t g,
+                                   int64_t e, float *to)
+{
+    const int     part = threadIdx.x % 4 * 8, row = threadIdx.x / 4;
+    const int64_t at = ((first + row) * j.h + g) * j.d + e + part, left = j.d - e - part;
+    float         x[SG_PACK] = {0};
+    if (first + row < rows && left > 0) sg_get_pack(t, at, (int)min((int64_t)SG_PACK, left), j.d % SG_PACK == 0, x);
+#pragma unroll
+    for (int i = 0; i < SG_PACK; i++) to[(part + i) * PITCH + row] = x[i];
+}
+
+/* SLICE rows of v from `first` on, columns [e, e + WIDE) of head g. */
+template <int WIDE>
+static __device__ void load_values(const attend_job &j, int64_t first, int64_t g, int64_t e, float *to)
+{
+    for (int i = threadIdx.x * SG_PACK; i < SLICE * WIDE; i += SG_THREADS * SG_PACK) {
+        const int     row = i / WIDE, col = i % WIDE;
+        const int64_t at = ((first + row) * j.h + g) * j.d + e + col, left = j.d - e - col;
+        float         x[SG_PACK] = {0};
+        if (first + row < j.m && left > 0)
+            sg_get_pack(j.v, at, (int)min((int64_t)SG_PACK, left), j.d % SG_PACK == 0, x);
+        *(float4 *)(to + i) = make_float4(x[0], x[1], x[2], x[3]);
+        *(float4 *)(to + i + 4) = make_float4(x[4], x[5], x[6], x[7]);
+    }
+}
+
+static __device__ void scores(const attend_job &j, attend_shared &room, int64_t g, int64_t row, int64_t key,
+                              float (&s)[4][4])
+{
+    const int ty = threadIdx.x / 16, tx = threadIdx.x % 16;
+    float    *q = room.tile, *k = room.tile + DEPTH * PITCH;
+    for (int64_t e = 0; e < j.d; e += DEPTH) {
+        __syncthreads();
+        load_turned(j, j.q, j.n, row, g, e, q);
+        load_turned(j, j.k, j.m, key, g, e, k);
+        __syncthreads();
+#pragma unroll 8
+        for (int i = 0; i < DEPTH; i++) {
+            float a[4], b[4];
+            get_four(q + i * PITCH + 4 * ty, a);
+            get_four(k + i * PITCH + 4 * tx, b);
+#pragma unroll
+            for (int r = 0; r < 4; r++)
+                for (int c = 0; c < 4; c++) s[r][c] += a[r] * b[c];
+        }
+    }
+    for (int r = 0; r < 4; r++)
+        for (int c = 0; c < 4; c++) {
+            const int64_t at = row + 4 * ty + r, to = key + 4 * tx + c;
+            if (to >= j.m)
+                s[r][c] = -INFINITY;
+            else if (at < j.n)
+                s[r][c] = s[r][c] * j.scale + sg_get_or(j.key_bias, to, 0.0f) +
+                          sg_get_or(j.bias, (g * j.n + at) * j.m + to, 0.0f);
+        }
+}
+
+/* Scores become weights, in shared memory; o and sum fade by what the largest score has grown. A row that has met no
+ * key keeps top -INFINITY and weights 0; NaN goes through sum. */
+template <int COLS>
+static __device__ void soften(float (&s)[4][4], float (&top)[4], float (&sum)[4], float (&o)[4][COLS], float *weight)
+{
+    const int ty = threadIdx.x / 16, tx = threadIdx.x % 16;
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        float max = fmaxf(fmaxf(s[r][0], s[r][1]), fmaxf(s[r][2], s[r][3])), all = 0;
+        for (int i = 8; i > 0; i /= 2) max = fmaxf(max, __shfl_xor_sync(~0u, max, i));
+        max = fmaxf(max, top[r]);
+        const float base = max == -INFINITY ? 0.0f : max, fade = expf(top[r] - base);
+        for (int c = 0; c < 4; c++) {
+            s[r][c] = expf(s[r][c] - base);
+            all += s[r][c];
+        }
+        for (int i = 8; i > 0; i /= 2) all += __shfl_xor_sync(~0u, all, i);
+        sum[r] = sum[r] * fade + all;
+        top[r] = max;
+        for (int c = 0; c < COLS; c++) o[r][c] *= fade;
+    }
+    for (int c = 0; c < 4; c++)
+        *(float4 *)(weight + (4 * tx + c) * PITCH + 4 * ty) = make_float4(s[0][c], s[1][c], s[2][c], s[3][c]);
+}
+
+template <int WIDE>
+static __global__ void __launch_bounds__(SG_THREADS) attend_tiles(attend_job j)
+{
+    __shared__ __align__(16) attend_shared room;
+    constexpr int COLS = WIDE / 16;
+    const int     ty = threadIdx.x / 16, tx = threadIdx.x % 16;
+    const int64_t row = (int64_t)blockIdx.x * QUERIES, g = blockIdx.y, first = (int64_t)blockIdx.z * WIDE;
+    float         o[4][COLS] = {}, sum[4] = {}, top[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    for (int64_t key = 0; key < j.m; key += KEYS) {
+        float s[4][4] = {};
+        scores(j, room, g, row, key, s);
+        soften<COLS>(s, top, sum, o, room.weight);
+        for (int slice = 0; slice < KEYS && key + slice < j.m; slice += SLICE) {
+            __syncthreads();
+            load_values<WIDE>(j, key + slice, g, first, room.tile);
+            __syncthreads();
+#pragma unroll 4
+            for (int i = 0; i < SLICE; i++) {
+                float p[4], v[4];
+                get_four(room.weight + (slice + i) * PITCH + 4 * ty, p);
+#pragma unroll
+                for (int c = 0; c < COLS; c += 4) {
+                    get_four(room.tile + i * WIDE + 16 * c + 4 * tx, v);
+#pragma unroll
+                    for (int r = 0; r < 4; r++)
+                        for (int l = 0; l < 4; l++) o[r][c + l] += p[r] * v[l];
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        const int64_t at = row + 4 * ty + r;
+        const float   by = sum[r] == 0.0f ? 0.0f : 1.0f / sum[r];
+#pragma unroll
+        for (int c = 0; c < COLS; c++) {
+            const int64_t e = first + c / 4 * 64 + 4 * tx + c % 4;
+            if (at < j.n && e < j.d) sg_put(j.y, (at * j.h + g) * j.d + e, sum[r] == 0.0f ? 0.0f : o[r][c] * by);
+        }
+    }
+}
+
+/* ---- launchers ---- */
+
+template <int WIDE> static void attend_launch(sg_stream *s, const attend_job &j)
+{
+    const dim3 grid((unsigned)sg_div_up(j.n, QUERIES), (unsigned)j.h, (unsigned)sg_div_up(j.d, WIDE));
+    attend_tiles<WIDE><<<grid, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+}
+
+static sg_status attend(sg_stream *s, const sg_attend_args *a)
+{
+    sg_status  status = SG_OK;
+    attend_job j;
+    if (sg_cuda_attend_mma(s, a, &status)) return status;
+    j.y = sg_view_of(a->y);
+    j.q = sg_view_of(a->q);
+    j.k = sg_view_of(a->k);
+    j.v = sg_view_of(a->v);
+    j.bias = sg_view_of(a->bias);
+    j.key_bias = sg_view_of(a->key_bias);
+    j.n = a->q.dim[0];
+    j.m = a->k.dim[0];
+    j.h = a->q.dim[1];
+    j.d = a->q.dim[2];
+    j.scale = a->scale;
+    if (j.h > UINT16_MAX) return sg_fail(s, SG_E_UNSUPPORTED, "attend: %lld heads; 65535 are the most", (long long)j.h);
+    if (j.d <= 64)
+        attend_launch<64>(s, j);
+    else if (j.d <= 128)
+        attend_launch<128>(s, j);
+    else
+        attend_launch<256>(s, j);
+    return sg_cuda_launched(s, "attend");
+}
+
+void sg_cuda_attend_init(sg_ops *t) { t->attend = attend; }

@@ -1,0 +1,280 @@
+/* attend_mma.cu - dense BF16 attention on tensor cores (mma.sync, compute capability 8.0 and up), online softmax in
+ * F32.
+ *
+ *     y = softmax(scale q k^T + bias + key_bias) v, per head
+ *
+ * Tiles: a block owns QUERIES = 128 rows of one head, each of its eight warps 16 of them, and walks the keys KEYS at a
+ * time. D is d rounded up to 64, 128 or 256; what lies beyond d, n and m is zeros in shared memory. Fragments of
+ * mma.m16n8k16: lane l holds rows l/4 and l/4 + 8, columns 2 (l%4) and 2 (l%4) + 1 of every 8. A score tile is thus
+ * already the left operand of the product with v. Weights are rounded to BF16 for that product and summed unrounded.
+ *
+ * Shared memory: q [QUERIES][D + 8], k and v [KEYS][D + 8], BF16; the 8 keep ldmatrix free of bank conflicts.
+ * Schedule, a step of KEYS keys: v(t) is on its way while q k(t)^T runs, k(t + 1) while p v(t) runs.
+ *   barrier 1: k(t) is there; all warps are done with v(t - 1)     -> load v(t)
+ *   barrier 2: v(t) is there; all warps are done with k(t)         -> load k(t + 1)
+ * Roofline: tensor cores; 128 rows share a tile of k and v, 128 FLOP to a byte from the second-level cache. On an H200
+ * 200 TFLOP/s at n = m = 32760, d = 128, and 225 at n = m = 8190, d = 64. */
+#include "cuda_kernel.cuh"
+
+#include <math.h>
+
+enum { QUERIES = 128, PAD = 8 };
+
+struct mma_job {
+    uint16_t       *y;
+    const uint16_t *q, *k, *v;
+    const float    *bias, *key_bias;
+    int64_t         n, m, h, d;
+    float           scale; /* times log2 e: weights are powers of two */
+    bool            wide;  /* rows may be copied 16 bytes at a time */
+};
+
+template <int D, int KEYS> struct mma_shared {
+    uint16_t q[QUERIES][D + PAD], k[KEYS][D + PAD], v[KEYS][D + PAD];
+};
+
+/* ---- instructions ---- */
+
+static __device__ __forceinline__ uint32_t shared_address(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+static __device__ __forceinline__ void copy_16(void *to, const void *from, bool there)
+{
+    const int bytes = there ? 16 : 0; /* what is not there becomes zeros */
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes));
+}
+
+static __device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;"); }
+static __device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
+
+static __device__ __forceinline__ void load_4(uint32_t (&r)[4], const void *p)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(p)) : "memory");
+}
+
+static __device__ __forceinline__ void load_4_turned(uint32_t (&r)[4], const void *p)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(p)) : "memory");
+}
+
+/* c += a b */
+static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+static __device__ __forceinline__ float power_of_two(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* ---- the kernel's steps ---- */
+
+/* Rows [first, first + ROWS) of head g. */
+template <int D, int ROWS>
+static __device__ void load_rows(const mma_job &j, const uint16_t *from, int64_t rows, int64_t first, int64_t g,
+                                 uint16_t (&to)[ROWS][D + PAD])
+{
+    constexpr int PARTS = D / 8;
+    for (int i = threadIdx.x; i < ROWS * PARTS; i += SG_THREADS) {
+        const int     row = i / PARTS, e = i % PARTS * 8;
+        const bool    there = first + row < rows;
+        const int64_t at = there ? ((first + row) * j.h + g) * j.d + e : 0;
+        if (j.wide)
+            copy_16(&to[row][e], from + (e < j.d ? at : 0), there && e < j.d);
+        else
+            for (int l = 0; l < 8; l++) to[row][e + l] = there && e + l < j.d ? from[at + l] : (uint16_t)0;
+    }
+    copies_commit();
+}
+
+/* s = q k^T for the warp's 16 rows. */
+template <int D, int KEYS>
+static __device__ void score_tile(const mma_shared<D, KEYS> &room, int warp, int lane, float (&s)[KEYS / 8][4])
+{
+#pragma unroll
+    for (int c = 0; c < KEYS / 8; c++)
+        for (int i = 0; i < 4; i++) s[c][i] = 0;
+#pragma unroll
+    for (int e = 0; e < D; e += 16) {
+        uint32_t a[4], b[4];
+        load_4(a, &room.q[warp * 16 + lane % 16][e + lane / 16 * 8]);
+#pragma unroll
+        for (int c = 0; c < KEYS / 8; c += 2) {
+            load_4(b, &room.k[c * 8 + lane / 16 * 8 + lane % 8][e + lane / 8 % 2 * 8]);
+            multiply(s[c], a, b[0], b[1]);
+            multiply(s[c + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+/* Scores in powers of two, with biases; -INFINITY beyond m. Lane's rows are row and row + 8. */
+template <int KEYS>
+static __device__ void bias_tile(const mma_job &j, int64_t g, int64_t row, int64_t key, int lane,
+                                 float (&s)[KEYS / 8][4])
+{
+    constexpr float LOG2_E = 1.4426950408889634f;
+    const bool      plain = !j.bias && !j.key_bias && key + KEYS <= j.m;
+#pragma unroll
+    for (int c = 0; c < KEYS / 8; c++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            s[c][i] *= j.scale;
+            if (plain) continue;
+            const int64_t to = key + c * 8 + lane % 4 * 2 + i % 2, at = row + i / 2 * 8;
+            if (to >= j.m) {
+                s[c][i] = -INFINITY;
+            } else if (at < j.n) {
+                if (j.key_bias) s[c][i] += j.key_bias[to] * LOG2_E;
+                if (j.bias) s[c][i] += j.bias[(g * j.n + at) * j.m + to] * LOG2_E;
+            }
+        }
+}
+
+/* Scores become weights; o and sum fade by what the largest score has grown. A row that has met no key keeps top
+ * -INFINITY and weights 0; NaN goes through sum, which is the lane's part only. */
+template <int D, int KEYS>
+static __device__ void soften(float (&s)[KEYS / 8][4], float (&o)[D / 8][4], float (&top)[2], float (&sum)[2])
+{
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float max = top[r], all = 0;
+#pragma unroll
+        for (int c = 0; c < KEYS / 8; c++) max = fmaxf(max, fmaxf(s[c][2 * r], s[c][2 * r + 1]));
+        for (int i = 2; i > 0; i /= 2) max = fmaxf(max, __shfl_xor_sync(~0u, max, i));
+        const float base = max == -INFINITY ? 0.0f : max, fade = power_of_two(top[r] - base);
+#pragma unroll
+        for (int c = 0; c < KEYS / 8; c++)
+#pragma unroll
+            for (int i = 2 * r; i < 2 * r + 2; i++) {
+                s[c][i] = power_of_two(s[c][i] - base);
+                all += s[c][i];
+            }
+        sum[r] = sum[r] * fade + all;
+        top[r] = max;
+#pragma unroll
+        for (int c = 0; c < D / 8; c++) {
+            o[c][2 * r] *= fade;
+            o[c][2 * r + 1] *= fade;
+        }
+    }
+}
+
+/* o += p v */
+template <int D, int KEYS>
+static __device__ void value_tile(const mma_shared<D, KEYS> &room, int lane, const float (&p)[KEYS / 8][4],
+                                  float (&o)[D / 8][4])
+{
+#pragma unroll
+    for (int k = 0; k < KEYS / 16; k++) {
+        const uint32_t a[4] = {sg_two_bf16(p[2 * k][0], p[2 * k][1]), sg_two_bf16(p[2 * k][2], p[2 * k][3]),
+                               sg_two_bf16(p[2 * k + 1][0], p[2 * k + 1][1]),
+                               sg_two_bf16(p[2 * k + 1][2], p[2 * k + 1][3])};
+#pragma unroll
+        for (int c = 0; c < D / 8; c += 2) {
+            uint32_t b[4];
+            load_4_turned(b, &room.v[k * 16 + lane % 16][c * 8 + lane / 16 * 8]);
+            multiply(o[c], a, b[0], b[1]);
+            multiply(o[c + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+template <int D>
+static __device__ void store_tile(const mma_job &j, int64_t g, int64_t row, int lane, const float (&o)[D / 8][4],
+                                  float (&sum)[2])
+{
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        for (int i = 2; i > 0; i /= 2) sum[r] += __shfl_xor_sync(~0u, sum[r], i);
+        const int64_t at = row + r * 8;
+        if (at >= j.n) continue;
+        const float     by = 1.0f / sum[r];
+        uint16_t *const y = j.y + (at * j.h + g) * j.d;
+#pragma unroll
+        for (int c = 0; c < D / 8; c++) {
+            const int      e = c * 8 + lane % 4 * 2;
+            const uint32_t two = sum[r] == 0.0f ? 0 : sg_two_bf16(o[c][2 * r] * by, o[c][2 * r + 1] * by);
+            if (j.wide && e < j.d) {
+                *(uint32_t *)(y + e) = two;
+            } else {
+                if (e < j.d) y[e] = (uint16_t)two;
+                if (e + 1 < j.d) y[e + 1] = (uint16_t)(two >> 16);
+            }
+        }
+    }
+}
+
+template <int D, int KEYS> static __global__ void __launch_bounds__(SG_THREADS, 1) attend_mma(mma_job j)
+{
+    extern __shared__ __align__(16) unsigned char bytes[];
+    mma_shared<D, KEYS> &room = *(mma_shared<D, KEYS> *)bytes;
+    const int            warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP;
+    const int64_t        first = (int64_t)blockIdx.x * QUERIES, g = blockIdx.y, row = first + warp * 16 + lane / 4;
+    float                o[D / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {};
+    load_rows<D>(j, j.q, j.n, first, g, room.q);
+    load_rows<D>(j, j.k, j.m, 0, g, room.k);
+    for (int64_t key = 0; key < j.m; key += KEYS) {
+        float s[KEYS / 8][4];
+        copies_wait();
+        __syncthreads();
+        load_rows<D>(j, j.v, j.m, key, g, room.v);
+        score_tile<D, KEYS>(room, warp, lane, s);
+        bias_tile<KEYS>(j, g, row, key, lane, s);
+        soften<D, KEYS>(s, o, top, sum);
+        copies_wait();
+        __syncthreads();
+        if (key + KEYS < j.m) load_rows<D>(j, j.k, j.m, key + KEYS, g, room.k);
+        value_tile<D, KEYS>(room, lane, s, o);
+    }
+    store_tile<D>(j, g, row, lane, o, sum);
+}
+
+/* ---- launchers ---- */
+
+template <int D, int KEYS> static bool launch(sg_stream *s, const mma_job &j, sg_status *status)
+{
+    const int  bytes = (int)sizeof(mma_shared<D, KEYS>);
+    const dim3 grid((unsigned)sg_div_up(j.n, QUERIES), (unsigned)j.h);
+    if (sizeof(mma_shared<D, KEYS>) > sg_cuda_of(s)->shared_max) return false;
+    const cudaError_t e =
+        cudaFuncSetAttribute(attend_mma<D, KEYS>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    *status = sg_cuda_check(s, "attend", e);
+    if (*status) return true;
+    attend_mma<D, KEYS><<<grid, SG_THREADS, bytes, sg_cuda_of(s)->queue>>>(j);
+    *status = sg_cuda_launched(s, "attend");
+    return true;
+}
+
+static bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
+
+bool sg_cuda_attend_mma(sg_stream *s, const sg_attend_args *a, sg_status *status)
+{
+    constexpr float LOG2_E = 1.4426950408889634f;
+    mma_job         j;
+    if (a->q.dtype != SG_BF16 || a->q.dim[2] > 256 || a->q.dim[1] > UINT16_MAX) return false;
+    j.y = (uint16_t *)a->y.data;
+    j.q = (const uint16_t *)a->q.data;
+    j.k = (const uint16_t *)a->k.data;
+    j.v = (const uint16_t *)a->v.data;
+    j.bias = a->bias.rank ? (const float *)a->bias.data : NULL;
+    j.key_bias = a->key_bias.rank ? (const float *)a->key_bias.data : NULL;
+    j.n = a->q.dim[0];
+    j.m = a->k.dim[0];
+    j.h = a->q.dim[1];
+    j.d = a->q.dim[2];
+    j.scale = a->scale * LOG2_E;
+    j.wide = j.d % 8 == 0 && aligned(j.q) && aligned(j.k) && aligned(j.v) && aligned(j.y);
+    if (j.d <= 64) return launch<64, 64>(s, j, status);
+    if (j.d <= 128) return launch<128, 64>(s, j, status);
+    return launch<256, 32>(s, j, status);
+}

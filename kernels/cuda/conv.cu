@@ -1,0 +1,138 @@
+/* conv.cu - convolutions as products: for a run of output places, all that their windows see is gathered into rows
+ * [kt, ky, kx, i], and these are multiplied with the weights put in the same order. The gathered rows take at most
+ * GATHER bytes at a time; a window of one place is no window and needs no gathering. */
+#include "cuda_kernel.cuh"
+
+enum { GATHER = 96 << 20 }; /* bytes */
+
+/* ---- kernels ---- */
+
+/* to[o, tap, i] = w[o, i, tap] */
+struct turn_kernel {
+    sg_view to, w;
+    int64_t in, taps;
+    __device__ void operator()(int64_t at) const
+    {
+        int64_t       i, tap;
+        const int64_t o = sg_divide(sg_divide(at, in, &i), taps, &tap);
+        sg_put(to, at, sg_get(w, (o * in + i) * taps + tap));
+    }
+};
+
+struct gather_kernel {
+    sg_view to, x;
+    int64_t first;                 /* output place of row 0 */
+    int64_t in, depth;             /* channels; taps in */
+    int64_t rows, cols;            /* of the output */
+    int64_t x_rows, x_cols;
+    int64_t ky, kx, stride[3], above, left;
+
+    /* Where in x the channels of a row's tap begin; -1: beyond the edge. */
+    __device__ int64_t source(int64_t row, int64_t tap) const
+    {
+        int64_t       u, r, dx, dy;
+        const int64_t t = sg_divide(sg_divide(first + row, cols, &u), rows, &r);
+        const int64_t dt = sg_divide(sg_divide(tap, kx, &dx), ky, &dy);
+        const int64_t f = t * stride[0] + dt, y = r * stride[1] + dy - above, c = u * stride[2] + dx - left;
+        return y < 0 || y >= x_rows || c < 0 || c >= x_cols ? -1 : ((f * x_rows + y) * x_cols + c) * in;
+    }
+
+    __device__ void operator()(int64_t at, int n) const
+    {
+        float v[SG_PACK] = {0};
+        if (in % SG_PACK == 0) {
+            int64_t       k, i;
+            const int64_t row = sg_divide(at, depth, &k), tap = sg_divide(k, in, &i), from = source(row, tap);
+            if (from >= 0) sg_get_pack(x, from + i, n, true, v);
+        } else {
+#pragma unroll
+            for (int e = 0; e < SG_PACK; e++) {
+                if (e == n) break;
+                int64_t       k, i;
+                const int64_t row = sg_divide(at + e, depth, &k), tap = sg_divide(k, in, &i), from = source(row, tap);
+                if (from >= 0) v[e] = sg_get(x, from + i);
+            }
+        }
+        sg_put_pack(to, at, n, true, v);
+    }
+};
+
+/* ---- launchers ---- */
+
+static bool is_pointwise(const sg_conv_args *a)
+{
+    for (int k = 0; k < 3; k++)
+        if (a->w.dim[2 + k] != 1 || a->stride[k] != 1) return false;
+    for (int k = 0; k < 4; k++)
+        if (a->pad[k]) return false;
+    return true;
+}
+
+static sg_product product_of(const sg_conv_args *a)
+{
+    sg_product p = {};
+    p.y = a->y.data;
+    p.x = a->x.data;
+    p.w = a->w.data;
+    p.b = a->b.rank ? (const float *)a->b.data : NULL;
+    p.n = a->y.dim[0] * a->y.dim[1] * a->y.dim[2];
+    p.i = a->w.dim[1] * a->w.dim[2] * a->w.dim[3] * a->w.dim[4];
+    p.o = a->w.dim[0];
+    p.y_type = a->y.dtype;
+    p.x_type = a->x.dtype;
+    p.w_type = a->w.dtype;
+    return p;
+}
+
+static gather_kernel gather_of(const sg_conv_args *a, const sg_product *p, void *to)
+{
+    sg_tensor     t = a->x;
+    gather_kernel g = {};
+    t.data = to;
+    t.dtype = p->x_type;
+    g.to = sg_view_of(t);
+    g.x = sg_view_of(a->x);
+    g.in = a->w.dim[1];
+    g.depth = p->i;
+    g.rows = a->y.dim[1];
+    g.cols = a->y.dim[2];
+    g.x_rows = a->x.dim[1];
+    g.x_cols = a->x.dim[2];
+    g.ky = a->w.dim[3];
+    g.kx = a->w.dim[4];
+    for (int k = 0; k < 3; k++) g.stride[k] = a->stride[k];
+    g.above = a->pad[0];
+    g.left = a->pad[2];
+    return g;
+}
+
+static sg_status conv(sg_stream *s, const sg_conv_args *a)
+{
+    sg_product p = product_of(a);
+    if (is_pointwise(a) || p.i == 0) return sg_cuda_product(s, "conv", &p);
+    const sg_dtype type = p.x_type == SG_BF16 && p.w_type == SG_BF16 ? SG_BF16 : SG_F32;
+    const size_t   width = (size_t)p.i * sg_dtype_size(type), y_width = (size_t)p.o * sg_dtype_size(p.y_type);
+    const int64_t  places = p.n, most = sg_max64(1, (int64_t)(GATHER / width));
+    const int64_t  rows = sg_div_up(places, sg_div_up(places, most)); /* of equal pieces */
+    void *const    w = sg_cuda_scratch(s, "conv", SG_CUDA_W, (size_t)p.o * width);
+    void *const    x = w ? sg_cuda_scratch(s, "conv", SG_CUDA_X, (size_t)rows * width) : NULL;
+    if (!x) return s->status;
+    p.x_type = p.w_type = type;
+    p.x = x;
+    p.w = w;
+    sg_tensor turned = a->w;
+    turned.data = w;
+    turned.dtype = type;
+    const turn_kernel turn = {sg_view_of(turned), sg_view_of(a->w), a->w.dim[1], p.i / a->w.dim[1]};
+    SG_TRY(sg_cuda_each(s, "conv", p.o * p.i, turn));
+    gather_kernel g = gather_of(a, &p, x);
+    for (g.first = 0; g.first < places; g.first += rows) {
+        p.n = sg_min64(rows, places - g.first);
+        p.y = (char *)a->y.data + (size_t)g.first * y_width;
+        SG_TRY(sg_cuda_each_pack(s, "conv", p.n * p.i, g));
+        SG_TRY(sg_cuda_product(s, "conv", &p));
+    }
+    return SG_OK;
+}
+
+void sg_cuda_conv_init(sg_ops *t) { t->conv = conv; }

@@ -1,0 +1,165 @@
+/* cuda_backend.c - the device found, its memory, its scratch, and how its failures are told. */
+#include "cuda_state.cuh"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { OLDEST = 80 }; /* compute capability 8.0: the first with BF16 */
+
+sg_status sg_cuda_check(sg_stream *s, const char *op, cudaError_t e)
+{
+    if (e == cudaSuccess) return SG_OK;
+    const sg_status code = e == cudaErrorMemoryAllocation ? SG_E_MEMORY : SG_E_DEVICE;
+    return sg_fail(s, code, "%s: CUDA says \"%s\" (%s), in this op or one shortly before it", op, cudaGetErrorString(e),
+                   cudaGetErrorName(e));
+}
+
+/* ---- memory ---- */
+
+static void *device_alloc(size_t bytes)
+{
+    void *p = NULL;
+    if (cudaMalloc(&p, bytes ? bytes : 1) == cudaSuccess) return p;
+    cudaGetLastError(); /* a refusal is the caller's to tell; the next launch shall not find it */
+    return NULL;
+}
+
+/* cudaFree waits for the device: nothing in flight still uses p. */
+static void device_release(void *p) { cudaFree(p); }
+
+static sg_status transfer(sg_stream *s, const char *what, void *to, const void *from, size_t bytes,
+                          enum cudaMemcpyKind kind)
+{
+    const cudaStream_t queue = sg_cuda_of(s)->queue;
+    cudaError_t        e = cudaMemcpyAsync(to, from, bytes, kind, queue);
+    if (e == cudaSuccess) e = cudaStreamSynchronize(queue);
+    return sg_cuda_check(s, what, e);
+}
+
+static sg_status device_upload(sg_stream *s, void *device, const void *host, size_t bytes)
+{
+    return transfer(s, "upload", device, host, bytes, cudaMemcpyHostToDevice);
+}
+
+static sg_status device_download(sg_stream *s, void *host, const void *device, size_t bytes)
+{
+    return transfer(s, "download", host, device, bytes, cudaMemcpyDeviceToHost);
+}
+
+static const sg_memory device_memory = {
+    .alloc = device_alloc, .release = device_release, .upload = device_upload, .download = device_download};
+
+void *sg_cuda_scratch(sg_stream *s, const char *op, sg_cuda_slot slot, size_t bytes)
+{
+    sg_cuda_block *const b = &sg_cuda_of(s)->block[slot];
+    if (b->bytes >= bytes && b->data) return b->data;
+    device_release(b->data);
+    b->data = device_alloc(bytes);
+    b->bytes = b->data ? bytes : 0;
+    if (!b->data) sg_fail(s, SG_E_MEMORY, "%s: the GPU has no %zu bytes left for intermediate results", op, bytes);
+    return b->data;
+}
+
+size_t sg_cuda_work_bytes(const sg_backend *b)
+{
+    const sg_cuda *const c = (const sg_cuda *)b->impl;
+    size_t               bytes = 0;
+    for (int i = 0; i < SG_CUDA_SLOTS; i++) bytes += c->block[i].bytes;
+    return bytes;
+}
+
+/* ---- open and close ---- */
+
+/* Of what CUDA refuses at its first call: no driver and no device are facts about the machine, the rest are faults. */
+static sg_status refusal(sg_error *e, cudaError_t why)
+{
+    int driver = 0, runtime = 0;
+    cudaGetLastError();
+    switch (why) {
+    case cudaErrorNoDevice: return sg_error_set(e, SG_E_UNSUPPORTED, "this machine shows no NVIDIA GPU");
+    case cudaErrorInsufficientDriver:
+        if (cudaDriverGetVersion(&driver) || cudaRuntimeGetVersion(&runtime) || driver == 0)
+            return sg_error_set(e, SG_E_UNSUPPORTED, "this machine has no NVIDIA driver");
+        return sg_error_set(e, SG_E_UNSUPPORTED,
+                            "the NVIDIA driver knows CUDA %d.%d and this build needs %d.%d or newer", driver / 1000,
+                            driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    case cudaErrorMemoryAllocation:
+        return sg_error_set(e, SG_E_MEMORY, "the GPU has no memory left for the cuda backend");
+    default:
+        return sg_error_set(e, SG_E_DEVICE, "the GPU does not start: CUDA says \"%s\" (%s)", cudaGetErrorString(why),
+                            cudaGetErrorName(why));
+    }
+}
+
+static int attribute(enum cudaDeviceAttr a)
+{
+    int value = 0;
+    return cudaDeviceGetAttribute(&value, a, 0) == cudaSuccess ? value : 0;
+}
+
+static sg_status open_on(sg_cuda *c, sg_backend *b, sg_error *e)
+{
+    struct cudaDeviceProp p;
+    size_t                free_bytes = 0, all = 0;
+    int                   devices = 0;
+    cudaError_t           failed = cudaGetDeviceCount(&devices);
+    if (failed) return refusal(e, failed);
+    if (devices == 0) return refusal(e, cudaErrorNoDevice);
+    failed = cudaGetDeviceProperties(&p, 0);
+    if (failed) return refusal(e, failed);
+    const int level = 10 * p.major + p.minor;
+    if (level < OLDEST)
+        return sg_error_set(e, SG_E_UNSUPPORTED, "%s has compute capability %d.%d; 8.0 is the least", p.name, p.major,
+                            p.minor);
+    failed = cudaSetDevice(0);
+    if (!failed) failed = cudaStreamCreateWithFlags(&c->queue, cudaStreamNonBlocking);
+    if (!failed) failed = cudaMemGetInfo(&free_bytes, &all);
+    if (failed) return refusal(e, failed);
+    c->processors = attribute(cudaDevAttrMultiProcessorCount);
+    c->shared_max = (size_t)attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    SG_TRY(sg_lt_open(c, e));
+    b->total_bytes = free_bytes > SG_CUDA_WORK_BYTES ? free_bytes - SG_CUDA_WORK_BYTES : 0;
+    snprintf(b->device, sizeof b->device, "%.100s, %zu GiB, sm_%d", p.name, all >> 30, level);
+    return SG_OK;
+}
+
+static void close_all(sg_cuda *c)
+{
+    if (c->queue) cudaStreamSynchronize(c->queue);
+    sg_lt_close(c);
+    for (int i = 0; i < SG_CUDA_SLOTS; i++) device_release(c->block[i].data);
+    if (c->queue) cudaStreamDestroy(c->queue);
+    cudaGetLastError();
+    free(c);
+}
+
+sg_status sg_cuda_open(sg_backend *b, sg_error *e)
+{
+    sg_cuda *const c = (sg_cuda *)calloc(1, sizeof *c);
+    if (!c) return sg_error_set(e, SG_E_MEMORY, "no memory for the cuda backend");
+    const sg_status status = open_on(c, b, e);
+    if (status) {
+        close_all(c);
+        return status;
+    }
+    sg_cuda_elem_init(&c->ops);
+    sg_cuda_rows_init(&c->ops);
+    sg_cuda_gather_init(&c->ops);
+    sg_cuda_product_init(&c->ops);
+    sg_cuda_conv_init(&c->ops);
+    sg_cuda_attend_init(&c->ops);
+    b->name = "cuda";
+    b->ops = &c->ops;
+    b->memory = &device_memory;
+    b->impl = c;
+    b->dtype = SG_BF16;
+    b->host_memory = false;
+    b->threads = 1;
+    return SG_OK;
+}
+
+void sg_cuda_close(sg_backend *b)
+{
+    if (b->impl) close_all((sg_cuda *)b->impl);
+    b->impl = NULL;
+}

@@ -1,0 +1,34 @@
+/* cuda_backend.h - the NVIDIA backend: all ops in F32 and BF16 on one GPU. Private to kernels/.
+ *
+ * It runs on the first device that CUDA shows (CUDA_VISIBLE_DEVICES chooses another), from compute capability 8.0 up.
+ * All work goes to one queue of the device, in order; the host waits for it in upload, download and release only, and
+ * no op reads device memory on the host. A backend serves one thread at a time. */
+#ifndef SG_CUDA_BACKEND_H
+#define SG_CUDA_BACKEND_H
+
+#include "backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the ops may come to hold beside the arenas: library scratch and bounded pieces of what a product reads and
+ * writes. The weights of one convolution, repacked, come on top where they are larger than 128 MiB. */
+#define SG_CUDA_WORK_BYTES ((size_t)384 << 20)
+
+/* Fills b: name, ops, memory, impl, dtype, host_memory, total_bytes, threads, device. total_bytes is what the device
+ * has free at that moment, less SG_CUDA_WORK_BYTES. SG_E_UNSUPPORTED: there is no GPU, none that is new enough, or a
+ * driver or library is missing or too old; SG_E_MEMORY: the GPU has no room for the backend; SG_E_DEVICE: anything
+ * else. After a failure b is as it was. */
+sg_status sg_cuda_open(sg_backend *b, sg_error *e) SG_MUST_USE;
+
+/* Waits for the device and frees what sg_cuda_open and the ops took. */
+void sg_cuda_close(sg_backend *b);
+
+/* Bytes that the ops hold now. */
+size_t sg_cuda_work_bytes(const sg_backend *b);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

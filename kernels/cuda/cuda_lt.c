@@ -1,0 +1,229 @@
+/* cuda_lt.c - products by cublasLt, the only file that knows it.
+ *
+ * The library is opened when a GPU has been found, not linked: it is half a gigabyte, and loading it costs every start
+ * of the program 0.3 s and 200 MB, and would keep the program from starting where it is not installed.
+ *
+ * What cublasLt chooses for a shape is kept. It may not choose sums that are put together in the output's dtype: sums
+ * are F32. cublasLt thinks in columns, so that a row-major y = x w^T is to it y^T = (w^T)^T x^T. */
+#include "cuda_state.cuh"
+
+#include <cublasLt.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { KEPT = 512, SCRATCH = 32 << 20 }; /* bytes: what NVIDIA advises for its newest devices */
+
+#define TEXT(x) TEXT_OF(x)
+#define TEXT_OF(x) #x
+#define LIBRARY "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
+
+/* Where the toolkit of the build has its libraries; looked into when the system does not know the library. */
+#ifndef SG_CUDA_LIBRARIES
+#define SG_CUDA_LIBRARIES "/usr/local/cuda/lib64"
+#endif
+
+#define LT_CALLS(X)                                                                                                    \
+    X(Create) X(Destroy) X(Matmul) X(MatmulAlgoGetHeuristic) X(MatmulDescCreate) X(MatmulDescDestroy)                  \
+    X(MatmulDescSetAttribute) X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatmulPreferenceCreate)                   \
+    X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute)
+
+typedef struct gemm_key {
+    int64_t  n, i, o, stride;
+    uint32_t align_x, align_w, align_y;
+    uint32_t type, y_type, bias, gelu;
+} gemm_key;
+
+typedef struct gemm_plan {
+    gemm_key               key;
+    cublasLtMatmulDesc_t   desc;
+    cublasLtMatrixLayout_t w, x, y;
+    cublasLtMatmulAlgo_t   algo;
+} gemm_plan;
+
+typedef struct sg_lt {
+    void            *library;
+    cublasLtHandle_t handle;
+    gemm_plan       *kept[KEPT];
+    int              count, next;
+#define X(name) __typeof__(cublasLt##name) *name;
+    LT_CALLS(X)
+#undef X
+} sg_lt;
+
+#define TRY(call)                                              \
+    do {                                                       \
+        const cublasStatus_t try_ = (call);                    \
+        if (try_ != CUBLAS_STATUS_SUCCESS) return try_;        \
+    } while (0)
+
+static void plan_free(const sg_lt *l, gemm_plan *p)
+{
+    if (!p) return;
+    if (p->desc) l->MatmulDescDestroy(p->desc);
+    if (p->w) l->MatrixLayoutDestroy(p->w);
+    if (p->x) l->MatrixLayoutDestroy(p->x);
+    if (p->y) l->MatrixLayoutDestroy(p->y);
+    free(p);
+}
+
+static cudaDataType_t type_of(uint32_t t) { return t == SG_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
+
+static cublasStatus_t describe(const sg_lt *l, gemm_plan *p)
+{
+    const gemm_key *const         k = &p->key;
+    const cublasOperation_t       turned = CUBLAS_OP_T;
+    const cublasLtEpilogue_t      after[2][2] = {{CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS},
+                                                 {CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS}};
+    const cublasLtEpilogue_t      end = after[k->gelu][k->bias];
+    const cublasComputeType_t     in = k->type == SG_BF16 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_PEDANTIC;
+    TRY(l->MatmulDescCreate(&p->desc, in, CUDA_R_32F));
+    TRY(l->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &turned, sizeof turned));
+    TRY(l->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &end, sizeof end));
+    TRY(l->MatrixLayoutCreate(&p->w, type_of(k->type), (uint64_t)k->i, (uint64_t)k->o, k->i));
+    TRY(l->MatrixLayoutCreate(&p->x, type_of(k->type), (uint64_t)k->i, (uint64_t)k->n, k->i));
+    return l->MatrixLayoutCreate(&p->y, type_of(k->y_type), (uint64_t)k->o, (uint64_t)k->n, k->stride);
+}
+
+static cublasStatus_t choose(const sg_lt *l, gemm_plan *p, cublasLtMatmulPreference_t likes)
+{
+    const uint64_t scratch = SCRATCH;
+    const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t what;
+        uint32_t                             bytes;
+    } align[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p->key.align_w},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p->key.align_x},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p->key.align_y},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p->key.align_y}};
+    cublasLtMatmulHeuristicResult_t best;
+    int                             found = 0;
+    TRY(l->MatmulPreferenceSetAttribute(likes, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &scratch, sizeof scratch));
+    TRY(l->MatmulPreferenceSetAttribute(likes, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums));
+    for (size_t i = 0; i < sizeof align / sizeof align[0]; i++)
+        TRY(l->MatmulPreferenceSetAttribute(likes, align[i].what, &align[i].bytes, sizeof align[i].bytes));
+    TRY(l->MatmulAlgoGetHeuristic(l->handle, p->desc, p->w, p->x, p->y, p->y, likes, 1, &best, &found));
+    if (found == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+    p->algo = best.algo;
+    return best.state;
+}
+
+static cublasStatus_t plan_make(const sg_lt *l, gemm_plan *p)
+{
+    cublasLtMatmulPreference_t likes = NULL;
+    TRY(describe(l, p));
+    TRY(l->MatmulPreferenceCreate(&likes));
+    const cublasStatus_t status = choose(l, p, likes);
+    l->MatmulPreferenceDestroy(likes);
+    return status;
+}
+
+/* The plan of a key, made when first needed, in the place of the oldest when there are too many. */
+static cublasStatus_t plan_of(sg_lt *l, const gemm_key *key, gemm_plan **out)
+{
+    for (int i = 0; i < l->count; i++)
+        if (memcmp(&l->kept[i]->key, key, sizeof *key) == 0) {
+            *out = l->kept[i];
+            return CUBLAS_STATUS_SUCCESS;
+        }
+    gemm_plan *const p = (gemm_plan *)calloc(1, sizeof *p);
+    if (!p) return CUBLAS_STATUS_ALLOC_FAILED;
+    memcpy(&p->key, key, sizeof *key);
+    const cublasStatus_t status = plan_make(l, p);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        plan_free(l, p);
+        return status;
+    }
+    const int at = l->count < KEPT ? l->count++ : l->next++ % KEPT;
+    plan_free(l, l->kept[at]);
+    *out = l->kept[at] = p;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static uint32_t alignment(const void *p)
+{
+    const uintptr_t a = (uintptr_t)p | SG_ALIGN;
+    return (uint32_t)(a & (0 - a));
+}
+
+static cublasStatus_t run(sg_cuda *c, const sg_gemm *g, void *scratch)
+{
+    sg_lt *const l = c->lt;
+    gemm_key     k;
+    memset(&k, 0, sizeof k); /* keys are compared as bytes */
+    k.n = g->n;
+    k.i = g->i;
+    k.o = g->o;
+    k.stride = g->stride;
+    k.align_x = alignment(g->x);
+    k.align_w = alignment(g->w);
+    k.align_y = alignment(g->y);
+    k.type = (uint32_t)g->type;
+    k.y_type = (uint32_t)g->y_type;
+    k.bias = g->b != NULL;
+    k.gelu = g->gelu;
+    gemm_plan *p;
+    TRY(plan_of(l, &k, &p));
+    if (g->b) TRY(l->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g->b, sizeof g->b));
+    const float one = 1, zero = 0;
+    return l->Matmul(l->handle, p->desc, &one, g->w, p->w, g->x, p->x, &zero, g->y, p->y, g->y, p->y, &p->algo, scratch,
+                     SCRATCH, c->queue);
+}
+
+sg_status sg_cuda_gemm(sg_stream *s, const char *op, const sg_gemm *g)
+{
+    void *const scratch = sg_cuda_scratch(s, op, SG_CUDA_LIBRARY, SCRATCH);
+    if (!scratch) return s->status;
+    const cublasStatus_t status = run(sg_cuda_of(s), g, scratch);
+    if (status == CUBLAS_STATUS_SUCCESS) return sg_cuda_launched(s, op);
+    return sg_fail(s, status == CUBLAS_STATUS_ALLOC_FAILED ? SG_E_MEMORY : SG_E_DEVICE,
+                   "%s: cublasLt fails with status %d at %s [%lld, %lld] x [%lld, %lld] to %s", op, (int)status,
+                   sg_dtype_name(g->type), (long long)g->n, (long long)g->i, (long long)g->o, (long long)g->i,
+                   sg_dtype_name(g->y_type));
+}
+
+/* ---- open and close ---- */
+
+static bool load(sg_lt *l)
+{
+    l->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!l->library) l->library = dlopen(SG_CUDA_LIBRARIES "/" LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!l->library) return false;
+#define X(name)                                                        \
+    {                                                                  \
+        void *const p = dlsym(l->library, "cublasLt" #name);           \
+        if (!p) return false;                                          \
+        memcpy(&l->name, &p, sizeof p); /* POSIX: a function, too */   \
+    }
+    LT_CALLS(X)
+#undef X
+    return true;
+}
+
+sg_status sg_lt_open(sg_cuda *c, sg_error *e)
+{
+    sg_lt *const l = (sg_lt *)calloc(1, sizeof *l);
+    if (!l) return sg_error_set(e, SG_E_MEMORY, "no memory for the cuda backend");
+    c->lt = l;
+    if (!load(l))
+        return sg_error_set(e, SG_E_UNSUPPORTED, "a GPU is there, but not NVIDIA's " LIBRARY " (cuBLAS %d): %s",
+                            CUBLAS_VER_MAJOR, l->library ? "it lacks a function" : "install it or name its folder in "
+                            "LD_LIBRARY_PATH");
+    const cublasStatus_t status = l->Create(&l->handle);
+    if (status == CUBLAS_STATUS_ALLOC_FAILED)
+        return sg_error_set(e, SG_E_MEMORY, "the GPU has no memory left for cublasLt");
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return sg_error_set(e, SG_E_DEVICE, "cublasLt fails with status %d", (int)status);
+    return SG_OK;
+}
+
+void sg_lt_close(sg_cuda *c)
+{
+    sg_lt *const l = c->lt;
+    if (!l) return;
+    for (int i = 0; i < l->count; i++) plan_free(l, l->kept[i]);
+    if (l->handle) l->Destroy(l->handle);
+    if (l->library) dlclose(l->library);
+    free(l);
+    c->lt = NULL;
+}

@@ -1,0 +1,109 @@
+/* cuda_state.cuh - the backend's state, how failures latch, its scratch, and its products: what the C files and the
+ * kernels share. C and C++. */
+#ifndef SG_CUDA_STATE_CUH
+#define SG_CUDA_STATE_CUH
+
+#include "cuda_backend.h"
+
+#include <cuda_runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Growable blocks of device memory that live as long as the backend, one holder each inside an op. */
+typedef enum sg_cuda_slot {
+    SG_CUDA_LIBRARY, /* cublasLt's scratch */
+    SG_CUDA_SUM,     /* a product before bias, activation and rounding */
+    SG_CUDA_X,       /* an operand in another dtype, or gathered for a convolution */
+    SG_CUDA_W,       /* weights in another dtype or layout */
+    SG_CUDA_B,       /* a bias as BF16 */
+    SG_CUDA_SLOTS
+} sg_cuda_slot;
+
+typedef struct sg_cuda_block {
+    void  *data;
+    size_t bytes;
+} sg_cuda_block;
+
+struct sg_lt;
+
+typedef struct sg_cuda {
+    sg_ops        ops;
+    cudaStream_t  queue;
+    struct sg_lt *lt;
+    int           processors; /* streaming multiprocessors */
+    size_t        shared_max; /* bytes of shared memory that a block may ask for */
+    sg_cuda_block block[SG_CUDA_SLOTS];
+} sg_cuda;
+
+static inline sg_cuda *sg_cuda_of(const sg_stream *s) { return (sg_cuda *)s->impl; }
+
+/* Latches a failure of CUDA under the op's name; SG_OK for cudaSuccess. */
+sg_status sg_cuda_check(sg_stream *s, const char *op, cudaError_t e);
+
+/* To be returned after launches: failures of the launch itself, and those that earlier work has left. */
+static inline sg_status sg_cuda_launched(sg_stream *s, const char *op)
+{
+    return sg_cuda_check(s, op, cudaGetLastError());
+}
+
+/* `bytes` of slot's memory, SG_ALIGN aligned; what it held is lost. NULL, latched, when memory is short. */
+void *sg_cuda_scratch(sg_stream *s, const char *op, sg_cuda_slot slot, size_t bytes);
+
+/* Each file's entries of the table. */
+void sg_cuda_elem_init(sg_ops *t);
+void sg_cuda_rows_init(sg_ops *t);
+void sg_cuda_gather_init(sg_ops *t);
+void sg_cuda_product_init(sg_ops *t);
+void sg_cuda_conv_init(sg_ops *t);
+void sg_cuda_attend_init(sg_ops *t);
+
+/* ---- cublasLt: cuda_lt.c ---- */
+
+/* y = x w^T + b, or the gelu of that. F32 operands are multiplied as F32, never as TF32; sums are F32 whatever the
+ * operands. F32 operands give an F32 y. */
+typedef struct sg_gemm {
+    void       *y;            /* [n, o], rows stride apart */
+    const void *x, *w;        /* [n, i] [o, i] */
+    const void *b;            /* [o] of y's dtype, 16-byte aligned, o a multiple of 8; or NULL */
+    int64_t     n, i, o, stride;
+    sg_dtype    type, y_type; /* of x and w; of y: F32 or BF16 */
+    bool        gelu;         /* only with a BF16 y: the library's tanh is not F32's */
+} sg_gemm;
+
+sg_status sg_cuda_gemm(sg_stream *s, const char *op, const sg_gemm *g);
+
+/* SG_E_UNSUPPORTED when the library is not installed. */
+sg_status sg_lt_open(sg_cuda *c, sg_error *e);
+void      sg_lt_close(sg_cuda *c);
+
+/* ---- products on top of it: product.cu ---- */
+
+/* y = act(x w^T + b), all rows dense. The dtypes of x and w may differ: then both are multiplied as F32. */
+typedef struct sg_product {
+    void        *y;     /* [n, o], F32 or BF16 */
+    const void  *x, *w; /* [n, i] [o, i], F32 or BF16 */
+    const float *b;     /* [o]? */
+    int64_t      n, i, o;
+    sg_dtype     y_type, x_type, w_type;
+    sg_act       act;
+} sg_product;
+
+sg_status sg_cuda_product(sg_stream *s, const char *op, const sg_product *p);
+
+/* ---- attend_mma.cu ---- */
+
+/* Runs BF16 attention with d at most 256 on tensor cores and tells in *status how that went. False: not for this
+ * kernel, or the device has too little shared memory for it. */
+bool sg_cuda_attend_mma(sg_stream *s, const sg_attend_args *a, sg_status *status);
+
+#ifdef __cplusplus
+}
+#endif
+
+static inline int64_t sg_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t sg_min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t sg_max64(int64_t a, int64_t b) { return a > b ? a : b; }
+
+#endif

@@ -1,0 +1,202 @@
+/* elem.cu - ops that look at one element: gate_add, add, mul, act, copy, combine, rgb8, count_bad. */
+#include "cuda_kernel.cuh"
+
+#include <limits.h>
+
+/* SG_PACK numbers of a vector of m that repeats, from place i of the repetition on. */
+static __device__ void get_repeated(const sg_view &v, int64_t i, int64_t m, int n, float (&x)[SG_PACK])
+{
+    int64_t at;
+    sg_divide(i, m, &at);
+    if (at + n <= m) {
+        sg_get_pack(v, at, n, at % SG_PACK == 0, x);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < SG_PACK; k++) {
+        x[k] = k < n ? sg_get(v, at) : 0.0f;
+        if (++at == m) at = 0;
+    }
+}
+
+/* ---- kernels ---- */
+
+struct gate_add_kernel {
+    sg_view x, r, gate;
+    int64_t c;
+    __device__ void operator()(int64_t i, int n) const
+    {
+        float a[SG_PACK], b[SG_PACK], g[SG_PACK];
+        sg_get_pack(x, i, n, true, a);
+        sg_get_pack(r, i, n, true, b);
+        if (gate.data) {
+            get_repeated(gate, i, c, n, g);
+            for (int k = 0; k < SG_PACK; k++) a[k] += b[k] * g[k];
+        } else {
+            for (int k = 0; k < SG_PACK; k++) a[k] += b[k];
+        }
+        sg_put_pack(x, i, n, true, a);
+    }
+};
+
+struct add_kernel {
+    sg_view y, a, b;
+    int64_t m; /* elements of b */
+    __device__ void operator()(int64_t i, int n) const
+    {
+        float p[SG_PACK], q[SG_PACK];
+        sg_get_pack(a, i, n, true, p);
+        get_repeated(b, i, m, n, q);
+        for (int k = 0; k < SG_PACK; k++) p[k] += q[k];
+        sg_put_pack(y, i, n, true, p);
+    }
+};
+
+struct mul_kernel {
+    sg_view y, a, b;
+    __device__ void operator()(int64_t i, int n) const
+    {
+        float p[SG_PACK], q[SG_PACK];
+        sg_get_pack(a, i, n, true, p);
+        sg_get_pack(b, i, n, true, q);
+        for (int k = 0; k < SG_PACK; k++) p[k] *= q[k];
+        sg_put_pack(y, i, n, true, p);
+    }
+};
+
+/* Also copy: no activation. */
+struct act_kernel {
+    sg_view y, x;
+    sg_act  act;
+    __device__ void operator()(int64_t i, int n) const
+    {
+        float p[SG_PACK];
+        sg_get_pack(x, i, n, true, p);
+        for (int k = 0; k < SG_PACK; k++) p[k] = sg_activate(act, p[k]);
+        sg_put_pack(y, i, n, true, p);
+    }
+};
+
+struct combine_kernel {
+    sg_view y, x[SG_COMBINE_MAX];
+    float   a[SG_COMBINE_MAX];
+    int     count;
+    __device__ void operator()(int64_t i, int n) const
+    {
+        float sum[SG_PACK] = {0}, p[SG_PACK];
+#pragma unroll
+        for (int j = 0; j < SG_COMBINE_MAX; j++) {
+            if (j >= count) break;
+            sg_get_pack(x[j], i, n, true, p);
+            for (int k = 0; k < SG_PACK; k++) sum[k] += a[j] * p[k];
+        }
+        sg_put_pack(y, i, n, true, sum);
+    }
+};
+
+/* Every operation rounds as F32 does: at the ties that is what decides. */
+struct rgb8_kernel {
+    uint8_t *y;
+    sg_view  x;
+    __device__ void operator()(int64_t i, int n) const
+    {
+        float p[SG_PACK];
+        sg_get_pack(x, i, n, true, p);
+#pragma unroll
+        for (int k = 0; k < SG_PACK; k++) {
+            if (k == n) break;
+            const float v = __fadd_rn(p[k] * 0.5f, 0.5f);
+            y[i + k] = (uint8_t)rintf(__fmul_rn(255.0f, v > 0 ? v < 1 ? v : 1.0f : 0.0f));
+        }
+    }
+};
+
+/* The count stays at INT32_MAX once it is there. */
+struct count_bad_kernel {
+    int    *y;
+    sg_view x;
+    __device__ void operator()(int64_t i, int n) const
+    {
+        float p[SG_PACK];
+        int   bad = 0;
+        sg_get_pack(x, i, n, true, p);
+        for (int k = 0; k < SG_PACK; k++) bad += !isfinite(p[k]); /* beyond n there are zeros */
+        if (bad == 0) return;
+        int before = *(volatile int *)y, seen;
+        do {
+            seen = before;
+            before = atomicCAS(y, seen, seen > INT_MAX - bad ? INT_MAX : seen + bad);
+        } while (before != seen);
+    }
+};
+
+/* ---- launchers ---- */
+
+static sg_status gate_add(sg_stream *s, const sg_gate_add_args *a)
+{
+    const gate_add_kernel k = {sg_view_of(a->x), sg_view_of(a->r), sg_view_of(a->gate), a->x.dim[a->x.rank - 1]};
+    return sg_cuda_each_pack(s, "gate_add", sg_count(a->x), k);
+}
+
+static sg_status add(sg_stream *s, const sg_add_args *a)
+{
+    const add_kernel k = {sg_view_of(a->y), sg_view_of(a->a), sg_view_of(a->b), sg_count(a->b)};
+    return sg_cuda_each_pack(s, "add", sg_count(a->y), k);
+}
+
+static sg_status mul(sg_stream *s, const sg_mul_args *a)
+{
+    const mul_kernel k = {sg_view_of(a->y), sg_view_of(a->a), sg_view_of(a->b)};
+    return sg_cuda_each_pack(s, "mul", sg_count(a->y), k);
+}
+
+static sg_status act(sg_stream *s, const sg_act_args *a)
+{
+    const act_kernel k = {sg_view_of(a->y), sg_view_of(a->x), a->act};
+    return sg_cuda_each_pack(s, "act", sg_count(a->y), k);
+}
+
+static sg_status copy(sg_stream *s, const sg_copy_args *a)
+{
+    if (a->y.dtype == a->x.dtype)
+        return sg_cuda_check(s, "copy", cudaMemcpyAsync(a->y.data, a->x.data, sg_bytes(a->y), cudaMemcpyDeviceToDevice,
+                                                        sg_cuda_of(s)->queue));
+    const act_kernel k = {sg_view_of(a->y), sg_view_of(a->x), SG_ACT_NONE};
+    return sg_cuda_each_pack(s, "copy", sg_count(a->y), k);
+}
+
+static sg_status combine(sg_stream *s, const sg_combine_args *a)
+{
+    combine_kernel k = {};
+    k.y = sg_view_of(a->y);
+    k.count = a->count;
+    for (int i = 0; i < a->count; i++) {
+        k.x[i] = sg_view_of(a->x[i]);
+        k.a[i] = a->a[i];
+    }
+    return sg_cuda_each_pack(s, "combine", sg_count(a->y), k);
+}
+
+static sg_status rgb8(sg_stream *s, const sg_rgb8_args *a)
+{
+    const rgb8_kernel k = {(uint8_t *)a->y.data, sg_view_of(a->x)};
+    return sg_cuda_each_pack(s, "rgb8", sg_count(a->y), k);
+}
+
+static sg_status count_bad(sg_stream *s, const sg_count_bad_args *a)
+{
+    const count_bad_kernel k = {(int *)a->y.data, sg_view_of(a->x)};
+    return sg_count(a->x) ? sg_cuda_each_pack(s, "count_bad", sg_count(a->x), k) : SG_OK;
+}
+
+void sg_cuda_elem_init(sg_ops *t)
+{
+    t->gate_add = gate_add;
+    t->add = add;
+    t->mul = mul;
+    t->act = act;
+    t->copy = copy;
+    t->combine = combine;
+    t->rgb8 = rgb8;
+    t->count_bad = count_bad;
+}

@@ -1,0 +1,199 @@
+/* gather.cu - ops that put data elsewhere (embed, upsample, avg_down, dup_up, permute), and sinusoid. One thread an
+ * element of y, or SG_PACK of them, so that writes are in order; what neighbours read apart meets in the cache. */
+#include "cuda_kernel.cuh"
+
+#include <math.h>
+
+enum { FREQUENCIES = 512 }; /* of one launch: a kernel's arguments end at 4 KiB */
+
+/* ---- kernels ---- */
+
+struct embed_kernel {
+    sg_view        y, w;
+    const int32_t *ids;
+    int64_t        c;
+    __device__ void operator()(int64_t i) const
+    {
+        int64_t       col;
+        const int64_t row = sg_divide(i, c, &col);
+        sg_put(y, i, sg_get(w, ids[row] * c + col));
+    }
+};
+
+/* The frequencies come from the host, as its expf rounds them: at an angle of 1000 another last bit would show. */
+struct sinusoid_kernel {
+    float       *y;
+    const float *t;
+    int64_t      half, first, count; /* frequencies in all; those of this launch */
+    float        f[FREQUENCIES];
+    __device__ void operator()(int64_t i) const
+    {
+        int64_t       k;
+        const int64_t row = sg_divide(i, count, &k);
+        const double  angle = (double)__fmul_rn(t[row], f[k]);
+        float *const  to = y + row * 2 * half + first + k;
+        to[0] = (float)cos(angle);
+        to[half] = (float)sin(angle);
+    }
+};
+
+/* What a channels-last place of y is: its frame, row, column and channel. */
+struct place {
+    int64_t t, r, u, o;
+};
+
+static __device__ __forceinline__ place place_of(int64_t i, int64_t rows, int64_t cols, int64_t channels)
+{
+    place p;
+    i = sg_divide(i, channels, &p.o);
+    i = sg_divide(i, cols, &p.u);
+    p.t = sg_divide(i, rows, &p.r);
+    return p;
+}
+
+struct upsample_kernel {
+    sg_view y, x;
+    int64_t rows, cols, c; /* of x */
+    __device__ int64_t source(int64_t i) const
+    {
+        const place p = place_of(i, 2 * rows, 2 * cols, c);
+        return ((p.t * rows + p.r / 2) * cols + p.u / 2) * c + p.o;
+    }
+    __device__ void operator()(int64_t i, int n) const
+    {
+        float p[SG_PACK];
+        if (c % SG_PACK == 0) { /* a pack's channels stay together */
+            sg_get_pack(x, source(i), n, true, p);
+            sg_put_pack(y, i, n, true, p);
+            return;
+        }
+        for (int k = 0; k < n; k++) sg_put(y, i + k, sg_get(x, source(i + k)));
+    }
+};
+
+struct avg_down_kernel {
+    sg_view y, x;
+    int64_t rows, cols, o, i; /* of y, of y, channels of y, channels of x */
+    int64_t ft, fs, group, front;
+    __device__ void operator()(int64_t at) const
+    {
+        const place p = place_of(at, rows, cols, o);
+        float       sum = 0;
+        for (int64_t k = p.o * group; k < (p.o + 1) * group; k++) {
+            int64_t       ds, dr, dt;
+            const int64_t c = sg_divide(sg_divide(sg_divide(k, fs, &ds), fs, &dr), ft, &dt), f = p.t * ft + dt - front;
+            if (f >= 0) sum += sg_get(x, ((f * rows * fs + p.r * fs + dr) * cols * fs + p.u * fs + ds) * i + c);
+        }
+        sg_put(y, at, sum / (float)group);
+    }
+};
+
+struct dup_up_kernel {
+    sg_view y, x;
+    int64_t rows, cols, o, i; /* of x, of x, channels of y, channels of x */
+    int64_t ft, fs, repeat, drop;
+    __device__ void operator()(int64_t at) const
+    {
+        const place   p = place_of(at, rows * fs, cols * fs, o);
+        int64_t       dt, dr, ds;
+        const int64_t t = sg_divide(p.t + drop, ft, &dt), r = sg_divide(p.r, fs, &dr), u = sg_divide(p.u, fs, &ds);
+        const int64_t k = ((p.o * ft + dt) * fs + dr) * fs + ds;
+        sg_put(y, at, sg_get(x, ((t * rows + r) * cols + u) * i + k / repeat));
+    }
+};
+
+/* y's axes from the outside in, each with its length and its stride in x. */
+struct permute_kernel {
+    sg_view y, x;
+    int     rank;
+    int64_t dim[SG_PERMUTE_RANK], stride[SG_PERMUTE_RANK];
+    __device__ void operator()(int64_t i) const
+    {
+        int64_t from = 0, rest = i;
+#pragma unroll
+        for (int k = SG_PERMUTE_RANK - 1; k >= 0; k--) {
+            if (k >= rank) continue;
+            int64_t at;
+            rest = sg_divide(rest, dim[k], &at);
+            from += at * stride[k];
+        }
+        sg_put(y, i, sg_get(x, from));
+    }
+};
+
+/* ---- launchers ---- */
+
+static sg_status embed(sg_stream *s, const sg_embed_args *a)
+{
+    const embed_kernel k = {sg_view_of(a->y), sg_view_of(a->w), (const int32_t *)a->ids.data, a->w.dim[1]};
+    return sg_cuda_each(s, "embed", sg_count(a->y), k);
+}
+
+static sg_status sinusoid(sg_stream *s, const sg_sinusoid_args *a)
+{
+    sinusoid_kernel k;
+    k.y = (float *)a->y.data;
+    k.t = (const float *)a->t.data;
+    k.half = a->y.dim[1] / 2;
+    for (k.first = 0; k.first < k.half; k.first += FREQUENCIES) {
+        k.count = sg_min64(FREQUENCIES, k.half - k.first);
+        for (int64_t i = 0; i < k.count; i++)
+            k.f[i] = expf(-9.210340371976184f * (float)(k.first + i) / (float)k.half);
+        SG_TRY(sg_cuda_each(s, "sinusoid", a->t.dim[0] * k.count, k));
+    }
+    return SG_OK;
+}
+
+static sg_status upsample(sg_stream *s, const sg_upsample_args *a)
+{
+    const upsample_kernel k = {sg_view_of(a->y), sg_view_of(a->x), a->x.dim[1], a->x.dim[2], a->x.dim[3]};
+    return sg_cuda_each_pack(s, "upsample", sg_count(a->y), k);
+}
+
+static sg_status avg_down(sg_stream *s, const sg_avg_down_args *a)
+{
+    const int64_t *const  yd = a->y.dim, *const xd = a->x.dim, ft = a->ft, fs = a->fs;
+    const avg_down_kernel k = {sg_view_of(a->y), sg_view_of(a->x), yd[1], yd[2], yd[3], xd[3], ft, fs,
+                               xd[3] * ft * fs * fs / yd[3], yd[0] * ft - xd[0]};
+    return sg_cuda_each(s, "avg_down", sg_count(a->y), k);
+}
+
+static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
+{
+    const int64_t *const yd = a->y.dim, *const xd = a->x.dim, ft = a->ft, fs = a->fs;
+    const dup_up_kernel  k = {sg_view_of(a->y), sg_view_of(a->x), xd[1], xd[2], yd[3], xd[3], ft, fs,
+                              yd[3] * ft * fs * fs / xd[3], a->drop};
+    return sg_cuda_each(s, "dup_up", sg_count(a->y), k);
+}
+
+/* Axes of one place are left out, and axes that stay neighbours become one: a division less each. */
+static sg_status permute(sg_stream *s, const sg_permute_args *a)
+{
+    int64_t        stride[SG_PERMUTE_RANK];
+    permute_kernel p = {};
+    p.y = sg_view_of(a->y);
+    p.x = sg_view_of(a->x);
+    for (int64_t k = a->rank - 1, step = 1; k >= 0; step *= a->dim[k--]) stride[k] = step;
+    for (int k = 0; k < a->rank; k++) {
+        const int64_t dim = a->dim[a->perm[k]], step = stride[a->perm[k]];
+        if (dim == 1) continue;
+        if (p.rank && p.stride[p.rank - 1] == dim * step) {
+            p.dim[p.rank - 1] *= dim;
+            p.stride[p.rank - 1] = step;
+        } else {
+            p.dim[p.rank] = dim;
+            p.stride[p.rank++] = step;
+        }
+    }
+    return sg_cuda_each(s, "permute", sg_count(a->y), p);
+}
+
+void sg_cuda_gather_init(sg_ops *t)
+{
+    t->embed = embed;
+    t->sinusoid = sinusoid;
+    t->upsample = upsample;
+    t->avg_down = avg_down;
+    t->dup_up = dup_up;
+    t->permute = permute;
+}
