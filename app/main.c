@@ -11,12 +11,9 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_MISUSED = 2, EXIT_INTERRUPTED = 130 
 static sg_status run(const sg_settings *s, sg_error *e)
 {
     switch (s->command) {
-    case SG_COMMAND_INFO:
-        return sg_command_info(s, e);
-    case SG_COMMAND_CHECK:
-        return sg_command_check(s, e);
-    case SG_COMMAND_RENDER:
-        break;
+    case SG_COMMAND_INFO: return sg_command_info(s, e);
+    case SG_COMMAND_CHECK: return sg_command_check(s, e);
+    case SG_COMMAND_RENDER: break;
     }
     return sg_command_render(s, e);
 }
@@ -31,14 +28,10 @@ static sg_status flush_stdout(sg_error *e)
 static int exit_code(sg_status status)
 {
     switch (status) {
-    case SG_OK:
-        return EXIT_DONE;
-    case SG_E_ARG:
-        return EXIT_MISUSED;
-    case SG_E_CANCELLED:
-        return EXIT_INTERRUPTED;
-    default:
-        return EXIT_FAILED;
+    case SG_OK: return EXIT_DONE;
+    case SG_E_ARG: return EXIT_MISUSED;
+    case SG_E_CANCELLED: return EXIT_INTERRUPTED;
+    default: return EXIT_FAILED;
     }
 }
 

@@ -205,29 +205,21 @@ static sg_status set(sg_settings *s, const sg_option *o, const char *text, sg_er
 {
     void *at = (char *)s + o->offset;
     switch (o->kind) {
-    case SG_OPTION_FLAG:
-        *(bool *)at = true;
-        return SG_OK;
-    case SG_OPTION_TEXT:
-        *(const char **)at = text;
-        return SG_OK;
-    case SG_OPTION_CHOICE:
-        return set_choice(o, text, at, e);
-    case SG_OPTION_INT:
-        return set_int(o, text, at, e);
+    case SG_OPTION_FLAG: *(bool *)at = true; return SG_OK;
+    case SG_OPTION_TEXT: *(const char **)at = text; return SG_OK;
+    case SG_OPTION_CHOICE: return set_choice(o, text, at, e);
+    case SG_OPTION_INT: return set_int(o, text, at, e);
     case SG_OPTION_INT64:
         if (read_int(text, -0x1p63, 0x1p63, at)) return SG_OK;
         return refuse(o, text, "a whole number of 63 bits", e);
-    case SG_OPTION_REAL:
-        return set_real(o, text, at, e);
+    case SG_OPTION_REAL: return set_real(o, text, at, e);
     case SG_OPTION_SIZE:
         if (read_size(text, o->lo, o->hi, at)) return SG_OK;
         return refuse(o, text, "a width and a height up to 16384, as in 832x480", e);
     case SG_OPTION_BYTES:
         if (read_bytes(text, at)) return SG_OK;
         return refuse(o, text, "a size in bytes, as in 8G or 512M", e);
-    case SG_OPTION_HEADING:
-        break;
+    case SG_OPTION_HEADING: break;
     }
     return SG_OK;
 }

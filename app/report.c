@@ -29,8 +29,8 @@ json_t *sg_report_name(const char *name)
 /* Latents bring their picture along: what their file tells of it still holds, if it tells anything. */
 static json_t *decoding(const sg_request *r, const char *note)
 {
-    json_t *const now = json_pack("{s:o, s:i, s:i, s:i, s:i}", "latents", sg_report_name(r->latents_in), "width", r->width,
-                                  "height", r->height, "frames", r->frames, "fps", r->fps);
+    json_t *const now = json_pack("{s:o, s:i, s:i, s:i, s:i}", "latents", sg_report_name(r->latents_in), "width",
+                                  r->width, "height", r->height, "frames", r->frames, "fps", r->fps);
     json_t *const made = note ? json_loads(note, JSON_REJECT_DUPLICATES, NULL) : NULL;
     if (!json_is_object(made) || !now || json_object_update(made, now) != 0) {
         json_decref(made);
@@ -42,11 +42,12 @@ static json_t *decoding(const sg_request *r, const char *note)
 
 static json_t *rendering(const sg_request *r)
 {
-    json_t *j = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:s, s:I}", "prompt", r->prompt ? r->prompt : "",
-                          "negative_prompt", r->negative_prompt ? r->negative_prompt : "", "width", r->width, "height",
-                          r->height, "frames", r->frames, "fps", r->fps, "steps", r->steps, "cfg_scale", r->cfg_scale,
-                          "flow_shift", r->flow_shift, "sampler", r->sampler == SG_SAMPLER_EULER ? "euler" : "unipc",
-                          "sched_compat", r->sigmas_old ? "old" : "new", "seed", (json_int_t)r->seed);
+    json_t *j =
+        json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:s, s:I}", "prompt", r->prompt ? r->prompt : "",
+                  "negative_prompt", r->negative_prompt ? r->negative_prompt : "", "width", r->width, "height",
+                  r->height, "frames", r->frames, "fps", r->fps, "steps", r->steps, "cfg_scale", r->cfg_scale,
+                  "flow_shift", r->flow_shift, "sampler", r->sampler == SG_SAMPLER_EULER ? "euler" : "unipc",
+                  "sched_compat", r->sigmas_old ? "old" : "new", "seed", (json_int_t)r->seed);
     if (j && r->cfg_scale_2 >= 0) json_object_set_new(j, "cfg_scale_2", json_real(r->cfg_scale_2));
     return j;
 }

@@ -26,7 +26,8 @@ sg_tensor sg_alloc(sg_stream *s, sg_arena *a, sg_dtype type, int rank, const int
     if (s->status) return t;
     t.data = fits ? (void *)sg_arena_take(a, bytes) : NULL;
     if (!t.data)
-        sg_fail(s, SG_E_MEMORY, "an arena of %zu bytes, %zu of them used, cannot give %zu more", a->cap, a->used, bytes);
+        sg_fail(s, SG_E_MEMORY, "an arena of %zu bytes, %zu of them used, cannot give %zu more", a->cap, a->used,
+                bytes);
     return t;
 }
 
@@ -160,7 +161,8 @@ static bool sinusoid_fits(const sg_sinusoid_args *a)
 static bool conv_fits(const sg_conv_args *a)
 {
     const sg_tensor x = a->x, w = a->w;
-    if (!is_real(a->y) || !is_real(x) || !is_real(w) || x.rank != 4 || w.rank != 5 || w.dim[1] != x.dim[3]) return false;
+    if (!is_real(a->y) || !is_real(x) || !is_real(w) || x.rank != 4 || w.rank != 5 || w.dim[1] != x.dim[3])
+        return false;
     int64_t out[3];
     for (int k = 0; k < 3; k++) {
         const int64_t pad = k ? (int64_t)a->pad[2 * k - 2] + a->pad[2 * k - 1] : 0;
@@ -242,19 +244,19 @@ static void refuse(sg_stream *s, const char *op, sg_tensor y)
     sg_fail(s, SG_E_SHAPE, "%s: shapes or dtypes disagree, or the output %s overlaps an input", op, shape);
 }
 
-#define X(op)                                                           \
-    void sg_##op##_(sg_stream *s, const sg_##op##_args *a)              \
-    {                                                                   \
-        if (s->status) return;                                          \
-        sg_tensor y;                                                    \
-        memcpy(&y, a, sizeof y); /* the first member of every struct */ \
-        if (!op##_fits(a)) {                                            \
-            refuse(s, #op, y);                                          \
-            return;                                                     \
-        }                                                               \
-        if (sg_count(y) == 0) return;                                   \
-        const sg_status e = s->ops->op(s, a);                           \
-        if (e) sg_fail(s, e, #op ": the backend failed");               \
+#define X(op)                                                                                                          \
+    void sg_##op##_(sg_stream *s, const sg_##op##_args *a)                                                             \
+    {                                                                                                                  \
+        if (s->status) return;                                                                                         \
+        sg_tensor y;                                                                                                   \
+        memcpy(&y, a, sizeof y); /* the first member of every struct */                                                \
+        if (!op##_fits(a)) {                                                                                           \
+            refuse(s, #op, y);                                                                                         \
+            return;                                                                                                    \
+        }                                                                                                              \
+        if (sg_count(y) == 0) return;                                                                                  \
+        const sg_status e = s->ops->op(s, a);                                                                          \
+        if (e) sg_fail(s, e, #op ": the backend failed");                                                              \
     }
 SG_OPS(X)
 #undef X

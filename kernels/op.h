@@ -37,7 +37,7 @@ typedef enum sg_norm_kind {
     SG_NORM_NONE   /* x: an affine map per channel */
 } sg_norm_kind;
 
-typedef struct sg_norm_args {             /* y = act((norm(x) w + b) (1 + scale) + shift), along the last dimension */
+typedef struct sg_norm_args {              /* y = act((norm(x) w + b) (1 + scale) + shift), along the last dimension */
     sg_tensor    y, x, w, b, scale, shift; /* [.., c] [.., c] [c]? [c]? [c]? [c]? */
     sg_norm_kind kind;
     float        eps;
@@ -48,9 +48,9 @@ typedef struct sg_rope_args { /* pairs (x[2i], x[2i+1]) of every head turned by 
     sg_tensor y, x, cos, sin; /* [n, h, d] [n, h, d] [n, d/2] [n, d/2] */
 } sg_rope_args;
 
-typedef struct sg_attend_args {     /* y = softmax(scale q k^T + bias + key_bias) v, per head */
-    sg_tensor y, q, k, v;           /* [n, h, d] [n, h, d] [m, h, d] [m, h, d], one dtype */
-    sg_tensor bias, key_bias;       /* F32 [h, n, m]? F32 [m]? */
+typedef struct sg_attend_args { /* y = softmax(scale q k^T + bias + key_bias) v, per head */
+    sg_tensor y, q, k, v;       /* [n, h, d] [n, h, d] [m, h, d] [m, h, d], one dtype */
+    sg_tensor bias, key_bias;   /* F32 [h, n, m]? F32 [m]? */
     float     scale;
 } sg_attend_args;
 
@@ -95,21 +95,22 @@ typedef struct sg_upsample_args { /* y[t, r, s] = x[t, r/2, s/2] */
 /* Blocks of ft x fs x fs places become channels ((c*ft + dt)*fs + dr)*fs + ds, then each group of i*ft*fs*fs/o
  * neighbouring channels is averaged. Zero frames are put in front until ft divides f. */
 typedef struct sg_avg_down_args {
-    sg_tensor y, x;  /* [ceil(f/ft), y/fs, x/fs, o] [f, y, x, i] */
+    sg_tensor y, x; /* [ceil(f/ft), y/fs, x/fs, o] [f, y, x, i] */
     int       ft, fs;
 } sg_avg_down_args;
 
 /* The reverse shape: output channel c at place (dt, dr, ds) of a block is input channel
  * (((c*ft + dt)*fs + dr)*fs + ds) / (o*ft*fs*fs/i). The first `drop` frames of the result are left out. */
 typedef struct sg_dup_up_args {
-    sg_tensor y, x;  /* [f*ft - drop, y*fs, x*fs, o] [f, y, x, i] */
+    sg_tensor y, x; /* [f*ft - drop, y*fs, x*fs, o] [f, y, x, i] */
     int       ft, fs, drop;
 } sg_dup_up_args;
 
 enum { SG_PERMUTE_RANK = 8 };
-typedef struct sg_permute_args { /* y = x seen as dim[], its axes put in the order perm[]: axis k of y is axis perm[k] of x */
-    sg_tensor y, x;              /* any shapes of that count; dtypes may differ */
-    int       rank;              /* at most SG_PERMUTE_RANK */
+typedef struct
+    sg_permute_args { /* y = x seen as dim[], its axes put in the order perm[]: axis k of y is axis perm[k] of x */
+    sg_tensor y, x;   /* any shapes of that count; dtypes may differ */
+    int       rank;   /* at most SG_PERMUTE_RANK */
     int64_t   dim[SG_PERMUTE_RANK];
     int       perm[SG_PERMUTE_RANK];
 } sg_permute_args;
@@ -131,12 +132,13 @@ typedef struct sg_rgb8_args { /* y = round(255 min(max(x/2 + 1/2, 0), 1)), ties 
 } sg_rgb8_args;
 
 typedef struct sg_count_bad_args { /* y += how many elements of x are NaN or infinite */
-    sg_tensor y, x;             /* I32 [1], any shape */
+    sg_tensor y, x;                /* I32 [1], any shape */
 } sg_count_bad_args;
 
-#define SG_OPS(X)                                                                                                   \
-    X(linear) X(norm) X(rope) X(attend) X(gate_add) X(add) X(mul) X(act) X(embed) X(sinusoid) X(conv) X(upsample)    \
-    X(avg_down) X(dup_up) X(permute) X(copy) X(combine) X(rgb8) X(count_bad)
+#define SG_OPS(X)                                                                                                      \
+    X(linear)                                                                                                          \
+    X(norm) X(rope) X(attend) X(gate_add) X(add) X(mul) X(act) X(embed) X(sinusoid) X(conv) X(upsample) X(avg_down)    \
+        X(dup_up) X(permute) X(copy) X(combine) X(rgb8) X(count_bad)
 
 typedef struct sg_stream sg_stream;
 
@@ -161,11 +163,11 @@ typedef void sg_tap_fn(void *context, const char *name, sg_stream *s, sg_tensor 
 struct sg_stream {
     const sg_ops    *ops;
     const sg_memory *memory;
-    void            *impl;     /* the backend's own */
-    const sg_ops    *inner;    /* what a decorator wraps */
-    void            *meta;     /* a decorator's own */
+    void            *impl;  /* the backend's own */
+    const sg_ops    *inner; /* what a decorator wraps */
+    void            *meta;  /* a decorator's own */
     sg_arena         keep, scratch;
-    sg_tap_fn       *tap;      /* sees named tensors; NULL: nobody looks */
+    sg_tap_fn       *tap; /* sees named tensors; NULL: nobody looks */
     void            *tap_context;
     sg_status        status;
     char             why[320];

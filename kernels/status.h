@@ -38,10 +38,10 @@ typedef struct sg_error {
 sg_status sg_error_set(sg_error *e, sg_status code, const char *fmt, ...) SG_PRINTF(3, 4);
 
 /* Forwards a failure of `call`, whose error has been filled already. */
-#define SG_TRY(call)                            \
-    do {                                        \
-        const sg_status sg_try_ = (call);       \
-        if (sg_try_ != SG_OK) return sg_try_;   \
+#define SG_TRY(call)                                                                                                   \
+    do {                                                                                                               \
+        const sg_status sg_try_ = (call);                                                                              \
+        if (sg_try_ != SG_OK) return sg_try_;                                                                          \
     } while (0)
 
 #ifdef __cplusplus

@@ -41,7 +41,7 @@ sg_tensor sg_rows(sg_tensor t, int64_t first, int64_t count);
 static inline float sg_bf16_to_f32(uint16_t h)
 {
     const uint32_t u = (uint32_t)h << 16;
-    float f;
+    float          f;
     memcpy(&f, &u, sizeof f);
     return f;
 }
@@ -83,7 +83,8 @@ static inline void sg_store(const sg_tensor *t, int64_t i, float v)
 #ifdef __cplusplus
 }
 #else
-#define SG_DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
+#define SG_DIMS(...)                                                                                                   \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) { __VA_ARGS__ }
 #define sg_reshape(t, ...) sg_reshape_(t, SG_DIMS(__VA_ARGS__))
 #endif
 #endif

@@ -18,8 +18,10 @@ static sg_status choose_family(sg_engine *g, sg_config *index, sg_error *e)
         snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", sg_families[i]->class_name);
     }
     if (g->family) return SG_OK;
-    return sg_error_set(e, SG_E_UNSUPPORTED, "%s/model_index.json: _class_name: \"%s\" is not one that this program "
-                        "renders (%s)", g->dir, name, known);
+    return sg_error_set(e, SG_E_UNSUPPORTED,
+                        "%s/model_index.json: _class_name: \"%s\" is not one that this program "
+                        "renders (%s)",
+                        g->dir, name, known);
 }
 
 /* The owner of a model folder may set its defaults beside it. */
@@ -130,19 +132,20 @@ sg_status sg_engine_check_request(const sg_engine *g, const sg_request *r, sg_er
     if (r->width < 1 || r->height < 1 || r->width > 1 << 16 || r->height > 1 << 16)
         return sg_error_set(e, SG_E_ARG, "size: %dx%d is not between 1x1 and 65536x65536", r->width, r->height);
     if (r->width % m || r->height % m)
-        return sg_error_set(e, SG_E_ARG, "size: %dx%d: width and height must be multiples of %d for this model; nearest "
-                            "is %dx%d", r->width, r->height, m, nearest(r->width, m), nearest(r->height, m));
+        return sg_error_set(e, SG_E_ARG,
+                            "size: %dx%d: width and height must be multiples of %d for this model; nearest "
+                            "is %dx%d",
+                            r->width, r->height, m, nearest(r->width, m), nearest(r->height, m));
     if (r->frames < 1 || r->frames > 1 << 20)
         return sg_error_set(e, SG_E_ARG, "frames: %d is not between 1 and %d", r->frames, 1 << 20);
     if ((r->frames - 1) % fm)
-        return sg_error_set(e, SG_E_ARG, "frames: %d: this model makes a multiple of %d, plus 1; nearest is %d", r->frames,
-                            fm, (r->frames - 1 + fm / 2) / fm * fm + 1);
+        return sg_error_set(e, SG_E_ARG, "frames: %d: this model makes a multiple of %d, plus 1; nearest is %d",
+                            r->frames, fm, (r->frames - 1 + fm / 2) / fm * fm + 1);
     if (r->steps < 1 || r->steps > SG_STEPS_MAX)
         return sg_error_set(e, SG_E_ARG, "steps: %d is not between 1 and %d", r->steps, SG_STEPS_MAX);
     if (!(r->cfg_scale >= 0 && r->cfg_scale <= 1000))
         return sg_error_set(e, SG_E_ARG, "cfg-scale: %g is not between 0 and 1000", r->cfg_scale);
-    if (!(r->cfg_scale_2 <= 1000))
-        return sg_error_set(e, SG_E_ARG, "cfg-scale-2: %g is above 1000", r->cfg_scale_2);
+    if (!(r->cfg_scale_2 <= 1000)) return sg_error_set(e, SG_E_ARG, "cfg-scale-2: %g is above 1000", r->cfg_scale_2);
     if (!(r->flow_shift >= 0.001 && r->flow_shift <= 1000))
         return sg_error_set(e, SG_E_ARG, "flow-shift: %g is not between 0.001 and 1000", r->flow_shift);
     return g->family->check(g->model, r, e);

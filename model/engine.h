@@ -47,17 +47,17 @@ typedef struct sg_request {
     const char     *negative_prompt; /* NULL counts as "" */
     int             width, height;   /* pixels */
     int             frames;
-    int             fps;             /* for whoever writes the file; the model does not see it */
+    int             fps; /* for whoever writes the file; the model does not see it */
     int             steps;
-    double          cfg_scale;       /* guidance; at 1 and below the negative pass is left out */
-    double          cfg_scale_2;     /* guidance of the low-noise expert; negative: as cfg_scale */
+    double          cfg_scale;   /* guidance; at 1 and below the negative pass is left out */
+    double          cfg_scale_2; /* guidance of the low-noise expert; negative: as cfg_scale */
     double          flow_shift;
     sg_sampler_kind sampler;
-    bool            sigmas_old;      /* UniPC: the base sigmas of diffusers before 0.37 */
-    uint64_t        seed;            /* noise is torch's CPU generator's */
-    const char     *latents_in;      /* safetensors: skip denoising, decode these */
-    const char     *latents_out;     /* safetensors: written before decoding starts */
-    const char     *latents_note;    /* kept in the latents file as metadata "settings"; may be NULL */
+    bool            sigmas_old;   /* UniPC: the base sigmas of diffusers before 0.37 */
+    uint64_t        seed;         /* noise is torch's CPU generator's */
+    const char     *latents_in;   /* safetensors: skip denoising, decode these */
+    const char     *latents_out;  /* safetensors: written before decoding starts */
+    const char     *latents_note; /* kept in the latents file as metadata "settings"; may be NULL */
 } sg_request;
 
 /* Defaults of the model: its family's, overridden by its files. prompt is NULL, seed 0. The strings live as long as g. */
@@ -68,8 +68,8 @@ sg_status sg_engine_check_request(const sg_engine *g, const sg_request *r, sg_er
 
 /* Sets width, height and frames of r to those of the latents in this file. *note gets its latents_note, which the caller
  * frees, or NULL when it has none. */
-sg_status sg_engine_fit_latents(const sg_engine *g, const char *path, sg_request *r, char **note, sg_error *e)
-    SG_MUST_USE;
+sg_status sg_engine_fit_latents(const sg_engine *g, const char *path, sg_request *r, char **note,
+                                sg_error *e) SG_MUST_USE;
 
 /* One phase of a render: its memory is gone when the next begins. */
 typedef struct sg_phase_plan {
@@ -81,11 +81,11 @@ typedef struct sg_phase_plan {
 
 typedef struct sg_plan {
     sg_phase_plan text, denoise, decode;
-    size_t        staging;       /* bytes that a library may take beside these, for the operands of one product */
-    size_t        peak;          /* bytes: the largest phase's weights and work, and staging */
-    size_t        available;     /* bytes that the machine or memory_limit leaves */
-    int64_t       latent[4];     /* c, f, y, x */
-    int64_t       tokens;        /* of the denoiser's sequence */
+    size_t        staging;   /* bytes that a library may take beside these, for the operands of one product */
+    size_t        peak;      /* bytes: the largest phase's weights and work, and staging */
+    size_t        available; /* bytes that the machine or memory_limit leaves */
+    int64_t       latent[4]; /* c, f, y, x */
+    int64_t       tokens;    /* of the denoiser's sequence */
 } sg_plan;
 
 /* What r would need, found by running the model without computing. Touches no weights. */
@@ -106,7 +106,7 @@ typedef struct sg_report {
     double   seconds[SG_STAGES];
     double   total_seconds;
     int      steps_done;
-    size_t   peak_bytes;      /* weights and activations held at once, at most */
+    size_t   peak_bytes; /* weights and activations held at once, at most */
     sg_plan  plan;
     int      prompt_tokens, negative_tokens;
     uint64_t seed;
@@ -116,15 +116,15 @@ typedef struct sg_report {
 
 /* Renders r. Refuses with figures what cannot fit before anything heavy starts; NaN or infinity is SG_E_NUMERIC with
  * the first block and step. Weights that stay useful are kept for the next call. report is filled as far as it got. */
-sg_status sg_engine_render(sg_engine *g, const sg_request *r, const sg_callbacks *cb, sg_report *report, sg_error *e)
-    SG_MUST_USE;
+sg_status sg_engine_render(sg_engine *g, const sg_request *r, const sg_callbacks *cb, sg_report *report,
+                           sg_error *e) SG_MUST_USE;
 
 /* For people: what is in this checkpoint. */
 typedef struct sg_component {
-    char     name[32];        /* "transformer", "vae", ... */
-    char     class_name[64];  /* as model_index.json has it */
-    char     summary[160];    /* "30 layers, 12 heads x 128, ffn 8960" */
-    char     dtype[16];       /* of most weights on disk */
+    char     name[32];       /* "transformer", "vae", ... */
+    char     class_name[64]; /* as model_index.json has it */
+    char     summary[160];   /* "30 layers, 12 heads x 128, ffn 8960" */
+    char     dtype[16];      /* of most weights on disk */
     uint64_t parameters, bytes;
     int      files;
 } sg_component;

@@ -15,7 +15,7 @@ struct sg_engine {
     sg_config       *own;          /* sparge-gen.json, which holds strings of defaults; or NULL */
     size_t           memory_limit; /* 0: none given */
     bool             check;
-    sg_tap_fn       *tap;          /* given to every stream of a render */
+    sg_tap_fn       *tap; /* given to every stream of a render */
     void            *tap_context;
 };
 

@@ -7,11 +7,11 @@
 
 /* Embedded at the top of every component's struct. Owns both members. */
 typedef struct sg_part {
-    char        name[32];   /* sub-folder: "transformer", "vae", ... */
-    char        dir[1024];  /* its path */
+    char        name[32];  /* sub-folder: "transformer", "vae", ... */
+    char        dir[1024]; /* its path */
     sg_weights *weights;
     sg_bind    *bind;
-    sg_dtype    act;        /* of products and of the activations that feed them: SG_F32 or SG_BF16 */
+    sg_dtype    act; /* of products and of the activations that feed them: SG_F32 or SG_BF16 */
 } sg_part;
 
 /* Opens model_dir/name, its config.json into *config (the caller closes it) and its weights under `stem`. */

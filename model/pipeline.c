@@ -176,13 +176,14 @@ static sg_status refuse_too_large(const sg_plan *p, sg_error *e)
 {
     const double gib = 1.0 / (1 << 30);
     if (p->peak <= p->available) return SG_OK;
-    return sg_error_set(e, SG_E_MEMORY,
-                        "this render needs %.2f GiB, but %.2f GiB may be used (weights + activations in GiB: text %.2f + "
-                        "%.2f, denoising %.2f + %.2f, decoding %.2f + %.2f). A smaller size, fewer frames or dtype bf16 "
-                        "take less.",
-                        (double)p->peak * gib, (double)p->available * gib, (double)p->text.weights * gib,
-                        (double)p->text.work * gib, (double)p->denoise.weights * gib, (double)p->denoise.work * gib,
-                        (double)p->decode.weights * gib, (double)p->decode.work * gib);
+    return sg_error_set(
+        e, SG_E_MEMORY,
+        "this render needs %.2f GiB, but %.2f GiB may be used (weights + activations in GiB: text %.2f + "
+        "%.2f, denoising %.2f + %.2f, decoding %.2f + %.2f). A smaller size, fewer frames or dtype bf16 "
+        "take less.",
+        (double)p->peak * gib, (double)p->available * gib, (double)p->text.weights * gib, (double)p->text.work * gib,
+        (double)p->denoise.weights * gib, (double)p->denoise.work * gib, (double)p->decode.weights * gib,
+        (double)p->decode.work * gib);
 }
 
 /* ---- memory and weights of a phase ---- */
@@ -416,8 +417,10 @@ static sg_status make_latents(render *q)
     unload(q, SG_PHASE_TEXT, 0);
     SG_TRY(run_denoise(q));
     if (!q->r->latents_out) return SG_OK;
-    const sg_tensor t = {.data = q->host_latents, .dtype = SG_F32, .rank = 4,
-                         .dim = {q->latent[0], q->latent[1], q->latent[2], q->latent[3]}};
+    const sg_tensor   t = {.data = q->host_latents,
+                           .dtype = SG_F32,
+                           .rank = 4,
+                           .dim = {q->latent[0], q->latent[1], q->latent[2], q->latent[3]}};
     const char *const metadata[] = {"settings", q->r->latents_note, NULL};
     return sg_safetensors_write(q->r->latents_out, "latents", t, q->r->latents_note ? metadata : metadata + 2, q->e);
 }

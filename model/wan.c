@@ -18,24 +18,25 @@ enum { TEXT_LEN = 512 }; /* rows that the denoisers were trained with; WanPipeli
 
 static const char default_negative[] =
     "色调艳丽，过曝，静态，细节模糊不清，字幕，风格，作品，画作，画面，静止，整体发灰，最差质量，低质量，JPEG压缩残留，"
-    "丑陋的，残缺的，多余的手指，画得不好的手部，画得不好的脸部，畸形的，毁容的，形态畸形的肢体，手指融合，静止不动的画面，"
+    "丑陋的，残缺的，多余的手指，画得不好的手部，画得不好的脸部，畸形的，毁容的，形态畸形的肢体，手指融合，静止不动的画"
+    "面，"
     "杂乱的背景，三条腿，背景人很多，倒着走";
 
 typedef struct wan {
     sg_tokenizer     *tokenizer;
     sg_t5            *text;
-    sg_wan_dit       *dit[2];      /* the second only with two experts */
+    sg_wan_dit       *dit[2]; /* the second only with two experts */
     sg_wan_vae       *vae;
     sg_sampler_config sampler;
-    double            boundary;    /* timesteps from here up are the first expert's; 0: one expert */
-    bool              ti2v;        /* the 5B: 24 frames a second, 720p */
+    double            boundary;              /* timesteps from here up are the first expert's; 0: one expert */
+    bool              ti2v;                  /* the 5B: 24 frames a second, 720p */
     char              pipeline_class[5][64]; /* for people: tokenizer, text_encoder, transformer, transformer_2, vae */
 
     /* one render */
     int32_t        *ids[2];
-    int             len[2];        /* tokens; 0: the pass is left out */
-    float          *states[2];     /* [len, text width] */
-    int             expert;        /* whose text keys are in run */
+    int             len[2];    /* tokens; 0: the pass is left out */
+    float          *states[2]; /* [len, text width] */
+    int             expert;    /* whose text keys are in run */
     sg_wan_run      run;
     sg_wan_vae_run *decode;
 } wan;
@@ -80,20 +81,25 @@ static sg_status read_index(wan *w, sg_config *index)
 /* Components that were made for each other agree in three numbers. */
 static sg_status check_fit(const wan *w, const char *dir, sg_error *e)
 {
-    const sg_wan_config *const c = sg_wan_dit_config(w->dit[0]), *const d = w->dit[1] ? sg_wan_dit_config(w->dit[1]) : c;
-    const int                  width = sg_t5_describe(w->text).width, z = sg_wan_vae_describe(w->vae).z;
+    const sg_wan_config *const c = sg_wan_dit_config(w->dit[0]), *const d =
+                                                                     w->dit[1] ? sg_wan_dit_config(w->dit[1]) : c;
+    const int width = sg_t5_describe(w->text).width, z = sg_wan_vae_describe(w->vae).z;
     if (c->text_dim != width)
-        return sg_error_set(e, SG_E_FORMAT, "%s: the text encoder gives %d numbers a token, but transformer/config.json: "
-                            "text_dim is %lld", dir, width, (long long)c->text_dim);
+        return sg_error_set(e, SG_E_FORMAT,
+                            "%s: the text encoder gives %d numbers a token, but transformer/config.json: "
+                            "text_dim is %lld",
+                            dir, width, (long long)c->text_dim);
     if (c->channels != z)
-        return sg_error_set(e, SG_E_FORMAT, "%s: vae/config.json: z_dim is %d, but transformer/config.json: in_channels "
-                            "is %lld", dir, z, (long long)c->channels);
+        return sg_error_set(e, SG_E_FORMAT,
+                            "%s: vae/config.json: z_dim is %d, but transformer/config.json: in_channels "
+                            "is %lld",
+                            dir, z, (long long)c->channels);
     if (d->channels != c->channels || d->text_dim != c->text_dim || d->layers != c->layers || d->heads != c->heads ||
         d->head_dim != c->head_dim || memcmp(d->patch, c->patch, sizeof c->patch) != 0)
         return sg_error_set(e, SG_E_FORMAT, "%s: transformer and transformer_2 differ in size", dir);
     if (sg_tokenizer_vocab(w->tokenizer) > sg_t5_describe(w->text).vocab)
-        return sg_error_set(e, SG_E_FORMAT, "%s: the tokenizer has %d ids, but the text encoder's table only %d rows", dir,
-                            sg_tokenizer_vocab(w->tokenizer), sg_t5_describe(w->text).vocab);
+        return sg_error_set(e, SG_E_FORMAT, "%s: the tokenizer has %d ids, but the text encoder's table only %d rows",
+                            dir, sg_tokenizer_vocab(w->tokenizer), sg_t5_describe(w->text).vocab);
     return SG_OK;
 }
 
@@ -272,8 +278,7 @@ static sg_status wan_tokenize(void *model, const sg_request *r, int count[2], sg
     w->len[1] = r->cfg_scale > 1 ? TEXT_LEN : 0;
     if (r->prompt) {
         SG_TRY(tokenize_one(w, r->prompt, &w->ids[0], &w->len[0], e));
-        if (w->len[1])
-            SG_TRY(tokenize_one(w, r->negative_prompt ? r->negative_prompt : "", &w->ids[1], &w->len[1], e));
+        if (w->len[1]) SG_TRY(tokenize_one(w, r->negative_prompt ? r->negative_prompt : "", &w->ids[1], &w->len[1], e));
     }
     for (int k = 0; k < 2; k++) {
         if (!w->ids[k] && w->len[k] && !(w->ids[k] = calloc((size_t)w->len[k], sizeof *w->ids[k])))
@@ -300,7 +305,8 @@ static void wan_encode(void *model, sg_stream *s)
             sg_fail(s, SG_E_MEMORY, "no memory for text states");
         for (int64_t i = 0; !s->status && i < w->len[k] * width; i++)
             if (!isfinite(w->states[k][i]))
-                sg_fail(s, SG_E_NUMERIC, "the text encoder gave NaN or infinity for token %lld", (long long)(i / width));
+                sg_fail(s, SG_E_NUMERIC, "the text encoder gave NaN or infinity for token %lld",
+                        (long long)(i / width));
         s->scratch.used = mark;
     }
 }

@@ -24,21 +24,21 @@ typedef struct wan_attention {
 } wan_attention;
 
 typedef struct wan_block {
-    sg_tensor     table;      /* [1, 6, D]: shift, scale, gate, shift, scale, gate */
+    sg_tensor     table; /* [1, 6, D]: shift, scale, gate, shift, scale, gate */
     wan_attention self, cross;
     sg_tensor     norm_w, norm_b; /* [D], of norm2 */
-    wan_linear    up, down;   /* [ffn, D] [D, ffn] */
+    wan_linear    up, down;       /* [ffn, D] [D, ffn] */
 } wan_block;
 
 struct sg_wan_dit {
     sg_part       part;
     sg_wan_config config;
-    sg_tensor     patch_w, patch_b;     /* [D, C, pt, ph, pw] [D] */
-    wan_linear    time[2], time_proj;   /* [D, freq] [D, D]; [6 D, D] */
-    wan_linear    text[2];              /* [D, text_dim] [D, D] */
-    sg_tensor     table;                /* [1, 2, D]: shift, scale of the output */
-    wan_linear    proj_out;             /* [C pt ph pw, D] */
-    wan_block    *block;                /* [layers] */
+    sg_tensor     patch_w, patch_b;   /* [D, C, pt, ph, pw] [D] */
+    wan_linear    time[2], time_proj; /* [D, freq] [D, D]; [6 D, D] */
+    wan_linear    text[2];            /* [D, text_dim] [D, D] */
+    sg_tensor     table;              /* [1, 2, D]: shift, scale of the output */
+    wan_linear    proj_out;           /* [C pt ph pw, D] */
+    wan_block    *block;              /* [layers] */
 };
 
 sg_part             *sg_wan_dit_part(sg_wan_dit *d) { return &d->part; }
@@ -71,8 +71,10 @@ static sg_status read_config(sg_wan_config *c, sg_config *f)
 
     const int64_t out = sg_config_int(f, "out_channels", 1, 4096, &c->channels);
     if (out != c->channels)
-        sg_config_fail(f, "in_channels", "%lld in and %lld out: only text-to-video checkpoints, where they agree, can be "
-                       "rendered", (long long)c->channels, (long long)out);
+        sg_config_fail(f, "in_channels",
+                       "%lld in and %lld out: only text-to-video checkpoints, where they agree, can be "
+                       "rendered",
+                       (long long)c->channels, (long long)out);
     if (c->head_dim % 2) sg_config_fail(f, "attention_head_dim", "%lld is odd", (long long)c->head_dim);
     if (c->freq_dim % 2) sg_config_fail(f, "freq_dim", "%lld is odd", (long long)c->freq_dim);
     if (strcmp(sg_config_string(f, "qk_norm", "rms_norm_across_heads"), "rms_norm_across_heads") != 0)
@@ -212,7 +214,8 @@ void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const
     free(zero);
 }
 
-static void text_pass(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text *text, int text_len, int pass)
+static void text_pass(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text *text, int text_len,
+                      int pass)
 {
     const sg_wan_config *const c = &d->config;
     const sg_dtype             act = d->part.act;
@@ -335,18 +338,19 @@ static void cross_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run 
     const int64_t              n = x.dim[0];
     const sg_dtype             act = d->part.act;
     const size_t               mark = s->scratch.used;
-    const sg_tensor y = sg_new(s, act, n, c->width), p = sg_new(s, act, n, c->width);
-    const sg_tensor q = sg_new(s, act, n, c->heads, c->head_dim);
+    const sg_tensor            y = sg_new(s, act, n, c->width), p = sg_new(s, act, n, c->width);
+    const sg_tensor            q = sg_new(s, act, n, c->heads, c->head_dim);
 
     if (c->cross_norm)
         sg_norm(s, .y = y, .x = x, .w = b->norm_w, .b = b->norm_b, .kind = SG_NORM_LAYER, .eps = (float)c->eps);
     else
         sg_copy(s, .y = y, .x = x);
     sg_linear(s, .y = p, .x = y, .w = b->cross.q.w, .b = b->cross.q.b);
-    sg_norm(s, .y = sg_reshape(q, n, c->width), .x = p, .w = b->cross.norm_q, .kind = SG_NORM_RMS, .eps = (float)c->eps);
+    sg_norm(s, .y = sg_reshape(q, n, c->width), .x = p, .w = b->cross.norm_q, .kind = SG_NORM_RMS,
+            .eps = (float)c->eps);
     attend_into(s, c, &b->cross, x, (sg_tensor){0},
-                &(sg_attend_args){.q = q, .k = run->key[2 * i + pass], .v = run->value[2 * i + pass],
-                                  .key_bias = run->bias[pass]});
+                &(sg_attend_args){
+                    .q = q, .k = run->key[2 * i + pass], .v = run->value[2 * i + pass], .key_bias = run->bias[pass]});
     sg_tap(s, x, "dit.block.%d.attn2", i);
     s->scratch.used = mark;
 }
@@ -359,7 +363,8 @@ static void feed_forward(sg_stream *s, const sg_wan_dit *d, int i, sg_tensor x, 
     const size_t           mark = s->scratch.used;
     const sg_tensor        y = sg_new(s, act, n, w), u = sg_new(s, act, n, d->config.ffn), r = sg_new(s, act, n, w);
 
-    sg_norm(s, .y = y, .x = x, .shift = row(e, 3), .scale = row(e, 4), .kind = SG_NORM_LAYER, .eps = (float)d->config.eps);
+    sg_norm(s, .y = y, .x = x, .shift = row(e, 3), .scale = row(e, 4), .kind = SG_NORM_LAYER,
+            .eps = (float)d->config.eps);
     sg_linear(s, .y = u, .x = y, .w = b->up.w, .b = b->up.b, .act = SG_ACT_GELU_TANH);
     sg_linear(s, .y = r, .x = u, .w = b->down.w, .b = b->down.b);
     sg_gate_add(s, .x = x, .r = r, .gate = row(e, 5));
@@ -382,7 +387,8 @@ static void patch_embed(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run
 }
 
 /* out [c, f, y, x] = the modulated, projected tokens, put back in place. */
-static void project_out(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, sg_tensor out, sg_tensor x, sg_tensor e)
+static void project_out(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, sg_tensor out, sg_tensor x,
+                        sg_tensor e)
 {
     const sg_wan_config *const c = &d->config;
     const int64_t             *p = c->patch, *g = run->grid, n = tokens(run);
@@ -407,7 +413,7 @@ void sg_wan_dit_forward(const sg_wan_dit *d, const sg_wan_run *run, sg_stream *s
     const sg_wan_config *const c = &d->config;
     const int64_t              n = tokens(run), w = c->width;
     const size_t               mark = s->scratch.used;
-    const sg_tensor wave = sg_new(s, SG_F32, 1, c->freq_dim), hidden = sg_new(s, SG_F32, 1, w);
+    const sg_tensor            wave = sg_new(s, SG_F32, 1, c->freq_dim), hidden = sg_new(s, SG_F32, 1, w);
     const sg_tensor temb = sg_new(s, SG_F32, 1, w), e6 = sg_new(s, SG_F32, 1, 6 * w), e = sg_new(s, SG_F32, 6, w);
     const sg_tensor shared = sg_new(s, SG_F32, n, w);
     const bool      both = run->active[0] && run->active[1];

@@ -5,19 +5,19 @@
 #include "part.h"
 
 typedef struct sg_wan_config {
-    int64_t patch[3];           /* frames, rows, columns */
+    int64_t patch[3]; /* frames, rows, columns */
     int64_t heads, head_dim, width, ffn, layers;
-    int64_t channels;           /* of the latent, in and out */
+    int64_t channels; /* of the latent, in and out */
     int64_t text_dim, freq_dim, rope_max;
     double  eps;
-    bool    cross_norm;         /* norm2 has weights; otherwise it is the identity */
+    bool    cross_norm; /* norm2 has weights; otherwise it is the identity */
 } sg_wan_config;
 
 typedef struct sg_wan_dit sg_wan_dit;
 
 /* Opens model_dir/name ("transformer" or "transformer_2"); loads nothing. */
-sg_status            sg_wan_dit_open(sg_wan_dit **out, const char *model_dir, const char *name, sg_dtype act, sg_error *e)
-    SG_MUST_USE;
+sg_status            sg_wan_dit_open(sg_wan_dit **out, const char *model_dir, const char *name, sg_dtype act,
+                                     sg_error *e) SG_MUST_USE;
 void                 sg_wan_dit_close(sg_wan_dit **d);
 sg_part             *sg_wan_dit_part(sg_wan_dit *d);
 const sg_wan_config *sg_wan_dit_config(const sg_wan_dit *d);

@@ -31,9 +31,9 @@ typedef struct sg_members {
 
 /* Takes the JSON object that fills text[size] apart, in O(n log n), with memory in proportion to size. path and what
  * name it in messages. Zero is an empty set; the caller frees, after a failure too. */
-sg_status sg_members_read(sg_members *m, const char *text, size_t size, const char *path, const char *what, sg_error *e)
-    SG_MUST_USE;
-void sg_members_free(sg_members *m);
+sg_status sg_members_read(sg_members *m, const char *text, size_t size, const char *path, const char *what,
+                          sg_error *e) SG_MUST_USE;
+void      sg_members_free(sg_members *m);
 
 /* Decodes the JSON string that fills text[size] to out, which has room for size bytes; its end, or NULL with the reason
  * in why[160]. */

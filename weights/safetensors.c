@@ -137,7 +137,7 @@ static sg_status read_tensor(sg_safetensor *t, const sg_member *m, const sg_map 
 
 static sg_status read_metadata(sg_safetensors *f, const sg_member *m, sg_error *e)
 {
-    char             why[160];
+    char              why[160];
     sg_members *const items = &f->metadata;
     SG_TRY(sg_members_read(items, m->value, m->size, f->path, m->name, e));
     /* A decoded string and its NUL are shorter than the string in quotes. */
@@ -146,7 +146,8 @@ static sg_status read_metadata(sg_safetensors *f, const sg_member *m, sg_error *
     for (size_t i = 0; i < items->count; i++) {
         char *const end = sg_json_string(at, items->item[i].value, items->item[i].size, why);
         if (!end)
-            return sg_error_set(e, SG_E_FORMAT, "%s: %s: \"%s\": %s", f->path, m->name, sg_show(items->item[i].name), why);
+            return sg_error_set(e, SG_E_FORMAT, "%s: %s: \"%s\": %s", f->path, m->name, sg_show(items->item[i].name),
+                                why);
         items->item[i].value = at;
         at = end + 1;
     }

@@ -13,8 +13,8 @@ typedef struct sg_safetensor {
     uint64_t       bytes;
     int64_t        dim[SG_MAX_RANK];
     int            rank;
-    int            type;  /* for sg_safetensor_type */
-    int            file;  /* these two for who opens many */
+    int            type; /* for sg_safetensor_type */
+    int            file; /* these two for who opens many */
     size_t         index;
 } sg_safetensor;
 
@@ -24,7 +24,7 @@ typedef struct sg_safetensors {
     char          *names;
     sg_safetensor *tensor; /* in the order of their data */
     size_t         count;
-    sg_members     metadata;      /* values are decoded strings, in metadata_text */
+    sg_members     metadata; /* values are decoded strings, in metadata_text */
     char          *metadata_text;
 } sg_safetensors;
 

@@ -26,17 +26,17 @@ int64_t   sg_weights_index(const sg_weights *w, const char *name); /* for the ca
 size_t      sg_weights_count(const sg_weights *w);
 const char *sg_weights_name(const sg_weights *w, size_t i, sg_tensor *t); /* in the order of the files; t may be NULL */
 const char *sg_weights_dtype(const sg_weights *w, size_t i); /* as the file spells it: also what no tensor can view */
-const char *sg_weights_path(const sg_weights *w);                         /* for messages: the file or the index */
+const char *sg_weights_path(const sg_weights *w);            /* for messages: the file or the index */
 int         sg_weights_files(const sg_weights *w);
-uint64_t    sg_weights_bytes(const sg_weights *w);                        /* of all files */
+uint64_t    sg_weights_bytes(const sg_weights *w); /* of all files */
 
 /* A string of the first file's metadata, or NULL. Lives as long as w. */
 const char *sg_weights_metadata(const sg_weights *w, const char *key);
 
 /* Writes one tensor under that name, with string metadata as key, value, ..., NULL. The file appears complete or not at
  * all. */
-sg_status sg_safetensors_write(const char *path, const char *name, sg_tensor t, const char *const *metadata, sg_error *e)
-    SG_MUST_USE;
+sg_status sg_safetensors_write(const char *path, const char *name, sg_tensor t, const char *const *metadata,
+                               sg_error *e) SG_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -70,7 +70,8 @@ void sg_move_init(sg_ops *t);
 #define SG_VEC_FILES(X, level) X(elem, level) X(norm, level) X(product, level) X(attend, level)
 #define X(file, level) void sg_vec_##file##_init_##level(sg_ops *t);
 SG_VEC_FILES(X, base)
-SG_VEC_FILES(X, avx2) SG_VEC_FILES(X, avx512)
+SG_VEC_FILES(X, avx2)
+SG_VEC_FILES(X, avx512)
 #undef X
 
     /* Puts oneDNN's linear and conv into c->ops. The mask limits the instructions that its generated code may use. With

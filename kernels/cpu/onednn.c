@@ -4,7 +4,7 @@
  * are widened when packed, x is widened for the call, so nothing is rounded on the way. (Where BF16 is only emulated it
  * is five times slower than F32: 54 to 250 GFLOP/s on two cores of a Xeon at 2.5 GHz with AVX-512.)
  *
- * Threads. The order in which 2.6's AVX-512 convolution sums depends on the number of threads for some shapes: of 7,000
+ * Threads. The order in which 2.6's AVX-512 convolution sums depends on the number of threads for some shapes: of 4,900
  * random ones on 1 to 8 threads, for some with more than 128 channels in, and for some with even or one-sided kernels
  * whose pads are wider than half of them. Those go to the product without library, which is as fast from 384 channels
  * on (100 to 105 GFLOP/s a thread). BF16 by BF16 convolutions stay here all the same: the other product is F32 and an

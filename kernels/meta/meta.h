@@ -11,14 +11,15 @@ extern "C" {
 /* plan computes nothing. A pass over a stream from sg_plan_stream leaves, in keep.peak and scratch.peak, the memory that
  * the same pass needs on any device, and here the arithmetic it does. */
 typedef struct sg_plan_totals {
-    double flops;   /* of linear, attend and conv: 2 per multiply-add */
-    size_t staging; /* bytes: what one linear or conv may take beside its tensors: F32 copies of operands, packed weights */
+    double flops; /* of linear, attend and conv: 2 per multiply-add */
+    size_t
+        staging; /* bytes: what one linear or conv may take beside its tensors: F32 copies of operands, packed weights */
 } sg_plan_totals;
 
 sg_stream sg_plan_stream(sg_plan_totals *totals);
 
 /* check runs every op on the wrapped backend and on the oracle from the same inputs, and latches SG_E_MISMATCH at the
- * first op whose error exceeds twice the rounding budget plus one unit in the last place of the output's scale. */
+ * first op whose error is more than budget.h allows. Host memory only. */
 void sg_check_wrap(sg_stream *s);
 
 #ifdef __cplusplus

@@ -3,10 +3,7 @@
 
 static sg_plan_totals *totals(sg_stream *s) { return s->meta; }
 
-static double linear_flops(const sg_linear_args *a)
-{
-    return 2.0 * (double)sg_count(a->y) * (double)a->x.dim[1];
-}
+static double linear_flops(const sg_linear_args *a) { return 2.0 * (double)sg_count(a->y) * (double)a->x.dim[1]; }
 
 static double attend_flops(const sg_attend_args *a) { return 4.0 * (double)sg_count(a->q) * (double)a->k.dim[0]; }
 
@@ -44,17 +41,18 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
     return SG_OK;
 }
 
-#define FREE(op)                                                    \
-    static sg_status op(sg_stream *s, const sg_##op##_args *a)      \
-    {                                                               \
-        (void)s, (void)a;                                           \
-        return SG_OK;                                               \
+#define FREE(op)                                                                                                       \
+    static sg_status op(sg_stream *s, const sg_##op##_args *a)                                                         \
+    {                                                                                                                  \
+        (void)s, (void)a;                                                                                              \
+        return SG_OK;                                                                                                  \
     }
-FREE(norm) FREE(rope) FREE(gate_add) FREE(add) FREE(mul) FREE(act) FREE(embed) FREE(sinusoid) FREE(upsample)
-FREE(avg_down) FREE(dup_up) FREE(permute) FREE(copy) FREE(combine) FREE(rgb8) FREE(count_bad)
+FREE(norm)
+FREE(rope) FREE(gate_add) FREE(add) FREE(mul) FREE(act) FREE(embed) FREE(sinusoid) FREE(upsample) FREE(avg_down)
+    FREE(dup_up) FREE(permute) FREE(copy) FREE(combine) FREE(rgb8) FREE(count_bad)
 
 #define X(op) .op = op,
-static const sg_ops plan_ops = {SG_OPS(X)};
+        static const sg_ops plan_ops = {SG_OPS(X)};
 #undef X
 
 static sg_status transfer(sg_stream *s, void *to, const void *from, size_t bytes)

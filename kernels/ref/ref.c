@@ -19,7 +19,11 @@ typedef SG_REF_REAL real;
 #define SUM(var) _Pragma(SUM_TEXT(omp simd reduction(+ : var)))
 #define SUM_TEXT(x) #x
 #define FN(name) name
-static real round_as(sg_dtype t, real v) { (void)t; return v; }
+static real round_as(sg_dtype t, real v)
+{
+    (void)t;
+    return v;
+}
 #else
 #define SUM(var)
 #define FN(name) name##f
@@ -67,8 +71,8 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
     (void)s;
     const int64_t n = a->x.dim[0], in = a->x.dim[1], out = a->w.dim[0];
-    real *const   x = widen(a->x), *const w = widen(a->w);
-    const bool    ok = x && w;
+    real *const x = widen(a->x), *const w = widen(a->w);
+    const bool ok = x && w;
     if (ok) {
 #pragma omp parallel for schedule(static)
         for (int64_t t = 0; t < n; t++)
@@ -157,8 +161,8 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
 {
     (void)s;
     const int64_t n = a->q.dim[0], m = a->k.dim[0], h = a->q.dim[1], d = a->q.dim[2];
-    real *const   q = widen(a->q), *const k = widen(a->k), *const v = widen(a->v);
-    int           ok = q && k && v;
+    real *const q = widen(a->q), *const k = widen(a->k), *const v = widen(a->v);
+    int ok = q && k && v;
     if (ok) {
 #pragma omp parallel reduction(&& : ok)
         {
@@ -209,7 +213,7 @@ static sg_status act(sg_stream *s, const sg_act_args *a)
 static sg_status embed(sg_stream *s, const sg_embed_args *a)
 {
     (void)s;
-    const int64_t c = a->w.dim[1];
+    const int64_t  c = a->w.dim[1];
     const int32_t *ids = a->ids.data;
     for (int64_t t = 0; t < a->ids.dim[0]; t++)
         for (int64_t i = 0; i < c; i++) put(&a->y, t * c + i, get(&a->w, ids[t] * c + i));
@@ -223,7 +227,8 @@ static sg_status sinusoid(sg_stream *s, const sg_sinusoid_args *a)
     for (int64_t t = 0; t < a->t.dim[0]; t++)
         for (int64_t i = 0; i < half; i++) {
             /* The angle reaches 1000, where one rounding of F32 is 3e-5 radian: the roundings belong to the formula. */
-            const float f = expf(-9.210340371976184f * (float)i / (float)half), angle = ((const float *)a->t.data)[t] * f;
+            const float f = expf(-9.210340371976184f * (float)i / (float)half),
+                        angle = ((const float *)a->t.data)[t] * f;
             put(&a->y, t * 2 * half + i, FN(cos)((real)angle));
             put(&a->y, t * 2 * half + half + i, FN(sin)((real)angle));
         }
@@ -263,8 +268,8 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
 {
     (void)s;
     const int64_t *yd = a->y.dim;
-    real *const    x = widen(a->x), *const w = conv_weights(a->w);
-    const bool     ok = x && w;
+    real *const x = widen(a->x), *const w = conv_weights(a->w);
+    const bool ok = x && w;
     if (ok) {
 #pragma omp parallel for schedule(static)
         for (int64_t p = 0; p < yd[0] * yd[1] * yd[2]; p++)
@@ -293,8 +298,9 @@ static sg_status avg_down(sg_stream *s, const sg_avg_down_args *a)
     const int64_t *yd = a->y.dim, *xd = a->x.dim, ft = a->ft, fs = a->fs;
     const int64_t  group = xd[3] * ft * fs * fs / yd[3], front = yd[0] * ft - xd[0];
     for (int64_t i = 0; i < sg_count(a->y); i++) {
-        const int64_t o = i % yd[3], u = i / yd[3] % yd[2], r = i / yd[3] / yd[2] % yd[1], t = i / yd[3] / yd[2] / yd[1];
-        real          sum = 0;
+        const int64_t o = i % yd[3], u = i / yd[3] % yd[2], r = i / yd[3] / yd[2] % yd[1],
+                      t = i / yd[3] / yd[2] / yd[1];
+        real sum = 0;
         for (int64_t k = o * group; k < (o + 1) * group; k++) {
             const int64_t ds = k % fs, dr = k / fs % fs, dt = k / fs / fs % ft, c = k / fs / fs / ft;
             const int64_t f = t * ft + dt - front;

@@ -90,10 +90,8 @@ static bool is_word_character(int32_t c)
     case UTF8PROC_CATEGORY_ME:
     case UTF8PROC_CATEGORY_ND:
     case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC:
-        return true;
-    default:
-        break;
+    case UTF8PROC_CATEGORY_PC: return true;
+    default: break;
     }
     /* alphabetic symbols in circles and squares; the joiners */
     return (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) ||

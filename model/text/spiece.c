@@ -39,19 +39,13 @@ static bool read_field(message *m, field *f)
     if (!read_varint(m, &tag) || tag >> 3 == 0 || tag >> 32) return false;
     *f = (field){.number = (uint32_t)(tag >> 3), .wire = (int)(tag & 7)};
     switch (f->wire) {
-    case VARINT:
-        return read_varint(m, &f->value);
-    case FIXED64:
-        size = 8;
-        break;
-    case FIXED32:
-        size = 4;
-        break;
+    case VARINT: return read_varint(m, &f->value);
+    case FIXED64: size = 8; break;
+    case FIXED32: size = 4; break;
     case BYTES:
         if (!read_varint(m, &size)) return false;
         break;
-    default:
-        return false;
+    default: return false;
     }
     if (size > (uint64_t)(m->end - m->at)) return false;
     f->bytes = (message){m->at, m->at + size};

@@ -32,30 +32,14 @@ static void read_kind(sg_config *c, int kind, const char *key)
     int64_t i = 0;
     double  r = 0;
     switch (kind) {
-    case 0:
-        i = sg_config_int(c, key, -5, 1000, NULL);
-        break;
-    case 1:
-        r = sg_config_real(c, key, -0.5, 0.5, NULL);
-        break;
-    case 2:
-        sg_config_bool(c, key, NULL);
-        break;
-    case 3:
-        sg_config_string(c, key, NULL);
-        break;
-    case 4:
-        n = sg_config_ints(c, key, 0, 9, is, 0, 4);
-        break;
-    case 5:
-        n = sg_config_reals(c, key, 0, 1, rs, 1, 4);
-        break;
-    case 6:
-        n = sg_config_bools(c, key, bs, 2, 4);
-        break;
-    default:
-        sg_config_string_at(c, key, 1);
-        break;
+    case 0: i = sg_config_int(c, key, -5, 1000, NULL); break;
+    case 1: r = sg_config_real(c, key, -0.5, 0.5, NULL); break;
+    case 2: sg_config_bool(c, key, NULL); break;
+    case 3: sg_config_string(c, key, NULL); break;
+    case 4: n = sg_config_ints(c, key, 0, 9, is, 0, 4); break;
+    case 5: n = sg_config_reals(c, key, 0, 1, rs, 1, 4); break;
+    case 6: n = sg_config_bools(c, key, bs, 2, 4); break;
+    default: sg_config_string_at(c, key, 1); break;
     }
     if (i < -5 || i > 1000 || !(r >= -0.5 && r <= 0.5) || n < 0 || n > 4) abort();
     for (int k = 0; kind == 4 && k < n; k++)

@@ -104,7 +104,8 @@ static void record(void *context, const char *name, sg_stream *s, sg_tensor t)
         if (find(rec, own)) return;
     }
     keep(rec, own, s, t);
-    if (strcmp(own, "dit.block.0.attn1") == 0) keep(rec, "dit_u.block.0.attn1", s, t); /* computed once for both passes */
+    if (strcmp(own, "dit.block.0.attn1") == 0)
+        keep(rec, "dit_u.block.0.attn1", s, t); /* computed once for both passes */
 }
 
 static void forget(recorder *rec)
@@ -190,16 +191,16 @@ static bool report(const char *stage, sg_status st, const sg_error *e)
 
 static bool text_to_latents(golden_case *c)
 {
-    static const char *const prefixes[] = {"text.embed", "text.block", "text.final", "noise", "dit.", "dit_u.", "step.",
-                                           NULL};
-    recorder  rec = {0};
-    sg_report rep;
-    sg_error  e = {0};
+    static const char *const prefixes[] = {"text.embed", "text.block", "text.final", "noise",
+                                           "dit.",       "dit_u.",     "step.",      NULL};
+    recorder                 rec = {0};
+    sg_report                rep;
+    sg_error                 e = {0};
     c->g->tap = record;
     c->g->tap_context = &rec;
-    const bool ok = report("render", sg_engine_render(c->g, &c->r, NULL, &rep, &e), &e) && compare_all(c, &rec, "text.") &&
-                    compare_all(c, &rec, "noise") && compare_all(c, &rec, "dit") && compare_all(c, &rec, "step.") &&
-                    complete(c, &rec, prefixes);
+    const bool ok = report("render", sg_engine_render(c->g, &c->r, NULL, &rep, &e), &e) &&
+                    compare_all(c, &rec, "text.") && compare_all(c, &rec, "noise") && compare_all(c, &rec, "dit") &&
+                    compare_all(c, &rec, "step.") && complete(c, &rec, prefixes);
     forget(&rec);
     return ok;
 }
@@ -224,19 +225,18 @@ static void keep_three(tap *t, int frames)
 {
     const int64_t one = t->count / frames;
     const int     at[3] = {0, frames / 2, frames - 1};
-    for (int k = 0; k < 3; k++)
-        memmove(t->data + k * one, t->data + at[k] * one, (size_t)one * sizeof *t->data);
+    for (int k = 0; k < 3; k++) memmove(t->data + k * one, t->data + at[k] * one, (size_t)one * sizeof *t->data);
     t->count = 3 * one;
 }
 
 static bool decode(golden_case *c)
 {
     static const char *const prefixes[] = {"vae.", NULL};
-    recorder  rec = {0};
-    sg_report rep;
-    sg_error  e = {0};
-    char      name[32], path[] = "/tmp/golden-XXXXXX.safetensors";
-    const int fd = mkstemps(path, 12);
+    recorder                 rec = {0};
+    sg_report                rep;
+    sg_error                 e = {0};
+    char                     name[32], path[] = "/tmp/golden-XXXXXX.safetensors";
+    const int                fd = mkstemps(path, 12);
     if (fd < 0) die("cannot make a temporary file");
     close(fd);
     snprintf(name, sizeof name, "step.%d.latents", c->r.steps - 1);
@@ -244,9 +244,11 @@ static bool decode(golden_case *c)
     r.latents_in = path;
     c->g->tap = record;
     c->g->tap_context = &rec;
-    bool ok = report("latents", sg_safetensors_write(path, "latents", sg_weights_find(c->taps, name), (const char *const[]){NULL},
-                                                     &e), &e) &&
-              report("decode", sg_engine_render(c->g, &r, NULL, &rep, &e), &e);
+    bool ok =
+        report("latents",
+               sg_safetensors_write(path, "latents", sg_weights_find(c->taps, name), (const char *const[]){NULL}, &e),
+               &e) &&
+        report("decode", sg_engine_render(c->g, &r, NULL, &rep, &e), &e);
     unlink(path);
     tap *const frames = find(&rec, "vae.frames");
     if (ok && frames) keep_three(frames, r.frames);
@@ -293,9 +295,9 @@ static sg_status encode_on(golden_case *c, sg_wan_vae *v, recorder *rec, sg_erro
 static bool encode(golden_case *c)
 {
     static const char *const prefixes[] = {"enc.conv", "enc.down", "enc.mid", "enc.quant", "enc.mean", NULL};
-    sg_wan_vae *v = NULL;
-    recorder    rec = {0};
-    sg_error    e = {0};
+    sg_wan_vae              *v = NULL;
+    recorder                 rec = {0};
+    sg_error                 e = {0};
     if (!sg_weights_find(c->taps, "enc.clip").rank) return true;
     const bool ok = report("vae", sg_wan_vae_open(&v, c->dir, c->g->act, &e), &e) &&
                     report("encode", encode_on(c, v, &rec, &e), &e) && compare_all(c, &rec, "enc.") &&

@@ -117,18 +117,10 @@ static void read_kind(sg_config *c, kind k)
     double  rs[3] = {0};
     bool    bs[3] = {true, true, true};
     switch (k) {
-    case INT:
-        assert_int_equal(sg_config_int(c, "k", 1, 100, NULL), 1);
-        break;
-    case REAL:
-        assert_true(sg_config_real(c, "k", 1, 100, NULL) == 1);
-        break;
-    case BOOL:
-        assert_false(sg_config_bool(c, "k", NULL));
-        break;
-    case STRING:
-        assert_null(sg_config_string(c, "k", NULL));
-        break;
+    case INT: assert_int_equal(sg_config_int(c, "k", 1, 100, NULL), 1); break;
+    case REAL: assert_true(sg_config_real(c, "k", 1, 100, NULL) == 1); break;
+    case BOOL: assert_false(sg_config_bool(c, "k", NULL)); break;
+    case STRING: assert_null(sg_config_string(c, "k", NULL)); break;
     case INTS:
         assert_int_equal(sg_config_ints(c, "k", 1, 100, is, 2, 3), 0);
         assert_true(is[0] == 1 && is[1] == 1 && is[2] == 1);
@@ -141,9 +133,7 @@ static void read_kind(sg_config *c, kind k)
         assert_int_equal(sg_config_bools(c, "k", bs, 2, 3), 0);
         assert_false(bs[0] || bs[1] || bs[2]);
         break;
-    case STRING_AT:
-        assert_null(sg_config_string_at(c, "k", 1));
-        break;
+    case STRING_AT: assert_null(sg_config_string_at(c, "k", 1)); break;
     }
 }
 

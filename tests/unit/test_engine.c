@@ -67,7 +67,8 @@ static sg_request small(const sg_engine *g)
 static sg_status render(sg_engine *g, const sg_request *r, seen *s, sg_report *rep, sg_error *e)
 {
     s->frame_bytes = (size_t)r->width * (size_t)r->height * 3;
-    return sg_engine_render(g, r, &(sg_callbacks){.context = s, .frame = take_frame, .progress = take_progress}, rep, e);
+    return sg_engine_render(g, r, &(sg_callbacks){.context = s, .frame = take_frame, .progress = take_progress}, rep,
+                            e);
 }
 
 static void renders_frames_in_order(void **state)
@@ -130,11 +131,11 @@ static void wishes_are_checked(void **state)
         int         width, height, frames, steps;
         double      cfg, shift;
         const char *says;
-    } bad[] = {{33, 48, 5, 2, 1, 3, "nearest is 32x48"},  {32, 0, 5, 2, 1, 3, "not between"},
-               {8, 48, 5, 2, 1, 3, "nearest is 16x48"},   {32, 48, 7, 2, 1, 3, "nearest is 9"},
-               {32, 48, 6, 2, 1, 3, "nearest is 5"},      {32, 48, 0, 2, 1, 3, "frames"},
-               {32, 48, 5, 0, 1, 3, "steps: 0"},          {32, 48, 5, 2, NAN, 3, "cfg-scale"},
-               {32, 48, 5, 2, -1, 3, "cfg-scale"},        {32, 48, 5, 2, 1, 0, "flow-shift"},
+    } bad[] = {{33, 48, 5, 2, 1, 3, "nearest is 32x48"}, {32, 0, 5, 2, 1, 3, "not between"},
+               {8, 48, 5, 2, 1, 3, "nearest is 16x48"},  {32, 48, 7, 2, 1, 3, "nearest is 9"},
+               {32, 48, 6, 2, 1, 3, "nearest is 5"},     {32, 48, 0, 2, 1, 3, "frames"},
+               {32, 48, 5, 0, 1, 3, "steps: 0"},         {32, 48, 5, 2, NAN, 3, "cfg-scale"},
+               {32, 48, 5, 2, -1, 3, "cfg-scale"},       {32, 48, 5, 2, 1, 0, "flow-shift"},
                {1 << 16, 48, 5, 2, 1, 3, "positions"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         sg_request r = small(g);
@@ -240,7 +241,7 @@ static float poke(const char *file, const char *tensor, int index, float value)
     json_t *const j = json_loadb(header, length, 0, NULL), *const t = json_object_get(j, tensor);
     assert_non_null(t);
     const json_t *const offsets = json_object_get(t, "data_offsets");
-    const long at = (long)(8 + length) + (long)json_integer_value(json_array_get(offsets, 0)) + 4L * index;
+    const long          at = (long)(8 + length) + (long)json_integer_value(json_array_get(offsets, 0)) + 4L * index;
     fseek(f, at, SEEK_SET);
     assert_int_equal(fread(&before, sizeof before, 1, f), 1);
     fseek(f, at, SEEK_SET);
@@ -270,7 +271,8 @@ static void expect_numeric(const char *file, const char *tensor, float value, co
 static void poison_is_named(void **state)
 {
     (void)state;
-    const char dit[] = "transformer/diffusion_pytorch_model.safetensors", vae[] = "vae/diffusion_pytorch_model.safetensors";
+    const char dit[] = "transformer/diffusion_pytorch_model.safetensors",
+               vae[] = "vae/diffusion_pytorch_model.safetensors";
     expect_numeric(dit, "blocks.1.ffn.net.0.proj.weight", NAN, "blocks.1.ffn.net.0.proj.weight");
     for (int i = 0; i < 2; i++) { /* finite weights whose product is not: the bias times the gate, row 5 of the table */
         char bias[64], table[64], says[64];
@@ -301,9 +303,10 @@ static void other_pipelines_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(renders_frames_in_order), cmocka_unit_test(memory_is_as_planned),
-                                       cmocka_unit_test(wishes_are_checked), cmocka_unit_test(cancelling_stops_at_the_step),
-                                       cmocka_unit_test(latents_decode_again), cmocka_unit_test(poison_is_named),
-                                       cmocka_unit_test(other_pipelines_are_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(renders_frames_in_order),    cmocka_unit_test(memory_is_as_planned),
+        cmocka_unit_test(wishes_are_checked),         cmocka_unit_test(cancelling_stops_at_the_step),
+        cmocka_unit_test(latents_decode_again),       cmocka_unit_test(poison_is_named),
+        cmocka_unit_test(other_pipelines_are_refused)};
     return cmocka_run_group_tests(tests, make_copy, remove_copy);
 }

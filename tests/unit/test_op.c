@@ -23,9 +23,8 @@ static const sg_memory host_memory = {.upload = host_copy, .download = host_copy
 
 static sg_stream ref_stream(void)
 {
-    return (sg_stream){.ops = &sg_ref_ops,
-                       .memory = &host_memory,
-                       .scratch = {.base = (uintptr_t)room, .cap = sizeof room}};
+    return (sg_stream){
+        .ops = &sg_ref_ops, .memory = &host_memory, .scratch = {.base = (uintptr_t)room, .cap = sizeof room}};
 }
 
 static sg_tensor filled(sg_stream *s, int rank, const int64_t *dim)
@@ -41,14 +40,16 @@ static void f16_survives_all_values(void **state)
     (void)state;
     for (uint32_t h = 0; h < 65536; h++) {
         const float f = sg_f16_to_f32((uint16_t)h);
-        if (isnan(f)) assert_true(isnan(sg_f16_to_f32(sg_f32_to_f16(f))));
-        else assert_int_equal(sg_f32_to_f16(f), h);
+        if (isnan(f))
+            assert_true(isnan(sg_f16_to_f32(sg_f32_to_f16(f))));
+        else
+            assert_int_equal(sg_f32_to_f16(f), h);
     }
     assert_int_equal(sg_f32_to_f16(65519.996f), 0x7bff);
     assert_int_equal(sg_f32_to_f16(65520.0f), 0x7c00);
     assert_int_equal(sg_f32_to_f16(2049.0f), 0x6800); /* a tie, to even */
     assert_int_equal(sg_f32_to_f16(2051.0f), 0x6802);
-    assert_int_equal(sg_f32_to_f16(0x1p-25f), 0);     /* a tie, to even */
+    assert_int_equal(sg_f32_to_f16(0x1p-25f), 0); /* a tie, to even */
     assert_int_equal(sg_f32_to_f16(0x1.8p-25f), 1);
 }
 
@@ -57,8 +58,10 @@ static void bf16_rounds_to_even(void **state)
     (void)state;
     for (uint32_t h = 0; h < 65536; h++) {
         const float f = sg_bf16_to_f32((uint16_t)h);
-        if (!isnan(f)) assert_int_equal(sg_f32_to_bf16(f), h);
-        else assert_true(isnan(sg_bf16_to_f32(sg_f32_to_bf16(f))));
+        if (!isnan(f))
+            assert_int_equal(sg_f32_to_bf16(f), h);
+        else
+            assert_true(isnan(sg_bf16_to_f32(sg_f32_to_bf16(f))));
     }
     assert_int_equal(sg_f32_to_bf16(0x1.01p0f), 0x3f80);
     assert_int_equal(sg_f32_to_bf16(0x1.03p0f), 0x3f82);
@@ -203,12 +206,16 @@ static void plan_measures_without_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(f16_survives_all_values),      cmocka_unit_test(bf16_rounds_to_even),
-        cmocka_unit_test(views_stay_inside),            cmocka_unit_test(arenas_refuse_and_latch),
-        cmocka_unit_test(shapes_are_checked),           cmocka_unit_test(outputs_may_not_overlap_inputs),
-        cmocka_unit_test(permutations_must_be_permutations), cmocka_unit_test(convolutions_count_their_places),
-        cmocka_unit_test(nothing_attends_to_nothing),   cmocka_unit_test(bad_values_are_counted),
-        cmocka_unit_test(plan_measures_without_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(f16_survives_all_values),
+                                       cmocka_unit_test(bf16_rounds_to_even),
+                                       cmocka_unit_test(views_stay_inside),
+                                       cmocka_unit_test(arenas_refuse_and_latch),
+                                       cmocka_unit_test(shapes_are_checked),
+                                       cmocka_unit_test(outputs_may_not_overlap_inputs),
+                                       cmocka_unit_test(permutations_must_be_permutations),
+                                       cmocka_unit_test(convolutions_count_their_places),
+                                       cmocka_unit_test(nothing_attends_to_nothing),
+                                       cmocka_unit_test(bad_values_are_counted),
+                                       cmocka_unit_test(plan_measures_without_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
