@@ -11,9 +11,8 @@ extern "C" {
 /* plan computes nothing. A pass over a stream from sg_plan_stream leaves, in keep.peak and scratch.peak, the memory that
  * the same pass needs on any device, and here the arithmetic it does. */
 typedef struct sg_plan_totals {
-    double flops; /* of linear, attend and conv: 2 per multiply-add */
-    size_t
-        staging; /* bytes: what one linear or conv may take beside its tensors: F32 copies of operands, packed weights */
+    double flops;   /* of linear, attend and conv: 2 per multiply-add */
+    size_t staging; /* bytes that one product may take beside its tensors: F32 copies of operands, packed weights */
 } sg_plan_totals;
 
 sg_stream sg_plan_stream(sg_plan_totals *totals);
