@@ -1,6 +1,6 @@
 # On a terminal one line changes in place and is gone at the end; video does not go to a terminal.
 source "$LIB"
-command -v script >/dev/null || skip "no script"
+script -qec true /dev/null &>/dev/null || skip "no pseudo-terminal"
 export TERM=xterm
 script -qec "sparge-gen --prompt ball ${small[*]} --frames 5 -o a.y4m" /dev/null >log || fail
 grep -q $'\rdenoising 1/2.*\x1b\\[K' log || fail "no changing line"
