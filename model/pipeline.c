@@ -19,8 +19,11 @@ typedef struct render {
     sg_sampler          sampler;
     int64_t             latent[4];
     float              *host_latents; /* between denoising and decoding */
-    bool                keep_weights; /* everything fits at once */
-    size_t              held;         /* bytes of weights loaded now */
+    struct {
+        size_t keep, scratch; /* bytes of the arenas, as the plan found them */
+    } need[SG_PHASES];
+    bool   keep_weights; /* everything fits at once */
+    size_t held;         /* bytes of weights loaded now */
 } render;
 
 static double now(void)
@@ -38,10 +41,12 @@ static double guidance(const sg_request *r, int expert)
 /* ---- planning ---- */
 
 /* What a phase's pass over a plan stream took. */
-static void note_plan(sg_phase_plan *out, const sg_stream *s, const sg_plan_totals *t)
+static void note_plan(render *q, sg_phase phase, sg_phase_plan *out, const sg_stream *s, const sg_plan_totals *t)
 {
+    q->need[phase].keep = s->keep.peak;
+    q->need[phase].scratch = s->scratch.peak;
     out->work = s->keep.peak + s->scratch.peak;
-    out->flops += t->flops;
+    out->flops = t->flops;
 }
 
 static void plan_weights(render *q, sg_phase phase, sg_phase_plan *out)
@@ -151,7 +156,7 @@ static sg_status plan_render(render *q, sg_plan *out)
     size_t               all = 0, work = 0;
     for (int i = 0; i < SG_PHASES; i++) {
         SG_TRY(stream_status(&s[i], "planning", q->e));
-        note_plan(phase[i], &s[i], &t[i]);
+        note_plan(q, (sg_phase)i, phase[i], &s[i], &t[i]);
         plan_weights(q, (sg_phase)i, phase[i]);
         if (q->r->latents_in && i != SG_PHASE_DECODE) continue; /* those phases will not run */
         out->peak = larger(out->peak, phase[i]->weights + phase[i]->work);
@@ -224,32 +229,37 @@ static void unload(render *q, sg_phase phase, int expert)
     }
 }
 
-/* A stream whose arenas have exactly what the plan found: run the same pass on it. */
-static sg_status stream_open(render *q, sg_stream *s, const sg_stream *planned)
+/* All that is held while s is open. */
+static void note_peak(render *q, const sg_stream *s)
+{
+    const size_t packed = sg_backend_packed_bytes(q->g->backend);
+    q->report->peak_bytes = larger(q->report->peak_bytes, q->held + s->keep.cap + s->scratch.cap + packed);
+}
+
+/* A stream whose arenas have exactly what the plan found for this phase. */
+static sg_status stream_open(render *q, sg_stream *s, sg_phase phase)
 {
     *s = sg_stream_on(q->g->backend);
     s->tap = q->g->tap;
     s->tap_context = q->g->tap_context;
     if (q->g->check) sg_check_wrap(s);
-    sg_arena *const       arena[2] = {&s->keep, &s->scratch};
-    const sg_arena *const need[2] = {&planned->keep, &planned->scratch};
+    sg_arena *const arena[2] = {&s->keep, &s->scratch};
+    const size_t    bytes[2] = {q->need[phase].keep, q->need[phase].scratch};
     for (int i = 0; i < 2; i++) {
-        void *const block = need[i]->peak ? s->memory->alloc(need[i]->peak) : NULL;
-        if (need[i]->peak && !block) {
+        void *const block = bytes[i] ? s->memory->alloc(bytes[i]) : NULL;
+        if (bytes[i] && !block) {
             if (i) s->memory->release((void *)s->keep.base);
-            return sg_error_set(q->e, SG_E_MEMORY, "the device cannot give %zu bytes", need[i]->peak);
+            return sg_error_set(q->e, SG_E_MEMORY, "the device cannot give %zu bytes", bytes[i]);
         }
-        *arena[i] = (sg_arena){.base = (uintptr_t)block, .cap = need[i]->peak};
+        *arena[i] = (sg_arena){.base = (uintptr_t)block, .cap = bytes[i]};
     }
-    const size_t total = q->held + s->keep.cap + s->scratch.cap + sg_backend_packed_bytes(q->g->backend);
-    q->report->peak_bytes = larger(q->report->peak_bytes, total);
+    note_peak(q, s);
     return SG_OK;
 }
 
 static void stream_close(render *q, sg_stream *s)
 {
-    const size_t total = q->held + s->keep.cap + s->scratch.cap + sg_backend_packed_bytes(q->g->backend);
-    q->report->peak_bytes = larger(q->report->peak_bytes, total);
+    note_peak(q, s); /* packed weights have come since it was opened */
     s->memory->release((void *)s->keep.base);
     s->memory->release((void *)s->scratch.base);
 }
@@ -258,12 +268,10 @@ static void stream_close(render *q, sg_stream *s)
 
 static sg_status run_text(render *q)
 {
-    const double   start = now();
-    sg_plan_totals t = {0};
-    sg_stream      planned = sg_plan_stream(&t), s;
+    const double start = now();
+    sg_stream    s;
     SG_TRY(report_progress(q, SG_STAGE_TEXT, 0, 1));
-    q->g->family->encode(q->g->model, &planned);
-    SG_TRY(stream_open(q, &s, &planned));
+    SG_TRY(stream_open(q, &s, SG_PHASE_TEXT));
     q->g->family->encode(q->g->model, &s);
     stream_close(q, &s);
     q->report->seconds[SG_STAGE_TEXT] = now() - start;
@@ -324,10 +332,8 @@ static sg_status denoise_steps(render *q, sg_stream *s)
 
 static sg_status run_denoise(render *q)
 {
-    sg_plan_totals t = {0};
-    sg_stream      planned = sg_plan_stream(&t), s;
-    plan_denoise(q, &planned, &t);
-    SG_TRY(stream_open(q, &s, &planned));
+    sg_stream s;
+    SG_TRY(stream_open(q, &s, SG_PHASE_DENOISE));
     const sg_status st = denoise_steps(q, &s);
     stream_close(q, &s);
     return st;
@@ -374,13 +380,11 @@ static sg_status decode_frames(render *q, sg_stream *s, uint8_t *host)
 
 static sg_status run_decode(render *q)
 {
-    const double   start = now();
-    sg_plan_totals t = {0};
-    sg_stream      planned = sg_plan_stream(&t), s;
-    SG_TRY(plan_decode(q, &planned, &t));
-    SG_TRY(stream_open(q, &s, &planned));
+    const double start = now();
+    sg_stream    s;
+    SG_TRY(stream_open(q, &s, SG_PHASE_DECODE));
     /* No chunk of frames is larger than what the scratch arena held for it. */
-    uint8_t *const host = malloc(planned.scratch.peak);
+    uint8_t *const host = malloc(s.scratch.cap);
     sg_status      st = host ? decode_frames(q, &s, host) : sg_error_set(q->e, SG_E_MEMORY, "no memory for frames");
     q->g->family->decode_close(q->g->model);
     stream_close(q, &s);
