@@ -13,7 +13,6 @@ static const char *const samplers[] = {"unipc", "euler", NULL};
 static const char *const compats[] = {"new", "old", NULL};
 static const char *const backends[] = {"auto", "cuda", "cpu", "ref", NULL};
 static const char *const dtypes[] = {"auto", "f32", "bf16", NULL};
-static const char *const masks[] = {"base", "avx2", "avx512", "all", NULL};
 
 const char *const sg_command_names[] = {"info", "check", NULL};
 
@@ -79,7 +78,7 @@ const sg_option sg_option_table[] = {
      .help = "of the matrix products; auto takes the faster on this machine"},
     {.name = "threads", .letter = 't', .kind = SG_OPTION_INT, .commands = ALL, AT(threads), .lo = 1, .hi = 4096,
      .value = "N", .help = "CPU threads (default: one a core)"},
-    {.name = "cpumask", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(cpumask), .choices = masks, .value = "LEVEL",
+    {.name = "cpumask", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(cpumask), .choices = sg_cpumask_names, .value = "LEVEL",
      .help = "no instruction set beyond this"},
     {.name = "memory-limit", .kind = SG_OPTION_BYTES, .commands = ALL, AT(memory_limit), .value = "SIZE",
      .help = "refuse what needs more, as 8G or 512M (default: what the machine has free)"},

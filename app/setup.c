@@ -66,11 +66,14 @@ sg_status sg_setup_model(sg_model_path *out, const char *asked, sg_error *e)
     return SG_OK;
 }
 
+const char *const sg_cpumask_names[] = {"base", "avx2", "avx512", "avx512bf16", "amx", "all", NULL};
+
 /* Bit i allows level i of the CPU; each name allows all below it. */
 static unsigned cpu_mask(const char *name)
 {
-    if (!name || strcmp(name, "all") == 0) return 0;
-    return strcmp(name, "base") == 0 ? 1 : strcmp(name, "avx2") == 0 ? 3 : 7;
+    unsigned mask = 1;
+    for (int i = 0; name && sg_cpumask_names[i] && strcmp(name, sg_cpumask_names[i]) != 0; i++) mask = 2 * mask + 1;
+    return name ? mask : 0;
 }
 
 sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_settings *s, bool check, sg_error *e)

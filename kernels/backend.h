@@ -8,8 +8,16 @@
 extern "C" {
 #endif
 
-/* CPU levels, each above the last; a mask of (1 << level) limits which may be used. */
-typedef enum sg_cpu_level { SG_CPU_BASE, SG_CPU_AVX2, SG_CPU_AVX512, SG_CPU_LEVELS } sg_cpu_level;
+/* CPU levels, each above the last: SSE2; AVX2 with FMA; AVX-512 F, BW, DQ, VL; AVX-512 VNNI and BF16; AMX's BF16 and INT8
+ * tiles. A mask of (1 << level) says which may be used; a level counts only when all below it do. */
+typedef enum sg_cpu_level {
+    SG_CPU_BASE,
+    SG_CPU_AVX2,
+    SG_CPU_AVX512,
+    SG_CPU_AVX512_BF16,
+    SG_CPU_AMX,
+    SG_CPU_LEVELS
+} sg_cpu_level;
 
 typedef struct sg_backend_options {
     const char *name;     /* "auto", "cuda", "cpu" or "ref" */

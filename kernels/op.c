@@ -96,7 +96,8 @@ static bool linear_fits(const sg_linear_args *a)
 {
     const int64_t n = a->x.dim[0], i = a->x.dim[1], o = a->w.dim[0];
     return is_real(a->y) && is_real(a->x) && is_real(a->w) && is2(a->x, n, i) && is2(a->w, o, i) && is2(a->y, n, o) &&
-           maybe1(a->b, o) && apart(a->y, a->x) && apart(a->y, a->w) && apart(a->y, a->b);
+           maybe1(a->b, o) && maybe1(a->gate, o) && (a->add ? a->act == SG_ACT_NONE : a->gate.rank == 0) &&
+           apart(a->y, a->x) && apart(a->y, a->w) && apart(a->y, a->b) && apart(a->y, a->gate);
 }
 
 static bool norm_fits(const sg_norm_args *a)
@@ -109,8 +110,9 @@ static bool norm_fits(const sg_norm_args *a)
 static bool rope_fits(const sg_rope_args *a)
 {
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
-    return is_real(a->y) && is_real(a->x) && d % 2 == 0 && is3(a->x, n, h, d) && is3(a->y, n, h, d) && is_f32(a->cos) &&
-           is_f32(a->sin) && is2(a->cos, n, d / 2) && is2(a->sin, n, d / 2) && apart(a->y, a->x);
+    return is_real(a->y) && is_real(a->x) && d % 2 == 0 && is3(a->x, n, h, d) && is3(a->y, n, h, d) &&
+           (maybe1(a->w, d) || maybe1(a->w, h * d)) && is_f32(a->cos) && is_f32(a->sin) && is2(a->cos, n, d / 2) &&
+           is2(a->sin, n, d / 2) && apart(a->y, a->x);
 }
 
 static bool attend_fits(const sg_attend_args *a)
@@ -242,6 +244,13 @@ static void refuse(sg_stream *s, const char *op, sg_tensor y)
     char shape[96];
     sg_shape_text(shape, sizeof shape, y.rank, y.dim);
     sg_fail(s, SG_E_SHAPE, "%s: shapes or dtypes disagree, or the output %s overlaps an input", op, shape);
+}
+
+bool sg_reads_output(const char *op, const void *args)
+{
+    if (strcmp(op, "linear") == 0) return ((const sg_linear_args *)args)->add;
+    if (strcmp(op, "conv") == 0) return ((const sg_conv_args *)args)->add;
+    return strcmp(op, "gate_add") == 0 || strcmp(op, "count_bad") == 0;
 }
 
 #define X(op)                                                                                                          \

@@ -25,9 +25,10 @@ typedef enum sg_act {
     SG_ACT_CLAMP      /* min(max(x, -1), 1) */
 } sg_act;
 
-typedef struct sg_linear_args { /* y = act(x w^T + b) */
-    sg_tensor y, x, w, b;       /* [n, o] [n, i] [o, i] [o]? */
-    sg_act    act;
+typedef struct sg_linear_args { /* y = act(x w^T + b), or with add: y += gate (x w^T + b) */
+    sg_tensor y, x, w, b, gate; /* [n, o] [n, i] [o, i] [o]? [o]? */
+    sg_act    act;              /* SG_ACT_NONE with add */
+    bool      add;              /* a gate wants it */
 } sg_linear_args;
 
 typedef enum sg_norm_kind {
@@ -44,8 +45,11 @@ typedef struct sg_norm_args {              /* y = act((norm(x) w + b) (1 + scale
     sg_act       act;
 } sg_norm_args;
 
-typedef struct sg_rope_args { /* pairs (x[2i], x[2i+1]) of every head turned by the angle of (row, i) */
-    sg_tensor y, x, cos, sin; /* [n, h, d] [n, h, d] [n, d/2] [n, d/2] */
+/* y = the pairs (v[2i], v[2i+1]) of every head turned by the angle of (row, i). v = x, or, where w is given,
+ * w x / sqrt(mean(x^2) + eps), the mean over the count(w) numbers of a head or of a whole row. */
+typedef struct sg_rope_args {
+    sg_tensor y, x, w, cos, sin; /* [n, h, d] [n, h, d] [d] or [h d]? [n, d/2] [n, d/2] */
+    float     eps;
 } sg_rope_args;
 
 typedef struct sg_attend_args { /* y = softmax(scale q k^T + bias + key_bias) v, per head */
@@ -80,12 +84,13 @@ typedef struct sg_sinusoid_args {
     sg_tensor y, t; /* F32 [n, c], c even; F32 [n] */
 } sg_sinusoid_args;
 
-/* y[t, r, s, :] = b + sum over taps of w[:, :, kt, kr, ks] x[t*stride[0] + kt, r*stride[1] + kr - pad[0], ...].
+/* y[t, r, s, :] = or, with add, += b + sum over taps of w[:, :, kt, kr, ks] x[t*stride[0] + kt, r*stride[1] + kr - pad[0], ...].
  * Channels last. Rows and columns beyond the edge read zero; time has no padding: the caller puts history in front. */
 typedef struct sg_conv_args {
     sg_tensor y, x, w, b; /* [f', y', x', o] [f, y, x, i] [o, i, kt, ky, kx] [o]? */
     int       stride[3];  /* t, y, x; each 1 or more */
     int       pad[4];     /* rows above, rows below, columns left, columns right */
+    bool      add;
 } sg_conv_args;
 
 typedef struct sg_upsample_args { /* y[t, r, s] = x[t, r/2, s/2] */
@@ -137,8 +142,9 @@ typedef struct sg_count_bad_args { /* y += how many elements of x are NaN or inf
 
 #define SG_OPS(X)                                                                                                      \
     X(linear)                                                                                                          \
-    X(norm) X(rope) X(attend) X(gate_add) X(add) X(mul) X(act) X(embed) X(sinusoid) X(conv) X(upsample) X(avg_down)    \
-        X(dup_up) X(permute) X(copy) X(combine) X(rgb8) X(count_bad)
+    X(norm)                                                                                                            \
+    X(rope) X(attend) X(gate_add) X(add) X(mul) X(act) X(embed) X(sinusoid) X(conv) X(upsample) X(avg_down) X(dup_up)  \
+        X(permute) X(copy) X(combine) X(rgb8) X(count_bad)
 
 typedef struct sg_stream sg_stream;
 
@@ -172,6 +178,9 @@ struct sg_stream {
     sg_status        status;
     char             why[320];
 };
+
+/* Whether the op of that name, with these args, adds to what it writes. */
+bool sg_reads_output(const char *op, const void *args);
 
 /* Latches a failure unless one is latched already; returns the latched code. */
 sg_status sg_fail(sg_stream *s, sg_status code, const char *fmt, ...) SG_PRINTF(3, 4);

@@ -12,27 +12,29 @@
 #define SG_ONEDNN 0
 #endif
 
+/* AMX with BF16 and INT8 tiles. The tiles are Linux's to grant, to each process once; oneDNN looks for them too. */
+static bool has_tiles(void)
+{
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    const unsigned wanted = 1u << 22 | 1u << 24 | 1u << 25; /* BF16, the tiles, INT8 */
+    unsigned       a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & wanted) != wanted) return false;
+#ifdef SYS_arch_prctl
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+    return false;
+#endif
+}
+
 sg_cpu_level sg_cpu_machine_level(void)
 {
     __builtin_cpu_init(); /* also asks whether the system saves the wide registers */
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return SG_CPU_BASE;
-    const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    return wide ? SG_CPU_AVX512 : SG_CPU_AVX2;
-}
-
-bool sg_cpu_machine_bf16(void)
-{
-    unsigned a, b, c, d;
-    if (sg_cpu_machine_level() < SG_CPU_AVX512 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || a < 1) return false;
-#ifdef SYS_arch_prctl
-    enum {
-        REQUEST_PERMISSION = 0x1023,
-        TILE_DATA = 18
-    }; /* the tiles of AMX are Linux's to grant; oneDNN looks for them */
-    if (d & (1u << 22)) syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA);
-#endif
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & (1u << 5));
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+        return SG_CPU_AVX2;
+    if (!__builtin_cpu_supports("avx512vnni") || !__builtin_cpu_supports("avx512bf16")) return SG_CPU_AVX512;
+    return has_tiles() ? SG_CPU_AMX : SG_CPU_AVX512_BF16;
 }
 
 void sg_cpu_brand(char *out, size_t size)
@@ -49,7 +51,7 @@ void sg_cpu_brand(char *out, size_t size)
 
 const char *sg_cpu_level_name(sg_cpu_level level)
 {
-    static const char *const name[SG_CPU_LEVELS] = {"SSE2", "AVX2", "AVX-512"};
+    static const char *const name[SG_CPU_LEVELS] = {"SSE2", "AVX2", "AVX-512", "AVX-512 BF16", "AMX"};
     return name[level];
 }
 
@@ -57,30 +59,31 @@ sg_cpu_level sg_cpu_fill(sg_ops *t, unsigned mask)
 {
     const sg_cpu_level machine = sg_cpu_machine_level();
     sg_cpu_level       level = SG_CPU_BASE;
+    while (level < machine && (mask & (2u << level))) level++;
     sg_move_init(t);
 #define X(file, isa) sg_vec_##file##_init_##isa(t);
     SG_VEC_FILES(X, base)
-    if (machine >= SG_CPU_AVX2 && (mask & (1u << SG_CPU_AVX2))) {
+    if (level >= SG_CPU_AVX2) {
         SG_VEC_FILES(X, avx2)
-        level = SG_CPU_AVX2;
     }
-    if (machine >= SG_CPU_AVX512 && (mask & (1u << SG_CPU_AVX512))) {
+    if (level >= SG_CPU_AVX512) {
         SG_VEC_FILES(X, avx512)
-        level = SG_CPU_AVX512;
     }
 #undef X
+    if (level >= SG_CPU_AVX512_BF16) sg_bf16_attend_init_avx512_bf16(t);
+    if (level >= SG_CPU_AMX) sg_bf16_attend_init_amx(t);
     return level;
 }
 
-bool sg_cpu_use_library(sg_cpu *c, unsigned mask, bool native_bf16)
+bool sg_cpu_use_library(sg_cpu *c, sg_cpu_level level, bool native_bf16)
 {
 #if SG_ONEDNN
     sg_onednn_close(c);
-    const bool ok = sg_onednn_open(c, mask, native_bf16);
+    const bool ok = sg_onednn_open(c, level, native_bf16);
     c->native_bf16 = ok && native_bf16;
     return ok;
 #else
-    (void)c, (void)mask, (void)native_bf16;
+    (void)c, (void)level, (void)native_bf16;
     return false;
 #endif
 }
@@ -93,7 +96,7 @@ sg_cpu *sg_cpu_open(int threads, unsigned mask, size_t pack_limit)
     c->threads = threads > 0 ? threads : omp_get_max_threads();
     c->pack_limit = pack_limit;
     c->level = sg_cpu_fill(&c->ops, mask);
-    sg_cpu_use_library(c, mask, c->level == SG_CPU_AVX512 && sg_cpu_machine_bf16());
+    sg_cpu_use_library(c, c->level, c->level >= SG_CPU_AVX512_BF16);
     return c;
 }
 

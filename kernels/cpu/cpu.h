@@ -33,7 +33,7 @@ typedef struct sg_cpu {
     sg_ops            ops;
     sg_cpu_level      level; /* the highest in use */
     int               threads;
-    bool              native_bf16; /* BF16 by BF16 products run as such; else all operands are widened */
+    bool              native_bf16; /* BF16 by BF16 products run as such; else oneDNN's operands are widened */
     struct sg_onednn *library;     /* NULL when oneDNN is not used */
     sg_cpu_block      block[SG_SLOTS];
     sg_pack          *pack;
@@ -42,13 +42,12 @@ typedef struct sg_cpu {
 
 static inline sg_cpu *sg_cpu_of(const sg_stream *s) { return (sg_cpu *)s->impl; }
 
-/* The highest level of this machine, and whether it multiplies BF16 natively (AVX512_BF16 or AMX-BF16, usable now). */
+/* The highest level of this machine that the system lets us use. */
 sg_cpu_level sg_cpu_machine_level(void);
-bool         sg_cpu_machine_bf16(void);
 void         sg_cpu_brand(char *out, size_t size);
 const char  *sg_cpu_level_name(sg_cpu_level level);
 
-/* Fills t with the entries of the levels in mask (base always), without oneDNN. Returns the highest one used. */
+/* Fills t with the entries of the levels in mask, base always, without oneDNN. Returns the highest one used. */
 sg_cpu_level sg_cpu_fill(sg_ops *t, unsigned mask);
 
 /* threads 0: all. pack_limit in bytes. NULL when memory is short. */
@@ -74,11 +73,18 @@ SG_VEC_FILES(X, avx2)
 SG_VEC_FILES(X, avx512)
 #undef X
 
-    /* Puts oneDNN's linear and conv into c->ops. The mask limits the instructions that its generated code may use. With
-     * native_bf16 products of BF16 by BF16 run as such, else all are F32. False, and c->ops as it was, when the build
-     * lacks the library, or it fails, or it has generated code beyond the mask already in this process. */
-    bool sg_cpu_use_library(sg_cpu *c, unsigned mask, bool native_bf16);
-bool sg_onednn_open(sg_cpu *c, unsigned mask, bool native_bf16); /* the same; exists where the build has oneDNN */
+/* Attention of BF16 operands by BF16 products; the rest goes to the entry of vec_attend.c below. */
+void      sg_bf16_attend_init_avx512_bf16(sg_ops *t);
+void      sg_bf16_attend_init_amx(sg_ops *t);
+sg_status sg_vec_attend_base(sg_stream *s, const sg_attend_args *a);
+sg_status sg_vec_attend_avx2(sg_stream *s, const sg_attend_args *a);
+sg_status sg_vec_attend_avx512(sg_stream *s, const sg_attend_args *a);
+
+/* Puts oneDNN's linear and conv into c->ops; its generated code uses the instructions of `level` and those below. With
+ * native_bf16 products of BF16 by BF16 run as such, else all are F32. False, and c->ops as it was, when the build lacks
+ * the library, or it fails, or it has generated code beyond the level already in this process. */
+bool sg_cpu_use_library(sg_cpu *c, sg_cpu_level level, bool native_bf16);
+bool sg_onednn_open(sg_cpu *c, sg_cpu_level level, bool native_bf16); /* the same; exists where the build has oneDNN */
 void sg_onednn_close(sg_cpu *c);
 
 #endif

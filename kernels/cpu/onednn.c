@@ -256,7 +256,7 @@ static void choose_types(const sg_onednn *o, plan_key *k, sg_dtype x, sg_dtype w
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
     sg_onednn *const o = sg_cpu_of(s)->library;
-    if (a->x.dim[0] <= SG_FEW_ROWS || a->x.dim[1] == 0) return o->plain.linear(s, a);
+    if (a->add || a->x.dim[0] <= SG_FEW_ROWS || a->x.dim[1] == 0) return o->plain.linear(s, a);
     plan_key k;
     memset(&k, 0, sizeof k); /* keys are compared as bytes */
     k.n[0] = a->x.dim[0];
@@ -280,6 +280,7 @@ static bool is_steady(const sg_conv_args *a)
 static sg_status conv(sg_stream *s, const sg_conv_args *a)
 {
     sg_onednn *const o = sg_cpu_of(s)->library;
+    if (a->add) return o->plain.conv(s, a);
     const bool       bf16 = o->native_bf16 && a->x.dtype == SG_BF16 && a->w.dtype == SG_BF16;
     if (!bf16 && dnnl_get_effective_cpu_isa() >= dnnl_cpu_isa_avx512_core && !is_steady(a)) return o->plain.conv(s, a);
     plan_key k;
@@ -299,14 +300,14 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
     return p ? plan_run(s, p, a->y, a->x, a->w, a->b, SG_ACT_NONE) : o->plain.conv(s, a);
 }
 
-bool sg_onednn_open(sg_cpu *c, unsigned mask, bool native_bf16)
+bool sg_onednn_open(sg_cpu *c, sg_cpu_level level, bool native_bf16)
 {
-    const sg_cpu_level machine = sg_cpu_machine_level();
-    const bool         limited = machine > SG_CPU_BASE && !(mask & (1u << machine));
-    if (limited) {
-        const dnnl_cpu_isa_t isa = mask & (1u << SG_CPU_AVX2) ? dnnl_cpu_isa_avx2 : dnnl_cpu_isa_sse41;
-        if (dnnl_set_max_cpu_isa(isa) != dnnl_success && dnnl_get_effective_cpu_isa() != isa) return false;
-    }
+    static const dnnl_cpu_isa_t most[SG_CPU_LEVELS] = {dnnl_cpu_isa_sse41, dnnl_cpu_isa_avx2,
+                                                       dnnl_cpu_isa_avx512_core_vnni, dnnl_cpu_isa_avx512_core_bf16,
+                                                       dnnl_cpu_isa_all};
+    if (level < sg_cpu_machine_level() && dnnl_set_max_cpu_isa(most[level]) != dnnl_success &&
+        dnnl_get_effective_cpu_isa() != most[level])
+        return false;
     sg_onednn *const o = calloc(1, sizeof *o);
     if (!o) return false;
     c->library = o;

@@ -11,6 +11,7 @@
 #define SG_PASTE4_(a, b, c, d) a##b##c##d
 #define SG_PASTE4(a, b, c, d) SG_PASTE4_(a, b, c, d)
 #define SG_VEC_INIT(file) SG_PASTE4(sg_vec_, file, _init_, SG_LEVEL)
+#define SG_VEC_NAME(op) SG_PASTE4(sg_vec_, op, _, SG_LEVEL)
 
 #if defined(__AVX512F__)
 enum { SG_LANES = 16 };

@@ -146,7 +146,7 @@ static void attend_task(const attend_job *b, const attend_room *w, int64_t head,
         }
 }
 
-static sg_status attend(sg_stream *s, const sg_attend_args *a)
+sg_status SG_VEC_NAME(attend)(sg_stream *s, const sg_attend_args *a)
 {
     sg_cpu *const cpu = sg_cpu_of(s);
     attend_job    b = {.a = a, .n = a->q.dim[0], .m = a->k.dim[0], .h = a->q.dim[1], .d = a->q.dim[2]};
@@ -175,4 +175,4 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
     return SG_OK;
 }
 
-void SG_VEC_INIT(attend)(sg_ops *t) { t->attend = attend; }
+void SG_VEC_INIT(attend)(sg_ops *t) { t->attend = SG_VEC_NAME(attend); }

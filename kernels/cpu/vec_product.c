@@ -12,9 +12,10 @@
 enum { SG_BM = 8 * SG_MR, SG_BN = 8 * SG_NR, SG_LDC = SG_BN + 16, SG_THIN = 4, SG_SEGMENTS = 32, SG_PAGE = 4096 };
 
 typedef struct product {
-    const sg_tensor    *x, *y, *w, *b;
-    const sg_conv_args *conv; /* NULL: linear */
+    const sg_tensor    *x, *y, *w, *b, *gate; /* gate NULL: none */
+    const sg_conv_args *conv;                 /* NULL: linear */
     sg_act              act;
+    bool                add;
     int64_t             rows, depth, cols, channels; /* depth = taps channels */
     const float        *panel;                       /* [cols / SG_NR][depth][SG_NR] */
     bool                in_place;
@@ -105,9 +106,17 @@ static void finish(const product *p, int64_t row, int64_t col, int64_t n, float 
     const int64_t      at = row * p->cols + col;
     if (b)
         for (int64_t j = 0; j < n; j++) sum[j] += b[j];
-    float *const y = sg_out(p->y, at, sum);
-    sg_act_run(p->act, y, sum, n);
-    sg_out_done(p->y, at, n, y);
+    if (p->add) {
+        float              room[SG_BN];
+        const float *const gate = p->gate && p->gate->rank ? (const float *)p->gate->data + col : NULL;
+        float *const       y = sg_inout(p->y, at, n, room);
+        for (int64_t j = 0; j < n; j++) y[j] += gate ? gate[j] * sum[j] : sum[j];
+        sg_out_done(p->y, at, n, y);
+    } else {
+        float *const y = sg_out(p->y, at, sum);
+        sg_act_run(p->act, y, sum, n);
+        sg_out_done(p->y, at, n, y);
+    }
 }
 
 static void product_task(const product *p, int64_t row, int64_t col, product_room *r)
@@ -214,7 +223,9 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
                        .y = &a->y,
                        .w = &a->w,
                        .b = &a->b,
+                       .gate = &a->gate,
                        .act = a->act,
+                       .add = a->add,
                        .rows = a->x.dim[0],
                        .depth = depth,
                        .cols = a->w.dim[0],
@@ -233,6 +244,7 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
                  .w = &a->w,
                  .b = &a->b,
                  .conv = a,
+                 .add = a->add,
                  .rows = yd[0] * yd[1] * yd[2],
                  .depth = channels * wd[2] * wd[3] * wd[4],
                  .cols = wd[0],

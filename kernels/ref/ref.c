@@ -33,6 +33,7 @@ static real round_as(sg_dtype t, real v) { return t == SG_BF16 ? sg_bf16_to_f32(
 static real get(const sg_tensor *t, int64_t i) { return (real)sg_load(t, i); }
 static real get_or(const sg_tensor *t, int64_t i, real other) { return t->rank ? get(t, i) : other; }
 static void put(const sg_tensor *t, int64_t i, real v) { sg_store(t, i, (float)v); }
+static void put_or_add(const sg_tensor *t, int64_t i, real v, bool add) { put(t, i, add ? get(t, i) + v : v); }
 
 /* All of t as real numbers, in memory that the caller frees. */
 static real *widen(sg_tensor t)
@@ -76,8 +77,10 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
     if (ok) {
 #pragma omp parallel for schedule(static)
         for (int64_t t = 0; t < n; t++)
-            for (int64_t o = 0; o < out; o++)
-                put(&a->y, t * out + o, activate(a->act, dot(x + t * in, w + o * in, in) + get_or(&a->b, o, 0)));
+            for (int64_t o = 0; o < out; o++) {
+                const real v = activate(a->act, dot(x + t * in, w + o * in, in) + get_or(&a->b, o, 0));
+                put_or_add(&a->y, t * out + o, v * get_or(&a->gate, o, 1), a->add);
+            }
     }
     free(x);
     free(w);
@@ -121,19 +124,31 @@ static sg_status norm(sg_stream *s, const sg_norm_args *a)
     return SG_OK;
 }
 
+/* 1 / sqrt(mean(x^2) + eps) of c numbers. */
+static real rms_gain(const sg_tensor *x, int64_t at, int64_t c, real eps)
+{
+    real square = 0;
+    for (int64_t i = 0; i < c; i++) square += get(x, at + i) * get(x, at + i);
+    return 1 / FN(sqrt)(square / (real)c + eps);
+}
+
 static sg_status rope(sg_stream *s, const sg_rope_args *a)
 {
     (void)s;
-    const int64_t n = a->x.dim[0], h = a->x.dim[1], half = a->x.dim[2] / 2;
-    for (int64_t t = 0; t < n; t++)
-        for (int64_t g = 0; g < h; g++)
-            for (int64_t i = 0; i < half; i++) {
-                const int64_t at = ((t * h + g) * half + i) * 2;
-                const real    x = get(&a->x, at), y = get(&a->x, at + 1);
-                const real    c = get(&a->cos, t * half + i), d = get(&a->sin, t * half + i);
-                put(&a->y, at, x * c - y * d);
-                put(&a->y, at + 1, x * d + y * c);
-            }
+    const int64_t n = a->x.dim[0], c = a->x.dim[1] * a->x.dim[2], d = a->x.dim[2], width = a->w.rank ? a->w.dim[0] : d;
+#pragma omp parallel for schedule(static)
+    for (int64_t t = 0; t < n; t++) {
+        real gain = 1;
+        for (int64_t i = 0; i < c; i += 2) {
+            const int64_t at = t * c + i, angle = (t * d + i % d) / 2;
+            if (a->w.rank && i % width == 0) gain = rms_gain(&a->x, at, width, (real)a->eps);
+            const real x = get(&a->x, at) * gain * get_or(&a->w, i % width, 1);
+            const real y = get(&a->x, at + 1) * gain * get_or(&a->w, i % width + 1, 1);
+            const real cos = get(&a->cos, angle), sin = get(&a->sin, angle);
+            put(&a->y, at, x * cos - y * sin);
+            put(&a->y, at + 1, x * sin + y * cos);
+        }
+    }
     return SG_OK;
 }
 
@@ -274,7 +289,8 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
 #pragma omp parallel for schedule(static)
         for (int64_t p = 0; p < yd[0] * yd[1] * yd[2]; p++)
             for (int64_t o = 0; o < yd[3]; o++)
-                put(&a->y, p * yd[3] + o, conv_at(a, x, w, p / (yd[1] * yd[2]), p / yd[2] % yd[1], p % yd[2], o));
+                put_or_add(&a->y, p * yd[3] + o, conv_at(a, x, w, p / (yd[1] * yd[2]), p / yd[2] % yd[1], p % yd[2], o),
+                           a->add);
     }
     free(x);
     free(w);
