@@ -284,16 +284,15 @@ void sg_wan_run_close(sg_wan_run *run)
 /* Six vectors of one block, or two of the output. */
 static sg_tensor row(sg_tensor table, int64_t i) { return sg_reshape(sg_rows(table, i, 1), table.dim[1]); }
 
-/* x += gate out(attention(...)) after norm and rotation of q; keys and values are given. */
+/* x += gate out(attention(...)). */
 static void attend_into(sg_stream *s, const sg_wan_config *c, const wan_attention *a, sg_tensor x, sg_tensor gate,
                         const sg_attend_args *args)
 {
     const int64_t   n = x.dim[0];
-    const sg_tensor o = sg_new(s, args->q.dtype, n, c->heads, c->head_dim), r = sg_new(s, args->q.dtype, n, c->width);
+    const sg_tensor o = sg_new(s, args->q.dtype, n, c->heads, c->head_dim);
     sg_attend(s, .y = o, .q = args->q, .k = args->k, .v = args->v, .key_bias = args->key_bias,
               .scale = 1.0f / sqrtf((float)c->head_dim));
-    sg_linear(s, .y = r, .x = sg_reshape(o, n, c->width), .w = a->out.w, .b = a->out.b);
-    sg_gate_add(s, .x = x, .r = r, .gate = gate);
+    sg_linear(s, .y = x, .x = sg_reshape(o, n, c->width), .w = a->out.w, .b = a->out.b, .gate = gate, .add = true);
 }
 
 /* y = rope(RMS(w x + b)), per head. */
@@ -302,10 +301,10 @@ static void rotated(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, sg
 {
     const int64_t   n = x.dim[0], w = d->config.width;
     const size_t    mark = s->scratch.used;
-    const sg_tensor p = sg_new(s, x.dtype, n, w), q = sg_new(s, x.dtype, n, d->config.heads, d->config.head_dim);
+    const sg_tensor p = sg_new(s, x.dtype, n, w);
     sg_linear(s, .y = p, .x = x, .w = l->w, .b = l->b);
-    sg_norm(s, .y = sg_reshape(q, n, w), .x = p, .w = norm, .kind = SG_NORM_RMS, .eps = (float)d->config.eps);
-    sg_rope(s, .y = y, .x = q, .cos = run->cos, .sin = run->sin);
+    sg_rope(s, .y = y, .x = sg_reshape(p, n, d->config.heads, d->config.head_dim), .w = norm, .cos = run->cos,
+            .sin = run->sin, .eps = (float)d->config.eps);
     s->scratch.used = mark;
 }
 
@@ -361,13 +360,12 @@ static void feed_forward(sg_stream *s, const sg_wan_dit *d, int i, sg_tensor x, 
     const int64_t          n = x.dim[0], w = d->config.width;
     const sg_dtype         act = d->part.act;
     const size_t           mark = s->scratch.used;
-    const sg_tensor        y = sg_new(s, act, n, w), u = sg_new(s, act, n, d->config.ffn), r = sg_new(s, act, n, w);
+    const sg_tensor        y = sg_new(s, act, n, w), u = sg_new(s, act, n, d->config.ffn);
 
     sg_norm(s, .y = y, .x = x, .shift = row(e, 3), .scale = row(e, 4), .kind = SG_NORM_LAYER,
             .eps = (float)d->config.eps);
     sg_linear(s, .y = u, .x = y, .w = b->up.w, .b = b->up.b, .act = SG_ACT_GELU_TANH);
-    sg_linear(s, .y = r, .x = u, .w = b->down.w, .b = b->down.b);
-    sg_gate_add(s, .x = x, .r = r, .gate = row(e, 5));
+    sg_linear(s, .y = x, .x = u, .w = b->down.w, .b = b->down.b, .gate = row(e, 5), .add = true);
     sg_tap(s, x, "dit.block.%d.ffn", i);
     s->scratch.used = mark;
 }

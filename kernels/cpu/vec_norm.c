@@ -22,6 +22,17 @@ static double run_squares(const float *x, int64_t n)
     return (double)sum;
 }
 
+static double mean_square(const sg_tensor *x, int64_t at, int64_t c)
+{
+    float  room[SG_RUN];
+    double square = 0;
+    for (int64_t i = 0; i < c; i += SG_RUN) {
+        const int64_t n = sg_min64(SG_RUN, c - i);
+        square += run_squares(sg_in(x, at + i, n, room), n);
+    }
+    return square / (double)c;
+}
+
 /* The mean is first estimated, then corrected by the mean of the deviations from the estimate, so that a constant row
  * comes out as zeros and not as its own rounding error over sqrt(eps). */
 static row_stats stats_layer(const sg_norm_args *a, int64_t row, int64_t c)
@@ -55,14 +66,9 @@ static row_stats stats_of(const sg_norm_args *a, int64_t row, int64_t c)
 {
     if (a->kind == SG_NORM_NONE) return (row_stats){0, 1};
     if (a->kind == SG_NORM_LAYER) return stats_layer(a, row, c);
-    float  room[SG_RUN];
-    double square = 0;
-    for (int64_t i = 0; i < c; i += SG_RUN) {
-        const int64_t n = sg_min64(SG_RUN, c - i);
-        square += run_squares(sg_in(&a->x, row + i, n, room), n);
-    }
-    if (a->kind == SG_NORM_L2) return (row_stats){0, (float)(sqrt((double)c) / fmax(sqrt(square), 1e-12))};
-    return (row_stats){0, (float)(1.0 / sqrt(square / (double)c + (double)a->eps))};
+    const double mean = mean_square(&a->x, row, c);
+    if (a->kind == SG_NORM_L2) return (row_stats){0, (float)(sqrt((double)c) / fmax(sqrt(mean * (double)c), 1e-12))};
+    return (row_stats){0, (float)(1.0 / sqrt(mean + (double)a->eps))};
 }
 
 static void norm_row(const sg_norm_args *a, int64_t row, int64_t c, const float *gain, const float *shift)
@@ -98,29 +104,56 @@ static sg_status norm(sg_stream *s, const sg_norm_args *a)
     return SG_OK;
 }
 
+/* The pairs of x, normalised where w is given, turned by the angles whose cosines and sines are c and e. */
+static void rope_run(float *y, const float *x, const float *w, float gain, const float *c, const float *e,
+                     int64_t pairs)
+{
+    if (w) {
+#pragma omp simd
+        for (int64_t k = 0; k < pairs; k++) {
+            const float p = x[2 * k] * gain * w[2 * k], q = x[2 * k + 1] * gain * w[2 * k + 1];
+            y[2 * k] = p * c[k] - q * e[k];
+            y[2 * k + 1] = p * e[k] + q * c[k];
+        }
+    } else {
+#pragma omp simd
+        for (int64_t k = 0; k < pairs; k++) {
+            const float p = x[2 * k], q = x[2 * k + 1];
+            y[2 * k] = p * c[k] - q * e[k];
+            y[2 * k + 1] = p * e[k] + q * c[k];
+        }
+    }
+}
+
+static float rope_gain(const sg_rope_args *a, int64_t at)
+{
+    return (float)(1.0 / sqrt(mean_square(&a->x, at, a->w.dim[0]) + (double)a->eps));
+}
+
+static void rope_row(const sg_rope_args *a, int64_t t)
+{
+    const int64_t      h = a->x.dim[1], d = a->x.dim[2], half = d / 2, width = a->w.rank ? a->w.dim[0] : d;
+    const float *const w = a->w.rank ? a->w.data : NULL;
+    const float *const c = (const float *)a->cos.data + t * half, *const e = (const float *)a->sin.data + t * half;
+    float gain = 1;
+    for (int64_t g = 0; g < h; g++) {
+        if (w && g * d % width == 0) gain = rope_gain(a, (t * h + g) * d);
+        for (int64_t i = 0; i < half; i += SG_RUN / 2) {
+            float              room[2][SG_RUN];
+            const int64_t      at = (t * h + g) * d + 2 * i, pairs = sg_min64(SG_RUN / 2, half - i);
+            const float *const x = sg_in(&a->x, at, 2 * pairs, room[0]);
+            float *const       y = sg_out(&a->y, at, room[1]);
+            rope_run(y, x, w ? w + g * d % width + 2 * i : NULL, gain, c + i, e + i, pairs);
+            sg_out_done(&a->y, at, 2 * pairs, y);
+        }
+    }
+}
+
 static sg_status rope(sg_stream *s, const sg_rope_args *a)
 {
-    const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2], half = d / 2;
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (n * h * d > SG_FEW)
-    for (int64_t t = 0; t < n; t++) {
-        const float *const turn_c = (const float *)a->cos.data + t * half, *const turn_s =
-                                                                               (const float *)a->sin.data + t * half;
-        for (int64_t g = 0; g < h; g++)
-            for (int64_t i = 0; i < half; i += SG_RUN / 2) {
-                float              room[2][SG_RUN];
-                const int64_t      at = (t * h + g) * d + 2 * i, pairs = sg_min64(SG_RUN / 2, half - i);
-                const float *const x = sg_in(&a->x, at, 2 * pairs, room[0]), *const c = turn_c + i,
-                                   *const e = turn_s + i;
-                float *const              y = sg_out(&a->y, at, room[1]);
-#pragma omp simd
-                for (int64_t k = 0; k < pairs; k++) {
-                    const float p = x[2 * k], q = x[2 * k + 1];
-                    y[2 * k] = p * c[k] - q * e[k];
-                    y[2 * k + 1] = p * e[k] + q * c[k];
-                }
-                sg_out_done(&a->y, at, 2 * pairs, y);
-            }
-    }
+    const int64_t n = a->x.dim[0];
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (sg_count(a->x) > SG_FEW)
+    for (int64_t t = 0; t < n; t++) rope_row(a, t);
     return SG_OK;
 }
 

@@ -281,7 +281,7 @@ static void attention(const sg_t5 *t, sg_stream *s, const t5_block *w, sg_tensor
     const size_t    mark = s->scratch.used;
     const sg_dtype  act = t->part.act;
     const int64_t   n = x.dim[0], c = x.dim[1], h = t->config.size.heads, d = t->config.size.head_dim;
-    const sg_tensor r = sg_new(s, SG_F32, n, c), y = sg_new(s, act, n, c);
+    const sg_tensor y = sg_new(s, act, n, c);
     const sg_tensor q = sg_new(s, act, n, h * d), k = sg_new(s, act, n, h * d);
     const sg_tensor v = sg_new(s, act, n, h * d), a = sg_new(s, act, n, h * d);
     sg_norm(s, .y = y, .x = x, .w = w->attn_norm, .kind = SG_NORM_RMS, .eps = t->config.eps);
@@ -290,8 +290,7 @@ static void attention(const sg_t5 *t, sg_stream *s, const t5_block *w, sg_tensor
     sg_linear(s, .y = v, .x = y, .w = w->v);
     sg_attend(s, .y = sg_reshape(a, n, h, d), .q = sg_reshape(q, n, h, d), .k = sg_reshape(k, n, h, d),
               .v = sg_reshape(v, n, h, d), .bias = bias, .scale = 1.0f);
-    sg_linear(s, .y = r, .x = a, .w = w->o);
-    sg_gate_add(s, .x = x, .r = r);
+    sg_linear(s, .y = x, .x = a, .w = w->o, .add = true);
     s->scratch.used = mark;
 }
 
@@ -300,7 +299,7 @@ static void feed_forward(const sg_t5 *t, sg_stream *s, const t5_block *w, sg_ten
     const size_t    mark = s->scratch.used;
     const sg_dtype  act = t->part.act;
     const int64_t   n = x.dim[0], c = x.dim[1], f = t->config.size.ffn;
-    const sg_tensor r = sg_new(s, SG_F32, n, c), y = sg_new(s, act, n, c), u = sg_new(s, act, n, f);
+    const sg_tensor y = sg_new(s, act, n, c), u = sg_new(s, act, n, f);
     sg_norm(s, .y = y, .x = x, .w = w->ff_norm, .kind = SG_NORM_RMS, .eps = t->config.eps);
     if (t->config.gated) {
         const sg_tensor g = sg_new(s, act, n, f), p = sg_new(s, act, n, f);
@@ -310,8 +309,7 @@ static void feed_forward(const sg_t5 *t, sg_stream *s, const t5_block *w, sg_ten
     } else {
         sg_linear(s, .y = u, .x = y, .w = w->wi, .act = SG_ACT_RELU);
     }
-    sg_linear(s, .y = r, .x = u, .w = w->wo);
-    sg_gate_add(s, .x = x, .r = r);
+    sg_linear(s, .y = x, .x = u, .w = w->wo, .add = true);
     s->scratch.used = mark;
 }
 

@@ -146,6 +146,8 @@ void ck_try_rope(ck *c)
         const int64_t h = 1 + (int64_t)ck_draw(c, 5);
         ck_case(c, &(sg_rope_args){.y = ck_out(c, type_in(c, pass), n, h, d),
                                    .x = ck_new(c, type_in(c, pass), usual[ck_draw(c, USUAL)], n, h, d),
+                                   .w = maybe(c, ck_draw(c, 2) ? d : h * d),
+                                   .eps = ck_draw(c, 2) ? 1e-6f : 1e-5f,
                                    .cos = ck_new(c, SG_F32, CK_RANDOM, n, d / 2),
                                    .sin = ck_new(c, SG_F32, CK_RANDOM, n, d / 2)});
     }

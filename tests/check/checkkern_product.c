@@ -37,12 +37,15 @@ void ck_try_linear(ck *c)
     for (int i = 0; i < trials(c, 130); i++) {
         const int64_t n = length(c), m = i % 16 == 0 ? 1000 + upto(c, 200) : length(c), o = length(c);
         const ck_fill f = product_fill(c);
+        const bool    add = ck_draw(c, 3) == 0;
         ck_case(c, &(sg_linear_args){.y = ck_out(c, type_in(c, i), n, o),
                                      .x = ck_new(c, type_in(c, i), f, n, m),
                                      .w = ck_new(c, type_in(c, i), f == CK_INTEGER ? f : CK_RANDOM, o, m),
                                      .b = ck_draw(c, 3) ? ck_new(c, SG_F32, CK_RANDOM, o) : (sg_tensor){0},
+                                     .gate = add && ck_draw(c, 2) ? ck_new(c, SG_F32, CK_RANDOM, o) : (sg_tensor){0},
                                      /* a large sum clamped is its rounding error and nothing else */
-                                     .act = f == CK_LARGE ? SG_ACT_NONE : (sg_act)ck_draw(c, SG_ACT_CLAMP + 1)});
+                                     .act = add || f == CK_LARGE ? SG_ACT_NONE : (sg_act)ck_draw(c, SG_ACT_CLAMP + 1),
+                                     .add = add});
     }
 }
 
@@ -53,7 +56,7 @@ void ck_try_conv(ck *c)
     static const int64_t channels[] = {1, 3, 12, 16, 17, 32, 33, 64, 96};
     for (int i = 0; i < trials(c, 90); i++) {
         const int64_t in = channels[ck_draw(c, 9)], o = channels[ck_draw(c, 9)];
-        sg_conv_args  a = {.stride = {(int)upto(c, 2), (int)upto(c, 2), (int)upto(c, 2)}};
+        sg_conv_args  a = {.stride = {(int)upto(c, 2), (int)upto(c, 2), (int)upto(c, 2)}, .add = ck_draw(c, 3) == 0};
         int64_t       k[3], x[3], y[3];
         for (int j = 0; j < 3; j++) k[j] = ck_draw(c, 2) ? 3 : upto(c, 3);
         for (int j = 0; j < 4; j++) a.pad[j] = (int)ck_draw(c, (uint64_t)(j < 2 ? k[1] : k[2]));
