@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-enum { SG_FEW_MOVED = 32768, SG_SQUARE = 16 };
+enum { SG_FEW_MOVED = 32768, SG_SQUARE = 16, SG_LONG = 64, SG_TABLE = 1024 };
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -20,6 +20,18 @@ static void move_run(const sg_tensor *y, int64_t to, const sg_tensor *x, int64_t
     else
         for (int64_t i = 0; i < n; i++)
             ((uint16_t *)y->data)[to + i] = sg_f32_to_bf16(((const float *)x->data)[from + i]);
+}
+
+/* y[to + i] = x[from + at[i]] */
+static void gather(const sg_tensor *y, int64_t to, const sg_tensor *x, int64_t from, const int64_t *at, int64_t n)
+{
+    if (y->dtype != x->dtype) {
+        for (int64_t i = 0; i < n; i++) sg_store(y, to + i, sg_load(x, from + at[i]));
+    } else if (y->dtype == SG_F32) {
+        for (int64_t i = 0; i < n; i++) ((float *)y->data)[to + i] = ((const float *)x->data)[from + at[i]];
+    } else {
+        for (int64_t i = 0; i < n; i++) ((uint16_t *)y->data)[to + i] = ((const uint16_t *)x->data)[from + at[i]];
+    }
 }
 
 static sg_status embed(sg_stream *s, const sg_embed_args *a)
@@ -79,17 +91,20 @@ static sg_status avg_down(sg_stream *s, const sg_avg_down_args *a)
     return SG_OK;
 }
 
+/* Output channel o of place k of a block comes from the channel at[k * channels + o]. */
 static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
 {
-    const int64_t *const yd = a->y.dim, *const xd = a->x.dim, ft = a->ft, fs = a->fs;
-    const int64_t repeat = yd[3] * ft * fs * fs / xd[3], places = yd[0] * yd[1] * yd[2];
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (places * yd[3] > SG_FEW_MOVED)
+    const int64_t *const yd = a->y.dim, *const xd = a->x.dim, ft = a->ft, fs = a->fs, block = ft * fs * fs, c = yd[3];
+    const int64_t  repeat = c * block / xd[3], places = yd[0] * yd[1] * yd[2];
+    int64_t *const at = sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, (size_t)(block * c) * sizeof *at);
+    if (!at) return SG_E_MEMORY;
+    for (int64_t i = 0; i < block * c; i++) at[i] = (i % c * block + i / c) / repeat;
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (places * c > SG_FEW_MOVED)
     for (int64_t p = 0; p < places; p++) {
         const int64_t u = p % yd[2], r = p / yd[2] % yd[1], t = p / yd[2] / yd[1] + a->drop;
         const int64_t from = ((t / ft * xd[1] + r / fs) * xd[2] + u / fs) * xd[3];
-        const int64_t place = (t % ft * fs + r % fs) * fs + u % fs; /* inside the block */
-        for (int64_t o = 0; o < yd[3]; o++)
-            sg_store(&a->y, p * yd[3] + o, sg_load(&a->x, from + (o * ft * fs * fs + place) / repeat));
+        const int64_t k = (t % ft * fs + r % fs) * fs + u % fs;
+        gather(&a->y, p * c, &a->x, from, at + k * c, c);
     }
     return SG_OK;
 }
@@ -148,16 +163,20 @@ static void permute_runs(sg_cpu *c, const sg_permute_args *a, const walk *w)
 static void permute_square(const sg_permute_args *a, int64_t to, int64_t across, int64_t from, int64_t stride,
                            int64_t rows, int64_t cols)
 {
+#define MOVE(type)                                                                                                     \
+    for (int64_t r = 0; r < rows; r++)                                                                                 \
+        for (int64_t c = 0; c < cols; c++)                                                                             \
+            ((type *)a->y.data)[to + r * across + c] = ((const type *)a->x.data)[from + c * stride + r];
     if (a->x.dtype == SG_F32 && a->y.dtype == SG_F32) {
-        const float *const x = (const float *)a->x.data + from;
-        float *const       y = (float *)a->y.data + to;
-        for (int64_t r = 0; r < rows; r++)
-            for (int64_t c = 0; c < cols; c++) y[r * across + c] = x[c * stride + r];
+        MOVE(float)
+    } else if (a->x.dtype == a->y.dtype) {
+        MOVE(uint16_t)
     } else {
         for (int64_t r = 0; r < rows; r++)
             for (int64_t c = 0; c < cols; c++)
                 sg_store(&a->y, to + r * across + c, sg_load(&a->x, from + c * stride + r));
     }
+#undef MOVE
 }
 
 /* x's innermost axis is y's axis `inner`: a transposition of the two, in squares, for every place of the others. */
@@ -179,12 +198,38 @@ static void permute_squares(sg_cpu *c, const sg_permute_args *a, const walk *w, 
     }
 }
 
+/* Everything else: y in pieces of whole inner axes, or of a part of a long one, whose places in x stand in a table. */
+static sg_status permute_pieces(sg_cpu *c, const sg_permute_args *a, const walk *w)
+{
+    int     axes = w->rank; /* those that stay outside */
+    int64_t run = 1;
+    while (axes > 0 && run * w->dim[axes - 1] <= SG_TABLE) run *= w->dim[--axes];
+    if (axes == w->rank) run = w->dim[--axes];
+    const int64_t  piece = min64(run, SG_TABLE), cuts = (run + piece - 1) / piece, runs = sg_count(a->y) / run;
+    int64_t *const at = sg_cpu_scratch(c, SG_SLOT_WORK, (size_t)piece * sizeof *at);
+    walk           in = {.rank = w->rank - axes};
+    if (!at) return SG_E_MEMORY;
+    memcpy(in.dim, w->dim + axes, (size_t)in.rank * sizeof in.dim[0]);
+    memcpy(in.stride, w->stride + axes, (size_t)in.rank * sizeof in.stride[0]);
+    for (int64_t i = 0; i < piece; i++) at[i] = walk_at(&in, in.rank, -1, i);
+#pragma omp parallel for schedule(static) num_threads(c->threads) if (runs * run > SG_FEW_MOVED)
+    for (int64_t i = 0; i < runs * cuts; i++) {
+        const int64_t first = i % cuts * piece;
+        const int64_t from = walk_at(w, axes, -1, i / cuts) + walk_at(&in, in.rank, -1, first);
+        gather(&a->y, i / cuts * run + first, &a->x, from, at, min64(piece, run - first));
+    }
+    return SG_OK;
+}
+
 static sg_status permute(sg_stream *s, const sg_permute_args *a)
 {
     const walk w = walk_of(a);
     int        inner = w.rank - 1;
     for (int k = 0; k < w.rank; k++)
         if (w.stride[k] == 1) inner = k;
+    const int64_t rows = w.dim[inner], cols = w.dim[w.rank - 1];
+    if (inner == w.rank - 1 ? cols < SG_LONG : rows < SG_SQUARE || cols < SG_SQUARE)
+        return permute_pieces(sg_cpu_of(s), a, &w);
     if (inner == w.rank - 1)
         permute_runs(sg_cpu_of(s), a, &w);
     else

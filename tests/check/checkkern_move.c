@@ -71,7 +71,7 @@ void ck_try_permute(ck *c)
         sg_permute_args a = {.rank = 1 + (int)ck_draw(c, SG_PERMUTE_RANK)};
         int64_t         count = 1;
         for (int k = 0; k < a.rank; k++) {
-            a.dim[k] = upto(c, a.rank < 3 ? 300 : a.rank < 5 ? 20 : 4);
+            a.dim[k] = upto(c, a.rank < 3 ? (k ? 300 : 3000) : a.rank < 5 ? 20 : 4);
             if (ck_draw(c, 6) == 0) a.dim[k] = 1;
             count *= a.dim[k];
             a.perm[k] = k;

@@ -2,8 +2,9 @@
 
 python3 whole.py MODEL FIXTURE.safetensors
 
-Keeps the last latents (F32 [c, f, y, x]), the first, middle and last frame (U8 [3, y, x, 3]), the prompt, and the PSNR of
-diffusers' bfloat16 render (text encoder, denoiser and VAE alike) against its float32 render over all frames.
+Keeps the last latents (F32 [c, f, y, x]), the first, middle and last frame (U8 [3, y, x, 3]) and the prompt. One clip in
+bfloat16 says little: its PSNR against float32 spreads over 20 dB from seed to seed. So small clips of seeds 0 to 7 are
+rendered by diffusers in both (text encoder, denoiser and VAE alike), and the mean of their PSNRs is kept.
 """
 import argparse
 import json
@@ -16,6 +17,8 @@ import oracle
 import parity
 
 PROMPT = "a red ball bouncing on green grass"
+SMALL = {"width": 128, "height": 128, "frames": 9}
+SEEDS = 8
 
 
 def render(folder, name, request):
@@ -38,11 +41,15 @@ def main():
     latents, frames = render(args.model, "f32", request)
     middle = len(frames) // 2
     tensors = {"latents": latents.contiguous(), "frames": frames[[0, middle, len(frames) - 1]].contiguous()}
-    save_file(tensors, args.fixture, {"prompt": PROMPT, "seed": "0", "psnr_bf16": "inf"})
-    _, low = render(args.model, "bf16", request)
-    db = parity.psnr(low.numpy(), frames.numpy())
-    print(json.dumps({"psnr_bf16": db}))
-    save_file(tensors, args.fixture, {"prompt": PROMPT, "seed": "0", "psnr_bf16": f"{db:.3f}"})
+    psnrs = []
+    for seed in range(SEEDS):
+        small = dict(request, **SMALL, seed=seed)
+        low, high = (render(args.model, name, small)[1].numpy() for name in ("bf16", "f32"))
+        psnrs.append(parity.psnr(low, high))
+    print(json.dumps({"psnr_bf16": psnrs}))
+    save_file(tensors, args.fixture, {"prompt": PROMPT, "seed": "0", "psnr_bf16": f"{sum(psnrs) / SEEDS:.3f}",
+                                      "width": str(SMALL["width"]), "height": str(SMALL["height"]),
+                                      "frames": str(SMALL["frames"]), "seeds": str(SEEDS)})
 
 
 if __name__ == "__main__":
