@@ -88,6 +88,13 @@ bool sg_cpu_use_library(sg_cpu *c, sg_cpu_level level, bool native_bf16)
 #endif
 }
 
+/* Whether BF16 products are faster than F32 products. Without tiles Intel's make half as many operations a cycle (measured:
+ * 238 to 426 GFLOP/s on two cores of an Emerald Rapids), AMD's twice as many. */
+static bool multiplies_bf16(sg_cpu_level level)
+{
+    return level >= SG_CPU_AMX || (level == SG_CPU_AVX512_BF16 && !__builtin_cpu_is("intel"));
+}
+
 sg_cpu *sg_cpu_open(int threads, unsigned mask, size_t pack_limit)
 {
     sg_cpu *const c = calloc(1, sizeof *c);
@@ -96,7 +103,7 @@ sg_cpu *sg_cpu_open(int threads, unsigned mask, size_t pack_limit)
     c->threads = threads > 0 ? threads : omp_get_max_threads();
     c->pack_limit = pack_limit;
     c->level = sg_cpu_fill(&c->ops, mask);
-    sg_cpu_use_library(c, c->level, c->level >= SG_CPU_AVX512_BF16);
+    sg_cpu_use_library(c, c->level, multiplies_bf16(c->level));
     return c;
 }
 
@@ -107,6 +114,6 @@ void sg_cpu_close(sg_cpu *c)
     sg_onednn_close(c);
 #endif
     sg_packs_drop(c);
-    for (int i = 0; i < SG_SLOTS; i++) free(c->block[i].data);
+    sg_cpu_scratch_drop(c);
     free(c);
 }

@@ -1,11 +1,12 @@
 /* vec.h - what every vec_*.c shares. Those files are compiled once per level with that level's flags and
- * -DSG_LEVEL=base, avx2 or avx512. They hold plain loops that compilers vectorise; all they export is
- * sg_vec_<file>_init_<level>. */
+ * -DSG_LEVEL=base, avx2 or avx512. They hold plain loops that compilers vectorise, and arithmetic on sg_lanes where they
+ * do not; all they export is sg_vec_<file>_init_<level>. */
 #ifndef SG_VEC_H
 #define SG_VEC_H
 
 #include "cpu.h"
 
+#include <immintrin.h>
 #include <math.h>
 
 #define SG_PASTE4_(a, b, c, d) a##b##c##d
@@ -15,11 +16,20 @@
 
 #if defined(__AVX512F__)
 enum { SG_LANES = 16 };
+typedef __m512 sg_native;
+#define SG_NATIVE(op) _mm512_##op##_ps
 #elif defined(__AVX2__)
 enum { SG_LANES = 8 };
+typedef __m256 sg_native;
+#define SG_NATIVE(op) _mm256_##op##_ps
 #else
 enum { SG_LANES = 4 };
+typedef __m128 sg_native;
+#define SG_NATIVE(op) _mm_##op##_ps
 #endif
+
+typedef float    sg_lanes __attribute__((vector_size(4 * SG_LANES), aligned(4), may_alias));
+typedef uint32_t sg_lane_bits __attribute__((vector_size(4 * SG_LANES)));
 
 /* A run of elements that stays in the first-level cache while an op works on it as F32, and the count below which
  * starting threads costs more than it saves. */
@@ -82,24 +92,80 @@ static inline void sg_out_done(const sg_tensor *t, int64_t at, int64_t n, const 
     if (t->dtype != SG_F32) sg_narrow((uint16_t *)t->data + at, room, n);
 }
 
-/* e^x within 2 units in the last place; 0 below -103.97, infinity above 88.72, NaN for NaN. Cody and Waite's reduction
- * to |r| <= ln 2 / 2, then a polynomial of degree 6 (Cephes' expf). 2^n goes in as two factors so that neither it nor
- * the result of a denormal leaves the exponent's range early. */
-static inline float sg_expf(float x)
+/* The larger and the smaller one; b where either is NaN. */
+static inline sg_lanes sg_lanes_max(sg_lanes a, sg_lanes b)
 {
-    const float round = 12582912.0f; /* 1.5 2^23: adding it leaves the nearest integer in the low bits */
-    const float low = x < -104.0f ? -104.0f : x, z = low > 89.0f ? 89.0f : low;
-    const float shifted = z * 1.44269504088896341f + round, n = shifted - round;
-    const float r = (z - n * 0.693359375f) + n * 2.12194440e-4f;
-    float       p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    const int32_t k = (int32_t)(sg_bits(shifted) - sg_bits(round)), half = k >> 1;
-    return p * sg_of_bits((uint32_t)(half + 127) << 23) * sg_of_bits((uint32_t)(k - half + 127) << 23);
+    return (sg_lanes)SG_NATIVE(max)((sg_native)a, (sg_native)b);
+}
+
+static inline sg_lanes sg_lanes_min(sg_lanes a, sg_lanes b)
+{
+    return (sg_lanes)SG_NATIVE(min)((sg_native)a, (sg_native)b);
+}
+
+#define SG_LOG2E 1.44269504088896341f
+
+/* e^(x - n ln 2), n the integer nearest to x / ln 2: Cody and Waite's reduction, then the minimax polynomial of degree 6
+ * whose first two coefficients are 1. */
+static inline sg_lanes sg_lanes_exp_part(sg_lanes x, sg_lanes n)
+{
+    const sg_lanes r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    sg_lanes       p = r * 1.3814612757e-3f + 8.3687100559e-3f;
+    p = p * r + 4.1668388993e-2f;
+    p = p * r + 1.6666521132e-1f;
+    p = p * r + 4.9999994040e-1f;
+    p = p * r + 1.0f;
+    return p * r + 1.0f;
+}
+
+/* e^x within 2 units in the last place; 0 below -103.97, infinity above 88.72, NaN for NaN. Where there is no
+ * instruction for it, 2^n goes in as two factors so that neither it nor the result of a denormal leaves the exponent's
+ * range early: `round` leaves n + 254, two biases, in the low bits, and each half of that sum is an exponent. */
+static inline sg_lanes sg_lanes_exp(sg_lanes x)
+{
+    const float    round = 12582912.0f + 254.0f; /* 1.5 2^23 + 254 */
+    const sg_lanes none = {0}, z = sg_lanes_min(none + 89.0f, sg_lanes_max(none - 104.0f, x));
+    const sg_lanes shifted = z * SG_LOG2E + round, n = shifted - round, p = sg_lanes_exp_part(z, n);
+#if defined(__AVX512F__)
+    return (sg_lanes)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
+    const sg_lane_bits both = (sg_lane_bits)shifted, half = both >> 1;
+    return p * (sg_lanes)(half << 23) * (sg_lanes)((both - half) << 23);
+#endif
+}
+
+/* a / b within 2 units in the last place. Where a division takes longer than a sigmoid, 1 / b is estimated and corrected
+ * once; an infinite b would make the correction NaN and needs none. */
+static inline sg_lanes sg_lanes_over(sg_lanes a, sg_lanes b)
+{
+#if defined(__AVX512F__)
+    const __m512    r = _mm512_rcp14_ps((__m512)b), one = _mm512_set1_ps(1.0f);
+    const __mmask16 finite = _mm512_cmp_ps_mask((__m512)b, _mm512_set1_ps(INFINITY), _CMP_NEQ_UQ);
+    return a * (sg_lanes)_mm512_mask_fmadd_ps(r, finite, _mm512_fnmadd_ps((__m512)b, r, one), r);
+#else
+    return a / b;
+#endif
+}
+
+/* SiLU and the tanh form of GELU are x / (1 + exp(t)): (1 + tanh u) / 2 = 1 / (1 + exp(-2u)). */
+static inline sg_lanes sg_lanes_unit(sg_act act, sg_lanes x)
+{
+    const sg_lanes s = x * -1.59576912160573071f; /* -2 sqrt(2 / pi) x */
+    sg_lanes       t = s + s * 0.044715f * (x * x);
+    if (act == SG_ACT_SILU) t = -x;
+    return sg_lanes_over(x, 1.0f + sg_lanes_exp(t));
+}
+
+static inline void sg_unit_run(sg_act act, float *y, const float *x, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + SG_LANES <= n; i += SG_LANES) *(sg_lanes *)(y + i) = sg_lanes_unit(act, *(const sg_lanes *)(x + i));
+    if (i == n) return;
+    const size_t rest = (size_t)(n - i) * sizeof *y;
+    sg_lanes     last = {0};
+    memcpy(&last, x + i, rest);
+    last = sg_lanes_unit(act, last);
+    memcpy(y + i, &last, rest);
 }
 
 /* y = act(x); y may be x. */
@@ -109,17 +175,8 @@ static inline void sg_act_run(sg_act act, float *y, const float *x, int64_t n)
     case SG_ACT_RELU:
         for (int64_t i = 0; i < n; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];
         break;
-    case SG_ACT_SILU:
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++) y[i] = x[i] / (1.0f + sg_expf(-x[i]));
-        break;
-    case SG_ACT_GELU_TANH: /* (1 + tanh u) / 2 = 1 / (1 + exp(-2u)) */
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++) {
-            const float u = 0.79788456080286535588f * (x[i] + 0.044715f * x[i] * x[i] * x[i]);
-            y[i] = x[i] / (1.0f + sg_expf(-2.0f * u));
-        }
-        break;
+    case SG_ACT_SILU: sg_unit_run(SG_ACT_SILU, y, x, n); break;
+    case SG_ACT_GELU_TANH: sg_unit_run(SG_ACT_GELU_TANH, y, x, n); break;
     case SG_ACT_CLAMP:
         for (int64_t i = 0; i < n; i++) {
             const float low = x[i] < -1.0f ? -1.0f : x[i];

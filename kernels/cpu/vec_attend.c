@@ -1,37 +1,45 @@
 /* vec_attend.c - dense attention, blocked, with an online softmax in F32.
  *
  * Per head, keys and values are widened and packed into panels of SG_NR columns: k as [m / SG_NR][d][SG_NR], v as
- * [d / SG_NR][m][SG_NR], both padded with zeros. A task is SG_BQ queries of one head; it walks the keys in blocks of
- * SG_KC. What a row holds between blocks is its largest score so far, the sum of its weights and its unscaled output.
+ * [d / SG_NR][m][SG_NR], both padded with zeros. A task is some queries of one head; it walks the keys in blocks of
+ * SG_KC. What a row holds between blocks is its largest score so far, the sum of its weights, lane by lane, and its
+ * unscaled output.
  */
 #include "vec_tile.h"
 
 #include <omp.h>
 
-enum { SG_BQ = 4 * SG_MR, SG_PLANE = SG_BQ * SG_LDA };
+/* Queries of a task: between these, in steps of the first, which is a multiple of every level's SG_MR. With the larger
+ * number a block of keys and values serves it from the second-level cache; with the smaller every thread has tasks. */
+enum { SG_BQ_STEP = 48, SG_BQ_MOST = 8 * SG_BQ_STEP, SG_TASKS = 8 /* wanted for each thread */ };
 
 /* Heads are taken in groups whose panels stay below this, so that scratch does not grow with the number of heads. */
 enum { SG_GROUP_BYTES = 64 << 20 };
 
 typedef struct attend_job {
     const sg_attend_args *a;
-    int64_t               n, m, h, d, wide; /* wide: d rounded up to whole panels */
-    int64_t               planes;           /* of SG_KC columns that hold d */
-    float                *k, *v;            /* of the heads of a group; one head is m_up * d and m_up * wide numbers */
-    int64_t               m_up, first;      /* m rounded up to whole panels; first head of the group */
+    int64_t               n, m, h, d, wide;  /* wide: d rounded up to whole panels */
+    int64_t               bq, planes, plane; /* queries of a task; planes of SG_KC columns that hold d, their size */
+    float                *k, *v;             /* of the heads of a group; one head is m_up * d and m_up * wide numbers */
+    int64_t               m_up, first;       /* m rounded up to whole panels; first head of the group */
 } attend_job;
 
-/* What a task needs, in its thread's scratch. q and o are planes of SG_KC columns, SG_BQ rows SG_LDA apart. */
+/* What a task needs, in its thread's scratch. q and o are planes of SG_KC columns, bq rows SG_LDA apart; score is SG_MR
+ * such rows. */
 typedef struct attend_room {
-    float *q, *o, *score, *top, *sum;
+    float    *q, *o, *score, *top;
+    sg_lanes *sum;
 } attend_room;
 
-static int64_t room_floats(const attend_job *b) { return (2 * b->planes + 1) * SG_PLANE + 2 * SG_BQ; }
+static int64_t room_floats(const attend_job *b)
+{
+    return 2 * b->planes * b->plane + SG_MR * SG_LDA + b->bq + b->bq * SG_LANES;
+}
 
 static attend_room room_at(const attend_job *b, float *p)
 {
-    float *const score = p + 2 * b->planes * SG_PLANE;
-    return (attend_room){p, p + b->planes * SG_PLANE, score, score + SG_PLANE, score + SG_PLANE + SG_BQ};
+    float *const score = p + 2 * b->planes * b->plane, *const top = score + SG_MR * SG_LDA;
+    return (attend_room){p, p + b->planes * b->plane, score, top, (sg_lanes *)(top + b->bq)};
 }
 
 /* Panel j of k and rows [SG_NR j, SG_NR j + SG_NR) of v of one head. */
@@ -50,12 +58,20 @@ static void pack_keys(const attend_job *b, int64_t head, int64_t j)
         }
 }
 
-/* Scores of a block of keys become weights; returns how much what was summed before fades. Rows without any key so far
- * keep top -INFINITY and weights 0. */
-static float softmax_row(float *score, int64_t count, int64_t padded, float scale, const float *bias,
-                         const float *key_bias, float *top, float *sum)
+/* e^x for x <= 0, within 2 units in the last place; 0 below -88, which is nothing beside the row's largest weight, 1;
+ * NaN for NaN. `round` leaves n, plus the exponent's bias, in the low bits: at -127 the factor made of them is 0. */
+static inline sg_lanes weight(sg_lanes x)
 {
-    float max = *top, total = 0, lane[SG_LANES];
+    const float    round = 12582912.0f + 127.0f;                       /* 1.5 2^23 + 127 */
+    const sg_lanes none = {0}, z = sg_lanes_max(none - 88.029692f, x); /* -127 ln 2 */
+    const sg_lanes shifted = z * SG_LOG2E + round;
+    return sg_lanes_exp_part(z, shifted - round) * (sg_lanes)((sg_lane_bits)shifted << 23);
+}
+
+/* A row of scores is scaled, biases enter, and it is padded with what weighs nothing; its largest score, or `top`. */
+static float row_top(float *score, int64_t count, int64_t padded, float scale, const float *bias, const float *key_bias,
+                     float top)
+{
     if (bias && key_bias) {
 #pragma omp simd
         for (int64_t j = 0; j < count; j++) score[j] = score[j] * scale + (bias[j] + key_bias[j]);
@@ -68,82 +84,105 @@ static float softmax_row(float *score, int64_t count, int64_t padded, float scal
         for (int64_t j = 0; j < count; j++) score[j] *= scale;
     }
     for (int64_t j = count; j < padded; j++) score[j] = -INFINITY;
-    for (int64_t i = 0; i < SG_LANES; i++) lane[i] = *top;
-    for (int64_t j = 0; j < padded; j += SG_LANES)
-        for (int64_t i = 0; i < SG_LANES; i++) lane[i] = score[j + i] > lane[i] ? score[j + i] : lane[i];
-    for (int64_t i = 0; i < SG_LANES; i++) max = lane[i] > max ? lane[i] : max;
-    const float base = max == -INFINITY ? 0.0f : max;
-#pragma omp simd reduction(+ : total)
-    for (int64_t j = 0; j < padded; j++) {
-        const float p = sg_expf(score[j] - base);
-        score[j] = p;
-        total += p;
-    }
-    const float fade = sg_expf(*top - base);
-    *sum = *sum * fade + total;
-    *top = max;
-    return fade;
+    const sg_lanes none = {0};
+    sg_lanes       max = none + top;
+    for (int64_t j = 0; j < padded; j += SG_LANES) max = sg_lanes_max(*(const sg_lanes *)(score + j), max);
+    return sg_lanes_top(max);
 }
 
-/* Keys [key, key + count) enter rows [row, row + rows) of one head. */
+/* Scores of rows [i, i + rows) of a task become weights, and what was summed of these rows before fades. Rows without
+ * any key so far keep top -INFINITY and weights 0. bias is that of row i. The passes are apart so that the rows' largest
+ * scores are looked for side by side. */
+static void weigh_rows(const attend_job *b, const attend_room *w, int64_t i, int64_t rows, int64_t key, int64_t count,
+                       const float *bias)
+{
+    const int64_t      padded = sg_div_up(count, SG_NR) * SG_NR;
+    const float *const key_bias = b->a->key_bias.rank ? (const float *)b->a->key_bias.data + key : NULL;
+    const sg_lanes     none = {0};
+    float              base[SG_MR];
+    for (int64_t r = 0; r < rows; r++) {
+        const float was = w->top[i + r];
+        const float top =
+            row_top(w->score + r * SG_LDA, count, padded, b->a->scale, bias ? bias + r * b->m : NULL, key_bias, was);
+        base[r] = top == -INFINITY ? 0.0f : top;
+        if (top == was) continue;
+        const sg_lanes fade = weight(none + (was - base[r]));
+        w->top[i + r] = top;
+        w->sum[i + r] *= fade;
+        for (int64_t e = 0; e < b->wide; e += SG_LANES)
+            *(sg_lanes *)(w->o + e / SG_KC * b->plane + (i + r) * SG_LDA + e % SG_KC) *= fade;
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        float *const score = w->score + r * SG_LDA;
+        sg_lanes     sum = none;
+        for (int64_t j = 0; j < padded; j += SG_LANES) {
+            const sg_lanes p = weight(*(const sg_lanes *)(score + j) - base[r]);
+            *(sg_lanes *)(score + j) = p;
+            sum += p;
+        }
+        w->sum[i + r] += sum;
+    }
+}
+
+/* Keys [key, key + count) enter rows [row, row + rows) of one head, SG_MR rows at a time: their scores stay in the
+ * first-level cache while the keys and values come from the second. */
 static void attend_block(const attend_job *b, const attend_room *w, int64_t head, int64_t row, int64_t rows,
                          int64_t key, int64_t count)
 {
     const int64_t      padded = sg_div_up(count, SG_NR) * SG_NR, at = head - b->first;
     const float *const k = b->k + (at * b->m_up + key) * b->d;
-    const float       *a[SG_MR];
-    for (int64_t e = 0; e < b->d; e += SG_KC)
-        for (int64_t i = 0; i < rows; i += SG_MR) {
-            sg_tile_rows(a, w->q + e / SG_KC * SG_PLANE + i * SG_LDA);
-            for (int64_t j = 0; j < padded; j += SG_NR)
-                sg_tile(a, 1, sg_min64(SG_KC, b->d - e), k + j * b->d + e * SG_NR, SG_NR, w->score + i * SG_LDA + j,
-                        SG_LDA, e == 0);
-        }
+    const float *const v = b->v + at * b->m_up * b->wide + key * SG_NR;
     const float *const bias =
         b->a->bias.rank ? (const float *)b->a->bias.data + (head * b->n + row) * b->m + key : NULL;
-    const float *const key_bias = b->a->key_bias.rank ? (const float *)b->a->key_bias.data + key : NULL;
-    for (int64_t i = 0; i < rows; i++) {
-        const float fade = softmax_row(w->score + i * SG_LDA, count, padded, b->a->scale, bias ? bias + i * b->m : NULL,
-                                       key_bias, &w->top[i], &w->sum[i]);
-        if (fade == 1.0f) continue;
-        for (int64_t e = 0; e < b->wide; e += SG_NR) {
-            float *const o = w->o + e / SG_KC * SG_PLANE + i * SG_LDA + e % SG_KC;
-            for (int64_t l = 0; l < SG_NR; l++) o[l] *= fade;
-        }
-    }
+    const float *a[SG_MR];
     for (int64_t i = 0; i < rows; i += SG_MR) {
-        sg_tile_rows(a, w->score + i * SG_LDA);
+        for (int64_t e = 0; e < b->d; e += SG_KC) {
+            sg_tile_rows(a, w->q + e / SG_KC * b->plane + i * SG_LDA);
+            for (int64_t j = 0; j < padded; j += SG_NR)
+                sg_tile(a, 1, sg_min64(SG_KC, b->d - e), k + j * b->d + e * SG_NR, SG_NR, w->score + j, SG_LDA, e == 0);
+        }
+        weigh_rows(b, w, i, sg_min64(SG_MR, rows - i), key, count, bias ? bias + i * b->m : NULL);
+        sg_tile_rows(a, w->score);
         for (int64_t e = 0; e < b->wide; e += SG_NR)
-            sg_tile(a, 1, padded, b->v + at * b->m_up * b->wide + e * b->m_up + key * SG_NR, b->d - e,
-                    w->o + e / SG_KC * SG_PLANE + i * SG_LDA + e % SG_KC, SG_LDA, false);
+            sg_tile(a, 1, padded, v + e * b->m_up, b->d - e, w->o + e / SG_KC * b->plane + i * SG_LDA + e % SG_KC,
+                    SG_LDA, false);
+    }
+}
+
+/* Queries, zeros for what is missing in the last SG_MR of them, and sums of nothing. */
+static void task_begin(const attend_job *b, const attend_room *w, int64_t head, int64_t row, int64_t rows)
+{
+    for (int64_t i = 0; i < sg_div_up(rows, SG_MR) * SG_MR; i++) {
+        w->top[i] = -INFINITY;
+        w->sum[i] = (sg_lanes){0};
+        for (int64_t e = 0; e < b->d; e += SG_KC) {
+            float *const       q = w->q + e / SG_KC * b->plane + i * SG_LDA;
+            const int64_t      n = sg_min64(SG_KC, b->d - e);
+            const float *const x = i < rows ? sg_in(&b->a->q, ((row + i) * b->h + head) * b->d + e, n, q) : NULL;
+            for (int64_t l = 0; l < n; l++) q[l] = x ? x[l] : 0.0f;
+            memset(w->o + (q - w->q), 0, (size_t)sg_min64(SG_KC, b->wide - e) * sizeof *q);
+        }
     }
 }
 
 static void attend_task(const attend_job *b, const attend_room *w, int64_t head, int64_t row)
 {
-    const int64_t rows = sg_min64(SG_BQ, b->n - row);
-    memset(w->q, 0, (size_t)(2 * b->planes * SG_PLANE) * sizeof *w->q); /* and o, which follows */
-    for (int64_t i = 0; i < rows; i++) {
-        w->top[i] = -INFINITY;
-        w->sum[i] = 0;
-        for (int64_t e = 0; e < b->d; e += SG_KC) {
-            float *const       q = w->q + e / SG_KC * SG_PLANE + i * SG_LDA;
-            const int64_t      n = sg_min64(SG_KC, b->d - e);
-            const float *const x = sg_in(&b->a->q, ((row + i) * b->h + head) * b->d + e, n, q);
-            if (x != q) memcpy(q, x, (size_t)n * sizeof *q);
-        }
-    }
+    const int64_t rows = sg_min64(b->bq, b->n - row);
+    task_begin(b, w, head, row, rows);
     for (int64_t key = 0; key < b->m; key += SG_KC)
         attend_block(b, w, head, row, rows, key, sg_min64(SG_KC, b->m - key));
-    for (int64_t i = 0; i < rows; i++)
+    for (int64_t i = 0; i < rows; i++) {
+        float sum = 0;
+        for (int64_t l = 0; l < SG_LANES; l++) sum += w->sum[i][l];
         for (int64_t e = 0; e < b->d; e += SG_KC) {
             const int64_t at = ((row + i) * b->h + head) * b->d + e, n = sg_min64(SG_KC, b->d - e);
-            const float   by = 1.0f / w->sum[i];
-            float *const  o = w->o + e / SG_KC * SG_PLANE + i * SG_LDA;
+            const float   by = 1.0f / sum;
+            float *const  o = w->o + e / SG_KC * b->plane + i * SG_LDA;
             float *const  y = sg_out(&b->a->y, at, o);
-            for (int64_t l = 0; l < n; l++) y[l] = w->sum[i] == 0.0f ? 0.0f : o[l] * by; /* also where v is NaN */
+            for (int64_t l = 0; l < n; l++) y[l] = sum == 0.0f ? 0.0f : o[l] * by; /* also where v is NaN */
             sg_out_done(&b->a->y, at, n, y);
         }
+    }
 }
 
 sg_status SG_VEC_NAME(attend)(sg_stream *s, const sg_attend_args *a)
@@ -153,7 +192,10 @@ sg_status SG_VEC_NAME(attend)(sg_stream *s, const sg_attend_args *a)
     b.wide = sg_div_up(b.d, SG_NR) * SG_NR;
     b.planes = sg_div_up(b.d, SG_KC);
     b.m_up = sg_div_up(b.m, SG_NR) * SG_NR;
-    const int64_t head_size = b.m_up * (b.d + b.wide), blocks = sg_div_up(b.n, SG_BQ), panels = b.m_up / SG_NR;
+    const int64_t share = b.n * b.h / (SG_TASKS * cpu->threads) / SG_BQ_STEP * SG_BQ_STEP;
+    b.bq = share < SG_BQ_STEP ? SG_BQ_STEP : sg_min64(share, SG_BQ_MOST);
+    b.plane = b.bq * SG_LDA;
+    const int64_t head_size = b.m_up * (b.d + b.wide), blocks = sg_div_up(b.n, b.bq), panels = b.m_up / SG_NR;
     const int64_t fit = SG_GROUP_BYTES / (head_size * (int64_t)sizeof(float) + 1);
     const int64_t group = fit < 1 ? 1 : sg_min64(fit, b.h), rooms = cpu->threads * room_floats(&b);
     float *const  room = sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)(rooms + group * head_size) * sizeof(float));
@@ -169,7 +211,7 @@ sg_status SG_VEC_NAME(attend)(sg_stream *s, const sg_attend_args *a)
             for (int64_t i = 0; i < heads * panels; i++) pack_keys(&b, b.first + i / panels, i % panels);
 #pragma omp for schedule(dynamic)
             for (int64_t i = 0; i < heads * blocks; i++)
-                attend_task(&b, &mine, b.first + i / blocks, i % blocks * SG_BQ);
+                attend_task(&b, &mine, b.first + i / blocks, i % blocks * b.bq);
         }
     }
     return SG_OK;

@@ -1,74 +1,83 @@
 /* vec_norm.c - ops along the last dimension: norm and rope. */
 #include "vec.h"
 
-/* What a row is shifted by and multiplied with. Runs are summed in F32 lanes, their totals in double. */
+/* What a row is shifted by and multiplied with. Runs are summed in F32, their totals in double. */
 typedef struct row_stats {
     float mean, gain;
 } row_stats;
 
-static double run_sum(const float *x, int64_t n)
+/* What is summed over a run: x - guess, and its square. Four vectors of sums at a time: the next addition to one would
+ * have to wait for the last. */
+typedef struct run_sums {
+    double sum, square;
+} run_sums;
+
+static double lanes_total(const sg_lanes *s)
 {
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++) sum += x[i];
+    const sg_lanes all = s[0] + s[1] + (s[2] + s[3]);
+    float          sum = 0;
+    for (int i = 0; i < SG_LANES; i++) sum += all[i];
     return (double)sum;
 }
 
-static double run_squares(const float *x, int64_t n)
+static run_sums sums_of(const float *x, int64_t n, float guess)
 {
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
-    return (double)sum;
-}
-
-static double mean_square(const sg_tensor *x, int64_t at, int64_t c)
-{
-    float  room[SG_RUN];
-    double square = 0;
-    for (int64_t i = 0; i < c; i += SG_RUN) {
-        const int64_t n = sg_min64(SG_RUN, c - i);
-        square += run_squares(sg_in(x, at + i, n, room), n);
+    enum { WIDE = 4 * SG_LANES };
+    sg_lanes sum[4] = {{0}}, square[4] = {{0}};
+    float    rest = 0, rest_square = 0;
+    int64_t  i = 0;
+    for (; i + WIDE <= n; i += WIDE)
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; k++) {
+            const sg_lanes d = *(const sg_lanes *)(x + i + k * SG_LANES) - guess;
+            sum[k] += d;
+            square[k] += d * d;
+        }
+    for (; i < n; i++) {
+        const float d = x[i] - guess;
+        rest += d;
+        rest_square += d * d;
     }
-    return square / (double)c;
+    return (run_sums){lanes_total(sum) + (double)rest, lanes_total(square) + (double)rest_square};
+}
+
+static run_sums row_sums(const sg_tensor *x, int64_t at, int64_t c, float guess)
+{
+    float    room[SG_RUN];
+    run_sums all = {0};
+    for (int64_t i = 0; i < c; i += SG_RUN) {
+        const int64_t  n = sg_min64(SG_RUN, c - i);
+        const run_sums s = sums_of(sg_in(x, at + i, n, room), n, guess);
+        all.sum += s.sum;
+        all.square += s.square;
+    }
+    return all;
 }
 
 /* The mean is first estimated, then corrected by the mean of the deviations from the estimate, so that a constant row
  * comes out as zeros and not as its own rounding error over sqrt(eps). */
 static row_stats stats_layer(const sg_norm_args *a, int64_t row, int64_t c)
 {
-    float  room[SG_RUN];
-    double sum = 0, off = 0, square = 0;
-    for (int64_t i = 0; i < c; i += SG_RUN) {
-        const int64_t n = sg_min64(SG_RUN, c - i);
-        sum += run_sum(sg_in(&a->x, row + i, n, room), n);
-    }
-    const float guess = (float)(sum / (double)c);
-    for (int64_t i = 0; i < c; i += SG_RUN) {
-        const int64_t      n = sg_min64(SG_RUN, c - i);
-        const float *const x = sg_in(&a->x, row + i, n, room);
-        float              d1 = 0, d2 = 0;
-#pragma omp simd reduction(+ : d1, d2)
-        for (int64_t k = 0; k < n; k++) {
-            const float d = x[k] - guess;
-            d1 += d;
-            d2 += d * d;
-        }
-        off += (double)d1;
-        square += (double)d2;
-    }
-    off /= (double)c;
-    const double var = square / (double)c - off * off;
+    const double   by = 1.0 / (double)c;
+    const float    guess = (float)(row_sums(&a->x, row, c, 0.0f).sum * by);
+    const run_sums s = row_sums(&a->x, row, c, guess);
+    const double   off = s.sum * by, var = s.square * by - off * off;
     return (row_stats){(float)((double)guess + off), (float)(1.0 / sqrt((var > 0 ? var : 0 * var) + (double)a->eps))};
+}
+
+static float rms_gain(const sg_tensor *x, int64_t at, int64_t c, float eps)
+{
+    return (float)(1.0 / sqrt(row_sums(x, at, c, 0.0f).square / (double)c + (double)eps));
 }
 
 static row_stats stats_of(const sg_norm_args *a, int64_t row, int64_t c)
 {
-    if (a->kind == SG_NORM_NONE) return (row_stats){0, 1};
-    if (a->kind == SG_NORM_LAYER) return stats_layer(a, row, c);
-    const double mean = mean_square(&a->x, row, c);
-    if (a->kind == SG_NORM_L2) return (row_stats){0, (float)(sqrt((double)c) / fmax(sqrt(mean * (double)c), 1e-12))};
-    return (row_stats){0, (float)(1.0 / sqrt(mean + (double)a->eps))};
+    switch (a->kind) {
+    case SG_NORM_LAYER: return stats_layer(a, row, c);
+    case SG_NORM_RMS: return (row_stats){0, rms_gain(&a->x, row, c, a->eps)};
+    case SG_NORM_L2: return (row_stats){0, (float)sqrt((double)c / fmax(row_sums(&a->x, row, c, 0).square, 1e-24))};
+    default: return (row_stats){0, 1};
+    }
 }
 
 static void norm_row(const sg_norm_args *a, int64_t row, int64_t c, const float *gain, const float *shift)
@@ -125,11 +134,6 @@ static void rope_run(float *y, const float *x, const float *w, float gain, const
     }
 }
 
-static float rope_gain(const sg_rope_args *a, int64_t at)
-{
-    return (float)(1.0 / sqrt(mean_square(&a->x, at, a->w.dim[0]) + (double)a->eps));
-}
-
 static void rope_row(const sg_rope_args *a, int64_t t)
 {
     const int64_t      h = a->x.dim[1], d = a->x.dim[2], half = d / 2, width = a->w.rank ? a->w.dim[0] : d;
@@ -137,7 +141,7 @@ static void rope_row(const sg_rope_args *a, int64_t t)
     const float *const c = (const float *)a->cos.data + t * half, *const e = (const float *)a->sin.data + t * half;
     float gain = 1;
     for (int64_t g = 0; g < h; g++) {
-        if (w && g * d % width == 0) gain = rope_gain(a, (t * h + g) * d);
+        if (w && g * d % width == 0) gain = rms_gain(&a->x, (t * h + g) * d, width, a->eps);
         for (int64_t i = 0; i < half; i += SG_RUN / 2) {
             float              room[2][SG_RUN];
             const int64_t      at = (t * h + g) * d + 2 * i, pairs = sg_min64(SG_RUN / 2, half - i);

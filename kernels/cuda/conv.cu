@@ -81,6 +81,7 @@ static sg_product product_of(const sg_conv_args *a)
     p.y_type = a->y.dtype;
     p.x_type = a->x.dtype;
     p.w_type = a->w.dtype;
+    p.add = a->add;
     return p;
 }
 

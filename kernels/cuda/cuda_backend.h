@@ -14,7 +14,7 @@ extern "C" {
 
 /* What the ops may come to hold beside the arenas: library scratch and bounded pieces of what a product reads and
  * writes. The weights of one convolution, repacked, come on top where they are larger than 128 MiB. */
-#define SG_CUDA_WORK_BYTES ((size_t)384 << 20)
+#define SG_CUDA_WORK_BYTES ((size_t)448 << 20)
 
 /* Fills b: name, ops, memory, impl, dtype, host_memory, total_bytes, threads, device. total_bytes is what the device
  * has free at that moment, less SG_CUDA_WORK_BYTES. SG_E_UNSUPPORTED: there is no GPU, none that is new enough, or a

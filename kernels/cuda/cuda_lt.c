@@ -165,9 +165,9 @@ static cublasStatus_t run(sg_cuda *c, const sg_gemm *g, void *scratch)
     gemm_plan *p;
     TRY(plan_of(l, &k, &p));
     if (g->b) TRY(l->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g->b, sizeof g->b));
-    const float one = 1, zero = 0;
-    return l->Matmul(l->handle, p->desc, &one, g->w, p->w, g->x, p->x, &zero, g->y, p->y, g->y, p->y, &p->algo, scratch,
-                     SCRATCH, c->queue);
+    const float one = 1, before = g->add ? 1.0f : 0.0f; /* how often y counts before it is written */
+    return l->Matmul(l->handle, p->desc, &one, g->w, p->w, g->x, p->x, &before, g->y, p->y, g->y, p->y, &p->algo,
+                     scratch, SCRATCH, c->queue);
 }
 
 sg_status sg_cuda_gemm(sg_stream *s, const char *op, const sg_gemm *g)

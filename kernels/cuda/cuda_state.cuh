@@ -61,8 +61,8 @@ void sg_cuda_attend_init(sg_ops *t);
 
 /* ---- cublasLt: cuda_lt.c ---- */
 
-/* y = x w^T + b, or the gelu of that. F32 operands are multiplied as F32, never as TF32; sums are F32 whatever the
- * operands. F32 operands give an F32 y. */
+/* y = x w^T + b, or the gelu of that, or with add y += x w^T + b. F32 operands are multiplied as F32, never as TF32;
+ * sums are F32 whatever the operands. F32 operands give an F32 y. */
 typedef struct sg_gemm {
     void       *y;            /* [n, o], rows stride apart */
     const void *x, *w;        /* [n, i] [o, i] */
@@ -70,6 +70,7 @@ typedef struct sg_gemm {
     int64_t     n, i, o, stride;
     sg_dtype    type, y_type; /* of x and w; of y: F32 or BF16 */
     bool        gelu;         /* only with a BF16 y: the library's tanh is not F32's */
+    bool        add;          /* not with gelu */
 } sg_gemm;
 
 sg_status sg_cuda_gemm(sg_stream *s, const char *op, const sg_gemm *g);
@@ -80,14 +81,17 @@ void      sg_lt_close(sg_cuda *c);
 
 /* ---- products on top of it: product.cu ---- */
 
-/* y = act(x w^T + b), all rows dense. The dtypes of x and w may differ: then both are multiplied as F32. */
+/* y = act(x w^T + b), or with add y += gate (x w^T + b), all rows dense. The dtypes of x and w may differ: then both
+ * are multiplied as F32. */
 typedef struct sg_product {
     void        *y;     /* [n, o], F32 or BF16 */
     const void  *x, *w; /* [n, i] [o, i], F32 or BF16 */
     const float *b;     /* [o]? */
+    const float *gate;  /* [o]?, only with add */
     int64_t      n, i, o;
     sg_dtype     y_type, x_type, w_type;
-    sg_act       act;
+    sg_act       act; /* SG_ACT_NONE with add */
+    bool         add;
 } sg_product;
 
 sg_status sg_cuda_product(sg_stream *s, const char *op, const sg_product *p);

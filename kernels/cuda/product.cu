@@ -1,25 +1,30 @@
 /* product.cu - linear, and what conv shares with it.
  *
  * Three ways, by what cublasLt can do itself:
- *  - BF16 operands and y, no activation or gelu: the library adds the bias, as BF16, since it takes one of y's dtype
- * only. At 32760 x 1536 -> 8960 on an H200 that is 1.13 ms against 2.01 ms by way of F32 sums and a pass of our own.
- *  - F32 y: the library adds the bias; an activation is a pass of our own, in place.
- *  - everything else is summed, in pieces of bounded memory, into F32 scratch, from where bias, activation and the one
- *    rounding go to y.
+ *  - BF16 operands and y, no gate, no activation or gelu: the library adds the bias, as BF16, since it takes one of y's
+ *    dtype only. At 32760 x 1536 -> 8960 on an H200 that is 1.13 ms against 2.01 ms by way of F32 sums and a pass of
+ *    our own.
+ *  - F32 y, no gate: the library adds the bias; an activation is a pass of our own, in place.
+ *  - everything else is summed, in pieces of bounded memory, into F32 scratch, from where bias, activation, gate and
+ *    the one rounding go to y. (cublasLt has scales by column, but not for these dtypes.)
+ * In the first two ways the library also adds to what y holds.
  *
  * Tensor cores cut partial sums off where F32 would round them. An F32 y of BF16 operands shows it: at a depth of 1728
  * its root mean square error was 1.7e-6 of y's scale on an H200, 2.2 times what the same sums in F32 are allowed. */
 #include "cuda_kernel.cuh"
 
-enum { PIECE = 64 << 20, TILE_ROWS = 128 }; /* bytes of scratch for any one thing; rows of a product's tile */
+/* Bytes of scratch for an operand and for sums: few pieces, as each ends with a tail of idle processors. Rows of a
+ * product's tile. */
+enum { PIECE = 64 << 20, SUMS = 128 << 20, TILE_ROWS = 128 };
 
 /* ---- kernels ---- */
 
-/* y = act(sum + b); sum may be y, or absent: zeros. */
+/* y = act(sum + b), or with add y += gate (sum + b); sum may be y, or absent: zeros. */
 struct finish_kernel {
-    sg_view y, sum, b;
+    sg_view y, sum, b, gate;
     int64_t cols, stride; /* of sum; y's rows are stride apart */
     sg_act  act;
+    bool    add;
     __device__ void operator()(int64_t i, int n) const
     {
         int64_t       col;
@@ -30,6 +35,14 @@ struct finish_kernel {
             const int64_t to = row * stride + col;
             if (b.data) sg_get_pack(b, col, n, col % SG_PACK == 0, w);
             for (int k = 0; k < SG_PACK; k++) v[k] = sg_activate(act, v[k] + w[k]);
+            if (gate.data) {
+                sg_get_pack(gate, col, n, col % SG_PACK == 0, w);
+                for (int k = 0; k < SG_PACK; k++) v[k] *= w[k];
+            }
+            if (add) {
+                sg_get_pack(y, to, n, to % SG_PACK == 0, w);
+                for (int k = 0; k < SG_PACK; k++) v[k] += w[k];
+            }
             sg_put_pack(y, to, n, to % SG_PACK == 0, v);
             return;
         }
@@ -37,8 +50,9 @@ struct finish_kernel {
         for (int k = 0; k < SG_PACK; k++) {
             if (k == n) break;
             int64_t       c;
-            const int64_t r = sg_divide(i + k, cols, &c);
-            sg_put(y, r * stride + c, sg_activate(act, v[k] + sg_get_or(b, c, 0.0f)));
+            const int64_t to = sg_divide(i + k, cols, &c) * stride + c;
+            const float   got = sg_activate(act, v[k] + sg_get_or(b, c, 0.0f)) * sg_get_or(gate, c, 1.0f);
+            sg_put(y, to, add ? sg_get(y, to) + got : got);
         }
     }
 };
@@ -89,14 +103,6 @@ static const void *operand(sg_stream *s, const char *op, const void *p, sg_dtype
     return sg_cuda_each_pack(s, op, count, k) ? NULL : to;
 }
 
-static sg_status finish(sg_stream *s, const char *op, const sg_product *p, const void *sum, const float *b, int64_t at,
-                        int64_t rows, int64_t cols)
-{
-    const finish_kernel k = {view(advance(p->y, at, p->y_type), p->y_type), view(sum, SG_F32), view(b, SG_F32),
-                             cols, p->o, p->act};
-    return sg_cuda_each_pack(s, op, rows * cols, k);
-}
-
 /* How a product ends. */
 typedef struct product_plan {
     sg_dtype type;       /* that x and w are multiplied in */
@@ -104,11 +110,24 @@ typedef struct product_plan {
     bool     bias, gelu; /* what the library does after the sums */
 } product_plan;
 
+/* What the library has left to do for rows [row, row + rows) and columns [col, col + cols) of y. */
+static sg_status finish(sg_stream *s, const char *op, const sg_product *p, const product_plan *plan, const void *sum,
+                        int64_t row, int64_t rows, int64_t col, int64_t cols)
+{
+    const bool          add = p->add && !plan->direct;
+    const void *const   y = advance(p->y, row * p->o + col, p->y_type);
+    const float *const  b = p->b && !plan->bias ? p->b + col : NULL, *const gate = p->gate ? p->gate + col : NULL;
+    const finish_kernel k = {view(y, p->y_type), view(sum, SG_F32), view(b, SG_F32), view(gate, SG_F32),
+                             cols, p->o, p->act, add};
+    return sg_cuda_each_pack(s, op, rows * cols, k);
+}
+
 static product_plan plan_of(const sg_product *p, int64_t cols)
 {
     product_plan plan = {SG_F32, false, false, false};
     if (p->x_type == SG_BF16 && p->w_type == SG_BF16) plan.type = SG_BF16;
     const bool even = p->o % SG_PACK == 0, plain = !p->b && p->act == SG_ACT_NONE;
+    if (p->gate) return plan;
     if (p->y_type == SG_F32) {
         plan.direct = cols == p->o;
         plan.bias = plan.direct && p->b && even && (uintptr_t)p->b % 16 == 0;
@@ -124,11 +143,10 @@ static product_plan plan_of(const sg_product *p, int64_t cols)
 static sg_status piece(sg_stream *s, const char *op, const sg_product *p, const product_plan *plan, const void *w,
                        const void *bias, int64_t row, int64_t rows, int64_t col, int64_t cols)
 {
-    const int64_t at = row * p->o + col;
-    sg_gemm       g = {};
+    sg_gemm g = {};
     g.x = operand(s, op, p->x, p->x_type, plan->type, row * p->i, rows * p->i, SG_CUDA_X);
     g.w = w;
-    g.y = plan->direct ? advance(p->y, at, p->y_type)
+    g.y = plan->direct ? advance(p->y, row * p->o + col, p->y_type)
                        : sg_cuda_scratch(s, op, SG_CUDA_SUM, (size_t)(rows * cols) * sizeof(float));
     if (!g.x || !g.y) return s->status;
     g.b = plan->bias ? bias : NULL;
@@ -139,14 +157,16 @@ static sg_status piece(sg_stream *s, const char *op, const sg_product *p, const 
     g.type = plan->type;
     g.y_type = plan->direct ? p->y_type : SG_F32;
     g.gelu = plan->gelu;
+    g.add = plan->direct && p->add;
     SG_TRY(sg_cuda_gemm(s, op, &g));
     const bool all = plan->direct && (plan->bias || !p->b) && (plan->gelu || p->act == SG_ACT_NONE);
-    return all ? SG_OK : finish(s, op, p, g.y, plan->bias || !p->b ? NULL : p->b + col, at, rows, cols);
+    return all ? SG_OK : finish(s, op, p, plan, g.y, row, rows, col, cols);
 }
 
 sg_status sg_cuda_product(sg_stream *s, const char *op, const sg_product *p)
 {
-    if (p->i == 0) return finish(s, op, p, NULL, p->b, 0, p->n, p->o);
+    const product_plan nothing = {};
+    if (p->i == 0) return finish(s, op, p, &nothing, NULL, 0, p->n, 0, p->o);
     const bool         bf16 = p->x_type == SG_BF16 && p->w_type == SG_BF16;
     const int64_t      width = p->i * (int64_t)sizeof(float);
     const int64_t      cols = bf16 || p->w_type == SG_F32 ? p->o : piece_of(p->o, PIECE / width);
@@ -154,7 +174,7 @@ sg_status sg_cuda_product(sg_stream *s, const char *op, const sg_product *p)
     const void *const  bias = plan.bias ? operand(s, op, p->b, SG_F32, p->y_type, 0, p->o, SG_CUDA_B) : NULL;
     int64_t            rows = p->x_type == plan.type ? p->n : piece_of(p->n, PIECE / width);
     if (plan.bias && !bias) return s->status;
-    if (!plan.direct) rows = sg_min64(rows, piece_of(p->n, PIECE / (cols * (int64_t)sizeof(float))));
+    if (!plan.direct) rows = sg_min64(rows, piece_of(p->n, SUMS / (cols * (int64_t)sizeof(float))));
     for (int64_t col = 0; col < p->o; col += cols) {
         const int64_t     across = sg_min64(cols, p->o - col);
         const void *const w = operand(s, op, p->w, p->w_type, plan.type, col * p->i, across * p->i, SG_CUDA_W);
@@ -179,6 +199,8 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
     p.x_type = a->x.dtype;
     p.w_type = a->w.dtype;
     p.act = a->act;
+    p.gate = a->gate.rank ? (const float *)a->gate.data : NULL;
+    p.add = a->add;
     return sg_cuda_product(s, "linear", &p);
 }
 

@@ -1,9 +1,11 @@
-/* checkkern.c - every entry of every table of the cpu backend against the oracle.
+/* checkkern.c - every entry of every table of a backend against the oracle.
  *
- *     checkkern [--seed N] [--quick] [--bench] [name]
+ *     checkkern [--backend NAME] [--cpumask LEVEL] [--seed N] [--quick] [--bench] [name]
  *
- * name is a part of "level op". A level's entries are tried where they differ from the level below; levels that this
- * machine lacks are listed as skipped. One line an op; exit 1 when anything failed. */
+ * name is a part of "level op". The cpu backend, which is the default, has levels: entries are tried where they differ
+ * from the level below, and levels that this machine lacks are listed as skipped. --cpumask keeps the whole process,
+ * oneDNN in it, at and below a level: the library can be limited only once, before it first generates code, so that
+ * what it would do on a lesser machine takes a run of its own. One line an op; exit 1 when anything failed. */
 #include "checkkern.h"
 
 #include <omp.h>
@@ -32,21 +34,24 @@ static void (*const tries[])(ck *) = {SG_OPS(X)};
 enum { OPS = sizeof ops / sizeof ops[0] };
 
 typedef struct options {
-    uint64_t    seed;
-    bool        quick, bench;
-    const char *filter;
+    uint64_t     seed;
+    bool         quick, bench;
+    const char  *filter, *backend; /* NULL: all; cpu, level by level */
+    sg_cpu_level top;              /* the highest to be used */
 } options;
+
+static const char *const level_names[SG_CPU_LEVELS] = {"base", "avx2", "avx512", "avx512bf16", "amx"};
 
 typedef struct totals {
     int passed, failed, skipped;
 } totals;
 
-static void level_open(ck_level *l, const char *name, bool there)
+static void level_open(ck_level *l, const char *name, bool there, sg_cpu_level top)
 {
     l->name = name;
     l->there = there;
     for (int i = 0; there && i < 2; i++) {
-        l->cpu[i] = sg_cpu_open(i + 1, 0, PACK_ROOM);
+        l->cpu[i] = sg_cpu_open(i + 1, (2u << top) - 1, PACK_ROOM);
         if (!l->cpu[i]) {
             fprintf(stderr, "checkkern: no memory\n");
             exit(1);
@@ -54,25 +59,28 @@ static void level_open(ck_level *l, const char *name, bool there)
     }
 }
 
-/* The plain levels, then what the library puts on top: with BF16 as this machine has it, and with BF16 products forced.
- */
-static void levels_open(ck_level level[LEVELS])
+static void library_open(ck_level *l, sg_cpu_level top, bool native_bf16)
 {
-    static const char *const name[SG_CPU_LEVELS] = {"base", "avx2", "avx512"};
-    const sg_cpu_level       machine = sg_cpu_machine_level();
+    for (int i = 0; l->there && i < 2; i++) l->there = sg_cpu_use_library(l->cpu[i], top, native_bf16);
+    if (l->there) l->ops = l->cpu[0]->ops;
+}
+
+/* The plain levels, then what the library puts on top of the highest: all in F32, and BF16 products as such, which a
+ * machine without them emulates from AVX-512 on. */
+static void levels_open(ck_level level[LEVELS], sg_cpu_level top)
+{
     for (int i = 0; i < SG_CPU_LEVELS; i++) {
-        level_open(&level[i], name[i], i <= (int)machine);
+        level_open(&level[i], level_names[i], i <= (int)top, top);
         if (level[i].there) sg_cpu_fill(&level[i].ops, (2u << i) - 1);
     }
     ck_level *const plain = &level[SG_CPU_LEVELS], *const bf16 = plain + 1;
     const bool built = level[0].cpu[0]->library != NULL;
-    level_open(plain, "onednn", built);
-    level_open(bf16, "onednn_bf16", built && machine == SG_CPU_AVX512 && !plain->cpu[0]->native_bf16);
-    if (plain->there) plain->ops = plain->cpu[0]->ops;
-    for (int i = 0; bf16->there && i < 2; i++) bf16->there = sg_cpu_use_library(bf16->cpu[i], ~0u, true);
-    if (bf16->there) bf16->ops = bf16->cpu[0]->ops;
-    bf16->may_differ = bf16->emulated = true;
-    plain->may_differ = plain->there && plain->cpu[0]->native_bf16;
+    level_open(plain, "onednn", built, top);
+    level_open(bf16, "onednn_bf16", built && top >= SG_CPU_AVX512, top);
+    library_open(plain, top, false);
+    library_open(bf16, top, true);
+    bf16->may_differ = true;
+    bf16->emulated = top < SG_CPU_AMX;
 }
 
 static bool wanted(const options *o, const ck_level *l, const ck_op *op)
@@ -97,7 +105,6 @@ static bool is_one_of(const char *name, const char *list)
 static void run_op(const options *o, ck_level *l, int i, totals *t)
 {
     ck c = {.op = &ops[i], .level = l, .quick = o->quick, .random = o->seed * 1000003u + (uint64_t)i};
-    c.adds = is_one_of(c.op->name, " gate_add count_bad ");
     c.exact = is_one_of(c.op->name, " copy permute embed upsample dup_up ");
     const double from = omp_get_wtime();
     tries[i](&c);
@@ -132,8 +139,55 @@ static void bench_level(const options *o, ck_level *l, const ck_level *below)
         if (wanted(o, l, &ops[i]) && is_new(l, below, &ops[i])) ck_bench(l, ops[i].name);
 }
 
+/* Level by level, then what is around the kernels. */
+static void run_cpu(const options *o, totals *t)
+{
+    static ck_level level[LEVELS];
+    char            brand[64];
+    levels_open(level, o->top);
+    sg_cpu_brand(brand, sizeof brand);
+    printf("%s, up to %s, seed %llu\n", brand, sg_cpu_level_name(o->top), (unsigned long long)o->seed);
+    for (int i = 0; i < LEVELS; i++) {
+        const ck_level *const below = i == 0 ? NULL : &level[i > (int)o->top ? (int)o->top : i - 1];
+        if (o->bench && level[i].there) bench_level(o, &level[i], below);
+        if (!o->bench) run_level(o, &level[i], below, t);
+    }
+    if (!o->bench && !o->filter) {
+        const int faults = ck_meta((2u << o->top) - 1);
+        t->failed += faults;
+        t->passed += faults == 0;
+    }
+    for (int i = 0; i < LEVELS; i++)
+        for (int k = 0; k < 2; k++) sg_cpu_close(level[i].cpu[k]);
+}
+
+static void run_backend(const options *o, totals *t)
+{
+    ck_level level = {.there = true};
+    sg_error e = {0};
+    if (sg_backend_open(&level.backend, &(sg_backend_options){.name = o->backend}, &e)) {
+        fprintf(stderr, "checkkern: %s\n", e.text);
+        exit(1);
+    }
+    level.name = level.backend->name;
+    level.ops = *level.backend->ops;
+    printf("%s, seed %llu\n", level.backend->device, (unsigned long long)o->seed);
+    run_level(o, &level, NULL, t);
+    sg_backend_close(&level.backend);
+}
+
+/* The level of that name, or the machine's where that is lower; -1: there is none of that name. */
+static int top_of(const char *name)
+{
+    const int machine = (int)sg_cpu_machine_level();
+    for (int i = 0; i < SG_CPU_LEVELS; i++)
+        if (strcmp(name, level_names[i]) == 0) return i < machine ? i : machine;
+    return -1;
+}
+
 static bool parse(options *o, int argc, char **argv)
 {
+    int top = (int)sg_cpu_machine_level();
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--quick") == 0)
             o->quick = true;
@@ -141,40 +195,35 @@ static bool parse(options *o, int argc, char **argv)
             o->bench = true;
         else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
             o->seed = strtoull(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc)
+            o->backend = argv[++i];
+        else if (strcmp(argv[i], "--cpumask") == 0 && i + 1 < argc)
+            top = top_of(argv[++i]);
         else if (argv[i][0] != '-' && !o->filter)
             o->filter = argv[i];
         else
             return false;
     }
-    return true;
+    if (o->backend && strcmp(o->backend, "cpu") == 0) o->backend = NULL;
+    o->top = (sg_cpu_level)top;
+    return top >= 0 && !(o->backend && o->bench);
 }
 
 int main(int argc, char **argv)
 {
     options o = {.seed = 1};
+    totals  t = {0};
     if (!parse(&o, argc, argv)) {
-        fprintf(stderr, "usage: checkkern [--seed N] [--quick] [--bench] [part of \"level op\"]\n");
+        fprintf(stderr,
+                "usage: checkkern [--backend NAME] [--cpumask base|avx2|avx512|avx512bf16|amx] [--seed N] [--quick]\n"
+                "                 [part of \"level op\"]\n"
+                "       checkkern --bench [--cpumask LEVEL] [part of \"level op\"]\n");
         return 2;
     }
-    static ck_level level[LEVELS];
-    totals          t = {0};
-    char            brand[64];
-    levels_open(level);
-    sg_cpu_brand(brand, sizeof brand);
-    printf("%s, seed %llu\n", brand, (unsigned long long)o.seed);
-    for (int i = 0; i < LEVELS; i++) {
-        const int             top = (int)sg_cpu_machine_level(); /* the library lies on the highest level */
-        const ck_level *const below = i == 0 ? NULL : &level[i > top ? top : i - 1];
-        if (o.bench && level[i].there) bench_level(&o, &level[i], below);
-        if (!o.bench) run_level(&o, &level[i], below, &t);
-    }
-    if (!o.bench && !o.filter) {
-        const int faults = ck_meta();
-        t.failed += faults;
-        t.passed += faults == 0;
-    }
-    for (int i = 0; i < LEVELS; i++)
-        for (int k = 0; k < 2; k++) sg_cpu_close(level[i].cpu[k]);
+    if (o.backend)
+        run_backend(&o, &t);
+    else
+        run_cpu(&o, &t);
     if (!o.bench) printf("%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped);
     return t.failed != 0;
 }

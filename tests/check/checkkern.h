@@ -2,7 +2,10 @@
  *
  * A case is an args struct whose tensors come from ck_new and ck_out. ck_case runs it on both oracles and on the kernel
  * and asks: is the result within the rounding budget (budget.h); are the guard bands and the inputs intact; is a second
- * run, and one with another number of threads, equal bit by bit; did nothing crash. */
+ * run, and one with another number of threads, equal bit by bit; did nothing crash.
+ *
+ * Tensors lie in host memory, where they are filled, given to the oracles and judged. A device with memory of its own
+ * has a twin of each region: all are uploaded before a run of the kernel and downloaded after it, guard bands too. */
 #ifndef SG_CHECKKERN_H
 #define SG_CHECKKERN_H
 
@@ -30,6 +33,7 @@ enum { CK_TENSORS = 8 };
 
 typedef struct ck_buffer {
     unsigned char *region;
+    unsigned char *twin; /* of the region, on the device; NULL: the kernel works in the region itself */
     size_t         size; /* of the region before its protected last page */
     sg_tensor      t;
     ck_fill        fill;
@@ -44,14 +48,15 @@ typedef struct ck_op {
     size_t args_size;
 } ck_op;
 
-/* A table under test, on one thread and on two. */
+/* A table under test: of the cpu backend, on one thread and on two, or of a backend opened by name. */
 typedef struct ck_level {
     const char *name;
     sg_ops      ops;
     sg_cpu     *cpu[2];
+    sg_backend *backend; /* NULL: cpu serves */
     bool        there;
     bool        may_differ; /* on two threads from one: BF16 convolutions by the library, see onednn.c */
-    bool        emulated;   /* BF16 products forced on a machine that has none */
+    bool        emulated;   /* BF16 products by oneDNN in pairs, not tiles: what pads an odd depth is multiplied, too */
 } ck_level;
 
 typedef struct ck {
@@ -88,6 +93,6 @@ SG_OPS(X)
 void ck_bench(ck_level *level, const char *name);
 
 /* The decorators and the names of backends, which are no kernels: number of faults, told on stdout. */
-int ck_meta(void);
+int ck_meta(unsigned cpu_mask);
 
 #endif

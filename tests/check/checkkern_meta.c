@@ -40,6 +40,7 @@ static sg_status check_one(const sg_backend *b, const sg_ops *ops, char *why, si
     sg_check_wrap(&s);
     sg_mul(&s, .y = t[0], .a = t[1], .b = t[2]);
     sg_gate_add(&s, .x = t[0], .r = t[1]);
+    sg_linear(&s, .y = t[0], .x = t[1], .w = t[2], .add = true);
     snprintf(why, size, "%s", s.why);
     return s.status;
 }
@@ -71,7 +72,7 @@ static void check_names(void)
     expect(!b, "close left its pointer");
 }
 
-/* Weights are packed once, noticed when others lie in their place, and let go. */
+/* Weights are packed once, packed anew when others lie in their place after a drop, and let go. */
 static void check_packing(sg_backend *b)
 {
     enum { N = 16, C = 64 };
@@ -82,8 +83,10 @@ static void check_packing(sg_backend *b)
     sg_backend_drop_packed(b);
     const size_t before = sg_backend_packed_bytes(b);
     for (int k = 0; k < 3; k++) {
+        sg_backend_drop_packed(b);
         for (int i = 0; i < C * C; i++) w[i] = (float)((i + k) % 5);
-        sg_linear(&s, .y = {y, SG_F32, 2, {N, C}}, .x = {x, SG_F32, 2, {N, C}}, .w = {w, SG_F32, 2, {C, C}});
+        for (int twice = 0; twice < 2; twice++)
+            sg_linear(&s, .y = {y, SG_F32, 2, {N, C}}, .x = {x, SG_F32, 2, {N, C}}, .w = {w, SG_F32, 2, {C, C}});
     }
     expect(s.status == SG_OK, "packed weights went stale");
     expect(sg_backend_packed_bytes(b) >= before + sizeof w, "packed weights are not counted");
@@ -91,12 +94,13 @@ static void check_packing(sg_backend *b)
     expect(sg_backend_packed_bytes(b) < before + sizeof w + (1u << 20), "packed weights were not let go");
 }
 
-int ck_meta(void)
+int ck_meta(unsigned cpu_mask)
 {
     sg_backend *b = NULL;
     sg_error    e = {0};
     faults = 0;
-    expect(sg_backend_open(&b, &(sg_backend_options){.name = "cpu", .threads = 2}, &e) == SG_OK, "cpu did not open");
+    const sg_backend_options o = {.name = "cpu", .threads = 2, .cpu_mask = cpu_mask};
+    expect(sg_backend_open(&b, &o, &e) == SG_OK, "cpu did not open");
     if (b) {
         check_decorator(b);
         check_packing(b);
