@@ -33,6 +33,8 @@ typedef struct sg_backend {
     sg_dtype         dtype;       /* SG_F32 or SG_BF16: the faster for products here, what "auto" means */
     bool             host_memory; /* device memory is host memory: mapped weights serve as they are */
     size_t           total_bytes; /* memory that a render may plan with, as found at open */
+    size_t           code_bytes;  /* host memory that its code comes to take when it works */
+    bool             packs;       /* products keep a copy of weights in a layout of their own */
     int              threads;
     char             device[160]; /* for people: "Intel ... , AVX-512, 2 threads" */
 } sg_backend;
@@ -52,8 +54,14 @@ size_t sg_backend_packed_bytes(const sg_backend *b);
 /* Packed weights shall take at most this many bytes from now on, if that is less than an eighth of total_bytes. */
 void sg_backend_limit_packed(sg_backend *b, size_t bytes);
 
-/* Frees the packed weights: call it when weights leave memory. (Others that are loaded into the same place are noticed
- * without it, by a sampled fingerprint.) */
+/* Host memory that this process has resident, and the most that it ever had; bytes, 0 where the system does not tell. */
+size_t sg_resident_bytes(void);
+size_t sg_resident_peak(void);
+
+/* Frees what ops keep for the next call of their kind: call it between phases that have little in common. */
+void sg_backend_drop_scratch(sg_backend *b);
+
+/* Frees the packed weights: to be called when weights leave memory, before others may come to lie in the same place. */
 void sg_backend_drop_packed(sg_backend *b);
 
 #ifdef __cplusplus

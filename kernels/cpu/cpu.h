@@ -23,7 +23,7 @@ typedef struct sg_pack {
     int64_t     dim[SG_MAX_RANK];
     int         rank;
     sg_dtype    dtype;
-    uint64_t    form, print; /* which layout; a fingerprint of the source */
+    uint64_t    form; /* which layout */
     void       *packed;
 } sg_pack;
 
@@ -57,9 +57,11 @@ void    sg_cpu_close(sg_cpu *c);
 /* `bytes` of slot's memory, SG_ALIGN aligned; what it held is lost. NULL when memory is short. */
 void *sg_cpu_scratch(sg_cpu *c, sg_cpu_slot slot, size_t bytes);
 
-/* Room for the packed form of w, kept from call to call until sg_packs_drop or until w's content changes (by a sampled
- * fingerprint). *fresh says that the caller has to fill it. Beyond pack_limit nothing more is kept: the room is then
- * the scratch slot SG_SLOT_PACK, always fresh. NULL when memory is short. */
+void sg_cpu_scratch_drop(sg_cpu *c); /* of all slots */
+
+/* Room for the packed form of w, known by its address, shape, dtype and form, and kept until sg_packs_drop: call that
+ * before other weights come to lie where some lay. *fresh says that the caller has to fill it. Beyond pack_limit
+ * nothing more is kept: the room is then the scratch slot SG_SLOT_PACK, always fresh. NULL when memory is short. */
 void *sg_pack_find(sg_cpu *c, const sg_tensor *w, uint64_t form, size_t bytes, bool *fresh);
 void  sg_packs_drop(sg_cpu *c);
 
@@ -80,9 +82,10 @@ sg_status sg_vec_attend_base(sg_stream *s, const sg_attend_args *a);
 sg_status sg_vec_attend_avx2(sg_stream *s, const sg_attend_args *a);
 sg_status sg_vec_attend_avx512(sg_stream *s, const sg_attend_args *a);
 
-/* Puts oneDNN's linear and conv into c->ops; its generated code uses the instructions of `level` and those below. With
- * native_bf16 products of BF16 by BF16 run as such, else all are F32. False, and c->ops as it was, when the build lacks
- * the library, or it fails, or it has generated code beyond the level already in this process. */
+/* Puts oneDNN's linear (from AVX-512 up) and conv (from AVX2 up) into c->ops; its generated code uses the instructions
+ * of `level` and those below. With native_bf16 products of BF16 by BF16 run as such, else all are F32. False, and
+ * c->ops as it was, when the build lacks the library, the level is too low for it, it fails, or it has generated code
+ * beyond the level already in this process. */
 bool sg_cpu_use_library(sg_cpu *c, sg_cpu_level level, bool native_bf16);
 bool sg_onednn_open(sg_cpu *c, sg_cpu_level level, bool native_bf16); /* the same; exists where the build has oneDNN */
 void sg_onednn_close(sg_cpu *c);

@@ -104,7 +104,10 @@ static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
         const int64_t u = p % yd[2], r = p / yd[2] % yd[1], t = p / yd[2] / yd[1] + a->drop;
         const int64_t from = ((t / ft * xd[1] + r / fs) * xd[2] + u / fs) * xd[3];
         const int64_t k = (t % ft * fs + r % fs) * fs + u % fs;
-        gather(&a->y, p * c, &a->x, from, at + k * c, c);
+        if (repeat == block) /* every channel stays what it is */
+            move_run(&a->y, p * c, &a->x, from, c);
+        else
+            gather(&a->y, p * c, &a->x, from, at + k * c, c);
     }
     return SG_OK;
 }

@@ -2,13 +2,19 @@
  *
  * Operands. BF16 by BF16 runs as such where the machine multiplies BF16. Every other pair is computed in F32: weights
  * are widened when packed, x is widened for the call, so nothing is rounded on the way. (Where BF16 is only emulated it
- * is five times slower than F32: 54 to 250 GFLOP/s on two cores of a Xeon at 2.5 GHz with AVX-512.)
+ * is five times slower than F32: 54 to 250 GFLOP/s on two cores of a Xeon at 2.5 GHz with AVX-512.) So are BF16 pairs
+ * of odd depth: AVX512_BF16 multiplies numbers two by two, and 2.6 pads the last with zero times what lies behind it,
+ * so that a neighbour's infinity becomes a NaN.
+ *
+ * Adding to y is left to oneDNN where y has the product's dtype; else the product goes to scratch and is added by
+ * gate_add.
  *
  * Threads. The order in which 2.6's AVX-512 convolution sums depends on the number of threads for some shapes: of 4,900
  * random ones on 1 to 8 threads, for some with more than 128 channels in, and for some with even or one-sided kernels
- * whose pads are wider than half of them. Those go to the product without library, which is as fast from 384 channels
- * on (100 to 105 GFLOP/s a thread). BF16 by BF16 convolutions stay here all the same: the other product is F32 and an
- * order slower there.
+ * whose pads are wider than half of them. Those go to the product without library (GFLOP/s a thread, theirs and ours:
+ * 116 and 97 at 192 channels, 95 and 90 at 384). BF16 by BF16 convolutions stay here all the same: the other product is
+ * F32 and an order slower there. Below AVX-512 its linear depends on the threads too, and is slower than ours (39 to 53
+ * and 50 to 61): only conv is left to it, and below AVX2, where ours decodes in less than half the time, nothing.
  *
  * Primitives are kept by shape. oneDNN chooses the layout of the weights; that layout is part of a packed weight's key.
  * A few rows, and what oneDNN does not do, go to the product that was in the table before. */
@@ -20,18 +26,18 @@
 
 enum { SG_KEPT = 256, SG_FEW_ROWS = 4 };
 
-typedef enum plan_arg { ARG_X, ARG_W, ARG_B, ARG_Y, ARG_SCRATCH, ARGS } plan_arg;
+typedef enum plan_arg { ARG_X, ARG_W, ARG_B, ARG_Y, ARG_GATE, ARG_SCRATCH, ARGS } plan_arg;
 
 typedef struct plan_key {
     int64_t  n[20]; /* shapes, strides, pads; unused places 0 */
     sg_act   act;
     sg_dtype x, w, y;
-    bool     conv, bias;
+    bool     conv, bias, gate, add;
 } plan_key;
 
 typedef struct plan {
     plan_key           key;
-    dnnl_primitive_t   run;
+    dnnl_primitive_t   run;      /* NULL: oneDNN cannot */
     dnnl_memory_desc_t w, plain; /* weights as the primitive wants them and as the model has them */
     dnnl_memory_t      memory[ARGS];
     uint64_t           form;
@@ -44,9 +50,11 @@ typedef struct sg_onednn {
     bool          native_bf16;
     sg_ops        plain; /* the table without oneDNN */
     plan         *kept[SG_KEPT];
+    uint64_t      hash[SG_KEPT]; /* of their keys */
     int           count, next;
 } sg_onednn;
 
+#define GATE (DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1)
 #define TRY(call)                                                                                                      \
     do {                                                                                                               \
         if ((call) != dnnl_success) return false;                                                                      \
@@ -63,40 +71,63 @@ static void plan_free(plan *p)
     free(p);
 }
 
+static uint64_t mix(uint64_t h, int64_t v) { return (h ^ (uint64_t)v) * 0x100000001b3u; }
+
 static uint64_t form_of(const dnnl_memory_desc_t *d)
 {
     const dnnl_blocking_desc_t *const b = &d->format_desc.blocking;
-    uint64_t                          h = 0xcbf29ce484222325u;
-#define MIX(v) h = (h ^ (uint64_t)(v)) * 0x100000001b3u
-    MIX(d->data_type);
-    MIX(b->inner_nblks);
-    for (int i = 0; i < d->ndims; i++) {
-        MIX(d->padded_dims[i]);
-        MIX(b->strides[i]);
-    }
-    for (int i = 0; i < b->inner_nblks; i++) {
-        MIX(b->inner_blks[i]);
-        MIX(b->inner_idxs[i]);
-    }
-#undef MIX
+    uint64_t                          h = mix(mix(0xcbf29ce484222325u, d->data_type), b->inner_nblks);
+    for (int i = 0; i < d->ndims; i++) h = mix(mix(h, d->padded_dims[i]), b->strides[i]);
+    for (int i = 0; i < b->inner_nblks; i++) h = mix(mix(h, b->inner_blks[i]), b->inner_idxs[i]);
+    return h;
+}
+
+static uint64_t hash_of(const plan_key *k)
+{
+    int64_t  word[sizeof *k / sizeof(int64_t)];
+    uint64_t h = 0xcbf29ce484222325u;
+    memcpy(word, k, sizeof word);
+    for (size_t i = 0; i < sizeof word / sizeof word[0]; i++) h = mix(h, word[i]);
     return h;
 }
 
 /* The activations whose result at NaN and error are those of ours; the others run after the product. */
 static bool fuses(sg_act act) { return act == SG_ACT_GELU_TANH || act == SG_ACT_SILU; }
 
-static bool attributes(sg_act act, dnnl_primitive_attr_t *attr)
+/* y = act(product), or y += gate product. */
+static bool post_ops(const plan_key *k, dnnl_post_ops_t ops)
+{
+    const dnnl_dims_t  row = {1, k->n[2]};
+    dnnl_memory_desc_t gate;
+    if (k->act != SG_ACT_NONE) {
+        const dnnl_alg_kind_t kind = k->act == SG_ACT_SILU ? dnnl_eltwise_swish : dnnl_eltwise_gelu_tanh;
+        TRY(dnnl_post_ops_append_eltwise(ops, 1.0f, kind, 1.0f, 0.0f));
+    }
+    if (k->gate) {
+        TRY(dnnl_memory_desc_init_by_tag(&gate, 2, row, dnnl_f32, dnnl_ab));
+        TRY(dnnl_post_ops_append_binary(ops, dnnl_binary_mul, &gate));
+    }
+    if (k->add) TRY(dnnl_post_ops_append_sum(ops, 1.0f));
+    return true;
+}
+
+static bool attributes(const plan_key *k, dnnl_primitive_attr_t *attr)
 {
     dnnl_post_ops_t ops = NULL;
     TRY(dnnl_primitive_attr_create(attr));
     TRY(dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user));
-    if (!fuses(act)) return true;
     TRY(dnnl_post_ops_create(&ops));
-    const dnnl_alg_kind_t kind = act == SG_ACT_SILU ? dnnl_eltwise_swish : dnnl_eltwise_gelu_tanh;
-    const bool            ok = dnnl_post_ops_append_eltwise(ops, 1.0f, kind, 1.0f, 0.0f) == dnnl_success &&
-                    dnnl_primitive_attr_set_post_ops(*attr, ops) == dnnl_success;
+    const bool ok = post_ops(k, ops) && dnnl_primitive_attr_set_post_ops(*attr, ops) == dnnl_success;
     dnnl_post_ops_destroy(ops);
     return ok;
+}
+
+/* oneDNN's reference code, which it takes when nothing else fits, is slower than ours. */
+static bool is_reference(const_dnnl_primitive_desc_t d)
+{
+    const char *name = NULL;
+    return dnnl_primitive_desc_query(d, dnnl_query_impl_info_str, 0, (void *)&name) != dnnl_success || !name ||
+           strncmp(name, "ref", 3) == 0;
 }
 
 /* From a primitive's description to all that its runs need. */
@@ -109,9 +140,10 @@ static bool plan_finish(const sg_onednn *o, plan *p, const_dnnl_primitive_desc_t
                   [ARG_W] = {dnnl_query_weights_md, 0},
                   [ARG_B] = {dnnl_query_weights_md, 1},
                   [ARG_Y] = {dnnl_query_dst_md, 0},
+                  [ARG_GATE] = {dnnl_query_exec_arg_md, GATE},
                   [ARG_SCRATCH] = {dnnl_query_scratchpad_md, 0}};
     for (int i = 0; i < ARGS; i++) {
-        if (i == ARG_B && !p->key.bias) continue;
+        if ((i == ARG_B && !p->key.bias) || (i == ARG_GATE && !p->key.gate)) continue;
         const dnnl_memory_desc_t *const md = dnnl_primitive_desc_query_md(d, of[i].what, of[i].index);
         if (!md) return false;
         if (i == ARG_W) {
@@ -166,8 +198,9 @@ static bool plan_make(const sg_onednn *o, plan *p)
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t desc = NULL;
     bool ok = p->key.conv ? describe_conv(&p->key, p, &d.conv) : describe_linear(&p->key, p, &d.linear);
-    ok = ok && attributes(p->key.act, &attr) &&
-         dnnl_primitive_desc_create(&desc, &d, attr, o->engine, NULL) == dnnl_success && plan_finish(o, p, desc);
+    ok = ok && attributes(&p->key, &attr) &&
+         dnnl_primitive_desc_create(&desc, &d, attr, o->engine, NULL) == dnnl_success && !is_reference(desc) &&
+         plan_finish(o, p, desc);
     if (desc) dnnl_primitive_desc_destroy(desc);
     if (attr) dnnl_primitive_attr_destroy(attr);
     return ok;
@@ -177,18 +210,22 @@ static bool plan_make(const sg_onednn *o, plan *p)
  */
 static plan *plan_of(sg_onednn *o, const plan_key *key)
 {
+    const uint64_t hash = hash_of(key);
     for (int i = 0; i < o->count; i++)
-        if (memcmp(&o->kept[i]->key, key, sizeof *key) == 0) return o->kept[i];
+        if (o->hash[i] == hash && memcmp(&o->kept[i]->key, key, sizeof *key) == 0)
+            return o->kept[i]->run ? o->kept[i] : NULL;
     plan *const p = calloc(1, sizeof *p);
     if (!p) return NULL;
     memcpy(&p->key, key, sizeof *key);
-    if (!plan_make(o, p)) {
-        plan_free(p);
-        return NULL;
+    if (!plan_make(o, p) && p->run) {
+        dnnl_primitive_destroy(p->run);
+        p->run = NULL;
     }
     const int at = o->count < SG_KEPT ? o->count++ : o->next++ % SG_KEPT;
     plan_free(o->kept[at]);
-    return o->kept[at] = p;
+    o->kept[at] = p;
+    o->hash[at] = hash;
+    return p->run ? p : NULL;
 }
 
 /* from, as the model has it, to p's layout. */
@@ -210,28 +247,43 @@ static bool pack(const sg_onednn *o, const plan *p, const void *from, void *to)
     return ok;
 }
 
-/* t itself when it has the dtype that the plan wants, else a tensor of that dtype in scratch. */
-static sg_tensor staged(sg_cpu *c, sg_tensor t, sg_dtype want, sg_cpu_slot slot)
+/* t itself when it has the dtype that the plan wants and may be used, else a tensor of that dtype in scratch. */
+static sg_tensor staged(sg_cpu *c, sg_tensor t, sg_dtype want, bool may, sg_cpu_slot slot)
 {
-    if (t.dtype == want) return t;
+    if (may && t.dtype == want) return t;
     t.dtype = want;
     t.data = sg_cpu_scratch(c, slot, sg_bytes(t));
     return t;
 }
 
-static sg_status plan_run(sg_stream *s, plan *p, sg_tensor y, sg_tensor x, sg_tensor w, sg_tensor b, sg_act act)
+/* What the plan leaves to do: y from its result r. */
+static sg_status finish(sg_stream *s, const plan_key *k, const sg_linear_args *a, sg_tensor r)
+{
+    const sg_ops *const plain = &sg_cpu_of(s)->library->plain;
+    if (a->add && !k->add) return plain->gate_add(s, &(sg_gate_add_args){.x = a->y, .r = r, .gate = a->gate});
+    if (a->act != k->act) return plain->act(s, &(sg_act_args){.y = a->y, .x = r, .act = a->act});
+    return r.data == a->y.data ? SG_OK : plain->copy(s, &(sg_copy_args){.y = a->y, .x = r});
+}
+
+/* Runs p on a's tensors; a convolution comes as a linear with its own shapes. */
+static sg_status plan_run(sg_stream *s, const plan *p, const sg_linear_args *a)
 {
     sg_cpu *const    c = sg_cpu_of(s);
     sg_onednn *const o = c->library;
-    const sg_tensor  xs = staged(c, x, p->key.x, SG_SLOT_X), ys = staged(c, y, p->key.y, SG_SLOT_Y);
+    const sg_tensor  x = staged(c, a->x, p->key.x, true, SG_SLOT_X);
+    const sg_tensor  y = staged(c, a->y, p->key.y, a->add == p->key.add, SG_SLOT_Y);
     bool             fresh;
     void *const      scratch = sg_cpu_scratch(c, SG_SLOT_LIBRARY, p->scratch_bytes);
-    void *const      packed = sg_pack_find(c, &w, p->form, p->packed_bytes, &fresh);
-    if (!xs.data || !ys.data || !scratch || !packed) return SG_E_MEMORY;
-    if (fresh && !pack(o, p, w.data, packed)) return SG_E_DEVICE;
-    if (xs.data != x.data) SG_TRY(o->plain.copy(s, &(sg_copy_args){.y = xs, .x = x}));
-    void *const      data[ARGS] = {xs.data, packed, b.data, ys.data, scratch};
-    static const int name[ARGS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
+    void *const      packed = sg_pack_find(c, &a->w, p->form, p->packed_bytes, &fresh);
+    if (!x.data || !y.data || !scratch || !packed) return SG_E_MEMORY;
+    if (fresh && !pack(o, p, a->w.data, packed)) {
+        sg_packs_drop(c);
+        return SG_E_DEVICE;
+    }
+    if (x.data != a->x.data) SG_TRY(o->plain.copy(s, &(sg_copy_args){.y = x, .x = a->x}));
+    void *const      data[ARGS] = {x.data, packed, a->b.data, y.data, a->gate.data, scratch};
+    static const int name[ARGS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS,   DNNL_ARG_BIAS, DNNL_ARG_DST,
+                                   GATE,         DNNL_ARG_SCRATCHPAD};
     dnnl_exec_arg_t  arg[ARGS];
     int              args = 0;
     for (int i = 0; i < ARGS; i++) {
@@ -240,34 +292,45 @@ static sg_status plan_run(sg_stream *s, plan *p, sg_tensor y, sg_tensor x, sg_te
         arg[args++] = (dnnl_exec_arg_t){name[i], p->memory[i]};
     }
     if (dnnl_primitive_execute(p->run, o->stream, args, arg) != dnnl_success) return SG_E_DEVICE;
-    if (act != p->key.act) return o->plain.act(s, &(sg_act_args){.y = y, .x = ys, .act = act});
-    return ys.data == y.data ? SG_OK : o->plain.copy(s, &(sg_copy_args){.y = y, .x = ys});
+    return finish(s, &p->key, a, y);
 }
 
-/* The dtypes that a product runs in; see the top of the file. */
-static void choose_types(const sg_onednn *o, plan_key *k, sg_dtype x, sg_dtype w, sg_dtype y)
+/* Is x by w, `depth` numbers a row or place, multiplied as BF16? See the top of the file. */
+static bool runs_bf16(const sg_onednn *o, sg_dtype x, sg_dtype w, int64_t depth)
 {
-    const bool bf16 = o->native_bf16 && x == SG_BF16 && w == SG_BF16;
-    k->w = w;
+    return o->native_bf16 && x == SG_BF16 && w == SG_BF16 && depth % 2 == 0;
+}
+
+/* The plan of k, with which y may be added to at once, or else afterwards. */
+static plan *plan_for(sg_stream *s, plan_key *k, const sg_linear_args *a)
+{
+    sg_onednn *const o = sg_cpu_of(s)->library;
+    const bool       bf16 = runs_bf16(o, a->x.dtype, a->w.dtype, a->w.dim[1]);
+    k->w = a->w.dtype;
     k->x = bf16 ? SG_BF16 : SG_F32;
-    k->y = bf16 ? y : SG_F32;
+    k->y = bf16 ? a->y.dtype : SG_F32;
+    k->act = fuses(a->act) ? a->act : SG_ACT_NONE;
+    k->bias = a->b.rank > 0;
+    k->add = a->add && a->y.dtype == k->y;
+    k->gate = k->add && a->gate.rank > 0;
+    omp_set_num_threads(sg_cpu_of(s)->threads);
+    plan *const p = plan_of(o, k);
+    if (p || !k->add) return p;
+    k->add = k->gate = false;
+    return plan_of(o, k);
 }
 
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
-    sg_onednn *const o = sg_cpu_of(s)->library;
-    if (a->add || a->x.dim[0] <= SG_FEW_ROWS || a->x.dim[1] == 0) return o->plain.linear(s, a);
+    const sg_ops *const plain = &sg_cpu_of(s)->library->plain;
+    if (a->x.dim[0] <= SG_FEW_ROWS || a->x.dim[1] == 0) return plain->linear(s, a);
     plan_key k;
     memset(&k, 0, sizeof k); /* keys are compared as bytes */
     k.n[0] = a->x.dim[0];
     k.n[1] = a->x.dim[1];
     k.n[2] = a->w.dim[0];
-    k.act = fuses(a->act) ? a->act : SG_ACT_NONE;
-    k.bias = a->b.rank > 0;
-    choose_types(o, &k, a->x.dtype, a->w.dtype, a->y.dtype);
-    omp_set_num_threads(sg_cpu_of(s)->threads);
-    plan *const p = plan_of(o, &k);
-    return p ? plan_run(s, p, a->y, a->x, a->w, a->b, a->act) : o->plain.linear(s, a);
+    const plan *const p = plan_for(s, &k, a);
+    return p ? plan_run(s, p, a) : plain->linear(s, a);
 }
 
 /* Does the F32 result not depend on the number of threads? */
@@ -279,10 +342,9 @@ static bool is_steady(const sg_conv_args *a)
 
 static sg_status conv(sg_stream *s, const sg_conv_args *a)
 {
-    sg_onednn *const o = sg_cpu_of(s)->library;
-    if (a->add) return o->plain.conv(s, a);
-    const bool       bf16 = o->native_bf16 && a->x.dtype == SG_BF16 && a->w.dtype == SG_BF16;
-    if (!bf16 && dnnl_get_effective_cpu_isa() >= dnnl_cpu_isa_avx512_core && !is_steady(a)) return o->plain.conv(s, a);
+    const sg_onednn *const o = sg_cpu_of(s)->library;
+    if (!runs_bf16(o, a->x.dtype, a->w.dtype, a->w.dim[1]) && sg_cpu_of(s)->level >= SG_CPU_AVX512 && !is_steady(a))
+        return o->plain.conv(s, a);
     plan_key k;
     memset(&k, 0, sizeof k);
     for (int i = 0; i < 4; i++) {
@@ -293,18 +355,18 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
     for (int i = 0; i < 5; i++) k.n[8 + i] = a->w.dim[i];
     for (int i = 0; i < 3; i++) k.n[13 + i] = a->stride[i];
     k.conv = true;
-    k.bias = a->b.rank > 0;
-    choose_types(o, &k, a->x.dtype, a->w.dtype, a->y.dtype);
-    omp_set_num_threads(sg_cpu_of(s)->threads);
-    plan *const p = plan_of(o, &k);
-    return p ? plan_run(s, p, a->y, a->x, a->w, a->b, SG_ACT_NONE) : o->plain.conv(s, a);
+    const sg_linear_args product = {.y = a->y, .x = a->x, .w = a->w, .b = a->b, .add = a->add};
+    const plan *const    p = plan_for(s, &k, &product);
+    return p ? plan_run(s, p, &product) : o->plain.conv(s, a);
 }
 
 bool sg_onednn_open(sg_cpu *c, sg_cpu_level level, bool native_bf16)
 {
-    static const dnnl_cpu_isa_t most[SG_CPU_LEVELS] = {dnnl_cpu_isa_sse41, dnnl_cpu_isa_avx2,
-                                                       dnnl_cpu_isa_avx512_core_vnni, dnnl_cpu_isa_avx512_core_bf16,
-                                                       dnnl_cpu_isa_all};
+    static const dnnl_cpu_isa_t most[SG_CPU_LEVELS] = {[SG_CPU_AVX2] = dnnl_cpu_isa_avx2,
+                                                       [SG_CPU_AVX512] = dnnl_cpu_isa_avx512_core_vnni,
+                                                       [SG_CPU_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16,
+                                                       [SG_CPU_AMX] = dnnl_cpu_isa_all};
+    if (level < SG_CPU_AVX2) return false;
     if (level < sg_cpu_machine_level() && dnnl_set_max_cpu_isa(most[level]) != dnnl_success &&
         dnnl_get_effective_cpu_isa() != most[level])
         return false;
@@ -318,7 +380,7 @@ bool sg_onednn_open(sg_cpu *c, sg_cpu_level level, bool native_bf16)
         return false;
     }
     o->native_bf16 = native_bf16;
-    c->ops.linear = linear;
+    if (level >= SG_CPU_AVX512) c->ops.linear = linear;
     c->ops.conv = conv;
     return true;
 }

@@ -20,19 +20,12 @@ void *sg_cpu_scratch(sg_cpu *c, sg_cpu_slot slot, size_t bytes)
     return b->data;
 }
 
-/* A view's content, sampled: weights that were loaded into the place of others differ almost everywhere. */
-static uint64_t fingerprint(const sg_tensor *w)
+void sg_cpu_scratch_drop(sg_cpu *c)
 {
-    enum { SAMPLES = 256 };
-    const size_t         bytes = sg_bytes(*w), step = bytes / SAMPLES + 1;
-    const uint8_t *const p = w->data;
-    uint64_t             h = 0xcbf29ce484222325u;
-    for (size_t at = 0; at + 4 <= bytes; at += step) {
-        uint32_t v;
-        memcpy(&v, p + at / 4 * 4, sizeof v);
-        h = (h ^ v) * 0x100000001b3u;
+    for (int i = 0; i < SG_SLOTS; i++) {
+        free(c->block[i].data);
+        c->block[i] = (sg_cpu_block){0};
     }
-    return h;
 }
 
 static bool is_of(const sg_pack *p, const sg_tensor *w, uint64_t form)
@@ -56,19 +49,14 @@ static sg_pack *grow(sg_cpu *c)
 
 void *sg_pack_find(sg_cpu *c, const sg_tensor *w, uint64_t form, size_t bytes, bool *fresh)
 {
-    const uint64_t print = fingerprint(w);
-    for (size_t i = 0; i < c->packs; i++) {
-        sg_pack *const p = &c->pack[i];
-        if (!is_of(p, w, form)) continue;
-        *fresh = p->print != print;
-        p->print = print;
-        return p->packed;
-    }
+    *fresh = false;
+    for (size_t i = 0; i < c->packs; i++)
+        if (is_of(&c->pack[i], w, form)) return c->pack[i].packed;
     *fresh = true;
     sg_pack *const p = c->pack_bytes + bytes <= c->pack_limit ? grow(c) : NULL;
     void *const    packed = p ? aligned(bytes) : NULL;
     if (!packed) return sg_cpu_scratch(c, SG_SLOT_PACK, bytes);
-    *p = (sg_pack){.data = w->data, .rank = w->rank, .dtype = w->dtype, .form = form, .print = print, .packed = packed};
+    *p = (sg_pack){.data = w->data, .rank = w->rank, .dtype = w->dtype, .form = form, .packed = packed};
     memcpy(p->dim, w->dim, sizeof p->dim);
     c->packs++;
     c->pack_bytes += bytes;

@@ -7,29 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* How many tensors each args struct begins with, and whether the op reads what it writes. */
-enum {
-    linear_tensors = 5,
-    norm_tensors = 6,
-    rope_tensors = 5,
-    attend_tensors = 6,
-    gate_add_tensors = 3,
-    add_tensors = 3,
-    mul_tensors = 3,
-    act_tensors = 2,
-    embed_tensors = 3,
-    sinusoid_tensors = 2,
-    conv_tensors = 4,
-    upsample_tensors = 2,
-    avg_down_tensors = 2,
-    dup_up_tensors = 2,
-    permute_tensors = 2,
-    copy_tensors = 2,
-    combine_tensors = 2,
-    rgb8_tensors = 2,
-    count_bad_tensors = 2
-};
-enum { SG_TENSORS_MAX = 6, SG_POISON = 0xff }; /* a float of poison is NaN: what a kernel forgets to write shows */
+enum { SG_POISON = 0xff }; /* a float of poison is NaN: what a kernel forgets to write shows */
 
 typedef struct watch {
     sg_tensor got, truth, rounded;
@@ -73,8 +51,8 @@ static void watch_free(watch *w)
 #define X(op)                                                                                                          \
     static sg_status check_##op(sg_stream *s, const sg_##op##_args *a)                                                 \
     {                                                                                                                  \
-        sg_tensor t[SG_TENSORS_MAX];                                                                                   \
-        memcpy(t, a, op##_tensors * sizeof t[0]);                                                                      \
+        sg_tensor t[SG_OP_TENSORS];                                                                                    \
+        memcpy(t, a, sg_##op##_tensors * sizeof t[0]);                                                                 \
         watch          w;                                                                                              \
         sg_##op##_args truth = *a, rounded = *a;                                                                       \
         sg_status      e = watch_begin(&w, sg_reads_output(#op, a), t[0]);                                             \
@@ -83,7 +61,7 @@ static void watch_free(watch *w)
         if (!e) e = s->inner->op(s, a);                                                                                \
         if (!e) e = sg_ref_ops.op(s, &truth);                                                                          \
         if (!e) e = sg_ref_rounded_ops.op(s, &rounded);                                                                \
-        if (!e) e = watch_end(&w, s, #op, t, op##_tensors);                                                            \
+        if (!e) e = watch_end(&w, s, #op, t, sg_##op##_tensors);                                                       \
         watch_free(&w);                                                                                                \
         return e;                                                                                                      \
     }

@@ -8,18 +8,73 @@
 extern "C" {
 #endif
 
+/* How many tensors each args struct begins with, the output first. (combine: of one term.) */
+enum {
+    sg_linear_tensors = 5,
+    sg_norm_tensors = 6,
+    sg_rope_tensors = 5,
+    sg_attend_tensors = 6,
+    sg_gate_add_tensors = 3,
+    sg_add_tensors = 3,
+    sg_mul_tensors = 3,
+    sg_act_tensors = 2,
+    sg_embed_tensors = 3,
+    sg_sinusoid_tensors = 2,
+    sg_conv_tensors = 4,
+    sg_upsample_tensors = 2,
+    sg_avg_down_tensors = 2,
+    sg_dup_up_tensors = 2,
+    sg_permute_tensors = 2,
+    sg_copy_tensors = 2,
+    sg_combine_tensors = 2,
+    sg_rgb8_tensors = 2,
+    sg_count_bad_tensors = 2,
+    SG_OP_TENSORS = 6 /* at most */
+};
+
 /* plan computes nothing. A pass over a stream from sg_plan_stream leaves, in keep.peak and scratch.peak, the memory that
  * the same pass needs on any device, and here the arithmetic it does. */
 typedef struct sg_plan_totals {
-    double flops;   /* of linear, attend and conv: 2 per multiply-add */
-    size_t staging; /* bytes that one product may take beside its tensors: F32 copies of operands, packed weights */
+    double flops;              /* of linear, attend and conv: 2 per multiply-add */
+    bool   native_bf16;        /* given: BF16 is multiplied as such, not widened */
+    size_t staged_x, staged_y; /* bytes of the largest operands and results that a product widens */
+    size_t attended;           /* bytes of the largest keys and values of an attention, in F32 */
+    size_t weight;             /* bytes of the largest weight of a product, in F32 */
+    size_t table, thin;        /* numbers in the largest table of embed, in the largest weight of a few rows */
 } sg_plan_totals;
+
+/* The arithmetic of one call of the op of that name: 0 for all but linear, attend and conv. */
+double sg_op_flops(const char *op, const void *args);
 
 sg_stream sg_plan_stream(sg_plan_totals *totals);
 
 /* check runs every op on the wrapped backend and on the oracle from the same inputs, and latches SG_E_MISMATCH at the
  * first op whose error is more than budget.h allows. Host memory only. */
 void sg_check_wrap(sg_stream *s);
+
+/* trace takes the time of every op of the wrapped backend, and counts. One row for all calls of an op with tensors of
+ * the same dtypes and shapes. */
+typedef struct sg_trace_row {
+    const char *op;
+    sg_tensor   t[SG_OP_TENSORS]; /* output first; without data, rank 0 where absent */
+    int         tensors;
+    bool        adds; /* reads what it writes */
+    int64_t     calls;
+    double      seconds, flops, bytes; /* of all calls; bytes: each tensor once, the output twice where it is read */
+} sg_trace_row;
+
+typedef struct sg_trace {
+    sg_trace_row *row; /* in the order of their first calls; owned */
+    size_t        rows, cap;
+    bool          paused; /* ops run and leave no trace */
+    bool          waits;  /* for a device: each op is waited for, by a download of one byte */
+} sg_trace;
+
+/* t, zero-initialised by the caller, must outlive s; sg_trace_free frees its rows. A row that finds no memory latches
+ * SG_E_MEMORY. */
+void sg_trace_wrap(sg_stream *s, sg_trace *t);
+void sg_trace_clear(sg_trace *t); /* forgets the calls, keeps the memory */
+void sg_trace_free(sg_trace *t);
 
 #ifdef __cplusplus
 }

@@ -1,43 +1,67 @@
 /* plan.c - the backend that computes nothing and counts. */
 #include "meta.h"
 
+enum { FEW_ROWS = 4 }; /* such products read their weights as they are */
+
 static sg_plan_totals *totals(sg_stream *s) { return s->meta; }
 
-static double linear_flops(const sg_linear_args *a) { return 2.0 * (double)sg_count(a->y) * (double)a->x.dim[1]; }
-
-static double attend_flops(const sg_attend_args *a) { return 4.0 * (double)sg_count(a->q) * (double)a->k.dim[0]; }
-
-static double conv_flops(const sg_conv_args *a)
+double sg_op_flops(const char *op, const void *args)
 {
-    return 2.0 * (double)sg_count(a->y) * (double)(sg_count(a->w) / a->w.dim[0]);
+    if (strcmp(op, "linear") == 0) {
+        const sg_linear_args *const a = args;
+        return 2.0 * (double)sg_count(a->y) * (double)a->x.dim[1];
+    }
+    if (strcmp(op, "attend") == 0) {
+        const sg_attend_args *const a = args;
+        return 4.0 * (double)sg_count(a->q) * (double)a->k.dim[0];
+    }
+    if (strcmp(op, "conv") == 0) {
+        const sg_conv_args *const a = args;
+        return 2.0 * (double)sg_count(a->y) * (double)(sg_count(a->w) / a->w.dim[0]);
+    }
+    return 0;
 }
 
 static size_t widened(sg_tensor t) { return t.dtype == SG_F32 ? 0 : 4 * (size_t)sg_count(t); }
 
-/* Backends may widen the operands of a product, and pack the weights anew at each use. */
+static void raise_to(size_t *most, size_t v)
+{
+    if (v > *most) *most = v;
+}
+
 static void count_staging(sg_plan_totals *t, sg_tensor y, sg_tensor x, sg_tensor w)
 {
-    const size_t bytes = widened(y) + widened(x) + 4 * (size_t)sg_count(w);
-    if (bytes > t->staging) t->staging = bytes;
+    raise_to(&t->weight, 4 * (size_t)sg_count(w));
+    if (t->native_bf16 && x.dtype == SG_BF16 && w.dtype == SG_BF16) return;
+    raise_to(&t->staged_x, widened(x));
+    raise_to(&t->staged_y, widened(y));
 }
 
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
-    totals(s)->flops += linear_flops(a);
+    totals(s)->flops += sg_op_flops("linear", a);
     count_staging(totals(s), a->y, a->x, a->w);
+    if (a->x.dim[0] <= FEW_ROWS) raise_to(&totals(s)->thin, (size_t)sg_count(a->w));
+    return SG_OK;
+}
+
+static sg_status embed(sg_stream *s, const sg_embed_args *a)
+{
+    raise_to(&totals(s)->table, (size_t)sg_count(a->w));
     return SG_OK;
 }
 
 static sg_status conv(sg_stream *s, const sg_conv_args *a)
 {
-    totals(s)->flops += conv_flops(a);
+    totals(s)->flops += sg_op_flops("conv", a);
     count_staging(totals(s), a->y, a->x, a->w);
     return SG_OK;
 }
 
 static sg_status attend(sg_stream *s, const sg_attend_args *a)
 {
-    totals(s)->flops += attend_flops(a);
+    totals(s)->flops += sg_op_flops("attend", a);
+    raise_to(&totals(s)->attended, 2 * sizeof(float) * (size_t)sg_count(a->k));
     return SG_OK;
 }
 
@@ -48,8 +72,10 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
         return SG_OK;                                                                                                  \
     }
 FREE(norm)
-FREE(rope) FREE(gate_add) FREE(add) FREE(mul) FREE(act) FREE(embed) FREE(sinusoid) FREE(upsample) FREE(avg_down)
-    FREE(dup_up) FREE(permute) FREE(copy) FREE(combine) FREE(rgb8) FREE(count_bad)
+FREE(rope)
+FREE(gate_add)
+FREE(add) FREE(mul) FREE(act) FREE(sinusoid) FREE(upsample) FREE(avg_down) FREE(dup_up) FREE(permute) FREE(copy)
+    FREE(combine) FREE(rgb8) FREE(count_bad)
 
 #define X(op) .op = op,
         static const sg_ops plan_ops = {SG_OPS(X)};

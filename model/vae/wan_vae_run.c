@@ -57,29 +57,30 @@ static void conv_remember(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_co
     sg_copy(s, .y = h, .x = sg_rows(room, room.dim[0] - h.dim[0], h.dim[0]));
 }
 
-/* y = the 3x3x3 convolution of all that is in room. */
-static void conv_close(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor room)
+/* y = or, with add, += the 3x3x3 convolution of all that is in room. */
+static void conv_close(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor room,
+                       bool add)
 {
-    sg_conv(s, .y = y, .x = room, .w = k->w, .b = k->b, .stride = {1, 1, 1}, .pad = {1, 1, 1, 1});
+    sg_conv(s, .y = y, .x = room, .w = k->w, .b = k->b, .stride = {1, 1, 1}, .pad = {1, 1, 1, 1}, .add = add);
     conv_remember(r, s, k, room);
 }
 
-/* y = conv(silu(norm(x))). Once x has been read, y may be it. */
+/* y = or += conv(silu(norm(x))). x is read before y is written. */
 static void norm_conv(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor gamma, sg_tensor y,
-                      sg_tensor x)
+                      sg_tensor x, bool add)
 {
     const size_t    mark = s->scratch.used;
     const sg_tensor room = conv_open(r, s, k, x.dim[0]);
     sg_norm(s, .y = present(r, k, room), .x = x, .w = vector(gamma), .kind = SG_NORM_L2, .act = SG_ACT_SILU);
-    conv_close(r, s, k, y, room);
+    conv_close(r, s, k, y, room, add);
     s->scratch.used = mark;
 }
 
-/* y = w x + b for every place; the kernel is one place large. */
-static void mix(sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor x)
+/* y = or += w x + b for every place; the kernel is one place large. */
+static void mix(sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor x, bool add)
 {
     const int64_t o = k->w.dim[0], i = k->w.dim[1];
-    sg_linear(s, .y = rows_of(y, o), .x = rows_of(x, i), .w = sg_reshape(k->w, o, i), .b = k->b);
+    sg_linear(s, .y = rows_of(y, o), .x = rows_of(x, i), .w = sg_reshape(k->w, o, i), .b = k->b, .add = add);
 }
 
 /* x in the dtype that products take, in scratch unless it has it already. */
@@ -100,12 +101,11 @@ static sg_tensor residual_block(const sg_wan_vae_run *r, sg_stream *s, const sg_
     const bool    same = w->shortcut.w.rank == 0;
     sg_tensor     y = same ? x : sg_new(s, SG_F32, x.dim[0], x.dim[1], x.dim[2], c);
     const size_t  mark = s->scratch.used;
-    if (!same) mix(s, &w->shortcut, y, operand(r, s, x));
+    if (!same) mix(s, &w->shortcut, y, operand(r, s, x), false);
     s->scratch.used = mark;
     const sg_tensor inner = sg_new(s, r->vae->part.act, x.dim[0], x.dim[1], x.dim[2], c);
-    norm_conv(r, s, &w->conv[0], w->norm[0], inner, x);
-    norm_conv(r, s, &w->conv[1], w->norm[1], inner, inner);
-    sg_gate_add(s, .x = y, .r = inner);
+    norm_conv(r, s, &w->conv[0], w->norm[0], inner, x, false);
+    norm_conv(r, s, &w->conv[1], w->norm[1], y, inner, true);
     s->scratch.used = mark;
     return y;
 }
@@ -116,7 +116,7 @@ static void attend(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_attention
     const size_t    mark = s->scratch.used;
     const int64_t   c = x.dim[3], n = sg_count(x) / c;
     const sg_dtype  act = r->vae->part.act;
-    const sg_tensor y = sg_new(s, act, n, c), sum = sg_new(s, SG_F32, n, c);
+    const sg_tensor y = sg_new(s, act, n, c);
     const sg_tensor rows = sg_reshape(w->qkv.w, 3 * c, c);
     sg_tensor       qkv[3];
     sg_norm(s, .y = y, .x = rows_of(x, c), .w = vector(w->norm), .kind = SG_NORM_L2);
@@ -125,8 +125,7 @@ static void attend(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_attention
         sg_linear(s, .y = rows_of(qkv[i], c), .x = y, .w = sg_rows(rows, i * c, c), .b = sg_rows(w->qkv.b, i * c, c));
     }
     sg_attend(s, .y = sg_reshape(y, n, 1, c), .q = qkv[0], .k = qkv[1], .v = qkv[2], .scale = 1 / sqrtf((float)c));
-    mix(s, &w->proj, sum, y);
-    sg_gate_add(s, .x = rows_of(x, c), .r = sum);
+    mix(s, &w->proj, x, y, true);
     s->scratch.used = mark;
 }
 
@@ -145,10 +144,8 @@ static sg_tensor middle(const sg_wan_vae_run *r, sg_stream *s, sg_tensor x)
 static void space_conv(sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
 {
     const sg_tensor w = l->space_conv.w;
-    const sg_tensor to = l->shortcut ? sg_alloc(s, &s->scratch, y.dtype, y.rank, y.dim) : y;
-    sg_conv(s, .y = to, .x = x, .w = sg_reshape(w, w.dim[0], w.dim[1], 1, 3, 3), .b = l->space_conv.b,
-            .stride = {1, 1, 1}, .pad = {1, 1, 1, 1});
-    if (l->shortcut) sg_gate_add(s, .x = y, .r = to);
+    sg_conv(s, .y = y, .x = x, .w = sg_reshape(w, w.dim[0], w.dim[1], 1, 3, 3), .b = l->space_conv.b,
+            .stride = {1, 1, 1}, .pad = {1, 1, 1, 1}, .add = l->shortcut);
 }
 
 /* One frame x of twice the rows and columns, into y. */
@@ -183,27 +180,29 @@ static void upsample(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *
     }
 }
 
-/* y = x of half the rows and columns: a row and a column of zeros at the end. */
-static void halve(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
+/* y = or += x of half the rows and columns: a row and a column of zeros at the end. */
+static void halve(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x, bool add)
 {
     const sg_tensor w = l->space_conv.w;
     sg_conv(s, .y = y, .x = operand(r, s, x), .w = sg_reshape(w, w.dim[0], w.dim[1], 1, 3, 3), .b = l->space_conv.b,
-            .stride = {1, 2, 2}, .pad = {0, 1, 0, 1});
+            .stride = {1, 2, 2}, .pad = {0, 1, 0, 1}, .add = add);
 }
 
 static void downsample(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
 {
-    const sg_tensor to = l->shortcut ? sg_alloc(s, &s->scratch, y.dtype, y.rank, y.dim) : y;
     if (l->time && r->begun) {
         const sg_tensor room = conv_open(r, s, &l->time_conv, x.dim[0]);
-        halve(r, s, l, present(r, &l->time_conv, room), x);
+        halve(r, s, l, present(r, &l->time_conv, room), x, false);
         conv_remember(r, s, &l->time_conv, room);
-        sg_conv(s, .y = to, .x = room, .w = l->time_conv.w, .b = l->time_conv.b, .stride = {2, 1, 1});
-    } else {
-        halve(r, s, l, to, x);
-        if (l->time) sg_copy(s, .y = r->history[l->time_conv.history], .x = to);
-    }
-    if (l->shortcut) sg_gate_add(s, .x = y, .r = to);
+        sg_conv(s, .y = y, .x = room, .w = l->time_conv.w, .b = l->time_conv.b, .stride = {2, 1, 1},
+                .add = l->shortcut);
+    } else if (l->time) { /* the first frame is remembered as it is without the shortcut */
+        const sg_tensor first = l->shortcut ? sg_alloc(s, &s->scratch, y.dtype, y.rank, y.dim) : y;
+        halve(r, s, l, first, x, false);
+        sg_copy(s, .y = r->history[l->time_conv.history], .x = first);
+        if (l->shortcut) sg_gate_add(s, .x = y, .r = first);
+    } else
+        halve(r, s, l, y, x, l->shortcut);
 }
 
 /* y = the input of a level as its output begins: channels averaged or repeated, places in or out of them. */
@@ -294,11 +293,11 @@ sg_tensor sg_wan_vae_decode_next(sg_wan_vae_run *r, sg_stream *s, sg_tensor z)
 
     const sg_tensor latent = sg_new(s, SG_F32, 1, y, x, v.z), quant = sg_new(s, SG_F32, 1, y, x, v.z);
     sg_norm(s, .y = latent, .x = z, .w = r->scale, .b = r->shift, .kind = SG_NORM_NONE);
-    mix(s, &k->quant, quant, latent);
+    mix(s, &k->quant, quant, latent, false);
     sg_tap(s, quant, "vae.post_quant");
     const sg_tensor room = conv_open(r, s, &k->conv_in, 1);
     sg_copy(s, .y = present(r, &k->conv_in, room), .x = quant);
-    conv_close(r, s, &k->conv_in, m.in[0], room);
+    conv_close(r, s, &k->conv_in, m.in[0], room, false);
     s->scratch.used = m.mark[0];
     sg_tap(s, m.in[0], "vae.conv_in");
 
@@ -307,7 +306,7 @@ sg_tensor sg_wan_vae_decode_next(sg_wan_vae_run *r, sg_stream *s, sg_tensor z)
 
     const int64_t   rows = last.dim[1], columns = last.dim[2];
     const sg_tensor out = sg_new(s, SG_F32, f, rows, columns, 3 * p * p);
-    norm_conv(r, s, &k->conv_out, k->norm_out, out, last);
+    norm_conv(r, s, &k->conv_out, k->norm_out, out, last, false);
     sg_tap(s, out, "vae.conv_out");
     const sg_tensor pixels = sg_new(s, SG_F32, f, rows * p, columns * p, 3);
     sg_permute(s, .y = pixels, .x = out, .rank = 6, .dim = {f, rows, columns, 3, p, p}, .perm = {0, 1, 5, 2, 4, 3});
@@ -331,15 +330,15 @@ sg_tensor sg_wan_vae_encode_next(sg_wan_vae_run *r, sg_stream *s, sg_tensor fram
     const sg_tensor room = conv_open(r, s, &k->conv_in, f);
     sg_permute(s, .y = present(r, &k->conv_in, room), .x = frames, .rank = 6, .dim = {f, rows, p, columns, p, 3},
                .perm = {0, 1, 3, 5, 4, 2});
-    conv_close(r, s, &k->conv_in, m.in[0], room);
+    conv_close(r, s, &k->conv_in, m.in[0], room, false);
     s->scratch.used = m.mark[0];
     sg_tap(s, m.in[0], "enc.conv_in");
 
     const sg_tensor last = middle(r, s, levels(r, s, &m));
 
     const sg_tensor out = sg_new(s, SG_F32, 1, y, x, 2 * v.z), quant = sg_new(s, SG_F32, 1, y, x, 2 * v.z);
-    norm_conv(r, s, &k->conv_out, k->norm_out, out, last);
-    mix(s, &k->quant, quant, out);
+    norm_conv(r, s, &k->conv_out, k->norm_out, out, last, false);
+    mix(s, &k->quant, quant, out, false);
     sg_tap(s, quant, "enc.quant");
     const sg_tensor halves = sg_new(s, SG_F32, 2, y, x, v.z); /* mean, logarithm of the variance */
     sg_permute(s, .y = halves, .x = quant, .rank = 3, .dim = {n, 2, v.z}, .perm = {1, 0, 2});

@@ -1,0 +1,46 @@
+/* bench.h - what the benchmarks share: a backend, the ceilings that it is measured by, and the way out. */
+#ifndef SG_BENCH_H
+#define SG_BENCH_H
+
+#include "backend.h"
+#include "options.h"
+
+#include <jansson.h>
+
+typedef struct sg_ceilings {
+    double product[2]; /* flop/s of a large square product; F32, BF16 */
+    double copy;       /* bytes/s, read and written, of a copy beyond the caches */
+} sg_ceilings;
+
+typedef struct sg_bench {
+    const sg_settings *settings;
+    sg_backend        *backend;
+    sg_ceilings        ceilings;
+    int                repeat;
+    bool               silent; /* stdout is for JSON */
+} sg_bench;
+
+sg_status sg_bench_step(sg_bench *b, sg_error *e) SG_MUST_USE;
+sg_status sg_bench_attention(sg_bench *b, sg_error *e) SG_MUST_USE;
+
+double sg_bench_now(void); /* seconds */
+
+/* Measures, and keeps what is above what was measured before. */
+sg_status sg_bench_ceilings(sg_bench *b, sg_error *e) SG_MUST_USE;
+void      sg_bench_print_ceilings(const sg_bench *b);
+json_t   *sg_bench_ceilings_json(const sg_bench *b);
+
+/* The ceiling of products of this dtype, flop/s. */
+double sg_bench_ceiling(const sg_bench *b, sg_dtype type);
+
+/* A stream of b's backend with this much scratch; sg_bench_stream_close frees it. */
+sg_status sg_bench_stream_open(const sg_bench *b, sg_stream *s, size_t scratch, sg_error *e) SG_MUST_USE;
+void      sg_bench_stream_close(sg_stream *s);
+
+/* Waits until t, which the stream's last op wrote, is there. Tells what failed; SG_E_CANCELLED after Ctrl-C. */
+sg_status sg_bench_wait(const sg_bench *b, sg_stream *s, sg_tensor t, sg_error *e) SG_MUST_USE;
+
+/* Writes j, which it takes, to --json, if that was given. NULL: no memory. */
+sg_status sg_bench_save(const sg_bench *b, json_t *j, sg_error *e) SG_MUST_USE;
+
+#endif

@@ -1,0 +1,270 @@
+/* bench_step.c - `sparge-gen bench step`: a render of a few steps, every other of which is traced, op by op. */
+#include "bench.h"
+#include "interrupt.h"
+#include "meta.h"
+#include "progress.h"
+#include "report.h"
+#include "setup.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Units of one kind of work: denoising steps, or decoded chunks of frames. The first are not measured, then every other
+ * one is traced. */
+typedef struct series {
+    int      warm, measured;
+    double   plain, traced; /* seconds of the fastest without and with tracing; 0: there was none */
+    sg_trace rows;          /* of that traced one */
+} series;
+
+typedef struct step_bench {
+    sg_bench     *base;
+    sg_trace      live; /* what the engine writes to */
+    series        step, chunk;
+    double        since;     /* when the unit at work began */
+    int           frames[2]; /* decoded before and after the last chunk */
+    sg_model_path model;
+    sg_request    request;
+    sg_report     report;
+    sg_progress   progress;
+} step_bench;
+
+static bool is_traced(const series *p, int unit)
+{
+    return unit >= p->warm && (p->measured == 1 || (unit - p->warm) % 2 == 1);
+}
+
+static void unit_begins(step_bench *t, const series *p, int unit)
+{
+    sg_trace_clear(&t->live);
+    t->live.paused = !is_traced(p, unit);
+}
+
+static void unit_ends(step_bench *t, series *p, int unit, double seconds)
+{
+    const bool    traced = is_traced(p, unit);
+    double *const best = traced ? &p->traced : &p->plain;
+    if (unit < p->warm || (*best > 0 && seconds >= *best)) return;
+    *best = seconds;
+    if (!traced) return;
+    const sg_trace rows = t->live;
+    t->live = p->rows;
+    t->live.waits = rows.waits;
+    p->rows = rows;
+}
+
+/* The decoder's first two chunks are unlike the rest; a short clip has no others. */
+static void chunks_begin(step_bench *t, int total)
+{
+    const int most = 2 * t->base->repeat;
+    t->chunk.warm = total > 2 ? 2 : total - 1;
+    t->chunk.measured = total - t->chunk.warm < most ? total - t->chunk.warm : most;
+}
+
+/* Non-zero ends the render: after Ctrl-C, or when enough was decoded. */
+static int on_progress(void *context, sg_stage stage, int done, int total)
+{
+    step_bench *const t = context;
+    const double      seconds = sg_bench_now() - t->since;
+    series *const     p = stage == SG_STAGE_DENOISE ? &t->step : stage == SG_STAGE_DECODE ? &t->chunk : NULL;
+    sg_progress_update(&t->progress, stage, done, total);
+    if (p == &t->chunk && done == 0) chunks_begin(t, total);
+    if (p && done > 0) unit_ends(t, p, done - 1, seconds);
+    if (p == &t->chunk && done == p->warm + p->measured) return 1;
+    if (p) unit_begins(t, p, done);
+    t->frames[0] = t->frames[1];
+    t->since = sg_bench_now();
+    return sg_interrupt_asked();
+}
+
+static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
+{
+    (void)rgb, (void)e;
+    ((step_bench *)context)->frames[1] = index + 1;
+    return SG_OK;
+}
+
+/* ---- what came out ---- */
+
+/* The dtype whose ceiling a product is measured by. */
+static sg_dtype product_type(const sg_trace_row *r)
+{
+    return r->t[1].dtype == SG_BF16 && r->t[2].dtype == SG_BF16 ? SG_BF16 : SG_F32;
+}
+
+/* The least time in which the ceilings would let this be done. */
+static double floor_of(const sg_bench *b, const sg_trace_row *r)
+{
+    return fmax(r->flops / sg_bench_ceiling(b, product_type(r)), r->bytes / b->ceilings.copy);
+}
+
+/* "F32 2304x384 = 2304x1152, 384x1152, BF16 384": output, then inputs, a dtype where it changes. */
+static const char *tensors_text(char *text, size_t size, const sg_trace_row *r)
+{
+    size_t at = 0;
+    int    type = -1;
+    text[0] = '\0';
+    for (int i = 0; i < r->tensors && at < size; i++) {
+        const sg_tensor *const t = &r->t[i];
+        if (t->rank == 0) continue;
+        at += (size_t)snprintf(text + at, size - at, "%s", i == 0 ? "" : i > 1 ? ", " : r->adds ? " += " : " = ");
+        if (at < size && (int)t->dtype != type)
+            at += (size_t)snprintf(text + at, size - at, "%s ", sg_dtype_name(t->dtype));
+        type = (int)t->dtype;
+        for (int k = 0; k < t->rank && at < size; k++)
+            at += (size_t)snprintf(text + at, size - at, k ? "x%lld" : "%lld", (long long)t->dim[k]);
+    }
+    return text;
+}
+
+static int by_seconds(const void *a, const void *b)
+{
+    const double x = ((const sg_trace_row *)a)->seconds, y = ((const sg_trace_row *)b)->seconds;
+    return (x < y) - (x > y);
+}
+
+typedef struct sums {
+    int64_t calls;
+    double  seconds, floor, flops, bytes; /* of all ops */
+    double  product_seconds,
+        product_ceiling; /* products and attention: time, and time at the ceilings of their dtypes */
+} sums;
+
+static sums sums_of(const sg_bench *b, const series *p)
+{
+    sums m = {0};
+    for (size_t i = 0; i < p->rows.rows; i++) {
+        const sg_trace_row *const r = &p->rows.row[i];
+        m.calls += r->calls;
+        m.seconds += r->seconds;
+        m.floor += floor_of(b, r);
+        m.flops += r->flops;
+        m.bytes += r->bytes;
+        if (r->flops <= 0) continue;
+        m.product_seconds += r->seconds;
+        m.product_ceiling += r->flops / sg_bench_ceiling(b, product_type(r));
+    }
+    return m;
+}
+
+static void print_row(const sg_bench *b, const sg_trace_row *r, double all)
+{
+    char         text[240];
+    const bool   product = r->flops > 0;
+    const double work = product ? r->flops : r->bytes;
+    printf("%-9s %6lld %10.3f %5.1f%% %9.4g %-5s %9.1f %-7s %6.0f%%  %s\n", r->op, (long long)r->calls,
+           r->seconds * 1e3, 100 * r->seconds / all, work * 1e-9, product ? "GFLOP" : "GB", work / r->seconds * 1e-9,
+           product ? "GFLOP/s" : "GB/s", 100 * floor_of(b, r) / r->seconds, tensors_text(text, sizeof text, r));
+}
+
+static void print_series(const sg_bench *b, const char *unit, const series *p)
+{
+    const sums m = sums_of(b, p);
+    printf("%-9s %6s %10s %6s %15s %17s %7s  %s\n", "op", "calls", "ms", "share", "work", "rate", "floor", "tensors");
+    for (size_t i = 0; i < p->rows.rows; i++) print_row(b, &p->rows.row[i], m.seconds);
+    printf("%-9s %6lld %10.3f %5.1f%% %9.4g GFLOP, %.4g GB, floor %.0f%%\n", "all", (long long)m.calls, m.seconds * 1e3,
+           100.0, m.flops * 1e-9, m.bytes * 1e-9, 100 * m.floor / m.seconds);
+    printf("products and attention: %.3f ms, %.1f GFLOP/s, %.0f%% of the ceiling\n", m.product_seconds * 1e3,
+           m.flops / m.product_seconds * 1e-9, 100 * m.product_ceiling / m.product_seconds);
+    printf("%s: traced %.3f ms, of them outside of ops %.3f ms; ", unit, p->traced * 1e3,
+           (p->traced - m.seconds) * 1e3);
+    if (p->plain > 0)
+        printf("not traced %.3f ms, %.1f GFLOP/s\n", p->plain * 1e3, m.flops / p->plain * 1e-9);
+    else
+        puts("there was none to leave untraced");
+}
+
+static void print_all(const step_bench *t)
+{
+    const sg_request *const r = &t->request;
+    const int               frames = t->frames[1] - t->frames[0], chunks = t->chunk.measured;
+    printf("%s in %s on %s\n%dx%d, %d frames, guidance %g: %lld tokens; the prompt took %.3f s\n", t->model.name,
+           t->report.dtype, t->report.device, r->width, r->height, r->frames, r->cfg_scale,
+           (long long)t->report.plan.tokens, t->report.seconds[SG_STAGE_TEXT]);
+    sg_bench_print_ceilings(t->base);
+    printf(
+        "floor: the time that the ceilings would allow, as a share of the time taken; above 100%% where caches help\n");
+    printf("\na denoising step, the fastest of %d that were traced\n", t->base->repeat);
+    print_series(t->base, "a step", &t->step);
+    printf("\na decoded chunk of %d frame%s, the fastest of %d\n", frames, frames == 1 ? "" : "s",
+           chunks > 1 ? chunks / 2 : 1);
+    print_series(t->base, "a chunk", &t->chunk);
+}
+
+static json_t *row_json(const sg_bench *b, const sg_trace_row *r)
+{
+    char text[240];
+    return json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f}", "op", r->op, "tensors", tensors_text(text, sizeof text, r),
+                     "calls", (json_int_t)r->calls, "seconds", r->seconds, "flops", r->flops, "bytes", r->bytes,
+                     "floor_seconds", floor_of(b, r));
+}
+
+static json_t *series_json(const sg_bench *b, const series *p)
+{
+    const sums m = sums_of(b, p);
+    json_t    *rows = json_array();
+    for (size_t i = 0; i < p->rows.rows; i++) json_array_append_new(rows, row_json(b, &p->rows.row[i]));
+    return json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "seconds",
+                     p->plain > 0 ? json_real(p->plain) : json_null(), "traced_seconds", p->traced, "op_seconds",
+                     m.seconds, "floor_seconds", m.floor, "flops", m.flops, "bytes", m.bytes, "product_seconds",
+                     m.product_seconds, "product_of_ceiling",
+                     m.product_seconds > 0 ? m.product_ceiling / m.product_seconds : 0.0, "ops", rows);
+}
+
+static json_t *all_json(const step_bench *t)
+{
+    const sg_request *const r = &t->request;
+    return json_pack("{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:I, s:o, s:f, s:o, s:o, s:i}", "model",
+                     sg_report_name(t->model.name), "device", t->report.device, "dtype", t->report.dtype, "threads",
+                     t->base->backend->threads, "width", r->width, "height", r->height, "frames", r->frames,
+                     "cfg_scale", r->cfg_scale, "tokens", (json_int_t)t->report.plan.tokens, "ceilings",
+                     sg_bench_ceilings_json(t->base), "text_seconds", t->report.seconds[SG_STAGE_TEXT], "step",
+                     series_json(t->base, &t->step), "chunk", series_json(t->base, &t->chunk), "chunk_frames",
+                     t->frames[1] - t->frames[0]);
+}
+
+/* ---- the work ---- */
+
+static sg_status render(step_bench *t, sg_engine *g, sg_error *e)
+{
+    const sg_callbacks cb = {.context = t, .progress = on_progress, .frame = on_frame};
+    sg_error           end = {0};
+    t->step.warm = 1;
+    t->step.measured = 2 * t->base->repeat;
+    SG_TRY(sg_setup_request(&t->request, g, t->base->settings, e));
+    t->request.steps = t->step.warm + t->step.measured;
+    t->request.prompt = "a red ball bouncing on green grass";
+    SG_TRY(sg_engine_check_request(g, &t->request, e));
+    SG_TRY(sg_bench_ceilings(t->base, e));
+    const sg_status status = sg_engine_render(g, &t->request, &cb, &t->report, &end);
+    const bool      enough = status == SG_E_CANCELLED && !sg_interrupt_asked();
+    sg_progress_clear(&t->progress);
+    if (status && !enough) return sg_error_set(e, status, "%s", end.text);
+    return sg_bench_ceilings(t->base, e); /* again, for the machine may have been busy */
+}
+
+static sg_status tell(step_bench *t, sg_error *e)
+{
+    qsort(t->step.rows.row, t->step.rows.rows, sizeof *t->step.rows.row, by_seconds);
+    qsort(t->chunk.rows.row, t->chunk.rows.rows, sizeof *t->chunk.rows.row, by_seconds);
+    if (!t->base->silent) print_all(t);
+    return sg_bench_save(t->base, all_json(t), e);
+}
+
+sg_status sg_bench_step(sg_bench *b, sg_error *e)
+{
+    step_bench t = {.base = b, .live = {.paused = true, .waits = !b->backend->host_memory}};
+    sg_engine *g = NULL;
+    sg_progress_init(&t.progress, b->settings->quiet);
+    SG_TRY(sg_setup_model(&t.model, b->settings->model, e));
+    sg_engine_options o = sg_setup_options(&t.model, b->settings);
+    o.trace = &t.live;
+    SG_TRY(sg_engine_open(&g, &o, e));
+    sg_status status = render(&t, g, e);
+    sg_engine_close(&g);
+    if (!status) status = tell(&t, e);
+    sg_trace_free(&t.live);
+    sg_trace_free(&t.step.rows);
+    sg_trace_free(&t.chunk.rows);
+    return status;
+}

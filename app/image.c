@@ -1,0 +1,203 @@
+/* image.c - see image.h. libpng and libjpeg leave by longjmp; whatever must outlive that lies in a source. */
+#include "image.h"
+#include "input.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jerror.h>
+#include <jpeglib.h>
+#include <png.h>
+
+enum { MAX_SIDE = 16384, MAX_SCANS = 100 };
+#define MAX_PIXELS ((size_t)1 << 26)
+#define MAX_FILE ((size_t)256 << 20)
+
+/* No more pixels can come of a byte. Deflate: at most 1032 bytes, of eight pixels each. Huffman-coded JPEG: a block
+ * takes at least a bit, and at most 128 pixels share one. */
+enum { PNG_PIXELS_PER_BYTE = 8 * 1032, JPEG_PIXELS_PER_BYTE = 8 * 128 };
+
+typedef struct source {
+    const uint8_t *data;
+    size_t         size, at;
+    sg_image       image;
+    png_structp    png;
+    png_infop      info;
+
+    struct jpeg_decompress_struct jpeg;
+    struct jpeg_error_mgr         jpeg_error;
+    struct jpeg_progress_mgr      jpeg_progress;
+
+    sg_status code;
+    char      reason[256];
+    jmp_buf   back;
+} source;
+
+static _Noreturn SG_PRINTF(3, 4) void leave(source *s, sg_status code, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(s->reason, sizeof s->reason, fmt, args);
+    va_end(args);
+    s->code = code;
+    longjmp(s->back, 1);
+}
+
+static void take_room(source *s, size_t width, size_t height, size_t pixels_per_byte)
+{
+    if (!width || !height) leave(s, SG_E_FORMAT, "has no pixels (%zux%zu)", width, height);
+    if (width > MAX_SIDE || height > MAX_SIDE)
+        leave(s, SG_E_FORMAT, "is %zux%zu pixels; at most %d a side are read", width, height, MAX_SIDE);
+    if (width * height > MAX_PIXELS)
+        leave(s, SG_E_FORMAT, "is %zux%zu pixels; at most %zu in all are read", width, height, MAX_PIXELS);
+    if (width * height / pixels_per_byte > s->size)
+        leave(s, SG_E_FORMAT, "is %zu bytes, too few for %zux%zu pixels", s->size, width, height);
+    s->image = (sg_image){(int)width, (int)height, malloc(width * height * 3)};
+    if (!s->image.rgb) leave(s, SG_E_MEMORY, "out of memory for %zux%zu pixels", width, height);
+}
+
+static uint8_t *row(const source *s, size_t y) { return s->image.rgb + y * (size_t)s->image.width * 3; }
+
+/* ---- PNG ---- */
+
+static void png_failed(png_structp png, png_const_charp text)
+{
+    if (strstr(text, "memory")) leave(png_get_error_ptr(png), SG_E_MEMORY, "out of memory");
+    leave(png_get_error_ptr(png), SG_E_FORMAT, "damaged PNG: %s", text);
+}
+
+static void png_warned(png_structp png, png_const_charp text) { (void)png, (void)text; }
+
+static void png_take(png_structp png, png_bytep out, size_t n)
+{
+    source *const s = png_get_io_ptr(png);
+    if (n > s->size - s->at) leave(s, SG_E_FORMAT, "the file ends within the picture");
+    memcpy(out, s->data + s->at, n);
+    s->at += n;
+}
+
+static void read_png(source *s)
+{
+    s->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, s, png_failed, png_warned);
+    s->info = s->png ? png_create_info_struct(s->png) : NULL;
+    if (!s->info) leave(s, SG_E_MEMORY, "out of memory");
+    png_set_user_limits(s->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* take_room has the limits and better words */
+    png_set_keep_unknown_chunks(s->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+    png_set_read_fn(s->png, s, png_take);
+    png_read_info(s->png, s->info);
+    const size_t width = png_get_image_width(s->png, s->info), height = png_get_image_height(s->png, s->info);
+    take_room(s, width, height, PNG_PIXELS_PER_BYTE);
+    png_set_scale_16(s->png);
+    png_set_palette_to_rgb(s->png);
+    png_set_expand_gray_1_2_4_to_8(s->png);
+    png_set_gray_to_rgb(s->png);
+    png_set_strip_alpha(s->png);
+    const int passes = png_set_interlace_handling(s->png);
+    png_read_update_info(s->png, s->info);
+    if (png_get_rowbytes(s->png, s->info) != width * 3) leave(s, SG_E_FORMAT, "a PNG that does not become RGB");
+    for (int pass = 0; pass < passes; pass++)
+        for (size_t y = 0; y < height; y++) png_read_row(s->png, row(s, y), NULL);
+    png_read_end(s->png, NULL);
+}
+
+/* ---- JPEG ---- */
+
+static void jpeg_failed(j_common_ptr jpeg)
+{
+    char text[JMSG_LENGTH_MAX];
+    if (jpeg->err->msg_code == JERR_OUT_OF_MEMORY) leave(jpeg->client_data, SG_E_MEMORY, "out of memory");
+    jpeg->err->format_message(jpeg, text);
+    leave(jpeg->client_data, SG_E_FORMAT, "damaged JPEG: %s", text);
+}
+
+/* Damage that libjpeg would paint over is a failure here; stray bytes between segments do no harm. */
+static void jpeg_said(j_common_ptr jpeg, int level)
+{
+    if (level < 0 && jpeg->err->msg_code != JWRN_EXTRANEOUS_DATA) jpeg_failed(jpeg);
+}
+
+/* Each scan goes over the whole picture, and a few bytes make one. */
+static void jpeg_advanced(j_common_ptr jpeg)
+{
+    source *const s = jpeg->client_data;
+    if (s->jpeg.input_scan_number > MAX_SCANS)
+        leave(s, SG_E_FORMAT, "a JPEG of more than %d scans is not read", MAX_SCANS);
+}
+
+static void read_jpeg(source *s)
+{
+    struct jpeg_decompress_struct *const j = &s->jpeg;
+    j->err = jpeg_std_error(&s->jpeg_error);
+    s->jpeg_error.error_exit = jpeg_failed;
+    s->jpeg_error.emit_message = jpeg_said;
+    j->client_data = s;
+    jpeg_create_decompress(j);
+    s->jpeg_progress.progress_monitor = jpeg_advanced;
+    j->progress = &s->jpeg_progress;
+    jpeg_mem_src(j, s->data, (unsigned long)s->size);
+    jpeg_read_header(j, TRUE);
+    if (j->jpeg_color_space != JCS_GRAYSCALE && j->jpeg_color_space != JCS_YCbCr && j->jpeg_color_space != JCS_RGB)
+        leave(s, SG_E_FORMAT, "a JPEG of %d channels that are neither grey, YCbCr nor RGB is not read",
+              j->num_components);
+    if (j->arith_code) leave(s, SG_E_FORMAT, "a JPEG with arithmetic coding is not read");
+    take_room(s, j->image_width, j->image_height, JPEG_PIXELS_PER_BYTE);
+    j->out_color_space = JCS_RGB;
+    jpeg_start_decompress(j);
+    while (j->output_scanline < j->output_height) {
+        JSAMPROW at = row(s, j->output_scanline);
+        jpeg_read_scanlines(j, &at, 1);
+    }
+    jpeg_finish_decompress(j);
+}
+
+/* ---- either ---- */
+
+static void read_any(source *s)
+{
+    static const uint8_t jpeg[] = {0xFF, 0xD8, 0xFF};
+    if (s->size > MAX_FILE) leave(s, SG_E_FORMAT, "is larger than %zu MiB", MAX_FILE >> 20);
+    if (s->size >= 8 && png_sig_cmp(s->data, 0, 8) == 0)
+        read_png(s);
+    else if (s->size >= sizeof jpeg && memcmp(s->data, jpeg, sizeof jpeg) == 0)
+        read_jpeg(s);
+    else
+        leave(s, SG_E_FORMAT, "is neither a PNG nor a JPEG");
+}
+
+sg_status sg_image_decode(sg_image *out, const uint8_t *data, size_t size, const char *name, sg_error *e)
+{
+    *out = (sg_image){0};
+    source *const s = calloc(1, sizeof *s);
+    if (!s) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", name);
+    s->data = data;
+    s->size = size;
+    if (setjmp(s->back) == 0) read_any(s);
+    if (s->png) png_destroy_read_struct(&s->png, &s->info, NULL);
+    jpeg_destroy_decompress(&s->jpeg); /* one that was never made is fine */
+    const sg_status status = s->code == SG_OK ? SG_OK : sg_error_set(e, s->code, "%s: %s", name, s->reason);
+    if (status == SG_OK)
+        *out = s->image;
+    else
+        sg_image_close(&s->image);
+    free(s);
+    return status;
+}
+
+sg_status sg_image_read(sg_image *out, const char *path, sg_error *e)
+{
+    sg_map map;
+    *out = (sg_image){0};
+    SG_TRY(sg_map_open(&map, path, e));
+    const sg_status status = sg_image_decode(out, map.data, map.size, path, e);
+    sg_map_close(&map);
+    return status;
+}
+
+void sg_image_close(sg_image *i)
+{
+    free(i->rgb);
+    *i = (sg_image){0};
+}

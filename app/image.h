@@ -1,0 +1,28 @@
+/* image.h - PNG and JPEG in, as 8-bit RGB.
+ *
+ * The samples are taken as stored: ICC profiles, gamma and EXIF's rotation are left alone. 16 bits are rounded to 8,
+ * grey and palettes become RGB, alpha is dropped without blending, of an animated PNG the default picture is read.
+ * Refused: CMYK, more than 16384 pixels a side or 2^26 in all, files above 256 MiB or too small for the pixels that
+ * they announce, and everything that is cut short or damaged. */
+#ifndef SG_IMAGE_H
+#define SG_IMAGE_H
+
+#include "status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sg_image {
+    int      width, height;
+    uint8_t *rgb; /* [height][width][3] */
+} sg_image;
+
+/* The caller closes. SG_E_FILE for what cannot be read, SG_E_FORMAT for what is no such picture, SG_E_MEMORY. */
+sg_status sg_image_read(sg_image *out, const char *path, sg_error *e) SG_MUST_USE;
+
+/* The same of size bytes at data; name stands for them in messages. */
+sg_status sg_image_decode(sg_image *out, const uint8_t *data, size_t size, const char *name, sg_error *e) SG_MUST_USE;
+
+void sg_image_close(sg_image *i); /* zero is fine */
+
+#endif

@@ -1,0 +1,123 @@
+/* test_image.c - what is read of sound pictures, and what is said of others. The pictures are those of the fuzz target;
+ * the sums of samples are Pillow's, but for the 16-bit ones, which Pillow cuts down and we round. */
+#include "image.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+typedef struct sound {
+    const char *name;
+    int         width, height;
+    uint64_t    sum;
+} sound;
+
+static const sound sounds[] = {
+    {"rgb.png", 13, 9, 44179},        {"grey.png", 13, 9, 44082},   {"palette.png", 13, 9, 43934},
+    {"one_bit.png", 13, 9, 43605},    {"alpha.png", 13, 9, 44179},  {"grey_alpha.png", 13, 9, 44082},
+    {"interlaced.png", 13, 9, 44760}, {"sixteen.png", 5, 4, 8406},  {"trns.png", 5, 4, 8406},
+    {"text.png", 5, 4, 8406},         {"animated.png", 4, 4, 120},  {"base.jpg", 13, 9, 44192},
+    {"full.jpg", 13, 9, 44181},       {"rgb.jpg", 13, 9, 44180},    {"progressive.jpg", 13, 9, 44192},
+    {"grey.jpg", 13, 9, 44079},       {"turned.jpg", 13, 9, 44192}, {"restart.jpg", 13, 9, 44192},
+    {"stray.jpg", 13, 9, 44192},      {"apart.jpg", 8, 8, 24576},
+};
+
+static const char *const broken[][2] = {
+    {"none", "the file is empty"},
+    {"gif.gif", "is neither a PNG nor a JPEG"},
+    {"bitmap.bmp", "is neither a PNG nor a JPEG"},
+    {"signature.png", "the file ends within the picture"},
+    {"cut.png", "the file ends within the picture"},
+    {"endless.png", "the file ends within the picture"},
+    {"crc.png", "damaged PNG: IDAT: "},
+    {"short.png", "damaged PNG: Not enough image data"},
+    {"palette_gone.png", "damaged PNG: IDAT: Missing PLTE before IDAT"},
+    {"zero.png", "damaged PNG: Invalid IHDR data"},
+    {"wide.png", "is 16385x1 pixels; at most 16384 a side are read"},
+    {"huge.png", "is 65535x65535 pixels; at most 16384 a side are read"},
+    {"vast.png", "is 2147483647x2147483647 pixels; at most 16384 a side are read"},
+    {"announced.png", "is 68 bytes, too few for 8192x8192 pixels"},
+    {"start.jpg", "damaged JPEG: Premature end of JPEG file"},
+    {"header.jpg", "damaged JPEG: Premature end of JPEG file"},
+    {"cut.jpg", "damaged JPEG: Premature end of JPEG file"},
+    {"endless.jpg", "damaged JPEG: Premature end of JPEG file"},
+    {"huffman.jpg", "damaged JPEG: Bogus Huffman table definition"},
+    {"repeated.jpg", "damaged JPEG: Inconsistent progression sequence"},
+    {"scans.jpg", "a JPEG of more than 100 scans is not read"},
+    {"zero.jpg", "damaged JPEG: Empty JPEG image"},
+    {"huge.jpg", "is 65500x65500 pixels; at most 16384 a side are read"},
+    {"announced.jpg", "is 319 bytes, too few for 8000x8000 pixels"},
+    {"cmyk.jpg", "a JPEG of 4 channels that are neither grey, YCbCr nor RGB is not read"},
+    {"arithmetic.jpg", "a JPEG with arithmetic coding is not read"},
+    {"no such file", "cannot be opened: No such file or directory"},
+    {".", "is a folder, should be a file"},
+};
+
+static void path_of(char *out, size_t size, const char *name) { snprintf(out, size, "%s/%s", SG_PICTURES, name); }
+
+static void sound_pictures(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof sounds / sizeof *sounds; k++) {
+        char     path[1024];
+        sg_image i;
+        sg_error e = {0};
+        uint64_t sum = 0;
+        path_of(path, sizeof path, sounds[k].name);
+        if (sg_image_read(&i, path, &e) != SG_OK) fail_msg("%s", e.text);
+        for (size_t n = 0; n < (size_t)i.width * (size_t)i.height * 3; n++) sum += i.rgb[n];
+        if (i.width != sounds[k].width || i.height != sounds[k].height || sum != sounds[k].sum)
+            fail_msg("%s: %dx%d, sum %llu", path, i.width, i.height, (unsigned long long)sum);
+        sg_image_close(&i);
+    }
+}
+
+static void broken_pictures(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof broken / sizeof *broken; k++) {
+        char     path[1024];
+        sg_image i;
+        sg_error e = {0};
+        path_of(path, sizeof path, broken[k][0]);
+        const sg_status status = sg_image_read(&i, path, &e);
+        if (status == SG_OK || i.rgb || status != e.code) fail_msg("%s: not refused", path);
+        const size_t n = strlen(path);
+        if (strncmp(e.text, path, n) != 0 || strncmp(e.text + n, ": ", 2) != 0 ||
+            strncmp(e.text + n + 2, broken[k][1], strlen(broken[k][1])) != 0)
+            fail_msg("%s", e.text);
+    }
+}
+
+/* 16384 x 16384 within the limit of a side and above that of all pixels; a file above its own limit, all holes. */
+static void too_large(void **state)
+{
+    (void)state;
+    static const uint8_t png[] = "\211PNG\r\n\032\n\0\0\0\015IHDR\0\0\100\0\0\0\100\0\010\0\0\0\0\214\243\117\130"
+                                 "\0\0\0\0IDAT\065\257\006\036";
+    char                 path[] = "/tmp/sg_test_image_XXXXXX";
+    sg_image             i;
+    sg_error             e = {0}, large = {0};
+    assert_int_equal(sg_image_decode(&i, png, sizeof png - 1, "x", &e), SG_E_FORMAT);
+    assert_string_equal(e.text, "x: is 16384x16384 pixels; at most 67108864 in all are read");
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0 && ftruncate(fd, ((off_t)256 << 20) + 1) == 0 && close(fd) == 0);
+    assert_int_equal(sg_image_read(&i, path, &large), SG_E_FORMAT);
+    assert_non_null(strstr(large.text, ": is larger than 256 MiB"));
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sound_pictures),
+        cmocka_unit_test(broken_pictures),
+        cmocka_unit_test(too_large),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
