@@ -170,15 +170,16 @@ static void print_components(const sg_model_info *info)
 
 static void print_phase(const char *name, const sg_phase_plan *p)
 {
-    char weights[32], mapped[32], work[32];
-    printf("%-10s %10s %10s %10s %10.3g\n", name, bytes_text(weights, sizeof weights, (double)p->weights),
-           bytes_text(mapped, sizeof mapped, (double)p->mapped), bytes_text(work, sizeof work, (double)p->work),
-           p->flops * 1e-12);
+    const size_t bytes[] = {p->weights, p->mapped, p->packed, p->work, p->peak};
+    printf("%-10s", name);
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+        printf(" %10s", bytes_text((char[32]){0}, 32, (double)bytes[i]));
+    printf(" %10.3g\n", p->flops * 1e-12);
 }
 
 static void print_model(const sg_model_path *model, const sg_model_info *info, const sg_request *r, const sg_plan *p)
 {
-    char peak[32], available[32];
+    char text[4][32];
     printf("%s: %s\n%s\n\n", model->name, info->family, model->dir);
     print_components(info);
     printf("\nrender     %dx%d, %d frames at %d fps (%.3g s)\n", r->width, r->height, r->frames, r->fps,
@@ -190,13 +191,14 @@ static void print_model(const sg_model_path *model, const sg_model_info *info, c
     printf("           latents %lld x %lld x %lld x %lld, %lld tokens\n", (long long)p->latent[0],
            (long long)p->latent[1], (long long)p->latent[2], (long long)p->latent[3], (long long)p->tokens);
     printf("device     %s, %s\n\n", info->device, info->dtype);
-    printf("%-10s %10s %10s %10s %10s\n", "phase", "weights", "from file", "work", "TFLOP");
+    printf("%-10s %10s %10s %10s %10s %10s %10s\n", "phase", "weights", "from file", "packed", "work", "peak", "TFLOP");
     print_phase("prompt", &p->text);
     print_phase("denoising", &p->denoise);
     print_phase("decoding", &p->decode);
-    printf("peak       %s of %s%s\n", bytes_text(peak, sizeof peak, (double)p->peak),
-           bytes_text(available, sizeof available, (double)p->available),
-           p->peak > p->available ? ": does not fit" : "");
+    printf("peak       %s, with %s of program and libraries and %s of output; %s of %s must be free%s\n",
+           bytes_text(text[0], sizeof text[0], (double)p->peak), bytes_text(text[1], sizeof text[1], (double)p->base),
+           bytes_text(text[2], sizeof text[2], (double)p->output), bytes_text(text[3], sizeof text[3], (double)p->need),
+           bytes_text((char[32]){0}, 32, (double)p->available), p->need > p->available ? ": does not fit" : "");
 }
 
 static json_t *component_json(const sg_component *c)
@@ -209,9 +211,14 @@ static json_t *component_json(const sg_component *c)
 static sg_status print_model_json(const sg_model_path *model, const sg_model_info *info, const sg_request *r,
                                   const sg_plan *p, sg_error *e)
 {
-    json_t *settings = NULL, *plan = NULL, *parts = json_array();
-    SG_TRY(sg_report_settings(&settings, r, NULL, model, info, e));
-    SG_TRY(sg_report_plan(&plan, p, e));
+    json_t   *settings = NULL, *plan = NULL;
+    sg_status status = sg_report_settings(&settings, r, NULL, model, info, e);
+    if (status == SG_OK) status = sg_report_plan(&plan, p, e);
+    if (status != SG_OK) {
+        json_decref(settings);
+        return status;
+    }
+    json_t *parts = json_array();
     json_object_del(settings, "prompt");
     for (int i = 0; i < info->components; i++) json_array_append_new(parts, component_json(&info->component[i]));
     json_t *j = json_pack("{s:o, s:o, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o}", "model", sg_report_name(model->name),
@@ -231,6 +238,8 @@ static sg_status engine_info(sg_engine *g, const sg_model_path *model, const sg_
     sg_request          r;
     sg_plan             plan;
     SG_TRY(sg_setup_request(&r, g, s, e));
+    r.output_bytes = sg_sink_bytes(&(sg_clip){
+        .path = sg_sink_default_name(), .width = r.width, .height = r.height, .frames = r.frames, .fps = r.fps});
     SG_TRY(sg_engine_plan(g, &r, &plan, e));
     if (s->info_json) return print_model_json(model, &info, &r, &plan, e);
     print_model(model, &info, &r, &plan);

@@ -156,20 +156,31 @@ static sg_status say_plan(job *j, sg_error *e)
     if (!j->settings->verbose) return SG_OK;
     SG_TRY(sg_engine_plan(j->engine, &j->request, &p, e));
     const double gib = 0x1p-30;
-    sg_progress_say(&j->progress, "planned: %lld tokens, %.2f of %.2f GiB, %.3g TFLOP", (long long)p.tokens,
-                    (double)p.peak * gib, (double)p.available * gib,
+    sg_progress_say(&j->progress, "planned: %lld tokens, peak %.2f GiB, %.2f of %.2f GiB to be free, %.3g TFLOP",
+                    (long long)p.tokens, (double)p.peak * gib, (double)p.need * gib, (double)p.available * gib,
                     (p.text.flops + p.denoise.flops + p.decode.flops) * 1e-12);
     return SG_OK;
+}
+
+/* The peaks are those so far, as planned and as the system tells. */
+static void say_stages(job *j, const sg_report *r)
+{
+    static const char *const name[SG_STAGES] = {"loading", "prompt", "denoising", "decoding"};
+    const size_t             planned[SG_STAGES] = {0, r->plan.text.peak, r->plan.denoise.peak, r->plan.decode.peak};
+    const double             mib = 0x1p-20;
+    for (int i = 0; i < SG_STAGES; i++)
+        if (planned[i])
+            sg_progress_say(&j->progress, "%-10s %8.2f s, peak %.0f MiB, planned %.0f MiB", name[i], r->seconds[i],
+                            (double)r->stage_peak[i] * mib, (double)planned[i] * mib);
+        else
+            sg_progress_say(&j->progress, "%-10s %8.2f s", name[i], r->seconds[i]);
 }
 
 static void say_end(job *j, const char *path, const sg_report *r)
 {
     char took[32];
     sg_duration(took, sizeof took, r->total_seconds);
-    if (j->settings->verbose)
-        sg_progress_say(&j->progress, "loading %.2f s, prompt %.2f s, denoising %.2f s, decoding %.2f s, peak %.2f GiB",
-                        r->seconds[SG_STAGE_LOAD], r->seconds[SG_STAGE_TEXT], r->seconds[SG_STAGE_DENOISE],
-                        r->seconds[SG_STAGE_DECODE], (double)r->peak_bytes * 0x1p-30);
+    if (j->settings->verbose) say_stages(j, r);
     sg_progress_say(&j->progress, "%s: %.3g s of video in %s", strcmp(path, "-") == 0 ? "stdout" : path,
                     (double)j->request.frames / j->request.fps, took);
 }
@@ -237,6 +248,7 @@ static sg_status run(job *j, const sg_prompt_list *prompts, sg_error *e)
     SG_TRY(open_engine(j, e));
     const sg_clip clip = clip_of(j, output);
     SG_TRY(sg_sink_check(&clip, e));
+    j->request.output_bytes = sg_sink_bytes(&clip);
     j->request.prompt = prompts->count ? prompts->prompt[0] : NULL;
     say_start(j);
     SG_TRY(say_plan(j, e));

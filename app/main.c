@@ -4,6 +4,7 @@
 #include "interrupt.h"
 #include "sink.h"
 
+#include <malloc.h>
 #include <stdio.h>
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_MISUSED = 2, EXIT_INTERRUPTED = 130 };
@@ -13,6 +14,10 @@ static sg_status run(const sg_settings *s, sg_error *e)
     switch (s->command) {
     case SG_COMMAND_INFO: return sg_command_info(s, e);
     case SG_COMMAND_CHECK: return sg_command_check(s, e);
+    case SG_COMMAND_BENCH:
+    case SG_COMMAND_BENCH_STEP:
+    case SG_COMMAND_BENCH_ATTENTION: return sg_command_bench(s, e);
+    case SG_COMMAND_COMPARE: return sg_command_compare(s, e);
     case SG_COMMAND_RENDER: break;
     }
     return sg_command_render(s, e);
@@ -37,6 +42,10 @@ static int exit_code(sg_status status)
 
 int main(int argc, char **argv)
 {
+#ifdef M_MMAP_THRESHOLD
+    /* Large blocks go back to the system as soon as they are free, so that memory is what was planned. */
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+#endif
     sg_settings s;
     sg_error    e = {0};
     sg_interrupt_catch();

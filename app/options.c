@@ -97,14 +97,30 @@ static const sg_option *option_by_letter(char letter, sg_command c)
 /* "there is no option ..." or "info has no option ...", and where to read on. */
 static const char *subject(sg_command c)
 {
-    return c == SG_COMMAND_INFO ? "info has" : c == SG_COMMAND_CHECK ? "check has" : "there is";
+    switch (c) {
+    case SG_COMMAND_INFO: return "info has";
+    case SG_COMMAND_CHECK: return "check has";
+    case SG_COMMAND_BENCH: return "bench has";
+    case SG_COMMAND_BENCH_STEP: return "bench step has";
+    case SG_COMMAND_BENCH_ATTENTION: return "bench attention has";
+    case SG_COMMAND_COMPARE: return "compare has";
+    case SG_COMMAND_RENDER: break;
+    }
+    return "there is";
 }
 
 static const char *help_command(sg_command c)
 {
-    return c == SG_COMMAND_INFO    ? "sparge-gen info --help"
-           : c == SG_COMMAND_CHECK ? "sparge-gen check --help"
-                                   : "sparge-gen --help";
+    switch (c) {
+    case SG_COMMAND_INFO: return "sparge-gen info --help";
+    case SG_COMMAND_CHECK: return "sparge-gen check --help";
+    case SG_COMMAND_BENCH: return "sparge-gen bench --help";
+    case SG_COMMAND_BENCH_STEP: return "sparge-gen bench step --help";
+    case SG_COMMAND_BENCH_ATTENTION: return "sparge-gen bench attention --help";
+    case SG_COMMAND_COMPARE: return "sparge-gen compare --help";
+    case SG_COMMAND_RENDER: break;
+    }
+    return "sparge-gen --help";
 }
 
 /* One wording for every value that will not do. */
@@ -272,12 +288,37 @@ static sg_status parse_option(sg_settings *s, char **argv, int argc, int *i, sg_
     return set(s, o, value, e);
 }
 
+/* What is to be measured stands right after "bench": it decides which options there are. */
+static sg_status parse_bench(sg_settings *s, const char *arg, sg_error *e)
+{
+    static const char *const names[] = {"step", "attention", NULL};
+    if (strcmp(arg, names[0]) == 0) {
+        s->command = SG_COMMAND_BENCH_STEP;
+    } else if (strcmp(arg, names[1]) == 0) {
+        s->command = SG_COMMAND_BENCH_ATTENTION;
+    } else {
+        const char *near = sg_options_nearest(arg, names);
+        return sg_error_set(e, SG_E_ARG, "bench measures step or attention, not '%.*s'%s%s%s", SHOWN, arg,
+                            near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    }
+    return SG_OK;
+}
+
 static sg_status parse_operand(sg_settings *s, const char *arg, sg_error *e)
 {
-    if (s->command == SG_COMMAND_INFO && !s->operand) {
+    const bool compare = s->command == SG_COMMAND_COMPARE;
+    if ((s->command == SG_COMMAND_INFO || compare) && !s->operand) {
         s->operand = arg;
         return SG_OK;
     }
+    if (compare && !s->second_operand) {
+        s->second_operand = arg;
+        return SG_OK;
+    }
+    if (compare) return sg_error_set(e, SG_E_ARG, "compare takes two, but '%.*s' is a third", SHOWN, arg);
+    if (s->command & SG_COMMAND_BENCH)
+        return sg_error_set(e, SG_E_ARG, "bench takes step or attention, first of all; '%.*s' is one word too many",
+                            SHOWN, arg);
     if (s->command == SG_COMMAND_INFO)
         return sg_error_set(e, SG_E_ARG, "info takes one folder or file, but '%.*s' is a second", SHOWN, arg);
     return sg_error_set(e, SG_E_ARG, "'%.*s' belongs to no option; a prompt goes in quotes after --prompt", SHOWN, arg);
@@ -289,6 +330,10 @@ static sg_status parse_command(sg_settings *s, const char *arg, sg_error *e)
         s->command = SG_COMMAND_INFO;
     } else if (strcmp(arg, "check") == 0) {
         s->command = SG_COMMAND_CHECK;
+    } else if (strcmp(arg, "bench") == 0) {
+        s->command = SG_COMMAND_BENCH;
+    } else if (strcmp(arg, "compare") == 0) {
+        s->command = SG_COMMAND_COMPARE;
     } else {
         const char *near = sg_options_nearest(arg, sg_command_names);
         if (near) return sg_error_set(e, SG_E_ARG, "there is no command '%.*s'; did you mean %s?", SHOWN, arg, near);
@@ -300,6 +345,8 @@ static sg_status parse_command(sg_settings *s, const char *arg, sg_error *e)
 
 static sg_status check_combinations(const sg_settings *s, sg_error *e)
 {
+    if (s->command == SG_COMMAND_BENCH)
+        return sg_error_set(e, SG_E_ARG, "bench needs to know what: bench step or bench attention");
     if (s->prompt && s->prompt_file) return sg_error_set(e, SG_E_ARG, "--prompt and --prompt-file exclude each other");
     if (s->frames && s->seconds > 0) return sg_error_set(e, SG_E_ARG, "--frames and --seconds exclude each other");
     if (s->quiet && s->verbose) return sg_error_set(e, SG_E_ARG, "--quiet and --verbose exclude each other");
@@ -315,6 +362,7 @@ sg_status sg_options_parse(sg_settings *s, int argc, char **argv, sg_error *e)
     if (argc > 1 && argv[1][0] != '-' && argv[1][0]) {
         SG_TRY(parse_command(s, argv[1], e));
         i = 2;
+        if (s->command == SG_COMMAND_BENCH && argc > 2 && argv[2][0] != '-') SG_TRY(parse_bench(s, argv[i++], e));
     }
     for (bool only_operands = false; i < argc && !s->help && !s->version; i++) {
         if (!only_operands && strcmp(argv[i], "--") == 0) {
@@ -352,13 +400,31 @@ static void help_option(FILE *out, const sg_option *o)
     }
 }
 
+static void help_bench(FILE *out, sg_command c)
+{
+    fputs("Measures how fast the program is here, beside the ceilings that the same run finds on the same threads:\n"
+          "a large matrix product in F32 and in BF16, and a large copy.\n\n",
+          out);
+    if (c & SG_COMMAND_BENCH_STEP)
+        fputs("  sparge-gen bench step [options]       the operations of a denoising step and of a decoded chunk\n"
+              "                                        of frames: time, rate, and how near to the ceilings\n",
+              out);
+    if (c & SG_COMMAND_BENCH_ATTENTION)
+        fputs("  sparge-gen bench attention [options]  attention over the tokens of a video: time, rate, and error\n"
+              "                                        against the oracle on a sample of rows\n",
+              out);
+}
+
 void sg_options_help(FILE *out, sg_command c)
 {
     if (c == SG_COMMAND_RENDER)
         fputs("Turns a prompt into a video.\n\n"
               "  sparge-gen --prompt TEXT [options]    render\n"
               "  sparge-gen info [DIR|FILE]            what is in a model and what it costs; how a clip was made\n"
-              "  sparge-gen check [options]            render, and compare every operation with the oracle\n\n"
+              "  sparge-gen check [options]            render, and compare every operation with the oracle\n"
+              "  sparge-gen bench step [options]       how fast each operation of a step and of a decode is\n"
+              "  sparge-gen bench attention [options]  how fast attention is, and how exact\n"
+              "  sparge-gen compare A B                how far two pictures or two folders of frames are apart\n\n"
               "`sparge-gen COMMAND --help` tells more. Where no default is given it is the model's;\n"
               "`sparge-gen info DIR` shows it.\n",
               out);
@@ -371,6 +437,13 @@ void sg_options_help(FILE *out, sg_command c)
         fputs("Renders and runs every operation by the oracle as well; names the first that differs.\n\n"
               "  sparge-gen check [options]\n\n"
               "It is slow, so it takes a small clip of few steps unless told otherwise, and writes no file.\n",
+              out);
+    if (c & SG_COMMAND_BENCH) help_bench(out, c);
+    if (c == SG_COMMAND_COMPARE)
+        fputs("Scores a picture against another, or a clip against another: PSNR and SSIM on RGB, over the frames as\n"
+              "mean, minimum and 5th percentile.\n\n"
+              "  sparge-gen compare A B    two .png or .jpg, or two folders of them with as many frames\n\n"
+              "Frames pair up in the order of their names, in which numbers count by value.\n",
               out);
     for (int i = 0; i < sg_option_count; i++) {
         const sg_option *o = &sg_option_table[i];

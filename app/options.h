@@ -9,7 +9,15 @@
 #include <stdint.h>
 #include <stdio.h>
 
-typedef enum sg_command { SG_COMMAND_RENDER = 1, SG_COMMAND_INFO = 2, SG_COMMAND_CHECK = 4 } sg_command;
+typedef enum sg_command {
+    SG_COMMAND_RENDER = 1,
+    SG_COMMAND_INFO = 2,
+    SG_COMMAND_CHECK = 4,
+    SG_COMMAND_BENCH_STEP = 8,
+    SG_COMMAND_BENCH_ATTENTION = 16,
+    SG_COMMAND_BENCH = SG_COMMAND_BENCH_STEP | SG_COMMAND_BENCH_ATTENTION, /* while it is not known which */
+    SG_COMMAND_COMPARE = 32
+} sg_command;
 
 /* The levels of --cpumask, lowest first, then "all" and NULL. */
 extern const char *const sg_cpumask_names[];
@@ -18,7 +26,8 @@ extern const char *const sg_cpumask_names[];
 typedef struct sg_settings {
     sg_command  command;
     bool        help, version, quiet, verbose, info_json;
-    const char *operand; /* info: the folder or file */
+    const char *operand;        /* info: the folder or file; compare: the first of two */
+    const char *second_operand; /* compare */
 
     const char *model;
     const char *prompt, *prompt_file, *negative_prompt;
@@ -33,6 +42,8 @@ typedef struct sg_settings {
     const char *backend, *dtype, *cpumask;
     int         threads;
     size_t      memory_limit;
+    const char *shape;  /* bench attention */
+    int         repeat; /* bench */
 } sg_settings;
 
 /* Reads argv[1..argc-1], a command's name first or none for render. Unknown options, values out of range and stray

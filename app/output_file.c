@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,9 +21,11 @@ struct sg_output_file {
     atomic_bool     unlinkable;
     bool            taken;     /* false: free for the next open */
     bool            in_place;  /* a device or a pipe: no neighbour, no renaming */
+    bool            nameless;  /* in the folder, but under no name yet */
     int             fd;        /* -1 once complete */
     char           *name;      /* the final one */
-    char           *temporary; /* NULL if in_place */
+    char           *temporary; /* the neighbour's, once it has one; NULL before and if in_place */
+    char            alias[32]; /* by which what is nameless can be opened again */
 };
 
 static _Atomic(sg_output_file *) all;
@@ -98,13 +101,21 @@ static sg_output_file *node(void)
     free(f->temporary);
     f->name = f->temporary = NULL;
     f->taken = true;
-    f->in_place = false;
+    f->in_place = f->nameless = false;
     f->fd = -1;
     return f;
 }
 
+/* A new file of that name, or the nameless one under it. */
+static bool take_name(sg_output_file *f)
+{
+    if (f->nameless) return linkat(AT_FDCWD, f->alias, AT_FDCWD, f->temporary, AT_SYMLINK_FOLLOW) == 0;
+    f->fd = open(f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return f->fd >= 0;
+}
+
 /* The neighbour's name says whose it is, should a kill leave it behind: .ball.mp4.1234abcd.part */
-static sg_status open_neighbour(sg_output_file *f, sg_error *e)
+static sg_status name_neighbour(sg_output_file *f, sg_error *e)
 {
     const size_t folder = folder_length(f->name);
     const char  *base = f->name + folder;
@@ -114,14 +125,28 @@ static sg_status open_neighbour(sg_output_file *f, sg_error *e)
         uint32_t tag = (uint32_t)getpid() + (uint32_t)i;
         if (getrandom(&tag, sizeof tag, GRND_NONBLOCK) != sizeof tag) tag = tag * 2654435761u;
         snprintf(f->temporary, size, "%.*s.%.200s.%08x.part", (int)folder, f->name, base, tag);
-        f->fd = open(f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (f->fd >= 0) {
+        if (take_name(f)) {
             atomic_store(&f->unlinkable, true);
+            f->nameless = false;
             return SG_OK;
         }
         if (errno != EEXIST) break;
     }
     return sg_error_set(e, SG_E_FILE, "%s: a file cannot be made in its folder: %s", f->name, strerror(errno));
+}
+
+/* Where the file system has it, a file without a name: a kill leaves nothing. */
+static sg_status open_neighbour(sg_output_file *f, sg_error *e)
+{
+    char *folder = folder_of(f->name);
+    if (!folder) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", f->name);
+    f->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+    free(folder);
+    snprintf(f->alias, sizeof f->alias, "/proc/self/fd/%d", f->fd);
+    f->nameless = f->fd >= 0 && access(f->alias, F_OK) == 0;
+    if (f->nameless) return SG_OK;
+    if (f->fd >= 0) close(f->fd);
+    return name_neighbour(f, e);
 }
 
 static sg_status open_named(sg_output_file *f, sg_error *e)
@@ -144,6 +169,15 @@ static sg_status open_named(sg_output_file *f, sg_error *e)
     return open_neighbour(f, e);
 }
 
+/* Where one is closed the file must not take its number, or messages would go into it. Writing to these fails too. */
+static void fill_standard_streams(void)
+{
+    int fd;
+    while ((fd = open("/dev/null", O_RDONLY)) >= 0 && fd <= STDERR_FILENO) {
+    }
+    if (fd >= 0) close(fd);
+}
+
 sg_status sg_output_file_open(sg_output_file **out, const char *path, sg_error *e)
 {
     *out = NULL;
@@ -151,6 +185,8 @@ sg_status sg_output_file_open(sg_output_file **out, const char *path, sg_error *
     sg_output_file *f = node();
     if (!f) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
     const bool out_stream = strcmp(path, "-") == 0;
+    if (!out_stream) fill_standard_streams();
+    signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files fails the write, not the process */
     f->name = strdup(out_stream ? "stdout" : path);
     sg_status status = SG_OK;
     if (!f->name) {
@@ -183,13 +219,14 @@ sg_status sg_output_file_write(sg_output_file *f, const void *data, size_t bytes
     return SG_OK;
 }
 
-const char *sg_output_file_name_now(const sg_output_file *f) { return f->temporary; }
+const char *sg_output_file_name_now(const sg_output_file *f) { return f->nameless ? f->alias : f->temporary; }
 
 sg_status sg_output_file_complete(sg_output_file *f, sg_error *e)
 {
     if (f->fd < 0) return SG_OK;
     const bool synced = f->in_place || fsync(f->fd) == 0 || errno == EINVAL || errno == ENOTSUP;
     const int  cause = errno;
+    if (synced && f->nameless) SG_TRY(name_neighbour(f, e));
     const bool closed = close(f->fd) == 0;
     f->fd = -1;
     if (synced && closed) return SG_OK;

@@ -1,5 +1,6 @@
-/* output_file.h - a file that has its name only once it is complete. Bytes go to a hidden neighbour in the same folder,
- * which takes the name at the end or disappears. Devices and pipes are written in place. */
+/* output_file.h - a file that has its name only once it is complete. Bytes go to a file without a name in the same folder,
+ * which takes the name at the end or disappears with the process, however that ends. File systems without such files get
+ * a hidden neighbour, which only SIGKILL leaves behind. Devices and pipes are written in place. */
 #ifndef SG_OUTPUT_FILE_H
 #define SG_OUTPUT_FILE_H
 
@@ -18,10 +19,11 @@ sg_status sg_output_file_check(const char *path, const char *what, sg_error *e) 
 sg_status sg_output_file_open(sg_output_file **out, const char *path, sg_error *e) SG_MUST_USE;
 sg_status sg_output_file_write(sg_output_file *f, const void *data, size_t bytes, sg_error *e) SG_MUST_USE;
 
-/* Where the bytes lie until then; NULL: in no regular file. */
+/* A path to the bytes until they are complete; NULL: they lie in no regular file. */
 const char *sg_output_file_name_now(const sg_output_file *f);
 
-/* Flushes to the disk and closes; the name is not taken yet, so that files of one clip can appear together. */
+/* Flushes to the disk and closes. The file is a hidden neighbour from then on: its name is not taken yet, so that files of
+ * one clip can appear together. */
 sg_status sg_output_file_complete(sg_output_file *f, sg_error *e) SG_MUST_USE;
 
 /* Completes if that was not done, and gives the file its name. f becomes NULL in any case. */

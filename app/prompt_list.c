@@ -2,12 +2,15 @@
 #include "prompt_list.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LONGEST_FILE = 1 << 20 };
 
@@ -37,9 +40,18 @@ sg_status sg_prompt_check(const char *text, const char *what, sg_error *e)
     return SG_OK;
 }
 
+/* A pipe that nobody writes is empty rather than waited for; one that somebody writes is read to its end. */
+static FILE *open_text(const char *file)
+{
+    const int   fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    FILE *const f = fd < 0 || fcntl(fd, F_SETFL, 0) != 0 ? NULL : fdopen(fd, "rb");
+    if (fd >= 0 && !f) close(fd);
+    return f;
+}
+
 static sg_status read_text(char **out, const char *file, sg_error *e)
 {
-    FILE *f = fopen(file, "rb");
+    FILE *f = open_text(file);
     if (!f) return sg_error_set(e, SG_E_FILE, "--prompt-file: %s: %s", file, strerror(errno));
     char *text = malloc(LONGEST_FILE + 2);
     errno = 0;
@@ -83,8 +95,8 @@ static sg_status list_lines(sg_prompt_list *l, const char *file, sg_error *e)
         const size_t n = strlen(line);
         if (n && line[n - 1] == '\r') line[n - 1] = '\0';
         if (is_blank(line)) continue;
-        char what[64];
-        snprintf(what, sizeof what, "--prompt-file: line %d", number);
+        char what[PATH_MAX + 64];
+        snprintf(what, sizeof what, "--prompt-file: %s: line %d", file, number);
         SG_TRY(sg_prompt_check(line, what, e));
         l->prompt[l->count++] = line;
     }

@@ -76,17 +76,19 @@ sg_status sg_report_text(char **out, const json_t *settings, sg_error *e)
 
 static json_t *phase(const sg_phase_plan *p)
 {
-    return json_pack("{s:I, s:I, s:I, s:f}", "weight_bytes", (json_int_t)p->weights, "mapped_bytes",
-                     (json_int_t)p->mapped, "work_bytes", (json_int_t)p->work, "flops", p->flops);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "weight_bytes", (json_int_t)p->weights, "mapped_bytes",
+                     (json_int_t)p->mapped, "packed_bytes", (json_int_t)p->packed, "work_bytes", (json_int_t)p->work,
+                     "peak_bytes", (json_int_t)p->peak, "flops", p->flops);
 }
 
 sg_status sg_report_plan(json_t **out, const sg_plan *p, sg_error *e)
 {
-    json_t *j =
-        json_pack("{s:o, s:o, s:o, s:I, s:I, s:[I,I,I,I], s:I}", "text", phase(&p->text), "denoise", phase(&p->denoise),
-                  "decode", phase(&p->decode), "peak_bytes", (json_int_t)p->peak, "available_bytes",
-                  (json_int_t)p->available, "latent", (json_int_t)p->latent[0], (json_int_t)p->latent[1],
-                  (json_int_t)p->latent[2], (json_int_t)p->latent[3], "tokens", (json_int_t)p->tokens);
+    json_t *j = json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:[I,I,I,I], s:I}", "text", phase(&p->text),
+                          "denoise", phase(&p->denoise), "decode", phase(&p->decode), "base_bytes", (json_int_t)p->base,
+                          "output_bytes", (json_int_t)p->output, "staging_bytes", (json_int_t)p->staging, "peak_bytes",
+                          (json_int_t)p->peak, "need_bytes", (json_int_t)p->need, "available_bytes",
+                          (json_int_t)p->available, "latent", (json_int_t)p->latent[0], (json_int_t)p->latent[1],
+                          (json_int_t)p->latent[2], (json_int_t)p->latent[3], "tokens", (json_int_t)p->tokens);
     return packed(out, j, "plan", e);
 }
 
@@ -97,7 +99,15 @@ static json_t *seconds(const sg_report *r)
                      r->total_seconds);
 }
 
-static sg_status write_json(const char *path, const json_t *j, sg_error *e)
+/* Bytes, the most from the start of the process to the end of each stage. */
+static json_t *stage_peaks(const sg_report *r)
+{
+    return json_pack("{s:I, s:I, s:I, s:I}", "load", (json_int_t)r->stage_peak[SG_STAGE_LOAD], "text",
+                     (json_int_t)r->stage_peak[SG_STAGE_TEXT], "denoise", (json_int_t)r->stage_peak[SG_STAGE_DENOISE],
+                     "decode", (json_int_t)r->stage_peak[SG_STAGE_DECODE]);
+}
+
+sg_status sg_report_save(const char *path, const json_t *j, sg_error *e)
 {
     char *text = json_dumps(j, JSON_INDENT(2) | FORMAT);
     if (!text) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
@@ -117,14 +127,15 @@ sg_status sg_report_write(const char *path, json_t *settings, const char *clip, 
     SG_TRY(sg_report_plan(&plan, &r->plan, e));
     SG_TRY(
         packed(&j,
-               json_pack("{s:O, s:o, s:s, s:s, s:I, s:i, s:i, s:I, s:o, s:i, s:f, s:I, s:o}", "settings", settings,
-                         "output", sg_report_name(clip), "device", r->device, "dtype", r->dtype, "seed",
+               json_pack("{s:O, s:o, s:s, s:s, s:I, s:i, s:i, s:I, s:o, s:i, s:f, s:I, s:o, s:I, s:o}", "settings",
+                         settings, "output", sg_report_name(clip), "device", r->device, "dtype", r->dtype, "seed",
                          (json_int_t)r->seed, "prompt_tokens", r->prompt_tokens, "negative_tokens", r->negative_tokens,
                          "tokens", (json_int_t)r->plan.tokens, "seconds", seconds(r), "steps", r->steps_done,
                          "seconds_per_step", r->steps_done ? r->seconds[SG_STAGE_DENOISE] / r->steps_done : 0.0,
-                         "peak_bytes", (json_int_t)r->peak_bytes, "plan", plan),
+                         "peak_bytes", (json_int_t)r->peak_bytes, "stage_peak_bytes", stage_peaks(r), "held_bytes",
+                         (json_int_t)r->held_bytes, "plan", plan),
                "report", e));
-    const sg_status status = write_json(path, j, e);
+    const sg_status status = sg_report_save(path, j, e);
     json_decref(j);
     return status;
 }

@@ -20,7 +20,10 @@ json_t *sg_report_name(const char *name);
 
 sg_status sg_report_plan(json_t **out, const sg_plan *p, sg_error *e) SG_MUST_USE;
 
-/* To path, "-" being stdout. settings stays the caller's. */
+/* j as text to path, "-" being stdout. */
+sg_status sg_report_save(const char *path, const json_t *j, sg_error *e) SG_MUST_USE;
+
+/* To path, likewise. settings stays the caller's. */
 sg_status sg_report_write(const char *path, json_t *settings, const char *clip, const sg_report *r,
                           sg_error *e) SG_MUST_USE;
 

@@ -1,8 +1,12 @@
 /* setup.c - see setup.h. */
 #include "setup.h"
+#include "output_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,17 +80,83 @@ static unsigned cpu_mask(const char *name)
     return name ? mask : 0;
 }
 
+/* ---- files that shrink while they are mapped ---- */
+
+static uintptr_t hexadecimal(const char **s)
+{
+    uintptr_t v = 0;
+    for (;; (*s)++) {
+        if (**s >= '0' && **s <= '9')
+            v = 16 * v + (uintptr_t)(**s - '0');
+        else if (**s >= 'a' && **s <= 'f')
+            v = 16 * v + (uintptr_t)(**s - 'a' + 10);
+        else
+            return v;
+    }
+}
+
+/* The file mapped at that address, in line; NULL: none is. Calls only what a signal handler may. */
+static const char *file_at(uintptr_t address, char *line, size_t size)
+{
+    const char *found = NULL;
+    const int   fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    size_t      n = 0;
+    while (fd >= 0 && read(fd, line + n, 1) == 1) {
+        if (line[n] != '\n') {
+            n += n + 1 < size;
+            continue;
+        }
+        line[n] = '\0';
+        n = 0;
+        const char     *at = line;
+        const uintptr_t from = hexadecimal(&at), to = *at == '-' ? (at++, hexadecimal(&at)) : 0;
+        if (address < from || address >= to) continue;
+        found = strchr(line, '/');
+        break;
+    }
+    if (fd >= 0) close(fd);
+    return found;
+}
+
+static void on_lost_page(int number, siginfo_t *info, void *context)
+{
+    static const char begin[] = "sparge-gen: ", end[] = ": became shorter or unreadable while it was in use\n";
+    static char       line[PATH_MAX + 128];
+    (void)context;
+    const char *const file = file_at((uintptr_t)info->si_addr, line, sizeof line);
+    sg_output_file_unlink_all();
+    if (file && write(STDERR_FILENO, begin, sizeof begin - 1) > 0 && write(STDERR_FILENO, file, strlen(file)) > 0 &&
+        write(STDERR_FILENO, end, sizeof end - 1) > 0)
+        _exit(1);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void watch_mapped_files(void)
+{
+    struct sigaction action = {.sa_sigaction = on_lost_page, .sa_flags = SA_SIGINFO};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, NULL);
+}
+
+/* ---- engine and request ---- */
+
+sg_engine_options sg_setup_options(const sg_model_path *model, const sg_settings *s)
+{
+    return (sg_engine_options){.model_dir = model ? model->dir : NULL,
+                               .backend = s->backend ? s->backend : "auto",
+                               .dtype = s->dtype ? s->dtype : "auto",
+                               .threads = s->threads,
+                               .cpu_mask = cpu_mask(s->cpumask),
+                               .memory_limit = s->memory_limit};
+}
+
 sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_settings *s, bool check, sg_error *e)
 {
-    return sg_engine_open(out,
-                          &(sg_engine_options){.model_dir = model->dir,
-                                               .backend = s->backend ? s->backend : "auto",
-                                               .dtype = s->dtype ? s->dtype : "auto",
-                                               .threads = s->threads,
-                                               .cpu_mask = cpu_mask(s->cpumask),
-                                               .memory_limit = s->memory_limit,
-                                               .check = check},
-                          e);
+    sg_engine_options o = sg_setup_options(model, s);
+    o.check = check;
+    watch_mapped_files();
+    return sg_engine_open(out, &o, e);
 }
 
 /* The nearest count that the model makes. */

@@ -16,7 +16,11 @@ typedef struct sg_model_path {
 
 sg_status sg_setup_model(sg_model_path *out, const char *asked, sg_error *e) SG_MUST_USE;
 
-/* The caller closes. */
+/* What s asks of the engine; model may be NULL where no engine is opened. */
+sg_engine_options sg_setup_options(const sg_model_path *model, const sg_settings *s);
+
+/* The caller closes. From here on a file of the model that shrinks while it is mapped ends the process with exit code 1
+ * and a message that names it, and what is unpublished is removed. */
 sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_settings *s, bool check,
                           sg_error *e) SG_MUST_USE;
 

@@ -86,6 +86,13 @@ sg_status sg_sink_check(const sg_clip *clip, sg_error *e)
     return sg_output_file_check(clip->path, "--output", e);
 }
 
+size_t sg_sink_bytes(const sg_clip *clip)
+{
+    const sg_sink_type *type = find_type(clip->path, NULL);
+    const size_t        frame = (size_t)clip->width * (size_t)clip->height * 3;
+    return type ? SLOTS * frame + (type->bytes ? type->bytes(clip) : 0) : 0;
+}
+
 static void *write_frames(void *context)
 {
     sg_sink  *s = context;

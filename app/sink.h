@@ -25,6 +25,8 @@ typedef struct sg_sink_type {
     const char *name;
     const char *endings; /* parted by blanks, the first is the usual one */
     size_t      state_size;
+    /* Memory that the format takes for this clip, its libraries' included. NULL: next to none. */
+    size_t (*bytes)(const sg_clip *clip);
     /* What the format needs of the clip; before anything is opened. SG_E_ARG. NULL: anything goes. */
     sg_status (*check)(const sg_clip *clip, sg_error *e);
     sg_status (*open)(void *state, const sg_clip *clip, sg_error *e);
@@ -47,6 +49,9 @@ const char *sg_sink_endings(char *text, size_t size);
 
 /* Would this clip do: known ending, a format that can hold it, a folder that takes it. SG_E_ARG or SG_E_FILE. */
 sg_status sg_sink_check(const sg_clip *clip, sg_error *e) SG_MUST_USE;
+
+/* Memory that a sink for this clip takes. */
+size_t sg_sink_bytes(const sg_clip *clip);
 
 typedef struct sg_sink sg_sink;
 

@@ -15,6 +15,8 @@
 #define SETTINGS_KEY "comment"
 /* The same file comes out on every machine, whatever its number of cores: x264 splits its work by this. */
 enum { ENCODER_THREADS = 4 };
+/* The usual 40 frames would leave most of a short clip to encode when its last frame has been decoded. */
+#define LOOKAHEAD "8"
 
 typedef struct state {
     sg_output_file    *file;
@@ -24,14 +26,20 @@ typedef struct state {
     struct SwsContext *convert;
     AVFrame           *frame; /* yuv420p */
     AVPacket          *packet;
+    const char        *path;
     int                width;
 } state;
 
-static sg_status fail(sg_error *e, sg_status code, const char *what, int av)
+static sg_status fail(const state *s, sg_error *e, sg_status code, const char *what, int av)
 {
     char text[AV_ERROR_MAX_STRING_SIZE] = "";
     av_strerror(av, text, sizeof text);
-    return sg_error_set(e, code, "MP4: %s: %s", what, text);
+    return sg_error_set(e, code, "%s: %s: %s", s->path, what, text);
+}
+
+static sg_status not_written(const state *s, sg_error *e, int av)
+{
+    return fail(s, e, SG_E_FILE, "cannot be written", av);
 }
 
 static sg_status mp4_check(const sg_clip *clip, sg_error *e)
@@ -42,13 +50,23 @@ static sg_status mp4_check(const sg_clip *clip, sg_error *e)
     return SG_OK;
 }
 
+/* x264 looks 8 frames ahead and keeps 8 more for its threads and B frames, and about 11 pictures beside: each of 3.4
+ * bytes a pixel, with 32 pixels more on all sides, and some tables. Measured from 64x64 to 832x480, within 6 MiB. */
+static size_t mp4_bytes(const sg_clip *clip)
+{
+    enum { CODE = 7 << 20, AHEAD = 16, BESIDE = 11, MARGIN = 64, TABLES = 1 << 16 };
+    const size_t pixels = ((size_t)clip->width + MARGIN) * ((size_t)clip->height + MARGIN);
+    const size_t pictures = (size_t)(clip->frames < AHEAD ? clip->frames : AHEAD) + BESIDE;
+    return CODE + pictures * (pixels * 34 / 10 + TABLES);
+}
+
 static sg_status open_codec(state *s, const sg_clip *clip, sg_error *e)
 {
     const AVCodec *codec = avcodec_find_encoder_by_name("libx264");
     if (!codec) codec = avcodec_find_encoder(AV_CODEC_ID_H264);
     if (!codec) return sg_error_set(e, SG_E_UNSUPPORTED, "MP4: this FFmpeg has no H.264 encoder; use .y4m or .png");
     AVCodecContext *c = s->codec = avcodec_alloc_context3(codec);
-    if (!c) return sg_error_set(e, SG_E_MEMORY, "MP4: out of memory");
+    if (!c) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", clip->path);
     c->width = clip->width;
     c->height = clip->height;
     c->pix_fmt = AV_PIX_FMT_YUV420P;
@@ -65,8 +83,9 @@ static sg_status open_codec(state *s, const sg_clip *clip, sg_error *e)
     if (s->format->oformat->flags & AVFMT_GLOBALHEADER) c->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
     if (av_opt_set(c->priv_data, "crf", "17", 0) >= 0) c->bit_rate = 0;
     av_opt_set(c->priv_data, "preset", "medium", 0);
+    av_opt_set(c->priv_data, "rc-lookahead", LOOKAHEAD, 0);
     const int av = avcodec_open2(c, codec, NULL);
-    return av < 0 ? fail(e, SG_E_UNSUPPORTED, "the H.264 encoder refuses", av) : SG_OK;
+    return av < 0 ? fail(s, e, SG_E_UNSUPPORTED, "the H.264 encoder refuses", av) : SG_OK;
 }
 
 static sg_status open_converter(state *s, const sg_clip *clip, sg_error *e)
@@ -81,7 +100,7 @@ static sg_status open_converter(state *s, const sg_clip *clip, sg_error *e)
         return sg_error_set(e, SG_E_UNSUPPORTED, "MP4: libswscale has no BT.709");
     s->frame = av_frame_alloc();
     s->packet = av_packet_alloc();
-    if (!s->frame || !s->packet) return sg_error_set(e, SG_E_MEMORY, "MP4: out of memory");
+    if (!s->frame || !s->packet) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", clip->path);
     s->frame->format = AV_PIX_FMT_YUV420P;
     s->frame->width = clip->width;
     s->frame->height = clip->height;
@@ -90,30 +109,31 @@ static sg_status open_converter(state *s, const sg_clip *clip, sg_error *e)
     s->frame->colorspace = AVCOL_SPC_BT709;
     s->frame->color_range = AVCOL_RANGE_MPEG;
     const int av = av_frame_get_buffer(s->frame, 0);
-    return av < 0 ? fail(e, SG_E_MEMORY, "a frame", av) : SG_OK;
+    return av < 0 ? fail(s, e, SG_E_MEMORY, "no memory for a frame", av) : SG_OK;
 }
 
 static sg_status open_container(state *s, const sg_clip *clip, sg_error *e)
 {
     s->stream = avformat_new_stream(s->format, NULL);
-    if (!s->stream) return sg_error_set(e, SG_E_MEMORY, "MP4: out of memory");
+    if (!s->stream) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", clip->path);
     s->stream->time_base = s->codec->time_base;
     s->stream->avg_frame_rate = s->codec->framerate;
     int av = avcodec_parameters_from_context(s->stream->codecpar, s->codec);
     if (av >= 0 && clip->settings) av = av_dict_set(&s->format->metadata, SETTINGS_KEY, clip->settings, 0);
     if (av >= 0) av = av_dict_set(&s->format->metadata, "encoder", "sparge-gen " SG_VERSION, 0);
     if (av >= 0) av = avio_open(&s->format->pb, s->format->url, AVIO_FLAG_WRITE);
-    if (av < 0) return fail(e, SG_E_FILE, clip->path, av);
+    if (av < 0) return not_written(s, e, av);
     AVDictionary *options = NULL;
     av_dict_set(&options, "movflags", "+faststart+write_colr", 0);
     av = avformat_write_header(s->format, &options);
     av_dict_free(&options);
-    return av < 0 ? fail(e, SG_E_FILE, clip->path, av) : SG_OK;
+    return av < 0 ? not_written(s, e, av) : SG_OK;
 }
 
 static sg_status mp4_open(void *context, const sg_clip *clip, sg_error *e)
 {
     state *s = context;
+    s->path = clip->path;
     s->width = clip->width;
     av_log_set_level(AV_LOG_QUIET);
     SG_TRY(sg_output_file_open(&s->file, clip->path, e));
@@ -124,11 +144,11 @@ static sg_status mp4_open(void *context, const sg_clip *clip, sg_error *e)
     /* Moving the index to the front opens the file again by its name, which must not be taken for a protocol. */
     const size_t size = strlen(name) + sizeof "file:";
     char        *url = malloc(size);
-    if (!url) return sg_error_set(e, SG_E_MEMORY, "MP4: out of memory");
+    if (!url) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", clip->path);
     snprintf(url, size, "file:%s", name);
     const int av = avformat_alloc_output_context2(&s->format, NULL, "mp4", url);
     free(url);
-    if (av < 0) return fail(e, SG_E_UNSUPPORTED, "this FFmpeg writes none", av);
+    if (av < 0) return fail(s, e, SG_E_UNSUPPORTED, "this FFmpeg writes no MP4", av);
     SG_TRY(open_codec(s, clip, e));
     SG_TRY(open_converter(s, clip, e));
     return open_container(s, clip, e);
@@ -138,22 +158,22 @@ static sg_status mp4_open(void *context, const sg_clip *clip, sg_error *e)
 static sg_status encode(state *s, const AVFrame *frame, sg_error *e)
 {
     int av = avcodec_send_frame(s->codec, frame);
-    if (av < 0) return fail(e, SG_E_DEVICE, "encoding", av);
+    if (av < 0) return fail(s, e, SG_E_DEVICE, "encoding failed", av);
     while ((av = avcodec_receive_packet(s->codec, s->packet)) >= 0) {
         av_packet_rescale_ts(s->packet, s->codec->time_base, s->stream->time_base);
         s->packet->stream_index = s->stream->index;
         av = av_interleaved_write_frame(s->format, s->packet);
         if (av >= 0) av = s->format->pb->error;
-        if (av < 0) return fail(e, SG_E_FILE, "writing", av);
+        if (av < 0) return not_written(s, e, av);
     }
-    return av == AVERROR(EAGAIN) || av == AVERROR_EOF ? SG_OK : fail(e, SG_E_DEVICE, "encoding", av);
+    return av == AVERROR(EAGAIN) || av == AVERROR_EOF ? SG_OK : fail(s, e, SG_E_DEVICE, "encoding failed", av);
 }
 
 static sg_status mp4_write(void *context, int index, const uint8_t *rgb, sg_error *e)
 {
     state    *s = context;
     const int av = av_frame_make_writable(s->frame);
-    if (av < 0) return fail(e, SG_E_MEMORY, "a frame", av);
+    if (av < 0) return fail(s, e, SG_E_MEMORY, "no memory for a frame", av);
     sws_scale(s->convert, (const uint8_t *const[]){rgb}, (const int[]){s->width * 3}, 0, s->frame->height,
               s->frame->data, s->frame->linesize);
     s->frame->pts = index;
@@ -168,7 +188,7 @@ static sg_status mp4_finish(void *context, sg_error *e)
     if (av >= 0) av = s->format->pb->error;
     const int closed = avio_closep(&s->format->pb);
     if (av >= 0) av = closed;
-    if (av < 0) return fail(e, SG_E_FILE, "writing", av);
+    if (av < 0) return not_written(s, e, av);
     return sg_output_file_complete(s->file, e);
 }
 
@@ -215,6 +235,7 @@ const sg_sink_type sg_sink_mp4 = {
     .name = "MP4",
     .endings = ".mp4 .m4v",
     .state_size = sizeof(state),
+    .bytes = mp4_bytes,
     .check = mp4_check,
     .open = mp4_open,
     .write = mp4_write,

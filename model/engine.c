@@ -64,6 +64,7 @@ static sg_status open_all(sg_engine *g, const sg_engine_options *o, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "the path of the model is longer than %zu bytes", sizeof g->dir - 1);
     g->memory_limit = o->memory_limit;
     g->check = o->check;
+    g->trace = o->trace;
     const char *name = o->backend ? o->backend : "auto";
     if (o->check && strcmp(name, "auto") == 0) name = "cpu"; /* the oracle reads host memory */
     const sg_backend_options b = {.name = name, .threads = o->threads, .cpu_mask = o->cpu_mask};
@@ -80,6 +81,7 @@ static sg_status open_all(sg_engine *g, const sg_engine_options *o, sg_error *e)
     sg_config_close(&index);
     if (st) return st;
     g->defaults = g->family->defaults(g->model);
+    if (g->backend->host_memory) g->base_bytes = sg_resident_bytes() + g->backend->code_bytes;
     return read_own_defaults(g, e);
 }
 

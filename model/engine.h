@@ -23,6 +23,7 @@ extern "C" {
 #endif
 
 typedef struct sg_engine sg_engine;
+typedef struct sg_trace  sg_trace;
 
 /* Zero means "the usual" everywhere. Strings are borrowed for the call. */
 typedef struct sg_engine_options {
@@ -33,6 +34,7 @@ typedef struct sg_engine_options {
     unsigned    cpu_mask;     /* allowed instruction-set levels, bit 0 plain C; 0: all */
     size_t      memory_limit; /* bytes a render may take; 0: what the machine has free */
     bool        check;        /* run every op against the oracle as well (slow), fail at the first that differs */
+    sg_trace   *trace;        /* takes the time of every op of a render (meta.h), unless check; borrowed; may be NULL */
 } sg_engine_options;
 
 /* Reads configs and headers, binds every tensor; loads no weights yet. On failure *out stays NULL and e tells all. */
@@ -58,6 +60,7 @@ typedef struct sg_request {
     const char     *latents_in;   /* safetensors: skip denoising, decode these */
     const char     *latents_out;  /* safetensors: written before decoding starts */
     const char     *latents_note; /* kept in the latents file as metadata "settings"; may be NULL */
+    size_t          output_bytes; /* of memory that the caller takes for the frames: the plan counts it */
 } sg_request;
 
 /* Defaults of the model: its family's, overridden by its files. prompt is NULL, seed 0. The strings live as long as g. */
@@ -75,15 +78,20 @@ sg_status sg_engine_fit_latents(const sg_engine *g, const char *path, sg_request
 typedef struct sg_phase_plan {
     size_t weights; /* bytes of converted weights */
     size_t mapped;  /* bytes of weight files used in place, as page cache */
+    size_t packed;  /* bytes of weights in the layout of the products, as far as there is room for them */
     size_t work;    /* bytes of activations */
+    size_t peak;    /* bytes resident at most, all told: base, output, and weights kept from earlier phases with it */
     double flops;   /* of the whole phase */
 } sg_phase_plan;
 
 typedef struct sg_plan {
     sg_phase_plan text, denoise, decode;
+    size_t        base;      /* bytes of the process itself: program, libraries, files' headers; 0 on a device */
+    size_t        output;    /* bytes: the request's output_bytes; 0 on a device */
     size_t        staging;   /* bytes that a library may take beside these, for the operands of one product */
-    size_t        peak;      /* bytes: the largest phase's weights and work, and staging */
-    size_t        available; /* bytes that the machine or memory_limit leaves */
+    size_t        need;      /* bytes that must be free: the largest phase's weights and work, staging and output */
+    size_t        available; /* bytes that the machine or memory_limit leaves for need */
+    size_t        peak;      /* the largest phase's: what the system will show of this process, or of the device */
     int64_t       latent[4]; /* c, f, y, x */
     int64_t       tokens;    /* of the denoiser's sequence */
 } sg_plan;
@@ -103,10 +111,14 @@ typedef struct sg_callbacks {
 } sg_callbacks;
 
 typedef struct sg_report {
-    double   seconds[SG_STAGES];
-    double   total_seconds;
-    int      steps_done;
-    size_t   peak_bytes; /* weights and activations held at once, at most */
+    double seconds[SG_STAGES];
+    double total_seconds;
+    int    steps_done;
+    size_t held_bytes; /* weights, activations and what the backend keeps at once, at most */
+    /* Bytes that were resident at most from the start of the process to the end of the stage: what the system tells, on
+     * a device held_bytes. 0 for a stage that was not reached. */
+    size_t   stage_peak[SG_STAGES];
+    size_t   peak_bytes; /* the last of them */
     sg_plan  plan;
     int      prompt_tokens, negative_tokens;
     uint64_t seed;

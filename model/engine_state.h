@@ -14,7 +14,9 @@ struct sg_engine {
     sg_request       defaults;
     sg_config       *own;          /* sparge-gen.json, which holds strings of defaults; or NULL */
     size_t           memory_limit; /* 0: none given */
+    size_t           base_bytes;   /* of this process, resident before any render */
     bool             check;
+    sg_trace        *trace;
     sg_tap_fn       *tap; /* given to every stream of a render */
     void            *tap_context;
 };

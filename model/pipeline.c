@@ -22,6 +22,7 @@ typedef struct render {
     struct {
         size_t keep, scratch; /* bytes of the arenas, as the plan found them */
     } need[SG_PHASES];
+    size_t frame_bytes;  /* of the most frames that come at once */
     bool   keep_weights; /* everything fits at once */
     size_t held;         /* bytes of weights loaded now */
 } render;
@@ -49,16 +50,24 @@ static void note_plan(render *q, sg_phase phase, sg_phase_plan *out, const sg_st
     out->flops = t->flops;
 }
 
-static void plan_weights(render *q, sg_phase phase, sg_phase_plan *out)
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+static bool native_bf16(const sg_engine *g) { return g->act == SG_BF16 && g->backend->dtype == SG_BF16; }
+
+static void plan_weights(render *q, sg_phase phase, sg_phase_plan *out, const sg_plan_totals *t)
 {
     const sg_family *const f = q->g->family;
+    const size_t           size = native_bf16(q->g) ? sizeof(uint16_t) : sizeof(float), unpacked = t->table + t->thin;
     for (int expert = 0; expert < 2; expert++) {
-        size_t   bytes = 0, mapped = 0, in_place;
+        size_t   bytes = 0, mapped = 0, numbers = 0, in_place;
         sg_part *p;
         for (int i = 0; (p = f->part(q->g->model, phase, expert, i)) != NULL; i++) {
             bytes += sg_bind_bytes(p->bind, q->g->backend, &in_place);
             mapped += in_place;
+            numbers += sg_bind_matrix_numbers(p->bind);
         }
+        if (q->g->backend->packs && numbers > unpacked) out->packed = larger(out->packed, (numbers - unpacked) * size);
         if (bytes > out->weights) out->weights = bytes;
         if (mapped > out->mapped) out->mapped = mapped;
         if (phase != SG_PHASE_DENOISE) return;
@@ -111,7 +120,7 @@ static sg_status plan_decode(render *q, sg_stream *s, sg_plan_totals *t)
         const double before = t->flops;
         s->scratch.used = 0;
         const sg_tensor rgb = f->decode_next(q->g->model, s, sg_rows(z, i, 1));
-        (void)sg_alloc(s, &s->scratch, SG_U8, rgb.rank, rgb.dim);
+        q->frame_bytes = larger(q->frame_bytes, sg_bytes(sg_alloc(s, &s->scratch, SG_U8, rgb.rank, rgb.dim)));
         flops = t->flops - before;
     }
     t->flops += flops * (double)(d[1] - few);
@@ -124,7 +133,38 @@ static sg_status stream_status(const sg_stream *s, const char *doing, sg_error *
     return s->status ? sg_error_set(e, s->status, "%s: %s", doing, s->why) : SG_OK;
 }
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+/* What the plan leaves may hold weights in the layout that products want; the rest is packed at every use. */
+static size_t packed_limit(const render *q, const sg_plan *p)
+{
+    const size_t all = p->text.weights + p->denoise.weights + p->decode.weights;
+    const size_t planned = q->keep_weights ? p->need + all : p->need;
+    return smaller(q->g->backend->total_bytes / 8, planned < p->available ? p->available - planned : 0);
+}
+
+/* What the backend takes beside tensors and weights. */
+static size_t staged(const sg_plan_totals *t) { return t->staged_x + t->staged_y + t->attended; }
+
+/* What the system will show, phase by phase. */
+static void plan_peaks(const render *q, sg_plan *p, const sg_plan_totals t[SG_PHASES])
+{
+    sg_phase_plan *const phase[SG_PHASES] = {&p->text, &p->denoise, &p->decode};
+    const size_t         limit = packed_limit(q, p);
+    size_t               kept = p->base, packed = 0;
+    for (int i = q->r->latents_in ? SG_PHASE_DECODE : 0; i < SG_PHASES; i++) {
+        const size_t more = phase[i]->packed;
+        phase[i]->packed = smaller(more, limit - packed);
+        packed += phase[i]->packed;
+        const size_t mapped = q->g->backend->host_memory ? phase[i]->mapped : 0;
+        const size_t staging = staged(&t[i]) + (phase[i]->packed < more ? t[i].weight : 0);
+        phase[i]->peak = kept + phase[i]->weights + mapped + packed + phase[i]->work + staging;
+        if (i == SG_PHASE_DECODE) phase[i]->peak += p->output;
+        p->peak = larger(p->peak, phase[i]->peak);
+        if (q->keep_weights)
+            kept += phase[i]->weights + mapped;
+        else
+            packed = 0;
+    }
+}
 
 /* Tokenizes as well: the length of the prompt is part of the plan. */
 static sg_status plan_render(render *q, sg_plan *out)
@@ -147,7 +187,10 @@ static sg_status plan_render(render *q, sg_plan *out)
     }
     sg_plan_totals t[SG_PHASES] = {0};
     sg_stream      s[SG_PHASES];
-    for (int i = 0; i < SG_PHASES; i++) s[i] = sg_plan_stream(&t[i]);
+    for (int i = 0; i < SG_PHASES; i++) {
+        t[i].native_bf16 = native_bf16(q->g);
+        s[i] = sg_plan_stream(&t[i]);
+    }
     f->encode(q->g->model, &s[SG_PHASE_TEXT]);
     plan_denoise(q, &s[SG_PHASE_DENOISE], &t[SG_PHASE_DENOISE]);
     SG_TRY(plan_decode(q, &s[SG_PHASE_DECODE], &t[SG_PHASE_DECODE]));
@@ -157,16 +200,20 @@ static sg_status plan_render(render *q, sg_plan *out)
     for (int i = 0; i < SG_PHASES; i++) {
         SG_TRY(stream_status(&s[i], "planning", q->e));
         note_plan(q, (sg_phase)i, phase[i], &s[i], &t[i]);
-        plan_weights(q, (sg_phase)i, phase[i]);
+        plan_weights(q, (sg_phase)i, phase[i], &t[i]);
         if (q->r->latents_in && i != SG_PHASE_DECODE) continue; /* those phases will not run */
-        out->peak = larger(out->peak, phase[i]->weights + phase[i]->work);
-        out->staging = larger(out->staging, t[i].staging);
+        out->need = larger(out->need, phase[i]->weights + phase[i]->work);
+        out->staging = larger(out->staging, staged(&t[i]) + t[i].weight);
         all += phase[i]->weights;
         work = larger(work, phase[i]->work);
     }
-    out->peak += out->staging;
+    out->base = q->g->base_bytes;
+    out->output = q->g->backend->host_memory ? q->r->output_bytes : 0;
+    out->need += out->staging + out->output;
     out->available = q->g->memory_limit ? q->g->memory_limit : q->g->backend->total_bytes;
-    q->keep_weights = all + work + out->staging <= out->available && !f->part(q->g->model, SG_PHASE_DENOISE, 1, 0);
+    q->keep_weights =
+        all + work + out->staging + out->output <= out->available && !f->part(q->g->model, SG_PHASE_DENOISE, 1, 0);
+    plan_peaks(q, out, t);
     return SG_OK;
 }
 
@@ -180,13 +227,13 @@ sg_status sg_engine_plan(sg_engine *g, const sg_request *r, sg_plan *out, sg_err
 static sg_status refuse_too_large(const sg_plan *p, sg_error *e)
 {
     const double gib = 1.0 / (1 << 30);
-    if (p->peak <= p->available) return SG_OK;
+    if (p->need <= p->available) return SG_OK;
     return sg_error_set(
         e, SG_E_MEMORY,
         "this render needs %.2f GiB, but %.2f GiB may be used (weights + activations in GiB: text %.2f + "
         "%.2f, denoising %.2f + %.2f, decoding %.2f + %.2f). A smaller size, fewer frames or dtype bf16 "
         "take less.",
-        (double)p->peak * gib, (double)p->available * gib, (double)p->text.weights * gib, (double)p->text.work * gib,
+        (double)p->need * gib, (double)p->available * gib, (double)p->text.weights * gib, (double)p->text.work * gib,
         (double)p->denoise.weights * gib, (double)p->denoise.work * gib, (double)p->decode.weights * gib,
         (double)p->decode.work * gib);
 }
@@ -205,6 +252,15 @@ static int load_progress(void *context, int done, int total)
     return report_progress(context, SG_STAGE_LOAD, done, total) != SG_OK;
 }
 
+/* Seconds since start belong to this stage, and so does the memory of now. */
+static void end_stage(render *q, sg_stage stage, double start)
+{
+    sg_report *const r = q->report;
+    r->seconds[stage] += now() - start;
+    r->peak_bytes = q->g->backend->host_memory ? sg_resident_peak() : r->held_bytes;
+    r->stage_peak[stage] = r->peak_bytes;
+}
+
 static sg_status load(render *q, sg_phase phase, int expert)
 {
     const double start = now();
@@ -214,7 +270,7 @@ static sg_status load(render *q, sg_phase phase, int expert)
         SG_TRY(sg_bind_load(p->bind, q->g->backend, load_progress, q, q->e));
         q->held += sg_bind_bytes(p->bind, q->g->backend, NULL);
     }
-    q->report->seconds[SG_STAGE_LOAD] += now() - start;
+    end_stage(q, SG_STAGE_LOAD, start);
     return SG_OK;
 }
 
@@ -233,7 +289,7 @@ static void unload(render *q, sg_phase phase, int expert)
 static void note_peak(render *q, const sg_stream *s)
 {
     const size_t packed = sg_backend_packed_bytes(q->g->backend);
-    q->report->peak_bytes = larger(q->report->peak_bytes, q->held + s->keep.cap + s->scratch.cap + packed);
+    q->report->held_bytes = larger(q->report->held_bytes, q->held + s->keep.cap + s->scratch.cap + packed);
 }
 
 /* A stream whose arenas have exactly what the plan found for this phase. */
@@ -242,7 +298,10 @@ static sg_status stream_open(render *q, sg_stream *s, sg_phase phase)
     *s = sg_stream_on(q->g->backend);
     s->tap = q->g->tap;
     s->tap_context = q->g->tap_context;
-    if (q->g->check) sg_check_wrap(s);
+    if (q->g->check)
+        sg_check_wrap(s);
+    else if (q->g->trace)
+        sg_trace_wrap(s, q->g->trace);
     sg_arena *const arena[2] = {&s->keep, &s->scratch};
     const size_t    bytes[2] = {q->need[phase].keep, q->need[phase].scratch};
     for (int i = 0; i < 2; i++) {
@@ -260,6 +319,7 @@ static sg_status stream_open(render *q, sg_stream *s, sg_phase phase)
 static void stream_close(render *q, sg_stream *s)
 {
     note_peak(q, s); /* packed weights have come since it was opened */
+    sg_backend_drop_scratch(q->g->backend);
     s->memory->release((void *)s->keep.base);
     s->memory->release((void *)s->scratch.base);
 }
@@ -274,7 +334,7 @@ static sg_status run_text(render *q)
     SG_TRY(stream_open(q, &s, SG_PHASE_TEXT));
     q->g->family->encode(q->g->model, &s);
     stream_close(q, &s);
-    q->report->seconds[SG_STAGE_TEXT] = now() - start;
+    end_stage(q, SG_STAGE_TEXT, start);
     SG_TRY(stream_status(&s, "text encoder", q->e));
     return report_progress(q, SG_STAGE_TEXT, 1, 1);
 }
@@ -320,7 +380,7 @@ static sg_status denoise_steps(render *q, sg_stream *s)
         f->inspect(m, s, i);
         sg_sampler_step(&q->sampler, &st, s, i, v);
         sg_tap(s, st.x, "step.%d.latents", i);
-        q->report->seconds[SG_STAGE_DENOISE] += now() - start;
+        end_stage(q, SG_STAGE_DENOISE, start);
         SG_TRY(stream_status(s, "denoising", q->e));
         q->report->steps_done = i + 1;
         SG_TRY(report_progress(q, SG_STAGE_DENOISE, i + 1, q->sampler.steps));
@@ -383,13 +443,12 @@ static sg_status run_decode(render *q)
     const double start = now();
     sg_stream    s;
     SG_TRY(stream_open(q, &s, SG_PHASE_DECODE));
-    /* No chunk of frames is larger than what the scratch arena held for it. */
-    uint8_t *const host = malloc(s.scratch.cap);
+    uint8_t *const host = malloc(q->frame_bytes);
     sg_status      st = host ? decode_frames(q, &s, host) : sg_error_set(q->e, SG_E_MEMORY, "no memory for frames");
     q->g->family->decode_close(q->g->model);
     stream_close(q, &s);
     free(host);
-    q->report->seconds[SG_STAGE_DECODE] = now() - start;
+    end_stage(q, SG_STAGE_DECODE, start);
     return st;
 }
 
@@ -429,15 +488,6 @@ static sg_status make_latents(render *q)
     return sg_safetensors_write(q->r->latents_out, "latents", t, q->r->latents_note ? metadata : metadata + 2, q->e);
 }
 
-/* What the plan leaves may hold weights in the layout that products want; the rest is packed at every use. */
-static void limit_packed(const render *q)
-{
-    const sg_plan *const p = &q->report->plan;
-    const size_t         all = p->text.weights + p->denoise.weights + p->decode.weights;
-    const size_t         planned = q->keep_weights ? p->peak + all : p->peak;
-    sg_backend_limit_packed(q->g->backend, planned < p->available ? p->available - planned : 0);
-}
-
 static sg_status render_all(render *q)
 {
     const int64_t *d = q->latent;
@@ -445,7 +495,7 @@ static sg_status render_all(render *q)
     if (!q->r->prompt && !q->r->latents_in) return sg_error_set(q->e, SG_E_ARG, "a render needs a prompt");
     SG_TRY(plan_render(q, &q->report->plan));
     SG_TRY(refuse_too_large(&q->report->plan, q->e));
-    limit_packed(q);
+    sg_backend_limit_packed(q->g->backend, packed_limit(q, &q->report->plan));
     q->host_latents = malloc((size_t)(d[0] * d[1] * d[2] * d[3]) * sizeof *q->host_latents);
     if (!q->host_latents) return sg_error_set(q->e, SG_E_MEMORY, "no memory for latents");
     SG_TRY(q->r->latents_in ? take_latents(q) : make_latents(q));

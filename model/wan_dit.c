@@ -417,6 +417,7 @@ void sg_wan_dit_forward(const sg_wan_dit *d, const sg_wan_run *run, sg_stream *s
     const bool      both = run->active[0] && run->active[1];
     const sg_tensor copy = both ? sg_new(s, SG_F32, n, w) : (sg_tensor){0};
 
+    if (s->status) return; /* keys and values may be missing */
     sg_sinusoid(s, .y = wave, .t = t);
     sg_linear(s, .y = hidden, .x = wave, .w = d->time[0].w, .b = d->time[0].b, .act = SG_ACT_SILU);
     sg_linear(s, .y = temb, .x = hidden, .w = d->time[1].w, .b = d->time[1].b);

@@ -289,6 +289,14 @@ size_t sg_bind_bytes(const sg_bind *b, const sg_backend *backend, size_t *mapped
     return device;
 }
 
+uint64_t sg_bind_matrix_numbers(const sg_bind *b)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < b->count; i++)
+        if (b->want[i].trouble == FITS && b->want[i].rank > 1) n += (uint64_t)sg_count(b->want[i].source);
+    return n;
+}
+
 /* The pages of a mapped tensor that has been read and is not needed any more. They come back by themselves if it is. */
 static void let_go(const sg_tensor *t)
 {

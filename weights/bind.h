@@ -40,6 +40,9 @@ sg_status sg_bind_check(sg_bind *b, sg_error *e) SG_MUST_USE;
 /* Device bytes that sg_bind_load will take; *mapped (may be NULL) gets the file bytes that serve in place. */
 size_t sg_bind_bytes(const sg_bind *b, const sg_backend *backend, size_t *mapped);
 
+/* Numbers in the bound tensors of two and more dimensions: what products read. */
+uint64_t sg_bind_matrix_numbers(const sg_bind *b);
+
 /* Converts and uploads; what already has the wanted dtype serves from the map when the device shares host memory.
  * progress (may be NULL) is called after each tensor; non-zero cancels. A NaN or infinity is SG_E_NUMERIC naming the
  * tensor. Loading twice is a no-op until sg_bind_unload. */

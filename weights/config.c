@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CONFIG = 16 << 20 }; /* bytes */
+enum { MAX_CONFIG = 16 << 20, MAX_VALUES = 1 << 16 }; /* bytes */
 
 struct sg_config {
     char     *path;
@@ -25,7 +25,11 @@ static sg_status parse(sg_config *c, const sg_map *m)
         return sg_error_set(c->e, SG_E_FORMAT, "%s: %zu bytes; at most %d are read", c->path, m->size, MAX_CONFIG);
     if (memchr(m->data, 0, m->size)) /* Jansson passes over it in places */
         return sg_error_set(c->e, SG_E_FORMAT, "%s: not valid JSON: it holds a zero byte", c->path);
+    if (!sg_json_fits((const char *)m->data, m->size, MAX_VALUES))
+        return sg_error_set(c->e, SG_E_FORMAT, "%s: more than %d values; no config holds so many", c->path, MAX_VALUES);
     c->root = json_loadb((const char *)m->data, m->size, JSON_REJECT_DUPLICATES, &je);
+    if (!c->root && json_error_code(&je) == json_error_out_of_memory)
+        return sg_error_set(c->e, SG_E_MEMORY, "%s: out of memory", c->path);
     if (!c->root)
         return sg_error_set(c->e, SG_E_FORMAT, "%s: line %d, column %d: not valid JSON: %s", c->path, je.line,
                             je.column, sg_show(je.text));

@@ -14,7 +14,7 @@ extern "C" {
 
 typedef struct sg_config sg_config;
 
-/* Reads a file of at most 16 MiB whose root is an object; duplicate keys are refused. e is kept and filled by the
+/* Reads a file of at most 16 MiB and 65,535 values whose root is an object; duplicate keys are refused. e is kept and filled by the
  * getters: it must outlive the config. */
 sg_status sg_config_open(sg_config **out, const char *path, sg_error *e) SG_MUST_USE;
 void      sg_config_close(sg_config **c);

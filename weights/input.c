@@ -12,14 +12,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_UNREAD = 1 << 20 }; /* bytes */
+enum { MAX_UNREAD = 1 << 20, MAX_VALUES = 1 << 16 }; /* bytes; of a member that nobody reads */
 
 const char *sg_show_(char *out, size_t size, const char *text)
 {
     size_t n = 0;
     for (; text[n] && n < size - 1; n++) {
-        const unsigned char c = (unsigned char)text[n];
+        const unsigned char c = (unsigned char)text[n], next = (unsigned char)text[n + 1];
         out[n] = c < 0x20 || c == 0x7f ? '?' : text[n];
+        /* U+0080 to U+009F are control characters too. */
+        if (c == 0xc2 && next >= 0x80 && next < 0xa0 && n + 2 < size) out[n++] = '?', out[n] = '?';
     }
     out[n] = '\0';
     if (!text[n]) return out;
@@ -37,7 +39,9 @@ static sg_status map_descriptor(sg_map *m, int fd, const char *path, sg_error *e
     if (!S_ISREG(st.st_mode)) return sg_error_set(e, SG_E_FILE, "%s: is not a regular file", path);
     if (st.st_size <= 0) return sg_error_set(e, SG_E_FORMAT, "%s: the file is empty", path);
     void *const p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED) return sg_error_set(e, SG_E_FILE, "%s: cannot be mapped: %s", path, strerror(errno));
+    if (p == MAP_FAILED)
+        return sg_error_set(e, errno == ENOMEM ? SG_E_MEMORY : SG_E_FILE, "%s: cannot be mapped: %s", path,
+                            strerror(errno));
     *m = (sg_map){p, (size_t)st.st_size};
     return SG_OK;
 }
@@ -86,12 +90,21 @@ char *sg_json_string(char *out, const char *text, size_t size, char *why)
     return out + n - 1;
 }
 
+bool sg_json_fits(const char *text, size_t size, size_t values)
+{
+    size_t marks = 0; /* every value but the first follows one; those within strings only make the bound stricter */
+    for (size_t i = 0; i < size; i++) marks += text[i] == ',' || text[i] == '[' || text[i] == '{';
+    return marks < values;
+}
+
 sg_status sg_json_check(const sg_member *m, const char *path, sg_error *e)
 {
     json_error_t je;
     if (m->size > MAX_UNREAD)
         return sg_error_set(e, SG_E_FORMAT, "%s: \"%s\" takes %zu bytes; at most %d are allowed", path,
                             sg_show(m->name), m->size, MAX_UNREAD);
+    if (!sg_json_fits(m->value, m->size, MAX_VALUES))
+        return sg_error_set(e, SG_E_FORMAT, "%s: \"%s\" holds more than %d values", path, sg_show(m->name), MAX_VALUES);
     json_t *const json = json_loadb(m->value, m->size, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &je);
     if (!json)
         return sg_error_set(e, SG_E_FORMAT, "%s: \"%s\": not valid JSON: %s", path, sg_show(m->name), sg_show(je.text));

@@ -1,10 +1,11 @@
 /* input.h - what every reader of files from outside needs: the file itself, JSON objects taken apart without a tree,
- * and foreign text made fit for a message. Internal to this folder. */
+ * trees of bounded size, and foreign text made fit for a message. For the readers of foreign files only. */
 #ifndef SG_INPUT_H
 #define SG_INPUT_H
 
 #include "status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,6 +39,10 @@ void      sg_members_free(sg_members *m);
 /* Decodes the JSON string that fills text[size] to out, which has room for size bytes; its end, or NULL with the reason
  * in why[160]. */
 char *sg_json_string(char *out, const char *text, size_t size, char *why);
+
+/* Does a tree of this JSON text have at most so many values? A value takes up to 150 bytes of memory, and as little as
+ * two of text. */
+bool sg_json_fits(const char *text, size_t size, size_t values);
 
 /* Checks a member that nobody reads: sound JSON of a modest size. */
 sg_status sg_json_check(const sg_member *m, const char *path, sg_error *e) SG_MUST_USE;

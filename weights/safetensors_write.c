@@ -13,7 +13,8 @@ enum { TRIES = 100 };
 
 static sg_status failed(const char *path, const char *what, sg_error *e)
 {
-    return sg_error_set(e, SG_E_FILE, "%s: cannot be %s: %s", path, what, strerror(errno));
+    const sg_status code = errno == ENOMEM ? SG_E_MEMORY : SG_E_FILE;
+    return sg_error_set(e, code, "%s: cannot be %s: %s", path, what, strerror(errno));
 }
 
 /* NULL when a text is not UTF-8, or memory is short. */
@@ -52,18 +53,45 @@ static char *header_bytes(json_t *tree, size_t *size)
     return out;
 }
 
-/* A neighbour of path under a name nobody has: a rename within one folder cannot leave half a file. */
-static int open_neighbour(char **name, const char *path)
+static int folder_length(const char *path)
 {
     const char *const slash = strrchr(path, '/');
-    const int         folder = slash ? (int)(slash + 1 - path) : 0;
-    const size_t      size = strlen(path) + 40;
-    int               fd = -1;
+    return slash ? (int)(slash + 1 - path) : 0;
+}
+
+/* A file without a name in the folder of path, which vanishes unless it gets one; -1 where there is no such thing. */
+static int open_nameless(const char *path, char alias[32])
+{
+    char *const folder = strdup(path);
+    if (!folder) return -1;
+    folder[folder_length(path)] = '\0';
+    const int fd = open(*folder ? folder : ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    free(folder);
+    snprintf(alias, 32, "/proc/self/fd/%d", fd);
+    if (fd < 0 || access(alias, F_OK) == 0) return fd;
+    close(fd);
+    return -1;
+}
+
+/* A neighbour of path under a name nobody has, new or, with alias, what has none: a rename within one folder cannot
+ * leave half a file. Negative when it fails. */
+static int name_neighbour(char **name, const char *path, const char *alias)
+{
+    const int    folder = folder_length(path);
+    const size_t size = strlen(path) + 40;
+    int          fd = -1;
     if (!(*name = malloc(size))) return -1;
     for (int i = 0; i < TRIES && fd < 0; i++) {
-        snprintf(*name, size, "%.*s.%s.%ld-%d.part", folder, path, path + folder, (long)getpid(), i);
-        fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        snprintf(*name, size, "%.*s.%.200s.%ld-%d.part", folder, path, path + folder, (long)getpid(), i);
+        if (alias)
+            fd = linkat(AT_FDCWD, alias, AT_FDCWD, *name, AT_SYMLINK_FOLLOW);
+        else
+            fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST) break;
+    }
+    if (fd < 0) {
+        free(*name);
+        *name = NULL;
     }
     return fd;
 }
@@ -82,17 +110,20 @@ static bool write_all(int fd, const char *data, size_t size)
 
 static sg_status write_file(const char *path, const char *header, size_t size, sg_tensor t, sg_error *e)
 {
-    char     *name = NULL;
-    const int fd = open_neighbour(&name, path);
+    char      alias[32], *name = NULL;
+    const int nameless = open_nameless(path, alias);
+    const int fd = nameless >= 0 ? nameless : name_neighbour(&name, path, NULL);
     sg_status status = SG_OK;
     if (fd < 0) {
         status = failed(path, "created", e);
     } else {
         if (!write_all(fd, header, size) || !write_all(fd, t.data, sg_bytes(t)) || fsync(fd) != 0)
             status = failed(path, "written", e);
+        if (status == SG_OK && fd == nameless && name_neighbour(&name, path, alias) < 0)
+            status = failed(path, "created", e);
         if (close(fd) != 0 && status == SG_OK) status = failed(path, "written", e);
         if (status == SG_OK && rename(name, path) != 0) status = failed(path, "put in place", e);
-        if (status != SG_OK) unlink(name);
+        if (status != SG_OK && name) unlink(name);
     }
     free(name);
     return status;
@@ -108,9 +139,10 @@ sg_status sg_safetensors_write(const char *path, const char *name, sg_tensor t, 
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* a rename would put a file in the place of a device */
         return sg_error_set(e, SG_E_FILE, "%s: exists and is not a regular file", path);
     json_t *const tree = header_tree(name, t, metadata);
-    char *const   header = tree ? header_bytes(tree, &size) : NULL;
+    if (!tree) return sg_error_set(e, SG_E_ARG, "%s: a name or a text for the header is not valid UTF-8", path);
+    char *const header = header_bytes(tree, &size);
     json_decref(tree);
-    if (!header) return sg_error_set(e, SG_E_ARG, "%s: a name or a text for the header is not valid UTF-8", path);
+    if (!header) return sg_error_set(e, SG_E_MEMORY, "%s: no memory for the header", path);
     const sg_status status = write_file(path, header, size, t, e);
     free(header);
     return status;

@@ -92,7 +92,7 @@ static sg_status choose(sg_weights *w, const char *dir, const char *stem, bool *
     char                     text[256];
     for (int i = 0; i < 2; i++) {
         *is_index = (i == 0) == index_first;
-        w->path = print("%s/%s%s", dir, stem, ends_in[*is_index]);
+        w->path = print("%s%s%s%s", dir, ends(dir, "/") ? "" : "/", stem, ends_in[*is_index]);
         if (!w->path) return no_memory(dir, e);
         if (lstat(w->path, &st) == 0) return SG_OK;
         free(w->path);

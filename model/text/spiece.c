@@ -137,6 +137,7 @@ static sg_status parse(sg_spiece *m, const char *path, sg_error *e)
         field        f;
         bool         sound = read_field(&all, &f) && (f.number > 3 || f.wire == BYTES);
         if (sound && f.number == 1) SG_TRY(add_piece(m, f.bytes, path, e));
+        m->finished = m->finished || f.number > 1;
         if (sound && f.number == 2) sound = read_trainer(f.bytes, &model_type);
         if (sound && f.number == 3) sound = read_normalizer(f.bytes, m);
         if (!sound)

@@ -35,6 +35,7 @@ typedef struct sg_spiece {
     size_t           count, cap;
     const char      *charsmap; /* see charsmap.h; charsmap_size 0: none */
     size_t           charsmap_size;
+    bool             finished; /* something follows the pieces, as in every model that was not cut short */
 } sg_spiece;
 
 /* SG_E_FILE; SG_E_FORMAT, which names path, place and reason; SG_E_UNSUPPORTED for a model that is not Unigram. Pieces

@@ -1,6 +1,8 @@
 /* tokconf.c - see tokconf.h: the files, the vocabulary and what surrounds it. tokconf_added.c has the added tokens. */
 #include "tokconf.h"
 
+#include "input.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,12 +25,18 @@ static sg_status load(const sg_tokconf *c, const char *name, json_t **out, sg_er
     if (access(path, F_OK)) return SG_OK;
     sg_textbuf text = {0};
     sg_status  s = sg_textbuf_read(&text, path, SG_TOKCONF_MAX_BYTES, e);
+    if (s == SG_OK && !sg_json_fits(text.data, text.len, SG_TOKCONF_MAX_VALUES))
+        s = sg_error_set(e, SG_E_FORMAT, "%s: more than %d values; no tokenizer holds so many", path,
+                         SG_TOKCONF_MAX_VALUES);
     if (s == SG_OK) {
         json_error_t why;
         /* whole numbers as reals: a model_max_length of 10^30 is usual */
         *out = json_loadb(text.data, text.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &why);
-        if (!*out)
-            s = sg_error_set(e, SG_E_FORMAT, "%s: line %d, column %d: %s", path, why.line, why.column, why.text);
+        if (!*out && json_error_code(&why) == json_error_out_of_memory)
+            s = sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+        else if (!*out)
+            s = sg_error_set(e, SG_E_FORMAT, "%s: line %d, column %d: not valid JSON: %s", path, why.line, why.column,
+                             sg_show(why.text));
         else if (!json_is_object(*out))
             s = fail(c, name, "not an object", e);
     }
@@ -58,10 +66,11 @@ static sg_status read_class(sg_tokconf *c, sg_error *e)
     for (size_t i = 0; name && i < sizeof plain / sizeof *plain; i++) known |= !strcmp(name, plain[i]);
     if (field && !name && !known) return fail(c, CONFIG, "tokenizer_class: not a string", e);
     if (!known)
-        return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: tokenizer_class: %.80s is not one of the T5 family", c->dir,
-                            CONFIG, name);
+        return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: tokenizer_class: %s is not one of the T5 family", c->dir,
+                            CONFIG, sg_show(name));
     if (!c->t5_rules && !c->tokenizer)
-        return sg_error_set(e, SG_E_UNSUPPORTED, "%s: tokenizer_class %.80s needs a tokenizer.json", c->dir, name);
+        return sg_error_set(e, SG_E_UNSUPPORTED, "%s: tokenizer_class %s needs a tokenizer.json", c->dir,
+                            sg_show(name));
     if (json_is_true(json_object_get(c->config, "split_special_tokens")))
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: split_special_tokens is not understood", c->dir, CONFIG);
     return SG_OK;
@@ -216,6 +225,8 @@ sg_status sg_tokconf_vocabulary(const sg_tokconf *c, const sg_spiece *m, sg_text
     const json_t *model = json_object_get(c->tokenizer, "model"), *vocab = json_object_get(model, "vocab");
     const json_t *type = json_object_get(model, "type");
     int           extra = 0;
+    if (!c->tokenizer && !m->finished)
+        return fail(c, "spiece.model", "ends after a piece, so the rest of the model is missing", e);
     if (c->tokenizer && !json_is_array(vocab)) return fail(c, TOKENIZER, "model.vocab: missing or not a list", e);
     if (type && !(json_is_string(type) && !strcmp(json_string_value(type), "Unigram")))
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: model.type: not Unigram", c->dir, TOKENIZER);

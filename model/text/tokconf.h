@@ -23,7 +23,7 @@
 
 #include <jansson.h>
 
-enum { SG_TOKCONF_MAX_BYTES = 64 << 20, SG_TOKCONF_MAX_EXTRA = 65536 };
+enum { SG_TOKCONF_MAX_BYTES = 64 << 20, SG_TOKCONF_MAX_VALUES = 1 << 21, SG_TOKCONF_MAX_EXTRA = 65536 };
 
 /* Zero-initialise. */
 typedef struct sg_tokconf {

@@ -1,6 +1,8 @@
 /* tokconf_added.c - see tokconf.h: which tokens are added, and in which order. */
 #include "tokconf.h"
 
+#include "input.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,9 +33,12 @@ typedef struct listing {
     size_t  len, cap;
 } listing;
 
+/* A field of another file than these two begins with the file's name. */
 static sg_status fail(const sg_tokconf *c, const char *field, const char *why, sg_error *e)
 {
-    return sg_error_set(e, SG_E_FORMAT, "%s: %s: %s", c->dir, field, why);
+    const char *const ours =
+        json_object_get(c->special, field) ? "special_tokens_map.json: " : "tokenizer_config.json: ";
+    return sg_error_set(e, SG_E_FORMAT, "%s/%s%s: %s", c->dir, strstr(field, ".json") ? "" : ours, sg_show(field), why);
 }
 
 static sg_status no_memory(const sg_tokconf *c, sg_error *e)
@@ -200,7 +205,8 @@ static sg_status put_listing(const adder *w, listing *l)
         const char *text = t->value ? content_of(t->value) : t->text;
         const bool  special = text && is_named(w->c, text);
         if (t->value)
-            SG_TRY(put_value(w, t->value, special || (text && is_usual(w->c, text)), "added tokens"));
+            SG_TRY(put_value(w, t->value, special || (text && is_usual(w->c, text)),
+                             w->c->has_decoder ? "added_tokens_decoder" : "tokenizer.json: added_tokens"));
         else
             SG_TRY(put_text(w, text, strlen(text), !special && !is_extra(w->c, text), false));
     }

@@ -35,4 +35,11 @@ wait_for() {
     fail "waited in vain for: $*"
 }
 
-has_part() { compgen -G ".$1.*.part" >/dev/null; }
+# Does the process write a file in this folder, with more than so many bytes so far? It may have no name yet.
+writes() {
+    local fd
+    for fd in /proc/"$1"/fd/*; do
+        [[ ${fd##*/} -gt 2 && $(readlink "$fd") == "$PWD"/* && $(stat -Lc %s "$fd") -ge ${2-0} ]] && return
+    done
+    return 1
+}

@@ -256,8 +256,10 @@ static void broken_files_are_refused(void **state)
     char *const  deep = malloc(size);
     assert_non_null(deep);
     memset(deep, '[', size);
-    assert_int_equal(open_text(&c, deep, 1 << 20), SG_E_FORMAT);
+    assert_int_equal(open_text(&c, deep, 1 << 15), SG_E_FORMAT);
     expect_text("maximum parsing depth reached");
+    assert_int_equal(open_text(&c, deep, 1 << 20), SG_E_FORMAT);
+    expect_text("more than 65536 values");
     assert_int_equal(open_text(&c, deep, size), SG_E_FORMAT);
     expect_text("17825792 bytes; at most 16777216 are read");
     free(deep);

@@ -107,14 +107,14 @@ static void memory_is_as_planned(void **state)
     assert_int_equal(plan.tokens, 2 * 3 * 2);
     sg_engine_close(&g);
 
-    g = open_model(model, plan.peak);
+    g = open_model(model, plan.need);
     r = small(g);
     memset(&s, 0, sizeof s);
     assert_int_equal(render(g, &r, &s, &rep, &e), SG_OK);
-    assert_true(rep.peak_bytes == plan.peak - plan.staging);
+    assert_true(rep.held_bytes == plan.need - plan.staging);
     sg_engine_close(&g);
 
-    g = open_model(model, plan.peak - 1);
+    g = open_model(model, plan.need - 1);
     r = small(g);
     memset(&s, 0, sizeof s);
     assert_int_equal(render(g, &r, &s, &rep, &e), SG_E_MEMORY);

@@ -1,5 +1,8 @@
 # Each command explains itself, by its own options only.
 sparge-gen info --help | grep -q -- --json || fail
 sparge-gen info --help | grep -q -- --sampler && exit 1
+sparge-gen bench step --help | grep -q -- --shape && exit 1
+sparge-gen bench attention -h | grep -q -- --shape || fail
+sparge-gen bench --help | grep -q "bench attention" || fail
 sparge-gen check -h | grep -q -- --output && exit 1
 sparge-gen check -h

@@ -3,7 +3,7 @@ source "$LIB"
 echo old >clip.y4m
 # A background job ignores SIGINT unless told otherwise.
 env --default-signal=INT sparge-gen "${prompt[@]}" "${small[@]}" --steps 1000 -o clip.y4m 2>log &
-wait_for has_part clip.y4m
+wait_for writes $!
 kill -INT $!
 wait $!
 code=$?

@@ -1,8 +1,7 @@
 # Ctrl-C while frames are written.
 source "$LIB"
 env --default-signal=INT sparge-gen "${prompt[@]}" "${small[@]}" --steps 1 --size 160x160 --frames 81 -o clip.y4m 2>log &
-frames_there() { (($(stat -c %s .clip.y4m.*.part) > 1000)); }
-wait_for frames_there
+wait_for writes $! 1000
 kill -INT $!
 wait $!
 code=$?

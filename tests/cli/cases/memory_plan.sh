@@ -1,0 +1,31 @@
+# The peak that was planned is the one that the system shows, and decoding a longer clip does not take more.
+source "$LIB"
+
+# measure OPTION...: sets measured and planned, in KiB
+measure() {
+    sparge-gen "${prompt[@]}" --backend cpu --steps 1 --cfg-scale 1 --quiet --json r.json "$@" 2>log || fail "$(<log)"
+    measured=$(($(sed -n 's/^  "peak_bytes": \([0-9]*\).*/\1/p' r.json) / 1024))
+    planned=$(($(sed -n 's/^    "peak_bytes": \([0-9]*\).*/\1/p' r.json) / 1024))
+}
+
+within_a_tenth() {
+    measure "$@"
+    local -i off=$((measured - planned))
+    ((10 * ${off#-} <= measured)) || fail "$*: $measured KiB measured, $planned KiB planned"
+}
+
+clips=(a.y4m)
+! has_mp4 || clips+=(a.mp4)
+for clip in "${clips[@]}"; do
+    within_a_tenth --size 128x128 --frames 9 -o "$clip"
+    within_a_tenth --size 256x256 --frames 9 -o "$clip"
+done
+within_a_tenth --size 128x128 --frames 9 --dtype bf16 -o a.y4m
+
+# 56 frames more may take what was planned for their latents, and less than half of their pixels.
+frames=56 frame_kib=48
+measure --size 128x128 --frames 9 -o a.y4m
+few=$measured few_planned=$planned
+measure --size 128x128 --frames $((9 + frames)) -o a.y4m
+grown=$((measured - few - planned + few_planned))
+((2 * grown < frames * frame_kib)) || fail "$frames frames more took $grown KiB more than planned"

@@ -1,0 +1,185 @@
+/* hostile.c - models broken in one place each, and absurd wishes: the command must end in one message that names file
+ * and place, with exit code 1 (failed) or 2 (misused), in little memory and time, and leave nothing behind.
+ * usage: hostile PROGRAM FIXTURES [NAME] */
+#include "hostile.h"
+
+#include <dirent.h>
+#include <ftw.h>
+#include <locale.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define INDEX "model_index.json"
+#define SCHEDULER "scheduler/scheduler_config.json"
+#define DIT "transformer/config.json"
+#define VAE "vae/config.json"
+#define TEXT "text_encoder/config.json"
+#define TOKENS "tokenizer/tokenizer.json"
+#define TOKENS2 "tokenizer/tokenizer_config.json"
+#define PIECES "tokenizer/spiece.model"
+#define OWN "sparge-gen.json"
+#define SHARD "diffusion_pytorch_model-00001-of-00004.safetensors"
+#define DIT_W "transformer/" SHARD
+#define DIT_X "transformer/diffusion_pytorch_model.safetensors.index.json"
+#define VAE_W "vae/diffusion_pytorch_model.safetensors"
+#define TEXT_W "text_encoder/model.safetensors"
+#define BIAS "decoder.conv_in.bias" /* BF16 [8], the first 16 bytes of VAE_W */
+#define D(dtype, shape, offsets) "{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+#define N20 "nnnnnnnnnnnnnnnnnnnn"
+#define N100 N20 N20 N20 N20 N20
+#define UNIPC(more)                                                                                                    \
+    "{\"_class_name\":\"UniPCMultistepScheduler\",\"prediction_type\":\"flow_prediction\","                            \
+    "\"use_flow_sigmas\":true" more "}"
+#define CLIP " -q -o clip.y4m"
+#define SMALL " --frames 5 --steps 1" CLIP
+#define SAY "--prompt ball"
+#define FILE_OF "--prompt-file ../m/p.txt --size 32x32 --frames 1 --steps 1 -q"
+
+/* clang-format off */
+/* A message that begins with the file; one that holds the words; no failure; a wish of the command line alone; both. */
+#define AT(name, how, file, key, value, words) {name, hostile_##how, file, key, value, 1, file ": " words, NULL},
+#define BAD(name, how, file, key, value, words) {name, hostile_##how, file, key, value, 1, words, NULL},
+#define GOOD(name, how, file, key, value) {name, hostile_##how, file, key, value, 0, "", NULL},
+#define WISH(name, exit, words, args) {name, NULL, NULL, NULL, NULL, exit, words, args},
+#define USE(name, how, file, key, value, exit, words, args) {name, hostile_##how, file, key, value, exit, words, args},
+/* clang-format on */
+
+static const hostile_case cases[] = {
+#include "hostile_cases.h"
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+static const char usual[] = SAY " --size 32x32" SMALL;
+enum { MOST_ARGS = 32, SLACK = 32 << 20 };
+
+/* Texts and arguments live as long as this short program. */
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
+const char                                        *__asan_default_options(void) { return "detect_leaks=0"; }
+
+static char work[] = "/tmp/sg_hostile_XXXXXX";
+
+/* ---- folders ---- */
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st, (void)type, (void)at;
+    return remove(path);
+}
+
+static void remove_tree(const char *path) { nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
+
+static void link_tree(const char *from, const char *to)
+{
+    DIR *const d = opendir(from);
+    if (!d || mkdir(to, 0700) != 0) hostile_die(from);
+    for (const struct dirent *f; (f = readdir(d));) {
+        struct stat st;
+        if (f->d_name[0] == '.') continue;
+        char *const a = (char *)hostile_text("%s/%s", from, f->d_name), *const b = (char *)hostile_text("%s/%s", to,
+                                                                                                        f->d_name);
+        if (stat(a, &st) != 0) hostile_die(a);
+        if (S_ISDIR(st.st_mode))
+            link_tree(a, b);
+        else if (symlink(a, b) != 0)
+            hostile_die(b);
+    }
+    closedir(d);
+}
+
+/* What lies in the folder, by name; NULL: nothing. */
+static const char *content(const char *path)
+{
+    DIR *const  d = opendir(path);
+    const char *all = NULL;
+    for (const struct dirent *f; (f = readdir(d));)
+        if (strcmp(f->d_name, ".") && strcmp(f->d_name, ".."))
+            all = hostile_text("%s%s%s", all ? all : "", all ? " " : "", f->d_name);
+    closedir(d);
+    return all;
+}
+
+static bool all_clips(const char *names)
+{
+    for (const char *name = names; name; name = strchr(name, ' '), name = name ? name + 1 : NULL)
+        if (strncmp(name, "clip", 4) != 0) return false;
+    return true;
+}
+
+/* ---- a case ---- */
+
+static void run_case(hostile_end *end, const char *program, const char *sound, const hostile_case *c)
+{
+    char *const model = (char *)hostile_text("%s/m", work), *const out = (char *)hostile_text("%s/out", work);
+    char *args[MOST_ARGS] = {(char *)program, (char *)"--model", model};
+    int   n = 3;
+    remove_tree(model);
+    remove_tree(out);
+    link_tree(sound, model);
+    if (mkdir(out, 0700) != 0) hostile_die(out);
+    if (c->make) {
+        const char *const to = hostile_text("%s/%s", model, c->file);
+        remove_tree(to);
+        c->make(hostile_text("%s/%s", sound, c->file), to, c);
+    }
+    char *rest = strdup(c->args ? c->args : usual);
+    for (char *word; (word = strtok_r(rest, " ", &rest)) && n + 1 < MOST_ARGS;) args[n++] = word;
+    hostile_run(end, args, out);
+}
+
+/* A failure of the case, or NULL. */
+static const char *judge_case(const hostile_end *end, const hostile_case *c, size_t peak)
+{
+    const char *const there = content(hostile_text("%s/out", work));
+    struct stat       st = {0};
+    if (c->make && stat(hostile_text("%s/m/%s", work, c->file), &st) != 0) st.st_size = 0;
+    const size_t file = st.st_size < 1 << 28 ? (size_t)st.st_size : 0;
+    if (end->signal) return hostile_text("killed by signal %d", end->signal);
+    if (end->exit != c->exit) return hostile_text("exit %d, expected %d", end->exit, c->exit);
+    if (c->exit && there) return hostile_text("left behind: %s", there);
+    if (!c->exit && !there) return "no clip";
+    if (!c->exit && !all_clips(there)) return hostile_text("the folder holds %s", there);
+    if (end->peak > peak + SLACK + 8 * file) return "takes too much memory";
+    return c->exit ? hostile_judge(end, c->words) : NULL;
+}
+
+int main(int argc, char **argv)
+{
+    int         failed = 0, skipped = 0, ran = 0;
+    hostile_end end;
+    if (argc < 3) {
+        fputs("usage: hostile PROGRAM FIXTURES [NAME]\n", stderr);
+        return 2;
+    }
+    setlocale(LC_ALL, "C.UTF-8");
+    setenv("OMP_WAIT_POLICY", "passive", 1);
+    setenv("ASAN_OPTIONS", "exitcode=99", 1);
+    setenv("UBSAN_OPTIONS", "exitcode=99:halt_on_error=1", 1);
+    char *const program = realpath(argv[1], NULL), *const sound =
+                                                       (char *)hostile_text("%s/wan21_hd64", realpath(argv[2], NULL));
+    if (!program || !mkdtemp(work)) hostile_die(argv[1]);
+    run_case(&end, program, sound, &(hostile_case){.name = "sound"});
+    const size_t peak = end.peak;
+    if (end.exit != 0) printf("FAIL sound: exit %d\n%s", end.exit, end.text), failed++;
+    for (int i = 0; i < CASES; i++) {
+        const hostile_case *const c = &cases[i];
+        if (argc > 3 && strcmp(argv[3], c->name) != 0) continue;
+        if (c->make == hostile_shut && geteuid() == 0) {
+            skipped++;
+            continue;
+        }
+        run_case(&end, program, sound, c);
+        const char *const why = judge_case(&end, c, peak);
+        ran++;
+        if (argc > 3 || getenv("HOSTILE_VERBOSE") || why)
+            printf("%s %s: %s; %.1f s, %ld KiB over the sound run\n%s\n", why ? "FAIL" : "ok  ", c->name,
+                   why ? why : "", end.seconds, ((long)end.peak - (long)peak) / 1024, end.text);
+        failed += why != NULL;
+    }
+    remove_tree(work);
+    printf("%d passed, %d failed, %d skipped\n", ran - failed, failed, skipped);
+    return failed || !ran;
+}

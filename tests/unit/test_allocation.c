@@ -1,0 +1,420 @@
+/* test_allocation.c - memory that runs out anywhere: the n-th allocation fails, for every n until the whole passes.
+ *
+ * Linked with --wrap for every call below, so that the allocations of this program fail, and those of Jansson and libpng,
+ * which let their caller give them memory; not those of libraries that end the process themselves. Each failure must be
+ * SG_E_MEMORY (or, where those two do not tell the reason, any other code) with a message, leave no file, and leave
+ * nothing behind, which the leak check of the sanitizers sees. An operation that knows another way may also succeed. */
+#include "backend.h"
+#include "command.h"
+#include "engine.h"
+#include "prompt_list.h"
+#include "sink.h"
+#include "tokenizer.h"
+#include "weights.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <png.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---- failing ---- */
+
+static atomic_long calls, failing; /* so far; which one shall fail, 0: none */
+static atomic_bool ours_only;      /* those of libraries do not count */
+static atomic_bool foreign;        /* it was a library's, which may take it for a broken file */
+
+static bool fails(void)
+{
+    const long n = atomic_load(&failing);
+    if (!n || atomic_fetch_add(&calls, 1) + 1 != n) return false;
+    errno = ENOMEM;
+    return true;
+}
+
+#define WRAP(result, name, parameters, ...)                                                                            \
+    result __real_##name parameters;                                                                                   \
+    result __wrap_##name parameters;                                                                                   \
+    result __wrap_##name parameters { return fails() ? NULL : __real_##name(__VA_ARGS__); }
+WRAP(void *, malloc, (size_t n), n)
+WRAP(void *, calloc, (size_t n, size_t size), n, size)
+WRAP(void *, realloc, (void *p, size_t n), p, n)
+WRAP(void *, aligned_alloc, (size_t to, size_t n), to, n)
+WRAP(char *, strdup, (const char *s), s)
+WRAP(char *, strndup, (const char *s, size_t n), s, n)
+
+void *__real_mmap(void *at, size_t n, int may, int how, int fd, off_t from);
+void *__wrap_mmap(void *at, size_t n, int may, int how, int fd, off_t from);
+void *__wrap_mmap(void *at, size_t n, int may, int how, int fd, off_t from)
+{
+    return fails() ? MAP_FAILED : __real_mmap(at, n, may, how, fd, from);
+}
+
+typedef void *thread_main(void *);
+int           __real_pthread_create(pthread_t *t, const pthread_attr_t *a, thread_main *run, void *context);
+int           __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, thread_main *run, void *context);
+int           __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, thread_main *run, void *context)
+{
+    return fails() ? EAGAIN : __real_pthread_create(t, a, run, context);
+}
+
+static void *take_foreign(size_t n)
+{
+    void *const p = atomic_load(&ours_only) ? __real_malloc(n) : malloc(n);
+    if (!p) atomic_store(&foreign, true);
+    return p;
+}
+
+static png_voidp png_take(png_structp p, png_alloc_size_t n)
+{
+    (void)p;
+    return take_foreign(n);
+}
+
+static void png_release(png_structp p, png_voidp block)
+{
+    (void)p;
+    free(block);
+}
+
+#define WRAP_PNG(what)                                                                                                 \
+    png_structp __wrap_png_create_##what##_struct(const char *v, void *c, png_error_ptr e, png_error_ptr w);           \
+    png_structp __wrap_png_create_##what##_struct(const char *v, void *c, png_error_ptr e, png_error_ptr w)            \
+    {                                                                                                                  \
+        return png_create_##what##_struct_2(v, c, e, w, NULL, png_take, png_release);                                  \
+    }
+WRAP_PNG(read)
+WRAP_PNG(write)
+
+/* ---- the folder in which the tests work ---- */
+
+static int files_here(void)
+{
+    DIR *const d = opendir(".");
+    int        n = 0;
+    assert_non_null(d);
+    for (const struct dirent *f; (f = readdir(d)) != NULL;) n += f->d_name[0] != '.' || strlen(f->d_name) > 2;
+    closedir(d);
+    return n;
+}
+
+/* Runs work until nothing fails any more, failing every step-th allocation. */
+static void fail_each(const char *name, int step, sg_status (*work)(sg_error *e))
+{
+    const int files = files_here();
+    long      survived = 0, n = 1;
+    for (;; n += step) {
+        sg_error e = {0};
+        atomic_store(&calls, 0);
+        atomic_store(&foreign, false);
+        atomic_store(&failing, n);
+        const sg_status status = work(&e);
+        const long      made = atomic_load(&calls);
+        atomic_store(&failing, 0);
+        if (status == SG_OK && made < n) break;
+        if (status == SG_OK) {
+            survived++;
+            continue;
+        }
+        const bool right = status == SG_E_MEMORY || (foreign && status != SG_OK);
+        if (!right || e.code != status || !e.text[0])
+            fail_msg("%s, allocation %ld of %ld: status %d, error %d \"%s\"", name, n, made, (int)status, (int)e.code,
+                     e.text);
+        if (files_here() != files) fail_msg("%s, allocation %ld: a file is left (%s)", name, n, e.text);
+    }
+    print_message("%s: %ld allocations%s, %ld survived\n", name, n - 1, ours_only ? " of ours" : "", survived);
+    assert_true(n > 1);
+}
+
+/* Every step-th of our own allocations, and some of all: Jansson makes thousands of one kind. */
+static void exhaust(const char *name, int step, sg_status (*work)(sg_error *e))
+{
+    enum { FOREIGN_STEP = 97 };
+    atomic_store(&ours_only, true);
+    fail_each(name, step, work);
+    atomic_store(&ours_only, false);
+    fail_each(name, FOREIGN_STEP * step, work);
+}
+
+/* ---- what is exhausted ---- */
+
+static const char mini[] = SG_FIXTURES "/wan21_hd12", two_experts[] = SG_FIXTURES "/wan22_a14b", tiny[] = SG_TINY_WAN;
+
+static sg_status open_at(const char *dir, const char *backend, sg_engine **g, sg_error *e)
+{
+    return sg_engine_open(g, &(sg_engine_options){.model_dir = dir, .backend = backend, .threads = 1}, e);
+}
+
+static sg_status open_and_plan(const char *dir, sg_error *e)
+{
+    sg_engine *g = NULL;
+    sg_plan    plan;
+    SG_TRY(open_at(dir, "cpu", &g, e));
+    sg_request r = sg_engine_defaults(g);
+    r.width = r.height = 32;
+    r.frames = 5;
+    const sg_status status = sg_engine_plan(g, &r, &plan, e);
+    sg_engine_close(&g);
+    return status;
+}
+
+static sg_status open_mini(sg_error *e) { return open_and_plan(mini, e); }
+static sg_status open_tiny(sg_error *e) { return open_and_plan(tiny, e); }
+
+static sg_status open_backend(sg_error *e)
+{
+    sg_backend     *b = NULL;
+    const sg_status status = sg_backend_open(&b, &(sg_backend_options){.name = "cpu", .threads = 1}, e);
+    sg_backend_close(&b);
+    return status;
+}
+
+static sg_status open_tokenizer(sg_error *e)
+{
+    static const char text[] = "a red ball &amp; x\xc3\xa9 \xe2\x80\x94 <extra_id_0> bouncing";
+    sg_tokenizer     *t = NULL;
+    int32_t          *ids = NULL;
+    int               count;
+    SG_TRY(sg_tokenizer_open(&t, SG_TINY_WAN "/tokenizer", e));
+    const sg_status status = sg_tokenizer_encode(t, text, sizeof text - 1, 64, &ids, &count, e);
+    free(ids);
+    sg_tokenizer_close(&t);
+    return status;
+}
+
+static sg_status open_weights(sg_error *e)
+{
+    static const char *const place[][2] = {{"/vae", "diffusion_pytorch_model"}, /* a single file and shards */
+                                           {"/transformer", "diffusion_pytorch_model"}};
+    for (int i = 0; i < 2; i++) {
+        char        dir[1024];
+        sg_weights *w = NULL;
+        snprintf(dir, sizeof dir, "%s%s", tiny, place[i][0]);
+        SG_TRY(sg_weights_open(&w, dir, place[i][1], e));
+        sg_weights_close(&w);
+    }
+    return SG_OK;
+}
+
+static sg_engine *engine; /* opened while nothing fails */
+
+static sg_status take_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
+{
+    return sg_sink_write(context, index, rgb, e);
+}
+
+static sg_request small_request(void)
+{
+    sg_request r = sg_engine_defaults(engine);
+    r.prompt = "a cat";
+    r.negative_prompt = "";
+    r.width = r.height = 32;
+    r.frames = 5;
+    r.steps = 2;
+    return r;
+}
+
+/* With a file of latents and a Y4M, which go again. */
+static sg_status render(sg_error *e)
+{
+    sg_request    r = small_request();
+    sg_report     report;
+    sg_sink      *sink = NULL;
+    const sg_clip clip = {.path = "a.y4m", .width = r.width, .height = r.height, .frames = r.frames, .fps = 16};
+    r.latents_out = "a.safetensors";
+    r.latents_note = "{}";
+    SG_TRY(sg_sink_open(&sink, &clip, e));
+    sg_status status = sg_engine_render(engine, &r, &(sg_callbacks){.context = sink, .frame = take_frame}, &report, e);
+    if (status == SG_OK) status = sg_sink_finish(sink, e);
+    sg_sink_close(&sink);
+    unlink("a.safetensors"); /* complete, it stays when decoding fails */
+    if (status == SG_OK) unlink("a.y4m");
+    return status;
+}
+
+static sg_status decode(sg_error *e)
+{
+    sg_request r = small_request();
+    sg_report  report;
+    char      *note = NULL;
+    r.prompt = NULL;
+    r.latents_in = "latents.safetensors";
+    SG_TRY(sg_engine_fit_latents(engine, r.latents_in, &r, &note, e));
+    free(note);
+    return sg_engine_render(engine, &r, NULL, &report, e);
+}
+
+static const char *sink_path;
+
+static sg_status write_clip(sg_error *e)
+{
+    enum { SIDE = 32, FRAMES = 3 };
+    static const uint8_t rgb[SIDE * SIDE * 3];
+    const sg_clip        clip = {
+               .path = sink_path, .width = SIDE, .height = SIDE, .frames = FRAMES, .fps = 16, .settings = "{\"a\": \"b\"}"};
+    sg_sink  *s = NULL;
+    sg_status status = sg_sink_open(&s, &clip, e);
+    for (int i = 0; i < FRAMES && status == SG_OK; i++) status = sg_sink_write(s, i, rgb, e);
+    if (status == SG_OK) status = sg_sink_finish(s, e);
+    sg_sink_close(&s);
+    if (status != SG_OK) return status;
+    for (int i = 0; i < FRAMES; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "a-%04d.png", i + 1);
+        unlink(strchr(sink_path, '%') ? name : sink_path);
+    }
+    return SG_OK;
+}
+
+static sg_status read_settings(sg_error *e)
+{
+    char           *text = NULL;
+    const sg_status status = sg_sink_read_settings(sink_path, &text, e);
+    free(text);
+    return status;
+}
+
+static sg_status list_prompts(sg_error *e)
+{
+    sg_prompt_list  l = {0};
+    const sg_status status = sg_prompt_list_open(&l, NULL, "prompts.txt", e);
+    sg_prompt_list_close(&l);
+    if (status != SG_OK) return status;
+    SG_TRY(sg_prompt_list_open(&l, "a ball", NULL, e));
+    sg_prompt_list_close(&l);
+    return SG_OK;
+}
+
+/* A whole command; what it prints goes to /dev/null. */
+static sg_status command(int count, char **word, sg_status (*run)(const sg_settings *, sg_error *), sg_error *e)
+{
+    sg_settings s;
+    SG_TRY(sg_options_parse(&s, count, word, e));
+    return run(&s, e);
+}
+
+static sg_status render_command(sg_error *e)
+{
+    char           *word[] = {"sparge-gen", "--model", (char *)(uintptr_t)mini,
+                              "--backend",  "cpu",     "--threads",
+                              "1",          "--quiet", "--prompt",
+                              "a cat",      "--size",  "32x32",
+                              "--frames",   "5",       "--steps",
+                              "1",          "--seed",  "1",
+                              "-o",         "a.y4m",   "--json",
+                              "a.json"};
+    const sg_status status = command((int)(sizeof word / sizeof *word), word, sg_command_render, e);
+    if (status == SG_OK || access("a.json", F_OK) != 0) unlink("a.y4m"); /* a clip whose report failed stays */
+    unlink("a.json");
+    return status;
+}
+
+static sg_status info_command(sg_error *e)
+{
+    char     *word[] = {"sparge-gen", "info", (char *)(uintptr_t)mini, "--json", "--backend", "cpu", "--size", "32x32",
+                        "--frames",   "5"};
+    const int saved = dup(STDOUT_FILENO);
+    FILE *const     nowhere = freopen("/dev/null", "w", stdout);
+    const sg_status status = command((int)(sizeof word / sizeof *word), word, sg_command_info, e);
+    fflush(nowhere);
+    dup2(saved, STDOUT_FILENO);
+    close(saved);
+    return status;
+}
+
+/* ---- the tests ---- */
+
+static void constructors(void **state)
+{
+    (void)state;
+    exhaust("backend", 1, open_backend);
+    exhaust("weights", 3, open_weights);
+    exhaust("tokenizer", 3, open_tokenizer);
+    exhaust("prompts", 1, list_prompts);
+    exhaust("mini model", STEP, open_mini);
+    exhaust("tiny-wan", STEP, open_tiny);
+}
+
+static void renders(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *dir, *backend;
+    } of[] = {{"render", mini, "cpu"}, {"render of two experts", two_experts, "cpu"}, {"render by ref", mini, "ref"}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        sg_error e = {0};
+        assert_int_equal(open_at(of[i].dir, of[i].backend, &engine, &e), SG_OK);
+        exhaust(of[i].name, i == 2 ? STEP : 1, render);
+        sg_request r = small_request();
+        sg_report  report;
+        r.latents_out = "latents.safetensors";
+        assert_int_equal(sg_engine_render(engine, &r, NULL, &report, &e), SG_OK);
+        if (i == 0) exhaust("decoding", 1, decode);
+        unlink("latents.safetensors");
+        sg_engine_close(&engine);
+    }
+}
+
+static void sinks(void **state)
+{
+    (void)state;
+    char        known[80];
+    const bool  mp4 = strstr(sg_sink_endings(known, sizeof known), ".mp4") != NULL;
+    const char *path[] = {"a.y4m", "a-%04d.png", "a.mp4"};
+    for (int i = 0; i < 2 + mp4; i++) {
+        sink_path = path[i];
+        fail_each(path[i], 1, write_clip);
+    }
+}
+
+static void settings(void **state)
+{
+    (void)state;
+    static const uint8_t rgb[4 * 4 * 3];
+    const sg_clip        clip = {.path = "b.png", .width = 4, .height = 4, .frames = 1, .fps = 1, .settings = "{}"};
+    sg_sink             *s = NULL;
+    sg_error             e = {0};
+    assert_int_equal(sg_sink_open(&s, &clip, &e), SG_OK);
+    assert_int_equal(sg_sink_write(s, 0, rgb, &e), SG_OK);
+    assert_int_equal(sg_sink_finish(s, &e), SG_OK);
+    sg_sink_close(&s);
+    sink_path = clip.path;
+    fail_each("settings of a picture", 1, read_settings);
+    unlink(sink_path);
+}
+
+static void commands(void **state)
+{
+    (void)state;
+    exhaust("render command", 3 * STEP, render_command);
+    exhaust("info command", STEP, info_command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(constructors), cmocka_unit_test(sinks),
+                                       cmocka_unit_test(settings), cmocka_unit_test(renders),
+                                       cmocka_unit_test(commands)};
+    char                    folder[] = "/tmp/test_allocation.XXXXXX";
+    json_set_alloc_funcs(take_foreign, free);
+    if (!mkdtemp(folder) || chdir(folder) != 0) return 1;
+    FILE *const f = fopen("prompts.txt", "w");
+    if (!f) return 1;
+    fputs("a red ball\n\na blue box\n", f);
+    fclose(f);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink("prompts.txt");
+    if (chdir("/") == 0) rmdir(folder);
+    return failed;
+}
