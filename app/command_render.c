@@ -195,7 +195,10 @@ static sg_status render_to(job *j, const char *path, const char *report_path, js
     clip.settings = j->request.latents_note = text;
     sg_report          report = {0};
     const sg_callbacks callbacks = {.context = j, .progress = on_progress, .frame = on_frame};
-    sg_status          status = sg_sink_open(&j->sink, &clip, e);
+    sg_plan            plan;
+    sg_status          status = sg_engine_plan(j->engine, &j->request, &plan, e);
+    if (status == SG_OK) status = sg_plan_fits(&plan, e); /* before an encoder takes its memory */
+    if (status == SG_OK) status = sg_sink_open(&j->sink, &clip, e);
     if (status == SG_OK) status = sg_engine_render(j->engine, &j->request, &callbacks, &report, e);
     if (status == SG_OK) status = sg_sink_finish(j->sink, e);
     sg_sink_close(&j->sink);

@@ -99,6 +99,9 @@ typedef struct sg_plan {
 /* What r would need, found by running the model without computing. Touches no weights. */
 sg_status sg_engine_plan(sg_engine *g, const sg_request *r, sg_plan *out, sg_error *e) SG_MUST_USE;
 
+/* SG_E_MEMORY, with the figures, when p needs more than may be used. A render asks this too, before it works. */
+sg_status sg_plan_fits(const sg_plan *p, sg_error *e) SG_MUST_USE;
+
 typedef enum sg_stage { SG_STAGE_LOAD, SG_STAGE_TEXT, SG_STAGE_DENOISE, SG_STAGE_DECODE, SG_STAGES } sg_stage;
 
 typedef struct sg_callbacks {

@@ -14,9 +14,10 @@ typedef struct sg_part {
     sg_dtype    act; /* of products and of the activations that feed them: SG_F32 or SG_BF16 */
 } sg_part;
 
-/* Opens model_dir/name, its config.json into *config (the caller closes it) and its weights under `stem`. */
-sg_status sg_part_open(sg_part *p, const char *model_dir, const char *name, const char *stem, sg_dtype act,
-                       sg_config **config, sg_error *e) SG_MUST_USE;
+/* Opens model_dir/name, its config.json into *config (the caller closes it, whatever is returned) and its weights under
+ * `stem`. Where class_name is given and the config has a _class_name, they must agree. */
+sg_status sg_part_open(sg_part *p, const char *model_dir, const char *name, const char *stem, const char *class_name,
+                       sg_dtype act, sg_config **config, sg_error *e) SG_MUST_USE;
 void      sg_part_close(sg_part *p); /* a part that never opened is fine */
 
 #endif

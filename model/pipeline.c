@@ -224,7 +224,7 @@ sg_status sg_engine_plan(sg_engine *g, const sg_request *r, sg_plan *out, sg_err
     return plan_render(&q, out);
 }
 
-static sg_status refuse_too_large(const sg_plan *p, sg_error *e)
+sg_status sg_plan_fits(const sg_plan *p, sg_error *e)
 {
     const double gib = 1.0 / (1 << 30);
     if (p->need <= p->available) return SG_OK;
@@ -494,7 +494,7 @@ static sg_status render_all(render *q)
     SG_TRY(sg_engine_check_request(q->g, q->r, q->e));
     if (!q->r->prompt && !q->r->latents_in) return sg_error_set(q->e, SG_E_ARG, "a render needs a prompt");
     SG_TRY(plan_render(q, &q->report->plan));
-    SG_TRY(refuse_too_large(&q->report->plan, q->e));
+    SG_TRY(sg_plan_fits(&q->report->plan, q->e));
     sg_backend_limit_packed(q->g->backend, packed_limit(q, &q->report->plan));
     q->host_latents = malloc((size_t)(d[0] * d[1] * d[2] * d[3]) * sizeof *q->host_latents);
     if (!q->host_latents) return sg_error_set(q->e, SG_E_MEMORY, "no memory for latents");

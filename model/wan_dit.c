@@ -145,7 +145,8 @@ sg_status sg_wan_dit_open(sg_wan_dit **out, const char *model_dir, const char *n
     sg_wan_dit *d = calloc(1, sizeof *d);
     sg_config  *f = NULL;
     if (!d) return sg_error_set(e, SG_E_MEMORY, "%s/%s: out of memory", model_dir, name);
-    sg_status st = sg_part_open(&d->part, model_dir, name, "diffusion_pytorch_model", act, &f, e);
+    sg_status st =
+        sg_part_open(&d->part, model_dir, name, "diffusion_pytorch_model", "WanTransformer3DModel", act, &f, e);
     if (!st) st = read_config(&d->config, f);
     if (!st && !(d->block = calloc((size_t)d->config.layers, sizeof *d->block)))
         st = sg_error_set(e, SG_E_MEMORY, "%s/%s: out of memory", model_dir, name);
@@ -200,6 +201,7 @@ void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const
     run->sin = sg_new_keep(s, SG_F32, n, hd / 2);
     run->bad = sg_new_keep(s, SG_I32, layers + 2);
 
+    if (!s->memory->alloc) return; /* a plan needs no angles */
     float *const   table = calloc((size_t)(n * hd), sizeof *table);
     int32_t *const zero = calloc((size_t)layers + 2, sizeof *zero);
     if (table && zero) {

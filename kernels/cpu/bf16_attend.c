@@ -47,16 +47,8 @@
 
 #define SG_BF16_INIT(file) SG_PASTE4(sg_bf16_, file, _init_, SG_LEVEL)
 
-enum {
-  SG_UNIT = 128,
-  SG_STEPS = SG_UNIT / 32,
-  SG_TASK = 256 / SG_SUB,
-  SG_PAIR = 2 * SG_TILE
-};
-enum {
-  SG_Q = SG_COLS * SG_TILE,
-  SG_O = SG_COLS * 512
-}; /* numbers of 32 channels of a group */
+enum { SG_UNIT = 128, SG_STEPS = SG_UNIT / 32, SG_TASK = 256 / SG_SUB, SG_PAIR = 2 * SG_TILE };
+enum { SG_Q = SG_COLS * SG_TILE, SG_O = SG_COLS * 512 }; /* numbers of 32 channels of a group */
 enum { SG_SCORES = 32 * SG_SUB, SG_WEIGHTS = SG_UNIT * SG_SUB };
 
 /* Packed keys and values of a chunk, and of a group of heads, stay below these.
@@ -64,444 +56,389 @@ enum { SG_SCORES = 32 * SG_SUB, SG_WEIGHTS = SG_UNIT * SG_SUB };
 enum { SG_CHUNK_BYTES = 512 << 10, SG_GROUP_BYTES = 64 << 20 };
 
 typedef struct attend_job {
-  const sg_attend_args *a;
-  int64_t n, m, h, d;
-  int64_t depth, units,
-      chunk;          /* of 32 channels; of SG_UNIT keys; units in a chunk */
-  int64_t subs, task; /* groups of SG_SUB queries; those of a task */
-  int64_t first;      /* head of those packed */
-  uint16_t *k, *v;    /* a head is units * SG_UNIT * depth * 32 numbers */
-  float *bias;        /* of each key, in powers of two; -INFINITY beyond m */
+    const sg_attend_args *a;
+    int64_t               n, m, h, d;
+    int64_t               depth, units, chunk; /* of 32 channels; of SG_UNIT keys; units in a chunk */
+    int64_t               subs, task;          /* groups of SG_SUB queries; those of a task */
+    int64_t               first;               /* head of those packed */
+    uint16_t             *k, *v;               /* a head is units * SG_UNIT * depth * 32 numbers */
+    float                *bias;                /* of each key, in powers of two; -INFINITY beyond m */
 } attend_job;
 
 /* What a group of queries carries from unit to unit. */
 typedef struct sub_state {
-  float top[SG_SUB], base[SG_SUB],
-      sum[SG_SUB]; /* top -INFINITY: no key so far; base is then 0 */
+    float top[SG_SUB], base[SG_SUB], sum[SG_SUB]; /* top -INFINITY: no key so far; base is then 0 */
 } sub_state;
 
 /* What a task needs, in its thread's scratch. */
 typedef struct attend_room {
-  uint16_t *q;         /* [subs][depth][2][16][16][2] */
-  float *o;            /* [subs][depth][2][2][16][16] */
-  float *score[2];     /* of a step */
-  uint16_t *weight[2]; /* of a unit */
-  sub_state *state;    /* [subs] */
+    uint16_t  *q;         /* [subs][depth][2][16][16][2] */
+    float     *o;         /* [subs][depth][2][2][16][16] */
+    float     *score[2];  /* of a step */
+    uint16_t  *weight[2]; /* of a unit */
+    sub_state *state;     /* [subs] */
 } attend_room;
 
-static int64_t head_words(const attend_job *b) {
-  return b->units * SG_STEPS * b->depth * SG_PAIR;
+static int64_t head_words(const attend_job *b) { return b->units * SG_STEPS * b->depth * SG_PAIR; }
+
+static int64_t room_bytes(const attend_job *b)
+{
+    return b->task * (b->depth * (SG_Q * 2 + SG_O * 4) + (int64_t)sizeof(sub_state)) +
+           2 * (SG_SCORES * 4 + SG_WEIGHTS * 2);
 }
 
-static int64_t room_bytes(const attend_job *b) {
-  return b->task *
-             (b->depth * (SG_Q * 2 + SG_O * 4) + (int64_t)sizeof(sub_state)) +
-         2 * (SG_SCORES * 4 + SG_WEIGHTS * 2);
-}
-
-static attend_room room_at(const attend_job *b, char *p) {
-  attend_room r = {.q = (uint16_t *)p};
-  r.o = (float *)(p += b->task * b->depth * SG_Q * 2);
-  r.state = (sub_state *)(p += b->task * b->depth * SG_O * 4);
-  p += b->task * (int64_t)sizeof(sub_state);
-  for (int i = 0; i < 2; i++) {
-    r.score[i] = (float *)p;
-    r.weight[i] = (uint16_t *)(p += SG_SCORES * 4);
-    p += SG_WEIGHTS * 2;
-  }
-  return r;
+static attend_room room_at(const attend_job *b, char *p)
+{
+    attend_room r = {.q = (uint16_t *)p};
+    r.o = (float *)(p += b->task * b->depth * SG_Q * 2);
+    r.state = (sub_state *)(p += b->task * b->depth * SG_O * 4);
+    p += b->task * (int64_t)sizeof(sub_state);
+    for (int i = 0; i < 2; i++) {
+        r.score[i] = (float *)p;
+        r.weight[i] = (uint16_t *)(p += SG_SCORES * 4);
+        p += SG_WEIGHTS * 2;
+    }
+    return r;
 }
 
 /* The first n of 32 or 16 lanes; none where n is negative. */
-static __mmask32 lanes32(int64_t n) {
-  return n >= 32 ? ~0u : n <= 0 ? 0 : (1u << n) - 1;
-}
-static __mmask16 lanes16(int64_t n) {
-  return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1 << n) - 1);
-}
+static __mmask32 lanes32(int64_t n) { return n >= 32 ? ~0u : n <= 0 ? 0 : (1u << n) - 1; }
+static __mmask16 lanes16(int64_t n) { return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1 << n) - 1); }
 
 /* ---- packing ---- */
 
 /* 16 x 16 words of 32 bits; four rounds that each swap blocks of one size
  * across the diagonal. */
-static inline __attribute__((always_inline)) void transpose(__m512i x[16]) {
-  __m512i y[16];
+static inline __attribute__((always_inline)) void transpose(__m512i x[16])
+{
+    __m512i y[16];
 #pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
-    y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4)
-#pragma GCC unroll 2
-    for (int j = 0; j < 2; j++) {
-      x[i + 2 * j] = _mm512_unpacklo_epi64(y[i + j], y[i + j + 2]);
-      x[i + 2 * j + 1] = _mm512_unpackhi_epi64(y[i + j], y[i + j + 2]);
+    for (int i = 0; i < 16; i += 2) {
+        y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+        y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
     }
-#pragma GCC unroll 2
-  for (int i = 0; i < 16; i += 8)
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; j++) {
-      y[i + j] = _mm512_shuffle_i32x4(x[i + j], x[i + j + 4], 0x88);
-      y[i + j + 4] = _mm512_shuffle_i32x4(x[i + j], x[i + j + 4], 0xdd);
-    }
+    for (int i = 0; i < 16; i += 4)
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; j++) {
+            x[i + 2 * j] = _mm512_unpacklo_epi64(y[i + j], y[i + j + 2]);
+            x[i + 2 * j + 1] = _mm512_unpackhi_epi64(y[i + j], y[i + j + 2]);
+        }
+#pragma GCC unroll 2
+    for (int i = 0; i < 16; i += 8)
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) {
+            y[i + j] = _mm512_shuffle_i32x4(x[i + j], x[i + j + 4], 0x88);
+            y[i + j + 4] = _mm512_shuffle_i32x4(x[i + j], x[i + j + 4], 0xdd);
+        }
 #pragma GCC unroll 8
-  for (int j = 0; j < 8; j++) {
-    x[j] = _mm512_shuffle_i32x4(y[j], y[j + 8], 0x88);
-    x[j + 8] = _mm512_shuffle_i32x4(y[j], y[j + 8], 0xdd);
-  }
+    for (int j = 0; j < 8; j++) {
+        x[j] = _mm512_shuffle_i32x4(y[j], y[j + 8], 0x88);
+        x[j + 8] = _mm512_shuffle_i32x4(y[j], y[j + 8], 0xdd);
+    }
 }
 
 /* The row of d numbers of (token, head), and zeros for tokens from `tokens` on.
  */
-static __m512i load32(const attend_job *b, const sg_tensor *t, int64_t tokens,
-                      int64_t token, int64_t head, int64_t e) {
-  if (token >= tokens)
-    return _mm512_setzero_si512();
-  const uint16_t *const x =
-      (const uint16_t *)t->data + (token * b->h + head) * b->d + e;
-  return _mm512_maskz_loadu_epi16(lanes32(b->d - e), x);
+static __m512i load32(const attend_job *b, const sg_tensor *t, int64_t tokens, int64_t token, int64_t head, int64_t e)
+{
+    if (token >= tokens) return _mm512_setzero_si512();
+    const uint16_t *const x = (const uint16_t *)t->data + (token * b->h + head) * b->d + e;
+    return _mm512_maskz_loadu_epi16(lanes32(b->d - e), x);
 }
 
-static __m512i load16(const attend_job *b, const sg_tensor *t, int64_t tokens,
-                      int64_t token, int64_t head, int64_t e) {
-  if (token >= tokens || e >= b->d)
-    return _mm512_setzero_si512();
-  const uint16_t *const x =
-      (const uint16_t *)t->data + (token * b->h + head) * b->d + e;
-  return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes16(b->d - e), x));
+static __m512i load16(const attend_job *b, const sg_tensor *t, int64_t tokens, int64_t token, int64_t head, int64_t e)
+{
+    if (token >= tokens || e >= b->d) return _mm512_setzero_si512();
+    const uint16_t *const x = (const uint16_t *)t->data + (token * b->h + head) * b->d + e;
+    return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes16(b->d - e), x));
 }
 
-static void pack_unit(const attend_job *b, int64_t head, int64_t unit) {
-  const int64_t at =
-      (head - b->first) * head_words(b) + unit * SG_STEPS * b->depth * SG_PAIR;
-  for (int64_t i = 0; i < SG_UNIT; i++) {
-    uint16_t *const k = b->k + at + i / 32 * b->depth * SG_PAIR + i % 32 * 32;
+static void pack_unit(const attend_job *b, int64_t head, int64_t unit)
+{
+    const int64_t at = (head - b->first) * head_words(b) + unit * SG_STEPS * b->depth * SG_PAIR;
+    for (int64_t i = 0; i < SG_UNIT; i++) {
+        uint16_t *const k = b->k + at + i / 32 * b->depth * SG_PAIR + i % 32 * 32;
+        for (int64_t e = 0; e < b->depth; e++)
+            _mm512_store_si512(k + e * SG_PAIR, load32(b, &b->a->k, b->m, unit * SG_UNIT + i, head, e * 32));
+    }
+    uint16_t *v = b->v + at;
     for (int64_t e = 0; e < b->depth; e++)
-      _mm512_store_si512(
-          k + e * SG_PAIR,
-          load32(b, &b->a->k, b->m, unit * SG_UNIT + i, head, e * 32));
-  }
-  uint16_t *v = b->v + at;
-  for (int64_t e = 0; e < b->depth; e++)
-    for (int64_t step = 0; step < SG_STEPS; step++)
-      for (int64_t half = 0; half < 2; half++, v += SG_TILE) {
-        __m512i x[16];
-        for (int64_t i = 0; i < 16; i++) {
-          const int64_t key = unit * SG_UNIT + step * 32 + i * 2,
-                        c = e * 32 + half * 16;
-          const __m512i even = load16(b, &b->a->v, b->m, key, head, c);
-          const __m512i odd = load16(b, &b->a->v, b->m, key + 1, head, c);
-          x[i] = _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
-        }
-        transpose(x);
-        for (int64_t i = 0; i < 16; i++)
-          _mm512_store_si512(v + i * 32, x[i]);
-      }
+        for (int64_t step = 0; step < SG_STEPS; step++)
+            for (int64_t half = 0; half < 2; half++, v += SG_TILE) {
+                __m512i x[16];
+                for (int64_t i = 0; i < 16; i++) {
+                    const int64_t key = unit * SG_UNIT + step * 32 + i * 2, c = e * 32 + half * 16;
+                    const __m512i even = load16(b, &b->a->v, b->m, key, head, c);
+                    const __m512i odd = load16(b, &b->a->v, b->m, key + 1, head, c);
+                    x[i] = _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
+                }
+                transpose(x);
+                for (int64_t i = 0; i < 16; i++) _mm512_store_si512(v + i * 32, x[i]);
+            }
 }
 
 /* Group sub of the head, from query `row` on. */
-static void pack_queries(const attend_job *b, const attend_room *w,
-                         int64_t head, int64_t row, int64_t sub) {
-  uint16_t *q = w->q + sub * b->depth * SG_Q;
-  for (int64_t e = 0; e < b->depth; e++)
-    for (int64_t col = 0; col < SG_COLS; col++, q += SG_TILE) {
-      __m512i x[16];
-      for (int64_t i = 0; i < 16; i++)
-        x[i] = load32(b, &b->a->q, b->n, row + col * 16 + i, head, e * 32);
-      transpose(x);
-      for (int64_t i = 0; i < 16; i++)
-        _mm512_store_si512(q + i * 32, x[i]);
-    }
+static void pack_queries(const attend_job *b, const attend_room *w, int64_t head, int64_t row, int64_t sub)
+{
+    uint16_t *q = w->q + sub * b->depth * SG_Q;
+    for (int64_t e = 0; e < b->depth; e++)
+        for (int64_t col = 0; col < SG_COLS; col++, q += SG_TILE) {
+            __m512i x[16];
+            for (int64_t i = 0; i < 16; i++) x[i] = load32(b, &b->a->q, b->n, row + col * 16 + i, head, e * 32);
+            transpose(x);
+            for (int64_t i = 0; i < 16; i++) _mm512_store_si512(q + i * 32, x[i]);
+        }
 }
 
 /* The outputs of a group over their sums, rounded, home; zeros where no key
  * counted. */
-static void unpack_outputs(const attend_job *b, const attend_room *w,
-                           int64_t head, int64_t row, int64_t sub) {
-  const float *o = w->o + sub * b->depth * SG_O;
-  for (int64_t e = 0; e < b->d; e += 16)
-    for (int64_t col = 0; col < SG_COLS; col++, o += 256) {
-      const __m512 sum = _mm512_load_ps(w->state[sub].sum + col * 16),
-                   one = _mm512_set1_ps(1.0f);
-      const __mmask16 some =
-          _mm512_cmp_ps_mask(sum, _mm512_setzero_ps(), _CMP_NEQ_UQ);
-      const __m512 by = _mm512_div_ps(one, sum);
-      __m512i x[16];
-      for (int64_t i = 0; i < 16; i++)
-        x[i] = _mm512_castps_si512(
-            _mm512_maskz_mul_ps(some, _mm512_load_ps(o + i * 16), by));
-      transpose(x);
-      for (int64_t i = 0; i < 16 && row + col * 16 + i < b->n; i++) {
-        uint16_t *const y = (uint16_t *)b->a->y.data +
-                            ((row + col * 16 + i) * b->h + head) * b->d + e;
-        const __m256i r =
-            (__m256i)_mm512_cvtneps_pbh(_mm512_castsi512_ps(x[i]));
-        _mm256_mask_storeu_epi16(y, lanes16(b->d - e), r);
-      }
-    }
+static void unpack_outputs(const attend_job *b, const attend_room *w, int64_t head, int64_t row, int64_t sub)
+{
+    const float *o = w->o + sub * b->depth * SG_O;
+    for (int64_t e = 0; e < b->d; e += 16)
+        for (int64_t col = 0; col < SG_COLS; col++, o += 256) {
+            const __m512    sum = _mm512_load_ps(w->state[sub].sum + col * 16), one = _mm512_set1_ps(1.0f);
+            const __mmask16 some = _mm512_cmp_ps_mask(sum, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+            const __m512    by = _mm512_div_ps(one, sum);
+            __m512i         x[16];
+            for (int64_t i = 0; i < 16; i++)
+                x[i] = _mm512_castps_si512(_mm512_maskz_mul_ps(some, _mm512_load_ps(o + i * 16), by));
+            transpose(x);
+            for (int64_t i = 0; i < 16 && row + col * 16 + i < b->n; i++) {
+                uint16_t *const y = (uint16_t *)b->a->y.data + ((row + col * 16 + i) * b->h + head) * b->d + e;
+                const __m256i   r = (__m256i)_mm512_cvtneps_pbh(_mm512_castsi512_ps(x[i]));
+                _mm256_mask_storeu_epi16(y, lanes16(b->d - e), r);
+            }
+        }
 }
 
 /* ---- the walk ---- */
 
 /* What a walk does about the largest scores: takes those of the first step;
  * looks for those of all and does nothing else; has them. */
-typedef enum pass { PASS_GUESS, PASS_LOOK, PASS_KNOW } pass;
+typedef enum walk_pass { PASS_GUESS, PASS_LOOK, PASS_KNOW } walk_pass;
 
 /* A unit of a group, and the chunk that both are in. */
 typedef struct place {
-  int64_t sub, unit, from, to;
+    int64_t sub, unit, from, to;
 } place;
 
-static void advance(const attend_job *b, place *p, int64_t sub, int64_t end) {
-  if (++p->unit < p->to)
-    return;
-  if (++p->sub == end) {
-    p->sub = sub;
-    p->from = p->to;
-    p->to = sg_min64(p->to + b->chunk, b->units);
-  }
-  p->unit = p->from;
+static void advance(const attend_job *b, place *p, int64_t sub, int64_t end)
+{
+    if (++p->unit < p->to) return;
+    if (++p->sub == end) {
+        p->sub = sub;
+        p->from = p->to;
+        p->to = sg_min64(p->to + b->chunk, b->units);
+    }
+    p->unit = p->from;
 }
 
-/* Raises the bases to the largest scores of a step, NaN left aside. */
-static void raise(const sg_soft *w, sub_state *s) {
-  const __m512 none = _mm512_set1_ps(-INFINITY);
-  for (int col = 0; col < SG_COLS; col++) {
-    __m512 top = _mm512_load_ps(s->top + col * 16);
-    for (int64_t key = 0; key < 32; key++) {
-      const __m512 x = _mm512_load_ps(
-          w->score + (key / 16 * SG_COLS + col) * 256 + key % 16 * 16);
-      top = _mm512_max_ps(
-          _mm512_fmadd_ps(x, w->by, _mm512_set1_ps(w->bias[key])), top);
+/* The tile unit takes denormals for zeros. With the largest weight at 2^SG_ABOVE none that BF16 has a number for is one. */
+enum { SG_ABOVE = 8 };
+
+/* Raises the bases with the largest scores of a step, NaN left aside. */
+static void raise(const sg_soft *w, sub_state *s)
+{
+    const __m512 none = _mm512_set1_ps(-INFINITY);
+    for (int col = 0; col < SG_COLS; col++) {
+        __m512 top = _mm512_load_ps(s->top + col * 16);
+        for (int64_t key = 0; key < 32; key++) {
+            const __m512 x = _mm512_load_ps(w->score + (key / 16 * SG_COLS + col) * 256 + key % 16 * 16);
+            top = _mm512_max_ps(_mm512_fmadd_ps(x, w->by, _mm512_set1_ps(w->bias[key])), top);
+        }
+        _mm512_store_ps(s->top + col * 16, top);
+        const __mmask16 some = _mm512_cmp_ps_mask(top, none, _CMP_NEQ_OQ);
+        _mm512_store_ps(s->base + col * 16, _mm512_maskz_sub_ps(some, top, _mm512_set1_ps(SG_ABOVE)));
     }
-    _mm512_store_ps(s->top + col * 16, top);
-    const __mmask16 some = _mm512_cmp_ps_mask(top, none, _CMP_NEQ_OQ);
-    _mm512_store_ps(s->base + col * 16, _mm512_maskz_mov_ps(some, top));
-  }
 }
 
 /* Keys beyond m are zeros, and so are their scores, unless a query is infinite.
  */
-static void clear_beyond(float *score, int64_t keys) {
-  for (int64_t key = keys < 0 ? 0 : keys; key < 32; key++)
-    for (int64_t i = 0; i < SG_SUB; i++)
-      score[(key / 16 * SG_COLS + i / 16) * 256 + key % 16 * 16 + i % 16] = 0;
+static void clear_beyond(float *score, int64_t keys)
+{
+    for (int64_t key = keys < 0 ? 0 : keys; key < 32; key++)
+        for (int64_t i = 0; i < SG_SUB; i++) score[(key / 16 * SG_COLS + i / 16) * 256 + key % 16 * 16 + i % 16] = 0;
 }
 
 /* The products of a stage; either may be absent. */
 typedef struct stage_args {
-  const uint16_t *k, *q, *v, *weight;
-  float *score, *o;
-  int64_t depth, scores, outputs; /* groups of 32 rows */
-  bool last;                      /* the outputs need all of what is softened */
+    const uint16_t *k, *q, *v, *weight;
+    float          *score, *o;
+    int64_t         depth, scores, outputs; /* groups of 32 rows */
+    bool            last;                   /* the outputs need all of what is softened */
 } stage_args;
 
-static inline __attribute__((always_inline)) void
-stage_by(const stage_args *t, const sg_soft *w, unsigned quads, bool biased) {
-  sg_soft mine = *w;
-  sg_tiles(t->k, t->q, t->score, t->scores, t->depth, false, &mine, quads,
-           biased);
-  while (t->last && mine.at < mine.end)
-    sg_soft_run(&mine, quads, biased);
-  __asm__ volatile("" ::
-                       : "memory"); /* the tile loads of some compilers do not
-                                       say what they read */
-  sg_tiles(t->v, t->weight, t->o, t->outputs, SG_STEPS, true, &mine, quads,
-           biased);
-  while (mine.at < mine.end)
-    sg_soft_run(&mine, quads, biased);
-  __asm__ volatile("" ::: "memory");
+static inline __attribute__((always_inline)) void stage_by(const stage_args *t, const sg_soft *w, unsigned quads,
+                                                           bool biased)
+{
+    sg_soft mine = *w;
+    sg_tiles(t->k, t->q, t->score, t->scores, t->depth, false, &mine, quads, biased);
+    while (t->last && mine.at < mine.end) sg_soft_run(&mine, quads, biased);
+    sg_tiles(t->v, t->weight, t->o, t->outputs, SG_STEPS, true, &mine, quads, biased);
+    while (mine.at < mine.end) sg_soft_run(&mine, quads, biased);
 }
 
 /* Softens as many quads after each block of products as it takes to be through
  * with them at the same time. */
-static void stage(const stage_args *t, const sg_soft *w, bool biased) {
-  if (biased)
-    t->depth > 4 ? stage_by(t, w, 1, true) : stage_by(t, w, 4, true);
-  else if (t->depth > 4)
-    stage_by(t, w, 1, false);
-  else if (t->depth == 4)
-    stage_by(t, w, 2, false);
-  else
-    stage_by(t, w, 4, false);
+static void stage(const stage_args *t, const sg_soft *w, bool biased)
+{
+    if (biased)
+        t->depth > 4 ? stage_by(t, w, 1, true) : stage_by(t, w, 4, true);
+    else if (t->depth > 4)
+        stage_by(t, w, 1, false);
+    else if (t->depth == 4)
+        stage_by(t, w, 2, false);
+    else
+        stage_by(t, w, 4, false);
 }
 
 /* All keys against groups [sub, end) of a task. Stage i takes scores of step i,
  * weights of step i - 1, and a share of the outputs of the unit before that of
  * step i. */
-static void walk(const attend_job *b, const attend_room *w, int64_t head,
-                 int64_t sub, int64_t end, pass pass) {
-  const uint16_t *const k = b->k + (head - b->first) * head_words(b),
-                        *const v = b->v + (k - b->k);
-  const int64_t count = (end - sub) * b->units * SG_STEPS,
-                unit_words = head_words(b) / b->units;
-  place now = {sub, 0, 0, sg_min64(b->chunk, b->units)}, last = now;
-  for (int64_t i = 0; i < count + SG_STEPS; i++) {
-    const int64_t step = i % SG_STEPS, unit = i / SG_STEPS,
-                  soft = (i + SG_STEPS - 1) % SG_STEPS;
-    if (i > 0 && step == 0) {
-      last = now;
-      if (i < count)
-        advance(b, &now, sub, end);
+static void walk(const attend_job *b, const attend_room *w, int64_t head, int64_t sub, int64_t end, walk_pass pass)
+{
+    const uint16_t *const k = b->k + (head - b->first) * head_words(b), *const v = b->v + (k - b->k);
+    const int64_t count = (end - sub) * b->units * SG_STEPS, unit_words = head_words(b) / b->units;
+    place         now = {sub, 0, 0, sg_min64(b->chunk, b->units)}, last = now;
+    for (int64_t i = 0; i < count + SG_STEPS; i++) {
+        const int64_t step = i % SG_STEPS, unit = i / SG_STEPS, soft = (i + SG_STEPS - 1) % SG_STEPS;
+        if (i > 0 && step == 0) {
+            last = now;
+            if (i < count) advance(b, &now, sub, end);
+        }
+        const place *const p = step ? &now : &last;
+        const int64_t      key = p->unit * SG_UNIT + soft * 32;
+        sub_state *const   state = &w->state[p->sub];
+        sg_soft            s = {.score = w->score[(i + 1) % 2],
+                                .bias = b->bias + key,
+                                .weight = w->weight[(step ? unit : unit + 1) % 2] + soft * SG_Q,
+                                .base = state->base,
+                                .sum = state->sum,
+                                .by = _mm512_set1_ps(b->a->scale * SG_LOG2E)};
+        if (i > 0 && i <= count) {
+            if (key + 32 > b->m) clear_beyond(w->score[(i + 1) % 2], b->m - key);
+            if (pass == PASS_LOOK || (pass == PASS_GUESS && key == 0)) raise(&s, state);
+            if (pass != PASS_LOOK) s.end = SG_QUADS;
+        }
+        const int64_t    from = step * b->depth / SG_STEPS, to = (step + 1) * b->depth / SG_STEPS;
+        const stage_args t = {.k = k + now.unit * unit_words + step * b->depth * SG_PAIR,
+                              .q = w->q + now.sub * b->depth * SG_Q,
+                              .v = v + last.unit * unit_words + from * SG_STEPS * SG_PAIR,
+                              .weight = w->weight[(unit + 1) % 2],
+                              .score = w->score[i % 2],
+                              .o = w->o + (last.sub * b->depth + from) * SG_O,
+                              .depth = b->depth,
+                              .scores = i<count, .outputs = unit> 0 && pass != PASS_LOOK ? to - from : 0,
+                              .last = step == 0};
+        stage(&t, &s, b->a->key_bias.rank || key + 32 > b->m);
     }
-    const place *const p = step ? &now : &last;
-    const int64_t key = p->unit * SG_UNIT + soft * 32;
-    sub_state *const state = &w->state[p->sub];
-    sg_soft s = {.score = w->score[(i + 1) % 2],
-                 .bias = b->bias + key,
-                 .weight =
-                     w->weight[(step ? unit : unit + 1) % 2] + soft * SG_Q,
-                 .base = state->base,
-                 .sum = state->sum,
-                 .by = _mm512_set1_ps(b->a->scale * SG_LOG2E)};
-    if (i > 0 && i <= count) {
-      if (key + 32 > b->m)
-        clear_beyond(w->score[(i + 1) % 2], b->m - key);
-      if (pass == PASS_LOOK || (pass == PASS_GUESS && key == 0))
-        raise(&s, state);
-      if (pass != PASS_LOOK)
-        s.end = SG_QUADS;
-    }
-    const int64_t from = step * b->depth / SG_STEPS,
-                  to = (step + 1) * b->depth / SG_STEPS;
-    const stage_args t = {
-        .k = k + now.unit * unit_words + step * b->depth * SG_PAIR,
-        .q = w->q + now.sub * b->depth * SG_Q,
-        .v = v + last.unit * unit_words + from * SG_STEPS * SG_PAIR,
-        .weight = w->weight[(unit + 1) % 2],
-        .score = w->score[i % 2],
-        .o = w->o + (last.sub * b->depth + from) * SG_O,
-        .depth = b->depth,
-        .scores =
-            i<count, .outputs = unit> 0 && pass != PASS_LOOK ? to - from : 0,
-        .last = step == 0};
-    stage(&t, &s, b->a->key_bias.rank || key + 32 > b->m);
-  }
 }
 
-static void clear_sub(const attend_job *b, const attend_room *w, int64_t sub) {
-  memset(w->o + sub * b->depth * SG_O, 0,
-         (size_t)(b->depth * SG_O) * sizeof(float));
-  for (int i = 0; i < SG_SUB; i++)
-    w->state[sub].top[i] = -INFINITY;
-  memset(w->state[sub].sum, 0, sizeof w->state[sub].sum);
+static void clear_sub(const attend_job *b, const attend_room *w, int64_t sub)
+{
+    memset(w->o + sub * b->depth * SG_O, 0, (size_t)(b->depth * SG_O) * sizeof(float));
+    for (int i = 0; i < SG_SUB; i++) w->state[sub].top[i] = -INFINITY;
+    memset(w->state[sub].sum, 0, sizeof w->state[sub].sum);
 }
 
 /* Whether the guessed bases were no good, or may have been. */
-static bool unlike(const attend_job *b, const attend_room *w, int64_t sub) {
-  const float *const sum = w->state[sub].sum, *const o =
-                                                  w->o + sub * b->depth * SG_O;
-  const __m512 low = _mm512_set1_ps(0x1p-60f), high = _mm512_set1_ps(0x1p100f);
-  __m512 rest =
-      _mm512_setzero_ps(); /* x - x is not 0 where x is infinite or NaN */
-  __mmask16 good = 0xffff;
-  for (int64_t i = 0; i < SG_SUB; i += 16) {
-    const __m512 x = _mm512_load_ps(sum + i);
-    good &= _mm512_cmp_ps_mask(x, low, _CMP_GT_OQ) &
-            _mm512_cmp_ps_mask(x, high, _CMP_LT_OQ);
-  }
-  for (int64_t i = 0; i < b->depth * SG_O; i += 16) {
-    const __m512 x = _mm512_load_ps(o + i);
-    rest = _mm512_add_ps(rest, _mm512_sub_ps(x, x));
-  }
-  return (good & _mm512_cmp_ps_mask(rest, _mm512_setzero_ps(), _CMP_EQ_OQ)) !=
-         0xffff;
+static bool unlike(const attend_job *b, const attend_room *w, int64_t sub)
+{
+    const float *const sum = w->state[sub].sum, *const o = w->o + sub * b->depth * SG_O;
+    const __m512 low = _mm512_set1_ps(0x1p-60f), high = _mm512_set1_ps(0x1p100f);
+    __m512       rest = _mm512_setzero_ps(); /* x - x is not 0 where x is infinite or NaN */
+    __mmask16    good = 0xffff;
+    for (int64_t i = 0; i < SG_SUB; i += 16) {
+        const __m512 x = _mm512_load_ps(sum + i);
+        good &= _mm512_cmp_ps_mask(x, low, _CMP_GT_OQ) & _mm512_cmp_ps_mask(x, high, _CMP_LT_OQ);
+    }
+    for (int64_t i = 0; i < b->depth * SG_O; i += 16) {
+        const __m512 x = _mm512_load_ps(o + i);
+        rest = _mm512_add_ps(rest, _mm512_sub_ps(x, x));
+    }
+    return (good & _mm512_cmp_ps_mask(rest, _mm512_setzero_ps(), _CMP_EQ_OQ)) != 0xffff;
 }
 
 /* Groups [first, end) of a head. */
-static void attend_task(const attend_job *b, const attend_room *w, int64_t head,
-                        int64_t first, int64_t end) {
-  const int64_t subs = end - first;
-  for (int64_t i = 0; i < subs; i++) {
-    pack_queries(b, w, head, (first + i) * SG_SUB, i);
-    clear_sub(b, w, i);
-  }
-  walk(b, w, head, 0, subs, PASS_GUESS);
-  for (int64_t i = 0; i < subs; i++) {
-    if (unlike(b, w, i)) {
-      clear_sub(b, w, i);
-      walk(b, w, head, i, i + 1, PASS_LOOK);
-      walk(b, w, head, i, i + 1, PASS_KNOW);
+static void attend_task(const attend_job *b, const attend_room *w, int64_t head, int64_t first, int64_t end)
+{
+    const int64_t subs = end - first;
+    for (int64_t i = 0; i < subs; i++) {
+        pack_queries(b, w, head, (first + i) * SG_SUB, i);
+        clear_sub(b, w, i);
     }
-    unpack_outputs(b, w, head, (first + i) * SG_SUB, i);
-  }
+    walk(b, w, head, 0, subs, PASS_GUESS);
+    for (int64_t i = 0; i < subs; i++) {
+        if (unlike(b, w, i)) {
+            clear_sub(b, w, i);
+            walk(b, w, head, i, i + 1, PASS_LOOK);
+            walk(b, w, head, i, i + 1, PASS_KNOW);
+        }
+        unpack_outputs(b, w, head, (first + i) * SG_SUB, i);
+    }
 }
 
 /* ---- the entry ---- */
 
-static void shape(attend_job *b, int threads) {
-  b->depth = sg_div_up(b->d, 32);
-  b->units = sg_div_up(b->m, SG_UNIT);
-  b->subs = sg_div_up(b->n, SG_SUB);
-  const int64_t fit = SG_CHUNK_BYTES / (SG_STEPS * b->depth * SG_PAIR * 4);
-  b->chunk = fit < 1 ? 1 : fit;
-  b->task = sg_min64(SG_TASK, b->subs);
-  while (b->task > 1 && b->h * sg_div_up(b->subs, b->task) < 4 * threads)
-    b->task = sg_div_up(b->task, 2);
+static void shape(attend_job *b, int threads)
+{
+    b->depth = sg_div_up(b->d, 32);
+    b->units = sg_div_up(b->m, SG_UNIT);
+    b->subs = sg_div_up(b->n, SG_SUB);
+    const int64_t fit = SG_CHUNK_BYTES / (SG_STEPS * b->depth * SG_PAIR * 4);
+    b->chunk = fit < 1 ? 1 : fit;
+    b->task = sg_min64(SG_TASK, b->subs);
+    while (b->task > 1 && b->h * sg_div_up(b->subs, b->task) < 4 * threads) b->task = sg_div_up(b->task, 2);
 }
 
-static void fill_bias(const attend_job *b) {
-  const float *const bias =
-      b->a->key_bias.rank ? (const float *)b->a->key_bias.data : NULL;
-  for (int64_t i = 0; i < b->m; i++)
-    b->bias[i] = bias ? bias[i] * SG_LOG2E : 0;
-  for (int64_t i = b->m; i < b->units * SG_UNIT; i++)
-    b->bias[i] = -INFINITY;
+static void fill_bias(const attend_job *b)
+{
+    const float *const bias = b->a->key_bias.rank ? (const float *)b->a->key_bias.data : NULL;
+    for (int64_t i = 0; i < b->m; i++) b->bias[i] = bias ? bias[i] * SG_LOG2E : 0;
+    for (int64_t i = b->m; i < b->units * SG_UNIT; i++) b->bias[i] = -INFINITY;
 }
 
-static void attend_heads(const attend_job *b, int threads, int64_t heads,
-                         char *rooms) {
-  const int64_t tasks = sg_div_up(b->subs, b->task);
+static void attend_heads(const attend_job *b, int threads, int64_t heads, char *rooms)
+{
+    const int64_t tasks = sg_div_up(b->subs, b->task);
 #pragma omp parallel num_threads(threads)
-  {
-    const attend_room mine =
-        room_at(b, rooms + omp_get_thread_num() * room_bytes(b));
-    const unsigned control = _mm_getcsr();
-    _mm_setcsr(control |
-               0x8040); /* denormals are zeros, as they are to the products */
-    sg_tiles_open();
+    {
+        const attend_room mine = room_at(b, rooms + omp_get_thread_num() * room_bytes(b));
+        const unsigned    control = _mm_getcsr();
+        _mm_setcsr(control | 0x8040); /* denormals are zeros, as they are to the products */
+        sg_tiles_open();
 #pragma omp for schedule(static)
-    for (int64_t i = 0; i < heads * b->units; i++)
-      pack_unit(b, b->first + i / b->units, i % b->units);
+        for (int64_t i = 0; i < heads * b->units; i++) pack_unit(b, b->first + i / b->units, i % b->units);
 #pragma omp for schedule(dynamic)
-    for (int64_t i = 0; i < heads * tasks; i++) {
-      const int64_t sub = i % tasks * b->task;
-      attend_task(b, &mine, b->first + i / tasks, sub,
-                  sg_min64(sub + b->task, b->subs));
+        for (int64_t i = 0; i < heads * tasks; i++) {
+            const int64_t sub = i % tasks * b->task;
+            attend_task(b, &mine, b->first + i / tasks, sub, sg_min64(sub + b->task, b->subs));
+        }
+        sg_tiles_close();
+        _mm_setcsr(control);
     }
-    sg_tiles_close();
-    _mm_setcsr(control);
-  }
 }
 
-static sg_status attend(sg_stream *s, const sg_attend_args *a) {
-  sg_cpu *const cpu = sg_cpu_of(s);
-  attend_job b = {.a = a,
-                  .n = a->q.dim[0],
-                  .m = a->k.dim[0],
-                  .h = a->q.dim[1],
-                  .d = a->q.dim[2]};
-  if (a->q.dtype != SG_BF16 || a->bias.rank || sg_count(a->q) == 0 || b.m == 0)
-    return sg_vec_attend_avx512(s, a);
-  shape(&b, cpu->threads);
-  const int64_t head_bytes = 4 * head_words(&b),
-                fit = SG_GROUP_BYTES / head_bytes;
-  const int64_t group = fit < 1 ? 1 : sg_min64(fit, b.h),
-                rooms = cpu->threads * room_bytes(&b);
-  char *const p =
-      sg_cpu_scratch(cpu, SG_SLOT_WORK,
-                     (size_t)(rooms + group * head_bytes +
-                              b.units * SG_UNIT * (int64_t)sizeof(float)));
-  if (!p)
-    return SG_E_MEMORY;
-  b.k = (uint16_t *)(p + rooms);
-  b.v = b.k + group * head_words(&b);
-  b.bias = (float *)(b.v + group * head_words(&b));
-  fill_bias(&b);
-  for (b.first = 0; b.first < b.h; b.first += group)
-    attend_heads(&b, cpu->threads, sg_min64(group, b.h - b.first), p);
-  return SG_OK;
+static sg_status attend(sg_stream *s, const sg_attend_args *a)
+{
+    sg_cpu *const cpu = sg_cpu_of(s);
+    attend_job    b = {.a = a, .n = a->q.dim[0], .m = a->k.dim[0], .h = a->q.dim[1], .d = a->q.dim[2]};
+    if (a->q.dtype != SG_BF16 || a->bias.rank || sg_count(a->q) == 0 || b.m == 0) return sg_vec_attend_avx512(s, a);
+    shape(&b, cpu->threads);
+    const int64_t head_bytes = 4 * head_words(&b), fit = SG_GROUP_BYTES / head_bytes;
+    const int64_t group = fit < 1 ? 1 : sg_min64(fit, b.h), rooms = cpu->threads * room_bytes(&b);
+    char *const   p = sg_cpu_scratch(cpu, SG_SLOT_WORK,
+                                     (size_t)(rooms + group * head_bytes + b.units * SG_UNIT * (int64_t)sizeof(float)));
+    if (!p) return SG_E_MEMORY;
+    b.k = (uint16_t *)(p + rooms);
+    b.v = b.k + group * head_words(&b);
+    b.bias = (float *)(b.v + group * head_words(&b));
+    fill_bias(&b);
+    for (b.first = 0; b.first < b.h; b.first += group)
+        attend_heads(&b, cpu->threads, sg_min64(group, b.h - b.first), p);
+    return SG_OK;
 }
 
 void SG_BF16_INIT(attend)(sg_ops *t) { t->attend = attend; }

@@ -19,70 +19,64 @@ enum { SG_SUB = 32, SG_COLS = SG_SUB / 16, SG_QUADS = 16 * SG_COLS / 2 };
 enum { SG_TILE = 512 }; /* BF16 in a tile of 16 rows by 64 bytes */
 
 typedef struct sg_soft {
-  const float *score;
-  const float *bias; /* of each key, in powers of two */
-  uint16_t *weight;
-  const float *base; /* of each query */
-  float *sum;        /* of each query */
-  __m512 by;
-  unsigned at, end; /* quads done, quads in all: multiples of 8 */
+    const float *score;
+    const float *bias; /* of each key, in powers of two */
+    uint16_t    *weight;
+    const float *base; /* of each query */
+    float       *sum;  /* of each query */
+    __m512       by;
+    unsigned     at, end; /* quads done, quads in all: multiples of 8 */
 } sg_soft;
 
 /* 2^x, such that cutting it to its upper half rounds it to BF16: the polynomial
  * lies in [1, 2], where half a unit of BF16 is 2^-8. It is within 7.5e-5 of
  * 2^f, a twenty-sixth of that rounding. Infinities and NaN come out as they
  * should. */
-static inline __m512 sg_soft_exp2(__m512 x) {
-  const __m512 f =
-      _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-  __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(0.07802455205f), f,
-                             _mm512_set1_ps(0.2260671846f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.6958334912f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.9999252279f + 0x1p-8f));
-  return _mm512_scalef_ps(p, x);
+static inline __m512 sg_soft_exp2(__m512 x)
+{
+    const __m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    __m512       p = _mm512_fmadd_ps(_mm512_set1_ps(0.07802455205f), f, _mm512_set1_ps(0.2260671846f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.6958334912f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.9999252279f + 0x1p-8f));
+    return _mm512_scalef_ps(p, x);
 }
 
 /* 2^(by score - base), or with a bias, 2^(by score + (bias - base)). */
-static inline __m512i sg_soft_weight(const sg_soft *w, const float *score,
-                                     __m512 base, const float *bias) {
-  const __m512 s = _mm512_load_ps(score);
-  const __m512 x =
-      bias ? _mm512_fmadd_ps(s, w->by,
-                             _mm512_sub_ps(_mm512_set1_ps(*bias), base))
-           : _mm512_fmsub_ps(s, w->by, base);
-  return _mm512_castps_si512(sg_soft_exp2(x));
+static inline __m512i sg_soft_weight(const sg_soft *w, const float *score, __m512 base, const float *bias)
+{
+    const __m512 s = _mm512_load_ps(score);
+    const __m512 x =
+        bias ? _mm512_fmadd_ps(s, w->by, _mm512_sub_ps(_mm512_set1_ps(*bias), base)) : _mm512_fmsub_ps(s, w->by, base);
+    return _mm512_castps_si512(sg_soft_exp2(x));
 }
 
 /* The next `quads` quads, a power of two up to 8; nothing where all are done.
  * What is summed are the rounded weights: then a row's weights add up to one
  * whatever their rounding. */
-static inline __attribute__((always_inline)) void
-sg_soft_run(sg_soft *w, unsigned quads, bool biased) {
-  if (w->at == w->end)
-    return;
-  const unsigned pair = w->at % 16, cols = w->at / 16 * 2;
-  const float *const score =
-      w->score + (pair / 8 * SG_COLS + cols) * 256 + pair % 8 * 32;
-  uint16_t *const weight = w->weight + cols * SG_TILE + pair * 32;
-  const __m512bh ones = (__m512bh)_mm512_set1_epi32(0x3f803f80);
+static inline __attribute__((always_inline)) void sg_soft_run(sg_soft *w, unsigned quads, bool biased)
+{
+    if (w->at == w->end) return;
+    const unsigned     pair = w->at % 16, cols = w->at / 16 * 2;
+    const float *const score = w->score + (pair / 8 * SG_COLS + cols) * 256 + pair % 8 * 32;
+    uint16_t *const    weight = w->weight + cols * SG_TILE + pair * 32;
+    const __m512bh     ones = (__m512bh)_mm512_set1_epi32(0x3f803f80);
 #pragma GCC unroll 2
-  for (unsigned col = 0; col < 2; col++) {
-    const __m512 base = _mm512_load_ps(w->base + (cols + col) * 16);
-    __m512 sum = _mm512_load_ps(w->sum + (cols + col) * 16);
+    for (unsigned col = 0; col < 2; col++) {
+        const __m512 base = _mm512_load_ps(w->base + (cols + col) * 16);
+        __m512       sum = _mm512_load_ps(w->sum + (cols + col) * 16);
 #pragma GCC unroll 8
-    for (unsigned q = 0; q < quads; q++) {
-      const float *const s = score + col * 256 + q * 32;
-      const float *const bias = biased ? w->bias + (pair + q) * 2 : NULL;
-      const __m512i a = sg_soft_weight(w, s, base, bias);
-      const __m512i b = sg_soft_weight(w, s + 16, base, bias ? bias + 1 : NULL);
-      const __m512i p =
-          _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(a, 16), b);
-      _mm512_store_si512(weight + col * SG_TILE + q * 32, p);
-      sum = _mm512_dpbf16_ps(sum, (__m512bh)p, ones);
+        for (unsigned q = 0; q < quads; q++) {
+            const float *const s = score + col * 256 + q * 32;
+            const float *const bias = biased ? w->bias + (pair + q) * 2 : NULL;
+            const __m512i      a = sg_soft_weight(w, s, base, bias);
+            const __m512i      b = sg_soft_weight(w, s + 16, base, bias ? bias + 1 : NULL);
+            const __m512i      p = _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(a, 16), b);
+            _mm512_store_si512(weight + col * SG_TILE + q * 32, p);
+            sum = _mm512_dpbf16_ps(sum, (__m512bh)p, ones);
+        }
+        _mm512_store_ps(w->sum + (cols + col) * 16, sum);
     }
-    _mm512_store_ps(w->sum + (cols + col) * 16, sum);
-  }
-  w->at += quads;
+    w->at += quads;
 }
 
 #endif

@@ -14,55 +14,54 @@
 
 #include "bf16_soft.h"
 
-static inline void sg_tiles_open(void) {
-  static const struct {
-    uint8_t palette, start, none[14];
-    uint16_t bytes[16];
-    uint8_t rows[16];
-  } eight = {.palette = 1,
-             .bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-             .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
-  _tile_loadconfig(&eight);
+static inline void sg_tiles_open(void)
+{
+    static const struct {
+        uint8_t  palette, start, none[14];
+        uint16_t bytes[16];
+        uint8_t  rows[16];
+    } eight = {.palette = 1, .bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+    _tile_loadconfig(&eight);
 }
 
 static inline void sg_tiles_close(void) { _tile_release(); }
 
-static inline __attribute__((always_inline)) void
-sg_tiles(const uint16_t *a, const uint16_t *b, float *c, int64_t groups,
-         int64_t depth, bool add, sg_soft *w, unsigned quads, bool biased) {
-  for (int64_t g = 0; g < groups;
-       g++, a += depth * 2 * SG_TILE, c += SG_COLS * 512)
-    for (int col = 0; col < SG_COLS; col += 2) {
-      float *const low = c + col * 256, *const high = low + SG_COLS * 256;
-      if (add) {
-        _tile_loadd(0, low, 64);
-        _tile_loadd(1, low + 256, 64);
-        _tile_loadd(2, high, 64);
-        _tile_loadd(3, high + 256, 64);
-      } else {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-      }
-      const uint16_t *x = a, *y = b + col * SG_TILE;
-      for (int64_t k = 0; k < depth;
-           k++, x += 2 * SG_TILE, y += SG_COLS * SG_TILE) {
-        _tile_loadd(4, x, 64);
-        _tile_loadd(6, y, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, y + SG_TILE, 64);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, x + SG_TILE, 64);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
-        sg_soft_run(w, quads, biased);
-      }
-      _tile_stored(0, low, 64);
-      _tile_stored(1, low + 256, 64);
-      _tile_stored(2, high, 64);
-      _tile_stored(3, high + 256, 64);
-    }
+static inline __attribute__((always_inline)) void sg_tiles(const uint16_t *a, const uint16_t *b, float *c,
+                                                           int64_t groups, int64_t depth, bool add, sg_soft *w,
+                                                           unsigned quads, bool biased)
+{
+    __asm__ volatile("" ::: "memory"); /* the tile loads of some compilers do not say that they read */
+    for (int64_t g = 0; g < groups; g++, a += depth * 2 * SG_TILE, c += SG_COLS * 512)
+        for (int col = 0; col < SG_COLS; col += 2) {
+            float *const low = c + col * 256, *const high = low + SG_COLS * 256;
+            if (add) {
+                _tile_loadd(0, low, 64);
+                _tile_loadd(1, low + 256, 64);
+                _tile_loadd(2, high, 64);
+                _tile_loadd(3, high + 256, 64);
+            } else {
+                _tile_zero(0);
+                _tile_zero(1);
+                _tile_zero(2);
+                _tile_zero(3);
+            }
+            const uint16_t *x = a, *y = b + col * SG_TILE;
+            for (int64_t k = 0; k < depth; k++, x += 2 * SG_TILE, y += SG_COLS * SG_TILE) {
+                _tile_loadd(4, x, 64);
+                _tile_loadd(6, y, 64);
+                _tile_dpbf16ps(0, 4, 6);
+                _tile_loadd(7, y + SG_TILE, 64);
+                _tile_dpbf16ps(1, 4, 7);
+                _tile_loadd(5, x + SG_TILE, 64);
+                _tile_dpbf16ps(2, 5, 6);
+                _tile_dpbf16ps(3, 5, 7);
+                sg_soft_run(w, quads, biased);
+            }
+            _tile_stored(0, low, 64);
+            _tile_stored(1, low + 256, 64);
+            _tile_stored(2, high, 64);
+            _tile_stored(3, high + 256, 64);
+        }
 }
 
 #endif

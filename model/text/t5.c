@@ -197,7 +197,7 @@ static sg_status bind(sg_t5 *t, sg_error *e)
 static sg_status open_into(sg_t5 *t, const char *model_dir, const char *name, sg_dtype act, sg_error *e)
 {
     sg_config *c = NULL;
-    sg_status  status = sg_part_open(&t->part, model_dir, name, "model", act, &c, e);
+    sg_status  status = sg_part_open(&t->part, model_dir, name, "model", NULL, act, &c, e);
     if (status == SG_OK) {
         t->config = read_config(c);
         status = sg_config_status(c);

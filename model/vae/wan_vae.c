@@ -242,7 +242,7 @@ static sg_status bind_all(sg_wan_vae *v, sg_error *e)
 
 static sg_status open_parts(sg_wan_vae *v, const char *model_dir, sg_dtype act, sg_config **f, sg_error *e)
 {
-    SG_TRY(sg_part_open(&v->part, model_dir, "vae", "diffusion_pytorch_model", act, f, e));
+    SG_TRY(sg_part_open(&v->part, model_dir, "vae", "diffusion_pytorch_model", "AutoencoderKLWan", act, f, e));
     SG_TRY(read_config(&v->config, *f));
     lay_decoder(&v->decoder, &v->config);
     lay_encoder(&v->encoder, &v->config);

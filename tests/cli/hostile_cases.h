@@ -149,6 +149,10 @@ AT("scheduler of noise", put, SCHEDULER, NULL, UNIPC(",\"predict_x0\":false"), "
 AT("scheduler not JSON", put, SCHEDULER, NULL, "class_name: x\n", "line 1")
 AT("scheduler gone", gone, SCHEDULER, NULL, NULL, "cannot be opened")
 AT("pipeline unknown", set, INDEX, "_class_name", "\"CogVideoXPipeline\"", "_class_name: \"CogVideoXPipeline\"")
+AT("transformer of another class", set, "transformer/config.json", "_class_name", "\"FluxTransformer2DModel\"",
+   "_class_name: |WanTransformer3DModel")
+AT("vae of another class", set, "vae/config.json", "_class_name", "\"AutoencoderKL\"",
+   "_class_name: |AutoencoderKLWan")
 AT("pipeline missing", set, INDEX, "_class_name", NULL, "_class_name: is missing")
 AT("pipeline of a list", set, INDEX, "_class_name", "[\"WanPipeline\"]", "_class_name")
 AT("pipeline points outside", set, INDEX, "vae", "[\"diffusers\",\"../../vae\"]", "vae: |../../vae")
@@ -246,6 +250,7 @@ WISH("size negative", 2, "--size: '-32x32'", SAY " --size=-32x32" SMALL)
 WISH("size of 2^64", 2, "--size: '18446744073709551648x32'", SAY " --size 18446744073709551648x32" SMALL)
 WISH("size 65535", 2, "--size: '65535x65535'", SAY " --size 65535x65535" SMALL)
 WISH("size 16384", 2, "size: |positions", SAY " --size 16384x16384" SMALL)
+WISH("size 4096, 2045 frames", 1, "this render needs", SAY " --size 4096x4096 --frames 2045" CLIP)
 WISH("size too large to hold", 1, "this render needs|GiB may be used",
     SAY " --size 1024x1024 --memory-limit 100M" SMALL)
 WISH("size no multiple", 2, "size: 33x32|nearest is 32x32", SAY " --size 33x32" SMALL)
