@@ -235,7 +235,8 @@ static void advance(const attend_job *b, place *p, int64_t sub, int64_t end)
     p->unit = p->from;
 }
 
-/* The tile unit takes denormals for zeros. With the largest weight at 2^SG_ABOVE none that BF16 has a number for is one. */
+/* The tile unit takes denormals for zeros: with the largest weight at 2^SG_ABOVE, none that BF16 has a number for is
+ * lost to that. */
 enum { SG_ABOVE = 8 };
 
 /* Raises the bases with the largest scores of a step, NaN left aside. */
