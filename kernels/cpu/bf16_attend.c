@@ -1,40 +1,35 @@
-/* bf16_attend.c - dense attention of BF16 operands by BF16 products. Compiled
- * for AVX-512 BF16 and for AMX.
+/* bf16_attend.c - dense attention of BF16 operands by BF16 products. Compiled for AVX-512 BF16 and for AMX.
  *
- * y = softmax(scale q k^T + key_bias) v per head, with an online softmax, all
- * of it transposed: scores are k q^T, [keys, queries], and outputs v^T p,
- * [channels, queries]. Queries then lie along the vectors, maxima and sums need
- * no shuffles, weights leave the registers as the pairs that the second product
- * wants, and k needs no packing but zeros at its ends.
+ * y = softmax(scale q k^T + key_bias) v per head, with an online softmax, all of it transposed: scores are k q^T,
+ * [keys, queries], and outputs v^T p, [channels, queries]. Queries then lie along the vectors, maxima and sums need no
+ * shuffles, weights leave the registers as the pairs that the second product wants, and k needs no packing but zeros at
+ * its ends.
  *
- * The walk. A task is up to SG_TASK groups of SG_SUB = 32 queries of one head.
- * It goes over the keys in chunks that fit into the second-level cache, in each
- * chunk over its groups, for each of them over units of SG_UNIT keys, in steps
- * of 32 keys. One stage does three things that do not wait for each other, two
- * by tiles, the third by vectors in their shadow: scores of step i        k [32
- * keys, d] x q [d, 32 queries]                      -> F32, two buffers weights
- * of step i - 1   F32 -> BF16 (bf16_soft.h)                               -> of
- * a unit, two buffers outputs                 a share of v^T [d, SG_UNIT keys]
- * x weights, unit before -> F32, of the group The products go by 2 x 2 tiles of
- * 16 x 16 (bf16_tile_*.h), every operand in the order in which it is read: q
- * [groups][depth][2][16][16][2]     k [units][steps][depth][2][16][32]     v
- * [units][depth][steps][2][16][32] with depth = d / 32 rounded up, steps =
- * SG_UNIT / 32, zeros beyond d and m.
+ * The walk. A task is up to SG_TASK groups of SG_SUB = 32 queries of one head. It goes over the keys in chunks that fit
+ * into the second-level cache, in each chunk over its groups, for each of them over units of SG_UNIT keys, in steps of
+ * 32 keys. One stage does three things that do not wait for each other, two by tiles, the third by vectors in their
+ * shadow:
  *
- * The maximum. Any base does that keeps 2^(score - base) in F32's range, so a
- * query takes the largest score of its first 32 keys and stays with it: no
- * maxima, no scaling of outputs. Where a sum or an output of a group then left
- * the range, or nearly (unlike() below), its true maxima are looked for and the
- * group is done again.
+ *   - scores of step i: k [32 keys, d] times q [d, 32 queries], F32, into one of two buffers;
+ *   - weights of step i - 1: F32 to BF16 (bf16_soft.h), into those of a unit, of which there are two;
+ *   - outputs: a share of v^T [d, SG_UNIT keys] times the weights of the unit before, F32, added to the group's.
  *
- * Roofline, for a vector of 16 scores: products take d / 16 cycles of the tile
- * unit (1024 flop a cycle), 4 at d = 64 and 8 at d = 128; softening takes 8
- * instructions, of which one a cycle starts beside tiles and two without.
- * Storing a tile stops the tile unit for about 16 cycles: 2 cycles a vector for
- * the scores and their outputs at d = 64, 3 at d = 128. By AVX-512 BF16 nothing
- * is beside: d vdpbf16ps a vector of scores, and softening adds 4 cycles to
- * that.
- */
+ * Products go by 2 x 2 tiles of 16 x 16 (bf16_tile_*.h), every operand in the order in which it is read:
+ *
+ *   - q [groups][depth][2][16][16][2]
+ *   - k [units][steps][depth][2][16][32]
+ *   - v [units][depth][steps][2][16][32]
+ *
+ * with depth = d / 32 rounded up, steps = SG_UNIT / 32, and zeros beyond d and m.
+ *
+ * The maximum. Any base does that keeps 2^(score - base) in F32's range, so a query takes the largest score of its
+ * first 32 keys and stays with it: no maxima, no scaling of outputs. Where a sum or an output of a group then left the
+ * range, or nearly (unlike() below), its true maxima are looked for and the group is done again.
+ *
+ * Roofline, for a vector of 16 scores: products take d / 16 cycles of the tile unit (1024 flop a cycle), 4 at d = 64
+ * and 8 at d = 128; softening takes 8 instructions, of which one a cycle starts beside tiles and two without. Storing
+ * a tile stops the tile unit for about 16 cycles: 2 cycles a vector for the scores and their outputs at d = 64, 3 at d
+ * = 128. By AVX-512 BF16 nothing is beside: d vdpbf16ps a vector of scores, and softening adds 4 cycles to that. */
 #include "vec.h"
 
 #include <omp.h>
@@ -51,8 +46,7 @@ enum { SG_UNIT = 128, SG_STEPS = SG_UNIT / 32, SG_TASK = 256 / SG_SUB, SG_PAIR =
 enum { SG_Q = SG_COLS * SG_TILE, SG_O = SG_COLS * 512 }; /* numbers of 32 channels of a group */
 enum { SG_SCORES = 32 * SG_SUB, SG_WEIGHTS = SG_UNIT * SG_SUB };
 
-/* Packed keys and values of a chunk, and of a group of heads, stay below these.
- */
+/* Packed keys and values of a chunk, and of a group of heads, stay below these. */
 enum { SG_CHUNK_BYTES = 512 << 10, SG_GROUP_BYTES = 64 << 20 };
 
 typedef struct attend_job {
@@ -107,8 +101,7 @@ static __mmask16 lanes16(int64_t n) { return (__mmask16)(n >= 16 ? 0xffff : n <=
 
 /* ---- packing ---- */
 
-/* 16 x 16 words of 32 bits; four rounds that each swap blocks of one size
- * across the diagonal. */
+/* 16 x 16 words of 32 bits; four rounds that each swap blocks of one size across the diagonal. */
 static inline __attribute__((always_inline)) void transpose(__m512i x[16])
 {
     __m512i y[16];
@@ -138,8 +131,7 @@ static inline __attribute__((always_inline)) void transpose(__m512i x[16])
     }
 }
 
-/* The row of d numbers of (token, head), and zeros for tokens from `tokens` on.
- */
+/* The row of d numbers of (token, head), and zeros for tokens from `tokens` on. */
 static __m512i load32(const attend_job *b, const sg_tensor *t, int64_t tokens, int64_t token, int64_t head, int64_t e)
 {
     if (token >= tokens) return _mm512_setzero_si512();
@@ -191,8 +183,7 @@ static void pack_queries(const attend_job *b, const attend_room *w, int64_t head
         }
 }
 
-/* The outputs of a group over their sums, rounded, home; zeros where no key
- * counted. */
+/* The outputs of a group over their sums, rounded, home; zeros where no key counted. */
 static void unpack_outputs(const attend_job *b, const attend_room *w, int64_t head, int64_t row, int64_t sub)
 {
     const float *o = w->o + sub * b->depth * SG_O;
@@ -215,8 +206,8 @@ static void unpack_outputs(const attend_job *b, const attend_room *w, int64_t he
 
 /* ---- the walk ---- */
 
-/* What a walk does about the largest scores: takes those of the first step;
- * looks for those of all and does nothing else; has them. */
+/* What a walk does about the largest scores: takes those of the first step; looks for those of all and does nothing
+ * else; has them. */
 typedef enum walk_pass { PASS_GUESS, PASS_LOOK, PASS_KNOW } walk_pass;
 
 /* A unit of a group, and the chunk that both are in. */
@@ -255,8 +246,7 @@ static void raise(const sg_soft *w, sub_state *s)
     }
 }
 
-/* Keys beyond m are zeros, and so are their scores, unless a query is infinite.
- */
+/* Keys beyond m are zeros, and so are their scores, unless a query is infinite. */
 static void clear_beyond(float *score, int64_t keys)
 {
     for (int64_t key = keys < 0 ? 0 : keys; key < 32; key++)
@@ -281,8 +271,7 @@ static inline __attribute__((always_inline)) void stage_by(const stage_args *t, 
     while (mine.at < mine.end) sg_soft_run(&mine, quads, biased);
 }
 
-/* Softens as many quads after each block of products as it takes to be through
- * with them at the same time. */
+/* Softens as many quads after each block of products as it takes to be through with them at the same time. */
 static void stage(const stage_args *t, const sg_soft *w, bool biased)
 {
     if (biased)
@@ -295,9 +284,8 @@ static void stage(const stage_args *t, const sg_soft *w, bool biased)
         stage_by(t, w, 4, false);
 }
 
-/* All keys against groups [sub, end) of a task. Stage i takes scores of step i,
- * weights of step i - 1, and a share of the outputs of the unit before that of
- * step i. */
+/* All keys against groups [sub, end) of a task. Stage i takes scores of step i, weights of step i - 1, and a share
+ * of the outputs of the unit before that of step i. */
 static void walk(const attend_job *b, const attend_room *w, int64_t head, int64_t sub, int64_t end, walk_pass pass)
 {
     const uint16_t *const k = b->k + (head - b->first) * head_words(b), *const v = b->v + (k - b->k);

@@ -1,13 +1,12 @@
-/* bf16_soft.h - scores become weights: p = 2^(by s + bias - base), rounded to
- * BF16, and their sum.
+/* bf16_soft.h - scores become weights: p = 2^(by s + bias - base), rounded to BF16, and their sum.
  *
- * A step softens 32 keys of SG_SUB queries. Queries lie along the vectors, so
- * that what belongs to a query (its base, its sum) is a lane and nothing is
- * ever added across lanes. With cols = SG_SUB / 16: scores   F32
- * [2][cols][16][16]        keys by 16, queries by 16, key, query weights  BF16
- * [cols][16][16][2]        queries by 16, pair of keys, query, key of the pair
- * A quad is a pair of keys of 32 queries: four vectors of scores, two of
- * weights. */
+ * A step softens 32 keys of SG_SUB queries. Queries lie along the vectors, so that what belongs to a query (its base,
+ * its sum) is a lane and nothing is ever added across lanes. With cols = SG_SUB / 16:
+ *
+ *   - scores, F32 [2][cols][16][16]: keys by 16, queries by 16, key, query;
+ *   - weights, BF16 [cols][16][16][2]: queries by 16, pair of keys, query, key of the pair.
+ *
+ * A quad is a pair of keys of 32 queries: four vectors of scores, two of weights. */
 #ifndef SG_BF16_SOFT_H
 #define SG_BF16_SOFT_H
 
@@ -28,9 +27,8 @@ typedef struct sg_soft {
     unsigned     at, end; /* quads done, quads in all: multiples of 8 */
 } sg_soft;
 
-/* 2^x, such that cutting it to its upper half rounds it to BF16: the polynomial
- * lies in [1, 2], where half a unit of BF16 is 2^-8. It is within 7.5e-5 of
- * 2^f, a twenty-sixth of that rounding. Infinities and NaN come out as they
+/* 2^x, such that cutting it to its upper half rounds it to BF16: the polynomial lies in [1, 2], where half a unit of
+ * BF16 is 2^-8. It is within 7.5e-5 of 2^f, a twenty-sixth of that rounding. Infinities and NaN come out as they
  * should. */
 static inline __m512 sg_soft_exp2(__m512 x)
 {
@@ -50,9 +48,8 @@ static inline __m512i sg_soft_weight(const sg_soft *w, const float *score, __m51
     return _mm512_castps_si512(sg_soft_exp2(x));
 }
 
-/* The next `quads` quads, a power of two up to 8; nothing where all are done.
- * What is summed are the rounded weights: then a row's weights add up to one
- * whatever their rounding. */
+/* The next `quads` quads, a power of two up to 8; nothing where all are done. What is summed are the rounded
+ * weights: then a row's weights add up to one whatever their rounding. */
 static inline __attribute__((always_inline)) void sg_soft_run(sg_soft *w, unsigned quads, bool biased)
 {
     if (w->at == w->end) return;

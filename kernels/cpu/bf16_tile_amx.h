@@ -1,14 +1,14 @@
-/* bf16_tile_amx.h - products of BF16 tiles by AMX, and what runs in their
- * shadow.
+/* bf16_tile_amx.h - products of BF16 tiles by AMX, and what runs in their shadow.
  *
- * c[g] = or, with add, += the sum over k of a[g][k] b[k], for `groups` g and
- * `depth` k, where a  BF16  [groups][depth][2][16][32]     32 rows by 32, as
- * they are b  BF16  [depth][cols][16][16][2]       32 by 16 columns, rows in
- * pairs c  F32   [groups][2][cols][16][16]      rows by 16, columns by 16 Two
- * tiles of a and two of b make four products: 64 cycles of the tile unit to 32
- * of loading. The tile unit works beside the vector units, which then start one
- * instruction a cycle instead of two, so after each four products `quads` quads
- * of w are softened. */
+ * c[g] = or, with add, += the sum over k of a[g][k] b[k], for `groups` g and `depth` k, where
+ *
+ *   - a, BF16 [groups][depth][2][16][32]: 32 rows by 32, as they are;
+ *   - b, BF16 [depth][cols][16][16][2]: 32 by 16 columns, rows in pairs;
+ *   - c, F32 [groups][2][cols][16][16]: rows by 16, columns by 16.
+ *
+ * Two tiles of a and two of b make four products: 64 cycles of the tile unit to 32 of loading. The tile unit works
+ * beside the vector units, which then start one instruction a cycle instead of two, so after each four products `quads`
+ * quads of w are softened. */
 #ifndef SG_BF16_TILE_H
 #define SG_BF16_TILE_H
 
