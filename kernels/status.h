@@ -34,7 +34,8 @@ typedef struct sg_error {
     char      text[4096];
 } sg_error;
 
-/* Fills e (which may be NULL) unless it already holds a failure: the first cause is kept. Returns code. */
+/* Fills e (which may be NULL) unless it already holds a failure: the first cause is kept. Control characters but newlines
+ * become question marks. Returns code. */
 sg_status sg_error_set(sg_error *e, sg_status code, const char *fmt, ...) SG_PRINTF(3, 4);
 
 /* Forwards a failure of `call`, whose error has been filled already. */

@@ -153,6 +153,7 @@ AT("transformer of another class", set, "transformer/config.json", "_class_name"
    "_class_name: |WanTransformer3DModel")
 AT("vae of another class", set, "vae/config.json", "_class_name", "\"AutoencoderKL\"",
    "_class_name: |AutoencoderKLWan")
+AT("pipeline of terminal codes", set, INDEX, "_class_name", "\"\\u001b[2JWan\\u009b1m\"", "_class_name: \"?[2JWan??1m\"")
 AT("pipeline missing", set, INDEX, "_class_name", NULL, "_class_name: is missing")
 AT("pipeline of a list", set, INDEX, "_class_name", "[\"WanPipeline\"]", "_class_name")
 AT("pipeline points outside", set, INDEX, "vae", "[\"diffusers\",\"../../vae\"]", "vae: |../../vae")
