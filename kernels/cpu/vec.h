@@ -103,6 +103,25 @@ static inline sg_lanes sg_lanes_min(sg_lanes a, sg_lanes b)
     return (sg_lanes)SG_NATIVE(min)((sg_native)a, (sg_native)b);
 }
 
+/* One number of all lanes, halves on halves. */
+#if defined(__AVX512F__)
+#define SG_LANES_FOLD(op, a) return _mm512_reduce_##op##_ps((__m512)(a));
+#else
+#if defined(__AVX2__)
+#define SG_LANES_FOUR(op, a) _mm_##op##_ps(_mm256_castps256_ps128((__m256)(a)), _mm256_extractf128_ps((__m256)(a), 1))
+#else
+#define SG_LANES_FOUR(op, a) (__m128)(a)
+#endif
+#define SG_LANES_FOLD(op, a)                                                                                           \
+    const __m128 four = SG_LANES_FOUR(op, a), two = _mm_##op##_ps(four, _mm_movehl_ps(four, four));                    \
+    return _mm_cvtss_f32(_mm_##op##_ss(two, _mm_shuffle_ps(two, two, 1)));
+#endif
+
+static inline float sg_lanes_sum(sg_lanes a) { SG_LANES_FOLD(add, a) }
+
+/* The largest lane. Lanes that are NaN are not looked for. */
+static inline float sg_lanes_top(sg_lanes a) { SG_LANES_FOLD(max, a) }
+
 #define SG_LOG2E 1.44269504088896341f
 
 /* e^(x - n ln 2), n the integer nearest to x / ln 2: Cody and Waite's reduction, then the minimax polynomial of degree 6

@@ -106,8 +106,9 @@ static void weigh_rows(const attend_job *b, const attend_room *w, int64_t i, int
             row_top(w->score + r * SG_LDA, count, padded, b->a->scale, bias ? bias + r * b->m : NULL, key_bias, was);
         base[r] = top == -INFINITY ? 0.0f : top;
         if (top == was) continue;
-        const sg_lanes fade = weight(none + (was - base[r]));
         w->top[i + r] = top;
+        if (was == -INFINITY) continue; /* nothing was summed */
+        const sg_lanes fade = weight(none + (was - base[r]));
         w->sum[i + r] *= fade;
         for (int64_t e = 0; e < b->wide; e += SG_LANES)
             *(sg_lanes *)(w->o + e / SG_KC * b->plane + (i + r) * SG_LDA + e % SG_KC) *= fade;
@@ -172,8 +173,7 @@ static void attend_task(const attend_job *b, const attend_room *w, int64_t head,
     for (int64_t key = 0; key < b->m; key += SG_KC)
         attend_block(b, w, head, row, rows, key, sg_min64(SG_KC, b->m - key));
     for (int64_t i = 0; i < rows; i++) {
-        float sum = 0;
-        for (int64_t l = 0; l < SG_LANES; l++) sum += w->sum[i][l];
+        const float sum = sg_lanes_sum(w->sum[i]);
         for (int64_t e = 0; e < b->d; e += SG_KC) {
             const int64_t at = ((row + i) * b->h + head) * b->d + e, n = sg_min64(SG_KC, b->d - e);
             const float   by = 1.0f / sum;

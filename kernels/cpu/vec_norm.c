@@ -12,13 +12,7 @@ typedef struct run_sums {
     double sum, square;
 } run_sums;
 
-static double lanes_total(const sg_lanes *s)
-{
-    const sg_lanes all = s[0] + s[1] + (s[2] + s[3]);
-    float          sum = 0;
-    for (int i = 0; i < SG_LANES; i++) sum += all[i];
-    return (double)sum;
-}
+static double lanes_total(const sg_lanes *s) { return (double)sg_lanes_sum(s[0] + s[1] + (s[2] + s[3])); }
 
 static run_sums sums_of(const float *x, int64_t n, float guess)
 {

@@ -12,22 +12,6 @@
  * that they fall into different cache sets. */
 enum { SG_KC = 256, SG_LDA = SG_KC + 16, SG_NR = 2 * SG_LANES };
 
-/* The largest lane. Lanes that are NaN are not looked for. */
-static inline float sg_lanes_top(sg_lanes a)
-{
-#if defined(__AVX512F__)
-    return _mm512_reduce_max_ps((__m512)a);
-#else
-#if defined(__AVX2__)
-    const __m128 four = _mm_max_ps(_mm256_castps256_ps128((__m256)a), _mm256_extractf128_ps((__m256)a, 1));
-#else
-    const __m128 four = (__m128)a;
-#endif
-    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
-#endif
-}
-
 #if defined(__AVX512F__)
 enum { SG_MR = 12 };
 #define SG_TILE_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
