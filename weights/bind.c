@@ -171,6 +171,11 @@ void sg_bind_ignore(sg_bind *b, const char *part)
         mistake(b, SG_E_MEMORY, "out of memory");
 }
 
+void sg_bind_share(sg_bind *b, const sg_bind *other)
+{
+    for (size_t i = 0; i < sg_weights_count(b->weights); i++) b->wanted[i] = b->wanted[i] || other->wanted[i];
+}
+
 static bool is_extra(const sg_bind *b, size_t i)
 {
     if (b->wanted[i]) return false;

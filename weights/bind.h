@@ -34,6 +34,9 @@ void sg_want_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int rank,
 /* Tensors whose whole name contains this text may be in the file without anybody wanting them. */
 void sg_bind_ignore(sg_bind *b, const char *part);
 
+/* What other, a binding of the same weights, has wanted so far is not extra to b. */
+void sg_bind_share(sg_bind *b, const sg_bind *other);
+
 /* SG_E_FORMAT listing all missing, misshapen, wrongly typed and extra tensors. */
 sg_status sg_bind_check(sg_bind *b, sg_error *e) SG_MUST_USE;
 

@@ -203,23 +203,13 @@ static void want_coder(sg_bind *b, sg_vae_coder *k, sg_dtype act, int64_t in, in
     for (int i = 0; i < k->levels; i++) want_level(b, k, &k->level[i], act);
 }
 
-static void ignore(sg_bind *b, const char *side, const char *quant)
-{
-    char name[64];
-    sg_bind_ignore(b, side);
-    /* Whole names: one quantiser's name is a part of the other's. */
-    snprintf(name, sizeof name, "%s.weight", quant);
-    sg_bind_ignore(b, name);
-    snprintf(name, sizeof name, "%s.bias", quant);
-    sg_bind_ignore(b, name);
-}
-
 /* What is wrong with either half, in one message. */
 static sg_status check_both(const sg_wan_vae *v, sg_error *e)
 {
     sg_error        decoder = {0}, encoder = {0};
     const sg_status first = sg_bind_check(v->part.bind, &decoder), second = sg_bind_check(v->encoder_bind, &encoder);
     if (!first && !second) return SG_OK;
+    if (second == SG_E_MEMORY) return sg_error_set(e, second, "%s", encoder.text); /* its list is not whole */
     return sg_error_set(e, first ? first : second, "%s%s%s", decoder.text, first && second ? "\n" : "", encoder.text);
 }
 
@@ -233,8 +223,8 @@ static sg_status bind_all(sg_wan_vae *v, sg_error *e)
     want_coder(v->part.bind, d, v->part.act, c->z, pixel, d->level[0].in, d->level[c->levels - 1].next);
     want_coder(v->encoder_bind, n, v->part.act, pixel, 2 * c->z, n->level[c->levels - 1].next,
                n->level[c->levels - 1].next);
-    ignore(v->part.bind, "encoder.", "quant_conv");
-    ignore(v->encoder_bind, "decoder.", "post_quant_conv");
+    sg_bind_share(v->part.bind, v->encoder_bind);
+    sg_bind_ignore(v->encoder_bind, ""); /* the decoder's list tells of what neither wants */
     return check_both(v, e);
 }
 
