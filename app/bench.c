@@ -1,0 +1,150 @@
+/* bench.c - see bench.h. */
+#include "bench.h"
+#include "interrupt.h"
+#include "report.h"
+#include "rng.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ROW = 1 << 18, COPY_ROWS = 256 }; /* a copy of 256 MiB */
+
+double sg_bench_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- a stream ---- */
+
+sg_status sg_bench_stream_open(const sg_bench *b, sg_stream *s, size_t scratch, sg_error *e)
+{
+    *s = sg_stream_on(b->backend);
+    void *const block = scratch <= b->backend->total_bytes ? s->memory->alloc(scratch) : NULL;
+    s->scratch = (sg_arena){.base = (uintptr_t)block, .cap = scratch};
+    if (block) return SG_OK;
+    return sg_error_set(e, SG_E_MEMORY, "bench: this takes %.2f GiB, more than there is", (double)scratch * 0x1p-30);
+}
+
+void sg_bench_stream_close(sg_stream *s) { s->memory->release((void *)s->scratch.base); }
+
+sg_status sg_bench_wait(const sg_bench *b, sg_stream *s, sg_tensor t, sg_error *e)
+{
+    char byte;
+    if (!s->status && !b->backend->host_memory) {
+        const sg_status status = s->memory->download(s, &byte, t.data, sizeof byte);
+        if (status) sg_fail(s, status, "the device failed");
+    }
+    if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+    return s->status ? sg_error_set(e, s->status, "bench: %s", s->why) : SG_OK;
+}
+
+/* ---- the ceilings ---- */
+
+/* y as a product of x and w, or, without w, as a copy of x. */
+typedef struct work {
+    sg_tensor y, x, w;
+} work;
+
+static sg_status run(const sg_bench *b, sg_stream *s, const work *k, sg_error *e)
+{
+    if (k->w.rank)
+        sg_linear(s, .y = k->y, .x = k->x, .w = k->w);
+    else
+        sg_copy(s, .y = k->y, .x = k->x);
+    return sg_bench_wait(b, s, k->y, e);
+}
+
+/* Seconds of the fastest of at least three runs and of a third of a second, after one that does not count. */
+static sg_status fastest(const sg_bench *b, sg_stream *s, const work *k, double *best, sg_error *e)
+{
+    double all = 0;
+    *best = INFINITY;
+    SG_TRY(run(b, s, k, e));
+    for (int i = 0; i < 3 || all < 0.33; i++) {
+        const double start = sg_bench_now();
+        SG_TRY(run(b, s, k, e));
+        const double took = sg_bench_now() - start;
+        *best = fmin(*best, took);
+        all += took;
+    }
+    return SG_OK;
+}
+
+/* Noise in every row of t: pages that were never written would cost nothing to read. */
+static void fill(sg_stream *s, sg_tensor t, const float *noise)
+{
+    const int64_t   rows = sg_count(t) / ROW;
+    const sg_tensor table = sg_reshape(t, rows, ROW);
+    for (int64_t i = 0; i < rows; i++) sg_upload(s, sg_rows(table, i, 1), noise);
+}
+
+static void raise_to(double *ceiling, double rate) { *ceiling = fmax(*ceiling, rate); }
+
+static sg_status measure(sg_bench *b, sg_stream *s, int64_t n, const float *noise, sg_error *e)
+{
+    double     best;
+    const work f32 = {sg_new(s, SG_F32, n, n), sg_new(s, SG_F32, n, n), sg_new(s, SG_F32, n, n)};
+    const work bf16 = {sg_new(s, SG_BF16, n, n), sg_new(s, SG_BF16, n, n), sg_new(s, SG_BF16, n, n)};
+    fill(s, f32.x, noise);
+    fill(s, f32.w, noise);
+    sg_copy(s, .y = bf16.x, .x = f32.x);
+    sg_copy(s, .y = bf16.w, .x = f32.w);
+    const work *const product[2] = {&f32, &bf16};
+    for (int i = 0; i < 2; i++) {
+        SG_TRY(fastest(b, s, product[i], &best, e));
+        raise_to(&b->ceilings.product[i], 2.0 * (double)n * (double)n * (double)n / best);
+    }
+    s->scratch.used = 0;
+    const work copy = {.y = sg_new(s, SG_F32, COPY_ROWS, ROW), .x = sg_new(s, SG_F32, COPY_ROWS, ROW)};
+    fill(s, copy.x, noise);
+    SG_TRY(fastest(b, s, &copy, &best, e));
+    raise_to(&b->ceilings.copy, 2.0 * (double)sg_bytes(copy.x) / best);
+    return SG_OK;
+}
+
+sg_status sg_bench_ceilings(sg_bench *b, sg_error *e)
+{
+    const int64_t n = b->backend->host_memory ? 2048 : 8192; /* a GPU is done with 2048^3 before it has begun */
+    const size_t  products = (size_t)(3 * n * n) * (sizeof(float) + sizeof(uint16_t));
+    const size_t  copies = 2 * (size_t)COPY_ROWS * ROW * sizeof(float);
+    sg_stream     s;
+    float *const  noise = malloc(ROW * sizeof *noise);
+    if (!noise) return sg_error_set(e, SG_E_MEMORY, "bench: no memory for noise");
+    sg_randn(noise, ROW, 1);
+    sg_status status = sg_bench_stream_open(b, &s, products > copies ? products : copies, e);
+    if (!status) {
+        status = measure(b, &s, n, noise, e);
+        sg_backend_drop_packed(b->backend);
+        sg_bench_stream_close(&s);
+    }
+    free(noise);
+    return status;
+}
+
+double sg_bench_ceiling(const sg_bench *b, sg_dtype type) { return b->ceilings.product[type == SG_BF16]; }
+
+void sg_bench_print_ceilings(const sg_bench *b)
+{
+    printf("ceilings of this run: product F32 %.0f GFLOP/s, BF16 %.0f GFLOP/s; copy %.1f GB/s, read and written\n",
+           b->ceilings.product[0] * 1e-9, b->ceilings.product[1] * 1e-9, b->ceilings.copy * 1e-9);
+}
+
+json_t *sg_bench_ceilings_json(const sg_bench *b)
+{
+    return json_pack("{s:f, s:f, s:f}", "f32_flops_per_second", b->ceilings.product[0], "bf16_flops_per_second",
+                     b->ceilings.product[1], "copy_bytes_per_second", b->ceilings.copy);
+}
+
+/* ---- the command ---- */
+
+sg_status sg_bench_save(const sg_bench *b, json_t *j, sg_error *e)
+{
+    if (!j) return sg_error_set(e, SG_E_MEMORY, "bench: no memory for a report");
+    const sg_status status = b->settings->json ? sg_report_save(b->settings->json, j, e) : SG_OK;
+    json_decref(j);
+    return status;
+}
