@@ -1,24 +1,8 @@
 /* fuzz_config.c - any bytes as a configuration file, each getter on fields that the corpus has. */
 #include "config.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
+#include "input_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static char path[] = "/tmp/sg_fuzz_config_XXXXXX";
-
-static void clean_up(void) { unlink(path); }
-
-static void set_up(void)
-{
-    static int fd = -1;
-    if (fd >= 0) return;
-    if ((fd = mkstemp(path)) < 0) abort();
-    close(fd);
-    atexit(clean_up);
-}
 
 enum { KINDS = 8 };
 
@@ -46,7 +30,7 @@ static void read_kind(sg_config *c, int kind, const char *key)
         if (is[k] < 0 || is[k] > 9) abort();
 }
 
-static void read_config(int first, int last)
+static void read_config(const char *path, int first, int last)
 {
     static const char *const keys[KINDS] = {"i", "r", "b", "s", "is", "rs", "bs", "ss"};
     sg_config               *c = NULL;
@@ -63,10 +47,8 @@ static void read_config(int first, int last)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    set_up();
-    FILE *const f = fopen(path, "wb");
-    if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0) abort();
-    for (int k = 0; k < KINDS; k++) read_config(k, k);
-    read_config(0, KINDS - 1);
+    const char *const path = input_file(data, size);
+    for (int k = 0; k < KINDS; k++) read_config(path, k, k);
+    read_config(path, 0, KINDS - 1);
     return 0;
 }

@@ -1,26 +1,10 @@
 /* fuzz_prompts.c - any bytes as a prompt file. */
+#include "input_file.h"
 #include "prompt_list.h"
 
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static char path[] = "/tmp/sg_fuzz_prompts_XXXXXX";
-
-static void clean_up(void) { unlink(path); }
-
-static void set_up(void)
-{
-    static int fd = -1;
-    if (fd >= 0) return;
-    if ((fd = mkstemp(path)) < 0) abort();
-    close(fd);
-    atexit(clean_up);
-}
 
 /* Prompts are text, one line each, and no longer together than the file. */
 static void look_through(const sg_prompt_list *l, size_t size)
@@ -37,11 +21,9 @@ static void look_through(const sg_prompt_list *l, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    sg_prompt_list l = {0};
-    sg_error       e = {0};
-    set_up();
-    FILE *const f = fopen(path, "wb");
-    if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0) abort();
+    sg_prompt_list    l = {0};
+    sg_error          e = {0};
+    const char *const path = input_file(data, size);
     if (sg_prompt_list_open(&l, NULL, path, &e) == SG_OK)
         look_through(&l, size);
     else if (e.text[0] == '\0' || l.count || l.prompt || l.text)
