@@ -73,9 +73,6 @@ static size_t memory_now(void)
     return used != SIZE_MAX && left < machine ? left : limit < machine ? limit : machine;
 }
 
-/* What oneDNN reads in of its code and writes as kernels when it works: 1 to 9 MiB, measured. */
-enum { CODE_BYTES = 4 << 20 };
-
 static sg_status open_cpu(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
     sg_cpu *const c = sg_cpu_open(o->threads, o->cpu_mask, b->total_bytes / 8);
@@ -87,7 +84,7 @@ static sg_status open_cpu(sg_backend *b, const sg_backend_options *o, sg_error *
     b->impl = c;
     b->threads = c->threads;
     b->dtype = c->native_bf16 ? SG_BF16 : SG_F32;
-    b->code_bytes = c->library ? CODE_BYTES : 0;
+    b->values = c->level == SG_CPU_AVX512_VNNI || c->level == SG_CPU_AVX512_BF16 ? SG_I8 : SG_BF16;
     b->packs = true;
     snprintf(b->device, sizeof b->device, "%s, %s%s, %d thread%s", brand, sg_cpu_level_name(c->level),
              c->library ? ", oneDNN" : "", c->threads, c->threads == 1 ? "" : "s");
@@ -100,6 +97,7 @@ static sg_status open_ref(sg_backend *b)
     b->ops = &sg_ref_ops;
     b->threads = 1;
     b->dtype = SG_F32;
+    b->values = SG_BF16;
     snprintf(b->device, sizeof b->device, "the oracle in double precision, slow");
     return SG_OK;
 }
@@ -171,6 +169,32 @@ size_t sg_backend_packed_bytes(const sg_backend *b)
     for (int i = 0; c && i < SG_SLOTS; i++) bytes += c->block[i].bytes;
     return bytes;
 }
+
+/* What oneDNN reads in of its code, and generates for products, beside what it generates for convolutions: measured. */
+enum { CODE_BYTES = 3 << 20 };
+
+static sg_cpu *with_library(const sg_backend *b)
+{
+    sg_cpu *const c = b->host_memory ? b->impl : NULL;
+    return c && c->library ? c : NULL;
+}
+
+#if SG_ONEDNN
+void sg_backend_prepare_conv(const sg_backend *b, const sg_conv_args *a)
+{
+    const sg_cpu *const c = with_library(b);
+    if (c) sg_onednn_prepare_conv(c, a);
+}
+
+size_t sg_backend_code_bytes(const sg_backend *b)
+{
+    const sg_cpu *const c = with_library(b);
+    return c ? CODE_BYTES + sg_onednn_code_bytes(c) : 0;
+}
+#else
+void   sg_backend_prepare_conv(const sg_backend *b, const sg_conv_args *a) { (void)b, (void)a; }
+size_t sg_backend_code_bytes(const sg_backend *b) { return (void)b, (size_t)0; }
+#endif
 
 void sg_backend_drop_packed(sg_backend *b)
 {

@@ -8,12 +8,13 @@
 extern "C" {
 #endif
 
-/* CPU levels, each above the last: SSE2; AVX2 with FMA; AVX-512 F, BW, DQ, VL; AVX-512 VNNI and BF16; AMX's BF16 and INT8
- * tiles. A mask of (1 << level) says which may be used; a level counts only when all below it do. */
+/* CPU levels, each above the last: SSE2; AVX2 with FMA; AVX-512 F, BW, DQ, VL; AVX-512 VNNI; AVX-512 BF16; AMX's BF16 and
+ * INT8 tiles. A mask of (1 << level) says which may be used; a level counts only when all below it do. */
 typedef enum sg_cpu_level {
     SG_CPU_BASE,
     SG_CPU_AVX2,
     SG_CPU_AVX512,
+    SG_CPU_AVX512_VNNI,
     SG_CPU_AVX512_BF16,
     SG_CPU_AMX,
     SG_CPU_LEVELS
@@ -30,13 +31,13 @@ typedef struct sg_backend {
     const sg_ops    *ops;
     const sg_memory *memory;
     void            *impl;
-    sg_dtype         dtype;       /* SG_F32 or SG_BF16: the faster for products here, what "auto" means */
-    bool             host_memory; /* device memory is host memory: mapped weights serve as they are */
-    size_t           total_bytes; /* memory that a render may plan with, as found at open */
-    size_t           code_bytes;  /* host memory that its code comes to take when it works */
-    bool             packs;       /* products keep a copy of weights in a layout of their own */
-    int              threads;
-    char             device[160]; /* for people: "Intel ... , AVX-512, 2 threads" */
+    sg_dtype         dtype; /* SG_F32 or SG_BF16: the faster for products here, what "auto" means */
+    sg_dtype values; /* of v, as attend_blocks likes it: SG_I8, or SG_BF16 for v as it comes; SG_F32: no such op here */
+    bool     host_memory; /* device memory is host memory: mapped weights serve as they are */
+    size_t   total_bytes; /* memory that a render may plan with, as found at open */
+    bool     packs;       /* products keep a copy of weights in a layout of their own */
+    int      threads;
+    char     device[160]; /* for people: "Intel ... , AVX-512, 2 threads" */
 } sg_backend;
 
 /* Opens the device that o names. The caller closes it. SG_E_ARG for an unknown name, SG_E_UNSUPPORTED for one that
@@ -50,6 +51,13 @@ sg_stream sg_stream_on(const sg_backend *b);
 /* Bytes that the backend holds for packed weights and library scratch. Packed weights never take more than an eighth of
  * total_bytes: what does not fit is packed anew at every use. */
 size_t sg_backend_packed_bytes(const sg_backend *b);
+
+/* Generates the code that a convolution of these shapes will run, if such is generated: some take megabytes, and a plan
+ * should count them. The tensors need no data. */
+void sg_backend_prepare_conv(const sg_backend *b, const sg_conv_args *a);
+
+/* Host memory that the code of b takes, or is about to take, when it works. */
+size_t sg_backend_code_bytes(const sg_backend *b);
 
 /* Packed weights shall take at most this many bytes from now on, if that is less than an eighth of total_bytes. */
 void sg_backend_limit_packed(sg_backend *b, size_t bytes);

@@ -20,24 +20,25 @@ static bool same_kind(double a, double b)
     return isinf(a) || isinf(b) ? a == b : true;
 }
 
+static int64_t integer(sg_tensor t, int64_t i)
+{
+    if (t.dtype == SG_I32) return ((const int32_t *)t.data)[i];
+    return t.dtype == SG_I8 ? ((const int8_t *)t.data)[i] : ((const uint8_t *)t.data)[i];
+}
+
 static sg_verdict judge_integers(sg_tensor got, sg_tensor truth, sg_tensor rounded)
 {
-    sg_verdict v = {0};
     for (int64_t i = 0; i < sg_count(got); i++) {
-        const bool    wide = got.dtype == SG_I32;
-        const int64_t g = wide ? ((const int32_t *)got.data)[i] : ((const uint8_t *)got.data)[i];
-        const int64_t t = wide ? ((const int32_t *)truth.data)[i] : ((const uint8_t *)truth.data)[i];
-        const int64_t r = wide ? t : ((const uint8_t *)rounded.data)[i];
-        if (g == t || g == r) continue;
-        v = (sg_verdict){.fault = "an integer differs", .top = fabs((double)(g - t)), .at = i};
-        break;
+        const int64_t g = integer(got, i), t = integer(truth, i), r = integer(rounded, i);
+        if (g == t || (got.dtype == SG_U8 && g == r) || (got.dtype == SG_I8 && t != r)) continue;
+        return (sg_verdict){.fault = "an integer differs", .top = fabs((double)(g - t)), .at = i};
     }
-    return v;
+    return (sg_verdict){0};
 }
 
 sg_verdict sg_budget_judge(sg_tensor got, sg_tensor truth, sg_tensor rounded)
 {
-    if (got.dtype == SG_I32 || got.dtype == SG_U8) return judge_integers(got, truth, rounded);
+    if (got.dtype == SG_I32 || got.dtype == SG_U8 || got.dtype == SG_I8) return judge_integers(got, truth, rounded);
     sg_verdict v = {0};
     double     square = 0, budget = 0, scale = 0, budget_top = 0, scale_top = 0;
     int64_t    count = 0;

@@ -238,12 +238,146 @@ static bool count_bad_fits(const sg_count_bad_args *a)
     return is_real(a->x) && a->y.dtype == SG_I32 && is1(a->y, 1) && apart(a->y, a->x);
 }
 
+/* ---- sparse attention ---- */
+
+static int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+static bool f32_or_none2(sg_tensor t, int64_t a, int64_t b) { return t.rank == 0 || (is_f32(t) && is2(t, a, b)); }
+static bool f32_or_none3(sg_tensor t, int64_t a, int64_t b, int64_t c)
+{
+    return t.rank == 0 || (is_f32(t) && is3(t, a, b, c));
+}
+
+/* Heads of queries and of keys. */
+static bool serves(int64_t h, int64_t hk) { return hk > 0 && h % hk == 0; }
+
+/* The first `outputs` of t overlap none of t. */
+static bool all_apart(const sg_tensor *t, int tensors, int outputs)
+{
+    for (int i = 0; i < outputs; i++)
+        for (int k = 0; k < tensors; k++)
+            if (k != i && t[i].rank && !apart(t[i], t[k])) return false;
+    return true;
+}
+
+static bool pool_fits(const sg_pool_args *a)
+{
+    const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
+    if (!is_real(a->x) || a->x.rank != 3 || a->block < 1 || a->block % SG_BLOCK_SUB) return false;
+    const int64_t b = div_up(n, a->block);
+    return is_f32(a->mean) && is3(a->mean, b, h, d) && f32_or_none3(a->var, b, h, d) &&
+           f32_or_none3(a->sub, div_up(n, SG_BLOCK_SUB), h, d) && f32_or_none2(a->total, h, d) &&
+           all_apart(&a->mean, 5, 4);
+}
+
+static bool alike_fits(const sg_alike_args *a)
+{
+    const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
+    return is_real(a->x) && a->x.rank == 3 && a->block > 0 && is_f32(a->y) && is2(a->y, div_up(n, a->block), h) &&
+           f32_or_none2(a->center, h, d) && all_apart(&a->y, 3, 1);
+}
+
+static bool quantise_fits(const sg_quantise_args *a)
+{
+    const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2], group = a->group;
+    if (!is_real(a->x) || a->x.rank != 3 || group < 0 || (a->given && group)) return false;
+    return a->y.dtype == SG_I8 && is3(a->y, h, n, d) && is_f32(a->scale) &&
+           (group ? is2(a->scale, div_up(n, group), h) : is2(a->scale, h, d)) && f32_or_none2(a->center, h, d) &&
+           all_apart(&a->y, 4, 2);
+}
+
+/* Whether what fixes blocks is there as it should be; nq, nk of the two sides, h and hk their heads. */
+static bool fixed_fits(sg_tensor q_alike, sg_tensor k_alike, sg_tensor theta, int64_t n, int64_t m, int64_t h,
+                       int64_t front, int64_t back)
+{
+    if (n < 1 || m < 1 || front < 0 || back < 0) return false;
+    const bool judged = theta.rank > 0;
+    if (judged != (q_alike.rank > 0) || judged != (k_alike.rank > 0)) return false;
+    return !judged || (is_f32(theta) && is1(theta, h) && is_f32(q_alike) && is2(q_alike, div_up(n, SG_BLOCK_Q), h) &&
+                       is_f32(k_alike) && k_alike.rank == 2 && serves(h, k_alike.dim[1]) &&
+                       is2(k_alike, div_up(m, SG_BLOCK_K), k_alike.dim[1]));
+}
+
+static bool score_fits(const sg_score_args *a)
+{
+    const int64_t h = a->q.dim[1], d = a->q.dim[2], hk = a->k.dim[1], n = a->n, m = a->m;
+    if (!is_f32(a->q) || !is_f32(a->k) || a->q.rank != 3 || a->k.rank != 3 || !serves(h, hk) || n < 1 || m < 1)
+        return false;
+    const int64_t nq = div_up(n, SG_BLOCK_Q), nk = div_up(m, SG_BLOCK_K);
+    return is3(a->q, a->sub ? div_up(n, SG_BLOCK_SUB) : nq, h, d) &&
+           is3(a->k, a->sub ? div_up(m, SG_BLOCK_SUB) : nk, hk, d) && is_f32(a->y) && is3(a->y, h, nq, nk) &&
+           f32_or_none3(a->k_var, nk, hk, d) && (a->k_var.rank > 0) == (a->v_var.rank > 0) &&
+           (a->v_var.rank == 0 || (is_f32(a->v_var) && is3(a->v_var, nk, hk, a->v_var.dim[2]))) &&
+           fixed_fits(a->q_alike, a->k_alike, a->theta, n, m, h, a->front, a->back) && (!a->causal || n == m) &&
+           all_apart(&a->y, 8, 1);
+}
+
+static bool select_fits(const sg_select_args *a)
+{
+    const int64_t h = a->score.dim[0], nq = a->score.dim[1], nk = a->score.dim[2];
+    return is_f32(a->score) && a->score.rank == 3 && a->n > 0 && a->m > 0 && nq == div_up(a->n, SG_BLOCK_Q) &&
+           nk == div_up(a->m, SG_BLOCK_K) && a->keep.dtype == SG_U8 && is3(a->keep, h, nq, 8 * div_up(nk, 64)) &&
+           a->kept.dtype == SG_I32 && is1(a->kept, h) && is_f32(a->mass) && is1(a->mass, h) && a->sink >= 0 &&
+           (a->rule == SG_SELECT_GIVEN || (is_f32(a->amount) && is1(a->amount, h))) &&
+           (!a->heads || a->rule == SG_SELECT_TOPK) && (!a->causal || a->n == a->m) &&
+           fixed_fits(a->q_alike, a->k_alike, a->theta, a->n, a->m, h, a->front, a->back) && all_apart(&a->keep, 8, 3);
+}
+
+static bool tail_bias_fits(const sg_tail_bias_args *a)
+{
+    const int64_t nq = a->q_mean.dim[0], h = a->q_mean.dim[1], d = a->q_mean.dim[2], nk = a->k_var.dim[0];
+    return is_f32(a->q_mean) && a->q_mean.rank == 3 && is_f32(a->q_var) && is3(a->q_var, nq, h, d) &&
+           is_f32(a->k_var) && a->k_var.rank == 3 && serves(h, a->k_var.dim[1]) && a->k_var.dim[2] == d &&
+           is_f32(a->y) && is3(a->y, h, nq, nk) && all_apart(&a->y, 4, 1);
+}
+
+static bool is_group(int group, int most)
+{
+    return group == 16 || group == 32 || group == 64 || (group == 128 && most == 128);
+}
+
+static bool tail_fits(const sg_attend_blocks_args *a, int64_t h, int64_t hk, int64_t nq, int64_t nk, int64_t d)
+{
+    if (a->tail_k.rank == 0) return a->tail_k_scale.rank + a->tail_v.rank + a->tail_bias.rank == 0;
+    const bool values = a->v.dtype == SG_I8 ? a->tail_v.dtype == SG_I8 && is3(a->tail_v, hk, nk, d)
+                                            : is_f32(a->tail_v) && is3(a->tail_v, nk, hk, d);
+    return a->keep.rank && a->tail_k.dtype == SG_I8 && is3(a->tail_k, hk, nk, d) && is_f32(a->tail_k_scale) &&
+           is2(a->tail_k_scale, div_up(nk, SG_BLOCK_K), hk) && values && f32_or_none3(a->tail_bias, h, nq, nk);
+}
+
+static bool attend_blocks_fits(const sg_attend_blocks_args *a)
+{
+    const int64_t h = a->q.dim[0], n = a->q.dim[1], d = a->q.dim[2], hk = a->k.dim[0], m = a->k.dim[1];
+    if (a->q.rank != 3 || a->k.rank != 3 || a->q.dtype != SG_I8 || a->k.dtype != SG_I8 || !serves(h, hk) ||
+        !is_group(a->q_group, SG_BLOCK_Q) || !is_group(a->k_group, SG_BLOCK_K))
+        return false;
+    const int64_t nq = div_up(n, SG_BLOCK_Q), nk = div_up(m, SG_BLOCK_K);
+    const bool    values = a->v.dtype == SG_I8 ? is3(a->v, hk, m, d) && is_f32(a->v_scale) && is2(a->v_scale, hk, d)
+                                               : is_real(a->v) && is3(a->v, m, hk, d) && a->v_scale.rank == 0;
+    const bool    keeps = a->keep.rank == 0 || (a->keep.dtype == SG_U8 && is3(a->keep, h, nq, 8 * div_up(nk, 64)));
+    const bool    filters = a->lambda.rank
+                                ? is_f32(a->lambda) && is1(a->lambda, h) && is_f32(a->skips) && is2(a->skips, h, 2)
+                                : a->skips.rank == 0;
+    return is_real(a->y) && is3(a->y, n, h, d) && a->k.dim[2] == d && is_f32(a->q_scale) &&
+           is2(a->q_scale, div_up(n, a->q_group), h) && is_f32(a->k_scale) &&
+           is2(a->k_scale, div_up(m, a->k_group), hk) && values && f32_or_none2(a->v_center, hk, d) && keeps &&
+           tail_fits(a, h, hk, nq, nk, d) && filters && (!a->causal || n == m) && all_apart(&a->y, 15, 2);
+}
+
 /* The message tells the shape of the first tensor, which is enough to find the call. */
 static void refuse(sg_stream *s, const char *op, sg_tensor y)
 {
     char shape[96];
     sg_shape_text(shape, sizeof shape, y.rank, y.dim);
     sg_fail(s, SG_E_SHAPE, "%s: shapes or dtypes disagree, or the output %s overlaps an input", op, shape);
+}
+
+int sg_op_outputs(const char *op, const void *args)
+{
+    if (strcmp(op, "pool") == 0) return 4;
+    if (strcmp(op, "select") == 0) return 3;
+    if (strcmp(op, "quantise") == 0) return ((const sg_quantise_args *)args)->given ? 1 : 2;
+    return strcmp(op, "attend_blocks") == 0 ? 2 : 1;
 }
 
 bool sg_reads_output(const char *op, const void *args)

@@ -1,8 +1,8 @@
 /* op.h - the contract between models and backends.
  *
  * A model speaks only this header; a backend implements only this header. Shapes are written beside the members, a
- * question mark means that the tensor may be absent (rank 0). The first member of every args struct is the tensor that
- * the op writes. An output may not overlap an input unless the formula says "+=".
+ * question mark means that the tensor may be absent (rank 0). Every args struct begins with what the op writes: one
+ * tensor, or as many as sg_op_outputs says. An output may not overlap another tensor unless the formula says "+=".
  *
  * dtypes: where nothing else is said, tensors named y x r q k v a are F32 or BF16, each its own; weight matrices are F32
  * or BF16; vectors (biases, scales, tables of cosines) are F32. Sums are held in F32 or better. */
@@ -140,11 +140,128 @@ typedef struct sg_count_bad_args { /* y += how many elements of x are NaN or inf
     sg_tensor y, x;                /* I32 [1], any shape */
 } sg_count_bad_args;
 
-#define SG_OPS(X)                                                                                                      \
+/* ---- sparse, quantised attention ----
+ *
+ * The stages of SpargeAttn (arXiv:2502.18137) and of what came after it; attention/run.h puts them together. Queries go
+ * in blocks of SG_BLOCK_Q, keys in blocks of SG_BLOCK_K, both in sub-blocks of SG_BLOCK_SUB tokens; the last of a kind
+ * may be shorter. nq and nk count blocks. Where there are fewer heads of keys, hk, than of queries, h, each serves h / hk
+ * neighbouring heads of queries.
+ *
+ * Fixed blocks are those that no prediction is trusted for: a last block that is not full; blocks that hold text, which is
+ * the first `front` and the last `back` tokens; and, with alike given, those whose alike is not above the theta of the
+ * query head. A fixed block of keys is kept for all queries, a fixed block of queries keeps all keys. With `causal`, n =
+ * m, and block j of keys is out of sight of block i of queries where all its keys come after all its queries. */
+
+enum { SG_BLOCK_Q = 128, SG_BLOCK_K = 64, SG_BLOCK_SUB = 16 };
+
+/* Over every run of `block` rows of x, for each head and channel: the mean, and var = mean of (x - mean)^2. sub: means of
+ * SG_BLOCK_SUB rows; total: of all rows. */
+typedef struct sg_pool_args {
+    sg_tensor mean, var, sub, total, x; /* F32 [b, h, d], [b, h, d]?, [n / 16, h, d]?, [h, d]?; [n, h, d] */
+    int       block;                    /* a multiple of SG_BLOCK_SUB */
+} sg_pool_args;
+
+/* How much the rows of a block resemble each other: y = |sum of u / |u||^2 / rows^2, u = x - center. 1: all of one
+ * direction; NaN where a row is zero. */
+typedef struct sg_alike_args {
+    sg_tensor y, x, center; /* F32 [b, h]; [n, h, d]; F32 [h, d]? */
+    int       block;
+} sg_alike_args;
+
+/* y = the integer nearest to (x - center) r, ties to even, in [-127, 127]. Each `group` rows of a head share r = 1 / scale,
+ * scale = largest |x - center| times (1 / 127); with group 0 the rows of a channel do. Subtraction, scale, r (0 for a scale
+ * of 0) and product round to F32 each, so every backend gives the same bits. A group with NaN or infinity in it has scale
+ * NaN, and its y does not matter. With `given`, scale [h, d] is read, not written. */
+typedef struct sg_quantise_args {
+    sg_tensor y, scale, x, center; /* I8 [h, n, d]; F32 [n / group, h], or [h, d]; [n, h, d]; F32 [h, d]? */
+    int       group;
+    bool      given;
+} sg_quantise_args;
+
+/* The share of its mass that a block of queries is expected to give to each block of keys: p_ab = softmax over b of scale
+ * q_a k_b, over the means of keys in blocks that are in sight and not fixed; y_ij = w_j times the mean over the a in i of
+ * the sum over the b in j. q and k are means of whole blocks, or, with sub, of sub-blocks. w_j = sqrt(mean over channels
+ * of k_var, times mean over channels of v_var): how wrong a mean stands in for the block's keys and values; 1 without
+ * them. 0 for fixed blocks, for those out of sight and for fixed queries. */
+typedef struct sg_score_args {
+    sg_tensor y, q, k, k_var,
+        v_var; /* F32 [h, nq, nk]; [nq or n / 16, h, d]; [nk or m / 16, hk, d]; [nk, hk, d]? x 2 */
+    sg_tensor q_alike, k_alike, theta; /* F32 [nq, h]? [nk, hk]? [h]? */
+    float     scale;
+    bool      sub, causal;
+    int64_t   n, m, front, back; /* tokens */
+} sg_score_args;
+
+typedef enum sg_select_rule {
+    SG_SELECT_TOPK, /* the floor(amount nk) best, rounded as F32, at least 1; of equals the first */
+    SG_SELECT_MASS, /* the best whose scores together stay <= amount times the row's sum; at least 1; of equals the first;
+                     * sums in double, from the best down */
+    SG_SELECT_GIVEN /* those whose score is above 0, and no others */
+} sg_select_rule;
+
+/* Which blocks of keys each block of queries keeps: bit j % 8 of byte j / 8 of row (head, i). Fixed blocks, and the first
+ * `sink` blocks of keys, are added to those that the rule takes, but to GIVEN; blocks out of sight are taken away last.
+ * With `heads`, TOPK gives each row a quarter of its number, and what is left of all to the best of the whole layer, of
+ * equals to the first head and row. kept: how many each head keeps; mass: the share of
+ * a row's scores that its kept blocks have, mean over the rows whose sum is not 0, 1 where there is none. */
+typedef struct sg_select_args {
+    sg_tensor      keep, kept, mass;        /* U8 [h, nq, 8 (nk / 64)]; I32 [h]; F32 [h] */
+    sg_tensor      score, amount;           /* F32 [h, nq, nk]; F32 [h], but for GIVEN */
+    sg_tensor      q_alike, k_alike, theta; /* F32 [nq, h]? [nk, hk]? [h]? */
+    sg_select_rule rule;
+    bool           heads, causal;
+    int            sink;
+    int64_t        n, m, front, back; /* tokens */
+} sg_select_args;
+
+typedef enum sg_tail_rule { SG_TAIL_HALF, SG_TAIL_RANK1 } sg_tail_rule;
+
+/* What to add to the logit of the mean of a block of keys so that it stands for all of them: y_ij = ln SG_BLOCK_K +
+ * min(c_ij, 3). With e = q_var + q_mean^2: HALF c = scale^2 / 4 times sum over channels of e k_var; RANK1 c = scale^2 / 2
+ * times (sum over channels of e) (mean over channels of k_var). */
+typedef struct sg_tail_bias_args {
+    sg_tensor    y, q_mean, q_var, k_var; /* F32 [h, nq, nk]; [nq, h, d] x 2; [nk, hk, d] */
+    sg_tail_rule rule;
+    float        scale;
+} sg_tail_bias_args;
+
+/* y_r = sum over t of w_rt v_t / sum over t of w_rt, plus v_center; w_rt = exp(l_rt), l_rt = scale q_scale k_scale
+ * (q_r k_t). t runs over the keys of the blocks that r's block keeps (all without `keep`), up to r itself with `causal`;
+ * and, with a tail, over one key for each full block that is not kept and whose keys r's block all sees: its mean, tail_k
+ * (scales by SG_BLOCK_K means), tail_v (scaled as v is), with tail_bias, or ln SG_BLOCK_K, added to its logit. y_r = 0
+ * where there is no t. v_t is v_scale v where v is I8, else v.
+ *
+ * With lambda (in powers of two, of each head), 32 neighbouring rows leave out a kept block, from numerator and
+ * denominator, when it can hardly matter: when for each row its largest logit is more than lambda below the row's largest
+ * in the kept blocks before it, the first excepted; blocks come in rising order, the tail after them. A lambda of INFINITY
+ * leaves out nothing. skips, of each head: how many (32 rows, block) were left out, those that causal hides from all 32
+ * rows among them, and the mean over rows of the share that they left out of their sum. */
+typedef struct sg_attend_blocks_args {
+    sg_tensor y, skips;             /* F32 or BF16 [n, h, d]; F32 [h, 2], with lambda */
+    sg_tensor q, q_scale;           /* I8 [h, n, d]; F32 [n / group, h], group one of 16, 32, 64, 128 */
+    sg_tensor k, k_scale;           /* I8 [hk, m, d]; F32 [m / group, hk], group one of 16, 32, 64 */
+    sg_tensor v, v_scale, v_center; /* I8 [hk, m, d], or F32 or BF16 [m, hk, d]; F32 [hk, d] with I8; F32 [hk, d]? */
+    sg_tensor keep;                 /* U8 [h, nq, 8 (nk / 64)]? */
+    sg_tensor tail_k, tail_k_scale; /* I8 [hk, nk, d]?; F32 [nk / 64, hk] */
+    sg_tensor tail_v, tail_bias;    /* I8 [hk, nk, d] where v is I8, else F32 [nk, hk, d]; F32 [h, nq, nk]? */
+    sg_tensor lambda;               /* F32 [h]? */
+    int       q_group, k_group;
+    float     scale;
+    bool      causal;
+} sg_attend_blocks_args;
+
+#define SG_DENSE_OPS(X)                                                                                                \
     X(linear)                                                                                                          \
     X(norm)                                                                                                            \
-    X(rope) X(attend) X(gate_add) X(add) X(mul) X(act) X(embed) X(sinusoid) X(conv) X(upsample) X(avg_down) X(dup_up)  \
-        X(permute) X(copy) X(combine) X(rgb8) X(count_bad)
+    X(rope)                                                                                                            \
+    X(attend)                                                                                                          \
+    X(gate_add)                                                                                                        \
+    X(add)                                                                                                             \
+    X(mul)                                                                                                             \
+    X(act)                                                                                                             \
+    X(embed) X(sinusoid) X(conv) X(upsample) X(avg_down) X(dup_up) X(permute) X(copy) X(combine) X(rgb8) X(count_bad)
+#define SG_BLOCK_OPS(X) X(pool) X(alike) X(quantise) X(score) X(select) X(tail_bias) X(attend_blocks)
+#define SG_OPS(X) SG_DENSE_OPS(X) SG_BLOCK_OPS(X)
 
 typedef struct sg_stream sg_stream;
 
@@ -178,6 +295,9 @@ struct sg_stream {
     sg_status        status;
     char             why[320];
 };
+
+/* How many of the tensors that its args begin with the op of that name writes; some of them may be absent. */
+int sg_op_outputs(const char *op, const void *args);
 
 /* Whether the op of that name, with these args, adds to what it writes. */
 bool sg_reads_output(const char *op, const void *args);
@@ -226,5 +346,12 @@ extern const sg_ops sg_ref_rounded_ops; /* the same source in F32, intermediates
 #define sg_combine(s, ...) sg_combine_(s, &(sg_combine_args){__VA_ARGS__})
 #define sg_rgb8(s, ...) sg_rgb8_(s, &(sg_rgb8_args){__VA_ARGS__})
 #define sg_count_bad(s, ...) sg_count_bad_(s, &(sg_count_bad_args){__VA_ARGS__})
+#define sg_pool(s, ...) sg_pool_(s, &(sg_pool_args){__VA_ARGS__})
+#define sg_alike(s, ...) sg_alike_(s, &(sg_alike_args){__VA_ARGS__})
+#define sg_quantise(s, ...) sg_quantise_(s, &(sg_quantise_args){__VA_ARGS__})
+#define sg_score(s, ...) sg_score_(s, &(sg_score_args){__VA_ARGS__})
+#define sg_select(s, ...) sg_select_(s, &(sg_select_args){__VA_ARGS__})
+#define sg_tail_bias(s, ...) sg_tail_bias_(s, &(sg_tail_bias_args){__VA_ARGS__})
+#define sg_attend_blocks(s, ...) sg_attend_blocks_(s, &(sg_attend_blocks_args){__VA_ARGS__})
 #endif
 #endif

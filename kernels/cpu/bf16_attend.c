@@ -24,12 +24,13 @@
  *
  * The maximum. Any base does that keeps 2^(score - base) in F32's range, so a query takes the largest score of its
  * first 32 keys and stays with it: no maxima, no scaling of outputs. Where a sum or an output of a group then left the
- * range, or nearly (unlike() below), its true maxima are looked for and the group is done again.
+ * range, or nearly (sg_soft_unlike), its true maxima are looked for and the group is done again.
  *
  * Roofline, for a vector of 16 scores: products take d / 16 cycles of the tile unit (1024 flop a cycle), 4 at d = 64
  * and 8 at d = 128; softening takes 8 instructions, of which one a cycle starts beside tiles and two without. Storing
  * a tile stops the tile unit for about 16 cycles: 2 cycles a vector for the scores and their outputs at d = 64, 3 at d
  * = 128. By AVX-512 BF16 nothing is beside: d vdpbf16ps a vector of scores, and softening adds 4 cycles to that. */
+#include "lanes16.h"
 #include "vec.h"
 
 #include <omp.h>
@@ -95,55 +96,21 @@ static attend_room room_at(const attend_job *b, char *p)
     return r;
 }
 
-/* The first n of 32 or 16 lanes; none where n is negative. */
-static __mmask32 lanes32(int64_t n) { return n >= 32 ? ~0u : n <= 0 ? 0 : (1u << n) - 1; }
-static __mmask16 lanes16(int64_t n) { return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1 << n) - 1); }
-
 /* ---- packing ---- */
-
-/* 16 x 16 words of 32 bits; four rounds that each swap blocks of one size across the diagonal. */
-static inline __attribute__((always_inline)) void transpose(__m512i x[16])
-{
-    __m512i y[16];
-#pragma GCC unroll 8
-    for (int i = 0; i < 16; i += 2) {
-        y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
-        y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 16; i += 4)
-#pragma GCC unroll 2
-        for (int j = 0; j < 2; j++) {
-            x[i + 2 * j] = _mm512_unpacklo_epi64(y[i + j], y[i + j + 2]);
-            x[i + 2 * j + 1] = _mm512_unpackhi_epi64(y[i + j], y[i + j + 2]);
-        }
-#pragma GCC unroll 2
-    for (int i = 0; i < 16; i += 8)
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; j++) {
-            y[i + j] = _mm512_shuffle_i32x4(x[i + j], x[i + j + 4], 0x88);
-            y[i + j + 4] = _mm512_shuffle_i32x4(x[i + j], x[i + j + 4], 0xdd);
-        }
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; j++) {
-        x[j] = _mm512_shuffle_i32x4(y[j], y[j + 8], 0x88);
-        x[j + 8] = _mm512_shuffle_i32x4(y[j], y[j + 8], 0xdd);
-    }
-}
 
 /* The row of d numbers of (token, head), and zeros for tokens from `tokens` on. */
 static __m512i load32(const attend_job *b, const sg_tensor *t, int64_t tokens, int64_t token, int64_t head, int64_t e)
 {
     if (token >= tokens) return _mm512_setzero_si512();
     const uint16_t *const x = (const uint16_t *)t->data + (token * b->h + head) * b->d + e;
-    return _mm512_maskz_loadu_epi16(lanes32(b->d - e), x);
+    return _mm512_maskz_loadu_epi16(sg_lanes32(b->d - e), x);
 }
 
 static __m512i load16(const attend_job *b, const sg_tensor *t, int64_t tokens, int64_t token, int64_t head, int64_t e)
 {
     if (token >= tokens || e >= b->d) return _mm512_setzero_si512();
     const uint16_t *const x = (const uint16_t *)t->data + (token * b->h + head) * b->d + e;
-    return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes16(b->d - e), x));
+    return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(sg_lanes16(b->d - e), x));
 }
 
 static void pack_unit(const attend_job *b, int64_t head, int64_t unit)
@@ -165,7 +132,7 @@ static void pack_unit(const attend_job *b, int64_t head, int64_t unit)
                     const __m512i odd = load16(b, &b->a->v, b->m, key + 1, head, c);
                     x[i] = _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
                 }
-                transpose(x);
+                sg_transpose16(x);
                 for (int64_t i = 0; i < 16; i++) _mm512_store_si512(v + i * 32, x[i]);
             }
 }
@@ -178,7 +145,7 @@ static void pack_queries(const attend_job *b, const attend_room *w, int64_t head
         for (int64_t col = 0; col < SG_COLS; col++, q += SG_TILE) {
             __m512i x[16];
             for (int64_t i = 0; i < 16; i++) x[i] = load32(b, &b->a->q, b->n, row + col * 16 + i, head, e * 32);
-            transpose(x);
+            sg_transpose16(x);
             for (int64_t i = 0; i < 16; i++) _mm512_store_si512(q + i * 32, x[i]);
         }
 }
@@ -195,11 +162,11 @@ static void unpack_outputs(const attend_job *b, const attend_room *w, int64_t he
             __m512i         x[16];
             for (int64_t i = 0; i < 16; i++)
                 x[i] = _mm512_castps_si512(_mm512_maskz_mul_ps(some, _mm512_load_ps(o + i * 16), by));
-            transpose(x);
+            sg_transpose16(x);
             for (int64_t i = 0; i < 16 && row + col * 16 + i < b->n; i++) {
                 uint16_t *const y = (uint16_t *)b->a->y.data + ((row + col * 16 + i) * b->h + head) * b->d + e;
                 const __m256i   r = (__m256i)_mm512_cvtneps_pbh(_mm512_castsi512_ps(x[i]));
-                _mm256_mask_storeu_epi16(y, lanes16(b->d - e), r);
+                _mm256_mask_storeu_epi16(y, sg_lanes16(b->d - e), r);
             }
         }
 }
@@ -225,10 +192,6 @@ static void advance(const attend_job *b, place *p, int64_t sub, int64_t end)
     }
     p->unit = p->from;
 }
-
-/* The tile unit takes denormals for zeros: with the largest weight at 2^SG_ABOVE, none that BF16 has a number for is
- * lost to that. */
-enum { SG_ABOVE = 8 };
 
 /* Raises the bases with the largest scores of a step, NaN left aside. */
 static void raise(const sg_soft *w, sub_state *s)
@@ -332,24 +295,6 @@ static void clear_sub(const attend_job *b, const attend_room *w, int64_t sub)
     memset(w->state[sub].sum, 0, sizeof w->state[sub].sum);
 }
 
-/* Whether the guessed bases were no good, or may have been. */
-static bool unlike(const attend_job *b, const attend_room *w, int64_t sub)
-{
-    const float *const sum = w->state[sub].sum, *const o = w->o + sub * b->depth * SG_O;
-    const __m512 low = _mm512_set1_ps(0x1p-60f), high = _mm512_set1_ps(0x1p100f);
-    __m512       rest = _mm512_setzero_ps(); /* x - x is not 0 where x is infinite or NaN */
-    __mmask16    good = 0xffff;
-    for (int64_t i = 0; i < SG_SUB; i += 16) {
-        const __m512 x = _mm512_load_ps(sum + i);
-        good &= _mm512_cmp_ps_mask(x, low, _CMP_GT_OQ) & _mm512_cmp_ps_mask(x, high, _CMP_LT_OQ);
-    }
-    for (int64_t i = 0; i < b->depth * SG_O; i += 16) {
-        const __m512 x = _mm512_load_ps(o + i);
-        rest = _mm512_add_ps(rest, _mm512_sub_ps(x, x));
-    }
-    return (good & _mm512_cmp_ps_mask(rest, _mm512_setzero_ps(), _CMP_EQ_OQ)) != 0xffff;
-}
-
 /* Groups [first, end) of a head. */
 static void attend_task(const attend_job *b, const attend_room *w, int64_t head, int64_t first, int64_t end)
 {
@@ -360,7 +305,7 @@ static void attend_task(const attend_job *b, const attend_room *w, int64_t head,
     }
     walk(b, w, head, 0, subs, PASS_GUESS);
     for (int64_t i = 0; i < subs; i++) {
-        if (unlike(b, w, i)) {
+        if (sg_soft_unlike(w->state[i].sum, w->o + i * b->depth * SG_O, b->depth * SG_O)) {
             clear_sub(b, w, i);
             walk(b, w, head, i, i + 1, PASS_LOOK);
             walk(b, w, head, i, i + 1, PASS_KNOW);

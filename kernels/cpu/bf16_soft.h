@@ -17,6 +17,10 @@
 enum { SG_SUB = 32, SG_COLS = SG_SUB / 16, SG_QUADS = 16 * SG_COLS / 2 };
 enum { SG_TILE = 512 }; /* BF16 in a tile of 16 rows by 64 bytes */
 
+/* The tile unit takes denormals for zeros: with the largest weight at 2^SG_ABOVE, none that BF16 has a number for is
+ * lost to that. */
+enum { SG_ABOVE = 8 };
+
 typedef struct sg_soft {
     const float *score;
     const float *bias; /* of each key, in powers of two */
@@ -74,6 +78,23 @@ static inline __attribute__((always_inline)) void sg_soft_run(sg_soft *w, unsign
         _mm512_store_ps(w->sum + (cols + col) * 16, sum);
     }
     w->at += quads;
+}
+
+/* Whether the guessed bases of a group were no good, or may have been; o: its outputs, `count` of them. */
+static inline bool sg_soft_unlike(const float sum[SG_SUB], const float *o, int64_t count)
+{
+    const __m512 low = _mm512_set1_ps(0x1p-60f), high = _mm512_set1_ps(0x1p100f);
+    __m512       rest = _mm512_setzero_ps(); /* x - x is not 0 where x is infinite or NaN */
+    __mmask16    good = 0xffff;
+    for (int64_t i = 0; i < SG_SUB; i += 16) {
+        const __m512 x = _mm512_load_ps(sum + i);
+        good &= _mm512_cmp_ps_mask(x, low, _CMP_GT_OQ) & _mm512_cmp_ps_mask(x, high, _CMP_LT_OQ);
+    }
+    for (int64_t i = 0; i < count; i += 16) {
+        const __m512 x = _mm512_load_ps(o + i);
+        rest = _mm512_add_ps(rest, _mm512_sub_ps(x, x));
+    }
+    return (good & _mm512_cmp_ps_mask(rest, _mm512_setzero_ps(), _CMP_EQ_OQ)) != 0xffff;
 }
 
 #endif

@@ -33,7 +33,8 @@ sg_cpu_level sg_cpu_machine_level(void)
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
         return SG_CPU_AVX2;
-    if (!__builtin_cpu_supports("avx512vnni") || !__builtin_cpu_supports("avx512bf16")) return SG_CPU_AVX512;
+    if (!__builtin_cpu_supports("avx512vnni")) return SG_CPU_AVX512;
+    if (!__builtin_cpu_supports("avx512bf16")) return SG_CPU_AVX512_VNNI;
     return has_tiles() ? SG_CPU_AMX : SG_CPU_AVX512_BF16;
 }
 
@@ -51,7 +52,7 @@ void sg_cpu_brand(char *out, size_t size)
 
 const char *sg_cpu_level_name(sg_cpu_level level)
 {
-    static const char *const name[SG_CPU_LEVELS] = {"SSE2", "AVX2", "AVX-512", "AVX-512 BF16", "AMX"};
+    static const char *const name[SG_CPU_LEVELS] = {"SSE2", "AVX2", "AVX-512", "AVX-512 VNNI", "AVX-512 BF16", "AMX"};
     return name[level];
 }
 
@@ -63,15 +64,22 @@ sg_cpu_level sg_cpu_fill(sg_ops *t, unsigned mask)
     sg_move_init(t);
 #define X(file, isa) sg_vec_##file##_init_##isa(t);
     SG_VEC_FILES(X, base)
+    SG_SPARSE_FILES(X, base)
     if (level >= SG_CPU_AVX2) {
         SG_VEC_FILES(X, avx2)
+        SG_SPARSE_FILES(X, avx2)
     }
     if (level >= SG_CPU_AVX512) {
         SG_VEC_FILES(X, avx512)
+        SG_SPARSE_FILES(X, avx512)
     }
 #undef X
+    if (level >= SG_CPU_AVX512_VNNI) sg_vnni_blocks_init(t);
     if (level >= SG_CPU_AVX512_BF16) sg_bf16_attend_init_avx512_bf16(t);
-    if (level >= SG_CPU_AMX) sg_bf16_attend_init_amx(t);
+    if (level >= SG_CPU_AMX) {
+        sg_bf16_attend_init_amx(t);
+        sg_amx_blocks_init(t);
+    }
     return level;
 }
 

@@ -82,6 +82,17 @@ sg_status sg_vec_attend_base(sg_stream *s, const sg_attend_args *a);
 sg_status sg_vec_attend_avx2(sg_stream *s, const sg_attend_args *a);
 sg_status sg_vec_attend_avx512(sg_stream *s, const sg_attend_args *a);
 
+/* The stages of sparse attention, attention/cpu: pool and alike; quantise; score and tail_bias; select; attend_blocks in
+ * F32; by VNNI; by tiles. */
+#define SG_SPARSE_FILES(X, level) X(pool, level) X(quantise, level) X(score, level) X(select, level) X(blocks, level)
+#define X(file, level) void sg_vec_##file##_init_##level(sg_ops *t);
+SG_SPARSE_FILES(X, base)
+SG_SPARSE_FILES(X, avx2)
+SG_SPARSE_FILES(X, avx512)
+#undef X
+void sg_vnni_blocks_init(sg_ops *t);
+void sg_amx_blocks_init(sg_ops *t);
+
 /* Puts oneDNN's linear (from AVX-512 up) and conv (from AVX2 up) into c->ops; its generated code uses the instructions
  * of `level` and those below. With native_bf16 products of BF16 by BF16 run as such, else all are F32. False, and
  * c->ops as it was, when the build lacks the library, the level is too low for it, it fails, or it has generated code
@@ -89,5 +100,11 @@ sg_status sg_vec_attend_avx512(sg_stream *s, const sg_attend_args *a);
 bool sg_cpu_use_library(sg_cpu *c, sg_cpu_level level, bool native_bf16);
 bool sg_onednn_open(sg_cpu *c, sg_cpu_level level, bool native_bf16); /* the same; exists where the build has oneDNN */
 void sg_onednn_close(sg_cpu *c);
+
+/* Generates the code of a convolution of these shapes, as its first run would. */
+void sg_onednn_prepare_conv(const sg_cpu *c, const sg_conv_args *a);
+
+/* Memory that code generated so far takes. */
+size_t sg_onednn_code_bytes(const sg_cpu *c);
 
 #endif

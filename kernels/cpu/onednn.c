@@ -52,6 +52,7 @@ typedef struct sg_onednn {
     sg_ops        plain; /* the table without oneDNN */
     plan         *kept[SG_KEPT];
     uint64_t      hash[SG_KEPT]; /* of their keys */
+    size_t        code_bytes;    /* that came to be resident while plans were made */
     int           count, next;
 } sg_onednn;
 
@@ -218,10 +219,13 @@ static plan *plan_of(sg_onednn *o, const plan_key *key)
     plan *const p = calloc(1, sizeof *p);
     if (!p) return NULL;
     memcpy(&p->key, key, sizeof *key);
+    const size_t before = sg_resident_bytes();
     if (!plan_make(o, p) && p->run) {
         dnnl_primitive_destroy(p->run);
         p->run = NULL;
     }
+    const size_t after = sg_resident_bytes();
+    o->code_bytes += after > before ? after - before : 0;
     const int at = o->count < SG_KEPT ? o->count++ : o->next++ % SG_KEPT;
     plan_free(o->kept[at]);
     o->kept[at] = p;
@@ -304,9 +308,9 @@ static bool runs_bf16(const sg_onednn *o, const plan_key *k, const sg_linear_arg
 }
 
 /* The plan of k, with which y may be added to at once, or else afterwards. */
-static plan *plan_for(sg_stream *s, plan_key *k, const sg_linear_args *a)
+static plan *plan_for(const sg_cpu *c, plan_key *k, const sg_linear_args *a)
 {
-    sg_onednn *const o = sg_cpu_of(s)->library;
+    sg_onednn *const o = c->library;
     const bool       bf16 = runs_bf16(o, k, a);
     k->w = a->w.dtype;
     k->x = bf16 ? SG_BF16 : SG_F32;
@@ -315,7 +319,7 @@ static plan *plan_for(sg_stream *s, plan_key *k, const sg_linear_args *a)
     k->bias = a->b.rank > 0;
     k->add = a->add && a->y.dtype == k->y;
     k->gate = k->add && a->gate.rank > 0;
-    omp_set_num_threads(sg_cpu_of(s)->threads);
+    omp_set_num_threads(c->threads);
     plan *const p = plan_of(o, k);
     if (p || !k->add) return p;
     k->add = k->gate = false;
@@ -331,7 +335,7 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
     k.n[0] = a->x.dim[0];
     k.n[1] = a->x.dim[1];
     k.n[2] = a->w.dim[0];
-    const plan *const p = plan_for(s, &k, a);
+    const plan *const p = plan_for(sg_cpu_of(s), &k, a);
     return p ? plan_run(s, p, a) : plain->linear(s, a);
 }
 
@@ -342,10 +346,15 @@ static bool is_steady(const sg_conv_args *a)
     return a->w.dim[1] <= 128 && kx % 2 == 1 && a->pad[2] <= kx / 2 && a->pad[3] <= kx / 2;
 }
 
-static sg_status conv(sg_stream *s, const sg_conv_args *a)
+static sg_linear_args product_of(const sg_conv_args *a)
 {
-    const sg_onednn *const o = sg_cpu_of(s)->library;
-    plan_key               k;
+    return (sg_linear_args){.y = a->y, .x = a->x, .w = a->w, .b = a->b, .add = a->add};
+}
+
+/* NULL: the plain convolution shall do it. */
+static plan *plan_for_conv(const sg_cpu *c, const sg_conv_args *a)
+{
+    plan_key k;
     memset(&k, 0, sizeof k);
     for (int i = 0; i < 4; i++) {
         k.n[i] = a->x.dim[i];
@@ -355,17 +364,27 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
     for (int i = 0; i < 5; i++) k.n[8 + i] = a->w.dim[i];
     for (int i = 0; i < 3; i++) k.n[13 + i] = a->stride[i];
     k.conv = true;
-    const sg_linear_args product = {.y = a->y, .x = a->x, .w = a->w, .b = a->b, .add = a->add};
-    if (!runs_bf16(o, &k, &product) && sg_cpu_of(s)->level >= SG_CPU_AVX512 && !is_steady(a))
-        return o->plain.conv(s, a);
-    const plan *const p = plan_for(s, &k, &product);
-    return p ? plan_run(s, p, &product) : o->plain.conv(s, a);
+    const sg_linear_args product = product_of(a);
+    if (!runs_bf16(c->library, &k, &product) && c->level >= SG_CPU_AVX512 && !is_steady(a)) return NULL;
+    return plan_for(c, &k, &product);
 }
+
+static sg_status conv(sg_stream *s, const sg_conv_args *a)
+{
+    const plan *const    p = plan_for_conv(sg_cpu_of(s), a);
+    const sg_linear_args product = product_of(a);
+    return p ? plan_run(s, p, &product) : sg_cpu_of(s)->library->plain.conv(s, a);
+}
+
+void sg_onednn_prepare_conv(const sg_cpu *c, const sg_conv_args *a) { (void)plan_for_conv(c, a); }
+
+size_t sg_onednn_code_bytes(const sg_cpu *c) { return c->library->code_bytes; }
 
 bool sg_onednn_open(sg_cpu *c, sg_cpu_level level, bool native_bf16)
 {
     static const dnnl_cpu_isa_t most[SG_CPU_LEVELS] = {[SG_CPU_AVX2] = dnnl_cpu_isa_avx2,
                                                        [SG_CPU_AVX512] = dnnl_cpu_isa_avx512_core_vnni,
+                                                       [SG_CPU_AVX512_VNNI] = dnnl_cpu_isa_avx512_core_vnni,
                                                        [SG_CPU_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16,
                                                        [SG_CPU_AMX] = dnnl_cpu_isa_all};
     if (level < SG_CPU_AVX2) return false;

@@ -153,6 +153,16 @@ static inline sg_lanes sg_lanes_exp(sg_lanes x)
 #endif
 }
 
+/* e^x for x <= 0, within 2 units in the last place; 0 below -88, which is nothing beside the row's largest weight, 1;
+ * NaN for NaN. `round` leaves n, plus the exponent's bias, in the low bits: at -127 the factor made of them is 0. */
+static inline sg_lanes sg_lanes_weight(sg_lanes x)
+{
+    const float    round = 12582912.0f + 127.0f;                       /* 1.5 2^23 + 127 */
+    const sg_lanes none = {0}, z = sg_lanes_max(none - 88.029692f, x); /* -127 ln 2 */
+    const sg_lanes shifted = z * SG_LOG2E + round;
+    return sg_lanes_exp_part(z, shifted - round) * (sg_lanes)((sg_lane_bits)shifted << 23);
+}
+
 /* a / b within 2 units in the last place. Where a division takes longer than a sigmoid, 1 / b is estimated and corrected
  * once; an infinite b would make the correction NaN and needs none. */
 static inline sg_lanes sg_lanes_over(sg_lanes a, sg_lanes b)

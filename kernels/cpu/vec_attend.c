@@ -58,16 +58,6 @@ static void pack_keys(const attend_job *b, int64_t head, int64_t j)
         }
 }
 
-/* e^x for x <= 0, within 2 units in the last place; 0 below -88, which is nothing beside the row's largest weight, 1;
- * NaN for NaN. `round` leaves n, plus the exponent's bias, in the low bits: at -127 the factor made of them is 0. */
-static inline sg_lanes weight(sg_lanes x)
-{
-    const float    round = 12582912.0f + 127.0f;                       /* 1.5 2^23 + 127 */
-    const sg_lanes none = {0}, z = sg_lanes_max(none - 88.029692f, x); /* -127 ln 2 */
-    const sg_lanes shifted = z * SG_LOG2E + round;
-    return sg_lanes_exp_part(z, shifted - round) * (sg_lanes)((sg_lane_bits)shifted << 23);
-}
-
 /* A row of scores is scaled, biases enter, and it is padded with what weighs nothing; its largest score, or `top`. */
 static float row_top(float *score, int64_t count, int64_t padded, float scale, const float *bias, const float *key_bias,
                      float top)
@@ -108,7 +98,7 @@ static void weigh_rows(const attend_job *b, const attend_room *w, int64_t i, int
         if (top == was) continue;
         w->top[i + r] = top;
         if (was == -INFINITY) continue; /* nothing was summed */
-        const sg_lanes fade = weight(none + (was - base[r]));
+        const sg_lanes fade = sg_lanes_weight(none + (was - base[r]));
         w->sum[i + r] *= fade;
         for (int64_t e = 0; e < b->wide; e += SG_LANES)
             *(sg_lanes *)(w->o + e / SG_KC * b->plane + (i + r) * SG_LDA + e % SG_KC) *= fade;
@@ -117,7 +107,7 @@ static void weigh_rows(const attend_job *b, const attend_room *w, int64_t i, int
         float *const score = w->score + r * SG_LDA;
         sg_lanes     sum = none;
         for (int64_t j = 0; j < padded; j += SG_LANES) {
-            const sg_lanes p = weight(*(const sg_lanes *)(score + j) - base[r]);
+            const sg_lanes p = sg_lanes_weight(*(const sg_lanes *)(score + j) - base[r]);
             *(sg_lanes *)(score + j) = p;
             sum += p;
         }

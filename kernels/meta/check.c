@@ -1,5 +1,5 @@
-/* check.c - the backend that watches another: every op also runs on the oracle, from the same inputs. Host memory only.
- */
+/* check.c - the backend that watches another: every op also runs on the oracle, from the same inputs, which are what the
+ * watched kernels have made so far. Host memory only. */
 #include "meta.h"
 
 #include "budget.h"
@@ -7,45 +7,66 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SG_POISON = 0xff }; /* a float of poison is NaN: what a kernel forgets to write shows */
+enum {
+    SG_POISON = 0xff, /* a float of poison is NaN: what a kernel forgets to write shows */
+    SG_OUTPUTS = 4    /* of an op, at most */
+};
 
+/* What an op writes, and the twins for both oracles, in memory of their own. */
 typedef struct watch {
-    sg_tensor got, truth, rounded;
+    int       outputs;
+    sg_tensor got[SG_OUTPUTS], truth[SG_OUTPUTS], rounded[SG_OUTPUTS];
 } watch;
 
-/* Twins of y for the oracle, in memory of their own. */
-static sg_status watch_begin(watch *w, bool adds, sg_tensor y)
+/* t: the tensors that the args begin with. Of an absent one the twin is absent. */
+static sg_status watch_begin(watch *w, int outputs, bool adds, const sg_tensor *t)
 {
-    const size_t bytes = sg_bytes(y);
-    *w = (watch){y, y, y};
-    w->truth.data = malloc(bytes + 1);
-    w->rounded.data = malloc(bytes + 1);
-    if (!w->truth.data || !w->rounded.data) return SG_E_MEMORY;
-    if (!adds) memset(y.data, SG_POISON, bytes);
-    memcpy(w->truth.data, y.data, bytes);
-    memcpy(w->rounded.data, y.data, bytes);
+    *w = (watch){.outputs = outputs};
+    for (int i = 0; i < outputs; i++) w->got[i] = w->truth[i] = w->rounded[i] = t[i];
+    for (int i = 0; i < outputs; i++) {
+        const size_t bytes = sg_bytes(t[i]);
+        w->truth[i].data = malloc(bytes + 1);
+        w->rounded[i].data = malloc(bytes + 1);
+    }
+    for (int i = 0; i < outputs; i++) {
+        const size_t bytes = sg_bytes(t[i]);
+        if (!w->truth[i].data || !w->rounded[i].data) return SG_E_MEMORY;
+        if (bytes == 0) continue;
+        if (!adds) memset(t[i].data, SG_POISON, bytes);
+        memcpy(w->truth[i].data, t[i].data, bytes);
+        memcpy(w->rounded[i].data, t[i].data, bytes);
+    }
     return SG_OK;
 }
 
-static sg_status watch_end(watch *w, sg_stream *s, const char *op, const sg_tensor *t, int tensors)
+static sg_status watch_end(const watch *w, sg_stream *s, const char *op, const sg_tensor *t, int tensors)
 {
-    const sg_verdict v = sg_budget_judge(w->got, w->truth, w->rounded);
+    sg_verdict v = {0};
+    int        which = 0;
+    while (which < w->outputs) {
+        v = sg_budget_judge(w->got[which], w->truth[which], w->rounded[which]);
+        if (v.fault) break;
+        which++;
+    }
     if (!v.fault) return SG_OK;
-    char   shapes[160] = "", one[96], text[160];
+    char   shapes[160] = "", one[96], text[160], output[24] = "";
     size_t at = 0;
     for (int i = 0; i < tensors && at < sizeof shapes; i++) {
         if (t[i].rank == 0) continue;
         sg_shape_text(one, sizeof one, t[i].rank, t[i].dim);
         at += (size_t)snprintf(shapes + at, sizeof shapes - at, " %s%s", sg_dtype_name(t[i].dtype), one);
     }
+    if (w->outputs > 1) snprintf(output, sizeof output, ", output %d,", which + 1);
     sg_verdict_text(text, sizeof text, &v);
-    return sg_fail(s, SG_E_MISMATCH, "%s%s differs from the oracle: %s", op, shapes, text);
+    return sg_fail(s, SG_E_MISMATCH, "%s%s%s differs from the oracle: %s", op, shapes, output, text);
 }
 
 static void watch_free(watch *w)
 {
-    free(w->truth.data);
-    free(w->rounded.data);
+    for (int i = 0; i < w->outputs; i++) {
+        free(w->truth[i].data);
+        free(w->rounded[i].data);
+    }
 }
 
 #define X(op)                                                                                                          \
@@ -55,9 +76,10 @@ static void watch_free(watch *w)
         memcpy(t, a, sg_##op##_tensors * sizeof t[0]);                                                                 \
         watch          w;                                                                                              \
         sg_##op##_args truth = *a, rounded = *a;                                                                       \
-        sg_status      e = watch_begin(&w, sg_reads_output(#op, a), t[0]);                                             \
-        memcpy(&truth, &w.truth, sizeof w.truth); /* the first member of every struct is the output */                 \
-        memcpy(&rounded, &w.rounded, sizeof w.rounded);                                                                \
+        const int      outputs = sg_op_outputs(#op, a);                                                                \
+        sg_status      e = watch_begin(&w, outputs, sg_reads_output(#op, a), t);                                       \
+        memcpy(&truth, w.truth, (size_t)outputs * sizeof t[0]); /* every struct begins with what the op writes */      \
+        memcpy(&rounded, w.rounded, (size_t)outputs * sizeof t[0]);                                                    \
         if (!e) e = s->inner->op(s, a);                                                                                \
         if (!e) e = sg_ref_ops.op(s, &truth);                                                                          \
         if (!e) e = sg_ref_rounded_ops.op(s, &rounded);                                                                \

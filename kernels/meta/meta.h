@@ -2,13 +2,13 @@
 #ifndef SG_META_H
 #define SG_META_H
 
-#include "op.h"
+#include "backend.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* How many tensors each args struct begins with, the output first. (combine: of one term.) */
+/* How many tensors each args struct begins with, outputs first. (combine: of one term.) */
 enum {
     sg_linear_tensors = 5,
     sg_norm_tensors = 6,
@@ -29,21 +29,30 @@ enum {
     sg_combine_tensors = 2,
     sg_rgb8_tensors = 2,
     sg_count_bad_tensors = 2,
-    SG_OP_TENSORS = 6 /* at most */
+    sg_pool_tensors = 5,
+    sg_alike_tensors = 3,
+    sg_quantise_tensors = 4,
+    sg_score_tensors = 8,
+    sg_select_tensors = 8,
+    sg_tail_bias_tensors = 4,
+    sg_attend_blocks_tensors = 15,
+    SG_OP_TENSORS = 15 /* at most */
 };
 
 /* plan computes nothing. A pass over a stream from sg_plan_stream leaves, in keep.peak and scratch.peak, the memory that
  * the same pass needs on any device, and here the arithmetic it does. */
 typedef struct sg_plan_totals {
-    double flops;              /* of linear, attend and conv: 2 per multiply-add */
-    bool   native_bf16;        /* given: BF16 is multiplied as such, not widened */
-    size_t staged_x, staged_y; /* bytes of the largest operands and results that a product widens */
-    size_t attended;           /* bytes of the largest keys and values of an attention, in F32 */
-    size_t weight;             /* bytes of the largest weight of a product, in F32 */
-    size_t table, thin;        /* numbers in the largest table of embed, in the largest weight of a few rows */
+    double            flops;              /* as sg_op_flops has it: 2 per multiply-add */
+    const sg_backend *backend;            /* given: prepares its convolutions on the way; may be NULL */
+    bool              native_bf16;        /* given: BF16 is multiplied as such, not widened */
+    size_t            staged_x, staged_y; /* bytes of the largest operands and results that a product widens */
+    size_t            attended;           /* bytes of the largest keys and values of an attention, in F32 */
+    size_t            weight;             /* bytes of the largest weight of a product, in F32 */
+    size_t            table, thin; /* numbers in the largest table of embed, in the largest weight of a few rows */
 } sg_plan_totals;
 
-/* The arithmetic of one call of the op of that name: 0 for all but linear, attend and conv. */
+/* The arithmetic of one call of the op of that name: 0 for all but linear, conv, attend, and attend_blocks, which counts
+ * as if it kept all. */
 double sg_op_flops(const char *op, const void *args);
 
 sg_stream sg_plan_stream(sg_plan_totals *totals);

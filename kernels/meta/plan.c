@@ -15,6 +15,10 @@ double sg_op_flops(const char *op, const void *args)
         const sg_attend_args *const a = args;
         return 4.0 * (double)sg_count(a->q) * (double)a->k.dim[0];
     }
+    if (strcmp(op, "attend_blocks") == 0) {
+        const sg_attend_blocks_args *const a = args;
+        return 4.0 * (double)sg_count(a->q) * (double)a->k.dim[1];
+    }
     if (strcmp(op, "conv") == 0) {
         const sg_conv_args *const a = args;
         return 2.0 * (double)sg_count(a->y) * (double)(sg_count(a->w) / a->w.dim[0]);
@@ -54,6 +58,7 @@ static sg_status embed(sg_stream *s, const sg_embed_args *a)
 static sg_status conv(sg_stream *s, const sg_conv_args *a)
 {
     totals(s)->flops += sg_op_flops("conv", a);
+    if (totals(s)->backend) sg_backend_prepare_conv(totals(s)->backend, a);
     count_staging(totals(s), a->y, a->x, a->w);
     return SG_OK;
 }
@@ -62,6 +67,12 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
 {
     totals(s)->flops += sg_op_flops("attend", a);
     raise_to(&totals(s)->attended, 2 * sizeof(float) * (size_t)sg_count(a->k));
+    return SG_OK;
+}
+
+static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
+{
+    totals(s)->flops += sg_op_flops("attend_blocks", a);
     return SG_OK;
 }
 
@@ -74,8 +85,11 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
 FREE(norm)
 FREE(rope)
 FREE(gate_add)
-FREE(add) FREE(mul) FREE(act) FREE(sinusoid) FREE(upsample) FREE(avg_down) FREE(dup_up) FREE(permute) FREE(copy)
-    FREE(combine) FREE(rgb8) FREE(count_bad)
+FREE(add)
+FREE(mul)
+FREE(act)
+FREE(sinusoid) FREE(upsample) FREE(avg_down) FREE(dup_up) FREE(permute) FREE(copy) FREE(combine) FREE(rgb8)
+    FREE(count_bad) FREE(pool) FREE(alike) FREE(quantise) FREE(score) FREE(select) FREE(tail_bias)
 
 #define X(op) .op = op,
         static const sg_ops plan_ops = {SG_OPS(X)};

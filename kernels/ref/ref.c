@@ -2,49 +2,7 @@
  *
  * Compiled twice. In double it is the truth. ref_rounded.c compiles it in float, every sum in order and the weights of
  * the softmax rounded to the dtype of v: the error of that build against the truth is the rounding budget of a kernel. */
-#include "op.h"
-
-#include <math.h>
-#include <stdlib.h>
-
-#ifndef SG_REF_REAL
-#define SG_REF_REAL double
-#define SG_REF_TABLE sg_ref_ops
-#define SG_REF_IS_TRUTH 1
-#endif
-
-typedef SG_REF_REAL real;
-
-#if SG_REF_IS_TRUTH
-#define SUM(var) _Pragma(SUM_TEXT(omp simd reduction(+ : var)))
-#define SUM_TEXT(x) #x
-#define FN(name) name
-static real round_as(sg_dtype t, real v)
-{
-    (void)t;
-    return v;
-}
-#else
-#define SUM(var)
-#define FN(name) name##f
-static real round_as(sg_dtype t, real v) { return t == SG_BF16 ? sg_bf16_to_f32(sg_f32_to_bf16(v)) : v; }
-#endif
-
-static real get(const sg_tensor *t, int64_t i) { return (real)sg_load(t, i); }
-static real get_or(const sg_tensor *t, int64_t i, real other) { return t->rank ? get(t, i) : other; }
-static void put(const sg_tensor *t, int64_t i, real v) { sg_store(t, i, (float)v); }
-static void put_or_add(const sg_tensor *t, int64_t i, real v, bool add) { put(t, i, add ? get(t, i) + v : v); }
-
-/* All of t as real numbers, in memory that the caller frees. */
-static real *widen(sg_tensor t)
-{
-    const int64_t n = sg_count(t);
-    real *const   r = malloc((size_t)(n ? n : 1) * sizeof *r);
-    if (!r) return NULL;
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; i++) r[i] = get(&t, i);
-    return r;
-}
+#include "ref.h"
 
 static real activate(sg_act act, real x)
 {
@@ -57,16 +15,6 @@ static real activate(sg_act act, real x)
     default: return x;
     }
 }
-
-/* sum + a b; in order where the order counts. */
-static real dot_onto(real sum, const real *a, const real *b, int64_t n)
-{
-    SUM(sum)
-    for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
-    return sum;
-}
-
-static real dot(const real *a, const real *b, int64_t n) { return dot_onto(0, a, b, n); }
 
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
@@ -394,5 +342,7 @@ static sg_status count_bad(sg_stream *s, const sg_count_bad_args *a)
 }
 
 #define X(op) .op = op,
-const sg_ops SG_REF_TABLE = {SG_OPS(X)};
+#define Y(op) .op = SG_REF_OP(op),
+const sg_ops SG_REF_TABLE = {SG_DENSE_OPS(X) SG_BLOCK_OPS(Y)};
 #undef X
+#undef Y

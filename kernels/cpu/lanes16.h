@@ -1,0 +1,43 @@
+/* lanes16.h - what the files that work on 16 lanes of 32 bits share: lane masks and a transposition. */
+#ifndef SG_LANES16_H
+#define SG_LANES16_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+/* The first n of 64, 32 or 16 lanes; none where n is negative. */
+static inline __mmask64 sg_lanes64(int64_t n) { return n >= 64 ? ~0ull : n <= 0 ? 0 : (1ull << n) - 1; }
+static inline __mmask32 sg_lanes32(int64_t n) { return n >= 32 ? ~0u : n <= 0 ? 0 : (1u << n) - 1; }
+static inline __mmask16 sg_lanes16(int64_t n) { return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1 << n) - 1); }
+
+/* 16 x 16 words of 32 bits; four rounds that each swap blocks of one size across the diagonal. */
+static inline __attribute__((always_inline)) void sg_transpose16(__m512i x[16])
+{
+    __m512i y[16];
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) {
+        y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+        y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4)
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; j++) {
+            x[i + 2 * j] = _mm512_unpacklo_epi64(y[i + j], y[i + j + 2]);
+            x[i + 2 * j + 1] = _mm512_unpackhi_epi64(y[i + j], y[i + j + 2]);
+        }
+#pragma GCC unroll 2
+    for (int i = 0; i < 16; i += 8)
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) {
+            y[i + j] = _mm512_shuffle_i32x4(x[i + j], x[i + j + 4], 0x88);
+            y[i + j + 4] = _mm512_shuffle_i32x4(x[i + j], x[i + j + 4], 0xdd);
+        }
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; j++) {
+        x[j] = _mm512_shuffle_i32x4(y[j], y[j + 8], 0x88);
+        x[j + 8] = _mm512_shuffle_i32x4(y[j], y[j + 8], 0xdd);
+    }
+}
+
+#endif

@@ -1,0 +1,66 @@
+/* ref.h - what the oracle's files share. Each is compiled twice, see ref.c; this goes into every one of them once. */
+#ifndef SG_REF_H
+#define SG_REF_H
+
+#include "op.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#ifndef SG_REF_REAL
+#define SG_REF_REAL double
+#define SG_REF_TABLE sg_ref_ops
+#define SG_REF_IS_TRUTH 1
+#endif
+
+typedef SG_REF_REAL real;
+
+#if SG_REF_IS_TRUTH
+#define SG_REF_OP(op) sg_ref_##op
+#define SUM(var) _Pragma(SUM_TEXT(omp simd reduction(+ : var)))
+#define SUM_TEXT(x) #x
+#define FN(name) name
+static inline real round_as(sg_dtype t, real v)
+{
+    (void)t;
+    return v;
+}
+#else
+#define SG_REF_OP(op) sg_ref_rounded_##op
+#define SUM(var)
+#define FN(name) name##f
+static inline real round_as(sg_dtype t, real v) { return t == SG_BF16 ? sg_bf16_to_f32(sg_f32_to_bf16(v)) : v; }
+#endif
+
+static inline real get(const sg_tensor *t, int64_t i) { return (real)sg_load(t, i); }
+static inline real get_or(const sg_tensor *t, int64_t i, real other) { return t->rank ? get(t, i) : other; }
+static inline void put(const sg_tensor *t, int64_t i, real v) { sg_store(t, i, (float)v); }
+static inline void put_or_add(const sg_tensor *t, int64_t i, real v, bool add) { put(t, i, add ? get(t, i) + v : v); }
+
+/* All of t as real numbers, in memory that the caller frees. */
+static inline real *widen(sg_tensor t)
+{
+    const int64_t n = sg_count(t);
+    real *const   r = malloc((size_t)(n ? n : 1) * sizeof *r);
+    if (!r) return NULL;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) r[i] = get(&t, i);
+    return r;
+}
+
+/* sum + a b; in order where the order counts. */
+static inline real dot_onto(real sum, const real *a, const real *b, int64_t n)
+{
+    SUM(sum)
+    for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+static inline real dot(const real *a, const real *b, int64_t n) { return dot_onto(0, a, b, n); }
+
+/* attention/ref: the stages of sparse attention. */
+#define X(op) sg_status SG_REF_OP(op)(sg_stream *, const sg_##op##_args *);
+SG_BLOCK_OPS(X)
+#undef X
+
+#endif
