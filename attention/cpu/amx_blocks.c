@@ -1,0 +1,559 @@
+/* amx_blocks.c - attention over lists of blocks of keys, q and k in INT8, by AMX tiles.
+ *
+ * The walk of bf16_attend.c: scores are k q^T, [keys, queries], outputs v^T p, [channels, queries]; a group of SG_SUB =
+ * 32 queries takes its bases from its first block of keys and stays with them, and is done again where these were no
+ * good. What differs:
+ *
+ *   - Each group has a list: the blocks of 64 keys that its block of queries keeps, then blocks of means, if any mean
+ *     in them counts. A task is up to SG_TASK blocks of queries of a head. It goes over the lists of their groups in
+ *     chunks that fit into the second-level cache, in each over its groups, for each of them over units of blocks.
+ *   - A stage is a block: its scores by INT8 products into one of two buffers, INT32 whose bits are those of floats
+ *     (amx_soft.h); the weights of the block before; and a share of the outputs of the unit before, BF16 products. A
+ *     unit is two blocks, so that a tile of outputs is loaded and stored once in 128 keys. The outputs of a unit begin
+ *     one stage after the scores of the next one, when all its weights are there.
+ *   - With lambda, scores come first alone, and what is left out leaves the lists.
+ *
+ * Roofline, for a vector of 16 scores: products take d / 64 + d / 32 cycles of the tile unit, 3 at d = 64 and 6 at d =
+ * 128; storing tiles of scores and outputs stops it for 1.5 and 2 more. Softening starts 6 instructions and, for two
+ * vectors, a shuffle, a store and a vdpbf16ps, which takes the place of four: 8.5 in all, of which one a cycle goes
+ * beside tiles and two without. That is 6.5 cycles at d = 64 and 8 at d = 128. The clock is another limit: an Emerald
+ * Rapids at 3.0 GHz falls to 2.3 GHz when it multiplies tiles of numbers other than zeros. */
+#include "amx_pack.h"
+
+#include <omp.h>
+
+enum { SG_SUBS = SG_BLOCK_Q / SG_SUB, SG_TASK = 4, SG_UNIT = 2 };
+enum { SG_O = 4 * 256, SG_SCORES = SG_BLOCK_K * SG_SUB, SG_WEIGHTS = SG_BLOCK_K * SG_SUB };
+
+/* Above this the integers of a score leave the range of amx_soft.h. */
+enum { SG_CHANNELS_MOST = 256 };
+
+/* Bases are no farther than this below what they should be: amx_soft.h. */
+enum { SG_GRID_MOST = 64 };
+
+/* Packed keys and values of a chunk stay below this. */
+enum { SG_CHUNK_BYTES = 512 << 10 };
+
+static sg_status (*other)(sg_stream *, const sg_attend_blocks_args *); /* for what is not served here */
+
+static const int32_t __attribute__((aligned(64))) zero_tile[256] = {
+#define X4 SG_ZERO_BITS, SG_ZERO_BITS, SG_ZERO_BITS, SG_ZERO_BITS
+#define X16 X4, X4, X4, X4
+#define X64 X16, X16, X16, X16
+    X64, X64, X64, X64};
+
+/* What a task needs, in its thread's scratch. */
+typedef struct blocks_room {
+    int8_t         *q;         /* [subs][kdepth][2][16][16][4] */
+    float          *o;         /* [subs][vdepth][2][2][16][16] */
+    float          *score[2];  /* of a block */
+    uint16_t       *weight[2]; /* of a unit */
+    float          *by, *base; /* of a block: amx_soft.h */
+    sg_blocks_edge *edge;      /* of a block */
+    sub_state      *state;     /* [subs] */
+    int32_t        *list;      /* [subs][blocks] */
+} blocks_room;
+
+static int64_t whole(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/* How much room that is; with p NULL nothing else counts. */
+static int64_t room_at(const blocks_job *b, blocks_room *r, char *p)
+{
+    char *const from = p;
+#define X(member, count)                                                                                               \
+    r->member = (void *)p;                                                                                             \
+    p += whole((int64_t)sizeof *r->member * (count));
+    X(q, b->task * SG_SUBS * b->kdepth * SG_COLS * SG_TILE_BYTES)
+    X(o, b->task * SG_SUBS * b->vdepth * SG_O)
+    X(score[0], SG_SCORES)
+    X(score[1], SG_SCORES)
+    X(weight[0], SG_UNIT * SG_WEIGHTS)
+    X(weight[1], SG_UNIT * SG_WEIGHTS)
+    X(by, 4 * SG_COLS)
+    X(base, 4 * SG_SUB)
+    X(edge, 1)
+    X(state, b->task * SG_SUBS)
+    X(list, b->task * SG_SUBS * b->s.tiles)
+#undef X
+    return p - from;
+}
+
+/* ---- lists ---- */
+
+/* Lists of the groups of block i of queries; `sub` is the first of them. */
+static void fill_lists(const blocks_job *b, const blocks_room *w, int64_t head, int64_t i, int64_t sub, int64_t end)
+{
+    sg_blocks_walk walk = sg_blocks_walk_of(&b->s, head, i);
+    sg_blocks_tile t;
+    for (int64_t g = sub; g < end; g++) w->state[g].count = 0;
+    while (sg_blocks_next(&walk, &t))
+        for (int64_t g = sub; g < end; g++) {
+            sub_state *const s = &w->state[g];
+            const bool       hidden = t.edge && !b->s.count && t.index * SG_BLOCK_K >= s->row + SG_SUB;
+            if (!hidden) w->list[g * b->s.tiles + s->count++] = (int32_t)t.index;
+        }
+}
+
+/* Whether not all queries of a group see all keys of a block as they are; then what they see. */
+static bool fill_edge(const blocks_job *b, sg_blocks_edge *edge, int64_t head, int64_t row, int64_t block)
+{
+    const int64_t end = (block + 1) * SG_BLOCK_K;
+    if (block < b->s.nk && end <= b->s.m && !(b->s.a->causal && end > row + 1)) return false;
+    sg_blocks_walk walk = sg_blocks_walk_of(&b->s, head, row / SG_BLOCK_Q);
+    sg_blocks_tile t = {0};
+    walk.next = block;
+    sg_blocks_next(&walk, &t);
+    for (int64_t i = 0; i < SG_BLOCK_K; i++) {
+        const int64_t hidden = t.edge ? t.index * SG_BLOCK_K + i - row : 0; /* queries before the key */
+        const bool    there = t.seen >> i & 1 && hidden < SG_SUB;
+        edge->seen[i] = there ? ~0u << (hidden < 0 ? 0 : hidden) : 0;
+        edge->bias[i] = there ? (t.bias ? t.bias[i] : t.add) * SG_LOG2E : 0;
+    }
+    return true;
+}
+
+/* ---- the walk ---- */
+
+/* What a walk does about the largest scores: takes those of a group's first block; looks for those of all and does
+ * nothing else; has them. */
+typedef enum walk_pass { PASS_GUESS, PASS_LOOK, PASS_KNOW } walk_pass;
+
+/* Some neighbours in the list of a group. */
+typedef struct unit {
+    const int32_t *block;
+    int64_t        sub, at, count; /* at: of the first in the list */
+} unit;
+
+typedef struct cursor {
+    int64_t first, end; /* groups */
+    int64_t sub, at, from, longest;
+} cursor;
+
+static cursor cursor_at(const blocks_room *w, int64_t first, int64_t end)
+{
+    cursor c = {.first = first, .end = end, .sub = first};
+    for (int64_t i = first; i < end; i++)
+        if (w->state[i].count > c.longest) c.longest = w->state[i].count;
+    return c;
+}
+
+static bool advance(const blocks_job *b, const blocks_room *w, cursor *c, unit *u)
+{
+    while (c->from < c->longest) {
+        const int64_t end = sg_min64(c->from + b->chunk, w->state[c->sub].count);
+        if (c->at < end) {
+            *u = (unit){w->list + c->sub * b->s.tiles + c->at, c->sub, c->at, sg_min64(SG_UNIT, end - c->at)};
+            c->at += u->count;
+            return true;
+        }
+        if (++c->sub == c->end) {
+            c->sub = c->first;
+            c->from += b->chunk;
+        }
+        c->at = c->from;
+    }
+    return false;
+}
+
+/* The largest scores of a block, in powers of two, NaN left aside; -INFINITY where nothing is seen. */
+static void find_top(const sg_blocks_soft *w, bool edge, float top[SG_SUB])
+{
+    for (unsigned col = 0; col < SG_COLS; col++) {
+        __m512 most = _mm512_set1_ps(-INFINITY);
+        for (unsigned key = 0; key < SG_BLOCK_K; key++) {
+            const __m512    by = _mm512_set1_ps(w->by[key / 16 * SG_COLS + col]);
+            const float     bias = edge ? w->edge->bias[key] : 0;
+            const __mmask16 seen = edge ? (__mmask16)(w->edge->seen[key] >> col * 16) : 0xffff;
+            const __m512    s = _mm512_load_ps(w->score + (key / 16 * SG_COLS + col) * 256 + key % 16 * 16);
+            const __m512    x = _mm512_fmadd_ps(_mm512_sub_ps(s, _mm512_set1_ps(SG_ZERO)), by, _mm512_set1_ps(bias));
+            most = _mm512_mask_max_ps(most, seen, x, most);
+        }
+        _mm512_store_ps(top + col * 16, most);
+    }
+}
+
+/* Raises the bases with the largest scores of a block. */
+static void raise(sub_state *s, const float most[SG_SUB])
+{
+    for (int i = 0; i < SG_SUB; i++) {
+        if (!(most[i] > s->top[i])) continue;
+        s->top[i] = most[i];
+        s->base[i] = floorf((most[i] - SG_ABOVE) / s->grid) * s->grid;
+    }
+}
+
+/* Where a walk is: the block whose scores wait, and the unit whose weights do. */
+typedef struct walker {
+    const blocks_job  *b;
+    const blocks_room *w;
+    const char        *packed; /* of the head */
+    const float       *scale;
+    int64_t            head;
+    walk_pass          pass;
+    unit               soft, out;           /* count 0: none */
+    int64_t            soft_at;             /* block of the unit */
+    int64_t            share, shares, done; /* stages of the unit; groups of 32 channels */
+    unsigned           turn, half;          /* buffers of scores and of weights that are next written */
+} walker;
+
+/* Scales of keys against those of a group, to 22 bits. */
+static __m256 scales_by(const sub_state *s, __m256 keys)
+{
+    const __m256i by = _mm256_castps_si256(_mm256_mul_ps(keys, _mm256_load_ps(s->by)));
+    const __m256i near = _mm256_add_epi32(by, _mm256_set1_epi32(2));
+    return _mm256_castsi256_ps(_mm256_and_si256(near, _mm256_set1_epi32(~3)));
+}
+
+static void fill_by(const walker *p, const sub_state *s, int64_t block)
+{
+    _mm256_store_ps(p->w->by, scales_by(s, _mm256_load_ps(p->scale + block * 4 * SG_COLS)));
+}
+
+/* Finds the grid of a group: the least power of two that is not below any scale that it meets. */
+static void fill_grid(const walker *p, int64_t sub)
+{
+    sub_state *const     s = &p->w->state[sub];
+    const int32_t *const list = p->w->list + sub * p->b->s.tiles;
+    _Alignas(32) float   by[4 * SG_COLS];
+    __m256               most = _mm256_setzero_ps();
+    for (int64_t i = 0; i < s->count; i++) most = _mm256_max_ps(_mm256_load_ps(p->scale + list[i] * 4 * SG_COLS), most);
+    _mm256_store_ps(by, scales_by(s, most));
+    s->grid = 0x1p-20f;
+    for (int i = 0; i < 4 * SG_COLS; i++)
+        while (s->grid < fabsf(by[i]) && s->grid < SG_GRID_MOST) s->grid *= 2;
+}
+
+static void fill_base(const blocks_room *w, const sub_state *s)
+{
+    for (int part = 0; part < 4; part++)
+        for (int col = 0; col < SG_COLS; col++) {
+            const __m512 by = _mm512_set1_ps(w->by[part * SG_COLS + col]);
+            const __m512 base = _mm512_load_ps(s->base + col * 16);
+            _mm512_store_ps(w->base + part * SG_SUB + col * 16, _mm512_fmadd_ps(_mm512_set1_ps(SG_ZERO), by, base));
+        }
+}
+
+/* The products of a stage; k and out may be absent. */
+typedef struct stage_args {
+    const int8_t   *k, *q;
+    const uint16_t *v, *weight;
+    const int32_t  *block; /* of v */
+    float          *score, *o;
+    int64_t         kdepth, words, blocks, from, to; /* groups of 32 channels */
+} stage_args;
+
+static inline __attribute__((always_inline)) void stage_by(const stage_args *t, const sg_blocks_soft *w, int64_t kdepth,
+                                                           unsigned early, unsigned late, bool edge)
+{
+    sg_blocks_soft mine = *w;
+    if (t->k) sg_blocks_scores(t->k, t->q, t->score, kdepth, zero_tile, &mine, early, edge);
+    sg_blocks_outputs(t->v, t->words, t->block, t->blocks, t->weight, t->o, t->from, t->to, &mine, late, edge);
+    while (mine.at < mine.end) sg_blocks_soften(&mine, late, edge);
+}
+
+/* Softens as many quads after each block of products as it takes to be through with them at the same time. */
+static void stage(const stage_args *t, const sg_blocks_soft *w, bool edge)
+{
+    if (edge)
+        stage_by(t, w, t->kdepth, 4, 4, true);
+    else if (t->kdepth > 1)
+        stage_by(t, w, t->kdepth, 4, 2, false);
+    else
+        stage_by(t, w, 1, 4, 4, false);
+}
+
+/* What is to soften; returns whether it is an edge. */
+static bool walk_soft(const walker *p, sg_blocks_soft *s)
+{
+    const blocks_room *const w = p->w;
+    sub_state *const         state = &w->state[p->soft.sub];
+    const int64_t            block = p->soft.block[p->soft_at];
+    const bool               edge = fill_edge(p->b, w->edge, p->head, state->row, block);
+    *s = (sg_blocks_soft){.score = w->score[p->turn ^ 1],
+                          .weight = w->weight[p->half] + p->soft_at * SG_WEIGHTS,
+                          .sum = state->sum,
+                          .by = w->by,
+                          .base = w->base,
+                          .edge = w->edge,
+                          .end = p->pass == PASS_LOOK ? 0 : SG_BLOCK_QUADS};
+    fill_by(p, state, block);
+    if (p->pass == PASS_LOOK || (p->pass == PASS_GUESS && p->soft.at + p->soft_at == 0)) {
+        _Alignas(64) float most[SG_SUB];
+        find_top(s, edge, most);
+        raise(state, most);
+    }
+    fill_base(w, state);
+    return edge;
+}
+
+/* A stage: scores of block `at` of the unit, unless that is NULL. */
+static void walk_stage(walker *p, const unit *now, int64_t at)
+{
+    const blocks_job *const  b = p->b;
+    const blocks_room *const w = p->w;
+    sg_blocks_soft           s = {0};
+    const bool               edge = p->soft.count && walk_soft(p, &s);
+    stage_args               t = {.v = (const uint16_t *)(p->packed + b->k_bytes),
+                                  .weight = w->weight[p->half ^ 1],
+                                  .score = w->score[p->turn],
+                                  .kdepth = b->kdepth,
+                                  .words = b->bytes / 2};
+    if (now) {
+        t.k = (const int8_t *)(p->packed + now->block[at] * b->bytes);
+        t.q = w->q + now->sub * b->kdepth * SG_COLS * SG_TILE_BYTES;
+    }
+    if (p->out.count) {
+        t.block = p->out.block;
+        t.blocks = p->out.count;
+        t.o = w->o + p->out.sub * b->vdepth * SG_O;
+        t.from = p->done;
+        t.to = p->done = (unsigned)(++p->share * b->vdepth) / (unsigned)p->shares;
+    }
+    stage(&t, &s, edge);
+}
+
+/* What was softened last becomes what is multiplied, in so many stages. */
+static void hand_over(walker *p, int64_t shares)
+{
+    p->out = p->soft;
+    if (p->pass == PASS_LOOK) p->out.count = 0;
+    p->share = p->done = 0;
+    p->shares = shares;
+    p->half ^= 1;
+}
+
+static walker walker_at(const blocks_job *b, const blocks_room *w, int64_t head, walk_pass pass)
+{
+    const int64_t at = (head / b->s.serves - b->s.first) * b->s.tiles;
+    return (walker){.b = b,
+                    .w = w,
+                    .packed = b->packed + at * b->bytes,
+                    .scale = b->scale + at * 4 * SG_COLS,
+                    .head = head,
+                    .pass = pass};
+}
+
+/* The lists of groups [first, end) of a task. */
+static void walk(const blocks_job *b, const blocks_room *w, int64_t head, int64_t first, int64_t end, walk_pass pass)
+{
+    walker p = walker_at(b, w, head, pass);
+    cursor c = cursor_at(w, first, end);
+    unit   now;
+    while (advance(b, w, &c, &now))
+        for (int64_t i = 0; i < now.count; i++) {
+            walk_stage(&p, &now, i);
+            if (i == 0) hand_over(&p, now.count);
+            p.soft = now;
+            p.soft_at = i;
+            p.turn ^= 1;
+        }
+    if (p.soft.count == 0) return;
+    walk_stage(&p, NULL, 0);
+    hand_over(&p, 1);
+    p.soft.count = 0;
+    walk_stage(&p, NULL, 0);
+}
+
+/* ---- the filter ---- */
+
+/* Scores of a block against a group, alone; whether it is an edge. */
+static bool score_block(const walker *p, sg_blocks_soft *s, int64_t sub, int64_t block)
+{
+    const blocks_job *const b = p->b;
+    const sub_state *const  state = &p->w->state[sub];
+    const int8_t *const     k = (const int8_t *)(p->packed + block * b->bytes);
+    *s = (sg_blocks_soft){.score = p->w->score[0], .by = p->w->by, .edge = p->w->edge};
+    sg_blocks_scores(k, p->w->q + sub * b->kdepth * SG_COLS * SG_TILE_BYTES, p->w->score[0], b->kdepth, zero_tile, s, 1,
+                     false);
+    fill_by(p, state, block);
+    return fill_edge(b, p->w->edge, p->head, state->row, block);
+}
+
+/* Whether a block may matter to a query of a group. */
+static bool matters(const blocks_job *b, const sg_blocks_soft *w, const sub_state *s, const float *most, float lambda)
+{
+    bool some = false;
+    for (int i = 0; i < 4 * SG_COLS; i++) some |= !isfinite(w->by[i]);
+    for (int64_t i = 0; i < SG_SUB && s->row + i < b->s.n; i++) some |= !(most[i] < s->top[i] - lambda);
+    return some;
+}
+
+/* Takes out of the list of a group what lambda leaves out, and finds the bases for the rest. How many. */
+static int64_t filter(const blocks_job *b, const blocks_room *w, int64_t head, int64_t sub)
+{
+    const walker     p = walker_at(b, w, head, PASS_LOOK);
+    sub_state *const state = &w->state[sub];
+    int32_t *const   list = w->list + sub * b->s.tiles;
+    const float      lambda = ((const float *)b->s.a->lambda.data)[head];
+    const int64_t    count = state->count;
+    state->count = 0;
+    for (int64_t i = 0; i < count; i++) {
+        _Alignas(64) float most[SG_SUB];
+        sg_blocks_soft     s;
+        const bool         edge = score_block(&p, &s, sub, list[i]);
+        find_top(&s, edge, most);
+        if (i > 0 && list[i] < b->s.nk && !matters(b, &s, state, most, lambda)) continue;
+        raise(state, most);
+        list[state->count++] = list[i];
+    }
+    return count - state->count;
+}
+
+/* sum += what a block gives, in F32: for the count, whose error is not to be that of weights in BF16. */
+static void add_block(const sg_blocks_soft *w, bool edge, const sub_state *s, float sum[SG_SUB])
+{
+    for (unsigned col = 0; col < SG_COLS; col++) {
+        const __m512 base = _mm512_load_ps(s->base + col * 16);
+        __m512       all = _mm512_load_ps(sum + col * 16);
+        for (unsigned key = 0; key < SG_BLOCK_K; key++) {
+            const __m512    by = _mm512_set1_ps(w->by[key / 16 * SG_COLS + col]);
+            const float     bias = edge ? w->edge->bias[key] : 0;
+            const __mmask16 seen = edge ? (__mmask16)(w->edge->seen[key] >> col * 16) : 0xffff;
+            const __m512    x = _mm512_load_ps(w->score + (key / 16 * SG_COLS + col) * 256 + key % 16 * 16);
+            const __m512    less = _mm512_sub_ps(_mm512_set1_ps(bias), base);
+            const __m512    y = _mm512_fmadd_ps(_mm512_sub_ps(x, _mm512_set1_ps(SG_ZERO)), by, less);
+            const __m512    nats = _mm512_mul_ps(y, _mm512_set1_ps(0.693147180559945309f));
+            all = _mm512_mask_add_ps(all, seen, all, (__m512)sg_lanes_exp((sg_lanes)nats));
+        }
+        _mm512_store_ps(sum + col * 16, all);
+    }
+}
+
+/* The shares of their sums that the rows of a filtered group leave out: once more over all that is kept. */
+static double lost_share(const blocks_job *b, const blocks_room *w, int64_t head, int64_t sub)
+{
+    const walker           p = walker_at(b, w, head, PASS_LOOK);
+    const sub_state *const state = &w->state[sub];
+    const int32_t *const   list = w->list + sub * b->s.tiles;
+    _Alignas(64) float     sum[2][SG_SUB] = {0}; /* of what is in the list; of what was left out */
+    sg_blocks_walk         at = sg_blocks_walk_of(&b->s, head, state->row / SG_BLOCK_Q);
+    sg_blocks_tile         t;
+    double                 share = 0;
+    for (int64_t i = 0; sg_blocks_next(&at, &t);) {
+        sg_blocks_soft s;
+        const bool     lost = i == state->count || list[i] != t.index, edge = score_block(&p, &s, sub, t.index);
+        add_block(&s, edge, state, sum[lost]);
+        i += !lost;
+    }
+    for (int64_t i = 0; i < SG_SUB && state->row + i < b->s.n; i++)
+        if (sum[1][i] > 0) share += (double)sum[1][i] / ((double)sum[1][i] + (double)sum[0][i]);
+    return share;
+}
+
+/* ---- tasks ---- */
+
+static void clear_sub(const blocks_job *b, const blocks_room *w, int64_t sub)
+{
+    sub_state *const s = &w->state[sub];
+    memset(w->o + sub * b->vdepth * SG_O, 0, (size_t)(b->vdepth * SG_O) * sizeof(float));
+    for (int i = 0; i < SG_SUB; i++) {
+        s->top[i] = -INFINITY;
+        s->base[i] = s->sum[i] = 0;
+    }
+}
+
+/* A group begins: its queries, and sums of nothing. */
+static void begin_sub(const blocks_job *b, const blocks_room *w, int64_t head, int64_t sub, int64_t row)
+{
+    sub_state *const s = &w->state[sub];
+    s->row = row;
+    pack_queries(b, w->q + sub * b->kdepth * SG_COLS * SG_TILE_BYTES, s, head, row);
+    clear_sub(b, w, sub);
+}
+
+/* Blocks [first, end) of queries of a head. */
+static void attend_task(const blocks_job *b, const blocks_room *w, int64_t head, int64_t first, int64_t end)
+{
+    const int64_t          all = sg_div_up(sg_min64(end * SG_BLOCK_Q, b->s.n) - first * SG_BLOCK_Q, SG_SUB);
+    sg_blocks_count *const count = b->s.count ? b->s.count + head * b->s.nq + first : NULL;
+    for (int64_t i = 0; i < all; i++) begin_sub(b, w, head, i, first * SG_BLOCK_Q + i * SG_SUB);
+    for (int64_t i = 0; i < all; i += SG_SUBS) {
+        fill_lists(b, w, head, first + i / SG_SUBS, i, sg_min64(i + SG_SUBS, all));
+        if (count) count[i / SG_SUBS] = (sg_blocks_count){0};
+    }
+    const walker p = walker_at(b, w, head, PASS_GUESS);
+    for (int64_t i = 0; i < all; i++) fill_grid(&p, i);
+    for (int64_t i = 0; i < all && count; i++) {
+        const int64_t skips = filter(b, w, head, i);
+        count[i / SG_SUBS].skips += skips;
+        if (skips) count[i / SG_SUBS].share += lost_share(b, w, head, i);
+    }
+    walk(b, w, head, 0, all, count ? PASS_KNOW : PASS_GUESS);
+    for (int64_t i = 0; i < all; i++) {
+        sub_state *const s = &w->state[i];
+        if (!count && s->count && sg_soft_unlike(s->sum, w->o + i * b->vdepth * SG_O, b->vdepth * SG_O)) {
+            clear_sub(b, w, i);
+            walk(b, w, head, i, i + 1, PASS_LOOK);
+            walk(b, w, head, i, i + 1, PASS_KNOW);
+        }
+        unpack_outputs(b, w->o + i * b->vdepth * SG_O, s, head);
+    }
+}
+
+/* The tasks of the heads of a group; with causal the longest first. */
+static void attend_heads(const blocks_job *b, int threads, char *rooms, int64_t room_bytes)
+{
+    const int64_t heads = sg_min64(b->s.group, b->s.hk - b->s.first), each = sg_div_up(b->s.nq, b->task);
+#pragma omp parallel num_threads(threads)
+    {
+        blocks_room    mine;
+        const unsigned control = _mm_getcsr();
+        room_at(b, &mine, rooms + omp_get_thread_num() * room_bytes);
+        _mm_setcsr(control | 0x8040); /* denormals are zeros, as they are to the products */
+        sg_tiles_open();
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < heads * b->s.tiles; i++) pack_block(b, b->s.first + i / b->s.tiles, i % b->s.tiles);
+#pragma omp for schedule(dynamic)
+        for (int64_t i = 0; i < heads * b->s.serves * each; i++) {
+            const int64_t first = (each - 1 - i % each) * b->task;
+            attend_task(b, &mine, b->s.first * b->s.serves + i / each, first, sg_min64(first + b->task, b->s.nq));
+        }
+        sg_tiles_close();
+        _mm_setcsr(control);
+    }
+}
+
+/* ---- the entry ---- */
+
+static bool serves(const sg_attend_blocks_args *a)
+{
+    return sg_count(a->y) && a->k.dim[1] > 0 && a->q.dim[2] <= SG_CHANNELS_MOST && a->y.dtype != SG_F16 &&
+           a->v.dtype != SG_F16;
+}
+
+static blocks_job shape(const sg_attend_blocks_args *a, int threads)
+{
+    blocks_job    b = {.s = sg_blocks_job_of(a)};
+    const int64_t d = b.s.d;
+    b.kdepth = sg_div_up(d, 64);
+    b.vdepth = sg_div_up(d, 32);
+    b.k_bytes = b.kdepth * SG_BLOCK_K * 64;
+    b.bytes = b.k_bytes + b.vdepth * SG_VALUES * 2;
+    b.chunk = SG_CHUNK_BYTES / b.bytes / SG_UNIT * SG_UNIT;
+    b.task = SG_TASK;
+    while (b.task > 1 && b.s.h * sg_div_up(b.s.nq, b.task) < 4 * threads) b.task /= 2;
+    return b;
+}
+
+static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
+{
+    sg_cpu *const cpu = sg_cpu_of(s);
+    if (!serves(a)) return other(s, a);
+    blocks_job    b = shape(a, cpu->threads);
+    const int64_t scales = b.s.tiles * 4 * SG_COLS * (int64_t)sizeof(float);
+    const int64_t room_bytes = room_at(&b, &(blocks_room){0}, NULL), rooms = cpu->threads * room_bytes;
+    char *const   p = sg_blocks_scratch(&b.s, cpu, rooms, b.s.tiles * b.bytes + scales);
+    if (!p) return SG_E_MEMORY;
+    b.packed = p;
+    b.scale = (float *)(p + b.s.group * b.s.tiles * b.bytes);
+    for (b.s.first = 0; b.s.first < b.s.hk; b.s.first += b.s.group)
+        attend_heads(&b, cpu->threads, p - rooms, room_bytes);
+    sg_blocks_tell(&b.s);
+    return SG_OK;
+}
+
+void sg_amx_blocks_init(sg_ops *t)
+{
+    other = t->attend_blocks;
+    t->attend_blocks = attend_blocks;
+}

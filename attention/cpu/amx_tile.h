@@ -1,0 +1,97 @@
+/* amx_tile.h - the two products of a stage by AMX tiles, and what runs in their shadow (bf16_tile_amx.h).
+ *
+ * sg_blocks_scores: c = SG_ZERO + a b for a block of 64 keys, bits of floats made by integers:
+ *
+ *   - a, I8 [2][depth][2][16][64]: keys by 32, channels by 64, keys by 16, key, channel;
+ *   - b, I8 [depth][2][16][16][4]: channels by 64, queries by 16, four channels, query, channel;
+ *   - c, F32 [2][2][2][16][16]: keys by 32, keys by 16, queries by 16, key, query.
+ *
+ * sg_blocks_outputs: c[e] += the sum over the blocks of a unit of a[block][e] b[block], for e in [from, to):
+ *
+ *   - a, BF16 [depth][2][2][16][32] each: channels by 32, keys by 32, channels by 16, channel, key;
+ *   - b, BF16 [blocks][2][2][16][16][2]: the weights of amx_soft.h;
+ *   - c, F32 [depth][2][2][16][16]: channels by 32, channels by 16, queries by 16, channel, query. */
+#ifndef SG_AMX_TILE_H
+#define SG_AMX_TILE_H
+
+#include "amx_soft.h"
+#include "bf16_tile_amx.h"
+
+enum { SG_TILE_BYTES = 1024, SG_VALUES = 4 * SG_TILE }; /* BF16 of 32 channels of a block */
+
+static inline __attribute__((always_inline)) void sg_tiles_load(const void *p)
+{
+    _tile_loadd(0, p, 64);
+    _tile_loadd(1, (const char *)p + SG_TILE_BYTES, 64);
+    _tile_loadd(2, (const char *)p + 2 * SG_TILE_BYTES, 64);
+    _tile_loadd(3, (const char *)p + 3 * SG_TILE_BYTES, 64);
+}
+
+static inline __attribute__((always_inline)) void sg_tiles_store(float *p)
+{
+    _tile_stored(0, p, 64);
+    _tile_stored(1, p + 256, 64);
+    _tile_stored(2, p + 512, 64);
+    _tile_stored(3, p + 768, 64);
+}
+
+/* zero: 16 x 16 times SG_ZERO_BITS. */
+static inline __attribute__((always_inline)) void sg_blocks_scores(const int8_t *a, const int8_t *b, float *c,
+                                                                   int64_t depth, const int32_t *zero,
+                                                                   sg_blocks_soft *w, unsigned quads, bool edge)
+{
+    __asm__ volatile("" ::: "memory"); /* the tile loads of some compilers do not say that they read */
+    if (depth == 1) {
+        _tile_loadd(6, b, 64);
+        _tile_loadd(7, b + SG_TILE_BYTES, 64);
+    }
+    for (int step = 0; step < 2; step++, c += 4 * 256) {
+        _tile_loadd(0, zero, 64);
+        _tile_loadd(1, zero, 64);
+        _tile_loadd(2, zero, 64);
+        _tile_loadd(3, zero, 64);
+        const int8_t *y = b;
+        for (int64_t k = 0; k < depth; k++, a += 2 * SG_TILE_BYTES, y += 2 * SG_TILE_BYTES) {
+            _tile_loadd(4, a, 64);
+            if (depth > 1) _tile_loadd(6, y, 64);
+            _tile_dpbssd(0, 4, 6);
+            if (depth > 1) _tile_loadd(7, y + SG_TILE_BYTES, 64);
+            _tile_dpbssd(1, 4, 7);
+            _tile_loadd(5, a + SG_TILE_BYTES, 64);
+            _tile_dpbssd(2, 5, 6);
+            _tile_dpbssd(3, 5, 7);
+            sg_blocks_soften(w, quads, edge);
+        }
+        sg_tiles_store(c);
+    }
+}
+
+/* v: the packed values of a head; a block of them has `words`. */
+static inline __attribute__((always_inline)) void
+sg_blocks_outputs(const uint16_t *v, int64_t words, const int32_t *block, int64_t blocks, const uint16_t *b, float *c,
+                  int64_t from, int64_t to, sg_blocks_soft *w, unsigned quads, bool edge)
+{
+    __asm__ volatile("" ::: "memory");
+    for (int64_t e = from; e < to; e++) {
+        const uint16_t *y = b;
+        sg_tiles_load(c + e * 1024);
+        for (int64_t i = 0; i < blocks; i++) {
+            const uint16_t *x = v + block[i] * words + e * SG_VALUES;
+#pragma GCC unroll 2
+            for (int step = 0; step < 2; step++, x += 2 * SG_TILE, y += 2 * SG_TILE) {
+                _tile_loadd(4, x, 64);
+                _tile_loadd(6, y, 64);
+                _tile_dpbf16ps(0, 4, 6);
+                _tile_loadd(7, y + SG_TILE, 64);
+                _tile_dpbf16ps(1, 4, 7);
+                _tile_loadd(5, x + SG_TILE, 64);
+                _tile_dpbf16ps(2, 5, 6);
+                _tile_dpbf16ps(3, 5, 7);
+                sg_blocks_soften(w, quads, edge);
+            }
+        }
+        sg_tiles_store(c + e * 1024);
+    }
+}
+
+#endif

@@ -1,0 +1,163 @@
+/* blocks.h - what the CPU kernels of attend_blocks share: which keys a block of queries walks over, and the counts.
+ *
+ * Keys come in tiles of SG_BLOCK_K. Tile j < nk is block j of keys; tile nk + t is the tail's keys, that is means, of
+ * blocks SG_BLOCK_K t and on. What a kernel packs it packs tile by tile, so that both kinds are walked alike. */
+#ifndef SG_BLOCKS_H
+#define SG_BLOCKS_H
+
+#include "vec.h"
+
+sg_status sg_vec_blocks_base(sg_stream *s, const sg_attend_blocks_args *a);
+sg_status sg_vec_blocks_avx2(sg_stream *s, const sg_attend_blocks_args *a);
+sg_status sg_vec_blocks_avx512(sg_stream *s, const sg_attend_blocks_args *a);
+
+/* Packed tiles of a group of heads stay below this, so that scratch does not grow with the number of heads. */
+enum { SG_GROUP_BYTES = 64 << 20 };
+
+enum { SG_FILTER_ROWS = 32 }; /* that leave out a block together */
+
+/* What one block of queries of one head left out by lambda. */
+typedef struct sg_blocks_count {
+    int64_t skips;
+    double  share; /* summed over its rows */
+} sg_blocks_count;
+
+typedef struct sg_blocks_job {
+    const sg_attend_blocks_args *a;
+    int64_t                      n, m, h, hk, d, nq, nk;
+    int64_t                      tiles;        /* of a head of keys */
+    int64_t                      serves;       /* neighbouring heads of queries, by each head of keys */
+    int64_t                      first, group; /* heads of keys that are packed: the first, how many at most */
+    sg_blocks_count             *count;        /* [h, nq], or NULL without lambda */
+} sg_blocks_job;
+
+static inline sg_blocks_job sg_blocks_job_of(const sg_attend_blocks_args *a)
+{
+    sg_blocks_job b = {.a = a, .h = a->q.dim[0], .n = a->q.dim[1], .d = a->q.dim[2], .hk = a->k.dim[0]};
+    b.m = a->k.dim[1];
+    b.nq = sg_div_up(b.n, SG_BLOCK_Q);
+    b.nk = sg_div_up(b.m, SG_BLOCK_K);
+    b.tiles = b.nk + (a->tail_k.rank ? sg_div_up(b.nk, SG_BLOCK_K) : 0);
+    b.serves = b.h / b.hk;
+    return b;
+}
+
+/* Decides on the heads of a group and gives out scratch: `rooms` bytes of the kernel's own, then `head_bytes` for each
+ * of its heads, which is what comes back, then the counts. NULL when memory is short. */
+static inline char *sg_blocks_scratch(sg_blocks_job *b, sg_cpu *cpu, int64_t rooms, int64_t head_bytes)
+{
+    const int64_t fit = SG_GROUP_BYTES / (head_bytes + 1);
+    b->group = fit < 1 ? 1 : sg_min64(fit, b->hk);
+    const int64_t counts = b->a->lambda.rank ? b->h * b->nq * (int64_t)sizeof(sg_blocks_count) : 0;
+    char *const   p = (char *)sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)(rooms + b->group * head_bytes + counts));
+    if (p && counts) b->count = (sg_blocks_count *)(p + rooms + b->group * head_bytes);
+    return p ? p + rooms : NULL;
+}
+
+/* The row of `key` of a tile in k, or in tail_k, and in v or tail_v; -1 where there is none. */
+static inline int64_t sg_blocks_row(const sg_blocks_job *b, int64_t tile, int64_t key)
+{
+    const int64_t row = (tile < b->nk ? tile : tile - b->nk) * SG_BLOCK_K + key;
+    return row < (tile < b->nk ? b->m : b->nk) ? row : -1;
+}
+
+/* The scale of all the keys [key, key + SG_BLOCK_SUB) of a tile, 0 where there are none. */
+static inline float sg_blocks_scale(const sg_blocks_job *b, int64_t head, int64_t tile, int64_t key)
+{
+    const int64_t row = sg_blocks_row(b, tile, key);
+    if (row < 0) return 0.0f;
+    if (tile >= b->nk) return ((const float *)b->a->tail_k_scale.data)[(tile - b->nk) * b->hk + head];
+    return ((const float *)b->a->k_scale.data)[row / b->a->k_group * b->hk + head];
+}
+
+/* ---- the walk ---- */
+
+typedef struct sg_blocks_tile {
+    int64_t      index;
+    uint64_t     seen; /* a bit of each key: it is there for the block of queries, or for its last rows */
+    bool         edge; /* not for all rows: key k of block j only from row SG_BLOCK_K j + k on */
+    const float *bias; /* of a tail's keys; NULL: none */
+    float        add;  /* to every logit: ln SG_BLOCK_K where a tail lacks a bias */
+} sg_blocks_tile;
+
+typedef struct sg_blocks_walk {
+    const sg_blocks_job *b;
+    int64_t              head, i; /* which block of queries */
+    int64_t              sight;   /* how many blocks of keys it sees */
+    int64_t              next;    /* tile to look at */
+} sg_blocks_walk;
+
+static inline sg_blocks_walk sg_blocks_walk_of(const sg_blocks_job *b, int64_t head, int64_t i)
+{
+    const int64_t last = sg_min64(b->n, (i + 1) * SG_BLOCK_Q);
+    return (sg_blocks_walk){b, head, i, b->a->causal ? sg_div_up(last, SG_BLOCK_K) : b->nk, 0};
+}
+
+static inline uint64_t sg_low_bits(int64_t n) { return n >= 64 ? ~0ull : n <= 0 ? 0 : (1ull << n) - 1; }
+
+/* Which of the blocks [SG_BLOCK_K word, SG_BLOCK_K (word + 1)) are kept and in sight. */
+static inline uint64_t sg_blocks_kept(const sg_blocks_walk *w, int64_t word)
+{
+    const int64_t words = sg_div_up(w->b->nk, 64);
+    uint64_t      kept = ~0ull;
+    if (w->b->a->keep.rank)
+        memcpy(&kept, (const uint8_t *)w->b->a->keep.data + ((w->head * w->b->nq + w->i) * words + word) * 8, 8);
+    return kept & sg_low_bits(w->sight - word * 64);
+}
+
+/* The next tile of real keys, then of tail; false: that was all. */
+static inline bool sg_blocks_next(sg_blocks_walk *w, sg_blocks_tile *t)
+{
+    const sg_blocks_job *const b = w->b;
+    while (w->next < b->nk) {
+        const uint64_t rest = sg_blocks_kept(w, w->next / 64) >> w->next % 64;
+        if (!rest) {
+            w->next = sg_min64((w->next / 64 + 1) * 64, b->nk);
+            continue;
+        }
+        const int64_t j = w->next + __builtin_ctzll(rest);
+        w->next = j + 1;
+        *t = (sg_blocks_tile){.index = j,
+                              .seen = sg_low_bits(b->m - j * SG_BLOCK_K),
+                              .edge = b->a->causal && (j + 1) * SG_BLOCK_K > w->i * SG_BLOCK_Q + 1};
+        return true;
+    }
+    while (w->next < b->tiles) {
+        const int64_t  word = w->next++ - b->nk, full = b->m / SG_BLOCK_K;
+        const int64_t  whole = b->a->causal ? sg_min64(full, (w->i * SG_BLOCK_Q + 1) / SG_BLOCK_K) : full;
+        const uint64_t seen = ~sg_blocks_kept(w, word) & sg_low_bits(whole - word * 64);
+        if (!seen) continue;
+        *t = (sg_blocks_tile){.index = b->nk + word, .seen = seen, .add = 4.15888308335967186f};
+        if (b->a->tail_bias.rank)
+            t->bias = (const float *)b->a->tail_bias.data + (w->head * b->nq + w->i) * b->nk + word * 64;
+        if (t->bias) t->add = 0.0f;
+        return true;
+    }
+    return false;
+}
+
+/* The keys of a tile that row `row` of the tensor sees. */
+static inline uint64_t sg_blocks_seen(const sg_blocks_tile *t, int64_t row)
+{
+    return t->edge ? t->seen & sg_low_bits(row - t->index * SG_BLOCK_K + 1) : t->seen;
+}
+
+/* ---- counts ---- */
+
+/* Sums what the tasks counted, in order, into skips. */
+static inline void sg_blocks_tell(const sg_blocks_job *b)
+{
+    if (!b->count) return;
+    float *const skips = (float *)b->a->skips.data;
+    for (int64_t head = 0; head < b->h; head++) {
+        sg_blocks_count all = {0};
+        for (int64_t i = 0; i < b->nq; i++) {
+            all.skips += b->count[head * b->nq + i].skips;
+            all.share += b->count[head * b->nq + i].share;
+        }
+        skips[head * 2] = (float)all.skips;
+        skips[head * 2 + 1] = (float)(all.share / (double)b->n);
+    }
+}
+
+#endif

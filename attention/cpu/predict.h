@@ -1,0 +1,75 @@
+/* predict.h - what the vec files of prediction share: vectors out of rows of either dtype, the last of a row not full,
+ * and which blocks are fixed (op.h says what that means). */
+#ifndef SG_PREDICT_H
+#define SG_PREDICT_H
+
+#include "vec.h"
+
+typedef int32_t sg_lane_ints __attribute__((vector_size(4 * SG_LANES), aligned(4), may_alias));
+
+#define SG_INLINE static inline __attribute__((always_inline))
+
+static inline sg_lanes sg_lanes_bf16(const uint16_t *x)
+{
+#if defined(__AVX512F__)
+    return (sg_lanes)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)x)), 16);
+#elif defined(__AVX2__)
+    return (sg_lanes)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)x)), 16);
+#else
+    return (sg_lanes)_mm_unpacklo_epi16(_mm_setzero_si128(), _mm_loadl_epi64((const __m128i *)x));
+#endif
+}
+
+/* Elements [at, at + n) of x, zeros behind them; n of SG_LANES and above is all lanes. */
+SG_INLINE sg_lanes sg_lanes_in(const void *x, bool bf16, int64_t at, int64_t n)
+{
+    const float *const    f = (const float *)x + at;
+    const uint16_t *const b = (const uint16_t *)x + at;
+    if (n >= SG_LANES) return bf16 ? sg_lanes_bf16(b) : *(const sg_lanes *)f;
+    uint16_t half[SG_LANES] = {0};
+    sg_lanes part = {0};
+    memcpy(bf16 ? (void *)half : (void *)&part, bf16 ? (const void *)b : f, (size_t)n * (bf16 ? 2 : 4));
+    return bf16 ? sg_lanes_bf16(half) : part;
+}
+
+SG_INLINE void sg_lanes_out(float *y, sg_lanes v, int64_t n)
+{
+    if (n >= SG_LANES)
+        *(sg_lanes *)y = v;
+    else
+        memcpy(y, &v, (size_t)n * sizeof *y);
+}
+
+/* One side of a score: what of its blocks is fixed for a head of queries, which `share` neighbours share with a column
+ * of alike. */
+typedef struct sg_fixed {
+    int64_t      block, n, front, back;
+    const float *alike, *theta; /* [n / block, columns], [h]; NULL: not judged */
+    int64_t      columns, share;
+} sg_fixed;
+
+static inline sg_fixed sg_fixed_of(int64_t block, int64_t n, int64_t front, int64_t back, const sg_tensor *alike,
+                                   const sg_tensor *theta, int64_t heads)
+{
+    sg_fixed f = {.block = block, .n = n, .front = front, .back = back};
+    if (theta->rank == 0) return f;
+    f.alike = alike->data;
+    f.theta = theta->data;
+    f.columns = alike->dim[1];
+    f.share = heads / f.columns;
+    return f;
+}
+
+static inline bool sg_is_fixed(const sg_fixed *f, int64_t head, int64_t i)
+{
+    if (i * f->block < f->front || (i + 1) * f->block > f->n - f->back) return true;
+    return f->theta && !(f->alike[i * f->columns + head / f->share] > f->theta[head]);
+}
+
+/* How many blocks of keys block i of queries sees. */
+static inline int64_t sg_in_sight(bool causal, int64_t i, int64_t nk)
+{
+    return causal ? sg_min64(nk, (i + 1) * (SG_BLOCK_Q / SG_BLOCK_K)) : nk;
+}
+
+#endif

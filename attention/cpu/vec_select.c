@@ -1,0 +1,341 @@
+/* vec_select.c - select. Scores are compared as integers of the same order. The k best of a row are those above a
+ * threshold that is found two bits at a time, by counting; and so is the threshold of a whole layer, of which follows
+ * how many each row has. Only the rule of mass, which adds in falling order, needs rows sorted: by four passes of a
+ * radix sort. */
+#include "predict.h"
+
+#include <omp.h>
+
+/* The lowest key is of no number but fills up a row; then comes NaN. */
+enum {
+    SG_LOWEST = INT32_MIN,
+    SG_NAN_KEY,
+    SG_RADIX_BITS = 8,
+    SG_RADIX = 1 << SG_RADIX_BITS,
+    SG_PASSES = 16,
+    SG_MARKS = 3
+};
+
+typedef struct select_job {
+    const sg_select_args *a;
+    sg_fixed              queries, keys;
+    int64_t               h, nq, nk, words; /* words of 64 blocks */
+    uint64_t             *forced;           /* [h][words]: kept by every row */
+    int32_t              *count;            /* [h][nq]: how many the rule takes, then how many are kept */
+    double               *share;            /* [h][nq], -1 for a row without mass */
+} select_job;
+
+/* What a thread needs for a row: its keys, to whole words, its bits, and two lists to sort. */
+typedef struct row_room {
+    int32_t  *key;
+    uint64_t *bits, *list[2];
+} row_room;
+
+static const float *scores_of(const select_job *j, int64_t row)
+{
+    return (const float *)j->a->score.data + row * j->nk;
+}
+
+/* In the order of floats, both zeros equal, NaN below all. */
+static inline int32_t key_of(float x)
+{
+    const int32_t bits = (int32_t)sg_bits(x);
+    return x != x ? SG_NAN_KEY : bits >= 0 ? bits : -(bits & 0x7fffffff);
+}
+
+static void row_keys(const select_job *j, int64_t row, int32_t *key)
+{
+    const float *const x = scores_of(j, row);
+    for (int64_t i = 0; i < j->nk; i++) key[i] = key_of(x[i]);
+    for (int64_t i = j->nk; i < 64 * j->words; i++) key[i] = SG_LOWEST;
+}
+
+/* The thresholds that two bits from `shift` on make of `least`. */
+static void marks_above(int32_t least, int shift, int32_t mark[SG_MARKS])
+{
+    for (int i = 0; i < SG_MARKS; i++) mark[i] = (int32_t)((uint32_t)least + ((uint32_t)(i + 1) << shift));
+}
+
+/* How many keys are not below each mark. */
+static void count_from(const int32_t *key, int64_t n, const int32_t mark[SG_MARKS], int32_t count[SG_MARKS])
+{
+    int32_t a = 0, b = 0, c = 0;
+    for (int64_t i = 0; i < n; i++) {
+        a += key[i] >= mark[0];
+        b += key[i] >= mark[1];
+        c += key[i] >= mark[2];
+    }
+    count[0] = a;
+    count[1] = b;
+    count[2] = c;
+}
+
+static int32_t count_above(const int32_t *key, int64_t n, int32_t least)
+{
+    int32_t count = 0;
+    for (int64_t i = 0; i < n; i++) count += key[i] > least;
+    return count;
+}
+
+/* One bit for each of 64 neighbours, whether it is not 0. */
+static uint64_t word_of(const sg_lane_ints *v)
+{
+    uint64_t word = 0;
+    for (int i = 0; i < 64 / SG_LANES; i++) {
+#if defined(__AVX512F__)
+        const uint64_t some = _mm512_movepi32_mask((__m512i)v[i]);
+#elif defined(__AVX2__)
+        const uint64_t some = (uint64_t)_mm256_movemask_ps((__m256)v[i]);
+#else
+        const uint64_t some = (uint64_t)_mm_movemask_ps((__m128)v[i]);
+#endif
+        word |= some << (i * SG_LANES);
+    }
+    return word;
+}
+
+/* Marks what is above `least`, and of what equals it the first `equals`. */
+static void mark(const int32_t *key, int64_t words, int32_t least, int64_t equals, uint64_t *bits)
+{
+    for (int64_t w = 0; w < words; w++) {
+        sg_lane_ints above[64 / SG_LANES], equal[64 / SG_LANES];
+        for (int i = 0; i < 64 / SG_LANES; i++) {
+            const sg_lane_ints k = *(const sg_lane_ints *)(key + w * 64 + i * SG_LANES);
+            above[i] = k > least;
+            equal[i] = k == least;
+        }
+        bits[w] = word_of(above);
+        for (uint64_t rest = word_of(equal); rest && equals > 0; rest &= rest - 1, equals--) bits[w] |= rest & -rest;
+    }
+}
+
+/* Marks the `count` highest of n keys, of equals the first. */
+static void mark_best(const int32_t *key, int64_t n, int64_t count, uint64_t *bits)
+{
+    const int64_t words = sg_div_up(n, 64);
+    int32_t       least = SG_LOWEST, above[SG_MARKS], have[SG_MARKS];
+    if (count == 0) {
+        memset(bits, 0, (size_t)words * sizeof *bits);
+        return;
+    }
+    for (int shift = 30; shift >= 0; shift -= 2) {
+        marks_above(least, shift, above);
+        count_from(key, n, above, have);
+        for (int i = SG_MARKS - 1; i >= 0; i--)
+            if (have[i] >= count) {
+                least = above[i];
+                break;
+            }
+    }
+    mark(key, words, least, count - count_above(key, n, least), bits);
+}
+
+/* The row's places, highest score first, of equals the first: the lower half of each number. */
+static const uint64_t *row_sorted(const row_room *r, int64_t n)
+{
+    uint64_t *from = r->list[0], *to = r->list[1];
+    for (int64_t i = 0; i < n; i++) from[i] = (uint64_t) ~((uint32_t)r->key[i] ^ 0x80000000u) << 32 | (uint64_t)i;
+    for (int shift = 32; shift < 64; shift += SG_RADIX_BITS) {
+        int64_t at[SG_RADIX] = {0}, sum = 0;
+        for (int64_t i = 0; i < n; i++) at[from[i] >> shift & (SG_RADIX - 1)]++;
+        for (int k = 0; k < SG_RADIX; k++) {
+            const int64_t count = at[k];
+            at[k] = sum;
+            sum += count;
+        }
+        for (int64_t i = 0; i < n; i++) to[at[from[i] >> shift & (SG_RADIX - 1)]++] = from[i];
+        uint64_t *const other = from;
+        from = to;
+        to = other;
+    }
+    return from;
+}
+
+/* Scores are added in double in falling order, for the whole of the row as for its part. */
+static void mark_mass(const select_job *j, int64_t row, float amount, const row_room *r)
+{
+    const float *const    x = scores_of(j, row);
+    const uint64_t *const place = row_sorted(r, j->nk);
+    double                all = 0, sum = 0;
+    memset(r->bits, 0, (size_t)j->words * sizeof *r->bits);
+    for (int64_t i = 0; i < j->nk; i++) all += (double)x[(uint32_t)place[i]];
+    for (int64_t i = 0; i < j->nk; i++) {
+        const int64_t at = (uint32_t)place[i];
+        sum += (double)x[at];
+        if (i > 0 && !(sum <= (double)amount * all)) break;
+        r->bits[at / 64] |= (uint64_t)1 << at % 64;
+        if (!(sum <= (double)amount * all)) break;
+    }
+}
+
+static int64_t top_count(const select_job *j, int64_t head)
+{
+    const float share = floorf(((const float *)j->a->amount.data)[head] * (float)j->nk);
+    return share >= (float)j->nk ? j->nk : share >= 1.0f ? (int64_t)share : 1;
+}
+
+/* ---- one budget for all heads ---- */
+
+/* How many places a row takes whose threshold leaves it `have`: no fewer than its quarter. */
+static int64_t row_takes(const select_job *j, int64_t row, int32_t have)
+{
+    const int64_t quarter = top_count(j, row / j->nq) / 4;
+    return have > quarter ? have : quarter;
+}
+
+/* The highest threshold at which the rows together take `budget` places or more. Every thread of the team calls it;
+ * taken is theirs together, zeros at first. */
+static int32_t layer_threshold(const select_job *j, const row_room *r, int64_t budget, int64_t taken[][SG_MARKS])
+{
+    int32_t least = SG_LOWEST, above[SG_MARKS], have[SG_MARKS];
+    for (int pass = 0; pass < SG_PASSES; pass++) {
+        int64_t own[SG_MARKS] = {0};
+        marks_above(least, 30 - 2 * pass, above);
+#pragma omp for schedule(static)
+        for (int64_t row = 0; row < j->h * j->nq; row++) {
+            row_keys(j, row, r->key);
+            count_from(r->key, j->nk, above, have);
+            for (int i = 0; i < SG_MARKS; i++) own[i] += row_takes(j, row, have[i]);
+        }
+        for (int i = 0; i < SG_MARKS; i++) {
+#pragma omp atomic
+            taken[pass][i] += own[i];
+        }
+#pragma omp barrier
+        for (int i = SG_MARKS - 1; i >= 0; i--)
+            if (taken[pass][i] >= budget) {
+                least = above[i];
+                break;
+            }
+    }
+    return least;
+}
+
+/* How many places each row takes of what its head's number makes for all rows of the layer. */
+static void share_budget(const select_job *j, const row_room *rooms, int threads)
+{
+    const int64_t rows = j->h * j->nq;
+    int64_t       taken[SG_PASSES][SG_MARKS] = {{0}}, budget = 0;
+    for (int64_t g = 0; g < j->h; g++) budget += top_count(j, g) * j->nq;
+#pragma omp parallel num_threads(threads) if (rows * j->nk > SG_FEW)
+    {
+        const row_room *const r = &rooms[omp_get_thread_num()];
+        const int32_t         least = layer_threshold(j, r, budget, taken);
+#pragma omp for schedule(static)
+        for (int64_t row = 0; row < rows; row++) {
+            const int32_t above[SG_MARKS] = {least, least + 1, least + 1};
+            int32_t       have[SG_MARKS];
+            row_keys(j, row, r->key);
+            count_from(r->key, j->nk, above, have);
+            j->count[row] = (int32_t)row_takes(j, row, have[1]);
+            j->share[row] = (double)(row_takes(j, row, have[0]) - j->count[row]); /* equals that the row could take */
+        }
+    }
+    for (int64_t row = 0; row < rows; row++) budget -= j->count[row];
+    for (int64_t row = 0; row < rows; row++) {
+        const int64_t more = sg_min64((int64_t)j->share[row], budget);
+        j->count[row] += (int32_t)more;
+        budget -= more;
+    }
+}
+
+/* ---- the op ---- */
+
+static void mark_row(const select_job *j, int64_t row, const row_room *r)
+{
+    row_keys(j, row, r->key);
+    if (j->a->rule == SG_SELECT_GIVEN)
+        mark(r->key, j->words, 0, 0, r->bits);
+    else if (j->a->rule == SG_SELECT_TOPK)
+        mark_best(r->key, j->nk, j->a->heads ? j->count[row] : top_count(j, row / j->nq), r->bits);
+    else
+        mark_mass(j, row, ((const float *)j->a->amount.data)[row / j->nq], r);
+}
+
+/* Adds what is always kept, takes away what is out of sight, and counts. */
+static void finish_row(const select_job *j, int64_t row, uint64_t *bits)
+{
+    const int64_t      head = row / j->nq, i = row % j->nq, seen = sg_in_sight(j->a->causal, i, j->nk);
+    const float *const x = scores_of(j, row);
+    const bool         all = j->a->rule != SG_SELECT_GIVEN && sg_is_fixed(&j->queries, head, i);
+    double             sum = 0, mass = 0;
+    int32_t            kept = 0;
+    for (int64_t w = 0; w < j->words; w++) {
+        const int64_t sight = seen - w * 64, count = sg_min64(64, j->nk - w * 64);
+        uint64_t      word = bits[w] | (all ? ~(uint64_t)0 : j->forced[head * j->words + w]);
+        if (sight < 64) word &= sight > 0 ? ((uint64_t)1 << sight) - 1 : 0;
+        bits[w] = word;
+        kept += __builtin_popcountll(word);
+#pragma omp simd reduction(+ : sum, mass)
+        for (int64_t k = 0; k < count; k++) {
+            const double one = (double)x[w * 64 + k];
+            sum += one;
+            mass += word >> k & 1 ? one : 0.0;
+        }
+    }
+    j->count[row] = kept;
+    j->share[row] = sum == 0 ? -1 : mass / sum;
+    memcpy((uint8_t *)j->a->keep.data + (size_t)(row * j->words) * sizeof *bits, bits, (size_t)j->words * sizeof *bits);
+}
+
+static void head_forced(const select_job *j, int64_t head)
+{
+    uint64_t *const forced = j->forced + head * j->words;
+    memset(forced, 0, (size_t)j->words * sizeof *forced);
+    for (int64_t k = 0; k < j->nk && j->a->rule != SG_SELECT_GIVEN; k++)
+        if (k < j->a->sink || sg_is_fixed(&j->keys, head, k)) forced[k / 64] |= (uint64_t)1 << k % 64;
+}
+
+static void head_done(const select_job *j, int64_t head)
+{
+    int64_t rows = 0, kept = 0;
+    double  mass = 0;
+    for (int64_t row = head * j->nq; row < (head + 1) * j->nq; row++) {
+        kept += j->count[row];
+        if (j->share[row] == -1) continue;
+        mass += j->share[row];
+        rows++;
+    }
+    ((int32_t *)j->a->kept.data)[head] = (int32_t)kept;
+    ((float *)j->a->mass.data)[head] = rows ? (float)(mass / (double)rows) : 1.0f;
+}
+
+static void select_run(const select_job *j, const row_room *rooms, int threads)
+{
+    const int64_t rows = j->h * j->nq;
+    for (int64_t g = 0; g < j->h; g++) head_forced(j, g);
+    if (j->a->heads) share_budget(j, rooms, threads);
+#pragma omp parallel for schedule(static) num_threads(threads) if (rows * j->nk > SG_FEW)
+    for (int64_t row = 0; row < rows; row++) {
+        const row_room *const r = &rooms[omp_get_thread_num()];
+        mark_row(j, row, r);
+        finish_row(j, row, r->bits);
+    }
+    for (int64_t g = 0; g < j->h; g++) head_done(j, g);
+}
+
+static sg_status selects(sg_stream *s, const sg_select_args *a)
+{
+    sg_cpu *const cpu = sg_cpu_of(s);
+    const int     threads = cpu->threads;
+    select_job    j = {.a = a, .h = a->score.dim[0], .nq = a->score.dim[1], .nk = a->score.dim[2]};
+    j.words = sg_div_up(j.nk, 64);
+    j.queries = sg_fixed_of(SG_BLOCK_Q, a->n, a->front, a->back, &a->q_alike, &a->theta, j.h);
+    j.keys = sg_fixed_of(SG_BLOCK_K, a->m, a->front, a->back, &a->k_alike, &a->theta, j.h);
+    const int64_t rows = j.h * j.nq, mine = 64 * j.words * 2 + j.words + 32 * j.words; /* words of 8 bytes */
+    const int64_t room_words = sg_div_up((int64_t)sizeof(row_room), 8);
+    const int64_t all = threads * (mine + room_words) + j.h * j.words + rows + sg_div_up(rows, 2);
+    uint64_t     *p = sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)all * sizeof *p);
+    if (!p) return SG_E_MEMORY;
+    row_room *const rooms = (row_room *)p;
+    p += threads * room_words;
+    for (int t = 0; t < threads; t++, p += mine)
+        rooms[t] = (row_room){(int32_t *)(p + 129 * j.words), p + 128 * j.words, {p, p + 64 * j.words}};
+    j.forced = p;
+    j.share = (double *)(p + j.h * j.words);
+    j.count = (int32_t *)(j.share + rows);
+    select_run(&j, rooms, threads);
+    return SG_OK;
+}
+
+void SG_VEC_INIT(select)(sg_ops *t) { t->select = selects; }

@@ -1,0 +1,494 @@
+/* vnni_blocks.c - attend_blocks of I8 values by AVX-512 VNNI: both products in 8 bits. Other values, and heads of more
+ * than SG_CHANNELS, go to vec_blocks.c.
+ *
+ * Transposed, so that queries lie along the vectors: scores are k q^T, [keys, queries], outputs v^T p, [channels,
+ * queries]. Maxima and sums then need no shuffles, and every product is four channels, or keys, of a row in all lanes
+ * times those of 16 queries. What lies along the vectors is unsigned: queries plus 128, which the keys' sums take
+ * back, and weights.
+ *
+ * Weights. In each tile of 64 keys a query's largest logit, in powers of two, gives the scale: p = round(255 2^(logit
+ * - largest)). Tiles enter with 2^(largest - base) in F32. The base of a query is the largest logit of its first tile
+ * until one is more than SG_RISE above; so outputs are hardly ever scaled again.
+ *
+ * Scores start from the bits of the number SG_MAGIC, less 128 times the sum of the key: read as F32 they are then
+ * SG_MAGIC plus the score, which needs no conversion and loses nothing.
+ *
+ * The walk. A task is a block of queries of one head. It takes its tiles by SG_CHUNK, which the second-level cache
+ * holds, and with each chunk each of its SG_SUBS groups of 32 queries, whose scores, weights and outputs stay in the
+ * first. In the order in which they are read:
+ *
+ *   - q [groups][d / 4][32 queries][4]
+ *   - k [tiles][8][d / 4][8 keys][4]
+ *   - v [tiles][d / 8][64 / 4][8 channels][4 keys]
+ *   - score [64 keys][32 queries], p [64 / 4][32 queries][4], o [groups][d][32 queries]
+ *
+ * Roofline, for a vector of 16 scores, by instructions of which two a cycle start: products d / 4 + d / 4, the largest
+ * 1, weights 9 (logit 2, fraction, polynomial of degree 3, power, sum, integer), their packing 1, outputs to F32 d /
+ * 32: 45 at d = 64, 79 at d = 128, where F32 takes 2 d for the products alone. A tile takes 29 cycles a vector at d =
+ * 64 and 52 at d = 128 on Cascade Lake, three quarters of that rate. */
+#include "blocks.h"
+
+#include <omp.h>
+
+enum { SG_SUB = SG_FILTER_ROWS, SG_SUBS = SG_BLOCK_Q / SG_SUB, SG_CHUNK = 24, SG_GROUPS = SG_BLOCK_K / SG_BLOCK_SUB };
+
+enum { SG_CHANNELS = 255 };  /* d at most: scores stay below 2^22 */
+#define SG_MAGIC 12582912.0f /* 1.5 2^23 */
+#define SG_RISE 32.0f
+
+typedef struct vnni_job {
+    sg_blocks_job s;
+    int64_t       dk, dv; /* d rounded up to fours; to eights */
+    int8_t       *k, *v;  /* packed, of the heads of a group; a tile is SG_BLOCK_K dk and SG_BLOCK_K dv */
+    int32_t      *start;  /* [tiles][SG_BLOCK_K], what scores start from */
+    float        *scale;  /* [tiles][SG_GROUPS] of k */
+} vnni_job;
+
+/* What SG_SUB queries carry from tile to tile. */
+typedef struct sub_state {
+    _Alignas(64) float scale[SG_SUB]; /* of queries, to powers of two */
+    float base[SG_SUB], top[SG_SUB];  /* top: largest logit so far; -INFINITY: none */
+    float sum[SG_SUB], lost[SG_SUB];  /* of weights; of those that were left out */
+} sub_state;
+
+typedef struct vnni_room {
+    uint8_t   *q;     /* [SG_SUBS][dk / 4][SG_SUB][4] */
+    float     *o;     /* [SG_SUBS][dv][SG_SUB] */
+    int32_t   *score; /* [SG_BLOCK_K][SG_SUB] */
+    uint8_t   *p;     /* [SG_BLOCK_K / 4][SG_SUB][4] */
+    sub_state *state; /* [SG_SUBS] */
+    float     *row;   /* [dv] */
+} vnni_room;
+
+static int64_t room_bytes(const vnni_job *b)
+{
+    const int64_t group = SG_SUB * (b->dk + 4 * b->dv) + (int64_t)sizeof(sub_state);
+    return SG_SUBS * group + SG_BLOCK_K * SG_SUB * 5 + sg_div_up(b->dv, 16) * 64;
+}
+
+static vnni_room room_at(const vnni_job *b, char *p)
+{
+    vnni_room r = {.q = (uint8_t *)p};
+    r.o = (float *)(p += SG_BLOCK_Q * b->dk);
+    r.score = (int32_t *)(p += SG_BLOCK_Q * b->dv * 4);
+    r.p = (uint8_t *)(p += SG_BLOCK_K * SG_SUB * 4);
+    r.state = (sub_state *)(p += SG_BLOCK_K * SG_SUB);
+    r.row = (float *)(p + SG_SUBS * (int64_t)sizeof(sub_state));
+    return r;
+}
+
+/* ---- packing ---- */
+
+/* A row of d bytes by fours: each goes `rows` fours behind the last. */
+static void pack_fours(void *y, const int8_t *x, int64_t rows, int64_t d)
+{
+    const int64_t whole = d / 4 * 4;
+    for (int64_t e = 0; e < whole; e += 4) memcpy((char *)y + e * rows, x + e, 4);
+    if (whole < d) memcpy((char *)y + whole * rows, x + whole, (size_t)(d - whole));
+}
+
+/* Four rows of x, by eights of channels: y [dv / 8][SG_BLOCK_K / 4][8][4], of which it fills one in SG_BLOCK_K / 4. */
+static void pack_eights(int8_t *y, const int8_t *x, int64_t rows, int64_t d)
+{
+    for (int64_t e = 0; e < d; e += 8, y += 8 * SG_BLOCK_K) {
+        int64_t row[4] = {0};
+        for (int64_t r = 0; r < sg_min64(4, rows); r++) {
+            if (e + 8 <= d)
+                memcpy(&row[r], x + r * d + e, 8);
+            else
+                memcpy(&row[r], x + r * d + e, (size_t)(d - e));
+        }
+        const __m128i even = _mm_unpacklo_epi8(_mm_cvtsi64_si128(row[0]), _mm_cvtsi64_si128(row[1]));
+        const __m128i odd = _mm_unpacklo_epi8(_mm_cvtsi64_si128(row[2]), _mm_cvtsi64_si128(row[3]));
+        _mm_storeu_si128((__m128i *)y, _mm_unpacklo_epi16(even, odd));
+        _mm_storeu_si128((__m128i *)y + 1, _mm_unpackhi_epi16(even, odd));
+    }
+}
+
+static void pack_tile(const vnni_job *b, int64_t head, int64_t tile)
+{
+    const sg_attend_blocks_args *const a = b->s.a;
+    const bool                         real = tile < b->s.nk;
+    const int64_t                      at = (head - b->s.first) * b->s.tiles + tile, d = b->s.d;
+    const int64_t                      first = (real ? tile : tile - b->s.nk) * SG_BLOCK_K;
+    const int64_t                      all = real ? b->s.m : b->s.nk, rows = sg_min64(SG_BLOCK_K, all - first);
+    const int8_t *const                x = (const int8_t *)(real ? a->k : a->tail_k).data + (head * all + first) * d;
+    const int8_t *const                y = (const int8_t *)(real ? a->v : a->tail_v).data + (head * all + first) * d;
+    int8_t *const k = b->k + at * SG_BLOCK_K * b->dk, *const v = b->v + at * SG_BLOCK_K * b->dv;
+    if (rows < SG_BLOCK_K || b->dk > d) memset(k, 0, (size_t)(SG_BLOCK_K * b->dk));
+    for (int64_t key = 0; key < rows; key += 8)
+        for (int64_t r = 0; r < sg_min64(8, rows - key); r++)
+            pack_fours(k + key * b->dk + r * 4, x + (key + r) * d, 8, d);
+    for (int64_t key = 0; key < SG_BLOCK_K; key += 4) pack_eights(v + key * 8, y + key * d, rows - key, d);
+    for (int64_t key = 0; key < SG_BLOCK_K; key++) {
+        int32_t sum = 0;
+        for (int64_t e = 0; key < rows && e < d; e++) sum += x[key * d + e];
+        b->start[at * SG_BLOCK_K + key] = (int32_t)sg_bits(SG_MAGIC) - 128 * sum;
+    }
+    for (int64_t g = 0; g < SG_GROUPS; g++)
+        b->scale[at * SG_GROUPS + g] = sg_blocks_scale(&b->s, head, tile, g * SG_BLOCK_SUB);
+}
+
+/* Queries from `row` on, and sums of nothing. */
+static void task_begin(const vnni_job *b, const vnni_room *w, int64_t head, int64_t row, int64_t rows)
+{
+    const sg_attend_blocks_args *const a = b->s.a;
+    memset(w->q, 0, (size_t)(SG_BLOCK_Q * b->dk));
+    memset(w->o, 0, (size_t)(SG_BLOCK_Q * b->dv) * sizeof *w->o);
+    for (int64_t i = 0; i < SG_BLOCK_Q; i++) {
+        sub_state *const s = &w->state[i / SG_SUB];
+        const int64_t    l = i % SG_SUB;
+        s->base[l] = s->top[l] = -INFINITY;
+        s->sum[l] = s->lost[l] = s->scale[l] = 0.0f;
+        if (i >= rows) continue;
+        const int8_t *const x = (const int8_t *)a->q.data + (head * b->s.n + row + i) * b->s.d;
+        pack_fours(w->q + i / SG_SUB * b->dk * SG_SUB + l * 4, x, SG_SUB, b->s.d);
+        s->scale[l] = ((const float *)a->q_scale.data)[(row + i) / a->q_group * b->s.h + head] * a->scale * SG_LOG2E;
+    }
+    for (int64_t i = 0; i < SG_BLOCK_Q * b->dk; i++) w->q[i] ^= 0x80;
+}
+
+/* Outputs of a group over their sums, with the values' scale and center; 0 where there is no sum. */
+static void finish(const sub_state *s, float *o, int64_t d, const float *scale, const float *center)
+{
+    for (int col = 0; col < SG_SUB; col += 16) {
+        const __m512    sum = _mm512_load_ps(s->sum + col), by = _mm512_div_ps(_mm512_set1_ps(1.0f), sum);
+        const __mmask16 some = _mm512_cmp_ps_mask(sum, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+        for (int64_t e = 0; e < d; e++) {
+            float *const y = o + e * SG_SUB + col;
+            const __m512 x = _mm512_mul_ps(_mm512_load_ps(y), by), add = _mm512_set1_ps(center ? center[e] : 0.0f);
+            _mm512_store_ps(y, _mm512_maskz_fmadd_ps(some, x, _mm512_set1_ps(scale[e]), add));
+        }
+    }
+}
+
+/* Outputs home; the share of its sum that each row left out. */
+static double task_end(const vnni_job *b, const vnni_room *w, int64_t head, int64_t row, int64_t rows)
+{
+    const sg_attend_blocks_args *const a = b->s.a;
+    const int64_t                      d = b->s.d, hk = head / b->s.serves;
+    const float *const                 center = a->v_center.rank ? (const float *)a->v_center.data + hk * d : NULL;
+    double                             share = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        const sub_state *const s = &w->state[i / SG_SUB];
+        float *const           o = w->o + i / SG_SUB * b->dv * SG_SUB;
+        const int64_t          l = i % SG_SUB, at = ((row + i) * b->s.h + head) * d;
+        float *const           y = sg_out(&a->y, at, w->row);
+        if (l == 0) finish(s, o, d, (const float *)a->v_scale.data + hk * d, center);
+        if (s->lost[l] > 0.0f) share += (double)s->lost[l] / ((double)s->lost[l] + (double)s->sum[l]);
+        for (int64_t e = 0; e < d; e++) y[e] = o[e * SG_SUB + l];
+        sg_out_done(&a->y, at, d, y);
+    }
+    return share;
+}
+
+/* ---- a tile and a group of queries ---- */
+
+/* What makes logits of a tile, less its largest, of scores s as F32: by (s - peak) + add, of each group of keys; best
+ * is the largest. */
+typedef struct tile_logits {
+    __m512 by[SG_GROUPS][2], peak[SG_GROUPS][2], add[SG_GROUPS][2], best[2];
+} tile_logits;
+
+static inline __m512i four(const void *p)
+{
+    int32_t x;
+    memcpy(&x, p, sizeof x);
+    return _mm512_set1_epi32(x);
+}
+
+/* sum += products of four; as an intrinsic gcc 12 copies the sum before and after, at half the speed. */
+static inline void dot(__m512i *sum, __m512i a, __m512i x)
+{
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(*sum) : "v"(a), "v"(x));
+}
+
+/* c[r][l] = start[r] + sum over i < depth of a[i][l] x[i][r], products of four, for 8 rows r and SG_SUB lanes l. The
+ * sums are named one by one and the function is not inlined: else gcc 12 moves them about, at half the speed. */
+static __attribute__((noinline)) void product(const uint8_t *a, const int8_t *x, int64_t depth, const int32_t *start,
+                                              int32_t *c)
+{
+#define SG_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define ROW(r) __m512i c##r##_0 = _mm512_set1_epi32(start[r]), c##r##_1 = c##r##_0;
+    SG_ROWS(ROW)
+#undef ROW
+    for (; depth > 0; depth--, a += 4 * SG_SUB, x += 32) {
+        const __m512i a0 = _mm512_load_si512(a), a1 = _mm512_load_si512(a + 64);
+#define ROW(r)                                                                                                         \
+    const __m512i x##r = four(x + r * 4);                                                                              \
+    dot(&c##r##_0, a0, x##r);                                                                                          \
+    dot(&c##r##_1, a1, x##r);
+        SG_ROWS(ROW)
+#undef ROW
+    }
+#define ROW(r)                                                                                                         \
+    _mm512_store_si512(c + r * SG_SUB, c##r##_0);                                                                      \
+    _mm512_store_si512(c + r * SG_SUB + 16, c##r##_1);
+    SG_ROWS(ROW)
+#undef ROW
+#undef SG_ROWS
+}
+
+/* Asks for `bytes` that lie `ahead` bytes behind p. */
+static inline void ask(const int8_t *p, int64_t ahead, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)p + ahead + i, _MM_HINT_T0);
+}
+
+/* Scores of a tile; the largest of each group of keys go to peak. */
+static void scores(const uint8_t *q, const int8_t *k, const int32_t *start, int32_t *score, int64_t quads,
+                   int64_t ahead, __m512 peak[SG_GROUPS][2])
+{
+    for (int g = 0; g < SG_GROUPS; g++) {
+        __m512 top[2] = {_mm512_set1_ps(0.0f), _mm512_set1_ps(0.0f)}; /* below SG_MAGIC and any score */
+        for (int half = 0; half < 2; half++, k += quads * 32, start += 8, score += 8 * SG_SUB) {
+            ask(k, ahead, quads * 32);
+            product(q, k, quads, start, score);
+            for (int r = 0; r < 8; r++)
+                for (int col = 0; col < 2; col++)
+                    top[col] = _mm512_max_ps(top[col], _mm512_load_ps(score + r * SG_SUB + col * 16));
+        }
+        peak[g][0] = top[0];
+        peak[g][1] = top[1];
+    }
+}
+
+static inline __m512 exp2_of(__m512 x) { return (__m512)sg_lanes_exp((sg_lanes)x * 0.693147180559945309f); }
+
+/* 255 2^x for x <= 0, to 9e-5 of itself, or where it shall be exact to F32's rounding; 255 for 0, 0 for -INFINITY, NaN
+ * for NaN. Minimax polynomials of degree 3 and 5 that are 1 at 0. */
+static inline __attribute__((always_inline)) __m512 weight(__m512 x, bool exact)
+{
+    const __m512 f = _mm512_reduce_ps(x, 0x09); /* x - floor(x) */
+    __m512       p;
+    if (exact) {
+        p = _mm512_fmadd_ps(f, _mm512_set1_ps(255 * 0.00186713088f), _mm512_set1_ps(255 * 0.00901702861f));
+        p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(255 * 0.0557999143f));
+        p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(255 * 0.24016445f));
+        p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(255 * 0.693151312f));
+    } else {
+        p = _mm512_fmadd_ps(f, _mm512_set1_ps(255 * 0.0770671193f), _mm512_set1_ps(255 * 0.227644907f));
+        p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(255 * 0.695116805f));
+    }
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(255));
+    return _mm512_scalef_ps(p, x);
+}
+
+/* Scores become weights, rounded; sums of them, not rounded: what a peak outweighs by far rounds to 0, all to one
+ * side. */
+static inline __attribute__((always_inline)) void weights_as(const int32_t *score, const tile_logits *t, uint8_t *p,
+                                                             __m512 sum[2], bool exact)
+{
+    const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    sum[0] = sum[1] = _mm512_setzero_ps();
+    for (int g = 0; g < SG_GROUPS; g++)
+        for (int part = 0; part < SG_BLOCK_SUB / 4; part++, score += 4 * SG_SUB, p += 4 * SG_SUB)
+#pragma GCC unroll 2
+            for (int col = 0; col < 2; col++) {
+                __m512i x[4];
+#pragma GCC unroll 4
+                for (int r = 0; r < 4; r++) {
+                    const __m512 s = _mm512_sub_ps(_mm512_load_ps(score + r * SG_SUB + col * 16), t->peak[g][col]);
+                    const __m512 y = weight(_mm512_fmadd_ps(s, t->by[g][col], t->add[g][col]), exact);
+                    sum[col] = _mm512_add_ps(sum[col], y);
+                    x[r] = _mm512_cvtps_epi32(y);
+                }
+                x[0] = _mm512_packus_epi16(_mm512_packus_epi32(x[0], x[1]), _mm512_packus_epi32(x[2], x[3]));
+                _mm512_store_si512(p + col * 64, _mm512_shuffle_epi8(x[0], order));
+            }
+}
+
+static void weights(const int32_t *score, const tile_logits *t, uint8_t *p, __m512 sum[2], bool exact)
+{
+    exact ? weights_as(score, t, p, sum, true) : weights_as(score, t, p, sum, false);
+}
+
+/* o += by (v^T p) */
+static void outputs(const uint8_t *p, const int8_t *v, float *o, int64_t eights, int64_t ahead, const __m512 by[2])
+{
+    static const int32_t zeros[8];
+    _Alignas(64) int32_t sum[8 * SG_SUB];
+    for (; eights > 0; eights--, o += 8 * SG_SUB, v += 8 * SG_BLOCK_K) {
+        ask(v, ahead, 8 * SG_BLOCK_K);
+        product(p, v, SG_BLOCK_K / 4, zeros, sum);
+        for (int i = 0; i < 8 * SG_SUB; i += 16) {
+            const __m512 x = _mm512_cvtepi32_ps(_mm512_load_si512(sum + i));
+            _mm512_store_ps(o + i, _mm512_fmadd_ps(x, by[i / 16 % 2], _mm512_load_ps(o + i)));
+        }
+    }
+}
+
+/* Where all keys are seen and none has a bias: the largest logits out of the largest scores. */
+static void logits_of_peaks(tile_logits *l)
+{
+    const __m512 magic = _mm512_set1_ps(SG_MAGIC);
+    for (int col = 0; col < 2; col++) {
+        __m512 top[SG_GROUPS], best = _mm512_set1_ps(-INFINITY);
+        for (int g = 0; g < SG_GROUPS; g++) {
+            top[g] = _mm512_mul_ps(_mm512_sub_ps(l->peak[g][col], magic), l->by[g][col]);
+            best = _mm512_max_ps(best, top[g]);
+        }
+        l->best[col] = best;
+        for (int g = 0; g < SG_GROUPS; g++) l->add[g][col] = _mm512_sub_ps(top[g], best);
+    }
+}
+
+/* Scores become logits one by one, -INFINITY where query `row` and those after it do not see the key. */
+static void logits_of_scores(tile_logits *l, const sg_blocks_tile *t, int32_t *score, int64_t row)
+{
+    for (int col = 0; col < 2; col++) {
+        __m512    best = _mm512_set1_ps(-INFINITY);
+        __mmask16 bad = 0;
+        for (int64_t key = 0; key < SG_BLOCK_K; key++) {
+            const bool    seen = t->seen >> key & 1;
+            const int64_t late =
+                t->edge ? t->index * SG_BLOCK_K + key - row - col * 16 : 0; /* lanes that come before it */
+            const __mmask16 lanes = (__mmask16)(seen && late < 16 ? 0xffff << (late < 0 ? 0 : late) : 0);
+            const float     add = (t->add + (seen && t->bias ? t->bias[key] : 0.0f)) * SG_LOG2E;
+            int32_t *const  s = score + key * SG_SUB + col * 16;
+            const __m512    x = _mm512_sub_ps(_mm512_load_ps(s), _mm512_set1_ps(SG_MAGIC));
+            const __m512    y = _mm512_fmadd_ps(x, l->by[key / SG_BLOCK_SUB][col], _mm512_set1_ps(add));
+            const __m512    z = _mm512_mask_mov_ps(_mm512_set1_ps(-INFINITY), lanes, y);
+            bad |= _mm512_cmp_ps_mask(z, z, _CMP_UNORD_Q);
+            best = _mm512_max_ps(best, z);
+            _mm512_store_ps(s, z);
+        }
+        l->best[col] = best = _mm512_mask_mov_ps(best, bad, _mm512_set1_ps(NAN));
+        const __mmask16 none = _mm512_cmp_ps_mask(best, _mm512_set1_ps(-INFINITY), _CMP_EQ_OQ);
+        for (int g = 0; g < SG_GROUPS; g++) {
+            l->by[g][col] = _mm512_set1_ps(1.0f);
+            l->peak[g][col] = _mm512_setzero_ps();
+            l->add[g][col] = _mm512_mask_sub_ps(_mm512_setzero_ps(), (__mmask16)~none, _mm512_setzero_ps(), best);
+        }
+    }
+}
+
+/* Whether a tile can hardly matter to any of the first `rows` of a group. */
+static bool left_out(const sub_state *s, const tile_logits *l, int64_t rows, float lambda)
+{
+    uint32_t out = 0;
+    for (int col = 0; col < 2; col++) {
+        const __m512 under = _mm512_sub_ps(_mm512_load_ps(s->top + col * 16), _mm512_set1_ps(lambda));
+        out |= (uint32_t)_mm512_cmp_ps_mask(l->best[col], under, _CMP_LT_OQ) << col * 16;
+    }
+    return (out | ~(uint32_t)sg_low_bits(rows)) == ~0u;
+}
+
+/* Takes note of a tile's largest logits; with what its weights count, by. Bases that are too low rise, and what was
+ * summed fades. */
+static void rise(const vnni_job *b, sub_state *s, float *o, const tile_logits *l, __m512 by[2])
+{
+    for (int col = 0; col < 2; col++) {
+        const __m512    none = _mm512_set1_ps(-INFINITY), best = l->best[col], was = _mm512_load_ps(s->base + col * 16);
+        const __mmask16 up = _mm512_cmp_ps_mask(best, _mm512_add_ps(was, _mm512_set1_ps(SG_RISE)), _CMP_GT_OQ);
+        const __mmask16 some = _mm512_cmp_ps_mask(best, none, _CMP_NEQ_UQ);
+        const __m512    base = _mm512_mask_mov_ps(was, up, best);
+        by[col] = _mm512_maskz_mov_ps(some, exp2_of(_mm512_sub_ps(best, base)));
+        _mm512_store_ps(s->base + col * 16, base);
+        _mm512_store_ps(s->top + col * 16, _mm512_max_ps(_mm512_load_ps(s->top + col * 16), best));
+        if (!up) continue;
+        const __m512 fade = _mm512_mask_mov_ps(_mm512_set1_ps(1.0f), up, exp2_of(_mm512_sub_ps(was, base)));
+        float *const sum = s->sum + col * 16, *const lost = s->lost + col * 16;
+        _mm512_store_ps(sum, _mm512_mul_ps(_mm512_load_ps(sum), fade));
+        _mm512_store_ps(lost, _mm512_mul_ps(_mm512_load_ps(lost), fade));
+        for (float *y = o + col * 16; y < o + b->dv * SG_SUB; y += SG_SUB)
+            _mm512_store_ps(y, _mm512_mul_ps(_mm512_load_ps(y), fade));
+    }
+}
+
+/* A tile enters group `sub` of a task, whose `rows` queries are those from `row` on. With lambda it may be left out;
+ * whether it was. */
+static bool visit(const vnni_job *b, const vnni_room *w, const sg_blocks_tile *t, int64_t at, int64_t next, int64_t sub,
+                  int64_t row, int64_t rows, float lambda)
+{
+    sub_state *const s = &w->state[sub];
+    float *const     o = w->o + sub * b->dv * SG_SUB;
+    __m512           by[2], sum[2];
+    tile_logits      l;
+    for (int g = 0; g < SG_GROUPS; g++) {
+        const float scale = b->scale[at * SG_GROUPS + g];
+        for (int col = 0; col < 2; col++)
+            l.by[g][col] = _mm512_mul_ps(_mm512_load_ps(s->scale + col * 16), _mm512_set1_ps(scale));
+    }
+    scores(w->q + sub * b->dk * SG_SUB, b->k + at * SG_BLOCK_K * b->dk, b->start + at * SG_BLOCK_K, w->score, b->dk / 4,
+           (next - at) * SG_BLOCK_K * b->dk, l.peak);
+    if (t->index < b->s.nk && sg_blocks_seen(t, row) == ~0ull)
+        logits_of_peaks(&l);
+    else
+        logits_of_scores(&l, t, w->score, row);
+    const bool out = left_out(s, &l, rows, lambda);
+    rise(b, s, o, &l, by);
+    weights(w->score, &l, w->p, sum, b->s.count != NULL); /* what is counted is not rounded to 8 bits */
+    for (int col = 0; col < 2; col++) {
+        float *const y = (out ? s->lost : s->sum) + col * 16;
+        _mm512_store_ps(y, _mm512_fmadd_ps(sum[col], by[col], _mm512_load_ps(y)));
+    }
+    if (!out) outputs(w->p, b->v + at * SG_BLOCK_K * b->dv, o, b->dv / 8, (next - at) * SG_BLOCK_K * b->dv, by);
+    return out;
+}
+
+/* ---- the entry ---- */
+
+/* Block i of queries of a head. */
+static void attend_task(const vnni_job *b, const vnni_room *w, int64_t head, int64_t i)
+{
+    const int64_t   row = i * SG_BLOCK_Q, rows = sg_min64(SG_BLOCK_Q, b->s.n - row);
+    const int64_t   from = (head / b->s.serves - b->s.first) * b->s.tiles;
+    const float     lambda = b->s.count ? ((const float *)b->s.a->lambda.data)[head] : INFINITY;
+    sg_blocks_walk  walk = sg_blocks_walk_of(&b->s, head, i);
+    sg_blocks_count count = {0};
+    sg_blocks_tile  t[SG_CHUNK];
+    int64_t         tiles = SG_CHUNK;
+    task_begin(b, w, head, row, rows);
+    for (bool first = true; tiles == SG_CHUNK; first = false) {
+        for (tiles = 0; tiles < SG_CHUNK && sg_blocks_next(&walk, &t[tiles]);) tiles++;
+        for (int64_t r = 0; r < rows; r += SG_SUB)
+            for (int64_t j = 0; j < tiles; j++) {
+                const bool filters = (j > 0 || !first) && t[j].index < b->s.nk;
+                count.skips += visit(b, w, &t[j], from + t[j].index, from + t[(j + 1) % tiles].index, r / SG_SUB,
+                                     row + r, sg_min64(SG_SUB, rows - r), filters ? lambda : INFINITY);
+            }
+    }
+    count.share = task_end(b, w, head, row, rows);
+    if (b->s.count) b->s.count[head * b->s.nq + i] = count;
+}
+
+/* The tasks of the heads of a group; with causal the longest first. */
+static void attend_heads(const vnni_job *b, int threads, char *rooms)
+{
+    const int64_t heads = sg_min64(b->s.group, b->s.hk - b->s.first), tasks = heads * b->s.serves * b->s.nq;
+#pragma omp parallel num_threads(threads)
+    {
+        const vnni_room mine = room_at(b, rooms + omp_get_thread_num() * room_bytes(b));
+        const unsigned  control = _mm_getcsr();
+        _mm_setcsr(control | 0x8040); /* denormals are slow, and nothing beside the largest weight */
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < heads * b->s.tiles; i++) pack_tile(b, b->s.first + i / b->s.tiles, i % b->s.tiles);
+#pragma omp for schedule(dynamic)
+        for (int64_t i = 0; i < tasks; i++)
+            attend_task(b, &mine, b->s.first * b->s.serves + i / b->s.nq, b->s.nq - 1 - i % b->s.nq);
+        _mm_setcsr(control);
+    }
+}
+
+static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
+{
+    if (a->v.dtype != SG_I8 || a->q.dim[2] > SG_CHANNELS) return sg_vec_blocks_avx512(s, a);
+    sg_cpu *const cpu = sg_cpu_of(s);
+    vnni_job      b = {.s = sg_blocks_job_of(a)};
+    b.dk = sg_div_up(b.s.d, 4) * 4;
+    b.dv = sg_div_up(b.s.d, 8) * 8;
+    const int64_t keys = b.s.tiles * SG_BLOCK_K, rooms = cpu->threads * room_bytes(&b);
+    const int64_t head_bytes = keys * (b.dk + b.dv + 4) + b.s.tiles * SG_GROUPS * 4;
+    char *const   p = sg_blocks_scratch(&b.s, cpu, rooms, head_bytes);
+    if (!p) return SG_E_MEMORY;
+    b.k = (int8_t *)p;
+    b.v = b.k + b.s.group * keys * b.dk;
+    b.start = (int32_t *)(b.v + b.s.group * keys * b.dv);
+    b.scale = (float *)(b.start + b.s.group * keys);
+    for (b.s.first = 0; b.s.first < b.s.hk; b.s.first += b.s.group) attend_heads(&b, cpu->threads, p - rooms);
+    sg_blocks_tell(&b.s);
+    return SG_OK;
+}
+
+void sg_vnni_blocks_init(sg_ops *t) { t->attend_blocks = attend_blocks; }
