@@ -1,0 +1,202 @@
+/* order.c - see order.h. A box of tokens is spanned by three sides, each a count of tokens and the distance of
+ * neighbours in the row-major sequence, so that a place is one number and a curve through the box is a list of them. */
+#include "order.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+const char *const sg_order_names[SG_ORDERS + 1] = {"row",          "column",        "time",   "hilbert",
+                                                   "hilbert-cube", "hilbert-frame", "morton", "random"};
+
+typedef struct side {
+    int64_t n, step;
+} side;
+
+static side back(side a) { return (side){a.n, -a.step}; }
+
+/* Even where that is possible: boxes of even sides have curves without diagonal steps. */
+static side half(side a)
+{
+    const int64_t n = a.n / 2;
+    return (side){n % 2 && a.n > 2 ? n + 1 : n, a.step};
+}
+
+static side rest(side a) { return (side){a.n - half(a).n, a.step}; }
+
+static int64_t past(side a) { return a.n * a.step; }
+static int64_t last(side a) { return (a.n - 1) * a.step; }
+
+/* All places with a fastest, then b, then c. */
+static int32_t *scan(int32_t *at, side a, side b, side c)
+{
+    for (int64_t k = 0; k < c.n; k++)
+        for (int64_t j = 0; j < b.n; j++)
+            for (int64_t i = 0; i < a.n; i++) *at++ = (int32_t)(k * c.step + j * b.step + i * a.step);
+    return at;
+}
+
+/* ---- generalised Hilbert curves ----
+ *
+ * After J. Cerveny's "gilbert": the curve of (p; a, b, c) runs from the corner p to the far end of side a. A box much
+ * longer than wide is cut across; else it is cut into three or five boxes, whose curves join where one ends. Every cut
+ * takes a third of the box or more away, so the recursion is as deep as the logarithm of the volume. */
+static int32_t *curve(int32_t *at, int64_t p, side a, side b, side c)
+{
+    const side a2 = half(a), b2 = half(b), c2 = half(c);
+    if ((a.n == 1) + (b.n == 1) + (c.n == 1) >= 2) {
+        const side line = a.n > 1 ? a : b.n > 1 ? b : c;
+        for (int64_t i = 0; i < line.n; i++) *at++ = (int32_t)(p + i * line.step);
+        return at;
+    }
+    if (2 * a.n > 3 * b.n && 2 * a.n > 3 * c.n) {
+        at = curve(at, p, a2, b, c);
+        return curve(at, p + past(a2), rest(a), b, c);
+    }
+    if (3 * b.n > 4 * c.n) {
+        at = curve(at, p, b2, c, a2);
+        at = curve(at, p + past(b2), a, rest(b), c);
+        return curve(at, p + last(a) + last(b2), back(b2), c, back(rest(a)));
+    }
+    if (3 * c.n > 4 * b.n) {
+        at = curve(at, p, c2, a2, b);
+        at = curve(at, p + past(c2), a, b, rest(c));
+        return curve(at, p + last(a) + last(c2), back(c2), back(rest(a)), b);
+    }
+    at = curve(at, p, b2, c2, a2);
+    at = curve(at, p + past(b2), c, a2, rest(b));
+    at = curve(at, p + last(b2) + last(c), a, back(b2), back(rest(c)));
+    at = curve(at, p + last(a) + past(b2) + last(c), back(c), back(rest(a)), rest(b));
+    return curve(at, p + last(a) + last(b2), back(b2), c2, back(rest(a)));
+}
+
+/* From the corner of the box along its longest side. */
+static int32_t *hilbert(int32_t *at, side t, side y, side x)
+{
+    if (x.n >= y.n && x.n >= t.n) return curve(at, 0, x, y, t);
+    return y.n >= t.n ? curve(at, 0, y, x, t) : curve(at, 0, t, x, y);
+}
+
+static void frames(int32_t *at, side t, side y, side x)
+{
+    const int64_t n = y.n * x.n;
+    hilbert(at, (side){1, 0}, y, x);
+    for (int64_t k = 1; k < t.n; k++)
+        for (int64_t i = 0; i < n; i++) at[k * n + i] = (int32_t)(k * t.step + at[k % 2 ? n - 1 - i : i]);
+}
+
+/* ---- by an index of every token ---- */
+
+enum { AXES = 3 };
+
+typedef struct keyed {
+    uint32_t axis[AXES]; /* the index is their bits interleaved, the first axis highest */
+    int32_t  token;
+} keyed;
+
+/* The axis whose highest differing bit is the highest decides. */
+static int by_index(const void *left, const void *right)
+{
+    const keyed *const a = left, *const b = right;
+    int      most = 0;
+    uint32_t most_bits = 0;
+    for (int k = 0; k < AXES; k++) {
+        const uint32_t bits = a->axis[k] ^ b->axis[k];
+        if (most_bits < bits && most_bits < (most_bits ^ bits)) {
+            most = k;
+            most_bits = bits;
+        }
+    }
+    return a->axis[most] < b->axis[most] ? -1 : a->axis[most] > b->axis[most];
+}
+
+/* Coordinates of `axes` axes below 2^bits become those of the index on their Hilbert curve (J. Skilling, "Programming
+ * the Hilbert curve", 2004). */
+static void to_hilbert(uint32_t *x, int axes, int bits)
+{
+    uint32_t flips = 0;
+    for (uint32_t bit = (uint32_t)1 << (bits - 1); bit > 1; bit >>= 1)
+        for (int k = 0; k < axes; k++) {
+            const uint32_t low = bit - 1, change = x[k] & bit ? 0 : (x[0] ^ x[k]) & low;
+            x[0] ^= x[k] & bit ? low : change;
+            x[k] ^= change;
+        }
+    for (int k = 1; k < axes; k++) x[k] ^= x[k - 1];
+    for (uint32_t bit = (uint32_t)1 << (bits - 1); bit > 1; bit >>= 1)
+        if (x[axes - 1] & bit) flips ^= bit - 1;
+    for (int k = 0; k < axes; k++) x[k] ^= flips;
+}
+
+/* How many bits the coordinates of a side of n tokens have. */
+static int bits_of(int64_t n)
+{
+    int bits = 0;
+    while (((int64_t)1 << bits) < n) bits++;
+    return bits;
+}
+
+static sg_status sorted(int32_t *at, const int64_t n[AXES], bool curved)
+{
+    const int64_t count = n[0] * n[1] * n[2];
+    keyed *const  all = calloc((size_t)count, sizeof *all);
+    int           axes = 0, bits = 0, axis[AXES];
+    if (!all) return SG_E_MEMORY;
+    for (int i = 0; i < AXES; i++) { /* the curve begins along time, and axes of one token have no part in it */
+        const int k = curved ? AXES - 1 - i : i;
+        if (n[k] > 1) axis[axes++] = k;
+        if (bits_of(n[k]) > bits) bits = bits_of(n[k]);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t place[AXES] = {i / (n[1] * n[2]), i / n[2] % n[1], i % n[2]};
+        for (int k = 0; k < axes; k++) all[i].axis[k] = (uint32_t)place[axis[k]];
+        all[i].token = (int32_t)i;
+        if (curved && axes) to_hilbert(all[i].axis, axes, bits);
+    }
+    qsort(all, (size_t)count, sizeof *all, by_index);
+    for (int64_t i = 0; i < count; i++) at[i] = all[i].token;
+    free(all);
+    return SG_OK;
+}
+
+/* ---- all of them ---- */
+
+/* SplitMix64 (G. L. Steele and others, 2014). */
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static void shuffle(int32_t *at, int64_t n)
+{
+    uint64_t state = 0;
+    for (int64_t i = n - 1; i > 0; i--) {
+        const int64_t j = (int64_t)(next_random(&state) % (uint64_t)(i + 1));
+        const int32_t swapped = at[i];
+        at[i] = at[j];
+        at[j] = swapped;
+    }
+}
+
+sg_status sg_order_make(int32_t *at, sg_order order, int64_t t, int64_t y, int64_t x)
+{
+    const side    st = {t, y * x}, sy = {y, x}, sx = {x, 1};
+    const int64_t n[AXES] = {t, y, x};
+    switch (order) {
+    case SG_ORDER_COLUMN: scan(at, sy, sx, st); break;
+    case SG_ORDER_TIME: scan(at, st, sx, sy); break;
+    case SG_ORDER_HILBERT: hilbert(at, st, sy, sx); break;
+    case SG_ORDER_HILBERT_CUBE: return sorted(at, n, true);
+    case SG_ORDER_HILBERT_FRAME: frames(at, st, sy, sx); break;
+    case SG_ORDER_MORTON: return sorted(at, n, false);
+    case SG_ORDER_RANDOM: shuffle(scan(at, sx, sy, st) - t * y * x, t * y * x); break;
+    default: scan(at, sx, sy, st);
+    }
+    return SG_OK;
+}
+
+void sg_order_invert(int32_t *restored, const int32_t *at, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) restored[at[i]] = (int32_t)i;
+}

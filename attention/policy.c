@@ -1,0 +1,127 @@
+/* policy.c - see policy.h. */
+#include "policy.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <math.h>
+
+const char *const sg_attention_names[] = {"dense", "sage", "sparge", NULL};
+const char *const sg_score_names[] = {"mean", "sub16", "error", NULL};
+const char *const sg_tail_bias_names[] = {"0", "half", "rank1", NULL};
+
+sg_policy sg_policy_usual(void)
+{
+    return (sg_policy){.kind = SG_ATTENTION_SPARGE,
+                       .rule = SG_SELECT_TOPK,
+                       .amount = 0.5F,
+                       .theta = -1,
+                       .score = SG_SCORE_ERROR,
+                       .tail = true,
+                       .tail_bias = SG_TAIL_BIAS_HALF,
+                       .order = SG_ORDER_HILBERT_CUBE,
+                       .dense_steps = 0.2};
+}
+
+sg_policy sg_policy_paper(void)
+{
+    return (sg_policy){.kind = SG_ATTENTION_SPARGE,
+                       .rule = SG_SELECT_TOPK,
+                       .amount = 0.5F,
+                       .theta = -1,
+                       .score = SG_SCORE_MEAN,
+                       .order = SG_ORDER_HILBERT_CUBE,
+                       .dense_steps = 0.2};
+}
+
+/* ---- lists of layers ---- */
+
+/* A number of at most seven digits, -1 where there is none. */
+static int read_layer(const char **at)
+{
+    int v = 0, digits = 0;
+    for (; isdigit((unsigned char)**at) && digits < 7; digits++) v = 10 * v + (*(*at)++ - '0');
+    return digits && !isdigit((unsigned char)**at) ? v : -1;
+}
+
+/* Reads "3" or "3-5" and the comma behind it. False at the end of the list and where it is malformed. */
+static bool next_range(const char **at, int *first, int *last)
+{
+    *first = *last = read_layer(at);
+    if (**at == '-') {
+        ++*at;
+        *last = read_layer(at);
+    }
+    if (*first < 0 || *last < *first || (**at && **at != ',')) return false;
+    if (**at && !*++*at) return false; /* a comma ends it */
+    return true;
+}
+
+bool sg_layers_have(const char *list, int layer)
+{
+    int first, last;
+    while (list && *list && next_range(&list, &first, &last))
+        if (layer >= first && layer <= last) return true;
+    return false;
+}
+
+sg_status sg_layers_check(const char *list, int layers, sg_error *e)
+{
+    const char *at = list;
+    int         first, last;
+    do {
+        if (!next_range(&at, &first, &last))
+            return sg_error_set(e, SG_E_ARG, "dense-layers: '%.80s' is not a list of layers, as in 0,28-29", list);
+        if (last >= layers)
+            return sg_error_set(e, SG_E_ARG, "dense-layers: '%.80s' names layer %d, but this model has 0 to %d", list,
+                                last, layers - 1);
+    } while (*at);
+    return SG_OK;
+}
+
+/* ---- what cannot be ---- */
+
+static sg_status check_real(const char *member, double v, double lo, double hi, sg_error *e)
+{
+    if (v >= lo && v <= hi) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "%s: %g is not between %g and %g", member, v, lo, hi);
+}
+
+static sg_status check_rule(const sg_policy *p, sg_error *e)
+{
+    const sg_tensor *const m = &p->mask;
+    if (p->rule < SG_SELECT_TOPK || p->rule > SG_SELECT_GIVEN)
+        return sg_error_set(e, SG_E_ARG, "rule: there is no number %d", (int)p->rule);
+    if (p->rule != SG_SELECT_GIVEN && m->rank)
+        return sg_error_set(e, SG_E_ARG, "block-mask: a mask goes with no other rule to choose blocks");
+    if (p->rule == SG_SELECT_GIVEN) {
+        if (m->dtype != SG_U8 || m->rank != 3 || !m->data || sg_count(*m) < 1)
+            return sg_error_set(e, SG_E_ARG, "block-mask: should be U8 [heads or 1, blocks of queries, of keys]");
+        if (p->tuned) return sg_error_set(e, SG_E_ARG, "block-mask: tuned thresholds have no say beside a mask");
+    }
+    /* What is tuned brings a rule of its own. */
+    const sg_select_rule rule = p->tuned ? p->tuned->rule : p->rule;
+    if (p->heads && rule != SG_SELECT_TOPK)
+        return sg_error_set(e, SG_E_ARG, "budget: heads share a number of blocks, so the rule must be topk");
+    if (p->rule == SG_SELECT_GIVEN) return SG_OK;
+    return check_real(p->rule == SG_SELECT_TOPK ? "topk" : "tau", p->amount, 0, 1, e);
+}
+
+sg_status sg_policy_check(const sg_policy *p, sg_error *e)
+{
+    const struct {
+        const char *member;
+        int         value, count;
+    } choice[] = {{"attention", (int)p->kind, SG_ATTENTION_SPARGE + 1},
+                  {"score", (int)p->score, SG_SCORE_ERROR + 1},
+                  {"tail-bias", (int)p->tail_bias, SG_TAIL_BIAS_RANK1 + 1},
+                  {"order", (int)p->order, SG_ORDERS}};
+    for (size_t i = 0; i < sizeof choice / sizeof *choice; i++)
+        if (choice[i].value < 0 || choice[i].value >= choice[i].count)
+            return sg_error_set(e, SG_E_ARG, "%s: there is no number %d", choice[i].member, choice[i].value);
+    SG_TRY(check_rule(p, e));
+    SG_TRY(check_real("sim", p->theta, -1, 1, e));
+    SG_TRY(check_real("pv", p->lambda, 0, 1000, e));
+    SG_TRY(check_real("dense-steps", p->dense_steps, 0, 1, e));
+    if (p->sink < 0) return sg_error_set(e, SG_E_ARG, "sink: %d is below 0", p->sink);
+    return p->dense_layers ? sg_layers_check(p->dense_layers, INT_MAX, e) : SG_OK;
+}

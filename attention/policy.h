@@ -1,0 +1,87 @@
+/* policy.h - what a user wants of attention: how it is computed, which blocks it may skip, and where it may not. */
+#ifndef SG_POLICY_H
+#define SG_POLICY_H
+
+#include "op.h"
+#include "order.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum sg_attention_kind {
+    SG_ATTENTION_DENSE, /* the best exact kernel */
+    SG_ATTENTION_SAGE,  /* quantised: INT8 q and k, v as the backend likes it; every block */
+    SG_ATTENTION_SPARGE /* quantised, and blocks are skipped */
+} sg_attention_kind;
+
+typedef enum sg_score_kind {
+    SG_SCORE_MEAN,  /* means of whole blocks: SpargeAttn */
+    SG_SCORE_SUB16, /* means of 16 tokens */
+    SG_SCORE_ERROR  /* means of 16 tokens, weighed by how wrong a mean stands in for the block */
+} sg_score_kind;
+
+typedef enum sg_tail_bias { SG_TAIL_BIAS_NONE, SG_TAIL_BIAS_HALF, SG_TAIL_BIAS_RANK1 } sg_tail_bias;
+
+extern const char *const sg_attention_names[]; /* "dense", "sage", "sparge", NULL */
+extern const char *const sg_score_names[];     /* "mean", "sub16", "error", NULL */
+extern const char *const sg_tail_bias_names[]; /* "0", "half", "rank1", NULL */
+
+/* Thresholds of each head, as tuning finds them; see thresholds.h of model/ for the file. All arrays are
+ * [buckets][layers][heads]; bucket b serves timesteps (of 1000) at or above from[b], from falling, the last 0. */
+typedef struct sg_thresholds {
+    int            buckets, layers, heads;
+    sg_select_rule rule;   /* what amount means */
+    float         *from;   /* [buckets] */
+    float         *amount; /* top-k share or cumulative mass; 1 and above: that head keeps all */
+    float         *theta;  /* self-similarity below which a block is fixed; below 0: none is */
+    float         *lambda; /* PV filter in powers of two; 0 and below: off */
+} sg_thresholds;
+
+struct sg_attention_shape; /* run.h */
+
+/* Sees what an attention is about to work on; y is not written yet. */
+typedef void sg_attention_see(void *context, sg_stream *s, const struct sg_attention_shape *shape, int layer, int step,
+                              int pass, double timestep, const sg_attend_args *args);
+
+typedef struct sg_policy {
+    sg_attention_kind    kind;
+    bool                 named; /* the user asked for this kind: sequences from SG_NAMED_TOKENS on, not SG_TOKENS */
+    sg_select_rule       rule;
+    float                amount; /* top-k share, or cumulative mass */
+    float                theta;  /* self-similarity below which a block is fixed, in [-1, 1]; below 0: none is */
+    float                lambda; /* PV filter, powers of two; 0: off */
+    int                  sink;   /* the first so many blocks of keys are kept */
+    bool                 causal; /* a token sees itself and those before it */
+    bool                 heads;  /* one budget for all heads of a layer instead of one a row; not where tuned */
+    sg_score_kind        score;
+    bool                 tail; /* skipped blocks enter the softmax as one mean key and value each */
+    sg_tail_bias         tail_bias;
+    sg_order             order;
+    double               dense_steps;  /* the first so many of all steps are dense, a share */
+    const char          *dense_layers; /* "0,28-29": these are dense; NULL: none. Borrowed */
+    const sg_thresholds *tuned;        /* take the place of rule, amount, theta and lambda; NULL: none. Borrowed */
+    sg_tensor            mask; /* U8 [1 or h, nq, nk], host: not 0 where a block is kept; rule GIVEN. Borrowed */
+    sg_attention_see    *see;  /* called first of all by each sg_attention_run, but on a plan; NULL: nobody looks */
+    void                *see_context;
+} sg_policy;
+
+enum { SG_TOKENS = 8192, SG_NAMED_TOKENS = 1024 };
+
+/* Sparge, top-k 0.5, 20 % of the steps dense, and the score, tail and budget that won the measurements in NOTES.md. */
+sg_policy sg_policy_usual(void);
+/* SpargeAttn to the letter: block means, skipped is dropped, top-k 0.5, theta and lambda off. */
+sg_policy sg_policy_paper(void);
+
+/* Refuses what cannot be: SG_E_ARG with the member, its value and what would do. */
+sg_status sg_policy_check(const sg_policy *p, sg_error *e) SG_MUST_USE;
+
+/* Whether `layer` is in a list such as "0,28-29". SG_E_ARG from _check_layers for a list that is malformed or names a
+ * layer that is not there. */
+bool      sg_layers_have(const char *list, int layer);
+sg_status sg_layers_check(const char *list, int layers, sg_error *e) SG_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,520 @@
+/* run.c - see run.h. The stages are those of SpargeAttn (arXiv:2502.18137, section 3). That means stand for what is
+ * skipped, and that blocks are chosen by the error of that, is after PISA (2602.01077), Sol-Attn (2607.24027) and
+ * DFSAttn (2605.23445). */
+#include "run.h"
+
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum {
+    Q_GROUP = 32, /* rows of q that share a scale */
+    K_GROUP = 64
+};
+
+struct sg_attention {
+    sg_policy          p;
+    sg_attention_shape shape;
+    int64_t            nq, nk; /* blocks */
+    int                dense_steps;
+    bool               skips;
+    int               *ran;                   /* [steps][passes][layers]: 0, or 1 + the row of thresholds it took */
+    sg_tensor          amount, theta, lambda; /* F32 [rows, h] */
+    sg_tensor          mask;                  /* F32 [h, nq, nk] */
+    sg_tensor          kept, mass, skipped;   /* I32 [slots, h], F32 [slots, h], F32 [slots, h, 2] */
+};
+
+static int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t keys(const sg_attention *a) { return a->shape.m ? a->shape.m : a->shape.n; }
+
+const sg_policy *sg_attention_policy(const sg_attention *a) { return &a->p; }
+bool             sg_attention_skips(const sg_attention *a) { return a->skips; }
+
+/* ---- binding ---- */
+
+static sg_status check_shape(const sg_policy *p, const sg_attention_shape *x, sg_error *e)
+{
+    if (x->n < 1 || x->m < 0 || x->h < 1 || x->hk < 1 || x->h % x->hk || x->d < 1 || x->layers < 1 || x->steps < 1 ||
+        x->passes < 1 || x->front < 0 || x->back < 0 || x->front > x->n || x->back > x->n - x->front)
+        return sg_error_set(e, SG_E_ARG, "attention: %lld tokens, %lld heads, %lld of keys, of %lld channels",
+                            (long long)x->n, (long long)x->h, (long long)x->hk, (long long)x->d);
+    if (p->causal && x->m && x->m != x->n)
+        return sg_error_set(e, SG_E_ARG, "causal: %lld queries and %lld keys are not the same tokens", (long long)x->n,
+                            (long long)x->m);
+    return SG_OK;
+}
+
+static sg_status check_sparge(const sg_attention *a, sg_error *e)
+{
+    const sg_thresholds *const t = a->p.tuned;
+    const sg_tensor           *m = &a->p.mask;
+    const int64_t              h = a->shape.h;
+    if (t && (t->layers != a->shape.layers || t->heads != h))
+        return sg_error_set(e, SG_E_ARG, "thresholds are for %d layers of %d heads, but this model has %d of %lld",
+                            t->layers, t->heads, a->shape.layers, (long long)h);
+    if (a->p.rule != SG_SELECT_GIVEN || t) return SG_OK;
+    if (m->dtype == SG_U8 && m->rank == 3 && (m->dim[0] == 1 || m->dim[0] == h) && m->dim[1] == a->nq &&
+        m->dim[2] == a->nk)
+        return SG_OK;
+    char shape[96];
+    sg_shape_text(shape, sizeof shape, m->rank, m->dim);
+    return sg_error_set(e, SG_E_ARG, "block-mask: %s %s is not U8 [1 or %lld, %lld, %lld]", sg_dtype_name(m->dtype),
+                        shape, (long long)h, (long long)a->nq, (long long)a->nk);
+}
+
+static sg_status bind(sg_attention *a, sg_error *e)
+{
+    const sg_attention_shape *const x = &a->shape;
+    const char *const               name = sg_attention_names[a->p.kind];
+    if (a->p.dense_layers) SG_TRY(sg_layers_check(a->p.dense_layers, x->layers, e));
+    if (a->p.named && a->p.kind != SG_ATTENTION_DENSE && x->values == SG_F32)
+        return sg_error_set(e, SG_E_UNSUPPORTED, "attention %s: this backend has only dense attention", name);
+    if (a->p.kind == SG_ATTENTION_SPARGE) SG_TRY(check_sparge(a, e));
+    /* A share such as 0.1 of 30 steps is 3 of them, not the 4 that its last place would make. */
+    a->dense_steps = (int)ceil(a->p.dense_steps * x->steps - 1e-9);
+    for (int layer = 0; layer < x->layers && !a->skips; layer++)
+        a->skips = sg_attention_kind_of(a, layer, x->steps - 1, NULL) == SG_ATTENTION_SPARGE;
+    a->ran = calloc((size_t)x->steps * (size_t)x->passes * (size_t)x->layers, sizeof *a->ran);
+    return a->ran ? SG_OK : sg_error_set(e, SG_E_MEMORY, "no memory for what attention does in each step");
+}
+
+sg_status sg_attention_open(sg_attention **out, const sg_policy *p, const sg_attention_shape *shape, sg_error *e)
+{
+    *out = NULL;
+    SG_TRY(check_shape(p, shape, e));
+    sg_attention *a = calloc(1, sizeof *a);
+    if (!a) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    a->p = *p;
+    a->shape = *shape;
+    a->nq = div_up(shape->n, SG_BLOCK_Q);
+    a->nk = div_up(keys(a), SG_BLOCK_K);
+    const sg_status st = bind(a, e);
+    if (st) sg_attention_close(&a);
+    *out = a;
+    return st;
+}
+
+void sg_attention_close(sg_attention **a)
+{
+    if (!*a) return;
+    free((*a)->ran);
+    free(*a);
+    *a = NULL;
+}
+
+sg_attention_kind sg_attention_kind_of(const sg_attention *a, int layer, int step, sg_attention_why *why)
+{
+    sg_attention_why w = SG_WHY_POLICY;
+    if (a->p.kind == SG_ATTENTION_DENSE)
+        ;
+    else if (a->shape.values == SG_F32)
+        w = SG_WHY_BACKEND;
+    else if (a->shape.n < (a->p.named ? SG_NAMED_TOKENS : SG_TOKENS))
+        w = SG_WHY_SHORT;
+    else if (step < a->dense_steps)
+        w = SG_WHY_STEP;
+    else if (sg_layers_have(a->p.dense_layers, layer))
+        w = SG_WHY_LAYER;
+    if (why) *why = w;
+    return w == SG_WHY_POLICY ? a->p.kind : SG_ATTENTION_DENSE;
+}
+
+/* ---- what a stream keeps ---- */
+
+/* Rows of thresholds: of each bucket and layer, or one for all. */
+static int rows_of(const sg_attention *a) { return a->p.tuned ? a->p.tuned->buckets * a->p.tuned->layers : 1; }
+
+static sg_select_rule rule_of(const sg_attention *a) { return a->p.tuned ? a->p.tuned->rule : a->p.rule; }
+
+static float value_of(const float *tuned, float usual, int row, int64_t head, int64_t h)
+{
+    return tuned ? tuned[row * h + head] : usual;
+}
+
+static float amount_of(const sg_attention *a, int row, int64_t head)
+{
+    const float v = value_of(a->p.tuned ? a->p.tuned->amount : NULL, a->p.amount, row, head, a->shape.h);
+    return v >= 1 && rule_of(a) == SG_SELECT_MASS ? 2 : v; /* all of it, whatever the sums round to */
+}
+
+static float theta_of(const sg_attention *a, int row, int64_t head)
+{
+    return value_of(a->p.tuned ? a->p.tuned->theta : NULL, a->p.theta, row, head, a->shape.h);
+}
+
+static float lambda_of(const sg_attention *a, int row, int64_t head)
+{
+    return value_of(a->p.tuned ? a->p.tuned->lambda : NULL, a->p.lambda, row, head, a->shape.h);
+}
+
+/* Whether some head of this row judges how alike the rows of a block are; whether one filters. */
+static bool judges(const sg_attention *a, int row)
+{
+    for (int64_t i = 0; i < a->shape.h; i++)
+        if (theta_of(a, row, i) >= 0) return true;
+    return false;
+}
+
+static bool filters(const sg_attention *a, int row)
+{
+    for (int64_t i = 0; i < a->shape.h; i++)
+        if (lambda_of(a, row, i) > 0) return true;
+    return false;
+}
+
+/* As attend_blocks has it, where 0 would leave out all that is below the largest. */
+static float filter_of(const sg_attention *a, int row, int64_t head)
+{
+    const float lambda = lambda_of(a, row, head);
+    return lambda > 0 ? lambda : INFINITY;
+}
+
+static void upload_thresholds(const sg_attention *a, sg_stream *s)
+{
+    float (*const of[3])(const sg_attention *, int, int64_t) = {amount_of, theta_of, filter_of};
+    const sg_tensor to[3] = {a->amount, a->theta, a->lambda};
+    const int64_t   h = a->shape.h;
+    float *const    host = calloc((size_t)sg_count(a->amount), sizeof *host);
+    if (!host) sg_fail(s, SG_E_MEMORY, "no memory for thresholds");
+    for (int k = 0; host && k < 3; k++) {
+        for (int row = 0; row < rows_of(a); row++)
+            for (int64_t i = 0; i < h; i++) host[row * h + i] = of[k](a, row, i);
+        sg_upload(s, to[k], host);
+    }
+    free(host);
+}
+
+static const uint8_t *mask_of(const sg_attention *a, int64_t head)
+{
+    return (const uint8_t *)a->p.mask.data + (a->p.mask.dim[0] > 1 ? head * a->nq * a->nk : 0);
+}
+
+static void upload_mask(const sg_attention *a, sg_stream *s)
+{
+    const int64_t count = a->nq * a->nk;
+    float *const  host = calloc((size_t)count, sizeof *host);
+    if (!host) sg_fail(s, SG_E_MEMORY, "no memory for a mask of %lld blocks", (long long)count);
+    for (int64_t head = 0; host && head < a->shape.h; head++) {
+        for (int64_t i = 0; i < count; i++) host[i] = mask_of(a, head)[i] ? 1 : 0;
+        sg_upload(s, sg_rows(a->mask, head, 1), host);
+    }
+    free(host);
+}
+
+void sg_attention_place(sg_attention *a, sg_stream *s)
+{
+    const sg_attention_shape *const x = &a->shape;
+    const int64_t                   slots = (int64_t)x->steps * x->passes * x->layers;
+    const bool                      computes = s->memory->alloc != NULL; /* a plan has no data */
+    memset(a->ran, 0, (size_t)slots * sizeof *a->ran);
+    if (!a->skips) return;
+    a->kept = sg_new_keep(s, SG_I32, slots, x->h);
+    a->mass = sg_new_keep(s, SG_F32, slots, x->h);
+    a->skipped = sg_new_keep(s, SG_F32, slots, x->h, 2);
+    a->amount = sg_new_keep(s, SG_F32, rows_of(a), x->h);
+    a->theta = sg_new_keep(s, SG_F32, rows_of(a), x->h);
+    a->lambda = sg_new_keep(s, SG_F32, rows_of(a), x->h);
+    if (computes) upload_thresholds(a, s);
+    if (rule_of(a) != SG_SELECT_GIVEN) return;
+    a->mask = sg_new_keep(s, SG_F32, x->h, a->nq, a->nk);
+    if (computes) upload_mask(a, s);
+}
+
+static int slot_of(const sg_attention *a, int layer, int step, int pass)
+{
+    return (step * a->shape.passes + pass) * a->shape.layers + layer;
+}
+
+/* The row of thresholds that this layer takes at this timestep. */
+static int row_of(const sg_attention *a, int layer, double timestep)
+{
+    const sg_thresholds *const t = a->p.tuned;
+    int                        b = 0;
+    if (!t) return 0;
+    while (b + 1 < t->buckets && timestep < t->from[b]) b++;
+    return b * t->layers + layer;
+}
+
+/* Of one row or slot, [h] or [h, 2]. */
+static sg_tensor heads_at(sg_tensor t, int64_t i)
+{
+    const sg_tensor row = sg_rows(t, i, 1);
+    return row.rank == 3 ? sg_reshape(row, row.dim[1], row.dim[2]) : sg_reshape(row, row.dim[1]);
+}
+
+/* ---- dense ---- */
+
+/* What keeps queries from the keys after them: rows [hk, first.. of g queries each, keys before first + tokens]. */
+static sg_tensor causal_bias(sg_stream *s, int64_t hk, int64_t g, int64_t first, int64_t tokens)
+{
+    const int64_t   m = first + tokens;
+    const sg_tensor bias = sg_new(s, SG_F32, hk, tokens * g, m);
+    if (s->status || !s->memory->alloc) return bias;
+    float *const host = calloc((size_t)sg_count(bias), sizeof *host);
+    if (!host) sg_fail(s, SG_E_MEMORY, "no memory for a causal mask");
+    for (int64_t row = 0; host && row < hk * tokens * g; row++)
+        for (int64_t j = first + row / g % tokens + 1; j < m; j++) host[row * m + j] = -FLT_MAX / 4;
+    if (host) sg_upload(s, bias, host);
+    free(host);
+    return bias;
+}
+
+/* Heads that share keys are queries of one head: q and y [tokens, hk, g, d] become [tokens g, hk, d]. */
+static void attend_rows(const sg_attention *a, sg_stream *s, const sg_attend_args *x, int64_t first, int64_t tokens)
+{
+    const int64_t   hk = a->shape.hk, g = a->shape.h / hk, d = a->shape.d, m = a->p.causal ? first + tokens : keys(a);
+    const sg_tensor q = sg_rows(x->q, first, tokens), y = sg_rows(x->y, first, tokens);
+    const size_t    mark = s->scratch.used;
+    const sg_tensor q_by = g > 1 ? sg_new(s, q.dtype, tokens * g, hk, d) : q;
+    const sg_tensor y_by = g > 1 ? sg_new(s, y.dtype, tokens * g, hk, d) : y;
+    if (g > 1) sg_permute(s, .y = q_by, .x = q, .rank = 4, .dim = {tokens, hk, g, d}, .perm = {0, 2, 1, 3});
+    const sg_tensor bias = a->p.causal ? causal_bias(s, hk, g, first, tokens) : (sg_tensor){0};
+    sg_attend(s, .y = y_by, .q = q_by, .k = sg_rows(x->k, 0, m), .v = sg_rows(x->v, 0, m), .bias = bias,
+              .scale = x->scale);
+    if (g > 1) sg_permute(s, .y = y, .x = y_by, .rank = 4, .dim = {tokens, g, hk, d}, .perm = {0, 2, 1, 3});
+    s->scratch.used = mark;
+}
+
+static void attend_dense(const sg_attention *a, sg_stream *s, const sg_attend_args *x)
+{
+    const int64_t n = a->shape.n, step = a->p.causal ? SG_BLOCK_K : n;
+    for (int64_t first = 0; first < n; first += step) attend_rows(a, s, x, first, n - first < step ? n - first : step);
+}
+
+/* ---- quantised ---- */
+
+typedef struct call {
+    const sg_attention   *a;
+    sg_stream            *s;
+    const sg_attend_args *x;
+    int                   layer, row, slot;
+    bool                  sparse, tail, error, biased;
+    sg_tensor             k_center; /* F32 [hk, d] */
+    sg_attend_blocks_args b;
+} call;
+
+/* Block means and what else was asked of them, in scratch. */
+typedef struct pooled {
+    sg_tensor mean, var, sub;
+} pooled;
+
+static pooled pool(sg_stream *s, sg_tensor x, int block, bool var, bool sub, sg_tensor total, sg_tensor mean)
+{
+    const int64_t n = x.dim[0], h = x.dim[1], d = x.dim[2], b = div_up(n, block);
+    pooled        p = {.mean = mean.rank ? mean : sg_new(s, SG_F32, b, h, d)};
+    if (var) p.var = sg_new(s, SG_F32, b, h, d);
+    if (sub) p.sub = sg_new(s, SG_F32, div_up(n, SG_BLOCK_SUB), h, d);
+    sg_pool(s, .mean = p.mean, .var = p.var, .sub = p.sub, .total = total, .x = x, .block = block);
+    return p;
+}
+
+/* Room for what attend_blocks reads, but for q and k, which come when prediction has gone. */
+static void take_room(call *c)
+{
+    sg_stream *const s = c->s;
+    const int64_t    nq = c->a->nq, nk = c->a->nk, h = c->a->shape.h, hk = c->a->shape.hk, d = c->a->shape.d;
+    const bool       i8 = c->a->shape.values == SG_I8;
+    c->k_center = sg_new(s, SG_F32, hk, d);
+    c->b.v = c->x->v;
+    if (i8) {
+        c->b.v = sg_new(s, SG_I8, hk, keys(c->a), d);
+        c->b.v_scale = sg_new(s, SG_F32, hk, d);
+        c->b.v_center = sg_new(s, SG_F32, hk, d);
+    }
+    if (!c->sparse) return;
+    c->b.keep = sg_new(s, SG_U8, h, nq, 8 * div_up(nk, 64));
+    if (filters(c->a, c->row)) {
+        c->b.lambda = heads_at(c->a->lambda, c->row);
+        c->b.skips = heads_at(c->a->skipped, c->slot);
+    }
+    if (!c->tail) return;
+    c->b.tail_k = sg_new(s, SG_I8, hk, nk, d);
+    c->b.tail_k_scale = sg_new(s, SG_F32, div_up(nk, SG_BLOCK_K), hk);
+    c->b.tail_v = i8 ? sg_new(s, SG_I8, hk, nk, d) : sg_new(s, SG_F32, nk, hk, d);
+    if (c->biased) c->b.tail_bias = sg_new(s, SG_F32, h, nq, nk);
+}
+
+/* Values as they come, or quantised by channel about their mean; means for the tail. Returns the variances. */
+static sg_tensor take_values(call *c)
+{
+    const bool   i8 = c->a->shape.values == SG_I8;
+    const pooled v = i8 || c->tail || c->error ? pool(c->s, c->x->v, SG_BLOCK_K, c->error, false, c->b.v_center,
+                                                      i8 ? (sg_tensor){0} : c->b.tail_v)
+                                               : (pooled){0};
+    if (i8) {
+        sg_quantise(c->s, .y = c->b.v, .scale = c->b.v_scale, .x = c->x->v, .center = c->b.v_center);
+        if (c->tail)
+            sg_quantise(c->s, .y = c->b.tail_v, .scale = c->b.v_scale, .x = v.mean, .center = c->b.v_center,
+                        .given = true);
+    }
+    return v.var;
+}
+
+/* Scores of all pairs of blocks, and which of them are kept. */
+static void choose(call *c, const pooled *q, const pooled *k, sg_tensor v_var)
+{
+    const sg_attention *const       a = c->a;
+    const sg_attention_shape *const x = &a->shape;
+    sg_stream *const                s = c->s;
+    const bool                      given = rule_of(a) == SG_SELECT_GIVEN, sub = a->p.score != SG_SCORE_MEAN;
+    const sg_tensor                 score = given ? a->mask : sg_new(s, SG_F32, x->h, a->nq, a->nk);
+    sg_tensor                       q_alike = {0}, k_alike = {0}, theta = {0};
+    if (!given && judges(a, c->row)) {
+        q_alike = sg_new(s, SG_F32, a->nq, x->h);
+        k_alike = sg_new(s, SG_F32, a->nk, x->hk);
+        theta = heads_at(a->theta, c->row);
+        sg_alike(s, .y = q_alike, .x = c->x->q, .block = SG_BLOCK_Q);
+        sg_alike(s, .y = k_alike, .x = c->x->k, .center = c->k_center, .block = SG_BLOCK_K);
+    }
+    if (!given)
+        sg_score(s, .y = score, .q = sub ? q->sub : q->mean, .k = sub ? k->sub : k->mean,
+                 .k_var = c->error ? k->var : (sg_tensor){0}, .v_var = v_var, .q_alike = q_alike, .k_alike = k_alike,
+                 .theta = theta, .scale = c->x->scale, .sub = sub, .causal = a->p.causal, .n = x->n, .m = keys(a),
+                 .front = x->front, .back = x->back);
+    sg_tap(s, score, "attention.%d.score", c->layer);
+    sg_select(s, .keep = c->b.keep, .kept = heads_at(a->kept, c->slot), .mass = heads_at(a->mass, c->slot),
+              .score = score, .amount = heads_at(a->amount, c->row), .q_alike = q_alike, .k_alike = k_alike,
+              .theta = theta, .rule = rule_of(a), .heads = a->p.heads && !a->p.tuned && rule_of(a) == SG_SELECT_TOPK,
+              .causal = a->p.causal, .sink = a->p.sink, .n = x->n, .m = keys(a), .front = x->front, .back = x->back);
+    sg_tap(s, c->b.keep, "attention.%d.keep", c->layer);
+}
+
+static void predict(call *c)
+{
+    const sg_attention *const a = c->a;
+    const bool                given = rule_of(a) == SG_SELECT_GIVEN, sub = a->p.score != SG_SCORE_MEAN && !given;
+    const sg_tensor           none = {0}, v_var = take_values(c);
+    const pooled q = given && !c->biased ? (pooled){0} : pool(c->s, c->x->q, SG_BLOCK_Q, c->biased, sub, none, none);
+    const pooled k = pool(c->s, c->x->k, SG_BLOCK_K, c->biased || c->error, sub, c->k_center, none);
+    choose(c, &q, &k, v_var);
+    if (c->tail)
+        sg_quantise(c->s, .y = c->b.tail_k, .scale = c->b.tail_k_scale, .x = k.mean, .center = c->k_center,
+                    .group = SG_BLOCK_K);
+    if (c->biased)
+        sg_tail_bias(c->s, .y = c->b.tail_bias, .q_mean = q.mean, .q_var = q.var, .k_var = k.var,
+                     .rule = a->p.tail_bias == SG_TAIL_BIAS_HALF ? SG_TAIL_HALF : SG_TAIL_RANK1, .scale = c->x->scale);
+}
+
+static void attend_quantised(call *c)
+{
+    sg_stream *const s = c->s;
+    const int64_t    n = c->a->shape.n, m = keys(c->a), h = c->a->shape.h, hk = c->a->shape.hk, d = c->a->shape.d;
+    const size_t     outer = s->scratch.used;
+    take_room(c);
+    const size_t inner = s->scratch.used;
+    if (c->sparse) {
+        predict(c);
+    } else {
+        take_values(c);
+        pool(s, c->x->k, SG_BLOCK_K, false, false, c->k_center, (sg_tensor){0});
+    }
+    s->scratch.used = inner;
+    c->b.q = sg_new(s, SG_I8, h, n, d);
+    c->b.q_scale = sg_new(s, SG_F32, div_up(n, Q_GROUP), h);
+    c->b.k = sg_new(s, SG_I8, hk, m, d);
+    c->b.k_scale = sg_new(s, SG_F32, div_up(m, K_GROUP), hk);
+    sg_quantise(s, .y = c->b.q, .scale = c->b.q_scale, .x = c->x->q, .group = Q_GROUP);
+    sg_quantise(s, .y = c->b.k, .scale = c->b.k_scale, .x = c->x->k, .center = c->k_center, .group = K_GROUP);
+    sg_attend_blocks_(s, &c->b);
+    s->scratch.used = outer;
+}
+
+void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, int pass, double timestep,
+                      const sg_attend_args *args)
+{
+    const sg_attention_kind kind = sg_attention_kind_of(a, layer, step, NULL);
+    const int               row = row_of(a, layer, timestep), slot = slot_of(a, layer, step, pass);
+    const bool              sparse = kind == SG_ATTENTION_SPARGE;
+    a->ran[slot] = row + 1;
+    if (a->p.see && s->memory->alloc) a->p.see(a->p.see_context, s, &a->shape, layer, step, pass, timestep, args);
+    sg_tap(s, args->q, "attention.%d.q", layer);
+    sg_tap(s, args->k, "attention.%d.k", layer);
+    sg_tap(s, args->v, "attention.%d.v", layer);
+    if (kind == SG_ATTENTION_DENSE)
+        attend_dense(a, s, args);
+    else
+        attend_quantised(&(call){
+            .a = a,
+            .s = s,
+            .x = args,
+            .layer = layer,
+            .row = row,
+            .slot = slot,
+            .sparse = sparse,
+            .tail = sparse && a->p.tail,
+            .error = sparse && a->p.score == SG_SCORE_ERROR && rule_of(a) != SG_SELECT_GIVEN,
+            .biased = sparse && a->p.tail && a->p.tail_bias != SG_TAIL_BIAS_NONE,
+            .b = {.y = args->y, .q_group = Q_GROUP, .k_group = K_GROUP, .scale = args->scale, .causal = a->p.causal}});
+    sg_tap(s, args->y, "attention.%d.y", layer);
+}
+
+/* ---- counting ---- */
+
+/* Blocks of keys that block i of queries sees. */
+static int64_t seen(const sg_attention *a, int64_t i)
+{
+    const int64_t end = (i + 1) * SG_BLOCK_Q;
+    return a->p.causal ? div_up(end < a->shape.n ? end : a->shape.n, SG_BLOCK_K) : a->nk;
+}
+
+/* Groups of rows, times the blocks they keep, of a head that keeps `kept`: those of a last block that is not full are
+ * fewer, and it keeps all unless a mask says otherwise. */
+static int64_t groups_of(const sg_attention *a, int64_t head, int64_t kept)
+{
+    enum { GROUP = 32 };
+    const int64_t left = a->shape.n % SG_BLOCK_Q;
+    int64_t       at_last = left ? a->nk : 0;
+    if (left && rule_of(a) == SG_SELECT_GIVEN) {
+        const uint8_t *const row = mask_of(a, head) + (a->nq - 1) * a->nk;
+        at_last = 0;
+        for (int64_t j = 0; j < a->nk; j++) at_last += row[j] != 0;
+    }
+    return (kept - at_last) * (SG_BLOCK_Q / GROUP) + at_last * div_up(left, GROUP);
+}
+
+static void count_sparse(const sg_attention *a, sg_attention_count *c, int row, const int32_t *kept, const float *mass,
+                         const float *skipped)
+{
+    const int64_t h = a->shape.h;
+    c->kept = 0;
+    c->mass = 0;
+    for (int64_t i = 0; i < h; i++) {
+        c->kept += kept[i];
+        c->mass += mass[i] / (double)h;
+        if (!filters(a, row)) continue;
+        if (lambda_of(a, row, i) > 0) c->groups += groups_of(a, i, kept[i]);
+        c->skipped += (int64_t)skipped[2 * i];
+        c->skipped_mass += skipped[2 * i + 1] / (double)h;
+    }
+}
+
+sg_status sg_attention_counts(const sg_attention *a, sg_stream *s, sg_attention_count *out)
+{
+    const sg_attention_shape *const x = &a->shape;
+    const size_t                    slots = (size_t)x->steps * (size_t)x->passes * (size_t)x->layers, h = (size_t)x->h;
+    const size_t                    numbers = a->skips ? slots * h : 0;
+    float *const mass = calloc(3 * numbers + 1, sizeof *mass), *const skipped = mass + numbers;
+    int32_t *const kept = calloc(numbers + 1, sizeof *kept);
+    int64_t        pairs = 0;
+    if (!mass || !kept) sg_fail(s, SG_E_MEMORY, "no memory for counters of %zu layers", slots);
+    if (a->skips && !s->status) {
+        sg_download(s, kept, a->kept);
+        sg_download(s, mass, a->mass);
+        sg_download(s, skipped, a->skipped);
+    }
+    for (int64_t i = 0; i < a->nq; i++) pairs += x->h * seen(a, i);
+    for (size_t i = 0; !s->status && i < slots; i++) {
+        out[i] = (sg_attention_count){0};
+        out[i].kind = sg_attention_kind_of(a, (int)(i % (size_t)x->layers),
+                                           (int)(i / (size_t)x->layers / (size_t)x->passes), &out[i].why);
+        if (!a->ran[i]) continue;
+        out[i].blocks = out[i].kept = pairs;
+        out[i].mass = 1;
+        if (out[i].kind == SG_ATTENTION_SPARGE)
+            count_sparse(a, &out[i], a->ran[i] - 1, kept + i * h, mass + i * h, skipped + 2 * i * h);
+    }
+    free(mass);
+    free(kept);
+    return s->status;
+}
