@@ -1,0 +1,516 @@
+/* attention.c - see attention.h: bare pointers become tensors, options a policy, and run.h does the work. */
+#include "attention.h"
+#include "backend.h"
+#include "meta.h"
+#include "run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+struct sg_attention_context {
+    sg_backend *backend;
+    void       *block; /* what a call keeps, then its scratch */
+    size_t      bytes;
+    int32_t    *at; /* the order of the last grid; NULL: there was none */
+    sg_order    order;
+    int64_t     grid[3];
+};
+
+/* One of the four tensors. */
+typedef struct side {
+    char               *data;
+    sg_attention_stride stride; /* elements */
+    int64_t             tokens, heads;
+    bool                placed; /* a tensor as it lies */
+} side;
+
+enum { O, Q, K, V, SIDES };
+
+typedef struct call {
+    const sg_attention_call_args *args;
+    sg_attention_context         *context;
+    int64_t                       batch, h, hk, d, n, m;
+    sg_dtype                      dtype;
+    side                          side[SIDES];
+    sg_policy                     policy;
+    sg_thresholds                 thresholds; /* its arrays lie in of_heads */
+    float                        *of_heads;
+    const int32_t                *at; /* place i of the grid holds its token at[i]; NULL: all stay */
+    sg_attention                 *bound;
+    bool                          planning; /* nothing is read or written */
+    double                        copy_seconds;
+} call;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- the context ---- */
+
+static bool all_zero(const int64_t *v, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (v[i]) return false;
+    return true;
+}
+
+sg_status sg_attention_context_open(sg_attention_context **out, const sg_attention_options *o, sg_error *e)
+{
+    const sg_attention_options usual = {0};
+    *out = NULL;
+    if (!o) o = &usual;
+    const sg_backend_options backend = {o->backend ? o->backend : "cpu", o->threads, o->cpu_mask};
+    if (!all_zero(o->reserved, sizeof o->reserved / sizeof *o->reserved))
+        return sg_error_set(e, SG_E_UNSUPPORTED, "reserved: an option that this version does not know is set");
+    sg_attention_context *c = calloc(1, sizeof *c);
+    if (!c) return sg_error_set(e, SG_E_MEMORY, "no memory for a context");
+    sg_status status = sg_backend_open(&c->backend, &backend, e);
+    if (!status && !c->backend->host_memory)
+        status = sg_error_set(e, SG_E_UNSUPPORTED, "backend: %s works on memory of its own; cpu and ref do not",
+                              c->backend->name);
+    if (status)
+        sg_attention_context_close(&c);
+    else
+        *out = c;
+    return status;
+}
+
+void sg_attention_context_close(sg_attention_context **c)
+{
+    if (!c || !*c) return;
+    if ((*c)->block) (*c)->backend->memory->release((*c)->block);
+    sg_backend_close(&(*c)->backend);
+    free((*c)->at);
+    free(*c);
+    *c = NULL;
+}
+
+const char *sg_attention_context_device(const sg_attention_context *c) { return c->backend->device; }
+
+/* A block of so many bytes at least. */
+static sg_status make_room(sg_attention_context *c, size_t bytes, sg_error *e)
+{
+    if (bytes <= c->bytes) return SG_OK;
+    void *const block = bytes <= c->backend->total_bytes ? c->backend->memory->alloc(bytes) : NULL;
+    if (!block)
+        return sg_error_set(e, SG_E_MEMORY, "this call needs %.2f GiB, of %.2f that are free", (double)bytes * 0x1p-30,
+                            (double)c->backend->total_bytes * 0x1p-30);
+    if (c->block) c->backend->memory->release(c->block);
+    c->block = block;
+    c->bytes = bytes;
+    return SG_OK;
+}
+
+/* ---- shapes ---- */
+
+static sg_status check_count(const char *member, int64_t v, int64_t most, sg_error *e)
+{
+    if (v >= 1 && v <= most) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "%s: %lld is not between 1 and %lld", member, (long long)v, (long long)most);
+}
+
+/* Whether the bytes between the first and the last element of x can be counted. */
+static bool is_countable(const call *k, const side *x)
+{
+    const int64_t by[3] = {x->stride.batch, x->stride.head, x->stride.token};
+    const int64_t last[3] = {k->batch - 1, x->heads - 1, x->tokens - 1};
+    int64_t       sum = k->d, at;
+    for (int i = 0; i < 3; i++) {
+        if (by[i] == INT64_MIN || __builtin_mul_overflow(last[i], by[i] < 0 ? -by[i] : by[i], &at) ||
+            __builtin_add_overflow(sum, at, &sum))
+            return false;
+    }
+    return !__builtin_mul_overflow(sum, (int64_t)sizeof(float), &sum);
+}
+
+static sg_status set_side(call *k, int which, const void *data, const sg_attention_stride *stride, sg_error *e)
+{
+    static const char *const  name[SIDES] = {"o", "q", "k", "v"};
+    side *const               x = &k->side[which];
+    const bool                keys = which == K || which == V;
+    const sg_attention_stride none = {0};
+    x->data = (char *)data;
+    x->tokens = keys ? k->m : k->n;
+    x->heads = keys ? k->hk : k->h;
+    x->stride = *stride;
+    const sg_attention_stride dense = {x->tokens * x->heads * k->d, k->d, x->heads * k->d};
+    if (memcmp(stride, &none, sizeof none) == 0) x->stride = dense;
+    if (!data) return sg_error_set(e, SG_E_ARG, "%s: NULL", name[which]);
+    if ((uintptr_t)data % sg_dtype_size(k->dtype))
+        return sg_error_set(e, SG_E_ARG, "%s: its address is not a multiple of its element", name[which]);
+    if (!is_countable(k, x)) return sg_error_set(e, SG_E_ARG, "%s: its strides reach beyond all memory", name[which]);
+    x->placed =
+        (x->heads == 1 || x->stride.head == dense.head) && (x->tokens == 1 || x->stride.token == dense.token) && !k->at;
+    return SG_OK;
+}
+
+static sg_status find_dtype(call *k, sg_error *e)
+{
+    const char *const name = k->args->dtype ? k->args->dtype : "f32";
+    k->dtype = strcmp(name, "bf16") == 0 ? SG_BF16 : SG_F32;
+    if (k->dtype == SG_BF16 || strcmp(name, "f32") == 0) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "dtype: '%.40s' is not one of f32, bf16", name);
+}
+
+static sg_status set_shape(call *k, sg_error *e)
+{
+    enum { MOST = 1 << 24 };
+    const sg_attention_call_args *const a = k->args;
+    k->batch = a->batch ? a->batch : 1;
+    k->h = a->heads;
+    k->hk = a->kv_heads ? a->kv_heads : a->heads;
+    k->d = a->head_dim;
+    k->n = a->n;
+    k->m = a->m ? a->m : a->n;
+    SG_TRY(check_count("batch", k->batch, 1 << 16, e));
+    SG_TRY(check_count("heads", k->h, 1 << 12, e));
+    SG_TRY(check_count("kv_heads", k->hk, k->h, e));
+    SG_TRY(check_count("head_dim", k->d, 1 << 12, e));
+    SG_TRY(check_count("n", k->n, MOST, e));
+    SG_TRY(check_count("m", k->m, MOST, e));
+    if (k->h % k->hk)
+        return sg_error_set(e, SG_E_ARG, "kv_heads: %lld does not divide %lld heads", (long long)k->hk,
+                            (long long)k->h);
+    if (k->n != k->m && (a->causal || a->grid[0] || a->front || a->back))
+        return sg_error_set(e, SG_E_ARG, "m: %lld keys for %lld queries are neither causal nor in a grid or text",
+                            (long long)k->m, (long long)k->n);
+    if (a->front < 0 || a->back < 0 || a->front > k->n || a->back > k->n - a->front)
+        return sg_error_set(e, SG_E_ARG, "front, back: %lld and %lld are not tokens of %lld", (long long)a->front,
+                            (long long)a->back, (long long)k->n);
+    return find_dtype(k, e);
+}
+
+/* ---- the policy ---- */
+
+/* Which of the names value is; NULL leaves *index as it is. */
+static sg_status choose(const char *member, const char *value, const char *const *names, int *index, sg_error *e)
+{
+    char   list[160] = "";
+    size_t used = 0;
+    if (!value) return SG_OK;
+    for (int i = 0; names[i]; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            *index = i;
+            return SG_OK;
+        }
+        if (used < sizeof list)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+    }
+    return sg_error_set(e, SG_E_ARG, "%s: '%.40s' is not one of %s", member, value, list);
+}
+
+static sg_status choose_all(call *k, sg_error *e)
+{
+    static const char *const budgets[] = {"row", "heads", NULL}, *const switches[] = {"off", "on", NULL};
+    const sg_attention_call_args *const a = k->args;
+    sg_policy *const                    p = &k->policy;
+    int kind = (int)p->kind, score = (int)p->score, bias = (int)p->tail_bias, order = (int)p->order, heads = p->heads,
+        tail = p->tail;
+    SG_TRY(choose("kind", a->kind, sg_attention_names, &kind, e));
+    SG_TRY(choose("score", a->score, sg_score_names, &score, e));
+    SG_TRY(choose("tail", a->tail, switches, &tail, e));
+    SG_TRY(choose("tail_bias", a->tail_bias, sg_tail_bias_names, &bias, e));
+    SG_TRY(choose("budget", a->budget, budgets, &heads, e));
+    SG_TRY(choose("order", a->order, sg_order_names, &order, e));
+    p->kind = (sg_attention_kind)kind;
+    p->score = (sg_score_kind)score;
+    p->tail = tail;
+    p->tail_bias = (sg_tail_bias)bias;
+    p->heads = heads;
+    p->order = (sg_order)order;
+    return SG_OK;
+}
+
+static sg_status set_rule(call *k, sg_error *e)
+{
+    const sg_attention_call_args *const a = k->args;
+    sg_policy *const                    p = &k->policy;
+    const bool                          mass = a->tau != 0 || a->tau_of;
+    if ((a->topk != 0 || a->topk_of) + mass + (a->mask != NULL) > 1)
+        return sg_error_set(e, SG_E_ARG, "topk, tau, mask: blocks are chosen by one of them");
+    if (a->topk != 0) p->amount = (float)a->topk;
+    if (mass || a->mask) {
+        p->rule = mass ? SG_SELECT_MASS : SG_SELECT_GIVEN;
+        p->heads = false;
+    }
+    if (a->tau != 0) p->amount = (float)a->tau;
+    if (!a->mask) return SG_OK;
+    if (a->mask_heads != 1 && a->mask_heads != k->h)
+        return sg_error_set(e, SG_E_ARG, "mask_heads: %lld is neither 1 nor all %lld", (long long)a->mask_heads,
+                            (long long)k->h);
+    p->tail = false;
+    p->mask = (sg_tensor){
+        (void *)(uintptr_t)a->mask,
+        SG_U8,
+        3,
+        {a->mask_heads, (k->n + SG_BLOCK_Q - 1) / SG_BLOCK_Q, (k->m + SG_BLOCK_K - 1) / SG_BLOCK_K},
+    };
+    return SG_OK;
+}
+
+/* Thresholds of each head become those of a model with one layer; what is not given of each is the policy's. */
+static sg_status set_thresholds(call *k, sg_error *e)
+{
+    const sg_attention_call_args *const a = k->args;
+    sg_policy *const                    p = &k->policy;
+    const size_t                        h = (size_t)k->h;
+    if (!a->topk_of && !a->tau_of && !a->similarity_of && !a->pv_of) return SG_OK;
+    if (a->mask) return sg_error_set(e, SG_E_ARG, "mask: thresholds of heads have no say beside it");
+    k->of_heads = calloc(1 + 3 * h, sizeof *k->of_heads);
+    if (!k->of_heads) return sg_error_set(e, SG_E_MEMORY, "no memory for thresholds");
+    k->thresholds = (sg_thresholds){.buckets = 1,
+                                    .layers = 1,
+                                    .heads = (int)k->h,
+                                    .rule = p->rule,
+                                    .from = k->of_heads,
+                                    .amount = k->of_heads + 1,
+                                    .theta = k->of_heads + 1 + h,
+                                    .lambda = k->of_heads + 1 + 2 * h};
+    const float *const amount = a->topk_of ? a->topk_of : a->tau_of;
+    for (size_t i = 0; i < h; i++) {
+        k->thresholds.amount[i] = amount ? amount[i] : p->amount;
+        k->thresholds.theta[i] = a->similarity_of ? a->similarity_of[i] : p->theta;
+        k->thresholds.lambda[i] = a->pv_of ? a->pv_of[i] : p->lambda;
+    }
+    p->tuned = &k->thresholds;
+    return SG_OK;
+}
+
+static sg_status set_policy(call *k, sg_error *e)
+{
+    static const char *const            presets[] = {"usual", "paper", NULL};
+    const sg_attention_call_args *const a = k->args;
+    sg_policy *const                    p = &k->policy;
+    int                                 preset = 0;
+    SG_TRY(choose("preset", a->preset, presets, &preset, e));
+    *p = preset ? sg_policy_paper() : sg_policy_usual();
+    p->named = true;
+    p->dense_steps = 0;
+    p->causal = a->causal != 0;
+    p->sink = a->sink;
+    if (a->similarity != 0) p->theta = (float)a->similarity;
+    if (a->pv != 0) p->lambda = (float)a->pv;
+    SG_TRY(set_rule(k, e));
+    SG_TRY(choose_all(k, e));
+    SG_TRY(set_thresholds(k, e));
+    return sg_policy_check(p, e);
+}
+
+/* ---- order ---- */
+
+static sg_status set_order(call *k, sg_error *e)
+{
+    sg_attention_context *const c = k->context;
+    const int64_t *const        g = k->args->grid;
+    const int64_t               count = k->n - k->args->front - k->args->back;
+    int64_t                     cells;
+    if (all_zero(g, 3)) {
+        if (!k->args->order) return SG_OK;
+        return sg_error_set(e, SG_E_ARG, "order: '%s' needs a grid", k->args->order);
+    }
+    if (g[0] < 1 || g[1] < 1 || g[2] < 1 || __builtin_mul_overflow(g[0], g[1], &cells) ||
+        __builtin_mul_overflow(cells, g[2], &cells) || cells != count)
+        return sg_error_set(e, SG_E_ARG, "grid: %lld x %lld x %lld is not the %lld tokens that are not text",
+                            (long long)g[0], (long long)g[1], (long long)g[2], (long long)count);
+    if (k->policy.order == SG_ORDER_ROW) return SG_OK;
+    if (!c->at || c->order != k->policy.order || memcmp(c->grid, g, sizeof c->grid) != 0) {
+        free(c->at);
+        c->at = malloc((size_t)count * sizeof *c->at);
+        if (!c->at) return sg_error_set(e, SG_E_MEMORY, "no memory for an order");
+        const sg_status status = sg_order_make(c->at, k->policy.order, g[0], g[1], g[2]);
+        if (status) {
+            free(c->at);
+            c->at = NULL;
+            return sg_error_set(e, status, "no memory for an order");
+        }
+        c->order = k->policy.order;
+        memcpy(c->grid, g, sizeof c->grid);
+    }
+    k->at = c->at;
+    return SG_OK;
+}
+
+/* ---- tensors ---- */
+
+/* The token that stands in row i. */
+static int64_t token_of(const call *k, int64_t i)
+{
+    const int64_t front = k->args->front;
+    return k->at && i >= front && i < k->n - k->args->back ? front + k->at[i - front] : i;
+}
+
+/* Between x, element b of the batch, and the rows of t. */
+static void move(call *k, const side *x, int64_t b, sg_tensor t, bool back)
+{
+    const double start = now();
+    const size_t size = sg_dtype_size(k->dtype), head = (size_t)k->d * size, row = (size_t)x->heads * head;
+    const bool   whole = x->heads == 1 || x->stride.head == k->d;
+    const size_t pieces = whole ? 1 : (size_t)x->heads, piece = whole ? row : head;
+    char *const  rows = t.data;
+#pragma omp parallel for num_threads(k->context->backend->threads)
+    for (int64_t i = 0; i < x->tokens; i++) {
+        char *const token = x->data + (b * x->stride.batch + token_of(k, i) * x->stride.token) * (int64_t)size;
+        for (size_t j = 0; j < pieces; j++) {
+            char *const theirs = token + (int64_t)j * x->stride.head * (int64_t)size;
+            char *const ours = rows + (size_t)i * row + j * piece;
+            memcpy(back ? theirs : ours, back ? ours : theirs, piece);
+        }
+    }
+    k->copy_seconds += now() - start;
+}
+
+/* x, element b of the batch, as a tensor: where it lies or from scratch. */
+static sg_tensor tensor_of(const call *k, sg_stream *s, const side *x, int64_t b)
+{
+    if (!x->placed) return sg_new(s, k->dtype, x->tokens, x->heads, k->d);
+    return (sg_tensor){
+        x->data + b * x->stride.batch * (int64_t)sg_dtype_size(k->dtype), k->dtype, 3, {x->tokens, x->heads, k->d}};
+}
+
+static void attend(call *k, sg_stream *s, int64_t b)
+{
+    const size_t mark = s->scratch.used;
+    sg_tensor    t[SIDES];
+    for (int i = 0; i < SIDES; i++) {
+        const side *const x = &k->side[i];
+        t[i] = tensor_of(k, s, x, b);
+        if (i != O && !x->placed && !k->planning && !s->status) move(k, x, b, t[i], false);
+    }
+    const double         given = k->args->scale;
+    const sg_attend_args args = {
+        .y = t[O], .q = t[Q], .k = t[K], .v = t[V], .scale = given != 0 ? (float)given : 1 / sqrtf((float)k->d)};
+    sg_attention_run(k->bound, s, 0, 0, (int)b, 0, &args);
+    if (!k->side[O].placed && !k->planning && !s->status) move(k, &k->side[O], b, t[O], true);
+    s->scratch.used = mark;
+}
+
+/* ---- the work ---- */
+
+/* A stream with the memory that a dry run asks for. */
+static sg_status open_stream(call *k, sg_stream *s, sg_error *e)
+{
+    sg_plan_totals totals = {0};
+    sg_stream      plan = sg_plan_stream(&totals);
+    k->planning = true;
+    sg_attention_place(k->bound, &plan);
+    attend(k, &plan, 0);
+    k->planning = false;
+    if (plan.status) return sg_error_set(e, plan.status, "%s", plan.why);
+    const size_t keep = (plan.keep.peak + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
+    if (plan.scratch.peak > SIZE_MAX - keep) return sg_error_set(e, SG_E_MEMORY, "this call needs more than there is");
+    SG_TRY(make_room(k->context, keep + plan.scratch.peak, e));
+    *s = sg_stream_on(k->context->backend);
+    s->keep = (sg_arena){.base = (uintptr_t)k->context->block, .cap = keep};
+    s->scratch = (sg_arena){.base = (uintptr_t)k->context->block + keep, .cap = plan.scratch.peak};
+    sg_attention_place(k->bound, s);
+    return SG_OK;
+}
+
+static void report_stages(sg_attention_report *r, const sg_trace *t)
+{
+    const struct {
+        const char *op;
+        double     *seconds;
+    } stage[] = {{"pool", &r->pool_seconds},
+                 {"alike", &r->pool_seconds},
+                 {"quantise", &r->quantise_seconds},
+                 {"score", &r->score_seconds},
+                 {"select", &r->select_seconds},
+                 {"tail_bias", &r->tail_seconds},
+                 {"attend_blocks", &r->attend_seconds},
+                 {"attend", &r->attend_seconds}};
+    for (size_t i = 0; i < t->rows; i++)
+        for (size_t j = 0; j < sizeof stage / sizeof *stage; j++)
+            if (strcmp(t->row[i].op, stage[j].op) == 0) *stage[j].seconds += t->row[i].seconds;
+}
+
+static sg_status report_counts(const call *k, sg_attention_report *r, sg_stream *s, sg_error *e)
+{
+    static const char *const  why[] = {[SG_WHY_SHORT] = "the sequence is too short for skipping to pay",
+                                       [SG_WHY_BACKEND] = "the backend knows no other"};
+    sg_attention_count *const count = calloc((size_t)k->batch, sizeof *count);
+    if (!count) return sg_error_set(e, SG_E_MEMORY, "no memory for a report");
+    const sg_status status = sg_attention_counts(k->bound, s, count);
+    double          blocks = 0, kept = 0, groups = 0, skipped = 0;
+    for (int64_t b = 0; !status && b < k->batch; b++) {
+        blocks += (double)count[b].blocks;
+        kept += (double)count[b].kept;
+        groups += (double)count[b].groups;
+        skipped += (double)count[b].skipped;
+        r->mass += count[b].mass / (double)k->batch;
+        r->skipped_mass += count[b].skipped_mass / (double)k->batch;
+    }
+    r->density = blocks > 0 ? kept / blocks : 1;
+    r->skipped = groups > 0 ? skipped / groups : 0;
+    if (!status) {
+        r->ran = sg_attention_names[count[0].kind];
+        r->why = (size_t)count[0].why < sizeof why / sizeof *why ? why[count[0].why] : NULL;
+    }
+    free(count);
+    return status ? sg_error_set(e, status, "the report cannot be read") : SG_OK;
+}
+
+static sg_status run(call *k, sg_attention_report *r, sg_error *e)
+{
+    const double start = now();
+    sg_stream    s;
+    sg_trace     trace = {0};
+    SG_TRY(open_stream(k, &s, e));
+    if (r) sg_trace_wrap(&s, &trace);
+    for (int64_t b = 0; b < k->batch && !s.status; b++) attend(k, &s, b);
+    sg_status status = s.status ? sg_error_set(e, s.status, "%s", s.why) : SG_OK;
+    if (r && !status) {
+        *r = (sg_attention_report){.copy_seconds = k->copy_seconds};
+        report_stages(r, &trace);
+        status = report_counts(k, r, &s, e);
+        r->seconds = now() - start;
+    }
+    sg_trace_free(&trace);
+    return status;
+}
+
+static sg_status prepare(call *k, sg_error *e)
+{
+    const sg_attention_call_args *const a = k->args;
+    if (!all_zero(a->reserved, sizeof a->reserved / sizeof *a->reserved))
+        return sg_error_set(e, SG_E_UNSUPPORTED, "reserved: a member that this version does not know is set");
+    if (!isfinite(a->scale)) return sg_error_set(e, SG_E_ARG, "scale: %g is no number", a->scale);
+    SG_TRY(set_shape(k, e));
+    SG_TRY(set_policy(k, e));
+    SG_TRY(set_order(k, e));
+    SG_TRY(set_side(k, O, a->o, &a->o_stride, e));
+    SG_TRY(set_side(k, Q, a->q, &a->q_stride, e));
+    SG_TRY(set_side(k, K, a->k, &a->k_stride, e));
+    SG_TRY(set_side(k, V, a->v, &a->v_stride, e));
+    const sg_attention_shape shape = {.n = k->n,
+                                      .h = k->h,
+                                      .hk = k->hk,
+                                      .m = k->m,
+                                      .d = k->d,
+                                      .front = a->front,
+                                      .back = a->back,
+                                      .layers = 1,
+                                      .steps = 1,
+                                      .passes = (int)k->batch,
+                                      .values = k->context->backend->values};
+    SG_TRY(sg_attention_open(&k->bound, &k->policy, &shape, e));
+    if (!a->mask || sg_attention_kind_of(k->bound, 0, 0, NULL) == SG_ATTENTION_SPARGE) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "mask: it would have no say: %lld tokens of kind %s run dense", (long long)k->n,
+                        sg_attention_names[k->policy.kind]);
+}
+
+sg_status sg_attention_call(sg_attention_context *c, const sg_attention_call_args *a, sg_attention_report *r,
+                            sg_error *e)
+{
+    call      k = {.args = a, .context = c};
+    sg_status status = prepare(&k, e);
+    if (!status) status = run(&k, r, e);
+    sg_attention_close(&k.bound);
+    free(k.of_heads);
+    return status;
+}
