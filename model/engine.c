@@ -44,6 +44,24 @@ static sg_status read_own_defaults(sg_engine *g, sg_error *e)
     return sg_config_status(c);
 }
 
+/* Attention as it is without a word about it: by thresholds beside the model where there are some. */
+static sg_status read_attention(sg_engine *g, sg_error *e)
+{
+    char             path[sizeof g->dir + sizeof SG_THRESHOLDS_NAME + 1];
+    sg_policy *const p = &g->defaults.attention;
+    snprintf(path, sizeof path, "%s/" SG_THRESHOLDS_NAME, g->dir);
+    *p = sg_policy_usual();
+    if (access(path, F_OK) != 0) return SG_OK;
+    SG_TRY(sg_thresholds_read(&g->tuned, path, e));
+    p->tuned = &g->tuned.values;
+    if (!g->tuned.told) return SG_OK;
+    p->score = g->tuned.policy.score;
+    p->tail = g->tuned.policy.tail;
+    p->tail_bias = g->tuned.policy.tail_bias;
+    p->order = g->tuned.policy.order;
+    return SG_OK;
+}
+
 static sg_status choose_dtype(sg_engine *g, const char *name, sg_error *e)
 {
     if (!name || strcmp(name, "auto") == 0)
@@ -81,7 +99,8 @@ static sg_status open_all(sg_engine *g, const sg_engine_options *o, sg_error *e)
     sg_config_close(&index);
     if (st) return st;
     g->defaults = g->family->defaults(g->model);
-    if (g->backend->host_memory) g->base_bytes = sg_resident_bytes() + g->backend->code_bytes;
+    if (g->backend->host_memory) g->base_bytes = sg_resident_bytes();
+    SG_TRY(read_attention(g, e));
     return read_own_defaults(g, e);
 }
 
@@ -101,12 +120,22 @@ void sg_engine_close(sg_engine **g)
     if (!*g) return;
     if ((*g)->model) (*g)->family->close((*g)->model);
     sg_config_close(&(*g)->own);
+    sg_thresholds_free(&(*g)->tuned);
+    free((*g)->count);
     sg_backend_close(&(*g)->backend);
     free(*g);
     *g = NULL;
 }
 
 sg_request sg_engine_defaults(const sg_engine *g) { return g->defaults; }
+
+const sg_attention_count *sg_engine_attention(const sg_engine *g, int *steps, int *passes, int *layers)
+{
+    *steps = g->steps;
+    *passes = g->passes;
+    *layers = g->layers;
+    return g->count;
+}
 
 sg_model_info sg_engine_info(const sg_engine *g)
 {
@@ -115,6 +144,7 @@ sg_model_info sg_engine_info(const sg_engine *g)
     snprintf(info.family, sizeof info.family, "%s", g->family->name);
     snprintf(info.device, sizeof info.device, "%s", g->backend->device);
     snprintf(info.dtype, sizeof info.dtype, "%s", g->act == SG_BF16 ? "bf16" : "f32");
+    info.skips = g->backend->values != SG_F32;
     return info;
 }
 
@@ -125,6 +155,24 @@ static int nearest(int v, int m)
 {
     const int n = (int)(((int64_t)v + m / 2) / m);
     return (n < 1 ? 1 : n) * m;
+}
+
+static sg_status check_attention(const sg_engine *g, const sg_request *r, sg_error *e)
+{
+    sg_attention_shape shape;
+    int64_t            grid[3];
+    g->family->attention(g->model, r, &shape, grid);
+    SG_TRY(sg_policy_check(&r->attention, e));
+    if (r->attention.dense_layers) SG_TRY(sg_layers_check(r->attention.dense_layers, shape.layers, e));
+    if (!r->capture_out) return SG_OK;
+    if (r->latents_in) return sg_error_set(e, SG_E_ARG, "capture-qkv: latents that are only decoded have no attention");
+    if (r->capture_layer < 0 || r->capture_layer >= shape.layers)
+        return sg_error_set(e, SG_E_ARG, "capture-qkv: layer %d: this model has 0 to %d", r->capture_layer,
+                            shape.layers - 1);
+    if (r->capture_step < 0 || r->capture_step >= r->steps)
+        return sg_error_set(e, SG_E_ARG, "capture-qkv: step %d: this render has 0 to %d", r->capture_step,
+                            r->steps - 1);
+    return SG_OK;
 }
 
 sg_status sg_engine_check_request(const sg_engine *g, const sg_request *r, sg_error *e)
@@ -150,6 +198,7 @@ sg_status sg_engine_check_request(const sg_engine *g, const sg_request *r, sg_er
     if (!(r->cfg_scale_2 <= 1000)) return sg_error_set(e, SG_E_ARG, "cfg-scale-2: %g is above 1000", r->cfg_scale_2);
     if (!(r->flow_shift >= 0.001 && r->flow_shift <= 1000))
         return sg_error_set(e, SG_E_ARG, "flow-shift: %g is not between 0.001 and 1000", r->flow_shift);
+    SG_TRY(check_attention(g, r, e));
     return g->family->check(g->model, r, e);
 }
 

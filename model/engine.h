@@ -12,6 +12,7 @@
 #ifndef SG_ENGINE_H
 #define SG_ENGINE_H
 
+#include "run.h"
 #include "status.h"
 
 #include <stdbool.h>
@@ -60,17 +61,21 @@ typedef struct sg_request {
     const char     *latents_in;   /* safetensors: skip denoising, decode these */
     const char     *latents_out;  /* safetensors: written before decoding starts */
     const char     *latents_note; /* kept in the latents file as metadata "settings"; may be NULL */
+    sg_policy       attention;    /* of the denoiser's self-attention */
+    const char     *capture_out;  /* safetensors: q, k and v of one self-attention, of the prompt's pass; NULL: none */
+    int             capture_layer, capture_step;
     size_t          output_bytes; /* of memory that the caller takes for the frames: the plan counts it */
 } sg_request;
 
-/* Defaults of the model: its family's, overridden by its files. prompt is NULL, seed 0. The strings live as long as g. */
+/* Defaults of the model: its family's, overridden by its files; attention is sg_policy_usual, tuned by the
+ * thresholds in the model's sparge-attention.json. prompt is NULL, seed 0. The strings live as long as g. */
 sg_request sg_engine_defaults(const sg_engine *g);
 
 /* Checks every member of r against the model. SG_E_ARG tells the member, its value and the nearest that would do. */
 sg_status sg_engine_check_request(const sg_engine *g, const sg_request *r, sg_error *e) SG_MUST_USE;
 
-/* Sets width, height and frames of r to those of the latents in this file. *note gets its latents_note, which the caller
- * frees, or NULL when it has none. */
+/* Sets width, height and frames of r to those of the latents in this file. *note gets its latents_note, which the
+ * caller frees, or NULL when it has none. */
 sg_status sg_engine_fit_latents(const sg_engine *g, const char *path, sg_request *r, char **note,
                                 sg_error *e) SG_MUST_USE;
 
@@ -87,7 +92,7 @@ typedef struct sg_phase_plan {
 typedef struct sg_plan {
     sg_phase_plan text, denoise, decode;
     size_t        base;      /* bytes of the process itself: program, libraries, files' headers; 0 on a device */
-    size_t        output;    /* bytes: the request's output_bytes; 0 on a device */
+    size_t        output;    /* bytes: the request's output_bytes and what is captured; 0 on a device */
     size_t        staging;   /* bytes that a library may take beside these, for the operands of one product */
     size_t        need;      /* bytes that must be free: the largest phase's weights and work, staging and output */
     size_t        available; /* bytes that the machine or memory_limit leaves for need */
@@ -134,6 +139,10 @@ typedef struct sg_report {
 sg_status sg_engine_render(sg_engine *g, const sg_request *r, const sg_callbacks *cb, sg_report *report,
                            sg_error *e) SG_MUST_USE;
 
+/* What attention did in the last render of g: [steps][passes][layers], of experts one after the other. NULL when there
+ * was none. Valid until the next call of a render. */
+const sg_attention_count *sg_engine_attention(const sg_engine *g, int *steps, int *passes, int *layers);
+
 /* For people: what is in this checkpoint. */
 typedef struct sg_component {
     char     name[32];       /* "transformer", "vae", ... */
@@ -152,6 +161,7 @@ typedef struct sg_model_info {
     int          frame_multiple; /* frames are this times n, plus 1 */
     char         device[160];
     char         dtype[8];
+    bool         skips; /* the device has quantised and sparse attention */
 } sg_model_info;
 
 sg_model_info sg_engine_info(const sg_engine *g);

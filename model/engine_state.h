@@ -4,21 +4,25 @@
 
 #include "engine.h"
 #include "family.h"
+#include "thresholds.h"
 
 struct sg_engine {
-    char             dir[1024];
-    sg_backend      *backend;
-    const sg_family *family;
-    void            *model;
-    sg_dtype         act;
-    sg_request       defaults;
-    sg_config       *own;          /* sparge-gen.json, which holds strings of defaults; or NULL */
-    size_t           memory_limit; /* 0: none given */
-    size_t           base_bytes;   /* of this process, resident before any render */
-    bool             check;
-    sg_trace        *trace;
-    sg_tap_fn       *tap; /* given to every stream of a render */
-    void            *tap_context;
+    char                dir[1024];
+    sg_backend         *backend;
+    const sg_family    *family;
+    void               *model;
+    sg_dtype            act;
+    sg_request          defaults;
+    sg_config          *own;          /* sparge-gen.json, which holds strings of defaults; or NULL */
+    sg_thresholds_file  tuned;        /* sparge-attention.json, which defaults point to; or empty */
+    size_t              memory_limit; /* 0: none given */
+    size_t              base_bytes;   /* of this process, resident before any render */
+    bool                check;
+    sg_trace           *trace;
+    sg_tap_fn          *tap; /* given to every stream of a render */
+    void               *tap_context;
+    sg_attention_count *count; /* [steps][passes][layers], of the last render; NULL: none */
+    int                 steps, passes, layers;
 };
 
 /* The latents file at path: F32 [c, f, y, x] of the model's c. *weights owns the map. */

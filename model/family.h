@@ -9,6 +9,13 @@
 
 typedef enum sg_phase { SG_PHASE_TEXT, SG_PHASE_DENOISE, SG_PHASE_DECODE, SG_PHASES } sg_phase;
 
+/* How the denoiser attends to itself in one render. */
+typedef struct sg_attending {
+    const sg_attention *attention;
+    bool                ordered; /* its tokens stand in another order than row by row */
+    const int32_t      *order;   /* sg_order_make's, of all tokens, when ordered; NULL on a plan */
+} sg_attending;
+
 typedef struct sg_family {
     const char *name;
     const char *class_name; /* _class_name in model_index.json */
@@ -22,6 +29,9 @@ typedef struct sg_family {
 
     /* Latent shape c, f, y, x of r; the return value is the denoiser's sequence length. */
     int64_t (*latent)(const void *model, const sg_request *r, int64_t shape[4]);
+    /* The denoiser's self-attention in a render of r: all of shape but steps and values; the layers are those of both
+     * experts, the second's after the first's, as many. grid: frames, rows, columns of the tokens. */
+    void (*attention)(const void *model, const sg_request *r, sg_attention_shape *shape, int64_t grid[3]);
     /* What r may not ask beyond the engine's own checks. */
     sg_status (*check)(const void *model, const sg_request *r, sg_error *e);
 
@@ -36,11 +46,11 @@ typedef struct sg_family {
 
     /* Which expert denoises at this timestep. */
     int (*expert)(const void *model, double timestep);
-    /* Puts into s->keep what all steps of a render share. */
-    void (*denoise_open)(void *model, sg_stream *s, const int64_t latent[4]);
+    /* Puts into s->keep what all steps of a render share; how->attention is in its place already, and borrowed. */
+    void (*denoise_open)(void *model, sg_stream *s, const int64_t latent[4], const sg_attending *how);
     /* Puts into s->keep, after that, what all steps of this expert share. */
     void (*expert_open)(void *model, sg_stream *s, int expert);
-    /* v = the guided model output for x at this timestep. v, x F32 [c, f, y, x]. step only names taps. */
+    /* v = the guided model output for x at this timestep. v, x F32 [c, f, y, x]. */
     void (*denoise)(void *model, sg_stream *s, sg_tensor v, sg_tensor x, int step, double timestep, double guidance);
     /* After a step: SG_E_NUMERIC, latched, naming the first block whose result was not finite. */
     void (*inspect)(void *model, sg_stream *s, int step);

@@ -235,6 +235,20 @@ static int64_t wan_latent(const void *model, const sg_request *r, int64_t shape[
     return shape[1] / d->patch[0] * (shape[2] / d->patch[1]) * (shape[3] / d->patch[2]);
 }
 
+static void wan_attention(const void *model, const sg_request *r, sg_attention_shape *shape, int64_t grid[3])
+{
+    const wan *const           w = model;
+    const sg_wan_config *const d = sg_wan_dit_config(w->dit[0]);
+    int64_t                    latent[4];
+    *shape = (sg_attention_shape){.n = wan_latent(model, r, latent),
+                                  .h = d->heads,
+                                  .hk = d->heads,
+                                  .d = d->head_dim,
+                                  .layers = (int)d->layers * (w->dit[1] ? 2 : 1),
+                                  .passes = r->cfg_scale > 1 ? 2 : 1};
+    for (int k = 0; k < 3; k++) grid[k] = latent[k + 1] / d->patch[k];
+}
+
 static sg_status wan_check(const void *model, const sg_request *r, sg_error *e)
 {
     const sg_wan_config *const d = sg_wan_dit_config(((const wan *)model)->dit[0]);
@@ -319,10 +333,11 @@ static int wan_expert(const void *model, double timestep)
     return w->boundary > 0 && timestep < w->boundary;
 }
 
-static void wan_denoise_open(void *model, sg_stream *s, const int64_t latent[4])
+static void wan_denoise_open(void *model, sg_stream *s, const int64_t latent[4], const sg_attending *how)
 {
     wan *const w = model;
-    sg_wan_run_tables(&w->run, w->dit[0], s, latent);
+    w->run.attention = how->attention;
+    sg_wan_run_tables(&w->run, w->dit[0], s, latent, how->ordered, how->order);
 }
 
 static void wan_expert_open(void *model, sg_stream *s, int expert)
@@ -330,19 +345,22 @@ static void wan_expert_open(void *model, sg_stream *s, int expert)
     wan *const        w = model;
     const sg_wan_text text[2] = {{w->states[0], w->len[0]}, {w->states[1], w->len[1]}};
     w->expert = expert;
+    w->run.first_layer = expert * (int)sg_wan_dit_config(w->dit[0])->layers;
     sg_wan_run_text(&w->run, w->dit[expert], s, text, TEXT_LEN);
 }
 
 static void wan_denoise(void *model, sg_stream *s, sg_tensor v, sg_tensor x, int step, double timestep, double guidance)
 {
-    const wan *const w = model;
-    const bool       guided = w->run.active[1];
-    const size_t     mark = s->scratch.used;
-    const sg_tensor  t = sg_new(s, SG_F32, 1);
-    sg_tensor        out[2] = {v, {0}};
+    wan *const      w = model;
+    const bool      guided = w->run.active[1];
+    const size_t    mark = s->scratch.used;
+    const sg_tensor t = sg_new(s, SG_F32, 1);
+    sg_tensor       out[2] = {v, {0}};
     if (guided)
         for (int k = 0; k < 2; k++) out[k] = sg_alloc(s, &s->scratch, SG_F32, v.rank, v.dim);
     sg_upload(s, t, &(float){(float)timestep});
+    w->run.step = step;
+    w->run.timestep = 1000 * timestep / w->sampler.train_steps;
     sg_wan_dit_forward(w->dit[w->expert], &w->run, s, out, x, t);
     sg_tap(s, out[0], "step.%d.v_cond", step);
     if (guided) {
@@ -397,6 +415,7 @@ const sg_family sg_family_wan = {
     .describe = wan_describe,
     .sampler = wan_sampler,
     .latent = wan_latent,
+    .attention = wan_attention,
     .check = wan_check,
     .part = wan_part,
     .tokenize = wan_tokenize,

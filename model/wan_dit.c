@@ -173,26 +173,40 @@ void sg_wan_dit_close(sg_wan_dit **d)
 
 static int64_t tokens(const sg_wan_run *run) { return run->grid[0] * run->grid[1] * run->grid[2]; }
 
-/* Angles in double, cosines and sines rounded once. Rows in the order of the tokens: frames, rows, columns. */
-static void rope_tables(const sg_wan_run *run, int64_t head_dim, float *cosines, float *sines)
+/* Angles in double, cosines and sines rounded once. Row i is of patch at[i], or of patch i. */
+static void rope_tables(const sg_wan_run *run, const int32_t *at, int64_t head_dim, float *cosines, float *sines)
 {
-    const int64_t side = 2 * (head_dim / 6), axis[3] = {head_dim - 2 * side, side, side};
-    int64_t       row = 0;
-    for (int64_t f = 0; f < run->grid[0]; f++)
-        for (int64_t y = 0; y < run->grid[1]; y++)
-            for (int64_t x = 0; x < run->grid[2]; x++, row++) {
-                const int64_t at[3] = {f, y, x};
-                int64_t       i = row * (head_dim / 2);
-                for (int k = 0; k < 3; k++)
-                    for (int64_t j = 0; j < axis[k] / 2; j++, i++) {
-                        const double angle = (double)at[k] * pow(10000.0, -2.0 * (double)j / (double)axis[k]);
-                        cosines[i] = (float)cos(angle);
-                        sines[i] = (float)sin(angle);
-                    }
+    const int64_t  side = 2 * (head_dim / 6), axis[3] = {head_dim - 2 * side, side, side};
+    const int64_t *g = run->grid, n = tokens(run);
+    for (int64_t row = 0; row < n; row++) {
+        const int64_t patch = at ? at[row] : row;
+        const int64_t place[3] = {patch / (g[1] * g[2]), patch / g[2] % g[1], patch % g[2]};
+        int64_t       i = row * (head_dim / 2);
+        for (int k = 0; k < 3; k++)
+            for (int64_t j = 0; j < axis[k] / 2; j++, i++) {
+                const double angle = (double)place[k] * pow(10000.0, -2.0 * (double)j / (double)axis[k]);
+                cosines[i] = (float)cos(angle);
+                sines[i] = (float)sin(angle);
             }
+    }
 }
 
-void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const int64_t latent[4])
+static void upload_order(sg_wan_run *run, sg_stream *s, const int32_t *at)
+{
+    const int64_t  n = tokens(run);
+    int32_t *const back = calloc((size_t)n, sizeof *back);
+    if (back) {
+        sg_order_invert(back, at, n);
+        sg_upload(s, run->order, at);
+        sg_upload(s, run->back, back);
+    } else {
+        sg_fail(s, SG_E_MEMORY, "no memory for the order of %lld tokens", (long long)n);
+    }
+    free(back);
+}
+
+void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const int64_t latent[4], bool ordered,
+                       const int32_t *at)
 {
     const int64_t hd = d->config.head_dim, layers = d->config.layers;
     for (int k = 0; k < 3; k++) run->grid[k] = latent[k + 1] / d->config.patch[k];
@@ -200,12 +214,15 @@ void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const
     run->cos = sg_new_keep(s, SG_F32, n, hd / 2);
     run->sin = sg_new_keep(s, SG_F32, n, hd / 2);
     run->bad = sg_new_keep(s, SG_I32, layers + 2);
+    run->order = ordered ? sg_new_keep(s, SG_I32, n) : (sg_tensor){0};
+    run->back = ordered ? sg_new_keep(s, SG_I32, n) : (sg_tensor){0};
 
     if (!s->memory->alloc) return; /* a plan needs no angles */
+    if (ordered) upload_order(run, s, at);
     float *const   table = calloc((size_t)(n * hd), sizeof *table);
     int32_t *const zero = calloc((size_t)layers + 2, sizeof *zero);
     if (table && zero) {
-        rope_tables(run, hd, table, table + n * (hd / 2));
+        rope_tables(run, at, hd, table, table + n * (hd / 2));
         sg_upload(s, run->cos, table);
         sg_upload(s, run->sin, table + n * (hd / 2));
         sg_upload(s, run->bad, zero);
@@ -286,16 +303,15 @@ void sg_wan_run_close(sg_wan_run *run)
 /* Six vectors of one block, or two of the output. */
 static sg_tensor row(sg_tensor table, int64_t i) { return sg_reshape(sg_rows(table, i, 1), table.dim[1]); }
 
-/* x += gate out(attention(...)). */
-static void attend_into(sg_stream *s, const sg_wan_config *c, const wan_attention *a, sg_tensor x, sg_tensor gate,
-                        const sg_attend_args *args)
+/* x += gate out(o). */
+static void attended(sg_stream *s, const sg_wan_config *c, const wan_attention *a, sg_tensor x, sg_tensor gate,
+                     sg_tensor o)
 {
-    const int64_t   n = x.dim[0];
-    const sg_tensor o = sg_new(s, args->q.dtype, n, c->heads, c->head_dim);
-    sg_attend(s, .y = o, .q = args->q, .k = args->k, .v = args->v, .key_bias = args->key_bias,
-              .scale = 1.0f / sqrtf((float)c->head_dim));
-    sg_linear(s, .y = x, .x = sg_reshape(o, n, c->width), .w = a->out.w, .b = a->out.b, .gate = gate, .add = true);
+    sg_linear(s, .y = x, .x = sg_reshape(o, x.dim[0], c->width), .w = a->out.w, .b = a->out.b, .gate = gate,
+              .add = true);
 }
+
+static float score_scale(const sg_wan_config *c) { return 1.0f / sqrtf((float)c->head_dim); }
 
 /* y = rope(RMS(w x + b)), per head. */
 static void rotated(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, sg_tensor y, sg_tensor x,
@@ -310,7 +326,8 @@ static void rotated(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, sg
     s->scratch.used = mark;
 }
 
-static void self_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, int i, sg_tensor x, sg_tensor e)
+static void self_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, int i, int pass, sg_tensor x,
+                           sg_tensor e)
 {
     const sg_wan_config *const c = &d->config;
     const wan_attention *const a = &d->block[i].self;
@@ -327,7 +344,10 @@ static void self_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *
     rotated(s, d, run, k, y, &a->k, a->norm_k);
     sg_linear(s, .y = sg_reshape(v, n, c->width), .x = y, .w = a->v.w, .b = a->v.b);
     s->scratch.used = inner;
-    attend_into(s, c, a, x, row(e, 2), &(sg_attend_args){.q = q, .k = k, .v = v});
+    const sg_tensor o = sg_new(s, act, n, c->heads, c->head_dim);
+    sg_attention_run(run->attention, s, run->first_layer + i, run->step, pass, run->timestep,
+                     &(sg_attend_args){.y = o, .q = q, .k = k, .v = v, .scale = score_scale(c)});
+    attended(s, c, a, x, row(e, 2), o);
     sg_tap(s, x, "dit.block.%d.attn1", i);
     s->scratch.used = mark;
 }
@@ -349,9 +369,10 @@ static void cross_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run 
     sg_linear(s, .y = p, .x = y, .w = b->cross.q.w, .b = b->cross.q.b);
     sg_norm(s, .y = sg_reshape(q, n, c->width), .x = p, .w = b->cross.norm_q, .kind = SG_NORM_RMS,
             .eps = (float)c->eps);
-    attend_into(s, c, &b->cross, x, (sg_tensor){0},
-                &(sg_attend_args){
-                    .q = q, .k = run->key[2 * i + pass], .v = run->value[2 * i + pass], .key_bias = run->bias[pass]});
+    const sg_tensor o = sg_new(s, act, n, c->heads, c->head_dim);
+    sg_attend(s, .y = o, .q = q, .k = run->key[2 * i + pass], .v = run->value[2 * i + pass],
+              .key_bias = run->bias[pass], .scale = score_scale(c));
+    attended(s, c, &b->cross, x, (sg_tensor){0}, o);
     sg_tap(s, x, "dit.block.%d.attn2", i);
     s->scratch.used = mark;
 }
@@ -372,15 +393,25 @@ static void feed_forward(sg_stream *s, const sg_wan_dit *d, int i, sg_tensor x, 
     s->scratch.used = mark;
 }
 
-/* x [n, D] = the patches of latent [c, f, y, x], embedded. */
+/* The rows of x that `from` names; x itself where it names none. */
+static sg_tensor gathered(sg_stream *s, sg_tensor x, sg_tensor from)
+{
+    if (!from.rank) return x;
+    const sg_tensor y = sg_alloc(s, &s->scratch, x.dtype, x.rank, x.dim);
+    sg_embed(s, .y = y, .w = x, .ids = from);
+    return y;
+}
+
+/* x [n, D] = the patches of latent [c, f, y, x], in order, embedded. */
 static void patch_embed(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, sg_tensor x, sg_tensor latent)
 {
     const sg_wan_config *const c = &d->config;
     const int64_t             *p = c->patch, *g = run->grid, i = c->channels * p[0] * p[1] * p[2];
     const size_t               mark = s->scratch.used;
-    const sg_tensor            patches = sg_new(s, d->part.act, tokens(run), i);
+    sg_tensor                  patches = sg_new(s, d->part.act, tokens(run), i);
     sg_permute(s, .y = patches, .x = latent, .rank = 7, .dim = {c->channels, g[0], p[0], g[1], p[1], g[2], p[2]},
                .perm = {1, 3, 5, 0, 2, 4, 6});
+    patches = gathered(s, patches, run->order);
     sg_linear(s, .y = x, .x = patches, .w = sg_reshape(d->patch_w, c->width, i), .b = d->patch_b);
     sg_tap(s, x, "dit.patch_embed");
     s->scratch.used = mark;
@@ -393,9 +424,11 @@ static void project_out(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run
     const sg_wan_config *const c = &d->config;
     const int64_t             *p = c->patch, *g = run->grid, n = tokens(run);
     const size_t               mark = s->scratch.used;
-    const sg_tensor y = sg_new(s, d->part.act, n, c->width), v = sg_new(s, SG_F32, n, c->channels * p[0] * p[1] * p[2]);
+    const sg_tensor            y = sg_new(s, d->part.act, n, c->width);
+    sg_tensor                  v = sg_new(s, SG_F32, n, c->channels * p[0] * p[1] * p[2]);
     sg_norm(s, .y = y, .x = x, .shift = row(e, 0), .scale = row(e, 1), .kind = SG_NORM_LAYER, .eps = (float)c->eps);
     sg_linear(s, .y = v, .x = y, .w = d->proj_out.w, .b = d->proj_out.b);
+    v = gathered(s, v, run->back);
     sg_tap(s, v, "dit.proj_out");
     sg_permute(s, .y = out, .x = v, .rank = 7, .dim = {g[0], g[1], g[2], p[0], p[1], p[2], c->channels},
                .perm = {6, 0, 3, 1, 4, 2, 5});
@@ -437,9 +470,9 @@ void sg_wan_dit_forward(const sg_wan_dit *d, const sg_wan_run *run, sg_stream *s
         for (int i = 0; i < c->layers; i++) {
             sg_add(s, .y = e, .a = sg_reshape(d->block[i].table, 6, w), .b = sg_reshape(e6, 6, w));
             if (i > 0)
-                self_attention(s, d, run, i, y, e);
+                self_attention(s, d, run, i, pass, y, e);
             else if (first)
-                self_attention(s, d, run, i, shared, e); /* for both passes */
+                self_attention(s, d, run, i, pass, shared, e); /* for both passes */
             if (i == 0 && both && first) sg_copy(s, .y = copy, .x = shared);
             cross_attention(s, d, run, i, pass, y);
             feed_forward(s, d, i, y, e);

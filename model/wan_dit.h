@@ -3,6 +3,7 @@
 #define SG_WAN_DIT_H
 
 #include "part.h"
+#include "run.h"
 
 typedef struct sg_wan_config {
     int64_t patch[3]; /* frames, rows, columns */
@@ -31,15 +32,23 @@ typedef struct sg_wan_text {
 /* What does not change between steps, in s->keep. Zero-initialise. */
 typedef struct sg_wan_run {
     int64_t    grid[3];     /* patches: frames, rows, columns */
+    sg_tensor  order, back; /* I32 [n]: which patch each token is, which token each patch; absent: row by row */
     sg_tensor  cos, sin;    /* F32 [n, head_dim/2] */
     sg_tensor  bad;         /* I32 [layers + 2]: non-finite values after the embedding, each block, the output */
     sg_tensor *key, *value; /* act [rows + 1, heads, head_dim], index 2 layer + pass; the arrays are on the host */
     sg_tensor  bias[2];     /* F32 [rows + 1]: ln(how many padding rows the last one stands for) */
     bool       active[2];   /* pass 0: prompt, pass 1: negative prompt */
+
+    const sg_attention *attention;   /* of self-attention; borrowed */
+    int                 first_layer; /* of this expert, as attention counts them */
+    int                 step;
+    double              timestep; /* of 1000 */
 } sg_wan_run;
 
-/* Rotary tables and counters for a latent of this shape. run->bad outlives the experts. */
-void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const int64_t latent[4]);
+/* Order, rotary tables and counters for a latent of this shape. ordered: there is an order, at, which is NULL on a
+ * plan. run->bad outlives the experts. */
+void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const int64_t latent[4], bool ordered,
+                       const int32_t *at);
 /* Cross-attention keys and values of both prompts, once for all steps: they depend on the text alone. text_len is the
  * padded length that the model was trained with (512). */
 void sg_wan_run_text(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text text[2], int text_len);

@@ -16,12 +16,14 @@ static const struct {
     int         bits;
     sg_dtype    dtype;
 } types[] = {
-    {"F32", 32, SG_F32},       {"F16", 16, SG_F16},           {"BF16", 16, SG_BF16},         {"I32", 32, SG_I32},
-    {"U8", 8, SG_U8},          {"F64", 64, SG_DTYPES},        {"C64", 64, SG_DTYPES},        {"I64", 64, SG_DTYPES},
-    {"U64", 64, SG_DTYPES},    {"U32", 32, SG_DTYPES},        {"I16", 16, SG_DTYPES},        {"U16", 16, SG_DTYPES},
-    {"I8", 8, SG_DTYPES},      {"BOOL", 8, SG_DTYPES},        {"F8_E4M3", 8, SG_DTYPES},     {"F8_E5M2", 8, SG_DTYPES},
-    {"F8_E8M0", 8, SG_DTYPES}, {"F8_E4M3FNUZ", 8, SG_DTYPES}, {"F8_E5M2FNUZ", 8, SG_DTYPES}, {"F6_E2M3", 6, SG_DTYPES},
-    {"F6_E3M2", 6, SG_DTYPES}, {"F4", 4, SG_DTYPES},
+    {"F32", 32, SG_F32},           {"F16", 16, SG_F16},       {"BF16", 16, SG_BF16},
+    {"I32", 32, SG_I32},           {"U8", 8, SG_U8},          {"F64", 64, SG_DTYPES},
+    {"C64", 64, SG_DTYPES},        {"I64", 64, SG_DTYPES},    {"U64", 64, SG_DTYPES},
+    {"U32", 32, SG_DTYPES},        {"I16", 16, SG_DTYPES},    {"U16", 16, SG_DTYPES},
+    {"I8", 8, SG_DTYPES},          {"BOOL", 8, SG_U8},        {"F8_E4M3", 8, SG_DTYPES},
+    {"F8_E5M2", 8, SG_DTYPES},     {"F8_E8M0", 8, SG_DTYPES}, {"F8_E4M3FNUZ", 8, SG_DTYPES},
+    {"F8_E5M2FNUZ", 8, SG_DTYPES}, {"F6_E2M3", 6, SG_DTYPES}, {"F6_E3M2", 6, SG_DTYPES},
+    {"F4", 4, SG_DTYPES},
 };
 enum { TYPES = sizeof types / sizeof *types };
 

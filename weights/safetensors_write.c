@@ -1,4 +1,4 @@
-/* safetensors_write.c - see weights.h: one tensor to a file that appears complete or not at all. */
+/* safetensors_write.c - see weights.h: tensors to a file that appears complete or not at all. */
 #include "weights.h"
 
 #include <errno.h>
@@ -17,21 +17,32 @@ static sg_status failed(const char *path, const char *what, sg_error *e)
     return sg_error_set(e, code, "%s: cannot be %s: %s", path, what, strerror(errno));
 }
 
-/* NULL when a text is not UTF-8, or memory is short. */
-static json_t *header_tree(const char *name, sg_tensor t, const char *const *metadata)
+static bool put_tensor(json_t *root, const sg_named_tensor *one, size_t *at)
 {
-    json_t *const root = json_object(), *const note = json_object(), *const shape = json_array();
-    bool ok = root && note && shape;
+    json_t *const shape = json_array();
+    const size_t  begin = *at;
+    bool          ok = shape != NULL;
+    *at += sg_bytes(one->t);
+    for (int i = 0; ok && i < one->t.rank; i++) ok = json_array_append_new(shape, json_integer(one->t.dim[i])) == 0;
+    if (ok)
+        ok = json_object_set_new(root, one->name,
+                                 json_pack("{s:s, s:O, s:[I, I]}", "dtype", sg_dtype_name(one->t.dtype), "shape", shape,
+                                           "data_offsets", (json_int_t)begin, (json_int_t)*at)) == 0;
+    json_decref(shape);
+    return ok;
+}
+
+/* NULL when a text is not UTF-8, or memory is short. */
+static json_t *header_tree(const sg_named_tensor *all, int count, const char *const *metadata)
+{
+    json_t *const root = json_object(), *const note = json_object();
+    bool   ok = root && note;
+    size_t at = 0;
     for (; ok && metadata && metadata[0]; metadata += 2)
         ok = json_object_set_new(note, metadata[0], json_string(metadata[1])) == 0;
     if (ok && json_object_size(note)) ok = json_object_set(root, "__metadata__", note) == 0;
-    for (int i = 0; ok && i < t.rank; i++) ok = json_array_append_new(shape, json_integer(t.dim[i])) == 0;
-    if (ok)
-        ok = json_object_set_new(root, name,
-                                 json_pack("{s:s, s:O, s:[i, I]}", "dtype", sg_dtype_name(t.dtype), "shape", shape,
-                                           "data_offsets", 0, (json_int_t)sg_bytes(t))) == 0;
+    for (int i = 0; ok && i < count; i++) ok = put_tensor(root, &all[i], &at);
     json_decref(note);
-    json_decref(shape);
     if (ok) return root;
     json_decref(root);
     return NULL;
@@ -108,7 +119,15 @@ static bool write_all(int fd, const char *data, size_t size)
     return true;
 }
 
-static sg_status write_file(const char *path, const char *header, size_t size, sg_tensor t, sg_error *e)
+static bool write_content(int fd, const char *header, size_t size, const sg_named_tensor *all, int count)
+{
+    bool ok = write_all(fd, header, size);
+    for (int i = 0; ok && i < count; i++) ok = write_all(fd, all[i].t.data, sg_bytes(all[i].t));
+    return ok && fsync(fd) == 0;
+}
+
+static sg_status write_file(const char *path, const char *header, size_t size, const sg_named_tensor *all, int count,
+                            sg_error *e)
 {
     char      alias[32], *name = NULL;
     const int nameless = open_nameless(path, alias);
@@ -117,8 +136,7 @@ static sg_status write_file(const char *path, const char *header, size_t size, s
     if (fd < 0) {
         status = failed(path, "created", e);
     } else {
-        if (!write_all(fd, header, size) || !write_all(fd, t.data, sg_bytes(t)) || fsync(fd) != 0)
-            status = failed(path, "written", e);
+        if (!write_content(fd, header, size, all, count)) status = failed(path, "written", e);
         if (status == SG_OK && fd == nameless && name_neighbour(&name, path, alias) < 0)
             status = failed(path, "created", e);
         if (close(fd) != 0 && status == SG_OK) status = failed(path, "written", e);
@@ -129,21 +147,33 @@ static sg_status write_file(const char *path, const char *header, size_t size, s
     return status;
 }
 
-sg_status sg_safetensors_write(const char *path, const char *name, sg_tensor t, const char *const *metadata,
-                               sg_error *e)
+static bool writable(const sg_named_tensor *one)
+{
+    return one->t.rank >= 1 && one->t.rank <= SG_MAX_RANK && (one->t.data || !sg_count(one->t)) &&
+           strcmp(one->name, "__metadata__") != 0;
+}
+
+sg_status sg_safetensors_write_all(const char *path, const sg_named_tensor *all, int count, const char *const *metadata,
+                                   sg_error *e)
 {
     struct stat st;
     size_t      size = 0;
-    if (t.rank < 1 || t.rank > SG_MAX_RANK || (!t.data && sg_count(t)) || strcmp(name, "__metadata__") == 0)
-        return sg_error_set(e, SG_E_ARG, "%s: there is no tensor to write", path);
+    for (int i = 0; i < count; i++)
+        if (!writable(&all[i])) return sg_error_set(e, SG_E_ARG, "%s: there is no tensor to write", path);
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* a rename would put a file in the place of a device */
         return sg_error_set(e, SG_E_FILE, "%s: exists and is not a regular file", path);
-    json_t *const tree = header_tree(name, t, metadata);
+    json_t *const tree = header_tree(all, count, metadata);
     if (!tree) return sg_error_set(e, SG_E_ARG, "%s: a name or a text for the header is not valid UTF-8", path);
     char *const header = header_bytes(tree, &size);
     json_decref(tree);
     if (!header) return sg_error_set(e, SG_E_MEMORY, "%s: no memory for the header", path);
-    const sg_status status = write_file(path, header, size, t, e);
+    const sg_status status = write_file(path, header, size, all, count, e);
     free(header);
     return status;
+}
+
+sg_status sg_safetensors_write(const char *path, const char *name, sg_tensor t, const char *const *metadata,
+                               sg_error *e)
+{
+    return sg_safetensors_write_all(path, &(sg_named_tensor){name, t}, 1, metadata, e);
 }

@@ -33,8 +33,15 @@ uint64_t    sg_weights_bytes(const sg_weights *w); /* of all files */
 /* A string of the first file's metadata, or NULL. Lives as long as w. */
 const char *sg_weights_metadata(const sg_weights *w, const char *key);
 
-/* Writes one tensor under that name, with string metadata as key, value, ..., NULL. The file appears complete or not at
- * all. */
+typedef struct sg_named_tensor {
+    const char *name;
+    sg_tensor   t;
+} sg_named_tensor;
+
+/* Writes tensors under their names, in this order, with string metadata as key, value, ..., NULL. The file appears
+ * complete or not at all. The second writes one. */
+sg_status sg_safetensors_write_all(const char *path, const sg_named_tensor *all, int count, const char *const *metadata,
+                                   sg_error *e) SG_MUST_USE;
 sg_status sg_safetensors_write(const char *path, const char *name, sg_tensor t, const char *const *metadata,
                                sg_error *e) SG_MUST_USE;
 

@@ -1,0 +1,59 @@
+/* capture.c - see capture.h. */
+#include "capture.h"
+
+#include "weights.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* t on the host, its rows put back. */
+static sg_tensor taken(const sg_capture *c, sg_stream *s, sg_tensor t)
+{
+    const size_t bytes = sg_bytes(t), row = bytes / (size_t)t.dim[0];
+    char *const as_is = malloc(bytes), *const back = malloc(bytes);
+    if (as_is && back) {
+        sg_download(s, as_is, t);
+        for (int64_t i = 0; i < t.dim[0]; i++)
+            memcpy(back + (size_t)(c->order ? c->order[i] : i) * row, as_is + (size_t)i * row, row);
+    } else {
+        sg_fail(s, SG_E_MEMORY, "no memory to capture %zu bytes", bytes);
+    }
+    free(as_is);
+    t.data = back;
+    return t;
+}
+
+void sg_capture_see(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
+                    double timestep, const sg_attend_args *args)
+{
+    sg_capture *const c = context;
+    if (layer == c->layer && step == c->step && pass == 0) {
+        sg_capture_free(c);
+        c->q = taken(c, s, args->q);
+        c->k = taken(c, s, args->k);
+        c->v = taken(c, s, args->v);
+        c->timestep = timestep;
+    }
+    if (c->next) c->next(c->next_context, s, shape, layer, step, pass, timestep, args);
+}
+
+sg_status sg_capture_write(const sg_capture *c, const char *path, const int64_t grid[3], sg_error *e)
+{
+    char layer[16], step[16], timestep[32], sides[80];
+    snprintf(layer, sizeof layer, "%d", c->layer);
+    snprintf(step, sizeof step, "%d", c->step);
+    snprintf(timestep, sizeof timestep, "%.9g", c->timestep);
+    snprintf(sides, sizeof sides, "%lld,%lld,%lld", (long long)grid[0], (long long)grid[1], (long long)grid[2]);
+    const char *const     metadata[] = {"grid", sides, "layer", layer, "step", step, "timestep", timestep, NULL};
+    const sg_named_tensor all[] = {{"q", c->q}, {"k", c->k}, {"v", c->v}};
+    return sg_safetensors_write_all(path, all, 3, metadata, e);
+}
+
+void sg_capture_free(sg_capture *c)
+{
+    sg_tensor *const t[] = {&c->q, &c->k, &c->v};
+    for (int i = 0; i < 3; i++) {
+        free(t[i]->data);
+        *t[i] = (sg_tensor){0};
+    }
+}

@@ -1,0 +1,24 @@
+/* capture.h - q, k and v of one self-attention of a render, into a file. */
+#ifndef SG_CAPTURE_H
+#define SG_CAPTURE_H
+
+#include "run.h"
+
+typedef struct sg_capture {
+    int               layer, step; /* which; of the pass of the prompt */
+    const int32_t    *order;       /* in which the tokens stand; NULL: row by row. Borrowed */
+    sg_attention_see *next;        /* sees what comes as well; may be NULL */
+    void             *next_context;
+    sg_tensor         q, k, v; /* host, rows as the model lays them out; owned */
+    double            timestep;
+} sg_capture;
+
+/* For sg_policy's `see`, with the sg_capture as context. A lack of memory is latched in s. */
+sg_attention_see sg_capture_see;
+
+/* Writes tensors "q" [n, h, d], "k" and "v" [n, hk, d], dtype as computed, with grid "frames,rows,columns", layer, step
+ * and timestep (of 1000) as metadata. */
+sg_status sg_capture_write(const sg_capture *c, const char *path, const int64_t grid[3], sg_error *e) SG_MUST_USE;
+void      sg_capture_free(sg_capture *c);
+
+#endif

@@ -1,0 +1,257 @@
+/* render_plan.c - what a render needs, found by running the model on streams that compute nothing. */
+#include "meta.h"
+#include "render.h"
+
+double sg_render_guidance(const sg_request *r, int expert)
+{
+    return expert && r->cfg_scale_2 >= 0 ? r->cfg_scale_2 : r->cfg_scale;
+}
+
+/* What a phase's pass over a plan stream took. */
+static void note_plan(sg_render *q, sg_phase phase, sg_phase_plan *out, const sg_stream *s, const sg_plan_totals *t)
+{
+    q->need[phase].keep = s->keep.peak;
+    q->need[phase].scratch = s->scratch.peak;
+    out->work = s->keep.peak + s->scratch.peak;
+    out->flops = t->flops;
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+static bool native_bf16(const sg_engine *g) { return g->act == SG_BF16 && g->backend->dtype == SG_BF16; }
+
+static void plan_weights(sg_render *q, sg_phase phase, sg_phase_plan *out, const sg_plan_totals *t)
+{
+    const sg_family *const f = q->g->family;
+    const size_t           size = native_bf16(q->g) ? sizeof(uint16_t) : sizeof(float);
+    const size_t           unpacked = t->thin + (phase == SG_PHASE_TEXT ? t->table : 0);
+    for (int expert = 0; expert < 2; expert++) {
+        size_t   bytes = 0, mapped = 0, numbers = 0, in_place;
+        sg_part *p;
+        for (int i = 0; (p = f->part(q->g->model, phase, expert, i)) != NULL; i++) {
+            bytes += sg_bind_bytes(p->bind, q->g->backend, &in_place);
+            mapped += in_place;
+            numbers += sg_bind_matrix_numbers(p->bind);
+        }
+        if (q->g->backend->packs && numbers > unpacked) out->packed = larger(out->packed, (numbers - unpacked) * size);
+        if (bytes > out->weights) out->weights = bytes;
+        if (mapped > out->mapped) out->mapped = mapped;
+        if (phase != SG_PHASE_DENOISE) return;
+    }
+}
+
+static sg_tensor latent_tensor(sg_stream *s, sg_arena *a, const int64_t shape[4])
+{
+    return sg_alloc(s, a, SG_F32, 4, shape);
+}
+
+/* Of two experts only one is at work in a step. */
+static sg_status check_capture(const sg_render *q, int layers)
+{
+    const sg_family *const f = q->g->family;
+    const int              per = f->part(q->g->model, SG_PHASE_DENOISE, 1, 0) ? layers / 2 : layers;
+    if (!q->r->capture_out || q->r->latents_in) return SG_OK;
+    const int expert = f->expert(q->g->model, q->sampler.timestep[q->r->capture_step]);
+    if (q->r->capture_layer / per == expert) return SG_OK;
+    return sg_error_set(q->e, SG_E_ARG, "capture-qkv: layer %d does not run at step %d, but %d to %d do",
+                        q->r->capture_layer, q->r->capture_step, expert * per, expert * per + per - 1);
+}
+
+/* The policy of the request and the shapes of the model, made one. */
+static sg_status bind_attention(sg_render *q)
+{
+    sg_policy          policy = q->r->attention;
+    sg_attention_shape shape;
+    q->g->family->attention(q->g->model, q->r, &shape, q->grid);
+    shape.steps = q->sampler.steps;
+    shape.values = q->g->backend->values;
+    if (q->r->capture_out) {
+        q->capture = (sg_capture){.layer = q->r->capture_layer,
+                                  .step = q->r->capture_step,
+                                  .next = policy.see,
+                                  .next_context = policy.see_context};
+        policy.see = sg_capture_see;
+        policy.see_context = &q->capture;
+    }
+    SG_TRY(check_capture(q, shape.layers));
+    SG_TRY(sg_attention_open(&q->attention, &policy, &shape, q->e));
+    q->how = (sg_attending){.attention = q->attention,
+                            .ordered = (sg_attention_skips(q->attention) || q->r->attention.see) &&
+                                       policy.order != SG_ORDER_ROW};
+    return SG_OK;
+}
+
+/* Of q, k, v and a copy of one that is put back in order. */
+static size_t captured_bytes(const sg_render *q)
+{
+    sg_attention_shape x;
+    int64_t            grid[3];
+    q->g->family->attention(q->g->model, q->r, &x, grid);
+    return q->r->capture_out ? (size_t)(2 * x.h + 2 * x.hk) * (size_t)x.n * (size_t)x.d * sg_dtype_size(q->g->act) : 0;
+}
+
+/* The first step of each expert stands for those after it, but the last, which may skip blocks where they do not. */
+static void plan_denoise(sg_render *q, sg_stream *s, sg_plan_totals *t)
+{
+    const sg_family *const f = q->g->family;
+    void *const            m = q->g->model;
+    sg_attention_place(q->attention, s);
+    f->denoise_open(m, s, q->latent, &q->how);
+    sg_sampler_state st = sg_sampler_state_new(s, q->latent);
+    const sg_tensor  v = latent_tensor(s, &s->keep, q->latent);
+    const size_t     mark = s->keep.used;
+    int              last = -1;
+    double           step_flops = 0;
+    for (int i = 0; i < q->sampler.steps; i++) {
+        const int expert = f->expert(m, q->sampler.timestep[i]);
+        if (expert != last) {
+            s->keep.used = mark;
+            f->expert_open(m, s, expert);
+        }
+        if (expert != last || i == q->sampler.steps - 1) {
+            const double before = t->flops;
+            f->denoise(m, s, v, st.x, i, q->sampler.timestep[i], sg_render_guidance(q->r, expert));
+            step_flops = t->flops - before;
+        } else {
+            t->flops += step_flops;
+        }
+        if (i < 3) sg_sampler_step(&q->sampler, &st, s, i, v);
+        last = expert;
+    }
+}
+
+/* The decoder's first two latent frames are special; from the third on all cost the same. */
+static sg_status plan_decode(sg_render *q, sg_stream *s, sg_plan_totals *t)
+{
+    const sg_family *const f = q->g->family;
+    const int64_t         *d = q->latent, few = d[1] < 3 ? d[1] : 3;
+    const sg_tensor        z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]);
+    double                 flops = 0;
+    (void)sg_new_keep(s, SG_I32, 1);
+    (void)latent_tensor(s, &s->scratch, d); /* as uploaded, before its axes are put in order */
+    s->scratch.used = 0;
+    SG_TRY(f->decode_open(q->g->model, s, d, q->e));
+    for (int64_t i = 0; i < few; i++) {
+        const double before = t->flops;
+        s->scratch.used = 0;
+        const sg_tensor rgb = f->decode_next(q->g->model, s, sg_rows(z, i, 1));
+        q->frame_bytes = larger(q->frame_bytes, sg_bytes(sg_alloc(s, &s->scratch, SG_U8, rgb.rank, rgb.dim)));
+        flops = t->flops - before;
+    }
+    t->flops += flops * (double)(d[1] - few);
+    f->decode_close(q->g->model);
+    return SG_OK;
+}
+
+sg_status sg_render_status(const sg_stream *s, const char *doing, sg_error *e)
+{
+    return s->status ? sg_error_set(e, s->status, "%s: %s", doing, s->why) : SG_OK;
+}
+
+size_t sg_render_packed_limit(const sg_render *q, const sg_plan *p)
+{
+    const size_t all = p->text.weights + p->denoise.weights + p->decode.weights;
+    const size_t planned = q->keep_weights ? p->need + all : p->need;
+    return smaller(q->g->backend->total_bytes / 8, planned < p->available ? p->available - planned : 0);
+}
+
+/* What the backend takes beside tensors and weights. */
+static size_t staged(const sg_plan_totals *t) { return t->staged_x + t->staged_y + t->attended; }
+
+/* What the system will show, phase by phase. */
+static void plan_peaks(const sg_render *q, sg_plan *p, const sg_plan_totals t[SG_PHASES])
+{
+    sg_phase_plan *const phase[SG_PHASES] = {&p->text, &p->denoise, &p->decode};
+    const size_t         limit = sg_render_packed_limit(q, p);
+    size_t               kept = p->base, packed = 0;
+    for (int i = q->r->latents_in ? SG_PHASE_DECODE : 0; i < SG_PHASES; i++) {
+        const size_t more = phase[i]->packed;
+        phase[i]->packed = smaller(more, limit - packed);
+        packed += phase[i]->packed;
+        const size_t mapped = q->g->backend->host_memory ? phase[i]->mapped : 0;
+        const size_t staging = staged(&t[i]) + (phase[i]->packed < more ? t[i].weight : 0);
+        phase[i]->peak = kept + phase[i]->weights + mapped + packed + phase[i]->work + staging;
+        if (i == SG_PHASE_DECODE) phase[i]->peak += p->output;
+        p->peak = larger(p->peak, phase[i]->peak);
+        if (q->keep_weights)
+            kept += phase[i]->weights + mapped;
+        else
+            packed = 0;
+    }
+}
+
+sg_status sg_render_plan(sg_render *q, sg_plan *out)
+{
+    const sg_family *const f = q->g->family;
+    sg_sampler_config      config = *f->sampler(q->g->model);
+    int                    tokens[2];
+    *out = (sg_plan){0};
+
+    config.kind = q->r->sampler;
+    config.flow_shift = q->r->flow_shift;
+    SG_TRY(sg_sampler_init(&q->sampler, &config, q->r->steps, q->r->sigmas_old, q->e));
+    out->tokens = f->latent(q->g->model, q->r, q->latent);
+    memcpy(out->latent, q->latent, sizeof out->latent);
+    SG_TRY(bind_attention(q));
+
+    SG_TRY(f->tokenize(q->g->model, q->r, tokens, q->e));
+    if (q->report) {
+        q->report->prompt_tokens = tokens[0];
+        q->report->negative_tokens = tokens[1];
+    }
+    sg_plan_totals t[SG_PHASES] = {0};
+    sg_stream      s[SG_PHASES];
+    for (int i = 0; i < SG_PHASES; i++) {
+        t[i].native_bf16 = native_bf16(q->g);
+        t[i].backend = q->g->backend;
+        s[i] = sg_plan_stream(&t[i]);
+    }
+    f->encode(q->g->model, &s[SG_PHASE_TEXT]);
+    plan_denoise(q, &s[SG_PHASE_DENOISE], &t[SG_PHASE_DENOISE]);
+    SG_TRY(plan_decode(q, &s[SG_PHASE_DECODE], &t[SG_PHASE_DECODE]));
+
+    sg_phase_plan *const phase[SG_PHASES] = {&out->text, &out->denoise, &out->decode};
+    size_t               all = 0, work = 0;
+    for (int i = 0; i < SG_PHASES; i++) {
+        SG_TRY(sg_render_status(&s[i], "planning", q->e));
+        note_plan(q, (sg_phase)i, phase[i], &s[i], &t[i]);
+        plan_weights(q, (sg_phase)i, phase[i], &t[i]);
+        if (q->r->latents_in && i != SG_PHASE_DECODE) continue; /* those phases will not run */
+        out->need = larger(out->need, phase[i]->weights + phase[i]->work);
+        out->staging = larger(out->staging, staged(&t[i]) + t[i].weight);
+        all += phase[i]->weights;
+        work = larger(work, phase[i]->work);
+    }
+    out->base = q->g->base_bytes + sg_backend_code_bytes(q->g->backend);
+    out->output = q->g->backend->host_memory ? q->r->output_bytes + captured_bytes(q) : 0;
+    out->need += out->staging + out->output;
+    out->available = q->g->memory_limit ? q->g->memory_limit : q->g->backend->total_bytes;
+    q->keep_weights =
+        all + work + out->staging + out->output <= out->available && !f->part(q->g->model, SG_PHASE_DENOISE, 1, 0);
+    plan_peaks(q, out, t);
+    return SG_OK;
+}
+
+sg_status sg_engine_plan(sg_engine *g, const sg_request *r, sg_plan *out, sg_error *e)
+{
+    SG_TRY(sg_engine_check_request(g, r, e));
+    sg_render       q = {.g = g, .r = r, .e = e};
+    const sg_status st = sg_render_plan(&q, out);
+    sg_attention_close(&q.attention);
+    return st;
+}
+
+sg_status sg_plan_fits(const sg_plan *p, sg_error *e)
+{
+    const double gib = 1.0 / (1 << 30);
+    if (p->need <= p->available) return SG_OK;
+    return sg_error_set(
+        e, SG_E_MEMORY,
+        "this render needs %.2f GiB, but %.2f GiB may be used (weights + activations in GiB: text %.2f + "
+        "%.2f, denoising %.2f + %.2f, decoding %.2f + %.2f). A smaller size, fewer frames or dtype bf16 "
+        "take less.",
+        (double)p->need * gib, (double)p->available * gib, (double)p->text.weights * gib, (double)p->text.work * gib,
+        (double)p->denoise.weights * gib, (double)p->denoise.work * gib, (double)p->decode.weights * gib,
+        (double)p->decode.work * gib);
+}

@@ -1,0 +1,538 @@
+/* thresholds.c - see thresholds.h. */
+#include "thresholds.h"
+#include "input.h"
+#include "weights.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FORMAT "sparge-gen thresholds"
+#define INNER ".inner_attention."
+enum { VERSION = 1, MAX_BYTES = 16 << 20, MAX_VALUES = 1 << 18, MAX_SIDE = 1 << 16, LAMBDA_MAX = 1000 };
+
+static const char *const rules[] = {"topk", "tau", NULL}; /* in the order of sg_select_rule */
+static const char *const bounds[] = {"l1", "l2"};
+
+sg_status sg_thresholds_new(sg_thresholds_file *f, int buckets, int layers, int heads, sg_error *e)
+{
+    const size_t         n = (size_t)buckets * (size_t)layers * (size_t)heads;
+    sg_thresholds *const v = &f->values;
+    *f = (sg_thresholds_file){.bound = {NAN, NAN}, .reached = {NAN, NAN}, .sparsity = NAN};
+    *v = (sg_thresholds){.buckets = buckets, .layers = layers, .heads = heads};
+    v->from = calloc((size_t)buckets, sizeof *v->from);
+    v->amount = calloc(n, sizeof *v->amount);
+    v->theta = calloc(n, sizeof *v->theta);
+    v->lambda = calloc(n, sizeof *v->lambda);
+    if (v->from && v->amount && v->theta && v->lambda) return SG_OK;
+    return sg_error_set(e, SG_E_MEMORY, "thresholds: out of memory");
+}
+
+void sg_thresholds_free(sg_thresholds_file *f)
+{
+    for (int i = 0; i < f->prompts; i++) free(f->prompt[i]);
+    free(f->prompt);
+    free(f->values.from);
+    free(f->values.amount);
+    free(f->values.theta);
+    free(f->values.lambda);
+    *f = (sg_thresholds_file){0};
+}
+
+sg_status sg_thresholds_add_prompt(sg_thresholds_file *f, const char *prompt, sg_error *e)
+{
+    char **const more = realloc(f->prompt, ((size_t)f->prompts + 1) * sizeof *more);
+    if (more) f->prompt = more;
+    if (!more || !(f->prompt[f->prompts] = strdup(prompt)))
+        return sg_error_set(e, SG_E_MEMORY, "thresholds: out of memory");
+    f->prompts++;
+    return SG_OK;
+}
+
+/* ---- reading ---- */
+
+typedef struct reader {
+    const char *path;
+    json_t     *root;
+    sg_error   *e;
+} reader;
+
+static sg_status wrong(const reader *r, const char *key, const char *fmt, ...) SG_PRINTF(3, 4);
+static sg_status wrong(const reader *r, const char *key, const char *fmt, ...)
+{
+    char    why[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, sizeof why, fmt, args);
+    va_end(args);
+    return sg_error_set(r->e, SG_E_FORMAT, "%s: %s: %s", r->path, sg_show(key), why);
+}
+
+static sg_status load(reader *r, const sg_map *m)
+{
+    json_error_t why;
+    if (m->size > MAX_BYTES)
+        return sg_error_set(r->e, SG_E_FORMAT, "%s: %zu bytes; at most %d are read", r->path, m->size, MAX_BYTES);
+    if (memchr(m->data, 0, m->size))
+        return sg_error_set(r->e, SG_E_FORMAT, "%s: not valid JSON: it holds a zero byte", r->path);
+    if (!sg_json_fits((const char *)m->data, m->size, MAX_VALUES))
+        return sg_error_set(r->e, SG_E_FORMAT, "%s: more than %d values", r->path, MAX_VALUES);
+    r->root = json_loadb((const char *)m->data, m->size, JSON_REJECT_DUPLICATES, &why);
+    if (!r->root && json_error_code(&why) == json_error_out_of_memory)
+        return sg_error_set(r->e, SG_E_MEMORY, "%s: out of memory", r->path);
+    if (!r->root)
+        return sg_error_set(r->e, SG_E_FORMAT, "%s: line %d, column %d: not valid JSON: %s", r->path, why.line,
+                            why.column, sg_show(why.text));
+    if (!json_is_object(r->root)) return sg_error_set(r->e, SG_E_FORMAT, "%s: should be a JSON object", r->path);
+    return SG_OK;
+}
+
+static sg_status read_count(const reader *r, const char *key, int *out)
+{
+    const json_t *const v = json_object_get(r->root, key);
+    if (!v) return wrong(r, key, "is missing");
+    if (!json_is_integer(v) || json_integer_value(v) < 1 || json_integer_value(v) > MAX_SIDE)
+        return wrong(r, key, "should be a whole number from 1 to %d", MAX_SIDE);
+    *out = (int)json_integer_value(v);
+    return SG_OK;
+}
+
+/* Entry i of a list. */
+static sg_status read_number(const reader *r, const char *key, size_t i, const json_t *v, double lo, double hi,
+                             float *out)
+{
+    const double x = json_number_value(v);
+    if (!json_is_number(v) || !(x >= lo && x <= hi))
+        return wrong(r, key, "entry %zu should be a number from %g to %g", i, lo, hi);
+    *out = (float)x;
+    return SG_OK;
+}
+
+static sg_status check_list(const reader *r, const char *key, const json_t *v, int n, const char *of)
+{
+    if (json_is_array(v) && json_array_size(v) == (size_t)n) return SG_OK;
+    return wrong(r, key, "should be a list of %d %s%s", n, of, json_is_array(v) ? ", but has another length" : "");
+}
+
+/* out[b][l][h] = [bucket][layer][head] of that member. Without out only what lists there are is looked at. */
+static sg_status read_grid(const reader *r, const char *key, const sg_thresholds *t, double lo, double hi, float *out)
+{
+    const json_t *const all = json_object_get(r->root, key);
+    SG_TRY(check_list(r, key, all, t->buckets, "buckets"));
+    for (int b = 0; b < t->buckets; b++) {
+        const json_t *const bucket = json_array_get(all, (size_t)b);
+        SG_TRY(check_list(r, key, bucket, t->layers, "layers in each bucket"));
+        for (int l = 0; l < t->layers; l++) {
+            const json_t *const layer = json_array_get(bucket, (size_t)l);
+            SG_TRY(check_list(r, key, layer, t->heads, "heads in each layer"));
+            for (size_t h = 0; out && h < (size_t)t->heads; h++)
+                SG_TRY(read_number(r, key, h, json_array_get(layer, h), lo, hi, out++));
+        }
+    }
+    return SG_OK;
+}
+
+static sg_status read_buckets(const reader *r, const json_t *list, float *from)
+{
+    const size_t n = json_array_size(list);
+    for (size_t b = 0; b < n; b++) {
+        SG_TRY(read_number(r, "buckets", b, json_array_get(list, b), 0, 1000, &from[b]));
+        if (b && !(from[b] < from[b - 1])) return wrong(r, "buckets", "entry %zu should be below the one before", b);
+    }
+    return from[n - 1] == 0 ? SG_OK : wrong(r, "buckets", "the last should be 0");
+}
+
+static sg_status read_text(const reader *r, const char *key, const char **out)
+{
+    const json_t *const v = json_object_get(r->root, key);
+    *out = json_string_value(v);
+    return v && !json_is_string(v) ? wrong(r, key, "should be a string") : SG_OK;
+}
+
+static sg_status read_rule(const reader *r, sg_select_rule *out)
+{
+    const char *name;
+    SG_TRY(read_text(r, "rule", &name));
+    for (int i = 0; name && rules[i]; i++)
+        if (strcmp(rules[i], name) == 0) {
+            *out = (sg_select_rule)i;
+            return SG_OK;
+        }
+    return wrong(r, "rule", "should be \"topk\" or \"tau\"");
+}
+
+/* A number from 0 up of an object that may be missing, as may the object. */
+static sg_status read_figure(const reader *r, const char *object, const char *key, double *out)
+{
+    const json_t *const o = json_object_get(r->root, object), *const v = json_object_get(o, key);
+    if (o && !json_is_object(o)) return wrong(r, object, "should be an object");
+    if (!v || json_is_null(v)) return SG_OK;
+    if (!json_is_number(v) || !(json_number_value(v) >= 0))
+        return wrong(r, object, "%s should be a number from 0", key);
+    *out = json_number_value(v);
+    return SG_OK;
+}
+
+static sg_status read_choice(const reader *r, const json_t *policy, const char *key, const char *const *names, int *out)
+{
+    const char *const text = json_string_value(json_object_get(policy, key));
+    for (*out = 0; text && names[*out]; ++*out)
+        if (strcmp(names[*out], text) == 0) return SG_OK;
+    return wrong(r, "policy", "%s is not one that there is", key);
+}
+
+static sg_status read_policy(const reader *r, sg_thresholds_file *f)
+{
+    const json_t *const policy = json_object_get(r->root, "policy"), *const tail = json_object_get(policy, "tail");
+    int score, bias, order;
+    if (!policy) return SG_OK;
+    if (!json_is_boolean(tail)) return wrong(r, "policy", "tail should be true or false");
+    SG_TRY(read_choice(r, policy, "score", sg_score_names, &score));
+    SG_TRY(read_choice(r, policy, "tail_bias", sg_tail_bias_names, &bias));
+    SG_TRY(read_choice(r, policy, "order", sg_order_names, &order));
+    f->told = true;
+    f->policy.score = (sg_score_kind)score;
+    f->policy.tail = json_is_true(tail);
+    f->policy.tail_bias = (sg_tail_bias)bias;
+    f->policy.order = (sg_order)order;
+    return SG_OK;
+}
+
+/* What is for people. */
+static sg_status read_notes(const reader *r, sg_thresholds_file *f)
+{
+    const json_t *const prompts = json_object_get(r->root, "prompts");
+    const char         *hash;
+    SG_TRY(read_text(r, "model", &hash));
+    if (hash && (strlen(hash) != 16 || strspn(hash, "0123456789abcdef") != 16))
+        return wrong(r, "model", "should be 16 hexadecimal digits");
+    if (hash) memcpy(f->model, hash, sizeof f->model);
+    for (int i = 0; i < 2; i++) {
+        SG_TRY(read_figure(r, "bound", bounds[i], &f->bound[i]));
+        SG_TRY(read_figure(r, "reached", bounds[i], &f->reached[i]));
+    }
+    SG_TRY(read_figure(r, "reached", "sparsity", &f->sparsity));
+    SG_TRY(read_policy(r, f));
+    if (prompts && !json_is_array(prompts)) return wrong(r, "prompts", "should be a list");
+    for (size_t i = 0; i < json_array_size(prompts); i++) {
+        const char *const text = json_string_value(json_array_get(prompts, i));
+        if (!text) return wrong(r, "prompts", "entry %zu should be a string", i);
+        SG_TRY(sg_thresholds_add_prompt(f, text, r->e));
+    }
+    return SG_OK;
+}
+
+static sg_status read_own(const reader *r, sg_thresholds_file *f)
+{
+    const json_t *const buckets = json_object_get(r->root, "buckets");
+    const size_t        n = json_array_size(buckets);
+    sg_thresholds       there = {.buckets = (int)(n <= MAX_VALUES ? n : 0)};
+    int                 version = 0;
+    SG_TRY(read_count(r, "version", &version));
+    if (version != VERSION) return wrong(r, "version", "is %d, and only %d can be read", version, VERSION);
+    SG_TRY(read_rule(r, &there.rule));
+    SG_TRY(read_count(r, "layers", &there.layers));
+    SG_TRY(read_count(r, "heads", &there.heads));
+    if (there.buckets < 1) return wrong(r, "buckets", "should be a list of the lowest timestep of each");
+    SG_TRY(read_grid(r, "amount", &there, 0, 1, NULL)); /* before it gets memory */
+    SG_TRY(sg_thresholds_new(f, there.buckets, there.layers, there.heads, r->e));
+    sg_thresholds *const t = &f->values;
+    t->rule = there.rule;
+    SG_TRY(read_buckets(r, buckets, t->from));
+    SG_TRY(read_grid(r, "amount", t, 0, 1, t->amount));
+    SG_TRY(read_grid(r, "theta", t, -1, 1, t->theta));
+    SG_TRY(read_grid(r, "lambda", t, 0, LAMBDA_MAX, t->lambda));
+    return read_notes(r, f);
+}
+
+/* ---- SpargeAttn's own values ---- */
+
+enum { IS_SPARSE, CDF, SIMILAR, PV, REFERENCE_NAMES };
+static const char *const reference_names[REFERENCE_NAMES] = {"is_sparse", "cdfthreshd", "simthreshd1", "pvthreshd"};
+
+/* Takes "transformer_blocks.7.attn1.inner_attention.pvthreshd" apart: layer and name; false for any other key. */
+static bool reference_key(const char *key, int *layer, int *name)
+{
+    static const char *const prefixes[] = {"transformer_blocks.", "blocks."};
+    for (size_t i = 0; i < 2; i++) {
+        const size_t n = strlen(prefixes[i]);
+        const char *at = key + n, *const inner = strstr(key, INNER);
+        if (!inner || strncmp(key, prefixes[i], n) != 0) continue;
+        const size_t digits = strspn(at, "0123456789");
+        if (digits < 1 || digits > 6 || at[digits] != '.') return false;
+        *layer = (int)strtol(at, NULL, 10);
+        for (*name = 0; *name < REFERENCE_NAMES; ++*name)
+            if (strcmp(inner + strlen(INNER), reference_names[*name]) == 0) return true;
+        return false;
+    }
+    return false;
+}
+
+/* Whether a head is sparse, which a converter may have kept as 0 or 1. */
+static sg_status read_flag(const reader *r, const char *key, size_t i, const json_t *v, bool *out)
+{
+    const double x = json_number_value(v);
+    if (!json_is_boolean(v) && (!json_is_number(v) || (x != 0 && x != 1)))
+        return wrong(r, key, "entry %zu should be true or false", i);
+    *out = json_is_true(v) || x == 1;
+    return SG_OK;
+}
+
+/* How a message names a list of one layer. */
+static const char *reference_label(char out[48], int layer, int name)
+{
+    snprintf(out, 48, "layer %d, %s", layer, reference_names[name]);
+    return out;
+}
+
+static sg_status check_reference_layer(const reader *r, const json_t *const lists[REFERENCE_NAMES], int layer,
+                                       int heads)
+{
+    for (int i = 0; i < REFERENCE_NAMES; i++) {
+        char label[48];
+        reference_label(label, layer, i);
+        if (!lists[i]) return wrong(r, label, "is missing");
+        SG_TRY(check_list(r, label, lists[i], heads, "heads"));
+    }
+    return SG_OK;
+}
+
+static sg_status read_reference_layer(const reader *r, const json_t *const lists[REFERENCE_NAMES], int layer,
+                                      sg_thresholds *t)
+{
+    const size_t at = (size_t)layer * (size_t)t->heads;
+    float *const out[REFERENCE_NAMES] = {[CDF] = t->amount + at, [SIMILAR] = t->theta + at, [PV] = t->lambda + at};
+    static const double lo[REFERENCE_NAMES] = {[SIMILAR] = -1};
+    static const double hi[REFERENCE_NAMES] = {[CDF] = 1, [SIMILAR] = 1, [PV] = LAMBDA_MAX};
+    for (size_t h = 0; h < (size_t)t->heads; h++) {
+        char label[48];
+        bool sparse = false;
+        for (int i = CDF; i < REFERENCE_NAMES; i++)
+            SG_TRY(read_number(r, reference_label(label, layer, i), h, json_array_get(lists[i], h), lo[i], hi[i],
+                               &out[i][h]));
+        SG_TRY(read_flag(r, reference_label(label, layer, IS_SPARSE), h, json_array_get(lists[IS_SPARSE], h), &sparse));
+        if (sparse) continue;
+        out[CDF][h] = 1;
+        out[SIMILAR][h] = -1;
+        out[PV][h] = 0;
+    }
+    return SG_OK;
+}
+
+/* lists [layers][REFERENCE_NAMES], zeroed, with room for a layer a member of the root. */
+static sg_status read_reference_lists(const reader *r, const json_t *(*lists)[REFERENCE_NAMES], size_t room,
+                                      sg_thresholds_file *f)
+{
+    const char *key;
+    json_t     *value;
+    int         layer, name, layers = 0;
+    json_object_foreach(r->root, key, value)
+    {
+        if (!reference_key(key, &layer, &name)) continue;
+        if ((size_t)layer >= room) return wrong(r, key, "layers before it are missing");
+        if (lists[layer][name]) return wrong(r, key, "stands there twice");
+        lists[layer][name] = value;
+        if (layer >= layers) layers = layer + 1;
+    }
+    const size_t heads = json_array_size(lists[0][CDF]);
+    if (heads < 1 || heads > MAX_SIDE) return wrong(r, "layer 0, cdfthreshd", "should be a list of heads");
+    for (int i = 0; i < layers; i++) SG_TRY(check_reference_layer(r, lists[i], i, (int)heads));
+    SG_TRY(sg_thresholds_new(f, 1, layers, (int)heads, r->e));
+    f->values.rule = SG_SELECT_MASS;
+    for (int i = 0; i < layers; i++) SG_TRY(read_reference_layer(r, lists[i], i, &f->values));
+    return SG_OK;
+}
+
+static sg_status read_reference(const reader *r, sg_thresholds_file *f)
+{
+    const size_t room = json_object_size(r->root);
+    const json_t *(*const lists)[REFERENCE_NAMES] = calloc(room, sizeof *lists);
+    if (!lists) return sg_error_set(r->e, SG_E_MEMORY, "%s: out of memory", r->path);
+    const sg_status status = read_reference_lists(r, lists, room, f);
+    free((void *)lists);
+    return status;
+}
+
+static sg_status read_any(const reader *r, sg_thresholds_file *f)
+{
+    const char *format, *key;
+    json_t     *value;
+    int         layer, name;
+    SG_TRY(read_text(r, "format", &format));
+    if (format && strcmp(format, FORMAT) == 0) return read_own(r, f);
+    if (!format)
+        json_object_foreach(r->root, key, value) if (reference_key(key, &layer, &name)) return read_reference(r, f);
+    return wrong(r, "format", "should be \"" FORMAT "\"");
+}
+
+sg_status sg_thresholds_read(sg_thresholds_file *f, const char *path, sg_error *e)
+{
+    reader r = {.path = path, .e = e};
+    sg_map m = {0};
+    *f = (sg_thresholds_file){0};
+    sg_status status = sg_map_open(&m, path, e);
+    if (status == SG_OK) status = load(&r, &m);
+    sg_map_close(&m);
+    if (status == SG_OK) status = read_any(&r, f);
+    json_decref(r.root);
+    if (status != SG_OK) sg_thresholds_free(f);
+    return status;
+}
+
+/* ---- writing ---- */
+
+typedef struct text {
+    char  *at;
+    size_t size, room;
+    bool   failed;
+} text;
+
+static void put(text *t, const char *fmt, ...) SG_PRINTF(2, 3);
+static void put(text *t, const char *fmt, ...)
+{
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    const size_t n = (size_t)vsnprintf(NULL, 0, fmt, args);
+    if (!t->failed && t->size + n >= t->room) {
+        const size_t room = 2 * (t->size + n + 512);
+        char *const  more = realloc(t->at, room);
+        if (more) t->at = more, t->room = room;
+        t->failed = !more;
+    }
+    if (!t->failed) {
+        vsnprintf(t->at + t->size, n + 1, fmt, again);
+        t->size += n;
+    }
+    va_end(again);
+    va_end(args);
+}
+
+static void put_string(text *t, const char *s)
+{
+    json_t *const j = json_string(s);
+    char *const   quoted = j ? json_dumps(j, JSON_ENCODE_ANY) : NULL;
+    if (quoted)
+        put(t, "%s", quoted);
+    else
+        t->failed = true;
+    free(quoted);
+    json_decref(j);
+}
+
+/* A line a layer. */
+static void put_grid(text *t, const char *key, const sg_thresholds *v, const float *x)
+{
+    put(t, ",\n  \"%s\": [", key);
+    for (int b = 0; b < v->buckets; b++) {
+        put(t, "%s\n    [", b ? "," : "");
+        for (int l = 0; l < v->layers; l++) {
+            put(t, "%s[", l ? ",\n     " : "");
+            for (int h = 0; h < v->heads; h++) put(t, "%s%.6g", h ? ", " : "", (double)*x++);
+            put(t, "]");
+        }
+        put(t, "]");
+    }
+    put(t, "\n  ]");
+}
+
+/* An object of those figures that are told. */
+static void put_figures(text *t, const char *object, const char *const *key, const double *x, int n)
+{
+    bool first = true;
+    for (int i = 0; i < n; i++) {
+        if (isnan(x[i])) continue;
+        if (first) put(t, ",\n  \"%s\": {", object);
+        put(t, "%s\"%s\": %.6g", first ? "" : ", ", key[i], x[i]);
+        first = false;
+    }
+    if (!first) put(t, "}");
+}
+
+sg_status sg_thresholds_text(char **out, const sg_thresholds_file *f, sg_error *e)
+{
+    static const char *const   reached[] = {"l1", "l2", "sparsity"};
+    const sg_thresholds *const v = &f->values;
+    text                       t = {0};
+    put(&t, "{\n  \"format\": \"" FORMAT "\",\n  \"version\": %d", VERSION);
+    if (*f->model) put(&t, ",\n  \"model\": \"%s\"", f->model);
+    put(&t, ",\n  \"rule\": \"%s\",\n  \"layers\": %d,\n  \"heads\": %d,\n  \"buckets\": [", rules[v->rule], v->layers,
+        v->heads);
+    for (int b = 0; b < v->buckets; b++) put(&t, "%s%.6g", b ? ", " : "", (double)v->from[b]);
+    put(&t, "]");
+    put_grid(&t, "amount", v, v->amount);
+    put_grid(&t, "theta", v, v->theta);
+    put_grid(&t, "lambda", v, v->lambda);
+    put_figures(&t, "bound", bounds, f->bound, 2);
+    put_figures(&t, "reached", reached, (const double[]){f->reached[0], f->reached[1], f->sparsity}, 3);
+    if (f->told)
+        put(&t, ",\n  \"policy\": {\"score\": \"%s\", \"tail\": %s, \"tail_bias\": \"%s\", \"order\": \"%s\"}",
+            sg_score_names[f->policy.score], f->policy.tail ? "true" : "false", sg_tail_bias_names[f->policy.tail_bias],
+            sg_order_names[f->policy.order]);
+    for (int i = 0; i < f->prompts; i++) {
+        put(&t, i ? ",\n    " : ",\n  \"prompts\": [\n    ");
+        put_string(&t, f->prompt[i]);
+    }
+    put(&t, f->prompts ? "\n  ]\n}\n" : "\n}\n");
+    *out = t.failed ? NULL : t.at;
+    if (t.failed) free(t.at);
+    return t.failed ? sg_error_set(e, SG_E_MEMORY, "thresholds: out of memory") : SG_OK;
+}
+
+/* ---- which model ---- */
+
+/* FNV-1a. */
+static uint64_t mix(uint64_t hash, const void *data, size_t bytes)
+{
+    const uint8_t *const p = data;
+    for (size_t i = 0; i < bytes; i++) hash = (hash ^ p[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static uint64_t mix_number(uint64_t hash, uint64_t v)
+{
+    uint8_t bytes[8];
+    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(v >> (8 * i));
+    return mix(hash, bytes, sizeof bytes);
+}
+
+/* Of one tensor: name, shape, and the first numbers as BF16. */
+static uint64_t tensor_hash(uint64_t hash, const char *name, sg_tensor t)
+{
+    enum { FIRST = 16 };
+    float        head[FIRST];
+    const size_t n = sg_count(t) < FIRST ? (size_t)sg_count(t) : FIRST;
+    hash = mix(hash, name, strlen(name) + 1);
+    for (int i = 0; i < t.rank; i++) hash = mix_number(hash, (uint64_t)t.dim[i]);
+    if (n) memcpy(head, t.data, n * sg_dtype_size(t.dtype)); /* data may be misaligned, and is no wider than F32 */
+    t.data = head;
+    for (size_t i = 0; i < n; i++) hash = mix_number(hash, sg_f32_to_bf16(sg_load(&t, (int64_t)i)));
+    return hash;
+}
+
+sg_status sg_thresholds_hash(char out[17], const char *model_dir, sg_error *e)
+{
+    static const char *const parts[] = {"transformer", "transformer_2"};
+    uint64_t                 sum = 0;
+    for (size_t i = 0; i < 2; i++) {
+        char        path[4096];
+        sg_weights *w = NULL;
+        if (snprintf(path, sizeof path, "%s/%s", model_dir, parts[i]) >= (int)sizeof path)
+            return sg_error_set(e, SG_E_ARG, "the path of the model is too long");
+        if (i && access(path, F_OK) != 0) break;
+        SG_TRY(sg_weights_open(&w, path, "diffusion_pytorch_model", e));
+        for (size_t k = 0; k < sg_weights_count(w); k++) {
+            sg_tensor         t;
+            const char *const name = sg_weights_name(w, k, &t);
+            sum += tensor_hash(0xcbf29ce484222325u + i, name, t); /* in whatever order they come */
+        }
+        sg_weights_close(&w);
+    }
+    snprintf(out, 17, "%016" PRIx64, sum);
+    return SG_OK;
+}

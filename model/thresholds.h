@@ -1,0 +1,64 @@
+/* thresholds.h - what tuning found, in a file: thresholds of every layer and head, by the share of noise that is left.
+ *
+ * The file is JSON:
+ *   {"format": "sparge-gen thresholds", "version": 1,
+ *    "model": "0123456789abcdef",               sg_thresholds_hash of the model that was tuned; may be missing
+ *    "rule": "topk",                            what amount means: "topk" or "tau"
+ *    "layers": 2, "heads": 3,
+ *    "buckets": [500, 0],                       bucket b: timesteps, of 1000, at or above this; falling, the last 0
+ *    "amount": [[[0.5, 0.3, 1], ...], ...],     [bucket][layer][head]: top-k share or tau, in [0, 1]; 1: keep all
+ *    "theta": [[[-1, -1, -1], ...], ...],       self-similarity in [-1, 1]; below 0: not judged
+ *    "lambda": [[[0, 0, 0], ...], ...],         PV filter in powers of two, [0, 1000]; 0: off
+ *    "bound": {"l1": 0.05, "l2": 0.06},         for people, as all that follows, and optional: the relative L1 asked for,
+ *    "reached": {"l1": 0.04, "l2": 0.05, "sparsity": 0.6}, with prediction alone and with the PV filter; what came of it
+ *    "policy": {"score": "error", "tail": true, "tail_bias": "half", "order": "hilbert"},   and what it was tuned for
+ *    "prompts": ["a red ball"]}
+ *
+ * Read as well: the values that SpargeAttn's own tuning keeps, put into JSON: for each layer L the members
+ * "transformer_blocks.L.attn1.inner_attention.NAME" with NAME is_sparse, cdfthreshd, simthreshd1 and pvthreshd, each a
+ * list over heads; or "blocks.L...", and another name for attn1. They become tau, theta and lambda of one bucket; heads
+ * that are not sparse keep all. */
+#ifndef SG_THRESHOLDS_H
+#define SG_THRESHOLDS_H
+
+#include "policy.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SG_THRESHOLDS_NAME "sparge-attention.json" /* how the file is called beside model_index.json */
+
+typedef struct sg_thresholds_file {
+    sg_thresholds values;    /* owns its arrays */
+    char          model[17]; /* "": not told */
+    double        bound[2];  /* l1, l2; NaN: not told, as for the next two */
+    double        reached[2], sparsity;
+    bool          told; /* the next is: score, tail, tail_bias and order, with which blocks were chosen */
+    sg_policy     policy;
+    char        **prompt; /* [prompts], owned */
+    int           prompts;
+} sg_thresholds_file;
+
+/* Memory for that many; all 0. SG_E_MEMORY. Zero is an empty file; the caller frees, after a failure too. */
+sg_status sg_thresholds_new(sg_thresholds_file *f, int buckets, int layers, int heads, sg_error *e) SG_MUST_USE;
+void      sg_thresholds_free(sg_thresholds_file *f);
+
+/* Adds a copy of a prompt. */
+sg_status sg_thresholds_add_prompt(sg_thresholds_file *f, const char *prompt, sg_error *e) SG_MUST_USE;
+
+/* The caller frees. Whether they fit a model is for sg_attention_open to say. */
+sg_status sg_thresholds_read(sg_thresholds_file *f, const char *path, sg_error *e) SG_MUST_USE;
+
+/* The JSON text of f, numbers to six digits; the caller frees it. */
+sg_status sg_thresholds_text(char **out, const sg_thresholds_file *f, sg_error *e) SG_MUST_USE;
+
+/* Sixteen hexadecimal digits by which to know the denoiser in a Diffusers folder, from the names, shapes and first
+ * numbers of its tensors. How they are cut into files does not matter, nor whether they are F32 or the BF16 of it. Reads
+ * the headers and one page of each tensor. */
+sg_status sg_thresholds_hash(char out[17], const char *model_dir, sg_error *e) SG_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
