@@ -1,188 +1,207 @@
-/* bench_attention.c - `sparge-gen bench attention`: the attention kernels on inputs like those of a video model. */
+/* bench_attention.c - `sparge-gen bench attention`: dense, quantised and sparse attention on inputs like those of a
+ * video model: time, that of each stage, and how far the results are from those of F32. */
 #include "bench.h"
-#include "rng.h"
+#include "bench_input.h"
+#include "meta.h"
+#include "report.h"
+#include "run.h"
+#include "setup_attention.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAMPLE = 32 }; /* rows of queries that the oracle computes too */
+enum { KERNELS = 10, SAMPLE = 512 }; /* at most; and rows of queries that are computed in F32 too */
 
-typedef struct shape {
-    const char *name;
-    int         b, h, thw[3], d; /* batch; heads; frames, rows and columns of tokens; head size */
-} shape;
+/* Columns of the table of stages; attend is also attend_blocks. */
+static const char *const stages[] = {"pool", "alike", "quantise", "score", "select", "tail_bias", "attend"};
+enum { STAGES = sizeof stages / sizeof *stages, ATTEND = STAGES - 1 };
 
-static const shape shapes[] = {
-    {"wan-240p", 1, 12, {21, 15, 26}, 128}, /* Wan 2.1 1.3B, 416x240, 81 frames */
-    {"wan-480p", 1, 12, {21, 30, 52}, 128}, /* 832x480 */
-    {"wan-720p", 1, 12, {21, 45, 80}, 128}, /* 1280x720 */
-    {"wan-14b-480p", 1, 40, {21, 30, 52}, 128}, {"tiny-wan", 1, 6, {9, 16, 16}, 64},
-    {"cogvideox-2b", 2, 30, {13, 30, 45}, 64}, /* without its 226 tokens of text */
-    {"mochi", 1, 24, {28, 30, 53}, 128},        {"hunyuan-720p", 1, 24, {33, 45, 80}, 128},
-    {"flux", 1, 24, {1, 64, 72}, 128}, /* 1024x1024: 4,096 tokens of picture, 512 of text */
-};
+typedef struct kernel {
+    char               name[32];
+    sg_policy          policy;
+    sg_attention      *bound;
+    double            *seconds; /* of each run */
+    double             best, median, stage[STAGES];
+    sg_attention_count count; /* of the first of the batch */
+    double             l1, l2, cosine;
+} kernel;
 
-typedef struct input {
-    shape     of;
-    int64_t   n, each; /* tokens; numbers of a tensor */
-    sg_dtype  dtype;
-    float    *host[3];    /* q, k, v [n, h, d], rounded to dtype */
-    sg_tensor y, q, k, v; /* on the device; the same for all of a batch */
-} input;
+typedef struct work {
+    sg_bench          *base;
+    sg_bench_input     in;
+    sg_attention_files files;
+    sg_trace           trace;
+    size_t             keep, scratch;     /* bytes, the most that a kernel needs */
+    sg_tensor          y, q, k, v, token; /* on the device, for all of a batch; the order */
+    kernel             kernel[KERNELS];
+    int                kernels;
+    double             order; /* seconds in which the tokens of a layer are put in order and back */
+} work;
 
-typedef struct result {
-    const char *kernel;
-    double      best, median; /* seconds */
-    double      l1, l2, cosine;
-} result;
+static sg_status no_memory(sg_error *e) { return sg_error_set(e, SG_E_MEMORY, "bench: out of memory"); }
 
-/* ---- shapes ---- */
+/* ---- what is measured ---- */
 
-static sg_status parse_shape(shape *out, const char *text, sg_error *e)
+static const kernel *first_of(const work *w, sg_attention_kind kind)
 {
-    char tail;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        if (text && strcmp(text, shapes[i].name) != 0) continue;
-        *out = shapes[i];
-        return SG_OK;
-    }
-    *out = (shape){.name = "a row of tokens", .thw = {1, 1, 0}};
-    if (strlen(text) < 40 && sscanf(text, "%9d,%9d,%9d,%9d%c", &out->b, &out->h, &out->thw[2], &out->d, &tail) == 4 &&
-        out->b >= 1 && out->b <= 64 && out->h >= 1 && out->h <= 256 && out->thw[2] >= 1 && out->thw[2] <= 1 << 22 &&
-        out->d >= 1 && out->d <= 1024)
-        return SG_OK;
-    return sg_error_set(
-        e, SG_E_ARG,
-        "--shape: '%.80s' is neither the name of a shape (bench attention --help lists them) nor B,H,N,D "
-        "up to 64,256,4194304,1024",
-        text);
+    for (int i = 0; i < w->kernels; i++)
+        if (w->kernel[i].policy.kind == kind) return &w->kernel[i];
+    return NULL;
 }
 
-/* ---- inputs: smooth random fields over the video, and noise, so that neighbours resemble each other ---- */
-
-/* Place x of n on a grid of g: the two neighbours begin at *at, the second weighs *w. */
-static void place(int x, int n, int g, int *at, float *w)
+static sg_status add(work *w, const sg_policy *usual, sg_attention_kind kind, double amount, sg_error *e)
 {
-    const float p = n > 1 ? (float)x * (float)(g - 1) / (float)(n - 1) : 0;
-    *at = (int)p < g - 2 ? (int)p : g - 2;
-    *w = p - (float)*at;
-}
-
-/* out[d] = the grid's vectors, interpolated between the eight around token i. */
-static void interpolate(float *out, const float *grid, const int g[3], const shape *s, int64_t i)
-{
-    const int x[3] = {(int)(i / (s->thw[1] * s->thw[2])), (int)(i / s->thw[2] % s->thw[1]), (int)(i % s->thw[2])};
-    int       at[3];
-    float     w[3];
-    for (int a = 0; a < 3; a++) place(x[a], s->thw[a], g[a], &at[a], &w[a]);
-    memset(out, 0, (size_t)s->d * sizeof *out);
-    for (int corner = 0; corner < 8; corner++) {
-        float   weight = 1;
-        int64_t cell = 0;
-        for (int a = 0; a < 3; a++) {
-            const int side = corner >> a & 1;
-            weight *= side ? w[a] : 1 - w[a];
-            cell = cell * g[a] + at[a] + side;
-        }
-        for (int k = 0; k < s->d; k++) out[k] += weight * grid[cell * s->d + k];
-    }
-}
-
-/* Adds, for head h, scale (1.6 field + 0.6 noise) to out [n, h, d]. False: no memory. */
-static bool add_field(const input *in, float *out, int h, float scale, uint64_t seed)
-{
-    const shape *const s = &in->of;
-    int                g[3];
-    for (int a = 0; a < 3; a++) g[a] = (int)fmax(2, s->thw[a] / (a ? 5 : 3));
-    const size_t cells = (size_t)g[0] * (size_t)g[1] * (size_t)g[2] * (size_t)s->d, all = (size_t)in->n * (size_t)s->d;
-    float *const grid = malloc(cells * sizeof *grid), *const noise = malloc(all * sizeof *noise);
-    float *const smooth = malloc((size_t)s->d * sizeof *smooth);
-    const bool   room = grid && noise && smooth;
-    if (room) {
-        sg_randn(grid, cells, 2 * seed);
-        sg_randn(noise, all, 2 * seed + 1);
-    }
-    for (int64_t i = 0; room && i < in->n; i++) {
-        interpolate(smooth, grid, g, s, i);
-        float *const row = out + (i * s->h + h) * s->d;
-        for (int k = 0; k < s->d; k++) row[k] += scale * (1.6F * smooth[k] + 0.6F * noise[i * s->d + k]);
-    }
-    free(grid);
-    free(noise);
-    free(smooth);
-    return room;
-}
-
-/* q = field, k = 0.7 q + 0.7 field + 2 (a vector that all keys of a head share), v = field. */
-static bool fill_head(const input *in, int h)
-{
-    const shape *const s = &in->of;
-    const uint64_t     seed = 4 * (uint64_t)h + 1;
-    float *const       shared = malloc((size_t)s->d * sizeof *shared);
-    if (!shared || !add_field(in, in->host[0], h, 1, seed) || !add_field(in, in->host[1], h, 0.7F, seed + 1) ||
-        !add_field(in, in->host[2], h, 1, seed + 2)) {
-        free(shared);
-        return false;
-    }
-    sg_randn(shared, (size_t)s->d, 2 * seed + 6);
-    for (int64_t i = 0; i < in->n; i++)
-        for (int k = 0; k < s->d; k++) {
-            const int64_t at = (i * s->h + h) * s->d + k;
-            in->host[1][at] += 0.7F * in->host[0][at] + 2 * shared[k];
-        }
-    free(shared);
-    return true;
-}
-
-/* Uploads as dtype; x keeps what is left of it after rounding. */
-static sg_status upload(const input *in, sg_stream *s, sg_tensor t, float *x, sg_error *e)
-{
-    uint16_t *const half = in->dtype == SG_BF16 ? malloc((size_t)in->each * sizeof *half) : NULL;
-    if (in->dtype == SG_BF16 && !half) return sg_error_set(e, SG_E_MEMORY, "bench: no memory for inputs");
-    for (int64_t i = 0; half && i < in->each; i++) {
-        half[i] = sg_f32_to_bf16(x[i]);
-        x[i] = sg_bf16_to_f32(half[i]);
-    }
-    sg_upload(s, t, half ? (const void *)half : x);
-    free(half);
+    const char *const name = sg_attention_names[kind];
+    if (w->kernels == KERNELS)
+        return sg_error_set(e, SG_E_ARG, "--topk: more than %d kernels at once are too many", KERNELS);
+    kernel *const k = &w->kernel[w->kernels++];
+    k->policy = *usual;
+    k->policy.kind = kind;
+    k->policy.named = true;
+    k->policy.dense_steps = 0;
+    k->policy.amount = (float)amount;
+    if (kind != SG_ATTENTION_SPARGE)
+        snprintf(k->name, sizeof k->name, "%s", name);
+    else
+        snprintf(k->name, sizeof k->name, "%s %s%g", name, usual->rule == SG_SELECT_MASS ? "tau " : "", amount);
     return SG_OK;
 }
 
-static sg_status make_input(input *in, sg_stream *s, int threads, sg_error *e)
+/* One kernel for each share of the list, or the one of --tau. */
+static sg_status add_sparge(work *w, const sg_policy *usual, const char *list, sg_error *e)
 {
-    bool room = true;
-    for (int i = 0; i < 3; i++) {
-        in->host[i] = calloc((size_t)in->each, sizeof *in->host[i]);
-        room = room && in->host[i];
+    if (usual->rule == SG_SELECT_MASS) return add(w, usual, SG_ATTENTION_SPARGE, (double)usual->amount, e);
+    const char *at = list ? list : "0.5,0.3,0.2,0.1";
+    for (;;) {
+        char        *end;
+        const double share = strtod(at, &end);
+        if (end == at || (*end && *end != ',') || !(share > 0 && share <= 1))
+            return sg_error_set(e, SG_E_ARG, "--topk: '%.80s' is not a list of shares above 0, as in 0.5,0.3", list);
+        SG_TRY(add(w, usual, SG_ATTENTION_SPARGE, share, e));
+        if (!*end) return SG_OK;
+        at = end + 1;
     }
-    if (room) {
-#pragma omp parallel for num_threads(threads) reduction(&& : room)
-        for (int h = 0; h < in->of.h; h++) room = fill_head(in, h) && room;
-    }
-    if (!room) return sg_error_set(e, SG_E_MEMORY, "bench: no memory for inputs");
-    sg_tensor *const t[] = {&in->q, &in->k, &in->v, &in->y};
-    for (int i = 0; i < 4; i++) *t[i] = sg_new(s, in->dtype, in->n, in->of.h, in->of.d);
-    for (int i = 0; i < 3; i++) SG_TRY(upload(in, s, *t[i], in->host[i], e));
-    return s->status ? sg_error_set(e, s->status, "bench: %s", s->why) : SG_OK;
 }
 
-/* ---- kernels ---- */
-
-static float scale_of(const input *in) { return 1 / sqrtf((float)in->of.d); }
-
-static void run_dense(sg_stream *s, const input *in)
+static sg_status add_kind(work *w, const sg_policy *usual, const char *kind, size_t length, sg_error *e)
 {
-    sg_attend(s, .y = in->y, .q = in->q, .k = in->k, .v = in->v, .scale = scale_of(in));
+    const sg_settings *const s = w->base->settings;
+    for (int i = 0; sg_attention_names[i]; i++) {
+        if (strlen(sg_attention_names[i]) != length || strncmp(kind, sg_attention_names[i], length) != 0) continue;
+        return i == SG_ATTENTION_SPARGE ? add_sparge(w, usual, s->topk_list, e)
+                                        : add(w, usual, (sg_attention_kind)i, 0, e);
+    }
+    return sg_error_set(e, SG_E_ARG, "--attention: '%.*s' is not one of dense, sage, sparge", (int)length, kind);
 }
 
-static const struct kernel {
-    const char *name;
-    void (*run)(sg_stream *s, const input *in); /* one element of the batch */
-} kernels[] = {
-    {"dense", run_dense},
-};
-enum { KERNELS = sizeof kernels / sizeof *kernels };
+static sg_status list_kernels(work *w, sg_error *e)
+{
+    const sg_settings *const s = w->base->settings;
+    const char              *at = s->kinds;
+    sg_policy                usual = sg_policy_usual();
+    SG_TRY(sg_setup_attention(&usual, &w->files, s, e));
+    w->in.order = usual.order;
+    if (!at) at = w->base->backend->values == SG_F32 ? "dense" : "dense,sage,sparge";
+    for (;;) {
+        const size_t length = strcspn(at, ",");
+        SG_TRY(add_kind(w, &usual, at, length, e));
+        if (!at[length]) break;
+        at += length + 1;
+    }
+    if (!s->topk_list || first_of(w, SG_ATTENTION_SPARGE)) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "--topk has no effect without --attention sparge");
+}
+
+/* ---- a run ---- */
+
+static sg_attend_args args_of(const work *w)
+{
+    return (sg_attend_args){.y = w->y, .q = w->q, .k = w->k, .v = w->v, .scale = 1 / sqrtf((float)w->in.d)};
+}
+
+/* Binds policy to queries of n tokens, and adds what a run needs to what is known to be needed. */
+static sg_status bind(sg_attention **out, work *w, const sg_policy *policy, int64_t n, const sg_backend *backend,
+                      const sg_attend_args *args, sg_error *e)
+{
+    const sg_bench_input *const in = &w->in;
+    const sg_attention_shape    shape = {.n = n,
+                                         .m = in->n,
+                                         .h = in->h,
+                                         .hk = in->hk,
+                                         .d = in->d,
+                                         .front = n == in->n ? in->front : 0,
+                                         .back = n == in->n ? in->back : 0,
+                                         .layers = 1,
+                                         .steps = 1,
+                                         .passes = in->b,
+                                         .values = backend->values};
+    sg_plan_totals              totals = {0};
+    sg_stream                   plan = sg_plan_stream(&totals);
+    SG_TRY(sg_attention_open(out, policy, &shape, e));
+    sg_attention_place(*out, &plan);
+    sg_attention_run(*out, &plan, 0, 0, 0, 0, args);
+    if (plan.status) return sg_error_set(e, plan.status, "bench: %s", plan.why);
+    if (plan.keep.peak > w->keep) w->keep = plan.keep.peak;
+    if (plan.scratch.peak > w->scratch) w->scratch = plan.scratch.peak;
+    return SG_OK;
+}
+
+/* What the traced ops of k's last run took. */
+static void take_stages(const sg_trace *t, kernel *k)
+{
+    memset(k->stage, 0, sizeof k->stage);
+    for (size_t i = 0; i < t->rows; i++) {
+        const char *const op = t->row[i].op;
+        int               stage = 0;
+        while (stage < STAGES && strcmp(op, stages[stage]) != 0) stage++;
+        if (strcmp(op, "attend_blocks") == 0) stage = ATTEND;
+        if (stage < STAGES) k->stage[stage] += t->row[i].seconds;
+    }
+}
+
+static sg_status take_count(const work *w, sg_stream *s, kernel *k, sg_error *e)
+{
+    sg_attention_count *const count = calloc((size_t)w->in.b, sizeof *count);
+    if (!count) return no_memory(e);
+    const sg_status status = sg_attention_counts(k->bound, s, count);
+    k->count = count[0];
+    free(count);
+    return status ? sg_error_set(e, status, "bench: what was kept cannot be read") : SG_OK;
+}
+
+/* Runs k for the whole batch. best, median and stages are those of the runs that have an index, from 0 on. */
+static sg_status run(work *w, sg_stream *s, kernel *k, int index, sg_error *e)
+{
+    const sg_attend_args args = args_of(w);
+    s->keep.used = 0;
+    sg_attention_place(k->bound, s);
+    sg_trace_clear(&w->trace);
+    const double start = sg_bench_now();
+    for (int pass = 0; pass < w->in.b; pass++) sg_attention_run(k->bound, s, 0, 0, pass, 0, &args);
+    SG_TRY(sg_bench_wait(w->base, s, w->y, e));
+    if (index < 0) return SG_OK;
+    k->seconds[index] = sg_bench_now() - start;
+    if (index > 0 && k->seconds[index] >= k->best) return SG_OK;
+    k->best = k->seconds[index];
+    take_stages(&w->trace, k);
+    return take_count(w, s, k, e);
+}
+
+/* The tokens of the first operand of a layer put in order, twice: once there, once back. */
+static sg_status time_order(work *w, sg_stream *s, sg_error *e)
+{
+    const int64_t   width = (int64_t)w->in.h * w->in.d;
+    const sg_tensor y = sg_reshape(w->y, w->in.n, width), q = sg_reshape(w->q, w->in.n, width);
+    for (int i = -1; i < w->base->repeat; i++) {
+        const double start = sg_bench_now();
+        for (int k = 0; k < 2 * w->in.b; k++) sg_embed(s, .y = y, .w = q, .ids = w->token);
+        SG_TRY(sg_bench_wait(w->base, s, w->y, e));
+        const double took = sg_bench_now() - start;
+        if (i >= 0 && (i == 0 || took < w->order)) w->order = took;
+    }
+    return SG_OK;
+}
 
 static int by_value(const void *a, const void *b)
 {
@@ -190,53 +209,60 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static sg_status take_time(const sg_bench *b, sg_stream *s, const input *in, int kernel, result *r, sg_error *e)
+/* ---- how exact ---- */
+
+static int64_t samples(const work *w) { return w->in.n < SAMPLE ? w->in.n : SAMPLE; }
+static int64_t sample(const work *w, int64_t i) { return i * w->in.n / samples(w); }
+
+/* Rows of queries attended to in F32 by the CPU's exact kernel, [samples, h, d]. */
+static sg_status true_rows_on(const sg_backend *cpu, work *w, float *rows, float *queries, sg_error *e)
 {
-    double *const seconds = calloc((size_t)b->repeat, sizeof *seconds);
-    sg_status     status = seconds ? SG_OK : sg_error_set(e, SG_E_MEMORY, "bench: out of memory");
-    for (int i = -1; !status && i < b->repeat; i++) { /* the first does not count */
-        const double start = sg_bench_now();
-        for (int k = 0; k < in->of.b; k++) kernels[kernel].run(s, in);
-        status = sg_bench_wait(b, s, in->y, e);
-        if (i >= 0) seconds[i] = sg_bench_now() - start;
-    }
+    const int64_t        n = samples(w), h = w->in.h, hk = w->in.hk, d = w->in.d;
+    const sg_policy      dense = {.kind = SG_ATTENTION_DENSE};
+    const sg_attend_args args = {.y = {rows, SG_F32, 3, {n, h, d}},
+                                 .q = {queries, SG_F32, 3, {n, h, d}},
+                                 .k = {w->in.host[1], SG_F32, 3, {w->in.n, hk, d}},
+                                 .v = {w->in.host[2], SG_F32, 3, {w->in.n, hk, d}},
+                                 .scale = 1 / sqrtf((float)d)};
+    sg_attention        *bound = NULL;
+    for (int64_t i = 0; i < n; i++)
+        memcpy(queries + i * h * d, w->in.host[0] + sample(w, i) * h * d, (size_t)(h * d) * sizeof *queries);
+    sg_status status = bind(&bound, w, &dense, n, cpu, &args, e);
     if (!status) {
-        qsort(seconds, (size_t)b->repeat, sizeof *seconds, by_value);
-        r->best = seconds[0];
-        r->median = seconds[b->repeat / 2];
+        sg_stream s = sg_stream_on(cpu);
+        void     *room = w->scratch ? cpu->memory->alloc(w->scratch) : NULL;
+        s.scratch = (sg_arena){.base = (uintptr_t)room, .cap = room ? w->scratch : 0};
+        sg_attention_run(bound, &s, 0, 0, 0, 0, &args);
+        if (s.status) status = sg_error_set(e, s.status, "bench: %s", s.why);
+        cpu->memory->release(room);
     }
-    free(seconds);
+    sg_attention_close(&bound);
     return status;
 }
 
-/* ---- how exact ---- */
-
-/* The oracle's rows [SAMPLE, h, d] in F32: row i of them is that of token i n / SAMPLE. */
-static sg_status true_rows(const input *in, float *rows, sg_error *e)
+static sg_status true_rows(work *w, float *rows, sg_error *e)
 {
-    const int64_t h = in->of.h, d = in->of.d;
-    sg_stream     s = {.ops = &sg_ref_ops};
-    sg_tensor     t[3], q = {.dtype = SG_F32, .rank = 3, .dim = {SAMPLE, h, d}}, y = q;
-    for (int i = 0; i < 3; i++) t[i] = (sg_tensor){in->host[i], SG_F32, 3, {in->n, h, d}};
-    y.data = rows;
-    q.data = malloc(sg_bytes(q));
-    if (!q.data) return sg_error_set(e, SG_E_MEMORY, "bench: out of memory");
-    for (int i = 0; i < SAMPLE; i++)
-        memcpy(sg_rows(q, i, 1).data, sg_rows(t[0], i * in->n / SAMPLE, 1).data, (size_t)(h * d) * sizeof(float));
-    sg_attend(&s, .y = y, .q = q, .k = t[1], .v = t[2], .scale = scale_of(in));
-    free(q.data);
-    return s.status ? sg_error_set(e, s.status, "bench: the oracle: %s", s.why) : SG_OK;
+    const sg_backend_options o = {.name = "cpu", .threads = w->base->settings->threads};
+    const bool               ours = strcmp(w->base->backend->name, "cpu") == 0;
+    sg_backend              *cpu = ours ? w->base->backend : NULL;
+    float *const             queries = malloc((size_t)samples(w) * (size_t)w->in.h * (size_t)w->in.d * sizeof *queries);
+    sg_status                status = queries ? SG_OK : no_memory(e);
+    if (!status && !ours) status = sg_backend_open(&cpu, &o, e);
+    if (!status) status = true_rows_on(cpu, w, rows, queries, e);
+    if (!ours) sg_backend_close(&cpu);
+    free(queries);
+    return status;
 }
 
-static sg_status take_error(const input *in, sg_stream *s, const float *truth, void *row, result *r, sg_error *e)
+static sg_status take_error(const work *w, sg_stream *s, const float *truth, void *row, kernel *k, sg_error *e)
 {
-    const int64_t width = (int64_t)in->of.h * in->of.d;
+    const int64_t width = (int64_t)w->in.h * w->in.d;
     double        l1 = 0, l2 = 0, abs = 0, tt = 0, oo = 0, ot = 0;
-    for (int i = 0; i < SAMPLE; i++) {
-        sg_download(s, row, sg_rows(in->y, i * in->n / SAMPLE, 1));
-        const sg_tensor got = {.data = row, .dtype = in->dtype};
-        for (int64_t k = 0; k < width; k++) {
-            const double o = (double)sg_load(&got, k), t = (double)truth[i * width + k];
+    for (int64_t i = 0; i < samples(w); i++) {
+        sg_download(s, row, sg_rows(w->y, sample(w, i), 1));
+        const sg_tensor got = {.data = row, .dtype = w->in.dtype};
+        for (int64_t c = 0; c < width; c++) {
+            const double o = (double)sg_load(&got, c), t = (double)truth[i * width + c];
             l1 += fabs(o - t);
             l2 += (o - t) * (o - t);
             abs += fabs(t);
@@ -245,92 +271,249 @@ static sg_status take_error(const input *in, sg_stream *s, const float *truth, v
             ot += o * t;
         }
     }
-    r->l1 = l1 / abs;
-    r->l2 = sqrt(l2 / tt);
-    r->cosine = ot / sqrt(oo * tt);
+    k->l1 = l1 / abs;
+    k->l2 = sqrt(l2 / tt);
+    k->cosine = ot / sqrt(oo * tt);
     return s->status ? sg_error_set(e, s->status, "bench: %s", s->why) : SG_OK;
-}
-
-/* ---- what came out ---- */
-
-static double flops_of(const input *in) { return 4.0 * in->of.b * in->of.h * (double)in->n * (double)in->n * in->of.d; }
-
-static void print_all(const sg_bench *b, const input *in, const result *r)
-{
-    const shape *const s = &in->of;
-    printf("%s in %s on %s\n%d x %d heads of %d, %lld tokens (%dx%dx%d), %.4g TFLOP\n", s->name,
-           in->dtype == SG_BF16 ? "bf16" : "f32", b->backend->device, s->b, s->h, s->d, (long long)in->n, s->thw[0],
-           s->thw[1], s->thw[2], flops_of(in) * 1e-12);
-    sg_bench_print_ceilings(b);
-    printf("errors against the oracle in F32 on %d of the rows\n\n", SAMPLE);
-    printf("%-10s %12s %12s %9s %8s %10s %10s %10s\n", "kernel", "best ms", "median ms", "TFLOP/s", "ceiling",
-           "rel. L1", "rel. L2", "cosine");
-    for (int i = 0; i < KERNELS; i++)
-        printf("%-10s %12.3f %12.3f %9.3f %7.0f%% %10.2e %10.2e %10.7f\n", r[i].kernel, r[i].best * 1e3,
-               r[i].median * 1e3, flops_of(in) / r[i].best * 1e-12,
-               100 * flops_of(in) / r[i].best / sg_bench_ceiling(b, in->dtype), r[i].l1, r[i].l2, r[i].cosine);
-}
-
-static json_t *all_json(const sg_bench *b, const input *in, const result *r)
-{
-    json_t *rows = json_array();
-    for (int i = 0; i < KERNELS; i++)
-        json_array_append_new(rows, json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "kernel", r[i].kernel,
-                                              "best_seconds", r[i].best, "median_seconds", r[i].median,
-                                              "flops_per_second", flops_of(in) / r[i].best, "of_ceiling",
-                                              flops_of(in) / r[i].best / sg_bench_ceiling(b, in->dtype), "relative_l1",
-                                              r[i].l1, "relative_l2", r[i].l2, "cosine", r[i].cosine));
-    return json_pack("{s:s, s:[i,i,I,i], s:s, s:s, s:i, s:f, s:o, s:o}", "shape", in->of.name, "bhnd", in->of.b,
-                     in->of.h, (json_int_t)in->n, in->of.d, "device", b->backend->device, "dtype",
-                     in->dtype == SG_BF16 ? "bf16" : "f32", "threads", b->backend->threads, "flops", flops_of(in),
-                     "ceilings", sg_bench_ceilings_json(b), "kernels", rows);
 }
 
 /* ---- the work ---- */
 
-static sg_status measure(sg_bench *b, input *in, sg_stream *s, result *r, sg_error *e)
+/* Uploads as the dtype of the bench, which the numbers have been rounded to. */
+static sg_status upload(sg_stream *s, sg_tensor t, const float *x, sg_error *e)
 {
-    const size_t width = (size_t)in->of.h * (size_t)in->of.d;
-    SG_TRY(make_input(in, s, b->backend->threads, e));
-    float *const truth = malloc((SAMPLE + 1) * width * sizeof *truth); /* and one row of the kernel's */
-    if (!truth) return sg_error_set(e, SG_E_MEMORY, "bench: out of memory");
-    sg_status status = true_rows(in, truth, e);
-    for (int i = 0; !status && i < KERNELS; i++) {
-        r[i].kernel = kernels[i].name;
-        status = take_time(b, s, in, i, &r[i], e);
-        if (!status) status = take_error(in, s, truth, truth + SAMPLE * width, &r[i], e);
+    const int64_t   count = sg_count(t);
+    uint16_t *const half = t.dtype == SG_BF16 ? malloc((size_t)count * sizeof *half) : NULL;
+    if (t.dtype == SG_BF16 && !half) return no_memory(e);
+    for (int64_t i = 0; half && i < count; i++) half[i] = sg_f32_to_bf16(x[i]);
+    sg_upload(s, t, half ? (const void *)half : x);
+    free(half);
+    return s->status ? sg_error_set(e, s->status, "bench: %s", s->why) : SG_OK;
+}
+
+static sg_status upload_all(work *w, sg_stream *s, sg_error *e)
+{
+    SG_TRY(upload(s, w->q, w->in.host[0], e));
+    SG_TRY(upload(s, w->k, w->in.host[1], e));
+    SG_TRY(upload(s, w->v, w->in.host[2], e));
+    int32_t *const token = sg_bench_input_order(&w->in, w->in.order);
+    if (!token) return no_memory(e);
+    sg_upload(s, w->token, token);
+    free(token);
+    return SG_OK;
+}
+
+/* In turn, so that a busy machine is as slow for all. */
+static sg_status run_all(work *w, sg_stream *s, const float *truth, void *row, sg_error *e)
+{
+    for (int i = -1; i < w->base->repeat; i++)
+        for (int k = 0; k < w->kernels; k++) {
+            SG_TRY(run(w, s, &w->kernel[k], i, e));
+            if (i < 0) SG_TRY(take_error(w, s, truth, row, &w->kernel[k], e));
+        }
+    for (int k = 0; k < w->kernels; k++) {
+        qsort(w->kernel[k].seconds, (size_t)w->base->repeat, sizeof(double), by_value);
+        w->kernel[k].median = w->kernel[k].seconds[w->base->repeat / 2];
+    }
+    return time_order(w, s, e);
+}
+
+static sg_status measure(work *w, sg_stream *s, sg_error *e)
+{
+    const size_t width = (size_t)w->in.h * (size_t)w->in.d;
+    float *const truth = malloc(((size_t)samples(w) + 1) * width * sizeof *truth); /* and one row of a kernel's */
+    sg_status    status = truth ? upload_all(w, s, e) : no_memory(e);
+    if (!status) status = true_rows(w, truth, e);
+    if (!status) {
+        sg_trace_wrap(s, &w->trace);
+        w->trace.waits = !w->base->backend->host_memory;
+        status = run_all(w, s, truth, truth + (size_t)samples(w) * width, e);
     }
     free(truth);
     return status;
 }
 
-static sg_status with_stream(sg_bench *b, input *in, result *r, sg_error *e)
+/* The tensors: without data, or in s. */
+static void place(work *w, sg_stream *s)
 {
-    const size_t bytes = (size_t)in->each * sg_dtype_size(in->dtype) + SG_ALIGN;
-    const size_t host = b->backend->host_memory ? 3 * (size_t)in->each * sizeof(float) : 0;
-    sg_stream    s;
-    if (host > b->backend->total_bytes || 4 * bytes > b->backend->total_bytes - host)
-        return sg_error_set(e, SG_E_MEMORY, "bench: this shape takes %.1f GiB, more than there is",
-                            (double)(4 * bytes + host) * 0x1p-30);
-    SG_TRY(sg_bench_stream_open(b, &s, 4 * bytes, e));
-    const sg_status status = measure(b, in, &s, r, e);
+    const sg_bench_input *const in = &w->in;
+    w->y = sg_new(s, in->dtype, in->n, in->h, in->d);
+    w->q = sg_new(s, in->dtype, in->n, in->h, in->d);
+    w->k = sg_new(s, in->dtype, in->n, in->hk, in->d);
+    w->v = sg_new(s, in->dtype, in->n, in->hk, in->d);
+    w->token = sg_new(s, SG_I32, in->n);
+}
+
+static sg_status prepare(work *w, size_t *bytes, sg_error *e)
+{
+    sg_plan_totals totals = {0};
+    sg_stream      plan = sg_plan_stream(&totals);
+    place(w, &plan);
+    w->y.data = w->q.data = w->k.data = w->v.data =
+        NULL; /* or the plans of the kernels would find them in their scratch */
+    const sg_attend_args args = args_of(w);
+    for (int i = 0; i < w->kernels; i++) {
+        kernel *const k = &w->kernel[i];
+        k->seconds = calloc((size_t)w->base->repeat, sizeof *k->seconds);
+        if (!k->seconds) return no_memory(e);
+        SG_TRY(bind(&k->bound, w, &k->policy, w->in.n, w->base->backend, &args, e));
+    }
+    w->keep = (w->keep + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
+    *bytes = plan.scratch.peak + w->keep + w->scratch;
+    const size_t total = w->base->backend->total_bytes;
+    const size_t host = (size_t)w->in.n * (size_t)(w->in.h + 2 * w->in.hk) * (size_t)w->in.d * sizeof(float);
+    if (host <= total && *bytes <= total - (w->base->backend->host_memory ? host : 0)) return SG_OK;
+    return sg_error_set(e, SG_E_MEMORY, "bench: this shape takes %.1f GiB, more than there is; --heads takes less",
+                        (double)(*bytes + host) * 0x1p-30);
+}
+
+static sg_status work_on(work *w, sg_error *e)
+{
+    size_t    bytes = 0;
+    sg_stream s;
+    SG_TRY(prepare(w, &bytes, e));
+    SG_TRY(sg_bench_ceilings(w->base, e));
+    SG_TRY(sg_bench_input_fill(&w->in, w->base->backend->threads, e));
+    SG_TRY(sg_bench_stream_open(w->base, &s, bytes, e));
+    s.scratch.cap -= w->keep;
+    s.keep = (sg_arena){.base = s.scratch.base + s.scratch.cap, .cap = w->keep};
+    place(w, &s);
+    const sg_status status = measure(w, &s, e);
     sg_bench_stream_close(&s);
-    return status;
+    return status ? status : sg_bench_ceilings(w->base, e); /* again, for the machine may have been busy */
+}
+
+/* ---- what came out ---- */
+
+static double flops_of(const sg_bench_input *in) { return 4.0 * in->b * in->h * (double)in->n * (double)in->n * in->d; }
+
+/* Seconds of a copy of q, k and v in and of 8 bits of each out. */
+static double floor_of(const work *w)
+{
+    const sg_bench_input *const in = &w->in;
+    const double                numbers = (double)in->b * (double)in->n * (in->h + 2 * in->hk) * in->d;
+    return numbers * (double)(sg_dtype_size(in->dtype) + 1) / w->base->ceilings.copy;
+}
+
+static double density_of(const kernel *k)
+{
+    return k->count.blocks > 0 ? (double)k->count.kept / (double)k->count.blocks : 1;
+}
+
+/* What it takes before attending: the stages, and a layer's share of the order where that matters. */
+static double before_of(const work *w, const kernel *k)
+{
+    double sum = k->policy.kind == SG_ATTENTION_SPARGE && w->in.layers ? w->order / w->in.layers : 0;
+    for (int i = 0; i < ATTEND; i++) sum += k->stage[i];
+    return sum;
+}
+
+static void print_ratio(const kernel *to, const kernel *k)
+{
+    if (to)
+        printf(" %6.2fx", to->best / k->best);
+    else
+        printf(" %7s", "-");
+}
+
+static void print_kernels(const work *w)
+{
+    const kernel *const dense = first_of(w, SG_ATTENTION_DENSE), *const sage = first_of(w, SG_ATTENTION_SAGE);
+    printf("%-14s %11s %11s %8s %7s %7s %8s %7s %9s %9s %10s\n", "kernel", "best ms", "median ms", "TOPS", "dense",
+           "sage", "density", "mass", "rel. L1", "rel. L2", "cosine");
+    for (int i = 0; i < w->kernels; i++) {
+        const kernel *const k = &w->kernel[i];
+        printf("%-14s %11.3f %11.3f %8.3f", k->name, k->best * 1e3, k->median * 1e3,
+               flops_of(&w->in) / k->best * 1e-12);
+        print_ratio(dense, k);
+        print_ratio(sage, k);
+        printf(" %7.1f%% %6.1f%% %9.2e %9.2e %10.7f%s\n", 100 * density_of(k), 100 * k->count.mass, k->l1, k->l2,
+               k->cosine, k->count.kind == k->policy.kind ? "" : "  ran dense: too few tokens");
+    }
+}
+
+static void print_stages(const work *w)
+{
+    printf("\nstages of the fastest run, ms\n%-14s", "kernel");
+    for (int i = 0; i < STAGES; i++) printf(" %9s", stages[i]);
+    printf(" %9s %9s %9s\n", "rest", "before", "of copies");
+    for (int i = 0; i < w->kernels; i++) {
+        const kernel *const k = &w->kernel[i];
+        double              rest = k->best;
+        printf("%-14s", k->name);
+        for (int j = 0; j < STAGES; j++) {
+            printf(" %9.3f", k->stage[j] * 1e3);
+            rest -= k->stage[j];
+        }
+        printf(" %9.3f %9.3f %8.2fx\n", rest * 1e3, before_of(w, k) * 1e3, before_of(w, k) / floor_of(w));
+    }
+    printf("before: what is done before attending; copies: q, k, v in and 8 bits of each out, %.3f ms\n",
+           floor_of(w) * 1e3);
+    if (!first_of(w, SG_ATTENTION_SPARGE)) return;
+    printf("order %s: %.3f ms to put the tokens in order and back, once a forward", sg_order_names[w->in.order],
+           w->order * 1e3);
+    if (w->in.layers)
+        printf("; over %d layers %.3f ms each, which is in before", w->in.layers, w->order / w->in.layers * 1e3);
+    putchar('\n');
+}
+
+static void print_all(const work *w)
+{
+    const sg_bench_input *const in = &w->in;
+    printf("%s in %s on %s\n%d x %d heads of %d", in->name, in->dtype == SG_BF16 ? "bf16" : "f32",
+           w->base->backend->device, in->b, in->h, in->d);
+    if (in->h < in->all_heads) printf(" (of %d)", in->all_heads);
+    if (in->hk < in->h) printf(", %d of keys", in->hk);
+    printf(", %lld tokens (%lldx%lldx%lld), %.4g TFLOP\n", (long long)in->n, (long long)in->grid[0],
+           (long long)in->grid[1], (long long)in->grid[2], flops_of(in) * 1e-12);
+    sg_bench_print_ceilings(w->base);
+    printf("TOPS: as if nothing were skipped; errors against F32 on %lld of the rows\n\n", (long long)samples(w));
+    print_kernels(w);
+    if (first_of(w, SG_ATTENTION_SAGE) || first_of(w, SG_ATTENTION_SPARGE)) print_stages(w);
+}
+
+static json_t *kernel_json(const work *w, const kernel *k)
+{
+    json_t *const stage = json_object();
+    const double  rate = flops_of(&w->in) / k->best;
+    for (int i = 0; i < STAGES; i++) json_object_set_new(stage, stages[i], json_real(k->stage[i]));
+    return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:f}", "kernel", k->name, "ran",
+                     sg_attention_names[k->count.kind], "best_seconds", k->best, "median_seconds", k->median,
+                     "flops_per_second", rate, "of_ceiling", rate / sg_bench_ceiling(w->base, w->in.dtype), "density",
+                     density_of(k), "mass", k->count.mass, "relative_l1", k->l1, "relative_l2", k->l2, "cosine",
+                     k->cosine, "stage_seconds", stage, "before_seconds", before_of(w, k));
+}
+
+static json_t *all_json(const work *w)
+{
+    const sg_bench_input *const in = &w->in;
+    json_t *const               rows = json_array();
+    for (int i = 0; i < w->kernels; i++) json_array_append_new(rows, kernel_json(w, &w->kernel[i]));
+    return json_pack("{s:o, s:[i,i,I,i], s:i, s:i, s:[I,I,I], s:s, s:s, s:i, s:f, s:s, s:f, s:i, s:f, s:o, s:o}",
+                     "shape", sg_report_name(in->name), "bhnd", in->b, in->h, (json_int_t)in->n, in->d, "kv_heads",
+                     in->hk, "all_heads", in->all_heads, "grid", (json_int_t)in->grid[0], (json_int_t)in->grid[1],
+                     (json_int_t)in->grid[2], "device", w->base->backend->device, "dtype",
+                     in->dtype == SG_BF16 ? "bf16" : "f32", "threads", w->base->backend->threads, "flops", flops_of(in),
+                     "order", sg_order_names[in->order], "order_seconds", w->order, "layers", in->layers,
+                     "copy_seconds", floor_of(w), "ceilings", sg_bench_ceilings_json(w->base), "kernels", rows);
 }
 
 sg_status sg_bench_attention(sg_bench *b, sg_error *e)
 {
     const char *const dtype = b->settings->dtype ? b->settings->dtype : "auto";
-    input             in = {.dtype = b->backend->dtype};
-    result            r[KERNELS] = {0};
-    SG_TRY(parse_shape(&in.of, b->settings->shape, e));
-    if (strcmp(dtype, "auto") != 0) in.dtype = strcmp(dtype, "bf16") == 0 ? SG_BF16 : SG_F32;
-    in.n = (int64_t)in.of.thw[0] * in.of.thw[1] * in.of.thw[2];
-    in.each = in.n * in.of.h * in.of.d;
-    SG_TRY(sg_bench_ceilings(b, e));
-    sg_status status = with_stream(b, &in, r, e);
-    for (int i = 0; i < 3; i++) free(in.host[i]);
-    if (!status) status = sg_bench_ceilings(b, e); /* again, for the machine may have been busy */
-    if (!status && !b->silent) print_all(b, &in, r);
-    return status ? status : sg_bench_save(b, all_json(b, &in, r), e);
+    work              w = {.base = b, .in = {.dtype = b->backend->dtype}};
+    if (strcmp(dtype, "auto") != 0) w.in.dtype = strcmp(dtype, "bf16") == 0 ? SG_BF16 : SG_F32;
+    sg_status status = list_kernels(&w, e);
+    if (!status) status = sg_bench_input_open(&w.in, b->settings, e);
+    if (!status) status = work_on(&w, e);
+    if (!status && !b->silent) print_all(&w);
+    if (!status) status = sg_bench_save(b, all_json(&w), e);
+    for (int i = 0; i < w.kernels; i++) {
+        sg_attention_close(&w.kernel[i].bound);
+        free(w.kernel[i].seconds);
+    }
+    sg_trace_free(&w.trace);
+    sg_attention_files_close(&w.files);
+    sg_bench_input_close(&w.in);
+    return status;
 }

@@ -4,6 +4,7 @@
 #include "progress.h"
 #include "prompt_list.h"
 #include "setup.h"
+#include "setup_attention.h"
 
 #include <stdio.h>
 
@@ -19,7 +20,7 @@ static int on_progress(void *context, sg_stage stage, int done, int total)
 
 static int round_up(int v, int multiple) { return (v + multiple - 1) / multiple * multiple; }
 
-static sg_status render(sg_engine *g, const sg_settings *s, sg_error *e)
+static sg_status render(sg_engine *g, const sg_settings *s, sg_attention_files *f, sg_error *e)
 {
     sg_progress         progress;
     const sg_model_info info = sg_engine_info(g);
@@ -31,6 +32,7 @@ static sg_status render(sg_engine *g, const sg_settings *s, sg_error *e)
     if (!small.frames) small.frames = CHUNKS * info.frame_multiple + 1;
     if (!small.steps) small.steps = STEPS;
     SG_TRY(sg_setup_request(&r, g, &small, e));
+    SG_TRY(sg_setup_attention(&r.attention, f, s, e));
     r.prompt = s->prompt ? s->prompt : "a red ball bouncing on green grass";
     sg_progress_init(&progress, s->quiet);
     sg_progress_say(&progress, "%s; %dx%d, %d frames, %d steps, seed %llu", info.device, r.width, r.height, r.frames,
@@ -47,13 +49,15 @@ static sg_status render(sg_engine *g, const sg_settings *s, sg_error *e)
 
 sg_status sg_command_check(const sg_settings *s, sg_error *e)
 {
-    sg_model_path model;
-    sg_engine    *g = NULL;
+    sg_model_path      model;
+    sg_engine         *g = NULL;
+    sg_attention_files files = {0};
     if (s->prompt) SG_TRY(sg_prompt_check(s->prompt, "--prompt", e));
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
     SG_TRY(sg_setup_model(&model, s->model, e));
     SG_TRY(sg_setup_engine(&g, &model, s, true, e));
-    const sg_status status = render(g, s, e);
+    const sg_status status = render(g, s, &files, e);
     sg_engine_close(&g);
+    sg_attention_files_close(&files);
     return status;
 }

@@ -1,6 +1,7 @@
 /* command_info.c - `sparge-gen info`: of a folder, the model and what a render costs; of a file, how it was made. */
 #include "command.h"
 #include "report.h"
+#include "report_attention.h"
 #include "setup.h"
 #include "sink.h"
 
@@ -88,6 +89,21 @@ static void print_command(json_t *settings)
         {"sched_compat", "sched-compat"},
         {"seed", "seed"},
         {"dtype", "dtype"},
+        {"attention", "attention"},
+        {"sparse_config", "sparse-config"},
+        {"block_mask", "block-mask"},
+        {"topk", "topk"},
+        {"tau", "tau"},
+        {"sim", "sim"},
+        {"pv", "pv"},
+        {"sink", "sink"},
+        {"score", "score"},
+        {"budget", "budget"},
+        {"tail", "tail"},
+        {"tail_bias", "tail-bias"},
+        {"order", "order"},
+        {"dense_steps", "dense-steps"},
+        {"dense_layers", "dense-layers"},
     };
     if (!json_is_string(json_object_get(settings, "prompt"))) return;
     fputs("\nagain: sparge-gen", stdout);
@@ -177,20 +193,41 @@ static void print_phase(const char *name, const sg_phase_plan *p)
     printf(" %10.3g\n", p->flops * 1e-12);
 }
 
-static void print_model(const sg_model_path *model, const sg_model_info *info, const sg_request *r, const sg_plan *p)
+/* What is told of a model. */
+typedef struct told {
+    sg_model_path        model;
+    sg_model_info        info;
+    sg_request           r;
+    sg_attention_files   files;
+    sg_plan              plan;
+    sg_attention_outlook outlook;
+    char                 doubt[256]; /* about thresholds; or "" */
+} told;
+
+static void print_render(const told *t)
 {
-    char text[4][32];
-    printf("%s: %s\n%s\n\n", model->name, info->family, model->dir);
-    print_components(info);
+    const sg_request *const r = &t->r;
+    const sg_plan *const    p = &t->plan;
     printf("\nrender     %dx%d, %d frames at %d fps (%.3g s)\n", r->width, r->height, r->frames, r->fps,
            (double)r->frames / r->fps);
-    printf("           sizes in steps of %d, frames %d n + 1\n", info->multiple, info->frame_multiple);
+    printf("           sizes in steps of %d, frames %d n + 1\n", t->info.multiple, t->info.frame_multiple);
     printf("           %d steps of %s, guidance %g, flow shift %g\n", r->steps,
            r->sampler == SG_SAMPLER_EULER ? "euler" : "unipc", r->cfg_scale, r->flow_shift);
     if (r->negative_prompt && *r->negative_prompt) printf("           negative prompt: %s\n", r->negative_prompt);
     printf("           latents %lld x %lld x %lld x %lld, %lld tokens\n", (long long)p->latent[0],
            (long long)p->latent[1], (long long)p->latent[2], (long long)p->latent[3], (long long)p->tokens);
-    printf("device     %s, %s\n\n", info->device, info->dtype);
+    printf("attention  %s\n", sg_attention_outlook_text((char[512]){0}, 512, &r->attention, &t->outlook, p->tokens));
+    if (*t->doubt) printf("           %s\n", t->doubt);
+}
+
+static void print_model(const told *t)
+{
+    char                 text[4][32];
+    const sg_plan *const p = &t->plan;
+    printf("%s: %s\n%s\n\n", t->model.name, t->info.family, t->model.dir);
+    print_components(&t->info);
+    print_render(t);
+    printf("device     %s, %s\n\n", t->info.device, t->info.dtype);
     printf("%-10s %10s %10s %10s %10s %10s %10s\n", "phase", "weights", "from file", "packed", "work", "peak", "TFLOP");
     print_phase("prompt", &p->text);
     print_phase("denoising", &p->denoise);
@@ -208,12 +245,22 @@ static json_t *component_json(const sg_component *c)
                      (json_int_t)c->bytes, "files", c->files);
 }
 
-static sg_status print_model_json(const sg_model_path *model, const sg_model_info *info, const sg_request *r,
-                                  const sg_plan *p, sg_error *e)
+static json_t *attention_json(const told *t)
 {
-    json_t   *settings = NULL, *plan = NULL;
-    sg_status status = sg_report_settings(&settings, r, NULL, model, info, e);
-    if (status == SG_OK) status = sg_report_plan(&plan, p, e);
+    char        outlook[512];
+    const char *doubt = *t->doubt ? t->doubt : NULL;
+    return json_pack("{s:o, s:i, s:i, s:s, s:s?}", "policy", sg_report_policy(&t->r.attention), "steps",
+                     t->outlook.last, "of", t->outlook.steps, "text",
+                     sg_attention_outlook_text(outlook, sizeof outlook, &t->r.attention, &t->outlook, t->plan.tokens),
+                     "doubt", doubt);
+}
+
+static sg_status print_model_json(const told *t, sg_error *e)
+{
+    const sg_model_info *const info = &t->info;
+    json_t                    *settings = NULL, *plan = NULL;
+    sg_status                  status = sg_report_settings(&settings, &t->r, NULL, &t->model, info, e);
+    if (status == SG_OK) status = sg_report_plan(&plan, &t->plan, e);
     if (status != SG_OK) {
         json_decref(settings);
         return status;
@@ -221,10 +268,11 @@ static sg_status print_model_json(const sg_model_path *model, const sg_model_inf
     json_t *parts = json_array();
     json_object_del(settings, "prompt");
     for (int i = 0; i < info->components; i++) json_array_append_new(parts, component_json(&info->component[i]));
-    json_t *j = json_pack("{s:o, s:o, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o}", "model", sg_report_name(model->name),
-                          "folder", sg_report_name(model->dir), "family", info->family, "device", info->device, "dtype",
-                          info->dtype, "size_multiple", info->multiple, "frame_multiple", info->frame_multiple, "parts",
-                          parts, "defaults", settings, "plan", plan);
+    json_t *j =
+        json_pack("{s:o, s:o, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:o}", "model", sg_report_name(t->model.name),
+                  "folder", sg_report_name(t->model.dir), "family", info->family, "device", info->device, "dtype",
+                  info->dtype, "size_multiple", info->multiple, "frame_multiple", info->frame_multiple, "parts", parts,
+                  "defaults", settings, "attention", attention_json(t), "plan", plan);
     if (!j) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     json_dumpf(j, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     putchar('\n');
@@ -232,28 +280,31 @@ static sg_status print_model_json(const sg_model_path *model, const sg_model_inf
     return SG_OK;
 }
 
-static sg_status engine_info(sg_engine *g, const sg_model_path *model, const sg_settings *s, sg_error *e)
+static sg_status engine_info(told *t, sg_engine *g, const sg_settings *s, sg_error *e)
 {
-    const sg_model_info info = sg_engine_info(g);
-    sg_request          r;
-    sg_plan             plan;
-    SG_TRY(sg_setup_request(&r, g, s, e));
-    r.output_bytes = sg_sink_bytes(&(sg_clip){
-        .path = sg_sink_default_name(), .width = r.width, .height = r.height, .frames = r.frames, .fps = r.fps});
-    SG_TRY(sg_engine_plan(g, &r, &plan, e));
-    if (s->info_json) return print_model_json(model, &info, &r, &plan, e);
-    print_model(model, &info, &r, &plan);
+    sg_request *const r = &t->r;
+    t->info = sg_engine_info(g);
+    SG_TRY(sg_setup_request(r, g, s, e));
+    SG_TRY(sg_setup_attention(&r->attention, &t->files, s, e));
+    r->output_bytes = sg_sink_bytes(&(sg_clip){
+        .path = sg_sink_default_name(), .width = r->width, .height = r->height, .frames = r->frames, .fps = r->fps});
+    SG_TRY(sg_engine_plan(g, r, &t->plan, e));
+    SG_TRY(sg_attention_expect(&t->outlook, &r->attention, &t->info, t->plan.tokens, r->steps, e));
+    sg_setup_doubt(t->doubt, sizeof t->doubt, &r->attention, &t->files, t->model.dir);
+    if (s->info_json) return print_model_json(t, e);
+    print_model(t);
     return SG_OK;
 }
 
 static sg_status model_info(const sg_settings *s, const char *dir, sg_error *e)
 {
-    sg_model_path model;
-    sg_engine    *g = NULL;
-    SG_TRY(sg_setup_model(&model, dir, e));
-    SG_TRY(sg_setup_engine(&g, &model, s, false, e));
-    const sg_status status = engine_info(g, &model, s, e);
+    told       t = {0};
+    sg_engine *g = NULL;
+    SG_TRY(sg_setup_model(&t.model, dir, e));
+    SG_TRY(sg_setup_engine(&g, &t.model, s, false, e));
+    const sg_status status = engine_info(&t, g, s, e);
     sg_engine_close(&g);
+    sg_attention_files_close(&t.files);
     return status;
 }
 

@@ -6,6 +6,7 @@
 #include "progress.h"
 #include "prompt_list.h"
 #include "report.h"
+#include "report_attention.h"
 #include "setup.h"
 #include "sink.h"
 
@@ -17,15 +18,19 @@
 #define LATENTS_ENDING ".safetensors"
 
 typedef struct job {
-    const sg_settings *settings;
-    sg_model_path      model;
-    sg_model_info      info;
-    sg_engine         *engine;
-    sg_request         request;
-    sg_progress        progress;
-    sg_sink           *sink;
-    bool               decode_only;
-    char              *note; /* what the latents file tells of how it was made; or NULL */
+    const sg_settings   *settings;
+    sg_model_path        model;
+    sg_model_info        info;
+    sg_engine           *engine;
+    sg_request           request;
+    sg_attention_files   files;
+    sg_plan              plan; /* of this prompt */
+    sg_attention_outlook outlook;
+    sg_trace             trace; /* with --verbose */
+    sg_progress          progress;
+    sg_sink             *sink;
+    bool                 decode_only;
+    char                *note; /* what the latents file tells of how it was made; or NULL */
 } job;
 
 static int on_progress(void *context, sg_stage stage, int done, int total)
@@ -85,7 +90,17 @@ static sg_status check_inputs(job *j, sg_error *e)
                           : sg_error_set(e, SG_E_ARG, "a prompt is needed: sparge-gen --prompt \"a red ball\"");
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
     if (s->json) SG_TRY(sg_output_file_check(s->json, "--json", e));
+    if (s->capture_qkv && j->decode_only)
+        return sg_error_set(e, SG_E_ARG, "--capture-qkv has no effect where --latents are only decoded");
     return SG_OK;
+}
+
+static sg_status take_capture(job *j, sg_error *e)
+{
+    sg_request *const r = &j->request;
+    if (!j->settings->capture_qkv) return SG_OK;
+    sg_options_capture(j->settings->capture_qkv, &r->capture_layer, &r->capture_step, &r->capture_out);
+    return sg_output_file_check(r->capture_out, "--capture-qkv", e);
 }
 
 static sg_status check_many(const sg_settings *s, const char *output, int count, sg_error *e)
@@ -115,9 +130,13 @@ static sg_status open_engine(job *j, sg_error *e)
 {
     const sg_settings *s = j->settings;
     SG_TRY(sg_setup_model(&j->model, s->model, e));
-    SG_TRY(sg_setup_engine(&j->engine, &j->model, s, false, e));
+    sg_engine_options o = sg_setup_options(&j->model, s);
+    if (s->verbose) o.trace = &j->trace;
+    SG_TRY(sg_setup_engine_as(&j->engine, &o, e));
     j->info = sg_engine_info(j->engine);
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
+    SG_TRY(sg_setup_attention(&j->request.attention, &j->files, s, e));
+    SG_TRY(take_capture(j, e));
     if (j->decode_only)
         SG_TRY(fit_latents(j, e));
     else
@@ -132,6 +151,13 @@ static sg_clip clip_of(const job *j, const char *path)
                      .height = j->request.height,
                      .frames = j->request.frames,
                      .fps = j->request.fps};
+}
+
+static sg_status plan(job *j, sg_error *e)
+{
+    const sg_request *const r = &j->request;
+    SG_TRY(sg_engine_plan(j->engine, r, &j->plan, e));
+    return sg_attention_expect(&j->outlook, &r->attention, &j->info, j->plan.tokens, r->steps, e);
 }
 
 /* ---- what is said ---- */
@@ -150,16 +176,31 @@ static void say_start(job *j)
         fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);
 }
 
-static sg_status say_plan(job *j, sg_error *e)
+static void say_plan(job *j)
 {
-    sg_plan p;
-    if (!j->settings->verbose) return SG_OK;
-    SG_TRY(sg_engine_plan(j->engine, &j->request, &p, e));
-    const double gib = 0x1p-30;
+    const sg_plan *const    p = &j->plan;
+    const sg_request *const r = &j->request;
+    const double            gib = 0x1p-30;
+    if (!j->settings->verbose) return;
     sg_progress_say(&j->progress, "planned: %lld tokens, peak %.2f GiB, %.2f of %.2f GiB to be free, %.3g TFLOP",
-                    (long long)p.tokens, (double)p.peak * gib, (double)p.need * gib, (double)p.available * gib,
-                    (p.text.flops + p.denoise.flops + p.decode.flops) * 1e-12);
-    return SG_OK;
+                    (long long)p->tokens, (double)p->peak * gib, (double)p->need * gib, (double)p->available * gib,
+                    (p->text.flops + p->denoise.flops + p->decode.flops) * 1e-12);
+    if (!j->decode_only)
+        sg_progress_say(&j->progress, "attention: %s",
+                        sg_attention_outlook_text((char[512]){0}, 512, &r->attention, &j->outlook, p->tokens));
+}
+
+/* What was asked for by name and will not come about is told. */
+static void say_doubts(job *j)
+{
+    char                   text[512];
+    const sg_policy *const p = &j->request.attention;
+    if (j->decode_only) return;
+    if (*sg_setup_doubt(text, sizeof text, p, &j->files, j->model.dir))
+        sg_progress_say(&j->progress, "attention: %s", text);
+    if (p->named && p->kind != SG_ATTENTION_DENSE && j->outlook.last == 0 && !j->settings->verbose)
+        sg_progress_say(&j->progress, "attention: %s",
+                        sg_attention_outlook_text(text, sizeof text, p, &j->outlook, j->plan.tokens));
 }
 
 /* The peaks are those so far, as planned and as the system tells. */
@@ -176,6 +217,14 @@ static void say_stages(job *j, const sg_report *r)
             sg_progress_say(&j->progress, "%-10s %8.2f s", name[i], r->seconds[i]);
 }
 
+static void say_attention(job *j, const sg_attention_record *a)
+{
+    char text[512];
+    for (int i = 0; i < a->steps && j->settings->verbose; i++)
+        sg_progress_say(&j->progress, "%s", sg_attention_step_text(text, sizeof text, a, i));
+    if (*sg_attention_summary(text, sizeof text, a)) sg_progress_say(&j->progress, "attention: %s", text);
+}
+
 static void say_end(job *j, const char *path, const sg_report *r)
 {
     char took[32];
@@ -187,6 +236,20 @@ static void say_end(job *j, const char *path, const sg_report *r)
 
 /* ---- the work ---- */
 
+static sg_status finish_report(job *j, const char *path, const char *report_path, json_t *settings,
+                               const sg_report *report, sg_error *e)
+{
+    sg_attention_record a = {0};
+    json_t             *attention = NULL;
+    a.count = sg_engine_attention(j->engine, &a.steps, &a.passes, &a.layers);
+    if (a.count && report_path && !(attention = sg_report_attention(&j->request.attention, &a, &j->trace)))
+        return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
+    if (report_path) SG_TRY(sg_report_write(report_path, settings, path, report, attention, e));
+    if (a.count) say_attention(j, &a);
+    say_end(j, path, report);
+    return SG_OK;
+}
+
 static sg_status render_to(job *j, const char *path, const char *report_path, json_t *settings, sg_error *e)
 {
     char *text = NULL;
@@ -195,16 +258,14 @@ static sg_status render_to(job *j, const char *path, const char *report_path, js
     clip.settings = j->request.latents_note = text;
     sg_report          report = {0};
     const sg_callbacks callbacks = {.context = j, .progress = on_progress, .frame = on_frame};
-    sg_plan            plan;
-    sg_status          status = sg_engine_plan(j->engine, &j->request, &plan, e);
-    if (status == SG_OK) status = sg_plan_fits(&plan, e); /* before an encoder takes its memory */
+    sg_trace_clear(&j->trace);
+    sg_status status = sg_plan_fits(&j->plan, e); /* before an encoder takes its memory */
     if (status == SG_OK) status = sg_sink_open(&j->sink, &clip, e);
     if (status == SG_OK) status = sg_engine_render(j->engine, &j->request, &callbacks, &report, e);
     if (status == SG_OK) status = sg_sink_finish(j->sink, e);
     sg_sink_close(&j->sink);
     sg_progress_clear(&j->progress);
-    if (status == SG_OK && report_path) status = sg_report_write(report_path, settings, path, &report, e);
-    if (status == SG_OK) say_end(j, path, &report);
+    if (status == SG_OK) status = finish_report(j, path, report_path, settings, &report, e);
     j->request.latents_note = NULL;
     free(text);
     return status;
@@ -212,10 +273,14 @@ static sg_status render_to(job *j, const char *path, const char *report_path, js
 
 static sg_status render_one(job *j, const char *prompt, const char *path, const char *report_path, sg_error *e)
 {
-    json_t *settings = NULL;
-    j->request.prompt = prompt;
-    SG_TRY(sg_report_settings(&settings, &j->request, j->note, &j->model, &j->info, e));
-    const sg_status status = render_to(j, path, report_path, settings, e);
+    json_t           *settings = NULL;
+    sg_request *const r = &j->request;
+    r->prompt = prompt;
+    SG_TRY(plan(j, e));
+    SG_TRY(sg_report_settings(&settings, r, j->note, &j->model, &j->info, e));
+    sg_status status = SG_OK;
+    if (!j->decode_only) status = sg_report_add_attention(settings, &r->attention, j->settings, &j->outlook, e);
+    if (status == SG_OK) status = render_to(j, path, report_path, settings, e);
     json_decref(settings);
     if (status != SG_OK && j->request.latents_out && access(j->request.latents_out, F_OK) == 0)
         sg_progress_say(&j->progress, "the latents are in %s; the same command without its prompt decodes them",
@@ -254,7 +319,9 @@ static sg_status run(job *j, const sg_prompt_list *prompts, sg_error *e)
     j->request.output_bytes = sg_sink_bytes(&clip);
     j->request.prompt = prompts->count ? prompts->prompt[0] : NULL;
     say_start(j);
-    SG_TRY(say_plan(j, e));
+    SG_TRY(plan(j, e));
+    say_plan(j);
+    say_doubts(j);
     return render_all(j, prompts, output, e);
 }
 
@@ -268,6 +335,8 @@ sg_status sg_command_render(const sg_settings *s, sg_error *e)
     const sg_status status = run(&j, &prompts, e);
     sg_prompt_list_close(&prompts);
     sg_engine_close(&j.engine);
+    sg_attention_files_close(&j.files);
+    sg_trace_free(&j.trace);
     free(j.note);
     return status;
 }

@@ -1,5 +1,6 @@
 /* option_table.c - the options. A new one is a row here, a member of sg_settings, and the place that uses it. */
 #include "option_table.h"
+#include "policy.h"
 
 #define AT(member) .offset = offsetof(sg_settings, member)
 #define RENDER SG_COMMAND_RENDER
@@ -8,9 +9,12 @@
 #define STEP SG_COMMAND_BENCH_STEP
 #define ATTENTION SG_COMMAND_BENCH_ATTENTION
 #define BENCH SG_COMMAND_BENCH
-#define MODEL (RENDER | INFO | CHECK | STEP)
+#define MODEL (RENDER | INFO | CHECK | STEP | TUNE)
 #define ALL (MODEL | ATTENTION)
 #define COMPARE SG_COMMAND_COMPARE
+#define TUNE SG_COMMAND_TUNE
+#define SPARSE (RENDER | INFO | CHECK)
+#define CHOICE (SPARSE | ATTENTION) /* of blocks */
 /* clang-format off */
 #define HEADING(which, text) {.kind = SG_OPTION_HEADING, .commands = (which), .help = (text)}
 
@@ -18,19 +22,25 @@ static const char *const samplers[] = {"unipc", "euler", NULL};
 static const char *const compats[] = {"new", "old", NULL};
 static const char *const backends[] = {"auto", "cuda", "cpu", "ref", NULL};
 static const char *const dtypes[] = {"auto", "f32", "bf16", NULL};
+static const char *const presets[] = {"usual", "paper", NULL};
+static const char *const switches[] = {"off", "on", NULL};
+static const char *const budgets[] = {"row", "heads", NULL};
+static const char *const rules[] = {"topk", "tau", NULL};
 
-const char *const sg_command_names[] = {"info", "check", "bench", "compare", NULL};
+const char *const sg_command_names[] = {"info", "check", "bench", "compare", "tune", NULL};
 
 const sg_option sg_option_table[] = {
     HEADING(MODEL, "What to render"),
     {.name = "model", .letter = 'm', .kind = SG_OPTION_TEXT, .commands = MODEL, AT(model), .value = "DIR",
      .help = "a model in Diffusers layout: the folder with model_index.json\n"
              "(default: $SPARGE_GEN_MODEL, else the tiny-wan that comes along)"},
-    {.name = "prompt", .letter = 'p', .kind = SG_OPTION_TEXT, .commands = RENDER | CHECK, AT(prompt), .value = "TEXT",
+    {.name = "prompt", .letter = 'p', .kind = SG_OPTION_TEXT, .commands = RENDER | CHECK | TUNE, AT(prompt), .value = "TEXT",
      .help = "what the video shows"},
     {.name = "prompt-file", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(prompt_file), .value = "FILE",
      .help = "one prompt a line; of several, output and report get -0001, -0002, ..."},
-    {.name = "negative-prompt", .letter = 'n', .kind = SG_OPTION_TEXT, .commands = RENDER | CHECK, AT(negative_prompt),
+    {.name = "prompt-file", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(prompt_file), .value = "FILE",
+     .help = "one prompt a line: thresholds hold for all of them"},
+    {.name = "negative-prompt", .letter = 'n', .kind = SG_OPTION_TEXT, .commands = RENDER | CHECK | TUNE, AT(negative_prompt),
      .value = "TEXT", .help = "what it should not show"},
     {.name = "size", .kind = SG_OPTION_SIZE, .commands = MODEL, AT(size), .lo = 1, .hi = 16384, .value = "WxH",
      .help = "width and height in pixels"},
@@ -47,15 +57,19 @@ const sg_option sg_option_table[] = {
 
     HEADING(ATTENTION, "What to attend to"),
     {.name = "shape", .kind = SG_OPTION_TEXT, .commands = ATTENTION, AT(shape), .value = "SHAPE",
-     .help = "B,H,N,D (batch, heads, tokens, head size), or that of a model: tiny-wan, wan-240p,\n"
-             "wan-480p, wan-720p, wan-14b-480p, cogvideox-2b, mochi, hunyuan-720p, flux\n"
-             "(default: wan-240p, which is 1,12,8190,128)"},
+     .help = "B,H,N,D (batch, heads, tokens or TxYxX, head size), or that of a model: wan-240p,\n"
+             "wan1.3b-480p, wan1.3b-720p, wan14b-480p, cogvideox2b, mochi, hunyuan-720p, flux,\n"
+             "tiny-wan, tiny-wan-512 (default: wan-240p, which is 1,12,21x15x26,128)"},
+    {.name = "heads", .kind = SG_OPTION_INT, .commands = ATTENTION, AT(heads), .lo = 1, .hi = 256, .value = "N",
+     .help = "only the first so many heads of the shape"},
+    {.name = "qkv", .kind = SG_OPTION_TEXT, .commands = ATTENTION, AT(qkv), .value = "FILE",
+     .help = "queries, keys and values that --capture-qkv saved, instead of a shape"},
 
-    HEADING(RENDER | CHECK | BENCH, "How"),
-    {.name = "steps", .alias = {"num-inference-steps"}, .kind = SG_OPTION_INT, .commands = RENDER | INFO | CHECK,
+    HEADING(RENDER | CHECK | BENCH | TUNE, "How"),
+    {.name = "steps", .alias = {"num-inference-steps"}, .kind = SG_OPTION_INT, .commands = RENDER | INFO | CHECK | TUNE,
      AT(steps), .lo = 1, .hi = 1000, .value = "N", .help = "denoising steps"},
     {.name = "cfg-scale", .alias = {"guidance-scale"}, .letter = 'g', .kind = SG_OPTION_REAL,
-     .commands = RENDER | CHECK | STEP, AT(cfg_scale), .lo = 0, .hi = 1000, .value = "X",
+     .commands = RENDER | CHECK | STEP | TUNE, AT(cfg_scale), .lo = 0, .hi = 1000, .value = "X",
      .help = "guidance; 1 and below leave the negative prompt out and halve the time"},
     {.name = "cfg-scale-2", .alias = {"guidance-scale-2"}, .kind = SG_OPTION_REAL, .commands = RENDER | CHECK,
      AT(cfg_scale_2), .lo = 0, .hi = 1000, .value = "X",
@@ -67,22 +81,85 @@ const sg_option sg_option_table[] = {
     {.name = "sched-compat", .kind = SG_OPTION_CHOICE, .commands = RENDER | CHECK, AT(sched_compat),
      .choices = compats, .value = "WHICH",
      .help = "sigmas of unipc: new as in diffusers from 0.37 on (default), old as before"},
-    {.name = "seed", .letter = 's', .kind = SG_OPTION_INT64, .commands = RENDER | CHECK, AT(seed), .value = "N",
+    {.name = "seed", .letter = 's', .kind = SG_OPTION_INT64, .commands = RENDER | CHECK | TUNE, AT(seed), .value = "N",
      .help = "of the noise, which is that of torch on a CPU (default: 0; negative: random)"},
 
     {.name = "repeat", .kind = SG_OPTION_INT, .commands = BENCH, AT(repeat), .lo = 1, .hi = 400, .value = "N",
      .help = "how often it is measured (default: 3)"},
 
-    HEADING(RENDER | BENCH | COMPARE, "Where to"),
+    HEADING(CHOICE | TUNE, "Self-attention"),
+    {.name = "attention", .kind = SG_OPTION_CHOICE, .commands = SPARSE, AT(attention), .choices = sg_attention_names,
+     .value = "KIND",
+     .help = "exact; quantised; or quantised with blocks left out, which is the default\n"
+             "from 8192 tokens on, and from 1024 on where it or a threshold is named"},
+    {.name = "preset", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(preset), .choices = presets,
+     .value = "NAME",
+     .help = "what the other options start from: what does best, or SpargeAttn to the letter"},
+    {.name = "attention", .kind = SG_OPTION_TEXT, .commands = ATTENTION, AT(kinds), .value = "LIST",
+     .help = "which kinds to measure (default: dense,sage,sparge, as far as the backend has them)"},
+    {.name = "topk", .kind = SG_OPTION_TEXT, .commands = ATTENTION, AT(topk_list), .value = "LIST",
+     .help = "shares of a row's blocks to keep, the best (default: 0.5,0.3,0.2,0.1)"},
+    {.name = "topk", .kind = SG_OPTION_REAL, .commands = SPARSE, AT(topk), .lo = 0, .hi = 1, .value = "X",
+     .help = "keep this share of a row's blocks, the best (default: 0.5)"},
+    {.name = "tau", .kind = SG_OPTION_REAL, .commands = CHOICE, AT(tau), .lo = 0, .hi = 1, .value = "X",
+     .help = "keep the best blocks until this share of the predicted mass is in"},
+    {.name = "sim", .kind = SG_OPTION_REAL, .commands = CHOICE, AT(sim), .lo = -1, .hi = 1, .value = "X",
+     .help = "keep blocks whose tokens resemble each other less than this (default: -1, none)"},
+    {.name = "pv", .kind = SG_OPTION_REAL, .commands = CHOICE, AT(pv), .lo = 0, .hi = 1000, .value = "X",
+     .help = "leave out of kept blocks what is this many powers of two below the\n"
+             "largest weight so far (default: 0, off)"},
+    {.name = "sink", .kind = SG_OPTION_INT, .commands = CHOICE | TUNE, AT(sink), .lo = 0, .hi = 1e6, .value = "N",
+     .help = "keep the first so many blocks of keys (default: 0)"},
+    {.name = "score", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(score), .choices = sg_score_names,
+     .value = "BY",
+     .help = "what the best blocks are: by the means of blocks, of 16 tokens, or by\n"
+             "how wrong a mean would be in their place"},
+    {.name = "tail", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(tail), .choices = switches, .value = "SWITCH",
+     .help = "whether blocks left out still count, each as one mean key and value"},
+    {.name = "tail-bias", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(tail_bias),
+     .choices = sg_tail_bias_names, .value = "BY", .help = "what a mean key counts more for the spread of its block"},
+    {.name = "budget", .kind = SG_OPTION_CHOICE, .commands = CHOICE, AT(budget), .choices = budgets,
+     .value = "OF", .help = "top-k of each row, or of all rows and heads of a layer together"},
+    {.name = "order", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(order), .choices = sg_order_names,
+     .value = "NAME", .help = "of the video's tokens in the sequence"},
+    {.name = "dense-steps", .kind = SG_OPTION_REAL, .commands = SPARSE, AT(dense_steps), .lo = 0, .hi = 1,
+     .value = "X", .help = "so many of all steps, the first, are exact (default: 0.2)"},
+    {.name = "dense-layers", .kind = SG_OPTION_TEXT, .commands = SPARSE, AT(dense_layers), .value = "LIST",
+     .help = "exact layers, counted from 0, as in 0,28-29"},
+    {.name = "sparse-config", .kind = SG_OPTION_TEXT, .commands = SPARSE, AT(sparse_config), .value = "FILE",
+     .help = "thresholds of each head, as tune finds them; none: do without\n"
+             "(default: sparge-attention.json beside the model)"},
+    {.name = "block-mask", .kind = SG_OPTION_TEXT, .commands = SPARSE, AT(block_mask), .value = "FILE",
+     .help = "which blocks to keep: safetensors, U8 or BOOL [heads or 1, blocks of 128 queries,\n"
+             "blocks of 64 keys]"},
+    {.name = "capture-qkv", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(capture_qkv), .value = "LAYER:STEP:FILE",
+     .help = "save queries, keys and values of one layer and step, counted from 0,\n"
+             "for bench attention --qkv (safetensors)"},
+
+    HEADING(TUNE, "To find"),
+    {.name = "rule", .kind = SG_OPTION_CHOICE, .commands = TUNE, AT(rule), .choices = rules, .value = "NAME",
+     .help = "a share of blocks, or of the predicted mass, for each head (default: topk)"},
+    {.name = "l1", .kind = SG_OPTION_REAL, .commands = TUNE, AT(l1), .lo = 0.0001, .hi = 1, .value = "X",
+     .help = "relative L1 error of a head that leaving blocks out may make (default: 0.05)"},
+    {.name = "l2", .kind = SG_OPTION_REAL, .commands = TUNE, AT(l2), .lo = 0.0001, .hi = 1, .value = "X",
+     .help = "the same with the PV filter on top (default: 0.06)"},
+    {.name = "buckets", .kind = SG_OPTION_INT, .commands = TUNE, AT(buckets), .lo = 1, .hi = 64, .value = "N",
+     .help = "ranges of steps with thresholds of their own (default: 4)"},
+
+    HEADING(RENDER | BENCH | COMPARE | TUNE, "Where to"),
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = RENDER, AT(output), .value = "FILE",
      .help = "the ending decides: .mp4, .y4m, .png (one frame, or several as name-%04d.png);\n"
              "- writes Y4M to stdout; an existing file is replaced\n"
              "(default: out.mp4, or out.y4m in a build without FFmpeg)"},
+    {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = TUNE, AT(output), .value = "FILE",
+     .help = "the thresholds as JSON (default: sparge-attention.json beside the model); - is stdout"},
     {.name = "latents", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(latents), .value = "FILE",
      .help = "a file that exists is decoded, without a prompt; else latents are saved\n"
              "there before they are decoded (safetensors)"},
     {.name = "json", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(json), .value = "FILE",
      .help = "a report: settings, times, memory, tokens; - is stdout"},
+    {.name = "json", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(json), .value = "FILE",
+     .help = "a report: error and sparsity of each head, times; - is stdout"},
     {.name = "json", .kind = SG_OPTION_TEXT, .commands = BENCH, AT(json), .value = "FILE",
      .help = "the figures for machines; - is stdout, and then there is no table"},
     {.name = "json", .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(json), .value = "FILE",
@@ -102,10 +179,10 @@ const sg_option sg_option_table[] = {
      .help = "refuse what needs more, as 8G or 512M (default: what the machine has free)"},
 
     HEADING(ALL | COMPARE, "And"),
-    {.name = "quiet", .letter = 'q', .kind = SG_OPTION_FLAG, .commands = RENDER | CHECK | STEP, AT(quiet),
+    {.name = "quiet", .letter = 'q', .kind = SG_OPTION_FLAG, .commands = RENDER | CHECK | STEP | TUNE, AT(quiet),
      .help = "say nothing but errors and a seed drawn at random"},
     {.name = "verbose", .letter = 'v', .kind = SG_OPTION_FLAG, .commands = RENDER | CHECK, AT(verbose),
-     .help = "say what is planned, and where the time went"},
+     .help = "say what is planned, what attention left out, and where the time went"},
     {.name = "version", .kind = SG_OPTION_FLAG, .commands = ALL | COMPARE, AT(version), .help = "print the version"},
     {.name = "help", .letter = 'h', .kind = SG_OPTION_FLAG, .commands = ALL | COMPARE, AT(help), .help = "print this"},
 };

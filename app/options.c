@@ -10,27 +10,26 @@
 
 #define SHOWN 80 /* characters of a wrong value that a message repeats */
 
-/* Levenshtein distance, or 99 for names too long to be a slip of the finger. */
+/* Insertions, deletions, replacements and swaps of neighbours that make b of a, or 99 for names too long to be a slip of the
+ * finger. */
 static int distance(const char *a, const char *b)
 {
     enum { LONGEST = 40 };
     const size_t n = strlen(a), m = strlen(b);
     if (n > LONGEST || m > LONGEST) return 99;
-    int row[LONGEST + 1];
-    for (size_t j = 0; j <= m; j++) row[j] = (int)j;
-    for (size_t i = 1; i <= n; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
+    int d[LONGEST + 1][LONGEST + 1];
+    for (size_t i = 0; i <= n; i++) d[i][0] = (int)i;
+    for (size_t j = 0; j <= m; j++) d[0][j] = (int)j;
+    for (size_t i = 1; i <= n; i++)
         for (size_t j = 1; j <= m; j++) {
-            const int above = row[j];
-            int       best = diagonal + (a[i - 1] != b[j - 1]);
-            if (above + 1 < best) best = above + 1;
-            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            diagonal = above;
-            row[j] = best;
+            int best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (d[i - 1][j] + 1 < best) best = d[i - 1][j] + 1;
+            if (d[i][j - 1] + 1 < best) best = d[i][j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
+                best = d[i - 2][j - 2] + 1;
+            d[i][j] = best;
         }
-    }
-    return row[m];
+    return d[n][m];
 }
 
 /* How unlike two names are; a beginning of a name is nearly that name. */
@@ -104,6 +103,7 @@ static const char *subject(sg_command c)
     case SG_COMMAND_BENCH_STEP: return "bench step has";
     case SG_COMMAND_BENCH_ATTENTION: return "bench attention has";
     case SG_COMMAND_COMPARE: return "compare has";
+    case SG_COMMAND_TUNE: return "tune has";
     case SG_COMMAND_RENDER: break;
     }
     return "there is";
@@ -118,6 +118,7 @@ static const char *help_command(sg_command c)
     case SG_COMMAND_BENCH_STEP: return "sparge-gen bench step --help";
     case SG_COMMAND_BENCH_ATTENTION: return "sparge-gen bench attention --help";
     case SG_COMMAND_COMPARE: return "sparge-gen compare --help";
+    case SG_COMMAND_TUNE: return "sparge-gen tune --help";
     case SG_COMMAND_RENDER: break;
     }
     return "sparge-gen --help";
@@ -334,6 +335,8 @@ static sg_status parse_command(sg_settings *s, const char *arg, sg_error *e)
         s->command = SG_COMMAND_BENCH;
     } else if (strcmp(arg, "compare") == 0) {
         s->command = SG_COMMAND_COMPARE;
+    } else if (strcmp(arg, "tune") == 0) {
+        s->command = SG_COMMAND_TUNE;
     } else {
         const char *near = sg_options_nearest(arg, sg_command_names);
         if (near) return sg_error_set(e, SG_E_ARG, "there is no command '%.*s'; did you mean %s?", SHOWN, arg, near);
@@ -343,21 +346,19 @@ static sg_status parse_command(sg_settings *s, const char *arg, sg_error *e)
     return SG_OK;
 }
 
-static sg_status check_combinations(const sg_settings *s, sg_error *e)
-{
-    if (s->command == SG_COMMAND_BENCH)
-        return sg_error_set(e, SG_E_ARG, "bench needs to know what: bench step or bench attention");
-    if (s->prompt && s->prompt_file) return sg_error_set(e, SG_E_ARG, "--prompt and --prompt-file exclude each other");
-    if (s->frames && s->seconds > 0) return sg_error_set(e, SG_E_ARG, "--frames and --seconds exclude each other");
-    if (s->quiet && s->verbose) return sg_error_set(e, SG_E_ARG, "--quiet and --verbose exclude each other");
-    if (s->json && s->output && strcmp(s->json, "-") == 0 && strcmp(s->output, "-") == 0)
-        return sg_error_set(e, SG_E_ARG, "--json and --output cannot both go to stdout");
-    return SG_OK;
-}
-
 sg_status sg_options_parse(sg_settings *s, int argc, char **argv, sg_error *e)
 {
-    *s = (sg_settings){.command = SG_COMMAND_RENDER, .cfg_scale = NAN, .cfg_scale_2 = NAN, .flow_shift = NAN};
+    *s = (sg_settings){.command = SG_COMMAND_RENDER,
+                       .cfg_scale = NAN,
+                       .cfg_scale_2 = NAN,
+                       .flow_shift = NAN,
+                       .topk = NAN,
+                       .tau = NAN,
+                       .sim = NAN,
+                       .pv = NAN,
+                       .dense_steps = NAN,
+                       .l1 = NAN,
+                       .l2 = NAN};
     int i = 1;
     if (argc > 1 && argv[1][0] != '-' && argv[1][0]) {
         SG_TRY(parse_command(s, argv[1], e));
@@ -373,13 +374,13 @@ sg_status sg_options_parse(sg_settings *s, int argc, char **argv, sg_error *e)
             SG_TRY(parse_operand(s, argv[i], e));
         }
     }
-    return s->help || s->version ? SG_OK : check_combinations(s, e);
+    return s->help || s->version ? SG_OK : sg_options_check(s, e);
 }
 
 static void help_option(FILE *out, const sg_option *o)
 {
     enum { COLUMN = 30 };
-    char left[80];
+    char left[160];
     int  n = o->letter ? snprintf(left, sizeof left, "  -%c, --%s", o->letter, o->name)
                        : snprintf(left, sizeof left, "      --%s", o->name);
     if (o->choices) {
@@ -424,7 +425,8 @@ void sg_options_help(FILE *out, sg_command c)
               "  sparge-gen check [options]            render, and compare every operation with the oracle\n"
               "  sparge-gen bench step [options]       how fast each operation of a step and of a decode is\n"
               "  sparge-gen bench attention [options]  how fast attention is, and how exact\n"
-              "  sparge-gen compare A B                how far two pictures or two folders of frames are apart\n\n"
+              "  sparge-gen compare A B                how far two pictures or two folders of frames are apart\n"
+              "  sparge-gen tune [options]             find how much attention each head can leave out\n\n"
               "`sparge-gen COMMAND --help` tells more. Where no default is given it is the model's;\n"
               "`sparge-gen info DIR` shows it.\n",
               out);
@@ -438,6 +440,12 @@ void sg_options_help(FILE *out, sg_command c)
               "  sparge-gen check [options]\n\n"
               "It is slow, so it takes a small clip of few steps unless told otherwise, and writes no file.\n",
               out);
+    if (c == SG_COMMAND_TUNE)
+        fputs(
+            "Renders prompts with exact attention, finds for each layer, head and range of steps how much can be left\n"
+            "out at a bounded error, and writes it to a file that renders take up by themselves.\n\n"
+            "  sparge-gen tune --prompt-file FILE [options]\n",
+            out);
     if (c & SG_COMMAND_BENCH) help_bench(out, c);
     if (c == SG_COMMAND_COMPARE)
         fputs("Scores a picture against another, or a clip against another: PSNR and SSIM on RGB, over the frames as\n"

@@ -16,7 +16,8 @@ typedef enum sg_command {
     SG_COMMAND_BENCH_STEP = 8,
     SG_COMMAND_BENCH_ATTENTION = 16,
     SG_COMMAND_BENCH = SG_COMMAND_BENCH_STEP | SG_COMMAND_BENCH_ATTENTION, /* while it is not known which */
-    SG_COMMAND_COMPARE = 32
+    SG_COMMAND_COMPARE = 32,
+    SG_COMMAND_TUNE = 64
 } sg_command;
 
 /* The levels of --cpumask, lowest first, then "all" and NULL. */
@@ -38,12 +39,22 @@ typedef struct sg_settings {
     const char *sampler, *sched_compat;
     int64_t     seed; /* negative: drawn at random */
 
+    /* self-attention */
+    const char *preset, *attention, *score, *tail, *tail_bias, *budget, *order;
+    double      topk, tau, sim, pv, dense_steps;
+    int         sink;
+    const char *dense_layers, *sparse_config, *block_mask, *capture_qkv;
+
     const char *output, *latents, *json;
     const char *backend, *dtype, *cpumask;
     int         threads;
     size_t      memory_limit;
-    const char *shape;  /* bench attention */
-    int         repeat; /* bench */
+    const char *shape, *qkv, *kinds, *topk_list; /* bench attention; the last two are lists with commas */
+    int         heads;                           /* bench attention: so many of the model's */
+    int         repeat;                          /* bench */
+    double      l1, l2;  /* tune: relative L1 that may come of prediction, and of it with the PV filter */
+    const char *rule;    /* tune */
+    int         buckets; /* tune */
 } sg_settings;
 
 /* Reads argv[1..argc-1], a command's name first or none for render. Unknown options, values out of range and stray
@@ -52,6 +63,12 @@ typedef struct sg_settings {
 sg_status sg_options_parse(sg_settings *s, int argc, char **argv, sg_error *e) SG_MUST_USE;
 
 void sg_options_help(FILE *out, sg_command c);
+
+/* Takes "4:6:qkv.safetensors" of --capture-qkv apart; *file points into text. */
+bool sg_options_capture(const char *text, int *layer, int *step, const char **file);
+
+/* What options say together: those that exclude each other, and those that others leave without effect. */
+sg_status sg_options_check(const sg_settings *s, sg_error *e) SG_MUST_USE;
 
 /* The entry of a NULL-ended list that name was probably meant to be, or NULL. */
 const char *sg_options_nearest(const char *name, const char *const *list);

@@ -121,21 +121,27 @@ sg_status sg_report_save(const char *path, const json_t *j, sg_error *e)
     return status;
 }
 
-sg_status sg_report_write(const char *path, json_t *settings, const char *clip, const sg_report *r, sg_error *e)
+static json_t *render_json(json_t *settings, const char *clip, const sg_report *r, json_t *plan)
 {
-    json_t *plan = NULL, *j = NULL;
-    SG_TRY(sg_report_plan(&plan, &r->plan, e));
-    SG_TRY(
-        packed(&j,
-               json_pack("{s:O, s:o, s:s, s:s, s:I, s:i, s:i, s:I, s:o, s:i, s:f, s:I, s:o, s:I, s:o}", "settings",
-                         settings, "output", sg_report_name(clip), "device", r->device, "dtype", r->dtype, "seed",
-                         (json_int_t)r->seed, "prompt_tokens", r->prompt_tokens, "negative_tokens", r->negative_tokens,
-                         "tokens", (json_int_t)r->plan.tokens, "seconds", seconds(r), "steps", r->steps_done,
-                         "seconds_per_step", r->steps_done ? r->seconds[SG_STAGE_DENOISE] / r->steps_done : 0.0,
-                         "peak_bytes", (json_int_t)r->peak_bytes, "stage_peak_bytes", stage_peaks(r), "held_bytes",
-                         (json_int_t)r->held_bytes, "plan", plan),
-               "report", e));
-    const sg_status status = sg_report_save(path, j, e);
+    return json_pack("{s:O, s:o, s:s, s:s, s:I, s:i, s:i, s:I, s:o, s:i, s:f, s:I, s:o, s:I, s:o}", "settings",
+                     settings, "output", sg_report_name(clip), "device", r->device, "dtype", r->dtype, "seed",
+                     (json_int_t)r->seed, "prompt_tokens", r->prompt_tokens, "negative_tokens", r->negative_tokens,
+                     "tokens", (json_int_t)r->plan.tokens, "seconds", seconds(r), "steps", r->steps_done,
+                     "seconds_per_step", r->steps_done ? r->seconds[SG_STAGE_DENOISE] / r->steps_done : 0.0,
+                     "peak_bytes", (json_int_t)r->peak_bytes, "stage_peak_bytes", stage_peaks(r), "held_bytes",
+                     (json_int_t)r->held_bytes, "plan", plan);
+}
+
+sg_status sg_report_write(const char *path, json_t *settings, const char *clip, const sg_report *r, json_t *attention,
+                          sg_error *e)
+{
+    json_t   *plan = NULL, *j = NULL;
+    sg_status status = sg_report_plan(&plan, &r->plan, e);
+    if (status == SG_OK) status = packed(&j, render_json(settings, clip, r, plan), "report", e);
+    if (status == SG_OK && attention && json_object_set(j, "attention", attention) != 0)
+        status = sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
+    if (status == SG_OK) status = sg_report_save(path, j, e);
     json_decref(j);
+    json_decref(attention);
     return status;
 }

@@ -23,8 +23,8 @@ sg_status sg_report_plan(json_t **out, const sg_plan *p, sg_error *e) SG_MUST_US
 /* j as text to path, "-" being stdout. */
 sg_status sg_report_save(const char *path, const json_t *j, sg_error *e) SG_MUST_USE;
 
-/* To path, likewise. settings stays the caller's. */
-sg_status sg_report_write(const char *path, json_t *settings, const char *clip, const sg_report *r,
+/* To path, likewise. settings stays the caller's; attention, which may be NULL, is taken. */
+sg_status sg_report_write(const char *path, json_t *settings, const char *clip, const sg_report *r, json_t *attention,
                           sg_error *e) SG_MUST_USE;
 
 #endif

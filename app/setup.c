@@ -70,7 +70,7 @@ sg_status sg_setup_model(sg_model_path *out, const char *asked, sg_error *e)
     return SG_OK;
 }
 
-const char *const sg_cpumask_names[] = {"base", "avx2", "avx512", "avx512bf16", "amx", "all", NULL};
+const char *const sg_cpumask_names[] = {"base", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx", "all", NULL};
 
 /* Bit i allows level i of the CPU; each name allows all below it. */
 static unsigned cpu_mask(const char *name)
@@ -155,8 +155,13 @@ sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_
 {
     sg_engine_options o = sg_setup_options(model, s);
     o.check = check;
+    return sg_setup_engine_as(out, &o, e);
+}
+
+sg_status sg_setup_engine_as(sg_engine **out, const sg_engine_options *o, sg_error *e)
+{
     watch_mapped_files();
-    return sg_engine_open(out, &o, e);
+    return sg_engine_open(out, o, e);
 }
 
 /* The nearest count that the model makes. */

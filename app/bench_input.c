@@ -1,0 +1,329 @@
+/* bench_input.c - see bench_input.h. */
+#include "bench_input.h"
+#include "rng.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct shape {
+    const char *name;
+    int         b, h, grid[3], d, layers;
+} shapes[] = {
+    {"wan-240p", 1, 12, {21, 15, 26}, 128, 30},     /* Wan 2.1 1.3B, 416x240, 81 frames */
+    {"wan1.3b-480p", 1, 12, {21, 30, 52}, 128, 30}, /* 832x480 */
+    {"wan1.3b-720p", 1, 12, {21, 45, 80}, 128, 30}, /* 1280x720 */
+    {"wan14b-480p", 1, 40, {21, 30, 52}, 128, 40},  {"cogvideox2b", 1, 30, {13, 30, 45}, 64, 30},
+    {"mochi", 1, 24, {28, 30, 53}, 128, 48},        {"hunyuan-720p", 1, 24, {33, 45, 80}, 128, 60},
+    {"flux", 1, 24, {1, 64, 72}, 128, 57}, /* 1024x1024: 4,096 tokens of picture, and as many as its 512 of text */
+    {"tiny-wan", 1, 6, {9, 16, 16}, 64, 8},         {"tiny-wan-512", 1, 6, {9, 32, 32}, 64, 8},
+};
+
+static sg_status no_memory(sg_error *e) { return sg_error_set(e, SG_E_MEMORY, "bench: no memory for inputs"); }
+
+/* ---- shapes ---- */
+
+/* "B,H,N,D", N perhaps as TxYxX. */
+static bool parse_numbers(sg_bench_input *in, const char *text)
+{
+    char tail;
+    int  n[3] = {1, 1, 1};
+    if (strlen(text) > 60) return false;
+    if (sscanf(text, "%9d,%9d,%9d,%9d%c", &in->b, &in->h, &n[2], &in->d, &tail) != 4 &&
+        sscanf(text, "%9d,%9d,%9dx%9dx%9d,%9d%c", &in->b, &in->h, &n[0], &n[1], &n[2], &in->d, &tail) != 6)
+        return false;
+    in->n = 1;
+    for (int i = 0; i < 3; i++) {
+        if (n[i] < 1 || __builtin_mul_overflow(in->n, n[i], &in->n)) return false;
+        in->grid[i] = n[i];
+    }
+    in->hk = in->h;
+    return in->b >= 1 && in->b <= 64 && in->h >= 1 && in->h <= 256 && in->n <= 1 << 22 && in->d >= 1 && in->d <= 1024;
+}
+
+static sg_status parse_shape(sg_bench_input *in, const char *text, sg_error *e)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const struct shape *const s = &shapes[i];
+        if (text && strcmp(text, s->name) != 0) continue;
+        in->name = s->name;
+        in->b = s->b;
+        in->h = in->hk = s->h;
+        in->d = s->d;
+        in->layers = s->layers;
+        in->n = 1;
+        for (int a = 0; a < 3; a++) in->n *= in->grid[a] = s->grid[a];
+        return SG_OK;
+    }
+    if (parse_numbers(in, text)) {
+        in->name = in->grid[0] * in->grid[1] > 1 ? "a grid of tokens" : "a row of tokens";
+        return SG_OK;
+    }
+    return sg_error_set(
+        e, SG_E_ARG,
+        "--shape: '%.80s' is neither the name of a shape (bench attention --help lists them) nor B,H,N,D "
+        "up to 64,256,4194304,1024, where N may be TxYxX",
+        text);
+}
+
+/* ---- inputs that are made ---- */
+
+/* Place x of n on a grid of g: the two neighbours begin at *at, the second weighs *w. */
+static void place(int64_t x, int64_t n, int g, int *at, float *w)
+{
+    const float p = n > 1 ? (float)x * (float)(g - 1) / (float)(n - 1) : 0;
+    *at = (int)p < g - 2 ? (int)p : g - 2;
+    *w = p - (float)*at;
+}
+
+/* out[d] = the coarse grid's vectors, interpolated between the eight around token i. */
+static void interpolate(float *out, const float *coarse, const int g[3], const sg_bench_input *in, int64_t i)
+{
+    const int64_t x[3] = {i / (in->grid[1] * in->grid[2]), i / in->grid[2] % in->grid[1], i % in->grid[2]};
+    int           at[3];
+    float         w[3];
+    for (int a = 0; a < 3; a++) place(x[a], in->grid[a], g[a], &at[a], &w[a]);
+    memset(out, 0, (size_t)in->d * sizeof *out);
+    for (int corner = 0; corner < 8; corner++) {
+        float   weight = 1;
+        int64_t cell = 0;
+        for (int a = 0; a < 3; a++) {
+            const int side = corner >> a & 1;
+            weight *= side ? w[a] : 1 - w[a];
+            cell = cell * g[a] + at[a] + side;
+        }
+        for (int k = 0; k < in->d; k++) out[k] += weight * coarse[cell * in->d + k];
+    }
+}
+
+/* Adds, for head h, scale (1.6 field + 0.6 noise) to out [n, h, d]. False: no memory. */
+static bool add_field(const sg_bench_input *in, const int32_t *token, float *out, int h, float scale, uint64_t seed)
+{
+    int g[3];
+    for (int a = 0; a < 3; a++) g[a] = (int)fmax(2, (double)(in->grid[a] / (a ? 5 : 3)));
+    const size_t cells = (size_t)g[0] * (size_t)g[1] * (size_t)g[2] * (size_t)in->d;
+    const size_t all = (size_t)in->n * (size_t)in->d;
+    float *const coarse = malloc(cells * sizeof *coarse), *const noise = malloc(all * sizeof *noise);
+    float *const smooth = malloc((size_t)in->d * sizeof *smooth);
+    const bool   room = coarse && noise && smooth;
+    if (room) {
+        sg_randn(coarse, cells, 2 * seed);
+        sg_randn(noise, all, 2 * seed + 1);
+    }
+    for (int64_t i = 0; room && i < in->n; i++) {
+        interpolate(smooth, coarse, g, in, token[i]);
+        float *const       row = out + (i * in->h + h) * in->d;
+        const float *const extra = noise + (int64_t)token[i] * in->d;
+        for (int k = 0; k < in->d; k++) row[k] += scale * (1.6F * smooth[k] + 0.6F * extra[k]);
+    }
+    free(coarse);
+    free(noise);
+    free(smooth);
+    return room;
+}
+
+static bool make_head(const sg_bench_input *in, const int32_t *token, int h)
+{
+    const uint64_t seed = 4 * (uint64_t)h + 1;
+    float *const   shared = malloc((size_t)in->d * sizeof *shared);
+    if (!shared || !add_field(in, token, in->host[0], h, 1, seed) ||
+        !add_field(in, token, in->host[1], h, 0.7F, seed + 1) || !add_field(in, token, in->host[2], h, 1, seed + 2)) {
+        free(shared);
+        return false;
+    }
+    sg_randn(shared, (size_t)in->d, 2 * seed + 6);
+    for (int64_t i = 0; i < in->n; i++)
+        for (int k = 0; k < in->d; k++) {
+            const int64_t at = (i * in->h + h) * in->d + k;
+            in->host[1][at] += 0.7F * in->host[0][at] + 2 * shared[k];
+        }
+    free(shared);
+    return true;
+}
+
+static sg_status make(sg_bench_input *in, int threads, sg_error *e)
+{
+    int32_t *const token = sg_bench_input_order(in, in->order);
+    bool           room = token;
+    if (room) {
+#pragma omp parallel for num_threads(threads) reduction(&& : room)
+        for (int h = 0; h < in->h; h++) room = make_head(in, token, h) && room;
+    }
+    free(token);
+    return room ? SG_OK : no_memory(e);
+}
+
+/* ---- inputs of a file ---- */
+
+static const char *const names[3] = {"q", "k", "v"};
+
+static sg_status refuse(const sg_bench_input *in, const char *what, sg_error *e)
+{
+    return sg_error_set(e, SG_E_FORMAT, "--qkv: %s: %s", in->name, what);
+}
+
+/* A count in the metadata. */
+static sg_status read_count(const sg_bench_input *in, const char *key, int64_t *out, sg_error *e)
+{
+    const char *const text = sg_weights_metadata(in->file, key);
+    char              tail;
+    int               v = 0;
+    if (text && (strlen(text) > 9 || sscanf(text, "%d%c", &v, &tail) != 1 || v < 0))
+        return sg_error_set(e, SG_E_FORMAT, "--qkv: %s: %s: '%.40s' is no count of tokens", in->name, key, text);
+    *out = v;
+    return SG_OK;
+}
+
+static sg_status read_grid(sg_bench_input *in, sg_error *e)
+{
+    const char *const text = sg_weights_metadata(in->file, "grid");
+    const int64_t     cells = in->n - in->front - in->back;
+    int               g[3] = {1, 1, (int)cells};
+    char              tail;
+    if (text && (strlen(text) > 30 || sscanf(text, "%9d,%9d,%9d%c", &g[0], &g[1], &g[2], &tail) != 3))
+        return sg_error_set(e, SG_E_FORMAT, "--qkv: %s: grid: '%.40s' is not frames,rows,columns", in->name, text);
+    int64_t all = 1;
+    for (int a = 0; a < 3; a++) {
+        if (g[a] < 1 || __builtin_mul_overflow(all, (int64_t)g[a], &all)) all = -1;
+        in->grid[a] = g[a];
+    }
+    if (all == cells && cells > 0) return SG_OK;
+    return sg_error_set(e, SG_E_FORMAT, "--qkv: %s: a grid of %dx%dx%d, %lld and %lld tokens of text are not %lld",
+                        in->name, g[0], g[1], g[2], (long long)in->front, (long long)in->back, (long long)in->n);
+}
+
+static sg_status read_order(const sg_bench_input *in, sg_order *order, sg_error *e)
+{
+    const char *const text = sg_weights_metadata(in->file, "order");
+    *order = SG_ORDER_ROW;
+    for (int i = 0; text && i < SG_ORDERS; i++)
+        if (strcmp(text, sg_order_names[i]) == 0) {
+            *order = (sg_order)i;
+            return SG_OK;
+        }
+    return text ? sg_error_set(e, SG_E_FORMAT, "--qkv: %s: order: there is none '%.40s'", in->name, text) : SG_OK;
+}
+
+static sg_status read_shapes(sg_bench_input *in, sg_error *e)
+{
+    sg_tensor t[3];
+    for (int i = 0; i < 3; i++) {
+        t[i] = sg_weights_find(in->file, names[i]);
+        const bool real = t[i].dtype == SG_F32 || t[i].dtype == SG_F16 || t[i].dtype == SG_BF16;
+        if (t[i].rank != 3 || !real)
+            return sg_error_set(e, SG_E_FORMAT, "--qkv: %s: tensor \"%s\" should be F32, F16 or BF16 [n, h, d]",
+                                in->name, names[i]);
+    }
+    const int64_t *const q = t[0].dim, *const k = t[1].dim;
+    if (memcmp(k, t[2].dim, 3 * sizeof *k) != 0 || q[0] != k[0] || q[2] != k[2])
+        return refuse(in, "q, k and v do not agree in tokens, heads or head size", e);
+    if (q[0] < 1 || q[0] > 1 << 22 || q[1] < 1 || q[1] > 256 || q[2] < 1 || q[2] > 1024 || k[1] < 1 || q[1] % k[1])
+        return refuse(in, "more than 4194304 tokens, 256 heads or a head size of 1024, or none, or uneven heads", e);
+    in->b = 1;
+    in->n = q[0];
+    in->h = (int)q[1];
+    in->hk = (int)k[1];
+    in->d = (int)q[2];
+    SG_TRY(read_count(in, "front", &in->front, e));
+    SG_TRY(read_count(in, "back", &in->back, e));
+    sg_order order;
+    SG_TRY(read_order(in, &order, e));
+    return read_grid(in, e);
+}
+
+static sg_status open_file(sg_bench_input *in, const char *path, sg_error *e)
+{
+    static const char ending[] = ".safetensors";
+    const size_t      n = strlen(path), cut = sizeof ending - 1;
+    const char *const slash = strrchr(path, '/');
+    in->name = path;
+    if (n <= cut || strcmp(path + n - cut, ending) != 0)
+        return sg_error_set(e, SG_E_ARG, "--qkv: %s: the name must end in %s", path, ending);
+    char *const dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    char *const stem = strndup(slash ? slash + 1 : path, n - cut - (slash ? (size_t)(slash + 1 - path) : 0));
+    sg_status   status = dir && stem ? sg_weights_open(&in->file, dir, stem, e) : no_memory(e);
+    free(dir);
+    free(stem);
+    return status ? status : read_shapes(in, e);
+}
+
+/* Row i of t, its first heads, becomes row `at` of x. In the file numbers may lie at any address. */
+static void take_row(const sg_bench_input *in, float *x, sg_tensor t, int heads, int64_t i, int64_t at)
+{
+    const int64_t   width = (int64_t)heads * in->d;
+    const size_t    size = sg_dtype_size(t.dtype);
+    const char     *from = (const char *)t.data + (size_t)(i * t.dim[1] * t.dim[2]) * size;
+    float           number;
+    const sg_tensor one = {.data = &number, .dtype = t.dtype};
+    for (int64_t k = 0; k < width; k++, from += size) {
+        memcpy(&number, from, size);
+        x[at * width + k] = sg_load(&one, 0);
+    }
+}
+
+static sg_status take_file(sg_bench_input *in, sg_error *e)
+{
+    sg_order order;
+    SG_TRY(read_order(in, &order, e));
+    int32_t *const token = sg_bench_input_order(in, in->order), *const theirs = sg_bench_input_order(in, order);
+    int32_t *const row = malloc((size_t)in->n * sizeof *row); /* of a token in the file */
+    const bool     room = token && theirs && row;
+    if (room) sg_order_invert(row, theirs, in->n);
+    for (int k = 0; room && k < 3; k++)
+        for (int64_t i = 0; i < in->n; i++)
+            take_row(in, in->host[k], sg_weights_find(in->file, names[k]), k ? in->hk : in->h, row[token[i]], i);
+    free(token);
+    free(theirs);
+    free(row);
+    return room ? SG_OK : no_memory(e);
+}
+
+/* ---- both ---- */
+
+int32_t *sg_bench_input_order(const sg_bench_input *in, sg_order order)
+{
+    int32_t *const at = malloc((size_t)in->n * sizeof *at);
+    if (!at) return NULL;
+    for (int64_t i = 0; i < in->n; i++) at[i] = (int32_t)i;
+    if (sg_order_make(at + in->front, order, in->grid[0], in->grid[1], in->grid[2])) {
+        free(at);
+        return NULL;
+    }
+    for (int64_t i = in->front; i < in->n - in->back; i++) at[i] += (int32_t)in->front;
+    return at;
+}
+
+sg_status sg_bench_input_open(sg_bench_input *in, const sg_settings *s, sg_error *e)
+{
+    if (s->qkv && s->shape) return sg_error_set(e, SG_E_ARG, "--shape: --qkv brings a shape of its own");
+    SG_TRY(s->qkv ? open_file(in, s->qkv, e) : parse_shape(in, s->shape, e));
+    in->all_heads = in->h;
+    if (s->heads && s->heads < in->h) { /* as whole groups that share keys */
+        const int group = in->h / in->hk;
+        in->hk = s->heads / group > 1 ? s->heads / group : 1;
+        in->h = in->hk * group;
+    }
+    return SG_OK;
+}
+
+sg_status sg_bench_input_fill(sg_bench_input *in, int threads, sg_error *e)
+{
+    for (int i = 0; i < 3; i++) {
+        const size_t heads = (size_t)(i ? in->hk : in->h);
+        in->host[i] = calloc((size_t)in->n * heads * (size_t)in->d, sizeof *in->host[i]);
+        if (!in->host[i]) return no_memory(e);
+    }
+    SG_TRY(in->file ? take_file(in, e) : make(in, threads, e));
+    for (int i = 0; i < 3; i++) {
+        const int64_t count = in->n * (i ? in->hk : in->h) * in->d;
+        for (int64_t k = 0; in->dtype == SG_BF16 && k < count; k++)
+            in->host[i][k] = sg_bf16_to_f32(sg_f32_to_bf16(in->host[i][k]));
+    }
+    return SG_OK;
+}
+
+void sg_bench_input_close(sg_bench_input *in)
+{
+    for (int i = 0; i < 3; i++) free(in->host[i]);
+    sg_weights_close(&in->file);
+}

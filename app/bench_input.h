@@ -1,0 +1,38 @@
+/* bench_input.h - what `bench attention` attends to: made for the shape of a model, or captured from a render. */
+#ifndef SG_BENCH_INPUT_H
+#define SG_BENCH_INPUT_H
+
+#include "options.h"
+#include "order.h"
+#include "weights.h"
+
+/* Made inputs resemble those of a video: with field = 1.6 smooth + 0.6 noise, where smooth is standard normal on a grid
+ * of a third of the frames and a fifth of the rows and columns, interpolated linearly, and noise is standard normal,
+ *     q = field, k = 0.7 q + 0.7 field + 2 (one standard normal vector for all keys of a head), v = field,
+ * each field another.
+ *
+ * A file is safetensors with tensors q [n, h, d], k and v [n, hk, d], and in its metadata, as decimal text, grid
+ * "frames,rows,columns" (absent: 1,1,n), front and back, tokens of text (absent: 0), and order, that of its rows
+ * (absent: row). It is hostile: SG_E_FORMAT names what is wrong. */
+typedef struct sg_bench_input {
+    const char *name; /* of the shape, or the file; borrowed */
+    int         b, h, hk, d;
+    int         all_heads, layers; /* of the model; layers 0: not known */
+    int64_t     grid[3];           /* frames, rows, columns */
+    int64_t     front, back, n;    /* tokens of text at either end; all tokens */
+    sg_dtype    dtype;
+    sg_order    order;
+    float      *host[3]; /* q [n, h, d], k and v [n, hk, d], rounded to dtype, in that order */
+    sg_weights *file;
+} sg_bench_input;
+
+/* All but host, from --shape, --heads and --qkv; dtype and order stay as they are. The caller closes, after a failure
+ * too. */
+sg_status sg_bench_input_open(sg_bench_input *in, const sg_settings *s, sg_error *e) SG_MUST_USE;
+sg_status sg_bench_input_fill(sg_bench_input *in, int threads, sg_error *e) SG_MUST_USE;
+void      sg_bench_input_close(sg_bench_input *in);
+
+/* at[i] = which token of the video stands in row i; the caller frees. NULL: no memory. */
+int32_t *sg_bench_input_order(const sg_bench_input *in, sg_order order);
+
+#endif

@@ -1,0 +1,341 @@
+/* command_tune.c - `sparge-gen tune`: dense renders that are looked at, thresholds that come of it. */
+#include "command.h"
+#include "interrupt.h"
+#include "output_file.h"
+#include "progress.h"
+#include "prompt_list.h"
+#include "report.h"
+#include "setup.h"
+#include "setup_attention.h"
+#include "tune.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUCKETS = 4 };
+
+typedef struct job {
+    const sg_settings    *settings;
+    const sg_prompt_list *prompts;
+    double                bound[2];
+    sg_model_path         model;
+    sg_engine            *engine;
+    sg_request            request;
+    sg_attention_files    files;
+    sg_tune              *tune;
+    sg_progress           progress;
+    bool                  seen;    /* all steps of this render */
+    double                seconds; /* of all renders' steps, looking included */
+    const sg_thresholds  *found;
+    const sg_tune_figure *figure; /* [buckets, layers, heads] */
+} job;
+
+/* ---- the renders ---- */
+
+/* The frames of a render are of no use here: it ends with its last step. */
+static int on_progress(void *context, sg_stage stage, int done, int total)
+{
+    job *const j = context;
+    sg_progress_update(&j->progress, stage, done, total);
+    j->seen = stage == SG_STAGE_DENOISE && done == total;
+    return j->seen || sg_interrupt_asked();
+}
+
+static sg_status render(job *j, sg_error *e)
+{
+    const sg_callbacks callbacks = {.context = j, .progress = on_progress};
+    sg_report          report = {0};
+    for (int i = 0; i < j->prompts->count; i++) {
+        j->request.prompt = j->prompts->prompt[i];
+        j->seen = false;
+        if (j->prompts->count > 1)
+            sg_progress_say(&j->progress, "%d/%d: %s", i + 1, j->prompts->count, j->request.prompt);
+        sg_status status = sg_engine_render(j->engine, &j->request, &callbacks, &report, e);
+        if (status == SG_E_CANCELLED && j->seen && !sg_interrupt_asked()) status = SG_OK;
+        sg_progress_clear(&j->progress);
+        SG_TRY(status);
+        j->seconds += report.seconds[SG_STAGE_DENOISE];
+    }
+    return SG_OK;
+}
+
+static sg_status check_size(const job *j, sg_error *e)
+{
+    sg_plan plan;
+    SG_TRY(sg_engine_check_request(j->engine, &j->request, e));
+    SG_TRY(sg_engine_plan(j->engine, &j->request, &plan, e));
+    if (plan.tokens < SG_NAMED_TOKENS)
+        return sg_error_set(e, SG_E_ARG, "%dx%d with %d frames are %lld tokens: no blocks are skipped below %d",
+                            j->request.width, j->request.height, j->request.frames, (long long)plan.tokens,
+                            SG_NAMED_TOKENS);
+    return sg_plan_fits(&plan, e);
+}
+
+static sg_status open_all(job *j, sg_error *e)
+{
+    const sg_settings *const s = j->settings;
+    sg_policy *const         p = &j->request.attention;
+    SG_TRY(sg_setup_engine(&j->engine, &j->model, s, false, e));
+    SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
+    SG_TRY(sg_setup_attention(p, &j->files, s, e));
+    p->tuned = NULL;
+    p->heads = false;
+    p->rule = s->rule && strcmp(s->rule, "tau") == 0 ? SG_SELECT_MASS : SG_SELECT_TOPK;
+    const sg_tune_options o = {.policy = *p,
+                               .l1 = j->bound[0],
+                               .l2 = j->bound[1],
+                               .buckets = s->buckets ? s->buckets : BUCKETS,
+                               .cpu_mask = sg_setup_options(NULL, s).cpu_mask};
+    SG_TRY(sg_tune_open(&j->tune, &o, e));
+    p->kind = SG_ATTENTION_DENSE;
+    p->see = sg_tune_see;
+    p->see_context = j->tune;
+    j->request.prompt = j->prompts->prompt[0];
+    return check_size(j, e);
+}
+
+/* ---- what came of it ---- */
+
+/* Means over heads and all else: of the head's own error where no queries of it were held out. */
+typedef struct means {
+    double density, l1, worst, l2, skipped;
+} means;
+
+static means mean_of(const sg_tune_figure *f, int count)
+{
+    means m = {0};
+    for (int i = 0; i < count; i++) {
+        m.density += (double)f[i].density / count;
+        m.l1 += (double)f[i].l1_checked / count;
+        m.l2 += (double)f[i].l2_checked / count;
+        m.skipped += (double)f[i].skipped / count;
+        m.worst = fmax(m.worst, (double)f[i].l1_worst);
+    }
+    return m;
+}
+
+static means mean_of_bucket(const job *j, int bucket)
+{
+    const int count = j->found->layers * j->found->heads;
+    return mean_of(j->figure + bucket * count, count);
+}
+
+static means mean_of_all(const job *j)
+{
+    return mean_of(j->figure, j->found->buckets * j->found->layers * j->found->heads);
+}
+
+static void print_row(const job *j, const char *name, size_t member)
+{
+    printf("%-12s", name);
+    for (int b = 0; b < j->found->buckets; b++) {
+        const means m = mean_of_bucket(j, b);
+        double      v;
+        memcpy(&v, (const char *)&m + member, sizeof v);
+        printf(" %8.4f", v);
+    }
+    printf("\n");
+}
+
+static void print_table(const job *j)
+{
+    const sg_thresholds *const t = j->found;
+    printf("blocks kept, a share; mean of %d heads\ntimesteps   ", t->heads);
+    for (int b = 0; b < t->buckets; b++) printf(" >= %5.0f", (double)t->from[b]);
+    printf("\n");
+    for (int layer = 0; layer < t->layers; layer++) {
+        printf("layer %-6d", layer);
+        for (int b = 0; b < t->buckets; b++)
+            printf(" %8.4f", mean_of(j->figure + (b * t->layers + layer) * t->heads, t->heads).density);
+        printf("\n");
+    }
+    print_row(j, "all", offsetof(means, density));
+    printf("relative L1 error, on queries that the choice did not see; the largest of one call\n");
+    print_row(j, "skipping", offsetof(means, l1));
+    print_row(j, "largest", offsetof(means, worst));
+    print_row(j, "with filter", offsetof(means, l2));
+    printf("kept blocks that the filter leaves out, a share\n");
+    print_row(j, "left out", offsetof(means, skipped));
+}
+
+static void say_end(job *j, const char *path)
+{
+    const means m = mean_of_all(j);
+    char        took[32];
+    sg_progress_say(&j->progress, "%s: %.1f %% of blocks skipped, error %.4f; %s, of which looking %.0f %%",
+                    strcmp(path, "-") == 0 ? "stdout" : path, 100 * (1 - m.density), m.l1,
+                    sg_duration(took, sizeof took, j->seconds), 100 * sg_tune_seconds(j->tune) / j->seconds);
+}
+
+/* ---- files ---- */
+
+static void copy_thresholds(sg_thresholds *to, const sg_thresholds *from)
+{
+    const size_t count = (size_t)from->buckets * (size_t)from->layers * (size_t)from->heads;
+    memcpy(to->from, from->from, (size_t)from->buckets * sizeof *to->from);
+    memcpy(to->amount, from->amount, count * sizeof *to->amount);
+    memcpy(to->theta, from->theta, count * sizeof *to->theta);
+    memcpy(to->lambda, from->lambda, count * sizeof *to->lambda);
+    to->rule = from->rule;
+}
+
+static sg_status fill_file(const job *j, sg_thresholds_file *f, sg_error *e)
+{
+    const means m = mean_of_all(j);
+    SG_TRY(sg_thresholds_new(f, j->found->buckets, j->found->layers, j->found->heads, e));
+    copy_thresholds(&f->values, j->found);
+    SG_TRY(sg_thresholds_hash(f->model, j->model.dir, e));
+    memcpy(f->bound, j->bound, sizeof f->bound);
+    f->reached[0] = m.l1;
+    f->reached[1] = m.l2;
+    f->sparsity = 1 - m.density;
+    f->told = true;
+    f->policy = j->request.attention;
+    for (int i = 0; i < j->prompts->count; i++) SG_TRY(sg_thresholds_add_prompt(f, j->prompts->prompt[i], e));
+    return SG_OK;
+}
+
+static sg_status write_text(const char *path, const char *text, sg_error *e)
+{
+    sg_output_file *f = NULL;
+    SG_TRY(sg_output_file_open(&f, path, e));
+    sg_status status = sg_output_file_write(f, text, strlen(text), e);
+    if (status == SG_OK) status = sg_output_file_publish(&f, e);
+    sg_output_file_discard(&f);
+    return status;
+}
+
+static sg_status write_thresholds(const job *j, const char *path, sg_error *e)
+{
+    sg_thresholds_file f = {0};
+    char              *text = NULL;
+    sg_status          status = fill_file(j, &f, e);
+    if (status == SG_OK) status = sg_thresholds_text(&text, &f, e);
+    if (status == SG_OK) status = write_text(path, text, e);
+    free(text);
+    sg_thresholds_free(&f);
+    return status;
+}
+
+static json_t *head_json(const job *j, int bucket, int layer, int head)
+{
+    const int                   i = (bucket * j->found->layers + layer) * j->found->heads + head;
+    const sg_tune_figure *const f = &j->figure[i];
+    return json_pack("{s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "bucket", bucket, "layer", layer,
+                     "head", head, "amount", (double)j->found->amount[i], "lambda", (double)j->found->lambda[i],
+                     "density", (double)f->density, "l1", (double)f->l1, "l1_checked", (double)f->l1_checked,
+                     "l1_worst", (double)f->l1_worst, "l2", (double)f->l2, "l2_checked", (double)f->l2_checked,
+                     "skipped", (double)f->skipped);
+}
+
+static json_t *bucket_json(const job *j, int bucket)
+{
+    const means m = mean_of_bucket(j, bucket);
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "from", (double)j->found->from[bucket], "density", m.density,
+                     "l1", m.l1, "l1_worst", m.worst, "l2", m.l2, "skipped", m.skipped);
+}
+
+static json_t *all_json(const job *j, const char *path)
+{
+    const sg_thresholds *const t = j->found;
+    const means                m = mean_of_all(j);
+    json_t *const buckets = json_array(), *const heads = json_array(), *const prompts = json_array();
+    bool whole = buckets && heads && prompts;
+    for (int i = 0; whole && i < j->prompts->count; i++)
+        whole = json_array_append_new(prompts, json_string(j->prompts->prompt[i])) == 0;
+    for (int b = 0; whole && b < t->buckets; b++) {
+        whole = json_array_append_new(buckets, bucket_json(j, b)) == 0;
+        for (int i = 0; whole && i < t->layers * t->heads; i++)
+            whole = json_array_append_new(heads, head_json(j, b, i / t->heads, i % t->heads)) == 0;
+    }
+    json_t *const all =
+        whole ? json_pack("{s:o, s:o, s:O, s:i, s:i, s:i, s:i, s:I, s:s, s:{s:f, s:f}, s:{s:f, s:f, s:f}, s:O, s:O, "
+                          "s:{s:f, s:f}}",
+                          "model", sg_report_name(j->model.name), "output", sg_report_name(path), "prompts", prompts,
+                          "width", j->request.width, "height", j->request.height, "frames", j->request.frames, "steps",
+                          j->request.steps, "seed", (json_int_t)j->request.seed, "rule",
+                          t->rule == SG_SELECT_TOPK ? "topk" : "tau", "bound", "l1", j->bound[0], "l2", j->bound[1],
+                          "reached", "l1", m.l1, "l2", m.l2, "sparsity", 1 - m.density, "buckets", buckets, "heads",
+                          heads, "seconds", "denoise", j->seconds, "looking", sg_tune_seconds(j->tune))
+              : NULL;
+    json_decref(buckets);
+    json_decref(heads);
+    json_decref(prompts);
+    return all;
+}
+
+static sg_status write_report(const job *j, const char *path, sg_error *e)
+{
+    if (!j->settings->json) return SG_OK;
+    json_t *const all = all_json(j, path);
+    if (!all) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
+    const sg_status status = sg_report_save(j->settings->json, all, e);
+    json_decref(all);
+    return status;
+}
+
+/* ---- the whole ---- */
+
+static void say_start(job *j)
+{
+    const sg_request *const  r = &j->request;
+    const sg_model_info      info = sg_engine_info(j->engine);
+    const sg_settings *const s = j->settings;
+    sg_progress_say(&j->progress, "%s in %s on %s", j->model.name, info.dtype, info.device);
+    sg_progress_say(&j->progress, "%dx%d, %d frames, %d steps, guidance %g, seed %llu", r->width, r->height, r->frames,
+                    r->steps, r->cfg_scale, (unsigned long long)r->seed);
+    if (s->quiet && s->seed < 0) fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);
+}
+
+static sg_status run(job *j, const char *path, sg_error *e)
+{
+    const char *const json = j->settings->json;
+    SG_TRY(open_all(j, e));
+    say_start(j);
+    SG_TRY(render(j, e));
+    SG_TRY(sg_tune_choose(j->tune, &j->found, &j->figure, e));
+    SG_TRY(write_thresholds(j, path, e));
+    SG_TRY(write_report(j, path, e));
+    if (strcmp(path, "-") != 0 && (!json || strcmp(json, "-") != 0)) print_table(j);
+    say_end(j, path);
+    return SG_OK;
+}
+
+static sg_status check_inputs(const sg_settings *s, const char *path, sg_error *e)
+{
+    if (strcmp(s->backend, "cpu") != 0)
+        return sg_error_set(e, SG_E_ARG, "--backend %s: tune works on the cpu backend only", s->backend);
+    if (!s->prompt && !s->prompt_file)
+        return sg_error_set(e, SG_E_ARG, "a prompt is needed: sparge-gen tune --prompt \"a red ball\"");
+    if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
+    if (strcmp(path, "-") != 0) SG_TRY(sg_output_file_check(path, "--output", e));
+    return s->json && strcmp(s->json, "-") != 0 ? sg_output_file_check(s->json, "--json", e) : SG_OK;
+}
+
+sg_status sg_command_tune(const sg_settings *given, sg_error *e)
+{
+    sg_settings    s = *given;
+    sg_prompt_list prompts = {0};
+    char           path[PATH_MAX + sizeof SG_THRESHOLDS_NAME + 1];
+    job            j = {.settings = &s, .prompts = &prompts};
+    if (!s.backend || strcmp(s.backend, "auto") == 0) s.backend = "cpu";
+    j.bound[0] = isnan(s.l1) ? 0.05 : s.l1;
+    j.bound[1] = isnan(s.l2) ? fmax(0.06, j.bound[0]) : s.l2;
+    if (j.bound[1] < j.bound[0])
+        return sg_error_set(e, SG_E_ARG, "--l2 %g is below --l1 %g: it is the error with the PV filter on top",
+                            j.bound[1], j.bound[0]);
+    SG_TRY(sg_setup_model(&j.model, s.model, e));
+    snprintf(path, sizeof path, "%s/%s", j.model.dir, SG_THRESHOLDS_NAME);
+    if (!s.output) s.output = path;
+    SG_TRY(check_inputs(&s, s.output, e));
+    SG_TRY(sg_prompt_list_open(&prompts, s.prompt, s.prompt_file, e));
+    sg_progress_init(&j.progress, s.quiet);
+    const sg_status status = run(&j, s.output, e);
+    sg_tune_close(&j.tune);
+    sg_attention_files_close(&j.files);
+    sg_engine_close(&j.engine);
+    sg_prompt_list_close(&prompts);
+    return status;
+}

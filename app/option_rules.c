@@ -1,0 +1,110 @@
+/* option_rules.c - what options say together, checked before anything is opened. */
+#include "option_table.h"
+#include "policy.h"
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#define LATENTS_ENDING ".safetensors"
+
+static const sg_option *option_of(const sg_settings *s, const char *name)
+{
+    for (int i = 0; i < sg_option_count; i++) {
+        const sg_option *const o = &sg_option_table[i];
+        if (o->name && (o->commands & s->command) && strcmp(o->name, name) == 0) return o;
+    }
+    return NULL;
+}
+
+/* Whether this option stands on the command line: with this value, unless that is NULL. A file "none" asks for nothing. */
+static bool given(const sg_settings *s, const char *name, const char *value)
+{
+    const sg_option *const o = option_of(s, name);
+    if (!o) return false;
+    const void *const at = (const char *)s + o->offset;
+    if (o->kind == SG_OPTION_REAL) return !isnan(*(const double *)at);
+    if (o->kind == SG_OPTION_INT) return *(const int *)at != 0;
+    const char *const text = *(const char *const *)at;
+    return text && (value ? strcmp(text, value) == 0 : strcmp(text, "none") != 0);
+}
+
+/* The options of `without` do nothing beside --by, or beside --by with this value. */
+typedef struct rule {
+    const char *by, *value;
+    const char *without[16];
+} rule;
+
+static const rule rules[] = {
+    {"attention",
+     "dense",
+     {"preset", "topk", "tau", "sim", "pv", "sink", "score", "tail", "tail-bias", "budget", "order", "dense-steps",
+      "dense-layers", "sparse-config", "block-mask"}},
+    {"attention",
+     "sage",
+     {"topk", "tau", "sim", "pv", "sink", "score", "tail", "tail-bias", "budget", "sparse-config", "block-mask",
+      "order"}},
+    {"block-mask", NULL, {"topk", "tau", "sim", "sink", "score", "budget", "sparse-config"}},
+    {"sparse-config", NULL, {"topk", "tau", "sim", "pv"}},
+    {"tail", "off", {"tail-bias"}},
+};
+
+static sg_status check_effects(const sg_settings *s, sg_error *e)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        const rule *const r = &rules[i];
+        if (!given(s, r->by, r->value)) continue;
+        for (const char *const *o = r->without; *o; o++)
+            if (given(s, *o, NULL))
+                return sg_error_set(e, SG_E_ARG, "--%s has no effect with --%s%s%s", *o, r->by, r->value ? " " : "",
+                                    r->value ? r->value : "");
+    }
+    if (given(s, "tail-bias", NULL) && !given(s, "tail", NULL) && given(s, "preset", "paper"))
+        return sg_error_set(e, SG_E_ARG, "--tail-bias has no effect with --preset paper, unless --tail on is added");
+    return SG_OK;
+}
+
+static sg_status check_attention(const sg_settings *s, sg_error *e)
+{
+    int         layer, step;
+    const char *file;
+    sg_error    why = {0};
+    if (given(s, "topk", NULL) && given(s, "tau", NULL))
+        return sg_error_set(e, SG_E_ARG, "--topk and --tau exclude each other");
+    if (given(s, "tau", NULL) && given(s, "budget", "heads"))
+        return sg_error_set(e, SG_E_ARG, "--tau and --budget heads exclude each other: heads share a number of blocks");
+    SG_TRY(check_effects(s, e));
+    if (s->dense_layers && sg_layers_check(s->dense_layers, INT_MAX, &why) != SG_OK)
+        return sg_error_set(e, SG_E_ARG, "--%s", why.text);
+    if (s->capture_qkv && !sg_options_capture(s->capture_qkv, &layer, &step, &file))
+        return sg_error_set(e, SG_E_ARG,
+                            "--capture-qkv: '%.80s' is not LAYER:STEP:FILE" LATENTS_ENDING
+                            ", as in 4:6:qkv" LATENTS_ENDING,
+                            s->capture_qkv);
+    if (s->capture_qkv && s->prompt_file)
+        return sg_error_set(e, SG_E_ARG, "--capture-qkv goes with --prompt, not with a file of prompts");
+    return SG_OK;
+}
+
+bool sg_options_capture(const char *text, int *layer, int *step, const char **file)
+{
+    int n = 0;
+    if (sscanf(text, "%6d:%6d:%n", layer, step, &n) != 2 || !n || *layer < 0 || *step < 0) return false;
+    *file = text + n;
+    const size_t length = strlen(*file), ending = strlen(LATENTS_ENDING);
+    return length > ending && strcmp(*file + length - ending, LATENTS_ENDING) == 0;
+}
+
+sg_status sg_options_check(const sg_settings *s, sg_error *e)
+{
+    if (s->command == SG_COMMAND_BENCH)
+        return sg_error_set(e, SG_E_ARG, "bench needs to know what: bench step or bench attention");
+    if (s->prompt && s->prompt_file) return sg_error_set(e, SG_E_ARG, "--prompt and --prompt-file exclude each other");
+    if (s->frames && s->seconds > 0) return sg_error_set(e, SG_E_ARG, "--frames and --seconds exclude each other");
+    if (s->quiet && s->verbose) return sg_error_set(e, SG_E_ARG, "--quiet and --verbose exclude each other");
+    if (s->json && s->output && strcmp(s->json, "-") == 0 && strcmp(s->output, "-") == 0)
+        return sg_error_set(e, SG_E_ARG, "--json and --output cannot both go to stdout");
+    if (s->command == SG_COMMAND_TUNE && s->l1 > s->l2)
+        return sg_error_set(e, SG_E_ARG, "--l2 must not be below --l1: it is the error with the PV filter on top");
+    return check_attention(s, e);
+}

@@ -1,0 +1,145 @@
+/* setup_attention.c - see setup_attention.h. */
+#include "setup_attention.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Where name stands in a list; the options have made sure that it does. */
+static int place_of(const char *name, const char *const *list)
+{
+    int i = 0;
+    while (list[i] && strcmp(list[i], name) != 0) i++;
+    return i;
+}
+
+static bool is(const char *given, const char *value) { return given && strcmp(given, value) == 0; }
+
+static bool names_threshold(const sg_settings *s)
+{
+    return !isnan(s->topk) || !isnan(s->tau) || !isnan(s->sim) || !isnan(s->pv) || s->block_mask;
+}
+
+/* ---- files ---- */
+
+/* The one tensor of a safetensors file. */
+static sg_status open_mask(sg_tensor *out, sg_weights **w, const char *path, sg_error *e)
+{
+    static const char ending[] = ".safetensors";
+    const char *const slash = strrchr(path, '/'), *const name = slash ? slash + 1 : path;
+    const size_t length = strlen(name), tail = sizeof ending - 1;
+    char         dir[PATH_MAX], stem[NAME_MAX + 1];
+    if (access(path, R_OK) != 0)
+        return sg_error_set(e, SG_E_FILE, "--block-mask: %s: cannot be opened: %s", path, strerror(errno));
+    if (length <= tail || strcmp(name + length - tail, ending) != 0)
+        return sg_error_set(e, SG_E_ARG, "--block-mask: %s: the name must end in %s", path, ending);
+    if ((size_t)(name - path) >= sizeof dir || length - tail >= sizeof stem)
+        return sg_error_set(e, SG_E_ARG, "--block-mask: %s: the path is too long", path);
+    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(name - path) : 1, slash ? path : ".");
+    snprintf(stem, sizeof stem, "%.*s", (int)(length - tail), name);
+    SG_TRY(sg_weights_open(w, dir, stem, e));
+    if (sg_weights_count(*w) == 1) sg_weights_name(*w, 0, out);
+    if (out->rank == 3 && out->dtype == SG_U8 && sg_count(*out) > 0) return SG_OK;
+    return sg_error_set(
+        e, SG_E_FORMAT,
+        "--block-mask: %s: should hold one tensor, U8 or BOOL [heads or 1, blocks of queries, blocks of "
+        "keys]",
+        path);
+}
+
+static sg_status open_files(sg_policy *p, sg_attention_files *f, const sg_settings *s, sg_error *e)
+{
+    if (names_threshold(s) || s->sparse_config) p->tuned = NULL;
+    if (s->sparse_config && !is(s->sparse_config, "none")) {
+        SG_TRY(sg_thresholds_read(&f->tuned, s->sparse_config, e));
+        p->tuned = &f->tuned.values;
+    }
+    if (!s->block_mask) return SG_OK;
+    p->rule = SG_SELECT_GIVEN;
+    return open_mask(&p->mask, &f->mask, s->block_mask, e);
+}
+
+void sg_attention_files_close(sg_attention_files *f)
+{
+    sg_thresholds_free(&f->tuned);
+    sg_weights_close(&f->mask);
+}
+
+/* ---- the policy ---- */
+
+static void start_from(sg_policy *p, const char *preset)
+{
+    const sg_thresholds *const tuned = p->tuned;
+    if (is(preset, "paper")) *p = sg_policy_paper();
+    if (!is(preset, "usual")) return;
+    *p = sg_policy_usual();
+    p->tuned = tuned;
+}
+
+static void set_numbers(sg_policy *p, const sg_settings *s)
+{
+    if (!isnan(s->topk)) p->rule = SG_SELECT_TOPK, p->amount = (float)s->topk;
+    if (!isnan(s->tau)) p->rule = SG_SELECT_MASS, p->amount = (float)s->tau;
+    if (!isnan(s->sim)) p->theta = (float)s->sim;
+    if (!isnan(s->pv)) p->lambda = (float)s->pv;
+    if (!isnan(s->dense_steps)) p->dense_steps = s->dense_steps;
+    if (s->dense_layers) p->dense_layers = s->dense_layers;
+    if (s->sink) p->sink = s->sink;
+}
+
+static void set_choices(sg_policy *p, const sg_settings *s)
+{
+    if (s->attention) p->kind = (sg_attention_kind)place_of(s->attention, sg_attention_names);
+    if (s->score) p->score = (sg_score_kind)place_of(s->score, sg_score_names);
+    if (s->tail) p->tail = is(s->tail, "on");
+    if (s->tail_bias) p->tail_bias = (sg_tail_bias)place_of(s->tail_bias, sg_tail_bias_names);
+    if (s->budget) p->heads = is(s->budget, "heads");
+    if (s->order) p->order = (sg_order)place_of(s->order, sg_order_names);
+}
+
+sg_status sg_setup_attention(sg_policy *p, sg_attention_files *f, const sg_settings *s, sg_error *e)
+{
+    start_from(p, s->preset);
+    set_choices(p, s);
+    set_numbers(p, s);
+    SG_TRY(open_files(p, f, s, e));
+    p->named = s->attention || !isnan(s->topk) || !isnan(s->tau) || s->block_mask || p->tuned == &f->tuned.values;
+    if (p->kind != SG_ATTENTION_SPARGE) p->tuned = NULL;
+    if (!s->budget && (p->tuned ? p->tuned->rule : p->rule) != SG_SELECT_TOPK) p->heads = false;
+    return sg_policy_check(p, e);
+}
+
+/* ---- doubts ---- */
+
+static const char *differs(const sg_policy *a, const sg_policy *b)
+{
+    if (a->score != b->score) return "score";
+    if (a->tail != b->tail) return "tail";
+    if (a->tail && a->tail_bias != b->tail_bias) return "tail-bias";
+    return a->order != b->order ? "order" : NULL;
+}
+
+const char *sg_setup_doubt(char *text, size_t size, const sg_policy *p, const sg_attention_files *f,
+                           const char *model_dir)
+{
+    char               path[PATH_MAX + sizeof SG_THRESHOLDS_NAME + 1], hash[17] = "";
+    sg_thresholds_file own = {0};
+    sg_error           why = {0};
+    const bool         given = p->tuned == &f->tuned.values;
+    *text = '\0';
+    if (!p->tuned) return text;
+    snprintf(path, sizeof path, "%s/%s", model_dir, SG_THRESHOLDS_NAME);
+    /* The engine has read those beside the model before. */
+    if (!given && sg_thresholds_read(&own, path, &why) != SG_OK) return text;
+    const sg_thresholds_file *const t = given ? &f->tuned : &own;
+    const char *const               other = t->told ? differs(p, &t->policy) : NULL;
+    if (*t->model && sg_thresholds_hash(hash, model_dir, &why) == SG_OK && strcmp(hash, t->model) != 0)
+        snprintf(text, size, "the thresholds were tuned for another checkpoint (%s; this is %s)", t->model, hash);
+    else if (other)
+        snprintf(text, size, "the thresholds were tuned with another --%s", other);
+    sg_thresholds_free(&own);
+    return text;
+}

@@ -1,0 +1,26 @@
+/* setup_attention.h - from the options of self-attention to a policy. */
+#ifndef SG_SETUP_ATTENTION_H
+#define SG_SETUP_ATTENTION_H
+
+#include "engine.h"
+#include "options.h"
+#include "thresholds.h"
+#include "weights.h"
+
+/* What a policy borrows from files that options name. Zero is none. */
+typedef struct sg_attention_files {
+    sg_thresholds_file tuned;
+    sg_weights        *mask;
+} sg_attention_files;
+
+/* Changes p, the model's, to what s asks for; strings are borrowed from s. The caller closes f after the last use of p, after
+ * a failure too. SG_E_ARG, SG_E_FILE or SG_E_FORMAT with the option and the file. */
+sg_status sg_setup_attention(sg_policy *p, sg_attention_files *f, const sg_settings *s, sg_error *e) SG_MUST_USE;
+void      sg_attention_files_close(sg_attention_files *f);
+
+/* What is doubtful about the thresholds that p takes, f's or those beside the model, in words: that they are of another
+ * checkpoint, or of another way to choose blocks. "" if nothing is. Returns text. */
+const char *sg_setup_doubt(char *text, size_t size, const sg_policy *p, const sg_attention_files *f,
+                           const char *model_dir);
+
+#endif
