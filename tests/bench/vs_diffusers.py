@@ -98,7 +98,8 @@ def figure(work, value, must, text, at_most=False):
 
 def product(args, state):
     rows = []
-    bench = json.loads(ours(args, "bench", "attention", "--shape", "1,1,128,64", "--repeat", "1", "--json", "-")[0])
+    bench = json.loads(ours(args, "bench", "attention", "--attention", "dense", "--shape", "1,1,128,64", "--repeat", "1",
+                           "--json", "-")[0])
     state["ceilings"] = bench["ceilings"]
     for dtype in args.dtypes:
         result = theirs(args, "product", dtype, 120, "--repeat", "5")
@@ -116,7 +117,8 @@ def attention(args, state):
         n = 1024 if args.quick else n
         shape = f"1,{h},{n},{d}"
         turns = InTurn(args, lambda dtype, limit: theirs(args, "attention", dtype, limit, "--shape", shape),
-                       lambda: json.loads(ours(args, "bench", "attention", "--shape", shape, "--json", "-")[0]),
+                       lambda: json.loads(ours(args, "bench", "attention", "--attention", "dense", "--shape",
+                                               shape, "--json", "-")[0]),
                        lambda r: min(r["seconds"]))
         best = max(turns.ours, key=lambda r: r["kernels"][0]["of_ceiling"])
         rows.append(turns.row(f"attention N={n} d={d}, {h} heads", 1.5, lambda r: min(r["seconds"]),

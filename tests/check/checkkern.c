@@ -40,7 +40,7 @@ typedef struct options {
     sg_cpu_level top;              /* the highest to be used */
 } options;
 
-static const char *const level_names[SG_CPU_LEVELS] = {"base", "avx2", "avx512", "avx512bf16", "amx"};
+static const char *const level_names[SG_CPU_LEVELS] = {"base", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"};
 
 typedef struct totals {
     int passed, failed, skipped;
@@ -105,17 +105,17 @@ static bool is_one_of(const char *name, const char *list)
 static void run_op(const options *o, ck_level *l, int i, totals *t)
 {
     ck c = {.op = &ops[i], .level = l, .quick = o->quick, .random = o->seed * 1000003u + (uint64_t)i};
-    c.exact = is_one_of(c.op->name, " copy permute embed upsample dup_up ");
+    c.exact = is_one_of(c.op->name, " copy permute embed upsample dup_up quantise ");
     const double from = omp_get_wtime();
     tries[i](&c);
     const double took = omp_get_wtime() - from;
     if (c.faults == 0) {
         t->passed++;
-        printf("ok    %-11s %-9s %4d cases in %5.2f s, worst %.2f of what is allowed\n", l->name, c.op->name, c.cases,
+        printf("ok    %-11s %-13s %4d cases in %5.2f s, worst %.2f of what is allowed\n", l->name, c.op->name, c.cases,
                took, c.worst);
     } else {
         t->failed++;
-        printf("FAIL  %-11s %-9s %d faults in %d cases, seed %llu: %s\n", l->name, c.op->name, c.faults, c.cases,
+        printf("FAIL  %-11s %-13s %d faults in %d cases, seed %llu: %s\n", l->name, c.op->name, c.faults, c.cases,
                (unsigned long long)o->seed, c.first);
     }
     fflush(stdout);
@@ -214,10 +214,10 @@ int main(int argc, char **argv)
     options o = {.seed = 1};
     totals  t = {0};
     if (!parse(&o, argc, argv)) {
-        fprintf(stderr,
-                "usage: checkkern [--backend NAME] [--cpumask base|avx2|avx512|avx512bf16|amx] [--seed N] [--quick]\n"
-                "                 [part of \"level op\"]\n"
-                "       checkkern --bench [--cpumask LEVEL] [part of \"level op\"]\n");
+        fprintf(stderr, "usage: checkkern [--backend NAME] [--cpumask base|avx2|avx512|avx512vnni|avx512bf16|amx] "
+                        "[--seed N] [--quick]\n"
+                        "                 [part of \"level op\"]\n"
+                        "       checkkern --bench [--cpumask LEVEL] [part of \"level op\"]\n");
         return 2;
     }
     if (o.backend)

@@ -1,7 +1,7 @@
 /* checkkern.h - one op of one level under test: tensors with guards, inputs that hurt, and what a case must survive.
  *
  * A case is an args struct whose tensors come from ck_new and ck_out. ck_case runs it on both oracles and on the kernel
- * and asks: is the result within the rounding budget (budget.h); are the guard bands and the inputs intact; is a second
+ * and asks: is each output within the rounding budget (budget.h); are the guard bands and the inputs intact; is a second
  * run, and one with another number of threads, equal bit by bit; did nothing crash.
  *
  * Tensors lie in host memory, where they are filled, given to the oracles and judged. A device with memory of its own
@@ -26,10 +26,24 @@ typedef enum ck_fill {
     CK_WIDE,    /* powers of two from 2^-60 to 2^60 */
     CK_TIES,    /* (k + 1/2) / 127.5 - 1 and its neighbours: rgb8's ties */
     CK_HALVES,  /* half-way between two BF16 */
+    CK_ONES,
+    CK_STEPS,     /* multiples of 1/2 up to 127: ties of quantise */
+    CK_SCALES,    /* 1/2 to 3/2 */
+    CK_NAN_SCALE, /* the same, one NaN */
+    CK_SWITCHES,  /* 1 or 0, in runs */
+    CK_COUNTS,    /* 0 .. 7, every other 0: scores with ties, whose sums are exact */
+    CK_FRACTIONS, /* 0 to 1 in steps of 1/1024: scores whose sums are exact */
+    CK_SHARES,    /* 0 to 1 in steps of 1/64, both ends often */
+    CK_FILTERS,   /* thresholds of the PV filter, between the eighths that logits are made of; one never reached */
+    CK_BITS,      /* U8, rows of `below` bits: any */
+    CK_ALL_BITS,
+    CK_NO_BITS,
+    CK_ONE_BIT,    /* in each row */
+    CK_SOME_EMPTY, /* a row has all, none or any */
     CK_FILLS
 } ck_fill;
 
-enum { CK_TENSORS = 8 };
+enum { CK_TENSORS = 16 };
 
 typedef struct ck_buffer {
     unsigned char *region;
@@ -37,7 +51,7 @@ typedef struct ck_buffer {
     size_t         size; /* of the region before its protected last page */
     sg_tensor      t;
     ck_fill        fill;
-    int32_t        below; /* I32 elements lie in [0, below) */
+    int32_t        below; /* I32 elements lie in [0, below); a row of U8 is so many bits */
     bool           out;
 } ck_buffer;
 
@@ -78,11 +92,13 @@ float    ck_normal(ck *c);
 sg_tensor ck_new_(ck *c, sg_dtype type, ck_fill fill, int rank, const int64_t *dim);
 sg_tensor ck_out_(ck *c, sg_dtype type, int rank, const int64_t *dim);
 sg_tensor ck_ids(ck *c, int64_t n, int32_t below);
+sg_tensor ck_bits(ck *c, ck_fill fill, int64_t h, int64_t nq, int64_t nk); /* keep, of select and attend_blocks */
 #define ck_new(c, type, fill, ...) ck_new_(c, type, fill, SG_DIMS(__VA_ARGS__))
 #define ck_out(c, type, ...) ck_out_(c, type, SG_DIMS(__VA_ARGS__))
 
-/* Runs the case and lets its tensors go. */
+/* Runs the case and lets its tensors go. same: args of the same outputs, from which the kernel must make the same bits. */
 void ck_case(ck *c, const void *args);
+void ck_case_same(ck *c, const void *args, const void *same);
 
 /* What each op is tried with, one function an op: ck_try_linear ... */
 #define X(op) void ck_try_##op(ck *c);

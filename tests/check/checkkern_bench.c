@@ -7,19 +7,27 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { BENCH_TENSORS = 8 };
-
-/* A tensor of small values that lives until the end of the program. */
+/* A tensor of small values, of I8 all there are, of U8 every other bit, that lives until the end of the program. */
 static sg_tensor made(sg_dtype type, int rank, const int64_t *dim)
 {
     sg_tensor t = {.dtype = type, .rank = rank};
     for (int i = 0; i < rank; i++) t.dim[i] = dim[i];
     t.data = aligned_alloc(SG_ALIGN, (sg_bytes(t) + SG_ALIGN) / SG_ALIGN * SG_ALIGN);
     if (!t.data) exit(1);
-    for (int64_t i = 0; i < sg_count(t); i++) sg_store(&t, i, (float)((i * 7919) % 1001 - 500) * 0.002f);
+    for (int64_t i = 0; i < sg_count(t); i++) {
+        const float v = type == SG_I8 ? (float)(i * 7919 % 255 - 127) : (float)((i * 7919) % 1001 - 500) * 0.002f;
+        sg_store(&t, i, type == SG_U8 ? 0x55 : v);
+    }
     return t;
 }
 #define made(type, ...) made(type, SG_DIMS(__VA_ARGS__))
+
+/* The same without signs, for F32: scales, scores, shares. */
+static sg_tensor positive(sg_tensor t)
+{
+    for (int64_t i = 0; i < sg_count(t); i++) ((float *)t.data)[i] = fabsf(((float *)t.data)[i]);
+    return t;
+}
 
 static double thread_time(void)
 {
@@ -46,7 +54,7 @@ static double thread_time(void)
                 all_ += took_;                                                                                         \
             }                                                                                                          \
         }                                                                                                              \
-        printf("%-11s %-9s %-44s %9.3f ms %7.1f %s; two threads %9.3f ms %7.1f\n", (l)->name, #op, shape,              \
+        printf("%-11s %-13s %-44s %9.3f ms %7.1f %s; two threads %9.3f ms %7.1f\n", (l)->name, #op, shape,             \
                best_[0] * 1e3, (double)(work)*1e-9 / best_[0], unit, best_[1] * 1e3, (double)(work)*1e-9 / best_[1]);  \
         fflush(stdout);                                                                                                \
     } while (0)
@@ -101,11 +109,87 @@ static void bench_attend(ck_level *l)
         }
 }
 
+/* A video of n tokens: every block, every other one, every other one with a tail; v in 8 bits, F32 and BF16. */
+static void bench_attend_blocks(ck_level *l, int64_t n, int64_t h, int64_t d)
+{
+    static const sg_dtype types[] = {SG_I8, SG_F32, SG_BF16};
+    const int64_t         nq = (n + 127) / 128, nk = (n + 63) / 64;
+    sg_attend_blocks_args a = {.y = made(SG_F32, n, h, d),
+                               .q = made(SG_I8, h, n, d),
+                               .q_scale = positive(made(SG_F32, (n + 31) / 32, h)),
+                               .k = made(SG_I8, h, n, d),
+                               .k_scale = positive(made(SG_F32, nk, h)),
+                               .q_group = 32,
+                               .k_group = 64,
+                               .scale = 1e-3f / sqrtf((float)d)};
+    for (int k = 0; k < 9; k++) {
+        const sg_dtype t = types[k / 3];
+        a.v = t == SG_I8 ? made(t, h, n, d) : made(t, n, h, d);
+        a.v_scale = t == SG_I8 ? positive(made(SG_F32, h, d)) : (sg_tensor){0};
+        a.keep = k % 3 ? made(SG_U8, h, nq, (nk + 63) / 64 * 8) : (sg_tensor){0};
+        a.tail_k = k % 3 == 2 ? made(SG_I8, h, nk, d) : (sg_tensor){0};
+        a.tail_k_scale = k % 3 == 2 ? positive(made(SG_F32, (nk + 63) / 64, h)) : (sg_tensor){0};
+        a.tail_v = k % 3 < 2 ? (sg_tensor){0} : t == SG_I8 ? made(t, h, nk, d) : made(SG_F32, nk, h, d);
+        char text[64];
+        snprintf(text, sizeof text, "v %s, n=%lld h=%lld d=%lld, %s", sg_dtype_name(t), (long long)n, (long long)h,
+                 (long long)d,
+                 k % 3 == 0   ? "all"
+                 : k % 3 == 1 ? "half"
+                              : "half and tail");
+        const int64_t work = 4 * n * n * h * d / (k % 3 ? 2 : 1); /* of what is computed */
+        BENCH(l, attend_blocks, text, work, "Gop/s", .y = a.y, .q = a.q, .q_scale = a.q_scale, .k = a.k,
+              .k_scale = a.k_scale, .v = a.v, .v_scale = a.v_scale, .keep = a.keep, .tail_k = a.tail_k,
+              .tail_k_scale = a.tail_k_scale, .tail_v = a.tail_v, .q_group = a.q_group, .k_group = a.k_group,
+              .scale = a.scale);
+    }
+}
+
+/* What comes before it, for n tokens in type t. */
+static void bench_predict(ck_level *l, const char *name, sg_dtype t, int64_t n, int64_t h, int64_t d)
+{
+    const int64_t nq = (n + 127) / 128, nk = (n + 63) / 64, bytes = n * h * d * (int64_t)sg_dtype_size(t);
+    char          text[64];
+    snprintf(text, sizeof text, "%s n=%lld h=%lld d=%lld", sg_dtype_name(t), (long long)n, (long long)h, (long long)d);
+#define IS(op) (strcmp(name, op) == 0)
+    if (IS("pool"))
+        BENCH(l, pool, text, bytes, "GB/s", .mean = made(SG_F32, nk, h, d), .var = made(SG_F32, nk, h, d),
+              .sub = made(SG_F32, (n + 15) / 16, h, d), .total = made(SG_F32, h, d), .x = made(t, n, h, d),
+              .block = SG_BLOCK_K);
+    if (IS("alike"))
+        BENCH(l, alike, text, bytes, "GB/s", .y = made(SG_F32, nk, h), .x = made(t, n, h, d),
+              .center = made(SG_F32, h, d), .block = SG_BLOCK_K);
+    if (IS("quantise"))
+        BENCH(l, quantise, text, bytes + n * h * d, "GB/s", .y = made(SG_I8, h, n, d), .scale = made(SG_F32, nk, h),
+              .x = made(t, n, h, d), .center = made(SG_F32, h, d), .group = SG_BLOCK_K);
+    if (t == SG_BF16) return; /* the rest knows F32 alone */
+    for (int sub = 0; sub < 2 && IS("score"); sub++) {
+        const int64_t qs = sub ? (n + 15) / 16 : nq, ks = sub ? (n + 15) / 16 : nk;
+        snprintf(text, sizeof text, "%s n=%lld h=%lld d=%lld", sub ? "of 16" : "of blocks", (long long)n, (long long)h,
+                 (long long)d);
+        BENCH(l, score, text, 2 * qs * ks * h * d, "GFLOP/s", .y = made(SG_F32, h, nq, nk), .q = made(SG_F32, qs, h, d),
+              .k = made(SG_F32, ks, h, d), .scale = 1 / sqrtf((float)d), .sub = sub, .n = n, .m = n);
+    }
+    for (int rule = 0; rule < 3 && IS("select"); rule++) { /* 2: one budget for all heads */
+        snprintf(text, sizeof text, "%s n=%lld h=%lld",
+                 rule == 1 ? "mass"
+                 : rule    ? "top-k, heads"
+                           : "top-k",
+                 (long long)n, (long long)h);
+        BENCH(l, select, text, 4 * h * nq * nk, "GB/s", .keep = made(SG_U8, h, nq, (nk + 63) / 64 * 8),
+              .kept = made(SG_I32, h), .mass = made(SG_F32, h), .score = positive(made(SG_F32, h, nq, nk)),
+              .amount = positive(made(SG_F32, h)), .rule = rule == 1 ? SG_SELECT_MASS : SG_SELECT_TOPK,
+              .heads = rule == 2, .n = n, .m = n);
+    }
+    if (IS("tail_bias"))
+        BENCH(l, tail_bias, text, 2 * nq * nk * h * d, "GFLOP/s", .y = made(SG_F32, h, nq, nk),
+              .q_mean = made(SG_F32, nq, h, d), .q_var = made(SG_F32, nq, h, d), .k_var = made(SG_F32, nk, h, d),
+              .scale = 1 / sqrtf((float)d));
+}
+
 static void bench_rows(ck_level *l, const char *name, sg_dtype t)
 {
     const int64_t     n = 2304, c = 1536, e = (int64_t)sg_dtype_size(t), all = n * c;
     const char *const text = t == SG_F32 ? "F32 2304x1536" : "BF16 2304x1536";
-#define IS(op) (strcmp(name, op) == 0)
     if (IS("norm"))
         BENCH(l, norm, text, 2 * all * e, "GB/s", .y = made(t, n, c), .x = made(t, n, c), .scale = made(SG_F32, c),
               .shift = made(SG_F32, c), .eps = 1e-6f);
@@ -165,7 +249,13 @@ void ck_bench(ck_level *l, const char *name)
     if (IS("linear")) bench_linear(l);
     if (IS("conv")) bench_conv(l);
     if (IS("attend")) bench_attend(l);
+    if (IS("attend_blocks")) {
+        bench_attend_blocks(l, 2304, 6, 64);
+        bench_attend_blocks(l, 4096, 2, 128);
+    }
     for (int k = 0; k < 2; k++) {
+        bench_predict(l, name, k ? SG_BF16 : SG_F32, 2304, 6, 64);
+        bench_predict(l, name, k ? SG_BF16 : SG_F32, 32760, 12, 128);
         bench_rows(l, name, k ? SG_BF16 : SG_F32);
         bench_moves(l, name, k ? SG_BF16 : SG_F32);
     }

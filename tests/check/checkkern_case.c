@@ -12,7 +12,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { GUARD = 64, PAGE = 4096, POISON = 0x99, UNWRITTEN = 0xff, POOL = 4096, ARGS_MAX = 1024 };
+enum {
+    GUARD = 64,
+    PAGE = 4096,
+    POISON = 0x99,
+    UNWRITTEN = 0xff,
+    POOL = 4096,
+    POOL_WORK = 1 << 19,
+    ARGS_MAX = 1024,
+    OUTPUTS = 4
+};
 
 uint64_t ck_draw(ck *c, uint64_t below)
 {
@@ -52,7 +61,45 @@ static float one_of(ck *c, ck_fill fill, float constant)
     case CK_WIDE: return ldexpf(ck_draw(c, 2) ? 1.5f : -1.0f, (int)ck_draw(c, 121) - 60);
     case CK_TIES: return nextafterf(((float)ck_draw(c, 256) + 0.5f) / 127.5f - 1, (float)ck_draw(c, 3) * 4 - 4);
     case CK_HALVES: return half_way(ck_normal(c));
+    case CK_ONES: return 1;
+    case CK_STEPS: return (float)ck_draw(c, 509) * 0.5f - 127;
+    case CK_SCALES:
+    case CK_NAN_SCALE: return 0.5f + (float)ck_draw(c, 1u << 20) * 0x1p-20f;
+    case CK_COUNTS: return ck_draw(c, 2) ? (float)ck_draw(c, 8) : 0;
+    case CK_FRACTIONS: return (float)ck_draw(c, 1025) / 1024;
+    case CK_SHARES: return ck_draw(c, 3) ? (float)ck_draw(c, 65) / 64 : (float)ck_draw(c, 2);
+    case CK_FILTERS: return ck_draw(c, 4) ? (float)(1 + ck_draw(c, 64)) / 8 + 0.0625f : 1000;
     default: return ck_normal(c);
+    }
+}
+
+static void fill_bits(ck *c, const ck_buffer *b)
+{
+    const int64_t row = b->t.dim[b->t.rank - 1], bytes = sg_count(b->t);
+    uint8_t      *bits = b->t.data;
+    memset(bits, 0, (size_t)bytes);
+    for (; bits < (uint8_t *)b->t.data + bytes; bits += row) {
+        const uint64_t kind = b->fill == CK_SOME_EMPTY ? ck_draw(c, 3) : b->fill == CK_ALL_BITS ? 0 : 2;
+        const int32_t  one = (int32_t)ck_draw(c, (uint64_t)b->below), density = 1 + (int32_t)ck_draw(c, 7);
+        for (int32_t j = 0; j < b->below && b->fill != CK_NO_BITS; j++) {
+            const bool any = kind == 0 || (kind == 2 && ck_draw(c, 8) < (uint64_t)density);
+            if (b->fill == CK_ONE_BIT ? j == one : any) bits[j / 8] |= (uint8_t)(1u << j % 8);
+        }
+    }
+}
+
+static float number(ck *c, const ck_buffer *b, float constant)
+{
+    if (b->t.dtype == SG_I8 && b->fill == CK_RANDOM) return (float)ck_draw(c, 255) - 127;
+    return one_of(c, b->fill, constant);
+}
+
+static void fill_runs(ck *c, const sg_tensor *t, float often, float seldom)
+{
+    bool other = false;
+    for (int64_t i = 0; i < sg_count(*t); i++) {
+        if (ck_draw(c, 7) == 0) other = !other;
+        sg_store(t, i, other ? seldom : often);
     }
 }
 
@@ -60,25 +107,19 @@ static void fill_buffer(ck *c, const ck_buffer *b)
 {
     const sg_tensor *const t = &b->t;
     const int64_t          n = sg_count(*t);
-    if (t->dtype == SG_I32 || t->dtype == SG_U8) {
-        for (int64_t i = 0; i < n; i++)
-            if (t->dtype == SG_I32) ((int32_t *)t->data)[i] = (int32_t)ck_draw(c, (uint64_t)b->below);
-        return;
-    }
+    if (t->dtype == SG_U8 && !b->out) fill_bits(c, b);
+    if (t->dtype == SG_I32)
+        for (int64_t i = 0; i < n; i++) ((int32_t *)t->data)[i] = (int32_t)ck_draw(c, (uint64_t)b->below);
+    if (t->dtype == SG_I32 || t->dtype == SG_U8) return;
     const float constant = 0.1f + 3 * ck_normal(c);
-    for (int64_t i = 0; i < n; i++) sg_store(t, i, one_of(c, b->fill, constant));
+    for (int64_t i = 0; i < n; i++) sg_store(t, i, number(c, b, constant));
     if (n == 0) return;
     const int64_t at = (int64_t)ck_draw(c, (uint64_t)n);
     if (b->fill == CK_OUTLIER) sg_store(t, at, 100 * ck_normal(c));
     if (b->fill == CK_INF) sg_store(t, at, ck_draw(c, 2) ? INFINITY : -INFINITY);
-    if (b->fill == CK_NAN) sg_store(t, at, NAN);
-    if (b->fill == CK_MASK) {
-        bool hidden = false;
-        for (int64_t i = 0; i < n; i++) {
-            if (ck_draw(c, 7) == 0) hidden = !hidden;
-            sg_store(t, i, hidden ? -INFINITY : 0);
-        }
-    }
+    if (b->fill == CK_NAN || b->fill == CK_NAN_SCALE) sg_store(t, at, NAN);
+    if (b->fill == CK_MASK) fill_runs(c, t, 0, -INFINITY);
+    if (b->fill == CK_SWITCHES) fill_runs(c, t, 1, 0);
 }
 
 /* Half of all tensors end where a protected page begins, so that reading beyond them crashes; the others lie anywhere
@@ -126,6 +167,16 @@ sg_tensor ck_ids(ck *c, int64_t n, int32_t below)
 {
     ck_buffer *const b = buffer_new(c, SG_I32, 1, &n);
     b->below = below;
+    fill_buffer(c, b);
+    return b->t;
+}
+
+sg_tensor ck_bits(ck *c, ck_fill fill, int64_t h, int64_t nq, int64_t nk)
+{
+    const int64_t    dim[3] = {h, nq, (nk + 63) / 64 * 8};
+    ck_buffer *const b = buffer_new(c, SG_U8, 3, dim);
+    b->fill = fill;
+    b->below = (int32_t)nk;
     fill_buffer(c, b);
     return b->t;
 }
@@ -187,9 +238,12 @@ static int call_guarded(ck *c, sg_stream *s, const void *args)
 
 static void describe(const ck *c, char *out, size_t size)
 {
-    static const char *const fill[CK_FILLS] = {"",    "const", "outlier", "large",  "tiny", "zero", "integer",
-                                               "nan", "inf",   "mask",    "masked", "wide", "ties", "halves"};
-    size_t                   at = 0;
+    static const char *const fill[CK_FILLS] = {
+        "",         "const",  "outlier",   "large",  "tiny",    "zero", "integer", "nan",    "inf",
+        "mask",     "masked", "wide",      "ties",   "halves",  "ones", "steps",   "scales", "scales, one nan",
+        "switches", "counts", "fractions", "shares", "filters", "any",  "all",     "none",   "one",
+        "rows"};
+    size_t at = 0;
     for (int i = 0; i < c->buffers && at < size; i++) {
         const ck_buffer *const b = &c->buffer[i];
         char                   shape[96];
@@ -228,7 +282,7 @@ static void move_twins(ck *c, sg_stream *s, bool back)
                                  : s->memory->upload(s, b->twin, b->region, b->size);
         if (!e) continue;
         fault(c, s->why);
-        printf("FAIL  %-11s %-9s %s\n", c->level->name, c->op->name, c->first);
+        printf("FAIL  %-11s %-13s %s\n", c->level->name, c->op->name, c->first);
         exit(1);
     }
 }
@@ -249,30 +303,50 @@ static void use_twins(const ck *c, unsigned char *args)
     }
 }
 
+/* One output of a case: where it stands in the args, and results of all repeats, one after the other. */
+typedef struct output {
+    sg_tensor y;
+    size_t    bytes, at;
+    char     *pool[3]; /* truth, rounded, kernel */
+    char     *before, *result;
+} output;
+
+typedef struct trial {
+    const void *args, *same;
+    output      out[OUTPUTS];
+    int         outputs, repeats;
+} trial;
+
 /* Both oracles into memory of their own. */
-static bool run_oracles(ck *c, void *args, sg_tensor y, const void *before, sg_tensor twin[2])
+static bool run_oracles(ck *c, const trial *t, int repeat)
 {
+    unsigned char own[ARGS_MAX];
+    memcpy(own, t->args, c->op->args_size);
     for (int i = 0; i < 2; i++) {
         sg_stream s = {.ops = i ? &sg_ref_rounded_ops : &sg_ref_ops};
-        memcpy(twin[i].data, before, sg_bytes(y));
-        memcpy(args, &twin[i], sizeof twin[i]);
-        c->op->call(&s, args);
+        for (int k = 0; k < t->outputs; k++) {
+            const output *const o = &t->out[k];
+            sg_tensor           twin = o->y;
+            twin.data = o->pool[i] + (size_t)repeat * o->bytes;
+            memcpy(twin.data, o->before, o->bytes);
+            memcpy(own + o->at, &twin, sizeof twin);
+        }
+        c->op->call(&s, own);
         if (s.status) {
             fault(c, s.why);
             return false;
         }
     }
-    memcpy(args, &y, sizeof y);
     return true;
 }
 
-/* The kernel on the level's one or two threads into y, which first holds `before`. */
-static bool run_kernel(ck *c, int two, const void *args, sg_tensor y, const void *before)
+/* The kernel on the level's one or two threads into outputs that first hold what was there before. */
+static bool run_kernel(ck *c, const trial *t, int two, const void *args)
 {
     unsigned char own[ARGS_MAX];
     sg_stream     s = stream_of(c->level, two);
     memcpy(own, args, c->op->args_size);
-    memcpy(y.data, before, sg_bytes(y));
+    for (int k = 0; k < t->outputs; k++) memcpy(t->out[k].y.data, t->out[k].before, t->out[k].bytes);
     use_twins(c, own);
     move_twins(c, &s, false);
     const int signal_number = call_guarded(c, &s, own);
@@ -284,20 +358,32 @@ static bool run_kernel(ck *c, int two, const void *args, sg_tensor y, const void
     return !signal_number && !s.status;
 }
 
-/* What one run cannot show: its effects beside the output, and whether others agree with it. */
-static void run_others(ck *c, const void *args, sg_tensor y, const void *before, uint64_t inputs, void *result)
+static bool is_repeated(const trial *t)
+{
+    for (int k = 0; k < t->outputs; k++)
+        if (memcmp(t->out[k].result, t->out[k].y.data, t->out[k].bytes)) return false;
+    return true;
+}
+
+static void check_guards(ck *c, const char *what)
+{
+    for (int i = 0; i < c->buffers; i++)
+        if (!guards_intact(&c->buffer[i])) fault(c, what);
+}
+
+/* What one run cannot show: its effects beside the outputs, and whether others agree with it. */
+static void run_others(ck *c, const trial *t, uint64_t inputs)
 {
     static const char *const what[] = {"a second run differs", "two threads differ from one"};
-    for (int i = 0; i < c->buffers; i++)
-        if (!guards_intact(&c->buffer[i])) fault(c, "a guard band was written");
+    check_guards(c, "a guard band was written");
     if (hash_inputs(c) != inputs) fault(c, "an input was written");
-    memcpy(result, y.data, sg_bytes(y));
+    for (int k = 0; k < t->outputs; k++) memcpy(t->out[k].result, t->out[k].y.data, t->out[k].bytes);
     for (int two = 0; two < (c->level->backend ? 1 : 2); two++) {
-        if (!run_kernel(c, two, args, y, before)) return;
-        if (memcmp(result, y.data, sg_bytes(y)) && !(two && c->level->may_differ)) fault(c, what[two]);
+        if (!run_kernel(c, t, two, t->args)) return;
+        if (!is_repeated(t) && !(two && c->level->may_differ)) fault(c, what[two]);
     }
-    for (int i = 0; i < c->buffers; i++)
-        if (!guards_intact(&c->buffer[i])) fault(c, "a guard band was written by a later run");
+    if (t->same && run_kernel(c, t, 0, t->same) && !is_repeated(t)) fault(c, "other args that mean the same differ");
+    check_guards(c, "a guard band was written by a later run");
 }
 
 /* Bit by bit, but that any NaN is as good as another. */
@@ -310,59 +396,109 @@ static bool is_same(sg_tensor got, sg_tensor truth)
     return true;
 }
 
-/* `repeats` runs with fresh values in the same shapes, pooled into three long tensors: a budget measured on a handful
- * of elements would be luck. */
-static void run_pooled(ck *c, void *args, sg_tensor y, int repeats, sg_tensor pool[3], void *before, void *result)
+static bool is_float(sg_tensor t) { return t.dtype == SG_F32 || t.dtype == SG_BF16; }
+
+static void judge(ck *c, const trial *t, int k)
 {
-    const size_t bytes = sg_bytes(y);
-    for (int r = 0; r < repeats; r++) {
-        memset(y.data, UNWRITTEN, bytes);
-        for (int i = 0; i < c->buffers; i++)
-            if (c->buffer[i].out ? c->adds : r > 0) fill_buffer(c, &c->buffer[i]);
-        memcpy(before, y.data, bytes);
-        sg_tensor twin[2] = {y, y};
-        for (int i = 0; i < 2; i++) twin[i].data = (char *)pool[i].data + (size_t)r * bytes;
-        if (!run_oracles(c, args, y, before, twin)) return;
-        drop_packed(c->level);
-        const uint64_t inputs = hash_inputs(c);
-        if (!run_kernel(c, 0, args, y, before)) return;
-        memcpy((char *)pool[2].data + (size_t)r * bytes, y.data, bytes);
-        if (r == 0) run_others(c, args, y, before, inputs, result);
-    }
+    const output *const o = &t->out[k];
+    sg_tensor           pool[3];
+    for (int i = 0; i < 3; i++) pool[i] = (sg_tensor){o->pool[i], o->y.dtype, 1, {sg_count(o->y) * t->repeats}};
     const sg_verdict v = sg_budget_judge(pool[2], pool[0], pool[1]);
     if (v.top_max > 0) c->worst = fmax(c->worst, fmax(v.top / v.top_max, v.rms / v.rms_max));
-    char text[256];
-    sg_verdict_text(text, sizeof text, &v);
+    char   text[256];
+    size_t at = 0;
+    if (k) at = (size_t)snprintf(text, sizeof text, "output %d: ", k + 1);
+    sg_verdict_text(text + at, sizeof text - at, &v);
     if (v.fault) fault(c, text);
-    if (c->exact && !is_same(pool[2], pool[0])) fault(c, "what is only moved has changed");
+    if (c->exact && is_float(o->y) && !is_same(pool[2], pool[0])) fault(c, "what is exact has changed");
 }
 
-void ck_case(ck *c, const void *args)
+/* `repeats` runs with fresh values in the same shapes, pooled: a budget measured on a handful of elements would be
+ * luck. */
+static void run_pooled(ck *c, const trial *t)
 {
-    unsigned char copy[ARGS_MAX];
-    memcpy(copy, args, c->op->args_size);
-    sg_tensor y;
-    memcpy(&y, args, sizeof y);
-    const size_t bytes = sg_bytes(y);
-    const bool   pools = (y.dtype == SG_F32 || y.dtype == SG_BF16) && sg_count(y) < POOL;
-    const int    repeats = pools ? (int)(POOL / sg_count(y)) : 1;
-    sg_tensor    pool[3];
-    for (int i = 0; i < 3; i++)
-        pool[i] = (sg_tensor){malloc(bytes * (size_t)repeats), y.dtype, 1, {sg_count(y) * repeats}};
-    void *const before = malloc(bytes), *const result = malloc(bytes);
-    if (!pool[0].data || !pool[1].data || !pool[2].data || !before || !result) {
+    for (int r = 0; r < t->repeats; r++) {
+        for (int k = 0; k < t->outputs; k++) memset(t->out[k].y.data, UNWRITTEN, t->out[k].bytes);
+        for (int i = 0; i < c->buffers; i++)
+            if (c->buffer[i].out ? c->adds : r > 0) fill_buffer(c, &c->buffer[i]);
+        for (int k = 0; k < t->outputs; k++) memcpy(t->out[k].before, t->out[k].y.data, t->out[k].bytes);
+        if (!run_oracles(c, t, r)) return;
+        drop_packed(c->level);
+        const uint64_t inputs = hash_inputs(c);
+        if (!run_kernel(c, t, 0, t->args)) return;
+        for (int k = 0; k < t->outputs; k++)
+            memcpy(t->out[k].pool[2] + (size_t)r * t->out[k].bytes, t->out[k].y.data, t->out[k].bytes);
+        if (r == 0) run_others(c, t, inputs);
+    }
+    for (int k = 0; k < t->outputs; k++) judge(c, t, k);
+}
+
+static char *room(size_t bytes)
+{
+    char *const p = malloc(bytes);
+    if (!p) {
         perror("checkkern");
         exit(1);
     }
-    c->cases++;
-    c->adds = sg_reads_output(c->op->name, args);
-    run_pooled(c, copy, y, repeats, pool, before, result);
-    for (int i = 0; i < 3; i++) free(pool[i].data);
-    free(before);
-    free(result);
+    return p;
+}
+
+/* How often to run so that y is judged on POOL elements, if that is not too much work. */
+static int repeats_for(const ck *c, sg_tensor y)
+{
+    int64_t largest = 1, repeats = sg_count(y) < POOL ? POOL / sg_count(y) : 1;
+    for (int i = 0; i < c->buffers; i++)
+        if (sg_count(c->buffer[i].t) > largest) largest = sg_count(c->buffer[i].t);
+    if (repeats > POOL_WORK / largest) repeats = POOL_WORK / largest;
+    return repeats > 1 ? (int)repeats : 1;
+}
+
+/* The outputs that are there. */
+static void trial_open(ck *c, trial *t)
+{
+    const int most = sg_op_outputs(c->op->name, t->args);
+    t->repeats = 0;
+    for (int k = 0; k < most; k++) {
+        output *const o = &t->out[t->outputs];
+        o->at = (size_t)k * sizeof o->y;
+        memcpy(&o->y, (const char *)t->args + o->at, sizeof o->y);
+        o->bytes = sg_bytes(o->y);
+        if (o->y.rank == 0) continue;
+        t->outputs++;
+        if (!t->repeats && is_float(o->y)) t->repeats = repeats_for(c, o->y);
+    }
+    if (t->repeats == 0) t->repeats = 1;
+    if (t->outputs > 1 && t->repeats > 8) t->repeats = 8;
+    for (int k = 0; k < t->outputs; k++) {
+        output *const o = &t->out[k];
+        for (int i = 0; i < 3; i++) o->pool[i] = room(o->bytes * (size_t)t->repeats);
+        o->before = room(o->bytes);
+        o->result = room(o->bytes);
+    }
+}
+
+static void trial_close(ck *c, trial *t)
+{
+    for (int k = 0; k < t->outputs; k++) {
+        for (int i = 0; i < 3; i++) free(t->out[k].pool[i]);
+        free(t->out[k].before);
+        free(t->out[k].result);
+    }
     for (int i = 0; i < c->buffers; i++) {
         if (c->buffer[i].twin) c->level->backend->memory->release(c->buffer[i].twin);
         munmap(c->buffer[i].region, c->buffer[i].size + PAGE);
     }
     c->buffers = 0;
 }
+
+void ck_case_same(ck *c, const void *args, const void *same)
+{
+    trial t = {.args = args, .same = same};
+    trial_open(c, &t);
+    c->cases++;
+    c->adds = sg_reads_output(c->op->name, args);
+    run_pooled(c, &t);
+    trial_close(c, &t);
+}
+
+void ck_case(ck *c, const void *args) { ck_case_same(c, args, NULL); }

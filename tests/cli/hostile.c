@@ -22,6 +22,7 @@
 #define TOKENS2 "tokenizer/tokenizer_config.json"
 #define PIECES "tokenizer/spiece.model"
 #define OWN "sparge-gen.json"
+#define TUNED "sparge-attention.json"
 #define SHARD "diffusion_pytorch_model-00001-of-00004.safetensors"
 #define DIT_W "transformer/" SHARD
 #define DIT_X "transformer/diffusion_pytorch_model.safetensors.index.json"
@@ -34,6 +35,9 @@
 #define UNIPC(more)                                                                                                    \
     "{\"_class_name\":\"UniPCMultistepScheduler\",\"prediction_type\":\"flow_prediction\","                            \
     "\"use_flow_sigmas\":true" more "}"
+#define THRESHOLDS(version, layers, heads, buckets, amount)                                                            \
+    "{\"format\":\"sparge-gen thresholds\",\"version\":" #version ",\"rule\":\"topk\",\"layers\":" #layers             \
+    ",\"heads\":" #heads ",\"buckets\":" buckets ",\"amount\":[[[" amount "]]],\"theta\":[[[0]]],\"lambda\":[[[0]]]}"
 #define CLIP " -q -o clip.y4m"
 #define SMALL " --frames 5 --steps 1" CLIP
 #define SAY "--prompt ball"

@@ -204,6 +204,215 @@ static void plan_measures_without_memory(void **state)
     assert_int_equal(s.status, SG_E_SHAPE);
 }
 
+/* ---- sparse attention: shapes without data, on the backend that computes nothing ---- */
+
+static sg_tensor shape(sg_dtype type, int rank, const int64_t *dim)
+{
+    sg_tensor t = {.dtype = type, .rank = rank};
+    for (int i = 0; i < rank; i++) t.dim[i] = dim[i];
+    return t;
+}
+#define SHAPE(type, ...) shape(SG_##type, SG_DIMS(__VA_ARGS__))
+#define ABSENT ((sg_tensor){0})
+
+static bool refused(sg_stream *s)
+{
+    const bool is = s->status == SG_E_SHAPE;
+    assert_true(is || s->status == SG_OK);
+    s->status = SG_OK;
+    return is;
+}
+
+#define ACCEPTS(op, args)                                                                                              \
+    do {                                                                                                               \
+        sg_##op##_(&s, &(args));                                                                                       \
+        assert_false(refused(&s));                                                                                     \
+    } while (0)
+/* The args with one member changed. */
+#define REFUSES(op, args, member, ...)                                                                                 \
+    do {                                                                                                               \
+        sg_##op##_args other_ = (args);                                                                                \
+        other_.member = __VA_ARGS__;                                                                                   \
+        sg_##op##_(&s, &other_);                                                                                       \
+        assert_true(refused(&s));                                                                                      \
+    } while (0)
+#define ALLOWS(op, args, member, ...)                                                                                  \
+    do {                                                                                                               \
+        sg_##op##_args other_ = (args);                                                                                \
+        other_.member = __VA_ARGS__;                                                                                   \
+        ACCEPTS(op, other_);                                                                                           \
+    } while (0)
+
+/* 300 tokens: 3 blocks of queries, 5 of keys, 19 of 16; 4 heads on 2 of keys; 24 channels. */
+static void pooling_stages_refuse_what_does_not_fit(void **state)
+{
+    (void)state;
+    sg_plan_totals     totals = {0};
+    sg_stream          s = sg_plan_stream(&totals);
+    const sg_pool_args pool = {.mean = SHAPE(F32, 5, 4, 24),
+                               .var = SHAPE(F32, 5, 4, 24),
+                               .sub = SHAPE(F32, 19, 4, 24),
+                               .total = SHAPE(F32, 4, 24),
+                               .x = SHAPE(BF16, 300, 4, 24),
+                               .block = 64};
+    ACCEPTS(pool, pool);
+    ALLOWS(pool, pool, var, ABSENT);
+    ALLOWS(pool, pool, total, ABSENT);
+    REFUSES(pool, pool, mean, ABSENT);
+    REFUSES(pool, pool, mean, SHAPE(BF16, 5, 4, 24));
+    REFUSES(pool, pool, var, SHAPE(F32, 4, 4, 24));
+    REFUSES(pool, pool, sub, SHAPE(F32, 18, 4, 24));
+    REFUSES(pool, pool, x, SHAPE(I8, 300, 4, 24));
+    REFUSES(pool, pool, x, SHAPE(F32, 300, 96));
+    REFUSES(pool, pool, block, 40);
+    REFUSES(pool, pool, block, 0);
+
+    const sg_alike_args alike = {
+        .y = SHAPE(F32, 5, 4), .x = SHAPE(F32, 300, 4, 24), .center = SHAPE(F32, 4, 24), .block = 64};
+    ACCEPTS(alike, alike);
+    ALLOWS(alike, alike, center, ABSENT);
+    REFUSES(alike, alike, y, SHAPE(F32, 4, 5));
+    REFUSES(alike, alike, center, SHAPE(F32, 96));
+    REFUSES(alike, alike, block, 0);
+
+    const sg_quantise_args quantise = {
+        .y = SHAPE(I8, 4, 300, 24), .scale = SHAPE(F32, 5, 4), .x = SHAPE(F32, 300, 4, 24), .group = 64};
+    ACCEPTS(quantise, quantise);
+    REFUSES(quantise, quantise, y, SHAPE(I8, 300, 4, 24));
+    REFUSES(quantise, quantise, y, SHAPE(U8, 4, 300, 24));
+    REFUSES(quantise, quantise, group, 0);
+    REFUSES(quantise, quantise, group, -64);
+    REFUSES(quantise, quantise, given, true);
+    const sg_quantise_args channels = {
+        .y = SHAPE(I8, 4, 300, 24), .scale = SHAPE(F32, 4, 24), .x = SHAPE(F32, 300, 4, 24), .given = true};
+    ACCEPTS(quantise, channels);
+    ALLOWS(quantise, channels, given, false);
+    assert_int_equal(sg_op_outputs("quantise", &channels), 1);
+    assert_int_equal(sg_op_outputs("quantise", &quantise), 2);
+
+    const sg_tail_bias_args bias = {.y = SHAPE(F32, 4, 3, 5),
+                                    .q_mean = SHAPE(F32, 3, 4, 24),
+                                    .q_var = SHAPE(F32, 3, 4, 24),
+                                    .k_var = SHAPE(F32, 5, 2, 24)};
+    ACCEPTS(tail_bias, bias);
+    REFUSES(tail_bias, bias, y, SHAPE(F32, 4, 5, 3));
+    REFUSES(tail_bias, bias, q_var, ABSENT);
+    REFUSES(tail_bias, bias, k_var, SHAPE(F32, 5, 3, 24)); /* 4 heads on 3 */
+    REFUSES(tail_bias, bias, k_var, SHAPE(F32, 5, 2, 16));
+}
+
+static void choosing_stages_refuse_what_does_not_fit(void **state)
+{
+    (void)state;
+    sg_plan_totals      totals = {0};
+    sg_stream           s = sg_plan_stream(&totals);
+    const sg_score_args score = {.y = SHAPE(F32, 4, 3, 5),
+                                 .q = SHAPE(F32, 3, 4, 24),
+                                 .k = SHAPE(F32, 5, 2, 24),
+                                 .k_var = SHAPE(F32, 5, 2, 24),
+                                 .v_var = SHAPE(F32, 5, 2, 32),
+                                 .q_alike = SHAPE(F32, 3, 4),
+                                 .k_alike = SHAPE(F32, 5, 2),
+                                 .theta = SHAPE(F32, 4),
+                                 .causal = true,
+                                 .n = 300,
+                                 .m = 300};
+    ACCEPTS(score, score);
+    REFUSES(score, score, sub, true);
+    REFUSES(score, score, v_var, ABSENT);
+    REFUSES(score, score, theta, ABSENT);
+    REFUSES(score, score, q_alike, SHAPE(F32, 3, 2));
+    REFUSES(score, score, k_alike, SHAPE(F32, 5, 3));
+    REFUSES(score, score, n, 0);
+    REFUSES(score, score, n, 299); /* as many blocks, but causal */
+    REFUSES(score, score, front, -1);
+    REFUSES(score, score, k, SHAPE(BF16, 5, 2, 24));
+    REFUSES(score, score, k, SHAPE(F32, 5, 2, 16));
+
+    const sg_select_args select_ = {.keep = SHAPE(U8, 4, 3, 8),
+                                    .kept = SHAPE(I32, 4),
+                                    .mass = SHAPE(F32, 4),
+                                    .score = SHAPE(F32, 4, 3, 5),
+                                    .amount = SHAPE(F32, 4),
+                                    .heads = true,
+                                    .n = 300,
+                                    .m = 300};
+    ACCEPTS(select, select_);
+    REFUSES(select, select_, rule, SG_SELECT_MASS); /* has no budget to share */
+    REFUSES(select, select_, keep, SHAPE(U8, 4, 3, 1));
+    REFUSES(select, select_, kept, ABSENT);
+    REFUSES(select, select_, mass, SHAPE(F32, 1));
+    REFUSES(select, select_, amount, ABSENT);
+    REFUSES(select, select_, sink, -1);
+    REFUSES(select, select_, m, 64);
+    REFUSES(select, select_, theta, SHAPE(F32, 4));
+    sg_select_args given = select_;
+    given.heads = false;
+    given.rule = SG_SELECT_GIVEN;
+    ALLOWS(select, given, amount, ABSENT);
+}
+
+static void sparse_attention_refuses_what_does_not_fit(void **state)
+{
+    (void)state;
+    sg_plan_totals              totals = {0};
+    sg_stream                   s = sg_plan_stream(&totals);
+    const sg_attend_blocks_args a = {.y = SHAPE(BF16, 300, 4, 24),
+                                     .skips = SHAPE(F32, 4, 2),
+                                     .q = SHAPE(I8, 4, 300, 24),
+                                     .q_scale = SHAPE(F32, 3, 4),
+                                     .k = SHAPE(I8, 2, 300, 24),
+                                     .k_scale = SHAPE(F32, 10, 2),
+                                     .v = SHAPE(I8, 2, 300, 24),
+                                     .v_scale = SHAPE(F32, 2, 24),
+                                     .v_center = SHAPE(F32, 2, 24),
+                                     .keep = SHAPE(U8, 4, 3, 8),
+                                     .tail_k = SHAPE(I8, 2, 5, 24),
+                                     .tail_k_scale = SHAPE(F32, 1, 2),
+                                     .tail_v = SHAPE(I8, 2, 5, 24),
+                                     .tail_bias = SHAPE(F32, 4, 3, 5),
+                                     .lambda = SHAPE(F32, 4),
+                                     .q_group = 128,
+                                     .k_group = 32,
+                                     .causal = true};
+    ACCEPTS(attend_blocks, a);
+    ALLOWS(attend_blocks, a, tail_bias, ABSENT);
+    REFUSES(attend_blocks, a, q_group, 48);
+    REFUSES(attend_blocks, a, k_group, 128);
+    REFUSES(attend_blocks, a, k, SHAPE(I8, 2, 301, 24));
+    REFUSES(attend_blocks, a, k, SHAPE(I8, 3, 300, 24));
+    REFUSES(attend_blocks, a, v, SHAPE(I8, 300, 2, 24));
+    REFUSES(attend_blocks, a, v, SHAPE(BF16, 300, 2, 24)); /* which has no scale */
+    REFUSES(attend_blocks, a, v_scale, ABSENT);
+    REFUSES(attend_blocks, a, keep, ABSENT); /* a tail of nothing */
+    REFUSES(attend_blocks, a, keep, SHAPE(U8, 4, 5, 8));
+    REFUSES(attend_blocks, a, tail_k, ABSENT);
+    REFUSES(attend_blocks, a, tail_v, SHAPE(F32, 5, 2, 24));
+    REFUSES(attend_blocks, a, skips, ABSENT);
+    REFUSES(attend_blocks, a, lambda, ABSENT);
+    REFUSES(attend_blocks, a, y, SHAPE(I8, 300, 4, 24));
+
+    sg_attend_blocks_args floats = a;
+    floats.v = SHAPE(BF16, 300, 2, 24);
+    floats.v_scale = ABSENT;
+    REFUSES(attend_blocks, floats, tail_v, SHAPE(I8, 2, 5, 24));
+    ALLOWS(attend_blocks, floats, tail_v, SHAPE(F32, 5, 2, 24));
+}
+
+static void no_output_overlaps_another_tensor(void **state)
+{
+    (void)state;
+    sg_stream       s = ref_stream();
+    const sg_tensor x = FILLED(&s, 16, 1, 8), y = FILLED(&s, 4, 1, 8);
+    const sg_tensor mean = sg_rows(y, 0, 1), total = sg_reshape(sg_rows(y, 1, 1), 1, 8);
+    sg_pool(&s, .mean = mean, .total = total, .x = x, .block = 16);
+    assert_int_equal(s.status, SG_OK);
+    sg_pool(&s, .mean = mean, .var = mean, .x = x, .block = 16);
+    assert_true(refused(&s));
+    sg_pool(&s, .mean = mean, .total = sg_reshape(sg_rows(x, 3, 1), 1, 8), .x = x, .block = 16);
+    assert_true(refused(&s));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(f16_survives_all_values),
@@ -216,6 +425,10 @@ int main(void)
                                        cmocka_unit_test(convolutions_count_their_places),
                                        cmocka_unit_test(nothing_attends_to_nothing),
                                        cmocka_unit_test(bad_values_are_counted),
-                                       cmocka_unit_test(plan_measures_without_memory)};
+                                       cmocka_unit_test(plan_measures_without_memory),
+                                       cmocka_unit_test(pooling_stages_refuse_what_does_not_fit),
+                                       cmocka_unit_test(choosing_stages_refuse_what_does_not_fit),
+                                       cmocka_unit_test(sparse_attention_refuses_what_does_not_fit),
+                                       cmocka_unit_test(no_output_overlaps_another_tensor)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

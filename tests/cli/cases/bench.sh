@@ -1,11 +1,15 @@
 # Both benchmarks, small: tables for people, JSON for machines.
 source "$LIB"
 sparge-gen bench step --size 32x32 --frames 9 --repeat 1 --threads 1 --quiet --json step.json
-sparge-gen bench attention --shape 2,3,100,16 --dtype bf16 --repeat 2 --threads 1
-sparge-gen bench attention --shape tiny-wan --repeat 1 --threads 1 --json - >attention.json
+sparge-gen bench attention --shape 2,3,4x17x16,32 --dtype bf16 --topk 0.5,0.25 --repeat 2 --threads 1
+sparge-gen bench attention --shape tiny-wan --heads 2 --preset paper --repeat 1 --threads 1 --json - >attention.json
 expect_files step.json attention.json
 for op in linear norm attend conv; do grep -q "\"op\": \"$op\"" step.json || fail "no $op in step.json"; done
 grep -q '"chunk_frames": 4' step.json || fail "another chunk"
 grep -q 'seconds": 0.0,' step.json && fail "something took no time"
-grep -q '"kernel": "dense"' attention.json || fail "no dense in attention.json"
-grep -Eq '"relative_l1": ([0-9.]+e-0?[3-9]|0\.00)' attention.json || fail "dense is not exact"
+for kernel in dense sage "sparge 0.5" "sparge 0.3" "sparge 0.2" "sparge 0.1"; do
+    grep -q "\"kernel\": \"$kernel\"" attention.json || fail "no $kernel in attention.json"
+done
+grep -q '"all_heads": 6' attention.json || fail "other heads"
+grep -Eq '"relative_l1": ([0-9.]+e-0?[3-9]|0\.0)' attention.json || fail "dense is not exact"
+grep -Eq '"density": 0\.5\b' attention.json || fail "half of the blocks is not half"

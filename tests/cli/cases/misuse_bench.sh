@@ -15,7 +15,19 @@ try bench attention --shape 1,2,3
 try bench attention --shape 1,2,3,4,5
 try bench attention --shape 1,0,3,4
 try bench attention --shape 1,2,99999999999999999999,4
+try bench attention --shape 1,2,3x0x3,4
+try bench attention --shape 1,2,3x3,4
 try bench attention --dtype f16
+try bench attention --attention spares
+try bench attention --attention dense,,sage
+try bench attention --topk 0.5,0
+try bench attention --topk 0.5:0.3
+try bench attention --topk 1,.9,.8,.7,.6,.5,.4,.3,.2,.1
+try bench attention --topk 0.5 --tau 0.9
+try bench attention --topk 0.5 --attention dense,sage
+try bench attention --order hilbret
+try bench attention --heads 0
+try bench attention --shape 1,200,4000000,1000
 try bench attention --json no/such/folder.json
 try bench step
 expect_files

@@ -1,0 +1,211 @@
+/* checkkern_blocks.c - what the stages of sparse attention are tried with. */
+#include "checkkern.h"
+
+#include <math.h>
+
+#define LENGTH(list) (sizeof(list) / sizeof(list)[0])
+#define ONE_OF(c, list) (list)[ck_draw(c, LENGTH(list))]
+
+/* Around sub-blocks and blocks, primes, several blocks. */
+static const int64_t tokens[] = {1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 191, 255, 256, 257, 383, 509, 700};
+static const int64_t channels[] = {64, 64, 96, 128, 128, 40, 80, 12, 33};
+static const int64_t heads[][2] = {{1, 1}, {2, 2}, {4, 2}, {6, 3}, {3, 1}};
+static const int64_t texts[] = {0, 0, 0, 0, 1, 63, 64, 65, 77, 129};
+static const ck_fill usual[] = {CK_RANDOM, CK_RANDOM, CK_OUTLIER, CK_LARGE, CK_ZERO, CK_TINY, CK_NAN, CK_INF};
+
+static int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int     trials(const ck *c, int most) { return c->quick ? most / 8 : most; }
+static bool    coin(ck *c) { return ck_draw(c, 2) == 0; }
+
+static sg_dtype type_in(ck *c, int i)
+{
+    if (i % 3 < 2) return i % 3 ? SG_BF16 : SG_F32;
+    return coin(c) ? SG_BF16 : SG_F32;
+}
+
+#define MAYBE(c, tensor) (coin(c) ? (tensor) : (sg_tensor){0})
+
+void ck_try_pool(ck *c)
+{
+    static const int blocks[] = {64, 128, 64, 128, 16, 192};
+    for (int i = 0; i < trials(c, 80); i++) {
+        const int64_t n = ONE_OF(c, tokens), h = 1 + (int64_t)ck_draw(c, 4), d = ONE_OF(c, channels);
+        const int     block = ONE_OF(c, blocks);
+        const int64_t b = div_up(n, block);
+        ck_case(c, &(sg_pool_args){.mean = ck_out(c, SG_F32, b, h, d),
+                                   .var = MAYBE(c, ck_out(c, SG_F32, b, h, d)),
+                                   .sub = MAYBE(c, ck_out(c, SG_F32, div_up(n, SG_BLOCK_SUB), h, d)),
+                                   .total = MAYBE(c, ck_out(c, SG_F32, h, d)),
+                                   .x = ck_new(c, type_in(c, i), ONE_OF(c, usual), n, h, d),
+                                   .block = block});
+    }
+}
+
+void ck_try_alike(ck *c)
+{
+    for (int i = 0; i < trials(c, 40); i++) {
+        const int64_t n = ONE_OF(c, tokens), h = 1 + (int64_t)ck_draw(c, 4), d = ONE_OF(c, channels);
+        const int     block = coin(c) ? SG_BLOCK_Q : SG_BLOCK_K;
+        const ck_fill f = usual[i % 8];
+        ck_case(c,
+                &(sg_alike_args){.y = ck_out(c, SG_F32, div_up(n, block), h),
+                                 .x = ck_new(c, type_in(c, i), f, n, h, d),
+                                 .center = f == CK_ZERO ? (sg_tensor){0} : MAYBE(c, ck_new(c, SG_F32, CK_RANDOM, h, d)),
+                                 .block = block});
+    }
+}
+
+void ck_try_quantise(ck *c)
+{
+    static const int     groups[] = {16, 32, 64, 128, 0, 0};
+    static const ck_fill fills[] = {CK_RANDOM, CK_STEPS, CK_STEPS, CK_OUTLIER, CK_LARGE,
+                                    CK_ZERO,   CK_WIDE,  CK_NAN,   CK_INF,     CK_CONSTANT};
+    for (int i = 0; i < trials(c, 80); i++) {
+        const int64_t    n = ONE_OF(c, tokens), h = 1 + (int64_t)ck_draw(c, 4), d = ONE_OF(c, channels);
+        sg_quantise_args a = {.group = ONE_OF(c, groups)};
+        a.given = a.group == 0 && coin(c);
+        a.y = ck_out(c, SG_I8, h, n, d);
+        if (a.given)
+            a.scale = ck_new(c, SG_F32, coin(c) ? CK_SCALES : CK_SWITCHES, h, d);
+        else
+            a.scale = a.group ? ck_out(c, SG_F32, div_up(n, a.group), h) : ck_out(c, SG_F32, h, d);
+        a.x = ck_new(c, type_in(c, i), ONE_OF(c, fills), n, h, d);
+        if (coin(c)) a.center = ck_new(c, SG_F32, coin(c) ? CK_RANDOM : CK_STEPS, h, d);
+        ck_case(c, &a);
+    }
+}
+
+/* What is alike by halves of the cases: blocks near theta, on it, and one that is NaN. */
+#define JUDGE(c, a, nq, nk, h, hk)                                                                                     \
+    do {                                                                                                               \
+        const ck_fill f_ = coin(c) ? CK_INTEGER : CK_NAN;                                                              \
+        (a).q_alike = ck_new(c, SG_F32, f_, nq, h);                                                                    \
+        (a).k_alike = ck_new(c, SG_F32, f_, nk, hk);                                                                   \
+        (a).theta = ck_new(c, SG_F32, f_ == CK_NAN ? CK_SCALES : CK_INTEGER, h);                                       \
+    } while (0)
+
+/* Text at the ends, and whether a token sees what comes after it. */
+#define SIGHT(c, a)                                                                                                    \
+    do {                                                                                                               \
+        (a).causal = (a).n == (a).m && coin(c);                                                                        \
+        (a).front = ONE_OF(c, texts);                                                                                  \
+        (a).back = ONE_OF(c, texts);                                                                                   \
+    } while (0)
+
+void ck_try_score(ck *c)
+{
+    static const int64_t sizes[] = {1, 64, 127, 128, 129, 256, 300, 512, 700, 1024, 1100};
+    static const ck_fill fills[] = {CK_RANDOM, CK_RANDOM, CK_RANDOM, CK_INTEGER, CK_OUTLIER, CK_ZERO, CK_NAN};
+    for (int i = 0; i < trials(c, 64); i++) {
+        const int64_t *const g = heads[ck_draw(c, LENGTH(heads))], h = g[0], hk = g[1], d = ONE_OF(c, channels);
+        sg_score_args        a = {.sub = coin(c), .scale = (ck_draw(c, 3) ? 1.0f : 4.0f) / sqrtf((float)d)};
+        a.n = ONE_OF(c, sizes);
+        a.m = coin(c) ? a.n : ONE_OF(c, sizes);
+        const int64_t nq = div_up(a.n, SG_BLOCK_Q), nk = div_up(a.m, SG_BLOCK_K);
+        SIGHT(c, a);
+        a.y = ck_out(c, SG_F32, h, nq, nk);
+        a.q = ck_new(c, SG_F32, ONE_OF(c, fills), a.sub ? div_up(a.n, SG_BLOCK_SUB) : nq, h, d);
+        a.k = ck_new(c, SG_F32, ONE_OF(c, fills), a.sub ? div_up(a.m, SG_BLOCK_SUB) : nk, hk, d);
+        if (coin(c)) {
+            a.k_var = ck_new(c, SG_F32, CK_SCALES, nk, hk, d);
+            a.v_var = ck_new(c, SG_F32, CK_SCALES, nk, hk, coin(c) ? d : 48);
+        }
+        if (ck_draw(c, 3) == 0) JUDGE(c, a, nq, nk, h, hk);
+        ck_case(c, &a);
+    }
+}
+
+void ck_try_select(ck *c)
+{
+    static const int64_t sizes[] = {1, 64, 128, 129, 512, 700, 1024, 2100, 4160, 6000};
+    for (int i = 0; i < trials(c, 120); i++) {
+        const int64_t *const g = heads[ck_draw(c, LENGTH(heads))], h = g[0], hk = g[1];
+        sg_select_args       a = {.rule = (sg_select_rule)(i % 3), .sink = ck_draw(c, 3) ? 0 : (int)ck_draw(c, 4)};
+        a.n = ONE_OF(c, sizes);
+        a.m = coin(c) ? a.n : i % 30 == 7 ? 75600 : ONE_OF(c, sizes);
+        a.heads = a.rule == SG_SELECT_TOPK && coin(c);
+        const int64_t nq = div_up(a.n, SG_BLOCK_Q), nk = div_up(a.m, SG_BLOCK_K);
+        SIGHT(c, a);
+        a.keep = ck_out(c, SG_U8, h, nq, div_up(nk, 64) * 8);
+        a.kept = ck_out(c, SG_I32, h);
+        a.mass = ck_out(c, SG_F32, h);
+        a.score = ck_new(c, SG_F32, ck_draw(c, 8) == 0 ? CK_ZERO : coin(c) ? CK_COUNTS : CK_FRACTIONS, h, nq, nk);
+        if (a.rule != SG_SELECT_GIVEN) a.amount = ck_new(c, SG_F32, CK_SHARES, h);
+        if (ck_draw(c, 3) == 0) JUDGE(c, a, nq, nk, h, hk);
+        ck_case(c, &a);
+    }
+}
+
+void ck_try_tail_bias(ck *c)
+{
+    for (int i = 0; i < trials(c, 60); i++) {
+        const int64_t *const g = heads[ck_draw(c, LENGTH(heads))], h = g[0], hk = g[1], d = ONE_OF(c, channels);
+        const int64_t        nq = 1 + (int64_t)ck_draw(c, 6), nk = 1 + (int64_t)ck_draw(c, 150);
+        ck_case(c, &(sg_tail_bias_args){.y = ck_out(c, SG_F32, h, nq, nk),
+                                        .q_mean = ck_new(c, SG_F32, coin(c) ? CK_RANDOM : CK_OUTLIER, nq, h, d),
+                                        .q_var = ck_new(c, SG_F32, CK_SCALES, nq, h, d),
+                                        .k_var = ck_new(c, SG_F32, i % 8 ? CK_SCALES : CK_ZERO, nk, hk, d),
+                                        .rule = i % 2 ? SG_TAIL_HALF : SG_TAIL_RANK1,
+                                        .scale = (float)(1 + ck_draw(c, 3)) / sqrtf((float)d)});
+    }
+}
+
+/* Logits are multiples of 1/8 in powers of two, exact enough for F32; blocks whose scales are 0 fall behind others. */
+static void filter(ck *c, sg_attend_blocks_args *a, int64_t h)
+{
+    a->lambda = ck_new(c, SG_F32, CK_FILTERS, h);
+    a->skips = ck_out(c, SG_F32, h, 2);
+    a->scale = 0.69314718f / 8;
+}
+
+/* One mean a block of keys, and what it takes the place of. */
+static void add_tail(ck *c, sg_attend_blocks_args *a, ck_fill numbers, int64_t nq, int64_t nk)
+{
+    const int64_t h = a->q.dim[0], hk = a->k.dim[0], d = a->q.dim[2];
+    a->tail_k = ck_new(c, SG_I8, numbers, hk, nk, d);
+    a->tail_k_scale = ck_new(c, SG_F32, CK_SCALES, div_up(nk, SG_BLOCK_K), hk);
+    a->tail_v = a->v.dtype == SG_I8 ? ck_new(c, SG_I8, CK_RANDOM, hk, nk, d) : ck_new(c, SG_F32, CK_RANDOM, nk, hk, d);
+    if (coin(c)) a->tail_bias = ck_new(c, SG_F32, CK_RANDOM, h, nq, nk);
+}
+
+static void add_values(ck *c, sg_attend_blocks_args *a, int64_t m, int64_t hk, int64_t d)
+{
+    static const sg_dtype types[] = {SG_I8, SG_I8, SG_F32, SG_BF16};
+    const sg_dtype        t = ONE_OF(c, types);
+    if (t == SG_I8) {
+        a->v = ck_new(c, t, CK_RANDOM, hk, m, d);
+        a->v_scale = ck_new(c, SG_F32, CK_SCALES, hk, d);
+    } else
+        a->v = ck_new(c, t, ck_draw(c, 4) ? CK_RANDOM : CK_OUTLIER, m, hk, d);
+    if (coin(c)) a->v_center = ck_new(c, SG_F32, CK_RANDOM, hk, d);
+}
+
+void ck_try_attend_blocks(ck *c)
+{
+    static const ck_fill masks[] = {CK_BITS, CK_BITS, CK_BITS, CK_NO_BITS, CK_ONE_BIT, CK_SOME_EMPTY, CK_ALL_BITS};
+    static const int     q_groups[] = {16, 32, 64, 128}, k_groups[] = {16, 32, 64};
+    for (int i = 0; i < trials(c, 160); i++) {
+        const int64_t *const g = heads[ck_draw(c, LENGTH(heads))], h = g[0], hk = g[1], d = ONE_OF(c, channels);
+        const int64_t        n = ONE_OF(c, tokens), m = i % 3 ? ONE_OF(c, tokens) : n;
+        const int64_t        nq = div_up(n, SG_BLOCK_Q), nk = div_up(m, SG_BLOCK_K);
+        const bool           filters = ck_draw(c, 4) == 0;
+        const ck_fill        numbers = filters ? CK_INTEGER : CK_RANDOM;
+        const ck_fill        scales = filters ? CK_SWITCHES : ck_draw(c, 12) ? CK_SCALES : CK_NAN_SCALE;
+
+        sg_attend_blocks_args a = {.q_group = ONE_OF(c, q_groups), .k_group = ONE_OF(c, k_groups)};
+        a.causal = n == m && coin(c);
+        a.scale = (ck_draw(c, 3) ? 1.0f : 4.0f) / (5376 * sqrtf((float)d)); /* products of I8 spread by 5376 sqrt(d) */
+        a.y = ck_out(c, coin(c) ? SG_BF16 : SG_F32, n, h, d);
+        a.q = ck_new(c, SG_I8, numbers, h, n, d);
+        a.q_scale = ck_new(c, SG_F32, filters ? CK_ONES : scales, div_up(n, a.q_group), h);
+        a.k = ck_new(c, SG_I8, numbers, hk, m, d);
+        a.k_scale = ck_new(c, SG_F32, scales, div_up(m, a.k_group), hk);
+        add_values(c, &a, m, hk, d);
+        if (filters) filter(c, &a, h);
+        sg_attend_blocks_args whole = a;
+        const ck_fill         mask = ONE_OF(c, masks);
+        if (ck_draw(c, 4)) a.keep = ck_bits(c, mask, h, nq, nk);
+        if (a.keep.rank && coin(c)) add_tail(c, &a, numbers, nq, nk);
+        ck_case_same(c, &a, mask == CK_ALL_BITS ? &whole : NULL);
+    }
+}

@@ -1,0 +1,407 @@
+/* test_attention_call.c - the plain C call of attention.h: shapes, strides, order, what it refuses. Truth is the
+ * formula in double. */
+#include "attention.h"
+#include "tensor.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { N = 1170, H = 4, D = 32, GRID = 10 * 9 * 13 }; /* not a multiple of a block */
+
+typedef struct tensors {
+    float *o, *q, *k, *v;
+} tensors;
+
+static sg_attention_context *context;
+static sg_error              error;
+
+static float noise(uint32_t *state)
+{
+    *state = *state * 1664525U + 1013904223U;
+    return (float)(*state >> 8) * 0x1p-23F - 1;
+}
+
+static float *numbers(int64_t count, uint32_t seed)
+{
+    float *const x = malloc((size_t)count * sizeof *x);
+    assert_non_null(x);
+    for (int64_t i = 0; i < count; i++) x[i] = 1.5F * noise(&seed);
+    return x;
+}
+
+static tensors make(int64_t n, int64_t m, int64_t h, int64_t hk, int64_t d)
+{
+    return (tensors){numbers(n * h * d, 1), numbers(n * h * d, 2), numbers(m * hk * d, 3), numbers(m * hk * d, 4)};
+}
+
+static void drop(tensors *t)
+{
+    free(t->o);
+    free(t->q);
+    free(t->k);
+    free(t->v);
+}
+
+static sg_attention_call_args args_of(const tensors *t)
+{
+    return (sg_attention_call_args){
+        .o = t->o, .q = t->q, .k = t->k, .v = t->v, .heads = H, .head_dim = D, .n = N, .kind = "dense"};
+}
+
+static void call(const sg_attention_call_args *a, sg_attention_report *r)
+{
+    if (sg_attention_call(context, a, r, &error)) fail_msg("%s", error.text);
+}
+
+/* One row of what a asks for, by the formula, [d]; all dense, no strides. */
+static void truth(double *out, const sg_attention_call_args *a, int64_t i, int64_t head)
+{
+    const int64_t      h = a->heads, hk = a->kv_heads ? a->kv_heads : h, d = a->head_dim, m = a->m ? a->m : a->n;
+    const float *const q = (const float *)a->q + (i * h + head) * d;
+    const int64_t      key = head / (h / hk), end = a->causal ? i + 1 : m;
+    double             sum = 0;
+    for (int64_t c = 0; c < d; c++) out[c] = 0;
+    for (int64_t j = 0; j < end; j++) {
+        double logit = 0;
+        for (int64_t c = 0; c < d; c++) logit += (double)q[c] * (double)((const float *)a->k)[(j * hk + key) * d + c];
+        const double w = exp(logit * (a->scale != 0 ? a->scale : 1 / sqrt((double)d)));
+        sum += w;
+        for (int64_t c = 0; c < d; c++) out[c] += w * (double)((const float *)a->v)[(j * hk + key) * d + c];
+    }
+    for (int64_t c = 0; c < d; c++) out[c] /= sum;
+}
+
+/* Relative L1 between some rows of a->o and the formula. */
+static double off_truth(const sg_attention_call_args *a)
+{
+    double *const row = malloc((size_t)a->head_dim * sizeof *row);
+    double        off = 0, all = 0;
+    assert_non_null(row);
+    for (int64_t i = 0; i < a->n; i += 1 + i % 97)
+        for (int64_t head = 0; head < a->heads; head++) {
+            truth(row, a, i, head);
+            for (int64_t c = 0; c < a->head_dim; c++) {
+                off += fabs((double)((const float *)a->o)[(i * a->heads + head) * a->head_dim + c] - row[c]);
+                all += fabs(row[c]);
+            }
+        }
+    free(row);
+    return off / all;
+}
+
+static double apart(const float *a, const float *b, int64_t count)
+{
+    double off = 0, all = 0;
+    for (int64_t i = 0; i < count; i++) {
+        off += fabs((double)a[i] - (double)b[i]);
+        all += fabs((double)b[i]);
+    }
+    return off / all;
+}
+
+/* ---- what it computes ---- */
+
+static void test_shapes(void **state)
+{
+    static const struct {
+        int64_t n, m, h, hk, d;
+        int     causal;
+        double  scale;
+    } shape[] = {{100, 100, 3, 3, 40, 0, 0},   {1, 1, 1, 1, 1, 0, 0},       {130, 70, 4, 2, 64, 0, 0.3},
+                 {150, 150, 6, 2, 16, 1, 0.2}, {1100, 1100, 1, 1, 8, 1, 0}, {33, 500, 2, 2, 128, 0, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
+        tensors                t = make(shape[i].n, shape[i].m, shape[i].h, shape[i].hk, shape[i].d);
+        sg_attention_call_args a = args_of(&t);
+        a.n = shape[i].n;
+        a.m = shape[i].m;
+        a.heads = shape[i].h;
+        a.kv_heads = shape[i].hk;
+        a.head_dim = shape[i].d;
+        a.causal = shape[i].causal;
+        a.scale = shape[i].scale;
+        call(&a, NULL);
+        assert_true(off_truth(&a) < 1e-5);
+        drop(&t);
+    }
+}
+
+/* The kinds that quantise, where queries and keys differ in number, share heads or look back only. */
+static void test_quantised(void **state)
+{
+    static const struct {
+        const char *kind;
+        int64_t     n, m, hk;
+        int         causal;
+    } way[] = {{"sage", N, N, H, 0},
+               {"sage", N, 700, 2, 0},
+               {"sage", N, N, 1, 1},
+               {"sparge", N, N, 2, 1},
+               {"sparge", 1200, 1900, H, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
+        tensors                t = make(way[i].n, way[i].m, H, way[i].hk, D);
+        sg_attention_call_args a = args_of(&t);
+        sg_attention_report    r;
+        a.kind = way[i].kind;
+        a.n = way[i].n;
+        a.m = way[i].m;
+        a.kv_heads = way[i].hk;
+        a.causal = way[i].causal;
+        a.topk = a.kind[1] == 'p' ? 1 : 0;
+        call(&a, &r);
+        assert_string_equal(r.ran, way[i].kind);
+        assert_null(r.why);
+        assert_true(r.density == 1);
+        assert_true(off_truth(&a) < 0.03);
+        drop(&t);
+    }
+}
+
+/* Rows that do not lie side by side give what rows that do give, bit for bit. */
+static void test_strides(void **state)
+{
+    enum { BATCH = 2, SMALL = 200, PAD = 5 };
+    (void)state;
+    tensors      t = make(BATCH * SMALL, BATCH * SMALL, H, H, D);
+    const size_t room = (size_t)BATCH * SMALL * 3 * H * (D + PAD);
+    float *const packed = calloc(room, sizeof *packed), *const out = calloc(room, sizeof *out);
+    assert_true(packed && out);
+    sg_attention_call_args a = args_of(&t);
+    a.n = SMALL;
+    a.batch = BATCH;
+    call(&a, NULL);
+    /* [batch, head, token, 3, padded channel], and one float of misalignment */
+    const float *const from[3] = {t.q, t.k, t.v};
+    const int64_t      wide = D + PAD, token = 3 * wide, head = SMALL * token, batch = H * head;
+    for (int64_t i = 0; i < BATCH * SMALL; i++)
+        for (int64_t h = 0; h < H; h++)
+            for (int k = 0; k < 3; k++)
+                memcpy(packed + 1 + i / SMALL * batch + h * head + i % SMALL * token + k * wide,
+                       from[k] + (i * H + h) * D, D * sizeof(float));
+    sg_attention_call_args    b = a;
+    const sg_attention_stride stride = {batch, head, token};
+    b.q_stride = b.k_stride = b.v_stride = b.o_stride = stride;
+    b.q = packed + 1;
+    b.k = packed + 1 + wide;
+    b.v = packed + 1 + 2 * wide;
+    b.o = out;
+    call(&b, NULL);
+    for (int64_t i = 0; i < BATCH * SMALL; i++)
+        for (int64_t h = 0; h < H; h++)
+            assert_memory_equal(out + i / SMALL * batch + h * head + i % SMALL * token, t.o + (i * H + h) * D,
+                                D * sizeof(float));
+    for (size_t i = D; i < room; i += (size_t)token) assert_true(out[i] == 0); /* what is between is not touched */
+    free(packed);
+    free(out);
+    drop(&t);
+}
+
+static void test_bf16(void **state)
+{
+    (void)state;
+    tensors         t = make(N, N, H, H, D);
+    uint16_t *const half = malloc(4 * sizeof *half * N * H * D);
+    assert_non_null(half);
+    float *const x[] = {t.q, t.k, t.v};
+    for (int k = 0; k < 3; k++)
+        for (int i = 0; i < N * H * D; i++) {
+            half[k * N * H * D + i] = sg_f32_to_bf16(x[k][i]);
+            x[k][i] = sg_bf16_to_f32(half[k * N * H * D + i]);
+        }
+    for (int i = 0; i < 2; i++) {
+        sg_attention_call_args a = args_of(&t);
+        a.dtype = "bf16";
+        a.kind = i ? "sage" : "dense";
+        a.q = half;
+        a.k = half + N * H * D;
+        a.v = half + 2 * N * H * D;
+        a.o = half + 3 * N * H * D;
+        call(&a, NULL);
+        for (int k = 0; k < N * H * D; k++) t.o[k] = sg_bf16_to_f32(half[3 * N * H * D + k]);
+        sg_attention_call_args same = args_of(&t);
+        assert_true(off_truth(&same) < (i ? 0.03 : 0.006));
+    }
+    free(half);
+    drop(&t);
+}
+
+/* Put in order and back: exact attention is what it was; the text stays where it is. */
+static void test_order(void **state)
+{
+    static const char *const orders[] = {"hilbert", "row", "random", "morton", NULL};
+    (void)state;
+    tensors t = make(GRID + 40, GRID + 40, H, H, D);
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        sg_attention_call_args a = args_of(&t);
+        a.n = GRID + 40;
+        a.grid[0] = 10;
+        a.grid[1] = 9;
+        a.grid[2] = 13;
+        a.front = 17;
+        a.back = 23;
+        a.order = orders[i];
+        call(&a, NULL);
+        assert_true(off_truth(&a) < 1e-5);
+    }
+    drop(&t);
+}
+
+/* ---- which blocks ---- */
+
+enum { BLOCKS_Q = (N + 127) / 128, BLOCKS_K = (N + 63) / 64 };
+
+static void test_mask(void **state)
+{
+    (void)state;
+    tensors                t = make(N, N, H, H, D);
+    sg_attention_report    r;
+    sg_attention_call_args a = args_of(&t);
+    uint8_t                mask[BLOCKS_Q * BLOCKS_K];
+    float *const           sage = malloc(sizeof *sage * N * H * D);
+    assert_non_null(sage);
+    a.kind = "sage";
+    call(&a, &r);
+    memcpy(sage, t.o, sizeof *sage * N * H * D);
+    a.kind = "sparge";
+    a.mask = mask;
+    a.mask_heads = 1;
+    memset(mask, 1, sizeof mask);
+    call(&a, &r);
+    assert_true(r.density == 1);
+    assert_true(apart(t.o, sage, N * H * D) < 1e-5);
+    memset(mask + 2 * BLOCKS_K, 0, BLOCKS_K);
+    call(&a, &r);
+    assert_true(fabs(r.density - (1 - 1.0 / BLOCKS_Q)) < 1e-9);
+    for (int i = 0; i < 128 * H * D; i++) assert_true(t.o[2 * 128 * H * D + i] == 0);
+    assert_true(apart(t.o, sage, 2 * 128 * H * D) < 1e-5);
+    free(sage);
+    drop(&t);
+}
+
+static void test_thresholds(void **state)
+{
+    (void)state;
+    tensors                t = make(N, N, H, H, D);
+    sg_attention_report    r;
+    const float            topk[H] = {1, 0.5F, 0.25F, 1};
+    sg_attention_call_args a = args_of(&t);
+    a.kind = "sparge";
+    a.preset = "paper";
+    a.topk = 0.25;
+    call(&a, &r);
+    const double quarter = r.density; /* what is fixed comes on top */
+    assert_true(quarter >= 0.2 && quarter < 0.45);
+    assert_true(r.mass > 0.2 && r.mass < 1);
+    a.topk = 0;
+    a.topk_of = topk;
+    call(&a, &r);
+    assert_true(r.density > (2 + 0.4 + quarter) / H && r.density < (2 + 0.75 + quarter) / H);
+    a.topk_of = NULL;
+    a.tau = 1;
+    call(&a, &r);
+    assert_true(r.density == 1);
+    a.tau = 0.3;
+    a.pv = 4;
+    call(&a, &r);
+    assert_true(r.density < 1 && r.skipped >= 0 && r.skipped <= 1);
+    const double stages = r.copy_seconds + r.pool_seconds + r.quantise_seconds + r.score_seconds + r.select_seconds +
+                          r.tail_seconds + r.attend_seconds;
+    assert_true(r.attend_seconds > 0 && r.quantise_seconds > 0 && stages <= r.seconds);
+    a.n = 500;
+    call(&a, &r);
+    assert_string_equal(r.ran, "dense");
+    assert_non_null(r.why);
+    drop(&t);
+}
+
+/* ---- what it refuses ---- */
+
+static void refused(const sg_attention_call_args *a, sg_status code, const char *member)
+{
+    sg_error e = {0};
+    assert_int_equal(sg_attention_call(context, a, NULL, &e), code);
+    if (strncmp(e.text, member, strlen(member)) != 0) fail_msg("\"%s\" does not begin with %s", e.text, member);
+}
+
+#define REFUSED(code, name, ...)                                                                                       \
+    do {                                                                                                               \
+        sg_attention_call_args a = good;                                                                               \
+        __VA_ARGS__;                                                                                                   \
+        refused(&a, code, name);                                                                                       \
+    } while (0)
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    tensors                      t = make(N, N, H, H, D);
+    const sg_attention_call_args good = args_of(&t);
+    const float                  some[H] = {1, 1, 1, 1};
+    const uint8_t                mask[1] = {1};
+    REFUSED(SG_E_ARG, "q:", a.q = NULL);
+    REFUSED(SG_E_ARG, "o:", a.o = NULL);
+    REFUSED(SG_E_ARG, "k:", a.k = (const char *)a.k + 1);
+    REFUSED(SG_E_ARG, "heads:", a.heads = 0);
+    REFUSED(SG_E_ARG, "kv_heads:", a.kv_heads = 3);
+    REFUSED(SG_E_ARG, "head_dim:", a.head_dim = -1);
+    REFUSED(SG_E_ARG, "n:", a.n = INT64_MAX);
+    REFUSED(SG_E_ARG, "batch:", a.batch = -1);
+    REFUSED(SG_E_ARG, "m:", a.m = 7; a.causal = 1);
+    REFUSED(SG_E_ARG, "v:", a.v_stride.token = INT64_MAX / 2);
+    REFUSED(SG_E_ARG, "v:", a.v_stride.head = INT64_MIN);
+    REFUSED(SG_E_ARG, "dtype:", a.dtype = "f16");
+    REFUSED(SG_E_ARG, "scale:", a.scale = INFINITY);
+    REFUSED(SG_E_ARG, "kind:", a.kind = "spares");
+    REFUSED(SG_E_ARG, "preset:", a.preset = "papers");
+    REFUSED(SG_E_ARG, "score:", a.score = "");
+    REFUSED(SG_E_ARG, "tail:", a.tail = "yes");
+    REFUSED(SG_E_ARG, "budget:", a.budget = "all");
+    REFUSED(SG_E_ARG, "order:", a.order = "hilbert");
+    REFUSED(SG_E_ARG, "grid:", a.grid[0] = a.grid[1] = a.grid[2] = 9);
+    REFUSED(SG_E_ARG, "grid:", a.grid[0] = INT64_MAX; a.grid[1] = INT64_MAX; a.grid[2] = 1);
+    REFUSED(SG_E_ARG, "front, back:", a.front = N; a.back = 1);
+    REFUSED(SG_E_ARG, "topk:", a.topk = 1.5);
+    REFUSED(SG_E_ARG, "tau:", a.tau = -1);
+    REFUSED(SG_E_ARG, "topk, tau, mask:", a.topk = a.tau = 0.5);
+    REFUSED(SG_E_ARG, "mask_heads:", a.mask = mask);
+    REFUSED(SG_E_ARG, "mask:", a.mask = mask; a.mask_heads = 1; a.pv_of = some);
+    REFUSED(SG_E_ARG, "mask:", a.mask = mask; a.mask_heads = 1); /* dense */
+    REFUSED(SG_E_ARG, "mask:", a.mask = mask; a.mask_heads = 1; a.n = 64; a.kind = NULL);
+    REFUSED(SG_E_ARG, "sink:", a.sink = -1);
+    REFUSED(SG_E_UNSUPPORTED, "reserved:", a.reserved[3] = 1);
+    sg_attention_context      *none;
+    const sg_attention_options options[] = {{.backend = "abacus"}, {.threads = -1}, {.reserved = {1}}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        assert_int_not_equal(sg_attention_context_open(&none, &options[i], NULL), SG_OK);
+        assert_null(none);
+    }
+    call(&good, NULL); /* and goes on */
+    drop(&t);
+}
+
+static int open_context(void **state)
+{
+    (void)state;
+    return sg_attention_context_open(&context, &(sg_attention_options){.threads = 2}, &error) != SG_OK;
+}
+
+static int close_context(void **state)
+{
+    (void)state;
+    sg_attention_context_close(&context);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shapes),     cmocka_unit_test(test_quantised), cmocka_unit_test(test_strides),
+        cmocka_unit_test(test_bf16),       cmocka_unit_test(test_order),     cmocka_unit_test(test_mask),
+        cmocka_unit_test(test_thresholds), cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, open_context, close_context);
+}

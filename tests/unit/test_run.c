@@ -1,0 +1,595 @@
+/* test_run.c - a policy and its run, on the oracle: what a mask keeps is attended as arithmetic in double does it,
+ * guards guard, counters count. What ops compute is checkkern's matter; how they are put together is here. */
+#include "meta.h"
+#include "run.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { LAYERS = 3, STEPS = 5, PASSES = 2, MOST = 1280 };
+
+static sg_status host_copy(sg_stream *s, void *to, const void *from, size_t n)
+{
+    (void)s;
+    memcpy(to, from, n);
+    return SG_OK;
+}
+
+static void *host_alloc(size_t bytes) { return aligned_alloc(SG_ALIGN, (bytes + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN); }
+
+static const sg_memory host_memory = {.alloc = host_alloc, .release = free, .upload = host_copy, .download = host_copy};
+
+/* One attention's inputs and what comes of it. */
+typedef struct bench {
+    sg_attention_shape shape;
+    sg_policy          policy;
+    sg_attention      *a;
+    sg_stream          s;
+    float             *q, *k, *v, *y;
+    uint8_t           *keep; /* as tapped: [h, nq, stride] */
+    float             *tail_bias;
+    int64_t            nq, nk;
+    bool               quantised;
+} bench;
+
+static float gauss(uint64_t *seed)
+{
+    float sum = 0;
+    for (int i = 0; i < 4; i++) {
+        *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+        sum += (float)(*seed >> 40) * 0x1p-24f - 0.5f;
+    }
+    return sum * 1.7320508f;
+}
+
+/* Rows that drift: neighbours are alike, far ones are not, and all have something in common. */
+static float *rows(int64_t n, int64_t h, int64_t d, float common, uint64_t seed)
+{
+    float *const x = calloc((size_t)(n * h * d), sizeof *x);
+    assert_non_null(x);
+    for (int64_t i = 0; i < h * d; i++) {
+        const float mean = common * gauss(&seed);
+        float       at = gauss(&seed);
+        for (int64_t r = 0; r < n; r++) {
+            at = 0.97f * at + 0.24f * gauss(&seed);
+            x[r * h * d + i] = mean + 1.6f * at + 0.4f * gauss(&seed);
+        }
+    }
+    return x;
+}
+
+static void take_tap(void *context, const char *name, sg_stream *s, sg_tensor t)
+{
+    bench *const b = context;
+    (void)s;
+    if (!strstr(name, ".keep")) return;
+    free(b->keep);
+    b->keep = malloc(sg_bytes(t));
+    assert_non_null(b->keep);
+    memcpy(b->keep, t.data, sg_bytes(t));
+}
+
+static bench make(int64_t n, int64_t h, int64_t hk, int64_t d, sg_policy p)
+{
+    bench b = {
+        .shape =
+            {.n = n, .h = h, .hk = hk, .d = d, .layers = LAYERS, .steps = STEPS, .passes = PASSES, .values = SG_BF16},
+        .policy = p,
+        .nq = (n + SG_BLOCK_Q - 1) / SG_BLOCK_Q,
+        .nk = (n + SG_BLOCK_K - 1) / SG_BLOCK_K};
+    b.policy.named = true;
+    b.policy.dense_steps = 0;
+    b.q = rows(n, h, d, 0.3f, 1);
+    b.k = rows(n, hk, d, 2, 2);
+    b.v = rows(n, hk, d, 1, 3);
+    b.y = calloc((size_t)(n * h * d), sizeof *b.y);
+    assert_non_null(b.y);
+    return b;
+}
+
+static sg_attend_args arguments(const bench *b)
+{
+    const sg_attention_shape *const x = &b->shape;
+    return (sg_attend_args){.y = {b->y, SG_F32, 3, {x->n, x->h, x->d}},
+                            .q = {b->q, SG_F32, 3, {x->n, x->h, x->d}},
+                            .k = {b->k, SG_F32, 3, {x->n, x->hk, x->d}},
+                            .v = {b->v, SG_F32, 3, {x->n, x->hk, x->d}},
+                            .scale = 1 / sqrtf((float)x->d)};
+}
+
+/* Binds the policy and gives the stream exactly what a plan asks for. */
+static void bind(bench *b)
+{
+    sg_error             e = {0};
+    sg_plan_totals       totals = {0};
+    sg_stream            plan = sg_plan_stream(&totals);
+    const sg_attend_args args = arguments(b);
+    if (sg_attention_open(&b->a, &b->policy, &b->shape, &e)) fail_msg("%s", e.text);
+    sg_attention_place(b->a, &plan);
+    for (int step = 0; step < STEPS; step++)
+        for (int layer = 0; layer < LAYERS; layer++) sg_attention_run(b->a, &plan, layer, step, 0, 500, &args);
+    if (plan.status) fail_msg("%s", plan.why);
+    assert_true(plan.scratch.used == 0);
+    const size_t keep = (plan.keep.peak + SG_ALIGN) / SG_ALIGN * SG_ALIGN, scratch = plan.scratch.peak;
+    char *const  room = host_alloc(keep + scratch + SG_ALIGN);
+    assert_non_null(room);
+    b->s = (sg_stream){.ops = &sg_ref_ops,
+                       .memory = &host_memory,
+                       .keep = {.base = (uintptr_t)room, .cap = keep},
+                       .scratch = {.base = (uintptr_t)room + keep, .cap = scratch},
+                       .tap = take_tap,
+                       .tap_context = b};
+    sg_attention_place(b->a, &b->s);
+}
+
+static void run_at(bench *b, int layer, int step, int pass, double timestep)
+{
+    const sg_attend_args args = arguments(b);
+    sg_attention_run(b->a, &b->s, layer, step, pass, timestep, &args);
+    if (b->s.status) fail_msg("%s", b->s.why);
+}
+
+static sg_attention_count count_of(const bench *b, int layer, int step, int pass)
+{
+    sg_attention_count *const all = calloc(STEPS * PASSES * LAYERS, sizeof *all);
+    sg_stream                 s = b->s;
+    assert_non_null(all);
+    assert_int_equal(sg_attention_counts(b->a, &s, all), SG_OK);
+    const sg_attention_count one = all[(step * PASSES + pass) * LAYERS + layer];
+    free(all);
+    return one;
+}
+
+static void finish(bench *b)
+{
+    sg_attention_close(&b->a);
+    free((void *)b->s.keep.base);
+    free(b->q);
+    free(b->k);
+    free(b->v);
+    free(b->y);
+    free(b->keep);
+}
+
+static bool kept(const bench *b, int64_t head, int64_t i, int64_t j)
+{
+    if (!b->keep) return true;
+    const int64_t stride = 8 * ((b->nk + 63) / 64);
+    return b->keep[(head * b->nq + i) * stride + j / 8] >> (j % 8) & 1;
+}
+
+/* ---- the same in double ---- */
+
+static void means(const float *x, int64_t n, int64_t width, int64_t at, int64_t d, int64_t first, int64_t count,
+                  double *mean, double *var)
+{
+    for (int64_t c = 0; c < d; c++) {
+        double sum = 0, squares = 0;
+        for (int64_t r = first; r < first + count && r < n; r++) {
+            const double v = x[r * width + at + c];
+            sum += v;
+            squares += v * v;
+        }
+        mean[c] = sum / (double)count;
+        if (var) var[c] = squares / (double)count - mean[c] * mean[c];
+    }
+}
+
+static double dot(const double *a, const float *b, int64_t d)
+{
+    double sum = 0;
+    for (int64_t c = 0; c < d; c++) sum += a[c] * (double)b[c];
+    return sum;
+}
+
+/* What is added to the logit of the mean of block j of keys for block i of queries. */
+static double tail_bias(const bench *b, int64_t head, int64_t i, const double *k_var)
+{
+    const int64_t d = b->shape.d, first = i * SG_BLOCK_Q;
+    const int64_t count = b->shape.n - first < SG_BLOCK_Q ? b->shape.n - first : SG_BLOCK_Q;
+    double        mean[128], var[128], by_channel = 0, e = 0, k = 0;
+    if (b->policy.tail_bias == SG_TAIL_BIAS_NONE) return log(64);
+    means(b->q, b->shape.n, b->shape.h * d, head * d, d, first, count, mean, var);
+    for (int64_t c = 0; c < d; c++) {
+        by_channel += (var[c] + mean[c] * mean[c]) * k_var[c];
+        e += var[c] + mean[c] * mean[c];
+        k += k_var[c] / (double)d;
+    }
+    const double scale2 = 1 / (double)d;
+    return log(64) + fmin(3, b->policy.tail_bias == SG_TAIL_BIAS_HALF ? scale2 / 4 * by_channel : scale2 / 2 * e * k);
+}
+
+/* Row r of one head of y, from the keys that the mask keeps, and the means of others. */
+static void attend_row(const bench *b, int64_t head, int64_t r, double *out)
+{
+    const int64_t n = b->shape.n, h = b->shape.h, hk = b->shape.hk, d = b->shape.d, of = head / (h / hk);
+    const int64_t i = r / SG_BLOCK_Q, end = b->policy.causal ? r + 1 : n;
+    const int64_t row_end = (i + 1) * SG_BLOCK_Q < n ? (i + 1) * SG_BLOCK_Q : n;
+    const float  *q = b->q + (r * h + head) * d;
+    double        weight = 0, most = -INFINITY;
+    static double logit[MOST + MOST / SG_BLOCK_K], value[MOST + MOST / SG_BLOCK_K][128];
+    int64_t       terms = 0;
+    for (int64_t j = 0; j < b->nk; j++) {
+        const int64_t first = j * SG_BLOCK_K, last = first + SG_BLOCK_K < n ? first + SG_BLOCK_K : n;
+        if (kept(b, head, i, j)) {
+            for (int64_t t = first; t < last && t < end; t++, terms++) {
+                const float *const k = b->k + (t * hk + of) * d;
+                logit[terms] = 0;
+                for (int64_t c = 0; c < d; c++) {
+                    logit[terms] += (double)q[c] * (double)k[c];
+                    value[terms][c] = (double)b->v[(t * hk + of) * d + c];
+                }
+                logit[terms] /= sqrt((double)d);
+            }
+        } else if (b->policy.tail && last - first == SG_BLOCK_K &&
+                   (!b->policy.causal || last <= row_end - SG_BLOCK_Q + 1)) {
+            double mean[128], var[128];
+            means(b->k, n, hk * d, of * d, d, first, SG_BLOCK_K, mean, var);
+            means(b->v, n, hk * d, of * d, d, first, SG_BLOCK_K, value[terms], NULL);
+            logit[terms++] = dot(mean, q, d) / sqrt((double)d) + tail_bias(b, head, i, var);
+        }
+    }
+    for (int64_t t = 0; t < terms; t++) most = fmax(most, logit[t]);
+    memset(out, 0, (size_t)d * sizeof *out);
+    for (int64_t t = 0; t < terms; t++) {
+        const double w = exp(logit[t] - most);
+        weight += w;
+        for (int64_t c = 0; c < d; c++) out[c] += w * value[t][c];
+    }
+    for (int64_t c = 0; c < d && weight > 0; c++) out[c] /= weight;
+}
+
+/* Relative distance of y from that. */
+static double error_of(const bench *b)
+{
+    const int64_t h = b->shape.h, d = b->shape.d;
+    double        far = 0, size = 0, want[128];
+    for (int64_t r = 0; r < b->shape.n; r += 7)
+        for (int64_t head = 0; head < h; head++) {
+            attend_row(b, head, r, want);
+            for (int64_t c = 0; c < d; c++) {
+                const double got = b->y[(r * h + head) * d + c];
+                far += (got - want[c]) * (got - want[c]);
+                size += want[c] * want[c];
+            }
+        }
+    return sqrt(far / size);
+}
+
+/* Blocks that the mask keeps and queries see. */
+static int64_t popcount(const bench *b)
+{
+    int64_t sum = 0;
+    for (int64_t head = 0; head < b->shape.h; head++)
+        for (int64_t i = 0; i < b->nq; i++)
+            for (int64_t j = 0; j < b->nk; j++) sum += kept(b, head, i, j);
+    return sum;
+}
+
+/* ---- tests ---- */
+
+static const sg_policy plain = {.kind = SG_ATTENTION_SPARGE, .rule = SG_SELECT_TOPK, .amount = 0.3f, .theta = -1};
+
+/* Attends, compares with double, and checks the counters against the mask. */
+static double check(bench *b, const char *what, double limit)
+{
+    bind(b);
+    run_at(b, 1, 2, 1, 500);
+    const double             error = error_of(b);
+    const sg_attention_count c = count_of(b, 1, 2, 1), none = count_of(b, 0, 2, 1);
+    if (!(error < limit)) fail_msg("%s, %lld tokens: error %.2e", what, (long long)b->shape.n, error);
+    assert_int_equal(c.kind, b->policy.kind);
+    assert_int_equal(c.why, SG_WHY_POLICY);
+    assert_int_equal(none.blocks, 0);
+    if (c.kind == SG_ATTENTION_SPARGE) assert_int_equal(c.kept, popcount(b));
+    const double density = (double)c.kept / (double)c.blocks;
+    assert_true(c.mass >= 0 && c.mass <= 1.000001);
+    finish(b);
+    return density;
+}
+
+static void quantised_is_near_exact(void **state)
+{
+    (void)state;
+    for (int64_t n = 1024; n <= 1216; n += 96)
+        for (int i8 = 0; i8 < 2; i8++) {
+            bench b = make(n, 2, 2, 16, (sg_policy){.kind = SG_ATTENTION_SAGE});
+            if (i8) b.shape.values = SG_I8;
+            assert_true(check(&b, "sage", i8 ? 0.02 : 0.015) == 1);
+        }
+}
+
+static void policies_are_followed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what;
+        sg_policy   p;           /* put over `plain` */
+        double      least, most; /* density */
+    } want[] = {
+        {"mean", {.amount = 0.3f}, 0.25, 0.4},
+        {"sub16", {.amount = 0.3f, .score = SG_SCORE_SUB16}, 0.25, 0.4},
+        {"error", {.amount = 0.3f, .score = SG_SCORE_ERROR}, 0.25, 0.4},
+        {"heads", {.amount = 0.3f, .score = SG_SCORE_ERROR, .heads = true}, 0.25, 0.45},
+        {"tail", {.amount = 0.3f, .score = SG_SCORE_ERROR, .tail = true}, 0.25, 0.4},
+        {"half", {.amount = 0.3f, .tail = true, .tail_bias = SG_TAIL_BIAS_HALF}, 0.25, 0.4},
+        {"rank1", {.amount = 0.1f, .tail = true, .tail_bias = SG_TAIL_BIAS_RANK1}, 0.05, 0.25},
+        {"mass", {.amount = 0.5f, .rule = SG_SELECT_MASS}, 0.03, 0.6},
+        {"judged", {.amount = 0.1f, .theta = 0.5f}, 0.1, 1},
+        {"sink", {.amount = 0.1f, .sink = 3}, 0.15, 0.4},
+        {"causal", {.amount = 0.3f, .causal = true, .tail = true}, 0.2, 0.9},
+    };
+    for (int i = 0; i < (int)(sizeof want / sizeof *want); i++)
+        for (int k = 0; k < 3; k++) {
+            const int64_t n = 1088 + 96 * k;
+            const int     way = (i + k) % 3; /* grouped heads, INT8 values, neither */
+            bench         b = make(n, way == 2 ? 4 : 2, 2, 8, want[i].p);
+            b.policy.kind = SG_ATTENTION_SPARGE;
+            if (b.policy.theta == 0) b.policy.theta = -1;
+            if (way == 1) b.shape.values = SG_I8;
+            const double density = check(&b, want[i].what, 0.03);
+            if (density < want[i].least || density > want[i].most)
+                fail_msg("%s, %lld tokens: density %.3f", want[i].what, (long long)n, density);
+        }
+}
+
+static void text_is_dense(void **state)
+{
+    (void)state;
+    bench b = make(1280, 2, 2, 16, plain);
+    b.shape.front = 70;
+    b.shape.back = 1;
+    bind(&b);
+    run_at(&b, 0, 0, 0, 0);
+    for (int64_t i = 0; i < b.nq; i++)
+        for (int64_t j = 0; j < b.nk; j++)
+            if (i == 0 || i == b.nq - 1 || j < 2 || j == b.nk - 1) assert_true(kept(&b, 1, i, j));
+    assert_true(error_of(&b) < 0.03);
+    finish(&b);
+}
+
+static void masks_are_followed(void **state)
+{
+    (void)state;
+    for (int64_t heads = 1; heads <= 2; heads++) {
+        bench          b = make(1100, 2, 2, 16, plain);
+        uint8_t *const mask = calloc((size_t)(heads * b.nq * b.nk), 1);
+        assert_non_null(mask);
+        for (int64_t i = 0; i < heads * b.nq * b.nk; i++) mask[i] = i % 5 == 1 || i % 7 == 3 ? 200 : 0;
+        b.policy.rule = SG_SELECT_GIVEN;
+        b.policy.mask = (sg_tensor){mask, SG_U8, 3, {heads, b.nq, b.nk}};
+        b.policy.lambda = 3;
+        bind(&b);
+        run_at(&b, 2, 4, 0, 0);
+        int64_t groups = 0;
+        for (int64_t head = 0; head < 2; head++)
+            for (int64_t i = 0; i < b.nq; i++)
+                for (int64_t j = 0; j < b.nk; j++) {
+                    const bool want = mask[((heads > 1 ? head : 0) * b.nq + i) * b.nk + j] != 0;
+                    assert_int_equal(kept(&b, head, i, j), want);
+                    groups += want * (i < b.nq - 1 ? 4 : (1100 % 128 + 31) / 32);
+                }
+        const sg_attention_count c = count_of(&b, 2, 4, 0);
+        assert_int_equal(c.kept, popcount(&b));
+        assert_int_equal(c.blocks, 2 * b.nq * b.nk);
+        assert_int_equal(c.groups, groups);
+        assert_true(c.skipped >= 0 && c.skipped < groups && c.skipped_mass >= 0 && c.skipped_mass < 0.5);
+        finish(&b);
+        free(mask);
+    }
+}
+
+/* Nothing is skipped when everything is wanted: the bits of sage. */
+static void all_is_sage(void **state)
+{
+    (void)state;
+    for (int64_t n = 1024; n <= 1088; n += 64)
+        for (int way = 0; way < 8; way++) {
+            bench sage = make(n + way % 3, 2, 1, 8, (sg_policy){.kind = SG_ATTENTION_SAGE}),
+                  b = make(n + way % 3, 2, 1, 8, plain);
+            sage.shape.values = b.shape.values = way & 1 ? SG_I8 : SG_BF16;
+            b.policy.amount = 1;
+            b.policy.rule = way & 2 ? SG_SELECT_MASS : SG_SELECT_TOPK;
+            b.policy.tail = way & 4;
+            b.policy.score = way & 4 ? SG_SCORE_ERROR : SG_SCORE_MEAN;
+            bind(&sage);
+            bind(&b);
+            run_at(&sage, 0, 0, 0, 0);
+            run_at(&b, 0, 0, 0, 0);
+            assert_memory_equal(sage.y, b.y, (size_t)(n * 2 * 8) * sizeof *b.y);
+            const sg_attention_count c = count_of(&b, 0, 0, 0);
+            assert_int_equal(c.kept, c.blocks);
+            finish(&sage);
+            finish(&b);
+        }
+}
+
+static void dense_is_exact(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        bench b = make(300, 4, way & 1 ? 2 : 4, 16, (sg_policy){.kind = SG_ATTENTION_DENSE, .causal = way & 2});
+        bind(&b);
+        run_at(&b, 0, 0, 0, 0);
+        assert_true(error_of(&b) < 2e-6);
+        const sg_attention_count c = count_of(&b, 0, 0, 0);
+        assert_int_equal(c.kept, c.blocks);
+        assert_int_equal(c.blocks, 4 * (way & 2 ? 2 + 4 + 5 : 15));
+        finish(&b);
+    }
+}
+
+static void order_does_not_matter_to_dense(void **state)
+{
+    (void)state;
+    enum { N = 4 * 15 * 20, WIDTH = 2 * 16 };
+    bench   a = make(N, 2, 2, 16, (sg_policy){.kind = SG_ATTENTION_DENSE}), b = make(N, 2, 2, 16, a.policy);
+    int32_t at[N];
+    assert_int_equal(sg_order_make(at, SG_ORDER_HILBERT, 4, 15, 20), SG_OK);
+    for (int64_t i = 0; i < N; i++) {
+        memcpy(b.q + i * WIDTH, a.q + at[i] * WIDTH, WIDTH * sizeof *b.q);
+        memcpy(b.k + i * WIDTH, a.k + at[i] * WIDTH, WIDTH * sizeof *b.k);
+        memcpy(b.v + i * WIDTH, a.v + at[i] * WIDTH, WIDTH * sizeof *b.v);
+    }
+    bind(&a);
+    bind(&b);
+    run_at(&a, 0, 0, 0, 0);
+    run_at(&b, 0, 0, 0, 0);
+    for (int64_t i = 0; i < N; i++)
+        for (int c = 0; c < WIDTH; c++) assert_float_equal(b.y[i * WIDTH + c], a.y[at[i] * WIDTH + c], 1e-5);
+    finish(&a);
+    finish(&b);
+}
+
+static void guards_hold(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t          n;
+        bool             named;
+        double           share;
+        const char      *layers;
+        sg_dtype         values;
+        int              layer, step;
+        sg_attention_why why;
+    } want[] = {
+        {8192, false, 0, NULL, SG_I8, 0, 0, SG_WHY_POLICY},   {8191, false, 0, NULL, SG_I8, 0, 0, SG_WHY_SHORT},
+        {1024, true, 0, NULL, SG_I8, 0, 0, SG_WHY_POLICY},    {1023, true, 0, NULL, SG_I8, 0, 0, SG_WHY_SHORT},
+        {9000, false, 0.2, NULL, SG_I8, 0, 0, SG_WHY_STEP},   {9000, false, 0.2, NULL, SG_I8, 0, 1, SG_WHY_POLICY},
+        {9000, false, 0.21, NULL, SG_I8, 0, 1, SG_WHY_STEP},  {9000, false, 1, NULL, SG_I8, 0, 4, SG_WHY_STEP},
+        {9000, false, 0, "0,2", SG_I8, 0, 0, SG_WHY_LAYER},   {9000, false, 0, "0,2", SG_I8, 1, 0, SG_WHY_POLICY},
+        {9000, false, 0, NULL, SG_F32, 0, 0, SG_WHY_BACKEND}, {9000, false, 0, "0-2", SG_I8, 1, 4, SG_WHY_LAYER}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        const sg_attention_shape shape = {.n = want[i].n,
+                                          .h = 1,
+                                          .hk = 1,
+                                          .d = 16,
+                                          .layers = LAYERS,
+                                          .steps = STEPS,
+                                          .passes = 1,
+                                          .values = want[i].values};
+        sg_policy                p = plain;
+        sg_attention            *a = NULL;
+        sg_attention_why         why = SG_WHY_POLICY;
+        sg_error                 e = {0};
+        p.named = want[i].named;
+        p.dense_steps = want[i].share;
+        p.dense_layers = want[i].layers;
+        assert_int_equal(sg_attention_open(&a, &p, &shape, &e), SG_OK);
+        assert_int_equal(sg_attention_kind_of(a, want[i].layer, want[i].step, &why) == SG_ATTENTION_SPARGE,
+                         want[i].why == SG_WHY_POLICY);
+        assert_int_equal(why, want[i].why);
+        if (want[i].why != SG_WHY_STEP || want[i].share < 1)
+            assert_int_equal(sg_attention_skips(a), want[i].n >= (p.named ? 1024 : 8192) && want[i].values != SG_F32 &&
+                                                        !(p.dense_layers && p.dense_layers[1] == '-'));
+        else
+            assert_false(sg_attention_skips(a));
+        sg_attention_close(&a);
+    }
+}
+
+static void misfits_are_refused(void **state)
+{
+    (void)state;
+    const sg_attention_shape shape = {
+        .n = 1024, .h = 2, .hk = 1, .d = 16, .layers = LAYERS, .steps = STEPS, .passes = 1, .values = SG_I8};
+    const sg_thresholds tuned = {.buckets = 1, .layers = LAYERS + 1, .heads = 2};
+    sg_policy           bad[5] = {plain, plain, plain, plain, plain};
+    sg_attention_shape  shapes[5] = {shape, shape, shape, shape, shape};
+    const char *const   says[5] = {"thresholds", "block-mask", "dense-layers", "backend", "causal"};
+    const sg_status     code[5] = {SG_E_ARG, SG_E_ARG, SG_E_ARG, SG_E_UNSUPPORTED, SG_E_ARG};
+    bad[0].tuned = &tuned;
+    bad[1].rule = SG_SELECT_GIVEN;
+    bad[1].mask = (sg_tensor){(void *)says, SG_U8, 3, {2, 8, 15}};
+    bad[2].dense_layers = "3";
+    bad[3].named = true;
+    shapes[3].values = SG_F32;
+    bad[4].causal = true;
+    shapes[4].m = 2048;
+    for (int i = 0; i < 5; i++) {
+        sg_attention *a = NULL;
+        sg_error      e = {0};
+        assert_int_equal(sg_attention_open(&a, &bad[i], &shapes[i], &e), code[i]);
+        assert_null(a);
+        if (!strstr(e.text, says[i])) fail_msg("\"%s\" does not say \"%s\"", e.text, says[i]);
+    }
+}
+
+/* Thresholds of bucket, layer and head reach the op: amounts differ by all three. */
+static void tuned_thresholds_are_taken(void **state)
+{
+    (void)state;
+    enum { BUCKETS = 2, HEADS = 2 };
+    float from[BUCKETS] = {600, 0}, amount[BUCKETS * LAYERS * HEADS], theta[BUCKETS * LAYERS * HEADS],
+          lambda[BUCKETS * LAYERS * HEADS];
+    for (int i = 0; i < BUCKETS * LAYERS * HEADS; i++) {
+        amount[i] = 0.0625f * (float)(i + 1);
+        theta[i] = -1;
+        lambda[i] = i == 3 ? 2 : 0;
+    }
+    const sg_thresholds tuned = {.buckets = BUCKETS,
+                                 .layers = LAYERS,
+                                 .heads = HEADS,
+                                 .rule = SG_SELECT_TOPK,
+                                 .from = from,
+                                 .amount = amount,
+                                 .theta = theta,
+                                 .lambda = lambda};
+    bench               b = make(1024, HEADS, HEADS, 16, plain);
+    b.policy.rule = SG_SELECT_MASS; /* tuned says otherwise */
+    b.policy.tuned = &tuned;
+    bind(&b);
+    for (int bucket = 0; bucket < BUCKETS; bucket++)
+        for (int layer = 0; layer < LAYERS; layer++) {
+            run_at(&b, layer, bucket, 0, bucket ? 599 : 600);
+            const sg_attention_count c = count_of(&b, layer, bucket, 0);
+            const int                row = (bucket * LAYERS + layer) * HEADS;
+            assert_int_equal(c.kept, 8 * (row + 1 + row + 2));
+            assert_int_equal(c.groups, row == 2 ? 8 * 4 * 4 : 0);
+            assert_int_equal(c.skipped > 0, row == 2);
+        }
+    finish(&b);
+}
+
+static int seen;
+
+static void look(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
+                 double timestep, const sg_attend_args *args)
+{
+    (void)s;
+    assert_ptr_equal(context, &seen);
+    assert_int_equal(shape->n, args->q.dim[0]);
+    seen = 1000 * layer + 100 * step + 10 * pass + (int)timestep;
+}
+
+static void callers_may_look(void **state)
+{
+    (void)state;
+    bench b = make(200, 1, 1, 16, (sg_policy){.kind = SG_ATTENTION_DENSE, .see = look, .see_context = &seen});
+    bind(&b);
+    assert_int_equal(seen, 0); /* not on a plan */
+    run_at(&b, 2, 3, 1, 7);
+    assert_int_equal(seen, 2317);
+    finish(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(dense_is_exact),
+                                       cmocka_unit_test(quantised_is_near_exact),
+                                       cmocka_unit_test(policies_are_followed),
+                                       cmocka_unit_test(text_is_dense),
+                                       cmocka_unit_test(masks_are_followed),
+                                       cmocka_unit_test(all_is_sage),
+                                       cmocka_unit_test(order_does_not_matter_to_dense),
+                                       cmocka_unit_test(guards_hold),
+                                       cmocka_unit_test(misfits_are_refused),
+                                       cmocka_unit_test(tuned_thresholds_are_taken),
+                                       cmocka_unit_test(callers_may_look)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,323 @@
+/* test_thresholds.c - files of tuned thresholds: ours, SpargeAttn's, broken ones; and by what a model is known. */
+#include "thresholds.h"
+#include "weights.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char               dir[] = "/tmp/sg_thresholds_XXXXXX";
+static char               path[64];
+static sg_error           e;
+static sg_thresholds_file f;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "%s/t.json", mkdtemp(dir));
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(dir);
+}
+
+static sg_status read_text(const char *text, size_t size)
+{
+    FILE *const out = fopen(path, "wb");
+    assert_non_null(out);
+    assert_int_equal(fwrite(text, 1, size, out), size);
+    assert_int_equal(fclose(out), 0);
+    e = (sg_error){0};
+    return sg_thresholds_read(&f, path, &e);
+}
+
+static void expect_read(const char *text)
+{
+    if (read_text(text, strlen(text)) != SG_OK) fail_msg("%s", e.text);
+}
+
+static void expect_refused(const char *text, const char *words)
+{
+    assert_int_equal(read_text(text, strlen(text)), SG_E_FORMAT);
+    if (!strstr(e.text, words)) fail_msg("\"%s\" is not in \"%s\"", words, e.text);
+    assert_non_null(strstr(e.text, path));
+    assert_null(f.values.amount);
+}
+
+/* A sound file of two buckets, one layer and three heads, with some text put in place of another. */
+static const char sound[] = "{\"format\":\"sparge-gen thresholds\",\"version\":1,\"model\":\"0123456789abcdef\","
+                            "\"rule\":\"topk\",\"layers\":1,\"heads\":3,\"buckets\":[500,0],"
+                            "\"amount\":[[[0.5,0.25,1]],[[0.75,0,1]]],\"theta\":[[[-1,0,0.5]],[[-1,1,-0.5]]],"
+                            "\"lambda\":[[[0,5,20]],[[0,0,1000]]],\"bound\":{\"l1\":0.05,\"l2\":0.06},"
+                            "\"reached\":{\"sparsity\":0.625},\"prompts\":[\"a cat\",\"\\u00e9\"]}";
+
+static const char *swapped(const char *what, const char *by)
+{
+    static char       text[4096];
+    const char *const at = strstr(sound, what);
+    assert_non_null(at);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - sound), sound, by, at + strlen(what));
+    return text;
+}
+
+static void sound_file_is_read(void **state)
+{
+    (void)state;
+    expect_read(sound);
+    const sg_thresholds *const t = &f.values;
+    assert_true(t->buckets == 2 && t->layers == 1 && t->heads == 3 && t->rule == SG_SELECT_TOPK);
+    assert_true(t->from[0] == 500 && t->from[1] == 0);
+    assert_true(t->amount[1] == 0.25F && t->amount[3] == 0.75F && t->theta[2] == 0.5F && t->lambda[5] == 1000);
+    assert_string_equal(f.model, "0123456789abcdef");
+    assert_true(f.bound[0] == 0.05 && f.bound[1] == 0.06 && isnan(f.reached[0]) && f.sparsity == 0.625);
+    assert_int_equal(f.prompts, 2);
+    assert_string_equal(f.prompt[1], "\xc3\xa9");
+    assert_false(f.told);
+    sg_thresholds_free(&f);
+}
+
+static void what_is_for_people_may_be_missing(void **state)
+{
+    (void)state;
+    expect_read("{\"format\":\"sparge-gen thresholds\",\"version\":1,\"rule\":\"tau\",\"layers\":1,\"heads\":1,"
+                "\"buckets\":[0],\"amount\":[[[0.9]]],\"theta\":[[[0]]],\"lambda\":[[[0]]]}");
+    assert_int_equal(f.values.rule, SG_SELECT_MASS);
+    assert_true(*f.model == '\0' && f.prompts == 0 && isnan(f.sparsity));
+    sg_thresholds_free(&f);
+}
+
+static void what_is_written_is_read_back(void **state)
+{
+    (void)state;
+    char              *text = NULL;
+    sg_thresholds_file g = {0};
+    assert_int_equal(sg_thresholds_new(&f, 2, 3, 4, &e), SG_OK);
+    f.values.rule = SG_SELECT_MASS;
+    f.values.from[0] = 612.5F;
+    for (int i = 0; i < 24; i++) {
+        f.values.amount[i] = (float)i / 25;
+        f.values.theta[i] = (float)i / 12 - 1;
+        f.values.lambda[i] = (float)i / 4;
+    }
+    strcpy(f.model, "fedcba9876543210");
+    f.reached[1] = 0.0625;
+    f.told = true;
+    f.policy = sg_policy_usual();
+    assert_int_equal(sg_thresholds_add_prompt(&f, "\"quoted\"\n\xe7\x8c\xab", &e), SG_OK);
+    assert_int_equal(sg_thresholds_text(&text, &f, &e), SG_OK);
+    g = f;
+    expect_read(text);
+    free(text);
+    for (int i = 0; i < 24; i++) {
+        assert_true(fabsf(f.values.amount[i] - g.values.amount[i]) < 1e-6F);
+        assert_true(fabsf(f.values.theta[i] - g.values.theta[i]) < 1e-6F);
+        assert_true(f.values.lambda[i] == g.values.lambda[i]);
+    }
+    assert_true(f.values.from[0] == 612.5F && f.values.from[1] == 0 && f.values.rule == SG_SELECT_MASS);
+    assert_string_equal(f.model, g.model);
+    assert_string_equal(f.prompt[0], g.prompt[0]);
+    assert_true(f.reached[1] == 0.0625 && isnan(f.reached[0]) && isnan(f.bound[0]));
+    assert_true(f.told && f.policy.score == g.policy.score && f.policy.tail == g.policy.tail &&
+                f.policy.tail_bias == g.policy.tail_bias && f.policy.order == g.policy.order);
+    sg_thresholds_free(&g);
+    sg_thresholds_free(&f);
+}
+
+static void broken_files_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what, *by, *words;
+    } cases[] = {
+        {"thresholds", "settings", "format: should be"},
+        {"\"version\":1", "\"version\":2", "version: is 2, and only 1"},
+        {"\"version\":1", "\"version\":1.5", "version: should be a whole number"},
+        {"\"version\":1,", "", "version: is missing"},
+        {"\"topk\"", "\"top\"", "rule: should be"},
+        {"\"topk\"", "7", "rule: should be a string"},
+        {"\"layers\":1", "\"layers\":2", "amount: should be a list of 2 layers"},
+        {"\"layers\":1", "\"layers\":0", "layers: should be"},
+        {"\"layers\":1", "\"layers\":-1", "layers: should be"},
+        {"\"layers\":1", "\"layers\":1000000", "layers: should be"},
+        {"\"heads\":3", "\"heads\":65536", "amount: should be a list of 65536 heads"},
+        {"\"heads\":3", "\"heads\":\"3\"", "heads: should be"},
+        {"[500,0]", "[500,1]", "buckets: the last should be 0"},
+        {"[500,0]", "[0,500]", "buckets: entry 1 should be below"},
+        {"[500,0]", "[0,0]", "buckets: entry 1 should be below"},
+        {"[500,0]", "[1001,0]", "buckets: entry 0 should be a number from 0 to 1000"},
+        {"[500,0]", "[]", "buckets: should be a list"},
+        {"[500,0]", "500", "buckets: should be a list"},
+        {"[500,0]", "[500,100,0]", "amount: should be a list of 3 buckets"},
+        {"[[0.5,0.25,1]]", "[[0.5,0.25,1.1]]", "amount: entry 2 should be a number from 0 to 1"},
+        {"[[0.5,0.25,1]]", "[[0.5,0.25,null]]", "amount: entry 2"},
+        {"[[0.5,0.25,1]]", "[[0.5,-0.25,1]]", "amount: entry 1"},
+        {"[[0.5,0.25,1]]", "[[0.5,0.25,true]]", "amount: entry 2"},
+        {"[[0.5,0.25,1]]", "[[0.5,0.25]]", "amount: should be a list of 3 heads"},
+        {"[[0.5,0.25,1]]", "[0.5,0.25,1]", "amount: should be a list of 1 layers"},
+        {"[[0.5,0.25,1]]", "{}", "amount: should be a list of 1 layers"},
+        {"[[0.5,0.25,1]]", "[[0.5,0.25,1e999]]", "not valid JSON"},
+        {"[[0.5,0.25,1]]", "[[0.5,0.25,NaN]]", "not valid JSON"},
+        {"\"theta\"", "\"thema\"", "theta: should be a list of 2 buckets"},
+        {"[-1,0,0.5]", "[-1.5,0,0.5]", "theta: entry 0 should be a number from -1 to 1"},
+        {"[0,5,20]", "[0,-5,20]", "lambda: entry 1"},
+        {"[0,0,1000]", "[0,0,1001]", "lambda: entry 2"},
+        {"0123456789abcdef", "0123456789abcdeg", "model: should be 16"},
+        {"0123456789abcdef", "0", "model: should be 16"},
+        {"{\"l1\":0.05,\"l2\":0.06}", "[0.05,0.06]", "bound: should be an object"},
+        {"\"l1\":0.05", "\"l1\":-0.05", "bound: l1 should be"},
+        {"[\"a cat\",", "[3,", "prompts: entry 0"},
+        {"\"prompts\":[\"a cat\",\"\\u00e9\"]", "\"prompts\":\"a cat\"", "prompts: should be a list"},
+        {"\"prompts\"", "\"policy\":{\"score\":\"best\",\"tail\":true},\"prompts\"", "policy: score"},
+        {"\"prompts\"", "\"policy\":[],\"prompts\"", "policy: tail"},
+        {"\"heads\":3", "\"heads\":3,\"heads\":3", "not valid JSON: duplicate"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect_refused(swapped(cases[i].what, cases[i].by), cases[i].words);
+    expect_refused("[]", "should be a JSON object");
+    expect_refused("{}", "format: should be");
+    expect_refused("{\"format\":null}", "format: should be");
+    assert_int_equal(read_text(sound, sizeof sound), SG_E_FORMAT);
+    assert_non_null(strstr(e.text, "zero byte"));
+}
+
+static void absurd_files_are_refused_before_they_take_memory(void **state)
+{
+    (void)state;
+    enum { VALUES = 1 << 18 };
+    char *const text = malloc(2 * VALUES + 64);
+    assert_non_null(text);
+    size_t n = (size_t)sprintf(text, "{\"amount\":[0");
+    for (int i = 0; i < VALUES; i++) text[n++] = ',', text[n++] = '0';
+    n += (size_t)sprintf(text + n, "]}");
+    assert_int_equal(read_text(text, n), SG_E_FORMAT);
+    assert_non_null(strstr(e.text, "more than 262144 values"));
+    free(text);
+    assert_int_equal(truncate(path, (16 << 20) + 1), 0);
+    e = (sg_error){0};
+    assert_int_equal(sg_thresholds_read(&f, path, &e), SG_E_FORMAT);
+    assert_non_null(strstr(e.text, "at most"));
+    e = (sg_error){0};
+    assert_int_equal(sg_thresholds_read(&f, "/dev/zero", &e), SG_E_FILE);
+    e = (sg_error){0};
+    assert_int_equal(sg_thresholds_read(&f, "/nowhere", &e), SG_E_FILE);
+}
+
+#define LAYER(prefix, l, sparse, cdf, sim, pv)                                                                         \
+    "\"" prefix l ".attn1.inner_attention.is_sparse\":" sparse ",\"" prefix l                                          \
+    ".attn1.inner_attention.cdfthreshd\":" cdf ",\"" prefix l ".attn1.inner_attention.simthreshd1\":" sim              \
+    ",\"" prefix l ".attn1.inner_attention.simthreshd2\":[0,0],\"" prefix l ".attn1.inner_attention.pvthreshd\":" pv
+
+static void values_of_spargeattn_are_read(void **state)
+{
+    (void)state;
+    expect_read("{" LAYER("transformer_blocks.", "1", "[1,0]", "[0.96,0.5]", "[0.0625,1]", "[49.97,3]") "," LAYER(
+        "transformer_blocks.", "0", "[true,false]", "[0.98,1]", "[-0.9375,1.0]", "[5.9,20]") "}");
+    const sg_thresholds *const t = &f.values;
+    assert_true(t->buckets == 1 && t->layers == 2 && t->heads == 2 && t->rule == SG_SELECT_MASS && t->from[0] == 0);
+    assert_true(t->amount[0] == 0.98F && t->theta[0] == -0.9375F && t->lambda[0] == 5.9F);
+    assert_true(t->amount[1] == 1 && t->theta[1] == -1 && t->lambda[1] == 0);
+    assert_true(t->amount[2] == 0.96F && t->theta[2] == 0.0625F && t->lambda[2] == 49.97F);
+    assert_true(t->amount[3] == 1 && t->theta[3] == -1 && t->lambda[3] == 0);
+    sg_thresholds_free(&f);
+    expect_read("{" LAYER("blocks.", "0", "[true]", "[1]", "[0]", "[0]") ",\"other\":{}}");
+    sg_thresholds_free(&f);
+}
+
+static void broken_values_of_spargeattn_are_refused(void **state)
+{
+    (void)state;
+    expect_refused("{" LAYER("blocks.", "1", "[true]", "[1]", "[0]", "[0]") "}", "layer 0, cdfthreshd");
+    expect_refused("{" LAYER("blocks.", "999999", "[true]", "[1]", "[0]", "[0]") "}", "layers before it are missing");
+    expect_refused("{" LAYER("blocks.", "0", "[true,true]", "[1]", "[0]", "[0]") "}", "layer 0, is_sparse: should be");
+    expect_refused("{" LAYER("blocks.", "0", "[2]", "[1]", "[0]", "[0]") "}", "layer 0, is_sparse: entry 0");
+    expect_refused("{" LAYER("blocks.", "0", "[true]", "[1.5]", "[0]", "[0]") "}", "layer 0, cdfthreshd: entry 0");
+    expect_refused("{" LAYER("blocks.", "0", "[true]", "[1]", "[-7]", "[0]") "}", "layer 0, simthreshd1: entry 0");
+    expect_refused("{" LAYER("blocks.", "0", "[true]", "[1]", "[0]", "[-1]") "}", "layer 0, pvthreshd: entry 0");
+    expect_refused("{" LAYER("blocks.", "0", "[]", "[]", "[]", "[]") "}", "layer 0, cdfthreshd");
+    expect_refused("{" LAYER("blocks.", "0", "[true]", "[1]", "[0]",
+                             "[0]") "," LAYER("transformer_blocks.", "0", "[true]", "[1]", "[0]", "[0]") "}",
+                   "stands there twice");
+    expect_refused("{\"blocks.0.attn1.inner_attention.cdfthreshd\":[0.5]}", "layer 0, is_sparse: is missing");
+}
+
+/* ---- by what a model is known ---- */
+
+static void write_model(const char *name, sg_tensor t)
+{
+    char file[128];
+    snprintf(file, sizeof file, "%s/transformer", dir);
+    mkdir(file, 0700);
+    snprintf(file, sizeof file, "%s/transformer/diffusion_pytorch_model.safetensors", dir);
+    assert_int_equal(sg_safetensors_write(file, name, t, NULL, &e), SG_OK);
+}
+
+static void remove_model(void)
+{
+    char file[128];
+    snprintf(file, sizeof file, "%s/transformer/diffusion_pytorch_model.safetensors", dir);
+    unlink(file);
+    snprintf(file, sizeof file, "%s/transformer", dir);
+    assert_int_equal(rmdir(file), 0);
+}
+
+static void a_model_is_known_by_names_shapes_and_numbers(void **state)
+{
+    (void)state;
+    float     x[6] = {1, 2, -3, 4, 5, 0.5F};
+    uint16_t  half[6];
+    char      hash[5][17];
+    sg_tensor t = {.data = x, .dtype = SG_F32, .rank = 2, .dim = {2, 3}};
+    for (int i = 0; i < 6; i++) half[i] = sg_f32_to_bf16(x[i]);
+    for (int i = 0; i < 5; i++) {
+        if (i == 1) t.data = half, t.dtype = SG_BF16;
+        if (i == 2) t.dim[0] = 3, t.dim[1] = 2;
+        if (i == 4) half[5]++;
+        write_model(i == 3 ? "y" : "x", t);
+        assert_int_equal(sg_thresholds_hash(hash[i], dir, &e), SG_OK);
+        assert_int_equal(strlen(hash[i]), 16);
+        assert_int_equal(strspn(hash[i], "0123456789abcdef"), 16);
+        for (int k = 0; k < i; k++)
+            if ((strcmp(hash[i], hash[k]) == 0) != (i == 1 && k == 0)) fail_msg("%d and %d", i, k);
+    }
+    remove_model();
+    e = (sg_error){0};
+    assert_int_not_equal(sg_thresholds_hash(hash[0], dir, &e), SG_OK);
+    assert_true(*e.text != '\0');
+}
+
+static void tiny_wan_is_known(void **state)
+{
+    (void)state;
+    char hash[17], again[17];
+    assert_int_equal(sg_thresholds_hash(hash, SG_TINY_WAN, &e), SG_OK);
+    assert_int_equal(sg_thresholds_hash(again, SG_TINY_WAN, &e), SG_OK);
+    assert_string_equal(hash, again);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sound_file_is_read),
+        cmocka_unit_test(what_is_for_people_may_be_missing),
+        cmocka_unit_test(what_is_written_is_read_back),
+        cmocka_unit_test(broken_files_are_refused),
+        cmocka_unit_test(absurd_files_are_refused_before_they_take_memory),
+        cmocka_unit_test(values_of_spargeattn_are_read),
+        cmocka_unit_test(broken_values_of_spargeattn_are_refused),
+        cmocka_unit_test(a_model_is_known_by_names_shapes_and_numbers),
+        cmocka_unit_test(tiny_wan_is_known),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
