@@ -322,7 +322,7 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
     job            j = {.settings = &s, .prompts = &prompts};
     if (!s.backend || strcmp(s.backend, "auto") == 0) s.backend = "cpu";
     j.bound[0] = isnan(s.l1) ? 0.05 : s.l1;
-    j.bound[1] = isnan(s.l2) ? fmax(0.06, j.bound[0]) : s.l2;
+    j.bound[1] = isnan(s.l2) ? j.bound[0] : s.l2;
     if (j.bound[1] < j.bound[0])
         return sg_error_set(e, SG_E_ARG, "--l2 %g is below --l1 %g: it is the error with the PV filter on top",
                             j.bound[1], j.bound[0]);

@@ -142,7 +142,8 @@ const sg_option sg_option_table[] = {
     {.name = "l1", .kind = SG_OPTION_REAL, .commands = TUNE, AT(l1), .lo = 0.0001, .hi = 1, .value = "X",
      .help = "relative L1 error of a head that leaving blocks out may make (default: 0.05)"},
     {.name = "l2", .kind = SG_OPTION_REAL, .commands = TUNE, AT(l2), .lo = 0.0001, .hi = 1, .value = "X",
-     .help = "the same with the PV filter on top (default: 0.06)"},
+     .help = "the same with a PV filter on top (default: that of --l1, and no filter,\n"
+             "which costs a CPU more than it saves)"},
     {.name = "buckets", .kind = SG_OPTION_INT, .commands = TUNE, AT(buckets), .lo = 1, .hi = 64, .value = "N",
      .help = "ranges of steps with thresholds of their own (default: 4)"},
 

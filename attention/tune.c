@@ -160,6 +160,7 @@ static int choose_lambda(const sg_tune *t, const curve *c, int amount)
 {
     const sg_tune_loss *const l = &c->seen;
     int                       i = -1;
+    if (!(t->o.l2 > t->o.l1)) return -1;
     while (i + 1 < SG_TUNE_LAMBDAS && l->filter_size > 0 && filtered(l, amount, i + 1) <= t->o.l2) i++;
     return i >= 0 && l->skipped[i] >= 0.02 * l->filter_blocks ? i : -1;
 }

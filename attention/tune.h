@@ -14,7 +14,7 @@ extern "C" {
 
 typedef struct sg_tune_options {
     sg_policy policy;   /* rule (TOPK or MASS), score, tail, tail_bias and sink are those that the thresholds are for */
-    double    l1, l2;   /* bounds: of what skipping blocks does, and of that with the PV filter; l1 <= l2 */
+    double    l1, l2;   /* bounds: of what skipping blocks does, and of that with the PV filter; l2 = l1: without one */
     int       buckets;  /* steps are cut into so many runs of equal length; fewer when there are fewer steps */
     int       every;    /* one in so many blocks of queries is looked at; 0: SG_TUNE_EVERY */
     unsigned  cpu_mask; /* as sg_backend_options has it */

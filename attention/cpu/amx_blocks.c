@@ -163,7 +163,7 @@ static void find_top(const sg_blocks_soft *w, bool edge, float top[SG_SUB])
         for (unsigned key = 0; key < SG_BLOCK_K; key++) {
             const __m512    by = _mm512_set1_ps(w->by[key / 16 * SG_COLS + col]);
             const float     bias = edge ? w->edge->bias[key] : 0;
-            const __mmask16 seen = edge ? (__mmask16)(w->edge->seen[key] >> col * 16) : 0xffff;
+            const __mmask16 seen = (__mmask16)(edge ? w->edge->seen[key] >> (col * 16) : 0xffff);
             const __m512    s = _mm512_load_ps(w->score + (key / 16 * SG_COLS + col) * 256 + key % 16 * 16);
             const __m512    x = _mm512_fmadd_ps(_mm512_sub_ps(s, _mm512_set1_ps(SG_ZERO)), by, _mm512_set1_ps(bias));
             most = _mm512_mask_max_ps(most, seen, x, most);
@@ -408,7 +408,7 @@ static void add_block(const sg_blocks_soft *w, bool edge, const sub_state *s, fl
         for (unsigned key = 0; key < SG_BLOCK_K; key++) {
             const __m512    by = _mm512_set1_ps(w->by[key / 16 * SG_COLS + col]);
             const float     bias = edge ? w->edge->bias[key] : 0;
-            const __mmask16 seen = edge ? (__mmask16)(w->edge->seen[key] >> col * 16) : 0xffff;
+            const __mmask16 seen = (__mmask16)(edge ? w->edge->seen[key] >> (col * 16) : 0xffff);
             const __m512    x = _mm512_load_ps(w->score + (key / 16 * SG_COLS + col) * 256 + key % 16 * 16);
             const __m512    less = _mm512_sub_ps(_mm512_set1_ps(bias), base);
             const __m512    y = _mm512_fmadd_ps(_mm512_sub_ps(x, _mm512_set1_ps(SG_ZERO)), by, less);

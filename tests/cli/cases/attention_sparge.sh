@@ -6,7 +6,7 @@ for words in '"attention": "sparge"' '"why": "step"' '"why": "layer"' '"why": "p
     '"pv_groups": [1-9]' '"topk": 0.25' '"dense_layers": "0,4-5"' '"predict": ' '"sparge": 3'; do
     grep -q -- "$words" j || fail "no $words in the report"
 done
-grep -q '^attention: sparge in the last 1 of 2 steps: top-k 0.25 by error, pv 6, tail off, order hilbert, layers 0,4-5 dense$' log ||
+grep -q '^attention: sparge in the last 1 of 2 steps: top-k 0.25 by error, pv 6, tail off, order hilbert-cube, layers 0,4-5 dense$' log ||
     fail "$(<log)"
 grep -q '^step  1  dense   one of the first steps$' log || fail "$(<log)"
 grep -Eq '^step  2  sparge   25 % of blocks kept, [0-9]+ % of their score' log || fail "$(<log)"
