@@ -398,7 +398,7 @@ bool sg_reads_output(const char *op, const void *args)
             return;                                                                                                    \
         }                                                                                                              \
         if (sg_count(y) == 0) return;                                                                                  \
-        const sg_status e = s->ops->op(s, a);                                                                          \
+        const sg_status e = s->ops->op ? s->ops->op(s, a) : SG_E_UNSUPPORTED;                                          \
         if (e) sg_fail(s, e, #op ": the backend failed");                                                              \
     }
 SG_OPS(X)

@@ -125,7 +125,12 @@ static void run_level(const options *o, ck_level *l, const ck_level *below, tota
 {
     for (int i = 0; i < OPS; i++) {
         if (!wanted(o, l, &ops[i])) continue;
-        if (l->there && is_new(l, below, &ops[i])) run_op(o, l, i, t);
+        if (l->there && !ops[i].entry(&l->ops)) {
+            t->skipped++;
+            printf("skip  %-11s %-13s this backend lacks it\n", l->name, ops[i].name);
+        } else if (l->there && is_new(l, below, &ops[i])) {
+            run_op(o, l, i, t);
+        }
     }
     if (!l->there && !o->filter) {
         t->skipped++;
