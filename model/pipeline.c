@@ -16,13 +16,6 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
-
-static sg_tensor latent_tensor(sg_stream *s, sg_arena *a, const int64_t shape[4])
-{
-    return sg_alloc(s, a, SG_F32, 4, shape);
-}
-
 /* ---- memory and weights of a phase ---- */
 
 static sg_status report_progress(sg_render *q, sg_stage stage, int done, int total)
@@ -74,7 +67,8 @@ static void unload(sg_render *q, sg_phase phase, int expert)
 static void note_peak(sg_render *q, const sg_stream *s)
 {
     const size_t packed = sg_backend_packed_bytes(q->g->backend);
-    q->report->held_bytes = larger(q->report->held_bytes, q->held + s->keep.cap + s->scratch.cap + packed);
+    const size_t held = q->held + s->keep.cap + s->scratch.cap + packed;
+    if (held > q->report->held_bytes) q->report->held_bytes = held;
 }
 
 /* A stream whose arenas have exactly what the plan found for this phase. */
@@ -179,29 +173,25 @@ static sg_status denoise_steps(sg_render *q, sg_stream *s)
     const sg_family *const f = q->g->family;
     void *const            m = q->g->model;
     SG_TRY(make_order(q));
-    sg_attention_place(q->attention, s);
-    f->denoise_open(m, s, q->latent, &q->how);
-    sg_sampler_state st = sg_sampler_state_new(s, q->latent);
-    const sg_tensor  v = latent_tensor(s, &s->keep, q->latent);
-    const size_t     mark = s->keep.used;
-    int              expert = -1;
-    SG_TRY(upload_noise(q, s, st.x));
+    sg_denoising d = sg_render_place(q, s);
+    int          expert = -1;
+    SG_TRY(upload_noise(q, s, d.state.x));
     for (int i = 0; i < q->sampler.steps; i++) {
         const int want = f->expert(m, q->sampler.timestep[i]);
-        if (want != expert) SG_TRY(switch_expert(q, s, mark, expert, want));
+        if (want != expert) SG_TRY(switch_expert(q, s, d.mark, expert, want));
         if (expert < 0) SG_TRY(report_progress(q, SG_STAGE_DENOISE, 0, q->sampler.steps));
         expert = want;
         const double start = now();
-        f->denoise(m, s, v, st.x, i, q->sampler.timestep[i], sg_render_guidance(q->r, expert));
+        f->denoise(m, s, d.v, d.state.x, i, q->sampler.timestep[i], sg_render_guidance(q->r, expert));
         f->inspect(m, s, i);
-        sg_sampler_step(&q->sampler, &st, s, i, v);
-        sg_tap(s, st.x, "step.%d.latents", i);
+        sg_sampler_step(&q->sampler, &d.state, s, i, d.v);
+        sg_tap(s, d.state.x, "step.%d.latents", i);
         end_stage(q, SG_STAGE_DENOISE, start);
         SG_TRY(sg_render_status(s, "denoising", q->e));
         q->report->steps_done = i + 1;
         SG_TRY(report_progress(q, SG_STAGE_DENOISE, i + 1, q->sampler.steps));
     }
-    sg_download(s, q->host_latents, st.x);
+    sg_download(s, q->host_latents, d.state.x);
     unload(q, SG_PHASE_DENOISE, expert);
     SG_TRY(sg_render_status(s, "denoising", q->e));
     return keep_attention(q, s);
@@ -238,7 +228,7 @@ static sg_status decode_frames(sg_render *q, sg_stream *s, uint8_t *host)
     const sg_family *const f = q->g->family;
     const int64_t         *d = q->latent;
     const sg_tensor        z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]), bad = sg_new_keep(s, SG_I32, 1);
-    const sg_tensor        given = latent_tensor(s, &s->scratch, d);
+    const sg_tensor        given = sg_alloc(s, &s->scratch, SG_F32, 4, d);
     int                    frames = 0;
     sg_upload(s, given, q->host_latents);
     sg_upload(s, bad, &(int32_t){0});

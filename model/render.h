@@ -35,6 +35,15 @@ sg_status sg_render_plan(sg_render *q, sg_plan *out);
 /* Bytes: what the plan leaves may hold weights in the layout that products want; the rest is packed at every use. */
 size_t sg_render_packed_limit(const sg_render *q, const sg_plan *p);
 
+/* What all steps of denoising work on, in the keep arena of s. */
+typedef struct sg_denoising {
+    sg_sampler_state state;
+    sg_tensor        v;    /* what the model predicts, as the latents lie */
+    size_t           mark; /* of the keep arena: what an expert places comes after it */
+} sg_denoising;
+
+sg_denoising sg_render_place(sg_render *q, sg_stream *s);
+
 double    sg_render_guidance(const sg_request *r, int expert);
 sg_status sg_render_status(const sg_stream *s, const char *doing, sg_error *e);
 

@@ -41,11 +41,6 @@ static void plan_weights(sg_render *q, sg_phase phase, sg_phase_plan *out, const
     }
 }
 
-static sg_tensor latent_tensor(sg_stream *s, sg_arena *a, const int64_t shape[4])
-{
-    return sg_alloc(s, a, SG_F32, 4, shape);
-}
-
 /* Of two experts only one is at work in a step. */
 static sg_status check_capture(const sg_render *q, int layers)
 {
@@ -91,32 +86,39 @@ static size_t captured_bytes(const sg_render *q)
     return q->r->capture_out ? (size_t)(2 * x.h + 2 * x.hk) * (size_t)x.n * (size_t)x.d * sg_dtype_size(q->g->act) : 0;
 }
 
+sg_denoising sg_render_place(sg_render *q, sg_stream *s)
+{
+    sg_denoising d;
+    sg_attention_place(q->attention, s);
+    q->g->family->denoise_open(q->g->model, s, q->latent, &q->how);
+    d.state = sg_sampler_state_new(s, q->latent);
+    d.v = sg_alloc(s, &s->keep, SG_F32, 4, q->latent);
+    d.mark = s->keep.used;
+    return d;
+}
+
 /* The first step of each expert stands for those after it, but the last, which may skip blocks where they do not. */
 static void plan_denoise(sg_render *q, sg_stream *s, sg_plan_totals *t)
 {
     const sg_family *const f = q->g->family;
     void *const            m = q->g->model;
-    sg_attention_place(q->attention, s);
-    f->denoise_open(m, s, q->latent, &q->how);
-    sg_sampler_state st = sg_sampler_state_new(s, q->latent);
-    const sg_tensor  v = latent_tensor(s, &s->keep, q->latent);
-    const size_t     mark = s->keep.used;
-    int              last = -1;
-    double           step_flops = 0;
+    sg_denoising           d = sg_render_place(q, s);
+    int                    last = -1;
+    double                 step_flops = 0;
     for (int i = 0; i < q->sampler.steps; i++) {
         const int expert = f->expert(m, q->sampler.timestep[i]);
         if (expert != last) {
-            s->keep.used = mark;
+            s->keep.used = d.mark;
             f->expert_open(m, s, expert);
         }
         if (expert != last || i == q->sampler.steps - 1) {
             const double before = t->flops;
-            f->denoise(m, s, v, st.x, i, q->sampler.timestep[i], sg_render_guidance(q->r, expert));
+            f->denoise(m, s, d.v, d.state.x, i, q->sampler.timestep[i], sg_render_guidance(q->r, expert));
             step_flops = t->flops - before;
         } else {
             t->flops += step_flops;
         }
-        if (i < 3) sg_sampler_step(&q->sampler, &st, s, i, v);
+        if (i < 3) sg_sampler_step(&q->sampler, &d.state, s, i, d.v);
         last = expert;
     }
 }
@@ -129,7 +131,7 @@ static sg_status plan_decode(sg_render *q, sg_stream *s, sg_plan_totals *t)
     const sg_tensor        z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]);
     double                 flops = 0;
     (void)sg_new_keep(s, SG_I32, 1);
-    (void)latent_tensor(s, &s->scratch, d); /* as uploaded, before its axes are put in order */
+    (void)sg_alloc(s, &s->scratch, SG_F32, 4, d); /* as uploaded, before its axes are put in order */
     s->scratch.used = 0;
     SG_TRY(f->decode_open(q->g->model, s, d, q->e));
     for (int64_t i = 0; i < few; i++) {

@@ -73,25 +73,6 @@ static sg_status wrong(const reader *r, const char *key, const char *fmt, ...)
     return sg_error_set(r->e, SG_E_FORMAT, "%s: %s: %s", r->path, sg_show(key), why);
 }
 
-static sg_status load(reader *r, const sg_map *m)
-{
-    json_error_t why;
-    if (m->size > MAX_BYTES)
-        return sg_error_set(r->e, SG_E_FORMAT, "%s: %zu bytes; at most %d are read", r->path, m->size, MAX_BYTES);
-    if (memchr(m->data, 0, m->size))
-        return sg_error_set(r->e, SG_E_FORMAT, "%s: not valid JSON: it holds a zero byte", r->path);
-    if (!sg_json_fits((const char *)m->data, m->size, MAX_VALUES))
-        return sg_error_set(r->e, SG_E_FORMAT, "%s: more than %d values", r->path, MAX_VALUES);
-    r->root = json_loadb((const char *)m->data, m->size, JSON_REJECT_DUPLICATES, &why);
-    if (!r->root && json_error_code(&why) == json_error_out_of_memory)
-        return sg_error_set(r->e, SG_E_MEMORY, "%s: out of memory", r->path);
-    if (!r->root)
-        return sg_error_set(r->e, SG_E_FORMAT, "%s: line %d, column %d: not valid JSON: %s", r->path, why.line,
-                            why.column, sg_show(why.text));
-    if (!json_is_object(r->root)) return sg_error_set(r->e, SG_E_FORMAT, "%s: should be a JSON object", r->path);
-    return SG_OK;
-}
-
 static sg_status read_count(const reader *r, const char *key, int *out)
 {
     const json_t *const v = json_object_get(r->root, key);
@@ -373,11 +354,8 @@ static sg_status read_any(const reader *r, sg_thresholds_file *f)
 sg_status sg_thresholds_read(sg_thresholds_file *f, const char *path, sg_error *e)
 {
     reader r = {.path = path, .e = e};
-    sg_map m = {0};
     *f = (sg_thresholds_file){0};
-    sg_status status = sg_map_open(&m, path, e);
-    if (status == SG_OK) status = load(&r, &m);
-    sg_map_close(&m);
+    sg_status status = sg_json_open(&r.root, path, MAX_BYTES, MAX_VALUES, 0, e);
     if (status == SG_OK) status = read_any(&r, f);
     json_decref(r.root);
     if (status != SG_OK) sg_thresholds_free(f);

@@ -18,37 +18,15 @@ struct sg_config {
     sg_status status;
 };
 
-static sg_status parse(sg_config *c, const sg_map *m)
-{
-    json_error_t je;
-    if (m->size > MAX_CONFIG)
-        return sg_error_set(c->e, SG_E_FORMAT, "%s: %zu bytes; at most %d are read", c->path, m->size, MAX_CONFIG);
-    if (memchr(m->data, 0, m->size)) /* Jansson passes over it in places */
-        return sg_error_set(c->e, SG_E_FORMAT, "%s: not valid JSON: it holds a zero byte", c->path);
-    if (!sg_json_fits((const char *)m->data, m->size, MAX_VALUES))
-        return sg_error_set(c->e, SG_E_FORMAT, "%s: more than %d values; no config holds so many", c->path, MAX_VALUES);
-    c->root = json_loadb((const char *)m->data, m->size, JSON_REJECT_DUPLICATES, &je);
-    if (!c->root && json_error_code(&je) == json_error_out_of_memory)
-        return sg_error_set(c->e, SG_E_MEMORY, "%s: out of memory", c->path);
-    if (!c->root)
-        return sg_error_set(c->e, SG_E_FORMAT, "%s: line %d, column %d: not valid JSON: %s", c->path, je.line,
-                            je.column, sg_show(je.text));
-    if (!json_is_object(c->root)) return sg_error_set(c->e, SG_E_FORMAT, "%s: should be a JSON object", c->path);
-    return SG_OK;
-}
-
 sg_status sg_config_open(sg_config **out, const char *path, sg_error *e)
 {
-    sg_map           m = {0};
     sg_config *const c = *out = calloc(1, sizeof *c);
     if (!c || !(c->path = strdup(path))) {
         sg_config_close(out);
         return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
     }
     c->e = e;
-    sg_status status = sg_map_open(&m, path, e);
-    if (status == SG_OK) status = parse(c, &m);
-    sg_map_close(&m);
+    const sg_status status = sg_json_open(&c->root, path, MAX_CONFIG, MAX_VALUES, 0, e);
     if (status != SG_OK) sg_config_close(out);
     return status;
 }

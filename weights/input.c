@@ -248,3 +248,36 @@ void sg_members_free(sg_members *m)
     free(m->names);
     *m = (sg_members){0};
 }
+
+static sg_status parse(json_t **out, const sg_map *m, const char *path, size_t bytes, size_t values, size_t flags,
+                       sg_error *e)
+{
+    const char *const text = (const char *)m->data;
+    json_error_t      why;
+    if (m->size > bytes)
+        return sg_error_set(e, SG_E_FORMAT, "%s: %zu bytes; at most %zu are read", path, m->size, bytes);
+    if (memchr(text, 0, m->size)) /* Jansson passes over it in places */
+        return sg_error_set(e, SG_E_FORMAT, "%s: not valid JSON: it holds a zero byte", path);
+    if (!sg_json_fits(text, m->size, values))
+        return sg_error_set(e, SG_E_FORMAT, "%s: more than %zu values", path, values);
+    *out = json_loadb(text, m->size, JSON_REJECT_DUPLICATES | flags, &why);
+    if (!*out && json_error_code(&why) == json_error_out_of_memory)
+        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    if (!*out)
+        return sg_error_set(e, SG_E_FORMAT, "%s: line %d, column %d: not valid JSON: %s", path, why.line, why.column,
+                            sg_show(why.text));
+    if (json_is_object(*out)) return SG_OK;
+    json_decref(*out);
+    *out = NULL;
+    return sg_error_set(e, SG_E_FORMAT, "%s: should be a JSON object", path);
+}
+
+sg_status sg_json_open(json_t **out, const char *path, size_t bytes, size_t values, size_t flags, sg_error *e)
+{
+    sg_map m;
+    *out = NULL;
+    SG_TRY(sg_map_open(&m, path, e));
+    const sg_status status = parse(out, &m, path, bytes, values, flags, e);
+    sg_map_close(&m);
+    return status;
+}

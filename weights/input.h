@@ -36,6 +36,13 @@ sg_status sg_members_read(sg_members *m, const char *text, size_t size, const ch
                           sg_error *e) SG_MUST_USE;
 void      sg_members_free(sg_members *m);
 
+struct json_t;
+
+/* The JSON object that is all of the file: of at most so many bytes and values, each name once. flags: more of Jansson's
+ * for decoding. The caller drops the reference. */
+sg_status sg_json_open(struct json_t **out, const char *path, size_t bytes, size_t values, size_t flags,
+                       sg_error *e) SG_MUST_USE;
+
 /* Decodes the JSON string that fills text[size] to out, which has room for size bytes; its end, or NULL with the reason
  * in why[160]. */
 char *sg_json_string(char *out, const char *text, size_t size, char *why);

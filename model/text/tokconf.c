@@ -23,25 +23,9 @@ static sg_status load(const sg_tokconf *c, const char *name, json_t **out, sg_er
     if (snprintf(path, sizeof path, "%s/%s", c->dir, name) >= (int)sizeof path)
         return sg_error_set(e, SG_E_FILE, "%.200s...: the path is too long", c->dir);
     if (access(path, F_OK)) return SG_OK;
-    sg_textbuf text = {0};
-    sg_status  s = sg_textbuf_read(&text, path, SG_TOKCONF_MAX_BYTES, e);
-    if (s == SG_OK && !sg_json_fits(text.data, text.len, SG_TOKCONF_MAX_VALUES))
-        s = sg_error_set(e, SG_E_FORMAT, "%s: more than %d values; no tokenizer holds so many", path,
-                         SG_TOKCONF_MAX_VALUES);
-    if (s == SG_OK) {
-        json_error_t why;
-        /* whole numbers as reals: a model_max_length of 10^30 is usual */
-        *out = json_loadb(text.data, text.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &why);
-        if (!*out && json_error_code(&why) == json_error_out_of_memory)
-            s = sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
-        else if (!*out)
-            s = sg_error_set(e, SG_E_FORMAT, "%s: line %d, column %d: not valid JSON: %s", path, why.line, why.column,
-                             sg_show(why.text));
-        else if (!json_is_object(*out))
-            s = fail(c, name, "not an object", e);
-    }
-    sg_textbuf_free(&text);
-    return s;
+    /* whole numbers as reals: a model_max_length of 10^30 is usual */
+    return sg_json_open(out, path, SG_TOKCONF_MAX_BYTES, SG_TOKCONF_MAX_VALUES,
+                        JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, e);
 }
 
 bool sg_tokconf_whole(const json_t *value, int max, int *out)

@@ -226,7 +226,7 @@ AT("tokenizer class hostile", set, TOKENS2, "tokenizer_class", "\"\\u001b[2J\\n\
     "tokenizer_class: ?[2J??? is")
 AT("tokenizer config list", put, TOKENS2, NULL, "[]", "")
 AT("tokenizer config twice", swap, TOKENS2, "{", "{\"unk_id\": 1,", "line|duplicate")
-AT("tokenizer config a pipe", fifo, TOKENS2, NULL, NULL, "not a regular file")
+AT("tokenizer config a pipe", fifo, TOKENS2, NULL, NULL, "is not a regular file")
 BAD("no folder tokenizer", gone, "tokenizer", NULL, NULL, PIECES)
 
 /* ---- prompts ---- */

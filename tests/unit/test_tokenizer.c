@@ -420,7 +420,7 @@ static void refuses_broken_json(void **state)
     (void)state;
     make_model();
     refuse_json(SG_E_FORMAT, "{", NULL, "tokenizer_config.json: line 1");
-    refuse_json(SG_E_FORMAT, "[]", NULL, "tokenizer_config.json: not an object");
+    refuse_json(SG_E_FORMAT, "[]", NULL, "tokenizer_config.json: should be a JSON object");
     refuse_json(SG_E_FORMAT, "{\"a\": 1, \"a\": 2}", NULL, "duplicate");
     refuse_json(SG_E_FORMAT, "{\"tokenizer_class\": 3}", NULL, "tokenizer_class: not a string");
     refuse_json(SG_E_UNSUPPORTED, "{\"tokenizer_class\": \"LlamaTokenizer\"}", NULL, "LlamaTokenizer");
