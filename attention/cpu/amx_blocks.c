@@ -44,14 +44,15 @@ static const int32_t __attribute__((aligned(64))) zero_tile[256] = {
 
 /* What a task needs, in its thread's scratch. */
 typedef struct blocks_room {
-    int8_t         *q;         /* [subs][kdepth][2][16][16][4] */
-    float          *o;         /* [subs][vdepth][2][2][16][16] */
-    float          *score[2];  /* of a block */
-    uint16_t       *weight[2]; /* of a unit */
-    float          *by, *base; /* of a block: amx_soft.h */
-    sg_blocks_edge *edge;      /* of a block */
-    sub_state      *state;     /* [subs] */
-    int32_t        *list;      /* [subs][blocks] */
+    int8_t    *q;         /* [subs][kdepth][2][16][16][4] */
+    float     *o;         /* [subs][vdepth][2][2][16][16] */
+    float     *score[2];  /* of a block */
+    uint16_t  *weight[2]; /* of a unit */
+    float     *by, *base; /* of a block: amx_soft.h */
+    uint32_t  *seen;      /* of a block */
+    float     *bias;      /* [task][tiles - plain][SG_BLOCK_K], of blocks of queries */
+    sub_state *state;     /* [subs] */
+    int32_t   *list;      /* [subs][blocks] */
 } blocks_room;
 
 static int64_t whole(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -71,7 +72,8 @@ static int64_t room_at(const blocks_job *b, blocks_room *r, char *p)
     X(weight[1], SG_UNIT * SG_WEIGHTS)
     X(by, 4 * SG_COLS)
     X(base, 4 * SG_SUB)
-    X(edge, 1)
+    X(seen, SG_BLOCK_K)
+    X(bias, b->task * (b->s.tiles - b->plain) * SG_BLOCK_K)
     X(state, b->task * SG_SUBS)
     X(list, b->task * SG_SUBS * b->s.tiles)
 #undef X
@@ -80,36 +82,60 @@ static int64_t room_at(const blocks_job *b, blocks_room *r, char *p)
 
 /* ---- lists ---- */
 
+/* Of the keys of a block, to a block of queries of a task. */
+static float *bias_at(const blocks_job *b, const blocks_room *w, int64_t sub, int64_t block)
+{
+    return w->bias + (sub / SG_SUBS * (b->s.tiles - b->plain) + block - b->plain) * SG_BLOCK_K;
+}
+
+static void fill_bias(float *bias, const sg_blocks_tile *t)
+{
+    const __m512 hidden = _mm512_set1_ps(-INFINITY), log2e = _mm512_set1_ps(SG_LOG2E);
+    for (int i = 0; i < SG_BLOCK_K; i += 16) {
+        const __mmask16 seen = (__mmask16)(t->seen >> i);
+        const __m512    x = t->bias ? _mm512_maskz_loadu_ps(seen, t->bias + i) : _mm512_set1_ps(t->add);
+        _mm512_store_ps(bias + i, _mm512_mask_mul_ps(hidden, seen, x, log2e));
+    }
+}
+
 /* Lists of the groups of block i of queries; `sub` is the first of them. */
 static void fill_lists(const blocks_job *b, const blocks_room *w, int64_t head, int64_t i, int64_t sub, int64_t end)
 {
     sg_blocks_walk walk = sg_blocks_walk_of(&b->s, head, i);
     sg_blocks_tile t;
     for (int64_t g = sub; g < end; g++) w->state[g].count = 0;
-    while (sg_blocks_next(&walk, &t))
+    while (sg_blocks_next(&walk, &t)) {
+        if (t.index >= b->plain) fill_bias(bias_at(b, w, sub, t.index), &t);
         for (int64_t g = sub; g < end; g++) {
             sub_state *const s = &w->state[g];
             const bool       hidden = t.edge && !b->s.count && t.index * SG_BLOCK_K >= s->row + SG_SUB;
             if (!hidden) w->list[g * b->s.tiles + s->count++] = (int32_t)t.index;
         }
+    }
 }
 
-/* Whether not all queries of a group see all keys of a block as they are; then what they see. */
-static bool fill_edge(const blocks_job *b, sg_blocks_edge *edge, int64_t head, int64_t row, int64_t block)
+/* Which queries from `row` on see the keys from `from` on, if they see none that comes after them. */
+static void fill_seen(const blocks_job *b, uint32_t *seen, int64_t row, int64_t from)
 {
-    const int64_t end = (block + 1) * SG_BLOCK_K;
-    if (block < b->s.nk && end <= b->s.m && !(b->s.a->causal && end > row + 1)) return false;
-    sg_blocks_walk walk = sg_blocks_walk_of(&b->s, head, row / SG_BLOCK_Q);
-    sg_blocks_tile t = {0};
-    walk.next = block;
-    sg_blocks_next(&walk, &t);
-    for (int64_t i = 0; i < SG_BLOCK_K; i++) {
-        const int64_t hidden = t.edge ? t.index * SG_BLOCK_K + i - row : 0; /* queries before the key */
-        const bool    there = t.seen >> i & 1 && hidden < SG_SUB;
-        edge->seen[i] = there ? ~0u << (hidden < 0 ? 0 : hidden) : 0;
-        edge->bias[i] = there ? (t.bias ? t.bias[i] : t.add) * SG_LOG2E : 0;
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    for (int64_t i = 0; i < SG_BLOCK_K; i += 16) {
+        const __m512i late =
+            _mm512_add_epi32(lane, _mm512_set1_epi32((int)(from + i - row))); /* queries before a key */
+        const __m512i   first = _mm512_max_epi32(late, _mm512_setzero_si512());
+        const __mmask16 there = sg_lanes16(b->s.m - from - i);
+        _mm512_store_si512(seen + i, _mm512_maskz_sllv_epi32(there, _mm512_set1_epi32(-1), first));
     }
-    return true;
+}
+
+/* How a group sees a block. */
+static void look_at(const blocks_job *b, const blocks_room *w, sg_blocks_soft *s, int64_t sub, int64_t block)
+{
+    const int64_t row = w->state[sub].row, from = block * SG_BLOCK_K;
+    if (b->s.a->causal && block < b->s.nk && from + SG_BLOCK_K > row + 1) {
+        fill_seen(b, w->seen, row, from);
+        s->seen = w->seen;
+    } else if (block >= b->plain)
+        s->bias = bias_at(b, w, sub, block);
 }
 
 /* ---- the walk ---- */
@@ -156,14 +182,14 @@ static bool advance(const blocks_job *b, const blocks_room *w, cursor *c, unit *
 }
 
 /* The largest scores of a block, in powers of two, NaN left aside; -INFINITY where nothing is seen. */
-static void find_top(const sg_blocks_soft *w, bool edge, float top[SG_SUB])
+static void find_top(const sg_blocks_soft *w, float top[SG_SUB])
 {
     for (unsigned col = 0; col < SG_COLS; col++) {
         __m512 most = _mm512_set1_ps(-INFINITY);
         for (unsigned key = 0; key < SG_BLOCK_K; key++) {
             const __m512    by = _mm512_set1_ps(w->by[key / 16 * SG_COLS + col]);
-            const float     bias = edge ? w->edge->bias[key] : 0;
-            const __mmask16 seen = (__mmask16)(edge ? w->edge->seen[key] >> (col * 16) : 0xffff);
+            const float     bias = w->bias ? w->bias[key] : 0;
+            const __mmask16 seen = (__mmask16)(w->seen ? w->seen[key] >> (col * 16) : 0xffff);
             const __m512    s = _mm512_load_ps(w->score + (key / 16 * SG_COLS + col) * 256 + key % 16 * 16);
             const __m512    x = _mm512_fmadd_ps(_mm512_sub_ps(s, _mm512_set1_ps(SG_ZERO)), by, _mm512_set1_ps(bias));
             most = _mm512_mask_max_ps(most, seen, x, most);
@@ -188,7 +214,6 @@ typedef struct walker {
     const blocks_room *w;
     const char        *packed; /* of the head */
     const float       *scale;
-    int64_t            head;
     walk_pass          pass;
     unit               soft, out;           /* count 0: none */
     int64_t            soft_at;             /* block of the unit */
@@ -243,47 +268,46 @@ typedef struct stage_args {
 } stage_args;
 
 static inline __attribute__((always_inline)) void stage_by(const stage_args *t, const sg_blocks_soft *w, int64_t kdepth,
-                                                           unsigned early, unsigned late, bool edge)
+                                                           unsigned early, unsigned late, sg_blocks_sight sight)
 {
     sg_blocks_soft mine = *w;
-    if (t->k) sg_blocks_scores(t->k, t->q, t->score, kdepth, zero_tile, &mine, early, edge);
-    sg_blocks_outputs(t->v, t->words, t->block, t->blocks, t->weight, t->o, t->from, t->to, &mine, late, edge);
-    while (mine.at < mine.end) sg_blocks_soften(&mine, late, edge);
+    if (t->k) sg_blocks_scores(t->k, t->q, t->score, kdepth, zero_tile, &mine, early, sight);
+    sg_blocks_outputs(t->v, t->words, t->block, t->blocks, t->weight, t->o, t->from, t->to, &mine, late, sight);
+    while (mine.at < mine.end) sg_blocks_soften(&mine, late, sight);
 }
 
 /* Softens as many quads after each block of products as it takes to be through with them at the same time. */
-static void stage(const stage_args *t, const sg_blocks_soft *w, bool edge)
+static void stage(const stage_args *t, const sg_blocks_soft *w)
 {
-    if (edge)
-        stage_by(t, w, t->kdepth, 4, 4, true);
+    const sg_blocks_sight sight = sg_blocks_sight_of(w);
+    if (sight == SG_SIGHT_SOME)
+        stage_by(t, w, t->kdepth, 4, 4, SG_SIGHT_SOME);
     else if (t->kdepth > 1)
-        stage_by(t, w, t->kdepth, 4, 2, false);
+        sight ? stage_by(t, w, t->kdepth, 4, 2, SG_SIGHT_BIAS) : stage_by(t, w, t->kdepth, 4, 2, SG_SIGHT_PLAIN);
     else
-        stage_by(t, w, 1, 4, 4, false);
+        sight ? stage_by(t, w, 1, 4, 4, SG_SIGHT_BIAS) : stage_by(t, w, 1, 4, 4, SG_SIGHT_PLAIN);
 }
 
-/* What is to soften; returns whether it is an edge. */
-static bool walk_soft(const walker *p, sg_blocks_soft *s)
+/* What is to soften. */
+static void walk_soft(const walker *p, sg_blocks_soft *s)
 {
     const blocks_room *const w = p->w;
     sub_state *const         state = &w->state[p->soft.sub];
     const int64_t            block = p->soft.block[p->soft_at];
-    const bool               edge = fill_edge(p->b, w->edge, p->head, state->row, block);
     *s = (sg_blocks_soft){.score = w->score[p->turn ^ 1],
                           .weight = w->weight[p->half] + p->soft_at * SG_WEIGHTS,
                           .sum = state->sum,
                           .by = w->by,
                           .base = w->base,
-                          .edge = w->edge,
                           .end = p->pass == PASS_LOOK ? 0 : SG_BLOCK_QUADS};
+    look_at(p->b, w, s, p->soft.sub, block);
     fill_by(p, state, block);
     if (p->pass == PASS_LOOK || (p->pass == PASS_GUESS && p->soft.at + p->soft_at == 0)) {
         _Alignas(64) float most[SG_SUB];
-        find_top(s, edge, most);
+        find_top(s, most);
         raise(state, most);
     }
     fill_base(w, state);
-    return edge;
 }
 
 /* A stage: scores of block `at` of the unit, unless that is NULL. */
@@ -292,12 +316,12 @@ static void walk_stage(walker *p, const unit *now, int64_t at)
     const blocks_job *const  b = p->b;
     const blocks_room *const w = p->w;
     sg_blocks_soft           s = {0};
-    const bool               edge = p->soft.count && walk_soft(p, &s);
     stage_args               t = {.v = (const uint16_t *)(p->packed + b->k_bytes),
                                   .weight = w->weight[p->half ^ 1],
                                   .score = w->score[p->turn],
                                   .kdepth = b->kdepth,
                                   .words = b->bytes / 2};
+    if (p->soft.count) walk_soft(p, &s);
     if (now) {
         t.k = (const int8_t *)(p->packed + now->block[at] * b->bytes);
         t.q = w->q + now->sub * b->kdepth * SG_COLS * SG_TILE_BYTES;
@@ -309,7 +333,7 @@ static void walk_stage(walker *p, const unit *now, int64_t at)
         t.from = p->done;
         t.to = p->done = (unsigned)(++p->share * b->vdepth) / (unsigned)p->shares;
     }
-    stage(&t, &s, edge);
+    stage(&t, &s);
 }
 
 /* What was softened last becomes what is multiplied, in so many stages. */
@@ -325,12 +349,8 @@ static void hand_over(walker *p, int64_t shares)
 static walker walker_at(const blocks_job *b, const blocks_room *w, int64_t head, walk_pass pass)
 {
     const int64_t at = (head / b->s.serves - b->s.first) * b->s.tiles;
-    return (walker){.b = b,
-                    .w = w,
-                    .packed = b->packed + at * b->bytes,
-                    .scale = b->scale + at * 4 * SG_COLS,
-                    .head = head,
-                    .pass = pass};
+    return (walker){
+        .b = b, .w = w, .packed = b->packed + at * b->bytes, .scale = b->scale + at * 4 * SG_COLS, .pass = pass};
 }
 
 /* The lists of groups [first, end) of a task. */
@@ -356,17 +376,17 @@ static void walk(const blocks_job *b, const blocks_room *w, int64_t head, int64_
 
 /* ---- the filter ---- */
 
-/* Scores of a block against a group, alone; whether it is an edge. */
-static bool score_block(const walker *p, sg_blocks_soft *s, int64_t sub, int64_t block)
+/* Scores of a block against a group, alone. */
+static void score_block(const walker *p, sg_blocks_soft *s, int64_t sub, int64_t block)
 {
     const blocks_job *const b = p->b;
     const sub_state *const  state = &p->w->state[sub];
     const int8_t *const     k = (const int8_t *)(p->packed + block * b->bytes);
-    *s = (sg_blocks_soft){.score = p->w->score[0], .by = p->w->by, .edge = p->w->edge};
+    *s = (sg_blocks_soft){.score = p->w->score[0], .by = p->w->by};
     sg_blocks_scores(k, p->w->q + sub * b->kdepth * SG_COLS * SG_TILE_BYTES, p->w->score[0], b->kdepth, zero_tile, s, 1,
-                     false);
+                     SG_SIGHT_PLAIN);
     fill_by(p, state, block);
-    return fill_edge(b, p->w->edge, p->head, state->row, block);
+    look_at(b, p->w, s, sub, block);
 }
 
 /* Whether a block may matter to a query of a group. */
@@ -390,8 +410,8 @@ static int64_t filter(const blocks_job *b, const blocks_room *w, int64_t head, i
     for (int64_t i = 0; i < count; i++) {
         _Alignas(64) float most[SG_SUB];
         sg_blocks_soft     s;
-        const bool         edge = score_block(&p, &s, sub, list[i]);
-        find_top(&s, edge, most);
+        score_block(&p, &s, sub, list[i]);
+        find_top(&s, most);
         if (i > 0 && list[i] < b->s.nk && !matters(b, &s, state, most, lambda)) continue;
         raise(state, most);
         list[state->count++] = list[i];
@@ -400,15 +420,15 @@ static int64_t filter(const blocks_job *b, const blocks_room *w, int64_t head, i
 }
 
 /* sum += what a block gives, in F32: for the count, whose error is not to be that of weights in BF16. */
-static void add_block(const sg_blocks_soft *w, bool edge, const sub_state *s, float sum[SG_SUB])
+static void add_block(const sg_blocks_soft *w, const sub_state *s, float sum[SG_SUB])
 {
     for (unsigned col = 0; col < SG_COLS; col++) {
         const __m512 base = _mm512_load_ps(s->base + col * 16);
         __m512       all = _mm512_load_ps(sum + col * 16);
         for (unsigned key = 0; key < SG_BLOCK_K; key++) {
             const __m512    by = _mm512_set1_ps(w->by[key / 16 * SG_COLS + col]);
-            const float     bias = edge ? w->edge->bias[key] : 0;
-            const __mmask16 seen = (__mmask16)(edge ? w->edge->seen[key] >> (col * 16) : 0xffff);
+            const float     bias = w->bias ? w->bias[key] : 0;
+            const __mmask16 seen = (__mmask16)(w->seen ? w->seen[key] >> (col * 16) : 0xffff);
             const __m512    x = _mm512_load_ps(w->score + (key / 16 * SG_COLS + col) * 256 + key % 16 * 16);
             const __m512    less = _mm512_sub_ps(_mm512_set1_ps(bias), base);
             const __m512    y = _mm512_fmadd_ps(_mm512_sub_ps(x, _mm512_set1_ps(SG_ZERO)), by, less);
@@ -431,8 +451,9 @@ static double lost_share(const blocks_job *b, const blocks_room *w, int64_t head
     double                 share = 0;
     for (int64_t i = 0; sg_blocks_next(&at, &t);) {
         sg_blocks_soft s;
-        const bool     lost = i == state->count || list[i] != t.index, edge = score_block(&p, &s, sub, t.index);
-        add_block(&s, edge, state, sum[lost]);
+        const bool     lost = i == state->count || list[i] != t.index;
+        score_block(&p, &s, sub, t.index);
+        add_block(&s, state, sum[lost]);
         i += !lost;
     }
     for (int64_t i = 0; i < SG_SUB && state->row + i < b->s.n; i++)
@@ -527,6 +548,7 @@ static blocks_job shape(const sg_attend_blocks_args *a, int threads)
     const int64_t d = b.s.d;
     b.kdepth = sg_div_up(d, 64);
     b.vdepth = sg_div_up(d, 32);
+    b.plain = b.s.m / SG_BLOCK_K;
     b.k_bytes = b.kdepth * SG_BLOCK_K * 64;
     b.bytes = b.k_bytes + b.vdepth * SG_VALUES * 2;
     b.chunk = SG_CHUNK_BYTES / b.bytes / SG_UNIT * SG_UNIT;

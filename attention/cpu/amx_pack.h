@@ -17,6 +17,7 @@
 typedef struct blocks_job {
     sg_blocks_job s;
     int64_t       kdepth, vdepth;
+    int64_t       plain;          /* blocks before those whose keys have a bias: amx_soft.h */
     int64_t       chunk;          /* blocks of a list that stay in the cache */
     int64_t       task;           /* blocks of queries of a task */
     int64_t       k_bytes, bytes; /* of a packed block: keys; all */

@@ -19,43 +19,48 @@
 #define SG_ZERO 0x1.8p23f
 enum { SG_ZERO_BITS = 0x4b400000, SG_BLOCK_QUADS = SG_BLOCK_K / 2 };
 
-/* Blocks at whose end or on whose diagonal some queries do not see some keys, and those of means: what is added to the
- * scores of each key, in powers of two, and which of the queries see it, bit by bit. */
-typedef struct sg_blocks_edge {
-    float    bias[SG_BLOCK_K];
-    uint32_t seen[SG_BLOCK_K];
-} sg_blocks_edge;
+/* How a group of queries sees a block: as it is; each key with a bias, which hides it where it is -INFINITY (means, and
+ * the block at the end); each key with some of the queries (on the diagonal). */
+typedef enum sg_blocks_sight { SG_SIGHT_PLAIN, SG_SIGHT_BIAS, SG_SIGHT_SOME } sg_blocks_sight;
 
 typedef struct sg_blocks_soft {
-    const float          *score;
-    uint16_t             *weight;
-    float                *sum;  /* of each query */
-    const float          *by;   /* [4][2]: of 16 keys and 16 queries */
-    const float          *base; /* [4][32]: SG_ZERO by + base, of 16 keys and a query */
-    const sg_blocks_edge *edge;
-    unsigned              at, end; /* quads done, quads in all: multiples of 8 */
+    const float    *score;
+    uint16_t       *weight;
+    float          *sum;     /* of each query */
+    const float    *by;      /* [4][2]: of 16 keys and 16 queries */
+    const float    *base;    /* [4][32]: SG_ZERO by + base, of 16 keys and a query */
+    const float    *bias;    /* of each key, in powers of two; NULL: none */
+    const uint32_t *seen;    /* of each key, a bit of each query; NULL: all */
+    unsigned        at, end; /* quads done, quads in all: multiples of 8 */
 } sg_blocks_soft;
 
-static inline __attribute__((always_inline)) __m512i
-sg_blocks_weight(const float *score, __m512 by, __m512 base, const sg_blocks_edge *edge, unsigned key, unsigned col)
+static inline sg_blocks_sight sg_blocks_sight_of(const sg_blocks_soft *w)
 {
-    const __m512 s = _mm512_load_ps(score);
-    const __m512 t = _mm512_fmsub_ps(s, by, base);
-    if (!edge) return _mm512_castps_si512(sg_soft_exp2(t));
-    const __m512 x = _mm512_add_ps(t, _mm512_set1_ps(edge->bias[key]));
-    return _mm512_maskz_mov_epi32((__mmask16)(edge->seen[key] >> col * 16), _mm512_castps_si512(sg_soft_exp2(x)));
+    return w->seen ? SG_SIGHT_SOME : w->bias ? SG_SIGHT_BIAS : SG_SIGHT_PLAIN;
+}
+
+/* bias, seen: of the key. */
+static inline __attribute__((always_inline)) __m512i
+sg_blocks_weight(const float *score, __m512 by, __m512 base, const float *bias, const uint32_t *seen, unsigned col)
+{
+    const __m512  t = _mm512_fmsub_ps(_mm512_load_ps(score), by, base);
+    const __m512i p = _mm512_castps_si512(sg_soft_exp2(bias ? _mm512_add_ps(t, _mm512_set1_ps(*bias)) : t));
+    return seen ? _mm512_maskz_mov_epi32((__mmask16)(*seen >> col * 16), p) : p;
 }
 
 /* The next `quads` quads, a power of two up to 8; nothing where all are done. What is summed are the rounded
  * weights: then a row's weights add up to one whatever their rounding. */
-static inline __attribute__((always_inline)) void sg_blocks_soften(sg_blocks_soft *w, unsigned quads, bool edge)
+static inline __attribute__((always_inline)) void sg_blocks_soften(sg_blocks_soft *w, unsigned quads,
+                                                                   sg_blocks_sight sight)
 {
     if (w->at == w->end) return;
-    const unsigned     part = w->at / 8, pair = w->at % 16;
-    const float *const score = w->score + part * SG_COLS * 256 + w->at % 8 * 32;
-    uint16_t *const    weight = w->weight + part / 2 * SG_COLS * SG_TILE + pair * 32;
-    const __m512bh     ones = (__m512bh)_mm512_set1_epi32(0x3f803f80);
-    const __m512i      down = _mm512_set4_epi32(0x0f0e0f0e, 0x0b0a0b0a, 0x07060706, 0x03020302); /* upper halves */
+    const unsigned        part = w->at / 8, pair = w->at % 16;
+    const float *const    score = w->score + part * SG_COLS * 256 + w->at % 8 * 32;
+    uint16_t *const       weight = w->weight + part / 2 * SG_COLS * SG_TILE + pair * 32;
+    const float *const    bias = sight == SG_SIGHT_BIAS ? w->bias + w->at * 2 : NULL;
+    const uint32_t *const seen = sight == SG_SIGHT_SOME ? w->seen + w->at * 2 : NULL;
+    const __m512bh        ones = (__m512bh)_mm512_set1_epi32(0x3f803f80);
+    const __m512i         down = _mm512_set4_epi32(0x0f0e0f0e, 0x0b0a0b0a, 0x07060706, 0x03020302); /* upper halves */
 #pragma GCC unroll 2
     for (unsigned col = 0; col < SG_COLS; col++) {
         const __m512 by = _mm512_set1_ps(w->by[part * SG_COLS + col]);
@@ -63,12 +68,12 @@ static inline __attribute__((always_inline)) void sg_blocks_soften(sg_blocks_sof
         __m512       sum = _mm512_load_ps(w->sum + col * 16);
 #pragma GCC unroll 8
         for (unsigned q = 0; q < quads; q++) {
-            const float *const          s = score + col * 256 + q * 32;
-            const sg_blocks_edge *const e = edge ? w->edge : NULL;
-            const unsigned              key = (w->at + q) * 2;
-            const __m512i               a = sg_blocks_weight(s, by, base, e, key, col);
-            const __m512i               b = sg_blocks_weight(s + 16, by, base, e, key + 1, col);
-            const __m512i               p = _mm512_mask_shuffle_epi8(b, 0x3333333333333333ull, a, down);
+            const float *const    s = score + col * 256 + q * 32;
+            const float *const    x = bias ? bias + q * 2 : NULL;
+            const uint32_t *const m = seen ? seen + q * 2 : NULL;
+            const __m512i         a = sg_blocks_weight(s, by, base, x, m, col);
+            const __m512i         b = sg_blocks_weight(s + 16, by, base, x ? x + 1 : NULL, m ? m + 1 : NULL, col);
+            const __m512i         p = _mm512_mask_shuffle_epi8(b, 0x3333333333333333ull, a, down);
             _mm512_store_si512(weight + col * SG_TILE + q * 32, p);
             sum = _mm512_dpbf16_ps(sum, (__m512bh)p, ones);
         }

@@ -38,7 +38,8 @@ static inline __attribute__((always_inline)) void sg_tiles_store(float *p)
 /* zero: 16 x 16 times SG_ZERO_BITS. */
 static inline __attribute__((always_inline)) void sg_blocks_scores(const int8_t *a, const int8_t *b, float *c,
                                                                    int64_t depth, const int32_t *zero,
-                                                                   sg_blocks_soft *w, unsigned quads, bool edge)
+                                                                   sg_blocks_soft *w, unsigned quads,
+                                                                   sg_blocks_sight sight)
 {
     __asm__ volatile("" ::: "memory"); /* the tile loads of some compilers do not say that they read */
     if (depth == 1) {
@@ -60,7 +61,7 @@ static inline __attribute__((always_inline)) void sg_blocks_scores(const int8_t 
             _tile_loadd(5, a + SG_TILE_BYTES, 64);
             _tile_dpbssd(2, 5, 6);
             _tile_dpbssd(3, 5, 7);
-            sg_blocks_soften(w, quads, edge);
+            sg_blocks_soften(w, quads, sight);
         }
         sg_tiles_store(c);
     }
@@ -69,7 +70,7 @@ static inline __attribute__((always_inline)) void sg_blocks_scores(const int8_t 
 /* v: the packed values of a head; a block of them has `words`. */
 static inline __attribute__((always_inline)) void
 sg_blocks_outputs(const uint16_t *v, int64_t words, const int32_t *block, int64_t blocks, const uint16_t *b, float *c,
-                  int64_t from, int64_t to, sg_blocks_soft *w, unsigned quads, bool edge)
+                  int64_t from, int64_t to, sg_blocks_soft *w, unsigned quads, sg_blocks_sight sight)
 {
     __asm__ volatile("" ::: "memory");
     for (int64_t e = from; e < to; e++) {
@@ -87,7 +88,7 @@ sg_blocks_outputs(const uint16_t *v, int64_t words, const int32_t *block, int64_
                 _tile_loadd(5, x + SG_TILE, 64);
                 _tile_dpbf16ps(2, 5, 6);
                 _tile_dpbf16ps(3, 5, 7);
-                sg_blocks_soften(w, quads, edge);
+                sg_blocks_soften(w, quads, sight);
             }
         }
         sg_tiles_store(c + e * 1024);
