@@ -80,14 +80,7 @@ sg_blocks_outputs(const uint16_t *v, int64_t words, const int32_t *block, int64_
             const uint16_t *x = v + block[i] * words + e * SG_VALUES;
 #pragma GCC unroll 2
             for (int step = 0; step < 2; step++, x += 2 * SG_TILE, y += 2 * SG_TILE) {
-                _tile_loadd(4, x, 64);
-                _tile_loadd(6, y, 64);
-                _tile_dpbf16ps(0, 4, 6);
-                _tile_loadd(7, y + SG_TILE, 64);
-                _tile_dpbf16ps(1, 4, 7);
-                _tile_loadd(5, x + SG_TILE, 64);
-                _tile_dpbf16ps(2, 5, 6);
-                _tile_dpbf16ps(3, 5, 7);
+                sg_tiles_multiply(x, y);
                 sg_blocks_soften(w, quads, sight);
             }
         }

@@ -26,6 +26,19 @@ static inline void sg_tiles_open(void)
 
 static inline void sg_tiles_close(void) { _tile_release(); }
 
+/* Tiles 0 to 3 += two of a, one below the other, times two of b, side by side. */
+static inline __attribute__((always_inline)) void sg_tiles_multiply(const uint16_t *a, const uint16_t *b)
+{
+    _tile_loadd(4, a, 64);
+    _tile_loadd(6, b, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + SG_TILE, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, a + SG_TILE, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+}
+
 static inline __attribute__((always_inline)) void sg_tiles(const uint16_t *a, const uint16_t *b, float *c,
                                                            int64_t groups, int64_t depth, bool add, sg_soft *w,
                                                            unsigned quads, bool biased)
@@ -47,14 +60,7 @@ static inline __attribute__((always_inline)) void sg_tiles(const uint16_t *a, co
             }
             const uint16_t *x = a, *y = b + col * SG_TILE;
             for (int64_t k = 0; k < depth; k++, x += 2 * SG_TILE, y += SG_COLS * SG_TILE) {
-                _tile_loadd(4, x, 64);
-                _tile_loadd(6, y, 64);
-                _tile_dpbf16ps(0, 4, 6);
-                _tile_loadd(7, y + SG_TILE, 64);
-                _tile_dpbf16ps(1, 4, 7);
-                _tile_loadd(5, x + SG_TILE, 64);
-                _tile_dpbf16ps(2, 5, 6);
-                _tile_dpbf16ps(3, 5, 7);
+                sg_tiles_multiply(x, y);
                 sg_soft_run(w, quads, biased);
             }
             _tile_stored(0, low, 64);
