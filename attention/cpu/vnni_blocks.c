@@ -25,8 +25,10 @@
  * Roofline, for a vector of 16 scores, by instructions of which two a cycle start: products d / 4 + d / 4, the largest
  * 1, weights 9 (logit 2, fraction, polynomial of degree 3, power, sum, integer), their packing 1, outputs to F32 d /
  * 32: 45 at d = 64, 79 at d = 128, where F32 takes 2 d for the products alone. A tile takes 29 cycles a vector at d =
- * 64 and 52 at d = 128 on Cascade Lake, three quarters of that rate. */
+ * 64 and 52 at d = 128 on Cascade Lake, three quarters of that rate. A tile of the tail takes a tenth more; queries,
+ * outputs and packing take as long as two tiles a task, which short lists of tiles feel. */
 #include "blocks.h"
+#include "lanes16.h"
 
 #include <omp.h>
 
@@ -57,13 +59,13 @@ typedef struct vnni_room {
     int32_t   *score; /* [SG_BLOCK_K][SG_SUB] */
     uint8_t   *p;     /* [SG_BLOCK_K / 4][SG_SUB][4] */
     sub_state *state; /* [SG_SUBS] */
-    float     *row;   /* [dv] */
+    float     *row;   /* [16, dv] */
 } vnni_room;
 
 static int64_t room_bytes(const vnni_job *b)
 {
     const int64_t group = SG_SUB * (b->dk + 4 * b->dv) + (int64_t)sizeof(sub_state);
-    return SG_SUBS * group + SG_BLOCK_K * SG_SUB * 5 + sg_div_up(b->dv, 16) * 64;
+    return SG_SUBS * group + SG_BLOCK_K * SG_SUB * 5 + 16 * b->dv * 4;
 }
 
 static vnni_room room_at(const vnni_job *b, char *p)
@@ -77,31 +79,55 @@ static vnni_room room_at(const vnni_job *b, char *p)
     return r;
 }
 
+/* sum += products of four; as an intrinsic gcc 12 copies the sum before and after, at half the speed. */
+static inline void dot(__m512i *sum, __m512i a, __m512i x)
+{
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(*sum) : "v"(a), "v"(x));
+}
+
 /* ---- packing ---- */
 
-/* A row of d bytes by fours: each goes `rows` fours behind the last. */
-static void pack_fours(void *y, const int8_t *x, int64_t rows, int64_t d)
+/* Bytes [e, e + 64) of 16 rows of d, of which there are `rows`: fours of them, each of all the rows. */
+static inline void load_fours(__m512i x[16], const int8_t *row, int64_t rows, int64_t d, int64_t e)
 {
-    const int64_t whole = d / 4 * 4;
-    for (int64_t e = 0; e < whole; e += 4) memcpy((char *)y + e * rows, x + e, 4);
-    if (whole < d) memcpy((char *)y + whole * rows, x + whole, (size_t)(d - whole));
+    for (int64_t r = 0; r < 16; r++)
+        x[r] = _mm512_maskz_loadu_epi8(r < rows ? sg_lanes64(d - e) : 0, row + (r < rows ? r * d + e : 0));
+    sg_transpose16(x);
+}
+
+/* The rows of a tile, of which there are `rows`; and what their scores start from. */
+static void pack_keys(const vnni_job *b, int8_t *k, int32_t *start, const int8_t *row, int64_t rows)
+{
+    for (int64_t key = 0; key < SG_BLOCK_K; key += 16, k += 16 * b->dk) {
+        __m512i sum = _mm512_setzero_si512();
+        for (int64_t e = 0; e < b->dk; e += 64) {
+            __m512i x[16];
+            load_fours(x, key < rows ? row + key * b->s.d : row, rows - key, b->s.d, e);
+            for (int64_t i = 0; i < 16 && e + i * 4 < b->dk; i++) {
+                dot(&sum, _mm512_set1_epi8(1), x[i]);
+                _mm256_storeu_si256((__m256i *)(k + (e + i * 4) * 8), _mm512_castsi512_si256(x[i]));
+                _mm256_storeu_si256((__m256i *)(k + (b->dk + e + i * 4) * 8), _mm512_extracti64x4_epi64(x[i], 1));
+            }
+        }
+        const __m512i magic = _mm512_castps_si512(_mm512_set1_ps(SG_MAGIC));
+        _mm512_storeu_si512(start + key, _mm512_sub_epi32(magic, _mm512_slli_epi32(sum, 7)));
+    }
 }
 
 /* Four rows of x, by eights of channels: y [dv / 8][SG_BLOCK_K / 4][8][4], of which it fills one in SG_BLOCK_K / 4. */
 static void pack_eights(int8_t *y, const int8_t *x, int64_t rows, int64_t d)
 {
-    for (int64_t e = 0; e < d; e += 8, y += 8 * SG_BLOCK_K) {
-        int64_t row[4] = {0};
-        for (int64_t r = 0; r < sg_min64(4, rows); r++) {
-            if (e + 8 <= d)
-                memcpy(&row[r], x + r * d + e, 8);
-            else
-                memcpy(&row[r], x + r * d + e, (size_t)(d - e));
+    for (int64_t e = 0; e < d; e += 16, y += 16 * SG_BLOCK_K) {
+        __m128i row[4];
+        for (int64_t r = 0; r < 4; r++)
+            row[r] = _mm_maskz_loadu_epi8(r < rows ? sg_lanes16(d - e) : 0, x + (r < rows ? r * d + e : 0));
+        for (int half = 0; half < 2 && e + half * 8 < d; half++) {
+            const __m128i  even = half ? _mm_unpackhi_epi8(row[0], row[1]) : _mm_unpacklo_epi8(row[0], row[1]);
+            const __m128i  odd = half ? _mm_unpackhi_epi8(row[2], row[3]) : _mm_unpacklo_epi8(row[2], row[3]);
+            __m128i *const to = (__m128i *)(y + half * 8 * SG_BLOCK_K);
+            _mm_storeu_si128(to, _mm_unpacklo_epi16(even, odd));
+            _mm_storeu_si128(to + 1, _mm_unpackhi_epi16(even, odd));
         }
-        const __m128i even = _mm_unpacklo_epi8(_mm_cvtsi64_si128(row[0]), _mm_cvtsi64_si128(row[1]));
-        const __m128i odd = _mm_unpacklo_epi8(_mm_cvtsi64_si128(row[2]), _mm_cvtsi64_si128(row[3]));
-        _mm_storeu_si128((__m128i *)y, _mm_unpacklo_epi16(even, odd));
-        _mm_storeu_si128((__m128i *)y + 1, _mm_unpackhi_epi16(even, odd));
     }
 }
 
@@ -115,16 +141,9 @@ static void pack_tile(const vnni_job *b, int64_t head, int64_t tile)
     const int8_t *const                x = (const int8_t *)(real ? a->k : a->tail_k).data + (head * all + first) * d;
     const int8_t *const                y = (const int8_t *)(real ? a->v : a->tail_v).data + (head * all + first) * d;
     int8_t *const k = b->k + at * SG_BLOCK_K * b->dk, *const v = b->v + at * SG_BLOCK_K * b->dv;
-    if (rows < SG_BLOCK_K || b->dk > d) memset(k, 0, (size_t)(SG_BLOCK_K * b->dk));
-    for (int64_t key = 0; key < rows; key += 8)
-        for (int64_t r = 0; r < sg_min64(8, rows - key); r++)
-            pack_fours(k + key * b->dk + r * 4, x + (key + r) * d, 8, d);
-    for (int64_t key = 0; key < SG_BLOCK_K; key += 4) pack_eights(v + key * 8, y + key * d, rows - key, d);
-    for (int64_t key = 0; key < SG_BLOCK_K; key++) {
-        int32_t sum = 0;
-        for (int64_t e = 0; key < rows && e < d; e++) sum += x[key * d + e];
-        b->start[at * SG_BLOCK_K + key] = (int32_t)sg_bits(SG_MAGIC) - 128 * sum;
-    }
+    pack_keys(b, k, b->start + at * SG_BLOCK_K, x, rows);
+    for (int64_t key = 0; key < SG_BLOCK_K; key += 4)
+        pack_eights(v + key * 8, key < rows ? y + key * d : y, rows - key, d);
     for (int64_t g = 0; g < SG_GROUPS; g++)
         b->scale[at * SG_GROUPS + g] = sg_blocks_scale(&b->s, head, tile, g * SG_BLOCK_SUB);
 }
@@ -133,51 +152,64 @@ static void pack_tile(const vnni_job *b, int64_t head, int64_t tile)
 static void task_begin(const vnni_job *b, const vnni_room *w, int64_t head, int64_t row, int64_t rows)
 {
     const sg_attend_blocks_args *const a = b->s.a;
-    memset(w->q, 0, (size_t)(SG_BLOCK_Q * b->dk));
+    const int8_t *const                q = (const int8_t *)a->q.data + (head * b->s.n + row) * b->s.d;
     memset(w->o, 0, (size_t)(SG_BLOCK_Q * b->dv) * sizeof *w->o);
-    for (int64_t i = 0; i < SG_BLOCK_Q; i++) {
+    for (int64_t i = 0; i < SG_BLOCK_Q; i += 16) {
         sub_state *const s = &w->state[i / SG_SUB];
-        const int64_t    l = i % SG_SUB;
-        s->base[l] = s->top[l] = -INFINITY;
-        s->sum[l] = s->lost[l] = s->scale[l] = 0.0f;
-        if (i >= rows) continue;
-        const int8_t *const x = (const int8_t *)a->q.data + (head * b->s.n + row + i) * b->s.d;
-        pack_fours(w->q + i / SG_SUB * b->dk * SG_SUB + l * 4, x, SG_SUB, b->s.d);
-        s->scale[l] = ((const float *)a->q_scale.data)[(row + i) / a->q_group * b->s.h + head] * a->scale * SG_LOG2E;
-    }
-    for (int64_t i = 0; i < SG_BLOCK_Q * b->dk; i++) w->q[i] ^= 0x80;
-}
-
-/* Outputs of a group over their sums, with the values' scale and center; 0 where there is no sum. */
-static void finish(const sub_state *s, float *o, int64_t d, const float *scale, const float *center)
-{
-    for (int col = 0; col < SG_SUB; col += 16) {
-        const __m512    sum = _mm512_load_ps(s->sum + col), by = _mm512_div_ps(_mm512_set1_ps(1.0f), sum);
-        const __mmask16 some = _mm512_cmp_ps_mask(sum, _mm512_setzero_ps(), _CMP_NEQ_UQ);
-        for (int64_t e = 0; e < d; e++) {
-            float *const y = o + e * SG_SUB + col;
-            const __m512 x = _mm512_mul_ps(_mm512_load_ps(y), by), add = _mm512_set1_ps(center ? center[e] : 0.0f);
-            _mm512_store_ps(y, _mm512_maskz_fmadd_ps(some, x, _mm512_set1_ps(scale[e]), add));
+        const int64_t    l = i % SG_SUB, at = (row + i) / a->q_group * b->s.h + head;
+        const float      scale = i < rows ? ((const float *)a->q_scale.data)[at] * a->scale * SG_LOG2E : 0.0f;
+        _mm512_store_ps(s->scale + l, _mm512_set1_ps(scale));
+        _mm512_store_ps(s->base + l, _mm512_set1_ps(-INFINITY));
+        _mm512_store_ps(s->top + l, _mm512_set1_ps(-INFINITY));
+        _mm512_store_ps(s->sum + l, _mm512_setzero_ps());
+        _mm512_store_ps(s->lost + l, _mm512_setzero_ps());
+        for (int64_t e = 0; e < b->dk; e += 64) {
+            uint8_t *const y = w->q + i / SG_SUB * b->dk * SG_SUB + e * SG_SUB + l * 4;
+            __m512i        x[16];
+            load_fours(x, i < rows ? q + i * b->s.d : q, rows - i, b->s.d, e);
+            for (int64_t c = 0; c < 16 && e + c * 4 < b->dk; c++)
+                _mm512_store_si512(y + c * 4 * SG_SUB, _mm512_xor_si512(x[c], _mm512_set1_epi8(-128)));
         }
     }
+}
+
+/* Outputs of 16 rows from i on, over their sums, with the values' scale and center, home; 0 where there is no sum. */
+static void finish(const vnni_job *b, const vnni_room *w, int64_t head, int64_t row, int64_t i, int64_t rows)
+{
+    const sg_attend_blocks_args *const a = b->s.a;
+    const int64_t                      d = b->s.d, at = head / b->s.serves * d;
+    const float *const                 scale = (const float *)a->v_scale.data + at;
+    const float *const                 center = a->v_center.rank ? (const float *)a->v_center.data + at : NULL;
+    const float *const                 o = w->o + i / SG_SUB * b->dv * SG_SUB + i % SG_SUB;
+    const __m512                       sum = _mm512_load_ps(w->state[i / SG_SUB].sum + i % SG_SUB);
+    const __m512                       by = _mm512_div_ps(_mm512_set1_ps(1.0f), sum);
+    const __mmask16                    some = _mm512_cmp_ps_mask(sum, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+    float                             *y[16];
+    for (int64_t r = 0; r < rows; r++) y[r] = sg_out(&a->y, ((row + i + r) * b->s.h + head) * d, w->row + r * d);
+    for (int64_t e = 0; e < d; e += 16) {
+        __m512i x[16];
+        for (int64_t c = 0; c < 16; c++) {
+            const int64_t from = sg_min64(e + c, d - 1);
+            const __m512  z = _mm512_mul_ps(_mm512_load_ps(o + from * SG_SUB), by);
+            const __m512  add = _mm512_set1_ps(center ? center[from] : 0.0f);
+            x[c] = _mm512_castps_si512(_mm512_maskz_fmadd_ps(some, z, _mm512_set1_ps(scale[from]), add));
+        }
+        sg_transpose16(x);
+        for (int64_t r = 0; r < rows; r++)
+            _mm512_mask_storeu_ps(y[r] + e, sg_lanes16(d - e), _mm512_castsi512_ps(x[r]));
+    }
+    for (int64_t r = 0; r < rows; r++) sg_out_done(&a->y, ((row + i + r) * b->s.h + head) * d, d, y[r]);
 }
 
 /* Outputs home; the share of its sum that each row left out. */
 static double task_end(const vnni_job *b, const vnni_room *w, int64_t head, int64_t row, int64_t rows)
 {
-    const sg_attend_blocks_args *const a = b->s.a;
-    const int64_t                      d = b->s.d, hk = head / b->s.serves;
-    const float *const                 center = a->v_center.rank ? (const float *)a->v_center.data + hk * d : NULL;
-    double                             share = 0;
+    double share = 0;
+    for (int64_t i = 0; i < rows; i += 16) finish(b, w, head, row, i, sg_min64(16, rows - i));
     for (int64_t i = 0; i < rows; i++) {
         const sub_state *const s = &w->state[i / SG_SUB];
-        float *const           o = w->o + i / SG_SUB * b->dv * SG_SUB;
-        const int64_t          l = i % SG_SUB, at = ((row + i) * b->s.h + head) * d;
-        float *const           y = sg_out(&a->y, at, w->row);
-        if (l == 0) finish(s, o, d, (const float *)a->v_scale.data + hk * d, center);
+        const int64_t          l = i % SG_SUB;
         if (s->lost[l] > 0.0f) share += (double)s->lost[l] / ((double)s->lost[l] + (double)s->sum[l]);
-        for (int64_t e = 0; e < d; e++) y[e] = o[e * SG_SUB + l];
-        sg_out_done(&a->y, at, d, y);
     }
     return share;
 }
@@ -195,12 +227,6 @@ static inline __m512i four(const void *p)
     int32_t x;
     memcpy(&x, p, sizeof x);
     return _mm512_set1_epi32(x);
-}
-
-/* sum += products of four; as an intrinsic gcc 12 copies the sum before and after, at half the speed. */
-static inline void dot(__m512i *sum, __m512i a, __m512i x)
-{
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(*sum) : "v"(a), "v"(x));
 }
 
 /* c[r][l] = start[r] + sum over i < depth of a[i][l] x[i][r], products of four, for 8 rows r and SG_SUB lanes l. The
@@ -333,33 +359,66 @@ static void logits_of_peaks(tile_logits *l)
     }
 }
 
+/* Where scores have become logits: with the largest, what makes nothing else of them. */
+static void logits_as_they_are(tile_logits *l, int col, __m512 best)
+{
+    const __mmask16 some = _mm512_cmp_ps_mask(best, _mm512_set1_ps(-INFINITY), _CMP_NEQ_UQ);
+    l->best[col] = best;
+    for (int g = 0; g < SG_GROUPS; g++) {
+        l->by[g][col] = _mm512_set1_ps(1.0f);
+        l->peak[g][col] = _mm512_setzero_ps();
+        l->add[g][col] = _mm512_maskz_sub_ps(some, _mm512_setzero_ps(), best);
+    }
+}
+
+/* Scores become logits, -INFINITY at keys that no query sees. Which these are no branch can foretell: each kind has a
+ * loop of its own. */
+static void logits_of_keys(tile_logits *l, const sg_blocks_tile *t, int32_t *score)
+{
+    const __m512 magic = _mm512_set1_ps(SG_MAGIC), none = _mm512_set1_ps(-INFINITY);
+    __m512       best[2] = {none, none};
+    for (uint64_t rest = ~t->seen; rest; rest &= rest - 1) {
+        int32_t *const s = score + __builtin_ctzll(rest) * SG_SUB;
+        _mm512_store_ps(s, none);
+        _mm512_store_ps(s + 16, none);
+    }
+    for (uint64_t rest = t->seen; rest; rest &= rest - 1) {
+        const int      key = __builtin_ctzll(rest);
+        const __m512   add = _mm512_set1_ps((t->add + (t->bias ? t->bias[key] : 0.0f)) * SG_LOG2E);
+        int32_t *const s = score + key * SG_SUB;
+        for (int col = 0; col < 2; col++) {
+            const __m512 x = _mm512_sub_ps(_mm512_load_ps(s + col * 16), magic);
+            const __m512 y = _mm512_fmadd_ps(x, l->by[key / SG_BLOCK_SUB][col], add);
+            best[col] = _mm512_max_ps(best[col], y);
+            _mm512_store_ps(s + col * 16, y);
+        }
+    }
+    for (int col = 0; col < 2; col++) {
+        __mmask16 bad = 0; /* a largest logit forgets what is NaN */
+        for (int g = 0; g < SG_GROUPS; g++) bad |= _mm512_cmp_ps_mask(l->by[g][col], none, _CMP_UNORD_Q);
+        logits_as_they_are(l, col, _mm512_mask_mov_ps(best[col], bad, _mm512_set1_ps(NAN)));
+    }
+}
+
 /* Scores become logits one by one, -INFINITY where query `row` and those after it do not see the key. */
-static void logits_of_scores(tile_logits *l, const sg_blocks_tile *t, int32_t *score, int64_t row)
+static void logits_of_edge(tile_logits *l, const sg_blocks_tile *t, int32_t *score, int64_t row)
 {
     for (int col = 0; col < 2; col++) {
         __m512    best = _mm512_set1_ps(-INFINITY);
         __mmask16 bad = 0;
         for (int64_t key = 0; key < SG_BLOCK_K; key++) {
-            const bool    seen = t->seen >> key & 1;
-            const int64_t late =
-                t->edge ? t->index * SG_BLOCK_K + key - row - col * 16 : 0; /* lanes that come before it */
-            const __mmask16 lanes = (__mmask16)(seen && late < 16 ? 0xffff << (late < 0 ? 0 : late) : 0);
-            const float     add = (t->add + (seen && t->bias ? t->bias[key] : 0.0f)) * SG_LOG2E;
+            const int64_t   late = t->index * SG_BLOCK_K + key - row - col * 16; /* lanes that come before it */
+            const bool      some = (t->seen >> key & 1) && late < 16;
+            const __mmask16 lanes = (__mmask16)(some ? 0xffff << (late < 0 ? 0 : late) : 0);
             int32_t *const  s = score + key * SG_SUB + col * 16;
             const __m512    x = _mm512_sub_ps(_mm512_load_ps(s), _mm512_set1_ps(SG_MAGIC));
-            const __m512    y = _mm512_fmadd_ps(x, l->by[key / SG_BLOCK_SUB][col], _mm512_set1_ps(add));
+            const __m512    y = _mm512_mul_ps(x, l->by[key / SG_BLOCK_SUB][col]);
             const __m512    z = _mm512_mask_mov_ps(_mm512_set1_ps(-INFINITY), lanes, y);
             bad |= _mm512_cmp_ps_mask(z, z, _CMP_UNORD_Q);
             best = _mm512_max_ps(best, z);
             _mm512_store_ps(s, z);
         }
-        l->best[col] = best = _mm512_mask_mov_ps(best, bad, _mm512_set1_ps(NAN));
-        const __mmask16 none = _mm512_cmp_ps_mask(best, _mm512_set1_ps(-INFINITY), _CMP_EQ_OQ);
-        for (int g = 0; g < SG_GROUPS; g++) {
-            l->by[g][col] = _mm512_set1_ps(1.0f);
-            l->peak[g][col] = _mm512_setzero_ps();
-            l->add[g][col] = _mm512_mask_sub_ps(_mm512_setzero_ps(), (__mmask16)~none, _mm512_setzero_ps(), best);
-        }
+        logits_as_they_are(l, col, _mm512_mask_mov_ps(best, bad, _mm512_set1_ps(NAN)));
     }
 }
 
@@ -386,7 +445,7 @@ static void rise(const vnni_job *b, sub_state *s, float *o, const tile_logits *l
         by[col] = _mm512_maskz_mov_ps(some, exp2_of(_mm512_sub_ps(best, base)));
         _mm512_store_ps(s->base + col * 16, base);
         _mm512_store_ps(s->top + col * 16, _mm512_max_ps(_mm512_load_ps(s->top + col * 16), best));
-        if (!up) continue;
+        if (!_mm512_mask_cmp_ps_mask(up, was, none, _CMP_NEQ_UQ)) continue; /* nothing was summed */
         const __m512 fade = _mm512_mask_mov_ps(_mm512_set1_ps(1.0f), up, exp2_of(_mm512_sub_ps(was, base)));
         float *const sum = s->sum + col * 16, *const lost = s->lost + col * 16;
         _mm512_store_ps(sum, _mm512_mul_ps(_mm512_load_ps(sum), fade));
@@ -414,8 +473,10 @@ static bool visit(const vnni_job *b, const vnni_room *w, const sg_blocks_tile *t
            (next - at) * SG_BLOCK_K * b->dk, l.peak);
     if (t->index < b->s.nk && sg_blocks_seen(t, row) == ~0ull)
         logits_of_peaks(&l);
+    else if (!t->edge)
+        logits_of_keys(&l, t, w->score);
     else
-        logits_of_scores(&l, t, w->score, row);
+        logits_of_edge(&l, t, w->score, row);
     const bool out = left_out(s, &l, rows, lambda);
     rise(b, s, o, &l, by);
     weights(w->score, &l, w->p, sum, b->s.count != NULL); /* what is counted is not rounded to 8 bits */
