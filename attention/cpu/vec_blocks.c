@@ -142,10 +142,30 @@ static bool left_out(const vec_room *w, int64_t i, int64_t rows, float lambda)
     return true;
 }
 
+/* Whether a tile has keys that some rows do not see and values that a weight of 0 does not make 0. */
+static bool is_wild(const vec_job *b, const sg_blocks_tile *t, int64_t at)
+{
+    const float *const v = b->v + at * SG_BLOCK_K * b->wide;
+    sg_lanes           sum = {0};
+    if (!t->edge && !~t->seen) return false;
+    for (int64_t e = 0; e < SG_BLOCK_K * b->wide; e += SG_LANES) sum += *(const sg_lanes *)(v + e) * 0.0f;
+    return sg_lanes_sum(sum) != 0.0f; /* NaN */
+}
+
+/* A row of outputs plus its weights times values, of the keys that it sees alone. */
+static void add_seen(const vec_job *b, float *o, const float *weight, const float *v, uint64_t seen)
+{
+    for (; seen; seen &= seen - 1) {
+        const int key = __builtin_ctzll(seen);
+        for (int64_t e = 0; e < b->s.d; e++)
+            o[e] += weight[key] * v[(e / SG_NR * SG_BLOCK_K + key) * SG_NR + e % SG_NR];
+    }
+}
+
 /* A tile, packed as number `at`, enters a strip: rows [i, i + rows) of the task, [row, row + rows) of the tensor. With
  * lambda, in nats, it may be left out; whether it was. */
-static bool visit(const vec_job *b, const vec_room *w, const sg_blocks_tile *t, int64_t at, int64_t row, int64_t i,
-                  int64_t rows, float lambda)
+static bool visit(const vec_job *b, const vec_room *w, const sg_blocks_tile *t, int64_t at, bool wild, int64_t row,
+                  int64_t i, int64_t rows, float lambda)
 {
     const float *const k = b->k + at * SG_BLOCK_K * b->s.d, *const v = b->v + at * SG_BLOCK_K * b->wide;
     const float *a[SG_MR];
@@ -163,7 +183,9 @@ static bool visit(const vec_job *b, const vec_room *w, const sg_blocks_tile *t, 
         sg_lanes *const sum = out ? w->lost : w->sum;
         sum[i + r] += row_weights(w->score + r * SG_LDS, w->top[i + r]);
     }
-    for (int64_t r = 0; r < rows && !out; r += SG_MR) {
+    for (int64_t r = 0; r < rows && !out && wild; r++)
+        add_seen(b, w->o + (i + r) * b->ld, w->score + r * SG_LDS, v, sg_blocks_seen(t, row + r));
+    for (int64_t r = 0; r < rows && !out && !wild; r += SG_MR) {
         for (int64_t l = 0; l < SG_MR; l++) a[l] = w->score + (r + l) * SG_LDS;
         for (int64_t e = 0; e < b->wide; e += SG_NR)
             sg_tile(a, 1, SG_BLOCK_K, v + e * SG_BLOCK_K, b->s.d - e, w->o + (i + r) * b->ld + e, b->ld, false);
@@ -221,9 +243,10 @@ static void attend_task(const vec_job *b, const vec_room *w, int64_t head, int64
     task_begin(b, w, head, row, rows);
     for (bool first = true; sg_blocks_next(&walk, &t); first = false) {
         const float most = filters && !first && t.index < b->s.nk ? lambda : INFINITY;
+        const bool  wild = is_wild(b, &t, from + t.index);
         for (int64_t r = 0; r < rows; r += b->strip)
-            count.skips +=
-                visit(b, w, &t, from + t.index, row + r, r / b->strip * b->up, sg_min64(b->strip, rows - r), most);
+            count.skips += visit(b, w, &t, from + t.index, wild, row + r, r / b->strip * b->up,
+                                 sg_min64(b->strip, rows - r), most);
     }
     count.share = task_end(b, w, head, row, rows);
     if (filters) b->s.count[head * b->s.nq + i] = count;

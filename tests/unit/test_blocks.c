@@ -1,4 +1,5 @@
 /* test_blocks.c - what the stages of sparse attention must do whatever computes them, on the oracle. */
+#include "backend.h"
 #include "meta.h"
 #include "op.h"
 
@@ -490,6 +491,36 @@ static void filter_leaves_out_what_is_far_below(void **state)
     for (int g = 0; g < H; g++) assert_true(at(skips, 2 * g) == 10 && at(skips, 2 * g + 1) < 1e-3f);
 }
 
+/* A value that is not a number is none to rows before it, nor is the mean of a block that they see by its keys. */
+static void what_is_not_seen_does_not_matter(void **state)
+{
+    (void)state;
+    for (unsigned level = SG_CPU_BASE; level <= SG_CPU_AVX512; level++) {
+        const sg_backend_options o = {.name = "cpu", .threads = 2, .cpu_mask = (2u << level) - 1};
+        sg_stream                s = ref_stream();
+        sg_backend              *cpu;
+        sg_error                 e;
+        assert_int_equal(sg_backend_open(&cpu, &o, &e), SG_OK);
+        sg_stream       on_cpu = sg_stream_on(cpu);
+        inputs          x = inputs_new(&s, N, N);
+        const sg_tensor clean = sg_new(&s, SG_F32, N, H, D);
+        x.v = DRAWN(&s, SG_F32, 9, 1, N, HK, D);
+        x.tail_v = DRAWN(&s, SG_F32, 9, 1, 5, HK, D);
+        x.v_scale = (sg_tensor){0};
+        keep_all(&x, 5, true);
+        for (int64_t row = 0; row < H * NQ; row++)
+            ((uint8_t *)x.keep.data)[row * 8] &= 0xfe; /* the first is in the tail */
+        ATTEND(&on_cpu, &x, .y = clean, .causal = true, .keep = x.keep, TAIL(&x));
+        for (int i = 0; i < HK * D; i++) sg_store(&x.v, 200 * HK * D + i, i % 3 ? NAN : -INFINITY);
+        for (int i = HK * D; i < 5 * HK * D; i++) sg_store(&x.tail_v, i, i % 3 ? NAN : INFINITY);
+        ATTEND(&on_cpu, &x, .y = x.y, .causal = true, .keep = x.keep, TAIL(&x));
+        assert_int_equal(on_cpu.status, SG_OK);
+        assert_near(sg_rows(x.y, 0, 200), sg_rows(clean, 0, 200), 1e-5);
+        for (int64_t i = 200 * H * D; i < sg_count(x.y); i++) assert_true(!isfinite(at(x.y, i)));
+        sg_backend_close(&cpu);
+    }
+}
+
 static void tail_bias_is_capped(void **state)
 {
     (void)state;
@@ -550,6 +581,7 @@ int main(void)
                                        cmocka_unit_test(tail_is_attention_over_means),
                                        cmocka_unit_test(order_of_blocks_does_not_matter),
                                        cmocka_unit_test(filter_leaves_out_what_is_far_below),
+                                       cmocka_unit_test(what_is_not_seen_does_not_matter),
                                        cmocka_unit_test(tail_bias_is_capped),
                                        cmocka_unit_test(check_judges_every_output)};
     return cmocka_run_group_tests(tests, NULL, NULL);
