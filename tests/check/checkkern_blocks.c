@@ -163,7 +163,7 @@ static void add_tail(ck *c, sg_attend_blocks_args *a, ck_fill numbers, int64_t n
 {
     const int64_t h = a->q.dim[0], hk = a->k.dim[0], d = a->q.dim[2];
     a->tail_k = ck_new(c, SG_I8, numbers, hk, nk, d);
-    a->tail_k_scale = ck_new(c, SG_F32, CK_SCALES, div_up(nk, SG_BLOCK_K), hk);
+    a->tail_k_scale = ck_new(c, SG_F32, ck_draw(c, 12) ? CK_SCALES : CK_NAN_SCALE, div_up(nk, SG_BLOCK_K), hk);
     a->tail_v = a->v.dtype == SG_I8 ? ck_new(c, SG_I8, CK_RANDOM, hk, nk, d) : ck_new(c, SG_F32, CK_RANDOM, nk, hk, d);
     if (coin(c)) a->tail_bias = ck_new(c, SG_F32, CK_RANDOM, h, nq, nk);
 }
