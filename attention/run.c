@@ -25,7 +25,6 @@ struct sg_attention {
     sg_tensor          kept, mass, skipped;   /* I32 [slots, h], F32 [slots, h], F32 [slots, h, 2] */
 };
 
-static int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t keys(const sg_attention *a) { return a->shape.m ? a->shape.m : a->shape.n; }
 
 const sg_policy *sg_attention_policy(const sg_attention *a) { return &a->p; }
@@ -87,8 +86,8 @@ sg_status sg_attention_open(sg_attention **out, const sg_policy *p, const sg_att
     if (!a) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     a->p = *p;
     a->shape = *shape;
-    a->nq = div_up(shape->n, SG_BLOCK_Q);
-    a->nk = div_up(keys(a), SG_BLOCK_K);
+    a->nq = sg_div_up(shape->n, SG_BLOCK_Q);
+    a->nk = sg_div_up(keys(a), SG_BLOCK_K);
     const sg_status st = bind(a, e);
     if (st) sg_attention_close(&a);
     *out = a;
@@ -301,10 +300,10 @@ typedef struct pooled {
 
 static pooled pool(sg_stream *s, sg_tensor x, int block, bool var, bool sub, sg_tensor total, sg_tensor mean)
 {
-    const int64_t n = x.dim[0], h = x.dim[1], d = x.dim[2], b = div_up(n, block);
+    const int64_t n = x.dim[0], h = x.dim[1], d = x.dim[2], b = sg_div_up(n, block);
     pooled        p = {.mean = mean.rank ? mean : sg_new(s, SG_F32, b, h, d)};
     if (var) p.var = sg_new(s, SG_F32, b, h, d);
-    if (sub) p.sub = sg_new(s, SG_F32, div_up(n, SG_BLOCK_SUB), h, d);
+    if (sub) p.sub = sg_new(s, SG_F32, sg_div_up(n, SG_BLOCK_SUB), h, d);
     sg_pool(s, .mean = p.mean, .var = p.var, .sub = p.sub, .total = total, .x = x, .block = block);
     return p;
 }
@@ -323,14 +322,14 @@ static void take_room(call *c)
         c->b.v_center = sg_new(s, SG_F32, hk, d);
     }
     if (!c->sparse) return;
-    c->b.keep = sg_new(s, SG_U8, h, nq, 8 * div_up(nk, 64));
+    c->b.keep = sg_new(s, SG_U8, h, nq, 8 * sg_div_up(nk, 64));
     if (filters(c->a, c->row)) {
         c->b.lambda = heads_at(c->a->lambda, c->row);
         c->b.skips = heads_at(c->a->skipped, c->slot);
     }
     if (!c->tail) return;
     c->b.tail_k = sg_new(s, SG_I8, hk, nk, d);
-    c->b.tail_k_scale = sg_new(s, SG_F32, div_up(nk, SG_BLOCK_K), hk);
+    c->b.tail_k_scale = sg_new(s, SG_F32, sg_div_up(nk, SG_BLOCK_K), hk);
     c->b.tail_v = i8 ? sg_new(s, SG_I8, hk, nk, d) : sg_new(s, SG_F32, nk, hk, d);
     if (c->biased) c->b.tail_bias = sg_new(s, SG_F32, h, nq, nk);
 }
@@ -411,9 +410,9 @@ static void attend_quantised(call *c)
     }
     s->scratch.used = inner;
     c->b.q = sg_new(s, SG_I8, h, n, d);
-    c->b.q_scale = sg_new(s, SG_F32, div_up(n, Q_GROUP), h);
+    c->b.q_scale = sg_new(s, SG_F32, sg_div_up(n, Q_GROUP), h);
     c->b.k = sg_new(s, SG_I8, hk, m, d);
-    c->b.k_scale = sg_new(s, SG_F32, div_up(m, K_GROUP), hk);
+    c->b.k_scale = sg_new(s, SG_F32, sg_div_up(m, K_GROUP), hk);
     sg_quantise(s, .y = c->b.q, .scale = c->b.q_scale, .x = c->x->q, .group = Q_GROUP);
     sg_quantise(s, .y = c->b.k, .scale = c->b.k_scale, .x = c->x->k, .center = c->k_center, .group = K_GROUP);
     sg_attend_blocks_(s, &c->b);
@@ -455,7 +454,7 @@ void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, 
 static int64_t seen(const sg_attention *a, int64_t i)
 {
     const int64_t end = (i + 1) * SG_BLOCK_Q;
-    return a->p.causal ? div_up(end < a->shape.n ? end : a->shape.n, SG_BLOCK_K) : a->nk;
+    return a->p.causal ? sg_div_up(end < a->shape.n ? end : a->shape.n, SG_BLOCK_K) : a->nk;
 }
 
 /* Groups of rows, times the blocks they keep, of a head that keeps `kept`: those of a last block that is not full are
@@ -470,7 +469,7 @@ static int64_t groups_of(const sg_attention *a, int64_t head, int64_t kept)
         at_last = 0;
         for (int64_t j = 0; j < a->nk; j++) at_last += row[j] != 0;
     }
-    return (kept - at_last) * (SG_BLOCK_Q / GROUP) + at_last * div_up(left, GROUP);
+    return (kept - at_last) * (SG_BLOCK_Q / GROUP) + at_last * sg_div_up(left, GROUP);
 }
 
 static void count_sparse(const sg_attention *a, sg_attention_count *c, int row, const int32_t *kept, const float *mass,

@@ -56,15 +56,14 @@ typedef struct sample {
     sg_tune_loss loss;
 } sample;
 
-static int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-int64_t sg_tune_wide(int64_t d) { return div_up(d, 64) * 64; }
+int64_t sg_tune_wide(int64_t d) { return sg_div_up(d, 64) * 64; }
 
 size_t sg_tune_work_count(const sg_tune_keys *k)
 {
-    const int64_t nk = div_up(k->m, SG_BLOCK_K), tile = SG_TUNE_ROWS * SG_BLOCK_K, wide = sg_tune_wide(k->d);
+    const int64_t nk = sg_div_up(k->m, SG_BLOCK_K), tile = SG_TUNE_ROWS * SG_BLOCK_K, wide = sg_tune_wide(k->d);
     const int64_t rows = SG_TUNE_ROWS * (wide + 1);
-    return (size_t)((nk + div_up(nk, SG_BLOCK_K) + 1) * tile + (SG_TUNE_AMOUNTS + 3) * rows + nk * (SG_TUNE_ROWS + 1));
+    return (size_t)((nk + sg_div_up(nk, SG_BLOCK_K) + 1) * tile + (SG_TUNE_AMOUNTS + 3) * rows +
+                    nk * (SG_TUNE_ROWS + 1));
 }
 
 /* ---- opening ---- */
@@ -246,7 +245,7 @@ static void predict(call *c, sg_stream *s)
     const sg_policy *const p = &c->t->o.policy;
     const bool             sub = p->score != SG_SCORE_MEAN, weigh = p->score == SG_SCORE_ERROR;
     const bool             biased = p->tail && p->tail_bias != SG_TAIL_BIAS_NONE;
-    const int64_t          fine = div_up(c->n, SG_BLOCK_SUB), h = c->h, hk = c->hk, d = c->d;
+    const int64_t          fine = sg_div_up(c->n, SG_BLOCK_SUB), h = c->h, hk = c->hk, d = c->d;
     sg_tensor              t[7];
     enum { Q, Q_VAR, Q_SUB, K_VAR, K_SUB, V_VAR };
     t[Q] = host(s, c->nq, h, d), t[Q_VAR] = host(s, c->nq, h, d), t[Q_SUB] = host(s, fine, h, d);
@@ -287,13 +286,13 @@ static void put_column(float *blocks, const sg_tensor *x, int64_t t, int64_t hea
 /* The floats of a sg_tune_keys of n keys. */
 static size_t keys_count(const call *c)
 {
-    const int64_t wide = sg_tune_wide(c->d), up = div_up(c->nk, SG_BLOCK_K) * SG_BLOCK_K;
+    const int64_t wide = sg_tune_wide(c->d), up = sg_div_up(c->nk, SG_BLOCK_K) * SG_BLOCK_K;
     return (size_t)(c->nk * SG_BLOCK_K * (c->d + wide) + up * c->d + c->nk * wide + c->d);
 }
 
 static sg_tune_keys pack_keys(const call *c, int64_t head, float *at)
 {
-    const int64_t wide = sg_tune_wide(c->d), up = div_up(c->nk, SG_BLOCK_K) * SG_BLOCK_K;
+    const int64_t wide = sg_tune_wide(c->d), up = sg_div_up(c->nk, SG_BLOCK_K) * SG_BLOCK_K;
     sg_tune_keys  k = {.m = c->n, .d = c->d};
     memset(at, 0, keys_count(c) * sizeof *at);
     k.k = at, at += c->nk * SG_BLOCK_K * c->d;
@@ -359,7 +358,7 @@ static void look(const call *c, const sg_tune_keys *keys, sample *m, bench *b)
 static int64_t choose_samples(const call *c, int64_t head, sample *out)
 {
     const sg_tune *const t = c->t;
-    const int64_t        first = div_up(c->front, SG_BLOCK_Q), blocks = (c->n - c->back) / SG_BLOCK_Q - first;
+    const int64_t        first = sg_div_up(c->front, SG_BLOCK_Q), blocks = (c->n - c->back) / SG_BLOCK_Q - first;
     const int64_t        every = blocks / 2 < t->o.every ? (blocks > 1 ? blocks / 2 : 1) : t->o.every;
     int64_t              found = 0;
     for (int64_t i = (3 * c->step + 5 * c->pass + c->layer + 7 * head) % every; i < blocks; i += every, found++)
@@ -474,8 +473,8 @@ void sg_tune_see(void *context, sg_stream *s, const sg_attention_shape *shape, i
               .layer = layer,
               .step = step,
               .pass = pass};
-    c.nq = div_up(c.n, SG_BLOCK_Q);
-    c.nk = div_up(c.n, SG_BLOCK_K);
+    c.nq = sg_div_up(c.n, SG_BLOCK_Q);
+    c.nk = sg_div_up(c.n, SG_BLOCK_K);
     t->timestep[step] = timestep;
     predict(&c, s);
     if (!s->status) see_call(t, &c, s);

@@ -240,8 +240,6 @@ static bool count_bad_fits(const sg_count_bad_args *a)
 
 /* ---- sparse attention ---- */
 
-static int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 static bool f32_or_none2(sg_tensor t, int64_t a, int64_t b) { return t.rank == 0 || (is_f32(t) && is2(t, a, b)); }
 static bool f32_or_none3(sg_tensor t, int64_t a, int64_t b, int64_t c)
 {
@@ -264,16 +262,16 @@ static bool pool_fits(const sg_pool_args *a)
 {
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
     if (!is_real(a->x) || a->x.rank != 3 || a->block < 1 || a->block % SG_BLOCK_SUB) return false;
-    const int64_t b = div_up(n, a->block);
+    const int64_t b = sg_div_up(n, a->block);
     return is_f32(a->mean) && is3(a->mean, b, h, d) && f32_or_none3(a->var, b, h, d) &&
-           f32_or_none3(a->sub, div_up(n, SG_BLOCK_SUB), h, d) && f32_or_none2(a->total, h, d) &&
+           f32_or_none3(a->sub, sg_div_up(n, SG_BLOCK_SUB), h, d) && f32_or_none2(a->total, h, d) &&
            all_apart(&a->mean, 5, 4);
 }
 
 static bool alike_fits(const sg_alike_args *a)
 {
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
-    return is_real(a->x) && a->x.rank == 3 && a->block > 0 && is_f32(a->y) && is2(a->y, div_up(n, a->block), h) &&
+    return is_real(a->x) && a->x.rank == 3 && a->block > 0 && is_f32(a->y) && is2(a->y, sg_div_up(n, a->block), h) &&
            f32_or_none2(a->center, h, d) && all_apart(&a->y, 3, 1);
 }
 
@@ -282,7 +280,7 @@ static bool quantise_fits(const sg_quantise_args *a)
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2], group = a->group;
     if (!is_real(a->x) || a->x.rank != 3 || group < 0 || (a->given && group)) return false;
     return a->y.dtype == SG_I8 && is3(a->y, h, n, d) && is_f32(a->scale) &&
-           (group ? is2(a->scale, div_up(n, group), h) : is2(a->scale, h, d)) && f32_or_none2(a->center, h, d) &&
+           (group ? is2(a->scale, sg_div_up(n, group), h) : is2(a->scale, h, d)) && f32_or_none2(a->center, h, d) &&
            all_apart(&a->y, 4, 2);
 }
 
@@ -293,9 +291,9 @@ static bool fixed_fits(sg_tensor q_alike, sg_tensor k_alike, sg_tensor theta, in
     if (n < 1 || m < 1 || front < 0 || back < 0) return false;
     const bool judged = theta.rank > 0;
     if (judged != (q_alike.rank > 0) || judged != (k_alike.rank > 0)) return false;
-    return !judged || (is_f32(theta) && is1(theta, h) && is_f32(q_alike) && is2(q_alike, div_up(n, SG_BLOCK_Q), h) &&
+    return !judged || (is_f32(theta) && is1(theta, h) && is_f32(q_alike) && is2(q_alike, sg_div_up(n, SG_BLOCK_Q), h) &&
                        is_f32(k_alike) && k_alike.rank == 2 && serves(h, k_alike.dim[1]) &&
-                       is2(k_alike, div_up(m, SG_BLOCK_K), k_alike.dim[1]));
+                       is2(k_alike, sg_div_up(m, SG_BLOCK_K), k_alike.dim[1]));
 }
 
 static bool score_fits(const sg_score_args *a)
@@ -303,9 +301,9 @@ static bool score_fits(const sg_score_args *a)
     const int64_t h = a->q.dim[1], d = a->q.dim[2], hk = a->k.dim[1], n = a->n, m = a->m;
     if (!is_f32(a->q) || !is_f32(a->k) || a->q.rank != 3 || a->k.rank != 3 || !serves(h, hk) || n < 1 || m < 1)
         return false;
-    const int64_t nq = div_up(n, SG_BLOCK_Q), nk = div_up(m, SG_BLOCK_K);
-    return is3(a->q, a->sub ? div_up(n, SG_BLOCK_SUB) : nq, h, d) &&
-           is3(a->k, a->sub ? div_up(m, SG_BLOCK_SUB) : nk, hk, d) && is_f32(a->y) && is3(a->y, h, nq, nk) &&
+    const int64_t nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(m, SG_BLOCK_K);
+    return is3(a->q, a->sub ? sg_div_up(n, SG_BLOCK_SUB) : nq, h, d) &&
+           is3(a->k, a->sub ? sg_div_up(m, SG_BLOCK_SUB) : nk, hk, d) && is_f32(a->y) && is3(a->y, h, nq, nk) &&
            f32_or_none3(a->k_var, nk, hk, d) && (a->k_var.rank > 0) == (a->v_var.rank > 0) &&
            (a->v_var.rank == 0 || (is_f32(a->v_var) && is3(a->v_var, nk, hk, a->v_var.dim[2]))) &&
            fixed_fits(a->q_alike, a->k_alike, a->theta, n, m, h, a->front, a->back) && (!a->causal || n == m) &&
@@ -315,8 +313,8 @@ static bool score_fits(const sg_score_args *a)
 static bool select_fits(const sg_select_args *a)
 {
     const int64_t h = a->score.dim[0], nq = a->score.dim[1], nk = a->score.dim[2];
-    return is_f32(a->score) && a->score.rank == 3 && a->n > 0 && a->m > 0 && nq == div_up(a->n, SG_BLOCK_Q) &&
-           nk == div_up(a->m, SG_BLOCK_K) && a->keep.dtype == SG_U8 && is3(a->keep, h, nq, 8 * div_up(nk, 64)) &&
+    return is_f32(a->score) && a->score.rank == 3 && a->n > 0 && a->m > 0 && nq == sg_div_up(a->n, SG_BLOCK_Q) &&
+           nk == sg_div_up(a->m, SG_BLOCK_K) && a->keep.dtype == SG_U8 && is3(a->keep, h, nq, 8 * sg_div_up(nk, 64)) &&
            a->kept.dtype == SG_I32 && is1(a->kept, h) && is_f32(a->mass) && is1(a->mass, h) && a->sink >= 0 &&
            (a->rule == SG_SELECT_GIVEN || (is_f32(a->amount) && is1(a->amount, h))) &&
            (!a->heads || a->rule == SG_SELECT_TOPK) && (!a->causal || a->n == a->m) &&
@@ -342,7 +340,7 @@ static bool tail_fits(const sg_attend_blocks_args *a, int64_t h, int64_t hk, int
     const bool values = a->v.dtype == SG_I8 ? a->tail_v.dtype == SG_I8 && is3(a->tail_v, hk, nk, d)
                                             : is_f32(a->tail_v) && is3(a->tail_v, nk, hk, d);
     return a->keep.rank && a->tail_k.dtype == SG_I8 && is3(a->tail_k, hk, nk, d) && is_f32(a->tail_k_scale) &&
-           is2(a->tail_k_scale, div_up(nk, SG_BLOCK_K), hk) && values && f32_or_none3(a->tail_bias, h, nq, nk);
+           is2(a->tail_k_scale, sg_div_up(nk, SG_BLOCK_K), hk) && values && f32_or_none3(a->tail_bias, h, nq, nk);
 }
 
 static bool attend_blocks_fits(const sg_attend_blocks_args *a)
@@ -351,16 +349,16 @@ static bool attend_blocks_fits(const sg_attend_blocks_args *a)
     if (a->q.rank != 3 || a->k.rank != 3 || a->q.dtype != SG_I8 || a->k.dtype != SG_I8 || !serves(h, hk) ||
         !is_group(a->q_group, SG_BLOCK_Q) || !is_group(a->k_group, SG_BLOCK_K))
         return false;
-    const int64_t nq = div_up(n, SG_BLOCK_Q), nk = div_up(m, SG_BLOCK_K);
+    const int64_t nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(m, SG_BLOCK_K);
     const bool    values = a->v.dtype == SG_I8 ? is3(a->v, hk, m, d) && is_f32(a->v_scale) && is2(a->v_scale, hk, d)
                                                : is_real(a->v) && is3(a->v, m, hk, d) && a->v_scale.rank == 0;
-    const bool    keeps = a->keep.rank == 0 || (a->keep.dtype == SG_U8 && is3(a->keep, h, nq, 8 * div_up(nk, 64)));
+    const bool    keeps = a->keep.rank == 0 || (a->keep.dtype == SG_U8 && is3(a->keep, h, nq, 8 * sg_div_up(nk, 64)));
     const bool    filters = a->lambda.rank
                                 ? is_f32(a->lambda) && is1(a->lambda, h) && is_f32(a->skips) && is2(a->skips, h, 2)
                                 : a->skips.rank == 0;
     return is_real(a->y) && is3(a->y, n, h, d) && a->k.dim[2] == d && is_f32(a->q_scale) &&
-           is2(a->q_scale, div_up(n, a->q_group), h) && is_f32(a->k_scale) &&
-           is2(a->k_scale, div_up(m, a->k_group), hk) && values && f32_or_none2(a->v_center, hk, d) && keeps &&
+           is2(a->q_scale, sg_div_up(n, a->q_group), h) && is_f32(a->k_scale) &&
+           is2(a->k_scale, sg_div_up(m, a->k_group), hk) && values && f32_or_none2(a->v_center, hk, d) && keeps &&
            tail_fits(a, h, hk, nq, nk, d) && filters && (!a->causal || n == m) && all_apart(&a->y, 15, 2);
 }
 

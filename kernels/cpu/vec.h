@@ -36,7 +36,6 @@ typedef uint32_t sg_lane_bits __attribute__((vector_size(4 * SG_LANES)));
 enum { SG_RUN = 1024, SG_FEW = 32768 };
 
 static inline int64_t sg_min64(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t sg_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 static inline uint32_t sg_bits(float f)
 {

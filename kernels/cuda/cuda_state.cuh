@@ -106,7 +106,6 @@ bool sg_cuda_attend_mma(sg_stream *s, const sg_attend_args *a, sg_status *status
 }
 #endif
 
-static inline int64_t sg_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t sg_min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t sg_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 

@@ -13,9 +13,8 @@ static const int64_t heads[][2] = {{1, 1}, {2, 2}, {4, 2}, {6, 3}, {3, 1}};
 static const int64_t texts[] = {0, 0, 0, 0, 1, 63, 64, 65, 77, 129};
 static const ck_fill usual[] = {CK_RANDOM, CK_RANDOM, CK_OUTLIER, CK_LARGE, CK_ZERO, CK_TINY, CK_NAN, CK_INF};
 
-static int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static int     trials(const ck *c, int most) { return c->quick ? most / 8 : most; }
-static bool    coin(ck *c) { return ck_draw(c, 2) == 0; }
+static int  trials(const ck *c, int most) { return c->quick ? most / 8 : most; }
+static bool coin(ck *c) { return ck_draw(c, 2) == 0; }
 
 static sg_dtype type_in(ck *c, int i)
 {
@@ -31,10 +30,10 @@ void ck_try_pool(ck *c)
     for (int i = 0; i < trials(c, 80); i++) {
         const int64_t n = ONE_OF(c, tokens), h = 1 + (int64_t)ck_draw(c, 4), d = ONE_OF(c, channels);
         const int     block = ONE_OF(c, blocks);
-        const int64_t b = div_up(n, block);
+        const int64_t b = sg_div_up(n, block);
         ck_case(c, &(sg_pool_args){.mean = ck_out(c, SG_F32, b, h, d),
                                    .var = MAYBE(c, ck_out(c, SG_F32, b, h, d)),
-                                   .sub = MAYBE(c, ck_out(c, SG_F32, div_up(n, SG_BLOCK_SUB), h, d)),
+                                   .sub = MAYBE(c, ck_out(c, SG_F32, sg_div_up(n, SG_BLOCK_SUB), h, d)),
                                    .total = MAYBE(c, ck_out(c, SG_F32, h, d)),
                                    .x = ck_new(c, type_in(c, i), ONE_OF(c, usual), n, h, d),
                                    .block = block});
@@ -48,7 +47,7 @@ void ck_try_alike(ck *c)
         const int     block = coin(c) ? SG_BLOCK_Q : SG_BLOCK_K;
         const ck_fill f = usual[i % 8];
         ck_case(c,
-                &(sg_alike_args){.y = ck_out(c, SG_F32, div_up(n, block), h),
+                &(sg_alike_args){.y = ck_out(c, SG_F32, sg_div_up(n, block), h),
                                  .x = ck_new(c, type_in(c, i), f, n, h, d),
                                  .center = f == CK_ZERO ? (sg_tensor){0} : MAYBE(c, ck_new(c, SG_F32, CK_RANDOM, h, d)),
                                  .block = block});
@@ -68,7 +67,7 @@ void ck_try_quantise(ck *c)
         if (a.given)
             a.scale = ck_new(c, SG_F32, coin(c) ? CK_SCALES : CK_SWITCHES, h, d);
         else
-            a.scale = a.group ? ck_out(c, SG_F32, div_up(n, a.group), h) : ck_out(c, SG_F32, h, d);
+            a.scale = a.group ? ck_out(c, SG_F32, sg_div_up(n, a.group), h) : ck_out(c, SG_F32, h, d);
         a.x = ck_new(c, type_in(c, i), ONE_OF(c, fills), n, h, d);
         if (coin(c)) a.center = ck_new(c, SG_F32, coin(c) ? CK_RANDOM : CK_STEPS, h, d);
         ck_case(c, &a);
@@ -101,11 +100,11 @@ void ck_try_score(ck *c)
         sg_score_args        a = {.sub = coin(c), .scale = (ck_draw(c, 3) ? 1.0f : 4.0f) / sqrtf((float)d)};
         a.n = ONE_OF(c, sizes);
         a.m = coin(c) ? a.n : ONE_OF(c, sizes);
-        const int64_t nq = div_up(a.n, SG_BLOCK_Q), nk = div_up(a.m, SG_BLOCK_K);
+        const int64_t nq = sg_div_up(a.n, SG_BLOCK_Q), nk = sg_div_up(a.m, SG_BLOCK_K);
         SIGHT(c, a);
         a.y = ck_out(c, SG_F32, h, nq, nk);
-        a.q = ck_new(c, SG_F32, ONE_OF(c, fills), a.sub ? div_up(a.n, SG_BLOCK_SUB) : nq, h, d);
-        a.k = ck_new(c, SG_F32, ONE_OF(c, fills), a.sub ? div_up(a.m, SG_BLOCK_SUB) : nk, hk, d);
+        a.q = ck_new(c, SG_F32, ONE_OF(c, fills), a.sub ? sg_div_up(a.n, SG_BLOCK_SUB) : nq, h, d);
+        a.k = ck_new(c, SG_F32, ONE_OF(c, fills), a.sub ? sg_div_up(a.m, SG_BLOCK_SUB) : nk, hk, d);
         if (coin(c)) {
             a.k_var = ck_new(c, SG_F32, CK_SCALES, nk, hk, d);
             a.v_var = ck_new(c, SG_F32, CK_SCALES, nk, hk, coin(c) ? d : 48);
@@ -124,9 +123,9 @@ void ck_try_select(ck *c)
         a.n = ONE_OF(c, sizes);
         a.m = coin(c) ? a.n : i % 30 == 7 ? 75600 : ONE_OF(c, sizes);
         a.heads = a.rule == SG_SELECT_TOPK && coin(c);
-        const int64_t nq = div_up(a.n, SG_BLOCK_Q), nk = div_up(a.m, SG_BLOCK_K);
+        const int64_t nq = sg_div_up(a.n, SG_BLOCK_Q), nk = sg_div_up(a.m, SG_BLOCK_K);
         SIGHT(c, a);
-        a.keep = ck_out(c, SG_U8, h, nq, div_up(nk, 64) * 8);
+        a.keep = ck_out(c, SG_U8, h, nq, sg_div_up(nk, 64) * 8);
         a.kept = ck_out(c, SG_I32, h);
         a.mass = ck_out(c, SG_F32, h);
         a.score = ck_new(c, SG_F32, ck_draw(c, 8) == 0 ? CK_ZERO : coin(c) ? CK_COUNTS : CK_FRACTIONS, h, nq, nk);
@@ -163,7 +162,7 @@ static void add_tail(ck *c, sg_attend_blocks_args *a, ck_fill numbers, int64_t n
 {
     const int64_t h = a->q.dim[0], hk = a->k.dim[0], d = a->q.dim[2];
     a->tail_k = ck_new(c, SG_I8, numbers, hk, nk, d);
-    a->tail_k_scale = ck_new(c, SG_F32, ck_draw(c, 12) ? CK_SCALES : CK_NAN_SCALE, div_up(nk, SG_BLOCK_K), hk);
+    a->tail_k_scale = ck_new(c, SG_F32, ck_draw(c, 12) ? CK_SCALES : CK_NAN_SCALE, sg_div_up(nk, SG_BLOCK_K), hk);
     a->tail_v = a->v.dtype == SG_I8 ? ck_new(c, SG_I8, CK_RANDOM, hk, nk, d) : ck_new(c, SG_F32, CK_RANDOM, nk, hk, d);
     if (coin(c)) a->tail_bias = ck_new(c, SG_F32, CK_RANDOM, h, nq, nk);
 }
@@ -187,7 +186,7 @@ void ck_try_attend_blocks(ck *c)
     for (int i = 0; i < trials(c, 160); i++) {
         const int64_t *const g = heads[ck_draw(c, LENGTH(heads))], h = g[0], hk = g[1], d = ONE_OF(c, channels);
         const int64_t        n = ONE_OF(c, tokens), m = i % 3 ? ONE_OF(c, tokens) : n;
-        const int64_t        nq = div_up(n, SG_BLOCK_Q), nk = div_up(m, SG_BLOCK_K);
+        const int64_t        nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(m, SG_BLOCK_K);
         const bool           filters = ck_draw(c, 4) == 0;
         const ck_fill        numbers = filters ? CK_INTEGER : CK_RANDOM;
         const ck_fill        scales = filters ? CK_SWITCHES : ck_draw(c, 12) ? CK_SCALES : CK_NAN_SCALE;
@@ -197,9 +196,9 @@ void ck_try_attend_blocks(ck *c)
         a.scale = (ck_draw(c, 3) ? 1.0f : 4.0f) / (5376 * sqrtf((float)d)); /* products of I8 spread by 5376 sqrt(d) */
         a.y = ck_out(c, coin(c) ? SG_BF16 : SG_F32, n, h, d);
         a.q = ck_new(c, SG_I8, numbers, h, n, d);
-        a.q_scale = ck_new(c, SG_F32, filters ? CK_ONES : scales, div_up(n, a.q_group), h);
+        a.q_scale = ck_new(c, SG_F32, filters ? CK_ONES : scales, sg_div_up(n, a.q_group), h);
         a.k = ck_new(c, SG_I8, numbers, hk, m, d);
-        a.k_scale = ck_new(c, SG_F32, scales, div_up(m, a.k_group), hk);
+        a.k_scale = ck_new(c, SG_F32, scales, sg_div_up(m, a.k_group), hk);
         add_values(c, &a, m, hk, d);
         if (filters) filter(c, &a, h);
         sg_attend_blocks_args whole = a;
