@@ -22,7 +22,7 @@ struct sg_attention {
     int               *ran;                   /* [steps][passes][layers]: 0, or 1 + the row of thresholds it took */
     sg_tensor          amount, theta, lambda; /* F32 [rows, h] */
     sg_tensor          mask;                  /* F32 [h, nq, nk] */
-    sg_tensor          kept, mass, skipped;   /* I32 [slots, h], F32 [slots, h], F32 [slots, h, 2] */
+    sg_tensor          kept, mass, skipped;   /* I32 [slots, h, 2], F32 [slots, h], F32 [slots, h, 2] */
 };
 
 static int64_t keys(const sg_attention *a) { return a->shape.m ? a->shape.m : a->shape.n; }
@@ -208,7 +208,7 @@ void sg_attention_place(sg_attention *a, sg_stream *s)
     const bool                      computes = s->memory->alloc != NULL; /* a plan has no data */
     memset(a->ran, 0, (size_t)slots * sizeof *a->ran);
     if (!a->skips) return;
-    a->kept = sg_new_keep(s, SG_I32, slots, x->h);
+    a->kept = sg_new_keep(s, SG_I32, slots, x->h, 2);
     a->mass = sg_new_keep(s, SG_F32, slots, x->h);
     a->skipped = sg_new_keep(s, SG_F32, slots, x->h, 2);
     a->amount = sg_new_keep(s, SG_F32, rows_of(a), x->h);
@@ -293,27 +293,24 @@ typedef struct call {
     sg_attend_blocks_args b;
 } call;
 
-/* Block means and what else was asked of them, in scratch. */
-typedef struct pooled {
-    sg_tensor mean, var, sub;
-} pooled;
-
-static pooled pool(sg_stream *s, sg_tensor x, int block, bool var, bool sub, sg_tensor total, sg_tensor mean)
+/* Pools p->x; means, variances and means of sub-blocks come into scratch where they have no place yet. */
+static void pool(sg_stream *s, sg_pool_args *p, bool var, bool sub)
 {
-    const int64_t n = x.dim[0], h = x.dim[1], d = x.dim[2], b = sg_div_up(n, block);
-    pooled        p = {.mean = mean.rank ? mean : sg_new(s, SG_F32, b, h, d)};
-    if (var) p.var = sg_new(s, SG_F32, b, h, d);
-    if (sub) p.sub = sg_new(s, SG_F32, sg_div_up(n, SG_BLOCK_SUB), h, d);
-    sg_pool(s, .mean = p.mean, .var = p.var, .sub = p.sub, .total = total, .x = x, .block = block);
-    return p;
+    const int64_t n = p->x.dim[0], h = p->x.dim[1], d = p->x.dim[2], b = sg_div_up(n, p->block);
+    if (!p->mean.rank) p->mean = sg_new(s, SG_F32, b, h, d);
+    if (var) p->var = sg_new(s, SG_F32, b, h, d);
+    if (sub) p->sub = sg_new(s, SG_F32, sg_div_up(n, SG_BLOCK_SUB), h, d);
+    sg_pool_(s, p);
 }
 
-/* Room for what attend_blocks reads, but for q and k, which come when prediction has gone. */
+/* Room for what attend_blocks reads, but for k, which comes when prediction has gone. */
 static void take_room(call *c)
 {
     sg_stream *const s = c->s;
     const int64_t    nq = c->a->nq, nk = c->a->nk, h = c->a->shape.h, hk = c->a->shape.hk, d = c->a->shape.d;
     const bool       i8 = c->a->shape.values == SG_I8;
+    c->b.q = sg_new(s, SG_I8, h, c->a->shape.n, d);
+    c->b.q_scale = sg_new(s, SG_F32, sg_div_up(c->a->shape.n, Q_GROUP), h);
     c->k_center = sg_new(s, SG_F32, hk, d);
     c->b.v = c->x->v;
     if (i8) {
@@ -338,11 +335,11 @@ static void take_room(call *c)
 static sg_tensor take_values(call *c)
 {
     const bool   i8 = c->a->shape.values == SG_I8;
-    const pooled v = i8 || c->tail || c->error ? pool(c->s, c->x->v, SG_BLOCK_K, c->error, false, c->b.v_center,
-                                                      i8 ? (sg_tensor){0} : c->b.tail_v)
-                                               : (pooled){0};
+    sg_pool_args v = {.total = c->b.v_center, .reach = c->b.v_scale, .x = c->x->v, .block = SG_BLOCK_K};
+    if (!i8) v.mean = c->b.tail_v;
+    if (i8 || c->tail || c->error) pool(c->s, &v, c->error, false);
     if (i8) {
-        sg_quantise(c->s, .y = c->b.v, .scale = c->b.v_scale, .x = c->x->v, .center = c->b.v_center);
+        sg_quantise(c->s, .y = c->b.v, .scale = c->b.v_scale, .x = c->x->v, .center = c->b.v_center, .given = true);
         if (c->tail)
             sg_quantise(c->s, .y = c->b.tail_v, .scale = c->b.v_scale, .x = v.mean, .center = c->b.v_center,
                         .given = true);
@@ -351,7 +348,7 @@ static sg_tensor take_values(call *c)
 }
 
 /* Scores of all pairs of blocks, and which of them are kept. */
-static void choose(call *c, const pooled *q, const pooled *k, sg_tensor v_var)
+static void choose(call *c, const sg_pool_args *q, const sg_pool_args *k, sg_tensor v_var)
 {
     const sg_attention *const       a = c->a;
     const sg_attention_shape *const x = &a->shape;
@@ -369,13 +366,14 @@ static void choose(call *c, const pooled *q, const pooled *k, sg_tensor v_var)
     if (!given)
         sg_score(s, .y = score, .q = sub ? q->sub : q->mean, .k = sub ? k->sub : k->mean,
                  .k_var = c->error ? k->var : (sg_tensor){0}, .v_var = v_var, .q_alike = q_alike, .k_alike = k_alike,
-                 .theta = theta, .scale = c->x->scale, .sub = sub, .causal = a->p.causal, .n = x->n, .m = keys(a),
-                 .front = x->front, .back = x->back);
+                 .theta = theta, .scale = c->x->scale, .sub = sub, .ragged = sub, .causal = a->p.causal, .n = x->n,
+                 .m = keys(a), .front = x->front, .back = x->back);
     sg_tap(s, score, "attention.%d.score", c->layer);
     sg_select(s, .keep = c->b.keep, .kept = heads_at(a->kept, c->slot), .mass = heads_at(a->mass, c->slot),
               .score = score, .amount = heads_at(a->amount, c->row), .q_alike = q_alike, .k_alike = k_alike,
               .theta = theta, .rule = rule_of(a), .heads = a->p.heads && !a->p.tuned && rule_of(a) == SG_SELECT_TOPK,
-              .causal = a->p.causal, .sink = a->p.sink, .n = x->n, .m = keys(a), .front = x->front, .back = x->back);
+              .ragged = sub, .causal = a->p.causal, .sink = a->p.sink, .n = x->n, .m = keys(a), .front = x->front,
+              .back = x->back);
     sg_tap(s, c->b.keep, "attention.%d.keep", c->layer);
 }
 
@@ -383,9 +381,11 @@ static void predict(call *c)
 {
     const sg_attention *const a = c->a;
     const bool                given = rule_of(a) == SG_SELECT_GIVEN, sub = a->p.score != SG_SCORE_MEAN && !given;
-    const sg_tensor           none = {0}, v_var = take_values(c);
-    const pooled q = given && !c->biased ? (pooled){0} : pool(c->s, c->x->q, SG_BLOCK_Q, c->biased, sub, none, none);
-    const pooled k = pool(c->s, c->x->k, SG_BLOCK_K, c->biased || c->error, sub, c->k_center, none);
+    const sg_tensor           v_var = take_values(c);
+    sg_pool_args q = {.x = c->x->q, .block = SG_BLOCK_Q, .y = c->b.q, .scale = c->b.q_scale, .group = Q_GROUP};
+    sg_pool_args k = {.x = c->x->k, .block = SG_BLOCK_K, .total = c->k_center};
+    pool(c->s, &q, c->biased, sub);
+    pool(c->s, &k, c->biased || c->error, sub);
     choose(c, &q, &k, v_var);
     if (c->tail)
         sg_quantise(c->s, .y = c->b.tail_k, .scale = c->b.tail_k_scale, .x = k.mean, .center = c->k_center,
@@ -398,7 +398,7 @@ static void predict(call *c)
 static void attend_quantised(call *c)
 {
     sg_stream *const s = c->s;
-    const int64_t    n = c->a->shape.n, m = keys(c->a), h = c->a->shape.h, hk = c->a->shape.hk, d = c->a->shape.d;
+    const int64_t    m = keys(c->a), hk = c->a->shape.hk, d = c->a->shape.d;
     const size_t     outer = s->scratch.used;
     take_room(c);
     const size_t inner = s->scratch.used;
@@ -406,14 +406,12 @@ static void attend_quantised(call *c)
         predict(c);
     } else {
         take_values(c);
-        pool(s, c->x->k, SG_BLOCK_K, false, false, c->k_center, (sg_tensor){0});
+        pool(s, &(sg_pool_args){.x = c->x->k, .block = SG_BLOCK_K, .total = c->k_center}, false, false);
+        sg_quantise(s, .y = c->b.q, .scale = c->b.q_scale, .x = c->x->q, .group = Q_GROUP);
     }
     s->scratch.used = inner;
-    c->b.q = sg_new(s, SG_I8, h, n, d);
-    c->b.q_scale = sg_new(s, SG_F32, sg_div_up(n, Q_GROUP), h);
     c->b.k = sg_new(s, SG_I8, hk, m, d);
     c->b.k_scale = sg_new(s, SG_F32, sg_div_up(m, K_GROUP), hk);
-    sg_quantise(s, .y = c->b.q, .scale = c->b.q_scale, .x = c->x->q, .group = Q_GROUP);
     sg_quantise(s, .y = c->b.k, .scale = c->b.k_scale, .x = c->x->k, .center = c->k_center, .group = K_GROUP);
     sg_attend_blocks_(s, &c->b);
     s->scratch.used = outer;
@@ -457,19 +455,13 @@ static int64_t seen(const sg_attention *a, int64_t i)
     return a->p.causal ? sg_div_up(end < a->shape.n ? end : a->shape.n, SG_BLOCK_K) : a->nk;
 }
 
-/* Groups of rows, times the blocks they keep, of a head that keeps `kept`: those of a last block that is not full are
- * fewer, and it keeps all unless a mask says otherwise. */
-static int64_t groups_of(const sg_attention *a, int64_t head, int64_t kept)
+/* Groups of rows, times the blocks they keep, of a head that keeps kept[0], its last block of queries kept[1]: the groups
+ * of that may be fewer. */
+static int64_t groups_of(const sg_attention *a, const int32_t *kept)
 {
     enum { GROUP = 32 };
-    const int64_t left = a->shape.n % SG_BLOCK_Q;
-    int64_t       at_last = left ? a->nk : 0;
-    if (left && rule_of(a) == SG_SELECT_GIVEN) {
-        const uint8_t *const row = mask_of(a, head) + (a->nq - 1) * a->nk;
-        at_last = 0;
-        for (int64_t j = 0; j < a->nk; j++) at_last += row[j] != 0;
-    }
-    return (kept - at_last) * (SG_BLOCK_Q / GROUP) + at_last * sg_div_up(left, GROUP);
+    const int64_t left = a->shape.n - (a->nq - 1) * SG_BLOCK_Q;
+    return (kept[0] - kept[1]) * (SG_BLOCK_Q / GROUP) + kept[1] * sg_div_up(left, GROUP);
 }
 
 static void count_sparse(const sg_attention *a, sg_attention_count *c, int row, const int32_t *kept, const float *mass,
@@ -479,10 +471,10 @@ static void count_sparse(const sg_attention *a, sg_attention_count *c, int row, 
     c->kept = 0;
     c->mass = 0;
     for (int64_t i = 0; i < h; i++) {
-        c->kept += kept[i];
+        c->kept += kept[2 * i];
         c->mass += mass[i] / (double)h;
         if (!filters(a, row)) continue;
-        if (lambda_of(a, row, i) > 0) c->groups += groups_of(a, i, kept[i]);
+        if (lambda_of(a, row, i) > 0) c->groups += groups_of(a, kept + 2 * i);
         c->skipped += (int64_t)skipped[2 * i];
         c->skipped_mass += skipped[2 * i + 1] / (double)h;
     }
@@ -494,7 +486,7 @@ sg_status sg_attention_counts(const sg_attention *a, sg_stream *s, sg_attention_
     const size_t                    slots = (size_t)x->steps * (size_t)x->passes * (size_t)x->layers, h = (size_t)x->h;
     const size_t                    numbers = a->skips ? slots * h : 0;
     float *const mass = calloc(3 * numbers + 1, sizeof *mass), *const skipped = mass + numbers;
-    int32_t *const kept = calloc(numbers + 1, sizeof *kept);
+    int32_t *const kept = calloc(2 * numbers + 1, sizeof *kept);
     int64_t        pairs = 0;
     if (!mass || !kept) sg_fail(s, SG_E_MEMORY, "no memory for counters of %zu layers", slots);
     if (a->skips && !s->status) {
@@ -511,7 +503,7 @@ sg_status sg_attention_counts(const sg_attention *a, sg_stream *s, sg_attention_
         out[i].blocks = out[i].kept = pairs;
         out[i].mass = 1;
         if (out[i].kind == SG_ATTENTION_SPARGE)
-            count_sparse(a, &out[i], a->ran[i] - 1, kept + i * h, mass + i * h, skipped + 2 * i * h);
+            count_sparse(a, &out[i], a->ran[i] - 1, kept + 2 * i * h, mass + i * h, skipped + 2 * i * h);
     }
     free(mass);
     free(kept);

@@ -262,10 +262,15 @@ static bool pool_fits(const sg_pool_args *a)
 {
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
     if (!is_real(a->x) || a->x.rank != 3 || a->block < 1 || a->block % SG_BLOCK_SUB) return false;
-    const int64_t b = sg_div_up(n, a->block);
+    const int64_t b = sg_div_up(n, a->block), group = a->group;
+    const bool    packed = a->y.rank
+                               ? group > 0 && group % SG_BLOCK_SUB == 0 && a->block % group == 0 && a->y.dtype == SG_I8 &&
+                                  is3(a->y, h, n, d) && is_f32(a->scale) && is2(a->scale, sg_div_up(n, group), h)
+                               : group == 0 && a->scale.rank == 0;
     return is_f32(a->mean) && is3(a->mean, b, h, d) && f32_or_none3(a->var, b, h, d) &&
            f32_or_none3(a->sub, sg_div_up(n, SG_BLOCK_SUB), h, d) && f32_or_none2(a->total, h, d) &&
-           all_apart(&a->mean, 5, 4);
+           (a->reach.rank == 0 || (a->total.rank && is_f32(a->reach) && is2(a->reach, h, d))) && packed &&
+           all_apart(&a->mean, 8, 7);
 }
 
 static bool alike_fits(const sg_alike_args *a)
@@ -315,7 +320,7 @@ static bool select_fits(const sg_select_args *a)
     const int64_t h = a->score.dim[0], nq = a->score.dim[1], nk = a->score.dim[2];
     return is_f32(a->score) && a->score.rank == 3 && a->n > 0 && a->m > 0 && nq == sg_div_up(a->n, SG_BLOCK_Q) &&
            nk == sg_div_up(a->m, SG_BLOCK_K) && a->keep.dtype == SG_U8 && is3(a->keep, h, nq, 8 * sg_div_up(nk, 64)) &&
-           a->kept.dtype == SG_I32 && is1(a->kept, h) && is_f32(a->mass) && is1(a->mass, h) && a->sink >= 0 &&
+           a->kept.dtype == SG_I32 && is2(a->kept, h, 2) && is_f32(a->mass) && is1(a->mass, h) && a->sink >= 0 &&
            (a->rule == SG_SELECT_GIVEN || (is_f32(a->amount) && is1(a->amount, h))) &&
            (!a->heads || a->rule == SG_SELECT_TOPK) && (!a->causal || a->n == a->m) &&
            fixed_fits(a->q_alike, a->k_alike, a->theta, a->n, a->m, h, a->front, a->back) && all_apart(&a->keep, 8, 3);
@@ -372,7 +377,7 @@ static void refuse(sg_stream *s, const char *op, sg_tensor y)
 
 int sg_op_outputs(const char *op, const void *args)
 {
-    if (strcmp(op, "pool") == 0) return 4;
+    if (strcmp(op, "pool") == 0) return 7;
     if (strcmp(op, "select") == 0) return 3;
     if (strcmp(op, "quantise") == 0) return ((const sg_quantise_args *)args)->given ? 1 : 2;
     return strcmp(op, "attend_blocks") == 0 ? 2 : 1;

@@ -147,18 +147,20 @@ typedef struct sg_count_bad_args { /* y += how many elements of x are NaN or inf
  * may be shorter. nq and nk count blocks. Where there are fewer heads of keys, hk, than of queries, h, each serves h / hk
  * neighbouring heads of queries.
  *
- * Fixed blocks are those that no prediction is trusted for: a last block that is not full; blocks that hold text, which is
- * the first `front` and the last `back` tokens; and, with alike given, those whose alike is not above the theta of the
- * query head. A fixed block of keys is kept for all queries, a fixed block of queries keeps all keys. With `causal`, n =
+ * Fixed blocks are those that no prediction is trusted for: a last block that is not full, but with `ragged` only of keys;
+ * blocks that hold text, which is the first `front` and the last `back` tokens; and, with alike given, those whose alike
+ * is not above the theta of the query head. A fixed block of keys is kept for all queries, a fixed block of queries keeps all keys. With `causal`, n =
  * m, and block j of keys is out of sight of block i of queries where all its keys come after all its queries. */
 
 enum { SG_BLOCK_Q = 128, SG_BLOCK_K = 64, SG_BLOCK_SUB = 16 };
 
 /* Over every run of `block` rows of x, for each head and channel: the mean, and var = mean of (x - mean)^2. sub: means of
- * SG_BLOCK_SUB rows; total: of all rows. */
+ * SG_BLOCK_SUB rows; total: of all rows. And, as x is being read, what quantise makes of it: reach, the scale of each
+ * channel about total (group 0); y and scale, by groups of `group` rows without a center. */
 typedef struct sg_pool_args {
-    sg_tensor mean, var, sub, total, x; /* F32 [b, h, d], [b, h, d]?, [n / 16, h, d]?, [h, d]?; [n, h, d] */
-    int       block;                    /* a multiple of SG_BLOCK_SUB */
+    sg_tensor mean, var, sub, total; /* F32 [b, h, d], [b, h, d]?, [n / 16, h, d]?, [h, d]? */
+    sg_tensor reach, y, scale, x;    /* F32 [h, d]?, with total; I8 [h, n, d]?, with F32 [n / group, h]; [n, h, d] */
+    int       block, group;          /* a multiple of group, that of SG_BLOCK_SUB; group: 0 without y */
 } sg_pool_args;
 
 /* How much the rows of a block resemble each other: y = |sum of u / |u||^2 / rows^2, u = x - center. 1: all of one
@@ -188,7 +190,7 @@ typedef struct sg_score_args {
         v_var; /* F32 [h, nq, nk]; [nq or n / 16, h, d]; [nk or m / 16, hk, d]; [nk, hk, d]? x 2 */
     sg_tensor q_alike, k_alike, theta; /* F32 [nq, h]? [nk, hk]? [h]? */
     float     scale;
-    bool      sub, causal;
+    bool      sub, ragged, causal;
     int64_t   n, m, front, back; /* tokens */
 } sg_score_args;
 
@@ -202,14 +204,14 @@ typedef enum sg_select_rule {
 /* Which blocks of keys each block of queries keeps: bit j % 8 of byte j / 8 of row (head, i). Fixed blocks, and the first
  * `sink` blocks of keys, are added to those that the rule takes, but to GIVEN; blocks out of sight are taken away last.
  * With `heads`, TOPK gives each row a quarter of its number, and what is left of all to the best of the whole layer, of
- * equals to the first head and row. kept: how many each head keeps; mass: the share of
+ * equals to the first head and row. kept: how many each head keeps, and how many of them its last row; mass: the share of
  * a row's scores that its kept blocks have, mean over the rows whose sum is not 0, 1 where there is none. */
 typedef struct sg_select_args {
-    sg_tensor      keep, kept, mass;        /* U8 [h, nq, 8 (nk / 64)]; I32 [h]; F32 [h] */
+    sg_tensor      keep, kept, mass;        /* U8 [h, nq, 8 (nk / 64)]; I32 [h, 2]; F32 [h] */
     sg_tensor      score, amount;           /* F32 [h, nq, nk]; F32 [h], but for GIVEN */
     sg_tensor      q_alike, k_alike, theta; /* F32 [nq, h]? [nk, hk]? [h]? */
     sg_select_rule rule;
-    bool           heads, causal;
+    bool           heads, ragged, causal;
     int            sink;
     int64_t        n, m, front, back; /* tokens */
 } sg_select_args;

@@ -40,12 +40,23 @@ SG_INLINE void sg_lanes_out(float *y, sg_lanes v, int64_t n)
         memcpy(y, &v, (size_t)n * sizeof *y);
 }
 
+/* The scale for numbers whose largest has these bits, without its sign: infinity and NaN come last. */
+static inline float sg_scale_of(int32_t bits)
+{
+    return bits >= 0x7f800000 ? NAN : sg_of_bits((uint32_t)bits) * (1.0f / 127.0f);
+}
+
+/* y and scale of the group of rows that begins at `row`, of all heads, as quantise writes them: for when those rows are in
+ * the caches. y may be on its way past them until a fence. vec_quantise.c. */
+void SG_VEC_NAME(quantise_rows)(const sg_quantise_args *a, int64_t row);
+
 /* One side of a score: what of its blocks is fixed for a head of queries, which `share` neighbours share with a column
  * of alike. */
 typedef struct sg_fixed {
     int64_t      block, n, front, back;
     const float *alike, *theta; /* [n / block, columns], [h]; NULL: not judged */
     int64_t      columns, share;
+    bool         ragged; /* a last block that is not full is as good as others */
 } sg_fixed;
 
 static inline sg_fixed sg_fixed_of(int64_t block, int64_t n, int64_t front, int64_t back, const sg_tensor *alike,
@@ -62,7 +73,8 @@ static inline sg_fixed sg_fixed_of(int64_t block, int64_t n, int64_t front, int6
 
 static inline bool sg_is_fixed(const sg_fixed *f, int64_t head, int64_t i)
 {
-    if (i * f->block < f->front || (i + 1) * f->block > f->n - f->back) return true;
+    const int64_t end = (i + 1) * f->block;
+    if (i * f->block < f->front || (f->ragged ? sg_min64(end, f->n) : end) > f->n - f->back) return true;
     return f->theta && !(f->alike[i * f->columns + head / f->share] > f->theta[head]);
 }
 

@@ -4,90 +4,121 @@
 
 #include <omp.h>
 
-enum {
-    SG_STRIP = 8,
-    SG_TOTAL = 256,
-    SG_LINE = 64
-}; /* vectors of channels that are summed side by side; channels of a task */
+/* Vectors of channels that are summed side by side; channels of a task. */
+enum { SG_STRIP = 8, SG_TOTAL = 256, SG_LINE = 64 };
 
 typedef struct pool_job {
     const sg_pool_args *a;
+    sg_quantise_args    rows; /* x to y and scale */
     int64_t             n, c; /* rows, channels of all heads */
     float              *mean, *var, *sub;
+    float              *range; /* [threads][2][c], least and largest; NULL without reach */
 } pool_job;
+
+/* A sub-block on its way into its block. */
+typedef struct pool_step {
+    int64_t row, rows, before, all; /* rows of the block before it, and with it */
+    float   before_by, join;
+    bool    last;
+    float  *low, *high; /* [c], or NULL */
+} pool_step;
 
 /* A quotient, or where it is the same and costs less, a product. */
 static inline sg_lanes mean_of(sg_lanes sum, int64_t rows)
 {
-    if (rows == SG_BLOCK_SUB) return sum * (1.0f / SG_BLOCK_SUB);
-    return sum / (float)rows;
+    return rows & (rows - 1) ? sum / (float)rows : sum * (1.0f / (float)rows);
 }
 
-/* `rows` rows from `row` on, a sub-block, enter their block: mean and var hold the sums so far, and are divided at the
- * block's end. Sums of squares are taken about the sub-block's own mean, and joined by the distance of the means (Chan,
- * Golub and LeVeque 1983). */
-SG_INLINE void pool_strip(const pool_job *p, int64_t row, int64_t rows, int64_t c, bool bf16, int wide, int64_t lanes)
+SG_INLINE void strip_range(const pool_job *p, const pool_step *s, const char *x, int64_t c, bool bf16, int wide,
+                           int64_t lanes)
 {
-    const int64_t     size = bf16 ? 2 : 4, block = row / p->a->block, before = row % p->a->block, all = before + rows;
-    const char *const x = (const char *)p->a->x.data + (row * p->c + c) * size;
-    const bool        last = all == p->a->block || row + rows == p->n;
+    sg_lanes low[SG_STRIP], high[SG_STRIP];
+#pragma GCC unroll 8
+    for (int v = 0; v < wide; v++) {
+        low[v] = sg_lanes_in(s->low, false, c + v * SG_LANES, lanes);
+        high[v] = sg_lanes_in(s->high, false, c + v * SG_LANES, lanes);
+    }
+    for (int64_t r = 0; r < s->rows; r++)
+#pragma GCC unroll 8
+        for (int v = 0; v < wide; v++) {
+            const sg_lanes own = sg_lanes_in(x, bf16, r * p->c + v * SG_LANES, lanes);
+            low[v] = sg_lanes_min(own, low[v]);
+            high[v] = sg_lanes_max(own, high[v]);
+        }
+#pragma GCC unroll 8
+    for (int v = 0; v < wide; v++) {
+        sg_lanes_out(s->low + c + v * SG_LANES, low[v], lanes);
+        sg_lanes_out(s->high + c + v * SG_LANES, high[v], lanes);
+    }
+}
+
+/* Some channels of a sub-block enter their block: mean and var hold the sums so far, and are divided at the block's end.
+ * Sums of squares are taken about the sub-block's own mean, and joined by the distance of the means (Chan, Golub and
+ * LeVeque 1983). */
+SG_INLINE void pool_strip(const pool_job *p, const pool_step *s, int64_t c, bool bf16, int wide, int64_t lanes)
+{
+    const int64_t     size = bf16 ? 2 : 4, block = s->row / p->a->block;
+    const char *const x = (const char *)p->a->x.data + (s->row * p->c + c) * size;
     float *const      mean = p->mean + block * p->c + c;
-    sg_lanes          sum[SG_STRIP] = {{0}}, square[SG_STRIP] = {{0}};
-    for (int64_t r = 0; r < rows; r++) {
+    sg_lanes          sum[SG_STRIP] = {{0}}, square[SG_STRIP] = {{0}}, own[SG_STRIP];
+    for (int64_t r = 0; r < s->rows; r++) {
         for (int64_t k = 0; k < wide * SG_LANES * size; k += SG_LINE)
             __builtin_prefetch(x + (SG_BLOCK_SUB + r) * p->c * size + k, 0, 2);
 #pragma GCC unroll 8
         for (int v = 0; v < wide; v++) sum[v] += sg_lanes_in(x, bf16, r * p->c + v * SG_LANES, lanes);
     }
+#pragma GCC unroll 8
+    for (int v = 0; v < wide; v++) own[v] = mean_of(sum[v], s->rows);
     if (p->sub)
         for (int v = 0; v < wide; v++)
-            sg_lanes_out(p->sub + row / SG_BLOCK_SUB * p->c + c + v * SG_LANES, mean_of(sum[v], rows), lanes);
+            sg_lanes_out(p->sub + s->row / SG_BLOCK_SUB * p->c + c + v * SG_LANES, own[v], lanes);
     if (p->var) {
         float *const var = p->var + block * p->c + c;
-        const float  before_by = before ? 1.0f / (float)before : 0.0f;
-        const float  join = (float)before * (float)rows / (float)all;
-        sg_lanes     own[SG_STRIP];
-#pragma GCC unroll 8
-        for (int v = 0; v < wide; v++) own[v] = mean_of(sum[v], rows);
-        for (int64_t r = 0; r < rows; r++)
+        for (int64_t r = 0; r < s->rows; r++)
 #pragma GCC unroll 8
             for (int v = 0; v < wide; v++) {
                 const sg_lanes d = sg_lanes_in(x, bf16, r * p->c + v * SG_LANES, lanes) - own[v];
                 square[v] += d * d;
             }
         for (int v = 0; v < wide; v++) {
-            if (before) {
-                const sg_lanes d = own[v] - sg_lanes_in(mean, false, v * SG_LANES, lanes) * before_by;
-                square[v] += sg_lanes_in(var, false, v * SG_LANES, lanes) + d * d * join;
+            if (s->before) {
+                const sg_lanes d = own[v] - sg_lanes_in(mean, false, v * SG_LANES, lanes) * s->before_by;
+                square[v] += sg_lanes_in(var, false, v * SG_LANES, lanes) + d * d * s->join;
             }
-            if (last) square[v] /= (float)all;
-            sg_lanes_out(var + v * SG_LANES, square[v], lanes);
+            sg_lanes_out(var + v * SG_LANES, s->last ? mean_of(square[v], s->all) : square[v], lanes);
         }
     }
     for (int v = 0; v < wide; v++) {
-        if (before) sum[v] += sg_lanes_in(mean, false, v * SG_LANES, lanes);
-        if (last) sum[v] /= (float)all;
-        sg_lanes_out(mean + v * SG_LANES, sum[v], lanes);
+        if (s->before) sum[v] += sg_lanes_in(mean, false, v * SG_LANES, lanes);
+        sg_lanes_out(mean + v * SG_LANES, s->last ? mean_of(sum[v], s->all) : sum[v], lanes);
     }
+    if (s->low) strip_range(p, s, x, c, bf16, wide, lanes);
 }
 
-SG_INLINE void pool_rows(const pool_job *p, int64_t row, int64_t rows, bool bf16)
+SG_INLINE void pool_rows(const pool_job *p, const pool_step *s, bool bf16)
 {
     const int64_t wide = SG_STRIP * SG_LANES;
     int64_t       c = 0;
-    for (; c + wide <= p->c; c += wide) pool_strip(p, row, rows, c, bf16, SG_STRIP, SG_LANES);
-    for (; c < p->c; c += SG_LANES) pool_strip(p, row, rows, c, bf16, 1, p->c - c);
+    for (; c + wide <= p->c; c += wide) pool_strip(p, s, c, bf16, SG_STRIP, SG_LANES);
+    for (; c < p->c; c += SG_LANES) pool_strip(p, s, c, bf16, 1, p->c - c);
 }
 
-static void pool_block(const pool_job *p, int64_t block)
+static void pool_block(const pool_job *p, int64_t block, float *range)
 {
-    const int64_t end = sg_min64(p->n, (block + 1) * p->a->block);
-    for (int64_t row = block * p->a->block; row < end; row += SG_BLOCK_SUB) {
-        const int64_t rows = sg_min64(SG_BLOCK_SUB, end - row);
+    const int64_t from = block * p->a->block, end = sg_min64(p->n, from + p->a->block), group = p->a->group;
+    for (int64_t row = from; row < end; row += SG_BLOCK_SUB) {
+        pool_step s = {.row = row, .rows = sg_min64(SG_BLOCK_SUB, end - row), .before = row - from};
+        s.all = s.before + s.rows;
+        s.before_by = s.before ? 1.0f / (float)s.before : 0.0f;
+        s.join = (float)s.before * (float)s.rows / (float)s.all;
+        s.last = row + s.rows == end;
+        s.low = range;
+        s.high = range ? range + p->c : NULL;
         if (p->a->x.dtype == SG_BF16)
-            pool_rows(p, row, rows, true);
+            pool_rows(p, &s, true);
         else
-            pool_rows(p, row, rows, false);
+            pool_rows(p, &s, false);
+        if (group && (s.last || s.all % group == 0)) SG_VEC_NAME(quantise_rows)(&p->rows, row / group * group);
     }
 }
 
@@ -104,24 +135,55 @@ static void pool_total(const pool_job *p, int64_t c)
     for (int64_t i = 0; i < count; i++) ((float *)p->a->total.data)[c + i] = (float)(sum[i] / (double)p->n);
 }
 
-static sg_status pool(sg_stream *s, const sg_pool_args *a)
+/* The scale of a channel. The least and the largest round farthest from a center, for rounding keeps order; and where not
+ * all are finite, the center is not. */
+static void pool_reach(const pool_job *p, int64_t c, int threads)
 {
-    const pool_job p = {.a = a,
-                        .n = a->x.dim[0],
-                        .c = a->x.dim[1] * a->x.dim[2],
-                        .mean = a->mean.data,
-                        .var = a->var.rank ? a->var.data : NULL,
-                        .sub = a->sub.rank ? a->sub.data : NULL};
-    const int64_t  blocks = a->mean.dim[0];
-#pragma omp parallel num_threads(sg_cpu_of(s)->threads) if (p.n * p.c > SG_FEW)
+    const float center = ((const float *)p->a->total.data)[c];
+    float       low = INFINITY, high = -INFINITY;
+    for (int t = 0; t < threads; t++) {
+        const float *const own = p->range + 2 * t * p->c + c;
+        low = own[0] < low ? own[0] : low;
+        high = own[p->c] > high ? own[p->c] : high;
+    }
+    const int32_t below = (int32_t)(sg_bits(low - center) & 0x7fffffff);
+    const int32_t above = (int32_t)(sg_bits(high - center) & 0x7fffffff);
+    ((float *)p->a->reach.data)[c] = sg_scale_of(below > above ? below : above);
+}
+
+static void pool_run(const pool_job *p, int threads)
+{
+    const sg_pool_args *const a = p->a;
+#pragma omp parallel num_threads(threads) if (p->n * p->c > SG_FEW)
     {
 #pragma omp for schedule(static)
-        for (int64_t b = 0; b < blocks; b++) pool_block(&p, b);
+        for (int64_t b = 0; b < a->mean.dim[0]; b++)
+            pool_block(p, b, p->range ? p->range + 2 * omp_get_thread_num() * p->c : NULL);
+        if (a->y.rank) _mm_sfence();
         if (a->total.rank) {
 #pragma omp for schedule(static)
-            for (int64_t c = 0; c < p.c; c += SG_TOTAL) pool_total(&p, c);
+            for (int64_t c = 0; c < p->c; c += SG_TOTAL) pool_total(p, c);
         }
     }
+}
+
+static sg_status pool(sg_stream *s, const sg_pool_args *a)
+{
+    const int     threads = sg_cpu_of(s)->threads;
+    const int64_t c = a->x.dim[1] * a->x.dim[2], ranges = a->reach.rank ? 2 * threads * c : 0;
+    float *const  range = ranges ? sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, (size_t)ranges * sizeof *range) : NULL;
+    if (ranges && !range) return SG_E_MEMORY;
+    for (int64_t i = 0; i < ranges; i++) range[i] = i / c % 2 ? -INFINITY : INFINITY;
+    const pool_job p = {.a = a,
+                        .rows = {.y = a->y, .scale = a->scale, .x = a->x, .group = a->group},
+                        .n = a->x.dim[0],
+                        .c = c,
+                        .mean = a->mean.data,
+                        .var = a->var.rank ? a->var.data : NULL,
+                        .sub = a->sub.rank ? a->sub.data : NULL,
+                        .range = range};
+    pool_run(&p, threads);
+    for (int64_t i = 0; range && i < c; i++) pool_reach(&p, i, threads);
     return SG_OK;
 }
 

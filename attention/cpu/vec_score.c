@@ -65,8 +65,8 @@ static void strip_product(const score_job *b, int64_t head, const float *x, floa
 /* ---- score ---- */
 
 /* A row's products become weights, 2^(product - largest), those of a block added up: the first b->seg numbers at s.
- * Returns 1 / (per times the sum of all), 0 where none is scored. */
-SG_INLINE float row_weights(const score_job *b, float *s, const float *limit, int64_t parts)
+ * Returns 1 / (rows times the sum of all), 0 where none is scored. */
+SG_INLINE float row_weights(const score_job *b, float *s, const float *limit, int64_t parts, int64_t rows)
 {
     const sg_lanes none = {0};
     const int64_t  seg = b->seg;
@@ -86,7 +86,7 @@ SG_INLINE float row_weights(const score_job *b, float *s, const float *limit, in
         sum += own;
     }
     const float all = sg_lanes_sum(sum);
-    return all == 0.0f ? 0.0f : 1.0f / (all * (float)b->per);
+    return all == 0.0f ? 0.0f : 1.0f / (all * (float)rows);
 }
 
 /* Block i of queries, whose products are the rows at s; limit is infinity, or minus it for what is not scored. */
@@ -94,13 +94,14 @@ static void score_block(const score_job *b, int64_t head, int64_t i, float *s, c
 {
     float *const       y = b->y + (head * b->nq + i) * b->nk;
     const float *const weight = b->weight + head / (b->h / b->hk) * b->nk;
+    const int64_t      rows = sg_min64(b->per, b->a->q.dim[0] - i * b->per);
     float              by[SG_BLOCK_Q / SG_BLOCK_SUB];
-    for (int64_t r = 0; r < b->per; r++)
-        by[r] = b->parts == 1 ? row_weights(b, s + r * b->pitch, limit, 1)
-                              : row_weights(b, s + r * b->pitch, limit, SG_BLOCK_K / SG_BLOCK_SUB);
+    for (int64_t r = 0; r < rows; r++)
+        by[r] = b->parts == 1 ? row_weights(b, s + r * b->pitch, limit, 1, rows)
+                              : row_weights(b, s + r * b->pitch, limit, SG_BLOCK_K / SG_BLOCK_SUB, rows);
     for (int64_t j = 0; j < b->seg; j += SG_LANES) {
         sg_lanes sum = {0};
-        for (int64_t r = 0; r < b->per; r++) sum += *(const sg_lanes *)(s + r * b->pitch + j) * by[r];
+        for (int64_t r = 0; r < rows; r++) sum += *(const sg_lanes *)(s + r * b->pitch + j) * by[r];
         *(sg_lanes *)(s + j) = sum;
     }
     for (int64_t j = 0; j < b->nk; j++) y[j] = limit[j] > 0.0f && s[j] != 0.0f ? weight[j] * s[j] : 0.0f;
@@ -259,6 +260,7 @@ static sg_status score(sg_stream *s, const sg_score_args *a)
                    .per = a->sub ? SG_BLOCK_Q / SG_BLOCK_SUB : 1,
                    .parts = a->sub ? SG_BLOCK_K / SG_BLOCK_SUB : 1};
     b.queries = sg_fixed_of(SG_BLOCK_Q, a->n, a->front, a->back, &a->q_alike, &a->theta, b.h);
+    b.queries.ragged = a->ragged;
     b.keys = sg_fixed_of(SG_BLOCK_K, a->m, a->front, a->back, &a->k_alike, &a->theta, b.h);
     return score_run(sg_cpu_of(s), &b, &a->k);
 }

@@ -296,7 +296,8 @@ static void head_done(const select_job *j, int64_t head)
         mass += j->share[row];
         rows++;
     }
-    ((int32_t *)j->a->kept.data)[head] = (int32_t)kept;
+    ((int32_t *)j->a->kept.data)[2 * head] = (int32_t)kept;
+    ((int32_t *)j->a->kept.data)[2 * head + 1] = j->count[(head + 1) * j->nq - 1];
     ((float *)j->a->mass.data)[head] = rows ? (float)(mass / (double)rows) : 1.0f;
 }
 
@@ -321,6 +322,7 @@ static sg_status selects(sg_stream *s, const sg_select_args *a)
     select_job    j = {.a = a, .h = a->score.dim[0], .nq = a->score.dim[1], .nk = a->score.dim[2]};
     j.words = sg_div_up(j.nk, 64);
     j.queries = sg_fixed_of(SG_BLOCK_Q, a->n, a->front, a->back, &a->q_alike, &a->theta, j.h);
+    j.queries.ragged = a->ragged;
     j.keys = sg_fixed_of(SG_BLOCK_K, a->m, a->front, a->back, &a->k_alike, &a->theta, j.h);
     const int64_t rows = j.h * j.nq, mine = 64 * j.words * 2 + j.words + 32 * j.words; /* words of 8 bytes */
     const int64_t room_words = sg_div_up((int64_t)sizeof(row_room), 8);

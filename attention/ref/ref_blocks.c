@@ -15,6 +15,8 @@ static int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 /* ---- pool, alike ---- */
 
+static float own_scale(const sg_quantise_args *a, int64_t g, const int64_t row[2], const int64_t to[2]);
+
 /* Mean of rows [from, to) of head g, channel e. */
 static real mean_of(const sg_tensor *x, int64_t from, int64_t to, int64_t g, int64_t e)
 {
@@ -53,7 +55,12 @@ sg_status SG_REF_OP(pool)(sg_stream *s, const sg_pool_args *a)
         }
         put(&a->var, i, sum / (real)(to - from));
     }
-    return SG_OK;
+    const sg_quantise_args channels = {.x = a->x, .center = a->total}, rows = {a->y, a->scale, a->x, .group = a->group};
+    const int64_t          all[2] = {0, n};
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < sg_count(a->reach); i++)
+        sg_store(&a->reach, i, own_scale(&channels, i / d, all, (const int64_t[2]){i % d, i % d + 1}));
+    return a->y.rank ? SG_REF_OP(quantise)(s, &rows) : SG_OK;
 }
 
 /* Rows [from, to) of head g; sum has room for d. */
@@ -101,26 +108,33 @@ static float centred(const sg_quantise_args *a, int64_t r, int64_t g, int64_t e)
     return sg_load(&a->x, (r * h + g) * d + e) - (a->center.rank ? sg_load(&a->center, g * d + e) : 0.0f);
 }
 
-/* Rows and channels that share a scale, which is number `at` of a->scale. What does not matter is another value in each
- * build: budget.h. */
-static void quantise_group(const sg_quantise_args *a, int64_t at, int64_t g, const int64_t row[2], const int64_t to[2])
+/* The scale that rows and channels have together, NaN where one of them is not finite. */
+static float own_scale(const sg_quantise_args *a, int64_t g, const int64_t row[2], const int64_t to[2])
 {
-    const int64_t n = a->x.dim[0], d = a->x.dim[2];
-    int8_t *const y = a->y.data;
-    float         most = 0;
-    bool          finite = true;
+    float most = 0;
+    bool  finite = true;
     for (int64_t r = row[0]; r < row[1]; r++)
         for (int64_t e = to[0]; e < to[1]; e++) {
             const float u = fabsf(centred(a, r, g, e));
             finite = finite && isfinite(u);
             most = u > most ? u : most;
         }
-    if (!a->given) sg_store(&a->scale, at, finite ? most * (1.0f / 127.0f) : NAN);
+    return finite ? most * (1.0f / 127.0f) : NAN;
+}
+
+/* Rows and channels that share a scale, which is number `at` of a->scale. What does not matter is another value in each
+ * build: budget.h. */
+static void quantise_group(const sg_quantise_args *a, int64_t at, int64_t g, const int64_t row[2], const int64_t to[2])
+{
+    const int64_t n = a->x.dim[0], d = a->x.dim[2];
+    int8_t *const y = a->y.data;
+    const float   own = own_scale(a, g, row, to);
+    if (!a->given) sg_store(&a->scale, at, own);
     const float scale = sg_load(&a->scale, at), inverse = scale == 0 ? 0.0f : 1 / scale;
     for (int64_t r = row[0]; r < row[1]; r++)
         for (int64_t e = to[0]; e < to[1]; e++) {
             const float v = centred(a, r, g, e) * inverse;
-            const bool  matters = finite && isfinite(inverse);
+            const bool  matters = isfinite(own) && isfinite(inverse);
             y[(g * n + r) * d + e] = (int8_t)(matters ? rintf(fminf(fmaxf(v, -127), 127)) : SG_REF_IS_TRUTH ? 0 : -128);
         }
 }
@@ -145,28 +159,32 @@ sg_status SG_REF_OP(quantise)(sg_stream *s, const sg_quantise_args *a)
 typedef struct rules {
     const sg_tensor *q_alike, *k_alike, *theta;
     int64_t          h, n, m, front, back;
-    bool             causal;
+    bool             ragged, causal;
 } rules;
 
 #define RULES(a, heads)                                                                                                \
-    (rules) { &(a)->q_alike, &(a)->k_alike, &(a)->theta, heads, (a)->n, (a)->m, (a)->front, (a)->back, (a)->causal }
+    (rules)                                                                                                            \
+    {                                                                                                                  \
+        &(a)->q_alike, &(a)->k_alike, &(a)->theta, heads, (a)->n, (a)->m, (a)->front, (a)->back, (a)->ragged,          \
+            (a)->causal                                                                                                \
+    }
 
-/* Of `tokens`, block i is not full or holds text. */
-static bool is_edge(const rules *o, int64_t i, int64_t size, int64_t tokens)
+/* Of `tokens`, block i holds text, or is not full and should be. */
+static bool is_edge(const rules *o, int64_t i, int64_t size, int64_t tokens, bool ragged)
 {
-    const int64_t end = (i + 1) * size;
-    return end > tokens || i * size < o->front || end > tokens - o->back;
+    const int64_t end = ragged ? least((i + 1) * size, tokens) : (i + 1) * size;
+    return i * size < o->front || end > tokens - o->back;
 }
 
 static bool q_fixed(const rules *o, int64_t g, int64_t i)
 {
-    return is_edge(o, i, SG_BLOCK_Q, o->n) ||
+    return is_edge(o, i, SG_BLOCK_Q, o->n, o->ragged) ||
            (o->theta->rank && !(sg_load(o->q_alike, i * o->h + g) > sg_load(o->theta, g)));
 }
 
 static bool k_fixed(const rules *o, int64_t g, int64_t j)
 {
-    if (is_edge(o, j, SG_BLOCK_K, o->m)) return true;
+    if (is_edge(o, j, SG_BLOCK_K, o->m, false)) return true;
     if (!o->theta->rank) return false;
     const int64_t hk = o->k_alike->dim[1];
     return !(sg_load(o->k_alike, j * hk + g / (o->h / hk)) > sg_load(o->theta, g));
@@ -205,7 +223,8 @@ static void score_row(const scoring *x, int64_t g, int64_t i, real *p, real *y)
     const sg_score_args *const a = x->a;
     const int64_t h = a->q.dim[1], d = a->q.dim[2], means = a->k.dim[0], hk = a->k.dim[1], gk = g / (h / hk);
     const int64_t per_q = a->sub ? SG_BLOCK_Q / SG_BLOCK_SUB : 1, per_k = a->sub ? SG_BLOCK_K / SG_BLOCK_SUB : 1;
-    for (int64_t q = i * per_q; q < (i + 1) * per_q; q++) {
+    const int64_t end = least((i + 1) * per_q, a->q.dim[0]);
+    for (int64_t q = i * per_q; q < end; q++) {
         real most = -INFINITY, sum = 0;
         for (int64_t b = 0; b < means; b++) {
             if (!counts(x, g, i, b / per_k)) continue;
@@ -219,7 +238,7 @@ static void score_row(const scoring *x, int64_t g, int64_t i, real *p, real *y)
     }
     for (int64_t j = 0; j < a->y.dim[2]; j++) {
         if (y[j] == 0) continue;
-        y[j] /= (real)per_q;
+        y[j] /= (real)(end - i * per_q);
         if (a->k_var.rank) y[j] *= FN(sqrt)(channel_mean(&a->k_var, j, gk) * channel_mean(&a->v_var, j, gk));
     }
 }
@@ -350,16 +369,18 @@ sg_status SG_REF_OP(select)(sg_stream *s, const sg_select_args *a)
     if (a->heads) take_shared(a, p, budget);
     free(p);
     for (int64_t g = 0; g < h; g++) {
-        int32_t kept = 0;
+        int32_t kept = 0, before = 0;
         int64_t rows = 0;
         real    mass = 0;
         for (int64_t i = 0; i < nq; i++) {
+            before = kept;
             const real share = finish_row(a, &o, g * nq + i, &kept);
             if (share == -1) continue;
             mass += share;
             rows++;
         }
-        ((int32_t *)a->kept.data)[g] = kept;
+        ((int32_t *)a->kept.data)[2 * g] = kept;
+        ((int32_t *)a->kept.data)[2 * g + 1] = kept - before;
         put(&a->mass, g, rows ? mass / (real)rows : 1);
     }
     return SG_OK;

@@ -9,7 +9,7 @@
 
 enum {
     SG_POISON = 0xff, /* a float of poison is NaN: what a kernel forgets to write shows */
-    SG_OUTPUTS = 4    /* of an op, at most */
+    SG_OUTPUTS = 7    /* of an op, at most */
 };
 
 /* What an op writes, and the twins for both oracles, in memory of their own. */

@@ -29,7 +29,7 @@ enum {
     sg_combine_tensors = 2,
     sg_rgb8_tensors = 2,
     sg_count_bad_tensors = 2,
-    sg_pool_tensors = 5,
+    sg_pool_tensors = 8,
     sg_alike_tensors = 3,
     sg_quantise_tensors = 4,
     sg_score_tensors = 8,

@@ -176,7 +176,7 @@ static void bench_predict(ck_level *l, const char *name, sg_dtype t, int64_t n, 
                            : "top-k",
                  (long long)n, (long long)h);
         BENCH(l, select, text, 4 * h * nq * nk, "GB/s", .keep = made(SG_U8, h, nq, (nk + 63) / 64 * 8),
-              .kept = made(SG_I32, h), .mass = made(SG_F32, h), .score = positive(made(SG_F32, h, nq, nk)),
+              .kept = made(SG_I32, h, 2), .mass = made(SG_F32, h), .score = positive(made(SG_F32, h, nq, nk)),
               .amount = positive(made(SG_F32, h)), .rule = rule == 1 ? SG_SELECT_MASS : SG_SELECT_TOPK,
               .heads = rule == 2, .n = n, .m = n);
     }

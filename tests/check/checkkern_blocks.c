@@ -31,12 +31,19 @@ void ck_try_pool(ck *c)
         const int64_t n = ONE_OF(c, tokens), h = 1 + (int64_t)ck_draw(c, 4), d = ONE_OF(c, channels);
         const int     block = ONE_OF(c, blocks);
         const int64_t b = sg_div_up(n, block);
-        ck_case(c, &(sg_pool_args){.mean = ck_out(c, SG_F32, b, h, d),
-                                   .var = MAYBE(c, ck_out(c, SG_F32, b, h, d)),
-                                   .sub = MAYBE(c, ck_out(c, SG_F32, sg_div_up(n, SG_BLOCK_SUB), h, d)),
-                                   .total = MAYBE(c, ck_out(c, SG_F32, h, d)),
-                                   .x = ck_new(c, type_in(c, i), ONE_OF(c, usual), n, h, d),
-                                   .block = block});
+        sg_pool_args  a = {.mean = ck_out(c, SG_F32, b, h, d),
+                           .var = MAYBE(c, ck_out(c, SG_F32, b, h, d)),
+                           .sub = MAYBE(c, ck_out(c, SG_F32, sg_div_up(n, SG_BLOCK_SUB), h, d)),
+                           .total = MAYBE(c, ck_out(c, SG_F32, h, d)),
+                           .x = ck_new(c, type_in(c, i), ONE_OF(c, usual), n, h, d),
+                           .block = block};
+        if (a.total.rank) a.reach = MAYBE(c, ck_out(c, SG_F32, h, d));
+        if (coin(c)) {
+            a.group = block % 64 || coin(c) ? 16 : coin(c) ? 32 : 64;
+            a.y = ck_out(c, SG_I8, h, n, d);
+            a.scale = ck_out(c, SG_F32, sg_div_up(n, a.group), h);
+        }
+        ck_case(c, &a);
     }
 }
 
@@ -97,7 +104,7 @@ void ck_try_score(ck *c)
     static const ck_fill fills[] = {CK_RANDOM, CK_RANDOM, CK_RANDOM, CK_INTEGER, CK_OUTLIER, CK_ZERO, CK_NAN};
     for (int i = 0; i < trials(c, 64); i++) {
         const int64_t *const g = heads[ck_draw(c, LENGTH(heads))], h = g[0], hk = g[1], d = ONE_OF(c, channels);
-        sg_score_args        a = {.sub = coin(c), .scale = (ck_draw(c, 3) ? 1.0f : 4.0f) / sqrtf((float)d)};
+        sg_score_args a = {.sub = coin(c), .ragged = i % 2, .scale = (ck_draw(c, 3) ? 1.0f : 4.0f) / sqrtf((float)d)};
         a.n = ONE_OF(c, sizes);
         a.m = coin(c) ? a.n : ONE_OF(c, sizes);
         const int64_t nq = sg_div_up(a.n, SG_BLOCK_Q), nk = sg_div_up(a.m, SG_BLOCK_K);
@@ -123,10 +130,11 @@ void ck_try_select(ck *c)
         a.n = ONE_OF(c, sizes);
         a.m = coin(c) ? a.n : i % 30 == 7 ? 75600 : ONE_OF(c, sizes);
         a.heads = a.rule == SG_SELECT_TOPK && coin(c);
+        a.ragged = i / 3 % 2;
         const int64_t nq = sg_div_up(a.n, SG_BLOCK_Q), nk = sg_div_up(a.m, SG_BLOCK_K);
         SIGHT(c, a);
         a.keep = ck_out(c, SG_U8, h, nq, sg_div_up(nk, 64) * 8);
-        a.kept = ck_out(c, SG_I32, h);
+        a.kept = ck_out(c, SG_I32, h, 2);
         a.mass = ck_out(c, SG_F32, h);
         a.score = ck_new(c, SG_F32, ck_draw(c, 8) == 0 ? CK_ZERO : coin(c) ? CK_COUNTS : CK_FRACTIONS, h, nq, nk);
         if (a.rule != SG_SELECT_GIVEN) a.amount = ck_new(c, SG_F32, CK_SHARES, h);

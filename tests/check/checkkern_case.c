@@ -20,7 +20,7 @@ enum {
     POOL = 4096,
     POOL_WORK = 1 << 19,
     ARGS_MAX = 1024,
-    OUTPUTS = 4
+    OUTPUTS = 7
 };
 
 uint64_t ck_draw(ck *c, uint64_t below)

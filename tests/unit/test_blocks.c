@@ -124,6 +124,31 @@ static void quantise_rounds_ties_to_even(void **state)
     assert_true(at(given, 0) == 0.01f);
 }
 
+/* What pool makes beside its means is what quantise makes, NaN and all. */
+static void pool_quantises_on_the_way(void **state)
+{
+    (void)state;
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        sg_stream       s = ref_stream();
+        const sg_tensor x = DRAWN(&s, bf16 ? SG_BF16 : SG_F32, 500, 0.37f, 150, 3, 5);
+        const sg_tensor mean = sg_new(&s, SG_F32, 2, 3, 5), total = sg_new(&s, SG_F32, 3, 5);
+        const sg_tensor reach = sg_new(&s, SG_F32, 3, 5), reach_want = sg_new(&s, SG_F32, 3, 5);
+        const sg_tensor y = sg_new(&s, SG_I8, 3, 150, 5), y_want = sg_new(&s, SG_I8, 3, 150, 5);
+        const sg_tensor scale = sg_new(&s, SG_F32, 5, 3), scale_want = sg_new(&s, SG_F32, 5, 3);
+        sg_store(&x, (40 * 3 + 1) * 5 + 2, bf16 ? INFINITY : NAN); /* group 1, head 1, channel 2 */
+        sg_pool(&s, .mean = mean, .total = total, .reach = reach, .y = y, .scale = scale, .x = x, .block = 128,
+                .group = 32);
+        sg_quantise(&s, .y = y_want, .scale = reach_want, .x = x, .center = total);
+        sg_quantise(&s, .y = y_want, .scale = scale_want, .x = x, .group = 32);
+        assert_int_equal(s.status, SG_OK);
+        for (int i = 0; i < 15; i++)
+            assert_true(i == 7 ? isnan(at(reach, i)) : at(reach, i) == at(reach_want, i) && at(reach, i) > 0);
+        for (int i = 0; i < 15; i++)
+            assert_true(i == 4 ? isnan(at(scale, i)) : at(scale, i) == at(scale_want, i) && at(scale, i) > 0);
+        assert_equal(y, y_want);
+    }
+}
+
 static double row_sum(sg_tensor t, int64_t row)
 {
     double sum = 0;
@@ -136,19 +161,20 @@ static double row_sum(sg_tensor t, int64_t row)
 static void scores_are_shares(void **state)
 {
     (void)state;
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 8; k++) {
         sg_stream       s = ref_stream();
-        const bool      sub = k % 2, causal = k / 2;
+        const bool      sub = k % 2, causal = k / 2 % 2, ragged = k / 4;
         const int64_t   m = causal ? N : M, nk = causal ? 5 : NK;
         const sg_tensor q = DRAWN(&s, SG_F32, 9, 0.1f, sub ? 19 : NQ, H, D);
         const sg_tensor keys = DRAWN(&s, SG_F32, 9, 0.1f, sub ? (m + 15) / 16 : nk, HK, D);
         const sg_tensor y = sg_new(&s, SG_F32, H, NQ, nk), k_alike = ALL_OF(&s, 1, nk, HK);
         sg_store(&k_alike, 2 * HK + 1, 0.5f); /* on theta, which is not above it */
         sg_score(&s, .y = y, .q = q, .k = keys, .q_alike = ALL_OF(&s, 1, NQ, H), .k_alike = k_alike,
-                 .theta = ALL_OF(&s, 0.5f, H), .scale = 1, .sub = sub, .causal = causal, .n = N, .m = m, .back = 0);
+                 .theta = ALL_OF(&s, 0.5f, H), .scale = 1, .sub = sub, .ragged = ragged, .causal = causal, .n = N,
+                 .m = m);
         assert_int_equal(s.status, SG_OK);
         for (int64_t row = 0; row < H * NQ; row++)
-            assert_true(fabs(row_sum(y, row) - (row % NQ == NQ - 1 ? 0 : 1)) < 1e-6); /* the last is not full */
+            assert_true(fabs(row_sum(y, row) - (row % NQ == NQ - 1 && !ragged ? 0 : 1)) < 1e-6); /* is not full */
         for (int64_t g = 0; g < H; g++) {
             assert_true(at(y, (g * NQ) * nk + nk - 1) == 0);
             assert_true((at(y, (g * NQ + 1) * nk + 2) == 0) == (g >= 2)); /* heads 2 and 3 have the second of keys */
@@ -180,7 +206,7 @@ typedef struct chosen {
 
 static chosen chosen_new(sg_stream *s, int64_t h, int64_t nq, int64_t nk)
 {
-    return (chosen){sg_new(s, SG_U8, h, nq, (nk + 63) / 64 * 8), sg_new(s, SG_I32, h), sg_new(s, SG_F32, h)};
+    return (chosen){sg_new(s, SG_U8, h, nq, (nk + 63) / 64 * 8), sg_new(s, SG_I32, h, 2), sg_new(s, SG_F32, h)};
 }
 
 static bool has(const chosen *c, int64_t g, int64_t i, int64_t j)
@@ -261,8 +287,8 @@ static void heads_share_a_budget(void **state)
     SELECT(&s, each, score, .amount = amount);
     assert_int_equal(s.status, SG_OK);
     const int32_t *const kept = c.kept.data;
-    assert_int_equal(kept[0] + kept[1], 2 * ROWS * COLS / 2);
-    assert_true(kept[0] > kept[1]);
+    assert_int_equal(kept[0] + kept[2], 2 * ROWS * COLS / 2);
+    assert_true(kept[0] > kept[2]);
     double worst = INFINITY, best_left = 0;
     for (int64_t row = 0; row < 2 * ROWS; row++) {
         const int64_t count = count_of(&c, row / ROWS, row % ROWS);
@@ -305,6 +331,31 @@ static void fixed_blocks_are_added(void **state)
     assert_int_equal(s.status, SG_OK);
     for (int i = 0; i < ROWS; i++) assert_int_equal(count_of(&c, 0, i), i >= 5);
     assert_true(at(c.mass, 0) == 7.0f / 12);
+}
+
+/* A last block of queries that is not full keeps all, or with `ragged` what others keep; one of keys is kept. */
+static void ragged_ends_are_kept(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        sg_stream       s = ref_stream();
+        const bool      ragged = k % 2, text = k / 2;
+        const chosen    c = chosen_new(&s, 2, ROWS, COLS);
+        const sg_tensor score = ALL_OF(&s, 0, 2, ROWS, COLS), amount = ALL_OF(&s, 0.01f, 2);
+        for (int64_t row = 0; row < 2 * ROWS; row++) sg_store(&score, row * COLS + 10, 1);
+        sg_select(&s, .keep = c.keep, .kept = c.kept, .mass = c.mass, .score = score, .amount = amount,
+                  .ragged = ragged, .n = SELECT_N - 30, .m = SELECT_N - 30, .back = text);
+        assert_int_equal(s.status, SG_OK);
+        const int64_t last = ragged && !text ? 2 : COLS;
+        for (int g = 0; g < 2; g++) {
+            for (int i = 0; i < ROWS; i++) {
+                assert_int_equal(count_of(&c, g, i), i == ROWS - 1 ? last : 2);
+                assert_true(has(&c, g, i, 10) && has(&c, g, i, COLS - 1));
+            }
+            assert_int_equal(((int32_t *)c.kept.data)[2 * g], 2 * (ROWS - 1) + last);
+            assert_int_equal(((int32_t *)c.kept.data)[2 * g + 1], last);
+        }
+    }
 }
 
 static void no_score_is_no_mass(void **state)
@@ -569,12 +620,14 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(pools_of_a_ragged_end),
                                        cmocka_unit_test(alike_tells_directions),
                                        cmocka_unit_test(quantise_rounds_ties_to_even),
+                                       cmocka_unit_test(pool_quantises_on_the_way),
                                        cmocka_unit_test(scores_are_shares),
                                        cmocka_unit_test(weights_scale_scores),
                                        cmocka_unit_test(topk_takes_its_number),
                                        cmocka_unit_test(mass_takes_the_longest_prefix),
                                        cmocka_unit_test(heads_share_a_budget),
                                        cmocka_unit_test(fixed_blocks_are_added),
+                                       cmocka_unit_test(ragged_ends_are_kept),
                                        cmocka_unit_test(no_score_is_no_mass),
                                        cmocka_unit_test(everything_kept_is_dense),
                                        cmocka_unit_test(nothing_kept_is_nothing),

@@ -258,6 +258,11 @@ static void pooling_stages_refuse_what_does_not_fit(void **state)
     ACCEPTS(pool, pool);
     ALLOWS(pool, pool, var, ABSENT);
     ALLOWS(pool, pool, total, ABSENT);
+    ALLOWS(pool, pool, reach, SHAPE(F32, 4, 24));
+    REFUSES(pool, pool, reach, SHAPE(F32, 4, 25));
+    REFUSES(pool, pool, group, 32);
+    REFUSES(pool, pool, scale, SHAPE(F32, 10, 4));
+    REFUSES(pool, pool, y, SHAPE(I8, 4, 300, 24));
     REFUSES(pool, pool, mean, ABSENT);
     REFUSES(pool, pool, mean, SHAPE(BF16, 5, 4, 24));
     REFUSES(pool, pool, var, SHAPE(F32, 4, 4, 24));
@@ -266,6 +271,25 @@ static void pooling_stages_refuse_what_does_not_fit(void **state)
     REFUSES(pool, pool, x, SHAPE(F32, 300, 96));
     REFUSES(pool, pool, block, 40);
     REFUSES(pool, pool, block, 0);
+    sg_pool_args packed = pool;
+    packed.reach = SHAPE(F32, 4, 24);
+    packed.y = SHAPE(I8, 4, 300, 24);
+    packed.scale = SHAPE(F32, 10, 4);
+    packed.group = 32;
+    ACCEPTS(pool, packed);
+    assert_int_equal(sg_op_outputs("pool", &packed), 7);
+    REFUSES(pool, packed, total, ABSENT);
+    REFUSES(pool, packed, scale, ABSENT);
+    REFUSES(pool, packed, scale, SHAPE(F32, 5, 4));
+    REFUSES(pool, packed, y, SHAPE(I8, 300, 4, 24));
+    REFUSES(pool, packed, y, SHAPE(U8, 4, 300, 24));
+    REFUSES(pool, packed, group, 0);
+    REFUSES(pool, packed, group, -32);
+    REFUSES(pool, packed, group, 128); /* no part of a block */
+    packed.group = 8;
+    packed.scale = SHAPE(F32, 38, 4);
+    sg_pool_(&s, &packed);
+    assert_true(refused(&s));
 
     const sg_alike_args alike = {
         .y = SHAPE(F32, 5, 4), .x = SHAPE(F32, 300, 4, 24), .center = SHAPE(F32, 4, 24), .block = 64};
@@ -330,7 +354,7 @@ static void choosing_stages_refuse_what_does_not_fit(void **state)
     REFUSES(score, score, k, SHAPE(F32, 5, 2, 16));
 
     const sg_select_args select_ = {.keep = SHAPE(U8, 4, 3, 8),
-                                    .kept = SHAPE(I32, 4),
+                                    .kept = SHAPE(I32, 4, 2),
                                     .mass = SHAPE(F32, 4),
                                     .score = SHAPE(F32, 4, 3, 5),
                                     .amount = SHAPE(F32, 4),
@@ -341,6 +365,7 @@ static void choosing_stages_refuse_what_does_not_fit(void **state)
     REFUSES(select, select_, rule, SG_SELECT_MASS); /* has no budget to share */
     REFUSES(select, select_, keep, SHAPE(U8, 4, 3, 1));
     REFUSES(select, select_, kept, ABSENT);
+    REFUSES(select, select_, kept, SHAPE(I32, 4));
     REFUSES(select, select_, mass, SHAPE(F32, 1));
     REFUSES(select, select_, amount, ABSENT);
     REFUSES(select, select_, sink, -1);

@@ -384,6 +384,30 @@ static void masks_are_followed(void **state)
     }
 }
 
+/* A last block of queries that is not full is chosen for like any other, but by the means of whole blocks. */
+static void ends_are_ragged(void **state)
+{
+    (void)state;
+    for (int score = SG_SCORE_MEAN; score <= SG_SCORE_ERROR; score++) {
+        bench b = make(1100, 2, 2, 16, plain);
+        b.policy.score = (sg_score_kind)score;
+        b.policy.lambda = 30;
+        bind(&b);
+        run_at(&b, 0, 0, 0, 0);
+        int64_t at_last = 0;
+        for (int64_t head = 0; head < 2; head++)
+            for (int64_t j = 0; j < b.nk; j++) at_last += kept(&b, head, b.nq - 1, j);
+        if (score == SG_SCORE_MEAN)
+            assert_int_equal(at_last, 2 * b.nk);
+        else
+            assert_true(at_last <= 2 * (b.nk * 3 / 10 + 1));
+        const sg_attention_count c = count_of(&b, 0, 0, 0);
+        assert_int_equal(c.groups, 4 * (popcount(&b) - at_last) + 3 * at_last); /* 76 rows */
+        assert_true(error_of(&b) < 0.03);
+        finish(&b);
+    }
+}
+
 /* Nothing is skipped when everything is wanted: the bits of sage. */
 static void all_is_sage(void **state)
 {
@@ -585,6 +609,7 @@ int main(void)
                                        cmocka_unit_test(policies_are_followed),
                                        cmocka_unit_test(text_is_dense),
                                        cmocka_unit_test(masks_are_followed),
+                                       cmocka_unit_test(ends_are_ragged),
                                        cmocka_unit_test(all_is_sage),
                                        cmocka_unit_test(order_does_not_matter_to_dense),
                                        cmocka_unit_test(guards_hold),

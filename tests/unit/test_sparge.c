@@ -85,7 +85,7 @@ static stages stages_of(int64_t number)
     x.v = inputs(&x, "v");
 
     const sg_tensor q_mean = sg_new(&x.s, SG_F32, x.nq, H, D), k_mean = sg_new(&x.s, SG_F32, x.nk, H, D);
-    const sg_tensor kept = sg_new(&x.s, SG_I32, H);
+    const sg_tensor kept = sg_new(&x.s, SG_I32, H, 2);
     x.center = sg_new(&x.s, SG_F32, H, D);
     sg_pool(&x.s, .mean = q_mean, .x = x.q, .block = SG_BLOCK_Q);
     sg_pool(&x.s, .mean = k_mean, .total = x.center, .x = x.k, .block = SG_BLOCK_K);
