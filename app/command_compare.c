@@ -1,5 +1,6 @@
 /* command_compare.c - `sparge-gen compare`: how far two pictures are apart, or two clips as folders of frames. */
 #include "command.h"
+#include "compare_arms.h"
 #include "frame_list.h"
 #include "input.h"
 #include "interrupt.h"
@@ -138,8 +139,10 @@ static sg_status compare(const sg_settings *s, const sg_frame_list *a, const sg_
 
 sg_status sg_command_compare(const sg_settings *s, sg_error *e)
 {
+    if (!s->operand && s->prompt) return sg_compare_arms(s, e);
     if (!s->second_operand)
-        return sg_error_set(e, SG_E_ARG, "compare takes two pictures or two folders of frames: sparge-gen compare A B");
+        return sg_error_set(e, SG_E_ARG,
+                            "compare takes a prompt, or two pictures or two folders of frames: sparge-gen compare A B");
     if (s->json) SG_TRY(sg_output_file_check(s->json, "--json", e));
     sg_frame_list a = {0}, b = {0};
     sg_status     status = sg_frame_list_open(&a, s->operand, e);

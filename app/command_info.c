@@ -90,6 +90,8 @@ static void print_command(json_t *settings)
         {"seed", "seed"},
         {"dtype", "dtype"},
         {"attention", "attention"},
+        {"arms", "arms"},
+        {"preset", "preset"},
         {"sparse_config", "sparse-config"},
         {"block_mask", "block-mask"},
         {"topk", "topk"},
@@ -106,7 +108,7 @@ static void print_command(json_t *settings)
         {"dense_layers", "dense-layers"},
     };
     if (!json_is_string(json_object_get(settings, "prompt"))) return;
-    fputs("\nagain: sparge-gen", stdout);
+    printf("\nagain: sparge-gen%s", json_object_get(settings, "arms") ? " compare" : "");
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         const json_t *v = json_object_get(settings, options[i][0]);
         if (!v || (i == 0 && json_is_string(v) && strcmp(json_string_value(v), ours) == 0)) continue;

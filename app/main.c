@@ -6,6 +6,9 @@
 
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_MISUSED = 2, EXIT_INTERRUPTED = 130 };
 
@@ -41,6 +44,14 @@ static int exit_code(sg_status status)
     }
 }
 
+/* Red on a terminal. */
+static void say_failure(const char *text)
+{
+    const char *const kind = getenv("TERM");
+    const bool        red = isatty(STDERR_FILENO) && kind && strcmp(kind, "dumb") != 0 && !getenv("NO_COLOR");
+    fprintf(stderr, "%ssparge-gen: %s%s\n", red ? "\033[31m" : "", text, red ? "\033[m" : "");
+}
+
 int main(int argc, char **argv)
 {
 #ifdef M_MMAP_THRESHOLD
@@ -66,6 +77,6 @@ int main(int argc, char **argv)
     if (status == SG_E_CANCELLED)
         fputs("sparge-gen: interrupted\n", stderr);
     else if (status != SG_OK)
-        fprintf(stderr, "sparge-gen: %s\n", e.text);
+        say_failure(e.text);
     return exit_code(status);
 }

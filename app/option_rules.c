@@ -24,7 +24,10 @@ static bool given(const sg_settings *s, const char *name, const char *value)
     if (!o) return false;
     const void *const at = (const char *)s + o->offset;
     if (o->kind == SG_OPTION_REAL) return !isnan(*(const double *)at);
-    if (o->kind == SG_OPTION_INT) return *(const int *)at != 0;
+    if (o->kind == SG_OPTION_INT || o->kind == SG_OPTION_SIZE) return *(const int *)at != 0;
+    if (o->kind == SG_OPTION_INT64) return *(const int64_t *)at != 0;
+    if (o->kind == SG_OPTION_BYTES) return *(const size_t *)at != 0;
+    if (o->kind == SG_OPTION_FLAG) return *(const bool *)at;
     const char *const text = *(const char *const *)at;
     return text && (value ? strcmp(text, value) == 0 : strcmp(text, "none") != 0);
 }
@@ -86,6 +89,19 @@ static sg_status check_attention(const sg_settings *s, sg_error *e)
     return SG_OK;
 }
 
+/* Two results that are there are only read. */
+static sg_status check_compare(const sg_settings *s, sg_error *e)
+{
+    if (s->command != SG_COMMAND_COMPARE || !s->operand) return SG_OK;
+    for (int i = 0; i < sg_option_count; i++) {
+        const sg_option *const o = &sg_option_table[i];
+        if (!o->name || !(o->commands & s->command) || strcmp(o->name, "json") == 0) continue;
+        if (given(s, o->name, NULL))
+            return sg_error_set(e, SG_E_ARG, "--%s has no effect where two results are compared", o->name);
+    }
+    return SG_OK;
+}
+
 bool sg_options_capture(const char *text, int *layer, int *step, const char **file)
 {
     int n = 0;
@@ -106,5 +122,6 @@ sg_status sg_options_check(const sg_settings *s, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "--json and --output cannot both go to stdout");
     if (s->command == SG_COMMAND_TUNE && s->l1 > s->l2)
         return sg_error_set(e, SG_E_ARG, "--l2 must not be below --l1: it is the error with the PV filter on top");
+    SG_TRY(check_compare(s, e));
     return check_attention(s, e);
 }

@@ -9,11 +9,12 @@
 #define STEP SG_COMMAND_BENCH_STEP
 #define ATTENTION SG_COMMAND_BENCH_ATTENTION
 #define BENCH SG_COMMAND_BENCH
-#define MODEL (RENDER | INFO | CHECK | STEP | TUNE)
-#define ALL (MODEL | ATTENTION)
 #define COMPARE SG_COMMAND_COMPARE
 #define TUNE SG_COMMAND_TUNE
-#define SPARSE (RENDER | INFO | CHECK)
+#define MODEL (RENDER | INFO | CHECK | STEP | TUNE | COMPARE)
+#define ALL (MODEL | ATTENTION)
+#define SAMPLER (RENDER | CHECK | COMPARE)
+#define SPARSE (RENDER | INFO | CHECK | COMPARE)
 #define CHOICE (SPARSE | ATTENTION) /* of blocks */
 /* clang-format off */
 #define HEADING(which, text) {.kind = SG_OPTION_HEADING, .commands = (which), .help = (text)}
@@ -27,6 +28,7 @@ static const char *const switches[] = {"off", "on", NULL};
 static const char *const budgets[] = {"row", "heads", NULL};
 static const char *const rules[] = {"topk", "tau", NULL};
 
+const char *const sg_cpumask_names[] = {"base", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx", "all", NULL};
 const char *const sg_command_names[] = {"info", "check", "bench", "compare", "tune", NULL};
 
 const sg_option sg_option_table[] = {
@@ -34,13 +36,13 @@ const sg_option sg_option_table[] = {
     {.name = "model", .letter = 'm', .kind = SG_OPTION_TEXT, .commands = MODEL, AT(model), .value = "DIR",
      .help = "a model in Diffusers layout: the folder with model_index.json\n"
              "(default: $SPARGE_GEN_MODEL, else the tiny-wan that comes along)"},
-    {.name = "prompt", .letter = 'p', .kind = SG_OPTION_TEXT, .commands = RENDER | CHECK | TUNE, AT(prompt), .value = "TEXT",
+    {.name = "prompt", .letter = 'p', .kind = SG_OPTION_TEXT, .commands = SAMPLER | TUNE, AT(prompt), .value = "TEXT",
      .help = "what the video shows"},
     {.name = "prompt-file", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(prompt_file), .value = "FILE",
      .help = "one prompt a line; of several, output and report get -0001, -0002, ..."},
     {.name = "prompt-file", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(prompt_file), .value = "FILE",
      .help = "one prompt a line: thresholds hold for all of them"},
-    {.name = "negative-prompt", .letter = 'n', .kind = SG_OPTION_TEXT, .commands = RENDER | CHECK | TUNE, AT(negative_prompt),
+    {.name = "negative-prompt", .letter = 'n', .kind = SG_OPTION_TEXT, .commands = SAMPLER | TUNE, AT(negative_prompt),
      .value = "TEXT", .help = "what it should not show"},
     {.name = "size", .kind = SG_OPTION_SIZE, .commands = MODEL, AT(size), .lo = 1, .hi = 16384, .value = "WxH",
      .help = "width and height in pixels"},
@@ -50,9 +52,9 @@ const sg_option sg_option_table[] = {
      .value = "N", .help = "height alone"},
     {.name = "frames", .alias = {"num-frames", "video-frames"}, .kind = SG_OPTION_INT, .commands = MODEL, AT(frames),
      .lo = 1, .hi = 100000, .value = "N", .help = "length in frames"},
-    {.name = "seconds", .kind = SG_OPTION_REAL, .commands = RENDER | INFO, AT(seconds), .lo = 0.001, .hi = 3600,
+    {.name = "seconds", .kind = SG_OPTION_REAL, .commands = RENDER | INFO | COMPARE, AT(seconds), .lo = 0.001, .hi = 3600,
      .value = "T", .help = "length in seconds, instead of --frames; the nearest that the model can"},
-    {.name = "fps", .kind = SG_OPTION_INT, .commands = RENDER | INFO, AT(fps), .lo = 1, .hi = 1000, .value = "N",
+    {.name = "fps", .kind = SG_OPTION_INT, .commands = RENDER | INFO | COMPARE, AT(fps), .lo = 1, .hi = 1000, .value = "N",
      .help = "frames per second of the file"},
 
     HEADING(ATTENTION, "What to attend to"),
@@ -65,33 +67,38 @@ const sg_option sg_option_table[] = {
     {.name = "qkv", .kind = SG_OPTION_TEXT, .commands = ATTENTION, AT(qkv), .value = "FILE",
      .help = "queries, keys and values that --capture-qkv saved, instead of a shape"},
 
-    HEADING(RENDER | CHECK | BENCH | TUNE, "How"),
-    {.name = "steps", .alias = {"num-inference-steps"}, .kind = SG_OPTION_INT, .commands = RENDER | INFO | CHECK | TUNE,
+    HEADING(SAMPLER | BENCH | TUNE, "How"),
+    {.name = "steps", .alias = {"num-inference-steps"}, .kind = SG_OPTION_INT, .commands = SPARSE | TUNE,
      AT(steps), .lo = 1, .hi = 1000, .value = "N", .help = "denoising steps"},
     {.name = "cfg-scale", .alias = {"guidance-scale"}, .letter = 'g', .kind = SG_OPTION_REAL,
-     .commands = RENDER | CHECK | STEP | TUNE, AT(cfg_scale), .lo = 0, .hi = 1000, .value = "X",
+     .commands = SAMPLER | STEP | TUNE, AT(cfg_scale), .lo = 0, .hi = 1000, .value = "X",
      .help = "guidance; 1 and below leave the negative prompt out and halve the time"},
-    {.name = "cfg-scale-2", .alias = {"guidance-scale-2"}, .kind = SG_OPTION_REAL, .commands = RENDER | CHECK,
+    {.name = "cfg-scale-2", .alias = {"guidance-scale-2"}, .kind = SG_OPTION_REAL, .commands = SAMPLER,
      AT(cfg_scale_2), .lo = 0, .hi = 1000, .value = "X",
      .help = "guidance of the low-noise expert, where a model has two (default: as --cfg-scale)"},
-    {.name = "flow-shift", .alias = {"sample-shift"}, .kind = SG_OPTION_REAL, .commands = RENDER | CHECK,
+    {.name = "flow-shift", .alias = {"sample-shift"}, .kind = SG_OPTION_REAL, .commands = SAMPLER,
      AT(flow_shift), .lo = 0.001, .hi = 1000, .value = "X", .help = "how far the noise schedule leans to high noise"},
-    {.name = "sampler", .kind = SG_OPTION_CHOICE, .commands = RENDER | CHECK, AT(sampler), .choices = samplers,
+    {.name = "sampler", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(sampler), .choices = samplers,
      .value = "NAME", .help = "what takes the steps"},
-    {.name = "sched-compat", .kind = SG_OPTION_CHOICE, .commands = RENDER | CHECK, AT(sched_compat),
+    {.name = "sched-compat", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(sched_compat),
      .choices = compats, .value = "WHICH",
      .help = "sigmas of unipc: new as in diffusers from 0.37 on (default), old as before"},
-    {.name = "seed", .letter = 's', .kind = SG_OPTION_INT64, .commands = RENDER | CHECK | TUNE, AT(seed), .value = "N",
+    {.name = "seed", .letter = 's', .kind = SG_OPTION_INT64, .commands = SAMPLER | TUNE, AT(seed), .value = "N",
      .help = "of the noise, which is that of torch on a CPU (default: 0; negative: random)"},
 
     {.name = "repeat", .kind = SG_OPTION_INT, .commands = BENCH, AT(repeat), .lo = 1, .hi = 400, .value = "N",
      .help = "how often it is measured (default: 3)"},
 
     HEADING(CHOICE | TUNE, "Self-attention"),
-    {.name = "attention", .kind = SG_OPTION_CHOICE, .commands = SPARSE, AT(attention), .choices = sg_attention_names,
+    {.name = "attention", .kind = SG_OPTION_CHOICE, .commands = RENDER | INFO | CHECK, AT(attention), .choices = sg_attention_names,
      .value = "KIND",
      .help = "exact; quantised; or quantised with blocks left out, which is the default\n"
              "from 8192 tokens on, and from 1024 on where it or a threshold is named"},
+    {.name = "arms", .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(arms), .value = "LIST",
+     .help = "what to compare with the first of them: dense, sage, sparge, each with options of\n"
+             "its own behind colons, as in dense,sparge:topk=0.3,sparge:tau=0.9:tail=off:name=mine;\n"
+             "those below hold for all arms that they concern; \\, is a comma in a value\n"
+             "(default: dense,sparge)"},
     {.name = "preset", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(preset), .choices = presets,
      .value = "NAME",
      .help = "what the other options start from: what does best, or SpargeAttn to the letter"},
@@ -152,6 +159,9 @@ const sg_option sg_option_table[] = {
      .help = "the ending decides: .mp4, .y4m, .png (one frame, or several as name-%04d.png);\n"
              "- writes Y4M to stdout; an existing file is replaced\n"
              "(default: out.mp4, or out.y4m in a build without FFmpeg)"},
+    {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(output), .value = "DIR",
+     .help = "a folder, made if it is not there: a clip of each arm, side.mp4, frames.png, report.json\n"
+             "(default: compare- and the seed)"},
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = TUNE, AT(output), .value = "FILE",
      .help = "the thresholds as JSON (default: sparge-attention.json beside the model); - is stdout"},
     {.name = "latents", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(latents), .value = "FILE",
@@ -179,13 +189,13 @@ const sg_option sg_option_table[] = {
     {.name = "memory-limit", .kind = SG_OPTION_BYTES, .commands = MODEL, AT(memory_limit), .value = "SIZE",
      .help = "refuse what needs more, as 8G or 512M (default: what the machine has free)"},
 
-    HEADING(ALL | COMPARE, "And"),
-    {.name = "quiet", .letter = 'q', .kind = SG_OPTION_FLAG, .commands = RENDER | CHECK | STEP | TUNE, AT(quiet),
+    HEADING(ALL, "And"),
+    {.name = "quiet", .letter = 'q', .kind = SG_OPTION_FLAG, .commands = SAMPLER | STEP | TUNE, AT(quiet),
      .help = "say nothing but errors and a seed drawn at random"},
     {.name = "verbose", .letter = 'v', .kind = SG_OPTION_FLAG, .commands = RENDER | CHECK, AT(verbose),
      .help = "say what is planned, what attention left out, and where the time went"},
-    {.name = "version", .kind = SG_OPTION_FLAG, .commands = ALL | COMPARE, AT(version), .help = "print the version"},
-    {.name = "help", .letter = 'h', .kind = SG_OPTION_FLAG, .commands = ALL | COMPARE, AT(help), .help = "print this"},
+    {.name = "version", .kind = SG_OPTION_FLAG, .commands = ALL, AT(version), .help = "print the version"},
+    {.name = "help", .letter = 'h', .kind = SG_OPTION_FLAG, .commands = ALL, AT(help), .help = "print this"},
 };
 /* clang-format on */
 

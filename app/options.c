@@ -346,19 +346,30 @@ static sg_status parse_command(sg_settings *s, const char *arg, sg_error *e)
     return SG_OK;
 }
 
+sg_settings sg_options_none(sg_command c)
+{
+    return (sg_settings){.command = c,
+                         .cfg_scale = NAN,
+                         .cfg_scale_2 = NAN,
+                         .flow_shift = NAN,
+                         .topk = NAN,
+                         .tau = NAN,
+                         .sim = NAN,
+                         .pv = NAN,
+                         .dense_steps = NAN,
+                         .l1 = NAN,
+                         .l2 = NAN};
+}
+
+sg_status sg_options_set(sg_settings *s, const char *name, const char *value, sg_error *e)
+{
+    const sg_option *const o = option_by_name(name, strlen(name), s->command);
+    return o ? set(s, o, value, e) : unknown_option(name, strlen(name), s->command, e);
+}
+
 sg_status sg_options_parse(sg_settings *s, int argc, char **argv, sg_error *e)
 {
-    *s = (sg_settings){.command = SG_COMMAND_RENDER,
-                       .cfg_scale = NAN,
-                       .cfg_scale_2 = NAN,
-                       .flow_shift = NAN,
-                       .topk = NAN,
-                       .tau = NAN,
-                       .sim = NAN,
-                       .pv = NAN,
-                       .dense_steps = NAN,
-                       .l1 = NAN,
-                       .l2 = NAN};
+    *s = sg_options_none(SG_COMMAND_RENDER);
     int i = 1;
     if (argc > 1 && argv[1][0] != '-' && argv[1][0]) {
         SG_TRY(parse_command(s, argv[1], e));
@@ -425,6 +436,7 @@ void sg_options_help(FILE *out, sg_command c)
               "  sparge-gen check [options]            render, and compare every operation with the oracle\n"
               "  sparge-gen bench step [options]       how fast each operation of a step and of a decode is\n"
               "  sparge-gen bench attention [options]  how fast attention is, and how exact\n"
+              "  sparge-gen compare --prompt TEXT      render with several kinds of attention, side by side\n"
               "  sparge-gen compare A B                how far two pictures or two folders of frames are apart\n"
               "  sparge-gen tune [options]             find how much attention each head can leave out\n\n"
               "`sparge-gen COMMAND --help` tells more. Where no default is given it is the model's;\n"
@@ -448,11 +460,18 @@ void sg_options_help(FILE *out, sg_command c)
             out);
     if (c & SG_COMMAND_BENCH) help_bench(out, c);
     if (c == SG_COMMAND_COMPARE)
-        fputs("Scores a picture against another, or a clip against another: PSNR and SSIM on RGB, over the frames as\n"
-              "mean, minimum and 5th percentile.\n\n"
-              "  sparge-gen compare A B    two .png or .jpg, or two folders of them with as many frames\n\n"
-              "Frames pair up in the order of their names, in which numbers count by value.\n",
-              out);
+        fputs(
+            "Renders a prompt by several kinds of attention, the arms, from the same noise, and shows them side by "
+            "side:\n"
+            "what each left out, how long it took, how far it is from the first. Or scores what is there already: "
+            "PSNR\n"
+            "and SSIM on RGB, over the frames as mean, minimum and 5th percentile.\n\n"
+            "  sparge-gen compare --prompt TEXT [options]\n"
+            "  sparge-gen compare A B [--json FILE]    two .png or .jpg, or two folders of them with as many frames\n\n"
+            "Where the model's usual clip has fewer than 8192 tokens, its width and height are doubled until there is\n"
+            "something to skip. Of A and B, frames pair up in the order of their names, in which numbers count by "
+            "value.\n",
+            out);
     for (int i = 0; i < sg_option_count; i++) {
         const sg_option *o = &sg_option_table[i];
         if (!(o->commands & c)) continue;

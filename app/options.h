@@ -44,6 +44,7 @@ typedef struct sg_settings {
     double      topk, tau, sim, pv, dense_steps;
     int         sink;
     const char *dense_layers, *sparse_config, *block_mask, *capture_qkv;
+    const char *arms; /* compare: arms.h */
 
     const char *output, *latents, *json;
     const char *backend, *dtype, *cpumask;
@@ -61,6 +62,12 @@ typedef struct sg_settings {
  * arguments are SG_E_ARG; e names the option, the value and what would do. With --help or --version the rest is left
  * unread. */
 sg_status sg_options_parse(sg_settings *s, int argc, char **argv, sg_error *e) SG_MUST_USE;
+
+/* What nothing was asked of. */
+sg_settings sg_options_none(sg_command c);
+
+/* Sets the option of this name, without dashes, of s->command as the command line does; value is borrowed. SG_E_ARG. */
+sg_status sg_options_set(sg_settings *s, const char *name, const char *value, sg_error *e) SG_MUST_USE;
 
 void sg_options_help(FILE *out, sg_command c);
 

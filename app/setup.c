@@ -70,8 +70,6 @@ sg_status sg_setup_model(sg_model_path *out, const char *asked, sg_error *e)
     return SG_OK;
 }
 
-const char *const sg_cpumask_names[] = {"base", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx", "all", NULL};
-
 /* Bit i allows level i of the CPU; each name allows all below it. */
 static unsigned cpu_mask(const char *name)
 {

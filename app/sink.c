@@ -184,13 +184,18 @@ static void join(sg_sink *s, bool finish)
     s->running = false;
 }
 
-sg_status sg_sink_finish(sg_sink *s, sg_error *e)
+sg_status sg_sink_complete(sg_sink *s, sg_error *e)
 {
     const bool whole = s->written == s->clip.frames;
     join(s, whole);
     if (s->error.code != SG_OK) return sg_error_set(e, s->error.code, "%s", s->error.text);
-    if (!whole)
-        return sg_error_set(e, SG_E_SHAPE, "%s: %d of %d frames came", s->clip.path, s->written, s->clip.frames);
+    if (whole) return SG_OK;
+    return sg_error_set(e, SG_E_SHAPE, "%s: %d of %d frames came", s->clip.path, s->written, s->clip.frames);
+}
+
+sg_status sg_sink_finish(sg_sink *s, sg_error *e)
+{
+    SG_TRY(sg_sink_complete(s, e));
     return s->type->publish(s->state, e);
 }
 

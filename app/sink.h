@@ -61,7 +61,11 @@ sg_status sg_sink_open(sg_sink **out, const sg_clip *clip, sg_error *e) SG_MUST_
 /* rgb [height, width, 3] is copied. An error of an earlier frame may be told by a later call. */
 sg_status sg_sink_write(sg_sink *s, int index, const uint8_t *rgb, sg_error *e) SG_MUST_USE;
 
-/* Waits for the last frame and gives the file its name. Fewer frames than announced are a failure. */
+/* Waits for the last frame: the file is whole, but has no name yet, so that several can appear together. Fewer frames than
+ * announced are a failure. */
+sg_status sg_sink_complete(sg_sink *s, sg_error *e) SG_MUST_USE;
+
+/* Completes, unless that was done, and gives the file its name. */
 sg_status sg_sink_finish(sg_sink *s, sg_error *e) SG_MUST_USE;
 
 /* Unless finished, nothing remains. */

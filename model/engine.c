@@ -145,6 +145,7 @@ sg_model_info sg_engine_info(const sg_engine *g)
     snprintf(info.device, sizeof info.device, "%s", g->backend->device);
     snprintf(info.dtype, sizeof info.dtype, "%s", g->act == SG_BF16 ? "bf16" : "f32");
     info.skips = g->backend->values != SG_F32;
+    info.waits = g->backend->host_memory;
     return info;
 }
 

@@ -114,6 +114,9 @@ typedef struct sg_callbacks {
     /* When a stage begins (done 0) and after each unit of its work (a tensor, a step, a latent frame): done of total.
      * Non-zero return cancels. */
     int (*progress)(void *context, sg_stage stage, int done, int total);
+    /* The latents after each step, F32 [c, f, y, x] of this shape, valid during the call. Anything but SG_OK ends the
+     * render. */
+    sg_status (*latents)(void *context, int step, const float *latents, const int64_t shape[4], sg_error *e);
     /* Frames in order, rgb [height, width, 3], valid during the call. Anything but SG_OK ends the render. */
     sg_status (*frame)(void *context, int index, const uint8_t *rgb, sg_error *e);
 } sg_callbacks;
@@ -135,7 +138,8 @@ typedef struct sg_report {
 } sg_report;
 
 /* Renders r. Refuses with figures what cannot fit before anything heavy starts; NaN or infinity is SG_E_NUMERIC with
- * the first block and step. Weights that stay useful are kept for the next call. report is filled as far as it got. */
+ * the first block and step. Weights that stay useful are kept for the next call, and so is what the text encoder made of
+ * prompt and negative prompt: with the same ones again it does not run. report is filled as far as it got. */
 sg_status sg_engine_render(sg_engine *g, const sg_request *r, const sg_callbacks *cb, sg_report *report,
                            sg_error *e) SG_MUST_USE;
 
@@ -162,6 +166,7 @@ typedef struct sg_model_info {
     char         device[160];
     char         dtype[8];
     bool         skips; /* the device has quantised and sparse attention */
+    bool         waits; /* an op is over when its call is, so that a trace has the time of the work */
 } sg_model_info;
 
 sg_model_info sg_engine_info(const sg_engine *g);

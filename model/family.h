@@ -41,8 +41,10 @@ typedef struct sg_family {
     /* Host work of the text phase: cleans and tokenizes prompt and negative prompt. Without a prompt, as when a plan is
      * asked for no prompt in particular, the longest is assumed. tokens gets both lengths; 0 for a pass left out. */
     sg_status (*tokenize)(void *model, const sg_request *r, int tokens[2], sg_error *e);
-    /* Runs the text encoders; the states come back to the host and stay until the next tokenize. */
+    /* Runs the text encoders; the states come back to the host and stay until other texts are tokenized. */
     void (*encode)(void *model, sg_stream *s);
+    /* Whether the states of what was tokenized last are there. */
+    bool (*encoded)(const void *model);
 
     /* Which expert denoises at this timestep. */
     int (*expert)(const void *model, double timestep);

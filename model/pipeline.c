@@ -168,6 +168,15 @@ static sg_status keep_attention(sg_render *q, sg_stream *s)
     return sg_capture_write(&q->capture, q->r->capture_out, q->grid, q->e);
 }
 
+/* The latents after a step, for a caller who wants them. */
+static sg_status show_latents(sg_render *q, sg_stream *s, int step, sg_tensor x)
+{
+    if (!q->cb || !q->cb->latents) return SG_OK;
+    sg_download(s, q->host_latents, x);
+    SG_TRY(sg_render_status(s, "denoising", q->e));
+    return q->cb->latents(q->cb->context, step, q->host_latents, q->latent, q->e);
+}
+
 static sg_status denoise_steps(sg_render *q, sg_stream *s)
 {
     const sg_family *const f = q->g->family;
@@ -189,6 +198,7 @@ static sg_status denoise_steps(sg_render *q, sg_stream *s)
         end_stage(q, SG_STAGE_DENOISE, start);
         SG_TRY(sg_render_status(s, "denoising", q->e));
         q->report->steps_done = i + 1;
+        SG_TRY(show_latents(q, s, i, d.state.x));
         SG_TRY(report_progress(q, SG_STAGE_DENOISE, i + 1, q->sampler.steps));
     }
     sg_download(s, q->host_latents, d.state.x);
@@ -282,9 +292,11 @@ static sg_status take_latents(sg_render *q)
 
 static sg_status make_latents(sg_render *q)
 {
-    SG_TRY(load(q, SG_PHASE_TEXT, 0));
-    SG_TRY(run_text(q));
-    unload(q, SG_PHASE_TEXT, 0);
+    if (!q->g->family->encoded(q->g->model)) {
+        SG_TRY(load(q, SG_PHASE_TEXT, 0));
+        SG_TRY(run_text(q));
+        unload(q, SG_PHASE_TEXT, 0);
+    }
     SG_TRY(run_denoise(q));
     if (!q->r->latents_out) return SG_OK;
     const sg_tensor   t = {.data = q->host_latents,

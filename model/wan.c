@@ -133,14 +133,16 @@ static sg_status wan_open(void **model, const char *dir, sg_config *index, sg_dt
     return st;
 }
 
+static void forget_text(wan *w, int k)
+{
+    free(w->ids[k]);
+    free(w->states[k]);
+    w->ids[k] = NULL;
+    w->states[k] = NULL;
+}
+
 static void forget_render(wan *w)
 {
-    for (int k = 0; k < 2; k++) {
-        free(w->ids[k]);
-        free(w->states[k]);
-        w->ids[k] = NULL;
-        w->states[k] = NULL;
-    }
     sg_wan_run_close(&w->run);
     sg_wan_vae_run_close(&w->decode);
 }
@@ -149,6 +151,7 @@ static void wan_close(void *model)
 {
     wan *const w = model;
     forget_render(w);
+    for (int k = 0; k < 2; k++) forget_text(w, k);
     sg_wan_vae_close(&w->vae);
     sg_wan_dit_close(&w->dit[1]);
     sg_wan_dit_close(&w->dit[0]);
@@ -284,45 +287,71 @@ static sg_status tokenize_one(wan *w, const char *text, int32_t **ids, int *len,
     return st;
 }
 
+/* The tokens of one pass; len of a text is what it has. States of the same tokens stay. */
+static sg_status take_text(wan *w, int k, const char *text, int len, sg_error *e)
+{
+    int32_t *ids = NULL;
+    if (text) SG_TRY(tokenize_one(w, text, &ids, &len, e));
+    if (!text && len && !(ids = calloc((size_t)len, sizeof *ids)))
+        return sg_error_set(e, SG_E_MEMORY, "no memory for token ids");
+    if (ids && w->ids[k] && len == w->len[k] && memcmp(ids, w->ids[k], (size_t)len * sizeof *ids) == 0) {
+        free(ids);
+        return SG_OK;
+    }
+    forget_text(w, k);
+    w->ids[k] = ids;
+    w->len[k] = len;
+    return SG_OK;
+}
+
 static sg_status wan_tokenize(void *model, const sg_request *r, int count[2], sg_error *e)
 {
-    wan *const w = model;
+    wan *const        w = model;
+    const bool        guided = r->cfg_scale > 1;
+    const char *const negative = r->negative_prompt ? r->negative_prompt : "";
     forget_render(w);
-    w->len[0] = TEXT_LEN;
-    w->len[1] = r->cfg_scale > 1 ? TEXT_LEN : 0;
-    if (r->prompt) {
-        SG_TRY(tokenize_one(w, r->prompt, &w->ids[0], &w->len[0], e));
-        if (w->len[1]) SG_TRY(tokenize_one(w, r->negative_prompt ? r->negative_prompt : "", &w->ids[1], &w->len[1], e));
-    }
-    for (int k = 0; k < 2; k++) {
-        if (!w->ids[k] && w->len[k] && !(w->ids[k] = calloc((size_t)w->len[k], sizeof *w->ids[k])))
-            return sg_error_set(e, SG_E_MEMORY, "no memory for token ids");
-        count[k] = w->len[k];
-    }
+    SG_TRY(take_text(w, 0, r->prompt, TEXT_LEN, e));
+    SG_TRY(take_text(w, 1, guided && r->prompt ? negative : NULL, guided ? TEXT_LEN : 0, e));
+    for (int k = 0; k < 2; k++) count[k] = w->len[k];
     return SG_OK;
+}
+
+static bool wan_encoded(const void *model)
+{
+    const wan *const w = model;
+    return w->states[0] && (w->states[1] || !w->len[1]);
+}
+
+/* y F32 [len, width] becomes the states of pass k. */
+static void keep_states(wan *w, sg_stream *s, int k, sg_tensor y)
+{
+    const size_t n = (size_t)sg_count(y);
+    free(w->states[k]);
+    w->states[k] = calloc(n, sizeof *w->states[k]);
+    if (w->states[k])
+        sg_download(s, w->states[k], y);
+    else
+        sg_fail(s, SG_E_MEMORY, "no memory for text states");
+    for (size_t i = 0; !s->status && i < n; i++)
+        if (!isfinite(w->states[k][i]))
+            sg_fail(s, SG_E_NUMERIC, "the text encoder gave NaN or infinity for token %lld",
+                    (long long)(i / (size_t)y.dim[1]));
 }
 
 static void wan_encode(void *model, sg_stream *s)
 {
     wan *const    w = model;
     const int64_t width = sg_t5_describe(w->text).width;
+    const bool    computes = s->memory->alloc != NULL; /* a plan leaves the states of an earlier render alone */
     for (int k = 0; k < 2; k++) {
         if (!w->len[k]) continue;
         const size_t    mark = s->scratch.used;
         const sg_tensor y = sg_new(s, SG_F32, w->len[k], width);
         sg_t5_encode(w->text, s, y, w->ids[k], w->len[k]);
-        free(w->states[k]);
-        w->states[k] = calloc((size_t)(w->len[k] * width), sizeof *w->states[k]);
-        if (w->states[k])
-            sg_download(s, w->states[k], y);
-        else
-            sg_fail(s, SG_E_MEMORY, "no memory for text states");
-        for (int64_t i = 0; !s->status && i < w->len[k] * width; i++)
-            if (!isfinite(w->states[k][i]))
-                sg_fail(s, SG_E_NUMERIC, "the text encoder gave NaN or infinity for token %lld",
-                        (long long)(i / width));
+        if (computes) keep_states(w, s, k, y);
         s->scratch.used = mark;
     }
+    for (int k = 0; s->status && computes && k < 2; k++) forget_text(w, k);
 }
 
 /* ---- denoising ---- */
@@ -420,6 +449,7 @@ const sg_family sg_family_wan = {
     .part = wan_part,
     .tokenize = wan_tokenize,
     .encode = wan_encode,
+    .encoded = wan_encoded,
     .expert = wan_expert,
     .denoise_open = wan_denoise_open,
     .expert_open = wan_expert_open,

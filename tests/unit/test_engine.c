@@ -94,6 +94,103 @@ static void renders_frames_in_order(void **state)
     sg_engine_close(&g);
 }
 
+typedef struct watch {
+    int    steps, texts;
+    size_t count;
+    float  last[4096];
+} watch;
+
+static sg_status take_latents(void *context, int step, const float *latents, const int64_t shape[4], sg_error *e)
+{
+    (void)e;
+    watch *const w = context;
+    assert_int_equal(step, w->steps++);
+    w->count = (size_t)(shape[0] * shape[1] * shape[2] * shape[3]);
+    assert_true(w->count <= sizeof w->last / sizeof *w->last);
+    memcpy(w->last, latents, w->count * sizeof *latents);
+    return step == 7 ? sg_error_set(e, SG_E_FILE, "enough") : SG_OK;
+}
+
+static int count_texts(void *context, sg_stage stage, int done, int total)
+{
+    watch *const w = context;
+    w->texts += stage == SG_STAGE_TEXT && done == total;
+    return 0;
+}
+
+/* Each step's latents are shown, the last being those that a file gets; a caller who refuses them ends the render. */
+static void latents_are_shown(void **state)
+{
+    (void)state;
+    static watch       w;
+    char               path[] = "/tmp/sg_latents_XXXXXX.safetensors";
+    const int          fd = mkstemps(path, 12);
+    sg_engine         *g = open_model(model, 0);
+    sg_request         r = small(g);
+    const sg_callbacks cb = {.context = &w, .latents = take_latents};
+    sg_weights        *file = NULL;
+    sg_tensor          t;
+    sg_report          rep;
+    sg_error           e = {0};
+    assert_true(fd >= 0);
+    close(fd);
+    w = (watch){0};
+    r.latents_out = path;
+    assert_int_equal(sg_engine_render(g, &r, &cb, &rep, &e), SG_OK);
+    assert_int_equal(w.steps, 2);
+    assert_int_equal(sg_latents_open(g, path, &file, &t, &e), SG_OK);
+    assert_int_equal(sg_count(t), w.count);
+    assert_memory_equal(t.data, w.last, w.count * sizeof *w.last);
+    sg_weights_close(&file);
+    unlink(path);
+
+    w = (watch){0};
+    r.latents_out = NULL;
+    r.steps = 9;
+    assert_int_equal(sg_engine_render(g, &r, &cb, &rep, &e), SG_E_FILE);
+    assert_string_equal(e.text, "enough");
+    assert_int_equal(rep.steps_done, 8);
+    sg_engine_close(&g);
+}
+
+/* The text encoder runs once for the same texts, whatever else changes, and anew for others. */
+static void texts_are_encoded_once(void **state)
+{
+    (void)state;
+    static seen        a, b;
+    static watch       w;
+    sg_engine         *g = open_model(model, 0);
+    sg_request         r = small(g);
+    const sg_callbacks cb = {.context = &w, .progress = count_texts};
+    sg_plan            plan;
+    sg_report          rep;
+    sg_error           e = {0};
+    memset(&a, 0, sizeof a);
+    memset(&b, 0, sizeof b);
+    w = (watch){0};
+    assert_int_equal(sg_engine_render(g, &r, &cb, &rep, &e), SG_OK);
+    assert_int_equal(w.texts, 1);
+    r.seed++;
+    assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_OK);
+    assert_int_equal(sg_engine_render(g, &r, &cb, &rep, &e), SG_OK);
+    assert_int_equal(w.texts, 1);
+    assert_int_equal(render(g, &r, &a, &rep, &e), SG_OK);
+    const char *const others[][2] = {{"a dog", ""}, {"a cat", "blue"}, {"a cat", ""}};
+    for (int i = 0; i < 3; i++) {
+        r.prompt = others[i][0];
+        r.negative_prompt = others[i][1];
+        assert_int_equal(sg_engine_render(g, &r, &cb, &rep, &e), SG_OK);
+        assert_int_equal(w.texts, 2 + i);
+    }
+    r.cfg_scale = 1;
+    assert_int_equal(sg_engine_render(g, &r, &cb, &rep, &e), SG_OK);
+    assert_int_equal(w.texts, 4);
+    r.cfg_scale = 3;
+    assert_int_equal(render(g, &r, &b, &rep, &e), SG_OK);
+    assert_memory_equal(a.pixels, b.pixels, sizeof a.pixels);
+    sg_engine_close(&g);
+}
+
 static void memory_is_as_planned(void **state)
 {
     (void)state;
@@ -561,6 +658,8 @@ static void other_pipelines_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(renders_frames_in_order),
+                                       cmocka_unit_test(latents_are_shown),
+                                       cmocka_unit_test(texts_are_encoded_once),
                                        cmocka_unit_test(memory_is_as_planned),
                                        cmocka_unit_test(wishes_are_checked),
                                        cmocka_unit_test(cancelling_stops_at_the_step),

@@ -1,0 +1,76 @@
+/* caption.c - see caption.h. */
+#include "caption.h"
+
+#include <stb_easy_font.h>
+#include <string.h>
+
+enum {
+    LONGEST = 256, /* characters of a caption */
+    STROKES = 24   /* of a character, at most: "@" has 21 */
+};
+
+/* As stb_easy_font_print leaves it. */
+typedef struct vertex {
+    float   x, y, z;
+    uint8_t color[4];
+} vertex;
+
+static void printable(char out[LONGEST], const char *text)
+{
+    size_t n = 0;
+    for (; *text && n < LONGEST - 1; text++) {
+        const unsigned char c = (unsigned char)*text;
+        if (c >= 0x80 && c < 0xC0) continue; /* goes on with a character of UTF-8 */
+        out[n++] = c < ' ' || c > '~' ? '?' : *text;
+    }
+    out[n] = '\0';
+}
+
+int sg_caption_width(const char *text)
+{
+    char plain[LONGEST];
+    printable(plain, text);
+    return stb_easy_font_width(plain);
+}
+
+static void shorten(char text[LONGEST], int width)
+{
+    static const char dots[] = "...";
+    size_t            n = strlen(text);
+    if (stb_easy_font_width(text) <= width) return;
+    if (n > LONGEST - sizeof dots) n = LONGEST - sizeof dots;
+    do {
+        memcpy(text + n, dots, sizeof dots);
+    } while (stb_easy_font_width(text) > width && n-- > 0);
+}
+
+static void fill(const sg_image *on, int x0, int y0, int x1, int y1)
+{
+    if (x0 < 0) x0 = 0;
+    if (y0 < 0) y0 = 0;
+    if (x1 > on->width) x1 = on->width;
+    if (y1 > on->height) y1 = on->height;
+    for (int y = y0; y < y1 && x0 < x1; y++)
+        memset(on->rgb + 3 * ((size_t)y * (size_t)on->width + (size_t)x0), 255, 3 * (size_t)(x1 - x0));
+}
+
+/* One character; returns the dots that it takes in width. */
+static int draw(const sg_image *on, int x, int y, int scale, char c)
+{
+    char      text[2] = {c, '\0'};
+    vertex    corner[4 * STROKES];
+    const int strokes = stb_easy_font_print(0, 0, text, NULL, corner, sizeof corner);
+    for (int i = 0; i < strokes; i++) {
+        const vertex *const from = &corner[4 * i], *const to = &corner[4 * i + 2];
+        fill(on, x + (int)from->x * scale, y + (int)from->y * scale, x + (int)to->x * scale, y + (int)to->y * scale);
+    }
+    return stb_easy_font_width(text);
+}
+
+void sg_caption_draw(const sg_image *on, int x, int y, int width, int scale, const char *text)
+{
+    char plain[LONGEST];
+    printable(plain, text);
+    shorten(plain, width / scale);
+    for (const char *c = plain; *c; c++) x += draw(on, x, y, scale, *c) * scale;
+}

@@ -1,0 +1,151 @@
+/* collage.c - see collage.h. */
+#include "collage.h"
+#include "caption.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDEST = 4096, MARGIN = 4, SHEET_LINES = 2 };
+
+/* Pixels to a dot of text over pictures of that width. */
+static int scale_of(int width) { return 1 + width / 384; }
+
+/* Even, as the formats of video want it. */
+static int strip_height(int width, int lines) { return (lines * SG_CAPTION_LINE + MARGIN) * scale_of(width); }
+
+static void draw_line(const sg_image *on, int x, int y, int width, int cell, int line, const char *text)
+{
+    const int scale = scale_of(cell);
+    sg_caption_draw(on, x + MARGIN * scale, y + (MARGIN / 2 + line * SG_CAPTION_LINE) * scale,
+                    width - 2 * MARGIN * scale, scale, text);
+}
+
+static void clear(const sg_image *on) { memset(on->rgb, 0, (size_t)on->width * (size_t)on->height * 3); }
+
+static const uint8_t *frame_of(const sg_collage *c, int arm, int i)
+{
+    return c->rgb[arm] + (size_t)i * (size_t)c->width * (size_t)c->height * 3;
+}
+
+static uint8_t *pixel(const sg_image *on, int x, int y)
+{
+    return on->rgb + 3 * ((size_t)y * (size_t)on->width + (size_t)x);
+}
+
+/* ---- side by side ---- */
+
+static int columns(const sg_collage *c) { return c->arms == 2 ? 3 : c->arms; }
+static int rows(const sg_collage *c) { return c->arms == 2 ? 1 : 2; }
+
+void sg_collage_side_size(const sg_collage *c, int *width, int *height)
+{
+    *width = columns(c) * c->width;
+    *height = rows(c) * (c->height + strip_height(c->width, SG_COLLAGE_LINES));
+}
+
+/* Where panel k stands: arms first, then the differences of arm 1, 2, ... */
+static void place(const sg_collage *c, int k, int *x, int *y)
+{
+    const bool below = c->arms > 2 && k >= c->arms;
+    *x = (below ? k - c->arms + 1 : k) * c->width;
+    *y = below ? c->height + strip_height(c->width, SG_COLLAGE_LINES) : 0;
+}
+
+static void copy(const sg_image *on, const sg_collage *c, int x, int y, const uint8_t *from)
+{
+    const size_t stride = (size_t)c->width * 3;
+    for (int i = 0; i < c->height; i++) memcpy(pixel(on, x, y + i), from + (size_t)i * stride, stride);
+}
+
+static void subtract(const sg_image *on, const sg_collage *c, int x, int y, const uint8_t *a, const uint8_t *b)
+{
+    const size_t stride = (size_t)c->width * 3;
+    for (int i = 0; i < c->height; i++) {
+        uint8_t *const to = pixel(on, x, y + i);
+        for (size_t k = 0; k < stride; k++) {
+            const int d = SG_COLLAGE_GAIN * abs(*a++ - *b++);
+            to[k] = (uint8_t)(d < 255 ? d : 255);
+        }
+    }
+}
+
+void sg_collage_side(const sg_image *on, const sg_collage *c, int i, sg_caption *caption)
+{
+    const int strip = strip_height(c->width, SG_COLLAGE_LINES);
+    clear(on);
+    for (int k = 0; k < 2 * c->arms - 1; k++) {
+        int x, y;
+        place(c, k, &x, &y);
+        for (int line = 0; line < SG_COLLAGE_LINES; line++)
+            draw_line(on, x, y, c->width, c->width, line, caption[k][line]);
+        if (k < c->arms)
+            copy(on, c, x, y + strip, frame_of(c, k, i));
+        else
+            subtract(on, c, x, y + strip, frame_of(c, 0, i), frame_of(c, k - c->arms + 1, i));
+    }
+}
+
+/* ---- the contact sheet ---- */
+
+typedef struct sheet {
+    int columns, shrink, width, height, strip; /* width and height of one picture */
+    int frame[SG_COLLAGE_COLUMNS];
+} sheet;
+
+int sg_collage_columns(int column[SG_COLLAGE_COLUMNS], int frames)
+{
+    const int count = frames < SG_COLLAGE_COLUMNS ? frames : SG_COLLAGE_COLUMNS;
+    for (int k = 0; k < count; k++) column[k] = count > 1 ? (int)((int64_t)k * (frames - 1) / (count - 1)) : 0;
+    return count;
+}
+
+static sheet sheet_of(const sg_collage *c)
+{
+    sheet s = {.shrink = 1};
+    s.columns = sg_collage_columns(s.frame, c->frames);
+    while (s.columns * (c->width / s.shrink) > WIDEST) s.shrink++;
+    s.width = c->width / s.shrink;
+    s.height = c->height / s.shrink;
+    s.strip = strip_height(s.width, SHEET_LINES);
+    return s;
+}
+
+void sg_collage_sheet_size(const sg_collage *c, int *width, int *height)
+{
+    const sheet s = sheet_of(c);
+    *width = s.columns * s.width;
+    *height = c->arms * (s.height + s.strip);
+}
+
+/* Each pixel is the mean of shrink x shrink. */
+static void shrink(const sg_image *on, const sg_collage *c, const sheet *s, int x, int y, const uint8_t *from)
+{
+    const size_t stride = (size_t)c->width * 3;
+    const int    count = s->shrink * s->shrink;
+    for (int i = 0; i < s->height; i++)
+        for (int k = 0; k < s->width * 3; k++) {
+            const uint8_t *at = from + (size_t)(i * s->shrink) * stride + (size_t)(k / 3 * s->shrink * 3 + k % 3);
+            int            sum = count / 2;
+            for (int dy = 0; dy < s->shrink; dy++, at += stride)
+                for (int dx = 0; dx < s->shrink; dx++) sum += at[3 * dx];
+            pixel(on, x, y + i)[k] = (uint8_t)(sum / count);
+        }
+}
+
+void sg_collage_sheet(const sg_image *on, const sg_collage *c, const char *const *line)
+{
+    const sheet s = sheet_of(c);
+    clear(on);
+    for (int arm = 0; arm < c->arms; arm++) {
+        const int y = arm * (s.height + s.strip);
+        draw_line(on, 0, y, on->width, s.width, 0, line[arm]);
+        for (int k = 0; k < s.columns; k++) {
+            char text[32];
+            snprintf(text, sizeof text, "frame %d", s.frame[k] + 1);
+            draw_line(on, k * s.width, y, s.width, s.width, 1, text);
+            shrink(on, c, &s, k * s.width, y + s.strip, frame_of(c, arm, s.frame[k]));
+        }
+    }
+}

@@ -1,0 +1,36 @@
+/* collage.h - clips of one size next to each other, each below a strip of text: frames of one clip, or one picture.
+ *
+ *   two clips           more of them
+ *   a   b   |a-b|       a   b       c
+ *                           |a-b|   |a-c|      differences eightfold, cut off at white */
+#ifndef SG_COLLAGE_H
+#define SG_COLLAGE_H
+
+#include "image.h"
+
+enum { SG_COLLAGE_LINES = 3, SG_COLLAGE_TEXT = 256, SG_COLLAGE_GAIN = 8, SG_COLLAGE_COLUMNS = 8 };
+
+typedef struct sg_collage {
+    int                   width, height, frames, arms; /* arms >= 2 */
+    const uint8_t *const *rgb;                         /* [arms], each [frames, height, width, 3]; borrowed */
+} sg_collage;
+
+typedef char sg_caption[SG_COLLAGE_LINES][SG_COLLAGE_TEXT];
+
+/* The size of a frame with all of them side by side; both even where the clips' are. */
+void sg_collage_side_size(const sg_collage *c, int *width, int *height);
+
+/* Frame i of all. on has that size; caption has the arms' first, then those of the differences of arm 1, 2, ... to arm 0. */
+void sg_collage_side(const sg_image *on, const sg_collage *c, int i, sg_caption *caption);
+
+/* The frames that are columns of the contact sheet, from 0: count of them, SG_COLLAGE_COLUMNS at most. */
+int sg_collage_columns(int column[SG_COLLAGE_COLUMNS], int frames);
+
+/* The size of the contact sheet: a row for each arm, a column for each of up to SG_COLLAGE_COLUMNS frames from the first to
+ * the last; pictures are shrunk by a whole number until it is no wider than 4096 pixels. */
+void sg_collage_sheet_size(const sg_collage *c, int *width, int *height);
+
+/* line: one of each arm. */
+void sg_collage_sheet(const sg_image *on, const sg_collage *c, const char *const *line);
+
+#endif

@@ -1,0 +1,382 @@
+/* compare_arms.c - see compare_arms.h. The model is loaded once, texts are encoded once, and a first step and latent frame
+ * count for no arm: they take the weights' pages in and bring them into the layout of the products. */
+#include "compare_arms.h"
+#include "compare_files.h"
+#include "interrupt.h"
+#include "meta.h"
+#include "output_file.h"
+#include "progress.h"
+#include "prompt_list.h"
+#include "report_arms.h"
+#include "setup.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define DEFAULT_ARMS "dense,sparge"
+enum { SIDE_MOST = 16384 };
+
+typedef struct job {
+    const sg_settings *settings;
+    const char        *list; /* of arms */
+    sg_arms            arms;
+    sg_model_path      model;
+    sg_model_info      info;
+    sg_engine         *engine;
+    sg_request         request;
+    sg_plan            plan; /* of the arm that needs most */
+    sg_trace           trace;
+    sg_progress        progress;
+    sg_compare_files   files;
+    sg_comparison      all;
+    sg_arm_result     *now;       /* the arm at work */
+    float             *reference; /* the first arm's latents, [steps, c, f, y, x] */
+    bool               warm;      /* enough was done to warm up */
+    double             last_step; /* seconds */
+} job;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static size_t frame_bytes(const job *j) { return (size_t)j->request.width * (size_t)j->request.height * 3; }
+
+static size_t latent_count(const job *j)
+{
+    const int64_t *const d = j->plan.latent;
+    return (size_t)(d[0] * d[1] * d[2] * d[3]);
+}
+
+/* ---- before the work ---- */
+
+static sg_status check_inputs(job *j, sg_error *e)
+{
+    const sg_settings *const s = j->settings;
+    SG_TRY(sg_arms_open(&j->arms, j->list, s, e));
+    if (j->arms.count < 2)
+        return sg_error_set(e, SG_E_ARG, "--arms: '%s' is one arm; it takes two to compare", j->list);
+    SG_TRY(sg_prompt_check(s->prompt, "--prompt", e));
+    if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
+    return s->json ? sg_output_file_check(s->json, "--json", e) : SG_OK;
+}
+
+/* Where the usual clip is too short to skip anything, one of twice, four times, ... the sides. */
+static sg_status enlarge(job *j, sg_error *e)
+{
+    const int *const given = j->settings->size;
+    sg_request       usual = sg_engine_defaults(j->engine);
+    sg_plan          plan;
+    if (given[0] && given[1]) return SG_OK;
+    for (;;) {
+        SG_TRY(sg_engine_plan(j->engine, &usual, &plan, e));
+        if (plan.tokens >= SG_TOKENS || usual.width > SIDE_MOST / 4 || usual.height > SIDE_MOST / 4) break;
+        usual.width *= 2;
+        usual.height *= 2;
+    }
+    if (!given[0]) j->request.width = usual.width;
+    if (!given[1]) j->request.height = usual.height;
+    return SG_OK;
+}
+
+/* Of frames, latents and encoders. */
+static size_t output_bytes(const job *j)
+{
+    const size_t arms = (size_t)j->arms.count, steps = (size_t)j->request.steps;
+    return arms * (size_t)j->request.frames * frame_bytes(j) + (steps + arms) * latent_count(j) * sizeof(float) +
+           sg_compare_files_bytes(&j->files, &j->all);
+}
+
+static sg_status setup_arm(job *j, int i, sg_error *e)
+{
+    sg_arm_result *const r = &j->all.result[i];
+    r->arm = &j->arms.arm[i];
+    r->policy = j->request.attention;
+    r->attention_seconds = NAN;
+    sg_error   why = {0};
+    sg_status  status = sg_setup_attention(&r->policy, &r->files, &r->arm->settings, &why);
+    sg_request request = j->request;
+    request.attention = r->policy;
+    if (status == SG_OK) status = sg_engine_check_request(j->engine, &request, &why);
+    if (status == SG_OK) status = sg_engine_plan(j->engine, &request, &j->plan, &why);
+    if (status == SG_OK)
+        status = sg_attention_expect(&r->outlook, &r->policy, &j->info, j->plan.tokens, request.steps, &why);
+    return status == SG_OK ? SG_OK : sg_error_set(e, status, "--arms: '%s': %s", r->arm->name, why.text);
+}
+
+/* The need of each arm, frames and encoders included. */
+static sg_status plan_arms(job *j, sg_error *e)
+{
+    sg_plan most = {0};
+    j->request.output_bytes = output_bytes(j);
+    for (int i = 0; i < j->arms.count; i++) {
+        sg_request request = j->request;
+        request.attention = j->all.result[i].policy;
+        SG_TRY(sg_engine_plan(j->engine, &request, &j->plan, e));
+        if (j->plan.need > most.need) most = j->plan;
+    }
+    j->plan = most;
+    return sg_plan_fits(&j->plan, e);
+}
+
+static sg_status make_settings(job *j, sg_error *e)
+{
+    for (int i = 0; i < j->arms.count; i++) {
+        sg_arm_result *const r = &j->all.result[i];
+        SG_TRY(sg_report_settings(&r->settings, &j->request, NULL, &j->model, &j->info, e));
+        SG_TRY(sg_report_add_attention(r->settings, &r->policy, &r->arm->settings, &r->outlook, e));
+    }
+    SG_TRY(sg_report_settings(&j->all.settings, &j->request, NULL, &j->model, &j->info, e));
+    return sg_report_add_arms(j->all.settings, j->list, j->settings, e);
+}
+
+static sg_status open_all(job *j, sg_error *e)
+{
+    const sg_settings *const s = j->settings;
+    SG_TRY(sg_setup_model(&j->model, s->model, e));
+    sg_engine_options o = sg_setup_options(&j->model, s);
+    o.trace = &j->trace;
+    SG_TRY(sg_setup_engine_as(&j->engine, &o, e));
+    j->info = sg_engine_info(j->engine);
+    SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
+    SG_TRY(enlarge(j, e));
+    SG_TRY(sg_engine_check_request(j->engine, &j->request, e));
+    j->request.prompt = s->prompt;
+    for (int i = 0; i < j->arms.count; i++) SG_TRY(setup_arm(j, i, e));
+    j->all.request = &j->request;
+    j->all.plan = &j->plan;
+    j->all.count = j->arms.count;
+    SG_TRY(sg_compare_files_name(&j->files, &j->all, s->output, e));
+    SG_TRY(plan_arms(j, e));
+    return make_settings(j, e);
+}
+
+/* ---- the renders ---- */
+
+static int on_warm_up(void *context, sg_stage stage, int done, int total)
+{
+    job *const j = context;
+    sg_progress_update(&j->progress, stage, done, total);
+    j->warm = stage == SG_STAGE_DECODE && done > 0;
+    return j->warm || sg_interrupt_asked();
+}
+
+static sg_status warm_up(job *j, sg_error *e)
+{
+    const sg_callbacks callbacks = {.context = j, .progress = on_warm_up};
+    sg_request         request = j->request;
+    sg_error           why = {0};
+    request.attention = j->all.result[0].policy;
+    request.steps = 1;
+    sg_progress_say(&j->progress, "warming up: a step and a latent frame that count for no arm");
+    const sg_status status = sg_engine_render(j->engine, &request, &callbacks, &j->all.warm_up, &why);
+    sg_progress_clear(&j->progress);
+    if (status == SG_OK || (status == SG_E_CANCELLED && j->warm && !sg_interrupt_asked())) return SG_OK;
+    return sg_error_set(e, status, "%s", why.text);
+}
+
+static int on_progress(void *context, sg_stage stage, int done, int total)
+{
+    job *const   j = context;
+    const double time = now();
+    sg_progress_update(&j->progress, stage, done, total);
+    if (stage == SG_STAGE_DENOISE && done > 0) j->now->step_seconds[done - 1] = time - j->last_step;
+    j->last_step = time;
+    return sg_interrupt_asked();
+}
+
+/* |x - y| / |y| and x.y / (|x| |y|). */
+static void compare_latents(double *relative_l2, double *cosine, const float *x, const float *y, size_t n)
+{
+    double xx = 0, yy = 0, xy = 0, dd = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double a = (double)x[i], b = (double)y[i];
+        xx += a * a;
+        yy += b * b;
+        xy += a * b;
+        dd += (a - b) * (a - b);
+    }
+    *relative_l2 = sqrt(dd / yy);
+    *cosine = xy / sqrt(xx * yy);
+}
+
+static sg_status on_latents(void *context, int step, const float *x, const int64_t shape[4], sg_error *e)
+{
+    (void)shape;
+    (void)e;
+    job *const           j = context;
+    const size_t         n = latent_count(j);
+    float *const         first = j->reference + (size_t)step * n;
+    sg_arm_scores *const s = &j->now->scores;
+    memcpy(j->now->latents, x, n * sizeof *x);
+    if (j->now == j->all.result)
+        memcpy(first, x, n * sizeof *x);
+    else
+        compare_latents(&s->relative_l2[step], &s->cosine[step], x, first, n);
+    return SG_OK;
+}
+
+static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
+{
+    job *const j = context;
+    if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+    memcpy(j->now->rgb + (size_t)index * frame_bytes(j), rgb, frame_bytes(j));
+    return SG_OK;
+}
+
+static sg_status reserve(job *j, sg_error *e)
+{
+    const size_t n = latent_count(j), steps = (size_t)j->request.steps, frames = (size_t)j->request.frames;
+    bool         enough = (j->reference = malloc(steps * n * sizeof(float))) != NULL;
+    for (int i = 0; i < j->arms.count; i++) {
+        sg_arm_result *const r = &j->all.result[i];
+        sg_arm_scores *const s = &r->scores;
+        enough = (r->rgb = malloc(frames * frame_bytes(j))) != NULL && enough;
+        enough = (r->latents = malloc(n * sizeof(float))) != NULL && enough;
+        enough = (r->step_seconds = calloc(steps, sizeof(double))) != NULL && enough;
+        enough = (s->relative_l2 = calloc(steps, sizeof(double))) != NULL && enough;
+        enough = (s->cosine = calloc(steps, sizeof(double))) != NULL && enough;
+        enough = (s->psnr = calloc(frames, sizeof(double))) != NULL && enough;
+        enough = (s->ssim = calloc(frames, sizeof(double))) != NULL && enough;
+    }
+    return enough ? SG_OK : sg_error_set(e, SG_E_MEMORY, "no memory for the frames of %d arms", j->arms.count);
+}
+
+/* What attention did and how long all of it took. */
+static sg_status keep_attention(job *j, sg_arm_result *r, sg_error *e)
+{
+    sg_attention_record a = {0};
+    a.count = sg_engine_attention(j->engine, &a.steps, &a.passes, &a.layers);
+    const size_t count = (size_t)a.steps * (size_t)a.passes * (size_t)a.layers;
+    r->count = malloc(count * sizeof *r->count);
+    r->attention = sg_report_attention(&r->policy, &a, j->info.waits ? &j->trace : NULL);
+    if (!r->count || !r->attention) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    memcpy(r->count, a.count, count * sizeof *r->count);
+    r->steps = a.steps;
+    r->passes = a.passes;
+    r->layers = a.layers;
+    json_t *const stages = json_object_get(r->attention, "seconds");
+    const char   *key;
+    json_t       *value;
+    if (stages) r->attention_seconds = 0;
+    json_object_foreach(stages, key, value) r->attention_seconds += json_real_value(value);
+    return SG_OK;
+}
+
+static sg_status score(job *j, sg_arm_result *r, sg_error *e)
+{
+    sg_arm_scores *const s = &r->scores;
+    const int            frames = j->request.frames;
+    for (int i = 0; i < frames; i++) {
+        const size_t   at = (size_t)i * frame_bytes(j);
+        const sg_image a = {j->request.width, j->request.height, j->all.result[0].rgb + at};
+        const sg_image b = {j->request.width, j->request.height, r->rgb + at};
+        if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+        s->psnr[i] = sg_psnr(&a, &b);
+        s->identical += isinf(s->psnr[i]) != 0;
+        SG_TRY(sg_ssim(&s->ssim[i], &a, &b, e));
+    }
+    SG_TRY(sg_summarise(&s->psnr_of_all, s->psnr, frames, e));
+    return sg_summarise(&s->ssim_of_all, s->ssim, frames, e);
+}
+
+static sg_status render_arm(job *j, int i, sg_error *e)
+{
+    const sg_callbacks   callbacks = {.context = j, .progress = on_progress, .latents = on_latents, .frame = on_frame};
+    sg_arm_result *const r = j->now = &j->all.result[i];
+    sg_request           request = j->request;
+    request.attention = r->policy;
+    sg_trace_clear(&j->trace);
+    sg_progress_init(&j->progress, j->settings->quiet);
+    sg_progress_say(&j->progress, "%d/%d: %s", i + 1, j->arms.count, r->arm->name);
+    const sg_status status = sg_engine_render(j->engine, &request, &callbacks, &r->report, e);
+    sg_progress_clear(&j->progress);
+    SG_TRY(status);
+    SG_TRY(keep_attention(j, r, e));
+    return i ? score(j, r, e) : SG_OK;
+}
+
+/* ---- the whole ---- */
+
+static void say_start(job *j)
+{
+    const sg_request *const r = &j->request;
+    sg_progress_say(&j->progress, "%s in %s on %s", j->model.name, j->info.dtype, j->info.device);
+    sg_progress_say(&j->progress, "%dx%d, %d frames at %d fps, %d steps, guidance %g, seed %llu, %lld tokens", r->width,
+                    r->height, r->frames, r->fps, r->steps, r->cfg_scale, (unsigned long long)r->seed,
+                    (long long)j->plan.tokens);
+    for (int i = 0; i < j->arms.count; i++) {
+        const sg_arm_result *const a = &j->all.result[i];
+        char                       text[512];
+        sg_attention_outlook_text(text, sizeof text, &a->policy, &a->outlook, j->plan.tokens);
+        sg_progress_say(&j->progress, "%s: %s", a->arm->name, text);
+        if (*sg_setup_doubt(text, sizeof text, &a->policy, &a->files, j->model.dir))
+            sg_progress_say(&j->progress, "%s: %s", a->arm->name, text);
+    }
+    if (j->settings->quiet && j->settings->seed < 0)
+        fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);
+}
+
+static sg_status tell_same(const job *j, sg_error *e)
+{
+    const sg_same_kernel *const s = j->all.same;
+    if (!j->all.same_count) return SG_OK;
+    return sg_error_set(e, SG_E_MISMATCH, "%s and %s ran the same kernel throughout: %s", j->arms.arm[s->a].name,
+                        j->arms.arm[s->b].name, s->why);
+}
+
+static sg_status run(job *j, sg_error *e)
+{
+    const char *const json = j->settings->json;
+    SG_TRY(check_inputs(j, e));
+    SG_TRY(open_all(j, e));
+    say_start(j);
+    SG_TRY(sg_compare_files_open(&j->files, e));
+    SG_TRY(reserve(j, e));
+    SG_TRY(warm_up(j, e));
+    for (int i = 0; i < j->arms.count; i++) SG_TRY(render_arm(j, i, e));
+    sg_arms_find_same(&j->all);
+    SG_TRY(sg_compare_files_write(&j->files, &j->all, json, e));
+    if (!json || strcmp(json, "-") != 0) sg_report_arms_table(&j->all);
+    sg_progress_say(&j->progress, "%s: %s, %s, report.json", j->files.folder, j->all.side, j->all.sheet);
+    return tell_same(j, e);
+}
+
+static void free_result(sg_arm_result *r)
+{
+    sg_attention_files_close(&r->files);
+    json_decref(r->settings);
+    json_decref(r->attention);
+    free(r->count);
+    free(r->step_seconds);
+    free(r->rgb);
+    free(r->latents);
+    free(r->scores.psnr);
+    free(r->scores.ssim);
+    free(r->scores.relative_l2);
+    free(r->scores.cosine);
+}
+
+sg_status sg_compare_arms(const sg_settings *s, sg_error *e)
+{
+    job *const j = calloc(1, sizeof *j);
+    if (!j) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    j->settings = s;
+    j->list = s->arms ? s->arms : DEFAULT_ARMS;
+    sg_progress_init(&j->progress, s->quiet);
+    const sg_status status = run(j, e);
+    sg_compare_files_close(&j->files);
+    for (int i = 0; i < SG_ARMS_MOST; i++) free_result(&j->all.result[i]);
+    json_decref(j->all.settings);
+    free(j->reference);
+    sg_engine_close(&j->engine);
+    sg_trace_free(&j->trace);
+    sg_arms_close(&j->arms);
+    free(j);
+    return status;
+}

@@ -1,0 +1,11 @@
+/* compare_arms.h - `sparge-gen compare --prompt`: each arm renders from the same noise, and one folder shows them. */
+#ifndef SG_COMPARE_ARMS_H
+#define SG_COMPARE_ARMS_H
+
+#include "options.h"
+
+/* Writes a clip of each arm, side.mp4, frames.png and report.json (report_arms.h) into s->output, all at the end. Two arms
+ * that ran the same kernel throughout are SG_E_MISMATCH, after all was written. */
+sg_status sg_compare_arms(const sg_settings *s, sg_error *e) SG_MUST_USE;
+
+#endif

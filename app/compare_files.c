@@ -1,0 +1,237 @@
+/* compare_files.c - see compare_files.h. */
+#include "compare_files.h"
+#include "collage.h"
+#include "interrupt.h"
+#include "output_file.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SIDE_MOST = 16384 };
+
+static size_t frame_bytes(const sg_comparison *c) { return (size_t)c->request->width * (size_t)c->request->height * 3; }
+
+static sg_collage collage_of(const sg_comparison *c, const uint8_t **rgb)
+{
+    for (int i = 0; i < c->count; i++) rgb[i] = c->result[i].rgb;
+    return (sg_collage){c->request->width, c->request->height, c->request->frames, c->count, rgb};
+}
+
+static sg_clip clip_of(const sg_compare_files *f, const sg_comparison *c, int k)
+{
+    const sg_request *const r = c->request;
+    sg_clip                 clip = {f->file[k].path, r->width, r->height, r->frames, r->fps, f->file[k].settings};
+    if (k >= c->count) {
+        const int *const size = k == c->count ? c->side_size : c->sheet_size;
+        clip.width = size[0];
+        clip.height = size[1];
+        if (k > c->count) clip.frames = 1;
+    }
+    return clip;
+}
+
+/* ---- before the work ---- */
+
+static sg_status choose_folder(sg_compare_files *f, const sg_comparison *c, const char *asked, sg_error *e)
+{
+    struct stat st;
+    char        usual[48];
+    snprintf(usual, sizeof usual, "compare-%llu", (unsigned long long)c->request->seed);
+    if (asked && strlen(asked) + sizeof f->file->name >= PATH_MAX)
+        return sg_error_set(e, SG_E_ARG, "--output: the path is too long");
+    if (asked && !*asked) return sg_error_set(e, SG_E_ARG, "--output: the name is empty");
+    if (!(f->folder = strdup(asked ? asked : usual))) return sg_error_set(e, SG_E_MEMORY, "--output: out of memory");
+    for (size_t n = strlen(f->folder); n > 1 && f->folder[n - 1] == '/'; n--) f->folder[n - 1] = '\0';
+    if (stat(f->folder, &st) != 0) return sg_output_file_check(f->folder, "--output", e);
+    if (!S_ISDIR(st.st_mode)) return sg_error_set(e, SG_E_FILE, "--output: %s is not a folder", f->folder);
+    return SG_OK;
+}
+
+static void name_file(sg_compare_files *f, const char *stem, const char *ending)
+{
+    sg_compare_file *const o = &f->file[f->count++];
+    snprintf(o->name, sizeof o->name, "%s%s", stem, ending);
+    snprintf(o->path, sizeof o->path, "%s/%s%s", f->folder, stem, ending);
+}
+
+static sg_status check_file(const sg_compare_files *f, const sg_comparison *c, int k, bool there, sg_error *e)
+{
+    const sg_clip clip = clip_of(f, c, k);
+    if (clip.width > SIDE_MOST || clip.height > SIDE_MOST)
+        return sg_error_set(e, SG_E_ARG, "--arms: %d of %dx%d make %s %dx%d, and %d is the most a side", c->count,
+                            c->request->width, c->request->height, f->file[k].name, clip.width, clip.height, SIDE_MOST);
+    return there ? sg_sink_check(&clip, e) : SG_OK;
+}
+
+sg_status sg_compare_files_name(sg_compare_files *f, sg_comparison *c, const char *folder, sg_error *e)
+{
+    const char *const ending = strrchr(sg_sink_default_name(), '.');
+    const uint8_t    *rgb[SG_ARMS_MOST];
+    const sg_collage  collage = collage_of(c, rgb);
+    struct stat       st;
+    SG_TRY(choose_folder(f, c, folder, e));
+    f->count = 0;
+    for (int k = 0; k < c->count; k++) {
+        name_file(f, c->result[k].arm->file, ending);
+        c->result[k].file = f->file[k].name;
+    }
+    name_file(f, "side", ending);
+    name_file(f, "frames", ".png");
+    c->side = f->file[c->count].name;
+    c->sheet = f->file[c->count + 1].name;
+    sg_collage_side_size(&collage, &c->side_size[0], &c->side_size[1]);
+    sg_collage_sheet_size(&collage, &c->sheet_size[0], &c->sheet_size[1]);
+    const bool there = stat(f->folder, &st) == 0;
+    for (int k = 0; k < f->count; k++) SG_TRY(check_file(f, c, k, there, e));
+    return SG_OK;
+}
+
+size_t sg_compare_files_bytes(const sg_compare_files *f, const sg_comparison *c)
+{
+    size_t bytes = 0;
+    for (int k = 0; k < f->count; k++) {
+        const sg_clip clip = clip_of(f, c, k);
+        bytes += sg_sink_bytes(&clip);
+        if (k >= c->count) bytes += (size_t)clip.width * (size_t)clip.height * 3;
+    }
+    return bytes;
+}
+
+sg_status sg_compare_files_open(sg_compare_files *f, sg_error *e)
+{
+    f->made = mkdir(f->folder, 0777) == 0;
+    if (f->made || errno == EEXIST) return SG_OK;
+    return sg_error_set(e, SG_E_FILE, "--output: %s cannot be made: %s", f->folder, strerror(errno));
+}
+
+/* ---- what is shown ---- */
+
+/* PSNR of frames 0 to i: as the summary has it, the mean of the finite ones. */
+static double psnr_so_far(const sg_arm_scores *s, int i)
+{
+    double sum = 0;
+    int    finite = 0;
+    for (int k = 0; k <= i; k++)
+        if (isfinite(s->psnr[k])) sum += s->psnr[k], finite++;
+    return finite ? sum / finite : INFINITY;
+}
+
+static void caption_arm(const sg_comparison *c, int k, int i, sg_caption text)
+{
+    const sg_arm_result *const r = &c->result[k];
+    const double               total = r->report.total_seconds;
+    snprintf(text[0], SG_COLLAGE_TEXT, "%s", r->arm->name);
+    snprintf(text[1], SG_COLLAGE_TEXT, "%.0f %% skipped, %.1f s", 100 * (1 - sg_arm_density(r, -1, -1)), total);
+    *text[2] = '\0';
+    if (k == 0) return;
+    const size_t n = strlen(text[1]);
+    snprintf(text[1] + n, SG_COLLAGE_TEXT - n, ", %.2fx", c->result[0].report.total_seconds / total);
+    snprintf(text[2], SG_COLLAGE_TEXT, "PSNR %.2f dB so far", psnr_so_far(&r->scores, i));
+}
+
+static void caption_difference(const sg_comparison *c, int k, int i, sg_caption text)
+{
+    const sg_arm_scores *const s = &c->result[k].scores;
+    snprintf(text[0], SG_COLLAGE_TEXT, "difference x%d", SG_COLLAGE_GAIN);
+    snprintf(text[1], SG_COLLAGE_TEXT, "%s to %.60s", c->result[k].arm->name, c->result[0].arm->name);
+    snprintf(text[2], SG_COLLAGE_TEXT, "frame %d: PSNR %.2f dB", i + 1, s->psnr[i]);
+}
+
+static void draw_side(const sg_comparison *c, const sg_image *on, int i)
+{
+    const uint8_t   *rgb[SG_ARMS_MOST];
+    const sg_collage collage = collage_of(c, rgb);
+    sg_caption       caption[2 * SG_ARMS_MOST - 1];
+    for (int k = 0; k < c->count; k++) caption_arm(c, k, i, caption[k]);
+    for (int k = 1; k < c->count; k++) caption_difference(c, k, i, caption[c->count + k - 1]);
+    sg_collage_side(on, &collage, i, caption);
+}
+
+static void draw_sheet(const sg_comparison *c, const sg_image *on)
+{
+    const uint8_t   *rgb[SG_ARMS_MOST];
+    const sg_collage collage = collage_of(c, rgb);
+    char             text[SG_ARMS_MOST][3 * SG_COLLAGE_TEXT];
+    const char      *line[SG_ARMS_MOST];
+    for (int k = 0; k < c->count; k++) {
+        const sg_arm_scores *const s = &c->result[k].scores;
+        sg_caption                 caption;
+        caption_arm(c, k, 0, caption);
+        const int n = snprintf(text[k], sizeof text[k], "%s: %s", caption[0], caption[1]);
+        if (k)
+            snprintf(text[k] + n, sizeof text[k] - (size_t)n, ", PSNR %.2f dB, SSIM %.4f", s->psnr_of_all.mean,
+                     s->ssim_of_all.mean);
+        line[k] = text[k];
+    }
+    sg_collage_sheet(on, &collage, line);
+}
+
+/* ---- the files ---- */
+
+static sg_status write_frames(const sg_comparison *c, int k, const sg_clip *clip, sg_sink *sink, sg_error *e)
+{
+    const bool drawn = k >= c->count;
+    sg_image   on = {clip->width, clip->height, NULL};
+    sg_status  status = SG_OK;
+    if (drawn && !(on.rgb = malloc((size_t)on.width * (size_t)on.height * 3)))
+        return sg_error_set(e, SG_E_MEMORY, "%s: no memory for a frame", clip->path);
+    for (int i = 0; i < clip->frames && status == SG_OK; i++) {
+        if (k == c->count) draw_side(c, &on, i);
+        if (k > c->count) draw_sheet(c, &on);
+        if (sg_interrupt_asked())
+            status = sg_error_set(e, SG_E_CANCELLED, "interrupted");
+        else
+            status = sg_sink_write(sink, i, drawn ? on.rgb : c->result[k].rgb + (size_t)i * frame_bytes(c), e);
+    }
+    free(on.rgb);
+    return status;
+}
+
+/* The whole file, without its name. */
+static sg_status write_file(sg_compare_files *f, const sg_comparison *c, int k, sg_error *e)
+{
+    sg_compare_file *const o = &f->file[k];
+    SG_TRY(sg_report_text(&o->settings, k < c->count ? c->result[k].settings : c->settings, e));
+    const sg_clip clip = clip_of(f, c, k);
+    SG_TRY(sg_sink_open(&o->sink, &clip, e));
+    SG_TRY(write_frames(c, k, &clip, o->sink, e));
+    return sg_sink_complete(o->sink, e);
+}
+
+static sg_status save_reports(const sg_compare_files *f, const sg_comparison *c, const char *json, sg_error *e)
+{
+    char    path[PATH_MAX];
+    json_t *report = NULL;
+    SG_TRY(sg_report_arms(&report, c, e));
+    snprintf(path, sizeof path, "%s/report.json", f->folder);
+    sg_status status = sg_report_save(path, report, e);
+    if (status == SG_OK && json) status = sg_report_save(json, report, e);
+    json_decref(report);
+    return status;
+}
+
+sg_status sg_compare_files_write(sg_compare_files *f, const sg_comparison *c, const char *json, sg_error *e)
+{
+    for (int k = 0; k < f->count; k++) SG_TRY(write_file(f, c, k, e));
+    if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+    SG_TRY(save_reports(f, c, json, e));
+    f->made = false;
+    for (int k = 0; k < f->count; k++) SG_TRY(sg_sink_finish(f->file[k].sink, e));
+    return SG_OK;
+}
+
+void sg_compare_files_close(sg_compare_files *f)
+{
+    for (int k = 0; k < f->count; k++) {
+        sg_sink_close(&f->file[k].sink);
+        free(f->file[k].settings);
+    }
+    if (f->made) rmdir(f->folder);
+    free(f->folder);
+    *f = (sg_compare_files){0};
+}

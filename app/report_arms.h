@@ -1,0 +1,99 @@
+/* report_arms.h - what `compare` found, for machines and for people.
+ *
+ * report.json, from which everything else can be made. Files are names in its own folder; a list of arms has the first arm,
+ * to which the others are compared, first. Numbers that are infinite or unknown are null.
+ *
+ *   format             "sparge-gen compare"
+ *   version            1; grows when a member changes its meaning or goes
+ *   settings           what renders it again: `sparge-gen info side.mp4` makes the command of it
+ *     program, model, prompt, negative_prompt, width, height, frames, fps, steps, cfg_scale, flow_shift, sampler,
+ *     sched_compat, seed, dtype, device, arms; of the attention options that hold for all arms, those that were given
+ *   tokens             of the denoiser's sequence
+ *   latent             [channels, frames, rows, columns]
+ *   prompt_tokens, negative_tokens
+ *   shared_seconds     load, text: spent once, before the first arm; warm_up: of a step and a decode that count for no arm
+ *   side, sheet        {file, width, height}: the clip with all arms; the contact sheet, with columns [frame, ...] from 0
+ *   gain               by which the differences in side are amplified
+ *   same_kernel        [{a, b: names of arms, why}]: pairs that computed the same throughout; empty when all is well
+ *   arms               [
+ *     name, file       of its clip
+ *     settings         as of a render with this arm alone: what is kept in its clip
+ *     seconds          {load, text, denoise, decode, total; attention: all of it, null on a device; steps [seconds, ...]}
+ *     speedup          {total, denoise, attention}: of the first arm's seconds to these
+ *     density          share of the pairs of blocks that were computed, of all layers and steps, dense ones included
+ *     kept             [[share of layer 0, 1, ...] of step 0, 1, ...]: the same by step and layer; null: it did not run
+ *     attention        as in a render's --json: policy, totals, seconds by stage, and layers [{step, layer, kind, why, ...}]
+ *     peak_bytes       of the process so far
+ *     psnr, ssim       {mean, minimum, percentile_5, worst, frames [of each frame]}, null for the first arm
+ *     identical_frames count; null for the first arm
+ *     latents          {relative_l2 [after each step], cosine [...]}, null for the first arm
+ *   ]
+ */
+#ifndef SG_REPORT_ARMS_H
+#define SG_REPORT_ARMS_H
+
+#include "arms.h"
+#include "metrics.h"
+#include "report.h"
+#include "report_attention.h"
+
+typedef struct sg_arm_scores {
+    double    *psnr, *ssim;          /* [frames] */
+    double    *relative_l2, *cosine; /* of latents, [steps] */
+    sg_summary psnr_of_all, ssim_of_all;
+    int        identical;
+} sg_arm_scores;
+
+/* One arm: what it was to do, and what came of it. All arrays owned. */
+typedef struct sg_arm_result {
+    const sg_arm        *arm;
+    const char          *file;   /* with its ending; borrowed */
+    sg_policy            policy; /* as asked for */
+    sg_attention_files   files;
+    sg_attention_outlook outlook;
+    json_t              *settings;  /* of a render with this arm alone */
+    json_t              *attention; /* sg_report_attention */
+    sg_attention_count  *count;     /* [steps][passes][layers] */
+    int                  steps, passes, layers;
+    sg_report            report;
+    double               attention_seconds; /* NAN: unknown */
+    double              *step_seconds;      /* [steps] */
+    uint8_t             *rgb;               /* [frames, height, width, 3] */
+    float               *latents;           /* the last step's */
+    sg_arm_scores        scores;            /* to the first arm */
+} sg_arm_result;
+
+typedef struct sg_same_kernel {
+    int  a, b; /* places of arms */
+    char why[512];
+} sg_same_kernel;
+
+typedef struct sg_comparison {
+    const sg_request *request; /* but for its attention */
+    const sg_plan    *plan;
+    json_t           *settings; /* of all; borrowed */
+    sg_report         warm_up;
+    int               count;
+    sg_arm_result     result[SG_ARMS_MOST];
+    int               same_count;
+    sg_same_kernel    same[SG_ARMS_MOST * (SG_ARMS_MOST - 1) / 2];
+    const char       *side, *sheet; /* files */
+    int               side_size[2], sheet_size[2];
+} sg_comparison;
+
+/* Fills same: pairs whose layers all ran the same kernel without leaving anything out, or whose latents are equal. */
+void sg_arms_find_same(sg_comparison *c);
+
+/* Share of the pairs of blocks that arm r computed, of layer l of step i; -1: of all. NAN where nothing ran. */
+double sg_arm_density(const sg_arm_result *r, int step, int layer);
+
+/* The caller owns *out. SG_E_MEMORY. */
+sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e) SG_MUST_USE;
+
+/* A table on stdout. */
+void sg_report_arms_table(const sg_comparison *c);
+
+/* Adds to settings what makes them those of all arms: the list, and the options of s that hold for all. SG_E_MEMORY. */
+sg_status sg_report_add_arms(json_t *settings, const char *list, const sg_settings *s, sg_error *e) SG_MUST_USE;
+
+#endif
