@@ -209,8 +209,8 @@ static sg_status save_reports(const sg_compare_files *f, const sg_comparison *c,
     json_t *report = NULL;
     SG_TRY(sg_report_arms(&report, c, e));
     snprintf(path, sizeof path, "%s/report.json", f->folder);
-    sg_status status = sg_report_save(path, report, e);
-    if (status == SG_OK && json) status = sg_report_save(json, report, e);
+    sg_status status = json ? sg_report_save(json, report, e) : SG_OK;
+    if (status == SG_OK) status = sg_report_save(path, report, e);
     json_decref(report);
     return status;
 }

@@ -23,7 +23,7 @@ static bool given(const sg_settings *s, const char *name, const char *value)
     const sg_option *const o = option_of(s, name);
     if (!o) return false;
     const void *const at = (const char *)s + o->offset;
-    if (o->kind == SG_OPTION_REAL) return !isnan(*(const double *)at);
+    if (o->kind == SG_OPTION_REAL) return *(const double *)at >= o->lo;
     if (o->kind == SG_OPTION_INT || o->kind == SG_OPTION_SIZE) return *(const int *)at != 0;
     if (o->kind == SG_OPTION_INT64) return *(const int64_t *)at != 0;
     if (o->kind == SG_OPTION_BYTES) return *(const size_t *)at != 0;

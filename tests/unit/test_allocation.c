@@ -320,17 +320,58 @@ static sg_status render_command(sg_error *e)
     return status;
 }
 
-static sg_status info_command(sg_error *e)
+static sg_status silent_command(int count, char **word, sg_status (*run)(const sg_settings *, sg_error *), sg_error *e)
 {
-    char     *word[] = {"sparge-gen", "info", (char *)(uintptr_t)mini, "--json", "--backend", "cpu", "--size", "32x32",
-                        "--frames",   "5"};
-    const int saved = dup(STDOUT_FILENO);
+    const int       saved = dup(STDOUT_FILENO);
     FILE *const     nowhere = freopen("/dev/null", "w", stdout);
-    const sg_status status = command((int)(sizeof word / sizeof *word), word, sg_command_info, e);
+    const sg_status status = command(count, word, run, e);
     fflush(nowhere);
     dup2(saved, STDOUT_FILENO);
     close(saved);
     return status;
+}
+
+static sg_status info_command(sg_error *e)
+{
+    char *word[] = {"sparge-gen", "info", (char *)(uintptr_t)mini, "--json", "--backend", "cpu", "--size", "32x32",
+                    "--frames",   "5"};
+    return silent_command((int)(sizeof word / sizeof *word), word, sg_command_info, e);
+}
+
+/* So short a sequence runs dense in both arms, which is told when all is done. */
+static sg_status compare_command(sg_error *e)
+{
+    char     *word[] = {"sparge-gen",
+                        "compare",
+                        "--model",
+                        (char *)(uintptr_t)mini,
+                        "--backend",
+                        "cpu",
+                        "--threads",
+                        "1",
+                        "--quiet",
+                        "--prompt",
+                        "a cat",
+                        "--size",
+                        "32x32",
+                        "--frames",
+                        "1",
+                        "--steps",
+                        "1",
+                        "-o",
+                        "c",
+                        "--arms",
+                        "dense,sparge:topk=0.3:dense-layers=0\\,1"};
+    sg_status status = silent_command((int)(sizeof word / sizeof *word), word, sg_command_compare, e);
+    if (status != SG_E_MISMATCH) return status;
+    DIR *const d = opendir("c");
+    assert_non_null(d);
+    for (const struct dirent *f; (f = readdir(d)) != NULL;)
+        if (f->d_name[0] != '.') unlinkat(dirfd(d), f->d_name, 0);
+    closedir(d);
+    assert_int_equal(rmdir("c"), 0);
+    *e = (sg_error){0};
+    return SG_OK;
 }
 
 /* ---- the tests ---- */
@@ -399,6 +440,7 @@ static void commands(void **state)
     (void)state;
     exhaust("render command", 3 * STEP, render_command);
     exhaust("info command", STEP, info_command);
+    exhaust("compare command", 7 * STEP, compare_command);
 }
 
 int main(void)

@@ -1,0 +1,23 @@
+# Arms of one prompt: a folder with a clip of each, all side by side, a contact sheet and a report; a table on stdout. A clip
+# of an arm is what a render by the same options gives.
+source "$LIB"
+ending=$(has_mp4 && echo mp4 || echo y4m)
+few=(--size 512x512 --frames 1 --steps 2 --cfg-scale 1 --dense-steps 0)
+sparge-gen compare "${prompt[@]}" "${few[@]}" --arms 'dense,sparge:topk=0.25:tail=off,sage:name=8 bits' --json copy.json -o out 2>log ||
+    fail "$(<log)"
+expect_files copy.json log out out/dense.$ending out/sparge-topk=0.25-tail=off.$ending out/8-bits.$ending out/side.$ending \
+    out/frames.png out/report.json
+cmp copy.json out/report.json || fail "two reports"
+for words in '"format": "sparge-gen compare"' '"tokens": 1024' '"same_kernel": \[\]' '"name": "8 bits"' \
+    '"file": "sparge-topk=0.25-tail=off.'$ending'"' '"density": 0.25' '"relative_l2": \[' '"psnr": null' '"warm_up": ' \
+    '"arms": "dense,sparge:topk=0.25:tail=off,sage:name=8 bits"' '"kept": \[' '"predict": '; do
+    grep -q -- "$words" copy.json || fail "no $words in the report"
+done
+grep -q '^1/3: dense$' log && grep -q '^sparge:topk=0.25:tail=off: sparge in the last 2 of 2 steps: top-k 0.25' log || fail "$(<log)"
+[[ $(grep -c '^reading the prompt 1/1' log) == 1 ]] || fail "the prompt was read more than once"
+sparge-gen info out/frames.png | sed -n '/^again: /,$p'
+has_mp4 || exit 0
+clip=out/sparge-topk=0.25-tail=off.mp4
+again=$(sparge-gen info $clip | sed -n '/^again: /,$p')
+eval "${again#again: } -q -o alone.mp4" || fail "$again"
+cmp $clip alone.mp4 || fail "$clip is not what a render gives"

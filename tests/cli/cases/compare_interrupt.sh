@@ -1,0 +1,15 @@
+# Ctrl-C in a comparison leaves nothing: no folder that was not there, and what was there untouched.
+source "$LIB"
+mkdir old
+echo old >old/report.json
+for folder in old fresh; do
+    env --default-signal=INT sparge-gen compare "${prompt[@]}" "${small[@]}" --frames 1 --steps 1000 -o $folder 2>log &
+    wait_for grep -q '^1/2: dense' log
+    [[ -d $folder ]] || fail "$folder is not there"
+    kill -INT $!
+    wait $!
+    [[ $? == 130 ]] || fail "$(<log)"
+    [[ $(tail -n 1 log) == "sparge-gen: interrupted" ]] || fail "$(<log)"
+    expect_files log old old/report.json
+done
+[[ $(<old/report.json) == old ]] || fail "the older report is gone"
