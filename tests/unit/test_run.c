@@ -1,5 +1,5 @@
 /* test_run.c - a policy and its run, on the oracle: what a mask keeps is attended as arithmetic in double does it,
- * guards guard, counters count. What ops compute is checkkern's matter; how they are put together is here. */
+ * counters count. What ops compute is checkkern's matter; how they are put together is here. */
 #include "meta.h"
 #include "run.h"
 
@@ -470,80 +470,6 @@ static void order_does_not_matter_to_dense(void **state)
     finish(&b);
 }
 
-static void guards_hold(void **state)
-{
-    (void)state;
-    static const struct {
-        int64_t          n;
-        bool             named;
-        double           share;
-        const char      *layers;
-        sg_dtype         values;
-        int              layer, step;
-        sg_attention_why why;
-    } want[] = {
-        {8192, false, 0, NULL, SG_I8, 0, 0, SG_WHY_POLICY},   {8191, false, 0, NULL, SG_I8, 0, 0, SG_WHY_SHORT},
-        {1024, true, 0, NULL, SG_I8, 0, 0, SG_WHY_POLICY},    {1023, true, 0, NULL, SG_I8, 0, 0, SG_WHY_SHORT},
-        {9000, false, 0.2, NULL, SG_I8, 0, 0, SG_WHY_STEP},   {9000, false, 0.2, NULL, SG_I8, 0, 1, SG_WHY_POLICY},
-        {9000, false, 0.21, NULL, SG_I8, 0, 1, SG_WHY_STEP},  {9000, false, 1, NULL, SG_I8, 0, 4, SG_WHY_STEP},
-        {9000, false, 0, "0,2", SG_I8, 0, 0, SG_WHY_LAYER},   {9000, false, 0, "0,2", SG_I8, 1, 0, SG_WHY_POLICY},
-        {9000, false, 0, NULL, SG_F32, 0, 0, SG_WHY_BACKEND}, {9000, false, 0, "0-2", SG_I8, 1, 4, SG_WHY_LAYER}};
-    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-        const sg_attention_shape shape = {.n = want[i].n,
-                                          .h = 1,
-                                          .hk = 1,
-                                          .d = 16,
-                                          .layers = LAYERS,
-                                          .steps = STEPS,
-                                          .passes = 1,
-                                          .values = want[i].values};
-        sg_policy                p = plain;
-        sg_attention            *a = NULL;
-        sg_attention_why         why = SG_WHY_POLICY;
-        sg_error                 e = {0};
-        p.named = want[i].named;
-        p.dense_steps = want[i].share;
-        p.dense_layers = want[i].layers;
-        assert_int_equal(sg_attention_open(&a, &p, &shape, &e), SG_OK);
-        assert_int_equal(sg_attention_kind_of(a, want[i].layer, want[i].step, &why) == SG_ATTENTION_SPARGE,
-                         want[i].why == SG_WHY_POLICY);
-        assert_int_equal(why, want[i].why);
-        if (want[i].why != SG_WHY_STEP || want[i].share < 1)
-            assert_int_equal(sg_attention_skips(a), want[i].n >= (p.named ? 1024 : 8192) && want[i].values != SG_F32 &&
-                                                        !(p.dense_layers && p.dense_layers[1] == '-'));
-        else
-            assert_false(sg_attention_skips(a));
-        sg_attention_close(&a);
-    }
-}
-
-static void misfits_are_refused(void **state)
-{
-    (void)state;
-    const sg_attention_shape shape = {
-        .n = 1024, .h = 2, .hk = 1, .d = 16, .layers = LAYERS, .steps = STEPS, .passes = 1, .values = SG_I8};
-    const sg_thresholds tuned = {.buckets = 1, .layers = LAYERS + 1, .heads = 2};
-    sg_policy           bad[5] = {plain, plain, plain, plain, plain};
-    sg_attention_shape  shapes[5] = {shape, shape, shape, shape, shape};
-    const char *const   says[5] = {"thresholds", "block-mask", "dense-layers", "backend", "causal"};
-    const sg_status     code[5] = {SG_E_ARG, SG_E_ARG, SG_E_ARG, SG_E_UNSUPPORTED, SG_E_ARG};
-    bad[0].tuned = &tuned;
-    bad[1].rule = SG_SELECT_GIVEN;
-    bad[1].mask = (sg_tensor){(void *)says, SG_U8, 3, {2, 8, 15}};
-    bad[2].dense_layers = "3";
-    bad[3].named = true;
-    shapes[3].values = SG_F32;
-    bad[4].causal = true;
-    shapes[4].m = 2048;
-    for (int i = 0; i < 5; i++) {
-        sg_attention *a = NULL;
-        sg_error      e = {0};
-        assert_int_equal(sg_attention_open(&a, &bad[i], &shapes[i], &e), code[i]);
-        assert_null(a);
-        if (!strstr(e.text, says[i])) fail_msg("\"%s\" does not say \"%s\"", e.text, says[i]);
-    }
-}
-
 /* Thresholds of bucket, layer and head reach the op: amounts differ by all three. */
 static void tuned_thresholds_are_taken(void **state)
 {
@@ -612,8 +538,6 @@ int main(void)
                                        cmocka_unit_test(ends_are_ragged),
                                        cmocka_unit_test(all_is_sage),
                                        cmocka_unit_test(order_does_not_matter_to_dense),
-                                       cmocka_unit_test(guards_hold),
-                                       cmocka_unit_test(misfits_are_refused),
                                        cmocka_unit_test(tuned_thresholds_are_taken),
                                        cmocka_unit_test(callers_may_look)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,59 @@
+/* engine_fixture.h - a mini checkpoint, a small render of it, and a copy to be spoilt. */
+#ifndef SG_ENGINE_FIXTURE_H
+#define SG_ENGINE_FIXTURE_H
+
+#include "engine_state.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char model[] = SG_FIXTURES "/wan21_hd12";
+
+static inline sg_engine *open_model(const char *dir, size_t limit)
+{
+    sg_engine *g = NULL;
+    sg_error   e = {0};
+    if (sg_engine_open(&g, &(sg_engine_options){.model_dir = dir, .backend = "ref", .memory_limit = limit}, &e))
+        fail_msg("%s", e.text);
+    return g;
+}
+
+static inline sg_request small(const sg_engine *g)
+{
+    sg_request r = sg_engine_defaults(g);
+    r.prompt = "a cat";
+    r.negative_prompt = "";
+    r.width = 32;
+    r.height = 48;
+    r.frames = 5;
+    r.steps = 2;
+    r.cfg_scale = 3;
+    r.seed = 7;
+    return r;
+}
+
+static char copy_dir[] = "/tmp/sg_poison_XXXXXX";
+
+static inline int make_copy(void **state)
+{
+    (void)state;
+    char command[512];
+    if (!mkdtemp(copy_dir)) return -1;
+    snprintf(command, sizeof command, "cp -r '%s'/. '%s'", model, copy_dir);
+    return system(command);
+}
+
+static inline int remove_copy(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", copy_dir);
+    return system(command);
+}
+
+#endif

@@ -1,0 +1,233 @@
+/* test_attend_blocks.c - what attention over lists of blocks must do whatever computes it. */
+#include "backend.h"
+#include "blocks_fixture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers that 8 bits hold, so that nothing but the formula is in question. */
+typedef struct inputs {
+    sg_tensor q, k, v, q_scale, k_scale, v_scale, y, keep, tail_k, tail_k_scale, tail_v;
+} inputs;
+
+static inputs inputs_new(sg_stream *s, int64_t n, int64_t m)
+{
+    const int64_t nq = (n + 127) / 128, nk = (m + 63) / 64;
+    inputs        x = {.q = DRAWN(s, SG_I8, 20, 1, H, n, D),
+                       .k = DRAWN(s, SG_I8, 20, 1, HK, m, D),
+                       .v = DRAWN(s, SG_I8, 128, 1, HK, m, D),
+                       .tail_k = DRAWN(s, SG_I8, 20, 1, HK, nk, D),
+                       .tail_v = DRAWN(s, SG_I8, 128, 1, HK, nk, D),
+                       .y = sg_new(s, SG_F32, n, H, D),
+                       .keep = sg_new(s, SG_U8, H, nq, (nk + 63) / 64 * 8)};
+    x.q_scale = ALL_OF(s, 0.03f, (n + 31) / 32, H);
+    x.k_scale = ALL_OF(s, 0.04f, (m + 15) / 16, HK);
+    x.v_scale = ALL_OF(s, 0.05f, HK, D);
+    x.tail_k_scale = ALL_OF(s, 0.04f, (nk + 63) / 64, HK);
+    for (int64_t i = 0; i < x.q_scale.dim[0] * H; i++) sg_store(&x.q_scale, i, 0.01f * (float)(1 + draw(4)));
+    for (int64_t i = 0; i < x.k_scale.dim[0] * HK; i++) sg_store(&x.k_scale, i, 0.01f * (float)(1 + draw(4)));
+    return x;
+}
+
+static void keep_all(const inputs *x, int64_t nk, bool all)
+{
+    memset(x->keep.data, 0, sg_bytes(x->keep));
+    for (int64_t row = 0; all && row < x->keep.dim[0] * x->keep.dim[1]; row++)
+        for (int64_t j = 0; j < nk; j++)
+            ((uint8_t *)x->keep.data)[row * x->keep.dim[2] + j / 8] |= (uint8_t)(1u << j % 8);
+}
+
+#define ATTEND(s, x, ...)                                                                                              \
+    sg_attend_blocks(s, .q = (x)->q, .q_scale = (x)->q_scale, .k = (x)->k, .k_scale = (x)->k_scale, .v = (x)->v,       \
+                     .v_scale = (x)->v_scale, .q_group = 32, .k_group = 16, .scale = 0.7f, __VA_ARGS__)
+#define TAIL(x) .tail_k = (x)->tail_k, .tail_k_scale = (x)->tail_k_scale, .tail_v = (x)->tail_v
+
+/* I8 [heads, n, d] with its scales as F32 [n, H, d]: each head of keys as often as it serves. */
+static sg_tensor unpacked(sg_stream *s, sg_tensor x, sg_tensor scale, int group)
+{
+    const int64_t   heads = x.dim[0], n = x.dim[1];
+    const sg_tensor y = sg_new(s, SG_F32, n, H, D);
+    for (int64_t i = 0; i < sg_count(y); i++) {
+        const int64_t e = i % D, g = i / D % H / (H / heads), t = i / D / H;
+        sg_store(&y, i, at(x, (g * n + t) * D + e) * at(scale, group ? t / group * heads + g : g * D + e));
+    }
+    return y;
+}
+
+static void everything_kept_is_dense(void **state)
+{
+    (void)state;
+    for (int causal = 0; causal < 2; causal++) {
+        sg_stream       s = ref_stream();
+        const int64_t   m = causal ? N : M;
+        const inputs    x = inputs_new(&s, N, m);
+        const sg_tensor dense = sg_new(&s, SG_F32, N, H, D), all = sg_new(&s, SG_F32, N, H, D);
+        const sg_tensor tail = sg_new(&s, SG_F32, N, H, D), bias = ALL_OF(&s, 0, H, N, m);
+        for (int64_t i = 0; causal && i < sg_count(bias); i++)
+            if (i % m > i / m % N) sg_store(&bias, i, -INFINITY);
+        sg_attend(&s, .y = dense, .q = unpacked(&s, x.q, x.q_scale, 32), .k = unpacked(&s, x.k, x.k_scale, 16),
+                  .v = unpacked(&s, x.v, x.v_scale, 0), .bias = bias, .scale = 0.7f);
+        keep_all(&x, (m + 63) / 64, true);
+        ATTEND(&s, &x, .y = x.y, .causal = causal);
+        ATTEND(&s, &x, .y = all, .causal = causal, .keep = x.keep);
+        ATTEND(&s, &x, .y = tail, .causal = causal, .keep = x.keep, TAIL(&x));
+        assert_int_equal(s.status, SG_OK);
+        assert_near(x.y, dense, 1e-5);
+        assert_equal(x.y, all);
+        assert_equal(x.y, tail);
+    }
+}
+
+static void nothing_kept_is_nothing(void **state)
+{
+    (void)state;
+    sg_stream    s = ref_stream();
+    const inputs x = inputs_new(&s, N, M);
+    keep_all(&x, NK, false);
+    ATTEND(&s, &x, .y = x.y, .keep = x.keep, .v_center = ALL_OF(&s, 3, HK, D));
+    assert_int_equal(s.status, SG_OK);
+    for (int64_t i = 0; i < sg_count(x.y); i++) assert_true(at(x.y, i) == 0);
+}
+
+/* The tail alone is attention over the means of all full blocks; with causal, of those that end before the queries. */
+static void tail_is_attention_over_means(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        sg_stream       s = ref_stream();
+        const bool      causal = k == 2;
+        const int64_t   m = causal ? N : M, nk = (m + 63) / 64;
+        const inputs    x = inputs_new(&s, N, m);
+        const sg_tensor bias = ALL_OF(&s, 0, H, N, nk), direct = sg_new(&s, SG_F32, N, H, D);
+        const sg_tensor tail_bias = DRAWN(&s, SG_F32, 9, 0.3f, H, NQ, nk);
+        for (int64_t i = 0; i < sg_count(bias); i++) {
+            const int64_t j = i % nk, r = i / nk % N, g = i / nk / N, block = r / SG_BLOCK_Q;
+            const bool    seen = (j + 1) * 64 <= m && (!causal || (j + 1) * 64 <= block * SG_BLOCK_Q);
+            sg_store(&bias, i, seen ? (k ? at(tail_bias, (g * NQ + block) * nk + j) : logf(64)) : -INFINITY);
+        }
+        sg_attend(&s, .y = direct, .q = unpacked(&s, x.q, x.q_scale, 32),
+                  .k = unpacked(&s, x.tail_k, x.tail_k_scale, 64), .v = unpacked(&s, x.tail_v, x.v_scale, 0),
+                  .bias = bias, .scale = 0.7f);
+        keep_all(&x, nk, false);
+        ATTEND(&s, &x, .y = x.y, .causal = causal, .keep = x.keep, TAIL(&x),
+               .tail_bias = k ? tail_bias : (sg_tensor){0});
+        assert_int_equal(s.status, SG_OK);
+        assert_near(x.y, direct, 1e-5);
+    }
+}
+
+/* Blocks of keys in another order, with their scales and their bits, are the same attention. */
+static void order_of_blocks_does_not_matter(void **state)
+{
+    (void)state;
+    sg_stream       s = ref_stream();
+    const inputs    x = inputs_new(&s, N, 512);
+    inputs          o = x;
+    const sg_tensor y = sg_new(&s, SG_F32, N, H, D);
+    o.k = sg_new(&s, SG_I8, HK, 512, D);
+    o.v = sg_new(&s, SG_I8, HK, 512, D);
+    o.k_scale = sg_new(&s, SG_F32, 32, HK);
+    o.keep = sg_new(&s, SG_U8, H, NQ, 8);
+    memset(x.keep.data, 0, sg_bytes(x.keep));
+    memset(o.keep.data, 0, sg_bytes(o.keep));
+    for (int64_t row = 0; row < H * NQ; row++)
+        for (int j = 0; j < 8; j++)
+            if (draw(2)) {
+                ((uint8_t *)x.keep.data)[row * 8] |= (uint8_t)(1u << j);
+                ((uint8_t *)o.keep.data)[row * 8] |= (uint8_t)(1u << (j * 3 + 5) % 8);
+            }
+    for (int j = 0; j < 8; j++) {
+        const int to = (j * 3 + 5) % 8;
+        for (int g = 0; g < HK; g++) {
+            memcpy((char *)o.k.data + (g * 512 + to * 64) * D, (char *)x.k.data + (g * 512 + j * 64) * D, 64 * D);
+            memcpy((char *)o.v.data + (g * 512 + to * 64) * D, (char *)x.v.data + (g * 512 + j * 64) * D, 64 * D);
+        }
+        memcpy(sg_rows(o.k_scale, to * 4, 4).data, sg_rows(x.k_scale, j * 4, 4).data, 4 * HK * sizeof(float));
+    }
+    ATTEND(&s, &x, .y = x.y, .keep = x.keep);
+    ATTEND(&s, &o, .y = y, .keep = o.keep);
+    assert_int_equal(s.status, SG_OK);
+    assert_near(x.y, y, 1e-5);
+}
+
+/* A block whose keys are nothing falls behind and is left out, by all groups but where it is the first. */
+static void filter_leaves_out_what_is_far_below(void **state)
+{
+    (void)state;
+    sg_stream       s = ref_stream();
+    const inputs    x = inputs_new(&s, N, M);
+    const sg_tensor lambda = ALL_OF(&s, INFINITY, H), skips = sg_new(&s, SG_F32, H, 2);
+    const sg_tensor all = sg_new(&s, SG_F32, N, H, D), cut = sg_new(&s, SG_F32, N, H, D);
+    for (int64_t i = 0; i < sg_count(x.q); i++) ((int8_t *)x.q.data)[i] = 100;
+    for (int64_t i = 0; i < sg_count(x.k); i++) ((int8_t *)x.k.data)[i] = (int8_t)(i / D % M / 64 == 5 ? -100 : 10);
+    for (int64_t i = 0; i < sg_count(x.q_scale); i++) sg_store(&x.q_scale, i, 0.02f);
+    for (int64_t i = 0; i < sg_count(x.k_scale); i++) sg_store(&x.k_scale, i, 0.02f);
+    keep_all(&x, NK, true);
+    ATTEND(&s, &x, .y = all);
+    ATTEND(&s, &x, .y = x.y, .lambda = lambda, .skips = skips);
+    assert_equal(x.y, all);
+    assert_true(at(skips, 0) == 0 && at(skips, 1) == 0);
+    for (int i = 0; i < H; i++) sg_store(&lambda, i, 5);
+    ATTEND(&s, &x, .y = x.y, .lambda = lambda, .skips = skips);
+    for (int64_t row = 0; row < H * NQ; row++) ((uint8_t *)x.keep.data)[row * 8] &= (uint8_t) ~(1u << 5);
+    ATTEND(&s, &x, .y = cut, .keep = x.keep);
+    assert_int_equal(s.status, SG_OK);
+    assert_equal(x.y, cut);
+    for (int g = 0; g < H; g++) assert_true(at(skips, 2 * g) == 10 && at(skips, 2 * g + 1) < 1e-3f);
+}
+
+/* A value that is not a number is none to rows before it, nor is the mean of a block that they see by its keys. */
+static void what_is_not_seen_does_not_matter(void **state)
+{
+    (void)state;
+    for (unsigned level = SG_CPU_BASE; level <= SG_CPU_AVX512; level++) {
+        const sg_backend_options o = {.name = "cpu", .threads = 2, .cpu_mask = (2u << level) - 1};
+        sg_stream                s = ref_stream();
+        sg_backend              *cpu;
+        sg_error                 e;
+        assert_int_equal(sg_backend_open(&cpu, &o, &e), SG_OK);
+        sg_stream       on_cpu = sg_stream_on(cpu);
+        inputs          x = inputs_new(&s, N, N);
+        const sg_tensor clean = sg_new(&s, SG_F32, N, H, D);
+        x.v = DRAWN(&s, SG_F32, 9, 1, N, HK, D);
+        x.tail_v = DRAWN(&s, SG_F32, 9, 1, 5, HK, D);
+        x.v_scale = (sg_tensor){0};
+        keep_all(&x, 5, true);
+        for (int64_t row = 0; row < H * NQ; row++)
+            ((uint8_t *)x.keep.data)[row * 8] &= 0xfe; /* the first is in the tail */
+        ATTEND(&on_cpu, &x, .y = clean, .causal = true, .keep = x.keep, TAIL(&x));
+        for (int i = 0; i < HK * D; i++) sg_store(&x.v, 200 * HK * D + i, i % 3 ? NAN : -INFINITY);
+        for (int i = HK * D; i < 5 * HK * D; i++) sg_store(&x.tail_v, i, i % 3 ? NAN : INFINITY);
+        ATTEND(&on_cpu, &x, .y = x.y, .causal = true, .keep = x.keep, TAIL(&x));
+        assert_int_equal(on_cpu.status, SG_OK);
+        assert_near(sg_rows(x.y, 0, 200), sg_rows(clean, 0, 200), 1e-5);
+        for (int64_t i = 200 * H * D; i < sg_count(x.y); i++) assert_true(!isfinite(at(x.y, i)));
+        sg_backend_close(&cpu);
+    }
+}
+
+static void tail_bias_is_capped(void **state)
+{
+    (void)state;
+    sg_stream       s = ref_stream();
+    const sg_tensor mean = ALL_OF(&s, 1, NQ, H, D), var = ALL_OF(&s, 1, NQ, H, D), k_var = ALL_OF(&s, 1, NK, HK, D);
+    const sg_tensor y = sg_new(&s, SG_F32, H, NQ, NK);
+    for (int i = 0; i < HK * D; i++) sg_store(&k_var, i, i % 2 ? 0.0f : 0.5f);
+    sg_tail_bias(&s, .y = y, .q_mean = mean, .q_var = var, .k_var = k_var, .rule = SG_TAIL_HALF, .scale = 0.5f);
+    assert_true(fabsf(at(y, 0) - logf(64) - 0.5f) < 1e-6f && fabsf(at(y, 1) - logf(64) - 2) < 1e-6f);
+    sg_tail_bias(&s, .y = y, .q_mean = mean, .q_var = var, .k_var = k_var, .rule = SG_TAIL_RANK1, .scale = 0.5f);
+    assert_true(fabsf(at(y, 0) - logf(64) - 1) < 1e-6f && fabsf(at(y, 1) - logf(64) - 3) < 1e-6f);
+    assert_int_equal(s.status, SG_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(everything_kept_is_dense),
+                                       cmocka_unit_test(nothing_kept_is_nothing),
+                                       cmocka_unit_test(tail_is_attention_over_means),
+                                       cmocka_unit_test(order_of_blocks_does_not_matter),
+                                       cmocka_unit_test(filter_leaves_out_what_is_far_below),
+                                       cmocka_unit_test(what_is_not_seen_does_not_matter),
+                                       cmocka_unit_test(tail_bias_is_capped)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

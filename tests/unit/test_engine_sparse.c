@@ -1,0 +1,269 @@
+/* test_engine_sparse.c - renders with sparse attention as a caller sees them. */
+#include "engine_fixture.h"
+
+#include <math.h>
+#include <unistd.h>
+
+enum { TOKENS = 1024, HEADS = 2, HEAD_DIM = 12, BLOCK_LAYERS = 2, BLOCK_STEPS = 5 };
+
+/* The fewest tokens that a named policy skips blocks of. */
+static sg_request sparse(const sg_engine *g)
+{
+    sg_request r = small(g);
+    r.width = r.height = 256;
+    r.frames = 13;
+    r.steps = BLOCK_STEPS;
+    r.attention.named = true;
+    return r;
+}
+
+static float *read_tensor(const char *path, const char *name, size_t count)
+{
+    sg_weights *w = NULL;
+    sg_error    e = {0};
+    char        dir[] = "/tmp", stem[64];
+    snprintf(stem, sizeof stem, "%.*s", (int)(strlen(path) - 5 - strlen(".safetensors")), path + 5);
+    if (sg_weights_open(&w, dir, stem, &e)) fail_msg("%s", e.text);
+    const sg_tensor t = sg_weights_find(w, name);
+    assert_int_equal(sg_count(t), count);
+    float *const x = malloc(count * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < count; i++) x[i] = sg_load(&t, (int64_t)i);
+    sg_weights_close(&w);
+    return x;
+}
+
+/* The latents of a render without frames; the caller frees. */
+static float *latents_of(sg_engine *g, sg_request r)
+{
+    char         path[] = "/tmp/sg_sparse_XXXXXX.safetensors";
+    const int    fd = mkstemps(path, 12);
+    sg_report    rep;
+    sg_error     e = {0};
+    sg_callbacks none = {0};
+    assert_true(fd >= 0);
+    close(fd);
+    r.latents_out = path;
+    if (sg_engine_render(g, &r, &none, &rep, &e)) fail_msg("%s", e.text);
+    float *const x = read_tensor(path, "latents", 16 * 4 * 32 * 32);
+    unlink(path);
+    return x;
+}
+
+static double distance(const float *a, const float *b, size_t n)
+{
+    double far = 0, size = 0;
+    for (size_t i = 0; i < n; i++) {
+        far += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        size += (double)b[i] * (double)b[i];
+    }
+    return sqrt(far / size);
+}
+
+static sg_engine *open_fast(void)
+{
+    sg_engine *g = NULL;
+    sg_error   e = {0};
+    if (sg_engine_open(&g, &(sg_engine_options){.model_dir = model, .backend = "cpu", .dtype = "f32", .threads = 2},
+                       &e))
+        fail_msg("%s", e.text);
+    return g;
+}
+
+static void sparse_renders_are_near_dense(void **state)
+{
+    (void)state;
+    enum { COUNT = 16 * 4 * 32 * 32 };
+    sg_engine *g = open_fast();
+    sg_request r = sparse(g);
+    int        steps, passes, layers;
+    r.attention.kind = SG_ATTENTION_DENSE;
+    float *const dense = latents_of(g, r);
+    r.attention.kind = SG_ATTENTION_SAGE;
+    float *const sage = latents_of(g, r);
+    r.attention.kind = SG_ATTENTION_SPARGE;
+    float *const half = latents_of(g, r);
+
+    const sg_attention_count *const c = sg_engine_attention(g, &steps, &passes, &layers);
+    assert_non_null(c);
+    assert_int_equal(steps, BLOCK_STEPS);
+    assert_int_equal(passes, 2);
+    assert_int_equal(layers, BLOCK_LAYERS);
+    for (int i = 0; i < steps * passes * layers; i++) {
+        const int step = i / passes / layers, pass = i / layers % passes, layer = i % layers;
+        assert_int_equal(c[i].kind, step ? SG_ATTENTION_SPARGE : SG_ATTENTION_DENSE);
+        assert_int_equal(c[i].why, step ? SG_WHY_POLICY : SG_WHY_STEP);
+        assert_int_equal(c[i].blocks, pass && !layer ? 0 : 2 * 8 * 16); /* the first is for both passes */
+        if (c[i].blocks) assert_int_equal(c[i].kept, step ? c[i].blocks / 2 : c[i].blocks);
+    }
+    r.attention.order = SG_ORDER_ROW;
+    r.attention.amount = 1;
+    float *const all = latents_of(g, r);
+    r.attention.order = SG_ORDER_HILBERT;
+    float *const turned = latents_of(g, r);
+    assert_memory_equal(all, sage, COUNT * sizeof *all);
+    assert_true(distance(sage, dense, COUNT) < 0.01);
+    assert_true(distance(half, dense, COUNT) < 0.05);
+    assert_true(distance(half, dense, COUNT) > 0);
+    assert_true(distance(turned, sage, COUNT) < 0.01);
+    r.attention.named = false; /* too short to skip blocks of unasked */
+    float *const again = latents_of(g, r);
+    assert_memory_equal(again, dense, COUNT * sizeof *again);
+    float *const results[] = {dense, sage, half, all, turned, again};
+    for (size_t i = 0; i < sizeof results / sizeof *results; i++) free(results[i]);
+    sg_engine_close(&g);
+}
+
+static void sparse_memory_is_as_planned(void **state)
+{
+    (void)state;
+    sg_engine *g = open_model(model, 0);
+    sg_request r = small(g);
+    sg_plan    dense, plan;
+    sg_report  rep;
+    sg_error   e = {0};
+    r.width = r.height = 512; /* too large for the oracle, and only planned */
+    r.attention.named = true;
+    assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_OK);
+    r.attention.kind = SG_ATTENTION_DENSE;
+    assert_int_equal(sg_engine_plan(g, &r, &dense, &e), SG_OK);
+    assert_true(plan.denoise.work > dense.denoise.work);
+    sg_engine_close(&g);
+
+    g = open_fast();
+    r = sparse(g);
+    r.steps = 2;
+    assert_int_equal(sg_engine_render(g, &r, NULL, &rep, &e), SG_OK); /* in arenas of just that size */
+    sg_engine_close(&g);
+}
+
+static void attention_is_captured(void **state)
+{
+    (void)state;
+    enum { COUNT = TOKENS * HEADS * HEAD_DIM };
+    char              path[] = "/tmp/sg_capture_XXXXXX.safetensors";
+    const int         fd = mkstemps(path, 12);
+    static const char names[3][2] = {"q", "k", "v"};
+    float            *captured[2][3];
+    sg_engine        *g = open_fast();
+    sg_request        r = sparse(g);
+    sg_report         rep;
+    sg_error          e = {0};
+    assert_true(fd >= 0);
+    close(fd);
+    r.capture_out = path;
+    r.attention.dense_steps = 0.5; /* what is captured comes before anything is skipped */
+    r.steps = 2;
+    for (int way = 0; way < 2; way++) {
+        if (way) r.attention.kind = SG_ATTENTION_DENSE;
+        assert_int_equal(sg_engine_render(g, &r, NULL, &rep, &e), SG_OK);
+        for (int i = 0; i < 3; i++) captured[way][i] = read_tensor(path, names[i], COUNT);
+    }
+    for (int i = 0; i < 3; i++) { /* of Hilbert's order, and row by row */
+        assert_true(distance(captured[0][i], captured[1][i], COUNT) < 1e-5);
+        assert_true(distance(captured[0][i], captured[0][(i + 1) % 3], COUNT) > 0.1);
+    }
+    for (int i = 0; i < 6; i++) free(captured[i / 3][i % 3]);
+    unlink(path);
+    sg_engine_close(&g);
+}
+
+static void attention_is_checked(void **state)
+{
+    (void)state;
+    sg_engine *g = open_model(model, 0);
+    for (int i = 0; i < 6; i++) {
+        static const char *const says[] = {"topk", "dense-layers", "layer 2", "step 2", "only decoded", "dense-steps"};
+        sg_request               r = small(g);
+        sg_error                 e = {0};
+        if (i == 0) r.attention.amount = 1.5f;
+        if (i == 1) r.attention.dense_layers = "0,2";
+        if (i >= 2 && i < 5) r.capture_out = "/tmp/none.safetensors";
+        if (i == 2) r.capture_layer = BLOCK_LAYERS;
+        if (i == 3) r.capture_step = r.steps;
+        if (i == 4) r.latents_in = "/tmp/none.safetensors";
+        if (i == 5) r.attention.dense_steps = NAN;
+        assert_int_equal(sg_engine_check_request(g, &r, &e), SG_E_ARG);
+        if (!strstr(e.text, says[i])) fail_msg("\"%s\" does not say \"%s\"", e.text, says[i]);
+    }
+    sg_engine_close(&g);
+}
+
+/* Layers are counted through both experts, of which one is at work in a step. */
+static void experts_take_turns(void **state)
+{
+    (void)state;
+    sg_engine *g = NULL;
+    sg_report  rep;
+    sg_error   e = {0};
+    int        steps, passes, layers;
+    assert_int_equal(
+        sg_engine_open(&g, &(sg_engine_options){.model_dir = SG_FIXTURES "/wan22_a14b", .backend = "cpu"}, &e), SG_OK);
+    sg_request r = sparse(g);
+    r.attention.dense_layers = "0";
+    r.attention.dense_steps = 0;
+    if (sg_engine_render(g, &r, NULL, &rep, &e)) fail_msg("%s", e.text);
+    const sg_attention_count *const c = sg_engine_attention(g, &steps, &passes, &layers);
+    assert_int_equal(layers, 2);
+    for (int i = 0; i < steps; i++) {
+        const sg_attention_count *const of = c + i * passes * layers;
+        assert_true((of[0].blocks > 0) != (of[1].blocks > 0));
+        assert_int_equal(of[0].kind, SG_ATTENTION_DENSE);
+        assert_int_equal(of[1].kind, SG_ATTENTION_SPARGE);
+    }
+    assert_true(c[0].blocks > 0 && c[(steps - 1) * passes * layers + 1].blocks > 0);
+
+    r.capture_out = "/tmp/none.safetensors";
+    r.capture_step = steps - 1;
+    assert_int_equal(sg_engine_render(g, &r, NULL, &rep, &e), SG_E_ARG);
+    assert_non_null(strstr(e.text, "layer 0 does not run at step 4, but 1 to 1 do"));
+    sg_engine_close(&g);
+}
+
+/* Thresholds beside the model are its defaults. */
+static void thresholds_are_found(void **state)
+{
+    (void)state;
+    char path[256];
+    snprintf(path, sizeof path, "%s/" SG_THRESHOLDS_NAME, copy_dir);
+    for (int broken = 0; broken < 2; broken++) {
+        FILE *const f = fopen(path, "w");
+        sg_engine  *g = NULL;
+        sg_error    e = {0};
+        assert_non_null(f);
+        fprintf(
+            f,
+            "{\"format\": \"sparge-gen thresholds\", \"version\": 1, \"rule\": \"topk\", \"layers\": 2, \"heads\": 2,"
+            " \"buckets\": [0], \"amount\": [[[0.25, 1], [1, 0.75]]], \"theta\": [[[-1, -1], [-1, -1]]],"
+            " \"lambda\": [[[0, 0], [0, 0]%s]]}",
+            broken ? ", []" : "");
+        fclose(f);
+        const sg_status st = sg_engine_open(&g, &(sg_engine_options){.model_dir = copy_dir, .backend = "cpu"}, &e);
+        assert_int_equal(st, broken ? SG_E_FORMAT : SG_OK);
+        if (broken) {
+            assert_non_null(strstr(e.text, SG_THRESHOLDS_NAME));
+            continue;
+        }
+        sg_request r = sparse(g);
+        sg_report  rep;
+        int        steps, passes, layers;
+        assert_non_null(r.attention.tuned);
+        r.attention.dense_steps = 0;
+        r.steps = 1;
+        if (sg_engine_render(g, &r, NULL, &rep, &e)) fail_msg("%s", e.text);
+        const sg_attention_count *const c = sg_engine_attention(g, &steps, &passes, &layers);
+        assert_int_equal(c[0].kept, 8 * (4 + 16));
+        assert_int_equal(c[1].kept, 8 * (16 + 12));
+        sg_engine_close(&g);
+    }
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sparse_renders_are_near_dense), cmocka_unit_test(sparse_memory_is_as_planned),
+        cmocka_unit_test(attention_is_captured),         cmocka_unit_test(experts_take_turns),
+        cmocka_unit_test(attention_is_checked),          cmocka_unit_test(thresholds_are_found)};
+    return cmocka_run_group_tests(tests, make_copy, remove_copy);
+}
