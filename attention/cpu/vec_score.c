@@ -1,135 +1,304 @@
 /* vec_score.c - score and tail_bias: products of what is known of blocks of queries with what is known of blocks of
  * keys.
  *
- * Per head of keys, their vectors are packed into panels of SG_NR columns. Column s seg + j is sub-block s of block j,
- * seg the blocks rounded up to a vector, so that what belongs to a block is added vector by vector. A task is a strip
- * of SG_STRIP_ROWS rows of one head of queries: three blocks of eight sub-blocks, or 24 whole ones. Its products with
- * all columns stay in the second-level cache until they are a row of y for each block. */
+ * A task is a strip of one head of queries (score.h): its rows stay in the first-level cache, and the head's packed
+ * keys come by from the second, chunk by chunk. Products with a chunk become weights 2^(product - base) at once; those
+ * of a block are added up. A row's base is a number that none of its products so far is far above. What the chunks
+ * before it should have had as their base is made good in the end, when the rows of a block are averaged.
+ *
+ * Floor: (n / 16)^2 d products a head, 16 an instruction, two instructions a cycle on AVX-512: d / 2 cycles for a vector
+ * of 16 products. Weights take 13 instructions more, so that 64 cycles become 71 at d = 128 and 32 become 39 at d = 64. */
 #include "predict.h"
+#include "score.h"
 #include "vec_tile.h"
 
+#include <float.h>
 #include <omp.h>
 
-/* A multiple of every level's SG_MR, and of the sub-blocks of a block; panels in scratch at a time stay below the bytes
- * where they can. */
-enum { SG_STRIP_ROWS = 24, SG_PANEL_BYTES = 64 << 20 };
+/* Bytes of packed heads in scratch at a time, where one head is not more; how far above its base, in powers of two, a
+ * product may lie. */
+enum { SG_PANEL_BYTES = 64 << 20, SG_RISE = 32 };
+
+/* Three blocks of eight sub-blocks, and a multiple of every level's SG_MR. */
+enum { SG_STRIP_ROWS = 24 };
+
+enum { SG_ROWS = SG_BLOCK_Q / SG_BLOCK_SUB, SG_PARTS = SG_BLOCK_K / SG_BLOCK_SUB };
 
 typedef struct score_job {
+    const sg_score_form     *form;
     const sg_score_args     *a; /* one of these */
     const sg_tail_bias_args *t;
     sg_fixed                 queries, keys;
-    float                   *y, *panel, *limit, *weight, *nothing; /* limit [h][seg], weight [hk][nk], nothing [d] */
-    int64_t                  h, hk, d, nq, nk, per, parts, seg, cols, pitch, lda, first;
+    float                   *y, *limit, *weight, *nothing; /* limit [h][seg], weight [hk][nk], nothing [d] */
+    char                    *panel;
+    int64_t                  h, hk, d, nq, nk, per, parts;
+    int64_t seg, vectors, chunks; /* blocks of keys rounded up to a vector; vectors of columns; chunks of them */
+    int64_t span;                 /* blocks of a chunk */
+    int64_t wide, lda, chunk_bytes, bases, first; /* bases: rows rounded up to a vector */
 } score_job;
 
-/* 2^x for x <= 0 within 2 units in the last place, by the minimax polynomial of degree 5; 0 below -127, NaN for NaN.
- * `round` leaves the integer nearest to x, plus the exponent's bias, in the low bits. */
-static inline sg_lanes two_to(sg_lanes x)
+/* A strip and what a thread needs for it. */
+typedef struct strip {
+    const score_job *b;
+    int64_t          head, block, blocks; /* of queries: the first, how many */
+    float           *x, *s[2];            /* rows lda apart; products of two chunks */
+    void            *packed;
+    float           *own;             /* weights of blocks, [rows][seg] */
+    float           *base, *now, *by; /* bases, [chunks][bases], then factors; of the last chunk; over the sums */
+    sg_lanes        *sum;             /* of a row's weights */
+} strip;
+
+/* x = 2^x of n vectors, step by step, for each step waits for the one before. x <= 0; within 2 units in the last place,
+ * by the minimax polynomial of degree 5; 0 below -127, NaN for NaN. `round` leaves the integer nearest to x, plus the
+ * exponent's bias, in the low bits. */
+SG_INLINE void two_to(sg_lanes *x, int64_t n)
 {
     const float    round = 12582912.0f + 127.0f; /* 1.5 2^23 + 127 */
-    const sg_lanes none = {0}, z = sg_lanes_max(none - 127.0f, x), shifted = z + round, r = z - (shifted - round);
-    sg_lanes       p = r * 1.3276416341e-3f + 9.6755289070e-3f;
-    p = p * r + 5.5507133178e-2f;
-    p = p * r + 2.4022119960e-1f;
-    p = p * r + 6.9314696712e-1f;
-    p = p * r + 1.0f;
-    return p * (sg_lanes)((sg_lane_bits)shifted << 23);
+    const sg_lanes none = {0};
+    sg_lanes       shifted[SG_PARTS], p[SG_PARTS];
+#define EACH(step) _Pragma("GCC unroll 4") for (int64_t i = 0; i < n; i++) step
+    EACH(x[i] = sg_lanes_max(none - 127.0f, x[i]);)
+    EACH(shifted[i] = x[i] + round;)
+    EACH(x[i] -= shifted[i] - round;)
+    EACH(p[i] = x[i] * 1.3276416341e-3f + 9.6755289070e-3f;)
+    EACH(p[i] = p[i] * x[i] + 5.5507133178e-2f;)
+    EACH(p[i] = p[i] * x[i] + 2.4022119960e-1f;)
+    EACH(p[i] = p[i] * x[i] + 6.9314696712e-1f;)
+    EACH(p[i] = p[i] * x[i] + 1.0f;)
+    EACH(x[i] = p[i] * (sg_lanes)((sg_lane_bits)shifted[i] << 23);)
+#undef EACH
 }
 
-/* Panel `at` of a head of keys, zeros in the columns that stand for nothing. */
-static void pack_panel(const score_job *b, const sg_tensor *k, int64_t head, int64_t at)
+/* In all lanes, without the addition to 0 that a compiler makes of it. */
+static inline sg_lanes splat(float x) { return (sg_lanes)SG_NATIVE(set1)(x); }
+
+static inline bool any_above(sg_lanes a, sg_lanes b)
 {
-    float *const panel = b->panel + ((head - b->first) * b->cols + at * SG_NR) * b->d;
-    const float *from[SG_NR];
-    for (int64_t i = 0; i < SG_NR; i++) {
-        const int64_t col = at * SG_NR + i, part = col / b->seg, block = col % b->seg, row = block * b->parts + part;
-        const bool    is = part < b->parts && block < b->nk && row < k->dim[0];
-        from[i] = is ? (const float *)k->data + (row * b->hk + head) * b->d : b->nothing;
+#if defined(__AVX512F__)
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ) != 0;
+#elif defined(__AVX2__)
+    return _mm256_movemask_ps(_mm256_cmp_ps((__m256)a, (__m256)b, _CMP_GT_OQ)) != 0;
+#else
+    return _mm_movemask_ps(_mm_cmpgt_ps((__m128)a, (__m128)b)) != 0;
+#endif
+}
+
+/* ---- products ---- */
+
+/* Four channels of four columns at a time. */
+static void pack_panels(void *to, const float *const *from, int64_t d, int64_t wide)
+{
+    for (int64_t i = 0; i < SG_SCORE_COLS; i += 4) {
+        float *const panel = (float *)to + i / SG_NR * SG_NR * wide + i % SG_NR;
+        int64_t      e = 0;
+        for (; e + 4 <= d; e += 4) {
+            __m128 x[4];
+            for (int64_t c = 0; c < 4; c++) x[c] = _mm_loadu_ps(from[i + c] + e);
+            _MM_TRANSPOSE4_PS(x[0], x[1], x[2], x[3]);
+            for (int64_t c = 0; c < 4; c++) _mm_storeu_ps(panel + (e + c) * SG_NR, x[c]);
+        }
+        for (; e < d; e++)
+            for (int64_t c = 0; c < 4; c++) panel[e * SG_NR + c] = from[i + c][e];
     }
-    for (int64_t e = 0; e < b->d; e++)
-        for (int64_t i = 0; i < SG_NR; i++) panel[e * SG_NR + i] = from[i][e];
 }
 
-/* The products of a strip's rows, b->lda apart, with all columns. */
-static void strip_product(const score_job *b, int64_t head, const float *x, float *s)
+static void tile_product(float *s, const void *x, int64_t lda, const void *panel, int64_t vectors, int64_t wide,
+                         sg_score_soft *w)
 {
-    const float *const panel = b->panel + (head / (b->h / b->hk) - b->first) * b->cols * b->d;
-    for (int64_t col = 0; col < b->cols; col += SG_NR)
+    (void)w;
+    for (int64_t col = 0; col < vectors * SG_LANES; col += SG_NR)
         for (int64_t i = 0; i < SG_STRIP_ROWS; i += SG_MR) {
             const float *row[SG_MR];
-            for (int64_t r = 0; r < SG_MR; r++) row[r] = x + (i + r) * b->lda;
-            sg_tile(row, 1, b->d, panel + col * b->d, SG_NR, s + i * b->pitch + col, b->pitch, true);
+            for (int64_t r = 0; r < SG_MR; r++) row[r] = (const float *)x + (i + r) * lda;
+            sg_tile(row, 1, wide, (const float *)panel + col * wide, vectors * SG_LANES - col,
+                    s + i * SG_SCORE_COLS + col, SG_SCORE_COLS, true);
         }
+}
+
+static const sg_score_form in_f32 = {
+    .rows = SG_STRIP_ROWS, .depth = 1, .k_bytes = sizeof(float), .pack = pack_panels, .product = tile_product};
+
+/* A chunk of a head of keys, zeros in the columns that stand for nothing. */
+static void pack_chunk(const score_job *b, const sg_tensor *k, int64_t head, int64_t chunk)
+{
+    const float *from[SG_SCORE_COLS];
+    for (int64_t i = 0; i < SG_SCORE_COLS; i++) {
+        const int64_t at = chunk * SG_SCORE_VECTORS + i / SG_LANES, part = at % b->parts;
+        const int64_t block = at / b->parts * SG_LANES + i % SG_LANES, row = block * b->parts + part;
+        const bool    is = block < b->nk && row < k->dim[0];
+        from[i] = is ? (const float *)k->data + (row * b->hk + head) * b->d : b->nothing;
+    }
+    b->form->pack(b->panel + ((head - b->first) * b->chunks + chunk) * b->chunk_bytes, from, b->d, b->wide);
+}
+
+static int64_t vectors_of(const score_job *b, int64_t chunk)
+{
+    return sg_min64(SG_SCORE_VECTORS, b->vectors - chunk * SG_SCORE_VECTORS);
+}
+
+static void soften_rest(sg_score_soft *w) { w->run(w, w->rows - w->row); }
+
+/* Row r of block `block` of a head of queries; NULL where there is none. */
+static const float *query_row(const score_job *b, int64_t head, int64_t block, int64_t r)
+{
+    const int64_t row = block * b->per + r;
+    return row < b->a->q.dim[0] ? (const float *)b->a->q.data + (row * b->h + head) * b->d : NULL;
+}
+
+/* The products of a strip with the first chunks, and what becomes of them. */
+static void strip_products(const strip *t, int64_t chunks, void (*run)(sg_score_soft *, int64_t))
+{
+    const score_job *const     b = t->b;
+    const sg_score_form *const f = b->form;
+    const int64_t              head = t->head / (b->h / b->hk) - b->first;
+    sg_score_soft              w = {.run = run, .strip = t};
+    if (f->x_bytes) f->pack_strip(t->packed, t->x, b->lda, b->wide);
+    for (int64_t c = 0; c < chunks; c++) {
+        float *const s = t->s[c % 2];
+        f->product(s, f->x_bytes ? t->packed : t->x, b->lda, b->panel + (head * b->chunks + c) * b->chunk_bytes,
+                   vectors_of(b, c), b->wide, &w);
+        soften_rest(&w);
+        w.s = s;
+        w.chunk = c;
+        w.row = 0;
+        w.rows = t->blocks * b->per;
+        if (!f->softens) soften_rest(&w);
+    }
+    soften_rest(&w);
 }
 
 /* ---- score ---- */
 
-/* A row's products become weights, 2^(product - largest), those of a block added up: the first b->seg numbers at s.
- * Returns 1 / (rows times the sum of all), 0 where none is scored. */
-SG_INLINE float row_weights(const score_job *b, float *s, const float *limit, int64_t parts, int64_t rows)
+/* Products of a row that are not scored weigh nothing. */
+static void hide(const score_job *b, float *s, const float *limit, int64_t vectors, int64_t seen)
+{
+    for (int64_t v = 0; v < vectors; v++) {
+        const int64_t at = (b->parts == 1 ? v : v / SG_PARTS) * SG_LANES;
+#pragma omp simd
+        for (int64_t i = 0; i < SG_LANES; i++)
+            s[v * SG_LANES + i] = limit[at + i] > 0.0f && at + i < seen ? s[v * SG_LANES + i] : -INFINITY;
+    }
+}
+
+/* Raises a row's base to its largest product. */
+static void raise(sg_lanes *sum, float *base, sg_lanes top)
+{
+    const float most = sg_lanes_top(top);
+    sg_lanes    fade = splat(*base - most);
+    two_to(&fade, 1);
+    *sum *= fade;
+    *base = most;
+}
+
+/* A row's products with a chunk become weights, those of a block added up. */
+SG_INLINE void row_weights(const float *s, float *own, sg_lanes *sum, float *base, int64_t vectors, int64_t parts)
 {
     const sg_lanes none = {0};
-    const int64_t  seg = b->seg;
-    sg_lanes       top = none - INFINITY, sum = none;
-    for (int64_t j = 0; j < seg; j += SG_LANES) {
-        const sg_lanes bound = *(const sg_lanes *)(limit + j);
-        for (int64_t part = 0; part < parts; part++)
-            top = sg_lanes_max(sg_lanes_min(*(const sg_lanes *)(s + part * seg + j), bound), top);
+    sg_lanes       top = none - INFINITY;
+    for (int64_t v = 0; v < vectors; v++) top = sg_lanes_max(*(const sg_lanes *)(s + v * SG_LANES), top);
+    if (any_above(top - splat(*base), splat(SG_RISE))) raise(sum, base, top);
+    const sg_lanes from = splat(*base);
+    sg_lanes       all = *sum;
+    for (int64_t v = 0; v < vectors; v += parts, own += SG_LANES) {
+        sg_lanes x[SG_PARTS], mine = none;
+        for (int64_t part = 0; part < parts; part++) x[part] = *(const sg_lanes *)(s + (v + part) * SG_LANES) - from;
+        two_to(x, parts);
+        for (int64_t part = 0; part < parts; part++) mine += x[part];
+        *(sg_lanes *)own = mine;
+        all += mine;
     }
-    const float most = sg_lanes_top(top), base = most == -INFINITY ? 0.0f : most;
-    for (int64_t j = 0; j < seg; j += SG_LANES) {
-        const sg_lanes bound = *(const sg_lanes *)(limit + j);
-        sg_lanes       own = none;
-        for (int64_t part = 0; part < parts; part++)
-            own += two_to(sg_lanes_min(*(const sg_lanes *)(s + part * seg + j), bound) - base);
-        *(sg_lanes *)(s + j) = own;
-        sum += own;
-    }
-    const float all = sg_lanes_sum(sum);
-    return all == 0.0f ? 0.0f : 1.0f / (all * (float)rows);
+    *sum = all;
 }
 
-/* Block i of queries, whose products are the rows at s; limit is infinity, or minus it for what is not scored. */
-static void score_block(const score_job *b, int64_t head, int64_t i, float *s, const float *limit)
+static void soften_scores(sg_score_soft *w, int64_t rows)
 {
-    float *const       y = b->y + (head * b->nq + i) * b->nk;
-    const float *const weight = b->weight + head / (b->h / b->hk) * b->nk;
-    const int64_t      rows = sg_min64(b->per, b->a->q.dim[0] - i * b->per);
-    float              by[SG_BLOCK_Q / SG_BLOCK_SUB];
-    for (int64_t r = 0; r < rows; r++)
-        by[r] = b->parts == 1 ? row_weights(b, s + r * b->pitch, limit, 1, rows)
-                              : row_weights(b, s + r * b->pitch, limit, SG_BLOCK_K / SG_BLOCK_SUB, rows);
-    for (int64_t j = 0; j < b->seg; j += SG_LANES) {
-        sg_lanes sum = {0};
-        for (int64_t r = 0; r < rows; r++) sum += *(const sg_lanes *)(s + r * b->pitch + j) * by[r];
-        *(sg_lanes *)(s + j) = sum;
+    const strip *const t = w->strip;
+    const int64_t      end = sg_min64(w->row + rows, w->rows);
+    if (w->row == end) return;
+    const score_job *const b = t->b;
+    const int64_t          vectors = vectors_of(b, w->chunk), wide = b->parts == 1 ? vectors : vectors / SG_PARTS;
+    const int64_t          at = w->chunk * b->span;
+    const float *const     limit = b->limit + t->head * b->seg + at;
+    float                  least = INFINITY;
+    for (int64_t j = 0; j < wide * SG_LANES; j++) least = limit[j] < least ? limit[j] : least;
+    for (; w->row < end; w->row++) {
+        const int64_t r = w->row, block = t->block + (b->per == 1 ? r : r / SG_ROWS);
+        const int64_t seen = sg_in_sight(b->a->causal, block, b->nk) - at;
+        float *const s = w->s + r * SG_SCORE_COLS, *const own = t->own + r * b->seg + at;
+        if (least < 0.0f || seen < wide * SG_LANES) hide(b, s, limit, vectors, seen);
+        if (b->parts == 1)
+            row_weights(s, own, t->sum + r, t->now + r, vectors, 1);
+        else
+            row_weights(s, own, t->sum + r, t->now + r, SG_PARTS, SG_PARTS);
+        t->base[w->chunk * b->bases + r] = t->now[r];
     }
-    for (int64_t j = 0; j < b->nk; j++) y[j] = limit[j] > 0.0f && s[j] != 0.0f ? weight[j] * s[j] : 0.0f;
 }
 
-static void score_strip(const score_job *b, int64_t head, int64_t block, float *x, float *s, float *limit)
+/* How many rows block i of queries has. */
+static int64_t rows_of(const score_job *b, int64_t i) { return sg_min64(b->per, b->a->q.dim[0] - i * b->per); }
+
+/* What each row's weights of each chunk count for in the mean over its block: bases become factors. */
+static void fill_factors(const strip *t, int64_t chunks)
 {
-    const float   scale = b->a->scale * SG_LOG2E;
-    const int64_t blocks = sg_min64(SG_STRIP_ROWS / b->per, b->nq - block);
-    bool          any = false;
-    for (int64_t i = block; i < block + blocks; i++) any |= !sg_is_fixed(&b->queries, head, i);
+    const score_job *const b = t->b;
+    for (int64_t r = 0; r < t->blocks * b->per; r++) {
+        const float all = sg_lanes_sum(t->sum[r]);
+        t->by[r] = all == 0.0f ? 0.0f : 1.0f / (all * (float)rows_of(b, t->block + r / b->per));
+    }
+    for (int64_t c = 0; c < chunks; c++)
+        for (int64_t r = 0; r < b->bases; r += SG_LANES) {
+            sg_lanes *const base = (sg_lanes *)(t->base + c * b->bases + r);
+            sg_lanes        by = *base - *(const sg_lanes *)(t->now + r);
+            two_to(&by, 1);
+            *base = by * *(const sg_lanes *)(t->by + r);
+        }
+}
+
+/* Block i of a strip. */
+static void score_block(const strip *t, int64_t i, int64_t seen)
+{
+    const score_job *const b = t->b;
+    float *const y = b->y + (t->head * b->nq + t->block + i) * b->nk, *const own = t->own + i * b->per * b->seg;
+    const float *const weight = b->weight + t->head / (b->h / b->hk) * b->nk, *const limit =
+                                                                                  b->limit + t->head * b->seg;
+    const int64_t rows = rows_of(b, t->block + i);
+    for (int64_t c = 0; c * b->span < seen; c++) {
+        const float *const by = t->base + c * b->bases + i * b->per;
+        for (int64_t j = c * b->span; j < sg_min64((c + 1) * b->span, b->seg); j += SG_LANES) {
+            sg_lanes sum = {0};
+            for (int64_t r = 0; r < rows; r++) sum += *(const sg_lanes *)(own + r * b->seg + j) * by[r];
+            *(sg_lanes *)(own + j) = sum;
+        }
+    }
+    for (int64_t j = 0; j < seen; j++) y[j] = limit[j] > 0.0f && own[j] != 0.0f ? weight[j] * own[j] : 0.0f;
+    memset(y + seen, 0, (size_t)(b->nk - seen) * sizeof *y);
+}
+
+static void score_strip(const strip *t)
+{
+    const score_job *const b = t->b;
+    const float            scale = b->a->scale * SG_LOG2E;
+    const int64_t          seen = sg_in_sight(b->a->causal, t->block + t->blocks - 1, b->nk);
+    const int64_t          chunks = sg_div_up(seen, b->span);
+    bool                   any = false;
+    for (int64_t i = 0; i < t->blocks; i++) any |= !sg_is_fixed(&b->queries, t->head, t->block + i);
+    for (int64_t r = 0; any && r < b->form->rows; r++) {
+        const float *const q = query_row(b, t->head, t->block, r);
+        for (int64_t e = 0; e < b->d; e++) t->x[r * b->lda + e] = q ? q[e] * scale : 0.0f;
+    }
+    for (int64_t r = 0; r < b->bases; r++) {
+        t->sum[r] = (sg_lanes){0};
+        t->now[r] = -FLT_MAX;
+    }
     if (any) {
-        for (int64_t r = 0; r < SG_STRIP_ROWS; r++) {
-            const int64_t      row = block * b->per + r;
-            const float *const q =
-                row < b->a->q.dim[0] ? (const float *)b->a->q.data + (row * b->h + head) * b->d : NULL;
-            for (int64_t e = 0; e < b->d; e++) x[r * b->lda + e] = q ? q[e] * scale : 0.0f;
-        }
-        strip_product(b, head, x, s);
+        strip_products(t, chunks, soften_scores);
+        fill_factors(t, chunks);
     }
-    for (int64_t i = block; i < block + blocks; i++) {
-        if (sg_is_fixed(&b->queries, head, i)) {
-            memset(b->y + (head * b->nq + i) * b->nk, 0, (size_t)b->nk * sizeof *b->y);
-            continue;
-        }
-        const int64_t seen = sg_in_sight(b->a->causal, i, b->nk);
-        for (int64_t j = 0; j < b->seg; j++) limit[j] = j < seen ? b->limit[head * b->seg + j] : -INFINITY;
-        score_block(b, head, i, s + (i - block) * b->per * b->pitch, limit);
+    for (int64_t i = 0; i < t->blocks; i++) {
+        if (sg_is_fixed(&b->queries, t->head, t->block + i))
+            memset(b->y + (t->head * b->nq + t->block + i) * b->nk, 0, (size_t)b->nk * sizeof *b->y);
+        else
+            score_block(t, i, sg_in_sight(b->a->causal, t->block + i, b->nk));
     }
 }
 
@@ -147,127 +316,163 @@ static float mean_of(const float *x, int64_t n)
     return sum / (float)n;
 }
 
-static void head_weights(const score_job *b, int64_t head)
+/* How wrong the mean of block j is: op.h. */
+static float block_weight(const score_job *b, int64_t head, int64_t j)
 {
     const sg_tensor *const k = &b->a->k_var, *const v = &b->a->v_var;
-    for (int64_t j = 0; j < b->nk; j++) {
-        const int64_t at = j * b->hk + head;
-        b->weight[head * b->nk + j] = k->rank ? sqrtf(mean_of((const float *)k->data + at * b->d, b->d) *
-                                                      mean_of((const float *)v->data + at * v->dim[2], v->dim[2]))
-                                              : 1.0f;
-    }
+    const int64_t at = j * b->hk + head;
+    if (!k->rank) return 1.0f;
+    return sqrtf(mean_of((const float *)k->data + at * b->d, b->d) *
+                 mean_of((const float *)v->data + at * v->dim[2], v->dim[2]));
 }
 
 /* ---- tail_bias ---- */
 
-static void tail_row(const score_job *b, int64_t head, int64_t i, float by, const float *c)
+/* Biases out of what they are made of, n of them. */
+static void biases(float *y, const float *c, float by, int64_t n)
 {
-    float *const y = b->y + (head * b->nq + i) * b->nk;
-    for (int64_t j = 0; j < b->nk; j++) {
+    for (int64_t j = 0; j < n; j++) {
         const float more = c[j] * by;
         y[j] = 4.15888308f + (more > 3.0f ? 3.0f : more); /* ln SG_BLOCK_K */
     }
 }
 
-static void tail_strip(const score_job *b, int64_t head, int64_t block, float *x, float *s)
+static void soften_biases(sg_score_soft *w, int64_t rows)
 {
-    const float   scale = b->t->scale;
-    const int64_t rows = sg_min64(SG_STRIP_ROWS, b->nq - block);
-    const bool    rank1 = b->t->rule == SG_TAIL_RANK1;
-    for (int64_t r = 0; r < SG_STRIP_ROWS; r++) {
-        const int64_t      at = ((block + r) * b->h + head) * b->d;
-        const float *const mean = r < rows ? (const float *)b->t->q_mean.data + at : NULL;
-        const float *const var = r < rows ? (const float *)b->t->q_var.data + at : NULL;
-        for (int64_t e = 0; e < b->d; e++) x[r * b->lda + e] = mean ? var[e] + mean[e] * mean[e] : 0.0f;
+    const strip *const t = w->strip;
+    for (const int64_t end = sg_min64(w->row + rows, w->rows); w->row < end; w->row++) {
+        const score_job *const b = t->b;
+        const int64_t          at = w->chunk * SG_SCORE_COLS;
+        biases(b->y + (t->head * b->nq + t->block + w->row) * b->nk + at, w->s + w->row * SG_SCORE_COLS,
+               b->t->scale * b->t->scale / 4, sg_min64(SG_SCORE_COLS, b->nk - at));
     }
-    if (!rank1) strip_product(b, head, x, s);
-    for (int64_t r = 0; r < rows; r++)
-        if (rank1)
-            tail_row(b, head, block + r, scale * scale / 2 * mean_of(x + r * b->lda, b->d) * (float)b->d,
-                     b->weight + head / (b->h / b->hk) * b->nk);
-        else
-            tail_row(b, head, block + r, scale * scale / 4, s + r * b->pitch);
 }
 
-static void tail_means(const score_job *b, int64_t head)
+static void tail_strip(const strip *t)
 {
-    for (int64_t j = 0; j < b->nk; j++)
-        b->weight[head * b->nk + j] = mean_of((const float *)b->t->k_var.data + (j * b->hk + head) * b->d, b->d);
+    const score_job *const b = t->b;
+    const float            half = b->t->scale * b->t->scale / 2;
+    for (int64_t r = 0; r < b->form->rows; r++) {
+        const int64_t      at = ((t->block + r) * b->h + t->head) * b->d;
+        const float *const mean = r < t->blocks ? (const float *)b->t->q_mean.data + at : b->nothing;
+        const float *const var = r < t->blocks ? (const float *)b->t->q_var.data + at : b->nothing;
+        for (int64_t e = 0; e < b->d; e++) t->x[r * b->lda + e] = var[e] + mean[e] * mean[e];
+    }
+    if (b->t->rule != SG_TAIL_RANK1) {
+        strip_products(t, b->chunks, soften_biases);
+        return;
+    }
+    for (int64_t r = 0; r < t->blocks; r++)
+        biases(b->y + (t->head * b->nq + t->block + r) * b->nk, b->weight + t->head / (b->h / b->hk) * b->nk,
+               half * mean_of(t->x + r * b->lda, b->d) * (float)b->d, b->nk);
 }
 
 /* ---- both ---- */
 
-static int64_t room_floats(const score_job *b) { return SG_STRIP_ROWS * (b->lda + b->pitch) + b->seg; }
+/* What a strip needs, in its thread's scratch; how much that is. With p NULL nothing else counts. */
+static int64_t room_at(const score_job *b, strip *t, char *p)
+{
+    const sg_score_form *const f = b->form;
+    char *const                from = p;
+#define X(member, bytes)                                                                                               \
+    t->member = (void *)p;                                                                                             \
+    p += sg_div_up(bytes, 64) * 64;
+    X(sum, b->bases * (int64_t)sizeof *t->sum)
+    X(packed, f->rows * b->wide * f->x_bytes)
+    X(s[0], f->rows * SG_SCORE_COLS * (int64_t)sizeof(float))
+    X(s[1], f->softens * f->rows * SG_SCORE_COLS * (int64_t)sizeof(float))
+    X(x, f->rows * b->lda * (int64_t)sizeof(float))
+    X(own, f->rows * b->seg * (int64_t)sizeof(float))
+    X(base, b->chunks * b->bases * (int64_t)sizeof(float))
+    X(now, b->bases * (int64_t)sizeof(float))
+    X(by, b->bases * (int64_t)sizeof(float))
+#undef X
+    if (!f->softens) t->s[1] = t->s[0];
+    return p - from;
+}
 
 /* Heads of keys [b->first, b->first + heads) and the heads of queries that they serve. */
-static void heads_run(const score_job *b, const sg_tensor *k, int64_t heads, int threads, float *room)
+static void heads_run(const score_job *b, const sg_tensor *k, int64_t heads, int threads, char *room, int64_t mine)
 {
-    const int64_t share = b->h / b->hk, panels = b->cols / SG_NR, blocks = SG_STRIP_ROWS / b->per;
-    const int64_t strips = sg_div_up(b->nq, blocks), mine = room_floats(b);
+    const int64_t share = b->h / b->hk, blocks = b->form->rows / b->per, strips = sg_div_up(b->nq, blocks);
 #pragma omp parallel num_threads(threads) if (heads * share * b->nq * b->nk * b->d * b->parts > SG_FEW)
     {
-        float *const x = room + omp_get_thread_num() * mine, *const s = x + SG_STRIP_ROWS * b->lda,
-                     *const limit = s + SG_STRIP_ROWS * b->pitch;
+        strip t = {.b = b};
+        room_at(b, &t, room + omp_get_thread_num() * mine);
+        memset(t.x, 0, (size_t)(b->form->rows * b->lda) * sizeof *t.x);
+#pragma omp for schedule(static) nowait
+        for (int64_t i = 0; i < heads * b->nk; i++) {
+            const int64_t head = b->first + i / b->nk, j = i % b->nk;
+            b->weight[head * b->nk + j] =
+                b->a ? block_weight(b, head, j)
+                     : mean_of((const float *)b->t->k_var.data + (j * b->hk + head) * b->d, b->d);
+        }
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < heads * panels; i++) pack_panel(b, k, b->first + i / panels, i % panels);
+        for (int64_t i = 0; i < heads * b->chunks; i++) pack_chunk(b, k, b->first + i % heads, i / heads);
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < heads * share * strips; i++) {
-            const int64_t head = b->first * share + i / strips, block = i % strips * blocks;
+            t.head = b->first * share + i / strips;
+            t.block = i % strips * blocks;
+            t.blocks = sg_min64(blocks, b->nq - t.block);
             if (b->a)
-                score_strip(b, head, block, x, s, limit);
+                score_strip(&t);
             else
-                tail_strip(b, head, block, x, s);
+                tail_strip(&t);
         }
     }
 }
 
 static sg_status score_run(sg_cpu *cpu, score_job *b, const sg_tensor *k)
 {
+    const sg_score_form *const f = b->form;
+    strip                      t;
     b->seg = sg_div_up(b->nk, SG_LANES) * SG_LANES;
-    b->cols = sg_div_up(b->parts * b->seg, SG_NR) * SG_NR;
-    b->pitch = b->cols + 16; /* rows apart by no power of two fall into different sets of the cache */
-    b->lda = b->d + 16;
-    const int64_t head_size = b->cols * b->d, fit = SG_PANEL_BYTES / (head_size * (int64_t)sizeof(float) + 1);
-    const int64_t group = fit < 1 ? 1 : sg_min64(fit, b->hk), rooms = cpu->threads * room_floats(b);
-    const int64_t all = rooms + group * head_size + b->h * b->seg + b->hk * b->nk + b->d;
-    float *const  room = sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)all * sizeof *room);
+    b->vectors = b->seg / SG_LANES * b->parts;
+    b->span = SG_SCORE_COLS / b->parts;
+    b->chunks = sg_div_up(b->vectors, SG_SCORE_VECTORS);
+    b->bases = sg_div_up(f->rows, SG_LANES) * SG_LANES;
+    b->wide = sg_div_up(b->d, f->depth) * f->depth;
+    b->lda = b->wide + 16; /* rows apart by no power of two fall into different sets of the cache */
+    b->chunk_bytes = sg_div_up(SG_SCORE_COLS * b->wide * f->k_bytes, 64) * 64;
+    const int64_t head_bytes = b->chunks * b->chunk_bytes, fit = SG_PANEL_BYTES / head_bytes;
+    const int64_t group = fit < 1 ? 1 : sg_min64(fit, b->hk), mine = room_at(b, &t, NULL);
+    const int64_t floats = b->h * b->seg + b->hk * b->nk + b->d;
+    char *const   room = sg_cpu_scratch(
+          cpu, SG_SLOT_WORK, (size_t)(cpu->threads * mine + group * head_bytes) + (size_t)floats * sizeof(float));
     if (!room) return SG_E_MEMORY;
-    b->panel = room + rooms;
-    b->limit = b->panel + group * head_size;
+    b->panel = room + cpu->threads * mine;
+    b->limit = (float *)(b->panel + group * head_bytes);
     b->weight = b->limit + b->h * b->seg;
     b->nothing = b->weight + b->hk * b->nk;
     memset(b->nothing, 0, (size_t)b->d * sizeof *b->nothing);
     for (int64_t g = 0; g < b->h && b->a; g++) head_limits(b, g);
-    for (int64_t g = 0; g < b->hk; g++)
-        if (b->a)
-            head_weights(b, g);
-        else
-            tail_means(b, g);
     for (b->first = 0; b->first < b->hk; b->first += group)
-        heads_run(b, k, sg_min64(group, b->hk - b->first), cpu->threads, room);
+        heads_run(b, k, sg_min64(group, b->hk - b->first), cpu->threads, room, mine);
     return SG_OK;
 }
 
-static sg_status score(sg_stream *s, const sg_score_args *a)
+static sg_status score_by(sg_stream *s, const sg_score_args *a, const sg_score_form *f)
 {
-    score_job b = {.a = a,
+    score_job b = {.form = f,
+                   .a = a,
                    .y = a->y.data,
                    .h = a->q.dim[1],
                    .hk = a->k.dim[1],
                    .d = a->q.dim[2],
                    .nq = a->y.dim[1],
                    .nk = a->y.dim[2],
-                   .per = a->sub ? SG_BLOCK_Q / SG_BLOCK_SUB : 1,
-                   .parts = a->sub ? SG_BLOCK_K / SG_BLOCK_SUB : 1};
+                   .per = a->sub ? SG_ROWS : 1,
+                   .parts = a->sub ? SG_PARTS : 1};
     b.queries = sg_fixed_of(SG_BLOCK_Q, a->n, a->front, a->back, &a->q_alike, &a->theta, b.h);
     b.queries.ragged = a->ragged;
     b.keys = sg_fixed_of(SG_BLOCK_K, a->m, a->front, a->back, &a->k_alike, &a->theta, b.h);
     return score_run(sg_cpu_of(s), &b, &a->k);
 }
 
-static sg_status tail_bias(sg_stream *s, const sg_tail_bias_args *a)
+static sg_status tail_bias_by(sg_stream *s, const sg_tail_bias_args *a, const sg_score_form *f)
 {
-    score_job b = {.t = a,
+    score_job b = {.form = f,
+                   .t = a,
                    .y = a->y.data,
                    .h = a->q_mean.dim[1],
                    .hk = a->k_var.dim[1],
@@ -278,6 +483,22 @@ static sg_status tail_bias(sg_stream *s, const sg_tail_bias_args *a)
                    .parts = 1};
     return score_run(sg_cpu_of(s), &b, &a->k_var);
 }
+
+#if defined(__AVX512F__)
+sg_status sg_vec_score_avx512(sg_stream *s, const sg_score_args *a, const sg_score_form *f)
+{
+    return score_by(s, a, f);
+}
+
+sg_status sg_vec_tail_bias_avx512(sg_stream *s, const sg_tail_bias_args *a, const sg_score_form *f)
+{
+    return tail_bias_by(s, a, f);
+}
+#endif
+
+static sg_status score(sg_stream *s, const sg_score_args *a) { return score_by(s, a, &in_f32); }
+
+static sg_status tail_bias(sg_stream *s, const sg_tail_bias_args *a) { return tail_bias_by(s, a, &in_f32); }
 
 void SG_VEC_INIT(score)(sg_ops *t)
 {
