@@ -79,6 +79,7 @@ sg_cpu_level sg_cpu_fill(sg_ops *t, unsigned mask)
     if (level >= SG_CPU_AMX) {
         sg_bf16_attend_init_amx(t);
         sg_amx_blocks_init(t);
+        sg_amx_score_init(t);
     }
     return level;
 }

@@ -83,7 +83,7 @@ sg_status sg_vec_attend_avx2(sg_stream *s, const sg_attend_args *a);
 sg_status sg_vec_attend_avx512(sg_stream *s, const sg_attend_args *a);
 
 /* The stages of sparse attention, attention/cpu: pool and alike; quantise; score and tail_bias; select; attend_blocks in
- * F32; by VNNI; by tiles. */
+ * F32; by VNNI; by tiles, as score and tail_bias are. */
 #define SG_SPARSE_FILES(X, level) X(pool, level) X(quantise, level) X(score, level) X(select, level) X(blocks, level)
 #define X(file, level) void sg_vec_##file##_init_##level(sg_ops *t);
 SG_SPARSE_FILES(X, base)
@@ -92,6 +92,7 @@ SG_SPARSE_FILES(X, avx512)
 #undef X
 void sg_vnni_blocks_init(sg_ops *t);
 void sg_amx_blocks_init(sg_ops *t);
+void sg_amx_score_init(sg_ops *t);
 
 /* Puts oneDNN's linear (from AVX-512 up) and conv (from AVX2 up) into c->ops; its generated code uses the instructions
  * of `level` and those below. With native_bf16 products of BF16 by BF16 run as such, else all are F32. False, and
