@@ -66,35 +66,38 @@ static double mean_difference(const uint8_t *a, const uint8_t *b, size_t bytes)
 sg_status sg_clip_watch_add(sg_clip_watch *w, const sg_image *frame, sg_error *e)
 {
     const size_t pixels = (size_t)frame->width * (size_t)frame->height, bytes = 3 * pixels;
-    if (!w->frames) {
-        w->bytes = bytes;
-        w->previous = malloc(bytes);
+    const bool   alike = w->previous.width == frame->width && w->previous.height == frame->height;
+    if (!alike) {
+        sg_image_close(&w->previous);
+        free(w->grey);
         w->grey = malloc(pixels);
-        if (!w->previous || !w->grey) return sg_error_set(e, SG_E_MEMORY, "out of memory for a frame");
+        w->previous = (sg_image){frame->width, frame->height, malloc(bytes)};
+        if (!w->previous.rgb || !w->grey) return sg_error_set(e, SG_E_MEMORY, "out of memory for a frame");
     }
-    if (w->bytes != bytes) return sg_error_set(e, SG_E_SHAPE, "the frames of a clip differ in size");
     sg_picture_grey(w->grey, frame);
     w->sharpness += sg_grey_sharpness(w->grey, frame->width, frame->height);
     w->black += sg_grey_black(w->grey, frame->width, frame->height);
-    if (w->frames) {
-        const double mae = mean_difference(w->previous, frame->rgb, bytes);
+    if (alike) {
+        const double mae = mean_difference(w->previous.rgb, frame->rgb, bytes);
         w->mae += mae;
         w->frozen += mae <= frozen_mae;
+        w->pairs++;
     }
-    memcpy(w->previous, frame->rgb, bytes);
+    memcpy(w->previous.rgb, frame->rgb, bytes);
     w->frames++;
     return SG_OK;
 }
 
 sg_clip_figures sg_clip_watch_figures(const sg_clip_watch *w)
 {
-    const double flicker = w->frames > 1 ? (255 - w->mae / (w->frames - 1)) / 255 : (double)NAN;
+    const bool   comparable = w->frames > 1 && w->pairs == w->frames - 1;
+    const double flicker = comparable ? (255 - w->mae / w->pairs) / 255 : (double)NAN;
     return (sg_clip_figures){w->frames, w->black, w->frozen, w->sharpness / w->frames, flicker};
 }
 
 void sg_clip_watch_close(sg_clip_watch *w)
 {
     free(w->grey);
-    free(w->previous);
+    sg_image_close(&w->previous);
     *w = (sg_clip_watch){0};
 }

@@ -23,17 +23,17 @@
 typedef struct sg_clip_figures {
     int    frames, black, frozen; /* frozen: pairs of neighbours */
     double sharpness;             /* mean over the frames */
-    double flicker;               /* NaN for a single frame */
+    double flicker;               /* NaN for a single frame, and where the frames differ in size */
 } sg_clip_figures;
 
 typedef struct sg_clip_watch {
-    int      frames, black, frozen;
-    double   sharpness, mae; /* sums */
-    size_t   bytes;
-    uint8_t *previous, *grey;
+    int      frames, black, frozen, pairs; /* pairs: neighbours of the same size */
+    double   sharpness, mae;               /* sums */
+    sg_image previous;
+    uint8_t *grey;
 } sg_clip_watch; /* zero: nothing seen */
 
-/* Takes up the next frame, of the size of those before. SG_E_SHAPE, SG_E_MEMORY. */
+/* Takes up the next frame. SG_E_MEMORY. */
 sg_status sg_clip_watch_add(sg_clip_watch *w, const sg_image *frame, sg_error *e) SG_MUST_USE;
 
 /* Of the frames so far, one at least. */

@@ -1,10 +1,11 @@
-/* command_compare.c - `sparge-gen compare`: how far two pictures are apart, or two clips as folders of frames. */
+/* command_compare.c - `sparge-gen compare`: how far two pictures are apart, or two clips, as videos or as folders of
+ * frames. */
+#include "clip_reader.h"
+#include "clip_scores.h"
 #include "command.h"
 #include "compare_arms.h"
-#include "frame_list.h"
 #include "input.h"
 #include "interrupt.h"
-#include "metrics.h"
 #include "output_file.h"
 #include "report.h"
 
@@ -14,11 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct scores {
-    int        count, identical;
-    double    *psnr, *ssim; /* [count] */
-    sg_summary psnr_of_all, ssim_of_all;
-} scores;
+#define FORMAT "sparge-gen comparison"
+enum { VERSION = 1 };
+
+typedef struct pair {
+    const char     *path[2];
+    sg_clip_reader *clip[2];
+    sg_clip_scores  scores;
+    sg_clip_totals  total;
+} pair;
 
 static bool holds(const sg_frame_list *l, const char *name)
 {
@@ -27,74 +32,84 @@ static bool holds(const sg_frame_list *l, const char *name)
     return false;
 }
 
-/* Frames pair up by place. Where the first names differ and one is in the other folder too, a frame is missing. */
-static sg_status check_pairs(const sg_frame_list *a, const sg_frame_list *b, const sg_settings *s, sg_error *e)
+static sg_status as_many(const pair *p, int first, int second, sg_error *e)
 {
+    if (first == second) return SG_OK;
+    return sg_error_set(e, SG_E_SHAPE, "%s and %s have %d and %d frames; they must be as many", p->path[0], p->path[1],
+                        first, second);
+}
+
+/* Frames pair up by place. Where the first names differ and one is in the other folder too, a frame is missing. */
+static sg_status check_names(const pair *p, sg_error *e)
+{
+    const sg_frame_list *const a = sg_clip_reader_list(p->clip[0]), *const b = sg_clip_reader_list(p->clip[1]);
+    if (!a || !b) return SG_OK;
     const int least = a->count < b->count ? a->count : b->count;
     int       i = 0;
     while (i < least && strcmp(sg_frame_list_name(a, i), sg_frame_list_name(b, i)) == 0) i++;
     if (i < least && holds(b, sg_frame_list_name(a, i)))
-        return sg_error_set(e, SG_E_SHAPE, "%s has no %s, and %s has", s->operand, sg_show(sg_frame_list_name(b, i)),
-                            s->second_operand);
+        return sg_error_set(e, SG_E_SHAPE, "%s has no %s, and %s has", p->path[0], sg_show(sg_frame_list_name(b, i)),
+                            p->path[1]);
     if (i < least && holds(a, sg_frame_list_name(b, i)))
-        return sg_error_set(e, SG_E_SHAPE, "%s has no %s, and %s has", s->second_operand,
-                            sg_show(sg_frame_list_name(a, i)), s->operand);
-    if (a->count == b->count) return SG_OK;
-    return sg_error_set(e, SG_E_SHAPE, "%s and %s have %d and %d frames; they must be as many", s->operand,
-                        s->second_operand, a->count, b->count);
+        return sg_error_set(e, SG_E_SHAPE, "%s has no %s, and %s has", p->path[1], sg_show(sg_frame_list_name(a, i)),
+                            p->path[0]);
+    return as_many(p, a->count, b->count, e);
 }
 
-static sg_status score_images(scores *r, int i, const sg_image *a, const sg_image *b, const char *name, sg_error *e)
+/* The next frame of each, NULL after its last. */
+static sg_status next_frames(const pair *p, const sg_image *frame[2], sg_error *e)
 {
-    if (a->width != b->width || a->height != b->height)
-        return sg_error_set(e, SG_E_SHAPE, "%s: is %dx%d pixels, and what it is compared with %dx%d", name, a->width,
-                            a->height, b->width, b->height);
-    sg_error why = {0};
-    if (sg_ssim(&r->ssim[i], a, b, &why) != SG_OK) return sg_error_set(e, why.code, "%s: %s", name, why.text);
-    r->psnr[i] = sg_psnr(a, b);
-    r->identical += isinf(r->psnr[i]) != 0;
-    return SG_OK;
+    if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+    SG_TRY(sg_clip_reader_next(p->clip[0], &frame[0], e));
+    return sg_clip_reader_next(p->clip[1], &frame[1], e);
 }
 
-static sg_status score_frame(scores *r, int i, const sg_frame_list *a, const sg_frame_list *b, sg_error *e)
+static sg_status score_all(pair *p, sg_error *e)
 {
-    sg_image  first = {0}, second = {0};
-    sg_status status = sg_image_read(&first, a->path[i], e);
-    if (status == SG_OK) status = sg_image_read(&second, b->path[i], e);
-    if (status == SG_OK) status = score_images(r, i, &first, &second, a->path[i], e);
-    sg_image_close(&second);
-    sg_image_close(&first);
-    return status;
-}
-
-static sg_status score_all(scores *r, const sg_frame_list *a, const sg_frame_list *b, sg_error *e)
-{
-    r->count = a->count;
-    r->psnr = calloc((size_t)r->count, sizeof *r->psnr);
-    r->ssim = calloc((size_t)r->count, sizeof *r->ssim);
-    if (!r->psnr || !r->ssim) return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    for (int i = 0; i < r->count; i++) {
-        if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
-        SG_TRY(score_frame(r, i, a, b, e));
+    const sg_image *frame[2];
+    SG_TRY(next_frames(p, frame, e));
+    while (frame[0] && frame[1]) {
+        sg_error why = {0};
+        if (sg_clip_scores_add(&p->scores, frame[0], frame[1], &why) != SG_OK)
+            return sg_error_set(e, why.code, "%s: %s", sg_clip_reader_where(p->clip[0]), why.text);
+        SG_TRY(next_frames(p, frame, e));
     }
-    SG_TRY(sg_summarise(&r->psnr_of_all, r->psnr, r->count, e));
-    return sg_summarise(&r->ssim_of_all, r->ssim, r->count, e);
+    while (frame[0] || frame[1]) SG_TRY(next_frames(p, frame, e)); /* for the message to say how many there are */
+    SG_TRY(as_many(p, sg_clip_reader_count(p->clip[0]), sg_clip_reader_count(p->clip[1]), e));
+    return sg_clip_scores_total(&p->scores, &p->total, e);
 }
 
-static void print_table(const scores *r, const sg_frame_list *a)
+static const char *frame_name(char *text, size_t size, const pair *p, int i)
 {
-    const sg_summary *const p = &r->psnr_of_all, *const s = &r->ssim_of_all;
-    printf("%d %s", r->count, r->count == 1 ? "frame" : "frames");
-    if (r->identical == r->count)
+    const sg_frame_list *const l = sg_clip_reader_list(p->clip[0]);
+    snprintf(text, size, "frame %d", i + 1);
+    return l ? sg_show_(text, size, sg_frame_list_name(l, i)) : text;
+}
+
+static void print_table(const pair *p)
+{
+    const sg_clip_scores *const s = &p->scores;
+    const sg_summary *const psnr = &p->total.psnr, *const ssim = &p->total.ssim, *const ms = &p->total.ms_ssim;
+    const sg_clip_figures *const a = &p->total.of[0], *const b = &p->total.of[1];
+    char first[112], second[112];
+    printf("%d %s", s->count, s->count == 1 ? "frame" : "frames");
+    if (s->identical == s->count)
         printf(", identical: PSNR is infinite");
-    else if (r->identical)
-        printf(", %d of them identical and left out of PSNR's mean", r->identical);
+    else if (s->identical)
+        printf(", %d of them identical and left out of PSNR's mean", s->identical);
     printf("\n              mean   minimum  5th percentile\n");
-    printf("PSNR, dB  %8.3f  %8.3f  %14.3f\n", p->mean, p->minimum, p->percentile_5);
-    printf("SSIM      %8.6f  %8.6f  %14.6f\n", s->mean, s->minimum, s->percentile_5);
-    if (r->count > 1 && r->identical < r->count)
-        printf("lowest    PSNR %s, SSIM %s\n", sg_show(sg_frame_list_name(a, p->worst)),
-               sg_show(sg_frame_list_name(a, s->worst)));
+    printf("PSNR, dB  %8.3f  %8.3f  %14.3f\n", psnr->mean, psnr->minimum, psnr->percentile_5);
+    printf("SSIM      %8.6f  %8.6f  %14.6f\n", ssim->mean, ssim->minimum, ssim->percentile_5);
+    printf("MS-SSIM   %8.6f  %8.6f  %14.6f  (%d of %d scales)\n", ms->mean, ms->minimum, ms->percentile_5, s->scales,
+           SG_SSIM_SCALES);
+    if (s->count > 1 && s->identical < s->count)
+        printf("lowest    PSNR %s, SSIM %s\n", frame_name(first, sizeof first, p, psnr->worst),
+               frame_name(second, sizeof second, p, ssim->worst));
+    printf("                        first    second\n");
+    printf("sharpness            %8.3f  %8.3f\n", a->sharpness, b->sharpness);
+    if (s->count > 1) printf("temporal flickering  %8.6f  %8.6f\n", a->flicker, b->flicker);
+    if (a->black || b->black) printf("black frames         %8d  %8d\n", a->black, b->black);
+    if (a->frozen || b->frozen) printf("frozen pairs         %8d  %8d\n", a->frozen, b->frozen);
 }
 
 /* JSON has no infinity. */
@@ -106,34 +121,39 @@ static json_t *summary(const sg_summary *s)
                      number(s->percentile_5));
 }
 
-static sg_status save(const char *path, const scores *r, const sg_frame_list *a, const sg_frame_list *b, sg_error *e)
+static json_t *figures(const char *path, const sg_clip_figures *f)
 {
-    json_t *const frames = json_array();
-    bool          whole = frames;
-    for (int i = 0; i < r->count && whole; i++)
-        whole = json_array_append_new(frames, json_pack("{s:o, s:o, s:o, s:f}", "a", sg_report_name(a->path[i]), "b",
-                                                        sg_report_name(b->path[i]), "psnr", number(r->psnr[i]), "ssim",
-                                                        r->ssim[i])) == 0;
-    json_t *const j =
-        whole ? json_pack("{s:i, s:i, s:o, s:o, s:O}", "frames", r->count, "identical_frames", r->identical, "psnr",
-                          summary(&r->psnr_of_all), "ssim", summary(&r->ssim_of_all), "each", frames)
-              : NULL;
+    return json_pack("{s:o, s:f, s:o, s:i, s:i}", "path", sg_report_name(path), "sharpness", f->sharpness,
+                     "temporal_flickering", number(f->flicker), "black_frames", f->black, "frozen_pairs", f->frozen);
+}
+
+static json_t *frame_path(const pair *p, int clip, int i)
+{
+    const sg_frame_list *const l = sg_clip_reader_list(p->clip[clip]);
+    return sg_report_name(l ? l->path[i] : p->path[clip]);
+}
+
+static sg_status save(const char *path, const pair *p, sg_error *e)
+{
+    const sg_clip_scores *const s = &p->scores;
+    json_t *const               frames = json_array();
+    bool                        whole = frames;
+    for (int i = 0; i < s->count && whole; i++)
+        whole = json_array_append_new(frames,
+                                      json_pack("{s:i, s:o, s:o, s:o, s:f, s:f}", "frame", i + 1, "a",
+                                                frame_path(p, 0, i), "b", frame_path(p, 1, i), "psnr",
+                                                number(s->psnr[i]), "ssim", s->ssim[i], "ms_ssim", s->ms_ssim[i])) == 0;
+    json_t *const j = whole ? json_pack("{s:s, s:i, s:i, s:i, s:o, s:o, s:o, s:i, s:o, s:o, s:O}", "format", FORMAT,
+                                        "version", VERSION, "frames", s->count, "identical_frames", s->identical,
+                                        "psnr", summary(&p->total.psnr), "ssim", summary(&p->total.ssim), "ms_ssim",
+                                        summary(&p->total.ms_ssim), "ms_ssim_scales", s->scales, "a",
+                                        figures(p->path[0], &p->total.of[0]), "b", figures(p->path[1], &p->total.of[1]),
+                                        "each", frames)
+                            : NULL;
     json_decref(frames);
     if (!j) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     const sg_status status = sg_report_save(path, j, e);
     json_decref(j);
-    return status;
-}
-
-static sg_status compare(const sg_settings *s, const sg_frame_list *a, const sg_frame_list *b, sg_error *e)
-{
-    scores r = {0};
-    SG_TRY(check_pairs(a, b, s, e));
-    sg_status status = score_all(&r, a, b, e);
-    if (status == SG_OK && s->json) status = save(s->json, &r, a, b, e);
-    if (status == SG_OK && (!s->json || strcmp(s->json, "-") != 0)) print_table(&r, a);
-    free(r.ssim);
-    free(r.psnr);
     return status;
 }
 
@@ -142,13 +162,17 @@ sg_status sg_command_compare(const sg_settings *s, sg_error *e)
     if (!s->operand && s->prompt) return sg_compare_arms(s, e);
     if (!s->second_operand)
         return sg_error_set(e, SG_E_ARG,
-                            "compare takes a prompt, or two pictures or two folders of frames: sparge-gen compare A B");
+                            "compare takes a prompt, or two pictures, videos or folders of frames: sparge-gen compare A B");
     if (s->json) SG_TRY(sg_output_file_check(s->json, "--json", e));
-    sg_frame_list a = {0}, b = {0};
-    sg_status     status = sg_frame_list_open(&a, s->operand, e);
-    if (status == SG_OK) status = sg_frame_list_open(&b, s->second_operand, e);
-    if (status == SG_OK) status = compare(s, &a, &b, e);
-    sg_frame_list_close(&b);
-    sg_frame_list_close(&a);
+    pair      p = {.path = {s->operand, s->second_operand}};
+    sg_status status = sg_clip_reader_open(&p.clip[0], p.path[0], e);
+    if (status == SG_OK) status = sg_clip_reader_open(&p.clip[1], p.path[1], e);
+    if (status == SG_OK) status = check_names(&p, e);
+    if (status == SG_OK) status = score_all(&p, e);
+    if (status == SG_OK && s->json) status = save(s->json, &p, e);
+    if (status == SG_OK && (!s->json || strcmp(s->json, "-") != 0)) print_table(&p);
+    sg_clip_scores_close(&p.scores);
+    sg_clip_reader_close(&p.clip[1]);
+    sg_clip_reader_close(&p.clip[0]);
     return status;
 }

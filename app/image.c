@@ -12,8 +12,7 @@
 #include <jpeglib.h>
 #include <png.h>
 
-enum { MAX_SIDE = 16384, MAX_SCANS = 100 };
-#define MAX_PIXELS ((size_t)1 << 26)
+enum { MAX_SIDE = SG_IMAGE_MAX_SIDE, MAX_PIXELS = SG_IMAGE_MAX_PIXELS, MAX_SCANS = 100 };
 #define MAX_FILE ((size_t)256 << 20)
 
 /* No more pixels can come of a byte. Deflate: at most 1032 bytes, of eight pixels each. Huffman-coded JPEG: a block
@@ -46,17 +45,27 @@ static _Noreturn SG_PRINTF(3, 4) void leave(source *s, sg_status code, const cha
     longjmp(s->back, 1);
 }
 
+sg_status sg_image_alloc(sg_image *out, size_t width, size_t height, sg_error *e)
+{
+    *out = (sg_image){0};
+    if (!width || !height) return sg_error_set(e, SG_E_FORMAT, "has no pixels (%zux%zu)", width, height);
+    if (width > MAX_SIDE || height > MAX_SIDE)
+        return sg_error_set(e, SG_E_FORMAT, "is %zux%zu pixels; at most %d a side are read", width, height, MAX_SIDE);
+    if (width * height > MAX_PIXELS)
+        return sg_error_set(e, SG_E_FORMAT, "is %zux%zu pixels; at most %d in all are read", width, height, MAX_PIXELS);
+    uint8_t *const rgb = malloc(width * height * 3);
+    if (!rgb) return sg_error_set(e, SG_E_MEMORY, "out of memory for %zux%zu pixels", width, height);
+    *out = (sg_image){(int)width, (int)height, rgb};
+    return SG_OK;
+}
+
 static void take_room(source *s, size_t width, size_t height, size_t pixels_per_byte)
 {
-    if (!width || !height) leave(s, SG_E_FORMAT, "has no pixels (%zux%zu)", width, height);
-    if (width > MAX_SIDE || height > MAX_SIDE)
-        leave(s, SG_E_FORMAT, "is %zux%zu pixels; at most %d a side are read", width, height, MAX_SIDE);
-    if (width * height > MAX_PIXELS)
-        leave(s, SG_E_FORMAT, "is %zux%zu pixels; at most %zu in all are read", width, height, MAX_PIXELS);
-    if (width * height / pixels_per_byte > s->size)
+    if (width <= MAX_SIDE && height <= MAX_SIDE && width * height <= MAX_PIXELS &&
+        width * height / pixels_per_byte > s->size)
         leave(s, SG_E_FORMAT, "is %zu bytes, too few for %zux%zu pixels", s->size, width, height);
-    s->image = (sg_image){(int)width, (int)height, malloc(width * height * 3)};
-    if (!s->image.rgb) leave(s, SG_E_MEMORY, "out of memory for %zux%zu pixels", width, height);
+    sg_error why = {0};
+    if (sg_image_alloc(&s->image, width, height, &why) != SG_OK) leave(s, why.code, "%s", why.text);
 }
 
 static uint8_t *row(const source *s, size_t y) { return s->image.rgb + y * (size_t)s->image.width * 3; }

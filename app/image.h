@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { SG_IMAGE_MAX_SIDE = 16384, SG_IMAGE_MAX_PIXELS = 1 << 26 };
+
 typedef struct sg_image {
     int      width, height;
     uint8_t *rgb; /* [height][width][3] */
@@ -22,6 +24,10 @@ sg_status sg_image_read(sg_image *out, const char *path, sg_error *e) SG_MUST_US
 
 /* The same of size bytes at data; name stands for them in messages. */
 sg_status sg_image_decode(sg_image *out, const uint8_t *data, size_t size, const char *name, sg_error *e) SG_MUST_USE;
+
+/* A picture of foreign size, its samples unset; the caller closes. SG_E_FORMAT for a size that is refused, SG_E_MEMORY;
+ * the message names no file. */
+sg_status sg_image_alloc(sg_image *out, size_t width, size_t height, sg_error *e) SG_MUST_USE;
 
 void sg_image_close(sg_image *i); /* zero is fine */
 

@@ -437,7 +437,7 @@ void sg_options_help(FILE *out, sg_command c)
               "  sparge-gen bench step [options]       how fast each operation of a step and of a decode is\n"
               "  sparge-gen bench attention [options]  how fast attention is, and how exact\n"
               "  sparge-gen compare --prompt TEXT      render with several kinds of attention, side by side\n"
-              "  sparge-gen compare A B                how far two pictures or two folders of frames are apart\n"
+              "  sparge-gen compare A B                how far two pictures or two clips are apart\n"
               "  sparge-gen tune [options]             find how much attention each head can leave out\n\n"
               "`sparge-gen COMMAND --help` tells more. Where no default is given it is the model's;\n"
               "`sparge-gen info DIR` shows it.\n",
@@ -463,14 +463,16 @@ void sg_options_help(FILE *out, sg_command c)
         fputs(
             "Renders a prompt by several kinds of attention, the arms, from the same noise, and shows them side by "
             "side:\n"
-            "what each left out, how long it took, how far it is from the first. Or scores what is there already: "
-            "PSNR\n"
-            "and SSIM on RGB, over the frames as mean, minimum and 5th percentile.\n\n"
+            "what each left out, how long it took, how far it is from the first. Or scores what is there already, a\n"
+            "picture or a clip against another: PSNR, SSIM and MS-SSIM on RGB, over the frames as mean, minimum and\n"
+            "5th percentile; of each clip its sharpness, VBench's temporal flickering, and how many frames are black\n"
+            "or do not differ from the one before.\n\n"
             "  sparge-gen compare --prompt TEXT [options]\n"
-            "  sparge-gen compare A B [--json FILE]    two .png or .jpg, or two folders of them with as many frames\n\n"
+            "  sparge-gen compare A B [--json FILE]    two .png or .jpg, two videos, or two folders of pictures, with\n"
+            "                                          as many frames\n\n"
             "Where the model's usual clip has fewer than 8192 tokens, its width and height are doubled until there is\n"
-            "something to skip. Of A and B, frames pair up in the order of their names, in which numbers count by "
-            "value.\n",
+            "something to skip. Videos are .y4m as written here, or what FFmpeg reads of .mp4, .mov, .mkv, .webm and\n"
+            ".avi. The pictures of a folder pair up in the order of their names, in which numbers count by value.\n",
             out);
     for (int i = 0; i < sg_option_count; i++) {
         const sg_option *o = &sg_option_table[i];

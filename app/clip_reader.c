@@ -1,0 +1,109 @@
+/* clip_reader.c - see clip_reader.h. */
+#include "clip_reader.h"
+#include "input.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct sg_clip_reader {
+    const char         *path;
+    const sg_clip_type *type; /* NULL: pictures */
+    void               *state;
+    sg_frame_list       list;
+    sg_image            picture; /* of the list, the last that came */
+    int                 count;
+    char               *where;
+};
+
+static bool begins(const sg_map *m, const char *with, size_t n)
+{
+    return m->size >= n && memcmp(m->data, with, n) == 0;
+}
+
+static sg_status find_type(const sg_clip_type **out, const char *path, sg_error *e)
+{
+    struct stat st;
+    sg_map      map;
+    *out = NULL;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return SG_OK;
+    SG_TRY(sg_map_open(&map, path, e));
+    const bool picture = begins(&map, "\211PNG", 4) || begins(&map, "\xff\xd8\xff", 3);
+    const bool y4m = begins(&map, "YUV4MPEG2", 9);
+    sg_map_close(&map);
+    if (picture) return SG_OK;
+#if SG_FFMPEG
+    *out = y4m ? &sg_clip_y4m : &sg_clip_video;
+#else
+    if (!y4m)
+        return sg_error_set(e, SG_E_UNSUPPORTED,
+                            "%s: is neither a PNG nor a JPEG nor a Y4M; this build has no FFmpeg to read other videos",
+                            path);
+    *out = &sg_clip_y4m;
+#endif
+    return SG_OK;
+}
+
+static sg_status open_clip(sg_clip_reader *r, sg_error *e)
+{
+    SG_TRY(find_type(&r->type, r->path, e));
+    if (!r->type) return sg_frame_list_open(&r->list, r->path, e);
+    if (!(r->state = calloc(1, r->type->state_size))) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", r->path);
+    return r->type->open(r->state, r->path, e);
+}
+
+sg_status sg_clip_reader_open(sg_clip_reader **out, const char *path, sg_error *e)
+{
+    sg_clip_reader *r = *out = calloc(1, sizeof *r);
+    if (!r) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    r->path = path;
+    const sg_status status = open_clip(r, e);
+    if (status != SG_OK) sg_clip_reader_close(out);
+    return status;
+}
+
+static sg_status next_picture(sg_clip_reader *r, const sg_image **frame, sg_error *e)
+{
+    sg_image_close(&r->picture);
+    if (r->count == r->list.count) return SG_OK;
+    SG_TRY(sg_image_read(&r->picture, r->list.path[r->count], e));
+    *frame = &r->picture;
+    return SG_OK;
+}
+
+sg_status sg_clip_reader_next(sg_clip_reader *r, const sg_image **frame, sg_error *e)
+{
+    *frame = NULL;
+    if (r->count == INT_MAX) return sg_error_set(e, SG_E_UNSUPPORTED, "%s: has too many frames", r->path);
+    SG_TRY(r->type ? r->type->next(r->state, frame, e) : next_picture(r, frame, e));
+    r->count += *frame != NULL;
+    return SG_OK;
+}
+
+const sg_frame_list *sg_clip_reader_list(const sg_clip_reader *r) { return r->type ? NULL : &r->list; }
+
+int sg_clip_reader_count(const sg_clip_reader *r) { return r->count; }
+
+const char *sg_clip_reader_where(sg_clip_reader *r)
+{
+    if (!r->count) return r->path;
+    if (!r->type) return r->list.path[r->count - 1];
+    free(r->where);
+    if (asprintf(&r->where, "%s: frame %d", r->path, r->count) < 0) r->where = NULL;
+    return r->where ? r->where : r->path;
+}
+
+void sg_clip_reader_close(sg_clip_reader **reader)
+{
+    sg_clip_reader *const r = *reader;
+    if (!r) return;
+    if (r->state) r->type->close(r->state);
+    sg_image_close(&r->picture);
+    sg_frame_list_close(&r->list);
+    free(r->state);
+    free(r->where);
+    free(r);
+    *reader = NULL;
+}

@@ -1,0 +1,52 @@
+/* clip_reader.h - the frames of a clip one by one, from a picture, a folder of pictures, a Y4M, or a video by FFmpeg. One
+ * frame is held at a time. The first bytes of a file tell what it is, not its name.
+ *
+ * Y4M: 4:4:4 in 8 bits and limited range, converted by BT.709: what sg_sink_y4m writes.
+ *
+ * Videos: the best stream of pictures of an MP4, MOV, MKV, WebM or AVI; sound and the rest are ignored, and so are
+ * timestamps, the shape of pixels and the transfer curve. Frames become RGB as in players: by the matrix and range that
+ * the stream tells (BT.601 and limited range where it tells none, as FFmpeg takes it), turned and mirrored where the
+ * container says so. Refused: more than an image may have of pixels, a size or format that changes within the clip, and
+ * everything that is cut short or damaged, as far as the container and the codec let it be seen. */
+#ifndef SG_CLIP_READER_H
+#define SG_CLIP_READER_H
+
+#include "frame_list.h"
+#include "image.h"
+
+#include <stdbool.h>
+
+/* A format of whole clips. close also comes after a failure of open, and must stand a half-opened state (zeroed before
+ * open). */
+typedef struct sg_clip_type {
+    size_t state_size;
+    /* path must live until close. SG_E_FILE, SG_E_FORMAT, SG_E_UNSUPPORTED or SG_E_MEMORY, and so of next. */
+    sg_status (*open)(void *state, const char *path, sg_error *e);
+    /* *frame: the next, which is state's until the next call, or NULL after the last. */
+    sg_status (*next)(void *state, const sg_image **frame, sg_error *e);
+    void (*close)(void *state);
+} sg_clip_type;
+
+extern const sg_clip_type sg_clip_y4m, sg_clip_video;
+
+typedef struct sg_clip_reader sg_clip_reader;
+
+/* path must live until close. Errors as of sg_clip_type, and SG_E_UNSUPPORTED for a video without FFmpeg. */
+sg_status sg_clip_reader_open(sg_clip_reader **out, const char *path, sg_error *e) SG_MUST_USE;
+
+/* *frame: the next, which is r's until the next call, or NULL after the last. */
+sg_status sg_clip_reader_next(sg_clip_reader *r, const sg_image **frame, sg_error *e) SG_MUST_USE;
+
+/* The pictures, if that is what the clip is made of; otherwise NULL, and only the end tells how many frames there are. */
+const sg_frame_list *sg_clip_reader_list(const sg_clip_reader *r);
+
+/* How many frames have come. */
+int sg_clip_reader_count(const sg_clip_reader *r);
+
+/* The last frame that came, for messages: its path, or the clip's and the number of the frame, from 1. r's until the
+ * next call. */
+const char *sg_clip_reader_where(sg_clip_reader *r);
+
+void sg_clip_reader_close(sg_clip_reader **r); /* NULL is fine */
+
+#endif

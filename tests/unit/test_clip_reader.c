@@ -1,0 +1,278 @@
+/* test_clip_reader.c - frames written by a sink come back from the file; damaged files are refused. */
+#include "clip_reader.h"
+#include "metrics.h"
+#include "sink.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { WIDTH = 96, HEIGHT = 64, FRAMES = 12, BYTES = WIDTH * HEIGHT * 3 };
+
+static bool has_mp4(void)
+{
+    char known[80];
+    return strstr(sg_sink_endings(known, sizeof known), ".mp4") != NULL;
+}
+
+/* Six flat patches, far apart under a wrong matrix or range. */
+static const uint8_t colour[6][3] = {{200, 30, 40}, {30, 180, 60},   {40, 50, 210},
+                                     {0, 0, 0},     {255, 255, 255}, {220, 200, 30}};
+
+static void patches(uint8_t *rgb, int frame)
+{
+    (void)frame;
+    for (int y = 0; y < HEIGHT; y++)
+        for (int x = 0; x < WIDTH; x++) memcpy(rgb + 3 * (y * WIDTH + x), colour[x / 32 + 3 * (y / 32)], 3);
+}
+
+/* Smooth waves that move. */
+static void waves(uint8_t *rgb, int frame)
+{
+    for (int y = 0; y < HEIGHT; y++)
+        for (int x = 0; x < WIDTH; x++) {
+            uint8_t *const p = rgb + 3 * (y * WIDTH + x);
+            p[0] = (uint8_t)(128 + 90 * sin((x + 2 * frame) / 11.0));
+            p[1] = (uint8_t)(128 + 80 * sin((y - frame) / 9.0));
+            p[2] = (uint8_t)(128 + 70 * cos((x + y) / 17.0));
+        }
+}
+
+static void write_clip(const char *path, void (*draw)(uint8_t *rgb, int frame))
+{
+    static uint8_t rgb[BYTES];
+    const sg_clip  clip = {.path = path, .width = WIDTH, .height = HEIGHT, .frames = FRAMES, .fps = 8};
+    sg_sink       *s = NULL;
+    sg_error       e = {0};
+    sg_status      status = sg_sink_open(&s, &clip, &e);
+    for (int i = 0; i < FRAMES && status == SG_OK; i++) {
+        draw(rgb, i);
+        status = sg_sink_write(s, i, rgb, &e);
+    }
+    if (status == SG_OK) status = sg_sink_finish(s, &e);
+    sg_sink_close(&s);
+    if (status != SG_OK) fail_msg("%s", e.text);
+}
+
+/* The least PSNR of the clip to the frames that were drawn. Patches: in the middle of each the samples must come back to
+ * within off levels. */
+static double read_back(const char *path, void (*draw)(uint8_t *rgb, int frame), int off)
+{
+    static uint8_t  rgb[BYTES];
+    sg_clip_reader *r = NULL;
+    sg_error        e = {0};
+    double          least = INFINITY;
+    const sg_image *frame = NULL, drawn = {WIDTH, HEIGHT, rgb};
+    if (sg_clip_reader_open(&r, path, &e) != SG_OK) fail_msg("%s", e.text);
+    assert_null(sg_clip_reader_list(r));
+    for (;;) {
+        if (sg_clip_reader_next(r, &frame, &e) != SG_OK) fail_msg("%s", e.text);
+        if (!frame) break;
+        assert_true(frame->width == WIDTH && frame->height == HEIGHT);
+        draw(rgb, sg_clip_reader_count(r) - 1);
+        least = fmin(least, sg_psnr(&drawn, frame));
+        for (int i = 0; i < 6 && off >= 0; i++)
+            for (int c = 0; c < 3; c++) {
+                const int at = 3 * ((16 + i / 3 * 32) * WIDTH + 16 + i % 3 * 32) + c;
+                if (abs(rgb[at] - frame->rgb[at]) > off)
+                    fail_msg("%s: patch %d, channel %d: %d became %d", path, i, c, rgb[at], frame->rgb[at]);
+            }
+    }
+    assert_int_equal(sg_clip_reader_count(r), FRAMES);
+    assert_int_equal(sg_clip_reader_next(r, &frame, &e), SG_OK);
+    assert_null(frame);
+    assert_non_null(strstr(sg_clip_reader_where(r), ": frame 12"));
+    sg_clip_reader_close(&r);
+    return least;
+}
+
+static void y4m_comes_back(void **state)
+{
+    (void)state;
+    write_clip("patches.y4m", patches);
+    write_clip("waves.y4m", waves);
+    const double flat = read_back("patches.y4m", patches, 1), moving = read_back("waves.y4m", waves, -1);
+    print_message("Y4M: %.2f and %.2f dB\n", flat, moving);
+    assert_true(flat > 49 && moving > 49); /* an error of one level everywhere is 48.13 dB */
+}
+
+/* The wrong matrix moves the patches by up to 30 levels, the wrong range by 16. */
+static void mp4_comes_back(void **state)
+{
+    (void)state;
+    if (!has_mp4()) skip();
+    write_clip("patches.mp4", patches);
+    write_clip("waves.mp4", waves);
+    const double flat = read_back("patches.mp4", patches, 2), moving = read_back("waves.mp4", waves, -1);
+    print_message("MP4: %.2f and %.2f dB\n", flat, moving);
+    assert_true(flat > 25); /* chroma of half the resolution at the edges */
+    assert_true(moving > 40);
+}
+
+static void pictures_come_one_by_one(void **state)
+{
+    (void)state;
+    sg_clip_reader *r = NULL;
+    const sg_image *frame = NULL;
+    sg_error        e = {0};
+    assert_int_equal(sg_clip_reader_open(&r, SG_PICTURES, &e), SG_OK);
+    const sg_frame_list *const l = sg_clip_reader_list(r);
+    assert_true(l && l->count > 10);
+    for (int i = 0; i < l->count; i++) {
+        assert_int_equal(sg_clip_reader_next(r, &frame, &e), SG_OK);
+        assert_non_null(frame);
+        assert_string_equal(sg_clip_reader_where(r), l->path[i]);
+    }
+    assert_int_equal(sg_clip_reader_next(r, &frame, &e), SG_OK);
+    assert_null(frame);
+    sg_clip_reader_close(&r);
+
+    assert_int_equal(sg_clip_reader_open(&r, SG_PICTURES "/scene.png", &e), SG_OK);
+    assert_int_equal(sg_clip_reader_list(r)->count, 1);
+    sg_clip_reader_close(&r);
+}
+
+static void write_file(const char *path, const void *data, size_t size)
+{
+    FILE *const f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, size, f), size);
+    fclose(f);
+}
+
+static uint8_t *read_file(const char *path, size_t *size)
+{
+    FILE *const f = fopen(path, "rb");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    *size = (size_t)ftell(f);
+    rewind(f);
+    uint8_t *const data = malloc(*size);
+    assert_non_null(data);
+    assert_int_equal(fread(data, 1, *size, f), *size);
+    fclose(f);
+    return data;
+}
+
+/* Reads to the end; a failure must name the file. */
+static sg_status read_all(const char *path, char *text, size_t size)
+{
+    sg_clip_reader *r = NULL;
+    const sg_image *frame = NULL;
+    sg_error        e = {0};
+    sg_status       status = sg_clip_reader_open(&r, path, &e);
+    if (status == SG_OK) do
+            status = sg_clip_reader_next(r, &frame, &e);
+        while (status == SG_OK && frame);
+    sg_clip_reader_close(&r);
+    if (status != SG_OK && (e.code != status || !strstr(e.text, path))) fail_msg("%s: \"%s\"", path, e.text);
+    snprintf(text, size, "%.255s", e.text);
+    return status;
+}
+
+static void y4m_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *content, *why;
+    } of[] = {
+        {"YUV4MPEG2", "no end"},
+        {"YUV4MPEG2 W4 H2 C444", "no end"},
+        {"YUV4MPEG2\n", "4:2:0"},
+        {"YUV4MPEG2 W4 H2\n", "4:2:0"},
+        {"YUV4MPEG2 W4 H2 C420jpeg\n", "C420jpeg"},
+        {"YUV4MPEG2 W4 H2 C444p10\n", "C444p10"},
+        {"YUV4MPEG2 W4 H2 C\n", "only C444"},
+        {"YUV4MPEG2 W4 H2 C444 XCOLORRANGE=FULL\n", "limited range"},
+        {"YUV4MPEG2 C444\n", "no pixels"},
+        {"YUV4MPEG2 W4 C444\n", "no pixels"},
+        {"YUV4MPEG2 W-4 H2 C444\n", "no pixels"},
+        {"YUV4MPEG2 W4x H2 C444\n", "no pixels"},
+        {"YUV4MPEG2 W99999999 H2 C444\n", "no pixels"},
+        {"YUV4MPEG2 W999999 H999999 C444\n", "at most 16384"},
+        {"YUV4MPEG2 W16384 H16384 C444\n", "holds no frame"},
+        {"YUV4MPEG2 W2 H1 C444\n", "holds no frame"},
+        {"YUV4MPEG2 W2 H1 C444\nFRAM\nabcdef", "no FRAME after 0"},
+        {"YUV4MPEG2 W2 H1 C444\nFRAMES\nabcdef", "no FRAME after 0"},
+        {"YUV4MPEG2 W2 H1 C444\nFRAMEabcdef", "no FRAME after 0"},
+        {"YUV4MPEG2 W2 H1 C444\nFRAME\nabcde", "ends within frame 1"},
+        {"YUV4MPEG2 W2 H1 C444\nFRAME\nabcdefFRAME\nabcde", "ends within frame 2"},
+        {"YUV4MPEG2 W2 H1 C444\nFRAME\nabcdef ", "no FRAME after 1"},
+        {"YUV4MPEG2 W2 H1  Ip C444 XYSCSS=444\nFRAME\nabcdefFRAME Ixyz\nghijkl", NULL},
+    };
+    char text[256];
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        write_file("broken.y4m", of[i].content, strlen(of[i].content));
+        const sg_status status = read_all("broken.y4m", text, sizeof text);
+        if ((status == SG_OK) != !of[i].why || (of[i].why && !strstr(text, of[i].why)))
+            fail_msg("%s: \"%s\"", of[i].content, text);
+    }
+}
+
+static void mp4_refused(void **state)
+{
+    (void)state;
+    if (!has_mp4()) skip();
+    size_t         size;
+    uint8_t *const data = read_file("waves.mp4", &size);
+    char           text[256];
+    unsigned       seed = 1;
+    for (size_t n = 1; n < size; n += 1 + size / 97) { /* wherever it is cut, it is refused */
+        write_file("broken.mp4", data, n);
+        if (read_all("broken.mp4", text, sizeof text) == SG_OK)
+            fail_msg("cut to %zu of %zu bytes, it is read", n, size);
+    }
+    int refused = 0;
+    for (int i = 0; i < 400; i++) { /* whatever the damage, it is read or refused */
+        const size_t  at = (size_t)rand_r(&seed) % (i % 2 ? size : 2000);
+        const uint8_t was = data[at];
+        data[at] = i % 5 ? (uint8_t)(was ^ (1 << rand_r(&seed) % 8)) : 0xff;
+        write_file("broken.mp4", data, size);
+        refused += read_all("broken.mp4", text, sizeof text) != SG_OK;
+        data[at] = was;
+    }
+    print_message("%d of 400 damaged MP4s refused\n", refused);
+    assert_in_range(refused, 40, 400);
+    free(data);
+}
+
+static void no_clips(void **state)
+{
+    (void)state;
+    char text[256];
+    assert_int_equal(read_all("missing.mp4", text, sizeof text), SG_E_FILE);
+    write_file("empty.mp4", "", 0);
+    assert_int_equal(read_all("empty.mp4", text, sizeof text), SG_E_FORMAT);
+    write_file("text.mp4", "no clip at all", 14);
+    assert_int_equal(read_all("text.mp4", text, sizeof text), has_mp4() ? SG_E_FORMAT : SG_E_UNSUPPORTED);
+    assert_non_null(strstr(text, "neither a PNG nor a JPEG nor a Y4M"));
+    assert_non_null(strstr(text, has_mp4() ? "MP4" : "no FFmpeg"));
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    static const char *const made[] = {"patches.y4m", "waves.y4m",  "patches.mp4", "waves.mp4",
+                                       "broken.y4m",  "broken.mp4", "empty.mp4",   "text.mp4"};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) unlink(made[i]);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(y4m_comes_back), cmocka_unit_test(mp4_comes_back), cmocka_unit_test(pictures_come_one_by_one),
+        cmocka_unit_test(y4m_refused),    cmocka_unit_test(mp4_refused),    cmocka_unit_test(no_clips),
+    };
+    char folder[] = "/tmp/test_clip_reader.XXXXXX";
+    if (!mkdtemp(folder) || chdir(folder) != 0) return 1;
+    const int failed = cmocka_run_group_tests(tests, NULL, clean);
+    if (chdir("/") == 0) rmdir(folder);
+    return failed;
+}
