@@ -91,7 +91,7 @@ const char *sg_clip_reader_where(sg_clip_reader *r)
     if (!r->count) return r->path;
     if (!r->type) return r->list.path[r->count - 1];
     free(r->where);
-    if (asprintf(&r->where, "%s: frame %d", r->path, r->count) < 0) r->where = NULL;
+    if (asprintf(&r->where, "%s: frame %d", r->path, r->count - 1) < 0) r->where = NULL;
     return r->where ? r->where : r->path;
 }
 

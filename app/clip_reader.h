@@ -43,7 +43,7 @@ const sg_frame_list *sg_clip_reader_list(const sg_clip_reader *r);
 /* How many frames have come. */
 int sg_clip_reader_count(const sg_clip_reader *r);
 
-/* The last frame that came, for messages: its path, or the clip's and the number of the frame, from 1. r's until the
+/* The last frame that came, for messages: its path, or the clip's and the number of the frame, from 0. r's until the
  * next call. */
 const char *sg_clip_reader_where(sg_clip_reader *r);
 

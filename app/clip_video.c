@@ -251,12 +251,12 @@ static sg_status take_frame(state *s, sg_error *e)
     const AVFrame *const r = s->rgb;
     if (f->width != r->width || f->height != r->height)
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s: frame %d is %dx%d pixels, and those before %dx%d", s->path,
-                            s->frames + 1, f->width, f->height, r->width, r->height);
+                            s->frames, f->width, f->height, r->width, r->height);
     if (f->format != s->pixels || f->colorspace != s->space || f->color_range != s->range)
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s: the format of its pixels changes at frame %d", s->path,
-                            s->frames + 1);
+                            s->frames);
     if (sws_scale(s->convert, (const uint8_t *const *)f->data, f->linesize, 0, f->height, r->data, r->linesize) < 0)
-        return sg_error_set(e, SG_E_UNSUPPORTED, "%s: frame %d does not become RGB", s->path, s->frames + 1);
+        return sg_error_set(e, SG_E_UNSUPPORTED, "%s: frame %d does not become RGB", s->path, s->frames);
     copy_turned(s);
     s->frames++;
     return SG_OK;

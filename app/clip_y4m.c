@@ -124,7 +124,8 @@ static sg_status y4m_next(void *context, const sg_image **frame, sg_error *e)
     if (!line || size < 5 || memcmp(line, "FRAME", 5) != 0 || (size > 5 && line[5] != ' '))
         return sg_error_set(e, SG_E_FORMAT, "%s: Y4M: no FRAME after %d frames", s->path, s->count);
     if (s->map.size - s->at < bytes)
-        return sg_error_set(e, SG_E_FORMAT, "%s: Y4M: the file ends within frame %d", s->path, s->count + 1);
+        return sg_error_set(e, SG_E_FORMAT, "%s: Y4M: the file ends within a frame, after %d whole ones", s->path,
+                            s->count);
     to_rgb(s, s->map.data + s->at);
     s->at += bytes;
     s->count++;

@@ -82,7 +82,7 @@ static sg_status score_all(pair *p, sg_error *e)
 static const char *frame_name(char *text, size_t size, const pair *p, int i)
 {
     const sg_frame_list *const l = sg_clip_reader_list(p->clip[0]);
-    snprintf(text, size, "frame %d", i + 1);
+    snprintf(text, size, "frame %d", i);
     return l ? sg_show_(text, size, sg_frame_list_name(l, i)) : text;
 }
 
@@ -140,9 +140,9 @@ static sg_status save(const char *path, const pair *p, sg_error *e)
     bool                        whole = frames;
     for (int i = 0; i < s->count && whole; i++)
         whole = json_array_append_new(frames,
-                                      json_pack("{s:i, s:o, s:o, s:o, s:f, s:f}", "frame", i + 1, "a",
-                                                frame_path(p, 0, i), "b", frame_path(p, 1, i), "psnr",
-                                                number(s->psnr[i]), "ssim", s->ssim[i], "ms_ssim", s->ms_ssim[i])) == 0;
+                                      json_pack("{s:i, s:o, s:o, s:o, s:f, s:f}", "frame", i, "a", frame_path(p, 0, i),
+                                                "b", frame_path(p, 1, i), "psnr", number(s->psnr[i]), "ssim",
+                                                s->ssim[i], "ms_ssim", s->ms_ssim[i])) == 0;
     json_t *const j = whole ? json_pack("{s:s, s:i, s:i, s:i, s:o, s:o, s:o, s:i, s:o, s:o, s:O}", "format", FORMAT,
                                         "version", VERSION, "frames", s->count, "identical_frames", s->identical,
                                         "psnr", summary(&p->total.psnr), "ssim", summary(&p->total.ssim), "ms_ssim",

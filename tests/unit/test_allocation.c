@@ -320,7 +320,7 @@ static sg_status render_command(sg_error *e)
     return status;
 }
 
-static sg_status silent_command(int count, char **word, sg_status (*run)(const sg_settings *, sg_error *), sg_error *e)
+static sg_status command_unheard(int count, char **word, sg_status (*run)(const sg_settings *, sg_error *), sg_error *e)
 {
     const int       saved = dup(STDOUT_FILENO);
     FILE *const     nowhere = freopen("/dev/null", "w", stdout);
@@ -335,7 +335,7 @@ static sg_status info_command(sg_error *e)
 {
     char *word[] = {"sparge-gen", "info", (char *)(uintptr_t)mini, "--json", "--backend", "cpu", "--size", "32x32",
                     "--frames",   "5"};
-    return silent_command((int)(sizeof word / sizeof *word), word, sg_command_info, e);
+    return command_unheard((int)(sizeof word / sizeof *word), word, sg_command_info, e);
 }
 
 /* So short a sequence runs dense in both arms, which is told when all is done. */
@@ -362,7 +362,7 @@ static sg_status compare_command(sg_error *e)
                         "c",
                         "--arms",
                         "dense,sparge:topk=0.3:dense-layers=0\\,1"};
-    sg_status status = silent_command((int)(sizeof word / sizeof *word), word, sg_command_compare, e);
+    sg_status status = command_unheard((int)(sizeof word / sizeof *word), word, sg_command_compare, e);
     if (status != SG_E_MISMATCH) return status;
     DIR *const d = opendir("c");
     assert_non_null(d);
@@ -372,6 +372,16 @@ static sg_status compare_command(sg_error *e)
     assert_int_equal(rmdir("c"), 0);
     *e = (sg_error){0};
     return SG_OK;
+}
+
+static char *scored[2];
+
+static sg_status score_command(sg_error *e)
+{
+    char           *word[] = {"sparge-gen", "compare", scored[0], scored[1], "--json", "c.json"};
+    const sg_status status = command_unheard((int)(sizeof word / sizeof *word), word, sg_command_compare, e);
+    unlink("c.json");
+    return status;
 }
 
 /* ---- the tests ---- */
@@ -443,11 +453,35 @@ static void commands(void **state)
     exhaust("compare command", 7 * STEP, compare_command);
 }
 
+/* Of a video against a video and against a picture. */
+static void comparisons(void **state)
+{
+    (void)state;
+    enum { SIDE = 24 };
+    static const uint8_t rgb[SIDE * SIDE * 3];
+    char                 known[80];
+    const bool           mp4 = strstr(sg_sink_endings(known, sizeof known), ".mp4") != NULL;
+    char                *path[] = {"c.png", "c.y4m", "c.mp4"};
+    sg_error             e = {0};
+    for (int i = 0; i < 2 + mp4; i++) {
+        const sg_clip clip = {.path = path[i], .width = SIDE, .height = SIDE, .frames = 1, .fps = 1};
+        sg_sink      *s = NULL;
+        assert_int_equal(sg_sink_open(&s, &clip, &e), SG_OK);
+        assert_int_equal(sg_sink_write(s, 0, rgb, &e), SG_OK);
+        assert_int_equal(sg_sink_finish(s, &e), SG_OK);
+        sg_sink_close(&s);
+        scored[0] = path[i];
+        scored[1] = path[0];
+        exhaust(path[i], 1, score_command);
+    }
+    for (int i = 0; i < 2 + mp4; i++) unlink(path[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(constructors), cmocka_unit_test(sinks),
-                                       cmocka_unit_test(settings), cmocka_unit_test(renders),
-                                       cmocka_unit_test(commands)};
+                                       cmocka_unit_test(settings),     cmocka_unit_test(comparisons),
+                                       cmocka_unit_test(renders),      cmocka_unit_test(commands)};
     char                    folder[] = "/tmp/test_allocation.XXXXXX";
     json_set_alloc_funcs(take_foreign, free);
     if (!mkdtemp(folder) || chdir(folder) != 0) return 1;

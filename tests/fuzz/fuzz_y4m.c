@@ -1,0 +1,28 @@
+/* fuzz_y4m.c - any bytes as a Y4M, read to its end or to its first failure. */
+#include "clip_reader.h"
+#include "input_file.h"
+
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static _Alignas(16) char state[1 << 13];
+    const char *const        path = input_file(data, size);
+    const sg_image          *frame = NULL;
+    sg_error                 e = {0};
+    size_t                   samples = 0;
+    if (sg_clip_y4m.state_size > sizeof state) abort();
+    memset(state, 0, sizeof state);
+    sg_status status = sg_clip_y4m.open(state, path, &e);
+    while (status == SG_OK && (status = sg_clip_y4m.next(state, &frame, &e)) == SG_OK && frame) {
+        const size_t count = (size_t)frame->width * (size_t)frame->height * 3;
+        uint64_t     sum = 0;
+        for (size_t k = 0; k < count; k++) sum += frame->rgb[k];
+        if (count == 0 || sum > 255 * (uint64_t)count || (samples += count) > size) abort();
+    }
+    if (status != SG_OK && (frame || e.code != status || !strstr(e.text, path))) abort();
+    sg_clip_y4m.close(state);
+    return 0;
+}
