@@ -1,15 +1,16 @@
 /* amx_score.c - the products of score and tail_bias by AMX tiles, with F32's accuracy.
  *
- * x = h + m + l, each of them BF16: h is x cut to eight bits, m what is left, rounded, l the rest of that, and nothing is
- * lost. Of the nine products the largest six are summed, in F32: h h, h m, m h, h l, m m, l h; the others are below 2^-24
- * of the first. A number that is not finite leaves m NaN, and so its products.
+ * x = h + m + l, each of them BF16: h is x cut to eight bits, m what is left, rounded, l the rest of that, and
+ * nothing is lost. Of the nine products the largest six are summed, in F32: h h, h m, m h, h l, m m, l h; the others
+ * are below 2^-24 of the first. A number that is not finite leaves m NaN, and so its products.
  *
  *   - a strip, BF16 [wide / 32][3][2][16][32]: channels, part, rows, channel;
- *   - a chunk of keys, BF16 [2][wide / 32][3][2][16][16][2]: columns, channels, part, columns, pair of channels, column.
+ *   - a chunk of keys, BF16 [2][wide / 32][3][2][16][16][2]: columns, channels, part, columns, pair of channels,
+ *     column.
  *
- * Floor: six products of 16 x 16 x 32 in 16 cycles each, d / 32 of them for 16 vectors of 16 scores: 3 d / 16 cycles a
- * vector, 12 at d = 64 and 24 at d = 128, where F32 takes 32 and 64. What softens the chunk before runs beside them; the
- * vector units then start one instruction a cycle, of which it takes 14. */
+ * Floor: six products of 16 x 16 x 32 in 16 cycles each, d / 32 of them for 16 vectors of 16 scores: 3 d / 16
+ * cycles a vector, 12 at d = 64 and 24 at d = 128, where F32 takes 32 and 64. What softens the chunk before runs
+ * beside them; the vector units then start one instruction a cycle, of which it takes 14. */
 #include "bf16_tile_amx.h"
 #include "lanes16.h"
 #include "score.h"

@@ -1,9 +1,10 @@
-/* score.h - how the products of score and tail_bias are made at a level, apart from what becomes of them (vec_score.c).
+/* score.h - how the products of score and tail_bias are made at a level, apart from what becomes of them
+ * (vec_score.c).
  *
- * A head of keys is packed in chunks of SG_SCORE_VECTORS vectors of columns: sub-blocks of SG_LANES neighbouring blocks,
- * their first ones, their second ones and so on, so that what belongs to a block is added vector by vector; or whole
- * blocks. A strip is some rows of one head of queries. Its products with a chunk stay in the
- * first-level cache until they are weights. */
+ * A head of keys is packed in chunks of SG_SCORE_VECTORS vectors of columns: sub-blocks of SG_LANES neighbouring
+ * blocks, their first ones, their second ones and so on, so that what belongs to a block is added vector by vector;
+ * or whole blocks. A strip is some rows of one head of queries. Its products with a chunk stay in the first-level
+ * cache until they are weights. */
 #ifndef SG_SCORE_H
 #define SG_SCORE_H
 
@@ -11,7 +12,7 @@
 
 enum { SG_SCORE_VECTORS = 4, SG_SCORE_COLS = SG_SCORE_VECTORS * SG_LANES };
 
-/* Rows of products that wait to become weights: `run` does so with the next of them, and with none where all are done. */
+/* Rows of products that wait to become weights: `run` does so with the next of them, if any are left. */
 typedef struct sg_score_soft sg_score_soft;
 struct sg_score_soft {
     void (*run)(sg_score_soft *w, int64_t rows);
@@ -29,7 +30,7 @@ typedef struct sg_score_form {
     bool    softens; /* product softens what waits, else each chunk is softened after its products */
     void (*pack)(void *panel, const float *const *from, int64_t d, int64_t wide); /* SG_SCORE_COLS columns */
     void (*pack_strip)(void *to, const float *x, int64_t lda, int64_t wide);      /* x has zeros behind d */
-    /* s = x panel^T, of `vectors` columns of vectors; x: the packed strip or, where there is none, its rows lda apart */
+    /* s = x panel^T, `vectors` vectors of columns; x: the packed strip, or without packing its rows, lda apart */
     void (*product)(float *s, const void *x, int64_t lda, const void *panel, int64_t vectors, int64_t wide,
                     sg_score_soft *w);
 } sg_score_form;

@@ -2,12 +2,13 @@
  * keys.
  *
  * A task is a strip of one head of queries (score.h): its rows stay in the first-level cache, and the head's packed
- * keys come by from the second, chunk by chunk. Products with a chunk become weights 2^(product - base) at once; those
- * of a block are added up. A row's base is a number that none of its products so far is far above. What the chunks
- * before it should have had as their base is made good in the end, when the rows of a block are averaged.
+ * keys come by from the second, chunk by chunk. Products with a chunk become weights 2^(product - base) at once;
+ * those of a block are added up. A row's base is a number that none of its products so far is far above. What the
+ * chunks before it should have had as their base is made good in the end, when the rows of a block are averaged.
  *
- * Floor: (n / 16)^2 d products a head, 16 an instruction, two instructions a cycle on AVX-512: d / 2 cycles for a vector
- * of 16 products. Weights take 13 instructions more, so that 64 cycles become 71 at d = 128 and 32 become 39 at d = 64. */
+ * Floor: (n / 16)^2 d products a head, 16 an instruction, two instructions a cycle on AVX-512: d / 2 cycles for a
+ * vector of 16 products. Weights take 13 instructions more, so that 64 cycles become 71 at d = 128 and 32 become 39
+ * at d = 64. */
 #include "predict.h"
 #include "score.h"
 #include "vec_tile.h"
@@ -48,9 +49,9 @@ typedef struct strip {
     sg_lanes        *sum;             /* of a row's weights */
 } strip;
 
-/* x = 2^x of n vectors, step by step, for each step waits for the one before. x <= 0; within 2 units in the last place,
- * by the minimax polynomial of degree 5; 0 below -127, NaN for NaN. `round` leaves the integer nearest to x, plus the
- * exponent's bias, in the low bits. */
+/* x = 2^x of n vectors, step by step, for each step waits for the one before. x < 127; within 2 units in the last
+ * place, by the minimax polynomial of degree 5; 0 below -127, NaN for NaN. `round` leaves the integer nearest to x,
+ * plus the exponent's bias, in the low bits. */
 SG_INLINE void two_to(sg_lanes *x, int64_t n)
 {
     const float    round = 12582912.0f + 127.0f; /* 1.5 2^23 + 127 */
@@ -259,9 +260,9 @@ static void score_block(const strip *t, int64_t i, int64_t seen)
 {
     const score_job *const b = t->b;
     float *const y = b->y + (t->head * b->nq + t->block + i) * b->nk, *const own = t->own + i * b->per * b->seg;
-    const float *const weight = b->weight + t->head / (b->h / b->hk) * b->nk, *const limit =
-                                                                                  b->limit + t->head * b->seg;
-    const int64_t rows = rows_of(b, t->block + i);
+    const float *const weight = b->weight + t->head / (b->h / b->hk) * b->nk;
+    const float *const limit = b->limit + t->head * b->seg;
+    const int64_t      rows = rows_of(b, t->block + i);
     for (int64_t c = 0; c * b->span < seen; c++) {
         const float *const by = t->base + c * b->bases + i * b->per;
         for (int64_t j = c * b->span; j < sg_min64((c + 1) * b->span, b->seg); j += SG_LANES) {
