@@ -2,7 +2,7 @@
  *
  * x = h + m + l, each of them BF16: h is x cut to eight bits, m what is left, rounded, l the rest of that, and
  * nothing is lost. Of the nine products the largest six are summed, in F32: h h, h m, m h, h l, m m, l h; the others
- * are below 2^-24 of the first. A number that is not finite leaves m NaN, and so its products.
+ * are at most 2^-23 of the first, and seldom that. A number that is not finite leaves m NaN, and so its products.
  *
  *   - a strip, BF16 [wide / 32][3][2][16][32]: channels, part, rows, channel;
  *   - a chunk of keys, BF16 [2][wide / 32][3][2][16][16][2]: columns, channels, part, columns, pair of channels,
