@@ -19,6 +19,7 @@ struct sg_score_soft {
     const void *strip;
     float      *s; /* [rows][SG_SCORE_COLS] */
     int64_t     chunk, row, rows;
+    bool        limited; /* some columns of the chunk are not scored */
 };
 
 /* All numbers are F32 or, where a form says so, the form's own. `wide` is d rounded up to the form's depth. */

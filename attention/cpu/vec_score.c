@@ -162,6 +162,7 @@ static void strip_products(const strip *t, int64_t chunks, void (*run)(sg_score_
         w.s = s;
         w.chunk = c;
         w.row = 0;
+        w.limited = false;
         w.rows = t->blocks * b->per;
         if (!f->softens) soften_rest(&w);
     }
@@ -220,13 +221,12 @@ static void soften_scores(sg_score_soft *w, int64_t rows)
     const int64_t          vectors = vectors_of(b, w->chunk), wide = b->parts == 1 ? vectors : vectors / SG_PARTS;
     const int64_t          at = w->chunk * b->span;
     const float *const     limit = b->limit + t->head * b->seg + at;
-    float                  least = INFINITY;
-    for (int64_t j = 0; j < wide * SG_LANES; j++) least = limit[j] < least ? limit[j] : least;
+    for (int64_t j = 0; w->row == 0 && j < wide * SG_LANES; j++) w->limited |= limit[j] < 0.0f;
     for (; w->row < end; w->row++) {
         const int64_t r = w->row, block = t->block + (b->per == 1 ? r : r / SG_ROWS);
         const int64_t seen = sg_in_sight(b->a->causal, block, b->nk) - at;
         float *const s = w->s + r * SG_SCORE_COLS, *const own = t->own + r * b->seg + at;
-        if (least < 0.0f || seen < wide * SG_LANES) hide(b, s, limit, vectors, seen);
+        if (w->limited || seen < wide * SG_LANES) hide(b, s, limit, vectors, seen);
         if (b->parts == 1)
             row_weights(s, own, t->sum + r, t->now + r, vectors, 1);
         else
