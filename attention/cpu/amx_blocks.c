@@ -482,6 +482,20 @@ static void begin_sub(const blocks_job *b, const blocks_room *w, int64_t head, i
     clear_sub(b, w, sub);
 }
 
+/* The outputs of a group get what was not packed. */
+static void add_wilds(const blocks_job *b, const blocks_room *w, int64_t head, int64_t sub)
+{
+    const int64_t        hk = head / b->s.serves;
+    const uint8_t *const wild = b->wild + (hk - b->s.first) * b->s.tiles;
+    const int32_t *const list = w->list + sub * b->s.tiles;
+    for (int64_t i = 0; i < w->state[sub].count; i++) {
+        if (!wild[list[i]]) continue;
+        sg_blocks_soft s = {0};
+        look_at(b, w, &s, sub, list[i]);
+        add_wild(b, w->o + sub * b->vdepth * SG_O, &s, hk, list[i]);
+    }
+}
+
 /* Blocks [first, end) of queries of a head. */
 static void attend_task(const blocks_job *b, const blocks_room *w, int64_t head, int64_t first, int64_t end)
 {
@@ -507,6 +521,7 @@ static void attend_task(const blocks_job *b, const blocks_room *w, int64_t head,
             walk(b, w, head, i, i + 1, PASS_LOOK);
             walk(b, w, head, i, i + 1, PASS_KNOW);
         }
+        add_wilds(b, w, head, i);
         unpack_outputs(b, w->o + i * b->vdepth * SG_O, s, head);
     }
 }
@@ -564,10 +579,11 @@ static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
     blocks_job    b = shape(a, cpu->threads);
     const int64_t scales = b.s.tiles * 4 * SG_COLS * (int64_t)sizeof(float);
     const int64_t room_bytes = room_at(&b, &(blocks_room){0}, NULL), rooms = cpu->threads * room_bytes;
-    char *const   p = sg_blocks_scratch(&b.s, cpu, rooms, b.s.tiles * b.bytes + scales);
+    char *const   p = sg_blocks_scratch(&b.s, cpu, rooms, b.s.tiles * b.bytes + scales + whole(b.s.tiles));
     if (!p) return SG_E_MEMORY;
     b.packed = p;
     b.scale = (float *)(p + b.s.group * b.s.tiles * b.bytes);
+    b.wild = (uint8_t *)b.scale + b.s.group * scales;
     for (b.s.first = 0; b.s.first < b.s.hk; b.s.first += b.s.group)
         attend_heads(&b, cpu->threads, p - rooms, room_bytes);
     sg_blocks_tell(&b.s);

@@ -6,7 +6,10 @@
  *   - q, I8 [kdepth][2][16][16][4] for each group of 32 queries,
  *
  * with kdepth = d / 64 and vdepth = d / 32, rounded up, and zeros beyond d and the last key. INT8 values are BF16
- * exactly; their scale waits for the outputs. */
+ * exactly; their scale waits for the outputs.
+ *
+ * A value that is not finite is packed as 0, for a weight of 0 times it is NaN to queries that do not see its key; those
+ * that do get it added to their outputs in the end. */
 #ifndef SG_AMX_PACK_H
 #define SG_AMX_PACK_H
 
@@ -23,6 +26,7 @@ typedef struct blocks_job {
     int64_t       k_bytes, bytes; /* of a packed block: keys; all */
     char         *packed;         /* blocks of the heads of a group */
     float        *scale;          /* [heads][tiles][4][SG_COLS], of 16 keys, twice */
+    uint8_t      *wild;           /* [heads][tiles]: whether some value of a block is not finite */
 } blocks_job;
 
 /* What a group of queries carries from block to block. */
@@ -42,49 +46,78 @@ static inline __m512i load64(const sg_tensor *t, int64_t row, bool there, int64_
 }
 
 /* 16 channels of a value, as BF16 in the lower halves. */
-static inline __m512i load_value(const blocks_job *b, const sg_tensor *t, int64_t keys, int64_t key, int64_t head,
-                                 int64_t c)
+static inline __m512i load_value(const blocks_job *b, int64_t head, int64_t block, int64_t key, int64_t c)
 {
-    if (key >= keys || c >= b->s.d) return _mm512_setzero_si512();
+    const sg_tensor *const t = block < b->s.nk ? &b->s.a->v : &b->s.a->tail_v;
+    const int64_t          row = sg_blocks_row(&b->s, block, key);
+    if (row < 0 || c >= b->s.d) return _mm512_setzero_si512();
     const __mmask16 some = sg_lanes16(b->s.d - c);
-    const int64_t   at = (key * b->s.hk + head) * b->s.d + c;
+    const int64_t   at = (row * b->s.hk + head) * b->s.d + c;
     if (t->dtype == SG_BF16) return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, (uint16_t *)t->data + at));
     if (t->dtype == SG_F32) {
         const __m512 x = _mm512_maskz_loadu_ps(some, (const float *)t->data + at);
         return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(x));
     }
-    const __m128i x = _mm_maskz_loadu_epi8(some, (const int8_t *)t->data + (head * keys + key) * b->s.d + c);
+    const __m128i x = _mm_maskz_loadu_epi8(some, (const int8_t *)t->data + (head * t->dim[1] + row) * b->s.d + c);
     return _mm512_srli_epi32(_mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(x))), 16);
+}
+
+/* Values of a block; whether some are not finite. */
+static inline bool pack_values(const blocks_job *b, uint16_t *v, int64_t head, int64_t block)
+{
+    const __m512i infinite = _mm512_set1_epi16(0x7f80);
+    __mmask32     wild = 0;
+    for (int64_t e = 0; e < b->vdepth; e++)
+        for (int64_t key = 0; key < SG_BLOCK_K; key += 32)
+            for (int64_t half = 0; half < 2; half++, v += SG_TILE) {
+                __m512i x[16];
+                for (int64_t i = 0; i < 16; i++) {
+                    const int64_t   c = e * 32 + half * 16;
+                    const __m512i   even = load_value(b, head, block, key + i * 2, c);
+                    const __m512i   odd = load_value(b, head, block, key + i * 2 + 1, c);
+                    const __m512i   both = _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
+                    const __mmask32 bad = _mm512_cmpeq_epi16_mask(_mm512_and_si512(both, infinite), infinite);
+                    x[i] = _mm512_maskz_mov_epi16(~bad, both);
+                    wild |= bad;
+                }
+                sg_transpose16(x);
+                for (int64_t i = 0; i < 16; i++) _mm512_store_si512(v + i * 32, x[i]);
+            }
+    return wild != 0;
 }
 
 /* Block `block` of a key head; those from nk on are of means. */
 static inline void pack_block(const blocks_job *b, int64_t head, int64_t block)
 {
-    const bool             tail = block >= b->s.nk;
-    const int64_t          keys = tail ? b->s.nk : b->s.m, from = (tail ? block - b->s.nk : block) * SG_BLOCK_K;
-    const sg_tensor *const kt = tail ? &b->s.a->tail_k : &b->s.a->k, *const vt = tail ? &b->s.a->tail_v : &b->s.a->v;
-    const int64_t at = (head - b->s.first) * b->s.tiles + block;
-    int8_t *const k = (int8_t *)(b->packed + at * b->bytes);
-    uint16_t     *v = (uint16_t *)(b->packed + at * b->bytes + b->k_bytes);
+    const sg_tensor *const kt = block < b->s.nk ? &b->s.a->k : &b->s.a->tail_k;
+    const int64_t          at = (head - b->s.first) * b->s.tiles + block;
+    int8_t *const          k = (int8_t *)(b->packed + at * b->bytes);
     for (int64_t i = 0; i < 4 * SG_COLS; i++)
         b->scale[at * 4 * SG_COLS + i] = sg_blocks_scale(&b->s, head, block, i / SG_COLS * 16);
-    for (int64_t i = 0; i < SG_BLOCK_K; i++)
+    for (int64_t i = 0; i < SG_BLOCK_K; i++) {
+        const int64_t row = sg_blocks_row(&b->s, block, i);
         for (int64_t e = 0; e < b->kdepth; e++)
             _mm512_store_si512(k + ((i / 32 * b->kdepth + e) * 32 + i % 32) * 64,
-                               load64(kt, head * keys + from + i, from + i < keys, b->s.d, e * 64));
-    for (int64_t e = 0; e < b->vdepth; e++)
-        for (int64_t step = 0; step < 2; step++)
-            for (int64_t half = 0; half < 2; half++, v += SG_TILE) {
-                __m512i x[16];
-                for (int64_t i = 0; i < 16; i++) {
-                    const int64_t key = from + step * 32 + i * 2, c = e * 32 + half * 16;
-                    const __m512i even = load_value(b, vt, keys, key, head, c);
-                    const __m512i odd = load_value(b, vt, keys, key + 1, head, c);
-                    x[i] = _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
-                }
-                sg_transpose16(x);
-                for (int64_t i = 0; i < 16; i++) _mm512_store_si512(v + i * 32, x[i]);
+                               load64(kt, head * kt->dim[1] + row, row >= 0, b->s.d, e * 64));
+    }
+    b->wild[at] = pack_values(b, (uint16_t *)(b->packed + at * b->bytes + b->k_bytes), head, block);
+}
+
+/* o += the values of a block that are not finite, for the queries that see them; w: how. */
+static inline void add_wild(const blocks_job *b, float *o, const sg_blocks_soft *w, int64_t head, int64_t block)
+{
+    for (int64_t key = 0; key < SG_BLOCK_K; key++) {
+        const uint32_t seen = w->seen ? w->seen[key] : w->bias && w->bias[key] == -INFINITY ? 0 : ~0u;
+        for (int64_t c = 0; c < b->s.d; c++) {
+            const __m512 x = _mm512_castsi512_ps(_mm512_slli_epi32(load_value(b, head, block, key, c), 16));
+            const float  v = _mm512_cvtss_f32(x);
+            for (int64_t col = 0; col < SG_COLS && !isfinite(v); col++) {
+                float *const y = o + (c / 16 * SG_COLS + col) * 256 + c % 16 * 16;
+                const __m512 was = _mm512_load_ps(y);
+                _mm512_store_ps(y, _mm512_mask_add_ps(was, (__mmask16)(seen >> col * 16), was, _mm512_set1_ps(v)));
             }
+        }
+    }
 }
 
 /* SG_SUB queries of a head from `row` on, and their scales. */

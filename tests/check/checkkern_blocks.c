@@ -166,25 +166,29 @@ static void filter(ck *c, sg_attend_blocks_args *a, int64_t h)
 }
 
 /* One mean a block of keys, and what it takes the place of. */
-static void add_tail(ck *c, sg_attend_blocks_args *a, ck_fill numbers, int64_t nq, int64_t nk)
+static void add_tail(ck *c, sg_attend_blocks_args *a, ck_fill numbers, ck_fill values, int64_t nq, int64_t nk)
 {
     const int64_t h = a->q.dim[0], hk = a->k.dim[0], d = a->q.dim[2];
     a->tail_k = ck_new(c, SG_I8, numbers, hk, nk, d);
     a->tail_k_scale = ck_new(c, SG_F32, ck_draw(c, 12) ? CK_SCALES : CK_NAN_SCALE, sg_div_up(nk, SG_BLOCK_K), hk);
-    a->tail_v = a->v.dtype == SG_I8 ? ck_new(c, SG_I8, CK_RANDOM, hk, nk, d) : ck_new(c, SG_F32, CK_RANDOM, nk, hk, d);
+    a->tail_v = a->v.dtype == SG_I8 ? ck_new(c, SG_I8, CK_RANDOM, hk, nk, d) : ck_new(c, SG_F32, values, nk, hk, d);
     if (coin(c)) a->tail_bias = ck_new(c, SG_F32, CK_RANDOM, h, nq, nk);
 }
 
-static void add_values(ck *c, sg_attend_blocks_args *a, int64_t m, int64_t hk, int64_t d)
+/* Whether one of the values is NaN, which rows that do not see it must not notice. */
+static bool add_values(ck *c, sg_attend_blocks_args *a, int64_t m, int64_t hk, int64_t d)
 {
     static const sg_dtype types[] = {SG_I8, SG_I8, SG_F32, SG_BF16};
+    static const ck_fill  fills[] = {CK_OUTLIER, CK_RANDOM, CK_NAN, CK_RANDOM};
+    ck_fill               f = CK_RANDOM;
     const sg_dtype        t = ONE_OF(c, types);
     if (t == SG_I8) {
         a->v = ck_new(c, t, CK_RANDOM, hk, m, d);
         a->v_scale = ck_new(c, SG_F32, CK_SCALES, hk, d);
     } else
-        a->v = ck_new(c, t, ck_draw(c, 4) ? CK_RANDOM : CK_OUTLIER, m, hk, d);
+        a->v = ck_new(c, t, f = ONE_OF(c, fills), m, hk, d);
     if (coin(c)) a->v_center = ck_new(c, SG_F32, CK_RANDOM, hk, d);
+    return f == CK_NAN;
 }
 
 void ck_try_attend_blocks(ck *c)
@@ -207,12 +211,12 @@ void ck_try_attend_blocks(ck *c)
         a.q_scale = ck_new(c, SG_F32, filters ? CK_ONES : scales, sg_div_up(n, a.q_group), h);
         a.k = ck_new(c, SG_I8, numbers, hk, m, d);
         a.k_scale = ck_new(c, SG_F32, scales, sg_div_up(m, a.k_group), hk);
-        add_values(c, &a, m, hk, d);
+        const bool wild = add_values(c, &a, m, hk, d);
         if (filters) filter(c, &a, h);
         sg_attend_blocks_args whole = a;
         const ck_fill         mask = ONE_OF(c, masks);
         if (ck_draw(c, 4)) a.keep = ck_bits(c, mask, h, nq, nk);
-        if (a.keep.rank && coin(c)) add_tail(c, &a, numbers, nq, nk);
+        if (a.keep.rank && coin(c)) add_tail(c, &a, numbers, wild ? CK_NAN : CK_RANDOM, nq, nk);
         ck_case_same(c, &a, mask == CK_ALL_BITS ? &whole : NULL);
     }
 }
