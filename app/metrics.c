@@ -222,7 +222,7 @@ static sg_status similarity(sg_similarity *out, const sg_image *a, const sg_imag
     const int     fit = scales_that_fit(a), scales = fit < most ? fit : most;
     const size_t  width = (size_t)a->width, height = (size_t)a->height, threads = (size_t)omp_get_max_threads();
     const size_t  near = scales > 1 ? plane_size(a, 1) : 0, far = scales > 2 ? plane_size(a, 2) : 0;
-    terms         term[SCALES][CHANNELS];
+    terms         term[SCALES][CHANNELS] = {0};
     terms *const  row = malloc(CHANNELS * height * sizeof *row);
     double *const work = malloc(threads * work_size(width) * sizeof *work);
     float *const  plane = malloc((2 * (near + far) + 1) * sizeof *plane);

@@ -232,7 +232,7 @@ static void mp4_refused(void **state)
     for (int i = 0; i < 400; i++) { /* whatever the damage, it is read or refused */
         const size_t  at = (size_t)rand_r(&seed) % (i % 2 ? size : 2000);
         const uint8_t was = data[at];
-        data[at] = i % 5 ? (uint8_t)(was ^ (1 << rand_r(&seed) % 8)) : 0xff;
+        data[at] = (uint8_t)(i % 5 ? was ^ (1 << rand_r(&seed) % 8) : 0xff);
         write_file("broken.mp4", data, size);
         refused += read_all("broken.mp4", text, sizeof text) != SG_OK;
         data[at] = was;
