@@ -11,7 +11,7 @@
  * cv2.Laplacian(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), cv2.CV_64F).var(). Grey is 0.299 R + 0.587 G + 0.114 B rounded
  * as OpenCV does, the kernel 0 1 0, 1 -4 1, 0 1 0, pixels outside are mirrored at the outermost ones.
  *
- * Black: at least 98 % of the pixels have a grey of at most 25, a tenth of the range, which are the defaults of FFmpeg's
+ * Black: at least 98 % of the pixels have a grey of at most 25, a tenth of the range: the defaults of FFmpeg's
  * blackdetect. */
 #ifndef SG_CLIP_FIGURES_H
 #define SG_CLIP_FIGURES_H

@@ -1,5 +1,5 @@
-/* clip_reader.h - the frames of a clip one by one, from a picture, a folder of pictures, a Y4M, or a video by FFmpeg. One
- * frame is held at a time. The first bytes of a file tell what it is, not its name.
+/* clip_reader.h - the frames of a clip one by one, from a picture, a folder of pictures, a Y4M, or a video by FFmpeg.
+ * One frame is held at a time. The first bytes of a file tell what it is, not its name.
  *
  * Y4M: 4:4:4 in 8 bits and limited range, converted by BT.709: what sg_sink_y4m writes.
  *
@@ -31,13 +31,13 @@ extern const sg_clip_type sg_clip_y4m, sg_clip_video;
 
 typedef struct sg_clip_reader sg_clip_reader;
 
-/* path must live until close. Errors as of sg_clip_type, and SG_E_UNSUPPORTED for a video without FFmpeg. */
+/* path must live until close. Errors as of sg_clip_type; SG_E_UNSUPPORTED for a video in a build without FFmpeg. */
 sg_status sg_clip_reader_open(sg_clip_reader **out, const char *path, sg_error *e) SG_MUST_USE;
 
 /* *frame: the next, which is r's until the next call, or NULL after the last. */
 sg_status sg_clip_reader_next(sg_clip_reader *r, const sg_image **frame, sg_error *e) SG_MUST_USE;
 
-/* The pictures, if that is what the clip is made of; otherwise NULL, and only the end tells how many frames there are. */
+/* The pictures, if that is what the clip is made of; otherwise NULL, and only the end tells how many there are. */
 const sg_frame_list *sg_clip_reader_list(const sg_clip_reader *r);
 
 /* How many frames have come. */

@@ -25,7 +25,7 @@ double sg_psnr(const sg_image *a, const sg_image *b)
 
 /* ---- SSIM and MS-SSIM ---- */
 
-/* A picture at one scale: bytes at full size, planes below. A byte's mean over up to 16x16 pixels is exact in a float. */
+/* A picture at one scale: bytes at full size, planes below. The mean of 16x16 bytes is exact in a float. */
 typedef struct scaled {
     size_t         width, height;
     const uint8_t *rgb;   /* [height][width][3], or NULL */

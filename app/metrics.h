@@ -14,9 +14,9 @@
  *   term_s: mean of (2 cov + C2) / (var a + var b + C2); at the last scale mean of SSIM; 0 where that is negative
  *   weight = 0.0448, 0.2856, 0.3001, 0.2363, 0.1333
  *
- * Five scales need sides above 160 pixels. Of smaller pictures as many are taken as hold a window, and the first weights
- * are divided by their sum. A picture is halved by the means of 2x2 pixels; before an odd side one row of zeros goes
- * first. It is pytorch-msssim 1.0.0's ms_ssim(..., data_range=255), with weights=... where there are fewer than five.
+ * Five scales need sides above 160 pixels. Of smaller pictures as many are taken as hold a window, and their
+ * weights are divided by their sum. A picture is halved by the means of 2x2 pixels; an odd side gets a row of zeros in
+ * front. It is pytorch-msssim 1.0.0's ms_ssim(..., data_range=255), with weights=... where there are fewer than five.
  * No unit but PSNR's. */
 #ifndef SG_METRICS_H
 #define SG_METRICS_H
