@@ -1,12 +1,12 @@
 /* ref_blocks.c - the oracle of sparse attention: pool, alike, quantise, score, select, tail_bias and attend_blocks, each as
  * its formula in op.h says.
  *
- * Compiled twice, see ref.c. What the float build rounds beside its sums: the weights of the softmax, and v with them, to
- * what a kernel multiplies. Beside INT8 values a weight has 8 bits, of which the largest of a row in 64 neighbouring keys
- * (or means of the tail) is 255; beside others it is BF16, and F32 values are rounded to BF16, as tiles take no wider
- * ones. The denominator is the sum of the weights before that. quantise and what select decides have no such budget: both
- * builds do the same arithmetic there. */
-#include "ref/ref.h"
+ * Compiled twice, see ref.c, and once more by ref_blocks_published.c. What the float build rounds beside its sums: the
+ * weights of the softmax, and v with them, to what a kernel multiplies. Beside INT8 values a weight has 8 bits, of which
+ * the largest of a row in 64 neighbouring keys (or means of the tail) is 255; beside others it is BF16, and F32 values are
+ * rounded to BF16, as tiles take no wider ones. The denominator is the sum of the weights before that. quantise and what
+ * select decides have no such budget: both builds do the same arithmetic there. */
+#include "ranked.h"
 
 enum { GROUP_ROWS = 32 };
 
@@ -17,37 +17,39 @@ static int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 static float own_scale(const sg_quantise_args *a, int64_t g, const int64_t row[2], const int64_t to[2]);
 
-/* Mean of rows [from, to) of head g, channel e. */
-static real mean_of(const sg_tensor *x, int64_t from, int64_t to, int64_t g, int64_t e)
+/* Mean of rows [from, to) of head g, channel e, less that of center. */
+static real mean_of(const sg_tensor *x, const sg_tensor *center, int64_t from, int64_t to, int64_t g, int64_t e)
 {
     const int64_t h = x->dim[1], d = x->dim[2];
+    const real    middle = get_or(center, g * d + e, 0);
     real          sum = 0;
-    for (int64_t r = from; r < to; r++) sum += get(x, (r * h + g) * d + e);
-    return sum / (real)(to - from);
+    for (int64_t r = from; r < to; r++) sum += stored(get(x, (r * h + g) * d + e) - middle);
+    return stored(sum / (real)(to - from));
 }
 
-static void put_means(const sg_tensor *y, const sg_tensor *x, int64_t block)
+static void put_means(const sg_tensor *y, const sg_tensor *x, const sg_tensor *center, int64_t block)
 {
     const int64_t n = x->dim[0], h = x->dim[1], d = x->dim[2];
     if (y->rank == 0) return;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < sg_count(*y); i++) {
         const int64_t from = i / (h * d) * block;
-        put(y, i, mean_of(x, from, least(from + block, n), i / d % h, i % d));
+        put(y, i, mean_of(x, center, from, least(from + block, n), i / d % h, i % d));
     }
 }
 
 sg_status SG_REF_OP(pool)(sg_stream *s, const sg_pool_args *a)
 {
     (void)s;
-    const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
-    put_means(&a->mean, &a->x, a->block);
-    put_means(&a->sub, &a->x, SG_BLOCK_SUB);
-    put_means(&a->total, &a->x, n);
+    const int64_t   n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
+    const sg_tensor none = {0}, center = SG_REF_IS_PUBLISHED ? a->total : none;
+    put_means(&a->total, &a->x, &none, n);
+    put_means(&a->mean, &a->x, &center, a->block);
+    put_means(&a->sub, &a->x, &center, SG_BLOCK_SUB);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < sg_count(a->var); i++) {
         const int64_t from = i / (h * d) * a->block, to = least(from + a->block, n), g = i / d % h, e = i % d;
-        const real    mean = mean_of(&a->x, from, to, g, e);
+        const real    mean = mean_of(&a->x, &none, from, to, g, e);
         real          sum = 0;
         for (int64_t r = from; r < to; r++) {
             const real u = get(&a->x, (r * h + g) * d + e) - mean;
@@ -71,12 +73,14 @@ static real alike_of(const sg_alike_args *a, int64_t from, int64_t to, int64_t g
     for (int64_t r = from; r < to; r++) {
         real square = 0;
         for (int64_t e = 0; e < d; e++) {
-            const real u = get(&a->x, (r * h + g) * d + e) - get_or(&a->center, g * d + e, 0);
+            const real u = stored(get(&a->x, (r * h + g) * d + e) - get_or(&a->center, g * d + e, 0));
             square += u * u;
         }
         const real length = FN(sqrt)(square);
-        for (int64_t e = 0; e < d; e++)
-            sum[e] += (get(&a->x, (r * h + g) * d + e) - get_or(&a->center, g * d + e, 0)) / length;
+        for (int64_t e = 0; e < d; e++) {
+            const real u = stored(get(&a->x, (r * h + g) * d + e) - get_or(&a->center, g * d + e, 0));
+            sum[e] += stored_unit(u / length);
+        }
     }
     return dot(sum, sum, d) / ((real)(to - from) * (real)(to - from));
 }
@@ -228,13 +232,13 @@ static void score_row(const scoring *x, int64_t g, int64_t i, real *p, real *y)
         real most = -INFINITY, sum = 0;
         for (int64_t b = 0; b < means; b++) {
             if (!counts(x, g, i, b / per_k)) continue;
-            p[b] = (real)a->scale * dot(x->q + (q * h + g) * d, x->k + (b * hk + gk) * d, d);
+            p[b] = stored((real)a->scale * stored(dot(x->q + (q * h + g) * d, x->k + (b * hk + gk) * d, d)));
             if (p[b] > most || p[b] != p[b]) most = p[b];
         }
         for (int64_t b = 0; b < means; b++)
             if (counts(x, g, i, b / per_k)) sum += p[b] = FN(exp)(p[b] - most);
         for (int64_t b = 0; b < means; b++)
-            if (counts(x, g, i, b / per_k)) y[b / per_k] += p[b] / sum;
+            if (counts(x, g, i, b / per_k)) y[b / per_k] += stored(p[b] / sum);
     }
     for (int64_t j = 0; j < a->y.dim[2]; j++) {
         if (y[j] == 0) continue;
@@ -272,21 +276,6 @@ sg_status SG_REF_OP(score)(sg_stream *s, const sg_score_args *a)
 
 /* ---- select, its decisions in double in both builds ---- */
 
-typedef struct place {
-    float   score;
-    int64_t at; /* in the tensor of scores */
-} place;
-
-/* Highest first, of equals the first; what is NaN comes last. */
-static int by_score(const void *x, const void *y)
-{
-    const place *const a = x, *const b = y;
-    const bool lost = a->score != a->score, other_lost = b->score != b->score;
-    if (lost != other_lost) return lost ? 1 : -1;
-    if (!lost && a->score != b->score) return a->score > b->score ? -1 : 1;
-    return (a->at > b->at) - (a->at < b->at);
-}
-
 static uint8_t *bits_of(const sg_tensor *keep, int64_t row) { return (uint8_t *)keep->data + row * keep->dim[2]; }
 
 static bool has_bit(const uint8_t *bits, int64_t j) { return bits[j / 8] >> j % 8 & 1; }
@@ -298,7 +287,7 @@ static void take(const sg_select_args *a, int64_t at)
 }
 
 /* How many of a row's places, the best first, its rule takes. */
-static int64_t rule_count(const sg_select_args *a, int64_t g, const place *p)
+static int64_t rule_count(const sg_select_args *a, int64_t g, place *p)
 {
     const int64_t nk = a->score.dim[2];
     int64_t       count = 0;
@@ -311,10 +300,7 @@ static int64_t rule_count(const sg_select_args *a, int64_t g, const place *p)
         const float share = floorf(amount * (float)nk);
         return share >= (float)nk ? nk : share >= 1 ? (int64_t)share : 1;
     }
-    double all = 0, sum = 0;
-    for (int64_t j = 0; j < nk; j++) all += (double)p[j].score;
-    while (count < nk && (sum += (double)p[count].score) <= (double)amount * all) count++;
-    return count ? count : 1;
+    return mass_count(p, nk, a->score.dim[0] * a->score.dim[1], amount);
 }
 
 /* What the rows of all heads left of their budget, to the best places that were not taken. */

@@ -2,8 +2,8 @@
  *
  * What differs by intent: the reference rounds to INT8 half away from zero and adds 1e-7 to a scale, so a number may be one
  * off where it is nearly half-way; and rows that keep all blocks have no scores with us. In F32 the masks must be equal:
- * sparge.py refuses settings whose running sums come nearer to a threshold than rounding goes. In BF16, where those sums
- * move in steps of 1/256, a row may choose otherwise and must only have a mass close to ours. */
+ * sparge.py refuses settings whose running sums come nearer to a threshold than rounding goes. In BF16 those of
+ * sg_ref_published_ops must be. */
 #include "op.h"
 #include "weights.h"
 
@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { H = 2, D = 64, TOKENS = 512, STEP = 32, ROOM = 1 << 24, SETTING = 7, Y_EVERY = 16 };
+enum { H = 2, D = 64, TOKENS = 512, STEP = 32, ROOM = 1 << 24, SETTING = 7, PUBLISHED = 8, Y_EVERY = 16 };
 
 static unsigned char room[ROOM] __attribute__((aligned(SG_ALIGN)));
 static sg_weights   *fixture;
@@ -23,7 +23,7 @@ static sg_weights   *fixture;
 /* A setting and what our stages make of it. */
 typedef struct stages {
     sg_stream      s;
-    int64_t        number, n, nq, nk;
+    int64_t        number, n, h, d, nq, nk;
     sg_select_rule rule;
     bool           causal, attends;
     int            sink;
@@ -48,7 +48,7 @@ static double at(sg_tensor t, int64_t i) { return (double)sg_load(&t, i); }
 
 static sg_tensor alike(stages *x, sg_tensor of, sg_tensor center, int block)
 {
-    const sg_tensor y = sg_new(&x->s, SG_F32, (x->n + block - 1) / block, H);
+    const sg_tensor y = sg_new(&x->s, SG_F32, (x->n + block - 1) / block, x->h);
     sg_alike(&x->s, .y = y, .x = of, .center = center, .block = block);
     return y;
 }
@@ -62,44 +62,58 @@ static sg_tensor inputs(stages *x, const char *name)
 
 static sg_tensor same_for_heads(stages *x, float v)
 {
-    const sg_tensor t = sg_new(&x->s, SG_F32, H);
-    for (int g = 0; g < H; g++) sg_store(&t, g, v);
+    const sg_tensor t = sg_new(&x->s, SG_F32, x->h);
+    for (int64_t g = 0; g < x->h; g++) sg_store(&t, g, v);
     return t;
+}
+
+static void predict_and_select(stages *x)
+{
+    const int64_t   h = x->h, d = x->d;
+    const sg_tensor q_mean = sg_new(&x->s, SG_F32, x->nq, h, d), k_mean = sg_new(&x->s, SG_F32, x->nk, h, d);
+    const sg_tensor kept = sg_new(&x->s, SG_I32, h, 2);
+    x->center = sg_new(&x->s, SG_F32, h, d);
+    sg_pool(&x->s, .mean = q_mean, .x = x->q, .block = SG_BLOCK_Q);
+    sg_pool(&x->s, .mean = k_mean, .total = x->center, .x = x->k, .block = SG_BLOCK_K);
+    x->q_alike = alike(x, x->q, (sg_tensor){0}, SG_BLOCK_Q);
+    x->k_alike = alike(x, x->k, x->center, SG_BLOCK_K);
+    x->score = sg_new(&x->s, SG_F32, h, x->nq, x->nk);
+    sg_score(&x->s, .y = x->score, .q = q_mean, .k = k_mean, .q_alike = x->q_alike, .k_alike = x->k_alike,
+             .theta = x->theta, .scale = (float)(1 / sqrt((double)d)), .causal = x->causal, .n = x->n, .m = x->n);
+    x->keep = sg_new(&x->s, SG_U8, h, x->nq, (x->nk + 63) / 64 * 8);
+    x->mass = sg_new(&x->s, SG_F32, h);
+    sg_select(&x->s, .keep = x->keep, .kept = kept, .mass = x->mass, .score = x->score, .amount = x->amount,
+              .q_alike = x->q_alike, .k_alike = x->k_alike, .theta = x->theta, .rule = x->rule, .causal = x->causal,
+              .sink = x->sink, .n = x->n, .m = x->n);
+    assert_int_equal(x->s.status, SG_OK);
+}
+
+/* o: rule, amount, theta, sink, causal. */
+static stages stages_new(const sg_ops *ops, int64_t number, int64_t n, int64_t h, int64_t d, const float *o)
+{
+    stages x = {.s = {.ops = ops, .scratch = {.base = (uintptr_t)room, .cap = ROOM}}, .number = number};
+    x.n = n;
+    x.h = h;
+    x.d = d;
+    x.nq = (n + SG_BLOCK_Q - 1) / SG_BLOCK_Q;
+    x.nk = (n + SG_BLOCK_K - 1) / SG_BLOCK_K;
+    x.rule = o[0] != 0 ? SG_SELECT_TOPK : SG_SELECT_MASS;
+    x.amount = same_for_heads(&x, o[1]);
+    x.theta = same_for_heads(&x, o[2]);
+    x.sink = (int)o[3];
+    x.causal = o[4] != 0;
+    return x;
 }
 
 static stages stages_of(int64_t number)
 {
     const float *const o = (const float *)stored("settings").data + number * SETTING;
-    stages x = {.s = {.ops = &sg_ref_ops, .scratch = {.base = (uintptr_t)room, .cap = ROOM}}, .number = number};
-    x.n = (int64_t)o[0];
-    x.nq = (x.n + SG_BLOCK_Q - 1) / SG_BLOCK_Q;
-    x.nk = (x.n + SG_BLOCK_K - 1) / SG_BLOCK_K;
-    x.rule = o[1] != 0 ? SG_SELECT_TOPK : SG_SELECT_MASS;
-    x.amount = same_for_heads(&x, o[2]);
-    x.theta = same_for_heads(&x, o[3]);
-    x.sink = (int)o[4];
-    x.causal = o[5] != 0;
+    stages             x = stages_new(&sg_ref_ops, number, (int64_t)o[0], H, D, o + 1);
     x.attends = o[6] != 0;
     x.q = inputs(&x, "q");
     x.k = inputs(&x, "k");
     x.v = inputs(&x, "v");
-
-    const sg_tensor q_mean = sg_new(&x.s, SG_F32, x.nq, H, D), k_mean = sg_new(&x.s, SG_F32, x.nk, H, D);
-    const sg_tensor kept = sg_new(&x.s, SG_I32, H, 2);
-    x.center = sg_new(&x.s, SG_F32, H, D);
-    sg_pool(&x.s, .mean = q_mean, .x = x.q, .block = SG_BLOCK_Q);
-    sg_pool(&x.s, .mean = k_mean, .total = x.center, .x = x.k, .block = SG_BLOCK_K);
-    x.q_alike = alike(&x, x.q, (sg_tensor){0}, SG_BLOCK_Q);
-    x.k_alike = alike(&x, x.k, x.center, SG_BLOCK_K);
-    x.score = sg_new(&x.s, SG_F32, H, x.nq, x.nk);
-    sg_score(&x.s, .y = x.score, .q = q_mean, .k = k_mean, .q_alike = x.q_alike, .k_alike = x.k_alike, .theta = x.theta,
-             .scale = 0.125f, .causal = x.causal, .n = x.n, .m = x.n);
-    x.keep = sg_new(&x.s, SG_U8, H, x.nq, (x.nk + 63) / 64 * 8);
-    x.mass = sg_new(&x.s, SG_F32, H);
-    sg_select(&x.s, .keep = x.keep, .kept = kept, .mass = x.mass, .score = x.score, .amount = x.amount,
-              .q_alike = x.q_alike, .k_alike = x.k_alike, .theta = x.theta, .rule = x.rule, .causal = x.causal,
-              .sink = x.sink, .n = x.n, .m = x.n);
-    assert_int_equal(x.s.status, SG_OK);
+    predict_and_select(&x);
     return x;
 }
 
@@ -113,7 +127,7 @@ static bool keeps(const stages *x, int64_t row, int64_t j)
 static bool row_fixed(const stages *x, int64_t row)
 {
     const int64_t g = row / x->nq, i = row % x->nq;
-    return (i + 1) * SG_BLOCK_Q > x->n || !(at(x->q_alike, i * H + g) > at(x->theta, g));
+    return (i + 1) * SG_BLOCK_Q > x->n || !(at(x->q_alike, i * x->h + g) > at(x->theta, g));
 }
 
 static void blocks_are_as_alike(void **state)
@@ -154,19 +168,103 @@ static void masks_are_the_same(void **state)
     }
 }
 
-static void masks_of_bf16_have_as_much_mass(void **state)
+/* ---- as published, in BF16 ---- */
+
+/* Token r of head g: base[r / 64, g] + far[r / 64, g] noise[(r + 17 g) mod rows], rounded once. */
+static sg_tensor assembled(stages *x, const char *name)
+{
+    char text[3][32];
+    snprintf(text[0], sizeof text[0], "%s.base", name);
+    snprintf(text[1], sizeof text[1], "%s.far", name);
+    snprintf(text[2], sizeof text[2], "%s.noise", name);
+    const sg_tensor base = stored_of(x->d, text[0]), far = stored_of(x->d, text[1]), noise = stored_of(x->d, text[2]);
+    const sg_tensor t = sg_new(&x->s, SG_BF16, x->n, x->h, x->d);
+    for (int64_t i = 0; i < sg_count(t); i++) {
+        const int64_t e = i % x->d, g = i / x->d % x->h, r = i / x->d / x->h, block = r / SG_BLOCK_K * base.dim[1] + g;
+        const float   away = sg_load(&far, block) * sg_load(&noise, (r + 17 * g) % noise.dim[0] * x->d + e);
+        sg_store(&t, i, sg_load(&base, block * x->d + e) + away);
+    }
+    return t;
+}
+
+static stages published_of(const sg_ops *ops, int64_t number)
+{
+    const float *const o = (const float *)stored("published.settings").data + number * PUBLISHED;
+    stages             x = stages_new(ops, number, (int64_t)o[1], (int64_t)o[2], (int64_t)o[0], o + 3);
+    x.q = assembled(&x, "q");
+    x.k = assembled(&x, "k");
+    predict_and_select(&x);
+    return x;
+}
+
+static sg_tensor published_part(const stages *x, const char *name)
+{
+    char text[64];
+    snprintf(text, sizeof text, "published.%lld.%s", (long long)x->number, name);
+    return sg_weights_find(fixture, text);
+}
+
+/* How many blocks ours keeps and the reference does not, or the other way round. */
+static int64_t blocks_off(const stages *x)
+{
+    const sg_tensor      keep = published_part(x, "keep");
+    const uint8_t *const theirs = keep.data, *const ours = x->keep.data;
+    int64_t off = 0;
+    assert_int_equal(sg_bytes(keep), sg_bytes(x->keep));
+    for (size_t i = 0; i < sg_bytes(keep); i++)
+        for (int bits = theirs[i] ^ ours[i]; bits; bits &= bits - 1) off++;
+    return off;
+}
+
+static int64_t published_settings(void) { return stored("published.settings").dim[0]; }
+
+static void published_keeps_what_the_reference_keeps(void **state)
 {
     (void)state;
-    for (int64_t k = 0; k < settings(); k++) {
-        const stages    x = stages_of(k);
-        const sg_tensor mask = stored_of(k, "mask.bf16");
-        double          ours = 0, theirs = 0;
-        for (int64_t i = 0; i < sg_count(mask); i++) {
-            ours += keeps(&x, i / x.nk, i % x.nk) ? at(x.score, i) : 0;
-            theirs += at(mask, i) != 0 ? at(x.score, i) : 0;
-        }
-        assert_true(fabs(ours - theirs) <= 0.01 * ours);
+    for (int64_t k = 0; k < published_settings(); k++) {
+        const stages x = published_of(&sg_ref_published_ops, k);
+        assert_int_equal(blocks_off(&x), 0);
     }
+}
+
+/* Within what sums of 16,384 numbers in F32 lose; NaN: a block that is not full. */
+static void published_is_as_alike(const stages *x, const char *name, sg_tensor ours)
+{
+    const sg_tensor theirs = published_part(x, name);
+    assert_int_equal(sg_count(theirs), sg_count(ours));
+    for (int64_t i = 0; i < sg_count(ours); i++)
+        assert_true(isnan(at(theirs, i)) || fabs(at(theirs, i) - at(ours, i)) < 2e-6);
+}
+
+static void published_rounds_what_the_reference_rounds(void **state)
+{
+    (void)state;
+    int64_t whole = 0;
+    for (int64_t k = 0; k < published_settings(); k++) {
+        const stages    x = published_of(&sg_ref_published_ops, k);
+        const sg_tensor share = published_part(&x, "share");
+        if (share.rank == 0) continue;
+        published_is_as_alike(&x, "q_similar", x.q_alike);
+        published_is_as_alike(&x, "k_similar", x.k_alike);
+        for (int64_t i = 0; i < sg_count(share); i++)
+            assert_true(row_fixed(&x, i / x.nk) || at(share, i) == at(x.score, i));
+        whole++;
+    }
+    assert_int_equal(whole, 2);
+}
+
+/* Selection in F32 from the same BF16 tokens: another one, by little. */
+static void f32_keeps_nearly_what_the_reference_keeps(void **state)
+{
+    (void)state;
+    int64_t off = 0, all = 0;
+    for (int64_t k = 0; k < published_settings(); k++) {
+        const stages x = published_of(&sg_ref_ops, k);
+        off += blocks_off(&x);
+        all += sg_count(x.score);
+    }
+    printf("F32 and BF16 selection differ in %lld of %lld blocks\n", (long long)off, (long long)all);
+    assert_true(off > 0 && off * 200 < all);
 }
 
 /* How many bytes differ, none by more than one. */
@@ -258,9 +356,13 @@ static int close_fixture(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_are_as_alike),         cmocka_unit_test(shares_are_the_same),
-        cmocka_unit_test(masks_are_the_same),          cmocka_unit_test(masks_of_bf16_have_as_much_mass),
-        cmocka_unit_test(numbers_are_quantised_alike), cmocka_unit_test(outputs_are_close)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(blocks_are_as_alike),
+                                       cmocka_unit_test(shares_are_the_same),
+                                       cmocka_unit_test(masks_are_the_same),
+                                       cmocka_unit_test(published_keeps_what_the_reference_keeps),
+                                       cmocka_unit_test(published_rounds_what_the_reference_rounds),
+                                       cmocka_unit_test(f32_keeps_nearly_what_the_reference_keeps),
+                                       cmocka_unit_test(numbers_are_quantised_alike),
+                                       cmocka_unit_test(outputs_are_close)};
     return cmocka_run_group_tests(tests, open_fixture, close_fixture);
 }
