@@ -190,21 +190,6 @@ static int on_progress(void *context, sg_stage stage, int done, int total)
     return sg_interrupt_asked();
 }
 
-/* |x - y| / |y| and x.y / (|x| |y|). */
-static void compare_latents(double *relative_l2, double *cosine, const float *x, const float *y, size_t n)
-{
-    double xx = 0, yy = 0, xy = 0, dd = 0;
-    for (size_t i = 0; i < n; i++) {
-        const double a = (double)x[i], b = (double)y[i];
-        xx += a * a;
-        yy += b * b;
-        xy += a * b;
-        dd += (a - b) * (a - b);
-    }
-    *relative_l2 = sqrt(dd / yy);
-    *cosine = xy / sqrt(xx * yy);
-}
-
 static sg_status on_latents(void *context, int step, const float *x, const int64_t shape[4], sg_error *e)
 {
     (void)shape;
@@ -214,10 +199,10 @@ static sg_status on_latents(void *context, int step, const float *x, const int64
     float *const         first = j->reference + (size_t)step * n;
     sg_arm_scores *const s = &j->now->scores;
     memcpy(j->now->latents, x, n * sizeof *x);
-    if (j->now == j->all.result)
-        memcpy(first, x, n * sizeof *x);
-    else
-        compare_latents(&s->relative_l2[step], &s->cosine[step], x, first, n);
+    if (j->now == j->all.result) memcpy(first, x, n * sizeof *x);
+    const sg_distance d = sg_array_distance(first, x, n);
+    s->relative_l2[step] = d.relative_l2;
+    s->cosine[step] = d.cosine;
     return SG_OK;
 }
 
@@ -241,8 +226,6 @@ static sg_status reserve(job *j, sg_error *e)
         enough = (r->step_seconds = calloc(steps, sizeof(double))) != NULL && enough;
         enough = (s->relative_l2 = calloc(steps, sizeof(double))) != NULL && enough;
         enough = (s->cosine = calloc(steps, sizeof(double))) != NULL && enough;
-        enough = (s->psnr = calloc(frames, sizeof(double))) != NULL && enough;
-        enough = (s->ssim = calloc(frames, sizeof(double))) != NULL && enough;
     }
     return enough ? SG_OK : sg_error_set(e, SG_E_MEMORY, "no memory for the frames of %d arms", j->arms.count);
 }
@@ -271,18 +254,14 @@ static sg_status keep_attention(job *j, sg_arm_result *r, sg_error *e)
 static sg_status score(job *j, sg_arm_result *r, sg_error *e)
 {
     sg_arm_scores *const s = &r->scores;
-    const int            frames = j->request.frames;
-    for (int i = 0; i < frames; i++) {
+    for (int i = 0; i < j->request.frames; i++) {
         const size_t   at = (size_t)i * frame_bytes(j);
         const sg_image a = {j->request.width, j->request.height, j->all.result[0].rgb + at};
         const sg_image b = {j->request.width, j->request.height, r->rgb + at};
         if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
-        s->psnr[i] = sg_psnr(&a, &b);
-        s->identical += isinf(s->psnr[i]) != 0;
-        SG_TRY(sg_ssim(&s->ssim[i], &a, &b, e));
+        SG_TRY(sg_clip_scores_add(&s->frames, &a, &b, e));
     }
-    SG_TRY(sg_summarise(&s->psnr_of_all, s->psnr, frames, e));
-    return sg_summarise(&s->ssim_of_all, s->ssim, frames, e);
+    return sg_clip_scores_total(&s->frames, &s->total, e);
 }
 
 static sg_status render_arm(job *j, int i, sg_error *e)
@@ -298,7 +277,7 @@ static sg_status render_arm(job *j, int i, sg_error *e)
     sg_progress_clear(&j->progress);
     SG_TRY(status);
     SG_TRY(keep_attention(j, r, e));
-    return i ? score(j, r, e) : SG_OK;
+    return score(j, r, e);
 }
 
 /* ---- the whole ---- */
@@ -356,8 +335,7 @@ static void free_result(sg_arm_result *r)
     free(r->step_seconds);
     free(r->rgb);
     free(r->latents);
-    free(r->scores.psnr);
-    free(r->scores.ssim);
+    sg_clip_scores_close(&r->scores.frames);
     free(r->scores.relative_l2);
     free(r->scores.cosine);
 }

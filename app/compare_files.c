@@ -112,7 +112,7 @@ sg_status sg_compare_files_open(sg_compare_files *f, sg_error *e)
 /* ---- what is shown ---- */
 
 /* PSNR of frames 0 to i: as the summary has it, the mean of the finite ones. */
-static double psnr_so_far(const sg_arm_scores *s, int i)
+static double psnr_so_far(const sg_clip_scores *s, int i)
 {
     double sum = 0;
     int    finite = 0;
@@ -131,12 +131,12 @@ static void caption_arm(const sg_comparison *c, int k, int i, sg_caption text)
     if (k == 0) return;
     const size_t n = strlen(text[1]);
     snprintf(text[1] + n, SG_COLLAGE_TEXT - n, ", %.2fx", c->result[0].report.total_seconds / total);
-    snprintf(text[2], SG_COLLAGE_TEXT, "PSNR %.2f dB so far", psnr_so_far(&r->scores, i));
+    snprintf(text[2], SG_COLLAGE_TEXT, "PSNR %.2f dB so far", psnr_so_far(&r->scores.frames, i));
 }
 
 static void caption_difference(const sg_comparison *c, int k, int i, sg_caption text)
 {
-    const sg_arm_scores *const s = &c->result[k].scores;
+    const sg_clip_scores *const s = &c->result[k].scores.frames;
     snprintf(text[0], SG_COLLAGE_TEXT, "difference x%d", SG_COLLAGE_GAIN);
     snprintf(text[1], SG_COLLAGE_TEXT, "%s to %.60s", c->result[k].arm->name, c->result[0].arm->name);
     snprintf(text[2], SG_COLLAGE_TEXT, "frame %d: PSNR %.2f dB", i + 1, s->psnr[i]);
@@ -159,13 +159,12 @@ static void draw_sheet(const sg_comparison *c, const sg_image *on)
     char             text[SG_ARMS_MOST][3 * SG_COLLAGE_TEXT];
     const char      *line[SG_ARMS_MOST];
     for (int k = 0; k < c->count; k++) {
-        const sg_arm_scores *const s = &c->result[k].scores;
-        sg_caption                 caption;
+        const sg_clip_totals *const t = &c->result[k].scores.total;
+        sg_caption                  caption;
         caption_arm(c, k, 0, caption);
         const int n = snprintf(text[k], sizeof text[k], "%s: %s", caption[0], caption[1]);
         if (k)
-            snprintf(text[k] + n, sizeof text[k] - (size_t)n, ", PSNR %.2f dB, SSIM %.4f", s->psnr_of_all.mean,
-                     s->ssim_of_all.mean);
+            snprintf(text[k] + n, sizeof text[k] - (size_t)n, ", PSNR %.2f dB, SSIM %.4f", t->psnr.mean, t->ssim.mean);
         line[k] = text[k];
     }
     sg_collage_sheet(on, &collage, line);

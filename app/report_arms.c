@@ -109,16 +109,24 @@ static json_t *kept(const sg_arm_result *r)
     return NULL;
 }
 
-/* What compares an arm with the first. */
-static bool add_scores(json_t *j, const sg_arm_result *r, int frames, bool first)
+/* What compares an arm with the first, and what its clip shows by itself. */
+static bool add_scores(json_t *j, const sg_arm_result *r, bool first)
 {
-    const sg_arm_scores *const s = &r->scores;
-    json_t *const              scores =
-        first ? json_pack("{s:n, s:n, s:n, s:n}", "psnr", "ssim", "identical_frames", "latents")
-                           : json_pack("{s:o, s:o, s:i, s:{s:o, s:o}}", "psnr", scored(&s->psnr_of_all, s->psnr, frames), "ssim",
-                                       scored(&s->ssim_of_all, s->ssim, frames), "identical_frames", s->identical, "latents",
-                                       "relative_l2", numbers(s->relative_l2, r->steps), "cosine", numbers(s->cosine, r->steps));
-    return json_object_update_new(j, scores) == 0;
+    const sg_clip_scores *const  s = &r->scores.frames;
+    const sg_clip_totals *const  t = &r->scores.total;
+    const sg_clip_figures *const own = &t->of[1];
+    json_t *const                scores =
+        first
+                           ? json_pack("{s:n, s:n, s:n, s:n, s:n, s:n}", "psnr", "ssim", "ms_ssim", "ms_ssim_scales",
+                                       "identical_frames", "latents")
+                           : json_pack("{s:o, s:o, s:o, s:i, s:i, s:{s:o, s:o}}", "psnr", scored(&t->psnr, s->psnr, s->count), "ssim",
+                                       scored(&t->ssim, s->ssim, s->count), "ms_ssim", scored(&t->ms_ssim, s->ms_ssim, s->count),
+                                       "ms_ssim_scales", s->scales, "identical_frames", s->identical, "latents", "relative_l2",
+                                       numbers(r->scores.relative_l2, r->steps), "cosine", numbers(r->scores.cosine, r->steps));
+    json_t *const figures = json_pack("{s:f, s:o, s:i, s:i}", "sharpness", own->sharpness, "temporal_flickering",
+                                      number(own->flicker), "black_frames", own->black, "frozen_pairs", own->frozen);
+    const bool    whole = json_object_update_new(j, scores) == 0;
+    return json_object_update_new(j, figures) == 0 && whole;
 }
 
 static json_t *arm_json(const sg_comparison *c, const sg_arm_result *r)
@@ -127,7 +135,7 @@ static json_t *arm_json(const sg_comparison *c, const sg_arm_result *r)
                           "settings", r->settings, "seconds", seconds(r), "speedup", speedup(&c->result[0], r),
                           "density", number(sg_arm_density(r, -1, -1)), "kept", kept(r), "attention", r->attention,
                           "peak_bytes", (json_int_t)r->report.peak_bytes);
-    if (j && add_scores(j, r, c->request->frames, r == c->result)) return j;
+    if (j && add_scores(j, r, r == c->result)) return j;
     json_decref(j);
     return NULL;
 }
@@ -239,17 +247,17 @@ void sg_report_arms_table(const sg_comparison *c)
     }
     printf("%-*s density  seconds   speed-up  denoising  attention  PSNR mean    minimum      SSIM\n", widest, "arm");
     for (int i = 0; i < c->count; i++) {
-        const sg_arm_result *const r = &c->result[i];
-        const sg_arm_scores *const s = &r->scores;
+        const sg_arm_result *const  r = &c->result[i];
+        const sg_clip_totals *const t = &r->scores.total;
         printf("%s%*s", r->arm->name, widest - columns_of(r->arm->name), "");
         print_number(7, 3, sg_arm_density(r, -1, -1), "");
         print_number(8, 2, r->report.total_seconds, "");
         print_number(10, 2, first->report.total_seconds / r->report.total_seconds, "x");
         print_number(10, 2, first->report.seconds[SG_STAGE_DENOISE] / r->report.seconds[SG_STAGE_DENOISE], "x");
         print_number(10, 2, first->attention_seconds / r->attention_seconds, "x");
-        print_number(10, 2, i ? s->psnr_of_all.mean : NAN, "");
-        print_number(10, 2, i ? s->psnr_of_all.minimum : NAN, "");
-        print_number(9, 4, i ? s->ssim_of_all.mean : NAN, "");
+        print_number(10, 2, i ? t->psnr.mean : NAN, "");
+        print_number(10, 2, i ? t->psnr.minimum : NAN, "");
+        print_number(9, 4, i ? t->ssim.mean : NAN, "");
         printf("\n");
     }
 }

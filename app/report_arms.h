@@ -24,7 +24,9 @@
  *     kept             [[share of layer 0, 1, ...] of step 0, 1, ...]: the same by step and layer; null: it did not run
  *     attention        as in a render's --json: policy, totals, seconds by stage, and layers [{step, layer, kind, why, ...}]
  *     peak_bytes       of the process so far
- *     psnr, ssim       {mean, minimum, percentile_5, worst, frames [of each frame]}, null for the first arm
+ *     psnr, ssim, ms_ssim  {mean, minimum, percentile_5, worst, frames [of each frame]}, null for the first arm
+ *     ms_ssim_scales   how many fitted; null for the first arm
+ *     sharpness, temporal_flickering, black_frames, frozen_pairs: of the clip by itself (clip_figures.h)
  *     identical_frames count; null for the first arm
  *     latents          {relative_l2 [after each step], cosine [...]}, null for the first arm
  *   ]
@@ -33,15 +35,14 @@
 #define SG_REPORT_ARMS_H
 
 #include "arms.h"
-#include "metrics.h"
+#include "clip_scores.h"
 #include "report.h"
 #include "report_attention.h"
 
 typedef struct sg_arm_scores {
-    double    *psnr, *ssim;          /* [frames] */
-    double    *relative_l2, *cosine; /* of latents, [steps] */
-    sg_summary psnr_of_all, ssim_of_all;
-    int        identical;
+    sg_clip_scores frames;
+    sg_clip_totals total;
+    double        *relative_l2, *cosine; /* of latents, [steps] */
 } sg_arm_scores;
 
 /* One arm: what it was to do, and what came of it. All arrays owned. */
