@@ -32,7 +32,7 @@ enum { SG_CHANNELS_MOST = 256 };
 enum { SG_GRID_MOST = 64 };
 
 /* Packed keys and values of a chunk stay below this. */
-enum { SG_CHUNK_BYTES = 512 << 10 };
+enum { SG_CHUNK_BYTES = 256 << 10 };
 
 static sg_status (*other)(sg_stream *, const sg_attend_blocks_args *); /* for what is not served here */
 
