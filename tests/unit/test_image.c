@@ -58,7 +58,10 @@ static const char *const broken[][2] = {
     {".", "is a folder, should be a file"},
 };
 
-static void path_of(char *out, size_t size, const char *name) { snprintf(out, size, "%s/%s", SG_PICTURES, name); }
+static void path_of(char *out, size_t size, const char *name)
+{
+    snprintf(out, size, "%s/%s", SG_CORPUS "/image", name);
+}
 
 static void sound_pictures(void **state)
 {
