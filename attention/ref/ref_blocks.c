@@ -2,10 +2,12 @@
  * its formula in op.h says.
  *
  * Compiled twice, see ref.c, and once more by ref_blocks_published.c. What the float build rounds beside its sums: the
- * weights of the softmax, and v with them, to what a kernel multiplies. Beside INT8 values a weight has 8 bits, of which
- * the largest of a row in 64 neighbouring keys (or means of the tail) is 255; beside others it is BF16, and F32 values are
- * rounded to BF16, as tiles take no wider ones. The denominator is the sum of the weights before that. quantise and what
- * select decides have no such budget: both builds do the same arithmetic there. */
+ * weights of the softmax, and v with them, to what a kernel multiplies. Beside INT8 values a weight has 8 bits, of
+ * which the largest of a row in 64 neighbouring keys (or means of the tail) is 255, and that largest is BF16, for a
+ * kernel may have BF16 weights there too; beside others all are BF16, and F32 values are rounded to BF16, as tiles take
+ * no wider ones. No weight is exact for being the largest of its row: bases are whole numbers, as a kernel's need not
+ * be the largest logit. The denominator is the sum of the weights before that. quantise and what select decides have no
+ * such budget: both builds do the same arithmetic there. */
 #include "ranked.h"
 
 enum { GROUP_ROWS = 32 };
@@ -488,7 +490,7 @@ static real round_weights(sg_dtype v, real *p, int64_t count)
     const real most = largest(p, count);
     if (v == SG_I8 && !(most > 0)) return 1;
     for (int64_t t = 0; t < count; t++) p[t] = v == SG_I8 ? FN(rint)(p[t] * (255 / most)) : round_as(SG_BF16, p[t]);
-    return v == SG_I8 ? most / 255 : 1;
+    return v == SG_I8 ? round_as(SG_BF16, most) / 255 : 1;
 }
 
 /* o += the sum of p[t] v[t] over `count` rows of v, which lie `step` apart. */
@@ -508,10 +510,10 @@ static real attend_row(const attending *x, int64_t g, int64_t r, real *l, const 
     const int64_t                      gk = g / (x->h / x->hk), d = x->d;
     const bool                         packed = a->v.dtype == SG_I8; /* heads before tokens */
     const int64_t                      step = packed ? d : x->hk * d;
-    const real                         most = largest(l, x->m + x->nk);
+    const real                         base = FN(floor)(largest(l, x->m + x->nk));
     real                               sum = 0, left = 0;
     for (int64_t e = 0; e < d; e++) o[e] = 0;
-    for (int64_t t = 0; t < x->m + x->nk; t++) l[t] = l[t] == -INFINITY ? 0 : FN(exp)(l[t] - most);
+    for (int64_t t = 0; t < x->m + x->nk; t++) l[t] = l[t] == -INFINITY ? 0 : FN(exp)(l[t] - base);
     for (int64_t from = 0; from < x->m; from += SG_BLOCK_K) {
         const int64_t count = least(SG_BLOCK_K, x->m - from);
         real *const   part = out[from / SG_BLOCK_K] ? &left : &sum;
