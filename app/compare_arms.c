@@ -322,7 +322,7 @@ static sg_status run(job *j, sg_error *e)
     sg_arms_find_same(&j->all);
     SG_TRY(sg_compare_files_write(&j->files, &j->all, json, e));
     if (!json || strcmp(json, "-") != 0) sg_report_arms_table(&j->all);
-    sg_progress_say(&j->progress, "%s: %s, %s, report.json", j->files.folder, j->all.side, j->all.sheet);
+    sg_progress_say(&j->progress, "%s: %s, %s, report.json, report.html", j->files.folder, j->all.side, j->all.sheet);
     return tell_same(j, e);
 }
 

@@ -3,6 +3,7 @@
 #include "collage.h"
 #include "interrupt.h"
 #include "output_file.h"
+#include "report_page.h"
 
 #include <errno.h>
 #include <math.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 enum { SIDE_MOST = 16384 };
+static const char REPORT[] = "report.json", PAGE[] = "report.html";
 
 static size_t frame_bytes(const sg_comparison *c) { return (size_t)c->request->width * (size_t)c->request->height * 3; }
 
@@ -59,6 +61,18 @@ static void name_file(sg_compare_files *f, const char *stem, const char *ending)
     snprintf(o->path, sizeof o->path, "%s/%s%s", f->folder, stem, ending);
 }
 
+static void report_path(char path[PATH_MAX], const sg_compare_files *f, const char *name)
+{
+    snprintf(path, PATH_MAX, "%s/%s", f->folder, name);
+}
+
+static sg_status check_report(const sg_compare_files *f, const char *name, sg_error *e)
+{
+    char path[PATH_MAX];
+    report_path(path, f, name);
+    return sg_output_file_check(path, "--output", e);
+}
+
 static sg_status check_file(const sg_compare_files *f, const sg_comparison *c, int k, bool there, sg_error *e)
 {
     const sg_clip clip = clip_of(f, c, k);
@@ -88,7 +102,9 @@ sg_status sg_compare_files_name(sg_compare_files *f, sg_comparison *c, const cha
     sg_collage_sheet_size(&collage, &c->sheet_size[0], &c->sheet_size[1]);
     const bool there = stat(f->folder, &st) == 0;
     for (int k = 0; k < f->count; k++) SG_TRY(check_file(f, c, k, there, e));
-    return SG_OK;
+    if (!there) return SG_OK;
+    SG_TRY(check_report(f, REPORT, e));
+    return check_report(f, PAGE, e);
 }
 
 size_t sg_compare_files_bytes(const sg_compare_files *f, const sg_comparison *c)
@@ -204,12 +220,17 @@ static sg_status write_file(sg_compare_files *f, const sg_comparison *c, int k, 
 
 static sg_status save_reports(const sg_compare_files *f, const sg_comparison *c, const char *json, sg_error *e)
 {
-    char    path[PATH_MAX];
-    json_t *report = NULL;
+    char            path[PATH_MAX];
+    json_t         *report = NULL;
+    sg_output_file *page = NULL;
     SG_TRY(sg_report_arms(&report, c, e));
-    snprintf(path, sizeof path, "%s/report.json", f->folder);
-    sg_status status = json ? sg_report_save(json, report, e) : SG_OK;
+    report_path(path, f, PAGE);
+    sg_status status = sg_report_page_open(&page, path, sg_report_arms_page, report, e);
+    if (status == SG_OK && json) status = sg_report_save(json, report, e);
+    report_path(path, f, REPORT);
     if (status == SG_OK) status = sg_report_save(path, report, e);
+    if (status == SG_OK) status = sg_output_file_publish(&page, e);
+    sg_output_file_discard(&page);
     json_decref(report);
     return status;
 }

@@ -1,4 +1,5 @@
-/* compare_files.h - the folder that `compare` fills: a clip of each arm, side.mp4, frames.png, report.json. */
+/* compare_files.h - the folder that `compare` fills: a clip of each arm, side.mp4, frames.png, report.json,
+ * report.html. */
 #ifndef SG_COMPARE_FILES_H
 #define SG_COMPARE_FILES_H
 

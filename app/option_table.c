@@ -161,7 +161,7 @@ const sg_option sg_option_table[] = {
              "(default: out.mp4, or out.y4m in a build without FFmpeg)"},
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(output), .value = "DIR",
      .help = "a folder, made if it is not there: a clip of each arm, side.mp4, frames.png, report.json\n"
-             "(default: compare- and the seed)"},
+             "and report.html, which shows them all in a browser (default: compare- and the seed)"},
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = TUNE, AT(output), .value = "FILE",
      .help = "the thresholds as JSON (default: sparge-attention.json beside the model); - is stdout"},
     {.name = "latents", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(latents), .value = "FILE",

@@ -6,8 +6,11 @@ few=(--size 512x512 --frames 1 --steps 2 --cfg-scale 1 --dense-steps 0)
 sparge-gen compare "${prompt[@]}" "${few[@]}" --arms 'dense,sparge:topk=0.25:tail=off,sage:name=8 bits' --json copy.json -o out 2>log ||
     fail "$(<log)"
 expect_files copy.json log out out/dense.$ending out/sparge-topk=0.25-tail=off.$ending out/8-bits.$ending out/side.$ending \
-    out/frames.png out/report.json
+    out/frames.png out/report.json out/report.html
 cmp copy.json out/report.json || fail "two reports"
+[[ $(head -n 1 out/report.html) == "<!doctype html>" && $(tail -n 1 out/report.html) == "</script>" ]] || fail "no page"
+grep -q '^<script type="application/json" id="report">{"format":"sparge-gen compare","version":1,.*}</script>$' out/report.html ||
+    fail "no report in the page"
 for words in '"format": "sparge-gen compare"' '"tokens": 1024' '"same_kernel": \[\]' '"name": "8 bits"' \
     '"file": "sparge-topk=0.25-tail=off.'$ending'"' '"density": 0.25' '"relative_l2": \[' '"psnr": null' '"warm_up": ' \
     '"arms": "dense,sparge:topk=0.25:tail=off,sage:name=8 bits"' '"kept": \[' '"predict": '; do

@@ -7,12 +7,13 @@ echo old | tee compare-0/other >compare-0/report.json
 sparge-gen compare "${prompt[@]}" "${small[@]}" --frames 5 -q --json copy.json >table
 echo "= $?"
 expect_files table copy.json compare-0 compare-0/other compare-0/dense.$ending compare-0/sparge.$ending \
-    compare-0/side.$ending compare-0/frames.png compare-0/report.json
+    compare-0/side.$ending compare-0/frames.png compare-0/report.json compare-0/report.html
 cmp copy.json compare-0/report.json || fail "two reports"
 sed -n '/same_kernel/,/]/p' copy.json
 grep -q '"psnr": {' copy.json && grep -q '"identical_frames": 5' copy.json || fail "no scores"
-sparge-gen compare "${prompt[@]}" "${small[@]}" --frames 1 --arms dense,sage -o new --json - >report.json 2>log
+sparge-gen compare --prompt '</script><b>"é' "${small[@]}" --frames 1 --arms dense,sage -o new --json - >report.json 2>log
 [[ $(head -c 1 report.json) == "{" && $(tail -n 1 report.json) == "}" ]] || fail "stdout does not hold the report alone"
+grep -qF '"prompt":"\u003c/script>\u003cb>\"\u00E9"' new/report.html || fail "a prompt can become HTML"
 tail -n 1 log
 if has_mp4; then
     ffprobe -v error -show_entries stream=width,height,nb_frames -of csv=p=0 compare-0/side.mp4 || fail

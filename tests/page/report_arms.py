@@ -1,0 +1,154 @@
+"""report.html in a browser. usage: report_arms.py APART SAME PROMPT: folders of comparisons of three arms that differ, and of
+two that do not; what the first was to show. Exit code 77 is a skip."""
+import os
+import sys
+
+from browser import Browser, find
+
+FRAMES, ARMS, FPS = 17, 3, 16
+LOADED = "videos.length === 0 || videos.every(v => v.readyState > 1 && !v.seeking)"
+
+# Is the canvas, from column a to b, what the player of an arm shows now?
+SAME_PICTURE = """((n, a, b) => {
+  const shown = document.querySelector('#swipe canvas'), own = document.createElement('canvas');
+  [own.width, own.height] = [shown.width, shown.height];
+  own.getContext('2d').drawImage(videos[n], 0, 0, own.width, own.height);
+  const of = c => c.getContext('2d').getImageData(a, 0, b - a, c.height).data;
+  const x = of(shown), y = of(own);
+  return x.every((v, i) => v === y[i]);
+})"""
+
+
+def check(so, *what):
+    if not so:
+        raise AssertionError(" ".join(map(str, what)))
+
+
+def text_stays_text(b, prompt):
+    check(b.value("document.getElementById('prompt').textContent") == prompt)
+    check(b.value("document.querySelectorAll('b, i').length") == 0, "text became elements")
+    check(b.value("document.body.innerText.includes('<i>three</i>')"), "an arm has lost its name")
+
+
+def clips_play(b):
+    b.wait(LOADED)
+    check(b.value("videos.length") == ARMS)
+    b.key(" ", " ")
+    b.wait("playing && frame >= 3")
+    apart = b.value("Math.max(...videos.map(v => Math.abs(v.currentTime - videos[0].currentTime)))")
+    check(apart < 3 / FPS, f"clips are {apart} s apart")
+    b.key(" ", " ")
+    b.wait("!playing && videos.every(v => v.paused && !v.seeking)")
+    b.value("seek(5)")
+    for key, text, frame in (("ArrowRight", None, 6), (".", ".", 7), ("ArrowLeft", None, 6), (",", ",", 5)):
+        b.key(key, text)
+        b.wait(LOADED)
+        at = b.value("[frame, ...videos.map(v => Math.floor(v.currentTime * fps))]")
+        check(at == [frame] * (ARMS + 1), key, at)
+    check(b.value("document.querySelector('#transport output').textContent") == f"frame 6 of {FRAMES}")
+    b.value(f"seek({FRAMES - 3}), play()")
+    b.wait("frame < 5")  # it begins again
+    b.value("pause()")
+    b.value("document.activeElement.blur()")
+    b.key("Tab")
+    check(b.value("document.activeElement.id") == "play", "Tab does not lead to the button")
+    b.key(" ", " ")
+    check(b.value("playing"), "a button under the keyboard")
+    b.key("k", "k")
+    check(not b.value("playing"))
+
+
+def line_moves(b):
+    b.value("seek(8), document.getElementById('line').focus()")
+    b.wait(LOADED)
+    b.key("ArrowRight")
+    check(b.value("document.getElementById('line').value") == "51", "the keyboard does not move the line")
+    b.wait(f"{SAME_PICTURE}(0, 0, 128) && {SAME_PICTURE}(1, 134, 256)")
+    check(not b.value(f"{SAME_PICTURE}(1, 0, 128)"), "left shows the right arm")
+    b.value("document.getElementById('right').focus()")
+    b.key("ArrowDown")
+    b.wait(f"document.getElementById('right').value === '2' && {SAME_PICTURE}(2, 134, 256)")
+    box = b.value("(c => { c.scrollIntoView({block: 'center'}); const r = c.getBoundingClientRect();"
+                  "return [r.x, r.y, r.width, r.height]; })(document.querySelector('#swipe canvas'))")
+    x, y = box[0] + box[2] / 4, box[1] + box[3] / 2
+    b.mouse("mousePressed", x + 40, y)
+    b.mouse("mouseMoved", x, y)
+    b.mouse("mouseReleased", x, y)
+    check(b.value("document.getElementById('line').value") == "25", "the mouse does not move the line")
+    b.wait(f"{SAME_PICTURE}(0, 0, 62) && {SAME_PICTURE}(2, 68, 256)")
+
+
+def figures_are_there(b):
+    dots = b.value("[...document.querySelectorAll('svg')].map(s => s.querySelectorAll('circle').length)")
+    steps, layers = b.value("steps"), b.value("arms[0].kept[0].length")
+    check(dots == [2 * FRAMES, 2 * FRAMES, 2 * steps, 2 * steps, 3 * steps], "points of the curves", dots)
+    check(b.value("document.querySelectorAll('.heat td').length") == ARMS * steps * layers)
+    b.value("document.querySelectorAll('details').forEach(d => d.open = true)")
+    b.wait(f"document.querySelectorAll('details table').length === 6")
+    check(not b.value("/undefined|NaN|\\[object/.test(document.body.innerText)"), "an empty figure")
+
+
+def looks_right(b, page):
+    colours = set()
+    for theme in ("light", "dark"):
+        b.look(400, 800, theme)
+        b.open(page)
+        b.wait(LOADED)
+        check(b.value("document.documentElement.scrollWidth") <= 400, "wider than the screen")
+        colours.add(b.value("getComputedStyle(document.body).backgroundColor"))
+    check(len(colours) == 2, "no dark page")
+
+
+def nothing_differs(b, page):
+    b.open(page)
+    check("ran the same kernel throughout" in b.value("document.querySelector('p.alarm[role=alert]').innerText"))
+    red, *rest = b.value("getComputedStyle(document.querySelector('p.alarm')).color.match(/\\d+/g).map(Number)")
+    check(red > 150 and max(rest) < 0.7 * red, "the warning is not red")
+    check(b.value("document.body.innerText.includes('Nothing differs')"), "no word on PSNR")
+
+
+def clips_cannot_play(b, folder):
+    with open(f"{folder}/report.html", encoding="ascii") as f:
+        page = f.read()
+    with open(f"{folder}/y4m.html", "w", encoding="ascii") as f:
+        f.write(page.replace(".mp4", ".y4m"))
+    b.open(f"{folder}/y4m.html")
+    check(b.value("document.querySelectorAll('#y4m a').length") == ARMS and b.value("videos.length") == 0)
+    b.key(" ", " ")
+    b.key("ArrowRight")
+    check(b.value("frame === 1 && !playing"))
+    check(b.value("document.querySelectorAll('svg').length") == 5)
+
+
+def main():
+    apart, same, prompt = sys.argv[1:]
+    b = Browser(find())
+    try:
+        b.look(1200, 900, "light")
+        b.open(f"{apart}/report.html")
+        if not b.value("document.createElement('video').canPlayType('video/mp4; codecs=\"avc1.64001f\"')"):
+            print("skipped: this Chromium has no H.264")
+            return 77
+        text_stays_text(b, prompt)
+        clips_play(b)
+        line_moves(b)
+        figures_are_there(b)
+        looks_right(b, f"{apart}/report.html")
+        b.look(1200, 900, "light")
+        nothing_differs(b, f"{same}/report.html")
+        clips_cannot_play(b, apart)
+        away = [r for r in b.requests if not r.startswith(("file://" + os.path.abspath("."), "data:"))]
+        check(not away, "requests from elsewhere:", away)
+        told = [c for c in b.complaints if "willReadFrequently" not in c]  # the canvas is read by this test alone
+        check(not told, "on the console:", told)
+        os.remove(f"{apart}/sage.mp4")
+        b.open(f"{apart}/report.html")
+        b.wait("videos.length === 2 && document.querySelector('figure p.alarm a').textContent === 'sage.mp4'")
+    finally:
+        b.close()
+    print("report.html: plays, steps, swipes, has its figures")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
