@@ -1,4 +1,4 @@
-# On a terminal one line changes in place and is gone at the end; video does not go to a terminal.
+# On a terminal one line changes in place and is gone at the end; video does not go there, which is told in red.
 source "$LIB"
 script -qec true /dev/null &>/dev/null || skip "no pseudo-terminal"
 export TERM=xterm
