@@ -230,15 +230,17 @@ static void score_row(const scoring *x, int64_t g, int64_t i, real *p, real *y)
     const int64_t h = a->q.dim[1], d = a->q.dim[2], means = a->k.dim[0], hk = a->k.dim[1], gk = g / (h / hk);
     const int64_t per_q = a->sub ? SG_BLOCK_Q / SG_BLOCK_SUB : 1, per_k = a->sub ? SG_BLOCK_K / SG_BLOCK_SUB : 1;
     const int64_t end = least((i + 1) * per_q, a->q.dim[0]);
+    const real    scale = SG_REF_IS_PUBLISHED ? (real)a->scale : 1;
     for (int64_t q = i * per_q; q < end; q++) {
         real most = -INFINITY, sum = 0;
         for (int64_t b = 0; b < means; b++) {
             if (!counts(x, g, i, b / per_k)) continue;
-            p[b] = stored((real)a->scale * stored(dot(x->q + (q * h + g) * d, x->k + (b * hk + gk) * d, d)));
+            p[b] = stored(scale * stored(dot(x->q + (q * h + g) * d, x->k + (b * hk + gk) * d, d)));
             if (p[b] > most || p[b] != p[b]) most = p[b];
         }
         for (int64_t b = 0; b < means; b++)
-            if (counts(x, g, i, b / per_k)) sum += p[b] = FN(exp)(p[b] - most);
+            if (counts(x, g, i, b / per_k))
+                sum += p[b] = SG_REF_IS_PUBLISHED ? FN(exp)(p[b] - most) : FN(exp2)(p[b] - most);
         for (int64_t b = 0; b < means; b++)
             if (counts(x, g, i, b / per_k)) y[b / per_k] += stored(p[b] / sum);
     }
@@ -256,6 +258,9 @@ sg_status SG_REF_OP(score)(sg_stream *s, const sg_score_args *a)
     real *const q = widen(a->q), *const k = widen(a->k);
     const scoring x = {a, RULES(a, h), q, k};
     int           ok = q && k;
+    /* Queries are scaled first, to powers of two, as kernels do it: so products of whole numbers are not exact. */
+    for (int64_t t = 0; ok && !SG_REF_IS_PUBLISHED && t < sg_count(a->q); t++)
+        q[t] *= (real)a->scale * (real)1.44269504088896340736;
     if (ok) {
 #pragma omp parallel reduction(&& : ok)
         {
