@@ -7,16 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { ROW = 1 << 18, COPY_ROWS = 256 }; /* a copy of 256 MiB */
-
-double sg_bench_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- a stream ---- */
 
@@ -65,9 +57,9 @@ static sg_status fastest(const sg_bench *b, sg_stream *s, const work *k, double 
     *best = INFINITY;
     SG_TRY(run(b, s, k, e));
     for (int i = 0; i < 3 || all < 0.33; i++) {
-        const double start = sg_bench_now();
+        const double start = sg_seconds();
         SG_TRY(run(b, s, k, e));
-        const double took = sg_bench_now() - start;
+        const double took = sg_seconds() - start;
         *best = fmin(*best, took);
         all += took;
     }

@@ -23,8 +23,6 @@ typedef struct sg_bench {
 sg_status sg_bench_step(sg_bench *b, sg_error *e) SG_MUST_USE;
 sg_status sg_bench_attention(sg_bench *b, sg_error *e) SG_MUST_USE;
 
-double sg_bench_now(void); /* seconds */
-
 /* Measures, and keeps what is above what was measured before. */
 sg_status sg_bench_ceilings(sg_bench *b, sg_error *e) SG_MUST_USE;
 void      sg_bench_print_ceilings(const sg_bench *b);

@@ -65,7 +65,7 @@ static void chunks_begin(step_bench *t, int total)
 static int on_progress(void *context, sg_stage stage, int done, int total)
 {
     step_bench *const t = context;
-    const double      seconds = sg_bench_now() - t->since;
+    const double      seconds = sg_seconds() - t->since;
     series *const     p = stage == SG_STAGE_DENOISE ? &t->step : stage == SG_STAGE_DECODE ? &t->chunk : NULL;
     sg_progress_update(&t->progress, stage, done, total);
     if (p == &t->chunk && done == 0) chunks_begin(t, total);
@@ -73,7 +73,7 @@ static int on_progress(void *context, sg_stage stage, int done, int total)
     if (p == &t->chunk && done == p->warm + p->measured) return 1;
     if (p) unit_begins(t, p, done);
     t->frames[0] = t->frames[1];
-    t->since = sg_bench_now();
+    t->since = sg_seconds();
     return sg_interrupt_asked();
 }
 

@@ -112,19 +112,17 @@ static void print_table(const pair *p)
     if (a->frozen || b->frozen) printf("frozen pairs         %8d  %8d\n", a->frozen, b->frozen);
 }
 
-/* JSON has no infinity. */
-static json_t *number(double v) { return isfinite(v) ? json_real(v) : json_null(); }
-
 static json_t *summary(const sg_summary *s)
 {
-    return json_pack("{s:o, s:o, s:o}", "mean", number(s->mean), "minimum", number(s->minimum), "percentile_5",
-                     number(s->percentile_5));
+    return json_pack("{s:o, s:o, s:o}", "mean", sg_report_number(s->mean), "minimum", sg_report_number(s->minimum),
+                     "percentile_5", sg_report_number(s->percentile_5));
 }
 
 static json_t *figures(const char *path, const sg_clip_figures *f)
 {
     return json_pack("{s:o, s:f, s:o, s:i, s:i}", "path", sg_report_name(path), "sharpness", f->sharpness,
-                     "temporal_flickering", number(f->flicker), "black_frames", f->black, "frozen_pairs", f->frozen);
+                     "temporal_flickering", sg_report_number(f->flicker), "black_frames", f->black, "frozen_pairs",
+                     f->frozen);
 }
 
 static json_t *frame_path(const pair *p, int clip, int i)
@@ -141,7 +139,7 @@ static sg_status save(const char *path, const pair *p, sg_error *e)
     for (int i = 0; i < s->count && whole; i++)
         whole = json_array_append_new(frames,
                                       json_pack("{s:i, s:o, s:o, s:o, s:f, s:f}", "frame", i, "a", frame_path(p, 0, i),
-                                                "b", frame_path(p, 1, i), "psnr", number(s->psnr[i]), "ssim",
+                                                "b", frame_path(p, 1, i), "psnr", sg_report_number(s->psnr[i]), "ssim",
                                                 s->ssim[i], "ms_ssim", s->ms_ssim[i])) == 0;
     json_t *const j = whole ? json_pack("{s:s, s:i, s:i, s:i, s:o, s:o, s:o, s:i, s:o, s:o, s:O}", "format", FORMAT,
                                         "version", VERSION, "frames", s->count, "identical_frames", s->identical,

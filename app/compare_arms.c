@@ -14,10 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define DEFAULT_ARMS "dense,sparge"
-enum { SIDE_MOST = 16384 };
 
 typedef struct job {
     const sg_settings *settings;
@@ -37,13 +35,6 @@ typedef struct job {
     bool               warm;      /* enough was done to warm up */
     double             last_step; /* seconds */
 } job;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static size_t frame_bytes(const job *j) { return (size_t)j->request.width * (size_t)j->request.height * 3; }
 
@@ -75,7 +66,8 @@ static sg_status enlarge(job *j, sg_error *e)
     if (given[0] && given[1]) return SG_OK;
     for (;;) {
         SG_TRY(sg_engine_plan(j->engine, &usual, &plan, e));
-        if (plan.tokens >= SG_TOKENS || usual.width > SIDE_MOST / 4 || usual.height > SIDE_MOST / 4) break;
+        if (plan.tokens >= SG_TOKENS || usual.width > SG_IMAGE_MAX_SIDE / 4 || usual.height > SG_IMAGE_MAX_SIDE / 4)
+            break;
         usual.width *= 2;
         usual.height *= 2;
     }
@@ -183,7 +175,7 @@ static sg_status warm_up(job *j, sg_error *e)
 static int on_progress(void *context, sg_stage stage, int done, int total)
 {
     job *const   j = context;
-    const double time = now();
+    const double time = sg_seconds();
     sg_progress_update(&j->progress, stage, done, total);
     if (stage == SG_STAGE_DENOISE && done > 0) j->now->step_seconds[done - 1] = time - j->last_step;
     j->last_step = time;

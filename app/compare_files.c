@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SIDE_MOST = 16384 };
 static const char REPORT[] = "report.json", PAGE[] = "report.html";
 
 static size_t frame_bytes(const sg_comparison *c) { return (size_t)c->request->width * (size_t)c->request->height * 3; }
@@ -76,9 +75,10 @@ static sg_status check_report(const sg_compare_files *f, const char *name, sg_er
 static sg_status check_file(const sg_compare_files *f, const sg_comparison *c, int k, bool there, sg_error *e)
 {
     const sg_clip clip = clip_of(f, c, k);
-    if (clip.width > SIDE_MOST || clip.height > SIDE_MOST)
+    if (clip.width > SG_IMAGE_MAX_SIDE || clip.height > SG_IMAGE_MAX_SIDE)
         return sg_error_set(e, SG_E_ARG, "--arms: %d of %dx%d make %s %dx%d, and %d is the most a side", c->count,
-                            c->request->width, c->request->height, f->file[k].name, clip.width, clip.height, SIDE_MOST);
+                            c->request->width, c->request->height, f->file[k].name, clip.width, clip.height,
+                            SG_IMAGE_MAX_SIDE);
     return there ? sg_sink_check(&clip, e) : SG_OK;
 }
 

@@ -1,11 +1,11 @@
 /* progress.c - see progress.h. */
 #include "progress.h"
+#include "backend.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Without a terminal the denoiser speaks at its quarters only, and not more often than this. */
@@ -13,13 +13,6 @@
 
 static const char *const stage_names[SG_STAGES] = {"loading", "reading the prompt", "denoising", "decoding"};
 static const char *const unit_names[SG_STAGES] = {NULL, NULL, "step", NULL};
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 const char *sg_duration(char *text, size_t size, double seconds)
 {
@@ -37,7 +30,7 @@ void sg_progress_init(sg_progress *p, bool quiet)
 {
     const char *kind = getenv("TERM");
     *p = (sg_progress){.quiet = quiet, .terminal = isatty(STDERR_FILENO) && kind && strcmp(kind, "dumb") != 0};
-    p->last_time = p->last_line = now();
+    p->last_time = p->last_line = sg_seconds();
 }
 
 void sg_progress_clear(sg_progress *p)
@@ -85,7 +78,7 @@ void sg_progress_update(sg_progress *p, sg_stage stage, int done, int total)
         p->base_done = done > 0 ? done - 1 : 0;
         p->base_time = p->last_time;
     }
-    p->last_time = now();
+    p->last_time = sg_seconds();
     char text[160];
     describe(p, done, total, text, sizeof text);
     if (p->terminal) {

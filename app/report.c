@@ -3,6 +3,7 @@
 #include "output_file.h"
 #include "prompt_list.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,6 +81,8 @@ static json_t *phase(const sg_phase_plan *p)
                      (json_int_t)p->mapped, "packed_bytes", (json_int_t)p->packed, "work_bytes", (json_int_t)p->work,
                      "peak_bytes", (json_int_t)p->peak, "flops", p->flops);
 }
+
+json_t *sg_report_number(double v) { return isfinite(v) ? json_real(v) : json_null(); }
 
 sg_status sg_report_plan(json_t **out, const sg_plan *p, sg_error *e)
 {

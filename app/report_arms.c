@@ -57,14 +57,11 @@ void sg_arms_find_same(sg_comparison *c)
 
 /* ---- for machines ---- */
 
-/* JSON has no infinity and no NaN. */
-static json_t *number(double v) { return isfinite(v) ? json_real(v) : json_null(); }
-
 static json_t *numbers(const double *v, int count)
 {
     json_t *const a = json_array();
     for (int i = 0; a && i < count; i++)
-        if (json_array_append_new(a, number(v[i])) != 0) {
+        if (json_array_append_new(a, sg_report_number(v[i])) != 0) {
             json_decref(a);
             return NULL;
         }
@@ -73,8 +70,9 @@ static json_t *numbers(const double *v, int count)
 
 static json_t *scored(const sg_summary *s, const double *v, int count)
 {
-    return json_pack("{s:o, s:o, s:o, s:i, s:o}", "mean", number(s->mean), "minimum", number(s->minimum),
-                     "percentile_5", number(s->percentile_5), "worst", s->worst, "frames", numbers(v, count));
+    return json_pack("{s:o, s:o, s:o, s:i, s:o}", "mean", sg_report_number(s->mean), "minimum",
+                     sg_report_number(s->minimum), "percentile_5", sg_report_number(s->percentile_5), "worst", s->worst,
+                     "frames", numbers(v, count));
 }
 
 static json_t *seconds(const sg_arm_result *r)
@@ -82,15 +80,16 @@ static json_t *seconds(const sg_arm_result *r)
     const double *const s = r->report.seconds;
     return json_pack("{s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "load", s[SG_STAGE_LOAD], "text", s[SG_STAGE_TEXT],
                      "denoise", s[SG_STAGE_DENOISE], "decode", s[SG_STAGE_DECODE], "total", r->report.total_seconds,
-                     "attention", number(r->attention_seconds), "steps", numbers(r->step_seconds, r->steps));
+                     "attention", sg_report_number(r->attention_seconds), "steps", numbers(r->step_seconds, r->steps));
 }
 
 static json_t *speedup(const sg_arm_result *first, const sg_arm_result *r)
 {
     const double *const a = first->report.seconds, *const b = r->report.seconds;
-    return json_pack("{s:o, s:o, s:o}", "total", number(first->report.total_seconds / r->report.total_seconds),
-                     "denoise", number(a[SG_STAGE_DENOISE] / b[SG_STAGE_DENOISE]), "attention",
-                     number(first->attention_seconds / r->attention_seconds));
+    return json_pack("{s:o, s:o, s:o}", "total",
+                     sg_report_number(first->report.total_seconds / r->report.total_seconds), "denoise",
+                     sg_report_number(a[SG_STAGE_DENOISE] / b[SG_STAGE_DENOISE]), "attention",
+                     sg_report_number(first->attention_seconds / r->attention_seconds));
 }
 
 static json_t *kept(const sg_arm_result *r)
@@ -101,7 +100,7 @@ static json_t *kept(const sg_arm_result *r)
         json_t *const layers = json_array();
         whole = layers != NULL;
         for (int l = 0; whole && l < r->layers; l++)
-            whole = json_array_append_new(layers, number(sg_arm_density(r, i, l))) == 0;
+            whole = json_array_append_new(layers, sg_report_number(sg_arm_density(r, i, l))) == 0;
         whole = json_array_append_new(steps, layers) == 0 && whole;
     }
     if (whole) return steps;
@@ -123,9 +122,10 @@ static bool add_scores(json_t *j, const sg_arm_result *r, bool first)
                                        scored(&t->ssim, s->ssim, s->count), "ms_ssim", scored(&t->ms_ssim, s->ms_ssim, s->count),
                                        "ms_ssim_scales", s->scales, "identical_frames", s->identical, "latents", "relative_l2",
                                        numbers(r->scores.relative_l2, r->steps), "cosine", numbers(r->scores.cosine, r->steps));
-    json_t *const figures = json_pack("{s:f, s:o, s:i, s:i}", "sharpness", own->sharpness, "temporal_flickering",
-                                      number(own->flicker), "black_frames", own->black, "frozen_pairs", own->frozen);
-    const bool    whole = json_object_update_new(j, scores) == 0;
+    json_t *const figures =
+        json_pack("{s:f, s:o, s:i, s:i}", "sharpness", own->sharpness, "temporal_flickering",
+                  sg_report_number(own->flicker), "black_frames", own->black, "frozen_pairs", own->frozen);
+    const bool whole = json_object_update_new(j, scores) == 0;
     return json_object_update_new(j, figures) == 0 && whole;
 }
 
@@ -133,8 +133,8 @@ static json_t *arm_json(const sg_comparison *c, const sg_arm_result *r)
 {
     json_t *j = json_pack("{s:s, s:s, s:O, s:o, s:o, s:o, s:o, s:O, s:I}", "name", r->arm->name, "file", r->file,
                           "settings", r->settings, "seconds", seconds(r), "speedup", speedup(&c->result[0], r),
-                          "density", number(sg_arm_density(r, -1, -1)), "kept", kept(r), "attention", r->attention,
-                          "peak_bytes", (json_int_t)r->report.peak_bytes);
+                          "density", sg_report_number(sg_arm_density(r, -1, -1)), "kept", kept(r), "attention",
+                          r->attention, "peak_bytes", (json_int_t)r->report.peak_bytes);
     if (j && add_scores(j, r, r == c->result)) return j;
     json_decref(j);
     return NULL;

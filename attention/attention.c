@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 struct sg_attention_context {
     sg_backend *backend;
@@ -42,13 +41,6 @@ typedef struct call {
     bool                          planning; /* nothing is read or written */
     double                        copy_seconds;
 } call;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- the context ---- */
 
@@ -347,7 +339,7 @@ static int64_t token_of(const call *k, int64_t i)
 /* Between x, element b of the batch, and the rows of t. */
 static void move(call *k, const side *x, int64_t b, sg_tensor t, bool back)
 {
-    const double start = now();
+    const double start = sg_seconds();
     const size_t size = sg_dtype_size(k->dtype), head = (size_t)k->d * size, row = (size_t)x->heads * head;
     const bool   whole = x->heads == 1 || x->stride.head == k->d;
     const size_t pieces = whole ? 1 : (size_t)x->heads, piece = whole ? row : head;
@@ -361,7 +353,7 @@ static void move(call *k, const side *x, int64_t b, sg_tensor t, bool back)
             memcpy(back ? theirs : ours, back ? ours : theirs, piece);
         }
     }
-    k->copy_seconds += now() - start;
+    k->copy_seconds += sg_seconds() - start;
 }
 
 /* x, element b of the batch, as a tensor: where it lies or from scratch. */
@@ -457,7 +449,7 @@ static sg_status report_counts(const call *k, sg_attention_report *r, sg_stream 
 
 static sg_status run(call *k, sg_attention_report *r, sg_error *e)
 {
-    const double start = now();
+    const double start = sg_seconds();
     sg_stream    s;
     sg_trace     trace = {0};
     SG_TRY(open_stream(k, &s, e));
@@ -468,7 +460,7 @@ static sg_status run(call *k, sg_attention_report *r, sg_error *e)
         *r = (sg_attention_report){.copy_seconds = k->copy_seconds};
         report_stages(r, &trace);
         status = report_counts(k, r, &s, e);
-        r->seconds = now() - start;
+        r->seconds = sg_seconds() - start;
     }
     sg_trace_free(&trace);
     return status;

@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 /* Fine where a step costs little error: amounts are multiples of the whole, so all sizes have the same. */
 static const float shares[SG_TUNE_AMOUNTS] = {.01f, .02f, .03f, .04f,  .05f, .06f,  .07f, .08f, .1f,  .12f, .14f,
@@ -447,20 +446,13 @@ static void see_call(sg_tune *t, const call *c, sg_stream *s)
     free(room);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 double sg_tune_seconds(const sg_tune *t) { return t->seconds; }
 
 void sg_tune_see(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
                  double timestep, const sg_attend_args *args)
 {
     sg_tune *const t = context;
-    const double   start = now();
+    const double   start = sg_seconds();
     if (s->status || !meet(t, s, shape)) return;
     call c = {.t = t,
               .a = args,
@@ -482,7 +474,7 @@ void sg_tune_see(void *context, sg_stream *s, const sg_attention_shape *shape, i
     free(c.bias.data);
     free(c.k_mean.data);
     free(c.v_mean.data);
-    t->seconds += now() - start;
+    t->seconds += sg_seconds() - start;
 }
 
 /* ---- the outcome ---- */

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #if !SG_CUDA
 static sg_status sg_cuda_open(sg_backend *b, sg_error *e)
@@ -129,6 +130,13 @@ static size_t status_bytes(const char *key)
 size_t sg_resident_bytes(void) { return status_bytes("VmRSS:"); }
 
 size_t sg_resident_peak(void) { return status_bytes("VmHWM:"); }
+
+double sg_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_error *e)
 {

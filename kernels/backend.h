@@ -66,6 +66,9 @@ void sg_backend_limit_packed(sg_backend *b, size_t bytes);
 size_t sg_resident_bytes(void);
 size_t sg_resident_peak(void);
 
+/* Seconds on a clock that only goes forward. */
+double sg_seconds(void);
+
 /* Frees what ops keep for the next call of their kind: call it between phases that have little in common. */
 void sg_backend_drop_scratch(sg_backend *b);
 

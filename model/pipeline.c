@@ -7,14 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- memory and weights of a phase ---- */
 
@@ -34,14 +26,14 @@ static int load_progress(void *context, int done, int total)
 static void end_stage(sg_render *q, sg_stage stage, double start)
 {
     sg_report *const r = q->report;
-    r->seconds[stage] += now() - start;
+    r->seconds[stage] += sg_seconds() - start;
     r->peak_bytes = q->g->backend->host_memory ? sg_resident_peak() : r->held_bytes;
     r->stage_peak[stage] = r->peak_bytes;
 }
 
 static sg_status load(sg_render *q, sg_phase phase, int expert)
 {
-    const double start = now();
+    const double start = sg_seconds();
     sg_part     *p;
     SG_TRY(report_progress(q, SG_STAGE_LOAD, 0, 1));
     for (int i = 0; (p = q->g->family->part(q->g->model, phase, expert, i)) != NULL; i++) {
@@ -107,7 +99,7 @@ static void stream_close(sg_render *q, sg_stream *s)
 
 static sg_status run_text(sg_render *q)
 {
-    const double start = now();
+    const double start = sg_seconds();
     sg_stream    s;
     SG_TRY(report_progress(q, SG_STAGE_TEXT, 0, 1));
     SG_TRY(stream_open(q, &s, SG_PHASE_TEXT));
@@ -190,7 +182,7 @@ static sg_status denoise_steps(sg_render *q, sg_stream *s)
         if (want != expert) SG_TRY(switch_expert(q, s, d.mark, expert, want));
         if (expert < 0) SG_TRY(report_progress(q, SG_STAGE_DENOISE, 0, q->sampler.steps));
         expert = want;
-        const double start = now();
+        const double start = sg_seconds();
         f->denoise(m, s, d.v, d.state.x, i, q->sampler.timestep[i], sg_render_guidance(q->r, expert));
         f->inspect(m, s, i);
         sg_sampler_step(&q->sampler, &d.state, s, i, d.v);
@@ -257,7 +249,7 @@ static sg_status decode_frames(sg_render *q, sg_stream *s, uint8_t *host)
 
 static sg_status run_decode(sg_render *q)
 {
-    const double start = now();
+    const double start = sg_seconds();
     sg_stream    s;
     SG_TRY(stream_open(q, &s, SG_PHASE_DECODE));
     uint8_t *const host = malloc(q->frame_bytes);
@@ -326,7 +318,7 @@ static sg_status render_all(sg_render *q)
 
 sg_status sg_engine_render(sg_engine *g, const sg_request *r, const sg_callbacks *cb, sg_report *report, sg_error *e)
 {
-    const double start = now();
+    const double start = sg_seconds();
     sg_render    q = {.g = g, .r = r, .cb = cb, .report = report, .e = e};
     *report = (sg_report){.seed = r->seed};
     free(g->count);
@@ -338,6 +330,6 @@ sg_status sg_engine_render(sg_engine *g, const sg_request *r, const sg_callbacks
     sg_capture_free(&q.capture);
     free(q.order);
     free(q.host_latents);
-    report->total_seconds = now() - start;
+    report->total_seconds = sg_seconds() - start;
     return st;
 }

@@ -36,7 +36,13 @@ typedef struct sg_score_form {
                     sg_score_soft *w);
 } sg_score_form;
 
-sg_status sg_vec_score_avx512(sg_stream *s, const sg_score_args *a, const sg_score_form *f);
-sg_status sg_vec_tail_bias_avx512(sg_stream *s, const sg_tail_bias_args *a, const sg_score_form *f);
+/* score and tail_bias with the products of a form, by the vectors of a level. */
+#define X(level)                                                                                                       \
+    sg_status sg_vec_score_##level(sg_stream *s, const sg_score_args *a, const sg_score_form *f);                      \
+    sg_status sg_vec_tail_bias_##level(sg_stream *s, const sg_tail_bias_args *a, const sg_score_form *f);
+X(base)
+X(avx2)
+X(avx512)
+#undef X
 
 #endif

@@ -452,7 +452,7 @@ static sg_status score_run(sg_cpu *cpu, score_job *b, const sg_tensor *k)
     return SG_OK;
 }
 
-static sg_status score_by(sg_stream *s, const sg_score_args *a, const sg_score_form *f)
+sg_status SG_VEC_NAME(score)(sg_stream *s, const sg_score_args *a, const sg_score_form *f)
 {
     score_job b = {.form = f,
                    .a = a,
@@ -470,7 +470,7 @@ static sg_status score_by(sg_stream *s, const sg_score_args *a, const sg_score_f
     return score_run(sg_cpu_of(s), &b, &a->k);
 }
 
-static sg_status tail_bias_by(sg_stream *s, const sg_tail_bias_args *a, const sg_score_form *f)
+sg_status SG_VEC_NAME(tail_bias)(sg_stream *s, const sg_tail_bias_args *a, const sg_score_form *f)
 {
     score_job b = {.form = f,
                    .t = a,
@@ -485,21 +485,9 @@ static sg_status tail_bias_by(sg_stream *s, const sg_tail_bias_args *a, const sg
     return score_run(sg_cpu_of(s), &b, &a->k_var);
 }
 
-#if defined(__AVX512F__)
-sg_status sg_vec_score_avx512(sg_stream *s, const sg_score_args *a, const sg_score_form *f)
-{
-    return score_by(s, a, f);
-}
+static sg_status score(sg_stream *s, const sg_score_args *a) { return SG_VEC_NAME(score)(s, a, &in_f32); }
 
-sg_status sg_vec_tail_bias_avx512(sg_stream *s, const sg_tail_bias_args *a, const sg_score_form *f)
-{
-    return tail_bias_by(s, a, f);
-}
-#endif
-
-static sg_status score(sg_stream *s, const sg_score_args *a) { return score_by(s, a, &in_f32); }
-
-static sg_status tail_bias(sg_stream *s, const sg_tail_bias_args *a) { return tail_bias_by(s, a, &in_f32); }
+static sg_status tail_bias(sg_stream *s, const sg_tail_bias_args *a) { return SG_VEC_NAME(tail_bias)(s, a, &in_f32); }
 
 void SG_VEC_INIT(score)(sg_ops *t)
 {

@@ -13,7 +13,6 @@
 enum { GROUP_ROWS = 32 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 /* ---- pool, alike ---- */
 
@@ -553,7 +552,7 @@ static void attend_group(const attending *x, int64_t g, int64_t first, real *roo
 
 static int attend_heads(const attending *x, real *skips)
 {
-    const int64_t groups = parts(x->n, GROUP_ROWS), keys = x->m + x->nk;
+    const int64_t groups = sg_div_up(x->n, GROUP_ROWS), keys = x->m + x->nk;
     int           ok = 1;
 #pragma omp parallel reduction(&& : ok)
     {
@@ -573,8 +572,8 @@ sg_status SG_REF_OP(attend_blocks)(sg_stream *s, const sg_attend_blocks_args *a)
 {
     (void)s;
     const int64_t h = a->q.dim[0], n = a->q.dim[1], d = a->q.dim[2], hk = a->k.dim[0], m = a->k.dim[1];
-    const int64_t groups = parts(n, GROUP_ROWS);
-    attending     x = {a, n, m, h, hk, d, parts(n, SG_BLOCK_Q), parts(m, SG_BLOCK_K), NULL, NULL};
+    const int64_t groups = sg_div_up(n, GROUP_ROWS);
+    attending     x = {a, n, m, h, hk, d, sg_div_up(n, SG_BLOCK_Q), sg_div_up(m, SG_BLOCK_K), NULL, NULL};
     real *const   skips = malloc((size_t)(h * groups * 2) * sizeof *skips);
     x.v = values_of(a->v);
     x.tail_v = values_of(a->tail_v);

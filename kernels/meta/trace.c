@@ -2,14 +2,6 @@
 #include "meta.h"
 
 #include <stdlib.h>
-#include <time.h>
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* What one call reads and writes at least. */
 static double bytes_of(const sg_trace_row *r, const void *args)
@@ -73,10 +65,10 @@ static sg_status wait(sg_stream *s, sg_tensor y)
         if (((const sg_trace *)s->meta)->paused) return s->inner->op(s, a);                                            \
         sg_tensor t[SG_OP_TENSORS];                                                                                    \
         memcpy(t, a, sg_##op##_tensors * sizeof t[0]);                                                                 \
-        const double start = now();                                                                                    \
+        const double start = sg_seconds();                                                                             \
         sg_status    e = s->inner->op(s, a);                                                                           \
         if (!e) e = wait(s, t[0]);                                                                                     \
-        return e ? e : note(s, #op, a, t, sg_##op##_tensors, now() - start);                                           \
+        return e ? e : note(s, #op, a, t, sg_##op##_tensors, sg_seconds() - start);                                    \
     }
 SG_OPS(X)
 #undef X
