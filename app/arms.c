@@ -1,7 +1,7 @@
 /* arms.c - see arms.h. */
 #include "arms.h"
 #include "policy.h"
-#include "prompt_list.h"
+#include "prompt_set.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 #include "command.h"
 #include "interrupt.h"
 #include "progress.h"
-#include "prompt_list.h"
+#include "prompt_set.h"
 #include "setup.h"
 #include "setup_attention.h"
 

@@ -4,7 +4,7 @@
 #include "interrupt.h"
 #include "output_file.h"
 #include "progress.h"
-#include "prompt_list.h"
+#include "prompt_set.h"
 #include "report.h"
 #include "report_attention.h"
 #include "setup.h"
@@ -288,14 +288,14 @@ static sg_status render_one(job *j, const char *prompt, const char *path, const 
     return status;
 }
 
-static sg_status render_all(job *j, const sg_prompt_list *prompts, const char *output, sg_error *e)
+static sg_status render_all(job *j, const sg_prompt_set *prompts, const char *output, sg_error *e)
 {
     const sg_settings *s = j->settings;
     const int          count = prompts->count ? prompts->count : 1;
     sg_status          status = SG_OK;
     for (int i = 0; i < count && status == SG_OK; i++) {
         char       *path = numbered(output, i, count), *report_path = s->json ? numbered(s->json, i, count) : NULL;
-        const char *prompt = prompts->count ? prompts->prompt[i] : NULL;
+        const char *prompt = prompts->count ? prompts->prompt[i].text : NULL;
         if (!path || (s->json && !report_path)) status = sg_error_set(e, SG_E_MEMORY, "out of memory");
         if (status == SG_OK && count > 1) sg_progress_say(&j->progress, "%d/%d: %s", i + 1, count, prompt);
         if (status == SG_OK) status = render_one(j, prompt, path, report_path, e);
@@ -305,7 +305,7 @@ static sg_status render_all(job *j, const sg_prompt_list *prompts, const char *o
     return status;
 }
 
-static sg_status run(job *j, const sg_prompt_list *prompts, sg_error *e)
+static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
 {
     const char *output = j->settings->output ? j->settings->output : sg_sink_default_name();
     const int   count = prompts->count ? prompts->count : 1;
@@ -317,7 +317,7 @@ static sg_status run(job *j, const sg_prompt_list *prompts, sg_error *e)
     const sg_clip clip = clip_of(j, output);
     SG_TRY(sg_sink_check(&clip, e));
     j->request.output_bytes = sg_sink_bytes(&clip);
-    j->request.prompt = prompts->count ? prompts->prompt[0] : NULL;
+    j->request.prompt = prompts->count ? prompts->prompt[0].text : NULL;
     say_start(j);
     SG_TRY(plan(j, e));
     say_plan(j);
@@ -327,13 +327,13 @@ static sg_status run(job *j, const sg_prompt_list *prompts, sg_error *e)
 
 sg_status sg_command_render(const sg_settings *s, sg_error *e)
 {
-    job            j = {.settings = s};
-    sg_prompt_list prompts = {0};
+    job           j = {.settings = s};
+    sg_prompt_set prompts = {0};
     sg_progress_init(&j.progress, s->quiet);
     SG_TRY(check_inputs(&j, e));
-    if (!j.decode_only) SG_TRY(sg_prompt_list_open(&prompts, s->prompt, s->prompt_file, e));
+    if (!j.decode_only) SG_TRY(sg_setup_prompts(&prompts, s, e));
     const sg_status status = run(&j, &prompts, e);
-    sg_prompt_list_close(&prompts);
+    sg_prompt_set_close(&prompts);
     sg_engine_close(&j.engine);
     sg_attention_files_close(&j.files);
     sg_trace_free(&j.trace);

@@ -3,7 +3,7 @@
 #include "interrupt.h"
 #include "output_file.h"
 #include "progress.h"
-#include "prompt_list.h"
+#include "prompt_set.h"
 #include "report.h"
 #include "setup.h"
 #include "setup_attention.h"
@@ -18,7 +18,7 @@ enum { BUCKETS = 4 };
 
 typedef struct job {
     const sg_settings    *settings;
-    const sg_prompt_list *prompts;
+    const sg_prompt_set  *prompts;
     double                bound[2];
     sg_model_path         model;
     sg_engine            *engine;
@@ -48,7 +48,7 @@ static sg_status render(job *j, sg_error *e)
     const sg_callbacks callbacks = {.context = j, .progress = on_progress};
     sg_report          report = {0};
     for (int i = 0; i < j->prompts->count; i++) {
-        j->request.prompt = j->prompts->prompt[i];
+        j->request.prompt = j->prompts->prompt[i].text;
         j->seen = false;
         if (j->prompts->count > 1)
             sg_progress_say(&j->progress, "%d/%d: %s", i + 1, j->prompts->count, j->request.prompt);
@@ -92,7 +92,7 @@ static sg_status open_all(job *j, sg_error *e)
     p->kind = SG_ATTENTION_DENSE;
     p->see = sg_tune_see;
     p->see_context = j->tune;
-    j->request.prompt = j->prompts->prompt[0];
+    j->request.prompt = j->prompts->prompt[0].text;
     return check_size(j, e);
 }
 
@@ -193,7 +193,7 @@ static sg_status fill_file(const job *j, sg_thresholds_file *f, sg_error *e)
     f->sparsity = 1 - m.density;
     f->told = true;
     f->policy = j->request.attention;
-    for (int i = 0; i < j->prompts->count; i++) SG_TRY(sg_thresholds_add_prompt(f, j->prompts->prompt[i], e));
+    for (int i = 0; i < j->prompts->count; i++) SG_TRY(sg_thresholds_add_prompt(f, j->prompts->prompt[i].text, e));
     return SG_OK;
 }
 
@@ -244,7 +244,7 @@ static json_t *all_json(const job *j, const char *path)
     json_t *const buckets = json_array(), *const heads = json_array(), *const prompts = json_array();
     bool whole = buckets && heads && prompts;
     for (int i = 0; whole && i < j->prompts->count; i++)
-        whole = json_array_append_new(prompts, json_string(j->prompts->prompt[i])) == 0;
+        whole = json_array_append_new(prompts, json_string(j->prompts->prompt[i].text)) == 0;
     for (int b = 0; whole && b < t->buckets; b++) {
         whole = json_array_append_new(buckets, bucket_json(j, b)) == 0;
         for (int i = 0; whole && i < t->layers * t->heads; i++)
@@ -316,10 +316,10 @@ static sg_status check_inputs(const sg_settings *s, const char *path, sg_error *
 
 sg_status sg_command_tune(const sg_settings *given, sg_error *e)
 {
-    sg_settings    s = *given;
-    sg_prompt_list prompts = {0};
-    char           path[PATH_MAX + sizeof SG_THRESHOLDS_NAME + 1];
-    job            j = {.settings = &s, .prompts = &prompts};
+    sg_settings   s = *given;
+    sg_prompt_set prompts = {0};
+    char          path[PATH_MAX + sizeof SG_THRESHOLDS_NAME + 1];
+    job           j = {.settings = &s, .prompts = &prompts};
     if (!s.backend || strcmp(s.backend, "auto") == 0) s.backend = "cpu";
     j.bound[0] = isnan(s.l1) ? 0.05 : s.l1;
     j.bound[1] = isnan(s.l2) ? j.bound[0] : s.l2;
@@ -330,12 +330,12 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
     snprintf(path, sizeof path, "%s/%s", j.model.dir, SG_THRESHOLDS_NAME);
     if (!s.output) s.output = path;
     SG_TRY(check_inputs(&s, s.output, e));
-    SG_TRY(sg_prompt_list_open(&prompts, s.prompt, s.prompt_file, e));
+    SG_TRY(sg_setup_prompts(&prompts, &s, e));
     sg_progress_init(&j.progress, s.quiet);
     const sg_status status = run(&j, s.output, e);
     sg_tune_close(&j.tune);
     sg_attention_files_close(&j.files);
     sg_engine_close(&j.engine);
-    sg_prompt_list_close(&prompts);
+    sg_prompt_set_close(&prompts);
     return status;
 }

@@ -6,7 +6,7 @@
 #include "meta.h"
 #include "output_file.h"
 #include "progress.h"
-#include "prompt_list.h"
+#include "prompt_set.h"
 #include "report_arms.h"
 #include "setup.h"
 

@@ -1,7 +1,7 @@
 /* report.c - see report.h. */
 #include "report.h"
 #include "output_file.h"
-#include "prompt_list.h"
+#include "prompt_set.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -198,3 +198,10 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *g, const sg_settings 
     if (s->seed < 0) SG_TRY(draw_seed(&r->seed, e));
     return SG_OK;
 }
+
+sg_status sg_setup_prompts(sg_prompt_set *out, const sg_settings *s, sg_error *e)
+{
+    const sg_prompt_options o = {.what = "--prompt-file", .format = SG_PROMPTS_TEXT, .most_bytes = 1 << 20};
+    return s->prompt ? sg_prompt_set_single(out, s->prompt, "--prompt", e)
+                     : sg_prompt_set_open(out, s->prompt_file, &o, e);
+}

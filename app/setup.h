@@ -4,6 +4,7 @@
 
 #include "engine.h"
 #include "options.h"
+#include "prompt_set.h"
 
 #include <limits.h>
 
@@ -30,5 +31,8 @@ sg_status sg_setup_engine_as(sg_engine **out, const sg_engine_options *o, sg_err
 /* The model's defaults with what s asks for. Draws the seed if it is to be random. The prompt is left
  * NULL, and attention as the model has it: setup_attention.h. */
 sg_status sg_setup_request(sg_request *out, const sg_engine *g, const sg_settings *s, sg_error *e) SG_MUST_USE;
+
+/* That of --prompt, or those of --prompt-file, one a line; one of the two is given. The caller closes. */
+sg_status sg_setup_prompts(sg_prompt_set *out, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
 #endif

@@ -249,6 +249,31 @@ void sg_members_free(sg_members *m)
     *m = (sg_members){0};
 }
 
+void sg_items_start(sg_items *l, const char *text, size_t size) { *l = (sg_items){.at = text, .end = text + size}; }
+
+static bool end_items(sg_items *l, cursor c, const char *problem)
+{
+    skip_space(&c);
+    l->problem = problem ? problem : c.at < c.end ? "something follows the closing bracket" : NULL;
+    l->at = c.at;
+    return false;
+}
+
+bool sg_items_next(sg_items *l)
+{
+    cursor c = {l->at, l->end};
+    if (!l->begun && !skip_mark(&c, '[')) return end_items(l, c, "a list in brackets is expected");
+    if (skip_mark(&c, ']')) return end_items(l, c, NULL);
+    if (l->begun && !skip_mark(&c, ',')) return end_items(l, c, "a comma or a closing bracket is expected");
+    l->begun = true;
+    skip_space(&c);
+    l->value = c.at;
+    if (!skip_value(&c)) return end_items(l, c, "a complete value is expected");
+    l->size = (size_t)(c.at - l->value);
+    l->at = c.at;
+    return true;
+}
+
 static sg_status parse(json_t **out, const sg_map *m, const char *path, size_t bytes, size_t values, size_t flags,
                        sg_error *e)
 {

@@ -36,6 +36,19 @@ sg_status sg_members_read(sg_members *m, const char *text, size_t size, const ch
                           sg_error *e) SG_MUST_USE;
 void      sg_members_free(sg_members *m);
 
+/* A JSON list, an entry at a time, without a tree and without memory. */
+typedef struct sg_items {
+    const char *at, *end;
+    const char *value;   /* the entry: unchecked, as that of sg_member */
+    size_t      size;    /* of value, bytes */
+    const char *problem; /* what is malformed; NULL: nothing so far */
+    bool        begun;
+} sg_items;
+
+/* text[size] is all of the list. next: false behind the last entry, and where there is a problem. */
+void sg_items_start(sg_items *l, const char *text, size_t size);
+bool sg_items_next(sg_items *l);
+
 struct json_t;
 
 /* The JSON object that is all of the file: of at most so many bytes and values, each name once. flags: more of Jansson's

@@ -5,9 +5,10 @@
  * SG_E_MEMORY (or, where those two do not tell the reason, any other code) with a message, leave no file, and leave
  * nothing behind, which the leak check of the sanitizers sees. An operation that knows another way may also succeed. */
 #include "backend.h"
+#include "clip_names.h"
 #include "command.h"
 #include "engine.h"
-#include "prompt_list.h"
+#include "prompt_set.h"
 #include "sink.h"
 #include "tokenizer.h"
 #include "weights.h"
@@ -285,14 +286,27 @@ static sg_status read_settings(sg_error *e)
     return status;
 }
 
+static const struct {
+    const char *name, *text;
+} prompt_files[] = {{"prompts.txt", "a red ball\n\na blue box\n"},
+                    {"prompts.jsonl", "{\"prompt\": \"a red ball\", \"seed\": 1, \"group\": [\"a\", \"b\"]}\n"},
+                    {"prompts.csv", "prompt,group\na red ball,a\n"},
+                    {"prompts.json", "{\"annotations\": [{\"caption\": \"a red ball\", \"image_id\": 1}]}"}};
+enum { PROMPT_FILES = sizeof prompt_files / sizeof *prompt_files };
+
 static sg_status list_prompts(sg_error *e)
 {
-    sg_prompt_list  l = {0};
-    const sg_status status = sg_prompt_list_open(&l, NULL, "prompts.txt", e);
-    sg_prompt_list_close(&l);
-    if (status != SG_OK) return status;
-    SG_TRY(sg_prompt_list_open(&l, "a ball", NULL, e));
-    sg_prompt_list_close(&l);
+    sg_prompt_set s = {0};
+    for (size_t i = 0; i < PROMPT_FILES; i++) {
+        sg_clip_name *names = NULL;
+        SG_TRY(sg_prompt_set_open(&s, prompt_files[i].name, &(sg_prompt_options){.what = "--prompts"}, e));
+        const sg_status status = sg_clip_names_make(&names, &s, 5, e);
+        sg_prompt_set_close(&s);
+        free(names);
+        if (status != SG_OK) return status;
+    }
+    SG_TRY(sg_prompt_set_single(&s, "a ball", "--prompt", e));
+    sg_prompt_set_close(&s);
     return SG_OK;
 }
 
@@ -485,12 +499,14 @@ int main(void)
     char                    folder[] = "/tmp/test_allocation.XXXXXX";
     json_set_alloc_funcs(take_foreign, free);
     if (!mkdtemp(folder) || chdir(folder) != 0) return 1;
-    FILE *const f = fopen("prompts.txt", "w");
-    if (!f) return 1;
-    fputs("a red ball\n\na blue box\n", f);
-    fclose(f);
+    for (size_t i = 0; i < PROMPT_FILES; i++) {
+        FILE *const f = fopen(prompt_files[i].name, "w");
+        if (!f) return 1;
+        fputs(prompt_files[i].text, f);
+        fclose(f);
+    }
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    unlink("prompts.txt");
+    for (size_t i = 0; i < PROMPT_FILES; i++) unlink(prompt_files[i].name);
     if (chdir("/") == 0) rmdir(folder);
     return failed;
 }

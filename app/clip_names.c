@@ -1,0 +1,119 @@
+/* clip_names.c - see clip_names.h. */
+#include "clip_names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+/* ---- one name ---- */
+
+static bool is_unsafe(utf8proc_int32_t c)
+{
+    if (c < 0x80) return c < ' ' || c == 127 || strchr("/\\:*?\"<>|~", (char)c);
+    const utf8proc_category_t k = utf8proc_category(c);
+    return k == UTF8PROC_CATEGORY_CC || k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_ZL ||
+           k == UTF8PROC_CATEGORY_ZP || k == UTF8PROC_CATEGORY_CN || k == UTF8PROC_CATEGORY_CO;
+}
+
+void sg_clip_stem(char out[SG_CLIP_STEM + 1], const char *prompt)
+{
+    const utf8proc_uint8_t *p = (const utf8proc_uint8_t *)prompt;
+    size_t                  n = 0;
+    while (*p) {
+        utf8proc_int32_t c;
+        const ptrdiff_t  got = utf8proc_iterate(p, -1, &c);
+        const bool       safe = got > 0 && !is_unsafe(c);
+        const size_t     bytes = safe ? (size_t)got : 1;
+        if (n + bytes > SG_CLIP_STEM) break;
+        memcpy(out + n, safe ? (const char *)p : "_", bytes);
+        n += bytes;
+        p += got > 0 ? got : 1;
+    }
+    out[n] = '\0';
+    if (out[0] == '.' || out[0] == '-' || !n) out[0] = '_';
+    if (!n) out[1] = '\0';
+}
+
+void sg_clip_name_write(char out[SG_CLIP_NAME], const sg_clip_name *n, int k, const char *ending)
+{
+    char twin[16] = "";
+    if (n->twin) snprintf(twin, sizeof twin, "~%d", n->twin);
+    snprintf(out, SG_CLIP_NAME, "%s%s-%d%.8s", n->stem, twin, n->first + k, ending);
+}
+
+/* ---- those of a set ---- */
+
+typedef struct named {
+    char       *key; /* what file systems may take the stem for */
+    const char *prompt;
+    int         entry;
+    int         leader; /* the first entry of this prompt */
+} named;
+
+static int by_prompt(const void *a, const void *b)
+{
+    const named *const x = a, *const y = b;
+    const int key = strcmp(x->key, y->key), prompt = key ? 0 : strcmp(x->prompt, y->prompt);
+    return key ? key : prompt ? prompt : x->entry - y->entry;
+}
+
+static int by_leader(const void *a, const void *b)
+{
+    const named *const x = a, *const y = b;
+    const int key = strcmp(x->key, y->key);
+    return key ? key : x->leader != y->leader ? x->leader - y->leader : x->entry - y->entry;
+}
+
+static char *key_of(const char *stem) { return (char *)utf8proc_NFKC_Casefold((const utf8proc_uint8_t *)stem); }
+
+static sg_status start(named *all, sg_clip_name *names, const sg_prompt_set *set, sg_error *e)
+{
+    for (int i = 0; i < set->count; i++) {
+        sg_clip_stem(names[i].stem, set->prompt[i].text);
+        all[i] = (named){.key = key_of(names[i].stem), .prompt = set->prompt[i].text, .entry = i};
+        if (!all[i].key) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    }
+    return SG_OK;
+}
+
+/* Counts clips of the same prompt on, and prompts of the same key. */
+static void tell_apart(named *all, sg_clip_name *names, int count, int per_prompt)
+{
+    qsort(all, (size_t)count, sizeof *all, by_prompt);
+    for (int i = 0; i < count; i++) {
+        const bool again = i && strcmp(all[i].prompt, all[i - 1].prompt) == 0;
+        all[i].leader = again ? all[i - 1].leader : all[i].entry;
+    }
+    qsort(all, (size_t)count, sizeof *all, by_leader);
+    for (int i = 0; i < count; i++) {
+        const bool          same_key = i && strcmp(all[i].key, all[i - 1].key) == 0;
+        const bool          again = same_key && all[i].leader == all[i - 1].leader;
+        sg_clip_name *const n = &names[all[i].entry];
+        if (!same_key) continue;
+        const sg_clip_name *const before = &names[all[i - 1].entry];
+        n->twin = again ? before->twin : before->twin ? before->twin + 1 : 2;
+        n->first = again ? before->first + per_prompt : 0;
+    }
+}
+
+sg_status sg_clip_names_make(sg_clip_name **out, const sg_prompt_set *set, int per_prompt, sg_error *e)
+{
+    const size_t  count = (size_t)set->count;
+    sg_clip_name *names = calloc(count, sizeof *names);
+    named        *all = calloc(count, sizeof *all);
+    sg_status     status = SG_E_MEMORY;
+    *out = NULL;
+    if (names && all)
+        status = start(all, names, set, e);
+    else
+        sg_error_set(e, status, "out of memory");
+    if (status == SG_OK) tell_apart(all, names, set->count, per_prompt);
+    for (size_t i = 0; all && i < count; i++) free(all[i].key);
+    free(all);
+    if (status == SG_OK)
+        *out = names;
+    else
+        free(names);
+    return status;
+}

@@ -1,0 +1,31 @@
+/* clip_names.h - names for the clips of a prompt set, as VBench lays them out: ARM/PROMPT-INDEX.mp4.
+ *
+ * A name is the prompt itself, where that is safe. "/" and "\", what other systems refuse (: * ? " < > | ~), control,
+ * invisible and direction characters become "_", and so does a dot or dash that comes first, which would hide the file or make
+ * an option of it. It is cut between characters to at most SG_CLIP_STEM bytes. Prompts whose names differ in case or in form of composition only, which some
+ * file systems take for the same, are told apart by "~2", "~3", ... in the order in which they come. Entries with the same
+ * prompt share its name and go on counting. */
+#ifndef SG_CLIP_NAMES_H
+#define SG_CLIP_NAMES_H
+
+#include "prompt_set.h"
+
+enum { SG_CLIP_STEM = 200, SG_CLIP_NAME = 256 }; /* bytes of a prompt in a name; room for a whole name with its NUL */
+
+typedef struct sg_clip_name {
+    char stem[SG_CLIP_STEM + 1];
+    int  twin;  /* 0, or which of those of the same name it is, from 2 */
+    int  first; /* index of its first clip */
+} sg_clip_name;
+
+/* Names for per_prompt clips, at most 1000, of each entry, [set->count]; they depend on the whole set and on nothing else, so that ranks
+ * agree. SG_E_MEMORY. The caller frees. */
+sg_status sg_clip_names_make(sg_clip_name **out, const sg_prompt_set *set, int per_prompt, sg_error *e) SG_MUST_USE;
+
+/* The name of clip k < per_prompt; ending is at most 8 bytes, as ".mp4". */
+void sg_clip_name_write(char out[SG_CLIP_NAME], const sg_clip_name *n, int k, const char *ending);
+
+/* A prompt's safe stem alone. Bytes that are not UTF-8 become "_". */
+void sg_clip_stem(char out[SG_CLIP_STEM + 1], const char *prompt);
+
+#endif

@@ -1,0 +1,140 @@
+/* prompt_json.c - prompts of JSON files: an object a line, a list of objects, or COCO's captions. One object at a time is
+ * decoded, so that memory goes with the file's size. */
+#include "input.h"
+#include "prompt_reader.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_BYTES = 1 << 20, MOST_VALUES = 1 << 16 }; /* of an object */
+
+static sg_status wrong_type(const sg_prompt_record *c, const char *name, const char *should, sg_error *e)
+{
+    return sg_prompt_record_refuse(c, e, "%s should be %s", sg_show(name), should);
+}
+
+static sg_status set_groups(sg_prompt_record *c, const char *name, const json_t *list, sg_error *e)
+{
+    size_t        i;
+    const json_t *v;
+    json_array_foreach(list, i, v)
+    {
+        if (!json_is_string(v)) return wrong_type(c, name, "a list of strings", e);
+        SG_TRY(sg_prompt_record_set(c, SG_PROMPT_GROUP, name, json_string_value(v), e));
+    }
+    return SG_OK;
+}
+
+static sg_status set_member(sg_prompt_record *c, sg_prompt_field f, const char *name, const json_t *v, sg_error *e)
+{
+    char       number[32];
+    const bool is_text = f == SG_PROMPT_TEXT || f == SG_PROMPT_NEGATIVE || f == SG_PROMPT_GROUP || f == SG_PROMPT_SIZE;
+    if (f == SG_PROMPT_FIELDS || json_is_null(v)) return SG_OK;
+    if (f == SG_PROMPT_GROUP && json_is_array(v)) return set_groups(c, name, v, e);
+    if (json_is_string(v)) return sg_prompt_record_set(c, f, name, json_string_value(v), e);
+    if (is_text) return wrong_type(c, name, f == SG_PROMPT_GROUP ? "a string or a list of strings" : "a string", e);
+    if (!json_is_integer(v)) return wrong_type(c, name, "a whole number", e);
+    snprintf(number, sizeof number, "%lld", (long long)json_integer_value(v));
+    return sg_prompt_record_set(c, f, name, number, e);
+}
+
+static sg_status decode(json_t **out, const sg_prompt_record *c, const char *text, size_t size, sg_error *e)
+{
+    json_error_t je;
+    *out = NULL;
+    if (size > MOST_BYTES) return sg_prompt_record_refuse(c, e, "has more than %d bytes", MOST_BYTES);
+    if (!sg_json_fits(text, size, MOST_VALUES))
+        return sg_prompt_record_refuse(c, e, "has more than %d values", MOST_VALUES);
+    json_t *const json = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je);
+    if (!json && json_error_code(&je) == json_error_out_of_memory) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    if (!json) return sg_prompt_record_refuse(c, e, "not valid JSON: %s", sg_show(je.text));
+    if (json_is_object(json)) {
+        *out = json;
+        return SG_OK;
+    }
+    json_decref(json);
+    return sg_prompt_record_refuse(c, e, "should be a JSON object");
+}
+
+static sg_status read_object(sg_prompt_reader *r, sg_prompt_record *c, const char *text, size_t size, sg_error *e)
+{
+    json_t     *json = NULL, *v;
+    const char *name;
+    sg_error    why = {0};
+    sg_status   status = decode(&json, c, text, size, &why);
+    if (status == SG_OK) json_object_foreach(json, name, v)
+        {
+            status = set_member(c, sg_prompt_field_of(r, name), name, v, &why);
+            if (status != SG_OK) break;
+        }
+    status = sg_prompt_record_done(r, c, status, &why, e);
+    json_decref(json);
+    return status;
+}
+
+sg_status sg_prompt_read_jsonl(sg_prompt_reader *r, char *text, sg_error *e)
+{
+    sg_prompt_record c;
+    for (int number = 1; text; number++) {
+        const char *const line = sg_prompt_line(&text);
+        if (line[strspn(line, " \t")] == '\0') continue;
+        sg_prompt_record_start(&c, number, 0);
+        SG_TRY(read_object(r, &c, line, strlen(line), e));
+    }
+    return SG_OK;
+}
+
+static int lines(const char *from, const char *to)
+{
+    int n = 0;
+    for (; from < to; from++) n += *from == '\n';
+    return n;
+}
+
+/* An object of the list at a time; line: where the list begins. */
+static sg_status read_list(sg_prompt_reader *r, const char *text, size_t size, int line, sg_error *e)
+{
+    sg_prompt_record c;
+    sg_items         list;
+    size_t           entry = 0;
+    const char      *counted = text;
+    sg_items_start(&list, text, size);
+    while (sg_items_next(&list)) {
+        line += lines(counted, list.value);
+        sg_prompt_record_start(&c, line, ++entry);
+        counted = list.value + list.size; /* before anything is kept, which may be written there */
+        line += lines(list.value, counted);
+        SG_TRY(read_object(r, &c, list.value, list.size, e));
+    }
+    if (!list.problem) return SG_OK;
+    line += lines(counted, list.at);
+    return sg_prompt_reader_fail(r, e, SG_E_ARG, "line %d: not valid JSON: %s", line, list.problem);
+}
+
+static sg_status read_captions(sg_prompt_reader *r, const char *text, size_t size, sg_error *e)
+{
+    char             name[PATH_MAX + 64];
+    sg_members       members = {0};
+    const sg_member *found = NULL;
+    sg_error         why = {0};
+    snprintf(name, sizeof name, "%s: %s", r->options->what, r->file);
+    sg_status status = sg_members_read(&members, text, size, name, "captions", &why);
+    if (status != SG_OK) status = sg_error_set(e, status == SG_E_FORMAT ? SG_E_ARG : status, "%s", why.text);
+    for (size_t i = 0; status == SG_OK && i < members.count; i++)
+        if (strcmp(members.item[i].name, "annotations") == 0) found = &members.item[i];
+    if (status == SG_OK && !found)
+        status = sg_prompt_reader_fail(
+            r, e, SG_E_ARG, "has no \"annotations\" as captions of COCO have; an object a line would be .jsonl");
+    if (status == SG_OK) status = read_list(r, found->value, found->size, 1 + lines(text, found->value), e);
+    sg_members_free(&members);
+    return status;
+}
+
+sg_status sg_prompt_read_json(sg_prompt_reader *r, char *text, sg_error *e)
+{
+    const size_t size = (size_t)(r->end - text), space = strspn(text, " \t\r\n");
+    if (text[space] == '{') return read_captions(r, text, size, e);
+    return read_list(r, text, size, 1, e);
+}

@@ -1,0 +1,69 @@
+/* prompt_reader.h - what the readers of all formats share: records that become prompts, lines that are skipped. For
+ * prompts/ only.
+ *
+ * Strings end up in the file's own text: a decoded string is never longer than its source and its quotes, and what is
+ * kept is written behind what was read. */
+#ifndef SG_PROMPT_READER_H
+#define SG_PROMPT_READER_H
+
+#include "prompt_set.h"
+
+typedef enum sg_prompt_field {
+    SG_PROMPT_TEXT,
+    SG_PROMPT_NEGATIVE,
+    SG_PROMPT_SEED,
+    SG_PROMPT_SIZE,
+    SG_PROMPT_WIDTH,
+    SG_PROMPT_HEIGHT,
+    SG_PROMPT_FRAMES,
+    SG_PROMPT_GROUP,
+    SG_PROMPT_IMAGE,
+    SG_PROMPT_FIELDS /* none of these */
+} sg_prompt_field;
+
+typedef struct sg_prompt_reader {
+    sg_prompt_set           *set;
+    const sg_prompt_options *options;
+    const char              *file;
+    char                    *end;     /* of set->text, where a NUL is */
+    char                    *kept;    /* where the next decoded string goes; NULL: strings stay where they are */
+    bool                     foreign; /* a set of others, whose other members nobody misspelt */
+    size_t                   room, member_room, members;
+} sg_prompt_reader;
+
+/* One prompt while its members come in. */
+typedef struct sg_prompt_record {
+    sg_prompt   prompt;
+    const char *given[SG_PROMPT_FIELDS]; /* the names by which they were given; NULL: not */
+    const char *group[SG_PROMPT_GROUPS];
+    char        where[48]; /* "line 3" */
+} sg_prompt_record;
+
+/* A record of this line; entry: which of a list, 0: none. */
+void sg_prompt_record_start(sg_prompt_record *c, int line, size_t entry);
+
+/* The field of this name; notes in the set that there was another. */
+sg_prompt_field sg_prompt_field_of(sg_prompt_reader *r, const char *name);
+
+/* The strings are borrowed until the record is done. SG_E_ARG: a value that is none of this field, or two of it. */
+sg_status sg_prompt_record_set(sg_prompt_record *c, sg_prompt_field f, const char *name, const char *value,
+                               sg_error *e) SG_MUST_USE;
+sg_status sg_prompt_record_refuse(const sg_prompt_record *c, sg_error *e, const char *fmt, ...) SG_PRINTF(3, 4);
+
+/* Puts the record into the set if status is SG_OK and it makes sense; otherwise tells or skips it, why saying what is
+ * wrong. */
+sg_status sg_prompt_record_done(sg_prompt_reader *r, sg_prompt_record *c, sg_status status, sg_error *why,
+                                sg_error *e) SG_MUST_USE;
+
+/* A failure in the words "--prompts: FILE: reason". */
+sg_status sg_prompt_reader_fail(const sg_prompt_reader *r, sg_error *e, sg_status code, const char *fmt, ...)
+    SG_PRINTF(4, 5);
+
+/* The line at *at, without its end, and *at the next one or NULL. */
+char *sg_prompt_line(char **at);
+
+sg_status sg_prompt_read_jsonl(sg_prompt_reader *r, char *text, sg_error *e) SG_MUST_USE;
+sg_status sg_prompt_read_json(sg_prompt_reader *r, char *text, sg_error *e) SG_MUST_USE;
+sg_status sg_prompt_read_csv(sg_prompt_reader *r, char *text, sg_error *e) SG_MUST_USE;
+
+#endif

@@ -1,0 +1,171 @@
+/* prompt_set.c - see prompt_set.h. */
+#include "prompt_set.h"
+#include "prompt_reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+enum { FIRST_ROOM = 1 << 16, MOST_BYTES = 256 << 20 };
+
+/* Bytes of the character at p, 0 if it is none. A NUL ends the text, so p never runs past it. */
+static int character_length(const uint8_t *p)
+{
+    const int n = p[0] < 0x80 ? 1 : p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF5 ? 4 : 0;
+    for (int i = 1; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    if (p[0] == 0xE0 && p[1] < 0xA0) return 0; /* overlong */
+    if (p[0] == 0xED && p[1] > 0x9F) return 0; /* surrogates */
+    if (p[0] == 0xF0 && p[1] < 0x90) return 0; /* overlong */
+    if (p[0] == 0xF4 && p[1] > 0x8F) return 0; /* above U+10FFFF */
+    return n;
+}
+
+sg_status sg_prompt_check(const char *text, const char *what, sg_error *e)
+{
+    const uint8_t *p = (const uint8_t *)text;
+    while (*p) {
+        const int n = character_length(p);
+        if (n == 0)
+            return sg_error_set(e, SG_E_ARG, "%s is not UTF-8: byte 0x%02x at position %td", what, *p,
+                                p - (const uint8_t *)text + 1);
+        p += n;
+    }
+    return SG_OK;
+}
+
+/* A pipe that nobody writes is empty rather than waited for; one that somebody writes is read to its end. */
+static FILE *open_text(const char *file)
+{
+    const int   fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    FILE *const f = fd < 0 || fcntl(fd, F_SETFL, 0) != 0 ? NULL : fdopen(fd, "rb");
+    if (fd >= 0 && !f) close(fd);
+    return f;
+}
+
+static sg_status read_all(sg_prompt_reader *r, FILE *f, size_t most, size_t *size, sg_error *e)
+{
+    size_t n = 0, got;
+    size_t room = 0;
+    do {
+        if (room - n < 2) {
+            room = room ? 2 * room : FIRST_ROOM;
+            if (room > most + 2) room = most + 2;
+            char *const p = realloc(r->set->text, room);
+            if (!p) return sg_prompt_reader_fail(r, e, SG_E_MEMORY, "out of memory");
+            r->set->text = p;
+        }
+        errno = 0;
+        n += got = fread(r->set->text + n, 1, room - n - 1, f);
+    } while (got && n <= most);
+    if (ferror(f)) return sg_prompt_reader_fail(r, e, SG_E_FILE, "%s", strerror(errno));
+    *size = n;
+    return SG_OK;
+}
+
+static sg_status read_text(sg_prompt_reader *r, sg_error *e)
+{
+    const size_t most = r->options->most_bytes ? r->options->most_bytes : MOST_BYTES;
+    size_t       n = 0;
+    FILE *const  f = open_text(r->file);
+    if (!f) return sg_prompt_reader_fail(r, e, SG_E_FILE, "%s", strerror(errno));
+    const sg_status status = read_all(r, f, most, &n, e);
+    fclose(f);
+    if (status != SG_OK) return status;
+    if (n > most) return sg_prompt_reader_fail(r, e, SG_E_ARG, "more than %zu MiB cannot be prompts", most >> 20);
+    if (memchr(r->set->text, '\0', n))
+        return sg_prompt_reader_fail(r, e, SG_E_ARG, "has a zero byte, so it is no text");
+    r->end = r->set->text + n;
+    *r->end = '\0';
+    return SG_OK;
+}
+
+char *sg_prompt_line(char **at)
+{
+    char *const line = *at;
+    char *const next = strchr(line, '\n');
+    *at = next ? next + 1 : NULL;
+    if (next) *next = '\0';
+    const size_t n = next ? (size_t)(next - line) : strlen(line);
+    if (n && line[n - 1] == '\r') line[n - 1] = '\0';
+    return line;
+}
+
+static sg_status read_lines(sg_prompt_reader *r, char *text, sg_error *e)
+{
+    sg_prompt_record c;
+    int              number = 0;
+    while (text) {
+        const char *const line = sg_prompt_line(&text);
+        sg_error          why = {0};
+        number++;
+        if (line[strspn(line, " \t\v\f")] == '\0') continue;
+        sg_prompt_record_start(&c, number, 0);
+        c.prompt.text = line;
+        const sg_status status = sg_prompt_check(line, c.where, &why);
+        SG_TRY(sg_prompt_record_done(r, &c, status, &why, e));
+    }
+    return SG_OK;
+}
+
+static sg_prompt_format format_of(const char *file)
+{
+    static const struct {
+        const char      *ending;
+        sg_prompt_format format;
+    } known[] = {{".jsonl", SG_PROMPTS_JSONL},
+                 {".ndjson", SG_PROMPTS_JSONL},
+                 {".csv", SG_PROMPTS_CSV},
+                 {".json", SG_PROMPTS_JSON}};
+    const char *const dot = strrchr(file, '.');
+    for (size_t i = 0; dot && i < sizeof known / sizeof *known; i++)
+        if (strcasecmp(dot, known[i].ending) == 0) return known[i].format;
+    return SG_PROMPTS_TEXT;
+}
+
+static sg_status read_set(sg_prompt_reader *r, sg_error *e)
+{
+    const sg_prompt_format format = r->options->format ? r->options->format : format_of(r->file);
+    SG_TRY(read_text(r, e));
+    char *const text = r->set->text + (strncmp(r->set->text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0);
+    r->foreign = format == SG_PROMPTS_JSON;
+    r->kept = r->foreign || format == SG_PROMPTS_JSONL ? r->set->text : NULL;
+    SG_TRY(format == SG_PROMPTS_TEXT    ? read_lines(r, text, e)
+           : format == SG_PROMPTS_JSONL ? sg_prompt_read_jsonl(r, text, e)
+           : format == SG_PROMPTS_CSV   ? sg_prompt_read_csv(r, text, e)
+                                        : sg_prompt_read_json(r, text, e));
+    if (r->set->count) return SG_OK;
+    return sg_prompt_reader_fail(r, e, SG_E_ARG, "has no prompt in it%s%s",
+                                 r->set->skipped ? "; what was skipped first: " : "", r->set->first_skipped.text);
+}
+
+sg_status sg_prompt_set_open(sg_prompt_set *out, const char *file, const sg_prompt_options *o, sg_error *e)
+{
+    sg_prompt_reader r = {.set = out, .options = o, .file = file};
+    *out = (sg_prompt_set){0};
+    const sg_status status = read_set(&r, e);
+    if (status != SG_OK) sg_prompt_set_close(out);
+    return status;
+}
+
+sg_status sg_prompt_set_single(sg_prompt_set *out, const char *text, const char *what, sg_error *e)
+{
+    *out = (sg_prompt_set){0};
+    SG_TRY(sg_prompt_check(text, what, e));
+    if (!(out->prompt = malloc(sizeof *out->prompt))) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    out->prompt[out->count++] = (sg_prompt){.text = text, .seed = -1, .image = -1, .line = 1};
+    return SG_OK;
+}
+
+void sg_prompt_set_close(sg_prompt_set *s)
+{
+    free(s->prompt);
+    free(s->member);
+    free(s->text);
+    *s = (sg_prompt_set){0};
+}

@@ -1,0 +1,370 @@
+/* test_prompt_set.c - prompt sets in every format, sound and malformed, and those that come along. */
+#include "prompt_set.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char *write_file(const char *name, const char *text, size_t size)
+{
+    FILE *const f = fopen(name, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, size, f), size);
+    assert_int_equal(fclose(f), 0);
+    return name;
+}
+
+static sg_status open_text(sg_prompt_set *s, const char *name, const char *text, bool skip_bad, sg_error *e)
+{
+    const sg_prompt_options o = {.what = "--prompts", .skip_bad = skip_bad};
+    const sg_status         status = sg_prompt_set_open(s, write_file(name, text, strlen(text)), &o, e);
+    unlink(name);
+    return status;
+}
+
+static sg_prompt_set read_sound(const char *name, const char *text)
+{
+    sg_prompt_set s;
+    sg_error      e = {0};
+    if (open_text(&s, name, text, false, &e) != SG_OK) fail_msg("%s", e.text);
+    assert_int_equal(s.skipped, 0);
+    return s;
+}
+
+static void expect_refused(const char *name, const char *text, const char *message)
+{
+    sg_prompt_set s;
+    sg_error      e = {0};
+    assert_int_equal(open_text(&s, name, text, false, &e), SG_E_ARG);
+    assert_string_equal(e.text, message);
+    assert_true(s.count == 0 && !s.prompt && !s.text);
+}
+
+static const char *group(const sg_prompt_set *s, int prompt, int i)
+{
+    assert_in_range(i, 0, s->prompt[prompt].groups - 1);
+    return s->group[s->member[s->prompt[prompt].first_group + i]];
+}
+
+/* ---- sound ones ---- */
+
+static void text_is_read(void **state)
+{
+    (void)state;
+    sg_prompt_set s = read_sound("p.txt", "\xef\xbb\xbf"
+                                          "a red ball\r\n \t\r\n\n# one, \"two\"");
+    assert_int_equal(s.count, 2);
+    assert_string_equal(s.prompt[0].text, "a red ball");
+    assert_string_equal(s.prompt[1].text, "# one, \"two\"");
+    assert_int_equal(s.prompt[1].line, 4);
+    assert_true(s.prompt[1].seed == -1 && s.prompt[1].image == -1 && !s.prompt[1].negative);
+    assert_true(!s.prompt[1].width && !s.prompt[1].height && !s.prompt[1].frames && !s.prompt[1].groups);
+    sg_prompt_set_close(&s);
+    assert_null(s.prompt);
+}
+
+static void lines_of_json_are_read(void **state)
+{
+    (void)state;
+    sg_prompt_set s =
+        read_sound("p.JSONL", "{\"prompt\": \"a \\\"red\\\" \\u00e9\\ud83c\\udf88\", \"seed\": 7, \"size\": "
+                              "\"832x480\", \"frames\": 33,\"negative_prompt\": \"\", \"group\": "
+                              "[\"m\", \"n\", \"m\"]}\r\n\n"
+                              "{\"TEXT\":\"two\\nlines\",\"width\":64,\"height\":\"32\",\"seed\":null,"
+                              "\"sed\":1,\"category\":\"n\"}");
+    assert_int_equal(s.count, 2);
+    const sg_prompt *p = s.prompt;
+    assert_string_equal(p->text, "a \"red\" é🎈");
+    assert_string_equal(p->negative, "");
+    assert_true(p->seed == 7 && p->width == 832 && p->height == 480 && p->frames == 33 && p->line == 1);
+    assert_int_equal(p->groups, 2);
+    assert_string_equal(group(&s, 0, 0), "m");
+    assert_string_equal(group(&s, 0, 1), "n");
+    p++;
+    assert_string_equal(p->text, "two\nlines");
+    assert_true(!p->negative && p->seed == -1 && p->width == 64 && p->height == 32 && p->line == 3);
+    assert_string_equal(group(&s, 1, 0), "n");
+    assert_int_equal(s.groups, 2);
+    assert_string_equal(s.unread, "sed");
+    sg_prompt_set_close(&s);
+}
+
+static void csv_is_read(void **state)
+{
+    (void)state;
+    sg_prompt_set s = read_sound("p.csv", "Prompt,seed,\"size\",num_frames,negative,dimension,id\r\n"
+                                          "\"a \"\"red\"\", ball\",7,64*32,5,\"\",g,x\r\n"
+                                          "\r\n"
+                                          "\"two\r\nlines\",9223372036854775807,,,blurry,h,\r\n"
+                                          "plain,0,,,,,");
+    assert_int_equal(s.count, 3);
+    const sg_prompt *p = s.prompt;
+    assert_string_equal(p[0].text, "a \"red\", ball");
+    assert_true(p[0].seed == 7 && p[0].width == 64 && p[0].height == 32 && p[0].frames == 5 && p[0].line == 2);
+    assert_null(p[0].negative);
+    assert_string_equal(group(&s, 0, 0), "g");
+    assert_string_equal(p[1].text, "two\r\nlines");
+    assert_string_equal(p[1].negative, "blurry");
+    assert_true(p[1].seed == INT64_MAX && p[1].line == 4);
+    assert_string_equal(group(&s, 1, 0), "h");
+    assert_string_equal(p[2].text, "plain");
+    assert_true(p[2].seed == 0 && p[2].line == 6 && p[2].groups == 0);
+    assert_string_equal(s.unread, "id");
+    sg_prompt_set_close(&s);
+}
+
+static void vbench_is_read(void **state)
+{
+    (void)state;
+    sg_prompt_set s = read_sound("VBench_full_info.json",
+                                 " [\n  {\n    \"prompt_en\": \"a cat, in super slow motion\",\n    \"dimension\": [\n"
+                                 "      \"subject_consistency\",\n      \"motion_smoothness\"\n    ]\n  },\n"
+                                 "  {\"prompt_en\": \"a dog\", \"dimension\": [\"motion_smoothness\"],\n"
+                                 "   \"auxiliary_info\": {\"color\": {\"color\": \"red\"}}}\n]\n");
+    assert_int_equal(s.count, 2);
+    assert_string_equal(s.prompt[0].text, "a cat, in super slow motion");
+    assert_int_equal(s.prompt[0].line, 2);
+    assert_int_equal(s.prompt[0].groups, 2);
+    assert_string_equal(group(&s, 0, 1), "motion_smoothness");
+    assert_string_equal(s.prompt[1].text, "a dog");
+    assert_int_equal(s.prompt[1].line, 9);
+    assert_string_equal(group(&s, 1, 0), "motion_smoothness");
+    assert_int_equal(s.groups, 2);
+    assert_string_equal(s.unread, "");
+    sg_prompt_set_close(&s);
+}
+
+static void captions_of_coco_are_read(void **state)
+{
+    (void)state;
+    sg_prompt_set s =
+        read_sound("captions_val2014.json",
+                   "{\"info\": {\"year\": 2014}, \"images\": [{\"id\": 12, \"file_name\": \"12.jpg\"}],\n"
+                   "\"licenses\": [], \"annotations\": [{\"image_id\": 12, \"id\": 5, \"caption\": \"A cat.\"},\n"
+                   "{\"image_id\": 13, \"id\": 6, \"caption\": \"A dog\\n\"}]}");
+    assert_int_equal(s.count, 2);
+    assert_string_equal(s.prompt[0].text, "A cat.");
+    assert_true(s.prompt[0].image == 12 && s.prompt[0].line == 2);
+    assert_string_equal(s.prompt[1].text, "A dog\n");
+    assert_true(s.prompt[1].image == 13 && s.prompt[1].line == 3);
+    sg_prompt_set_close(&s);
+}
+
+/* ---- malformed ones ---- */
+
+static void malformed_text_is_refused(void **state)
+{
+    (void)state;
+    expect_refused("p.txt", "a\n\nbad \x80\n", "--prompts: p.txt: line 3 is not UTF-8: byte 0x80 at position 5");
+    expect_refused("p.txt", " \n\r\n", "--prompts: p.txt: has no prompt in it");
+    expect_refused("p.txt", "", "--prompts: p.txt: has no prompt in it");
+}
+
+static void malformed_json_is_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        {"[1]", "should be a JSON object"},
+        {"{\"seed\": 1}", "has no prompt"},
+        {"{\"prompt\": \" \\n\"}", "the prompt is blank"},
+        {"{\"prompt\": 3}", "prompt should be a string"},
+        {"{\"prompt\": \"x\", \"seed\": 1.5}", "seed should be a whole number"},
+        {"{\"prompt\": \"x\", \"seed\": -1}", "seed should be a whole number from 0 to 9223372036854775807, is '-1'"},
+        {"{\"prompt\": \"x\", \"seed\": \"9223372036854775808\"}",
+         "seed should be a whole number from 0 to 9223372036854775807, is '9223372036854775808'"},
+        {"{\"prompt\": \"x\", \"frames\": 0}", "frames should be a whole number from 1 to 100000, is '0'"},
+        {"{\"prompt\": \"x\", \"width\": 16385}", "width should be a whole number from 1 to 16384, is '16385'"},
+        {"{\"prompt\": \"x\", \"size\": \"8x\"}", "size should be WxH, each from 1 to 16384, is '8x'"},
+        {"{\"prompt\": \"x\", \"size\": \"0x8\"}", "size should be WxH, each from 1 to 16384, is '0x8'"},
+        {"{\"prompt\": \"x\", \"size\": [8, 8]}", "size should be a string"},
+        {"{\"prompt\": \"x\", \"size\": \"8x8\", \"height\": 8}", "'size' and 'height' say the same"},
+        {"{\"prompt\": \"x\", \"text\": \"y\"}", "'prompt' and 'text' say the same"},
+        {"{\"prompt\": \"x\", \"group\": [1]}", "group should be a list of strings"},
+        {"{\"prompt\": \"x\", \"group\": {}}", "group should be a string or a list of strings"},
+        {"{\"prompt\": \"x\", \"group\": \"\"}", "group should not be empty"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char text[256], message[256];
+        snprintf(text, sizeof text, "{\"prompt\": \"x\"}\n%s\n", bad[i][0]);
+        snprintf(message, sizeof message, "--prompts: p.jsonl: line 2: %s", bad[i][1]);
+        expect_refused("p.jsonl", text, message);
+    }
+    sg_prompt_set s;
+    sg_error      e = {0};
+    assert_int_equal(open_text(&s, "p.jsonl", "{\"prompt\": \"x\", \"prompt\": \"y\"}", false, &e), SG_E_ARG);
+    assert_non_null(strstr(e.text, "p.jsonl: line 1: not valid JSON: duplicate object key"));
+}
+
+static void malformed_lists_are_refused(void **state)
+{
+    (void)state;
+    expect_refused("p.json", "{\"prompt\": \"x\"}",
+                   "--prompts: p.json: has no \"annotations\" as captions of COCO have; an object a line would be "
+                   ".jsonl");
+    expect_refused("p.json", "{\"annotations\": 3}",
+                   "--prompts: p.json: line 1: not valid JSON: a list in brackets is expected");
+    expect_refused("p.json", "{\"annotations\": [}",
+                   "--prompts: p.json: captions: not valid JSON at byte 18: a comma or a closing brace is expected");
+    expect_refused("p.json", "[\n{\"prompt\": \"x\"},\n]",
+                   "--prompts: p.json: line 3: not valid JSON: a complete value is expected");
+    expect_refused("p.json", "[\n{\"prompt\": \"x\"}\n}",
+                   "--prompts: p.json: line 3: not valid JSON: a comma or a closing bracket is expected");
+    expect_refused("p.json", "[{\"prompt\": \"x\"}] 3",
+                   "--prompts: p.json: line 1: not valid JSON: something follows the closing bracket");
+    expect_refused("p.json", "[{\"prompt\": \"x\"},\n{\"prompt\": \"\"}]",
+                   "--prompts: p.json: line 2, entry 2: the prompt is blank");
+    expect_refused("p.json", "[]", "--prompts: p.json: has no prompt in it");
+    expect_refused("p.json", "x", "--prompts: p.json: line 1: not valid JSON: a list in brackets is expected");
+}
+
+static void malformed_csv_is_refused(void **state)
+{
+    (void)state;
+    expect_refused("p.csv", "\na,b\n1,2\n", "--prompts: p.csv: line 2: should name the columns, one of them 'prompt'");
+    expect_refused("p.csv", "prompt,text\n1,2\n", "--prompts: p.csv: line 1: columns 'prompt' and 'text' say the same");
+    expect_refused("p.csv", "prompt\n\"a\nb\nc\n", "--prompts: p.csv: line 2: a quoted field does not end");
+    expect_refused("p.csv", "prompt\n\"a\nb\"\n\"a\"b\n",
+                   "--prompts: p.csv: line 4: something follows a closing quote");
+    expect_refused("p.csv", "prompt\na\"b\n",
+                   "--prompts: p.csv: line 2: a quote stands within a field that does not begin with one");
+    expect_refused("p.csv", "prompt,seed\na\n", "--prompts: p.csv: line 2: has 1 field, and the first line names 2");
+    expect_refused("p.csv", "prompt,seed\na,1,2\n",
+                   "--prompts: p.csv: line 2: has 3 fields, and the first line names 2");
+    expect_refused("p.csv", "prompt,seed\na,x\n",
+                   "--prompts: p.csv: line 2: seed should be a whole number from 0 to 9223372036854775807, is 'x'");
+    expect_refused("p.csv", "prompt,seed\n,1\n", "--prompts: p.csv: line 2: has no prompt");
+    expect_refused("p.csv", "prompt,seed\na\xff,1\n", "--prompts: p.csv: line 2 is not UTF-8: byte 0xff at position 2");
+    expect_refused("p.csv", "prompt,\xff\n", "--prompts: p.csv: line 1 is not UTF-8: byte 0xff at position 8");
+}
+
+static void bounds_hold(void **state)
+{
+    (void)state;
+    sg_prompt_set           s;
+    sg_error                e = {0};
+    const sg_prompt_options small = {.what = "--prompts", .most_bytes = 1 << 20};
+    char *const             text = malloc((1 << 20) + 1);
+    assert_non_null(text);
+    memset(text, 'x', (1 << 20) + 1);
+    write_file("p.txt", text, (1 << 20) + 1);
+    assert_int_equal(sg_prompt_set_open(&s, "p.txt", &small, &e), SG_E_ARG);
+    assert_string_equal(e.text, "--prompts: p.txt: more than 1 MiB cannot be prompts");
+    write_file("p.txt", text, 1 << 20);
+    assert_int_equal(sg_prompt_set_open(&s, "p.txt", &small, NULL), SG_OK);
+    assert_int_equal(strlen(s.prompt[0].text), 1 << 20);
+    sg_prompt_set_close(&s);
+    e = (sg_error){0};
+    write_file("p.txt", "a\0b", 3);
+    assert_int_equal(sg_prompt_set_open(&s, "p.txt", &small, &e), SG_E_ARG);
+    assert_string_equal(e.text, "--prompts: p.txt: has a zero byte, so it is no text");
+    free(text);
+    unlink("p.txt");
+    e = (sg_error){0};
+    assert_int_equal(sg_prompt_set_open(&s, "p.txt", &small, &e), SG_E_FILE);
+    assert_string_equal(e.text, "--prompts: p.txt: No such file or directory");
+}
+
+static void groups_are_bounded(void **state)
+{
+    (void)state;
+    char text[SG_PROMPT_GROUPS * 8 + 64], *at = text + sprintf(text, "prompt,group\n");
+    for (int i = 0; i < SG_PROMPT_GROUPS; i++) at += sprintf(at, "x,%d\n", i);
+    sg_prompt_set s = read_sound("p.csv", text);
+    assert_int_equal(s.groups, SG_PROMPT_GROUPS);
+    sg_prompt_set_close(&s);
+    sprintf(at, "x,y\n");
+    expect_refused("p.csv", text, "--prompts: p.csv: line 258: a set has at most 256 groups");
+}
+
+/* ---- malformed lines that are skipped ---- */
+
+static void expect_skips(const char *name, const char *text, const char *prompts, int skipped, const char *first)
+{
+    char          got[256] = "";
+    sg_prompt_set s;
+    sg_error      e = {0};
+    if (open_text(&s, name, text, true, &e) != SG_OK) fail_msg("%s", e.text);
+    for (int i = 0; i < s.count; i++) {
+        strcat(got, i ? "|" : "");
+        strcat(got, s.prompt[i].text);
+    }
+    assert_string_equal(got, prompts);
+    assert_int_equal(s.skipped, skipped);
+    assert_string_equal(s.first_skipped.text, first);
+    sg_prompt_set_close(&s);
+}
+
+static void malformed_lines_are_skipped(void **state)
+{
+    (void)state;
+    expect_skips("p.txt", "a\nb\xff\nc\n\xff\n", "a|c", 2, "line 2 is not UTF-8: byte 0xff at position 2");
+    expect_skips("p.jsonl", "{\"prompt\":\"a\"}\n{\n{\"prompt\":1}\n{\"prompt\":\"b\"}", "a|b", 2,
+                 "line 2: not valid JSON: string or '}' expected near end of file");
+    expect_skips("p.json", "[{\"prompt\":\"a\"},3,{\"prompt\":\"b\",\"group\":\"g\"},[[]],{\"prompt\":\"c\"}]", "a|b|c",
+                 2, "line 1, entry 2: should be a JSON object");
+    /* what an open quote swallowed comes back line by line */
+    expect_skips("p.csv", "group,prompt\nx,\"open\ny,b\nz,a\"b\nv\nt,\"l\"\"ast\"", "b|l\"ast", 3,
+                 "line 2: something follows a closing quote");
+    expect_skips("p.csv", "prompt\n\"open\nb\nc", "b|c", 1, "line 2: a quoted field does not end");
+    sg_prompt_set s;
+    sg_error      e = {0};
+    assert_int_equal(open_text(&s, "p.txt", "\xff\n", true, &e), SG_E_ARG);
+    assert_string_equal(e.text, "--prompts: p.txt: has no prompt in it; what was skipped first: line 1 is not UTF-8: "
+                                "byte 0xff at position 1");
+}
+
+/* ---- those that come along ---- */
+
+static int count_of(const char *name)
+{
+    char          path[4096];
+    sg_prompt_set s;
+    sg_error      e = {0};
+    snprintf(path, sizeof path, "%s/%s", SG_PROMPTS, name);
+    if (sg_prompt_set_open(&s, path, &(sg_prompt_options){.what = "--prompts"}, &e) != SG_OK) fail_msg("%s", e.text);
+    assert_string_equal(s.unread, "");
+    for (int i = 0; i < s.count; i++)
+        for (int k = 0; k < i; k++)
+            if (strcmp(s.prompt[i].text, s.prompt[k].text) == 0) fail_msg("%s: twice: %s", name, s.prompt[i].text);
+    const int count = s.count;
+    sg_prompt_set_close(&s);
+    return count;
+}
+
+static void own_sets_are_whole(void **state)
+{
+    (void)state;
+    assert_int_equal(count_of("tiny-wan-demo.csv"), 24);
+    assert_int_equal(count_of("tiny-wan-held-out.csv"), 200);
+    assert_int_equal(count_of("tiny-wan-tune.txt"), 12);
+    assert_int_equal(count_of("general.csv"), 60);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_is_read),
+        cmocka_unit_test(lines_of_json_are_read),
+        cmocka_unit_test(csv_is_read),
+        cmocka_unit_test(vbench_is_read),
+        cmocka_unit_test(captions_of_coco_are_read),
+        cmocka_unit_test(malformed_text_is_refused),
+        cmocka_unit_test(malformed_json_is_refused),
+        cmocka_unit_test(malformed_lists_are_refused),
+        cmocka_unit_test(malformed_csv_is_refused),
+        cmocka_unit_test(bounds_hold),
+        cmocka_unit_test(groups_are_bounded),
+        cmocka_unit_test(malformed_lines_are_skipped),
+        cmocka_unit_test(own_sets_are_whole),
+    };
+    char folder[] = "/tmp/test_prompt_set.XXXXXX";
+    if (!mkdtemp(folder) || chdir(folder) != 0) return 1;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (chdir("/") == 0) rmdir(folder);
+    return failed;
+}
