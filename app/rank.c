@@ -1,0 +1,118 @@
+/* rank.c - see rank.h. */
+#include "rank.h"
+#include "input.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Step ids above are those of Slurm's batch scripts, interactive shells and the like. */
+#define LAST_STEP 0xffffffefLL
+
+typedef struct launcher {
+    const char *rank, *size[2]; /* the first size that is set counts */
+    const char *local_rank, *local_size;
+} launcher;
+
+static const launcher launchers[] = {
+    {"OMPI_COMM_WORLD_RANK",
+     {"OMPI_COMM_WORLD_SIZE", NULL},
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"MV2_COMM_WORLD_RANK", {"MV2_COMM_WORLD_SIZE", NULL}, "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"},
+    {"PMI_RANK", {"PMI_SIZE", NULL}, "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {"SLURM_PROCID", {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, "SLURM_LOCALID", NULL},
+};
+
+/* NULL for a variable that is empty, too. */
+static const char *variable(const char *name)
+{
+    const char *const value = name ? getenv(name) : NULL;
+    return value && *value ? value : NULL;
+}
+
+static bool read_number(int *out, const char *text, size_t n, int lo, int hi)
+{
+    int x = 0;
+    if (n == 0 || n > 9) return false;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] < '0' || text[i] > '9') return false;
+        x = 10 * x + (text[i] - '0');
+    }
+    *out = x;
+    return x >= lo && x <= hi;
+}
+
+static sg_status read_variable(int *out, const char *name, int lo, int hi, sg_error *e)
+{
+    const char *const value = variable(name);
+    if (read_number(out, value, strlen(value), lo, hi)) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "%s should be a whole number from %d to %d, is '%s'", name, lo, hi,
+                        sg_show(value));
+}
+
+static bool is_step_of_slurm(void)
+{
+    const char *const step = variable("SLURM_STEP_ID");
+    if (!variable("SLURM_JOB_ID")) return true;
+    return step && strtoll(step, NULL, 10) <= LAST_STEP;
+}
+
+static sg_status read_local(sg_rank *r, const launcher *l, sg_error *e)
+{
+    r->local_rank = r->local_size = 0;
+    if (!variable(l->local_rank)) return SG_OK;
+    SG_TRY(read_variable(&r->local_rank, l->local_rank, 0, r->size - 1, e));
+    if (!variable(l->local_size)) return SG_OK;
+    return read_variable(&r->local_size, l->local_size, r->local_rank + 1, r->size, e);
+}
+
+static sg_status ask(sg_rank *r, const launcher *l, sg_error *e)
+{
+    const char *const size = variable(l->size[0]) || !l->size[1] ? l->size[0] : l->size[1];
+    const bool        has_rank = variable(l->rank), has_size = variable(size);
+    if (!has_rank && !has_size) return SG_OK;
+    if (!has_rank || !has_size)
+        return sg_error_set(e, SG_E_ARG, "%s is set and %s is not: a launcher sets both", has_rank ? l->rank : size,
+                            has_rank ? size : l->rank);
+    SG_TRY(read_variable(&r->size, size, 1, SG_RANKS_MOST, e));
+    SG_TRY(read_variable(&r->rank, l->rank, 0, r->size - 1, e));
+    r->from = l->rank;
+    return read_local(r, l, e);
+}
+
+static sg_status ask_launchers(sg_rank *r, sg_error *e)
+{
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers && !r->from; i++) {
+        const launcher *const l = &launchers[i];
+        if (strcmp(l->rank, "SLURM_PROCID") == 0 && !is_step_of_slurm()) continue;
+        SG_TRY(ask(r, l, e));
+    }
+    return SG_OK;
+}
+
+static sg_status read_shard(sg_rank *r, const char *shard, sg_error *e)
+{
+    const size_t n = strcspn(shard, "/");
+    int          i = 0;
+    if (!shard[n] || !read_number(&r->size, shard + n + 1, strlen(shard + n + 1), 1, SG_RANKS_MOST) ||
+        !read_number(&i, shard, n, 1, r->size))
+        return sg_error_set(e, SG_E_ARG,
+                            "--shard: '%s' is not I/N, the I-th of N parts: 1/4, 2/4, 3/4 and 4/4 are a whole",
+                            sg_show(shard));
+    r->rank = i - 1;
+    r->from = "--shard";
+    return SG_OK;
+}
+
+sg_status sg_rank_find(sg_rank *out, const char *shard, sg_error *e)
+{
+    *out = (sg_rank){.size = 1};
+    SG_TRY(ask_launchers(out, e));
+    if (!shard) return SG_OK;
+    if (out->size > 1)
+        return sg_error_set(e, SG_E_ARG, "--shard goes without a launcher of several, and %s says this is one of %d",
+                            out->from, out->size);
+    return read_shard(out, shard, e);
+}
+
+bool sg_rank_takes(const sg_rank *r, int64_t entry) { return entry % r->size == r->rank; }
