@@ -45,8 +45,7 @@ void sg_clip_name_write(char out[SG_CLIP_NAME], const sg_clip_name *n, int k, co
 /* ---- those of a set ---- */
 
 typedef struct named {
-    char       *key; /* what file systems may take the stem for */
-    const char *prompt;
+    const char *stem, *prompt;
     int         entry;
     int         leader; /* the first entry of this prompt */
 } named;
@@ -54,30 +53,18 @@ typedef struct named {
 static int by_prompt(const void *a, const void *b)
 {
     const named *const x = a, *const y = b;
-    const int key = strcmp(x->key, y->key), prompt = key ? 0 : strcmp(x->prompt, y->prompt);
-    return key ? key : prompt ? prompt : x->entry - y->entry;
+    const int order = strcmp(x->prompt, y->prompt);
+    return order ? order : x->entry - y->entry;
 }
 
-static int by_leader(const void *a, const void *b)
+static int by_stem(const void *a, const void *b)
 {
     const named *const x = a, *const y = b;
-    const int key = strcmp(x->key, y->key);
-    return key ? key : x->leader != y->leader ? x->leader - y->leader : x->entry - y->entry;
+    const int order = strcmp(x->stem, y->stem);
+    return order ? order : x->leader != y->leader ? x->leader - y->leader : x->entry - y->entry;
 }
 
-static char *key_of(const char *stem) { return (char *)utf8proc_NFKC_Casefold((const utf8proc_uint8_t *)stem); }
-
-static sg_status start(named *all, sg_clip_name *names, const sg_prompt_set *set, sg_error *e)
-{
-    for (int i = 0; i < set->count; i++) {
-        sg_clip_stem(names[i].stem, set->prompt[i].text);
-        all[i] = (named){.key = key_of(names[i].stem), .prompt = set->prompt[i].text, .entry = i};
-        if (!all[i].key) return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    }
-    return SG_OK;
-}
-
-/* Counts clips of the same prompt on, and prompts of the same key. */
+/* Counts clips of the same prompt on, and prompts of the same stem. */
 static void tell_apart(named *all, sg_clip_name *names, int count, int per_prompt)
 {
     qsort(all, (size_t)count, sizeof *all, by_prompt);
@@ -85,12 +72,12 @@ static void tell_apart(named *all, sg_clip_name *names, int count, int per_promp
         const bool again = i && strcmp(all[i].prompt, all[i - 1].prompt) == 0;
         all[i].leader = again ? all[i - 1].leader : all[i].entry;
     }
-    qsort(all, (size_t)count, sizeof *all, by_leader);
+    qsort(all, (size_t)count, sizeof *all, by_stem);
     for (int i = 0; i < count; i++) {
-        const bool          same_key = i && strcmp(all[i].key, all[i - 1].key) == 0;
-        const bool          again = same_key && all[i].leader == all[i - 1].leader;
+        const bool          same_stem = i && strcmp(all[i].stem, all[i - 1].stem) == 0;
+        const bool          again = same_stem && all[i].leader == all[i - 1].leader;
         sg_clip_name *const n = &names[all[i].entry];
-        if (!same_key) continue;
+        if (!same_stem) continue;
         const sg_clip_name *const before = &names[all[i - 1].entry];
         n->twin = again ? before->twin : before->twin ? before->twin + 1 : 2;
         n->first = again ? before->first + per_prompt : 0;
@@ -99,21 +86,19 @@ static void tell_apart(named *all, sg_clip_name *names, int count, int per_promp
 
 sg_status sg_clip_names_make(sg_clip_name **out, const sg_prompt_set *set, int per_prompt, sg_error *e)
 {
-    const size_t  count = (size_t)set->count;
-    sg_clip_name *names = calloc(count, sizeof *names);
-    named        *all = calloc(count, sizeof *all);
-    sg_status     status = SG_E_MEMORY;
-    *out = NULL;
-    if (names && all)
-        status = start(all, names, set, e);
-    else
-        sg_error_set(e, status, "out of memory");
-    if (status == SG_OK) tell_apart(all, names, set->count, per_prompt);
-    for (size_t i = 0; all && i < count; i++) free(all[i].key);
-    free(all);
-    if (status == SG_OK)
-        *out = names;
-    else
+    const size_t        count = (size_t)set->count;
+    sg_clip_name *const names = *out = calloc(count, sizeof *names);
+    named *const        all = names ? calloc(count, sizeof *all) : NULL;
+    if (!all) {
         free(names);
-    return status;
+        *out = NULL;
+        return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    }
+    for (int i = 0; i < set->count; i++) {
+        sg_clip_stem(names[i].stem, set->prompt[i].text);
+        all[i] = (named){.stem = names[i].stem, .prompt = set->prompt[i].text, .entry = i};
+    }
+    tell_apart(all, names, set->count, per_prompt);
+    free(all);
+    return SG_OK;
 }

@@ -44,7 +44,7 @@ static void name(const sg_prompt_set *s)
     for (int i = 0; i < s->count; i++) {
         sg_clip_name_write(file[i], &names[i], 2, ".mp4");
         const size_t n = strlen(file[i]);
-        if (n < 7 || n > 240 || file[i][0] == '.' || file[i][0] == '-' || strchr(file[i], '/')) abort();
+        if (n < 7 || n > 253 || file[i][0] == '.' || file[i][0] == '-' || strchr(file[i], '/')) abort();
         if (sg_prompt_check(file[i], "name", NULL) != SG_OK) abort();
     }
     qsort(file, (size_t)s->count, sizeof *file, by_text);

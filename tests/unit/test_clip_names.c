@@ -31,7 +31,9 @@ static void stems_are_safe(void **state)
     expect_stem(".hidden", "_hidden");
     expect_stem("a\\b:c*d?e\"f<g>h|i~j", "a_b_c_d_e_f_g_h_i_j");
     expect_stem("two\nlines\tand\x7f", "two_lines_and_");
-    expect_stem("a\u202eb\u200bc\u2028d\ufeffe\xc2\x85" "f", "a_b_c_d_e_f");
+    expect_stem("a\u202eb\u200bc\u2028d\ufeffe\xc2\x85"
+                "f",
+                "a_b_c_d_e_f");
     expect_stem("a\xff\xc3", "a__");
 }
 
@@ -76,11 +78,11 @@ static void expect_names(const char *const *prompt, const char *const *want, int
 static void names_differ(void **state)
 {
     (void)state;
-    static const char *const prompt[ENTRIES] = {"a/b", "z",   "a_b", "z",       "A?B", "a/b", "a",
+    static const char *const prompt[ENTRIES] = {"a/b", "z",   "a_b", "z",       "a?b", "a/b", "a",
                                                 "a-1", "con", "é",   "e\u0301", "ﬁsh", "fish"};
-    static const char *const want[ENTRIES] = {"a_b-1.mp4",       "z-1.mp4",   "a_b~2-1.mp4", "z-4.mp4",   "A_B~3-1.mp4",
-                                              "a_b-4.mp4",       "a-1.mp4",   "a-1-1.mp4",   "con-1.mp4", "é-1.mp4",
-                                              "e\u0301~2-1.mp4", "ﬁsh-1.mp4", "fish~2-1.mp4"};
+    static const char *const want[ENTRIES] = {"a_b-1.mp4",     "z-1.mp4",   "a_b~2-1.mp4", "z-4.mp4",   "a_b~3-1.mp4",
+                                              "a_b-4.mp4",     "a-1.mp4",   "a-1-1.mp4",   "con-1.mp4", "é-1.mp4",
+                                              "e\u0301-1.mp4", "ﬁsh-1.mp4", "fish-1.mp4"};
     expect_names(prompt, want, ENTRIES, 1);
 }
 
@@ -90,7 +92,7 @@ static void names_that_were_made_are_not_taken(void **state)
     (void)state;
     char              x[SG_CLIP_STEM + 20], y[SG_CLIP_STEM + 20], want_x[SG_CLIP_NAME], want_y[SG_CLIP_NAME];
     const char *const prompt[] = {"a", "A", "a~2", x, y};
-    const char *const want[] = {"a-0.mp4", "A~2-0.mp4", "a_2-0.mp4", want_x, want_y};
+    const char *const want[] = {"a-0.mp4", "A-0.mp4", "a_2-0.mp4", want_x, want_y};
     memset(x, 'x', sizeof x);
     x[sizeof x - 1] = '\0';
     strcpy(y, x);
