@@ -1,13 +1,12 @@
 /* compare_arms.c - see compare_arms.h. The model is loaded once, texts are encoded once, and a first step and latent frame
  * count for no arm: they take the weights' pages in and bring them into the layout of the products. */
 #include "compare_arms.h"
+#include "arm_setup.h"
 #include "compare_files.h"
 #include "interrupt.h"
 #include "meta.h"
 #include "output_file.h"
-#include "progress.h"
 #include "prompt_set.h"
-#include "report_arms.h"
 #include "setup.h"
 
 #include <math.h>
@@ -32,7 +31,6 @@ typedef struct job {
     sg_comparison      all;
     sg_arm_result     *now;       /* the arm at work */
     float             *reference; /* the first arm's latents, [steps, c, f, y, x] */
-    bool               warm;      /* enough was done to warm up */
     double             last_step; /* seconds */
 } job;
 
@@ -57,25 +55,6 @@ static sg_status check_inputs(job *j, sg_error *e)
     return s->json ? sg_output_file_check(s->json, "--json", e) : SG_OK;
 }
 
-/* Where the usual clip is too short to skip anything, one of twice, four times, ... the sides. */
-static sg_status enlarge(job *j, sg_error *e)
-{
-    const int *const given = j->settings->size;
-    sg_request       usual = sg_engine_defaults(j->engine);
-    sg_plan          plan;
-    if (given[0] && given[1]) return SG_OK;
-    for (;;) {
-        SG_TRY(sg_engine_plan(j->engine, &usual, &plan, e));
-        if (plan.tokens >= SG_TOKENS || usual.width > SG_IMAGE_MAX_SIDE / 4 || usual.height > SG_IMAGE_MAX_SIDE / 4)
-            break;
-        usual.width *= 2;
-        usual.height *= 2;
-    }
-    if (!given[0]) j->request.width = usual.width;
-    if (!given[1]) j->request.height = usual.height;
-    return SG_OK;
-}
-
 /* Of frames, latents and encoders. */
 static size_t output_bytes(const job *j)
 {
@@ -88,17 +67,8 @@ static sg_status setup_arm(job *j, int i, sg_error *e)
 {
     sg_arm_result *const r = &j->all.result[i];
     r->arm = &j->arms.arm[i];
-    r->policy = j->request.attention;
     r->attention_seconds = NAN;
-    sg_error   why = {0};
-    sg_status  status = sg_setup_attention(&r->policy, &r->files, &r->arm->settings, &why);
-    sg_request request = j->request;
-    request.attention = r->policy;
-    if (status == SG_OK) status = sg_engine_check_request(j->engine, &request, &why);
-    if (status == SG_OK) status = sg_engine_plan(j->engine, &request, &j->plan, &why);
-    if (status == SG_OK)
-        status = sg_attention_expect(&r->outlook, &r->policy, &j->info, j->plan.tokens, request.steps, &why);
-    return status == SG_OK ? SG_OK : sg_error_set(e, status, "--arms: '%s': %s", r->arm->name, why.text);
+    return sg_arm_setup(r, &j->plan, j->engine, &j->request, e);
 }
 
 /* The need of each arm, frames and encoders included. */
@@ -136,7 +106,7 @@ static sg_status open_all(job *j, sg_error *e)
     SG_TRY(sg_setup_engine_as(&j->engine, &o, e));
     j->info = sg_engine_info(j->engine);
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
-    SG_TRY(enlarge(j, e));
+    SG_TRY(sg_arms_size(&j->request, j->engine, s, e));
     SG_TRY(sg_engine_check_request(j->engine, &j->request, e));
     j->request.prompt = s->prompt;
     for (int i = 0; i < j->arms.count; i++) SG_TRY(setup_arm(j, i, e));
@@ -150,26 +120,11 @@ static sg_status open_all(job *j, sg_error *e)
 
 /* ---- the renders ---- */
 
-static int on_warm_up(void *context, sg_stage stage, int done, int total)
-{
-    job *const j = context;
-    sg_progress_update(&j->progress, stage, done, total);
-    j->warm = stage == SG_STAGE_DECODE && done > 0;
-    return j->warm || sg_interrupt_asked();
-}
-
 static sg_status warm_up(job *j, sg_error *e)
 {
-    const sg_callbacks callbacks = {.context = j, .progress = on_warm_up};
-    sg_request         request = j->request;
-    sg_error           why = {0};
+    sg_request request = j->request;
     request.attention = j->all.result[0].policy;
-    request.steps = 1;
-    sg_progress_say(&j->progress, "warming up: a step and a latent frame that count for no arm");
-    const sg_status status = sg_engine_render(j->engine, &request, &callbacks, &j->all.warm_up, &why);
-    sg_progress_clear(&j->progress);
-    if (status == SG_OK || (status == SG_E_CANCELLED && j->warm && !sg_interrupt_asked())) return SG_OK;
-    return sg_error_set(e, status, "%s", why.text);
+    return sg_arms_warm_up(&j->all.warm_up, j->engine, &request, &j->progress, e);
 }
 
 static int on_progress(void *context, sg_stage stage, int done, int total)
@@ -225,16 +180,10 @@ static sg_status reserve(job *j, sg_error *e)
 /* What attention did and how long all of it took. */
 static sg_status keep_attention(job *j, sg_arm_result *r, sg_error *e)
 {
-    sg_attention_record a = {0};
-    a.count = sg_engine_attention(j->engine, &a.steps, &a.passes, &a.layers);
-    const size_t count = (size_t)a.steps * (size_t)a.passes * (size_t)a.layers;
-    r->count = malloc(count * sizeof *r->count);
+    SG_TRY(sg_arm_keep_counts(r, j->engine, e));
+    const sg_attention_record a = {r->count, r->steps, r->passes, r->layers};
     r->attention = sg_report_attention(&r->policy, &a, j->info.waits ? &j->trace : NULL);
-    if (!r->count || !r->attention) return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    memcpy(r->count, a.count, count * sizeof *r->count);
-    r->steps = a.steps;
-    r->passes = a.passes;
-    r->layers = a.layers;
+    if (!r->attention) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     json_t *const stages = json_object_get(r->attention, "seconds");
     const char   *key;
     json_t       *value;
@@ -281,14 +230,7 @@ static void say_start(job *j)
     sg_progress_say(&j->progress, "%dx%d, %d frames at %d fps, %d steps, guidance %g, seed %llu, %lld tokens", r->width,
                     r->height, r->frames, r->fps, r->steps, r->cfg_scale, (unsigned long long)r->seed,
                     (long long)j->plan.tokens);
-    for (int i = 0; i < j->arms.count; i++) {
-        const sg_arm_result *const a = &j->all.result[i];
-        char                       text[512];
-        sg_attention_outlook_text(text, sizeof text, &a->policy, &a->outlook, j->plan.tokens);
-        sg_progress_say(&j->progress, "%s: %s", a->arm->name, text);
-        if (*sg_setup_doubt(text, sizeof text, &a->policy, &a->files, j->model.dir))
-            sg_progress_say(&j->progress, "%s: %s", a->arm->name, text);
-    }
+    sg_arms_say(&j->progress, j->all.result, j->arms.count, j->plan.tokens, j->model.dir);
     if (j->settings->quiet && j->settings->seed < 0)
         fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);
 }

@@ -1,0 +1,90 @@
+/* arm_setup.c - see arm_setup.h. */
+#include "arm_setup.h"
+#include "interrupt.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+sg_status sg_arms_size(sg_request *r, sg_engine *g, const sg_settings *s, sg_error *e)
+{
+    sg_request usual = sg_engine_defaults(g);
+    sg_plan    plan;
+    if (s->size[0] && s->size[1]) return SG_OK;
+    for (;;) {
+        SG_TRY(sg_engine_plan(g, &usual, &plan, e));
+        if (plan.tokens >= SG_TOKENS || usual.width > SG_IMAGE_MAX_SIDE / 4 || usual.height > SG_IMAGE_MAX_SIDE / 4)
+            break;
+        usual.width *= 2;
+        usual.height *= 2;
+    }
+    if (!s->size[0]) r->width = usual.width;
+    if (!s->size[1]) r->height = usual.height;
+    return SG_OK;
+}
+
+sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *g, const sg_request *shared, sg_error *e)
+{
+    const sg_model_info info = sg_engine_info(g);
+    sg_request          request = *shared;
+    sg_error            why = {0};
+    r->policy = shared->attention;
+    sg_status status = sg_setup_attention(&r->policy, &r->files, &r->arm->settings, &why);
+    request.attention = r->policy;
+    if (status == SG_OK) status = sg_engine_check_request(g, &request, &why);
+    if (status == SG_OK) status = sg_engine_plan(g, &request, plan, &why);
+    if (status == SG_OK)
+        status = sg_attention_expect(&r->outlook, &r->policy, &info, plan->tokens, request.steps, &why);
+    return status == SG_OK ? SG_OK : sg_error_set(e, status, "--arms: '%s': %s", r->arm->name, why.text);
+}
+
+void sg_arms_say(sg_progress *p, const sg_arm_result *r, int count, int64_t tokens, const char *model_dir)
+{
+    for (const sg_arm_result *a = r; a < r + count; a++) {
+        char text[512];
+        sg_attention_outlook_text(text, sizeof text, &a->policy, &a->outlook, tokens);
+        sg_progress_say(p, "%s: %s", a->arm->name, text);
+        if (*sg_setup_doubt(text, sizeof text, &a->policy, &a->files, model_dir))
+            sg_progress_say(p, "%s: %s", a->arm->name, text);
+    }
+}
+
+/* ---- warming up ---- */
+
+typedef struct warming {
+    sg_progress *progress;
+    bool         warm; /* enough was done */
+} warming;
+
+static int on_warm_up(void *context, sg_stage stage, int done, int total)
+{
+    warming *const w = context;
+    sg_progress_update(w->progress, stage, done, total);
+    w->warm = stage == SG_STAGE_DECODE && done > 0;
+    return w->warm || sg_interrupt_asked();
+}
+
+sg_status sg_arms_warm_up(sg_report *out, sg_engine *g, const sg_request *r, sg_progress *p, sg_error *e)
+{
+    warming            w = {.progress = p};
+    const sg_callbacks callbacks = {.context = &w, .progress = on_warm_up};
+    sg_request         request = *r;
+    sg_error           why = {0};
+    request.steps = 1;
+    sg_progress_say(p, "warming up: a step and a latent frame that count for no arm");
+    const sg_status status = sg_engine_render(g, &request, &callbacks, out, &why);
+    sg_progress_clear(p);
+    if (status == SG_OK || (status == SG_E_CANCELLED && w.warm && !sg_interrupt_asked())) return SG_OK;
+    return sg_error_set(e, status, "%s", why.text);
+}
+
+sg_status sg_arm_keep_counts(sg_arm_result *r, const sg_engine *g, sg_error *e)
+{
+    const sg_attention_count *const from = sg_engine_attention(g, &r->steps, &r->passes, &r->layers);
+    const size_t                    count = (size_t)r->steps * (size_t)r->passes * (size_t)r->layers;
+    free(r->count);
+    r->count = malloc(count * sizeof *r->count);
+    if (!r->count) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    memcpy(r->count, from, count * sizeof *r->count);
+    return SG_OK;
+}

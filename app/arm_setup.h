@@ -1,0 +1,27 @@
+/* arm_setup.h - what every command does with arms before they render, and right after. */
+#ifndef SG_ARM_SETUP_H
+#define SG_ARM_SETUP_H
+
+#include "progress.h"
+#include "report_arms.h"
+
+/* Where the model's usual clip is too short to skip anything, r gets one of twice, four times, ... the sides; sides that
+ * s names stay. */
+sg_status sg_arms_size(sg_request *r, sg_engine *g, const sg_settings *s, sg_error *e) SG_MUST_USE;
+
+/* Fills policy, files and outlook of r from its arm, for shared, whose attention is the model's, and plan with what a
+ * render would need. SG_E_ARG, SG_E_FILE or SG_E_FORMAT, naming the arm. Files are r's, after a failure too. */
+sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *g, const sg_request *shared,
+                       sg_error *e) SG_MUST_USE;
+
+/* Says how each arm will attend, and what is doubtful about its thresholds. */
+void sg_arms_say(sg_progress *p, const sg_arm_result *r, int count, int64_t tokens, const char *model_dir);
+
+/* A step and a latent frame of r that count for no arm: they bring the weights' pages in and into the layout of the
+ * products, and r's texts are encoded. out is its report. SG_E_CANCELLED by an interrupt. */
+sg_status sg_arms_warm_up(sg_report *out, sg_engine *g, const sg_request *r, sg_progress *p, sg_error *e) SG_MUST_USE;
+
+/* What attention did in the last render of g becomes r's. SG_E_MEMORY. */
+sg_status sg_arm_keep_counts(sg_arm_result *r, const sg_engine *g, sg_error *e) SG_MUST_USE;
+
+#endif
