@@ -94,11 +94,16 @@ typedef struct sheet {
     int frame[SG_COLLAGE_COLUMNS];
 } sheet;
 
-int sg_collage_columns(int column[SG_COLLAGE_COLUMNS], int frames)
+static int spread(int *column, int most, int frames)
 {
-    const int count = frames < SG_COLLAGE_COLUMNS ? frames : SG_COLLAGE_COLUMNS;
+    const int count = frames < most ? frames : most;
     for (int k = 0; k < count; k++) column[k] = count > 1 ? (int)((int64_t)k * (frames - 1) / (count - 1)) : 0;
     return count;
+}
+
+int sg_collage_columns(int column[SG_COLLAGE_COLUMNS], int frames)
+{
+    return spread(column, SG_COLLAGE_COLUMNS, frames);
 }
 
 static sheet sheet_of(const sg_collage *c)
@@ -148,4 +153,29 @@ void sg_collage_sheet(const sg_image *on, const sg_collage *c, const char *const
             shrink(on, c, &s, k * s.width, y + s.strip, frame_of(c, arm, s.frame[k]));
         }
     }
+}
+
+/* ---- the strip ---- */
+
+static sheet strip_of(const sg_collage *c)
+{
+    sheet s = {.shrink = (c->height + SG_COLLAGE_STRIP_HEIGHT - 1) / SG_COLLAGE_STRIP_HEIGHT};
+    s.columns = spread(s.frame, SG_COLLAGE_STRIP, c->frames);
+    if (s.shrink > c->width) s.shrink = c->width;
+    s.width = c->width / s.shrink;
+    s.height = c->height / s.shrink;
+    return s;
+}
+
+void sg_collage_strip_size(const sg_collage *c, int *width, int *height)
+{
+    const sheet s = strip_of(c);
+    *width = s.columns * s.width;
+    *height = s.height;
+}
+
+void sg_collage_strip(const sg_image *on, const sg_collage *c)
+{
+    const sheet s = strip_of(c);
+    for (int k = 0; k < s.columns; k++) shrink(on, c, &s, k * s.width, 0, frame_of(c, 0, s.frame[k]));
 }

@@ -11,7 +11,7 @@
 enum { SG_COLLAGE_LINES = 3, SG_COLLAGE_TEXT = 256, SG_COLLAGE_GAIN = 8, SG_COLLAGE_COLUMNS = 8 };
 
 typedef struct sg_collage {
-    int                   width, height, frames, arms; /* arms >= 2 */
+    int                   width, height, frames, arms; /* arms >= 2 but for a strip */
     const uint8_t *const *rgb;                         /* [arms], each [frames, height, width, 3]; borrowed */
 } sg_collage;
 
@@ -32,5 +32,11 @@ void sg_collage_sheet_size(const sg_collage *c, int *width, int *height);
 
 /* line: one of each arm. */
 void sg_collage_sheet(const sg_image *on, const sg_collage *c, const char *const *line);
+
+/* Of one clip: up to SG_COLLAGE_STRIP frames from the first to the last next to each other, without text, shrunk by a whole
+ * number to at most SG_COLLAGE_STRIP_HEIGHT pixels in height. c has one arm. */
+enum { SG_COLLAGE_STRIP = 5, SG_COLLAGE_STRIP_HEIGHT = 160 };
+void sg_collage_strip_size(const sg_collage *c, int *width, int *height);
+void sg_collage_strip(const sg_image *on, const sg_collage *c);
 
 #endif
