@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
+#include <utf8proc.h>
 
 /* Without a terminal the denoiser speaks at its quarters only, and not more often than this. */
 #define SECONDS_BETWEEN_LINES 5.0
@@ -68,6 +70,42 @@ static void describe(const sg_progress *p, int done, int total, char *text, size
         snprintf(text + n, size - (size_t)n, ", %s", sg_duration(duration, sizeof duration, spent));
 }
 
+/* Cuts text, which has no control characters, to what a line of the terminal holds, whose last column stays free. */
+static void fit_line(char *text)
+{
+    struct winsize w = {0};
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) != 0 || w.ws_col < 2) return;
+    int columns = 0;
+    for (char *p = text; *p;) {
+        utf8proc_int32_t c;
+        const ptrdiff_t  bytes = utf8proc_iterate((const utf8proc_uint8_t *)p, -1, &c);
+        columns += bytes > 0 ? utf8proc_charwidth(c) : 1;
+        if (columns >= w.ws_col) *p = '\0';
+        if (*p) p += bytes > 0 ? bytes : 1;
+    }
+}
+
+/* The changing line. */
+static void show(sg_progress *p, char *text)
+{
+    fit_line(text);
+    fprintf(stderr, "\r%s\033[K", text);
+    fflush(stderr);
+    p->shown = true;
+}
+
+void sg_progress_row(sg_progress *p, bool due, const char *fmt, ...)
+{
+    const double now = sg_seconds();
+    va_list      args;
+    va_start(args, fmt);
+    vsnprintf(p->row, sizeof p->row, fmt, args);
+    va_end(args);
+    if (p->quiet || p->terminal || (!due && now - p->last_line < SECONDS_BETWEEN_LINES)) return;
+    p->last_line = now;
+    fprintf(stderr, "%s\n", p->row);
+}
+
 void sg_progress_update(sg_progress *p, sg_stage stage, int done, int total)
 {
     if (p->quiet || total < 1) return;
@@ -79,14 +117,15 @@ void sg_progress_update(sg_progress *p, sg_stage stage, int done, int total)
         p->base_time = p->last_time;
     }
     p->last_time = sg_seconds();
-    char text[160];
-    describe(p, done, total, text, sizeof text);
+    char         text[sizeof p->row + 160];
+    const size_t n = strlen(strcpy(text, p->row));
+    if (n) strcpy(text + n, " | ");
+    describe(p, done, total, text + strlen(text), 160 - 3);
     if (p->terminal) {
-        fprintf(stderr, "\r%s\033[K", text);
-        fflush(stderr);
-        p->shown = true;
+        show(p, text);
         return;
     }
+    if (n) return;
     const bool over = done == total && stage != SG_STAGE_LOAD;
     const bool due =
         stage == SG_STAGE_DENOISE && is_quarter(done, total) && p->last_time - p->last_line >= SECONDS_BETWEEN_LINES;

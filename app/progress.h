@@ -14,12 +14,17 @@ typedef struct sg_progress {
     bool     begun;                           /* stage means something */
     int      base_done;                       /* units of this stage that were done at base_time, as far as seen */
     double   base_time, last_time, last_line; /* seconds */
+    char     row[256];                        /* of many renders, what stands before the stage; or empty */
 } sg_progress;
 
 void sg_progress_init(sg_progress *p, bool quiet);
 
 /* done of total units of this stage are over. */
 void sg_progress_update(sg_progress *p, sg_stage stage, int done, int total);
+
+/* Of many renders: this text stands before the stage from now on. Without a terminal it is a line every few seconds at
+ * most, or at once when it is due, and stages are not told. */
+void sg_progress_row(sg_progress *p, bool due, const char *fmt, ...) SG_PRINTF(3, 4);
 
 /* A line that stays, unless quiet. */
 void sg_progress_say(sg_progress *p, const char *fmt, ...) SG_PRINTF(2, 3);
