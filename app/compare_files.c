@@ -26,7 +26,12 @@ static sg_collage collage_of(const sg_comparison *c, const uint8_t **rgb)
 static sg_clip clip_of(const sg_compare_files *f, const sg_comparison *c, int k)
 {
     const sg_request *const r = c->request;
-    sg_clip                 clip = {f->file[k].path, r->width, r->height, r->frames, r->fps, f->file[k].settings};
+    sg_clip                 clip = {.path = f->file[k].path,
+                                    .width = r->width,
+                                    .height = r->height,
+                                    .frames = r->frames,
+                                    .fps = r->fps,
+                                    .settings = f->file[k].settings};
     if (k >= c->count) {
         const int *const size = k == c->count ? c->side_size : c->sheet_size;
         clip.width = size[0];

@@ -16,6 +16,7 @@ typedef struct sg_clip {
     const char *path; /* "-": Y4M on stdout */
     int         width, height, frames, fps;
     const char *settings; /* JSON, kept in the file where the format can; NULL: none */
+    bool        literal;  /* a pattern in path's name is no pattern */
 } sg_clip;
 
 /* A format. Calls come in order open, write for each frame, finish, close; close also comes after any failure, and must

@@ -28,10 +28,11 @@ typedef struct state {
     sg_output_file **file; /* [frames] */
 } state;
 
-static pattern find_pattern(const char *path)
+static pattern find_pattern(const sg_clip *clip)
 {
-    pattern p = {0};
-    for (size_t i = 0; path[i]; i++) {
+    const char *const path = clip->path;
+    pattern           p = {0};
+    for (size_t i = 0; path[i] && !clip->literal; i++) {
         if (path[i] != '%') continue;
         size_t     k = i + 1;
         const bool zeros = path[k] == '0';
@@ -47,7 +48,7 @@ static pattern find_pattern(const char *path)
 
 static sg_status png_check(const sg_clip *clip, sg_error *e)
 {
-    const pattern p = find_pattern(clip->path);
+    const pattern p = find_pattern(clip);
     if (p.twice)
         return sg_error_set(e, SG_E_ARG, "--output: %s: the frame's number can stand in one place only", clip->path);
     if (p.found && strchr(clip->path + p.after, '/'))
@@ -87,7 +88,7 @@ static sg_status open_frame(state *s, int index, sg_error *e)
 static sg_status png_open(void *context, const sg_clip *clip, sg_error *e)
 {
     state *s = context;
-    s->pattern = find_pattern(clip->path);
+    s->pattern = find_pattern(clip);
     s->clip = *clip;
     s->file = calloc((size_t)clip->frames, sizeof *s->file);
     if (!s->file) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", clip->path);
