@@ -464,19 +464,11 @@ sg_status sg_thresholds_text(char **out, const sg_thresholds_file *f, sg_error *
 
 /* ---- which model ---- */
 
-/* FNV-1a. */
-static uint64_t mix(uint64_t hash, const void *data, size_t bytes)
-{
-    const uint8_t *const p = data;
-    for (size_t i = 0; i < bytes; i++) hash = (hash ^ p[i]) * 0x100000001b3u;
-    return hash;
-}
-
 static uint64_t mix_number(uint64_t hash, uint64_t v)
 {
     uint8_t bytes[8];
     for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(v >> (8 * i));
-    return mix(hash, bytes, sizeof bytes);
+    return sg_hash(hash, bytes, sizeof bytes);
 }
 
 /* Of one tensor: name, shape, and the first numbers as BF16. */
@@ -485,7 +477,7 @@ static uint64_t tensor_hash(uint64_t hash, const char *name, sg_tensor t)
     enum { FIRST = 16 };
     float        head[FIRST];
     const size_t n = sg_count(t) < FIRST ? (size_t)sg_count(t) : FIRST;
-    hash = mix(hash, name, strlen(name) + 1);
+    hash = sg_hash(hash, name, strlen(name) + 1);
     for (int i = 0; i < t.rank; i++) hash = mix_number(hash, (uint64_t)t.dim[i]);
     if (n) memcpy(head, t.data, n * sg_dtype_size(t.dtype)); /* data may be misaligned, and is no wider than F32 */
     t.data = head;
@@ -507,7 +499,7 @@ sg_status sg_thresholds_hash(char out[17], const char *model_dir, sg_error *e)
         for (size_t k = 0; k < sg_weights_count(w); k++) {
             sg_tensor         t;
             const char *const name = sg_weights_name(w, k, &t);
-            sum += tensor_hash(0xcbf29ce484222325u + i, name, t); /* in whatever order they come */
+            sum += tensor_hash(SG_HASH + i, name, t); /* in whatever order they come */
         }
         sg_weights_close(&w);
     }

@@ -31,6 +31,13 @@ const char *sg_show_(char *out, size_t size, const char *text)
     return out;
 }
 
+uint64_t sg_hash(uint64_t hash, const void *data, size_t bytes)
+{
+    const uint8_t *const p = data;
+    for (size_t i = 0; i < bytes; i++) hash = (hash ^ p[i]) * 0x100000001b3u;
+    return hash;
+}
+
 static sg_status map_descriptor(sg_map *m, int fd, const char *path, sg_error *e)
 {
     struct stat st;

@@ -49,6 +49,10 @@ typedef struct sg_items {
 void sg_items_start(sg_items *l, const char *text, size_t size);
 bool sg_items_next(sg_items *l);
 
+/* FNV-1a of the bytes, going on from hash, which SG_HASH begins. Tells contents apart; keeps nobody out. */
+#define SG_HASH 0xcbf29ce484222325u
+uint64_t sg_hash(uint64_t hash, const void *data, size_t bytes);
+
 struct json_t;
 
 /* The JSON object that is all of the file: of at most so many bytes and values, each name once. flags: more of Jansson's
