@@ -344,7 +344,7 @@ static void wan_encode(void *model, sg_stream *s)
     const int64_t width = sg_t5_describe(w->text).width;
     const bool    computes = s->memory->alloc != NULL; /* a plan leaves the states of an earlier render alone */
     for (int k = 0; k < 2; k++) {
-        if (!w->len[k]) continue;
+        if (!w->len[k] || (computes && w->states[k])) continue; /* another prompt leaves the negative one's */
         const size_t    mark = s->scratch.used;
         const sg_tensor y = sg_new(s, SG_F32, w->len[k], width);
         sg_t5_encode(w->text, s, y, w->ids[k], w->len[k]);

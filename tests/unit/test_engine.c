@@ -121,7 +121,14 @@ static void latents_are_shown(void **state)
     sg_engine_close(&g);
 }
 
-/* The text encoder runs once for the same texts, whatever else changes, and anew for others. */
+static void count_encoded(void *context, const char *name, sg_stream *s, sg_tensor t)
+{
+    (void)s;
+    (void)t;
+    *(int *)context += strcmp(name, "text.final") == 0;
+}
+
+/* The text encoder runs once for the same texts, whatever else changes, and anew for others: for the one that changed. */
 static void texts_are_encoded_once(void **state)
 {
     (void)state;
@@ -136,19 +143,25 @@ static void texts_are_encoded_once(void **state)
     memset(&a, 0, sizeof a);
     memset(&b, 0, sizeof b);
     w = (watch){0};
+    int encoded = 0;
+    g->tap = count_encoded;
+    g->tap_context = &encoded;
     assert_int_equal(sg_engine_render(g, &r, &cb, &rep, &e), SG_OK);
     assert_int_equal(w.texts, 1);
+    assert_int_equal(encoded, 2);
     r.seed++;
     assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_OK);
     assert_int_equal(sg_engine_render(g, &r, &cb, &rep, &e), SG_OK);
     assert_int_equal(w.texts, 1);
     assert_int_equal(render(g, &r, &a, &rep, &e), SG_OK);
     const char *const others[][2] = {{"a dog", ""}, {"a cat", "blue"}, {"a cat", ""}};
+    const int         so_far[] = {3, 5, 6};
     for (int i = 0; i < 3; i++) {
         r.prompt = others[i][0];
         r.negative_prompt = others[i][1];
         assert_int_equal(sg_engine_render(g, &r, &cb, &rep, &e), SG_OK);
         assert_int_equal(w.texts, 2 + i);
+        assert_int_equal(encoded, so_far[i]);
     }
     r.cfg_scale = 1;
     assert_int_equal(sg_engine_render(g, &r, &cb, &rep, &e), SG_OK);
