@@ -5,7 +5,6 @@
 #include "output_file.h"
 #include "report_page.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,17 +44,9 @@ static sg_clip clip_of(const sg_compare_files *f, const sg_comparison *c, int k)
 
 static sg_status choose_folder(sg_compare_files *f, const sg_comparison *c, const char *asked, sg_error *e)
 {
-    struct stat st;
-    char        usual[48];
+    char usual[48];
     snprintf(usual, sizeof usual, "compare-%llu", (unsigned long long)c->request->seed);
-    if (asked && strlen(asked) + sizeof f->file->name >= PATH_MAX)
-        return sg_error_set(e, SG_E_ARG, "--output: the path is too long");
-    if (asked && !*asked) return sg_error_set(e, SG_E_ARG, "--output: the name is empty");
-    if (!(f->folder = strdup(asked ? asked : usual))) return sg_error_set(e, SG_E_MEMORY, "--output: out of memory");
-    for (size_t n = strlen(f->folder); n > 1 && f->folder[n - 1] == '/'; n--) f->folder[n - 1] = '\0';
-    if (stat(f->folder, &st) != 0) return sg_output_file_check(f->folder, "--output", e);
-    if (!S_ISDIR(st.st_mode)) return sg_error_set(e, SG_E_FILE, "--output: %s is not a folder", f->folder);
-    return SG_OK;
+    return sg_output_folder_check(&f->folder, asked ? asked : usual, sizeof f->file->name, "--output", e);
 }
 
 static void name_file(sg_compare_files *f, const char *stem, const char *ending)
@@ -125,9 +116,7 @@ size_t sg_compare_files_bytes(const sg_compare_files *f, const sg_comparison *c)
 
 sg_status sg_compare_files_open(sg_compare_files *f, sg_error *e)
 {
-    f->made = mkdir(f->folder, 0777) == 0;
-    if (f->made || errno == EEXIST) return SG_OK;
-    return sg_error_set(e, SG_E_FILE, "--output: %s cannot be made: %s", f->folder, strerror(errno));
+    return sg_output_folder_make(f->folder, &f->made, "--output", e);
 }
 
 /* ---- what is shown ---- */

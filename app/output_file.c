@@ -257,3 +257,25 @@ void sg_output_file_discard(sg_output_file **file)
     f->taken = false;
     *file = NULL;
 }
+
+sg_status sg_output_folder_check(char **out, const char *path, size_t room, const char *what, sg_error *e)
+{
+    struct stat st;
+    *out = NULL;
+    if (strlen(path) + room >= PATH_MAX) return sg_error_set(e, SG_E_ARG, "%s: the path is too long", what);
+    if (!*path) return sg_error_set(e, SG_E_ARG, "%s: the name is empty", what);
+    char *const folder = *out = strdup(path);
+    if (!folder) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", what);
+    for (size_t n = strlen(folder); n > 1 && folder[n - 1] == '/'; n--) folder[n - 1] = '\0';
+    if (stat(folder, &st) != 0) return sg_output_file_check(folder, what, e);
+    if (!S_ISDIR(st.st_mode)) return sg_error_set(e, SG_E_FILE, "%s: %s is not a folder", what, folder);
+    return SG_OK;
+}
+
+sg_status sg_output_folder_make(const char *path, bool *made, const char *what, sg_error *e)
+{
+    const bool now = mkdir(path, 0777) == 0;
+    if (made) *made = now;
+    if (now || errno == EEXIST) return SG_OK;
+    return sg_error_set(e, SG_E_FILE, "%s: %s cannot be made: %s", what, path, strerror(errno));
+}
