@@ -89,16 +89,22 @@ static sg_status check_attention(const sg_settings *s, sg_error *e)
     return SG_OK;
 }
 
-/* Two results that are there are only read. */
-static sg_status check_compare(const sg_settings *s, sg_error *e)
+/* Where nothing is rendered, no option but these two does anything. */
+static sg_status allow_only(const sg_settings *s, const char *a, const char *b, const char *where, sg_error *e)
 {
-    if (s->command != SG_COMMAND_COMPARE || !s->operand) return SG_OK;
     for (int i = 0; i < sg_option_count; i++) {
         const sg_option *const o = &sg_option_table[i];
-        if (!o->name || !(o->commands & s->command) || strcmp(o->name, "json") == 0) continue;
-        if (given(s, o->name, NULL))
-            return sg_error_set(e, SG_E_ARG, "--%s has no effect where two results are compared", o->name);
+        if (!o->name || !(o->commands & s->command) || strcmp(o->name, a) == 0 || strcmp(o->name, b) == 0) continue;
+        if (given(s, o->name, NULL)) return sg_error_set(e, SG_E_ARG, "--%s has no effect %s", o->name, where);
     }
+    return SG_OK;
+}
+
+static sg_status check_reading(const sg_settings *s, sg_error *e)
+{
+    if (s->command == SG_COMMAND_COMPARE && s->operand)
+        return allow_only(s, "json", "json", "where two results are compared", e);
+    if (s->command == SG_COMMAND_EVAL && s->merge) return allow_only(s, "merge", "quiet", "with --merge", e);
     return SG_OK;
 }
 
@@ -122,6 +128,6 @@ sg_status sg_options_check(const sg_settings *s, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "--json and --output cannot both go to stdout");
     if (s->command == SG_COMMAND_TUNE && s->l1 > s->l2)
         return sg_error_set(e, SG_E_ARG, "--l2 must not be below --l1: it is the error with the PV filter on top");
-    SG_TRY(check_compare(s, e));
+    SG_TRY(check_reading(s, e));
     return check_attention(s, e);
 }

@@ -11,10 +11,11 @@
 #define BENCH SG_COMMAND_BENCH
 #define COMPARE SG_COMMAND_COMPARE
 #define TUNE SG_COMMAND_TUNE
-#define MODEL (RENDER | INFO | CHECK | STEP | TUNE | COMPARE)
+#define EVAL SG_COMMAND_EVAL
+#define MODEL (RENDER | INFO | CHECK | STEP | TUNE | COMPARE | EVAL)
 #define ALL (MODEL | ATTENTION)
-#define SAMPLER (RENDER | CHECK | COMPARE)
-#define SPARSE (RENDER | INFO | CHECK | COMPARE)
+#define SAMPLER (RENDER | CHECK | COMPARE | EVAL)
+#define SPARSE (RENDER | INFO | CHECK | COMPARE | EVAL)
 #define CHOICE (SPARSE | ATTENTION) /* of blocks */
 /* clang-format off */
 #define HEADING(which, text) {.kind = SG_OPTION_HEADING, .commands = (which), .help = (text)}
@@ -29,15 +30,22 @@ static const char *const budgets[] = {"row", "heads", NULL};
 static const char *const rules[] = {"topk", "tau", NULL};
 
 const char *const sg_cpumask_names[] = {"base", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx", "all", NULL};
-const char *const sg_command_names[] = {"info", "check", "bench", "compare", "tune", NULL};
+const char *const sg_command_names[] = {"info", "check", "bench", "compare", "tune", "eval", NULL};
 
 const sg_option sg_option_table[] = {
     HEADING(MODEL, "What to render"),
     {.name = "model", .letter = 'm', .kind = SG_OPTION_TEXT, .commands = MODEL, AT(model), .value = "DIR",
      .help = "a model in Diffusers layout: the folder with model_index.json\n"
              "(default: $SPARGE_GEN_MODEL, else the tiny-wan that comes along)"},
-    {.name = "prompt", .letter = 'p', .kind = SG_OPTION_TEXT, .commands = SAMPLER | TUNE, AT(prompt), .value = "TEXT",
-     .help = "what the video shows"},
+    {.name = "prompt", .letter = 'p', .kind = SG_OPTION_TEXT, .commands = (SAMPLER & ~EVAL) | TUNE, AT(prompt),
+     .value = "TEXT", .help = "what the video shows"},
+    {.name = "prompts", .alias = {"prompt-file"}, .kind = SG_OPTION_TEXT, .commands = EVAL, AT(prompts), .value = "FILE",
+     .help = "the set: text with a prompt a line, .jsonl, .csv, or .json as of VBench and COCO;\n"
+             "an entry's own seed, size, frames and negative_prompt go before the options here"},
+    {.name = "skip-bad", .kind = SG_OPTION_FLAG, .commands = EVAL, AT(skip_bad),
+     .help = "pass over malformed lines, and sizes that the model cannot make"},
+    {.name = "per-prompt", .kind = SG_OPTION_INT, .commands = EVAL, AT(per_prompt), .lo = 1, .hi = 1000, .value = "N",
+     .help = "clips of each entry, each with the next seed (default: 1)"},
     {.name = "prompt-file", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(prompt_file), .value = "FILE",
      .help = "one prompt a line; of several, output and report get -0001, -0002, ..."},
     {.name = "prompt-file", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(prompt_file), .value = "FILE",
@@ -52,10 +60,10 @@ const sg_option sg_option_table[] = {
      .value = "N", .help = "height alone"},
     {.name = "frames", .alias = {"num-frames", "video-frames"}, .kind = SG_OPTION_INT, .commands = MODEL, AT(frames),
      .lo = 1, .hi = 100000, .value = "N", .help = "length in frames"},
-    {.name = "seconds", .kind = SG_OPTION_REAL, .commands = RENDER | INFO | COMPARE, AT(seconds), .lo = 0.001, .hi = 3600,
-     .value = "T", .help = "length in seconds, instead of --frames; the nearest that the model can"},
-    {.name = "fps", .kind = SG_OPTION_INT, .commands = RENDER | INFO | COMPARE, AT(fps), .lo = 1, .hi = 1000, .value = "N",
-     .help = "frames per second of the file"},
+    {.name = "seconds", .kind = SG_OPTION_REAL, .commands = RENDER | INFO | COMPARE | EVAL, AT(seconds), .lo = 0.001,
+     .hi = 3600, .value = "T", .help = "length in seconds, instead of --frames; the nearest that the model can"},
+    {.name = "fps", .kind = SG_OPTION_INT, .commands = RENDER | INFO | COMPARE | EVAL, AT(fps), .lo = 1, .hi = 1000,
+     .value = "N", .help = "frames per second of the file"},
 
     HEADING(ATTENTION, "What to attend to"),
     {.name = "shape", .kind = SG_OPTION_TEXT, .commands = ATTENTION, AT(shape), .value = "SHAPE",
@@ -94,7 +102,7 @@ const sg_option sg_option_table[] = {
      .value = "KIND",
      .help = "exact; quantised; or quantised with blocks left out, which is the default\n"
              "from 8192 tokens on, and from 1024 on where it or a threshold is named"},
-    {.name = "arms", .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(arms), .value = "LIST",
+    {.name = "arms", .kind = SG_OPTION_TEXT, .commands = COMPARE | EVAL, AT(arms), .value = "LIST",
      .help = "what to compare with the first of them: dense, sage, sparge, each with options of\n"
              "its own behind colons, as in dense,sparge:topk=0.3,sparge:tau=0.9:tail=off:name=mine;\n"
              "those below hold for all arms that they concern; \\, is a comma in a value\n"
@@ -154,7 +162,7 @@ const sg_option sg_option_table[] = {
     {.name = "buckets", .kind = SG_OPTION_INT, .commands = TUNE, AT(buckets), .lo = 1, .hi = 64, .value = "N",
      .help = "ranges of steps with thresholds of their own (default: 4)"},
 
-    HEADING(RENDER | BENCH | COMPARE | TUNE, "Where to"),
+    HEADING(RENDER | BENCH | COMPARE | TUNE | EVAL, "Where to"),
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = RENDER, AT(output), .value = "FILE",
      .help = "the ending decides: .mp4, .y4m, .png (one frame, or several as name-%04d.png);\n"
              "- writes Y4M to stdout; an existing file is replaced\n"
@@ -164,6 +172,13 @@ const sg_option sg_option_table[] = {
              "and report.html, which shows them all in a browser (default: compare- and the seed)"},
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = TUNE, AT(output), .value = "FILE",
      .help = "the thresholds as JSON (default: sparge-attention.json beside the model); - is stdout"},
+    {.name = "out", .alias = {"output"}, .letter = 'o', .kind = SG_OPTION_TEXT, .commands = EVAL, AT(output), .value = "DIR",
+     .help = "a folder, made if it is not there: ARM/PROMPT-INDEX.mp4 as VBench wants them, results.jsonl,\n"
+             "summary.csv, report.html; the same command goes on where an earlier one stopped"},
+    {.name = "shard", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(shard), .value = "I/N",
+     .help = "only the I-th of N parts of the set (default: what mpirun or srun say)"},
+    {.name = "merge", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(merge), .value = "DIR",
+     .help = "render nothing: make summary.csv and report.html of what is in this folder"},
     {.name = "latents", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(latents), .value = "FILE",
      .help = "a file that exists is decoded, without a prompt; else latents are saved\n"
              "there before they are decoded (safetensors)"},

@@ -104,6 +104,7 @@ static const char *subject(sg_command c)
     case SG_COMMAND_BENCH_ATTENTION: return "bench attention has";
     case SG_COMMAND_COMPARE: return "compare has";
     case SG_COMMAND_TUNE: return "tune has";
+    case SG_COMMAND_EVAL: return "eval has";
     case SG_COMMAND_RENDER: break;
     }
     return "there is";
@@ -119,6 +120,7 @@ static const char *help_command(sg_command c)
     case SG_COMMAND_BENCH_ATTENTION: return "sparge-gen bench attention --help";
     case SG_COMMAND_COMPARE: return "sparge-gen compare --help";
     case SG_COMMAND_TUNE: return "sparge-gen tune --help";
+    case SG_COMMAND_EVAL: return "sparge-gen eval --help";
     case SG_COMMAND_RENDER: break;
     }
     return "sparge-gen --help";
@@ -337,6 +339,8 @@ static sg_status parse_command(sg_settings *s, const char *arg, sg_error *e)
         s->command = SG_COMMAND_COMPARE;
     } else if (strcmp(arg, "tune") == 0) {
         s->command = SG_COMMAND_TUNE;
+    } else if (strcmp(arg, "eval") == 0) {
+        s->command = SG_COMMAND_EVAL;
     } else {
         const char *near = sg_options_nearest(arg, sg_command_names);
         if (near) return sg_error_set(e, SG_E_ARG, "there is no command '%.*s'; did you mean %s?", SHOWN, arg, near);
@@ -438,6 +442,7 @@ void sg_options_help(FILE *out, sg_command c)
               "  sparge-gen bench attention [options]  how fast attention is, and how exact\n"
               "  sparge-gen compare --prompt TEXT      render with several kinds of attention, side by side\n"
               "  sparge-gen compare A B                how far two pictures or two clips are apart\n"
+              "  sparge-gen eval --prompts FILE --out DIR  the same for a set of prompts, with statistics\n"
               "  sparge-gen tune [options]             find how much attention each head can leave out\n\n"
               "`sparge-gen COMMAND --help` tells more. Where no default is given it is the model's;\n"
               "`sparge-gen info DIR` shows it.\n",
@@ -459,6 +464,18 @@ void sg_options_help(FILE *out, sg_command c)
             "  sparge-gen tune --prompt-file FILE [options]\n",
             out);
     if (c & SG_COMMAND_BENCH) help_bench(out, c);
+    if (c == SG_COMMAND_EVAL)
+        fputs(
+            "Renders a set of prompts by several kinds of attention, the arms, from the same noise for each clip, and\n"
+            "tells what each costs and gives: all clips, a line of figures for each, a summary and a page.\n\n"
+            "  sparge-gen eval --prompts FILE --out DIR [options]\n"
+            "  sparge-gen eval --merge DIR\n\n"
+            "Killed at any moment, the same command goes on and repeats nothing; other settings for the same folder "
+            "are\n"
+            "refused. What fails is noted, the rest goes on, and the next run tries it again. Under mpirun or srun "
+            "all\n"
+            "ranks share the set, and whoever ends last makes the report. Sizes are those of compare.\n",
+            out);
     if (c == SG_COMMAND_COMPARE)
         fputs(
             "Renders a prompt by several kinds of attention, the arms, from the same noise, and shows them side by "

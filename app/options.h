@@ -17,7 +17,8 @@ typedef enum sg_command {
     SG_COMMAND_BENCH_ATTENTION = 16,
     SG_COMMAND_BENCH = SG_COMMAND_BENCH_STEP | SG_COMMAND_BENCH_ATTENTION, /* while it is not known which */
     SG_COMMAND_COMPARE = 32,
-    SG_COMMAND_TUNE = 64
+    SG_COMMAND_TUNE = 64,
+    SG_COMMAND_EVAL = 128
 } sg_command;
 
 /* The levels of --cpumask, lowest first, then "all" and NULL. */
@@ -44,7 +45,7 @@ typedef struct sg_settings {
     double      topk, tau, sim, pv, dense_steps;
     int         sink;
     const char *dense_layers, *sparse_config, *block_mask, *capture_qkv;
-    const char *arms; /* compare: arms.h */
+    const char *arms; /* compare, eval: arms.h */
 
     const char *output, *latents, *json;
     const char *backend, *dtype, *cpumask;
@@ -56,6 +57,10 @@ typedef struct sg_settings {
     double      l1, l2;  /* tune: relative L1 that may come of prediction, and of it with the PV filter */
     const char *rule;    /* tune */
     int         buckets; /* tune */
+    const char *prompts; /* eval: a file */
+    bool        skip_bad;
+    int         per_prompt;
+    const char *shard, *merge; /* eval: part i/n; a folder */
 } sg_settings;
 
 /* Reads argv[1..argc-1], a command's name first or none for render. Unknown options, values out of range and stray

@@ -1,0 +1,125 @@
+/* command_eval.c - `sparge-gen eval`: a set of prompts by several arms, in parts or at once, until all clips are there. */
+#include "backend.h"
+#include "command.h"
+#include "eval.h"
+#include "eval_manifest.h"
+#include "interrupt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_ARMS "dense,sparge"
+
+/* ---- what is said ---- */
+
+static void say_set(sg_eval *v)
+{
+    const sg_prompt_set *const set = &v->set;
+    if (set->skipped)
+        sg_progress_say(&v->progress, "%d left out; the first: %s", set->skipped, set->first_skipped.text);
+    if (*set->unread)
+        sg_progress_say(&v->progress, "%s: %s is not known and passed over", v->settings->prompts, set->unread);
+    if (v->log.cut) sg_progress_say(&v->progress, "%s: the last line was cut short, and is taken off", v->log.path);
+}
+
+static void say_start(sg_eval *v)
+{
+    const sg_request *const r = &v->request;
+    char                    part[64] = "";
+    sg_progress_say(&v->progress, "%s in %s on %s", v->model.name, v->info.dtype, v->info.device);
+    sg_progress_say(&v->progress, "%dx%d, %d frames at %d fps, %d steps, guidance %g, seed %llu, %lld tokens", r->width,
+                    r->height, r->frames, r->fps, r->steps, r->cfg_scale, (unsigned long long)r->seed,
+                    (long long)v->plan.tokens);
+    sg_arms_say(&v->progress, v->arm, v->arms.count, v->plan.tokens, v->model.dir);
+    if (v->rank.size > 1) snprintf(part, sizeof part, ", %d of %d of them here", v->rank.rank + 1, v->rank.size);
+    sg_progress_say(&v->progress, "%d prompts%s, %d each, by %d %s: %lld clips to be made", v->set.count, part,
+                    v->per_prompt, v->arms.count, v->arms.count == 1 ? "arm" : "arms", (long long)v->due);
+    if (v->settings->quiet && v->settings->seed < 0)
+        fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);
+}
+
+static void say_end(sg_eval *v)
+{
+    char took[32];
+    sg_duration(took, sizeof took, v->start > 0 ? sg_seconds() - v->start : 0);
+    sg_progress_say(&v->progress, "%s: %lld clips made, %lld failed, in %s", v->folder, (long long)v->done,
+                    (long long)v->failed, took);
+}
+
+/* ---- the work ---- */
+
+static int64_t units(const sg_eval *v) { return (int64_t)v->set.count * v->per_prompt; }
+
+static sg_status warm_up(sg_eval *v, int prompt, int clip, sg_error *e)
+{
+    sg_report  report;
+    sg_request r = sg_eval_request(v, prompt, clip);
+    sg_error   why = {0};
+    r.attention = v->arm[0].policy;
+    const sg_status status = sg_arms_warm_up(&report, v->engine, &r, &v->progress, &why);
+    return status == SG_E_CANCELLED ? sg_error_set(e, status, "%s", why.text) : SG_OK; /* others tell with their clip */
+}
+
+static sg_status make_all(sg_eval *v, sg_error *e)
+{
+    for (int64_t u = 0; u < units(v); u++) {
+        const int prompt = (int)(u / v->per_prompt), clip = (int)(u % v->per_prompt);
+        if (!sg_rank_takes(&v->rank, u) || sg_eval_unit_done(v, prompt, clip)) continue;
+        if (v->start == 0) {
+            SG_TRY(warm_up(v, prompt, clip, e));
+            v->start = sg_seconds();
+        }
+        SG_TRY(sg_eval_unit(v, prompt, clip, e));
+    }
+    return SG_OK;
+}
+
+/* Whoever finds that nothing is missing any more is the last. */
+static sg_status finish(sg_eval *v, sg_error *e)
+{
+    SG_TRY(sg_eval_log_read(&v->log, v->folder, e));
+    const size_t missing = sg_eval_log_count(&v->log, SG_EVAL_MISSING);
+    say_end(v);
+    if (missing)
+        sg_progress_say(&v->progress,
+                        "%zu clips are missing yet: those of other ranks, the last of which makes the report", missing);
+    if (!v->failed) return SG_OK;
+    return sg_error_set(e, v->failure == SG_E_ARG ? SG_E_MISMATCH : v->failure,
+                        "%s: %lld clips failed; the same command tries them again", v->folder, (long long)v->failed);
+}
+
+static sg_status run(sg_eval *v, sg_error *e)
+{
+    SG_TRY(sg_eval_open(v, e));
+    say_set(v);
+    say_start(v);
+    const sg_status status = make_all(v, e);
+    if (status == SG_OK) return finish(v, e);
+    say_end(v);
+    return status;
+}
+
+/* Without a model: what is there becomes the report. */
+static sg_status merge(const sg_settings *s, sg_error *e)
+{
+    json_t *manifest = NULL;
+    SG_TRY(sg_eval_manifest_read(&manifest, s->merge, e));
+    if (!manifest) return sg_error_set(e, SG_E_ARG, "--merge: %s has no " SG_EVAL_MANIFEST, s->merge);
+    json_decref(manifest);
+    return SG_OK;
+}
+
+sg_status sg_command_eval(const sg_settings *s, sg_error *e)
+{
+    if (s->merge) return merge(s, e);
+    sg_eval *const v = calloc(1, sizeof *v);
+    if (!v) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    v->settings = s;
+    v->list = s->arms ? s->arms : DEFAULT_ARMS;
+    v->per_prompt = s->per_prompt ? s->per_prompt : 1;
+    const sg_status status = run(v, e);
+    sg_eval_close(v);
+    free(v);
+    return status;
+}

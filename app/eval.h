@@ -1,0 +1,52 @@
+/* eval.h - `sparge-gen eval`: what its files share. A unit is one clip of one prompt, with all arms after one another: they
+ * start from the same noise, and the first arm's frames are what the others are compared with. */
+#ifndef SG_EVAL_H
+#define SG_EVAL_H
+
+#include "arm_setup.h"
+#include "clip_names.h"
+#include "eval_log.h"
+
+#define SG_EVAL_FORMAT "sparge-gen eval"
+#define SG_EVAL_MANIFEST "manifest.json"
+
+typedef struct sg_eval {
+    const sg_settings *settings;
+    char              *folder; /* --out; owned */
+    sg_rank            rank;
+    sg_prompt_set      set;
+    sg_clip_name      *names; /* [set.count]; owned */
+    int                per_prompt;
+    const char        *list; /* of arms */
+    sg_arms            arms;
+    sg_arm_result      arm[SG_ARMS_MOST]; /* arm, policy, files and outlook of each; counts of its last render */
+    sg_model_path      model;
+    sg_engine         *engine;
+    sg_model_info      info;
+    sg_request         request; /* of an entry that says nothing else */
+    sg_plan            plan;    /* of that */
+    sg_eval_log        log;
+    sg_progress        progress;
+    uint8_t           *rgb[2];            /* frames of the first arm, and of the arm at work; owned */
+    size_t             room;              /* bytes of each */
+    int64_t            due, done, failed; /* clips of this run: to be made when it began, and made since */
+    double             start;             /* of the first of them, seconds */
+    sg_status          failure;           /* of the last that failed */
+} sg_eval;
+
+/* Everything before the first render: reads, checks, opens, and makes the folders. Zero but for settings, list and
+ * per_prompt. The caller closes, after a failure too. */
+sg_status sg_eval_open(sg_eval *v, sg_error *e) SG_MUST_USE;
+void      sg_eval_close(sg_eval *v);
+
+/* What this clip asks for, but for the attention. */
+sg_request sg_eval_request(const sg_eval *v, int prompt, int clip);
+
+/* Are all arms of a unit done? */
+bool sg_eval_unit_done(const sg_eval *v, int prompt, int clip);
+
+/* Renders what is missing of a unit. What fails in one clip is noted, and is no failure; SG_E_FILE, SG_E_DEVICE and
+ * SG_E_CANCELLED end the run. */
+sg_status sg_eval_unit(sg_eval *v, int prompt, int clip, sg_error *e) SG_MUST_USE;
+
+#endif

@@ -1,0 +1,36 @@
+/* eval_files.h - the names in an evaluation's folder, and the frames that a unit keeps there until it is done.
+ *
+ *   ARM/NAME-INDEX.mp4          a clip (.y4m in a build without FFmpeg)
+ *   frames/ARM/NAME-INDEX.png   a few of its frames
+ *   .frames-PROMPT-CLIP         the first arm's frames, all of them, as they were before compression */
+#ifndef SG_EVAL_FILES_H
+#define SG_EVAL_FILES_H
+
+#include "eval.h"
+
+#include <limits.h>
+
+enum { SG_EVAL_ROOM = SG_ARM_NAME + SG_CLIP_NAME + 64 }; /* of a name within the folder */
+
+/* SG_E_ARG when an arm's folder would have the name of something else. */
+sg_status sg_eval_files_check(const sg_eval *v, sg_error *e) SG_MUST_USE;
+
+/* Full paths, in which the name within the folder begins at *inside. */
+void sg_eval_clip_path(char path[PATH_MAX], const char **inside, const sg_eval *v, int prompt, int clip, int arm);
+void sg_eval_picture_path(char path[PATH_MAX], const char **inside, const sg_eval *v, int prompt, int clip, int arm);
+
+/* Makes the folders of all arms. SG_E_FILE. */
+sg_status sg_eval_folders_make(const sg_eval *v, sg_error *e) SG_MUST_USE;
+
+/* Removes what kills left of units that this rank renders or that are done: hidden neighbours of clips, and frames. */
+void sg_eval_files_clean(const sg_eval *v);
+
+/* The frames of a unit's first arm, of r's size. SG_E_FILE. */
+sg_status sg_eval_frames_save(const sg_eval *v, int prompt, int clip, const sg_request *r, const uint8_t *rgb,
+                              sg_error *e) SG_MUST_USE;
+/* SG_E_FILE or SG_E_FORMAT when they are not there, of another size, or damaged. */
+sg_status sg_eval_frames_load(const sg_eval *v, int prompt, int clip, const sg_request *r, uint8_t *rgb,
+                              sg_error *e) SG_MUST_USE;
+void      sg_eval_frames_remove(const sg_eval *v, int prompt, int clip);
+
+#endif

@@ -1,0 +1,47 @@
+/* eval_log.h - which clips of an evaluation are done: DIR/results.jsonl, a line of JSON for each clip as soon as it is
+ * there, or has failed.
+ *
+ * Of several ranks each writes results-RANK.jsonl, and all read all of them, whoever wrote them. A line is one write, on the
+ * disk before the next clip begins; one without its newline was cut short by the end of its process and does not count. Of
+ * the lines of one clip those that say "done" count before those that say "failed". */
+#ifndef SG_EVAL_LOG_H
+#define SG_EVAL_LOG_H
+
+#include "rank.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <stddef.h>
+
+enum { SG_EVAL_VERSION = 1 }; /* of a line, and of the manifest */
+
+typedef enum sg_eval_state { SG_EVAL_MISSING, SG_EVAL_FAILED, SG_EVAL_DONE } sg_eval_state;
+
+typedef struct sg_eval_log {
+    int      prompts, per_prompt, arms;
+    uint8_t *state; /* [prompts][per_prompt][arms], sg_eval_state */
+    int      fd;    /* of the own file; -1: none */
+    char     path[PATH_MAX];
+    bool     cut; /* a line cut short was taken off it */
+} sg_eval_log;    /* .fd is -1 before all else */
+
+/* Of so many clips, all missing. SG_E_ARG for more than 2^28, SG_E_MEMORY. The caller closes, after a failure too. */
+sg_status sg_eval_log_make(sg_eval_log *l, int prompts, int per_prompt, int arms, sg_error *e) SG_MUST_USE;
+
+/* Takes up what all files in the folder say. SG_E_FORMAT, with file and line, for what is no such line. */
+sg_status sg_eval_log_read(sg_eval_log *l, const char *folder, sg_error *e) SG_MUST_USE;
+
+/* Opens the own file for writing, which no other process may have open, and takes off what was cut short. SG_E_FILE. */
+sg_status sg_eval_log_open(sg_eval_log *l, const char *folder, const sg_rank *r, sg_error *e) SG_MUST_USE;
+
+/* Writes the line of a clip, to the disk. After SG_E_FILE nothing of it is there. SG_E_MEMORY. */
+sg_status sg_eval_log_add(sg_eval_log *l, const json_t *line, sg_error *e) SG_MUST_USE;
+
+uint8_t *sg_eval_log_state(const sg_eval_log *l, int prompt, int clip, int arm);
+size_t   sg_eval_log_count(const sg_eval_log *l, sg_eval_state s);
+void     sg_eval_log_close(sg_eval_log *l);
+
+/* Is this the name of such a file? */
+bool sg_eval_log_owns(const char *name);
+
+#endif

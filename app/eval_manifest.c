@@ -1,0 +1,198 @@
+/* eval_manifest.c - see eval_manifest.h. */
+#include "eval_manifest.h"
+#include "input.h"
+#include "thresholds.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_BYTES = 1 << 24, MOST_VALUES = 1 << 16, SHOWN = 10 };
+
+/* ---- making ---- */
+
+static uint64_t hash_text(uint64_t hash, const char *text) { return sg_hash(hash, text, strlen(text) + 1); }
+
+static uint64_t hash_prompts(const sg_prompt_set *set)
+{
+    uint64_t hash = SG_HASH;
+    for (const sg_prompt *p = set->prompt; p < set->prompt + set->count; p++) {
+        char numbers[96];
+        snprintf(numbers, sizeof numbers, "%lld %dx%d %d %d %d", (long long)p->seed, p->width, p->height, p->frames,
+                 p->negative != NULL, p->groups);
+        hash = hash_text(hash_text(hash, p->text), numbers);
+        if (p->negative) hash = hash_text(hash, p->negative);
+        for (int i = 0; i < p->groups; i++) hash = hash_text(hash, set->group[set->member[p->first_group + i]]);
+    }
+    return hash;
+}
+
+static json_t *hexadecimal(uint64_t hash)
+{
+    char text[17];
+    snprintf(text, sizeof text, "%016" PRIx64, hash);
+    return json_string(text);
+}
+
+static json_t *mask_json(const sg_policy *p)
+{
+    const sg_tensor *const m = &p->mask;
+    return m->data ? hexadecimal(sg_hash(SG_HASH + (uint64_t)m->dim[0], m->data, sg_bytes(*m))) : json_null();
+}
+
+static json_t *thresholds_json(const sg_thresholds *t)
+{
+    if (!t) return json_null();
+    const size_t       count = (size_t)t->buckets * (size_t)t->layers * (size_t)t->heads;
+    const float *const list[] = {t->amount, t->theta, t->lambda};
+    uint64_t           hash = sg_hash(SG_HASH, t->from, (size_t)t->buckets * sizeof *t->from);
+    for (int i = 0; i < 3; i++) hash = sg_hash(hash, list[i], count * sizeof *list[i]);
+    return hexadecimal(hash);
+}
+
+static json_t *names_json(const sg_eval *v)
+{
+    json_t *const a = json_array();
+    bool          whole = a;
+    for (int i = 0; i < v->arms.count && whole; i++)
+        whole = json_array_append_new(a, json_string(v->arms.arm[i].name)) == 0;
+    if (whole) return a;
+    json_decref(a);
+    return NULL;
+}
+
+static json_t *attention_json(const sg_eval *v)
+{
+    json_t *const a = json_array();
+    bool          whole = a;
+    for (int i = 0; i < v->arms.count && whole; i++) {
+        const sg_policy *const p = &v->arm[i].policy;
+        whole = json_array_append_new(a, json_pack("{s:s, s:o, s:o, s:o}", "folder", v->arms.arm[i].file, "policy",
+                                                   sg_report_policy(p), "thresholds", thresholds_json(p->tuned),
+                                                   "block_mask", mask_json(p))) == 0;
+    }
+    if (whole) return a;
+    json_decref(a);
+    return NULL;
+}
+
+sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
+{
+    const sg_settings *const s = v->settings;
+    const char *const        slash = strrchr(s->prompts, '/');
+    char                     hash[17];
+    json_t                  *settings = NULL;
+    SG_TRY(sg_thresholds_hash(hash, v->model.dir, e));
+    SG_TRY(sg_report_settings(&settings, &v->request, NULL, &v->model, &v->info, e));
+    json_t *const j =
+        json_pack("{s:s, s:i, s:{s:o, s:s}, s:{s:o, s:i, s:o}, s:i, s:o, s:o, s:s, s:s, s:n}", "format", SG_EVAL_FORMAT,
+                  "version", SG_EVAL_VERSION, "model", "name", sg_report_name(v->model.name), "hash", hash, "prompts",
+                  "file", sg_report_name(slash ? slash + 1 : s->prompts), "count", v->set.count, "hash",
+                  hexadecimal(hash_prompts(&v->set)), "per_prompt", v->per_prompt, "arms", names_json(v), "attention",
+                  attention_json(v), "backend", s->backend ? s->backend : "auto", "cpumask",
+                  s->cpumask ? s->cpumask : "all", "cfg_scale_2");
+    (void)json_object_del(settings, "prompt");
+    const bool whole = j && json_object_update_missing(j, settings) == 0 &&
+                       (v->request.cfg_scale_2 < 0 ||
+                        json_object_set(j, "cfg_scale_2", json_object_get(settings, "cfg_scale_2")) == 0);
+    json_decref(settings);
+    *out = whole ? j : NULL;
+    if (!whole) json_decref(j);
+    return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "manifest.json: out of memory");
+}
+
+/* ---- the one that is there ---- */
+
+sg_status sg_eval_manifest_read(json_t **out, const char *folder, sg_error *e)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/" SG_EVAL_MANIFEST, folder);
+    *out = NULL;
+    if (access(path, F_OK) != 0) return SG_OK;
+    SG_TRY(sg_json_open(out, path, MOST_BYTES, MOST_VALUES, 0, e));
+    const char *const format = json_string_value(json_object_get(*out, "format"));
+    if (format && strcmp(format, SG_EVAL_FORMAT) == 0) return SG_OK;
+    json_decref(*out);
+    *out = NULL;
+    return sg_error_set(e, SG_E_FORMAT, "%s: format is not \"" SG_EVAL_FORMAT "\"", path);
+}
+
+typedef struct differences {
+    int  count;
+    char text[3000];
+} differences;
+
+static const char *shown(char text[64], const json_t *v)
+{
+    char *const value = v ? json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(7)) : NULL;
+    sg_show_(text, 64, value ? value : "none");
+    free(value);
+    return text;
+}
+
+static void note(differences *d, const char *name, const json_t *there, const json_t *now)
+{
+    char         a[64], b[64];
+    const size_t n = strlen(d->text);
+    if (d->count++ < SHOWN)
+        snprintf(d->text + n, sizeof d->text - n, "\n  %.120s: %s -> %s", name, shown(a, there), shown(b, now));
+}
+
+static bool for_people(const char *name) { return strcmp(name, "device") == 0 || strcmp(name, "prompts.file") == 0; }
+
+/* To the 15 digits that a report has. */
+static bool same_number(double a, double b) { return fabs(a - b) <= 1e-14 * fabs(a); }
+
+static void compare(differences *d, const char *name, const json_t *there, const json_t *now);
+
+static void compare_members(differences *d, const char *name, json_t *there, json_t *now)
+{
+    const char *key;
+    json_t     *value;
+    char        member[256];
+    json_object_foreach(there, key, value)
+    {
+        snprintf(member, sizeof member, "%s%s%s", name, *name ? "." : "", key);
+        compare(d, member, value, json_object_get(now, key));
+    }
+    json_object_foreach(now, key, value)
+    {
+        snprintf(member, sizeof member, "%s%s%s", name, *name ? "." : "", key);
+        if (!json_object_get(there, key)) compare(d, member, NULL, value);
+    }
+}
+
+static void compare(differences *d, const char *name, const json_t *there, const json_t *now)
+{
+    if (for_people(name) || (there && now && json_equal(there, now))) return;
+    if (json_is_number(there) && json_is_number(now) && same_number(json_number_value(there), json_number_value(now)))
+        return;
+    if (json_is_object(there) && json_is_object(now)) {
+        compare_members(d, name, (json_t *)(uintptr_t)there, (json_t *)(uintptr_t)now);
+    } else if (json_is_array(there) && json_is_array(now) && json_array_size(there) == json_array_size(now)) {
+        for (size_t i = 0; i < json_array_size(there); i++) {
+            char entry[256];
+            snprintf(entry, sizeof entry, "%s[%zu]", name, i);
+            compare(d, entry, json_array_get(there, i), json_array_get(now, i));
+        }
+    } else {
+        note(d, name, there, now);
+    }
+}
+
+sg_status sg_eval_manifest_compare(const json_t *there, const json_t *now, const char *folder, sg_error *e)
+{
+    differences d = {0};
+    char        more[48] = "";
+    compare(&d, "", there, now);
+    if (!d.count) return SG_OK;
+    if (d.count > SHOWN) snprintf(more, sizeof more, "\n  and %d more", d.count - SHOWN);
+    return sg_error_set(e, SG_E_ARG,
+                        "--out: %s holds clips by other settings; take another folder, or the settings there "
+                        "(there -> now):%s%s",
+                        folder, d.text, more);
+}

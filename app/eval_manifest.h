@@ -1,0 +1,31 @@
+/* eval_manifest.h - DIR/manifest.json: everything that decides what an evaluation gives.
+ *
+ *   format, version    "sparge-gen eval", 1
+ *   program            with its version
+ *   model              {name, hash: sg_thresholds_hash}
+ *   prompts            {file, count, hash: of the texts and what each entry asks for, in hexadecimal}
+ *   per_prompt         clips of each entry
+ *   arms               [name, ...]
+ *   attention          of each of them: {folder: of its clips, policy: as resolved, and hashes of what files tell, or null:
+ *                      thresholds, block_mask}
+ *   width, height, frames, fps, steps, cfg_scale, cfg_scale_2, flow_shift, sampler, sched_compat, seed, negative_prompt:
+ *                      where an entry says nothing else; cfg_scale_2 is null where it is as cfg_scale
+ *   dtype, backend, cpumask
+ *   device             of the first run; may change, as file may: they are for people
+ *
+ * Clip k of an entry has the seed of the entry, or seed, plus first + k of its name (clip_names.h). */
+#ifndef SG_EVAL_MANIFEST_H
+#define SG_EVAL_MANIFEST_H
+
+#include "eval.h"
+
+/* The caller owns *out. SG_E_MEMORY. */
+sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e) SG_MUST_USE;
+
+/* That of the folder, NULL when there is none. SG_E_FILE, SG_E_FORMAT. */
+sg_status sg_eval_manifest_read(json_t **out, const char *folder, sg_error *e) SG_MUST_USE;
+
+/* Does now fit what is there? SG_E_ARG, with every difference as "name: there -> now". */
+sg_status sg_eval_manifest_compare(const json_t *there, const json_t *now, const char *folder, sg_error *e) SG_MUST_USE;
+
+#endif

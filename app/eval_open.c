@@ -1,0 +1,210 @@
+/* eval_open.c - what an evaluation does before its first render: everything that can be refused is refused here. */
+#include "eval.h"
+#include "eval_files.h"
+#include "eval_manifest.h"
+#include "input.h"
+#include "output_file.h"
+#include "sink.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- inputs ---- */
+
+static sg_status check_inputs(sg_eval *v, sg_error *e)
+{
+    const sg_settings *const s = v->settings;
+    const sg_prompt_options  o = {.what = "--prompts", .skip_bad = s->skip_bad};
+    if (!s->prompts || !s->output)
+        return sg_error_set(e, SG_E_ARG, "eval needs a set and a folder: sparge-gen eval --prompts FILE --out DIR");
+    SG_TRY(sg_rank_find(&v->rank, s->shard, e));
+    if (s->seed < 0 && v->rank.size > 1)
+        return sg_error_set(e, SG_E_ARG, "--seed: a random one does not go with %d ranks, which have to agree",
+                            v->rank.size);
+    if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
+    SG_TRY(sg_arms_open(&v->arms, v->list, s, e));
+    SG_TRY(sg_eval_files_check(v, e));
+    SG_TRY(sg_output_folder_check(&v->folder, s->output, SG_EVAL_ROOM, "--out", e));
+    return sg_prompt_set_open(&v->set, s->prompts, &o, e);
+}
+
+/* Ranks of one host that are free to run on all of its cores would be in each other's way. */
+static int threads_of(const sg_eval *v)
+{
+    cpu_set_t mine;
+    const int cores = (int)sysconf(_SC_NPROCESSORS_ONLN), ranks = v->rank.local_size;
+    if (v->settings->threads || ranks < 2) return v->settings->threads;
+    const bool bound = sched_getaffinity(0, sizeof mine, &mine) == 0 && CPU_COUNT(&mine) < cores;
+    return bound ? 0 : cores > ranks ? cores / ranks : 1;
+}
+
+static sg_status open_engine(sg_eval *v, sg_error *e)
+{
+    const sg_settings *const s = v->settings;
+    SG_TRY(sg_setup_model(&v->model, s->model, e));
+    sg_engine_options o = sg_setup_options(&v->model, s);
+    o.threads = threads_of(v);
+    SG_TRY(sg_setup_engine_as(&v->engine, &o, e));
+    v->info = sg_engine_info(v->engine);
+    SG_TRY(sg_setup_request(&v->request, v->engine, s, e));
+    SG_TRY(sg_arms_size(&v->request, v->engine, s, e));
+    SG_TRY(sg_engine_check_request(v->engine, &v->request, e));
+    for (int i = 0; i < v->arms.count; i++) {
+        v->arm[i].arm = &v->arms.arm[i];
+        SG_TRY(sg_arm_setup(&v->arm[i], &v->plan, v->engine, &v->request, e));
+    }
+    return SG_OK;
+}
+
+/* ---- the set ---- */
+
+static sg_request sized(const sg_eval *v, const sg_prompt *p)
+{
+    sg_request r = v->request;
+    if (p->width) r.width = p->width;
+    if (p->height) r.height = p->height;
+    if (p->frames) r.frames = p->frames;
+    return r;
+}
+
+sg_request sg_eval_request(const sg_eval *v, int prompt, int clip)
+{
+    const sg_prompt *const p = &v->set.prompt[prompt];
+    sg_request             r = sized(v, p);
+    r.prompt = p->text;
+    if (p->negative) r.negative_prompt = p->negative;
+    if (p->seed >= 0) r.seed = (uint64_t)p->seed;
+    r.seed = (r.seed + (uint64_t)(v->names[prompt].first + clip)) & INT64_MAX;
+    return r;
+}
+
+/* Entries that the model cannot make are refused with their line, or left out. */
+static sg_status check_entries(sg_eval *v, sg_error *e)
+{
+    sg_prompt_set *const set = &v->set;
+    sg_error *const      to = v->settings->skip_bad ? &set->first_skipped : e;
+    int                  kept = 0;
+    for (int i = 0; i < set->count; i++) {
+        const sg_prompt  p = set->prompt[i];
+        const sg_request r = sized(v, &p);
+        sg_error         why = {0};
+        if (sg_engine_check_request(v->engine, &r, &why) == SG_OK) {
+            set->prompt[kept++] = p;
+            continue;
+        }
+        sg_error_set(to, SG_E_ARG, "--prompts: %s: line %d: %s", v->settings->prompts, p.line, why.text);
+        if (to == e) return SG_E_ARG;
+        set->skipped++;
+    }
+    set->count = kept;
+    return kept ? SG_OK : sg_error_set(e, SG_E_ARG, "%s", set->first_skipped.text);
+}
+
+bool sg_eval_unit_done(const sg_eval *v, int prompt, int clip)
+{
+    const uint8_t *const state = sg_eval_log_state(&v->log, prompt, clip, 0);
+    for (int i = 0; i < v->arms.count; i++)
+        if (state[i] != SG_EVAL_DONE) return false;
+    return true;
+}
+
+/* ---- the folder ---- */
+
+/* A folder with results must say what they are. */
+static sg_status settle_manifest(sg_eval *v, sg_error *e)
+{
+    char    path[PATH_MAX];
+    json_t *there = NULL, *now = NULL;
+    SG_TRY(sg_output_folder_make(v->folder, NULL, "--out", e));
+    sg_status           status = sg_eval_manifest_read(&there, v->folder, e);
+    const json_t *const seed = json_object_get(there, "seed");
+    if (v->settings->seed < 0 && json_is_integer(seed)) v->request.seed = (uint64_t)json_integer_value(seed);
+    if (status == SG_OK) status = sg_eval_manifest_make(&now, v, e);
+    snprintf(path, sizeof path, "%s/" SG_EVAL_MANIFEST, v->folder);
+    if (status == SG_OK && there) status = sg_eval_manifest_compare(there, now, v->folder, e);
+    if (status == SG_OK && !there) {
+        status = sg_eval_log_read(&v->log, v->folder, e);
+        if (status == SG_OK &&
+            sg_eval_log_count(&v->log, SG_EVAL_DONE) + sg_eval_log_count(&v->log, SG_EVAL_FAILED) > 0)
+            status = sg_error_set(e, SG_E_ARG, "--out: %s has results, but no " SG_EVAL_MANIFEST, v->folder);
+        if (status == SG_OK) status = sg_report_save(path, now, e);
+    }
+    json_decref(now);
+    json_decref(there);
+    return status;
+}
+
+/* A clip whose file has gone is to be made again. */
+static void forget_gone(sg_eval *v)
+{
+    for (int p = 0; p < v->set.count; p++)
+        for (int k = 0; k < v->per_prompt; k++)
+            for (int i = 0; i < v->arms.count; i++) {
+                char           path[PATH_MAX];
+                const char    *inside;
+                uint8_t *const state = sg_eval_log_state(&v->log, p, k, i);
+                if (*state != SG_EVAL_DONE) continue;
+                sg_eval_clip_path(path, &inside, v, p, k, i);
+                if (access(path, F_OK) != 0 && errno == ENOENT) *state = SG_EVAL_MISSING;
+            }
+}
+
+static void count_due(sg_eval *v)
+{
+    for (int64_t u = 0; u < (int64_t)v->set.count * v->per_prompt; u++) {
+        const uint8_t *const state = sg_eval_log_state(&v->log, (int)(u / v->per_prompt), (int)(u % v->per_prompt), 0);
+        for (int i = 0; i < v->arms.count && sg_rank_takes(&v->rank, u); i++) v->due += state[i] != SG_EVAL_DONE;
+    }
+}
+
+static sg_status open_folder(sg_eval *v, sg_error *e)
+{
+    SG_TRY(sg_eval_log_make(&v->log, v->set.count, v->per_prompt, v->arms.count, e));
+    SG_TRY(settle_manifest(v, e));
+    SG_TRY(sg_eval_folders_make(v, e));
+    SG_TRY(sg_eval_log_open(&v->log, v->folder, &v->rank, e));
+    SG_TRY(sg_eval_log_read(&v->log, v->folder, e));
+    forget_gone(v);
+    sg_eval_files_clean(v);
+    count_due(v);
+    return SG_OK;
+}
+
+/* Refuses at once what no clip of the usual size could be made with. */
+static sg_status check_memory(sg_eval *v, sg_error *e)
+{
+    bool usual = false;
+    for (const sg_prompt *p = v->set.prompt; p < v->set.prompt + v->set.count; p++)
+        usual = usual || !(p->width || p->height || p->frames);
+    return usual ? sg_plan_fits(&v->plan, e) : SG_OK;
+}
+
+sg_status sg_eval_open(sg_eval *v, sg_error *e)
+{
+    v->log.fd = -1;
+    sg_progress_init(&v->progress, v->settings->quiet);
+    SG_TRY(check_inputs(v, e));
+    SG_TRY(open_engine(v, e));
+    SG_TRY(check_entries(v, e));
+    SG_TRY(check_memory(v, e));
+    SG_TRY(sg_clip_names_make(&v->names, &v->set, v->per_prompt, e));
+    return open_folder(v, e);
+}
+
+void sg_eval_close(sg_eval *v)
+{
+    for (int i = 0; i < SG_ARMS_MOST; i++) {
+        sg_attention_files_close(&v->arm[i].files);
+        free(v->arm[i].count);
+    }
+    for (int i = 0; i < 2; i++) free(v->rgb[i]);
+    sg_eval_log_close(&v->log);
+    free(v->names);
+    sg_engine_close(&v->engine);
+    sg_arms_close(&v->arms);
+    sg_prompt_set_close(&v->set);
+    free(v->folder);
+}

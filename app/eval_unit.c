@@ -1,0 +1,324 @@
+/* eval_unit.c - one clip of one prompt by all arms. The first arm's frames are what the others are compared with: they stay
+ * in memory, and in a file until the unit is done, so that a run that goes on need not render them again. Where that file
+ * is missing or damaged the first arm is rendered once more, which changes neither its clip nor its line. */
+#include "backend.h"
+#include "collage.h"
+#include "eval.h"
+#include "eval_files.h"
+#include "input.h"
+#include "interrupt.h"
+#include "sink.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A clip on its way. */
+typedef struct work {
+    sg_eval       *v;
+    int            prompt, clip, arm;
+    sg_request     request; /* of this arm */
+    const uint8_t *first;   /* the first arm's frames; NULL: this is the first */
+    uint8_t       *rgb;     /* [frames, height, width, 3] */
+    sg_sink       *sink;    /* NULL: no file is wanted */
+    sg_report      report;
+    char           path[PATH_MAX], picture[PATH_MAX];
+    const char    *file, *picture_file; /* within the folder */
+    sg_clip_scores scores;
+    sg_clip_totals total;
+} work;
+
+static size_t frame_bytes(const sg_request *r) { return (size_t)r->width * (size_t)r->height * 3; }
+
+/* ---- rendering ---- */
+
+static int on_progress(void *context, sg_stage stage, int done, int total)
+{
+    work *const w = context;
+    sg_progress_update(&w->v->progress, stage, done, total);
+    return sg_interrupt_asked();
+}
+
+static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
+{
+    work *const w = context;
+    if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+    memcpy(w->rgb + (size_t)index * frame_bytes(&w->request), rgb, frame_bytes(&w->request));
+    return w->sink ? sg_sink_write(w->sink, index, rgb, e) : SG_OK;
+}
+
+static sg_clip clip_of(const work *w, char *settings)
+{
+    const sg_request *const r = &w->request;
+    return (sg_clip){.path = w->path,
+                     .width = r->width,
+                     .height = r->height,
+                     .frames = r->frames,
+                     .fps = r->fps,
+                     .settings = settings};
+}
+
+/* Before anything is allocated for it. */
+static sg_status check_fits(work *w, sg_plan *plan, sg_error *e)
+{
+    const sg_clip clip = clip_of(w, NULL);
+    w->request.output_bytes = 2 * (size_t)w->request.frames * frame_bytes(&w->request) + sg_sink_bytes(&clip);
+    SG_TRY(sg_engine_plan(w->v->engine, &w->request, plan, e));
+    return sg_plan_fits(plan, e);
+}
+
+static sg_status make_room(sg_eval *v, const sg_request *r, sg_error *e)
+{
+    const size_t bytes = (size_t)r->frames * frame_bytes(r);
+    if (v->room >= bytes) return SG_OK;
+    v->room = 0;
+    for (int i = 0; i < 2; i++) {
+        free(v->rgb[i]);
+        v->rgb[i] = malloc(bytes);
+    }
+    if (!v->rgb[0] || !v->rgb[1]) return sg_error_set(e, SG_E_MEMORY, "no memory for %d frames", r->frames);
+    v->room = bytes;
+    return SG_OK;
+}
+
+static sg_status render(work *w, sg_error *e)
+{
+    const sg_callbacks callbacks = {.context = w, .progress = on_progress, .frame = on_frame};
+    const sg_status    status = sg_engine_render(w->v->engine, &w->request, &callbacks, &w->report, e);
+    sg_progress_clear(&w->v->progress);
+    return status;
+}
+
+static sg_status make_settings(const work *w, const sg_plan *plan, char **text, sg_error *e)
+{
+    const sg_eval *const v = w->v;
+    json_t              *settings = NULL;
+    sg_attention_outlook outlook;
+    SG_TRY(sg_attention_expect(&outlook, &w->request.attention, &v->info, plan->tokens, w->request.steps, e));
+    SG_TRY(sg_report_settings(&settings, &w->request, NULL, &v->model, &v->info, e));
+    sg_status status =
+        sg_report_add_attention(settings, &w->request.attention, &v->arms.arm[w->arm].settings, &outlook, e);
+    if (status == SG_OK) status = sg_report_text(text, settings, e);
+    json_decref(settings);
+    return status;
+}
+
+/* ---- what a clip is worth ---- */
+
+/* The first arm has nothing to be compared with. */
+static sg_status score(work *w, sg_error *e)
+{
+    const sg_request *const r = &w->request;
+    for (int i = 0; i < r->frames; i++) {
+        const size_t   at = (size_t)i * frame_bytes(r);
+        const sg_image frame = {r->width, r->height, w->rgb + at};
+        if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+        if (!w->first) {
+            SG_TRY(sg_clip_watch_add(&w->scores.watch[1], &frame, e));
+            continue;
+        }
+        const sg_image first = {r->width, r->height, (uint8_t *)(uintptr_t)(w->first + at)};
+        SG_TRY(sg_clip_scores_add(&w->scores, &first, &frame, e));
+    }
+    if (w->first) return sg_clip_scores_total(&w->scores, &w->total, e);
+    w->total.of[1] = sg_clip_watch_figures(&w->scores.watch[1]);
+    return SG_OK;
+}
+
+static json_t *summary_json(const sg_summary *s)
+{
+    return json_pack("{s:o, s:o, s:o}", "mean", sg_report_number(s->mean), "minimum", sg_report_number(s->minimum),
+                     "p5", sg_report_number(s->percentile_5));
+}
+
+static json_t *groups_json(const sg_eval *v, int prompt)
+{
+    const sg_prompt *const p = &v->set.prompt[prompt];
+    json_t *const          a = json_array();
+    bool                   whole = a;
+    for (int i = 0; i < p->groups && whole; i++)
+        whole = json_array_append_new(a, json_string(v->set.group[v->set.member[p->first_group + i]])) == 0;
+    if (whole) return a;
+    json_decref(a);
+    return NULL;
+}
+
+static json_t *start_line(const work *w, const char *status)
+{
+    const sg_eval *const    v = w->v;
+    const sg_request *const r = &w->request;
+    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:s, s:o, s:I, s:i, s:i, s:i}", "version", SG_EVAL_VERSION, "arm",
+                     v->arms.arm[w->arm].name, "arm_index", w->arm, "prompt", w->prompt, "clip", w->clip, "status",
+                     status, "text", r->prompt, "groups", groups_json(v, w->prompt), "seed", (json_int_t)r->seed,
+                     "width", r->width, "height", r->height, "frames", r->frames);
+}
+
+static bool add_figures(json_t *line, const work *w)
+{
+    const double *const          s = w->report.seconds;
+    const sg_clip_figures *const own = &w->total.of[1];
+    /* Weights come in once for all clips. */
+    json_t *const seconds =
+        json_pack("{s:f, s:f, s:f, s:f}", "whole", w->report.total_seconds - s[SG_STAGE_LOAD], "text", s[SG_STAGE_TEXT],
+                  "denoiser", s[SG_STAGE_DENOISE], "decoder", s[SG_STAGE_DECODE]);
+    json_t *const figures = json_pack("{s:o, s:o, s:o, s:o, s:o, s:f, s:i, s:i, s:i}", "file", sg_report_name(w->file),
+                                      "picture", sg_report_name(w->picture_file), "seconds", seconds, "kept",
+                                      sg_report_number(sg_arm_density(&w->v->arm[w->arm], -1, -1)), "flicker",
+                                      sg_report_number(own->flicker), "sharpness", own->sharpness, "black", own->black,
+                                      "frozen", own->frozen, "non_finite", 0);
+    if (json_object_update_new(line, figures) != 0) return false;
+    if (!w->first) return true;
+    return json_object_update_new(line, json_pack("{s:o, s:o, s:o}", "psnr", summary_json(&w->total.psnr), "ssim",
+                                                  summary_json(&w->total.ssim), "ms_ssim",
+                                                  summary_json(&w->total.ms_ssim))) == 0;
+}
+
+/* ---- its files ---- */
+
+static sg_status write_picture(work *w, sg_error *e)
+{
+    const sg_request *const r = &w->request;
+    const uint8_t *const    rgb[] = {w->rgb};
+    const sg_collage        collage = {r->width, r->height, r->frames, 1, rgb};
+    sg_image                on = {0};
+    sg_sink                *sink = NULL;
+    sg_collage_strip_size(&collage, &on.width, &on.height);
+    on.rgb = malloc((size_t)on.width * (size_t)on.height * 3);
+    if (!on.rgb) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", w->picture);
+    sg_collage_strip(&on, &collage);
+    const sg_clip clip = {
+        .path = w->picture, .width = on.width, .height = on.height, .frames = 1, .fps = r->fps, .literal = true};
+    sg_status status = sg_sink_open(&sink, &clip, e);
+    if (status == SG_OK) status = sg_sink_write(sink, 0, on.rgb, e);
+    if (status == SG_OK) status = sg_sink_finish(sink, e);
+    sg_sink_close(&sink);
+    free(on.rgb);
+    return status;
+}
+
+/* Renders and scores; what is done is on the disk before its line is. */
+static sg_status make_clip(work *w, sg_error *e)
+{
+    sg_eval *const v = w->v;
+    char          *settings = NULL;
+    sg_plan        plan;
+    SG_TRY(check_fits(w, &plan, e));
+    SG_TRY(make_room(v, &w->request, e));
+    w->rgb = v->rgb[w->arm > 0];
+    SG_TRY(make_settings(w, &plan, &settings, e));
+    const sg_clip clip = clip_of(w, settings);
+    sg_status     status = sg_sink_open(&w->sink, &clip, e);
+    if (status == SG_OK) status = render(w, e);
+    if (status == SG_OK) status = sg_arm_keep_counts(&v->arm[w->arm], v->engine, e);
+    if (status == SG_OK) status = score(w, e);
+    if (status == SG_OK) status = sg_sink_finish(w->sink, e);
+    sg_sink_close(&w->sink);
+    free(settings);
+    return status == SG_OK ? write_picture(w, e) : status;
+}
+
+static sg_status log_done(const work *w, sg_error *e)
+{
+    json_t *const line = start_line(w, "done");
+    sg_status     status = sg_error_set(NULL, SG_E_MEMORY, "-");
+    if (line && add_figures(line, w))
+        status = sg_eval_log_add(&w->v->log, line, e);
+    else
+        sg_error_set(e, status, "%s: out of memory", w->file);
+    json_decref(line);
+    return status;
+}
+
+static bool ends_the_run(sg_status s) { return s == SG_E_FILE || s == SG_E_DEVICE || s == SG_E_CANCELLED; }
+
+/* A clip that failed, unless the failure concerns all of them. */
+static sg_status log_failed(const work *w, const sg_error *why, sg_error *e)
+{
+    sg_eval *const v = w->v;
+    if (ends_the_run(why->code)) return sg_error_set(e, why->code, "%s", why->text);
+    json_t *const line = start_line(w, "failed");
+    sg_status     status = SG_E_MEMORY;
+    if (line && json_object_set_new(line, "error", sg_report_name(why->text)) == 0 &&
+        json_object_set_new(line, "non_finite", json_integer(why->code == SG_E_NUMERIC)) == 0)
+        status = sg_eval_log_add(&v->log, line, e);
+    else
+        sg_error_set(e, status, "%s: out of memory", w->file);
+    json_decref(line);
+    v->failed++;
+    v->failure = why->code;
+    sg_progress_say(&v->progress, "failed: %s: %s", w->file, why->text);
+    return status;
+}
+
+/* ---- the unit ---- */
+
+static void say_row(sg_eval *v, int prompt, int arm)
+{
+    const int64_t made = v->done + v->failed;
+    char          left[48] = "", duration[32], text[48];
+    if (made)
+        snprintf(
+            left, sizeof left, ", %s left",
+            sg_duration(duration, sizeof duration, (sg_seconds() - v->start) / (double)made * (double)(v->due - made)));
+    sg_progress_row(&v->progress, false, "%lld/%lld clips, %lld failed%s: %.40s, %s", (long long)made,
+                    (long long)v->due, (long long)v->failed, left, v->arms.arm[arm].name,
+                    sg_show_(text, sizeof text, v->set.prompt[prompt].text));
+}
+
+static void start_work(work *w, sg_eval *v, int prompt, int clip, int arm)
+{
+    *w = (work){.v = v, .prompt = prompt, .clip = clip, .arm = arm, .request = sg_eval_request(v, prompt, clip)};
+    w->request.attention = v->arm[arm].policy;
+    w->first = arm ? v->rgb[0] : NULL;
+    sg_eval_clip_path(w->path, &w->file, v, prompt, clip, arm);
+    sg_eval_picture_path(w->picture, &w->picture_file, v, prompt, clip, arm);
+}
+
+/* The frames of a first arm that was done before. */
+static sg_status fetch_first(sg_eval *v, int prompt, int clip, sg_error *e)
+{
+    work     w;
+    sg_plan  plan;
+    sg_error why = {0};
+    start_work(&w, v, prompt, clip, 0);
+    SG_TRY(check_fits(&w, &plan, e));
+    SG_TRY(make_room(v, &w.request, e));
+    if (sg_eval_frames_load(v, prompt, clip, &w.request, v->rgb[0], &why) == SG_OK) return SG_OK;
+    sg_progress_say(&v->progress, "%s; %s is rendered again, to be compared with", why.text, w.file);
+    w.rgb = v->rgb[0];
+    return render(&w, e);
+}
+
+static sg_status make_arm(sg_eval *v, int prompt, int clip, int arm, bool keep, const sg_error *first, sg_error *e)
+{
+    work     w;
+    sg_error why = *first;
+    say_row(v, prompt, arm);
+    start_work(&w, v, prompt, clip, arm);
+    sg_status status = why.code == SG_OK ? make_clip(&w, &why) : why.code;
+    if (status == SG_OK && keep) status = sg_eval_frames_save(v, prompt, clip, &w.request, w.rgb, &why);
+    status = status == SG_OK ? log_done(&w, e) : log_failed(&w, &why, e);
+    sg_clip_scores_close(&w.scores);
+    v->done += status == SG_OK && why.code == SG_OK;
+    return status;
+}
+
+sg_status sg_eval_unit(sg_eval *v, int prompt, int clip, sg_error *e)
+{
+    const uint8_t *const state = sg_eval_log_state(&v->log, prompt, clip, 0);
+    sg_error             first = {0}; /* why there is nothing to compare with */
+    bool                 others = false;
+    for (int i = 1; i < v->arms.count; i++) others = others || state[i] != SG_EVAL_DONE;
+    if (state[0] != SG_EVAL_DONE) {
+        SG_TRY(make_arm(v, prompt, clip, 0, others, &first, e));
+        if (state[0] != SG_EVAL_DONE)
+            sg_error_set(&first, v->failure, "there is nothing to compare with: %s failed", v->arms.arm[0].name);
+    } else if (others && fetch_first(v, prompt, clip, &first) != SG_OK && ends_the_run(first.code)) {
+        return sg_error_set(e, first.code, "%s", first.text);
+    }
+    for (int i = 1; i < v->arms.count; i++)
+        if (state[i] != SG_EVAL_DONE) SG_TRY(make_arm(v, prompt, clip, i, false, &first, e));
+    sg_eval_frames_remove(v, prompt, clip);
+    return SG_OK;
+}
