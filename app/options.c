@@ -442,7 +442,7 @@ void sg_options_help(FILE *out, sg_command c)
               "  sparge-gen bench attention [options]  how fast attention is, and how exact\n"
               "  sparge-gen compare --prompt TEXT      render with several kinds of attention, side by side\n"
               "  sparge-gen compare A B                how far two pictures or two clips are apart\n"
-              "  sparge-gen eval --prompts FILE --out DIR  the same for a set of prompts, with statistics\n"
+              "  sparge-gen eval --prompts FILE -o DIR the same for a set of prompts, with statistics\n"
               "  sparge-gen tune [options]             find how much attention each head can leave out\n\n"
               "`sparge-gen COMMAND --help` tells more. Where no default is given it is the model's;\n"
               "`sparge-gen info DIR` shows it.\n",
