@@ -1,0 +1,34 @@
+/* eval_report.h - what comes of an evaluation: figures of each arm for each group of prompts, paired with the first arm.
+ *
+ * A figure is the mean over prompts of the mean over their clips, so that each prompt weighs the same. Intervals hold 95 %
+ * by Student's t over the prompts: clips of one prompt are not independent, and fewer than two prompts have no interval.
+ * Paired differences are of clips of the same prompt and number that both arms have, this arm minus the first; a speed-up
+ * is exp of the mean of log(first / this). Seconds are those of a clip without its text, which is encoded once for all of
+ * a prompt's clips. A clip equal to the first arm's counts with a PSNR of 100 dB, and none with more.
+ *
+ * summary.csv, RFC 4180: a row for each arm and group, "all" first. Empty: unknown. Columns:
+ *
+ *   arm, group, prompts       prompts: with a clip that is done
+ *   done, failed, paired      clips; paired: of this arm and the first
+ *   identical                 clips whose every frame equals the first arm's
+ *   X, X_low, X_high          X = psnr, ssim, ms_ssim: mean over the frames, with its interval
+ *   X_minimum, X_p5           worst frame, 5th percentile
+ *   flicker, sharpness, seconds, denoiser_seconds, sparsity
+ *   X_change, X_change_low, X_change_high   X = flicker, sharpness, seconds, denoiser_seconds: paired difference
+ *   speedup, speedup_low, speedup_high, denoiser_speedup, denoiser_speedup_low, denoiser_speedup_high
+ *   black, frozen, non_finite clips that have such frames
+ *
+ * summary.json: {format "sparge-gen eval", version 1, settings: the manifest, arms [name, ...], groups ["all", name, ...],
+ * rows [{the same columns, group and arm as numbers from 0; a mean with its interval is {mean, low, high}}, ...]}.
+ * report.html: the same with every clip, worst first. */
+#ifndef SG_EVAL_REPORT_H
+#define SG_EVAL_REPORT_H
+
+#include "status.h"
+
+/* Reads DIR/manifest.json, of which "arms" has to be there, a list of names, and all DIR/results*.jsonl; writes
+ * DIR/summary.csv, DIR/summary.json and DIR/report.html, each whole or not at all. SG_E_FORMAT with file, line and member
+ * for what is not sound, SG_E_FILE, SG_E_MEMORY. */
+sg_status sg_eval_report(const char *directory, sg_error *e) SG_MUST_USE;
+
+#endif

@@ -1,0 +1,77 @@
+/* eval_results.h - what `eval` has found so far: the lines of DIR/results*.jsonl, an object for each clip.
+ *
+ *   version       1; grows when a member changes its meaning or goes
+ *   arm           its name
+ *   arm_index     its place in the manifest's "arms"; 0 is what the others are compared with
+ *   prompt, clip  place in the set, and which of that prompt's clips; both from 0
+ *   status        "done" or "failed"
+ *   text, groups  the prompt, and the groups of the set that it belongs to
+ *   seed, width, height, frames
+ *   file, picture the clip and a frame of it, relative to DIR
+ *   seconds       {whole, text, denoiser, decoder}: whole with the text, which is 0 if an earlier clip had it encoded
+ *   kept          share of the pairs of blocks that were computed
+ *   psnr, ssim, ms_ssim  {mean, minimum, p5} over the frames, to the clip of arm 0; null: infinite
+ *   flicker, sharpness   clip_figures.h
+ *   black, frozen, non_finite  frames, pairs of frames, frames
+ *   error         why it failed
+ *
+ * version to text are in every line, file and seconds.whole in those that are done; whatever else is missing is unknown.
+ * Members of other names are passed over. Who appends a line ends it with its newline: what follows the last newline of a
+ * file was torn by a kill and does not count, so cut it off before appending. */
+#ifndef SG_EVAL_RESULTS_H
+#define SG_EVAL_RESULTS_H
+
+#include "status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SG_EVAL_VERSION = 1, SG_EVAL_PLACES = 1 << 20, SG_EVAL_GROUPS = 256 }; /* prompts, and clips of each; groups */
+
+typedef struct sg_eval_score {
+    double mean, minimum, p5; /* INFINITY: equal frames; NAN: unknown */
+} sg_eval_score;
+
+/* Of one clip. Unknown numbers are NAN or -1, unknown strings NULL; all strings are UTF-8. */
+typedef struct sg_eval_clip {
+    int                prompt, clip, arm; /* arm: its place */
+    bool               done;              /* or failed */
+    const char        *name;              /* of the arm */
+    const char        *text, *file, *picture, *error;
+    const char *const *group; /* [groups], each once */
+    int                groups;
+    int64_t            seed;
+    int                width, height, frames, black, frozen, non_finite;
+    double             whole, text_seconds, denoiser, decoder, kept, flicker, sharpness;
+    sg_eval_score      psnr, ssim, ms_ssim;
+    int                source, line; /* where it stands: a file, and its line from 1 */
+    void              *strings;      /* all of the above */
+} sg_eval_clip;
+
+typedef struct sg_eval_results {
+    int           count;
+    sg_eval_clip *clip; /* [count], sorted by prompt, clip and arm, each once */
+    int           sources;
+    char        **source; /* names in the folder, sorted */
+} sg_eval_results;        /* zero: none */
+
+/* Reads all results*.jsonl of a folder; none is no error. Of several lines for one clip of one arm in a file the last
+ * counts, of several files the last that is done, or the last. SG_E_FORMAT tells file, line and member: of JSON that is
+ * not sound, a value of another type or out of bounds, a path that leaves the folder; SG_E_FILE, SG_E_MEMORY. Takes memory
+ * in proportion to the files. The caller closes, after a failure too. */
+sg_status sg_eval_results_open(sg_eval_results *out, const char *directory, sg_error *e) SG_MUST_USE;
+void      sg_eval_results_close(sg_eval_results *r);
+
+/* The clip's place in the results; -1: there is none. */
+int sg_eval_results_find(const sg_eval_results *r, int prompt, int clip, int arm);
+
+/* One line without its newline, of so many bytes; file and line for messages. *out is to be freed in any case. */
+sg_status sg_eval_line_read(sg_eval_clip *out, const char *text, size_t size, const char *file, int line,
+                            sg_error *e) SG_MUST_USE;
+void      sg_eval_clip_free(sg_eval_clip *c);
+
+/* Does a relative path stay within its folder, read as a file's or as an address: no empty part, "." or "..", no control
+ * character or backslash, no scheme. */
+bool sg_eval_path_stays(const char *path);
+
+#endif
