@@ -24,6 +24,7 @@
 #include "status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { SG_EVAL_VERSION = 1, SG_EVAL_PLACES = 1 << 20, SG_EVAL_GROUPS = 256 }; /* prompts, and clips of each; groups */

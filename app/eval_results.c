@@ -1,0 +1,421 @@
+/* eval_results.c - see eval_results.h. */
+#include "eval_results.h"
+#include "input.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MOST_BYTES = 1 << 20, MOST_VALUES = 1 << 16, LONGEST_CLIP = 1 << 24, LARGEST_SIDE = 1 << 16 }; /* of a line */
+
+bool sg_eval_path_stays(const char *path)
+{
+    size_t scheme = 0;
+    if (isalpha((unsigned char)*path))
+        while (isalnum((unsigned char)path[scheme]) || (path[scheme] && strchr("+.-", path[scheme]))) scheme++;
+    if (scheme && path[scheme] == ':') return false;
+    for (const char *p = path; *p; p++)
+        if (iscntrl((unsigned char)*p) || *p == '\\') return false;
+    for (const char *part = path;; part++) {
+        const size_t n = strcspn(part, "/");
+        if (n == 0 || (n == 1 && *part == '.') || (n == 2 && part[0] == '.' && part[1] == '.')) return false;
+        part += n;
+        if (!*part) return true;
+    }
+}
+
+/* ---- one line ---- */
+
+typedef struct reader {
+    const char *file;
+    int         line;
+    sg_error   *e;
+} reader;
+
+static sg_status wrong(const reader *r, const char *key, const char *fmt, ...) SG_PRINTF(3, 4);
+static sg_status wrong(const reader *r, const char *key, const char *fmt, ...)
+{
+    char    why[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, sizeof why, fmt, args);
+    va_end(args);
+    return sg_error_set(r->e, SG_E_FORMAT, "%s: line %d: %s%s%s", r->file, r->line, key, *key ? " " : "", why);
+}
+
+/* What is null is not there. */
+static const json_t *member(const json_t *j, const char *key)
+{
+    const json_t *const v = json_object_get(j, key);
+    return json_is_null(v) ? NULL : v;
+}
+
+static sg_status read_whole(const reader *r, const json_t *v, const char *key, int64_t lo, int64_t hi, int64_t *out)
+{
+    if (!json_is_integer(v) || json_integer_value(v) < lo || json_integer_value(v) > hi)
+        return wrong(r, key, "should be a whole number from %lld to %lld", (long long)lo, (long long)hi);
+    *out = json_integer_value(v);
+    return SG_OK;
+}
+
+/* -1 where it is not there, unless it has to be. */
+static sg_status read_int(const reader *r, const json_t *j, const char *key, bool must, int64_t lo, int64_t hi,
+                          int *out)
+{
+    const json_t *const v = member(j, key);
+    int64_t             x = -1;
+    if (!v && must) return wrong(r, key, "is missing");
+    if (v) SG_TRY(read_whole(r, v, key, lo, hi, &x));
+    *out = (int)x;
+    return SG_OK;
+}
+
+/* NAN where it is not there. label: the member's whole name. */
+static sg_status read_real(const reader *r, const json_t *j, const char *key, const char *label, double lo, double hi,
+                           double *out)
+{
+    const json_t *const v = member(j, key);
+    *out = v ? json_number_value(v) : NAN;
+    if (!v || (json_is_number(v) && *out >= lo && *out <= hi)) return SG_OK;
+    return wrong(r, label, "should be a number from %g to %g", lo, hi);
+}
+
+/* infinite: what null stands for. */
+static sg_status read_score(const reader *r, const json_t *j, const char *key, double bound, double infinite,
+                            sg_eval_score *out)
+{
+    const json_t *const      s = member(j, key);
+    static const char *const part[] = {"mean", "minimum", "p5"};
+    double                   v[3] = {NAN, NAN, NAN};
+    if (s && !json_is_object(s)) return wrong(r, key, "should be an object");
+    for (int i = 0; s && i < 3; i++) {
+        char label[32];
+        snprintf(label, sizeof label, "%s.%s", key, part[i]);
+        SG_TRY(read_real(r, s, part[i], label, -bound, bound, &v[i]));
+        if (json_is_null(json_object_get(s, part[i]))) v[i] = infinite;
+    }
+    *out = (sg_eval_score){v[0], v[1], v[2]};
+    return SG_OK;
+}
+
+static sg_status read_seconds(const reader *r, const json_t *j, sg_eval_clip *c)
+{
+    const json_t *const s = member(j, "seconds");
+    const double        most = 1e9;
+    c->whole = c->text_seconds = c->denoiser = c->decoder = NAN;
+    if (!s) return c->done ? wrong(r, "seconds", "is missing") : SG_OK;
+    if (!json_is_object(s)) return wrong(r, "seconds", "should be an object");
+    SG_TRY(read_real(r, s, "whole", "seconds.whole", 0, most, &c->whole));
+    SG_TRY(read_real(r, s, "text", "seconds.text", 0, most, &c->text_seconds));
+    SG_TRY(read_real(r, s, "denoiser", "seconds.denoiser", 0, most, &c->denoiser));
+    SG_TRY(read_real(r, s, "decoder", "seconds.decoder", 0, most, &c->decoder));
+    if (c->done && isnan(c->whole)) return wrong(r, "seconds.whole", "is missing");
+    if (c->text_seconds > c->whole) return wrong(r, "seconds.text", "should be at most seconds.whole");
+    return SG_OK;
+}
+
+static sg_status read_place(const reader *r, const json_t *j, sg_eval_clip *c)
+{
+    const char *const status = json_string_value(json_object_get(j, "status"));
+    int               version;
+    SG_TRY(read_int(r, j, "version", true, SG_EVAL_VERSION, SG_EVAL_VERSION, &version));
+    SG_TRY(read_int(r, j, "arm_index", true, 0, INT_MAX, &c->arm));
+    SG_TRY(read_int(r, j, "prompt", true, 0, SG_EVAL_PLACES - 1, &c->prompt));
+    SG_TRY(read_int(r, j, "clip", true, 0, SG_EVAL_PLACES - 1, &c->clip));
+    if (!status || (strcmp(status, "done") != 0 && strcmp(status, "failed") != 0))
+        return wrong(r, "status", "should be \"done\" or \"failed\"");
+    c->done = *status == 'd';
+    return SG_OK;
+}
+
+static sg_status read_figures(const reader *r, const json_t *j, sg_eval_clip *c)
+{
+    const json_t *const seed = member(j, "seed");
+    c->seed = -1;
+    if (seed) SG_TRY(read_whole(r, seed, "seed", 0, INT64_MAX, &c->seed));
+    SG_TRY(read_int(r, j, "width", false, 1, LARGEST_SIDE, &c->width));
+    SG_TRY(read_int(r, j, "height", false, 1, LARGEST_SIDE, &c->height));
+    SG_TRY(read_int(r, j, "frames", false, 1, LONGEST_CLIP, &c->frames));
+    SG_TRY(read_int(r, j, "black", false, 0, LONGEST_CLIP, &c->black));
+    SG_TRY(read_int(r, j, "frozen", false, 0, LONGEST_CLIP, &c->frozen));
+    SG_TRY(read_int(r, j, "non_finite", false, 0, LONGEST_CLIP, &c->non_finite));
+    SG_TRY(read_real(r, j, "kept", "kept", 0, 1, &c->kept));
+    SG_TRY(read_real(r, j, "flicker", "flicker", 0, 1, &c->flicker));
+    SG_TRY(read_real(r, j, "sharpness", "sharpness", 0, 1e9, &c->sharpness));
+    SG_TRY(read_score(r, j, "psnr", 1000, INFINITY, &c->psnr));
+    SG_TRY(read_score(r, j, "ssim", 2, NAN, &c->ssim));
+    return read_score(r, j, "ms_ssim", 2, NAN, &c->ms_ssim);
+}
+
+/* Adds the bytes of a string to *size; it may be missing. */
+static sg_status measure(const reader *r, const json_t *v, const char *key, bool must, size_t *size)
+{
+    if (!v && must) return wrong(r, key, "is missing");
+    if (v && !json_is_string(v)) return wrong(r, key, "should be a string");
+    if (v) *size += json_string_length(v) + 1;
+    return SG_OK;
+}
+
+static sg_status measure_strings(const reader *r, const json_t *j, bool done, size_t *size)
+{
+    static const char *const path[] = {"file", "picture"};
+    SG_TRY(measure(r, member(j, "arm"), "arm", true, size));
+    SG_TRY(measure(r, member(j, "text"), "text", true, size));
+    SG_TRY(measure(r, member(j, "error"), "error", false, size));
+    for (int i = 0; i < 2; i++) {
+        const json_t *const v = member(j, path[i]);
+        SG_TRY(measure(r, v, path[i], done && i == 0, size));
+        if (v && !sg_eval_path_stays(json_string_value(v)))
+            return wrong(r, path[i], "should be a path within the folder, not %s", sg_show(json_string_value(v)));
+    }
+    return SG_OK;
+}
+
+static sg_status measure_groups(const reader *r, const json_t *list, size_t *size)
+{
+    size_t        i;
+    const json_t *v;
+    if (list && !json_is_array(list)) return wrong(r, "groups", "should be a list of strings");
+    if (json_array_size(list) > SG_EVAL_GROUPS) return wrong(r, "groups", "has more than %d entries", SG_EVAL_GROUPS);
+    json_array_foreach(list, i, v)
+    {
+        if (!json_is_string(v)) return wrong(r, "groups", "should be a list of strings");
+        *size += sizeof(char *) + json_string_length(v) + 1;
+    }
+    return SG_OK;
+}
+
+static const char *copy(char **to, const json_t *v)
+{
+    if (!v) return NULL;
+    char *const at = *to;
+    *to = stpcpy(at, json_string_value(v)) + 1;
+    return at;
+}
+
+static void copy_groups(sg_eval_clip *c, const char **group, char **to, const json_t *list)
+{
+    size_t        i;
+    const json_t *v;
+    c->group = group;
+    json_array_foreach(list, i, v)
+    {
+        int same = 0;
+        while (same < c->groups && strcmp(group[same], json_string_value(v)) != 0) same++;
+        if (same == c->groups) group[c->groups++] = copy(to, v);
+    }
+}
+
+static sg_status read_strings(const reader *r, const json_t *j, sg_eval_clip *c)
+{
+    const json_t *const groups = member(j, "groups");
+    size_t              size = 0;
+    SG_TRY(measure_strings(r, j, c->done, &size));
+    SG_TRY(measure_groups(r, groups, &size));
+    const char **const group = malloc(size);
+    if (!group) return sg_error_set(r->e, SG_E_MEMORY, "%s: out of memory", r->file);
+    char *at = (char *)(group + json_array_size(groups));
+    c->strings = group;
+    copy_groups(c, group, &at, groups);
+    c->name = copy(&at, member(j, "arm"));
+    c->text = copy(&at, member(j, "text"));
+    c->error = copy(&at, member(j, "error"));
+    c->file = copy(&at, member(j, "file"));
+    c->picture = copy(&at, member(j, "picture"));
+    return SG_OK;
+}
+
+static sg_status read_object(const reader *r, const json_t *j, sg_eval_clip *c)
+{
+    if (!json_is_object(j)) return wrong(r, "", "should be a JSON object");
+    SG_TRY(read_place(r, j, c));
+    SG_TRY(read_seconds(r, j, c));
+    SG_TRY(read_figures(r, j, c));
+    return read_strings(r, j, c);
+}
+
+sg_status sg_eval_line_read(sg_eval_clip *out, const char *text, size_t size, const char *file, int line, sg_error *e)
+{
+    const reader r = {file, line, e};
+    json_error_t why;
+    *out = (sg_eval_clip){.line = line};
+    if (size > MOST_BYTES) return wrong(&r, "", "has more than %d bytes", MOST_BYTES);
+    if (memchr(text, 0, size)) return wrong(&r, "", "holds a zero byte");
+    if (!sg_json_fits(text, size, MOST_VALUES)) return wrong(&r, "", "has more than %d values", MOST_VALUES);
+    json_t *const j = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
+    if (!j && json_error_code(&why) == json_error_out_of_memory)
+        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", file);
+    if (!j) return wrong(&r, "", "column %d: not valid JSON: %s", why.column, sg_show(why.text));
+    const sg_status status = read_object(&r, j, out);
+    json_decref(j);
+    return status;
+}
+
+void sg_eval_clip_free(sg_eval_clip *c)
+{
+    free(c->strings);
+    *c = (sg_eval_clip){0};
+}
+
+/* ---- a file ---- */
+
+static sg_status add_line(sg_eval_results *r, size_t *room, const char *text, size_t size, const char *path, int line,
+                          sg_error *e)
+{
+    if ((size_t)r->count == *room) {
+        const size_t more = *room ? *room + *room / 2 : 64;
+        if (more > INT_MAX) return sg_error_set(e, SG_E_FORMAT, "%s: line %d: too many lines", path, line);
+        sg_eval_clip *const p = realloc(r->clip, more * sizeof *p);
+        if (!p) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+        r->clip = p;
+        *room = more;
+    }
+    sg_eval_clip *const c = &r->clip[r->count++];
+    const sg_status     status = sg_eval_line_read(c, text, size, path, line, e);
+    c->source = r->sources - 1;
+    return status;
+}
+
+static sg_status read_text(sg_eval_results *r, size_t *room, const char *text, size_t size, const char *path,
+                           sg_error *e)
+{
+    const char *const end = text + size;
+    int               line = 0;
+    for (const char *newline; text < end && (newline = memchr(text, '\n', (size_t)(end - text))); text = newline + 1) {
+        if (++line == INT_MAX) return sg_error_set(e, SG_E_FORMAT, "%s: too many lines", path);
+        const char *last = newline;
+        while (last > text && isspace((unsigned char)last[-1])) last--;
+        if (last > text) SG_TRY(add_line(r, room, text, (size_t)(last - text), path, line, e));
+    }
+    return SG_OK;
+}
+
+static sg_status read_file(sg_eval_results *r, size_t *room, const char *directory, sg_error *e)
+{
+    char        path[PATH_MAX];
+    struct stat st;
+    sg_map      m;
+    if (snprintf(path, sizeof path, "%s/%s", directory, r->source[r->sources - 1]) >= PATH_MAX)
+        return sg_error_set(e, SG_E_FILE, "%.100s...: the name is too long", directory);
+    if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0) return SG_OK;
+    SG_TRY(sg_map_open(&m, path, e));
+    const sg_status status = read_text(r, room, (const char *)m.data, m.size, path, e);
+    sg_map_close(&m);
+    return status;
+}
+
+/* ---- a folder ---- */
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static sg_status add_name(char ***list, int *count, const char *name)
+{
+    char **const more = realloc(*list, ((size_t)*count + 1) * sizeof *more);
+    if (!more) return SG_E_MEMORY;
+    *list = more;
+    if (!(more[*count] = strdup(name))) return SG_E_MEMORY;
+    ++*count;
+    return SG_OK;
+}
+
+/* The files' names, sorted; the caller frees them, after a failure too. */
+static sg_status list_files(char ***list, int *count, const char *directory, sg_error *e)
+{
+    DIR *const d = opendir(directory);
+    sg_status  status = SG_OK;
+    if (!d) return sg_error_set(e, SG_E_FILE, "%s: cannot be opened: %s", directory, strerror(errno));
+    for (const struct dirent *f; status == SG_OK && (f = readdir(d));)
+        if (fnmatch("results*.jsonl", f->d_name, 0) == 0) status = add_name(list, count, f->d_name);
+    closedir(d);
+    if (status != SG_OK) return sg_error_set(e, status, "%s: out of memory", directory);
+    if (*count) qsort(*list, (size_t)*count, sizeof **list, by_name);
+    return SG_OK;
+}
+
+static int order(int a, int b) { return (a > b) - (a < b); }
+
+static int by_place(const sg_eval_clip *a, const sg_eval_clip *b)
+{
+    const int prompt = order(a->prompt, b->prompt), clip = order(a->clip, b->clip);
+    return prompt ? prompt : clip ? clip : order(a->arm, b->arm);
+}
+
+static int by_place_and_line(const void *x, const void *y)
+{
+    const sg_eval_clip *const a = x, *const b = y;
+    const int place = by_place(a, b), source = order(a->source, b->source);
+    return place ? place : source ? source : order(a->line, b->line);
+}
+
+/* Of the lines for one clip the one that counts stays. */
+static void drop_repeated(sg_eval_results *r)
+{
+    int kept = 0;
+    for (int i = 0; i < r->count; i++) {
+        sg_eval_clip *const c = &r->clip[i], *const next = i + 1 < r->count ? c + 1 : NULL;
+        sg_eval_clip *const best = kept ? &r->clip[kept - 1] : NULL;
+        const bool          again = best && by_place(best, c) == 0;
+        const bool          last = !next || by_place(c, next) != 0 || next->source != c->source;
+        if (!last || (again && best->done && !c->done)) {
+            sg_eval_clip_free(c);
+            continue;
+        }
+        if (again) sg_eval_clip_free(best);
+        const sg_eval_clip moved = *c;
+        *c = (sg_eval_clip){0};
+        r->clip[again ? kept - 1 : kept++] = moved;
+    }
+    r->count = kept;
+}
+
+sg_status sg_eval_results_open(sg_eval_results *out, const char *directory, sg_error *e)
+{
+    size_t    room = 0;
+    int       files = 0;
+    sg_status status;
+    *out = (sg_eval_results){0};
+    status = list_files(&out->source, &files, directory, e);
+    while (status == SG_OK && out->sources < files) {
+        out->sources++;
+        status = read_file(out, &room, directory, e);
+    }
+    out->sources = files;
+    if (status == SG_OK && out->count) {
+        qsort(out->clip, (size_t)out->count, sizeof *out->clip, by_place_and_line);
+        drop_repeated(out);
+    }
+    return status;
+}
+
+void sg_eval_results_close(sg_eval_results *r)
+{
+    for (int i = 0; i < r->count; i++) sg_eval_clip_free(&r->clip[i]);
+    for (int i = 0; i < r->sources; i++) free(r->source[i]);
+    free(r->clip);
+    free(r->source);
+    *r = (sg_eval_results){0};
+}
+
+int sg_eval_results_find(const sg_eval_results *r, int prompt, int clip, int arm)
+{
+    const sg_eval_clip wanted = {.prompt = prompt, .clip = clip, .arm = arm};
+    int                lo = 0, hi = r->count;
+    while (lo < hi) {
+        const int middle = lo + (hi - lo) / 2, way = by_place(&r->clip[middle], &wanted);
+        if (way == 0) return middle;
+        if (way < 0)
+            lo = middle + 1;
+        else
+            hi = middle;
+    }
+    return -1;
+}
