@@ -1,0 +1,302 @@
+/* eval_report.c - see eval_report.h. */
+#include "eval_report.h"
+#include "arms.h"
+#include "eval_summary.h"
+#include "input.h"
+#include "report.h"
+#include "report_page.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct evaluation {
+    json_t         *manifest;
+    int             arms;
+    const char     *arm[SG_ARMS_MOST]; /* names; the manifest's */
+    sg_eval_results results;
+    sg_eval_summary summary;
+} evaluation;
+
+/* ---- reading ---- */
+
+static sg_status path_in(char path[PATH_MAX], const char *directory, const char *name, sg_error *e)
+{
+    if (snprintf(path, PATH_MAX, "%s/%s", directory, name) < PATH_MAX) return SG_OK;
+    return sg_error_set(e, SG_E_FILE, "%.100s...: the name is too long", directory);
+}
+
+static sg_status read_manifest(evaluation *v, const char *directory, sg_error *e)
+{
+    enum { MOST_BYTES = 1 << 24, MOST_VALUES = 1 << 16 };
+    char          path[PATH_MAX];
+    size_t        i;
+    const json_t *name;
+    SG_TRY(path_in(path, directory, "manifest.json", e));
+    SG_TRY(sg_json_open(&v->manifest, path, MOST_BYTES, MOST_VALUES, 0, e));
+    const json_t *const list = json_object_get(v->manifest, "arms");
+    if (!json_is_array(list) || json_array_size(list) < 1 || json_array_size(list) > SG_ARMS_MOST)
+        return sg_error_set(e, SG_E_FORMAT, "%s: arms should be a list of 1 to %d names", path, SG_ARMS_MOST);
+    json_array_foreach(list, i, name)
+    {
+        if (!json_is_string(name))
+            return sg_error_set(e, SG_E_FORMAT, "%s: arms should be a list of names; entry %zu is none", path, i);
+        v->arm[v->arms++] = json_string_value(name);
+    }
+    return SG_OK;
+}
+
+static sg_status check_arms(const evaluation *v, const char *directory, sg_error *e)
+{
+    for (int i = 0; i < v->results.count; i++) {
+        const sg_eval_clip *const c = &v->results.clip[i];
+        const char *const         file = v->results.source[c->source];
+        if (c->arm >= v->arms)
+            return sg_error_set(e, SG_E_FORMAT, "%s/%s: line %d: arm_index is %d; the manifest has %d arms", directory,
+                                file, c->line, c->arm, v->arms);
+        if (strcmp(c->name, v->arm[c->arm]) != 0)
+            return sg_error_set(e, SG_E_FORMAT, "%s/%s: line %d: arm is %s, which in the manifest is %s", directory,
+                                file, c->line, sg_show(c->name), sg_show(v->arm[c->arm]));
+    }
+    return SG_OK;
+}
+
+/* ---- as JSON ---- */
+
+/* Adds to a JSON object. v may be NULL for want of memory. */
+static bool set(json_t *j, const char *key, json_t *v) { return json_object_set_new(j, key, v) == 0; }
+
+static json_t *strings(const char *const *text, int count)
+{
+    json_t *const a = json_array();
+    for (int i = 0; a && i < count; i++)
+        if (json_array_append_new(a, json_string(text[i])) != 0) {
+            json_decref(a);
+            return NULL;
+        }
+    return a;
+}
+
+static json_t *measure_json(sg_eval_measure m, const sg_interval *v)
+{
+    if (!sg_eval_measure_has_interval(m)) return sg_report_number(v->mean);
+    return json_pack("{s:o, s:o, s:o}", "mean", sg_report_number(v->mean), "low", sg_report_number(v->low), "high",
+                     sg_report_number(v->high));
+}
+
+static json_t *row_json(const sg_eval_row *r, int arm, int group)
+{
+    json_t *const j =
+        json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "arm", arm, "group", group, "prompts",
+                  r->prompts, "done", r->done, "failed", r->failed, "paired", r->paired, "identical", r->identical,
+                  "black", r->black, "frozen", r->frozen, "non_finite", r->non_finite);
+    bool whole = j != NULL;
+    for (int m = 0; whole && m < SG_EVAL_MEASURES; m++)
+        whole = set(j, sg_eval_measure_name[m], measure_json((sg_eval_measure)m, &r->measure[m]));
+    if (whole) return j;
+    json_decref(j);
+    return NULL;
+}
+
+static json_t *rows_json(const sg_eval_summary *s)
+{
+    json_t *const a = json_array();
+    for (int i = 0; a && i < s->arms * s->groups; i++)
+        if (json_array_append_new(a, row_json(&s->row[i], i / s->groups, i % s->groups)) != 0) {
+            json_decref(a);
+            return NULL;
+        }
+    return a;
+}
+
+static sg_status summary_json(json_t **out, const evaluation *v, sg_error *e)
+{
+    *out = json_pack("{s:s, s:i, s:O, s:o, s:o, s:o}", "format", "sparge-gen eval", "version", SG_EVAL_VERSION,
+                     "settings", v->manifest, "arms", strings(v->arm, v->arms), "groups",
+                     strings(v->summary.group, v->summary.groups), "rows", rows_json(&v->summary));
+    return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "summary.json: out of memory");
+}
+
+/* ---- the clips, for the page ---- */
+
+/* What is unknown is left out. */
+static bool set_number(json_t *j, const char *key, double v) { return isnan(v) || set(j, key, json_real(v)); }
+static bool set_count(json_t *j, const char *key, int v) { return v <= 0 || set(j, key, json_integer(v)); }
+static bool set_text(json_t *j, const char *key, const char *v) { return !v || set(j, key, json_string(v)); }
+
+/* [mean, minimum, 5th percentile]; infinity, of PSNR, is beyond all others there. */
+static bool set_score(json_t *j, const char *key, const sg_eval_score *s)
+{
+    const double beyond = 1e9, v[] = {s->mean, s->minimum, s->p5};
+    if (isnan(s->mean)) return true;
+    json_t *const list = json_array();
+    bool          whole = list != NULL;
+    for (int i = 0; whole && i < 3; i++)
+        whole = json_array_append_new(list, sg_report_number(isinf(v[i]) ? beyond : v[i])) == 0;
+    return set(j, key, list) && whole;
+}
+
+/* prompt: its place in the page's list. A seed may be more than what JavaScript takes for a number. */
+static json_t *clip_json(const sg_eval_clip *c, size_t prompt)
+{
+    json_t *const j = json_pack("{s:i, s:I, s:i}", "arm", c->arm, "prompt", (json_int_t)prompt, "clip", c->clip);
+    char          seed[32];
+    snprintf(seed, sizeof seed, "%lld", (long long)c->seed);
+    bool whole = j && (c->done || set(j, "failed", json_true())) && set_text(j, "error", c->error) &&
+                 set_text(j, "file", c->file) && set_text(j, "picture", c->picture) &&
+                 (c->seed < 0 || set(j, "seed", json_string(seed)));
+    whole = whole && set_count(j, "width", c->width) && set_count(j, "height", c->height) &&
+            set_count(j, "frames", c->frames) && set_count(j, "black", c->black) && set_count(j, "frozen", c->frozen) &&
+            set_count(j, "non_finite", c->non_finite);
+    whole = whole && set_score(j, "psnr", &c->psnr) && set_score(j, "ssim", &c->ssim) &&
+            set_score(j, "ms_ssim", &c->ms_ssim) && set_number(j, "seconds", sg_eval_clip_seconds(c)) &&
+            set_number(j, "kept", c->kept) && set_number(j, "flicker", c->flicker) &&
+            set_number(j, "sharpness", c->sharpness);
+    if (whole) return j;
+    json_decref(j);
+    return NULL;
+}
+
+/* Its text, its number in the set, its groups. */
+static json_t *prompt_json(const evaluation *v, int at)
+{
+    const sg_eval_clip *const c = &v->results.clip[at];
+    const int                 groups = v->summary.groups;
+    json_t *const             list = json_array();
+    bool                      whole = list != NULL;
+    for (int g = 1; whole && g < groups; g++)
+        if (v->summary.in[(size_t)at * (size_t)groups + (size_t)g])
+            whole = json_array_append_new(list, json_integer(g)) == 0;
+    json_t *const j = json_pack("{s:s, s:i, s:o}", "text", c->text, "number", c->prompt, "groups", list);
+    if (whole) return j;
+    json_decref(j);
+    return NULL;
+}
+
+static bool add_clips(json_t *prompts, json_t *clips, const evaluation *v)
+{
+    const sg_eval_clip *const clip = v->results.clip;
+    for (int i = 0; i < v->results.count; i++) {
+        const bool begins = i == 0 || clip[i].prompt != clip[i - 1].prompt;
+        if (begins && json_array_append_new(prompts, prompt_json(v, i)) != 0) return false;
+        if (json_array_append_new(clips, clip_json(&clip[i], json_array_size(prompts) - 1)) != 0) return false;
+    }
+    return true;
+}
+
+static sg_status write_page(const char *path, const evaluation *v, const json_t *summary, sg_error *e)
+{
+    json_t *const page = json_copy((json_t *)(uintptr_t)summary), *const prompts = json_array(),
+                  *const clips = json_array();
+    sg_output_file      *f = NULL;
+    const bool           whole = page && prompts && clips && add_clips(prompts, clips, v) &&
+                       json_object_set(page, "prompts", prompts) == 0 && json_object_set(page, "clips", clips) == 0;
+    sg_status status = whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "report.html: out of memory");
+    if (status == SG_OK) status = sg_report_page_open(&f, path, sg_report_eval_page, page, e);
+    if (status == SG_OK) status = sg_output_file_publish(&f, e);
+    json_decref(clips);
+    json_decref(prompts);
+    json_decref(page);
+    return status;
+}
+
+/* ---- as CSV ---- */
+
+static void csv_text(FILE *f, const char *text)
+{
+    fputc('"', f);
+    for (; *text; text++) fputs(*text == '"' ? "\"\"" : (char[]){*text, '\0'}, f);
+    fputc('"', f);
+}
+
+static void csv_number(FILE *f, double v)
+{
+    if (isfinite(v))
+        fprintf(f, ",%.15g", v);
+    else
+        fputc(',', f);
+}
+
+static void csv_heading(FILE *f)
+{
+    fputs("arm,group,prompts,done,failed,paired,identical", f);
+    for (int m = 0; m < SG_EVAL_MEASURES; m++) {
+        const char *const name = sg_eval_measure_name[m];
+        fprintf(f, ",%s", name);
+        if (sg_eval_measure_has_interval((sg_eval_measure)m)) fprintf(f, ",%s_low,%s_high", name, name);
+    }
+    fputs(",black,frozen,non_finite\r\n", f);
+}
+
+static void csv_row(FILE *f, const sg_eval_row *r, const char *arm, const char *group)
+{
+    csv_text(f, arm);
+    fputc(',', f);
+    csv_text(f, group);
+    fprintf(f, ",%d,%d,%d,%d,%d", r->prompts, r->done, r->failed, r->paired, r->identical);
+    for (int m = 0; m < SG_EVAL_MEASURES; m++) {
+        csv_number(f, r->measure[m].mean);
+        if (!sg_eval_measure_has_interval((sg_eval_measure)m)) continue;
+        csv_number(f, r->measure[m].low);
+        csv_number(f, r->measure[m].high);
+    }
+    fprintf(f, ",%d,%d,%d\r\n", r->black, r->frozen, r->non_finite);
+}
+
+static sg_status csv_text_of(char **out, size_t *size, const evaluation *v, sg_error *e)
+{
+    FILE *const f = open_memstream(out, size);
+    if (!f) return sg_error_set(e, SG_E_MEMORY, "summary.csv: out of memory");
+    csv_heading(f);
+    for (int i = 0; i < v->arms * v->summary.groups; i++)
+        csv_row(f, &v->summary.row[i], v->arm[i / v->summary.groups], v->summary.group[i % v->summary.groups]);
+    const bool whole = !ferror(f);
+    return fclose(f) == 0 && whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "summary.csv: out of memory");
+}
+
+static sg_status write_csv(const char *path, const evaluation *v, sg_error *e)
+{
+    char           *text = NULL;
+    size_t          size = 0;
+    sg_output_file *f = NULL;
+    sg_status       status = csv_text_of(&text, &size, v, e);
+    if (status == SG_OK) status = sg_output_file_open(&f, path, e);
+    if (status == SG_OK) status = sg_output_file_write(f, text, size, e);
+    if (status == SG_OK) status = sg_output_file_publish(&f, e);
+    sg_output_file_discard(&f);
+    free(text);
+    return status;
+}
+
+/* ---- all ---- */
+
+static sg_status write_all(const char *directory, const evaluation *v, sg_error *e)
+{
+    char    path[PATH_MAX];
+    json_t *summary;
+    SG_TRY(path_in(path, directory, "summary.csv", e));
+    SG_TRY(write_csv(path, v, e));
+    SG_TRY(summary_json(&summary, v, e));
+    sg_status status = path_in(path, directory, "summary.json", e);
+    if (status == SG_OK) status = sg_report_save(path, summary, e);
+    if (status == SG_OK) status = path_in(path, directory, "report.html", e);
+    if (status == SG_OK) status = write_page(path, v, summary, e);
+    json_decref(summary);
+    return status;
+}
+
+sg_status sg_eval_report(const char *directory, sg_error *e)
+{
+    evaluation v = {0};
+    sg_status  status = read_manifest(&v, directory, e);
+    if (status == SG_OK) status = sg_eval_results_open(&v.results, directory, e);
+    if (status == SG_OK) status = check_arms(&v, directory, e);
+    if (status == SG_OK) status = sg_eval_summary_make(&v.summary, &v.results, v.arms, e);
+    if (status == SG_OK) status = write_all(directory, &v, e);
+    sg_eval_summary_close(&v.summary);
+    sg_eval_results_close(&v.results);
+    json_decref(v.manifest);
+    return status;
+}
