@@ -127,7 +127,7 @@ static sg_status read_place(const reader *r, const json_t *j, sg_eval_clip *c)
 {
     const char *const status = json_string_value(json_object_get(j, "status"));
     int               version;
-    SG_TRY(read_int(r, j, "version", true, SG_EVAL_VERSION, SG_EVAL_VERSION, &version));
+    SG_TRY(read_int(r, j, "version", true, SG_EVAL_LINE_VERSION, SG_EVAL_LINE_VERSION, &version));
     SG_TRY(read_int(r, j, "arm_index", true, 0, INT_MAX, &c->arm));
     SG_TRY(read_int(r, j, "prompt", true, 0, SG_EVAL_PLACES - 1, &c->prompt));
     SG_TRY(read_int(r, j, "clip", true, 0, SG_EVAL_PLACES - 1, &c->clip));
@@ -356,16 +356,14 @@ static int by_place_and_line(const void *x, const void *y)
     return place ? place : source ? source : order(a->line, b->line);
 }
 
-/* Of the lines for one clip the one that counts stays. */
+/* Of the lines for one clip the last that is done stays, or the last. */
 static void drop_repeated(sg_eval_results *r)
 {
     int kept = 0;
     for (int i = 0; i < r->count; i++) {
-        sg_eval_clip *const c = &r->clip[i], *const next = i + 1 < r->count ? c + 1 : NULL;
-        sg_eval_clip *const best = kept ? &r->clip[kept - 1] : NULL;
-        const bool          again = best && by_place(best, c) == 0;
-        const bool          last = !next || by_place(c, next) != 0 || next->source != c->source;
-        if (!last || (again && best->done && !c->done)) {
+        sg_eval_clip *const c = &r->clip[i], *const best = kept ? &r->clip[kept - 1] : NULL;
+        const bool again = best && by_place(best, c) == 0;
+        if (again && best->done && !c->done) {
             sg_eval_clip_free(c);
             continue;
         }

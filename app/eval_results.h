@@ -27,7 +27,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SG_EVAL_VERSION = 1, SG_EVAL_PLACES = 1 << 20, SG_EVAL_GROUPS = 256 }; /* prompts, and clips of each; groups */
+enum {
+    SG_EVAL_LINE_VERSION = 1,
+    SG_EVAL_PLACES = 1 << 20,
+    SG_EVAL_GROUPS = 256
+}; /* prompts, and clips of each; groups */
 
 typedef struct sg_eval_score {
     double mean, minimum, p5; /* INFINITY: equal frames; NAN: unknown */
@@ -56,10 +60,10 @@ typedef struct sg_eval_results {
     char        **source; /* names in the folder, sorted */
 } sg_eval_results;        /* zero: none */
 
-/* Reads all results*.jsonl of a folder; none is no error. Of several lines for one clip of one arm in a file the last
- * counts, of several files the last that is done, or the last. SG_E_FORMAT tells file, line and member: of JSON that is
- * not sound, a value of another type or out of bounds, a path that leaves the folder; SG_E_FILE, SG_E_MEMORY. Takes memory
- * in proportion to the files. The caller closes, after a failure too. */
+/* Reads all results*.jsonl of a folder, sorted by name; none is no error. Of several lines for one clip of one arm the last
+ * that is done counts, or the last. SG_E_FORMAT tells file, line and member: of JSON that is not sound, a value of another
+ * type or out of bounds, a path that leaves the folder; SG_E_FILE, SG_E_MEMORY. Takes memory in proportion to the files.
+ * The caller closes, after a failure too. */
 sg_status sg_eval_results_open(sg_eval_results *out, const char *directory, sg_error *e) SG_MUST_USE;
 void      sg_eval_results_close(sg_eval_results *r);
 

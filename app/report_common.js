@@ -1,0 +1,125 @@
+'use strict';
+const report = JSON.parse(document.getElementById('report').textContent);
+
+/* ---- elements: text goes in as text, never as HTML ---- */
+
+function fill(e, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {}))
+    if (typeof value === 'function') e.addEventListener(name, value);
+    else if (value !== undefined && value !== false) e.setAttribute(name, value);
+  e.append(...children.flat(Infinity));
+  return e;
+}
+const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+const s = (tag, attributes, ...children) =>
+  fill(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
+const address = file => file.split('/').map(encodeURIComponent).join('/'); /* of a file beside the page */
+const link = file => h('a', {href: address(file)}, file);
+const swatch = i => h('span', {class: 'swatch', style: `color: var(--s${i})`});
+
+const DASH = '\u2013';
+const fixed = (v, digits) => v == null ? DASH : v.toFixed(digits);
+const times = v => v == null ? DASH : v.toFixed(2) + '\u00d7';
+const percent = (v, digits = 1) => v == null ? DASH : (100 * v).toFixed(digits) + ' %';
+
+/* rows [[heading, cell, ...], ...] */
+function table(caption, headings, rows, kind) {
+  const cells = r => r.slice(1).map(c => h('td', {}, c));
+  return h('div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption},
+    h('table', {class: kind}, h('thead', {}, h('tr', {}, headings.map(t => h('th', {scope: 'col'}, t)))),
+      h('tbody', {}, rows.map(r => h('tr', {}, h('th', {scope: 'row'}, r[0]), cells(r))))));
+}
+
+function ticks(lo, hi) {
+  const rough = (hi - lo) / 6, unit = 10 ** Math.floor(Math.log10(rough));
+  const gap = [1, 2, 5, 10].map(m => m * unit).find(g => g >= rough);
+  const list = [];
+  for (let i = Math.ceil(lo / gap - 1e-9); i * gap <= hi * (1 + 1e-9); i++) list.push(i * gap);
+  return {list, digits: Math.max(0, -Math.floor(Math.log10(gap) + 1e-9))};
+}
+
+/* ---- clips that play together; watchers are told the frame that is shown ---- */
+
+let frames = 1, fps = 1, frame = 0, playing = false;
+const watchers = [];
+const videos = [];
+function show(i) {
+  frame = i;
+  for (const w of watchers) w(i);
+}
+function seek(i) {
+  i = Math.max(0, Math.min(frames - 1, i));
+  for (const v of videos) v.currentTime = (i + 0.5) / fps;
+  show(i);
+}
+function pause() {
+  playing = false;
+  for (const v of videos) v.pause();
+  seek(frame);
+}
+function play() {
+  if (!videos.length || frames < 2) return;
+  if (frame >= frames - 1) seek(0);
+  playing = true;
+  for (const v of videos) v.play().catch(() => {});
+  show(frame);
+  requestAnimationFrame(follow);
+}
+/* The first clip leads; whichever is more than a frame off is brought back to it. */
+function follow() {
+  if (!playing || !videos.length) return;
+  const [first, ...rest] = videos;
+  if (first.ended) {
+    seek(0);
+    for (const v of videos) v.play().catch(() => {});
+  } else if (!first.seeking) {
+    for (const v of rest)
+      if (!v.seeking && !v.ended && Math.abs(v.currentTime - first.currentTime) > 1.5 / fps)
+        v.currentTime = first.currentTime;
+    show(Math.min(frames - 1, Math.floor(first.currentTime * fps + 1e-3)));
+  }
+  requestAnimationFrame(follow);
+}
+const toggle = () => playing ? pause() : play();
+const step = by => {
+  if (playing) pause();
+  seek(frame + by);
+};
+const keys = {' ': toggle, k: toggle, ',': () => step(-1), '.': () => step(1), ArrowLeft: () => step(-1),
+  ArrowRight: () => step(1)};
+addEventListener('keydown', e => {
+  const act = keys[e.key];
+  const own = e.target.closest('input, select, button, a, summary, .scroll'); /* has a use for such keys itself */
+  if (!act || frames < 2 || e.ctrlKey || e.altKey || e.metaKey || (own && (e.key.length > 1 || e.key === ' '))) return;
+  e.preventDefault();
+  act();
+});
+
+function transport() {
+  const button = h('button', {click: toggle, id: 'play'}, 'Play');
+  const range = h('input', {type: 'range', id: 'frame', min: 0, max: frames - 1, value: 0, 'aria-label': 'frame',
+    input: () => seek(+range.value)});
+  const where = h('output', {'aria-live': 'off'});
+  const speed = h('select', {'aria-label': 'speed', change: () => {
+    for (const v of videos) v.playbackRate = +speed.value;
+  }}, [1, 0.5, 0.25, 0.1].map(v => h('option', {value: v}, v + '\u00d7')));
+  watchers.push(i => {
+    button.textContent = playing ? 'Pause' : 'Play';
+    range.value = i;
+    where.textContent = `frame ${i + 1} of ${frames}`;
+  });
+  return h('div', {id: 'transport'}, button, h('button', {click: () => step(-1), id: 'back'}, '\u2039 Frame'),
+    h('button', {click: () => step(1), id: 'on'}, 'Frame \u203a'), range, where, speed);
+}
+
+/* A clip that plays with the others, or word that it cannot. */
+function video(file, what) {
+  const v = h('video', {src: address(file), preload: 'auto', muted: '', playsinline: '', 'aria-label': `clip of ${what}`,
+    error: () => {
+      if (videos.includes(v)) videos.splice(videos.indexOf(v), 1);
+      v.replaceWith(h('p', {class: 'alarm'}, 'This browser cannot play ', link(file), '.'));
+    }});
+  v.muted = true;
+  videos.push(v);
+  return v;
+}
