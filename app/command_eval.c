@@ -3,6 +3,7 @@
 #include "command.h"
 #include "eval.h"
 #include "eval_manifest.h"
+#include "eval_report.h"
 #include "interrupt.h"
 
 #include <stdio.h>
@@ -81,7 +82,9 @@ static sg_status finish(sg_eval *v, sg_error *e)
     SG_TRY(sg_eval_log_read(&v->log, v->folder, e));
     const size_t missing = sg_eval_log_count(&v->log, SG_EVAL_MISSING);
     say_end(v);
-    if (missing)
+    if (!missing)
+        SG_TRY(sg_eval_report(v->folder, e));
+    else
         sg_progress_say(&v->progress,
                         "%zu clips are missing yet: those of other ranks, the last of which makes the report", missing);
     if (!v->failed) return SG_OK;
@@ -107,7 +110,7 @@ static sg_status merge(const sg_settings *s, sg_error *e)
     SG_TRY(sg_eval_manifest_read(&manifest, s->merge, e));
     if (!manifest) return sg_error_set(e, SG_E_ARG, "--merge: %s has no " SG_EVAL_MANIFEST, s->merge);
     json_decref(manifest);
-    return SG_OK;
+    return sg_eval_report(s->merge, e);
 }
 
 sg_status sg_command_eval(const sg_settings *s, sg_error *e)

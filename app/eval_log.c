@@ -1,8 +1,7 @@
 /* eval_log.c - see eval_log.h. */
 #include "eval_log.h"
-#include "input.h"
+#include "eval_results.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -10,10 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_CLIPS = 1 << 28, MOST_VALUES = 1000 };
+enum { MOST_CLIPS = 1 << 28 };
 
 sg_status sg_eval_log_make(sg_eval_log *l, int prompts, int per_prompt, int arms, sg_error *e)
 {
@@ -50,74 +48,26 @@ bool sg_eval_log_owns(const char *name)
 
 /* ---- reading ---- */
 
-static bool take_int(const json_t *line, const char *name, int below, int *out)
-{
-    const json_t *const v = json_object_get(line, name);
-    *out = json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) < below
-               ? (int)json_integer_value(v)
-               : -1;
-    return *out >= 0;
-}
-
 /* NULL, or what is wrong. */
-static const char *take_line(sg_eval_log *l, const json_t *line)
+static const char *take(sg_eval_log *l, int prompt, int clip, int arm, bool done)
 {
-    int               version, prompt, clip, arm;
-    const char *const status = json_string_value(json_object_get(line, "status"));
-    if (!take_int(line, "version", INT_MAX, &version) || version != SG_EVAL_VERSION) return "version is not 1";
-    if (!take_int(line, "prompt", l->prompts, &prompt)) return "prompt is not one of the set's";
-    if (!take_int(line, "clip", l->per_prompt, &clip)) return "clip is not one of its prompt's";
-    if (!take_int(line, "arm_index", l->arms, &arm)) return "arm_index is not that of an arm";
-    const bool done = status && strcmp(status, "done") == 0;
-    if (!done && (!status || strcmp(status, "failed") != 0)) return "status is neither done nor failed";
-    uint8_t *const state = sg_eval_log_state(l, prompt, clip, arm);
-    if (done) *state = SG_EVAL_DONE;
-    if (*state == SG_EVAL_MISSING) *state = SG_EVAL_FAILED;
+    if (prompt >= l->prompts) return "prompt is not one of the set's";
+    if (clip >= l->per_prompt) return "clip is not one of its prompt's";
+    if (arm >= l->arms) return "arm_index is not that of an arm";
+    *sg_eval_log_state(l, prompt, clip, arm) = done ? SG_EVAL_DONE : SG_EVAL_FAILED;
     return NULL;
-}
-
-static sg_status read_line(sg_eval_log *l, const char *text, size_t size, const char *path, int number, sg_error *e)
-{
-    json_error_t      why = {0};
-    json_t *const     line = sg_json_fits(text, size, MOST_VALUES) ? json_loadb(text, size, 0, &why) : NULL;
-    const char *const problem = line ? take_line(l, line) : *why.text ? why.text : "too many values";
-    const sg_status   status = problem ? sg_error_set(e, SG_E_FORMAT, "%s:%d: %s", path, number, problem) : SG_OK;
-    json_decref(line);
-    return status;
-}
-
-static sg_status read_file(sg_eval_log *l, const char *path, sg_error *e)
-{
-    FILE *const f = fopen(path, "re");
-    char       *text = NULL;
-    size_t      room = 0;
-    sg_status   status = SG_OK;
-    if (!f) return sg_error_set(e, SG_E_FILE, "%s: %s", path, strerror(errno));
-    for (int number = 1; status == SG_OK; number++) {
-        errno = 0;
-        const ssize_t n = getline(&text, &room, f);
-        if (n < 0 && (ferror(f) || errno == ENOMEM))
-            status = sg_error_set(e, errno == ENOMEM ? SG_E_MEMORY : SG_E_FILE, "%s: %s", path, strerror(errno));
-        if (n <= 0 || text[n - 1] != '\n') break; /* another rank may be writing the last */
-        status = read_line(l, text, (size_t)n - 1, path, number, e);
-    }
-    free(text);
-    fclose(f);
-    return status;
 }
 
 sg_status sg_eval_log_read(sg_eval_log *l, const char *folder, sg_error *e)
 {
-    char       path[PATH_MAX];
-    DIR *const d = opendir(folder);
-    sg_status  status = SG_OK;
-    if (!d) return sg_error_set(e, SG_E_FILE, "%s: %s", folder, strerror(errno));
-    for (const struct dirent *f; status == SG_OK && (f = readdir(d)) != NULL;) {
-        if (!sg_eval_log_owns(f->d_name)) continue;
-        snprintf(path, sizeof path, "%s/%s", folder, f->d_name);
-        status = read_file(l, path, e);
+    sg_eval_results r = {0};
+    sg_status       status = sg_eval_results_open(&r, folder, e);
+    for (const sg_eval_clip *c = r.clip; status == SG_OK && c < r.clip + r.count; c++) {
+        const char *const problem = take(l, c->prompt, c->clip, c->arm, c->done);
+        if (problem)
+            status = sg_error_set(e, SG_E_FORMAT, "%s/%s: line %d: %s", folder, r.source[c->source], c->line, problem);
     }
-    closedir(d);
+    sg_eval_results_close(&r);
     return status;
 }
 
@@ -170,11 +120,13 @@ sg_status sg_eval_log_add(sg_eval_log *l, const json_t *line, sg_error *e)
 {
     char *const  text = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(15));
     const size_t bytes = text ? strlen(text) : 0;
+    sg_eval_clip c = {0};
     if (!text) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", l->path);
-    text[bytes] = '\n'; /* in place of its NUL */
-    sg_status         status = write_line(l, text, bytes + 1, e);
-    const char *const problem = status == SG_OK ? take_line(l, line) : NULL;
-    if (problem) status = sg_error_set(e, SG_E_FORMAT, "%s: %s", l->path, problem);
+    sg_status status = sg_eval_line_read(&c, text, bytes, l->path, 0, e); /* as it will be read */
+    text[bytes] = '\n';                                                   /* in place of its NUL */
+    if (status == SG_OK) status = write_line(l, text, bytes + 1, e);
+    if (status == SG_OK) (void)take(l, c.prompt, c.clip, c.arm, c.done);
+    sg_eval_clip_free(&c);
     free(text);
     return status;
 }

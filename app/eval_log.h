@@ -1,9 +1,7 @@
-/* eval_log.h - which clips of an evaluation are done: DIR/results.jsonl, a line of JSON for each clip as soon as it is
- * there, or has failed.
+/* eval_log.h - which clips of an evaluation are done, and the lines that say so: DIR/results.jsonl (eval_results.h).
  *
  * Of several ranks each writes results-RANK.jsonl, and all read all of them, whoever wrote them. A line is one write, on the
- * disk before the next clip begins; one without its newline was cut short by the end of its process and does not count. Of
- * the lines of one clip those that say "done" count before those that say "failed". */
+ * disk before the next clip begins. */
 #ifndef SG_EVAL_LOG_H
 #define SG_EVAL_LOG_H
 
@@ -12,8 +10,6 @@
 #include <jansson.h>
 #include <limits.h>
 #include <stddef.h>
-
-enum { SG_EVAL_VERSION = 1 }; /* of a line, and of the manifest */
 
 typedef enum sg_eval_state { SG_EVAL_MISSING, SG_EVAL_FAILED, SG_EVAL_DONE } sg_eval_state;
 
@@ -28,7 +24,8 @@ typedef struct sg_eval_log {
 /* Of so many clips, all missing. SG_E_ARG for more than 2^28, SG_E_MEMORY. The caller closes, after a failure too. */
 sg_status sg_eval_log_make(sg_eval_log *l, int prompts, int per_prompt, int arms, sg_error *e) SG_MUST_USE;
 
-/* Takes up what all files in the folder say. SG_E_FORMAT, with file and line, for what is no such line. */
+/* Takes up what all files in the folder say. SG_E_FORMAT, with file and line, for what is no line of this evaluation;
+ * SG_E_FILE, SG_E_MEMORY. */
 sg_status sg_eval_log_read(sg_eval_log *l, const char *folder, sg_error *e) SG_MUST_USE;
 
 /* Opens the own file for writing, which no other process may have open, and takes off what was cut short. SG_E_FILE. */

@@ -5,6 +5,7 @@
 #include "collage.h"
 #include "eval.h"
 #include "eval_files.h"
+#include "eval_results.h"
 #include "input.h"
 #include "interrupt.h"
 #include "sink.h"
@@ -148,10 +149,10 @@ static json_t *start_line(const work *w, const char *status)
 {
     const sg_eval *const    v = w->v;
     const sg_request *const r = &w->request;
-    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:s, s:o, s:I, s:i, s:i, s:i}", "version", SG_EVAL_VERSION, "arm",
-                     v->arms.arm[w->arm].name, "arm_index", w->arm, "prompt", w->prompt, "clip", w->clip, "status",
-                     status, "text", r->prompt, "groups", groups_json(v, w->prompt), "seed", (json_int_t)r->seed,
-                     "width", r->width, "height", r->height, "frames", r->frames);
+    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:s, s:o, s:I, s:i, s:i, s:i}", "version", SG_EVAL_LINE_VERSION,
+                     "arm", v->arms.arm[w->arm].name, "arm_index", w->arm, "prompt", w->prompt, "clip", w->clip,
+                     "status", status, "text", r->prompt, "groups", groups_json(v, w->prompt), "seed",
+                     (json_int_t)r->seed, "width", r->width, "height", r->height, "frames", r->frames);
 }
 
 static bool add_figures(json_t *line, const work *w)
