@@ -33,7 +33,7 @@ static void say_start(sg_eval *v)
                     r->height, r->frames, r->fps, r->steps, r->cfg_scale, (unsigned long long)r->seed,
                     (long long)v->plan.tokens);
     sg_arms_say(&v->progress, v->arm, v->arms.count, v->plan.tokens, v->model.dir);
-    if (v->rank.size > 1) snprintf(part, sizeof part, ", %d of %d of them here", v->rank.rank + 1, v->rank.size);
+    if (v->rank.size > 1) snprintf(part, sizeof part, " (part %d of %d)", v->rank.rank + 1, v->rank.size);
     sg_progress_say(&v->progress, "%d prompts%s, %d each, by %d %s: %lld clips to be made", v->set.count, part,
                     v->per_prompt, v->arms.count, v->arms.count == 1 ? "arm" : "arms", (long long)v->due);
     if (v->settings->quiet && v->settings->seed < 0)
@@ -82,11 +82,13 @@ static sg_status finish(sg_eval *v, sg_error *e)
     SG_TRY(sg_eval_log_read(&v->log, v->folder, e));
     const size_t missing = sg_eval_log_count(&v->log, SG_EVAL_MISSING);
     say_end(v);
-    if (!missing)
-        SG_TRY(sg_eval_report(v->folder, e));
-    else
+    if (missing) {
         sg_progress_say(&v->progress,
                         "%zu clips are missing yet: those of other ranks, the last of which makes the report", missing);
+    } else {
+        SG_TRY(sg_eval_report(v->folder, e));
+        sg_progress_say(&v->progress, "%s: report.html, summary.csv", v->folder);
+    }
     if (!v->failed) return SG_OK;
     return sg_error_set(e, v->failure == SG_E_ARG ? SG_E_MISMATCH : v->failure,
                         "%s: %lld clips failed; the same command tries them again", v->folder, (long long)v->failed);

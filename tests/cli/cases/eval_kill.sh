@@ -1,0 +1,43 @@
+# Killed at any moment, the same command goes on where it stopped and repeats nothing: in the end all is as if nothing had
+# happened.
+source "$LIB"
+ending=$(has_mp4 && echo mp4 || echo y4m)
+printf 'a red ball\na blue box\n' >set.txt
+command=(eval --prompts set.txt --size 32x32 --frames 5 --steps 40 --cfg-scale 1 -t 1 --seed 1 --arms dense,sage
+    --per-prompt 2)
+sparge-gen "${command[@]}" --out whole -q || fail
+has_lines() { [[ $(wc -l <out/results.jsonl) -ge $1 ]]; }
+timeless() { sed 's/"seconds":{[^}]*}//' "$1/results.jsonl" | sort; }
+
+for moment in 0 m 1 2 4 5; do
+    sparge-gen "${command[@]}" --out out -q 2>log &
+    case $moment in
+        0) ;;
+        m) wait_for test -e out/manifest.json ;;
+        *) wait_for has_lines "$moment" ;;
+    esac
+    kill -KILL $! 2>/dev/null
+    wait $! 2>/dev/null
+done
+sparge-gen "${command[@]}" --out out -q || fail
+diff <(timeless out) <(timeless whole) || fail "other lines"
+diff -r -x 'results*' -x 'summary.*' -x report.html out whole || fail "other files"
+
+# A line that was cut short does not count, and a clip that has gone is made again.
+tail -c 40 whole/results.jsonl | head -c 30 >>out/results.jsonl
+rm "out/sage/a red ball-0.$ending"
+sparge-gen "${command[@]}" --out out 2>log || fail "$(<log)"
+grep -q '^out/results.jsonl: the last line was cut short, and is taken off$' log || fail "$(<log)"
+grep -q ' 1 clips to be made$' log && [[ $(wc -l <out/results.jsonl) == 9 ]] || fail "$(<log)"
+cmp {out,whole}/"sage/a red ball-0.$ending" || fail
+
+# What a kill leaves of a clip on a file system that knows no files without a name goes with the next run.
+mkdir -p left && cp out/manifest.json left && mkdir left/sage && touch 'left/sage/.a red ball-0.'$ending.0123abcd.part left/.frames-0-0
+sparge-gen "${command[@]}" --out left -q || fail
+[[ $(ls -A left/sage | wc -l) == 4 && ! -e left/.frames-0-0 ]] || fail "$(ls -A left left/sage)"
+
+# Two at once would make everything twice.
+exec 9>>out/results.jsonl
+flock 9 || skip "no locks here"
+sparge-gen "${command[@]}" --out out 2>log && fail "two at once"
+grep -q 'out/results.jsonl: another process is writing it$' log || fail "$(<log)"
