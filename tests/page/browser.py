@@ -97,7 +97,7 @@ class Browser:
             time.sleep(0.05)
 
     def key(self, key, text=None):
-        codes = {"ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40, " ": 32, "Tab": 9}
+        codes = {"ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40, " ": 32, "Tab": 9, "Enter": 13, "Escape": 27}
         p = {"key": key, "windowsVirtualKeyCode": codes.get(key, 0)}
         self.call("Input.dispatchKeyEvent", type="keyDown", **p, **({"text": text} if text else {}))
         self.call("Input.dispatchKeyEvent", type="keyUp", **p)

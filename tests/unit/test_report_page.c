@@ -26,10 +26,10 @@ static const char *const hostile[] = {
 enum { COUNT = sizeof hostile / sizeof *hostile };
 
 /* The page with the report, whose JSON is returned, as text; the caller frees both. */
-static char *json_in_page(char **page, const json_t *report)
+static char *json_in_page(char **page, const char *template, const json_t *report)
 {
     sg_error e = {0};
-    assert_int_equal(sg_report_page_text(page, sg_report_arms_page, report, &e), SG_OK);
+    assert_int_equal(sg_report_page_text(page, template, report, &e), SG_OK);
     const char *const from = strstr(*page, BEGIN);
     assert_non_null(from);
     const char *const to = strstr(from, END);
@@ -47,7 +47,7 @@ static void test_hostile_text(void **state)
     }
     json_object_set_new(report, "list", list);
     char       *page;
-    char *const json = json_in_page(&page, report);
+    char *const json = json_in_page(&page, sg_report_arms_page, report);
     json_t     *back = json_loads(json, JSON_REJECT_DUPLICATES, NULL);
     assert_true(json_equal(back, report));
     for (const char *p = json; *p; p++) assert_true(*p != '<' && *p >= ' ' && (unsigned char)*p < 0x80);
@@ -57,31 +57,39 @@ static void test_hostile_text(void **state)
     free(page);
 }
 
-/* All of the template is there, before and after, and nothing of it is away from this folder. */
-static void test_template(void **state)
+/* All of a template is there, before and after, and nothing of it is away from this folder. */
+static void check_template(const char *template)
 {
-    (void)state;
     json_t *const report = json_object();
     char         *page;
-    char *const   json = json_in_page(&page, report);
-    const char   *place = strstr(sg_report_arms_page, "@REPORT@");
+    char *const   json = json_in_page(&page, template, report);
+    const char   *place = strstr(template, "@REPORT@");
     assert_string_equal(json, "{}");
     assert_non_null(place);
     assert_null(strstr(place + 1, "@REPORT@"));
-    const size_t head = (size_t)(place - sg_report_arms_page);
-    assert_memory_equal(page, sg_report_arms_page, head);
+    const size_t head = (size_t)(place - template);
+    assert_memory_equal(page, template, head);
     assert_string_equal(page + head + 2, place + strlen("@REPORT@"));
     assert_string_equal(page + strlen(page) - strlen("</script>\n"), "</script>\n");
     for (const char *p = page; (p = strstr(p, "://")); p++) /* a name of XML, which nobody fetches */
         assert_memory_equal(p, "://www.w3.org/2000/svg'", strlen("://www.w3.org/2000/svg'"));
     assert_null(strstr(page, "innerHTML"));
+    assert_null(strstr(page, "@STYLE@"));
+    assert_null(strstr(page, "@SCRIPT@"));
     json_decref(report);
     free(json);
     free(page);
 }
 
+static void test_templates(void **state)
+{
+    (void)state;
+    check_template(sg_report_arms_page);
+    check_template(sg_report_eval_page);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hostile_text), cmocka_unit_test(test_template)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hostile_text), cmocka_unit_test(test_templates)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

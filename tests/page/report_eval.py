@@ -1,0 +1,198 @@
+"""report.html of an evaluation in a browser. usage: report_eval.py MANY ONE: folders of eval_folder.py, of three arms and of
+one. Exit code 77 is a skip."""
+import json
+import os
+import sys
+
+from browser import Browser, find
+
+FRAMES, FPS, BATCH = 17, 16, 20
+LOADED = "videos.length === 2 && videos.every(v => v.readyState > 1 && !v.seeking)"
+ROWS = "document.querySelectorAll('#clips li').length"
+
+
+def check(so, *what):
+    if not so:
+        raise AssertionError(" ".join(map(str, what)))
+
+
+def choose(b, **values):
+    for name, value in values.items():
+        b.value(f"document.getElementById('{name}').value = '{value}'")
+    b.value("refresh(), list.scrollIntoView()")
+    b.wait(f"listed.length === 0 || {ROWS} > 0")
+
+
+def text_stays_text(b):
+    check(b.value("document.title") == "sparge-gen eval: tiny-wan, set <u>.csv", b.value("document.title"))
+    check(b.value("document.querySelectorAll('b, i, u').length") == 0, "text became elements")
+    check(b.value("document.querySelector('h1 + blockquote').textContent").endswith("name=<i>three</i>"))
+
+
+def figures_are_there(b, folder):
+    with open(f"{folder}/summary.json", encoding="utf-8") as f:
+        rows = {(r["arm"], r["group"]): r for r in json.load(f)["rows"]}
+    for group in (0, 1):
+        b.value(f"document.getElementById('group').value = {group}, refresh()")
+        cells = b.value("Object.fromEntries([...document.querySelectorAll('#figures tbody tr')].map(r => "
+                        "[r.cells[0].textContent.trim(), [...r.cells].slice(1).map(c => c.innerText)]))")
+        for arm in (1, 2):
+            r = rows[arm, group]
+            check(cells["clips done"][arm] == str(r["done"]) and cells["failed"][arm] == str(r["failed"]))
+            v = r["psnr"]
+            check(cells["PSNR, dB"][arm].split("\n") == [f"{v['mean']:.2f}", f"{v['low']:.2f} to {v['high']:.2f}"], cells)
+            check(cells["sparsity delivered"][arm] == f"{100 * r['sparsity']:.1f} %")
+    check(cells["PSNR, dB"][0] == "\u2013")
+    check(b.value("document.querySelectorAll('#groups tbody tr').length") == 3)
+    check(b.value("document.querySelectorAll('#plot circle').length") == 2)
+    dots = b.value("[...document.querySelectorAll('#plot .cloud')].map(p => p.getAttribute('d').split('M').length - 1)")
+    check(dots == [r["done"] - r["identical"] for r in (rows[1, 1], rows[2, 1])], "small dots", dots)
+    b.value("document.getElementById('group').value = 0, refresh(), document.querySelector('details').open = true")
+    check(not b.value("/undefined|NaN(?! <i>here)|\\[object/.test(document.body.innerText)"), "an empty figure")
+    b.value("document.querySelector('details').open = false")
+
+
+def rows_come_when_scrolled_to(b, folder):
+    b.open(f"{folder}/report.html")
+    b.wait("listed.length === 160")
+    check(b.value(ROWS) == 0 and not any(".png" in r for r in b.requests), "rows before they are scrolled to")
+    b.value("list.scrollIntoView()")
+    b.wait(f"{ROWS} >= {BATCH}")
+    check(b.value(ROWS) < 160, "all rows at once")
+    b.wait("document.querySelector('#clips img').complete && document.querySelector('#clips img').naturalWidth === 128")
+    for _ in range(20):
+        b.value("more.scrollIntoView()")
+        b.value("new Promise(done => setTimeout(done, 50))")
+    b.wait(f"{ROWS} === 160 && more.hidden")
+    with open(f"{folder}/results.jsonl", encoding="utf-8") as f:
+        lines = [json.loads(x) for x in f if x.endswith("\n")]
+    done = sorted(c["psnr"]["mean"] or 1e9 for c in lines if c.get("psnr"))
+    shown = b.value("listed.filter(c => !c.failed).map(c => score(c, metrics[0]))")
+    check(len(shown) == len(done) and all(abs(x - y) < 1e-9 for x, y in zip(shown, done)), "not the worst first")
+    check(b.value("document.querySelector('#clips li:nth-last-child(3) .wide + div').textContent.startsWith('PSNR \u221e')"),
+          "equal clips do not come last")
+
+
+def filters(b):
+    choose(b, group=1)
+    check(b.value("listed.length") == 56 and b.value("listed.every(c => c.prompt % 3 === 0)"), "clips of a group")
+    choose(b, group=0, arm=1)
+    check(b.value("listed.length === 80 && listed.every(c => c.arm === 1)"), "clips of an arm")
+    choose(b, arm="", state="wrong")
+    check(b.value("listed.map(c => c.prompt).join()") == "6,6", "broken clips")
+    check("3 black frames, 2 frozen pairs" in b.value("list.innerText"))
+    choose(b, state="", metric=1)
+    check(b.value("listed.every((c, i) => !i || c.failed || score(c, metrics[1]) >= score(listed[i - 1], metrics[1]))"))
+    choose(b, metric=0)
+    b.value("document.getElementById('failures').click()")
+    b.wait(f"{ROWS} === 2")
+    check("a step gave NaN <i>here</i>\nand there" in b.value("list.innerText"), "no reason of a failure")
+    choose(b, state="")
+    b.value("scrollTo(0, 0), document.getElementById('failures').focus()")
+    b.key("Tab")
+    check(b.value("document.activeElement.id") == "group", "Tab does not lead to the choices")
+    b.key("ArrowDown")
+    b.wait("document.getElementById('group').value === '1' && listed.length === 56")
+    choose(b, group=0)
+
+
+def clips_play(b):
+    b.value("document.querySelector('#clips button').focus()")
+    b.key("Enter", "\r")
+    b.wait(f"viewer.open && {LOADED}")
+    check(b.value("document.activeElement.id") == "play", "the keyboard is not in the dialog")
+    check(b.value("videos.map(v => decodeURIComponent(v.src).split('/').slice(-2)[0])") == ["arm0", b.value("`arm${listed[0].arm}`")])
+    b.value("document.activeElement.blur()")
+    b.key(" ", " ")
+    b.wait("playing && frame >= 3")
+    apart = b.value("Math.abs(videos[1].currentTime - videos[0].currentTime)")
+    check(apart < 3 / FPS, f"clips are {apart} s apart")
+    b.key(" ", " ")
+    b.wait("!playing && videos.every(v => v.paused && !v.seeking)")
+    check(abs(b.value("fps") - FPS) < 0.1)
+    b.value("seek(5)")
+    for key, text, frame in (("ArrowRight", None, 6), (",", ",", 5)):
+        b.key(key, text)
+        b.wait(LOADED)
+        at = b.value("[frame, ...videos.map(v => Math.floor(v.currentTime * fps))]")
+        check(at == [frame] * 3, key, at)
+    b.key("n", "n")
+    b.wait(f"viewed === 1 && {LOADED}")
+    check(b.value("viewer.querySelector('h2').textContent === prompts[listed[1].prompt].text"))
+    b.value("document.getElementById('previous').focus()")
+    b.key("Enter", "\r")
+    b.wait(f"viewed === 0 && {LOADED}")
+    check(b.value("document.getElementById('previous').disabled"), "there is no clip before the first")
+    b.key("Escape")
+    b.wait("!viewer.open && videos.length === 0")
+    check(b.value("document.activeElement === document.querySelector('#clips button')"), "where the keyboard was")
+    b.key("ArrowRight")
+    b.key("n", "n")
+    check(b.value("!viewer.open && frame === 0"))
+
+
+def looks_right(b, page):
+    colours = set()
+    for theme in ("light", "dark"):
+        b.look(400, 800, theme)
+        b.open(page)
+        b.value("list.scrollIntoView()")
+        b.wait(f"{ROWS} > 0")
+        check(b.value("document.documentElement.scrollWidth") <= 400, "wider than the screen")
+        b.value("document.querySelector('#clips button').click()")
+        b.wait(LOADED)
+        check(b.value("viewer.scrollWidth <= viewer.clientWidth && viewer.offsetWidth <= 400"), "a dialog wider than the screen")
+        colours.add(b.value("getComputedStyle(document.body).backgroundColor"))
+    check(len(colours) == 2, "no dark page")
+    b.look(1200, 900, "light")
+
+
+def one_arm(b, page):
+    b.open(page)
+    choose(b, metric=0)
+    check(b.value(ROWS) == 4 and b.value("document.querySelectorAll('#figures th').length") > 20)
+    b.value("document.querySelector('#clips button').click()")
+    b.wait("viewer.open && videos.length === 1 && videos[0].readyState > 1")
+
+
+def files_are_gone(b, folder):
+    gone = b.value("((c) => [c.file, c.picture])(listed[0])")
+    for file in gone:
+        os.remove(f"{folder}/{file}")
+    b.open(f"{folder}/report.html")
+    b.value("list.scrollIntoView()")
+    b.wait(f"{ROWS} > 0 && document.querySelector('#clips li').innerText.includes('is not there')")
+    b.value("document.querySelector('#clips button').click()")
+    b.wait("videos.length === 1 && viewer.querySelector('p.alarm a') !== null")
+    check(b.value("viewer.querySelector('p.alarm a').textContent") == gone[0])
+
+
+def main():
+    many, one = sys.argv[1:]
+    b = Browser(find())
+    try:
+        b.look(1200, 900, "light")
+        b.open(f"{many}/report.html")
+        if not b.value("document.createElement('video').canPlayType('video/mp4; codecs=\"avc1.64001f\"')"):
+            print("skipped: this Chromium has no H.264")
+            return 77
+        text_stays_text(b)
+        figures_are_there(b, many)
+        rows_come_when_scrolled_to(b, many)
+        filters(b)
+        clips_play(b)
+        looks_right(b, f"{many}/report.html")
+        one_arm(b, f"{one}/report.html")
+        away = [r for r in b.requests if not r.startswith(("file://" + os.path.abspath("."), "data:"))]
+        check(not away, "requests from elsewhere:", away)
+        check(not b.complaints, "on the console:", b.complaints)
+        b.open(f"{many}/report.html")
+        files_are_gone(b, many)
+    finally:
+        b.close()
+    print("report.html: figures, choices, rows as they are scrolled to, clips that play together")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

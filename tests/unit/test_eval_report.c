@@ -1,0 +1,375 @@
+/* test_eval_report.c - what an evaluation's lines say, which of them count, and what is made of them. Expected figures are
+ * SciPy 1.17.1's: t.ppf(0.975, n), and t.interval(0.95, n - 1, loc=mean, scale=sem) of the prompts' means. */
+#include "eval_report.h"
+#include "eval_summary.h"
+
+#include <dirent.h>
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void write_file(const char *name, const char *text)
+{
+    FILE *const f = fopen(name, "wb");
+    assert_non_null(f);
+    assert_int_equal(fputs(text, f) >= 0, 1);
+    assert_int_equal(fclose(f), 0);
+}
+
+static char *read_file(const char *name)
+{
+    static char text[1 << 20];
+    FILE *const f = fopen(name, "rb");
+    assert_non_null(f);
+    const size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    return text;
+}
+
+static void remove_files(void)
+{
+    DIR *const d = opendir(".");
+    assert_non_null(d);
+    for (const struct dirent *f; (f = readdir(d));)
+        if (f->d_name[0] != '.') unlink(f->d_name);
+    closedir(d);
+}
+
+static void assert_close(double a, double b)
+{
+    if (!(fabs(a - b) <= 1e-12 * fabs(b))) fail_msg("%.17g is not %.17g", a, b);
+}
+
+static void assert_interval(const sg_interval *v, double mean, double low, double high)
+{
+    assert_close(v->mean, mean);
+    assert_close(v->low, low);
+    assert_close(v->high, high);
+}
+
+/* ---- one line ---- */
+
+#define PLACE "\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"text\":\"a ball\""
+#define DONE "{" PLACE ",\"status\":\"done\",\"file\":\"a/b.mp4\",\"seconds\":{\"whole\":2}"
+
+static void test_line(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"version\":1,\"arm\":\"sparge:topk=0.3\",\"arm_index\":1,\"prompt\":12,\"clip\":3,\"status\":\"done\","
+        "\"text\":\"\\u7ea2 <b>\",\"groups\":[\"motion\",\"colour\",\"motion\"],\"seed\":9007199254740993,\"width\":64,"
+        "\"height\":32,\"frames\":33,\"file\":\"a b/c..d.mp4\",\"picture\":\"frames/%2e.png\",\"seconds\":{\"whole\":9,"
+        "\"text\":1,\"denoiser\":6.5,\"decoder\":1.5},\"kept\":0.48,\"psnr\":{\"mean\":31,\"minimum\":24.5,\"p5\":null}"
+        ","
+        "\"ssim\":{\"mean\":0.9,\"minimum\":0.8,\"p5\":0.85},\"flicker\":0.97,\"sharpness\":120,\"black\":1,\"frozen\":"
+        "2,"
+        "\"non_finite\":3,\"else\":[{}]}";
+    sg_eval_clip c;
+    sg_error     e = {0};
+    assert_int_equal(sg_eval_line_read(&c, text, strlen(text), "f", 1, &e), SG_OK);
+    assert_true(c.done && c.arm == 1 && c.prompt == 12 && c.clip == 3 && c.groups == 2);
+    assert_string_equal(c.name, "sparge:topk=0.3");
+    assert_string_equal(c.text, "\xE7\xBA\xA2 <b>");
+    assert_string_equal(c.group[0], "motion");
+    assert_string_equal(c.group[1], "colour");
+    assert_string_equal(c.file, "a b/c..d.mp4");
+    assert_string_equal(c.picture, "frames/%2e.png");
+    assert_null(c.error);
+    assert_true(c.seed == 9007199254740993 && c.width == 64 && c.height == 32 && c.frames == 33);
+    assert_true(c.black == 1 && c.frozen == 2 && c.non_finite == 3);
+    assert_true(c.psnr.mean == 31 && c.psnr.minimum == 24.5 && isinf(c.psnr.p5));
+    assert_true(c.ssim.mean == 0.9 && c.ssim.minimum == 0.8 && c.ssim.p5 == 0.85 && isnan(c.ms_ssim.mean));
+    assert_true(c.kept == 0.48 && c.denoiser == 6.5 && c.decoder == 1.5 && sg_eval_clip_seconds(&c) == 8);
+    sg_eval_clip_free(&c);
+}
+
+static void test_unknown(void **state)
+{
+    (void)state;
+    static const char text[] = "{" PLACE ",\"status\":\"failed\",\"error\":\"no\",\"seed\":null,\"psnr\":null}";
+    sg_eval_clip      c;
+    sg_error          e = {0};
+    assert_int_equal(sg_eval_line_read(&c, text, strlen(text), "f", 1, &e), SG_OK);
+    assert_true(!c.done && c.seed == -1 && c.width == -1 && c.black == -1 && !c.file && !c.picture && c.groups == 0);
+    assert_true(isnan(c.whole) && isnan(c.kept) && isnan(c.psnr.mean) && isnan(c.flicker));
+    assert_string_equal(c.error, "no");
+    sg_eval_clip_free(&c);
+}
+
+static void test_bad_lines(void **state)
+{
+    (void)state;
+    static const char *const of[][2] = {
+        {"", "not valid JSON"},
+        {"[]", "should be a JSON object"},
+        {DONE, "not valid JSON"},
+        {DONE ",\"seed\":1,\"seed\":2}", "not valid JSON"},
+        {"{\"version\":2}", "version should be a whole number from 1 to 1"},
+        {"{\"arm\":\"x\"}", "version is missing"},
+        {"{" PLACE ",\"status\":\"lost\"}", "status should be \"done\" or \"failed\""},
+        {"{" PLACE "}", "status should be"},
+        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\"}", "seconds is missing"},
+        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{}}", "seconds.whole is missing"},
+        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{\"whole\":-1}}",
+         "seconds.whole should be a number"},
+        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{\"whole\":1,\"text\":2}}",
+         "seconds.text should be at most"},
+        {"{" PLACE ",\"status\":\"done\",\"seconds\":{\"whole\":1}}", "file is missing"},
+        {DONE ",\"psnr\":3}", "psnr should be an object"},
+        {DONE ",\"psnr\":{\"mean\":\"x\"}}", "psnr.mean should be a number"},
+        {DONE ",\"psnr\":{\"mean\":1e300}}", "psnr.mean should be a number"},
+        {DONE ",\"psnr\":{\"mean\":1e999}}", "not valid JSON"},
+        {DONE ",\"kept\":1.5}", "kept should be a number from 0 to 1"},
+        {DONE ",\"black\":0.5}", "black should be a whole number"},
+        {DONE ",\"seed\":-1}", "seed should be a whole number"},
+        {DONE ",\"width\":0}", "width should be a whole number"},
+        {DONE ",\"groups\":\"x\"}", "groups should be a list of strings"},
+        {DONE ",\"groups\":[1]}", "groups should be a list of strings"},
+        {DONE ",\"error\":1}", "error should be a string"},
+        {DONE ",\"picture\":\"../a.png\"}", "picture should be a path within the folder, not ../a.png"},
+        {"{\"version\":1,\"arm_index\":-1}", "arm_index should be a whole number"},
+        {"{\"version\":1,\"arm_index\":0,\"prompt\":1048576}", "prompt should be a whole number"},
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        sg_eval_clip c;
+        sg_error     e = {0};
+        assert_int_equal(sg_eval_line_read(&c, of[i][0], strlen(of[i][0]), "f", 7, &e), SG_E_FORMAT);
+        if (!strstr(e.text, of[i][1]) || strncmp(e.text, "f: line 7: ", 11) != 0) fail_msg("%s: %s", of[i][0], e.text);
+        sg_eval_clip_free(&c);
+    }
+    sg_eval_clip c;
+    sg_error     e = {0};
+    assert_int_equal(sg_eval_line_read(&c, "{\0}", 3, "f", 1, &e), SG_E_FORMAT);
+    assert_non_null(strstr(e.text, "zero byte"));
+}
+
+static void test_paths(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"a",     "a/b.mp4", "a..b/...", "-a",          "1:2",
+                                       "a/b:c", " ",       "%2e%2e/a", "\xE7\xBA\xA2"};
+    static const char *const bad[] = {"",        "/a",    "a/",        "a//b", "..",       "../a",
+                                      "a/../b",  "a/..",  "./a",       "a/.",  "a\\..\\b", "http://x",
+                                      "file:/a", "data:", "a+b-c.1:x", "a\nb", "a\x7F",    "javascript:x"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (!sg_eval_path_stays(good[i])) fail_msg("%s", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (sg_eval_path_stays(bad[i])) fail_msg("%s", bad[i]);
+}
+
+/* ---- files ---- */
+
+#define AT(prompt, clip, arm, status, error)                                                                           \
+    "{\"version\":1,\"arm\":\"x\",\"arm_index\":" arm ",\"prompt\":" prompt ",\"clip\":" clip ",\"status\":\"" status  \
+    "\",\"text\":\"t\",\"file\":\"f\",\"seconds\":{\"whole\":1},\"error\":\"" error "\"}"
+
+static void test_which_line(void **state)
+{
+    (void)state;
+    sg_eval_results r;
+    sg_error        e = {0};
+    write_file("results-0.jsonl", AT("1", "0", "0", "failed", "1") "\n\n" AT("1", "0", "0", "failed", "2") "\r\n" AT(
+                                      "0", "1", "1", "done", "3") "\n" AT("0", "1", "0", "done",
+                                                                          "4") "\n" AT("0", "0", "0", "failed", "5"));
+    write_file("results-1.jsonl", AT("0", "1", "1", "failed", "6") "\n" AT("0", "1", "0", "done", "7") "\n{\"torn");
+    write_file("results.jsonl", "");
+    write_file("results.json", "?");
+    assert_int_equal(sg_eval_results_open(&r, ".", &e), SG_OK);
+    assert_int_equal(r.sources, 3);
+    assert_int_equal(r.count, 3);
+    static const char *const last[] = {"7", "3", "2"};
+    for (int i = 0; i < 3; i++) assert_string_equal(r.clip[i].error, last[i]);
+    assert_true(r.clip[2].line == 3 && r.clip[0].source == 1);
+    assert_int_equal(sg_eval_results_find(&r, 0, 1, 1), 1);
+    assert_int_equal(sg_eval_results_find(&r, 1, 0, 0), 2);
+    assert_int_equal(sg_eval_results_find(&r, 0, 0, 0), -1);
+    sg_eval_results_close(&r);
+    remove_files();
+    assert_int_equal(sg_eval_results_open(&r, ".", &e), SG_OK);
+    assert_int_equal(r.count, 0);
+    sg_eval_results_close(&r);
+    assert_int_equal(sg_eval_results_open(&r, "nowhere", &e), SG_E_FILE);
+    sg_eval_results_close(&r);
+}
+
+/* ---- figures ---- */
+
+static void test_student(void **state)
+{
+    (void)state;
+    static const struct {
+        int    freedom;
+        double t;
+    } of[] = {{1, 12.7062047361747},  {2, 4.30265272974946},   {3, 3.18244630528371},   {4, 2.77644510519779},
+              {5, 2.57058183563631},  {10, 2.22813885198627},  {29, 2.0452296421327},   {60, 2.00029782201426},
+              {99, 1.98421695158642}, {500, 1.96471983746737}, {9999, 1.96020126362136}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) assert_close(sg_student_t(of[i].freedom), of[i].t);
+    assert_true(fabs(sg_student_t(2000000) / 1.95996398454005 - 1) < 2e-4);
+    const double      v[] = {3, 1, 4, 1, 5};
+    const sg_interval five = sg_interval_of(v, 5), one = sg_interval_of(v, 1), none = sg_interval_of(v, 0);
+    assert_interval(&five, 2.8, 0.578843915841765, 5.02115608415823);
+    assert_true(one.mean == 3 && isnan(one.low) && isnan(one.high) && isnan(none.mean));
+}
+
+static const char manifest[] = "{\"arms\": [\"dense\", {\"name\": \"a,\\\"b\\\"\"}], \"model\": \"<m>\"}";
+
+/* 3 prompts; the first with two clips. Of the last, arm 0 failed; of the second, arm 1 gave an equal clip. */
+static const char lines[] =
+    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"</"
+    "script><b>\","
+    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"whole\":11,\"text\":1,\"denoiser\":8},\"flicker\":0.9,\"kept\":1}"
+    "\n"
+    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":1,\"status\":\"done\",\"text\":\"x\","
+    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"whole\":12,\"text\":0,\"denoiser\":9},\"flicker\":0.8,\"kept\":1}"
+    "\n"
+    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":1,\"clip\":0,\"status\":\"done\",\"text\":\"y\","
+    "\"file\":\"f\",\"seconds\":{\"whole\":10,\"denoiser\":7},\"flicker\":0.7,\"kept\":1,\"black\":2}\n"
+    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":2,\"clip\":0,\"status\":\"failed\",\"text\":\"z\"}\n"
+    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"x\","
+    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"whole\":5,\"denoiser\":4},\"flicker\":0.95,\"kept\":0.5,"
+    "\"psnr\":{\"mean\":30,\"minimum\":20,\"p5\":25}}\n"
+    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":1,\"status\":\"done\",\"text\":\"x\","
+    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"whole\":6,\"denoiser\":3},\"flicker\":0.85,\"kept\":0.25,"
+    "\"psnr\":{\"mean\":34,\"minimum\":22,\"p5\":25}}\n"
+    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":1,\"clip\":0,\"status\":\"done\",\"text\":\"y\","
+    "\"file\":\"f\",\"seconds\":{\"whole\":8,\"denoiser\":5},\"flicker\":0.7,\"kept\":0.5,"
+    "\"psnr\":{\"mean\":null,\"minimum\":null,\"p5\":null}}\n"
+    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":2,\"clip\":0,\"status\":\"done\",\"text\":\"z\","
+    "\"file\":\"f\",\"seconds\":{\"whole\":4,\"denoiser\":3},\"flicker\":0.6,\"kept\":0.5,\"frozen\":1,\"non_finite\":"
+    "4}\n";
+
+static void test_summary(void **state)
+{
+    (void)state;
+    sg_eval_results r;
+    sg_eval_summary s;
+    sg_error        e = {0};
+    write_file("results.jsonl", lines);
+    assert_int_equal(sg_eval_results_open(&r, ".", &e), SG_OK);
+    assert_int_equal(sg_eval_summary_make(&s, &r, 2, &e), SG_OK);
+    assert_int_equal(s.groups, 2);
+    assert_string_equal(s.group[0], "all");
+    assert_string_equal(s.group[1], "g");
+    const sg_eval_row *const first = &s.row[0], *const second = &s.row[2], *const of_g = &s.row[3];
+    assert_true(first->prompts == 2 && first->done == 3 && first->failed == 1 && first->paired == 0);
+    assert_true(first->black == 1 && first->frozen == 0 && first->identical == 0);
+    assert_close(first->measure[SG_EVAL_SECONDS].mean, 10.5);
+    assert_true(isnan(first->measure[SG_EVAL_PSNR].mean) && isnan(first->measure[SG_EVAL_SPEEDUP].mean));
+    assert_true(second->prompts == 3 && second->done == 4 && second->failed == 0 && second->paired == 3);
+    assert_true(second->identical == 1 && second->frozen == 1 && second->non_finite == 1 && second->black == 0);
+    const sg_interval *const m = second->measure;
+    assert_interval(&m[SG_EVAL_PSNR], 66, -366.010961029939, 498.010961029939);
+    assert_close(m[SG_EVAL_PSNR_MINIMUM].mean, 60.5);
+    assert_close(m[SG_EVAL_SECONDS].mean, 35 / 6.0);
+    assert_close(m[SG_EVAL_SPARSITY].mean, 13 / 24.0);
+    assert_interval(&m[SG_EVAL_SECONDS_CHANGE], -3.75, -25.9858582883057, 18.4858582883058);
+    assert_interval(&m[SG_EVAL_SPEEDUP], 1.58113883008419, 0.079831604702171, 31.3159181670817);
+    assert_interval(&m[SG_EVAL_FLICKER_CHANGE], 0.025, -0.292655118404367, 0.342655118404367);
+    assert_true(of_g->prompts == 1 && of_g->done == 2);
+    assert_close(of_g->measure[SG_EVAL_PSNR].mean, 32);
+    assert_true(isnan(of_g->measure[SG_EVAL_PSNR].low));
+    sg_eval_summary_close(&s);
+    sg_eval_results_close(&r);
+    remove_files();
+}
+
+static void test_files(void **state)
+{
+    (void)state;
+    sg_error e = {0};
+    write_file("results.jsonl", lines);
+    write_file("manifest.json", manifest);
+    assert_int_equal(sg_eval_report(".", &e), SG_OK);
+    const char *const csv = read_file("summary.csv");
+    int               rows = 0;
+    assert_memory_equal(csv, "arm,group,prompts,done,failed,paired,identical,psnr,psnr_low,psnr_high,psnr_minimum,",
+                        83);
+    for (const char *p = csv; (p = strstr(p, "\r\n")); p++) rows++;
+    assert_int_equal(rows, 5);
+    assert_non_null(strstr(csv, "\r\n\"a,\"\"b\"\"\",\"g\",1,2,0,2,0,32,,,21,"));
+    json_t *const       j = json_loads(read_file("summary.json"), JSON_REJECT_DUPLICATES, NULL);
+    const json_t *const row = json_array_get(json_object_get(j, "rows"), 2);
+    assert_true(json_array_size(json_object_get(j, "rows")) == 4);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(j, "settings"), "model")), "<m>");
+    assert_true(json_integer_value(json_object_get(row, "arm")) == 1 &&
+                json_integer_value(json_object_get(row, "group")) == 0);
+    assert_true(json_real_value(json_object_get(json_object_get(row, "psnr"), "mean")) == 66);
+    assert_true(json_is_null(json_object_get(row, "ssim_p5")));
+    json_decref(j);
+    const char *const page = read_file("report.html");
+    assert_null(strstr(page, "</script><b>"));
+    assert_non_null(strstr(page, "\\u003c/script>\\u003cb>"));
+    remove_files();
+}
+
+static void refused(const char *settings, const char *results, const char *why)
+{
+    sg_error e = {0};
+    if (settings) write_file("manifest.json", settings);
+    write_file("results.jsonl", results);
+    assert_int_not_equal(sg_eval_report(".", &e), SG_OK);
+    if (!strstr(e.text, why)) fail_msg("%s", e.text);
+    assert_int_not_equal(access("summary.csv", F_OK), 0);
+    assert_int_not_equal(access("report.html", F_OK), 0);
+    remove_files();
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    refused(NULL, lines, "./manifest.json: cannot be opened");
+    refused("[]", lines, "./manifest.json: should be a JSON object");
+    refused("{}", lines, "arms should be a list of 1 to 8");
+    refused("{\"arms\":[]}", lines, "arms should be a list of 1 to 8");
+    refused("{\"arms\":[1]}", lines, "arms: entry 0 has no name");
+    refused("{\"arms\":[\"dense\"]}", lines, "./results.jsonl: line 5: arm_index is 1; the manifest has 1 arms");
+    refused("{\"arms\":[\"dense\",\"b\"]}", lines,
+            "./results.jsonl: line 5: arm is a,\"b\", which in the manifest is b");
+    refused(manifest, "\n?\n", "./results.jsonl: line 2: ");
+}
+
+static void test_many_groups(void **state)
+{
+    (void)state;
+    FILE *const     f = fopen("results.jsonl", "w");
+    sg_eval_results r;
+    sg_eval_summary s;
+    sg_error        e = {0};
+    assert_non_null(f);
+    for (int i = 0; i <= SG_EVAL_GROUPS; i++)
+        fprintf(f,
+                "{\"version\":1,\"arm\":\"x\",\"arm_index\":0,\"prompt\":%d,\"clip\":0,\"status\":\"failed\","
+                "\"text\":\"t\",\"groups\":[\"g%d\"]}\n",
+                i, i);
+    fclose(f);
+    assert_int_equal(sg_eval_results_open(&r, ".", &e), SG_OK);
+    assert_int_equal(sg_eval_summary_make(&s, &r, 1, &e), SG_E_FORMAT);
+    assert_string_equal(e.text, "results.jsonl: line 257: groups: more than 256 in all");
+    sg_eval_summary_close(&s);
+    sg_eval_results_close(&r);
+    remove_files();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_line),       cmocka_unit_test(test_unknown),
+                                       cmocka_unit_test(test_bad_lines),  cmocka_unit_test(test_paths),
+                                       cmocka_unit_test(test_which_line), cmocka_unit_test(test_student),
+                                       cmocka_unit_test(test_summary),    cmocka_unit_test(test_files),
+                                       cmocka_unit_test(test_refused),    cmocka_unit_test(test_many_groups)};
+    char                    folder[] = "/tmp/test_eval_report.XXXXXX";
+    if (!mkdtemp(folder) || chdir(folder) != 0) return 1;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    remove_files();
+    if (chdir("/") == 0) rmdir(folder);
+    return failed;
+}
