@@ -186,19 +186,19 @@ static bool add_clips(json_t *prompts, json_t *clips, const evaluation *v)
     return true;
 }
 
-static sg_status write_page(const char *path, const evaluation *v, const json_t *summary, sg_error *e)
+/* The clips become members of the summary. */
+static sg_status write_page(const char *path, const evaluation *v, json_t *summary, sg_error *e)
 {
-    json_t *const page = json_copy((json_t *)(uintptr_t)summary), *const prompts = json_array(),
-                  *const clips = json_array();
-    sg_output_file      *f = NULL;
-    const bool           whole = page && prompts && clips && add_clips(prompts, clips, v) &&
-                       json_object_set(page, "prompts", prompts) == 0 && json_object_set(page, "clips", clips) == 0;
+    json_t *const prompts = json_array(), *const clips = json_array();
+    sg_output_file *f = NULL;
+    const bool      whole = prompts && clips && add_clips(prompts, clips, v) &&
+                       json_object_set(summary, "prompts", prompts) == 0 &&
+                       json_object_set(summary, "clips", clips) == 0;
     sg_status status = whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "report.html: out of memory");
-    if (status == SG_OK) status = sg_report_page_open(&f, path, sg_report_eval_page, page, e);
+    if (status == SG_OK) status = sg_report_page_open(&f, path, sg_report_eval_page, summary, e);
     if (status == SG_OK) status = sg_output_file_publish(&f, e);
     json_decref(clips);
     json_decref(prompts);
-    json_decref(page);
     return status;
 }
 

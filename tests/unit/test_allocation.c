@@ -8,6 +8,7 @@
 #include "clip_names.h"
 #include "command.h"
 #include "engine.h"
+#include "eval_report.h"
 #include "prompt_set.h"
 #include "sink.h"
 #include "tokenizer.h"
@@ -26,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -310,6 +312,30 @@ static sg_status list_prompts(sg_error *e)
     return SG_OK;
 }
 
+static const struct {
+    const char *name, *text;
+} report_files[] = {
+    {"e/manifest.json", "{\"arms\": [\"dense\", \"x\"], \"fps\": 16}"},
+    {"e/results.jsonl",
+     "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"a\","
+     "\"groups\":[\"g\"],\"seed\":1,\"file\":\"f\",\"seconds\":{\"whole\":2,\"text\":1}}\n"
+     "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"a\","
+     "\"groups\":[\"g\"],\"seed\":1,\"file\":\"f\",\"seconds\":{\"whole\":2,\"text\":1}}\n"},
+    {"e/results-1.jsonl",
+     "{\"version\":1,\"arm\":\"x\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"a\","
+     "\"groups\":[\"g\",\"h\"],\"file\":\"f\",\"seconds\":{\"whole\":2},\"psnr\":{\"mean\":null,\"minimum\":20,\"p5\":"
+     "null}}\n"},
+};
+enum { REPORT_FILES = sizeof report_files / sizeof *report_files };
+
+static sg_status report_evaluation(sg_error *e)
+{
+    static const char *const made[] = {"e/summary.csv", "e/summary.json", "e/report.html"};
+    const sg_status          status = sg_eval_report("e", e);
+    for (int i = 0; i < 3; i++) unlink(made[i]); /* each is whole, so those before a failure stay */
+    return status;
+}
+
 /* A whole command; what it prints goes to /dev/null. */
 static sg_status command(int count, char **word, sg_status (*run)(const sg_settings *, sg_error *), sg_error *e)
 {
@@ -431,6 +457,21 @@ static void renders(void **state)
     }
 }
 
+static void evaluations(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir("e", 0777), 0);
+    for (size_t i = 0; i < REPORT_FILES; i++) {
+        FILE *const f = fopen(report_files[i].name, "w");
+        assert_non_null(f);
+        fputs(report_files[i].text, f);
+        fclose(f);
+    }
+    fail_each("report of an evaluation", 1, report_evaluation);
+    for (size_t i = 0; i < REPORT_FILES; i++) unlink(report_files[i].name);
+    assert_int_equal(rmdir("e"), 0); /* nothing else is left in it */
+}
+
 static void sinks(void **state)
 {
     (void)state;
@@ -493,9 +534,10 @@ static void comparisons(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(constructors), cmocka_unit_test(sinks),
-                                       cmocka_unit_test(settings),     cmocka_unit_test(comparisons),
-                                       cmocka_unit_test(renders),      cmocka_unit_test(commands)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(constructors), cmocka_unit_test(evaluations),
+                                       cmocka_unit_test(sinks),        cmocka_unit_test(settings),
+                                       cmocka_unit_test(comparisons),  cmocka_unit_test(renders),
+                                       cmocka_unit_test(commands)};
     char                    folder[] = "/tmp/test_allocation.XXXXXX";
     json_set_alloc_funcs(take_foreign, free);
     if (!mkdtemp(folder) || chdir(folder) != 0) return 1;

@@ -1,0 +1,86 @@
+/* fuzz_results.c - any bytes as the results of an evaluation; what is taken lies in order, each clip once, and no path leaves
+ * the folder; its figures lie within their intervals. */
+#include "eval_summary.h"
+#include "input_file.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static char folder[] = "/tmp/sg_fuzz_folder_XXXXXX", name[64];
+
+static void remove_folder(void)
+{
+    unlink(name);
+    rmdir(folder);
+}
+
+static void expect(bool so)
+{
+    if (!so) abort();
+}
+
+/* The folder in which data is results.jsonl. */
+static const char *input_folder(const uint8_t *data, size_t size)
+{
+    const char *const file = input_file(data, size);
+    if (*name) return folder;
+    expect(mkdtemp(folder) != NULL);
+    snprintf(name, sizeof name, "%s/results.jsonl", folder);
+    expect(symlink(file, name) == 0);
+    atexit(remove_folder);
+    return folder;
+}
+
+static bool known(double v) { return !isnan(v); }
+
+static void expect_sound(const sg_eval_results *r)
+{
+    for (int i = 0; i < r->count; i++) {
+        const sg_eval_clip *const c = &r->clip[i];
+        expect(sg_eval_results_find(r, c->prompt, c->clip, c->arm) == i);
+        expect(c->name && c->text && (c->file || !c->done) && (!c->file || sg_eval_path_stays(c->file)));
+        expect(!c->picture || sg_eval_path_stays(c->picture));
+        expect(c->groups <= SG_EVAL_GROUPS);
+        expect(!known(c->kept) || (c->kept >= 0 && c->kept <= 1));
+        expect(!c->done || sg_eval_clip_seconds(c) >= 0);
+    }
+}
+
+static void expect_figures(const sg_eval_results *r)
+{
+    enum { ARMS = 2 }; /* others are passed over */
+    sg_eval_summary s;
+    sg_error        e = {0};
+    if (sg_eval_summary_make(&s, r, ARMS, &e) == SG_OK) {
+        for (int i = 0; i < ARMS * s.groups; i++) {
+            const sg_eval_row *const row = &s.row[i];
+            expect(row->prompts <= row->done && row->paired <= row->done && row->identical <= row->done);
+            for (int m = 0; m < SG_EVAL_MEASURES; m++) {
+                const sg_interval *const v = &row->measure[m];
+                expect(known(v->low) == known(v->high) && (!known(v->low) || row->prompts >= 2));
+                expect(!known(v->low) || (v->low <= v->mean && v->mean <= v->high));
+            }
+        }
+    } else {
+        expect(*e.text);
+    }
+    sg_eval_summary_close(&s);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    sg_eval_results r;
+    sg_error        e = {0};
+    if (sg_eval_results_open(&r, input_folder(data, size), &e) == SG_OK) {
+        expect(!*e.text);
+        expect_sound(&r);
+        expect_figures(&r);
+    } else {
+        expect(e.code != SG_OK && *e.text);
+    }
+    sg_eval_results_close(&r);
+    return 0;
+}
