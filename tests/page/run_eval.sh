@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# The page of an evaluation in a headless Chromium. usage: run_eval.sh PROGRAM MAKE_EVAL_PAGE. Exit code 77 is a skip.
+# The page of an evaluation in a headless Chromium. usage: run_eval.sh PROGRAM. Exit code 77 is a skip.
 set -euo pipefail
-program=$(readlink -f "${1:?usage: run_eval.sh PROGRAM MAKE_EVAL_PAGE}")
-make_page=$(readlink -f "${2:?usage: run_eval.sh PROGRAM MAKE_EVAL_PAGE}")
+program=$(readlink -f "${1:?usage: run_eval.sh PROGRAM}")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 skip() { echo "skipped: $*"; exit 77; }
 command -v chromium chromium-browser google-chrome >/dev/null || skip "there is no Chromium"
@@ -15,6 +14,6 @@ for seed in 1 2 3; do
 done
 python3 -B "$here/eval_folder.py" many 40 3 {1,2,3}.mp4
 python3 -B "$here/eval_folder.py" one 2 1 1.mp4
-"$make_page" many
-"$make_page" one
+"$program" eval --merge many
+"$program" eval --merge one
 python3 -B "$here/report_eval.py" many one

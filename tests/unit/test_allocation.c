@@ -414,6 +414,22 @@ static sg_status compare_command(sg_error *e)
     return SG_OK;
 }
 
+/* From nothing to the report, and then again, when there is nothing left to do. */
+static sg_status eval_command(sg_error *e)
+{
+    char *word[] = {
+        "sparge-gen", "eval",   "--model",   (char *)(uintptr_t)mini, "--backend", "cpu",   "--threads", "1", "--quiet",
+        "-o",         "v",      "--prompts", "prompts.txt",           "--size",    "32x32", "--frames",  "1", "--steps",
+        "1",          "--arms", "dense,sage"};
+    const int count = sizeof word / sizeof *word;
+    sg_status status = command(count, word, sg_command_eval, e);
+    if (status == SG_OK) status = command(count, word, sg_command_eval, e);
+    const long now = atomic_exchange(&failing, 0);
+    assert_int_equal(system("rm -rf v"), 0);
+    atomic_store(&failing, now);
+    return status;
+}
+
 static char *scored[2];
 
 static sg_status score_command(sg_error *e)
@@ -506,6 +522,7 @@ static void commands(void **state)
     exhaust("render command", 3 * STEP, render_command);
     exhaust("info command", STEP, info_command);
     exhaust("compare command", 7 * STEP, compare_command);
+    exhaust("eval command", 11 * STEP, eval_command);
 }
 
 /* Of a video against a video and against a picture. */
