@@ -1,0 +1,267 @@
+/* test_eval.c - what an evaluation keeps on the disk: its lines wherever they are cut, its manifest, frames for comparison. */
+#include "collage.h"
+#include "eval_files.h"
+#include "eval_manifest.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[] = "/tmp/test_eval.XXXXXX";
+
+static void write_text(const char *name, const char *text, size_t bytes)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *const f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, bytes, f), bytes);
+    assert_int_equal(fclose(f), 0);
+}
+
+static long size_of(const char *name)
+{
+    char        path[256];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return stat(path, &st) == 0 ? (long)st.st_size : -1;
+}
+
+static void remove_file(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* ---- lines ---- */
+
+static json_t *line_of(int prompt, int clip, int arm, bool done)
+{
+    json_t *const j =
+        json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:s}", "version", 1, "arm", "dense", "arm_index", arm, "prompt",
+                  prompt, "clip", clip, "status", done ? "done" : "failed", "text", "a \"ball\"");
+    if (done) json_object_update_new(j, json_pack("{s:s, s:{s:f}}", "file", "dense/a-0.mp4", "seconds", "whole", 1.5));
+    return j;
+}
+
+static void add(sg_eval_log *l, int prompt, int clip, int arm, bool done)
+{
+    sg_error      e = {0};
+    json_t *const j = line_of(prompt, clip, arm, done);
+    assert_int_equal(sg_eval_log_add(l, j, &e), SG_OK);
+    json_decref(j);
+}
+
+static void open_log(sg_eval_log *l, const sg_rank *r)
+{
+    sg_error e = {0};
+    assert_int_equal(sg_eval_log_make(l, 3, 2, 2, &e), SG_OK);
+    if (sg_eval_log_open(l, folder, r, &e) != SG_OK || sg_eval_log_read(l, folder, &e) != SG_OK) fail_msg("%s", e.text);
+}
+
+static const sg_rank alone = {.size = 1}, second = {.rank = 1, .size = 2};
+
+/* A file that ends anywhere within its last line is that file without the line. */
+static void lines_are_cut_anywhere(void **state)
+{
+    (void)state;
+    sg_eval_log l;
+    open_log(&l, &alone);
+    assert_false(l.cut);
+    add(&l, 0, 1, 0, true);
+    const long first = size_of("results.jsonl");
+    add(&l, 2, 0, 1, false);
+    sg_eval_log_close(&l);
+    const long whole = size_of("results.jsonl");
+    char       text[1024], path[256];
+    FILE      *f = fopen(strcat(strcpy(path, folder), "/results.jsonl"), "rb");
+    assert_int_equal(fread(text, 1, sizeof text, f), whole);
+    fclose(f);
+    for (long n = 0; n <= whole; n++) {
+        write_text("results.jsonl", text, (size_t)n);
+        open_log(&l, &alone);
+        assert_int_equal(sg_eval_log_count(&l, SG_EVAL_DONE), n >= first);
+        assert_int_equal(sg_eval_log_count(&l, SG_EVAL_FAILED), n == whole);
+        assert_int_equal(l.cut, n != 0 && n != first && n != whole);
+        assert_int_equal(size_of("results.jsonl"), n == whole ? whole : n >= first ? first : 0);
+        add(&l, 1, 1, 1, true); /* begins a line of its own */
+        assert_int_equal(sg_eval_log_read(&l, folder, &(sg_error){0}), SG_OK);
+        assert_int_equal(*sg_eval_log_state(&l, 1, 1, 1), SG_EVAL_DONE);
+        sg_eval_log_close(&l);
+    }
+    remove_file("results.jsonl");
+}
+
+/* Every rank sees what all have done; what is done counts before what failed, whichever was first. */
+static void ranks_see_each_other(void **state)
+{
+    (void)state;
+    sg_eval_log a, b;
+    open_log(&a, &alone);
+    add(&a, 0, 0, 0, false);
+    add(&a, 0, 0, 1, true);
+    open_log(&b, &second);
+    assert_int_equal(*sg_eval_log_state(&b, 0, 0, 0), SG_EVAL_FAILED);
+    add(&b, 0, 0, 0, true);
+    add(&b, 0, 0, 1, false);
+    assert_int_equal(sg_eval_log_read(&a, folder, &(sg_error){0}), SG_OK);
+    assert_int_equal(sg_eval_log_count(&a, SG_EVAL_DONE), 2);
+    assert_int_equal(sg_eval_log_count(&a, SG_EVAL_MISSING), 10);
+
+    sg_error    e = {0};
+    sg_eval_log again;
+    assert_int_equal(sg_eval_log_make(&again, 3, 2, 2, &e), SG_OK);
+    assert_int_equal(sg_eval_log_open(&again, folder, &second, &e), SG_E_FILE);
+    assert_non_null(strstr(e.text, "results-1.jsonl: another process is writing it"));
+    sg_eval_log_close(&again);
+    sg_eval_log_close(&b);
+    sg_eval_log_close(&a);
+    remove_file("results-1.jsonl");
+    remove_file("results.jsonl");
+}
+
+/* Lines of another evaluation are refused. */
+static void foreign_lines_are_refused(void **state)
+{
+    (void)state;
+    static const int places[][3] = {{3, 0, 0}, {0, 2, 0}, {0, 0, 2}};
+    for (size_t i = 0; i < 3; i++) {
+        sg_eval_log   l;
+        sg_error      e = {0};
+        json_t *const j = line_of(places[i][0], places[i][1], places[i][2], true);
+        char *const   text = json_dumps(j, 0);
+        const size_t  size = strlen(text);
+        text[size] = '\n';
+        write_text("results-9.jsonl", text, size + 1);
+        assert_int_equal(sg_eval_log_make(&l, 3, 2, 2, &e), SG_OK);
+        assert_int_equal(sg_eval_log_read(&l, folder, &e), SG_E_FORMAT);
+        assert_non_null(strstr(e.text, "results-9.jsonl: line 1: "));
+        sg_eval_log_close(&l);
+        free(text);
+        json_decref(j);
+        remove_file("results-9.jsonl");
+    }
+    sg_error e = {0};
+    assert_int_equal(sg_eval_log_make(&(sg_eval_log){0}, 1 << 20, 1000, 8, &e), SG_E_ARG);
+    assert_true(sg_eval_log_owns("results.jsonl") && sg_eval_log_owns("results-12.jsonl"));
+    assert_false(sg_eval_log_owns("results-.jsonl") || sg_eval_log_owns("results-1.json") ||
+                 sg_eval_log_owns("results"));
+}
+
+/* ---- the manifest ---- */
+
+static sg_status compare(const char *there, const char *now, sg_error *e)
+{
+    json_t *const a = json_loads(there, 0, NULL), *const b = json_loads(now, 0, NULL);
+    assert_true(a && b);
+    *e = (sg_error){0};
+    const sg_status status = sg_eval_manifest_compare(a, b, "out", e);
+    json_decref(a);
+    json_decref(b);
+    return status;
+}
+
+static void differences_are_shown(void **state)
+{
+    (void)state;
+    sg_error e;
+    assert_int_equal(
+        compare("{\"steps\": 4, \"x\": [1, {\"y\": null}]}", "{\"x\": [1, {\"y\": null}], \"steps\": 4.0}", &e), SG_OK);
+    assert_int_equal(compare("{\"g\": 0.333333333333333}", "{\"g\": 0.33333333333333331}", &e), SG_OK);
+    assert_int_equal(compare("{\"device\": \"a\", \"prompts\": {\"file\": \"a\", \"hash\": \"1\"}}",
+                             "{\"device\": \"b\", \"prompts\": {\"file\": \"b\", \"hash\": \"1\"}}", &e),
+                     SG_OK);
+    assert_int_equal(compare("{\"steps\": 4, \"old\": 1, \"a\": [{\"b\": \"x\"}, 2]}",
+                             "{\"steps\": 12, \"new\": true, \"a\": [{\"b\": \"y\"}, 2]}", &e),
+                     SG_E_ARG);
+    const char *const told[] = {"\n  steps: 4 -> 12", "\n  old: 1 -> none", "\n  new: none -> true",
+                                "\n  a[0].b: \"x\" -> \"y\"", "--out: out holds clips by other settings"};
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++)
+        if (!strstr(e.text, told[i])) fail_msg("no \"%s\" in: %s", told[i], e.text);
+    assert_null(strstr(e.text, "a[1]"));
+    assert_int_equal(
+        compare("{\"a\":1,\"b\":1,\"c\":1,\"d\":1,\"e\":1,\"f\":1,\"g\":1,\"h\":1,\"i\":1,\"j\":1,\"k\":1,\"l\":1}",
+                "{}", &e),
+        SG_E_ARG);
+    assert_non_null(strstr(e.text, "\n  and 2 more"));
+}
+
+/* ---- frames ---- */
+
+static void frames_come_back_or_are_refused(void **state)
+{
+    (void)state;
+    enum { BYTES = 2 * 16 * 16 * 3, HEAD = 128 };
+    sg_eval    v = {.folder = folder};
+    sg_request r = {.width = 16, .height = 16, .frames = 2, .seed = 5};
+    uint8_t    rgb[BYTES], back[BYTES];
+    char       text[HEAD + BYTES + 1] = {0}, path[256];
+    sg_error   e = {0};
+    for (int i = 0; i < BYTES; i++) rgb[i] = (uint8_t)(i * 31 % 251);
+    assert_int_equal(sg_eval_frames_load(&v, 1, 0, &r, back, &e), SG_E_FILE);
+    assert_int_equal(sg_eval_frames_save(&v, 1, 0, &r, rgb, &(sg_error){0}), SG_OK);
+    assert_int_equal(sg_eval_frames_load(&v, 1, 0, &r, back, &(sg_error){0}), SG_OK);
+    assert_memory_equal(rgb, back, BYTES);
+    FILE *const f = fopen(strcat(strcpy(path, folder), "/.frames-1-0"), "rb");
+    assert_int_equal(fread(text, 1, sizeof text, f), HEAD + BYTES);
+    fclose(f);
+    for (int i = 0; i < HEAD + BYTES; i += 7) {
+        text[i] ^= 4;
+        write_text(".frames-1-0", text, HEAD + BYTES);
+        text[i] ^= 4;
+        assert_int_equal(sg_eval_frames_load(&v, 1, 0, &r, back, &(sg_error){0}), SG_E_FORMAT);
+    }
+    for (int i = -1; i <= 1; i += 2) {
+        write_text(".frames-1-0", text, (size_t)(HEAD + BYTES + i));
+        assert_int_equal(sg_eval_frames_load(&v, 1, 0, &r, back, &(sg_error){0}), SG_E_FORMAT);
+    }
+    write_text(".frames-1-0", text, HEAD + BYTES);
+    r.seed++;
+    assert_int_equal(sg_eval_frames_load(&v, 1, 0, &r, back, &(sg_error){0}), SG_E_FORMAT);
+    sg_eval_frames_remove(&v, 1, 0);
+    assert_int_equal(size_of(".frames-1-0"), -1);
+}
+
+/* Five frames from the first to the last, none higher than 160 pixels, each pixel a mean. */
+static void strips_are_small(void **state)
+{
+    (void)state;
+    enum { WIDTH = 12, HEIGHT = 322, FRAMES = 9 };
+    const size_t   bytes = (size_t)WIDTH * HEIGHT * 3;
+    uint8_t *const rgb = malloc(FRAMES * bytes);
+    for (int i = 0; i < FRAMES; i++) memset(rgb + (size_t)i * bytes, 10 * i, bytes);
+    const uint8_t *const clip[] = {rgb};
+    sg_collage           c = {WIDTH, HEIGHT, FRAMES, 1, clip};
+    sg_image             on = {0};
+    sg_collage_strip_size(&c, &on.width, &on.height);
+    assert_int_equal(on.width, 5 * (WIDTH / 3));
+    assert_int_equal(on.height, HEIGHT / 3);
+    on.rgb = malloc((size_t)on.width * (size_t)on.height * 3);
+    sg_collage_strip(&on, &c);
+    for (int x = 0; x < on.width; x++) assert_int_equal(on.rgb[3 * x], x / (WIDTH / 3) * 20);
+    c = (sg_collage){320, 160, 2, 1, clip};
+    sg_collage_strip_size(&c, &on.width, &on.height);
+    assert_int_equal(on.width, 640);
+    assert_int_equal(on.height, 160);
+    free(on.rgb);
+    free(rgb);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_are_cut_anywhere),          cmocka_unit_test(ranks_see_each_other),
+        cmocka_unit_test(foreign_lines_are_refused),       cmocka_unit_test(differences_are_shown),
+        cmocka_unit_test(frames_come_back_or_are_refused), cmocka_unit_test(strips_are_small)};
+    if (!mkdtemp(folder)) return 1;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    rmdir(folder);
+    return failed;
+}
