@@ -2,11 +2,11 @@
 source "$LIB"
 cat >set.jsonl <<'END'
 {"prompt": "a red ball", "group": "easy"}
-{"prompt": "too large", "size": "512x512", "group": ["hard", "large"]}
+{"prompt": "too large", "size": "256x256", "group": ["hard", "large"]}
 {"prompt": "a blue box"}
 END
 few=("${small[@]}" --frames 5 --arms dense,sage -t 1)
-sparge-gen eval --prompts set.jsonl --out out "${few[@]}" --memory-limit 200M 2>log && fail "no failure"
+sparge-gen eval --prompts set.jsonl --out out "${few[@]}" --memory-limit 110M 2>log && fail "no failure"
 grep -q '^failed: dense/too large-0\..*: this render needs .* may be used' log || fail "$(<log)"
 grep -q '^failed: sage/too large-0\..*: there is nothing to compare with: dense failed$' log || fail "$(<log)"
 grep -q '^sparge-gen: out: 2 clips failed; the same command tries them again$' log || fail "$(<log)"
