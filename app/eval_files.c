@@ -112,12 +112,14 @@ static void clean_frames(const sg_eval *v)
     DIR *const d = opendir(v->folder);
     if (!d) return;
     for (const struct dirent *f; (f = readdir(d)) != NULL;) {
-        int        prompt, clip, n = 0;
-        const bool named = sscanf(f->d_name, FRAMES "%d-%d%n", &prompt, &clip, &n) == 2 && prompt >= 0 && clip >= 0 &&
-                           prompt < v->set.count && clip < v->per_prompt;
-        if (!named) continue;
-        const bool half = sg_rank_takes(&v->rank, (int64_t)prompt * v->per_prompt + clip) && f->d_name[n];
-        if (half || (!f->d_name[n] && sg_eval_unit_done(v, prompt, clip))) unlinkat(dirfd(d), f->d_name, 0);
+        int         prompt, clip, n = 0;
+        const bool  part = strncmp(f->d_name, "." FRAMES, strlen("." FRAMES)) == 0; /* of such a file on its way */
+        const char *name = f->d_name + part;
+        if (sscanf(name, FRAMES "%d-%d%n", &prompt, &clip, &n) != 2 || prompt < 0 || prompt >= v->set.count ||
+            clip < 0 || clip >= v->per_prompt || (name[n] != '\0') != part)
+            continue;
+        const bool ours = sg_rank_takes(&v->rank, (int64_t)prompt * v->per_prompt + clip);
+        if (part ? ours : sg_eval_unit_done(v, prompt, clip)) unlinkat(dirfd(d), f->d_name, 0);
     }
     closedir(d);
 }
