@@ -7,7 +7,7 @@
  *   status        "done" or "failed"
  *   text, groups  the prompt, and the groups of the set that it belongs to
  *   seed, width, height, frames
- *   file, picture the clip and a frame of it, relative to DIR
+ *   file, picture the clip and frames of it, relative to DIR
  *   seconds       {whole, text, denoiser, decoder}: whole with the text, which is 0 if an earlier clip had it encoded
  *   kept          share of the pairs of blocks that were computed
  *   psnr, ssim, ms_ssim  {mean, minimum, p5} over the frames, to the clip of arm 0; null: infinite
