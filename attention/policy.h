@@ -40,7 +40,7 @@ typedef struct sg_thresholds {
 
 struct sg_attention_shape; /* run.h */
 
-/* Sees what an attention is about to work on; y is not written yet. */
+/* Sees what an attention works on. */
 typedef void sg_attention_see(void *context, sg_stream *s, const struct sg_attention_shape *shape, int layer, int step,
                               int pass, double timestep, const sg_attend_args *args);
 
@@ -62,8 +62,10 @@ typedef struct sg_policy {
     const char          *dense_layers; /* "0,28-29": these are dense; NULL: none. Borrowed */
     const sg_thresholds *tuned;        /* take the place of rule, amount, theta and lambda; NULL: none. Borrowed */
     sg_tensor            mask; /* U8 [1 or h, nq, nk], host: not 0 where a block is kept; rule GIVEN. Borrowed */
-    sg_attention_see    *see;  /* called first of all by each sg_attention_run, but on a plan; NULL: nobody looks */
-    void                *see_context;
+    /* NULL: nobody looks. `see` is called first of all by each sg_attention_run, before y is written, but not on a plan;
+     * `after` last of all where that was not dense, on a plan too, which counts the scratch memory that it takes. */
+    sg_attention_see *see, *after;
+    void             *see_context, *after_context;
 } sg_policy;
 
 enum { SG_TOKENS = 8192, SG_NAMED_TOKENS = 1024 };

@@ -444,6 +444,8 @@ void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, 
             .biased = sparse && a->p.tail && a->p.tail_bias != SG_TAIL_BIAS_NONE,
             .b = {.y = args->y, .q_group = Q_GROUP, .k_group = K_GROUP, .scale = args->scale, .causal = a->p.causal}});
     sg_tap(s, args->y, "attention.%d.y", layer);
+    if (a->p.after && kind != SG_ATTENTION_DENSE)
+        a->p.after(a->p.after_context, s, &a->shape, layer, step, pass, timestep, args);
 }
 
 /* ---- counting ---- */

@@ -1,4 +1,5 @@
 /* test_engine_sparse.c - renders with sparse attention as a caller sees them. */
+#include "attention_error.h"
 #include "engine_fixture.h"
 
 #include <math.h>
@@ -168,6 +169,97 @@ static void attention_is_captured(void **state)
     sg_engine_close(&g);
 }
 
+/* What passes the taps of a render, and errors of all its queries by layer and step. */
+typedef struct watch {
+    float *of[4]; /* q, k, v, y of the layer at work, [tokens, heads, channels] */
+    int    step;
+    double sum[BLOCK_STEPS][BLOCK_LAYERS][2];
+} watch;
+
+static void add_row(const watch *w, int row, int head, double sum[2])
+{
+    enum { WIDTH = HEADS * HEAD_DIM };
+    const size_t       at = (size_t)(head * HEAD_DIM), own = (size_t)row * WIDTH + at;
+    const float *const q = w->of[0] + own, *const y = w->of[3] + own;
+    double dense[HEAD_DIM] = {0}, weights = 0;
+    for (int j = 0; j < TOKENS; j++) {
+        const float *const k = w->of[1] + (size_t)j * WIDTH + at, *const v = w->of[2] + (size_t)j * WIDTH + at;
+        double logit = 0;
+        for (int c = 0; c < HEAD_DIM; c++) logit += (double)q[c] * (double)k[c];
+        const double weight = exp(logit / sqrt(HEAD_DIM));
+        weights += weight;
+        for (int c = 0; c < HEAD_DIM; c++) dense[c] += weight * (double)v[c];
+    }
+    for (int c = 0; c < HEAD_DIM; c++) {
+        sum[0] += fabs((double)y[c] - dense[c] / weights);
+        sum[1] += fabs(dense[c] / weights);
+    }
+}
+
+static void watch_taps(void *context, const char *name, sg_stream *s, sg_tensor t)
+{
+    watch *const w = context;
+    int          layer = 0;
+    char         what = 0;
+    if (strncmp(name, "step.", 5) == 0 && strstr(name, ".latents")) w->step = atoi(name + 5) + 1;
+    if (sscanf(name, "attention.%d.%c", &layer, &what) != 2 || !strchr("qkvy", what) || strstr(name, ".keep")) return;
+    sg_download(s, w->of[strchr("qkvy", what) - "qkvy"], t);
+    for (int i = 0; what == 'y' && i < TOKENS * HEADS; i++) add_row(w, i / HEADS, i % HEADS, w->sum[w->step][layer]);
+}
+
+/* Each cell is its own: layers of a step differ much, and so do steps. */
+static void errors_have_their_places(void **state)
+{
+    (void)state;
+    static float amount[BLOCK_STEPS * BLOCK_LAYERS * HEADS], theta[BLOCK_STEPS * BLOCK_LAYERS * HEADS],
+        lambda[BLOCK_STEPS * BLOCK_LAYERS * HEADS];
+    static const float share[BLOCK_STEPS][BLOCK_LAYERS] = {
+        {0.1f, 0.6f}, {0.75f, 0.1f}, {0.2f, 0.9f}, {0.8f, 0.15f}, {0.3f, 0.8f}};
+    float              from[BLOCK_STEPS] = {0};
+    sg_engine         *g = open_fast();
+    sg_request         r = sparse(g);
+    watch             *w = calloc(1, sizeof *w);
+    sg_attention_error e = {0};
+    sg_report          rep;
+    sg_error           why = {0};
+    assert_non_null(w);
+    for (int i = 0; i < 4; i++) assert_non_null(w->of[i] = malloc(sizeof(float) * TOKENS * HEADS * HEAD_DIM));
+    for (int i = 0; i < BLOCK_STEPS * BLOCK_LAYERS * HEADS; i++) {
+        amount[i] = share[i / HEADS / BLOCK_LAYERS][i / HEADS % BLOCK_LAYERS];
+        theta[i] = -1;
+    }
+    const sg_thresholds tuned = {BLOCK_STEPS, BLOCK_LAYERS, HEADS, SG_SELECT_TOPK, from, amount, theta, lambda};
+    sg_sampler          sampler;
+    sg_sampler_config   config = *g->family->sampler(g->model);
+    config.kind = r.sampler;
+    config.flow_shift = r.flow_shift;
+    assert_int_equal(sg_sampler_init(&sampler, &config, BLOCK_STEPS, false, &why), SG_OK);
+    for (int i = 0; i + 1 < BLOCK_STEPS; i++) /* one bucket a step */
+        from[i] = (float)(sampler.timestep[i] * 1000 / config.train_steps);
+    r.attention.tuned = &tuned;
+    r.attention.dense_steps = 0;
+    r.attention.dense_layers = NULL;
+    r.attention.after = sg_attention_error_see;
+    r.attention.after_context = &e;
+    g->tap = watch_taps;
+    g->tap_context = w;
+    r.steps = BLOCK_STEPS;
+    if (sg_engine_render(g, &r, NULL, &rep, &why)) fail_msg("%s", why.text);
+    for (int step = 0; step < BLOCK_STEPS; step++)
+        for (int layer = 0; layer < BLOCK_LAYERS; layer++) {
+            const double *const sum = w->sum[step][layer], *const other = w->sum[step][!layer];
+            const double got = sg_attention_error_of(&e, step, layer) / (sum[0] / sum[1]);
+            const double apart = sum[0] / sum[1] / (other[0] / other[1]);
+            if (fabs(got - 1) > 0.08 || fabs(log(apart)) < log(2))
+                fail_msg("step %d, layer %d: %g times the error of all, which is %g times that of the other layer",
+                         step, layer, got, apart);
+        }
+    for (int i = 0; i < 4; i++) free(w->of[i]);
+    free(w);
+    sg_attention_error_free(&e);
+    sg_engine_close(&g);
+}
+
 static void attention_is_checked(void **state)
 {
     (void)state;
@@ -264,6 +356,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sparse_renders_are_near_dense), cmocka_unit_test(sparse_memory_is_as_planned),
         cmocka_unit_test(attention_is_captured),         cmocka_unit_test(experts_take_turns),
-        cmocka_unit_test(attention_is_checked),          cmocka_unit_test(thresholds_are_found)};
+        cmocka_unit_test(errors_have_their_places),      cmocka_unit_test(attention_is_checked),
+        cmocka_unit_test(thresholds_are_found)};
     return cmocka_run_group_tests(tests, make_copy, remove_copy);
 }

@@ -526,6 +526,17 @@ static void callers_may_look(void **state)
     run_at(&b, 2, 3, 1, 7);
     assert_int_equal(seen, 2317);
     finish(&b);
+    for (int kind = SG_ATTENTION_DENSE; kind <= SG_ATTENTION_SAGE; kind++) {
+        const bool quantised = kind == SG_ATTENTION_SAGE;
+        b = make(1024, 1, 1, 16, (sg_policy){.kind = kind, .after = look, .after_context = &seen, .dense_layers = "1"});
+        seen = 0;
+        bind(&b);
+        assert_int_equal(seen, quantised ? 2900 : 0); /* on a plan */
+        run_at(&b, 2, 3, 1, 7);
+        run_at(&b, 1, 3, 1, 7);
+        assert_int_equal(seen, quantised ? 2317 : 0);
+        finish(&b);
+    }
 }
 
 int main(void)

@@ -1,0 +1,114 @@
+/* attention_error.c - see attention_error.h. */
+#include "attention_error.h"
+
+#include "backend.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Which of n queries to look at: one of each of `count` even parts. */
+static int64_t query_of(int64_t n, int64_t i, int64_t count, int layer, int step, int pass)
+{
+    const int64_t first = n * i / count, end = n * (i + 1) / count;
+    return first + (3 * step + 5 * pass + 7 * layer + 11 * i) % (end - first);
+}
+
+/* Rows of q, seen as [n h, d], such that heads that share keys come to be queries of one head: [count g, hk]. */
+static sg_tensor choose_rows(sg_stream *s, const sg_attend_args *x, int64_t count, int layer, int step, int pass)
+{
+    const int64_t   n = x->q.dim[0], h = x->q.dim[1], hk = x->k.dim[1], g = h / hk;
+    const sg_tensor ids = sg_new(s, SG_I32, count * h);
+    int32_t *const  host = malloc(sg_bytes(ids));
+    if (!host) sg_fail(s, SG_E_MEMORY, "no memory for %lld rows of attention", (long long)(count * h));
+    for (int64_t i = 0; host && i < count * h; i++) {
+        const int64_t query = query_of(n, i / h, count, layer, step, pass), of = i / hk % g, head = i % hk;
+        host[i] = (int32_t)(query * h + head * g + of);
+    }
+    if (host) sg_upload(s, ids, host);
+    free(host);
+    return ids;
+}
+
+static void add(double sum[2], sg_tensor y, sg_tensor dense)
+{
+    for (int64_t i = 0; i < sg_count(y); i++) {
+        const double v = (double)sg_load(&dense, i);
+        sum[0] += fabs((double)sg_load(&y, i) - v);
+        sum[1] += fabs(v);
+    }
+}
+
+static bool meet(sg_attention_error *e, sg_stream *s, const sg_attention_shape *shape)
+{
+    if (!e->sum) {
+        e->steps = shape->steps;
+        e->layers = shape->layers;
+        e->sum = calloc((size_t)e->steps * (size_t)e->layers, 2 * sizeof *e->sum);
+    }
+    if (!e->sum)
+        sg_fail(s, SG_E_MEMORY, "no memory for errors of %d layers in %d steps", shape->layers, shape->steps);
+    else if (e->steps != shape->steps || e->layers != shape->layers)
+        sg_fail(s, SG_E_ARG, "errors are those of one render");
+    return !s->status;
+}
+
+/* Adds what y and dense, on the device, are apart. */
+static void compare(double sum[2], sg_stream *s, sg_tensor y, sg_tensor dense)
+{
+    sg_tensor at[2] = {y, dense};
+    for (int i = 0; i < 2; i++) {
+        at[i].data = malloc(sg_bytes(at[i]));
+        if (!at[i].data) sg_fail(s, SG_E_MEMORY, "no memory for %zu bytes of attention", sg_bytes(at[i]));
+        sg_download(s, at[i].data, i ? dense : y);
+    }
+    if (!s->status) add(sum, at[0], at[1]);
+    for (int i = 0; i < 2; i++) free(at[i].data);
+}
+
+static void look(sg_attention_error *e, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
+                 const sg_attend_args *x)
+{
+    const int64_t   n = x->q.dim[0], h = x->q.dim[1], hk = x->k.dim[1], d = x->q.dim[2];
+    const int64_t   count = n < SG_ERROR_ROWS ? n : SG_ERROR_ROWS, rows = count * h;
+    const sg_tensor ids = choose_rows(s, x, count, layer, step, pass);
+    const sg_tensor q = sg_new(s, x->q.dtype, rows, d), y = sg_new(s, x->y.dtype, rows, d);
+    const sg_tensor dense = sg_new(s, x->q.dtype, rows / hk, hk, d);
+    sg_embed(s, .y = q, .ids = ids, .w = sg_reshape(x->q, n * h, d));
+    sg_embed(s, .y = y, .ids = ids, .w = sg_reshape(x->y, n * h, d));
+    sg_attend(s, .y = dense, .q = sg_reshape(q, rows / hk, hk, d), .k = x->k, .v = x->v, .scale = x->scale);
+    if (s->memory->alloc && meet(e, s, shape)) /* a plan has no data */
+        compare(e->sum + 2 * ((size_t)step * (size_t)e->layers + (size_t)layer), s, y, dense);
+}
+
+void sg_attention_error_see(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
+                            double timestep, const sg_attend_args *args)
+{
+    (void)timestep;
+    sg_attention_error *const e = context;
+    const sg_ops *const       ops = s->ops;
+    const size_t              mark = s->scratch.used;
+    char                      byte;
+    sg_download(s, &byte, (sg_tensor){.data = args->y.data, .dtype = SG_U8, .rank = 1, .dim = {1}}); /* waits */
+    const double start = sg_seconds();
+    if (s->inner) s->ops = s->inner; /* this is no part of the render that a decorator tells of */
+    look(e, s, shape, layer, step, pass, args);
+    s->ops = ops;
+    s->scratch.used = mark;
+    if (s->memory->alloc) e->seconds += sg_seconds() - start;
+}
+
+double sg_attention_error_of(const sg_attention_error *e, int step, int layer)
+{
+    double sum[2] = {0};
+    for (int i = 0; e->sum && i < e->steps; i++)
+        for (int l = 0; l < e->layers; l++)
+            for (int k = 0; k < 2 && (step < 0 || i == step) && (layer < 0 || l == layer); k++)
+                sum[k] += e->sum[2 * (i * e->layers + l) + k];
+    return sum[1] > 0 ? sum[0] / sum[1] : (double)NAN;
+}
+
+void sg_attention_error_free(sg_attention_error *e)
+{
+    free(e->sum);
+    *e = (sg_attention_error){0};
+}

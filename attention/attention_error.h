@@ -1,0 +1,37 @@
+/* attention_error.h - how far attention that is quantised or skips blocks is from dense attention on the same q, k and v, of
+ * each layer of each step of a render: relative L1, sum |y - dense| / sum |dense|, summed over heads and over the passes of
+ * guidance. dense is the backend's own dense kernel in the dtype of q; causal attention is not looked at.
+ *
+ * A sample: SG_ERROR_ROWS queries of each call, spread evenly over the sequence, others from step to step and layer to
+ * layer; these in all heads and against all keys.
+ */
+#ifndef SG_ATTENTION_ERROR_H
+#define SG_ATTENTION_ERROR_H
+
+#include "run.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SG_ERROR_ROWS = 128 };
+
+/* Zero to begin with; of one render. */
+typedef struct sg_attention_error {
+    int     steps, layers;
+    double *sum;     /* [steps][layers][2]: |y - dense|, |dense|; owned */
+    double  seconds; /* spent on looking, which began when what had been asked of the device was done */
+} sg_attention_error;
+
+/* For sg_policy's `after`, with the sg_attention_error as context. A failure is latched in s. */
+sg_attention_see sg_attention_error_see;
+
+/* Of one layer of one step; -1: of all. NAN where nothing was seen, as where all was dense. */
+double sg_attention_error_of(const sg_attention_error *e, int step, int layer);
+
+void sg_attention_error_free(sg_attention_error *e);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
