@@ -92,7 +92,8 @@ static json_t *speedup(const sg_arm_result *first, const sg_arm_result *r)
                      sg_report_number(first->attention_seconds / r->attention_seconds));
 }
 
-static json_t *kept(const sg_arm_result *r)
+/* [[of layer 0, 1, ...] of step 0, 1, ...] */
+static json_t *by_layer(const sg_arm_result *r, double (*of)(const sg_arm_result *, int step, int layer))
 {
     json_t *const steps = json_array();
     bool          whole = steps;
@@ -100,12 +101,26 @@ static json_t *kept(const sg_arm_result *r)
         json_t *const layers = json_array();
         whole = layers != NULL;
         for (int l = 0; whole && l < r->layers; l++)
-            whole = json_array_append_new(layers, sg_report_number(sg_arm_density(r, i, l))) == 0;
+            whole = json_array_append_new(layers, sg_report_number(of(r, i, l))) == 0;
         whole = json_array_append_new(steps, layers) == 0 && whole;
     }
     if (whole) return steps;
     json_decref(steps);
     return NULL;
+}
+
+/* What ran and was not looked at was dense. */
+static double error_of(const sg_arm_result *r, int step, int layer)
+{
+    const double v = sg_attention_error_of(&r->error, step, layer);
+    return isnan(v) && !isnan(sg_arm_density(r, step, layer)) ? 0 : v;
+}
+
+static json_t *attention_error(const sg_arm_result *r)
+{
+    if (!r->error.sum) return json_null();
+    return json_pack("{s:o, s:o, s:f}", "relative_l1", sg_report_number(sg_attention_error_of(&r->error, -1, -1)),
+                     "layers", by_layer(r, error_of), "seconds", r->error.seconds);
 }
 
 /* What compares an arm with the first, and what its clip shows by itself. */
@@ -131,10 +146,11 @@ static bool add_scores(json_t *j, const sg_arm_result *r, bool first)
 
 static json_t *arm_json(const sg_comparison *c, const sg_arm_result *r)
 {
-    json_t *j = json_pack("{s:s, s:s, s:O, s:o, s:o, s:o, s:o, s:O, s:I}", "name", r->arm->name, "file", r->file,
-                          "settings", r->settings, "seconds", seconds(r), "speedup", speedup(&c->result[0], r),
-                          "density", sg_report_number(sg_arm_density(r, -1, -1)), "kept", kept(r), "attention",
-                          r->attention, "peak_bytes", (json_int_t)r->report.peak_bytes);
+    json_t *j =
+        json_pack("{s:s, s:s, s:O, s:o, s:o, s:o, s:o, s:o, s:O, s:I}", "name", r->arm->name, "file", r->file,
+                  "settings", r->settings, "seconds", seconds(r), "speedup", speedup(&c->result[0], r), "density",
+                  sg_report_number(sg_arm_density(r, -1, -1)), "kept", by_layer(r, sg_arm_density), "attention_error",
+                  attention_error(r), "attention", r->attention, "peak_bytes", (json_int_t)r->report.peak_bytes);
     if (j && add_scores(j, r, r == c->result)) return j;
     json_decref(j);
     return NULL;

@@ -22,6 +22,11 @@
  *     speedup          {total, denoise, attention}: of the first arm's seconds to these
  *     density          share of the pairs of blocks that were computed, of all layers and steps, dense ones included
  *     kept             [[share of layer 0, 1, ...] of step 0, 1, ...]: the same by step and layer; null: it did not run
+ *     attention_error  how far attention was from dense attention on this arm's own q, k and v, as a sample of the queries
+ *                      tells (attention_error.h); null where all was dense
+ *       relative_l1    of all layers and steps that were not dense
+ *       layers         [[relative L1 of layer 0, 1, ...] of step 0, 1, ...]; 0: dense; null: it did not run
+ *       seconds        that looking took during the render: in none of the others
  *     attention        as in a render's --json: policy, totals, seconds by stage, and layers [{step, layer, kind, why, ...}]
  *     peak_bytes       of the process so far
  *     psnr, ssim, ms_ssim  {mean, minimum, percentile_5, worst, frames [of each frame]}, null for the first arm
@@ -35,6 +40,7 @@
 #define SG_REPORT_ARMS_H
 
 #include "arms.h"
+#include "attention_error.h"
 #include "clip_scores.h"
 #include "report.h"
 #include "report_attention.h"
@@ -56,7 +62,8 @@ typedef struct sg_arm_result {
     json_t              *attention; /* sg_report_attention */
     sg_attention_count  *count;     /* [steps][passes][layers] */
     int                  steps, passes, layers;
-    sg_report            report;
+    sg_attention_error   error;
+    sg_report            report;            /* its seconds are without those of error */
     double               attention_seconds; /* NAN: unknown */
     double              *step_seconds;      /* [steps] */
     uint8_t             *rgb;               /* [frames, height, width, 3] */
