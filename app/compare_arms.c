@@ -68,7 +68,10 @@ static sg_status setup_arm(job *j, int i, sg_error *e)
     sg_arm_result *const r = &j->all.result[i];
     r->arm = &j->arms.arm[i];
     r->attention_seconds = NAN;
-    return sg_arm_setup(r, &j->plan, j->engine, &j->request, e);
+    SG_TRY(sg_arm_setup(r, &j->plan, j->engine, &j->request, e));
+    r->policy.after = sg_attention_error_see;
+    r->policy.after_context = &r->error;
+    return SG_OK;
 }
 
 /* The need of each arm, frames and encoders included. */
@@ -124,13 +127,17 @@ static sg_status warm_up(job *j, sg_error *e)
 {
     sg_request request = j->request;
     request.attention = j->all.result[0].policy;
+    request.attention.after = NULL;
     return sg_arms_warm_up(&j->all.warm_up, j->engine, &request, &j->progress, e);
 }
+
+/* A clock that stands still while errors of attention are looked at. */
+static double arm_seconds(const job *j) { return sg_seconds() - j->now->error.seconds; }
 
 static int on_progress(void *context, sg_stage stage, int done, int total)
 {
     job *const   j = context;
-    const double time = sg_seconds();
+    const double time = arm_seconds(j);
     sg_progress_update(&j->progress, stage, done, total);
     if (stage == SG_STAGE_DENOISE && done > 0) j->now->step_seconds[done - 1] = time - j->last_step;
     j->last_step = time;
@@ -217,6 +224,8 @@ static sg_status render_arm(job *j, int i, sg_error *e)
     const sg_status status = sg_engine_render(j->engine, &request, &callbacks, &r->report, e);
     sg_progress_clear(&j->progress);
     SG_TRY(status);
+    r->report.seconds[SG_STAGE_DENOISE] -= r->error.seconds;
+    r->report.total_seconds -= r->error.seconds;
     SG_TRY(keep_attention(j, r, e));
     return score(j, r, e);
 }
@@ -266,6 +275,7 @@ static void free_result(sg_arm_result *r)
     json_decref(r->settings);
     json_decref(r->attention);
     free(r->count);
+    sg_attention_error_free(&r->error);
     free(r->step_seconds);
     free(r->rgb);
     free(r->latents);

@@ -82,10 +82,39 @@ def figures_are_there(b):
     dots = b.value("[...document.querySelectorAll('svg')].map(s => s.querySelectorAll('circle').length)")
     steps, layers = b.value("steps"), b.value("arms[0].kept[0].length")
     check(dots == [2 * FRAMES, 2 * FRAMES, 2 * steps, 2 * steps, 3 * steps], "points of the curves", dots)
-    check(b.value("document.querySelectorAll('.heat td').length") == ARMS * steps * layers)
+    check(b.value("document.querySelectorAll('.heat td').length") == (ARMS + 2) * steps * layers)
     b.value("document.querySelectorAll('details').forEach(d => d.open = true)")
     b.wait(f"document.querySelectorAll('details table').length === 6")
     check(not b.value("/undefined|NaN|\\[object/.test(document.body.innerText)"), "an empty figure")
+
+
+def errors_are_mapped(b):
+    """Step 1 is dense, and so is layer 0 of the last arm."""
+    of = b.value("arms.map(a => a.attention_error)")
+    check(of[0] is None, "an error of dense attention")
+    check(all((v == 0) == (i == 0 or (n == 1 and l == 0)) for n, a in enumerate(of[1:])
+              for i, row in enumerate(a["layers"]) for l, v in enumerate(row)), "errors of other steps or layers", of)
+    check(0 < of[1]["relative_l1"] < 0.02 < of[2]["relative_l1"] < 0.5, "errors", of)
+    most = max(v for a in of[1:] for row in a["layers"] for v in row)
+    cells = b.value("""[...document.querySelectorAll('#errors table')].map(t => [...t.tBodies[0].rows].map(r =>
+      [...r.querySelectorAll('td')].map(c => [c.title, c.textContent, c.className, c.style.getPropertyValue('--share')])))""")
+    for a, table in zip(of[1:], cells):
+        for l, row in enumerate(table):
+            for i, (title, text, kind, colour) in enumerate(row):
+                v = a["layers"][i][l]
+                where, told = title.split(": ")
+                check(where == f"step {i + 1}, layer {l}", title)
+                if v == 0:
+                    check([told, text, kind] == ["dense", "\u00b7", "dense"], title, text, kind)
+                else:
+                    check(abs(float(told.split()[0]) - 100 * v) < 0.06 and abs(float(text) - 100 * v) < 0.06, title, text, v)
+                    check(kind == "" and abs(float(colour[:-1]) - 100 * v / most) < 0.06, title, colour)
+    legend = b.value("[...document.querySelectorAll('#errors p.heat span')].map(i => i.textContent)")
+    check(len(legend) == 6 and abs(float(legend[4]) - 100 * most) < 0.06, "the legend", legend)
+    apart = b.value("""(t => [...new Set([...t.querySelectorAll('td')].map(c => getComputedStyle(c).background))].length)
+      (document.querySelectorAll('#errors table')[1])""")
+    check(apart > 2, "cells of one colour")
+    check(b.value("[...document.querySelectorAll('#errors .scroll')].every(e => e.tabIndex === 0)"), "not for the keyboard")
 
 
 def looks_right(b, page):
@@ -105,6 +134,7 @@ def nothing_differs(b, page):
     red, *rest = b.value("getComputedStyle(document.querySelector('p.alarm')).color.match(/\\d+/g).map(Number)")
     check(red > 150 and max(rest) < 0.7 * red, "the warning is not red")
     check(b.value("document.body.innerText.includes('Nothing differs')"), "no word on PSNR")
+    check(b.value("document.getElementById('errors') === null"), "errors of dense attention")
 
 
 def clips_cannot_play(b, folder):
@@ -133,6 +163,7 @@ def main():
         clips_play(b)
         line_moves(b)
         figures_are_there(b)
+        errors_are_mapped(b)
         looks_right(b, f"{apart}/report.html")
         b.look(1200, 900, "light")
         nothing_differs(b, f"{same}/report.html")

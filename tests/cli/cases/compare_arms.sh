@@ -13,7 +13,7 @@ grep -q '^<script type="application/json" id="report">{"format":"sparge-gen comp
     fail "no report in the page"
 for words in '"format": "sparge-gen compare"' '"tokens": 1024' '"same_kernel": \[\]' '"name": "8 bits"' \
     '"file": "sparge-topk=0.25-tail=off.'$ending'"' '"density": 0.25' '"relative_l2": \[' '"psnr": null' '"warm_up": ' \
-    '"arms": "dense,sparge:topk=0.25:tail=off,sage:name=8 bits"' '"kept": \[' '"predict": '; do
+    '"arms": "dense,sparge:topk=0.25:tail=off,sage:name=8 bits"' '"kept": \[' '"predict": ' '"attention_error": null' '"attention_error": {' '"relative_l1": 0.0'; do
     grep -q -- "$words" copy.json || fail "no $words in the report"
 done
 grep -q '^1/3: dense$' log && grep -q '^sparge:topk=0.25:tail=off: sparge in the last 2 of 2 steps: top-k 0.25' log || fail "$(<log)"
