@@ -1,6 +1,7 @@
 /* eval_log.c - see eval_log.h. */
 #include "eval_log.h"
 #include "eval_results.h"
+#include "input.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -118,7 +119,7 @@ static sg_status write_line(sg_eval_log *l, const char *text, size_t bytes, sg_e
 
 sg_status sg_eval_log_add(sg_eval_log *l, const json_t *line, sg_error *e)
 {
-    char *const  text = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(15));
+    char *const  text = sg_json_text(line, JSON_COMPACT | JSON_REAL_PRECISION(15));
     const size_t bytes = text ? strlen(text) : 0;
     sg_eval_clip c = {0};
     if (!text) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", l->path);

@@ -128,7 +128,7 @@ typedef struct differences {
 
 static const char *shown(char text[64], const json_t *v)
 {
-    char *const value = v ? json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(7)) : NULL;
+    char *const value = v ? sg_json_text(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(7)) : NULL;
     sg_show_(text, 64, value ? value : "none");
     free(value);
     return text;

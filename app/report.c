@@ -1,5 +1,6 @@
 /* report.c - see report.h. */
 #include "report.h"
+#include "input.h"
 #include "output_file.h"
 #include "prompt_set.h"
 
@@ -71,7 +72,7 @@ sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note
 
 sg_status sg_report_text(char **out, const json_t *settings, sg_error *e)
 {
-    *out = json_dumps(settings, JSON_COMPACT | FORMAT);
+    *out = sg_json_text(settings, JSON_COMPACT | FORMAT);
     return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
 }
 
@@ -112,7 +113,7 @@ static json_t *stage_peaks(const sg_report *r)
 
 sg_status sg_report_save(const char *path, const json_t *j, sg_error *e)
 {
-    char *text = json_dumps(j, JSON_INDENT(2) | FORMAT);
+    char *text = sg_json_text(j, JSON_INDENT(2) | FORMAT);
     if (!text) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     sg_output_file *f = NULL;
     sg_status       status = sg_output_file_open(&f, path, e);

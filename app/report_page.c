@@ -1,5 +1,6 @@
 /* report_page.c - see report_page.h. */
 #include "report_page.h"
+#include "input.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ static char *copy_escaped(char *to, const char *json)
 sg_status sg_report_page_text(char **out, const char *page, const json_t *report, sg_error *e)
 {
     const char *const place = strstr(page, PLACE), *const rest = place + strlen(PLACE);
-    char *const json = json_dumps(report, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
+    char *const json = sg_json_text(report, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
     size_t      bytes = strlen(page) + 1;
     for (const char *p = json; p && *p; p++) bytes += *p == '<' ? strlen(LESS) : 1;
     char *const text = json ? malloc(bytes) : NULL;

@@ -178,6 +178,7 @@ size_t sg_backend_packed_bytes(const sg_backend *b)
     return bytes;
 }
 
+#if SG_ONEDNN
 /* What oneDNN reads in of its code, and generates for products, beside what it generates for convolutions: measured. */
 enum { CODE_BYTES = 3 << 20 };
 
@@ -187,7 +188,6 @@ static sg_cpu *with_library(const sg_backend *b)
     return c && c->library ? c : NULL;
 }
 
-#if SG_ONEDNN
 void sg_backend_prepare_conv(const sg_backend *b, const sg_conv_args *a)
 {
     const sg_cpu *const c = with_library(b);

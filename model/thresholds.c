@@ -394,7 +394,7 @@ static void put(text *t, const char *fmt, ...)
 static void put_string(text *t, const char *s)
 {
     json_t *const j = json_string(s);
-    char *const   quoted = j ? json_dumps(j, JSON_ENCODE_ANY) : NULL;
+    char *const   quoted = j ? sg_json_text(j, JSON_ENCODE_ANY) : NULL;
     if (quoted)
         put(t, "%s", quoted);
     else

@@ -66,7 +66,7 @@ static const char *quote(char out[80], const json_t *v)
 {
     if (json_is_array(v)) return "a list";
     if (json_is_object(v)) return "an object";
-    char *const text = json_dumps(v, JSON_ENCODE_ANY);
+    char *const text = sg_json_text(v, JSON_ENCODE_ANY);
     sg_show_(out, 80, text ? text : "of another type");
     free(text);
     return out;

@@ -313,3 +313,34 @@ sg_status sg_json_open(json_t **out, const char *path, size_t bytes, size_t valu
     sg_map_close(&m);
     return status;
 }
+
+typedef struct json_text {
+    char  *at;
+    size_t size, room;
+    bool   failed; /* for good: Jansson does not look at what each piece came to */
+} json_text;
+
+static int add_text(const char *piece, size_t size, void *to)
+{
+    json_text *const t = to;
+    if (t->size + size + 1 > t->room) {
+        const size_t room = 2 * (t->size + size + 1);
+        char *const  at = t->failed ? NULL : realloc(t->at, room);
+        t->failed = !at;
+        if (t->failed) return -1;
+        t->at = at;
+        t->room = room;
+    }
+    memcpy(t->at + t->size, piece, size);
+    t->size += size;
+    t->at[t->size] = 0;
+    return 0;
+}
+
+char *sg_json_text(const json_t *v, size_t flags)
+{
+    json_text t = {0};
+    if (json_dump_callback(v, add_text, &t, flags) == 0 && !t.failed) return t.at;
+    free(t.at);
+    return NULL;
+}

@@ -60,6 +60,10 @@ struct json_t;
 sg_status sg_json_open(struct json_t **out, const char *path, size_t bytes, size_t values, size_t flags,
                        sg_error *e) SG_MUST_USE;
 
+/* v as text, by the flags of json_dumps, but NULL rather than a text with holes where memory ran out on the way. The caller
+ * frees. */
+char *sg_json_text(const struct json_t *v, size_t flags);
+
 /* Decodes the JSON string that fills text[size] to out, which has room for size bytes; its end, or NULL with the reason
  * in why[160]. */
 char *sg_json_string(char *out, const char *text, size_t size, char *why);

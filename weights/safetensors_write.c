@@ -1,4 +1,5 @@
 /* safetensors_write.c - see weights.h: tensors to a file that appears complete or not at all. */
+#include "input.h"
 #include "weights.h"
 
 #include <errno.h>
@@ -51,7 +52,7 @@ static json_t *header_tree(const sg_named_tensor *all, int count, const char *co
 /* The length, the JSON, and spaces that align what follows to 8 bytes; malloc'd. */
 static char *header_bytes(json_t *tree, size_t *size)
 {
-    char *const  json = json_dumps(tree, JSON_COMPACT);
+    char *const  json = sg_json_text(tree, JSON_COMPACT);
     const size_t n = json ? strlen(json) : 0, padded = (n + 7) & ~(size_t)7;
     char *const  out = json ? malloc(8 + padded) : NULL;
     if (out) {
