@@ -277,10 +277,11 @@ static sg_status plan_run(sg_stream *s, const plan *p, const sg_linear_args *a)
     sg_onednn *const o = c->library;
     const sg_tensor  x = staged(c, a->x, p->key.x, true, SG_SLOT_X);
     const sg_tensor  y = staged(c, a->y, p->key.y, a->add == p->key.add, SG_SLOT_Y);
-    bool             fresh;
     void *const      scratch = sg_cpu_scratch(c, SG_SLOT_LIBRARY, p->scratch_bytes);
-    void *const      packed = sg_pack_find(c, &a->w, p->form, p->packed_bytes, &fresh);
-    if (!x.data || !y.data || !scratch || !packed) return SG_E_MEMORY;
+    bool             fresh;
+    if (!x.data || !y.data || !scratch) return SG_E_MEMORY;
+    void *const packed = sg_pack_find(c, &a->w, p->form, p->packed_bytes, &fresh); /* must be filled if it is fresh */
+    if (!packed) return SG_E_MEMORY;
     if (fresh && !pack(o, p, a->w.data, packed)) {
         sg_packs_drop(c);
         return SG_E_DEVICE;

@@ -183,6 +183,34 @@ static sg_status open_backend(sg_error *e)
     return status;
 }
 
+/* A convolution, and, where that fails, the same once more: nothing half made may be left of its weights. */
+static sg_status convolve(sg_error *e)
+{
+    enum { C = 64, SIDE = 9 };
+    static float x[SIDE * SIDE * C], w[C * C * 9], y[SIDE * SIDE * C];
+    sg_backend  *b = NULL;
+    SG_TRY(sg_backend_open(&b, &(sg_backend_options){.name = "cpu", .threads = 1}, e));
+    for (int i = 0; i < SIDE * SIDE * C; i++) x[i] = 0.5f;
+    for (int i = 0; i < C * C * 9; i++) w[i] = 1;
+    const sg_conv_args a = {.y = {y, SG_F32, 4, {1, SIDE, SIDE, C}},
+                            .x = {x, SG_F32, 4, {1, SIDE, SIDE, C}},
+                            .w = {w, SG_F32, 5, {C, C, 1, 3, 3}},
+                            .stride = {1, 1, 1},
+                            .pad = {1, 1, 1, 1}};
+    sg_stream          s = sg_stream_on(b);
+    sg_conv_(&s, &a);
+    const sg_status status = s.status;
+    const long      now = atomic_exchange(&failing, 0);
+    if (status) sg_error_set(e, status, "%s", s.why);
+    s = sg_stream_on(b);
+    sg_conv_(&s, &a);
+    assert_int_equal(s.status, SG_OK);
+    assert_float_equal(y[(SIDE + 1) * C], C * 9 * 0.5, 1e-3);
+    atomic_store(&failing, now);
+    sg_backend_close(&b);
+    return status;
+}
+
 static sg_status open_tokenizer(sg_error *e)
 {
     static const char text[] = "a red ball &amp; x\xc3\xa9 \xe2\x80\x94 <extra_id_0> bouncing";
@@ -446,6 +474,7 @@ static void constructors(void **state)
 {
     (void)state;
     exhaust("backend", 1, open_backend);
+    exhaust("convolution", 1, convolve);
     exhaust("weights", 3, open_weights);
     exhaust("tokenizer", 3, open_tokenizer);
     exhaust("prompts", 1, list_prompts);
