@@ -42,7 +42,10 @@ mkdir model
 ln -s "$SPARGE_GEN_MODEL"/* model
 rm -f model/sparge-attention.json
 cp own.json model/sparge-attention.json
-info() { sparge-gen info model --size 512x512 --frames 33 "$@" | sed -n '/^attention/,/^device/{/^device/!s/^.\{11\}//p}'; }
+info() {
+    sparge-gen info model --size 512x512 --frames 33 --steps 12 "$@" |
+        sed -n '/^attention/,/^device/{/^device/!{s/^.\{11\}//;s/this is [0-9a-f]\{16\})/this is another)/;p;}}'
+}
 info
 info --score mean
 info --topk 0.25

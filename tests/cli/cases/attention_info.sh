@@ -1,6 +1,6 @@
 # info tells which attention a render would use, and why.
 source "$LIB"
-info() { sparge-gen info --size 512x512 "$@" | sed -n 's/^attention *//p'; }
+info() { sparge-gen info --size 512x512 --steps 12 "$@" | sed -n 's/^attention *//p'; }
 info --frames 1
 info --frames 1 --attention sparge
 info --frames 33 --sparse-config none
