@@ -528,7 +528,9 @@ static void callers_may_look(void **state)
     finish(&b);
     for (int kind = SG_ATTENTION_DENSE; kind <= SG_ATTENTION_SAGE; kind++) {
         const bool quantised = kind == SG_ATTENTION_SAGE;
-        b = make(1024, 1, 1, 16, (sg_policy){.kind = kind, .after = look, .after_context = &seen, .dense_layers = "1"});
+        b = make(
+            1024, 1, 1, 16,
+            (sg_policy){.kind = (sg_attention_kind)kind, .after = look, .after_context = &seen, .dense_layers = "1"});
         seen = 0;
         bind(&b);
         assert_int_equal(seen, quantised ? 2900 : 0); /* on a plan */
