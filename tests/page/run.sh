@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The page of a comparison in a headless Chromium. usage: run.sh PROGRAM. Exit code 77 is a skip.
+# A page in a headless Chromium. usage: run.sh PROGRAM arms|eval: that of a comparison, of an evaluation. Exit code 77 is a skip.
 set -euo pipefail
-program=$(readlink -f "${1:?usage: run.sh PROGRAM}")
+program=$(readlink -f "${1:?usage: run.sh PROGRAM arms|eval}")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 skip() { echo "skipped: $*"; exit 77; }
 command -v chromium chromium-browser google-chrome >/dev/null || skip "there is no Chromium"
@@ -9,9 +9,29 @@ command -v python3 >/dev/null || skip "there is no Python"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-# shellcheck disable=SC2016
-hostile='a red ball </script><b>"& <!-- ${x} `'
-"$program" compare -q -p "$hostile" --size 256x256 --frames 17 --steps 2 --cfg-scale 1 --dense-steps 0.5 \
-    --arms 'dense,sage,sparge:topk=0.3:dense-layers=0:name=<i>three</i>' -o apart >/dev/null
-"$program" compare -q -p ball --size 32x32 --frames 5 --steps 2 --cfg-scale 1 -o same >/dev/null 2>log && exit 1
-python3 -B "$here/report_arms.py" apart same "$hostile"
+
+comparison() {
+    # shellcheck disable=SC2016
+    hostile='a red ball </script><b>"& <!-- ${x} `'
+    "$program" compare -q -p "$hostile" --size 256x256 --frames 17 --steps 2 --cfg-scale 1 --dense-steps 0.5 \
+        --arms 'dense,sage,sparge:topk=0.3:dense-layers=0:name=<i>three</i>' -o apart >/dev/null
+    "$program" compare -q -p ball --size 32x32 --frames 5 --steps 2 --cfg-scale 1 -o same >/dev/null 2>log && exit 1
+    python3 -B "$here/report_arms.py" apart same "$hostile"
+}
+
+evaluation() {
+    for seed in 1 2 3; do
+        "$program" -q -p ball --size 128x128 --frames 17 --steps 1 --cfg-scale 1 --seed $seed -o $seed.mp4
+    done
+    python3 -B "$here/eval_folder.py" many 40 3 {1,2,3}.mp4
+    python3 -B "$here/eval_folder.py" one 2 1 1.mp4
+    "$program" eval --merge many
+    "$program" eval --merge one
+    python3 -B "$here/report_eval.py" many one
+}
+
+case ${2:?usage: run.sh PROGRAM arms|eval} in
+arms) comparison ;;
+eval) evaluation ;;
+*) echo "run.sh: there is no page $2" >&2; exit 2 ;;
+esac
