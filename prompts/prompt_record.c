@@ -20,6 +20,45 @@ static const struct {
              {"group", SG_PROMPT_GROUP},   {"dimension", SG_PROMPT_GROUP}, {"category", SG_PROMPT_GROUP},
              {"image_id", SG_PROMPT_IMAGE}};
 
+/* ---- text ---- */
+
+/* Bytes of the character at p, 0 if it is none. A NUL ends the text, so p never runs past it. */
+static int character_length(const uint8_t *p)
+{
+    const int n = p[0] < 0x80 ? 1 : p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF5 ? 4 : 0;
+    for (int i = 1; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    if (p[0] == 0xE0 && p[1] < 0xA0) return 0; /* overlong */
+    if (p[0] == 0xED && p[1] > 0x9F) return 0; /* surrogates */
+    if (p[0] == 0xF0 && p[1] < 0x90) return 0; /* overlong */
+    if (p[0] == 0xF4 && p[1] > 0x8F) return 0; /* above U+10FFFF */
+    return n;
+}
+
+sg_status sg_prompt_check(const char *text, const char *what, sg_error *e)
+{
+    const uint8_t *p = (const uint8_t *)text;
+    while (*p) {
+        const int n = character_length(p);
+        if (n == 0)
+            return sg_error_set(e, SG_E_ARG, "%s is not UTF-8: byte 0x%02x at position %td", what, *p,
+                                p - (const uint8_t *)text + 1);
+        p += n;
+    }
+    return SG_OK;
+}
+
+char *sg_prompt_line(char **at)
+{
+    char *const line = *at;
+    char *const next = strchr(line, '\n');
+    *at = next ? next + 1 : NULL;
+    if (next) *next = '\0';
+    const size_t n = next ? (size_t)(next - line) : strlen(line);
+    if (n && line[n - 1] == '\r') line[n - 1] = '\0';
+    return line;
+}
+
 /* ---- messages ---- */
 
 sg_status sg_prompt_reader_fail(const sg_prompt_reader *r, sg_error *e, sg_status code, const char *fmt, ...)
