@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 
 import captions
 import denoiser
+import heldout
 import onepass
 import world
 from runtime import parser, psnr
@@ -124,6 +125,10 @@ def main():
     total += sum(f.stat().st_size for f in folder.glob("*.json"))
     print(f"model: {total / 2 ** 20:.2f} MiB; defaults {json.loads((folder / 'sparge-gen.json').read_text())}")
     same = check_tokenizer(folder / "tokenizer", args.strings)
+    for name, lines in heldout.texts().items():
+        agrees = (heldout.FOLDER / name).read_text().splitlines() == lines
+        print(f"prompts/{name}: {len(lines)} lines,", "as the recipe gives" if agrees else "DIFFERENT")
+        same = same and agrees
     check_networks(folder, args.size, args.frames)
     raise SystemExit(0 if same else 1)
 

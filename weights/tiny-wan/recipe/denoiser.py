@@ -3,6 +3,7 @@
 Rectified flow: x_s = (1-s) x + s n, the network predicts n - x at time 1000 s.
 Run by train.py, alone or under torchrun.
 """
+import dataclasses
 import math
 import random
 import time
@@ -101,50 +102,93 @@ class Latents:
 
 
 class Pool:
-    """Latents, token ids and object masks of one clip size on this process; fresh clips replace the oldest."""
+    """Latents, token ids and object masks of one clip shape on this process; fresh clips replace the oldest."""
 
-    def __init__(self, latents, tokenizer, generator, rng, size, frames, batch, capacity, chunk):
-        self.latents, self.tokenizer, self.generator, self.rng = latents, tokenizer, generator, rng
-        self.size, self.frames, self.batch, self.chunk, self.made = size, frames, batch, chunk, 0
-        device, grid = latents.context.device, ((frames - 1) // 4 + 1, size // 8, size // 8)
-        self.x = torch.empty(capacity, latents.vae.config.z_dim, *grid, dtype=torch.half, device=device)
-        self.mask = torch.empty(capacity, 1, *grid, dtype=torch.half, device=device)
-        self.ids = torch.zeros(capacity, captions.MAX_TOKENS, dtype=torch.long)
+    def __init__(self, latents, tokenizer, generator, rng, shape, plan):
+        self.latents, self.tokenizer, self.generator, self.rng, self.shape = latents, tokenizer, generator, rng, shape
+        self.batch, self.capacity, self.chunk, self.refresh = plan.batch, plan.capacity, plan.chunk, plan.refresh
+        self.made = 0
+        height, width, frames = shape
+        device, grid = latents.context.device, ((frames - 1) // 4 + 1, height // 8, width // 8)
+        self.x = torch.empty(plan.capacity, latents.vae.config.z_dim, *grid, dtype=torch.half, device=device)
+        self.mask = torch.empty(plan.capacity, 1, *grid, dtype=torch.half, device=device)
+        self.ids = torch.zeros(plan.capacity, captions.MAX_TOKENS, dtype=torch.long)
 
     @torch.no_grad()
     def add(self, count):
+        height, width, frames = self.shape
         device = self.latents.context.device
-        for begin in range(0, count, self.chunk):
-            n = min(self.chunk, count - begin)
+        for begin in range(0, count, 8 * self.chunk):      # drawing many at once is cheaper
+            n = min(8 * self.chunk, count - begin)
             spec = world.draw_spec(n, self.generator, device)
-            clip, mask = world.render(spec, self.frames, self.size, self.size, device, self.generator)
-            mask = F.max_pool3d(mask.float(), (1, 8, 8))
-            if self.frames > 1:                   # a latent frame stands for 4 frames, the first one for 1
+            clip, cover = world.render(spec, frames, height, width, device, self.generator)
+            mask = F.max_pool3d(cover.amax(1, keepdim=True).float(), (1, 8, 8))
+            if frames > 1:                        # a latent frame stands for 4 frames, the first one for 1
                 mask = torch.cat((mask[:, :, :1], F.max_pool3d(mask[:, :, 1:], (4, 1, 1))), 2)
-            place = torch.arange(self.made, self.made + n) % len(self.x)
+            place = torch.arange(self.made, self.made + n) % self.capacity
             self.ids[place] = self.tokenizer(captions.varied(spec, self.rng))
             place = place.to(device)
-            self.x[place], self.mask[place] = self.latents.encode(clip).half(), mask.half()
+            self.x[place] = torch.cat([self.latents.encode(part).half() for part in clip.split(self.chunk)])
+            self.mask[place] = mask.half()
             self.made += n
 
     def draw(self):
-        k = torch.randint(0, min(self.made, len(self.x)), (self.batch,))
+        k = torch.randint(0, min(self.made, self.capacity), (self.batch,))
         on = k.to(self.x.device)
         return self.x[on].float(), self.ids[k], self.mask[on].float()
 
 
-def noise_levels(count, size, device):
-    """s in (0, 1): mostly logit-normal, some uniform, then shifted as the sampler's (less at smaller sizes)."""
+@dataclasses.dataclass
+class Plan:
+    """How one clip shape is trained on: clips a step and process, pool size, clips encoded at once, and how many
+    fresh ones come in after every sixteenth step."""
+    batch: int
+    capacity: int
+    chunk: int
+    refresh: int
+
+
+def plans(args):
+    """Clip shapes (height, width, frames) and their plans. SMALL, BASE and LARGE are squares of 1, 2 and 4 units."""
+    u, n, wide = args.unit, args.pool, 7 * args.unit // 2
+
+    def plan(divisor, clips, chunk):
+        return Plan(max(args.batch // divisor, 1), max(clips, chunk), chunk, max(clips // 50, 1))
+
+    return {
+        (u, u, 33): plan(1, 12 * n, 64), (2 * u, 2 * u, 33): plan(4, 5 * n, 16),
+        (4 * u, 4 * u, 33): plan(24, n // 2, 4), (2 * u, wide, 33): plan(8, n // 2, 8),
+        (wide, 2 * u, 33): plan(8, n // 2, 8), (2 * u, 2 * u, 1): plan(1, 6 * n, 64),
+        (2 * u, 2 * u, 65): plan(8, n // 2, 8)}
+
+
+def schedule(step, progress, args):
+    """Which shape a step takes: small squares first, then twice as large, then four times; some of all others."""
+    u, wide = args.unit, 7 * args.unit // 2
+    small, base, large, still = (u, u, 33), (2 * u, 2 * u, 33), (4 * u, 4 * u, 33), (2 * u, 2 * u, 1)
+    if step % 24 == 22:
+        return still
+    if progress < args.until_base:
+        return small
+    if progress >= args.until_large and step % 4 == 3:
+        return large
+    others = {1: (2 * u, wide, 33), 9: (wide, 2 * u, 33), 17: (2 * u, 2 * u, 65)}
+    return others.get(step % 48, small if step % 8 == 0 else base)
+
+
+def noise_levels(count, shape, device):
+    """s in (0, 1): mostly logit-normal, some uniform, then shifted: the more pixels, the more noise hides them."""
     s = torch.sigmoid(torch.randn(count, device=device))
     s = torch.where(torch.rand(count, device=device) < .15, torch.rand(count, device=device), s)
-    shift = 3. if size >= 256 else 1.8
+    area = shape[0] * shape[1]
+    shift = 1.8 if area < 40000 else 3. if area < 200000 else 4.
     return shift * s / (1 + (shift - 1) * s)
 
 
-def loss_of(model, encoder, sample, size, nothing, args, context):
+def loss_of(model, encoder, sample, shape, nothing, args, context):
     x, ids, mask = sample
     ids = torch.where(torch.rand(len(x))[:, None] < .1, nothing, ids)          # 10 % learn the empty prompt, for CFG
-    s = noise_levels(len(x), size, context.device)
+    s = noise_levels(len(x), shape, context.device)
     level = s.view(-1, 1, 1, 1, 1)
     noise = torch.randn_like(x)
     text = encode_text(encoder, ids, context)
@@ -154,115 +198,115 @@ def loss_of(model, encoder, sample, size, nothing, args, context):
     return ((out.float() - (noise - x)) ** 2 * (weight / weight.mean())).mean()
 
 
-def schedule(step, progress, args):
-    """Which pool (size, frames) a step takes: 128 first, then 256 with some 128 and single frames, then 512 as well."""
-    small, base, large, still = (args.unit, 33), (2 * args.unit, 33), (4 * args.unit, 33), (2 * args.unit, 1)
-    if step % 32 == 30:
-        return still
-    if progress < args.until_base:
-        return small
-    if progress >= args.until_large and step % 4 == 3:
-        return large
-    return small if step % 8 == 0 else base
+class Trainer:
+    """Weights, optimiser and average of the denoiser, and where the training stands."""
+
+    def __init__(self, args, context):
+        self.args, self.context = args, context
+        self.latents = Latents(load(args.work / "vae.pt"), context)
+        self.tokenizer = captions.Tokenizer(args.work / "spiece.model")
+        self.model = new_denoiser(self.latents.vae.config.z_dim, layers=args.layers).to(context.device)
+        self.encoder = new_text_encoder(len(self.tokenizer)).to(context.device)
+        self.both = nn.ModuleDict(dict(transformer=self.model, text_encoder=self.encoder))
+        start = load(args.work / "denoiser_start.pt")
+        if start:
+            self.both.load_state_dict({k: v.float() for k, v in start.items()})
+        self.warm_text = not start
+        self.parameters = list(self.both.parameters())
+        context.broadcast([p.data for p in self.parameters])
+        self.optimiser = Muon(self.both.named_parameters(), args.lr, adam_lr=6e-4, weight_decay=.01)
+        self.average = Average(self.parameters)
+        self.step, self.elapsed, self.path = 0, 0., args.work / "denoiser_training.pt"
+        resumed = load(self.path)
+        if resumed:
+            self.both.load_state_dict(resumed["weights"])
+            self.optimiser.restore(resumed["optimiser"])
+            for mine, other in zip(self.average.values, resumed["average"]):
+                mine.copy_(other)
+            self.step, self.elapsed = resumed["step"], resumed["elapsed"]
+        self.keys = PaddedText(context.device)
+        self.model.set_attn_processor(self.keys)
+        if args.compile:
+            torch._dynamo.config.automatic_dynamic_shapes = False  # else the second size gets slow dynamic kernels
+            torch._dynamo.config.recompile_limit = 64
+            self.model.compile_repeated_blocks(fullgraph=True)
+
+    def take(self, pool, nothing, progress):
+        """One step. The rate is constant, then falls to nearly nothing over the last 40 %."""
+        args = self.args
+        self.keys.set_warm(min(1., self.step / 1000) if self.warm_text else 1.)
+        loss = loss_of(self.model, self.encoder, pool.draw(), pool.shape, nothing, args, self.context)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        self.context.mean_gradients(self.parameters)
+        nn.utils.clip_grad_norm_(self.parameters, 1.)
+        for group in self.optimiser.param_groups:
+            group["lr"] = args.lr * min(1, (self.step + 1) / 200) * min(1., (1 - progress) / .4 + .004)
+        self.optimiser.step()
+        self.step += 1
+        self.average.update(args.average, self.step)
+        return loss
+
+    def save(self, elapsed):
+        save(self.path, dict(weights=self.both.state_dict(), optimiser=self.optimiser.snapshot(),
+                             average=self.average.values, step=self.step, elapsed=elapsed))
 
 
 def train(args, context):
-    latents = Latents(load(args.work / "vae.pt"), context)
-    tokenizer = captions.Tokenizer(args.work / "spiece.model")
-    model = new_denoiser(latents.vae.config.z_dim, layers=args.layers).to(context.device)
-    encoder = new_text_encoder(len(tokenizer)).to(context.device)
-    both = nn.ModuleDict(dict(transformer=model, text_encoder=encoder))
-    started_from = load(args.work / "denoiser_start.pt")
-    if started_from:
-        both.load_state_dict({k: v.float() for k, v in started_from.items()})
-    text_keys = PaddedText(context.device)
-    model.set_attn_processor(text_keys)
-    parameters = list(both.parameters())
-    context.broadcast([p.data for p in parameters])
-    optimiser = Muon(both.named_parameters(), args.lr, adam_lr=6e-4, weight_decay=.01)
-    average = Average(parameters)
-    step, elapsed, checkpoint = 0, 0., args.work / "denoiser_training.pt"
-    resumed = load(checkpoint)
-    if resumed:
-        both.load_state_dict(resumed["weights"])
-        optimiser.restore(resumed["optimiser"])
-        for mine, other in zip(average.values, resumed["average"]):
-            mine.copy_(other)
-        step, elapsed = resumed["step"], resumed["elapsed"]
-    if args.compile:
-        torch._dynamo.config.automatic_dynamic_shapes = False      # else the second size gets slow dynamic kernels
-        torch._dynamo.config.recompile_limit = 64
-        model.compile_repeated_blocks(fullgraph=True)
-    seed = args.seed + 100 * context.rank + 1000 + 31 * step
-    generator, rng = torch.Generator(context.device).manual_seed(seed), random.Random(seed)
-    pools, u = {}, args.unit
-
-    def add_pool(size, frames, batch, capacity, count, chunk):
-        pools[size, frames] = Pool(latents, tokenizer, generator, rng, size, frames, batch, capacity, chunk)
-        pools[size, frames].add(count)
-
-    began = time.time()
-    add_pool(u, 33, args.batch_small, 40 * args.pool, 8 * args.pool, 64)
-    add_pool(2 * u, 33, args.batch_base, 12 * args.pool, 2 * args.pool, 16)
-    add_pool(2 * u, 1, args.batch_small, 12 * args.pool, 4 * args.pool, 128)
-    if args.until_large < 1:
-        add_pool(4 * u, 33, args.batch_large, 2 * args.pool, args.pool // 5, 4)
+    trainer = Trainer(args, context)
+    seed = args.seed + 100 * context.rank + 1000 + 31 * trainer.step
+    generator, rng, began = torch.Generator(context.device).manual_seed(seed), random.Random(seed), time.time()
+    pools = {}
+    for shape, plan in plans(args).items():
+        if shape[0] < 4 * args.unit or args.until_large < 1:
+            pools[shape] = Pool(trainer.latents, trainer.tokenizer, generator, rng, shape, plan)
+            pools[shape].add(max(plan.capacity // 4, plan.chunk))
     context.sync()
-    context.log(f"denoiser: {sum(p.numel() for p in parameters)} weights; pools filled in {time.time() - began:.0f} s")
-    refresh = {(u, 33): args.pool // 20, (2 * u, 33): args.pool // 80, (4 * u, 33): max(args.pool // 250, 1),
-               (2 * u, 1): args.pool // 20}
-    nothing = tokenizer([""])
-    budget, warm_up = Budget(context, args.seconds, elapsed), [k for k in pools for _ in range(3)]
+    context.log(f"denoiser: {sum(p.numel() for p in trainer.parameters)} weights; "
+                f"pools filled in {time.time() - began:.0f} s")
+    nothing = trainer.tokenizer([""])
+    budget, warm_up = Budget(context, args.seconds, trainer.elapsed), [k for k in pools for _ in range(3)]
     saved = began = time.time()
-    local, last_step, counts = 0, step, {k: 0 for k in pools}
+    local, last, counts = 0, trainer.step, {k: 0 for k in pools}
     while True:
-        progress = budget.progress(step)
+        progress = budget.progress(trainer.step)
         if progress >= 1:
             break
-        key = warm_up[local] if local < len(warm_up) else schedule(step, progress, args)
-        if local >= len(warm_up) and counts[key] % 4 == 3:
-            pools[key].add(max(refresh[key], 1))
-        text_keys.set_warm(1. if started_from else min(1., step / 1000))
-        loss = loss_of(model, encoder, pools[key].draw(), key[0], nothing, args, context)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        context.mean_gradients(parameters)
-        nn.utils.clip_grad_norm_(parameters, 1.)
-        for group in optimiser.param_groups:      # constant, then falling to nearly nothing over the last 40 %
-            group["lr"] = args.lr * min(1, (step + 1) / 200) * min(1., (1 - progress) / .4 + .004)
-        optimiser.step()
-        step, local = step + 1, local + 1
-        counts[key] += 1
-        average.update(.995, step)
+        key = warm_up[local] if local < len(warm_up) else schedule(trainer.step, progress, args)
+        if local >= len(warm_up) and counts[key] % 16 == 15:
+            pools[key].add(pools[key].refresh)
+        loss = trainer.take(pools[key], nothing, progress)
+        local, counts[key] = local + 1, counts[key] + 1
         if local == len(warm_up):
             budget.start()
             context.log(f"denoiser: first steps (compilation) {time.time() - began:.0f} s")
-            began, last_step = time.time(), step
-        if step % 200 == 0:
-            rate = (step - last_step) / max(time.time() - began, 1e-6)
-            began, last_step = time.time(), step
-            context.log(f"denoiser: step {step}, {budget.spent():.0f} s, {rate:.1f} a second, size {key[0]}, "
-                        f"loss {loss.item():.4f}")
+            began, last = time.time(), trainer.step
+        if trainer.step % 200 == 0:
+            rate = (trainer.step - last) / max(time.time() - began, 1e-6)
+            began, last = time.time(), trainer.step
+            context.log(f"denoiser: step {trainer.step}, {budget.spent():.0f} GPU-s, {rate:.1f} a second, "
+                        f"{key[1]}x{key[0]}x{key[2]}, loss {loss.item():.4f}")
         if context.rank == 0 and time.time() - saved > args.save_every:
             saved = time.time()
-            save(checkpoint, dict(weights=both.state_dict(), optimiser=optimiser.snapshot(), average=average.values,
-                                  step=step, elapsed=budget.spent()))
-    average.install()
-    made = ", ".join(f"{counts[k]} steps of {p.batch} at {k[0]}x{k[1]} ({p.made} clips drawn)"
+            trainer.save(budget.spent())
+    trainer.average.install()
+    made = ", ".join(f"{counts[k]} of {p.batch} at {k[1]}x{k[0]}x{k[2]} ({p.made} clips drawn)"
                      for k, p in pools.items())
-    context.log(f"denoiser: {step} steps on {context.world} processes, {budget.spent():.0f} s; a process did {made}")
+    context.log(f"denoiser: {trainer.step} steps on {context.world} processes, {budget.spent():.0f} GPU-seconds; "
+                f"a process did {made}")
     if context.rank == 0:
-        save(args.work / "denoiser.pt", {k: v.bfloat16() for k, v in both.state_dict().items()})
+        save(args.work / "denoiser.pt", {k: v.bfloat16() for k, v in trainer.both.state_dict().items()})
 
 
 def main():
     args = parser(
-        __doc__, seconds=(425., "training time after compilation"), layers=(6, "of the denoiser"),
+        __doc__, seconds=(1350., "GPU-seconds of training after compilation"), layers=(6, "of the denoiser"),
         lr=(3e-3, "Muon's rate"), object_weight=(3., "extra loss weight on the object at low noise"),
-        unit=(128, "smallest frame size; the others are 2 and 4 times it"), pool=(1024, "scale of the latent pools"),
-        batch_small=(192, "clips a step and process at the smallest size"), batch_base=(48, "at twice that"),
-        batch_large=(8, "at four times that"), until_base=(.42, "share of the time at the smallest size"),
-        until_large=(.72, "share of the time before the largest size joins"),
+        average=(.995, "decay of the weights' moving average"),
+        unit=(128, "smallest frame size; the others are multiples of it"), pool=(1024, "scale of the latent pools"),
+        batch=(192, "clips a step and process at the smallest size"),
+        until_base=(.40, "share of the time at the smallest size"),
+        until_large=(.68, "share of the time before the largest size joins"),
         save_every=(120., "seconds between checkpoints")).parse_args()
     if (args.work / "denoiser.pt").exists():
         return

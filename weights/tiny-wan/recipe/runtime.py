@@ -66,10 +66,10 @@ class Context:
 
 
 class Budget:
-    """Progress from 0 to 1 over a number of seconds of training, the same on every process.
+    """Progress from 0 to 1 over a number of GPU-seconds of training, the same on every process.
 
-    Schedules follow this progress, so a run on fewer or slower GPUs needs only more seconds. elapsed counts from the
-    first step after compilation and is carried over by a checkpoint.
+    Four GPUs spend four of them a second. Schedules follow this progress. elapsed counts from the first step after
+    compilation and is carried over by a checkpoint.
     """
 
     def __init__(self, context, seconds, elapsed=0.):
@@ -81,7 +81,7 @@ class Budget:
         self.started = time.time()
 
     def spent(self):
-        return self.elapsed + (0. if self.started is None else time.time() - self.started)
+        return self.elapsed + (0. if self.started is None else (time.time() - self.started) * self.context.world)
 
     def progress(self, step):
         now = min(self.spent() / self.seconds, 1.)
@@ -206,11 +206,13 @@ def parser(description, **defaults):
     return p
 
 
-def picture(path, clips, frames, scale=1):
-    """One row a clip [3, t, h, w] in [-1, 1], one column a frame number."""
+def picture(path, clips, frames, scale=1, columns=1):
+    """A contact sheet of clips [3, t, h, w] in [-1, 1]: each a strip of its frames, the strips in columns."""
     from PIL import Image
-    rows = [torch.cat([clip[:, k] for k in frames], 2) for clip in clips]
-    sheet = torch.cat(rows, 1).float().cpu()
+    strips = [torch.cat([clip[:, k] for k in frames], 2) for clip in clips]
+    strips += [torch.ones_like(strips[0])] * (-len(strips) % columns)
+    height = len(strips) // columns
+    sheet = torch.cat([torch.cat(strips[k:k + height], 1) for k in range(0, len(strips), height)], 2).float().cpu()
     if scale > 1:
         sheet = torch.nn.functional.avg_pool2d(sheet, scale)
     array = ((sheet * .5 + .5).clamp(0, 1) * 255).round().permute(1, 2, 0).byte().numpy()

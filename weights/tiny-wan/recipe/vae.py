@@ -5,19 +5,42 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import captions
 import onepass
 import world
 from runtime import Average, Budget, Context, Muon, load, parser, picture, psnr, save
 
 
-def batch(args, step, context, generator):
-    """Crops of the world near the object, mostly at the scale of 256 x 256, and the loss weight of each pixel."""
-    zoom = (.5, .5, .5, .75, .5, .5, .5, 1.)[step % 8]
-    spec = world.draw_spec(args.batch, generator, context.device)
-    clip, mask = world.render(spec, args.frames, args.size, args.size, context.device, generator, zoom, follow=True)
-    mask = F.max_pool3d(mask.float(), (1, 5, 5), 1, (0, 2, 2))         # the outline and its surroundings count too
-    weight = 1 + args.object_weight * mask
-    return clip, weight / weight.mean()
+ZOOMS = (.5, 1., .5, .75)                      # of the crops: .5 is the scale of 256 x 256
+# Weight of a frame by its place in the chunk of four: the first is the hardest, since its latent looks back on it.
+PLACES = (1.45, 1., 1.05, .75)
+
+
+def crops(args, context, generator):
+    """Crops of the world near an object and their objects' coverage, one batch after the other, without end.
+
+    Drawing takes many small kernels, so that eight batches cost hardly more than one.
+    """
+    step = 0
+    while True:
+        spec = world.draw_spec(8 * args.batch, generator, context.device)
+        drawn = world.render(spec, args.frames, args.size, args.size, context.device, generator,
+                             ZOOMS[step % len(ZOOMS)], follow=True)
+        yield from zip(*(part.split(args.batch) for part in drawn))
+        step += 1
+
+
+def weight_of(cover, args):
+    """The loss weight of each pixel.
+
+    The outline and its surroundings count as the object; where it was or will be counts too, against after-images.
+    """
+    mask = F.max_pool3d(cover.amax(1, keepdim=True).float(), (1, 5, 5), 1, (0, 2, 2))
+    trail = F.max_pool3d(mask, (9, 1, 1), 1, (4, 0, 0))
+    weight = 1 + args.object_weight * (.7 * mask + .3 * trail)
+    for k, share in enumerate(PLACES):
+        weight[:, :, 1 + k::4] *= share
+    return weight / weight.mean()
 
 
 def loss_of(vae, clip, weight, noise, kl_weight, context):
@@ -37,25 +60,39 @@ def loss_of(vae, clip, weight, noise, kl_weight, context):
 
 @torch.no_grad()
 def evaluate(vae, context, size, frames, count, sheet=None):
-    """PSNR over pooled errors of held-out clips, whole frame and inside the object. Returns their latents."""
+    """PSNR over pooled errors of held-out clips: whole frame, worst clip, inside the objects, where an object was or
+    will be within 4 frames (after-images), by place in the chunk of four frames, by background. Returns the latents."""
     generator = torch.Generator(context.device).manual_seed(99)
-    whole, inside, latents, shown = [], [], [], []
+    sums, latents, shown, clips = {}, [], [], []
+
+    def add(name, error, weight=None):
+        total = sums.setdefault(name, [0., 0.])
+        total[0] += (error if weight is None else error * weight).sum().item()
+        total[1] += error.numel() if weight is None else weight.sum().item()
+
     for _ in range(0, count, 4):
         spec = world.draw_spec(4, generator, context.device, "test")
-        clip, mask = world.render(spec, frames, size, size, context.device, generator, dtype=torch.float32)
+        clip, cover = world.render(spec, frames, size, size, context.device, generator, dtype=torch.float32)
         with context.autocast():
             centre = onepass.encode(vae, clip).chunk(2, 1)[0].float()
             out = onepass.decode(vae, centre).float().clamp(-1, 1)
-        e, mask = (out - clip) ** 2, (mask > .5).float()
-        whole += e.mean((1, 2, 3, 4)).tolist()
-        inside += ((e * mask).sum((1, 2, 3, 4)) / (3 * mask.sum((1, 2, 3, 4))).clamp(min=1)).tolist()
+        e, mask = ((out - clip) ** 2).mean(1), (cover.amax(1) > .5).float()
+        near = F.max_pool3d(mask, (9, 1, 1), 1, (4, 0, 0)) * (1 - F.max_pool3d(mask, (1, 5, 5), 1, (0, 2, 2)))
+        clips += e.mean((1, 2, 3)).tolist()
+        add("object", e, mask)
+        add("trail", e, near)
+        for k in range(4):
+            if frames > 1:
+                add(f"place {k}", e[:, 1 + k::4])
+        for k, b in enumerate(spec["background"].tolist()):
+            add(captions.BACKGROUNDS[b][0], e[k])
         latents.append(centre)
         shown = shown or [torch.cat((clip, out), 3)]
     if sheet:
         picture(sheet, shown[0], (0, frames // 2, frames - 1))
-    mean = lambda values: sum(values) / len(values)
-    context.log(f"vae {frames}x{size}x{size}, {len(whole)} held-out clips: whole {psnr(mean(whole)):.2f} dB, "
-                f"worst {psnr(max(whole)):.2f}, object {psnr(mean(inside)):.2f}")
+    dB = {name: psnr(total / max(n, 1)) for name, (total, n) in sums.items()}
+    context.log(f"vae {frames}x{size}x{size}, {len(clips)} held-out clips: whole {psnr(sum(clips) / len(clips)):.2f}",
+                f"dB, worst {psnr(max(clips)):.2f},", ", ".join(f"{name} {value:.2f}" for name, value in dB.items()))
     return torch.cat(latents)
 
 
@@ -65,15 +102,19 @@ def train(vae, args, context, checkpoint):
     optimiser = Muon(vae.named_parameters(), args.lr, adam_lr=1e-3)
     average = Average(vae.parameters())
     step, elapsed = 0, 0.
-    resumed = load(checkpoint)
+    resumed, started_from = load(checkpoint), load(args.work / "vae_start.pt")
     if resumed:
         vae.load_state_dict(resumed["weights"])
         optimiser.restore(resumed["optimiser"])
         for mine, other in zip(average.values, resumed["average"]):
             mine.copy_(other)
         step, elapsed = resumed["step"], resumed["elapsed"]
+    elif started_from:
+        vae.load_state_dict({k: v.float() for k, v in started_from["weights"].items()})
+        average = Average(vae.parameters())
     first, budget = step, Budget(context, args.seconds, elapsed)
     generator = torch.Generator(context.device).manual_seed(args.seed + 17 * step + 1000 * context.rank)
+    drawn = crops(args, context, generator)
     compute = torch.compile(loss_of) if args.compile else loss_of
     saved = began = time.time()
     grid = (args.batch, vae.config.z_dim, (args.frames - 1) // 4 + 1, args.size // 8, args.size // 8)
@@ -81,14 +122,15 @@ def train(vae, args, context, checkpoint):
         progress = budget.progress(step)
         if progress >= 1:
             break
-        clip, weight = batch(args, step, context, generator)
-        loss, error = compute(vae, clip, weight, torch.randn(grid, device=context.device), args.kl_weight, context)
+        clip, cover = next(drawn)
+        noise = torch.randn(grid, device=context.device)
+        loss, error = compute(vae, clip, weight_of(cover, args), noise, args.kl_weight, context)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         context.mean_gradients(average.parameters)
         nn.utils.clip_grad_norm_(average.parameters, 1.)
         for group in optimiser.param_groups:      # constant, then falling to nearly nothing over the last 60 %
-            group["lr"] = args.lr * min(1, (step + 1) / 100) * min(1., (1 - progress) / .6 + .004)
+            group["lr"] = args.lr * min(1, (step - first + 1) / 100) * min(1., (1 - progress) / .6 + .004)
         optimiser.step()
         step += 1
         average.update(.99, step)
@@ -96,21 +138,24 @@ def train(vae, args, context, checkpoint):
             budget.start()
             context.log(f"vae: first 5 steps {time.time() - began:.0f} s")
         if step % 250 == 0:
-            context.log(f"vae: step {step}, {budget.spent():.0f} s, loss {loss.item():.4f}, "
+            context.log(f"vae: step {step}, {budget.spent():.0f} GPU-s, loss {loss.item():.4f}, "
                         f"{psnr(error.item()):.2f} dB")
         if context.rank == 0 and time.time() - saved > args.save_every:
             saved = time.time()
             save(checkpoint, dict(weights=vae.state_dict(), optimiser=optimiser.snapshot(), average=average.values,
                                   step=step, elapsed=budget.spent()))
     average.install()
-    context.log(f"vae: {step} steps of {args.batch} clips on {context.world} processes, {budget.spent():.0f} s")
+    context.log(f"vae: {step} steps of {args.batch} clips on {context.world} processes, "
+                f"{budget.spent():.0f} GPU-seconds")
 
 
 def main():
-    args = parser(__doc__, seconds=(290., "training time after compilation"), batch=(32, "clips a step and process"),
-                  lr=(2e-3, "Muon's rate"), kl_weight=(1e-4, "of the latents' KL divergence"), frames=(17, "of a crop"),
-                  size=(128, "of a crop"), object_weight=(12., "extra loss weight inside the object"),
-                  eval_count=(48, "held-out clips"), save_every=(120., "seconds between checkpoints")).parse_args()
+    args = parser(
+        __doc__, seconds=(1350., "GPU-seconds of training after compilation"),
+        batch=(32, "clips a step and process"), lr=(2e-3, "Muon's rate"),
+        kl_weight=(1e-4, "of the latents' KL divergence"), frames=(17, "of a crop"), size=(128, "of a crop"),
+        object_weight=(14., "extra loss weight inside the object"), eval_count=(100, "held-out clips"),
+        save_every=(120., "seconds between checkpoints")).parse_args()
     path = args.work / "vae.pt"
     if path.exists():
         return
