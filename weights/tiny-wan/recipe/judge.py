@@ -1,8 +1,8 @@
 """The judge: two small networks, trained on true clips only, whose verdicts on generated clips measure obedience.
 
-A classifier tells the attributes of a clip with one object, and for each colour which shape bears it, which also
-serves two objects. A finder marks the pixels of objects in single frames; connected blobs of them are counted.
-Both see 17 frames of 128 x 128, whatever the clip's size.
+A classifier tells the attributes of a clip with one object. A finder marks the pixels of objects in single frames, with
+the colour and the shape of the object that each belongs to: its connected blobs are counted, and with two objects it
+tells which shape bears which colour. Both see 17 frames of 128 x 128, whatever the clip's size.
 """
 import time
 
@@ -11,6 +11,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import captions
 import world
 from runtime import Context, Muon, load, parser, save
 
@@ -33,7 +34,6 @@ class Classifier(nn.Module):
         self.position = nn.Parameter(torch.randn(1, FRAMES, 256) * .02)
         self.look, self.gather = nn.Conv2d(256, 8, 1), nn.Linear(256 * 8, 256)
         self.heads = nn.ModuleDict({k: nn.Linear(256, n) for k, n in world.COUNTS.items()})
-        self.heads["bearer"] = nn.Linear(256, COLOURS * (SHAPES + 1))
 
     def forward(self, x):
         b, _, t, h, w = x.shape
@@ -51,7 +51,7 @@ class Classifier(nn.Module):
 
 
 class Finder(nn.Module):
-    """Pixels of objects in frames [n, 3, 128, 128]: logits [n, 64, 64]."""
+    """Pixels of objects in frames [n, 3, 128, 128]: logits [n, 1 + COLOURS + SHAPES, 64, 64]."""
 
     def __init__(self):
         super().__init__()
@@ -59,7 +59,7 @@ class Finder(nn.Module):
         self.down = nn.ModuleList(halving(a, b) for a, b in zip(widths, widths[1:]))
         self.up = nn.ModuleList(nn.Sequential(nn.Conv2d(b + a, a, 3, 1, 1), nn.GroupNorm(8, a), nn.GELU())
                                 for a, b in zip(widths[1:-1], widths[2:]))
-        self.out = nn.Conv2d(widths[1], 1, 1)
+        self.out = nn.Conv2d(widths[1], 1 + COLOURS + SHAPES, 1)
 
     def forward(self, x):
         kept = []
@@ -68,7 +68,7 @@ class Finder(nn.Module):
             kept.append(x)
         for stage, skip in zip(reversed(self.up), reversed(kept[:-1])):
             x = stage(torch.cat((F.interpolate(x, scale_factor=2), skip), 1))
-        return self.out(x)[:, 0]
+        return self.out(x)
 
 
 class Judge(nn.Module):
@@ -90,15 +90,6 @@ def load_judge(path, device):
     return judge.eval()
 
 
-def bearers(spec):
-    """For each colour the shape that bears it, SHAPES for none: [b, COLOURS]."""
-    out = torch.full((len(spec["colour"]), COLOURS), SHAPES, device=spec["colour"].device)
-    out.scatter_(1, spec["colour"][:, None], spec["shape"][:, None])
-    two = (spec["second"] > 0).nonzero()[:, 0]
-    out[two, spec["colour2"][two]] = spec["shape2"][two]
-    return out
-
-
 def blobs(logits):
     """Connected objects in one frame's logits; specks under 12 pixels or an eighth of the largest do not count."""
     marked, count = scipy.ndimage.label((logits > 0).numpy())
@@ -106,31 +97,38 @@ def blobs(logits):
     return sum(bool(a >= max(12, areas[-1] / 8)) for a in areas)
 
 
+def bearer(logits, colour):
+    """The shape that most pixels of a colour belong to, over the frames of a clip [t, ...]; None if there are few."""
+    inside, colours, shapes = logits.split((1, COLOURS, SHAPES), 1)
+    pixels = (inside[:, 0] > 0) & (colours.argmax(1) == colour)
+    if pixels.sum() < 20:
+        return None
+    return shapes.argmax(1)[pixels].bincount(minlength=SHAPES).argmax().item()
+
+
 @torch.no_grad()
 def verdicts(judge, clips, spec, context):
     """Right or wrong (0/1 float tensors) for each attribute of the clips.
 
     all_four: shape, colour, motion and background; count: no frame shows more blobs than there are objects, and at
-    least half of the frames as many; bound: both named colours are borne by the right shapes, and count holds.
+    least half of the frames as many; bound: each named colour is borne by the right shape, and count holds.
     """
-    found, right_count = [], []
-    wanted = (spec["second"] + 1).tolist()
+    found, right_count, bound, rows = [], [], [], captions.rows(spec)
     for k in range(0, len(clips), 32):
         part = seen(clips[k:k + 32].to(context.device))
         with context.autocast():
             found.append({a: v.float() for a, v in judge.classifier(part).items()})
             frames = part[:, :, ::2]
             logits = judge.finder(frames.transpose(1, 2).flatten(0, 1)).float().unflatten(0, (len(part), -1)).cpu()
-        for clip, n in zip(logits, wanted[k:k + 32]):
-            counts = [blobs(frame) for frame in clip]
+        for clip, row in zip(logits, rows[k:k + 32]):
+            counts, n = [blobs(frame[0]) for frame in clip], 1 + row["second"]
+            bound.append(float(all(bearer(clip, c) == s for _, c, s, _ in captions.objects(row))))
             right_count.append(float(max(counts) <= n and sum(c == n for c in counts) * 2 >= len(counts)))
     found = {a: torch.cat([f[a] for f in found]).cpu() for a in found[0]}
     right = {a: (found[a].argmax(-1) == spec[a].cpu()).float() for a in world.COUNTS}
     right["all_four"] = right["shape"] * right["colour"] * right["motion"] * right["background"]
     right["count"] = torch.tensor(right_count)
-    bearer, wanted = found["bearer"].unflatten(1, (COLOURS, SHAPES + 1)).argmax(-1), bearers(spec).cpu()
-    named = wanted < SHAPES
-    right["bound"] = ((bearer == wanted) | ~named).all(1).float() * right["count"]
+    right["bound"] = torch.tensor(bound) * right["count"]
     return right
 
 
@@ -142,7 +140,7 @@ def softened(clip, device):
 
 
 def losses(judge, clip, cover, spec, context):
-    """Cross entropies: attributes of single objects, bearers of colours, pixels of objects in two frames a clip."""
+    """Cross entropies: attributes of single objects, pixels of objects in two frames a clip, their colour and shape."""
     alone = (spec["second"] == 0).float()
     shown = torch.randint(0, FRAMES, (2,)).tolist()
     with context.autocast():
@@ -152,10 +150,14 @@ def losses(judge, clip, cover, spec, context):
     for k in world.COUNTS:
         each = F.cross_entropy(out[k].float(), spec[k], reduction="none")
         loss = loss + (each if k in ("background", "camera") else each * alone).mean()
-    bearer = out["bearer"].float().unflatten(1, (COLOURS, SHAPES + 1))
-    loss = loss + 2 * F.cross_entropy(bearer.flatten(0, 1), bearers(spec).flatten())
-    target = F.avg_pool2d(cover[:, shown].flatten(0, 1), 2)
-    return loss + F.binary_cross_entropy_with_logits(marked, target)
+    cover = F.avg_pool2d(cover[:, :, shown].transpose(1, 2).flatten(0, 1), 2)              # [2 b, 2, 64, 64]
+    inside, owner = (cover.amax(1) > .5).float(), cover.argmax(1)
+    loss = loss + F.binary_cross_entropy_with_logits(marked[:, 0], cover.sum(1).clamp(max=1))
+    for name, logits in (("colour", marked[:, 1:1 + COLOURS]), ("shape", marked[:, 1 + COLOURS:])):
+        first, second = (spec[k].repeat_interleave(2)[:, None, None] for k in (name, name + "2"))
+        each = F.cross_entropy(logits, torch.where(owner == 0, first, second), reduction="none")
+        loss = loss + (each * inside).sum() / inside.sum().clamp(min=1)
+    return loss
 
 
 def batches(args, device, generator):
@@ -167,7 +169,7 @@ def batches(args, device, generator):
         clip, cover = world.render(spec, 2 * FRAMES - 1, height, width, device, generator, every=2)
         for k in range(0, 8 * args.batch, args.batch):
             part = slice(k, k + args.batch)
-            yield seen(clip[part]), seen(cover[part]).amax(1), {name: v[part] for name, v in spec.items()}
+            yield seen(clip[part]), seen(cover[part]), {name: v[part] for name, v in spec.items()}
         turn += 1
 
 
