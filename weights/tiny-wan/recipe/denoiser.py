@@ -38,7 +38,7 @@ def new_denoiser(channels, layers=6, heads=6, head_dim=64, ffn=1152, text=256):
     return m
 
 
-def new_text_encoder(vocabulary, width=256, layers=3, ff=512):
+def new_text_encoder(vocabulary, width=256, layers=2, ff=512):
     return UMT5EncoderModel(UMT5Config(
         vocab_size=vocabulary, d_model=width, d_kv=64, num_heads=width // 64, num_layers=layers, d_ff=ff,
         dropout_rate=0., feed_forward_proj="gated-gelu", pad_token_id=captions.PAD, eos_token_id=captions.EOS))

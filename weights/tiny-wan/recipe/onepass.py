@@ -10,7 +10,7 @@ from diffusers import AutoencoderKLWan
 from diffusers.models.autoencoders import autoencoder_kl_wan as wan
 
 
-def new_vae(base=32, decoder_base=64, latents=16, multipliers=(1, 1, 1), blocks=1):
+def new_vae(base=32, decoder_base=72, latents=16, multipliers=(1, 1, 1), blocks=1):
     """The tiny-wan autoencoder: stride 4 x 8 x 8, of which the 2 x 2 patches are the first 2 in space."""
     levels = len(multipliers) - 1
     return AutoencoderKLWan(

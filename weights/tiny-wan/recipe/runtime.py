@@ -202,7 +202,11 @@ def parser(description, **defaults):
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--compile", action=argparse.BooleanOptionalAction, default=torch.cuda.is_available())
     for name, (value, text) in defaults.items():
-        p.add_argument("--" + name.replace("_", "-"), type=type(value), default=value, help=text)
+        option = "--" + name.replace("_", "-")
+        if value is False:
+            p.add_argument(option, action="store_true", help=text)
+        else:
+            p.add_argument(option, type=type(value), default=value, help=text)
     return p
 
 

@@ -44,13 +44,13 @@ def weight_of(cover, args):
 
 
 def loss_of(vae, clip, weight, noise, kl_weight, context):
-    """|e| + 2 e^2 and gradient errors, weighted towards the object, plus a little KL. Returns loss and mean e^2."""
+    """|e| + 12 e^2 and gradient errors, weighted towards the object, plus a little KL. Returns loss and mean e^2."""
     with context.autocast():
         mean, log_variance = onepass.encode(vae, clip).float().chunk(2, 1)
         log_variance = log_variance.clamp(-12, 4)
         out = onepass.decode(vae, mean + torch.exp(.5 * log_variance) * noise)
     e = out.float() - clip.float()
-    loss = ((e.abs() + 2 * e * e) * weight).mean()
+    loss = ((e.abs() + 12 * e * e) * weight).mean()
     loss = loss + .5 * ((e[..., 1:] - e[..., :-1]).abs() * weight[..., 1:]).mean()
     loss = loss + .5 * ((e[..., 1:, :] - e[..., :-1, :]).abs() * weight[..., 1:, :]).mean()
     loss = loss + .25 * ((e[:, :, 1:] - e[:, :, :-1]).abs() * weight[:, :, 1:]).mean()
@@ -98,20 +98,21 @@ def evaluate(vae, context, size, frames, count, sheet=None):
 
 def train(vae, args, context, checkpoint):
     vae.requires_grad_(True)
+    for frozen in (vae.encoder, vae.quant_conv) if args.decoder_only else ():
+        frozen.requires_grad_(False)
+    started_from = load(args.work / "vae_start.pt")
+    if started_from:
+        vae.load_state_dict({k: v.float() for k, v in started_from["weights"].items()})
     context.broadcast([p.data for p in vae.parameters()])
-    optimiser = Muon(vae.named_parameters(), args.lr, adam_lr=1e-3)
-    average = Average(vae.parameters())
-    step, elapsed = 0, 0.
-    resumed, started_from = load(checkpoint), load(args.work / "vae_start.pt")
+    trained = [(name, p) for name, p in vae.named_parameters() if p.requires_grad]
+    optimiser, average = Muon(trained, args.lr, adam_lr=1e-3), Average(p for _, p in trained)
+    step, elapsed, resumed = 0, 0., load(checkpoint)
     if resumed:
         vae.load_state_dict(resumed["weights"])
         optimiser.restore(resumed["optimiser"])
         for mine, other in zip(average.values, resumed["average"]):
             mine.copy_(other)
         step, elapsed = resumed["step"], resumed["elapsed"]
-    elif started_from:
-        vae.load_state_dict({k: v.float() for k, v in started_from["weights"].items()})
-        average = Average(vae.parameters())
     first, budget = step, Budget(context, args.seconds, elapsed)
     generator = torch.Generator(context.device).manual_seed(args.seed + 17 * step + 1000 * context.rank)
     drawn = crops(args, context, generator)
@@ -155,7 +156,8 @@ def main():
         batch=(32, "clips a step and process"), lr=(2e-3, "Muon's rate"),
         kl_weight=(1e-4, "of the latents' KL divergence"), frames=(17, "of a crop"), size=(128, "of a crop"),
         object_weight=(14., "extra loss weight inside the object"), eval_count=(100, "held-out clips"),
-        save_every=(120., "seconds between checkpoints")).parse_args()
+        save_every=(120., "seconds between checkpoints"),
+        decoder_only=(False, "leave the latents as they are in vae_start.pt")).parse_args()
     path = args.work / "vae.pt"
     if path.exists():
         return
@@ -171,6 +173,8 @@ def main():
             evaluate(vae, context, args.size, 2 * args.frames - 1, args.eval_count)
             evaluate(vae, context, 2 * args.size, 1, args.eval_count)
         mean, std = latents.mean((0, 2, 3, 4)), latents.std((0, 2, 3, 4))
+        if args.decoder_only:
+            mean, std = (load(args.work / "vae_start.pt")[k].to(context.device) for k in ("mean", "std"))
         context.log(f"vae: latents' standard deviation {std.min():.2f} to {std.max():.2f}")
         vae.register_to_config(latents_mean=mean.tolist(), latents_std=std.tolist())
         save(path, dict(weights={k: v.bfloat16() for k, v in vae.state_dict().items()}, mean=mean.cpu(), std=std.cpu()))
