@@ -167,8 +167,6 @@ def clause(row, rng):
     parts = [(noun(z, c, s), m) for z, c, s, m in objects(row)]
     if len(parts) == 1:
         return f"{parts[0][0]} {verb(parts[0][1], False)}" if rng.random() > .03 else parts[0][0]
-    if rng.random() < .3:
-        parts.reverse()
     (a, m), (b, n) = parts
     if m == n:
         join = rng.choice(("and", "and", "and", "with", "next to", "beside"))

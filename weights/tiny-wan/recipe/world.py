@@ -2,7 +2,8 @@
 
 Coordinates: x to the right, y down, half of the frame's shorter side is 1, the origin its centre; time in seconds at
 16 fps. draw_spec gives the attributes (int tensors), render the clip [b, 3, frames, height, width] in [-1, 1] and the
-objects' coverage [b, 2, frames, height, width] in [0, 1]. objects.py draws what moves, scenery.py what is behind.
+objects' coverage [b, 2, frames, height, width] in [0, 1]. Of two objects the first is the left one. objects.py draws
+what moves, scenery.py what is behind.
 """
 import torch
 
@@ -71,7 +72,7 @@ def draw_spec(count, generator, device="cpu", which="train", pairs=.3, moving_ca
 def path(spec, suffix, side, times, stage, generator):
     """One object's way through the clip: x, y, radius, yaw, height over the floor [b, frames], floor [b, 1], rgb.
 
-    side [b, 1]: 0 alone, -1 and 1 the left and right one of two; times [b, frames]; stage: extents and floor.
+    side [b, 1]: 0 alone, -1 and 1 the left and the right one of two; times [b, frames]; stage: extents and floor.
     """
     device, count = times.device, len(times)
     random = torch.rand(count, 12, generator=generator, device=device)
@@ -161,7 +162,7 @@ def render(spec, frames, height, width, device, generator, zoom=1., follow=False
                  floor=low + (high - low) * random[:, 1:2], pace=min(1., 2 / max(duration, .1)),
                  speed=uniform(2, .55, .72))
     two = spec["second"] > 0
-    side = torch.where(random[:, 3:4] < .5, -1., 1.) * two[:, None]
+    side = -1. * two[:, None]
     bodies = [path(spec, "", side, times, stage, generator), path(spec, "2", -side, times, stage, generator)]
     bodies[0]["there"], bodies[1]["there"] = torch.ones_like(two), two
     pick = lambda table: objects.constant(table, device)[spec["camera"]][:, None]
