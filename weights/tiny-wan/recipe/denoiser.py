@@ -104,8 +104,9 @@ class Latents:
 class Pool:
     """Latents, token ids and object masks of one clip shape on this process; fresh clips replace the oldest."""
 
-    def __init__(self, latents, tokenizer, generator, rng, shape, plan):
-        self.latents, self.tokenizer, self.generator, self.rng, self.shape = latents, tokenizer, generator, rng, shape
+    def __init__(self, latents, tokenizer, generator, rng, shape, plan, pairs):
+        self.latents, self.tokenizer, self.generator, self.rng = latents, tokenizer, generator, rng
+        self.shape, self.pairs = shape, pairs
         self.batch, self.capacity, self.chunk, self.refresh = plan.batch, plan.capacity, plan.chunk, plan.refresh
         self.made = 0
         height, width, frames = shape
@@ -120,7 +121,7 @@ class Pool:
         device = self.latents.context.device
         for begin in range(0, count, 8 * self.chunk):      # drawing many at once is cheaper
             n = min(8 * self.chunk, count - begin)
-            spec = world.draw_spec(n, self.generator, device)
+            spec = world.draw_spec(n, self.generator, device, pairs=self.pairs)
             clip, cover = world.render(spec, frames, height, width, device, self.generator)
             mask = F.max_pool3d(cover.amax(1, keepdim=True).float(), (1, 8, 8))
             if frames > 1:                        # a latent frame stands for 4 frames, the first one for 1
@@ -153,7 +154,7 @@ def plans(args):
     u, n, wide = args.unit, args.pool, 7 * args.unit // 2
 
     def plan(divisor, clips, chunk):
-        return Plan(max(args.batch // divisor, 1), max(clips, chunk), chunk, max(clips // 50, 1))
+        return Plan(max(args.batch // divisor, 1), max(clips, chunk), chunk, max(clips // 32, 1))
 
     return {
         (u, u, 33): plan(1, 12 * n, 64), (2 * u, 2 * u, 33): plan(4, 5 * n, 16),
@@ -163,32 +164,34 @@ def plans(args):
 
 
 def schedule(step, progress, args):
-    """Which shape a step takes: small squares first, then twice as large, then four times; some of all others."""
+    """Which shape a step takes: small squares first, then twice as large, then also four times; some of all others."""
     u, wide = args.unit, 7 * args.unit // 2
     small, base, large, still = (u, u, 33), (2 * u, 2 * u, 33), (4 * u, 4 * u, 33), (2 * u, 2 * u, 1)
     if step % 24 == 22:
         return still
     if progress < args.until_base:
         return small
-    if progress >= args.until_large and step % 4 == 3:
-        return large
     others = {1: (2 * u, wide, 33), 9: (wide, 2 * u, 33), 17: (2 * u, 2 * u, 65)}
-    return others.get(step % 48, small if step % 8 == 0 else base)
+    if step % 24 in others:
+        return others[step % 24]
+    if progress >= args.until_large and int((step + 1) * args.large) > int(step * args.large):
+        return large
+    return small if step % 8 == 0 else base
 
 
-def noise_levels(count, shape, device):
+def noise_levels(count, shape, device, large_shift):
     """s in (0, 1): mostly logit-normal, some uniform, then shifted: the more pixels, the more noise hides them."""
     s = torch.sigmoid(torch.randn(count, device=device))
     s = torch.where(torch.rand(count, device=device) < .15, torch.rand(count, device=device), s)
     area = shape[0] * shape[1]
-    shift = 1.8 if area < 40000 else 3. if area < 200000 else 4.
+    shift = 1.8 if area < 40000 else 3. if area < 200000 else large_shift
     return shift * s / (1 + (shift - 1) * s)
 
 
 def loss_of(model, encoder, sample, shape, nothing, args, context):
     x, ids, mask = sample
     ids = torch.where(torch.rand(len(x))[:, None] < .1, nothing, ids)          # 10 % learn the empty prompt, for CFG
-    s = noise_levels(len(x), shape, context.device)
+    s = noise_levels(len(x), shape, context.device, args.large_shift)
     level = s.view(-1, 1, 1, 1, 1)
     noise = torch.randn_like(x)
     text = encode_text(encoder, ids, context)
@@ -259,7 +262,7 @@ def train(args, context):
     pools = {}
     for shape, plan in plans(args).items():
         if shape[0] < 4 * args.unit or args.until_large < 1:
-            pools[shape] = Pool(trainer.latents, trainer.tokenizer, generator, rng, shape, plan)
+            pools[shape] = Pool(trainer.latents, trainer.tokenizer, generator, rng, shape, plan, args.pairs)
             pools[shape].add(max(plan.capacity // 4, plan.chunk))
     context.sync()
     context.log(f"denoiser: {sum(p.numel() for p in trainer.parameters)} weights; "
@@ -307,6 +310,9 @@ def main():
         batch=(192, "clips a step and process at the smallest size"),
         until_base=(.40, "share of the time at the smallest size"),
         until_large=(.68, "share of the time before the largest size joins"),
+        large=(.25, "share of the steps at the largest size from then on"),
+        large_shift=(6., "how far noise levels are shifted up at the largest size"),
+        pairs=(.4, "share of clips with two objects"),
         save_every=(120., "seconds between checkpoints")).parse_args()
     if (args.work / "denoiser.pt").exists():
         return

@@ -59,7 +59,7 @@ def main():
                batch=(8, "prompts at once"), size=("256x256", "width x height"), frames=(33, "frames"),
                samplers=("8:3", "STEPS:CFG, separated by commas"), dtype=("bfloat16", "of the pipeline"),
                sheet=("", "picture of the first clips"), shown=(40, "clips in the picture"),
-               true=(0, "true clips through the autoencoder"))
+               true=(0, "true clips through the autoencoder"), true_sizes=("128,256", "their sides"))
     p.add_argument("--varied", action="store_true", help="free wording instead of the canonical one")
     args = p.parse_args()
     context = Context(args.seed)
@@ -72,7 +72,8 @@ def main():
         def through(clip):
             z = onepass.encode(pipe.vae, clip.to(pipe.vae.dtype)).chunk(2, 1)[0]
             return onepass.decode(pipe.vae, z).float().clamp(-1, 1)
-        judge.report(marker, args.true, context, through, "true clips through the autoencoder")
+        judge.report(marker, args.true, context, through, "true clips through the autoencoder",
+                     map(int, args.true_sizes.split(",")))
     for sampler in args.samplers.split(",") if args.samplers else []:
         shown = mark(pipe, marker, sampler, args, context)
         if args.sheet and context.rank == 0:
