@@ -340,7 +340,8 @@ static void own_sets_are_whole(void **state)
 {
     (void)state;
     assert_int_equal(count_of("tiny-wan-demo.csv"), 24);
-    assert_int_equal(count_of("tiny-wan-held-out.csv"), 200);
+    assert_int_equal(count_of("tiny-wan-held-out.csv"), 400);
+    assert_int_equal(count_of("tiny-wan-two-objects.csv"), 200);
     assert_int_equal(count_of("tiny-wan-tune.txt"), 12);
     assert_int_equal(count_of("general.csv"), 60);
 }

@@ -1,7 +1,7 @@
-"""The prompts that the model is judged by: python3 heldout.py writes them into the folder prompts/.
+"""The prompts that the model is judged and tuned by: python3 heldout.py writes them into the folder prompts/.
 
 single: one object, each prompt with at least one pair of attributes that no training clip showed; double: two
-objects of different shapes, without such pairs. All with a still camera and in the canonical wording.
+objects of different shapes, without such pairs. All with a still camera, in the canonical wording, each once.
 """
 from pathlib import Path
 
@@ -11,23 +11,51 @@ import captions
 import world
 
 FOLDER = Path(__file__).resolve().parents[3] / "prompts"
+COUNT = dict(single=400, double=200)
+
+
+def taken(spec, index):
+    return {k: v[index] for k, v in spec.items()}
 
 
 def specs(kind, count):
-    """The first prompts of a kind as int tensors; the order is that of the files."""
-    generator = torch.Generator().manual_seed(5)
+    """The first prompts of a kind as int tensors, in the order of the files."""
+    generator, drawn = torch.Generator().manual_seed(5), 2 * COUNT[kind] + 64
     if kind == "single":
-        return world.draw_spec(count, generator, which="test", pairs=0., moving_camera=0.)
-    spec = world.draw_spec(2 * count + 64, generator, pairs=1., moving_camera=0.)
-    keep = (spec["shape"] != spec["shape2"]).nonzero()[:count, 0]
-    return {k: v[keep] for k, v in spec.items()}
+        spec = world.draw_spec(drawn, generator, which="test", pairs=0., moving_camera=0.)
+    else:
+        spec = world.draw_spec(drawn, generator, pairs=1., moving_camera=0.)
+        spec = taken(spec, (spec["shape"] != spec["shape2"]).nonzero()[:, 0])
+    first = {}
+    for k, text in enumerate(captions.canonical(spec)):
+        first.setdefault(text, k)
+    return taken(spec, list(first.values())[:COUNT[kind]][:count])
+
+
+def for_tuning():
+    """Twelve captions of what training shows, every background and motion among them."""
+    spec = world.draw_spec(4000, torch.Generator().manual_seed(6), pairs=.25, moving_camera=.25)
+
+    def first(k):
+        fits = [spec[a] == k % world.COUNTS[a] for a in ("background", "motion")]
+        return (fits[0] & fits[1]).nonzero()[0, 0].item()
+    return captions.canonical(taken(spec, [first(k) for k in range(12)]))
+
+
+def grouped(kind):
+    """A set in CSV: single by motion, double by whether both do the same."""
+    spec = specs(kind, COUNT[kind])
+    motions = captions.names("motion")
+    groups = [motions[m] if kind == "single" else "one motion" if m == n else "two motions"
+              for m, n in zip(spec["motion"].tolist(), spec["motion2"].tolist())]
+    return ["prompt,group"] + [f"{text},{group}" for text, group in zip(captions.canonical(spec), groups)]
 
 
 def texts():
     """File names and what is in them."""
     pairs = [f"{va} + {vb}" for _, va, _, vb in captions.HELD_OUT]
-    return {"tiny-wan-held-out-pairs.txt": pairs, "tiny-wan-single.txt": captions.canonical(specs("single", 400)),
-            "tiny-wan-double.txt": captions.canonical(specs("double", 200))}
+    return {"tiny-wan-held-out-pairs.txt": pairs, "tiny-wan-held-out.csv": grouped("single"),
+            "tiny-wan-two-objects.csv": grouped("double"), "tiny-wan-tune.txt": for_tuning()}
 
 
 def main():
