@@ -310,7 +310,7 @@ def main():
         batch=(192, "clips a step and process at the smallest size"),
         until_base=(.40, "share of the time at the smallest size"),
         until_large=(.68, "share of the time before the largest size joins"),
-        large=(.25, "share of the steps at the largest size from then on"),
+        large=(.25, "share of the steps at the largest size from then on, less what other shapes take"),
         large_shift=(6., "how far noise levels are shifted up at the largest size"),
         pairs=(.4, "share of clips with two objects"),
         save_every=(120., "seconds between checkpoints")).parse_args()

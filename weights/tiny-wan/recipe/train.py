@@ -1,12 +1,13 @@
 """The whole recipe by one command: python3 train.py --stage all --work work
 
-Stages: tokenizer, judge, vae, denoiser, export, evaluate. A finished stage is skipped, an interrupted one goes on from
-its last checkpoint in the work folder, so the same command resumes. --seconds of vae and denoiser are GPU-seconds: each
-stage takes under 25 minutes on one H200. Uses every GPU it sees; the judge trains on the first of several while the
-autoencoder trains on the others.
+Stages: tokenizer, judge, vae, denoiser, decoder, refine, export, evaluate. A finished stage is skipped, an interrupted
+one goes on from its last checkpoint in the work folder, so the same command resumes. decoder and refine train the
+autoencoder's decoder and the denoiser on, in folders of their own within it. --seconds of all but the judge are
+GPU-seconds. Uses every GPU it sees; of several the first has the judge beside vae, and the decoder beside refine.
 """
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,18 +15,33 @@ from pathlib import Path
 import torch
 
 HERE = Path(__file__).resolve().parent
-STAGES = ("tokenizer", "judge", "vae", "denoiser", "export", "evaluate")
+STAGES = ("tokenizer", "judge", "vae", "denoiser", "decoder", "refine", "export", "evaluate")
+BESIDE = dict(judge="vae", decoder="refine")     # on the first of several GPUs, while the other has the rest
+# Stages that go on from a product: the script, the product, what else it needs of the work folder, its options.
+FURTHER = dict(
+    decoder=("vae", "vae.pt", (), ["--decoder-only", "--batch", "64", "--lr", "1.5e-3"]),
+    refine=("denoiser", "denoiser.pt", ("vae.pt", "spiece.model"),
+            ["--until-base", ".05", "--until-large", ".2", "--large", ".6"]))
 # A model of the real shape, but too small in budget to be good: a check of the recipe on any machine.
 TOY = dict(judge=["--seconds", "4", "--batch", "2", "--count", "16"],
            vae=["--seconds", "8", "--batch", "1", "--size", "32", "--frames", "5", "--eval-count", "4",
                 "--save-every", "2"],
            denoiser=["--seconds", "15", "--unit", "32", "--pool", "4", "--batch", "4", "--save-every", "5"],
+           decoder=["--seconds", "8", "--batch", "1", "--size", "32", "--frames", "5", "--eval-count", "4"],
+           refine=["--seconds", "15", "--unit", "32", "--pool", "4", "--batch", "4"],
            export=[], evaluate=["--count", "2", "--batch", "1", "--size", "128x128", "--samplers", "2:3"])
 
 
 def command(stage, gpus, args, extra):
     """The command line and environment of one stage on the GPUs of the given numbers (none: the CPU)."""
-    options = ["--work", str(args.work), "--seed", str(args.seed)] + (TOY[stage] if args.toy else []) + extra
+    script, product, needed, own = FURTHER.get(stage, (stage, None, (), []))
+    work = args.work / stage if product else args.work
+    if product:
+        work.mkdir(exist_ok=True)
+        for name, copy in [(product, product.replace(".", "_start.")), *((name, name) for name in needed)]:
+            if not (work / copy).exists():
+                shutil.copyfile(args.work / name, work / copy)
+    options = ["--work", str(work), "--seed", str(args.seed)] + own + (TOY[stage] if args.toy else []) + extra
     if stage in ("export", "evaluate"):
         options += ["--folder", str(args.folder)]
     launch = [sys.executable]
@@ -34,7 +50,7 @@ def command(stage, gpus, args, extra):
     environment = dict(os.environ, PYTHONUNBUFFERED="1", OMP_NUM_THREADS=os.environ.get("OMP_NUM_THREADS", "2"))
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
-    return launch + [str(HERE / f"{stage}.py")] + options, environment
+    return launch + [str(HERE / f"{script}.py")] + options, environment
 
 
 def run(*jobs):
@@ -62,12 +78,19 @@ def main():
     if "tokenizer" in stages and not (args.work / "spiece.model").exists():
         import captions
         captions.make_spiece(args.work / "spiece.model")
-    if "judge" in stages and "vae" in stages and len(gpus) > 1:
-        run(command("judge", gpus[:1], args, extra["judge"]), command("vae", gpus[1:], args, extra["vae"]))
-        stages = [s for s in stages if s not in ("judge", "vae")]
+    done = {"tokenizer"}
     for stage in stages:
-        if stage != "tokenizer":
-            run(command(stage, gpus[:1] if stage in ("judge", "export") else gpus, args, extra[stage]))
+        if stage in done:
+            continue
+        group = [(stage, gpus[:1] if stage in ("judge", "export") else gpus)]
+        if BESIDE.get(stage) in stages and len(gpus) > 1:
+            group = [(stage, gpus[:1]), (BESIDE[stage], gpus[1:])]
+        run(*(command(name, on, args, extra[name]) for name, on in group))
+        for name, _ in group:
+            done.add(name)
+            if name in FURTHER:
+                product = FURTHER[name][1]
+                shutil.copyfile(args.work / name / product, args.work / product)
 
 
 if __name__ == "__main__":
