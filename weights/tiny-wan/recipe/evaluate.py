@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import torch
-from diffusers import WanPipeline
+from diffusers import UniPCMultistepScheduler, WanPipeline
 from diffusers.utils import logging
 
 import captions
@@ -49,23 +49,25 @@ def mark(pipe, marker, sampler, args, context):
                 context.log("  right:" if v * n else "  WRONG:", prompts[i])
     totals = {a: context.total(torch.cat(v).sum()) / args.count for a, v in marks.items()}
     context.log(f"{args.count} {args.kind} prompts{', varied' * args.varied}, {args.size}x{args.frames},",
-                f"{steps} steps, CFG {cfg}: " + " ".join(f"{a} {v * 100:.1f}" for a, v in totals.items())
-                + f" ({time.time() - began:.0f} s)")
+                f"{steps} steps, CFG {cfg}, shift {args.shift}:",
+                " ".join(f"{a} {v * 100:.1f}" for a, v in totals.items()) + f" ({time.time() - began:.0f} s)")
     return shown
 
 
 def main():
     p = parser(__doc__, folder=("..", "the model folder"), count=(400, "prompts"), kind=("single", "or double"),
                batch=(8, "prompts at once"), size=("256x256", "width x height"), frames=(33, "frames"),
-               samplers=("8:3", "STEPS:CFG, separated by commas"), dtype=("bfloat16", "of the pipeline"),
-               sheet=("", "picture of the first clips"), shown=(40, "clips in the picture"),
-               true=(0, "true clips through the autoencoder"), true_sizes=("128,256", "their sides"))
+               samplers=("8:3", "STEPS:CFG, separated by commas"), shift=(3., "flow shift of the sigmas"),
+               dtype=("bfloat16", "of the pipeline"), sheet=("", "picture of the first clips"),
+               shown=(40, "clips in the picture"), true=(0, "true clips through the autoencoder"),
+               true_sizes=("128,256", "their sides"))
     p.add_argument("--varied", action="store_true", help="free wording instead of the canonical one")
     args = p.parse_args()
     context = Context(args.seed)
     logging.disable_progress_bar()
     pipe = WanPipeline.from_pretrained(Path(args.folder), torch_dtype=getattr(torch, args.dtype)).to(context.device)
     pipe.set_progress_bar_config(disable=True)
+    pipe.scheduler = UniPCMultistepScheduler.from_config(pipe.scheduler.config, flow_shift=args.shift)
     marker = judge.load_judge(args.work / "judge.pt", context.device)
     if args.true:
         @torch.no_grad()
