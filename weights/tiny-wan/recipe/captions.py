@@ -192,7 +192,7 @@ def varied(spec, rng: random.Random):
             text = f"{text} {place}".strip()
         if rng.random() < .12:
             text = rng.choice(("a video of", "a clip of", "there is", "video of", "we see", "a film of")) + " " + text
-        if rng.random() < (.8 if row["camera"] else .15):
+        if row["camera"] or rng.random() < .15:   # a moving camera is always told, so that untold means still
             words = CAMERAS[row["camera"]]
             camera = words[0] if words[0] and rng.random() < .5 else rng.choice(words)
             if camera:
