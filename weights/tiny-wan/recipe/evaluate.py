@@ -57,7 +57,7 @@ def mark(pipe, marker, sampler, args, context):
 def main():
     p = parser(__doc__, folder=("..", "the model folder"), count=(400, "prompts"), kind=("single", "or double"),
                batch=(8, "prompts at once"), size=("256x256", "width x height"), frames=(33, "frames"),
-               samplers=("8:3", "STEPS:CFG, separated by commas"), shift=(3., "flow shift of the sigmas"),
+               samplers=("8:3", "STEPS:CFG, separated by commas"), shift=(0., "flow shift of the sigmas; 0: the folder's"),
                dtype=("bfloat16", "of the pipeline"), sheet=("", "picture of the first clips"),
                shown=(40, "clips in the picture"), true=(0, "true clips through the autoencoder"),
                true_sizes=("128,256", "their sides"))
@@ -67,6 +67,7 @@ def main():
     logging.disable_progress_bar()
     pipe = WanPipeline.from_pretrained(Path(args.folder), torch_dtype=getattr(torch, args.dtype)).to(context.device)
     pipe.set_progress_bar_config(disable=True)
+    args.shift = args.shift or pipe.scheduler.config.flow_shift
     pipe.scheduler = UniPCMultistepScheduler.from_config(pipe.scheduler.config, flow_shift=args.shift)
     marker = judge.load_judge(args.work / "judge.pt", context.device)
     if args.true:

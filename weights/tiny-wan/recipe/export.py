@@ -53,7 +53,7 @@ def main():
     text_encoder = denoiser.new_text_encoder(part("text_encoder")["shared.weight"].shape[0])
     text_encoder.load_state_dict(part("text_encoder"))
     scheduler = UniPCMultistepScheduler(prediction_type="flow_prediction", use_flow_sigmas=True,
-                                        num_train_timesteps=1000, flow_shift=3.0)
+                                        num_train_timesteps=1000, flow_shift=5.0)
     for name, module in (("vae", vae), ("transformer", transformer), ("text_encoder", text_encoder)):
         shutil.rmtree(folder / name, ignore_errors=True)
         module.to(torch.bfloat16).save_pretrained(folder / name, max_shard_size=SHARD)
