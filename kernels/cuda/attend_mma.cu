@@ -14,7 +14,7 @@
  *   barrier 2: v(t) is there; all warps are done with k(t)         -> load k(t + 1)
  * Roofline: tensor cores; 128 rows share a tile of k and v, 128 FLOP to a byte from the second-level cache. On an H200
  * 200 TFLOP/s at n = m = 32760, d = 128, and 225 at n = m = 8190, d = 64. */
-#include "cuda_kernel.cuh"
+#include "mma.cuh"
 
 #include <math.h>
 
@@ -33,50 +33,6 @@ template <int D, int KEYS> struct mma_shared {
     uint16_t q[QUERIES][D + PAD], k[KEYS][D + PAD], v[KEYS][D + PAD];
 };
 
-/* ---- instructions ---- */
-
-static __device__ __forceinline__ uint32_t shared_address(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
-static __device__ __forceinline__ void copy_16(void *to, const void *from, bool there)
-{
-    const int bytes = there ? 16 : 0; /* what is not there becomes zeros */
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes));
-}
-
-static __device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;"); }
-static __device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
-
-static __device__ __forceinline__ void load_4(uint32_t (&r)[4], const void *p)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(p)) : "memory");
-}
-
-static __device__ __forceinline__ void load_4_turned(uint32_t (&r)[4], const void *p)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(p)) : "memory");
-}
-
-/* c += a b */
-static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-static __device__ __forceinline__ float power_of_two(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 /* ---- the kernel's steps ---- */
 
 /* Rows [first, first + ROWS) of head g. */
@@ -90,11 +46,11 @@ static __device__ void load_rows(const mma_job &j, const uint16_t *from, int64_t
         const bool    there = first + row < rows;
         const int64_t at = there ? ((first + row) * j.h + g) * j.d + e : 0;
         if (j.wide)
-            copy_16(&to[row][e], from + (e < j.d ? at : 0), there && e < j.d);
+            sg_copy_16(&to[row][e], from + (e < j.d ? at : 0), there && e < j.d);
         else
             for (int l = 0; l < 8; l++) to[row][e + l] = there && e + l < j.d ? from[at + l] : (uint16_t)0;
     }
-    copies_commit();
+    sg_copies_commit();
 }
 
 /* s = q k^T for the warp's 16 rows. */
@@ -107,12 +63,12 @@ static __device__ void score_tile(const mma_shared<D, KEYS> &room, int warp, int
 #pragma unroll
     for (int e = 0; e < D; e += 16) {
         uint32_t a[4], b[4];
-        load_4(a, &room.q[warp * 16 + lane % 16][e + lane / 16 * 8]);
+        sg_load_4(a, &room.q[warp * 16 + lane % 16][e + lane / 16 * 8]);
 #pragma unroll
         for (int c = 0; c < KEYS / 8; c += 2) {
-            load_4(b, &room.k[c * 8 + lane / 16 * 8 + lane % 8][e + lane / 8 % 2 * 8]);
-            multiply(s[c], a, b[0], b[1]);
-            multiply(s[c + 1], a, b[2], b[3]);
+            sg_load_4(b, &room.k[c * 8 + lane / 16 * 8 + lane % 8][e + lane / 8 % 2 * 8]);
+            sg_multiply(s[c], a, b[0], b[1]);
+            sg_multiply(s[c + 1], a, b[2], b[3]);
         }
     }
 }
@@ -151,12 +107,12 @@ static __device__ void soften(float (&s)[KEYS / 8][4], float (&o)[D / 8][4], flo
 #pragma unroll
         for (int c = 0; c < KEYS / 8; c++) max = fmaxf(max, fmaxf(s[c][2 * r], s[c][2 * r + 1]));
         for (int i = 2; i > 0; i /= 2) max = fmaxf(max, __shfl_xor_sync(~0u, max, i));
-        const float base = max == -INFINITY ? 0.0f : max, fade = power_of_two(top[r] - base);
+        const float base = max == -INFINITY ? 0.0f : max, fade = sg_power_of_two(top[r] - base);
 #pragma unroll
         for (int c = 0; c < KEYS / 8; c++)
 #pragma unroll
             for (int i = 2 * r; i < 2 * r + 2; i++) {
-                s[c][i] = power_of_two(s[c][i] - base);
+                s[c][i] = sg_power_of_two(s[c][i] - base);
                 all += s[c][i];
             }
         sum[r] = sum[r] * fade + all;
@@ -182,9 +138,9 @@ static __device__ void value_tile(const mma_shared<D, KEYS> &room, int lane, con
 #pragma unroll
         for (int c = 0; c < D / 8; c += 2) {
             uint32_t b[4];
-            load_4_turned(b, &room.v[k * 16 + lane % 16][c * 8 + lane / 16 * 8]);
-            multiply(o[c], a, b[0], b[1]);
-            multiply(o[c + 1], a, b[2], b[3]);
+            sg_load_4_turned(b, &room.v[k * 16 + lane % 16][c * 8 + lane / 16 * 8]);
+            sg_multiply(o[c], a, b[0], b[1]);
+            sg_multiply(o[c + 1], a, b[2], b[3]);
         }
     }
 }
@@ -217,21 +173,21 @@ static __device__ void store_tile(const mma_job &j, int64_t g, int64_t row, int 
 template <int D, int KEYS> static __global__ void __launch_bounds__(SG_THREADS, 1) attend_mma(mma_job j)
 {
     extern __shared__ __align__(16) unsigned char bytes[];
-    mma_shared<D, KEYS> &room = *(mma_shared<D, KEYS> *)bytes;
-    const int            warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP;
-    const int64_t        first = (int64_t)blockIdx.x * QUERIES, g = blockIdx.y, row = first + warp * 16 + lane / 4;
-    float                o[D / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {};
+    mma_shared<D, KEYS>                          &room = *(mma_shared<D, KEYS> *)bytes;
+    const int                                     warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP;
+    const int64_t first = (int64_t)blockIdx.x * QUERIES, g = blockIdx.y, row = first + warp * 16 + lane / 4;
+    float         o[D / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {};
     load_rows<D>(j, j.q, j.n, first, g, room.q);
     load_rows<D>(j, j.k, j.m, 0, g, room.k);
     for (int64_t key = 0; key < j.m; key += KEYS) {
         float s[KEYS / 8][4];
-        copies_wait();
+        sg_copies_wait();
         __syncthreads();
         load_rows<D>(j, j.v, j.m, key, g, room.v);
         score_tile<D, KEYS>(room, warp, lane, s);
         bias_tile<KEYS>(j, g, row, key, lane, s);
         soften<D, KEYS>(s, o, top, sum);
-        copies_wait();
+        sg_copies_wait();
         __syncthreads();
         if (key + KEYS < j.m) load_rows<D>(j, j.k, j.m, key + KEYS, g, room.k);
         value_tile<D, KEYS>(room, lane, s, o);
@@ -246,8 +202,7 @@ template <int D, int KEYS> static bool launch(sg_stream *s, const mma_job &j, sg
     const int  bytes = (int)sizeof(mma_shared<D, KEYS>);
     const dim3 grid((unsigned)sg_div_up(j.n, QUERIES), (unsigned)j.h);
     if (sizeof(mma_shared<D, KEYS>) > sg_cuda_of(s)->shared_max) return false;
-    const cudaError_t e =
-        cudaFuncSetAttribute(attend_mma<D, KEYS>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    const cudaError_t e = cudaFuncSetAttribute(attend_mma<D, KEYS>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     *status = sg_cuda_check(s, "attend", e);
     if (*status) return true;
     attend_mma<D, KEYS><<<grid, SG_THREADS, bytes, sg_cuda_of(s)->queue>>>(j);

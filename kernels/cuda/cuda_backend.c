@@ -148,11 +148,16 @@ sg_status sg_cuda_open(sg_backend *b, sg_error *e)
     sg_cuda_product_init(&c->ops);
     sg_cuda_conv_init(&c->ops);
     sg_cuda_attend_init(&c->ops);
+    sg_cuda_pool_init(&c->ops);
+    sg_cuda_score_init(&c->ops);
+    sg_cuda_select_init(&c->ops);
+    sg_cuda_blocks_init(&c->ops);
     b->name = "cuda";
     b->ops = &c->ops;
     b->memory = &device_memory;
     b->impl = c;
     b->dtype = SG_BF16;
+    b->values = SG_BF16;
     b->host_memory = false;
     b->threads = 1;
     return SG_OK;

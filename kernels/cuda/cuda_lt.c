@@ -29,7 +29,7 @@ enum { KEPT = 512, SCRATCH = 32 << 20 }; /* bytes: what NVIDIA advises for its n
     X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute)
 
 typedef struct gemm_key {
-    int64_t  n, i, o, stride;
+    int64_t  n, i, o, stride, x_stride, w_stride;
     uint32_t align_x, align_w, align_y;
     uint32_t type, y_type, bias, gelu;
 } gemm_key;
@@ -80,8 +80,8 @@ static cublasStatus_t describe(const sg_lt *l, gemm_plan *p)
     TRY(l->MatmulDescCreate(&p->desc, in, CUDA_R_32F));
     TRY(l->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &turned, sizeof turned));
     TRY(l->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &end, sizeof end));
-    TRY(l->MatrixLayoutCreate(&p->w, type_of(k->type), (uint64_t)k->i, (uint64_t)k->o, k->i));
-    TRY(l->MatrixLayoutCreate(&p->x, type_of(k->type), (uint64_t)k->i, (uint64_t)k->n, k->i));
+    TRY(l->MatrixLayoutCreate(&p->w, type_of(k->type), (uint64_t)k->i, (uint64_t)k->o, k->w_stride));
+    TRY(l->MatrixLayoutCreate(&p->x, type_of(k->type), (uint64_t)k->i, (uint64_t)k->n, k->x_stride));
     return l->MatrixLayoutCreate(&p->y, type_of(k->y_type), (uint64_t)k->o, (uint64_t)k->n, k->stride);
 }
 
@@ -155,6 +155,8 @@ static cublasStatus_t run(sg_cuda *c, const sg_gemm *g, void *scratch)
     k.i = g->i;
     k.o = g->o;
     k.stride = g->stride;
+    k.x_stride = g->x_stride ? g->x_stride : g->i;
+    k.w_stride = g->w_stride ? g->w_stride : g->i;
     k.align_x = alignment(g->x);
     k.align_w = alignment(g->w);
     k.align_y = alignment(g->y);

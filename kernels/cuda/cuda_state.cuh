@@ -58,6 +58,10 @@ void sg_cuda_gather_init(sg_ops *t);
 void sg_cuda_product_init(sg_ops *t);
 void sg_cuda_conv_init(sg_ops *t);
 void sg_cuda_attend_init(sg_ops *t);
+void sg_cuda_pool_init(sg_ops *t);
+void sg_cuda_score_init(sg_ops *t);
+void sg_cuda_select_init(sg_ops *t);
+void sg_cuda_blocks_init(sg_ops *t);
 
 /* ---- cublasLt: cuda_lt.c ---- */
 
@@ -68,7 +72,8 @@ typedef struct sg_gemm {
     const void *x, *w;        /* [n, i] [o, i] */
     const void *b;            /* [o] of y's dtype, 16-byte aligned, o a multiple of 8; or NULL */
     int64_t     n, i, o, stride;
-    sg_dtype    type, y_type; /* of x and w; of y: F32 or BF16 */
+    int64_t     x_stride, w_stride; /* of rows that are not dense; 0: i */
+    sg_dtype    type, y_type;       /* of x and w; of y: F32 or BF16 */
     bool        gelu;         /* only with a BF16 y: the library's tanh is not F32's */
     bool        add;          /* not with gelu */
 } sg_gemm;

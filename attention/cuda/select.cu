@@ -1,0 +1,347 @@
+/* select.cu - which blocks of keys each block of queries keeps, as the rules of op.h say, without a host's look at any score.
+ *
+ * A block of threads ranks one row, (head, block of queries), in shared memory by a bitonic sort of 64-bit keys: the score's
+ * bits in the order of floats, NaN last, then the place, the first of equals foremost. Sums of ranked scores are in double.
+ * What the rows of all heads left of their budget goes to the best places of the whole layer by counting the scores' bytes,
+ * from the highest down, until the least score that is taken is known; all counts are whole numbers, so that the same
+ * places are taken at every run. */
+#include "blocks.cuh"
+
+#include <math.h>
+
+enum { WARPS = SG_THREADS / SG_WARP, BINS = 256 };
+
+struct select_job {
+    sg_block_rules rules;
+    const float   *score, *amount; /* [h, nq, nk]; [h], but for GIVEN */
+    uint8_t       *keep;           /* [h, nq, 4 words], anywhere */
+    uint32_t      *bits;           /* [h, nq, words]: what is kept so far */
+    int32_t       *left, *kept;    /* [h nq]: of a row's budget; kept blocks */
+    float         *share;          /* [h nq]: of the row's mass that is kept; -1 where it has none */
+    int64_t        nq, nk, words;
+    int64_t        sink;
+    int            size; /* of what is sorted: a power of two */
+    sg_select_rule rule;
+    bool           heads;
+};
+
+/* What is shared out among all rows. */
+struct select_shared {
+    unsigned long long need;      /* places yet to be taken; at the end, of those that have the least score */
+    uint32_t           least;     /* of that score, the bytes found so far */
+    uint32_t           all;       /* there are no more places than that: all are taken */
+    uint32_t           bin[BINS]; /* places by their next byte */
+};
+
+/* In the order of floats, both zeros equal, NaN below all. */
+static __device__ __forceinline__ uint32_t order_of(float x)
+{
+    const uint32_t bits = __float_as_uint(x + 0.0f);
+    return x != x ? 0 : bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+static __device__ __forceinline__ float score_of(uint32_t order)
+{
+    return order == 0 ? __uint_as_float(0x7fc00000u) : __uint_as_float(order >> 31 ? order & 0x7fffffffu : ~order);
+}
+
+/* ---- ranking a row ---- */
+
+/* The highest first; what lies beyond nk ranks last of all. */
+static __device__ void rank_row(const select_job &j, const float *score, unsigned long long *key)
+{
+    for (int i = threadIdx.x; i < j.size; i += SG_THREADS)
+        key[i] = i < j.nk ? (unsigned long long)order_of(score[i]) << 32 | (0xffffffffu - (uint32_t)i) : 0;
+    for (int run = 2; run <= j.size; run *= 2)
+        for (int step = run / 2; step > 0; step /= 2) {
+            __syncthreads();
+            for (int i = threadIdx.x; i < j.size / 2; i += SG_THREADS) {
+                const int                a = i / step * 2 * step + i % step, b = a + step;
+                const unsigned long long x = key[a], y = key[b];
+                if ((x < y) == ((a & run) == 0)) {
+                    key[a] = y;
+                    key[b] = x;
+                }
+            }
+        }
+    __syncthreads();
+}
+
+/* How many of the ranked scores stay within amount of their sum: each warp's, then each thread's stretch is added up. */
+static __device__ int mass_count(const select_job &j, const unsigned long long *key, float amount)
+{
+    __shared__ double part[SG_THREADS];
+    __shared__ int    first;
+    const int         stretch = (int)((j.nk + SG_THREADS - 1) / SG_THREADS), from = threadIdx.x * stretch;
+    const int         end = min(from + stretch, (int)j.nk);
+    double            own = 0, before = 0, all = 0;
+    for (int i = from; i < end; i++) own += (double)score_of((uint32_t)(key[i] >> 32));
+    part[threadIdx.x] = own;
+    if (threadIdx.x == 0) first = (int)j.nk;
+    __syncthreads();
+    for (int t = 0; t < SG_THREADS; t++) {
+        if (t == (int)threadIdx.x) before = all;
+        all += part[t];
+    }
+    for (int i = from; i < end; i++) {
+        before += (double)score_of((uint32_t)(key[i] >> 32));
+        if (before <= (double)amount * all) continue;
+        atomicMin(&first, i);
+        break;
+    }
+    __syncthreads();
+    return max(first, 1);
+}
+
+static __device__ int rule_count(const select_job &j, int64_t g, const unsigned long long *key)
+{
+    const float amount = j.amount[g];
+    if (j.rule == SG_SELECT_MASS) return mass_count(j, key, amount);
+    const float share = floorf(__fmul_rn(amount, (float)j.nk));
+    return share >= (float)j.nk ? (int)j.nk : share >= 1 ? (int)share : 1;
+}
+
+/* Marks what the row's rule takes by itself. */
+static __global__ void __launch_bounds__(SG_THREADS) select_rows(select_job j)
+{
+    extern __shared__ unsigned long long key[];
+    const int64_t                        row = blockIdx.x, g = row / j.nq;
+    uint32_t *const bits = (uint32_t *)(key + j.size), *const to = j.bits + row * j.words;
+    rank_row(j, j.score + row * j.nk, key);
+    const int count = rule_count(j, g, key), now = j.heads ? count / 4 : count;
+    for (int i = threadIdx.x; i < j.words; i += SG_THREADS) bits[i] = 0;
+    __syncthreads();
+    for (int i = threadIdx.x; i < now; i += SG_THREADS) {
+        const uint32_t at = 0xffffffffu - (uint32_t)key[i];
+        atomicOr(&bits[at / 32], 1u << at % 32);
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < j.words; i += SG_THREADS) to[i] = bits[i];
+    if (threadIdx.x == 0) j.left[row] = count - now;
+}
+
+/* ---- what is shared out among all rows ---- */
+
+static __global__ void __launch_bounds__(SG_THREADS) share_begin(select_job j, select_shared *all)
+{
+    __shared__ unsigned long long need;
+    if (threadIdx.x == 0) need = 0;
+    __syncthreads();
+    unsigned long long own = 0;
+    for (int64_t row = threadIdx.x; row < j.rules.h * j.nq; row += SG_THREADS) own += (unsigned)j.left[row];
+    atomicAdd(&need, own);
+    all->bin[threadIdx.x] = 0;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        all->need = need;
+        all->least = all->all = 0;
+    }
+}
+
+/* Whether a place is still to be had. */
+static __device__ __forceinline__ bool is_free(const select_job &j, int64_t row, int64_t b)
+{
+    return b < j.nk && !(j.bits[row * j.words + b / 32] >> b % 32 & 1);
+}
+
+/* Of the places that share the bytes found so far: how many have which next byte. */
+static __global__ void __launch_bounds__(SG_THREADS) share_count(select_job j, select_shared *all, int shift)
+{
+    __shared__ uint32_t bin[BINS];
+    const uint32_t      least = all->least;
+    bin[threadIdx.x] = 0;
+    __syncthreads();
+    for (int64_t row = blockIdx.x; row < j.rules.h * j.nq; row += gridDim.x)
+        for (int64_t b = threadIdx.x; b < j.nk; b += SG_THREADS) {
+            const uint32_t order = order_of(j.score[row * j.nk + b]);
+            if (is_free(j, row, b) && (shift == 24 || order >> shift >> 8 == least))
+                atomicAdd(&bin[order >> shift & 255], 1);
+        }
+    __syncthreads();
+    if (bin[threadIdx.x]) atomicAdd(&all->bin[threadIdx.x], bin[threadIdx.x]);
+}
+
+/* One thread: from the highest byte down to where the need is met. */
+static __global__ void share_narrow(select_shared *all)
+{
+    int b = BINS - 1;
+    while (b >= 0 && all->bin[b] < all->need) all->need -= all->bin[b--];
+    all->all |= b < 0; /* can only be so at the first byte */
+    all->least = all->least << 8 | (uint32_t)(b < 0 ? 0 : b);
+    for (int i = 0; i < BINS; i++) all->bin[i] = 0;
+}
+
+/* A warp counts in each row the free places of the least score, in left, which is no longer needed. */
+static __global__ void __launch_bounds__(SG_THREADS) share_equals(select_job j, const select_shared *all)
+{
+    const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / SG_WARP;
+    int           count = 0;
+    if (row >= j.rules.h * j.nq) return;
+    for (int64_t b = threadIdx.x % SG_WARP; b < j.nk; b += SG_WARP)
+        count += is_free(j, row, b) && order_of(j.score[row * j.nk + b]) == all->least;
+    count = __reduce_add_sync(~0u, count);
+    if (threadIdx.x % SG_WARP == 0) j.left[row] = count;
+}
+
+/* left becomes what the rows before have of them. */
+static __global__ void __launch_bounds__(SG_THREADS) share_before(select_job j)
+{
+    __shared__ int part[SG_THREADS];
+    const int64_t  rows = j.rules.h * j.nq, stretch = (rows + SG_THREADS - 1) / SG_THREADS;
+    const int64_t  from = threadIdx.x * stretch, end = min(from + stretch, rows);
+    int            own = 0, before = 0;
+    for (int64_t row = from; row < end; row++) own += j.left[row];
+    part[threadIdx.x] = own;
+    __syncthreads();
+    for (int t = 0; t < (int)threadIdx.x; t++) before += part[t];
+    for (int64_t row = from; row < end; row++) {
+        const int here = j.left[row];
+        j.left[row] = before;
+        before += here;
+    }
+}
+
+/* A warp takes a row's places above the least score, and of those that have it as many as are needed, the first. */
+static __global__ void __launch_bounds__(SG_THREADS) share_take(select_job j, const select_shared *all)
+{
+    const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / SG_WARP;
+    const int     lane = threadIdx.x % SG_WARP;
+    if (row >= j.rules.h * j.nq) return;
+    unsigned long long before = (unsigned)j.left[row];
+    for (int64_t word = 0; word < j.words; word++) {
+        const int64_t  b = word * 32 + lane;
+        const bool     is = is_free(j, row, b);
+        const uint32_t order = is ? order_of(j.score[row * j.nk + b]) : 0;
+        const uint32_t equals = __ballot_sync(~0u, is && order == all->least);
+        const bool     takes = is && (all->all || order > all->least ||
+                                  (order == all->least && before + __popc(equals & ((1u << lane) - 1)) < all->need));
+        const uint32_t taken = __ballot_sync(~0u, takes);
+        before += __popc(equals);
+        __syncwarp();
+        if (lane == 0) j.bits[row * j.words + word] |= taken;
+        __syncwarp();
+    }
+}
+
+/* ---- what is always kept, and what is never ---- */
+
+/* A warp a row. */
+static __global__ void __launch_bounds__(SG_THREADS) finish_rows(select_job j)
+{
+    const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / SG_WARP, g = row / j.nq, i = row % j.nq;
+    const int     lane = threadIdx.x % SG_WARP;
+    float         sum = 0, mass = 0;
+    int           kept = 0;
+    if (row >= j.rules.h * j.nq) return;
+    const bool all = sg_q_fixed(j.rules, g, i);
+    for (int64_t word = 0; word < j.words; word++) {
+        const int64_t b = word * 32 + lane;
+        const bool    is = b < j.nk;
+        const float   score = is ? j.score[row * j.nk + b] : 0.0f;
+        bool          keeps = false;
+        if (is && j.rule == SG_SELECT_GIVEN)
+            keeps = score > 0;
+        else if (is)
+            keeps = (j.bits[row * j.words + word] >> lane & 1) || all || b < j.sink || sg_k_fixed(j.rules, g, b);
+        keeps = keeps && sg_in_sight(j.rules, i, b);
+        const uint32_t bits = __ballot_sync(~0u, keeps);
+        if (lane < 4) j.keep[(row * j.words + word) * 4 + lane] = (uint8_t)(bits >> 8 * lane);
+        kept += __popc(bits);
+        sum += score;
+        mass += keeps ? score : 0.0f;
+    }
+    for (int k = 16; k > 0; k /= 2) {
+        sum += __shfl_xor_sync(~0u, sum, k);
+        mass += __shfl_xor_sync(~0u, mass, k);
+    }
+    if (lane) return;
+    j.kept[row] = kept;
+    j.share[row] = sum == 0 ? -1.0f : mass / sum;
+}
+
+/* A warp a head. */
+static __global__ void __launch_bounds__(SG_WARP) finish_heads(select_job j, int32_t *kept, float *mass)
+{
+    const int64_t g = blockIdx.x;
+    int           all = 0, rows = 0;
+    float         sum = 0;
+    for (int64_t i = threadIdx.x; i < j.nq; i += SG_WARP) {
+        const float share = j.share[g * j.nq + i];
+        all += j.kept[g * j.nq + i];
+        if (share == -1.0f) continue;
+        sum += share;
+        rows++;
+    }
+    all = __reduce_add_sync(~0u, all);
+    rows = __reduce_add_sync(~0u, rows);
+    for (int k = 16; k > 0; k /= 2) sum += __shfl_xor_sync(~0u, sum, k);
+    if (threadIdx.x) return;
+    kept[2 * g] = all;
+    kept[2 * g + 1] = j.kept[g * j.nq + j.nq - 1];
+    mass[g] = rows ? sum / (float)rows : 1.0f;
+}
+
+/* ---- launchers ---- */
+
+static sg_status share_out(sg_stream *s, const select_job &j, select_shared *all)
+{
+    const cudaStream_t queue = sg_cuda_of(s)->queue;
+    const int64_t      rows = j.rules.h * j.nq;
+    const unsigned     few = (unsigned)sg_min64(rows, (int64_t)sg_cuda_of(s)->processors * 8);
+    const unsigned     by_warps = (unsigned)sg_div_up(rows, WARPS);
+    share_begin<<<1, SG_THREADS, 0, queue>>>(j, all);
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        share_count<<<few, SG_THREADS, 0, queue>>>(j, all, shift);
+        share_narrow<<<1, 1, 0, queue>>>(all);
+    }
+    share_equals<<<by_warps, SG_THREADS, 0, queue>>>(j, all);
+    share_before<<<1, SG_THREADS, 0, queue>>>(j);
+    share_take<<<by_warps, SG_THREADS, 0, queue>>>(j, all);
+    return sg_cuda_launched(s, "select");
+}
+
+static sg_status rank_rows(sg_stream *s, select_job &j)
+{
+    for (j.size = 2; j.size < j.nk;) j.size *= 2;
+    const size_t bytes = (size_t)j.size * sizeof(unsigned long long) + (size_t)j.words * sizeof(uint32_t);
+    if (bytes > sg_cuda_of(s)->shared_max)
+        return sg_fail(s, SG_E_UNSUPPORTED,
+                       "select: %lld blocks of keys want %zu bytes of shared memory, of which this GPU has "
+                       "%zu",
+                       (long long)j.nk, bytes, sg_cuda_of(s)->shared_max);
+    SG_TRY(sg_cuda_check(s, "select",
+                         cudaFuncSetAttribute(select_rows, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
+    select_rows<<<(unsigned)(j.rules.h * j.nq), SG_THREADS, bytes, sg_cuda_of(s)->queue>>>(j);
+    return sg_cuda_launched(s, "select");
+}
+
+static sg_status select(sg_stream *s, const sg_select_args *a)
+{
+    const int64_t h = a->score.dim[0];
+    select_job    j = {};
+    j.rules = sg_block_rules_of(a, h);
+    j.score = (const float *)a->score.data;
+    j.amount = (const float *)a->amount.data;
+    j.keep = (uint8_t *)a->keep.data;
+    j.nq = a->score.dim[1];
+    j.nk = a->score.dim[2];
+    j.words = a->keep.dim[2] / 4;
+    j.sink = a->sink;
+    j.rule = a->rule;
+    j.heads = a->heads;
+    const size_t rows = (size_t)(h * j.nq);
+    char *const  room = (char *)sg_cuda_scratch(s, "select", SG_CUDA_X,
+                                                sizeof(select_shared) + rows * (3 + (size_t)j.words) * sizeof(int32_t));
+    if (!room) return s->status;
+    j.left = (int32_t *)(room + sizeof(select_shared));
+    j.kept = j.left + rows;
+    j.share = (float *)(j.kept + rows);
+    j.bits = (uint32_t *)(j.share + rows);
+    if (j.rule != SG_SELECT_GIVEN) SG_TRY(rank_rows(s, j));
+    if (j.heads) SG_TRY(share_out(s, j, (select_shared *)room));
+    finish_rows<<<(unsigned)sg_div_up((int64_t)rows, WARPS), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+    finish_heads<<<(unsigned)h, SG_WARP, 0, sg_cuda_of(s)->queue>>>(j, (int32_t *)a->kept.data, (float *)a->mass.data);
+    return sg_cuda_launched(s, "select");
+}
+
+void sg_cuda_select_init(sg_ops *t) { t->select = select; }

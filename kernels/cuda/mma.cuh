@@ -1,0 +1,76 @@
+/* mma.cuh - what kernels on tensor cores say in PTX: copies into shared memory, fragments, products.
+ *
+ * Fragments of a 16 x 8 tile: lane l holds rows l/4 and l/4 + 8, columns 2 (l%4) and 2 (l%4) + 1. */
+#ifndef SG_MMA_CUH
+#define SG_MMA_CUH
+
+#include "cuda_kernel.cuh"
+
+static __device__ __forceinline__ uint32_t sg_shared_address(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* 16 bytes into shared memory, in the background; zeros where nothing is there. */
+static __device__ __forceinline__ void sg_copy_16(void *to, const void *from, bool there)
+{
+    const int bytes = there ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(sg_shared_address(to)), "l"(from), "r"(bytes));
+}
+
+static __device__ __forceinline__ void sg_copies_commit() { asm volatile("cp.async.commit_group;"); }
+static __device__ __forceinline__ void sg_copies_wait() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
+
+/* Four matrices of 8 rows of 16 bytes; lane l gives the address of row l % 8 of matrix l / 8. */
+static __device__ __forceinline__ void sg_load_4(uint32_t (&r)[4], const void *p)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(sg_shared_address(p))
+                 : "memory");
+}
+
+/* The same, of two bytes each and turned. */
+static __device__ __forceinline__ void sg_load_4_turned(uint32_t (&r)[4], const void *p)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(sg_shared_address(p))
+                 : "memory");
+}
+
+/* c += a b; a 16 x 16, b 16 x 8, BF16 */
+static __device__ __forceinline__ void sg_multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* c += a b; a 16 x 32, b 32 x 8, I8 */
+static __device__ __forceinline__ void sg_multiply_i8(int (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* 2^x, to 2 in the last place; 0 for -INFINITY. */
+static __device__ __forceinline__ float sg_power_of_two(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* The larger of the two; NaN if one is. */
+static __device__ __forceinline__ float sg_most(float a, float b)
+{
+    float y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+
+#endif
