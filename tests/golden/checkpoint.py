@@ -8,6 +8,7 @@ import diffusers
 import sentencepiece
 import torch
 import transformers
+from sentencepiece import sentencepiece_model_pb2
 
 import prompts
 
@@ -16,7 +17,7 @@ IDS = {"t5": dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1), "umt5": dict(pad_id=
 
 
 def normal(g, p, std, mean=0.0):
-    p.copy_(torch.randn(p.shape, generator=g) * std + mean)
+    p.copy_(torch.randn(p.shape, generator=g, device=g.device) * std + mean)
 
 
 def fan_in(p):
@@ -65,15 +66,37 @@ def fill_vae(model, g):
             normal(g, p, gain / fan_in(p) ** 0.5)
 
 
-def build(make, fill, seed):
+def build(make, fill, seed, device):
     torch.manual_seed(seed)
-    model = make().eval().requires_grad_(False)
-    fill(model, torch.Generator("cpu").manual_seed(seed))
+    with torch.device(device):
+        model = make().eval().requires_grad_(False)
+    fill(model, torch.Generator(device).manual_seed(seed))
     return model
 
 
+def spread(model, total):
+    """Pieces that no text has between those learnt, so that ids reach up to `total`, as in a published tokenizer."""
+    m = sentencepiece_model_pb2.ModelProto.FromString(model)
+    normal_type = sentencepiece_model_pb2.ModelProto.SentencePiece.NORMAL
+    learnt, lowest = list(m.pieces), min(p.score for p in m.pieces)
+    special = [p for p in learnt if p.type != normal_type]
+    learnt = [p for p in learnt if p.type == normal_type]
+    room = total - len(special)
+    at = {room * (i + 1) // len(learnt) - 1: p for i, p in enumerate(learnt)}
+    del m.pieces[:]
+    m.pieces.extend(special)
+    for i in range(room):
+        if i in at:
+            m.pieces.append(at[i])
+        else:
+            m.pieces.add(piece=chr(0xF0000 + i % 65000) + chr(0x100000 + i // 65000), score=lowest, type=normal_type)
+    m.trainer_spec.vocab_size = total
+    return m.SerializeToString()
+
+
 def make_tokenizer(folder, spec):
-    """spec: ids, pieces, below, extra_ids, bytes, rule (normalisation), json (tokenizer.json beside spiece.model)."""
+    """spec: ids, pieces, below, extra_ids, bytes, rule (normalisation), json (tokenizer.json beside spiece.model),
+    total (optional: as many pieces as a published one has)."""
     os.makedirs(folder)
     spiece, model = os.path.join(folder, "spiece.model"), io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -82,7 +105,7 @@ def make_tokenizer(folder, spec):
         normalization_rule_name=spec["rule"], byte_fallback=spec["bytes"], num_threads=1, minloglevel=2,
         pad_piece="<pad>", **IDS[spec["ids"]])
     with open(spiece, "wb") as f:
-        f.write(model.getvalue())
+        f.write(spread(model.getvalue(), spec["total"]) if "total" in spec else model.getvalue())
     config = {"tokenizer_class": "T5Tokenizer", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>",
               "extra_ids": spec["extra_ids"], "model_max_length": 512}
     with open(os.path.join(folder, "tokenizer_config.json"), "w") as f:
@@ -114,7 +137,7 @@ def as_bytes(folder, unk_id):
         json.dump(c, f, indent=2)
 
 
-def make_text(spec, vocab, seed):
+def make_text(spec, vocab, seed, device):
     kind = transformers.UMT5Config if spec["kind"] == "umt5" else transformers.T5Config
     config = kind(vocab_size=vocab, d_model=spec["width"], d_kv=spec["head"], d_ff=spec["ff"],
                   num_layers=spec["layers"], num_heads=spec["heads"], feed_forward_proj=spec["act"],
@@ -122,7 +145,7 @@ def make_text(spec, vocab, seed):
                   dropout_rate=0.1, is_encoder_decoder=False,
                   use_cache=False, pad_token_id=0, eos_token_id=1)
     model = transformers.UMT5EncoderModel if spec["kind"] == "umt5" else transformers.T5EncoderModel
-    return build(lambda: model(config), fill_text, seed)
+    return build(lambda: model(config), fill_text, seed, device)
 
 
 def make_sampler(spec):
@@ -146,23 +169,26 @@ def to_dtype(model, dtype, keep):
             p.data = p.data.to(dtype)
 
 
-def make_checkpoint(folder, spec):
-    """spec: see make.CASES. Writes the whole pipeline; the folder must not exist."""
+def make_checkpoint(folder, spec, device="cpu"):
+    """spec: see make.CASES. Writes the whole pipeline; the folder must not exist. `device` draws the weights."""
     os.makedirs(folder)
     tokenizer = make_tokenizer(os.path.join(folder, "tokenizer"), spec["tokenizer"])
-    seed = spec["seed"]
-    text = make_text(spec["text"], -(-len(tokenizer) // 8) * 8, seed + 1)
-    dit = lambda k: build(lambda: diffusers.WanTransformer3DModel(text_dim=spec["text"]["width"], **spec["dit"]),
-                          fill_transformer, seed + k)
+    seed, dtype = spec["seed"], WEIGHT_DTYPES[spec["dtype"]]
     vae = dict(spec["vae"])
     if spec.get("latent_statistics", True):
         vae.update(latent_statistics(vae["z_dim"], seed + 4))
-    parts = {"text_encoder": text, "transformer": dit(2), "transformer_2": dit(3) if spec.get("experts") else None,
-             "vae": build(lambda: diffusers.AutoencoderKLWan(**vae), fill_vae, seed + 5)}
-    for name, model in parts.items():
-        if model is not None:
-            keep = getattr(model, "_keep_in_fp32_modules", None) or [] if name.startswith("transformer") else []
-            to_dtype(model, WEIGHT_DTYPES[spec["dtype"]], keep)
+
+    def dit(k):
+        model = build(lambda: diffusers.WanTransformer3DModel(text_dim=spec["text"]["width"], **spec["dit"]),
+                      fill_transformer, seed + k, device)
+        to_dtype(model, dtype, model._keep_in_fp32_modules or [])
+        return model
+    vocab = spec["text"].get("vocab", -(-len(tokenizer) // 8) * 8)
+    parts = {"text_encoder": make_text(spec["text"], vocab, seed + 1, device), "transformer": dit(2),
+             "transformer_2": dit(3) if spec.get("experts") else None,
+             "vae": build(lambda: diffusers.AutoencoderKLWan(**vae), fill_vae, seed + 5, device)}
+    for name in ("text_encoder", "vae"):
+        to_dtype(parts[name], dtype, [])
     own = os.path.join(folder, "tokenizer")
     shutil.move(own, folder + ".tokenizer")
     pipe = diffusers.WanPipeline(tokenizer=tokenizer, scheduler=make_sampler(spec["sampler"]), **parts,

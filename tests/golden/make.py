@@ -4,6 +4,7 @@
     python make.py --out fixtures [--case NAME ...]
 """
 import argparse
+import gc
 import hashlib
 import json
 import os
@@ -110,7 +111,7 @@ def clip(frames, height, width):
     return torch.stack([red, green, blue], dim=-1).float()
 
 
-def record(folder, spec):
+def record(folder, spec, device="cpu"):
     """All taps at float64, and the distance of the float32 and bfloat16 runs from them."""
     request, last = spec["request"], f"step.{spec['request']['steps'] - 1}.latents"
     scale = spec["vae"].get("scale_factor_spatial", 8)
@@ -119,7 +120,7 @@ def record(folder, spec):
     runs, frames, truth_latents = {}, {}, None
     for name in ("f64", "f32", "bf16"):
         dtype = oracle.DTYPES[name]
-        pipe, taps = oracle.denoise(folder, request, dtype)
+        pipe, taps = oracle.denoise(folder, request, dtype, device)
         wide = torch.float32 if dtype == torch.bfloat16 else dtype
         with oracle.widen(wide):
             pipe.vae.to(wide)
@@ -128,6 +129,8 @@ def record(folder, spec):
             truth_latents = taps[last].float()
         taps.update(oracle.vae_taps(pipe, truth_latents, movie, dtype))
         runs[name] = taps
+        del pipe
+        gc.collect()  # hooks and what they hook into hold each other
     truth = runs.pop("f64")
     for tap in ("text.ids", "text_u.ids", "noise"):
         assert all(torch.equal(truth[tap].float(), r[tap].float()) for r in runs.values()), tap

@@ -6,6 +6,7 @@ that float32 decides.
 """
 import contextlib
 import math
+import os
 import warnings
 
 import numpy as np
@@ -20,9 +21,11 @@ DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}
 
 
 def setup(threads=1):
-    """One thread, and the same bits come out again."""
+    """One thread, and the same bits come out again. On a GPU float32 is float32, not TF32."""
     torch.set_num_threads(threads)
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.set_grad_enabled(False)
     diffusers.utils.logging.set_verbosity_error()
     diffusers.utils.logging.disable_progress_bar()
@@ -32,7 +35,8 @@ def setup(threads=1):
 
 def sinusoid(timesteps, embedding_dim, flip_sin_to_cos=False, downscale_freq_shift=1, scale=1, max_period=10000):
     half = embedding_dim // 2
-    rate = torch.exp(-math.log(max_period) * torch.arange(half, dtype=torch.float64) / (half - downscale_freq_shift))
+    i = torch.arange(half, dtype=torch.float64, device=timesteps.device)
+    rate = torch.exp(-math.log(max_period) * i / (half - downscale_freq_shift))
     angle = scale * timesteps[:, None].double() * rate[None, :]
     parts = [torch.cos(angle), torch.sin(angle)] if flip_sin_to_cos else [torch.sin(angle), torch.cos(angle)]
     return torch.cat(parts, dim=-1)
@@ -85,20 +89,21 @@ def widen(dtype):
         torch.set_default_dtype(before)
 
 
-def load(folder, dtype, vae_dtype=None):
+def load(folder, dtype, vae_dtype=None, device="cpu"):
     """A pipeline of modules at `dtype`; bfloat16 as diffusers loads it, with its float32 islands."""
     pipe = diffusers.WanPipeline.from_pretrained(
         folder, torch_dtype=torch.bfloat16 if dtype == torch.bfloat16 else torch.float32, local_files_only=True)
     pipe.set_progress_bar_config(disable=True)
     pipe.vae = diffusers.AutoencoderKLWan.from_pretrained(folder, subfolder="vae", torch_dtype=torch.float32)
     pipe.vae.to(vae_dtype or dtype)
+    pipe.to(device)
     if dtype == torch.float64:
         for m in (pipe.text_encoder, pipe.transformer, pipe.transformer_2):
             if m is not None:
                 m.double()
                 if hasattr(m, "rope"):
                     c = m.config
-                    m.rope = type(m.rope)(c.attention_head_dim, c.patch_size, c.rope_max_seq_len)
+                    m.rope = type(m.rope)(c.attention_head_dim, c.patch_size, c.rope_max_seq_len).to(device)
     return pipe
 
 
@@ -127,7 +132,7 @@ class Taps(dict):
     """Tap name to the list of tensors seen under it; `grid` taps of several chunks are joined over frames."""
 
     def put(self, name, value):
-        self.setdefault(name, []).append(value.detach().clone())
+        self.setdefault(name, []).append(value.detach().clone().cpu())
 
     def out(self, module, name, pick=None):
         def hook(_, args, output):
@@ -231,23 +236,24 @@ def channels_last(x):
 
 def statistics(vae, dtype):
     shape = (1, vae.config.z_dim, 1, 1, 1)
-    return [torch.tensor(v).view(shape).to(dtype) for v in (vae.config.latents_mean, vae.config.latents_std)]
+    c = vae.config
+    return [torch.tensor(v).view(shape).to(vae.device, dtype) for v in (c.latents_mean, c.latents_std)]
 
 
 def decode(pipe, latents, dtype):
     """[c, f, y, x] to frames [f, y, x, 3] in [-1, 1], with the pipeline's own arithmetic."""
     mean, std = statistics(pipe.vae, dtype)
     with widen(dtype):
-        z = latents[None].to(dtype) / (1.0 / std) + mean
-        return channels_last(pipe.vae.decode(z, return_dict=False)[0])
+        z = latents[None].to(mean) / (1.0 / std) + mean
+        return channels_last(pipe.vae.decode(z, return_dict=False)[0]).cpu()
 
 
 def encode(pipe, clip, dtype):
     """[f, y, x, 3] to the normalised mean [f, y, x, c]."""
     mean, std = statistics(pipe.vae, dtype)
     with widen(dtype):
-        mu = pipe.vae.encode(clip.permute(3, 0, 1, 2)[None].to(dtype)).latent_dist.mode()
-        return channels_last((mu - mean) * (1.0 / std))
+        mu = pipe.vae.encode(clip.permute(3, 0, 1, 2)[None].to(mean)).latent_dist.mode()
+        return channels_last((mu - mean) * (1.0 / std)).cpu()
 
 
 def three(frames):
@@ -262,10 +268,10 @@ def arguments(request):
                 generator=torch.Generator("cpu").manual_seed(request["seed"]))
 
 
-def denoise(folder, request, dtype):
+def denoise(folder, request, dtype, device="cpu"):
     """Prompt to latents; returns the pipeline and all taps up to the last step's latents."""
     with widen(dtype):
-        pipe = load(folder, dtype)
+        pipe = load(folder, dtype, device=device)
         taps, state = Taps(), {"text_pass": -1, "dit_call": -1}
         if dtype == torch.float64:
             widen_sampler(pipe)

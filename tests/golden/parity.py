@@ -142,13 +142,29 @@ def by_diffusers(folder, request, name, out):
     return latents, frames
 
 
-def by_us(folder, request, name, out, threads):
+def sparge_gen(*options):
     program = os.environ.get("SPARGE_GEN", os.path.join(make.HERE, "..", "..", "build", "release", "sparge-gen"))
+    command = [program, *options]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+    except OSError as e:
+        raise SystemExit(f"parity: {program}: {e.strerror}; build it (cmake --preset release && cmake --build "
+                         "--preset release) or name it in SPARGE_GEN")
+    if done.returncode != 0:
+        raise SystemExit(f"parity: exit {done.returncode} of {' '.join(command)}\n{done.stderr}")
+
+
+def pictures(prefix):
+    paths = sorted(glob.glob(prefix + "-*.png"))
+    return np.stack([np.asarray(Image.open(p).convert("RGB")) for p in paths])
+
+
+def by_us(folder, request, name, out, threads):
     prefix = os.path.join(out, f"ours-{name}")
     latents = prefix + ".safetensors"
     for old in glob.glob(prefix + "*"):
         os.remove(old)
-    command = [program, "--model", folder, "--size", f"{request['width']}x{request['height']}", "--dtype", name,
+    command = ["--model", folder, "--size", f"{request['width']}x{request['height']}", "--dtype", name,
                "-o", prefix + "-%04d.png", "--latents", latents]
     for option in REQUEST:
         if option in ("width", "height"):
@@ -157,16 +173,8 @@ def by_us(folder, request, name, out, threads):
             command += ["--" + option.replace("_", "-"), str(request[option])]
     if threads:
         command += ["--threads", str(threads)]
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
-    except OSError as e:
-        raise SystemExit(f"parity: {program}: {e.strerror}; build it (cmake --preset release && cmake --build "
-                         "--preset release) or name it in SPARGE_GEN")
-    if done.returncode != 0:
-        raise SystemExit(f"parity: exit {done.returncode} of {' '.join(command)}\n{done.stderr}")
-    pictures = sorted(glob.glob(prefix + "-*.png"))
-    frames = np.stack([np.asarray(Image.open(p).convert("RGB")) for p in pictures])
-    return load_file(latents)["latents"], frames
+    sparge_gen(*command)
+    return load_file(latents)["latents"], pictures(prefix)
 
 
 def psnr(a, b):

@@ -1,0 +1,315 @@
+#!/usr/bin/env python3
+"""Parity at full size, by checkpoints of the published shapes with random weights.
+
+    python fullsize.py make DIR SHAPE [options]     makes one: real layout, in shards
+    python fullsize.py compare DIR [options]        runs diffusers and sparge-gen over it, stage by stage
+
+Stages: sublayers (a small clip, every sublayer of text encoder, denoiser and VAE, against diffusers in float64),
+forward (one step of the whole clip: the denoiser's output), decode (latents of the whole clip to frames). Diffusers
+runs first and leaves the device before sparge-gen starts.
+"""
+import argparse
+import contextlib
+import gc
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import types
+
+import diffusers
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+import checkpoint
+import make
+import oracle
+import parity
+
+WAN = dict(attention_head_dim=128, in_channels=16, out_channels=16, freq_dim=256)
+VAE = dict(base_dim=96, z_dim=16, dim_mult=[1, 2, 4, 4], num_res_blocks=2, temperal_downsample=[False, True, True])
+XXL = {**make.GATED, "width": 4096, "head": 64, "heads": 64, "ff": 10240, "vocab": 256384}
+WIDE = {**make.UMT5, "total": 256000, "extra_ids": 300}
+SHAPES = {
+    "1.3b": {"dit": dict(WAN, num_attention_heads=12, ffn_dim=8960, num_layers=30), "text": XXL, "vae": VAE,
+             "tokenizer": WIDE},
+    "14b": {"dit": dict(WAN, num_attention_heads=40, ffn_dim=13824, num_layers=40), "text": XXL, "vae": VAE,
+            "tokenizer": WIDE},
+    "small": {"dit": dict(WAN, num_attention_heads=2, ffn_dim=448, num_layers=2),
+              "text": {**make.GATED, "width": 64, "head": 16, "heads": 4, "ff": 160},
+              "vae": dict(VAE, base_dim=8, num_res_blocks=1), "tokenizer": {**make.UMT5, "total": 4000}},
+}
+PROMPT = ("Two dogs run through shallow water at sunset; the camera follows them slowly, low and close, while the wind "
+          "bends the tall grass and the city lights blur behind the harbour. 35mm film, warm light, 8K.")
+SUBLAYERS = {"request": dict(prompt=PROMPT, negative_prompt="blurry, low quality", width=96, height=64, frames=9,
+                             steps=2, cfg_scale=5.0, seed=11),
+             "sampler": make.UNIPC, "vae": {}, "negative_blocks": True}
+F32_GATE = 2e-5         # relative L2 of our float32 to the truth
+BF16_UNIT = 2.0 ** -8   # bfloat16 may err twice as much as diffusers' own bfloat16, and this much more
+
+
+# ---- making ----
+
+def make_folder(folder, shape, device, dtype="F32", layers=None, text_layers=2):
+    start, spec = time.time(), {"seed": 1, "dtype": dtype, "sampler": make.UNIPC, "shard": "5GB",
+                                "latent_statistics": False, **SHAPES[shape]}
+    spec["text"] = dict(spec["text"], layers=text_layers)
+    if layers:
+        spec["dit"] = dict(spec["dit"], num_layers=layers)
+    part = folder.rstrip("/") + ".part"
+    shutil.rmtree(part, ignore_errors=True)
+    checkpoint.make_checkpoint(part, spec, device)
+    os.rename(part, folder)
+    print(f"made {folder}: {shape}, {dtype}, {spec['dit']['num_layers']} layers, text encoder {text_layers}; "
+          f"{make.size_of(folder) * 2**-30:.2f} GiB in {time.time() - start:.0f} s", flush=True)
+
+
+# ---- diffusers ----
+
+def leave(device):
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.empty_cache()
+
+
+@contextlib.contextmanager
+def in_parts(dtype):
+    """float64 has no attention that does without the whole matrix of scores: some rows of it at a time."""
+    whole = torch.nn.functional.scaled_dot_product_attention
+
+    def attend(query, key, value, *args, **kwargs):
+        if query.shape[-2] <= 2048:
+            return whole(query, key, value, *args, **kwargs)
+        return torch.cat([whole(q, key, value, *args, **kwargs) for q in query.split(2048, dim=-2)], dim=-2)
+    changes = [(torch.nn.functional, "scaled_dot_product_attention", attend)] if dtype == torch.float64 else []
+    with oracle.patched(*changes):
+        yield
+
+
+def run_forward(args, name):
+    """The denoiser's output at the first step, and the noise that it saw."""
+    dtype, taps, request = oracle.DTYPES[name], oracle.Taps(), request_of(args)
+    with oracle.widen(dtype), in_parts(dtype):
+        pipe = oracle.load(args.dir, dtype, device=args.device)
+        taps.out(pipe.transformer, "v")
+        draw = pipe.prepare_latents
+
+        def noise(*a, **k):
+            x = draw(*a, **k)
+            taps.put("noise", x)
+            return x
+        pipe.prepare_latents = noise
+        pipe(**oracle.arguments(request))
+    sigma = pipe.scheduler.sigmas[:1].float().cpu()
+    return {"v": taps["v"][0][0], "noise": taps["noise"][0][0].float(), "sigma": sigma}
+
+
+def run_decode(args, name):
+    """Frames [f, y, x, 3] in [-1, 1] of standard normal latents."""
+    dtype = oracle.DTYPES[name]
+    with oracle.widen(dtype):
+        vae = diffusers.AutoencoderKLWan.from_pretrained(args.dir, subfolder="vae", torch_dtype=torch.float32)
+        vae.to(args.device, dtype)
+    return {"frames": oracle.decode(types.SimpleNamespace(vae=vae), make_latents(args), dtype)}
+
+
+def reference(args, stage, run, name):
+    """What `run` gives, from --out where an earlier call with the same request left it."""
+    path = os.path.join(args.out, f"{stage}-diffusers-{name}.safetensors")
+    key = json.dumps([os.path.realpath(args.dir), request_of(args), args.device])
+    if os.path.exists(path):
+        with safe_open(path, "pt") as f:
+            if f.metadata().get("of") == key:
+                return load_file(path)
+    start = time.time()
+    result = {k: v.contiguous() for k, v in run(args, name).items()}
+    leave(args.device)
+    print(f"  diffusers {name}: {time.time() - start:.1f} s", flush=True)
+    save_file(result, path, {"of": key})
+    return result
+
+
+# ---- the stages; each returns its rows: name, error, gate ----
+
+def request_of(args):
+    width, height = (int(v) for v in args.size.split("x"))
+    return dict(prompt=PROMPT, negative_prompt="", width=width, height=height, frames=args.frames, steps=1,
+                cfg_scale=1.0, seed=args.seed)
+
+
+def make_latents(args):
+    r = request_of(args)
+    shape = (16, (r["frames"] - 1) // 4 + 1, r["height"] // 8, r["width"] // 8)
+    return torch.randn(shape, generator=torch.Generator("cpu").manual_seed(args.seed + 1))
+
+
+def ours(args, stage, name, *options):
+    """Runs sparge-gen; says what its report says."""
+    report = os.path.join(args.out, f"{stage}-ours-{name}.json")
+    parity.sparge_gen("--model", args.dir, "--dtype", name, "--backend", args.device, "--json", report,
+                      *(["--threads", str(args.threads)] if args.threads else []), *options)
+    with open(report, encoding="utf-8") as f:
+        r = json.load(f)
+    seconds = ", ".join(f"{k} {v:.2f}" for k, v in r["seconds"].items())
+    print(f"  sparge-gen {name} on {r['device']}: {seconds} s; peak {r['peak_bytes'] * 2**-30:.2f} GiB", flush=True)
+
+
+def distances(args, truths, error):
+    """Rows of ours and of diffusers' own rounding; error(name, theirs) is that of our run, or of theirs."""
+    rows, own = [], {n: error(n, True) for n in truths if n != args.truth}
+    for name in args.dtypes:
+        gate = F32_GATE if name == "f32" else 2 * own["bf16"] + BF16_UNIT
+        rows.append((f"ours {name} to {args.truth}", error(name, False), gate))
+    return rows + [(f"diffusers {n} to {args.truth}", e, None) for n, e in own.items()]
+
+
+def names_of(args):
+    return [args.truth] + [n for n in (["f32", "bf16"] if "bf16" in args.dtypes else ["f32"]) if n != args.truth]
+
+
+def forward(args):
+    r = request_of(args)
+    theirs = {n: reference(args, "forward", run_forward, n) for n in names_of(args)}
+    truth = theirs[args.truth]
+    out = {}
+    for name in args.dtypes:
+        path = os.path.join(args.out, f"forward-ours-{name}.safetensors")
+        if os.path.exists(path):
+            os.remove(path)
+        ours(args, "forward", name, "--prompt", r["prompt"], "--size", args.size, "--frames", str(r["frames"]),
+             "--steps", "1", "--cfg-scale", "1", "--seed", str(r["seed"]), "--attention", "dense", "--latents", path,
+             "-o", os.path.join(args.out, "forward.y4m"))
+        out[name] = (truth["noise"].double() - load_file(path)["latents"].double()) / truth["sigma"].double()
+    return distances(args, theirs, lambda n, own: oracle.relative(theirs[n]["v"] if own else out[n], truth["v"]))
+
+
+def decode(args):
+    path = os.path.join(args.out, "latents.safetensors")
+    save_file({"latents": make_latents(args)}, path)
+    theirs = {n: reference(args, "decode", run_decode, n)["frames"] for n in names_of(args)}
+    truth = theirs[args.truth]
+    inside = truth.abs() < 1 - 4 / 255
+    print(f"  {100 * float(inside.float().mean()):.1f} % of the samples are inside of [-1, 1], standard deviation "
+          f"{float(truth[inside].float().std()):.2f}")
+    out = {}
+    for name in args.dtypes:
+        prefix = os.path.join(args.out, f"decode-ours-{name}")
+        for old in glob.glob(prefix + "-*.png"):
+            os.remove(old)
+        ours(args, "decode", name, "--latents", path, "-o", prefix + "-%04d.png")
+        out[name] = torch.from_numpy(parity.pictures(prefix))
+    truth = truth[inside]
+    return distances(args, theirs, lambda n, own: oracle.relative(theirs[n][inside], truth) if own else
+                     rounded_distance(out[n][inside], truth))
+
+
+def rounded_distance(seen, truth):
+    """Relative L2 distance of numbers that are seen rounded to bytes. Rounding alone moves none by more than 1/2; an
+    error e that is small beside 1 does so in a share |e| of the samples, by |e| / 2 on average: e^2 / 2 in all. A
+    larger one shows in the mean square, to which rounding adds 1/12."""
+    d = seen.double() - 255 * (truth.double() / 2 + 0.5)
+    square = float(d.square().mean()) - 1 / 12
+    if square < 0.02:
+        square = 2 * float((d.abs() - 0.5).clamp(min=0).mean())
+    return square**0.5 * 2 / 255 / float(truth.double().square().mean()) ** 0.5
+
+
+def sublayers(args):
+    """All taps of a small clip, by the test program `golden`."""
+    path, start = os.path.join(args.dir, "taps.safetensors"), time.time()
+    truth, err, psnr, frames = make.record(args.dir, SUBLAYERS, args.device)
+    make.save(path, truth, make.metadata("fullsize", SUBLAYERS, err, psnr))
+    make.report("diffusers", args.dir, truth, err, psnr, frames, time.time() - start)
+    del truth
+    leave(args.device)
+    rows = []
+    for name in args.dtypes:
+        done = subprocess.run([args.golden, "--backend", args.device, "--dtype", name, args.dir], text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        print("  " + done.stdout.replace("\n", "\n  ").rstrip(), flush=True)
+        rows.append((f"ours {name}: sublayers out of gate", float(done.returncode != 0), 0.0))
+    return rows
+
+
+STAGES = {"sublayers": sublayers, "forward": forward, "decode": decode}
+
+
+def compare(args):
+    failed = 0
+    os.makedirs(args.out, exist_ok=True)
+    for stage in args.stages:
+        start = time.time()
+        print(f"{stage}:", flush=True)
+        try:
+            rows = STAGES[stage](args)
+        except SystemExit as e:
+            print(f"  {e}\n  {stage}: not run", flush=True)
+            failed += 1
+            continue
+        for what, error, gate in rows:
+            passed = gate is None or error <= gate
+            failed += not passed
+            verdict = "" if gate is None else f"gate {gate:.2e}  {'ok' if passed else 'FAILED'}"
+            print(f"  {what:<34} {error:.3e}  {verdict}".rstrip())
+        print(f"  {time.time() - start:.0f} s", flush=True)
+    print("FAILED" if failed else "passed")
+    return 1 if failed else 0
+
+
+# ---- the command ----
+
+def words(allowed):
+    def split(text):
+        given = text.split(",")
+        if unknown := [w for w in given if w not in allowed]:
+            raise argparse.ArgumentTypeError(f"{unknown[0]} is not one of {', '.join(allowed)}")
+        return given
+    return split
+
+
+def parse():
+    here, cuda = make.HERE, "cuda" if torch.cuda.is_available() else "cpu"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    sub = parser.add_subparsers(dest="command", required=True)
+    p = sub.add_parser("make", help="makes a checkpoint; DIR must not exist")
+    p.add_argument("dir", metavar="DIR")
+    p.add_argument("shape", metavar="SHAPE", choices=list(SHAPES), help="of " + ", ".join(SHAPES))
+    p.add_argument("--dtype", default="F32", choices=list(checkpoint.WEIGHT_DTYPES), help="of the file (default: F32)")
+    p.add_argument("--layers", type=int, help="of the denoiser (default: all)")
+    p.add_argument("--text-layers", type=int, default=2, help="of the text encoder (default: 2; published: 24)")
+    p.add_argument("--device", default=cuda, choices=["cuda", "cpu"], help="where weights are drawn (default: a GPU)")
+    p = sub.add_parser("compare", help="runs both over it")
+    p.add_argument("dir", metavar="DIR")
+    p.add_argument("--stages", default=list(STAGES), type=words(STAGES), help="of " + ", ".join(STAGES))
+    p.add_argument("--dtypes", default=["f32", "bf16"], type=words(["f32", "bf16"]), help="of ours (default: f32,bf16)")
+    p.add_argument("--truth", default="f32", choices=["f32", "f64"], help="diffusers' dtype that forward and decode "
+                   "are held to (default: f32)")
+    p.add_argument("--size", default="832x480", metavar="WxH")
+    p.add_argument("--frames", type=int, default=81)
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--device", default=cuda, choices=["cuda", "cpu"], help="of both (default: a GPU, if there is one)")
+    p.add_argument("--threads", type=int, default=0, help="CPU threads of both (default: diffusers 1, ours all)")
+    p.add_argument("--golden", default=os.path.join(here, "..", "..", "build", "release", "tests", "golden"),
+                   metavar="PATH", help="the test program (default: build/release/tests/golden)")
+    p.add_argument("--out", metavar="FOLDER", help="keeps what both computed; what diffusers computed is used again "
+                   "(default: DIR.parity)")
+    return parser.parse_args()
+
+
+def main():
+    args = parse()
+    oracle.setup(getattr(args, "threads", 0) or 1)
+    torch.use_deterministic_algorithms(args.device == "cpu")
+    if args.command == "make":
+        make_folder(args.dir, args.shape, args.device, args.dtype, args.layers, args.text_layers)
+        return 0
+    args.out = args.out or args.dir.rstrip("/") + ".parity"
+    return compare(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
