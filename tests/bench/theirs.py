@@ -10,13 +10,20 @@ import torch  # noqa: E402  its import is part of the time that loading takes
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
+def wait():
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
 def timed(run, repeat):
     """Seconds of each of `repeat` runs, after one that does not count."""
     run()
     seconds = []
     for _ in range(repeat):
+        wait()
         start = time.perf_counter()
         run()
+        wait()
         seconds.append(time.perf_counter() - start)
     return {"seconds": seconds}
 
@@ -53,22 +60,38 @@ def clip(args):
     return seconds
 
 
+def noise(args, *shapes):
+    g = torch.Generator("cpu").manual_seed(0)
+    return [torch.randn(s, generator=g).to(args.device, DTYPES[args.dtype]) for s in shapes]
+
+
 def forward(args):
     """One call of the denoiser on noise."""
     import diffusers
     model = diffusers.WanTransformer3DModel.from_pretrained(args.model, subfolder="transformer",
                                                             torch_dtype=DTYPES[args.dtype], local_files_only=True)
-    g = torch.Generator("cpu").manual_seed(0)
-    x = torch.randn([1, *args.shape], generator=g).to(DTYPES[args.dtype])
-    text = torch.randn([1, 512, model.config.text_dim], generator=g).to(DTYPES[args.dtype])
-    return timed(lambda: model(hidden_states=x, timestep=torch.tensor([900]), encoder_hidden_states=text,
-                               return_dict=False), args.repeat)
+    model.to(args.device)
+    x, text = noise(args, [1, *args.shape], [1, 512, model.config.text_dim])
+    when = torch.tensor([900], device=args.device)
+
+    def run(call):
+        return timed(lambda: call(hidden_states=x, timestep=when, encoder_hidden_states=text, return_dict=False),
+                     args.repeat)
+    result = run(model)
+    return dict(result, compiled=run(torch.compile(model))["seconds"]) if args.compile else result
+
+
+def decode(args):
+    """Latents to frames, by the VAE alone."""
+    import diffusers
+    vae = diffusers.AutoencoderKLWan.from_pretrained(args.model, subfolder="vae", torch_dtype=DTYPES[args.dtype],
+                                                     local_files_only=True).to(args.device)
+    z, = noise(args, [1, *args.shape])
+    return timed(lambda: vae.decode(z, return_dict=False), args.repeat)
 
 
 def attention(args):
-    b, h, n, d = args.shape
-    g = torch.Generator("cpu").manual_seed(0)
-    q, k, v = (torch.randn(b, h, n, d, generator=g).to(DTYPES[args.dtype]) for _ in range(3))
+    q, k, v = noise(args, args.shape, args.shape, args.shape)
     return timed(lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v), args.repeat)
 
 
@@ -80,9 +103,11 @@ def product(args):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("work", choices=["clip", "forward", "attention", "product"])
+    parser.add_argument("work", choices=["clip", "forward", "decode", "attention", "product"])
     parser.add_argument("--dtype", choices=list(DTYPES), required=True)
     parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--model")
     parser.add_argument("--request")
     parser.add_argument("--out")

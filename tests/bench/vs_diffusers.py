@@ -8,51 +8,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+import gpu
+from sides import PROMPT, ROOT, Failed, ours, run, theirs
+
 sys.path.insert(0, os.path.join(ROOT, "tests", "golden"))
 
-PROMPT = "a red ball bouncing on green grass"
 WORKS = ["product", "attention", "forward", "step", "clip", "memory"]
 # Wan 2.1 1.3B's block with few layers and a narrow text encoder and VAE: what is measured is the denoiser.
 WAN = dict(num_attention_heads=12, attention_head_dim=128, in_channels=16, out_channels=16, freq_dim=256, ffn_dim=8960,
            num_layers=4)
 VAE = dict(base_dim=4, z_dim=16, dim_mult=[1, 1, 1, 1], num_res_blocks=1, temperal_downsample=[False, True, True])
 TEXT = dict(kind="umt5", act="gated-gelu", buckets=32, distance=128, width=4096, head=16, heads=2, ff=64, layers=1)
-
-
-class Failed(Exception):
-    pass
-
-
-# ---- processes ----
-
-def run(command, limit=None):
-    """What it prints, and the seconds it took from start to end. None, None: it was stopped after `limit` seconds."""
-    start = time.perf_counter()
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit)
-    except subprocess.TimeoutExpired:
-        return None, None
-    except OSError as e:
-        raise Failed(f"{command[0]}: {e.strerror}")
-    if done.returncode != 0:
-        raise Failed(f"exit {done.returncode} of {' '.join(command)}: {done.stderr.strip()[-400:]}")
-    return done.stdout, time.perf_counter() - start
-
-
-def ours(args, *rest):
-    command = [args.sparge_gen, *rest, "--threads", str(args.threads)]
-    text, whole = run(command + (["--cpumask", args.cpumask] if args.cpumask else []))
-    return text, whole
-
-
-def theirs(args, work, dtype, limit, *rest):
-    command = [sys.executable, os.path.join(HERE, "theirs.py"), work, "--dtype", dtype, "--threads", str(args.threads)]
-    text, whole = run([*command, *rest], limit)
-    return None if text is None else dict(json.loads(text.splitlines()[-1]), whole=whole)
 
 
 class InTurn:
@@ -255,6 +222,14 @@ def print_row(row):
     print(f"{row['work']:<58} {their:>16} {our:>16} {ratio:>7} {wanted:>9} {verdict}")
 
 
+def print_table(args, result):
+    print(f"{result['cpu']}, {result['level']}, {args.threads} threads; torch {result['torch']}, diffusers "
+          f"{result['diffusers']}; best of {args.turns} turns" + ("; QUICK: sizes mean nothing" if args.quick else ""))
+    print(f"{'work':<58} {'diffusers':>16} {'sparge-gen':>16} {'ratio':>7} {'must be':>9}")
+    for row in result["rows"]:
+        print_row(row)
+
+
 def parse():
     parser = argparse.ArgumentParser(prog="vs_diffusers", description="Runs sparge-gen and diffusers on the same work, "
                                      "with the same weights, steps and threads, in turn, and prints one table.")
@@ -264,17 +239,24 @@ def parse():
     parser.add_argument("--model", default=os.path.join(ROOT, "weights", "tiny-wan"), metavar="DIR")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of both sides")
     parser.add_argument("--cpumask", help="our highest instruction set")
-    parser.add_argument("--turns", type=int, default=3, help="how often each side has its turn (default: 3)")
+    parser.add_argument("--gpu", action="store_true", help="the works of a GPU: Wan's published sizes in bf16, medians")
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="with --gpu: cpu to try it without one")
+    parser.add_argument("--compile", action="store_true", help="with --gpu: diffusers' forward by torch.compile too")
+    parser.add_argument("--repeat", type=int, default=5, help="with --gpu: forwards and decodes of a turn (default: 5)")
+    parser.add_argument("--turns", type=int, help="how often each side has its turn (default: 3; with --gpu 2)")
     parser.add_argument("--dtypes", default="f32,bf16", type=lambda s: s.split(","),
                         help="of diffusers; the faster counts")
-    parser.add_argument("--works", default=",".join(WORKS), type=lambda s: s.split(","), help="of " + ", ".join(WORKS))
+    parser.add_argument("--works", type=lambda s: s.split(","), help="of " + ", ".join(WORKS) + "; with --gpu of " +
+                        ", ".join(gpu.WORKS) + " (default: all)")
     parser.add_argument("--heads", type=int, default=6, help="of the attention with N=17550 (default: 6 of 30)")
     parser.add_argument("--folder", help="keep files here, and find the checkpoint of an earlier run")
     parser.add_argument("--json", metavar="FILE", help="all figures; - is stdout")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, only to see that it runs")
     args = parser.parse_args()
-    if unknown := [w for w in args.works if w not in WORKS]:
-        parser.error(f"--works: {unknown[0]} is not one of {', '.join(WORKS)}")
+    works = gpu.WORKS if args.gpu else WORKS
+    if unknown := [w for w in args.works or [] if w not in works]:
+        parser.error(f"--works: {unknown[0]} is not one of {', '.join(works)}")
+    args.works, args.turns = args.works or works, args.turns or (2 if args.gpu else 3)
     if unknown := [d for d in args.dtypes if d not in ("f32", "bf16")]:
         parser.error(f"--dtypes: {unknown[0]} is not one of f32, bf16")
     args.sparge_gen = os.path.abspath(args.sparge_gen)
@@ -289,8 +271,10 @@ def version(package):
 
 
 def measure(args, folder):
-    name, level = processor()
     versions = {p: version(p) for p in ("torch", "diffusers", "transformers")}
+    if args.gpu:
+        return gpu.measure(args, folder, versions)
+    name, level = processor()
     state = {"folder": folder, "level": level if not args.cpumask else "cpumask " + args.cpumask}
     rows = []
     for work in [w for w in WORKS if w in args.works]:
@@ -323,11 +307,10 @@ def main():
             return 0
         with open(args.json, "w", encoding="utf-8") as f:
             f.write(text)
-    print(f"{result['cpu']}, {result['level']}, {args.threads} threads; torch {result['torch']}, diffusers "
-          f"{result['diffusers']}; best of {args.turns} turns" + ("; QUICK: sizes mean nothing" if args.quick else ""))
-    print(f"{'work':<58} {'diffusers':>16} {'sparge-gen':>16} {'ratio':>7} {'must be':>9}")
-    for row in result["rows"]:
-        print_row(row)
+    if args.gpu:
+        gpu.print_table(result)
+    else:
+        print_table(args, result)
     return 1 if any("failed" in row for row in result["rows"]) else 0
 
 
