@@ -2,7 +2,6 @@
 #include "backend.h"
 #include "command.h"
 #include "eval.h"
-#include "eval_manifest.h"
 #include "eval_report.h"
 #include "interrupt.h"
 
@@ -105,19 +104,9 @@ static sg_status run(sg_eval *v, sg_error *e)
     return status;
 }
 
-/* Without a model: what is there becomes the report. */
-static sg_status merge(const sg_settings *s, sg_error *e)
-{
-    json_t *manifest = NULL;
-    SG_TRY(sg_eval_manifest_read(&manifest, s->merge, e));
-    if (!manifest) return sg_error_set(e, SG_E_ARG, "--merge: %s has no " SG_EVAL_MANIFEST, s->merge);
-    json_decref(manifest);
-    return sg_eval_report(s->merge, e);
-}
-
 sg_status sg_command_eval(const sg_settings *s, sg_error *e)
 {
-    if (s->merge) return merge(s, e);
+    if (s->merge) return sg_eval_report(s->merge, e); /* without a model: of what is there */
     sg_eval *const v = calloc(1, sizeof *v);
     if (!v) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     v->settings = s;

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { VERSION = 1, MOST_BYTES = 1 << 24, MOST_VALUES = 1 << 16, SHOWN = 10 };
 
@@ -110,9 +109,9 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
 sg_status sg_eval_manifest_read(json_t **out, const char *folder, sg_error *e)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/" SG_EVAL_MANIFEST, folder);
     *out = NULL;
-    if (access(path, F_OK) != 0) return SG_OK;
+    if (snprintf(path, sizeof path, "%s/" SG_EVAL_MANIFEST, folder) >= PATH_MAX)
+        return sg_error_set(e, SG_E_FILE, "%.100s...: the name is too long", folder);
     SG_TRY(sg_json_open(out, path, MOST_BYTES, MOST_VALUES, 0, e));
     const char *const format = json_string_value(json_object_get(*out, "format"));
     if (format && strcmp(format, SG_EVAL_FORMAT) == 0) return SG_OK;

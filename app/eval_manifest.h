@@ -22,7 +22,7 @@
 /* The caller owns *out. SG_E_MEMORY. */
 sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e) SG_MUST_USE;
 
-/* That of the folder, NULL when there is none. SG_E_FILE, SG_E_FORMAT. */
+/* That of the folder; the caller owns *out. SG_E_FILE, SG_E_FORMAT. */
 sg_status sg_eval_manifest_read(json_t **out, const char *folder, sg_error *e) SG_MUST_USE;
 
 /* Does now fit what is there? SG_E_ARG, with every difference as "name: there -> now". */

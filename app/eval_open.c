@@ -119,11 +119,11 @@ static sg_status settle_manifest(sg_eval *v, sg_error *e)
     char    path[PATH_MAX];
     json_t *there = NULL, *now = NULL;
     SG_TRY(sg_output_folder_make(v->folder, NULL, "--out", e));
-    sg_status           status = sg_eval_manifest_read(&there, v->folder, e);
+    snprintf(path, sizeof path, "%s/" SG_EVAL_MANIFEST, v->folder);
+    sg_status           status = access(path, F_OK) == 0 ? sg_eval_manifest_read(&there, v->folder, e) : SG_OK;
     const json_t *const seed = json_object_get(there, "seed");
     if (v->settings->seed < 0 && json_is_integer(seed)) v->request.seed = (uint64_t)json_integer_value(seed);
     if (status == SG_OK) status = sg_eval_manifest_make(&now, v, e);
-    snprintf(path, sizeof path, "%s/" SG_EVAL_MANIFEST, v->folder);
     if (status == SG_OK && there) status = sg_eval_manifest_compare(there, now, v->folder, e);
     if (status == SG_OK && !there) {
         status = sg_eval_log_read(&v->log, v->folder, e);

@@ -1,6 +1,6 @@
 /* eval_report.c - see eval_report.h. */
 #include "eval_report.h"
-#include "arms.h"
+#include "eval_manifest.h"
 #include "eval_summary.h"
 #include "input.h"
 #include "report.h"
@@ -30,19 +30,18 @@ static sg_status path_in(char path[PATH_MAX], const char *directory, const char 
 
 static sg_status read_manifest(evaluation *v, const char *directory, sg_error *e)
 {
-    enum { MOST_BYTES = 1 << 24, MOST_VALUES = 1 << 16 };
-    char          path[PATH_MAX];
     size_t        i;
-    const json_t *entry;
-    SG_TRY(path_in(path, directory, "manifest.json", e));
-    SG_TRY(sg_json_open(&v->manifest, path, MOST_BYTES, MOST_VALUES, 0, e));
+    const json_t *name;
+    SG_TRY(sg_eval_manifest_read(&v->manifest, directory, e));
     const json_t *const list = json_object_get(v->manifest, "arms");
     if (!json_is_array(list) || json_array_size(list) < 1 || json_array_size(list) > SG_ARMS_MOST)
-        return sg_error_set(e, SG_E_FORMAT, "%s: arms should be a list of 1 to %d", path, SG_ARMS_MOST);
-    json_array_foreach(list, i, entry)
+        return sg_error_set(e, SG_E_FORMAT, "%s/" SG_EVAL_MANIFEST ": arms should be a list of 1 to %d", directory,
+                            SG_ARMS_MOST);
+    json_array_foreach(list, i, name)
     {
-        const json_t *const name = json_is_object(entry) ? json_object_get(entry, "name") : entry;
-        if (!json_is_string(name)) return sg_error_set(e, SG_E_FORMAT, "%s: arms: entry %zu has no name", path, i);
+        if (!json_is_string(name))
+            return sg_error_set(e, SG_E_FORMAT, "%s/" SG_EVAL_MANIFEST ": arms: entry %zu should be a string",
+                                directory, i);
         v->arm[v->arms++] = json_string_value(name);
     }
     return SG_OK;
@@ -113,9 +112,9 @@ static json_t *rows_json(const sg_eval_summary *s)
 
 static sg_status summary_json(json_t **out, const evaluation *v, sg_error *e)
 {
-    *out = json_pack("{s:s, s:i, s:O, s:o, s:o, s:o}", "format", "sparge-gen eval", "version", 1, "settings",
-                     v->manifest, "arms", strings(v->arm, v->arms), "groups",
-                     strings(v->summary.group, v->summary.groups), "rows", rows_json(&v->summary));
+    *out = json_pack("{s:s, s:i, s:O, s:o, s:o, s:o}", "format", SG_EVAL_FORMAT, "version", 1, "settings", v->manifest,
+                     "arms", strings(v->arm, v->arms), "groups", strings(v->summary.group, v->summary.groups), "rows",
+                     rows_json(&v->summary));
     return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "summary.json: out of memory");
 }
 

@@ -26,9 +26,9 @@
 
 #include "status.h"
 
-/* Reads DIR/manifest.json, of which "arms" has to be there, a list of names or of objects with a "name", and all DIR/results*.jsonl; writes
- * DIR/summary.csv, DIR/summary.json and DIR/report.html, each whole or not at all. SG_E_FORMAT with file, line and member
- * for what is not sound, SG_E_FILE, SG_E_MEMORY. */
+/* Reads DIR/manifest.json, of which format and arms have to be there, and all DIR/results*.jsonl; writes DIR/summary.csv,
+ * DIR/summary.json and DIR/report.html, each whole or not at all. SG_E_FORMAT with file, line and member for what is not
+ * sound, SG_E_FILE, SG_E_MEMORY. */
 sg_status sg_eval_report(const char *directory, sg_error *e) SG_MUST_USE;
 
 #endif

@@ -63,7 +63,7 @@ def main():
     with open(f"{folder}/manifest.json", "w", encoding="utf-8") as f:
         json.dump({"format": "sparge-gen eval", "version": 1, "model": {"name": "tiny-wan", "hash": "0123"},
                    "prompts": {"file": "set <u>.csv", "count": prompts}, "per_prompt": PER_PROMPT, "fps": 16,
-                   "arms": [{"name": n} for n in names]}, f)
+                   "arms": names}, f)
     with open(f"{folder}/results.jsonl", "w", encoding="utf-8") as f:
         for p in range(prompts):
             for k in range(PER_PROMPT):

@@ -343,7 +343,7 @@ static sg_status list_prompts(sg_error *e)
 static const struct {
     const char *name, *text;
 } report_files[] = {
-    {"e/manifest.json", "{\"arms\": [\"dense\", \"x\"], \"fps\": 16}"},
+    {"e/manifest.json", "{\"format\": \"sparge-gen eval\", \"arms\": [\"dense\", \"x\"], \"fps\": 16}"},
     {"e/results.jsonl",
      "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"a\","
      "\"groups\":[\"g\"],\"seed\":1,\"file\":\"f\",\"seconds\":{\"whole\":2,\"text\":1}}\n"

@@ -220,7 +220,8 @@ static void test_student(void **state)
     assert_true(one.mean == 3 && isnan(one.low) && isnan(one.high) && isnan(none.mean));
 }
 
-static const char manifest[] = "{\"arms\": [\"dense\", {\"name\": \"a,\\\"b\\\"\"}], \"model\": \"<m>\"}";
+#define FORMAT "{\"format\":\"sparge-gen eval\""
+static const char manifest[] = FORMAT ",\"arms\": [\"dense\", \"a,\\\"b\\\"\"], \"model\": \"<m>\"}";
 
 /* 3 prompts; the first with two clips. Of the last, arm 0 failed; of the second, arm 1 gave an equal clip. */
 static const char lines[] =
@@ -328,11 +329,12 @@ static void test_refused(void **state)
     (void)state;
     refused(NULL, lines, "./manifest.json: cannot be opened");
     refused("[]", lines, "./manifest.json: should be a JSON object");
-    refused("{}", lines, "arms should be a list of 1 to 8");
-    refused("{\"arms\":[]}", lines, "arms should be a list of 1 to 8");
-    refused("{\"arms\":[1]}", lines, "arms: entry 0 has no name");
-    refused("{\"arms\":[\"dense\"]}", lines, "./results.jsonl: line 5: arm_index is 1; the manifest has 1 arms");
-    refused("{\"arms\":[\"dense\",\"b\"]}", lines,
+    refused("{\"arms\":[\"dense\"]}", lines, "./manifest.json: format is not \"sparge-gen eval\"");
+    refused(FORMAT "}", lines, "./manifest.json: arms should be a list of 1 to 8");
+    refused(FORMAT ",\"arms\":[]}", lines, "arms should be a list of 1 to 8");
+    refused(FORMAT ",\"arms\":[{\"name\":\"dense\"}]}", lines, "./manifest.json: arms: entry 0 should be a string");
+    refused(FORMAT ",\"arms\":[\"dense\"]}", lines, "./results.jsonl: line 5: arm_index is 1; the manifest has 1 arms");
+    refused(FORMAT ",\"arms\":[\"dense\",\"b\"]}", lines,
             "./results.jsonl: line 5: arm is a,\"b\", which in the manifest is b");
     refused(manifest, "\n?\n", "./results.jsonl: line 2: ");
 }
