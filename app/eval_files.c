@@ -1,5 +1,6 @@
 /* eval_files.c - see eval_files.h. */
 #include "eval_files.h"
+#include "eval_results.h"
 #include "input.h"
 #include "output_file.h"
 #include "sink.h"
@@ -25,7 +26,7 @@ sg_status sg_eval_files_check(const sg_eval *v, sg_error *e)
     static const char *const taken[] = {PICTURES, SG_EVAL_MANIFEST, "summary.csv", "summary.json", "report.html"};
     for (int i = 0; i < v->arms.count; i++) {
         const sg_arm *const a = &v->arms.arm[i];
-        bool                free_name = !sg_eval_log_owns(a->file);
+        bool                free_name = !sg_eval_results_owns(a->file);
         for (size_t k = 0; k < sizeof taken / sizeof *taken; k++)
             free_name = free_name && strcmp(a->file, taken[k]) != 0;
         if (!free_name)

@@ -38,15 +38,6 @@ size_t sg_eval_log_count(const sg_eval_log *l, sg_eval_state s)
     return n;
 }
 
-bool sg_eval_log_owns(const char *name)
-{
-    static const char begin[] = "results", end[] = ".jsonl";
-    if (strncmp(name, begin, strlen(begin)) != 0) return false;
-    name += strlen(begin);
-    if (*name == '-' && name[1] != '.') name += 1 + strspn(name + 1, "0123456789");
-    return strcmp(name, end) == 0;
-}
-
 /* ---- reading ---- */
 
 /* NULL, or what is wrong. */

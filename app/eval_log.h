@@ -38,7 +38,4 @@ uint8_t *sg_eval_log_state(const sg_eval_log *l, int prompt, int clip, int arm);
 size_t   sg_eval_log_count(const sg_eval_log *l, sg_eval_state s);
 void     sg_eval_log_close(sg_eval_log *l);
 
-/* Is this the name of such a file? */
-bool sg_eval_log_owns(const char *name);
-
 #endif

@@ -315,6 +315,8 @@ static sg_status read_file(sg_eval_results *r, size_t *room, const char *directo
 
 /* ---- a folder ---- */
 
+bool sg_eval_results_owns(const char *name) { return fnmatch("results*.jsonl", name, 0) == 0; }
+
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 static sg_status add_name(char ***list, int *count, const char *name)
@@ -334,7 +336,7 @@ static sg_status list_files(char ***list, int *count, const char *directory, sg_
     sg_status  status = SG_OK;
     if (!d) return sg_error_set(e, SG_E_FILE, "%s: cannot be opened: %s", directory, strerror(errno));
     for (const struct dirent *f; status == SG_OK && (f = readdir(d));)
-        if (fnmatch("results*.jsonl", f->d_name, 0) == 0) status = add_name(list, count, f->d_name);
+        if (sg_eval_results_owns(f->d_name)) status = add_name(list, count, f->d_name);
     closedir(d);
     if (status != SG_OK) return sg_error_set(e, status, "%s: out of memory", directory);
     if (*count) qsort(*list, (size_t)*count, sizeof **list, by_name);

@@ -60,8 +60,11 @@ typedef struct sg_eval_results {
     char        **source; /* names in the folder, sorted */
 } sg_eval_results;        /* zero: none */
 
-/* Reads all results*.jsonl of a folder, sorted by name; none is no error. Of several lines for one clip of one arm the last
- * that is done counts, or the last. SG_E_FORMAT tells file, line and member: of JSON that is not sound, a value of another
+/* Is this the name of such a file: results*.jsonl? */
+bool sg_eval_results_owns(const char *name);
+
+/* Reads all of them in a folder, sorted by name; none is no error. Of several lines for one clip of one arm the last that
+ * is done counts, or the last. SG_E_FORMAT tells file, line and member: of JSON that is not sound, a value of another
  * type or out of bounds, a path that leaves the folder; SG_E_FILE, SG_E_MEMORY. Takes memory in proportion to the files.
  * The caller closes, after a failure too. */
 sg_status sg_eval_results_open(sg_eval_results *out, const char *directory, sg_error *e) SG_MUST_USE;

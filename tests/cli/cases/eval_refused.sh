@@ -13,7 +13,7 @@ try eval --prompts bad.jsonl --out out
 try eval --prompts bad.jsonl --out out --frames 6
 try eval --prompts set.txt --out out --per-prompt 1001
 try eval --prompts set.txt --out out --arms dense:name=frames
-try eval --prompts set.txt --out out --arms dense:name=results-7.jsonl
+try eval --prompts set.txt --out out --arms dense:name=results-b.jsonl
 try eval --prompts set.txt --out out --arms dense,sparge:topk=7
 try eval --prompts set.txt --out out --shard 3/2
 try eval --prompts set.txt --out out --shard 1/2 --seed -1
