@@ -1,5 +1,6 @@
 /* test_attention_error.c - errors of attention against the same sums in double. */
 #include "attention_error.h"
+#include "host_memory.h"
 #include "meta.h"
 
 #include <math.h>
@@ -10,17 +11,6 @@
 #include <cmocka.h>
 
 enum { LAYERS = 3, STEPS = 4, HEADS = 4, KEY_HEADS = 2, DIM = 16, WIDTH = HEADS * DIM, KEY_WIDTH = KEY_HEADS * DIM };
-
-static sg_status host_copy(sg_stream *s, void *to, const void *from, size_t n)
-{
-    (void)s;
-    memcpy(to, from, n);
-    return SG_OK;
-}
-
-static void *host_alloc(size_t bytes) { return aligned_alloc(SG_ALIGN, (bytes + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN); }
-
-static const sg_memory host_memory = {.alloc = host_alloc, .release = free, .upload = host_copy, .download = host_copy};
 
 /* One attention: inputs, dense attention in double, and an output to be judged. */
 typedef struct bench {

@@ -1,5 +1,6 @@
 /* test_op.c - tensors, arenas, the rules that op.c enforces for every backend, and formulas of the oracle that are easy to
  * state by hand. */
+#include "host_memory.h"
 #include "meta.h"
 #include "op.h"
 
@@ -11,15 +12,6 @@
 #include <cmocka.h>
 
 static unsigned char room[1 << 16] __attribute__((aligned(SG_ALIGN)));
-
-static sg_status host_copy(sg_stream *s, void *to, const void *from, size_t n)
-{
-    (void)s;
-    memcpy(to, from, n);
-    return SG_OK;
-}
-
-static const sg_memory host_memory = {.upload = host_copy, .download = host_copy};
 
 static sg_stream ref_stream(void)
 {

@@ -1,5 +1,6 @@
 /* test_run.c - a policy and its run, on the oracle: what a mask keeps is attended as arithmetic in double does it,
  * counters count. What ops compute is checkkern's matter; how they are put together is here. */
+#include "host_memory.h"
 #include "meta.h"
 #include "run.h"
 
@@ -12,17 +13,6 @@
 #include <cmocka.h>
 
 enum { LAYERS = 3, STEPS = 5, PASSES = 2, MOST = 1280 };
-
-static sg_status host_copy(sg_stream *s, void *to, const void *from, size_t n)
-{
-    (void)s;
-    memcpy(to, from, n);
-    return SG_OK;
-}
-
-static void *host_alloc(size_t bytes) { return aligned_alloc(SG_ALIGN, (bytes + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN); }
-
-static const sg_memory host_memory = {.alloc = host_alloc, .release = free, .upload = host_copy, .download = host_copy};
 
 /* One attention's inputs and what comes of it. */
 typedef struct bench {
