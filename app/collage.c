@@ -22,11 +22,11 @@ static void draw_line(const sg_image *on, int x, int y, int width, int cell, int
                     width - 2 * MARGIN * scale, scale, text);
 }
 
-static void clear(const sg_image *on) { memset(on->rgb, 0, (size_t)on->width * (size_t)on->height * 3); }
+static void clear(const sg_image *on) { memset(on->rgb, 0, sg_image_bytes(on->width, on->height)); }
 
 static const uint8_t *frame_of(const sg_collage *c, int arm, int i)
 {
-    return c->rgb[arm] + (size_t)i * (size_t)c->width * (size_t)c->height * 3;
+    return c->rgb[arm] + (size_t)i * sg_image_bytes(c->width, c->height);
 }
 
 static uint8_t *pixel(const sg_image *on, int x, int y)

@@ -34,7 +34,7 @@ typedef struct job {
     double             last_step; /* seconds */
 } job;
 
-static size_t frame_bytes(const job *j) { return (size_t)j->request.width * (size_t)j->request.height * 3; }
+static size_t frame_bytes(const job *j) { return sg_image_bytes(j->request.width, j->request.height); }
 
 static size_t latent_count(const job *j)
 {

@@ -14,8 +14,6 @@
 
 static const char REPORT[] = "report.json", PAGE[] = "report.html";
 
-static size_t frame_bytes(const sg_comparison *c) { return (size_t)c->request->width * (size_t)c->request->height * 3; }
-
 static sg_collage collage_of(const sg_comparison *c, const uint8_t **rgb)
 {
     for (int i = 0; i < c->count; i++) rgb[i] = c->result[i].rgb;
@@ -109,7 +107,7 @@ size_t sg_compare_files_bytes(const sg_compare_files *f, const sg_comparison *c)
     for (int k = 0; k < f->count; k++) {
         const sg_clip clip = clip_of(f, c, k);
         bytes += sg_sink_bytes(&clip);
-        if (k >= c->count) bytes += (size_t)clip.width * (size_t)clip.height * 3;
+        if (k >= c->count) bytes += sg_image_bytes(clip.width, clip.height);
     }
     return bytes;
 }
@@ -184,10 +182,11 @@ static void draw_sheet(const sg_comparison *c, const sg_image *on)
 
 static sg_status write_frames(const sg_comparison *c, int k, const sg_clip *clip, sg_sink *sink, sg_error *e)
 {
-    const bool drawn = k >= c->count;
-    sg_image   on = {clip->width, clip->height, NULL};
-    sg_status  status = SG_OK;
-    if (drawn && !(on.rgb = malloc((size_t)on.width * (size_t)on.height * 3)))
+    const bool   drawn = k >= c->count;
+    const size_t bytes = sg_image_bytes(clip->width, clip->height);
+    sg_image     on = {clip->width, clip->height, NULL};
+    sg_status    status = SG_OK;
+    if (drawn && !(on.rgb = malloc(bytes)))
         return sg_error_set(e, SG_E_MEMORY, "%s: no memory for a frame", clip->path);
     for (int i = 0; i < clip->frames && status == SG_OK; i++) {
         if (k == c->count) draw_side(c, &on, i);
@@ -195,7 +194,7 @@ static sg_status write_frames(const sg_comparison *c, int k, const sg_clip *clip
         if (sg_interrupt_asked())
             status = sg_error_set(e, SG_E_CANCELLED, "interrupted");
         else
-            status = sg_sink_write(sink, i, drawn ? on.rgb : c->result[k].rgb + (size_t)i * frame_bytes(c), e);
+            status = sg_sink_write(sink, i, drawn ? on.rgb : c->result[k].rgb + (size_t)i * bytes, e);
     }
     free(on.rgb);
     return status;

@@ -141,7 +141,7 @@ static void frames_path(char path[PATH_MAX], const sg_eval *v, int prompt, int c
     snprintf(path, PATH_MAX, "%s/" FRAMES "%d-%d", v->folder, prompt, clip);
 }
 
-static size_t bytes_of(const sg_request *r) { return (size_t)r->frames * (size_t)r->width * (size_t)r->height * 3; }
+static size_t bytes_of(const sg_request *r) { return (size_t)r->frames * sg_image_bytes(r->width, r->height); }
 
 static void make_head(char head[HEAD], const sg_request *r, const uint8_t *rgb)
 {

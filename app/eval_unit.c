@@ -30,7 +30,7 @@ typedef struct work {
     sg_clip_totals total;
 } work;
 
-static size_t frame_bytes(const sg_request *r) { return (size_t)r->width * (size_t)r->height * 3; }
+static size_t frame_bytes(const sg_request *r) { return sg_image_bytes(r->width, r->height); }
 
 /* ---- rendering ---- */
 
@@ -185,7 +185,7 @@ static sg_status write_picture(work *w, sg_error *e)
     sg_image                on = {0};
     sg_sink                *sink = NULL;
     sg_collage_strip_size(&collage, &on.width, &on.height);
-    on.rgb = malloc((size_t)on.width * (size_t)on.height * 3);
+    on.rgb = malloc(sg_image_bytes(on.width, on.height));
     if (!on.rgb) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", w->picture);
     sg_collage_strip(&on, &collage);
     const sg_clip clip = {

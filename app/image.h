@@ -19,6 +19,9 @@ typedef struct sg_image {
     uint8_t *rgb; /* [height][width][3] */
 } sg_image;
 
+/* Of its samples. */
+static inline size_t sg_image_bytes(int width, int height) { return (size_t)width * (size_t)height * 3; }
+
 /* The caller closes. SG_E_FILE for what cannot be read, SG_E_FORMAT for what is no such picture, SG_E_MEMORY. */
 sg_status sg_image_read(sg_image *out, const char *path, sg_error *e) SG_MUST_USE;
 

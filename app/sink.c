@@ -1,5 +1,6 @@
 /* sink.c - the formats, and the queue between whoever renders and whoever writes. */
 #include "sink.h"
+#include "image.h"
 #include "interrupt.h"
 #include "output_file.h"
 
@@ -89,7 +90,7 @@ sg_status sg_sink_check(const sg_clip *clip, sg_error *e)
 size_t sg_sink_bytes(const sg_clip *clip)
 {
     const sg_sink_type *type = find_type(clip->path, NULL);
-    const size_t        frame = (size_t)clip->width * (size_t)clip->height * 3;
+    const size_t        frame = sg_image_bytes(clip->width, clip->height);
     return type ? SLOTS * frame + (type->bytes ? type->bytes(clip) : 0) : 0;
 }
 
@@ -137,7 +138,7 @@ sg_status sg_sink_open(sg_sink **out, const sg_clip *clip, sg_error *e)
     if (!s) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", clip->path);
     s->type = type;
     s->clip = *clip;
-    s->frame_bytes = (size_t)clip->width * (size_t)clip->height * 3;
+    s->frame_bytes = sg_image_bytes(clip->width, clip->height);
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->changed, NULL);
     bool enough = (s->state = calloc(1, type->state_size)) != NULL;
