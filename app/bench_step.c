@@ -186,7 +186,7 @@ static void print_all(const step_bench *t)
         "floor: the time that the ceilings would allow, as a share of the time taken; above 100%% where caches help\n");
     printf("\na denoising step, the fastest of %d that were traced\n", t->base->repeat);
     print_series(t->base, "a step", &t->step);
-    printf("\na decoded chunk of %d frame%s, the fastest of %d\n", frames, frames == 1 ? "" : "s",
+    printf("\na decoded chunk of %d frame%s, the fastest of %d\n", frames, sg_plural(frames),
            chunks > 1 ? chunks / 2 : 1);
     print_series(t->base, "a chunk", &t->chunk);
 }

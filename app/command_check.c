@@ -35,8 +35,8 @@ static sg_status render(sg_engine *g, const sg_settings *s, sg_attention_files *
     SG_TRY(sg_setup_attention(&r.attention, f, s, e));
     r.prompt = s->prompt ? s->prompt : "a red ball bouncing on green grass";
     sg_progress_init(&progress, s->quiet);
-    sg_progress_say(&progress, "%s; %dx%d, %d frames, %d steps, seed %llu", info.device, r.width, r.height, r.frames,
-                    r.steps, (unsigned long long)r.seed);
+    sg_progress_say(&progress, "%s; %dx%d, %d frame%s, %d step%s, seed %llu", info.device, r.width, r.height, r.frames,
+                    sg_plural(r.frames), r.steps, sg_plural(r.steps), (unsigned long long)r.seed);
     const sg_status status =
         sg_engine_render(g, &r, &(sg_callbacks){.context = &progress, .progress = on_progress}, &report, e);
     sg_progress_clear(&progress);

@@ -7,6 +7,7 @@
 #include "input.h"
 #include "interrupt.h"
 #include "output_file.h"
+#include "progress.h"
 #include "report.h"
 
 #include <math.h>
@@ -92,7 +93,7 @@ static void print_table(const pair *p)
     const sg_summary *const psnr = &p->total.psnr, *const ssim = &p->total.ssim, *const ms = &p->total.ms_ssim;
     const sg_clip_figures *const a = &p->total.of[0], *const b = &p->total.of[1];
     char first[112], second[112];
-    printf("%d %s", s->count, s->count == 1 ? "frame" : "frames");
+    printf("%d frame%s", s->count, sg_plural(s->count));
     if (s->identical == s->count)
         printf(", identical: PSNR is infinite");
     else if (s->identical)

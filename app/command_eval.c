@@ -25,26 +25,21 @@ static void say_set(sg_eval *v)
 
 static void say_start(sg_eval *v)
 {
-    const sg_request *const r = &v->request;
-    char                    part[64] = "";
-    sg_progress_say(&v->progress, "%s in %s on %s", v->model.name, v->info.dtype, v->info.device);
-    sg_progress_say(&v->progress, "%dx%d, %d frames at %d fps, %d steps, guidance %g, seed %llu, %lld tokens", r->width,
-                    r->height, r->frames, r->fps, r->steps, r->cfg_scale, (unsigned long long)r->seed,
-                    (long long)v->plan.tokens);
+    char part[64] = "";
+    sg_progress_say_start(&v->progress, v->model.name, &v->info, &v->request, v->plan.tokens, v->settings->seed < 0);
     sg_arms_say(&v->progress, v->arm, v->arms.count, v->plan.tokens, v->model.dir);
     if (v->rank.size > 1) snprintf(part, sizeof part, " (part %d of %d)", v->rank.rank + 1, v->rank.size);
-    sg_progress_say(&v->progress, "%d prompts%s, %d each, by %d %s: %lld clips to be made", v->set.count, part,
-                    v->per_prompt, v->arms.count, v->arms.count == 1 ? "arm" : "arms", (long long)v->due);
-    if (v->settings->quiet && v->settings->seed < 0)
-        fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);
+    sg_progress_say(&v->progress, "%d prompt%s%s, %d each, by %d arm%s: %lld clip%s to be made", v->set.count,
+                    sg_plural(v->set.count), part, v->per_prompt, v->arms.count, sg_plural(v->arms.count),
+                    (long long)v->due, sg_plural(v->due));
 }
 
 static void say_end(sg_eval *v)
 {
     char took[32];
     sg_duration(took, sizeof took, v->start > 0 ? sg_seconds() - v->start : 0);
-    sg_progress_say(&v->progress, "%s: %lld clips made, %lld failed, in %s", v->folder, (long long)v->done,
-                    (long long)v->failed, took);
+    sg_progress_say(&v->progress, "%s: %lld clip%s made, %lld failed, in %s", v->folder, (long long)v->done,
+                    sg_plural(v->done), (long long)v->failed, took);
 }
 
 /* ---- the work ---- */
@@ -82,15 +77,16 @@ static sg_status finish(sg_eval *v, sg_error *e)
     const size_t missing = sg_eval_log_count(&v->log, SG_EVAL_MISSING);
     say_end(v);
     if (missing) {
-        sg_progress_say(&v->progress,
-                        "%zu clips are missing yet: those of other ranks, the last of which makes the report", missing);
+        sg_progress_say(&v->progress, "%zu clip%s of other ranks still missing; the last of them makes the report",
+                        missing, sg_plural((int64_t)missing));
     } else {
         SG_TRY(sg_eval_report(v->folder, e));
         sg_progress_say(&v->progress, "%s: report.html, summary.csv", v->folder);
     }
     if (!v->failed) return SG_OK;
     return sg_error_set(e, v->failure == SG_E_ARG ? SG_E_MISMATCH : v->failure,
-                        "%s: %lld clips failed; the same command tries them again", v->folder, (long long)v->failed);
+                        "%s: %lld clip%s failed; the same command tries again", v->folder, (long long)v->failed,
+                        sg_plural(v->failed));
 }
 
 static sg_status run(sg_eval *v, sg_error *e)

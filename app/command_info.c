@@ -1,5 +1,6 @@
 /* command_info.c - `sparge-gen info`: of a folder, the model and what a render costs; of a file, how it was made. */
 #include "command.h"
+#include "progress.h"
 #include "report.h"
 #include "report_attention.h"
 #include "setup.h"
@@ -210,10 +211,10 @@ static void print_render(const told *t)
 {
     const sg_request *const r = &t->r;
     const sg_plan *const    p = &t->plan;
-    printf("\nrender     %dx%d, %d frames at %d fps (%.3g s)\n", r->width, r->height, r->frames, r->fps,
-           (double)r->frames / r->fps);
+    printf("\nrender     %dx%d, %d frame%s at %d fps (%.3g s)\n", r->width, r->height, r->frames, sg_plural(r->frames),
+           r->fps, (double)r->frames / r->fps);
     printf("           sizes in steps of %d, frames %d n + 1\n", t->info.multiple, t->info.frame_multiple);
-    printf("           %d steps of %s, guidance %g, flow shift %g\n", r->steps,
+    printf("           %d step%s of %s, guidance %g, flow shift %g\n", r->steps, sg_plural(r->steps),
            r->sampler == SG_SAMPLER_EULER ? "euler" : "unipc", r->cfg_scale, r->flow_shift);
     if (r->negative_prompt && *r->negative_prompt) printf("           negative prompt: %s\n", r->negative_prompt);
     printf("           latents %lld x %lld x %lld x %lld, %lld tokens\n", (long long)p->latent[0],

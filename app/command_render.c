@@ -164,16 +164,14 @@ static sg_status plan(job *j, sg_error *e)
 
 static void say_start(job *j)
 {
-    const sg_request *r = &j->request;
+    const sg_request *const r = &j->request;
+    if (!j->decode_only) {
+        sg_progress_say_start(&j->progress, j->model.name, &j->info, r, 0, j->settings->seed < 0);
+        return;
+    }
     sg_progress_say(&j->progress, "%s in %s on %s", j->model.name, j->info.dtype, j->info.device);
-    if (j->decode_only)
-        sg_progress_say(&j->progress, "decoding %s: %dx%d, %d frames at %d fps", r->latents_in, r->width, r->height,
-                        r->frames, r->fps);
-    else
-        sg_progress_say(&j->progress, "%dx%d, %d frames at %d fps, %d steps, guidance %g, seed %llu", r->width,
-                        r->height, r->frames, r->fps, r->steps, r->cfg_scale, (unsigned long long)r->seed);
-    if (j->settings->quiet && j->settings->seed < 0 && !j->decode_only)
-        fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);
+    sg_progress_say(&j->progress, "decoding %s: %dx%d, %d frame%s at %d fps", r->latents_in, r->width, r->height,
+                    r->frames, sg_plural(r->frames), r->fps);
 }
 
 static void say_plan(job *j)

@@ -278,22 +278,12 @@ static sg_status write_report(const job *j, const char *path, sg_error *e)
 
 /* ---- the whole ---- */
 
-static void say_start(job *j)
-{
-    const sg_request *const  r = &j->request;
-    const sg_model_info      info = sg_engine_info(j->engine);
-    const sg_settings *const s = j->settings;
-    sg_progress_say(&j->progress, "%s in %s on %s", j->model.name, info.dtype, info.device);
-    sg_progress_say(&j->progress, "%dx%d, %d frames, %d steps, guidance %g, seed %llu", r->width, r->height, r->frames,
-                    r->steps, r->cfg_scale, (unsigned long long)r->seed);
-    if (s->quiet && s->seed < 0) fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);
-}
-
 static sg_status run(job *j, const char *path, sg_error *e)
 {
     const char *const json = j->settings->json;
     SG_TRY(open_all(j, e));
-    say_start(j);
+    const sg_model_info info = sg_engine_info(j->engine);
+    sg_progress_say_start(&j->progress, j->model.name, &info, &j->request, 0, j->settings->seed < 0);
     SG_TRY(render(j, e));
     SG_TRY(sg_tune_choose(j->tune, &j->found, &j->figure, e));
     SG_TRY(write_thresholds(j, path, e));

@@ -232,18 +232,6 @@ static sg_status render_arm(job *j, int i, sg_error *e)
 
 /* ---- the whole ---- */
 
-static void say_start(job *j)
-{
-    const sg_request *const r = &j->request;
-    sg_progress_say(&j->progress, "%s in %s on %s", j->model.name, j->info.dtype, j->info.device);
-    sg_progress_say(&j->progress, "%dx%d, %d frames at %d fps, %d steps, guidance %g, seed %llu, %lld tokens", r->width,
-                    r->height, r->frames, r->fps, r->steps, r->cfg_scale, (unsigned long long)r->seed,
-                    (long long)j->plan.tokens);
-    sg_arms_say(&j->progress, j->all.result, j->arms.count, j->plan.tokens, j->model.dir);
-    if (j->settings->quiet && j->settings->seed < 0)
-        fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);
-}
-
 static sg_status tell_same(const job *j, sg_error *e)
 {
     const sg_same_kernel *const s = j->all.same;
@@ -257,7 +245,8 @@ static sg_status run(job *j, sg_error *e)
     const char *const json = j->settings->json;
     SG_TRY(check_inputs(j, e));
     SG_TRY(open_all(j, e));
-    say_start(j);
+    sg_progress_say_start(&j->progress, j->model.name, &j->info, &j->request, j->plan.tokens, j->settings->seed < 0);
+    sg_arms_say(&j->progress, j->all.result, j->arms.count, j->plan.tokens, j->model.dir);
     SG_TRY(sg_compare_files_open(&j->files, e));
     SG_TRY(reserve(j, e));
     SG_TRY(warm_up(j, e));

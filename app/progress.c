@@ -52,6 +52,20 @@ void sg_progress_say(sg_progress *p, const char *fmt, ...)
     fputc('\n', stderr);
 }
 
+const char *sg_plural(int64_t n) { return n == 1 ? "" : "s"; }
+
+void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_info *info, const sg_request *r,
+                           int64_t tokens, bool drawn)
+{
+    char all[32] = "";
+    if (tokens) snprintf(all, sizeof all, ", %lld tokens", (long long)tokens);
+    sg_progress_say(p, "%s in %s on %s", model, info->dtype, info->device);
+    sg_progress_say(p, "%dx%d, %d frame%s at %d fps, %d step%s, guidance %g, seed %llu%s", r->width, r->height,
+                    r->frames, sg_plural(r->frames), r->fps, r->steps, sg_plural(r->steps), r->cfg_scale,
+                    (unsigned long long)r->seed, all);
+    if (p->quiet && drawn) fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);
+}
+
 static bool is_quarter(int done, int total) { return (long)done * 4 / total != (long)(done - 1) * 4 / total; }
 
 /* One stage's state in words: "denoising 7/16, 0.52 s a step, 4.7 s left". */

@@ -32,6 +32,13 @@ void sg_progress_say(sg_progress *p, const char *fmt, ...) SG_PRINTF(2, 3);
 /* Takes the changing line away. */
 void sg_progress_clear(sg_progress *p);
 
+/* What is about to be rendered, by which model on what. tokens 0: not told. A seed that was drawn is told even if quiet. */
+void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_info *info, const sg_request *r,
+                           int64_t tokens, bool drawn);
+
+/* "s" but for 1. */
+const char *sg_plural(int64_t n);
+
 /* "0.8 s", "3 min 20 s", "2 h 05 min". Returns text. */
 const char *sg_duration(char *text, size_t size, double seconds);
 

@@ -9,7 +9,7 @@ few=("${small[@]}" --frames 5 --arms dense,sage -t 1)
 sparge-gen eval --prompts set.jsonl --out out "${few[@]}" --memory-limit 110M 2>log && fail "no failure"
 grep -q '^failed: dense/too large-0\..*: this render needs .* may be used' log || fail "$(<log)"
 grep -q '^failed: sage/too large-0\..*: there is nothing to compare with: dense failed$' log || fail "$(<log)"
-grep -q '^sparge-gen: out: 2 clips failed; the same command tries them again$' log || fail "$(<log)"
+grep -q '^sparge-gen: out: 2 clips failed; the same command tries again$' log || fail "$(<log)"
 [[ $(grep -c '"status":"done"' out/results.jsonl) == 4 && -e out/report.html ]] || fail "$(<out/results.jsonl)"
 grep -q '"status":"failed","text":"too large","groups":\["hard","large"\],.*"error":"this render needs' out/results.jsonl || fail
 [[ ! -e out/dense/too\ large-0.mp4 ]] || fail "a clip that failed"

@@ -7,7 +7,7 @@ wait_for test -s out/results.jsonl
 kill -INT $!
 wait $!
 (($? == 130)) || fail "$(<log)"
-grep -q '^out: 1 clips made, 0 failed, in ' log && grep -q '^sparge-gen: interrupted$' log || fail "$(<log)"
+grep -q '^out: 1 clip made, 0 failed, in ' log && grep -q '^sparge-gen: interrupted$' log || fail "$(<log)"
 [[ $(ls -A out/dense | wc -l) == 1 ]] || fail "$(ls -A out/dense)"
 sparge-gen "${command[@]}" --out out -q || fail
 [[ $(wc -l <out/results.jsonl) == 2 ]] || fail

@@ -28,7 +28,7 @@ tail -c 40 whole/results.jsonl | head -c 30 >>out/results.jsonl
 rm "out/sage/a red ball-0.$ending"
 sparge-gen "${command[@]}" --out out 2>log || fail "$(<log)"
 grep -q '^out/results.jsonl: the last line was cut short, and is taken off$' log || fail "$(<log)"
-grep -q ' 1 clips to be made$' log && [[ $(wc -l <out/results.jsonl) == 9 ]] || fail "$(<log)"
+grep -q ' 1 clip to be made$' log && [[ $(wc -l <out/results.jsonl) == 9 ]] || fail "$(<log)"
 cmp {out,whole}/"sage/a red ball-0.$ending" || fail
 
 # What a kill leaves of a clip on a file system that knows no files without a name goes with the next run.

@@ -13,7 +13,7 @@ sparge-gen "${command[@]}" --out whole -q || fail
 
 sparge-gen "${command[@]}" --out out --shard 2/2 2>log || fail "$(<log)"
 grep -q '(part 2 of 2), 2 each, by 2 arms: 6 clips to be made$' log || fail "$(<log)"
-grep -q '^6 clips are missing yet' log && [[ ! -e out/report.html && ! -e out/results.jsonl ]] || fail "$(<log)"
+grep -q '^6 clips of other ranks still missing' log && [[ ! -e out/report.html && ! -e out/results.jsonl ]] || fail "$(<log)"
 sparge-gen "${command[@]}" --out out --shard 1/2 -q || fail
 [[ $(wc -l <out/results-0.jsonl) == 6 && $(wc -l <out/results-1.jsonl) == 6 ]] || fail
 as_whole shards
