@@ -31,7 +31,7 @@ typedef struct call {
     const sg_attention_call_args *args;
     sg_attention_context         *context;
     int64_t                       batch, h, hk, d, n, m;
-    sg_dtype                      dtype;
+    sg_dtype                      given, dtype; /* of what lies there, and of what is worked with */
     side                          side[SIDES];
     sg_policy                     policy;
     sg_thresholds                 thresholds; /* its arrays lie in of_heads */
@@ -133,20 +133,12 @@ static sg_status set_side(call *k, int which, const void *data, const sg_attenti
     const sg_attention_stride dense = {x->tokens * x->heads * k->d, k->d, x->heads * k->d};
     if (memcmp(stride, &none, sizeof none) == 0) x->stride = dense;
     if (!data) return sg_error_set(e, SG_E_ARG, "%s: NULL", name[which]);
-    if ((uintptr_t)data % sg_dtype_size(k->dtype))
+    if ((uintptr_t)data % sg_dtype_size(k->given))
         return sg_error_set(e, SG_E_ARG, "%s: its address is not a multiple of its element", name[which]);
     if (!is_countable(k, x)) return sg_error_set(e, SG_E_ARG, "%s: its strides reach beyond all memory", name[which]);
-    x->placed =
-        (x->heads == 1 || x->stride.head == dense.head) && (x->tokens == 1 || x->stride.token == dense.token) && !k->at;
+    x->placed = k->given == k->dtype && (x->heads == 1 || x->stride.head == dense.head) &&
+                (x->tokens == 1 || x->stride.token == dense.token) && !k->at;
     return SG_OK;
-}
-
-static sg_status find_dtype(call *k, sg_error *e)
-{
-    const char *const name = k->args->dtype ? k->args->dtype : "f32";
-    k->dtype = strcmp(name, "bf16") == 0 ? SG_BF16 : SG_F32;
-    if (k->dtype == SG_BF16 || strcmp(name, "f32") == 0) return SG_OK;
-    return sg_error_set(e, SG_E_ARG, "dtype: '%.40s' is not one of f32, bf16", name);
 }
 
 static sg_status set_shape(call *k, sg_error *e)
@@ -174,7 +166,7 @@ static sg_status set_shape(call *k, sg_error *e)
     if (a->front < 0 || a->back < 0 || a->front > k->n || a->back > k->n - a->front)
         return sg_error_set(e, SG_E_ARG, "front, back: %lld and %lld are not tokens of %lld", (long long)a->front,
                             (long long)a->back, (long long)k->n);
-    return find_dtype(k, e);
+    return SG_OK;
 }
 
 /* ---- the policy ---- */
@@ -194,6 +186,18 @@ static sg_status choose(const char *member, const char *value, const char *const
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
     }
     return sg_error_set(e, SG_E_ARG, "%s: '%.40s' is not one of %s", member, value, list);
+}
+
+/* No op takes F16. */
+static sg_status set_dtype(call *k, sg_error *e)
+{
+    static const char *const names[] = {"f32", "bf16", "f16", NULL};
+    static const sg_dtype    dtypes[] = {SG_F32, SG_BF16, SG_F16};
+    int                      i = 0;
+    SG_TRY(choose("dtype", k->args->dtype, names, &i, e));
+    k->given = dtypes[i];
+    k->dtype = k->given == SG_F16 ? SG_F32 : k->given;
+    return SG_OK;
 }
 
 static sg_status choose_all(call *k, sg_error *e)
@@ -336,11 +340,22 @@ static int64_t token_of(const call *k, int64_t i)
     return k->at && i >= front && i < k->n - k->args->back ? front + k->at[i - front] : i;
 }
 
+/* Between count elements as they were given and as they are worked with. */
+static void move_piece(const call *k, void *given, void *own, size_t count, bool back)
+{
+    const sg_tensor        a = {.data = given, .dtype = k->given}, b = {.data = own, .dtype = k->dtype};
+    const sg_tensor *const to = back ? &a : &b, *const from = back ? &b : &a;
+    if (k->given == k->dtype)
+        memcpy(to->data, from->data, count * sg_dtype_size(k->dtype));
+    else
+        for (size_t i = 0; i < count; i++) sg_store(to, (int64_t)i, sg_load(from, (int64_t)i));
+}
+
 /* Between x, element b of the batch, and the rows of t. */
 static void move(call *k, const side *x, int64_t b, sg_tensor t, bool back)
 {
     const double start = sg_seconds();
-    const size_t size = sg_dtype_size(k->dtype), head = (size_t)k->d * size, row = (size_t)x->heads * head;
+    const size_t size = sg_dtype_size(k->given), head = (size_t)k->d, row = (size_t)x->heads * head;
     const bool   whole = x->heads == 1 || x->stride.head == k->d;
     const size_t pieces = whole ? 1 : (size_t)x->heads, piece = whole ? row : head;
     char *const  rows = t.data;
@@ -348,9 +363,9 @@ static void move(call *k, const side *x, int64_t b, sg_tensor t, bool back)
     for (int64_t i = 0; i < x->tokens; i++) {
         char *const token = x->data + (b * x->stride.batch + token_of(k, i) * x->stride.token) * (int64_t)size;
         for (size_t j = 0; j < pieces; j++) {
-            char *const theirs = token + (int64_t)j * x->stride.head * (int64_t)size;
-            char *const ours = rows + (size_t)i * row + j * piece;
-            memcpy(back ? theirs : ours, back ? ours : theirs, piece);
+            char *const given = token + (int64_t)j * x->stride.head * (int64_t)size;
+            char *const own = rows + ((size_t)i * row + j * piece) * sg_dtype_size(k->dtype);
+            move_piece(k, given, own, piece, back);
         }
     }
     k->copy_seconds += sg_seconds() - start;
@@ -473,6 +488,7 @@ static sg_status prepare(call *k, sg_error *e)
         return sg_error_set(e, SG_E_UNSUPPORTED, "reserved: a member that this version does not know is set");
     if (!isfinite(a->scale)) return sg_error_set(e, SG_E_ARG, "scale: %g is no number", a->scale);
     SG_TRY(set_shape(k, e));
+    SG_TRY(set_dtype(k, e));
     SG_TRY(set_policy(k, e));
     SG_TRY(set_order(k, e));
     SG_TRY(set_side(k, O, a->o, &a->o_stride, e));

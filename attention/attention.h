@@ -57,11 +57,11 @@ typedef struct sg_attention_stride {
 
 typedef struct sg_attention_call_args {
     /* The tensors: n queries, m keys. What lies as [token, head, channel] without gaps is used where it is, all else is
-     * copied once. o may not overlap what is read. */
+     * copied once, and so is F16, which is worked with as F32. o may not overlap what is read. */
     void               *o;
     const void         *q, *k, *v;
     sg_attention_stride o_stride, q_stride, k_stride, v_stride;
-    const char         *dtype;           /* of all four: "f32" (NULL) or "bf16" */
+    const char         *dtype;           /* of all four: "f32" (NULL), "bf16" or "f16" */
     int64_t             batch;           /* 0: 1 */
     int64_t             heads, kv_heads; /* 0: as many; else each serves heads / kv_heads neighbouring ones */
     int64_t             head_dim, n, m;  /* m 0: n */

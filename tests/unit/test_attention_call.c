@@ -230,6 +230,40 @@ static void test_bf16(void **state)
     drop(&t);
 }
 
+/* F16 gives what the same numbers in F32 give, rounded, however they lie. */
+static void test_f16(void **state)
+{
+    enum { ALL = N * H * D };
+    static const sg_attention_stride apart = {0, N * D, D};
+    (void)state;
+    tensors               t = make(N, N, H, H, D);
+    uint16_t *const       half = malloc(4 * sizeof *half * ALL);
+    sg_attention_context *ref, *const cpu = context;
+    float *const x[] = {t.q, t.k, t.v};
+    assert_non_null(half);
+    assert_int_equal(sg_attention_context_open(&ref, &(sg_attention_options){.backend = "ref"}, &error), SG_OK);
+    for (int k = 0; k < 3; k++)
+        for (int i = 0; i < ALL; i++) x[k][i] = sg_f16_to_f32(half[k * ALL + i] = sg_f32_to_f16(x[k][i]));
+    for (int way = 0; way < 8; way++) {
+        sg_attention_call_args a = args_of(&t);
+        context = way & 1 ? ref : cpu;
+        if (way & 2) a.kind = "sage";
+        if (way & 4) a.o_stride = a.q_stride = a.k_stride = a.v_stride = apart;
+        call(&a, NULL);
+        a.dtype = "f16";
+        a.q = half;
+        a.k = half + ALL;
+        a.v = half + 2 * ALL;
+        a.o = half + 3 * ALL;
+        call(&a, NULL);
+        for (int i = 0; i < ALL; i++) assert_int_equal(half[3 * ALL + i], sg_f32_to_f16(t.o[i]));
+    }
+    context = cpu;
+    sg_attention_context_close(&ref);
+    free(half);
+    drop(&t);
+}
+
 /* Put in order and back: exact attention is what it was; the text stays where it is. */
 static void test_order(void **state)
 {
@@ -353,7 +387,7 @@ static void test_refusals(void **state)
     REFUSED(SG_E_ARG, "m:", a.m = 7; a.causal = 1);
     REFUSED(SG_E_ARG, "v:", a.v_stride.token = INT64_MAX / 2);
     REFUSED(SG_E_ARG, "v:", a.v_stride.head = INT64_MIN);
-    REFUSED(SG_E_ARG, "dtype:", a.dtype = "f16");
+    REFUSED(SG_E_ARG, "dtype:", a.dtype = "fp16");
     REFUSED(SG_E_ARG, "scale:", a.scale = INFINITY);
     REFUSED(SG_E_ARG, "kind:", a.kind = "spares");
     REFUSED(SG_E_ARG, "preset:", a.preset = "papers");
@@ -399,9 +433,9 @@ static int close_context(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),     cmocka_unit_test(test_quantised), cmocka_unit_test(test_strides),
-        cmocka_unit_test(test_bf16),       cmocka_unit_test(test_order),     cmocka_unit_test(test_mask),
-        cmocka_unit_test(test_thresholds), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_shapes), cmocka_unit_test(test_quantised),  cmocka_unit_test(test_strides),
+        cmocka_unit_test(test_bf16),   cmocka_unit_test(test_f16),        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_mask),   cmocka_unit_test(test_thresholds), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);
 }
