@@ -59,9 +59,7 @@ static json_t *names_json(const sg_eval *v)
     bool          whole = a;
     for (int i = 0; i < v->arms.count && whole; i++)
         whole = json_array_append_new(a, json_string(v->arms.arm[i].name)) == 0;
-    if (whole) return a;
-    json_decref(a);
-    return NULL;
+    return sg_report_whole(a, whole);
 }
 
 static json_t *attention_json(const sg_eval *v)
@@ -74,9 +72,7 @@ static json_t *attention_json(const sg_eval *v)
                                                    sg_report_policy(p), "thresholds", thresholds_json(p->tuned),
                                                    "block_mask", mask_json(p))) == 0;
     }
-    if (whole) return a;
-    json_decref(a);
-    return NULL;
+    return sg_report_whole(a, whole);
 }
 
 sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
@@ -99,8 +95,7 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
                        (v->request.cfg_scale_2 < 0 ||
                         json_object_set(j, "cfg_scale_2", json_object_get(settings, "cfg_scale_2")) == 0);
     json_decref(settings);
-    *out = whole ? j : NULL;
-    if (!whole) json_decref(j);
+    *out = sg_report_whole(j, whole);
     return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "manifest.json: out of memory");
 }
 

@@ -70,12 +70,9 @@ static bool set(json_t *j, const char *key, json_t *v) { return json_object_set_
 static json_t *strings(const char *const *text, int count)
 {
     json_t *const a = json_array();
-    for (int i = 0; a && i < count; i++)
-        if (json_array_append_new(a, json_string(text[i])) != 0) {
-            json_decref(a);
-            return NULL;
-        }
-    return a;
+    bool          whole = a;
+    for (int i = 0; whole && i < count; i++) whole = json_array_append_new(a, json_string(text[i])) == 0;
+    return sg_report_whole(a, whole);
 }
 
 static json_t *measure_json(sg_eval_measure m, const sg_interval *v)
@@ -94,20 +91,16 @@ static json_t *row_json(const sg_eval_row *r, int arm, int group)
     bool whole = j != NULL;
     for (int m = 0; whole && m < SG_EVAL_MEASURES; m++)
         whole = set(j, sg_eval_measure_name[m], measure_json((sg_eval_measure)m, &r->measure[m]));
-    if (whole) return j;
-    json_decref(j);
-    return NULL;
+    return sg_report_whole(j, whole);
 }
 
 static json_t *rows_json(const sg_eval_summary *s)
 {
     json_t *const a = json_array();
-    for (int i = 0; a && i < s->arms * s->groups; i++)
-        if (json_array_append_new(a, row_json(&s->row[i], i / s->groups, i % s->groups)) != 0) {
-            json_decref(a);
-            return NULL;
-        }
-    return a;
+    bool          whole = a;
+    for (int i = 0; whole && i < s->arms * s->groups; i++)
+        whole = json_array_append_new(a, row_json(&s->row[i], i / s->groups, i % s->groups)) == 0;
+    return sg_report_whole(a, whole);
 }
 
 static sg_status summary_json(json_t **out, const evaluation *v, sg_error *e)
@@ -153,9 +146,7 @@ static json_t *clip_json(const sg_eval_clip *c, size_t prompt)
             set_score(j, "ms_ssim", &c->ms_ssim) && set_number(j, "seconds", sg_eval_clip_seconds(c)) &&
             set_number(j, "kept", c->kept) && set_number(j, "flicker", c->flicker) &&
             set_number(j, "sharpness", c->sharpness);
-    if (whole) return j;
-    json_decref(j);
-    return NULL;
+    return sg_report_whole(j, whole);
 }
 
 /* Its text, its number in the set, its groups. */
@@ -169,9 +160,7 @@ static json_t *prompt_json(const evaluation *v, int at)
         if (v->summary.in[(size_t)at * (size_t)groups + (size_t)g])
             whole = json_array_append_new(list, json_integer(g)) == 0;
     json_t *const j = json_pack("{s:s, s:i, s:o}", "text", c->text, "number", c->prompt, "groups", list);
-    if (whole) return j;
-    json_decref(j);
-    return NULL;
+    return sg_report_whole(j, whole);
 }
 
 static bool add_clips(json_t *prompts, json_t *clips, const evaluation *v)

@@ -140,9 +140,7 @@ static json_t *groups_json(const sg_eval *v, int prompt)
     bool                   whole = a;
     for (int i = 0; i < p->groups && whole; i++)
         whole = json_array_append_new(a, json_string(v->set.group[v->set.member[p->first_group + i]])) == 0;
-    if (whole) return a;
-    json_decref(a);
-    return NULL;
+    return sg_report_whole(a, whole);
 }
 
 static json_t *start_line(const work *w, const char *status)
@@ -219,16 +217,19 @@ static sg_status make_clip(work *w, sg_error *e)
     return status == SG_OK ? write_picture(w, e) : status;
 }
 
+/* Takes the line. */
+static sg_status add_line(const work *w, json_t *line, bool whole, sg_error *e)
+{
+    const sg_status status =
+        whole ? sg_eval_log_add(&w->v->log, line, e) : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", w->file);
+    json_decref(line);
+    return status;
+}
+
 static sg_status log_done(const work *w, sg_error *e)
 {
     json_t *const line = start_line(w, "done");
-    sg_status     status = sg_error_set(NULL, SG_E_MEMORY, "-");
-    if (line && add_figures(line, w))
-        status = sg_eval_log_add(&w->v->log, line, e);
-    else
-        sg_error_set(e, status, "%s: out of memory", w->file);
-    json_decref(line);
-    return status;
+    return add_line(w, line, line && add_figures(line, w), e);
 }
 
 static bool ends_the_run(sg_status s) { return s == SG_E_FILE || s == SG_E_DEVICE || s == SG_E_CANCELLED; }
@@ -239,13 +240,9 @@ static sg_status log_failed(const work *w, const sg_error *why, sg_error *e)
     sg_eval *const v = w->v;
     if (ends_the_run(why->code)) return sg_error_set(e, why->code, "%s", why->text);
     json_t *const line = start_line(w, "failed");
-    sg_status     status = SG_E_MEMORY;
-    if (line && json_object_set_new(line, "error", sg_report_name(why->text)) == 0 &&
-        json_object_set_new(line, "non_finite", json_integer(why->code == SG_E_NUMERIC)) == 0)
-        status = sg_eval_log_add(&v->log, line, e);
-    else
-        sg_error_set(e, status, "%s: out of memory", w->file);
-    json_decref(line);
+    const bool    whole = line && json_object_set_new(line, "error", sg_report_name(why->text)) == 0 &&
+                       json_object_set_new(line, "non_finite", json_integer(why->code == SG_E_NUMERIC)) == 0;
+    const sg_status status = add_line(w, line, whole, e);
     v->failed++;
     v->failure = why->code;
     sg_progress_say(&v->progress, "failed: %s: %s", w->file, why->text);

@@ -17,6 +17,13 @@ static sg_status packed(json_t **out, json_t *value, const char *what, sg_error 
     return value ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: cannot be put into JSON", what);
 }
 
+json_t *sg_report_whole(json_t *j, bool whole)
+{
+    if (whole) return j;
+    json_decref(j);
+    return NULL;
+}
+
 json_t *sg_report_name(const char *name)
 {
     if (sg_prompt_check(name, "", NULL) == SG_OK) return json_string(name);
@@ -63,11 +70,7 @@ sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note
     whole = whole && json_object_set_new(j, "dtype", json_string(info->dtype)) == 0 &&
             json_object_set_new(j, "device", json_string(info->device)) == 0;
     json_decref(made);
-    if (!whole) {
-        json_decref(j);
-        j = NULL;
-    }
-    return packed(out, j, "settings", e);
+    return packed(out, sg_report_whole(j, whole), "settings", e);
 }
 
 sg_status sg_report_text(char **out, const json_t *settings, sg_error *e)
@@ -114,7 +117,7 @@ static json_t *stage_peaks(const sg_report *r)
 sg_status sg_report_save(const char *path, const json_t *j, sg_error *e)
 {
     char *text = sg_json_text(j, JSON_INDENT(2) | FORMAT);
-    if (!text) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
+    if (!text) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
     sg_output_file *f = NULL;
     sg_status       status = sg_output_file_open(&f, path, e);
     if (status == SG_OK) status = sg_output_file_write(f, text, strlen(text), e);

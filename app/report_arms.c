@@ -60,12 +60,9 @@ void sg_arms_find_same(sg_comparison *c)
 static json_t *numbers(const double *v, int count)
 {
     json_t *const a = json_array();
-    for (int i = 0; a && i < count; i++)
-        if (json_array_append_new(a, sg_report_number(v[i])) != 0) {
-            json_decref(a);
-            return NULL;
-        }
-    return a;
+    bool          whole = a;
+    for (int i = 0; whole && i < count; i++) whole = json_array_append_new(a, sg_report_number(v[i])) == 0;
+    return sg_report_whole(a, whole);
 }
 
 static json_t *scored(const sg_summary *s, const double *v, int count)
@@ -104,9 +101,7 @@ static json_t *by_layer(const sg_arm_result *r, double (*of)(const sg_arm_result
             whole = json_array_append_new(layers, sg_report_number(of(r, i, l))) == 0;
         whole = json_array_append_new(steps, layers) == 0 && whole;
     }
-    if (whole) return steps;
-    json_decref(steps);
-    return NULL;
+    return sg_report_whole(steps, whole);
 }
 
 /* What ran and was not looked at was dense. */
@@ -151,47 +146,37 @@ static json_t *arm_json(const sg_comparison *c, const sg_arm_result *r)
                   "settings", r->settings, "seconds", seconds(r), "speedup", speedup(&c->result[0], r), "density",
                   sg_report_number(sg_arm_density(r, -1, -1)), "kept", by_layer(r, sg_arm_density), "attention_error",
                   attention_error(r), "attention", r->attention, "peak_bytes", (json_int_t)r->report.peak_bytes);
-    if (j && add_scores(j, r, r == c->result)) return j;
-    json_decref(j);
-    return NULL;
+    return sg_report_whole(j, j && add_scores(j, r, r == c->result));
 }
 
 static json_t *arms_json(const sg_comparison *c)
 {
     json_t *const a = json_array();
-    for (int i = 0; a && i < c->count; i++)
-        if (json_array_append_new(a, arm_json(c, &c->result[i])) != 0) {
-            json_decref(a);
-            return NULL;
-        }
-    return a;
+    bool          whole = a;
+    for (int i = 0; whole && i < c->count; i++) whole = json_array_append_new(a, arm_json(c, &c->result[i])) == 0;
+    return sg_report_whole(a, whole);
 }
 
 static json_t *same_json(const sg_comparison *c)
 {
     json_t *const a = json_array();
-    for (int i = 0; a && i < c->same_count; i++) {
+    bool          whole = a;
+    for (int i = 0; whole && i < c->same_count; i++) {
         const sg_same_kernel *const s = &c->same[i];
-        if (json_array_append_new(a, json_pack("{s:s, s:s, s:s}", "a", c->result[s->a].arm->name, "b",
-                                               c->result[s->b].arm->name, "why", s->why)) != 0) {
-            json_decref(a);
-            return NULL;
-        }
+        whole = json_array_append_new(a, json_pack("{s:s, s:s, s:s}", "a", c->result[s->a].arm->name, "b",
+                                                   c->result[s->b].arm->name, "why", s->why)) == 0;
     }
-    return a;
+    return sg_report_whole(a, whole);
 }
 
 static json_t *columns_json(int frames)
 {
     json_t *const a = json_array();
+    bool          whole = a;
     int           column[SG_COLLAGE_COLUMNS];
     const int     count = sg_collage_columns(column, frames);
-    for (int i = 0; a && i < count; i++)
-        if (json_array_append_new(a, json_integer(column[i])) != 0) {
-            json_decref(a);
-            return NULL;
-        }
-    return a;
+    for (int i = 0; whole && i < count; i++) whole = json_array_append_new(a, json_integer(column[i])) == 0;
+    return sg_report_whole(a, whole);
 }
 
 sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e)

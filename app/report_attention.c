@@ -1,5 +1,6 @@
 /* report_attention.c - see report_attention.h. */
 #include "report_attention.h"
+#include "report.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -243,13 +244,9 @@ static json_t *counts(const sum *t)
 
 static json_t *entry(int step, int layer, const sum *t)
 {
-    json_t *j = json_pack("{s:i, s:i, s:s, s:s}", "step", step, "layer", layer, "kind", sg_attention_names[kind_of(t)],
-                          "why", why_names[why_of(t)]);
-    if (kind_of(t) == SG_ATTENTION_SPARGE && json_object_update_new(j, counts(t)) != 0) {
-        json_decref(j);
-        j = NULL;
-    }
-    return j;
+    json_t *const j = json_pack("{s:i, s:i, s:s, s:s}", "step", step, "layer", layer, "kind",
+                                sg_attention_names[kind_of(t)], "why", why_names[why_of(t)]);
+    return sg_report_whole(j, kind_of(t) != SG_ATTENTION_SPARGE || json_object_update_new(j, counts(t)) == 0);
 }
 
 /* Seconds of a render by what the ops of sparse attention are for; "other" is all attention that is dense, that to the
@@ -268,9 +265,7 @@ static json_t *stage_seconds(const sg_trace *trace)
             if (strcmp(trace->row[k].op, stages[i].op) == 0) seconds += trace->row[k].seconds;
         whole = whole && json_object_set_new(j, stages[i].stage, json_real(seconds)) == 0;
     }
-    if (whole) return j;
-    json_decref(j);
-    return NULL;
+    return sg_report_whole(j, whole);
 }
 
 json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, const sg_trace *trace)
@@ -287,11 +282,9 @@ json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, co
     json_t *const totals = counts(&all);
     for (int k = 0; whole && k < 3; k++) /* layers, of each pass */
         whole = json_object_set_new(totals, sg_attention_names[k], json_integer(all.of_kind[k])) == 0;
-    json_t *j = json_pack("{s:o, s:o, s:o}", "policy", sg_report_policy(p), "totals", totals, "layers", entries);
+    json_t *const j = json_pack("{s:o, s:o, s:o}", "policy", sg_report_policy(p), "totals", totals, "layers", entries);
     if (whole && trace && trace->rows) whole = json_object_set_new(j, "seconds", stage_seconds(trace)) == 0;
-    if (whole) return j;
-    json_decref(j);
-    return NULL;
+    return sg_report_whole(j, whole);
 }
 
 /* What decides which blocks are kept. */
