@@ -476,26 +476,33 @@ static json_t *kernel_json(const work *w, const kernel *k)
 {
     json_t *const stage = json_object();
     const double  rate = flops_of(&w->in) / k->best;
-    for (int i = 0; i < STAGES; i++) json_object_set_new(stage, stages[i], json_real(k->stage[i]));
-    return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:f}", "kernel", k->name, "ran",
-                     sg_attention_names[k->count.kind], "best_seconds", k->best, "median_seconds", k->median,
-                     "flops_per_second", rate, "of_ceiling", rate / sg_bench_ceiling(w->base, w->in.dtype), "density",
-                     density_of(k), "mass", k->count.mass, "relative_l1", k->l1, "relative_l2", k->l2, "cosine",
-                     k->cosine, "stage_seconds", stage, "before_seconds", before_of(w, k));
+    bool          whole = stage;
+    for (int i = 0; whole && i < STAGES; i++)
+        whole = json_object_set_new(stage, stages[i], json_real(k->stage[i])) == 0;
+    json_t *const j =
+        json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:f}", "kernel", k->name, "ran",
+                  sg_attention_names[k->count.kind], "best_seconds", k->best, "median_seconds", k->median,
+                  "flops_per_second", rate, "of_ceiling", rate / sg_bench_ceiling(w->base, w->in.dtype), "density",
+                  density_of(k), "mass", k->count.mass, "relative_l1", k->l1, "relative_l2", k->l2, "cosine", k->cosine,
+                  "stage_seconds", stage, "before_seconds", before_of(w, k));
+    return sg_report_whole(j, whole);
 }
 
 static json_t *all_json(const work *w)
 {
     const sg_bench_input *const in = &w->in;
     json_t *const               rows = json_array();
-    for (int i = 0; i < w->kernels; i++) json_array_append_new(rows, kernel_json(w, &w->kernel[i]));
-    return json_pack("{s:o, s:[i,i,I,i], s:i, s:i, s:[I,I,I], s:s, s:s, s:i, s:f, s:s, s:f, s:i, s:f, s:o, s:o}",
-                     "shape", sg_report_name(in->name), "bhnd", in->b, in->h, (json_int_t)in->n, in->d, "kv_heads",
-                     in->hk, "all_heads", in->all_heads, "grid", (json_int_t)in->grid[0], (json_int_t)in->grid[1],
-                     (json_int_t)in->grid[2], "device", w->base->backend->device, "dtype",
-                     in->dtype == SG_BF16 ? "bf16" : "f32", "threads", w->base->backend->threads, "flops", flops_of(in),
-                     "order", sg_order_names[in->order], "order_seconds", w->order, "layers", in->layers,
-                     "copy_seconds", floor_of(w), "ceilings", sg_bench_ceilings_json(w->base), "kernels", rows);
+    bool                        whole = rows;
+    for (int i = 0; whole && i < w->kernels; i++)
+        whole = json_array_append_new(rows, kernel_json(w, &w->kernel[i])) == 0;
+    json_t *const j = json_pack(
+        "{s:o, s:[i,i,I,i], s:i, s:i, s:[I,I,I], s:s, s:s, s:i, s:f, s:s, s:f, s:i, s:f, s:o, s:o}", "shape",
+        sg_report_name(in->name), "bhnd", in->b, in->h, (json_int_t)in->n, in->d, "kv_heads", in->hk, "all_heads",
+        in->all_heads, "grid", (json_int_t)in->grid[0], (json_int_t)in->grid[1], (json_int_t)in->grid[2], "device",
+        w->base->backend->device, "dtype", in->dtype == SG_BF16 ? "bf16" : "f32", "threads", w->base->backend->threads,
+        "flops", flops_of(in), "order", sg_order_names[in->order], "order_seconds", w->order, "layers", in->layers,
+        "copy_seconds", floor_of(w), "ceilings", sg_bench_ceilings_json(w->base), "kernels", rows);
+    return sg_report_whole(j, whole);
 }
 
 sg_status sg_bench_attention(sg_bench *b, sg_error *e)

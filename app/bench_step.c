@@ -201,14 +201,17 @@ static json_t *row_json(const sg_bench *b, const sg_trace_row *r)
 
 static json_t *series_json(const sg_bench *b, const series *p)
 {
-    const sums m = sums_of(b, p);
-    json_t    *rows = json_array();
-    for (size_t i = 0; i < p->rows.rows; i++) json_array_append_new(rows, row_json(b, &p->rows.row[i]));
-    return json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "seconds",
-                     p->plain > 0 ? json_real(p->plain) : json_null(), "traced_seconds", p->traced, "op_seconds",
-                     m.seconds, "floor_seconds", m.floor, "flops", m.flops, "bytes", m.bytes, "product_seconds",
-                     m.product_seconds, "product_of_ceiling",
-                     m.product_seconds > 0 ? m.product_ceiling / m.product_seconds : 0.0, "ops", rows);
+    const sums    m = sums_of(b, p);
+    json_t *const rows = json_array();
+    bool          whole = rows;
+    for (size_t i = 0; whole && i < p->rows.rows; i++)
+        whole = json_array_append_new(rows, row_json(b, &p->rows.row[i])) == 0;
+    json_t *const j = json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "seconds",
+                                p->plain > 0 ? json_real(p->plain) : json_null(), "traced_seconds", p->traced,
+                                "op_seconds", m.seconds, "floor_seconds", m.floor, "flops", m.flops, "bytes", m.bytes,
+                                "product_seconds", m.product_seconds, "product_of_ceiling",
+                                m.product_seconds > 0 ? m.product_ceiling / m.product_seconds : 0.0, "ops", rows);
+    return sg_report_whole(j, whole);
 }
 
 static json_t *all_json(const step_bench *t)

@@ -134,9 +134,9 @@ static sg_status file_info(const char *path, bool as_json, sg_error *e)
         json_decref(settings);
         return sg_error_set(e, SG_E_FORMAT, "%s: keeps no settings: its comment was not written by sparge-gen", path);
     }
+    sg_status status = SG_OK;
     if (as_json) {
-        json_dumpf(settings, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-        putchar('\n');
+        status = sg_report_save("-", settings, e);
     } else {
         const char *key;
         json_t     *value;
@@ -150,7 +150,7 @@ static sg_status file_info(const char *path, bool as_json, sg_error *e)
         print_command(settings);
     }
     json_decref(settings);
-    return SG_OK;
+    return status;
 }
 
 /* ---- a model ---- */
@@ -268,19 +268,19 @@ static sg_status print_model_json(const told *t, sg_error *e)
         json_decref(settings);
         return status;
     }
-    json_t *parts = json_array();
+    json_t *const parts = json_array();
+    bool          whole = parts;
     json_object_del(settings, "prompt");
-    for (int i = 0; i < info->components; i++) json_array_append_new(parts, component_json(&info->component[i]));
-    json_t *j =
+    for (int i = 0; whole && i < info->components; i++)
+        whole = json_array_append_new(parts, component_json(&info->component[i])) == 0;
+    json_t *const j =
         json_pack("{s:o, s:o, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:o}", "model", sg_report_name(t->model.name),
                   "folder", sg_report_name(t->model.dir), "family", info->family, "device", info->device, "dtype",
                   info->dtype, "size_multiple", info->multiple, "frame_multiple", info->frame_multiple, "parts", parts,
                   "defaults", settings, "attention", attention_json(t), "plan", plan);
-    if (!j) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
-    json_dumpf(j, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-    putchar('\n');
+    status = j && whole ? sg_report_save("-", j, e) : sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     json_decref(j);
-    return SG_OK;
+    return status;
 }
 
 static sg_status engine_info(told *t, sg_engine *g, const sg_settings *s, sg_error *e)
