@@ -197,23 +197,13 @@ static sg_status fill_file(const job *j, sg_thresholds_file *f, sg_error *e)
     return SG_OK;
 }
 
-static sg_status write_text(const char *path, const char *text, sg_error *e)
-{
-    sg_output_file *f = NULL;
-    SG_TRY(sg_output_file_open(&f, path, e));
-    sg_status status = sg_output_file_write(f, text, strlen(text), e);
-    if (status == SG_OK) status = sg_output_file_publish(&f, e);
-    sg_output_file_discard(&f);
-    return status;
-}
-
 static sg_status write_thresholds(const job *j, const char *path, sg_error *e)
 {
     sg_thresholds_file f = {0};
     char              *text = NULL;
     sg_status          status = fill_file(j, &f, e);
     if (status == SG_OK) status = sg_thresholds_text(&text, &f, e);
-    if (status == SG_OK) status = write_text(path, text, e);
+    if (status == SG_OK) status = sg_output_file_save(path, text, strlen(text), e);
     free(text);
     sg_thresholds_free(&f);
     return status;

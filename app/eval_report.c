@@ -246,14 +246,10 @@ static sg_status csv_text_of(char **out, size_t *size, const evaluation *v, sg_e
 
 static sg_status write_csv(const char *path, const evaluation *v, sg_error *e)
 {
-    char           *text = NULL;
-    size_t          size = 0;
-    sg_output_file *f = NULL;
-    sg_status       status = csv_text_of(&text, &size, v, e);
-    if (status == SG_OK) status = sg_output_file_open(&f, path, e);
-    if (status == SG_OK) status = sg_output_file_write(f, text, size, e);
-    if (status == SG_OK) status = sg_output_file_publish(&f, e);
-    sg_output_file_discard(&f);
+    char     *text = NULL;
+    size_t    size = 0;
+    sg_status status = csv_text_of(&text, &size, v, e);
+    if (status == SG_OK) status = sg_output_file_save(path, text, size, e);
     free(text);
     return status;
 }

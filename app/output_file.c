@@ -258,6 +258,16 @@ void sg_output_file_discard(sg_output_file **file)
     *file = NULL;
 }
 
+sg_status sg_output_file_save(const char *path, const void *data, size_t bytes, sg_error *e)
+{
+    sg_output_file *f = NULL;
+    SG_TRY(sg_output_file_open(&f, path, e));
+    sg_status status = sg_output_file_write(f, data, bytes, e);
+    if (status == SG_OK) status = sg_output_file_publish(&f, e);
+    sg_output_file_discard(&f);
+    return status;
+}
+
 sg_status sg_output_folder_check(char **out, const char *path, size_t room, const char *what, sg_error *e)
 {
     struct stat st;

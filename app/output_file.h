@@ -30,6 +30,9 @@ sg_status sg_output_file_complete(sg_output_file *f, sg_error *e) SG_MUST_USE;
 sg_status sg_output_file_publish(sg_output_file **f, sg_error *e) SG_MUST_USE;
 void      sg_output_file_discard(sg_output_file **f);
 
+/* A whole file at once. */
+sg_status sg_output_file_save(const char *path, const void *data, size_t bytes, sg_error *e) SG_MUST_USE;
+
 /* A folder to be filled: *out is path without slashes at its end, the caller's to free. SG_E_ARG when it is empty or leaves
  * less than room bytes for what is in it; SG_E_FILE unless it is a folder or its own folder takes it. */
 sg_status sg_output_folder_check(char **out, const char *path, size_t room, const char *what, sg_error *e) SG_MUST_USE;

@@ -116,14 +116,11 @@ static json_t *stage_peaks(const sg_report *r)
 
 sg_status sg_report_save(const char *path, const json_t *j, sg_error *e)
 {
-    char *text = sg_json_text(j, JSON_INDENT(2) | FORMAT);
+    char *const  text = sg_json_text(j, JSON_INDENT(2) | FORMAT);
+    const size_t n = text ? strlen(text) : 0;
     if (!text) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
-    sg_output_file *f = NULL;
-    sg_status       status = sg_output_file_open(&f, path, e);
-    if (status == SG_OK) status = sg_output_file_write(f, text, strlen(text), e);
-    if (status == SG_OK) status = sg_output_file_write(f, "\n", 1, e);
-    if (status == SG_OK) status = sg_output_file_publish(&f, e);
-    sg_output_file_discard(&f);
+    text[n] = '\n'; /* in place of its NUL */
+    const sg_status status = sg_output_file_save(path, text, n + 1, e);
     free(text);
     return status;
 }
