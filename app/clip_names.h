@@ -18,8 +18,8 @@ typedef struct sg_clip_name {
     int  first; /* index of its first clip */
 } sg_clip_name;
 
-/* Names for per_prompt clips, at most 1000, of each entry, [set->count]; they depend on the whole set and on nothing else, so that ranks
- * agree. SG_E_MEMORY. The caller frees. */
+/* Names for per_prompt clips, at most 1000, of each entry, [set->count]; they depend on the whole set and on nothing else,
+ * so that ranks agree. SG_E_MEMORY. The caller frees. */
 sg_status sg_clip_names_make(sg_clip_name **out, const sg_prompt_set *set, int per_prompt, sg_error *e) SG_MUST_USE;
 
 /* The name of clip k < per_prompt; ending is at most 8 bytes, as ".mp4". */

@@ -1,10 +1,5 @@
-/* eval_report.h - what comes of an evaluation: figures of each arm for each group of prompts, paired with the first arm.
- *
- * A figure is the mean over prompts of the mean over their clips, so that each prompt weighs the same. Intervals hold 95 %
- * by Student's t over the prompts: clips of one prompt are not independent, and fewer than two prompts have no interval.
- * Paired differences are of clips of the same prompt and number that both arms have, this arm minus the first; a speed-up
- * is exp of the mean of log(first / this). Seconds are those of a clip without its text, which is encoded once for all of
- * a prompt's clips. A clip equal to the first arm's counts with a PSNR of 100 dB, and none with more.
+/* eval_report.h - what comes of an evaluation: figures of each arm for each group of prompts, as
+ * eval_summary.h has them.
  *
  * summary.csv, RFC 4180: a row for each arm and group, "all" first. Empty: unknown. Columns:
  *

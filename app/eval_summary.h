@@ -2,7 +2,8 @@
  *
  * A figure is the mean over prompts of the mean over their clips, so that each prompt weighs the same. Its interval is
  * mean +- t s / sqrt(n) over the n prompts, t of Student's distribution with n - 1 degrees of freedom and s their standard
- * deviation: clips of one prompt are not independent, so they are not counted as if they were. */
+ * deviation: clips of one prompt are not independent, so they are not counted as if they were. Fewer than two prompts have
+ * no interval. */
 #ifndef SG_EVAL_SUMMARY_H
 #define SG_EVAL_SUMMARY_H
 
