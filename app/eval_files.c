@@ -116,7 +116,7 @@ static void clean_frames(const sg_eval *v)
         int         prompt, clip, n = 0;
         const bool  part = strncmp(f->d_name, "." FRAMES, strlen("." FRAMES)) == 0; /* of such a file on its way */
         const char *name = f->d_name + part;
-        if (sscanf(name, FRAMES "%d-%d%n", &prompt, &clip, &n) != 2 || prompt < 0 || prompt >= v->set.count ||
+        if (sscanf(name, FRAMES "%9d-%9d%n", &prompt, &clip, &n) != 2 || prompt < 0 || prompt >= v->set.count ||
             clip < 0 || clip >= v->per_prompt || (name[n] != '\0') != part)
             continue;
         const bool ours = sg_rank_takes(&v->rank, (int64_t)prompt * v->per_prompt + clip);
