@@ -1,4 +1,4 @@
-/* arms.h - what `compare` renders side by side: kinds of attention with options of their own.
+/* arms.h - what `compare` and `eval` render from the same noise: kinds of attention with options of their own.
  *
  *   list  = arm { "," arm }
  *   arm   = kind { ":" key "=" value }
@@ -12,6 +12,7 @@
 
 #include "options.h"
 
+#define SG_ARMS_USUAL "dense,sparge"
 enum { SG_ARMS_MOST = 8, SG_ARM_NAME = 120 };
 
 typedef struct sg_arm {

@@ -3,6 +3,7 @@
 #include "bench.h"
 #include "bench_input.h"
 #include "meta.h"
+#include "metrics.h"
 #include "report.h"
 #include "run.h"
 #include "setup_attention.h"
@@ -203,12 +204,6 @@ static sg_status time_order(work *w, sg_stream *s, sg_error *e)
     return SG_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* ---- how exact ---- */
 
 static int64_t samples(const work *w) { return w->in.n < SAMPLE ? w->in.n : SAMPLE; }
@@ -312,7 +307,7 @@ static sg_status run_all(work *w, sg_stream *s, const float *truth, void *row, s
             if (i < 0) SG_TRY(take_error(w, s, truth, row, &w->kernel[k], e));
         }
     for (int k = 0; k < w->kernels; k++) {
-        qsort(w->kernel[k].seconds, (size_t)w->base->repeat, sizeof(double), by_value);
+        qsort(w->kernel[k].seconds, (size_t)w->base->repeat, sizeof(double), sg_double_order);
         w->kernel[k].median = w->kernel[k].seconds[w->base->repeat / 2];
     }
     return time_order(w, s, e);

@@ -65,12 +65,12 @@ static double mean_difference(const uint8_t *a, const uint8_t *b, size_t bytes)
 
 sg_status sg_clip_watch_add(sg_clip_watch *w, const sg_image *frame, sg_error *e)
 {
-    const size_t pixels = (size_t)frame->width * (size_t)frame->height, bytes = 3 * pixels;
+    const size_t bytes = sg_image_bytes(frame->width, frame->height);
     const bool   alike = w->previous.width == frame->width && w->previous.height == frame->height;
     if (!alike) {
         sg_image_close(&w->previous);
         free(w->grey);
-        w->grey = malloc(pixels);
+        w->grey = malloc(bytes / 3);
         w->previous = (sg_image){frame->width, frame->height, malloc(bytes)};
         if (!w->previous.rgb || !w->grey) return sg_error_set(e, SG_E_MEMORY, "out of memory for a frame");
     }

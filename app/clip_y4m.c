@@ -116,7 +116,7 @@ static void to_rgb(state *s, const uint8_t *planes)
 static sg_status y4m_next(void *context, const sg_image **frame, sg_error *e)
 {
     state *const s = context;
-    const size_t bytes = 3 * (size_t)s->frame.width * (size_t)s->frame.height;
+    const size_t bytes = sg_image_bytes(s->frame.width, s->frame.height);
     size_t       size = 0;
     *frame = NULL;
     if (s->at == s->map.size) return SG_OK;

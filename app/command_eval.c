@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_ARMS "dense,sparge"
-
 /* ---- what is said ---- */
 
 static void say_set(sg_eval *v)
@@ -106,7 +104,7 @@ sg_status sg_command_eval(const sg_settings *s, sg_error *e)
     sg_eval *const v = calloc(1, sizeof *v);
     if (!v) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     v->settings = s;
-    v->list = s->arms ? s->arms : DEFAULT_ARMS;
+    v->list = s->arms ? s->arms : SG_ARMS_USUAL;
     v->per_prompt = s->per_prompt ? s->per_prompt : 1;
     const sg_status status = run(v, e);
     sg_eval_close(v);

@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_ARMS "dense,sparge"
-
 typedef struct job {
     const sg_settings *settings;
     const char        *list; /* of arms */
@@ -278,7 +276,7 @@ sg_status sg_compare_arms(const sg_settings *s, sg_error *e)
     job *const j = calloc(1, sizeof *j);
     if (!j) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     j->settings = s;
-    j->list = s->arms ? s->arms : DEFAULT_ARMS;
+    j->list = s->arms ? s->arms : SG_ARMS_USUAL;
     sg_progress_init(&j->progress, s->quiet);
     const sg_status status = run(j, e);
     sg_compare_files_close(&j->files);

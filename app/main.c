@@ -2,13 +2,12 @@
  * 130 interrupted. */
 #include "command.h"
 #include "interrupt.h"
+#include "progress.h"
 #include "sink.h"
 
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_MISUSED = 2, EXIT_INTERRUPTED = 130 };
 
@@ -48,8 +47,7 @@ static int exit_code(sg_status status)
 /* Red on a terminal. */
 static void say_failure(const char *text)
 {
-    const char *const kind = getenv("TERM");
-    const bool        red = isatty(STDERR_FILENO) && kind && strcmp(kind, "dumb") != 0 && !getenv("NO_COLOR");
+    const bool red = sg_progress_terminal() && !getenv("NO_COLOR");
     fprintf(stderr, "%ssparge-gen: %s%s\n", red ? "\033[31m" : "", text, red ? "\033[m" : "");
 }
 
@@ -62,12 +60,11 @@ int main(int argc, char **argv)
     sg_settings s;
     sg_error    e = {0};
     sg_interrupt_catch();
-    sg_status status = SG_OK;
     if (argc < 2) {
         sg_options_help(stderr, SG_COMMAND_RENDER);
         return EXIT_MISUSED;
     }
-    status = sg_options_parse(&s, argc, argv, &e);
+    sg_status status = sg_options_parse(&s, argc, argv, &e);
     if (status == SG_OK && s.help)
         sg_options_help(stdout, s.command);
     else if (status == SG_OK && s.version)

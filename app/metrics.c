@@ -267,7 +267,7 @@ sg_status sg_ms_ssim(sg_similarity *out, const sg_image *a, const sg_image *b, s
 
 /* ---- over a clip, and of arrays ---- */
 
-static int by_value(const void *a, const void *b)
+int sg_double_order(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -284,7 +284,7 @@ sg_status sg_summarise(sg_summary *out, const double *value, int count, sg_error
     double *const sorted = malloc((size_t)count * sizeof *sorted);
     if (!sorted) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     memcpy(sorted, value, (size_t)count * sizeof *sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, by_value);
+    qsort(sorted, (size_t)count, sizeof *sorted, sg_double_order);
     const double place = 0.05 * (count - 1);
     const int    below = (int)place;
     double       percentile = sorted[below];

@@ -46,6 +46,9 @@ typedef struct sg_summary {
     int    worst;        /* where the minimum is first */
 } sg_summary;
 
+/* Of two doubles, none of them NaN, for qsort: the lower comes first. */
+int sg_double_order(const void *a, const void *b);
+
 /* Of count >= 1 values, none of them NaN, INFINITY the largest of all. SG_E_MEMORY. */
 sg_status sg_summarise(sg_summary *out, const double *value, int count, sg_error *e) SG_MUST_USE;
 

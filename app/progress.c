@@ -28,10 +28,15 @@ const char *sg_duration(char *text, size_t size, double seconds)
     return text;
 }
 
+bool sg_progress_terminal(void)
+{
+    const char *const kind = getenv("TERM");
+    return isatty(STDERR_FILENO) && kind && strcmp(kind, "dumb") != 0;
+}
+
 void sg_progress_init(sg_progress *p, bool quiet)
 {
-    const char *kind = getenv("TERM");
-    *p = (sg_progress){.quiet = quiet, .terminal = isatty(STDERR_FILENO) && kind && strcmp(kind, "dumb") != 0};
+    *p = (sg_progress){.quiet = quiet, .terminal = sg_progress_terminal()};
     p->last_time = p->last_line = sg_seconds();
 }
 

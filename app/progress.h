@@ -17,6 +17,9 @@ typedef struct sg_progress {
     char     row[256];                        /* of many renders, what stands before the stage; or empty */
 } sg_progress;
 
+/* Is stderr a terminal that takes control sequences? */
+bool sg_progress_terminal(void);
+
 void sg_progress_init(sg_progress *p, bool quiet);
 
 /* done of total units of this stage are over. */
