@@ -124,14 +124,16 @@ static bool add_scores(json_t *j, const sg_arm_result *r, bool first)
     const sg_clip_scores *const  s = &r->scores.frames;
     const sg_clip_totals *const  t = &r->scores.total;
     const sg_clip_figures *const own = &t->of[1];
-    json_t *const                scores =
-        first
-                           ? json_pack("{s:n, s:n, s:n, s:n, s:n, s:n}", "psnr", "ssim", "ms_ssim", "ms_ssim_scales",
-                                       "identical_frames", "latents")
-                           : json_pack("{s:o, s:o, s:o, s:i, s:i, s:{s:o, s:o}}", "psnr", scored(&t->psnr, s->psnr, s->count), "ssim",
-                                       scored(&t->ssim, s->ssim, s->count), "ms_ssim", scored(&t->ms_ssim, s->ms_ssim, s->count),
-                                       "ms_ssim_scales", s->scales, "identical_frames", s->identical, "latents", "relative_l2",
-                                       numbers(r->scores.relative_l2, r->steps), "cosine", numbers(r->scores.cosine, r->steps));
+    json_t                      *scores;
+    if (first)
+        scores = json_pack("{s:n, s:n, s:n, s:n, s:n, s:n}", "psnr", "ssim", "ms_ssim", "ms_ssim_scales",
+                           "identical_frames", "latents");
+    else
+        scores =
+            json_pack("{s:o, s:o, s:o, s:i, s:i, s:{s:o, s:o}}", "psnr", scored(&t->psnr, s->psnr, s->count), "ssim",
+                      scored(&t->ssim, s->ssim, s->count), "ms_ssim", scored(&t->ms_ssim, s->ms_ssim, s->count),
+                      "ms_ssim_scales", s->scales, "identical_frames", s->identical, "latents", "relative_l2",
+                      numbers(r->scores.relative_l2, r->steps), "cosine", numbers(r->scores.cosine, r->steps));
     json_t *const figures =
         json_pack("{s:f, s:o, s:i, s:i}", "sharpness", own->sharpness, "temporal_flickering",
                   sg_report_number(own->flicker), "black_frames", own->black, "frozen_pairs", own->frozen);
