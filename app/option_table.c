@@ -30,7 +30,6 @@ static const char *const budgets[] = {"row", "heads", NULL};
 static const char *const rules[] = {"topk", "tau", NULL};
 
 const char *const sg_cpumask_names[] = {"base", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx", "all", NULL};
-const char *const sg_command_names[] = {"info", "check", "bench", "compare", "tune", "eval", NULL};
 
 const sg_option sg_option_table[] = {
     HEADING(MODEL, "What to render"),

@@ -32,7 +32,4 @@ typedef struct sg_option {
 extern const sg_option sg_option_table[];
 extern const int       sg_option_count;
 
-/* NULL-ended. The order of bits: RENDER has no name. */
-extern const char *const sg_command_names[];
-
 #endif

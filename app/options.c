@@ -93,37 +93,28 @@ static const sg_option *option_by_letter(char letter, sg_command c)
     return NULL;
 }
 
-/* "there is no option ..." or "info has no option ...", and where to read on. */
-static const char *subject(sg_command c)
+static const char *const command_names[] = {"info", "check", "bench", "compare", "tune", "eval", NULL};
+static const sg_command  commands[] = {SG_COMMAND_INFO,    SG_COMMAND_CHECK, SG_COMMAND_BENCH,
+                                       SG_COMMAND_COMPARE, SG_COMMAND_TUNE,  SG_COMMAND_EVAL};
+
+/* NULL: that of a render. */
+static const char *command_name(sg_command c)
 {
-    switch (c) {
-    case SG_COMMAND_INFO: return "info has";
-    case SG_COMMAND_CHECK: return "check has";
-    case SG_COMMAND_BENCH: return "bench has";
-    case SG_COMMAND_BENCH_STEP: return "bench step has";
-    case SG_COMMAND_BENCH_ATTENTION: return "bench attention has";
-    case SG_COMMAND_COMPARE: return "compare has";
-    case SG_COMMAND_TUNE: return "tune has";
-    case SG_COMMAND_EVAL: return "eval has";
-    case SG_COMMAND_RENDER: break;
-    }
-    return "there is";
+    if (c == SG_COMMAND_BENCH_STEP) return "bench step";
+    if (c == SG_COMMAND_BENCH_ATTENTION) return "bench attention";
+    for (int i = 0; command_names[i]; i++)
+        if (commands[i] == c) return command_names[i];
+    return NULL;
 }
 
-static const char *help_command(sg_command c)
+/* option with its dashes; near, which may be NULL, without. */
+static sg_status unknown(const char *option, const char *near, sg_command c, sg_error *e)
 {
-    switch (c) {
-    case SG_COMMAND_INFO: return "sparge-gen info --help";
-    case SG_COMMAND_CHECK: return "sparge-gen check --help";
-    case SG_COMMAND_BENCH: return "sparge-gen bench --help";
-    case SG_COMMAND_BENCH_STEP: return "sparge-gen bench step --help";
-    case SG_COMMAND_BENCH_ATTENTION: return "sparge-gen bench attention --help";
-    case SG_COMMAND_COMPARE: return "sparge-gen compare --help";
-    case SG_COMMAND_TUNE: return "sparge-gen tune --help";
-    case SG_COMMAND_EVAL: return "sparge-gen eval --help";
-    case SG_COMMAND_RENDER: break;
-    }
-    return "sparge-gen --help";
+    const char *const name = command_name(c), *const subject = name ? name : "there";
+    const char *const verb = name ? "has" : "is";
+    if (near) return sg_error_set(e, SG_E_ARG, "%s %s no option %s; did you mean --%s?", subject, verb, option, near);
+    return sg_error_set(e, SG_E_ARG, "%s %s no option %s; `sparge-gen %s%s--help` lists them", subject, verb, option,
+                        name ? name : "", name ? " " : "");
 }
 
 /* One wording for every value that will not do. */
@@ -245,11 +236,9 @@ static sg_status set(sg_settings *s, const sg_option *o, const char *text, sg_er
 
 static sg_status unknown_option(const char *typed, size_t n, sg_command c, sg_error *e)
 {
-    char name[41];
-    snprintf(name, sizeof name, "%.*s", n > 40 ? 40 : (int)n, typed);
-    const char *near = nearest_option(name, c);
-    if (near) return sg_error_set(e, SG_E_ARG, "%s no option --%s; did you mean --%s?", subject(c), name, near);
-    return sg_error_set(e, SG_E_ARG, "%s no option --%s; `%s` lists them", subject(c), name, help_command(c));
+    char name[43];
+    snprintf(name, sizeof name, "--%.*s", n > 40 ? 40 : (int)n, typed);
+    return unknown(name, nearest_option(name + 2, c), c, e);
 }
 
 /* The value of o: what stands in the same argument, else the next one. */
@@ -281,8 +270,7 @@ static sg_status parse_option(sg_settings *s, char **argv, int argc, int *i, sg_
             return sg_error_set(e, SG_E_ARG, "--%s takes no value, but has '%.*s'", o->name, SHOWN, attached);
     } else {
         if (!(o = option_by_letter(arg[1], s->command)))
-            return sg_error_set(e, SG_E_ARG, "%s no option -%c; `%s` lists them", subject(s->command), arg[1],
-                                help_command(s->command));
+            return unknown((char[]){'-', arg[1], '\0'}, NULL, s->command, e);
         if (arg[2]) attached = arg + 2 + (arg[2] == '=');
         if (o->kind == SG_OPTION_FLAG && attached)
             return sg_error_set(e, SG_E_ARG, "-%c takes no value, but has '%.*s'", o->letter, SHOWN, attached);
@@ -329,25 +317,14 @@ static sg_status parse_operand(sg_settings *s, const char *arg, sg_error *e)
 
 static sg_status parse_command(sg_settings *s, const char *arg, sg_error *e)
 {
-    if (strcmp(arg, "info") == 0) {
-        s->command = SG_COMMAND_INFO;
-    } else if (strcmp(arg, "check") == 0) {
-        s->command = SG_COMMAND_CHECK;
-    } else if (strcmp(arg, "bench") == 0) {
-        s->command = SG_COMMAND_BENCH;
-    } else if (strcmp(arg, "compare") == 0) {
-        s->command = SG_COMMAND_COMPARE;
-    } else if (strcmp(arg, "tune") == 0) {
-        s->command = SG_COMMAND_TUNE;
-    } else if (strcmp(arg, "eval") == 0) {
-        s->command = SG_COMMAND_EVAL;
-    } else {
-        const char *near = sg_options_nearest(arg, sg_command_names);
-        if (near) return sg_error_set(e, SG_E_ARG, "there is no command '%.*s'; did you mean %s?", SHOWN, arg, near);
-        return sg_error_set(e, SG_E_ARG, "there is no command '%.*s'; a prompt goes in quotes after --prompt", SHOWN,
-                            arg);
-    }
-    return SG_OK;
+    for (int i = 0; command_names[i]; i++)
+        if (strcmp(arg, command_names[i]) == 0) {
+            s->command = commands[i];
+            return SG_OK;
+        }
+    const char *const near = sg_options_nearest(arg, command_names);
+    if (near) return sg_error_set(e, SG_E_ARG, "there is no command '%.*s'; did you mean %s?", SHOWN, arg, near);
+    return sg_error_set(e, SG_E_ARG, "there is no command '%.*s'; a prompt goes in quotes after --prompt", SHOWN, arg);
 }
 
 sg_settings sg_options_none(sg_command c)
