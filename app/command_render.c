@@ -15,8 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LATENTS_ENDING ".safetensors"
-
 typedef struct job {
     const sg_settings   *settings;
     sg_model_path        model;
@@ -66,9 +64,8 @@ static sg_status check_latents(const sg_settings *s, bool *exists, sg_error *e)
 {
     *exists = false;
     if (!s->latents) return SG_OK;
-    const size_t n = strlen(s->latents), ending = strlen(LATENTS_ENDING);
-    if (n <= ending || strcmp(s->latents + n - ending, LATENTS_ENDING) != 0)
-        return sg_error_set(e, SG_E_ARG, "--latents: %s: the name must end in " LATENTS_ENDING, s->latents);
+    if (!sg_is_safetensors(s->latents))
+        return sg_error_set(e, SG_E_ARG, "--latents: %s: the name must end in " SG_SAFETENSORS, s->latents);
     *exists = access(s->latents, F_OK) == 0;
     if (*exists && (s->prompt || s->prompt_file))
         return sg_error_set(e, SG_E_ARG,

@@ -6,21 +6,10 @@
 #include <math.h>
 #include <string.h>
 
-#define LATENTS_ENDING ".safetensors"
-
-static const sg_option *option_of(const sg_settings *s, const char *name)
-{
-    for (int i = 0; i < sg_option_count; i++) {
-        const sg_option *const o = &sg_option_table[i];
-        if (o->name && (o->commands & s->command) && strcmp(o->name, name) == 0) return o;
-    }
-    return NULL;
-}
-
 /* Whether this option stands on the command line: with this value, unless that is NULL. A file "none" asks for nothing. */
 static bool given(const sg_settings *s, const char *name, const char *value)
 {
-    const sg_option *const o = option_of(s, name);
+    const sg_option *const o = sg_option_find(name, strlen(name), s->command);
     if (!o) return false;
     const void *const at = (const char *)s + o->offset;
     if (o->kind == SG_OPTION_REAL) return *(const double *)at >= o->lo;
@@ -81,8 +70,8 @@ static sg_status check_attention(const sg_settings *s, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "--%s", why.text);
     if (s->capture_qkv && !sg_options_capture(s->capture_qkv, &layer, &step, &file))
         return sg_error_set(e, SG_E_ARG,
-                            "--capture-qkv: '%.80s' is not LAYER:STEP:FILE" LATENTS_ENDING
-                            ", as in 4:6:qkv" LATENTS_ENDING,
+                            "--capture-qkv: '%.80s' is not LAYER:STEP:FILE" SG_SAFETENSORS
+                            ", as in 4:6:qkv" SG_SAFETENSORS,
                             s->capture_qkv);
     if (s->capture_qkv && s->prompt_file)
         return sg_error_set(e, SG_E_ARG, "--capture-qkv goes with --prompt, not with a file of prompts");
@@ -108,13 +97,18 @@ static sg_status check_reading(const sg_settings *s, sg_error *e)
     return SG_OK;
 }
 
+bool sg_is_safetensors(const char *path)
+{
+    const size_t n = strlen(path), ending = strlen(SG_SAFETENSORS);
+    return n > ending && strcmp(path + n - ending, SG_SAFETENSORS) == 0;
+}
+
 bool sg_options_capture(const char *text, int *layer, int *step, const char **file)
 {
     int n = 0;
     if (sscanf(text, "%6d:%6d:%n", layer, step, &n) != 2 || !n || *layer < 0 || *step < 0) return false;
     *file = text + n;
-    const size_t length = strlen(*file), ending = strlen(LATENTS_ENDING);
-    return length > ending && strcmp(*file + length - ending, LATENTS_ENDING) == 0;
+    return sg_is_safetensors(*file);
 }
 
 sg_status sg_options_check(const sg_settings *s, sg_error *e)
@@ -126,8 +120,6 @@ sg_status sg_options_check(const sg_settings *s, sg_error *e)
     if (s->quiet && s->verbose) return sg_error_set(e, SG_E_ARG, "--quiet and --verbose exclude each other");
     if (s->json && s->output && strcmp(s->json, "-") == 0 && strcmp(s->output, "-") == 0)
         return sg_error_set(e, SG_E_ARG, "--json and --output cannot both go to stdout");
-    if (s->command == SG_COMMAND_TUNE && s->l1 > s->l2)
-        return sg_error_set(e, SG_E_ARG, "--l2 must not be below --l1: it is the error with the PV filter on top");
     SG_TRY(check_reading(s, e));
     return check_attention(s, e);
 }

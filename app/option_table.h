@@ -32,4 +32,7 @@ typedef struct sg_option {
 extern const sg_option sg_option_table[];
 extern const int       sg_option_count;
 
+/* The option of command c whose name or alias the first n bytes of name are, or NULL. */
+const sg_option *sg_option_find(const char *name, size_t n, sg_command c);
+
 #endif

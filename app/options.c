@@ -74,7 +74,7 @@ static const char *nearest_option(const char *typed, sg_command c)
     return best && near_enough(least, typed) ? best : NULL;
 }
 
-static const sg_option *option_by_name(const char *name, size_t n, sg_command c)
+const sg_option *sg_option_find(const char *name, size_t n, sg_command c)
 {
     for (int i = 0; i < sg_option_count; i++) {
         const sg_option *o = &sg_option_table[i];
@@ -249,7 +249,7 @@ static sg_status take_value(const sg_option *o, const char *attached, char **arg
     if (attached) return SG_OK;
     if (*i + 1 >= argc) return sg_error_set(e, SG_E_ARG, "--%s needs a value: --%s %s", o->name, o->name, o->value);
     const char *next = argv[*i + 1];
-    if (strncmp(next, "--", 2) == 0 && next[2] && option_by_name(next + 2, strcspn(next + 2, "="), c))
+    if (strncmp(next, "--", 2) == 0 && next[2] && sg_option_find(next + 2, strcspn(next + 2, "="), c))
         return sg_error_set(e, SG_E_ARG, "--%s needs a value, but %s follows; if that is the value, write --%s=%s",
                             o->name, next, o->name, next);
     *out = next;
@@ -264,7 +264,7 @@ static sg_status parse_option(sg_settings *s, char **argv, int argc, int *i, sg_
     const char      *attached = NULL, *value = NULL;
     if (arg[1] == '-') {
         const size_t n = strcspn(arg + 2, "=");
-        if (!(o = option_by_name(arg + 2, n, s->command))) return unknown_option(arg + 2, n, s->command, e);
+        if (!(o = sg_option_find(arg + 2, n, s->command))) return unknown_option(arg + 2, n, s->command, e);
         if (arg[2 + n] == '=') attached = arg + 2 + n + 1;
         if (o->kind == SG_OPTION_FLAG && attached)
             return sg_error_set(e, SG_E_ARG, "--%s takes no value, but has '%.*s'", o->name, SHOWN, attached);
@@ -344,7 +344,7 @@ sg_settings sg_options_none(sg_command c)
 
 sg_status sg_options_set(sg_settings *s, const char *name, const char *value, sg_error *e)
 {
-    const sg_option *const o = option_by_name(name, strlen(name), s->command);
+    const sg_option *const o = sg_option_find(name, strlen(name), s->command);
     return o ? set(s, o, value, e) : unknown_option(name, strlen(name), s->command, e);
 }
 

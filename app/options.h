@@ -76,6 +76,10 @@ sg_status sg_options_set(sg_settings *s, const char *name, const char *value, sg
 
 void sg_options_help(FILE *out, sg_command c);
 
+/* Does path end in ".safetensors", behind more than that? */
+#define SG_SAFETENSORS ".safetensors"
+bool sg_is_safetensors(const char *path);
+
 /* Takes "4:6:qkv.safetensors" of --capture-qkv apart; *file points into text. */
 bool sg_options_capture(const char *text, int *layer, int *step, const char **file);
 
