@@ -1,6 +1,7 @@
 /* bench_input.c - see bench_input.h. */
 #include "bench_input.h"
 #include "rng.h"
+#include "setup.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -233,18 +234,9 @@ static sg_status read_shapes(sg_bench_input *in, sg_error *e)
 
 static sg_status open_file(sg_bench_input *in, const char *path, sg_error *e)
 {
-    static const char ending[] = ".safetensors";
-    const size_t      n = strlen(path), cut = sizeof ending - 1;
-    const char *const slash = strrchr(path, '/');
     in->name = path;
-    if (n <= cut || strcmp(path + n - cut, ending) != 0)
-        return sg_error_set(e, SG_E_ARG, "--qkv: %s: the name must end in %s", path, ending);
-    char *const dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-    char *const stem = strndup(slash ? slash + 1 : path, n - cut - (slash ? (size_t)(slash + 1 - path) : 0));
-    sg_status   status = dir && stem ? sg_weights_open(&in->file, dir, stem, e) : no_memory(e);
-    free(dir);
-    free(stem);
-    return status ? status : read_shapes(in, e);
+    SG_TRY(sg_setup_safetensors(&in->file, path, "--qkv", e));
+    return read_shapes(in, e);
 }
 
 /* Row i of t, its first heads, becomes row `at` of x. In the file numbers may lie at any address. */

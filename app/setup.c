@@ -199,6 +199,22 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *g, const sg_settings 
     return SG_OK;
 }
 
+sg_status sg_setup_safetensors(sg_weights **out, const char *path, const char *option, sg_error *e)
+{
+    const char *const slash = strrchr(path, '/'), *const name = slash ? slash + 1 : path;
+    if (!sg_is_safetensors(name))
+        return sg_error_set(e, SG_E_ARG, "%s: %s: the name must end in " SG_SAFETENSORS, option, path);
+    if (access(path, R_OK) != 0)
+        return sg_error_set(e, SG_E_FILE, "%s: %s: cannot be opened: %s", option, path, strerror(errno));
+    char *const     dir = slash ? strndup(path, (size_t)(name - path)) : strdup(".");
+    char *const     stem = strndup(name, strlen(name) - strlen(SG_SAFETENSORS));
+    const sg_status status =
+        dir && stem ? sg_weights_open(out, dir, stem, e) : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", option);
+    free(stem);
+    free(dir);
+    return status;
+}
+
 sg_status sg_setup_prompts(sg_prompt_set *out, const sg_settings *s, sg_error *e)
 {
     const sg_prompt_options o = {.what = "--prompt-file", .format = SG_PROMPTS_TEXT, .most_bytes = 1 << 20};

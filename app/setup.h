@@ -5,6 +5,7 @@
 #include "engine.h"
 #include "options.h"
 #include "prompt_set.h"
+#include "weights.h"
 
 #include <limits.h>
 
@@ -31,6 +32,9 @@ sg_status sg_setup_engine_as(sg_engine **out, const sg_engine_options *o, sg_err
 /* The model's defaults with what s asks for. Draws the seed if it is to be random. The prompt is left
  * NULL, and attention as the model has it: setup_attention.h. */
 sg_status sg_setup_request(sg_request *out, const sg_engine *g, const sg_settings *s, sg_error *e) SG_MUST_USE;
+
+/* Opens one safetensors file, which option names. SG_E_ARG for a name with another ending, SG_E_FILE, SG_E_FORMAT. */
+sg_status sg_setup_safetensors(sg_weights **out, const char *path, const char *option, sg_error *e) SG_MUST_USE;
 
 /* That of --prompt, or those of --prompt-file, one a line; one of the two is given. The caller closes. */
 sg_status sg_setup_prompts(sg_prompt_set *out, const sg_settings *s, sg_error *e) SG_MUST_USE;

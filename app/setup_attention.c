@@ -1,12 +1,11 @@
 /* setup_attention.c - see setup_attention.h. */
 #include "setup_attention.h"
+#include "setup.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Where name stands in a list; the options have made sure that it does. */
 static int place_of(const char *name, const char *const *list)
@@ -28,19 +27,7 @@ static bool names_threshold(const sg_settings *s)
 /* The one tensor of a safetensors file. */
 static sg_status open_mask(sg_tensor *out, sg_weights **w, const char *path, sg_error *e)
 {
-    static const char ending[] = ".safetensors";
-    const char *const slash = strrchr(path, '/'), *const name = slash ? slash + 1 : path;
-    const size_t length = strlen(name), tail = sizeof ending - 1;
-    char         dir[PATH_MAX], stem[NAME_MAX + 1];
-    if (access(path, R_OK) != 0)
-        return sg_error_set(e, SG_E_FILE, "--block-mask: %s: cannot be opened: %s", path, strerror(errno));
-    if (length <= tail || strcmp(name + length - tail, ending) != 0)
-        return sg_error_set(e, SG_E_ARG, "--block-mask: %s: the name must end in %s", path, ending);
-    if ((size_t)(name - path) >= sizeof dir || length - tail >= sizeof stem)
-        return sg_error_set(e, SG_E_ARG, "--block-mask: %s: the path is too long", path);
-    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(name - path) : 1, slash ? path : ".");
-    snprintf(stem, sizeof stem, "%.*s", (int)(length - tail), name);
-    SG_TRY(sg_weights_open(w, dir, stem, e));
+    SG_TRY(sg_setup_safetensors(w, path, "--block-mask", e));
     if (sg_weights_count(*w) == 1) sg_weights_name(*w, 0, out);
     if (out->rank == 3 && out->dtype == SG_U8 && sg_count(*out) > 0) return SG_OK;
     return sg_error_set(
