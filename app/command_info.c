@@ -1,5 +1,6 @@
 /* command_info.c - `sparge-gen info`: of a folder, the model and what a render costs; of a file, how it was made. */
 #include "command.h"
+#include "input.h"
 #include "progress.h"
 #include "report.h"
 #include "report_attention.h"
@@ -11,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+enum { MOST_VALUES = 1 << 16 }; /* of a file's settings */
 
 /* ---- a file ---- */
 
@@ -127,8 +130,12 @@ static sg_status file_info(const char *path, bool as_json, sg_error *e)
     char        *text = NULL;
     json_error_t why;
     SG_TRY(sg_sink_read_settings(path, &text, e));
-    json_t *settings = json_loads(text, JSON_REJECT_DUPLICATES, &why);
+    const bool    fits = sg_json_fits(text, strlen(text), MOST_VALUES);
+    json_t *const settings = fits ? json_loads(text, JSON_REJECT_DUPLICATES, &why) : NULL;
     free(text);
+    if (!fits) return sg_error_set(e, SG_E_FORMAT, "%s: its settings have more than %d values", path, MOST_VALUES);
+    if (!settings && json_error_code(&why) == json_error_out_of_memory)
+        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
     const char *program = json_string_value(json_object_get(settings, "program"));
     if (!program || strncmp(program, "sparge-gen ", 11) != 0) {
         json_decref(settings);

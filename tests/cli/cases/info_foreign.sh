@@ -9,3 +9,20 @@ sparge-gen info cut.mp4 2>/dev/null
 (($? == 1)) || fail cut.mp4
 sparge-gen info /dev/zero 2>/dev/null
 (($? == 1)) || fail /dev/zero
+
+# A picture whose settings have too many values for a tree.
+bytes() { printf '%b' "$(sed 's/../\\x&/g' <<<"$1")"; }
+chunk() {
+    bytes "$(printf %08x "$(stat -c %s data)")"
+    { printf %s "$1"; cat data; } | tee body
+    bytes "$(gzip -c body | tail -c 8 | od -A n -t x1 -N 4 | awk '{print $4 $3 $2 $1}')"
+}
+{
+    printf '\x89PNG\r\n\x1a\n'
+    bytes 00000001000000010802000000 >data
+    chunk IHDR
+    { printf 'sparge-gen\0\0\0\0\0{"program": "sparge-gen 0.1.0", "list": ['; yes 0, | head -n 70000; echo '0]}'; } >data
+    chunk iTXt
+    bytes 00000001 && printf IDAT
+} >many.png
+try info many.png
