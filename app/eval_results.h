@@ -29,9 +29,9 @@
 
 enum {
     SG_EVAL_LINE_VERSION = 1,
-    SG_EVAL_PLACES = 1 << 20,
-    SG_EVAL_GROUPS = 256
-}; /* prompts, and clips of each; groups */
+    SG_EVAL_PLACES = 1 << 20, /* prompts, and clips of each, at most */
+    SG_EVAL_GROUPS = 256      /* at most */
+};
 
 typedef struct sg_eval_score {
     double mean, minimum, p5; /* INFINITY: equal frames; NAN: unknown */

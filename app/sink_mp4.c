@@ -93,11 +93,11 @@ static sg_status open_converter(state *s, const sg_clip *clip, sg_error *e)
     s->convert =
         sws_getContext(clip->width, clip->height, AV_PIX_FMT_RGB24, clip->width, clip->height, AV_PIX_FMT_YUV420P,
                        SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INP, NULL, NULL, NULL);
-    if (!s->convert) return sg_error_set(e, SG_E_UNSUPPORTED, "MP4: no conversion from RGB to yuv420p");
+    if (!s->convert) return sg_error_set(e, SG_E_UNSUPPORTED, "%s: FFmpeg does not convert RGB to yuv420p", clip->path);
     const int *bt709 = sws_getCoefficients(SWS_CS_ITU709);
     enum { FULL = 1, LIMITED = 0, ONE = 1 << 16 };
     if (sws_setColorspaceDetails(s->convert, bt709, FULL, bt709, LIMITED, 0, ONE, ONE) < 0)
-        return sg_error_set(e, SG_E_UNSUPPORTED, "MP4: libswscale has no BT.709");
+        return sg_error_set(e, SG_E_UNSUPPORTED, "%s: libswscale has no BT.709", clip->path);
     s->frame = av_frame_alloc();
     s->packet = av_packet_alloc();
     if (!s->frame || !s->packet) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", clip->path);
