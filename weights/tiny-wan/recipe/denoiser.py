@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from diffusers import WanTransformer3DModel
 from transformers import UMT5Config, UMT5EncoderModel
 
+import binding
 import captions
 import onepass
 import world
@@ -102,7 +103,8 @@ class Latents:
 
 
 class Pool:
-    """Latents, token ids and object masks of one clip shape on this process; fresh clips replace the oldest."""
+    """Latents, token ids, attributes and object masks of one clip shape on this process; fresh clips replace the
+    oldest."""
 
     def __init__(self, latents, tokenizer, generator, rng, shape, plan, pairs):
         self.latents, self.tokenizer, self.generator, self.rng = latents, tokenizer, generator, rng
@@ -114,6 +116,7 @@ class Pool:
         self.x = torch.empty(plan.capacity, latents.vae.config.z_dim, *grid, dtype=torch.half, device=device)
         self.mask = torch.empty(plan.capacity, 1, *grid, dtype=torch.half, device=device)
         self.ids = torch.zeros(plan.capacity, captions.MAX_TOKENS, dtype=torch.long)
+        self.told = torch.zeros(plan.capacity, 2, len(binding.COUNTS), dtype=torch.long)
 
     @torch.no_grad()
     def add(self, count):
@@ -128,6 +131,7 @@ class Pool:
                 mask = torch.cat((mask[:, :, :1], F.max_pool3d(mask[:, :, 1:], (4, 1, 1))), 2)
             place = torch.arange(self.made, self.made + n) % self.capacity
             self.ids[place] = self.tokenizer(captions.varied(spec, self.rng))
+            self.told[place] = binding.attributes(spec).cpu()
             place = place.to(device)
             self.x[place] = torch.cat([self.latents.encode(part).half() for part in clip.split(self.chunk)])
             self.mask[place] = mask.half()
@@ -136,7 +140,7 @@ class Pool:
     def draw(self):
         k = torch.randint(0, min(self.made, self.capacity), (self.batch,))
         on = k.to(self.x.device)
-        return self.x[on].float(), self.ids[k], self.mask[on].float()
+        return self.x[on].float(), self.ids[k], self.told[k], self.mask[on].float()
 
 
 @dataclasses.dataclass
@@ -188,17 +192,19 @@ def noise_levels(count, shape, device, large_shift):
     return shift * s / (1 + (shift - 1) * s)
 
 
-def loss_of(model, encoder, sample, shape, nothing, args, context):
-    x, ids, mask = sample
+def loss_of(parts, sample, shape, nothing, args, context):
+    """The flow's loss, and what the text encoder fails to tell of who has what."""
+    x, ids, told, mask = sample
     ids = torch.where(torch.rand(len(x))[:, None] < .1, nothing, ids)          # 10 % learn the empty prompt, for CFG
     s = noise_levels(len(x), shape, context.device, args.large_shift)
     level = s.view(-1, 1, 1, 1, 1)
     noise = torch.randn_like(x)
-    text = encode_text(encoder, ids, context)
+    text = encode_text(parts.text_encoder, ids, context)
     with context.autocast():
-        out = model((1 - level) * x + level * noise, s * 1000, text, return_dict=False)[0]
+        out = parts.transformer((1 - level) * x + level * noise, s * 1000, text, return_dict=False)[0]
     weight = 1 + args.object_weight * mask * ((.8 - level) / .2).clamp(0, 1)   # near pure noise no object is to be seen
-    return ((out.float() - (noise - x)) ** 2 * (weight / weight.mean())).mean()
+    flow = ((out.float() - (noise - x)) ** 2 * (weight / weight.mean())).mean()
+    return flow, parts.binding(text, ids, told)
 
 
 class Trainer:
@@ -208,21 +214,22 @@ class Trainer:
         self.args, self.context = args, context
         self.latents = Latents(load(args.work / "vae.pt"), context)
         self.tokenizer = captions.Tokenizer(args.work / "spiece.model")
-        self.model = new_denoiser(self.latents.vae.config.z_dim, layers=args.layers).to(context.device)
-        self.encoder = new_text_encoder(len(self.tokenizer)).to(context.device)
-        self.both = nn.ModuleDict(dict(transformer=self.model, text_encoder=self.encoder))
+        self.model = new_denoiser(self.latents.vae.config.z_dim, layers=args.layers)
+        encoder = new_text_encoder(len(self.tokenizer))
+        heads = binding.Binding(self.tokenizer, encoder.config.d_model)
+        self.parts = nn.ModuleDict(dict(transformer=self.model, text_encoder=encoder, binding=heads)).to(context.device)
         start = load(args.work / "denoiser_start.pt")
         if start:
-            self.both.load_state_dict({k: v.float() for k, v in start.items()})
+            self.parts.load_state_dict(self.parts.state_dict() | {k: v.float() for k, v in start.items()})
         self.warm_text = not start
-        self.parameters = list(self.both.parameters())
+        self.parameters = list(self.parts.parameters())
         context.broadcast([p.data for p in self.parameters])
-        self.optimiser = Muon(self.both.named_parameters(), args.lr, adam_lr=6e-4, weight_decay=.01)
+        self.optimiser = Muon(self.parts.named_parameters(), args.lr, adam_lr=6e-4, weight_decay=.01)
         self.average = Average(self.parameters)
         self.step, self.elapsed, self.path = 0, 0., args.work / "denoiser_training.pt"
         resumed = load(self.path)
         if resumed:
-            self.both.load_state_dict(resumed["weights"])
+            self.parts.load_state_dict(resumed["weights"])
             self.optimiser.restore(resumed["optimiser"])
             for mine, other in zip(self.average.values, resumed["average"]):
                 mine.copy_(other)
@@ -238,20 +245,21 @@ class Trainer:
         """One step. The rate is constant, then falls to nearly nothing over the last 40 %."""
         args = self.args
         self.keys.set_warm(min(1., self.step / 1000) if self.warm_text else 1.)
-        loss = loss_of(self.model, self.encoder, pool.draw(), pool.shape, nothing, args, self.context)
+        flow, unbound = loss_of(self.parts, pool.draw(), pool.shape, nothing, args, self.context)
         self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        (flow + args.binding_weight * unbound).backward()
         self.context.mean_gradients(self.parameters)
         nn.utils.clip_grad_norm_(self.parameters, 1.)
         for group in self.optimiser.param_groups:
             group["lr"] = args.lr * min(1, (self.step + 1) / 200) * min(1., (1 - progress) / .4 + .004)
         self.optimiser.step()
+        binding.bound_scores(self.parts.text_encoder)
         self.step += 1
         self.average.update(args.average, self.step)
-        return loss
+        return flow, unbound
 
     def save(self, elapsed):
-        save(self.path, dict(weights=self.both.state_dict(), optimiser=self.optimiser.snapshot(),
+        save(self.path, dict(weights=self.parts.state_dict(), optimiser=self.optimiser.snapshot(),
                              average=self.average.values, step=self.step, elapsed=elapsed))
 
 
@@ -278,7 +286,7 @@ def train(args, context):
         key = warm_up[local] if local < len(warm_up) else schedule(trainer.step, progress, args)
         if local >= len(warm_up) and counts[key] % 16 == 15:
             pools[key].add(pools[key].refresh)
-        loss = trainer.take(pools[key], nothing, progress)
+        flow, unbound = trainer.take(pools[key], nothing, progress)
         local, counts[key] = local + 1, counts[key] + 1
         if local == len(warm_up):
             budget.start()
@@ -288,7 +296,7 @@ def train(args, context):
             rate = (trainer.step - last) / max(time.time() - began, 1e-6)
             began, last = time.time(), trainer.step
             context.log(f"denoiser: step {trainer.step}, {budget.spent():.0f} GPU-s, {rate:.1f} a second, "
-                        f"{key[1]}x{key[0]}x{key[2]}, loss {loss.item():.4f}")
+                        f"{key[1]}x{key[0]}x{key[2]}, loss {flow.item():.4f}, binding {unbound.item():.4f}")
         if context.rank == 0 and time.time() - saved > args.save_every:
             saved = time.time()
             trainer.save(budget.spent())
@@ -298,13 +306,15 @@ def train(args, context):
     context.log(f"denoiser: {trainer.step} steps on {context.world} processes, {budget.spent():.0f} GPU-seconds; "
                 f"a process did {made}")
     if context.rank == 0:
-        save(args.work / "denoiser.pt", {k: v.bfloat16() for k, v in trainer.both.state_dict().items()})
+        kept = {k: v.bfloat16() for k, v in trainer.parts.state_dict().items() if not k.startswith("binding.")}
+        save(args.work / "denoiser.pt", kept)
 
 
 def main():
     args = parser(
         __doc__, seconds=(1350., "GPU-seconds of training after compilation"), layers=(6, "of the denoiser"),
         lr=(3e-3, "Muon's rate"), object_weight=(3., "extra loss weight on the object at low noise"),
+        binding_weight=(.05, "of the loss on who has what"),
         average=(.995, "decay of the weights' moving average"),
         unit=(128, "smallest frame size; the others are multiples of it"), pool=(1024, "scale of the latent pools"),
         batch=(192, "clips a step and process at the smallest size"),

@@ -100,7 +100,7 @@ class Muon(torch.optim.Optimizer):
     Convolution weights count as matrices of outputs x rest. Embeddings, tables and the layers that touch data go to
     Adam, since Muon's equal step in every direction harms them. Equal shapes are stepped as one batch.
     """
-    ADAM = ("embed", "proj_out", "shared", "conv_in", "conv_out", "quant_conv", "table", "relative")
+    ADAM = ("embed", "proj_out", "shared", "conv_in", "conv_out", "quant_conv", "table", "relative", "heads")
 
     def __init__(self, named, lr, adam_lr, weight_decay=0., momentum=.95, betas=(.9, .99)):
         matrices, others = [], []
