@@ -57,7 +57,7 @@ def mark(pipe, marker, sampler, args, context):
 def main():
     p = parser(__doc__, folder=("..", "the model folder"), count=(400, "prompts"), kind=("single", "or double"),
                batch=(8, "prompts at once"), size=("256x256", "width x height"), frames=(33, "frames"),
-               samplers=("8:3", "STEPS:CFG, separated by commas"), shift=(0., "flow shift of the sigmas; 0: the folder's"),
+               samplers=("12:3", "STEPS:CFG, separated by commas"), shift=(0., "flow shift of the sigmas; 0: the folder's"),
                dtype=("bfloat16", "of the pipeline"), sheet=("", "picture of the first clips"),
                shown=(40, "clips in the picture"), true=(0, "true clips through the autoencoder"),
                true_sizes=("128,256", "their sides"))

@@ -12,7 +12,7 @@ import onepass
 from runtime import load, parser
 
 SHARD = 12 * 2 ** 20
-DEFAULTS = dict(width=256, height=256, frames=33, fps=16, steps=8, cfg_scale=3.0, negative_prompt="")
+DEFAULTS = dict(width=256, height=256, frames=33, fps=16, steps=12, cfg_scale=3.0, negative_prompt="")
 PIPELINE = {
     "_class_name": "WanPipeline", "_diffusers_version": "0.42.1", "boundary_ratio": None, "expand_timesteps": False,
     "scheduler": ["diffusers", "UniPCMultistepScheduler"], "text_encoder": ["transformers", "UMT5EncoderModel"],
