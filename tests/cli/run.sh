@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Runs the command as people do. usage: run.sh [--update] PROGRAM [NAME-PATTERN]
 #
-# A case is a script cases/NAME.sh. It runs in an empty folder of its own, with `sparge-gen` in its PATH and lib.sh at
-# $LIB. Neighbours say what is expected: NAME.sh.stdout.exact or .stdout.glob, .stderr.exact or .stderr.glob, .exit
-# (0 without it). A stream without a neighbour may hold anything. In a .glob a line is a shell pattern, and a line "..."
-# stands for any number of lines. Exit code 77 is a skip. --update rewrites the .exact files that are there.
+# A case is a script cases/NAME.sh; CASES=gpu in the environment takes those of gpu/, which need an NVIDIA GPU. It runs in
+# an empty folder of its own, with `sparge-gen` in its PATH and lib.sh at $LIB. Neighbours say what is expected:
+# NAME.sh.stdout.exact or .stdout.glob, .stderr.exact or .stderr.glob, .exit (0 without it). A stream without a neighbour
+# may hold anything. In a .glob a line is a shell pattern, and a line "..." stands for any number of lines. Exit code 77
+# is a skip. --update rewrites the .exact files that are there.
 set -uo pipefail
 
 update=0
@@ -58,7 +59,7 @@ stream_fits() {
 }
 
 passed=0 skipped=0 failed=()
-for case in "$here"/cases/$pattern.sh; do
+for case in "$here/${CASES:-cases}"/$pattern.sh; do
     name=$(basename "$case" .sh)
     mkdir "$work/$name"
     (cd "$work/$name" && exec timeout -k 5 120 bash -u "$case") >"$work/stdout" 2>"$work/stderr" </dev/null

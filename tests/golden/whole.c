@@ -1,6 +1,6 @@
 /* whole.c - a whole render of the embedded model at its defaults, against what diffusers made of it (whole.py).
  *
- *   golden_whole MODEL FIXTURE.safetensors
+ *   golden_whole BACKEND MODEL FIXTURE.safetensors
  *
  * Gates: our f32 frames within 50 dB of diffusers' f32 frames; our small bf16 clips, of several seeds, on average no more
  * than 1 dB further from our f32 clips than those of diffusers are from its own. */
@@ -32,11 +32,12 @@ static sg_status take(void *context, int index, const uint8_t *rgb, sg_error *e)
     return SG_OK;
 }
 
-static sg_engine *open_engine(const char *model, const char *dtype)
+static sg_engine *open_engine(const char *backend, const char *model, const char *dtype)
 {
     sg_engine *g = NULL;
     sg_error   e = {0};
-    if (sg_engine_open(&g, &(sg_engine_options){.model_dir = model, .dtype = dtype}, &e)) die(e.text);
+    const sg_engine_options o = {.model_dir = model, .backend = backend, .dtype = dtype};
+    if (sg_engine_open(&g, &o, &e)) die(e.text);
     return g;
 }
 
@@ -127,9 +128,9 @@ static bool check_bf16(sg_engine *f32, sg_engine *bf16, const sg_weights *fixtur
 
 int main(int argc, char **argv)
 {
-    if (argc != 3) die("usage: golden_whole MODEL FIXTURE.safetensors");
-    sg_weights *fixture = open_fixture(argv[2]);
-    sg_engine  *f32 = open_engine(argv[1], "f32"), *bf16 = open_engine(argv[1], "bf16");
+    if (argc != 4) die("usage: golden_whole BACKEND MODEL FIXTURE.safetensors");
+    sg_weights *fixture = open_fixture(argv[3]);
+    sg_engine  *f32 = open_engine(argv[1], argv[2], "f32"), *bf16 = open_engine(argv[1], argv[2], "bf16");
     bool        ok = check_default(f32, fixture);
     ok = check_bf16(f32, bf16, fixture) && ok;
     puts(ok ? "ok" : "FAILED");
