@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 size_t sg_dtype_size(sg_dtype t)
 {
@@ -52,12 +53,21 @@ sg_tensor sg_rows(sg_tensor t, int64_t first, int64_t count)
     return t;
 }
 
+static float float_of(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/* The exponents of F16 and F32 are 112 apart, their mantissas 13 bits. */
 float sg_f16_to_f32(uint16_t h)
 {
-    const int   e = (h >> 10) & 31, m = h & 1023;
-    const float sign = h & 0x8000 ? -1.0f : 1.0f;
-    if (e == 31) return m ? NAN : sign * INFINITY;
-    return sign * (e ? ldexpf((float)(1024 + m), e - 25) : ldexpf((float)m, -24));
+    const uint32_t e = (h >> 10) & 31, m = h & 1023u;
+    float          f = float_of(((e + 112) << 23) | (m << 13));
+    if (e == 0) f = (float)m * 0x1p-24f;
+    if (e == 31) f = m ? NAN : INFINITY;
+    return h & 0x8000 ? -f : f;
 }
 
 uint16_t sg_f32_to_f16(float f)
@@ -67,8 +77,8 @@ uint16_t sg_f32_to_f16(float f)
     if (isnan(f)) return (uint16_t)(sign | 0x7e00);
     if (a >= 65520.0f) return (uint16_t)(sign | 0x7c00);
     if (a < 0x1p-14f) return (uint16_t)(sign | (uint16_t)nearbyintf(a * 0x1p24f));
-    int         e;
-    const float m = frexpf(a, &e); /* a = m 2^e, m in [1/2, 1) */
-    /* A mantissa that rounds up to 2048 carries into the exponent by itself. */
-    return (uint16_t)(sign + ((uint32_t)(e + 13) << 10) + (uint32_t)nearbyintf(m * 2048.0f));
+    uint32_t bits;
+    memcpy(&bits, &a, sizeof bits);
+    bits += 0xfff + ((bits >> 13) & 1); /* to nearest, ties to even; a carry goes on into the exponent */
+    return (uint16_t)(sign | ((bits >> 13) - (112 << 10)));
 }

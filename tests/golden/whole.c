@@ -34,8 +34,8 @@ static sg_status take(void *context, int index, const uint8_t *rgb, sg_error *e)
 
 static sg_engine *open_engine(const char *backend, const char *model, const char *dtype)
 {
-    sg_engine *g = NULL;
-    sg_error   e = {0};
+    sg_engine              *g = NULL;
+    sg_error                e = {0};
     const sg_engine_options o = {.model_dir = model, .backend = backend, .dtype = dtype};
     if (sg_engine_open(&g, &o, &e)) die(e.text);
     return g;
