@@ -1,6 +1,7 @@
-/* conv.cu - convolutions as products: for a run of output places, all that their windows see is gathered into rows
- * [kt, ky, kx, i], and these are multiplied with the weights put in the same order. The gathered rows take at most
- * GATHER bytes at a time; a window of one place is no window and needs no gathering. */
+/* conv.cu - convolutions, the large ones in BF16 by cuDNN, the others as products: for a run of output places, all that
+ * their windows see is gathered into rows [kt, ky, kx, i], and these are multiplied with the weights put in the same
+ * order. The gathered rows take at most GATHER bytes at a time; a window of one place is no window and needs no
+ * gathering. */
 #include "cuda_kernel.cuh"
 
 enum { GATHER = 96 << 20 }; /* bytes */
@@ -116,16 +117,19 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
     const int64_t  places = p.n, most = sg_max64(1, (int64_t)(GATHER / width));
     const int64_t  rows = sg_div_up(places, sg_div_up(places, most)); /* of equal pieces */
     void *const    w = sg_cuda_scratch(s, "conv", SG_CUDA_W, (size_t)p.o * width);
-    void *const    x = w ? sg_cuda_scratch(s, "conv", SG_CUDA_X, (size_t)rows * width) : NULL;
-    if (!x) return s->status;
-    p.x_type = p.w_type = type;
-    p.x = x;
-    p.w = w;
+    sg_status      status = SG_OK;
+    if (!w) return s->status;
     sg_tensor turned = a->w;
     turned.data = w;
     turned.dtype = type;
     const turn_kernel turn = {sg_view_of(turned), sg_view_of(a->w), a->w.dim[1], p.i / a->w.dim[1]};
     SG_TRY(sg_cuda_each(s, "conv", p.o * p.i, turn));
+    if (sg_cuda_conv_dnn(s, a, w, &status)) return status;
+    void *const x = sg_cuda_scratch(s, "conv", SG_CUDA_X, (size_t)rows * width);
+    if (!x) return s->status;
+    p.x_type = p.w_type = type;
+    p.x = x;
+    p.w = w;
     gather_kernel g = gather_of(a, &p, x);
     for (g.first = 0; g.first < places; g.first += rows) {
         p.n = sg_min64(rows, places - g.first);

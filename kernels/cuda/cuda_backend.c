@@ -116,6 +116,7 @@ static sg_status open_on(sg_cuda *c, sg_backend *b, sg_error *e)
     if (!failed) failed = cudaMemGetInfo(&free_bytes, &all);
     if (failed) return refusal(e, failed);
     c->processors = attribute(cudaDevAttrMultiProcessorCount);
+    c->dnn_least = SG_DNN_LEAST;
     c->shared_max = (size_t)attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
     SG_TRY(sg_lt_open(c, e));
     b->total_bytes = free_bytes > SG_CUDA_WORK_BYTES ? free_bytes - SG_CUDA_WORK_BYTES : 0;
@@ -126,6 +127,7 @@ static sg_status open_on(sg_cuda *c, sg_backend *b, sg_error *e)
 static void close_all(sg_cuda *c)
 {
     if (c->queue) cudaStreamSynchronize(c->queue);
+    sg_dnn_close(c);
     sg_lt_close(c);
     for (int i = 0; i < SG_CUDA_SLOTS; i++) device_release(c->block[i].data);
     if (c->queue) cudaStreamDestroy(c->queue);

@@ -13,7 +13,7 @@ extern "C" {
 
 /* Growable blocks of device memory that live as long as the backend, one holder each inside an op. */
 typedef enum sg_cuda_slot {
-    SG_CUDA_LIBRARY, /* cublasLt's scratch */
+    SG_CUDA_LIBRARY, /* cublasLt's scratch, and cuDNN's */
     SG_CUDA_SUM,     /* a product before bias, activation and rounding */
     SG_CUDA_X,       /* an operand in another dtype, or gathered for a convolution */
     SG_CUDA_W,       /* weights in another dtype or layout */
@@ -27,14 +27,20 @@ typedef struct sg_cuda_block {
 } sg_cuda_block;
 
 struct sg_lt;
+struct sg_dnn;
+
+/* Multiply-adds from which an op is worth cuDNN's start and, for attention, its compiling. */
+#define SG_DNN_LEAST ((int64_t)1 << 34)
 
 typedef struct sg_cuda {
-    sg_ops        ops;
-    cudaStream_t  queue;
-    struct sg_lt *lt;
-    int           processors; /* streaming multiprocessors */
-    size_t        shared_max; /* bytes of shared memory that a block may ask for */
-    sg_cuda_block block[SG_CUDA_SLOTS];
+    sg_ops         ops;
+    cudaStream_t   queue;
+    struct sg_lt  *lt;
+    struct sg_dnn *dnn;        /* NULL until an op wants it */
+    int64_t        dnn_least;  /* SG_DNN_LEAST; less to try cuDNN with small shapes */
+    int            processors; /* streaming multiprocessors */
+    size_t         shared_max; /* bytes of shared memory that a block may ask for */
+    sg_cuda_block  block[SG_CUDA_SLOTS];
 } sg_cuda;
 
 static inline sg_cuda *sg_cuda_of(const sg_stream *s) { return (sg_cuda *)s->impl; }
@@ -68,14 +74,14 @@ void sg_cuda_blocks_init(sg_ops *t);
 /* y = x w^T + b, or the gelu of that, or with add y += x w^T + b. F32 operands are multiplied as F32, never as TF32;
  * sums are F32 whatever the operands. F32 operands give an F32 y. */
 typedef struct sg_gemm {
-    void       *y;            /* [n, o], rows stride apart */
-    const void *x, *w;        /* [n, i] [o, i] */
-    const void *b;            /* [o] of y's dtype, 16-byte aligned, o a multiple of 8; or NULL */
+    void       *y;     /* [n, o], rows stride apart */
+    const void *x, *w; /* [n, i] [o, i] */
+    const void *b;     /* [o] of y's dtype, 16-byte aligned, o a multiple of 8; or NULL */
     int64_t     n, i, o, stride;
     int64_t     x_stride, w_stride; /* of rows that are not dense; 0: i */
     sg_dtype    type, y_type;       /* of x and w; of y: F32 or BF16 */
-    bool        gelu;         /* only with a BF16 y: the library's tanh is not F32's */
-    bool        add;          /* not with gelu */
+    bool        gelu;               /* only with a BF16 y: the library's tanh is not F32's */
+    bool        add;                /* not with gelu */
 } sg_gemm;
 
 sg_status sg_cuda_gemm(sg_stream *s, const char *op, const sg_gemm *g);
@@ -84,7 +90,17 @@ sg_status sg_cuda_gemm(sg_stream *s, const char *op, const sg_gemm *g);
 sg_status sg_lt_open(sg_cuda *c, sg_error *e);
 void      sg_lt_close(sg_cuda *c);
 
-/* ---- products on top of it: product.cu ---- */
+/* ---- cuDNN: cuda_dnn.c ---- */
+
+/* Run BF16 attention without biases, and BF16 convolutions, from c->dnn_least multiply-adds on, and tell in *status how
+ * that went. w is a->w in the order [o, kt, ky, kx, i], SG_ALIGN aligned. False: not for cuDNN, or it is not installed,
+ * or has no engine for this. */
+bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status);
+bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_status *status);
+
+void sg_dnn_close(sg_cuda *c);
+
+/* ---- products on top of cublasLt: product.cu ---- */
 
 /* y = act(x w^T + b), or with add y += gate (x w^T + b), all rows dense. The dtypes of x and w may differ: then both
  * are multiplied as F32. */

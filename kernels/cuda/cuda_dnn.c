@@ -1,0 +1,464 @@
+/* cuda_dnn.c - attention and convolutions by cuDNN 9, the only file that knows it.
+ *
+ * The library is opened when an op is large enough to be worth it, not linked: opening it costs some tenths of a
+ * second, and an attention of a new shape is compiled, which costs about as much again. It need not be installed: what
+ * cuDNN does not do, or is not there to do, our own kernels do.
+ *
+ * Each shape has an execution plan: the best engine by the library's heuristics (mode A) whose sums are F32 and come
+ * out the same each time. A convolution adds to what y holds, where the bias has been put before, which rounds y to
+ * BF16 once more; the engines that add a bias themselves are compiled for each shape.
+ *
+ * Sources: NVIDIA's cuDNN backend API reference, and cudnn-frontend for what an attention operation must say. */
+#include "cuda_state.cuh"
+
+#if __has_include(<cudnn_graph.h>)
+#include <cudnn_graph.h>
+#endif
+
+#define SDPA_SINCE 91301 /* the first version with an operation for attention that works */
+
+#if defined(CUDNN_VERSION) && CUDNN_VERSION >= SDPA_SINCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    KEPT = 256,
+    PARTS = 48,        /* descriptors of a plan */
+    CHOICES = 8,       /* engines that are looked at */
+    NOTES = 16,        /* more than an engine has */
+    SCRATCH = 32 << 20 /* bytes; as cublasLt's, with which it is shared */
+};
+
+#define TEXT(x) TEXT_OF(x)
+#define TEXT_OF(x) #x
+#define LIBRARY "libcudnn.so." TEXT(CUDNN_GRAPH_MAJOR)
+
+/* Where the toolkit of the build has its libraries; looked into when the system does not know the library. */
+#ifndef SG_CUDA_LIBRARIES
+#define SG_CUDA_LIBRARIES "/usr/local/cuda/lib64"
+#endif
+
+/* clang-format off */
+#define DNN_CALLS(X)                                                                                                   \
+    X(GetVersion) X(Create) X(Destroy) X(SetStream) X(GetLastErrorString) X(BackendCreateDescriptor)                   \
+    X(BackendDestroyDescriptor) X(BackendSetAttribute) X(BackendGetAttribute) X(BackendFinalize) X(BackendExecute)
+/* clang-format on */
+
+typedef cudnnBackendDescriptor_t part;
+
+/* What tells one plan from another: attend n m h d; conv x[4] w[5] stride[3] pad[4]; and whether y is added to. */
+typedef struct dnn_key {
+    int64_t number[16];
+    int64_t conv, add;
+} dnn_key;
+
+typedef struct dnn_plan {
+    dnn_key key;
+    part    parts[PARTS]; /* all that was made for it */
+    int     count;
+    part    run;     /* one of them; NULL: cuDNN has no engine for this */
+    int64_t scratch; /* bytes */
+    int64_t engine;  /* the library's number of it */
+} dnn_plan;
+
+typedef struct sg_dnn {
+    void         *library;
+    cudnnHandle_t handle; /* NULL: not to be had */
+    dnn_plan     *kept[KEPT];
+    int           count, next;
+#define X(name) __typeof__(cudnn##name) *name;
+    DNN_CALLS(X)
+#undef X
+} sg_dnn;
+
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        const cudnnStatus_t try_ = (call);                                                                             \
+        if (try_ != CUDNN_STATUS_SUCCESS) return try_;                                                                 \
+    } while (0)
+
+/* ---- descriptors ---- */
+
+typedef struct dnn_set {
+    cudnnBackendAttributeName_t name;
+    cudnnBackendAttributeType_t type;
+    int64_t                     count;
+    const void                 *from;
+} dnn_set;
+
+#define ONE(name, type, from)                                                                                          \
+    {                                                                                                                  \
+        CUDNN_ATTR_##name, CUDNN_TYPE_##type, 1, from                                                                  \
+    }
+#define SOME(name, type, count, from)                                                                                  \
+    {                                                                                                                  \
+        CUDNN_ATTR_##name, CUDNN_TYPE_##type, count, from                                                              \
+    }
+#define ALONG(name, from) SOME(CONVOLUTION_##name, INT64, 3, from) /* t, y, x */
+#define PART(name, from) ONE(name, BACKEND_DESCRIPTOR, from)
+#define COUNT(sets) ((int)(sizeof(sets) / sizeof(sets)[0]))
+
+static cudnnStatus_t make(const sg_dnn *l, dnn_plan *p, cudnnBackendDescriptorType_t kind, part *out)
+{
+    if (p->count == PARTS) return CUDNN_STATUS_INTERNAL_ERROR;
+    TRY(l->BackendCreateDescriptor(kind, out));
+    p->parts[p->count++] = *out;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t build(const sg_dnn *l, dnn_plan *p, cudnnBackendDescriptorType_t kind, const dnn_set *sets,
+                           int count, part *out)
+{
+    TRY(make(l, p, kind, out));
+    for (int i = 0; i < count; i++)
+        TRY(l->BackendSetAttribute(*out, sets[i].name, sets[i].type, sets[i].count, sets[i].from));
+    return l->BackendFinalize(*out);
+}
+
+/* ---- tensors and operations ---- */
+
+/* What a run gives an address to. */
+enum { AT_Y = 1, AT_X, AT_W, AT_Q, AT_K, AT_V, AT_SCALE };
+
+static cudnnStatus_t tensor(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t rank, const int64_t *size,
+                            const int64_t *stride, part *out)
+{
+    const cudnnDataType_t type = at == AT_SCALE ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
+    const int64_t         align = at == AT_SCALE ? sizeof(float) : 16;
+    const bool            value = at == AT_SCALE; /* given with each run, by the host */
+    const dnn_set         sets[] = {
+                ONE(TENSOR_UNIQUE_ID, INT64, &at),          ONE(TENSOR_DATA_TYPE, DATA_TYPE, &type),
+                SOME(TENSOR_DIMENSIONS, INT64, rank, size), SOME(TENSOR_STRIDES, INT64, rank, stride),
+                ONE(TENSOR_BYTE_ALIGNMENT, INT64, &align),  ONE(TENSOR_IS_BY_VALUE, BOOLEAN, &value),
+    };
+    return build(l, p, CUDNN_BACKEND_TENSOR_DESCRIPTOR, sets, COUNT(sets), out);
+}
+
+/* [n, h, d] as cuDNN has it: one clip, heads, tokens, channels. */
+static cudnnStatus_t tokens(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t n, int64_t h, int64_t d, part *out)
+{
+    const int64_t size[] = {1, h, n, d}, stride[] = {n * h * d, d, h * d, 1};
+    return tensor(l, p, at, 4, size, stride, out);
+}
+
+static cudnnStatus_t attend_operation(const sg_dnn *l, dnn_plan *p, part *out)
+{
+    const int64_t *const key = p->key.number, n = key[0], m = key[1], h = key[2], d = key[3], one[] = {1, 1, 1, 1};
+    part                 y, q, k, v, scale;
+    TRY(tokens(l, p, AT_Y, n, h, d, &y));
+    TRY(tokens(l, p, AT_Q, n, h, d, &q));
+    TRY(tokens(l, p, AT_K, m, h, d, &k));
+    TRY(tokens(l, p, AT_V, m, h, d, &v));
+    TRY(tensor(l, p, AT_SCALE, 4, one, one, &scale));
+    const dnn_set sets[] = {PART(OPERATION_SDPA_FWD_QDESC, &q), PART(OPERATION_SDPA_FWD_KDESC, &k),
+                            PART(OPERATION_SDPA_FWD_VDESC, &v), PART(OPERATION_SDPA_FWD_ODESC, &y),
+                            PART(OPERATION_SDPA_FWD_SCALEDESC, &scale)};
+    return build(l, p, CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR, sets, COUNT(sets), out);
+}
+
+/* [a, t, y, x, c], channels last in memory; cuDNN counts the channels second. */
+static cudnnStatus_t places(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t a, int64_t t, int64_t y, int64_t x,
+                            int64_t c, part *out)
+{
+    const int64_t size[] = {a, c, t, y, x}, stride[] = {t * y * x * c, 1, y * x * c, x * c, c};
+    return tensor(l, p, at, 5, size, stride, out);
+}
+
+static cudnnStatus_t window(const sg_dnn *l, dnn_plan *p, part *out)
+{
+    const int64_t *const stride = p->key.number + 9, *const pad = p->key.number + 12;
+    const int64_t                before[] = {0, pad[0], pad[2]}, after[] = {0, pad[1], pad[3]};
+    const int64_t                dense[] = {1, 1, 1}, rank = 3;
+    const cudnnDataType_t        sums = CUDNN_DATA_FLOAT;
+    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    const dnn_set                sets[] = {
+                       ONE(CONVOLUTION_SPATIAL_DIMS, INT64, &rank),
+                       ONE(CONVOLUTION_COMP_TYPE, DATA_TYPE, &sums),
+                       ONE(CONVOLUTION_CONV_MODE, CONVOLUTION_MODE, &mode),
+                       ALONG(PRE_PADDINGS, before),
+                       ALONG(POST_PADDINGS, after),
+                       ALONG(DILATIONS, dense),
+                       ALONG(FILTER_STRIDES, stride),
+    };
+    return build(l, p, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, sets, COUNT(sets), out);
+}
+
+static cudnnStatus_t conv_operation(const sg_dnn *l, dnn_plan *p, part *out)
+{
+    const int64_t *const key = p->key.number, *const w = key + 4, *const stride = key + 9, *const pad = key + 12;
+    const int64_t ty = (key[0] - w[2]) / stride[0] + 1, yy = (key[1] + pad[0] + pad[1] - w[3]) / stride[1] + 1,
+                  xy = (key[2] + pad[2] + pad[3] - w[4]) / stride[2] + 1;
+    const float one = 1, before = p->key.add ? 1.0f : 0.0f; /* how often y counts before it is written */
+    part        y, x, weights, shape;
+    TRY(places(l, p, AT_Y, 1, ty, yy, xy, w[0], &y));
+    TRY(places(l, p, AT_X, 1, key[0], key[1], key[2], key[3], &x));
+    TRY(places(l, p, AT_W, w[0], w[2], w[3], w[4], w[1], &weights));
+    TRY(window(l, p, &shape));
+    const dnn_set sets[] = {PART(OPERATION_CONVOLUTION_FORWARD_X, &x),
+                            PART(OPERATION_CONVOLUTION_FORWARD_W, &weights),
+                            PART(OPERATION_CONVOLUTION_FORWARD_Y, &y),
+                            PART(OPERATION_CONVOLUTION_FORWARD_CONV_DESC, &shape),
+                            ONE(OPERATION_CONVOLUTION_FORWARD_ALPHA, FLOAT, &one),
+                            ONE(OPERATION_CONVOLUTION_FORWARD_BETA, FLOAT, &before)};
+    return build(l, p, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, sets, COUNT(sets), out);
+}
+
+/* ---- plans ---- */
+
+static void plan_free(const sg_dnn *l, dnn_plan *p)
+{
+    if (!p) return;
+    while (p->count > 0) l->BackendDestroyDescriptor(p->parts[--p->count]);
+    free(p);
+}
+
+/* Sums in F32, none in an order that changes from run to run, none through a transformation that rounds. */
+static bool is_exact(const sg_dnn *l, part engine)
+{
+    cudnnBackendNumericalNote_t note[NOTES];
+    int64_t                     count = 0;
+    if (l->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, NOTES, &count,
+                               note))
+        return false;
+    for (int64_t i = 0; i < sg_min64(count, NOTES); i++)
+        if (note[i] != CUDNN_NUMERICAL_NOTE_TENSOR_CORE && note[i] != CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP)
+            return false;
+    return true;
+}
+
+/* Makes p->run of one of the engines that the heuristics name, if it will do. */
+static cudnnStatus_t plan_on(const sg_dnn *l, dnn_plan *p, part choice)
+{
+    const dnn_set sets[] = {ONE(EXECUTION_PLAN_HANDLE, HANDLE, &l->handle),
+                            PART(EXECUTION_PLAN_ENGINE_CONFIG, &choice)};
+    part          engine, run;
+    int64_t       count = 0;
+    TRY(make(l, p, CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
+    TRY(l->BackendGetAttribute(choice, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine));
+    if (!is_exact(l, engine)) return CUDNN_STATUS_NOT_SUPPORTED;
+    TRY(l->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count, &p->engine));
+    TRY(build(l, p, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, sets, COUNT(sets), &run));
+    TRY(l->BackendGetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
+                               &p->scratch));
+    if (p->scratch > SCRATCH) return CUDNN_STATUS_NOT_SUPPORTED;
+    p->run = run;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t choose(const sg_dnn *l, dnn_plan *p, part operation)
+{
+    const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
+    part                         graph, advice, choice[CHOICES];
+    int64_t                      count = 0;
+    cudnnStatus_t                status = CUDNN_STATUS_NOT_SUPPORTED;
+    const dnn_set whole[] = {ONE(OPERATIONGRAPH_HANDLE, HANDLE, &l->handle), PART(OPERATIONGRAPH_OPS, &operation)};
+    const dnn_set ask[] = {PART(ENGINEHEUR_OPERATION_GRAPH, &graph), ONE(ENGINEHEUR_MODE, HEUR_MODE, &mode)};
+    TRY(build(l, p, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, whole, COUNT(whole), &graph));
+    TRY(build(l, p, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, ask, COUNT(ask), &advice));
+    for (int i = 0; i < CHOICES; i++) TRY(make(l, p, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &choice[i]));
+    TRY(l->BackendGetAttribute(advice, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, CHOICES, &count,
+                               choice));
+    for (int i = 0; i < sg_min64(count, CHOICES) && status != CUDNN_STATUS_SUCCESS; i++)
+        status = plan_on(l, p, choice[i]);
+    return status;
+}
+
+static cudnnStatus_t plan_make(const sg_dnn *l, dnn_plan *p)
+{
+    part operation;
+    TRY(p->key.conv ? conv_operation(l, p, &operation) : attend_operation(l, p, &operation));
+    return choose(l, p, operation);
+}
+
+/* The plan of a key, made when first needed, in the place of the oldest when there are too many. A plan that cuDNN
+ * refuses is kept as such. */
+static cudnnStatus_t plan_of(sg_dnn *l, const dnn_key *key, dnn_plan **out)
+{
+    for (int i = 0; i < l->count; i++)
+        if (memcmp(&l->kept[i]->key, key, sizeof *key) == 0) {
+            *out = l->kept[i];
+            return CUDNN_STATUS_SUCCESS;
+        }
+    dnn_plan *const p = (dnn_plan *)calloc(1, sizeof *p);
+    if (!p) return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+    p->key = *key;
+    const cudnnStatus_t status = plan_make(l, p);
+    if (status != CUDNN_STATUS_SUCCESS && CUDNN_STATUS_CATEGORY(status) != CUDNN_STATUS_NOT_SUPPORTED) {
+        plan_free(l, p);
+        return status;
+    }
+    const int at = l->count < KEPT ? l->count++ : l->next++ % KEPT;
+    plan_free(l, l->kept[at]);
+    *out = l->kept[at] = p;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* ---- runs ---- */
+
+static bool is_memory(cudnnStatus_t status)
+{
+    return status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+           status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+}
+
+/* Latches what cuDNN said last, its first line. */
+static sg_status failed(sg_stream *s, const sg_dnn *l, const char *op, cudnnStatus_t status)
+{
+    char why[256] = "";
+    l->GetLastErrorString(why, sizeof why);
+    why[strcspn(why, "\n")] = '\0';
+    return sg_fail(s, is_memory(status) ? SG_E_MEMORY : SG_E_DEVICE, "%s: cuDNN fails with status %d: %s", op,
+                   (int)status, why);
+}
+
+/* `count` tensors, by their names, at their addresses. */
+static cudnnStatus_t execute(const sg_dnn *l, const dnn_plan *p, int64_t count, const int64_t *at, void *const *data,
+                             void *scratch)
+{
+    dnn_plan      pack = {.count = 0};
+    part          variant;
+    const dnn_set sets[] = {SOME(VARIANT_PACK_UNIQUE_IDS, INT64, count, at),
+                            SOME(VARIANT_PACK_DATA_POINTERS, VOID_PTR, count, (const void *)data),
+                            ONE(VARIANT_PACK_WORKSPACE, VOID_PTR, (const void *)&scratch)};
+    cudnnStatus_t status = build(l, &pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, sets, COUNT(sets), &variant);
+    if (status == CUDNN_STATUS_SUCCESS) status = l->BackendExecute(l->handle, p->run, variant);
+    if (pack.count) l->BackendDestroyDescriptor(variant);
+    return status;
+}
+
+static sg_status run(sg_stream *s, const char *op, const dnn_plan *p, int64_t count, const int64_t *at,
+                     void *const *data)
+{
+    const sg_dnn *const l = sg_cuda_of(s)->dnn;
+    void *const         scratch = sg_cuda_scratch(s, op, SG_CUDA_LIBRARY, (size_t)p->scratch);
+    if (!scratch) return s->status;
+    const cudnnStatus_t status = execute(l, p, count, at, data, scratch);
+    return status == CUDNN_STATUS_SUCCESS ? sg_cuda_launched(s, op) : failed(s, l, op, status);
+}
+
+static bool load(sg_dnn *l)
+{
+    l->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!l->library) l->library = dlopen(SG_CUDA_LIBRARIES "/" LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!l->library) return false;
+#define X(name)                                                                                                        \
+    {                                                                                                                  \
+        void *const p = dlsym(l->library, "cudnn" #name);                                                              \
+        if (!p) return false;                                                                                          \
+        memcpy(&l->name, &p, sizeof p); /* POSIX: a function, too */                                                   \
+    }
+    DNN_CALLS(X)
+#undef X
+    return l->GetVersion() >= SDPA_SINCE;
+}
+
+/* The library, opened when first asked for; NULL where there is none that works, or no memory. */
+static sg_dnn *dnn_of(sg_cuda *c)
+{
+    if (!c->dnn) {
+        sg_dnn *const l = c->dnn = (sg_dnn *)calloc(1, sizeof *l);
+        if (l && load(l) && l->Create(&l->handle) != CUDNN_STATUS_SUCCESS) l->handle = NULL;
+        if (l && l->handle && l->SetStream(l->handle, c->queue) != CUDNN_STATUS_SUCCESS) {
+            l->Destroy(l->handle);
+            l->handle = NULL;
+        }
+    }
+    return c->dnn && c->dnn->handle ? c->dnn : NULL;
+}
+
+static bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
+
+/* The plan of a key for op; false: cuDNN does not serve, or its failure is in *status. */
+static bool serves(sg_stream *s, const char *op, const dnn_key *key, dnn_plan **plan, sg_status *status)
+{
+    sg_dnn *const l = dnn_of(sg_cuda_of(s));
+    if (!l) return false;
+    const cudnnStatus_t made = plan_of(l, key, plan);
+    if (made != CUDNN_STATUS_SUCCESS) *status = failed(s, l, op, made);
+    return made == CUDNN_STATUS_SUCCESS && (*plan)->run;
+}
+
+bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status)
+{
+    const int64_t n = a->q.dim[0], m = a->k.dim[0], h = a->q.dim[1], d = a->q.dim[2];
+    float         scale = a->scale;
+    if (a->q.dtype != SG_BF16 || a->bias.rank || a->key_bias.rank || d % 8 || d > 256 || !(scale > 0) || m == 0 ||
+        n * h * d < sg_div_up(sg_cuda_of(s)->dnn_least, m) || !aligned(a->y.data) || !aligned(a->q.data) ||
+        !aligned(a->k.data) || !aligned(a->v.data))
+        return false;
+    static const int64_t at[] = {AT_Y, AT_Q, AT_K, AT_V, AT_SCALE};
+    void *const          data[] = {a->y.data, a->q.data, a->k.data, a->v.data, &scale};
+    dnn_plan            *p = NULL;
+    const dnn_key        key = {.number = {n, m, h, d}};
+    if (!serves(s, "attend", &key, &p, status)) return *status != SG_OK;
+    *status = run(s, "attend", p, COUNT(at), at, data);
+    return true;
+}
+
+static dnn_key conv_key(const sg_conv_args *a)
+{
+    dnn_key key = {.conv = 1, .add = a->add || a->b.rank};
+    for (int i = 0; i < 4; i++) key.number[i] = a->x.dim[i];
+    for (int i = 0; i < 5; i++) key.number[4 + i] = a->w.dim[i];
+    for (int i = 0; i < 3; i++) key.number[9 + i] = a->stride[i];
+    for (int i = 0; i < 4; i++) key.number[12 + i] = a->pad[i];
+    return key;
+}
+
+/* y = b, or with add y += b. */
+static sg_status put_bias(sg_stream *s, const sg_conv_args *a)
+{
+    const sg_product p = {.y = a->y.data,
+                          .b = (const float *)a->b.data,
+                          .n = a->y.dim[0] * a->y.dim[1] * a->y.dim[2],
+                          .o = a->w.dim[0],
+                          .y_type = a->y.dtype,
+                          .add = a->add};
+    return sg_cuda_product(s, "conv", &p);
+}
+
+bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_status *status)
+{
+    const int64_t y = sg_count(a->y), depth = sg_count(a->w) / a->w.dim[0];
+    if (a->y.dtype != SG_BF16 || a->x.dtype != SG_BF16 || a->w.dtype != SG_BF16 ||
+        y < sg_div_up(sg_cuda_of(s)->dnn_least, depth) || !aligned(a->y.data) || !aligned(a->x.data))
+        return false;
+    static const int64_t at[] = {AT_Y, AT_X, AT_W};
+    void *const          data[] = {a->y.data, a->x.data, (void *)(uintptr_t)w};
+    dnn_plan            *p = NULL;
+    const dnn_key        key = conv_key(a);
+    if (!serves(s, "conv", &key, &p, status)) return *status != SG_OK;
+    if (a->b.rank) *status = put_bias(s, a);
+    if (!*status) *status = run(s, "conv", p, COUNT(at), at, data);
+    return true;
+}
+
+void sg_dnn_close(sg_cuda *c)
+{
+    sg_dnn *const l = c->dnn;
+    if (!l) return;
+    for (int i = 0; i < l->count; i++) plan_free(l, l->kept[i]);
+    if (l->handle) l->Destroy(l->handle);
+    if (l->library) dlclose(l->library);
+    free(l);
+    c->dnn = NULL;
+}
+
+#else /* built without the headers, or with older ones */
+
+bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status)
+{
+    (void)s, (void)a, (void)status;
+    return false;
+}
+
+bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_status *status)
+{
+    (void)s, (void)a, (void)w, (void)status;
+    return false;
+}
+
+void sg_dnn_close(sg_cuda *c) { (void)c; }
+
+#endif
