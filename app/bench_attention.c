@@ -165,7 +165,7 @@ static sg_status take_count(const work *w, sg_stream *s, kernel *k, sg_error *e)
 {
     sg_attention_count *const count = calloc((size_t)w->in.b, sizeof *count);
     if (!count) return no_memory(e);
-    const sg_status status = sg_attention_counts(k->bound, s, count);
+    const sg_status status = sg_attention_counts(k->bound, s, 0, count);
     k->count = count[0];
     free(count);
     return status ? sg_error_set(e, status, "bench: what was kept cannot be read") : SG_OK;

@@ -442,7 +442,7 @@ static sg_status report_counts(const call *k, sg_attention_report *r, sg_stream 
                                        [SG_WHY_BACKEND] = "the backend knows no other"};
     sg_attention_count *const count = calloc((size_t)k->batch, sizeof *count);
     if (!count) return sg_error_set(e, SG_E_MEMORY, "no memory for a report");
-    const sg_status status = sg_attention_counts(k->bound, s, count);
+    const sg_status status = sg_attention_counts(k->bound, s, 0, count);
     double          blocks = 0, kept = 0, groups = 0, skipped = 0;
     for (int64_t b = 0; !status && b < k->batch; b++) {
         blocks += (double)count[b].blocks;

@@ -22,7 +22,8 @@ struct sg_attention {
     int               *ran;                   /* [steps][passes][layers]: 0, or 1 + the row of thresholds it took */
     sg_tensor          amount, theta, lambda; /* F32 [rows, h] */
     sg_tensor          mask;                  /* F32 [h, nq, nk] */
-    sg_tensor          kept, mass, skipped;   /* I32 [slots, h, 2], F32 [slots, h], F32 [slots, h, 2] */
+    sg_tensor          kept, mass, skipped;   /* of one step, [passes][layers]: I32 [slots, h, 2], F32 [slots, h], F32
+                                               * [slots, h, 2] */
 };
 
 static int64_t keys(const sg_attention *a) { return a->shape.m ? a->shape.m : a->shape.n; }
@@ -204,9 +205,9 @@ static void upload_mask(const sg_attention *a, sg_stream *s)
 void sg_attention_place(sg_attention *a, sg_stream *s)
 {
     const sg_attention_shape *const x = &a->shape;
-    const int64_t                   slots = (int64_t)x->steps * x->passes * x->layers;
+    const int64_t                   slots = (int64_t)x->passes * x->layers;
     const bool                      computes = s->memory->alloc != NULL; /* a plan has no data */
-    memset(a->ran, 0, (size_t)slots * sizeof *a->ran);
+    memset(a->ran, 0, (size_t)(x->steps * slots) * sizeof *a->ran);
     if (!a->skips) return;
     a->kept = sg_new_keep(s, SG_I32, slots, x->h, 2);
     a->mass = sg_new_keep(s, SG_F32, slots, x->h);
@@ -220,10 +221,10 @@ void sg_attention_place(sg_attention *a, sg_stream *s)
     if (computes) upload_mask(a, s);
 }
 
-static int slot_of(const sg_attention *a, int layer, int step, int pass)
-{
-    return (step * a->shape.passes + pass) * a->shape.layers + layer;
-}
+/* Of [passes][layers]: the same in all steps, so that the device is asked for the same in all steps. */
+static int slot_of(const sg_attention *a, int layer, int pass) { return pass * a->shape.layers + layer; }
+
+static int *ran_in(const sg_attention *a, int step) { return a->ran + step * a->shape.passes * a->shape.layers; }
 
 /* The row of thresholds that this layer takes at this timestep. */
 static int row_of(const sg_attention *a, int layer, double timestep)
@@ -421,9 +422,9 @@ void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, 
                       const sg_attend_args *args)
 {
     const sg_attention_kind kind = sg_attention_kind_of(a, layer, step, NULL);
-    const int               row = row_of(a, layer, timestep), slot = slot_of(a, layer, step, pass);
+    const int               row = row_of(a, layer, timestep), slot = slot_of(a, layer, pass);
     const bool              sparse = kind == SG_ATTENTION_SPARGE;
-    a->ran[slot] = row + 1;
+    ran_in(a, step)[slot] = row + 1;
     if (a->p.see && s->memory->alloc) a->p.see(a->p.see_context, s, &a->shape, layer, step, pass, timestep, args);
     sg_tap(s, args->q, "attention.%d.q", layer);
     sg_tap(s, args->k, "attention.%d.k", layer);
@@ -482,10 +483,11 @@ static void count_sparse(const sg_attention *a, sg_attention_count *c, int row, 
     }
 }
 
-sg_status sg_attention_counts(const sg_attention *a, sg_stream *s, sg_attention_count *out)
+sg_status sg_attention_counts(const sg_attention *a, sg_stream *s, int step, sg_attention_count *out)
 {
     const sg_attention_shape *const x = &a->shape;
-    const size_t                    slots = (size_t)x->steps * (size_t)x->passes * (size_t)x->layers, h = (size_t)x->h;
+    const int *const                ran = ran_in(a, step);
+    const size_t                    slots = (size_t)x->passes * (size_t)x->layers, h = (size_t)x->h;
     const size_t                    numbers = a->skips ? slots * h : 0;
     float *const mass = calloc(3 * numbers + 1, sizeof *mass), *const skipped = mass + numbers;
     int32_t *const kept = calloc(2 * numbers + 1, sizeof *kept);
@@ -499,13 +501,12 @@ sg_status sg_attention_counts(const sg_attention *a, sg_stream *s, sg_attention_
     for (int64_t i = 0; i < a->nq; i++) pairs += x->h * seen(a, i);
     for (size_t i = 0; !s->status && i < slots; i++) {
         out[i] = (sg_attention_count){0};
-        out[i].kind = sg_attention_kind_of(a, (int)(i % (size_t)x->layers),
-                                           (int)(i / (size_t)x->layers / (size_t)x->passes), &out[i].why);
-        if (!a->ran[i]) continue;
+        out[i].kind = sg_attention_kind_of(a, (int)(i % (size_t)x->layers), step, &out[i].why);
+        if (!ran[i]) continue;
         out[i].blocks = out[i].kept = pairs;
         out[i].mass = 1;
         if (out[i].kind == SG_ATTENTION_SPARGE)
-            count_sparse(a, &out[i], a->ran[i] - 1, kept + 2 * i * h, mass + i * h, skipped + 2 * i * h);
+            count_sparse(a, &out[i], ran[i] - 1, kept + 2 * i * h, mass + i * h, skipped + 2 * i * h);
     }
     free(mass);
     free(kept);

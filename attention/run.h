@@ -64,8 +64,9 @@ typedef struct sg_attention_count {
     double            skipped_mass; /* share of the sums that it left out; mean */
 } sg_attention_count;
 
-/* Counters of all passes so far, on the host: [steps][passes][layers]. Reads the device: after the last step. */
-sg_status sg_attention_counts(const sg_attention *a, sg_stream *s, sg_attention_count *out) SG_MUST_USE;
+/* Counters of all passes of a step, on the host: [passes][layers]. Reads the device: before the next step, which takes
+ * their place there. */
+sg_status sg_attention_counts(const sg_attention *a, sg_stream *s, int step, sg_attention_count *out) SG_MUST_USE;
 
 #ifdef __cplusplus
 }

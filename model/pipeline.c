@@ -142,8 +142,8 @@ static sg_status make_order(sg_render *q)
     return SG_OK;
 }
 
-/* What attention did, for sg_engine_attention; what was captured, into its file. */
-static sg_status keep_attention(sg_render *q, sg_stream *s)
+/* Room for what attention does, for sg_engine_attention. */
+static sg_status open_counts(sg_render *q)
 {
     sg_engine *const   g = q->g;
     sg_attention_shape shape;
@@ -155,9 +155,7 @@ static sg_status keep_attention(sg_render *q, sg_stream *s)
     g->steps = q->sampler.steps;
     g->passes = shape.passes;
     g->layers = shape.layers;
-    if (sg_attention_counts(q->attention, s, g->count)) return sg_render_status(s, "denoising", q->e);
-    if (!q->r->capture_out) return SG_OK;
-    return sg_capture_write(&q->capture, q->r->capture_out, q->grid, q->e);
+    return SG_OK;
 }
 
 /* The latents after a step, for a caller who wants them. */
@@ -174,6 +172,7 @@ static sg_status denoise_steps(sg_render *q, sg_stream *s)
     const sg_family *const f = q->g->family;
     void *const            m = q->g->model;
     SG_TRY(make_order(q));
+    SG_TRY(open_counts(q));
     sg_denoising d = sg_render_place(q, s);
     int          expert = -1;
     SG_TRY(upload_noise(q, s, d.state.x));
@@ -188,7 +187,8 @@ static sg_status denoise_steps(sg_render *q, sg_stream *s)
         sg_sampler_step(&q->sampler, &d.state, s, i, d.v);
         sg_tap(s, d.state.x, "step.%d.latents", i);
         end_stage(q, SG_STAGE_DENOISE, start);
-        SG_TRY(sg_render_status(s, "denoising", q->e));
+        if (sg_attention_counts(q->attention, s, i, q->g->count + i * q->g->passes * q->g->layers))
+            return sg_render_status(s, "denoising", q->e);
         q->report->steps_done = i + 1;
         SG_TRY(show_latents(q, s, i, d.state.x));
         SG_TRY(report_progress(q, SG_STAGE_DENOISE, i + 1, q->sampler.steps));
@@ -196,7 +196,7 @@ static sg_status denoise_steps(sg_render *q, sg_stream *s)
     sg_download(s, q->host_latents, d.state.x);
     unload(q, SG_PHASE_DENOISE, expert);
     SG_TRY(sg_render_status(s, "denoising", q->e));
-    return keep_attention(q, s);
+    return q->r->capture_out ? sg_capture_write(&q->capture, q->r->capture_out, q->grid, q->e) : SG_OK;
 }
 
 static sg_status run_denoise(sg_render *q)
@@ -205,6 +205,10 @@ static sg_status run_denoise(sg_render *q)
     SG_TRY(stream_open(q, &s, SG_PHASE_DENOISE));
     const sg_status st = denoise_steps(q, &s);
     stream_close(q, &s);
+    if (st) {
+        free(q->g->count); /* of some steps only */
+        q->g->count = NULL;
+    }
     return st;
 }
 
