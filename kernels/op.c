@@ -45,6 +45,19 @@ void sg_download(sg_stream *s, void *host, sg_tensor t)
     if (e) sg_fail(s, e, "download of %zu bytes failed", sg_bytes(t));
 }
 
+void sg_step_begin(sg_stream *s)
+{
+    if (s->status || !s->ops->step_begin) return;
+    const sg_status e = s->ops->step_begin(s);
+    if (e) sg_fail(s, e, "a step cannot begin");
+}
+
+void sg_step_end(sg_stream *s)
+{
+    const sg_status e = s->ops->step_end ? s->ops->step_end(s) : SG_OK; /* also what has failed comes to its end */
+    if (e) sg_fail(s, e, "a step failed");
+}
+
 void sg_tap(sg_stream *s, sg_tensor t, const char *fmt, ...)
 {
     if (!s->tap || s->status) return;

@@ -271,6 +271,7 @@ typedef struct sg_ops {
 #define X(op) sg_status (*op)(sg_stream *, const sg_##op##_args *);
     SG_OPS(X)
 #undef X
+    sg_status (*step_begin)(sg_stream *), (*step_end)(sg_stream *); /* NULL: nothing is put off */
 } sg_ops;
 
 /* The memory of a device. upload and download are finished when they return. */
@@ -313,6 +314,11 @@ sg_tensor sg_alloc(sg_stream *s, sg_arena *a, sg_dtype type, int rank, const int
 /* Host memory into a tensor and back, whole. */
 void sg_upload(sg_stream *s, sg_tensor t, const void *host);
 void sg_download(sg_stream *s, void *host, sg_tensor t);
+
+/* Around what runs again and again: a device may put the ops between them off until the end, and run as one what is the
+ * same as the time before, with the same memory. Not to be nested. */
+void sg_step_begin(sg_stream *s);
+void sg_step_end(sg_stream *s);
 
 /* Shows t under a printf-formatted name to whoever listens. Costs nothing when nobody does. */
 void sg_tap(sg_stream *s, sg_tensor t, const char *fmt, ...) SG_PRINTF(3, 4);

@@ -31,7 +31,8 @@ static sg_status transfer(sg_stream *s, const char *what, void *to, const void *
                           enum cudaMemcpyKind kind)
 {
     const cudaStream_t queue = sg_cuda_of(s)->queue;
-    cudaError_t        e = cudaMemcpyAsync(to, from, bytes, kind, queue);
+    SG_TRY(sg_step_break(s));
+    cudaError_t e = cudaMemcpyAsync(to, from, bytes, kind, queue);
     if (e == cudaSuccess) e = cudaStreamSynchronize(queue);
     return sg_cuda_check(s, what, e);
 }
@@ -53,6 +54,10 @@ void *sg_cuda_scratch(sg_stream *s, const char *op, sg_cuda_slot slot, size_t by
 {
     sg_cuda_block *const b = &sg_cuda_of(s)->block[slot];
     if (b->bytes >= bytes && b->data) return b->data;
+    if (!sg_step_moves(sg_cuda_of(s))) {
+        sg_fail(s, SG_E_DEVICE, "%s: scratch grows in a step that has run before", op);
+        return NULL;
+    }
     device_release(b->data);
     b->data = device_alloc(bytes);
     b->bytes = b->data ? bytes : 0;
@@ -127,6 +132,7 @@ static sg_status open_on(sg_cuda *c, sg_backend *b, sg_error *e)
 static void close_all(sg_cuda *c)
 {
     if (c->queue) cudaStreamSynchronize(c->queue);
+    sg_step_close(c);
     sg_dnn_close(c);
     sg_lt_close(c);
     for (int i = 0; i < SG_CUDA_SLOTS; i++) device_release(c->block[i].data);
@@ -139,11 +145,6 @@ sg_status sg_cuda_open(sg_backend *b, sg_error *e)
 {
     sg_cuda *const c = (sg_cuda *)calloc(1, sizeof *c);
     if (!c) return sg_error_set(e, SG_E_MEMORY, "no memory for the cuda backend");
-    const sg_status status = open_on(c, b, e);
-    if (status) {
-        close_all(c);
-        return status;
-    }
     sg_cuda_elem_init(&c->ops);
     sg_cuda_rows_init(&c->ops);
     sg_cuda_gather_init(&c->ops);
@@ -154,6 +155,12 @@ sg_status sg_cuda_open(sg_backend *b, sg_error *e)
     sg_cuda_score_init(&c->ops);
     sg_cuda_select_init(&c->ops);
     sg_cuda_blocks_init(&c->ops);
+    sg_status status = open_on(c, b, e);
+    if (!status) status = sg_step_open(c, e);
+    if (status) {
+        close_all(c);
+        return status;
+    }
     b->name = "cuda";
     b->ops = &c->ops;
     b->memory = &device_memory;

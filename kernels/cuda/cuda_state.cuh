@@ -28,19 +28,21 @@ typedef struct sg_cuda_block {
 
 struct sg_lt;
 struct sg_dnn;
+struct sg_cuda_step;
 
 /* Multiply-adds from which an op is worth cuDNN's start and, for attention, its compiling. */
 #define SG_DNN_LEAST ((int64_t)1 << 34)
 
 typedef struct sg_cuda {
-    sg_ops         ops;
-    cudaStream_t   queue;
-    struct sg_lt  *lt;
-    struct sg_dnn *dnn;        /* NULL until an op wants it */
-    int64_t        dnn_least;  /* SG_DNN_LEAST; less to try cuDNN with small shapes */
-    int            processors; /* streaming multiprocessors */
-    size_t         shared_max; /* bytes of shared memory that a block may ask for */
-    sg_cuda_block  block[SG_CUDA_SLOTS];
+    sg_ops               ops;
+    cudaStream_t         queue;
+    struct sg_lt        *lt;
+    struct sg_dnn       *dnn;       /* NULL until an op wants it */
+    int64_t              dnn_least; /* SG_DNN_LEAST; less to try cuDNN with small shapes */
+    struct sg_cuda_step *step;
+    int                  processors; /* streaming multiprocessors */
+    size_t               shared_max; /* bytes of shared memory that a block may ask for */
+    sg_cuda_block        block[SG_CUDA_SLOTS];
 } sg_cuda;
 
 static inline sg_cuda *sg_cuda_of(const sg_stream *s) { return (sg_cuda *)s->impl; }
@@ -68,6 +70,19 @@ void sg_cuda_pool_init(sg_ops *t);
 void sg_cuda_score_init(sg_ops *t);
 void sg_cuda_select_init(sg_ops *t);
 void sg_cuda_blocks_init(sg_ops *t);
+
+/* ---- steps replayed: cuda_step.c ---- */
+
+/* Puts itself before the entries of c->ops, which must all be there, and adds step_begin and step_end. */
+sg_status sg_step_open(sg_cuda *c, sg_error *e);
+void      sg_step_close(sg_cuda *c);
+
+/* To be called before anything but an op touches the queue: ops that were put off run. */
+sg_status sg_step_break(sg_stream *s);
+
+/* To be called before memory moves that ops launch kernels on without its being in their args. False: not now, the
+ * launches are being recorded. */
+bool sg_step_moves(sg_cuda *c);
 
 /* ---- cublasLt: cuda_lt.c ---- */
 

@@ -73,8 +73,17 @@ static sg_status wait(sg_stream *s, sg_tensor y)
 SG_OPS(X)
 #undef X
 
+/* What is put off has no time of its own. */
+static sg_status trace_step_begin(sg_stream *s)
+{
+    const bool through = ((const sg_trace *)s->meta)->paused && s->inner->step_begin;
+    return through ? s->inner->step_begin(s) : SG_OK;
+}
+
+static sg_status trace_step_end(sg_stream *s) { return s->inner->step_end ? s->inner->step_end(s) : SG_OK; }
+
 #define X(op) .op = trace_##op,
-static const sg_ops trace_ops = {SG_OPS(X)};
+static const sg_ops trace_ops = {SG_OPS(X).step_begin = trace_step_begin, .step_end = trace_step_end};
 #undef X
 
 void sg_trace_wrap(sg_stream *s, sg_trace *t)

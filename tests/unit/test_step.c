@@ -1,0 +1,196 @@
+/* test_step.c - steps: what op.c and the trace do with them, and that a device which puts ops off gives the bits that it
+ * gives without, whatever comes between. Runs on what "auto" finds. */
+#include "meta.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { N = 24, C = 64, WIDE = 40 * N, ROOM = 1 << 20, ROUNDS = 16 };
+
+/* ---- the calls ---- */
+
+static int begun, ended;
+
+static sg_status count_begin(sg_stream *s)
+{
+    begun++;
+    return s->impl ? SG_E_DEVICE : SG_OK;
+}
+
+static sg_status count_end(sg_stream *s)
+{
+    ended++;
+    return s->status;
+}
+
+static const sg_ops counting = {.step_begin = count_begin, .step_end = count_end};
+
+static void failures_end_steps(void **state)
+{
+    (void)state;
+    sg_stream s = {.ops = &counting};
+    begun = ended = 0;
+    sg_step_begin(&s);
+    sg_fail(&s, SG_E_NUMERIC, "in the step");
+    sg_step_end(&s);
+    sg_step_begin(&s);
+    sg_step_end(&s);
+    assert_int_equal(begun, 1);
+    assert_int_equal(ended, 2);
+    assert_string_equal(s.why, "in the step");
+
+    s = (sg_stream){.ops = &counting, .impl = &begun};
+    sg_step_begin(&s);
+    assert_int_equal(s.status, SG_E_DEVICE);
+
+    s = (sg_stream){.ops = &sg_ref_ops};
+    sg_step_begin(&s);
+    sg_step_end(&s);
+    assert_int_equal(s.status, SG_OK);
+}
+
+static void traced_steps_are_not_put_off(void **state)
+{
+    (void)state;
+    sg_trace  t = {.paused = true};
+    sg_stream s = {.ops = &counting};
+    sg_trace_wrap(&s, &t);
+    begun = ended = 0;
+    sg_step_begin(&s);
+    sg_step_end(&s);
+    assert_int_equal(begun, 1);
+    assert_int_equal(ended, 1);
+    t.paused = false;
+    sg_step_begin(&s);
+    sg_step_end(&s);
+    assert_int_equal(begun, 1);
+    sg_trace_free(&t);
+}
+
+/* ---- the bits ---- */
+
+typedef struct bench {
+    sg_backend *backend;
+    sg_stream   s;
+    sg_tensor   x, w, b, y, z;
+    void       *room[2];
+} bench;
+
+static void upload_numbers(sg_stream *s, sg_tensor t, uint32_t seed)
+{
+    float host[N * C > C * C ? N * C : C * C];
+    for (int64_t i = 0; i < sg_count(t); i++) {
+        seed = seed * 1664525u + 1013904223u;
+        host[i] = (float)(seed >> 8) / (float)(1 << 24) - 0.5f;
+    }
+    sg_upload(s, t, host);
+}
+
+static bench make(void)
+{
+    bench    b = {0};
+    sg_error e = {0};
+    if (sg_backend_open(&b.backend, &(sg_backend_options){.name = "auto", .threads = 1}, &e)) fail_msg("%s", e.text);
+    b.s = sg_stream_on(b.backend);
+    for (int i = 0; i < 2; i++) assert_non_null(b.room[i] = b.s.memory->alloc(ROOM));
+    b.s.keep = (sg_arena){.base = (uintptr_t)b.room[0], .cap = ROOM};
+    b.s.scratch = (sg_arena){.base = (uintptr_t)b.room[1], .cap = ROOM};
+    b.x = sg_new_keep(&b.s, SG_F32, N, C);
+    b.w = sg_new_keep(&b.s, SG_F32, C, C);
+    b.b = sg_new_keep(&b.s, SG_F32, C);
+    b.y = sg_new_keep(&b.s, SG_F32, N, C);
+    b.z = sg_new_keep(&b.s, SG_F32, N, C);
+    upload_numbers(&b.s, b.w, 1);
+    upload_numbers(&b.s, b.b, 2);
+    return b;
+}
+
+static void finish(bench *b)
+{
+    for (int i = 0; i < 2; i++) b->s.memory->release(b->room[i]);
+    sg_backend_close(&b->backend);
+}
+
+/* What else is in a round. */
+typedef enum kind { SAME, OTHER_NUMBER, SHORTER, LONGER, UPLOAD, DOWNLOAD, WIDER } kind;
+
+static const kind kinds[ROUNDS] = {SAME,    SAME,   SAME, WIDER,  SAME, OTHER_NUMBER, SAME,     SAME,
+                                   SHORTER, LONGER, SAME, UPLOAD, SAME, SAME,         DOWNLOAD, SAME};
+
+/* y and z after a round: a step, if asked for, and an op after it. */
+static void round_of(bench *b, int round, bool stepped, float got[2][N * C])
+{
+    sg_stream *const s = &b->s;
+    const kind       k = kinds[round];
+    const size_t     mark = s->scratch.used;
+    upload_numbers(s, b->x, 10 + (uint32_t)round);
+    if (stepped) sg_step_begin(s);
+    const sg_tensor h = sg_new(s, SG_F32, N, C), half = sg_new(s, SG_BF16, N, C);
+    sg_norm(s, .y = h, .x = b->x, .w = b->b, .kind = SG_NORM_RMS, .eps = k == OTHER_NUMBER ? 0.5f : 1e-6f);
+    sg_copy(s, .y = half, .x = h);
+    sg_linear(s, .y = b->y, .x = half, .w = b->w, .b = b->b, .act = SG_ACT_SILU);
+    if (k == UPLOAD) upload_numbers(s, b->x, 99);
+    if (k == DOWNLOAD) sg_download(s, got[0], b->y);
+    if (k != SHORTER) sg_linear(s, .y = b->y, .x = b->x, .w = b->w, .gate = b->b, .add = true);
+    if (k == LONGER) sg_mul(s, .y = h, .a = b->y, .b = b->x);
+    sg_copy(s, .y = b->z, .x = k == LONGER ? h : b->y);
+    if (stepped) sg_step_end(s);
+    if (k == WIDER) { /* wants more of the backend's own scratch than the step did */
+        const sg_tensor wide = sg_new(s, SG_BF16, WIDE, C), product = sg_new(s, SG_BF16, WIDE, C);
+        sg_linear(s, .y = product, .x = wide, .w = b->w, .act = SG_ACT_RELU);
+    }
+    sg_add(s, .y = h, .a = b->z, .b = b->x);
+    sg_download(s, got[0], b->y);
+    sg_download(s, got[1], h);
+    s->scratch.used = mark;
+    if (s->status) fail_msg("round %d: %s", round, s->why);
+}
+
+static void steps_give_the_same_bits(void **state)
+{
+    (void)state;
+    bench plain = make(), b = make();
+    for (int round = 0; round < ROUNDS; round++) {
+        static float want[2][N * C], got[2][N * C];
+        round_of(&plain, round, false, want);
+        round_of(&b, round, true, got);
+        if (memcmp(want, got, sizeof want) != 0) fail_msg("round %d differs", round);
+    }
+    finish(&plain);
+    finish(&b);
+}
+
+/* A step that fails leaves nothing behind that a later stream would meet. */
+static void a_failed_step_is_over(void **state)
+{
+    (void)state;
+    bench        plain = make(), b = make();
+    static float want[2][N * C], got[2][N * C];
+    for (int i = 0; i < 3; i++) round_of(&b, 0, true, got);
+    sg_stream broken = b.s;
+    sg_step_begin(&broken);
+    sg_linear(&broken, .y = b.y, .x = b.x, .w = b.b);
+    sg_step_end(&broken);
+    assert_int_equal(broken.status, SG_E_SHAPE);
+    for (int i = 0; i < 3; i++) {
+        round_of(&plain, i, false, want);
+        round_of(&b, i, true, got);
+        assert_memory_equal(want, got, sizeof want);
+    }
+    finish(&plain);
+    finish(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(failures_end_steps),
+        cmocka_unit_test(traced_steps_are_not_put_off),
+        cmocka_unit_test(steps_give_the_same_bits),
+        cmocka_unit_test(a_failed_step_is_over),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
