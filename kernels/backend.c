@@ -7,6 +7,7 @@
 #include "cuda_backend.h"
 #endif
 
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -103,11 +104,18 @@ static sg_status open_ref(sg_backend *b)
     return SG_OK;
 }
 
+static sg_status open_cuda(sg_backend *b, const sg_backend_options *o, sg_error *e)
+{
+    SG_TRY(sg_cuda_open(b, e));
+    b->threads = o->threads > 0 ? o->threads : omp_get_max_threads();
+    return SG_OK;
+}
+
 /* auto takes the GPU when one is there; what a GPU that is there fails with is told. */
 static sg_status open_auto(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
     sg_error        why = {0};
-    const sg_status status = sg_cuda_open(b, &why);
+    const sg_status status = open_cuda(b, o, &why);
     if (status == SG_E_UNSUPPORTED) return open_cpu(b, o, e);
     return status ? sg_error_set(e, status, "%s", why.text) : SG_OK;
 }
@@ -115,7 +123,7 @@ static sg_status open_auto(sg_backend *b, const sg_backend_options *o, sg_error 
 static sg_status open_named(sg_backend *b, const char *name, const sg_backend_options *o, sg_error *e)
 {
     if (strcmp(name, "auto") == 0) return open_auto(b, o, e);
-    if (strcmp(name, "cuda") == 0) return sg_cuda_open(b, e);
+    if (strcmp(name, "cuda") == 0) return open_cuda(b, o, e);
     if (strcmp(name, "cpu") == 0) return open_cpu(b, o, e);
     if (strcmp(name, "ref") == 0) return open_ref(b);
     return sg_error_set(e, SG_E_ARG, "backend \"%s\" is not known; auto, cuda, cpu and ref are", name);

@@ -36,7 +36,7 @@ typedef struct sg_backend {
     bool     host_memory; /* device memory is host memory: mapped weights serve as they are */
     size_t   total_bytes; /* memory that a render may plan with, as found at open */
     bool     packs;       /* products keep a copy of weights in a layout of their own */
-    int      threads;
+    int      threads;     /* of the host, for what is done there */
     char     device[160]; /* for people: "Intel ... , AVX-512, 2 threads" */
 } sg_backend;
 

@@ -274,12 +274,17 @@ typedef struct sg_ops {
     sg_status (*step_begin)(sg_stream *), (*step_end)(sg_stream *); /* NULL: nothing is put off */
 } sg_ops;
 
-/* The memory of a device. upload and download are finished when they return. */
+/* The memory of a device. upload and download are finished when they return, but from and to what stage gave. */
 typedef struct sg_memory {
     void *(*alloc)(size_t bytes); /* SG_ALIGN aligned, or NULL */
     void (*release)(void *);
     sg_status (*upload)(sg_stream *, void *device, const void *host, size_t bytes);
     sg_status (*download)(sg_stream *, void *host, const void *device, size_t bytes);
+    /* Host memory for transfers that go on while the host does. Two pieces in turn: `bytes` of the one that was given
+     * before the last, when what it was used for is over. NULL, latched: there is no memory. The function itself is NULL
+     * where host memory is device memory. */
+    void *(*stage)(sg_stream *, size_t bytes);
+    sg_status (*settle)(sg_stream *, const void *staged); /* waits for the transfers of that piece */
 } sg_memory;
 
 typedef void sg_tap_fn(void *context, const char *name, sg_stream *s, sg_tensor t);

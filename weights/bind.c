@@ -326,8 +326,14 @@ static sg_status not_finite(const sg_bind *b, const want *w, sg_error *e)
                         sg_weights_path(b->weights), sg_show(w->name));
 }
 
-/* Tensor w to `device` by way of staging[STAGING]. */
-static sg_status send(const sg_bind *b, const want *w, sg_stream *s, uint8_t *device, void *staging, sg_error *e)
+static sg_status not_sent(const sg_bind *b, const want *w, const sg_stream *s, sg_status status, sg_error *e)
+{
+    return sg_error_set(e, status, "%s: tensor \"%s\": upload to %s failed: %s", sg_weights_path(b->weights),
+                        sg_show(w->name), b->backend->name, s->why);
+}
+
+/* Tensor w to `device`: one piece of it is converted while the one before is on its way. */
+static sg_status send(const sg_bind *b, const want *w, sg_stream *s, uint8_t *device, sg_error *e)
 {
     const sg_dtype from = w->source.dtype, as = w->tensor->dtype;
     const size_t   in = sg_dtype_size(from), out = sg_dtype_size(as), n = (size_t)sg_count(w->source);
@@ -335,17 +341,16 @@ static sg_status send(const sg_bind *b, const want *w, sg_stream *s, uint8_t *de
     for (size_t i = 0; i < n; i += step) {
         const size_t         count = n - i < step ? n - i : step;
         const uint8_t *const x = (const uint8_t *)w->source.data + i * in;
-        if (!sg_convert(from == as ? NULL : staging, as, x, from, count, b->backend->threads))
-            return not_finite(b, w, e);
-        const sg_status status = s->memory->upload(s, device + i * out, from == as ? x : staging, count * out);
-        if (status != SG_OK)
-            return sg_error_set(e, status, "%s: tensor \"%s\": upload to %s failed: %s", sg_weights_path(b->weights),
-                                sg_show(w->name), b->backend->name, s->why);
+        void *const          piece = s->memory->stage(s, STAGING);
+        if (!piece) return not_sent(b, w, s, s->status ? s->status : SG_E_MEMORY, e);
+        if (!sg_convert(piece, as, x, from, count, b->backend->threads)) return not_finite(b, w, e);
+        const sg_status status = s->memory->upload(s, device + i * out, piece, count * out);
+        if (status != SG_OK) return not_sent(b, w, s, status, e);
     }
     return SG_OK;
 }
 
-static sg_status load_tensor(const sg_bind *b, const want *w, sg_stream *s, uint8_t *device, void *staging, sg_error *e)
+static sg_status load_tensor(const sg_bind *b, const want *w, sg_stream *s, uint8_t *device, sg_error *e)
 {
     const bool   stays = in_place(w, b->backend);
     const size_t n = (size_t)sg_count(w->source);
@@ -354,20 +359,20 @@ static sg_status load_tensor(const sg_bind *b, const want *w, sg_stream *s, uint
                         b->backend->threads))
             return not_finite(b, w, e);
     } else {
-        SG_TRY(send(b, w, s, device, staging, e));
+        SG_TRY(send(b, w, s, device, e));
     }
     w->tensor->data = stays ? w->source.data : device;
     if (!stays) let_go(&w->source);
     return SG_OK;
 }
 
-static sg_status load_all(sg_bind *b, int (*progress)(void *, int, int), void *context, void *staging, sg_error *e)
+static sg_status load_all(sg_bind *b, int (*progress)(void *, int, int), void *context, sg_error *e)
 {
     sg_stream s = sg_stream_on(b->backend);
     uint8_t  *device = b->block;
     for (size_t i = 0; i < b->count; i++) {
         const want *const w = &b->want[i];
-        SG_TRY(load_tensor(b, w, &s, device, staging, e));
+        SG_TRY(load_tensor(b, w, &s, device, e));
         if (!in_place(w, b->backend)) device += aligned(sg_bytes(*w->tensor));
         if (progress && progress(context, (int)i + 1, (int)b->count))
             return sg_error_set(e, SG_E_CANCELLED, "%s: loading was cancelled", sg_weights_path(b->weights));
@@ -381,15 +386,13 @@ sg_status sg_bind_load(sg_bind *b, const sg_backend *backend, int (*progress)(vo
     if (b->backend) return SG_OK;
     SG_TRY(sg_bind_check(b, e));
     const size_t bytes = sg_bind_bytes(b, backend, NULL);
-    void *const  staging = backend->host_memory ? NULL : malloc(STAGING);
     if (bytes) b->block = backend->memory->alloc(bytes);
     b->backend = backend;
     sg_status status = SG_OK;
-    if ((bytes && !b->block) || (!backend->host_memory && !staging))
+    if (bytes && !b->block)
         status = sg_error_set(e, SG_E_MEMORY, "%s: %s does not have the %zu MiB for these weights",
                               sg_weights_path(b->weights), backend->name, (bytes >> 20) + 1);
-    if (status == SG_OK) status = load_all(b, progress, context, staging, e);
-    free(staging);
+    if (status == SG_OK) status = load_all(b, progress, context, e);
     if (status != SG_OK) sg_bind_unload(b);
     return status;
 }

@@ -27,13 +27,24 @@ static void *device_alloc(size_t bytes)
 /* cudaFree waits for the device: nothing in flight still uses p. */
 static void device_release(void *p) { cudaFree(p); }
 
+/* That of which p is a part; NULL: none. */
+static sg_cuda_stage *stage_of(sg_cuda *c, const void *p)
+{
+    for (int i = 0; i < SG_CUDA_STAGES; i++) {
+        const uintptr_t from = (uintptr_t)c->stage[i].data, at = (uintptr_t)p;
+        if (at >= from && at < from + c->stage[i].bytes) return &c->stage[i];
+    }
+    return NULL;
+}
+
 static sg_status transfer(sg_stream *s, const char *what, void *to, const void *from, size_t bytes,
                           enum cudaMemcpyKind kind)
 {
-    const cudaStream_t queue = sg_cuda_of(s)->queue;
+    const cudaStream_t         queue = sg_cuda_of(s)->queue;
+    const sg_cuda_stage *const stage = stage_of(sg_cuda_of(s), kind == cudaMemcpyHostToDevice ? from : to);
     SG_TRY(sg_step_break(s));
     cudaError_t e = cudaMemcpyAsync(to, from, bytes, kind, queue);
-    if (e == cudaSuccess) e = cudaStreamSynchronize(queue);
+    if (e == cudaSuccess) e = stage ? cudaEventRecord(stage->over, queue) : cudaStreamSynchronize(queue);
     return sg_cuda_check(s, what, e);
 }
 
@@ -47,8 +58,40 @@ static sg_status device_download(sg_stream *s, void *host, const void *device, s
     return transfer(s, "download", host, device, bytes, cudaMemcpyDeviceToHost);
 }
 
-static const sg_memory device_memory = {
-    .alloc = device_alloc, .release = device_release, .upload = device_upload, .download = device_download};
+static cudaError_t stage_grow(sg_cuda_stage *p, size_t bytes)
+{
+    cudaError_t e = p->over ? cudaSuccess : cudaEventCreateWithFlags(&p->over, cudaEventDisableTiming);
+    if (p->bytes >= bytes) return e;
+    cudaFreeHost(p->data);
+    p->data = NULL;
+    p->bytes = 0;
+    if (!e) e = cudaHostAlloc((void **)&p->data, bytes, cudaHostAllocDefault);
+    if (!e) p->bytes = bytes;
+    return e;
+}
+
+static void *device_stage(sg_stream *s, size_t bytes)
+{
+    sg_cuda *const       c = sg_cuda_of(s);
+    sg_cuda_stage *const p = &c->stage[c->staged = (c->staged + 1) % SG_CUDA_STAGES];
+    cudaError_t          e = p->over ? cudaEventSynchronize(p->over) : cudaSuccess;
+    if (!e) e = stage_grow(p, bytes);
+    if (e == cudaErrorMemoryAllocation) cudaGetLastError();
+    return sg_cuda_check(s, "staging", e) ? NULL : p->data;
+}
+
+static sg_status device_settle(sg_stream *s, const void *staged)
+{
+    const sg_cuda_stage *const p = stage_of(sg_cuda_of(s), staged);
+    return p ? sg_cuda_check(s, "staging", cudaEventSynchronize(p->over)) : SG_OK;
+}
+
+static const sg_memory device_memory = {.alloc = device_alloc,
+                                        .release = device_release,
+                                        .upload = device_upload,
+                                        .download = device_download,
+                                        .stage = device_stage,
+                                        .settle = device_settle};
 
 void *sg_cuda_scratch(sg_stream *s, const char *op, sg_cuda_slot slot, size_t bytes)
 {
@@ -136,6 +179,10 @@ static void close_all(sg_cuda *c)
     sg_dnn_close(c);
     sg_lt_close(c);
     for (int i = 0; i < SG_CUDA_SLOTS; i++) device_release(c->block[i].data);
+    for (int i = 0; i < SG_CUDA_STAGES; i++) {
+        cudaFreeHost(c->stage[i].data);
+        if (c->stage[i].over) cudaEventDestroy(c->stage[i].over);
+    }
     if (c->queue) cudaStreamDestroy(c->queue);
     cudaGetLastError();
     free(c);
@@ -168,7 +215,6 @@ sg_status sg_cuda_open(sg_backend *b, sg_error *e)
     b->dtype = SG_BF16;
     b->values = SG_BF16;
     b->host_memory = false;
-    b->threads = 1;
     return SG_OK;
 }
 

@@ -1,8 +1,8 @@
 /* cuda_backend.h - the NVIDIA backend: all ops in F32 and BF16 on one GPU. Private to kernels/.
  *
  * It runs on the first device that CUDA shows (CUDA_VISIBLE_DEVICES chooses another), from compute capability 8.0 up.
- * All work goes to one queue of the device, in order; the host waits for it in upload, download and release only, and
- * no op reads device memory on the host. A backend serves one thread at a time. */
+ * All work goes to one queue of the device, in order; the host waits for it in transfers and release only, and no
+ * op reads device memory on the host. A backend serves one thread at a time. */
 #ifndef SG_CUDA_BACKEND_H
 #define SG_CUDA_BACKEND_H
 
@@ -16,7 +16,7 @@ extern "C" {
  * writes. The weights of one convolution, repacked, come on top where they are larger than 128 MiB. */
 #define SG_CUDA_WORK_BYTES ((size_t)448 << 20)
 
-/* Fills b: name, ops, memory, impl, dtype, host_memory, total_bytes, threads, device. total_bytes is what the device
+/* Fills b: name, ops, memory, impl, dtype, host_memory, total_bytes, device. total_bytes is what the device
  * has free at that moment, less SG_CUDA_WORK_BYTES. SG_E_UNSUPPORTED: there is no GPU, none that is new enough, or a
  * driver or library is missing or too old; SG_E_MEMORY: the GPU has no room for the backend; SG_E_DEVICE: anything
  * else. After a failure b is as it was. */

@@ -26,6 +26,15 @@ typedef struct sg_cuda_block {
     size_t bytes;
 } sg_cuda_block;
 
+/* Pinned host memory: see sg_memory. */
+typedef struct sg_cuda_stage {
+    char       *data;
+    size_t      bytes;
+    cudaEvent_t over; /* what was last asked of it */
+} sg_cuda_stage;
+
+enum { SG_CUDA_STAGES = 2 };
+
 struct sg_lt;
 struct sg_dnn;
 struct sg_cuda_step;
@@ -43,6 +52,8 @@ typedef struct sg_cuda {
     int                  processors; /* streaming multiprocessors */
     size_t               shared_max; /* bytes of shared memory that a block may ask for */
     sg_cuda_block        block[SG_CUDA_SLOTS];
+    sg_cuda_stage        stage[SG_CUDA_STAGES];
+    int                  staged; /* which was given last */
 } sg_cuda;
 
 static inline sg_cuda *sg_cuda_of(const sg_stream *s) { return (sg_cuda *)s->impl; }

@@ -24,6 +24,12 @@ static char     *block;
 static bool      alloc_fails;
 static sg_status upload_result;
 
+enum { PIECE = 16 << 20 };
+static char  *staged[2]; /* as device and host have it: what was sent from here stays until it is given again */
+static size_t sent[2];
+static int    turn;
+static bool   stage_fails;
+
 static void *take(size_t bytes)
 {
     if (alloc_fails) return NULL;
@@ -44,6 +50,11 @@ static sg_status upload(sg_stream *s, void *to, const void *from, size_t n)
     (void)s;
     assert_true((char *)to >= block && (char *)to + n <= block + block_bytes);
     if (upload_result == SG_OK) memcpy(to, from, n);
+    if (staged[0]) {
+        assert_ptr_equal(from, staged[turn]);
+        memcpy(staged[turn] + PIECE, from, n);
+        sent[turn] = n;
+    }
     return upload_result;
 }
 
@@ -54,7 +65,19 @@ static sg_status download(sg_stream *s, void *to, const void *from, size_t n)
     return SG_OK;
 }
 
-static const sg_memory  memory = {take, give, upload, download};
+static void *stage(sg_stream *s, size_t bytes)
+{
+    (void)s;
+    assert_in_range(bytes, 1, PIECE);
+    if (stage_fails) return NULL;
+    for (int i = 0; i < 2 && !staged[i]; i++) assert_non_null(staged[i] = calloc(2, PIECE));
+    turn = !turn;
+    assert_memory_equal(staged[turn], staged[turn] + PIECE, sent[turn]);
+    sent[turn] = 0;
+    return staged[turn];
+}
+
+static const sg_memory  memory = {take, give, upload, download, stage, NULL};
 static const sg_backend host = {.name = "host", .memory = &memory, .host_memory = true, .threads = 2};
 static const sg_backend card = {.name = "card", .memory = &memory, .threads = 2};
 
@@ -71,6 +94,7 @@ static int remove_folder(void **state)
 {
     (void)state;
     unlink(path);
+    for (int i = 0; i < 2; i++) free(staged[i]);
     return rmdir(dir);
 }
 
@@ -235,7 +259,7 @@ static void fill(void *out, sg_dtype type, size_t n)
 /* Every way from file to device; numbers compared with the plain scalar conversions. */
 static void check_conversion(sg_dtype from, sg_dtype as, const sg_backend *backend, bool misaligned)
 {
-    const size_t n = backend->host_memory || !misaligned ? 40002 : (16 << 20) / 4 + 40002; /* two staging buffers */
+    const size_t n = backend->host_memory || !misaligned ? 40002 : PIECE / 4 + 40002; /* two pieces */
     const size_t size = sg_dtype_size(from);
     char         shape[32];
     void *const  x = malloc(n * size);
@@ -399,6 +423,11 @@ static void devices_may_fail(void **state)
     assert_int_equal(sg_bind_load(b, &card, NULL, NULL, &e2), SG_E_DEVICE);
     assert_non_null(strstr(e2.text, "tensor \"a\": upload to card failed"));
     upload_result = SG_OK;
+    stage_fails = true;
+    e2 = (sg_error){0};
+    assert_int_equal(sg_bind_load(b, &card, NULL, NULL, &e2), SG_E_MEMORY);
+    assert_non_null(strstr(e2.text, "tensor \"a\": upload to card failed"));
+    stage_fails = false;
     assert_null(a.data);
     close_both(&b, &w);
 }
