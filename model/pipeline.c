@@ -212,43 +212,66 @@ static sg_status run_denoise(sg_render *q)
     return st;
 }
 
-/* Frames of one latent frame: to bytes, to the host, to the caller. */
-static sg_status emit_frames(sg_render *q, sg_stream *s, sg_tensor rgb, sg_tensor bad, int first, uint8_t *host)
+/* Frames of one latent frame on their way to the caller. */
+typedef struct chunk {
+    uint8_t *host;   /* how many numbers of all frames so far are not finite, I32; frames, after SG_ALIGN bytes */
+    int      number; /* of the latent frame */
+    int      first, frames;
+    size_t   bytes; /* of the frames */
+} chunk;
+
+/* Asks for the frames in rgb as bytes on the host. */
+static void ask_frames(sg_render *q, sg_stream *s, chunk *c, sg_tensor rgb, sg_tensor bad)
 {
     const sg_tensor bytes = sg_alloc(s, &s->scratch, SG_U8, rgb.rank, rgb.dim);
-    int32_t         count = 0;
+    if (s->memory->stage) c->host = s->memory->stage(s, SG_ALIGN + q->frame_bytes);
+    c->frames = (int)rgb.dim[0];
+    c->bytes = sg_bytes(bytes);
     sg_count_bad(s, .y = bad, .x = rgb);
     sg_rgb8(s, .y = bytes, .x = rgb);
-    sg_download(s, &count, bad);
-    sg_download(s, host, bytes);
-    SG_TRY(sg_render_status(s, "decoding", q->e));
-    if (count)
-        return sg_error_set(q->e, SG_E_NUMERIC, "decoding: NaN or infinity in the frames from number %d on", first + 1);
-    for (int i = 0; q->cb && q->cb->frame && i < rgb.dim[0]; i++)
-        SG_TRY(q->cb->frame(q->cb->context, first + i, host + (size_t)i * sg_bytes(bytes) / (size_t)rgb.dim[0], q->e));
-    return SG_OK;
+    sg_download(s, c->host, bad);
+    sg_download(s, c->host + SG_ALIGN, bytes);
 }
 
+/* Gives what was asked for to the caller, when it has come. */
+static sg_status emit_frames(sg_render *q, sg_stream *s, const chunk *c)
+{
+    int32_t count = 0;
+    if (!s->status && s->memory->settle && s->memory->settle(s, c->host)) sg_fail(s, SG_E_DEVICE, "no frames came");
+    SG_TRY(sg_render_status(s, "decoding", q->e));
+    memcpy(&count, c->host, sizeof count);
+    if (count)
+        return sg_error_set(q->e, SG_E_NUMERIC, "decoding: NaN or infinity in the frames from number %d on",
+                            c->first + 1);
+    const uint8_t *frame = c->host + SG_ALIGN;
+    for (int i = 0; q->cb && q->cb->frame && i < c->frames; i++, frame += c->bytes / (size_t)c->frames)
+        SG_TRY(q->cb->frame(q->cb->context, c->first + i, frame, q->e));
+    return report_progress(q, SG_STAGE_DECODE, c->number + 1, (int)q->latent[1]);
+}
+
+/* A device decodes the next frames while the host is busy with those before; but what is traced is done in turn. */
 static sg_status decode_frames(sg_render *q, sg_stream *s, uint8_t *host)
 {
     const sg_family *const f = q->g->family;
     const int64_t         *d = q->latent;
+    const bool             ahead = s->memory->stage && !q->g->trace;
     const sg_tensor        z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]), bad = sg_new_keep(s, SG_I32, 1);
     const sg_tensor        given = sg_alloc(s, &s->scratch, SG_F32, 4, d);
-    int                    frames = 0;
+    chunk                  last = {0};
     sg_upload(s, given, q->host_latents);
     sg_upload(s, bad, &(int32_t){0});
     sg_permute(s, .y = z, .x = given, .rank = 4, .dim = {d[0], d[1], d[2], d[3]}, .perm = {1, 2, 3, 0});
     SG_TRY(f->decode_open(q->g->model, s, d, q->e));
     SG_TRY(report_progress(q, SG_STAGE_DECODE, 0, (int)d[1]));
-    for (int64_t i = 0; i < d[1]; i++) {
+    for (int i = 0; i < d[1]; i++) {
+        chunk now = {.host = host, .number = i, .first = last.first + last.frames};
         s->scratch.used = 0;
-        const sg_tensor rgb = f->decode_next(q->g->model, s, sg_rows(z, i, 1));
-        SG_TRY(emit_frames(q, s, rgb, bad, frames, host));
-        frames += (int)rgb.dim[0];
-        SG_TRY(report_progress(q, SG_STAGE_DECODE, (int)i + 1, (int)d[1]));
+        ask_frames(q, s, &now, f->decode_next(q->g->model, s, sg_rows(z, i, 1)), bad);
+        if (ahead && i > 0) SG_TRY(emit_frames(q, s, &last));
+        if (!ahead) SG_TRY(emit_frames(q, s, &now));
+        last = now;
     }
-    return SG_OK;
+    return ahead ? emit_frames(q, s, &last) : SG_OK;
 }
 
 static sg_status run_decode(sg_render *q)
@@ -256,8 +279,9 @@ static sg_status run_decode(sg_render *q)
     const double start = sg_seconds();
     sg_stream    s;
     SG_TRY(stream_open(q, &s, SG_PHASE_DECODE));
-    uint8_t *const host = malloc(q->frame_bytes);
-    sg_status      st = host ? decode_frames(q, &s, host) : sg_error_set(q->e, SG_E_MEMORY, "no memory for frames");
+    uint8_t *const host = s.memory->stage ? NULL : malloc(SG_ALIGN + q->frame_bytes);
+    sg_status      st =
+        host || s.memory->stage ? decode_frames(q, &s, host) : sg_error_set(q->e, SG_E_MEMORY, "no memory for frames");
     q->g->family->decode_close(q->g->model);
     stream_close(q, &s);
     free(host);
