@@ -21,7 +21,6 @@
 
 enum { THREADS = 128, WARP_ROWS = 32, PAD = 8 };
 
-#define LOG2_E 1.4426950408889634f
 #define LOG2_BLOCK 6.0f /* ln SG_BLOCK_K in powers of two */
 
 struct blocks_job {
@@ -166,7 +165,7 @@ static __device__ void load_tile(const blocks_job &j, const blocks_walk &w, cons
     if (lane < SG_BLOCK_K) {
         float add = t.tail ? LOG2_BLOCK : 0.0f;
         if (t.tail && j.tail_bias && first + lane < j.nk)
-            add = j.tail_bias[((int64_t)blockIdx.y * j.nq + w.i) * j.nk + first + lane] * LOG2_E;
+            add = j.tail_bias[((int64_t)blockIdx.y * j.nq + w.i) * j.nk + first + lane] * SG_LOG2_E;
         room.add[stage][lane] = t.seen >> lane & 1 ? add : -INFINITY;
     } else if (lane < SG_BLOCK_K + SG_BLOCK_K / SG_BLOCK_SUB) {
         const int     part = lane - SG_BLOCK_K;
@@ -403,7 +402,7 @@ static __device__ void store_count(const blocks_job &j, blocks_shared<DK, DV> &r
             const float left = w.left[f][r];
             if (row + f * 16 + r * 8 < j.n && left != 0.0f && lane % 4 == 0) share += left / (w.sum[f][r] + left);
         }
-    for (int i = 16; i > 0; i /= 2) share += __shfl_xor_sync(~0u, share, i);
+    share = sg_lanes_sum(share);
     const int64_t first = (int64_t)blockIdx.x * SG_BLOCK_Q + warp * WARP_ROWS;
     if (lane == 0) room.count[warp] = make_float2(first < j.n ? w.skips : 0.0f, share);
     __syncthreads();
@@ -454,11 +453,10 @@ template <int DK, int DV> static __global__ void __launch_bounds__(THREADS, 2) a
     sg_copies_wait();
 #pragma unroll
     for (int f = 0; f < 2; f++)
-        for (int r = 0; r < 2; r++)
-            for (int i = 2; i > 0; i /= 2) {
-                w.sum[f][r] += __shfl_xor_sync(~0u, w.sum[f][r], i);
-                w.left[f][r] += __shfl_xor_sync(~0u, w.left[f][r], i);
-            }
+        for (int r = 0; r < 2; r++) {
+            w.sum[f][r] = sg_lanes_sum<4>(w.sum[f][r]);
+            w.left[f][r] = sg_lanes_sum<4>(w.left[f][r]);
+        }
     store_rows(j, walk.gk, row, column, lane, w);
     if (j.count && blockIdx.z == 0) store_count(j, room, w, row, warp, lane);
 }
@@ -523,7 +521,7 @@ static blocks_job job_of(const sg_attend_blocks_args *a)
     j.q_group = a->q_group;
     j.k_group = a->k_group;
     j.v_type = a->v.dtype;
-    j.scale = a->scale * LOG2_E;
+    j.scale = a->scale * SG_LOG2_E;
     j.causal = a->causal;
     j.wide_k = j.d % 16 == 0 && ((uintptr_t)j.q | (uintptr_t)j.k | (uintptr_t)j.tail_k) % 16 == 0;
     j.wide_v = j.v_type == SG_BF16 && j.d % 8 == 0 && (uintptr_t)j.v % 16 == 0;

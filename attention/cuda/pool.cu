@@ -251,7 +251,7 @@ static __global__ void __launch_bounds__(SG_THREADS) alike_blocks(alike_job j)
             const float u = sg_get(j.x, at + e) - (j.center ? j.center[g * j.d + e] : 0.0f);
             square += u * u;
         }
-        for (int i = 16; i > 0; i /= 2) square += __shfl_xor_sync(~0u, square, i);
+        square = sg_lanes_sum(square);
         const float length = sqrtf(square);
         for (int64_t e = lane; e < j.d; e += SG_WARP)
             sum[e] += (sg_get(j.x, at + e) - (j.center ? j.center[g * j.d + e] : 0.0f)) / length;
@@ -263,7 +263,7 @@ static __global__ void __launch_bounds__(SG_THREADS) alike_blocks(alike_job j)
         for (int k = 0; k < warps; k++) all += sums[k * j.d + e];
         square += all * all;
     }
-    for (int i = 16; i > 0; i /= 2) square += __shfl_xor_sync(~0u, square, i);
+    square = sg_lanes_sum(square);
     if (lane == 0) part[warp] = square;
     __syncthreads();
     if (threadIdx.x) return;

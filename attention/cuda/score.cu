@@ -10,8 +10,6 @@
 
 enum { LOGIT_BYTES = 32 << 20, WARPS = SG_THREADS / SG_WARP };
 
-#define LOG2_E 1.4426950408889634f
-
 /* ---- score ---- */
 
 struct score_job {
@@ -34,10 +32,8 @@ static __global__ void __launch_bounds__(SG_THREADS)
     if (at >= blocks) return;
     for (int64_t e = lane; e < d; e += SG_WARP) a += k[at * d + e];
     for (int64_t e = lane; e < dv; e += SG_WARP) b += v[at * dv + e];
-    for (int i = 16; i > 0; i /= 2) {
-        a += __shfl_xor_sync(~0u, a, i);
-        b += __shfl_xor_sync(~0u, b, i);
-    }
+    a = sg_lanes_sum(a);
+    b = sg_lanes_sum(b);
     if (lane == 0) weight[at] = sqrtf(a / (float)d * (b / (float)dv));
 }
 
@@ -71,7 +67,7 @@ static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
         for (int k = 16; k > 0; k /= 2) top = sg_most(top, __shfl_xor_sync(~0u, top, k));
         for (int64_t b = lane; b < j.means; b += SG_WARP)
             if (counts[b / j.per_k / SG_WARP] >> b / j.per_k % SG_WARP & 1) sum += exp2f(l[b] * j.scale - top);
-        for (int k = 16; k > 0; k /= 2) sum += __shfl_xor_sync(~0u, sum, k);
+        sum = sg_lanes_sum(sum);
         if (lane == 0) {
             most[row] = top;
             inverse[row] = 1.0f / sum;
@@ -133,7 +129,7 @@ static sg_status score(sg_stream *s, const sg_score_args *a)
     j.hk = (int)a->k.dim[1];
     j.per_q = a->sub ? SG_BLOCK_Q / SG_BLOCK_SUB : 1;
     j.per_k = a->sub ? SG_BLOCK_K / SG_BLOCK_SUB : 1;
-    j.scale = a->scale * LOG2_E;
+    j.scale = a->scale * SG_LOG2_E;
     const int64_t block_bytes = j.per_q * j.means * (int64_t)sizeof(float);
     const int64_t chunk = sg_min64(nq, sg_max64(1, LOGIT_BYTES / block_bytes));
     j.logits = (const float *)sg_cuda_scratch(s, "score", SG_CUDA_SUM, (size_t)(chunk * block_bytes));
@@ -174,11 +170,9 @@ static __global__ void __launch_bounds__(SG_THREADS) tail_blocks(tail_job j)
             all += e[c];
             k_all += k;
         }
-        for (int k = 16; k > 0; k /= 2) {
-            both += __shfl_xor_sync(~0u, both, k);
-            all += __shfl_xor_sync(~0u, all, k);
-            k_all += __shfl_xor_sync(~0u, k_all, k);
-        }
+        both = sg_lanes_sum(both);
+        all = sg_lanes_sum(all);
+        k_all = sg_lanes_sum(k_all);
         const float c = j.rank1 ? by / 2 * all * (k_all / (float)j.d) : by / 4 * both;
         if (lane == 0) j.y[(g * j.nq + i) * j.nk + b] = 4.15888308335967186f + (c > 3 ? 3.0f : c); /* NaN stays */
     }

@@ -250,10 +250,8 @@ static __global__ void __launch_bounds__(SG_THREADS) finish_rows(select_job j)
         sum += score;
         mass += keeps ? score : 0.0f;
     }
-    for (int k = 16; k > 0; k /= 2) {
-        sum += __shfl_xor_sync(~0u, sum, k);
-        mass += __shfl_xor_sync(~0u, mass, k);
-    }
+    sum = sg_lanes_sum(sum);
+    mass = sg_lanes_sum(mass);
     if (lane) return;
     j.kept[row] = kept;
     j.share[row] = sum == 0 ? -1.0f : mass / sum;
@@ -274,7 +272,7 @@ static __global__ void __launch_bounds__(SG_WARP) finish_heads(select_job j, int
     }
     all = __reduce_add_sync(~0u, all);
     rows = __reduce_add_sync(~0u, rows);
-    for (int k = 16; k > 0; k /= 2) sum += __shfl_xor_sync(~0u, sum, k);
+    sum = sg_lanes_sum(sum);
     if (threadIdx.x) return;
     kept[2 * g] = all;
     kept[2 * g + 1] = j.kept[g * j.nq + j.nq - 1];

@@ -111,7 +111,7 @@ static __device__ void soften(float (&s)[4][4], float (&top)[4], float (&sum)[4]
             s[r][c] = expf(s[r][c] - base);
             all += s[r][c];
         }
-        for (int i = 8; i > 0; i /= 2) all += __shfl_xor_sync(~0u, all, i);
+        all = sg_lanes_sum<16>(all);
         sum[r] = sum[r] * fade + all;
         top[r] = max;
         for (int c = 0; c < COLS; c++) o[r][c] *= fade;

@@ -78,8 +78,7 @@ template <int KEYS>
 static __device__ void bias_tile(const mma_job &j, int64_t g, int64_t row, int64_t key, int lane,
                                  float (&s)[KEYS / 8][4])
 {
-    constexpr float LOG2_E = 1.4426950408889634f;
-    const bool      plain = !j.bias && !j.key_bias && key + KEYS <= j.m;
+    const bool plain = !j.bias && !j.key_bias && key + KEYS <= j.m;
 #pragma unroll
     for (int c = 0; c < KEYS / 8; c++)
 #pragma unroll
@@ -90,8 +89,8 @@ static __device__ void bias_tile(const mma_job &j, int64_t g, int64_t row, int64
             if (to >= j.m) {
                 s[c][i] = -INFINITY;
             } else if (at < j.n) {
-                if (j.key_bias) s[c][i] += j.key_bias[to] * LOG2_E;
-                if (j.bias) s[c][i] += j.bias[(g * j.n + at) * j.m + to] * LOG2_E;
+                if (j.key_bias) s[c][i] += j.key_bias[to] * SG_LOG2_E;
+                if (j.bias) s[c][i] += j.bias[(g * j.n + at) * j.m + to] * SG_LOG2_E;
             }
         }
 }
@@ -151,7 +150,7 @@ static __device__ void store_tile(const mma_job &j, int64_t g, int64_t row, int 
 {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        for (int i = 2; i > 0; i /= 2) sum[r] += __shfl_xor_sync(~0u, sum[r], i);
+        sum[r] = sg_lanes_sum<4>(sum[r]);
         const int64_t at = row + r * 8;
         if (at >= j.n) continue;
         const float     by = 1.0f / sum[r];
@@ -214,8 +213,7 @@ static bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 
 bool sg_cuda_attend_mma(sg_stream *s, const sg_attend_args *a, sg_status *status)
 {
-    constexpr float LOG2_E = 1.4426950408889634f;
-    mma_job         j;
+    mma_job j;
     if (a->q.dtype != SG_BF16 || a->q.dim[2] > 256 || a->q.dim[1] > UINT16_MAX) return false;
     j.y = (uint16_t *)a->y.data;
     j.q = (const uint16_t *)a->q.data;
@@ -227,7 +225,7 @@ bool sg_cuda_attend_mma(sg_stream *s, const sg_attend_args *a, sg_status *status
     j.m = a->k.dim[0];
     j.h = a->q.dim[1];
     j.d = a->q.dim[2];
-    j.scale = a->scale * LOG2_E;
+    j.scale = a->scale * SG_LOG2_E;
     j.wide = j.d % 8 == 0 && aligned(j.q) && aligned(j.k) && aligned(j.v) && aligned(j.y);
     if (j.d <= 64) return launch<64, 64>(s, j, status);
     if (j.d <= 128) return launch<128, 64>(s, j, status);

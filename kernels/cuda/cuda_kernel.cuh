@@ -33,6 +33,15 @@ static inline sg_view sg_view_of(sg_tensor t)
     return v;
 }
 
+#define SG_LOG2_E 1.4426950408889634f
+
+/* The sum over LANES neighbouring lanes, a power of two of them, the same in each. All lanes of the warp take part. */
+template <int LANES = SG_WARP> static __device__ __forceinline__ float sg_lanes_sum(float x)
+{
+    for (int i = LANES / 2; i > 0; i /= 2) x += __shfl_xor_sync(~0u, x, i);
+    return x;
+}
+
 static __device__ __forceinline__ float sg_wide_bf16(uint32_t bits) { return __uint_as_float(bits << 16); }
 
 /* Two numbers as BF16, rounded to nearest even; `low` in the lower half. */

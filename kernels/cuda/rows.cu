@@ -38,13 +38,12 @@ template <int GROUP> struct row_part {
 /* The sum over a group's threads, the same in each. `room` is shared memory for a block of one group. */
 template <int GROUP> static __device__ float group_sum(float v, float *room)
 {
-    constexpr int LANES = GROUP < SG_WARP ? GROUP : SG_WARP;
-    for (int i = LANES / 2; i > 0; i /= 2) v += __shfl_xor_sync(~0u, v, i);
+    v = sg_lanes_sum<(GROUP < SG_WARP ? GROUP : SG_WARP)>(v);
     if (GROUP <= SG_WARP) return v;
     if (threadIdx.x % SG_WARP == 0) room[threadIdx.x / SG_WARP] = v;
     __syncthreads();
     v = room[threadIdx.x % (SG_THREADS / SG_WARP)];
-    for (int i = SG_THREADS / SG_WARP / 2; i > 0; i /= 2) v += __shfl_xor_sync(~0u, v, i);
+    v = sg_lanes_sum<SG_THREADS / SG_WARP>(v);
     __syncthreads();
     return v;
 }
