@@ -280,11 +280,13 @@ typedef struct sg_memory {
     void (*release)(void *);
     sg_status (*upload)(sg_stream *, void *device, const void *host, size_t bytes);
     sg_status (*download)(sg_stream *, void *host, const void *device, size_t bytes);
-    /* Host memory for transfers that go on while the host does. Two pieces in turn: `bytes` of the one that was given
-     * before the last, when what it was used for is over. NULL, latched: there is no memory. The function itself is NULL
-     * where host memory is device memory. */
-    void *(*stage)(sg_stream *, size_t bytes);
-    sg_status (*settle)(sg_stream *, const void *staged); /* waits for the transfers of that piece */
+    /* Host memory for transfers that go on while the host does: two pieces, which stay when they are there. stages: both
+     * are, of `bytes` or more. False, and nothing is latched: use memory of your own, since they are not worth making to
+     * move `all` bytes, or there is no memory for them. stage: one of them and the other in turn, when what it was used
+     * for is over; NULL, latched: that failed. stages is NULL where there is no such memory. */
+    bool (*stages)(sg_stream *, size_t bytes, size_t all);
+    void *(*stage)(sg_stream *);
+    sg_status (*settle)(sg_stream *, const void *staged); /* waits for the transfers of that piece; other memory: none */
 } sg_memory;
 
 typedef void sg_tap_fn(void *context, const char *name, sg_stream *s, sg_tensor t);

@@ -221,10 +221,10 @@ typedef struct chunk {
 } chunk;
 
 /* Asks for the frames in rgb as bytes on the host. */
-static void ask_frames(sg_render *q, sg_stream *s, chunk *c, sg_tensor rgb, sg_tensor bad)
+static void ask_frames(sg_stream *s, chunk *c, sg_tensor rgb, sg_tensor bad)
 {
     const sg_tensor bytes = sg_alloc(s, &s->scratch, SG_U8, rgb.rank, rgb.dim);
-    if (s->memory->stage) c->host = s->memory->stage(s, SG_ALIGN + q->frame_bytes);
+    if (!c->host && !(c->host = s->memory->stage(s))) return;
     c->frames = (int)rgb.dim[0];
     c->bytes = sg_bytes(bytes);
     sg_count_bad(s, .y = bad, .x = rgb);
@@ -237,7 +237,7 @@ static void ask_frames(sg_render *q, sg_stream *s, chunk *c, sg_tensor rgb, sg_t
 static sg_status emit_frames(sg_render *q, sg_stream *s, const chunk *c)
 {
     int32_t count = 0;
-    if (!s->status && s->memory->settle && s->memory->settle(s, c->host)) sg_fail(s, SG_E_DEVICE, "no frames came");
+    if (!s->status && s->memory->stages && s->memory->settle(s, c->host)) sg_fail(s, SG_E_DEVICE, "no frames came");
     SG_TRY(sg_render_status(s, "decoding", q->e));
     memcpy(&count, c->host, sizeof count);
     if (count)
@@ -249,12 +249,12 @@ static sg_status emit_frames(sg_render *q, sg_stream *s, const chunk *c)
     return report_progress(q, SG_STAGE_DECODE, c->number + 1, (int)q->latent[1]);
 }
 
-/* A device decodes the next frames while the host is busy with those before; but what is traced is done in turn. */
+/* Without `host` memory of its own the device decodes the next frames while the host is busy with those before. */
 static sg_status decode_frames(sg_render *q, sg_stream *s, uint8_t *host)
 {
     const sg_family *const f = q->g->family;
     const int64_t         *d = q->latent;
-    const bool             ahead = s->memory->stage && !q->g->trace;
+    const bool             ahead = !host;
     const sg_tensor        z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]), bad = sg_new_keep(s, SG_I32, 1);
     const sg_tensor        given = sg_alloc(s, &s->scratch, SG_F32, 4, d);
     chunk                  last = {0};
@@ -266,7 +266,7 @@ static sg_status decode_frames(sg_render *q, sg_stream *s, uint8_t *host)
     for (int i = 0; i < d[1]; i++) {
         chunk now = {.host = host, .number = i, .first = last.first + last.frames};
         s->scratch.used = 0;
-        ask_frames(q, s, &now, f->decode_next(q->g->model, s, sg_rows(z, i, 1)), bad);
+        ask_frames(s, &now, f->decode_next(q->g->model, s, sg_rows(z, i, 1)), bad);
         if (ahead && i > 0) SG_TRY(emit_frames(q, s, &last));
         if (!ahead) SG_TRY(emit_frames(q, s, &now));
         last = now;
@@ -279,9 +279,11 @@ static sg_status run_decode(sg_render *q)
     const double start = sg_seconds();
     sg_stream    s;
     SG_TRY(stream_open(q, &s, SG_PHASE_DECODE));
-    uint8_t *const host = s.memory->stage ? NULL : malloc(SG_ALIGN + q->frame_bytes);
-    sg_status      st =
-        host || s.memory->stage ? decode_frames(q, &s, host) : sg_error_set(q->e, SG_E_MEMORY, "no memory for frames");
+    const size_t room = SG_ALIGN + q->frame_bytes, all = room * (size_t)q->latent[1];
+    /* what is traced is done in turn */
+    const bool     ahead = !q->g->trace && s.memory->stages && s.memory->stages(&s, room, all);
+    uint8_t *const host = ahead ? NULL : malloc(room);
+    sg_status st = ahead || host ? decode_frames(q, &s, host) : sg_error_set(q->e, SG_E_MEMORY, "no memory for frames");
     q->g->family->decode_close(q->g->model);
     stream_close(q, &s);
     free(host);

@@ -11,8 +11,8 @@
 
 enum {
     MAX_NAME = 512,
-    MAX_LINES = 9,      /* of one kind of trouble in the report */
-    STAGING = 16 << 20, /* bytes on their way to a device */
+    MAX_LINES = 9,     /* of one kind of trouble in the report */
+    STAGING = 8 << 20, /* bytes on their way to a device */
 };
 
 typedef enum trouble { FITS, MISSING, MISSHAPEN, MISTYPED, TROUBLES } trouble;
@@ -332,25 +332,27 @@ static sg_status not_sent(const sg_bind *b, const want *w, const sg_stream *s, s
                         sg_show(w->name), b->backend->name, s->why);
 }
 
-/* Tensor w to `device`: one piece of it is converted while the one before is on its way. */
-static sg_status send(const sg_bind *b, const want *w, sg_stream *s, uint8_t *device, sg_error *e)
+/* Tensor w to `device` by way of own[STAGING]; NULL: of the device's staging, and one piece is converted while the one
+ * before is on its way. */
+static sg_status send(const sg_bind *b, const want *w, sg_stream *s, uint8_t *device, void *own, sg_error *e)
 {
     const sg_dtype from = w->source.dtype, as = w->tensor->dtype;
     const size_t   in = sg_dtype_size(from), out = sg_dtype_size(as), n = (size_t)sg_count(w->source);
-    const size_t   step = STAGING / sizeof(float);
+    const size_t   step = STAGING / out;
     for (size_t i = 0; i < n; i += step) {
         const size_t         count = n - i < step ? n - i : step;
         const uint8_t *const x = (const uint8_t *)w->source.data + i * in;
-        void *const          piece = s->memory->stage(s, STAGING);
-        if (!piece) return not_sent(b, w, s, s->status ? s->status : SG_E_MEMORY, e);
-        if (!sg_convert(piece, as, x, from, count, b->backend->threads)) return not_finite(b, w, e);
-        const sg_status status = s->memory->upload(s, device + i * out, piece, count * out);
+        const bool           as_is = own && from == as;
+        void *const          piece = own ? own : s->memory->stage(s);
+        if (!piece) return not_sent(b, w, s, s->status, e);
+        if (!sg_convert(as_is ? NULL : piece, as, x, from, count, b->backend->threads)) return not_finite(b, w, e);
+        const sg_status status = s->memory->upload(s, device + i * out, as_is ? x : piece, count * out);
         if (status != SG_OK) return not_sent(b, w, s, status, e);
     }
     return SG_OK;
 }
 
-static sg_status load_tensor(const sg_bind *b, const want *w, sg_stream *s, uint8_t *device, sg_error *e)
+static sg_status load_tensor(const sg_bind *b, const want *w, sg_stream *s, uint8_t *device, void *own, sg_error *e)
 {
     const bool   stays = in_place(w, b->backend);
     const size_t n = (size_t)sg_count(w->source);
@@ -359,20 +361,20 @@ static sg_status load_tensor(const sg_bind *b, const want *w, sg_stream *s, uint
                         b->backend->threads))
             return not_finite(b, w, e);
     } else {
-        SG_TRY(send(b, w, s, device, e));
+        SG_TRY(send(b, w, s, device, own, e));
     }
     w->tensor->data = stays ? w->source.data : device;
     if (!stays) let_go(&w->source);
     return SG_OK;
 }
 
-static sg_status load_all(sg_bind *b, int (*progress)(void *, int, int), void *context, sg_error *e)
+static sg_status load_all(sg_bind *b, sg_stream *s, int (*progress)(void *, int, int), void *context, void *own,
+                          sg_error *e)
 {
-    sg_stream s = sg_stream_on(b->backend);
-    uint8_t  *device = b->block;
+    uint8_t *device = b->block;
     for (size_t i = 0; i < b->count; i++) {
         const want *const w = &b->want[i];
-        SG_TRY(load_tensor(b, w, &s, device, e));
+        SG_TRY(load_tensor(b, w, s, device, own, e));
         if (!in_place(w, b->backend)) device += aligned(sg_bytes(*w->tensor));
         if (progress && progress(context, (int)i + 1, (int)b->count))
             return sg_error_set(e, SG_E_CANCELLED, "%s: loading was cancelled", sg_weights_path(b->weights));
@@ -386,13 +388,17 @@ sg_status sg_bind_load(sg_bind *b, const sg_backend *backend, int (*progress)(vo
     if (b->backend) return SG_OK;
     SG_TRY(sg_bind_check(b, e));
     const size_t bytes = sg_bind_bytes(b, backend, NULL);
+    sg_stream    s = sg_stream_on(backend);
+    const bool   staged = backend->memory->stages && backend->memory->stages(&s, STAGING, bytes);
+    void *const  own = backend->host_memory || staged ? NULL : malloc(STAGING);
     if (bytes) b->block = backend->memory->alloc(bytes);
     b->backend = backend;
     sg_status status = SG_OK;
-    if (bytes && !b->block)
+    if ((bytes && !b->block) || (!backend->host_memory && !staged && !own))
         status = sg_error_set(e, SG_E_MEMORY, "%s: %s does not have the %zu MiB for these weights",
                               sg_weights_path(b->weights), backend->name, (bytes >> 20) + 1);
-    if (status == SG_OK) status = load_all(b, progress, context, e);
+    if (status == SG_OK) status = load_all(b, &s, progress, context, own, e);
+    free(own);
     if (status != SG_OK) sg_bind_unload(b);
     return status;
 }

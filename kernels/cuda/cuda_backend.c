@@ -4,7 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { OLDEST = 80 }; /* compute capability 8.0: the first with BF16 */
+enum {
+    OLDEST = 80,     /* compute capability 8.0: the first with BF16 */
+    STAGE_WORTH = 64 /* bytes sent without pinned memory in the time that it takes to pin one: kernels/NOTES.md */
+};
 
 sg_status sg_cuda_check(sg_stream *s, const char *op, cudaError_t e)
 {
@@ -32,7 +35,7 @@ static sg_cuda_stage *stage_of(sg_cuda *c, const void *p)
 {
     for (int i = 0; i < SG_CUDA_STAGES; i++) {
         const uintptr_t from = (uintptr_t)c->stage[i].data, at = (uintptr_t)p;
-        if (at >= from && at < from + c->stage[i].bytes) return &c->stage[i];
+        if (at >= from && at < from + c->stage_bytes) return &c->stage[i];
     }
     return NULL;
 }
@@ -58,26 +61,39 @@ static sg_status device_download(sg_stream *s, void *host, const void *device, s
     return transfer(s, "download", host, device, bytes, cudaMemcpyDeviceToHost);
 }
 
-static cudaError_t stage_grow(sg_cuda_stage *p, size_t bytes)
+static void stages_free(sg_cuda *c)
 {
-    cudaError_t e = p->over ? cudaSuccess : cudaEventCreateWithFlags(&p->over, cudaEventDisableTiming);
-    if (p->bytes >= bytes) return e;
-    cudaFreeHost(p->data);
-    p->data = NULL;
-    p->bytes = 0;
-    if (!e) e = cudaHostAlloc((void **)&p->data, bytes, cudaHostAllocDefault);
-    if (!e) p->bytes = bytes;
-    return e;
+    for (int i = 0; i < SG_CUDA_STAGES; i++) {
+        if (c->stage[i].over) cudaEventSynchronize(c->stage[i].over);
+        if (c->stage[i].over) cudaEventDestroy(c->stage[i].over);
+        cudaFreeHost(c->stage[i].data);
+        c->stage[i] = (sg_cuda_stage){NULL, NULL};
+    }
+    c->stage_bytes = 0;
 }
 
-static void *device_stage(sg_stream *s, size_t bytes)
+static bool device_stages(sg_stream *s, size_t bytes, size_t all)
+{
+    sg_cuda *const c = sg_cuda_of(s);
+    cudaError_t    e = cudaSuccess;
+    if (c->stage_bytes >= bytes) return true;
+    if (all / STAGE_WORTH < SG_CUDA_STAGES * bytes) return false;
+    stages_free(c);
+    for (int i = 0; i < SG_CUDA_STAGES && !e; i++) {
+        e = cudaHostAlloc((void **)&c->stage[i].data, bytes, cudaHostAllocDefault);
+        if (!e) e = cudaEventCreateWithFlags(&c->stage[i].over, cudaEventDisableTiming);
+    }
+    if (!e) c->stage_bytes = bytes;
+    if (e) stages_free(c);
+    if (e) cudaGetLastError(); /* no failure: there is a plain way */
+    return !e;
+}
+
+static void *device_stage(sg_stream *s)
 {
     sg_cuda *const       c = sg_cuda_of(s);
     sg_cuda_stage *const p = &c->stage[c->staged = (c->staged + 1) % SG_CUDA_STAGES];
-    cudaError_t          e = p->over ? cudaEventSynchronize(p->over) : cudaSuccess;
-    if (!e) e = stage_grow(p, bytes);
-    if (e == cudaErrorMemoryAllocation) cudaGetLastError();
-    return sg_cuda_check(s, "staging", e) ? NULL : p->data;
+    return sg_cuda_check(s, "staging", cudaEventSynchronize(p->over)) ? NULL : p->data;
 }
 
 static sg_status device_settle(sg_stream *s, const void *staged)
@@ -90,6 +106,7 @@ static const sg_memory device_memory = {.alloc = device_alloc,
                                         .release = device_release,
                                         .upload = device_upload,
                                         .download = device_download,
+                                        .stages = device_stages,
                                         .stage = device_stage,
                                         .settle = device_settle};
 
@@ -179,10 +196,7 @@ static void close_all(sg_cuda *c)
     sg_dnn_close(c);
     sg_lt_close(c);
     for (int i = 0; i < SG_CUDA_SLOTS; i++) device_release(c->block[i].data);
-    for (int i = 0; i < SG_CUDA_STAGES; i++) {
-        cudaFreeHost(c->stage[i].data);
-        if (c->stage[i].over) cudaEventDestroy(c->stage[i].over);
-    }
+    stages_free(c);
     if (c->queue) cudaStreamDestroy(c->queue);
     cudaGetLastError();
     free(c);

@@ -29,7 +29,6 @@ typedef struct sg_cuda_block {
 /* Pinned host memory: see sg_memory. */
 typedef struct sg_cuda_stage {
     char       *data;
-    size_t      bytes;
     cudaEvent_t over; /* what was last asked of it */
 } sg_cuda_stage;
 
@@ -53,7 +52,8 @@ typedef struct sg_cuda {
     size_t               shared_max; /* bytes of shared memory that a block may ask for */
     sg_cuda_block        block[SG_CUDA_SLOTS];
     sg_cuda_stage        stage[SG_CUDA_STAGES];
-    int                  staged; /* which was given last */
+    size_t               stage_bytes; /* of each; 0: there are none */
+    int                  staged;      /* which was given last */
 } sg_cuda;
 
 static inline sg_cuda *sg_cuda_of(const sg_stream *s) { return (sg_cuda *)s->impl; }
