@@ -120,6 +120,14 @@ sg_attention_kind sg_attention_kind_of(const sg_attention *a, int layer, int ste
     return w == SG_WHY_POLICY ? a->p.kind : SG_ATTENTION_DENSE;
 }
 
+int sg_attention_alike(const sg_attention *a, int step)
+{
+    for (int n = 1; step + n < a->shape.steps; n++)
+        for (int layer = 0; layer < a->shape.layers; layer++)
+            if (sg_attention_kind_of(a, layer, step + n, NULL) != sg_attention_kind_of(a, layer, step, NULL)) return n;
+    return a->shape.steps - step;
+}
+
 /* ---- what a stream keeps ---- */
 
 /* Rows of thresholds: of each bucket and layer, or one for all. */

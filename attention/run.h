@@ -47,6 +47,9 @@ void sg_attention_place(sg_attention *a, sg_stream *s);
 /* What runs in this layer of this step, and why. */
 sg_attention_kind sg_attention_kind_of(const sg_attention *a, int layer, int step, sg_attention_why *why);
 
+/* How many steps from this one on, it among them, run the same kind in each layer as this one does. */
+int sg_attention_alike(const sg_attention *a, int step);
+
 /* y = attention of q, k, v, which stand in the order of the policy; k and v [m, hk, d]. args as of sg_attend, bias and
  * key_bias absent; what runs dense wants y of q's dtype. timestep, of 1000, chooses the bucket of tuned thresholds.
  * Taps "attention.<layer>.*": q, k, v, score, keep, y. */

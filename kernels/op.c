@@ -45,10 +45,10 @@ void sg_download(sg_stream *s, void *host, sg_tensor t)
     if (e) sg_fail(s, e, "download of %zu bytes failed", sg_bytes(t));
 }
 
-void sg_step_begin(sg_stream *s)
+void sg_step_begin(sg_stream *s, int like)
 {
     if (s->status || !s->ops->step_begin) return;
-    const sg_status e = s->ops->step_begin(s);
+    const sg_status e = s->ops->step_begin(s, like);
     if (e) sg_fail(s, e, "a step cannot begin");
 }
 

@@ -271,7 +271,7 @@ typedef struct sg_ops {
 #define X(op) sg_status (*op)(sg_stream *, const sg_##op##_args *);
     SG_OPS(X)
 #undef X
-    sg_status (*step_begin)(sg_stream *), (*step_end)(sg_stream *); /* NULL: nothing is put off */
+    sg_status (*step_begin)(sg_stream *, int like), (*step_end)(sg_stream *); /* NULL: nothing is put off */
 } sg_ops;
 
 /* The memory of a device. upload and download are finished when they return, but from and to what stage gave. */
@@ -286,7 +286,8 @@ typedef struct sg_memory {
      * for is over; NULL, latched: that failed. stages is NULL where there is no such memory. */
     bool (*stages)(sg_stream *, size_t bytes, size_t all);
     void *(*stage)(sg_stream *);
-    sg_status (*settle)(sg_stream *, const void *staged); /* waits for the transfers of that piece; other memory: none */
+    sg_status (*settle)(sg_stream *,
+                        const void *staged); /* waits for the transfers of that piece; other memory: none */
 } sg_memory;
 
 typedef void sg_tap_fn(void *context, const char *name, sg_stream *s, sg_tensor t);
@@ -323,8 +324,9 @@ void sg_upload(sg_stream *s, sg_tensor t, const void *host);
 void sg_download(sg_stream *s, void *host, sg_tensor t);
 
 /* Around what runs again and again: a device may put the ops between them off until the end, and run as one what is the
- * same as the time before, with the same memory. Not to be nested. */
-void sg_step_begin(sg_stream *s);
+ * same as the time before, with the same memory. like: so many steps, this one among them, are likely to be the same,
+ * which tells the device what preparing for them is worth. Not to be nested. */
+void sg_step_begin(sg_stream *s, int like);
 void sg_step_end(sg_stream *s);
 
 /* Shows t under a printf-formatted name to whoever listens. Costs nothing when nobody does. */

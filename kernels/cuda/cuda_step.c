@@ -8,10 +8,15 @@
  *
  * Ops are compared by the bytes of their args, which hold all that a launch depends on but the backend's own scratch:
  * when that moves, the graph is dropped. What a graph launches has run before, so that scratch has its size, and what
- * the libraries load and choose is there. A difference in padding costs a replay, and nothing else. */
+ * the libraries load and choose is there. A difference in padding costs a replay, and nothing else.
+ *
+ * Recording makes the device wait, for as long as some launches of the graph save: too few steps to come run as they
+ * come. */
 #include "cuda_state.cuh"
 
 #include <stdlib.h>
+
+enum { WORTH = 16 }; /* launches that save what recording costs: kernels/NOTES.md */
 
 typedef union any_args {
 #define X(op) sg_##op##_args op;
@@ -137,10 +142,10 @@ static bool record(sg_stream *s)
     return false;
 }
 
-static sg_status step_begin(sg_stream *s)
+static sg_status step_begin(sg_stream *s, int like)
 {
     sg_cuda_step *const t = sg_cuda_of(s)->step;
-    if (t->refused) return SG_OK;
+    if (t->refused || (!t->graph && like - !t->count < WORTH)) return SG_OK;
     t->mode = t->count ? FOLLOW : NOTE;
     t->met = 0;
     return SG_OK;

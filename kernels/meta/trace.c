@@ -74,10 +74,10 @@ SG_OPS(X)
 #undef X
 
 /* What is put off has no time of its own. */
-static sg_status trace_step_begin(sg_stream *s)
+static sg_status trace_step_begin(sg_stream *s, int like)
 {
     const bool through = ((const sg_trace *)s->meta)->paused && s->inner->step_begin;
-    return through ? s->inner->step_begin(s) : SG_OK;
+    return through ? s->inner->step_begin(s, like) : SG_OK;
 }
 
 static sg_status trace_step_end(sg_stream *s) { return s->inner->step_end ? s->inner->step_end(s) : SG_OK; }

@@ -197,6 +197,26 @@ static void guards_hold(void **state)
     }
 }
 
+/* Steps alike end where the first steps' density does, or at the last step. */
+static void steps_alike_are_counted(void **state)
+{
+    (void)state;
+    sg_attention_shape shape = {
+        .n = 9000, .h = 1, .hk = 1, .d = 16, .layers = LAYERS, .steps = STEPS, .passes = 1, .values = SG_I8};
+    sg_policy     p = topk_03;
+    sg_attention *a = NULL;
+    p.dense_steps = 0.4;
+    p.dense_layers = "0";
+    assert_int_equal(sg_attention_open(&a, &p, &shape, &e), SG_OK);
+    for (int step = 0; step < STEPS; step++)
+        assert_int_equal(sg_attention_alike(a, step), step < 2 ? 2 - step : STEPS - step);
+    sg_attention_close(&a);
+    shape.n = 100; /* too short for anything but dense */
+    assert_int_equal(sg_attention_open(&a, &p, &shape, &e), SG_OK);
+    for (int step = 0; step < STEPS; step++) assert_int_equal(sg_attention_alike(a, step), STEPS - step);
+    sg_attention_close(&a);
+}
+
 static void misfits_are_refused(void **state)
 {
     (void)state;
@@ -234,6 +254,7 @@ int main(void)
         cmocka_unit_test(lists_of_layers_are_read),
         cmocka_unit_test(malformed_lists_are_refused),
         cmocka_unit_test(guards_hold),
+        cmocka_unit_test(steps_alike_are_counted),
         cmocka_unit_test(misfits_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

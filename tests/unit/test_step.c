@@ -8,15 +8,15 @@
 
 #include <cmocka.h>
 
-enum { N = 24, C = 64, WIDE = 40 * N, ROOM = 1 << 20, ROUNDS = 16 };
+enum { N = 24, C = 64, WIDE = 40 * N, ROOM = 1 << 20, ROUNDS = 16, LIKE = 100 };
 
 /* ---- the calls ---- */
 
 static int begun, ended;
 
-static sg_status count_begin(sg_stream *s)
+static sg_status count_begin(sg_stream *s, int like)
 {
-    begun++;
+    begun += like;
     return s->impl ? SG_E_DEVICE : SG_OK;
 }
 
@@ -33,21 +33,21 @@ static void failures_end_steps(void **state)
     (void)state;
     sg_stream s = {.ops = &counting};
     begun = ended = 0;
-    sg_step_begin(&s);
+    sg_step_begin(&s, 1);
     sg_fail(&s, SG_E_NUMERIC, "in the step");
     sg_step_end(&s);
-    sg_step_begin(&s);
+    sg_step_begin(&s, 1);
     sg_step_end(&s);
     assert_int_equal(begun, 1);
     assert_int_equal(ended, 2);
     assert_string_equal(s.why, "in the step");
 
     s = (sg_stream){.ops = &counting, .impl = &begun};
-    sg_step_begin(&s);
+    sg_step_begin(&s, 1);
     assert_int_equal(s.status, SG_E_DEVICE);
 
     s = (sg_stream){.ops = &sg_ref_ops};
-    sg_step_begin(&s);
+    sg_step_begin(&s, 1);
     sg_step_end(&s);
     assert_int_equal(s.status, SG_OK);
 }
@@ -59,12 +59,12 @@ static void traced_steps_are_not_put_off(void **state)
     sg_stream s = {.ops = &counting};
     sg_trace_wrap(&s, &t);
     begun = ended = 0;
-    sg_step_begin(&s);
+    sg_step_begin(&s, 1);
     sg_step_end(&s);
     assert_int_equal(begun, 1);
     assert_int_equal(ended, 1);
     t.paused = false;
-    sg_step_begin(&s);
+    sg_step_begin(&s, 1);
     sg_step_end(&s);
     assert_int_equal(begun, 1);
     sg_trace_free(&t);
@@ -127,7 +127,7 @@ static void round_of(bench *b, int round, bool stepped, float got[2][N * C])
     const kind       k = kinds[round];
     const size_t     mark = s->scratch.used;
     upload_numbers(s, b->x, 10 + (uint32_t)round);
-    if (stepped) sg_step_begin(s);
+    if (stepped) sg_step_begin(s, LIKE);
     const sg_tensor h = sg_new(s, SG_F32, N, C), half = sg_new(s, SG_BF16, N, C);
     sg_norm(s, .y = h, .x = b->x, .w = b->b, .kind = SG_NORM_RMS, .eps = k == OTHER_NUMBER ? 0.5f : 1e-6f);
     sg_copy(s, .y = half, .x = h);
@@ -171,7 +171,7 @@ static void a_failed_step_is_over(void **state)
     static float want[2][N * C], got[2][N * C];
     for (int i = 0; i < 3; i++) round_of(&b, 0, true, got);
     sg_stream broken = b.s;
-    sg_step_begin(&broken);
+    sg_step_begin(&broken, LIKE);
     sg_linear(&broken, .y = b.y, .x = b.x, .w = b.b);
     sg_step_end(&broken);
     assert_int_equal(broken.status, SG_E_SHAPE);
