@@ -210,6 +210,7 @@ static void say_stages(job *j, const sg_report *r)
                             (double)r->stage_peak[i] * mib, (double)planned[i] * mib);
         else
             sg_progress_say(&j->progress, "%-10s %8.2f s", name[i], r->seconds[i]);
+    if (*r->served) sg_progress_say(&j->progress, "%s", r->served);
 }
 
 static void say_attention(job *j, const sg_attention_record *a)

@@ -20,6 +20,7 @@ static sg_status sg_cuda_open(sg_backend *b, sg_error *e)
 }
 static void   sg_cuda_close(sg_backend *b) { (void)b; }
 static size_t sg_cuda_work_bytes(const sg_backend *b) { return (void)b, (size_t)0; }
+static void   sg_cuda_served(const sg_backend *b, char *text, size_t size) { (void)b, (void)text, (void)size; }
 #endif
 
 static void *host_alloc(size_t bytes)
@@ -184,6 +185,12 @@ size_t sg_backend_packed_bytes(const sg_backend *b)
     size_t              bytes = c ? c->pack_bytes : 0;
     for (int i = 0; c && i < SG_SLOTS; i++) bytes += c->block[i].bytes;
     return bytes;
+}
+
+void sg_backend_served(const sg_backend *b, char *text, size_t size)
+{
+    if (size) text[0] = '\0';
+    if (!b->host_memory) sg_cuda_served(b, text, size);
 }
 
 #if SG_ONEDNN

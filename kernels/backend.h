@@ -52,6 +52,10 @@ sg_stream sg_stream_on(const sg_backend *b);
  * total_bytes: what does not fit is packed anew at every use. */
 size_t sg_backend_packed_bytes(const sg_backend *b);
 
+/* What served, where that depends on what else the machine has, for people: "cuDNN 9.19.0 runs 40 shapes". Empty where
+ * it does not, or nothing has wanted it. */
+void sg_backend_served(const sg_backend *b, char *text, size_t size);
+
 /* Generates the code that a convolution of these shapes will run, if such is generated: some take megabytes, and a plan
  * should count them. The tensors need no data. */
 void sg_backend_prepare_conv(const sg_backend *b, const sg_conv_args *a);

@@ -135,6 +135,7 @@ typedef struct sg_report {
     uint64_t seed;
     char     device[160];
     char     dtype[8];
+    char     served[320]; /* as sg_backend_served has it, at the end */
 } sg_report;
 
 /* Renders r. Refuses with figures what cannot fit before anything heavy starts; NaN or infinity is SG_E_NUMERIC with

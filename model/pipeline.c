@@ -356,6 +356,7 @@ sg_status sg_engine_render(sg_engine *g, const sg_request *r, const sg_callbacks
     snprintf(report->device, sizeof report->device, "%s", g->backend->device);
     snprintf(report->dtype, sizeof report->dtype, "%s", g->act == SG_BF16 ? "bf16" : "f32");
     const sg_status st = render_all(&q);
+    sg_backend_served(g->backend, report->served, sizeof report->served);
     sg_attention_close(&q.attention);
     sg_capture_free(&q.capture);
     free(q.order);

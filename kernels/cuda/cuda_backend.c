@@ -133,6 +133,8 @@ size_t sg_cuda_work_bytes(const sg_backend *b)
     return bytes;
 }
 
+void sg_cuda_served(const sg_backend *b, char *text, size_t size) { sg_dnn_tell((const sg_cuda *)b->impl, text, size); }
+
 /* ---- open and close ---- */
 
 /* Of what CUDA refuses at its first call: no driver and no device are facts about the machine, the rest are faults. */

@@ -13,7 +13,8 @@ extern "C" {
 #endif
 
 /* What the ops may come to hold beside the arenas: library scratch and bounded pieces of what a product reads and
- * writes. The weights of one convolution, repacked, come on top where they are larger than 128 MiB. */
+ * writes, 384 MiB, and what cuDNN (10 MiB, its plans' scratch is the libraries') and a graph take for themselves. The
+ * weights of one convolution, repacked, come on top where they are larger than 128 MiB. */
 #define SG_CUDA_WORK_BYTES ((size_t)448 << 20)
 
 /* Fills b: name, ops, memory, impl, dtype, host_memory, total_bytes, device. total_bytes is what the device
@@ -27,6 +28,9 @@ void sg_cuda_close(sg_backend *b);
 
 /* Bytes that the ops hold now. */
 size_t sg_cuda_work_bytes(const sg_backend *b);
+
+/* As sg_backend_served. */
+void sg_cuda_served(const sg_backend *b, char *text, size_t size);
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,8 @@
  *
  * The library is opened when an op is large enough to be worth it, not linked: opening it costs some tenths of a
  * second, and an attention of a new shape is compiled, which costs about as much again. It need not be installed: what
- * cuDNN does not do, or is not there to do, our own kernels do.
+ * cuDNN does not do, or is not there to do, our own kernels do; sg_dnn_tell says so. Strided convolutions are left to
+ * them, too: the engines that cuDNN's heuristics name for those are slower (kernels/NOTES.md).
  *
  * Each shape has an execution plan: the best engine by the library's heuristics (mode A) whose sums are F32 and come
  * out the same each time. A convolution adds to what y holds, where the bias has been put before, which rounds y to
@@ -10,6 +11,8 @@
  *
  * Sources: NVIDIA's cuDNN backend API reference, and cudnn-frontend for what an attention operation must say. */
 #include "cuda_state.cuh"
+
+#include <stdio.h>
 
 #if __has_include(<cudnn_graph.h>)
 #include <cudnn_graph.h>
@@ -23,7 +26,7 @@
 #include <string.h>
 
 enum {
-    KEPT = 256,
+    KEPT = 1024,       /* plans; of further shapes none is made, since a graph may hold any plan's kernels */
     PARTS = 48,        /* descriptors of a plan */
     CHOICES = 8,       /* engines that are looked at */
     NOTES = 16,        /* more than an engine has */
@@ -47,9 +50,9 @@ enum {
 
 typedef cudnnBackendDescriptor_t part;
 
-/* What tells one plan from another: attend n m h d; conv x[4] w[5] stride[3] pad[4]; and whether y is added to. */
+/* What tells one plan from another: attend n m h d; conv x[4] w[5] pad[4]; and whether y is added to. */
 typedef struct dnn_key {
-    int64_t number[16];
+    int64_t number[13];
     int64_t conv, add;
 } dnn_key;
 
@@ -64,9 +67,11 @@ typedef struct dnn_plan {
 
 typedef struct sg_dnn {
     void         *library;
-    cudnnHandle_t handle; /* NULL: not to be had */
+    const char   *lacks; /* why it serves nothing, for a person; NULL: it does */
+    cudnnHandle_t handle;
     dnn_plan     *kept[KEPT];
-    int           count, next;
+    int           count;
+    char          why[256]; /* it has no plan for the shape that was refused last */
 #define X(name) __typeof__(cudnn##name) *name;
     DNN_CALLS(X)
 #undef X
@@ -167,7 +172,7 @@ static cudnnStatus_t places(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t a,
 
 static cudnnStatus_t window(const sg_dnn *l, dnn_plan *p, part *out)
 {
-    const int64_t *const stride = p->key.number + 9, *const pad = p->key.number + 12;
+    const int64_t *const         pad = p->key.number + 9;
     const int64_t                before[] = {0, pad[0], pad[2]}, after[] = {0, pad[1], pad[3]};
     const int64_t                dense[] = {1, 1, 1}, rank = 3;
     const cudnnDataType_t        sums = CUDNN_DATA_FLOAT;
@@ -179,16 +184,16 @@ static cudnnStatus_t window(const sg_dnn *l, dnn_plan *p, part *out)
                        ALONG(PRE_PADDINGS, before),
                        ALONG(POST_PADDINGS, after),
                        ALONG(DILATIONS, dense),
-                       ALONG(FILTER_STRIDES, stride),
+                       ALONG(FILTER_STRIDES, dense),
     };
     return build(l, p, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
 static cudnnStatus_t conv_operation(const sg_dnn *l, dnn_plan *p, part *out)
 {
-    const int64_t *const key = p->key.number, *const w = key + 4, *const stride = key + 9, *const pad = key + 12;
-    const int64_t ty = (key[0] - w[2]) / stride[0] + 1, yy = (key[1] + pad[0] + pad[1] - w[3]) / stride[1] + 1,
-                  xy = (key[2] + pad[2] + pad[3] - w[4]) / stride[2] + 1;
+    const int64_t *const key = p->key.number, *const w = key + 4, *const pad = key + 9;
+    const int64_t ty = key[0] - w[2] + 1, yy = key[1] + pad[0] + pad[1] - w[3] + 1,
+                  xy = key[2] + pad[2] + pad[3] - w[4] + 1;
     const float one = 1, before = p->key.add ? 1.0f : 0.0f; /* how often y counts before it is written */
     part        y, x, weights, shape;
     TRY(places(l, p, AT_Y, 1, ty, yy, xy, w[0], &y));
@@ -208,7 +213,6 @@ static cudnnStatus_t conv_operation(const sg_dnn *l, dnn_plan *p, part *out)
 
 static void plan_free(const sg_dnn *l, dnn_plan *p)
 {
-    if (!p) return;
     while (p->count > 0) l->BackendDestroyDescriptor(p->parts[--p->count]);
     free(p);
 }
@@ -271,27 +275,27 @@ static cudnnStatus_t plan_make(const sg_dnn *l, dnn_plan *p)
     return choose(l, p, operation);
 }
 
-/* The plan of a key, made when first needed, in the place of the oldest when there are too many. A plan that cuDNN
- * refuses is kept as such. */
-static cudnnStatus_t plan_of(sg_dnn *l, const dnn_key *key, dnn_plan **out)
+/* The first line of what cuDNN said last. */
+static void said(const sg_dnn *l, char *why, size_t size)
+{
+    why[0] = '\0';
+    l->GetLastErrorString(why, size);
+    why[strcspn(why, "\n")] = '\0';
+}
+
+/* The plan of a key, made when first needed. What cuDNN cannot plan is kept as such. NULL: there is no room for it. */
+static const dnn_plan *plan_of(sg_dnn *l, const dnn_key *key)
 {
     for (int i = 0; i < l->count; i++)
-        if (memcmp(&l->kept[i]->key, key, sizeof *key) == 0) {
-            *out = l->kept[i];
-            return CUDNN_STATUS_SUCCESS;
-        }
-    dnn_plan *const p = (dnn_plan *)calloc(1, sizeof *p);
-    if (!p) return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+        if (memcmp(&l->kept[i]->key, key, sizeof *key) == 0) return l->kept[i];
+    dnn_plan *const p = l->count < KEPT ? (dnn_plan *)calloc(1, sizeof *p) : NULL;
+    if (!p) return NULL;
     p->key = *key;
-    const cudnnStatus_t status = plan_make(l, p);
-    if (status != CUDNN_STATUS_SUCCESS && CUDNN_STATUS_CATEGORY(status) != CUDNN_STATUS_NOT_SUPPORTED) {
-        plan_free(l, p);
-        return status;
+    if (plan_make(l, p)) {
+        said(l, l->why, sizeof l->why);
+        cudaGetLastError(); /* our own kernels' launches shall not find it */
     }
-    const int at = l->count < KEPT ? l->count++ : l->next++ % KEPT;
-    plan_free(l, l->kept[at]);
-    *out = l->kept[at] = p;
-    return CUDNN_STATUS_SUCCESS;
+    return l->kept[l->count++] = p;
 }
 
 /* ---- runs ---- */
@@ -305,9 +309,8 @@ static bool is_memory(cudnnStatus_t status)
 /* Latches what cuDNN said last, its first line. */
 static sg_status failed(sg_stream *s, const sg_dnn *l, const char *op, cudnnStatus_t status)
 {
-    char why[256] = "";
-    l->GetLastErrorString(why, sizeof why);
-    why[strcspn(why, "\n")] = '\0';
+    char why[256];
+    said(l, why, sizeof why);
     return sg_fail(s, is_memory(status) ? SG_E_MEMORY : SG_E_DEVICE, "%s: cuDNN fails with status %d: %s", op,
                    (int)status, why);
 }
@@ -337,20 +340,21 @@ static sg_status run(sg_stream *s, const char *op, const dnn_plan *p, int64_t co
     return status == CUDNN_STATUS_SUCCESS ? sg_cuda_launched(s, op) : failed(s, l, op, status);
 }
 
-static bool load(sg_dnn *l)
+/* What it lacks; NULL: nothing. */
+static const char *load(sg_dnn *l)
 {
     l->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!l->library) l->library = dlopen(SG_CUDA_LIBRARIES "/" LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!l->library) return false;
+    if (!l->library) return LIBRARY " is not installed";
 #define X(name)                                                                                                        \
     {                                                                                                                  \
         void *const p = dlsym(l->library, "cudnn" #name);                                                              \
-        if (!p) return false;                                                                                          \
+        if (!p) return LIBRARY " has no cudnn" #name;                                                                  \
         memcpy(&l->name, &p, sizeof p); /* POSIX: a function, too */                                                   \
     }
     DNN_CALLS(X)
 #undef X
-    return l->GetVersion() >= SDPA_SINCE;
+    return l->GetVersion() < SDPA_SINCE ? LIBRARY " is older than 9.13.1" : NULL;
 }
 
 /* The library, opened when first asked for; NULL where there is none that works, or no memory. */
@@ -358,25 +362,21 @@ static sg_dnn *dnn_of(sg_cuda *c)
 {
     if (!c->dnn) {
         sg_dnn *const l = c->dnn = (sg_dnn *)calloc(1, sizeof *l);
-        if (l && load(l) && l->Create(&l->handle) != CUDNN_STATUS_SUCCESS) l->handle = NULL;
-        if (l && l->handle && l->SetStream(l->handle, c->queue) != CUDNN_STATUS_SUCCESS) {
-            l->Destroy(l->handle);
-            l->handle = NULL;
-        }
+        if (l) l->lacks = load(l);
+        if (l && !l->lacks && (l->Create(&l->handle) || l->SetStream(l->handle, c->queue)))
+            l->lacks = LIBRARY " does not start";
     }
-    return c->dnn && c->dnn->handle ? c->dnn : NULL;
+    return c->dnn && !c->dnn->lacks ? c->dnn : NULL;
 }
 
 static bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 
-/* The plan of a key for op; false: cuDNN does not serve, or its failure is in *status. */
-static bool serves(sg_stream *s, const char *op, const dnn_key *key, dnn_plan **plan, sg_status *status)
+/* The plan of a key; NULL: cuDNN does not serve. */
+static const dnn_plan *serves(sg_cuda *c, const dnn_key *key)
 {
-    sg_dnn *const l = dnn_of(sg_cuda_of(s));
-    if (!l) return false;
-    const cudnnStatus_t made = plan_of(l, key, plan);
-    if (made != CUDNN_STATUS_SUCCESS) *status = failed(s, l, op, made);
-    return made == CUDNN_STATUS_SUCCESS && (*plan)->run;
+    sg_dnn *const         l = dnn_of(c);
+    const dnn_plan *const p = l ? plan_of(l, key) : NULL;
+    return p && p->run ? p : NULL;
 }
 
 bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status)
@@ -387,11 +387,11 @@ bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status
         n * h * d < sg_div_up(sg_cuda_of(s)->dnn_least, m) || !aligned(a->y.data) || !aligned(a->q.data) ||
         !aligned(a->k.data) || !aligned(a->v.data))
         return false;
-    static const int64_t at[] = {AT_Y, AT_Q, AT_K, AT_V, AT_SCALE};
-    void *const          data[] = {a->y.data, a->q.data, a->k.data, a->v.data, &scale};
-    dnn_plan            *p = NULL;
-    const dnn_key        key = {.number = {n, m, h, d}};
-    if (!serves(s, "attend", &key, &p, status)) return *status != SG_OK;
+    static const int64_t  at[] = {AT_Y, AT_Q, AT_K, AT_V, AT_SCALE};
+    void *const           data[] = {a->y.data, a->q.data, a->k.data, a->v.data, &scale};
+    const dnn_key         key = {.number = {n, m, h, d}};
+    const dnn_plan *const p = serves(sg_cuda_of(s), &key);
+    if (!p) return false;
     *status = run(s, "attend", p, COUNT(at), at, data);
     return true;
 }
@@ -401,8 +401,7 @@ static dnn_key conv_key(const sg_conv_args *a)
     dnn_key key = {.conv = 1, .add = a->add || a->b.rank};
     for (int i = 0; i < 4; i++) key.number[i] = a->x.dim[i];
     for (int i = 0; i < 5; i++) key.number[4 + i] = a->w.dim[i];
-    for (int i = 0; i < 3; i++) key.number[9 + i] = a->stride[i];
-    for (int i = 0; i < 4; i++) key.number[12 + i] = a->pad[i];
+    for (int i = 0; i < 4; i++) key.number[9 + i] = a->pad[i];
     return key;
 }
 
@@ -422,16 +421,34 @@ bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_sta
 {
     const int64_t y = sg_count(a->y), depth = sg_count(a->w) / a->w.dim[0];
     if (a->y.dtype != SG_BF16 || a->x.dtype != SG_BF16 || a->w.dtype != SG_BF16 ||
-        y < sg_div_up(sg_cuda_of(s)->dnn_least, depth) || !aligned(a->y.data) || !aligned(a->x.data))
+        a->stride[0] * a->stride[1] * a->stride[2] != 1 || y < sg_div_up(sg_cuda_of(s)->dnn_least, depth) ||
+        !aligned(a->y.data) || !aligned(a->x.data))
         return false;
-    static const int64_t at[] = {AT_Y, AT_X, AT_W};
-    void *const          data[] = {a->y.data, a->x.data, (void *)(uintptr_t)w};
-    dnn_plan            *p = NULL;
-    const dnn_key        key = conv_key(a);
-    if (!serves(s, "conv", &key, &p, status)) return *status != SG_OK;
+    static const int64_t  at[] = {AT_Y, AT_X, AT_W};
+    void *const           data[] = {a->y.data, a->x.data, (void *)(uintptr_t)w};
+    const dnn_key         key = conv_key(a);
+    const dnn_plan *const p = serves(sg_cuda_of(s), &key);
+    if (!p) return false;
     if (a->b.rank) *status = put_bias(s, a);
     if (!*status) *status = run(s, "conv", p, COUNT(at), at, data);
     return true;
+}
+
+void sg_dnn_tell(const sg_cuda *c, char *text, size_t size)
+{
+    const sg_dnn *const l = c->dnn;
+    if (!l) return;
+    if (l->lacks) {
+        snprintf(text, size, "%s: our own kernels run in its place", l->lacks);
+        return;
+    }
+    const size_t version = l->GetVersion();
+    int          refused = 0;
+    for (int i = 0; i < l->count; i++) refused += !l->kept[i]->run;
+    const int at = snprintf(text, size, "cuDNN %zu.%zu.%zu runs %d shapes", version / 10000, version / 100 % 100,
+                            version % 100, l->count - refused);
+    if (refused && at > 0 && (size_t)at < size)
+        snprintf(text + at, size - (size_t)at, " and cannot run %d: %s", refused, l->why);
 }
 
 void sg_dnn_close(sg_cuda *c)
@@ -457,6 +474,12 @@ bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_sta
 {
     (void)s, (void)a, (void)w, (void)status;
     return false;
+}
+
+void sg_dnn_tell(const sg_cuda *c, char *text, size_t size)
+{
+    (void)c;
+    snprintf(text, size, "built without cuDNN: our own kernels run in its place");
 }
 
 void sg_dnn_close(sg_cuda *c) { (void)c; }

@@ -124,6 +124,8 @@ void      sg_lt_close(sg_cuda *c);
 bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status);
 bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_status *status);
 
+/* As sg_cuda_served. */
+void sg_dnn_tell(const sg_cuda *c, char *text, size_t size);
 void sg_dnn_close(sg_cuda *c);
 
 /* ---- products on top of cublasLt: product.cu ---- */
