@@ -14,6 +14,13 @@ static double ulp(sg_dtype t, double v)
     return fmax(ldexp(1, ilogb(v) - bits), (double)FLT_MIN);
 }
 
+/* What tensor cores may cut from a sum of `products` that comes to v. */
+static double cuts(int64_t products, double v)
+{
+    enum { AT_A_TIME = 16 };
+    return (double)((products + AT_A_TIME - 1) / AT_A_TIME) * (double)FLT_EPSILON * v;
+}
+
 static bool same_kind(double a, double b)
 {
     if (isnan(a) || isnan(b)) return isnan(a) && isnan(b);
@@ -36,7 +43,7 @@ static sg_verdict judge_integers(sg_tensor got, sg_tensor truth, sg_tensor round
     return (sg_verdict){0};
 }
 
-sg_verdict sg_budget_judge(sg_tensor got, sg_tensor truth, sg_tensor rounded)
+sg_verdict sg_budget_judge(sg_tensor got, sg_tensor truth, sg_tensor rounded, int64_t cut)
 {
     if (got.dtype == SG_I32 || got.dtype == SG_U8 || got.dtype == SG_I8) return judge_integers(got, truth, rounded);
     sg_verdict v = {0};
@@ -64,9 +71,10 @@ sg_verdict sg_budget_judge(sg_tensor got, sg_tensor truth, sg_tensor rounded)
         count++;
     }
     if (count == 0) return v;
+    const double usual = sqrt(scale / (double)count);
     v.rms = sqrt(square / (double)count);
-    v.rms_max = 2 * sqrt(budget / (double)count) + ulp(got.dtype, sqrt(scale / (double)count));
-    v.top_max = 4 * budget_top + ulp(got.dtype, scale_top);
+    v.rms_max = 2 * sqrt(budget / (double)count) + ulp(got.dtype, usual) + cuts(cut, usual);
+    v.top_max = 4 * budget_top + ulp(got.dtype, scale_top) + cuts(cut, scale_top);
     if (v.rms > v.rms_max) v.fault = "too far from the truth on the whole";
     if (v.top > v.top_max) v.fault = "too far from the truth";
     return v;

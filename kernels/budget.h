@@ -4,6 +4,11 @@
  * rounded. A kernel passes when, of all elements,
  *     rms error(kernel)     <= 2 rms error(rounded)     + one unit in the last place of the truth's rms
  *     largest error(kernel) <= 4 largest error(rounded) + one unit in the last place of the largest truth
+ * Tensor cores add 16 BF16 products to an F32 sum at a time and cut what lies below its last place instead of rounding
+ * it: up to one unit, half of one on average, always towards zero, so that the cuts of a sum add up where roundings walk
+ * at random. For such sums both limits grow by one unit, 2^-23 of the same scale, for each 16 products: what the cuts
+ * take on average, doubled as roundings are, and all that they can take.
+ * Source: Fasi et al., Numerical behavior of NVIDIA tensor cores, PeerJ Computer Science 7, 2021.
  * The largest of a few errors is a matter of luck, hence the 4; it is there for errors in one place, which are not
  * small. NaN and infinities must stand where the truth has them, except where the rounded oracle cannot tell either.
  * Integers must equal the truth. U8, which is rounded from a float, may equal the rounded oracle instead; so a mask, which
@@ -25,8 +30,9 @@ typedef struct sg_verdict {
     int64_t     at;           /* element at fault, or that of the largest error */
 } sg_verdict;
 
-/* Three tensors of one shape and dtype, in host memory. */
-sg_verdict sg_budget_judge(sg_tensor got, sg_tensor truth, sg_tensor rounded);
+/* Three tensors of one shape and dtype, in host memory. cut: so many products of each sum went through tensor cores that
+ * cut; 0: none, or the result is rounded to less than F32. */
+sg_verdict sg_budget_judge(sg_tensor got, sg_tensor truth, sg_tensor rounded, int64_t cut);
 
 /* "largest error 3.0e-03 at 17, 2.1e-06 allowed; ..." */
 void sg_verdict_text(char *out, size_t size, const sg_verdict *v);

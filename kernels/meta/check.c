@@ -44,7 +44,7 @@ static sg_status watch_end(const watch *w, sg_stream *s, const char *op, const s
     sg_verdict v = {0};
     int        which = 0;
     while (which < w->outputs) {
-        v = sg_budget_judge(w->got[which], w->truth[which], w->rounded[which]);
+        v = sg_budget_judge(w->got[which], w->truth[which], w->rounded[which], 0);
         if (v.fault) break;
         which++;
     }
