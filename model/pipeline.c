@@ -55,6 +55,17 @@ static void unload(sg_render *q, sg_phase phase, int expert)
     }
 }
 
+/* What an earlier render kept is in the way of one that cannot keep all. */
+static void drop_kept(sg_render *q)
+{
+    sg_part *p;
+    if (q->keep_weights) return;
+    sg_backend_drop_packed(q->g->backend);
+    for (int phase = 0; phase < SG_PHASES; phase++)
+        for (int i = 0; (p = q->g->family->part(q->g->model, (sg_phase)phase, 0, i)) != NULL; i++)
+            sg_bind_unload(p->bind);
+}
+
 /* All that is held while s is open. */
 static void note_peak(sg_render *q, const sg_stream *s)
 {
@@ -186,6 +197,7 @@ static sg_status denoise_steps(sg_render *q, sg_stream *s)
         f->inspect(m, s, i);
         sg_sampler_step(&q->sampler, &d.state, s, i, d.v);
         sg_tap(s, d.state.x, "step.%d.latents", i);
+        note_peak(q, s); /* the expert's weights have come since it was opened */
         end_stage(q, SG_STAGE_DENOISE, start);
         if (sg_attention_counts(q->attention, s, i, q->g->count + i * q->g->passes * q->g->layers))
             return sg_render_status(s, "denoising", q->e);
@@ -336,6 +348,7 @@ static sg_status render_all(sg_render *q)
     if (!q->r->prompt && !q->r->latents_in) return sg_error_set(q->e, SG_E_ARG, "a render needs a prompt");
     SG_TRY(sg_render_plan(q, &q->report->plan));
     SG_TRY(sg_plan_fits(&q->report->plan, q->e));
+    drop_kept(q);
     sg_backend_limit_packed(q->g->backend, sg_render_packed_limit(q, &q->report->plan));
     q->host_latents = malloc((size_t)(d[0] * d[1] * d[2] * d[3]) * sizeof *q->host_latents);
     if (!q->host_latents) return sg_error_set(q->e, SG_E_MEMORY, "no memory for latents");
