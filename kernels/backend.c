@@ -155,7 +155,7 @@ sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_erro
     if (!b) return sg_error_set(e, SG_E_MEMORY, "no memory for a backend");
     b->memory = &host_memory;
     b->host_memory = true;
-    b->total_bytes = memory_now();
+    b->total_bytes = b->host_bytes = memory_now();
     const sg_status status = open_named(b, o->name ? o->name : "auto", o, e);
     if (status) {
         sg_backend_close(&b);

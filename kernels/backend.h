@@ -35,6 +35,7 @@ typedef struct sg_backend {
     sg_dtype values; /* of v, as attend_blocks likes it: SG_I8, or SG_BF16 for v as it comes; SG_F32: no such op here */
     bool     host_memory; /* device memory is host memory: mapped weights serve as they are */
     size_t   total_bytes; /* memory that a render may plan with, as found at open */
+    size_t   host_bytes;  /* memory of the host that is free, as found at open */
     bool     packs;       /* products keep a copy of weights in a layout of their own */
     int      threads;     /* of the host, for what is done there */
     char     device[160]; /* for people: "Intel ... , AVX-512, 2 threads" */

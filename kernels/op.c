@@ -58,6 +58,13 @@ void sg_step_end(sg_stream *s)
     if (e) sg_fail(s, e, "a step failed");
 }
 
+void sg_fetch(sg_stream *s, const sg_fetch_args *a)
+{
+    if (s->status || !s->ops->fetch) return;
+    const sg_status e = s->ops->fetch(s, a);
+    if (e) sg_fail(s, e, "a fetch of %zu bytes failed", a->bytes);
+}
+
 void sg_tap(sg_stream *s, sg_tensor t, const char *fmt, ...)
 {
     if (!s->tap || s->status) return;

@@ -267,11 +267,22 @@ typedef struct sg_attend_blocks_args {
 
 typedef struct sg_stream sg_stream;
 
+/* Weights that stay on the host, copied to one of two slots on the device: when all ops are done that were called before
+ * the last fetch into the other slot, beside those called since. Ops called after a fetch find it complete. Slots that
+ * take turns are filled and read at once. */
+typedef struct sg_fetch_args {
+    int64_t     slot; /* 0 or 1 */
+    void       *device;
+    const void *host; /* of sg_memory's pin */
+    size_t      bytes;
+} sg_fetch_args;
+
 typedef struct sg_ops {
 #define X(op) sg_status (*op)(sg_stream *, const sg_##op##_args *);
     SG_OPS(X)
 #undef X
     sg_status (*step_begin)(sg_stream *, int like), (*step_end)(sg_stream *); /* NULL: nothing is put off */
+    sg_status (*fetch)(sg_stream *, const sg_fetch_args *); /* NULL where there is no pin */
 } sg_ops;
 
 /* The memory of a device. upload and download are finished when they return, but from and to what stage gave. */
@@ -288,6 +299,10 @@ typedef struct sg_memory {
     void *(*stage)(sg_stream *);
     sg_status (*settle)(sg_stream *,
                         const void *staged); /* waits for the transfers of that piece; other memory: none */
+    /* Host memory that the device copies from by itself, for fetch, SG_ALIGN aligned; NULL: there is not so much. unpin:
+     * after all fetches from it. NULL where weights lie in the host's memory anyway. */
+    void *(*pin)(size_t bytes);
+    void (*unpin)(void *);
 } sg_memory;
 
 typedef void sg_tap_fn(void *context, const char *name, sg_stream *s, sg_tensor t);
@@ -328,6 +343,9 @@ void sg_download(sg_stream *s, void *host, sg_tensor t);
  * which tells the device what preparing for them is worth. Not to be nested. */
 void sg_step_begin(sg_stream *s, int like);
 void sg_step_end(sg_stream *s);
+
+/* Does nothing where the device has no fetch. */
+void sg_fetch(sg_stream *s, const sg_fetch_args *a);
 
 /* Shows t under a printf-formatted name to whoever listens. Costs nothing when nobody does. */
 void sg_tap(sg_stream *s, sg_tensor t, const char *fmt, ...) SG_PRINTF(3, 4);

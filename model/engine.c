@@ -89,6 +89,9 @@ static sg_status open_all(sg_engine *g, const sg_engine_options *o, sg_error *e)
     SG_TRY(sg_backend_open(&g->backend, &b, e));
     if (o->check && !g->backend->host_memory)
         return sg_error_set(e, SG_E_UNSUPPORTED, "backend %s cannot be checked: the oracle reads host memory", name);
+    if (o->offload == SG_OFFLOAD_ON && !g->backend->memory->pin)
+        return sg_error_set(e, SG_E_ARG, "offload: weights are on the host anyway with backend %s", g->backend->name);
+    g->offload = o->offload;
     SG_TRY(choose_dtype(g, o->dtype, e));
 
     sg_config *index = NULL;

@@ -26,6 +26,10 @@ extern "C" {
 typedef struct sg_engine sg_engine;
 typedef struct sg_trace  sg_trace;
 
+/* Where the denoiser's blocks of layers are while it works: on the device; or on the host, and on the device two at a
+ * time. AUTO: on the host when the device has too little memory otherwise. The results are the same. */
+typedef enum sg_offload { SG_OFFLOAD_AUTO, SG_OFFLOAD_OFF, SG_OFFLOAD_ON } sg_offload;
+
 /* Zero means "the usual" everywhere. Strings are borrowed for the call. */
 typedef struct sg_engine_options {
     const char *model_dir;    /* a Diffusers folder: the one that holds model_index.json */
@@ -34,6 +38,7 @@ typedef struct sg_engine_options {
     int         threads;      /* 0: all cores */
     unsigned    cpu_mask;     /* allowed instruction-set levels, bit 0 plain C; 0: all */
     size_t      memory_limit; /* bytes a render may take; 0: what the machine has free */
+    sg_offload  offload;      /* ON is SG_E_ARG where the device computes in the host's memory */
     bool        check;        /* run every op against the oracle as well (slow), fail at the first that differs */
     sg_trace   *trace;        /* takes the time of every op of a render (meta.h), unless check; borrowed; may be NULL */
 } sg_engine_options;
@@ -96,6 +101,8 @@ typedef struct sg_plan {
     size_t        staging;   /* bytes that a library may take beside these, for the operands of one product */
     size_t        need;      /* bytes that must be free: the largest phase's weights and work, staging and output */
     size_t        available; /* bytes that the machine or memory_limit leaves for need */
+    size_t        host;      /* bytes of the denoiser's blocks that stay on the host; 0: they do not */
+    size_t        host_free; /* bytes that the host has for these */
     size_t        peak;      /* the largest phase's: what the system will show of this process, or of the device */
     int64_t       latent[4]; /* c, f, y, x */
     int64_t       tokens;    /* of the denoiser's sequence */

@@ -17,6 +17,7 @@ struct sg_engine {
     sg_thresholds_file  tuned;        /* sparge-attention.json, which defaults point to; or empty */
     size_t              memory_limit; /* 0: none given */
     size_t              base_bytes;   /* of this process, resident before any render */
+    sg_offload          offload;
     bool                check;
     sg_trace           *trace;
     sg_tap_fn          *tap; /* given to every stream of a render */

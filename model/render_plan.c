@@ -21,22 +21,24 @@ static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 static bool native_bf16(const sg_engine *g) { return g->act == SG_BF16 && g->backend->dtype == SG_BF16; }
 
-static void plan_weights(sg_render *q, sg_phase phase, sg_phase_plan *out, const sg_plan_totals *t)
+static void plan_weights(sg_render *q, sg_phase phase, sg_phase_plan *out, const sg_plan_totals *t, size_t *host)
 {
     const sg_family *const f = q->g->family;
     const size_t           size = native_bf16(q->g) ? sizeof(uint16_t) : sizeof(float);
     const size_t           unpacked = t->thin + (phase == SG_PHASE_TEXT ? t->table : 0);
     for (int expert = 0; expert < 2; expert++) {
-        size_t   bytes = 0, mapped = 0, numbers = 0, in_place;
+        size_t   bytes = 0, mapped = 0, numbers = 0, stay = 0, in_place;
         sg_part *p;
         for (int i = 0; (p = f->part(q->g->model, phase, expert, i)) != NULL; i++) {
             bytes += sg_bind_bytes(p->bind, q->g->backend, &in_place);
             mapped += in_place;
+            stay += sg_bind_host_bytes(p->bind, q->g->backend);
             numbers += sg_bind_matrix_numbers(p->bind);
         }
         if (q->g->backend->packs && numbers > unpacked) out->packed = larger(out->packed, (numbers - unpacked) * size);
         if (bytes > out->weights) out->weights = bytes;
         if (mapped > out->mapped) out->mapped = mapped;
+        *host = larger(*host, stay);
         if (phase != SG_PHASE_DENOISE) return;
     }
 }
@@ -183,6 +185,32 @@ static void plan_peaks(const sg_render *q, sg_plan *p, const sg_plan_totals t[SG
     }
 }
 
+/* With the denoiser's blocks on the host or on the device: what weights take, and all that follows from it. */
+static void weigh(sg_render *q, sg_plan *p, const sg_plan_totals t[SG_PHASES], bool offload)
+{
+    const sg_family *const f = q->g->family;
+    sg_phase_plan *const   phase[SG_PHASES] = {&p->text, &p->denoise, &p->decode};
+    size_t                 all = 0, work = 0;
+    sg_part               *part;
+    for (int expert = 0; expert < 2; expert++)
+        for (int i = 0; (part = f->part(q->g->model, SG_PHASE_DENOISE, expert, i)) != NULL; i++)
+            sg_bind_offload(part->bind, offload);
+    p->need = p->staging = p->host = 0;
+    for (int i = 0; i < SG_PHASES; i++) {
+        phase[i]->weights = phase[i]->mapped = phase[i]->packed = 0;
+        plan_weights(q, (sg_phase)i, phase[i], &t[i], &p->host);
+        if (q->r->latents_in && i != SG_PHASE_DECODE) continue; /* those phases will not run */
+        p->need = larger(p->need, phase[i]->weights + phase[i]->work);
+        p->staging = larger(p->staging, staged(&t[i]) + t[i].weight);
+        all += phase[i]->weights;
+        work = larger(work, phase[i]->work);
+    }
+    if (q->r->latents_in) p->host = 0;
+    p->need += p->staging + p->output;
+    q->keep_weights =
+        all + work + p->staging + p->output <= p->available && !f->part(q->g->model, SG_PHASE_DENOISE, 1, 0);
+}
+
 sg_status sg_render_plan(sg_render *q, sg_plan *out)
 {
     const sg_family *const f = q->g->family;
@@ -214,23 +242,16 @@ sg_status sg_render_plan(sg_render *q, sg_plan *out)
     SG_TRY(plan_decode(q, &s[SG_PHASE_DECODE], &t[SG_PHASE_DECODE]));
 
     sg_phase_plan *const phase[SG_PHASES] = {&out->text, &out->denoise, &out->decode};
-    size_t               all = 0, work = 0;
     for (int i = 0; i < SG_PHASES; i++) {
         SG_TRY(sg_render_status(&s[i], "planning", q->e));
         note_plan(q, (sg_phase)i, phase[i], &s[i], &t[i]);
-        plan_weights(q, (sg_phase)i, phase[i], &t[i]);
-        if (q->r->latents_in && i != SG_PHASE_DECODE) continue; /* those phases will not run */
-        out->need = larger(out->need, phase[i]->weights + phase[i]->work);
-        out->staging = larger(out->staging, staged(&t[i]) + t[i].weight);
-        all += phase[i]->weights;
-        work = larger(work, phase[i]->work);
     }
     out->base = q->g->base_bytes + sg_backend_code_bytes(q->g->backend);
     out->output = q->g->backend->host_memory ? q->r->output_bytes + captured_bytes(q) : 0;
-    out->need += out->staging + out->output;
     out->available = q->g->memory_limit ? q->g->memory_limit : q->g->backend->total_bytes;
-    q->keep_weights =
-        all + work + out->staging + out->output <= out->available && !f->part(q->g->model, SG_PHASE_DENOISE, 1, 0);
+    out->host_free = q->g->backend->host_bytes;
+    weigh(q, out, t, q->g->offload == SG_OFFLOAD_ON);
+    if (q->g->offload == SG_OFFLOAD_AUTO && out->need > out->available) weigh(q, out, t, true);
     plan_peaks(q, out, t);
     return SG_OK;
 }
@@ -247,6 +268,11 @@ sg_status sg_engine_plan(sg_engine *g, const sg_request *r, sg_plan *out, sg_err
 sg_status sg_plan_fits(const sg_plan *p, sg_error *e)
 {
     const double gib = 1.0 / (1 << 30);
+    if (p->host > p->host_free)
+        return sg_error_set(e, SG_E_MEMORY,
+                            "offload: %.2f GiB of weights stay on the host, which has %.2f GiB free. dtype bf16 takes "
+                            "less than f32.",
+                            (double)p->host * gib, (double)p->host_free * gib);
     if (p->need <= p->available) return SG_OK;
     return sg_error_set(
         e, SG_E_MEMORY,

@@ -123,6 +123,7 @@ static void want_all(sg_wan_dit *d)
     want_linear(b, &d->text[1], act, "text_embedder.linear_2", w, w);
     for (int i = 0; i < c->layers; i++) {
         wan_block *const k = &d->block[i];
+        sg_bind_block(b, i);
         want_attention(b, &k->self, act, i, "attn1", w);
         want_attention(b, &k->cross, act, i, "attn2", w);
         sg_bind_prefix(b, "blocks.%d.", i);
@@ -134,6 +135,7 @@ static void want_all(sg_wan_dit *d)
         want_linear(b, &k->up, act, "ffn.net.0.proj", c->ffn, w);
         want_linear(b, &k->down, act, "ffn.net.2", w, c->ffn);
     }
+    sg_bind_block(b, -1);
     sg_bind_prefix(b, "%s", "");
     want_linear(b, &d->proj_out, act, "proj_out", c->channels * patch, w);
     sg_want(b, &d->table, SG_F32, "scale_shift_table", 1, 2, w);
@@ -268,6 +270,7 @@ static void text_pass(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const 
     sg_copy(s, .y = ya, .x = y);
     for (int i = 0; i < c->layers; i++) {
         const wan_attention *const a = &d->block[i].cross;
+        sg_bind_fetch(d->part.bind, s, i);
         sg_linear(s, .y = k, .x = ya, .w = a->k.w, .b = a->k.b);
         sg_norm(s, .y = sg_reshape(run->key[2 * i + pass], m, w), .x = k, .w = a->norm_k, .kind = SG_NORM_RMS,
                 .eps = (float)c->eps);
@@ -468,6 +471,7 @@ void sg_wan_dit_forward(const sg_wan_dit *d, const sg_wan_run *run, sg_stream *s
         const bool      first = pass == 0 || !both;
         const sg_tensor y = both && first ? copy : shared; /* the last pass may use up what was shared */
         for (int i = 0; i < c->layers; i++) {
+            sg_bind_fetch(d->part.bind, s, i);
             sg_add(s, .y = e, .a = sg_reshape(d->block[i].table, 6, w), .b = sg_reshape(e6, 6, w));
             if (i > 0)
                 self_attention(s, d, run, i, pass, y, e);

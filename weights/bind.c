@@ -25,7 +25,13 @@ typedef struct want {
     sg_tensor  source;
     int64_t    index; /* in the weights; -1: missing */
     trouble    trouble;
+    int        block; /* negative: none */
 } want;
+
+/* Of one block on the host: in the order of its wants. */
+typedef struct span {
+    size_t at, bytes;
+} span;
 
 struct sg_bind {
     const sg_weights *weights;
@@ -37,8 +43,13 @@ struct sg_bind {
     size_t            ignores;
     const char       *mistake; /* of the caller, or lack of memory: the first */
     sg_status         mistake_code;
+    int               number; /* of the block that wants are of; negative: none */
+    bool              offload;
     const sg_backend *backend; /* of what is loaded; NULL: nothing is */
-    void             *block;
+    void             *device;  /* what stays there, then both slots */
+    uint8_t          *host;    /* blocks, pinned; NULL: they are on the device */
+    span             *span;    /* of each block on the host */
+    uint8_t          *slot[2];
 };
 
 sg_status sg_bind_open(sg_bind **out, const sg_weights *w, sg_error *e)
@@ -52,6 +63,7 @@ sg_status sg_bind_open(sg_bind **out, const sg_weights *w, sg_error *e)
         return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_weights_path(w));
     }
     b->weights = w;
+    b->number = -1;
     return SG_OK;
 }
 
@@ -147,6 +159,7 @@ void sg_want_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int rank,
     want *const w = more(b, full);
     if (!w) return;
     w->tensor = t;
+    w->block = b->number;
     w->rank = rank;
     w->index = sg_weights_index(b->weights, full);
     memcpy(w->dim, dim, (size_t)rank * sizeof *dim);
@@ -159,6 +172,8 @@ void sg_want_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int rank,
     *t = (sg_tensor){.dtype = as, .rank = rank};
     memcpy(t->dim, dim, (size_t)rank * sizeof *dim);
 }
+
+void sg_bind_block(sg_bind *b, int number) { b->number = number; }
 
 void sg_bind_ignore(sg_bind *b, const char *part)
 {
@@ -279,20 +294,57 @@ static bool in_place(const want *w, const sg_backend *backend)
 
 static size_t aligned(size_t bytes) { return (bytes + SG_ALIGN - 1) & ~(size_t)(SG_ALIGN - 1); }
 
-size_t sg_bind_bytes(const sg_bind *b, const sg_backend *backend, size_t *mapped)
+/* Does it stay on the host, and the device has only room for two blocks? */
+static bool stays(const sg_bind *b, const want *w, const sg_backend *backend)
 {
-    size_t device = 0, map = 0;
+    return b->offload && w->block >= 0 && backend->memory->pin;
+}
+
+/* Bytes. */
+typedef struct layout {
+    size_t kept; /* on the device, always */
+    size_t mapped, host;
+    size_t slot; /* the largest block on the host */
+    int    blocks, slots;
+} layout;
+
+/* blocks (may be NULL) gets where each block is on the host. */
+static layout lay_out(const sg_bind *b, const sg_backend *backend, span *blocks)
+{
+    layout l = {0};
+    size_t from = 0; /* where the block at hand begins */
     for (size_t i = 0; i < b->count; i++) {
         const want *const w = &b->want[i];
         if (w->trouble != FITS) continue;
-        if (in_place(w, backend))
-            map += sg_bytes(w->source);
-        else
-            device += aligned(sg_bytes(*w->tensor));
+        const size_t bytes = aligned(sg_bytes(*w->tensor));
+        if (stays(b, w, backend)) {
+            if (w->block >= l.blocks) from = l.host;
+            if (w->block >= l.blocks) l.blocks = w->block + 1;
+            l.host += bytes;
+            if (l.host - from > l.slot) l.slot = l.host - from;
+            if (blocks) blocks[w->block] = (span){from, l.host - from};
+        } else if (in_place(w, backend)) {
+            l.mapped += sg_bytes(w->source);
+        } else {
+            l.kept += bytes;
+        }
     }
-    if (mapped) *mapped = map;
-    return device;
+    l.slots = l.blocks < 2 ? l.blocks : 2;
+    return l;
 }
+
+static size_t device_bytes(const layout *l) { return l->kept + (size_t)l->slots * l->slot; }
+
+void sg_bind_offload(sg_bind *b, bool on) { b->offload = on; }
+
+size_t sg_bind_bytes(const sg_bind *b, const sg_backend *backend, size_t *mapped)
+{
+    const layout l = lay_out(b, backend, NULL);
+    if (mapped) *mapped = l.mapped;
+    return device_bytes(&l);
+}
+
+size_t sg_bind_host_bytes(const sg_bind *b, const sg_backend *backend) { return lay_out(b, backend, NULL).host; }
 
 uint64_t sg_bind_matrix_numbers(const sg_bind *b)
 {
@@ -352,53 +404,87 @@ static sg_status send(const sg_bind *b, const want *w, sg_stream *s, uint8_t *de
     return SG_OK;
 }
 
-static sg_status load_tensor(const sg_bind *b, const want *w, sg_stream *s, uint8_t *device, void *own, sg_error *e)
+/* Tensor w to where it lies from now on: `to` is on the device, or on the host where it stays there. */
+static sg_status load_tensor(const sg_bind *b, const want *w, sg_stream *s, uint8_t *to, void *own, sg_error *e)
 {
-    const bool   stays = in_place(w, b->backend);
+    const bool   serves = !stays(b, w, b->backend) && in_place(w, b->backend);
     const size_t n = (size_t)sg_count(w->source);
-    if (b->backend->host_memory) {
-        if (!sg_convert(stays ? NULL : device, w->tensor->dtype, w->source.data, w->source.dtype, n,
-                        b->backend->threads))
+    if (b->backend->host_memory || stays(b, w, b->backend)) {
+        if (!sg_convert(serves ? NULL : to, w->tensor->dtype, w->source.data, w->source.dtype, n, b->backend->threads))
             return not_finite(b, w, e);
     } else {
-        SG_TRY(send(b, w, s, device, own, e));
+        SG_TRY(send(b, w, s, to, own, e));
     }
-    w->tensor->data = stays ? w->source.data : device;
-    if (!stays) let_go(&w->source);
+    w->tensor->data = serves ? w->source.data : to;
+    if (!serves) let_go(&w->source);
     return SG_OK;
 }
 
 static sg_status load_all(sg_bind *b, sg_stream *s, int (*progress)(void *, int, int), void *context, void *own,
                           sg_error *e)
 {
-    uint8_t *device = b->block;
+    uint8_t *device = b->device, *host = b->host;
     for (size_t i = 0; i < b->count; i++) {
         const want *const w = &b->want[i];
-        SG_TRY(load_tensor(b, w, s, device, own, e));
-        if (!in_place(w, b->backend)) device += aligned(sg_bytes(*w->tensor));
+        const size_t      bytes = aligned(sg_bytes(*w->tensor));
+        if (stays(b, w, b->backend)) {
+            SG_TRY(load_tensor(b, w, s, host, own, e));
+            w->tensor->data = b->slot[w->block % 2] + ((size_t)(host - b->host) - b->span[w->block].at);
+            host += bytes;
+        } else {
+            SG_TRY(load_tensor(b, w, s, device, own, e));
+            if (!in_place(w, b->backend)) device += bytes;
+        }
         if (progress && progress(context, (int)i + 1, (int)b->count))
             return sg_error_set(e, SG_E_CANCELLED, "%s: loading was cancelled", sg_weights_path(b->weights));
     }
     return SG_OK;
 }
 
+/* The memory for what is to be loaded. */
+static sg_status take_memory(sg_bind *b, const sg_backend *backend, layout *l, sg_error *e)
+{
+    *l = lay_out(b, backend, NULL);
+    const size_t bytes = device_bytes(l);
+    b->backend = backend;
+    if (l->blocks) b->span = calloc((size_t)l->blocks, sizeof *b->span);
+    if (l->blocks && b->span) b->host = backend->memory->pin(l->host);
+    if (l->blocks && !b->host)
+        return sg_error_set(e, SG_E_MEMORY, "%s: the host does not have the %zu MiB, page-locked, for these weights",
+                            sg_weights_path(b->weights), (l->host >> 20) + 1);
+    if (b->span) lay_out(b, backend, b->span);
+    if (bytes) b->device = backend->memory->alloc(bytes);
+    if (bytes && !b->device)
+        return sg_error_set(e, SG_E_MEMORY, "%s: %s does not have the %zu MiB for these weights",
+                            sg_weights_path(b->weights), backend->name, (bytes >> 20) + 1);
+    for (int i = 0; i < l->slots; i++) b->slot[i] = (uint8_t *)b->device + l->kept + (size_t)i * l->slot;
+    return SG_OK;
+}
+
+static sg_status load(sg_bind *b, const sg_backend *backend, int (*progress)(void *, int, int), void *context,
+                      sg_error *e)
+{
+    layout    l;
+    sg_stream s = sg_stream_on(backend);
+    SG_TRY(take_memory(b, backend, &l, e));
+    if (backend->host_memory) return load_all(b, &s, progress, context, NULL, e);
+    if (backend->memory->stages && backend->memory->stages(&s, STAGING, l.kept))
+        return load_all(b, &s, progress, context, NULL, e);
+    void *const own = malloc(STAGING);
+    if (!own) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_weights_path(b->weights));
+    const sg_status status = load_all(b, &s, progress, context, own, e);
+    free(own);
+    return status;
+}
+
 sg_status sg_bind_load(sg_bind *b, const sg_backend *backend, int (*progress)(void *context, int done, int total),
                        void *context, sg_error *e)
 {
-    if (b->backend) return SG_OK;
+    const bool streams = sg_bind_host_bytes(b, backend) > 0;
+    if (b->backend && streams == (b->host != NULL)) return SG_OK;
+    sg_bind_unload(b);
     SG_TRY(sg_bind_check(b, e));
-    const size_t bytes = sg_bind_bytes(b, backend, NULL);
-    sg_stream    s = sg_stream_on(backend);
-    const bool   staged = backend->memory->stages && backend->memory->stages(&s, STAGING, bytes);
-    void *const  own = backend->host_memory || staged ? NULL : malloc(STAGING);
-    if (bytes) b->block = backend->memory->alloc(bytes);
-    b->backend = backend;
-    sg_status status = SG_OK;
-    if ((bytes && !b->block) || (!backend->host_memory && !staged && !own))
-        status = sg_error_set(e, SG_E_MEMORY, "%s: %s does not have the %zu MiB for these weights",
-                              sg_weights_path(b->weights), backend->name, (bytes >> 20) + 1);
-    if (status == SG_OK) status = load_all(b, &s, progress, context, own, e);
-    free(own);
+    const sg_status status = load(b, backend, progress, context, e);
     if (status != SG_OK) sg_bind_unload(b);
     return status;
 }
@@ -411,7 +497,20 @@ void sg_bind_unload(sg_bind *b)
         let_go(&b->want[i].source);
         b->want[i].tensor->data = NULL;
     }
-    if (b->block) b->backend->memory->release(b->block);
-    b->block = NULL;
+    if (b->device) b->backend->memory->release(b->device);
+    if (b->host) b->backend->memory->unpin(b->host); /* after release, which waits for fetches */
+    free(b->span);
+    b->device = NULL;
+    b->host = NULL;
+    b->span = NULL;
     b->backend = NULL;
+}
+
+void sg_bind_fetch(const sg_bind *b, sg_stream *s, int block)
+{
+    if (!b->host) return;
+    sg_fetch(s, &(sg_fetch_args){.slot = block % 2,
+                                 .device = b->slot[block % 2],
+                                 .host = b->host + b->span[block].at,
+                                 .bytes = b->span[block].bytes});
 }

@@ -31,6 +31,10 @@ bool sg_bind_has(const sg_bind *b, const char *name); /* the prefix goes in fron
  * shape must be dim[] exactly. t stays where it is until the binding closes. Failures are collected for sg_bind_check. */
 void sg_want_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int rank, const int64_t *dim);
 
+/* What is wanted from here on is of this block of layers; negative: of none. Blocks are wanted in order, from 0 on, each at
+ * once. */
+void sg_bind_block(sg_bind *b, int number);
+
 /* Tensors whose whole name contains this text may be in the file without anybody wanting them. */
 void sg_bind_ignore(sg_bind *b, const char *part);
 
@@ -40,18 +44,29 @@ void sg_bind_share(sg_bind *b, const sg_bind *other);
 /* SG_E_FORMAT listing all missing, misshapen, wrongly typed and extra tensors. */
 sg_status sg_bind_check(sg_bind *b, sg_error *e) SG_MUST_USE;
 
+/* From the next load on blocks stay on the host, where that is not the device's memory, in the dtype wanted; the device
+ * has room for two, even and odd ones, and sg_bind_fetch brings them there. */
+void sg_bind_offload(sg_bind *b, bool on);
+
 /* Device bytes that sg_bind_load will take; *mapped (may be NULL) gets the file bytes that serve in place. */
 size_t sg_bind_bytes(const sg_bind *b, const sg_backend *backend, size_t *mapped);
+
+/* Host bytes of the blocks that will stay there. */
+size_t sg_bind_host_bytes(const sg_bind *b, const sg_backend *backend);
 
 /* Numbers in the bound tensors of two and more dimensions: what products read. */
 uint64_t sg_bind_matrix_numbers(const sg_bind *b);
 
 /* Converts and uploads; what already has the wanted dtype serves from the map when the device shares host memory.
  * progress (may be NULL) is called after each tensor; non-zero cancels. A NaN or infinity is SG_E_NUMERIC naming the
- * tensor. Loading twice is a no-op until sg_bind_unload. */
+ * tensor. Loading twice is a no-op until sg_bind_unload or another sg_bind_offload. */
 sg_status sg_bind_load(sg_bind *b, const sg_backend *backend, int (*progress)(void *context, int done, int total),
                        void *context, sg_error *e) SG_MUST_USE;
-void      sg_bind_unload(sg_bind *b); /* gives the device memory back; the tensors keep their shapes */
+void      sg_bind_unload(sg_bind *b); /* gives the memory back, of which no op makes use any more; shapes stay */
+
+/* To be called before ops read the tensors of that block, which then stay until another even or odd one, as
+ * this is, is fetched. Does nothing for blocks that are on the device, and on a plan. */
+void sg_bind_fetch(const sg_bind *b, sg_stream *s, int block);
 
 #ifdef __cplusplus
 }

@@ -102,13 +102,59 @@ static sg_status device_settle(sg_stream *s, const void *staged)
     return p ? sg_cuda_check(s, "staging", cudaEventSynchronize(p->over)) : SG_OK;
 }
 
+static void *device_pin(size_t bytes)
+{
+    void *p = NULL;
+    if (cudaHostAlloc(&p, bytes ? bytes : 1, cudaHostAllocDefault) == cudaSuccess) return p;
+    cudaGetLastError(); /* as in device_alloc */
+    return NULL;
+}
+
+static void device_unpin(void *p) { cudaFreeHost(p); }
+
+static sg_status device_fetch(sg_stream *s, const sg_fetch_args *a)
+{
+    sg_cuda *const      c = sg_cuda_of(s);
+    sg_cuda_feed *const f = &c->feed;
+    const int           slot = (int)a->slot;
+    const bool          first = f->last < 0;
+    const int           before = first ? !slot : f->last;
+    cudaError_t         e = cudaEventRecord(f->left[before], c->queue);
+    if (!e) e = cudaStreamWaitEvent(f->queue, f->left[first ? before : slot], 0);
+    if (!e) e = cudaMemcpyAsync(a->device, a->host, a->bytes, cudaMemcpyHostToDevice, f->queue);
+    if (!e) e = cudaEventRecord(f->arrived, f->queue);
+    if (!e) e = cudaStreamWaitEvent(c->queue, f->arrived, 0);
+    f->last = slot;
+    return sg_cuda_check(s, "fetch", e);
+}
+
+static cudaError_t feed_open(sg_cuda_feed *f)
+{
+    cudaEvent_t *const event[] = {&f->left[0], &f->left[1], &f->arrived};
+    cudaError_t        e = cudaStreamCreateWithFlags(&f->queue, cudaStreamNonBlocking);
+    for (int i = 0; i < 3 && !e; i++) e = cudaEventCreateWithFlags(event[i], cudaEventDisableTiming);
+    f->last = -1;
+    return e;
+}
+
+static void feed_close(sg_cuda_feed *f)
+{
+    const cudaEvent_t event[] = {f->left[0], f->left[1], f->arrived};
+    if (f->queue) cudaStreamSynchronize(f->queue);
+    for (int i = 0; i < 3; i++)
+        if (event[i]) cudaEventDestroy(event[i]);
+    if (f->queue) cudaStreamDestroy(f->queue);
+}
+
 static const sg_memory device_memory = {.alloc = device_alloc,
                                         .release = device_release,
                                         .upload = device_upload,
                                         .download = device_download,
                                         .stages = device_stages,
                                         .stage = device_stage,
-                                        .settle = device_settle};
+                                        .settle = device_settle,
+                                        .pin = device_pin,
+                                        .unpin = device_unpin};
 
 void *sg_cuda_scratch(sg_stream *s, const char *op, sg_cuda_slot slot, size_t bytes)
 {
@@ -180,6 +226,7 @@ static sg_status open_on(sg_cuda *c, sg_backend *b, sg_error *e)
                             p.minor);
     failed = cudaSetDevice(0);
     if (!failed) failed = cudaStreamCreateWithFlags(&c->queue, cudaStreamNonBlocking);
+    if (!failed) failed = feed_open(&c->feed);
     if (!failed) failed = cudaMemGetInfo(&free_bytes, &all);
     if (failed) return refusal(e, failed);
     c->processors = attribute(cudaDevAttrMultiProcessorCount);
@@ -199,6 +246,7 @@ static void close_all(sg_cuda *c)
     sg_lt_close(c);
     for (int i = 0; i < SG_CUDA_SLOTS; i++) device_release(c->block[i].data);
     stages_free(c);
+    feed_close(&c->feed);
     if (c->queue) cudaStreamDestroy(c->queue);
     cudaGetLastError();
     free(c);
@@ -218,6 +266,7 @@ sg_status sg_cuda_open(sg_backend *b, sg_error *e)
     sg_cuda_score_init(&c->ops);
     sg_cuda_select_init(&c->ops);
     sg_cuda_blocks_init(&c->ops);
+    c->ops.fetch = device_fetch;
     sg_status status = open_on(c, b, e);
     if (!status) status = sg_step_open(c, e);
     if (status) {

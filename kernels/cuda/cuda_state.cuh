@@ -34,6 +34,14 @@ typedef struct sg_cuda_stage {
 
 enum { SG_CUDA_STAGES = 2 };
 
+/* How weights that stay on the host come: see sg_fetch_args. */
+typedef struct sg_cuda_feed {
+    cudaStream_t queue;
+    cudaEvent_t  left[2]; /* ops that were called before the last fetch into the other slot are done */
+    cudaEvent_t  arrived; /* the last fetch */
+    int          last;    /* its slot; -1: the events say nothing */
+} sg_cuda_feed;
+
 struct sg_lt;
 struct sg_dnn;
 struct sg_cuda_step;
@@ -54,6 +62,7 @@ typedef struct sg_cuda {
     sg_cuda_stage        stage[SG_CUDA_STAGES];
     size_t               stage_bytes; /* of each; 0: there are none */
     int                  staged;      /* which was given last */
+    sg_cuda_feed         feed;
 } sg_cuda;
 
 static inline sg_cuda *sg_cuda_of(const sg_stream *s) { return (sg_cuda *)s->impl; }

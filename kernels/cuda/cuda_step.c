@@ -18,9 +18,11 @@
 
 enum { WORTH = 16 }; /* launches that save what recording costs: kernels/NOTES.md */
 
+#define STEP_OPS(X) SG_OPS(X) X(fetch)
+
 typedef union any_args {
 #define X(op) sg_##op##_args op;
-    SG_OPS(X)
+    STEP_OPS(X)
 #undef X
 } any_args;
 
@@ -113,7 +115,7 @@ static sg_status take(sg_stream *s, run_fn *run, const void *args, size_t size)
 #define X(op)                                                                                                          \
     static sg_status run_##op(sg_stream *s, const void *a) { return sg_cuda_of(s)->step->ops.op(s, a); }               \
     static sg_status step_##op(sg_stream *s, const sg_##op##_args *a) { return take(s, run_##op, a, sizeof *a); }
-SG_OPS(X)
+STEP_OPS(X)
 #undef X
 
 /* True: the graph is what the noted calls launch; nothing has run. False: nor is there a graph, and the stream is as it
@@ -126,7 +128,9 @@ static bool record(sg_stream *s)
     cudaError_t         e = cudaStreamBeginCapture(c->queue, cudaStreamCaptureModeThreadLocal);
     if (!e) {
         t->recording = true;
+        c->feed.last = -1; /* a graph cannot wait for what is no part of it, nor what follows for parts of a graph */
         const sg_status status = run_calls(s, t->count);
+        c->feed.last = -1;
         t->recording = false;
         e = cudaStreamEndCapture(c->queue, &graph);
         if (!e && status) e = cudaErrorStreamCaptureUnsupported;
@@ -160,6 +164,7 @@ static sg_status step_end(sg_stream *s)
     if (s->status || mode != FOLLOW) return s->status;
     if (t->met < t->count) return catch_up(s, OUT);
     if (!t->graph && !record(s)) return run_calls(s, t->count);
+    sg_cuda_of(s)->feed.last = -1;
     return sg_cuda_check(s, "step", cudaGraphLaunch(t->graph, sg_cuda_of(s)->queue));
 }
 
@@ -189,7 +194,7 @@ sg_status sg_step_open(sg_cuda *c, sg_error *e)
     c->step = t;
     t->ops = c->ops;
 #define X(op) c->ops.op = t->ops.op ? step_##op : NULL;
-    SG_OPS(X)
+    STEP_OPS(X)
 #undef X
     c->ops.step_begin = step_begin;
     c->ops.step_end = step_end;

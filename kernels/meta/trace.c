@@ -82,8 +82,14 @@ static sg_status trace_step_begin(sg_stream *s, int like)
 
 static sg_status trace_step_end(sg_stream *s) { return s->inner->step_end ? s->inner->step_end(s) : SG_OK; }
 
+static sg_status trace_fetch(sg_stream *s, const sg_fetch_args *a)
+{
+    return s->inner->fetch ? s->inner->fetch(s, a) : SG_OK;
+}
+
 #define X(op) .op = trace_##op,
-static const sg_ops trace_ops = {SG_OPS(X).step_begin = trace_step_begin, .step_end = trace_step_end};
+static const sg_ops trace_ops = {SG_OPS(X).step_begin = trace_step_begin, .step_end = trace_step_end,
+                                 .fetch = trace_fetch};
 #undef X
 
 void sg_trace_wrap(sg_stream *s, sg_trace *t)

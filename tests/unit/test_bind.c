@@ -86,7 +86,8 @@ static void *stage(sg_stream *s)
     return staged[turn];
 }
 
-static const sg_memory  memory = {take, give, upload, download, stages, stage, NULL};
+static const sg_memory memory = {
+    .alloc = take, .release = give, .upload = upload, .download = download, .stages = stages, .stage = stage};
 static const sg_backend host = {.name = "host", .memory = &memory, .host_memory = true, .threads = 2};
 static const sg_backend card = {.name = "card", .memory = &memory, .threads = 2};
 

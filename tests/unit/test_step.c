@@ -184,6 +184,57 @@ static void a_failed_step_is_over(void **state)
     finish(&b);
 }
 
+/* ---- weights that stay on the host ---- */
+
+enum { BLOCKS = 7, D = 512, CHAINS = 8 }; /* an odd number: the last block and the next chain's first share a slot */
+
+/* x through all blocks, weights being those on the device or, where host is given, fetched into two slots. */
+static void chain(bench *b, int round, const uint8_t *host, uint8_t *device, float got[N * D])
+{
+    sg_stream *const s = &b->s;
+    const size_t     bytes = D * D * sizeof(float), mark = s->keep.used;
+    const sg_tensor  y[2] = {sg_new_keep(s, SG_F32, N, D), sg_new_keep(s, SG_F32, N, D)};
+    static float     x[N * D];
+    for (int i = 0; i < N * D; i++) x[i] = (float)((i * 7 + round) % 64) / 64;
+    sg_upload(s, y[0], x);
+    if (round > 1) sg_step_begin(s, LIKE);
+    for (int i = 0; i < BLOCKS; i++) {
+        uint8_t *const at = device + bytes * (size_t)(host ? i % 2 : i);
+        const size_t   from = bytes * (size_t)i;
+        if (host) sg_fetch(s, &(sg_fetch_args){.slot = i % 2, .device = at, .host = host + from, .bytes = bytes});
+        sg_linear(s, .y = y[(i + 1) % 2], .x = y[i % 2], .w = {at, SG_F32, 2, {D, D}});
+    }
+    if (round > 1) sg_step_end(s);
+    sg_download(s, got, y[BLOCKS % 2]);
+    s->keep.used = mark;
+    if (s->status) fail_msg("chain %d: %s", round, s->why);
+}
+
+static void fetched_weights_give_the_same_bits(void **state)
+{
+    (void)state;
+    static float           want[CHAINS][N * D], got[N * D];
+    const size_t           all = BLOCKS * D * D * sizeof(float);
+    bench                  b = make();
+    const sg_memory *const m = b.s.memory;
+    if (!m->pin) {
+        finish(&b);
+        skip();
+    }
+    uint8_t *const host = m->pin(all), *const device = m->alloc(all);
+    assert_true(host && device);
+    for (size_t i = 0; i < BLOCKS * D * D; i++) ((float *)(void *)host)[i] = (float)(i * 2654435761u % 1024) / 16384;
+    assert_int_equal(m->upload(&b.s, device, host, all), SG_OK);
+    for (int i = 0; i < CHAINS; i++) chain(&b, i, NULL, device, want[i]);
+    for (int i = 0; i < CHAINS; i++) {
+        chain(&b, i, host, device, got);
+        if (memcmp(want[i], got, sizeof got) != 0) fail_msg("chain %d differs", i);
+    }
+    m->release(device);
+    m->unpin(host);
+    finish(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +242,7 @@ int main(void)
         cmocka_unit_test(traced_steps_are_not_put_off),
         cmocka_unit_test(steps_give_the_same_bits),
         cmocka_unit_test(a_failed_step_is_over),
+        cmocka_unit_test(fetched_weights_give_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

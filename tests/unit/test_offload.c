@@ -1,0 +1,262 @@
+/* test_offload.c - blocks of the denoiser that stay on the host: the bits are those without, the memory is that of the
+ * plan, and who may choose. The device is the oracle behind memory that counts, with a fetch that spoils the slot before. */
+#include "engine_fixture.h"
+
+/* ---- the device ---- */
+
+static struct device {
+    sg_backend *real; /* NULL: not in use */
+    sg_backend  backend;
+    sg_ops      ops;
+    sg_memory   memory;
+    size_t      held, most;       /* bytes on the device now, at most */
+    size_t      pinned, most_pin; /* on the host */
+    uint8_t    *pin;              /* the last */
+    size_t      pin_bytes;
+    int         fetches;
+    void       *slot[2]; /* what was fetched last */
+    size_t      slot_bytes[2];
+    bool        no_pin;
+    uint8_t     idle[1 << 16]; /* as state of a backend that holds nothing */
+} device;
+
+/* Memory that knows its size. */
+static uint8_t *take(size_t bytes)
+{
+    uint8_t *const p = aligned_alloc(SG_ALIGN, (bytes + 2 * SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN);
+    assert_non_null(p);
+    memcpy(p, &bytes, sizeof bytes);
+    return p + SG_ALIGN;
+}
+
+static size_t give(uint8_t *p)
+{
+    size_t bytes;
+    memcpy(&bytes, p - SG_ALIGN, sizeof bytes);
+    free(p - SG_ALIGN);
+    return bytes;
+}
+
+static void *device_alloc(size_t bytes)
+{
+    device.held += bytes;
+    if (device.held > device.most) device.most = device.held;
+    return take(bytes);
+}
+
+static void device_release(void *p)
+{
+    if (p) device.held -= give(p);
+    for (int i = 0; i < 2; i++) device.slot[i] = NULL; /* one of them may be gone */
+}
+
+static void *device_pin(size_t bytes)
+{
+    if (device.no_pin) return NULL;
+    device.pinned += bytes;
+    if (device.pinned > device.most_pin) device.most_pin = device.pinned;
+    device.pin_bytes = bytes;
+    return device.pin = take(bytes);
+}
+
+static void device_unpin(void *p) { device.pinned -= give(p); }
+
+static sg_status device_fetch(sg_stream *s, const sg_fetch_args *a)
+{
+    (void)s;
+    const int other = !a->slot;
+    assert_true(a->slot == 0 || a->slot == 1);
+    assert_true((const uint8_t *)a->host >= device.pin);
+    assert_true((const uint8_t *)a->host + a->bytes <= device.pin + device.pin_bytes);
+    if (device.slot[other]) memset(device.slot[other], 0xff, device.slot_bytes[other]);
+    memcpy(a->device, a->host, a->bytes);
+    device.slot[a->slot] = a->device;
+    device.slot_bytes[a->slot] = a->bytes;
+    device.fetches++;
+    return SG_OK;
+}
+
+/* g computes on the device from here on, until close_engine. */
+static void use_device(sg_engine *g)
+{
+    device = (struct device){.real = g->backend, .backend = *g->backend};
+    device.ops = *g->backend->ops;
+    device.ops.fetch = device_fetch;
+    device.memory = *g->backend->memory;
+    device.memory.alloc = device_alloc;
+    device.memory.release = device_release;
+    device.memory.pin = device_pin;
+    device.memory.unpin = device_unpin;
+    device.backend.ops = &device.ops;
+    device.backend.memory = &device.memory;
+    device.backend.host_memory = false;
+    device.backend.impl = device.idle;
+    g->backend = &device.backend;
+}
+
+static void close_engine(sg_engine **g)
+{
+    sg_backend *real = device.real;
+    (*g)->backend = NULL;
+    sg_engine_close(g);
+    sg_backend_close(&real);
+    assert_int_equal(device.held, 0);
+    assert_int_equal(device.pinned, 0);
+}
+
+/* ---- renders ---- */
+
+enum { SIDE = 32 }; /* of frames */
+
+typedef struct film {
+    uint8_t pixels[5][SIDE * SIDE * 3];
+    int     frames;
+} film;
+
+static sg_status take_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
+{
+    (void)e;
+    film *const f = context;
+    assert_true(index < 5);
+    memcpy(f->pixels[index], rgb, sizeof f->pixels[index]);
+    f->frames++;
+    return SG_OK;
+}
+
+static sg_status render(sg_engine *g, const sg_request *r, film *f, sg_report *report, sg_error *e)
+{
+    *f = (film){.frames = 0};
+    return sg_engine_render(g, r, &(sg_callbacks){.context = f, .frame = take_frame}, report, e);
+}
+
+static sg_engine *open_on_device(const char *dir, const char *dtype)
+{
+    sg_engine *g = NULL;
+    sg_error   e = {0};
+    if (sg_engine_open(&g, &(sg_engine_options){.model_dir = dir, .backend = "ref", .dtype = dtype}, &e))
+        fail_msg("%s", e.text);
+    use_device(g);
+    return g;
+}
+
+static sg_request square(const sg_engine *g)
+{
+    sg_request r = small(g);
+    r.width = r.height = SIDE;
+    return r;
+}
+
+/* Renders, and the memory taken is that planned. */
+static void render_as_planned(sg_engine *g, const sg_request *r, film *f, sg_report *report)
+{
+    sg_error e = {0};
+    device.most = device.most_pin = 0;
+    device.fetches = 0;
+    if (render(g, r, f, report, &e)) fail_msg("%s", e.text);
+    assert_int_equal(f->frames, r->frames);
+    assert_int_equal(device.most, report->held_bytes);
+    assert_int_equal(device.most_pin, report->plan.host);
+    assert_int_equal(device.fetches > 0, report->plan.host > 0);
+}
+
+/* One expert and two, blocks that take turns and a block that follows itself, both dtypes; again, and after the other way. */
+static void bits_are_the_same(void **state)
+{
+    (void)state;
+    static const char *const models[] = {SG_FIXTURES "/wan21_hd12", SG_FIXTURES "/wan22_a14b",
+                                         SG_FIXTURES "/wan22_ti2v"};
+    static const char *const dtypes[] = {"f32", "bf16"};
+    static const sg_offload  ways[] = {SG_OFFLOAD_AUTO, SG_OFFLOAD_ON, SG_OFFLOAD_OFF};
+    static film              first, f;
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k < 3; k++) {
+            sg_engine *g = open_on_device(models[i / 2], dtypes[i % 2]);
+            sg_request r = square(g);
+            sg_report  report;
+            sg_error   e = {0};
+            g->offload = ways[k];
+            render_as_planned(g, &r, k ? &f : &first, &report);
+            assert_int_equal(report.plan.host > 0, ways[k] == SG_OFFLOAD_ON);
+            for (int again = 0; again < 3; again++) { /* the same way, the other, and back */
+                if (k || again) assert_memory_equal(&first, &f, sizeof f);
+                if (render(g, &r, &f, &report, &e)) fail_msg("%s", e.text);
+                g->offload = g->offload == SG_OFFLOAD_ON ? SG_OFFLOAD_OFF : SG_OFFLOAD_ON;
+            }
+            assert_memory_equal(&first, &f, sizeof f);
+            close_engine(&g);
+        }
+}
+
+/* Of six blocks two are on the device at a time: auto does that where six are too many, and there only. */
+static void auto_takes_what_fits(void **state)
+{
+    (void)state;
+    static film first, f;
+    sg_engine  *g = open_on_device(SG_TINY_WAN, "bf16");
+    sg_request  r = square(g);
+    sg_plan     off, on, p;
+    sg_report   report;
+    sg_error    e = {0};
+    r.steps = r.frames = 1;
+    r.cfg_scale = 1;
+    g->offload = SG_OFFLOAD_ON;
+    assert_int_equal(sg_engine_plan(g, &r, &on, &e), SG_OK);
+    g->offload = SG_OFFLOAD_OFF;
+    assert_int_equal(sg_engine_plan(g, &r, &off, &e), SG_OK);
+    assert_int_equal(off.host, 0);
+    assert_int_equal(off.denoise.weights - on.denoise.weights, on.host / 6 * 4);
+    assert_int_equal(off.denoise.peak - on.denoise.peak, on.host / 6 * 4);
+    assert_true(off.need > on.need);
+    g->offload = SG_OFFLOAD_AUTO;
+    g->memory_limit = off.need;
+    assert_int_equal(sg_engine_plan(g, &r, &p, &e), SG_OK);
+    assert_int_equal(p.host, 0);
+    render_as_planned(g, &r, &first, &report);
+    g->memory_limit = off.need - 1;
+    render_as_planned(g, &r, &f, &report);
+    assert_memory_equal(&first, &f, sizeof f);
+    assert_true(report.plan.host == on.host && report.plan.need == on.need);
+
+    g->offload = SG_OFFLOAD_OFF;
+    assert_int_equal(render(g, &r, &f, &report, &e), SG_E_MEMORY);
+    g->offload = SG_OFFLOAD_AUTO;
+    device.backend.host_bytes = on.host - 1;
+    e = (sg_error){0};
+    assert_int_equal(render(g, &r, &f, &report, &e), SG_E_MEMORY);
+    assert_non_null(strstr(e.text, "offload: 0.0"));
+    close_engine(&g);
+}
+
+static void a_host_without_memory_is_told(void **state)
+{
+    (void)state;
+    static film f;
+    sg_engine  *g = open_on_device(model, "f32");
+    sg_request  r = square(g);
+    sg_report   report;
+    sg_error    e = {0};
+    g->offload = SG_OFFLOAD_ON;
+    device.no_pin = true;
+    assert_int_equal(render(g, &r, &f, &report, &e), SG_E_MEMORY);
+    assert_non_null(strstr(e.text, "page-locked"));
+    close_engine(&g);
+}
+
+static void hosts_do_not_offload(void **state)
+{
+    (void)state;
+    sg_engine              *g = NULL;
+    sg_error                e = {0};
+    const sg_engine_options o = {.model_dir = model, .backend = "ref", .offload = SG_OFFLOAD_ON};
+    assert_int_equal(sg_engine_open(&g, &o, &e), SG_E_ARG);
+    assert_string_equal(e.text, "offload: weights are on the host anyway with backend ref");
+    assert_null(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_are_the_same), cmocka_unit_test(auto_takes_what_fits),
+                                       cmocka_unit_test(a_host_without_memory_is_told),
+                                       cmocka_unit_test(hosts_do_not_offload)};
+    return cmocka_run_group_tests(tests, make_copy, remove_copy);
+}
