@@ -316,6 +316,7 @@ static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
     j->request.prompt = prompts->count ? prompts->prompt[0].text : NULL;
     say_start(j);
     SG_TRY(plan(j, e));
+    sg_progress_say_offload(&j->progress, &j->plan);
     say_plan(j);
     say_doubts(j);
     return render_all(j, prompts, output, e);

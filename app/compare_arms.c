@@ -244,6 +244,7 @@ static sg_status run(job *j, sg_error *e)
     SG_TRY(check_inputs(j, e));
     SG_TRY(open_all(j, e));
     sg_progress_say_start(&j->progress, j->model.name, &j->info, &j->request, j->plan.tokens, j->settings->seed < 0);
+    sg_progress_say_offload(&j->progress, &j->plan);
     sg_arms_say(&j->progress, j->all.result, j->arms.count, j->plan.tokens, j->model.dir);
     SG_TRY(sg_compare_files_open(&j->files, e));
     SG_TRY(reserve(j, e));

@@ -120,6 +120,8 @@ sg_status sg_options_check(const sg_settings *s, sg_error *e)
     if (s->quiet && s->verbose) return sg_error_set(e, SG_E_ARG, "--quiet and --verbose exclude each other");
     if (s->json && s->output && strcmp(s->json, "-") == 0 && strcmp(s->output, "-") == 0)
         return sg_error_set(e, SG_E_ARG, "--json and --output cannot both go to stdout");
+    if (given(s, "offload", "on") && (given(s, "backend", "cpu") || given(s, "backend", "ref")))
+        return sg_error_set(e, SG_E_ARG, "--offload on has no effect with --backend %s", s->backend);
     SG_TRY(check_reading(s, e));
     return check_attention(s, e);
 }

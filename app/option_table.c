@@ -25,6 +25,7 @@ static const char *const compats[] = {"new", "old", NULL};
 static const char *const backends[] = {"auto", "cuda", "cpu", "ref", NULL};
 static const char *const dtypes[] = {"auto", "f32", "bf16", NULL};
 static const char *const presets[] = {"usual", "paper", NULL};
+static const char *const offloads[] = {"auto", "on", "off", NULL};
 static const char *const switches[] = {"off", "on", NULL};
 static const char *const budgets[] = {"row", "heads", NULL};
 static const char *const rules[] = {"topk", "tau", NULL};
@@ -202,6 +203,10 @@ const sg_option sg_option_table[] = {
      .help = "no instruction set beyond this"},
     {.name = "memory-limit", .kind = SG_OPTION_BYTES, .commands = MODEL, AT(memory_limit), .value = "SIZE",
      .help = "refuse what needs more, as 8G or 512M (default: what the machine has free)"},
+    {.name = "offload", .kind = SG_OPTION_CHOICE, .commands = MODEL & ~(CHECK | TUNE), AT(offload), .choices = offloads,
+     .value = "WHEN",
+     .help = "keep the denoiser's blocks on the host, and bring them to the GPU as they are needed;\n"
+             "auto: if the GPU has too little memory for all of them"},
 
     HEADING(ALL, "And"),
     {.name = "quiet", .letter = 'q', .kind = SG_OPTION_FLAG, .commands = SAMPLER | STEP | TUNE, AT(quiet),

@@ -71,6 +71,13 @@ void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_inf
     if (p->quiet && drawn) fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);
 }
 
+void sg_progress_say_offload(sg_progress *p, const sg_plan *plan)
+{
+    if (plan->host)
+        sg_progress_say(p, "offload: %.2f GiB of the denoiser stay on the host, all but two blocks at a time",
+                        (double)plan->host * 0x1p-30);
+}
+
 static bool is_quarter(int done, int total) { return (long)done * 4 / total != (long)(done - 1) * 4 / total; }
 
 /* One stage's state in words: "denoising 7/16, 0.52 s a step, 4.7 s left". */

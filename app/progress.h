@@ -39,6 +39,9 @@ void sg_progress_clear(sg_progress *p);
 void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_info *info, const sg_request *r,
                            int64_t tokens, bool drawn);
 
+/* What of the model stays on the host, if anything does. */
+void sg_progress_say_offload(sg_progress *p, const sg_plan *plan);
+
 /* "s" but for 1. */
 const char *sg_plural(int64_t n);
 

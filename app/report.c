@@ -90,12 +90,13 @@ json_t *sg_report_number(double v) { return isfinite(v) ? json_real(v) : json_nu
 
 sg_status sg_report_plan(json_t **out, const sg_plan *p, sg_error *e)
 {
-    json_t *j = json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:[I,I,I,I], s:I}", "text", phase(&p->text),
-                          "denoise", phase(&p->denoise), "decode", phase(&p->decode), "base_bytes", (json_int_t)p->base,
-                          "output_bytes", (json_int_t)p->output, "staging_bytes", (json_int_t)p->staging, "peak_bytes",
-                          (json_int_t)p->peak, "need_bytes", (json_int_t)p->need, "available_bytes",
-                          (json_int_t)p->available, "latent", (json_int_t)p->latent[0], (json_int_t)p->latent[1],
-                          (json_int_t)p->latent[2], (json_int_t)p->latent[3], "tokens", (json_int_t)p->tokens);
+    json_t *j =
+        json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:[I,I,I,I], s:I}", "text", phase(&p->text),
+                  "denoise", phase(&p->denoise), "decode", phase(&p->decode), "base_bytes", (json_int_t)p->base,
+                  "output_bytes", (json_int_t)p->output, "staging_bytes", (json_int_t)p->staging, "peak_bytes",
+                  (json_int_t)p->peak, "need_bytes", (json_int_t)p->need, "available_bytes", (json_int_t)p->available,
+                  "host_bytes", (json_int_t)p->host, "latent", (json_int_t)p->latent[0], (json_int_t)p->latent[1],
+                  (json_int_t)p->latent[2], (json_int_t)p->latent[3], "tokens", (json_int_t)p->tokens);
     return packed(out, j, "plan", e);
 }
 

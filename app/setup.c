@@ -78,6 +78,12 @@ static unsigned cpu_mask(const char *name)
     return name ? mask : 0;
 }
 
+static sg_offload offload(const char *name)
+{
+    if (!name || strcmp(name, "auto") == 0) return SG_OFFLOAD_AUTO;
+    return strcmp(name, "on") == 0 ? SG_OFFLOAD_ON : SG_OFFLOAD_OFF;
+}
+
 /* ---- files that shrink while they are mapped ---- */
 
 static uintptr_t hexadecimal(const char **s)
@@ -146,7 +152,8 @@ sg_engine_options sg_setup_options(const sg_model_path *model, const sg_settings
                                .dtype = s->dtype ? s->dtype : "auto",
                                .threads = s->threads,
                                .cpu_mask = cpu_mask(s->cpumask),
-                               .memory_limit = s->memory_limit};
+                               .memory_limit = s->memory_limit,
+                               .offload = offload(s->offload)};
 }
 
 sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_settings *s, bool check, sg_error *e)

@@ -27,6 +27,10 @@ try --sampler unipx --prompt x
 try --dtype f16 --prompt x
 try --memory-limit lots --prompt x
 try --memory-limit -1G --prompt x
+try --offload maybe --prompt x
+try --offload on --backend cpu --prompt x
+try bench step --offload on --backend ref
+try tune --offload on --prompt x
 try --quiet=3 --prompt x
 try -qv --prompt x
 try --quiet --verbose --prompt x
