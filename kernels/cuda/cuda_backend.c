@@ -1,6 +1,7 @@
 /* cuda_backend.c - the device found, its memory, its scratch, and how its failures are told. */
 #include "cuda_state.cuh"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,6 +9,19 @@ enum {
     OLDEST = 80,     /* compute capability 8.0: the first with BF16 */
     STAGE_WORTH = 64 /* bytes sent without pinned memory in the time that it takes to pin one: kernels/NOTES.md */
 };
+
+/* Where the toolkit of the build has its libraries. */
+#ifndef SG_CUDA_LIBRARIES
+#define SG_CUDA_LIBRARIES "/usr/local/cuda/lib64"
+#endif
+
+void *sg_cuda_library(const char *name)
+{
+    char        path[1024];
+    void *const found = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    snprintf(path, sizeof path, "%s/%s", SG_CUDA_LIBRARIES, name);
+    return found ? found : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
 
 sg_status sg_cuda_check(sg_stream *s, const char *op, cudaError_t e)
 {

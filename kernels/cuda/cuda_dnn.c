@@ -33,14 +33,7 @@ enum {
     SCRATCH = 32 << 20 /* bytes; as cublasLt's, with which it is shared */
 };
 
-#define TEXT(x) TEXT_OF(x)
-#define TEXT_OF(x) #x
-#define LIBRARY "libcudnn.so." TEXT(CUDNN_GRAPH_MAJOR)
-
-/* Where the toolkit of the build has its libraries; looked into when the system does not know the library. */
-#ifndef SG_CUDA_LIBRARIES
-#define SG_CUDA_LIBRARIES "/usr/local/cuda/lib64"
-#endif
+#define LIBRARY "libcudnn.so." SG_TEXT(CUDNN_GRAPH_MAJOR)
 
 /* clang-format off */
 #define DNN_CALLS(X)                                                                                                   \
@@ -343,8 +336,7 @@ static sg_status run(sg_stream *s, const char *op, const dnn_plan *p, int64_t co
 /* What it lacks; NULL: nothing. */
 static const char *load(sg_dnn *l)
 {
-    l->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!l->library) l->library = dlopen(SG_CUDA_LIBRARIES "/" LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    l->library = sg_cuda_library(LIBRARY);
     if (!l->library) return LIBRARY " is not installed";
 #define X(name)                                                                                                        \
     {                                                                                                                  \

@@ -14,14 +14,7 @@
 
 enum { KEPT = 512, SCRATCH = 32 << 20 }; /* bytes: what NVIDIA advises for its newest devices */
 
-#define TEXT(x) TEXT_OF(x)
-#define TEXT_OF(x) #x
-#define LIBRARY "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
-
-/* Where the toolkit of the build has its libraries; looked into when the system does not know the library. */
-#ifndef SG_CUDA_LIBRARIES
-#define SG_CUDA_LIBRARIES "/usr/local/cuda/lib64"
-#endif
+#define LIBRARY "libcublasLt.so." SG_TEXT(CUBLAS_VER_MAJOR)
 
 #define LT_CALLS(X)                                                                                                    \
     X(Create) X(Destroy) X(Matmul) X(MatmulAlgoGetHeuristic) X(MatmulDescCreate) X(MatmulDescDestroy)                  \
@@ -188,8 +181,7 @@ sg_status sg_cuda_gemm(sg_stream *s, const char *op, const sg_gemm *g)
 
 static bool load(sg_lt *l)
 {
-    l->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!l->library) l->library = dlopen(SG_CUDA_LIBRARIES "/" LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    l->library = sg_cuda_library(LIBRARY);
     if (!l->library) return false;
 #define X(name)                                                        \
     {                                                                  \

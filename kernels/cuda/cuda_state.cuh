@@ -67,6 +67,14 @@ typedef struct sg_cuda {
 
 static inline sg_cuda *sg_cuda_of(const sg_stream *s) { return (sg_cuda *)s->impl; }
 
+/* A macro's value as text. */
+#define SG_TEXT(x) SG_TEXT_OF(x)
+#define SG_TEXT_OF(x) #x
+
+/* Opens one of NVIDIA's libraries, by dlopen: the system's, or that of the toolkit that was built with. NULL: neither has
+ * it. */
+void *sg_cuda_library(const char *name);
+
 /* Latches a failure of CUDA under the op's name; SG_OK for cudaSuccess. */
 sg_status sg_cuda_check(sg_stream *s, const char *op, cudaError_t e);
 
