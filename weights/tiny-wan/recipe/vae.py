@@ -13,7 +13,7 @@ from runtime import Average, Budget, Context, Muon, load, parser, picture, psnr,
 
 ZOOMS = (.5, 1., .5, .75)                      # of the crops: .5 is the scale of 256 x 256
 # Weight of a frame by its place in the chunk of four: the first and the third are harder.
-PLACES = (2.8, .45, 1.9, .3)
+PLACES = (6., .2, 4., .12)
 
 
 def crops(args, context, generator):
