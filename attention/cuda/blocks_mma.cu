@@ -7,14 +7,15 @@
  * counts the scores anew for the others, for want of registers: a warp holds 32 x DV sums and 32 x 64 scores.
  *
  * Weights become the left operand of the product with v where they are: see mma.cuh. They are rounded to BF16 for it and
- * summed unrounded. I8 values are exact in BF16.
+ * summed unrounded. I8 values are exact in BF16. A row's weights are 2^(logit - base): its base follows its largest logit
+ * only when that has risen by more than LAG (by anything, with lambda), so that o seldom has to fade.
  *
  * Shared memory: q I8 [128][DK + 16]; twice k I8 [64][DK + 16], v BF16 [64][DV + 8], scales and biases of a tile's keys. The
  * 16 bytes keep ldmatrix free of bank conflicts.
  * Schedule: one barrier a tile. After it tile t is there and all warps are done with t - 1, in whose place t + 1 is put
- * while t is computed.
- * Roofline: of a tile of d = 128 an H200's processor needs 256 cycles for q k^T, 512 for the values, 512 for the powers of
- * two and as many for scaling, maxima and packing, which other warps hide; shared memory gives the operands in 770. */
+ * while t is computed. Two blocks share a processor, so that one's maxima run beside the other's products. Of the weights
+ * all but the first 16 keys' come into being between the products with v.
+ * Roofline: NOTES.md, "The operator on CUDA". */
 #include "blocks.cuh"
 
 #include <math.h>
@@ -22,6 +23,9 @@
 enum { THREADS = 128, WARP_ROWS = 32, PAD = 8 };
 
 #define LOG2_BLOCK 6.0f /* ln SG_BLOCK_K in powers of two */
+#define LAG 8.0f        /* how far a row's largest logit may rise above its base, in powers of two */
+#define LOWEST (-3.402823466e38f)
+#define WHOLE 12582912.0f /* whole numbers up to 2^22, as 256 products make, added to its bits are added to it */
 
 struct blocks_job {
     const int8_t *q, *k, *tail_k;
@@ -31,8 +35,8 @@ struct blocks_job {
     const uint8_t *keep;
     float2        *count; /* [h, nq]: skips, sum of shares; NULL without lambda */
     sg_view        y;
-    int64_t        n, m, d, nq, nk;
-    int            h, hk, q_group, k_group;
+    int64_t        n, m;
+    int            d, nq, nk, words, h, hk, q_group, k_shift;
     sg_dtype       v_type;
     float          scale; /* times log2 e: weights are powers of two */
     bool           causal, wide_k, wide_v;
@@ -42,24 +46,26 @@ template <int DK, int DV> struct blocks_shared {
     int8_t   q[SG_BLOCK_Q][DK + 16];
     int8_t   k[2][SG_BLOCK_K][DK + 16];
     uint16_t v[2][SG_BLOCK_K][DV + PAD];
-    float    add[2][SG_BLOCK_K]; /* to a logit, in powers of two; -INFINITY: the key is not there */
+    float    bias[2][SG_BLOCK_K]; /* of the means of a tail */
     float    scale[2][SG_BLOCK_K / SG_BLOCK_SUB];
+    float    left[THREADS][4]; /* what a thread's rows leave out of their sums */
     float2   count[THREADS / SG_WARP];
 };
 
 /* ---- the walk ---- */
 
 struct blocks_tile {
-    int64_t  index; /* of a block of keys, or of 64 of them, whose means these are */
+    int      index; /* of a block of keys, or of 64 of them, whose means these are */
     uint64_t seen;  /* a bit of each key that is there */
     bool     tail;
     bool     edge; /* causal: key k only from row SG_BLOCK_K index + k on */
 };
 
 struct blocks_walk {
-    int64_t i, gk;
-    int64_t sight; /* how many blocks of keys are seen */
-    int64_t next;  /* block of keys, then nk + word of the tail */
+    int      i, gk;
+    int      sight;      /* how many blocks of keys are seen */
+    int      word, tail; /* the next of either kind */
+    uint64_t rest;       /* of the blocks that the word before keeps, those to come */
 };
 
 static __device__ __forceinline__ uint64_t low_bits(int64_t n)
@@ -67,39 +73,33 @@ static __device__ __forceinline__ uint64_t low_bits(int64_t n)
     return n >= 64 ? ~0ull : n <= 0 ? 0 : (1ull << n) - 1;
 }
 
-static __device__ __forceinline__ uint64_t kept_of(const blocks_job &j, const blocks_walk &w, int64_t word)
+static __device__ __forceinline__ uint64_t kept_of(const blocks_job &j, const blocks_walk &w, int word)
 {
-    const int64_t words = (j.nk + 63) / 64;
-    uint64_t      kept = ~0ull;
+    uint64_t kept = ~0ull;
     if (j.keep) {
-        const uint8_t *const from = j.keep + (((int64_t)blockIdx.y * j.nq + w.i) * words + word) * 8;
+        const uint8_t *const from = j.keep + (((int64_t)blockIdx.y * j.nq + w.i) * j.words + word) * 8;
         kept = 0;
         for (int b = 0; b < 8; b++) kept |= (uint64_t)from[b] << 8 * b; /* it may lie anywhere */
     }
     return kept & low_bits(w.sight - word * 64);
 }
 
-static __device__ bool next_tile(const blocks_job &j, blocks_walk &w, blocks_tile &t)
+static __device__ __forceinline__ bool next_tile(const blocks_job &j, blocks_walk &w, blocks_tile &t)
 {
-    while (w.next < j.nk) {
-        const uint64_t rest = kept_of(j, w, w.next / 64) >> w.next % 64;
-        if (!rest) {
-            w.next = min((w.next / 64 + 1) * 64, j.nk);
-            continue;
-        }
-        t.index = w.next + __ffsll((long long)rest) - 1;
-        t.seen = low_bits(j.m - t.index * SG_BLOCK_K);
-        t.tail = false;
+    while (!w.rest && w.word < j.words) w.rest = kept_of(j, w, w.word++);
+    t.tail = !w.rest;
+    t.edge = false;
+    if (w.rest) {
+        t.index = w.word * 64 + __ffsll((long long)w.rest) - 65;
+        t.seen = low_bits(j.m - (int64_t)t.index * SG_BLOCK_K);
         t.edge = j.causal && (t.index + 1) * SG_BLOCK_K > w.i * SG_BLOCK_Q + 1;
-        w.next = t.index + 1;
+        w.rest &= w.rest - 1;
         return true;
     }
-    while (j.tail_k && (w.next - j.nk) * 64 < j.nk) {
-        const int64_t full = j.m / SG_BLOCK_K, whole = j.causal ? min(full, (w.i * SG_BLOCK_Q + 1) / SG_BLOCK_K) : full;
-        t.index = w.next++ - j.nk;
+    while (j.tail_k && w.tail < j.words) {
+        const int full = (int)(j.m / SG_BLOCK_K), whole = j.causal ? min(full, w.i * SG_BLOCK_Q / SG_BLOCK_K) : full;
+        t.index = w.tail++;
         t.seen = ~kept_of(j, w, t.index) & low_bits(whole - t.index * 64);
-        t.tail = true;
-        t.edge = false;
         if (t.seen) return true;
     }
     return false;
@@ -107,95 +107,101 @@ static __device__ bool next_tile(const blocks_job &j, blocks_walk &w, blocks_til
 
 /* ---- tiles into shared memory ---- */
 
-/* Rows of I8 [rows, d]; zeros for those that are not there and beyond d. */
+/* `rows` rows of I8 [.., d]; zeros for what is missing and beyond d. */
 template <int ROWS, int DK>
-static __device__ void load_bytes(const blocks_job &j, const int8_t *from, int64_t first, int64_t rows,
-                                  int8_t (*to)[DK + 16])
+static __device__ __forceinline__ void load_bytes(const blocks_job &j, const int8_t *from, int rows,
+                                                  int8_t (*to)[DK + 16])
 {
-    constexpr int PARTS = DK / 16;
-    for (int i = threadIdx.x; i < ROWS * PARTS; i += THREADS) {
-        const int     row = i / PARTS, e = i % PARTS * 16;
-        const bool    there = first + row < rows;
-        const int64_t at = there ? (first + row) * j.d + e : 0;
-        if (j.wide_k)
-            sg_copy_16(&to[row][e], from + (e < j.d ? at : 0), there && e < j.d);
-        else
-            for (int l = 0; l < 16; l++) to[row][e + l] = there && e + l < j.d ? from[at + l] : (int8_t)0;
+    constexpr int PARTS = DK <= 64 ? 4 : DK <= 128 ? 8 : 16, STEP = THREADS / PARTS;
+    const int     first = threadIdx.x / PARTS, e = threadIdx.x % PARTS * 16;
+    if (e >= DK) return;
+    if (e >= j.d) rows = 0;
+    if (j.wide_k) {
+        from += first * j.d + e;
+#pragma unroll
+        for (int i = 0; i < ROWS / STEP; i++)
+            sg_copy_16(&to[first + i * STEP][e], from + i * STEP * j.d, first + i * STEP < rows);
+        return;
     }
-}
-
-static __device__ __forceinline__ uint16_t value_bits(const void *v, sg_dtype type, int64_t at)
-{
-    if (type == SG_BF16) return ((const uint16_t *)v)[at];
-    const float x = type == SG_I8 ? (float)((const int8_t *)v)[at] : ((const float *)v)[at];
-    return (uint16_t)sg_two_bf16(x, 0.0f);
+#pragma unroll 1
+    for (int row = first; row < ROWS; row += STEP)
+        for (int l = 0; l < 16; l++) to[row][e + l] = row < rows && e + l < j.d ? from[row * j.d + e + l] : (int8_t)0;
 }
 
 /* Values as BF16; zeros for keys that are not seen, whose values may be anything. */
 template <int DV>
-static __device__ void load_values(const blocks_job &j, const blocks_tile &t, int64_t gk, int64_t column,
-                                   uint16_t (*to)[DV + PAD])
+static __device__ __forceinline__ void load_values(const blocks_job &j, const blocks_tile &t, int gk, int column,
+                                                   uint16_t (*to)[DV + PAD])
 {
-    constexpr int  PARTS = DV / 8;
-    const void    *from = t.tail ? j.tail_v : j.v;
+    constexpr int  PARTS = DV <= 64 ? 8 : 16, STEP = THREADS / PARTS;
+    const int      first = threadIdx.x / PARTS, e = threadIdx.x % PARTS * 8, width = min(8, j.d - column - e);
+    const int64_t  token = (int64_t)t.index * SG_BLOCK_K + first;
+    const uint64_t seen = width > 0 ? t.seen >> first : 0;
+    if (e >= DV) return;
+    if (j.wide_v && !t.tail) {
+        const int             step = STEP * j.hk * j.d;
+        const uint16_t *const from = (const uint16_t *)j.v + (token * j.hk + gk) * j.d + (column + e);
+#pragma unroll
+        for (int i = 0; i < SG_BLOCK_K / STEP; i++)
+            sg_copy_16(&to[first + i * STEP][e], from + i * step, seen >> i * STEP & 1);
+        return;
+    }
     const sg_dtype type = t.tail && j.v_type == SG_BF16 ? SG_F32 : j.v_type; /* of the tail F32, or I8 */
-    const int64_t  rows = t.tail ? j.nk : j.m, first = t.index * SG_BLOCK_K;
-    for (int i = threadIdx.x; i < SG_BLOCK_K * PARTS; i += THREADS) {
-        const int     row = i / PARTS, e = i % PARTS * 8;
-        const bool    there = t.seen >> row & 1 && column + e < j.d;
-        const int64_t line = type == SG_I8 ? gk * rows + first + row : (first + row) * j.hk + gk;
-        const int64_t at = there ? line * j.d + column + e : 0;
-        if (j.wide_v && !t.tail)
-            sg_copy_16(&to[row][e], (const uint16_t *)from + at, there);
-        else
-            for (int l = 0; l < 8; l++)
-                to[row][e + l] = there && column + e + l < j.d ? value_bits(from, type, at + l) : (uint16_t)0;
+    sg_view        view = {(void *)(t.tail ? j.tail_v : j.v), type == SG_BF16, j.d % 8 == 0};
+    view.wide = view.wide && (uintptr_t)view.data % 16 == 0;
+#pragma unroll 1
+    for (int row = 0; row < SG_BLOCK_K; row += STEP) {
+        const int64_t line = type == SG_I8 ? gk * (t.tail ? j.nk : j.m) + token + row : (token + row) * j.hk + gk;
+        const int64_t at = line * j.d + column + e;
+        float         x[SG_PACK] = {};
+        if (seen >> row & 1 && type == SG_I8)
+            for (int l = 0; l < width; l++) x[l] = ((const int8_t *)view.data)[at + l];
+        else if (seen >> row & 1)
+            sg_get_pack(view, at, width, view.wide, x);
+        *(uint4 *)&to[first + row][e] = make_uint4(sg_two_bf16(x[0], x[1]), sg_two_bf16(x[2], x[3]),
+                                                   sg_two_bf16(x[4], x[5]), sg_two_bf16(x[6], x[7]));
     }
 }
 
 template <int DK, int DV>
-static __device__ void load_tile(const blocks_job &j, const blocks_walk &w, const blocks_tile &t, int64_t column,
-                                 blocks_shared<DK, DV> &room, int stage)
+static __device__ __forceinline__ void load_tile(const blocks_job &j, const blocks_walk &w, const blocks_tile &t,
+                                                 int column, blocks_shared<DK, DV> &room, int stage)
 {
-    const int8_t *const k = t.tail ? j.tail_k + w.gk * j.nk * j.d : j.k + w.gk * j.m * j.d;
-    const int64_t       rows = t.tail ? j.nk : j.m, first = t.index * SG_BLOCK_K;
-    const int           lane = threadIdx.x;
-    load_bytes<SG_BLOCK_K, DK>(j, k, first, rows, room.k[stage]);
+    const int64_t       rows = t.tail ? j.nk : j.m, first = (int64_t)t.index * SG_BLOCK_K;
+    const int8_t *const k = (t.tail ? j.tail_k : j.k) + (w.gk * rows + first) * j.d;
+    const int           lane = threadIdx.x, part = lane - SG_BLOCK_K;
+    load_bytes<SG_BLOCK_K, DK>(j, k, (int)min(rows - first, (int64_t)SG_BLOCK_K), room.k[stage]);
     load_values<DV>(j, t, w.gk, column, room.v[stage]);
-    if (lane < SG_BLOCK_K) {
-        float add = t.tail ? LOG2_BLOCK : 0.0f;
-        if (t.tail && j.tail_bias && first + lane < j.nk)
-            add = j.tail_bias[((int64_t)blockIdx.y * j.nq + w.i) * j.nk + first + lane] * SG_LOG2_E;
-        room.add[stage][lane] = t.seen >> lane & 1 ? add : -INFINITY;
-    } else if (lane < SG_BLOCK_K + SG_BLOCK_K / SG_BLOCK_SUB) {
-        const int     part = lane - SG_BLOCK_K;
-        const int64_t row = first + part * SG_BLOCK_SUB;
-        const float  *scale = t.tail ? j.tail_k_scale + t.index * j.hk : j.k_scale + row / j.k_group * j.hk;
-        room.scale[stage][part] = row < rows ? scale[w.gk] : 0.0f;
+    if (part >= 0 && part < SG_BLOCK_K / SG_BLOCK_SUB) {
+        const int64_t sub = (int64_t)t.index * (SG_BLOCK_K / SG_BLOCK_SUB) + part,
+                      group = t.tail ? t.index : sub >> j.k_shift;
+        sg_copy_4(&room.scale[stage][part], (t.tail ? j.tail_k_scale : j.k_scale) + group * j.hk + w.gk,
+                  sub * SG_BLOCK_SUB < rows);
+    } else if (t.tail && j.tail_bias && part < 0) {
+        sg_copy_4(&room.bias[stage][lane], j.tail_bias + ((int64_t)blockIdx.y * j.nq + w.i) * j.nk + first + lane,
+                  first + lane < rows);
     }
     sg_copies_commit();
 }
 
 /* ---- computing ---- */
 
-/* One warp's 32 rows: fragment f has rows 16 f + lane / 4 (r = 0) and 8 more (r = 1). */
+/* One warp's 32 rows: lane's row r of four is 8 r + lane / 4, and half r % 2 of fragment r / 2. */
 template <int DV> struct warp_state {
     float o[2][DV / 8][4];
-    float top[2][2], sum[2][2], left[2][2];
-    float scale[2]; /* of the queries, times that of the logits */
+    float base[4], sum[4]; /* weights are 2^(logit - base) */
+    float scale[2];        /* of the queries, times that of the logits */
     float skips;
-    bool  started; /* a kept block came before */
 };
 
-/* s = q k^T, as whole numbers. */
+/* s = q k^T, whole numbers as floats. */
 template <int DK, int DV>
 static __device__ __forceinline__ void products(const blocks_shared<DK, DV> &room, int stage, int warp, int lane,
-                                                int (&s)[2][8][4])
+                                                float (&s)[2][8][4])
 {
+    int sum[2][8][4];
 #pragma unroll
-    for (int f = 0; f < 2; f++)
-        for (int c = 0; c < 8; c++)
-            for (int i = 0; i < 4; i++) s[f][c][i] = 0;
+    for (int at = 0; at < 64; at++) sum[at / 32][at / 4 % 8][at % 4] = __float_as_int(WHOLE);
 #pragma unroll
     for (int e = 0; e < DK; e += 32) {
         uint32_t a[2][4], b[4];
@@ -206,142 +212,131 @@ static __device__ __forceinline__ void products(const blocks_shared<DK, DV> &roo
             sg_load_4(b, &room.k[stage][c * 8 + lane / 16 * 8 + lane % 8][e + lane / 8 % 2 * 16]);
 #pragma unroll
             for (int f = 0; f < 2; f++) {
-                sg_multiply_i8(s[f][c], a[f], b[0], b[1]);
-                sg_multiply_i8(s[f][c + 1], a[f], b[2], b[3]);
+                sg_multiply_i8(sum[f][c], a[f], b[0], b[1]);
+                sg_multiply_i8(sum[f][c + 1], a[f], b[2], b[3]);
             }
         }
     }
+#pragma unroll
+    for (int at = 0; at < 64; at++)
+        s[at / 32][at / 4 % 8][at % 4] = __int_as_float(sum[at / 32][at / 4 % 8][at % 4]) - WHOLE;
 }
 
-/* Whole numbers become logits in powers of two; those of keys that a row does not see -INFINITY. */
+/* What keys not all of which are seen, or that have biases, want: logits in s, and `unit` 1. */
 template <int DK, int DV>
-static __device__ __forceinline__ void logits(const blocks_shared<DK, DV> &room, int stage, const blocks_tile &t,
-                                              const warp_state<DV> &w, int64_t row, int lane, int (&s)[2][8][4])
+static __device__ __forceinline__ void mask(const blocks_job &j, const blocks_shared<DK, DV> &room, int stage,
+                                            const blocks_tile &t, int row, int lane, float (&unit)[2][4],
+                                            float (&s)[2][8][4])
 {
-    const bool plain = !t.tail && !t.edge && t.seen == ~0ull;
+    const uint64_t seen = t.seen >> lane % 4 * 2;
+    const int      key = t.edge ? t.index * SG_BLOCK_K + lane % 4 * 2 - (int)blockIdx.x * SG_BLOCK_Q : -SG_BLOCK_K;
 #pragma unroll
-    for (int c = 0; c < 8; c++) {
-        const float scale = room.scale[stage][c / 2];
-        float2      add = make_float2(0.0f, 0.0f);
-        if (!plain) add = *(const float2 *)&room.add[stage][c * 8 + lane % 4 * 2];
+    for (int c = 0; c < 8; c++)
 #pragma unroll
-        for (int f = 0; f < 2; f++) {
-            const float both = w.scale[f] * scale;
+        for (int i = 0; i < 4; i++) {
+            const float add = !t.tail        ? 0.0f
+                              : !j.tail_bias ? LOG2_BLOCK
+                                             : room.bias[stage][c * 8 + lane % 4 * 2 + i % 2] * SG_LOG2_E;
+            const bool  there = seen >> (c * 8 + i % 2) & 1;
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                float l = (float)s[f][c][i] * both;
-                if (!plain) {
-                    const float   more = i % 2 ? add.y : add.x;
-                    const int64_t key = t.index * SG_BLOCK_K + c * 8 + lane % 4 * 2 + i % 2;
-                    const bool    hidden = t.edge && key > row + f * 16 + i / 2 * 8;
-                    l = more == -INFINITY || hidden ? -INFINITY : l + more; /* also where l is NaN */
-                }
-                s[f][c][i] = __float_as_int(l);
+            for (int f = 0; f < 2; f++) {
+                const bool hidden = key + c * 8 + i % 2 > row + f * 16 + i / 2 * 8;
+                s[f][c][i] =
+                    there && !hidden ? s[f][c][i] * unit[f][c / 2] + add : -INFINITY; /* also where it is NaN */
             }
         }
+#pragma unroll
+    for (int at = 0; at < 8; at++) unit[at / 4][at % 4] = 1.0f;
+}
+
+/* The largest logits of the warp's rows in this tile; NaN where one is. */
+static __device__ __forceinline__ void largest(const float (&s)[2][8][4], const float (&unit)[2][4], float (&most)[4])
+{
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        most[r] = -INFINITY;
+#pragma unroll
+        for (int g = 0; g < 4; g++) {
+            const float *const x = &s[r / 2][2 * g][r % 2 * 2], *const y = &s[r / 2][2 * g + 1][r % 2 * 2];
+            most[r] = sg_most(most[r], unit[r / 2][g] * sg_most(sg_most(x[0], x[1]), sg_most(y[0], y[1])));
+        }
+        for (int i = 2; i > 0; i /= 2) most[r] = sg_most(most[r], __shfl_xor_sync(~0u, most[r], i));
     }
 }
 
-/* Whether all 32 rows may leave out a kept block whose largest logits are most. */
-template <int DV>
-static __device__ __forceinline__ bool leaves(const warp_state<DV> &w, const float (&most)[2][2], float lambda,
-                                              int64_t row, int64_t n)
+/* Whether all 32 rows, of which `rows` are there, may leave out a kept block whose largest logits are most. */
+static __device__ __forceinline__ bool leaves(const float (&base)[4], const float (&most)[4], float lambda, int row,
+                                              int rows)
 {
-    bool can = w.started;
+    bool can = true;
 #pragma unroll
-    for (int f = 0; f < 2; f++)
-        for (int r = 0; r < 2; r++) can = can && (row + f * 16 + r * 8 >= n || w.top[f][r] - most[f][r] > lambda);
+    for (int r = 0; r < 4; r++) can = can && (row + 8 * r >= rows || (base[r] != LOWEST && base[r] - most[r] > lambda));
     return __all_sync(~0u, can);
 }
 
-/* Logits become weights, as BF16 pairs in p; sums and o fade by what the largest logit has grown. NaN goes through the
- * largest. A row that has seen no key keeps top -INFINITY and weights 0. False: the warp leaves this tile out. */
+/* Where a largest logit is more than `lag` above its base, bases rise to them all, and what is summed fades. */
 template <int DV>
-static __device__ __forceinline__ bool soften(const blocks_job &j, const blocks_tile &t, warp_state<DV> &w, int64_t row,
-                                              int (&s)[2][8][4], uint32_t (&p)[2][8][2])
+static __device__ __forceinline__ void rise(warp_state<DV> &w, const float (&most)[4], float lag, float (&left)[4])
 {
-    float most[2][2];
+    bool grows = false;
 #pragma unroll
-    for (int f = 0; f < 2; f++)
+    for (int r = 0; r < 4; r++) grows = grows || !(most[r] <= w.base[r] + lag); /* also where it is NaN */
+    if (!__any_sync(~0u, grows)) return;
 #pragma unroll
-        for (int r = 0; r < 2; r++) {
-            float max = -INFINITY;
+    for (int r = 0; r < 4; r++) {
+        const float base = sg_most(w.base[r], most[r]), fade = sg_power_of_two(w.base[r] - base);
+        w.base[r] = base;
+        w.sum[r] *= fade;
+        if (left[r] != 0.0f) left[r] *= fade; /* fade may be NaN */
 #pragma unroll
-            for (int c = 0; c < 8; c++)
-                max = sg_most(max, sg_most(__int_as_float(s[f][c][2 * r]), __int_as_float(s[f][c][2 * r + 1])));
-            for (int i = 2; i > 0; i /= 2) max = sg_most(max, __shfl_xor_sync(~0u, max, i));
-            most[f][r] = max;
+        for (int c = 0; c < DV / 4; c++) w.o[r / 2][c / 2][r % 2 * 2 + c % 2] *= fade;
+    }
+}
+
+/* Two neighbouring weights 2^s as BF16, and their sum added to `sum`: pair q of eight of 16 keys, q % 4 as mma.cuh has a
+ * left operand. */
+static __device__ __forceinline__ uint32_t soften(const float (&s)[2][8][4], int k, int q, float (&sum)[4])
+{
+    const int   f = q / 4, r = q % 2, c = 2 * k + q / 2 % 2;
+    const float x = sg_power_of_two(s[f][c][2 * r]), y = sg_power_of_two(s[f][c][2 * r + 1]);
+    sum[2 * f + r] += x + y;
+    return sg_two_bf16(x, y);
+}
+
+/* o += p v. p has the weights of the first 16 keys; those of the next come into being between the products of these. */
+template <int DK, int DV>
+static __device__ __forceinline__ void add_values(const blocks_shared<DK, DV> &room, int stage, int lane,
+                                                  const float (&s)[2][8][4], uint32_t (&p)[2][2][4], warp_state<DV> &w)
+{
+    constexpr int STEPS = DV / 16, EACH = (8 + STEPS - 1) / STEPS;
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+#pragma unroll
+        for (int c = 0; c < STEPS; c++) {
+            uint32_t b[4];
+            sg_load_4_turned(b, &room.v[stage][k * 16 + lane % 16][c * 16 + lane / 16 * 8]);
+#pragma unroll
+            for (int f = 0; f < 2; f++) {
+                sg_multiply(w.o[f][2 * c], p[k % 2][f], b[0], b[1]);
+                sg_multiply(w.o[f][2 * c + 1], p[k % 2][f], b[2], b[3]);
+            }
+#pragma unroll
+            for (int q = c * EACH; k < 3 && q < min(8, c * EACH + EACH); q++)
+                p[1 - k % 2][q / 4][q % 4] = soften(s, k + 1, q, w.sum);
         }
-    const bool out = j.lambda && !t.tail && leaves(w, most, j.lambda[blockIdx.y], row, j.n);
-    w.started = true;
-#pragma unroll
-    for (int f = 0; f < 2; f++)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const float top = out ? w.top[f][r] : sg_most(w.top[f][r], most[f][r]),
-                        base = top == -INFINITY ? 0.0f : top;
-            const float fade = sg_power_of_two(w.top[f][r] - base);
-            float       all = 0;
-#pragma unroll
-            for (int c = 0; c < 8; c++) {
-                const float x = sg_power_of_two(__int_as_float(s[f][c][2 * r]) - base),
-                            y = sg_power_of_two(__int_as_float(s[f][c][2 * r + 1]) - base);
-                all += x + y;
-                p[f][c][r] = sg_two_bf16(x, y);
-            }
-            if (out) {
-                w.left[f][r] += all;
-                continue;
-            }
-            w.top[f][r] = top;
-            w.sum[f][r] = w.sum[f][r] * fade + all;
-            if (w.left[f][r] != 0.0f) w.left[f][r] *= fade; /* fade may be NaN */
-#pragma unroll
-            for (int c = 0; c < DV / 8; c++) {
-                w.o[f][c][2 * r] *= fade;
-                w.o[f][c][2 * r + 1] *= fade;
-            }
-        }
-    w.skips += out;
-    return !out;
 }
 
 static __device__ __forceinline__ bool is_finite_bf16(uint32_t bits) { return (bits & 0x7f80) != 0x7f80; }
 
-/* o += p v. WILD: of finite values only. */
-template <bool WILD, int DK, int DV>
-static __device__ __forceinline__ void add_values(const blocks_shared<DK, DV> &room, int stage, int lane,
-                                                  const uint32_t (&p)[2][8][2], warp_state<DV> &w)
-{
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        uint32_t a[2][4];
-#pragma unroll
-        for (int f = 0; f < 2; f++)
-            for (int i = 0; i < 4; i++) a[f][i] = p[f][2 * k + i / 2][i % 2];
-#pragma unroll
-        for (int c = 0; c < DV / 8; c += 2) {
-            uint32_t b[4];
-            sg_load_4_turned(b, &room.v[stage][k * 16 + lane % 16][c * 8 + lane / 16 * 8]);
-            for (int i = 0; WILD && i < 4; i++)
-                b[i] &= (is_finite_bf16(b[i]) ? 0xffffu : 0) | (is_finite_bf16(b[i] >> 16) ? 0xffff0000u : 0);
-#pragma unroll
-            for (int f = 0; f < 2; f++) {
-                sg_multiply(w.o[f][c], a[f], b[0], b[1]);
-                sg_multiply(w.o[f][c + 1], a[f], b[2], b[3]);
-            }
-        }
-    }
-}
-
-/* o += what is not finite among the values that a row sees: for the others its weight of 0 would make NaN of it too. */
+/* o += what is not finite among the values that a row sees: for the others its weight of 0 would make NaN of it too, so
+ * it then leaves the tile. */
 template <int DK, int DV>
-static __device__ void add_wild(const blocks_shared<DK, DV> &room, int stage, const blocks_tile &t, int64_t row,
-                                int lane, warp_state<DV> &w)
+static __device__ __forceinline__ void add_wild(const blocks_shared<DK, DV> &room, int stage, const blocks_tile &t,
+                                                int row, int lane, warp_state<DV> &w)
 {
 #pragma unroll 1
     for (int k = 0; k < SG_BLOCK_K; k++) {
-        const int64_t key = t.index * SG_BLOCK_K + k;
+        const int key = t.index * SG_BLOCK_K + k - (int)blockIdx.x * SG_BLOCK_Q;
 #pragma unroll
         for (int c = 0; c < DV / 8; c++) {
             const uint32_t two = *(const uint32_t *)&room.v[stage][k][c * 8 + lane % 4 * 2];
@@ -355,56 +350,62 @@ static __device__ void add_wild(const blocks_shared<DK, DV> &room, int stage, co
     }
 }
 
-template <int DK, int DV> static __device__ bool is_wild(const blocks_shared<DK, DV> &room, int stage)
+/* Whether any value of the tile is not finite. TAME: makes those 0. */
+template <bool TAME, int DK, int DV> static __device__ bool is_wild(blocks_shared<DK, DV> &room, int stage)
 {
     bool wild = false;
-    for (int i = threadIdx.x; i < SG_BLOCK_K * DV; i += THREADS)
-        wild = wild || !is_finite_bf16(room.v[stage][i / DV][i % DV]);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < SG_BLOCK_K * DV; i += THREADS) {
+        uint16_t &v = room.v[stage][i / DV][i % DV];
+        if (is_finite_bf16(v)) continue;
+        wild = true;
+        if (TAME) v = 0;
+    }
     return __syncthreads_or(wild);
 }
 
 /* ---- the end ---- */
 
 template <int DV>
-static __device__ void store_rows(const blocks_job &j, int64_t gk, int64_t row, int64_t column, int lane,
-                                  warp_state<DV> &w)
+static __device__ __forceinline__ void store_rows(const blocks_job &j, int gk, int row, int rows, int column, int lane,
+                                                  const warp_state<DV> &w)
 {
+    const bool two = j.y.bf16 && j.y.wide && j.d % 2 == 0;
 #pragma unroll
-    for (int f = 0; f < 2; f++)
+    for (int r = 0; r < 4; r++) {
+        const int     to = row + 8 * r;
+        const float   sum = w.sum[r], by = 1.0f / sum;
+        const int64_t at = (((int64_t)blockIdx.x * SG_BLOCK_Q + to) * j.h + blockIdx.y) * j.d;
 #pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const int64_t at = row + f * 16 + r * 8;
-            const float   sum = w.sum[f][r], by = 1.0f / sum;
-            if (at >= j.n) continue;
+        for (int c = 0; c < DV / 8 && to < rows; c++) {
+            const int e = column + c * 8 + lane % 4 * 2;
+            float     y[2];
 #pragma unroll
-            for (int c = 0; c < DV / 8; c++)
-#pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    const int64_t e = column + c * 8 + lane % 4 * 2 + i;
-                    if (e >= j.d) continue;
-                    float y = w.o[f][c][2 * r + i] * by;
-                    if (j.v_scale) y *= j.v_scale[gk * j.d + e];
-                    if (j.v_center) y += j.v_center[gk * j.d + e];
-                    sg_put(j.y, (at * j.h + blockIdx.y) * j.d + e, sum == 0.0f ? 0.0f : y);
-                }
+            for (int i = 0; i < 2; i++) {
+                y[i] = w.o[r / 2][c][r % 2 * 2 + i] * by;
+                if (j.v_scale && e + i < j.d) y[i] *= j.v_scale[gk * j.d + e + i];
+                if (j.v_center && e + i < j.d) y[i] += j.v_center[gk * j.d + e + i];
+                if (sum == 0.0f) y[i] = 0.0f;
+                if (!two && e + i < j.d) sg_put(j.y, at + e + i, y[i]);
+            }
+            if (two && e < j.d) *(uint32_t *)((uint16_t *)j.y.data + at + e) = sg_two_bf16(y[0], y[1]);
         }
+    }
 }
 
 /* What the warps left out, added up in one order. */
 template <int DK, int DV>
-static __device__ void store_count(const blocks_job &j, blocks_shared<DK, DV> &room, const warp_state<DV> &w,
-                                   int64_t row, int warp, int lane)
+static __device__ void store_count(const blocks_job &j, blocks_shared<DK, DV> &room, const warp_state<DV> &w, int row,
+                                   int rows, int warp, int lane)
 {
     float share = 0;
 #pragma unroll
-    for (int f = 0; f < 2; f++)
-        for (int r = 0; r < 2; r++) {
-            const float left = w.left[f][r];
-            if (row + f * 16 + r * 8 < j.n && left != 0.0f && lane % 4 == 0) share += left / (w.sum[f][r] + left);
-        }
+    for (int r = 0; r < 4; r++) {
+        const float left = room.left[threadIdx.x][r];
+        if (row + 8 * r < rows && left != 0.0f && lane % 4 == 0) share += left / (w.sum[r] + left);
+    }
     share = sg_lanes_sum(share);
-    const int64_t first = (int64_t)blockIdx.x * SG_BLOCK_Q + warp * WARP_ROWS;
-    if (lane == 0) room.count[warp] = make_float2(first < j.n ? w.skips : 0.0f, share);
+    if (lane == 0) room.count[warp] = make_float2(warp * WARP_ROWS < rows ? w.skips : 0.0f, share);
     __syncthreads();
     if (threadIdx.x == 0)
         j.count[blockIdx.y * j.nq + blockIdx.x] =
@@ -416,49 +417,61 @@ template <int DK, int DV> static __global__ void __launch_bounds__(THREADS, 2) a
 {
     extern __shared__ __align__(16) unsigned char bytes[];
     blocks_shared<DK, DV>                        &room = *(blocks_shared<DK, DV> *)bytes;
-    const int                                     warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP;
-    const int64_t  first = (int64_t)blockIdx.x * SG_BLOCK_Q, column = (int64_t)blockIdx.z * DV, g = blockIdx.y;
-    const int64_t  row = first + warp * WARP_ROWS + lane / 4;
-    blocks_walk    walk = {blockIdx.x, g / (j.h / j.hk), j.nk, 0};
-    blocks_tile    t, u;
+    const int     warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP, row = warp * WARP_ROWS + lane / 4;
+    const int64_t first = (int64_t)blockIdx.x * SG_BLOCK_Q;
+    const int     g = blockIdx.y, column = blockIdx.z * DV, rows = (int)min(j.n - first, (int64_t)SG_BLOCK_Q);
+    blocks_walk   walk = {(int)blockIdx.x, g / (j.h / j.hk), j.nk};
+    blocks_tile   t, u;
+    float(&left)[4] = room.left[threadIdx.x];
     warp_state<DV> w = {};
-    if (j.causal) walk.sight = min((min(j.n, first + SG_BLOCK_Q) + SG_BLOCK_K - 1) / SG_BLOCK_K, j.nk);
+    if (j.causal) walk.sight = min((int)((first + rows + SG_BLOCK_K - 1) / SG_BLOCK_K), j.nk);
 #pragma unroll
     for (int f = 0; f < 2; f++) {
-        const int64_t at = first + warp * WARP_ROWS + f * 16;
-        w.scale[f] = at < j.n ? j.scale * j.q_scale[at / j.q_group * j.h + g] : 0.0f;
-        for (int r = 0; r < 2; r++) w.top[f][r] = -INFINITY;
+        const int at = warp * WARP_ROWS + f * 16;
+        w.scale[f] = at < rows ? j.scale * j.q_scale[(first + at) / j.q_group * j.h + g] : 0.0f;
     }
-    load_bytes<SG_BLOCK_Q, DK>(j, j.q + g * j.n * j.d, first, j.n, room.q);
+#pragma unroll
+    for (int r = 0; r < 4; r++) w.base[r] = LOWEST, left[r] = 0;
+    load_bytes<SG_BLOCK_Q, DK>(j, j.q + (g * j.n + first) * j.d, rows, room.q);
     bool more = next_tile(j, walk, t);
     if (more) load_tile(j, walk, t, column, room, 0);
-    for (int stage = 0; more; stage ^= 1, t = u) {
-        int      s[2][8][4];
-        uint32_t p[2][8][2];
+    for (int tile = 0; more; tile++, t = u) {
+        const int stage = tile & 1;
+        float     s[2][8][4], unit[2][4], most[4];
+        uint32_t  p[2][2][4];
         sg_copies_wait();
         __syncthreads();
         more = next_tile(j, walk, u);
         if (more) load_tile(j, walk, u, column, room, stage ^ 1);
-        const bool wild = t.edge && is_wild(room, stage);
         products(room, stage, warp, lane, s);
-        logits(room, stage, t, w, row, lane, s);
-        if (!soften(j, t, w, row, s, p)) continue;
-        if (wild) {
-            add_values<true>(room, stage, lane, p, w);
-            add_wild(room, stage, t, row, lane, w);
-        } else {
-            add_values<false>(room, stage, lane, p, w);
+#pragma unroll
+        for (int at = 0; at < 8; at++) unit[at / 4][at % 4] = w.scale[at / 4] * room.scale[stage][at % 4];
+        if (t.tail || t.edge || t.seen != ~0ull || j.scale < 0) mask(j, room, stage, t, row, lane, unit, s);
+        largest(s, unit, most);
+        const bool out = j.lambda && tile > 0 && !t.tail && leaves(w.base, most, j.lambda[g], row, rows);
+        if (!out) rise(w, most, j.lambda ? 0.0f : LAG, left);
+#pragma unroll
+        for (int at = 0; at < 64; at++)
+            s[at / 32][at / 4 % 8][at % 4] =
+                fmaf(s[at / 32][at / 4 % 8][at % 4], unit[at / 32][at / 8 % 4], -w.base[at / 32 * 2 + at / 2 % 2]);
+        for (int at = 0; out && at < 32; at++) soften(s, at / 8, at % 8, left);
+        for (int q = 0; !out && q < 8; q++) p[0][q / 4][q % 4] = soften(s, 0, q, w.sum);
+        w.skips += out;
+        if (t.edge && is_wild<false>(room, stage)) {
+            if (!out) add_wild(room, stage, t, row, lane, w);
+            __syncthreads();
+            is_wild<true>(room, stage);
         }
+        if (!out) add_values(room, stage, lane, s, p, w);
     }
     sg_copies_wait();
 #pragma unroll
-    for (int f = 0; f < 2; f++)
-        for (int r = 0; r < 2; r++) {
-            w.sum[f][r] = sg_lanes_sum<4>(w.sum[f][r]);
-            w.left[f][r] = sg_lanes_sum<4>(w.left[f][r]);
-        }
-    store_rows(j, walk.gk, row, column, lane, w);
-    if (j.count && blockIdx.z == 0) store_count(j, room, w, row, warp, lane);
+    for (int r = 0; r < 4; r++) {
+        w.sum[r] = sg_lanes_sum<4>(w.sum[r]);
+        left[r] = sg_lanes_sum<4>(left[r]);
+    }
+    store_rows(j, walk.gk, row, rows, column, lane, w);
+    if (j.count && blockIdx.z == 0) store_count(j, room, w, row, rows, warp, lane);
 }
 
 /* ---- launchers ---- */
@@ -513,13 +526,14 @@ static blocks_job job_of(const sg_attend_blocks_args *a)
     j.y = sg_view_of(a->y);
     j.h = (int)a->q.dim[0];
     j.n = a->q.dim[1];
-    j.d = a->q.dim[2];
+    j.d = (int)a->q.dim[2];
     j.hk = (int)a->k.dim[0];
     j.m = a->k.dim[1];
-    j.nq = sg_div_up(j.n, SG_BLOCK_Q);
-    j.nk = sg_div_up(j.m, SG_BLOCK_K);
+    j.nq = (int)sg_div_up(j.n, SG_BLOCK_Q);
+    j.nk = (int)sg_div_up(j.m, SG_BLOCK_K);
+    j.words = (int)sg_div_up(j.nk, 64);
     j.q_group = a->q_group;
-    j.k_group = a->k_group;
+    j.k_shift = a->k_group / (2 * SG_BLOCK_SUB); /* 16, 32, 64 tokens: 0, 1, 2 */
     j.v_type = a->v.dtype;
     j.scale = a->scale * SG_LOG2_E;
     j.causal = a->causal;

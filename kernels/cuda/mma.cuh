@@ -14,8 +14,17 @@ static __device__ __forceinline__ uint32_t sg_shared_address(const void *p)
 /* 16 bytes into shared memory, in the background; zeros where nothing is there. */
 static __device__ __forceinline__ void sg_copy_16(void *to, const void *from, bool there)
 {
-    const int bytes = there ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(sg_shared_address(to)), "l"(from), "r"(bytes));
+    asm volatile("{.reg .pred p; setp.eq.u32 p, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, p;}" ::"r"(
+                     sg_shared_address(to)),
+                 "l"(from), "r"((int)there));
+}
+
+/* 4 bytes likewise. */
+static __device__ __forceinline__ void sg_copy_4(void *to, const void *from, bool there)
+{
+    asm volatile("{.reg .pred p; setp.eq.u32 p, %2, 0; cp.async.ca.shared.global [%0], [%1], 4, p;}" ::"r"(
+                     sg_shared_address(to)),
+                 "l"(from), "r"((int)there));
 }
 
 static __device__ __forceinline__ void sg_copies_commit() { asm volatile("cp.async.commit_group;"); }
@@ -42,19 +51,19 @@ static __device__ __forceinline__ void sg_load_4_turned(uint32_t (&r)[4], const 
 /* c += a b; a 16 x 16, b 16 x 8, BF16 */
 static __device__ __forceinline__ void sg_multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 /* c += a b; a 16 x 32, b 32 x 8, I8 */
 static __device__ __forceinline__ void sg_multiply_i8(int (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 /* 2^x, to 2 in the last place; 0 for -INFINITY. */
