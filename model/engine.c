@@ -102,7 +102,7 @@ static sg_status open_all(sg_engine *g, const sg_engine_options *o, sg_error *e)
     sg_config_close(&index);
     if (st) return st;
     g->defaults = g->family->defaults(g->model);
-    if (g->backend->host_memory) g->base_bytes = sg_resident_bytes();
+    g->base_bytes = g->backend->host_memory ? sg_resident_bytes() : sg_backend_packed_bytes(g->backend);
     SG_TRY(read_attention(g, e));
     return read_own_defaults(g, e);
 }

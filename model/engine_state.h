@@ -16,7 +16,7 @@ struct sg_engine {
     sg_config          *own;          /* sparge-gen.json, which holds strings of defaults; or NULL */
     sg_thresholds_file  tuned;        /* sparge-attention.json, which defaults point to; or empty */
     size_t              memory_limit; /* 0: none given */
-    size_t              base_bytes;   /* of this process, resident before any render */
+    size_t              base_bytes;   /* before any render: of this process, resident; of a device, what its ops hold */
     sg_offload          offload;
     bool                check;
     sg_trace           *trace;

@@ -1,10 +1,8 @@
 /* conv.cu - convolutions, the large ones in BF16 by cuDNN, the others as products: for a run of output places, all that
  * their windows see is gathered into rows [kt, ky, kx, i], and these are multiplied with the weights put in the same
- * order. The gathered rows take at most GATHER bytes at a time; a window of one place is no window and needs no
+ * order. The gathered rows take at most SG_CUDA_X_BYTES at a time; a window of one place is no window and needs no
  * gathering. */
 #include "cuda_kernel.cuh"
-
-enum { GATHER = 96 << 20 }; /* bytes */
 
 /* ---- kernels ---- */
 
@@ -114,7 +112,7 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
     if (is_pointwise(a) || p.i == 0) return sg_cuda_product(s, "conv", &p);
     const sg_dtype type = p.x_type == SG_BF16 && p.w_type == SG_BF16 ? SG_BF16 : SG_F32;
     const size_t   width = (size_t)p.i * sg_dtype_size(type), y_width = (size_t)p.o * sg_dtype_size(p.y_type);
-    const int64_t  places = p.n, most = sg_max64(1, (int64_t)(GATHER / width));
+    const int64_t  places = p.n, most = sg_max64(1, (int64_t)(SG_CUDA_X_BYTES / width));
     const int64_t  rows = sg_div_up(places, sg_div_up(places, most)); /* of equal pieces */
     void *const    w = sg_cuda_scratch(s, "conv", SG_CUDA_W, (size_t)p.o * width);
     sg_status      status = SG_OK;

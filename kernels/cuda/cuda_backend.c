@@ -226,6 +226,9 @@ static int attribute(enum cudaDeviceAttr a)
 
 static sg_status open_on(sg_cuda *c, sg_backend *b, sg_error *e)
 {
+    static const size_t fixed[SG_CUDA_SLOTS] = {[SG_CUDA_LIBRARY] = SG_CUDA_LIBRARY_BYTES,
+                                                [SG_CUDA_SUM] = SG_CUDA_SUM_BYTES,
+                                                [SG_CUDA_X] = SG_CUDA_X_BYTES};
     struct cudaDeviceProp p;
     size_t                free_bytes = 0, all = 0;
     int                   devices = 0;
@@ -241,6 +244,10 @@ static sg_status open_on(sg_cuda *c, sg_backend *b, sg_error *e)
     failed = cudaSetDevice(0);
     if (!failed) failed = cudaStreamCreateWithFlags(&c->queue, cudaStreamNonBlocking);
     if (!failed) failed = feed_open(&c->feed);
+    for (int i = 0; i < SG_CUDA_SLOTS && !failed; i++) {
+        c->block[i].bytes = fixed[i];
+        if (fixed[i]) failed = cudaMalloc(&c->block[i].data, fixed[i]);
+    }
     if (!failed) failed = cudaMemGetInfo(&free_bytes, &all);
     if (failed) return refusal(e, failed);
     c->processors = attribute(cudaDevAttrMultiProcessorCount);

@@ -12,10 +12,10 @@
 extern "C" {
 #endif
 
-/* What the ops may come to hold beside the arenas: library scratch and bounded pieces of what a product reads and
- * writes, 384 MiB, and what cuDNN (10 MiB, its plans' scratch is the libraries') and a graph take for themselves. The
- * weights of one convolution, repacked, come on top where they are larger than 128 MiB. */
-#define SG_CUDA_WORK_BYTES ((size_t)448 << 20)
+/* What the ops may come to hold beside the arenas and the 256 MiB that they have from the start: weights in another
+ * dtype or layout, and what cuDNN (10 MiB) and a graph take for themselves. The weights of one convolution, repacked,
+ * come on top where they are larger than 128 MiB. */
+#define SG_CUDA_WORK_BYTES ((size_t)192 << 20)
 
 /* Fills b: name, ops, memory, impl, dtype, host_memory, total_bytes, device. total_bytes is what the device
  * has free at that moment, less SG_CUDA_WORK_BYTES. SG_E_UNSUPPORTED: there is no GPU, none that is new enough, or a

@@ -29,8 +29,7 @@ enum {
     KEPT = 1024,       /* plans; of further shapes none is made, since a graph may hold any plan's kernels */
     PARTS = 48,        /* descriptors of a plan */
     CHOICES = 8,       /* engines that are looked at */
-    NOTES = 16,        /* more than an engine has */
-    SCRATCH = 32 << 20 /* bytes; as cublasLt's, with which it is shared */
+    NOTES = 16         /* more than an engine has */
 };
 
 #define LIBRARY "libcudnn.so." SG_TEXT(CUDNN_GRAPH_MAJOR)
@@ -238,7 +237,7 @@ static cudnnStatus_t plan_on(const sg_dnn *l, dnn_plan *p, part choice)
     TRY(build(l, p, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, sets, COUNT(sets), &run));
     TRY(l->BackendGetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
                                &p->scratch));
-    if (p->scratch > SCRATCH) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (p->scratch > SG_CUDA_LIBRARY_BYTES) return CUDNN_STATUS_NOT_SUPPORTED;
     p->run = run;
     return CUDNN_STATUS_SUCCESS;
 }

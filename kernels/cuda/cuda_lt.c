@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { KEPT = 512, SCRATCH = 32 << 20 }; /* bytes: what NVIDIA advises for its newest devices */
+enum { KEPT = 512 };
 
 #define LIBRARY "libcublasLt.so." SG_TEXT(CUBLAS_VER_MAJOR)
 
@@ -80,7 +80,7 @@ static cublasStatus_t describe(const sg_lt *l, gemm_plan *p)
 
 static cublasStatus_t choose(const sg_lt *l, gemm_plan *p, cublasLtMatmulPreference_t likes)
 {
-    const uint64_t scratch = SCRATCH;
+    const uint64_t scratch = SG_CUDA_LIBRARY_BYTES;
     const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const struct {
         cublasLtMatmulPreferenceAttributes_t what;
@@ -162,12 +162,12 @@ static cublasStatus_t run(sg_cuda *c, const sg_gemm *g, void *scratch)
     if (g->b) TRY(l->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g->b, sizeof g->b));
     const float one = 1, before = g->add ? 1.0f : 0.0f; /* how often y counts before it is written */
     return l->Matmul(l->handle, p->desc, &one, g->w, p->w, g->x, p->x, &before, g->y, p->y, g->y, p->y, &p->algo,
-                     scratch, SCRATCH, c->queue);
+                     scratch, SG_CUDA_LIBRARY_BYTES, c->queue);
 }
 
 sg_status sg_cuda_gemm(sg_stream *s, const char *op, const sg_gemm *g)
 {
-    void *const scratch = sg_cuda_scratch(s, op, SG_CUDA_LIBRARY, SCRATCH);
+    void *const scratch = sg_cuda_scratch(s, op, SG_CUDA_LIBRARY, SG_CUDA_LIBRARY_BYTES);
     if (!scratch) return s->status;
     const cublasStatus_t status = run(sg_cuda_of(s), g, scratch);
     if (status == CUBLAS_STATUS_SUCCESS) return sg_cuda_launched(s, op);

@@ -11,11 +11,14 @@
 extern "C" {
 #endif
 
-/* Growable blocks of device memory that live as long as the backend, one holder each inside an op. */
+/* Blocks of device memory that live as long as the backend, one holder each inside an op. The first three have these
+ * bytes from the start, which their holders keep to, so that a plan knows what they take; the others grow. */
+enum { SG_CUDA_LIBRARY_BYTES = 32 << 20, SG_CUDA_SUM_BYTES = 128 << 20, SG_CUDA_X_BYTES = 96 << 20 };
+
 typedef enum sg_cuda_slot {
     SG_CUDA_LIBRARY, /* cublasLt's scratch, and cuDNN's */
-    SG_CUDA_SUM,     /* a product before bias, activation and rounding */
-    SG_CUDA_X,       /* an operand in another dtype, or gathered for a convolution */
+    SG_CUDA_SUM,     /* a product before bias, activation and rounding; scores */
+    SG_CUDA_X,       /* an operand in another dtype, or gathered for a convolution; weights of scores */
     SG_CUDA_W,       /* weights in another dtype or layout */
     SG_CUDA_B,       /* a bias as BF16 */
     SG_CUDA_SLOTS
@@ -167,6 +170,11 @@ sg_status sg_cuda_product(sg_stream *s, const char *op, const sg_product *p);
 /* Runs BF16 attention with d at most 256 on tensor cores and tells in *status how that went. False: not for this
  * kernel, or the device has too little shared memory for it. */
 bool sg_cuda_attend_mma(sg_stream *s, const sg_attend_args *a, sg_status *status);
+
+/* ---- attend_wide.cu ---- */
+
+/* As sg_cuda_attend_mma, with d above 256 and without biases, by products of the library. */
+bool sg_cuda_attend_wide(sg_stream *s, const sg_attend_args *a, sg_status *status);
 
 #ifdef __cplusplus
 }

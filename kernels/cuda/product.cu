@@ -13,9 +13,8 @@
  * its root mean square error was 1.7e-6 of y's scale on an H200, 2.2 times what the same sums in F32 are allowed. */
 #include "cuda_kernel.cuh"
 
-/* Bytes of scratch for an operand and for sums: few pieces, as each ends with a tail of idle processors. Rows of a
- * product's tile. */
-enum { PIECE = 64 << 20, SUMS = 128 << 20, TILE_ROWS = 128 };
+/* Bytes of scratch for an operand: few pieces, as each ends with a tail of idle processors. Rows of a product's tile. */
+enum { PIECE = 64 << 20, TILE_ROWS = 128 };
 
 /* ---- kernels ---- */
 
@@ -174,7 +173,7 @@ sg_status sg_cuda_product(sg_stream *s, const char *op, const sg_product *p)
     const void *const  bias = plan.bias ? operand(s, op, p->b, SG_F32, p->y_type, 0, p->o, SG_CUDA_B) : NULL;
     int64_t            rows = p->x_type == plan.type ? p->n : piece_of(p->n, PIECE / width);
     if (plan.bias && !bias) return s->status;
-    if (!plan.direct) rows = sg_min64(rows, piece_of(p->n, SUMS / (cols * (int64_t)sizeof(float))));
+    if (!plan.direct) rows = sg_min64(rows, piece_of(p->n, SG_CUDA_SUM_BYTES / (cols * (int64_t)sizeof(float))));
     for (int64_t col = 0; col < p->o; col += cols) {
         const int64_t     across = sg_min64(cols, p->o - col);
         const void *const w = operand(s, op, p->w, p->w_type, plan.type, col * p->i, across * p->i, SG_CUDA_W);
