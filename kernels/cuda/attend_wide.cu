@@ -60,14 +60,6 @@ static __global__ void __launch_bounds__(SG_THREADS)
 
 /* ---- launchers ---- */
 
-static sg_view view(void *data, sg_dtype type)
-{
-    sg_view v = {};
-    v.data = data;
-    v.bf16 = type == SG_BF16;
-    return v;
-}
-
 /* Rows [first, first + rows) of head g. */
 static sg_status piece(sg_stream *s, const sg_attend_args *a, int64_t g, int64_t first, int64_t rows, int64_t pitch,
                        float *scores, void *weights, const void *turned)
@@ -87,7 +79,7 @@ static sg_status piece(sg_stream *s, const sg_attend_args *a, int64_t g, int64_t
     q_k.type = type;
     q_k.y_type = SG_F32;
     SG_TRY(sg_cuda_gemm(s, "attend", &q_k));
-    soften_rows<<<(unsigned)rows, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(view(weights, type), scores, m, pitch,
+    soften_rows<<<(unsigned)rows, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(sg_view_at(weights, type), scores, m, pitch,
                                                                          a->scale * SG_LOG2_E);
     SG_TRY(sg_cuda_launched(s, "attend"));
     w_v.y = (char *)a->y.data + at;
@@ -115,7 +107,7 @@ bool sg_cuda_attend_wide(sg_stream *s, const sg_attend_args *a, sg_status *statu
     void *const   weights = sg_cuda_scratch(s, "attend", SG_CUDA_X, (size_t)(rows * pitch) * size);
     *status = s->status;
     for (int64_t g = 0; g < h && !*status; g++) {
-        const turn_values turn = {view(turned, a->q.dtype), sg_view_of(a->v), g * d, h * d, m, pitch};
+        const turn_values turn = {sg_view_at(turned, a->q.dtype), sg_view_of(a->v), g * d, h * d, m, pitch};
         *status = sg_cuda_each(s, "attend", d * pitch, turn);
         for (int64_t i = 0; i < n && !*status; i += rows)
             *status = piece(s, a, g, i, sg_min64(rows, n - i), pitch, scores, weights, turned);

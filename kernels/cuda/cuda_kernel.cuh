@@ -33,6 +33,16 @@ static inline sg_view sg_view_of(sg_tensor t)
     return v;
 }
 
+/* What lies at data, in one row; NULL: absent. */
+static inline sg_view sg_view_at(const void *data, sg_dtype type)
+{
+    sg_tensor t = {};
+    t.data = (void *)data;
+    t.dtype = type;
+    t.rank = data ? 1 : 0;
+    return sg_view_of(t);
+}
+
 #define SG_LOG2_E 1.4426950408889634f
 
 /* The sum over LANES neighbouring lanes, a power of two of them, the same in each. All lanes of the warp take part. */

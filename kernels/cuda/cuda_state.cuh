@@ -12,7 +12,8 @@ extern "C" {
 #endif
 
 /* Blocks of device memory that live as long as the backend, one holder each inside an op. The first three have these
- * bytes from the start, which their holders keep to, so that a plan knows what they take; the others grow. */
+ * bytes from the start, which their holders keep to, so that a plan knows what they take; the others grow. The library's
+ * are what NVIDIA advises for its newest devices. */
 enum { SG_CUDA_LIBRARY_BYTES = 32 << 20, SG_CUDA_SUM_BYTES = 128 << 20, SG_CUDA_X_BYTES = 96 << 20 };
 
 typedef enum sg_cuda_slot {

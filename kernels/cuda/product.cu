@@ -68,15 +68,6 @@ struct convert_kernel {
 
 /* ---- launchers ---- */
 
-static sg_view view(const void *data, sg_dtype type)
-{
-    sg_tensor t = {};
-    t.data = (void *)data;
-    t.dtype = type;
-    t.rank = data ? 1 : 0;
-    return sg_view_of(t);
-}
-
 static void *advance(const void *p, int64_t elements, sg_dtype type)
 {
     return (char *)p + (size_t)elements * sg_dtype_size(type);
@@ -98,7 +89,7 @@ static const void *operand(sg_stream *s, const char *op, const void *p, sg_dtype
     if (type == want) return from;
     void *const to = sg_cuda_scratch(s, op, slot, (size_t)count * sg_dtype_size(want));
     if (!to) return NULL;
-    const convert_kernel k = {view(to, want), view(from, type)};
+    const convert_kernel k = {sg_view_at(to, want), sg_view_at(from, type)};
     return sg_cuda_each_pack(s, op, count, k) ? NULL : to;
 }
 
@@ -116,8 +107,8 @@ static sg_status finish(sg_stream *s, const char *op, const sg_product *p, const
     const bool          add = p->add && !plan->direct;
     const void *const   y = advance(p->y, row * p->o + col, p->y_type);
     const float *const  b = p->b && !plan->bias ? p->b + col : NULL, *const gate = p->gate ? p->gate + col : NULL;
-    const finish_kernel k = {view(y, p->y_type), view(sum, SG_F32), view(b, SG_F32), view(gate, SG_F32),
-                             cols, p->o, p->act, add};
+    const finish_kernel k = {sg_view_at(y, p->y_type), sg_view_at(sum, SG_F32), sg_view_at(b, SG_F32),
+                             sg_view_at(gate, SG_F32), cols, p->o, p->act, add};
     return sg_cuda_each_pack(s, op, rows * cols, k);
 }
 
