@@ -90,11 +90,10 @@ static sg_tensor residual_block(const sg_wan_vae_run *r, sg_stream *s, const sg_
 {
     const int64_t c = w->conv[1].w.dim[0];
     const bool    same = w->shortcut.w.rank == 0;
-    sg_tensor     y = same ? x : sg_new(s, r->vae->part.act, x.dim[0], x.dim[1], x.dim[2], c);
+    sg_tensor     y = same ? x : sg_new(s, x.dtype, x.dim[0], x.dim[1], x.dim[2], c);
     const size_t  mark = s->scratch.used;
     if (!same) mix(s, &w->shortcut, y, x, false);
-    s->scratch.used = mark;
-    const sg_tensor inner = sg_new(s, r->vae->part.act, x.dim[0], x.dim[1], x.dim[2], c);
+    const sg_tensor inner = sg_new(s, x.dtype, x.dim[0], x.dim[1], x.dim[2], c);
     norm_conv(r, s, &w->conv[0], w->norm[0], inner, x, false);
     norm_conv(r, s, &w->conv[1], w->norm[1], y, inner, true);
     s->scratch.used = mark;
@@ -140,9 +139,9 @@ static void space_conv(sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tens
 }
 
 /* One frame x of twice the rows and columns, into y. */
-static void upsample_frame(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
+static void upsample_frame(sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
 {
-    const sg_tensor wide = sg_new(s, r->vae->part.act, 1, 2 * x.dim[1], 2 * x.dim[2], x.dim[3]);
+    const sg_tensor wide = sg_new(s, x.dtype, 1, 2 * x.dim[1], 2 * x.dim[2], x.dim[3]);
     sg_upsample(s, .y = wide, .x = x);
     space_conv(s, l, y, wide);
 }
@@ -162,11 +161,11 @@ static void upsample(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *
         const size_t mark = s->scratch.used;
         sg_tensor    one = sg_rows(x, twice ? i / 2 : i, 1);
         if (twice) {
-            one = sg_new(s, r->vae->part.act, 1, x.dim[1], x.dim[2], c);
+            one = sg_new(s, x.dtype, 1, x.dim[1], x.dim[2], c);
             sg_conv(s, .y = one, .x = sg_rows(room, i / 2, 3), .w = sg_rows(l->time_conv.w, i % 2 * c, c),
                     .b = sg_rows(l->time_conv.b, i % 2 * c, c), .stride = {1, 1, 1});
         }
-        upsample_frame(r, s, l, sg_rows(y, i, 1), one);
+        upsample_frame(s, l, sg_rows(y, i, 1), one);
         s->scratch.used = mark;
     }
 }
@@ -218,7 +217,7 @@ static sg_tensor level(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level
 {
     const bool flat = r->coder->flat;
     if (l->shortcut) {
-        if (!l->scale) y = sg_new(s, r->vae->part.act, x.dim[0], x.dim[1], x.dim[2], l->next);
+        if (!l->scale) y = sg_new(s, x.dtype, x.dim[0], x.dim[1], x.dim[2], l->next);
         shortcut(r, s, l, y, x);
     }
     for (int j = 0; j < l->blocks; j++) {
