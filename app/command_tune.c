@@ -24,6 +24,7 @@ typedef struct job {
     sg_engine            *engine;
     sg_request            request;
     sg_attention_files    files;
+    sg_backend           *host; /* looks at what a render on a device computes; NULL where renders are on the host */
     sg_tune              *tune;
     sg_progress           progress;
     bool                  seen;    /* all steps of this render */
@@ -77,7 +78,10 @@ static sg_status open_all(job *j, sg_error *e)
 {
     const sg_settings *const s = j->settings;
     sg_policy *const         p = &j->request.attention;
+    const sg_engine_options  of = sg_setup_options(NULL, s);
+    const sg_backend_options host = {.name = "cpu", .threads = of.threads, .cpu_mask = of.cpu_mask};
     SG_TRY(sg_setup_engine(&j->engine, &j->model, s, false, e));
+    if (!sg_engine_info(j->engine).waits) SG_TRY(sg_backend_open(&j->host, &host, e));
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
     SG_TRY(sg_setup_attention(p, &j->files, s, e));
     p->tuned = NULL;
@@ -87,7 +91,8 @@ static sg_status open_all(job *j, sg_error *e)
                                .l1 = j->bound[0],
                                .l2 = j->bound[1],
                                .buckets = s->buckets ? s->buckets : BUCKETS,
-                               .cpu_mask = sg_setup_options(NULL, s).cpu_mask};
+                               .cpu_mask = of.cpu_mask,
+                               .host = j->host};
     SG_TRY(sg_tune_open(&j->tune, &o, e));
     p->kind = SG_ATTENTION_DENSE;
     p->see = sg_tune_see;
@@ -285,8 +290,6 @@ static sg_status run(job *j, const char *path, sg_error *e)
 
 static sg_status check_inputs(const sg_settings *s, const char *path, sg_error *e)
 {
-    if (strcmp(s->backend, "cpu") != 0)
-        return sg_error_set(e, SG_E_ARG, "--backend %s: tune works on the cpu backend only", s->backend);
     if (!s->prompt && !s->prompt_file)
         return sg_error_set(e, SG_E_ARG, "a prompt is needed: sparge-gen tune --prompt \"a red ball\"");
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
@@ -300,7 +303,6 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
     sg_prompt_set prompts = {0};
     char          path[PATH_MAX + sizeof SG_THRESHOLDS_NAME + 1];
     job           j = {.settings = &s, .prompts = &prompts};
-    if (!s.backend || strcmp(s.backend, "auto") == 0) s.backend = "cpu";
     j.bound[0] = isnan(s.l1) ? 0.05 : s.l1;
     j.bound[1] = isnan(s.l2) ? j.bound[0] : s.l2;
     if (j.bound[1] < j.bound[0])
@@ -314,6 +316,7 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
     sg_progress_init(&j.progress, s.quiet);
     const sg_status status = run(&j, s.output, e);
     sg_tune_close(&j.tune);
+    sg_backend_close(&j.host);
     sg_attention_files_close(&j.files);
     sg_engine_close(&j.engine);
     sg_prompt_set_close(&prompts);

@@ -448,12 +448,26 @@ static void see_call(sg_tune *t, const call *c, sg_stream *s)
 
 double sg_tune_seconds(const sg_tune *t) { return t->seconds; }
 
-void sg_tune_see(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
-                 double timestep, const sg_attend_args *args)
+/* q, k and v of a, copied from the device of s; y is of no use here. */
+static sg_attend_args fetched(sg_stream *s, const sg_attend_args *a)
 {
-    sg_tune *const t = context;
-    const double   start = sg_seconds();
-    if (s->status || !meet(t, s, shape)) return;
+    sg_attend_args   copy = *a;
+    sg_tensor *const t[] = {&copy.q, &copy.k, &copy.v};
+    for (int i = 0; i < 3; i++) {
+        const sg_tensor there = *t[i];
+        t[i]->data = aligned_alloc(SG_ALIGN, (sg_bytes(there) + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN);
+        if (t[i]->data)
+            sg_download(s, t[i]->data, there);
+        else
+            sg_fail(s, SG_E_MEMORY, "no memory to copy %zu bytes of attention", sg_bytes(there));
+    }
+    return copy;
+}
+
+/* s computes where args lies, which is the host. */
+static void see(sg_tune *t, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
+                const sg_attend_args *args)
+{
     call c = {.t = t,
               .a = args,
               .n = args->q.dim[0],
@@ -467,13 +481,34 @@ void sg_tune_see(void *context, sg_stream *s, const sg_attention_shape *shape, i
               .pass = pass};
     c.nq = sg_div_up(c.n, SG_BLOCK_Q);
     c.nk = sg_div_up(c.n, SG_BLOCK_K);
-    t->timestep[step] = timestep;
     predict(&c, s);
     if (!s->status) see_call(t, &c, s);
     free(c.score.data);
     free(c.bias.data);
     free(c.k_mean.data);
     free(c.v_mean.data);
+}
+
+void sg_tune_see(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
+                 double timestep, const sg_attend_args *args)
+{
+    sg_tune *const t = context;
+    if (s->status || !meet(t, s, shape)) return;
+    t->timestep[step] = timestep;
+    if (!t->o.host) {
+        const double start = sg_seconds();
+        see(t, s, shape, layer, step, pass, args);
+        t->seconds += sg_seconds() - start;
+        return;
+    }
+    sg_attend_args copy = fetched(s, args); /* waits for what came before */
+    const double   start = sg_seconds();
+    sg_stream      host = sg_stream_on(t->o.host);
+    if (!s->status) see(t, &host, shape, layer, step, pass, &copy);
+    if (host.status) sg_fail(s, host.status, "%s", host.why);
+    free(copy.q.data);
+    free(copy.k.data);
+    free(copy.v.data);
     t->seconds += sg_seconds() - start;
 }
 

@@ -6,6 +6,7 @@
 #ifndef SG_TUNE_H
 #define SG_TUNE_H
 
+#include "backend.h"
 #include "run.h"
 
 #ifdef __cplusplus
@@ -18,6 +19,8 @@ typedef struct sg_tune_options {
     int       buckets;  /* steps are cut into so many runs of equal length; fewer when there are fewer steps */
     int       every;    /* one in so many blocks of queries is looked at; 0: SG_TUNE_EVERY */
     unsigned  cpu_mask; /* as sg_backend_options has it */
+    const sg_backend *host; /* for renders on a device: a backend of host memory, which looks at copies; NULL: there is no
+                             * need of copies. Borrowed until the close */
 } sg_tune_options;
 
 enum { SG_TUNE_EVERY = 4, SG_TUNE_CHECKED = 4 }; /* one in so many of the sample is held out to check the choice */
@@ -28,7 +31,7 @@ typedef struct sg_tune sg_tune;
 sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e) SG_MUST_USE;
 void      sg_tune_close(sg_tune **t);
 
-/* For sg_policy's `see`, with the sg_tune as context: takes a sample of what passes. Host memory only. What it finds adds up
+/* For sg_policy's `see`, with the sg_tune as context: takes a sample of what passes. What it finds adds up
  * over passes, steps and renders of one number of steps, layers and heads; a failure is latched in s. */
 sg_attention_see sg_tune_see;
 

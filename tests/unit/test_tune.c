@@ -166,7 +166,8 @@ static void draw(float size)
 }
 
 /* What is found for two heads of two layers in four steps, in bucket 1 of 2. */
-static const sg_thresholds *tune(sg_tune **t, const sg_policy *p, const sg_tune_figure **figures, sg_dtype type)
+static const sg_thresholds *tune(sg_tune **t, const sg_policy *p, const sg_tune_figure **figures, sg_dtype type,
+                                 const sg_backend *host)
 {
     static uint16_t          half[3][N_MAX * HEADS * D];
     const sg_attention_shape shape = {
@@ -180,8 +181,8 @@ static const sg_thresholds *tune(sg_tune **t, const sg_policy *p, const sg_tune_
         for (int at = 0; at < N_MAX * HEADS * D; at++) half[i][at] = sg_f32_to_bf16(in[i][at]);
         *to[i] = tensor(type == SG_F32 ? (void *)in[i] : (void *)half[i], type, N_MAX, HEADS, D);
     }
-    assert_int_equal(sg_tune_open(t, &(sg_tune_options){.policy = *p, .l1 = 0.05, .l2 = 0.06, .buckets = 2}, &e),
-                     SG_OK);
+    const sg_tune_options o = {.policy = *p, .l1 = 0.05, .l2 = 0.06, .buckets = 2, .host = host};
+    assert_int_equal(sg_tune_open(t, &o, &e), SG_OK);
     for (int step = 0; step < 4; step++)
         for (int layer = 0; layer < 2; layer++) sg_tune_see(*t, &s, &shape, layer, step, 0, 900 - 200 * step, &a);
     assert_string_equal(s.why, "");
@@ -197,7 +198,7 @@ static void expect(const sg_policy *p, sg_dtype type, float least, float most, d
 {
     sg_tune              *t = NULL;
     const sg_tune_figure *f = NULL;
-    const sg_thresholds  *found = tune(&t, p, &f, type);
+    const sg_thresholds  *found = tune(&t, p, &f, type, NULL);
     for (int i = 0; i < 2 * 2 * HEADS; i++) {
         assert_true(f[i].density >= least && f[i].density <= most);
         assert_true(found->amount[i] > 0 && found->amount[i] <= 1 && found->theta[i] < 0);
@@ -232,12 +233,9 @@ static void uniform_attention_needs_all_or_a_tail(void **state)
     expect(&with_tail, SG_F32, 1.0f / NK_MAX, 1.0f / NK_MAX, 1e-5);
 }
 
-/* Errors in between: the bound holds where it was found, and the tail never needs more. */
-static void bounds_hold(void **state)
+/* Errors in between. */
+static void draw_blocks(void)
 {
-    (void)state;
-    sg_tune              *t[2] = {0};
-    const sg_tune_figure *f[2];
     draw(1);
     for (int at = 0; at < N_MAX * HEADS * D; at++) {
         const float block = sinf((float)(at / (HEADS * D) / SG_BLOCK_K * 13 + at % (HEADS * D) * 5));
@@ -245,13 +243,36 @@ static void bounds_hold(void **state)
         in[1][at] = 0.25f * in[1][at] + 0.5f * block;
         in[2][at] += block;
     }
-    (void)tune(&t[0], &by_share, &f[0], SG_F32);
+}
+
+/* The bound holds where it was found, and the tail never needs more. */
+static void bounds_hold(void **state)
+{
+    (void)state;
+    sg_tune              *t[2] = {0};
+    const sg_tune_figure *f[2];
+    draw_blocks();
+    (void)tune(&t[0], &by_share, &f[0], SG_F32, NULL);
     (void)tune(&t[1], &(sg_policy){.tail = true, .tail_bias = SG_TAIL_BIAS_HALF, .score = SG_SCORE_ERROR}, &f[1],
-               SG_F32);
+               SG_F32, NULL);
     for (int i = 0; i < 2 * 2 * HEADS; i++) {
         for (int p = 0; p < 2; p++) assert_true(f[p][i].l1 <= 0.05f && f[p][i].l2 <= 0.06f);
         assert_true(f[0][i].density < 1 && f[1][i].density <= f[0][i].density);
     }
+    sg_tune_close(&t[0]);
+    sg_tune_close(&t[1]);
+}
+
+/* As for a render on a device: what is copied and looked at elsewhere has the same outcome. */
+static void copies_do_as_well(void **state)
+{
+    (void)state;
+    sg_tune              *t[2] = {0};
+    const sg_tune_figure *f[2];
+    draw_blocks();
+    for (int i = 0; i < 2; i++) (void)tune(&t[i], &by_share, &f[i], SG_BF16, i ? oracle : NULL);
+    assert_memory_equal(f[0], f[1], 2 * 2 * HEADS * sizeof *f[0]);
+    assert_true(f[0]->density < 1);
     sg_tune_close(&t[0]);
     sg_tune_close(&t[1]);
 }
@@ -283,6 +304,7 @@ int main(void)
         cmocka_unit_test(block_diagonal_needs_one_block),
         cmocka_unit_test(uniform_attention_needs_all_or_a_tail),
         cmocka_unit_test(bounds_hold),
+        cmocka_unit_test(copies_do_as_well),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, open_oracle, close_oracle);

@@ -2,7 +2,6 @@
 source "$LIB"
 small+=(--frames 5)
 try tune "${small[@]}" -o t.json
-try tune "${prompt[@]}" "${small[@]}" -o t.json --backend ref
 try tune "${prompt[@]}" "${small[@]}" -o none/t.json
 try tune "${prompt[@]}" "${small[@]}" -o t.json --l1 0.05 --l2 0.04
 try tune "${prompt[@]}" "${small[@]}" -o t.json --l2 0.04

@@ -1,0 +1,13 @@
+# Thresholds found in a render on the device: those of a render on the host but for what rounding moves over a bound.
+source "$LIB"
+tiny=(--size 256x256 --frames 17 --steps 2 --cfg-scale 1 --dtype f32 --buckets 2 --quiet)
+
+for backend in cpu cuda; do
+    sparge-gen tune "${prompt[@]}" "${tiny[@]}" --backend $backend -o $backend.json --json r-$backend.json >log 2>&1 ||
+        fail "$(<log)"
+done
+sparsity() { sed -n 's/^ *"sparsity": \([0-9.]*\).*/\1/p' r-$1.json; }
+awk "BEGIN { d = $(sparsity cpu) - $(sparsity cuda); exit !(d < 0.01 && d > -0.01) }" ||
+    fail "$(sparsity cpu) skipped on the host, $(sparsity cuda) on the device"
+sparge-gen "${prompt[@]}" --size 256x256 --frames 17 --steps 2 --cfg-scale 1 --backend cuda --quiet --dense-steps 0 \
+    --sparse-config cuda.json -o a.y4m 2>log || fail "$(<log)"
