@@ -1,15 +1,19 @@
-"""Checkpoints to a Diffusers WanPipeline folder: bf16, shards of at most 12 MiB, no path of the machine in any file."""
+"""Checkpoints to a Diffusers WanPipeline folder: bf16, shards of at most 12 MiB, no path of the machine in any file.
+
+start goes the other way: a folder to checkpoints, to train on from.
+"""
 import json
 import shutil
 from pathlib import Path
 
 import torch
 from diffusers import UniPCMultistepScheduler
+from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 import denoiser
 import onepass
-from runtime import load, parser
+from runtime import load, parser, save
 
 SHARD = 12 * 2 ** 20
 DEFAULTS = dict(width=256, height=256, frames=33, fps=16, steps=12, cfg_scale=3.0, negative_prompt="")
@@ -35,6 +39,19 @@ def export_tokenizer(spiece, folder):
         additional_special_tokens=[], model_max_length=512, clean_up_tokenization_spaces=False))
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def start(folder, work):
+    """What the tokenizer, vae and denoiser stages would have left in the work folder for this model folder."""
+    work.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(folder / "tokenizer" / "spiece.model", work / "spiece.model")
+    part = lambda name: {k: v for path in (folder / name).glob("*.safetensors") for k, v in load_file(path).items()}
+    config = json.loads((folder / "vae" / "config.json").read_text())
+    save(work / "vae.pt", dict(weights=part("vae"), mean=torch.tensor(config["latents_mean"]),
+                               std=torch.tensor(config["latents_std"])))
+    weights = {f"{name}.{k}": v for name in ("transformer", "text_encoder") for k, v in part(name).items()}
+    weights["text_encoder.encoder.embed_tokens.weight"] = weights["text_encoder.shared.weight"]   # a folder has it once
+    save(work / "denoiser.pt", weights)
 
 
 def main():

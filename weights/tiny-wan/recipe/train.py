@@ -2,8 +2,9 @@
 
 Stages: tokenizer, judge, vae, denoiser, decoder, refine, export, evaluate. A finished stage is skipped, an interrupted
 one goes on from its last checkpoint in the work folder, so the same command resumes. decoder and refine train the
-autoencoder's decoder and the denoiser on, in folders of their own within it. --seconds of all but the judge are
-GPU-seconds. Uses every GPU it sees; of several the first has the judge beside vae, and the decoder beside refine.
+autoencoder's decoder and the denoiser on, in folders of their own within it; --start has them train a given model on,
+in place of tokenizer, vae and denoiser. --seconds of all but the judge are GPU-seconds. Uses every GPU it sees; of
+several the first has the judge beside vae, and the decoder beside refine.
 """
 import argparse
 import os
@@ -66,6 +67,7 @@ def main():
     p.add_argument("--stage", nargs="+", choices=("all",) + STAGES, default=["all"])
     p.add_argument("--work", type=Path, default=Path("work"), help="checkpoints")
     p.add_argument("--folder", type=Path, default=HERE.parent, help="the model folder to write")
+    p.add_argument("--start", type=Path, help="a model folder to go on from, in a new work folder")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--toy", action="store_true", help="tiny budgets, to try the recipe itself")
     for stage in STAGES[1:]:
@@ -73,8 +75,13 @@ def main():
     args = p.parse_args()
     stages = STAGES if "all" in args.stage else [s for s in STAGES if s in args.stage]
     args.work.mkdir(parents=True, exist_ok=True)
+    if args.start and not (args.work / "vae.pt").exists():
+        import export
+        export.start(args.start, args.work)
     extra = {stage: getattr(args, f"{stage}_options").split() for stage in STAGES[1:]}
     gpus = list(range(torch.cuda.device_count()))
+    if gpus and os.environ.get("CUDA_VISIBLE_DEVICES"):      # the stages are told by the names that it has
+        gpus = os.environ["CUDA_VISIBLE_DEVICES"].split(",")[:len(gpus)]
     if "tokenizer" in stages and not (args.work / "spiece.model").exists():
         import captions
         captions.make_spiece(args.work / "spiece.model")

@@ -16,6 +16,15 @@ ZOOMS = (.5, 1., .5, .75)                      # of the crops: .5 is the scale o
 PLACES = (6., .2, 4., .12)
 
 
+def quickened(spec, share, generator):
+    """A share of the clips with one object get what leaves the clearest traces: it bounces before plain gray."""
+    changed = dict(motion=world.MOTION["bouncing"], background=world.BACKGROUND["on a plain gray background"], camera=0)
+    quick = dict(spec, **{k: torch.full_like(spec[k], value) for k, value in changed.items()})
+    chosen = torch.rand(spec["second"].shape, generator=generator, device=spec["second"].device) < share
+    chosen &= (spec["second"] == 0) & ~world.held_out(quick)
+    return {k: torch.where(chosen, quick[k], v) for k, v in spec.items()}
+
+
 def crops(args, context, generator):
     """Crops of the world near an object and their objects' coverage, one batch after the other, without end.
 
@@ -23,7 +32,7 @@ def crops(args, context, generator):
     """
     step = 0
     while True:
-        spec = world.draw_spec(8 * args.batch, generator, context.device)
+        spec = quickened(world.draw_spec(8 * args.batch, generator, context.device), args.quick, generator)
         drawn = world.render(spec, args.frames, args.size, args.size, context.device, generator,
                              ZOOMS[step % len(ZOOMS)], follow=True)
         yield from zip(*(part.split(args.batch) for part in drawn))
@@ -37,18 +46,22 @@ def weight_of(cover, args):
     """
     mask = F.max_pool3d(cover.amax(1, keepdim=True).float(), (1, 5, 5), 1, (0, 2, 2))
     trail = F.max_pool3d(mask, (9, 1, 1), 1, (4, 0, 0))
-    weight = 1 + args.object_weight * (.7 * mask + .3 * trail)
+    weight = 1 + args.object_weight * ((1 - args.trail_weight) * mask + args.trail_weight * trail)
     for k, share in enumerate(PLACES):
         weight[:, :, 1 + k::4] *= share
     return weight / weight.mean()
 
 
-def loss_of(vae, clip, weight, noise, kl_weight, context):
-    """|e| + 12 e^2 and gradient errors, weighted towards the object, plus a little KL. Returns loss and mean e^2."""
+def loss_of(vae, clip, weight, noise, share, kl_weight, context):
+    """|e| + 12 e^2 and gradient errors, weighted towards the object, plus a little KL. Returns loss and mean e^2.
+
+    share [b, 1, 1, 1, 1]: noise beyond the encoder's own, as a share of each channel's standard deviation.
+    """
     with context.autocast():
         mean, log_variance = onepass.encode(vae, clip).float().chunk(2, 1)
         log_variance = log_variance.clamp(-12, 4)
-        out = onepass.decode(vae, mean + torch.exp(.5 * log_variance) * noise)
+        added = share * mean.detach().std((0, 2, 3, 4), keepdim=True)
+        out = onepass.decode(vae, mean + (log_variance.exp() + added ** 2).sqrt() * noise)
     e = out.float() - clip.float()
     loss = ((e.abs() + 12 * e * e) * weight).mean()
     loss = loss + .5 * ((e[..., 1:] - e[..., :-1]).abs() * weight[..., 1:]).mean()
@@ -61,7 +74,8 @@ def loss_of(vae, clip, weight, noise, kl_weight, context):
 @torch.no_grad()
 def evaluate(vae, context, size, frames, count, sheet=None):
     """PSNR over pooled errors of held-out clips: whole frame, worst clip, inside the objects, where an object was or
-    will be within 4 frames (after-images), by place in the chunk of four frames, by background. Returns the latents."""
+    will be within 4 frames (after-images), the same from latents with a tenth of their standard deviation as noise, by
+    place in the chunk of four frames, by background. Returns the latents."""
     generator = torch.Generator(context.device).manual_seed(99)
     sums, latents, shown, clips = {}, [], [], []
 
@@ -76,11 +90,14 @@ def evaluate(vae, context, size, frames, count, sheet=None):
         with context.autocast():
             centre = onepass.encode(vae, clip).chunk(2, 1)[0].float()
             out = onepass.decode(vae, centre).float().clamp(-1, 1)
+            noise = .1 * centre.std((0, 2, 3, 4), keepdim=True) * torch.randn_like(centre)
+            noisy = onepass.decode(vae, centre + noise).float().clamp(-1, 1)
         e, mask = ((out - clip) ** 2).mean(1), (cover.amax(1) > .5).float()
         near = F.max_pool3d(mask, (9, 1, 1), 1, (4, 0, 0)) * (1 - F.max_pool3d(mask, (1, 5, 5), 1, (0, 2, 2)))
         clips += e.mean((1, 2, 3)).tolist()
         add("object", e, mask)
         add("trail", e, near)
+        add("noisy trail", ((noisy - clip) ** 2).mean(1), near)
         for k in range(4):
             if frames > 1:
                 add(f"place {k}", e[:, 1 + k::4])
@@ -125,7 +142,8 @@ def train(vae, args, context, checkpoint):
             break
         clip, cover = next(drawn)
         noise = torch.randn(grid, device=context.device)
-        loss, error = compute(vae, clip, weight_of(cover, args), noise, args.kl_weight, context)
+        share = args.latent_noise * (2 * torch.rand(args.batch, 1, 1, 1, 1, device=context.device) - 1).clamp(min=0)
+        loss, error = compute(vae, clip, weight_of(cover, args), noise, share, args.kl_weight, context)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         context.mean_gradients(average.parameters)
@@ -155,7 +173,10 @@ def main():
         __doc__, seconds=(1350., "GPU-seconds of training after compilation"),
         batch=(32, "clips a step and process"), lr=(2e-3, "Muon's rate"),
         kl_weight=(1e-4, "of the latents' KL divergence"), frames=(17, "of a crop"), size=(128, "of a crop"),
-        object_weight=(14., "extra loss weight inside the object"), eval_count=(100, "held-out clips"),
+        object_weight=(14., "extra loss weight inside the object"),
+        trail_weight=(.3, "as much of it where an object was or will be"),
+        latent_noise=(0., "most noise in the latents of half the clips, in standard deviations"),
+        quick=(0., "share of the single objects that bounce before plain gray"), eval_count=(100, "held-out clips"),
         save_every=(120., "seconds between checkpoints"),
         decoder_only=(False, "leave the latents as they are in vae_start.pt")).parse_args()
     path = args.work / "vae.pt"
