@@ -55,7 +55,7 @@ def weight_of(cover, args):
 def loss_of(vae, clip, weight, noise, share, kl_weight, context):
     """|e| + 12 e^2 and gradient errors, weighted towards the object, plus a little KL. Returns loss and mean e^2.
 
-    share [b, 1, 1, 1, 1]: noise beyond the encoder's own, as a share of each channel's standard deviation.
+    share: noise beyond the encoder's own, as a share of each channel's standard deviation.
     """
     with context.autocast():
         mean, log_variance = onepass.encode(vae, clip).float().chunk(2, 1)
@@ -142,6 +142,7 @@ def train(vae, args, context, checkpoint):
             break
         clip, cover = next(drawn)
         noise = torch.randn(grid, device=context.device)
+        # Half of the clips get none, the others up to as much: a denoiser leaves latents a little off.
         share = args.latent_noise * (2 * torch.rand(args.batch, 1, 1, 1, 1, device=context.device) - 1).clamp(min=0)
         loss, error = compute(vae, clip, weight_of(cover, args), noise, share, args.kl_weight, context)
         optimiser.zero_grad(set_to_none=True)
@@ -175,7 +176,7 @@ def main():
         kl_weight=(1e-4, "of the latents' KL divergence"), frames=(17, "of a crop"), size=(128, "of a crop"),
         object_weight=(14., "extra loss weight inside the object"),
         trail_weight=(.3, "as much of it where an object was or will be"),
-        latent_noise=(0., "most noise in the latents of half the clips, in standard deviations"),
+        latent_noise=(0., "most noise in the latents, in standard deviations"),
         quick=(0., "share of the single objects that bounce before plain gray"), eval_count=(100, "held-out clips"),
         save_every=(120., "seconds between checkpoints"),
         decoder_only=(False, "leave the latents as they are in vae_start.pt")).parse_args()
