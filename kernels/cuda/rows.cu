@@ -1,11 +1,20 @@
 /* rows.cu - ops along the last dimension: norm and rope.
  *
- * A row belongs to GROUP threads, which read it once from memory and then again from the caches: for its mean, for its
- * spread, and for y. Memory bounds it: x and y pass once. (Rows held in registers instead leave room for too few warps
- * and are slower.) A row of rope is a head where it does not normalise, else what one mean is taken over. */
+ * A row belongs to GROUP threads. Memory bounds it: x and y pass once. Two kernels:
+ *  - rows_kept holds a row in registers, QUADS times four neighbours a thread, and asks for all of it before it uses
+ *    any: of rows of 1536 in F32 a processor has 24, 147 KB, under way or in work. (At 4.8 TB/s and 0.7 us a read, 132
+ *    processors need 25 KB each under way.) Four neighbours and not eight, so that what a warp reads by one instruction
+ *    of x in F32, and of w, b, scale and shift, is whole sectors. For lengths that are multiples of four, of tensors
+ *    that begin at a multiple of 16 bytes.
+ *  - rows_kernel takes any row, eight neighbours at a time, and reads it again from the caches: for its mean, for its
+ *    spread, and for y.
+ * A row of rope is a head where it does not normalise, else what one mean is taken over. */
 #include "cuda_kernel.cuh"
 
-enum { BLOCKS = 6 }; /* on a processor at once: what hides the way to memory */
+enum { BLOCKS = 6, /* on a processor at once: what hides the way to memory */
+       QUAD = 4,
+       SHORT = 512,     /* row with an activation that is kept: its code is long and unrolled */
+       LONGEST = 6144 }; /* row that is kept */
 
 struct rows_job {
     sg_view      y, x, w;
@@ -48,17 +57,56 @@ template <int GROUP> static __device__ float group_sum(float v, float *room)
     return v;
 }
 
-template <int GROUP>
-static __device__ __forceinline__ float2 layer_stats(const row_part<GROUP> &r, float eps, float *room)
+/* The same row in registers: every GROUPth quad. */
+template <int GROUP, int QUADS> struct row_kept {
+    float x[QUADS][QUAD];
+    int   c, lane;
+
+    __device__ __forceinline__ int place(int q) const { return (lane + q * GROUP) * QUAD; }
+
+    /* `at`: where in v the row begins. */
+    __device__ __forceinline__ void load(const sg_view &v, int64_t at)
+    {
+        if (v.bf16) {
+            uint2 two[QUADS];
+#pragma unroll
+            for (int q = 0; q < QUADS; q++)
+                two[q] = place(q) < c ? __ldcg((const uint2 *)((const uint16_t *)v.data + at + place(q))) : uint2();
+#pragma unroll
+            for (int q = 0; q < QUADS; q++) {
+                x[q][0] = sg_wide_bf16(two[q].x), x[q][1] = __uint_as_float(two[q].x & 0xffff0000u);
+                x[q][2] = sg_wide_bf16(two[q].y), x[q][3] = __uint_as_float(two[q].y & 0xffff0000u);
+            }
+        } else {
+#pragma unroll
+            for (int q = 0; q < QUADS; q++) {
+                const float *const from = (const float *)v.data + at + place(q);
+                const float4       four = place(q) < c ? __ldcg((const float4 *)from) : float4();
+                x[q][0] = four.x, x[q][1] = four.y, x[q][2] = four.z, x[q][3] = four.w;
+            }
+        }
+    }
+
+    /* f(i, n, numbers) as row_part has it. */
+    template <typename F> __device__ __forceinline__ void each(F f)
+    {
+#pragma unroll
+        for (int q = 0; q < QUADS; q++)
+            if (place(q) < c) f(place(q), QUAD, x[q]);
+    }
+};
+
+template <int GROUP, typename R>
+static __device__ __forceinline__ float2 layer_stats(R &r, float eps, float *room)
 {
     const float c = (float)r.c;
     float       sum = 0, one = 0, two = 0;
-    r.each([&](int64_t, int, float(&x)[SG_PACK]) {
-        for (int k = 0; k < SG_PACK; k++) sum += x[k];
+    r.each([&](int64_t, int, auto &x) {
+        for (float v : x) sum += v;
     });
     const float guess = group_sum<GROUP>(sum, room) / c;
-    r.each([&](int64_t, int n, float(&x)[SG_PACK]) {
-        for (int k = 0; k < SG_PACK; k++) {
+    r.each([&](int64_t, int n, auto &x) {
+        for (int k = 0; k < (int)(sizeof x / sizeof x[0]); k++) {
             const float d = k < n ? x[k] - guess : 0.0f;
             one += d;
             two += d * d;
@@ -70,14 +118,14 @@ static __device__ __forceinline__ float2 layer_stats(const row_part<GROUP> &r, f
 
 /* What a row is shifted by and multiplied with. A mean is first estimated, then corrected by the mean of the deviations
  * from the estimate, so that a constant row comes out as zeros and not as its own rounding error over sqrt(eps). */
-template <int GROUP>
-static __device__ __forceinline__ float2 row_stats(const rows_job &j, const row_part<GROUP> &r, float *room)
+template <int GROUP, typename R>
+static __device__ __forceinline__ float2 row_stats(const rows_job &j, R &r, float *room)
 {
     if (j.kind == SG_NORM_NONE) return make_float2(0.0f, 1.0f);
     if (j.kind == SG_NORM_LAYER) return layer_stats<GROUP>(r, j.eps, room);
     float sum = 0;
-    r.each([&](int64_t, int, float(&x)[SG_PACK]) {
-        for (int k = 0; k < SG_PACK; k++) sum += x[k] * x[k];
+    r.each([&](int64_t, int, auto &x) {
+        for (float v : x) sum += v * v;
     });
     const float square = group_sum<GROUP>(sum, room), c = (float)r.c;
     if (j.kind == SG_NORM_L2) return make_float2(0.0f, sqrtf(c) / fmaxf(sqrtf(square), 1e-12f));
@@ -94,20 +142,49 @@ static __device__ __forceinline__ void get_or(const sg_view &v, int64_t i, int n
         for (int k = 0; k < SG_PACK; k++) x[k] = other;
 }
 
+/* For a row that is kept: v is F32 and lies evenly. */
+static __device__ __forceinline__ void get_or(const sg_view &v, int64_t i, int, float other, float (&x)[QUAD])
+{
+    const float4 four = v.data ? *(const float4 *)((const float *)v.data + i) : make_float4(other, other, other, other);
+    x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+}
+
+static __device__ __forceinline__ void put_quad(const sg_view &v, int64_t i, const float (&x)[QUAD])
+{
+    if (v.bf16)
+        *(uint2 *)((uint16_t *)v.data + i) = make_uint2(sg_two_bf16(x[0], x[1]), sg_two_bf16(x[2], x[3]));
+    else
+        *(float4 *)((float *)v.data + i) = make_float4(x[0], x[1], x[2], x[3]);
+}
+
 struct norm_job : rows_job {
     sg_view b, scale, shift;
     sg_act  act;
 
+    bool keeps() const { return b.wide && scale.wide && shift.wide && (c <= SHORT || act == SG_ACT_NONE); }
+
     /* n numbers from place i of their row on. */
-    __device__ __forceinline__ void finish(int64_t, int64_t i, int n, float2 stats, float (&v)[SG_PACK]) const
+    template <bool ACT = true, int N>
+    __device__ __forceinline__ void finish(int64_t, int64_t i, int n, float2 stats, float (&v)[N]) const
     {
-        float p[SG_PACK], q[SG_PACK];
+        float p[N], q[N];
         get_or(w, i, n, 1.0f, p);
         get_or(b, i, n, 0.0f, q);
-        for (int k = 0; k < SG_PACK; k++) v[k] = (v[k] - stats.x) * stats.y * p[k] + q[k];
+        for (int k = 0; k < N; k++) v[k] = (v[k] - stats.x) * stats.y * p[k] + q[k];
         get_or(scale, i, n, 0.0f, p);
         get_or(shift, i, n, 0.0f, q);
-        for (int k = 0; k < SG_PACK; k++) v[k] = sg_activate(act, v[k] * (1.0f + p[k]) + q[k]);
+        for (int k = 0; k < N; k++) v[k] = v[k] * (1.0f + p[k]) + q[k];
+        if (ACT && act != SG_ACT_NONE)
+            for (int k = 0; k < N; k++) v[k] = sg_activate(act, v[k]);
+    }
+
+    /* The same in a row that is kept. */
+    struct beside {};
+    __device__ __forceinline__ bool repeats(int) const { return true; }
+    template <bool ACT>
+    __device__ __forceinline__ void finish(beside &, bool, int64_t at, int64_t i, float2 stats, float (&v)[QUAD]) const
+    {
+        finish<ACT>(at, i, QUAD, stats, v);
     }
 };
 
@@ -116,13 +193,30 @@ struct rope_job : rows_job {
     int64_t      wide, d; /* elements of a token, of a head */
     bool         four;    /* the turns of a pack lie so that they may move at once */
 
+    bool keeps() const { return d % QUAD == 0 && ((uintptr_t)cos | (uintptr_t)sin) % 16 == 0; }
+
+    /* Where the turns of the token of element `at` begin; e: the element's place in its head. */
+    __device__ __forceinline__ int64_t turns(int64_t at, int64_t *e) const
+    {
+        int64_t       rest;
+        const int64_t from = sg_divide(at, wide, &rest) * (d / 2);
+        sg_divide(rest, d, e);
+        return from;
+    }
+
+    static __device__ __forceinline__ void turn(float &x, float &y, float c, float s)
+    {
+        const float a = x, b = y;
+        x = a * c - b * s;
+        y = a * s + b * c;
+    }
+
     /* No two tokens share a pack: a token is one row or several. */
     __device__ __forceinline__ void finish(int64_t at, int64_t i, int n, float2 stats, float (&v)[SG_PACK]) const
     {
-        int64_t       rest, e;
-        const int64_t from = sg_divide(at, wide, &rest) * (d / 2);
+        int64_t       e;
+        const int64_t from = turns(at, &e);
         float         p[SG_PACK], c[4] = {0}, s[4] = {0};
-        sg_divide(rest, d, &e);
         if (four) {
             const float4 a = *(const float4 *)(cos + from + e / 2), b = *(const float4 *)(sin + from + e / 2);
             c[0] = a.x, c[1] = a.y, c[2] = a.z, c[3] = a.w;
@@ -137,12 +231,32 @@ struct rope_job : rows_job {
             }
         }
         get_or(w, i, n, 1.0f, p);
+        for (int k = 0; k < SG_PACK; k++) v[k] = v[k] * stats.y * p[k];
 #pragma unroll
-        for (int k = 0; k < SG_PACK / 2; k++) {
-            const float a = v[2 * k] * stats.y * p[2 * k], b = v[2 * k + 1] * stats.y * p[2 * k + 1];
-            v[2 * k] = a * c[k] - b * s[k];
-            v[2 * k + 1] = a * s[k] + b * c[k];
+        for (int k = 0; k < SG_PACK / 2; k++) turn(v[2 * k], v[2 * k + 1], c[k], s[k]);
+    }
+
+    /* The same in a row that is kept. All quads of a thread have the same turns when what lies between two of them is
+     * whole heads: with d = 128 a warp's quads are a head. */
+    struct beside {
+        float2 c, s;
+    };
+    __device__ __forceinline__ bool repeats(int step) const { return (uint32_t)step % (uint32_t)d == 0; }
+    template <bool>
+    __device__ __forceinline__ void finish(beside &t, bool other, int64_t at, int64_t i, float2 stats,
+                                           float (&v)[QUAD]) const
+    {
+        float p[QUAD];
+        if (other) {
+            int64_t       e;
+            const int64_t from = turns(at, &e);
+            t.c = *(const float2 *)(cos + from + e / 2);
+            t.s = *(const float2 *)(sin + from + e / 2);
         }
+        get_or(w, i, QUAD, 1.0f, p);
+        for (int k = 0; k < QUAD; k++) v[k] = v[k] * stats.y * p[k];
+        turn(v[0], v[1], t.c.x, t.s.x);
+        turn(v[2], v[3], t.c.y, t.s.y);
     }
 };
 
@@ -154,12 +268,37 @@ template <int GROUP, typename J> static __global__ void __launch_bounds__(SG_THR
     /* All groups of a warp stay in the loop as long as one has a row: they add across lanes together. */
     for (int64_t first = (int64_t)blockIdx.x * GROUPS; first < j.rows; first += (int64_t)gridDim.x * GROUPS) {
         const int64_t mine = first + threadIdx.x / GROUP, at = min(mine, j.rows - 1) * j.c;
-        const row_part<GROUP> r = {j.x, at, j.c, (int)(threadIdx.x % GROUP), even};
+        row_part<GROUP> r = {j.x, at, j.c, (int)(threadIdx.x % GROUP), even};
         const float2 stats = row_stats<GROUP>(j, r, room);
         if (mine >= j.rows) continue;
         r.each([&](int64_t i, int n, float(&x)[SG_PACK]) {
             j.finish(at + i, i, n, stats, x);
             sg_put_pack(j.y, at + i, n, even, x);
+        });
+    }
+}
+
+/* On a processor at once, so that a thread has registers for its quads. */
+template <int QUADS> constexpr int kept_blocks() { return QUADS > 6 ? 3 : QUADS > 4 ? 4 : QUADS > 2 ? 5 : BLOCKS; }
+
+template <int GROUP, int QUADS, typename J>
+static __global__ void __launch_bounds__(SG_THREADS, kept_blocks<QUADS>()) rows_kept(J j)
+{
+    __shared__ float       room[SG_WARP];
+    constexpr int          GROUPS = SG_THREADS / GROUP;
+    row_kept<GROUP, QUADS> r;
+    typename J::beside     beside;
+    const bool             once = j.repeats(GROUP * QUAD);
+    r.c = (int)j.c;
+    r.lane = threadIdx.x % GROUP;
+    for (int64_t first = (int64_t)blockIdx.x * GROUPS; first < j.rows; first += (int64_t)gridDim.x * GROUPS) {
+        const int64_t mine = first + threadIdx.x / GROUP, at = min(mine, j.rows - 1) * j.c;
+        r.load(j.x, at);
+        const float2 stats = row_stats<GROUP>(j, r, room);
+        if (mine >= j.rows) continue;
+        r.each([&](int64_t i, int, float(&x)[QUAD]) {
+            j.template finish<(GROUP * QUADS * QUAD <= SHORT)>(beside, !once || i < GROUP * QUAD, at + i, i, stats, x);
+            put_quad(j.y, at + i, x);
         });
     }
 }
@@ -171,9 +310,23 @@ template <int GROUP, typename J> static void rows_launch(sg_stream *s, const J &
     rows_kernel<GROUP><<<sg_cuda_blocks(s, j.rows * GROUP), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
 }
 
+template <int GROUP, int QUADS, typename J> static void kept_launch(sg_stream *s, const J &j)
+{
+    rows_kept<GROUP, QUADS><<<sg_cuda_blocks(s, j.rows * GROUP), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+}
+
 template <typename J> static sg_status rows_run(sg_stream *s, const char *op, const J &j)
 {
-    if (j.c <= 16 * SG_PACK)
+    if (j.c % QUAD == 0 && j.c <= LONGEST && j.x.wide && j.y.wide && j.w.wide && j.keeps()) {
+        if (j.c <= 128)
+            kept_launch<16, 2>(s, j);
+        else if (j.c <= SHORT)
+            kept_launch<SG_WARP, 4>(s, j);
+        else if (j.c <= 1536)
+            kept_launch<SG_WARP, 12>(s, j);
+        else
+            kept_launch<SG_THREADS, 6>(s, j);
+    } else if (j.c <= 16 * SG_PACK)
         rows_launch<16>(s, j);
     else if (j.c <= 8 * SG_WARP * SG_PACK)
         rows_launch<SG_WARP>(s, j);
