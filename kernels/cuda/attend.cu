@@ -174,7 +174,8 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
 {
     sg_status  status = SG_OK;
     attend_job j;
-    if (sg_cuda_attend_dnn(s, a, &status) || sg_cuda_attend_mma(s, a, &status) || sg_cuda_attend_wide(s, a, &status))
+    if (sg_cuda_attend_dnn(s, a, &status) || sg_cuda_attend_few(s, a, &status) || sg_cuda_attend_mma(s, a, &status) ||
+        sg_cuda_attend_wide(s, a, &status))
         return status;
     j.y = sg_view_of(a->y);
     j.q = sg_view_of(a->q);

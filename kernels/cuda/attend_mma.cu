@@ -18,7 +18,7 @@
 
 #include <math.h>
 
-enum { QUERIES = 128, PAD = 8 };
+enum { QUERIES = 128, PAD = SG_VALUE_PAD };
 
 struct mma_job {
     uint16_t       *y;
@@ -95,55 +95,6 @@ static __device__ void bias_tile(const mma_job &j, int64_t g, int64_t row, int64
         }
 }
 
-/* Scores become weights; o and sum fade by what the largest score has grown. A row that has met no key keeps top
- * -INFINITY and weights 0; NaN goes through sum, which is the lane's part only. */
-template <int D, int KEYS>
-static __device__ void soften(float (&s)[KEYS / 8][4], float (&o)[D / 8][4], float (&top)[2], float (&sum)[2])
-{
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float max = top[r], all = 0;
-#pragma unroll
-        for (int c = 0; c < KEYS / 8; c++) max = fmaxf(max, fmaxf(s[c][2 * r], s[c][2 * r + 1]));
-        for (int i = 2; i > 0; i /= 2) max = fmaxf(max, __shfl_xor_sync(~0u, max, i));
-        const float base = max == -INFINITY ? 0.0f : max, fade = sg_power_of_two(top[r] - base);
-#pragma unroll
-        for (int c = 0; c < KEYS / 8; c++)
-#pragma unroll
-            for (int i = 2 * r; i < 2 * r + 2; i++) {
-                s[c][i] = sg_power_of_two(s[c][i] - base);
-                all += s[c][i];
-            }
-        sum[r] = sum[r] * fade + all;
-        top[r] = max;
-#pragma unroll
-        for (int c = 0; c < D / 8; c++) {
-            o[c][2 * r] *= fade;
-            o[c][2 * r + 1] *= fade;
-        }
-    }
-}
-
-/* o += p v */
-template <int D, int KEYS>
-static __device__ void value_tile(const mma_shared<D, KEYS> &room, int lane, const float (&p)[KEYS / 8][4],
-                                  float (&o)[D / 8][4])
-{
-#pragma unroll
-    for (int k = 0; k < KEYS / 16; k++) {
-        const uint32_t a[4] = {sg_two_bf16(p[2 * k][0], p[2 * k][1]), sg_two_bf16(p[2 * k][2], p[2 * k][3]),
-                               sg_two_bf16(p[2 * k + 1][0], p[2 * k + 1][1]),
-                               sg_two_bf16(p[2 * k + 1][2], p[2 * k + 1][3])};
-#pragma unroll
-        for (int c = 0; c < D / 8; c += 2) {
-            uint32_t b[4];
-            sg_load_4_turned(b, &room.v[k * 16 + lane % 16][c * 8 + lane / 16 * 8]);
-            sg_multiply(o[c], a, b[0], b[1]);
-            sg_multiply(o[c + 1], a, b[2], b[3]);
-        }
-    }
-}
-
 template <int D>
 static __device__ void store_tile(const mma_job &j, int64_t g, int64_t row, int lane, const float (&o)[D / 8][4],
                                   float (&sum)[2])
@@ -179,17 +130,18 @@ template <int D, int KEYS> static __global__ void __launch_bounds__(SG_THREADS, 
     load_rows<D>(j, j.q, j.n, first, g, room.q);
     load_rows<D>(j, j.k, j.m, 0, g, room.k);
     for (int64_t key = 0; key < j.m; key += KEYS) {
-        float s[KEYS / 8][4];
+        float s[KEYS / 8][4], fade[2];
         sg_copies_wait();
         __syncthreads();
         load_rows<D>(j, j.v, j.m, key, g, room.v);
         score_tile<D, KEYS>(room, warp, lane, s);
         bias_tile<KEYS>(j, g, row, key, lane, s);
-        soften<D, KEYS>(s, o, top, sum);
+        sg_soften<KEYS>(s, top, sum, fade);
+        sg_fade<D>(o, fade);
         sg_copies_wait();
         __syncthreads();
         if (key + KEYS < j.m) load_rows<D>(j, j.k, j.m, key + KEYS, g, room.k);
-        value_tile<D, KEYS>(room, lane, s, o);
+        sg_multiply_values<D, KEYS>(room.v, lane, s, o);
     }
     store_tile<D>(j, g, row, lane, o, sum);
 }

@@ -172,6 +172,12 @@ sg_status sg_cuda_product(sg_stream *s, const char *op, const sg_product *p);
  * kernel, or the device has too little shared memory for it. */
 bool sg_cuda_attend_mma(sg_stream *s, const sg_attend_args *a, sg_status *status);
 
+/* ---- attend_few.cu ---- */
+
+/* As sg_cuda_attend_mma, with d of 64 or 128, without a bias for each pair, and so few keys that those of a head fit into
+ * shared memory. */
+bool sg_cuda_attend_few(sg_stream *s, const sg_attend_args *a, sg_status *status);
+
 /* ---- attend_wide.cu ---- */
 
 /* As sg_cuda_attend_mma, with d above 256 and without biases, by products of the library. */

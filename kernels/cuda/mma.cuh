@@ -6,6 +6,10 @@
 
 #include "cuda_kernel.cuh"
 
+#include <math.h>
+
+enum { SG_VALUE_PAD = 8 };
+
 static __device__ __forceinline__ uint32_t sg_shared_address(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);
@@ -80,6 +84,61 @@ static __device__ __forceinline__ float sg_most(float a, float b)
     float y;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
     return y;
+}
+
+/* ---- online softmax: a warp's 16 rows, KEYS keys at a time; o [16, D] and s [16, KEYS] are fragments ---- */
+
+/* Scores, in powers of two, become weights; sum fades by what the largest score has grown, as o must. A row that has
+ * met no key keeps top -INFINITY and weights 0; NaN goes through sum, which is the lane's part only. */
+template <int KEYS>
+static __device__ __forceinline__ void sg_soften(float (&s)[KEYS / 8][4], float (&top)[2], float (&sum)[2],
+                                                 float (&fade)[2])
+{
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float max = top[r], all = 0;
+#pragma unroll
+        for (int c = 0; c < KEYS / 8; c++) max = fmaxf(max, fmaxf(s[c][2 * r], s[c][2 * r + 1]));
+        for (int i = 2; i > 0; i /= 2) max = fmaxf(max, __shfl_xor_sync(~0u, max, i));
+        const float base = max == -INFINITY ? 0.0f : max;
+        fade[r] = sg_power_of_two(top[r] - base);
+#pragma unroll
+        for (int c = 0; c < KEYS / 8; c++)
+#pragma unroll
+            for (int i = 2 * r; i < 2 * r + 2; i++) {
+                s[c][i] = sg_power_of_two(s[c][i] - base);
+                all += s[c][i];
+            }
+        sum[r] = sum[r] * fade[r] + all;
+        top[r] = max;
+    }
+}
+
+template <int D> static __device__ __forceinline__ void sg_fade(float (&o)[D / 8][4], const float (&fade)[2])
+{
+#pragma unroll
+    for (int c = 0; c < D / 8; c++)
+        for (int i = 0; i < 4; i++) o[c][i] *= fade[i / 2];
+}
+
+/* o += p v, v [KEYS, D] in shared memory; the padding of its rows keeps ldmatrix free of bank conflicts. */
+template <int D, int KEYS>
+static __device__ __forceinline__ void sg_multiply_values(const uint16_t (*v)[D + SG_VALUE_PAD], int lane,
+                                                          const float (&p)[KEYS / 8][4], float (&o)[D / 8][4])
+{
+#pragma unroll
+    for (int k = 0; k < KEYS / 16; k++) {
+        const uint32_t a[4] = {sg_two_bf16(p[2 * k][0], p[2 * k][1]), sg_two_bf16(p[2 * k][2], p[2 * k][3]),
+                               sg_two_bf16(p[2 * k + 1][0], p[2 * k + 1][1]),
+                               sg_two_bf16(p[2 * k + 1][2], p[2 * k + 1][3])};
+#pragma unroll
+        for (int c = 0; c < D / 8; c += 2) {
+            uint32_t b[4];
+            sg_load_4_turned(b, &v[k * 16 + lane % 16][c * 8 + lane / 16 * 8]);
+            sg_multiply(o[c], a, b[0], b[1]);
+            sg_multiply(o[c + 1], a, b[2], b[3]);
+        }
+    }
 }
 
 #endif
