@@ -120,7 +120,9 @@ static __device__ void store_tile(const mma_job &j, int64_t g, int64_t row, int 
     }
 }
 
-template <int D, int KEYS> static __global__ void __launch_bounds__(SG_THREADS, 1) attend_mma(mma_job j)
+/* Two blocks a processor where registers allow it: one computes while the other waits for its loads. */
+template <int D, int KEYS>
+static __global__ void __launch_bounds__(SG_THREADS, D <= 128 ? 2 : 1) attend_mma(mma_job j)
 {
     extern __shared__ __align__(16) unsigned char bytes[];
     mma_shared<D, KEYS>                          &room = *(mma_shared<D, KEYS> *)bytes;
@@ -180,6 +182,6 @@ bool sg_cuda_attend_mma(sg_stream *s, const sg_attend_args *a, sg_status *status
     j.scale = a->scale * SG_LOG2_E;
     j.wide = j.d % 8 == 0 && aligned(j.q) && aligned(j.k) && aligned(j.v) && aligned(j.y);
     if (j.d <= 64) return launch<64, 64>(s, j, status);
-    if (j.d <= 128) return launch<128, 64>(s, j, status);
+    if (j.d <= 128) return launch<128, 32>(s, j, status);
     return launch<256, 32>(s, j, status);
 }
