@@ -12,7 +12,10 @@ sg_status sg_command_bench(const sg_settings *s, sg_error *e)
 {
     sg_bench                 b = {.settings = s, .repeat = s->repeat ? s->repeat : REPEAT};
     const sg_engine_options  o = sg_setup_options(NULL, s);
-    const sg_backend_options backend = {.name = o.backend, .threads = o.threads, .cpu_mask = o.cpu_mask};
+    const sg_backend_options backend = {.name = o.backend,
+                                        .threads = o.threads,
+                                        .cpu_mask = o.cpu_mask,
+                                        .gpu_level = (sg_gpu_level)o.gpu_level};
     b.silent = s->json && strcmp(s->json, "-") == 0;
     if (s->json) SG_TRY(sg_output_file_check(s->json, "--json", e));
     SG_TRY(sg_backend_open(&b.backend, &backend, e));

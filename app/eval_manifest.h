@@ -10,7 +10,7 @@
  *                      thresholds, block_mask}
  *   width, height, frames, fps, steps, cfg_scale, cfg_scale_2, flow_shift, sampler, sched_compat, seed, negative_prompt:
  *                      where an entry says nothing else; cfg_scale_2 is null where it is as cfg_scale
- *   dtype, backend, cpumask
+ *   dtype, backend, cpumask, gpumask (absent: the GPU's own)
  *   device             of the first run; may change, as file may: they are for people
  *
  * Clip k of an entry has the seed of the entry, or seed, plus first + k of its name (clip_names.h). */

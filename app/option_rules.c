@@ -39,6 +39,8 @@ static const rule rules[] = {
     {"block-mask", NULL, {"topk", "tau", "sim", "sink", "score", "budget", "sparse-config"}},
     {"sparse-config", NULL, {"topk", "tau", "sim", "pv"}},
     {"tail", "off", {"tail-bias"}},
+    {"backend", "cpu", {"gpumask"}},
+    {"backend", "ref", {"gpumask"}},
 };
 
 static sg_status check_effects(const sg_settings *s, sg_error *e)

@@ -1,5 +1,6 @@
 /* option_table.c - the options. A new one is a row here, a member of sg_settings, and the place that uses it. */
 #include "option_table.h"
+#include "backend.h"
 #include "policy.h"
 
 #define AT(member) .offset = offsetof(sg_settings, member)
@@ -201,6 +202,10 @@ const sg_option sg_option_table[] = {
      .value = "N", .help = "CPU threads (default: one a core)"},
     {.name = "cpumask", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(cpumask), .choices = sg_cpumask_names, .value = "LEVEL",
      .help = "no instruction set beyond this"},
+    {.name = "gpumask", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(gpumask), .choices = sg_gpu_level_names,
+     .value = "LEVEL",
+     .help = "run the GPU as one of this level: kernels of 8.0; FP8 as of 8.9; all of 9.0, with cuDNN\n"
+             "(default: the GPU's own)"},
     {.name = "memory-limit", .kind = SG_OPTION_BYTES, .commands = MODEL, AT(memory_limit), .value = "SIZE",
      .help = "refuse what needs more, as 8G or 512M (default: what the machine has free)"},
     {.name = "offload", .kind = SG_OPTION_CHOICE, .commands = MODEL & ~(CHECK | TUNE), AT(offload), .choices = offloads,

@@ -48,7 +48,7 @@ typedef struct sg_settings {
     const char *arms; /* compare, eval: arms.h */
 
     const char *output, *latents, *json;
-    const char *backend, *dtype, *cpumask, *offload;
+    const char *backend, *dtype, *cpumask, *gpumask, *offload;
     int         threads;
     size_t      memory_limit;
     const char *shape, *qkv, *kinds, *topk_list; /* bench attention; the last two are lists with commas */

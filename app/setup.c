@@ -1,5 +1,6 @@
 /* setup.c - see setup.h. */
 #include "setup.h"
+#include "backend.h"
 #include "output_file.h"
 
 #include <errno.h>
@@ -78,6 +79,13 @@ static unsigned cpu_mask(const char *name)
     return name ? mask : 0;
 }
 
+static int gpu_level(const char *name)
+{
+    int level = 0;
+    while (name && strcmp(name, sg_gpu_level_names[level]) != 0) level++;
+    return name ? level + 1 : SG_GPU_OWN;
+}
+
 static sg_offload offload(const char *name)
 {
     if (!name || strcmp(name, "auto") == 0) return SG_OFFLOAD_AUTO;
@@ -152,6 +160,7 @@ sg_engine_options sg_setup_options(const sg_model_path *model, const sg_settings
                                .dtype = s->dtype ? s->dtype : "auto",
                                .threads = s->threads,
                                .cpu_mask = cpu_mask(s->cpumask),
+                               .gpu_level = gpu_level(s->gpumask),
                                .memory_limit = s->memory_limit,
                                .offload = offload(s->offload)};
 }

@@ -56,7 +56,8 @@ sg_status sg_attention_context_open(sg_attention_context **out, const sg_attenti
     const sg_attention_options usual = {0};
     *out = NULL;
     if (!o) o = &usual;
-    const sg_backend_options backend = {o->backend ? o->backend : "cpu", o->threads, o->cpu_mask};
+    const sg_backend_options backend = {
+        .name = o->backend ? o->backend : "cpu", .threads = o->threads, .cpu_mask = o->cpu_mask};
     if (!all_zero(o->reserved, sizeof o->reserved / sizeof *o->reserved))
         return sg_error_set(e, SG_E_UNSUPPORTED, "reserved: an option that this version does not know is set");
     sg_attention_context *c = calloc(1, sizeof *c);

@@ -13,15 +13,17 @@
 #include <time.h>
 
 #if !SG_CUDA
-static sg_status sg_cuda_open(sg_backend *b, sg_error *e)
+static sg_status sg_cuda_open(sg_backend *b, sg_gpu_level level, sg_error *e)
 {
-    (void)b;
+    (void)b, (void)level;
     return sg_error_set(e, SG_E_UNSUPPORTED, "this build has no cuda backend");
 }
 static void   sg_cuda_close(sg_backend *b) { (void)b; }
 static size_t sg_cuda_work_bytes(const sg_backend *b) { return (void)b, (size_t)0; }
 static void   sg_cuda_served(const sg_backend *b, char *text, size_t size) { (void)b, (void)text, (void)size; }
 #endif
+
+const char *const sg_gpu_level_names[] = {"sm80", "sm89", "sm90", NULL};
 
 static void *host_alloc(size_t bytes)
 {
@@ -107,7 +109,7 @@ static sg_status open_ref(sg_backend *b)
 
 static sg_status open_cuda(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
-    SG_TRY(sg_cuda_open(b, e));
+    SG_TRY(sg_cuda_open(b, o->gpu_level, e));
     b->threads = o->threads > 0 ? o->threads : omp_get_max_threads();
     return SG_OK;
 }
@@ -117,7 +119,7 @@ static sg_status open_auto(sg_backend *b, const sg_backend_options *o, sg_error 
 {
     sg_error        why = {0};
     const sg_status status = open_cuda(b, o, &why);
-    if (status == SG_E_UNSUPPORTED) return open_cpu(b, o, e);
+    if (status == SG_E_UNSUPPORTED && o->gpu_level == SG_GPU_OWN) return open_cpu(b, o, e);
     return status ? sg_error_set(e, status, "%s", why.text) : SG_OK;
 }
 

@@ -20,10 +20,17 @@ typedef enum sg_cpu_level {
     SG_CPU_LEVELS
 } sg_cpu_level;
 
+/* GPU levels, each above the last: mma.sync of BF16 and I8; that of FP8; Hopper. A device has the highest that is not above
+ * its compute capability; from 10.0 up it has sm89, by PTX. */
+typedef enum sg_gpu_level { SG_GPU_OWN, SG_GPU_SM80, SG_GPU_SM89, SG_GPU_SM90, SG_GPU_LEVELS } sg_gpu_level;
+
+extern const char *const sg_gpu_level_names[]; /* "sm80", "sm89", "sm90", NULL: that of level i + 1 */
+
 typedef struct sg_backend_options {
-    const char *name;     /* "auto", "cuda", "cpu" or "ref" */
-    int         threads;  /* 0: as many as the machine has */
-    unsigned    cpu_mask; /* allowed levels; 0: all */
+    const char  *name;      /* "auto", "cuda", "cpu" or "ref" */
+    int          threads;   /* 0: as many as the machine has */
+    unsigned     cpu_mask;  /* allowed levels; 0: all */
+    sg_gpu_level gpu_level; /* what cuda runs as; auto then takes no other backend. OWN: the device's */
 } sg_backend_options;
 
 typedef struct sg_backend {
@@ -42,7 +49,7 @@ typedef struct sg_backend {
 } sg_backend;
 
 /* Opens the device that o names. The caller closes it. SG_E_ARG for an unknown name, SG_E_UNSUPPORTED for one that
- * this build or machine lacks. */
+ * this build or machine lacks, and for a level above the device's. */
 sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 void      sg_backend_close(sg_backend **b);
 

@@ -85,7 +85,10 @@ static sg_status open_all(sg_engine *g, const sg_engine_options *o, sg_error *e)
     g->trace = o->trace;
     const char *name = o->backend ? o->backend : "auto";
     if (o->check && strcmp(name, "auto") == 0) name = "cpu"; /* the oracle reads host memory */
-    const sg_backend_options b = {.name = name, .threads = o->threads, .cpu_mask = o->cpu_mask};
+    const sg_backend_options b = {.name = name,
+                                  .threads = o->threads,
+                                  .cpu_mask = o->cpu_mask,
+                                  .gpu_level = (sg_gpu_level)o->gpu_level};
     SG_TRY(sg_backend_open(&g->backend, &b, e));
     if (o->check && !g->backend->host_memory)
         return sg_error_set(e, SG_E_UNSUPPORTED, "backend %s cannot be checked: the oracle reads host memory", name);

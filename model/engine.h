@@ -37,6 +37,7 @@ typedef struct sg_engine_options {
     const char *dtype;        /* "auto", "f32", "bf16": of the products; auto takes the faster on this machine */
     int         threads;      /* 0: all cores */
     unsigned    cpu_mask;     /* allowed instruction-set levels, bit 0 plain C; 0: all */
+    int         gpu_level;    /* sg_gpu_level of backend.h, what a GPU runs as; 0: its own */
     size_t      memory_limit; /* bytes a render may take; 0: what the machine has free */
     sg_offload  offload;      /* ON is SG_E_ARG where the device computes in the host's memory */
     bool        check;        /* run every op against the oracle as well (slow), fail at the first that differs */

@@ -52,14 +52,16 @@ struct sg_cuda_step;
 
 /* Multiply-adds from which an op is worth cuDNN's start and, for attention, its compiling. */
 #define SG_DNN_LEAST ((int64_t)1 << 34)
+#define SG_DNN_NEVER (INT64_MAX / 2) /* not the last number: it is divided rounding up */
 
 typedef struct sg_cuda {
     sg_ops               ops;
     cudaStream_t         queue;
     struct sg_lt        *lt;
     struct sg_dnn       *dnn;       /* NULL until an op wants it */
-    int64_t              dnn_least; /* SG_DNN_LEAST; less to try cuDNN with small shapes */
+    int64_t              dnn_least; /* SG_DNN_LEAST; less to try cuDNN with small shapes, SG_DNN_NEVER */
     struct sg_cuda_step *step;
+    sg_gpu_level         level;      /* which of this house's kernels serve; never OWN */
     int                  processors; /* streaming multiprocessors */
     size_t               shared_max; /* bytes of shared memory that a block may ask for */
     sg_cuda_block        block[SG_CUDA_SLOTS];

@@ -1,11 +1,12 @@
 /* checkkern.c - every entry of every table of a backend against the oracle.
  *
- *     checkkern [--backend NAME] [--cpumask LEVEL] [--seed N] [--quick] [--bench] [name]
+ *     checkkern [--backend NAME] [--cpumask LEVEL] [--gpumask LEVEL] [--seed N] [--quick] [--bench] [name]
  *
  * name is a part of "level op". The cpu backend, which is the default, has levels: entries are tried where they differ
  * from the level below, and levels that this machine lacks are listed as skipped. --cpumask keeps the whole process,
  * oneDNN in it, at and below a level: the library can be limited only once, before it first generates code, so that
- * what it would do on a lesser machine takes a run of its own. One line an op; exit 1 when anything failed. */
+ * what it would do on a lesser machine takes a run of its own. The cuda backend's levels are one after the other what the
+ * same device runs as, up to --gpumask. One line an op; exit 1 when anything failed. */
 #include "checkkern.h"
 
 #include <omp.h>
@@ -38,9 +39,14 @@ typedef struct options {
     bool         quick, bench;
     const char  *filter, *backend; /* NULL: all; cpu, level by level */
     sg_cpu_level top;              /* the highest to be used */
+    int          gpu_top;          /* likewise of the GPU's, as sg_gpu_level */
 } options;
 
 static const char *const level_names[SG_CPU_LEVELS] = {"base", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"};
+
+/* What a level of the GPU may do otherwise than that below; NULL: everything is new. */
+static const char *const gpu_ops[SG_GPU_LEVELS] = {
+    [SG_GPU_SM80] = NULL, [SG_GPU_SM89] = " quantise attend_blocks ", [SG_GPU_SM90] = " attend conv "};
 
 typedef struct totals {
     int passed, failed, skipped;
@@ -90,16 +96,17 @@ static bool wanted(const options *o, const ck_level *l, const ck_op *op)
     return !o->filter || strstr(both, o->filter);
 }
 
-static bool is_new(const ck_level *l, const ck_level *below, const ck_op *op)
-{
-    return !below || op->entry(&l->ops) != op->entry(&below->ops);
-}
-
 static bool is_one_of(const char *name, const char *list)
 {
     char spaced[32];
     snprintf(spaced, sizeof spaced, " %s ", name);
     return strstr(list, spaced) != NULL;
+}
+
+static bool is_new(const ck_level *l, const ck_level *below, const ck_op *op)
+{
+    if (l->backend) return !l->changes || is_one_of(op->name, l->changes);
+    return !below || op->entry(&l->ops) != op->entry(&below->ops);
 }
 
 static void run_op(const options *o, ck_level *l, int i, totals *t)
@@ -166,19 +173,33 @@ static void run_cpu(const options *o, totals *t)
         for (int k = 0; k < 2; k++) sg_cpu_close(level[i].cpu[k]);
 }
 
-static void run_backend(const options *o, totals *t)
+/* False: it does not open, and e says why. */
+static bool run_backend(const options *o, sg_gpu_level as, totals *t, sg_error *e)
 {
-    ck_level level = {.there = true};
-    sg_error e = {0};
-    if (sg_backend_open(&level.backend, &(sg_backend_options){.name = o->backend}, &e)) {
-        fprintf(stderr, "checkkern: %s\n", e.text);
-        exit(1);
-    }
-    level.name = level.backend->name;
+    ck_level level = {.there = true, .changes = gpu_ops[as]};
+    if (sg_backend_open(&level.backend, &(sg_backend_options){.name = o->backend, .gpu_level = as}, e)) return false;
+    level.name = as ? sg_gpu_level_names[as - 1] : level.backend->name;
     level.ops = *level.backend->ops;
     printf("%s, seed %llu\n", level.backend->device, (unsigned long long)o->seed);
     run_level(o, &level, NULL, t);
     sg_backend_close(&level.backend);
+    return true;
+}
+
+/* Levels above the device's are skipped; one that does not open for another reason, or no device at all, ends the run. */
+static void run_named(const options *o, totals *t)
+{
+    const bool cuda = strcmp(o->backend, "cuda") == 0;
+    for (int i = cuda ? SG_GPU_SM80 : SG_GPU_OWN; i <= (cuda ? o->gpu_top : SG_GPU_OWN); i++) {
+        sg_error e = {0};
+        if (run_backend(o, (sg_gpu_level)i, t, &e)) continue;
+        if (i <= SG_GPU_SM80 || e.code != SG_E_UNSUPPORTED) {
+            fprintf(stderr, "checkkern: %s\n", e.text);
+            exit(1);
+        }
+        t->skipped++;
+        printf("skip  %-11s %s\n", sg_gpu_level_names[i - 1], e.text);
+    }
 }
 
 /* The level of that name, or the machine's where that is lower; -1: there is none of that name. */
@@ -188,6 +209,14 @@ static int top_of(const char *name)
     for (int i = 0; i < SG_CPU_LEVELS; i++)
         if (strcmp(name, level_names[i]) == 0) return i < machine ? i : machine;
     return -1;
+}
+
+/* 0: there is none of that name. */
+static int gpu_top_of(const char *name)
+{
+    for (int i = 0; sg_gpu_level_names[i]; i++)
+        if (strcmp(name, sg_gpu_level_names[i]) == 0) return i + 1;
+    return 0;
 }
 
 static bool parse(options *o, int argc, char **argv)
@@ -204,6 +233,8 @@ static bool parse(options *o, int argc, char **argv)
             o->backend = argv[++i];
         else if (strcmp(argv[i], "--cpumask") == 0 && i + 1 < argc)
             top = top_of(argv[++i]);
+        else if (strcmp(argv[i], "--gpumask") == 0 && i + 1 < argc)
+            o->gpu_top = gpu_top_of(argv[++i]);
         else if (argv[i][0] != '-' && !o->filter)
             o->filter = argv[i];
         else
@@ -211,22 +242,22 @@ static bool parse(options *o, int argc, char **argv)
     }
     if (o->backend && strcmp(o->backend, "cpu") == 0) o->backend = NULL;
     o->top = (sg_cpu_level)top;
-    return top >= 0 && !(o->backend && o->bench);
+    return top >= 0 && o->gpu_top > 0 && !(o->backend && o->bench);
 }
 
 int main(int argc, char **argv)
 {
-    options o = {.seed = 1};
+    options o = {.seed = 1, .gpu_top = SG_GPU_LEVELS - 1};
     totals  t = {0};
     if (!parse(&o, argc, argv)) {
         fprintf(stderr, "usage: checkkern [--backend NAME] [--cpumask base|avx2|avx512|avx512vnni|avx512bf16|amx] "
-                        "[--seed N] [--quick]\n"
-                        "                 [part of \"level op\"]\n"
+                        "[--gpumask sm80|sm89|sm90]\n"
+                        "                 [--seed N] [--quick] [part of \"level op\"]\n"
                         "       checkkern --bench [--cpumask LEVEL] [part of \"level op\"]\n");
         return 2;
     }
     if (o.backend)
-        run_backend(&o, &t);
+        run_named(&o, &t);
     else
         run_cpu(&o, &t);
     if (!o.bench) printf("%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped);

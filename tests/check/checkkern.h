@@ -68,6 +68,7 @@ typedef struct ck_level {
     sg_ops      ops;
     sg_cpu     *cpu[2];
     sg_backend *backend; /* NULL: cpu serves */
+    const char *changes; /* of a backend's level, the ops to try, each between spaces; NULL: all */
     bool        there;
     bool        may_differ; /* on two threads from one: BF16 convolutions by the library, see onednn.c */
     bool        emulated;   /* BF16 products by oneDNN in pairs, not tiles: what pads an odd depth is multiplied, too */

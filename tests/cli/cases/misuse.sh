@@ -30,6 +30,9 @@ try --memory-limit -1G --prompt x
 try --offload maybe --prompt x
 try --offload on --backend cpu --prompt x
 try bench step --offload on --backend ref
+try --gpumask sm70 --prompt x
+try --gpumask sm80 --backend cpu --prompt x
+try bench step --gpumask sm90 --backend ref
 try tune --offload on --prompt x
 try --quiet=3 --prompt x
 try -qv --prompt x
