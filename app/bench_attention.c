@@ -136,7 +136,8 @@ static sg_status bind(sg_attention **out, work *w, const sg_policy *policy, int6
                                          .layers = 1,
                                          .steps = 1,
                                          .passes = in->b,
-                                         .values = backend->values};
+                                         .values = backend->values,
+                                         .f8 = backend->f8};
     sg_plan_totals              totals = {0};
     sg_stream                   plan = sg_plan_stream(&totals);
     SG_TRY(sg_attention_open(out, policy, &shape, e));

@@ -107,6 +107,7 @@ static void print_command(json_t *settings)
         {"budget", "budget"},
         {"tail", "tail"},
         {"tail_bias", "tail-bias"},
+        {"pv_dtype", "pv-dtype"},
         {"order", "order"},
         {"dense_steps", "dense-steps"},
         {"dense_layers", "dense-layers"},

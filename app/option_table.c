@@ -134,6 +134,9 @@ const sg_option sg_option_table[] = {
      .help = "whether blocks left out still count, each as one mean key and value"},
     {.name = "tail-bias", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(tail_bias),
      .choices = sg_tail_bias_names, .value = "BY", .help = "what a mean key counts more for the spread of its block"},
+    {.name = "pv-dtype", .kind = SG_OPTION_CHOICE, .commands = CHOICE, AT(pv_dtype), .choices = sg_pv_dtype_names,
+     .value = "TYPE", .help = "of weights and values as they are multiplied; auto takes the faster, fp8 wants\n"
+                              "an NVIDIA GPU of 8.9 or newer, or --backend ref"},
     {.name = "budget", .kind = SG_OPTION_CHOICE, .commands = CHOICE, AT(budget), .choices = budgets,
      .value = "OF", .help = "top-k of each row, or of all rows and heads of a layer together"},
     {.name = "order", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(order), .choices = sg_order_names,

@@ -41,7 +41,7 @@ typedef struct sg_settings {
     int64_t     seed; /* negative: drawn at random */
 
     /* self-attention */
-    const char *preset, *attention, *score, *tail, *tail_bias, *budget, *order;
+    const char *preset, *attention, *score, *tail, *tail_bias, *pv_dtype, *budget, *order;
     double      topk, tau, sim, pv, dense_steps;
     int         sink;
     const char *dense_layers, *sparse_config, *block_mask, *capture_qkv;

@@ -28,8 +28,11 @@ double sg_arm_density(const sg_arm_result *r, int step, int layer)
 static bool same_kernels(const sg_arm_result *a, const sg_arm_result *b)
 {
     const size_t count = (size_t)a->steps * (size_t)a->passes * (size_t)a->layers;
+    const bool   values = a->policy.pv_dtype == b->policy.pv_dtype;
     for (size_t i = 0; i < count; i++)
-        if (a->count[i].kind != b->count[i].kind || a->count[i].kind == SG_ATTENTION_SPARGE) return false;
+        if (a->count[i].kind != b->count[i].kind || a->count[i].kind == SG_ATTENTION_SPARGE ||
+            (a->count[i].kind == SG_ATTENTION_SAGE && !values))
+            return false;
     return true;
 }
 
@@ -215,10 +218,10 @@ sg_status sg_report_add_arms(json_t *settings, const char *list, const sg_settin
                     set_number(j, "tau", s->tau) && set_number(j, "sim", s->sim) && set_number(j, "pv", s->pv) &&
                     (!s->sink || json_object_set_new(j, "sink", json_integer(s->sink)) == 0) &&
                     set_text(j, "score", s->score) && set_text(j, "tail", s->tail) &&
-                    set_text(j, "tail_bias", s->tail_bias) && set_text(j, "budget", s->budget) &&
-                    set_text(j, "order", s->order) && set_number(j, "dense_steps", s->dense_steps) &&
-                    set_text(j, "dense_layers", s->dense_layers) && set_text(j, "sparse_config", s->sparse_config) &&
-                    set_text(j, "block_mask", s->block_mask);
+                    set_text(j, "tail_bias", s->tail_bias) && set_text(j, "pv_dtype", s->pv_dtype) &&
+                    set_text(j, "budget", s->budget) && set_text(j, "order", s->order) &&
+                    set_number(j, "dense_steps", s->dense_steps) && set_text(j, "dense_layers", s->dense_layers) &&
+                    set_text(j, "sparse_config", s->sparse_config) && set_text(j, "block_mask", s->block_mask);
     return ok ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
 }
 

@@ -86,6 +86,7 @@ const char *sg_attention_outlook_text(char *text, size_t size, const sg_policy *
         append_rule(text, size, p);
         append(text, size, ", order %s", sg_order_names[p->order]);
     }
+    if (p->pv_dtype) append(text, size, ", weights and values %s", sg_pv_dtype_names[p->pv_dtype]);
     if (p->dense_layers) append(text, size, ", layers %s dense", p->dense_layers);
     return text;
 }
@@ -225,13 +226,14 @@ static json_t *tuned_json(const sg_thresholds *t)
 json_t *sg_report_policy(const sg_policy *p)
 {
     static const char *const rules[] = {"topk", "tau", "mask"};
-    return json_pack("{s:s, s:b, s:s, s:o, s:o, s:o, s:i, s:b, s:s, s:b, s:s, s:s, s:s, s:f, s:o, s:o}", "attention",
-                     sg_attention_names[p->kind], "named", p->named, "rule", rules[p->rule], "amount",
+    return json_pack("{s:s, s:b, s:s, s:o, s:o, s:o, s:i, s:b, s:s, s:b, s:s, s:s, s:s, s:s*, s:f, s:o, s:o}",
+                     "attention", sg_attention_names[p->kind], "named", p->named, "rule", rules[p->rule], "amount",
                      decimal(p->amount), "sim", decimal(p->theta), "pv", decimal(p->lambda), "sink", p->sink, "causal",
                      p->causal, "score", sg_score_names[p->score], "tail", p->tail, "tail_bias",
                      sg_tail_bias_names[p->tail_bias], "budget", p->heads ? "heads" : "row", "order",
-                     sg_order_names[p->order], "dense_steps", p->dense_steps, "dense_layers",
-                     text_or_null(p->dense_layers), "tuned", tuned_json(p->tuned));
+                     sg_order_names[p->order], "pv_dtype", p->pv_dtype ? sg_pv_dtype_names[p->pv_dtype] : NULL,
+                     "dense_steps", p->dense_steps, "dense_layers", text_or_null(p->dense_layers), "tuned",
+                     tuned_json(p->tuned));
 }
 
 /* What was counted of sparse attention. */
@@ -318,6 +320,8 @@ sg_status sg_report_add_attention(json_t *settings, const sg_policy *p, const sg
     if (kind == SG_ATTENTION_SPARGE) ok = ok && set_rule(settings, p, s);
     if (kind != SG_ATTENTION_DENSE) {
         ok = ok && json_object_set_new(settings, "dense_steps", json_real(p->dense_steps)) == 0;
+        if (p->pv_dtype)
+            ok = ok && json_object_set_new(settings, "pv_dtype", json_string(sg_pv_dtype_names[p->pv_dtype])) == 0;
         if (p->dense_layers)
             ok = ok && json_object_set_new(settings, "dense_layers", json_string(p->dense_layers)) == 0;
     }

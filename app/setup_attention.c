@@ -83,6 +83,7 @@ static void set_choices(sg_policy *p, const sg_settings *s)
     if (s->score) p->score = (sg_score_kind)place_of(s->score, sg_score_names);
     if (s->tail) p->tail = is(s->tail, "on");
     if (s->tail_bias) p->tail_bias = (sg_tail_bias)place_of(s->tail_bias, sg_tail_bias_names);
+    if (s->pv_dtype) p->pv_dtype = (sg_pv_dtype)place_of(s->pv_dtype, sg_pv_dtype_names);
     if (s->budget) p->heads = is(s->budget, "heads");
     if (s->order) p->order = (sg_order)place_of(s->order, sg_order_names);
 }

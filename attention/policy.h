@@ -23,9 +23,13 @@ typedef enum sg_score_kind {
 
 typedef enum sg_tail_bias { SG_TAIL_BIAS_NONE, SG_TAIL_BIAS_HALF, SG_TAIL_BIAS_RANK1 } sg_tail_bias;
 
+/* What weights and values are multiplied as, where they are not dense. */
+typedef enum sg_pv_dtype { SG_PV_AUTO, SG_PV_BF16, SG_PV_FP8 } sg_pv_dtype; /* AUTO: as the backend likes it */
+
 extern const char *const sg_attention_names[]; /* "dense", "sage", "sparge", NULL */
 extern const char *const sg_score_names[];     /* "mean", "sub16", "error", NULL */
 extern const char *const sg_tail_bias_names[]; /* "0", "half", "rank1", NULL */
+extern const char *const sg_pv_dtype_names[];  /* "auto", "bf16", "fp8", NULL */
 
 /* Thresholds of each head, as tuning finds them; see thresholds.h of model/ for the file. All arrays are
  * [buckets][layers][heads]; bucket b serves timesteps (of 1000) at or above from[b], from falling, the last 0. */
@@ -57,6 +61,7 @@ typedef struct sg_policy {
     sg_score_kind        score;
     bool                 tail; /* skipped blocks enter the softmax as one mean key and value each */
     sg_tail_bias         tail_bias;
+    sg_pv_dtype          pv_dtype;
     sg_order             order;
     double               dense_steps;  /* the first so many of all steps are dense, a share */
     const char          *dense_layers; /* "0,28-29": these are dense; NULL: none. Borrowed */

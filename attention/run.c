@@ -70,6 +70,8 @@ static sg_status bind(sg_attention *a, sg_error *e)
     if (a->p.dense_layers) SG_TRY(sg_layers_check(a->p.dense_layers, x->layers, e));
     if (a->p.named && a->p.kind != SG_ATTENTION_DENSE && x->values == SG_F32)
         return sg_error_set(e, SG_E_UNSUPPORTED, "attention %s: this backend has only dense attention", name);
+    if (a->p.kind != SG_ATTENTION_DENSE && a->p.pv_dtype == SG_PV_FP8 && !x->f8)
+        return sg_error_set(e, SG_E_UNSUPPORTED, "pv-dtype fp8: only backend cuda has it, from level sm89 up, and ref");
     if (a->p.kind == SG_ATTENTION_SPARGE) SG_TRY(check_sparge(a, e));
     /* A share such as 0.1 of 30 steps is 3 of them, not the 4 that its last place would make. */
     a->dense_steps = (int)ceil(a->p.dense_steps * x->steps - 1e-9);
@@ -312,18 +314,31 @@ static void pool(sg_stream *s, sg_pool_args *p, bool var, bool sub)
     sg_pool_(s, p);
 }
 
+/* What v becomes: I8 or F8, or BF16 for as it comes. */
+static sg_dtype values_of(const sg_attention *a)
+{
+    return a->p.pv_dtype == SG_PV_AUTO ? a->shape.values : a->p.pv_dtype == SG_PV_FP8 ? SG_F8 : SG_BF16;
+}
+
+/* n tokens of v as I8 or F8. */
+static sg_tensor packed_values(const call *c, int64_t n)
+{
+    const int64_t hk = c->a->shape.hk, d = c->a->shape.d;
+    return values_of(c->a) == SG_F8 ? sg_new(c->s, SG_F8, hk, d, sg_f8_row(n)) : sg_new(c->s, SG_I8, hk, n, d);
+}
+
 /* Room for what attend_blocks reads, but for k, which comes when prediction has gone. */
 static void take_room(call *c)
 {
     sg_stream *const s = c->s;
     const int64_t    nq = c->a->nq, nk = c->a->nk, h = c->a->shape.h, hk = c->a->shape.hk, d = c->a->shape.d;
-    const bool       i8 = c->a->shape.values == SG_I8;
+    const bool       packs = values_of(c->a) != SG_BF16;
     c->b.q = sg_new(s, SG_I8, h, c->a->shape.n, d);
     c->b.q_scale = sg_new(s, SG_F32, sg_div_up(c->a->shape.n, Q_GROUP), h);
     c->k_center = sg_new(s, SG_F32, hk, d);
     c->b.v = c->x->v;
-    if (i8) {
-        c->b.v = sg_new(s, SG_I8, hk, keys(c->a), d);
+    if (packs) {
+        c->b.v = packed_values(c, keys(c->a));
         c->b.v_scale = sg_new(s, SG_F32, hk, d);
         c->b.v_center = sg_new(s, SG_F32, hk, d);
     }
@@ -336,18 +351,18 @@ static void take_room(call *c)
     if (!c->tail) return;
     c->b.tail_k = sg_new(s, SG_I8, hk, nk, d);
     c->b.tail_k_scale = sg_new(s, SG_F32, sg_div_up(nk, SG_BLOCK_K), hk);
-    c->b.tail_v = i8 ? sg_new(s, SG_I8, hk, nk, d) : sg_new(s, SG_F32, nk, hk, d);
+    c->b.tail_v = packs ? packed_values(c, nk) : sg_new(s, SG_F32, nk, hk, d);
     if (c->biased) c->b.tail_bias = sg_new(s, SG_F32, h, nq, nk);
 }
 
 /* Values as they come, or quantised by channel about their mean; means for the tail. Returns the variances. */
 static sg_tensor take_values(call *c)
 {
-    const bool   i8 = c->a->shape.values == SG_I8;
+    const bool   packs = values_of(c->a) != SG_BF16;
     sg_pool_args v = {.total = c->b.v_center, .reach = c->b.v_scale, .x = c->x->v, .block = SG_BLOCK_K};
-    if (!i8) v.mean = c->b.tail_v;
-    if (i8 || c->tail || c->error) pool(c->s, &v, c->error, false);
-    if (i8) {
+    if (!packs) v.mean = c->b.tail_v;
+    if (packs || c->tail || c->error) pool(c->s, &v, c->error, false);
+    if (packs) {
         sg_quantise(c->s, .y = c->b.v, .scale = c->b.v_scale, .x = c->x->v, .center = c->b.v_center, .given = true);
         if (c->tail)
             sg_quantise(c->s, .y = c->b.tail_v, .scale = c->b.v_scale, .x = v.mean, .center = c->b.v_center,

@@ -16,6 +16,7 @@ typedef struct sg_attention_shape {
     int64_t  front, back; /* of the tokens, text at either end: always dense */
     int      layers, steps, passes;
     sg_dtype values; /* of the backend: backend.h */
+    bool     f8;     /* likewise */
     int64_t  m;      /* keys; 0: n */
 } sg_attention_shape;
 
@@ -31,7 +32,7 @@ typedef enum sg_attention_why {
 typedef struct sg_attention sg_attention;
 
 /* Binds p, which is copied but for what it borrows. SG_E_ARG where thresholds, mask or layers do not fit the shape;
- * SG_E_UNSUPPORTED where sage or sparge is named and the backend has neither. */
+ * SG_E_UNSUPPORTED where sage or sparge is named and the backend has neither, or FP8 and it has none. */
 sg_status sg_attention_open(sg_attention **out, const sg_policy *p, const sg_attention_shape *shape,
                             sg_error *e) SG_MUST_USE;
 void      sg_attention_close(sg_attention **a);

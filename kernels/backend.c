@@ -103,6 +103,7 @@ static sg_status open_ref(sg_backend *b)
     b->threads = 1;
     b->dtype = SG_F32;
     b->values = SG_BF16;
+    b->f8 = true;
     snprintf(b->device, sizeof b->device, "the oracle in double precision, slow");
     return SG_OK;
 }

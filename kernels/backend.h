@@ -40,6 +40,7 @@ typedef struct sg_backend {
     void            *impl;
     sg_dtype         dtype; /* SG_F32 or SG_BF16: the faster for products here, what "auto" means */
     sg_dtype values; /* of v, as attend_blocks likes it: SG_I8, or SG_BF16 for v as it comes; SG_F32: no such op here */
+    bool     f8;     /* quantise and attend_blocks take values as F8, too */
     bool     host_memory; /* device memory is host memory: mapped weights serve as they are */
     size_t   total_bytes; /* memory that a render may plan with, as found at open */
     size_t   host_bytes;  /* memory of the host that is free, as found at open */

@@ -37,7 +37,8 @@ static sg_verdict judge_integers(sg_tensor got, sg_tensor truth, sg_tensor round
 {
     for (int64_t i = 0; i < sg_count(got); i++) {
         const int64_t g = integer(got, i), t = integer(truth, i), r = integer(rounded, i);
-        if (g == t || (got.dtype == SG_U8 && g == r) || (got.dtype == SG_I8 && t != r)) continue;
+        if (g == t || (got.dtype == SG_U8 && g == r) || ((got.dtype == SG_I8 || got.dtype == SG_F8) && t != r))
+            continue;
         return (sg_verdict){.fault = "an integer differs", .top = fabs((double)(g - t)), .at = i};
     }
     return (sg_verdict){0};
@@ -45,7 +46,8 @@ static sg_verdict judge_integers(sg_tensor got, sg_tensor truth, sg_tensor round
 
 sg_verdict sg_budget_judge(sg_tensor got, sg_tensor truth, sg_tensor rounded, int64_t cut)
 {
-    if (got.dtype == SG_I32 || got.dtype == SG_U8 || got.dtype == SG_I8) return judge_integers(got, truth, rounded);
+    if (got.dtype == SG_I32 || got.dtype == SG_U8 || got.dtype == SG_I8 || got.dtype == SG_F8)
+        return judge_integers(got, truth, rounded);
     sg_verdict v = {0};
     double     square = 0, budget = 0, scale = 0, budget_top = 0, scale_top = 0;
     int64_t    count = 0;

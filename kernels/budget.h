@@ -12,8 +12,8 @@
  * The largest of a few errors is a matter of luck, hence the 4; it is there for errors in one place, which are not
  * small. NaN and infinities must stand where the truth has them, except where the rounded oracle cannot tell either.
  * Integers must equal the truth. U8, which is rounded from a float, may equal the rounded oracle instead; so a mask, which
- * both oracles decide alike, must equal the truth. I8 may be anything where the two differ: what a broken scale makes of a
- * number does not matter. */
+ * both oracles decide alike, must equal the truth. I8 and F8 may be anything where the two differ: what a broken scale makes
+ * of a number does not matter; F8 is judged here as what quantise writes, bit by bit. */
 #ifndef SG_BUDGET_H
 #define SG_BUDGET_H
 

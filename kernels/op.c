@@ -300,11 +300,17 @@ static bool alike_fits(const sg_alike_args *a)
            f32_or_none2(a->center, h, d) && all_apart(&a->y, 3, 1);
 }
 
+/* I8 [h, n, d], or F8 [h, d, n] of whole blocks */
+static bool is_packed(sg_tensor t, int64_t h, int64_t n, int64_t d)
+{
+    return t.dtype == SG_F8 ? is3(t, h, d, sg_f8_row(n)) : t.dtype == SG_I8 && is3(t, h, n, d);
+}
+
 static bool quantise_fits(const sg_quantise_args *a)
 {
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2], group = a->group;
     if (!is_real(a->x) || a->x.rank != 3 || group < 0 || (a->given && group)) return false;
-    return a->y.dtype == SG_I8 && is3(a->y, h, n, d) && is_f32(a->scale) &&
+    return is_packed(a->y, h, n, d) && (a->y.dtype == SG_I8 || a->given) && is_f32(a->scale) &&
            (group ? is2(a->scale, sg_div_up(n, group), h) : is2(a->scale, h, d)) && f32_or_none2(a->center, h, d) &&
            all_apart(&a->y, 4, 2);
 }
@@ -362,8 +368,8 @@ static bool is_group(int group, int most)
 static bool tail_fits(const sg_attend_blocks_args *a, int64_t h, int64_t hk, int64_t nq, int64_t nk, int64_t d)
 {
     if (a->tail_k.rank == 0) return a->tail_k_scale.rank + a->tail_v.rank + a->tail_bias.rank == 0;
-    const bool values = a->v.dtype == SG_I8 ? a->tail_v.dtype == SG_I8 && is3(a->tail_v, hk, nk, d)
-                                            : is_f32(a->tail_v) && is3(a->tail_v, nk, hk, d);
+    const bool values = is_real(a->v) ? is_f32(a->tail_v) && is3(a->tail_v, nk, hk, d)
+                                      : a->tail_v.dtype == a->v.dtype && is_packed(a->tail_v, hk, nk, d);
     return a->keep.rank && a->tail_k.dtype == SG_I8 && is3(a->tail_k, hk, nk, d) && is_f32(a->tail_k_scale) &&
            is2(a->tail_k_scale, sg_div_up(nk, SG_BLOCK_K), hk) && values && f32_or_none3(a->tail_bias, h, nq, nk);
 }
@@ -375,8 +381,8 @@ static bool attend_blocks_fits(const sg_attend_blocks_args *a)
         !is_group(a->q_group, SG_BLOCK_Q) || !is_group(a->k_group, SG_BLOCK_K))
         return false;
     const int64_t nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(m, SG_BLOCK_K);
-    const bool    values = a->v.dtype == SG_I8 ? is3(a->v, hk, m, d) && is_f32(a->v_scale) && is2(a->v_scale, hk, d)
-                                               : is_real(a->v) && is3(a->v, m, hk, d) && a->v_scale.rank == 0;
+    const bool    values = is_real(a->v) ? is3(a->v, m, hk, d) && a->v_scale.rank == 0
+                                         : is_packed(a->v, hk, m, d) && is_f32(a->v_scale) && is2(a->v_scale, hk, d);
     const bool    keeps = a->keep.rank == 0 || (a->keep.dtype == SG_U8 && is3(a->keep, h, nq, 8 * sg_div_up(nk, 64)));
     const bool    filters = a->lambda.rank
                                 ? is_f32(a->lambda) && is1(a->lambda, h) && is_f32(a->skips) && is2(a->skips, h, 2)

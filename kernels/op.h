@@ -154,6 +154,12 @@ typedef struct sg_count_bad_args { /* y += how many elements of x are NaN or inf
 
 enum { SG_BLOCK_Q = 128, SG_BLOCK_K = 64, SG_BLOCK_SUB = 16 };
 
+/* Values as F8 are [h, d, tokens], the row of a channel filled up with zeros to whole blocks of keys. Token t stands at
+ * sg_f8_place(t): of 16 neighbours 0 1 8 9, 2 3 10 11, 4 5 12 13, 6 7 14 15, so that the four weights of a row that a lane
+ * has of q k^T stand where it needs them as operands of the product with v (SageAttention2, arXiv:2411.10958). */
+static inline int64_t sg_f8_place(int64_t t) { return t / 16 * 16 + t % 8 / 2 * 4 + t / 8 % 2 * 2 + t % 2; }
+static inline int64_t sg_f8_row(int64_t tokens) { return (tokens + SG_BLOCK_K - 1) / SG_BLOCK_K * SG_BLOCK_K; }
+
 /* Over every run of `block` rows of x, for each head and channel: the mean, and var = mean of (x - mean)^2. sub: means of
  * SG_BLOCK_SUB rows; total: of all rows. And, as x is being read, what quantise makes of it: reach, the scale of each
  * channel about total (group 0); y and scale, by groups of `group` rows without a center. */
@@ -173,9 +179,11 @@ typedef struct sg_alike_args {
 /* y = the integer nearest to (x - center) r, ties to even, in [-127, 127]. Each `group` rows of a head share r = 1 / scale,
  * scale = largest |x - center| times (1 / 127); with group 0 the rows of a channel do. Subtraction, scale, r (0 for a scale
  * of 0) and product round to F32 each, so every backend gives the same bits. A group with NaN or infinity in it has scale
- * NaN, and its y does not matter. With `given`, scale [h, d] is read, not written. */
+ * NaN, and its y does not matter. With `given`, scale [h, d] is read, not written. y as F8, with `given` only: the
+ * number nearest to (x - center) r, ties to even, at most 448. */
 typedef struct sg_quantise_args {
-    sg_tensor y, scale, x, center; /* I8 [h, n, d]; F32 [n / group, h], or [h, d]; [n, h, d]; F32 [h, d]? */
+    sg_tensor y;                /* I8 [h, n, d], or F8 [h, d, sg_f8_row(n)] */
+    sg_tensor scale, x, center; /* F32 [n / group, h], or [h, d]; [n, h, d]; F32 [h, d]? */
     int       group;
     bool      given;
 } sg_quantise_args;
@@ -231,7 +239,7 @@ typedef struct sg_tail_bias_args {
  * (q_r k_t). t runs over the keys of the blocks that r's block keeps (all without `keep`), up to r itself with `causal`;
  * and, with a tail, over one key for each full block that is not kept and whose keys r's block all sees: its mean, tail_k
  * (scales by SG_BLOCK_K means), tail_v (scaled as v is), with tail_bias, or ln SG_BLOCK_K, added to its logit. y_r = 0
- * where there is no t. v_t is v_scale v where v is I8, else v.
+ * where there is no t. v_t is v_scale v where v is I8 or F8, all of which is finite, else v.
  *
  * With lambda (in powers of two, of each head), 32 neighbouring rows leave out a kept block, from numerator and
  * denominator, when it can hardly matter: when for each row its largest logit is more than lambda below the row's largest
@@ -242,10 +250,11 @@ typedef struct sg_attend_blocks_args {
     sg_tensor y, skips;             /* F32 or BF16 [n, h, d]; F32 [h, 2], with lambda */
     sg_tensor q, q_scale;           /* I8 [h, n, d]; F32 [n / group, h], group one of 16, 32, 64, 128 */
     sg_tensor k, k_scale;           /* I8 [hk, m, d]; F32 [m / group, hk], group one of 16, 32, 64 */
-    sg_tensor v, v_scale, v_center; /* I8 [hk, m, d], or F32 or BF16 [m, hk, d]; F32 [hk, d] with I8; F32 [hk, d]? */
+    sg_tensor v;                    /* I8 [hk, m, d], F8 [hk, d, sg_f8_row(m)], or F32 or BF16 [m, hk, d] */
+    sg_tensor v_scale, v_center;    /* F32 [hk, d] with I8 and F8; F32 [hk, d]? */
     sg_tensor keep;                 /* U8 [h, nq, 8 (nk / 64)]? */
     sg_tensor tail_k, tail_k_scale; /* I8 [hk, nk, d]?; F32 [nk / 64, hk] */
-    sg_tensor tail_v, tail_bias;    /* I8 [hk, nk, d] where v is I8, else F32 [nk, hk, d]; F32 [h, nq, nk]? */
+    sg_tensor tail_v, tail_bias; /* I8 or F8 as v of nk means where v is such, else F32 [nk, hk, d]; F32 [h, nq, nk]? */
     sg_tensor lambda;               /* F32 [h]? */
     int       q_group, k_group;
     float     scale;

@@ -1,4 +1,4 @@
-/* tensor.c - shapes, views and the 16-bit float formats. */
+/* tensor.c - shapes, views and the 16-bit and 8-bit float formats. */
 #include "tensor.h"
 
 #include <math.h>
@@ -8,14 +8,15 @@
 size_t sg_dtype_size(sg_dtype t)
 {
     static const uint8_t size[SG_DTYPES] = {
-        [SG_F32] = 4, [SG_F16] = 2, [SG_BF16] = 2, [SG_I32] = 4, [SG_U8] = 1, [SG_I8] = 1};
+        [SG_F32] = 4, [SG_F16] = 2, [SG_BF16] = 2, [SG_I32] = 4, [SG_U8] = 1, [SG_I8] = 1, [SG_F8] = 1};
     return size[t];
 }
 
 const char *sg_dtype_name(sg_dtype t)
 {
     static const char *const name[SG_DTYPES] = {
-        [SG_F32] = "F32", [SG_F16] = "F16", [SG_BF16] = "BF16", [SG_I32] = "I32", [SG_U8] = "U8", [SG_I8] = "I8"};
+        [SG_F32] = "F32", [SG_F16] = "F16", [SG_BF16] = "BF16", [SG_I32] = "I32",
+        [SG_U8] = "U8",   [SG_I8] = "I8",   [SG_F8] = "F8_E4M3"};
     return name[t];
 }
 
@@ -81,4 +82,28 @@ uint16_t sg_f32_to_f16(float f)
     memcpy(&bits, &a, sizeof bits);
     bits += 0xfff + ((bits >> 13) & 1); /* to nearest, ties to even; a carry goes on into the exponent */
     return (uint16_t)(sign | ((bits >> 13) - (112 << 10)));
+}
+
+/* The exponents of E4M3 and F32 are 120 apart, their mantissas 20 bits. */
+float sg_f8_to_f32(uint8_t h)
+{
+    const uint32_t e = (h >> 3) & 15, m = h & 7u;
+    float          f = float_of(((e + 120) << 23) | (m << 20));
+    if (e == 0) f = (float)m * 0x1p-9f;
+    if (e == 15 && m == 7) f = NAN;
+    return h & 0x80 ? -f : f;
+}
+
+uint8_t sg_f32_to_f8(float f)
+{
+    enum { LARGEST = 0x7e };
+    const uint8_t sign = signbit(f) ? 0x80 : 0;
+    const float   a = fabsf(f);
+    if (isnan(f)) return (uint8_t)(sign | 0x7f);
+    if (a >= 448.0f) return (uint8_t)(sign | LARGEST);
+    if (a < 0x1p-6f) return (uint8_t)(sign | (uint8_t)nearbyintf(a * 0x1p9f));
+    uint32_t bits;
+    memcpy(&bits, &a, sizeof bits);
+    bits += 0x7ffff + ((bits >> 20) & 1); /* as above */
+    return (uint8_t)(sign | ((bits >> 20) - (120 << 3)));
 }

@@ -63,6 +63,7 @@ static sg_status bind_attention(sg_render *q)
     q->g->family->attention(q->g->model, q->r, &shape, q->grid);
     shape.steps = q->sampler.steps;
     shape.values = q->g->backend->values;
+    shape.f8 = q->g->backend->f8;
     if (q->r->capture_out) {
         q->capture = (sg_capture){.layer = q->r->capture_layer,
                                   .step = q->r->capture_step,

@@ -272,6 +272,7 @@ sg_status SG_VEC_NAME(blocks)(sg_stream *s, const sg_attend_blocks_args *a)
 {
     sg_cpu *const cpu = sg_cpu_of(s);
     vec_job       b = {.s = sg_blocks_job_of(a)};
+    if (a->v.dtype == SG_F8) return sg_fail(s, SG_E_UNSUPPORTED, "attend_blocks: the cpu backend has no F8");
     b.wide = sg_div_up(b.s.d, SG_NR) * SG_NR;
     b.ld = b.wide + 16;
     b.strip = a->lambda.rank ? SG_FILTER_ROWS : SG_MR;

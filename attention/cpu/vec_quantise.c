@@ -271,6 +271,7 @@ static sg_status quantise(sg_stream *s, const sg_quantise_args *a)
     sg_cpu *const cpu = sg_cpu_of(s);
     const int64_t c = a->x.dim[1] * a->x.dim[2];
     quantise_job  q = job_of(a);
+    if (a->y.dtype == SG_F8) return sg_fail(s, SG_E_UNSUPPORTED, "quantise: the cpu backend has no F8");
     if (a->group) {
         quantise_groups(&q, cpu->threads);
         return SG_OK;

@@ -203,7 +203,10 @@ static sg_status quantise_as(sg_stream *s, const char *op, const sg_quantise_arg
     return sg_cuda_launched(s, op);
 }
 
-static sg_status quantise(sg_stream *s, const sg_quantise_args *a) { return quantise_as(s, "quantise", a); }
+static sg_status quantise(sg_stream *s, const sg_quantise_args *a)
+{
+    return a->y.dtype == SG_F8 ? sg_cuda_quantise_f8(s, a) : quantise_as(s, "quantise", a);
+}
 
 static sg_status pool(sg_stream *s, const sg_pool_args *a)
 {

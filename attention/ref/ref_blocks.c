@@ -5,9 +5,12 @@
  * weights of the softmax, and v with them, to what a kernel multiplies. Beside INT8 values a weight has 8 bits, of
  * which the largest of a row in 64 neighbouring keys (or means of the tail) is 255, and that largest is BF16, for a
  * kernel may have BF16 weights there too; beside others all are BF16, and F32 values are rounded to BF16, as tiles take
- * no wider ones. No weight is exact for being the largest of its row: bases are whole numbers, as a kernel's need not
- * be the largest logit. The denominator is the sum of the weights before that. quantise and what select decides have no
- * such budget: both builds do the same arithmetic there. */
+ * no wider ones. Beside F8 values weights are F8: half a unit in the last of their 3 bits is 2^-5 to 2^-4 of a weight, root
+ * mean square 2^-4 / sqrt(3) sqrt((1 - 1/4) / (2 ln 2)) = 0.0265 of it, mantissas spread evenly in logarithm; so y is off by
+ * 0.0265 sqrt(sum (w v)^2) / sum w. A row's largest is between 2^7 and 448 here and in kernels, what becomes 0 below 2^-17
+ * of it; what tensor cores cut of a tile's F8 sum, 2^-13 of its largest, is little beside that. No weight is exact for being
+ * the largest of its row: bases are whole numbers, as a kernel's need not be the largest logit. The denominator is the sum
+ * of the weights before that. quantise and what select decides have no such budget: both builds do the same there. */
 #include "ranked.h"
 
 enum { GROUP_ROWS = 32 };
@@ -132,15 +135,16 @@ static float own_scale(const sg_quantise_args *a, int64_t g, const int64_t row[2
 static void quantise_group(const sg_quantise_args *a, int64_t at, int64_t g, const int64_t row[2], const int64_t to[2])
 {
     const int64_t n = a->x.dim[0], d = a->x.dim[2];
-    int8_t *const y = a->y.data;
     const float   own = own_scale(a, g, row, to);
     if (!a->given) sg_store(&a->scale, at, own);
     const float scale = sg_load(&a->scale, at), inverse = scale == 0 ? 0.0f : 1 / scale;
     for (int64_t r = row[0]; r < row[1]; r++)
         for (int64_t e = to[0]; e < to[1]; e++) {
-            const float v = centred(a, r, g, e) * inverse;
-            const bool  matters = isfinite(own) && isfinite(inverse);
-            y[(g * n + r) * d + e] = (int8_t)(matters ? rintf(fminf(fmaxf(v, -127), 127)) : SG_REF_IS_TRUTH ? 0 : -128);
+            const float   v = centred(a, r, g, e) * inverse;
+            const bool    matters = isfinite(own) && isfinite(inverse), f8 = a->y.dtype == SG_F8;
+            const int64_t i = f8 ? (g * d + e) * sg_f8_row(n) + sg_f8_place(r) : (g * n + r) * d + e;
+            const float   number = f8 ? v : rintf(fminf(fmaxf(v, -127), 127));
+            sg_store(&a->y, i, matters ? number : SG_REF_IS_TRUTH ? 0 : -128);
         }
 }
 
@@ -148,6 +152,7 @@ sg_status SG_REF_OP(quantise)(sg_stream *s, const sg_quantise_args *a)
 {
     (void)s;
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2], group = a->group;
+    if (a->y.dtype == SG_F8) memset(a->y.data, 0, sg_bytes(a->y)); /* what fills up rows */
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < sg_count(a->scale); i++) {
         const int64_t rows[2] = {i / h * group, least(i / h * group + group, n)};
@@ -410,11 +415,14 @@ typedef struct attending {
     real                        *v, *tail_v; /* as a->v and a->tail_v lie */
 } attending;
 
-static real *values_of(sg_tensor v)
+/* F8, too, as [h, n, d]. */
+static real *values_of(sg_tensor v, int64_t n)
 {
     real *const r = widen(v);
-    if (r && v.dtype == SG_F32)
-        for (int64_t i = 0; i < sg_count(v); i++) r[i] = round_as(SG_BF16, r[i]);
+    const int64_t d = v.dim[1]; /* of F8 */
+    for (int64_t i = 0; r && v.dtype == SG_F8 && i < v.dim[0] * n * d; i++)
+        r[i] = get(&v, (i / (n * d) * d + i % d) * v.dim[2] + sg_f8_place(i / d % n));
+    for (int64_t i = 0; r && v.dtype == SG_F32 && i < sg_count(v); i++) r[i] = round_as(SG_BF16, r[i]);
     return r;
 }
 
@@ -491,10 +499,12 @@ static int64_t leave_out(const attending *x, int64_t g, int64_t first, int64_t r
 static real round_weights(sg_dtype v, real *p, int64_t count)
 {
     if (SG_REF_IS_TRUTH) return 1;
-    const real most = largest(p, count);
+    const real     most = largest(p, count);
+    const real     unit = v == SG_F8 ? 128 : 1; /* of what is 1 to e where it is largest */
+    const sg_dtype to = v == SG_F8 ? SG_F8 : SG_BF16;
     if (v == SG_I8 && !(most > 0)) return 1;
-    for (int64_t t = 0; t < count; t++) p[t] = v == SG_I8 ? FN(rint)(p[t] * (255 / most)) : round_as(SG_BF16, p[t]);
-    return v == SG_I8 ? round_as(SG_BF16, most) / 255 : 1;
+    for (int64_t t = 0; t < count; t++) p[t] = v == SG_I8 ? FN(rint)(p[t] * (255 / most)) : round_as(to, unit * p[t]);
+    return v == SG_I8 ? round_as(SG_BF16, most) / 255 : 1 / unit;
 }
 
 /* o += the sum of p[t] v[t] over `count` rows of v, which lie `step` apart. */
@@ -512,7 +522,7 @@ static real attend_row(const attending *x, int64_t g, int64_t r, real *l, const 
 {
     const sg_attend_blocks_args *const a = x->a;
     const int64_t                      gk = g / (x->h / x->hk), d = x->d;
-    const bool                         packed = a->v.dtype == SG_I8; /* heads before tokens */
+    const bool                         packed = a->v.dtype == SG_I8 || a->v.dtype == SG_F8; /* heads before tokens */
     const int64_t                      step = packed ? d : x->hk * d;
     const real                         base = FN(floor)(largest(l, x->m + x->nk));
     real                               sum = 0, left = 0;
@@ -575,8 +585,8 @@ sg_status SG_REF_OP(attend_blocks)(sg_stream *s, const sg_attend_blocks_args *a)
     const int64_t groups = sg_div_up(n, GROUP_ROWS);
     attending     x = {a, n, m, h, hk, d, sg_div_up(n, SG_BLOCK_Q), sg_div_up(m, SG_BLOCK_K), NULL, NULL};
     real *const   skips = malloc((size_t)(h * groups * 2) * sizeof *skips);
-    x.v = values_of(a->v);
-    x.tail_v = values_of(a->tail_v);
+    x.v = values_of(a->v, m);
+    x.tail_v = values_of(a->tail_v, x.nk);
     const bool ok = skips && x.v && x.tail_v && attend_heads(&x, skips);
     for (int64_t at = 0; ok && a->lambda.rank && at < 2 * h; at++) {
         real sum = 0;

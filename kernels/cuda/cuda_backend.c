@@ -315,6 +315,7 @@ sg_status sg_cuda_open(sg_backend *b, sg_gpu_level level, sg_error *e)
     b->impl = c;
     b->dtype = SG_BF16;
     b->values = SG_BF16;
+    b->f8 = c->level >= SG_GPU_SM89;
     b->host_memory = false;
     return SG_OK;
 }

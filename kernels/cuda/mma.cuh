@@ -70,6 +70,26 @@ static __device__ __forceinline__ void sg_multiply_i8(int (&c)[4], const uint32_
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/* c += a b; a 16 x 32, b 32 x 8, F8; from compute capability 8.9 up */
+static __device__ __forceinline__ void sg_multiply_f8(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Four numbers as F8, the first in the lowest byte; from 8.9 up. */
+static __device__ __forceinline__ uint32_t sg_four_f8(float x, float y, float z, float w)
+{
+    uint32_t four;
+    asm("{.reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1; cvt.rn.satfinite.e4m3x2.f32 high, %4, %3; "
+        "mov.b32 %0, {low, high};}"
+        : "=r"(four)
+        : "f"(x), "f"(y), "f"(z), "f"(w));
+    return four;
+}
+
 /* 2^x, to 2 in the last place; 0 for -INFINITY. */
 static __device__ __forceinline__ float sg_power_of_two(float x)
 {

@@ -40,7 +40,11 @@ static inline real round_as(sg_dtype t, real v)
 #else
 #define SUM(var)
 #define FN(name) name##f
-static inline real round_as(sg_dtype t, real v) { return t == SG_BF16 ? sg_bf16_to_f32(sg_f32_to_bf16(v)) : v; }
+static inline real round_as(sg_dtype t, real v)
+{
+    if (t == SG_F8) return sg_f8_to_f32(sg_f32_to_f8(v));
+    return t == SG_BF16 ? sg_bf16_to_f32(sg_f32_to_bf16(v)) : v;
+}
 #endif
 
 /* What a number becomes on its way through memory, and a channel of a row of length 1, where sg_ref_published_ops says. */

@@ -16,6 +16,8 @@ static const ck_fill usual[] = {CK_RANDOM, CK_RANDOM, CK_OUTLIER, CK_LARGE, CK_Z
 static int  trials(const ck *c, int most) { return c->quick ? most / 8 : most; }
 static bool coin(ck *c) { return ck_draw(c, 2) == 0; }
 
+static bool has_f8(const ck *c) { return c->level->backend && c->level->backend->f8; }
+
 static sg_dtype type_in(ck *c, int i)
 {
     if (i % 3 < 2) return i % 3 ? SG_BF16 : SG_F32;
@@ -70,7 +72,7 @@ void ck_try_quantise(ck *c)
         const int64_t    n = ONE_OF(c, tokens), h = 1 + (int64_t)ck_draw(c, 4), d = ONE_OF(c, channels);
         sg_quantise_args a = {.group = ONE_OF(c, groups)};
         a.given = a.group == 0 && coin(c);
-        a.y = ck_out(c, SG_I8, h, n, d);
+        a.y = a.given && has_f8(c) && coin(c) ? ck_out(c, SG_F8, h, d, sg_f8_row(n)) : ck_out(c, SG_I8, h, n, d);
         if (a.given)
             a.scale = ck_new(c, SG_F32, coin(c) ? CK_SCALES : CK_SWITCHES, h, d);
         else
@@ -171,7 +173,9 @@ static void add_tail(ck *c, sg_attend_blocks_args *a, ck_fill numbers, ck_fill v
     const int64_t h = a->q.dim[0], hk = a->k.dim[0], d = a->q.dim[2];
     a->tail_k = ck_new(c, SG_I8, numbers, hk, nk, d);
     a->tail_k_scale = ck_new(c, SG_F32, ck_draw(c, 12) ? CK_SCALES : CK_NAN_SCALE, sg_div_up(nk, SG_BLOCK_K), hk);
-    a->tail_v = a->v.dtype == SG_I8 ? ck_new(c, SG_I8, CK_RANDOM, hk, nk, d) : ck_new(c, SG_F32, values, nk, hk, d);
+    a->tail_v = a->v.dtype == SG_I8   ? ck_new(c, SG_I8, CK_RANDOM, hk, nk, d)
+                : a->v.dtype == SG_F8 ? ck_new(c, SG_F8, CK_RANDOM, hk, d, sg_f8_row(nk))
+                                      : ck_new(c, SG_F32, values, nk, hk, d);
     if (coin(c)) a->tail_bias = ck_new(c, SG_F32, CK_RANDOM, h, nq, nk);
 }
 
@@ -181,9 +185,9 @@ static bool add_values(ck *c, sg_attend_blocks_args *a, int64_t m, int64_t hk, i
     static const sg_dtype types[] = {SG_I8, SG_I8, SG_F32, SG_BF16};
     static const ck_fill  fills[] = {CK_OUTLIER, CK_RANDOM, CK_NAN, CK_RANDOM};
     ck_fill               f = CK_RANDOM;
-    const sg_dtype        t = ONE_OF(c, types);
-    if (t == SG_I8) {
-        a->v = ck_new(c, t, CK_RANDOM, hk, m, d);
+    const sg_dtype        t = has_f8(c) && coin(c) ? SG_F8 : ONE_OF(c, types);
+    if (t == SG_I8 || t == SG_F8) {
+        a->v = t == SG_F8 ? ck_new(c, t, CK_RANDOM, hk, d, sg_f8_row(m)) : ck_new(c, t, CK_RANDOM, hk, m, d);
         a->v_scale = ck_new(c, SG_F32, CK_SCALES, hk, d);
     } else
         a->v = ck_new(c, t, f = ONE_OF(c, fills), m, hk, d);

@@ -45,6 +45,27 @@ static void f16_survives_all_values(void **state)
     assert_int_equal(sg_f32_to_f16(0x1.8p-25f), 1);
 }
 
+static void f8_survives_all_values(void **state)
+{
+    (void)state;
+    static const float numbers[] = {448, -448, 1, 0x1p-6f, 0x1p-9f, 0x1.cp-7f};
+    static const int   bits[] = {0x7e, 0xfe, 0x38, 0x08, 0x01, 0x07};
+    for (int i = 0; i < 6; i++) assert_int_equal(sg_f32_to_f8(numbers[i]), bits[i]);
+    for (int h = 0; h < 256; h++) {
+        const float f = sg_f8_to_f32((uint8_t)h);
+        assert_true(isnan(f) ? (h & 0x7f) == 0x7f : sg_f32_to_f8(f) == h);
+        assert_true((h & 0x7f) != 0x7f || sg_f32_to_f8(f) == h);
+    }
+    for (int h = 0; h < 0x7e; h++) { /* between two neighbours: to the nearer, and of a tie to the even one */
+        const float low = sg_f8_to_f32((uint8_t)h), high = sg_f8_to_f32((uint8_t)(h + 1)), middle = (low + high) / 2;
+        assert_int_equal(sg_f32_to_f8(middle), h + h % 2);
+        assert_int_equal(sg_f32_to_f8(nextafterf(middle, 0)), h);
+        assert_int_equal(sg_f32_to_f8(nextafterf(middle, 500)), h + 1);
+    }
+    assert_int_equal(sg_f32_to_f8(1e30f), 0x7e);
+    assert_int_equal(sg_f32_to_f8(-INFINITY), 0xfe);
+}
+
 static void bf16_rounds_to_even(void **state)
 {
     (void)state;
@@ -303,6 +324,12 @@ static void pooling_stages_refuse_what_does_not_fit(void **state)
         .y = SHAPE(I8, 4, 300, 24), .scale = SHAPE(F32, 4, 24), .x = SHAPE(F32, 300, 4, 24), .given = true};
     ACCEPTS(quantise, channels);
     ALLOWS(quantise, channels, given, false);
+    sg_quantise_args f8 = channels;
+    f8.y = SHAPE(F8, 4, 24, 320);
+    ACCEPTS(quantise, f8);
+    REFUSES(quantise, f8, given, false);
+    REFUSES(quantise, f8, y, SHAPE(F8, 4, 24, 300));
+    REFUSES(quantise, f8, y, SHAPE(F8, 4, 300, 24));
     assert_int_equal(sg_op_outputs("quantise", &channels), 1);
     assert_int_equal(sg_op_outputs("quantise", &quantise), 2);
 
@@ -409,6 +436,14 @@ static void sparse_attention_refuses_what_does_not_fit(void **state)
     REFUSES(attend_blocks, a, lambda, ABSENT);
     REFUSES(attend_blocks, a, y, SHAPE(I8, 300, 4, 24));
 
+    sg_attend_blocks_args f8 = a;
+    f8.v = SHAPE(F8, 2, 24, 320);
+    f8.tail_v = SHAPE(F8, 2, 24, 64);
+    ACCEPTS(attend_blocks, f8);
+    REFUSES(attend_blocks, f8, v, SHAPE(F8, 2, 24, 300));
+    REFUSES(attend_blocks, f8, v_scale, ABSENT);
+    REFUSES(attend_blocks, f8, tail_v, SHAPE(I8, 2, 5, 24));
+
     sg_attend_blocks_args floats = a;
     floats.v = SHAPE(BF16, 300, 2, 24);
     floats.v_scale = ABSENT;
@@ -433,6 +468,7 @@ static void no_output_overlaps_another_tensor(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(f16_survives_all_values),
+                                       cmocka_unit_test(f8_survives_all_values),
                                        cmocka_unit_test(bf16_rounds_to_even),
                                        cmocka_unit_test(views_stay_inside),
                                        cmocka_unit_test(arenas_refuse_and_latch),

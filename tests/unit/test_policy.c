@@ -223,10 +223,10 @@ static void misfits_are_refused(void **state)
     const sg_attention_shape shape = {
         .n = 1024, .h = 2, .hk = 1, .d = 16, .layers = LAYERS, .steps = STEPS, .passes = 1, .values = SG_I8};
     const sg_thresholds tuned = {.buckets = 1, .layers = LAYERS + 1, .heads = 2};
-    sg_policy           bad[5] = {topk_03, topk_03, topk_03, topk_03, topk_03};
-    sg_attention_shape  shapes[5] = {shape, shape, shape, shape, shape};
-    const char *const   says[5] = {"thresholds", "block-mask", "dense-layers", "backend", "causal"};
-    const sg_status     code[5] = {SG_E_ARG, SG_E_ARG, SG_E_ARG, SG_E_UNSUPPORTED, SG_E_ARG};
+    sg_policy           bad[6] = {topk_03, topk_03, topk_03, topk_03, topk_03, topk_03};
+    sg_attention_shape  shapes[6] = {shape, shape, shape, shape, shape, shape};
+    const char *const   says[6] = {"thresholds", "block-mask", "dense-layers", "backend", "causal", "pv-dtype"};
+    const sg_status     code[6] = {SG_E_ARG, SG_E_ARG, SG_E_ARG, SG_E_UNSUPPORTED, SG_E_ARG, SG_E_UNSUPPORTED};
     bad[0].tuned = &tuned;
     bad[1].rule = SG_SELECT_GIVEN;
     bad[1].mask = (sg_tensor){(void *)says, SG_U8, 3, {2, 8, 15}};
@@ -235,7 +235,8 @@ static void misfits_are_refused(void **state)
     shapes[3].values = SG_F32;
     bad[4].causal = true;
     shapes[4].m = 2048;
-    for (int i = 0; i < 5; i++) {
+    bad[5].pv_dtype = SG_PV_FP8;
+    for (int i = 0; i < 6; i++) {
         sg_attention *a = NULL;
         e = (sg_error){0};
         assert_int_equal(sg_attention_open(&a, &bad[i], &shapes[i], &e), code[i]);

@@ -287,10 +287,12 @@ static void quantised_is_near_exact(void **state)
 {
     (void)state;
     for (int64_t n = 1024; n <= 1216; n += 96)
-        for (int i8 = 0; i8 < 2; i8++) {
+        for (int way = 0; way < 3; way++) { /* values as BF16, INT8 and FP8 */
             bench b = make(n, 2, 2, 16, (sg_policy){.kind = SG_ATTENTION_SAGE});
-            if (i8) b.shape.values = SG_I8;
-            assert_true(check(&b, "sage", i8 ? 0.02 : 0.015) == 1);
+            if (way == 1) b.shape.values = SG_I8;
+            b.shape.f8 = true;
+            if (way == 2) b.policy.pv_dtype = SG_PV_FP8;
+            assert_true(check(&b, "sage", way ? 0.02 : 0.015) == 1);
         }
 }
 
@@ -317,8 +319,10 @@ static void policies_are_followed(void **state)
     for (int i = 0; i < (int)(sizeof want / sizeof *want); i++)
         for (int k = 0; k < 3; k++) {
             const int64_t n = 1088 + 96 * k;
-            const int     way = (i + k) % 3; /* grouped heads, INT8 values, neither */
+            const int     way = (i + k) % 3; /* grouped heads and FP8 values, INT8 values, neither */
             bench         b = make(n, way == 2 ? 4 : 2, 2, 8, want[i].p);
+            b.shape.f8 = true;
+            if (way == 2) b.policy.pv_dtype = SG_PV_FP8;
             b.policy.kind = SG_ATTENTION_SPARGE;
             if (b.policy.theta == 0) b.policy.theta = -1;
             if (way == 1) b.shape.values = SG_I8;

@@ -7,6 +7,7 @@ info --frames 33 --sparse-config none
 info --frames 33 --preset paper --sim 0.3 --pv 5 --sink 1
 info --frames 33 --tau 0.9 --order row --steps 4 --dense-steps 0.5 --score sub16 --tail-bias 0
 info --frames 33 --attention sage --dense-layers 0,2-3
+info --frames 33 --attention sage --pv-dtype bf16
 info --frames 33 --budget heads --dense-steps 1 --sparse-config none
 info --frames 33 --attention dense
 sparge-gen info --json --size 512x512 --frames 33 --sparse-config none >j || fail

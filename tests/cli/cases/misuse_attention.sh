@@ -14,6 +14,7 @@ try --sink many -p x
 try --score best -p x
 try --tail yes -p x
 try --tail-bias full -p x
+try --pv-dtype fp4 -p x
 try --budget head -p x
 try --order hilber -p x
 try --preset papers -p x
@@ -23,6 +24,7 @@ try --dense-layers "" -p x
 try --topk 0.5 --tau 0.9 -p x
 try --attention dense --topk 0.3 -p x
 try --attention dense --order row -p x
+try --attention dense --pv-dtype fp8 -p x
 try --attention dense --preset paper -p x
 try --attention dense --sparse-config f.json -p x
 try --attention sage --tail on -p x

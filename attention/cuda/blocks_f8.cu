@@ -1,0 +1,78 @@
+/* blocks_f8.cu - values as F8, from compute capability 8.9 up, for which alone this file is compiled: quantise, which turns
+ * and permutes them, and attend_blocks. */
+#include "blocks_mma.cuh"
+
+enum { RUN = 32 }; /* tokens of a channel that a thread writes: a sector */
+
+struct turn_job {
+    sg_view      x;
+    const float *center, *scale;
+    uint8_t     *y;
+    int64_t      n, h, d, row;
+    bool         wide;
+};
+
+/* Lanes take neighbouring channels, so that reading is in order; each writes RUN tokens of its own. */
+static __global__ void __launch_bounds__(SG_THREADS) quantise_turned(turn_job j)
+{
+    const int64_t first = (int64_t)blockIdx.x * RUN, g = blockIdx.y;
+    for (int64_t e = threadIdx.x; e < j.d; e += blockDim.x) {
+        const int64_t  c = g * j.d + e;
+        const float    scale = j.scale[c], inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
+        const float    center = j.center ? j.center[c] : 0.0f;
+        uint32_t       four[RUN / 4];
+        uint8_t *const to = j.y + c * j.row + first;
+#pragma unroll
+        for (int i = 0; i < RUN / 4; i++) {
+            float v[4];
+#pragma unroll
+            for (int l = 0; l < 4; l++) {
+                const int64_t t = first + i / 4 * 16 + i % 4 * 2 + l / 2 * 8 + l % 2; /* at sg_f8_place 4 i + l */
+                v[l] = t < j.n ? __fmul_rn(sg_get(j.x, (t * j.h + g) * j.d + e) - center, inverse) : 0.0f;
+            }
+            four[i] = sg_four_f8(v[0], v[1], v[2], v[3]);
+        }
+        if (j.wide) {
+#pragma unroll
+            for (int i = 0; i < RUN / 16; i++)
+                ((uint4 *)to)[i] = make_uint4(four[4 * i], four[4 * i + 1], four[4 * i + 2], four[4 * i + 3]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < RUN; i++) to[i] = (uint8_t)(four[i / 4] >> i % 4 * 8);
+        }
+    }
+}
+
+/* Latched below the level that has it. */
+static bool has_f8(sg_stream *s, const char *op)
+{
+    if (sg_cuda_of(s)->level >= SG_GPU_SM89) return true;
+    sg_fail(s, SG_E_UNSUPPORTED, "%s: FP8 values want level sm89", op);
+    return false;
+}
+
+sg_status sg_cuda_quantise_f8(sg_stream *s, const sg_quantise_args *a)
+{
+    turn_job j;
+    if (!has_f8(s, "quantise")) return s->status;
+    j.x = sg_view_of(a->x);
+    j.center = a->center.rank ? (const float *)a->center.data : NULL;
+    j.scale = (const float *)a->scale.data;
+    j.y = (uint8_t *)a->y.data;
+    j.n = a->x.dim[0];
+    j.h = a->x.dim[1];
+    j.d = a->x.dim[2];
+    j.row = sg_f8_row(j.n);
+    j.wide = (uintptr_t)j.y % 16 == 0;
+    if (j.h > UINT16_MAX)
+        return sg_fail(s, SG_E_UNSUPPORTED, "quantise: %lld heads; 65535 are the most", (long long)j.h);
+    const dim3 grid((unsigned)(j.row / RUN), (unsigned)j.h);
+    quantise_turned<<<grid, (unsigned)sg_min64(sg_div_up(j.d, SG_WARP) * SG_WARP, SG_THREADS), 0,
+                      sg_cuda_of(s)->queue>>>(j);
+    return sg_cuda_launched(s, "quantise");
+}
+
+sg_status sg_cuda_attend_f8(sg_stream *s, const sg_attend_blocks_args *a)
+{
+    return has_f8(s, "attend_blocks") ? attend_blocks_as<true>(s, a) : s->status;
+}

@@ -1,0 +1,539 @@
+/* blocks_mma.cuh - attend_blocks on tensor cores (mma.sync): q k^T in I8, weights times values in BF16 (compute capability
+ * 8.0 and up) or F8 (8.9 and up), online softmax in F32.
+ *
+ * A block of 128 threads owns SG_BLOCK_Q queries of one head, each of its four warps 32 of them (so many leave out a block
+ * of keys together), and walks over tiles of SG_BLOCK_K keys: the blocks that its queries keep, then the means of those
+ * that they do not. DK is d rounded up to 64, 96, 128 or 256. Of values it takes DV columns; at d above 128 a second block
+ * counts the scores anew for the others, for want of registers: a warp holds 32 x DV sums and 32 x 64 scores.
+ *
+ * Weights become the left operand of the product with v where they are: see mma.cuh. They are rounded to BF16 for it and
+ * summed unrounded. I8 values are exact in BF16. A row's weights are 2^(logit - base): its base follows its largest logit
+ * only when that has risen by more than LAG (by anything, with lambda), so that o seldom has to fade.
+ *
+ * F8: weights are 2^(logit - base + RAISE), at most 448, and values stand as op.h's sg_f8_place says, so that weights are a
+ * left operand where they are, too. Products of a tile go into sums of their own, as tensor cores may keep fewer bits of a
+ * sum of F8 products than F32 has: 22 on Ada (SageAttention2++, arXiv:2505.21136). For 9.0 the compiler widens F8 to F16
+ * and multiplies that, since Hopper's tensor cores take F8 by wgmma only.
+ *
+ * Shared memory: q I8 [128][DK + 16]; twice k I8 [64][DK + 16], v BF16 [64][DV + 8] or F8 [DV][64 + 16], scales and biases
+ * of a tile's keys. The 16 bytes keep ldmatrix free of bank conflicts.
+ * Schedule: one barrier a tile. After it tile t is there and all warps are done with t - 1, in whose place t + 1 is put
+ * while t is computed. Two blocks share a processor, so that one's maxima run beside the other's products. Of the weights
+ * all but the first 16 keys' come into being between the products with v, F8 ones before them.
+ * Roofline: NOTES.md, "The operator on CUDA". */
+#ifndef SG_BLOCKS_MMA_CUH
+#define SG_BLOCKS_MMA_CUH
+
+#include "blocks_walk.cuh"
+
+#include <math.h>
+
+enum { THREADS = 128, WARP_ROWS = 32, PAD = 8 };
+
+#define LOG2_BLOCK 6.0f /* ln SG_BLOCK_K in powers of two */
+#define LAG 8.0f        /* how far a row's largest logit may rise above its base, in powers of two */
+#define F8_RAISE 8.0f   /* what F8 weights are raised by, in powers of two, */
+#define F8_LAG 0.8f     /* and their lag: 2^8.8 is below 448 */
+#define LOWEST (-3.402823466e38f)
+#define WHOLE 12582912.0f /* whole numbers up to 2^22, as 256 products make, added to its bits are added to it */
+
+template <int DV, bool F8> struct blocks_values {
+    typedef uint16_t stage[SG_BLOCK_K][DV + PAD];
+};
+
+template <int DV> struct blocks_values<DV, true> {
+    typedef uint8_t stage[DV][SG_BLOCK_K + 16]; /* turned: a channel's keys lie side by side */
+};
+
+template <int DK, int DV, bool F8> struct blocks_shared {
+    int8_t   q[SG_BLOCK_Q][DK + 16];
+    int8_t   k[2][SG_BLOCK_K][DK + 16];
+    typename blocks_values<DV, F8>::stage v[2];
+    float    bias[2][SG_BLOCK_K]; /* of the means of a tail */
+    float    scale[2][SG_BLOCK_K / SG_BLOCK_SUB];
+    float    left[THREADS][4]; /* what a thread's rows leave out of their sums */
+    float2   count[THREADS / SG_WARP];
+};
+
+/* ---- tiles into shared memory ---- */
+
+/* `rows` rows of I8 [.., d]; zeros for what is missing and beyond d. */
+template <int ROWS, int DK>
+static __device__ __forceinline__ void load_bytes(const blocks_job &j, const int8_t *from, int rows,
+                                                  int8_t (*to)[DK + 16])
+{
+    constexpr int PARTS = DK <= 64 ? 4 : DK <= 128 ? 8 : 16, STEP = THREADS / PARTS;
+    const int     first = threadIdx.x / PARTS, e = threadIdx.x % PARTS * 16;
+    if (e >= DK) return;
+    if (e >= j.d) rows = 0;
+    if (j.wide_k) {
+        from += first * j.d + e;
+#pragma unroll
+        for (int i = 0; i < ROWS / STEP; i++)
+            sg_copy_16(&to[first + i * STEP][e], from + i * STEP * j.d, first + i * STEP < rows);
+        return;
+    }
+#pragma unroll 1
+    for (int row = first; row < ROWS; row += STEP)
+        for (int l = 0; l < 16; l++) to[row][e + l] = row < rows && e + l < j.d ? from[row * j.d + e + l] : (int8_t)0;
+}
+
+/* Values as BF16; zeros for keys that are not seen, whose values may be anything. */
+template <int DV>
+static __device__ __forceinline__ void load_values(const blocks_job &j, const blocks_tile &t, int gk, int column,
+                                                   uint16_t (*to)[DV + PAD])
+{
+    constexpr int  PARTS = DV <= 64 ? 8 : 16, STEP = THREADS / PARTS;
+    const int      first = threadIdx.x / PARTS, e = threadIdx.x % PARTS * 8, width = min(8, j.d - column - e);
+    const int64_t  token = (int64_t)t.index * SG_BLOCK_K + first;
+    const uint64_t seen = width > 0 ? t.seen >> first : 0;
+    if (e >= DV) return;
+    if (j.wide_v && !t.tail) {
+        const int             step = STEP * j.hk * j.d;
+        const uint16_t *const from = (const uint16_t *)j.v + (token * j.hk + gk) * j.d + (column + e);
+#pragma unroll
+        for (int i = 0; i < SG_BLOCK_K / STEP; i++)
+            sg_copy_16(&to[first + i * STEP][e], from + i * step, seen >> i * STEP & 1);
+        return;
+    }
+    const sg_dtype type = t.tail && j.v_type == SG_BF16 ? SG_F32 : j.v_type; /* of the tail F32, or I8 */
+    sg_view        view = {(void *)(t.tail ? j.tail_v : j.v), type == SG_BF16, j.d % 8 == 0};
+    view.wide = view.wide && (uintptr_t)view.data % 16 == 0;
+#pragma unroll 1
+    for (int row = 0; row < SG_BLOCK_K; row += STEP) {
+        const int64_t line = type == SG_I8 ? gk * (t.tail ? j.nk : j.m) + token + row : (token + row) * j.hk + gk;
+        const int64_t at = line * j.d + column + e;
+        float         x[SG_PACK] = {};
+        if (seen >> row & 1 && type == SG_I8)
+            for (int l = 0; l < width; l++) x[l] = ((const int8_t *)view.data)[at + l];
+        else if (seen >> row & 1)
+            sg_get_pack(view, at, width, view.wide, x);
+        *(uint4 *)&to[first + row][e] = make_uint4(sg_two_bf16(x[0], x[1]), sg_two_bf16(x[2], x[3]),
+                                                   sg_two_bf16(x[4], x[5]), sg_two_bf16(x[6], x[7]));
+    }
+}
+
+/* Values as F8, which are there for all keys of a block, filled up, and finite. */
+template <int DV>
+static __device__ __forceinline__ void load_values(const blocks_job &j, const blocks_tile &t, int gk, int column,
+                                                   uint8_t (*to)[SG_BLOCK_K + 16])
+{
+    constexpr int        PARTS = SG_BLOCK_K / 16, STEP = THREADS / PARTS;
+    const int            first = threadIdx.x / PARTS, part = threadIdx.x % PARTS * 16;
+    const int64_t        row = t.tail ? j.tail_row : j.v_row;
+    const uint8_t *const from = (const uint8_t *)(t.tail ? j.tail_v : j.v) + (gk * (int64_t)j.d + column + first) * row +
+                                (int64_t)t.index * SG_BLOCK_K + part;
+    if (j.wide_v) {
+#pragma unroll
+        for (int e = 0; e < DV; e += STEP) sg_copy_16(&to[first + e][part], from + e * row, column + first + e < j.d);
+        return;
+    }
+#pragma unroll 1
+    for (int e = 0; e < DV; e += STEP)
+        for (int l = 0; l < 16; l++) to[first + e][part + l] = column + first + e < j.d ? from[e * row + l] : (uint8_t)0;
+}
+
+template <int DK, int DV, bool F8>
+static __device__ __forceinline__ void load_tile(const blocks_job &j, const blocks_walk &w, const blocks_tile &t,
+                                                 int column, blocks_shared<DK, DV, F8> &room, int stage)
+{
+    const int64_t       rows = t.tail ? j.nk : j.m, first = (int64_t)t.index * SG_BLOCK_K;
+    const int8_t *const k = (t.tail ? j.tail_k : j.k) + (w.gk * rows + first) * j.d;
+    const int           lane = threadIdx.x, part = lane - SG_BLOCK_K;
+    load_bytes<SG_BLOCK_K, DK>(j, k, (int)min(rows - first, (int64_t)SG_BLOCK_K), room.k[stage]);
+    load_values<DV>(j, t, w.gk, column, room.v[stage]);
+    if (part >= 0 && part < SG_BLOCK_K / SG_BLOCK_SUB) {
+        const int64_t sub = (int64_t)t.index * (SG_BLOCK_K / SG_BLOCK_SUB) + part,
+                      group = t.tail ? t.index : sub >> j.k_shift;
+        sg_copy_4(&room.scale[stage][part], (t.tail ? j.tail_k_scale : j.k_scale) + group * j.hk + w.gk,
+                  sub * SG_BLOCK_SUB < rows);
+    } else if (t.tail && j.tail_bias && part < 0) {
+        sg_copy_4(&room.bias[stage][lane], j.tail_bias + ((int64_t)blockIdx.y * j.nq + w.i) * j.nk + first + lane,
+                  first + lane < rows);
+    }
+    sg_copies_commit();
+}
+
+/* ---- computing ---- */
+
+/* One warp's 32 rows: lane's row r of four is 8 r + lane / 4, and half r % 2 of fragment r / 2. */
+template <int DV> struct warp_state {
+    float o[2][DV / 8][4];
+    float base[4], sum[4]; /* weights are 2^(logit - base) */
+    float scale[2];        /* of the queries, times that of the logits */
+    float skips;
+};
+
+/* s = q k^T, whole numbers as floats. */
+template <int DK, int DV, bool F8>
+static __device__ __forceinline__ void products(const blocks_shared<DK, DV, F8> &room, int stage, int warp, int lane,
+                                                float (&s)[2][8][4])
+{
+    int sum[2][8][4];
+#pragma unroll
+    for (int at = 0; at < 64; at++) sum[at / 32][at / 4 % 8][at % 4] = __float_as_int(WHOLE);
+#pragma unroll
+    for (int e = 0; e < DK; e += 32) {
+        uint32_t a[2][4], b[4];
+#pragma unroll
+        for (int f = 0; f < 2; f++) sg_load_4(a[f], &room.q[warp * WARP_ROWS + f * 16 + lane % 16][e + lane / 16 * 16]);
+#pragma unroll
+        for (int c = 0; c < 8; c += 2) {
+            sg_load_4(b, &room.k[stage][c * 8 + lane / 16 * 8 + lane % 8][e + lane / 8 % 2 * 16]);
+#pragma unroll
+            for (int f = 0; f < 2; f++) {
+                sg_multiply_i8(sum[f][c], a[f], b[0], b[1]);
+                sg_multiply_i8(sum[f][c + 1], a[f], b[2], b[3]);
+            }
+        }
+    }
+#pragma unroll
+    for (int at = 0; at < 64; at++)
+        s[at / 32][at / 4 % 8][at % 4] = __int_as_float(sum[at / 32][at / 4 % 8][at % 4]) - WHOLE;
+}
+
+/* What keys not all of which are seen, or that have biases, want: logits in s, and `unit` 1. */
+template <int DK, int DV, bool F8>
+static __device__ __forceinline__ void mask(const blocks_job &j, const blocks_shared<DK, DV, F8> &room, int stage,
+                                            const blocks_tile &t, int row, int lane, float (&unit)[2][4],
+                                            float (&s)[2][8][4])
+{
+    const uint64_t seen = t.seen >> lane % 4 * 2;
+    const int      key = t.edge ? t.index * SG_BLOCK_K + lane % 4 * 2 - (int)blockIdx.x * SG_BLOCK_Q : -SG_BLOCK_K;
+#pragma unroll
+    for (int c = 0; c < 8; c++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float add = !t.tail        ? 0.0f
+                              : !j.tail_bias ? LOG2_BLOCK
+                                             : room.bias[stage][c * 8 + lane % 4 * 2 + i % 2] * SG_LOG2_E;
+            const bool  there = seen >> (c * 8 + i % 2) & 1;
+#pragma unroll
+            for (int f = 0; f < 2; f++) {
+                const bool hidden = key + c * 8 + i % 2 > row + f * 16 + i / 2 * 8;
+                s[f][c][i] =
+                    there && !hidden ? s[f][c][i] * unit[f][c / 2] + add : -INFINITY; /* also where it is NaN */
+            }
+        }
+#pragma unroll
+    for (int at = 0; at < 8; at++) unit[at / 4][at % 4] = 1.0f;
+}
+
+/* The largest logits of the warp's rows in this tile; NaN where one is. */
+static __device__ __forceinline__ void largest(const float (&s)[2][8][4], const float (&unit)[2][4], float (&most)[4])
+{
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        most[r] = -INFINITY;
+#pragma unroll
+        for (int g = 0; g < 4; g++) {
+            const float *const x = &s[r / 2][2 * g][r % 2 * 2], *const y = &s[r / 2][2 * g + 1][r % 2 * 2];
+            most[r] = sg_most(most[r], unit[r / 2][g] * sg_most(sg_most(x[0], x[1]), sg_most(y[0], y[1])));
+        }
+        for (int i = 2; i > 0; i /= 2) most[r] = sg_most(most[r], __shfl_xor_sync(~0u, most[r], i));
+    }
+}
+
+/* Whether all 32 rows, of which `rows` are there, may leave out a kept block whose largest logits are most. */
+static __device__ __forceinline__ bool leaves(const float (&base)[4], const float (&most)[4], float lambda, int row,
+                                              int rows)
+{
+    bool can = true;
+#pragma unroll
+    for (int r = 0; r < 4; r++) can = can && (row + 8 * r >= rows || (base[r] != LOWEST && base[r] - most[r] > lambda));
+    return __all_sync(~0u, can);
+}
+
+/* Where a largest logit is more than `lag` above its base, bases rise to them all, and what is summed fades. */
+template <int DV>
+static __device__ __forceinline__ void rise(warp_state<DV> &w, const float (&most)[4], float lag, float (&left)[4])
+{
+    bool grows = false;
+#pragma unroll
+    for (int r = 0; r < 4; r++) grows = grows || !(most[r] <= w.base[r] + lag); /* also where it is NaN */
+    if (!__any_sync(~0u, grows)) return;
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        const float base = sg_most(w.base[r], most[r]), fade = sg_power_of_two(w.base[r] - base);
+        w.base[r] = base;
+        w.sum[r] *= fade;
+        if (left[r] != 0.0f) left[r] *= fade; /* fade may be NaN */
+#pragma unroll
+        for (int c = 0; c < DV / 4; c++) w.o[r / 2][c / 2][r % 2 * 2 + c % 2] *= fade;
+    }
+}
+
+/* Four weights 2^s as F8, and their sum added to `sum`: register q of eight of 32 keys, q % 4 as sg_multiply_f8 has a left
+ * operand. */
+static __device__ __forceinline__ uint32_t soften_f8(const float (&s)[2][8][4], int k, int q, float (&sum)[4])
+{
+    const int   f = q / 4, r = q % 2, c = 4 * k + q / 2 % 2 * 2;
+    const float x = sg_power_of_two(s[f][c][2 * r]), y = sg_power_of_two(s[f][c][2 * r + 1]),
+                z = sg_power_of_two(s[f][c + 1][2 * r]), w = sg_power_of_two(s[f][c + 1][2 * r + 1]);
+    sum[2 * f + r] += (x + y) + (z + w);
+    return sg_four_f8(x, y, z, w);
+}
+
+/* Two neighbouring weights 2^s as BF16, and their sum added to `sum`: pair q of eight of 16 keys, q % 4 as mma.cuh has a
+ * left operand. */
+static __device__ __forceinline__ uint32_t soften(const float (&s)[2][8][4], int k, int q, float (&sum)[4])
+{
+    const int   f = q / 4, r = q % 2, c = 2 * k + q / 2 % 2;
+    const float x = sg_power_of_two(s[f][c][2 * r]), y = sg_power_of_two(s[f][c][2 * r + 1]);
+    sum[2 * f + r] += x + y;
+    return sg_two_bf16(x, y);
+}
+
+/* o += p v. p has the weights of the first 16 keys; those of the next come into being between the products of these. */
+template <int DK, int DV>
+static __device__ __forceinline__ void add_values(const blocks_shared<DK, DV, false> &room, int stage, int lane,
+                                                  const float (&s)[2][8][4], uint32_t (&p)[2][2][4], warp_state<DV> &w)
+{
+    constexpr int STEPS = DV / 16, EACH = (8 + STEPS - 1) / STEPS;
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+#pragma unroll
+        for (int c = 0; c < STEPS; c++) {
+            uint32_t b[4];
+            sg_load_4_turned(b, &room.v[stage][k * 16 + lane % 16][c * 16 + lane / 16 * 8]);
+#pragma unroll
+            for (int f = 0; f < 2; f++) {
+                sg_multiply(w.o[f][2 * c], p[k % 2][f], b[0], b[1]);
+                sg_multiply(w.o[f][2 * c + 1], p[k % 2][f], b[2], b[3]);
+            }
+#pragma unroll
+            for (int q = c * EACH; k < 3 && q < min(8, c * EACH + EACH); q++)
+                p[1 - k % 2][q / 4][q % 4] = soften(s, k + 1, q, w.sum);
+        }
+}
+
+/* The same of F8. */
+template <int DK, int DV>
+static __device__ __forceinline__ void add_values_f8(const blocks_shared<DK, DV, true> &room, int stage, int lane,
+                                                     const uint32_t (&p)[2][2][4], warp_state<DV> &w)
+{
+#pragma unroll
+    for (int c = 0; c < DV / 8; c += 2) {
+        float sum[2][2][4] = {};
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            uint32_t b[4];
+            sg_load_4(b, &room.v[stage][c * 8 + lane / 16 * 8 + lane % 8][k * 32 + lane / 8 % 2 * 16]);
+#pragma unroll
+            for (int f = 0; f < 2; f++) {
+                sg_multiply_f8(sum[f][0], p[k][f], b[0], b[1]);
+                sg_multiply_f8(sum[f][1], p[k][f], b[2], b[3]);
+            }
+        }
+#pragma unroll
+        for (int at = 0; at < 16; at++) w.o[at / 8][c + at / 4 % 2][at % 4] += sum[at / 8][at / 4 % 2][at % 4];
+    }
+}
+
+static __device__ __forceinline__ bool is_finite_bf16(uint32_t bits) { return (bits & 0x7f80) != 0x7f80; }
+
+/* o += what is not finite among the values that a row sees: for the others its weight of 0 would make NaN of it too, so
+ * it then leaves the tile. */
+template <int DK, int DV>
+static __device__ __forceinline__ void add_wild(const blocks_shared<DK, DV, false> &room, int stage, const blocks_tile &t,
+                                                int row, int lane, warp_state<DV> &w)
+{
+#pragma unroll 1
+    for (int k = 0; k < SG_BLOCK_K; k++) {
+        const int key = t.index * SG_BLOCK_K + k - (int)blockIdx.x * SG_BLOCK_Q;
+#pragma unroll
+        for (int c = 0; c < DV / 8; c++) {
+            const uint32_t two = *(const uint32_t *)&room.v[stage][k][c * 8 + lane % 4 * 2];
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+#pragma unroll
+                for (int f = 0; f < 4; f++)
+                    if (!is_finite_bf16(two >> 16 * i) && key <= row + f * 8)
+                        w.o[f / 2][c][f % 2 * 2 + i] += sg_wide_bf16(two >> 16 * i & 0xffff);
+        }
+    }
+}
+
+/* Whether any value of the tile is not finite. TAME: makes those 0. */
+template <bool TAME, int DK, int DV> static __device__ bool is_wild(blocks_shared<DK, DV, false> &room, int stage)
+{
+    bool wild = false;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < SG_BLOCK_K * DV; i += THREADS) {
+        uint16_t &v = room.v[stage][i / DV][i % DV];
+        if (is_finite_bf16(v)) continue;
+        wild = true;
+        if (TAME) v = 0;
+    }
+    return __syncthreads_or(wild);
+}
+
+/* ---- the end ---- */
+
+template <int DV>
+static __device__ __forceinline__ void store_rows(const blocks_job &j, int gk, int row, int rows, int column, int lane,
+                                                  const warp_state<DV> &w)
+{
+    const bool two = j.y.bf16 && j.y.wide && j.d % 2 == 0;
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        const int     to = row + 8 * r;
+        const float   sum = w.sum[r], by = 1.0f / sum;
+        const int64_t at = (((int64_t)blockIdx.x * SG_BLOCK_Q + to) * j.h + blockIdx.y) * j.d;
+#pragma unroll
+        for (int c = 0; c < DV / 8 && to < rows; c++) {
+            const int e = column + c * 8 + lane % 4 * 2;
+            float     y[2];
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                y[i] = w.o[r / 2][c][r % 2 * 2 + i] * by;
+                if (j.v_scale && e + i < j.d) y[i] *= j.v_scale[gk * j.d + e + i];
+                if (j.v_center && e + i < j.d) y[i] += j.v_center[gk * j.d + e + i];
+                if (sum == 0.0f) y[i] = 0.0f;
+                if (!two && e + i < j.d) sg_put(j.y, at + e + i, y[i]);
+            }
+            if (two && e < j.d) *(uint32_t *)((uint16_t *)j.y.data + at + e) = sg_two_bf16(y[0], y[1]);
+        }
+    }
+}
+
+/* What the warps left out, added up in one order. */
+template <int DK, int DV, bool F8>
+static __device__ void store_count(const blocks_job &j, blocks_shared<DK, DV, F8> &room, const warp_state<DV> &w, int row,
+                                   int rows, int warp, int lane)
+{
+    float share = 0;
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        const float left = room.left[threadIdx.x][r];
+        if (row + 8 * r < rows && left != 0.0f && lane % 4 == 0) share += left / (w.sum[r] + left);
+    }
+    share = sg_lanes_sum(share);
+    if (lane == 0) room.count[warp] = make_float2(warp * WARP_ROWS < rows ? w.skips : 0.0f, share);
+    __syncthreads();
+    if (threadIdx.x == 0)
+        j.count[blockIdx.y * j.nq + blockIdx.x] =
+            make_float2(room.count[0].x + room.count[1].x + room.count[2].x + room.count[3].x,
+                        room.count[0].y + room.count[1].y + room.count[2].y + room.count[3].y);
+}
+
+template <int DK, int DV, bool F8>
+static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_job j)
+{
+    extern __shared__ __align__(16) unsigned char bytes[];
+    blocks_shared<DK, DV, F8>                        &room = *(blocks_shared<DK, DV, F8> *)bytes;
+    const int     warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP, row = warp * WARP_ROWS + lane / 4;
+    const int64_t first = (int64_t)blockIdx.x * SG_BLOCK_Q;
+    const int     g = blockIdx.y, column = blockIdx.z * DV, rows = (int)min(j.n - first, (int64_t)SG_BLOCK_Q);
+    blocks_walk   walk = {(int)blockIdx.x, g / (j.h / j.hk), j.nk};
+    blocks_tile   t, u;
+    float(&left)[4] = room.left[threadIdx.x];
+    warp_state<DV> w = {};
+    if (j.causal) walk.sight = min((int)((first + rows + SG_BLOCK_K - 1) / SG_BLOCK_K), j.nk);
+#pragma unroll
+    for (int f = 0; f < 2; f++) {
+        const int at = warp * WARP_ROWS + f * 16;
+        w.scale[f] = at < rows ? j.scale * j.q_scale[(first + at) / j.q_group * j.h + g] : 0.0f;
+    }
+#pragma unroll
+    for (int r = 0; r < 4; r++) w.base[r] = LOWEST, left[r] = 0;
+    load_bytes<SG_BLOCK_Q, DK>(j, j.q + (g * j.n + first) * j.d, rows, room.q);
+    bool more = next_tile(j, walk, t);
+    if (more) load_tile(j, walk, t, column, room, 0);
+    for (int tile = 0; more; tile++, t = u) {
+        const int stage = tile & 1;
+        float     s[2][8][4], unit[2][4], most[4];
+        uint32_t  p[2][2][4];
+        sg_copies_wait();
+        __syncthreads();
+        more = next_tile(j, walk, u);
+        if (more) load_tile(j, walk, u, column, room, stage ^ 1);
+        products(room, stage, warp, lane, s);
+#pragma unroll
+        for (int at = 0; at < 8; at++) unit[at / 4][at % 4] = w.scale[at / 4] * room.scale[stage][at % 4];
+        if (t.tail || t.edge || t.seen != ~0ull || j.scale < 0) mask(j, room, stage, t, row, lane, unit, s);
+        largest(s, unit, most);
+        const bool out = j.lambda && tile > 0 && !t.tail && leaves(w.base, most, j.lambda[g], row, rows);
+        if (!out) rise(w, most, j.lambda ? 0.0f : F8 ? F8_LAG : LAG, left);
+#pragma unroll
+        for (int at = 0; at < 64; at++)
+            s[at / 32][at / 4 % 8][at % 4] =
+                fmaf(s[at / 32][at / 4 % 8][at % 4], unit[at / 32][at / 8 % 4],
+                     (F8 ? F8_RAISE : 0.0f) - w.base[at / 32 * 2 + at / 2 % 2]);
+        for (int at = 0; out && at < 32; at++) soften(s, at / 8, at % 8, left);
+        w.skips += out;
+        if constexpr (F8) {
+            for (int q = 0; !out && q < 16; q++) p[q / 8][q / 4 % 2][q % 4] = soften_f8(s, q / 8, q % 8, w.sum);
+            if (!out) add_values_f8(room, stage, lane, p, w);
+        } else {
+            for (int q = 0; !out && q < 8; q++) p[0][q / 4][q % 4] = soften(s, 0, q, w.sum);
+            if (t.edge && is_wild<false>(room, stage)) {
+                if (!out) add_wild(room, stage, t, row, lane, w);
+                __syncthreads();
+                is_wild<true>(room, stage);
+            }
+            if (!out) add_values(room, stage, lane, s, p, w);
+        }
+    }
+    sg_copies_wait();
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        w.sum[r] = sg_lanes_sum<4>(w.sum[r]);
+        left[r] = sg_lanes_sum<4>(left[r]);
+    }
+    store_rows(j, walk.gk, row, rows, column, lane, w);
+    if (j.count && blockIdx.z == 0) store_count(j, room, w, row, rows, warp, lane);
+}
+
+/* ---- launchers ---- */
+
+static __global__ void sum_counts(blocks_job j, float *skips)
+{
+    const int g = threadIdx.x + blockIdx.x * blockDim.x;
+    double    number = 0, share = 0;
+    if (g >= j.h) return;
+    for (int64_t i = 0; i < j.nq; i++) {
+        number += j.count[g * j.nq + i].x;
+        share += j.count[g * j.nq + i].y;
+    }
+    skips[2 * g] = (float)number;
+    skips[2 * g + 1] = (float)(share / (double)j.n);
+}
+
+template <int DK, int DV, bool F8> static sg_status launch(sg_stream *s, const blocks_job &j)
+{
+    const size_t bytes = sizeof(blocks_shared<DK, DV, F8>);
+    const dim3   grid((unsigned)j.nq, (unsigned)j.h, (unsigned)sg_div_up(j.d, DV));
+    if (bytes > sg_cuda_of(s)->shared_max)
+        return sg_fail(s, SG_E_UNSUPPORTED,
+                       "attend_blocks: heads of %lld channels want %zu bytes of shared memory, of which "
+                       "this GPU has %zu",
+                       (long long)j.d, bytes, sg_cuda_of(s)->shared_max);
+    SG_TRY(sg_cuda_check(
+        s, "attend_blocks",
+        cudaFuncSetAttribute(attend_blocks_mma<DK, DV, F8>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
+    attend_blocks_mma<DK, DV, F8><<<grid, THREADS, bytes, sg_cuda_of(s)->queue>>>(j);
+    return sg_cuda_launched(s, "attend_blocks");
+}
+
+template <bool F8> static sg_status attend_blocks_as(sg_stream *s, const sg_attend_blocks_args *a)
+{
+    blocks_job j = job_of(a);
+    if (a->q.dim[0] > UINT16_MAX)
+        return sg_fail(s, SG_E_UNSUPPORTED, "attend_blocks: %d heads; 65535 are the most", j.h);
+    if (j.d > 256)
+        return sg_fail(s, SG_E_UNSUPPORTED, "attend_blocks: heads of %lld channels; 256 are the most", (long long)j.d);
+    if (j.lambda) {
+        j.count = (float2 *)sg_cuda_scratch(s, "attend_blocks", SG_CUDA_X, (size_t)(j.h * j.nq) * sizeof *j.count);
+        if (!j.count) return s->status;
+    }
+    SG_TRY(j.d <= 64    ? (launch<64, 64, F8>(s, j))
+           : j.d <= 96  ? (launch<96, 96, F8>(s, j))
+           : j.d <= 128 ? (launch<128, 128, F8>(s, j))
+                        : (launch<256, 128, F8>(s, j)));
+    if (!j.lambda) return SG_OK;
+    sum_counts<<<(unsigned)sg_div_up(j.h, SG_WARP), SG_WARP, 0, sg_cuda_of(s)->queue>>>(j, (float *)a->skips.data);
+    return sg_cuda_launched(s, "attend_blocks");
+}
+
+#endif

@@ -1,0 +1,115 @@
+/* blocks_walk.cuh - what attend_blocks on tensor cores works on, and which tiles of keys a block of queries visits. */
+#ifndef SG_BLOCKS_WALK_CUH
+#define SG_BLOCKS_WALK_CUH
+
+#include "blocks.cuh"
+
+struct blocks_job {
+    const int8_t *q, *k, *tail_k;
+    const float  *q_scale, *k_scale, *tail_k_scale, *v_scale, *v_center, *tail_bias,
+        *lambda; /* the last five may be NULL */
+    const void    *v, *tail_v;
+    const uint8_t *keep;
+    float2        *count; /* [h, nq]: skips, sum of shares; NULL without lambda */
+    sg_view        y;
+    int64_t        n, m, v_row, tail_row; /* the last two of F8 values: bytes of a channel */
+    int            d, nq, nk, words, h, hk, q_group, k_shift;
+    sg_dtype       v_type;
+    float          scale; /* times log2 e: weights are powers of two */
+    bool           causal, wide_k, wide_v;
+};
+
+static const float *floats(sg_tensor t) { return t.rank ? (const float *)t.data : NULL; }
+
+static blocks_job job_of(const sg_attend_blocks_args *a)
+{
+    blocks_job j = {};
+    j.q = (const int8_t *)a->q.data;
+    j.k = (const int8_t *)a->k.data;
+    j.tail_k = a->tail_k.rank ? (const int8_t *)a->tail_k.data : NULL;
+    j.q_scale = floats(a->q_scale);
+    j.k_scale = floats(a->k_scale);
+    j.tail_k_scale = floats(a->tail_k_scale);
+    j.v_scale = floats(a->v_scale);
+    j.v_center = floats(a->v_center);
+    j.tail_bias = floats(a->tail_bias);
+    j.lambda = floats(a->lambda);
+    j.v = a->v.data;
+    j.tail_v = a->tail_v.data;
+    j.keep = a->keep.rank ? (const uint8_t *)a->keep.data : NULL;
+    j.y = sg_view_of(a->y);
+    j.h = (int)a->q.dim[0];
+    j.n = a->q.dim[1];
+    j.d = (int)a->q.dim[2];
+    j.hk = (int)a->k.dim[0];
+    j.m = a->k.dim[1];
+    j.nq = (int)sg_div_up(j.n, SG_BLOCK_Q);
+    j.nk = (int)sg_div_up(j.m, SG_BLOCK_K);
+    j.words = (int)sg_div_up(j.nk, 64);
+    j.v_row = sg_f8_row(j.m);
+    j.tail_row = sg_f8_row(j.nk);
+    j.q_group = a->q_group;
+    j.k_shift = a->k_group / (2 * SG_BLOCK_SUB); /* 16, 32, 64 tokens: 0, 1, 2 */
+    j.v_type = a->v.dtype;
+    j.scale = a->scale * SG_LOG2_E;
+    j.causal = a->causal;
+    j.wide_k = j.d % 16 == 0 && ((uintptr_t)j.q | (uintptr_t)j.k | (uintptr_t)j.tail_k) % 16 == 0;
+    j.wide_v = (j.v_type == SG_F8 || (j.v_type == SG_BF16 && j.d % 8 == 0)) &&
+               ((uintptr_t)j.v | (j.v_type == SG_F8 ? (uintptr_t)j.tail_v : 0)) % 16 == 0;
+    return j;
+}
+
+/* ---- the walk ---- */
+
+struct blocks_tile {
+    int      index; /* of a block of keys, or of 64 of them, whose means these are */
+    uint64_t seen;  /* a bit of each key that is there */
+    bool     tail;
+    bool     edge; /* causal: key k only from row SG_BLOCK_K index + k on */
+};
+
+struct blocks_walk {
+    int      i, gk;
+    int      sight;      /* how many blocks of keys are seen */
+    int      word, tail; /* the next of either kind */
+    uint64_t rest;       /* of the blocks that the word before keeps, those to come */
+};
+
+static __device__ __forceinline__ uint64_t low_bits(int64_t n)
+{
+    return n >= 64 ? ~0ull : n <= 0 ? 0 : (1ull << n) - 1;
+}
+
+static __device__ __forceinline__ uint64_t kept_of(const blocks_job &j, const blocks_walk &w, int word)
+{
+    uint64_t kept = ~0ull;
+    if (j.keep) {
+        const uint8_t *const from = j.keep + (((int64_t)blockIdx.y * j.nq + w.i) * j.words + word) * 8;
+        kept = 0;
+        for (int b = 0; b < 8; b++) kept |= (uint64_t)from[b] << 8 * b; /* it may lie anywhere */
+    }
+    return kept & low_bits(w.sight - word * 64);
+}
+
+static __device__ __forceinline__ bool next_tile(const blocks_job &j, blocks_walk &w, blocks_tile &t)
+{
+    while (!w.rest && w.word < j.words) w.rest = kept_of(j, w, w.word++);
+    t.tail = !w.rest;
+    t.edge = false;
+    if (w.rest) {
+        t.index = w.word * 64 + __ffsll((long long)w.rest) - 65;
+        t.seen = low_bits(j.m - (int64_t)t.index * SG_BLOCK_K);
+        t.edge = j.causal && (t.index + 1) * SG_BLOCK_K > w.i * SG_BLOCK_Q + 1;
+        w.rest &= w.rest - 1;
+        return true;
+    }
+    while (j.tail_k && w.tail < j.words) {
+        const int full = (int)(j.m / SG_BLOCK_K), whole = j.causal ? min(full, w.i * SG_BLOCK_Q / SG_BLOCK_K) : full;
+        t.index = w.tail++;
+        t.seen = ~kept_of(j, w, t.index) & low_bits(whole - t.index * 64);
+        if (t.seen) return true;
+    }
+    return false;
+}
+
+#endif
