@@ -1,23 +1,172 @@
 /* pool.cu - means, variances and likeness of blocks, and whole numbers of 8 bits: pool, alike and quantise.
  *
- * Means and variances are each channel's own, so that heads do not matter: a thread walks down the rows of one of the h d
- * channels, 16 at a time in registers. Roofline: bandwidth, x read once. */
+ * Roofline: bandwidth, x read once, in loads of 16 bytes, of which a thread has 8 or 16 under way. Heads that cannot be read
+ * so (d no multiple of 16 bytes) go by one number a thread. */
 #include "blocks.cuh"
 
 #include <math.h>
 
-enum { COLUMNS = 128, LANES = 8 };
+enum { COLUMNS = 128, LANES = 32, POOL_THREADS = 512, HELD = 8 };
+
+/* ---- 16 bytes of a row ---- */
+
+template <bool BF16> constexpr int numbers = BF16 ? 8 : 4;
+
+template <bool BF16> static __device__ __forceinline__ float number_of(const uint4 &x, int i)
+{
+    const uint32_t part[4] = {x.x, x.y, x.z, x.w};
+    if (!BF16) return __uint_as_float(part[i]);
+    return i % 2 ? __uint_as_float(part[i / 2] & 0xffff0000u) : sg_wide_bf16(part[i / 2]);
+}
+
+/* From number i of x on, a multiple of numbers<BF16>. */
+template <bool BF16> static __device__ __forceinline__ uint4 load_16(const sg_view &x, int64_t i)
+{
+    return __ldg((const uint4 *)x.data + i / numbers<BF16>);
+}
+
+/* Whether rows of d channels come in such pieces. */
+static bool in_pieces(const sg_view &x, int64_t d) { return x.wide && d % (x.bf16 ? 8 : 4) == 0; }
+
+/* The integer nearest to u r, ties to even, of magnitude below 2^22: the last bits of u r + 1.5 x 2^23. */
+static __device__ __forceinline__ uint32_t whole_bits(float u, float inverse)
+{
+    return __float_as_uint(__fadd_rn(__fmul_rn(u, inverse), 12582912.0f));
+}
+
+/* As many as a piece has, a byte each. A scale that is the group's own leaves none of them beyond 127. */
+template <bool BF16> static __device__ __forceinline__ void store_whole(int8_t *y, const float (&u)[numbers<BF16>],
+                                                                        float inverse)
+{
+    uint32_t four[numbers<BF16> / 4];
+#pragma unroll
+    for (int k = 0; k < numbers<BF16> / 4; k++) {
+        const uint32_t a = whole_bits(u[4 * k], inverse), b = whole_bits(u[4 * k + 1], inverse);
+        const uint32_t c = whole_bits(u[4 * k + 2], inverse), d = whole_bits(u[4 * k + 3], inverse);
+        four[k] = __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
+    }
+    if (BF16)
+        *(uint2 *)y = make_uint2(four[0], four[numbers<BF16> / 4 - 1]);
+    else
+        *(uint32_t *)y = four[0];
+}
+
+static __device__ __forceinline__ float scale_of(int most)
+{
+    return most >= 0x7f800000 ? __int_as_float(0x7fc00000) : __fmul_rn(__int_as_float(most), 1.0f / 127.0f);
+}
+
+static __device__ __forceinline__ float inverse_of(float scale) { return scale == 0 ? 0.0f : __frcp_rn(scale); }
 
 /* ---- pool ---- */
 
 struct pool_job {
     sg_view x;
     float  *mean, *var, *sub; /* the last two may be NULL */
-    int64_t n, c;             /* rows, channels of all heads */
-    int     block;
+    float  *scale;            /* [n / group, h], or NULL */
+    int8_t *y;                /* [h, n, d] */
+    int64_t n, c, h, d;       /* rows, channels of all heads; heads, their channels */
+    int     block, group;
 };
 
-/* Merges the deviations of parts: Chan, Golub and LeVeque, 1979. */
+/* The mean of `rows` rows that come to sum. */
+static __device__ __forceinline__ float mean_of(float sum, int rows)
+{
+    return rows == SG_BLOCK_SUB ? sum * (1.0f / SG_BLOCK_SUB) : sum / (float)rows;
+}
+
+/* The sum of squared deviations of number k of `rows` pieces, FULL: of all. */
+template <bool BF16, bool FULL>
+static __device__ __forceinline__ float deviations(const uint4 (&x)[SG_BLOCK_SUB], int k, int rows, float mean)
+{
+    float square = 0;
+#pragma unroll
+    for (int i = 0; i < SG_BLOCK_SUB; i++) {
+        const float apart = number_of<BF16>(x[i], k) - mean;
+        if (FULL || i < rows) square += apart * apart;
+    }
+    return square;
+}
+
+/* A block of one head: a thread takes a piece of each of 16 rows, all in registers, and writes them as whole numbers when
+ * the rows that share their scale have met in shared memory. */
+template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool_heads(pool_job j)
+{
+    extern __shared__ float4 room[]; /* [subs][d] sums, as many of squared deviations, the largest of groups */
+    enum { N = numbers<BF16> };
+    const int     packs = (int)j.d / N, subs = j.block / SG_BLOCK_SUB;
+    const int     own = threadIdx.x / packs, e = threadIdx.x % packs * N;
+    const int64_t first = (int64_t)blockIdx.x * j.block, row = first + own * SG_BLOCK_SUB, g = blockIdx.y;
+    const int64_t end = min(first + j.block, j.n), at = (row * j.h + g) * j.d + e;
+    const int     rows = own < subs ? (int)max((int64_t)0, min((int64_t)SG_BLOCK_SUB, end - row)) : 0;
+    float *const  sums = (float *)room, *const square = sums + subs * j.d;
+    int *const    most = (int *)(square + subs * j.d);
+    uint4         x[SG_BLOCK_SUB];
+    int           top = 0;
+#pragma unroll
+    for (int i = 0; i < SG_BLOCK_SUB; i++)
+        x[i] = i < rows ? load_16<BF16>(j.x, at + i * j.h * j.d) : make_uint4(0, 0, 0, 0);
+    if (threadIdx.x < j.block / SG_BLOCK_SUB) most[threadIdx.x] = 0;
+    if (rows > 0) {
+        float mean[N], sum[N], part[N];
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            sum[k] = 0;
+#pragma unroll
+            for (int i = 0; i < SG_BLOCK_SUB; i++) sum[k] += number_of<BF16>(x[i], k); /* what is not there is 0 */
+            mean[k] = mean_of(sum[k], rows);
+            if (rows == SG_BLOCK_SUB)
+                part[k] = deviations<BF16, true>(x, k, rows, mean[k]);
+            else
+                part[k] = deviations<BF16, false>(x, k, rows, mean[k]);
+#pragma unroll
+            for (int i = 0; i < SG_BLOCK_SUB; i++)
+                if (j.y) top = max(top, __float_as_int(fabsf(number_of<BF16>(x[i], k))));
+        }
+#pragma unroll
+        for (int k = 0; k < N; k += 4) {
+            *(float4 *)(sums + own * j.d + e + k) = make_float4(sum[k], sum[k + 1], sum[k + 2], sum[k + 3]);
+            *(float4 *)(square + own * j.d + e + k) = make_float4(part[k], part[k + 1], part[k + 2], part[k + 3]);
+            if (j.sub)
+                *(float4 *)(j.sub + (row / SG_BLOCK_SUB * j.h + g) * j.d + e + k) =
+                    make_float4(mean[k], mean[k + 1], mean[k + 2], mean[k + 3]);
+        }
+    }
+    __syncthreads();
+    if (j.y && rows > 0) atomicMax(&most[own * SG_BLOCK_SUB / j.group], top);
+    for (int c = threadIdx.x; c < j.d; c += blockDim.x) {
+        const int all = (int)(end - first);
+        float     sum = 0, wide = 0;
+        for (int k = 0; k * SG_BLOCK_SUB < all; k++) sum += sums[k * j.d + c];
+        const float mean = sum / (float)all;
+        for (int k = 0; k * SG_BLOCK_SUB < all; k++) {
+            const int   more = min((int)SG_BLOCK_SUB, all - k * SG_BLOCK_SUB);
+            const float apart = mean_of(sums[k * j.d + c], more) - mean;
+            wide += square[k * j.d + c] + apart * apart * (float)more;
+        }
+        j.mean[blockIdx.x * j.c + g * j.d + c] = mean;
+        if (j.var) j.var[blockIdx.x * j.c + g * j.d + c] = wide / (float)all;
+    }
+    if (!j.y) return;
+    __syncthreads();
+    if (rows == 0) return;
+#pragma unroll
+    for (int i = 0; i < SG_BLOCK_SUB; i++) /* or the compiler would keep all the numbers, not the pieces */
+        asm("" : "+r"(x[i].x), "+r"(x[i].y), "+r"(x[i].z), "+r"(x[i].w));
+    const float scale = scale_of(most[own * SG_BLOCK_SUB / j.group]), inverse = inverse_of(scale);
+    if (e == 0 && row % j.group == 0) j.scale[row / j.group * j.h + g] = scale;
+    int8_t *const y = j.y + (g * j.n + row) * j.d + e;
+#pragma unroll
+    for (int i = 0; i < SG_BLOCK_SUB; i++) {
+        float u[N];
+#pragma unroll
+        for (int k = 0; k < N; k++) u[k] = number_of<BF16>(x[i], k);
+        if (i < rows) store_whole<BF16>(y + i * j.d, u, inverse);
+    }
+}
+
+/* Any heads: a thread walks down the rows of one of the h d channels, and merges deviations of parts: Chan, Golub and
+ * LeVeque, 1979. */
 static __global__ void __launch_bounds__(COLUMNS) pool_blocks(pool_job j)
 {
     const int64_t e = (int64_t)blockIdx.y * COLUMNS + threadIdx.x, first = (int64_t)blockIdx.x * j.block;
@@ -80,11 +229,6 @@ static __global__ void __launch_bounds__(COLUMNS) reach_channels(reach_job j)
     atomicMax(&j.most[e], most);
 }
 
-static __device__ __forceinline__ float scale_of(int most)
-{
-    return most >= 0x7f800000 ? __int_as_float(0x7fc00000) : __fmul_rn(__int_as_float(most), 1.0f / 127.0f);
-}
-
 struct finish_reach {
     int            *most;
     __device__ void operator()(int64_t i) const { ((float *)most)[i] = scale_of(most[i]); }
@@ -115,7 +259,7 @@ struct quantise_job {
     int8_t      *y;
     int64_t      n, h, d;
     int          group;
-    bool         even; /* rows may be moved SG_PACK at a time */
+    bool         even; /* rows may be read SG_PACK at a time */
 };
 
 static __device__ __forceinline__ void centred(const quantise_job &j, int64_t row, int64_t g, int64_t e,
@@ -133,38 +277,71 @@ static __device__ __forceinline__ int8_t whole(float u, float inverse)
     return (int8_t)__float2int_rn(fminf(fmaxf(__fmul_rn(u, inverse), -127.0f), 127.0f));
 }
 
-/* `group` rows of one head, which share a scale. */
-static __global__ void __launch_bounds__(SG_THREADS) quantise_rows(quantise_job j)
+/* The largest of all threads' numbers. */
+static __device__ __forceinline__ int block_most(int most)
 {
     __shared__ int best[SG_THREADS / SG_WARP];
-    const int64_t  first = (int64_t)blockIdx.x * j.group, g = blockIdx.y, packs = (j.d + SG_PACK - 1) / SG_PACK;
-    const int      count = (int)(min((int64_t)j.group, j.n - first) * packs);
-    int            most = 0;
-    float          u[SG_PACK];
+    most = __reduce_max_sync(~0u, most);
+    if (threadIdx.x % SG_WARP == 0) best[threadIdx.x / SG_WARP] = most;
+    __syncthreads();
+    for (int k = 0; k < SG_THREADS / SG_WARP; k++) most = max(most, best[k]);
+    return most;
+}
+
+/* `group` rows of one head, which share a scale: a thread holds a piece of up to HELD of them. */
+template <bool BF16> static __global__ void __launch_bounds__(SG_THREADS) quantise_held(quantise_job j)
+{
+    enum { N = numbers<BF16> };
+    const int     packs = (int)j.d / N, step = SG_THREADS / packs;
+    const int     own = threadIdx.x / packs, e = threadIdx.x % packs * N;
+    const int64_t first = (int64_t)blockIdx.x * j.group, g = blockIdx.y;
+    const int     rows = own < step ? (int)min((int64_t)j.group, j.n - first) : 0;
+    uint4         x[HELD];
+    float         center[N] = {};
+    int           most = 0;
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        x[i] = own + i * step < rows ? load_16<BF16>(j.x, ((first + own + i * step) * j.h + g) * j.d + e)
+                                     : make_uint4(0, 0, 0, 0);
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        if (j.center) center[k] = j.center[g * j.d + e + k];
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            if (own + i * step < rows)
+                most = max(most, __float_as_int(fabsf(__fsub_rn(number_of<BF16>(x[i], k), center[k]))));
+    const float scale = scale_of(block_most(most)), inverse = inverse_of(scale);
+    if (threadIdx.x == 0) j.scale[blockIdx.x * j.h + g] = scale;
+#pragma unroll
+    for (int i = 0; i < HELD; i++) {
+        float u[N];
+#pragma unroll
+        for (int k = 0; k < N; k++) u[k] = __fsub_rn(number_of<BF16>(x[i], k), center[k]);
+        if (own + i * step < rows) store_whole<BF16>(j.y + (g * j.n + first + own + i * step) * j.d + e, u, inverse);
+    }
+}
+
+/* The same for any heads. */
+static __global__ void __launch_bounds__(SG_THREADS) quantise_rows(quantise_job j)
+{
+    const int64_t first = (int64_t)blockIdx.x * j.group, g = blockIdx.y, packs = (j.d + SG_PACK - 1) / SG_PACK;
+    const int     count = (int)(min((int64_t)j.group, j.n - first) * packs);
+    int           most = 0;
+    float         u[SG_PACK];
     for (int i = threadIdx.x; i < count; i += SG_THREADS) {
         centred(j, first + i / packs, g, i % packs * SG_PACK, u);
 #pragma unroll
         for (int k = 0; k < SG_PACK; k++) most = max(most, __float_as_int(fabsf(u[k])));
     }
-    most = __reduce_max_sync(~0u, most);
-    if (threadIdx.x % SG_WARP == 0) best[threadIdx.x / SG_WARP] = most;
-    __syncthreads();
-    for (int k = 0; k < SG_THREADS / SG_WARP; k++) most = max(most, best[k]);
-    const float scale = scale_of(most), inverse = scale == 0 ? 0.0f : __frcp_rn(scale);
+    const float scale = scale_of(block_most(most)), inverse = inverse_of(scale);
     if (threadIdx.x == 0) j.scale[blockIdx.x * j.h + g] = scale;
     for (int i = threadIdx.x; i < count; i += SG_THREADS) {
         const int64_t row = first + i / packs, e = i % packs * SG_PACK;
         int8_t *const y = j.y + (g * j.n + row) * j.d + e;
         centred(j, row, g, e, u);
-        if (j.even) {
-            char2 two[SG_PACK / 2];
-#pragma unroll
-            for (int k = 0; k < SG_PACK / 2; k++)
-                two[k] = make_char2(whole(u[2 * k], inverse), whole(u[2 * k + 1], inverse));
-            *(uint2 *)y = *(const uint2 *)two;
-        } else {
-            for (int k = 0; k < SG_PACK && e + k < j.d; k++) y[k] = whole(u[k], inverse);
-        }
+        for (int k = 0; k < SG_PACK && e + k < j.d; k++) y[k] = whole(u[k], inverse);
     }
 }
 
@@ -176,7 +353,7 @@ struct quantise_channels {
         int64_t       e, row;
         const int64_t line = sg_divide(at, j.d, &e), g = sg_divide(line, j.n, &row);
         const float   u = sg_get(j.x, (row * j.h + g) * j.d + e), scale = j.scale[g * j.d + e];
-        j.y[at] = whole(j.center ? __fsub_rn(u, j.center[g * j.d + e]) : u, scale == 0 ? 0.0f : __frcp_rn(scale));
+        j.y[at] = whole(j.center ? __fsub_rn(u, j.center[g * j.d + e]) : u, inverse_of(scale));
     }
 };
 
@@ -192,20 +369,43 @@ static sg_status quantise_as(sg_stream *s, const char *op, const sg_quantise_arg
     j.h = a->x.dim[1];
     j.d = a->x.dim[2];
     j.group = a->group;
-    j.even = j.d % SG_PACK == 0 && (uintptr_t)j.y % SG_PACK == 0;
+    j.even = j.d % SG_PACK == 0;
     if (j.h > UINT16_MAX) return sg_fail(s, SG_E_UNSUPPORTED, "%s: %lld heads; 65535 are the most", op, (long long)j.h);
     if (a->group == 0) {
         if (!a->given) SG_TRY(reach(s, op, a->x, a->center, a->scale));
         return sg_cuda_each(s, op, j.n * j.h * j.d, f);
     }
-    const dim3 grid((unsigned)sg_div_up(j.n, j.group), (unsigned)j.h);
-    quantise_rows<<<grid, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+    const dim3    grid((unsigned)sg_div_up(j.n, j.group), (unsigned)j.h);
+    const int64_t packs = j.d / (j.x.bf16 ? numbers<true> : numbers<false>);
+    if (!in_pieces(j.x, j.d) || (uintptr_t)j.y % SG_PACK || packs > SG_THREADS || j.group > SG_THREADS / packs * HELD)
+        quantise_rows<<<grid, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+    else if (j.x.bf16)
+        quantise_held<true><<<grid, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+    else
+        quantise_held<false><<<grid, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
     return sg_cuda_launched(s, op);
 }
 
 static sg_status quantise(sg_stream *s, const sg_quantise_args *a)
 {
     return a->y.dtype == SG_F8 ? sg_cuda_quantise_f8(s, a) : quantise_as(s, "quantise", a);
+}
+
+/* Means, and whole numbers with them. False: these heads are not for pool_heads. */
+static bool pool_pieces(sg_stream *s, const pool_job &j)
+{
+    const int64_t packs = j.d / (j.x.bf16 ? numbers<true> : numbers<false>), subs = j.block / SG_BLOCK_SUB;
+    const int64_t threads = sg_div_up(packs * subs, SG_WARP) * SG_WARP;
+    const size_t  bytes = (size_t)(2 * subs * j.d) * sizeof(float) + (size_t)subs * sizeof(int);
+    const dim3    grid((unsigned)sg_div_up(j.n, j.block), (unsigned)j.h);
+    if (!in_pieces(j.x, j.d) || threads > POOL_THREADS || bytes > (47 << 10) || j.h > UINT16_MAX ||
+        (uintptr_t)j.y % SG_PACK || (uintptr_t)j.sub % sizeof(float4))
+        return false;
+    if (j.x.bf16)
+        pool_heads<true><<<grid, (unsigned)threads, bytes, sg_cuda_of(s)->queue>>>(j);
+    else
+        pool_heads<false><<<grid, (unsigned)threads, bytes, sg_cuda_of(s)->queue>>>(j);
+    return true;
 }
 
 static sg_status pool(sg_stream *s, const sg_pool_args *a)
@@ -217,15 +417,21 @@ static sg_status pool(sg_stream *s, const sg_pool_args *a)
     j.mean = (float *)a->mean.data;
     j.var = a->var.rank ? (float *)a->var.data : NULL;
     j.sub = a->sub.rank ? (float *)a->sub.data : NULL;
+    j.y = a->y.rank ? (int8_t *)a->y.data : NULL;
+    j.scale = (float *)a->scale.data;
     j.n = a->x.dim[0];
-    j.c = a->x.dim[1] * a->x.dim[2];
+    j.h = a->x.dim[1];
+    j.d = a->x.dim[2];
+    j.c = j.h * j.d;
     j.block = a->block;
+    j.group = a->group;
     const dim3 grid((unsigned)sg_div_up(j.n, j.block), (unsigned)sg_div_up(j.c, COLUMNS)), lanes(SG_WARP, LANES);
-    pool_blocks<<<grid, COLUMNS, 0, queue>>>(j);
+    const bool pieces = pool_pieces(s, j);
+    if (!pieces) pool_blocks<<<grid, COLUMNS, 0, queue>>>(j);
     if (a->total.rank) pool_total<<<(unsigned)sg_div_up(j.c, SG_WARP), lanes, 0, queue>>>(j, (float *)a->total.data);
     SG_TRY(sg_cuda_launched(s, "pool"));
     if (a->reach.rank) SG_TRY(reach(s, "pool", a->x, a->total, a->reach));
-    return a->y.rank ? quantise_as(s, "pool", &rows) : SG_OK;
+    return a->y.rank && !pieces ? quantise_as(s, "pool", &rows) : SG_OK;
 }
 
 /* ---- alike ---- */
