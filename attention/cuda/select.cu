@@ -1,7 +1,9 @@
 /* select.cu - which blocks of keys each block of queries keeps, as the rules of op.h say, without a host's look at any score.
  *
- * A block of threads ranks one row, (head, block of queries), in shared memory by a bitonic sort of 64-bit keys: the score's
- * bits in the order of floats, NaN last, then the place, the first of equals foremost. Sums of ranked scores are in double.
+ * TOPK asks only for the least score that a row, (head, block of queries), takes: a warp holds the row in registers, as whole
+ * numbers in the order of floats with NaN last, and finds that score bit by bit, by counting. MASS, and rows of more than 32
+ * HELD blocks, are ranked by a block of threads in shared memory by a bitonic sort of 64-bit keys: the score's order, then the
+ * place, the first of equals foremost. Sums of ranked scores are in double.
  * What the rows of all heads left of their budget goes to the best places of the whole layer by counting the scores' bytes,
  * from the highest down, until the least score that is taken is known; all counts are whole numbers, so that the same
  * places are taken at every run. */
@@ -9,7 +11,7 @@
 
 #include <math.h>
 
-enum { WARPS = SG_THREADS / SG_WARP, BINS = 256 };
+enum { WARPS = SG_THREADS / SG_WARP, BINS = 256, HELD = 64 };
 
 struct select_job {
     sg_block_rules rules;
@@ -93,11 +95,9 @@ static __device__ int mass_count(const select_job &j, const unsigned long long *
     return max(first, 1);
 }
 
-static __device__ int rule_count(const select_job &j, int64_t g, const unsigned long long *key)
+static __device__ int top_count(const select_job &j, int64_t g)
 {
-    const float amount = j.amount[g];
-    if (j.rule == SG_SELECT_MASS) return mass_count(j, key, amount);
-    const float share = floorf(__fmul_rn(amount, (float)j.nk));
+    const float share = floorf(__fmul_rn(j.amount[g], (float)j.nk));
     return share >= (float)j.nk ? (int)j.nk : share >= 1 ? (int)share : 1;
 }
 
@@ -108,7 +108,8 @@ static __global__ void __launch_bounds__(SG_THREADS) select_rows(select_job j)
     const int64_t                        row = blockIdx.x, g = row / j.nq;
     uint32_t *const bits = (uint32_t *)(key + j.size), *const to = j.bits + row * j.words;
     rank_row(j, j.score + row * j.nk, key);
-    const int count = rule_count(j, g, key), now = j.heads ? count / 4 : count;
+    const int count = j.rule == SG_SELECT_MASS ? mass_count(j, key, j.amount[g]) : top_count(j, g);
+    const int now = j.heads ? count / 4 : count;
     for (int i = threadIdx.x; i < j.words; i += SG_THREADS) bits[i] = 0;
     __syncthreads();
     for (int i = threadIdx.x; i < now; i += SG_THREADS) {
@@ -118,6 +119,42 @@ static __global__ void __launch_bounds__(SG_THREADS) select_rows(select_job j)
     __syncthreads();
     for (int i = threadIdx.x; i < j.words; i += SG_THREADS) to[i] = bits[i];
     if (threadIdx.x == 0) j.left[row] = count - now;
+}
+
+/* ---- the best of a row ---- */
+
+/* The same for TOPK, a warp a row: lane l holds places l, l + 32, .. and what is not there ranks as NaN, after it. */
+template <int KEYS> static __global__ void __launch_bounds__(SG_THREADS) top_rows(select_job j)
+{
+    const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / SG_WARP;
+    const int     lane = threadIdx.x % SG_WARP;
+    if (row >= j.rules.h * j.nq) return;
+    const float *const score = j.score + row * j.nk;
+    uint32_t           key[KEYS], least = 0;
+    int                above = 0, before = 0;
+#pragma unroll
+    for (int i = 0; i < KEYS; i++) key[i] = i * SG_WARP + lane < j.nk ? order_of(score[i * SG_WARP + lane]) : 0;
+    const int count = top_count(j, row / j.nq), now = j.heads ? count / 4 : count;
+    for (int bit = 31; bit >= 0; bit--) { /* the largest number that `now` keys or more reach */
+        const uint32_t more = least | 1u << bit;
+        int            reach = 0;
+#pragma unroll
+        for (int i = 0; i < KEYS; i++) reach += key[i] >= more;
+        if (__reduce_add_sync(~0u, reach) >= now) least = more;
+    }
+#pragma unroll
+    for (int i = 0; i < KEYS; i++) above += key[i] > least;
+    const int need = now - __reduce_add_sync(~0u, above);
+#pragma unroll
+    for (int i = 0; i < KEYS; i++) {
+        const bool     equals = key[i] == least && i * SG_WARP + lane < j.nk;
+        const uint32_t all = __ballot_sync(~0u, equals);
+        const bool     takes = key[i] > least || (equals && before + __popc(all & ((1u << lane) - 1)) < need);
+        const uint32_t taken = __ballot_sync(~0u, takes);
+        before += __popc(all);
+        if (lane == 0 && i < j.words) j.bits[row * j.words + i] = taken;
+    }
+    if (lane == 0) j.left[row] = count - now;
 }
 
 /* ---- what is shared out among all rows ---- */
@@ -234,15 +271,16 @@ static __global__ void __launch_bounds__(SG_THREADS) finish_rows(select_job j)
     int           kept = 0;
     if (row >= j.rules.h * j.nq) return;
     const bool all = sg_q_fixed(j.rules, g, i);
+#pragma unroll 4
     for (int64_t word = 0; word < j.words; word++) {
         const int64_t b = word * 32 + lane;
         const bool    is = b < j.nk;
-        const float   score = is ? j.score[row * j.nk + b] : 0.0f;
+        const float   score = is ? __ldg(&j.score[row * j.nk + b]) : 0.0f;
         bool          keeps = false;
         if (is && j.rule == SG_SELECT_GIVEN)
             keeps = score > 0;
         else if (is)
-            keeps = (j.bits[row * j.words + word] >> lane & 1) || all || b < j.sink || sg_k_fixed(j.rules, g, b);
+            keeps = (__ldg(&j.bits[row * j.words + word]) >> lane & 1) || all || b < j.sink || sg_k_fixed(j.rules, g, b);
         keeps = keeps && sg_in_sight(j.rules, i, b);
         const uint32_t bits = __ballot_sync(~0u, keeps);
         if (lane < 4) j.keep[(row * j.words + word) * 4 + lane] = (uint8_t)(bits >> 8 * lane);
@@ -298,8 +336,16 @@ static sg_status share_out(sg_stream *s, const select_job &j, select_shared *all
     return sg_cuda_launched(s, "select");
 }
 
+template <int KEYS> static sg_status take_top(sg_stream *s, const select_job &j)
+{
+    top_rows<KEYS><<<(unsigned)sg_div_up(j.rules.h * j.nq, WARPS), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+    return sg_cuda_launched(s, "select");
+}
+
 static sg_status rank_rows(sg_stream *s, select_job &j)
 {
+    if (j.rule == SG_SELECT_TOPK && j.nk <= HELD / 4 * SG_WARP) return take_top<HELD / 4>(s, j);
+    if (j.rule == SG_SELECT_TOPK && j.nk <= HELD * SG_WARP) return take_top<HELD>(s, j);
     for (j.size = 2; j.size < j.nk;) j.size *= 2;
     const size_t bytes = (size_t)j.size * sizeof(unsigned long long) + (size_t)j.words * sizeof(uint32_t);
     if (bytes > sg_cuda_of(s)->shared_max)
