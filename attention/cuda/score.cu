@@ -1,25 +1,43 @@
 /* score.cu - what blocks of keys are expected to matter to blocks of queries, and what their means stand for: score and
  * tail_bias.
  *
- * Logits of means come from cublasLt in F32 (never TF32: which blocks are kept shall not hang on it), some rows of one head
- * at a time so that they stay in the second-level cache, and are softened from there. Roofline: F32 arithmetic of the
- * products, 2 d flops for each pair of means. */
+ * Logits of means are products of F32's accuracy by tensor cores, for which blocks are kept shall not hang on less. Each row
+ * of means is lifted by a power of two, so that its largest number lies in [2^14, 2^15), and split: x = high + low, both
+ * F16, which leaves out 2^-23 of x at most. Sums of 16 products high high start from nothing and are added up in F32, for
+ * tensor cores cut what they add to a sum; the other three products, 2^-11 as large and less, stay in one sum. Without low
+ * low, up to 2^-22, the budget of a head with one large number would be missed now and then.
+ *
+ *   split_keys    all keys as F16 parts, in scratch: a tile of MEANS rows in the order in which fragments hold them
+ *   score_logits  a block of threads: a strip of ROWS means of queries, a warp 32 of them as parts in registers; STRETCH
+ *                 tiles of keys, which come by asynchronous copies, two at a time in shared memory. What it writes is for
+ *                 each row and block of keys log2 of the sum of 2^logit over the block's means, which one thread holds
+ *   score_blocks  a block of threads: the softmax of the rows of one block of queries over blocks of keys
+ *
+ * Roofline: F16 products, 8 d flops for each pair of means; written and read are 4 bytes for each row and block of keys. */
 #include "blocks.cuh"
 
+#include <cuda_fp16.h>
 #include <math.h>
 
-enum { LOGIT_BYTES = 32 << 20, WARPS = SG_THREADS / SG_WARP };
+enum { WARPS = SG_THREADS / SG_WARP, ROWS = 128, MEANS = 64, STRETCH = 8, STRIP_THREADS = 128, WIDEST = 128 };
 
 /* ---- score ---- */
 
 struct score_job {
     sg_block_rules rules;
-    const float   *logits;         /* [rows of a chunk, means] */
+    sg_view        q, k;
+    uint4         *part;           /* F16 [heads of keys, tiles, MEANS, 2, wide] */
+    float         *unit;           /* [heads of keys, tiles, MEANS]: what 1 of such a row's parts stands for */
+    float         *logits;         /* [strips of this launch, ROWS, stride] */
     const float   *weight;         /* [nk, hk], or NULL */
-    float         *y;              /* [nq, nk] of head g */
-    int64_t g, i, rows, means, nk; /* i: the chunk's first block of queries; rows: of means of queries, of all blocks */
-    int     hk, per_q, per_k;      /* means of a block */
+    float         *y;              /* [h, nq, nk] */
+    int64_t h, hk, d, nq, nk;
+    int64_t rows, means;           /* of all blocks: of queries, of keys */
+    int64_t strips, tiles, stride; /* of a head; of logits */
+    int64_t first, first_k;        /* the launch's first strip of all heads; the first head of keys that is split */
+    int     wide, per_q, per_k;    /* d rounded up; means of a block */
     float   scale;                 /* times log2 e */
+    bool    even;                  /* SG_PACK neighbours of k, two of q, may be read at once */
 };
 
 /* How wrong a mean stands in for a block of keys: sqrt(mean of k_var, mean of v_var). A warp a block. */
@@ -37,36 +55,280 @@ static __global__ void __launch_bounds__(SG_THREADS)
     if (lane == 0) weight[at] = sqrtf(a / (float)d * (b / (float)dv));
 }
 
-/* One block of queries: a warp takes a row of means and finds its largest logit and the sum of its weights, then a thread
- * takes a block of keys. */
+/* ---- numbers as two of F16 ---- */
+
+/* The exponent of the power of two that brings what is as large as the float with these bits to [2^14, 2^15). */
+static __device__ __forceinline__ int lift_of(int most) { return min(141 - (most >> 23), 100); }
+
+static __device__ __forceinline__ float exactly(int exponent) { return __int_as_float((127 + exponent) << 23); }
+
+/* Of what is not finite, low is NaN. */
+static __device__ __forceinline__ void split(float a, float b, uint32_t &high, uint32_t &low)
+{
+    const __half2 top = __floats2half2_rn(a, b);
+    const float2  near = __half22float2(top);
+    const __half2 rest = __floats2half2_rn(a - near.x, b - near.y);
+    high = *(const uint32_t *)&top;
+    low = *(const uint32_t *)&rest;
+}
+
+/* c += a b; a 16 x 16, b 16 x 8, F16 */
+static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* ---- keys ---- */
+
+/* Where mean m of a tile stands: the thread that holds columns 2 t and 2 t + 1 of fragments 2 c and 2 c + 1 shall have means
+ * 16 t + 4 c and the three after it, which are one block or four. */
+static __device__ __forceinline__ int place_of(int m)
+{
+    return m / 4 % 4 * 16 + m / 2 % 2 * 8 + m / 16 * 2 + m % 2;
+}
+
+/* A tile of a head; half a warp a mean. */
+static __global__ void __launch_bounds__(SG_THREADS) split_keys(score_job j)
+{
+    enum { LANES = WIDEST / SG_PACK };
+    const int     lane = threadIdx.x % LANES, e = lane * SG_PACK, packs = j.wide / SG_PACK;
+    const int64_t tile = blockIdx.y * j.tiles + blockIdx.x, g = j.first_k + blockIdx.y;
+    for (int m = threadIdx.x / LANES; m < MEANS; m += SG_THREADS / LANES) {
+        const int64_t mean = (int64_t)blockIdx.x * MEANS + m;
+        const int     n = mean < j.means ? (int)max((int64_t)0, min((int64_t)SG_PACK, j.d - e)) : 0;
+        float         x[SG_PACK];
+        int           most = 0;
+        sg_get_pack(j.k, (mean * j.hk + g) * j.d + e, n, j.even, x);
+#pragma unroll
+        for (int i = 0; i < SG_PACK; i++) most = max(most, __float_as_int(fabsf(x[i])));
+        for (int i = LANES / 2; i > 0; i /= 2) most = max(most, __shfl_xor_sync(~0u, most, i));
+        const int    lift = lift_of(most), place = place_of(m);
+        const float  by = exactly(lift);
+        uint32_t     high[SG_PACK / 2], low[SG_PACK / 2];
+        uint4 *const to = j.part + (tile * MEANS + place) * 2 * packs + lane;
+#pragma unroll
+        for (int i = 0; i < SG_PACK / 2; i++) split(x[2 * i] * by, x[2 * i + 1] * by, high[i], low[i]);
+        if (lane == 0) j.unit[tile * MEANS + m] = exactly(-lift);
+        if (lane >= packs) continue;
+        to[0] = make_uint4(high[0], high[1], high[2], high[3]);
+        to[packs] = make_uint4(low[0], low[1], low[2], low[3]);
+    }
+}
+
+/* ---- logits ---- */
+
+template <int D> struct logits_shared {
+    uint4 part[2][MEANS][D / 4]; /* 16 bytes at c ^ place % 8: no two rows of a matrix in one bank */
+    float unit[2][MEANS];
+};
+
+template <int D>
+static __device__ __forceinline__ void fetch_tile(const score_job &j, int64_t tile, logits_shared<D> &s, int at)
+{
+    const uint4 *const from = j.part + tile * MEANS * (D / 4);
+    for (int i = threadIdx.x; i < MEANS * (D / 4); i += STRIP_THREADS) {
+        const int place = i / (D / 4), c = i % (D / 4);
+        sg_copy_16(&s.part[at][place][c ^ place % 8], from + i, true);
+    }
+    if (threadIdx.x < MEANS / 4)
+        sg_copy_16(&s.unit[at][4 * threadIdx.x], j.unit + tile * MEANS + 4 * threadIdx.x, true);
+    sg_copies_commit();
+}
+
+/* Rows `row`, + 8, + 16 and + 24 of head g as fragments of parts [high, low][16 rows][16 channels], and their units. */
+template <int D> static __device__ __forceinline__ void split_queries(const score_job &j, int64_t row, int64_t g,
+                                                                      uint32_t (&q)[2][2][D / 16][4], float (&unit)[4])
+{
+    const int two = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        const bool         there = row + 8 * r < j.rows;
+        const float *const from = (const float *)j.q.data + ((row + 8 * r) * j.h + g) * j.d;
+        float2             x[D / 8];
+        int                most = 0;
+#pragma unroll
+        for (int c = 0; c < D / 8; c++) {
+            const int e = c * 8 + two;
+            x[c] = make_float2(0.0f, 0.0f);
+            if (there && j.even && e < j.d) x[c] = *(const float2 *)(from + e);
+            if (there && !j.even && e < j.d) x[c].x = from[e];
+            if (there && !j.even && e + 1 < j.d) x[c].y = from[e + 1];
+        }
+#pragma unroll
+        for (int c = 0; c < D / 8; c++) {
+            x[c].x *= j.scale;
+            x[c].y *= j.scale;
+            most = max(most, max(__float_as_int(fabsf(x[c].x)), __float_as_int(fabsf(x[c].y))));
+        }
+        most = max(most, __shfl_xor_sync(~0u, most, 1));
+        most = max(most, __shfl_xor_sync(~0u, most, 2));
+        const int   lift = lift_of(most);
+        const float by = exactly(lift);
+#pragma unroll
+        for (int c = 0; c < D / 8; c++) {
+            const int at = r % 2 + c % 2 * 2;
+            split(x[c].x * by, x[c].y * by, q[0][r / 2][c / 2][at], q[1][r / 2][c / 2][at]);
+        }
+        unit[r] = exactly(-lift);
+    }
+}
+
+/* Fragments 2 c and 2 c + 1 of a tile: y[16 rows][fragment]. */
+template <int D> static __device__ __forceinline__ void multiply_means(const uint4 (&part)[MEANS][D / 4], int c,
+                                                                       const uint32_t (&q)[2][2][D / 16][4],
+                                                                       float (&y)[2][2][4])
+{
+    const int   lane = threadIdx.x % SG_WARP, place = 16 * c + lane / 16 * 8 + lane % 8;
+    float       small[2][2][4] = {};
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) y[m][n][i] = 0;
+#pragma unroll
+    for (int e = 0; e < D / 16; e++) {
+        const int at = 2 * e + lane / 8 % 2;
+        uint32_t  high[4], low[4];
+        sg_load_4(high, &part[place][at ^ lane % 8]);
+        sg_load_4(low, &part[place][(D / 8 + at) ^ lane % 8]);
+#pragma unroll
+        for (int m = 0; m < 2; m++)
+#pragma unroll
+            for (int n = 0; n < 2; n++) {
+                float large[4] = {};
+                multiply(large, q[0][m][e], high[2 * n], high[2 * n + 1]);
+                multiply(small[m][n], q[1][m][e], low[2 * n], low[2 * n + 1]);
+                multiply(small[m][n], q[0][m][e], low[2 * n], low[2 * n + 1]);
+                multiply(small[m][n], q[1][m][e], high[2 * n], high[2 * n + 1]);
+#pragma unroll
+                for (int i = 0; i < 4; i++) y[m][n][i] += large[i];
+            }
+    }
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) y[m][n][i] += small[m][n][i];
+}
+
+/* log2 of the sum of 2^x; NaN if one is, or is infinity. */
+static __device__ __forceinline__ float together(float a, float b, float c, float d)
+{
+    const float base = sg_most(sg_most(sg_most(a, b), sg_most(c, d)), -3e38f) + 1.0f; /* the sum is in [1/2, 2] */
+    const float sum = sg_power_of_two(a - base) + sg_power_of_two(b - base) +
+                      (sg_power_of_two(c - base) + sg_power_of_two(d - base));
+    return base + __log2f(sum);
+}
+
+template <int D, bool SUB> static __global__ void __launch_bounds__(STRIP_THREADS, 2) score_logits(score_job j)
+{
+    extern __shared__ uint4 room[];
+    logits_shared<D>       &s = *(logits_shared<D> *)room;
+    const int               t = threadIdx.x % 4, own = threadIdx.x / SG_WARP * 32 + threadIdx.x % SG_WARP / 4;
+    const int64_t           strip = j.first + blockIdx.y, g = strip / j.strips;
+    const int64_t           head = (g / (j.h / j.hk) - j.first_k) * j.tiles, from = (int64_t)blockIdx.x * STRETCH;
+    const int64_t           end = min(from + STRETCH, j.tiles);
+    float *const            to = j.logits + ((int64_t)blockIdx.y * ROWS + own) * j.stride;
+    uint32_t                q[2][2][D / 16][4];
+    float                   q_unit[4];
+    fetch_tile<D>(j, head + from, s, 0);
+    split_queries<D>(j, strip % j.strips * ROWS + own, g, q, q_unit);
+    for (int64_t tile = from; tile < end; tile++) {
+        const int at = (int)(tile - from) % 2;
+        float     all[4][4]; /* row, block of keys */
+        sg_copies_wait();
+        __syncthreads();
+        if (tile + 1 < end) fetch_tile<D>(j, head + tile + 1, s, 1 - at);
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            const float4 unit = *(const float4 *)&s.unit[at][16 * t + 4 * c];
+            float        y[2][2][4];
+            multiply_means<D>(s.part[at], c, q, y);
+#pragma unroll
+            for (int r = 0; r < 4; r++) {
+                const int   m = r / 2, i = r % 2 * 2;
+                const float l[4] = {y[m][0][i] * unit.x * q_unit[r], y[m][0][i + 1] * unit.y * q_unit[r],
+                                    y[m][1][i] * unit.z * q_unit[r], y[m][1][i + 1] * unit.w * q_unit[r]};
+                if (SUB)
+                    all[r][c] = together(l[0], l[1], l[2], l[3]);
+                else
+                    __stcg((float4 *)(to + 8 * r * j.stride + tile * MEANS + 16 * t + 4 * c),
+                           make_float4(l[0], l[1], l[2], l[3]));
+            }
+        }
+#pragma unroll
+        for (int r = 0; SUB && r < 4; r++)
+            __stcg((float4 *)(to + 8 * r * j.stride + tile * (MEANS / 4) + 4 * t),
+                   make_float4(all[r][0], all[r][1], all[r][2], all[r][3]));
+    }
+}
+
+/* The same for heads of more than WIDEST channels, one row and block of keys a call. Nobody hurries here. */
+struct wide_logits {
+    score_job       j;
+    __device__ void operator()(int64_t at) const
+    {
+        int64_t       b, own;
+        const int64_t line = sg_divide(at, j.nk, &b), strip = j.first + sg_divide(line, ROWS, &own);
+        const int64_t g = strip / j.strips, gk = g / (j.h / j.hk), row = strip % j.strips * ROWS + own;
+        float         l[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+        if (row >= j.rows) return;
+        for (int i = 0; i < j.per_k && b * j.per_k + i < j.means; i++) {
+            const float *const q = (const float *)j.q.data + (row * j.h + g) * j.d;
+            const float *const k = (const float *)j.k.data + ((b * j.per_k + i) * j.hk + gk) * j.d;
+            float              sum = 0;
+            for (int64_t e = 0; e < j.d; e++) sum += q[e] * j.scale * k[e];
+            l[i] = sum;
+        }
+        j.logits[line * j.stride + b] = j.per_k == 1 ? l[0] : together(l[0], l[1], l[2], l[3]);
+    }
+};
+
+/* ---- shares ---- */
+
+/* One block of queries: a warp takes a row and finds its largest logit and the sum of its weights, then a thread takes a
+ * block of keys. */
 static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
 {
     extern __shared__ uint32_t counts[]; /* a bit of each block of keys: it takes part */
     __shared__ float           most[SG_BLOCK_Q / SG_BLOCK_SUB], inverse[SG_BLOCK_Q / SG_BLOCK_SUB];
-    const int                  warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP;
-    const int64_t              i = j.i + blockIdx.x;
+    const int                  warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP, blocks = ROWS / j.per_q;
+    const int64_t              strip = j.first + blockIdx.x / blocks, g = strip / j.strips;
+    const int64_t              i = strip % j.strips * blocks + blockIdx.x % blocks;
     const int                  rows = (int)min((int64_t)j.per_q, j.rows - i * j.per_q);
-    const float *const         logits = j.logits + (int64_t)blockIdx.x * j.per_q * j.means;
-    float *const               y = j.y + i * j.nk;
-    if (sg_q_fixed(j.rules, j.g, i)) {
+    const float *const         logits = j.logits + (int64_t)blockIdx.x * j.per_q * j.stride;
+    float *const               y = j.y + (g * j.nq + i) * j.nk;
+    if (i >= j.nq) return;
+    if (sg_q_fixed(j.rules, g, i)) {
         for (int64_t b = threadIdx.x; b < j.nk; b += SG_THREADS) y[b] = 0;
         return;
     }
     for (int64_t word = warp; word * SG_WARP < j.nk; word += WARPS) {
         const int64_t  b = word * SG_WARP + lane;
         const uint32_t bits =
-            __ballot_sync(~0u, b < j.nk && sg_in_sight(j.rules, i, b) && !sg_k_fixed(j.rules, j.g, b));
+            __ballot_sync(~0u, b < j.nk && sg_in_sight(j.rules, i, b) && !sg_k_fixed(j.rules, g, b));
         if (lane == 0) counts[word] = bits;
     }
     __syncthreads();
     for (int row = warp; row < rows; row += WARPS) {
-        const float *const l = logits + row * j.means;
+        const float *const l = logits + row * j.stride;
         float              top = -INFINITY, sum = 0;
-        for (int64_t b = lane; b < j.means; b += SG_WARP)
-            if (counts[b / j.per_k / SG_WARP] >> b / j.per_k % SG_WARP & 1) top = sg_most(top, l[b] * j.scale);
+#pragma unroll 8
+        for (int b = lane; b < j.nk; b += SG_WARP) {
+            const float x = l[b];
+            if (counts[b / SG_WARP] >> lane & 1) top = sg_most(top, x);
+        }
         for (int k = 16; k > 0; k /= 2) top = sg_most(top, __shfl_xor_sync(~0u, top, k));
-        for (int64_t b = lane; b < j.means; b += SG_WARP)
-            if (counts[b / j.per_k / SG_WARP] >> b / j.per_k % SG_WARP & 1) sum += exp2f(l[b] * j.scale - top);
+#pragma unroll 8
+        for (int b = lane; b < j.nk; b += SG_WARP) {
+            const float x = sg_power_of_two(l[b] - top);
+            if (counts[b / SG_WARP] >> lane & 1) sum += x;
+        }
         sum = sg_lanes_sum(sum);
         if (lane == 0) {
             most[row] = top;
@@ -75,70 +337,103 @@ static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
     }
     __syncthreads();
     for (int64_t b = threadIdx.x; b < j.nk; b += SG_THREADS) {
-        const int64_t end = min((b + 1) * j.per_k, j.means);
-        float         all = 0;
-        if (counts[b / SG_WARP] >> b % SG_WARP & 1)
+        float all = 0;
+        if (counts[b / SG_WARP] >> b % SG_WARP & 1) {
+#pragma unroll 8
             for (int row = 0; row < rows; row++)
-                for (int64_t k = b * j.per_k; k < end; k++)
-                    all += exp2f(logits[row * j.means + k] * j.scale - most[row]) * inverse[row];
+                all += sg_power_of_two(logits[row * j.stride + b] - most[row]) * inverse[row];
+        }
         if (all != 0) all /= (float)rows;
-        if (all != 0 && j.weight) all *= j.weight[b * j.hk + j.g / (j.rules.h / j.hk)];
+        if (all != 0 && j.weight) all *= j.weight[b * j.hk + g / (j.h / j.hk)];
         y[b] = all;
     }
 }
 
-static sg_status weigh(sg_stream *s, const sg_score_args *a, score_job *j)
+/* ---- launchers ---- */
+
+static sg_status weigh(sg_stream *s, const sg_score_args *a, float *weight)
 {
     const int64_t blocks = a->k_var.dim[0] * a->k_var.dim[1];
-    float *const  weight = (float *)sg_cuda_scratch(s, "score", SG_CUDA_X, (size_t)blocks * sizeof *weight);
-    if (!weight) return s->status;
     weigh_blocks<<<(unsigned)sg_div_up(blocks, WARPS), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(
         (const float *)a->k_var.data, (const float *)a->v_var.data, weight, blocks, a->k_var.dim[2], a->v_var.dim[2]);
-    j->weight = weight;
     return sg_cuda_launched(s, "score");
 }
 
-/* `blocks` of queries of head j->g from j->i on. */
-static sg_status score_chunk(sg_stream *s, const sg_score_args *a, const score_job *j, int64_t blocks)
+template <int D, bool SUB> static sg_status launch_logits(sg_stream *s, const score_job &j, int64_t strips)
 {
-    const int64_t h = a->q.dim[1], hk = a->k.dim[1], d = a->q.dim[2], first = j->i * j->per_q;
-    sg_gemm       g = {};
-    g.y = (void *)j->logits;
-    g.x = (const float *)a->q.data + (first * h + j->g) * d;
-    g.w = (const float *)a->k.data + j->g / (h / hk) * d;
-    g.n = sg_min64(blocks * j->per_q, j->rows - first);
-    g.i = d;
-    g.o = g.stride = j->means;
-    g.x_stride = h * d;
-    g.w_stride = hk * d;
-    g.type = g.y_type = SG_F32;
-    SG_TRY(sg_cuda_gemm(s, "score", &g));
-    score_blocks<<<(unsigned)blocks, SG_THREADS, (size_t)sg_div_up(j->nk, SG_WARP) * sizeof(uint32_t),
-                   sg_cuda_of(s)->queue>>>(*j);
+    const size_t bytes = sizeof(logits_shared<D>);
+    const dim3   grid((unsigned)sg_div_up(j.tiles, STRETCH), (unsigned)strips);
+    SG_TRY(sg_cuda_check(s, "score", cudaFuncSetAttribute(score_logits<D, SUB>,
+                                                          cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
+    score_logits<D, SUB><<<grid, STRIP_THREADS, bytes, sg_cuda_of(s)->queue>>>(j);
+    return sg_cuda_launched(s, "score");
+}
+
+static sg_status logits(sg_stream *s, const score_job &j, int64_t strips)
+{
+    const bool sub = j.per_k > 1;
+    if (j.wide == 64) return sub ? launch_logits<64, true>(s, j, strips) : launch_logits<64, false>(s, j, strips);
+    if (j.wide == 96) return sub ? launch_logits<96, true>(s, j, strips) : launch_logits<96, false>(s, j, strips);
+    if (j.wide == 128) return sub ? launch_logits<128, true>(s, j, strips) : launch_logits<128, false>(s, j, strips);
+    const wide_logits f = {j};
+    return sg_cuda_each(s, "score", strips * ROWS * j.nk, f);
+}
+
+/* `heads` of keys from j.first_k on, and those of queries that they serve, so many strips at a time. */
+static sg_status score_heads(sg_stream *s, score_job &j, int64_t heads, int64_t strips)
+{
+    const cudaStream_t queue = sg_cuda_of(s)->queue;
+    const int64_t      of_k = j.h / j.hk * j.strips, end = (j.first_k + heads) * of_k;
+    const dim3         grid((unsigned)j.tiles, (unsigned)heads);
+    if (j.wide) split_keys<<<grid, SG_THREADS, 0, queue>>>(j);
+    for (j.first = j.first_k * of_k; j.first < end; j.first += strips) {
+        const int64_t count = sg_min64(strips, end - j.first);
+        SG_TRY(logits(s, j, count));
+        score_blocks<<<(unsigned)(count * (ROWS / j.per_q)), SG_THREADS,
+                       (size_t)sg_div_up(j.nk, SG_WARP) * sizeof(uint32_t), queue>>>(j);
+    }
     return sg_cuda_launched(s, "score");
 }
 
 static sg_status score(sg_stream *s, const sg_score_args *a)
 {
-    const int64_t h = a->y.dim[0], nq = a->y.dim[1];
-    score_job     j = {};
-    j.rules = sg_block_rules_of(a, h);
+    score_job j = {};
+    j.h = a->y.dim[0];
+    j.nq = a->y.dim[1];
+    j.nk = a->y.dim[2];
+    j.hk = a->k.dim[1];
+    j.d = a->q.dim[2];
+    j.rules = sg_block_rules_of(a, j.h);
+    j.q = sg_view_of(a->q);
+    j.k = sg_view_of(a->k);
+    j.y = (float *)a->y.data;
     j.rows = a->q.dim[0];
     j.means = a->k.dim[0];
-    j.nk = a->y.dim[2];
-    j.hk = (int)a->k.dim[1];
     j.per_q = a->sub ? SG_BLOCK_Q / SG_BLOCK_SUB : 1;
     j.per_k = a->sub ? SG_BLOCK_K / SG_BLOCK_SUB : 1;
     j.scale = a->scale * SG_LOG2_E;
-    const int64_t block_bytes = j.per_q * j.means * (int64_t)sizeof(float);
-    const int64_t chunk = sg_min64(nq, sg_max64(1, LOGIT_BYTES / block_bytes));
-    j.logits = (const float *)sg_cuda_scratch(s, "score", SG_CUDA_SUM, (size_t)(chunk * block_bytes));
-    if (!j.logits) return s->status;
-    if (a->k_var.rank) SG_TRY(weigh(s, a, &j));
-    for (j.g = 0; j.g < h; j.g++) {
-        j.y = (float *)a->y.data + j.g * nq * j.nk;
-        for (j.i = 0; j.i < nq; j.i += chunk) SG_TRY(score_chunk(s, a, &j, sg_min64(chunk, nq - j.i)));
-    }
+    j.even = j.d % SG_PACK == 0 && j.q.wide;
+    j.wide = j.d <= 64 ? 64 : j.d <= 96 ? 96 : j.d <= WIDEST ? WIDEST : 0;
+    j.strips = sg_div_up(j.rows, ROWS);
+    j.tiles = sg_div_up(j.means, MEANS);
+    j.stride = j.tiles * MEANS / j.per_k;
+    const int64_t weights = a->k_var.rank ? sg_div_up(j.nk * j.hk, SG_PACK) * SG_PACK : 0; /* floats */
+    const int64_t head = j.tiles * MEANS * (int64_t)(sizeof(float) + 2 * sizeof(__half) * (size_t)j.wide);
+    const int64_t heads = sg_max64(1, sg_min64(j.hk, (SG_CUDA_X_BYTES - weights * (int64_t)sizeof(float)) / head));
+    const int64_t strip = ROWS * j.stride * (int64_t)sizeof(float);
+    const int64_t strips = sg_max64(1, sg_min64(sg_min64(heads * (j.h / j.hk) * j.strips, UINT16_MAX),
+                                                SG_CUDA_SUM_BYTES / strip));
+    float *const room = (float *)sg_cuda_scratch(s, "score", SG_CUDA_X,
+                                                 (size_t)(weights * (int64_t)sizeof(float) + heads * head));
+    j.logits = (float *)sg_cuda_scratch(s, "score", SG_CUDA_SUM, (size_t)(strips * strip));
+    if (!room || !j.logits) return s->status;
+    if (j.h > UINT16_MAX) return sg_fail(s, SG_E_UNSUPPORTED, "score: %lld heads; 65535 are the most", (long long)j.h);
+    j.weight = weights ? room : NULL;
+    j.unit = room + weights;
+    j.part = (uint4 *)(j.unit + heads * j.tiles * MEANS);
+    if (weights) SG_TRY(weigh(s, a, room));
+    for (j.first_k = 0; j.first_k < j.hk; j.first_k += heads)
+        SG_TRY(score_heads(s, j, sg_min64(heads, j.hk - j.first_k), strips));
     return SG_OK;
 }
 
@@ -149,38 +444,68 @@ struct tail_job {
     float       *y;
     int64_t      nq, nk, h, hk, d;
     float        scale;
-    bool         rank1;
+    bool         wide; /* four neighbours of y may be written at once */
 };
 
-/* One block of queries of one head: e in shared memory, a warp a block of keys. */
-static __global__ void __launch_bounds__(SG_THREADS) tail_blocks(tail_job j)
+enum { TILE = 64, DEPTH = 32, PITCH = TILE + 4, OWN = 4 };
+
+/* TILE x TILE pairs of blocks of one head, OWN x OWN a thread, DEPTH channels at a time in shared memory. */
+template <bool RANK1> static __global__ void __launch_bounds__(SG_THREADS) tail_blocks(tail_job j)
 {
-    extern __shared__ float e[];
-    const int               warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP;
-    const int64_t           i = blockIdx.x, g = blockIdx.y, gk = g / (j.h / j.hk), at = (i * j.h + g) * j.d;
-    const float             by = j.scale * j.scale;
-    for (int64_t c = threadIdx.x; c < j.d; c += SG_THREADS)
-        e[c] = j.q_var[at + c] + j.q_mean[at + c] * j.q_mean[at + c];
-    __syncthreads();
-    for (int64_t b = warp; b < j.nk; b += WARPS) {
-        float both = 0, all = 0, k_all = 0;
-        for (int64_t c = lane; c < j.d; c += SG_WARP) {
-            const float k = j.k_var[(b * j.hk + gk) * j.d + c];
-            both += e[c] * k;
-            all += e[c];
-            k_all += k;
+    __shared__ float4  e_of[DEPTH][PITCH / 4], k_of[DEPTH][PITCH / 4];
+    const int          lane = threadIdx.x % SG_WARP, warp = threadIdx.x / SG_WARP;
+    const int          row = threadIdx.x / (TILE / OWN), column = threadIdx.x % (TILE / OWN);
+    const int64_t      g = blockIdx.z, gk = g / (j.h / j.hk);
+    const int64_t      i = (int64_t)blockIdx.y * TILE, b = (int64_t)blockIdx.x * TILE;
+    float              both[OWN][OWN] = {}, e_all[OWN] = {}, k_all[OWN] = {};
+    for (int64_t from = 0; from < j.d; from += DEPTH) {
+        __syncthreads();
+#pragma unroll
+        for (int part = 0; part < TILE * DEPTH / SG_THREADS; part++) { /* 4 rows of 8 channels a warp: 32 banks */
+            const int     at = 4 * (warp + WARPS * (part % 2)) + lane / 8, c = 8 * (part / 2) + lane % 8;
+            const int64_t q = ((i + at) * j.h + g) * j.d + from + c, k = ((b + at) * j.hk + gk) * j.d + from + c;
+            float         e = 0, var = 0;
+            if (from + c < j.d && i + at < j.nq) e = j.q_var[q] + j.q_mean[q] * j.q_mean[q];
+            if (from + c < j.d && b + at < j.nk) var = j.k_var[k];
+            ((float *)e_of[c])[at] = e;
+            ((float *)k_of[c])[at] = var;
         }
-        both = sg_lanes_sum(both);
-        all = sg_lanes_sum(all);
-        k_all = sg_lanes_sum(k_all);
-        const float c = j.rank1 ? by / 2 * all * (k_all / (float)j.d) : by / 4 * both;
-        if (lane == 0) j.y[(g * j.nq + i) * j.nk + b] = 4.15888308335967186f + (c > 3 ? 3.0f : c); /* NaN stays */
+        __syncthreads();
+#pragma unroll 8
+        for (int c = 0; c < DEPTH; c++) {
+            const float4 e4 = e_of[c][row], k4 = k_of[c][column];
+            const float  e[OWN] = {e4.x, e4.y, e4.z, e4.w}, k[OWN] = {k4.x, k4.y, k4.z, k4.w};
+#pragma unroll
+            for (int x = 0; x < OWN; x++) {
+                if (RANK1) e_all[x] += e[x], k_all[x] += k[x];
+#pragma unroll
+                for (int z = 0; z < OWN; z++)
+                    if (!RANK1) both[x][z] += e[x] * k[z];
+            }
+        }
+    }
+    const float by = j.scale * j.scale;
+    for (int x = 0; x < OWN; x++) {
+        const int64_t q = i + OWN * row + x, k = b + OWN * column;
+        float *const  y = j.y + (g * j.nq + q) * j.nk + k;
+        float         bias[OWN];
+#pragma unroll
+        for (int z = 0; z < OWN; z++) {
+            const float c = RANK1 ? by / 2 * e_all[x] * (k_all[z] / (float)j.d) : by / 4 * both[x][z];
+            bias[z] = 4.15888308335967186f + (c > 3 ? 3.0f : c); /* NaN stays */
+        }
+        if (q >= j.nq || k >= j.nk) continue;
+        if (j.wide)
+            *(float4 *)y = make_float4(bias[0], bias[1], bias[2], bias[3]);
+        else
+            for (int z = 0; z < OWN && k + z < j.nk; z++) y[z] = bias[z];
     }
 }
 
 static sg_status tail_bias(sg_stream *s, const sg_tail_bias_args *a)
 {
-    tail_job j;
+    const cudaStream_t queue = sg_cuda_of(s)->queue;
+    tail_job           j;
     j.q_mean = (const float *)a->q_mean.data;
     j.q_var = (const float *)a->q_var.data;
     j.k_var = (const float *)a->k_var.data;
@@ -191,12 +516,15 @@ static sg_status tail_bias(sg_stream *s, const sg_tail_bias_args *a)
     j.hk = a->k_var.dim[1];
     j.d = a->q_mean.dim[2];
     j.scale = a->scale;
-    j.rank1 = a->rule == SG_TAIL_RANK1;
-    if (j.h > UINT16_MAX || j.d > 8192)
-        return sg_fail(s, SG_E_UNSUPPORTED, "tail_bias: %lld heads of %lld channels; 65535 of 8192 are the most",
-                       (long long)j.h, (long long)j.d);
-    const dim3 grid((unsigned)j.nq, (unsigned)j.h);
-    tail_blocks<<<grid, SG_THREADS, (size_t)j.d * sizeof(float), sg_cuda_of(s)->queue>>>(j);
+    j.wide = j.nk % OWN == 0 && sg_view_of(a->y).wide;
+    const dim3 grid((unsigned)sg_div_up(j.nk, TILE), (unsigned)sg_div_up(j.nq, TILE), (unsigned)j.h);
+    if (j.h > UINT16_MAX || grid.y > UINT16_MAX)
+        return sg_fail(s, SG_E_UNSUPPORTED, "tail_bias: %lld heads of %lld blocks of queries", (long long)j.h,
+                       (long long)j.nq);
+    if (a->rule == SG_TAIL_RANK1)
+        tail_blocks<true><<<grid, SG_THREADS, 0, queue>>>(j);
+    else
+        tail_blocks<false><<<grid, SG_THREADS, 0, queue>>>(j);
     return sg_cuda_launched(s, "tail_bias");
 }
 

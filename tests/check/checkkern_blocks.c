@@ -105,10 +105,12 @@ void ck_try_score(ck *c)
     static const int64_t sizes[] = {1, 64, 127, 128, 129, 256, 300, 512, 700, 1024, 1100};
     static const ck_fill fills[] = {CK_RANDOM, CK_RANDOM, CK_RANDOM, CK_INTEGER, CK_OUTLIER, CK_ZERO, CK_NAN};
     for (int i = 0; i < trials(c, 64); i++) {
-        const int64_t *const g = heads[ck_draw(c, LENGTH(heads))], h = g[0], hk = g[1], d = ONE_OF(c, channels);
+        const int64_t *const g = heads[ck_draw(c, LENGTH(heads))], h = g[0], hk = g[1];
+        const int64_t        d = i % 16 == 5 ? 160 : ONE_OF(c, channels);
+
         sg_score_args a = {.sub = coin(c), .ragged = i % 2, .scale = (ck_draw(c, 3) ? 1.0f : 4.0f) / sqrtf((float)d)};
         a.n = ONE_OF(c, sizes);
-        a.m = coin(c) ? a.n : ONE_OF(c, sizes);
+        a.m = i % 32 == 7 ? 9000 : coin(c) ? a.n : ONE_OF(c, sizes);
         const int64_t nq = sg_div_up(a.n, SG_BLOCK_Q), nk = sg_div_up(a.m, SG_BLOCK_K);
         SIGHT(c, a);
         a.y = ck_out(c, SG_F32, h, nq, nk);
