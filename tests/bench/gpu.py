@@ -15,6 +15,7 @@ TABLE_GPU = "NVIDIA H200"
 TABLE = {"forward": (0.632, 0.510, 0.490), "compiled": (0.535, None, None), "rest": (0.280, 0.150, 0.135),
          "sparse": (0.457, 0.430, 0.380), "720p": (2.520, 2.250, 2.180), "14b": (3.332, 2.850, 2.740),
          "decode": (1.831, 0.900, 0.600), "memory": (None, 16 * 2**30, 13 * 2**30)}
+SUSTAINED = 200  # calls of attention alone: two seconds, for a GPU slows down under a load that lasts, as a forward does
 OFF = 0.05  # a peer further than this from its own figure was not measured under like conditions
 WORKS = ["forward", "sparse", "720p", "14b", "decode", "memory"]
 # Model, size, frames, steps of a clip of ours; --quick has the second.
@@ -63,11 +64,15 @@ def attention_shape(args):
     return f"1,{heads},{(frames - 1) // 4 + 1}x{height // 16}x{width // 16},128", layers
 
 
+def alone_repeat(args):
+    return args.repeat if args.quick else SUSTAINED
+
+
 def their_attention(args, shape):
     b, h, grid, d = shape.split(",")
     f, y, x = (int(v) for v in grid.split("x"))
     return theirs(args, "attention", "bf16", None, "--shape", f"{b},{h},{f * y * x},{d}", "--device", args.device,
-                  "--repeat", str(args.repeat))
+                  "--repeat", str(alone_repeat(args)))
 
 
 # ---- sparge-gen ----
@@ -138,7 +143,7 @@ def forward(args, state):
     shape, layers = attention_shape(args)
     alone, own = in_turn(args, lambda: their_attention(args, shape), lambda: json.loads(
         ours(args, "bench", "attention", "--attention", "dense", "--shape", shape, "--dtype", "bf16", "--backend",
-             args.device, "--json", "-")[0])["kernels"][0]["median_seconds"])
+             args.device, "--repeat", str(alone_repeat(args)), "--json", "-")[0])["kernels"][0]["median_seconds"])
     peer, our, _ = state["forward"]
     apart = {"theirs": median_of(alone, lambda r: r["seconds"]), "ours": statistics.median(own)}
     row = table_row("rest", f"    but for {layers} x self-attention alone", peer - layers * apart["theirs"],
