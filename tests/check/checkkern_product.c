@@ -80,12 +80,8 @@ void ck_try_attend(ck *c)
     static const ck_fill keys[] = {CK_RANDOM, CK_RANDOM, CK_OUTLIER, CK_CONSTANT};
     static const ck_fill biases[] = {CK_RANDOM, CK_MASK, CK_MASK, CK_MASKED, CK_LARGE};
     for (int i = 0; i < trials(c, 90); i++) {
-        const bool    text = i % 4 == 1; /* many queries, few keys */
-        const int64_t h = upto(c, 3), d = text ? 64 << ck_draw(c, 2) : sizes[ck_draw(c, 11)],
-                      n = text ? 100 + upto(c, 300) : length(c),
-                      m = text     ? upto(c, ck_draw(c, 2) ? 16 : 100)
-                          : i % 10 ? length(c)
-                                   : 500 + upto(c, 500);
+        const int64_t h = upto(c, 3), d = sizes[ck_draw(c, 11)], n = length(c),
+                      m = i % 10 ? length(c) : 500 + upto(c, 500);
         const sg_dtype t = i % 2 ? SG_BF16 : SG_F32;
         ck_fill        f = usual[ck_draw(c, USUAL)];
         /* Large scores come by the scale. */
@@ -95,8 +91,20 @@ void ck_try_attend(ck *c)
                        .q = ck_new(c, t, f, n, h, d),
                        .k = ck_new(c, t, keys[ck_draw(c, 4)], m, h, d),
                        .v = ck_new(c, t, ck_draw(c, 4) ? CK_RANDOM : usual[ck_draw(c, USUAL)], m, h, d),
-                       .bias = !text && ck_draw(c, 2) ? ck_new(c, SG_F32, biases[ck_draw(c, 5)], h, n, m) : (sg_tensor){0},
+                       .bias = ck_draw(c, 2) ? ck_new(c, SG_F32, biases[ck_draw(c, 5)], h, n, m) : (sg_tensor){0},
                        .key_bias = ck_draw(c, 3) ? (sg_tensor){0} : ck_new(c, SG_F32, biases[ck_draw(c, 4)], m),
                        .scale = (ck_draw(c, 3) ? 1.0f : 8.0f) / sqrtf((float)d)});
+    }
+    for (int i = 0; i < trials(c, 32); i++) { /* many queries, few keys, some with a bias of their own: a text's */
+        const int64_t h = upto(c, 3), d = ck_draw(c, 2) ? 64 : 128, n = 100 + upto(c, 300),
+                      m = upto(c, ck_draw(c, 2) ? 16 : 100);
+        const sg_dtype t = i % 4 ? SG_BF16 : SG_F32;
+        ck_case(c, &(sg_attend_args){
+                       .y = ck_out(c, t, n, h, d),
+                       .q = ck_new(c, t, i % 8 == 1 ? CK_NAN : CK_RANDOM, n, h, d),
+                       .k = ck_new(c, t, keys[ck_draw(c, 4)], m, h, d),
+                       .v = ck_new(c, t, CK_RANDOM, m, h, d),
+                       .key_bias = ck_draw(c, 2) ? ck_new(c, SG_F32, biases[ck_draw(c, 4)], m) : (sg_tensor){0},
+                       .scale = 1.0f / sqrtf((float)d)});
     }
 }
