@@ -6,9 +6,11 @@
  * that they do not. DK is d rounded up to 64, 96, 128 or 256. Of values it takes DV columns; at d above 128 a second block
  * counts the scores anew for the others, for want of registers: a warp holds 32 x DV sums and 32 x 64 scores.
  *
- * Weights become the left operand of the product with v where they are: see mma.cuh. They are rounded to BF16 for it and
- * summed unrounded. I8 values are exact in BF16. A row's weights are 2^(logit - base): its base follows its largest logit
- * only when that has risen by more than LAG (by anything, with lambda), so that o seldom has to fade.
+ * Weights become the left operand of the product with v where they are: see mma.cuh. They are rounded to BF16 for it; I8
+ * values are exact in BF16. They are summed unrounded; but above 64 columns and without lambda, as rounded, by 8 more
+ * products a tile, with ones: 1/16 more at DV 128, where it would be 1/8 at 64. Such sums start at 0 in each tile, so that
+ * what tensor cores cut of them stays small. A row's weights are 2^(logit - base): its base follows its largest logit only
+ * when that has risen by more than LAG (by anything, with lambda), so that o and its sum seldom have to fade.
  *
  * F8: weights are 2^(logit - base + RAISE), at most 448, and values stand as op.h's sg_f8_place says, so that weights are a
  * left operand where they are, too. Products of a tile go into sums of their own, as tensor cores may keep fewer bits of a
@@ -35,6 +37,7 @@ enum { THREADS = 128, WARP_ROWS = 32, PAD = 8 };
 #define F8_RAISE 8.0f   /* what F8 weights are raised by, in powers of two, */
 #define F8_LAG 0.8f     /* and their lag: 2^8.8 is below 448 */
 #define LOWEST (-3.402823466e38f)
+#define TWO_ONES 0x3f803f80u /* as BF16 */
 #define WHOLE 12582912.0f /* whole numbers up to 2^22, as 256 products make, added to its bits are added to it */
 
 template <int DV, bool F8> struct blocks_values {
@@ -274,24 +277,29 @@ static __device__ __forceinline__ uint32_t soften_f8(const float (&s)[2][8][4], 
     return sg_four_f8(x, y, z, w);
 }
 
-/* Two neighbouring weights 2^s as BF16, and their sum added to `sum`: pair q of eight of 16 keys, q % 4 as mma.cuh has a
- * left operand. */
+/* Two neighbouring weights 2^s as BF16: pair q of eight of 16 keys, q % 4 as mma.cuh has a left operand. ADD: their sum is
+ * added to `sum`. */
+template <bool ADD = true>
 static __device__ __forceinline__ uint32_t soften(const float (&s)[2][8][4], int k, int q, float (&sum)[4])
 {
     const int   f = q / 4, r = q % 2, c = 2 * k + q / 2 % 2;
     const float x = sg_power_of_two(s[f][c][2 * r]), y = sg_power_of_two(s[f][c][2 * r + 1]);
-    sum[2 * f + r] += x + y;
+    if (ADD) sum[2 * f + r] += x + y;
     return sg_two_bf16(x, y);
 }
 
-/* o += p v. p has the weights of the first 16 keys; those of the next come into being between the products of these. */
-template <int DK, int DV>
+/* o += p v. p has the weights of the first 16 keys; those of the next come into being between the products of these.
+ * ONES: their sums are a product with ones, so of weights as rounded. */
+template <bool ONES, int DK, int DV>
 static __device__ __forceinline__ void add_values(const blocks_shared<DK, DV, false> &room, int stage, int lane,
                                                   const float (&s)[2][8][4], uint32_t (&p)[2][2][4], warp_state<DV> &w)
 {
     constexpr int STEPS = DV / 16, EACH = (8 + STEPS - 1) / STEPS;
+    float         sum[2][4] = {}; /* the same in each column */
 #pragma unroll
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < 4; k++) {
+#pragma unroll
+        for (int f = 0; ONES && f < 2; f++) sg_multiply(sum[f], p[k % 2][f], TWO_ONES, TWO_ONES);
 #pragma unroll
         for (int c = 0; c < STEPS; c++) {
             uint32_t b[4];
@@ -303,8 +311,11 @@ static __device__ __forceinline__ void add_values(const blocks_shared<DK, DV, fa
             }
 #pragma unroll
             for (int q = c * EACH; k < 3 && q < min(8, c * EACH + EACH); q++)
-                p[1 - k % 2][q / 4][q % 4] = soften(s, k + 1, q, w.sum);
+                p[1 - k % 2][q / 4][q % 4] = soften<!ONES>(s, k + 1, q, w.sum);
         }
+    }
+#pragma unroll
+    for (int r = 0; ONES && r < 4; r++) w.sum[r] += sum[r / 2][r % 2 * 2];
 }
 
 /* The same of F8. */
@@ -417,7 +428,8 @@ static __device__ void store_count(const blocks_job &j, blocks_shared<DK, DV, F8
                         room.count[0].y + room.count[1].y + room.count[2].y + room.count[3].y);
 }
 
-template <int DK, int DV, bool F8>
+/* ONES, as of add_values: there is no lambda, whose shares want sums of weights that are not rounded. */
+template <int DK, int DV, bool F8, bool ONES>
 static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_job j)
 {
     extern __shared__ __align__(16) unsigned char bytes[];
@@ -466,19 +478,19 @@ static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_jo
             for (int q = 0; !out && q < 16; q++) p[q / 8][q / 4 % 2][q % 4] = soften_f8(s, q / 8, q % 8, w.sum);
             if (!out) add_values_f8(room, stage, lane, p, w);
         } else {
-            for (int q = 0; !out && q < 8; q++) p[0][q / 4][q % 4] = soften(s, 0, q, w.sum);
+            for (int q = 0; !out && q < 8; q++) p[0][q / 4][q % 4] = soften<!ONES>(s, 0, q, w.sum);
             if (t.edge && is_wild<false>(room, stage)) {
                 if (!out) add_wild(room, stage, t, row, lane, w);
                 __syncthreads();
                 is_wild<true>(room, stage);
             }
-            if (!out) add_values(room, stage, lane, s, p, w);
+            if (!out) add_values<ONES>(room, stage, lane, s, p, w);
         }
     }
     sg_copies_wait();
 #pragma unroll
     for (int r = 0; r < 4; r++) {
-        w.sum[r] = sg_lanes_sum<4>(w.sum[r]);
+        if (!ONES) w.sum[r] = sg_lanes_sum<4>(w.sum[r]);
         left[r] = sg_lanes_sum<4>(left[r]);
     }
     store_rows(j, walk.gk, row, rows, column, lane, w);
@@ -504,6 +516,8 @@ template <int DK, int DV, bool F8> static sg_status launch(sg_stream *s, const b
 {
     const size_t bytes = sizeof(blocks_shared<DK, DV, F8>);
     const dim3   grid((unsigned)j.nq, (unsigned)j.h, (unsigned)sg_div_up(j.d, DV));
+    const auto   kernel = j.lambda ? attend_blocks_mma<DK, DV, F8, false>
+                                   : attend_blocks_mma<DK, DV, F8, !F8 && (DV > 64)>;
     if (bytes > sg_cuda_of(s)->shared_max)
         return sg_fail(s, SG_E_UNSUPPORTED,
                        "attend_blocks: heads of %lld channels want %zu bytes of shared memory, of which "
@@ -511,8 +525,8 @@ template <int DK, int DV, bool F8> static sg_status launch(sg_stream *s, const b
                        (long long)j.d, bytes, sg_cuda_of(s)->shared_max);
     SG_TRY(sg_cuda_check(
         s, "attend_blocks",
-        cudaFuncSetAttribute(attend_blocks_mma<DK, DV, F8>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
-    attend_blocks_mma<DK, DV, F8><<<grid, THREADS, bytes, sg_cuda_of(s)->queue>>>(j);
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
+    kernel<<<grid, THREADS, bytes, sg_cuda_of(s)->queue>>>(j);
     return sg_cuda_launched(s, "attend_blocks");
 }
 
