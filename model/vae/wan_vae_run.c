@@ -19,7 +19,7 @@
 
 enum {
     PIXELS_MAX = 1 << 16, /* of a side; with SG_VAE_CHANNELS and 2^7 frames no product of sizes overflows */
-    ZEROS = 1 << 18,
+    ZEROS = 1 << 18,      /* bytes */
 };
 
 struct sg_wan_vae_run {
@@ -341,13 +341,18 @@ sg_tensor sg_wan_vae_encode_next(sg_wan_vae_run *r, sg_stream *s, sg_tensor fram
 
 /* ---- a run's memory ---- */
 
+/* Its first ZEROS bytes come from the host, which is waited for; the device doubles them. */
 static void zero(sg_stream *s, sg_tensor t, const void *zeros)
 {
     if (s->status) return;
     const int64_t step = ZEROS / (int64_t)sg_dtype_size(t.dtype);
     t = vector(t);
-    for (int64_t i = 0; i < t.dim[0]; i += step)
-        sg_upload(s, sg_rows(t, i, t.dim[0] - i < step ? t.dim[0] - i : step), zeros);
+    const int64_t all = t.dim[0], first = all < step ? all : step;
+    sg_upload(s, sg_rows(t, 0, first), zeros);
+    for (int64_t done = first; done < all; done *= 2) {
+        const int64_t more = all - done < done ? all - done : done;
+        sg_copy(s, .y = sg_rows(t, done, more), .x = sg_rows(t, 0, more));
+    }
 }
 
 static void keep_frames(sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, int64_t f, int64_t y, int64_t x,
