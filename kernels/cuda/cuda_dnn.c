@@ -410,7 +410,8 @@ static sg_status put_bias(sg_stream *s, const sg_conv_args *a)
 
 bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_status *status)
 {
-    const int64_t y = sg_count(a->y), depth = sg_count(a->w) / a->w.dim[0];
+    const int64_t o = a->w.dim[0], depth = sg_count(a->w) / o;
+    const int64_t y = sg_count(a->y) / o * sg_max64(o, SG_DNN_COLS);
     if (a->y.dtype != SG_BF16 || a->x.dtype != SG_BF16 || a->w.dtype != SG_BF16 ||
         a->stride[0] * a->stride[1] * a->stride[2] != 1 || y < sg_div_up(sg_cuda_of(s)->dnn_least, depth) ||
         !aligned(a->y.data) || !aligned(a->x.data))
