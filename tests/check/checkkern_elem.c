@@ -118,7 +118,7 @@ void ck_try_count_bad(ck *c)
 
 void ck_try_norm(ck *c)
 {
-    static const int64_t more[] = {1, 3, 12, 16, 32, 96, 384, 1536, 2500};
+    static const int64_t more[] = {1, 3, 12, 16, 32, 96, 192, 384, 1536, 2500};
     for (int kind = SG_NORM_LAYER; kind <= SG_NORM_NONE; kind++) FOR_EACH(c)
         {
             const int64_t m = ck_draw(c, 2) ? counts[i] : more[ck_draw(c, sizeof more / sizeof more[0])];
