@@ -20,7 +20,8 @@ STAGES = ("tokenizer", "judge", "vae", "denoiser", "decoder", "refine", "export"
 BESIDE = dict(judge="vae", decoder="refine")     # on the first of several GPUs, while the other has the rest
 # Stages that go on from a product: the script, the product, what else it needs of the work folder, its options.
 FURTHER = dict(
-    decoder=("vae", "vae.pt", (), ["--decoder-only", "--batch", "64", "--lr", "1.5e-3"]),
+    decoder=("vae", "vae.pt", (), ["--decoder-only", "--batch", "64", "--lr", "1.5e-3", "--trail-weight", ".6",
+                                   "--latent-noise", ".25", "--quick", ".15"]),
     refine=("denoiser", "denoiser.pt", ("vae.pt", "spiece.model"),
             ["--until-base", ".05", "--until-large", ".2", "--large", ".6"]))
 # A model of the real shape, but too small in budget to be good: a check of the recipe on any machine.
