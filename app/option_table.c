@@ -207,7 +207,7 @@ const sg_option sg_option_table[] = {
      .help = "no instruction set beyond this"},
     {.name = "gpumask", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(gpumask), .choices = sg_gpu_level_names,
      .value = "LEVEL",
-     .help = "run the GPU as one of this level: kernels of 8.0; FP8 as of 8.9; all of 9.0, with cuDNN\n"
+     .help = "run the GPU as one of this level, FP8 from sm89 up, without cuDNN where it is not its own\n"
              "(default: the GPU's own)"},
     {.name = "memory-limit", .kind = SG_OPTION_BYTES, .commands = MODEL, AT(memory_limit), .value = "SIZE",
      .help = "refuse what needs more, as 8G or 512M (default: what the machine has free)"},
