@@ -44,9 +44,10 @@ typedef struct options {
 
 static const char *const level_names[SG_CPU_LEVELS] = {"base", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"};
 
-/* What a level of the GPU may do otherwise than that below; NULL: everything is new. */
+/* What a level of the GPU may do otherwise than that below: FP8 from sm89 up, and cuDNN's part at the device's own level,
+ * whichever it is. NULL: everything is new. */
 static const char *const gpu_ops[SG_GPU_LEVELS] = {
-    [SG_GPU_SM80] = NULL, [SG_GPU_SM89] = " quantise attend_blocks ", [SG_GPU_SM90] = " attend conv "};
+    [SG_GPU_SM80] = NULL, [SG_GPU_SM89] = " quantise attend_blocks attend conv ", [SG_GPU_SM90] = " attend conv "};
 
 typedef struct totals {
     int passed, failed, skipped;
