@@ -1,4 +1,5 @@
-/* blocks.cuh - what the CUDA kernels of sparse attention share: which blocks are fixed and which in sight, as op.h says. */
+/* blocks.cuh - what the CUDA kernels of sparse attention share: which blocks are fixed and which in sight, as op.h says; and
+ * what values as F8 take. */
 #ifndef SG_BLOCKS_CUH
 #define SG_BLOCKS_CUH
 
@@ -47,13 +48,13 @@ static __device__ __forceinline__ bool sg_k_fixed(const sg_block_rules &r, int64
            (r.theta && !(r.k_alike[j * r.hk + g / (r.h / r.hk)] > r.theta[g]));
 }
 
-/* blocks_f8.cu: quantise to F8, and attend_blocks with such values */
-sg_status sg_cuda_quantise_f8(sg_stream *s, const sg_quantise_args *a);
-sg_status sg_cuda_attend_f8(sg_stream *s, const sg_attend_blocks_args *a);
-
 static __device__ __forceinline__ bool sg_in_sight(const sg_block_rules &r, int64_t i, int64_t j)
 {
     return !r.causal || j * SG_BLOCK_K < min((i + 1) * SG_BLOCK_Q, r.n);
 }
+
+/* blocks_f8.cu: quantise to F8, and attend_blocks with such values; SG_E_UNSUPPORTED is latched below level sm89 */
+sg_status sg_cuda_quantise_f8(sg_stream *s, const sg_quantise_args *a);
+sg_status sg_cuda_attend_f8(sg_stream *s, const sg_attend_blocks_args *a);
 
 #endif

@@ -1,7 +1,7 @@
 /* pool.cu - means, variances and likeness of blocks, and whole numbers of 8 bits: pool, alike and quantise.
  *
  * Roofline: bandwidth, x read once, in loads of 16 bytes, of which a thread has 8 or 16 under way. Heads that cannot be read
- * so (d no multiple of 16 bytes) go by one number a thread. */
+ * so (d no multiple of 16 bytes) go by one number a thread; so does the largest of each channel, which reads x once more. */
 #include "blocks.cuh"
 
 #include <math.h>

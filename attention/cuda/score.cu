@@ -268,7 +268,7 @@ template <int D, bool SUB> static __global__ void __launch_bounds__(STRIP_THREAD
     }
 }
 
-/* The same for heads of more than WIDEST channels, one row and block of keys a call. Nobody hurries here. */
+/* The same for heads of more than WIDEST channels, one row and block of keys a call: plain, not fast. */
 struct wide_logits {
     score_job       j;
     __device__ void operator()(int64_t at) const

@@ -17,12 +17,12 @@ extern "C" {
  * come on top where they are larger than 128 MiB. */
 #define SG_CUDA_WORK_BYTES ((size_t)192 << 20)
 
-/* Fills b: name, ops, memory, impl, dtype, host_memory, total_bytes, device. total_bytes is what the device
+/* Fills b: name, ops, memory, impl, dtype, values, f8, host_memory, total_bytes, device. total_bytes is what the device
  * has free at that moment, less SG_CUDA_WORK_BYTES. SG_E_UNSUPPORTED: there is no GPU, none that is new enough, or a
  * driver or library is missing or too old; SG_E_MEMORY: the GPU has no room for the backend; SG_E_DEVICE: anything
  * else. After a failure b is as it was.
  *
- * level chooses among the kernels of this house, whose machine code stays the device's. cublasLt and cuDNN choose theirs by
+ * level chooses among our own kernels, whose machine code stays the device's. cublasLt and cuDNN choose theirs by
  * the device: below its own level cuDNN has no say, so that the level's attention and convolutions run; products stay
  * cublasLt's. SG_E_UNSUPPORTED for a level above the device's. */
 sg_status sg_cuda_open(sg_backend *b, sg_gpu_level level, sg_error *e) SG_MUST_USE;

@@ -63,7 +63,7 @@ typedef struct sg_cuda {
     struct sg_dnn       *dnn;       /* NULL until an op wants it */
     int64_t              dnn_least; /* SG_DNN_LEAST; less to try cuDNN with small shapes, SG_DNN_NEVER */
     struct sg_cuda_step *step;
-    sg_gpu_level         level;      /* which of this house's kernels serve; never OWN */
+    sg_gpu_level         level;      /* which of our own kernels serve; never OWN */
     int                  processors; /* streaming multiprocessors */
     size_t               shared_max; /* bytes of shared memory that a block may ask for */
     sg_cuda_block        block[SG_CUDA_SLOTS];

@@ -16,9 +16,9 @@
 
 enum { BLOCKS = 6, /* on a processor at once: what hides the way to memory */
        QUAD = 4,
-       SHORT = 512,     /* row with an activation that is kept: its code is long and unrolled */
-       PACKS = 3,       /* of a thread of rows_short */
-       LONGEST = 6144 }; /* row that is kept */
+       LONGEST_ACT = 512, /* row with an activation that is kept: its code is long and unrolled */
+       PACKS = 3,         /* of a thread of rows_short */
+       LONGEST = 6144 };  /* row that is kept */
 
 struct rows_job {
     sg_view      y, x, w;
@@ -165,7 +165,7 @@ struct norm_job : rows_job {
     sg_view b, scale, shift;
     sg_act  act;
 
-    bool keeps() const { return b.wide && scale.wide && shift.wide && (c <= SHORT || act == SG_ACT_NONE); }
+    bool keeps() const { return b.wide && scale.wide && shift.wide && (c <= LONGEST_ACT || act == SG_ACT_NONE); }
 
     /* n numbers from place i of their row on. */
     template <bool ACT = true, int N>
@@ -301,7 +301,8 @@ static __global__ void __launch_bounds__(SG_THREADS, kept_blocks<QUADS>()) rows_
         const float2 stats = row_stats<GROUP>(j, r, room);
         if (mine >= j.rows) continue;
         r.each([&](int64_t i, int, float(&x)[QUAD]) {
-            j.template finish<(GROUP * QUADS * QUAD <= SHORT)>(beside, !once || i < GROUP * QUAD, at + i, i, stats, x);
+            j.template finish<(GROUP * QUADS * QUAD <= LONGEST_ACT)>(beside, !once || i < GROUP * QUAD, at + i, i, stats,
+                                                                     x);
             put_quad(j.y, at + i, x);
         });
     }
@@ -390,7 +391,7 @@ template <typename J> static sg_status rows_run(sg_stream *s, const char *op, co
     if (j.c % QUAD == 0 && j.c <= LONGEST && j.x.wide && j.y.wide && j.w.wide && j.keeps()) {
         if (j.c <= 128)
             kept_launch<16, 2>(s, j);
-        else if (j.c <= SHORT)
+        else if (j.c <= LONGEST_ACT)
             kept_launch<SG_WARP, 4>(s, j);
         else if (j.c <= 1536)
             kept_launch<SG_WARP, 12>(s, j);
