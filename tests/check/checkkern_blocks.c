@@ -107,7 +107,6 @@ void ck_try_score(ck *c)
     for (int i = 0; i < trials(c, 64); i++) {
         const int64_t *const g = heads[ck_draw(c, LENGTH(heads))], h = g[0], hk = g[1];
         const int64_t        d = i % 16 == 5 ? 160 : ONE_OF(c, channels);
-
         sg_score_args a = {.sub = coin(c), .ragged = i % 2, .scale = (ck_draw(c, 3) ? 1.0f : 4.0f) / sqrtf((float)d)};
         a.n = ONE_OF(c, sizes);
         a.m = i % 32 == 7 ? 9000 : coin(c) ? a.n : ONE_OF(c, sizes);
