@@ -18,7 +18,7 @@ static __global__ void __launch_bounds__(SG_THREADS) quantise_turned(turn_job j)
     const int64_t first = (int64_t)blockIdx.x * RUN, g = blockIdx.y;
     for (int64_t e = threadIdx.x; e < j.d; e += blockDim.x) {
         const int64_t  c = g * j.d + e;
-        const float    scale = j.scale[c], inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
+        const float    scale = j.scale[c], inverse = scale < 0x1p-126f ? 0.0f : 1.0f / scale; /* finite */
         const float    center = j.center ? j.center[c] : 0.0f;
         uint32_t       four[RUN / 4];
         uint8_t *const to = j.y + c * j.row + first;
