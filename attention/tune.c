@@ -229,14 +229,16 @@ static void rank_blocks(const call *c, sample *m, scored *by, int32_t *rank, int
 
 /* ---- one call ---- */
 
-static sg_tensor host(sg_stream *s, int64_t a, int64_t b, int64_t c)
+static sg_tensor host_of(sg_stream *s, sg_dtype type, int64_t a, int64_t b, int64_t c)
 {
-    sg_tensor t = {.dtype = SG_F32, .rank = 3, .dim = {a, b, c}};
+    sg_tensor t = {.dtype = type, .rank = 3, .dim = {a, b, c}};
     t.data = aligned_alloc(SG_ALIGN, (sg_bytes(t) + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN);
     if (!t.data)
         sg_fail(s, SG_E_MEMORY, "no memory to tune %lld x %lld x %lld", (long long)a, (long long)b, (long long)c);
     return t;
 }
+
+static sg_tensor host(sg_stream *s, int64_t a, int64_t b, int64_t c) { return host_of(s, SG_F32, a, b, c); }
 
 /* The policy's own predictor, for all blocks. */
 static void predict(call *c, sg_stream *s)
@@ -455,11 +457,8 @@ static sg_attend_args fetched(sg_stream *s, const sg_attend_args *a)
     sg_tensor *const t[] = {&copy.q, &copy.k, &copy.v};
     for (int i = 0; i < 3; i++) {
         const sg_tensor there = *t[i];
-        t[i]->data = aligned_alloc(SG_ALIGN, (sg_bytes(there) + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN);
-        if (t[i]->data)
-            sg_download(s, t[i]->data, there);
-        else
-            sg_fail(s, SG_E_MEMORY, "no memory to copy %zu bytes of attention", sg_bytes(there));
+        *t[i] = host_of(s, there.dtype, there.dim[0], there.dim[1], there.dim[2]);
+        if (t[i]->data) sg_download(s, t[i]->data, there);
     }
     return copy;
 }
@@ -492,24 +491,20 @@ static void see(sg_tune *t, sg_stream *s, const sg_attention_shape *shape, int l
 void sg_tune_see(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
                  double timestep, const sg_attend_args *args)
 {
-    sg_tune *const t = context;
+    sg_tune *const          t = context;
+    const sg_backend *const host = t->o.host;
     if (s->status || !meet(t, s, shape)) return;
     t->timestep[step] = timestep;
-    if (!t->o.host) {
-        const double start = sg_seconds();
-        see(t, s, shape, layer, step, pass, args);
-        t->seconds += sg_seconds() - start;
-        return;
-    }
-    sg_attend_args copy = fetched(s, args); /* waits for what came before */
+    sg_attend_args here = host ? fetched(s, args) : *args; /* waits for what the device did before */
+    sg_stream      own = host ? sg_stream_on(host) : (sg_stream){0};
     const double   start = sg_seconds();
-    sg_stream      host = sg_stream_on(t->o.host);
-    if (!s->status) see(t, &host, shape, layer, step, pass, &copy);
-    if (host.status) sg_fail(s, host.status, "%s", host.why);
-    free(copy.q.data);
-    free(copy.k.data);
-    free(copy.v.data);
+    if (!s->status) see(t, host ? &own : s, shape, layer, step, pass, &here);
     t->seconds += sg_seconds() - start;
+    if (!host) return;
+    if (own.status) sg_fail(s, own.status, "%s", own.why);
+    free(here.q.data);
+    free(here.k.data);
+    free(here.v.data);
 }
 
 /* ---- the outcome ---- */
