@@ -85,8 +85,8 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
     SG_TRY(sg_report_settings(&settings, &v->request, NULL, &v->model, &v->info, e));
     json_t *const j =
         json_pack("{s:s, s:i, s:{s:o, s:s}, s:{s:o, s:i, s:o}, s:i, s:o, s:o, s:s, s:s, s:s*, s:n}", "format",
-                  SG_EVAL_FORMAT, "version", VERSION, "model", "name", sg_report_name(v->model.name), "hash", hash, "prompts", "file",
-                  sg_report_name(slash ? slash + 1 : s->prompts), "count", v->set.count, "hash",
+                  SG_EVAL_FORMAT, "version", VERSION, "model", "name", sg_report_name(v->model.name), "hash", hash,
+                  "prompts", "file", sg_report_name(slash ? slash + 1 : s->prompts), "count", v->set.count, "hash",
                   hexadecimal(hash_prompts(&v->set)), "per_prompt", v->per_prompt, "arms", names_json(v), "attention",
                   attention_json(v), "backend", s->backend ? s->backend : "auto", "cpumask",
                   s->cpumask ? s->cpumask : "all", "gpumask", s->gpumask, "cfg_scale_2");
