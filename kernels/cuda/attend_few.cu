@@ -172,8 +172,6 @@ template <int D> static bool launch_for(sg_stream *s, const few_job &j, sg_statu
     return j.m <= 16 ? launch<D, 16, 16, true>(s, j, status) : launch<D, 32, 12, false>(s, j, status);
 }
 
-static bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
-
 bool sg_cuda_attend_few(sg_stream *s, const sg_attend_args *a, sg_status *status)
 {
     few_job       j;
@@ -188,6 +186,6 @@ bool sg_cuda_attend_few(sg_stream *s, const sg_attend_args *a, sg_status *status
     j.h = a->q.dim[1];
     j.m = (int)m;
     j.scale = a->scale * SG_LOG2_E;
-    if (!aligned(j.y) || !aligned(j.q) || !aligned(j.k) || !aligned(j.v)) return false;
+    if (!sg_cuda_aligned(j.y) || !sg_cuda_aligned(j.q) || !sg_cuda_aligned(j.k) || !sg_cuda_aligned(j.v)) return false;
     return d == 64 ? launch_for<64>(s, j, status) : launch_for<128>(s, j, status);
 }

@@ -360,8 +360,6 @@ static sg_dnn *dnn_of(sg_cuda *c)
     return c->dnn && !c->dnn->lacks ? c->dnn : NULL;
 }
 
-static bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
-
 /* The plan of a key; NULL: cuDNN does not serve. */
 static const dnn_plan *serves(sg_cuda *c, const dnn_key *key)
 {
@@ -375,8 +373,8 @@ bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status
     const int64_t n = a->q.dim[0], m = a->k.dim[0], h = a->q.dim[1], d = a->q.dim[2];
     float         scale = a->scale;
     if (a->q.dtype != SG_BF16 || a->bias.rank || a->key_bias.rank || d % 8 || d > 256 || !(scale > 0) || m == 0 ||
-        n * h * d < sg_div_up(sg_cuda_of(s)->dnn_least, m) || !aligned(a->y.data) || !aligned(a->q.data) ||
-        !aligned(a->k.data) || !aligned(a->v.data))
+        n * h * d < sg_div_up(sg_cuda_of(s)->dnn_least, m) || !sg_cuda_aligned(a->y.data) ||
+        !sg_cuda_aligned(a->q.data) || !sg_cuda_aligned(a->k.data) || !sg_cuda_aligned(a->v.data))
         return false;
     static const int64_t  at[] = {AT_Y, AT_Q, AT_K, AT_V, AT_SCALE};
     void *const           data[] = {a->y.data, a->q.data, a->k.data, a->v.data, &scale};
@@ -414,7 +412,7 @@ bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_sta
     const int64_t y = sg_count(a->y) / o * sg_max64(o, SG_DNN_COLS);
     if (a->y.dtype != SG_BF16 || a->x.dtype != SG_BF16 || a->w.dtype != SG_BF16 ||
         a->stride[0] * a->stride[1] * a->stride[2] != 1 || y < sg_div_up(sg_cuda_of(s)->dnn_least, depth) ||
-        !aligned(a->y.data) || !aligned(a->x.data))
+        !sg_cuda_aligned(a->y.data) || !sg_cuda_aligned(a->x.data))
         return false;
     static const int64_t  at[] = {AT_Y, AT_X, AT_W};
     void *const           data[] = {a->y.data, a->x.data, (void *)(uintptr_t)w};

@@ -29,7 +29,7 @@ static inline sg_view sg_view_of(sg_tensor t)
     sg_view v;
     v.data = t.rank ? t.data : NULL;
     v.bf16 = t.dtype == SG_BF16;
-    v.wide = (uintptr_t)t.data % 16 == 0;
+    v.wide = sg_cuda_aligned(t.data);
     return v;
 }
 

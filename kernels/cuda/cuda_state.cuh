@@ -194,4 +194,7 @@ bool sg_cuda_attend_wide(sg_stream *s, const sg_attend_args *a, sg_status *statu
 static inline int64_t sg_min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t sg_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
+/* 16 bytes may move at once. */
+static inline bool sg_cuda_aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
+
 #endif
