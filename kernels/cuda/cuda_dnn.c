@@ -1,9 +1,10 @@
-/* cuda_dnn.c - attention and convolutions by cuDNN 9, the only file that knows it.
+/* cuda_dnn.c - attention, convolutions and gated products by cuDNN 9, the only file that knows it.
  *
  * The library is opened when an op is large enough to be worth it, not linked: opening it costs some tenths of a
- * second, and an attention of a new shape is compiled, which costs about as much again. It need not be installed: what
- * cuDNN does not do, or is not there to do, our own kernels do; sg_dnn_tell says so. Strided convolutions are left to
- * them, too: the engines that cuDNN's heuristics name for those are slower (kernels/NOTES.md).
+ * second, and an attention or a gated product of a new shape is compiled, which costs about as much again. It need not be
+ * installed: what cuDNN does not do, or is not there to do, our own kernels do; sg_dnn_tell says so. So they do strided
+ * convolutions and gated products of more depth than width, for which the engines that cuDNN's heuristics name are slower
+ * or no faster (kernels/NOTES.md).
  *
  * Each shape has an execution plan: the best engine by the library's heuristics (mode A) whose sums are F32 and come
  * out the same each time. A convolution adds to what y holds, where the bias has been put before, which rounds y to
@@ -42,10 +43,13 @@ enum {
 
 typedef cudnnBackendDescriptor_t part;
 
-/* What tells one plan from another: attend n m h d; conv x[4] w[5] pad[4]; and whether y is added to. */
+enum { ATTEND, CONV, GATED };
+
+/* What tells one plan from another: attend n m h d; conv x[4] w[5] pad[4], and whether y is added to; gated product
+ * n i o, and whether it has a bias. */
 typedef struct dnn_key {
     int64_t number[13];
-    int64_t conv, add;
+    int64_t op, add;
 } dnn_key;
 
 typedef struct dnn_plan {
@@ -115,19 +119,36 @@ static cudnnStatus_t build(const sg_dnn *l, dnn_plan *p, cudnnBackendDescriptorT
 
 /* ---- tensors and operations ---- */
 
-/* What a run gives an address to. */
-enum { AT_Y = 1, AT_X, AT_W, AT_Q, AT_K, AT_V, AT_SCALE };
+/* What a run gives an address to, BF16 and, from AT_SCALE on, F32; and, from AT_PRODUCT on, what stays inside. */
+enum {
+    AT_Y = 1,
+    AT_X,
+    AT_W,
+    AT_Q,
+    AT_K,
+    AT_V,
+    AT_SCALE,
+    AT_B,
+    AT_GATE,
+    AT_BEFORE,
+    AT_AFTER,
+    AT_PRODUCT,
+    AT_SUM,
+    AT_GATED
+};
 
 static cudnnStatus_t tensor(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t rank, const int64_t *size,
                             const int64_t *stride, part *out)
 {
-    const cudnnDataType_t type = at == AT_SCALE ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
+    const cudnnDataType_t type = at >= AT_SCALE ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
     const int64_t         align = at == AT_SCALE ? sizeof(float) : 16;
     const bool            value = at == AT_SCALE; /* given with each run, by the host */
+    const bool            inside = at >= AT_PRODUCT;
     const dnn_set         sets[] = {
                 ONE(TENSOR_UNIQUE_ID, INT64, &at),          ONE(TENSOR_DATA_TYPE, DATA_TYPE, &type),
                 SOME(TENSOR_DIMENSIONS, INT64, rank, size), SOME(TENSOR_STRIDES, INT64, rank, stride),
                 ONE(TENSOR_BYTE_ALIGNMENT, INT64, &align),  ONE(TENSOR_IS_BY_VALUE, BOOLEAN, &value),
+                ONE(TENSOR_IS_VIRTUAL, BOOLEAN, &inside),
     };
     return build(l, p, CUDNN_BACKEND_TENSOR_DESCRIPTOR, sets, COUNT(sets), out);
 }
@@ -201,6 +222,63 @@ static cudnnStatus_t conv_operation(const sg_dnn *l, dnn_plan *p, part *out)
     return build(l, p, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
+/* [1, rows, cols], rows and columns so far apart. */
+static cudnnStatus_t matrix(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t rows, int64_t cols, int64_t down,
+                            int64_t right, part *out)
+{
+    const int64_t size[] = {1, rows, cols}, stride[] = {rows * cols, down, right};
+    return tensor(l, p, at, 3, size, stride, out);
+}
+
+static cudnnStatus_t product_operation(const sg_dnn *l, dnn_plan *p, part product, part *out)
+{
+    const int64_t         n = p->key.number[0], i = p->key.number[1], o = p->key.number[2];
+    const cudnnDataType_t sums = CUDNN_DATA_FLOAT;
+    const dnn_set         how[] = {ONE(MATMUL_COMP_TYPE, DATA_TYPE, &sums)};
+    part                  x, w, matmul;
+    TRY(matrix(l, p, AT_X, n, i, i, 1, &x));
+    TRY(matrix(l, p, AT_W, i, o, 1, i, &w));
+    TRY(build(l, p, CUDNN_BACKEND_MATMUL_DESCRIPTOR, how, COUNT(how), &matmul));
+    const dnn_set sets[] = {PART(OPERATION_MATMUL_ADESC, &x), PART(OPERATION_MATMUL_BDESC, &w),
+                            PART(OPERATION_MATMUL_CDESC, &product), PART(OPERATION_MATMUL_DESC, &matmul)};
+    return build(l, p, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, sets, COUNT(sets), out);
+}
+
+/* y = a and b, element by element. */
+static cudnnStatus_t each_operation(const sg_dnn *l, dnn_plan *p, cudnnPointwiseMode_t mode, part y, part a, part b,
+                                    part *out)
+{
+    const cudnnDataType_t in = CUDNN_DATA_FLOAT;
+    const dnn_set         how[] = {ONE(POINTWISE_MODE, POINTWISE_MODE, &mode),
+                                   ONE(POINTWISE_MATH_PREC, DATA_TYPE, &in)};
+    part                  each;
+    TRY(build(l, p, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, how, COUNT(how), &each));
+    const dnn_set sets[] = {PART(OPERATION_POINTWISE_PW_DESCRIPTOR, &each), PART(OPERATION_POINTWISE_XDESC, &a),
+                            PART(OPERATION_POINTWISE_BDESC, &b), PART(OPERATION_POINTWISE_YDESC, &y)};
+    return build(l, p, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, sets, COUNT(sets), out);
+}
+
+/* after = before + gate (x w^T + b). Both get one address: who writes an element has read it. */
+static cudnnStatus_t gated_operations(const sg_dnn *l, dnn_plan *p, part *out, int64_t *count)
+{
+    const int64_t n = p->key.number[0], o = p->key.number[2];
+    part          product, b, sum, gate, gated, before, after;
+    TRY(matrix(l, p, AT_PRODUCT, n, o, o, 1, &product));
+    TRY(matrix(l, p, AT_GATE, 1, o, o, 1, &gate));
+    TRY(matrix(l, p, AT_GATED, n, o, o, 1, &gated));
+    TRY(matrix(l, p, AT_BEFORE, n, o, o, 1, &before));
+    TRY(matrix(l, p, AT_AFTER, n, o, o, 1, &after));
+    TRY(product_operation(l, p, product, &out[(*count)++]));
+    sum = product;
+    if (p->key.add) {
+        TRY(matrix(l, p, AT_B, 1, o, o, 1, &b));
+        TRY(matrix(l, p, AT_SUM, n, o, o, 1, &sum));
+        TRY(each_operation(l, p, CUDNN_POINTWISE_ADD, sum, product, b, &out[(*count)++]));
+    }
+    TRY(each_operation(l, p, CUDNN_POINTWISE_MUL, gated, sum, gate, &out[(*count)++]));
+    return each_operation(l, p, CUDNN_POINTWISE_ADD, after, gated, before, &out[(*count)++]);
+}
+
 /* ---- plans ---- */
 
 static void plan_free(const sg_dnn *l, dnn_plan *p)
@@ -242,13 +320,14 @@ static cudnnStatus_t plan_on(const sg_dnn *l, dnn_plan *p, part choice)
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t choose(const sg_dnn *l, dnn_plan *p, part operation)
+static cudnnStatus_t choose(const sg_dnn *l, dnn_plan *p, const part *operations, int64_t operation_count)
 {
     const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     part                         graph, advice, choice[CHOICES];
     int64_t                      count = 0;
     cudnnStatus_t                status = CUDNN_STATUS_NOT_SUPPORTED;
-    const dnn_set whole[] = {ONE(OPERATIONGRAPH_HANDLE, HANDLE, &l->handle), PART(OPERATIONGRAPH_OPS, &operation)};
+    const dnn_set whole[] = {ONE(OPERATIONGRAPH_HANDLE, HANDLE, &l->handle),
+                             SOME(OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, operation_count, operations)};
     const dnn_set ask[] = {PART(ENGINEHEUR_OPERATION_GRAPH, &graph), ONE(ENGINEHEUR_MODE, HEUR_MODE, &mode)};
     TRY(build(l, p, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, whole, COUNT(whole), &graph));
     TRY(build(l, p, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, ask, COUNT(ask), &advice));
@@ -262,9 +341,15 @@ static cudnnStatus_t choose(const sg_dnn *l, dnn_plan *p, part operation)
 
 static cudnnStatus_t plan_make(const sg_dnn *l, dnn_plan *p)
 {
-    part operation;
-    TRY(p->key.conv ? conv_operation(l, p, &operation) : attend_operation(l, p, &operation));
-    return choose(l, p, operation);
+    part    operations[4];
+    int64_t count = 0;
+    if (p->key.op == GATED) {
+        TRY(gated_operations(l, p, operations, &count));
+    } else {
+        TRY(p->key.op == CONV ? conv_operation(l, p, operations) : attend_operation(l, p, operations));
+        count = 1;
+    }
+    return choose(l, p, operations, count);
 }
 
 /* The first line of what cuDNN said last. */
@@ -387,7 +472,7 @@ bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status
 
 static dnn_key conv_key(const sg_conv_args *a)
 {
-    dnn_key key = {.conv = 1, .add = a->add || a->b.rank};
+    dnn_key key = {.op = CONV, .add = a->add || a->b.rank};
     for (int i = 0; i < 4; i++) key.number[i] = a->x.dim[i];
     for (int i = 0; i < 5; i++) key.number[4 + i] = a->w.dim[i];
     for (int i = 0; i < 4; i++) key.number[9 + i] = a->pad[i];
@@ -421,6 +506,22 @@ bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_sta
     if (!p) return false;
     if (a->b.rank) *status = put_bias(s, a);
     if (!*status) *status = run(s, "conv", p, COUNT(at), at, data);
+    return true;
+}
+
+bool sg_cuda_gated_dnn(sg_stream *s, const char *op, const sg_product *p, sg_status *status)
+{
+    if (!p->gate || p->y_type != SG_F32 || p->x_type != SG_BF16 || p->w_type != SG_BF16 || p->i % 8 || p->o % 8 ||
+        p->i > p->o || p->n * p->o < sg_div_up(sg_cuda_of(s)->dnn_least, p->i) || !sg_cuda_aligned(p->y) ||
+        !sg_cuda_aligned(p->x) || !sg_cuda_aligned(p->w) || !sg_cuda_aligned(p->gate) || !sg_cuda_aligned(p->b))
+        return false;
+    static const int64_t  at[] = {AT_BEFORE, AT_AFTER, AT_X, AT_W, AT_GATE, AT_B};
+    void *const           data[] = {p->y, p->y, (void *)(uintptr_t)p->x, (void *)(uintptr_t)p->w,
+                                    (void *)(uintptr_t)p->gate, (void *)(uintptr_t)p->b};
+    const dnn_key         key = {.number = {p->n, p->i, p->o}, .op = GATED, .add = p->b != NULL};
+    const dnn_plan *const plan = serves(sg_cuda_of(s), &key);
+    if (!plan) return false;
+    *status = run(s, op, plan, p->b ? COUNT(at) : COUNT(at) - 1, at, data);
     return true;
 }
 
@@ -463,6 +564,12 @@ bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status
 bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_status *status)
 {
     (void)s, (void)a, (void)w, (void)status;
+    return false;
+}
+
+bool sg_cuda_gated_dnn(sg_stream *s, const char *op, const sg_product *p, sg_status *status)
+{
+    (void)s, (void)op, (void)p, (void)status;
     return false;
 }
 
