@@ -6,7 +6,7 @@
  * convolutions and gated products of more depth than width, for which the engines that cuDNN's heuristics name are slower
  * or no faster (kernels/NOTES.md).
  *
- * Each shape has an execution plan: the best engine by the library's heuristics (mode A) whose sums are F32 and come
+ * Each shape has an execution plan: the best engine by the library's heuristics (mode B) whose sums are F32 and come
  * out the same each time. A convolution adds to what y holds, where the bias has been put before, which rounds y to
  * BF16 once more; the engines that add a bias themselves are compiled for each shape.
  *
@@ -322,7 +322,7 @@ static cudnnStatus_t plan_on(const sg_dnn *l, dnn_plan *p, part choice)
 
 static cudnnStatus_t choose(const sg_dnn *l, dnn_plan *p, const part *operations, int64_t operation_count)
 {
-    const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
+    const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_B;
     part                         graph, advice, choice[CHOICES];
     int64_t                      count = 0;
     cudnnStatus_t                status = CUDNN_STATUS_NOT_SUPPORTED;
