@@ -295,7 +295,7 @@ struct wide_logits {
  * block of keys. */
 static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
 {
-    extern __shared__ uint32_t counts[]; /* a bit of each block of keys: it takes part */
+    extern __shared__ uint32_t counts[]; /* a bit of each block of keys: it takes part. Compilers read four at once */
     __shared__ float           most[SG_BLOCK_Q / SG_BLOCK_SUB], inverse[SG_BLOCK_Q / SG_BLOCK_SUB];
     const int                  warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP, blocks = ROWS / j.per_q;
     const int64_t              strip = j.first + blockIdx.x / blocks, g = strip / j.strips;
@@ -390,7 +390,7 @@ static sg_status score_heads(sg_stream *s, score_job &j, int64_t heads, int64_t 
         const int64_t count = sg_min64(strips, end - j.first);
         SG_TRY(logits(s, j, count));
         score_blocks<<<(unsigned)(count * (ROWS / j.per_q)), SG_THREADS,
-                       (size_t)sg_div_up(j.nk, SG_WARP) * sizeof(uint32_t), queue>>>(j);
+                       (size_t)sg_div_up(j.nk, 4 * SG_WARP) * sizeof(uint4), queue>>>(j);
     }
     return sg_cuda_launched(s, "score");
 }
