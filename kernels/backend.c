@@ -13,9 +13,9 @@
 #include <time.h>
 
 #if !SG_CUDA
-static sg_status sg_cuda_open(sg_backend *b, sg_gpu_level level, sg_error *e)
+static sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
-    (void)b, (void)level;
+    (void)b, (void)o;
     return sg_error_set(e, SG_E_UNSUPPORTED, "this build has no cuda backend");
 }
 static void   sg_cuda_close(sg_backend *b) { (void)b; }
@@ -110,7 +110,7 @@ static sg_status open_ref(sg_backend *b)
 
 static sg_status open_cuda(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
-    SG_TRY(sg_cuda_open(b, o->gpu_level, e));
+    SG_TRY(sg_cuda_open(b, o, e));
     b->threads = o->threads > 0 ? o->threads : omp_get_max_threads();
     return SG_OK;
 }

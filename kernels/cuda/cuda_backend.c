@@ -227,18 +227,18 @@ static int attribute(enum cudaDeviceAttr a)
 /* The level of compute capability cc. Newer devices run PTX: that of 8.9 where there are kernels for it. */
 static sg_gpu_level level_of(int cc) { return cc < 89 ? SG_GPU_SM80 : cc / 10 == 9 ? SG_GPU_SM90 : SG_GPU_SM89; }
 
-static sg_status take_level(sg_cuda *c, sg_gpu_level asked, const char *name, int cc, sg_error *e)
+static sg_status take_level(sg_cuda *c, const sg_backend_options *o, const char *name, int cc, sg_error *e)
 {
-    const sg_gpu_level own = level_of(cc);
+    const sg_gpu_level own = level_of(cc), asked = o->gpu_level;
     if (asked > own)
         return sg_error_set(e, SG_E_UNSUPPORTED, "gpumask: %s has compute capability %d.%d, whose level is %s; %s is above",
                             name, cc / 10, cc % 10, sg_gpu_level_names[own - 1], sg_gpu_level_names[asked - 1]);
     c->level = asked ? asked : own;
-    c->dnn_least = c->level < own ? SG_DNN_NEVER : SG_DNN_LEAST;
+    c->dnn_least = c->level < own ? SG_DNN_NEVER : o->dnn_least ? o->dnn_least : SG_DNN_LEAST;
     return SG_OK;
 }
 
-static sg_status open_on(sg_cuda *c, sg_backend *b, sg_gpu_level level, sg_error *e)
+static sg_status open_on(sg_cuda *c, sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
     static const size_t fixed[SG_CUDA_SLOTS] = {[SG_CUDA_LIBRARY] = SG_CUDA_LIBRARY_BYTES,
                                                 [SG_CUDA_SUM] = SG_CUDA_SUM_BYTES,
@@ -255,7 +255,7 @@ static sg_status open_on(sg_cuda *c, sg_backend *b, sg_gpu_level level, sg_error
     if (cc < OLDEST)
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s has compute capability %d.%d; 8.0 is the least", p.name, p.major,
                             p.minor);
-    SG_TRY(take_level(c, level, p.name, cc, e));
+    SG_TRY(take_level(c, o, p.name, cc, e));
     failed = cudaSetDevice(0);
     if (!failed) failed = cudaStreamCreateWithFlags(&c->queue, cudaStreamNonBlocking);
     if (!failed) failed = feed_open(&c->feed);
@@ -269,8 +269,8 @@ static sg_status open_on(sg_cuda *c, sg_backend *b, sg_gpu_level level, sg_error
     c->shared_max = (size_t)attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
     SG_TRY(sg_lt_open(c, e));
     b->total_bytes = free_bytes > SG_CUDA_WORK_BYTES ? free_bytes - SG_CUDA_WORK_BYTES : 0;
-    snprintf(b->device, sizeof b->device, "%.100s, %zu GiB, sm_%d%s%s", p.name, all >> 30, cc, level ? " as " : "",
-             level ? sg_gpu_level_names[level - 1] : "");
+    snprintf(b->device, sizeof b->device, "%.100s, %zu GiB, sm_%d%s%s", p.name, all >> 30, cc, o->gpu_level ? " as " : "",
+             o->gpu_level ? sg_gpu_level_names[o->gpu_level - 1] : "");
     return SG_OK;
 }
 
@@ -288,7 +288,7 @@ static void close_all(sg_cuda *c)
     free(c);
 }
 
-sg_status sg_cuda_open(sg_backend *b, sg_gpu_level level, sg_error *e)
+sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
     sg_cuda *const c = (sg_cuda *)calloc(1, sizeof *c);
     if (!c) return sg_error_set(e, SG_E_MEMORY, "no memory for the cuda backend");
@@ -303,7 +303,7 @@ sg_status sg_cuda_open(sg_backend *b, sg_gpu_level level, sg_error *e)
     sg_cuda_select_init(&c->ops);
     sg_cuda_blocks_init(&c->ops);
     c->ops.fetch = device_fetch;
-    sg_status status = open_on(c, b, level, e);
+    sg_status status = open_on(c, b, o, e);
     if (!status) status = sg_step_open(c, e);
     if (status) {
         close_all(c);

@@ -22,10 +22,10 @@ extern "C" {
  * driver or library is missing or too old; SG_E_MEMORY: the GPU has no room for the backend; SG_E_DEVICE: anything
  * else. After a failure b is as it was.
  *
- * level chooses among our own kernels, whose machine code stays the device's. cublasLt and cuDNN choose theirs by
+ * o->gpu_level chooses among our own kernels, whose machine code stays the device's. cublasLt and cuDNN choose theirs by
  * the device: below its own level cuDNN has no say, so that the level's attention and convolutions run; products stay
  * cublasLt's. SG_E_UNSUPPORTED for a level above the device's. */
-sg_status sg_cuda_open(sg_backend *b, sg_gpu_level level, sg_error *e) SG_MUST_USE;
+sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 
 /* Waits for the device and frees what sg_cuda_open and the ops took. */
 void sg_cuda_close(sg_backend *b);

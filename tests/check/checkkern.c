@@ -6,7 +6,7 @@
  * from the level below, and levels that this machine lacks are listed as skipped. --cpumask keeps the whole process,
  * oneDNN in it, at and below a level: the library can be limited only once, before it first generates code, so that
  * what it would do on a lesser machine takes a run of its own. The cuda backend's levels are one after the other what the
- * same device runs as, up to --gpumask. One line an op; exit 1 when anything failed. */
+ * same device runs as, up to --gpumask, and then cuDNN wherever it can. One line an op; exit 1 when anything failed. */
 #include "checkkern.h"
 
 #include <omp.h>
@@ -44,10 +44,10 @@ typedef struct options {
 
 static const char *const level_names[SG_CPU_LEVELS] = {"base", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"};
 
-/* What a level of the GPU may do otherwise than that below: FP8 from sm89 up, and cuDNN's part at the device's own level,
- * whichever it is. NULL: everything is new. */
+/* What a level of the GPU may do otherwise than that below: FP8 from sm89 up. NULL: everything is new. */
 static const char *const gpu_ops[SG_GPU_LEVELS] = {
-    [SG_GPU_SM80] = NULL, [SG_GPU_SM89] = " quantise attend_blocks attend conv ", [SG_GPU_SM90] = " attend conv "};
+    [SG_GPU_SM80] = NULL, [SG_GPU_SM89] = " quantise attend_blocks ", [SG_GPU_SM90] = ""};
+static const char *const dnn_ops = " linear attend conv "; /* what cuDNN may serve */
 
 typedef struct totals {
     int passed, failed, skipped;
@@ -174,15 +174,20 @@ static void run_cpu(const options *o, totals *t)
         for (int k = 0; k < 2; k++) sg_cpu_close(level[i].cpu[k]);
 }
 
-/* False: it does not open, and e says why. */
-static bool run_backend(const options *o, sg_gpu_level as, totals *t, sg_error *e)
+/* A level, or as OWN with changes what cuDNN serves. False: it does not open, and e says why. */
+static bool run_backend(const options *o, sg_gpu_level as, const char *changes, totals *t, sg_error *e)
 {
-    ck_level level = {.there = true, .changes = gpu_ops[as]};
-    if (sg_backend_open(&level.backend, &(sg_backend_options){.name = o->backend, .gpu_level = as}, e)) return false;
-    level.name = as ? sg_gpu_level_names[as - 1] : level.backend->name;
+    const bool               dnn = as == SG_GPU_OWN && changes;
+    const sg_backend_options how = {.name = o->backend, .gpu_level = as, .dnn_least = dnn};
+    ck_level                 level = {.there = true, .changes = changes, .aligned = dnn};
+    char                     served[256];
+    if (sg_backend_open(&level.backend, &how, e)) return false;
+    level.name = as ? sg_gpu_level_names[as - 1] : dnn ? "cudnn" : level.backend->name;
     level.ops = *level.backend->ops;
     printf("%s, seed %llu\n", level.backend->device, (unsigned long long)o->seed);
     run_level(o, &level, NULL, t);
+    sg_backend_served(level.backend, served, sizeof served);
+    if (served[0]) printf("      %s\n", served);
     sg_backend_close(&level.backend);
     return true;
 }
@@ -193,13 +198,18 @@ static void run_named(const options *o, totals *t)
     const bool cuda = strcmp(o->backend, "cuda") == 0;
     for (int i = cuda ? SG_GPU_SM80 : SG_GPU_OWN; i <= (cuda ? o->gpu_top : SG_GPU_OWN); i++) {
         sg_error e = {0};
-        if (run_backend(o, (sg_gpu_level)i, t, &e)) continue;
+        if (run_backend(o, (sg_gpu_level)i, gpu_ops[i], t, &e)) continue;
         if (i <= SG_GPU_SM80 || e.code != SG_E_UNSUPPORTED) {
             fprintf(stderr, "checkkern: %s\n", e.text);
             exit(1);
         }
         t->skipped++;
         printf("skip  %-11s %s\n", sg_gpu_level_names[i - 1], e.text);
+    }
+    sg_error e = {0};
+    if (cuda && o->gpu_top == SG_GPU_LEVELS - 1 && !run_backend(o, SG_GPU_OWN, dnn_ops, t, &e)) {
+        fprintf(stderr, "checkkern: %s\n", e.text);
+        exit(1);
     }
 }
 

@@ -70,6 +70,7 @@ typedef struct ck_level {
     sg_backend *backend; /* NULL: cpu serves */
     const char *changes; /* of a backend's level, the ops to try, each between spaces; NULL: all */
     bool        there;
+    bool        aligned;    /* tensors begin at multiples of SG_ALIGN, which libraries want */
     bool        may_differ; /* on two threads from one: BF16 convolutions by the library, see onednn.c */
     bool        emulated;   /* BF16 products by oneDNN in pairs, not tiles: what pads an odd depth is multiplied, too */
 } ck_level;

@@ -123,7 +123,7 @@ static void fill_buffer(ck *c, const ck_buffer *b)
 }
 
 /* Half of all tensors end where a protected page begins, so that reading beyond them crashes; the others lie anywhere
- * an element may and have guard bands on both sides. */
+ * an element may and have guard bands on both sides. A level may want all to lie as arenas have them. */
 static ck_buffer *buffer_new(ck *c, sg_dtype type, int rank, const int64_t *dim)
 {
     ck_buffer *const b = &c->buffer[c->buffers++];
@@ -143,7 +143,8 @@ static ck_buffer *buffer_new(ck *c, sg_dtype type, int rank, const int64_t *dim)
         exit(1);
     }
     const size_t shift = element * (size_t)ck_draw(c, GUARD / element);
-    b->t.data = b->region + (ck_draw(c, 2) ? b->size - bytes : GUARD + shift);
+    const size_t at = ck_draw(c, 2) ? b->size - bytes : GUARD + shift;
+    b->t.data = b->region + (c->level->aligned ? at / SG_ALIGN * SG_ALIGN : at);
     return b;
 }
 

@@ -47,6 +47,15 @@ void ck_try_linear(ck *c)
                                      .act = add || f == CK_LARGE ? SG_ACT_NONE : (sg_act)ck_draw(c, SG_ACT_CLAMP + 1),
                                      .add = add});
     }
+    for (int i = 0; i < trials(c, 32); i++) { /* BF16 operands added to F32 by a gate, even: what a library fuses */
+        const int64_t o = 8 * upto(c, 40), m = 8 * upto(c, i % 4 ? o / 8 : 80), n = length(c);
+        ck_case(c, &(sg_linear_args){.y = ck_out(c, SG_F32, n, o),
+                                     .x = ck_new(c, SG_BF16, product_fill(c), n, m),
+                                     .w = ck_new(c, SG_BF16, CK_RANDOM, o, m),
+                                     .b = ck_draw(c, 3) ? ck_new(c, SG_F32, CK_RANDOM, o) : (sg_tensor){0},
+                                     .gate = ck_new(c, SG_F32, CK_RANDOM, o),
+                                     .add = true});
+    }
 }
 
 /* Kernels of 1 to 3, strides of 1 and 2, pads on any side, channel counts that models have and some that they have not.
@@ -54,10 +63,12 @@ void ck_try_linear(ck *c)
 void ck_try_conv(ck *c)
 {
     static const int64_t channels[] = {1, 3, 12, 16, 17, 32, 33, 64, 96};
-    for (int i = 0; i < trials(c, 90); i++) {
-        const int64_t in = channels[ck_draw(c, 9)], o = channels[ck_draw(c, 9)];
-        sg_conv_args  a = {.stride = {(int)upto(c, 2), (int)upto(c, 2), (int)upto(c, 2)}, .add = ck_draw(c, 3) == 0};
+    for (int i = 0; i < trials(c, 120); i++) {
+        const bool    even = i % 4 == 3; /* all BF16, no strides: what a library does best */
+        const int64_t in = channels[even ? 5 + ck_draw(c, 4) : ck_draw(c, 9)], o = channels[ck_draw(c, 9)];
+        sg_conv_args  a = {.stride = {1, 1, 1}, .add = ck_draw(c, 3) == 0};
         int64_t       k[3], x[3], y[3];
+        for (int j = 0; j < 3 && !even; j++) a.stride[j] = (int)upto(c, 2);
         for (int j = 0; j < 3; j++) k[j] = ck_draw(c, 2) ? 3 : upto(c, 3);
         for (int j = 0; j < 4; j++) a.pad[j] = (int)ck_draw(c, (uint64_t)(j < 2 ? k[1] : k[2]));
         for (int j = 0; j < 3; j++) {
@@ -66,9 +77,9 @@ void ck_try_conv(ck *c)
             y[j] = (x[j] + pad - k[j]) / a.stride[j] + 1;
         }
         const ck_fill f = product_fill(c);
-        a.y = ck_out(c, type_in(c, i), y[0], y[1], y[2], o);
-        a.x = ck_new(c, type_in(c, i), f, x[0], x[1], x[2], in);
-        a.w = ck_new(c, type_in(c, i), f == CK_INTEGER ? f : CK_RANDOM, o, in, k[0], k[1], k[2]);
+        a.y = ck_out(c, even ? SG_BF16 : type_in(c, i), y[0], y[1], y[2], o);
+        a.x = ck_new(c, even ? SG_BF16 : type_in(c, i), f, x[0], x[1], x[2], in);
+        a.w = ck_new(c, even ? SG_BF16 : type_in(c, i), f == CK_INTEGER ? f : CK_RANDOM, o, in, k[0], k[1], k[2]);
         if (ck_draw(c, 3)) a.b = ck_new(c, SG_F32, CK_RANDOM, o);
         ck_case(c, &a);
     }
