@@ -124,7 +124,8 @@ static bool norm_fits(const sg_norm_args *a)
 {
     const int64_t c = last(a->x);
     return is_real(a->y) && is_real(a->x) && same_shape(a->y, a->x) && maybe1(a->w, c) && maybe1(a->b, c) &&
-           maybe1(a->scale, c) && maybe1(a->shift, c) && apart(a->y, a->x);
+           maybe1(a->scale, c) && maybe1(a->shift, c) && apart(a->y, a->x) &&
+           (a->bad.rank == 0 || (a->kind == SG_NORM_LAYER && a->bad.dtype == SG_I32 && is1(a->bad, 1)));
 }
 
 static bool rope_fits(const sg_rope_args *a)
@@ -405,6 +406,7 @@ int sg_op_outputs(const char *op, const void *args)
 {
     if (strcmp(op, "pool") == 0) return 7;
     if (strcmp(op, "select") == 0) return 3;
+    if (strcmp(op, "norm") == 0) return 2;
     if (strcmp(op, "quantise") == 0) return ((const sg_quantise_args *)args)->given ? 1 : 2;
     return strcmp(op, "attend_blocks") == 0 ? 2 : 1;
 }
@@ -413,6 +415,7 @@ bool sg_reads_output(const char *op, const void *args)
 {
     if (strcmp(op, "linear") == 0) return ((const sg_linear_args *)args)->add;
     if (strcmp(op, "conv") == 0) return ((const sg_conv_args *)args)->add;
+    if (strcmp(op, "norm") == 0) return ((const sg_norm_args *)args)->bad.rank > 0;
     return strcmp(op, "gate_add") == 0 || strcmp(op, "count_bad") == 0;
 }
 

@@ -38,8 +38,11 @@ typedef enum sg_norm_kind {
     SG_NORM_NONE   /* x: an affine map per channel */
 } sg_norm_kind;
 
-typedef struct sg_norm_args {              /* y = act((norm(x) w + b) (1 + scale) + shift), along the last dimension */
-    sg_tensor    y, x, w, b, scale, shift; /* [.., c] [.., c] [c]? [c]? [c]? [c]? */
+/* y = act((norm(x) w + b) (1 + scale) + shift), along the last dimension. bad += how many rows of x have a NaN or an
+ * infinity in them, which only LAYER tells. */
+typedef struct sg_norm_args {
+    sg_tensor    y, bad;                /* [.., c] I32 [1]? */
+    sg_tensor    x, w, b, scale, shift; /* [.., c] [c]? [c]? [c]? [c]? */
     sg_norm_kind kind;
     float        eps;
     sg_act       act;

@@ -342,7 +342,8 @@ static void self_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *
     const size_t    inner = s->scratch.used;
     const sg_tensor y = sg_new(s, act, n, c->width);
 
-    sg_norm(s, .y = y, .x = x, .shift = row(e, 0), .scale = row(e, 1), .kind = SG_NORM_LAYER, .eps = (float)c->eps);
+    sg_norm(s, .y = y, .bad = sg_rows(run->bad, i, 1), .x = x, .shift = row(e, 0), .scale = row(e, 1),
+            .kind = SG_NORM_LAYER, .eps = (float)c->eps);
     rotated(s, d, run, q, y, &a->q, a->norm_q);
     rotated(s, d, run, k, y, &a->k, a->norm_k);
     sg_linear(s, .y = sg_reshape(v, n, c->width), .x = y, .w = a->v.w, .b = a->v.b);
@@ -429,18 +430,14 @@ static void project_out(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run
     const size_t               mark = s->scratch.used;
     const sg_tensor            y = sg_new(s, d->part.act, n, c->width);
     sg_tensor                  v = sg_new(s, SG_F32, n, c->channels * p[0] * p[1] * p[2]);
-    sg_norm(s, .y = y, .x = x, .shift = row(e, 0), .scale = row(e, 1), .kind = SG_NORM_LAYER, .eps = (float)c->eps);
+    sg_norm(s, .y = y, .bad = sg_rows(run->bad, c->layers, 1), .x = x, .shift = row(e, 0), .scale = row(e, 1),
+            .kind = SG_NORM_LAYER, .eps = (float)c->eps);
     sg_linear(s, .y = v, .x = y, .w = d->proj_out.w, .b = d->proj_out.b);
     v = gathered(s, v, run->back);
     sg_tap(s, v, "dit.proj_out");
     sg_permute(s, .y = out, .x = v, .rank = 7, .dim = {g[0], g[1], g[2], p[0], p[1], p[2], c->channels},
                .perm = {6, 0, 3, 1, 4, 2, 5});
     s->scratch.used = mark;
-}
-
-static void count_bad(sg_stream *s, const sg_wan_run *run, int64_t i, sg_tensor x)
-{
-    sg_count_bad(s, .y = sg_rows(run->bad, i, 1), .x = x);
 }
 
 void sg_wan_dit_forward(const sg_wan_dit *d, const sg_wan_run *run, sg_stream *s, const sg_tensor out[2], sg_tensor x,
@@ -465,7 +462,6 @@ void sg_wan_dit_forward(const sg_wan_dit *d, const sg_wan_run *run, sg_stream *s
     sg_tap(s, e6, "dit.time_proj");
 
     patch_embed(s, d, run, shared, x);
-    count_bad(s, run, 0, shared);
     for (int pass = 0; pass < 2; pass++) {
         if (!run->active[pass]) continue;
         const bool      first = pass == 0 || !both;
@@ -480,12 +476,11 @@ void sg_wan_dit_forward(const sg_wan_dit *d, const sg_wan_run *run, sg_stream *s
             if (i == 0 && both && first) sg_copy(s, .y = copy, .x = shared);
             cross_attention(s, d, run, i, pass, y);
             feed_forward(s, d, i, y, e);
-            count_bad(s, run, i + 1, y);
         }
         const sg_tensor eo = sg_rows(e, 0, 2);
         sg_add(s, .y = eo, .a = sg_reshape(d->table, 2, w), .b = temb);
         project_out(s, d, run, out[pass], y, eo);
-        count_bad(s, run, c->layers + 1, out[pass]);
+        sg_count_bad(s, .y = sg_rows(run->bad, c->layers + 1, 1), .x = out[pass]);
     }
     s->scratch.used = mark;
 }

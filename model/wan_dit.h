@@ -34,7 +34,7 @@ typedef struct sg_wan_run {
     int64_t    grid[3];     /* patches: frames, rows, columns */
     sg_tensor  order, back; /* I32 [n]: which patch each token is, which token each patch; absent: row by row */
     sg_tensor  cos, sin;    /* F32 [n, head_dim/2] */
-    sg_tensor  bad;         /* I32 [layers + 2]: non-finite values after the embedding, each block, the output */
+    sg_tensor  bad;         /* I32 [layers + 2]: rows not finite after embedding, after each block; output's values */
     sg_tensor *key, *value; /* act [rows + 1, heads, head_dim], index 2 layer + pass; the arrays are on the host */
     sg_tensor  bias[2];     /* F32 [rows + 1]: ln(how many padding rows the last one stands for) */
     bool       active[2];   /* pass 0: prompt, pass 1: negative prompt */

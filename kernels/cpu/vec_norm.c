@@ -74,7 +74,8 @@ static row_stats stats_of(const sg_norm_args *a, int64_t row, int64_t c)
     }
 }
 
-static void norm_row(const sg_norm_args *a, int64_t row, int64_t c, const float *gain, const float *shift)
+/* Whether all numbers of the row are finite, if the mean enters. */
+static bool norm_row(const sg_norm_args *a, int64_t row, int64_t c, const float *gain, const float *shift)
 {
     const row_stats r = stats_of(a, row, c);
     for (int64_t i = 0; i < c; i += SG_RUN) {
@@ -87,6 +88,7 @@ static void norm_row(const sg_norm_args *a, int64_t row, int64_t c, const float 
         sg_act_run(a->act, y, y, n);
         sg_out_done(&a->y, row + i, n, y);
     }
+    return isfinite(r.mean);
 }
 
 /* (norm w + b) (1 + scale) + shift = norm gain + offset, both made once for all rows. */
@@ -102,8 +104,10 @@ static sg_status norm(sg_stream *s, const sg_norm_args *a)
         gain[i] = (a->w.rank ? w[i] : 1.0f) * by;
         offset[i] = (a->b.rank ? b[i] : 0.0f) * by + (a->shift.rank ? shift[i] : 0.0f);
     }
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (rows * c > SG_FEW)
-    for (int64_t t = 0; t < rows; t++) norm_row(a, t * c, c, gain, offset);
+    int32_t bad = 0;
+#pragma omp parallel for schedule(static) reduction(+ : bad) num_threads(sg_cpu_of(s)->threads) if (rows * c > SG_FEW)
+    for (int64_t t = 0; t < rows; t++) bad += !norm_row(a, t * c, c, gain, offset);
+    if (a->bad.rank) *(int32_t *)a->bad.data += bad;
     return SG_OK;
 }
 

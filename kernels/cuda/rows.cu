@@ -25,6 +25,13 @@ struct rows_job {
     int64_t      rows, c;
     sg_norm_kind kind;
     float        eps;
+    int         *bad; /* or NULL */
+
+    /* One thread of a row whose mean is not finite says so. */
+    __device__ __forceinline__ void judge(float2 stats, int lane) const
+    {
+        if (bad && lane == 0 && !isfinite(stats.x)) atomicAdd(bad, 1);
+    }
 };
 
 /* ---- a row ---- */
@@ -275,6 +282,7 @@ template <int GROUP, typename J> static __global__ void __launch_bounds__(SG_THR
         row_part<GROUP> r = {j.x, at, j.c, (int)(threadIdx.x % GROUP), even};
         const float2 stats = row_stats<GROUP>(j, r, room);
         if (mine >= j.rows) continue;
+        j.judge(stats, r.lane);
         r.each([&](int64_t i, int n, float(&x)[SG_PACK]) {
             j.finish(at + i, i, n, stats, x);
             sg_put_pack(j.y, at + i, n, even, x);
@@ -300,6 +308,7 @@ static __global__ void __launch_bounds__(SG_THREADS, kept_blocks<QUADS>()) rows_
         r.load(j.x, at);
         const float2 stats = row_stats<GROUP>(j, r, room);
         if (mine >= j.rows) continue;
+        j.judge(stats, r.lane);
         r.each([&](int64_t i, int, float(&x)[QUAD]) {
             j.template finish<(GROUP * QUADS * QUAD <= LONGEST_ACT)>(beside, !once || i < GROUP * QUAD, at + i, i, stats,
                                                                      x);
@@ -435,6 +444,7 @@ static sg_status norm(sg_stream *s, const sg_norm_args *a)
     j.kind = a->kind;
     j.eps = a->eps;
     j.act = a->act;
+    j.bad = (int *)a->bad.data;
     return norm_short(s, j) ? sg_cuda_launched(s, "norm") : rows_run(s, "norm", j);
 }
 

@@ -11,7 +11,7 @@ extern "C" {
 /* How many tensors each args struct begins with, outputs first. (combine: of one term.) */
 enum {
     sg_linear_tensors = 5,
-    sg_norm_tensors = 6,
+    sg_norm_tensors = 7,
     sg_rope_tensors = 5,
     sg_attend_tensors = 6,
     sg_gate_add_tensors = 3,

@@ -60,15 +60,18 @@ static sg_status norm(sg_stream *s, const sg_norm_args *a)
 {
     (void)s;
     const int64_t c = a->x.dim[a->x.rank - 1], rows = sg_count(a->x) / c;
-#pragma omp parallel for schedule(static)
+    int32_t       bad = 0;
+#pragma omp parallel for schedule(static) reduction(+ : bad)
     for (int64_t t = 0; t < rows; t++) {
         real mean, gain;
         norm_row(a, t * c, c, &mean, &gain);
+        bad += !isfinite(mean);
         for (int64_t i = 0; i < c; i++) {
             const real v = (get(&a->x, t * c + i) - mean) * gain * get_or(&a->w, i, 1) + get_or(&a->b, i, 0);
             put(&a->y, t * c + i, activate(a->act, v * (1 + get_or(&a->scale, i, 0)) + get_or(&a->shift, i, 0)));
         }
     }
+    if (a->bad.rank) *(int32_t *)a->bad.data += bad;
     return SG_OK;
 }
 

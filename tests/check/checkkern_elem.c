@@ -123,9 +123,11 @@ void ck_try_norm(ck *c)
         {
             const int64_t m = ck_draw(c, 2) ? counts[i] : more[ck_draw(c, sizeof more / sizeof more[0])];
             const int64_t n = i == 1 && m < 20 ? 65537 : 1 + (int64_t)ck_draw(c, 9);
+            const bool    judged = kind == SG_NORM_LAYER && ck_draw(c, 2);
             ck_fill       f = usual[ck_draw(c, USUAL)];
             if (f == CK_INF && kind == SG_NORM_L2) f = CK_RANDOM; /* infinity over infinity, and the rest is 0 or NaN */
             ck_case(c, &(sg_norm_args){.y = ck_out(c, type_in(c, pass), n, m),
+                                       .bad = judged ? ck_out(c, SG_I32, 1) : (sg_tensor){0},
                                        .x = ck_new(c, type_in(c, pass), f, n, m),
                                        .w = maybe(c, m),
                                        .b = maybe(c, m),
