@@ -1,11 +1,11 @@
-/* vec_pool.c - pool and alike: what is known of blocks of rows. Both read x once, row by row as it lies, all heads of
- * a row together; what they come back to is still in the caches. */
+/* vec_pool.c - pool and alike: what is known of blocks of rows. Both read x once, all heads of some rows together; what
+ * they come back to is still in registers or in the caches. */
 #include "predict.h"
 
 #include <omp.h>
 
-/* Vectors of channels that are summed side by side; channels of a task. */
-enum { SG_STRIP = 8, SG_TOTAL = 256, SG_LINE = 64 };
+/* Sums of rows that are made side by side; channels of a task. */
+enum { SG_SUMS = 4, SG_TOTAL = 256, SG_LINE = 64 };
 
 typedef struct pool_job {
     const sg_pool_args *a;
@@ -29,78 +29,55 @@ static inline sg_lanes mean_of(sg_lanes sum, int64_t rows)
     return rows & (rows - 1) ? sum / (float)rows : sum * (1.0f / (float)rows);
 }
 
-SG_INLINE void strip_range(const pool_job *p, const pool_step *s, const char *x, int64_t c, bool bf16, int wide,
-                           int64_t lanes)
-{
-    sg_lanes low[SG_STRIP], high[SG_STRIP];
-#pragma GCC unroll 8
-    for (int v = 0; v < wide; v++) {
-        low[v] = sg_lanes_in(s->low, false, c + v * SG_LANES, lanes);
-        high[v] = sg_lanes_in(s->high, false, c + v * SG_LANES, lanes);
-    }
-    for (int64_t r = 0; r < s->rows; r++)
-#pragma GCC unroll 8
-        for (int v = 0; v < wide; v++) {
-            const sg_lanes own = sg_lanes_in(x, bf16, r * p->c + v * SG_LANES, lanes);
-            low[v] = sg_lanes_min(own, low[v]);
-            high[v] = sg_lanes_max(own, high[v]);
-        }
-#pragma GCC unroll 8
-    for (int v = 0; v < wide; v++) {
-        sg_lanes_out(s->low + c + v * SG_LANES, low[v], lanes);
-        sg_lanes_out(s->high + c + v * SG_LANES, high[v], lanes);
-    }
-}
-
-/* Some channels of a sub-block enter their block: mean and var hold the sums so far, and are divided at the block's end.
- * Sums of squares are taken about the sub-block's own mean, and joined by the distance of the means (Chan, Golub and
- * LeVeque 1983). */
-SG_INLINE void pool_strip(const pool_job *p, const pool_step *s, int64_t c, bool bf16, int wide, int64_t lanes)
+/* One vector of channels of a sub-block enters its block: mean and var hold the sums so far, and are divided at the
+ * block's end. The rows stay in registers, so x comes from the second-level cache once, and as many lines are fetched
+ * into that as leave it. Sums of squares are taken about the sub-block's own mean, and joined by the distance of the
+ * means (Chan, Golub and LeVeque 1983). */
+SG_INLINE void pool_lanes(const pool_job *p, const pool_step *s, int64_t rows, int64_t c, bool bf16, int64_t lanes)
 {
     const int64_t     size = bf16 ? 2 : 4, block = s->row / p->a->block;
     const char *const x = (const char *)p->a->x.data + (s->row * p->c + c) * size;
     float *const      mean = p->mean + block * p->c + c;
-    sg_lanes          sum[SG_STRIP] = {{0}}, square[SG_STRIP] = {{0}}, own[SG_STRIP];
-    for (int64_t r = 0; r < s->rows; r++) {
-        for (int64_t k = 0; k < wide * SG_LANES * size; k += SG_LINE)
-            __builtin_prefetch(x + (SG_BLOCK_SUB + r) * p->c * size + k, 0, 2);
-#pragma GCC unroll 8
-        for (int v = 0; v < wide; v++) sum[v] += sg_lanes_in(x, bf16, r * p->c + v * SG_LANES, lanes);
+    sg_lanes          own[SG_BLOCK_SUB] = {{0}}, sum[SG_SUMS] = {{0}};
+#pragma GCC unroll 16
+    for (int64_t r = 0; r < rows; r++) {
+        own[r] = sg_lanes_in(x, bf16, r * p->c, lanes);
+        if (c * size % SG_LINE == 0) __builtin_prefetch(x + (SG_BLOCK_SUB + r) * p->c * size, 0, 2);
+        sum[r % SG_SUMS] += own[r];
     }
-#pragma GCC unroll 8
-    for (int v = 0; v < wide; v++) own[v] = mean_of(sum[v], s->rows);
-    if (p->sub)
-        for (int v = 0; v < wide; v++)
-            sg_lanes_out(p->sub + s->row / SG_BLOCK_SUB * p->c + c + v * SG_LANES, own[v], lanes);
+    sg_lanes       all = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    const sg_lanes middle = mean_of(all, rows);
+    if (p->sub) sg_lanes_out(p->sub + s->row / SG_BLOCK_SUB * p->c + c, middle, lanes);
     if (p->var) {
         float *const var = p->var + block * p->c + c;
-        for (int64_t r = 0; r < s->rows; r++)
-#pragma GCC unroll 8
-            for (int v = 0; v < wide; v++) {
-                const sg_lanes d = sg_lanes_in(x, bf16, r * p->c + v * SG_LANES, lanes) - own[v];
-                square[v] += d * d;
-            }
-        for (int v = 0; v < wide; v++) {
-            if (s->before) {
-                const sg_lanes d = own[v] - sg_lanes_in(mean, false, v * SG_LANES, lanes) * s->before_by;
-                square[v] += sg_lanes_in(var, false, v * SG_LANES, lanes) + d * d * s->join;
-            }
-            sg_lanes_out(var + v * SG_LANES, s->last ? mean_of(square[v], s->all) : square[v], lanes);
+        sg_lanes     square[SG_SUMS] = {{0}};
+#pragma GCC unroll 16
+        for (int64_t r = 0; r < rows; r++) square[r % SG_SUMS] += (own[r] - middle) * (own[r] - middle);
+        sg_lanes squares = (square[0] + square[1]) + (square[2] + square[3]);
+        if (s->before) {
+            const sg_lanes d = middle - sg_lanes_in(mean, false, 0, lanes) * s->before_by;
+            squares += sg_lanes_in(var, false, 0, lanes) + d * d * s->join;
         }
+        sg_lanes_out(var, s->last ? mean_of(squares, s->all) : squares, lanes);
     }
-    for (int v = 0; v < wide; v++) {
-        if (s->before) sum[v] += sg_lanes_in(mean, false, v * SG_LANES, lanes);
-        sg_lanes_out(mean + v * SG_LANES, s->last ? mean_of(sum[v], s->all) : sum[v], lanes);
+    if (s->before) all += sg_lanes_in(mean, false, 0, lanes);
+    sg_lanes_out(mean, s->last ? mean_of(all, s->all) : all, lanes);
+    if (!s->low) return;
+    sg_lanes low = sg_lanes_in(s->low, false, c, lanes), high = sg_lanes_in(s->high, false, c, lanes);
+#pragma GCC unroll 16
+    for (int64_t r = 0; r < rows; r++) {
+        low = sg_lanes_min(own[r], low);
+        high = sg_lanes_max(own[r], high);
     }
-    if (s->low) strip_range(p, s, x, c, bf16, wide, lanes);
+    sg_lanes_out(s->low + c, low, lanes);
+    sg_lanes_out(s->high + c, high, lanes);
 }
 
-SG_INLINE void pool_rows(const pool_job *p, const pool_step *s, bool bf16)
+SG_INLINE void pool_rows(const pool_job *p, const pool_step *s, int64_t rows, bool bf16)
 {
-    const int64_t wide = SG_STRIP * SG_LANES;
-    int64_t       c = 0;
-    for (; c + wide <= p->c; c += wide) pool_strip(p, s, c, bf16, SG_STRIP, SG_LANES);
-    for (; c < p->c; c += SG_LANES) pool_strip(p, s, c, bf16, 1, p->c - c);
+    int64_t c = 0;
+    for (; c + SG_LANES <= p->c; c += SG_LANES) pool_lanes(p, s, rows, c, bf16, SG_LANES);
+    if (c < p->c) pool_lanes(p, s, rows, c, bf16, p->c - c);
 }
 
 static void pool_block(const pool_job *p, int64_t block, float *range)
@@ -114,10 +91,13 @@ static void pool_block(const pool_job *p, int64_t block, float *range)
         s.last = row + s.rows == end;
         s.low = range;
         s.high = range ? range + p->c : NULL;
-        if (p->a->x.dtype == SG_BF16)
-            pool_rows(p, &s, true);
+        const bool bf16 = p->a->x.dtype == SG_BF16, full = s.rows == SG_BLOCK_SUB;
+        if (full && bf16)
+            pool_rows(p, &s, SG_BLOCK_SUB, true);
+        else if (full)
+            pool_rows(p, &s, SG_BLOCK_SUB, false);
         else
-            pool_rows(p, &s, false);
+            pool_rows(p, &s, s.rows, bf16);
         if (group && (s.last || s.all % group == 0)) SG_VEC_NAME(quantise_rows)(&p->rows, row / group * group);
     }
 }
