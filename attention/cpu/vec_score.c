@@ -7,7 +7,7 @@
  * chunks before it should have had as their base is made good in the end, when the rows of a block are averaged.
  *
  * Floor: (n / 16)^2 d products a head, 16 an instruction, two instructions a cycle on AVX-512: d / 2 cycles for a
- * vector of 16 products. Weights take 13 instructions more, so that 64 cycles become 71 at d = 128 and 32 become 39
+ * vector of 16 products. Weights take 10 instructions more, so that 64 cycles become 69 at d = 128 and 32 become 37
  * at d = 64. */
 #include "predict.h"
 #include "score.h"
@@ -16,9 +16,11 @@
 #include <float.h>
 #include <omp.h>
 
-/* Bytes of packed heads in scratch at a time, where one head is not more; how far above its base, in powers of two, a
- * product may lie. */
-enum { SG_PANEL_BYTES = 64 << 20, SG_RISE = 32 };
+/* Bytes of packed heads in scratch at a time, where one head is not more. */
+enum { SG_PANEL_BYTES = 64 << 20 };
+
+/* How large a block's weights may be together before their row's base rises. */
+#define SG_RISE 0x1p32f
 
 /* Three blocks of eight sub-blocks, and a multiple of every level's SG_MR. */
 enum { SG_STRIP_ROWS = 24 };
@@ -49,24 +51,34 @@ typedef struct strip {
     sg_lanes        *sum;             /* of a row's weights */
 } strip;
 
-/* x = 2^x of n vectors, step by step, for each step waits for the one before. x < 127; within 2 units in the last
- * place, by the minimax polynomial of degree 5; 0 below -127, NaN for NaN. `round` leaves the integer nearest to x,
- * plus the exponent's bias, in the low bits. */
+/* x = 2^x of n vectors, step by step, for each step waits for the one before, by minimax polynomials of degree 5: within
+ * 2.4 units in the last place. 0 far below -127, 2^127 or more above 127, NaN for NaN. Where no instruction takes the
+ * fraction, `round` leaves the integer nearest to x, plus the exponent's bias, in the low bits. */
 SG_INLINE void two_to(sg_lanes *x, int64_t n)
 {
+    sg_lanes p[SG_PARTS], f[SG_PARTS];
+#define EACH(step) _Pragma("GCC unroll 4") for (int64_t i = 0; i < n; i++) step
+#if defined(__AVX512F__)
+    EACH(f[i] = (sg_lanes)_mm512_reduce_ps((__m512)x[i], _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);)
+    EACH(p[i] = f[i] * 1.8671307385e-3f + 9.0170285976e-3f;)
+    EACH(p[i] = p[i] * f[i] + 5.5799914673e-2f;)
+    EACH(p[i] = p[i] * f[i] + 2.4016444957e-1f;)
+    EACH(p[i] = p[i] * f[i] + 6.9315131188e-1f;)
+    EACH(p[i] = p[i] * f[i] + 1.0f;)
+    EACH(x[i] = (sg_lanes)_mm512_scalef_ps((__m512)p[i], (__m512)x[i]);)
+#else
     const float    round = 12582912.0f + 127.0f; /* 1.5 2^23 + 127 */
     const sg_lanes none = {0};
-    sg_lanes       shifted[SG_PARTS], p[SG_PARTS];
-#define EACH(step) _Pragma("GCC unroll 4") for (int64_t i = 0; i < n; i++) step
-    EACH(x[i] = sg_lanes_max(none - 127.0f, x[i]);)
-    EACH(shifted[i] = x[i] + round;)
-    EACH(x[i] -= shifted[i] - round;)
+    EACH(x[i] = sg_lanes_min(none + 127.0f, sg_lanes_max(none - 127.0f, x[i]));)
+    EACH(f[i] = x[i] + round;)
+    EACH(x[i] -= f[i] - round;)
     EACH(p[i] = x[i] * 1.3276416341e-3f + 9.6755289070e-3f;)
     EACH(p[i] = p[i] * x[i] + 5.5507133178e-2f;)
     EACH(p[i] = p[i] * x[i] + 2.4022119960e-1f;)
     EACH(p[i] = p[i] * x[i] + 6.9314696712e-1f;)
     EACH(p[i] = p[i] * x[i] + 1.0f;)
-    EACH(x[i] = p[i] * (sg_lanes)((sg_lane_bits)shifted[i] << 23);)
+    EACH(x[i] = p[i] * (sg_lanes)((sg_lane_bits)f[i] << 23);)
+#endif
 #undef EACH
 }
 
@@ -162,7 +174,6 @@ static void strip_products(const strip *t, int64_t chunks, void (*run)(sg_score_
         w.s = s;
         w.chunk = c;
         w.row = 0;
-        w.limited = false;
         w.rows = t->blocks * b->per;
         if (!f->softens) soften_rest(&w);
     }
@@ -182,9 +193,11 @@ static void hide(const score_job *b, float *s, const float *limit, int64_t vecto
     }
 }
 
-/* Raises a row's base to its largest product. */
-static void raise(sg_lanes *sum, float *base, sg_lanes top)
+/* Raises a row's base to its largest product, where that is above it. */
+static void raise(const float *s, sg_lanes *sum, float *base, int64_t vectors)
 {
+    sg_lanes top = splat(*base);
+    for (int64_t v = 0; v < vectors; v++) top = sg_lanes_max(*(const sg_lanes *)(s + v * SG_LANES), top);
     const float most = sg_lanes_top(top);
     sg_lanes    fade = splat(*base - most);
     two_to(&fade, 1);
@@ -192,15 +205,12 @@ static void raise(sg_lanes *sum, float *base, sg_lanes top)
     *base = most;
 }
 
-/* A row's products with a chunk become weights, those of a block added up. */
-SG_INLINE void row_weights(const float *s, float *own, sg_lanes *sum, float *base, int64_t vectors, int64_t parts)
+/* A row's products with a chunk become weights about a base, those of a block added up; sum: of all. False where some
+ * come out too large. */
+SG_INLINE bool weigh(const float *s, float *own, sg_lanes *sum, float base, int64_t vectors, int64_t parts)
 {
-    const sg_lanes none = {0};
-    sg_lanes       top = none - INFINITY;
-    for (int64_t v = 0; v < vectors; v++) top = sg_lanes_max(*(const sg_lanes *)(s + v * SG_LANES), top);
-    if (any_above(top - splat(*base), splat(SG_RISE))) raise(sum, base, top);
-    const sg_lanes from = splat(*base);
-    sg_lanes       all = *sum;
+    const sg_lanes none = {0}, from = splat(base);
+    sg_lanes       all = *sum, most = none;
     for (int64_t v = 0; v < vectors; v += parts, own += SG_LANES) {
         sg_lanes x[SG_PARTS], mine = none;
         for (int64_t part = 0; part < parts; part++) x[part] = *(const sg_lanes *)(s + (v + part) * SG_LANES) - from;
@@ -208,8 +218,18 @@ SG_INLINE void row_weights(const float *s, float *own, sg_lanes *sum, float *bas
         for (int64_t part = 0; part < parts; part++) mine += x[part];
         *(sg_lanes *)own = mine;
         all += mine;
+        most = sg_lanes_max(mine, most);
     }
+    if (any_above(most, splat(SG_RISE))) return false;
     *sum = all;
+    return true;
+}
+
+SG_INLINE void row_weights(const float *s, float *own, sg_lanes *sum, float *base, int64_t vectors, int64_t parts)
+{
+    if (*base != -FLT_MAX && weigh(s, own, sum, *base, vectors, parts)) return;
+    raise(s, sum, base, vectors);
+    weigh(s, own, sum, *base, vectors, parts);
 }
 
 static void soften_scores(sg_score_soft *w, int64_t rows)
@@ -219,20 +239,23 @@ static void soften_scores(sg_score_soft *w, int64_t rows)
     if (w->row == end) return;
     const score_job *const b = t->b;
     const int64_t          vectors = vectors_of(b, w->chunk), wide = b->parts == 1 ? vectors : vectors / SG_PARTS;
-    const int64_t          at = w->chunk * b->span;
-    const float *const     limit = b->limit + t->head * b->seg + at;
-    for (int64_t j = 0; w->row == 0 && j < wide * SG_LANES; j++) w->limited |= limit[j] < 0.0f;
-    for (; w->row < end; w->row++) {
-        const int64_t r = w->row, block = t->block + (b->per == 1 ? r : r / SG_ROWS);
-        const int64_t seen = sg_in_sight(b->a->causal, block, b->nk) - at;
-        float *const s = w->s + r * SG_SCORE_COLS, *const own = t->own + r * b->seg + at;
-        if (w->limited || seen < wide * SG_LANES) hide(b, s, limit, vectors, seen);
+    const int64_t          at = w->chunk * b->span, seg = b->seg;
+    const float *const     limit = b->limit + t->head * seg + at;
+    float *const           base = t->base + w->chunk * b->bases;
+    const sg_lanes         none = {0};
+    if (w->row == 0) w->limited = sg_in_sight(b->a->causal, t->block, b->nk) < at + wide * SG_LANES;
+    for (int64_t v = 0; w->row == 0 && v < wide; v++)
+        w->limited |= any_above(none, *(const sg_lanes *)(limit + v * SG_LANES));
+    for (int64_t r = w->row; r < end; r++) {
+        float *const s = w->s + r * SG_SCORE_COLS, *const own = t->own + r * seg + at;
+        if (w->limited) hide(b, s, limit, vectors, sg_in_sight(b->a->causal, t->block + r / b->per, b->nk) - at);
         if (b->parts == 1)
             row_weights(s, own, t->sum + r, t->now + r, vectors, 1);
         else
             row_weights(s, own, t->sum + r, t->now + r, SG_PARTS, SG_PARTS);
-        t->base[w->chunk * b->bases + r] = t->now[r];
+        base[r] = t->now[r];
     }
+    w->row = end;
 }
 
 /* How many rows block i of queries has. */
