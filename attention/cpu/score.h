@@ -34,6 +34,7 @@ typedef struct sg_score_form {
     /* s = x panel^T, `vectors` vectors of columns; x: the packed strip, or without packing its rows, lda apart */
     void (*product)(float *s, const void *x, int64_t lda, const void *panel, int64_t vectors, int64_t wide,
                     sg_score_soft *w);
+    void (*open)(void), (*close)(void); /* around the products of a strip; NULL: nothing */
 } sg_score_form;
 
 /* score and tail_bias with the products of a form, by the vectors of a level. */

@@ -166,6 +166,7 @@ static void strip_products(const strip *t, int64_t chunks, void (*run)(sg_score_
     const int64_t              head = t->head / (b->h / b->hk) - b->first;
     sg_score_soft              w = {.run = run, .strip = t};
     if (f->x_bytes) f->pack_strip(t->packed, t->x, b->lda, b->wide);
+    if (f->open) f->open();
     for (int64_t c = 0; c < chunks; c++) {
         float *const s = t->s[c % 2];
         f->product(s, f->x_bytes ? t->packed : t->x, b->lda, b->panel + (head * b->chunks + c) * b->chunk_bytes,
@@ -177,6 +178,7 @@ static void strip_products(const strip *t, int64_t chunks, void (*run)(sg_score_
         w.rows = t->blocks * b->per;
         if (!f->softens) soften_rest(&w);
     }
+    if (f->close) f->close();
     soften_rest(&w);
 }
 
