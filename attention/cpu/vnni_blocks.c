@@ -184,8 +184,6 @@ static void finish(const vnni_job *b, const vnni_room *w, int64_t head, int64_t 
     const __m512                       sum = _mm512_load_ps(w->state[i / SG_SUB].sum + i % SG_SUB);
     const __m512                       by = _mm512_div_ps(_mm512_set1_ps(1.0f), sum);
     const __mmask16                    some = _mm512_cmp_ps_mask(sum, _mm512_setzero_ps(), _CMP_NEQ_UQ);
-    float                             *y[16];
-    for (int64_t r = 0; r < rows; r++) y[r] = sg_out(&a->y, ((row + i + r) * b->s.h + head) * d, w->row + r * d);
     for (int64_t e = 0; e < d; e += 16) {
         __m512i x[16];
         for (int64_t c = 0; c < 16; c++) {
@@ -196,9 +194,15 @@ static void finish(const vnni_job *b, const vnni_room *w, int64_t head, int64_t 
         }
         sg_transpose16(x);
         for (int64_t r = 0; r < rows; r++)
-            _mm512_mask_storeu_ps(y[r] + e, sg_lanes16(d - e), _mm512_castsi512_ps(x[r]));
+            _mm512_mask_storeu_ps(w->row + r * d + e, sg_lanes16(d - e), _mm512_castsi512_ps(x[r]));
     }
-    for (int64_t r = 0; r < rows; r++) sg_out_done(&a->y, ((row + i + r) * b->s.h + head) * d, d, y[r]);
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t to = ((row + i + r) * b->s.h + head) * d;
+        if (a->y.dtype == SG_F32)
+            sg_stream_out((float *)a->y.data + to, w->row + r * d, d * (int64_t)sizeof(float));
+        else
+            sg_narrow((uint16_t *)a->y.data + to, w->row + r * d, d);
+    }
 }
 
 /* Outputs home; the share of its sum that each row left out. */
@@ -529,6 +533,7 @@ static void attend_heads(const vnni_job *b, int threads, char *rooms)
         for (int64_t i = 0; i < tasks; i++)
             attend_task(b, &mine, b->s.first * b->s.serves + i / b->s.nq, b->s.nq - 1 - i % b->s.nq);
         _mm_setcsr(control);
+        _mm_sfence();
     }
 }
 

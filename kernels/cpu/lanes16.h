@@ -1,9 +1,10 @@
-/* lanes16.h - what the files that work on 16 lanes of 32 bits share: lane masks and a transposition. */
+/* lanes16.h - what the files that work on 16 lanes of 32 bits share: lane masks, a transposition, stores past caches. */
 #ifndef SG_LANES16_H
 #define SG_LANES16_H
 
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
 
 /* The first n of 64, 32 or 16 lanes; none where n is negative. */
 static inline __mmask64 sg_lanes64(int64_t n) { return n >= 64 ? ~0ull : n <= 0 ? 0 : (1ull << n) - 1; }
@@ -38,6 +39,18 @@ static inline __attribute__((always_inline)) void sg_transpose16(__m512i x[16])
         x[j] = _mm512_shuffle_i32x4(y[j], y[j + 8], 0x88);
         x[j + 8] = _mm512_shuffle_i32x4(y[j], y[j + 8], 0xdd);
     }
+}
+
+/* memcpy past the caches where lines are whole: they need not come in first. For what is written once and not read
+ * soon; _mm_sfence() before other threads read it. */
+static inline void sg_stream_out(void *to, const void *from, int64_t bytes)
+{
+    char *const       y = (char *)to;
+    const char *const x = (const char *)from;
+    int64_t           i = 0;
+    if ((uintptr_t)y % 64 == 0)
+        for (; i + 64 <= bytes; i += 64) _mm512_stream_si512((__m512i *)(y + i), _mm512_loadu_si512(x + i));
+    memcpy(y + i, x + i, (size_t)(bytes - i));
 }
 
 #endif
