@@ -51,6 +51,7 @@ typedef struct blocks_room {
     float     *by, *base; /* of a block: amx_soft.h */
     uint32_t  *seen;      /* of a block */
     float     *bias;      /* [task][tiles - plain][SG_BLOCK_K], of blocks of queries */
+    float     *row;       /* [16, d] */
     sub_state *state;     /* [subs] */
     int32_t   *list;      /* [subs][blocks] */
 } blocks_room;
@@ -74,6 +75,7 @@ static int64_t room_at(const blocks_job *b, blocks_room *r, char *p)
     X(base, 4 * SG_SUB)
     X(seen, SG_BLOCK_K)
     X(bias, b->task * (b->s.tiles - b->plain) * SG_BLOCK_K)
+    X(row, 16 * b->s.d)
     X(state, b->task * SG_SUBS)
     X(list, b->task * SG_SUBS * b->s.tiles)
 #undef X
@@ -522,7 +524,7 @@ static void attend_task(const blocks_job *b, const blocks_room *w, int64_t head,
             walk(b, w, head, i, i + 1, PASS_KNOW);
         }
         add_wilds(b, w, head, i);
-        unpack_outputs(b, w->o + i * b->vdepth * SG_O, s, head);
+        unpack_outputs(b, w->o + i * b->vdepth * SG_O, s, head, w->row);
     }
 }
 
@@ -546,6 +548,7 @@ static void attend_heads(const blocks_job *b, int threads, char *rooms, int64_t 
         }
         sg_tiles_close();
         _mm_setcsr(control);
+        _mm_sfence();
     }
 }
 

@@ -45,44 +45,68 @@ static inline __m512i load64(const sg_tensor *t, int64_t row, bool there, int64_
     return _mm512_maskz_loadu_epi8(sg_lanes64(d - c), (const int8_t *)t->data + row * d + c);
 }
 
-/* 16 channels of a value, as BF16 in the lower halves. */
-static inline __m512i load_value(const blocks_job *b, int64_t head, int64_t block, int64_t key, int64_t c)
+/* The values of a block: rows of d numbers, the first so many of its keys. */
+typedef struct block_values {
+    sg_dtype    type;
+    const char *row;
+    int64_t     rows, step; /* step: bytes from row to row */
+} block_values;
+
+static inline block_values values_of(const blocks_job *b, int64_t head, int64_t block)
 {
     const sg_tensor *const t = block < b->s.nk ? &b->s.a->v : &b->s.a->tail_v;
-    const int64_t          row = sg_blocks_row(&b->s, block, key);
-    if (row < 0 || c >= b->s.d) return _mm512_setzero_si512();
-    const __mmask16 some = sg_lanes16(b->s.d - c);
-    const int64_t   at = (row * b->s.hk + head) * b->s.d + c;
-    if (t->dtype == SG_BF16) return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, (uint16_t *)t->data + at));
-    if (t->dtype == SG_F32) {
-        const __m512 x = _mm512_maskz_loadu_ps(some, (const float *)t->data + at);
-        return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(x));
+    const int64_t          row = sg_blocks_row(&b->s, block, 0), all = block < b->s.nk ? b->s.m : b->s.nk;
+    const int64_t          bytes = b->s.d * (int64_t)sg_dtype_size(t->dtype);
+    const int64_t          at = t->dtype == SG_I8 ? head * all + row : row * b->s.hk + head;
+    return (block_values){.type = t->dtype,
+                          .row = (const char *)t->data + at * bytes,
+                          .rows = sg_min64(all - row, SG_BLOCK_K),
+                          .step = t->dtype == SG_I8 ? bytes : bytes * b->s.hk};
+}
+
+/* 32 channels of a key's, from c on, as BF16. */
+static inline __m512i load_value(const block_values *v, int64_t key, int64_t c, int64_t d)
+{
+    const __mmask32   some = key < v->rows ? sg_lanes32(d - c) : 0;
+    const char *const y = v->row + (some ? key * v->step : 0);
+    __m512            x[2];
+    if (v->type == SG_BF16) return _mm512_maskz_loadu_epi16(some, (const uint16_t *)y + c);
+    for (int64_t half = 0; half < 2; half++) {
+        const __mmask16 lanes = (__mmask16)(some >> half * 16);
+        const int64_t   at = c + half * 16;
+        if (v->type == SG_F32)
+            x[half] = _mm512_maskz_loadu_ps(lanes, (const float *)y + at);
+        else
+            x[half] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(lanes, y + at)));
     }
-    const __m128i x = _mm_maskz_loadu_epi8(some, (const int8_t *)t->data + (head * t->dim[1] + row) * b->s.d + c);
-    return _mm512_srli_epi32(_mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(x))), 16);
+    return (__m512i)_mm512_cvtne2ps_pbh(x[1], x[0]);
 }
 
 /* Values of a block; whether some are not finite. */
-static inline bool pack_values(const blocks_job *b, uint16_t *v, int64_t head, int64_t block)
+static inline bool pack_values(const blocks_job *b, uint16_t *v, const block_values *from)
 {
     const __m512i infinite = _mm512_set1_epi16(0x7f80);
     __mmask32     wild = 0;
     for (int64_t e = 0; e < b->vdepth; e++)
-        for (int64_t key = 0; key < SG_BLOCK_K; key += 32)
-            for (int64_t half = 0; half < 2; half++, v += SG_TILE) {
-                __m512i x[16];
-                for (int64_t i = 0; i < 16; i++) {
-                    const int64_t   c = e * 32 + half * 16;
-                    const __m512i   even = load_value(b, head, block, key + i * 2, c);
-                    const __m512i   odd = load_value(b, head, block, key + i * 2 + 1, c);
-                    const __m512i   both = _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
-                    const __mmask32 bad = _mm512_cmpeq_epi16_mask(_mm512_and_si512(both, infinite), infinite);
-                    x[i] = _mm512_maskz_mov_epi16(~bad, both);
+        for (int64_t key = 0; key < SG_BLOCK_K; key += 32, v += 2 * SG_TILE) {
+            __m512i x[2][16]; /* pairs of keys: channels 0 to 3 of every eight, 4 to 7 */
+            for (int64_t i = 0; i < 16; i++) {
+                __m512i y[2];
+                for (int64_t odd = 0; odd < 2; odd++) {
+                    y[odd] = load_value(from, key + i * 2 + odd, e * 32, b->s.d);
+                    const __mmask32 bad = _mm512_cmpeq_epi16_mask(_mm512_and_si512(y[odd], infinite), infinite);
+                    y[odd] = _mm512_maskz_mov_epi16(~bad, y[odd]);
                     wild |= bad;
                 }
-                sg_transpose16(x);
-                for (int64_t i = 0; i < 16; i++) _mm512_store_si512(v + i * 32, x[i]);
+                x[0][i] = _mm512_unpacklo_epi16(y[0], y[1]);
+                x[1][i] = _mm512_unpackhi_epi16(y[0], y[1]);
             }
+            for (int64_t half = 0; half < 2; half++) {
+                sg_transpose16(x[half]);
+                for (int64_t i = 0; i < 16; i++)
+                    _mm512_store_si512(v + (i / 4 * 8 + half * 4 + i % 4) * 32, x[half][i]);
+            }
+        }
     return wild != 0;
 }
 
@@ -92,24 +116,28 @@ static inline void pack_block(const blocks_job *b, int64_t head, int64_t block)
     const sg_tensor *const kt = block < b->s.nk ? &b->s.a->k : &b->s.a->tail_k;
     const int64_t          at = (head - b->s.first) * b->s.tiles + block;
     int8_t *const          k = (int8_t *)(b->packed + at * b->bytes);
+    const block_values     v = values_of(b, head, block);
     for (int64_t i = 0; i < 4 * SG_COLS; i++)
         b->scale[at * 4 * SG_COLS + i] = sg_blocks_scale(&b->s, head, block, i / SG_COLS * 16);
     for (int64_t i = 0; i < SG_BLOCK_K; i++) {
         const int64_t row = sg_blocks_row(&b->s, block, i);
+        for (int64_t e = 0; e < b->vdepth && row >= 0; e++) /* of BF16, whose rows lie apart */
+            _mm_prefetch(v.row + i * v.step + e * 64, _MM_HINT_T1);
         for (int64_t e = 0; e < b->kdepth; e++)
             _mm512_store_si512(k + ((i / 32 * b->kdepth + e) * 32 + i % 32) * 64,
                                load64(kt, head * kt->dim[1] + row, row >= 0, b->s.d, e * 64));
     }
-    b->wild[at] = pack_values(b, (uint16_t *)(b->packed + at * b->bytes + b->k_bytes), head, block);
+    b->wild[at] = pack_values(b, (uint16_t *)(b->packed + at * b->bytes + b->k_bytes), &v);
 }
 
 /* o += the values of a block that are not finite, for the queries that see them; w: how. */
 static inline void add_wild(const blocks_job *b, float *o, const sg_blocks_soft *w, int64_t head, int64_t block)
 {
+    const block_values from = values_of(b, head, block);
     for (int64_t key = 0; key < SG_BLOCK_K; key++) {
         const uint32_t seen = w->seen ? w->seen[key] : w->bias && w->bias[key] == -INFINITY ? 0 : ~0u;
         for (int64_t c = 0; c < b->s.d; c++) {
-            const __m512 x = _mm512_castsi512_ps(_mm512_slli_epi32(load_value(b, head, block, key, c), 16));
+            const __m512 x = _mm512_castsi512_ps(_mm512_slli_epi32(load_value(&from, key, c, b->s.d), 16));
             const float  v = _mm512_cvtss_f32(x);
             for (int64_t col = 0; col < SG_COLS && !isfinite(v); col++) {
                 float *const y = o + (c / 16 * SG_COLS + col) * 256 + c % 16 * 16;
@@ -156,25 +184,31 @@ static inline void finish_outputs(const blocks_job *b, __m512i x[16], const floa
     }
 }
 
-/* The outputs of a group, home. */
-static inline void unpack_outputs(const blocks_job *b, const float *o, const sub_state *s, int64_t head)
+/* The outputs of a group, home; row: room for 16 rows. */
+static inline void unpack_outputs(const blocks_job *b, const float *o, const sub_state *s, int64_t head, float *row)
 {
-    for (int64_t e = 0; e < b->s.d; e += 16)
-        for (int64_t col = 0; col < SG_COLS; col++, o += 256) {
-            __m512i x[16];
-            finish_outputs(b, x, o, _mm512_load_ps(s->sum + col * 16), head / b->s.serves * b->s.d + e, b->s.d - e);
+    const int64_t size = (int64_t)sg_dtype_size(b->s.a->y.dtype), bytes = b->s.d * size;
+    for (int64_t col = 0; col < SG_COLS; col++) {
+        const __m512  sum = _mm512_load_ps(s->sum + col * 16);
+        const int64_t first = s->row + col * 16;
+        for (int64_t e = 0; e < b->s.d; e += 16) {
+            const __mmask16 some = sg_lanes16(b->s.d - e);
+            __m512i         x[16];
+            finish_outputs(b, x, o + (e / 16 * SG_COLS + col) * 256, sum, head / b->s.serves * b->s.d + e, b->s.d - e);
             sg_transpose16(x);
-            const int64_t row = s->row + col * 16;
-            for (int64_t i = 0; i < 16 && row + i < b->s.n; i++) {
-                const int64_t   at = ((row + i) * b->s.h + head) * b->s.d + e;
-                const __m512    y = _mm512_castsi512_ps(x[i]);
-                const __mmask16 some = sg_lanes16(b->s.d - e);
+            for (int64_t i = 0; i < 16; i++) {
+                const __m512 y = _mm512_castsi512_ps(x[i]);
+                char *const  to = (char *)row + i * bytes + e * size;
                 if (b->s.a->y.dtype == SG_F32)
-                    _mm512_mask_storeu_ps((float *)b->s.a->y.data + at, some, y);
+                    _mm512_mask_storeu_ps(to, some, y);
                 else
-                    _mm256_mask_storeu_epi16((uint16_t *)b->s.a->y.data + at, some, (__m256i)_mm512_cvtneps_pbh(y));
+                    _mm256_mask_storeu_epi16(to, some, (__m256i)_mm512_cvtneps_pbh(y));
             }
         }
+        for (int64_t i = 0; i < 16 && first + i < b->s.n; i++)
+            sg_stream_out((char *)b->s.a->y.data + ((first + i) * b->s.h + head) * bytes, (char *)row + i * bytes,
+                          bytes);
+    }
 }
 
 #endif

@@ -1,4 +1,5 @@
-/* lanes16.h - what the files that work on 16 lanes of 32 bits share: lane masks, a transposition, stores past caches. */
+/* lanes16.h - what the files that work on 16 lanes of 32 bits share: lane masks, a transposition, stores past the
+ * caches. */
 #ifndef SG_LANES16_H
 #define SG_LANES16_H
 
