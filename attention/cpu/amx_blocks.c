@@ -7,10 +7,12 @@
  *   - Each group has a list: the blocks of 64 keys that its block of queries keeps, then blocks of means, if any mean
  *     in them counts. A task is up to SG_TASK blocks of queries of a head. It goes over the lists of their groups in
  *     chunks that fit into the second-level cache, in each over its groups, for each of them over units of blocks.
- *   - A stage is a block: its scores by INT8 products into one of two buffers, INT32 whose bits are those of floats
- *     (amx_soft.h); the weights of the block before; and a share of the outputs of the unit before, BF16 products. A
- *     unit is two blocks, so that a tile of outputs is loaded and stored once in 128 keys. The outputs of a unit begin
- *     one stage after the scores of the next one, when all its weights are there.
+ *   - A stage is a block: a share of the outputs of the unit before, BF16 products; its scores by INT8 products, INT32
+ *     whose bits are those of floats (amx_soft.h); and beside both, the weights of the block before. The scores of
+ *     these lie where the new ones go, and have become weights when those are stored: what is written last is read
+ *     next, out of the first-level cache, through which the keys, values and outputs of a stage pass. A unit is two
+ *     blocks, so that a tile of outputs is loaded and stored once in 128 keys. The outputs of a unit begin one stage
+ *     after the scores of the next one, when all its weights are there.
  *   - With lambda, scores come first alone, and what is left out leaves the lists.
  *
  * Roofline, for a vector of 16 scores: products take d / 64 + d / 32 cycles of the tile unit, 3 at d = 64 and 6 at d =
@@ -46,7 +48,7 @@ static const int32_t __attribute__((aligned(64))) zero_tile[256] = {
 typedef struct blocks_room {
     int8_t    *q;         /* [subs][kdepth][2][16][16][4] */
     float     *o;         /* [subs][vdepth][2][2][16][16] */
-    float     *score[2];  /* of a block */
+    float     *score;     /* of a block */
     uint16_t  *weight[2]; /* of a unit */
     float     *by, *base; /* of a block: amx_soft.h */
     uint32_t  *seen;      /* of a block */
@@ -67,8 +69,7 @@ static int64_t room_at(const blocks_job *b, blocks_room *r, char *p)
     p += whole((int64_t)sizeof *r->member * (count));
     X(q, b->task * SG_SUBS * b->kdepth * SG_COLS * SG_TILE_BYTES)
     X(o, b->task * SG_SUBS * b->vdepth * SG_O)
-    X(score[0], SG_SCORES)
-    X(score[1], SG_SCORES)
+    X(score, SG_SCORES)
     X(weight[0], SG_UNIT * SG_WEIGHTS)
     X(weight[1], SG_UNIT * SG_WEIGHTS)
     X(by, 4 * SG_COLS)
@@ -220,7 +221,7 @@ typedef struct walker {
     unit               soft, out;           /* count 0: none */
     int64_t            soft_at;             /* block of the unit */
     int64_t            share, shares, done; /* stages of the unit; groups of 32 channels */
-    unsigned           turn, half;          /* buffers of scores and of weights that are next written */
+    unsigned           half;                /* weights that are next written */
 } walker;
 
 /* Scales of keys against those of a group, to 22 bits. */
@@ -273,8 +274,8 @@ static inline __attribute__((always_inline)) void stage_by(const stage_args *t, 
                                                            unsigned early, unsigned late, sg_blocks_sight sight)
 {
     sg_blocks_soft mine = *w;
-    if (t->k) sg_blocks_scores(t->k, t->q, t->score, kdepth, zero_tile, &mine, early, sight);
-    sg_blocks_outputs(t->v, t->words, t->block, t->blocks, t->weight, t->o, t->from, t->to, &mine, late, sight);
+    sg_blocks_outputs(t->v, t->words, t->block, t->blocks, t->weight, t->o, t->from, t->to, &mine, early, sight);
+    if (t->k) sg_blocks_scores(t->k, t->q, t->score, kdepth, zero_tile, &mine, late, sight);
     while (mine.at < mine.end) sg_blocks_soften(&mine, late, sight);
 }
 
@@ -285,7 +286,7 @@ static void stage(const stage_args *t, const sg_blocks_soft *w)
     if (sight == SG_SIGHT_SOME)
         stage_by(t, w, t->kdepth, 4, 4, SG_SIGHT_SOME);
     else if (t->kdepth > 1)
-        sight ? stage_by(t, w, t->kdepth, 4, 2, SG_SIGHT_BIAS) : stage_by(t, w, t->kdepth, 4, 2, SG_SIGHT_PLAIN);
+        sight ? stage_by(t, w, t->kdepth, 2, 4, SG_SIGHT_BIAS) : stage_by(t, w, t->kdepth, 2, 4, SG_SIGHT_PLAIN);
     else
         sight ? stage_by(t, w, 1, 4, 4, SG_SIGHT_BIAS) : stage_by(t, w, 1, 4, 4, SG_SIGHT_PLAIN);
 }
@@ -296,7 +297,7 @@ static void walk_soft(const walker *p, sg_blocks_soft *s)
     const blocks_room *const w = p->w;
     sub_state *const         state = &w->state[p->soft.sub];
     const int64_t            block = p->soft.block[p->soft_at];
-    *s = (sg_blocks_soft){.score = w->score[p->turn ^ 1],
+    *s = (sg_blocks_soft){.score = w->score,
                           .weight = w->weight[p->half] + p->soft_at * SG_WEIGHTS,
                           .sum = state->sum,
                           .by = w->by,
@@ -320,7 +321,7 @@ static void walk_stage(walker *p, const unit *now, int64_t at)
     sg_blocks_soft           s = {0};
     stage_args               t = {.v = (const uint16_t *)(p->packed + b->k_bytes),
                                   .weight = w->weight[p->half ^ 1],
-                                  .score = w->score[p->turn],
+                                  .score = w->score,
                                   .kdepth = b->kdepth,
                                   .words = b->bytes / 2};
     if (p->soft.count) walk_soft(p, &s);
@@ -367,7 +368,6 @@ static void walk(const blocks_job *b, const blocks_room *w, int64_t head, int64_
             if (i == 0) hand_over(&p, now.count);
             p.soft = now;
             p.soft_at = i;
-            p.turn ^= 1;
         }
     if (p.soft.count == 0) return;
     walk_stage(&p, NULL, 0);
@@ -384,8 +384,8 @@ static void score_block(const walker *p, sg_blocks_soft *s, int64_t sub, int64_t
     const blocks_job *const b = p->b;
     const sub_state *const  state = &p->w->state[sub];
     const int8_t *const     k = (const int8_t *)(p->packed + block * b->bytes);
-    *s = (sg_blocks_soft){.score = p->w->score[0], .by = p->w->by};
-    sg_blocks_scores(k, p->w->q + sub * b->kdepth * SG_COLS * SG_TILE_BYTES, p->w->score[0], b->kdepth, zero_tile, s, 1,
+    *s = (sg_blocks_soft){.score = p->w->score, .by = p->w->by};
+    sg_blocks_scores(k, p->w->q + sub * b->kdepth * SG_COLS * SG_TILE_BYTES, p->w->score, b->kdepth, zero_tile, s, 1,
                      SG_SIGHT_PLAIN);
     fill_by(p, state, block);
     look_at(b, p->w, s, sub, block);

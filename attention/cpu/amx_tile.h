@@ -1,6 +1,7 @@
 /* amx_tile.h - the two products of a stage by AMX tiles, and what runs in their shadow (bf16_tile_amx.h).
  *
- * sg_blocks_scores: c = SG_ZERO + a b for a block of 64 keys, bits of floats made by integers:
+ * sg_blocks_scores: c = SG_ZERO + a b for a block of 64 keys, bits of floats made by integers. c may be what is
+ * softened: 32 keys are stored once as many are weights.
  *
  *   - a, I8 [2][depth][2][16][64]: keys by 32, channels by 64, keys by 16, key, channel;
  *   - b, I8 [depth][2][16][16][4]: channels by 64, queries by 16, four channels, query, channel;
@@ -46,7 +47,7 @@ static inline __attribute__((always_inline)) void sg_blocks_scores(const int8_t 
         _tile_loadd(6, b, 64);
         _tile_loadd(7, b + SG_TILE_BYTES, 64);
     }
-    for (int step = 0; step < 2; step++, c += 4 * 256) {
+    for (unsigned step = 0; step < 2; step++, c += 4 * 256) {
         _tile_loadd(0, zero, 64);
         _tile_loadd(1, zero, 64);
         _tile_loadd(2, zero, 64);
@@ -63,6 +64,7 @@ static inline __attribute__((always_inline)) void sg_blocks_scores(const int8_t 
             _tile_dpbssd(3, 5, 7);
             sg_blocks_soften(w, quads, sight);
         }
+        while (w->at < w->end && w->at < (step + 1) * SG_BLOCK_QUADS / 2) sg_blocks_soften(w, quads, sight);
         sg_tiles_store(c);
     }
 }
