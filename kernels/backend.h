@@ -31,7 +31,7 @@ typedef struct sg_backend_options {
     int          threads;   /* 0: as many as the machine has */
     unsigned     cpu_mask;  /* allowed levels; 0: all */
     sg_gpu_level gpu_level; /* what cuda runs as; auto then takes no other backend. OWN: the device's */
-    int64_t      dnn_least; /* multiply-adds from which cuda asks cuDNN; 0: where it pays. Less is for tests */
+    int64_t      dnn_least; /* multiply-adds from which cuda asks cuDNN; 0: where it pays; 1: always, for tests */
 } sg_backend_options;
 
 typedef struct sg_backend {

@@ -38,8 +38,8 @@ typedef enum sg_norm_kind {
     SG_NORM_NONE   /* x: an affine map per channel */
 } sg_norm_kind;
 
-/* y = act((norm(x) w + b) (1 + scale) + shift), along the last dimension. bad += how many rows of x have a NaN or an
- * infinity in them, which only LAYER tells. */
+/* y = act((norm(x) w + b) (1 + scale) + shift), along the last dimension. bad += how many rows of x have a mean that is
+ * not finite, for there is a NaN or an infinity in them, or their sum is beyond F32; only LAYER tells. */
 typedef struct sg_norm_args {
     sg_tensor    y, bad;                /* [.., c] I32 [1]? */
     sg_tensor    x, w, b, scale, shift; /* [.., c] [c]? [c]? [c]? [c]? */
@@ -337,7 +337,7 @@ struct sg_stream {
 /* How many of the tensors that its args begin with the op of that name writes; some of them may be absent. */
 int sg_op_outputs(const char *op, const void *args);
 
-/* Whether the op of that name, with these args, adds to what it writes. */
+/* Whether the op of that name, with these args, adds to what it writes; of several outputs to the last. */
 bool sg_reads_output(const char *op, const void *args);
 
 /* Latches a failure unless one is latched already; returns the latched code. */

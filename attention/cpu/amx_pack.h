@@ -45,11 +45,11 @@ static inline __m512i load64(const sg_tensor *t, int64_t row, bool there, int64_
     return _mm512_maskz_loadu_epi8(sg_lanes64(d - c), (const int8_t *)t->data + row * d + c);
 }
 
-/* The values of a block: rows of d numbers, the first so many of its keys. */
+/* The values of a block, a row of d numbers for each of its keys. */
 typedef struct block_values {
     sg_dtype    type;
     const char *row;
-    int64_t     rows, step; /* step: bytes from row to row */
+    int64_t     rows, step; /* how many keys there are; bytes from row to row */
 } block_values;
 
 static inline block_values values_of(const blocks_job *b, int64_t head, int64_t block)
@@ -64,7 +64,7 @@ static inline block_values values_of(const blocks_job *b, int64_t head, int64_t 
                           .step = t->dtype == SG_I8 ? bytes : bytes * b->s.hk};
 }
 
-/* 32 channels of a key's, from c on, as BF16. */
+/* 32 channels of a key's value, from c on, as BF16. */
 static inline __m512i load_value(const block_values *v, int64_t key, int64_t c, int64_t d)
 {
     const __mmask32   some = key < v->rows ? sg_lanes32(d - c) : 0;

@@ -51,8 +51,8 @@ typedef struct strip {
     sg_lanes        *sum;             /* of a row's weights */
 } strip;
 
-/* x = 2^x of n vectors, step by step, for each step waits for the one before, by minimax polynomials of degree 5: within
- * 2.4 units in the last place. 0 far below -127, 2^127 or more above 127, NaN for NaN. Where no instruction takes the
+/* x = 2^x of n vectors, step by step, for each step waits for the one before, by minimax polynomials of degree 5:
+ * within 3 units in the last place. 0 far below -127, 2^127 or more above 127, NaN for NaN. Where no instruction takes the
  * fraction, `round` leaves the integer nearest to x, plus the exponent's bias, in the low bits. */
 SG_INLINE void two_to(sg_lanes *x, int64_t n)
 {

@@ -42,8 +42,8 @@ static inline __attribute__((always_inline)) void sg_transpose16(__m512i x[16])
     }
 }
 
-/* memcpy past the caches where lines are whole: they need not come in first. For what is written once and not read
- * soon; _mm_sfence() before other threads read it. */
+/* memcpy past the caches where lines are whole: they need not come in first. For a share of what is larger than the
+ * caches; _mm_sfence() before other threads read it. */
 static inline void sg_stream_out(void *to, const void *from, int64_t bytes)
 {
     char *const       y = (char *)to;

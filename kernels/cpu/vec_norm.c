@@ -74,7 +74,7 @@ static row_stats stats_of(const sg_norm_args *a, int64_t row, int64_t c)
     }
 }
 
-/* Whether all numbers of the row are finite, if the mean enters. */
+/* Whether the row's mean is finite; without LAYER true. */
 static bool norm_row(const sg_norm_args *a, int64_t row, int64_t c, const float *gain, const float *shift)
 {
     const row_stats r = stats_of(a, row, c);

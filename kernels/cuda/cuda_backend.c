@@ -269,8 +269,8 @@ static sg_status open_on(sg_cuda *c, sg_backend *b, const sg_backend_options *o,
     c->shared_max = (size_t)attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
     SG_TRY(sg_lt_open(c, e));
     b->total_bytes = free_bytes > SG_CUDA_WORK_BYTES ? free_bytes - SG_CUDA_WORK_BYTES : 0;
-    snprintf(b->device, sizeof b->device, "%.100s, %zu GiB, sm_%d%s%s", p.name, all >> 30, cc, o->gpu_level ? " as " : "",
-             o->gpu_level ? sg_gpu_level_names[o->gpu_level - 1] : "");
+    const char *const as = o->gpu_level ? sg_gpu_level_names[o->gpu_level - 1] : "";
+    snprintf(b->device, sizeof b->device, "%.100s, %zu GiB, sm_%d%s%s", p.name, all >> 30, cc, *as ? " as " : "", as);
     return SG_OK;
 }
 

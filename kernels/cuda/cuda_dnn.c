@@ -1,10 +1,10 @@
 /* cuda_dnn.c - attention, convolutions and gated products by cuDNN 9, the only file that knows it.
  *
  * The library is opened when an op is large enough to be worth it, not linked: opening it costs some tenths of a
- * second, and an attention or a gated product of a new shape is compiled, which costs about as much again. It need not be
- * installed: what cuDNN does not do, or is not there to do, our own kernels do; sg_dnn_tell says so. So they do strided
- * convolutions and gated products of more depth than width, for which the engines that cuDNN's heuristics name are slower
- * or no faster (kernels/NOTES.md).
+ * second. An attention of a new shape is compiled, which costs about as much again, and so is the first gated product. It
+ * need not be installed: what cuDNN does not do, or is not there to do, our own kernels do; sg_dnn_tell says so. They
+ * also do strided convolutions and gated products of more depth than width, for which the engines that cuDNN's
+ * heuristics name are slower or no faster (kernels/NOTES.md).
  *
  * Each shape has an execution plan: the best engine by the library's heuristics (mode B) whose sums are F32 and come
  * out the same each time. A convolution adds to what y holds, where the bias has been put before, which rounds y to
@@ -463,7 +463,7 @@ bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status
         return false;
     static const int64_t  at[] = {AT_Y, AT_Q, AT_K, AT_V, AT_SCALE};
     void *const           data[] = {a->y.data, a->q.data, a->k.data, a->v.data, &scale};
-    const dnn_key         key = {.number = {n, m, h, d}};
+    const dnn_key         key = {.number = {n, m, h, d}, .op = ATTEND};
     const dnn_plan *const p = serves(sg_cuda_of(s), &key);
     if (!p) return false;
     *status = run(s, "attend", p, COUNT(at), at, data);

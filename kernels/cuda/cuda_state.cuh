@@ -170,7 +170,7 @@ typedef struct sg_product {
 
 sg_status sg_cuda_product(sg_stream *s, const char *op, const sg_product *p);
 
-/* The same with a gate, BF16 operands and an F32 y, by cuDNN: as sg_cuda_attend_dnn. */
+/* The same with a gate, BF16 operands, an F32 y and no more depth than width, by cuDNN: as sg_cuda_attend_dnn. */
 bool sg_cuda_gated_dnn(sg_stream *s, const char *op, const sg_product *p, sg_status *status);
 
 /* ---- attend_mma.cu ---- */

@@ -32,7 +32,7 @@ static sg_status watch_begin(watch *w, int outputs, bool adds, const sg_tensor *
         const size_t bytes = sg_bytes(t[i]);
         if (!w->truth[i].data || !w->rounded[i].data) return SG_E_MEMORY;
         if (bytes == 0) continue;
-        if (!adds) memset(t[i].data, SG_POISON, bytes);
+        if (!adds || i < outputs - 1) memset(t[i].data, SG_POISON, bytes);
         memcpy(w->truth[i].data, t[i].data, bytes);
         memcpy(w->rounded[i].data, t[i].data, bytes);
     }

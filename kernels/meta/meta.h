@@ -67,7 +67,7 @@ typedef struct sg_trace_row {
     const char *op;
     sg_tensor   t[SG_OP_TENSORS]; /* output first; without data, rank 0 where absent */
     int         tensors;
-    bool        adds; /* reads what it writes */
+    bool        adds; /* reads the y that it writes */
     int64_t     calls;
     double      seconds, flops, bytes; /* of all calls; bytes: each tensor once, the output twice where it is read */
 } sg_trace_row;

@@ -37,7 +37,8 @@ static sg_trace_row *row_like(sg_trace *t, const sg_trace_row *kind)
 
 static sg_status note(sg_stream *s, const char *op, const void *args, const sg_tensor *t, int tensors, double seconds)
 {
-    sg_trace_row kind = {.op = op, .tensors = tensors, .adds = sg_reads_output(op, args)};
+    const bool   adds = sg_reads_output(op, args) && sg_op_outputs(op, args) == 1; /* a counter beside y is no matter */
+    sg_trace_row kind = {.op = op, .tensors = tensors, .adds = adds};
     for (int i = 0; i < tensors; i++) {
         if (t[i].rank == 0) continue;
         kind.t[i].dtype = t[i].dtype;

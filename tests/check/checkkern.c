@@ -6,7 +6,7 @@
  * from the level below, and levels that this machine lacks are listed as skipped. --cpumask keeps the whole process,
  * oneDNN in it, at and below a level: the library can be limited only once, before it first generates code, so that
  * what it would do on a lesser machine takes a run of its own. The cuda backend's levels are one after the other what the
- * same device runs as, up to --gpumask, and then cuDNN wherever it can. One line an op; exit 1 when anything failed. */
+ * same device runs as, up to --gpumask, and without that cuDNN wherever it can. One line an op; exit 1 when anything failed. */
 #include "checkkern.h"
 
 #include <omp.h>
@@ -44,7 +44,8 @@ typedef struct options {
 
 static const char *const level_names[SG_CPU_LEVELS] = {"base", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"};
 
-/* What a level of the GPU may do otherwise than that below: FP8 from sm89 up. NULL: everything is new. */
+/* What a level of the GPU may do otherwise than that below: FP8 from sm89 up, nothing from sm90 up. NULL: everything is
+ * new. */
 static const char *const gpu_ops[SG_GPU_LEVELS] = {
     [SG_GPU_SM80] = NULL, [SG_GPU_SM89] = " quantise attend_blocks ", [SG_GPU_SM90] = ""};
 static const char *const dnn_ops = " linear attend conv "; /* what cuDNN may serve */
@@ -174,7 +175,7 @@ static void run_cpu(const options *o, totals *t)
         for (int k = 0; k < 2; k++) sg_cpu_close(level[i].cpu[k]);
 }
 
-/* A level, or as OWN with changes what cuDNN serves. False: it does not open, and e says why. */
+/* Tries the ops in `changes` on a backend as a level; as OWN, those that cuDNN serves, by it. False: e says why not. */
 static bool run_backend(const options *o, sg_gpu_level as, const char *changes, totals *t, sg_error *e)
 {
     const bool               dnn = as == SG_GPU_OWN && changes;

@@ -256,6 +256,21 @@ static bool refused(sg_stream *s)
         ACCEPTS(op, other_);                                                                                           \
     } while (0)
 
+static void norm_counts_rows_of_a_mean_only(void **state)
+{
+    (void)state;
+    sg_plan_totals     totals = {0};
+    sg_stream          s = sg_plan_stream(&totals);
+    const sg_norm_args norm = {
+        .y = SHAPE(F32, 5, 24), .bad = SHAPE(I32, 1), .x = SHAPE(F32, 5, 24), .kind = SG_NORM_LAYER};
+    ACCEPTS(norm, norm);
+    ALLOWS(norm, norm, bad, ABSENT);
+    REFUSES(norm, norm, bad, SHAPE(I32, 2));
+    REFUSES(norm, norm, bad, SHAPE(F32, 1));
+    REFUSES(norm, norm, kind, SG_NORM_RMS);
+    assert_int_equal(sg_op_outputs("norm", &norm), 2);
+}
+
 /* 300 tokens: 3 blocks of queries, 5 of keys, 19 of 16; 4 heads on 2 of keys; 24 channels. */
 static void pooling_stages_refuse_what_does_not_fit(void **state)
 {
@@ -479,6 +494,7 @@ int main(void)
                                        cmocka_unit_test(nothing_attends_to_nothing),
                                        cmocka_unit_test(bad_values_are_counted),
                                        cmocka_unit_test(plan_measures_without_memory),
+                                       cmocka_unit_test(norm_counts_rows_of_a_mean_only),
                                        cmocka_unit_test(pooling_stages_refuse_what_does_not_fit),
                                        cmocka_unit_test(choosing_stages_refuse_what_does_not_fit),
                                        cmocka_unit_test(sparse_attention_refuses_what_does_not_fit),

@@ -33,8 +33,11 @@ static void rows_by_op_and_shape(void **state)
     for (int i = 0; i < 2; i++) sg_linear(&s, .y = y, .x = x, .w = w);
     sg_linear(&s, .y = y, .x = x, .w = w, .add = true);
     sg_copy(&s, .y = z, .x = y);
+    int32_t         found = 0;
+    const sg_tensor bad = {.data = &found, .dtype = SG_I32, .rank = 1, .dim = {1}};
+    sg_norm(&s, .y = z, .bad = bad, .x = y, .kind = SG_NORM_LAYER, .eps = 1e-6f);
     assert_int_equal(s.status, SG_OK);
-    assert_int_equal(t.rows, 3);
+    assert_int_equal(t.rows, 4);
 
     const sg_trace_row *const r = t.row;
     const double              all = sizeof(float) * (N * O + N * I + O * I);
@@ -55,6 +58,10 @@ static void rows_by_op_and_shape(void **state)
     assert_string_equal(r[2].op, "copy");
     assert_float_equal(r[2].flops, 0, 0);
     assert_float_equal(r[2].bytes, sizeof(float) * 2 * N * O, 0);
+
+    assert_string_equal(r[3].op, "norm");
+    assert_false(r[3].adds);
+    assert_float_equal(r[3].bytes, sizeof(float) * 2 * N * O + sizeof(int32_t), 0); /* y is not read, though found is */
     sg_trace_free(&t);
     assert_null(t.row);
 }
