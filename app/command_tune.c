@@ -15,6 +15,7 @@
 #include <string.h>
 
 enum { BUCKETS = 4 };
+static const double LEAST = 0.12;
 
 typedef struct job {
     const sg_settings    *settings;
@@ -90,6 +91,7 @@ static sg_status open_all(job *j, sg_error *e)
     const sg_tune_options o = {.policy = *p,
                                .l1 = j->bound[0],
                                .l2 = j->bound[1],
+                               .least = isnan(s->least) ? LEAST : s->least,
                                .buckets = s->buckets ? s->buckets : BUCKETS,
                                .cpu_mask = of.cpu_mask,
                                .host = j->host};

@@ -339,7 +339,8 @@ sg_settings sg_options_none(sg_command c)
                          .pv = NAN,
                          .dense_steps = NAN,
                          .l1 = NAN,
-                         .l2 = NAN};
+                         .l2 = NAN,
+                         .least = NAN};
 }
 
 sg_status sg_options_set(sg_settings *s, const char *name, const char *value, sg_error *e)

@@ -56,6 +56,7 @@ typedef struct sg_settings {
     int         repeat;                          /* bench */
     double      l1, l2;  /* tune: relative L1 that may come of prediction, and of it with the PV filter */
     const char *rule;    /* tune */
+    double      least;   /* tune: the least amount of a head */
     int         buckets; /* tune */
     const char *prompts; /* eval: a file */
     bool        skip_bad;

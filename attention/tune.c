@@ -85,6 +85,7 @@ sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e)
         return sg_error_set(e, SG_E_ARG,
                             "bounds of the error are %g and %g; they must be above 0, the second not below the first",
                             o->l1, o->l2);
+    if (!(o->least >= 0 && o->least <= 1)) return sg_error_set(e, SG_E_ARG, "%g is no least amount", o->least);
     if (o->buckets < 1 || o->every < 0) return sg_error_set(e, SG_E_ARG, "%d buckets", o->buckets);
     sg_tune *const t = calloc(1, sizeof *t);
     if (!t) return sg_error_set(e, SG_E_MEMORY, "no memory to tune");
@@ -139,11 +140,13 @@ static int bucket_of(const sg_tune *t, int step) { return (int)((int64_t)step * 
 
 static double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-/* The smallest amount from which on all stay under the bound; LAST where the head would gain too little. */
+/* The smallest amount, no less than the least, from which on all stay under the bound; LAST where the head would gain too little. */
 static int choose_amount(const sg_tune *t, const curve *c)
 {
     int a = LAST;
-    while (a > 0 && c->seen.size > 0 && c->seen.error[a - 1] <= t->o.l1 * c->seen.size) a--;
+    while (a > 0 && t->amounts[a - 1] >= (float)t->o.least && c->seen.size > 0 &&
+           c->seen.error[a - 1] <= t->o.l1 * c->seen.size)
+        a--;
     return c->kept[a] <= 0.9 * c->blocks ? a : LAST;
 }
 

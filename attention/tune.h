@@ -16,6 +16,7 @@ extern "C" {
 typedef struct sg_tune_options {
     sg_policy policy;   /* rule (TOPK or MASS), score, tail, tail_bias and sink are those that the thresholds are for */
     double    l1, l2;   /* bounds: of what skipping blocks does, and of that with the PV filter; l2 = l1: without one */
+    double    least;    /* no head gets an amount below this */
     int       buckets;  /* steps are cut into so many runs of equal length; fewer when there are fewer steps */
     int       every;    /* one in so many blocks of queries is looked at; 0: SG_TUNE_EVERY */
     unsigned  cpu_mask; /* as sg_backend_options has it */
@@ -27,7 +28,8 @@ enum { SG_TUNE_EVERY = 4, SG_TUNE_CHECKED = 4 }; /* one in so many of the sample
 
 typedef struct sg_tune sg_tune;
 
-/* SG_E_ARG for what cannot be: another rule, causal, bounds that are not 0 < l1 <= l2. The caller closes. */
+/* SG_E_ARG for what cannot be: another rule, causal, bounds that are not 0 < l1 <= l2, a least amount outside of [0, 1]. The
+ * caller closes. */
 sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e) SG_MUST_USE;
 void      sg_tune_close(sg_tune **t);
 
@@ -44,7 +46,7 @@ typedef struct sg_tune_figure {
     float skipped;        /* of the kept blocks, left out by the filter; a share */
 } sg_tune_figure;
 
-/* The smallest amounts that stay under l1, and the smallest lambdas that stay under l2; heads that would skip less than a
+/* The smallest amounts from `least` on that stay under l1, and the smallest lambdas that stay under l2; heads that would skip less than a
  * tenth of their blocks keep all, and a filter that leaves out less than a fiftieth is off. Both arrays are t's, valid until
  * the next call with t; figures are [buckets][layers][heads]. SG_E_ARG when nothing was seen: no sequence was long enough. */
 sg_status sg_tune_choose(sg_tune *t, const sg_thresholds **out, const sg_tune_figure **figures,

@@ -165,6 +165,8 @@ static void draw(float size)
         in[i / (N_MAX * HEADS * D)][i % (N_MAX * HEADS * D)] = drawn() * size;
 }
 
+static double floor_asked; /* of the amounts that tune finds */
+
 /* What is found for two heads of two layers in four steps, in bucket 1 of 2. */
 static const sg_thresholds *tune(sg_tune **t, const sg_policy *p, const sg_tune_figure **figures, sg_dtype type,
                                  const sg_backend *host)
@@ -181,7 +183,7 @@ static const sg_thresholds *tune(sg_tune **t, const sg_policy *p, const sg_tune_
         for (int at = 0; at < N_MAX * HEADS * D; at++) half[i][at] = sg_f32_to_bf16(in[i][at]);
         *to[i] = tensor(type == SG_F32 ? (void *)in[i] : (void *)half[i], type, N_MAX, HEADS, D);
     }
-    const sg_tune_options o = {.policy = *p, .l1 = 0.05, .l2 = 0.06, .buckets = 2, .host = host};
+    const sg_tune_options o = {.policy = *p, .l1 = 0.05, .l2 = 0.06, .least = floor_asked, .buckets = 2, .host = host};
     assert_int_equal(sg_tune_open(t, &o, &e), SG_OK);
     for (int step = 0; step < 4; step++)
         for (int layer = 0; layer < 2; layer++) sg_tune_see(*t, &s, &shape, layer, step, 0, 900 - 200 * step, &a);
@@ -263,6 +265,27 @@ static void bounds_hold(void **state)
     sg_tune_close(&t[1]);
 }
 
+/* What would do with less gets the least, in the grid's next step; what needs more gets what it needs. */
+static void no_head_gets_less_than_the_least(void **state)
+{
+    (void)state;
+    sg_tune              *t[2] = {0};
+    const sg_tune_figure *f;
+    draw_blocks();
+    const sg_thresholds *const free = tune(&t[0], &with_tail, &f, SG_F32, NULL);
+    floor_asked = 0.29;
+    const sg_thresholds *const bound = tune(&t[1], &with_tail, &f, SG_F32, NULL);
+    floor_asked = 0;
+    int raised = 0;
+    for (int i = 0; i < 2 * 2 * HEADS; i++) {
+        assert_float_equal(bound->amount[i], free->amount[i] < 0.3f ? 0.3f : free->amount[i], 0);
+        raised += bound->amount[i] > free->amount[i];
+    }
+    assert_true(raised > 0);
+    sg_tune_close(&t[0]);
+    sg_tune_close(&t[1]);
+}
+
 /* As for a render on a device: what is copied and looked at elsewhere has the same outcome. */
 static void copies_do_as_well(void **state)
 {
@@ -291,6 +314,8 @@ static void what_cannot_be_is_refused(void **state)
                      SG_E_ARG);
     assert_int_equal(sg_tune_open(&t, &(sg_tune_options){.l1 = 0.1, .l2 = 0.05, .buckets = 1}, &e), SG_E_ARG);
     assert_int_equal(sg_tune_open(&t, &(sg_tune_options){.l1 = NAN, .l2 = 0.05, .buckets = 1}, &e), SG_E_ARG);
+    assert_int_equal(sg_tune_open(&t, &(sg_tune_options){.l1 = 0.05, .l2 = 0.05, .least = 1.5, .buckets = 1}, &e),
+                     SG_E_ARG);
     assert_null(t);
     assert_int_equal(sg_tune_open(&t, &(sg_tune_options){.l1 = 0.05, .l2 = 0.05, .buckets = 1}, &e), SG_OK);
     assert_int_equal(sg_tune_choose(t, &found, &f, &e), SG_E_ARG);
@@ -304,6 +329,7 @@ int main(void)
         cmocka_unit_test(block_diagonal_needs_one_block),
         cmocka_unit_test(uniform_attention_needs_all_or_a_tail),
         cmocka_unit_test(bounds_hold),
+        cmocka_unit_test(no_head_gets_less_than_the_least),
         cmocka_unit_test(copies_do_as_well),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
