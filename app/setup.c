@@ -72,19 +72,16 @@ sg_status sg_setup_model(sg_model_path *out, const char *asked, sg_error *e)
 }
 
 /* Bit i allows level i of the CPU; each name allows all below it. */
-static unsigned cpu_mask(const char *name)
+int sg_setup_place(const char *name, const char *const *list)
 {
-    unsigned mask = 1;
-    for (int i = 0; name && sg_cpumask_names[i] && strcmp(name, sg_cpumask_names[i]) != 0; i++) mask = 2 * mask + 1;
-    return name ? mask : 0;
+    int i = 0;
+    while (list[i] && strcmp(list[i], name) != 0) i++;
+    return i;
 }
 
-static int gpu_level(const char *name)
-{
-    int level = 0;
-    while (name && strcmp(name, sg_gpu_level_names[level]) != 0) level++;
-    return name ? level + 1 : SG_GPU_OWN;
-}
+static unsigned cpu_mask(const char *name) { return name ? (2u << sg_setup_place(name, sg_cpumask_names)) - 1 : 0; }
+
+static int gpu_level(const char *name) { return name ? 1 + sg_setup_place(name, sg_gpu_level_names) : SG_GPU_OWN; }
 
 static sg_offload offload(const char *name)
 {

@@ -18,6 +18,9 @@ typedef struct sg_model_path {
 
 sg_status sg_setup_model(sg_model_path *out, const char *asked, sg_error *e) SG_MUST_USE;
 
+/* Where name stands in a list that ends with NULL; the options have made sure that it does. */
+int sg_setup_place(const char *name, const char *const *list);
+
 /* What s asks of the engine; model may be NULL where no engine is opened. */
 sg_engine_options sg_setup_options(const sg_model_path *model, const sg_settings *s);
 

@@ -7,14 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Where name stands in a list; the options have made sure that it does. */
-static int place_of(const char *name, const char *const *list)
-{
-    int i = 0;
-    while (list[i] && strcmp(list[i], name) != 0) i++;
-    return i;
-}
-
 static bool is(const char *given, const char *value) { return given && strcmp(given, value) == 0; }
 
 static bool names_threshold(const sg_settings *s)
@@ -79,13 +71,13 @@ static void set_numbers(sg_policy *p, const sg_settings *s)
 
 static void set_choices(sg_policy *p, const sg_settings *s)
 {
-    if (s->attention) p->kind = (sg_attention_kind)place_of(s->attention, sg_attention_names);
-    if (s->score) p->score = (sg_score_kind)place_of(s->score, sg_score_names);
+    if (s->attention) p->kind = (sg_attention_kind)sg_setup_place(s->attention, sg_attention_names);
+    if (s->score) p->score = (sg_score_kind)sg_setup_place(s->score, sg_score_names);
     if (s->tail) p->tail = is(s->tail, "on");
-    if (s->tail_bias) p->tail_bias = (sg_tail_bias)place_of(s->tail_bias, sg_tail_bias_names);
-    if (s->pv_dtype) p->pv_dtype = (sg_pv_dtype)place_of(s->pv_dtype, sg_pv_dtype_names);
+    if (s->tail_bias) p->tail_bias = (sg_tail_bias)sg_setup_place(s->tail_bias, sg_tail_bias_names);
+    if (s->pv_dtype) p->pv_dtype = (sg_pv_dtype)sg_setup_place(s->pv_dtype, sg_pv_dtype_names);
     if (s->budget) p->heads = is(s->budget, "heads");
-    if (s->order) p->order = (sg_order)place_of(s->order, sg_order_names);
+    if (s->order) p->order = (sg_order)sg_setup_place(s->order, sg_order_names);
 }
 
 sg_status sg_setup_attention(sg_policy *p, sg_attention_files *f, const sg_settings *s, sg_error *e)

@@ -140,7 +140,8 @@ static int bucket_of(const sg_tune *t, int step) { return (int)((int64_t)step * 
 
 static double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-/* The smallest amount, no less than the least, from which on all stay under the bound; LAST where the head would gain too little. */
+/* The smallest amount, no less than the least, from which on all stay under the bound; LAST where the head would gain too
+ * little. */
 static int choose_amount(const sg_tune *t, const curve *c)
 {
     int a = LAST;

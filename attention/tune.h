@@ -46,9 +46,10 @@ typedef struct sg_tune_figure {
     float skipped;        /* of the kept blocks, left out by the filter; a share */
 } sg_tune_figure;
 
-/* The smallest amounts from `least` on that stay under l1, and the smallest lambdas that stay under l2; heads that would skip less than a
- * tenth of their blocks keep all, and a filter that leaves out less than a fiftieth is off. Both arrays are t's, valid until
- * the next call with t; figures are [buckets][layers][heads]. SG_E_ARG when nothing was seen: no sequence was long enough. */
+/* The smallest amounts from `least` on that stay under l1, and the smallest lambdas that stay under l2; heads that would skip
+ * less than a tenth of their blocks keep all, and a filter that leaves out less than a fiftieth is off. Both arrays are t's,
+ * valid until the next call with t; figures are [buckets][layers][heads]. SG_E_ARG when nothing was seen: no sequence was
+ * long enough. */
 sg_status sg_tune_choose(sg_tune *t, const sg_thresholds **out, const sg_tune_figure **figures,
                          sg_error *e) SG_MUST_USE;
 

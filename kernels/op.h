@@ -161,7 +161,7 @@ enum { SG_BLOCK_Q = 128, SG_BLOCK_K = 64, SG_BLOCK_SUB = 16 };
  * sg_f8_place(t): of 16 neighbours 0 1 8 9, 2 3 10 11, 4 5 12 13, 6 7 14 15, so that the four weights of a row that a lane
  * has of q k^T stand where it needs them as operands of the product with v (SageAttention2, arXiv:2411.10958). */
 static inline int64_t sg_f8_place(int64_t t) { return t / 16 * 16 + t % 8 / 2 * 4 + t / 8 % 2 * 2 + t % 2; }
-static inline int64_t sg_f8_row(int64_t tokens) { return (tokens + SG_BLOCK_K - 1) / SG_BLOCK_K * SG_BLOCK_K; }
+static inline int64_t sg_f8_row(int64_t tokens) { return sg_div_up(tokens, SG_BLOCK_K) * SG_BLOCK_K; }
 
 /* Over every run of `block` rows of x, for each head and channel: the mean, and var = mean of (x - mean)^2. sub: means of
  * SG_BLOCK_SUB rows; total: of all rows. And, as x is being read, what quantise makes of it: reach, the scale of each

@@ -50,8 +50,9 @@ struct sg_lt;
 struct sg_dnn;
 struct sg_cuda_step;
 
-/* Multiply-adds from which an op is worth cuDNN's start and, for attention, its compiling. A convolution of fewer than
- * SG_DNN_COLS output channels counts as one of so many: ours makes a product of it, whose tiles are no narrower. */
+/* Multiply-adds from which an op is worth cuDNN's start and, for attention and gated products, its compiling. A
+ * convolution of fewer than SG_DNN_COLS output channels counts as one of so many: ours makes a product of it, whose tiles
+ * are no narrower. */
 #define SG_DNN_LEAST ((int64_t)1 << 34)
 #define SG_DNN_COLS 64
 #define SG_DNN_NEVER (INT64_MAX / 2) /* not the last number: it is divided rounding up */

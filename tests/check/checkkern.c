@@ -6,7 +6,8 @@
  * from the level below, and levels that this machine lacks are listed as skipped. --cpumask keeps the whole process,
  * oneDNN in it, at and below a level: the library can be limited only once, before it first generates code, so that
  * what it would do on a lesser machine takes a run of its own. The cuda backend's levels are one after the other what the
- * same device runs as, up to --gpumask, and without that cuDNN wherever it can. One line an op; exit 1 when anything failed. */
+ * same device runs as, up to --gpumask, and without that cuDNN wherever it can. One line an op; exit 1 when anything
+ * failed. */
 #include "checkkern.h"
 
 #include <omp.h>
@@ -193,6 +194,12 @@ static bool run_backend(const options *o, sg_gpu_level as, const char *changes, 
     return true;
 }
 
+static void stop(const sg_error *e)
+{
+    fprintf(stderr, "checkkern: %s\n", e->text);
+    exit(1);
+}
+
 /* Levels above the device's are skipped; one that does not open for another reason, or no device at all, ends the run. */
 static void run_named(const options *o, totals *t)
 {
@@ -200,18 +207,12 @@ static void run_named(const options *o, totals *t)
     for (int i = cuda ? SG_GPU_SM80 : SG_GPU_OWN; i <= (cuda ? o->gpu_top : SG_GPU_OWN); i++) {
         sg_error e = {0};
         if (run_backend(o, (sg_gpu_level)i, gpu_ops[i], t, &e)) continue;
-        if (i <= SG_GPU_SM80 || e.code != SG_E_UNSUPPORTED) {
-            fprintf(stderr, "checkkern: %s\n", e.text);
-            exit(1);
-        }
+        if (i <= SG_GPU_SM80 || e.code != SG_E_UNSUPPORTED) stop(&e);
         t->skipped++;
         printf("skip  %-11s %s\n", sg_gpu_level_names[i - 1], e.text);
     }
     sg_error e = {0};
-    if (cuda && o->gpu_top == SG_GPU_LEVELS - 1 && !run_backend(o, SG_GPU_OWN, dnn_ops, t, &e)) {
-        fprintf(stderr, "checkkern: %s\n", e.text);
-        exit(1);
-    }
+    if (cuda && o->gpu_top == SG_GPU_LEVELS - 1 && !run_backend(o, SG_GPU_OWN, dnn_ops, t, &e)) stop(&e);
 }
 
 /* The level of that name, or the machine's where that is lower; -1: there is none of that name. */
