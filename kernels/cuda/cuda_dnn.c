@@ -1,13 +1,13 @@
-/* cuda_dnn.c - attention, convolutions and gated products by cuDNN 9, the only file that knows it.
+/* cuda_dnn.c - attention, convolutions and products that are added by cuDNN 9, the only file that knows it.
  *
  * The library is opened when an op is large enough to be worth it, not linked: opening it costs some tenths of a
- * second. An attention of a new shape is compiled, which costs about as much again, and so is the first gated product. It
+ * second. An attention of a new shape is compiled, which costs about as much again, and so is the first product. It
  * need not be installed: what cuDNN does not do, or is not there to do, our own kernels do; sg_dnn_tell says so. They
- * also do strided convolutions and gated products of more depth than width, for which the engines that cuDNN's
- * heuristics name are slower or no faster (kernels/NOTES.md).
+ * also do strided convolutions, for which the engines that its heuristics name are slower (kernels/NOTES.md).
  *
  * Each shape has an execution plan: the best engine by the library's heuristics (mode B) whose sums are F32 and come
- * out the same each time. A convolution adds to what y holds, where the bias has been put before, which rounds y to
+ * out the same each time; of those for a product the one of the kernel that was the fastest at every size that was
+ * tried, where it is named. A convolution adds to what y holds, where the bias has been put before, which rounds y to
  * BF16 once more; the engines that add a bias themselves are compiled for each shape.
  *
  * Sources: NVIDIA's cuDNN backend API reference, and cudnn-frontend for what an attention operation must say. */
@@ -30,7 +30,9 @@ enum {
     KEPT = 1024,       /* plans; of further shapes none is made, since a graph may hold any plan's kernels */
     PARTS = 48,        /* descriptors of a plan */
     CHOICES = 8,       /* engines that are looked at */
-    NOTES = 16         /* more than an engine has */
+    NOTES = 16,        /* more than an engine has */
+    KNOBS = 16,        /* more than the engine of a product has */
+    WIDE = 40          /* KERNEL_CFG of the fastest kernel for products on Hopper */
 };
 
 #define LIBRARY "libcudnn.so." SG_TEXT(CUDNN_GRAPH_MAJOR)
@@ -43,10 +45,10 @@ enum {
 
 typedef cudnnBackendDescriptor_t part;
 
-enum { ATTEND, CONV, GATED };
+enum { ATTEND, CONV, PRODUCT };
 
-/* What tells one plan from another: attend n m h d; conv x[4] w[5] pad[4], and whether y is added to; gated product
- * n i o, and whether it has a bias. */
+/* What tells one plan from another: attend n m h d; conv x[4] w[5] pad[4], and whether y is added to; product n
+ * i o gated, and whether it has a bias. */
 typedef struct dnn_key {
     int64_t number[13];
     int64_t op, add;
@@ -258,25 +260,28 @@ static cudnnStatus_t each_operation(const sg_dnn *l, dnn_plan *p, cudnnPointwise
     return build(l, p, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
-/* after = before + gate (x w^T + b). Both get one address: who writes an element has read it. */
-static cudnnStatus_t gated_operations(const sg_dnn *l, dnn_plan *p, part *out, int64_t *count)
+/* after = before + gate (x w^T + b), gate and b if there are any. Both get one address: who writes an element has read it. */
+static cudnnStatus_t added_operations(const sg_dnn *l, dnn_plan *p, part *out, int64_t *count)
 {
     const int64_t n = p->key.number[0], o = p->key.number[2];
-    part          product, b, sum, gate, gated, before, after;
-    TRY(matrix(l, p, AT_PRODUCT, n, o, o, 1, &product));
-    TRY(matrix(l, p, AT_GATE, 1, o, o, 1, &gate));
-    TRY(matrix(l, p, AT_GATED, n, o, o, 1, &gated));
+    part          sum, b, biased, gate, gated, before, after;
+    TRY(matrix(l, p, AT_PRODUCT, n, o, o, 1, &sum));
     TRY(matrix(l, p, AT_BEFORE, n, o, o, 1, &before));
     TRY(matrix(l, p, AT_AFTER, n, o, o, 1, &after));
-    TRY(product_operation(l, p, product, &out[(*count)++]));
-    sum = product;
+    TRY(product_operation(l, p, sum, &out[(*count)++]));
     if (p->key.add) {
         TRY(matrix(l, p, AT_B, 1, o, o, 1, &b));
-        TRY(matrix(l, p, AT_SUM, n, o, o, 1, &sum));
-        TRY(each_operation(l, p, CUDNN_POINTWISE_ADD, sum, product, b, &out[(*count)++]));
+        TRY(matrix(l, p, AT_SUM, n, o, o, 1, &biased));
+        TRY(each_operation(l, p, CUDNN_POINTWISE_ADD, biased, sum, b, &out[(*count)++]));
+        sum = biased;
     }
-    TRY(each_operation(l, p, CUDNN_POINTWISE_MUL, gated, sum, gate, &out[(*count)++]));
-    return each_operation(l, p, CUDNN_POINTWISE_ADD, after, gated, before, &out[(*count)++]);
+    if (p->key.number[3]) {
+        TRY(matrix(l, p, AT_GATE, 1, o, o, 1, &gate));
+        TRY(matrix(l, p, AT_GATED, n, o, o, 1, &gated));
+        TRY(each_operation(l, p, CUDNN_POINTWISE_MUL, gated, sum, gate, &out[(*count)++]));
+        sum = gated;
+    }
+    return each_operation(l, p, CUDNN_POINTWISE_ADD, after, sum, before, &out[(*count)++]);
 }
 
 /* ---- plans ---- */
@@ -320,6 +325,29 @@ static cudnnStatus_t plan_on(const sg_dnn *l, dnn_plan *p, part choice)
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* Whether an engine as it is named runs the kernel WIDE. */
+static bool is_wide(const sg_dnn *l, part choice)
+{
+    part    knob[KNOBS] = {0};
+    int64_t count = 0, one = 0, value = 0;
+    bool    wide = false;
+    int     made = 0;
+    while (made < KNOBS && !l->BackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[made])) made++;
+    if (l->BackendGetAttribute(choice, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, made, &count,
+                               knob))
+        count = 0;
+    for (int i = 0; i < sg_min64(count, made) && !wide; i++) {
+        cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_COUNTS;
+        wide = !l->BackendGetAttribute(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &one,
+                                       &type) &&
+               type == CUDNN_KNOB_TYPE_KERNEL_CFG &&
+               !l->BackendGetAttribute(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &one, &value) &&
+               value == WIDE;
+    }
+    while (made > 0) l->BackendDestroyDescriptor(knob[--made]);
+    return wide;
+}
+
 static cudnnStatus_t choose(const sg_dnn *l, dnn_plan *p, const part *operations, int64_t operation_count)
 {
     const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_B;
@@ -334,8 +362,10 @@ static cudnnStatus_t choose(const sg_dnn *l, dnn_plan *p, const part *operations
     for (int i = 0; i < CHOICES; i++) TRY(make(l, p, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &choice[i]));
     TRY(l->BackendGetAttribute(advice, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, CHOICES, &count,
                                choice));
-    for (int i = 0; i < sg_min64(count, CHOICES) && status != CUDNN_STATUS_SUCCESS; i++)
-        status = plan_on(l, p, choice[i]);
+    count = sg_min64(count, CHOICES);
+    for (int i = 0; i < count && p->key.op == PRODUCT && status != CUDNN_STATUS_SUCCESS; i++)
+        if (is_wide(l, choice[i])) status = plan_on(l, p, choice[i]);
+    for (int i = 0; i < count && status != CUDNN_STATUS_SUCCESS; i++) status = plan_on(l, p, choice[i]);
     return status;
 }
 
@@ -343,8 +373,8 @@ static cudnnStatus_t plan_make(const sg_dnn *l, dnn_plan *p)
 {
     part    operations[4];
     int64_t count = 0;
-    if (p->key.op == GATED) {
-        TRY(gated_operations(l, p, operations, &count));
+    if (p->key.op == PRODUCT) {
+        TRY(added_operations(l, p, operations, &count));
     } else {
         TRY(p->key.op == CONV ? conv_operation(l, p, operations) : attend_operation(l, p, operations));
         count = 1;
@@ -509,19 +539,20 @@ bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_sta
     return true;
 }
 
-bool sg_cuda_gated_dnn(sg_stream *s, const char *op, const sg_product *p, sg_status *status)
+bool sg_cuda_added_dnn(sg_stream *s, const char *op, const sg_product *p, sg_status *status)
 {
-    if (!p->gate || p->y_type != SG_F32 || p->x_type != SG_BF16 || p->w_type != SG_BF16 || p->i % 8 || p->o % 8 ||
-        p->i > p->o || p->n * p->o < sg_div_up(sg_cuda_of(s)->dnn_least, p->i) || !sg_cuda_aligned(p->y) ||
-        !sg_cuda_aligned(p->x) || !sg_cuda_aligned(p->w) || !sg_cuda_aligned(p->gate) || !sg_cuda_aligned(p->b))
+    if (!p->add || p->y_type != SG_F32 || p->x_type != SG_BF16 || p->w_type != SG_BF16 || p->i % 8 || p->o % 8 ||
+        p->n * p->o < sg_div_up(sg_cuda_of(s)->dnn_least, p->i) || !sg_cuda_aligned(p->y) || !sg_cuda_aligned(p->x) ||
+        !sg_cuda_aligned(p->w) || !sg_cuda_aligned(p->gate) || !sg_cuda_aligned(p->b))
         return false;
-    static const int64_t  at[] = {AT_BEFORE, AT_AFTER, AT_X, AT_W, AT_GATE, AT_B};
-    void *const           data[] = {p->y, p->y, (void *)(uintptr_t)p->x, (void *)(uintptr_t)p->w,
-                                    (void *)(uintptr_t)p->gate, (void *)(uintptr_t)p->b};
-    const dnn_key         key = {.number = {p->n, p->i, p->o}, .op = GATED, .add = p->b != NULL};
+    const dnn_key         key = {.number = {p->n, p->i, p->o, p->gate != NULL}, .op = PRODUCT, .add = p->b != NULL};
     const dnn_plan *const plan = serves(sg_cuda_of(s), &key);
     if (!plan) return false;
-    *status = run(s, op, plan, p->b ? COUNT(at) : COUNT(at) - 1, at, data);
+    int64_t count = 4, at[] = {AT_BEFORE, AT_AFTER, AT_X, AT_W, 0, 0};
+    void   *data[] = {p->y, p->y, (void *)(uintptr_t)p->x, (void *)(uintptr_t)p->w, NULL, NULL};
+    if (p->b) at[count] = AT_B, data[count++] = (void *)(uintptr_t)p->b;
+    if (p->gate) at[count] = AT_GATE, data[count++] = (void *)(uintptr_t)p->gate;
+    *status = run(s, op, plan, count, at, data);
     return true;
 }
 
@@ -567,7 +598,7 @@ bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_sta
     return false;
 }
 
-bool sg_cuda_gated_dnn(sg_stream *s, const char *op, const sg_product *p, sg_status *status)
+bool sg_cuda_added_dnn(sg_stream *s, const char *op, const sg_product *p, sg_status *status)
 {
     (void)s, (void)op, (void)p, (void)status;
     return false;

@@ -50,7 +50,7 @@ struct sg_lt;
 struct sg_dnn;
 struct sg_cuda_step;
 
-/* Multiply-adds from which an op is worth cuDNN's start and, for attention and gated products, its compiling. A
+/* Multiply-adds from which an op is worth cuDNN's start and, for attention and products, its compiling. A
  * convolution of fewer than SG_DNN_COLS output channels counts as one of so many: ours makes a product of it, whose tiles
  * are no narrower. */
 #define SG_DNN_LEAST ((int64_t)1 << 34)
@@ -171,8 +171,8 @@ typedef struct sg_product {
 
 sg_status sg_cuda_product(sg_stream *s, const char *op, const sg_product *p);
 
-/* The same with a gate, BF16 operands, an F32 y and no more depth than width, by cuDNN: as sg_cuda_attend_dnn. */
-bool sg_cuda_gated_dnn(sg_stream *s, const char *op, const sg_product *p, sg_status *status);
+/* The same with BF16 operands, added to an F32 y, by cuDNN: as sg_cuda_attend_dnn. */
+bool sg_cuda_added_dnn(sg_stream *s, const char *op, const sg_product *p, sg_status *status);
 
 /* ---- attend_mma.cu ---- */
 
