@@ -351,7 +351,7 @@ static void hand_over(walker *p, int64_t shares)
 
 static walker walker_at(const blocks_job *b, const blocks_room *w, int64_t head, walk_pass pass)
 {
-    const int64_t at = (head / b->s.serves - b->s.first) * b->s.tiles;
+    const int64_t at = sg_blocks_place(&b->s, head / b->s.serves);
     return (walker){
         .b = b, .w = w, .packed = b->packed + at * b->bytes, .scale = b->scale + at * 4 * SG_COLS, .pass = pass};
 }
@@ -488,7 +488,7 @@ static void begin_sub(const blocks_job *b, const blocks_room *w, int64_t head, i
 static void add_wilds(const blocks_job *b, const blocks_room *w, int64_t head, int64_t sub)
 {
     const int64_t        hk = head / b->s.serves;
-    const uint8_t *const wild = b->wild + (hk - b->s.first) * b->s.tiles;
+    const uint8_t *const wild = b->wild + sg_blocks_place(&b->s, hk);
     const int32_t *const list = w->list + sub * b->s.tiles;
     for (int64_t i = 0; i < w->state[sub].count; i++) {
         if (!wild[list[i]]) continue;
@@ -528,10 +528,10 @@ static void attend_task(const blocks_job *b, const blocks_room *w, int64_t head,
     }
 }
 
-/* The tasks of the heads of a group; with causal the longest first. */
+/* All heads, by groups; with causal the longest tasks of a group first. A thread that finds no more tasks packs the next. */
 static void attend_heads(const blocks_job *b, int threads, char *rooms, int64_t room_bytes)
 {
-    const int64_t heads = sg_min64(b->s.group, b->s.hk - b->s.first), each = sg_div_up(b->s.nq, b->task);
+    const int64_t each = sg_div_up(b->s.nq, b->task);
 #pragma omp parallel num_threads(threads)
     {
         blocks_room    mine;
@@ -539,12 +539,15 @@ static void attend_heads(const blocks_job *b, int threads, char *rooms, int64_t 
         room_at(b, &mine, rooms + omp_get_thread_num() * room_bytes);
         _mm_setcsr(control | 0x8040); /* denormals are zeros, as they are to the products */
         sg_tiles_open();
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < heads * b->s.tiles; i++) pack_block(b, b->s.first + i / b->s.tiles, i % b->s.tiles);
+        for (int64_t first = 0; first < b->s.hk; first += b->s.group) {
+            const int64_t heads = sg_min64(b->s.group, b->s.hk - first);
 #pragma omp for schedule(dynamic)
-        for (int64_t i = 0; i < heads * b->s.serves * each; i++) {
-            const int64_t first = (each - 1 - i % each) * b->task;
-            attend_task(b, &mine, b->s.first * b->s.serves + i / each, first, sg_min64(first + b->task, b->s.nq));
+            for (int64_t i = 0; i < heads * b->s.tiles; i++) pack_block(b, first + i / b->s.tiles, i % b->s.tiles);
+#pragma omp for schedule(dynamic) nowait
+            for (int64_t i = 0; i < heads * b->s.serves * each; i++) {
+                const int64_t at = (each - 1 - i % each) * b->task;
+                attend_task(b, &mine, first * b->s.serves + i / each, at, sg_min64(at + b->task, b->s.nq));
+            }
         }
         sg_tiles_close();
         _mm_setcsr(control);
@@ -585,10 +588,9 @@ static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
     char *const   p = sg_blocks_scratch(&b.s, cpu, rooms, b.s.tiles * b.bytes + scales + whole(b.s.tiles));
     if (!p) return SG_E_MEMORY;
     b.packed = p;
-    b.scale = (float *)(p + b.s.group * b.s.tiles * b.bytes);
-    b.wild = (uint8_t *)b.scale + b.s.group * scales;
-    for (b.s.first = 0; b.s.first < b.s.hk; b.s.first += b.s.group)
-        attend_heads(&b, cpu->threads, p - rooms, room_bytes);
+    b.scale = (float *)(p + b.s.ring * b.s.tiles * b.bytes);
+    b.wild = (uint8_t *)b.scale + b.s.ring * scales;
+    attend_heads(&b, cpu->threads, p - rooms, room_bytes);
     sg_blocks_tell(&b.s);
     return SG_OK;
 }

@@ -24,7 +24,7 @@ typedef struct blocks_job {
     int64_t       chunk;          /* blocks of a list that stay in the cache */
     int64_t       task;           /* blocks of queries of a task */
     int64_t       k_bytes, bytes; /* of a packed block: keys; all */
-    char         *packed;         /* blocks of the heads of a group */
+    char         *packed;         /* blocks of the heads of the ring */
     float        *scale;          /* [heads][tiles][4][SG_COLS], of 16 keys, twice */
     uint8_t      *wild;           /* [heads][tiles]: whether some value of a block is not finite */
 } blocks_job;
@@ -114,7 +114,7 @@ static inline bool pack_values(const blocks_job *b, uint16_t *v, const block_val
 static inline void pack_block(const blocks_job *b, int64_t head, int64_t block)
 {
     const sg_tensor *const kt = block < b->s.nk ? &b->s.a->k : &b->s.a->tail_k;
-    const int64_t          at = (head - b->s.first) * b->s.tiles + block;
+    const int64_t          at = sg_blocks_place(&b->s, head) + block;
     int8_t *const          k = (int8_t *)(b->packed + at * b->bytes);
     const block_values     v = values_of(b, head, block);
     for (int64_t i = 0; i < 4 * SG_COLS; i++)

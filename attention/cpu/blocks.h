@@ -11,8 +11,10 @@ sg_status sg_vec_blocks_base(sg_stream *s, const sg_attend_blocks_args *a);
 sg_status sg_vec_blocks_avx2(sg_stream *s, const sg_attend_blocks_args *a);
 sg_status sg_vec_blocks_avx512(sg_stream *s, const sg_attend_blocks_args *a);
 
-/* Packed tiles of a group of heads stay below this, so that scratch does not grow with the number of heads. */
-enum { SG_GROUP_BYTES = 64 << 20 };
+/* Heads of keys are packed by groups, each when the one before is nearly done with, into a ring of two groups whose bytes
+ * stay below the first number: what comes is written to where a cache still holds what was. A group is no smaller than
+ * one head, nor than so many blocks of queries for each thread, which balance it. */
+enum { SG_RING_BYTES = 16 << 20, SG_GROUP_BLOCKS = 32 };
 
 enum { SG_FILTER_ROWS = 32 }; /* that leave out a block together */
 
@@ -27,7 +29,7 @@ typedef struct sg_blocks_job {
     int64_t                      n, m, h, hk, d, nq, nk;
     int64_t                      tiles;        /* of a head of keys */
     int64_t                      serves;       /* neighbouring heads of queries, by each head of keys */
-    int64_t                      first, group; /* heads of keys that are packed: the first, how many at most */
+    int64_t                      group, ring;  /* heads of keys that are packed together; that there is room for */
     sg_blocks_count             *count;        /* [h, nq], or NULL without lambda */
 } sg_blocks_job;
 
@@ -42,17 +44,22 @@ static inline sg_blocks_job sg_blocks_job_of(const sg_attend_blocks_args *a)
     return b;
 }
 
-/* Decides on the heads of a group and gives out scratch: `rooms` bytes of the kernel's own, then `head_bytes` for each
- * of its heads, which is what comes back, then the counts. NULL when memory is short. */
+/* Decides on group and ring and gives out scratch: `rooms` bytes of the kernel's own, then `head_bytes` for each head of
+ * the ring, which is what comes back, then the counts. NULL when memory is short. */
 static inline char *sg_blocks_scratch(sg_blocks_job *b, sg_cpu *cpu, int64_t rooms, int64_t head_bytes)
 {
-    const int64_t fit = SG_GROUP_BYTES / (head_bytes + 1);
-    b->group = fit < 1 ? 1 : sg_min64(fit, b->hk);
+    const int64_t fit = SG_RING_BYTES / (2 * head_bytes + 1);
+    const int64_t busy = sg_div_up(SG_GROUP_BLOCKS * cpu->threads, b->nq * b->serves);
+    b->group = sg_min64(fit > busy ? fit : busy, b->hk);
+    b->ring = sg_min64(2 * b->group, b->hk);
     const int64_t counts = b->a->lambda.rank ? b->h * b->nq * (int64_t)sizeof(sg_blocks_count) : 0;
-    char *const   p = (char *)sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)(rooms + b->group * head_bytes + counts));
-    if (p && counts) b->count = (sg_blocks_count *)(p + rooms + b->group * head_bytes);
+    char *const   p = (char *)sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)(rooms + b->ring * head_bytes + counts));
+    if (p && counts) b->count = (sg_blocks_count *)(p + rooms + b->ring * head_bytes);
     return p ? p + rooms : NULL;
 }
+
+/* Where the tiles of a head of keys lie in the ring: the number of the first. */
+static inline int64_t sg_blocks_place(const sg_blocks_job *b, int64_t hk) { return hk % b->ring * b->tiles; }
 
 /* The row of `key` of a tile in k, or in tail_k, and in v or tail_v; -1 where there is none. */
 static inline int64_t sg_blocks_row(const sg_blocks_job *b, int64_t tile, int64_t key)

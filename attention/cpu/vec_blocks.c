@@ -29,7 +29,7 @@ typedef struct vec_job {
     sg_blocks_job s;
     int64_t       wide, ld;      /* d rounded up to whole panels; between rows of q and o */
     int64_t       strip, up;     /* queries that go together; the same rounded up to whole tiles of rows */
-    float        *k, *scale, *v; /* packed, of the heads of a group */
+    float        *k, *scale, *v; /* packed, of the heads of the ring */
 } vec_job;
 
 /* What a task needs, in its thread's scratch. Strips of queries begin `up` rows apart; rows that hold none are zero. */
@@ -77,7 +77,7 @@ static void pack_tile(const vec_job *b, int64_t head, int64_t tile, float *row)
 {
     const sg_blocks_job *const s = &b->s;
     const bool                 real = tile < s->nk;
-    const int64_t              at = (head - s->first) * s->tiles + tile;
+    const int64_t              at = sg_blocks_place(s, head) + tile;
     float *const k = b->k + at * SG_BLOCK_K * s->d, *const v = b->v + at * SG_BLOCK_K * b->wide;
     for (int64_t key = 0; key < SG_BLOCK_K; key++) {
         const int64_t from = sg_blocks_row(s, tile, key), panel = key / SG_NR * s->d;
@@ -234,7 +234,7 @@ static double task_end(const vec_job *b, const vec_room *w, int64_t head, int64_
 static void attend_task(const vec_job *b, const vec_room *w, int64_t head, int64_t i)
 {
     const int64_t   row = i * SG_BLOCK_Q, rows = sg_min64(SG_BLOCK_Q, b->s.n - row);
-    const int64_t   from = (head / b->s.serves - b->s.first) * b->s.tiles;
+    const int64_t   from = sg_blocks_place(&b->s, head / b->s.serves);
     const bool      filters = b->s.count != NULL;
     const float     lambda = filters ? ((const float *)b->s.a->lambda.data)[head] * 0.693147180559945309f : 0.0f;
     sg_blocks_walk  walk = sg_blocks_walk_of(&b->s, head, i);
@@ -252,19 +252,21 @@ static void attend_task(const vec_job *b, const vec_room *w, int64_t head, int64
     if (filters) b->s.count[head * b->s.nq + i] = count;
 }
 
-/* The tasks of the heads of a group; with causal the longest first. */
+/* All heads, by groups; with causal the longest tasks of a group first. A thread that finds no more tasks packs the next. */
 static void attend_heads(const vec_job *b, int threads, float *rooms)
 {
-    const int64_t heads = sg_min64(b->s.group, b->s.hk - b->s.first), tasks = heads * b->s.serves * b->s.nq;
 #pragma omp parallel num_threads(threads)
     {
         const vec_room mine = room_at(b, rooms + omp_get_thread_num() * room_floats(b));
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < heads * b->s.tiles; i++)
-            pack_tile(b, b->s.first + i / b->s.tiles, i % b->s.tiles, mine.q);
+        for (int64_t first = 0; first < b->s.hk; first += b->s.group) {
+            const int64_t heads = sg_min64(b->s.group, b->s.hk - first), tasks = heads * b->s.serves * b->s.nq;
 #pragma omp for schedule(dynamic)
-        for (int64_t i = 0; i < tasks; i++)
-            attend_task(b, &mine, b->s.first * b->s.serves + i / b->s.nq, b->s.nq - 1 - i % b->s.nq);
+            for (int64_t i = 0; i < heads * b->s.tiles; i++)
+                pack_tile(b, first + i / b->s.tiles, i % b->s.tiles, mine.q);
+#pragma omp for schedule(dynamic) nowait
+            for (int64_t i = 0; i < tasks; i++)
+                attend_task(b, &mine, first * b->s.serves + i / b->s.nq, b->s.nq - 1 - i % b->s.nq);
+        }
     }
 }
 
@@ -281,9 +283,9 @@ sg_status SG_VEC_NAME(blocks)(sg_stream *s, const sg_attend_blocks_args *a)
     float *const  p = (float *)sg_blocks_scratch(&b.s, cpu, rooms * word, keys * (b.s.d + b.wide + 1) * word);
     if (!p) return SG_E_MEMORY;
     b.k = p;
-    b.v = b.k + b.s.group * keys * b.s.d;
-    b.scale = b.v + b.s.group * keys * b.wide;
-    for (b.s.first = 0; b.s.first < b.s.hk; b.s.first += b.s.group) attend_heads(&b, cpu->threads, p - rooms);
+    b.v = b.k + b.s.ring * keys * b.s.d;
+    b.scale = b.v + b.s.ring * keys * b.wide;
+    attend_heads(&b, cpu->threads, p - rooms);
     sg_blocks_tell(&b.s);
     return SG_OK;
 }

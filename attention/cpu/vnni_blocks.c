@@ -41,7 +41,7 @@ enum { SG_CHANNELS = 255 };  /* d at most: scores stay below 2^22 */
 typedef struct vnni_job {
     sg_blocks_job s;
     int64_t       dk, dv; /* d rounded up to fours; to eights */
-    int8_t       *k, *v;  /* packed, of the heads of a group; a tile is SG_BLOCK_K dk and SG_BLOCK_K dv */
+    int8_t       *k, *v;  /* packed, of the heads of the ring; a tile is SG_BLOCK_K dk and SG_BLOCK_K dv */
     int32_t      *start;  /* [tiles][SG_BLOCK_K], what scores start from */
     float        *scale;  /* [tiles][SG_GROUPS] of k */
 } vnni_job;
@@ -135,7 +135,7 @@ static void pack_tile(const vnni_job *b, int64_t head, int64_t tile)
 {
     const sg_attend_blocks_args *const a = b->s.a;
     const bool                         real = tile < b->s.nk;
-    const int64_t                      at = (head - b->s.first) * b->s.tiles + tile, d = b->s.d;
+    const int64_t                      at = sg_blocks_place(&b->s, head) + tile, d = b->s.d;
     const int64_t                      first = (real ? tile : tile - b->s.nk) * SG_BLOCK_K;
     const int64_t                      all = real ? b->s.m : b->s.nk, rows = sg_min64(SG_BLOCK_K, all - first);
     const int8_t *const                x = (const int8_t *)(real ? a->k : a->tail_k).data + (head * all + first) * d;
@@ -498,7 +498,7 @@ static bool visit(const vnni_job *b, const vnni_room *w, const sg_blocks_tile *t
 static void attend_task(const vnni_job *b, const vnni_room *w, int64_t head, int64_t i)
 {
     const int64_t   row = i * SG_BLOCK_Q, rows = sg_min64(SG_BLOCK_Q, b->s.n - row);
-    const int64_t   from = (head / b->s.serves - b->s.first) * b->s.tiles;
+    const int64_t   from = sg_blocks_place(&b->s, head / b->s.serves);
     const float     lambda = b->s.count ? ((const float *)b->s.a->lambda.data)[head] : INFINITY;
     sg_blocks_walk  walk = sg_blocks_walk_of(&b->s, head, i);
     sg_blocks_count count = {0};
@@ -518,20 +518,22 @@ static void attend_task(const vnni_job *b, const vnni_room *w, int64_t head, int
     if (b->s.count) b->s.count[head * b->s.nq + i] = count;
 }
 
-/* The tasks of the heads of a group; with causal the longest first. */
+/* All heads, by groups; with causal the longest tasks of a group first. A thread that finds no more tasks packs the next. */
 static void attend_heads(const vnni_job *b, int threads, char *rooms)
 {
-    const int64_t heads = sg_min64(b->s.group, b->s.hk - b->s.first), tasks = heads * b->s.serves * b->s.nq;
 #pragma omp parallel num_threads(threads)
     {
         const vnni_room mine = room_at(b, rooms + omp_get_thread_num() * room_bytes(b));
         const unsigned  control = _mm_getcsr();
         _mm_setcsr(control | 0x8040); /* denormals are slow, and nothing beside the largest weight */
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < heads * b->s.tiles; i++) pack_tile(b, b->s.first + i / b->s.tiles, i % b->s.tiles);
+        for (int64_t first = 0; first < b->s.hk; first += b->s.group) {
+            const int64_t heads = sg_min64(b->s.group, b->s.hk - first), tasks = heads * b->s.serves * b->s.nq;
 #pragma omp for schedule(dynamic)
-        for (int64_t i = 0; i < tasks; i++)
-            attend_task(b, &mine, b->s.first * b->s.serves + i / b->s.nq, b->s.nq - 1 - i % b->s.nq);
+            for (int64_t i = 0; i < heads * b->s.tiles; i++) pack_tile(b, first + i / b->s.tiles, i % b->s.tiles);
+#pragma omp for schedule(dynamic) nowait
+            for (int64_t i = 0; i < tasks; i++)
+                attend_task(b, &mine, first * b->s.serves + i / b->s.nq, b->s.nq - 1 - i % b->s.nq);
+        }
         _mm_setcsr(control);
         _mm_sfence();
     }
@@ -549,10 +551,10 @@ static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
     char *const   p = sg_blocks_scratch(&b.s, cpu, rooms, head_bytes);
     if (!p) return SG_E_MEMORY;
     b.k = (int8_t *)p;
-    b.v = b.k + b.s.group * keys * b.dk;
-    b.start = (int32_t *)(b.v + b.s.group * keys * b.dv);
-    b.scale = (float *)(b.start + b.s.group * keys);
-    for (b.s.first = 0; b.s.first < b.s.hk; b.s.first += b.s.group) attend_heads(&b, cpu->threads, p - rooms);
+    b.v = b.k + b.s.ring * keys * b.dk;
+    b.start = (int32_t *)(b.v + b.s.ring * keys * b.dv);
+    b.scale = (float *)(b.start + b.s.ring * keys);
+    attend_heads(&b, cpu->threads, p - rooms);
     sg_blocks_tell(&b.s);
     return SG_OK;
 }
