@@ -206,6 +206,44 @@ static void what_is_not_seen_does_not_matter(void **state)
     }
 }
 
+enum { HEADS = 32, QUERIES = 4096, KEYS = 16384, MANY = 48 << 20 };
+
+/* Together they are packed in three groups or more, into a ring that has room for two. */
+static void heads_together_are_heads_alone(void **state)
+{
+    (void)state;
+    void *const many = aligned_alloc(SG_ALIGN, MANY);
+    assert_non_null(many);
+    for (unsigned level = SG_CPU_BASE; level <= SG_CPU_AMX; level++) {
+        const sg_backend_options o = {.name = "cpu", .threads = 2, .cpu_mask = (2u << level) - 1};
+        sg_stream                s = {.ops = &sg_ref_ops, .scratch = {.base = (uintptr_t)many, .cap = MANY}};
+        sg_backend              *cpu;
+        sg_error                 e;
+        assert_int_equal(sg_backend_open(&cpu, &o, &e), SG_OK);
+        sg_stream       on_cpu = sg_stream_on(cpu);
+        const sg_tensor q = DRAWN(&s, SG_I8, 128, 1, HEADS, QUERIES, D), k = DRAWN(&s, SG_I8, 128, 1, HEADS, KEYS, D);
+        const sg_tensor v = DRAWN(&s, SG_I8, 128, 1, HEADS, KEYS, D), keep = DRAWN(&s, SG_U8, 1, 1, HEADS, 32, 32);
+        const sg_tensor y = sg_new(&s, SG_F32, QUERIES, HEADS, D), alone = sg_new(&s, SG_F32, QUERIES, 1, D);
+        const sg_tensor scale = ALL_OF(&s, 0.01f, KEYS / 32, HEADS), less = ALL_OF(&s, 0.01f, KEYS / 32, 1);
+        const sg_tensor one = ALL_OF(&s, 1, HEADS, D);
+        for (int64_t i = 0; i < sg_count(keep); i++) ((uint8_t *)keep.data)[i] = draw(8) ? 0 : 1;
+        sg_attend_blocks(&on_cpu, .y = y, .q = q, .q_scale = sg_rows(scale, 0, QUERIES / 32), .k = k, .k_scale = scale,
+                         .v = v, .v_scale = one, .q_group = 32, .k_group = 32, .scale = 0.1f, .keep = keep);
+        for (int g = 0; g < HEADS; g++) {
+            sg_attend_blocks(&on_cpu, .y = alone, .q = sg_rows(q, g, 1), .q_scale = sg_rows(less, 0, QUERIES / 32),
+                             .k = sg_rows(k, g, 1), .k_scale = less, .v = sg_rows(v, g, 1),
+                             .v_scale = sg_rows(one, g, 1), .q_group = 32, .k_group = 32, .scale = 0.1f,
+                             .keep = sg_rows(keep, g, 1));
+            for (int64_t t = 0; t < QUERIES; t++)
+                assert_memory_equal(sg_rows(alone, t, 1).data, (float *)y.data + (t * HEADS + g) * D,
+                                    D * sizeof(float));
+        }
+        assert_int_equal(on_cpu.status, SG_OK);
+        sg_backend_close(&cpu);
+    }
+    free(many);
+}
+
 static void tail_bias_is_capped(void **state)
 {
     (void)state;
@@ -228,6 +266,7 @@ int main(void)
                                        cmocka_unit_test(order_of_blocks_does_not_matter),
                                        cmocka_unit_test(filter_leaves_out_what_is_far_below),
                                        cmocka_unit_test(what_is_not_seen_does_not_matter),
+                                       cmocka_unit_test(heads_together_are_heads_alone),
                                        cmocka_unit_test(tail_bias_is_capped)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
