@@ -528,7 +528,7 @@ static void attend_task(const blocks_job *b, const blocks_room *w, int64_t head,
     }
 }
 
-/* All heads, by groups; with causal the longest tasks of a group first. A thread that finds no more tasks packs the next. */
+/* All heads, by groups; with causal a group's longest tasks first. A thread that finds no more tasks packs the next. */
 static void attend_heads(const blocks_job *b, int threads, char *rooms, int64_t room_bytes)
 {
     const int64_t each = sg_div_up(b->s.nq, b->task);

@@ -11,9 +11,9 @@ sg_status sg_vec_blocks_base(sg_stream *s, const sg_attend_blocks_args *a);
 sg_status sg_vec_blocks_avx2(sg_stream *s, const sg_attend_blocks_args *a);
 sg_status sg_vec_blocks_avx512(sg_stream *s, const sg_attend_blocks_args *a);
 
-/* Heads of keys are packed by groups, each when the one before is nearly done with, into a ring of two groups whose bytes
- * stay below the first number: what comes is written to where a cache still holds what was. A group is no smaller than
- * one head, nor than so many blocks of queries for each thread, which balance it. */
+/* Heads of keys are packed by groups, each when the one before is nearly done with, into a ring of two groups: what
+ * comes is written to where a cache still holds what was, and scratch does not grow with the number of heads. The ring's
+ * bytes stay below the first number, unless a group of one head, or of so many blocks of queries a thread, is more. */
 enum { SG_RING_BYTES = 16 << 20, SG_GROUP_BLOCKS = 32 };
 
 enum { SG_FILTER_ROWS = 32 }; /* that leave out a block together */
@@ -27,10 +27,10 @@ typedef struct sg_blocks_count {
 typedef struct sg_blocks_job {
     const sg_attend_blocks_args *a;
     int64_t                      n, m, h, hk, d, nq, nk;
-    int64_t                      tiles;        /* of a head of keys */
-    int64_t                      serves;       /* neighbouring heads of queries, by each head of keys */
-    int64_t                      group, ring;  /* heads of keys that are packed together; that there is room for */
-    sg_blocks_count             *count;        /* [h, nq], or NULL without lambda */
+    int64_t                      tiles;       /* of a head of keys */
+    int64_t                      serves;      /* neighbouring heads of queries, by each head of keys */
+    int64_t                      group, ring; /* heads of keys that are packed together; that there is room for */
+    sg_blocks_count             *count;       /* [h, nq], or NULL without lambda */
 } sg_blocks_job;
 
 static inline sg_blocks_job sg_blocks_job_of(const sg_attend_blocks_args *a)
@@ -44,8 +44,8 @@ static inline sg_blocks_job sg_blocks_job_of(const sg_attend_blocks_args *a)
     return b;
 }
 
-/* Decides on group and ring and gives out scratch: `rooms` bytes of the kernel's own, then `head_bytes` for each head of
- * the ring, which is what comes back, then the counts. NULL when memory is short. */
+/* Decides on group and ring and gives out scratch: `rooms` bytes of the kernel's own, then `head_bytes` for each head
+ * of the ring, which is what comes back, then the counts. NULL when memory is short. */
 static inline char *sg_blocks_scratch(sg_blocks_job *b, sg_cpu *cpu, int64_t rooms, int64_t head_bytes)
 {
     const int64_t fit = SG_RING_BYTES / (2 * head_bytes + 1);

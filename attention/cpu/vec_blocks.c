@@ -252,7 +252,7 @@ static void attend_task(const vec_job *b, const vec_room *w, int64_t head, int64
     if (filters) b->s.count[head * b->s.nq + i] = count;
 }
 
-/* All heads, by groups; with causal the longest tasks of a group first. A thread that finds no more tasks packs the next. */
+/* All heads, by groups; with causal a group's longest tasks first. A thread that finds no more tasks packs the next. */
 static void attend_heads(const vec_job *b, int threads, float *rooms)
 {
 #pragma omp parallel num_threads(threads)

@@ -518,7 +518,7 @@ static void attend_task(const vnni_job *b, const vnni_room *w, int64_t head, int
     if (b->s.count) b->s.count[head * b->s.nq + i] = count;
 }
 
-/* All heads, by groups; with causal the longest tasks of a group first. A thread that finds no more tasks packs the next. */
+/* All heads, by groups; with causal a group's longest tasks first. A thread that finds no more tasks packs the next. */
 static void attend_heads(const vnni_job *b, int threads, char *rooms)
 {
 #pragma omp parallel num_threads(threads)

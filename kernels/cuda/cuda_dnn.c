@@ -260,7 +260,8 @@ static cudnnStatus_t each_operation(const sg_dnn *l, dnn_plan *p, cudnnPointwise
     return build(l, p, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
-/* after = before + gate (x w^T + b), gate and b if there are any. Both get one address: who writes an element has read it. */
+/* after = before + gate (x w^T + b), gate and b if there are any. Both get one address: who writes an element has read
+ * it. */
 static cudnnStatus_t added_operations(const sg_dnn *l, dnn_plan *p, part *out, int64_t *count)
 {
     const int64_t n = p->key.number[0], o = p->key.number[2];
