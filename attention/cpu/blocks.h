@@ -12,8 +12,8 @@ sg_status sg_vec_blocks_avx2(sg_stream *s, const sg_attend_blocks_args *a);
 sg_status sg_vec_blocks_avx512(sg_stream *s, const sg_attend_blocks_args *a);
 
 /* Heads of keys are packed by groups, each when the one before is nearly done with, into a ring of two groups: what
- * comes is written to where a cache still holds what was, and scratch does not grow with the number of heads. The ring's
- * bytes stay below the first number, unless a group of one head, or of so many blocks of queries a thread, is more. */
+ * comes is written to where a cache still holds what was, and scratch does not grow with the number of heads. Its bytes
+ * stay below the first number, unless a group of one head, or of so many blocks of queries a thread, has more. */
 enum { SG_RING_BYTES = 16 << 20, SG_GROUP_BLOCKS = 32 };
 
 enum { SG_FILTER_ROWS = 32 }; /* that leave out a block together */

@@ -6,8 +6,8 @@
  * also do strided convolutions, for which the engines that its heuristics name are slower (kernels/NOTES.md).
  *
  * Each shape has an execution plan: the best engine by the library's heuristics (mode B) whose sums are F32 and come
- * out the same each time; of those for a product the one of the kernel that was the fastest at every size that was
- * tried, where it is named. A convolution adds to what y holds, where the bias has been put before, which rounds y to
+ * out the same each time. Of those for a product, on Hopper, the one of the kernel that was the fastest at every size
+ * that was tried goes first. A convolution adds to what y holds, where the bias has been put before, which rounds y to
  * BF16 once more; the engines that add a bias themselves are compiled for each shape.
  *
  * Sources: NVIDIA's cuDNN backend API reference, and cudnn-frontend for what an attention operation must say. */
@@ -69,6 +69,7 @@ typedef struct sg_dnn {
     cudnnHandle_t handle;
     dnn_plan     *kept[KEPT];
     int           count;
+    int           major;    /* compute capability of the device */
     char          why[256]; /* it has no plan for the shape that was refused last */
 #define X(name) __typeof__(cudnn##name) *name;
     DNN_CALLS(X)
@@ -364,7 +365,7 @@ static cudnnStatus_t choose(const sg_dnn *l, dnn_plan *p, const part *operations
     TRY(l->BackendGetAttribute(advice, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, CHOICES, &count,
                                choice));
     count = sg_min64(count, CHOICES);
-    for (int i = 0; i < count && p->key.op == PRODUCT && status != CUDNN_STATUS_SUCCESS; i++)
+    for (int i = 0; i < count && p->key.op == PRODUCT && l->major == 9 && status != CUDNN_STATUS_SUCCESS; i++)
         if (is_wide(l, choice[i])) status = plan_on(l, p, choice[i]);
     for (int i = 0; i < count && status != CUDNN_STATUS_SUCCESS; i++) status = plan_on(l, p, choice[i]);
     return status;
@@ -464,14 +465,20 @@ static const char *load(sg_dnn *l)
     return l->GetVersion() < SDPA_SINCE ? LIBRARY " is older than 9.13.1" : NULL;
 }
 
+static bool starts(sg_dnn *l, cudaStream_t queue)
+{
+    int device;
+    return !l->Create(&l->handle) && !l->SetStream(l->handle, queue) && !cudaGetDevice(&device) &&
+           !cudaDeviceGetAttribute(&l->major, cudaDevAttrComputeCapabilityMajor, device);
+}
+
 /* The library, opened when first asked for; NULL where there is none that works, or no memory. */
 static sg_dnn *dnn_of(sg_cuda *c)
 {
     if (!c->dnn) {
         sg_dnn *const l = c->dnn = (sg_dnn *)calloc(1, sizeof *l);
         if (l) l->lacks = load(l);
-        if (l && !l->lacks && (l->Create(&l->handle) || l->SetStream(l->handle, c->queue)))
-            l->lacks = LIBRARY " does not start";
+        if (l && !l->lacks && !starts(l, c->queue)) l->lacks = LIBRARY " does not start";
     }
     return c->dnn && !c->dnn->lacks ? c->dnn : NULL;
 }
