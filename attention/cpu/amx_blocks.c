@@ -122,8 +122,7 @@ static void fill_seen(const blocks_job *b, uint32_t *seen, int64_t row, int64_t 
 {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     for (int64_t i = 0; i < SG_BLOCK_K; i += 16) {
-        const __m512i late =
-            _mm512_add_epi32(lane, _mm512_set1_epi32((int)(from + i - row))); /* queries before a key */
+        const __m512i   late = _mm512_add_epi32(lane, _mm512_set1_epi32((int)(from + i - row))); /* queries before it */
         const __m512i   first = _mm512_max_epi32(late, _mm512_setzero_si512());
         const __mmask16 there = sg_lanes16(b->s.m - from - i);
         _mm512_store_si512(seen + i, _mm512_maskz_sllv_epi32(there, _mm512_set1_epi32(-1), first));
@@ -434,8 +433,7 @@ static void add_block(const sg_blocks_soft *w, const sub_state *s, float sum[SG_
             const __m512    x = _mm512_load_ps(w->score + (key / 16 * SG_COLS + col) * 256 + key % 16 * 16);
             const __m512    less = _mm512_sub_ps(_mm512_set1_ps(bias), base);
             const __m512    y = _mm512_fmadd_ps(_mm512_sub_ps(x, _mm512_set1_ps(SG_ZERO)), by, less);
-            const __m512    nats = _mm512_mul_ps(y, _mm512_set1_ps(0.693147180559945309f));
-            all = _mm512_mask_add_ps(all, seen, all, (__m512)sg_lanes_exp((sg_lanes)nats));
+            all = _mm512_mask_add_ps(all, seen, all, (__m512)sg_lanes_exp((sg_lanes)y * 0.693147180559945309f));
         }
         _mm512_store_ps(sum + col * 16, all);
     }
