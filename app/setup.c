@@ -71,7 +71,6 @@ sg_status sg_setup_model(sg_model_path *out, const char *asked, sg_error *e)
     return SG_OK;
 }
 
-/* Bit i allows level i of the CPU; each name allows all below it. */
 int sg_setup_place(const char *name, const char *const *list)
 {
     int i = 0;
@@ -79,6 +78,7 @@ int sg_setup_place(const char *name, const char *const *list)
     return i;
 }
 
+/* Bit i allows level i of the CPU; each name allows all below it. */
 static unsigned cpu_mask(const char *name) { return name ? (2u << sg_setup_place(name, sg_cpumask_names)) - 1 : 0; }
 
 static int gpu_level(const char *name) { return name ? 1 + sg_setup_place(name, sg_gpu_level_names) : SG_GPU_OWN; }
