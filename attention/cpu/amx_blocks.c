@@ -496,11 +496,14 @@ static void add_wilds(const blocks_job *b, const blocks_room *w, int64_t head, i
     }
 }
 
-/* Blocks [first, end) of queries of a head. */
-static void attend_task(const blocks_job *b, const blocks_room *w, int64_t head, int64_t first, int64_t end)
+/* The blocks of queries of a task of a head. */
+static void attend_task(const void *job, const void *room, int64_t head, int64_t task)
 {
-    const int64_t          all = sg_div_up(sg_min64(end * SG_BLOCK_Q, b->s.n) - first * SG_BLOCK_Q, SG_SUB);
-    sg_blocks_count *const count = b->s.count ? b->s.count + head * b->s.nq + first : NULL;
+    const blocks_job *const  b = job;
+    const blocks_room *const w = room;
+    const int64_t            first = task * b->task, end = sg_min64(first + b->task, b->s.nq);
+    const int64_t            all = sg_div_up(sg_min64(end * SG_BLOCK_Q, b->s.n) - first * SG_BLOCK_Q, SG_SUB);
+    sg_blocks_count *const   count = b->s.count ? b->s.count + head * b->s.nq + first : NULL;
     for (int64_t i = 0; i < all; i++) begin_sub(b, w, head, i, first * SG_BLOCK_Q + i * SG_SUB);
     for (int64_t i = 0; i < all; i += SG_SUBS) {
         fill_lists(b, w, head, first + i / SG_SUBS, i, sg_min64(i + SG_SUBS, all));
@@ -526,10 +529,8 @@ static void attend_task(const blocks_job *b, const blocks_room *w, int64_t head,
     }
 }
 
-/* All heads, by groups; with causal a group's longest tasks first. A thread that finds no more tasks packs the next. */
 static void attend_heads(const blocks_job *b, int threads, char *rooms, int64_t room_bytes)
 {
-    const int64_t each = sg_div_up(b->s.nq, b->task);
 #pragma omp parallel num_threads(threads)
     {
         blocks_room    mine;
@@ -537,16 +538,7 @@ static void attend_heads(const blocks_job *b, int threads, char *rooms, int64_t 
         room_at(b, &mine, rooms + omp_get_thread_num() * room_bytes);
         _mm_setcsr(control | 0x8040); /* denormals are zeros, as they are to the products */
         sg_tiles_open();
-        for (int64_t first = 0; first < b->s.hk; first += b->s.group) {
-            const int64_t heads = sg_min64(b->s.group, b->s.hk - first);
-#pragma omp for schedule(dynamic)
-            for (int64_t i = 0; i < heads * b->s.tiles; i++) pack_block(b, first + i / b->s.tiles, i % b->s.tiles);
-#pragma omp for schedule(dynamic) nowait
-            for (int64_t i = 0; i < heads * b->s.serves * each; i++) {
-                const int64_t at = (each - 1 - i % each) * b->task;
-                attend_task(b, &mine, first * b->s.serves + i / each, at, sg_min64(at + b->task, b->s.nq));
-            }
-        }
+        sg_blocks_heads(b, &mine, sg_div_up(b->s.nq, b->task), pack_block, attend_task);
         sg_tiles_close();
         _mm_setcsr(control);
         _mm_sfence();

@@ -111,12 +111,14 @@ static inline bool pack_values(const blocks_job *b, uint16_t *v, const block_val
 }
 
 /* Block `block` of a key head; those from nk on are of means. */
-static inline void pack_block(const blocks_job *b, int64_t head, int64_t block)
+static inline void pack_block(const void *job, const void *room, int64_t head, int64_t block)
 {
-    const sg_tensor *const kt = block < b->s.nk ? &b->s.a->k : &b->s.a->tail_k;
-    const int64_t          at = sg_blocks_place(&b->s, head) + block;
-    int8_t *const          k = (int8_t *)(b->packed + at * b->bytes);
-    const block_values     v = values_of(b, head, block);
+    const blocks_job *const b = job;
+    const sg_tensor *const  kt = block < b->s.nk ? &b->s.a->k : &b->s.a->tail_k;
+    const int64_t           at = sg_blocks_place(&b->s, head) + block;
+    int8_t *const           k = (int8_t *)(b->packed + at * b->bytes);
+    const block_values      v = values_of(b, head, block);
+    (void)room;
     for (int64_t i = 0; i < 4 * SG_COLS; i++)
         b->scale[at * 4 * SG_COLS + i] = sg_blocks_scale(&b->s, head, block, i / SG_COLS * 16);
     for (int64_t i = 0; i < SG_BLOCK_K; i++) {

@@ -61,6 +61,26 @@ static inline char *sg_blocks_scratch(sg_blocks_job *b, sg_cpu *cpu, int64_t roo
 /* Where the tiles of a head of keys lie in the ring: the number of the first. */
 static inline int64_t sg_blocks_place(const sg_blocks_job *b, int64_t hk) { return hk % b->ring * b->tiles; }
 
+/* Packs tile `at` of a head of keys, or does task `at` of a head of queries. job begins with an sg_blocks_job; room is
+ * the thread's. */
+typedef void sg_blocks_part(const void *job, const void *room, int64_t head, int64_t at);
+
+/* All heads, `tasks` each, by groups, for every thread of a team; with causal a group's longest tasks first. A thread
+ * that finds no more of them packs the next group. The one after that is packed over this one, when all are through. */
+static inline void sg_blocks_heads(const void *job, const void *room, int64_t tasks, sg_blocks_part *pack,
+                                   sg_blocks_part *attend)
+{
+    const sg_blocks_job *const b = (const sg_blocks_job *)job;
+    for (int64_t first = 0; first < b->hk; first += b->group) {
+        const int64_t heads = sg_min64(b->group, b->hk - first);
+#pragma omp for schedule(dynamic)
+        for (int64_t i = 0; i < heads * b->tiles; i++) pack(job, room, first + i / b->tiles, i % b->tiles);
+#pragma omp for schedule(dynamic) nowait
+        for (int64_t i = 0; i < heads * b->serves * tasks; i++)
+            attend(job, room, first * b->serves + i / tasks, tasks - 1 - i % tasks);
+    }
+}
+
 /* The row of `key` of a tile in k, or in tail_k, and in v or tail_v; -1 where there is none. */
 static inline int64_t sg_blocks_row(const sg_blocks_job *b, int64_t tile, int64_t key)
 {

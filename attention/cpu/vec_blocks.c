@@ -73,8 +73,10 @@ static void widen_row(float *y, const sg_tensor *t, int64_t head, int64_t row, i
 }
 
 /* A tile of a head of keys; row is room for ld numbers. */
-static void pack_tile(const vec_job *b, int64_t head, int64_t tile, float *row)
+static void pack_tile(const void *job, const void *room, int64_t head, int64_t tile)
 {
+    const vec_job *const       b = job;
+    float *const               row = ((const vec_room *)room)->q;
     const sg_blocks_job *const s = &b->s;
     const bool                 real = tile < s->nk;
     const int64_t              at = sg_blocks_place(s, head) + tile;
@@ -231,15 +233,17 @@ static double task_end(const vec_job *b, const vec_room *w, int64_t head, int64_
 }
 
 /* Block i of queries of a head. */
-static void attend_task(const vec_job *b, const vec_room *w, int64_t head, int64_t i)
+static void attend_task(const void *job, const void *room, int64_t head, int64_t i)
 {
-    const int64_t   row = i * SG_BLOCK_Q, rows = sg_min64(SG_BLOCK_Q, b->s.n - row);
-    const int64_t   from = sg_blocks_place(&b->s, head / b->s.serves);
-    const bool      filters = b->s.count != NULL;
-    const float     lambda = filters ? ((const float *)b->s.a->lambda.data)[head] * 0.693147180559945309f : 0.0f;
-    sg_blocks_walk  walk = sg_blocks_walk_of(&b->s, head, i);
-    sg_blocks_count count = {0};
-    sg_blocks_tile  t;
+    const vec_job *const  b = job;
+    const vec_room *const w = room;
+    const int64_t         row = i * SG_BLOCK_Q, rows = sg_min64(SG_BLOCK_Q, b->s.n - row);
+    const int64_t         from = sg_blocks_place(&b->s, head / b->s.serves);
+    const bool            filters = b->s.count != NULL;
+    const float           lambda = filters ? ((const float *)b->s.a->lambda.data)[head] * 0.693147180559945309f : 0.0f;
+    sg_blocks_walk        walk = sg_blocks_walk_of(&b->s, head, i);
+    sg_blocks_count       count = {0};
+    sg_blocks_tile        t;
     task_begin(b, w, head, row, rows);
     for (bool first = true; sg_blocks_next(&walk, &t); first = false) {
         const float most = filters && !first && t.index < b->s.nk ? lambda : INFINITY;
@@ -252,21 +256,12 @@ static void attend_task(const vec_job *b, const vec_room *w, int64_t head, int64
     if (filters) b->s.count[head * b->s.nq + i] = count;
 }
 
-/* All heads, by groups; with causal a group's longest tasks first. A thread that finds no more tasks packs the next. */
 static void attend_heads(const vec_job *b, int threads, float *rooms)
 {
 #pragma omp parallel num_threads(threads)
     {
         const vec_room mine = room_at(b, rooms + omp_get_thread_num() * room_floats(b));
-        for (int64_t first = 0; first < b->s.hk; first += b->s.group) {
-            const int64_t heads = sg_min64(b->s.group, b->s.hk - first), tasks = heads * b->s.serves * b->s.nq;
-#pragma omp for schedule(dynamic)
-            for (int64_t i = 0; i < heads * b->s.tiles; i++)
-                pack_tile(b, first + i / b->s.tiles, i % b->s.tiles, mine.q);
-#pragma omp for schedule(dynamic) nowait
-            for (int64_t i = 0; i < tasks; i++)
-                attend_task(b, &mine, first * b->s.serves + i / b->s.nq, b->s.nq - 1 - i % b->s.nq);
-        }
+        sg_blocks_heads(b, &mine, b->s.nq, pack_tile, attend_task);
     }
 }
 

@@ -131,8 +131,9 @@ static void pack_eights(int8_t *y, const int8_t *x, int64_t rows, int64_t d)
     }
 }
 
-static void pack_tile(const vnni_job *b, int64_t head, int64_t tile)
+static void pack_tile(const void *job, const void *room, int64_t head, int64_t tile)
 {
+    const vnni_job *const              b = job;
     const sg_attend_blocks_args *const a = b->s.a;
     const bool                         real = tile < b->s.nk;
     const int64_t                      at = sg_blocks_place(&b->s, head) + tile, d = b->s.d;
@@ -141,6 +142,7 @@ static void pack_tile(const vnni_job *b, int64_t head, int64_t tile)
     const int8_t *const                x = (const int8_t *)(real ? a->k : a->tail_k).data + (head * all + first) * d;
     const int8_t *const                y = (const int8_t *)(real ? a->v : a->tail_v).data + (head * all + first) * d;
     int8_t *const k = b->k + at * SG_BLOCK_K * b->dk, *const v = b->v + at * SG_BLOCK_K * b->dv;
+    (void)room;
     pack_keys(b, k, b->start + at * SG_BLOCK_K, x, rows);
     for (int64_t key = 0; key < SG_BLOCK_K; key += 4)
         pack_eights(v + key * 8, key < rows ? y + key * d : y, rows - key, d);
@@ -495,15 +497,17 @@ static bool visit(const vnni_job *b, const vnni_room *w, const sg_blocks_tile *t
 /* ---- the entry ---- */
 
 /* Block i of queries of a head. */
-static void attend_task(const vnni_job *b, const vnni_room *w, int64_t head, int64_t i)
+static void attend_task(const void *job, const void *room, int64_t head, int64_t i)
 {
-    const int64_t   row = i * SG_BLOCK_Q, rows = sg_min64(SG_BLOCK_Q, b->s.n - row);
-    const int64_t   from = sg_blocks_place(&b->s, head / b->s.serves);
-    const float     lambda = b->s.count ? ((const float *)b->s.a->lambda.data)[head] : INFINITY;
-    sg_blocks_walk  walk = sg_blocks_walk_of(&b->s, head, i);
-    sg_blocks_count count = {0};
-    sg_blocks_tile  t[SG_CHUNK];
-    int64_t         tiles = SG_CHUNK;
+    const vnni_job *const  b = job;
+    const vnni_room *const w = room;
+    const int64_t          row = i * SG_BLOCK_Q, rows = sg_min64(SG_BLOCK_Q, b->s.n - row);
+    const int64_t          from = sg_blocks_place(&b->s, head / b->s.serves);
+    const float            lambda = b->s.count ? ((const float *)b->s.a->lambda.data)[head] : INFINITY;
+    sg_blocks_walk         walk = sg_blocks_walk_of(&b->s, head, i);
+    sg_blocks_count        count = {0};
+    sg_blocks_tile         t[SG_CHUNK];
+    int64_t                tiles = SG_CHUNK;
     task_begin(b, w, head, row, rows);
     for (bool first = true; tiles == SG_CHUNK; first = false) {
         for (tiles = 0; tiles < SG_CHUNK && sg_blocks_next(&walk, &t[tiles]);) tiles++;
@@ -518,7 +522,6 @@ static void attend_task(const vnni_job *b, const vnni_room *w, int64_t head, int
     if (b->s.count) b->s.count[head * b->s.nq + i] = count;
 }
 
-/* All heads, by groups; with causal a group's longest tasks first. A thread that finds no more tasks packs the next. */
 static void attend_heads(const vnni_job *b, int threads, char *rooms)
 {
 #pragma omp parallel num_threads(threads)
@@ -526,14 +529,7 @@ static void attend_heads(const vnni_job *b, int threads, char *rooms)
         const vnni_room mine = room_at(b, rooms + omp_get_thread_num() * room_bytes(b));
         const unsigned  control = _mm_getcsr();
         _mm_setcsr(control | 0x8040); /* denormals are slow, and nothing beside the largest weight */
-        for (int64_t first = 0; first < b->s.hk; first += b->s.group) {
-            const int64_t heads = sg_min64(b->s.group, b->s.hk - first), tasks = heads * b->s.serves * b->s.nq;
-#pragma omp for schedule(dynamic)
-            for (int64_t i = 0; i < heads * b->s.tiles; i++) pack_tile(b, first + i / b->s.tiles, i % b->s.tiles);
-#pragma omp for schedule(dynamic) nowait
-            for (int64_t i = 0; i < tasks; i++)
-                attend_task(b, &mine, first * b->s.serves + i / b->s.nq, b->s.nq - 1 - i % b->s.nq);
-        }
+        sg_blocks_heads(b, &mine, b->s.nq, pack_tile, attend_task);
         _mm_setcsr(control);
         _mm_sfence();
     }
