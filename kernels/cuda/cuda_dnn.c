@@ -27,6 +27,9 @@ enum {
     WIDE = 40    /* KERNEL_CFG of the fastest kernel for products on Hopper */
 };
 
+/* Deeper products that are added lose more to cublasLt's than they win by ending in one kernel. */
+enum { DEPTH = 3072, GATED_DEPTH = 10240 };
+
 #define LIBRARY "libcudnn.so." SG_TEXT(CUDNN_GRAPH_MAJOR)
 
 /* ---- plans ---- */
@@ -70,25 +73,30 @@ static cudnnStatus_t plan_on(const sg_dnn *l, dnn_plan *p, part choice)
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* The kernel that a knob picks; -1: it is a knob for something else. */
+static int64_t kernel_of(const sg_dnn *l, part knob)
+{
+    cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_COUNTS;
+    int64_t                count = 0, kernel = -1;
+    if (l->BackendGetAttribute(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &count, &type) ||
+        type != CUDNN_KNOB_TYPE_KERNEL_CFG ||
+        l->BackendGetAttribute(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &count, &kernel))
+        return -1;
+    return kernel;
+}
+
 /* Whether an engine as it is named runs the kernel WIDE. */
 static bool is_wide(const sg_dnn *l, part choice)
 {
     part    knob[KNOBS] = {0};
-    int64_t count = 0, one = 0, value = 0;
+    int64_t count = 0;
     bool    wide = false;
     int     made = 0;
     while (made < KNOBS && !l->BackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[made])) made++;
     if (l->BackendGetAttribute(choice, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, made, &count,
                                knob))
         count = 0;
-    for (int i = 0; i < sg_min64(count, made) && !wide; i++) {
-        cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_COUNTS;
-        wide = !l->BackendGetAttribute(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &one,
-                                       &type) &&
-               type == CUDNN_KNOB_TYPE_KERNEL_CFG &&
-               !l->BackendGetAttribute(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &one, &value) &&
-               value == WIDE;
-    }
+    for (int i = 0; i < sg_min64(count, made); i++) wide |= kernel_of(l, knob[i]) == WIDE;
     while (made > 0) l->BackendDestroyDescriptor(knob[--made]);
     return wide;
 }
@@ -292,9 +300,11 @@ bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_sta
 
 bool sg_cuda_added_dnn(sg_stream *s, const char *op, const sg_product *p, sg_status *status)
 {
-    if (!p->add || p->y_type != SG_F32 || p->x_type != SG_BF16 || p->w_type != SG_BF16 || p->i % 8 || p->o % 8 ||
-        p->n * p->o < sg_div_up(sg_cuda_of(s)->dnn_least, p->i) || !sg_cuda_aligned(p->y) || !sg_cuda_aligned(p->x) ||
-        !sg_cuda_aligned(p->w) || !sg_cuda_aligned(p->gate) || !sg_cuda_aligned(p->b))
+    const bool does = p->add && p->y_type == SG_F32 && p->x_type == SG_BF16 && p->w_type == SG_BF16 && p->i % 8 == 0 &&
+                      p->o % 8 == 0 && sg_cuda_aligned(p->y) && sg_cuda_aligned(p->x) && sg_cuda_aligned(p->w) &&
+                      sg_cuda_aligned(p->gate) && sg_cuda_aligned(p->b);
+    if (!does || p->i > (p->gate ? GATED_DEPTH : DEPTH) ||
+        p->n * p->o < sg_div_up(sg_cuda_of(s)->dnn_least, p->i))
         return false;
     const dnn_key         key = {.number = {p->n, p->i, p->o, p->gate != NULL}, .op = PRODUCT, .add = p->b != NULL};
     const dnn_plan *const plan = serves(sg_cuda_of(s), &key);

@@ -1,7 +1,7 @@
 /* product.cu - linear, and what conv shares with it.
  *
- * A large product of BF16 operands that is added to F32, with a gate or without, is cuDNN's, which ends it in the kernel that
- * makes it. Else three ways, by what cublasLt can do itself:
+ * A large product of BF16 operands, not too deep, that is added to F32, with a gate or without, is cuDNN's, which ends it
+ * in the kernel that makes it. Else three ways, by what cublasLt can do itself:
  *  - BF16 operands and y, no gate, no activation or gelu: the library adds the bias, as BF16, since it takes one of y's
  *    dtype only. At 32760 x 1536 -> 8960 on an H200 that is 1.13 ms against 2.01 ms by way of F32 sums and a pass of
  *    our own.
