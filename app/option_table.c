@@ -165,7 +165,7 @@ const sg_option sg_option_table[] = {
              "which costs a CPU more than it saves)"},
     {.name = "least", .kind = SG_OPTION_REAL, .commands = TUNE, AT(least), .lo = 0, .hi = 1, .value = "X",
      .help = "no head keeps less than this share, or mass, however small its error: what is\n"
-             "seen once in a while is not in the average (default: 0.12)"},
+             "seen once in a while is not in the average (default: 0.2)"},
     {.name = "buckets", .kind = SG_OPTION_INT, .commands = TUNE, AT(buckets), .lo = 1, .hi = 64, .value = "N",
      .help = "ranges of steps with thresholds of their own (default: 4)"},
 
