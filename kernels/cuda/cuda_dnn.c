@@ -27,7 +27,8 @@ enum {
     WIDE = 40    /* KERNEL_CFG of the fastest kernel for products on Hopper */
 };
 
-/* Deeper products that are added lose more to cublasLt's than they win by ending in one kernel. */
+/* cublasLt is sooner done with added products deeper than this, without and with a gate, although that takes a pass of
+ * our own (kernels/NOTES.md). */
 enum { DEPTH = 3072, GATED_DEPTH = 10240 };
 
 #define LIBRARY "libcudnn.so." SG_TEXT(CUDNN_GRAPH_MAJOR)
