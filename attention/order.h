@@ -19,7 +19,8 @@ typedef enum sg_order {
     SG_ORDER_COLUMN,        /* frames, columns, rows: along y fastest */
     SG_ORDER_TIME,          /* rows, columns, frames: along time fastest */
     SG_ORDER_HILBERT,       /* generalised 3-D Hilbert curve, steps to a neighbour; 2-D for one frame */
-    SG_ORDER_HILBERT_CUBE,  /* by the index on the Hilbert curve of the cube of the next power of two */
+    SG_ORDER_HILBERT_CUBE,  /* by the index on the Hilbert curve of the cube of the next power of two;
+                             * 8 k + 1 frames begin at its third layer */
     SG_ORDER_HILBERT_FRAME, /* frame by frame, each along a 2-D curve, every other one backwards */
     SG_ORDER_MORTON,        /* bits of t, y, x interleaved */
     SG_ORDER_RANDOM,        /* shuffled by a fixed seed: the worst case */

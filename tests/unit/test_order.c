@@ -198,10 +198,29 @@ static void blocks_are_compact(void **state)
     }
 }
 
+/* No block of 128 tokens lies within one of 8 k + 1 frames. */
+static void blocks_are_not_flat_in_time(void **state)
+{
+    (void)state;
+    enum { BLOCK = 128 };
+    for (int64_t t = 9; t <= 41; t += 8) {
+        const grid     g = {t, 16, 24};
+        const int64_t  frame = g.y * g.x;
+        int32_t *const at = made(SG_ORDER_HILBERT_CUBE, g);
+        for (int64_t b = 0; b < t * frame; b += BLOCK) {
+            int64_t i = 1;
+            while (i < BLOCK && at[b + i] / frame == at[b] / frame) i++;
+            if (i == BLOCK) fail_msg("tokens from %lld lie in one of %lld frames", (long long)b, (long long)t);
+        }
+        free(at);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(orders_are_permutations), cmocka_unit_test(plain_orders_are_as_named),
-        cmocka_unit_test(curves_step_to_neighbours), cmocka_unit_test(blocks_are_compact)};
+        cmocka_unit_test(curves_step_to_neighbours), cmocka_unit_test(blocks_are_compact),
+        cmocka_unit_test(blocks_are_not_flat_in_time)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
