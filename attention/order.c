@@ -134,8 +134,8 @@ static int bits_of(int64_t n)
     return bits;
 }
 
-/* Where time begins in the cube. Blocks are about eight layers thick; 8 k + 1 frames from 0 would leave the last of them
- * alone in blocks that are flat, and those miss more of what heads look for (NOTES.md, "Orders"). */
+/* Where time begins in the cube. A block lies within eight layers; 8 k + 1 frames from 0 would leave the last of them alone
+ * in blocks that are flat, and those miss more of what heads look for (NOTES.md, "Orders"). */
 static int64_t begin_of(int64_t t) { return t > 8 && t % 8 == 1 ? 2 : 0; }
 
 static sg_status sorted(int32_t *at, const int64_t n[AXES], bool curved)
