@@ -14,7 +14,11 @@
  * What callers of the reference know: spas_sage2_attn_meansim_topk_cuda(q, k, v, topk=0.5, is_causal=False) is preset
  * "paper", topk 0.5; ..._cuda(simthreshd1, cdfthreshd, pvthreshd) are similarity, tau and pv; tensor_layout "NHD" is
  * how things lie without strides, "HND" is the stride {heads n head_dim, n head_dim, head_dim};
- * block_sparse_sage2_attn_cuda is a mask. Blocks are 128 queries by 64 keys everywhere. */
+ * block_sparse_sage2_attn_cuda is a mask. Blocks are 128 queries by 64 keys everywhere.
+ *
+ * The threads are OpenMP's. How long they spin between two calls is the program's to decide: the library does not touch
+ * OMP_WAIT_POLICY and GOMP_SPINCOUNT. A program that shares its processors with others sets GOMP_SPINCOUNT to about 1,500,
+ * as sparge-gen does for itself (app/wait_policy.c). */
 #ifndef SG_ATTENTION_H
 #define SG_ATTENTION_H
 
