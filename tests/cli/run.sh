@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the command as people do. usage: run.sh [--update] PROGRAM [NAME-PATTERN]
 #
-# A case is a script cases/NAME.sh; CASES=gpu in the environment takes those of gpu/, which need an NVIDIA GPU. It runs in
-# an empty folder of its own, with `sparge-gen` in its PATH and lib.sh at $LIB. Neighbours say what is expected:
+# A case is a script cases/NAME.sh; CASES=gpu in the environment takes those of gpu/, which need an NVIDIA GPU, and
+# CASES=long those of long/. It runs in an empty folder of its own, with `sparge-gen` in its PATH and lib.sh at $LIB. Neighbours say what is expected:
 # NAME.sh.stdout.exact or .stdout.glob, .stderr.exact or .stderr.glob, .exit (0 without it). A stream without a neighbour
 # may hold anything. In a .glob a line is a shell pattern, and a line "..." stands for any number of lines. Exit code 77
 # is a skip. --update rewrites the .exact files that are there.
@@ -82,5 +82,6 @@ for case in "$here/${CASES:-cases}"/$pattern.sh; do
     rm -rf "${work:?}/$name"
 done
 
-echo "$passed passed, $skipped skipped, ${#failed[@]} failed${failed[*]:+: ${failed[*]}}"
+echo "$passed passed, ${#failed[@]} failed, $skipped skipped${failed[*]:+: ${failed[*]}}"
+((passed || ${#failed[@]} || !skipped)) || exit 77
 ((${#failed[@]} == 0 && passed > 0))
