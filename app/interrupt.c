@@ -2,6 +2,7 @@
 #include "interrupt.h"
 #include "output_file.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
@@ -34,6 +35,15 @@ void sg_interrupt_catch(void)
         sigaction(caught[i], &action, NULL);
     }
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files fails the write, not the process */
+}
+
+void sg_interrupt_fill_streams(void)
+{
+    int fd;
+    while ((fd = open("/dev/null", O_RDONLY)) >= 0 && fd <= STDERR_FILENO) {
+    }
+    if (fd >= 0) close(fd);
 }
 
 bool sg_interrupt_asked(void) { return asked != 0; }

@@ -60,6 +60,7 @@ int main(int argc, char **argv)
     sg_settings s;
     sg_error    e = {0};
     sg_interrupt_catch();
+    sg_interrupt_fill_streams();
     if (argc < 2) {
         sg_options_help(stderr, SG_COMMAND_RENDER);
         return EXIT_MISUSED;

@@ -1,22 +1,11 @@
 /* safetensors_write.c - see weights.h: tensors to a file that appears complete or not at all. */
 #include "input.h"
+#include "output_file.h"
 #include "weights.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-enum { TRIES = 100 };
-
-static sg_status failed(const char *path, const char *what, sg_error *e)
-{
-    const sg_status code = errno == ENOMEM ? SG_E_MEMORY : SG_E_FILE;
-    return sg_error_set(e, code, "%s: cannot be %s: %s", path, what, strerror(errno));
-}
+#include <string.h>
 
 static bool put_tensor(json_t *root, const sg_named_tensor *one, size_t *at)
 {
@@ -65,86 +54,16 @@ static char *header_bytes(json_t *tree, size_t *size)
     return out;
 }
 
-static int folder_length(const char *path)
-{
-    const char *const slash = strrchr(path, '/');
-    return slash ? (int)(slash + 1 - path) : 0;
-}
-
-/* A file without a name in the folder of path, which vanishes unless it gets one; -1 where there is no such thing. */
-static int open_nameless(const char *path, char alias[32])
-{
-    char *const folder = strdup(path);
-    if (!folder) return -1;
-    folder[folder_length(path)] = '\0';
-    const int fd = open(*folder ? folder : ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
-    free(folder);
-    snprintf(alias, 32, "/proc/self/fd/%d", fd);
-    if (fd < 0 || access(alias, F_OK) == 0) return fd;
-    close(fd);
-    return -1;
-}
-
-/* A neighbour of path under a name nobody has, new or, with alias, what has none: a rename within one folder cannot
- * leave half a file. Negative when it fails. */
-static int name_neighbour(char **name, const char *path, const char *alias)
-{
-    const int    folder = folder_length(path);
-    const size_t size = strlen(path) + 40;
-    int          fd = -1;
-    if (!(*name = malloc(size))) return -1;
-    for (int i = 0; i < TRIES && fd < 0; i++) {
-        snprintf(*name, size, "%.*s.%.200s.%ld-%d.part", folder, path, path + folder, (long)getpid(), i);
-        if (alias)
-            fd = linkat(AT_FDCWD, alias, AT_FDCWD, *name, AT_SYMLINK_FOLLOW);
-        else
-            fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd < 0 && errno != EEXIST) break;
-    }
-    if (fd < 0) {
-        free(*name);
-        *name = NULL;
-    }
-    return fd;
-}
-
-static bool write_all(int fd, const char *data, size_t size)
-{
-    while (size) {
-        const ssize_t n = write(fd, data, size < 1u << 30 ? size : 1u << 30);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return false;
-        data += n;
-        size -= (size_t)n;
-    }
-    return true;
-}
-
-static bool write_content(int fd, const char *header, size_t size, const sg_named_tensor *all, int count)
-{
-    bool ok = write_all(fd, header, size);
-    for (int i = 0; ok && i < count; i++) ok = write_all(fd, all[i].t.data, sg_bytes(all[i].t));
-    return ok && fsync(fd) == 0;
-}
-
 static sg_status write_file(const char *path, const char *header, size_t size, const sg_named_tensor *all, int count,
                             sg_error *e)
 {
-    char      alias[32], *name = NULL;
-    const int nameless = open_nameless(path, alias);
-    const int fd = nameless >= 0 ? nameless : name_neighbour(&name, path, NULL);
-    sg_status status = SG_OK;
-    if (fd < 0) {
-        status = failed(path, "created", e);
-    } else {
-        if (!write_content(fd, header, size, all, count)) status = failed(path, "written", e);
-        if (status == SG_OK && fd == nameless && name_neighbour(&name, path, alias) < 0)
-            status = failed(path, "created", e);
-        if (close(fd) != 0 && status == SG_OK) status = failed(path, "written", e);
-        if (status == SG_OK && rename(name, path) != 0) status = failed(path, "put in place", e);
-        if (status != SG_OK && name) unlink(name);
-    }
-    free(name);
+    sg_output_file *f = NULL;
+    SG_TRY(sg_output_file_open(&f, path, e));
+    sg_status status = sg_output_file_write(f, header, size, e);
+    for (int i = 0; status == SG_OK && i < count; i++)
+        status = sg_output_file_write(f, all[i].t.data, sg_bytes(all[i].t), e);
+    if (status == SG_OK) status = sg_output_file_publish(&f, e);
+    sg_output_file_discard(&f);
     return status;
 }
 
@@ -157,12 +76,9 @@ static bool writable(const sg_named_tensor *one)
 sg_status sg_safetensors_write_all(const char *path, const sg_named_tensor *all, int count, const char *const *metadata,
                                    sg_error *e)
 {
-    struct stat st;
-    size_t      size = 0;
+    size_t size = 0;
     for (int i = 0; i < count; i++)
         if (!writable(&all[i])) return sg_error_set(e, SG_E_ARG, "%s: there is no tensor to write", path);
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* a rename would put a file in the place of a device */
-        return sg_error_set(e, SG_E_FILE, "%s: exists and is not a regular file", path);
     json_t *const tree = header_tree(all, count, metadata);
     if (!tree) return sg_error_set(e, SG_E_ARG, "%s: a name or a text for the header is not valid UTF-8", path);
     char *const header = header_bytes(tree, &size);

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -486,9 +487,46 @@ static void failed_write_leaves_nothing(void **state)
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(sg_safetensors_write(path, "x", t, NULL, NULL), SG_E_FILE);
     assert_int_equal(rmdir(path), 0);
-    assert_int_equal(mkfifo(path, 0600), 0);
-    assert_int_equal(sg_safetensors_write(path, "x", t, NULL, NULL), SG_E_FILE);
-    assert_int_equal(files_in_folder(), 1);
+}
+
+/* The mode of a file, its kind left out, or of a link itself. */
+static unsigned mode_of(const char *name)
+{
+    struct stat st;
+    assert_int_equal(lstat(in_folder(name), &st), 0);
+    return S_ISLNK(st.st_mode) ? 0 : st.st_mode & 07777;
+}
+
+/* What output_file.h says of links, of files that are there, and of pipes holds for tensors as for clips. */
+static void output_goes_where_its_name_leads(void **state)
+{
+    (void)state;
+    float           x[1] = {1};
+    const sg_tensor t = {x, SG_F32, 1, {1}};
+    char            bytes[8] = "";
+    put_text("old", "old");
+    assert_int_equal(chmod(in_folder("old"), 0640), 0);
+    assert_int_equal(symlink("old", in_folder("a.safetensors")), 0);
+    assert_int_equal(symlink("a.safetensors", in_folder("b.safetensors")), 0);
+    assert_int_equal(symlink("new", in_folder("c.safetensors")), 0);
+    assert_int_equal(symlink("d.safetensors", in_folder("d.safetensors")), 0);
+    assert_int_equal(sg_safetensors_write(in_folder("b.safetensors"), "x", t, NULL, NULL), SG_OK);
+    assert_int_equal(sg_safetensors_write(in_folder("c.safetensors"), "x", t, NULL, NULL), SG_OK);
+    assert_int_equal(mode_of("a.safetensors") + mode_of("b.safetensors") + mode_of("c.safetensors"), 0);
+    assert_int_equal(mode_of("old"), 0640);
+    assert_int_not_equal(mode_of("new"), 0);
+    assert_int_equal(sg_safetensors_write(in_folder("d.safetensors"), "x", t, NULL, NULL), SG_E_FILE);
+    assert_int_equal(files_in_folder(), 6);
+
+    assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
+    const int reader = open(path, O_RDWR);
+    assert_true(reader >= 0);
+    assert_int_equal(sg_safetensors_write(path, "x", t, NULL, NULL), SG_OK);
+    assert_int_equal(read(reader, bytes, 8), 8);
+    assert_int_equal(bytes[1], 0);
+    close(reader);
+    assert_int_equal(sg_safetensors_write("/dev/null", "x", t, NULL, NULL), SG_OK);
+    assert_int_equal(files_in_folder(), 7);
 }
 
 int main(void)
@@ -507,6 +545,7 @@ int main(void)
         TEST(single_file_or_index_is_chosen_as_the_peers_do),
         TEST(written_file_is_read_back),
         TEST(failed_write_leaves_nothing),
+        TEST(output_goes_where_its_name_leads),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -14,14 +14,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TRIES = 100 };
+enum { TRIES = 100, MOST_LINKS = 40, MOST_AT_ONCE = 1 << 30 }; /* the last: bytes, of one write */
 
 struct sg_output_file {
     sg_output_file *next; /* in `all`; never taken out, so that a signal handler can walk the list at any time */
     atomic_bool     unlinkable;
-    bool            taken;     /* false: free for the next open */
+    atomic_bool     taken;     /* false: free for the next open */
     bool            in_place;  /* a device or a pipe: no neighbour, no renaming */
     bool            nameless;  /* in the folder, but under no name yet */
+    bool            replaces;  /* a file of that name is there, and `old` is its state */
+    struct stat     old;
     int             fd;        /* -1 once complete */
     char           *name;      /* the final one */
     char           *temporary; /* the neighbour's, once it has one; NULL before and if in_place */
@@ -73,44 +75,90 @@ static sg_status check_folder(const char *path, const char *what, sg_error *e)
     return status;
 }
 
-sg_status sg_output_file_check(const char *path, const char *what, sg_error *e)
+/* The name that symbolic links at the end of path lead to, whether there is a file or not; the caller frees. A link among
+ * the folders needs no help: the system follows it. NULL with errno. */
+static char *behind_links(const char *path)
 {
-    struct stat st;
-    if (strcmp(path, "-") == 0) return SG_OK;
-    if (!*path) return sg_error_set(e, SG_E_FILE, "%s: the name is empty", what);
-    if (path[strlen(path) - 1] == '/') return sg_error_set(e, SG_E_FILE, "%s: %s is a folder's name", what, path);
-    if (stat(path, &st) == 0) {
-        if (S_ISDIR(st.st_mode)) return sg_error_set(e, SG_E_FILE, "%s: %s is a folder", what, path);
-        if (access(path, W_OK) != 0)
-            return sg_error_set(e, SG_E_FILE, "%s: %s is not writable: %s", what, path, strerror(errno));
-        if (!S_ISREG(st.st_mode)) return SG_OK;
+    char *name = strdup(path);
+    for (int i = 0; name; i++) {
+        char          to[PATH_MAX];
+        const ssize_t n = readlink(name, to, sizeof to - 1);
+        if (n < 0) return name; /* no link */
+        to[n] = '\0';
+        const size_t folder = to[0] == '/' ? 0 : folder_length(name), size = folder + (size_t)n + 1;
+        char *const  next = i < MOST_LINKS ? malloc(size) : NULL;
+        if (next) snprintf(next, size, "%.*s%s", (int)folder, name, to);
+        free(name);
+        name = next;
+        if (i >= MOST_LINKS) errno = ELOOP;
     }
-    return check_folder(path, what, e);
+    return NULL;
 }
 
+/* What an output named path is to be: *name, the caller's to free, is where it goes, and *old the state of what is there,
+ * st_mode 0 when there is nothing. */
+static sg_status find_target(char **name, struct stat *old, const char *path, const char *what, sg_error *e)
+{
+    struct stat behind;
+    *old = (struct stat){0};
+    *name = NULL;
+    if (!*path) return sg_error_set(e, SG_E_FILE, "%s: the name is empty", what);
+    if (path[strlen(path) - 1] == '/') return sg_error_set(e, SG_E_FILE, "%s: %s is a folder's name", what, path);
+    const bool there = stat(path, old) == 0;
+    if (!there) *old = (struct stat){0};
+    if (there && S_ISDIR(old->st_mode)) return sg_error_set(e, SG_E_FILE, "%s: %s is a folder", what, path);
+    if (there && access(path, W_OK) != 0)
+        return sg_error_set(e, SG_E_FILE, "%s: %s is not writable: %s", what, path, strerror(errno));
+    *name = there && !S_ISREG(old->st_mode) ? strdup(path) : behind_links(path);
+    if (!*name) return sg_error_set(e, SG_E_FILE, "%s: %s: %s", what, path, strerror(errno));
+    if (!there || !S_ISREG(old->st_mode)) return SG_OK;
+    /* A link of /proc may show a name that is gone. */
+    if (stat(*name, &behind) == 0 && behind.st_dev == old->st_dev && behind.st_ino == old->st_ino) return SG_OK;
+    free(*name);
+    *name = NULL;
+    return sg_error_set(e, SG_E_FILE, "%s: %s leads to a file that has no name any more", what, path);
+}
+
+sg_status sg_output_file_check(const char *path, const char *what, sg_error *e)
+{
+    struct stat old;
+    char       *name;
+    if (strcmp(path, "-") == 0) return SG_OK;
+    SG_TRY(find_target(&name, &old, path, what, e));
+    const bool      in_place = old.st_mode && !S_ISREG(old.st_mode);
+    const sg_status status = in_place ? SG_OK : check_folder(name, what, e);
+    free(name);
+    return status;
+}
+
+/* A node that nobody has, from now on the caller's; NULL: no memory. */
 static sg_output_file *node(void)
 {
     sg_output_file *f = atomic_load(&all);
-    while (f && f->taken) f = f->next;
+    while (f && atomic_exchange(&f->taken, true)) f = f->next;
     if (!f) {
         if (!(f = calloc(1, sizeof *f))) return NULL;
+        atomic_store(&f->taken, true);
         f->next = atomic_load(&all);
-        atomic_store(&all, f);
+        while (!atomic_compare_exchange_weak(&all, &f->next, f)) {
+        }
     }
     free(f->name);
     free(f->temporary);
     f->name = f->temporary = NULL;
-    f->taken = true;
-    f->in_place = f->nameless = false;
+    f->in_place = f->nameless = f->replaces = false;
     f->fd = -1;
     return f;
 }
+
+/* Nobody else reads what may replace a private file, before its permissions are those of the old one. */
+static mode_t first_mode(const sg_output_file *f) { return f->replaces ? 0600 : 0666; }
 
 /* A new file of that name, or the nameless one under it. */
 static bool take_name(sg_output_file *f)
 {
     if (f->nameless) return linkat(AT_FDCWD, f->alias, AT_FDCWD, f->temporary, AT_SYMLINK_FOLLOW) == 0;
-    f->fd = open(f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    f->fd = open(f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, first_mode(f));
     return f->fd >= 0;
 }
 
@@ -140,7 +188,7 @@ static sg_status open_neighbour(sg_output_file *f, sg_error *e)
 {
     char *folder = folder_of(f->name);
     if (!folder) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", f->name);
-    f->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+    f->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, first_mode(f));
     free(folder);
     snprintf(f->alias, sizeof f->alias, "/proc/self/fd/%d", f->fd);
     f->nameless = f->fd >= 0 && access(f->alias, F_OK) == 0;
@@ -149,68 +197,49 @@ static sg_status open_neighbour(sg_output_file *f, sg_error *e)
     return name_neighbour(f, e);
 }
 
-static sg_status open_named(sg_output_file *f, sg_error *e)
+static sg_status open_named(sg_output_file *f, const char *path, sg_error *e)
 {
-    struct stat st;
-    const bool  exists = stat(f->name, &st) == 0;
-    if (exists && !S_ISREG(st.st_mode)) {
+    SG_TRY(find_target(&f->name, &f->old, path, "output", e));
+    f->replaces = S_ISREG(f->old.st_mode);
+    if (f->old.st_mode && !f->replaces) {
         f->in_place = true;
         f->fd = open(f->name, O_WRONLY | O_CLOEXEC);
-        return f->fd >= 0 ? SG_OK : sg_error_set(e, SG_E_FILE, "%s: %s", f->name, strerror(errno));
+        return f->fd >= 0 ? SG_OK : sg_error_set(e, SG_E_FILE, "%s: %s", path, strerror(errno));
     }
-    if (exists) {
-        /* Behind a symbolic link it is the target that gets replaced, not the link. */
-        char *real = realpath(f->name, NULL);
-        if (real) {
-            free(f->name);
-            f->name = real;
-        }
-    }
+    SG_TRY(check_folder(f->name, "output", e));
     return open_neighbour(f, e);
 }
 
-/* Where one is closed the file must not take its number, or messages would go into it. Writing to these fails too. */
-static void fill_standard_streams(void)
+static sg_status open_stdout(sg_output_file *f, sg_error *e)
 {
-    int fd;
-    while ((fd = open("/dev/null", O_RDONLY)) >= 0 && fd <= STDERR_FILENO) {
-    }
-    if (fd >= 0) close(fd);
+    f->in_place = true;
+    if (!(f->name = strdup("stdout"))) return sg_error_set(e, SG_E_MEMORY, "stdout: out of memory");
+    const int mode = fcntl(STDOUT_FILENO, F_GETFL);
+    if (mode >= 0 && (mode & O_ACCMODE) == O_RDONLY) /* what stands in for a closed one */
+        errno = EBADF;
+    else
+        f->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+    return f->fd >= 0 ? SG_OK : sg_error_set(e, SG_E_FILE, "stdout: %s", strerror(errno));
 }
 
 sg_status sg_output_file_open(sg_output_file **out, const char *path, sg_error *e)
 {
     *out = NULL;
-    SG_TRY(sg_output_file_check(path, "output", e));
     sg_output_file *f = node();
     if (!f) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
-    const bool out_stream = strcmp(path, "-") == 0;
-    if (!out_stream) fill_standard_streams();
-    signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files fails the write, not the process */
-    f->name = strdup(out_stream ? "stdout" : path);
-    sg_status status = SG_OK;
-    if (!f->name) {
-        status = sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
-    } else if (out_stream) {
-        f->in_place = true;
-        f->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
-        if (f->fd < 0) status = sg_error_set(e, SG_E_FILE, "stdout: %s", strerror(errno));
-    } else {
-        status = open_named(f, e);
-    }
-    if (status != SG_OK) {
+    const sg_status status = strcmp(path, "-") == 0 ? open_stdout(f, e) : open_named(f, path, e);
+    if (status != SG_OK)
         sg_output_file_discard(&f);
-        return status;
-    }
-    *out = f;
-    return SG_OK;
+    else
+        *out = f;
+    return status;
 }
 
 sg_status sg_output_file_write(sg_output_file *f, const void *data, size_t bytes, sg_error *e)
 {
     const char *p = data;
     while (bytes > 0) {
-        const ssize_t n = write(f->fd, p, bytes);
+        const ssize_t n = write(f->fd, p, bytes < MOST_AT_ONCE ? bytes : MOST_AT_ONCE);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return sg_error_set(e, SG_E_FILE, "%s: cannot be written: %s", f->name, strerror(errno));
         p += n;
@@ -221,9 +250,20 @@ sg_status sg_output_file_write(sg_output_file *f, const void *data, size_t bytes
 
 const char *sg_output_file_name_now(const sg_output_file *f) { return f->nameless ? f->alias : f->temporary; }
 
+/* The new file is whose the old one was, as far as the system lets us, and may be read and written by the same. */
+static void keep_permissions(const sg_output_file *f)
+{
+    if (!f->replaces) return;
+    if (fchown(f->fd, f->old.st_uid, f->old.st_gid) != 0 && fchown(f->fd, (uid_t)-1, f->old.st_gid) != 0) {
+        /* it is ours then */
+    }
+    (void)fchmod(f->fd, f->old.st_mode & 0777);
+}
+
 sg_status sg_output_file_complete(sg_output_file *f, sg_error *e)
 {
     if (f->fd < 0) return SG_OK;
+    keep_permissions(f);
     const bool synced = f->in_place || fsync(f->fd) == 0 || errno == EINVAL || errno == ENOTSUP;
     const int  cause = errno;
     if (synced && f->nameless) SG_TRY(name_neighbour(f, e));
@@ -254,7 +294,7 @@ void sg_output_file_discard(sg_output_file **file)
     if (f->fd >= 0) close(f->fd);
     f->fd = -1;
     if (atomic_exchange(&f->unlinkable, false)) unlink(f->temporary);
-    f->taken = false;
+    atomic_store(&f->taken, false);
     *file = NULL;
 }
 

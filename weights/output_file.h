@@ -1,6 +1,16 @@
-/* output_file.h - a file that has its name only once it is complete. Bytes go to a file without a name in the same folder,
- * which takes the name at the end or disappears with the process, however that ends. File systems without such files get
- * a hidden neighbour, which only SIGKILL leaves behind. Devices and pipes are written in place. */
+/* output_file.h - a file that has its name only once it is complete; what the program writes goes through here. Bytes go
+ * to a file without a name in the same folder, which takes the name at the end or disappears with the process, however that
+ * ends. File systems without such files get a hidden neighbour, .NAME.12345678.part, which only SIGKILL leaves behind.
+ *
+ *   the name is a symbolic link   what it leads to is written, there or not yet, in the folder where that is; the link stays
+ *   there is a file already       it is there until the new one is whole, which then takes its place with its permissions
+ *                                 and, where the system allows, its owner and group; other hard links keep the old bytes
+ *   it may not be written, or its folder may not      refused, before the work
+ *   a device, a pipe, a socket    written in place, byte by byte as they come
+ *   the disk is full, a limit     the write fails and nothing is left; for the limit the process has to ignore SIGXFSZ
+ *   a signal                      whoever handles it calls sg_output_file_unlink_all before the process ends
+ *
+ * Several threads may have files open. */
 #ifndef SG_OUTPUT_FILE_H
 #define SG_OUTPUT_FILE_H
 
@@ -11,8 +21,8 @@
 
 typedef struct sg_output_file sg_output_file;
 
-/* Would path do: its folder is there and writable, it is no folder itself, its name not too long. Writes nothing.
- * SG_E_FILE otherwise. what names the option in the message. */
+/* Would path do: what it leads to has a folder, there and writable, is no folder itself, its name not too long. Writes
+ * nothing. SG_E_FILE otherwise. what names the option in the message. */
 sg_status sg_output_file_check(const char *path, const char *what, sg_error *e) SG_MUST_USE;
 
 /* "-" is stdout. The caller publishes or discards. */
