@@ -5,6 +5,7 @@
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
 #include <libavutil/avstring.h>
+#include <libavutil/parseutils.h>
 #include <libavutil/pixdesc.h>
 #include <libswscale/swscale.h>
 
@@ -31,6 +32,7 @@ typedef struct state {
     turn               turn;
     bool               drained;
     int                packets, frames; /* so far */
+    int64_t            end, last;       /* of the packets so far, and how long the last lasts: in the stream's unit */
     int                pixels;          /* these three of the first frame */
     enum AVColorSpace  space;
     enum AVColorRange  range;
@@ -262,6 +264,22 @@ static sg_status take_frame(state *s, sg_error *e)
     return SG_OK;
 }
 
+/* Where the container says how long its video is, as Matroska does, frames until then must have come. */
+static bool ends_early(const state *s)
+{
+    const AVDictionaryEntry *const told = av_dict_get(s->stream->metadata, "DURATION", NULL, 0);
+    int64_t                        duration;
+    if (!told || s->last <= 0 || av_parse_time(&duration, told->value, 1) < 0) return false;
+    return 2 * s->end + s->last < 2 * av_rescale_q(duration, AV_TIME_BASE_Q, s->stream->time_base);
+}
+
+static void note_time(state *s)
+{
+    const AVPacket *const p = s->packet;
+    s->last = p->duration;
+    if (p->pts != AV_NOPTS_VALUE && p->pts + p->duration > s->end) s->end = p->pts + p->duration;
+}
+
 /* Hands the decoder the next packet of the stream, or the end. */
 static sg_status feed(state *s, sg_error *e)
 {
@@ -275,11 +293,15 @@ static sg_status feed(state *s, sg_error *e)
         if (s->packets < avformat_index_get_entries_count(s->stream))
             return sg_error_set(e, SG_E_FORMAT, "%s: the file ends after %d of %d frames", s->path, s->packets,
                                 avformat_index_get_entries_count(s->stream));
+        if (ends_early(s))
+            return sg_error_set(e, SG_E_FORMAT, "%s: the file ends after %d frames, before its video does", s->path,
+                                s->packets);
         s->drained = true;
         av = avcodec_send_packet(s->codec, NULL);
         return av < 0 ? damaged(s, e, av) : SG_OK;
     }
     if (av >= 0 && (s->packet->flags & AV_PKT_FLAG_CORRUPT)) av = AVERROR_INVALIDDATA;
+    if (av >= 0) note_time(s);
     if (av >= 0) av = avcodec_send_packet(s->codec, s->packet);
     s->packets++;
     return av < 0 ? damaged(s, e, av) : SG_OK;

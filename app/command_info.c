@@ -111,6 +111,7 @@ static void print_command(json_t *settings)
         {"order", "order"},
         {"dense_steps", "dense-steps"},
         {"dense_layers", "dense-layers"},
+        {"crf", "crf"},
     };
     if (!json_is_string(json_object_get(settings, "prompt"))) return;
     printf("\nagain: sparge-gen%s", json_object_get(settings, "arms") ? " compare" : "");

@@ -10,6 +10,7 @@
 #include "setup.h"
 #include "sink.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,7 +148,9 @@ static sg_clip clip_of(const job *j, const char *path)
                      .width = j->request.width,
                      .height = j->request.height,
                      .frames = j->request.frames,
-                     .fps = j->request.fps};
+                     .fps = j->request.fps,
+                     .has_crf = !isnan(j->settings->crf),
+                     .crf = j->settings->crf};
 }
 
 static sg_status plan(job *j, sg_error *e)
@@ -276,6 +279,9 @@ static sg_status render_one(job *j, const char *prompt, const char *path, const 
     SG_TRY(sg_report_settings(&settings, r, j->note, &j->model, &j->info, e));
     sg_status status = SG_OK;
     if (!j->decode_only) status = sg_report_add_attention(settings, &r->attention, j->settings, &j->outlook, e);
+    if (status == SG_OK && !isnan(j->settings->crf) &&
+        json_object_set_new(settings, "crf", json_real(j->settings->crf)) != 0)
+        status = sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
     if (status == SG_OK) status = render_to(j, path, report_path, settings, e);
     json_decref(settings);
     if (status != SG_OK && j->request.latents_out && access(j->request.latents_out, F_OK) == 0)
@@ -308,7 +314,8 @@ static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
     SG_TRY(check_many(j->settings, output, count, e));
     if (strcmp(output, "-") == 0 && isatty(STDOUT_FILENO))
         return sg_error_set(e, SG_E_ARG, "-o - writes video, and stdout is a terminal: send it to a file or a pipe");
-    SG_TRY(sg_sink_check(&(sg_clip){.path = output}, e)); /* what needs no model to be seen */
+    /* what needs no model to be seen */
+    SG_TRY(sg_sink_check(&(sg_clip){.path = output, .has_crf = !isnan(j->settings->crf)}, e));
     SG_TRY(open_engine(j, e));
     const sg_clip clip = clip_of(j, output);
     SG_TRY(sg_sink_check(&clip, e));

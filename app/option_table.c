@@ -171,9 +171,12 @@ const sg_option sg_option_table[] = {
 
     HEADING(RENDER | BENCH | COMPARE | TUNE | EVAL, "Where to"),
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = RENDER, AT(output), .value = "FILE",
-     .help = "the ending decides: .mp4, .y4m, .png (one frame, or several as name-%04d.png);\n"
-             "- writes Y4M to stdout; an existing file is replaced\n"
+     .help = "the ending decides: .mp4 (H.264), .mkv (FFV1 in RGB, nothing lost), .y4m, .png (one frame,\n"
+             "or several as name-%04d.png); - writes Y4M to stdout; an existing file is replaced, behind\n"
+             "a symbolic link what it leads to\n"
              "(default: out.mp4, or out.y4m in a build without FFmpeg)"},
+    {.name = "crf", .kind = SG_OPTION_REAL, .commands = RENDER, AT(crf), .lo = 0, .hi = 51, .value = "N",
+     .help = "of .mp4: from 0, where only colour loses resolution, to 51, the smallest file (default: 17)"},
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(output), .value = "DIR",
      .help = "a folder, made if it is not there: a clip of each arm, side.mp4, frames.png, report.json\n"
              "and report.html, which shows them all in a browser (default: compare- and the seed)"},

@@ -333,6 +333,7 @@ sg_settings sg_options_none(sg_command c)
                          .cfg_scale = NAN,
                          .cfg_scale_2 = NAN,
                          .flow_shift = NAN,
+                         .crf = NAN,
                          .topk = NAN,
                          .tau = NAN,
                          .sim = NAN,
@@ -428,7 +429,7 @@ void sg_options_help(FILE *out, sg_command c)
     if (c == SG_COMMAND_INFO)
         fputs("Says what is in a model and what a render with it costs, or how a clip was made.\n\n"
               "  sparge-gen info [DIR]     a model's parts, its defaults, and memory and work of one render\n"
-              "  sparge-gen info FILE      the settings that are kept in an .mp4 or .png of sparge-gen\n",
+              "  sparge-gen info FILE      the settings that are kept in an .mp4, .mkv or .png of sparge-gen\n",
               out);
     if (c == SG_COMMAND_CHECK)
         fputs("Renders and runs every operation by the oracle as well; names the first that differs.\n\n"

@@ -48,6 +48,7 @@ typedef struct sg_settings {
     const char *arms; /* compare, eval: arms.h */
 
     const char *output, *latents, *json;
+    double      crf;
     const char *backend, *dtype, *cpumask, *gpumask, *offload;
     int         threads;
     size_t      memory_limit;

@@ -15,6 +15,7 @@
 static const sg_sink_type *const types[] = {
 #if SG_FFMPEG
     &sg_sink_mp4,
+    &sg_sink_mkv,
 #endif
     &sg_sink_png,
     &sg_sink_y4m,
@@ -68,7 +69,7 @@ static const sg_sink_type *find_type(const char *path, sg_error *e)
     if (strcmp(path, "-") == 0) return &sg_sink_y4m;
     for (int i = 0; i < TYPES; i++)
         if (has_one_of(path, types[i]->endings)) return types[i];
-    if (!SG_FFMPEG && has_one_of(path, ".mp4 .m4v")) {
+    if (!SG_FFMPEG && has_one_of(path, ".mp4 .m4v .mkv")) {
         (void)sg_error_set(e, SG_E_ARG, "--output: '%s': this build has no FFmpeg; use .y4m or .png", path);
         return NULL;
     }
@@ -79,11 +80,18 @@ static const sg_sink_type *find_type(const char *path, sg_error *e)
     return NULL;
 }
 
+static sg_status check_type(const sg_sink_type **type, const sg_clip *clip, sg_error *e)
+{
+    if (!(*type = find_type(clip->path, e))) return SG_E_ARG;
+    if (clip->has_crf && !(*type)->has_crf)
+        return sg_error_set(e, SG_E_ARG, "--crf has no effect on %s: it is for H.264, which .mp4 holds", (*type)->name);
+    return (*type)->check ? (*type)->check(clip, e) : SG_OK;
+}
+
 sg_status sg_sink_check(const sg_clip *clip, sg_error *e)
 {
-    const sg_sink_type *type = find_type(clip->path, e);
-    if (!type) return SG_E_ARG;
-    if (type->check) SG_TRY(type->check(clip, e));
+    const sg_sink_type *type;
+    SG_TRY(check_type(&type, clip, e));
     return sg_output_file_check(clip->path, "--output", e);
 }
 
@@ -131,9 +139,8 @@ static sg_status start(sg_sink *s, sg_error *e)
 sg_status sg_sink_open(sg_sink **out, const sg_clip *clip, sg_error *e)
 {
     *out = NULL;
-    const sg_sink_type *type = find_type(clip->path, e);
-    if (!type) return SG_E_ARG;
-    if (type->check) SG_TRY(type->check(clip, e));
+    const sg_sink_type *type;
+    SG_TRY(check_type(&type, clip, e));
     sg_sink *s = calloc(1, sizeof *s);
     if (!s) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", clip->path);
     s->type = type;
@@ -232,5 +239,5 @@ sg_status sg_sink_read_settings(const char *path, char **out, sg_error *e)
         return sg_error_set(e, SG_E_FORMAT, "%s: keeps no settings: not made by sparge-gen, or processed since", path);
     }
     return sg_error_set(e, SG_E_FORMAT, "%s: neither a model's folder nor a file that can keep settings%s", path,
-                        SG_FFMPEG ? " (.mp4, .png)" : " (.png; .mp4 needs a build with FFmpeg)");
+                        SG_FFMPEG ? " (.mp4, .mkv, .png)" : " (.png; .mp4 and .mkv need a build with FFmpeg)");
 }

@@ -17,6 +17,8 @@ typedef struct sg_clip {
     int         width, height, frames, fps;
     const char *settings; /* JSON, kept in the file where the format can; NULL: none */
     bool        literal;  /* a pattern in path's name is no pattern */
+    bool        has_crf;  /* the next was asked for */
+    double      crf;      /* of H.264: 0 to 51, the lower the better */
 } sg_clip;
 
 /* A format. Calls come in order open, write for each frame, finish, close; close also comes after any failure, and must
@@ -25,10 +27,12 @@ typedef struct sg_clip {
 typedef struct sg_sink_type {
     const char *name;
     const char *endings; /* parted by blanks, the first is the usual one */
+    bool        has_crf; /* a clip's crf has an effect */
     size_t      state_size;
     /* Memory that the format takes for this clip, its libraries' included. NULL: next to none. */
     size_t (*bytes)(const sg_clip *clip);
-    /* What the format needs of the clip; before anything is opened. SG_E_ARG. NULL: anything goes. */
+    /* What the format needs of the clip and of its libraries; before anything is opened. SG_E_ARG, SG_E_UNSUPPORTED.
+     * NULL: anything goes. */
     sg_status (*check)(const sg_clip *clip, sg_error *e);
     sg_status (*open)(void *state, const sg_clip *clip, sg_error *e);
     sg_status (*write)(void *state, int index, const uint8_t *rgb, sg_error *e);
@@ -41,14 +45,15 @@ typedef struct sg_sink_type {
     sg_status (*read)(const char *path, char **out, sg_error *e);
 } sg_sink_type;
 
-extern const sg_sink_type sg_sink_mp4, sg_sink_png, sg_sink_y4m;
+extern const sg_sink_type sg_sink_mp4, sg_sink_mkv, sg_sink_png, sg_sink_y4m;
 
 const char *sg_sink_default_name(void);
 
-/* ".mp4, .png, .y4m": what this build writes. Returns text. */
+/* ".mp4, .mkv, .png, .y4m": what this build writes. Returns text. */
 const char *sg_sink_endings(char *text, size_t size);
 
-/* Would this clip do: known ending, a format that can hold it, a folder that takes it. SG_E_ARG or SG_E_FILE. */
+/* Would this clip do: known ending, a format that can hold it, a folder that takes it. SG_E_ARG, SG_E_FILE, or
+ * SG_E_UNSUPPORTED where a library lacks the format. */
 sg_status sg_sink_check(const sg_clip *clip, sg_error *e) SG_MUST_USE;
 
 /* Memory that a sink for this clip takes. */

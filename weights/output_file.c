@@ -19,10 +19,10 @@ enum { TRIES = 100, MOST_LINKS = 40, MOST_AT_ONCE = 1 << 30 }; /* the last: byte
 struct sg_output_file {
     sg_output_file *next; /* in `all`; never taken out, so that a signal handler can walk the list at any time */
     atomic_bool     unlinkable;
-    atomic_bool     taken;     /* false: free for the next open */
-    bool            in_place;  /* a device or a pipe: no neighbour, no renaming */
-    bool            nameless;  /* in the folder, but under no name yet */
-    bool            replaces;  /* a file of that name is there, and `old` is its state */
+    atomic_bool     taken;    /* false: free for the next open */
+    bool            in_place; /* a device or a pipe: no neighbour, no renaming */
+    bool            nameless; /* in the folder, but under no name yet */
+    bool            replaces; /* a file of that name is there, and `old` is its state */
     struct stat     old;
     int             fd;        /* -1 once complete */
     char           *name;      /* the final one */
@@ -76,11 +76,12 @@ static sg_status check_folder(const char *path, const char *what, sg_error *e)
 }
 
 /* The name that symbolic links at the end of path lead to, whether there is a file or not; the caller frees. A link among
- * the folders needs no help: the system follows it. NULL with errno. */
+ * the folders needs no help: the system follows it. NULL with errno ELOOP or ENOMEM. */
 static char *behind_links(const char *path)
 {
     char *name = strdup(path);
-    for (int i = 0; name; i++) {
+    int   i = 0;
+    for (; name; i++) {
         char          to[PATH_MAX];
         const ssize_t n = readlink(name, to, sizeof to - 1);
         if (n < 0) return name; /* no link */
@@ -90,8 +91,8 @@ static char *behind_links(const char *path)
         if (next) snprintf(next, size, "%.*s%s", (int)folder, name, to);
         free(name);
         name = next;
-        if (i >= MOST_LINKS) errno = ELOOP;
     }
+    errno = i > MOST_LINKS ? ELOOP : ENOMEM;
     return NULL;
 }
 
@@ -109,8 +110,10 @@ static sg_status find_target(char **name, struct stat *old, const char *path, co
     if (there && S_ISDIR(old->st_mode)) return sg_error_set(e, SG_E_FILE, "%s: %s is a folder", what, path);
     if (there && access(path, W_OK) != 0)
         return sg_error_set(e, SG_E_FILE, "%s: %s is not writable: %s", what, path, strerror(errno));
+    errno = ENOMEM;
     *name = there && !S_ISREG(old->st_mode) ? strdup(path) : behind_links(path);
-    if (!*name) return sg_error_set(e, SG_E_FILE, "%s: %s: %s", what, path, strerror(errno));
+    if (!*name)
+        return sg_error_set(e, errno == ELOOP ? SG_E_FILE : SG_E_MEMORY, "%s: %s: %s", what, path, strerror(errno));
     if (!there || !S_ISREG(old->st_mode)) return SG_OK;
     /* A link of /proc may show a name that is gone. */
     if (stat(*name, &behind) == 0 && behind.st_dev == old->st_dev && behind.st_ino == old->st_ino) return SG_OK;

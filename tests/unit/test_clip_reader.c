@@ -242,6 +242,25 @@ static void mp4_refused(void **state)
     free(data);
 }
 
+/* The frames that went in, bit by bit; and a file that was cut passes for whole only if all of them are there. */
+static void mkv_loses_nothing(void **state)
+{
+    (void)state;
+    if (!has_mp4()) skip();
+    size_t size;
+    char   text[256];
+    write_clip("patches.mkv", patches);
+    write_clip("waves.mkv", waves);
+    assert_true(isinf(read_back("patches.mkv", patches, 0)) && isinf(read_back("waves.mkv", waves, -1)));
+    uint8_t *const data = read_file("waves.mkv", &size);
+    for (size_t n = 1; n < size; n += 1 + size / 97) {
+        write_file("broken.mkv", data, n);
+        if (read_all("broken.mkv", text, sizeof text) == SG_OK)
+            assert_true(n > size - 200 && isinf(read_back("broken.mkv", waves, -1)));
+    }
+    free(data);
+}
+
 static void no_clips(void **state)
 {
     (void)state;
@@ -259,7 +278,8 @@ static int clean(void **state)
 {
     (void)state;
     static const char *const made[] = {"patches.y4m", "waves.y4m",  "patches.mp4", "waves.mp4",
-                                       "broken.y4m",  "broken.mp4", "empty.mp4",   "text.mp4"};
+                                       "broken.y4m",  "broken.mp4", "empty.mp4",   "text.mp4",
+                                       "patches.mkv", "waves.mkv",  "broken.mkv"};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) unlink(made[i]);
     return 0;
 }
@@ -267,8 +287,13 @@ static int clean(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(y4m_comes_back), cmocka_unit_test(mp4_comes_back), cmocka_unit_test(pictures_come_one_by_one),
-        cmocka_unit_test(y4m_refused),    cmocka_unit_test(mp4_refused),    cmocka_unit_test(no_clips),
+        cmocka_unit_test(y4m_comes_back),
+        cmocka_unit_test(mp4_comes_back),
+        cmocka_unit_test(pictures_come_one_by_one),
+        cmocka_unit_test(y4m_refused),
+        cmocka_unit_test(mp4_refused),
+        cmocka_unit_test(no_clips),
+        cmocka_unit_test(mkv_loses_nothing),
     };
     char folder[] = "/tmp/test_clip_reader.XXXXXX";
     if (!mkdtemp(folder) || chdir(folder) != 0) return 1;

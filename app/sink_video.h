@@ -1,0 +1,52 @@
+/* sink_video.h - what the sinks share that write by FFmpeg's libraries: file, container, encoder. A sink fills in a codec
+ * and a frame of its own between open and begin. */
+#ifndef SG_SINK_VIDEO_H
+#define SG_SINK_VIDEO_H
+
+#include "output_file.h"
+#include "sink.h"
+
+#include <libavcodec/avcodec.h>
+#include <libavformat/avformat.h>
+
+/* Starts zeroed. A sink's state begins with it. */
+typedef struct sg_video {
+    const char      *path;
+    sg_output_file  *file;
+    AVFormatContext *format;
+    AVStream        *stream;
+    AVCodecContext  *codec;
+    AVFrame         *frame; /* what the encoder is given */
+    AVPacket        *packet;
+} sg_video;
+
+/* what, and FFmpeg's reason. */
+sg_status sg_video_fail(const sg_video *v, sg_error *e, sg_status code, const char *what, int av);
+
+/* The file and an empty container; format is FFmpeg's name of it, name that for people. */
+sg_status sg_video_open(sg_video *v, const sg_clip *clip, const char *format, const char *name,
+                        sg_error *e) SG_MUST_USE;
+
+/* An encoder's context with size, rate and pixel format; a sink sets the rest, and then calls sg_video_begin. */
+sg_status sg_video_codec(sg_video *v, const sg_clip *clip, const AVCodec *codec, enum AVPixelFormat pixels,
+                         sg_error *e) SG_MUST_USE;
+
+/* Opens the encoder, gets memory for the frame, which takes its colours from the encoder's, and writes the container's
+ * head with the settings. options are the container's, and freed. */
+sg_status sg_video_begin(sg_video *v, const sg_clip *clip, AVDictionary *options, sg_error *e) SG_MUST_USE;
+
+/* The frame may be written into. */
+sg_status sg_video_frame(sg_video *v, sg_error *e) SG_MUST_USE;
+
+/* Encodes the frame as that of this number. */
+sg_status sg_video_encode(sg_video *v, int index, sg_error *e) SG_MUST_USE;
+
+/* As sg_sink_type has them; v is the state. */
+sg_status sg_video_finish(void *v, sg_error *e) SG_MUST_USE;
+sg_status sg_video_publish(void *v, sg_error *e) SG_MUST_USE;
+void      sg_video_close(void *v);
+
+/* The settings kept in a file that FFmpeg reads as this format: *out as in sg_sink_type. */
+sg_status sg_video_read(const char *path, const char *format, const char *name, char **out, sg_error *e) SG_MUST_USE;
+
+#endif
