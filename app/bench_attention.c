@@ -4,6 +4,7 @@
 #include "bench_input.h"
 #include "meta.h"
 #include "metrics.h"
+#include "progress.h"
 #include "report.h"
 #include "run.h"
 #include "setup_attention.h"
@@ -456,8 +457,8 @@ static void print_stages(const work *w)
 static void print_all(const work *w)
 {
     const sg_bench_input *const in = &w->in;
-    printf("%s in %s on %s\n%d x %d heads of %d", in->name, in->dtype == SG_BF16 ? "bf16" : "f32",
-           w->base->backend->device, in->b, in->h, in->d);
+    sg_print(stdout, "%s in %s on %s\n%d x %d heads of %d", in->name, in->dtype == SG_BF16 ? "bf16" : "f32",
+             w->base->backend->device, in->b, in->h, in->d);
     if (in->h < in->all_heads) printf(" (of %d)", in->all_heads);
     if (in->hk < in->h) printf(", %d of keys", in->hk);
     printf(", %lld tokens (%lldx%lldx%lld), %.4g TFLOP\n", (long long)in->n, (long long)in->grid[0],

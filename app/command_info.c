@@ -191,8 +191,8 @@ static void print_components(const sg_model_info *info)
         if (c->parameters) count_text(numbers, sizeof numbers, (double)c->parameters);
         if (c->bytes) bytes_text(size, sizeof size, (double)c->bytes);
         if (c->files) snprintf(files, sizeof files, "%d", c->files);
-        printf("%-15s %-30s %10s %10s %6s %-6s %s\n", c->name, c->class_name, numbers, size, files, c->dtype,
-               c->summary);
+        sg_print(stdout, "%-15s %-30s %10s %10s %6s %-6s %s\n", c->name, c->class_name, numbers, size, files, c->dtype,
+                 c->summary);
     }
 }
 
@@ -225,18 +225,23 @@ static void print_render(const told *t)
     printf("           sizes in steps of %d, frames %d n + 1\n", t->info.multiple, t->info.frame_multiple);
     printf("           %d step%s of %s, guidance %g, flow shift %g\n", r->steps, sg_plural(r->steps),
            r->sampler == SG_SAMPLER_EULER ? "euler" : "unipc", r->cfg_scale, r->flow_shift);
-    if (r->negative_prompt && *r->negative_prompt) printf("           negative prompt: %s\n", r->negative_prompt);
+    if (r->negative_prompt && *r->negative_prompt) {
+        fputs("           negative prompt: ", stdout);
+        print_escaped(r->negative_prompt, "");
+        putchar('\n');
+    }
     printf("           latents %lld x %lld x %lld x %lld, %lld tokens\n", (long long)p->latent[0],
            (long long)p->latent[1], (long long)p->latent[2], (long long)p->latent[3], (long long)p->tokens);
-    printf("attention  %s\n", sg_attention_outlook_text((char[512]){0}, 512, &r->attention, &t->outlook, p->tokens));
-    if (*t->doubt) printf("           %s\n", t->doubt);
+    sg_print(stdout, "attention  %s\n",
+             sg_attention_outlook_text((char[512]){0}, 512, &r->attention, &t->outlook, p->tokens));
+    if (*t->doubt) sg_print(stdout, "           %s\n", t->doubt);
 }
 
 static void print_model(const told *t)
 {
     char                 text[4][32];
     const sg_plan *const p = &t->plan;
-    printf("%s: %s\n%s\n\n", t->model.name, t->info.family, t->model.dir);
+    sg_print(stdout, "%s: %s\n%s\n\n", t->model.name, t->info.family, t->model.dir);
     print_components(&t->info);
     print_render(t);
     printf("device     %s, %s\n\n", t->info.device, t->info.dtype);

@@ -1,6 +1,7 @@
 /* progress.c - see progress.h. */
 #include "progress.h"
 #include "backend.h"
+#include "input.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -46,13 +47,35 @@ void sg_progress_clear(sg_progress *p)
     p->shown = false;
 }
 
+static void print_list(FILE *out, const char *fmt, va_list args) SG_PRINTF(2, 0);
+static void print_list(FILE *out, const char *fmt, va_list args)
+{
+    char *text = NULL;
+    if (vasprintf(&text, fmt, args) < 0) return;
+    for (char *line = text, *end; line; line = end) {
+        end = strchr(line, '\n');
+        if (end) *end++ = '\0';
+        fputs(sg_show_(line, strlen(line) + 1, line), out);
+        if (end) fputc('\n', out);
+    }
+    free(text);
+}
+
+void sg_print(FILE *out, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    print_list(out, fmt, args);
+    va_end(args);
+}
+
 void sg_progress_say(sg_progress *p, const char *fmt, ...)
 {
     if (p->quiet) return;
     sg_progress_clear(p);
     va_list args;
     va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
+    print_list(stderr, fmt, args);
     va_end(args);
     fputc('\n', stderr);
 }
@@ -127,6 +150,7 @@ void sg_progress_row(sg_progress *p, bool due, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(p->row, sizeof p->row, fmt, args);
     va_end(args);
+    sg_show_(p->row, strlen(p->row) + 1, p->row);
     if (p->quiet || p->terminal || (!due && now - p->last_line < SECONDS_BETWEEN_LINES)) return;
     p->last_line = now;
     fprintf(stderr, "%s\n", p->row);

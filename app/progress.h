@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 typedef struct sg_progress {
     bool     quiet, terminal;
@@ -29,7 +30,7 @@ void sg_progress_update(sg_progress *p, sg_stage stage, int done, int total);
  * most, or at once when it is due, and stages are not told. */
 void sg_progress_row(sg_progress *p, bool due, const char *fmt, ...) SG_PRINTF(3, 4);
 
-/* A line that stays, unless quiet. */
+/* A line that stays, unless quiet; printed as by sg_print. */
 void sg_progress_say(sg_progress *p, const char *fmt, ...) SG_PRINTF(2, 3);
 
 /* Takes the changing line away. */
@@ -41,6 +42,10 @@ void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_inf
 
 /* What of the model stays on the host, if anything does. */
 void sg_progress_say_offload(sg_progress *p, const sg_plan *plan);
+
+/* fprintf for text that may hold what comes from files and arguments: control characters, which a terminal would obey, become
+ * question marks, newlines excepted. Nothing where memory is out. */
+void sg_print(FILE *out, const char *fmt, ...) SG_PRINTF(2, 3);
 
 /* "s" but for 1. */
 const char *sg_plural(int64_t n);

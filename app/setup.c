@@ -133,6 +133,8 @@ static void on_lost_page(int number, siginfo_t *info, void *context)
     static char       line[PATH_MAX + 128];
     (void)context;
     const char *const file = file_at((uintptr_t)info->si_addr, line, sizeof line);
+    for (char *c = line; *c; c++)
+        *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c; /* a terminal would obey them */
     sg_output_file_unlink_all();
     if (file && write(STDERR_FILENO, begin, sizeof begin - 1) > 0 && write(STDERR_FILENO, file, strlen(file)) > 0 &&
         write(STDERR_FILENO, end, sizeof end - 1) > 0)

@@ -75,7 +75,7 @@ bool sg_json_fits(const char *text, size_t size, size_t values);
 /* Checks a member that nobody reads: sound JSON of a modest size. */
 sg_status sg_json_check(const sg_member *m, const char *path, sg_error *e) SG_MUST_USE;
 
-/* Foreign text with control characters replaced, cut to fit, for a message. Returns out. */
+/* Foreign text with control characters replaced, cut to fit, for a message. Returns out, which may be text itself. */
 const char *sg_show_(char *out, size_t size, const char *text);
 #define sg_show(text) sg_show_((char[112]){0}, 112, text)
 
