@@ -73,6 +73,16 @@ static void print_value(const json_t *v)
         json_dumpf(v, stdout, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
 }
 
+/* An option that would do nothing is refused. */
+static bool has_effect(const json_t *settings, const char *key)
+{
+    const double      guidance[] = {json_number_value(json_object_get(settings, "cfg_scale")),
+                                    json_number_value(json_object_get(settings, "cfg_scale_2"))};
+    const char *const sampler = json_string_value(json_object_get(settings, "sampler"));
+    if (strcmp(key, "negative_prompt") == 0) return guidance[0] > 1 || guidance[1] > 1;
+    return strcmp(key, "sched_compat") != 0 || !sampler || strcmp(sampler, "euler") != 0;
+}
+
 /* The settings that are options of the same meaning, so that the command can be given again. */
 static void print_command(json_t *settings)
 {
@@ -118,6 +128,7 @@ static void print_command(json_t *settings)
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         const json_t *v = json_object_get(settings, options[i][0]);
         if (!v || (i == 0 && json_is_string(v) && strcmp(json_string_value(v), ours) == 0)) continue;
+        if (!has_effect(settings, options[i][0])) continue;
         printf(" --%s ", options[i][1]);
         if (json_is_string(v))
             print_word(json_string_value(v));

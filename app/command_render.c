@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct job {
@@ -57,6 +58,14 @@ static char *numbered(const char *path, int index, int count)
     const size_t stem = dot && (!slash || dot > slash) ? (size_t)(dot - path) : strlen(path);
     snprintf(name, size, "%.*s-%04d%s", (int)stem, path, index + 1, path + stem);
     return name;
+}
+
+/* Stdout, a device or a pipe takes the reports of all prompts, one after the other. */
+static char *numbered_report(const char *path, int index, int count)
+{
+    struct stat st;
+    const bool  stream = strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode));
+    return numbered(path, index, stream ? 1 : count);
 }
 
 /* ---- before the work ---- */
@@ -296,7 +305,7 @@ static sg_status render_all(job *j, const sg_prompt_set *prompts, const char *ou
     const int          count = prompts->count ? prompts->count : 1;
     sg_status          status = SG_OK;
     for (int i = 0; i < count && status == SG_OK; i++) {
-        char       *path = numbered(output, i, count), *report_path = s->json ? numbered(s->json, i, count) : NULL;
+        char       *path = numbered(output, i, count), *report_path = s->json ? numbered_report(s->json, i, count) : NULL;
         const char *prompt = prompts->count ? prompts->prompt[i].text : NULL;
         if (!path || (s->json && !report_path)) status = sg_error_set(e, SG_E_MEMORY, "out of memory");
         if (status == SG_OK && count > 1) sg_progress_say(&j->progress, "%d/%d: %s", i + 1, count, prompt);

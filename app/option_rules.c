@@ -39,6 +39,7 @@ static const rule rules[] = {
     {"block-mask", NULL, {"topk", "tau", "sim", "sink", "score", "budget", "sparse-config"}},
     {"sparse-config", NULL, {"topk", "tau", "sim", "pv"}},
     {"tail", "off", {"tail-bias"}},
+    {"sampler", "euler", {"sched-compat"}},
     {"backend", "cpu", {"gpumask"}},
     {"backend", "ref", {"gpumask"}},
 };
@@ -53,6 +54,10 @@ static sg_status check_effects(const sg_settings *s, sg_error *e)
                 return sg_error_set(e, SG_E_ARG, "--%s has no effect with --%s%s%s", *o, r->by, r->value ? " " : "",
                                     r->value ? r->value : "");
     }
+    if (s->negative_prompt && s->cfg_scale <= 1 &&
+        !(s->cfg_scale_2 > 1)) /* comparisons with NaN, not given, are false */
+        return sg_error_set(e, SG_E_ARG, "--negative-prompt has no effect with --cfg-scale %g: only above 1 it is read",
+                            s->cfg_scale);
     if (given(s, "tail-bias", NULL) && !given(s, "tail", NULL) && given(s, "preset", "paper"))
         return sg_error_set(e, SG_E_ARG, "--tail-bias has no effect with --preset paper, unless --tail on is added");
     return SG_OK;

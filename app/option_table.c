@@ -52,7 +52,7 @@ const sg_option sg_option_table[] = {
     {.name = "prompt-file", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(prompt_file), .value = "FILE",
      .help = "one prompt a line: thresholds hold for all of them"},
     {.name = "negative-prompt", .letter = 'n', .kind = SG_OPTION_TEXT, .commands = SAMPLER | TUNE, AT(negative_prompt),
-     .value = "TEXT", .help = "what it should not show"},
+     .value = "TEXT", .help = "what it should not show; guidance above 1 reads it"},
     {.name = "size", .kind = SG_OPTION_SIZE, .commands = MODEL, AT(size), .lo = 1, .hi = 16384, .value = "WxH",
      .help = "width and height in pixels"},
     {.name = "width", .letter = 'W', .kind = SG_OPTION_INT, .commands = MODEL, AT(size[0]), .lo = 1, .hi = 16384,
@@ -193,7 +193,8 @@ const sg_option sg_option_table[] = {
      .help = "a file that exists is decoded, without a prompt; else latents are saved\n"
              "there before they are decoded (safetensors)"},
     {.name = "json", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(json), .value = "FILE",
-     .help = "a report: settings, times, memory, tokens; - is stdout"},
+     .help = "a report: settings, times, memory, tokens; - is stdout, where those of several\n"
+             "prompts follow each other"},
     {.name = "json", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(json), .value = "FILE",
      .help = "a report: error and sparsity of each head, times; - is stdout"},
     {.name = "json", .kind = SG_OPTION_TEXT, .commands = BENCH, AT(json), .value = "FILE",

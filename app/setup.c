@@ -194,6 +194,23 @@ static sg_status draw_seed(uint64_t *out, sg_error *e)
     return SG_OK;
 }
 
+/* Options of which only the model tells that they do nothing; option_rules.c has the others. */
+static sg_status check_effects(const sg_request *r, const sg_model_info *info, const sg_settings *s, sg_error *e)
+{
+    const bool two = info->experts > 1;
+    if (!isnan(s->cfg_scale_2) && !two)
+        return sg_error_set(e, SG_E_ARG, "--cfg-scale-2 has no effect: this model has no second expert");
+    if (s->sched_compat && r->sampler != SG_SAMPLER_UNIPC)
+        return sg_error_set(e, SG_E_ARG,
+                            "--sched-compat has no effect: it is for unipc, and this model's sampler is euler");
+    if (s->negative_prompt && !(r->cfg_scale > 1) && !(two && r->cfg_scale_2 > 1))
+        return sg_error_set(e, SG_E_ARG,
+                            "--negative-prompt has no effect: this model's guidance is %g, and only above 1 "
+                            "it is read",
+                            r->cfg_scale);
+    return SG_OK;
+}
+
 sg_status sg_setup_request(sg_request *r, const sg_engine *g, const sg_settings *s, sg_error *e)
 {
     *r = sg_engine_defaults(g);
@@ -209,6 +226,8 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *g, const sg_settings 
     if (!isnan(s->flow_shift)) r->flow_shift = s->flow_shift;
     if (s->sampler) r->sampler = strcmp(s->sampler, "euler") == 0 ? SG_SAMPLER_EULER : SG_SAMPLER_UNIPC;
     if (s->sched_compat) r->sigmas_old = strcmp(s->sched_compat, "old") == 0;
+    const sg_model_info info = sg_engine_info(g);
+    SG_TRY(check_effects(r, &info, s, e));
     r->seed = (uint64_t)s->seed;
     if (s->seed < 0) SG_TRY(draw_seed(&r->seed, e));
     return SG_OK;

@@ -32,7 +32,7 @@ sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_
 /* The same from options that sg_setup_options made. */
 sg_status sg_setup_engine_as(sg_engine **out, const sg_engine_options *o, sg_error *e) SG_MUST_USE;
 
-/* The model's defaults with what s asks for. Draws the seed if it is to be random. The prompt is left
+/* The model's defaults with what s asks for; SG_E_ARG when that would do nothing. Draws the seed if it is to be random. The prompt is left
  * NULL, and attention as the model has it: setup_attention.h. */
 sg_status sg_setup_request(sg_request *out, const sg_engine *g, const sg_settings *s, sg_error *e) SG_MUST_USE;
 

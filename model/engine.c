@@ -150,6 +150,7 @@ sg_model_info sg_engine_info(const sg_engine *g)
     snprintf(info.family, sizeof info.family, "%s", g->family->name);
     snprintf(info.device, sizeof info.device, "%s", g->backend->device);
     snprintf(info.dtype, sizeof info.dtype, "%s", g->act == SG_BF16 ? "bf16" : "f32");
+    info.experts = g->family->part(g->model, SG_PHASE_DENOISE, 1, 0) ? 2 : 1;
     info.skips = g->backend->values != SG_F32;
     info.waits = g->backend->host_memory;
     return info;

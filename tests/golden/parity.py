@@ -166,8 +166,9 @@ def by_us(folder, request, name, out, threads):
         os.remove(old)
     command = ["--model", folder, "--size", f"{request['width']}x{request['height']}", "--dtype", name,
                "-o", prefix + "-%04d.png", "--latents", latents]
+    guided = max(request["cfg_scale"], request.get("cfg_scale_2") or 0) > 1
     for option in REQUEST:
-        if option in ("width", "height"):
+        if option in ("width", "height") or (option == "negative_prompt" and not guided):
             continue
         if request.get(option) is not None:
             command += ["--" + option.replace("_", "-"), str(request[option])]

@@ -40,5 +40,9 @@ try --quiet --verbose --prompt x
 try --frames 5 --seconds 1 --prompt x
 try --prompt x --prompt-file y
 try --json - --output - --prompt x
+try --sampler euler --sched-compat old --prompt x
+try --negative-prompt y --cfg-scale 1 --prompt x
+try --negative-prompt y --cfg-scale 0.5 --cfg-scale-2 1 --prompt x
+try eval --prompts x -o y --negative-prompt z --cfg-scale 1
 try --steps 4
 expect_files
