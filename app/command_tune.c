@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { BUCKETS = 4 };
 static const double LEAST = 0.2; /* attention/NOTES.md: what the eye finds below */
@@ -28,8 +29,9 @@ typedef struct job {
     sg_backend           *host; /* looks at what a render on a device computes; NULL where renders are on the host */
     sg_tune              *tune;
     sg_progress           progress;
-    bool                  seen;    /* all steps of this render */
-    double                seconds; /* of all renders' steps, looking included */
+    bool                  usual_place; /* thresholds go beside the model */
+    bool                  seen;        /* all steps of this render */
+    double                seconds;     /* of all renders' steps, looking included */
     const sg_thresholds  *found;
     const sg_tune_figure *figure; /* [buckets, layers, heads] */
 } job;
@@ -204,13 +206,22 @@ static sg_status fill_file(const job *j, sg_thresholds_file *f, sg_error *e)
     return SG_OK;
 }
 
+/* A file in the usual place is dated, so that the next tune knows it for its own. */
 static sg_status write_thresholds(const job *j, const char *path, sg_error *e)
 {
     sg_thresholds_file f = {0};
+    sg_output_file    *file = NULL;
     char              *text = NULL;
+    struct timespec    now = {0};
     sg_status          status = fill_file(j, &f, e);
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (j->usual_place) sg_thresholds_date(&f, now);
     if (status == SG_OK) status = sg_thresholds_text(&text, &f, e);
-    if (status == SG_OK) status = sg_output_file_save(path, text, strlen(text), e);
+    if (status == SG_OK) status = sg_output_file_open(&file, path, e);
+    if (status == SG_OK) status = sg_output_file_write(file, text, strlen(text), e);
+    if (status == SG_OK && j->usual_place) sg_output_file_set_time(file, now);
+    if (status == SG_OK) status = sg_output_file_publish(&file, e);
+    sg_output_file_discard(&file);
     free(text);
     sg_thresholds_free(&f);
     return status;
@@ -312,7 +323,11 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
                             j.bound[1], j.bound[0]);
     SG_TRY(sg_setup_model(&j.model, s.model, e));
     snprintf(path, sizeof path, "%s/%s", j.model.dir, SG_THRESHOLDS_NAME);
-    if (!s.output) s.output = path;
+    j.usual_place = !s.output;
+    if (j.usual_place) s.output = path;
+    if (j.usual_place && !s.force && access(path, F_OK) == 0 && !sg_thresholds_own(path))
+        return sg_error_set(
+            e, SG_E_ARG, "%s is there, and not as tune wrote it for you: --force replaces it, -o FILE leaves it", path);
     SG_TRY(check_inputs(&s, s.output, e));
     SG_TRY(sg_setup_prompts(&prompts, &s, e));
     sg_progress_init(&j.progress, s.quiet);

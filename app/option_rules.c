@@ -39,6 +39,7 @@ static const rule rules[] = {
     {"block-mask", NULL, {"topk", "tau", "sim", "sink", "score", "budget", "sparse-config"}},
     {"sparse-config", NULL, {"topk", "tau", "sim", "pv"}},
     {"tail", "off", {"tail-bias"}},
+    {"output", NULL, {"force"}},
     {"sampler", "euler", {"sched-compat"}},
     {"backend", "cpu", {"gpumask"}},
     {"backend", "ref", {"gpumask"}},

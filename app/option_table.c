@@ -181,7 +181,11 @@ const sg_option sg_option_table[] = {
      .help = "a folder, made if it is not there: a clip of each arm, side.mp4, frames.png, report.json\n"
              "and report.html, which shows them all in a browser (default: compare- and the seed)"},
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = TUNE, AT(output), .value = "FILE",
-     .help = "the thresholds as JSON (default: sparge-attention.json beside the model); - is stdout"},
+     .help = "the thresholds as JSON; an existing file is replaced, - is stdout\n"
+             "(default: sparge-attention.json beside the model, whose file there is replaced only if tune\n"
+             "wrote it there for this user and it has not changed since: its time of change is within it)"},
+    {.name = "force", .kind = SG_OPTION_FLAG, .commands = TUNE, AT(force),
+     .help = "replace sparge-attention.json beside the model, whoever made it"},
     {.name = "out", .alias = {"output"}, .letter = 'o', .kind = SG_OPTION_TEXT, .commands = EVAL, AT(output), .value = "DIR",
      .help = "a folder, made if it is not there: ARM/PROMPT-INDEX.mp4 as VBench wants them, results.jsonl,\n"
              "summary.csv, report.html; the same command goes on where an earlier one stopped"},

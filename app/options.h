@@ -59,6 +59,7 @@ typedef struct sg_settings {
     const char *rule;    /* tune */
     double      least;   /* tune: the least amount of a head */
     int         buckets; /* tune */
+    bool        force;   /* tune */
     const char *prompts; /* eval: a file */
     bool        skip_bad;
     int         per_prompt;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FORMAT "sparge-gen thresholds"
@@ -188,8 +189,11 @@ static sg_status read_policy(const reader *r, sg_thresholds_file *f)
 static sg_status read_notes(const reader *r, sg_thresholds_file *f)
 {
     const json_t *const prompts = json_object_get(r->root, "prompts");
-    const char         *hash;
+    const char         *hash, *written;
     SG_TRY(read_text(r, "model", &hash));
+    SG_TRY(read_text(r, "written", &written));
+    if (written && strlen(written) >= sizeof f->written) return wrong(r, "written", "should be a time");
+    if (written) memcpy(f->written, written, strlen(written) + 1);
     if (hash && (strlen(hash) != 16 || strspn(hash, "0123456789abcdef") != 16))
         return wrong(r, "model", "should be 16 hexadecimal digits");
     if (hash) memcpy(f->model, hash, sizeof f->model);
@@ -456,10 +460,37 @@ sg_status sg_thresholds_text(char **out, const sg_thresholds_file *f, sg_error *
         put(&t, i ? ",\n    " : ",\n  \"prompts\": [\n    ");
         put_string(&t, f->prompt[i]);
     }
-    put(&t, f->prompts ? "\n  ]\n}\n" : "\n}\n");
+    if (f->prompts) put(&t, "\n  ]");
+    if (*f->written) {
+        put(&t, ",\n  \"written\": ");
+        put_string(&t, f->written);
+    }
+    put(&t, "\n}\n");
     *out = t.failed ? NULL : t.at;
     if (t.failed) free(t.at);
     return t.failed ? sg_error_set(e, SG_E_MEMORY, "thresholds: out of memory") : SG_OK;
+}
+
+/* ---- whose file ---- */
+
+void sg_thresholds_date(sg_thresholds_file *f, struct timespec time)
+{
+    struct tm parts;
+    gmtime_r(&time.tv_sec, &parts);
+    const size_t n = strftime(f->written, sizeof f->written, "%Y-%m-%dT%H:%M:%S", &parts);
+    if (n) snprintf(f->written + n, sizeof f->written - n, ".%09ldZ", (long)time.tv_nsec);
+}
+
+bool sg_thresholds_own(const char *path)
+{
+    sg_thresholds_file f = {0}, now = {0};
+    struct stat        st;
+    sg_error           why = {0};
+    if (stat(path, &st) != 0 || st.st_uid != geteuid() || sg_thresholds_read(&f, path, &why) != SG_OK) return false;
+    sg_thresholds_date(&now, st.st_mtim);
+    const bool own = strcmp(f.written, now.written) == 0;
+    sg_thresholds_free(&f);
+    return own;
 }
 
 /* ---- which model ---- */

@@ -12,7 +12,8 @@
  *    "bound": {"l1": 0.05, "l2": 0.06},         for people, as all that follows, and optional: the relative L1 asked for,
  *    "reached": {"l1": 0.04, "l2": 0.05, "sparsity": 0.6}, with prediction alone and with the PV filter; what came of it
  *    "policy": {"score": "error", "tail": true, "tail_bias": "half", "order": "hilbert"},   and what it was tuned for
- *    "prompts": ["a red ball"]}
+ *    "prompts": ["a red ball"],
+ *    "written": "2026-01-31T12:00:00.123456789Z"}   by tune, in its usual place; also when the file was changed last
  *
  * Read as well: the values that SpargeAttn's own tuning keeps, put into JSON: for each layer L the members
  * "transformer_blocks.L.attn1.inner_attention.NAME" with NAME is_sparse, cdfthreshd, simthreshd1 and pvthreshd, each a
@@ -23,10 +24,13 @@
 
 #include "policy.h"
 
+#include <time.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+enum { SG_THRESHOLDS_TIME = 40 }; /* bytes of a time */
 #define SG_THRESHOLDS_NAME "sparge-attention.json" /* how the file is called beside model_index.json */
 
 typedef struct sg_thresholds_file {
@@ -38,6 +42,7 @@ typedef struct sg_thresholds_file {
     sg_policy     policy;
     char        **prompt; /* [prompts], owned */
     int           prompts;
+    char          written[SG_THRESHOLDS_TIME]; /* "": not told */
 } sg_thresholds_file;
 
 /* Memory for that many; all 0. SG_E_MEMORY. Zero is an empty file; the caller frees, after a failure too. */
@@ -52,6 +57,13 @@ sg_status sg_thresholds_read(sg_thresholds_file *f, const char *path, sg_error *
 
 /* The JSON text of f, numbers to six digits; the caller frees it. */
 sg_status sg_thresholds_text(char **out, const sg_thresholds_file *f, sg_error *e) SG_MUST_USE;
+
+/* Is this file as tune wrote it in its usual place, unchanged, and this user's own? Its time of change is within it: a copy,
+ * a download or a check-out has another one. */
+bool sg_thresholds_own(const char *path);
+
+/* Notes the time in f->written, as it stands in the file. */
+void sg_thresholds_date(sg_thresholds_file *f, struct timespec time);
 
 /* Sixteen hexadecimal digits by which to know the denoiser in a Diffusers folder, from the names, shapes and first
  * numbers of its tensors. How they are cut into files does not matter, nor whether they are F32 or the BF16 of it. Reads

@@ -251,6 +251,11 @@ sg_status sg_output_file_write(sg_output_file *f, const void *data, size_t bytes
     return SG_OK;
 }
 
+void sg_output_file_set_time(sg_output_file *f, struct timespec time)
+{
+    if (!f->in_place) (void)futimens(f->fd, (const struct timespec[]){time, time});
+}
+
 const char *sg_output_file_name_now(const sg_output_file *f) { return f->nameless ? f->alias : f->temporary; }
 
 /* The new file is whose the old one was, as far as the system lets us, and may be read and written by the same. */

@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <time.h>
 
 typedef struct sg_output_file sg_output_file;
 
@@ -28,6 +29,9 @@ sg_status sg_output_file_check(const char *path, const char *what, sg_error *e) 
 /* "-" is stdout. The caller publishes or discards. */
 sg_status sg_output_file_open(sg_output_file **out, const char *path, sg_error *e) SG_MUST_USE;
 sg_status sg_output_file_write(sg_output_file *f, const void *data, size_t bytes, sg_error *e) SG_MUST_USE;
+
+/* The time of its last change, as others will see it: after the last write. Nothing for devices and pipes. */
+void sg_output_file_set_time(sg_output_file *f, struct timespec time);
 
 /* A path to the bytes until they are complete; NULL: they lie in no regular file. */
 const char *sg_output_file_name_now(const sg_output_file *f);
