@@ -7,6 +7,26 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 prefix=$(mktemp -d)
 trap 'rm -rf "$prefix"' EXIT
 
+# What app/run builds is all that is installed after it. Here it runs in a tree of its own, where nothing is missing, and a
+# stand-in for ninja notes what it was asked for.
+tree=$prefix/tree
+mkdir -p "$tree/build/release" "$tree/bin" "$tree/app"
+cp "$here/../../app/run" "$tree/app"
+echo 'build_packages=(); install_missing() { :; }; quietly() { "$@"; }' >"$tree/app/packages"
+touch "$tree/build/release/build.ninja"
+printf '#!/bin/sh\nshift 2\necho "$@" >"%s/asked"\n' "$tree" >"$tree/bin/ninja"
+ln -s "$(type -P true)" "$tree/build/release/sparge-gen"
+chmod +x "$tree/bin/ninja"
+PATH=$tree/bin:$PATH "$tree/app/run"
+read -ra asked <"$tree/asked" || true
+((${#asked[@]})) || asked=(all)
+commands=$(ninja -C "$build" -t commands "${asked[@]}")
+outputs=$(ninja -C "$build" -t targets all)
+while read -r file; do
+    [[ $'\n'$outputs != *$'\n'"$file: "* ]] && continue # there since CMake ran
+    [[ $commands == *" $file "* ]] || { echo "app/run does not build $file, which is installed" >&2; exit 1; }
+done < <(sed -n "s|.* FILES \"$build/\([^\"]*\)\".*|\1|p" "$build/cmake_install.cmake")
+
 "$cmake" --install "$build" --prefix "$prefix" >/dev/null
 for file in bin/sparge-gen share/sparge-gen/tiny-wan/model_index.json include/spargegen/attention.h; do
     [[ -e $prefix/$file ]] || { echo "not installed: $file" >&2; exit 1; }
