@@ -267,9 +267,9 @@ static sg_status take_frame(state *s, sg_error *e)
 /* Where the container says how long its video is, as Matroska does, frames until then must have come. */
 static bool ends_early(const state *s)
 {
-    const AVDictionaryEntry *const told = av_dict_get(s->stream->metadata, "DURATION", NULL, 0);
+    const AVDictionaryEntry *const said = av_dict_get(s->stream->metadata, "DURATION", NULL, 0);
     int64_t                        duration;
-    if (!told || s->last <= 0 || av_parse_time(&duration, told->value, 1) < 0) return false;
+    if (!said || s->last <= 0 || av_parse_time(&duration, said->value, 1) < 0) return false;
     return 2 * s->end + s->last < 2 * av_rescale_q(duration, AV_TIME_BASE_Q, s->stream->time_base);
 }
 

@@ -42,7 +42,7 @@ typedef struct sg_thresholds_file {
     sg_policy     policy;
     char        **prompt; /* [prompts], owned */
     int           prompts;
-    char          written[SG_THRESHOLDS_TIME]; /* "": not told */
+    char          written[SG_THRESHOLDS_TIME]; /* "": missing */
 } sg_thresholds_file;
 
 /* Memory for that many; all 0. SG_E_MEMORY. Zero is an empty file; the caller frees, after a failure too. */
