@@ -55,15 +55,17 @@ static void unload(sg_render *q, sg_phase phase, int expert)
     }
 }
 
-/* What an earlier render kept is in the way of one that cannot keep all. */
-static void drop_kept(sg_render *q)
+/* Unloads all weights, of both experts, unless the plan keeps them: what an earlier render kept is in the way of one that
+ * cannot, and a render that fails leaves loaded what it was at work with. */
+static void drop_weights(sg_render *q)
 {
     sg_part *p;
     if (q->keep_weights) return;
     sg_backend_drop_packed(q->g->backend);
     for (int phase = 0; phase < SG_PHASES; phase++)
-        for (int i = 0; (p = q->g->family->part(q->g->model, (sg_phase)phase, 0, i)) != NULL; i++)
-            sg_bind_unload(p->bind);
+        for (int expert = 0; expert < 2; expert++)
+            for (int i = 0; (p = q->g->family->part(q->g->model, (sg_phase)phase, expert, i)) != NULL; i++)
+                sg_bind_unload(p->bind);
 }
 
 /* All that is held while s is open. */
@@ -341,14 +343,10 @@ static sg_status make_latents(sg_render *q)
     return sg_safetensors_write(q->r->latents_out, "latents", t, q->r->latents_note ? metadata : metadata + 2, q->e);
 }
 
-static sg_status render_all(sg_render *q)
+/* The phases, by a plan that fits. */
+static sg_status run_phases(sg_render *q)
 {
     const int64_t *d = q->latent;
-    SG_TRY(sg_engine_check_request(q->g, q->r, q->e));
-    if (!q->r->prompt && !q->r->latents_in) return sg_error_set(q->e, SG_E_ARG, "a render needs a prompt");
-    SG_TRY(sg_render_plan(q, &q->report->plan));
-    SG_TRY(sg_plan_fits(&q->report->plan, q->e));
-    drop_kept(q);
     sg_backend_limit_packed(q->g->backend, sg_render_packed_limit(q, &q->report->plan));
     q->host_latents = malloc((size_t)(d[0] * d[1] * d[2] * d[3]) * sizeof *q->host_latents);
     if (!q->host_latents) return sg_error_set(q->e, SG_E_MEMORY, "no memory for latents");
@@ -357,6 +355,18 @@ static sg_status render_all(sg_render *q)
     SG_TRY(run_decode(q));
     unload(q, SG_PHASE_DECODE, 0);
     return SG_OK;
+}
+
+static sg_status render_all(sg_render *q)
+{
+    SG_TRY(sg_engine_check_request(q->g, q->r, q->e));
+    if (!q->r->prompt && !q->r->latents_in) return sg_error_set(q->e, SG_E_ARG, "a render needs a prompt");
+    SG_TRY(sg_render_plan(q, &q->report->plan));
+    SG_TRY(sg_plan_fits(&q->report->plan, q->e));
+    drop_weights(q);
+    const sg_status st = run_phases(q);
+    if (st) drop_weights(q);
+    return st;
 }
 
 sg_status sg_engine_render(sg_engine *g, const sg_request *r, const sg_callbacks *cb, sg_report *report, sg_error *e)

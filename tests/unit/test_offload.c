@@ -187,6 +187,57 @@ static void bits_are_the_same(void **state)
         }
 }
 
+/* Ends a render of two experts in the second one's last step, or with the first frame. */
+typedef struct ending {
+    enum { CANCELLED_STEP, FAILED_STEP, FAILED_FRAME, ENDINGS } how;
+    int steps;
+} ending;
+
+static int end_progress(void *context, sg_stage stage, int done, int total)
+{
+    const ending *const end = context;
+    return end->how == CANCELLED_STEP && stage == SG_STAGE_DENOISE && done == total;
+}
+
+static sg_status end_latents(void *context, int step, const float *latents, const int64_t shape[4], sg_error *e)
+{
+    const ending *const end = context;
+    (void)latents, (void)shape;
+    return end->how == FAILED_STEP && step == end->steps - 1 ? sg_error_set(e, SG_E_FILE, "disk full") : SG_OK;
+}
+
+static sg_status end_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
+{
+    (void)context, (void)index, (void)rgb;
+    return sg_error_set(e, SG_E_FILE, "disk full");
+}
+
+/* A render that ends early leaves no weights on the device, and the next one takes the memory and gives the frames that it
+ * would on a fresh engine. */
+static void early_ends_leave_nothing(void **state)
+{
+    (void)state;
+    static film first, f;
+    for (int how = 0; how < ENDINGS; how++) {
+        sg_engine *g = open_on_device(SG_FIXTURES "/wan22_a14b", "f32");
+        sg_request r = square(g);
+        sg_report  report;
+        sg_error   e = {0};
+        r.steps = 4;
+        ending end = {.how = how, .steps = r.steps};
+        if (how == 0) render_as_planned(g, &r, &first, &report);
+        const sg_callbacks cb = {.context = &end, .progress = end_progress, .latents = end_latents, .frame = end_frame};
+        assert_int_equal(sg_engine_render(g, &r, &cb, &report, &e), how == CANCELLED_STEP ? SG_E_CANCELLED : SG_E_FILE);
+        assert_int_equal(report.steps_done, r.steps);
+        assert_int_equal(device.held, 0);
+        render_as_planned(g, &r, &f, &report);
+        assert_int_equal(device.most, report.plan.need - report.plan.staging);
+        assert_memory_equal(&first, &f, sizeof f);
+        assert_int_equal(device.held, 0);
+        close_engine(&g);
+    }
+}
+
 /* Of six blocks two are on the device at a time: auto does that where six are too many, and there only. */
 static void auto_takes_what_fits(void **state)
 {
@@ -256,6 +307,7 @@ static void hosts_do_not_offload(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_are_the_same), cmocka_unit_test(auto_takes_what_fits),
+                                       cmocka_unit_test(early_ends_leave_nothing),
                                        cmocka_unit_test(a_host_without_memory_is_told),
                                        cmocka_unit_test(hosts_do_not_offload)};
     return cmocka_run_group_tests(tests, make_copy, remove_copy);
