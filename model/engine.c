@@ -234,17 +234,28 @@ sg_status sg_latents_open(const sg_engine *g, const char *path, sg_weights **wei
                         (long long)want[0]);
 }
 
+/* Width and height in pixels of one latent: the least that make one. */
+static int64_t pixels_a_latent(const sg_engine *g)
+{
+    int64_t    shape[4];
+    sg_request probe = {.frames = 1};
+    do {
+        probe.width = ++probe.height;
+        g->family->latent(g->model, &probe, shape);
+    } while (shape[3] < 1 && probe.width < 1 << 16);
+    return probe.width;
+}
+
 sg_status sg_engine_fit_latents(const sg_engine *g, const char *path, sg_request *r, char **note, sg_error *e)
 {
     sg_weights *weights = NULL;
     sg_tensor   t;
     *note = NULL;
     SG_TRY(sg_latents_open(g, path, &weights, &t, e));
-    /* Two requests that differ by one unit of latent tell the pixels of each. */
     int64_t    one[4];
-    sg_request probe = {.width = 1024, .height = 1024, .frames = 1025};
+    sg_request probe = {.width = 1, .height = 1, .frames = 1025};
     g->family->latent(g->model, &probe, one);
-    const int64_t space = 1024 / one[3], time = one[1] > 1 ? 1024 / (one[1] - 1) : 1;
+    const int64_t space = pixels_a_latent(g), time = one[1] > 1 ? 1024 / (one[1] - 1) : 1;
     const bool    fits = t.dim[3] <= (1 << 16) / space && t.dim[2] <= (1 << 16) / space && t.dim[1] <= (1 << 20) / time;
     if (fits) {
         r->width = (int)(t.dim[3] * space);

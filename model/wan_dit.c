@@ -75,6 +75,10 @@ static sg_status read_config(sg_wan_config *c, sg_config *f)
                        "%lld in and %lld out: only text-to-video checkpoints, where they agree, can be "
                        "rendered",
                        (long long)c->channels, (long long)out);
+    if (c->patch[0] > 1)
+        sg_config_fail(f, "patch_size",
+                       "entry 0 is %lld, but patches of several latent frames cannot be rendered: it should be 1",
+                       (long long)c->patch[0]);
     if (c->head_dim % 2) sg_config_fail(f, "attention_head_dim", "%lld is odd", (long long)c->head_dim);
     if (c->freq_dim % 2) sg_config_fail(f, "freq_dim", "%lld is odd", (long long)c->freq_dim);
     if (strcmp(sg_config_string(f, "qk_norm", "rms_norm_across_heads"), "rms_norm_across_heads") != 0)

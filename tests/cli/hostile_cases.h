@@ -93,6 +93,7 @@ AT("head size NaN", set, DIT, "attention_head_dim", "NaN", "line 1|not valid JSO
 AT("eps 1e999", set, DIT, "eps", "1e999", "line 1|overflow")
 AT("eps negative", set, DIT, "eps", "-1", "eps")
 AT("patch 0", set, DIT, "patch_size", "[1,0,2]", "patch_size: entry 1")
+AT("patch of two frames", set, DIT, "patch_size", "[2,2,2]", "patch_size: entry 0 is 2")
 AT("patch of two", set, DIT, "patch_size", "[2,2]", "patch_size")
 AT("patch no list", set, DIT, "patch_size", "2", "patch_size")
 BAD("text width", set, DIT, "text_dim", "33",

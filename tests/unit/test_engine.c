@@ -364,6 +364,44 @@ static void latents_decode_again(void **state)
     sg_engine_close(&g);
 }
 
+enum { LARGE = 3968 }; /* pixels a latent, no power of two: patches of 31 and eight levels */
+
+static int64_t large_latent(const void *of, const sg_request *r, int64_t shape[4])
+{
+    const int64_t tokens = sg_family_wan.latent(of, r, shape);
+    shape[2] = r->height / LARGE;
+    shape[3] = r->width / LARGE;
+    return tokens;
+}
+
+/* Latents of a VAE that makes more pixels of one than any usual side has. */
+static void large_latents_have_a_size(void **state)
+{
+    (void)state;
+    static seen a;
+    char        path[] = "/tmp/sg_latents_XXXXXX.safetensors";
+    const int   fd = mkstemps(path, 12);
+    sg_engine  *g = open_model(model, 0);
+    sg_request  r = small(g), fitted = r;
+    sg_report   rep;
+    sg_error    e = {0};
+    char       *note = NULL;
+    sg_family   large = *g->family;
+    assert_true(fd >= 0);
+    close(fd);
+    memset(&a, 0, sizeof a);
+    r.latents_out = path;
+    assert_int_equal(render(g, &r, &a, &rep, &e), SG_OK);
+    large.latent = large_latent;
+    g->family = &large;
+    assert_int_equal(sg_engine_fit_latents(g, path, &fitted, &note, &e), SG_OK);
+    assert_int_equal(fitted.width, r.width / 8 * LARGE);
+    assert_int_equal(fitted.height, r.height / 8 * LARGE);
+    assert_int_equal(fitted.frames, r.frames);
+    unlink(path);
+    sg_engine_close(&g);
+}
+
 /* ---- poisoned weights ---- */
 
 /* Writes one F32 value of a tensor of the copy; returns what stood there. */
@@ -448,6 +486,7 @@ int main(void)
         cmocka_unit_test(texts_are_encoded_once),      cmocka_unit_test(memory_is_as_planned),
         cmocka_unit_test(wishes_are_checked),          cmocka_unit_test(cancelling_stops_at_the_step),
         cmocka_unit_test(latents_decode_again),        cmocka_unit_test(poison_is_named),
-        cmocka_unit_test(other_pipelines_are_refused), cmocka_unit_test(devices_decode_ahead)};
+        cmocka_unit_test(other_pipelines_are_refused), cmocka_unit_test(devices_decode_ahead),
+        cmocka_unit_test(large_latents_have_a_size)};
     return cmocka_run_group_tests(tests, make_copy, remove_copy);
 }
