@@ -20,7 +20,9 @@ struct sg_attention {
     int                dense_steps;
     bool               skips;
     int               *ran;                   /* [steps][passes][layers]: 0, or 1 + the row of thresholds it took */
-    sg_tensor          amount, theta, lambda; /* F32 [rows, h] */
+    int               *bucket;                /* of tuned thresholds, [steps] */
+    int               *placed;                /* the bucket whose thresholds the stream has */
+    sg_tensor          amount, theta, lambda; /* F32 [layers, h] of that bucket; [1, h] where nothing is tuned */
     sg_tensor          mask;                  /* F32 [h, nq, nk] */
     sg_tensor          kept, mass, skipped;   /* of one step, [passes][layers]: I32 [slots, h, 2], F32 [slots, h], F32
                                                * [slots, h, 2] */
@@ -63,6 +65,15 @@ static sg_status check_sparge(const sg_attention *a, sg_error *e)
                         shape, (long long)h, (long long)a->nq, (long long)a->nk);
 }
 
+/* Of tuned thresholds, at this timestep. */
+static int bucket_of(const sg_attention *a, double timestep)
+{
+    const sg_thresholds *const t = a->p.tuned;
+    int                        b = 0;
+    while (t && b + 1 < t->buckets && timestep < t->from[b]) b++;
+    return b;
+}
+
 static sg_status bind(sg_attention *a, sg_error *e)
 {
     const sg_attention_shape *const x = &a->shape;
@@ -78,7 +89,12 @@ static sg_status bind(sg_attention *a, sg_error *e)
     for (int layer = 0; layer < x->layers && !a->skips; layer++)
         a->skips = sg_attention_kind_of(a, layer, x->steps - 1, NULL) == SG_ATTENTION_SPARGE;
     a->ran = calloc((size_t)x->steps * (size_t)x->passes * (size_t)x->layers, sizeof *a->ran);
-    return a->ran ? SG_OK : sg_error_set(e, SG_E_MEMORY, "no memory for what attention does in each step");
+    a->bucket = calloc((size_t)x->steps + 1, sizeof *a->bucket);
+    if (!a->ran || !a->bucket) return sg_error_set(e, SG_E_MEMORY, "no memory for what attention does in each step");
+    a->placed = a->bucket + x->steps;
+    for (int i = 0; x->timesteps && i < x->steps; i++) a->bucket[i] = bucket_of(a, x->timesteps[i]);
+    a->shape.timesteps = NULL;
+    return SG_OK;
 }
 
 sg_status sg_attention_open(sg_attention **out, const sg_policy *p, const sg_attention_shape *shape, sg_error *e)
@@ -101,6 +117,7 @@ void sg_attention_close(sg_attention **a)
 {
     if (!*a) return;
     free((*a)->ran);
+    free((*a)->bucket);
     free(*a);
     *a = NULL;
 }
@@ -122,18 +139,16 @@ sg_attention_kind sg_attention_kind_of(const sg_attention *a, int layer, int ste
     return w == SG_WHY_POLICY ? a->p.kind : SG_ATTENTION_DENSE;
 }
 
-int sg_attention_alike(const sg_attention *a, int step)
-{
-    for (int n = 1; step + n < a->shape.steps; n++)
-        for (int layer = 0; layer < a->shape.layers; layer++)
-            if (sg_attention_kind_of(a, layer, step + n, NULL) != sg_attention_kind_of(a, layer, step, NULL)) return n;
-    return a->shape.steps - step;
-}
-
 /* ---- what a stream keeps ---- */
 
-/* Rows of thresholds: of each bucket and layer, or one for all. */
-static int rows_of(const sg_attention *a) { return a->p.tuned ? a->p.tuned->buckets * a->p.tuned->layers : 1; }
+/* Rows of thresholds in a bucket: of each layer, or one for all. */
+static int rows_of(const sg_attention *a) { return a->p.tuned ? a->p.tuned->layers : 1; }
+
+/* The row of thresholds that this layer takes in this bucket. */
+static int row_in(const sg_attention *a, int bucket, int layer) { return a->p.tuned ? bucket * rows_of(a) + layer : 0; }
+
+/* Where a row stands on the device. */
+static int place_of(const sg_attention *a, int row) { return row % rows_of(a); }
 
 static sg_select_rule rule_of(const sg_attention *a) { return a->p.tuned ? a->p.tuned->rule : a->p.rule; }
 
@@ -180,7 +195,21 @@ static float filter_of(const sg_attention *a, int row, int64_t head)
     return lambda > 0 ? lambda : INFINITY;
 }
 
-static void upload_thresholds(const sg_attention *a, sg_stream *s)
+int sg_attention_same_steps(const sg_attention *a, int step)
+{
+    for (int n = 1; step + n < a->shape.steps; n++)
+        for (int layer = 0; layer < a->shape.layers; layer++) {
+            const sg_attention_kind kind = sg_attention_kind_of(a, layer, step, NULL);
+            const int now = row_in(a, a->bucket[step], layer), then = row_in(a, a->bucket[step + n], layer);
+            if (sg_attention_kind_of(a, layer, step + n, NULL) != kind) return n;
+            if (kind == SG_ATTENTION_SPARGE &&
+                (judges(a, now) != judges(a, then) || filters(a, now) != filters(a, then)))
+                return n;
+        }
+    return a->shape.steps - step;
+}
+
+static void upload_thresholds(const sg_attention *a, sg_stream *s, int bucket)
 {
     float (*const of[3])(const sg_attention *, int, int64_t) = {amount_of, theta_of, filter_of};
     const sg_tensor to[3] = {a->amount, a->theta, a->lambda};
@@ -189,10 +218,17 @@ static void upload_thresholds(const sg_attention *a, sg_stream *s)
     if (!host) sg_fail(s, SG_E_MEMORY, "no memory for thresholds");
     for (int k = 0; host && k < 3; k++) {
         for (int row = 0; row < rows_of(a); row++)
-            for (int64_t i = 0; i < h; i++) host[row * h + i] = of[k](a, row, i);
+            for (int64_t i = 0; i < h; i++) host[row * h + i] = of[k](a, row_in(a, bucket, row), i);
         sg_upload(s, to[k], host);
     }
     free(host);
+    *a->placed = bucket;
+}
+
+void sg_attention_enter(const sg_attention *a, sg_stream *s, double timestep)
+{
+    const int bucket = bucket_of(a, timestep);
+    if (a->skips && s->memory->alloc && bucket != *a->placed) upload_thresholds(a, s, bucket);
 }
 
 static const uint8_t *mask_of(const sg_attention *a, int64_t head)
@@ -225,7 +261,7 @@ void sg_attention_place(sg_attention *a, sg_stream *s)
     a->amount = sg_new_keep(s, SG_F32, rows_of(a), x->h);
     a->theta = sg_new_keep(s, SG_F32, rows_of(a), x->h);
     a->lambda = sg_new_keep(s, SG_F32, rows_of(a), x->h);
-    if (computes) upload_thresholds(a, s);
+    if (computes) upload_thresholds(a, s, 0);
     if (rule_of(a) != SG_SELECT_GIVEN) return;
     a->mask = sg_new_keep(s, SG_F32, x->h, a->nq, a->nk);
     if (computes) upload_mask(a, s);
@@ -235,16 +271,6 @@ void sg_attention_place(sg_attention *a, sg_stream *s)
 static int slot_of(const sg_attention *a, int layer, int pass) { return pass * a->shape.layers + layer; }
 
 static int *ran_in(const sg_attention *a, int step) { return a->ran + step * a->shape.passes * a->shape.layers; }
-
-/* The row of thresholds that this layer takes at this timestep. */
-static int row_of(const sg_attention *a, int layer, double timestep)
-{
-    const sg_thresholds *const t = a->p.tuned;
-    int                        b = 0;
-    if (!t) return 0;
-    while (b + 1 < t->buckets && timestep < t->from[b]) b++;
-    return b * t->layers + layer;
-}
 
 /* Of one row or slot, [h] or [h, 2]. */
 static sg_tensor heads_at(sg_tensor t, int64_t i)
@@ -345,7 +371,7 @@ static void take_room(call *c)
     if (!c->sparse) return;
     c->b.keep = sg_new(s, SG_U8, h, nq, 8 * sg_div_up(nk, 64));
     if (filters(c->a, c->row)) {
-        c->b.lambda = heads_at(c->a->lambda, c->row);
+        c->b.lambda = heads_at(c->a->lambda, place_of(c->a, c->row));
         c->b.skips = heads_at(c->a->skipped, c->slot);
     }
     if (!c->tail) return;
@@ -383,7 +409,7 @@ static void choose(call *c, const sg_pool_args *q, const sg_pool_args *k, sg_ten
     if (!given && judges(a, c->row)) {
         q_alike = sg_new(s, SG_F32, a->nq, x->h);
         k_alike = sg_new(s, SG_F32, a->nk, x->hk);
-        theta = heads_at(a->theta, c->row);
+        theta = heads_at(a->theta, place_of(a, c->row));
         sg_alike(s, .y = q_alike, .x = c->x->q, .block = SG_BLOCK_Q);
         sg_alike(s, .y = k_alike, .x = c->x->k, .center = c->k_center, .block = SG_BLOCK_K);
     }
@@ -394,10 +420,10 @@ static void choose(call *c, const sg_pool_args *q, const sg_pool_args *k, sg_ten
                  .m = keys(a), .front = x->front, .back = x->back);
     sg_tap(s, score, "attention.%d.score", c->layer);
     sg_select(s, .keep = c->b.keep, .kept = heads_at(a->kept, c->slot), .mass = heads_at(a->mass, c->slot),
-              .score = score, .amount = heads_at(a->amount, c->row), .q_alike = q_alike, .k_alike = k_alike,
-              .theta = theta, .rule = rule_of(a), .heads = a->p.heads && !a->p.tuned && rule_of(a) == SG_SELECT_TOPK,
-              .ragged = sub, .causal = a->p.causal, .sink = a->p.sink, .n = x->n, .m = keys(a), .front = x->front,
-              .back = x->back);
+              .score = score, .amount = heads_at(a->amount, place_of(a, c->row)), .q_alike = q_alike,
+              .k_alike = k_alike, .theta = theta, .rule = rule_of(a),
+              .heads = a->p.heads && !a->p.tuned && rule_of(a) == SG_SELECT_TOPK, .ragged = sub, .causal = a->p.causal,
+              .sink = a->p.sink, .n = x->n, .m = keys(a), .front = x->front, .back = x->back);
     sg_tap(s, c->b.keep, "attention.%d.keep", c->layer);
 }
 
@@ -445,9 +471,10 @@ void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, 
                       const sg_attend_args *args)
 {
     const sg_attention_kind kind = sg_attention_kind_of(a, layer, step, NULL);
-    const int               row = row_of(a, layer, timestep), slot = slot_of(a, layer, pass);
+    const int               row = row_in(a, bucket_of(a, timestep), layer), slot = slot_of(a, layer, pass);
     const bool              sparse = kind == SG_ATTENTION_SPARGE;
     ran_in(a, step)[slot] = row + 1;
+    if (sparse) sg_attention_enter(a, s, timestep);
     if (a->p.see && s->memory->alloc) a->p.see(a->p.see_context, s, &a->shape, layer, step, pass, timestep, args);
     sg_tap(s, args->q, "attention.%d.q", layer);
     sg_tap(s, args->k, "attention.%d.k", layer);

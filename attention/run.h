@@ -18,6 +18,8 @@ typedef struct sg_attention_shape {
     sg_dtype values; /* of the backend: backend.h */
     bool     f8;     /* likewise */
     int64_t  m;      /* keys; 0: n */
+    /* Of each step, of 1000, where tuned thresholds go by it; NULL: not known. Borrowed for sg_attention_open alone. */
+    const double *timesteps;
 } sg_attention_shape;
 
 /* Why a layer of a step ran as it did. */
@@ -42,14 +44,20 @@ const sg_policy *sg_attention_policy(const sg_attention *a); /* as bound */
 /* Whether some layer of some step leaves out blocks, so that the order of the tokens matters. */
 bool sg_attention_skips(const sg_attention *a);
 
-/* Puts thresholds and counters into s->keep; before the first run on that stream. */
+/* Puts thresholds and counters into s->keep; before the first run on that stream. Of tuned thresholds those of the first
+ * bucket. */
 void sg_attention_place(sg_attention *a, sg_stream *s);
 
 /* What runs in this layer of this step, and why. */
 sg_attention_kind sg_attention_kind_of(const sg_attention *a, int layer, int step, sg_attention_why *why);
 
-/* How many steps from this one on, it among them, run the same kind in each layer as this one does. */
-int sg_attention_alike(const sg_attention *a, int step);
+/* How many steps from this one on, it among them, ask the device for the same ops with the same memory as this one does:
+ * layers run the same kinds, and thresholds of other timesteps, which differ in value only, take the same place. */
+int sg_attention_same_steps(const sg_attention *a, int step);
+
+/* Puts the thresholds of timestep, of 1000, into that place, unless they are there. To be called before sg_step_begin:
+ * sg_attention_run would have to do it inside the step, which could not be replayed then. */
+void sg_attention_enter(const sg_attention *a, sg_stream *s, double timestep);
 
 /* y = attention of q, k, v, which stand in the order of the policy; k and v [m, hk, d]. args as of sg_attend, bias and
  * key_bias absent; what runs dense wants y of q's dtype. timestep, of 1000, chooses the bucket of tuned thresholds.

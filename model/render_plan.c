@@ -60,7 +60,11 @@ static sg_status bind_attention(sg_render *q)
 {
     sg_policy          policy = q->r->attention;
     sg_attention_shape shape;
+    double             timesteps[SG_STEPS_MAX];
     q->g->family->attention(q->g->model, q->r, &shape, q->grid);
+    for (int i = 0; i < q->sampler.steps; i++)
+        timesteps[i] = 1000 * q->sampler.timestep[i] / q->sampler.config.train_steps;
+    shape.timesteps = timesteps;
     shape.steps = q->sampler.steps;
     shape.values = q->g->backend->values;
     shape.f8 = q->g->backend->f8;
@@ -100,13 +104,13 @@ sg_denoising sg_render_place(sg_render *q, sg_stream *s)
     return d;
 }
 
-/* The first step of each expert stands for those after it, but the last, which may skip blocks where they do not. */
+/* A step stands for those after it that ask for the same, of the same expert. */
 static void plan_denoise(sg_render *q, sg_stream *s, sg_plan_totals *t)
 {
     const sg_family *const f = q->g->family;
     void *const            m = q->g->model;
     sg_denoising           d = sg_render_place(q, s);
-    int                    last = -1;
+    int                    last = -1, until = 0;
     double                 step_flops = 0;
     for (int i = 0; i < q->sampler.steps; i++) {
         const int expert = f->expert(m, q->sampler.timestep[i]);
@@ -114,8 +118,9 @@ static void plan_denoise(sg_render *q, sg_stream *s, sg_plan_totals *t)
             s->keep.used = d.mark;
             f->expert_open(m, s, expert);
         }
-        if (expert != last || i == q->sampler.steps - 1) {
+        if (expert != last || i == until) {
             const double before = t->flops;
+            until = i + sg_attention_same_steps(q->attention, i);
             f->denoise(m, s, d.v, d.state.x, i, q->sampler.timestep[i], sg_render_guidance(q->r, expert));
             step_flops = t->flops - before;
         } else {

@@ -390,7 +390,8 @@ static void wan_denoise(void *model, sg_stream *s, sg_tensor v, sg_tensor x, int
     sg_upload(s, t, &(float){(float)timestep});
     w->run.step = step;
     w->run.timestep = 1000 * timestep / w->sampler.train_steps;
-    sg_step_begin(s, sg_attention_alike(w->run.attention, step));
+    sg_attention_enter(w->run.attention, s, w->run.timestep);
+    sg_step_begin(s, sg_attention_same_steps(w->run.attention, step));
     sg_wan_dit_forward(w->dit[w->expert], &w->run, s, out, x, t);
     sg_tap(s, out[0], "step.%d.v_cond", step);
     if (guided) {

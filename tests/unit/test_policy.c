@@ -209,12 +209,56 @@ static void steps_alike_are_counted(void **state)
     p.dense_layers = "0";
     assert_int_equal(sg_attention_open(&a, &p, &shape, &e), SG_OK);
     for (int step = 0; step < STEPS; step++)
-        assert_int_equal(sg_attention_alike(a, step), step < 2 ? 2 - step : STEPS - step);
+        assert_int_equal(sg_attention_same_steps(a, step), step < 2 ? 2 - step : STEPS - step);
     sg_attention_close(&a);
     shape.n = 100; /* too short for anything but dense */
     assert_int_equal(sg_attention_open(&a, &p, &shape, &e), SG_OK);
-    for (int step = 0; step < STEPS; step++) assert_int_equal(sg_attention_alike(a, step), STEPS - step);
+    for (int step = 0; step < STEPS; step++) assert_int_equal(sg_attention_same_steps(a, step), STEPS - step);
     sg_attention_close(&a);
+}
+
+/* Thresholds of other timesteps make no difference to a device unless they bring ops that the ones before did without. */
+static void buckets_change_steps_by_ops(void **state)
+{
+    (void)state;
+    enum { BUCKETS = 3 };
+    const double             timesteps[STEPS] = {900, 650, 500, 300, 100};
+    const sg_attention_shape shape = {.n = 9000,
+                                      .h = 1,
+                                      .hk = 1,
+                                      .d = 16,
+                                      .layers = LAYERS,
+                                      .steps = STEPS,
+                                      .passes = 1,
+                                      .values = SG_I8,
+                                      .timesteps = timesteps};
+    float from[BUCKETS] = {600, 200, 0}, amount[BUCKETS * LAYERS], theta[BUCKETS * LAYERS], lambda[BUCKETS * LAYERS];
+    const sg_thresholds tuned = {.buckets = BUCKETS,
+                                 .layers = LAYERS,
+                                 .heads = 1,
+                                 .rule = SG_SELECT_TOPK,
+                                 .from = from,
+                                 .amount = amount,
+                                 .theta = theta,
+                                 .lambda = lambda};
+    sg_policy           p = topk_03;
+    p.tuned = &tuned;
+    p.dense_steps = 0;
+    for (int i = 0; i < BUCKETS * LAYERS; i++) amount[i] = 0.1F * (float)(i + 1), theta[i] = -1, lambda[i] = 0;
+    for (int way = 0; way < 4; way++) {
+        float *const  changed = way == 1 ? theta : lambda;
+        sg_attention *a = NULL;
+        if (way) changed[LAYERS] = 0.5F;    /* of the second bucket */
+        if (way == 3) p.dense_layers = "0"; /* whose layer this is */
+        const int ends[2] = {2, 4};         /* of the steps of a bucket */
+        assert_int_equal(sg_attention_open(&a, &p, &shape, &e), SG_OK);
+        for (int step = 0; step < STEPS; step++) {
+            const int end = way == 0 || way == 3 || step >= ends[1] ? STEPS : ends[step >= ends[0]];
+            assert_int_equal(sg_attention_same_steps(a, step), end - step);
+        }
+        sg_attention_close(&a);
+        if (way) changed[LAYERS] = way == 1 ? -1 : 0.5F;
+    }
 }
 
 static void misfits_are_refused(void **state)
@@ -256,6 +300,7 @@ int main(void)
         cmocka_unit_test(malformed_lists_are_refused),
         cmocka_unit_test(guards_hold),
         cmocka_unit_test(steps_alike_are_counted),
+        cmocka_unit_test(buckets_change_steps_by_ops),
         cmocka_unit_test(misfits_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

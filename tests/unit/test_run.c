@@ -500,6 +500,86 @@ static void tuned_thresholds_are_taken(void **state)
     finish(&b);
 }
 
+/* ---- what a step asks of the device ---- */
+
+/* The ops of a step, and where those that take thresholds find them. */
+static struct asked {
+    int         count;
+    const void *at[256];
+} asked;
+
+static void note(const void *at)
+{
+    assert_true(asked.count < 256);
+    asked.at[asked.count++] = at;
+}
+
+static sg_status note_select(sg_stream *s, const sg_select_args *a)
+{
+    note(a->amount.data);
+    note(a->theta.data);
+    return sg_ref_ops.select(s, a);
+}
+
+static sg_status note_attend(sg_stream *s, const sg_attend_blocks_args *a)
+{
+    note(a->lambda.data);
+    note(a->keep.data);
+    return sg_ref_ops.attend_blocks(s, a);
+}
+
+static sg_status note_upload(sg_stream *s, void *to, const void *from, size_t bytes)
+{
+    note(to);
+    return host_memory.upload(s, to, from, bytes);
+}
+
+/* Steps of other timesteps take other thresholds and are still the same step to a device, which can replay it: nothing is
+ * uploaded within, and thresholds have one place. */
+static void buckets_share_a_step(void **state)
+{
+    (void)state;
+    enum { BUCKETS = 2 };
+    float from[BUCKETS] = {600, 0}, amount[BUCKETS * LAYERS], theta[BUCKETS * LAYERS], lambda[BUCKETS * LAYERS];
+    for (int i = 0; i < BUCKETS * LAYERS; i++) {
+        amount[i] = 0.125f * (float)(i + 1);
+        theta[i] = 0;
+        lambda[i] = 4;
+    }
+    const sg_thresholds tuned = {.buckets = BUCKETS,
+                                 .layers = LAYERS,
+                                 .heads = 1,
+                                 .rule = SG_SELECT_TOPK,
+                                 .from = from,
+                                 .amount = amount,
+                                 .theta = theta,
+                                 .lambda = lambda};
+    const double        timestep[3] = {900, 100, 700};
+    sg_ops              ops = sg_ref_ops;
+    sg_memory           memory = host_memory;
+    struct asked        first = {0};
+    bench               b = make(1024, 1, 1, 16, plain);
+    ops.select = note_select;
+    ops.attend_blocks = note_attend;
+    memory.upload = note_upload;
+    b.policy.tuned = &tuned;
+    bind(&b);
+    b.s.ops = &ops;
+    b.s.memory = &memory;
+    for (int step = 0; step < 3; step++) {
+        sg_attention_enter(b.a, &b.s, timestep[step]);
+        asked = (struct asked){0};
+        for (int layer = 0; layer < LAYERS; layer++) {
+            run_at(&b, layer, step, 0, timestep[step]);
+            assert_int_equal(count_of(&b, layer, step, 0).kept, 8 * 2 * (layer + 1 + (step == 1 ? LAYERS : 0)));
+        }
+        assert_int_equal(asked.count, 4 * LAYERS);
+        if (step) assert_memory_equal(&asked, &first, sizeof asked);
+        first = asked;
+    }
+    finish(&b);
+}
+
 static int seen;
 
 static void look(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
@@ -546,6 +626,7 @@ int main(void)
                                        cmocka_unit_test(all_is_sage),
                                        cmocka_unit_test(order_does_not_matter_to_dense),
                                        cmocka_unit_test(tuned_thresholds_are_taken),
+                                       cmocka_unit_test(buckets_share_a_step),
                                        cmocka_unit_test(callers_may_look)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
