@@ -260,7 +260,8 @@ sg_status sg_bench_step(sg_bench *b, sg_error *e)
     sg_engine *g = NULL;
     sg_progress_init(&t.progress, b->settings->quiet);
     SG_TRY(sg_setup_model(&t.model, b->settings->model, e));
-    sg_engine_options o = sg_setup_options(&t.model, b->settings);
+    sg_engine_options o;
+    SG_TRY(sg_setup_options(&o, &t.model, b->settings, e));
     o.trace = &t.live;
     SG_TRY(sg_engine_open(&g, &o, e));
     sg_status status = render(&t, g, e);

@@ -81,7 +81,8 @@ static sg_status open_all(job *j, sg_error *e)
 {
     const sg_settings *const s = j->settings;
     sg_policy *const         p = &j->request.attention;
-    const sg_engine_options  of = sg_setup_options(NULL, s);
+    sg_engine_options        of;
+    SG_TRY(sg_setup_options(&of, NULL, s, e));
     const sg_backend_options host = {.name = "cpu", .threads = of.threads, .cpu_mask = of.cpu_mask};
     SG_TRY(sg_setup_engine(&j->engine, &j->model, s, false, e));
     if (!sg_engine_info(j->engine).waits) SG_TRY(sg_backend_open(&j->host, &host, e));

@@ -102,7 +102,8 @@ static sg_status open_all(job *j, sg_error *e)
 {
     const sg_settings *const s = j->settings;
     SG_TRY(sg_setup_model(&j->model, s->model, e));
-    sg_engine_options o = sg_setup_options(&j->model, s);
+    sg_engine_options o;
+    SG_TRY(sg_setup_options(&o, &j->model, s, e));
     o.trace = &j->trace;
     SG_TRY(sg_setup_engine_as(&j->engine, &o, e));
     j->info = sg_engine_info(j->engine);

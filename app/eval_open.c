@@ -45,7 +45,8 @@ static sg_status open_engine(sg_eval *v, sg_error *e)
 {
     const sg_settings *const s = v->settings;
     SG_TRY(sg_setup_model(&v->model, s->model, e));
-    sg_engine_options o = sg_setup_options(&v->model, s);
+    sg_engine_options o;
+    SG_TRY(sg_setup_options(&o, &v->model, s, e));
     o.threads = threads_of(v);
     SG_TRY(sg_setup_engine_as(&v->engine, &o, e));
     v->info = sg_engine_info(v->engine);

@@ -13,6 +13,7 @@ static bool given(const sg_settings *s, const char *name, const char *value)
     if (!o) return false;
     const void *const at = (const char *)s + o->offset;
     if (o->kind == SG_OPTION_REAL) return *(const double *)at >= o->lo;
+    if (at == &s->device) return s->device >= 0;
     if (o->kind == SG_OPTION_INT || o->kind == SG_OPTION_SIZE) return *(const int *)at != 0;
     if (o->kind == SG_OPTION_INT64) return *(const int64_t *)at != 0;
     if (o->kind == SG_OPTION_BYTES) return *(const size_t *)at != 0;
@@ -41,8 +42,8 @@ static const rule rules[] = {
     {"tail", "off", {"tail-bias"}},
     {"output", NULL, {"force"}},
     {"sampler", "euler", {"sched-compat"}},
-    {"backend", "cpu", {"gpumask"}},
-    {"backend", "ref", {"gpumask"}},
+    {"backend", "cpu", {"device", "gpumask"}},
+    {"backend", "ref", {"device", "gpumask"}},
 };
 
 static sg_status check_effects(const sg_settings *s, sg_error *e)

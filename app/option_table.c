@@ -210,6 +210,9 @@ const sg_option sg_option_table[] = {
     HEADING(ALL, "On what"),
     {.name = "backend", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(backend), .choices = backends, .value = "NAME",
      .help = "what computes; ref is the slow, plain oracle"},
+    {.name = "device", .kind = SG_OPTION_INT, .commands = ALL & ~CHECK, AT(device), .lo = 0, .hi = 1023, .value = "N",
+     .help = "which GPU, counted from 0 (default: 0; under mpirun and srun the ranks of\n"
+             "a host take them in turn)"},
     {.name = "dtype", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(dtype), .choices = dtypes, .value = "TYPE",
      .help = "of the matrix products; auto takes the faster on this machine"},
     {.name = "threads", .letter = 't', .kind = SG_OPTION_INT, .commands = ALL, AT(threads), .lo = 1, .hi = 4096,

@@ -330,6 +330,7 @@ static sg_status parse_command(sg_settings *s, const char *arg, sg_error *e)
 sg_settings sg_options_none(sg_command c)
 {
     return (sg_settings){.command = c,
+                         .device = -1,
                          .cfg_scale = NAN,
                          .cfg_scale_2 = NAN,
                          .flow_shift = NAN,

@@ -50,6 +50,7 @@ typedef struct sg_settings {
     const char *output, *latents, *json;
     double      crf;
     const char *backend, *dtype, *cpumask, *gpumask, *offload;
+    int         device; /* negative: not asked for */
     int         threads;
     size_t      memory_limit;
     const char *shape, *qkv, *kinds, *topk_list; /* bench attention; the last two are lists with commas */

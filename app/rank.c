@@ -11,16 +11,22 @@
 typedef struct launcher {
     const char *rank, *size[2]; /* the first size that is set counts */
     const char *local_rank, *local_size;
+    bool        by_slurm; /* without local_rank Slurm's counts, where its rank is the same */
 } launcher;
 
 static const launcher launchers[] = {
     {"OMPI_COMM_WORLD_RANK",
      {"OMPI_COMM_WORLD_SIZE", NULL},
      "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"MV2_COMM_WORLD_RANK", {"MV2_COMM_WORLD_SIZE", NULL}, "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"},
-    {"PMI_RANK", {"PMI_SIZE", NULL}, "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-    {"SLURM_PROCID", {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, "SLURM_LOCALID", NULL},
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
+     .by_slurm = false},
+    {"MV2_COMM_WORLD_RANK",
+     {"MV2_COMM_WORLD_SIZE", NULL},
+     "MV2_COMM_WORLD_LOCAL_RANK",
+     "MV2_COMM_WORLD_LOCAL_SIZE",
+     .by_slurm = false},
+    {"PMI_RANK", {"PMI_SIZE", NULL}, "MPI_LOCALRANKID", "MPI_LOCALNRANKS", .by_slurm = true},
+    {"SLURM_PROCID", {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, "SLURM_LOCALID", NULL, .by_slurm = false},
 };
 
 /* NULL for a variable that is empty, too. */
@@ -59,7 +65,11 @@ static bool is_step_of_slurm(void)
 
 static sg_status read_local(sg_rank *r, const launcher *l, sg_error *e)
 {
+    const char *const rank = variable("SLURM_PROCID"), *const local = "SLURM_LOCALID";
     r->local_rank = r->local_size = 0;
+    if (!variable(l->local_rank) && l->by_slurm && rank && variable(local) && is_step_of_slurm() &&
+        strcmp(rank, variable(l->rank)) == 0)
+        return read_variable(&r->local_rank, local, 0, r->size - 1, e);
     if (!variable(l->local_rank)) return SG_OK;
     SG_TRY(read_variable(&r->local_rank, l->local_rank, 0, r->size - 1, e));
     if (!variable(l->local_size)) return SG_OK;

@@ -2,6 +2,7 @@
 #include "setup.h"
 #include "backend.h"
 #include "output_file.h"
+#include "rank.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -152,21 +153,35 @@ static void watch_mapped_files(void)
 
 /* ---- engine and request ---- */
 
-sg_engine_options sg_setup_options(const sg_model_path *model, const sg_settings *s)
+/* What asks for a GPU by number asks for a GPU. */
+static const char *backend_of(const sg_settings *s)
 {
-    return (sg_engine_options){.model_dir = model ? model->dir : NULL,
-                               .backend = s->backend ? s->backend : "auto",
+    const char *const name = s->backend ? s->backend : "auto";
+    return s->device >= 0 && strcmp(name, "auto") == 0 ? "cuda" : name;
+}
+
+sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, const sg_settings *s, sg_error *e)
+{
+    const char *const name = backend_of(s);
+    sg_rank           rank = {0};
+    if (s->device < 0 && (strcmp(name, "auto") == 0 || strcmp(name, "cuda") == 0)) SG_TRY(sg_rank_find(&rank, NULL, e));
+    *out = (sg_engine_options){.model_dir = model ? model->dir : NULL,
+                               .backend = name,
                                .dtype = s->dtype ? s->dtype : "auto",
                                .threads = s->threads,
                                .cpu_mask = cpu_mask(s->cpumask),
                                .gpu_level = gpu_level(s->gpumask),
+                               .device = s->device > 0 ? s->device : 0,
+                               .local_rank = rank.local_rank,
                                .memory_limit = s->memory_limit,
                                .offload = offload(s->offload)};
+    return SG_OK;
 }
 
 sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_settings *s, bool check, sg_error *e)
 {
-    sg_engine_options o = sg_setup_options(model, s);
+    sg_engine_options o;
+    SG_TRY(sg_setup_options(&o, model, s, e));
     o.check = check;
     return sg_setup_engine_as(out, &o, e);
 }

@@ -21,8 +21,10 @@ sg_status sg_setup_model(sg_model_path *out, const char *asked, sg_error *e) SG_
 /* Where name stands in a list that ends with NULL; the options have made sure that it does. */
 int sg_setup_place(const char *name, const char *const *list);
 
-/* What s asks of the engine; model may be NULL where no engine is opened. */
-sg_engine_options sg_setup_options(const sg_model_path *model, const sg_settings *s);
+/* What s asks of the engine; model may be NULL where no engine is opened. Without --device the launcher of several
+ * processes has a say, as rank.h has it. */
+sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, const sg_settings *s,
+                           sg_error *e) SG_MUST_USE;
 
 /* The caller closes. From here on a file of the model that shrinks while it is mapped ends the process with exit code 1
  * and a message that names it, and what is unpublished is removed. */

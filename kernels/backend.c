@@ -19,6 +19,7 @@ static sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_err
     return sg_error_set(e, SG_E_UNSUPPORTED, "this build has no cuda backend");
 }
 static void   sg_cuda_close(sg_backend *b) { (void)b; }
+static void   sg_cuda_enter(const sg_backend *b) { (void)b; }
 static size_t sg_cuda_work_bytes(const sg_backend *b) { return (void)b, (size_t)0; }
 static void   sg_cuda_served(const sg_backend *b, char *text, size_t size) { (void)b, (void)text, (void)size; }
 #endif
@@ -115,12 +116,20 @@ static sg_status open_cuda(sg_backend *b, const sg_backend_options *o, sg_error 
     return SG_OK;
 }
 
+sg_status sg_backend_choose_gpu(int *out, const sg_backend_options *o, int gpus, sg_error *e)
+{
+    *out = o->device ? o->device : o->local_rank % gpus;
+    if (*out < gpus) return SG_OK;
+    if (gpus == 1) return sg_error_set(e, SG_E_ARG, "device: there is no GPU %d: there is one, number 0", *out);
+    return sg_error_set(e, SG_E_ARG, "device: there is no GPU %d: there are %d, from 0 to %d", *out, gpus, gpus - 1);
+}
+
 /* auto takes the GPU when one is there; what a GPU that is there fails with is told. */
 static sg_status open_auto(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
     sg_error        why = {0};
     const sg_status status = open_cuda(b, o, &why);
-    if (status == SG_E_UNSUPPORTED && o->gpu_level == SG_GPU_OWN) return open_cpu(b, o, e);
+    if (status == SG_E_UNSUPPORTED && o->gpu_level == SG_GPU_OWN && !o->device) return open_cpu(b, o, e);
     return status ? sg_error_set(e, status, "%s", why.text) : SG_OK;
 }
 
@@ -128,6 +137,8 @@ static sg_status open_named(sg_backend *b, const char *name, const sg_backend_op
 {
     if (strcmp(name, "auto") == 0) return open_auto(b, o, e);
     if (strcmp(name, "cuda") == 0) return open_cuda(b, o, e);
+    if (o->device && (strcmp(name, "cpu") == 0 || strcmp(name, "ref") == 0))
+        return sg_error_set(e, SG_E_ARG, "device: backend %s has no GPU %d", name, o->device);
     if (strcmp(name, "cpu") == 0) return open_cpu(b, o, e);
     if (strcmp(name, "ref") == 0) return open_ref(b);
     return sg_error_set(e, SG_E_ARG, "backend \"%s\" is not known; auto, cuda, cpu and ref are", name);
@@ -154,6 +165,8 @@ sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_erro
 {
     *out = NULL;
     if (o->threads < 0) return sg_error_set(e, SG_E_ARG, "threads is %d; it should be 0 or more", o->threads);
+    if (o->device < 0) return sg_error_set(e, SG_E_ARG, "device is %d; it should be 0 or more", o->device);
+    if (o->local_rank < 0) return sg_error_set(e, SG_E_ARG, "local_rank is %d; it should be 0 or more", o->local_rank);
     sg_backend *b = calloc(1, sizeof *b);
     if (!b) return sg_error_set(e, SG_E_MEMORY, "no memory for a backend");
     b->memory = &host_memory;
@@ -179,7 +192,16 @@ void sg_backend_close(sg_backend **b)
     *b = NULL;
 }
 
-sg_stream sg_stream_on(const sg_backend *b) { return (sg_stream){.ops = b->ops, .memory = b->memory, .impl = b->impl}; }
+void sg_backend_enter(const sg_backend *b)
+{
+    if (!b->host_memory) sg_cuda_enter(b);
+}
+
+sg_stream sg_stream_on(const sg_backend *b)
+{
+    sg_backend_enter(b);
+    return (sg_stream){.ops = b->ops, .memory = b->memory, .impl = b->impl};
+}
 
 size_t sg_backend_packed_bytes(const sg_backend *b)
 {

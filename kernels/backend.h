@@ -27,11 +27,13 @@ typedef enum sg_gpu_level { SG_GPU_OWN, SG_GPU_SM80, SG_GPU_SM89, SG_GPU_SM90, S
 extern const char *const sg_gpu_level_names[]; /* "sm80", "sm89", "sm90", NULL: that of level i + 1 */
 
 typedef struct sg_backend_options {
-    const char  *name;      /* "auto", "cuda", "cpu" or "ref" */
-    int          threads;   /* 0: as many as the machine has */
-    unsigned     cpu_mask;  /* allowed levels; 0: all */
-    sg_gpu_level gpu_level; /* what cuda runs as; auto then takes no other backend. OWN: the device's */
-    int64_t      dnn_least; /* multiply-adds from which cuda asks cuDNN; 0: where it pays; 1: always, for tests */
+    const char  *name;       /* "auto", "cuda", "cpu" or "ref" */
+    int          threads;    /* 0: as many as the machine has */
+    unsigned     cpu_mask;   /* allowed levels; 0: all */
+    sg_gpu_level gpu_level;  /* what cuda runs as; auto then takes no other backend. OWN: the device's */
+    int          device;     /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
+    int          local_rank; /* device 0: this process's number among those of its host, which take the GPUs in turn */
+    int64_t      dnn_least;  /* multiply-adds from which cuda asks cuDNN; 0: where it pays; 1: always, for tests */
 } sg_backend_options;
 
 typedef struct sg_backend {
@@ -51,11 +53,19 @@ typedef struct sg_backend {
 } sg_backend;
 
 /* Opens the device that o names. The caller closes it. SG_E_ARG for an unknown name, SG_E_UNSUPPORTED for one that
- * this build or machine lacks, and for a level above the device's. */
+ * this build or machine lacks, and for a level above the device's; SG_E_ARG for a GPU that is not there, and for one but
+ * the first with cpu and ref. */
 sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 void      sg_backend_close(sg_backend **b);
 
-/* A stream of b without memory: give keep and scratch their blocks before use. */
+/* Which of so many GPUs o means. SG_E_ARG: device is not one of them. */
+sg_status sg_backend_choose_gpu(int *out, const sg_backend_options *o, int gpus, sg_error *e) SG_MUST_USE;
+
+/* Makes b's GPU the calling thread's current device, which CUDA keeps for each thread. Memory of b may be taken and
+ * streams of b used by this thread from here on. */
+void sg_backend_enter(const sg_backend *b);
+
+/* A stream of b without memory: give keep and scratch their blocks before use. Enters b. */
 sg_stream sg_stream_on(const sg_backend *b);
 
 /* Bytes that the backend holds for packed weights and library scratch. Packed weights never take more than an eighth of

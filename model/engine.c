@@ -88,7 +88,9 @@ static sg_status open_all(sg_engine *g, const sg_engine_options *o, sg_error *e)
     const sg_backend_options b = {.name = name,
                                   .threads = o->threads,
                                   .cpu_mask = o->cpu_mask,
-                                  .gpu_level = (sg_gpu_level)o->gpu_level};
+                                  .gpu_level = (sg_gpu_level)o->gpu_level,
+                                  .device = o->device,
+                                  .local_rank = o->local_rank};
     SG_TRY(sg_backend_open(&g->backend, &b, e));
     if (o->check && !g->backend->host_memory)
         return sg_error_set(e, SG_E_UNSUPPORTED, "backend %s cannot be checked: the oracle reads host memory", name);
@@ -124,6 +126,7 @@ sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *
 void sg_engine_close(sg_engine **g)
 {
     if (!*g) return;
+    if ((*g)->backend) sg_backend_enter((*g)->backend);
     if ((*g)->model) (*g)->family->close((*g)->model);
     sg_config_close(&(*g)->own);
     sg_thresholds_free(&(*g)->tuned);

@@ -38,11 +38,16 @@ typedef struct sg_engine_options {
     int         threads;      /* 0: all cores */
     unsigned    cpu_mask;     /* allowed instruction-set levels, bit 0 plain C; 0: all */
     int         gpu_level;    /* sg_gpu_level of backend.h, what a GPU runs as; 0: its own */
+    int         device;       /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
+    int         local_rank;   /* with device 0: this process's number among those of its host, which take GPUs in turn */
     size_t      memory_limit; /* bytes a render may take; 0: what the machine has free */
     sg_offload  offload;      /* ON is SG_E_ARG where the device computes in the host's memory */
     bool        check;        /* run every op against the oracle as well (slow), fail at the first that differs */
     sg_trace   *trace;        /* takes the time of every op of a render (meta.h), unless check; borrowed; may be NULL */
 } sg_engine_options;
+
+/* An engine serves one thread at a time; each call may come from another one. On a GPU a call leaves the engine's as the
+ * calling thread's current CUDA device. */
 
 /* Reads configs and headers, binds every tensor; loads no weights yet. On failure *out stays NULL and e tells all. */
 sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *e) SG_MUST_USE;

@@ -374,6 +374,7 @@ sg_status sg_engine_render(sg_engine *g, const sg_request *r, const sg_callbacks
     const double start = sg_seconds();
     sg_render    q = {.g = g, .r = r, .cb = cb, .report = report, .e = e};
     *report = (sg_report){.seed = r->seed};
+    sg_backend_enter(g->backend);
     free(g->count);
     g->count = NULL;
     snprintf(report->device, sizeof report->device, "%s", g->backend->device);

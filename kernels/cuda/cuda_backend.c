@@ -185,6 +185,12 @@ void *sg_cuda_scratch(sg_stream *s, const char *op, sg_cuda_slot slot, size_t by
     return b->data;
 }
 
+void sg_cuda_enter(const sg_backend *b)
+{
+    /* What fails here, the next call tells. */
+    if (cudaSetDevice(((const sg_cuda *)b->impl)->device) != cudaSuccess) cudaGetLastError();
+}
+
 size_t sg_cuda_work_bytes(const sg_backend *b)
 {
     const sg_cuda *const c = (const sg_cuda *)b->impl;
@@ -218,10 +224,10 @@ static sg_status refusal(sg_error *e, cudaError_t why)
     }
 }
 
-static int attribute(enum cudaDeviceAttr a)
+static int attribute(const sg_cuda *c, enum cudaDeviceAttr a)
 {
     int value = 0;
-    return cudaDeviceGetAttribute(&value, a, 0) == cudaSuccess ? value : 0;
+    return cudaDeviceGetAttribute(&value, a, c->device) == cudaSuccess ? value : 0;
 }
 
 /* The level of compute capability cc. Newer devices run PTX: that of 8.9 where there are kernels for it. */
@@ -249,14 +255,15 @@ static sg_status open_on(sg_cuda *c, sg_backend *b, const sg_backend_options *o,
     cudaError_t           failed = cudaGetDeviceCount(&devices);
     if (failed) return refusal(e, failed);
     if (devices == 0) return refusal(e, cudaErrorNoDevice);
-    failed = cudaGetDeviceProperties(&p, 0);
+    SG_TRY(sg_backend_choose_gpu(&c->device, o, devices, e));
+    failed = cudaGetDeviceProperties(&p, c->device);
     if (failed) return refusal(e, failed);
     const int cc = 10 * p.major + p.minor;
     if (cc < OLDEST)
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s has compute capability %d.%d; 8.0 is the least", p.name, p.major,
                             p.minor);
     SG_TRY(take_level(c, o, p.name, cc, e));
-    failed = cudaSetDevice(0);
+    failed = cudaSetDevice(c->device);
     if (!failed) failed = cudaStreamCreateWithFlags(&c->queue, cudaStreamNonBlocking);
     if (!failed) failed = feed_open(&c->feed);
     for (int i = 0; i < SG_CUDA_SLOTS && !failed; i++) {
@@ -265,12 +272,14 @@ static sg_status open_on(sg_cuda *c, sg_backend *b, const sg_backend_options *o,
     }
     if (!failed) failed = cudaMemGetInfo(&free_bytes, &all);
     if (failed) return refusal(e, failed);
-    c->processors = attribute(cudaDevAttrMultiProcessorCount);
-    c->shared_max = (size_t)attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    c->processors = attribute(c, cudaDevAttrMultiProcessorCount);
+    c->shared_max = (size_t)attribute(c, cudaDevAttrMaxSharedMemoryPerBlockOptin);
     SG_TRY(sg_lt_open(c, e));
     b->total_bytes = free_bytes > SG_CUDA_WORK_BYTES ? free_bytes - SG_CUDA_WORK_BYTES : 0;
     const char *const as = o->gpu_level ? sg_gpu_level_names[o->gpu_level - 1] : "";
-    snprintf(b->device, sizeof b->device, "%.100s, %zu GiB, sm_%d%s%s", p.name, all >> 30, cc, *as ? " as " : "", as);
+    const int at = snprintf(b->device, sizeof b->device, "%.100s, %zu GiB, sm_%d%s%s", p.name, all >> 30, cc,
+                            *as ? " as " : "", as);
+    if (devices > 1) snprintf(b->device + at, sizeof b->device - (size_t)at, ", device %d", c->device);
     return SG_OK;
 }
 
@@ -322,6 +331,7 @@ sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
 
 void sg_cuda_close(sg_backend *b)
 {
+    if (b->impl) sg_cuda_enter(b);
     if (b->impl) close_all((sg_cuda *)b->impl);
     b->impl = NULL;
 }

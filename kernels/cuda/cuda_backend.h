@@ -1,8 +1,10 @@
 /* cuda_backend.h - the NVIDIA backend: all ops in F32 and BF16 on one GPU. Private to kernels/.
  *
- * It runs on the first device that CUDA shows (CUDA_VISIBLE_DEVICES chooses another), from compute capability 8.0 up.
+ * It runs on one of the devices that CUDA shows (of those in CUDA_VISIBLE_DEVICES, if that is set), from compute
+ * capability 8.0 up.
  * All work goes to one queue of the device, in order; the host waits for it in transfers and release only, and no
- * op reads device memory on the host. A backend serves one thread at a time. */
+ * op reads device memory on the host. A backend serves one thread at a time: one that has entered it since it last used
+ * another device. */
 #ifndef SG_CUDA_BACKEND_H
 #define SG_CUDA_BACKEND_H
 
@@ -19,7 +21,7 @@ extern "C" {
 
 /* Fills b: name, ops, memory, impl, dtype, values, f8, host_memory, total_bytes, device. total_bytes is what the device
  * has free at that moment, less SG_CUDA_WORK_BYTES. SG_E_UNSUPPORTED: there is no GPU, none that is new enough, or a
- * driver or library is missing or too old; SG_E_MEMORY: the GPU has no room for the backend; SG_E_DEVICE: anything
+ * driver or library is missing or too old; SG_E_MEMORY: the GPU has no room for the backend; SG_E_ARG: o names a device that is not there; SG_E_DEVICE: anything
  * else. After a failure b is as it was.
  *
  * o->gpu_level chooses among our own kernels, whose machine code stays the device's. cublasLt and cuDNN choose theirs by
@@ -29,6 +31,9 @@ sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e) 
 
 /* Waits for the device and frees what sg_cuda_open and the ops took. */
 void sg_cuda_close(sg_backend *b);
+
+/* As sg_backend_enter. */
+void sg_cuda_enter(const sg_backend *b);
 
 /* Bytes that the ops hold now. */
 size_t sg_cuda_work_bytes(const sg_backend *b);

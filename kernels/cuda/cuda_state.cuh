@@ -64,6 +64,7 @@ typedef struct sg_cuda {
     struct sg_dnn       *dnn;       /* NULL until an op wants it */
     int64_t              dnn_least; /* SG_DNN_LEAST; less to try cuDNN with small shapes, SG_DNN_NEVER */
     struct sg_cuda_step *step;
+    int                  device;     /* as CUDA counts them: all that stands here is its */
     sg_gpu_level         level;      /* which of our own kernels serve; never OWN */
     int                  processors; /* streaming multiprocessors */
     size_t               shared_max; /* bytes of shared memory that a block may ask for */

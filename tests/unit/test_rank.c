@@ -1,5 +1,7 @@
 /* test_rank.c - which of several processes this one is: by launchers' variables, by hand. */
+#include "backend.h"
 #include "rank.h"
+#include "setup.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -104,6 +106,13 @@ static void the_host_is_told(void **state)
     assert_int_equal(sg_rank_find(&r, NULL, NULL), SG_OK);
     assert_int_equal(r.local_rank, 2);
     assert_int_equal(r.local_size, 0);
+    /* srun --mpi=pmi2; and an mpirun that does not tell, in a step of Slurm */
+    expect("SLURM_PROCID=5 SLURM_NTASKS=8 SLURM_LOCALID=1 PMI_RANK=5 PMI_SIZE=8", NULL, 5, 8, "PMI_RANK");
+    assert_int_equal(sg_rank_find(&r, NULL, NULL), SG_OK);
+    assert_int_equal(r.local_rank, 1);
+    expect("SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_LOCALID=1 PMI_RANK=5 PMI_SIZE=8", NULL, 5, 8, "PMI_RANK");
+    assert_int_equal(sg_rank_find(&r, NULL, NULL), SG_OK);
+    assert_int_equal(r.local_rank, 0);
     expect_refused("PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=2 MPI_LOCALNRANKS=4", NULL, "MPI_LOCALRANKID");
     expect_refused("PMI_RANK=1 PMI_SIZE=4 MPI_LOCALRANKID=2 MPI_LOCALNRANKS=2", NULL, "MPI_LOCALNRANKS");
 }
@@ -145,12 +154,76 @@ static void each_entry_has_one_rank(void **state)
     assert_true(sg_rank_takes(&(sg_rank){2, 3, 0, 0, NULL}, 5));
 }
 
+/* Which GPU a process takes: the one that was asked for, else those of its host in turn. */
+static void ranks_take_gpus_in_turn(void **state)
+{
+    (void)state;
+    static const int want[][4] = {{0, 0, 1, 0}, {0, 1, 1, 0}, {0, 1, 2, 1}, {0, 2, 2, 0}, {0, 5, 4, 1}, {3, 0, 4, 3}};
+    sg_error         e = {0};
+    int              device = -1;
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        const sg_backend_options o = {.device = want[i][0], .local_rank = want[i][1]};
+        assert_int_equal(sg_backend_choose_gpu(&device, &o, want[i][2], &e), SG_OK);
+        assert_int_equal(device, want[i][3]);
+    }
+    assert_int_equal(sg_backend_choose_gpu(&device, &(sg_backend_options){.device = 2}, 2, &e), SG_E_ARG);
+    assert_string_equal(e.text, "device: there is no GPU 2: there are 2, from 0 to 1");
+    e = (sg_error){0};
+    assert_int_equal(sg_backend_choose_gpu(&device, &(sg_backend_options){.device = 1}, 1, &e), SG_E_ARG);
+    assert_string_equal(e.text, "device: there is no GPU 1: there is one, number 0");
+    for (int i = 0; i < 4; i++) {
+        const sg_backend_options o = {
+            .name = i % 2 ? "ref" : "cpu", .device = i / 2 ? -1 : 1, .threads = 1, .local_rank = 3};
+        sg_backend *b = NULL;
+        e = (sg_error){0};
+        assert_int_equal(sg_backend_open(&b, &o, &e), SG_E_ARG);
+        assert_non_null(strstr(e.text, i / 2 ? "device is -1" : i % 2 ? "ref has no GPU 1" : "cpu has no GPU 1"));
+    }
+}
+
+static sg_engine_options options(const char *device, const char *backend)
+{
+    sg_settings       s = sg_options_none(SG_COMMAND_RENDER);
+    sg_engine_options o = {0};
+    sg_error          e = {0};
+    if (device) assert_int_equal(sg_options_set(&s, "device", device, &e), SG_OK);
+    if (backend) assert_int_equal(sg_options_set(&s, "backend", backend, &e), SG_OK);
+    if (sg_setup_options(&o, NULL, &s, &e)) fail_msg("%s", e.text);
+    return o;
+}
+
+static void commands_ask_the_launcher(void **state)
+{
+    (void)state;
+    const struct {
+        const char *device, *backend;
+        int         number, local_rank;
+        const char *name;
+    } want[] = {{NULL, NULL, 0, 1, "auto"}, {NULL, "cuda", 0, 1, "cuda"}, {NULL, "cpu", 0, 0, "cpu"},
+                {"0", NULL, 0, 0, "cuda"},  {"3", "auto", 3, 0, "cuda"},  {"2", "cuda", 2, 0, "cuda"}};
+    set_environment("OMPI_COMM_WORLD_RANK=5 OMPI_COMM_WORLD_SIZE=8 OMPI_COMM_WORLD_LOCAL_RANK=1");
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        const sg_engine_options o = options(want[i].device, want[i].backend);
+        assert_int_equal(o.device, want[i].number);
+        assert_int_equal(o.local_rank, want[i].local_rank);
+        assert_string_equal(o.backend, want[i].name);
+    }
+    sg_settings       s = sg_options_none(SG_COMMAND_RENDER);
+    sg_engine_options o;
+    sg_error          e = {0};
+    set_environment("OMPI_COMM_WORLD_RANK=5");
+    assert_int_equal(sg_setup_options(&o, NULL, &s, &e), SG_E_ARG);
+    set_environment("");
+    assert_int_equal(options(NULL, NULL).local_rank, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(launchers_tell),   cmocka_unit_test(slurm_is_asked_with_care),
-        cmocka_unit_test(the_host_is_told), cmocka_unit_test(nonsense_is_refused),
-        cmocka_unit_test(shards_are_read),  cmocka_unit_test(each_entry_has_one_rank),
+        cmocka_unit_test(launchers_tell),          cmocka_unit_test(slurm_is_asked_with_care),
+        cmocka_unit_test(the_host_is_told),        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(shards_are_read),         cmocka_unit_test(each_entry_has_one_rank),
+        cmocka_unit_test(ranks_take_gpus_in_turn), cmocka_unit_test(commands_ask_the_launcher),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,10 @@
 /* test_step.c - steps: what op.c and the trace do with them, and that a device which puts ops off gives the bits that it
  * gives without, whatever comes between. Runs on what "auto" finds; where that is no GPU, a backend of this test puts the
  * CPU's ops off. */
+#include "backend.h"
 #include "meta.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -171,11 +173,9 @@ static void upload_numbers(sg_stream *s, sg_tensor t, uint32_t seed)
     sg_upload(s, t, host);
 }
 
-static bench make(void)
+static bench make_on(sg_backend *backend)
 {
-    bench    b = {0};
-    sg_error e = {0};
-    if (sg_backend_open(&b.backend, &(sg_backend_options){.name = "auto", .threads = 1}, &e)) fail_msg("%s", e.text);
+    bench b = {.backend = backend};
     b.s = sg_stream_on(b.backend);
     for (int i = 0; i < 2; i++) assert_non_null(b.room[i] = b.s.memory->alloc(ROOM));
     b.s.keep = (sg_arena){.base = (uintptr_t)b.room[0], .cap = ROOM};
@@ -188,6 +188,14 @@ static bench make(void)
     upload_numbers(&b.s, b.w, 1);
     upload_numbers(&b.s, b.b, 2);
     return b;
+}
+
+static bench make(void)
+{
+    sg_backend *b = NULL;
+    sg_error    e = {0};
+    if (sg_backend_open(&b, &(sg_backend_options){.name = "auto", .threads = 1}, &e)) fail_msg("%s", e.text);
+    return make_on(b);
 }
 
 static void finish(bench *b)
@@ -250,6 +258,45 @@ static void steps_give_the_same_bits(void **state)
 }
 
 /* A step that fails leaves nothing behind that a later stream would meet. */
+typedef struct visit {
+    sg_backend *backend;
+    float       got[2][N * C];
+} visit;
+
+static void *visit_backend(void *context)
+{
+    visit *const v = context;
+    bench        b = make_on(v->backend);
+    round_of(&b, 0, true, v->got);
+    for (int i = 0; i < 2; i++) b.s.memory->release(b.room[i]);
+    return NULL;
+}
+
+/* Each GPU there is, else the CPU: what opens it in one thread serves another, whatever other device that one used. */
+static void backends_serve_other_threads(void **state)
+{
+    (void)state;
+    static visit v[3];
+    sg_error     e = {0};
+    sg_backend  *b[2] = {NULL};
+    int          device = 0;
+    for (; !sg_backend_open(&b[device > 0], &(sg_backend_options){.name = "auto", .threads = 1, .device = device}, &e);
+         device++) {
+        pthread_t thread;
+        for (int i = 0; i < 3; i++) v[i] = (visit){.backend = b[device > 0]};
+        visit_backend(&v[0]);
+        assert_int_equal(pthread_create(&thread, NULL, visit_backend, &v[1]), 0);
+        pthread_join(thread, NULL);
+        if (device) visit_backend(&(visit){.backend = b[0]}); /* this thread is elsewhere */
+        visit_backend(&v[2]);
+        for (int i = 1; i < 3; i++) assert_memory_equal(v[0].got, v[i].got, sizeof v[0].got);
+        if (device) sg_backend_close(&b[1]);
+    }
+    assert_true(device > 0);
+    assert_non_null(strstr(e.text, b[0]->host_memory ? "cuda" : "device: there is no GPU"));
+    sg_backend_close(&b[0]);
+}
+
 static void a_failed_step_is_over(void **state)
 {
     (void)state;
@@ -325,11 +372,9 @@ static void fetched_weights_give_the_same_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(failures_end_steps),
-        cmocka_unit_test(traced_steps_are_not_put_off),
-        cmocka_unit_test(steps_give_the_same_bits),
-        cmocka_unit_test(a_failed_step_is_over),
-        cmocka_unit_test(fetched_weights_give_the_same_bits),
+        cmocka_unit_test(failures_end_steps),           cmocka_unit_test(traced_steps_are_not_put_off),
+        cmocka_unit_test(steps_give_the_same_bits),     cmocka_unit_test(a_failed_step_is_over),
+        cmocka_unit_test(backends_serve_other_threads), cmocka_unit_test(fetched_weights_give_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

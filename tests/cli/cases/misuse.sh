@@ -32,6 +32,10 @@ try --offload on --backend cpu --prompt x
 try bench step --offload on --backend ref
 try --gpumask sm70 --prompt x
 try --gpumask sm80 --backend cpu --prompt x
+try --device 0 --backend cpu --prompt x
+try bench attention --device 1 --backend ref
+try --device -1 --prompt x
+try check --device 0
 try bench step --gpumask sm90 --backend ref
 try tune --offload on --prompt x
 try --quiet=3 --prompt x
