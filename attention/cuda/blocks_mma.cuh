@@ -451,7 +451,10 @@ static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_jo
     for (int r = 0; r < 4; r++) w.base[r] = LOWEST, left[r] = 0;
     load_bytes<SG_BLOCK_Q, DK>(j, j.q + (g * j.n + first) * j.d, rows, room.q);
     bool more = next_tile(j, walk, t);
-    if (more) load_tile(j, walk, t, column, room, 0);
+    if (more)
+        load_tile(j, walk, t, column, room, 0);
+    else
+        sg_copies_commit(); /* of q: a row that visits nothing waits for it, too, before it ends */
     for (int tile = 0; more; tile++, t = u) {
         const int stage = tile & 1;
         float     s[2][8][4], unit[2][4], most[4];
