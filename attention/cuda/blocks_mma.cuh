@@ -17,11 +17,13 @@
  * sum of F8 products than F32 has: 22 on Ada (SageAttention2++, arXiv:2505.21136). For 9.0 the compiler widens F8 to F16
  * and multiplies that, since Hopper's tensor cores take F8 by wgmma only.
  *
- * Shared memory: q I8 [128][DK + 16]; twice k I8 [64][DK + 16], v BF16 [64][DV + 8] or F8 [DV][64 + 16], scales and biases
- * of a tile's keys. The 16 bytes keep ldmatrix free of bank conflicts.
- * Schedule: one barrier a tile. After it tile t is there and all warps are done with t - 1, in whose place t + 1 is put
- * while t is computed. Two blocks share a processor, so that one's maxima run beside the other's products. Of the weights
- * all but the first 16 keys' come into being between the products with v, F8 ones before them.
+ * Shared memory: q I8 [128][DK + 16]; STAGES times k I8 [64][DK + 16], v BF16 [64][DV + 8] or F8 [DV][64 + 16], scales and
+ * biases of a tile's keys. The 16 bytes keep ldmatrix free of bank conflicts.
+ * Schedule, of two stages: one barrier a tile. After it tile t is there and all warps are done with t - 1, in whose place
+ * t + 1 is put while t is computed. One stage, where shared memory has no room for two (d above 128 and BF16 values, on GPUs
+ * with 99 KiB): t + 1 is put after a second barrier, when all warps are done with t.
+ * Two blocks share a processor, so that one's maxima run beside the other's products. Of the weights all but the first 16
+ * keys' come into being between the products with v, F8 ones before them.
  * Roofline: NOTES.md, "The operator on CUDA". */
 #ifndef SG_BLOCKS_MMA_CUH
 #define SG_BLOCKS_MMA_CUH
@@ -48,12 +50,12 @@ template <int DV> struct blocks_values<DV, true> {
     typedef uint8_t stage[DV][SG_BLOCK_K + 16]; /* turned: a channel's keys lie side by side */
 };
 
-template <int DK, int DV, bool F8> struct blocks_shared {
+template <int DK, int DV, bool F8, int STAGES> struct blocks_shared {
     int8_t   q[SG_BLOCK_Q][DK + 16];
-    int8_t   k[2][SG_BLOCK_K][DK + 16];
-    typename blocks_values<DV, F8>::stage v[2];
-    float    bias[2][SG_BLOCK_K]; /* of the means of a tail */
-    float    scale[2][SG_BLOCK_K / SG_BLOCK_SUB];
+    int8_t   k[STAGES][SG_BLOCK_K][DK + 16];
+    typename blocks_values<DV, F8>::stage v[STAGES];
+    float    bias[STAGES][SG_BLOCK_K]; /* of the means of a tail */
+    float    scale[STAGES][SG_BLOCK_K / SG_BLOCK_SUB];
     float    left[THREADS][4]; /* what a thread's rows leave out of their sums */
     float2   count[THREADS / SG_WARP];
 };
@@ -136,9 +138,9 @@ static __device__ __forceinline__ void load_values(const blocks_job &j, const bl
         for (int l = 0; l < 16; l++) to[first + e][part + l] = column + first + e < j.d ? from[e * row + l] : (uint8_t)0;
 }
 
-template <int DK, int DV, bool F8>
+template <int DK, int DV, bool F8, int STAGES>
 static __device__ __forceinline__ void load_tile(const blocks_job &j, const blocks_walk &w, const blocks_tile &t,
-                                                 int column, blocks_shared<DK, DV, F8> &room, int stage)
+                                                 int column, blocks_shared<DK, DV, F8, STAGES> &room, int stage)
 {
     const int64_t       rows = t.tail ? j.nk : j.m, first = (int64_t)t.index * SG_BLOCK_K;
     const int8_t *const k = (t.tail ? j.tail_k : j.k) + (w.gk * rows + first) * j.d;
@@ -168,9 +170,9 @@ template <int DV> struct warp_state {
 };
 
 /* s = q k^T, whole numbers as floats. */
-template <int DK, int DV, bool F8>
-static __device__ __forceinline__ void products(const blocks_shared<DK, DV, F8> &room, int stage, int warp, int lane,
-                                                float (&s)[2][8][4])
+template <int DK, int DV, bool F8, int STAGES>
+static __device__ __forceinline__ void products(const blocks_shared<DK, DV, F8, STAGES> &room, int stage, int warp,
+                                                int lane, float (&s)[2][8][4])
 {
     int sum[2][8][4];
 #pragma unroll
@@ -196,9 +198,9 @@ static __device__ __forceinline__ void products(const blocks_shared<DK, DV, F8> 
 }
 
 /* What keys not all of which are seen, or that have biases, want: logits in s, and `unit` 1. */
-template <int DK, int DV, bool F8>
-static __device__ __forceinline__ void mask(const blocks_job &j, const blocks_shared<DK, DV, F8> &room, int stage,
-                                            const blocks_tile &t, int row, int lane, float (&unit)[2][4],
+template <int DK, int DV, bool F8, int STAGES>
+static __device__ __forceinline__ void mask(const blocks_job &j, const blocks_shared<DK, DV, F8, STAGES> &room,
+                                            int stage, const blocks_tile &t, int row, int lane, float (&unit)[2][4],
                                             float (&s)[2][8][4])
 {
     const uint64_t seen = t.seen >> lane % 4 * 2;
@@ -290,8 +292,8 @@ static __device__ __forceinline__ uint32_t soften(const float (&s)[2][8][4], int
 
 /* o += p v. p has the weights of the first 16 keys; those of the next come into being between the products of these.
  * ONES: their sums are a product with ones, so of weights as rounded. */
-template <bool ONES, int DK, int DV>
-static __device__ __forceinline__ void add_values(const blocks_shared<DK, DV, false> &room, int stage, int lane,
+template <bool ONES, int DK, int DV, int STAGES>
+static __device__ __forceinline__ void add_values(const blocks_shared<DK, DV, false, STAGES> &room, int stage, int lane,
                                                   const float (&s)[2][8][4], uint32_t (&p)[2][2][4], warp_state<DV> &w)
 {
     constexpr int STEPS = DV / 16, EACH = (8 + STEPS - 1) / STEPS;
@@ -319,9 +321,9 @@ static __device__ __forceinline__ void add_values(const blocks_shared<DK, DV, fa
 }
 
 /* The same of F8. */
-template <int DK, int DV>
-static __device__ __forceinline__ void add_values_f8(const blocks_shared<DK, DV, true> &room, int stage, int lane,
-                                                     const uint32_t (&p)[2][2][4], warp_state<DV> &w)
+template <int DK, int DV, int STAGES>
+static __device__ __forceinline__ void add_values_f8(const blocks_shared<DK, DV, true, STAGES> &room, int stage,
+                                                     int lane, const uint32_t (&p)[2][2][4], warp_state<DV> &w)
 {
 #pragma unroll
     for (int c = 0; c < DV / 8; c += 2) {
@@ -345,9 +347,9 @@ static __device__ __forceinline__ bool is_finite_bf16(uint32_t bits) { return (b
 
 /* o += what is not finite among the values that a row sees: for the others its weight of 0 would make NaN of it too, so
  * it then leaves the tile. */
-template <int DK, int DV>
-static __device__ __forceinline__ void add_wild(const blocks_shared<DK, DV, false> &room, int stage, const blocks_tile &t,
-                                                int row, int lane, warp_state<DV> &w)
+template <int DK, int DV, int STAGES>
+static __device__ __forceinline__ void add_wild(const blocks_shared<DK, DV, false, STAGES> &room, int stage,
+                                                const blocks_tile &t, int row, int lane, warp_state<DV> &w)
 {
 #pragma unroll 1
     for (int k = 0; k < SG_BLOCK_K; k++) {
@@ -366,7 +368,8 @@ static __device__ __forceinline__ void add_wild(const blocks_shared<DK, DV, fals
 }
 
 /* Whether any value of the tile is not finite. TAME: makes those 0. */
-template <bool TAME, int DK, int DV> static __device__ bool is_wild(blocks_shared<DK, DV, false> &room, int stage)
+template <bool TAME, int DK, int DV, int STAGES>
+static __device__ bool is_wild(blocks_shared<DK, DV, false, STAGES> &room, int stage)
 {
     bool wild = false;
 #pragma unroll 1
@@ -409,9 +412,9 @@ static __device__ __forceinline__ void store_rows(const blocks_job &j, int gk, i
 }
 
 /* What the warps left out, added up in one order. */
-template <int DK, int DV, bool F8>
-static __device__ void store_count(const blocks_job &j, blocks_shared<DK, DV, F8> &room, const warp_state<DV> &w, int row,
-                                   int rows, int warp, int lane)
+template <int DK, int DV, bool F8, int STAGES>
+static __device__ void store_count(const blocks_job &j, blocks_shared<DK, DV, F8, STAGES> &room,
+                                   const warp_state<DV> &w, int row, int rows, int warp, int lane)
 {
     float share = 0;
 #pragma unroll
@@ -429,11 +432,11 @@ static __device__ void store_count(const blocks_job &j, blocks_shared<DK, DV, F8
 }
 
 /* ONES, as of add_values: there is no lambda, whose shares want sums of weights that are not rounded. */
-template <int DK, int DV, bool F8, bool ONES>
+template <int DK, int DV, bool F8, bool ONES, int STAGES>
 static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_job j)
 {
     extern __shared__ __align__(16) unsigned char bytes[];
-    blocks_shared<DK, DV, F8>                        &room = *(blocks_shared<DK, DV, F8> *)bytes;
+    blocks_shared<DK, DV, F8, STAGES>                &room = *(blocks_shared<DK, DV, F8, STAGES> *)bytes;
     const int     warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP, row = warp * WARP_ROWS + lane / 4;
     const int64_t first = (int64_t)blockIdx.x * SG_BLOCK_Q;
     const int     g = blockIdx.y, column = blockIdx.z * DV, rows = (int)min(j.n - first, (int64_t)SG_BLOCK_Q);
@@ -456,13 +459,13 @@ static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_jo
     else
         sg_copies_commit(); /* of q: a row that visits nothing waits for it, too, before it ends */
     for (int tile = 0; more; tile++, t = u) {
-        const int stage = tile & 1;
+        const int stage = tile % STAGES;
         float     s[2][8][4], unit[2][4], most[4];
         uint32_t  p[2][2][4];
         sg_copies_wait();
         __syncthreads();
         more = next_tile(j, walk, u);
-        if (more) load_tile(j, walk, u, column, room, stage ^ 1);
+        if (STAGES > 1 && more) load_tile(j, walk, u, column, room, stage ^ 1);
         products(room, stage, warp, lane, s);
 #pragma unroll
         for (int at = 0; at < 8; at++) unit[at / 4][at % 4] = w.scale[at / 4] * room.scale[stage][at % 4];
@@ -488,6 +491,10 @@ static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_jo
                 is_wild<true>(room, stage);
             }
             if (!out) add_values<ONES>(room, stage, lane, s, p, w);
+        }
+        if constexpr (STAGES == 1) {
+            __syncthreads(); /* all are done with the one place there is */
+            if (more) load_tile(j, walk, u, column, room, 0);
         }
     }
     sg_copies_wait();
@@ -515,12 +522,15 @@ static __global__ void sum_counts(blocks_job j, float *skips)
     skips[2 * g + 1] = (float)(share / (double)j.n);
 }
 
-template <int DK, int DV, bool F8> static sg_status launch(sg_stream *s, const blocks_job &j)
+template <int DK, int DV, bool F8, int STAGES = 2> static sg_status launch(sg_stream *s, const blocks_job &j)
 {
-    const size_t bytes = sizeof(blocks_shared<DK, DV, F8>);
+    const size_t bytes = sizeof(blocks_shared<DK, DV, F8, STAGES>);
     const dim3   grid((unsigned)j.nq, (unsigned)j.h, (unsigned)sg_div_up(j.d, DV));
-    const auto   kernel = j.lambda ? attend_blocks_mma<DK, DV, F8, false>
-                                   : attend_blocks_mma<DK, DV, F8, !F8 && (DV > 64)>;
+    const auto   kernel = j.lambda ? attend_blocks_mma<DK, DV, F8, false, STAGES>
+                                   : attend_blocks_mma<DK, DV, F8, !F8 && (DV > 64), STAGES>;
+    /* 8.6, 8.9 and 12.0 have 99 KiB, of which two tiles of 256 channels and BF16 values take 106 */
+    if constexpr (STAGES == 2 && sizeof(blocks_shared<DK, DV, F8, 2>) > SG_CUDA_SHARED_LEAST)
+        if (bytes > sg_cuda_of(s)->shared_max) return launch<DK, DV, F8, 1>(s, j);
     if (bytes > sg_cuda_of(s)->shared_max)
         return sg_fail(s, SG_E_UNSUPPORTED,
                        "attend_blocks: heads of %lld channels want %zu bytes of shared memory, of which "

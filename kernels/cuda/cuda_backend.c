@@ -274,6 +274,8 @@ static sg_status open_on(sg_cuda *c, sg_backend *b, const sg_backend_options *o,
     if (failed) return refusal(e, failed);
     c->processors = attribute(c, cudaDevAttrMultiProcessorCount);
     c->shared_max = (size_t)attribute(c, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    if (o->gpu_level && o->gpu_level < level_of(cc) && c->shared_max > SG_CUDA_SHARED_LEAST)
+        c->shared_max = SG_CUDA_SHARED_LEAST;
     SG_TRY(sg_lt_open(c, e));
     b->total_bytes = free_bytes > SG_CUDA_WORK_BYTES ? free_bytes - SG_CUDA_WORK_BYTES : 0;
     const char *const as = o->gpu_level ? sg_gpu_level_names[o->gpu_level - 1] : "";

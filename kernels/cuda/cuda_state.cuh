@@ -16,6 +16,9 @@ extern "C" {
  * are what NVIDIA advises for its newest devices. */
 enum { SG_CUDA_LIBRARY_BYTES = 32 << 20, SG_CUDA_SUM_BYTES = 128 << 20, SG_CUDA_X_BYTES = 96 << 20 };
 
+/* Bytes of shared memory that a block may ask for on any GPU from 8.0 up: that of 8.6, 8.9 and 12.0. */
+enum { SG_CUDA_SHARED_LEAST = 99 << 10 };
+
 typedef enum sg_cuda_slot {
     SG_CUDA_LIBRARY, /* cublasLt's scratch, and cuDNN's */
     SG_CUDA_SUM,     /* a product before bias, activation and rounding; scores */

@@ -244,6 +244,93 @@ static void heads_together_are_heads_alone(void **state)
     free(many);
 }
 
+/* ---- on a GPU ---- */
+
+enum { GPU_N = 520, GPU_M = 450, GPU_ROOM = 1 << 22 };
+
+static sg_tensor sent(sg_stream *s, sg_tensor t)
+{
+    if (!t.rank) return t;
+    const sg_tensor y = sg_alloc(s, &s->scratch, t.dtype, t.rank, t.dim);
+    sg_upload(s, y, t.data);
+    return y;
+}
+
+/* Inputs of heads of d channels. Rows of blocks keep nothing, some blocks, and all. */
+static inputs wide_inputs(sg_stream *s, int64_t d, bool bf16)
+{
+    const int64_t nq = (GPU_N + 127) / 128, nk = (GPU_M + 63) / 64;
+    inputs        x = {.q = DRAWN(s, SG_I8, 20, 1, H, GPU_N, d),
+                       .k = DRAWN(s, SG_I8, 20, 1, HK, GPU_M, d),
+                       .v = bf16 ? DRAWN(s, SG_BF16, 9, 0.5f, GPU_M, HK, d) : DRAWN(s, SG_I8, 128, 1, HK, GPU_M, d),
+                       .tail_k = DRAWN(s, SG_I8, 20, 1, HK, nk, d),
+                       .tail_v = bf16 ? DRAWN(s, SG_F32, 9, 0.5f, nk, HK, d) : DRAWN(s, SG_I8, 128, 1, HK, nk, d),
+                       .y = sg_new(s, SG_F32, GPU_N, H, d),
+                       .keep = sg_new(s, SG_U8, H, nq, 8)};
+    x.q_scale = ALL_OF(s, 0.02f, (GPU_N + 31) / 32, H);
+    x.k_scale = ALL_OF(s, 0.02f, (GPU_M + 15) / 16, HK);
+    if (!bf16) x.v_scale = ALL_OF(s, 0.03f, HK, d);
+    x.tail_k_scale = ALL_OF(s, 0.02f, (nk + 63) / 64, HK);
+    memset(x.keep.data, 0, sg_bytes(x.keep));
+    for (int64_t row = 0; row < H * nq; row++)
+        ((uint8_t *)x.keep.data)[row * 8] = (uint8_t)(row % 4 == 0 ? 0 : row % 4 == 3 ? 0xff : draw(256));
+    return x;
+}
+
+static sg_tensor attend_on(sg_stream *s, const inputs *x, bool tail)
+{
+    if (tail)
+        ATTEND(s, x, .y = x->y, .keep = x->keep, TAIL(x));
+    else
+        ATTEND(s, x, .y = x->y, .keep = x->keep);
+    return x->y;
+}
+
+/* Weights are rounded to BF16 there, and o is a mean of values of at most 4. */
+static void compare_with_oracle(const sg_backend *gpu, void *memory, int64_t d, bool bf16, bool tail)
+{
+    sg_stream    s = ref_stream(), on = sg_stream_on(gpu);
+    const inputs x = wide_inputs(&s, d, bf16);
+    on.scratch = (sg_arena){.base = (uintptr_t)memory, .cap = GPU_ROOM};
+    const inputs    there = {.q = sent(&on, x.q),
+                             .k = sent(&on, x.k),
+                             .v = sent(&on, x.v),
+                             .q_scale = sent(&on, x.q_scale),
+                             .k_scale = sent(&on, x.k_scale),
+                             .v_scale = sent(&on, x.v_scale),
+                             .keep = sent(&on, x.keep),
+                             .tail_k = sent(&on, x.tail_k),
+                             .tail_k_scale = sent(&on, x.tail_k_scale),
+                             .tail_v = sent(&on, x.tail_v),
+                             .y = sent(&on, x.y)};
+    const sg_tensor want = attend_on(&s, &x, tail), got = sg_new(&s, SG_F32, GPU_N, H, d);
+    sg_download(&on, got.data, attend_on(&on, &there, tail));
+    if (s.status || on.status) fail_msg("d %d: %s%s", (int)d, s.why, on.why);
+    assert_near(got, want, 0.03);
+}
+
+/* Every level of a GPU, heads of more channels than a level's shared memory has two tiles for, rows that keep nothing. */
+static void gpus_agree_with_the_oracle(void **state)
+{
+    (void)state;
+    int opened = 0;
+    for (int level = SG_GPU_OWN; level < SG_GPU_LEVELS; level++) {
+        sg_backend *gpu = NULL;
+        sg_error    e = {0};
+        if (sg_backend_open(&gpu, &(sg_backend_options){.name = "cuda", .gpu_level = (sg_gpu_level)level}, &e))
+            continue;
+        void *const memory = gpu->memory->alloc(GPU_ROOM);
+        assert_non_null(memory);
+        static const int64_t sizes[] = {64, 96, 128, 136, 160, 256};
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int way = 0; way < 4; way++) compare_with_oracle(gpu, memory, sizes[i], way % 2, way / 2);
+        gpu->memory->release(memory);
+        sg_backend_close(&gpu);
+        opened++;
+    }
+    if (!opened) skip();
+}
+
 static void tail_bias_is_capped(void **state)
 {
     (void)state;
@@ -267,6 +354,7 @@ int main(void)
                                        cmocka_unit_test(filter_leaves_out_what_is_far_below),
                                        cmocka_unit_test(what_is_not_seen_does_not_matter),
                                        cmocka_unit_test(heads_together_are_heads_alone),
+                                       cmocka_unit_test(gpus_agree_with_the_oracle),
                                        cmocka_unit_test(tail_bias_is_capped)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
