@@ -39,7 +39,7 @@ typedef struct sg_engine_options {
     unsigned    cpu_mask;     /* allowed instruction-set levels, bit 0 plain C; 0: all */
     int         gpu_level;    /* sg_gpu_level of backend.h, what a GPU runs as; 0: its own */
     int         device;       /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
-    int         local_rank;   /* with device 0: this process's number among those of its host, which take GPUs in turn */
+    int         local_rank;   /* with device 0: of this host's processes, which take its GPUs in turn */
     size_t      memory_limit; /* bytes a render may take; 0: what the machine has free */
     sg_offload  offload;      /* ON is SG_E_ARG where the device computes in the host's memory */
     bool        check;        /* run every op against the oracle as well (slow), fail at the first that differs */

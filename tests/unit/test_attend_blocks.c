@@ -246,7 +246,7 @@ static void heads_together_are_heads_alone(void **state)
 
 /* ---- on a GPU ---- */
 
-enum { GPU_N = 520, GPU_M = 450, GPU_ROOM = 1 << 22 };
+enum { GPU_N = 300, GPU_M = 450, GPU_ROOM = 1 << 22 };
 
 static sg_tensor sent(sg_stream *s, sg_tensor t)
 {

@@ -464,53 +464,15 @@ static void order_does_not_matter_to_dense(void **state)
     finish(&b);
 }
 
-/* Thresholds of bucket, layer and head reach the op: amounts differ by all three. */
-static void tuned_thresholds_are_taken(void **state)
-{
-    (void)state;
-    enum { BUCKETS = 2, HEADS = 2 };
-    float from[BUCKETS] = {600, 0}, amount[BUCKETS * LAYERS * HEADS], theta[BUCKETS * LAYERS * HEADS],
-          lambda[BUCKETS * LAYERS * HEADS];
-    for (int i = 0; i < BUCKETS * LAYERS * HEADS; i++) {
-        amount[i] = 0.0625f * (float)(i + 1);
-        theta[i] = -1;
-        lambda[i] = i == 3 ? 2 : 0;
-    }
-    const sg_thresholds tuned = {.buckets = BUCKETS,
-                                 .layers = LAYERS,
-                                 .heads = HEADS,
-                                 .rule = SG_SELECT_TOPK,
-                                 .from = from,
-                                 .amount = amount,
-                                 .theta = theta,
-                                 .lambda = lambda};
-    bench               b = make(1024, HEADS, HEADS, 16, plain);
-    b.policy.rule = SG_SELECT_MASS; /* tuned says otherwise */
-    b.policy.tuned = &tuned;
-    bind(&b);
-    for (int bucket = 0; bucket < BUCKETS; bucket++)
-        for (int layer = 0; layer < LAYERS; layer++) {
-            run_at(&b, layer, bucket, 0, bucket ? 599 : 600);
-            const sg_attention_count c = count_of(&b, layer, bucket, 0);
-            const int                row = (bucket * LAYERS + layer) * HEADS;
-            assert_int_equal(c.kept, 8 * (row + 1 + row + 2));
-            assert_int_equal(c.groups, row == 2 ? 8 * 4 * 4 : 0);
-            assert_int_equal(c.skipped > 0, row == 2);
-        }
-    finish(&b);
-}
-
-/* ---- what a step asks of the device ---- */
-
-/* The ops of a step, and where those that take thresholds find them. */
+/* Where the ops of a step find what it asks of the device. */
 static struct asked {
     int         count;
-    const void *at[256];
+    const void *at[64];
 } asked;
 
 static void note(const void *at)
 {
-    assert_true(asked.count < 256);
+    assert_true(asked.count < 64);
     asked.at[asked.count++] = at;
 }
 
@@ -534,48 +496,53 @@ static sg_status note_upload(sg_stream *s, void *to, const void *from, size_t by
     return host_memory.upload(s, to, from, bytes);
 }
 
-/* Steps of other timesteps take other thresholds and are still the same step to a device, which can replay it: nothing is
- * uploaded within, and thresholds have one place. */
-static void buckets_share_a_step(void **state)
+/* Thresholds of bucket, layer and head come to the op: amounts differ by all three. Steps of other buckets are still the
+ * same step to a device, which can replay it: thresholds have one place, and nothing is uploaded within. */
+static void tuned_thresholds_are_taken(void **state)
 {
     (void)state;
-    enum { BUCKETS = 2 };
-    float from[BUCKETS] = {600, 0}, amount[BUCKETS * LAYERS], theta[BUCKETS * LAYERS], lambda[BUCKETS * LAYERS];
-    for (int i = 0; i < BUCKETS * LAYERS; i++) {
-        amount[i] = 0.125f * (float)(i + 1);
-        theta[i] = 0;
-        lambda[i] = 4;
+    enum { BUCKETS = 2, HEADS = 2, SIZE = BUCKETS * LAYERS * HEADS };
+    float from[BUCKETS] = {600, 0}, amount[SIZE], theta[SIZE], lambda[SIZE];
+    for (int i = 0; i < SIZE; i++) {
+        amount[i] = 0.0625f * (float)(i + 1);
+        theta[i] = -1;
+        lambda[i] = i % (LAYERS * HEADS) == 3 ? 2 : 0;
     }
     const sg_thresholds tuned = {.buckets = BUCKETS,
                                  .layers = LAYERS,
-                                 .heads = 1,
+                                 .heads = HEADS,
                                  .rule = SG_SELECT_TOPK,
                                  .from = from,
                                  .amount = amount,
                                  .theta = theta,
                                  .lambda = lambda};
-    const double        timestep[3] = {900, 100, 700};
+    bench               b = make(1024, HEADS, HEADS, 16, plain);
     sg_ops              ops = sg_ref_ops;
     sg_memory           memory = host_memory;
     struct asked        first = {0};
-    bench               b = make(1024, 1, 1, 16, plain);
     ops.select = note_select;
     ops.attend_blocks = note_attend;
     memory.upload = note_upload;
+    b.policy.rule = SG_SELECT_MASS; /* tuned says otherwise */
     b.policy.tuned = &tuned;
     bind(&b);
     b.s.ops = &ops;
     b.s.memory = &memory;
-    for (int step = 0; step < 3; step++) {
-        sg_attention_enter(b.a, &b.s, timestep[step]);
+    for (int step = 0; step < 4; step++) {
+        const int bucket = step % 2, timestep = bucket ? 599 : 600;
+        if (step < 3) sg_attention_enter(b.a, &b.s, timestep); /* the last one finds them without */
         asked = (struct asked){0};
         for (int layer = 0; layer < LAYERS; layer++) {
-            run_at(&b, layer, step, 0, timestep[step]);
-            assert_int_equal(count_of(&b, layer, step, 0).kept, 8 * 2 * (layer + 1 + (step == 1 ? LAYERS : 0)));
+            run_at(&b, layer, step, 0, timestep);
+            const sg_attention_count c = count_of(&b, layer, step, 0);
+            const int                row = (bucket * LAYERS + layer) * HEADS;
+            assert_int_equal(c.kept, 8 * (row + 1 + row + 2));
+            assert_int_equal(c.groups, layer == 1 ? 8 * (row + 2) * 4 : 0);
+            assert_int_equal(c.skipped > 0, layer == 1);
         }
-        assert_int_equal(asked.count, 4 * LAYERS);
-        if (step) assert_memory_equal(&asked, &first, sizeof asked);
-        first = asked;
+        if (step == 1 || step == 2) assert_memory_equal(&asked, &first, sizeof asked);
+        assert_int_equal(asked.count, 4 * LAYERS + (step == 3 ? 3 : 0));
+        if (step == 0) first = asked;
     }
     finish(&b);
 }
@@ -626,7 +593,6 @@ int main(void)
                                        cmocka_unit_test(all_is_sage),
                                        cmocka_unit_test(order_does_not_matter_to_dense),
                                        cmocka_unit_test(tuned_thresholds_are_taken),
-                                       cmocka_unit_test(buckets_share_a_step),
                                        cmocka_unit_test(callers_may_look)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
