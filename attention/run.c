@@ -195,16 +195,21 @@ static float filter_of(const sg_attention *a, int row, int64_t head)
     return lambda > 0 ? lambda : INFINITY;
 }
 
+/* Whether a layer that skips blocks does so by the same ops in both buckets. */
+static bool same_ops(const sg_attention *a, int layer, int bucket, int other)
+{
+    const int row = row_in(a, bucket, layer), at = row_in(a, other, layer);
+    return judges(a, row) == judges(a, at) && filters(a, row) == filters(a, at);
+}
+
 int sg_attention_same_steps(const sg_attention *a, int step)
 {
-    for (int n = 1; step + n < a->shape.steps; n++)
+    const int *const b = a->bucket;
+    for (int n = step + 1; n < a->shape.steps; n++)
         for (int layer = 0; layer < a->shape.layers; layer++) {
             const sg_attention_kind kind = sg_attention_kind_of(a, layer, step, NULL);
-            const int now = row_in(a, a->bucket[step], layer), then = row_in(a, a->bucket[step + n], layer);
-            if (sg_attention_kind_of(a, layer, step + n, NULL) != kind) return n;
-            if (kind == SG_ATTENTION_SPARGE &&
-                (judges(a, now) != judges(a, then) || filters(a, now) != filters(a, then)))
-                return n;
+            if (sg_attention_kind_of(a, layer, n, NULL) != kind) return n - step;
+            if (kind == SG_ATTENTION_SPARGE && b[n] != b[n - 1] && !same_ops(a, layer, b[step], b[n])) return n - step;
         }
     return a->shape.steps - step;
 }
