@@ -22,13 +22,13 @@
  * Schedule, of two stages: one barrier a tile. After it tile t is there and all warps are done with t - 1, in whose place
  * t + 1 is put while t is computed. One stage, where shared memory has no room for two (d above 128 and BF16 values, on GPUs
  * with 99 KiB): t + 1 is put after a second barrier, when all warps are done with t.
- * Two blocks share a processor, so that one's maxima run beside the other's products. Of the weights all but the first 16
- * keys' come into being between the products with v, F8 ones before them.
+ * Rows are taken in the order of blocks_order.cuh. Two blocks share a processor, so that one's maxima run beside the other's
+ * products. Of the weights all but the first 16 keys' come into being between the products with v, F8 ones before them.
  * Roofline: NOTES.md, "The operator on CUDA". */
 #ifndef SG_BLOCKS_MMA_CUH
 #define SG_BLOCKS_MMA_CUH
 
-#include "blocks_walk.cuh"
+#include "blocks_order.cuh"
 
 #include <math.h>
 
@@ -153,7 +153,7 @@ static __device__ __forceinline__ void load_tile(const blocks_job &j, const bloc
         sg_copy_4(&room.scale[stage][part], (t.tail ? j.tail_k_scale : j.k_scale) + group * j.hk + w.gk,
                   sub * SG_BLOCK_SUB < rows);
     } else if (t.tail && j.tail_bias && part < 0) {
-        sg_copy_4(&room.bias[stage][lane], j.tail_bias + ((int64_t)blockIdx.y * j.nq + w.i) * j.nk + first + lane,
+        sg_copy_4(&room.bias[stage][lane], j.tail_bias + ((int64_t)w.g * j.nq + w.i) * j.nk + first + lane,
                   first + lane < rows);
     }
     sg_copies_commit();
@@ -200,11 +200,11 @@ static __device__ __forceinline__ void products(const blocks_shared<DK, DV, F8, 
 /* What keys not all of which are seen, or that have biases, want: logits in s, and `unit` 1. */
 template <int DK, int DV, bool F8, int STAGES>
 static __device__ __forceinline__ void mask(const blocks_job &j, const blocks_shared<DK, DV, F8, STAGES> &room,
-                                            int stage, const blocks_tile &t, int row, int lane, float (&unit)[2][4],
-                                            float (&s)[2][8][4])
+                                            int stage, const blocks_walk &walk, const blocks_tile &t, int row, int lane,
+                                            float (&unit)[2][4], float (&s)[2][8][4])
 {
     const uint64_t seen = t.seen >> lane % 4 * 2;
-    const int      key = t.edge ? t.index * SG_BLOCK_K + lane % 4 * 2 - (int)blockIdx.x * SG_BLOCK_Q : -SG_BLOCK_K;
+    const int      key = t.edge ? t.index * SG_BLOCK_K + lane % 4 * 2 - walk.i * SG_BLOCK_Q : -SG_BLOCK_K;
 #pragma unroll
     for (int c = 0; c < 8; c++)
 #pragma unroll
@@ -349,11 +349,12 @@ static __device__ __forceinline__ bool is_finite_bf16(uint32_t bits) { return (b
  * it then leaves the tile. */
 template <int DK, int DV, int STAGES>
 static __device__ __forceinline__ void add_wild(const blocks_shared<DK, DV, false, STAGES> &room, int stage,
-                                                const blocks_tile &t, int row, int lane, warp_state<DV> &w)
+                                                const blocks_walk &walk, const blocks_tile &t, int row, int lane,
+                                                warp_state<DV> &w)
 {
 #pragma unroll 1
     for (int k = 0; k < SG_BLOCK_K; k++) {
-        const int key = t.index * SG_BLOCK_K + k - (int)blockIdx.x * SG_BLOCK_Q;
+        const int key = t.index * SG_BLOCK_K + k - walk.i * SG_BLOCK_Q;
 #pragma unroll
         for (int c = 0; c < DV / 8; c++) {
             const uint32_t two = *(const uint32_t *)&room.v[stage][k][c * 8 + lane % 4 * 2];
@@ -385,15 +386,15 @@ static __device__ bool is_wild(blocks_shared<DK, DV, false, STAGES> &room, int s
 /* ---- the end ---- */
 
 template <int DV>
-static __device__ __forceinline__ void store_rows(const blocks_job &j, int gk, int row, int rows, int column, int lane,
-                                                  const warp_state<DV> &w)
+static __device__ __forceinline__ void store_rows(const blocks_job &j, const blocks_walk &walk, int row, int rows,
+                                                  int column, int lane, const warp_state<DV> &w)
 {
     const bool two = j.y.bf16 && j.y.wide && j.d % 2 == 0;
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         const int     to = row + 8 * r;
         const float   sum = w.sum[r], by = 1.0f / sum;
-        const int64_t at = (((int64_t)blockIdx.x * SG_BLOCK_Q + to) * j.h + blockIdx.y) * j.d;
+        const int64_t at = (((int64_t)walk.i * SG_BLOCK_Q + to) * j.h + walk.g) * j.d;
 #pragma unroll
         for (int c = 0; c < DV / 8 && to < rows; c++) {
             const int e = column + c * 8 + lane % 4 * 2;
@@ -401,8 +402,8 @@ static __device__ __forceinline__ void store_rows(const blocks_job &j, int gk, i
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 y[i] = w.o[r / 2][c][r % 2 * 2 + i] * by;
-                if (j.v_scale && e + i < j.d) y[i] *= j.v_scale[gk * j.d + e + i];
-                if (j.v_center && e + i < j.d) y[i] += j.v_center[gk * j.d + e + i];
+                if (j.v_scale && e + i < j.d) y[i] *= j.v_scale[walk.gk * j.d + e + i];
+                if (j.v_center && e + i < j.d) y[i] += j.v_center[walk.gk * j.d + e + i];
                 if (sum == 0.0f) y[i] = 0.0f;
                 if (!two && e + i < j.d) sg_put(j.y, at + e + i, y[i]);
             }
@@ -414,7 +415,7 @@ static __device__ __forceinline__ void store_rows(const blocks_job &j, int gk, i
 /* What the warps left out, added up in one order. */
 template <int DK, int DV, bool F8, int STAGES>
 static __device__ void store_count(const blocks_job &j, blocks_shared<DK, DV, F8, STAGES> &room,
-                                   const warp_state<DV> &w, int row, int rows, int warp, int lane)
+                                   const blocks_walk &walk, const warp_state<DV> &w, int row, int rows, int warp, int lane)
 {
     float share = 0;
 #pragma unroll
@@ -426,7 +427,7 @@ static __device__ void store_count(const blocks_job &j, blocks_shared<DK, DV, F8
     if (lane == 0) room.count[warp] = make_float2(warp * WARP_ROWS < rows ? w.skips : 0.0f, share);
     __syncthreads();
     if (threadIdx.x == 0)
-        j.count[blockIdx.y * j.nq + blockIdx.x] =
+        j.count[walk.g * j.nq + walk.i] =
             make_float2(room.count[0].x + room.count[1].x + room.count[2].x + room.count[3].x,
                         room.count[0].y + room.count[1].y + room.count[2].y + room.count[3].y);
 }
@@ -438,13 +439,13 @@ static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_jo
     extern __shared__ __align__(16) unsigned char bytes[];
     blocks_shared<DK, DV, F8, STAGES>                &room = *(blocks_shared<DK, DV, F8, STAGES> *)bytes;
     const int     warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP, row = warp * WARP_ROWS + lane / 4;
-    const int64_t first = (int64_t)blockIdx.x * SG_BLOCK_Q;
-    const int     g = blockIdx.y, column = blockIdx.z * DV, rows = (int)min(j.n - first, (int64_t)SG_BLOCK_Q);
-    blocks_walk   walk = {(int)blockIdx.x, g / (j.h / j.hk), j.nk};
+    const int     turn = blockIdx.y * j.nq + blockIdx.x, item = j.order ? j.order[turn] : turn, g = item / j.nq;
+    const int64_t first = (int64_t)(item % j.nq) * SG_BLOCK_Q;
+    const int     column = blockIdx.z * DV, rows = (int)min(j.n - first, (int64_t)SG_BLOCK_Q);
+    blocks_walk   walk = walk_of(j, g, item % j.nq);
     blocks_tile   t, u;
     float(&left)[4] = room.left[threadIdx.x];
     warp_state<DV> w = {};
-    if (j.causal) walk.sight = min((int)((first + rows + SG_BLOCK_K - 1) / SG_BLOCK_K), j.nk);
 #pragma unroll
     for (int f = 0; f < 2; f++) {
         const int at = warp * WARP_ROWS + f * 16;
@@ -469,7 +470,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_jo
         products(room, stage, warp, lane, s);
 #pragma unroll
         for (int at = 0; at < 8; at++) unit[at / 4][at % 4] = w.scale[at / 4] * room.scale[stage][at % 4];
-        if (t.tail || t.edge || t.seen != ~0ull || j.scale < 0) mask(j, room, stage, t, row, lane, unit, s);
+        if (t.tail || t.edge || t.seen != ~0ull || j.scale < 0) mask(j, room, stage, walk, t, row, lane, unit, s);
         largest(s, unit, most);
         const bool out = j.lambda && tile > 0 && !t.tail && leaves(w.base, most, j.lambda[g], row, rows);
         if (!out) rise(w, most, j.lambda ? 0.0f : F8 ? F8_LAG : LAG, left);
@@ -486,7 +487,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_jo
         } else {
             for (int q = 0; !out && q < 8; q++) p[0][q / 4][q % 4] = soften<!ONES>(s, 0, q, w.sum);
             if (t.edge && is_wild<false>(room, stage)) {
-                if (!out) add_wild(room, stage, t, row, lane, w);
+                if (!out) add_wild(room, stage, walk, t, row, lane, w);
                 __syncthreads();
                 is_wild<true>(room, stage);
             }
@@ -503,8 +504,8 @@ static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_jo
         if (!ONES) w.sum[r] = sg_lanes_sum<4>(w.sum[r]);
         left[r] = sg_lanes_sum<4>(left[r]);
     }
-    store_rows(j, walk.gk, row, rows, column, lane, w);
-    if (j.count && blockIdx.z == 0) store_count(j, room, w, row, rows, warp, lane);
+    store_rows(j, walk, row, rows, column, lane, w);
+    if (j.count && blockIdx.z == 0) store_count(j, room, walk, w, row, rows, warp, lane);
 }
 
 /* ---- launchers ---- */
@@ -550,10 +551,12 @@ template <bool F8> static sg_status attend_blocks_as(sg_stream *s, const sg_atte
         return sg_fail(s, SG_E_UNSUPPORTED, "attend_blocks: %d heads; 65535 are the most", j.h);
     if (j.d > 256)
         return sg_fail(s, SG_E_UNSUPPORTED, "attend_blocks: heads of %lld channels; 256 are the most", (long long)j.d);
-    if (j.lambda) {
-        j.count = (float2 *)sg_cuda_scratch(s, "attend_blocks", SG_CUDA_X, (size_t)(j.h * j.nq) * sizeof *j.count);
-        if (!j.count) return s->status;
-    }
+    const size_t  rows = (size_t)j.h * (size_t)j.nq;
+    float2 *const room = (float2 *)sg_cuda_scratch(s, "attend_blocks", SG_CUDA_X,
+                                                   rows * (sizeof *j.count + 2 * sizeof *j.order));
+    if (!room) return s->status;
+    if (j.lambda) j.count = room;
+    SG_TRY(order_job(s, &j, (int *)(room + rows)));
     SG_TRY(j.d <= 64    ? (launch<64, 64, F8>(s, j))
            : j.d <= 96  ? (launch<96, 96, F8>(s, j))
            : j.d <= 128 ? (launch<128, 128, F8>(s, j))

@@ -10,6 +10,7 @@ struct blocks_job {
         *lambda; /* the last five may be NULL */
     const void    *v, *tail_v;
     const uint8_t *keep;
+    const int     *order; /* [h nq]: in which rows are taken, row i of head g being g nq + i; NULL: as they stand */
     float2        *count; /* [h, nq]: skips, sum of shares; NULL without lambda */
     sg_view        y;
     int64_t        n, m, v_row, tail_row; /* the last two of F8 values: bytes of a channel */
@@ -69,7 +70,7 @@ struct blocks_tile {
 };
 
 struct blocks_walk {
-    int      i, gk;
+    int      i, g, gk;   /* row of blocks, head, head of keys */
     int      sight;      /* how many blocks of keys are seen */
     int      word, tail; /* the next of either kind */
     uint64_t rest;       /* of the blocks that the word before keeps, those to come */
@@ -80,15 +81,30 @@ static __device__ __forceinline__ uint64_t low_bits(int64_t n)
     return n >= 64 ? ~0ull : n <= 0 ? 0 : (1ull << n) - 1;
 }
 
+static __device__ __forceinline__ blocks_walk walk_of(const blocks_job &j, int g, int i)
+{
+    blocks_walk   w = {i, g, g / (j.h / j.hk), j.nk};
+    const int64_t end = min(((int64_t)i + 1) * SG_BLOCK_Q, j.n);
+    if (j.causal) w.sight = min((int)((end + SG_BLOCK_K - 1) / SG_BLOCK_K), j.nk);
+    return w;
+}
+
 static __device__ __forceinline__ uint64_t kept_of(const blocks_job &j, const blocks_walk &w, int word)
 {
     uint64_t kept = ~0ull;
     if (j.keep) {
-        const uint8_t *const from = j.keep + (((int64_t)blockIdx.y * j.nq + w.i) * j.words + word) * 8;
+        const uint8_t *const from = j.keep + (((int64_t)w.g * j.nq + w.i) * j.words + word) * 8;
         kept = 0;
         for (int b = 0; b < 8; b++) kept |= (uint64_t)from[b] << 8 * b; /* it may lie anywhere */
     }
     return kept & low_bits(w.sight - word * 64);
+}
+
+/* Blocks of a word whose means a tail may hold: the full ones, with causal those that end before the queries. */
+static __device__ __forceinline__ uint64_t whole_of(const blocks_job &j, const blocks_walk &w, int word)
+{
+    const int full = (int)(j.m / SG_BLOCK_K);
+    return low_bits((j.causal ? min(full, w.i * SG_BLOCK_Q / SG_BLOCK_K) : full) - word * 64);
 }
 
 static __device__ __forceinline__ bool next_tile(const blocks_job &j, blocks_walk &w, blocks_tile &t)
@@ -104,9 +120,8 @@ static __device__ __forceinline__ bool next_tile(const blocks_job &j, blocks_wal
         return true;
     }
     while (j.tail_k && w.tail < j.words) {
-        const int full = (int)(j.m / SG_BLOCK_K), whole = j.causal ? min(full, w.i * SG_BLOCK_Q / SG_BLOCK_K) : full;
         t.index = w.tail++;
-        t.seen = ~kept_of(j, w, t.index) & low_bits(whole - t.index * 64);
+        t.seen = ~kept_of(j, w, t.index) & whole_of(j, w, t.index);
         if (t.seen) return true;
     }
     return false;

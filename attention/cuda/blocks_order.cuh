@@ -1,0 +1,48 @@
+/* blocks_order.cuh - the order in which a launch of attend_blocks takes rows of blocks: the longest first, so that when none
+ * waits any more, processors end with short ones. Rows are ordered within groups of neighbouring heads, as few as make two
+ * rows for each block that runs at once: more heads at a time would crowd each other's keys out of the second-level cache. */
+#ifndef SG_BLOCKS_ORDER_CUH
+#define SG_BLOCKS_ORDER_CUH
+
+#include "blocks_walk.cuh"
+
+/* count [h nq]: how many tiles row i of head g visits, at g nq + i. */
+static __global__ void __launch_bounds__(SG_THREADS) count_tiles(blocks_job j, int *count)
+{
+    const int row = blockIdx.x * SG_THREADS + threadIdx.x;
+    int       tiles = 0;
+    if (row >= j.h * j.nq) return;
+    const blocks_walk w = walk_of(j, row / j.nq, row % j.nq);
+    for (int word = 0; word < j.words; word++) {
+        const uint64_t kept = kept_of(j, w, word);
+        tiles += __popcll((long long)kept) + (j.tail_k && (~kept & whole_of(j, w, word)));
+    }
+    count[row] = tiles;
+}
+
+/* order [h nq]: of g nq + i. Group p of `groups` has the heads from h p / groups on. Rows that visit as many stay in turn. */
+static __global__ void __launch_bounds__(SG_THREADS) order_rows(blocks_job j, int groups, const int *count, int *order)
+{
+    const int row = blockIdx.x * SG_THREADS + threadIdx.x;
+    if (row >= j.h * j.nq) return;
+    const int64_t p = ((int64_t)(row / j.nq + 1) * groups - 1) / j.h;
+    const int     first = (int)(j.h * p / groups) * j.nq, end = (int)(j.h * (p + 1) / groups) * j.nq, mine = count[row];
+    int           place = first;
+    for (int o = first; o < end; o++) place += count[o] > mine || (count[o] == mine && o < row);
+    order[place] = row;
+}
+
+/* Gives j an order where rows may differ in what they visit; room: 2 h nq numbers. */
+static sg_status order_job(sg_stream *s, blocks_job *j, int *room)
+{
+    const int64_t  rows = (int64_t)j->h * j->nq, at_once = 2 * (int64_t)sg_cuda_of(s)->processors;
+    const int      groups = (int)sg_max64(1, sg_min64(j->h, rows / (2 * at_once)));
+    const unsigned blocks = (unsigned)sg_div_up(rows, SG_THREADS);
+    if (!j->keep && !j->causal) return SG_OK;
+    count_tiles<<<blocks, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(*j, room);
+    order_rows<<<blocks, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(*j, groups, room, room + rows);
+    j->order = room + rows;
+    return sg_cuda_launched(s, "attend_blocks");
+}
+
+#endif
