@@ -10,67 +10,78 @@ import torch
 import transformers
 from sentencepiece import sentencepiece_model_pb2
 
+import counter
 import prompts
 
 WEIGHT_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 IDS = {"t5": dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1), "umt5": dict(pad_id=0, eos_id=1, bos_id=2, unk_id=3)}
 
 
-def normal(g, p, std, mean=0.0):
-    p.copy_(torch.randn(p.shape, generator=g, device=g.device) * std + mean)
+def by_torch(seed, device):
+    """draw(name, parameter, deviation, mean), from a generator of torch on that device."""
+    g = torch.Generator(device).manual_seed(seed)
+    return lambda name, p, std, mean=0.0: p.copy_(torch.randn(p.shape, generator=g, device=device) * std + mean)
+
+
+def by_counter(scope, rules):
+    """The same, but the numbers of counter.py under SCOPE/NAME; which rules they follow goes to `rules`."""
+    def draw(name, p, std, mean=0.0):
+        name = f"{scope}/{name}"
+        rules[name] = counter.rule(std, mean)
+        p.copy_(torch.from_numpy(counter.numbers(name, p.shape, rules[name])))
+    return draw
 
 
 def fan_in(p):
     return p[0].numel()
 
 
-def fill_transformer(model, g):
+def fill_transformer(model, draw):
     """Linear maps keep the size of what they see; gates and shifts vary by channel; attention is not flat."""
     for name, p in model.named_parameters():
         if "norm_q" in name or "norm_k" in name:
-            normal(g, p, 0.2, 2.0 if "attn2" in name else 1.3)
+            draw(name, p, 0.2, 2.0 if "attn2" in name else 1.3)
         elif name.endswith("norm2.weight"):
-            normal(g, p, 0.2, 1.0)
+            draw(name, p, 0.2, 1.0)
         elif "scale_shift_table" in name:
-            normal(g, p, 0.4)
+            draw(name, p, 0.4)
         elif p.ndim == 1:
-            normal(g, p, 0.1)
+            draw(name, p, 0.1)
         else:
             gain = 0.5 if "time_proj" in name else 1.4 if "ffn.net.2" in name or "linear_2" in name else 1.0
-            normal(g, p, gain / fan_in(p) ** 0.5)
+            draw(name, p, gain / fan_in(p) ** 0.5)
 
 
-def fill_text(model, g):
+def fill_text(model, draw):
     c = model.config
     for name, p in model.named_parameters():
         if "relative_attention_bias" in name:
-            normal(g, p, 1.0)
+            draw(name, p, 1.0)
         elif p.ndim == 1:
-            normal(g, p, 0.2, 1.0)
+            draw(name, p, 0.2, 1.0)
         elif "shared" in name or "embed_tokens" in name:
-            normal(g, p, 1.0)
+            draw(name, p, 1.0)
         elif name.endswith("SelfAttention.q.weight"):
-            normal(g, p, (c.d_model * c.d_kv) ** -0.5 * 1.5)
+            draw(name, p, (c.d_model * c.d_kv) ** -0.5 * 1.5)
         else:
-            normal(g, p, fan_in(p) ** -0.5)
+            draw(name, p, fan_in(p) ** -0.5)
 
 
-def fill_vae(model, g):
+def fill_vae(model, draw):
     for name, p in model.named_parameters():
         if name.endswith("gamma"):
-            normal(g, p, 0.2, 1.0)
+            draw(name, p, 0.2, 1.0)
         elif p.ndim == 1:
-            normal(g, p, 0.1)
+            draw(name, p, 0.1)
         else:
             gain = 1.0 if "conv_out" in name or "quant" in name or "shortcut" in name else 1.3
-            normal(g, p, gain / fan_in(p) ** 0.5)
+            draw(name, p, gain / fan_in(p) ** 0.5)
 
 
-def build(make, fill, seed, device):
-    torch.manual_seed(seed)
+def build(make, fill, draw, device):
     with torch.device(device):
         model = make().eval().requires_grad_(False)
-    fill(model, torch.Generator(device).manual_seed(seed))
+    fill(model, draw)
     return model
 
 
@@ -94,18 +105,58 @@ def spread(model, total):
     return m.SerializeToString()
 
 
-def make_tokenizer(folder, spec):
-    """spec: ids, pieces, below, extra_ids, bytes, rule (normalisation), json (tokenizer.json beside spiece.model),
-    total (optional: as many pieces as a published one has)."""
-    os.makedirs(folder)
-    spiece, model = os.path.join(folder, "spiece.model"), io.BytesIO()
+def mappings(charsmap):
+    """(text, what it becomes) of a precompiled map: the length of a Darts trie, the trie, strings that end with NUL."""
+    end = 4 + int.from_bytes(charsmap[:4], "little")
+    units, strings, found = memoryview(charsmap[4:end]).cast("I"), charsmap[end:], []
+
+    def below(node, key):
+        for byte in range(1, 256):
+            at = node ^ byte
+            if at >= len(units) or units[at] & 0x800000ff != byte:
+                continue
+            under = at ^ units[at] >> 10 << ((units[at] & 0x200) >> 6)
+            if units[at] >> 8 & 1:
+                value = units[under] & 0x7fffffff
+                found.append((key + bytes([byte]), strings[value:strings.index(b"\0", value)]))
+            below(under, key + bytes([byte]))
+    below(units[0] >> 10 << ((units[0] & 0x200) >> 6), b"")
+    return [(a.decode(), b.decode()) for a, b in found]
+
+
+def write_narrow(path, model):
+    """Of the model's mappings those whose characters stand in prompts, as sentencepiece reads them."""
+    used = {c for p in prompts.prompts() for c in prompts.prompt_clean(p)}
+    points = lambda text: " ".join(f"{ord(c):X}" for c in text)
+    charsmap = sentencepiece_model_pb2.ModelProto.FromString(model).normalizer_spec.precompiled_charsmap
+    with open(path, "w") as f:
+        f.writelines(f"{points(a)}\t{points(b)}\n" for a, b in mappings(charsmap) if used.issuperset(a))
+
+
+def train(spec, **rule):
+    model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(prompts.corpus(spec["below"])), model_writer=model, model_type="unigram",
         vocab_size=spec["pieces"] + (256 if spec["bytes"] else 0), character_coverage=0.985, hard_vocab_limit=False,
-        normalization_rule_name=spec["rule"], byte_fallback=spec["bytes"], num_threads=1, minloglevel=2,
-        pad_piece="<pad>", **IDS[spec["ids"]])
+        byte_fallback=spec["bytes"], num_threads=1, minloglevel=2, pad_piece="<pad>", **rule, **IDS[spec["ids"]])
+    return model.getvalue()
+
+
+def make_tokenizer(folder, spec):
+    """spec: ids, pieces, below, extra_ids, bytes, rule (normalisation), json (tokenizer.json beside spiece.model),
+    narrow (optional: of the rule only what prompts need), total (optional: as many pieces as a published one has)."""
+    os.makedirs(folder)
+    spiece = os.path.join(folder, "spiece.model")
+    model = train(spec, normalization_rule_name=spec["rule"])
+    if spec.get("narrow"):
+        path = os.path.join(folder, "narrow.tsv")
+        write_narrow(path, model)
+        m = sentencepiece_model_pb2.ModelProto.FromString(train(spec, normalization_rule_tsv=path))
+        m.normalizer_spec.ClearField("normalization_rule_tsv")  # a path of this machine
+        model = m.SerializeToString()
+        os.remove(path)
     with open(spiece, "wb") as f:
-        f.write(spread(model.getvalue(), spec["total"]) if "total" in spec else model.getvalue())
+        f.write(spread(model, spec["total"]) if "total" in spec else model)
     config = {"tokenizer_class": "T5Tokenizer", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>",
               "extra_ids": spec["extra_ids"], "model_max_length": 512}
     with open(os.path.join(folder, "tokenizer_config.json"), "w") as f:
@@ -137,7 +188,7 @@ def as_bytes(folder, unk_id):
         json.dump(c, f, indent=2)
 
 
-def make_text(spec, vocab, seed, device):
+def make_text(spec, vocab, draw, device):
     kind = transformers.UMT5Config if spec["kind"] == "umt5" else transformers.T5Config
     config = kind(vocab_size=vocab, d_model=spec["width"], d_kv=spec["head"], d_ff=spec["ff"],
                   num_layers=spec["layers"], num_heads=spec["heads"], feed_forward_proj=spec["act"],
@@ -145,7 +196,7 @@ def make_text(spec, vocab, seed, device):
                   dropout_rate=0.1, is_encoder_decoder=False,
                   use_cache=False, pad_token_id=0, eos_token_id=1)
     model = transformers.UMT5EncoderModel if spec["kind"] == "umt5" else transformers.T5EncoderModel
-    return build(lambda: model(config), fill_text, seed, device)
+    return build(lambda: model(config), fill_text, draw, device)
 
 
 def make_sampler(spec):
@@ -169,8 +220,9 @@ def to_dtype(model, dtype, keep):
             p.data = p.data.to(dtype)
 
 
-def make_checkpoint(folder, spec, device="cpu"):
-    """spec: see make.CASES. Writes the whole pipeline; the folder must not exist. `device` draws the weights."""
+def make_checkpoint(folder, spec, device="cpu", rules=None):
+    """spec: see make.CASES. Writes the whole pipeline; the folder must not exist. Weights are drawn on `device`; where
+    `rules` is a dict they come from counter.py, under names that begin with the folder's own, and it gets their rules."""
     os.makedirs(folder)
     tokenizer = make_tokenizer(os.path.join(folder, "tokenizer"), spec["tokenizer"])
     seed, dtype = spec["seed"], WEIGHT_DTYPES[spec["dtype"]]
@@ -178,15 +230,21 @@ def make_checkpoint(folder, spec, device="cpu"):
     if spec.get("latent_statistics", True):
         vae.update(latent_statistics(vae["z_dim"], seed + 4))
 
-    def dit(k):
+    def draw(part, k):
+        if rules is None:
+            return by_torch(seed + k, device)
+        return by_counter(f"{os.path.basename(folder)}/{part}", rules)
+
+    def dit(part, k):
         model = build(lambda: diffusers.WanTransformer3DModel(text_dim=spec["text"]["width"], **spec["dit"]),
-                      fill_transformer, seed + k, device)
+                      fill_transformer, draw(part, k), device)
         to_dtype(model, dtype, model._keep_in_fp32_modules or [])
         return model
     vocab = spec["text"].get("vocab", -(-len(tokenizer) // 8) * 8)
-    parts = {"text_encoder": make_text(spec["text"], vocab, seed + 1, device), "transformer": dit(2),
-             "transformer_2": dit(3) if spec.get("experts") else None,
-             "vae": build(lambda: diffusers.AutoencoderKLWan(**vae), fill_vae, seed + 5, device)}
+    parts = {"text_encoder": make_text(spec["text"], vocab, draw("text_encoder", 1), device),
+             "transformer": dit("transformer", 2),
+             "transformer_2": dit("transformer_2", 3) if spec.get("experts") else None,
+             "vae": build(lambda: diffusers.AutoencoderKLWan(**vae), fill_vae, draw("vae", 5), device)}
     for name in ("text_encoder", "vae"):
         to_dtype(parts[name], dtype, [])
     own = os.path.join(folder, "tokenizer")

@@ -47,7 +47,7 @@ PROMPT = ("Two dogs run through shallow water at sunset; the camera follows them
           "bends the tall grass and the city lights blur behind the harbour. 35mm film, warm light, 8K.")
 SUBLAYERS = {"request": dict(prompt=PROMPT, negative_prompt="blurry, low quality", width=96, height=64, frames=9,
                              steps=2, cfg_scale=5.0, seed=11),
-             "sampler": make.UNIPC, "vae": {}, "negative_blocks": True}
+             "sampler": make.UNIPC, "vae": {}}
 F32_GATE = 2e-5         # relative L2 of our float32 to the truth
 BF16_UNIT = 2.0 ** -8   # bfloat16 may err twice as much as diffusers' own bfloat16, and this much more
 
@@ -221,8 +221,8 @@ def rounded_distance(seen, truth):
 def sublayers(args):
     """All taps of a small clip, by the test program `golden`."""
     path, start = os.path.join(args.dir, "taps.safetensors"), time.time()
-    truth, err, psnr, frames = make.record(args.dir, SUBLAYERS, args.device)
-    make.save(path, truth, make.metadata("fullsize", SUBLAYERS, err, psnr))
+    truth, err, psnr, frames, clip = make.record(args.dir, SUBLAYERS, args.device)
+    make.save(path, truth, make.metadata("fullsize", SUBLAYERS, truth, err, psnr, clip))
     make.report("diffusers", args.dir, truth, err, psnr, frames, time.time() - start)
     del truth
     leave(args.device)

@@ -2,25 +2,30 @@
 """Makes the golden fixtures: mini checkpoints, what diffusers computes with them at every sublayer, the prompt list.
 
     python make.py --out fixtures [--case NAME ...]
+    python make.py --check DIR        makes the checkpoints again and compares every byte with those in DIR
 """
 import argparse
+import filecmp
 import gc
 import hashlib
 import json
 import os
 import shutil
 import sys
+import tempfile
 import time
 from importlib.metadata import version
 
 import torch
 
 import checkpoint
+import counter
 import oracle
 import prompts
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SOURCES = ["make.py", "oracle.py", "checkpoint.py", "prompts.py"]
+TINY_WAN = os.path.join(HERE, "..", "..", "weights", "tiny-wan")
+SOURCES = ["make.py", "oracle.py", "checkpoint.py", "counter.py", "prompts.py"]
 LIBRARIES = ["torch", "diffusers", "transformers", "tokenizers", "ftfy", "sentencepiece", "safetensors"]
 
 ALL = 0x110000
@@ -32,11 +37,10 @@ GATED = {"kind": "umt5", "act": "gated-gelu", "buckets": 32, "distance": 128}
 UNIPC = {"kind": "unipc", "shift": 3.0}
 
 # experts: a transformer_2 as well. latent_statistics: False keeps AutoencoderKLWan's own mean and deviation of latents.
-# negative_blocks: keep dit_u.*. largest: bytes of the largest tap kept; without: taps left out for their size.
 CASES = {
     # The plain Wan 2.1: float32, one file a part.
     "wan21_hd12": {
-        "seed": 1200, "dtype": "F32", "tokenizer": UMT5, "sampler": UNIPC, "latent_statistics": False,
+        "seed": 1200, "dtype": "F32", "tokenizer": {**UMT5, "narrow": True}, "sampler": UNIPC, "latent_statistics": False,
         "text": {**GATED, "width": 32, "head": 8, "heads": 4, "ff": 40, "layers": 2},
         "dit": dict(num_attention_heads=2, attention_head_dim=12, in_channels=16, out_channels=16, freq_dim=32,
                     ffn_dim=48, num_layers=2, rope_max_seq_len=32),
@@ -45,7 +49,6 @@ CASES = {
         "request": dict(prompt="A red ball bouncing on green grass, “slow motion”…",
                         negative_prompt="blurry, low quality", width=48, height=32, frames=9, steps=4, cfg_scale=5.0,
                         seed=42),
-        "negative_blocks": True, "without": ["vae.up.2", "enc.down.0"],
     },
     # bfloat16 with float32 islands, in shards; Euler; two temporal and four spatial pixels a latent.
     "wan21_hd64": {
@@ -60,7 +63,7 @@ CASES = {
     },
     # float16; T5 with its bias in the first layer and a plain relu feed-forward; the residual VAE with patches.
     "wan22_hd128": {
-        "seed": 12800, "dtype": "F16", "without": ["vae.up.1"], "tokenizer": T5,
+        "seed": 12800, "dtype": "F16", "tokenizer": T5,
         "sampler": {"kind": "unipc", "shift": 5.0},
         "text": {"kind": "t5", "act": "relu", "width": 24, "head": 8, "heads": 3, "ff": 56, "layers": 3, "buckets": 32,
                  "distance": 128},
@@ -76,7 +79,7 @@ CASES = {
     # Two denoisers with a boundary between them, each with its own guidance.
     "wan22_a14b": {
         "seed": 1400, "dtype": "F32", "tokenizer": SMALL, "sampler": UNIPC, "experts": True, "boundary_ratio": 0.875,
-        "largest": 24 << 10, "latent_statistics": False,
+        "latent_statistics": False,
         "text": {**GATED, "width": 16, "head": 8, "heads": 2, "ff": 24, "layers": 1},
         "dit": dict(num_attention_heads=2, attention_head_dim=16, in_channels=16, out_channels=16, freq_dim=32,
                     ffn_dim=48, num_layers=1, eps=1e-5),
@@ -88,7 +91,7 @@ CASES = {
     # TI2V-5B's layout: a timestep for each token (all alike without an image), four levels, 48 channels.
     "wan22_ti2v": {
         "seed": 5000, "dtype": "BF16", "tokenizer": SMALL, "sampler": {"kind": "unipc", "shift": 5.0},
-        "expand_timesteps": True, "largest": 24 << 10,
+        "expand_timesteps": True,
         "text": {**GATED, "width": 16, "head": 8, "heads": 2, "ff": 24, "layers": 1},
         "dit": dict(num_attention_heads=2, attention_head_dim=20, in_channels=48, out_channels=48, freq_dim=256,
                     ffn_dim=64, num_layers=2),
@@ -101,23 +104,16 @@ CASES = {
 }
 
 
-def clip(frames, height, width):
-    """A smooth clip that no axis of is symmetric: three drifting waves, one a colour."""
-    f, y, x = torch.meshgrid(torch.arange(frames).double(), torch.arange(height).double() / height,
-                             torch.arange(width).double() / width, indexing="ij")
-    red = torch.sin(6.0 * x + 3.0 * y + 0.5 * f)
-    green = torch.cos(9.0 * y - 2.0 * x - 0.4 * f)
-    blue = torch.sin(7.0 * x * y + 0.3 * f)
-    return torch.stack([red, green, blue], dim=-1).float()
-
-
 def record(folder, spec, device="cpu"):
-    """All taps at float64, and the distance of the float32 and bfloat16 runs from them."""
+    """All taps at float64, and the distance of the float32 and bfloat16 runs from them. The VAE starts afresh, from
+    latents and a clip of counter.py."""
     request, last = spec["request"], f"step.{spec['request']['steps'] - 1}.latents"
-    scale = spec["vae"].get("scale_factor_spatial", 8)
+    vae = spec["vae"]
+    scale = vae.get("scale_factor_spatial", 8)
     rows = 1 if scale == 16 else 2
-    movie = clip(9 if spec["vae"].get("scale_factor_temporal", 4) == 4 else 5, rows * scale, (rows + 1) * scale)
-    runs, frames, truth_latents = {}, {}, None
+    shape = (9 if vae.get("scale_factor_temporal", 4) == 4 else 5, rows * scale, (rows + 1) * scale, 3)
+    movie = torch.from_numpy(counter.numbers("clip", shape, counter.CLIP))
+    runs, frames = {}, {}
     for name in ("f64", "f32", "bf16"):
         dtype = oracle.DTYPES[name]
         pipe, taps = oracle.denoise(folder, request, dtype, device)
@@ -125,26 +121,20 @@ def record(folder, spec, device="cpu"):
         with oracle.widen(wide):
             pipe.vae.to(wide)
         frames[name] = oracle.decode(pipe, taps[last], wide)
-        if truth_latents is None:
-            truth_latents = taps[last].float()
-        taps.update(oracle.vae_taps(pipe, truth_latents, movie, dtype))
+        latents = torch.from_numpy(counter.numbers("latents", tuple(taps[last].shape), counter.LATENTS))
+        taps.update(oracle.vae_taps(pipe, latents, movie, dtype))
         runs[name] = taps
         del pipe
         gc.collect()  # hooks and what they hook into hold each other
     truth = runs.pop("f64")
     for tap in ("text.ids", "text_u.ids", "noise"):
         assert all(torch.equal(truth[tap].float(), r[tap].float()) for r in runs.values()), tap
+    truth = {t: v for t, v in truth.items() if not t.endswith(".ids")}
     err = {n: {t: float(f"{oracle.relative(r[t], truth[t]):.3g}") for t in truth} for n, r in runs.items()}
-    if not spec.get("negative_blocks"):
-        truth = {t: v for t, v in truth.items() if not t.startswith("dit_u")}
-    limit, without = spec.get("largest", 1 << 30), spec.get("without", [])
-    truth = {t: v for t, v in truth.items() if t == "vae.frames" or v.numel() * 4 <= limit and t not in without}
-    err = {n: {t: e for t, e in v.items() if t in truth} for n, v in err.items()}
-    truth["enc.clip"] = movie
-    return truth, err, {n: oracle.psnr(frames[n], frames["f64"]) for n in runs}, frames["f64"]
+    return truth, err, {n: oracle.psnr(frames[n], frames["f64"]) for n in runs}, frames["f64"], shape
 
 
-def metadata(name, spec, err, psnr):
+def metadata(name, spec, truth, err, psnr, clip):
     digest = hashlib.sha256()
     for source in SOURCES:
         with open(os.path.join(HERE, source), "rb") as f:
@@ -154,20 +144,21 @@ def metadata(name, spec, err, psnr):
             "sampler": spec["sampler"]["kind"], "shift": str(spec["sampler"]["shift"]),
             "boundary_ratio": str(spec.get("boundary_ratio", "")),
             "expand_timesteps": str(spec.get("expand_timesteps", False)).lower(), "cfg_scale_2": "",
-            **{k: str(v) for k, v in spec["request"].items()}}
+            "clip": "x".join(str(n) for n in clip), **{k: str(v) for k, v in spec["request"].items()}}
     for run in err:
-        meta["err_" + run] = json.dumps(err[run])
         meta["psnr_" + run] = f"{psnr[run]:.2f}"
+    meta["taps"] = json.dumps({t: {"shape": list(v.shape), "norm": float(f"{float(v.double().norm()):.9g}"),
+                                   **{run: err[run][t] for run in err}} for t, v in sorted(truth.items())},
+                              separators=(",", ":"))
     return meta
 
 
-def save(path, tensors, meta):
+def save(path, taps, meta):
     """safetensors with a sorted header: the library orders metadata by chance, which would spoil equal bytes."""
     header, blobs, at = {"__metadata__": dict(sorted(meta.items()))}, [], 0
-    for name in sorted(tensors):
-        value = oracle.numpy(tensors[name])
-        header[name] = {"dtype": "I32" if value.dtype == "int32" else "F32", "shape": list(value.shape),
-                        "data_offsets": [at, at + value.nbytes]}
+    for name in sorted(taps):
+        value = counter.sketch(name, taps[name].double().numpy()).astype("<f4")
+        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [at, at + value.nbytes]}
         blobs.append(value.tobytes())
         at += value.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
@@ -176,8 +167,32 @@ def save(path, tensors, meta):
         f.write(len(text).to_bytes(8, "little") + text + b"".join(blobs))
 
 
+def is_weights(path):
+    return path.endswith(".safetensors") and os.path.basename(path) != "taps.safetensors"
+
+
+def files_of(folder):
+    """Paths below the folder, links to folders followed."""
+    return sorted(os.path.relpath(os.path.join(d, f), folder)
+                  for d, _, files in os.walk(folder, followlinks=True) for f in files)
+
+
+def write_spec(path, folder, rules):
+    """What fixtures.c makes the folder's weights from."""
+    with open(path, "w") as out:
+        for name in filter(is_weights, files_of(folder)):
+            with open(os.path.join(folder, name), "rb") as f:
+                header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+            assert header.pop("__metadata__") == {"format": "pt"}
+            out.write(f"file {name}\n")
+            for tensor, entry in header.items():
+                rule = rules[f"{os.path.basename(folder)}/{os.path.dirname(name)}/{tensor}"]
+                shape = ",".join(map(str, entry["shape"]))
+                out.write(" ".join([tensor, entry["dtype"], shape, *map(str, rule)]) + "\n")
+
+
 def size_of(folder):
-    return sum(os.path.getsize(os.path.join(d, f)) for d, _, files in os.walk(folder) for f in files)
+    return sum(os.lstat(os.path.join(d, f)).st_size for d, _, files in os.walk(folder) for f in files)
 
 
 def report(name, folder, truth, err, psnr, frames, seconds):
@@ -190,26 +205,68 @@ def report(name, folder, truth, err, psnr, frames, seconds):
         print(f"  {run}: err {by[0][0]:.1e} ({by[0][1]}) .. {by[-1][0]:.1e} ({by[-1][1]}), PSNR {psnr[run]:.1f} dB")
 
 
+def link_tokenizer(out, name):
+    """A case with the tokenizer of one before it has a link to that one's."""
+    own = os.path.join(out, name, "tokenizer")
+    for other in CASES:
+        there = os.path.join(out, other, "tokenizer")
+        if other == name:
+            return
+        if os.path.isdir(there) and CASES[other]["tokenizer"] == CASES[name]["tokenizer"]:
+            assert all(filecmp.cmp(os.path.join(own, f), os.path.join(there, f), False) for f in files_of(own))
+            shutil.rmtree(own)
+            os.symlink(os.path.join("..", other, "tokenizer"), own)
+            return
+
+
 def make_case(out, name):
-    start, spec, folder = time.time(), CASES[name], os.path.join(out, name)
+    start, spec, folder, rules = time.time(), CASES[name], os.path.join(out, name), {}
     shutil.rmtree(folder, ignore_errors=True)
-    checkpoint.make_checkpoint(folder, spec)
-    truth, err, psnr, frames = record(folder, spec)
-    save(os.path.join(folder, "taps.safetensors"), truth, metadata(name, spec, err, psnr))
+    with tempfile.TemporaryDirectory() as whole:
+        whole = os.path.join(whole, name)
+        checkpoint.make_checkpoint(whole, spec, rules=rules)
+        truth, err, psnr, frames, clip = record(whole, spec)
+        shutil.copytree(whole, folder, ignore=lambda d, files: [f for f in files if is_weights(f)])
+        write_spec(os.path.join(folder, "weights.txt"), whole, rules)
+    link_tokenizer(out, name)
+    save(os.path.join(folder, "taps.safetensors"), truth, metadata(name, spec, truth, err, psnr, clip))
     report(name, folder, truth, err, psnr, frames, time.time() - start)
+
+
+def check(folder, names):
+    """What fixtures.c made, against diffusers, transformers and safetensors with the numbers of counter.py."""
+    failed = 0
+    counter.check()
+    for name in names:
+        with tempfile.TemporaryDirectory() as whole:
+            whole, made = os.path.join(whole, name), os.path.join(folder, name)
+            checkpoint.make_checkpoint(whole, CASES[name], rules={})
+            files, there = files_of(whole), files_of(made)
+            same = lambda f: f in there and filecmp.cmp(os.path.join(whole, f), os.path.join(made, f), False)
+            wrong = [f for f in files if not same(f)]
+            wrong += [f for f in there if f not in files and f != "taps.safetensors"]
+        print(f"{name}: {len(files)} files, " + (f"not the same: {', '.join(wrong)}" if wrong else "the same bytes"))
+        failed += bool(wrong)
+    return failed
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default=os.path.join(HERE, "fixtures"), help="folder for the fixtures")
     parser.add_argument("--case", action="append", choices=list(CASES), help="only this case; may be repeated")
+    parser.add_argument("--check", metavar="DIR", help="compare with what golden_fixtures wrote, "
+                        "for example build/dev/tests/fixtures")
     args = parser.parse_args()
     oracle.setup()
+    if args.check:
+        return min(1, check(args.check, args.case or CASES))
     for name in args.case or CASES:
         make_case(args.out, name)
     if not args.case:
-        prompts.write(os.path.join(args.out, "prompts_200.txt"),
-                      {c: os.path.join(args.out, c, "tokenizer") for c in CASES})
+        own = {c: os.path.join(args.out, c, "tokenizer") for c in CASES}
+        own = {c: t for c, t in own.items() if not os.path.islink(t)}
+        own["tiny-wan"] = os.path.join(TINY_WAN, "tokenizer")
+        prompts.write(os.path.join(args.out, "prompts_200.txt"), own)
     print(f"total {size_of(args.out) / 2**20:.2f} MiB")
     return 0
 

@@ -256,10 +256,6 @@ def encode(pipe, clip, dtype):
         return channels_last((mu - mean) * (1.0 / std)).cpu()
 
 
-def three(frames):
-    return frames[[0, len(frames) // 2, len(frames) - 1]]
-
-
 def arguments(request):
     """What WanPipeline is called with, up to the latents."""
     return dict(prompt=request["prompt"], negative_prompt=request["negative_prompt"], width=request["width"],
@@ -310,7 +306,7 @@ def vae_taps(pipe, latents, clip, dtype):
     frames = decode(pipe, latents, dtype)
     mean = encode(pipe, clip, dtype)
     flat = {name: torch.cat([channels_last(x) for x in seen]) for name, seen in taps.items()}
-    flat["vae.frames"] = three(frames)
+    flat["vae.frames"] = frames
     flat["enc.mean"] = mean
     return flat
 

@@ -104,7 +104,7 @@ static void sparse_renders_are_near_dense(void **state)
     float *const turned = latents_of(g, r);
     assert_memory_equal(all, sage, COUNT * sizeof *all);
     assert_true(distance(sage, dense, COUNT) < 0.01);
-    assert_true(distance(half, dense, COUNT) < 0.05);
+    assert_true(distance(half, dense, COUNT) < 0.08);
     assert_true(distance(half, dense, COUNT) > 0);
     assert_true(distance(turned, sage, COUNT) < 0.01);
     r.attention.named = false; /* too short to skip blocks of unasked */

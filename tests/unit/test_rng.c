@@ -1,5 +1,7 @@
-/* test_rng.c - noise against torch.randn. */
+/* test_rng.c - noise against torch.randn; and the generator of the fixtures against counter.py. */
+#include "../golden/counter.h"
 #include "rng.h"
+#include "tensor.h"
 
 #include "rng_table.h"
 
@@ -71,12 +73,75 @@ static void test_nothing_is_drawn_for_nothing(void **state)
     assert_true(x == 5.0f);
 }
 
+/* ---- the generator of the fixtures ---- */
+
+/* counter.py holds the same numbers. */
+static void generator_is_that_of_python(void **state)
+{
+    (void)state;
+    const struct {
+        const char  *name;
+        uint64_t     place;
+        counter_rule rule;
+        uint64_t     bits;
+        uint32_t     number;
+    } pinned[] = {{"", 0, {1, 0, 0}, UINT64_C(0xc3817c016ba4ff30), 0x45258000},
+                  {"wan21_hd12/transformer/blocks.0.attn1.to_q.weight",
+                   575,
+                   {611, -70001, 23},
+                   UINT64_C(0x86ae8b6eb50a6d59),
+                   0x3d9ae720},
+                  {"latents", 1000000, COUNTER_LATENTS, UINT64_C(0x13ba7dc4894b3055), 0xbf072100},
+                  {"clip", 7, COUNTER_CLIP, UINT64_C(0xb2e8caf1fe211a9a), 0x3e52c000}};
+    assert_true(counter_bits(0, 0) == UINT64_C(0xe220a8397b1dcdaf)); /* the first of splitmix64 */
+    for (size_t i = 0; i < sizeof pinned / sizeof *pinned; i++) {
+        const uint64_t     seed = counter_seed(pinned[i].name);
+        const counter_rule rule = pinned[i].rule;
+        const int32_t      v = counter_integer(seed, pinned[i].place, rule);
+        assert_true(counter_bits(seed, pinned[i].place) == pinned[i].bits);
+        assert_int_equal(counter_encode(v, rule.shift, COUNTER_F32), pinned[i].number);
+    }
+}
+
+static void sketches_are_those_of_python(void **state)
+{
+    (void)state;
+    enum { N = 10000 };
+    static float   x[N];
+    double         sums[COUNTER_SUMS];
+    const uint64_t seed = counter_seed("pinned");
+    for (int i = 0; i < N; i++) x[i] = (float)i;
+    counter_sums(sums, seed, x, N);
+    assert_true(sums[0] == -1970 && sums[COUNTER_SUMS - 1] == 52138);
+    assert_int_equal(counter_sample(seed, COUNTER_SAMPLES - 1, N), 4614);
+}
+
+/* Of all orders of magnitude, those too small for F16 and ties among them. */
+static void numbers_are_rounded_once(void **state)
+{
+    (void)state;
+    for (int shift = 0; shift < 60; shift++)
+        for (int i = 0; i < 2000; i++) {
+            const int32_t wide = counter_integer(5, (uint64_t)i, (counter_rule){1023, 12345, 0});
+            const int32_t v = i % 2 ? wide : (wide >> 12) * (1 << i % 8);
+            const float   x = ldexpf((float)v, -shift);
+            uint32_t      u;
+            memcpy(&u, &x, sizeof u);
+            assert_int_equal(counter_encode(v, shift, COUNTER_F32), u);
+            assert_int_equal(counter_encode(v, shift, COUNTER_BF16), sg_f32_to_bf16(x));
+            if (fabsf(x) < 65504) assert_int_equal(counter_encode(v, shift, COUNTER_F16), sg_f32_to_f16(x));
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_torch),
         cmocka_unit_test(test_upper_seed_half_is_ignored),
         cmocka_unit_test(test_nothing_is_drawn_for_nothing),
+        cmocka_unit_test(generator_is_that_of_python),
+        cmocka_unit_test(sketches_are_those_of_python),
+        cmocka_unit_test(numbers_are_rounded_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
