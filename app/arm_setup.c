@@ -38,6 +38,74 @@ sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *g, const sg_r
     return status == SG_OK ? SG_OK : sg_error_set(e, status, "--arms: '%s': %s", r->arm->name, why.text);
 }
 
+/* ---- arms that come to the same ---- */
+
+static bool same_floats(const float *a, const float *b, int count)
+{
+    return memcmp(a, b, (size_t)count * sizeof *a) == 0;
+}
+
+static bool same_tuned(const sg_thresholds *a, const sg_thresholds *b)
+{
+    const int count = a->buckets * a->layers * a->heads;
+    if (a->rule != b->rule || a->buckets != b->buckets || a->layers != b->layers || a->heads != b->heads) return false;
+    return same_floats(a->from, b->from, a->buckets) && same_floats(a->amount, b->amount, count) &&
+           same_floats(a->theta, b->theta, count) && same_floats(a->lambda, b->lambda, count);
+}
+
+/* Which blocks a policy keeps where it is sparse; thresholds take the place of the rest. */
+static bool same_rule(const sg_policy *a, const sg_policy *b)
+{
+    if (!a->tuned != !b->tuned) return false;
+    if (a->tuned) return same_tuned(a->tuned, b->tuned);
+    if (a->rule != b->rule || a->theta != b->theta || a->lambda != b->lambda || a->heads != b->heads) return false;
+    if (a->rule != SG_SELECT_GIVEN) return a->amount == b->amount;
+    return memcmp(a->mask.dim, b->mask.dim, sizeof a->mask.dim) == 0 &&
+           memcmp(a->mask.data, b->mask.data, sg_bytes(a->mask)) == 0;
+}
+
+/* Where both are of this kind. */
+static bool same_work(sg_attention_kind kind, const sg_policy *a, const sg_policy *b)
+{
+    if (kind == SG_ATTENTION_DENSE) return true;
+    if (a->pv_dtype != b->pv_dtype) return false;
+    if (kind == SG_ATTENTION_SAGE) return true;
+    return same_rule(a, b) && a->sink == b->sink && a->causal == b->causal && a->score == b->score &&
+           a->tail == b->tail && (!a->tail || a->tail_bias == b->tail_bias) && a->order == b->order;
+}
+
+static bool same_throughout(const sg_attention *const bound[2], const sg_policy *a, const sg_policy *b, int layers,
+                            int steps)
+{
+    for (int i = 0; i < steps; i++)
+        for (int l = 0; l < layers; l++) {
+            const sg_attention_kind kind = sg_attention_kind_of(bound[0], l, i, NULL);
+            if (sg_attention_kind_of(bound[1], l, i, NULL) != kind || !same_work(kind, a, b)) return false;
+        }
+    return true;
+}
+
+static sg_status bind_kinds(sg_attention **out, const sg_arm_result *r, const sg_model_info *info, const sg_plan *plan,
+                            int steps, sg_error *e)
+{
+    return sg_attention_bind_kinds(out, &r->policy, info, plan->tokens, plan->layers, steps, e);
+}
+
+sg_status sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, const sg_arm_result *b,
+                                const sg_model_info *info, const sg_plan *plan, int steps, sg_error *e)
+{
+    const sg_arm_result *const more = b->policy.kind >= a->policy.kind ? b : a; /* its outlook says why */
+    sg_attention              *bound[2] = {0};
+    sg_status                  status = bind_kinds(&bound[0], a, info, plan, steps, e);
+    if (status == SG_OK) status = bind_kinds(&bound[1], b, info, plan, steps, e);
+    *why = '\0';
+    if (status == SG_OK &&
+        same_throughout((const sg_attention *const *)bound, &a->policy, &b->policy, plan->layers, steps))
+        sg_attention_outlook_text(why, size, &more->policy, &more->outlook, plan->tokens);
+    for (int i = 0; i < 2; i++) sg_attention_close(&bound[i]);
+    return status;
+}
+
 void sg_arms_say(sg_progress *p, const sg_arm_result *r, int count, int64_t tokens, const char *model_dir)
 {
     for (const sg_arm_result *a = r; a < r + count; a++) {

@@ -14,6 +14,11 @@ sg_status sg_arms_size(sg_request *r, sg_engine *g, const sg_settings *s, sg_err
 sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *g, const sg_request *shared,
                        sg_error *e) SG_MUST_USE;
 
+/* Whether two arms would run the same kernels on the same blocks in all layers and steps, as far as that is known before:
+ * why gets the reason, or "". plan is that of a render; SG_E_MEMORY. */
+sg_status sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, const sg_arm_result *b,
+                                const sg_model_info *info, const sg_plan *plan, int steps, sg_error *e) SG_MUST_USE;
+
 /* Says how each arm will attend, and what is doubtful about its thresholds. */
 void sg_arms_say(sg_progress *p, const sg_arm_result *r, int count, int64_t tokens, const char *model_dir);
 

@@ -8,7 +8,7 @@
 
 #include "image.h"
 
-enum { SG_COLLAGE_LINES = 3, SG_COLLAGE_TEXT = 256, SG_COLLAGE_GAIN = 8, SG_COLLAGE_COLUMNS = 8 };
+enum { SG_COLLAGE_LINES = 4, SG_COLLAGE_TEXT = 256, SG_COLLAGE_GAIN = 8, SG_COLLAGE_COLUMNS = 8 };
 
 typedef struct sg_collage {
     int                   width, height, frames, arms; /* arms >= 2 but for a strip */

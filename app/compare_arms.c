@@ -1,5 +1,7 @@
 /* compare_arms.c - see compare_arms.h. The model is loaded once, texts are encoded once, and a first step and latent frame
- * count for no arm: they take the weights' pages in and bring them into the layout of the products. */
+ * count for no arm: they take the weights' pages in and bring them into the layout of the products. Then the arms take
+ * turns, --repeat rounds of them, and each round begins with another arm: an engine has one render at work at a time, so
+ * arms cannot take turns by step. */
 #include "compare_arms.h"
 #include "arm_setup.h"
 #include "compare_files.h"
@@ -28,8 +30,12 @@ typedef struct job {
     sg_compare_files   files;
     sg_comparison      all;
     sg_arm_result     *now;       /* the arm at work */
+    size_t             round;     /* from 0 */
     float             *reference; /* the first arm's latents, [steps, c, f, y, x] */
-    double             last_step; /* seconds */
+    double             last_unit; /* when the last step or latent frame was over, as arm_seconds */
+    double             attention; /* seconds of attention until then */
+    double             aside;     /* seconds that were spent on this comparison, not on the render */
+    bool               looks;     /* nothing counts but the errors of attention */
 } job;
 
 static size_t frame_bytes(const job *j) { return sg_image_bytes(j->request.width, j->request.height); }
@@ -65,7 +71,6 @@ static sg_status setup_arm(job *j, int i, sg_error *e)
 {
     sg_arm_result *const r = &j->all.result[i];
     r->arm = &j->arms.arm[i];
-    r->attention_seconds = NAN;
     SG_TRY(sg_arm_setup(r, &j->plan, j->engine, &j->request, e));
     r->policy.after = sg_attention_error_see;
     r->policy.after_context = &r->error;
@@ -85,6 +90,21 @@ static sg_status plan_arms(job *j, sg_error *e)
     }
     j->plan = most;
     return sg_plan_fits(&j->plan, e);
+}
+
+/* What only a render shows, as thresholds that happen to keep all blocks, is reported at the end. */
+static sg_status refuse_same(const job *j, sg_error *e)
+{
+    for (int b = 1; b < j->arms.count; b++)
+        for (int a = 0; a < b; a++) {
+            char why[512];
+            SG_TRY(sg_arms_would_be_same(why, sizeof why, &j->all.result[a], &j->all.result[b], &j->info, &j->plan,
+                                         j->request.steps, e));
+            if (*why)
+                return sg_error_set(e, SG_E_ARG, "--arms: %s and %s would run the same kernels throughout: %s",
+                                    j->arms.arm[a].name, j->arms.arm[b].name, why);
+        }
+    return SG_OK;
 }
 
 static sg_status make_settings(job *j, sg_error *e)
@@ -115,8 +135,11 @@ static sg_status open_all(job *j, sg_error *e)
     j->all.request = &j->request;
     j->all.plan = &j->plan;
     j->all.count = j->arms.count;
+    j->all.rounds = s->repeat ? s->repeat : 1;
     SG_TRY(sg_compare_files_name(&j->files, &j->all, s->output, e));
     SG_TRY(plan_arms(j, e));
+    SG_TRY(refuse_same(j, e));
+    j->trace.paused = !j->info.waits; /* a device's steps run as in any render */
     return make_settings(j, e);
 }
 
@@ -130,16 +153,31 @@ static sg_status warm_up(job *j, sg_error *e)
     return sg_arms_warm_up(&j->all.warm_up, j->engine, &request, &j->progress, e);
 }
 
-/* A clock that stands still while errors of attention are looked at. */
-static double arm_seconds(const job *j) { return sg_seconds() - j->now->error.seconds; }
+/* A clock that stands still while this comparison works. */
+static double arm_seconds(const job *j) { return sg_seconds() - j->now->error.seconds - j->aside; }
+
+/* The seconds of a step or latent frame, which is over. */
+static void note_unit(job *j, sg_stage stage, size_t unit, double seconds)
+{
+    sg_arm_times *const t = &j->now->times;
+    if (stage == SG_STAGE_DECODE) t->decode[j->round * (size_t)t->frames + unit] = seconds;
+    if (stage != SG_STAGE_DENOISE) return;
+    const size_t at = j->round * (size_t)t->steps + unit;
+    const double attention = j->info.waits ? sg_attention_trace_seconds(&j->trace) : (double)NAN;
+    t->step[at] = seconds;
+    t->attention[at] = attention - j->attention;
+    j->attention = attention;
+}
 
 static int on_progress(void *context, sg_stage stage, int done, int total)
 {
     job *const   j = context;
-    const double time = arm_seconds(j);
+    const double time = arm_seconds(j), start = sg_seconds();
     sg_progress_update(&j->progress, stage, done, total);
-    if (stage == SG_STAGE_DENOISE && done > 0) j->now->step_seconds[done - 1] = time - j->last_step;
-    j->last_step = time;
+    if (j->looks && stage == SG_STAGE_DECODE) return 1;
+    if (done > 0 && !j->looks) note_unit(j, stage, (size_t)done - 1, time - j->last_unit);
+    j->last_unit = time;
+    j->aside += sg_seconds() - start;
     return sg_interrupt_asked();
 }
 
@@ -148,6 +186,7 @@ static sg_status on_latents(void *context, int step, const float *x, const int64
     (void)shape;
     (void)e;
     job *const           j = context;
+    const double         start = sg_seconds();
     const size_t         n = latent_count(j);
     float *const         first = j->reference + (size_t)step * n;
     sg_arm_scores *const s = &j->now->scores;
@@ -156,14 +195,17 @@ static sg_status on_latents(void *context, int step, const float *x, const int64
     const sg_distance d = sg_array_distance(first, x, n);
     s->relative_l2[step] = d.relative_l2;
     s->cosine[step] = d.cosine;
+    j->aside += sg_seconds() - start;
     return SG_OK;
 }
 
 static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
 {
-    job *const j = context;
+    job *const   j = context;
+    const double start = sg_seconds();
     if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
     memcpy(j->now->rgb + (size_t)index * frame_bytes(j), rgb, frame_bytes(j));
+    j->aside += sg_seconds() - start;
     return SG_OK;
 }
 
@@ -176,26 +218,19 @@ static sg_status reserve(job *j, sg_error *e)
         sg_arm_scores *const s = &r->scores;
         enough = (r->rgb = malloc(frames * frame_bytes(j))) != NULL && enough;
         enough = (r->latents = malloc(n * sizeof(float))) != NULL && enough;
-        enough = (r->step_seconds = calloc(steps, sizeof(double))) != NULL && enough;
+        SG_TRY(sg_arm_times_make(&r->times, j->all.rounds, j->request.steps, (int)j->plan.latent[1], e));
         enough = (s->relative_l2 = calloc(steps, sizeof(double))) != NULL && enough;
         enough = (s->cosine = calloc(steps, sizeof(double))) != NULL && enough;
     }
     return enough ? SG_OK : sg_error_set(e, SG_E_MEMORY, "no memory for the frames of %d arms", j->arms.count);
 }
 
-/* What attention did and how long all of it took. */
 static sg_status keep_attention(job *j, sg_arm_result *r, sg_error *e)
 {
     SG_TRY(sg_arm_keep_counts(r, j->engine, e));
     const sg_attention_record a = {r->count, r->steps, r->passes, r->layers};
     r->attention = sg_report_attention(&r->policy, &a, j->info.waits ? &j->trace : NULL);
-    if (!r->attention) return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    json_t *const stages = json_object_get(r->attention, "seconds");
-    const char   *key;
-    json_t       *value;
-    if (stages) r->attention_seconds = 0;
-    json_object_foreach(stages, key, value) r->attention_seconds += json_real_value(value);
-    return SG_OK;
+    return r->attention ? SG_OK : sg_error_set(e, SG_E_MEMORY, "out of memory");
 }
 
 static sg_status score(job *j, sg_arm_result *r, sg_error *e)
@@ -211,22 +246,59 @@ static sg_status score(job *j, sg_arm_result *r, sg_error *e)
     return sg_clip_scores_total(&s->frames, &s->total, e);
 }
 
-static sg_status render_arm(job *j, int i, sg_error *e)
+/* looking: at the errors of attention, too. */
+static sg_status render(job *j, bool looking, sg_report *report, sg_error *e)
 {
-    const sg_callbacks   callbacks = {.context = j, .progress = on_progress, .latents = on_latents, .frame = on_frame};
-    sg_arm_result *const r = j->now = &j->all.result[i];
-    sg_request           request = j->request;
-    request.attention = r->policy;
+    const sg_callbacks callbacks = {.context = j, .progress = on_progress, .latents = on_latents, .frame = on_frame};
+    sg_request         request = j->request;
+    request.attention = j->now->policy;
+    if (!looking) request.attention.after = NULL;
     sg_trace_clear(&j->trace);
     sg_progress_init(&j->progress, j->settings->quiet);
-    sg_progress_say(&j->progress, "%d/%d: %s", i + 1, j->arms.count, r->arm->name);
-    const sg_status status = sg_engine_render(j->engine, &request, &callbacks, &r->report, e);
+    j->aside = j->attention = 0;
+    const sg_status status = sg_engine_render(j->engine, &request, &callbacks, report, e);
     sg_progress_clear(&j->progress);
-    SG_TRY(status);
-    r->report.seconds[SG_STAGE_DENOISE] -= r->error.seconds;
-    r->report.total_seconds -= r->error.seconds;
+    return status;
+}
+
+/* To look is to wait for the device, which keeps it from replaying steps: errors are of a render that is not timed. */
+static sg_status look(job *j, sg_error *e)
+{
+    sg_report report;
+    sg_error  why = {0};
+    if (j->info.waits || j->now->outlook.last == 0) return SG_OK;
+    sg_progress_say(&j->progress, "%s once more, for the error of its attention", j->now->arm->name);
+    j->looks = true;
+    const sg_status status = render(j, true, &report, &why);
+    j->looks = false;
+    if (status == SG_OK || (status == SG_E_CANCELLED && !sg_interrupt_asked())) return SG_OK;
+    return sg_error_set(e, status, "%s", why.text);
+}
+
+static sg_status render_arm(job *j, int i, sg_error *e)
+{
+    sg_report            report;
+    sg_arm_result *const r = j->now = &j->all.result[i];
+    char                 round[48] = "";
+    if (j->all.rounds > 1) snprintf(round, sizeof round, ", round %zu of %d", j->round + 1, j->all.rounds);
+    sg_progress_say(&j->progress, "%d/%d: %s%s", i + 1, j->arms.count, r->arm->name, round);
+    SG_TRY(render(j, j->info.waits && j->round == 0, &report, e));
+    const double looked = j->round == 0 ? r->error.seconds : 0;
+    r->times.total[j->round] = report.total_seconds - looked - j->aside;
+    if (j->round > 0) return SG_OK;
+    r->report = report;
     SG_TRY(keep_attention(j, r, e));
-    return score(j, r, e);
+    SG_TRY(score(j, r, e));
+    return look(j, e);
+}
+
+/* The first round is in the order of the list, for the others to be compared with the first. */
+static sg_status render_all(job *j, sg_error *e)
+{
+    const int count = j->arms.count;
+    for (j->round = 0; j->round < (size_t)j->all.rounds; j->round++)
+        for (int i = 0; i < count; i++) SG_TRY(render_arm(j, (int)((j->round + (size_t)i) % (size_t)count), e));
+    return SG_OK;
 }
 
 /* ---- the whole ---- */
@@ -250,8 +322,9 @@ static sg_status run(job *j, sg_error *e)
     SG_TRY(sg_compare_files_open(&j->files, e));
     SG_TRY(reserve(j, e));
     SG_TRY(warm_up(j, e));
-    for (int i = 0; i < j->arms.count; i++) SG_TRY(render_arm(j, i, e));
+    SG_TRY(render_all(j, e));
     sg_arms_find_same(&j->all);
+    sg_arms_find_speed(&j->all);
     SG_TRY(sg_compare_files_write(&j->files, &j->all, json, e));
     if (!json || strcmp(json, "-") != 0) sg_report_arms_table(&j->all);
     sg_progress_say(&j->progress, "%s: %s, %s, report.json, report.html", j->files.folder, j->all.side, j->all.sheet);
@@ -265,7 +338,7 @@ static void free_result(sg_arm_result *r)
     json_decref(r->attention);
     free(r->count);
     sg_attention_error_free(&r->error);
-    free(r->step_seconds);
+    sg_arm_times_free(&r->times);
     free(r->rgb);
     free(r->latents);
     sg_clip_scores_close(&r->scores.frames);

@@ -132,14 +132,13 @@ static double psnr_so_far(const sg_clip_scores *s, int i)
 static void caption_arm(const sg_comparison *c, int k, int i, sg_caption text)
 {
     const sg_arm_result *const r = &c->result[k];
-    const double               total = r->report.total_seconds;
     snprintf(text[0], SG_COLLAGE_TEXT, "%s", r->arm->name);
-    snprintf(text[1], SG_COLLAGE_TEXT, "%.0f %% skipped, %.1f s", 100 * (1 - sg_arm_density(r, -1, -1)), total);
-    *text[2] = '\0';
+    snprintf(text[1], SG_COLLAGE_TEXT, "%.0f %% skipped, %.1f s", 100 * (1 - sg_arm_density(r, -1, -1)),
+             sg_arm_times_total(&r->times));
+    *text[2] = *text[3] = '\0';
     if (k == 0) return;
-    const size_t n = strlen(text[1]);
-    snprintf(text[1] + n, SG_COLLAGE_TEXT - n, ", %.2fx", c->result[0].report.total_seconds / total);
-    snprintf(text[2], SG_COLLAGE_TEXT, "PSNR %.2f dB so far", psnr_so_far(&r->scores.frames, i));
+    sg_speedup_text(text[2], SG_COLLAGE_TEXT, &r->speed.total);
+    snprintf(text[3], SG_COLLAGE_TEXT, "PSNR %.2f dB so far, before compression", psnr_so_far(&r->scores.frames, i));
 }
 
 static void caption_difference(const sg_comparison *c, int k, int i, sg_caption text)
@@ -148,6 +147,7 @@ static void caption_difference(const sg_comparison *c, int k, int i, sg_caption 
     snprintf(text[0], SG_COLLAGE_TEXT, "difference x%d", SG_COLLAGE_GAIN);
     snprintf(text[1], SG_COLLAGE_TEXT, "%s to %.60s", c->result[k].arm->name, c->result[0].arm->name);
     snprintf(text[2], SG_COLLAGE_TEXT, "frame %d: PSNR %.2f dB", i + 1, s->psnr[i]);
+    *text[3] = '\0';
 }
 
 static void draw_side(const sg_comparison *c, const sg_image *on, int i)
@@ -172,7 +172,8 @@ static void draw_sheet(const sg_comparison *c, const sg_image *on)
         caption_arm(c, k, 0, caption);
         const int n = snprintf(text[k], sizeof text[k], "%s: %s", caption[0], caption[1]);
         if (k)
-            snprintf(text[k] + n, sizeof text[k] - (size_t)n, ", PSNR %.2f dB, SSIM %.4f", t->psnr.mean, t->ssim.mean);
+            snprintf(text[k] + n, sizeof text[k] - (size_t)n, ", %s, PSNR %.2f dB, SSIM %.4f before compression",
+                     caption[2], t->psnr.mean, t->ssim.mean);
         line[k] = text[k];
     }
     sg_collage_sheet(on, &collage, line);

@@ -33,64 +33,6 @@ bool sg_eval_measure_has_interval(sg_eval_measure m)
     return m == SG_EVAL_PSNR || m == SG_EVAL_SSIM || m == SG_EVAL_MS_SSIM || m >= SG_EVAL_FLICKER_CHANGE;
 }
 
-/* ---- intervals ---- */
-
-/* P(|T| <= sqrt(freedom) tan(angle)) */
-static double inside(double angle, int freedom)
-{
-    const bool   odd = freedom % 2;
-    const double c = cos(angle);
-    double       term = odd ? c : 1, sum = freedom > 1 ? term : 0;
-    for (int k = odd ? 3 : 2; k <= freedom - 2; k += 2) {
-        term *= (k - 1.0) / k * c * c;
-        sum += term;
-    }
-    return odd ? (angle + sin(angle) * sum) * M_2_PI : sin(angle) * sum;
-}
-
-double sg_student_t(int freedom)
-{
-    enum { LIMIT = 10000, HALVINGS = 60 };
-    double lo = 0, hi = M_PI_2;
-    if (freedom > LIMIT) freedom = LIMIT;
-    for (int i = 0; i < HALVINGS; i++) {
-        const double middle = (lo + hi) / 2;
-        if (inside(middle, freedom) < 0.95)
-            lo = middle;
-        else
-            hi = middle;
-    }
-    return sqrt(freedom) * tan((lo + hi) / 2);
-}
-
-/* Mean and sum of squared deviations so far: Welford, Technometrics 4 (1962). */
-typedef struct running {
-    int    count;
-    double mean, squares;
-} running;
-
-static void add(running *r, double v)
-{
-    const double from_old = v - r->mean;
-    r->mean += from_old / ++r->count;
-    r->squares += from_old * (v - r->mean);
-}
-
-static sg_interval interval(const running *r)
-{
-    if (r->count == 0) return (sg_interval){NAN, NAN, NAN};
-    if (r->count == 1) return (sg_interval){r->mean, NAN, NAN};
-    const double half = sg_student_t(r->count - 1) * sqrt(r->squares / (r->count - 1) / r->count);
-    return (sg_interval){r->mean, r->mean - half, r->mean + half};
-}
-
-sg_interval sg_interval_of(const double *value, int count)
-{
-    running r = {0};
-    for (int i = 0; i < count; i++) add(&r, value[i]);
-    return interval(&r);
-}
-
 /* ---- one clip ---- */
 
 double sg_eval_clip_seconds(const sg_eval_clip *c)
@@ -137,10 +79,10 @@ typedef struct sums {
     int    count[SG_EVAL_MEASURES];
 } sums;
 
-static void take_prompt(running *over, sums *of)
+static void take_prompt(sg_running *over, sums *of)
 {
     for (int m = 0; m < SG_EVAL_MEASURES; m++)
-        if (of->count[m]) add(&over[m], of->sum[m] / of->count[m]);
+        if (of->count[m]) sg_running_add(&over[m], of->sum[m] / of->count[m]);
     *of = (sums){0};
 }
 
@@ -171,7 +113,7 @@ static const sg_eval_clip *same_of_first(const sg_eval_results *r, const sg_eval
 static void fill_row(const sg_eval_summary *s, const sg_eval_results *r, int arm, int group)
 {
     sg_eval_row *const row = &s->row[arm * s->groups + group];
-    running            over[SG_EVAL_MEASURES] = {0};
+    sg_running         over[SG_EVAL_MEASURES] = {0};
     sums               of = {0};
     int                prompt = -1; /* of the last clip that was done */
     for (int i = 0; i < r->count; i++) {
@@ -189,7 +131,7 @@ static void fill_row(const sg_eval_summary *s, const sg_eval_results *r, int arm
     take_prompt(over, &of);
     for (int m = 0; m < SG_EVAL_MEASURES; m++) {
         sg_interval *const v = &row->measure[m];
-        *v = interval(&over[m]);
+        *v = sg_running_interval(&over[m]);
         if (m >= SG_EVAL_SPEEDUP) *v = (sg_interval){exp(v->mean), exp(v->low), exp(v->high)};
     }
 }

@@ -8,6 +8,7 @@
 #define SG_EVAL_SUMMARY_H
 
 #include "eval_results.h"
+#include "interval.h"
 
 /* Of clips that are done. Score: mean over the frames, the worst frame, the 5th percentile; equal clips have a PSNR of 100
  * dB, and none has more. Seconds: of a clip without its text, which is encoded once for all clips of a prompt. Change: of
@@ -43,17 +44,6 @@ extern const char *const sg_eval_measure_name[SG_EVAL_MEASURES]; /* "psnr", "psn
 bool sg_eval_measure_has_interval(sg_eval_measure m);
 
 #define SG_EVAL_PSNR_MOST 100.0
-
-typedef struct sg_interval {
-    double mean, low, high; /* NAN: unknown */
-} sg_interval;
-
-/* |T| <= t with a probability of 0.95, T of Student's distribution with so many degrees of freedom, 1 at least; above
- * 10,000 it is that of 10,000, larger by 0.01 % at most. Formula: Abramowitz and Stegun, 26.7.3 and 26.7.4. */
-double sg_student_t(int freedom);
-
-/* Of count values; no interval for fewer than two. */
-sg_interval sg_interval_of(const double *value, int count);
 
 /* Without its text; NAN: unknown. */
 double sg_eval_clip_seconds(const sg_eval_clip *c);

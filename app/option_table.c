@@ -97,6 +97,9 @@ const sg_option sg_option_table[] = {
 
     {.name = "repeat", .kind = SG_OPTION_INT, .commands = BENCH, AT(repeat), .lo = 1, .hi = 400, .value = "N",
      .help = "how often it is measured (default: 3)"},
+    {.name = "repeat", .alias = {"repeats"}, .kind = SG_OPTION_INT, .commands = COMPARE, AT(repeat), .lo = 1, .hi = 400,
+     .value = "N", .help = "how often each arm is rendered, in turn: more narrow the intervals of the\n"
+                           "speed-ups (default: 1)"},
 
     HEADING(CHOICE | TUNE, "Self-attention"),
     {.name = "attention", .kind = SG_OPTION_CHOICE, .commands = RENDER | INFO | CHECK, AT(attention), .choices = sg_attention_names,

@@ -55,7 +55,7 @@ typedef struct sg_settings {
     size_t      memory_limit;
     const char *shape, *qkv, *kinds, *topk_list; /* bench attention; the last two are lists with commas */
     int         heads;                           /* bench attention: so many of the model's */
-    int         repeat;                          /* bench */
+    int         repeat;                          /* bench, compare */
     double      l1, l2;  /* tune: relative L1 that may come of prediction, and of it with the PV filter */
     const char *rule;    /* tune */
     double      least;   /* tune: the least amount of a head */

@@ -24,16 +24,34 @@ double sg_arm_density(const sg_arm_result *r, int step, int layer)
     return blocks ? (double)kept / (double)blocks : NAN;
 }
 
-/* The same kernel everywhere, and none that leaves something out. */
-static bool same_kernels(const sg_arm_result *a, const sg_arm_result *b)
+/* Did both run the same kernels in this step, and none that leaves something out? */
+static bool same_step(const sg_arm_result *a, const sg_arm_result *b, int step)
 {
-    const size_t count = (size_t)a->steps * (size_t)a->passes * (size_t)a->layers;
+    const size_t count = (size_t)a->passes * (size_t)a->layers, first = (size_t)step * count;
     const bool   values = a->policy.pv_dtype == b->policy.pv_dtype;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = first; i < first + count; i++)
         if (a->count[i].kind != b->count[i].kind || a->count[i].kind == SG_ATTENTION_SPARGE ||
             (a->count[i].kind == SG_ATTENTION_SAGE && !values))
             return false;
     return true;
+}
+
+static bool same_kernels(const sg_arm_result *a, const sg_arm_result *b)
+{
+    for (int i = 0; i < a->steps; i++)
+        if (!same_step(a, b, i)) return false;
+    return true;
+}
+
+void sg_arms_find_speed(sg_comparison *c)
+{
+    const sg_arm_times *times[SG_ARMS_MOST];
+    for (int k = 0; k < c->count; k++) {
+        sg_arm_result *const r = &c->result[k];
+        for (int i = 0; i < r->steps; i++) r->times.shared[i] = k == 0 || same_step(c->result, r, i);
+        times[k] = &r->times;
+    }
+    for (int k = 0; k < c->count; k++) c->result[k].speed = sg_arm_speed_of(times, c->count, k);
 }
 
 void sg_arms_find_same(sg_comparison *c)
@@ -75,21 +93,52 @@ static json_t *scored(const sg_summary *s, const double *v, int count)
                      "frames", numbers(v, count));
 }
 
-static json_t *seconds(const sg_arm_result *r)
+static json_t *rounds_json(const sg_arm_times *t)
 {
-    const double *const s = r->report.seconds;
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "load", s[SG_STAGE_LOAD], "text", s[SG_STAGE_TEXT],
-                     "denoise", s[SG_STAGE_DENOISE], "decode", s[SG_STAGE_DECODE], "total", r->report.total_seconds,
-                     "attention", sg_report_number(r->attention_seconds), "steps", numbers(r->step_seconds, r->steps));
+    json_t *const a = json_array();
+    bool          whole = a;
+    for (int n = 0; whole && n < t->rounds; n++)
+        whole = json_array_append_new(a, json_pack("{s:f, s:o, s:o}", "total", t->total[n], "steps",
+                                                   numbers(t->step + (size_t)n * (size_t)t->steps, t->steps), "decode",
+                                                   numbers(t->decode + (size_t)n * (size_t)t->frames, t->frames))) == 0;
+    return sg_report_whole(a, whole);
 }
 
-static json_t *speedup(const sg_arm_result *first, const sg_arm_result *r)
+static json_t *steps_json(const sg_arm_times *t)
 {
-    const double *const a = first->report.seconds, *const b = r->report.seconds;
-    return json_pack("{s:o, s:o, s:o}", "total",
-                     sg_report_number(first->report.total_seconds / r->report.total_seconds), "denoise",
-                     sg_report_number(a[SG_STAGE_DENOISE] / b[SG_STAGE_DENOISE]), "attention",
-                     sg_report_number(first->attention_seconds / r->attention_seconds));
+    json_t *const a = json_array();
+    bool          whole = a;
+    for (int i = 0; whole && i < t->steps; i++)
+        whole = json_array_append_new(a, json_real(sg_arm_times_step(t, i))) == 0;
+    return sg_report_whole(a, whole);
+}
+
+static json_t *seconds(const sg_arm_result *r)
+{
+    const double *const       s = r->report.seconds;
+    const sg_arm_times *const t = &r->times;
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "load", s[SG_STAGE_LOAD], "text", s[SG_STAGE_TEXT],
+                     "denoise", sg_arm_times_step(t, -1), "decode", sg_arm_times_decode(t), "total",
+                     sg_arm_times_total(t), "attention", sg_report_number(sg_arm_times_attention(t)), "steps",
+                     steps_json(t), "rounds", rounds_json(t));
+}
+
+static json_t *interval(const sg_interval *v)
+{
+    return json_pack("{s:o, s:o, s:o}", "mean", sg_report_number(v->mean), "low", sg_report_number(v->low), "high",
+                     sg_report_number(v->high));
+}
+
+static json_t *speedup(const sg_arm_result *r)
+{
+    const sg_arm_speed *const s = &r->speed;
+    json_t *const             steps = json_array();
+    bool                      whole = steps;
+    for (int i = 0; whole && i < r->steps; i++)
+        if (r->times.shared[i]) whole = json_array_append_new(steps, json_integer(i)) == 0;
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "total", interval(&s->total), "denoise", interval(&s->denoise),
+                     "attention", interval(&s->attention), "shared_steps", sg_report_whole(steps, whole), "noise",
+                     sg_report_number(s->noise));
 }
 
 /* [[of layer 0, 1, ...] of step 0, 1, ...] */
@@ -146,11 +195,11 @@ static bool add_scores(json_t *j, const sg_arm_result *r, bool first)
 
 static json_t *arm_json(const sg_comparison *c, const sg_arm_result *r)
 {
-    json_t *j =
-        json_pack("{s:s, s:s, s:O, s:o, s:o, s:o, s:o, s:o, s:O, s:I}", "name", r->arm->name, "file", r->file,
-                  "settings", r->settings, "seconds", seconds(r), "speedup", speedup(&c->result[0], r), "density",
-                  sg_report_number(sg_arm_density(r, -1, -1)), "kept", by_layer(r, sg_arm_density), "attention_error",
-                  attention_error(r), "attention", r->attention, "peak_bytes", (json_int_t)r->report.peak_bytes);
+    json_t *j = json_pack(
+        "{s:s, s:s, s:O, s:o, s:o, s:o, s:o, s:o, s:O, s:I}", "name", r->arm->name, "file", r->file, "settings",
+        r->settings, "seconds", seconds(r), "speedup", r == c->result ? json_null() : speedup(r), "density",
+        sg_report_number(sg_arm_density(r, -1, -1)), "kept", by_layer(r, sg_arm_density), "attention_error",
+        attention_error(r), "attention", r->attention, "peak_bytes", (json_int_t)r->report.peak_bytes);
     return sg_report_whole(j, j && add_scores(j, r, r == c->result));
 }
 
@@ -188,12 +237,13 @@ sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e)
 {
     const sg_report *const w = &c->warm_up;
     const int64_t *const   d = c->plan->latent;
-    *out = json_pack("{s:s, s:i, s:O, s:I, s:[I, I, I, I], s:i, s:i, s:{s:f, s:f, s:f}, s:{s:s, s:i, s:i}, "
+    *out = json_pack("{s:s, s:i, s:O, s:i, s:s, s:I, s:[I, I, I, I], s:i, s:i, s:{s:f, s:f, s:f}, s:{s:s, s:i, s:i}, "
                      "s:{s:s, s:i, s:i, s:o}, s:i, s:o, s:o}",
-                     "format", "sparge-gen compare", "version", 1, "settings", c->settings, "tokens",
-                     (json_int_t)c->plan->tokens, "latent", (json_int_t)d[0], (json_int_t)d[1], (json_int_t)d[2],
-                     (json_int_t)d[3], "prompt_tokens", w->prompt_tokens, "negative_tokens", w->negative_tokens,
-                     "shared_seconds", "load", w->seconds[SG_STAGE_LOAD], "text", w->seconds[SG_STAGE_TEXT], "warm_up",
+                     "format", "sparge-gen compare", "version", 2, "settings", c->settings, "repeat", c->rounds,
+                     "measured", "before compression", "tokens", (json_int_t)c->plan->tokens, "latent",
+                     (json_int_t)d[0], (json_int_t)d[1], (json_int_t)d[2], (json_int_t)d[3], "prompt_tokens",
+                     w->prompt_tokens, "negative_tokens", w->negative_tokens, "shared_seconds", "load",
+                     w->seconds[SG_STAGE_LOAD], "text", w->seconds[SG_STAGE_TEXT], "warm_up",
                      w->seconds[SG_STAGE_DENOISE] + w->seconds[SG_STAGE_DECODE], "side", "file", c->side, "width",
                      c->side_size[0], "height", c->side_size[1], "sheet", "file", c->sheet, "width", c->sheet_size[0],
                      "height", c->sheet_size[1], "columns", columns_json(c->request->frames), "gain", SG_COLLAGE_GAIN,
@@ -235,35 +285,75 @@ static int columns_of(const char *text)
     return n;
 }
 
-static void print_number(int width, int digits, double v, const char *unit)
+static void print_number(int width, int digits, double v)
 {
     if (isnan(v))
         printf(" %*s", width, "-");
     else
-        printf(" %*.*f%s", width - (int)strlen(unit), digits, v, unit);
+        printf(" %*.*f", width, digits, v);
+}
+
+static void print_speed(int width, const sg_interval *v, bool first)
+{
+    char text[64] = "-";
+    if (!first && !isnan(v->mean)) sg_speedup_text(text, sizeof text, v);
+    printf("  %*s", -width, text);
+}
+
+static void print_name(const sg_arm_result *r, int widest)
+{
+    printf("%s%*s", r->arm->name, widest - columns_of(r->arm->name), "");
+}
+
+/* Which arms have no speed-up, and why. */
+static void print_doubt(const sg_comparison *c)
+{
+    const char *const first = c->result[0].arm->name;
+    printf("speed-ups are to %s, with intervals that hold 95 %%\n", first);
+    for (int k = 1; k < c->count; k++) {
+        const sg_arm_result *const r = &c->result[k];
+        const sg_interval *const   v = &r->speed.total;
+        if (!isnan(v->mean)) continue;
+        printf("%s is not distinguishable in time from %s", r->arm->name, first);
+        if (r->speed.shared_steps == r->steps)
+            printf(": they ran the same kernels\n");
+        else if (isnan(v->low))
+            printf(": too little was timed; --repeat %d measures more\n", c->rounds + 1);
+        else
+            printf(" (%.2f to %.2f); --repeat %d narrows the interval\n", v->low, v->high, 3 * c->rounds);
+    }
 }
 
 void sg_report_arms_table(const sg_comparison *c)
 {
-    const sg_arm_result *const first = &c->result[0];
-    int                        widest = 3;
+    int widest = 3;
     for (int i = 0; i < c->count; i++) {
         const int n = columns_of(c->result[i].arm->name);
         if (n > widest) widest = n;
     }
-    printf("%-*s density  seconds   speed-up  denoising  attention  PSNR mean    minimum      SSIM\n", widest, "arm");
+    printf("%-*s density  seconds  %-21s  %-21s  %s\n", widest, "arm", "speed-up", "denoising", "attention");
     for (int i = 0; i < c->count; i++) {
-        const sg_arm_result *const  r = &c->result[i];
-        const sg_clip_totals *const t = &r->scores.total;
-        printf("%s%*s", r->arm->name, widest - columns_of(r->arm->name), "");
-        print_number(7, 3, sg_arm_density(r, -1, -1), "");
-        print_number(8, 2, r->report.total_seconds, "");
-        print_number(10, 2, first->report.total_seconds / r->report.total_seconds, "x");
-        print_number(10, 2, first->report.seconds[SG_STAGE_DENOISE] / r->report.seconds[SG_STAGE_DENOISE], "x");
-        print_number(10, 2, first->attention_seconds / r->attention_seconds, "x");
-        print_number(10, 2, i ? t->psnr.mean : NAN, "");
-        print_number(10, 2, i ? t->psnr.minimum : NAN, "");
-        print_number(9, 4, i ? t->ssim.mean : NAN, "");
+        const sg_arm_result *const r = &c->result[i];
+        print_name(r, widest);
+        print_number(7, 3, sg_arm_density(r, -1, -1));
+        print_number(8, 2, sg_arm_times_total(&r->times));
+        print_speed(21, &r->speed.total, i == 0);
+        print_speed(21, &r->speed.denoise, i == 0);
+        print_speed(0, &r->speed.attention, i == 0);
+        printf("\n");
+    }
+    print_doubt(c);
+    printf("%-*s PSNR mean    minimum      SSIM  to %s, before compression\n", widest, "arm", c->result[0].arm->name);
+    for (int i = 1; i < c->count; i++) {
+        const sg_clip_scores *const s = &c->result[i].scores.frames;
+        const sg_clip_totals *const t = &c->result[i].scores.total;
+        print_name(&c->result[i], widest);
+        print_number(9, 2, t->psnr.mean);
+        print_number(10, 2, t->psnr.minimum);
+        print_number(9, 4, t->ssim.mean);
+        if (s->identical)
+            printf("  %d of %d frames identical%s", s->identical, s->count,
+                   s->identical < s->count ? ", left out of PSNR's mean" : "");
         printf("\n");
     }
 }

@@ -4,10 +4,12 @@
  * to which the others are compared, first. Numbers that are infinite or unknown are null.
  *
  *   format             "sparge-gen compare"
- *   version            1; grows when a member changes its meaning or goes
+ *   version            2; grows when a member changes its meaning or goes
  *   settings           what renders it again: `sparge-gen info side.mp4` makes the command of it
  *     program, model, prompt, negative_prompt, width, height, frames, fps, steps, cfg_scale, flow_shift, sampler,
  *     sched_compat, seed, dtype, device, arms; of the attention options that hold for all arms, those that were given
+ *   repeat             rounds: each arm renders once in each, and in each another arm begins
+ *   measured           "before compression": of psnr, ssim, ms_ssim and what else is of frames
  *   tokens             of the denoiser's sequence
  *   latent             [channels, frames, rows, columns]
  *   prompt_tokens, negative_tokens
@@ -18,8 +20,14 @@
  *   arms               [
  *     name, file       of its clip
  *     settings         as of a render with this arm alone: what is kept in its clip
- *     seconds          {load, text, denoise, decode, total; attention: all of it, null on a device; steps [seconds, ...]}
- *     speedup          {total, denoise, attention}: of the first arm's seconds to these
+ *     seconds          {load, text: of the first round; denoise, decode, total; attention: in the steps, all of it, null on a
+ *                      device; steps [seconds, ...]}: means over the rounds
+ *       rounds         [{total, steps [...], decode [of each latent frame]}, ...]: what the means are of
+ *     speedup          null for the first arm (speedup.h has the formula)
+ *       total, denoise, attention  {mean, low, high}: low to high holds 95 %; mean is null where 1.00 lies within or the noise
+ *                      is unknown, and then low and high are null too
+ *       shared_steps   [step, ...], from 0: those that ran the first arm's kernels
+ *       noise          standard deviation of the logarithm of the ratio of two times of the same work
  *     density          share of the pairs of blocks that were computed, of all layers and steps, dense ones included
  *     kept             [[share of layer 0, 1, ...] of step 0, 1, ...]: the same by step and layer; null: it did not run
  *     attention_error  how far attention was from dense attention on this arm's own q, k and v, as a sample of the queries
@@ -44,6 +52,7 @@
 #include "clip_scores.h"
 #include "report.h"
 #include "report_attention.h"
+#include "speedup.h"
 
 typedef struct sg_arm_scores {
     sg_clip_scores frames;
@@ -63,12 +72,12 @@ typedef struct sg_arm_result {
     sg_attention_count  *count;     /* [steps][passes][layers] */
     int                  steps, passes, layers;
     sg_attention_error   error;
-    sg_report            report;            /* its seconds are without those of error */
-    double               attention_seconds; /* NAN: unknown */
-    double              *step_seconds;      /* [steps] */
-    uint8_t             *rgb;               /* [frames, height, width, 3] */
-    float               *latents;           /* the last step's */
-    sg_arm_scores        scores;            /* to the first arm */
+    sg_report            report; /* of the first round; its seconds are without those of error */
+    sg_arm_times         times;
+    sg_arm_speed         speed;   /* to the first arm */
+    uint8_t             *rgb;     /* [frames, height, width, 3] */
+    float               *latents; /* the last step's */
+    sg_arm_scores        scores;  /* to the first arm */
 } sg_arm_result;
 
 typedef struct sg_same_kernel {
@@ -81,6 +90,7 @@ typedef struct sg_comparison {
     const sg_plan    *plan;
     json_t           *settings; /* of all; borrowed */
     sg_report         warm_up;
+    int               rounds;
     int               count;
     sg_arm_result     result[SG_ARMS_MOST];
     int               same_count;
@@ -91,6 +101,9 @@ typedef struct sg_comparison {
 
 /* Fills same: pairs whose layers all ran the same kernel without leaving anything out, or whose latents are equal. */
 void sg_arms_find_same(sg_comparison *c);
+
+/* Fills speed of all arms, and times.shared, from times and count. */
+void sg_arms_find_speed(sg_comparison *c);
 
 /* Share of the pairs of blocks that arm r computed, of layer l of step i; -1: of all. NAN where nothing ran. */
 double sg_arm_density(const sg_arm_result *r, int step, int layer);

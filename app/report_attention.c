@@ -30,22 +30,30 @@ static const char *percent(char text[16], double share)
 
 /* ---- before ---- */
 
-sg_status sg_attention_expect(sg_attention_outlook *out, const sg_policy *p, const sg_model_info *info, int64_t tokens,
-                              int steps, sg_error *e)
+sg_status sg_attention_bind_kinds(sg_attention **out, const sg_policy *p, const sg_model_info *info, int64_t tokens,
+                                  int layers, int steps, sg_error *e)
 {
-    /* Device, tokens and steps decide; a layer stands for all, a head too. */
-    const sg_policy          any = {.kind = p->kind, .named = p->named, .dense_steps = p->dense_steps};
+    const sg_policy any = {
+        .kind = p->kind, .named = p->named, .dense_steps = p->dense_steps, .dense_layers = p->dense_layers};
     const sg_attention_shape shape = {.n = tokens,
                                       .h = 1,
                                       .hk = 1,
                                       .d = 64,
-                                      .layers = 1,
+                                      .layers = layers,
                                       .steps = steps,
                                       .passes = 1,
                                       .values = info->skips ? SG_I8 : SG_F32};
-    sg_attention            *a = NULL;
+    return sg_attention_open(out, &any, &shape, e);
+}
+
+sg_status sg_attention_expect(sg_attention_outlook *out, const sg_policy *p, const sg_model_info *info, int64_t tokens,
+                              int steps, sg_error *e)
+{
+    sg_attention *a = NULL;
+    sg_policy     any = *p;
+    any.dense_layers = NULL; /* device, tokens and steps decide; a layer stands for all */
     *out = (sg_attention_outlook){.steps = steps};
-    SG_TRY(sg_attention_open(&a, &any, &shape, e));
+    SG_TRY(sg_attention_bind_kinds(&a, &any, info, tokens, 1, steps, e));
     for (int i = 0; i < steps; i++) out->last += sg_attention_kind_of(a, 0, i, &out->why) != SG_ATTENTION_DENSE;
     sg_attention_close(&a);
     return SG_OK;
@@ -251,20 +259,34 @@ static json_t *entry(int step, int layer, const sum *t)
     return sg_report_whole(j, kind_of(t) != SG_ATTENTION_SPARGE || json_object_update_new(j, counts(t)) == 0);
 }
 
+static const struct {
+    const char *op, *stage;
+} stages[] = {{"pool", "predict"},  {"alike", "predict"},     {"score", "predict"},        {"tail_bias", "predict"},
+              {"select", "select"}, {"quantise", "quantise"}, {"attend_blocks", "attend"}, {"attend", "other"}};
+
+static double op_seconds(const sg_trace *trace, const char *op)
+{
+    double seconds = 0;
+    for (size_t k = 0; k < trace->rows; k++)
+        if (strcmp(trace->row[k].op, op) == 0) seconds += trace->row[k].seconds;
+    return seconds;
+}
+
+double sg_attention_trace_seconds(const sg_trace *trace)
+{
+    double seconds = 0;
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) seconds += op_seconds(trace, stages[i].op);
+    return seconds;
+}
+
 /* Seconds of a render by what the ops of sparse attention are for; "other" is all attention that is dense, that to the
  * prompt and the text encoder's too. */
 static json_t *stage_seconds(const sg_trace *trace)
 {
-    static const struct {
-        const char *op, *stage;
-    } stages[] = {{"pool", "predict"},  {"alike", "predict"},     {"score", "predict"},        {"tail_bias", "predict"},
-                  {"select", "select"}, {"quantise", "quantise"}, {"attend_blocks", "attend"}, {"attend", "other"}};
     json_t *j = json_object();
     bool    whole = j;
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
-        double seconds = json_real_value(json_object_get(j, stages[i].stage));
-        for (size_t k = 0; k < trace->rows; k++)
-            if (strcmp(trace->row[k].op, stages[i].op) == 0) seconds += trace->row[k].seconds;
+        const double seconds = json_real_value(json_object_get(j, stages[i].stage)) + op_seconds(trace, stages[i].op);
         whole = whole && json_object_set_new(j, stages[i].stage, json_real(seconds)) == 0;
     }
     return sg_report_whole(j, whole);

@@ -17,6 +17,11 @@ typedef struct sg_attention_outlook {
 sg_status sg_attention_expect(sg_attention_outlook *out, const sg_policy *p, const sg_model_info *info, int64_t tokens,
                               int steps, sg_error *e) SG_MUST_USE;
 
+/* Binds of p what decides which kind runs in which of so many layers and steps: for sg_attention_kind_of. A head stands for
+ * all. The caller closes; errors as of sg_attention_open. */
+sg_status sg_attention_bind_kinds(sg_attention **out, const sg_policy *p, const sg_model_info *info, int64_t tokens,
+                                  int layers, int steps, sg_error *e) SG_MUST_USE;
+
 /* "sparge in the last 9 of 12 steps: top-k 0.5 by error, tail half, order hilbert", or why it is dense. Returns text. */
 const char *sg_attention_outlook_text(char *text, size_t size, const sg_policy *p, const sg_attention_outlook *o,
                                       int64_t tokens);
@@ -41,5 +46,8 @@ sg_status sg_report_add_attention(json_t *settings, const sg_policy *p, const sg
  * memory. */
 json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, const sg_trace *trace);
 json_t *sg_report_policy(const sg_policy *p);
+
+/* Seconds of all attention so far, that to the prompt too. */
+double sg_attention_trace_seconds(const sg_trace *trace);
 
 #endif

@@ -112,6 +112,7 @@ typedef struct sg_plan {
     size_t        peak;      /* the largest phase's: what the system will show of this process, or of the device */
     int64_t       latent[4]; /* c, f, y, x */
     int64_t       tokens;    /* of the denoiser's sequence */
+    int           layers;    /* of the denoiser's self-attention, of all experts */
 } sg_plan;
 
 /* What r would need, found by running the model without computing. Touches no weights. */

@@ -56,7 +56,7 @@ static sg_status check_capture(const sg_render *q, int layers)
 }
 
 /* The policy of the request and the shapes of the model, made one. */
-static sg_status bind_attention(sg_render *q)
+static sg_status bind_attention(sg_render *q, sg_plan *out)
 {
     sg_policy          policy = q->r->attention;
     sg_attention_shape shape;
@@ -65,6 +65,7 @@ static sg_status bind_attention(sg_render *q)
     for (int i = 0; i < q->sampler.steps; i++)
         timesteps[i] = 1000 * q->sampler.timestep[i] / q->sampler.config.train_steps;
     shape.timesteps = timesteps;
+    out->layers = shape.layers;
     shape.steps = q->sampler.steps;
     shape.values = q->g->backend->values;
     shape.f8 = q->g->backend->f8;
@@ -229,7 +230,7 @@ sg_status sg_render_plan(sg_render *q, sg_plan *out)
     SG_TRY(sg_sampler_init(&q->sampler, &config, q->r->steps, q->r->sigmas_old, q->e));
     out->tokens = f->latent(q->g->model, q->r, q->latent);
     memcpy(out->latent, q->latent, sizeof out->latent);
-    SG_TRY(bind_attention(q));
+    SG_TRY(bind_attention(q, out));
 
     SG_TRY(f->tokenize(q->g->model, q->r, tokens, q->e));
     if (q->report) {

@@ -1,4 +1,6 @@
-/* test_arms.c - what `compare` takes and draws: arms, captions, clips side by side, contact sheets. */
+/* test_arms.c - what `compare` takes, draws and makes of times: arms, captions, clips side by side, contact sheets,
+ * speed-ups. */
+#include "arm_setup.h"
 #include "arms.h"
 #include "caption.h"
 #include "collage.h"
@@ -307,6 +309,266 @@ static void contact_sheets_shrink(void **state)
     free(rgb);
 }
 
+/* ---- speed-ups ---- */
+
+enum { STEPS = 12, DENSE = 3, DECODED = 9, ROUNDS = 4 };
+
+static uint64_t seed = 1;
+
+/* Of a normal distribution, nearly: twelve draws of an even one. */
+static double normal(void)
+{
+    double sum = -6;
+    for (int i = 0; i < 12; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        sum += (double)(seed >> 11) * 0x1p-53;
+    }
+    return sum;
+}
+
+static sg_arm_times times_of(int rounds, double own)
+{
+    sg_arm_times t;
+    sg_error     e = {0};
+    assert_int_equal(sg_arm_times_make(&t, rounds, STEPS, DECODED, &e), SG_OK);
+    for (int n = 0; n < rounds; n++) {
+        t.total[n] = 0.5;
+        for (int i = 0; i < STEPS; i++) {
+            t.shared[i] = i < DENSE;
+            t.step[n * STEPS + i] = i < DENSE ? 2 : own;
+            t.attention[n * STEPS + i] = (i < DENSE ? 2 : own) - 0.5;
+        }
+        for (int i = 0; i < DECODED; i++) t.decode[n * DECODED + i] = 0.2;
+    }
+    return t;
+}
+
+/* What these units do takes so much longer in this round. */
+static void slow(sg_arm_times *t, int round, int first, int last, double factor)
+{
+    for (int i = first; i < last; i++) {
+        double *const at = i < STEPS ? &t->step[round * STEPS + i] : &t->decode[round * DECODED + i - STEPS];
+        *at *= factor;
+        if (i < STEPS) t->attention[round * STEPS + i] *= factor;
+    }
+}
+
+static void add_up(sg_arm_times *t)
+{
+    for (int n = 0; n < t->rounds; n++) {
+        for (int i = 0; i < STEPS; i++) t->total[n] += t->step[n * STEPS + i];
+        for (int i = 0; i < DECODED; i++) t->total[n] += t->decode[n * DECODED + i];
+    }
+}
+
+static sg_arm_speed speed_of(sg_arm_times *first, sg_arm_times *arm)
+{
+    const sg_arm_times *const both[] = {first, arm};
+    for (int i = 0; i < first->steps; i++) first->shared[i] = true;
+    add_up(first);
+    add_up(arm);
+    const sg_arm_speed s = sg_arm_speed_of(both, 2, 1);
+    sg_arm_times_free(first);
+    sg_arm_times_free(arm);
+    return s;
+}
+
+static bool no_speedup(const sg_interval *v) { return isnan(v->mean); }
+static bool unknown(const sg_interval *v) { return isnan(v->mean) && isnan(v->low) && isnan(v->high); }
+static bool holds(const sg_interval *v, double x) { return v->low <= x && x <= v->high; }
+
+/* Without noise it is the ratio of the whole, and the bounds are next to it. */
+static void exact_times_give_exact_speedups(void **state)
+{
+    (void)state;
+    sg_arm_times       a = times_of(1, 2), b = times_of(1, 1);
+    const sg_arm_speed s = speed_of(&a, &b);
+    const double       rest = 0.5 + 9 * 0.2;
+    assert_true(fabs(s.denoise.mean - 24 / 15.0) < 1e-9 && fabs(s.denoise.high - s.denoise.low) < 1e-9);
+    assert_true(fabs(s.total.mean - (24 + rest) / (15 + rest)) < 1e-9);
+    assert_true(fabs(s.attention.mean - (12 * 1.5) / (3 * 1.5 + 9 * 0.5)) < 1e-9);
+    assert_int_equal(s.shared_steps, DENSE);
+    assert_true(s.noise < 1e-9);
+}
+
+/* The first steps, dense in both arms, took the first arm 40 % longer: that is not the other's doing. */
+static void drift_of_shared_steps_is_no_speedup(void **state)
+{
+    (void)state;
+    for (int rounds = 1; rounds <= 3; rounds++) {
+        sg_arm_times a = times_of(rounds, 2), b = times_of(rounds, 2);
+        for (int n = 0; n < rounds; n++) slow(&a, n, 0, 2, 1.4);
+        const sg_arm_speed s = speed_of(&a, &b);
+        assert_true(no_speedup(&s.total) && no_speedup(&s.denoise) && no_speedup(&s.attention));
+        assert_true(holds(&s.total, 1) && s.total.high > 1.02);
+    }
+    /* and where there is a speed-up it counts for nothing in its mean */
+    sg_arm_times a = times_of(3, 2), b = times_of(3, 0.5);
+    for (int n = 0; n < 3; n++) slow(&a, n, 0, 2, 1.4);
+    const sg_arm_speed s = speed_of(&a, &b);
+    const double       shared = 2 + 2 * (2 + 2.8) / 2;
+    assert_true(fabs(s.denoise.mean - (shared + 18) / (shared + 4.5)) < 1e-9);
+}
+
+static void a_speedup_stands_out_of_noise(void **state)
+{
+    (void)state;
+    for (int trial = 0; trial < 50; trial++)
+        for (int rounds = 1; rounds <= ROUNDS; rounds += ROUNDS - 1) {
+            sg_arm_times a = times_of(rounds, 1.3), b = times_of(rounds, 1);
+            seed = (uint64_t)trial + 1;
+            for (int n = 0; n < rounds; n++)
+                for (int i = 0; i < STEPS + DECODED; i++) {
+                    slow(&a, n, i, i + 1, exp(0.05 * normal()));
+                    slow(&b, n, i, i + 1, exp(0.05 * normal()));
+                }
+            const sg_arm_speed s = speed_of(&a, &b);
+            const double       rest = 6 + 0.5 + 9 * 0.2;
+            assert_true(holds(&s.total, (9 * 1.3 + rest) / (9 + rest)));
+            if (rounds == ROUNDS) assert_true(s.denoise.mean > 1.1 && s.denoise.high / s.denoise.low < 1.15);
+        }
+}
+
+/* A busy machine slows whole renders, long runs of units, or each unit by itself: of 2,000 pairs of arms that cost the same at
+ * most one in twenty gets a speed-up. */
+static void equal_arms_get_no_speedup(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 3; kind++)
+        for (int rounds = 1; rounds <= ROUNDS; rounds *= 2) {
+            int  apart = 0;
+            bool busy = false;
+            for (int trial = 0; trial < 2000; trial++) {
+                sg_arm_times t[2] = {times_of(rounds, 1), times_of(rounds, 1)};
+                for (int n = 0; n < rounds; n++)
+                    for (int k = 0; k < 2; k++) {
+                        sg_arm_times *const at = &t[(n + k) % 2];
+                        const double        level = kind == 0 ? 0.1 * normal() : 0;
+                        for (int i = 0; i < STEPS + DECODED; i++) {
+                            if (kind == 1 && normal() > 1.5) busy = !busy; /* one in 15 */
+                            slow(at, n, i, i + 1, exp(level + 0.03 * normal()) * (busy ? 1.6 : 1));
+                        }
+                    }
+                const sg_arm_speed s = speed_of(&t[0], &t[1]);
+                apart += !no_speedup(&s.total);
+            }
+            if (apart > 100) fail_msg("noise %d, %d rounds: %d of 2,000 got a speed-up", kind, rounds, apart);
+        }
+}
+
+static void little_tells_nothing(void **state)
+{
+    (void)state;
+    const double one[] = {2}, half[] = {1}, zero[] = {0}, nan[] = {NAN};
+    sg_pace      p = {.rounds = 1};
+    sg_interval  v = sg_speedup_of(&p, 1); /* nothing at all */
+    assert_true(unknown(&v));
+    sg_pace_add_own(&p, one, half, 1); /* one step */
+    sg_pace_add_shared(&p, one, one, 1);
+    sg_pace_add_shared(&p, one, one, 1);
+    v = sg_speedup_of(&p, 1);
+    assert_true(unknown(&v));
+    sg_pace_add_own(&p, one, half, 1);
+    v = sg_speedup_of(&p, 0);
+    assert_true(fabs(v.mean - 2) < 1e-12);
+    sg_pace_add_shared(&p, zero, one, 1); /* left out */
+    v = sg_speedup_of(&p, 0);
+    assert_true(fabs(v.mean - 2) < 1e-12);
+    const double *const bad[] = {zero, nan};
+    for (int i = 0; i < 2; i++) {
+        sg_pace q = p;
+        sg_pace_add_own(&q, one, bad[i], 1);
+        v = sg_speedup_of(&q, 1);
+        assert_true(unknown(&v) && isnan(sg_pace_noise(&q)));
+    }
+    sg_pace all_shared = {.rounds = 2};
+    for (int i = 0; i < 5; i++) sg_pace_add_shared(&all_shared, (double[]){1, 2}, (double[]){2, 1}, 1);
+    v = sg_speedup_of(&all_shared, 1);
+    assert_true(unknown(&v));
+    p = (sg_pace){.rounds = 1}; /* two own steps, one shared unit */
+    for (int i = 0; i < 2; i++) sg_pace_add_own(&p, one, half, 1);
+    sg_pace_add_shared(&p, one, one, 1);
+    v = sg_speedup_of(&p, 1);
+    assert_true(unknown(&v));
+    v = sg_speedup_of(&p, NAN);
+    assert_true(unknown(&v));
+}
+
+static void speedups_are_told(void **state)
+{
+    (void)state;
+    char        text[64];
+    sg_interval v = sg_speedup_clear((sg_interval){1.324, 1.268, 1.379});
+    assert_string_equal(sg_speedup_text(text, sizeof text, &v), "1.32x, 1.27 to 1.38");
+    v = sg_speedup_clear((sg_interval){1.324, 1.004, 1.7}); /* 1.00 */
+    assert_string_equal(sg_speedup_text(text, sizeof text, &v), "not distinguishable in time");
+    v = sg_speedup_clear((sg_interval){0.8, 0.71, 0.99});
+    assert_string_equal(sg_speedup_text(text, sizeof text, &v), "0.80x, 0.71 to 0.99");
+    v = sg_speedup_clear((sg_interval){1.3, NAN, NAN});
+    assert_true(unknown(&v));
+}
+
+/* ---- arms that would run the same ---- */
+
+/* Why two arms of a model of four layers would, or "". */
+static const char *same(const char *list, int64_t tokens, int steps)
+{
+    static char         why[512];
+    const sg_settings   base = nothing();
+    const sg_model_info info = {.skips = true};
+    const sg_plan       plan = {.tokens = tokens, .layers = 4};
+    sg_arm_result       r[2] = {0};
+    sg_arms             a;
+    sg_error            e = {0};
+    open_arms(&a, list, &base);
+    for (int i = 0; i < 2; i++) {
+        r[i].arm = &a.arm[i];
+        r[i].policy = sg_policy_usual();
+        assert_int_equal(sg_setup_attention(&r[i].policy, &r[i].files, &a.arm[i].settings, &e), SG_OK);
+        assert_int_equal(sg_attention_expect(&r[i].outlook, &r[i].policy, &info, tokens, steps, &e), SG_OK);
+    }
+    assert_int_equal(sg_arms_would_be_same(why, sizeof why, &r[0], &r[1], &info, &plan, steps, &e), SG_OK);
+    for (int i = 0; i < 2; i++) sg_attention_files_close(&r[i].files);
+    sg_arms_close(&a);
+    return why;
+}
+
+static void arms_that_would_be_the_same(void **state)
+{
+    (void)state;
+    assert_string_equal(same("dense,sparge", 1000, 10), "dense: 1000 tokens are fewer than 1024");
+    assert_string_equal(same("dense,sparge", 2000, 10), "");
+    assert_string_equal(same("dense,sage:dense-steps=1", 2000, 10),
+                        "dense: all steps are among the first 100 % that are dense");
+    assert_string_equal(same("dense,sage", 2000, 1), "dense: all steps are among the first 20 % that are dense");
+    assert_string_equal(same("dense,sage:dense-layers=0-3", 2000, 10),
+                        "sage in the last 8 of 10 steps, layers 0-3 dense");
+    assert_string_equal(same("dense,sage:dense-layers=0-2", 2000, 10), "");
+    assert_string_equal(same("sage,sparge:dense-steps=0.9", 2000, 10), "");
+    assert_string_equal(same("sage:dense-steps=0.15,sage", 2000, 10), "sage in the last 8 of 10 steps");
+    assert_string_equal(same("sage:pv-dtype=bf16,sage", 2000, 10), "");
+    assert_true(*same("sparge:topk=0.5:name=a,sparge:topk=0.5:name=b", 2000, 10));
+    assert_true(*same("sparge:topk=0.5,sparge:topk=0.5:pv=0", 2000, 10));
+    static const char *const apart[] = {"topk=0.4",
+                                        "topk=0.5:tail=off",
+                                        "topk=0.5:order=row",
+                                        "topk=0.5:sink=1",
+                                        "topk=0.5:score=mean",
+                                        "tau=0.5",
+                                        "topk=0.5:budget=row",
+                                        "topk=0.5:budget=heads",
+                                        "topk=0.5:sim=0.5",
+                                        "topk=0.5:pv=8",
+                                        "topk=0.5:dense-steps=0.5"};
+    int                      different = 0;
+    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++) {
+        char list[200];
+        snprintf(list, sizeof list, "sparge:topk=0.5,sparge:name=b:%s", apart[i]);
+        different += !*same(list, 2000, 10);
+    }
+    assert_int_equal(different, sizeof apart / sizeof *apart - 1); /* one of the budgets is the usual one */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(arms_are_read),
@@ -317,6 +579,13 @@ int main(void)
                                        cmocka_unit_test(captions_are_cut),
                                        cmocka_unit_test(clips_stand_side_by_side),
                                        cmocka_unit_test(contact_sheets),
-                                       cmocka_unit_test(contact_sheets_shrink)};
+                                       cmocka_unit_test(contact_sheets_shrink),
+                                       cmocka_unit_test(exact_times_give_exact_speedups),
+                                       cmocka_unit_test(drift_of_shared_steps_is_no_speedup),
+                                       cmocka_unit_test(a_speedup_stands_out_of_noise),
+                                       cmocka_unit_test(equal_arms_get_no_speedup),
+                                       cmocka_unit_test(little_tells_nothing),
+                                       cmocka_unit_test(speedups_are_told),
+                                       cmocka_unit_test(arms_that_would_be_the_same)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

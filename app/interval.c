@@ -1,0 +1,55 @@
+/* interval.c - see interval.h. */
+#include "interval.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+/* P(|T| <= sqrt(freedom) tan(angle)) */
+static double inside(double angle, int freedom)
+{
+    const bool   odd = freedom % 2;
+    const double c = cos(angle);
+    double       term = odd ? c : 1, sum = freedom > 1 ? term : 0;
+    for (int k = odd ? 3 : 2; k <= freedom - 2; k += 2) {
+        term *= (k - 1.0) / k * c * c;
+        sum += term;
+    }
+    return odd ? (angle + sin(angle) * sum) * M_2_PI : sin(angle) * sum;
+}
+
+double sg_student_t(int freedom)
+{
+    enum { LIMIT = 10000, HALVINGS = 60 };
+    double lo = 0, hi = M_PI_2;
+    if (freedom > LIMIT) freedom = LIMIT;
+    for (int i = 0; i < HALVINGS; i++) {
+        const double middle = (lo + hi) / 2;
+        if (inside(middle, freedom) < 0.95)
+            lo = middle;
+        else
+            hi = middle;
+    }
+    return sqrt(freedom) * tan((lo + hi) / 2);
+}
+
+void sg_running_add(sg_running *r, double v)
+{
+    const double from_old = v - r->mean;
+    r->mean += from_old / ++r->count;
+    r->squares += from_old * (v - r->mean);
+}
+
+sg_interval sg_running_interval(const sg_running *r)
+{
+    if (r->count == 0) return (sg_interval){NAN, NAN, NAN};
+    if (r->count == 1) return (sg_interval){r->mean, NAN, NAN};
+    const double half = sg_student_t(r->count - 1) * sqrt(r->squares / (r->count - 1) / r->count);
+    return (sg_interval){r->mean, r->mean - half, r->mean + half};
+}
+
+sg_interval sg_interval_of(const double *value, int count)
+{
+    sg_running r = {0};
+    for (int i = 0; i < count; i++) sg_running_add(&r, value[i]);
+    return sg_running_interval(&r);
+}

@@ -1,0 +1,28 @@
+/* interval.h - means with intervals that hold 95 %: mean +- t s / sqrt(n) over n values, t of Student's distribution with
+ * n - 1 degrees of freedom and s their standard deviation. */
+#ifndef SG_INTERVAL_H
+#define SG_INTERVAL_H
+
+typedef struct sg_interval {
+    double mean, low, high; /* NAN: unknown */
+} sg_interval;
+
+/* |T| <= t with a probability of 0.95, T of Student's distribution with so many degrees of freedom, 1 at least; above
+ * 10,000 it is that of 10,000, larger by 0.01 % at most. Formula: Abramowitz and Stegun, 26.7.3 and 26.7.4. */
+double sg_student_t(int freedom);
+
+/* Mean and sum of squared deviations so far: Welford, Technometrics 4 (1962). Zero to begin with. */
+typedef struct sg_running {
+    int    count;
+    double mean, squares;
+} sg_running;
+
+void sg_running_add(sg_running *r, double v);
+
+/* Of what was added; no interval for fewer than two. */
+sg_interval sg_running_interval(const sg_running *r);
+
+/* Of count values; no interval for fewer than two. */
+sg_interval sg_interval_of(const double *value, int count);
+
+#endif

@@ -1,0 +1,215 @@
+/* speedup.c - see speedup.h. */
+#include "speedup.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- one pair of arms ---- */
+
+static bool timed(const double *first, const double *arm, int rounds, size_t stride)
+{
+    for (size_t n = 0; n < (size_t)rounds; n++)
+        if (!(first[n * stride] > 0 && arm[n * stride] > 0 && isfinite(first[n * stride]) && isfinite(arm[n * stride])))
+            return false;
+    return true;
+}
+
+void sg_pace_add_own(sg_pace *p, const double *first, const double *arm, size_t stride)
+{
+    sg_running of[2] = {0}, ratio = {0};
+    p->own_steps++;
+    if (!timed(first, arm, p->rounds, stride)) {
+        p->unknown = true;
+        return;
+    }
+    for (size_t n = 0; n < (size_t)p->rounds; n++) {
+        const double a = log(first[n * stride]), b = log(arm[n * stride]);
+        sg_running_add(&of[0], a);
+        sg_running_add(&of[1], b);
+        sg_running_add(&ratio, a - b);
+    }
+    for (int i = 0; i < 2; i++) p->own[i] += exp(of[i].mean);
+    p->own_squares += ratio.squares;
+    sg_running_add(&p->ratio, ratio.mean);
+}
+
+void sg_pace_add_shared(sg_pace *p, const double *first, const double *arm, size_t stride)
+{
+    if (!timed(first, arm, p->rounds, stride)) return;
+    for (size_t n = 0; n < (size_t)p->rounds; n++) {
+        const double r = log(first[n * stride] / arm[n * stride]);
+        p->shared_squares += r * r;
+    }
+    p->shared_units++;
+}
+
+/* q, and t q. */
+static double noise(const sg_pace *p, double *times_t)
+{
+    const int    again = p->rounds - 1, units = p->rounds * p->shared_units;
+    const int    freedom = again ? again * p->own_steps : p->own_steps - 1;
+    const double squares = again ? p->own_squares : p->ratio.squares;
+    *times_t = NAN;
+    if (p->unknown || p->shared_units < 2 || freedom < 1) return NAN;
+    const double shared = sqrt(p->shared_squares / units), own = sqrt(squares / freedom);
+    *times_t = fmax(shared * sg_student_t(units), own * sg_student_t(freedom));
+    return fmax(shared, own);
+}
+
+double sg_pace_noise(const sg_pace *p)
+{
+    double times_t;
+    return noise(p, &times_t);
+}
+
+double sg_pace_half(const sg_pace *p)
+{
+    double times_t;
+    (void)noise(p, &times_t);
+    return times_t / sqrt(p->rounds);
+}
+
+static double ratio_of(const sg_pace *p, double shared, double y)
+{
+    const double own = sqrt(p->own[0] * p->own[1]);
+    return (shared + own * exp(y / 2)) / (shared + own * exp(-y / 2));
+}
+
+sg_interval sg_speedup_clear(sg_interval v)
+{
+    const double hundredth = 0.005;
+    if (!(v.low >= 1 + hundredth || v.high < 1 - hundredth)) v.mean = NAN;
+    return v;
+}
+
+sg_interval sg_speedup_of(const sg_pace *p, double shared_seconds)
+{
+    const double      half = sg_pace_half(p);
+    const sg_interval nothing = {NAN, NAN, NAN};
+    if (isnan(half) || !isfinite(shared_seconds) || shared_seconds < 0) return nothing;
+    const double      x = log(p->own[0] / p->own[1]);
+    const sg_interval v = {ratio_of(p, shared_seconds, x), ratio_of(p, shared_seconds, x - half),
+                           ratio_of(p, shared_seconds, x + half)};
+    return isfinite(v.low) && isfinite(v.high) ? sg_speedup_clear(v) : nothing;
+}
+
+const char *sg_speedup_text(char *text, size_t size, const sg_interval *v)
+{
+    if (isnan(v->mean))
+        snprintf(text, size, "not distinguishable in time");
+    else
+        snprintf(text, size, "%.2fx, %.2f to %.2f", v->mean, v->low, v->high);
+    return text;
+}
+
+/* ---- the renders of one arm ---- */
+
+sg_status sg_arm_times_make(sg_arm_times *t, int rounds, int steps, int frames, sg_error *e)
+{
+    const size_t n = (size_t)rounds;
+    *t = (sg_arm_times){.rounds = rounds, .steps = steps, .frames = frames};
+    t->total = calloc(n, sizeof *t->total);
+    t->step = calloc(n * (size_t)steps, sizeof *t->step);
+    t->attention = calloc(n * (size_t)steps, sizeof *t->attention);
+    t->decode = calloc(n * (size_t)frames, sizeof *t->decode);
+    t->shared = calloc((size_t)steps, sizeof *t->shared);
+    if (t->total && t->step && t->attention && t->decode && t->shared) return SG_OK;
+    return sg_error_set(e, SG_E_MEMORY, "no memory for the times of %d steps", steps);
+}
+
+void sg_arm_times_free(sg_arm_times *t)
+{
+    free(t->total);
+    free(t->step);
+    free(t->attention);
+    free(t->decode);
+    free(t->shared);
+    *t = (sg_arm_times){0};
+}
+
+static double mean(const double *v, int count, size_t stride)
+{
+    double sum = 0;
+    for (size_t i = 0; i < (size_t)count; i++) sum += v[i * stride];
+    return count ? sum / count : 0;
+}
+
+double sg_arm_times_total(const sg_arm_times *t) { return mean(t->total, t->rounds, 1); }
+
+static double mean_of_step(const sg_arm_times *t, const double *of, int step)
+{
+    return mean(of + step, t->rounds, (size_t)t->steps);
+}
+
+double sg_arm_times_step(const sg_arm_times *t, int step)
+{
+    double sum = 0;
+    if (step >= 0) return mean_of_step(t, t->step, step);
+    for (int i = 0; i < t->steps; i++) sum += mean_of_step(t, t->step, i);
+    return sum;
+}
+
+double sg_arm_times_attention(const sg_arm_times *t)
+{
+    double sum = 0;
+    for (int i = 0; i < t->steps; i++) sum += mean_of_step(t, t->attention, i);
+    return sum;
+}
+
+double sg_arm_times_decode(const sg_arm_times *t)
+{
+    double sum = 0;
+    for (int i = 0; i < t->frames; i++) sum += mean(t->decode + i, t->rounds, (size_t)t->frames);
+    return sum;
+}
+
+/* Seconds of the steps that arm k shares with the first, each a mean over the arms that share it. */
+static double shared_seconds(const sg_arm_times *const *arm, int count, int k, bool attention)
+{
+    double sum = 0;
+    for (int i = 0; i < arm[k]->steps; i++) {
+        sg_running of = {0};
+        for (int c = 0; c < count && arm[k]->shared[i]; c++)
+            if (arm[c]->shared[i])
+                sg_running_add(&of, mean_of_step(arm[c], attention ? arm[c]->attention : arm[c]->step, i));
+        sum += of.mean;
+    }
+    return sum;
+}
+
+/* What is no step: the decoder, and what stands between the units. */
+static double rest(const sg_arm_times *const *arm, int count)
+{
+    sg_running of = {0};
+    for (int c = 0; c < count; c++) sg_running_add(&of, sg_arm_times_total(arm[c]) - sg_arm_times_step(arm[c], -1));
+    return of.mean;
+}
+
+sg_arm_speed sg_arm_speed_of(const sg_arm_times *const *arm, int count, int k)
+{
+    const sg_arm_times *const a = arm[0], *const b = arm[k];
+    sg_pace      steps = {.rounds = b->rounds}, attention = {.rounds = b->rounds};
+    sg_arm_speed out = {.noise = NAN};
+    const size_t stride = (size_t)b->steps;
+    for (int i = 0; i < b->steps; i++) {
+        out.shared_steps += b->shared[i];
+        if (b->shared[i]) {
+            sg_pace_add_shared(&steps, a->step + i, b->step + i, stride);
+            sg_pace_add_shared(&attention, a->step + i, b->step + i, stride);
+        } else {
+            sg_pace_add_own(&steps, a->step + i, b->step + i, stride);
+            sg_pace_add_own(&attention, a->attention + i, b->attention + i, stride);
+        }
+    }
+    for (int i = 0; i < b->frames; i++) {
+        sg_pace_add_shared(&steps, a->decode + i, b->decode + i, (size_t)b->frames);
+        sg_pace_add_shared(&attention, a->decode + i, b->decode + i, (size_t)b->frames);
+    }
+    const double dense = shared_seconds(arm, count, k, false);
+    out.noise = sg_pace_noise(&steps);
+    out.denoise = sg_speedup_of(&steps, dense);
+    out.total = sg_speedup_of(&steps, dense + fmax(rest(arm, count), 0));
+    out.attention = sg_speedup_of(&attention, shared_seconds(arm, count, k, true));
+    return out;
+}

@@ -1,0 +1,91 @@
+/* speedup.h - how much faster an arm is than the first arm, with an interval that holds 95 %.
+ *
+ * Renders on a machine that does other things differ in time although they do the same work. So a render is taken apart into
+ * units: denoising steps and decoded latent frames. A unit is shared where the arm ran the first arm's kernels in it (the dense
+ * first steps, all of the decoder): its true ratio is 1, and what it shows is noise. The other steps are the arm's own. With
+ * r the logarithm of first / arm of a unit in a round, a round being one render of each arm:
+ *
+ *   x    = log(sum over own steps of first / sum over own steps of arm), of geometric means over the rounds
+ *   q    = the larger of two standard deviations of r, each with its t of Student's distribution:
+ *          of shared units around 0, as many degrees of freedom as units in all rounds;
+ *          of own steps around their mean over the rounds, (rounds - 1) degrees for each step;
+ *          of one round around their mean over the steps, steps - 1 degrees (what the arm itself does to steps is in it)
+ *   half = t q / sqrt(rounds)
+ *
+ * q is not divided by the number of units: a busy machine slows whole renders and runs of steps, so the noise of one unit
+ * may be that of all. Only rounds, in which the arms take turns, are taken as independent. Where the noise is independent
+ * from step to step the interval holds more than 95 %.
+ *
+ * The speed-up of a whole (denoising, or a clip) is (s + g e^(y/2)) / (s + g e^(-y/2)), y in [x - half, x + half], with s the
+ * seconds of shared work, a mean over all arms that did it and all rounds, and g the geometric mean of the two arms' own
+ * seconds: what happened to an arm in shared work is not its doing. It is 1 at y = 0 whatever s is.
+ *
+ * There is no speed-up where 1.00 lies within the interval, both of its ends rounded to two decimals, and where the noise is
+ * unknown: with fewer than two shared units, or with a single own step in a single round. */
+#ifndef SG_SPEEDUP_H
+#define SG_SPEEDUP_H
+
+#include "interval.h"
+#include "status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Of an arm and the first. Zero but for rounds to begin with. */
+typedef struct sg_pace {
+    int        rounds;
+    int        own_steps, shared_units;
+    double     own[2];         /* seconds of the first arm and of this one */
+    double     shared_squares; /* of r */
+    double     own_squares;    /* around their means over the rounds */
+    sg_running ratio;          /* of own steps: r, a mean over the rounds */
+    bool       unknown;        /* an own step without a time */
+} sg_pace;
+
+/* Takes up the seconds of one unit in each round: first[0], first[stride], ... A shared unit without a time is left out. */
+void sg_pace_add_own(sg_pace *p, const double *first, const double *arm, size_t stride);
+void sg_pace_add_shared(sg_pace *p, const double *first, const double *arm, size_t stride);
+
+double sg_pace_half(const sg_pace *p);  /* NAN: unknown */
+double sg_pace_noise(const sg_pace *p); /* q; NAN: unknown */
+
+/* Of own work with so many seconds of shared work. mean: NAN where there is no speed-up; low and high: NAN where the noise is
+ * unknown. */
+sg_interval sg_speedup_of(const sg_pace *p, double shared_seconds);
+
+/* v, with no mean where 1.00 lies within it or it has no bounds. */
+sg_interval sg_speedup_clear(sg_interval v);
+
+/* "1.32x, 1.27 to 1.38" or "not distinguishable in time". Returns text. */
+const char *sg_speedup_text(char *text, size_t size, const sg_interval *v);
+
+/* ---- the renders of one arm ---- */
+
+typedef struct sg_arm_times {
+    int     rounds, steps, frames; /* frames: latent ones */
+    double *total;                 /* [rounds]; seconds, as all below */
+    double *step, *attention;      /* [rounds][steps]; attention: NAN: unknown */
+    double *decode;                /* [rounds][frames] */
+    bool   *shared;                /* [steps]: it ran the first arm's kernels; of the first arm itself true */
+} sg_arm_times;
+
+/* All zero. SG_E_MEMORY; the caller frees, after a failure too. */
+sg_status sg_arm_times_make(sg_arm_times *t, int rounds, int steps, int frames, sg_error *e) SG_MUST_USE;
+void      sg_arm_times_free(sg_arm_times *t); /* zero is fine */
+
+typedef struct sg_arm_speed {
+    sg_interval total, denoise, attention;
+    double      noise;        /* q of total; NAN: unknown */
+    int         shared_steps; /* steps that ran the first arm's kernels */
+} sg_arm_speed;
+
+/* Of arm k of count, of which 0 is the first; rounds, steps and frames are the same in all. */
+sg_arm_speed sg_arm_speed_of(const sg_arm_times *const *arm, int count, int k);
+
+/* Means over the rounds. */
+double sg_arm_times_total(const sg_arm_times *t);
+double sg_arm_times_step(const sg_arm_times *t, int step); /* -1: of all, their sum */
+double sg_arm_times_decode(const sg_arm_times *t);
+double sg_arm_times_attention(const sg_arm_times *t); /* of all steps; NAN: unknown */
+
+#endif
