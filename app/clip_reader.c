@@ -15,13 +15,18 @@ struct sg_clip_reader {
     sg_frame_list       list;
     sg_image            picture; /* of the list, the last that came */
     int                 count;
+    sg_clip_loss        loss; /* of pictures, the worst so far */
     char               *where;
 };
+
+const char *const sg_clip_loss_names[] = {"as stored", "after conversion to YUV", "after compression"};
 
 static bool begins(const sg_map *m, const char *with, size_t n)
 {
     return m->size >= n && memcmp(m->data, with, n) == 0;
 }
+
+static bool is_jpeg(const sg_map *m) { return begins(m, "\xff\xd8\xff", 3); }
 
 static sg_status find_type(const sg_clip_type **out, const char *path, sg_error *e)
 {
@@ -30,7 +35,7 @@ static sg_status find_type(const sg_clip_type **out, const char *path, sg_error 
     *out = NULL;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return SG_OK;
     SG_TRY(sg_map_open(&map, path, e));
-    const bool picture = begins(&map, "\211PNG", 4) || begins(&map, "\xff\xd8\xff", 3);
+    const bool picture = begins(&map, "\211PNG", 4) || is_jpeg(&map);
     const bool y4m = begins(&map, "YUV4MPEG2", 9);
     sg_map_close(&map);
     if (picture) return SG_OK;
@@ -66,9 +71,13 @@ sg_status sg_clip_reader_open(sg_clip_reader **out, const char *path, sg_error *
 
 static sg_status next_picture(sg_clip_reader *r, const sg_image **frame, sg_error *e)
 {
+    sg_map map;
     sg_image_close(&r->picture);
     if (r->count == r->list.count) return SG_OK;
     SG_TRY(sg_image_read(&r->picture, r->list.path[r->count], e));
+    SG_TRY(sg_map_open(&map, r->list.path[r->count], e));
+    if (is_jpeg(&map)) r->loss = SG_CLIP_COMPRESSED;
+    sg_map_close(&map);
     *frame = &r->picture;
     return SG_OK;
 }
@@ -85,6 +94,8 @@ sg_status sg_clip_reader_next(sg_clip_reader *r, const sg_image **frame, sg_erro
 const sg_frame_list *sg_clip_reader_list(const sg_clip_reader *r) { return r->type ? NULL : &r->list; }
 
 int sg_clip_reader_count(const sg_clip_reader *r) { return r->count; }
+
+sg_clip_loss sg_clip_reader_loss(const sg_clip_reader *r) { return r->type ? r->type->loss(r->state) : r->loss; }
 
 const char *sg_clip_reader_where(sg_clip_reader *r)
 {

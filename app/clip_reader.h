@@ -16,6 +16,16 @@
 
 #include <stdbool.h>
 
+/* What a clip's frames may have lost in its files. */
+typedef enum sg_clip_loss {
+    SG_CLIP_STORED,    /* nothing: PNG, or video of a lossless codec in RGB */
+    SG_CLIP_CONVERTED, /* by colours as YUV, without other loss: Y4M */
+    SG_CLIP_COMPRESSED /* by a lossy codec: JPEG, most videos */
+} sg_clip_loss;
+
+/* "as stored", "after conversion to YUV", "after compression". */
+extern const char *const sg_clip_loss_names[];
+
 /* A format of whole clips. close also comes after a failure of open, and must stand a half-opened state (zeroed before
  * open). */
 typedef struct sg_clip_type {
@@ -24,6 +34,7 @@ typedef struct sg_clip_type {
     sg_status (*open)(void *state, const char *path, sg_error *e);
     /* *frame: the next, which is state's until the next call, or NULL after the last. */
     sg_status (*next)(void *state, const sg_image **frame, sg_error *e);
+    sg_clip_loss (*loss)(const void *state); /* after the first frame */
     void (*close)(void *state);
 } sg_clip_type;
 
@@ -42,6 +53,9 @@ const sg_frame_list *sg_clip_reader_list(const sg_clip_reader *r);
 
 /* How many frames have come. */
 int sg_clip_reader_count(const sg_clip_reader *r);
+
+/* Of the frames that have come. */
+sg_clip_loss sg_clip_reader_loss(const sg_clip_reader *r);
 
 /* The last frame that came, for messages: its path, or the clip's and the number of the frame, from 0. r's until the
  * next call. */

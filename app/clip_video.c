@@ -321,6 +321,16 @@ static sg_status video_next(void *context, const sg_image **frame, sg_error *e)
     return SG_OK;
 }
 
+static sg_clip_loss video_loss(const void *context)
+{
+    const state *const             s = context;
+    const AVCodecDescriptor *const codec = avcodec_descriptor_get(s->codec->codec_id);
+    const AVPixFmtDescriptor      *pixels = av_pix_fmt_desc_get((enum AVPixelFormat)s->pixels);
+    if (!codec || !(codec->props & AV_CODEC_PROP_LOSSLESS) || (codec->props & AV_CODEC_PROP_LOSSY))
+        return SG_CLIP_COMPRESSED;
+    return pixels && (pixels->flags & AV_PIX_FMT_FLAG_RGB) ? SG_CLIP_STORED : SG_CLIP_CONVERTED;
+}
+
 static void video_close(void *context)
 {
     state *const s = context;
@@ -334,4 +344,4 @@ static void video_close(void *context)
 }
 
 const sg_clip_type sg_clip_video = {
-    .state_size = sizeof(state), .open = video_open, .next = video_next, .close = video_close};
+    .state_size = sizeof(state), .open = video_open, .next = video_next, .loss = video_loss, .close = video_close};

@@ -133,6 +133,12 @@ static sg_status y4m_next(void *context, const sg_image **frame, sg_error *e)
     return SG_OK;
 }
 
+static sg_clip_loss y4m_loss(const void *context)
+{
+    (void)context;
+    return SG_CLIP_CONVERTED;
+}
+
 static void y4m_close(void *context)
 {
     state *const s = context;
@@ -140,4 +146,5 @@ static void y4m_close(void *context)
     sg_map_close(&s->map);
 }
 
-const sg_clip_type sg_clip_y4m = {.state_size = sizeof(state), .open = y4m_open, .next = y4m_next, .close = y4m_close};
+const sg_clip_type sg_clip_y4m = {
+    .state_size = sizeof(state), .open = y4m_open, .next = y4m_next, .loss = y4m_loss, .close = y4m_close};

@@ -87,6 +87,13 @@ static const char *frame_name(char *text, size_t size, const pair *p, int i)
     return l ? sg_show_(text, size, sg_frame_list_name(l, i)) : text;
 }
 
+/* What the figures are of: of two clips the one that may have lost more. */
+static sg_clip_loss loss(const pair *p)
+{
+    const sg_clip_loss a = sg_clip_reader_loss(p->clip[0]), b = sg_clip_reader_loss(p->clip[1]);
+    return a > b ? a : b;
+}
+
 static void print_table(const pair *p)
 {
     const sg_clip_scores *const s = &p->scores;
@@ -94,6 +101,7 @@ static void print_table(const pair *p)
     const sg_clip_figures *const a = &p->total.of[0], *const b = &p->total.of[1];
     char first[112], second[112];
     printf("%d frame%s", s->count, sg_plural(s->count));
+    if (loss(p) != SG_CLIP_STORED) printf(" %s", sg_clip_loss_names[loss(p)]);
     if (s->identical == s->count)
         printf(", identical: PSNR is infinite");
     else if (s->identical)
@@ -142,8 +150,9 @@ static sg_status save(const char *path, const pair *p, sg_error *e)
                                       json_pack("{s:i, s:o, s:o, s:o, s:f, s:f}", "frame", i, "a", frame_path(p, 0, i),
                                                 "b", frame_path(p, 1, i), "psnr", sg_report_number(s->psnr[i]), "ssim",
                                                 s->ssim[i], "ms_ssim", s->ms_ssim[i])) == 0;
-    json_t *const j = whole ? json_pack("{s:s, s:i, s:i, s:i, s:o, s:o, s:o, s:i, s:o, s:o, s:O}", "format", FORMAT,
-                                        "version", VERSION, "frames", s->count, "identical_frames", s->identical,
+    json_t *const j = whole ? json_pack("{s:s, s:i, s:s, s:i, s:i, s:o, s:o, s:o, s:i, s:o, s:o, s:O}", "format", FORMAT,
+                                        "version", VERSION, "measured", sg_clip_loss_names[loss(p)], "frames", s->count,
+                                        "identical_frames", s->identical,
                                         "psnr", summary(&p->total.psnr), "ssim", summary(&p->total.ssim), "ms_ssim",
                                         summary(&p->total.ms_ssim), "ms_ssim_scales", s->scales, "a",
                                         figures(p->path[0], &p->total.of[0]), "b", figures(p->path[1], &p->total.of[1]),

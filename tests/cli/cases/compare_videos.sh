@@ -22,6 +22,8 @@ psnr() {
 has_mp4 || exit 0
 sparge-gen "${clip[@]}" -o clip.mp4 || fail
 psnr clip.mp4 frames 30
+[[ $(sparge-gen compare clip.mp4 frames) == "5 frames after compression"* ]] || fail "MP4 is no compression"
+[[ $(sparge-gen compare clip.mp4 clip.mp4 --json -) == *'"measured": "after compression"'* ]] || fail "MP4 is no compression"
 cp "$LIB" text.mp4
 [[ $(sparge-gen compare text.mp4 clip.mp4 2>&1) == "sparge-gen: text.mp4: is neither "*MP4* ]] || fail "of a text"
 head -c -300 clip.mp4 >cut.mp4
@@ -39,7 +41,8 @@ make "${bars[@]}" -vf scale=out_range=pc:flags=$good,format=yuv444p -color_range
 make "${bars[@]}" -pix_fmt yuv444p10le -c:v ffv1 ten.mkv
 make "${bars[@]}" -pix_fmt gbrp -c:v ffv1 rgb.mkv
 for f in bt709 untold full ten; do psnr $f.mkv bars 48; done
-[[ $(sparge-gen compare rgb.mkv bars) == *identical* ]] || fail "RGB is not kept"
+[[ $(sparge-gen compare rgb.mkv bars) == "8 frames, identical: PSNR is infinite"* ]] || fail "RGB is not kept"
+[[ $(sparge-gen compare full.mkv bars) == "8 frames after conversion to YUV"* ]] || fail "YUV is not said"
 # Sound is ignored; quarter turns are made.
 make "${bars[@]}" -f lavfi -i sine=d=1 -pix_fmt yuv420p sound.mp4
 mkdir heard
