@@ -150,13 +150,12 @@ static sg_status save(const char *path, const pair *p, sg_error *e)
                                       json_pack("{s:i, s:o, s:o, s:o, s:f, s:f}", "frame", i, "a", frame_path(p, 0, i),
                                                 "b", frame_path(p, 1, i), "psnr", sg_report_number(s->psnr[i]), "ssim",
                                                 s->ssim[i], "ms_ssim", s->ms_ssim[i])) == 0;
-    json_t *const j = whole ? json_pack("{s:s, s:i, s:s, s:i, s:i, s:o, s:o, s:o, s:i, s:o, s:o, s:O}", "format", FORMAT,
-                                        "version", VERSION, "measured", sg_clip_loss_names[loss(p)], "frames", s->count,
-                                        "identical_frames", s->identical,
-                                        "psnr", summary(&p->total.psnr), "ssim", summary(&p->total.ssim), "ms_ssim",
-                                        summary(&p->total.ms_ssim), "ms_ssim_scales", s->scales, "a",
-                                        figures(p->path[0], &p->total.of[0]), "b", figures(p->path[1], &p->total.of[1]),
-                                        "each", frames)
+    json_t *const j = whole ? json_pack("{s:s, s:i, s:s, s:i, s:i, s:o, s:o, s:o, s:i, s:o, s:o, s:O}", "format",
+                                        FORMAT, "version", VERSION, "measured", sg_clip_loss_names[loss(p)], "frames",
+                                        s->count, "identical_frames", s->identical, "psnr", summary(&p->total.psnr),
+                                        "ssim", summary(&p->total.ssim), "ms_ssim", summary(&p->total.ms_ssim),
+                                        "ms_ssim_scales", s->scales, "a", figures(p->path[0], &p->total.of[0]), "b",
+                                        figures(p->path[1], &p->total.of[1]), "each", frames)
                             : NULL;
     json_decref(frames);
     if (!j) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");

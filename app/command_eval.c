@@ -21,12 +21,29 @@ static void say_set(sg_eval *v)
     if (v->log.cut) sg_progress_say(&v->progress, "%s: the last line was cut short, and is taken off", v->log.path);
 }
 
+/* Of clips that do not have a size of their own. */
+static void say_same(sg_eval *v)
+{
+    char     why[512];
+    sg_error e = {0};
+    for (int b = 1; b < v->arms.count; b++)
+        for (int a = 0; a < b; a++) {
+            const sg_status status = sg_arms_would_be_same(why, sizeof why, &v->arm[a], &v->arm[b], &v->info, &v->plan,
+                                                           v->request.steps, &e);
+            if (status == SG_OK && *why)
+                sg_progress_say(&v->progress, "%s and %s run the same kernels throughout at %dx%d with %d frames: %s",
+                                v->arms.arm[a].name, v->arms.arm[b].name, v->request.width, v->request.height,
+                                v->request.frames, why);
+        }
+}
+
 static void say_start(sg_eval *v)
 {
     char part[64] = "";
     sg_progress_say_start(&v->progress, v->model.name, &v->info, &v->request, v->plan.tokens, v->settings->seed < 0);
     sg_progress_say_offload(&v->progress, &v->plan);
     sg_arms_say(&v->progress, v->arm, v->arms.count, v->plan.tokens, v->model.dir);
+    say_same(v);
     if (v->rank.size > 1) snprintf(part, sizeof part, " (part %d of %d)", v->rank.rank + 1, v->rank.size);
     sg_progress_say(&v->progress, "%d prompt%s%s, %d each, by %d arm%s: %lld clip%s to be made", v->set.count,
                     sg_plural(v->set.count), part, v->per_prompt, v->arms.count, sg_plural(v->arms.count),
@@ -79,7 +96,7 @@ static sg_status finish(sg_eval *v, sg_error *e)
         sg_progress_say(&v->progress, "%zu clip%s of other ranks still missing; the last of them makes the report",
                         missing, sg_plural((int64_t)missing));
     } else {
-        SG_TRY(sg_eval_report(v->folder, e));
+        SG_TRY(sg_eval_report_say(v->folder, &v->progress, e));
         sg_progress_say(&v->progress, "%s: report.html, summary.csv", v->folder);
     }
     if (!v->failed) return SG_OK;

@@ -5,6 +5,7 @@
 #include "input.h"
 #include "report.h"
 #include "report_page.h"
+#include "speedup.h"
 
 #include <limits.h>
 #include <math.h>
@@ -105,9 +106,9 @@ static json_t *rows_json(const sg_eval_summary *s)
 
 static sg_status summary_json(json_t **out, const evaluation *v, sg_error *e)
 {
-    *out = json_pack("{s:s, s:i, s:O, s:o, s:o, s:o}", "format", SG_EVAL_FORMAT, "version", 1, "settings", v->manifest,
-                     "arms", strings(v->arm, v->arms), "groups", strings(v->summary.group, v->summary.groups), "rows",
-                     rows_json(&v->summary));
+    *out = json_pack("{s:s, s:i, s:s, s:O, s:o, s:o, s:o}", "format", SG_EVAL_FORMAT, "version", 2, "measured",
+                     "before compression", "settings", v->manifest, "arms", strings(v->arm, v->arms), "groups",
+                     strings(v->summary.group, v->summary.groups), "rows", rows_json(&v->summary));
     return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "summary.json: out of memory");
 }
 
@@ -201,10 +202,10 @@ static void csv_text(FILE *f, const char *text)
 
 static void csv_number(FILE *f, double v)
 {
-    if (isfinite(v))
-        fprintf(f, ",%.15g", v);
-    else
+    if (isnan(v))
         fputc(',', f);
+    else
+        fprintf(f, ",%.15g", v); /* inf is infinite PSNR */
 }
 
 static void csv_heading(FILE *f)
@@ -271,7 +272,36 @@ static sg_status write_all(const char *directory, const evaluation *v, sg_error 
     return status;
 }
 
-sg_status sg_eval_report(const char *directory, sg_error *e)
+/* ---- for people ---- */
+
+/* "38.20 dB (37.10 to 39.30)" */
+static const char *spread(char *text, size_t size, int digits, const char *unit, const sg_interval *v)
+{
+    const int n = snprintf(text, size, "%.*f%s", digits, v->mean, unit);
+    if (!isnan(v->low)) snprintf(text + n, size - (size_t)n, " (%.*f to %.*f)", digits, v->low, digits, v->high);
+    return text;
+}
+
+static void say_arm(sg_progress *p, const evaluation *v, int arm)
+{
+    const sg_eval_row *const r = &v->summary.row[arm * v->summary.groups];
+    const sg_interval *const faster = &r->measure[SG_EVAL_SPEEDUP];
+    char                     psnr[96], ssim[96], speed[64], apart[64] = "";
+    if (!r->paired) return;
+    if (r->identical)
+        snprintf(apart, sizeof apart, "; %d of %d clips identical%s", r->identical, r->paired,
+                 r->identical < r->paired ? ", left out of PSNR's mean" : "");
+    sg_progress_say(p, "%s to %s: PSNR %s, SSIM %s, before compression%s", v->arm[arm], v->arm[0],
+                    spread(psnr, sizeof psnr, 2, " dB", &r->measure[SG_EVAL_PSNR]),
+                    spread(ssim, sizeof ssim, 4, "", &r->measure[SG_EVAL_SSIM]), apart);
+    sg_speedup_text(speed, sizeof speed, faster);
+    if (isnan(faster->mean) && !isnan(faster->low))
+        sg_progress_say(p, "%s to %s: %s (%.2f to %.2f)", v->arm[arm], v->arm[0], speed, faster->low, faster->high);
+    else
+        sg_progress_say(p, "%s to %s: %s%s", v->arm[arm], v->arm[0], isnan(faster->mean) ? "" : "speed-up ", speed);
+}
+
+static sg_status report(const char *directory, sg_progress *p, sg_error *e)
 {
     evaluation v = {0};
     sg_status  status = read_manifest(&v, directory, e);
@@ -279,8 +309,13 @@ sg_status sg_eval_report(const char *directory, sg_error *e)
     if (status == SG_OK) status = check_arms(&v, directory, e);
     if (status == SG_OK) status = sg_eval_summary_make(&v.summary, &v.results, v.arms, e);
     if (status == SG_OK) status = write_all(directory, &v, e);
+    for (int i = 1; status == SG_OK && p && i < v.arms; i++) say_arm(p, &v, i);
     sg_eval_summary_close(&v.summary);
     sg_eval_results_close(&v.results);
     json_decref(v.manifest);
     return status;
 }
+
+sg_status sg_eval_report(const char *directory, sg_error *e) { return report(directory, NULL, e); }
+
+sg_status sg_eval_report_say(const char *directory, sg_progress *p, sg_error *e) { return report(directory, p, e); }

@@ -1,29 +1,37 @@
 /* eval_report.h - what comes of an evaluation: figures of each arm for each group of prompts, as
  * eval_summary.h has them.
  *
- * summary.csv, RFC 4180: a row for each arm and group, "all" first. Empty: unknown. Columns:
+ * Scores are of the frames before compression. summary.csv, RFC 4180: a row for each arm and group, "all" first. Empty:
+ * unknown. Columns:
  *
  *   arm, group, prompts       prompts: with a clip that is done
  *   done, failed, paired      clips; paired: of this arm and the first
- *   identical                 clips whose every frame equals the first arm's
+ *   identical                 clips whose every frame equals the first arm's: left out of psnr's means, which are inf where
+ *                             all are
  *   X, X_low, X_high          X = psnr, ssim, ms_ssim: mean over the frames, with its interval
  *   X_minimum, X_p5           worst frame, 5th percentile
  *   flicker, sharpness, seconds, denoiser_seconds, sparsity
  *   X_change, X_change_low, X_change_high   X = flicker, sharpness, seconds, denoiser_seconds: paired difference
  *   speedup, speedup_low, speedup_high, denoiser_speedup, denoiser_speedup_low, denoiser_speedup_high
+ *                             the mean is empty where 1.00 lies between low and high
  *   black, frozen, non_finite clips that have such frames
  *
- * summary.json: {format "sparge-gen eval", version 1, settings: the manifest, arms [name, ...], groups ["all", name, ...],
- * rows [{the same columns, group and arm as numbers from 0; a mean with its interval is {mean, low, high}}, ...]}.
+ * summary.json: {format "sparge-gen eval", version 2, measured "before compression", settings: the manifest, arms [name, ...],
+ * groups ["all", name, ...], rows [{the same columns, group and arm as numbers from 0; a mean with its interval is {mean, low,
+ * high}; null: unknown, or infinite}, ...]}.
  * report.html: the same with every clip, worst first. */
 #ifndef SG_EVAL_REPORT_H
 #define SG_EVAL_REPORT_H
 
+#include "progress.h"
 #include "status.h"
 
 /* Reads DIR/manifest.json, of which format and arms have to be there, and all DIR/results*.jsonl; writes DIR/summary.csv,
  * DIR/summary.json and DIR/report.html, each whole or not at all. SG_E_FORMAT with file, line and member for what is not
  * sound, SG_E_FILE, SG_E_MEMORY. */
 sg_status sg_eval_report(const char *directory, sg_error *e) SG_MUST_USE;
+
+/* The same, and says of each arm but the first what it is over all prompts: a line of score, one of time. */
+sg_status sg_eval_report_say(const char *directory, sg_progress *p, sg_error *e) SG_MUST_USE;
 
 #endif

@@ -1,5 +1,6 @@
 /* eval_summary.c - see eval_summary.h. */
 #include "eval_summary.h"
+#include "speedup.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -40,7 +41,6 @@ double sg_eval_clip_seconds(const sg_eval_clip *c)
     return isnan(c->text_seconds) ? c->whole : c->whole - c->text_seconds;
 }
 
-static double at_most(double v, double most) { return v > most ? most : v; }
 static double log_ratio(double a, double b) { return a > 0 && b > 0 ? log(a / b) : NAN; }
 
 /* first: the same clip of the first arm, or NULL. NAN: unknown. */
@@ -48,9 +48,9 @@ static double value(sg_eval_measure m, const sg_eval_clip *c, const sg_eval_clip
 {
     if (m >= SG_EVAL_FLICKER_CHANGE && !first) return NAN;
     switch (m) {
-    case SG_EVAL_PSNR: return at_most(c->psnr.mean, SG_EVAL_PSNR_MOST);
-    case SG_EVAL_PSNR_MINIMUM: return at_most(c->psnr.minimum, SG_EVAL_PSNR_MOST);
-    case SG_EVAL_PSNR_P5: return at_most(c->psnr.p5, SG_EVAL_PSNR_MOST);
+    case SG_EVAL_PSNR: return c->psnr.mean;
+    case SG_EVAL_PSNR_MINIMUM: return c->psnr.minimum;
+    case SG_EVAL_PSNR_P5: return c->psnr.p5;
     case SG_EVAL_SSIM: return c->ssim.mean;
     case SG_EVAL_SSIM_MINIMUM: return c->ssim.minimum;
     case SG_EVAL_SSIM_P5: return c->ssim.p5;
@@ -75,15 +75,18 @@ static double value(sg_eval_measure m, const sg_eval_clip *c, const sg_eval_clip
 /* ---- one row ---- */
 
 typedef struct sums {
-    double sum[SG_EVAL_MEASURES]; /* over the clips of one prompt */
-    int    count[SG_EVAL_MEASURES];
+    sg_running over[SG_EVAL_MEASURES];     /* the prompts */
+    double     sum[SG_EVAL_MEASURES];      /* over the clips of one prompt */
+    int        count[SG_EVAL_MEASURES];    /* of these */
+    bool       infinite[SG_EVAL_MEASURES]; /* some were left out */
 } sums;
 
-static void take_prompt(sg_running *over, sums *of)
+static void take_prompt(sums *of)
 {
-    for (int m = 0; m < SG_EVAL_MEASURES; m++)
-        if (of->count[m]) sg_running_add(&over[m], of->sum[m] / of->count[m]);
-    *of = (sums){0};
+    for (int m = 0; m < SG_EVAL_MEASURES; m++) {
+        if (of->count[m]) sg_running_add(&of->over[m], of->sum[m] / of->count[m]);
+        of->sum[m] = of->count[m] = 0;
+    }
 }
 
 static void take_clip(sg_eval_row *row, sums *of, const sg_eval_clip *c, const sg_eval_clip *first)
@@ -91,6 +94,8 @@ static void take_clip(sg_eval_row *row, sums *of, const sg_eval_clip *c, const s
     for (int m = 0; m < SG_EVAL_MEASURES; m++) {
         const double v = value((sg_eval_measure)m, c, first);
         if (isnan(v)) continue;
+        of->infinite[m] |= isinf(v) != 0;
+        if (isinf(v)) continue;
         of->sum[m] += v;
         of->count[m]++;
     }
@@ -113,7 +118,6 @@ static const sg_eval_clip *same_of_first(const sg_eval_results *r, const sg_eval
 static void fill_row(const sg_eval_summary *s, const sg_eval_results *r, int arm, int group)
 {
     sg_eval_row *const row = &s->row[arm * s->groups + group];
-    sg_running         over[SG_EVAL_MEASURES] = {0};
     sums               of = {0};
     int                prompt = -1; /* of the last clip that was done */
     for (int i = 0; i < r->count; i++) {
@@ -122,17 +126,18 @@ static void fill_row(const sg_eval_summary *s, const sg_eval_results *r, int arm
         row->failed += !c->done;
         if (!c->done) continue;
         if (c->prompt != prompt) {
-            take_prompt(over, &of);
+            take_prompt(&of);
             row->prompts++;
         }
         prompt = c->prompt;
         take_clip(row, &of, c, same_of_first(r, c));
     }
-    take_prompt(over, &of);
+    take_prompt(&of);
     for (int m = 0; m < SG_EVAL_MEASURES; m++) {
         sg_interval *const v = &row->measure[m];
-        *v = sg_running_interval(&over[m]);
-        if (m >= SG_EVAL_SPEEDUP) *v = (sg_interval){exp(v->mean), exp(v->low), exp(v->high)};
+        *v = sg_running_interval(&of.over[m]);
+        if (of.infinite[m] && !of.over[m].count) v->mean = INFINITY;
+        if (m >= SG_EVAL_SPEEDUP) *v = sg_speedup_clear((sg_interval){exp(v->mean), exp(v->low), exp(v->high)});
     }
 }
 

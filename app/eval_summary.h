@@ -1,19 +1,19 @@
 /* eval_summary.h - figures of each arm for each group of prompts, with intervals that hold 95 %.
  *
  * A figure is the mean over prompts of the mean over their clips, so that each prompt weighs the same. Its interval is
- * mean +- t s / sqrt(n) over the n prompts, t of Student's distribution with n - 1 degrees of freedom and s their standard
- * deviation: clips of one prompt are not independent, so they are not counted as if they were. Fewer than two prompts have
- * no interval. */
+ * mean +- t s / sqrt(n) over the n prompts (interval.h): clips of one prompt are not independent, so they are not counted as
+ * if they were. Fewer than two prompts have no interval. */
 #ifndef SG_EVAL_SUMMARY_H
 #define SG_EVAL_SUMMARY_H
 
 #include "eval_results.h"
 #include "interval.h"
 
-/* Of clips that are done. Score: mean over the frames, the worst frame, the 5th percentile; equal clips have a PSNR of 100
- * dB, and none has more. Seconds: of a clip without its text, which is encoded once for all clips of a prompt. Change: of
+/* Of clips that are done. Score: mean over the frames, the worst frame, the 5th percentile. Infinite PSNR, as of identical
+ * clips, is left out of the means; where all are, the mean is infinite. Seconds: of a clip without its text, which is encoded once for all clips of a prompt. Change: of
  * clips of the same prompt and number that both arms have, this arm minus the first. Speed-up: exp of the mean of
- * log(first / this), of the same clips. */
+ * log(first / this), of the same clips: paired, so that what is slow for both arms is no noise; no mean where 1.00 lies
+ * within its interval or it has none (sg_speedup_clear). */
 typedef enum sg_eval_measure {
     SG_EVAL_PSNR,
     SG_EVAL_PSNR_MINIMUM,
@@ -42,8 +42,6 @@ extern const char *const sg_eval_measure_name[SG_EVAL_MEASURES]; /* "psnr", "psn
 
 /* Is its interval told: of PSNR, SSIM and MS-SSIM, and of what is compared with the first arm. */
 bool sg_eval_measure_has_interval(sg_eval_measure m);
-
-#define SG_EVAL_PSNR_MOST 100.0
 
 /* Without its text; NAN: unknown. */
 double sg_eval_clip_seconds(const sg_eval_clip *c);

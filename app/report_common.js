@@ -22,6 +22,20 @@ const fixed = (v, digits) => v == null ? DASH : v.toFixed(digits);
 const times = v => v == null ? DASH : v.toFixed(2) + '\u00d7';
 const percent = (v, digits = 1) => v == null ? DASH : (100 * v).toFixed(digits) + ' %';
 
+/* A mean with its interval below. */
+function spread(v, text) {
+  if (!v || v.mean == null) return DASH;
+  return [text(v.mean), v.low == null ? '' : h('small', {}, `${text(v.low)} to ${text(v.high)}`)];
+}
+/* The same of a speed-up; without a mean 1 lies within the interval, or it has none. */
+const EQUAL_TIME = 'not distinguishable in time';
+function faster(v) {
+  if (!v) return DASH;
+  return [v.mean == null ? DASH : times(v.mean), v.mean == null ? h('small', {}, EQUAL_TIME) : '',
+    v.low == null ? '' : h('small', {}, `${times(v.low)} to ${times(v.high)}`)];
+}
+const fasterText = v => v.mean == null ? EQUAL_TIME : `${times(v.mean)}, ${times(v.low)} to ${times(v.high)}`;
+
 /* rows [[heading, cell, ...], ...] */
 function table(caption, headings, rows, kind) {
   const cells = r => r.slice(1).map(c => h('td', {}, c));

@@ -15,7 +15,8 @@ comparison() {
     hostile='a red ball </script><b>"& <!-- ${x} `'
     "$program" compare -q -p "$hostile" --size 256x256 --frames 17 --steps 2 --cfg-scale 1 --dense-steps 0.5 \
         --arms 'dense,sage,sparge:topk=0.3:dense-layers=0:name=<i>three</i>' -o apart >/dev/null
-    "$program" compare -q -p ball --size 32x32 --frames 5 --steps 2 --cfg-scale 1 -o same >/dev/null 2>log && exit 1
+    "$program" compare -q -p ball --size 512x512 --frames 1 --steps 2 --cfg-scale 1 --dense-steps 0.5 \
+        --arms 'sparge:topk=1:name=a,sparge:topk=1:tail=off:name=b' -o same >/dev/null 2>log && exit 1
     python3 -B "$here/report_arms.py" apart same "$hostile"
 }
 

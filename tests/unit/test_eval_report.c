@@ -268,16 +268,20 @@ static void test_summary(void **state)
     assert_true(second->prompts == 3 && second->done == 4 && second->failed == 0 && second->paired == 3);
     assert_true(second->identical == 1 && second->frozen == 1 && second->non_finite == 1 && second->black == 0);
     const sg_interval *const m = second->measure;
-    assert_interval(&m[SG_EVAL_PSNR], 66, -366.010961029939, 498.010961029939);
-    assert_close(m[SG_EVAL_PSNR_MINIMUM].mean, 60.5);
+    assert_true(m[SG_EVAL_PSNR].mean == 32 &&
+                isnan(m[SG_EVAL_PSNR].low)); /* of one prompt: the equal clip is left out */
+    assert_close(m[SG_EVAL_PSNR_MINIMUM].mean, 21);
     assert_close(m[SG_EVAL_SECONDS].mean, 35 / 6.0);
     assert_close(m[SG_EVAL_SPARSITY].mean, 13 / 24.0);
     assert_interval(&m[SG_EVAL_SECONDS_CHANGE], -3.75, -25.9858582883057, 18.4858582883058);
-    assert_interval(&m[SG_EVAL_SPEEDUP], 1.58113883008419, 0.079831604702171, 31.3159181670817);
+    assert_close(m[SG_EVAL_SPEEDUP].low, 0.079831604702171); /* 1 lies within: there is no speed-up */
+    assert_close(m[SG_EVAL_SPEEDUP].high, 31.3159181670817);
+    assert_true(isnan(m[SG_EVAL_SPEEDUP].mean));
     assert_interval(&m[SG_EVAL_FLICKER_CHANGE], 0.025, -0.292655118404367, 0.342655118404367);
     assert_true(of_g->prompts == 1 && of_g->done == 2);
     assert_close(of_g->measure[SG_EVAL_PSNR].mean, 32);
     assert_true(isnan(of_g->measure[SG_EVAL_PSNR].low));
+    assert_true(isnan(of_g->measure[SG_EVAL_SPEEDUP].mean)); /* one prompt has no interval */
     sg_eval_summary_close(&s);
     sg_eval_results_close(&r);
     remove_files();
@@ -303,12 +307,74 @@ static void test_files(void **state)
     assert_string_equal(json_string_value(json_object_get(json_object_get(j, "settings"), "model")), "<m>");
     assert_true(json_integer_value(json_object_get(row, "arm")) == 1 &&
                 json_integer_value(json_object_get(row, "group")) == 0);
-    assert_true(json_real_value(json_object_get(json_object_get(row, "psnr"), "mean")) == 66);
+    assert_true(json_real_value(json_object_get(json_object_get(row, "psnr"), "mean")) == 32);
+    assert_true(json_is_null(json_object_get(json_object_get(row, "speedup"), "mean")));
+    assert_true(json_real_value(json_object_get(json_object_get(row, "speedup"), "high")) > 31);
     assert_true(json_is_null(json_object_get(row, "ssim_p5")));
     json_decref(j);
     const char *const page = read_file("report.html");
     assert_null(strstr(page, "</script><b>"));
     assert_non_null(strstr(page, "\\u003c/script>\\u003cb>"));
+    remove_files();
+}
+
+/* Of four prompts of one clip each, which arm 1 makes in these shares of arm 0's seconds. */
+static sg_interval speedup_of(const double share[4])
+{
+    char            text[2000] = "";
+    sg_eval_results r;
+    sg_eval_summary s;
+    sg_error        e = {0};
+    for (int i = 0; i < 8; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text),
+                 "{\"version\":1,\"arm\":\"x\",\"arm_index\":%d,\"prompt\":%d,\"clip\":0,\"status\":\"done\","
+                 "\"text\":\"t\",\"file\":\"f\",\"seconds\":{\"whole\":%g}}\n",
+                 i % 2, i / 2, i % 2 ? (i + 2) * share[i / 2] : i + 3);
+    write_file("results.jsonl", text);
+    assert_int_equal(sg_eval_results_open(&r, ".", &e), SG_OK);
+    assert_int_equal(sg_eval_summary_make(&s, &r, 2, &e), SG_OK);
+    const sg_interval v = s.row[1].measure[SG_EVAL_SPEEDUP];
+    sg_eval_summary_close(&s);
+    sg_eval_results_close(&r);
+    remove_files();
+    return v;
+}
+
+/* Paired: prompts that take longer in both arms are no noise. What lies within the interval is no speed-up. */
+static void test_speedup(void **state)
+{
+    (void)state;
+    sg_interval v = speedup_of((double[]){0.75, 0.77, 0.78, 0.76});
+    assert_true(v.mean > 1.3 && v.mean < 1.32 && v.low > 1.27 && v.high < 1.35);
+    v = speedup_of((double[]){0.6, 1.05, 0.9, 1.02});
+    assert_true(isnan(v.mean) && v.low < 1 && v.high > 1);
+    v = speedup_of((double[]){1.3, 1.31, 1.29, 1.3});
+    assert_true(v.mean < 0.78 && v.high < 0.78);
+    v = speedup_of((double[]){0, 0, 0, 0});
+    assert_true(isnan(v.mean) && isnan(v.low) && isnan(v.high));
+}
+
+/* Where every clip equals the first arm's PSNR is infinite: inf in text, null in JSON, and their number is there. */
+static void test_identical(void **state)
+{
+    (void)state;
+    static const char equal[] =
+        "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"y\","
+        "\"file\":\"f\",\"seconds\":{\"whole\":10}}\n"
+        "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":"
+        "\"y\","
+        "\"file\":\"f\",\"seconds\":{\"whole\":8},\"psnr\":{\"mean\":null,\"minimum\":null,\"p5\":null}}\n";
+    sg_error e = {0};
+    write_file("results.jsonl", equal);
+    write_file("manifest.json", manifest);
+    assert_int_equal(sg_eval_report(".", &e), SG_OK);
+    assert_non_null(strstr(read_file("summary.csv"), "\r\n\"a,\"\"b\"\"\",\"all\",1,1,0,1,1,inf,,,inf,inf,"));
+    json_t *const       j = json_loads(read_file("summary.json"), JSON_REJECT_DUPLICATES, NULL);
+    const json_t *const row = json_array_get(json_object_get(j, "rows"), 1);
+    assert_true(json_is_null(json_object_get(json_object_get(row, "psnr"), "mean")));
+    assert_int_equal(json_integer_value(json_object_get(row, "identical")), 1);
+    assert_string_equal(json_string_value(json_object_get(j, "measured")), "before compression");
+    json_decref(j);
     remove_files();
 }
 
@@ -363,12 +429,12 @@ static void test_many_groups(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_line),       cmocka_unit_test(test_unknown),
-                                       cmocka_unit_test(test_bad_lines),  cmocka_unit_test(test_paths),
-                                       cmocka_unit_test(test_which_line), cmocka_unit_test(test_student),
-                                       cmocka_unit_test(test_summary),    cmocka_unit_test(test_files),
-                                       cmocka_unit_test(test_refused),    cmocka_unit_test(test_many_groups)};
-    char                    folder[] = "/tmp/test_eval_report.XXXXXX";
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_line),      cmocka_unit_test(test_unknown),    cmocka_unit_test(test_bad_lines),
+        cmocka_unit_test(test_paths),     cmocka_unit_test(test_which_line), cmocka_unit_test(test_student),
+        cmocka_unit_test(test_summary),   cmocka_unit_test(test_files),      cmocka_unit_test(test_speedup),
+        cmocka_unit_test(test_identical), cmocka_unit_test(test_refused),    cmocka_unit_test(test_many_groups)};
+    char folder[] = "/tmp/test_eval_report.XXXXXX";
     if (!mkdtemp(folder) || chdir(folder) != 0) return 1;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove_files();

@@ -9,11 +9,12 @@ expect_files copy.json log out out/dense.$ending out/sparge-topk=0.25-tail=off.$
     out/frames.png out/report.json out/report.html
 cmp copy.json out/report.json || fail "two reports"
 [[ $(head -n 1 out/report.html) == "<!doctype html>" && $(tail -n 1 out/report.html) == "</script>" ]] || fail "no page"
-grep -q '^<script type="application/json" id="report">{"format":"sparge-gen compare","version":1,.*}</script>$' out/report.html ||
+grep -q '^<script type="application/json" id="report">{"format":"sparge-gen compare","version":2,.*}</script>$' out/report.html ||
     fail "no report in the page"
 for words in '"format": "sparge-gen compare"' '"tokens": 1024' '"same_kernel": \[\]' '"name": "8 bits"' \
     '"file": "sparge-topk=0.25-tail=off.'$ending'"' '"density": 0.25' '"relative_l2": \[' '"psnr": null' '"warm_up": ' \
-    '"arms": "dense,sparge:topk=0.25:tail=off,sage:name=8 bits"' '"kept": \[' '"predict": ' '"attention_error": null' '"attention_error": {' '"relative_l1": 0.0'; do
+    '"arms": "dense,sparge:topk=0.25:tail=off,sage:name=8 bits"' '"kept": \[' '"predict": ' '"attention_error": null' '"attention_error": {' '"relative_l1": 0.0' \
+    '"measured": "before compression"' '"repeat": 1' '"speedup": null' '"shared_steps": \[\]' '"rounds": \['; do
     grep -q -- "$words" copy.json || fail "no $words in the report"
 done
 grep -q '^1/3: dense$' log && grep -q '^sparge:topk=0.25:tail=off: sparge in the last 2 of 2 steps: top-k 0.25' log || fail "$(<log)"

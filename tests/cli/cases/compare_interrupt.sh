@@ -3,7 +3,7 @@ source "$LIB"
 mkdir old
 echo old >old/report.json
 for folder in old fresh; do
-    env --default-signal=INT sparge-gen compare "${prompt[@]}" "${small[@]}" --frames 1 --steps 1000 -o $folder 2>log &
+    env --default-signal=INT sparge-gen compare "${prompt[@]}" --size 512x512 --frames 1 --cfg-scale 1 --steps 1000 --dense-steps 0.9 -o $folder 2>log &
     wait_for grep -q '^1/2: dense' log
     [[ -d $folder ]] || fail "$folder is not there"
     kill -INT $!

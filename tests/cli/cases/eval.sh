@@ -24,6 +24,9 @@ grep '"arm_index":0' out/results.jsonl | grep -q psnr && fail "the first arm is 
 grep -q '"seed": 3' out/manifest.json && grep -q '"8 bits"' out/manifest.json || fail "$(<out/manifest.json)"
 [[ $(cut -d, -f1,2,3,4 out/summary.csv | tail -n 1) == '"8 bits","all",3,6' ]] || fail "$(<out/summary.csv)"
 [[ $(grep -c '^reading the prompt 1/1' log) == 1 ]] || fail "$(<log)"
+grep -q '^dense and 8 bits run the same kernels throughout at 32x32 with 5 frames: dense: 8 tokens are fewer' log || fail "$(<log)"
+grep -q '^8 bits to dense: PSNR inf dB, SSIM 1.0000 (.*), before compression; 6 of 6 clips identical$' log || fail "$(<log)"
+[[ $(tail -n 1 out/summary.csv) == '"8 bits","all",3,6,0,6,6,inf,,,inf,inf,1,'* ]] || fail "$(<out/summary.csv)"
 if has_mp4; then
     sparge-gen --prompt 'a red ball' "${small[@]}" --frames 5 --seed 5 --attention dense -q -o alone.mp4 || fail
     cmp alone.mp4 'out/dense/a red ball-2.mp4' || fail "not what a render gives"
