@@ -8,6 +8,9 @@ from browser import Browser, find
 FRAMES, ARMS, FPS = 17, 3, 16
 LOADED = "videos.length === 0 || videos.every(v => v.readyState > 1 && !v.seeking)"
 
+SPEEDUPS = """[...document.querySelectorAll('tbody tr')].filter(r => r.cells[0].innerText.trim() === 'speed-up')
+  .map(r => [...r.cells].slice(1).map(c => c.innerText))"""
+
 # Is the canvas, from column a to b, what the player of an arm shows now?
 SAME_PICTURE = """((n, a, b) => {
   const shown = document.querySelector('#swipe canvas'), own = document.createElement('canvas');
@@ -88,6 +91,22 @@ def figures_are_there(b):
     check(not b.value("/undefined|NaN|\\[object/.test(document.body.innerText)"), "an empty figure")
 
 
+def speedups_have_intervals(b):
+    """As report.json has them: a mean and its interval, or no mean and why."""
+    of = b.value("arms.map(a => a.speedup)")
+    rows = b.value(SPEEDUPS)
+    check(of[0] is None and [r[0] for r in rows] == ["\u2013"] * 3, "the first arm", rows)
+    for row, name in zip(rows, ("total", "denoise", "attention")):
+        for cell, v in zip(row[1:], (a[name] for a in of[1:])):
+            lines = [f"{v['mean']:.2f}\u00d7"] if v["mean"] is not None else ["\u2013", "not distinguishable in time"]
+            if v["low"] is not None:
+                lines.append(f"{v['low']:.2f}\u00d7 to {v['high']:.2f}\u00d7")
+            check(cell.split("\n") == lines, name, cell, lines)
+            check((v["mean"] is None) == (v["low"] is None or (v["low"] < 1.005 and v["high"] > 0.995)), name, v)
+    check(all(a["shared_steps"] == [0] for a in of[1:]), "steps that are shared", of)
+    check(b.value("document.querySelector('#players figure:last-child').innerText.includes('before compression')"))
+
+
 def errors_are_mapped(b):
     """Step 1 is dense, and so is layer 0 of the last arm."""
     of = b.value("arms.map(a => a.attention_error)")
@@ -134,7 +153,9 @@ def nothing_differs(b, page):
     red, *rest = b.value("getComputedStyle(document.querySelector('p.alarm')).color.match(/\\d+/g).map(Number)")
     check(red > 150 and max(rest) < 0.7 * red, "the warning is not red")
     check(b.value("document.body.innerText.includes('Nothing differs')"), "no word on PSNR")
-    check(b.value("document.getElementById('errors') === null"), "errors of dense attention")
+    speedups = b.value(SPEEDUPS)
+    check(len(speedups) == 3 and all("\u00d7" not in row[1].split("\n")[0] for row in speedups), "a speed-up", speedups)
+    check("not distinguishable in time" in b.value("document.getElementById('players').innerText"))
 
 
 def clips_cannot_play(b, folder):
@@ -163,6 +184,7 @@ def main():
         clips_play(b)
         line_moves(b)
         figures_are_there(b)
+        speedups_have_intervals(b)
         errors_are_mapped(b)
         looks_right(b, f"{apart}/report.html")
         b.look(1200, 900, "light")

@@ -41,6 +41,11 @@ def figures_are_there(b, folder):
             check(cells["clips done"][arm] == str(r["done"]) and cells["failed"][arm] == str(r["failed"]))
             v = r["psnr"]
             check(cells["PSNR, dB"][arm].split("\n") == [f"{v['mean']:.2f}", f"{v['low']:.2f} to {v['high']:.2f}"], cells)
+            v = r["denoiser_speedup"]  # the lower of two rows of that name
+            check(v["low"] > 1.1 and cells["speed-up"][arm].split("\n") ==
+                  [f"{v['mean']:.2f}\u00d7", f"{v['low']:.2f}\u00d7 to {v['high']:.2f}\u00d7"], cells["speed-up"])
+            check(cells["clips identical to the first arm\u2019s"][arm] == str(r["identical"]) and v["mean"] < 2, cells)
+            check(r["psnr"]["mean"] < 60, "identical clips count", r["psnr"])
             check(cells["sparsity delivered"][arm] == f"{100 * r['sparsity']:.1f} %")
     check(cells["PSNR, dB"][0] == "\u2013")
     check(b.value("document.querySelectorAll('#groups tbody tr').length") == 3)
