@@ -24,10 +24,10 @@
  *                      device; steps [seconds, ...]}: means over the rounds
  *       rounds         [{total, steps [...], decode [of each latent frame]}, ...]: what the means are of
  *     speedup          null for the first arm (speedup.h has the formula)
- *       total, denoise, attention  {mean, low, high}: low to high holds 95 %; mean is null where 1.00 lies within or the noise
- *                      is unknown, and then low and high are null too
+ *       total, denoise, attention  {mean, low, high}: low to high holds 95 %; mean is null where 1.00 lies within; all
+ *                      three are where the noise is unknown
  *       shared_steps   [step, ...], from 0: those that ran the first arm's kernels
- *       noise          standard deviation of the logarithm of the ratio of two times of the same work
+ *       noise          q of speedup.h: standard deviation of the logarithm of the ratio of two times; null: unknown
  *     density          share of the pairs of blocks that were computed, of all layers and steps, dense ones included
  *     kept             [[share of layer 0, 1, ...] of step 0, 1, ...]: the same by step and layer; null: it did not run
  *     attention_error  how far attention was from dense attention on this arm's own q, k and v, as a sample of the queries
@@ -35,7 +35,8 @@
  *       relative_l1    of all layers and steps that were not dense
  *       layers         [[relative L1 of layer 0, 1, ...] of step 0, 1, ...]; 0: dense; null: it did not run
  *       seconds        that looking took during the render: in none of the others
- *     attention        as in a render's --json: policy, totals, seconds by stage, and layers [{step, layer, kind, why, ...}]
+ *     attention        of the first round, as in a render's --json: policy, totals, seconds by stage, and layers [{step, layer,
+ *                      kind, why, ...}]
  *     peak_bytes       of the process so far
  *     psnr, ssim, ms_ssim  {mean, minimum, percentile_5, worst, frames [of each frame]}, null for the first arm
  *     ms_ssim_scales   how many fitted; null for the first arm
@@ -72,7 +73,7 @@ typedef struct sg_arm_result {
     sg_attention_count  *count;     /* [steps][passes][layers] */
     int                  steps, passes, layers;
     sg_attention_error   error;
-    sg_report            report; /* of the first round; its seconds are without those of error */
+    sg_report            report; /* of the first round */
     sg_arm_times         times;
     sg_arm_speed         speed;   /* to the first arm */
     uint8_t             *rgb;     /* [frames, height, width, 3] */
