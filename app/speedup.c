@@ -1,6 +1,7 @@
 /* speedup.c - see speedup.h. */
 #include "speedup.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,8 +39,10 @@ void sg_pace_add_shared(sg_pace *p, const double *first, const double *arm, size
 {
     if (!timed(first, arm, p->rounds, stride)) return;
     for (size_t n = 0; n < (size_t)p->rounds; n++) {
-        const double r = log(first[n * stride] / arm[n * stride]);
-        p->shared_squares += r * r;
+        const double a = first[n * stride], b = arm[n * stride], r = log(a / b), w = sqrt(a * b);
+        p->shared_squares += w * r * r;
+        p->weight += w;
+        p->weights_squared += w * w;
     }
     p->shared_units++;
 }
@@ -47,13 +50,14 @@ void sg_pace_add_shared(sg_pace *p, const double *first, const double *arm, size
 /* q, and t q. */
 static double noise(const sg_pace *p, double *times_t)
 {
-    const int    again = p->rounds - 1, units = p->rounds * p->shared_units;
+    const int    again = p->rounds - 1;
     const int    freedom = again ? again * p->own_steps : p->own_steps - 1;
     const double squares = again ? p->own_squares : p->ratio.squares;
     *times_t = NAN;
     if (p->unknown || p->shared_units < 2 || freedom < 1) return NAN;
-    const double shared = sqrt(p->shared_squares / units), own = sqrt(squares / freedom);
-    *times_t = fmax(shared * sg_student_t(units), own * sg_student_t(freedom));
+    const double shared = sqrt(p->shared_squares / p->weight), own = sqrt(squares / freedom);
+    const double units = floor(p->weight * p->weight / p->weights_squared * (1 + 1e-12)); /* 1 and more */
+    *times_t = fmax(shared * sg_student_t((int)fmin(units, INT_MAX)), own * sg_student_t(freedom));
     return fmax(shared, own);
 }
 

@@ -7,7 +7,8 @@
  *
  *   x    = log(sum over own steps of first / sum over own steps of arm), of geometric means over the rounds
  *   q    = the larger of two standard deviations of r, each with its t of Student's distribution:
- *          of shared units around 0, as many degrees of freedom as units in all rounds;
+ *          of shared units around 0, weighed by their seconds w, since short units are noisier: (sum w)^2 / sum w^2 degrees
+ *          of freedom, rounded down, over all rounds;
  *          of own steps around their mean over the rounds, (rounds - 1) degrees for each step;
  *          of one round around their mean over the steps, steps - 1 degrees (what the arm itself does to steps is in it)
  *   half = t q / sqrt(rounds)
@@ -35,11 +36,12 @@
 typedef struct sg_pace {
     int        rounds;
     int        own_steps, shared_units;
-    double     own[2];         /* seconds of the first arm and of this one */
-    double     shared_squares; /* of r */
-    double     own_squares;    /* around their means over the rounds */
-    sg_running ratio;          /* of own steps: r, a mean over the rounds */
-    bool       unknown;        /* an own step without a time */
+    double     own[2];                  /* seconds of the first arm and of this one */
+    double     shared_squares;          /* sum of w r^2 */
+    double     weight, weights_squared; /* sums of w and of w^2 */
+    double     own_squares;             /* around their means over the rounds */
+    sg_running ratio;                   /* of own steps: r, a mean over the rounds */
+    bool       unknown;                 /* an own step without a time */
 } sg_pace;
 
 /* Takes up the seconds of one unit in each round: first[0], first[stride], ... A shared unit without a time is left out. */

@@ -456,6 +456,21 @@ static void equal_arms_get_no_speedup(void **state)
         }
 }
 
+/* A unit that takes a thousandth of the time says little of the noise, a long one much. */
+static void long_units_weigh_more(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        sg_pace p = {.rounds = 1};
+        for (int i = 0; i < 9; i++) sg_pace_add_own(&p, (double[]){1.3}, (double[]){1}, 1);
+        for (int i = 0; i < 3; i++) sg_pace_add_shared(&p, (double[]){late && i == 2 ? 4 : 2}, (double[]){2}, 1);
+        sg_pace_add_shared(&p, (double[]){0.004}, (double[]){0.002}, 1);
+        const sg_interval v = sg_speedup_of(&p, 0);
+        assert_true(isnan(v.mean) == (late == 1));
+        assert_true((sg_pace_noise(&p) > 0.4) == (late == 1) && (sg_pace_noise(&p) < 0.02) == (late == 0));
+    }
+}
+
 static void little_tells_nothing(void **state)
 {
     (void)state;
@@ -584,6 +599,7 @@ int main(void)
                                        cmocka_unit_test(drift_of_shared_steps_is_no_speedup),
                                        cmocka_unit_test(a_speedup_stands_out_of_noise),
                                        cmocka_unit_test(equal_arms_get_no_speedup),
+                                       cmocka_unit_test(long_units_weigh_more),
                                        cmocka_unit_test(little_tells_nothing),
                                        cmocka_unit_test(speedups_are_told),
                                        cmocka_unit_test(arms_that_would_be_the_same)};
