@@ -146,7 +146,7 @@ static void caption_difference(const sg_comparison *c, int k, int i, sg_caption 
     const sg_clip_scores *const s = &c->result[k].scores.frames;
     snprintf(text[0], SG_COLLAGE_TEXT, "difference x%d", SG_COLLAGE_GAIN);
     snprintf(text[1], SG_COLLAGE_TEXT, "%s to %.60s", c->result[k].arm->name, c->result[0].arm->name);
-    snprintf(text[2], SG_COLLAGE_TEXT, "frame %d: PSNR %.2f dB", i + 1, s->psnr[i]);
+    snprintf(text[2], SG_COLLAGE_TEXT, "frame %d: PSNR %.2f dB, before compression", i + 1, s->psnr[i]);
     *text[3] = '\0';
 }
 

@@ -41,6 +41,19 @@ double sg_eval_clip_seconds(const sg_eval_clip *c)
     return isnan(c->text_seconds) ? c->whole : c->whole - c->text_seconds;
 }
 
+/* Seconds that are no denoising, a mean of both; 0 where what they are made of is unknown. */
+static double rest(const sg_eval_clip *c, const sg_eval_clip *first)
+{
+    const double v = (sg_eval_clip_seconds(c) - c->denoiser + sg_eval_clip_seconds(first) - first->denoiser) / 2;
+    return v > 0 ? v : 0;
+}
+
+/* What a clip took that the other arm may not have taken. */
+static double own(const sg_eval_clip *c, const sg_eval_clip *first)
+{
+    return isnan(c->denoiser) || isnan(first->denoiser) ? sg_eval_clip_seconds(c) : c->denoiser;
+}
+
 static double log_ratio(double a, double b) { return a > 0 && b > 0 ? log(a / b) : NAN; }
 
 /* first: the same clip of the first arm, or NULL. NAN: unknown. */
@@ -64,9 +77,9 @@ static double value(sg_eval_measure m, const sg_eval_clip *c, const sg_eval_clip
     case SG_EVAL_SPARSITY: return 1 - c->kept;
     case SG_EVAL_FLICKER_CHANGE: return c->flicker - first->flicker;
     case SG_EVAL_SHARPNESS_CHANGE: return c->sharpness - first->sharpness;
-    case SG_EVAL_SECONDS_CHANGE: return sg_eval_clip_seconds(c) - sg_eval_clip_seconds(first);
+    case SG_EVAL_SECONDS_CHANGE: return own(c, first) - own(first, c);
     case SG_EVAL_DENOISER_SECONDS_CHANGE: return c->denoiser - first->denoiser;
-    case SG_EVAL_SPEEDUP: return log_ratio(sg_eval_clip_seconds(first), sg_eval_clip_seconds(c));
+    case SG_EVAL_SPEEDUP: return log_ratio(own(first, c) + rest(c, first), own(c, first) + rest(c, first));
     case SG_EVAL_DENOISER_SPEEDUP: return log_ratio(first->denoiser, c->denoiser);
     default: return NAN;
     }

@@ -13,7 +13,8 @@
  * clips, is left out of the means; where all are, the mean is infinite. Seconds: of a clip without its text, which is encoded once for all clips of a prompt. Change: of
  * clips of the same prompt and number that both arms have, this arm minus the first. Speed-up: exp of the mean of
  * log(first / this), of the same clips: paired, so that what is slow for both arms is no noise; no mean where 1.00 lies
- * within its interval or it has none (sg_speedup_clear). */
+ * within its interval or it has none (sg_speedup_clear). In both, what is no denoising is the same work in all arms and counts
+ * with the same time in both, its mean. */
 typedef enum sg_eval_measure {
     SG_EVAL_PSNR,
     SG_EVAL_PSNR_MINIMUM,
