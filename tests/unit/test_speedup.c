@@ -1,0 +1,235 @@
+/* test_speedup.c - speed-ups of arms by times that are made up: what they come to, and what noise leaves of them. */
+#include "speedup.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 12, DENSE = 3, DECODED = 9, ROUNDS = 4 };
+
+static uint64_t seed = 1;
+
+/* Of a normal distribution, nearly: twelve draws of an even one. */
+static double normal(void)
+{
+    double sum = -6;
+    for (int i = 0; i < 12; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        sum += (double)(seed >> 11) * 0x1p-53;
+    }
+    return sum;
+}
+
+static sg_arm_times times_of(int rounds, double own)
+{
+    sg_arm_times t;
+    sg_error     e = {0};
+    assert_int_equal(sg_arm_times_make(&t, rounds, STEPS, DECODED, &e), SG_OK);
+    for (int n = 0; n < rounds; n++) {
+        t.total[n] = 0.5;
+        for (int i = 0; i < STEPS; i++) {
+            t.shared[i] = i < DENSE;
+            t.step[n * STEPS + i] = i < DENSE ? 2 : own;
+            t.attention[n * STEPS + i] = (i < DENSE ? 2 : own) - 0.5;
+        }
+        for (int i = 0; i < DECODED; i++) t.decode[n * DECODED + i] = 0.2;
+    }
+    return t;
+}
+
+/* What these units do takes so much longer in this round. */
+static void slow(sg_arm_times *t, int round, int first, int last, double factor)
+{
+    for (int i = first; i < last; i++) {
+        double *const at = i < STEPS ? &t->step[round * STEPS + i] : &t->decode[round * DECODED + i - STEPS];
+        *at *= factor;
+        if (i < STEPS) t->attention[round * STEPS + i] *= factor;
+    }
+}
+
+static void add_up(sg_arm_times *t)
+{
+    for (int n = 0; n < t->rounds; n++) {
+        for (int i = 0; i < STEPS; i++) t->total[n] += t->step[n * STEPS + i];
+        for (int i = 0; i < DECODED; i++) t->total[n] += t->decode[n * DECODED + i];
+    }
+}
+
+static sg_arm_speed speed_of(sg_arm_times *first, sg_arm_times *arm)
+{
+    const sg_arm_times *const both[] = {first, arm};
+    for (int i = 0; i < first->steps; i++) first->shared[i] = true;
+    add_up(first);
+    add_up(arm);
+    const sg_arm_speed s = sg_arm_speed_of(both, 2, 1);
+    sg_arm_times_free(first);
+    sg_arm_times_free(arm);
+    return s;
+}
+
+static bool no_speedup(const sg_interval *v) { return isnan(v->mean); }
+static bool unknown(const sg_interval *v) { return isnan(v->mean) && isnan(v->low) && isnan(v->high); }
+static bool holds(const sg_interval *v, double x) { return v->low <= x && x <= v->high; }
+
+/* Without noise it is the ratio of the whole, and the bounds are next to it. */
+static void exact_times_give_exact_speedups(void **state)
+{
+    (void)state;
+    sg_arm_times       a = times_of(1, 2), b = times_of(1, 1);
+    const sg_arm_speed s = speed_of(&a, &b);
+    const double       rest = 0.5 + 9 * 0.2;
+    assert_true(fabs(s.denoise.mean - 24 / 15.0) < 1e-9 && fabs(s.denoise.high - s.denoise.low) < 1e-9);
+    assert_true(fabs(s.total.mean - (24 + rest) / (15 + rest)) < 1e-9);
+    assert_true(fabs(s.attention.mean - (12 * 1.5) / (3 * 1.5 + 9 * 0.5)) < 1e-9);
+    assert_int_equal(s.shared_steps, DENSE);
+    assert_true(s.noise < 1e-9);
+}
+
+/* The first steps, dense in both arms, took the first arm 40 % longer: that is not the other's doing. */
+static void drift_of_shared_steps_is_no_speedup(void **state)
+{
+    (void)state;
+    for (int rounds = 1; rounds <= 3; rounds++) {
+        sg_arm_times a = times_of(rounds, 2), b = times_of(rounds, 2);
+        for (int n = 0; n < rounds; n++) slow(&a, n, 0, 2, 1.4);
+        const sg_arm_speed s = speed_of(&a, &b);
+        assert_true(no_speedup(&s.total) && no_speedup(&s.denoise) && no_speedup(&s.attention));
+        assert_true(holds(&s.total, 1) && s.total.high > 1.02);
+    }
+    /* and where there is a speed-up it counts for nothing in its mean */
+    sg_arm_times a = times_of(3, 2), b = times_of(3, 0.5);
+    for (int n = 0; n < 3; n++) slow(&a, n, 0, 2, 1.4);
+    const sg_arm_speed s = speed_of(&a, &b);
+    const double       shared = 2 + 2 * (2 + 2.8) / 2;
+    assert_true(fabs(s.denoise.mean - (shared + 18) / (shared + 4.5)) < 1e-9);
+}
+
+static void a_speedup_stands_out_of_noise(void **state)
+{
+    (void)state;
+    for (int trial = 0; trial < 50; trial++)
+        for (int rounds = 1; rounds <= ROUNDS; rounds += ROUNDS - 1) {
+            sg_arm_times a = times_of(rounds, 1.3), b = times_of(rounds, 1);
+            seed = (uint64_t)trial + 1;
+            for (int n = 0; n < rounds; n++)
+                for (int i = 0; i < STEPS + DECODED; i++) {
+                    slow(&a, n, i, i + 1, exp(0.05 * normal()));
+                    slow(&b, n, i, i + 1, exp(0.05 * normal()));
+                }
+            const sg_arm_speed s = speed_of(&a, &b);
+            const double       rest = 6 + 0.5 + 9 * 0.2;
+            assert_true(holds(&s.total, (9 * 1.3 + rest) / (9 + rest)));
+            if (rounds == ROUNDS) assert_true(s.denoise.mean > 1.1 && s.denoise.high / s.denoise.low < 1.15);
+        }
+}
+
+/* A busy machine slows whole renders, long runs of units, or each unit by itself: of 2,000 pairs of arms that cost the same at
+ * most one in twenty gets a speed-up. */
+static void equal_arms_get_no_speedup(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 3; kind++)
+        for (int rounds = 1; rounds <= ROUNDS; rounds *= 2) {
+            int  apart = 0;
+            bool busy = false;
+            for (int trial = 0; trial < 2000; trial++) {
+                sg_arm_times t[2] = {times_of(rounds, 1), times_of(rounds, 1)};
+                for (int n = 0; n < rounds; n++)
+                    for (int k = 0; k < 2; k++) {
+                        sg_arm_times *const at = &t[(n + k) % 2];
+                        const double        level = kind == 0 ? 0.1 * normal() : 0;
+                        for (int i = 0; i < STEPS + DECODED; i++) {
+                            if (kind == 1 && normal() > 1.5) busy = !busy; /* one in 15 */
+                            slow(at, n, i, i + 1, exp(level + 0.03 * normal()) * (busy ? 1.6 : 1));
+                        }
+                    }
+                const sg_arm_speed s = speed_of(&t[0], &t[1]);
+                apart += !no_speedup(&s.total);
+            }
+            if (apart > 100) fail_msg("noise %d, %d rounds: %d of 2,000 got a speed-up", kind, rounds, apart);
+        }
+}
+
+/* A unit that takes a thousandth of the time says little of the noise, a long one much. */
+static void long_units_weigh_more(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        sg_pace p = {.rounds = 1};
+        for (int i = 0; i < 9; i++) sg_pace_add_own(&p, (double[]){1.3}, (double[]){1}, 1);
+        for (int i = 0; i < 3; i++) sg_pace_add_shared(&p, (double[]){late && i == 2 ? 4 : 2}, (double[]){2}, 1);
+        sg_pace_add_shared(&p, (double[]){0.004}, (double[]){0.002}, 1);
+        const sg_interval v = sg_speedup_of(&p, 0);
+        assert_true(isnan(v.mean) == (late == 1));
+        assert_true((sg_pace_noise(&p) > 0.4) == (late == 1) && (sg_pace_noise(&p) < 0.02) == (late == 0));
+    }
+}
+
+static void little_tells_nothing(void **state)
+{
+    (void)state;
+    const double one[] = {2}, half[] = {1}, zero[] = {0}, nan[] = {NAN};
+    sg_pace      p = {.rounds = 1};
+    sg_interval  v = sg_speedup_of(&p, 1); /* nothing at all */
+    assert_true(unknown(&v));
+    sg_pace_add_own(&p, one, half, 1); /* one step */
+    sg_pace_add_shared(&p, one, one, 1);
+    sg_pace_add_shared(&p, one, one, 1);
+    v = sg_speedup_of(&p, 1);
+    assert_true(unknown(&v));
+    sg_pace_add_own(&p, one, half, 1);
+    v = sg_speedup_of(&p, 0);
+    assert_true(fabs(v.mean - 2) < 1e-12);
+    sg_pace_add_shared(&p, zero, one, 1); /* left out */
+    v = sg_speedup_of(&p, 0);
+    assert_true(fabs(v.mean - 2) < 1e-12);
+    const double *const bad[] = {zero, nan};
+    for (int i = 0; i < 2; i++) {
+        sg_pace q = p;
+        sg_pace_add_own(&q, one, bad[i], 1);
+        v = sg_speedup_of(&q, 1);
+        assert_true(unknown(&v) && isnan(sg_pace_noise(&q)));
+    }
+    sg_pace all_shared = {.rounds = 2};
+    for (int i = 0; i < 5; i++) sg_pace_add_shared(&all_shared, (double[]){1, 2}, (double[]){2, 1}, 1);
+    v = sg_speedup_of(&all_shared, 1);
+    assert_true(unknown(&v));
+    p = (sg_pace){.rounds = 1}; /* two own steps, one shared unit */
+    for (int i = 0; i < 2; i++) sg_pace_add_own(&p, one, half, 1);
+    sg_pace_add_shared(&p, one, one, 1);
+    v = sg_speedup_of(&p, 1);
+    assert_true(unknown(&v));
+    v = sg_speedup_of(&p, NAN);
+    assert_true(unknown(&v));
+}
+
+static void speedups_are_told(void **state)
+{
+    (void)state;
+    char        text[64];
+    sg_interval v = sg_speedup_clear((sg_interval){1.324, 1.268, 1.379});
+    assert_string_equal(sg_speedup_text(text, sizeof text, &v), "1.32x, 1.27 to 1.38");
+    v = sg_speedup_clear((sg_interval){1.324, 1.004, 1.7}); /* 1.00 */
+    assert_string_equal(sg_speedup_text(text, sizeof text, &v), "not distinguishable in time");
+    v = sg_speedup_clear((sg_interval){0.8, 0.71, 0.99});
+    assert_string_equal(sg_speedup_text(text, sizeof text, &v), "0.80x, 0.71 to 0.99");
+    v = sg_speedup_clear((sg_interval){1.3, NAN, NAN});
+    assert_true(unknown(&v));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(exact_times_give_exact_speedups),
+                                       cmocka_unit_test(drift_of_shared_steps_is_no_speedup),
+                                       cmocka_unit_test(a_speedup_stands_out_of_noise),
+                                       cmocka_unit_test(equal_arms_get_no_speedup),
+                                       cmocka_unit_test(long_units_weigh_more),
+                                       cmocka_unit_test(little_tells_nothing),
+                                       cmocka_unit_test(speedups_are_told)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
