@@ -4,6 +4,16 @@
  * rounded. A kernel passes when, of all elements,
  *     rms error(kernel)     <= 2 rms error(rounded)     + one unit in the last place of the truth's rms
  *     largest error(kernel) <= 4 largest error(rounded) + one unit in the last place of the largest truth
+ * A backend may add up a sum in any order of its loops, in F32. The error of such a sum is at most u, 2^-24, times the sum
+ * of its partial sums' sizes; as roundings are as good as independent, it is about u / sqrt(3) times the root of the sum of
+ * their squares. So it grows as the root of the number of terms, and it depends on the order as the partial sums do:
+ * where the products of one channel agree in sign over the taps of a convolution, partial sums are large if the loop over
+ * channels is the outer one, and small if that over taps is. So the rounded oracle adds up in each nesting of a sum's loops,
+ * forwards and backwards, rounds each product and each partial sum, and keeps of each element the result farthest from the
+ * truth. Sums in pieces (vectors, threads, pairs) have smaller partial sums and are within that, as are fused products. Of
+ * terms at random this is 1.3 times what one order makes; of 1,944 terms of a decoder's convolution, up to 3.4 times.
+ * Source: Higham, Accuracy and Stability of Numerical Algorithms, 2002, 4.2; Higham and Mary, A new approach to
+ * probabilistic rounding error analysis, SIAM J. Sci. Comput. 41, 2019.
  * Tensor cores add 16 BF16 products to an F32 sum at a time and cut what lies below its last place instead of rounding
  * it: up to one unit, half of one on average, always towards zero, so that the cuts of a sum add up where roundings walk
  * at random. For such sums both limits grow by one unit, 2^-23 of the same scale, for each 16 products: what the cuts

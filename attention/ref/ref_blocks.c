@@ -27,7 +27,7 @@ static real mean_of(const sg_tensor *x, const sg_tensor *center, int64_t from, i
     const int64_t h = x->dim[1], d = x->dim[2];
     const real    middle = get_or(center, g * d + e, 0);
     real          sum = 0;
-    for (int64_t r = from; r < to; r++) sum += stored(get(x, (r * h + g) * d + e) - middle);
+    ADD_UP(sum, r, to - from, stored(get(x, ((from + r) * h + g) * d + e) - middle));
     return stored(sum / (real)(to - from));
 }
 
@@ -418,7 +418,7 @@ typedef struct attending {
 /* F8, too, as [h, n, d]. */
 static real *values_of(sg_tensor v, int64_t n)
 {
-    real *const r = widen(v);
+    real *const   r = widen(v);
     const int64_t d = v.dim[1]; /* of F8 */
     for (int64_t i = 0; r && v.dtype == SG_F8 && i < v.dim[0] * n * d; i++)
         r[i] = get(&v, (i / (n * d) * d + i % d) * v.dim[2] + sg_f8_place(i / d % n));

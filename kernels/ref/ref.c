@@ -1,7 +1,8 @@
 /* ref.c - the oracle: every op as its formula says, any dtype, never optimised beyond what lets it finish.
  *
- * Compiled twice. In double it is the truth. ref_rounded.c compiles it in float, every sum in order and the weights of
- * the softmax rounded to the dtype of v: the error of that build against the truth is the rounding budget of a kernel. */
+ * Compiled twice. In double it is the truth. ref_rounded.c compiles it in float, every product and every partial sum
+ * rounded, the weights of the softmax to the dtype of v: the error of that build against the truth is the rounding budget
+ * of a kernel. It adds up each sum in the plain orders that a kernel may have and keeps the worst: budget.h. */
 #include "ref.h"
 
 static real activate(sg_act act, real x)
@@ -16,24 +17,177 @@ static real activate(sg_act act, real x)
     }
 }
 
+/* ---- linear and conv ---- */
+
+/* Sums of `out` neighbouring outputs: over the taps, and the channels `in` of each, of x[tap][i] w[tap][i * step + o]. */
+typedef struct terms {
+    const real **x, **w;
+    int64_t      taps, in, out, step; /* of w, from one channel to the next */
+} terms;
+
+/* What becomes of the sums: gate (sum + b), and y from `at` on, with add. */
+typedef struct ending {
+    const sg_tensor *y, *b, *gate;
+    int64_t          at;
+    bool             add;
+} ending;
+
+/* Orders of the loops over taps and channels. */
+enum { BACKWARDS = 1, CHANNELS_OUTSIDE = 2, ORDERS = 4 };
+
+#define ADD_TERMS(name, type)                                                                                          \
+    static void name(type *sum, const terms *t, int order)                                                             \
+    {                                                                                                                  \
+        const bool    by_channel = order & CHANNELS_OUTSIDE, back = order & BACKWARDS;                                 \
+        const int64_t outer = by_channel ? t->in : t->taps, inner = by_channel ? t->taps : t->in, out = t->out;        \
+        for (int64_t k = 0; k < outer; k++)                                                                            \
+            for (int64_t l = 0; l < inner; l++) {                                                                      \
+                const int64_t     a = back ? outer - 1 - k : k, b = back ? inner - 1 - l : l;                          \
+                const int64_t     tap = by_channel ? b : a, i = by_channel ? a : b;                                    \
+                const type        x = t->x[tap][i];                                                                    \
+                const real *const w = t->w[tap] + i * t->step;                                                         \
+                _Pragma("omp simd") for (int64_t o = 0; o < out; o++) sum[o] += x * w[o];                              \
+            }                                                                                                          \
+    }
+ADD_TERMS(add_terms, real)
+
+#if SG_REF_IS_TRUTH
+enum { ROOM = 1 }; /* doubles for each output */
+
+/* The sums with their ending, in room. */
+static const real *sums_of(const terms *t, const ending *e, double *room)
+{
+    for (int64_t o = 0; o < t->out; o++) room[o] = 0;
+    add_terms(room, t, 0);
+    for (int64_t o = 0; o < t->out; o++) {
+        const real v = (room[o] + get_or(e->b, o, 0)) * get_or(e->gate, o, 1);
+        room[o] = e->add ? get(e->y, e->at + o) + v : v;
+    }
+    return room;
+}
+#else
+enum { ROOM = 3 };
+
+ADD_TERMS(add_terms_exactly, double)
+
+/* The worst of all orders. Forwards a sum begins with the bias, and with y where it is added to without a gate; backwards
+ * these come last. */
+static const real *sums_of(const terms *t, const ending *e, double *room)
+{
+    double *const exact = room;
+    real *const sum = (real *)(room + t->out), *const worst = (real *)(room + 2 * t->out);
+    const bool gated = e->gate->rank > 0;
+    const int  orders = t->taps > 1 ? ORDERS : ORDERS / 2;
+    for (int64_t o = 0; o < t->out; o++) exact[o] = 0;
+    add_terms_exactly(exact, t, 0);
+    for (int order = 0; order < orders; order++) {
+        const bool last = order & BACKWARDS;
+        for (int64_t o = 0; o < t->out; o++) {
+            const real y = e->add && !gated ? get(e->y, e->at + o) : 0;
+            sum[o] = last ? 0 : y + get_or(e->b, o, 0);
+        }
+        add_terms(sum, t, order);
+        for (int64_t o = 0; o < t->out; o++) {
+            const real y = e->add ? get(e->y, e->at + o) : 0, b = get_or(e->b, o, 0), gate = get_or(e->gate, o, 1);
+            const real v = last ? y + gate * (sum[o] + b) : gated ? y + gate * sum[o] : sum[o];
+            if (order == 0) exact[o] = (double)y + (double)gate * (exact[o] + (double)b);
+            worst[o] = order == 0 ? v : farther(exact[o], worst[o], v);
+        }
+    }
+    return worst;
+}
+#endif
+
+/* w[o, i, taps..] in the order [taps, i, o]. */
+static real *weights_of(sg_tensor w)
+{
+    const int64_t out = w.dim[0], in = w.dim[1], taps = in ? sg_count(w) / (out * in) : 0;
+    real *const   r = malloc((size_t)(sg_count(w) + 1) * sizeof *r);
+    if (!r) return NULL;
+    for (int64_t o = 0; o < out; o++)
+        for (int64_t i = 0; i < in; i++)
+            for (int64_t tap = 0; tap < taps; tap++) r[(tap * in + i) * out + o] = get(&w, (o * in + i) * taps + tap);
+    return r;
+}
+
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
     (void)s;
     const int64_t n = a->x.dim[0], in = a->x.dim[1], out = a->w.dim[0];
-    real *const x = widen(a->x), *const w = widen(a->w);
-    const bool ok = x && w;
+    real *const x = widen(a->x), *const w = weights_of(a->w);
+    int ok = x && w;
     if (ok) {
-#pragma omp parallel for schedule(static)
-        for (int64_t t = 0; t < n; t++)
-            for (int64_t o = 0; o < out; o++) {
-                const real v = activate(a->act, dot(x + t * in, w + o * in, in) + get_or(&a->b, o, 0));
-                put_or_add(&a->y, t * out + o, v * get_or(&a->gate, o, 1), a->add);
+#pragma omp parallel reduction(&& : ok)
+        {
+            double *const room = malloc((size_t)(ROOM * out) * sizeof *room);
+            ok = room != NULL;
+#pragma omp for schedule(static)
+            for (int64_t r = 0; r < n; r++) {
+                const real  *row = x + r * in, *all = w;
+                const terms  t = {&row, &all, 1, in, out, out};
+                const ending e = {&a->y, &a->b, &a->gate, r * out, a->add};
+                if (!room) continue;
+                const real *const v = sums_of(&t, &e, room);
+                for (int64_t o = 0; o < out; o++) put(&a->y, r * out + o, activate(a->act, v[o]));
             }
+            free(room);
+        }
     }
     free(x);
     free(w);
     return ok ? SG_OK : SG_E_MEMORY;
 }
+
+/* The taps of output place (f, y, x) that lie inside the frame. */
+static void window_of(const sg_conv_args *a, const real *x, const real *w, const int64_t place[3], terms *t)
+{
+    const int64_t *wd = a->w.dim, *xd = a->x.dim, taps = wd[2] * wd[3] * wd[4];
+    t->taps = 0;
+    for (int64_t tap = 0; tap < taps; tap++) {
+        const int64_t f = place[0] * a->stride[0] + tap / (wd[3] * wd[4]);
+        const int64_t y = place[1] * a->stride[1] + tap / wd[4] % wd[3] - a->pad[0];
+        const int64_t c = place[2] * a->stride[2] + tap % wd[4] - a->pad[2];
+        if (y < 0 || y >= xd[1] || c < 0 || c >= xd[2]) continue;
+        t->x[t->taps] = x + ((f * xd[1] + y) * xd[2] + c) * xd[3];
+        t->w[t->taps++] = w + tap * t->in * t->out;
+    }
+}
+
+static sg_status conv(sg_stream *s, const sg_conv_args *a)
+{
+    (void)s;
+    const int64_t  *yd = a->y.dim, out = yd[3], in = a->w.dim[1], taps = a->w.dim[2] * a->w.dim[3] * a->w.dim[4];
+    const sg_tensor none = {0};
+    real *const x = widen(a->x), *const w = weights_of(a->w);
+    int ok = x && w;
+    if (ok) {
+#pragma omp parallel reduction(&& : ok)
+        {
+            double *const      room = malloc((size_t)(ROOM * out) * sizeof *room);
+            const real **const window = malloc((size_t)(2 * taps) * sizeof *window);
+            terms              t = {window, window + taps, 0, in, out, out};
+            ok = room && window;
+#pragma omp for schedule(static)
+            for (int64_t p = 0; p < yd[0] * yd[1] * yd[2]; p++) {
+                const int64_t place[3] = {p / (yd[1] * yd[2]), p / yd[2] % yd[1], p % yd[2]};
+                if (!room || !window) continue;
+                const ending e = {&a->y, &a->b, &none, p * out, a->add};
+                window_of(a, x, w, place, &t);
+                const real *const v = sums_of(&t, &e, room);
+                for (int64_t o = 0; o < out; o++) put(&a->y, p * out + o, v[o]);
+            }
+            free(room);
+            free(window);
+        }
+    }
+    free(x);
+    free(w);
+    return ok ? SG_OK : SG_E_MEMORY;
+}
+
+/* ---- the rest ---- */
+
+static real squared(real v) { return v * v; }
 
 /* What a row is shifted by and multiplied with before w and b. */
 static void norm_row(const sg_norm_args *a, int64_t row, int64_t c, real *mean, real *gain)
@@ -43,13 +197,10 @@ static void norm_row(const sg_norm_args *a, int64_t row, int64_t c, real *mean, 
     *gain = 1;
     if (a->kind == SG_NORM_NONE) return;
     if (a->kind == SG_NORM_LAYER) {
-        for (int64_t i = 0; i < c; i++) sum += get(&a->x, row + i);
+        ADD_UP(sum, i, c, get(&a->x, row + i));
         *mean = sum / (real)c;
     }
-    for (int64_t i = 0; i < c; i++) {
-        const real d = get(&a->x, row + i) - *mean;
-        square += d * d;
-    }
+    ADD_UP(square, i, c, squared(get(&a->x, row + i) - *mean));
     if (a->kind == SG_NORM_L2)
         *gain = FN(sqrt)((real)c) / FN(fmax)(FN(sqrt)(square), (real)1e-12);
     else
@@ -79,7 +230,7 @@ static sg_status norm(sg_stream *s, const sg_norm_args *a)
 static real rms_gain(const sg_tensor *x, int64_t at, int64_t c, real eps)
 {
     real square = 0;
-    for (int64_t i = 0; i < c; i++) square += get(x, at + i) * get(x, at + i);
+    ADD_UP(square, i, c, squared(get(x, at + i)));
     return 1 / FN(sqrt)(square / (real)c + eps);
 }
 
@@ -103,9 +254,9 @@ static sg_status rope(sg_stream *s, const sg_rope_args *a)
     return SG_OK;
 }
 
-/* One row of one head: score holds m numbers, o holds d. */
+/* One row of one head: score holds m numbers, room ROOM d. */
 static void attend_row(const sg_attend_args *a, const real *q, const real *k, const real *v, int64_t i, int64_t g,
-                       real *score, real *o)
+                       real *score, double *room)
 {
     const int64_t m = a->k.dim[0], h = a->q.dim[1], d = a->q.dim[2], n = a->q.dim[0];
     real          max = -INFINITY, sum = 0;
@@ -114,12 +265,14 @@ static void attend_row(const sg_attend_args *a, const real *q, const real *k, co
                    get_or(&a->bias, (g * n + i) * m + j, 0);
         if (score[j] > max || score[j] != score[j]) max = score[j];
     }
-    for (int64_t e = 0; e < d; e++) o[e] = 0;
-    for (int64_t j = 0; j < m; j++) {
-        const real p = max == -INFINITY ? 0 : FN(exp)(score[j] - max), rounded = round_as(a->v.dtype, p);
-        sum += p;
-        for (int64_t e = 0; e < d; e++) o[e] += rounded * v[(j * h + g) * d + e];
-    }
+    for (int64_t j = 0; j < m; j++) score[j] = max == -INFINITY ? 0 : FN(exp)(score[j] - max);
+    ADD_UP(sum, j, m, score[j]);
+    for (int64_t j = 0; j < m; j++) score[j] = round_as(a->v.dtype, score[j]);
+    const real       *v_row = v + g * d;
+    const real       *p = score;
+    const terms       t = {&p, &v_row, 1, m, d, h * d};
+    const ending      none = {&(sg_tensor){0}, &(sg_tensor){0}, &(sg_tensor){0}, 0, false};
+    const real *const o = sums_of(&t, &none, room);
     for (int64_t e = 0; e < d; e++) put(&a->y, (i * h + g) * d + e, sum == 0 ? 0 : o[e] / sum);
 }
 
@@ -132,11 +285,13 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
     if (ok) {
 #pragma omp parallel reduction(&& : ok)
         {
-            real *const room = malloc((size_t)(m + d) * sizeof *room);
-            ok = room != NULL;
+            real *const   score = malloc((size_t)m * sizeof *score);
+            double *const room = malloc((size_t)(ROOM * d) * sizeof *room);
+            ok = score && room;
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < n * h; i++)
-                if (room) attend_row(a, q, k, v, i / h, i % h, room, room + m);
+                if (score && room) attend_row(a, q, k, v, i / h, i % h, score, room);
+            free(score);
             free(room);
         }
     }
@@ -199,53 +354,6 @@ static sg_status sinusoid(sg_stream *s, const sg_sinusoid_args *a)
             put(&a->y, t * 2 * half + half + i, FN(sin)((real)angle));
         }
     return SG_OK;
-}
-
-/* Output place (t, r, u) for output channel o: the sum over taps that lie inside the frame. */
-static real conv_at(const sg_conv_args *a, const real *x, const real *w, int64_t t, int64_t r, int64_t u, int64_t o)
-{
-    const int64_t *wd = a->w.dim, *xd = a->x.dim, in = xd[3];
-    real           sum = get_or(&a->b, o, 0);
-    for (int64_t kt = 0; kt < wd[2]; kt++)
-        for (int64_t ky = 0; ky < wd[3]; ky++)
-            for (int64_t kx = 0; kx < wd[4]; kx++) {
-                const int64_t f = t * a->stride[0] + kt, y = r * a->stride[1] + ky - a->pad[0];
-                const int64_t c = u * a->stride[2] + kx - a->pad[2];
-                if (y < 0 || y >= xd[1] || c < 0 || c >= xd[2]) continue;
-                /* w has been put in the order [o, kt, ky, kx, i] */
-                sum = dot_onto(sum, x + ((f * xd[1] + y) * xd[2] + c) * in,
-                               w + (((o * wd[2] + kt) * wd[3] + ky) * wd[4] + kx) * in, in);
-            }
-    return sum;
-}
-
-static real *conv_weights(sg_tensor w)
-{
-    const int64_t o = w.dim[0], in = w.dim[1], taps = w.dim[2] * w.dim[3] * w.dim[4];
-    real *const   r = malloc((size_t)(sg_count(w) + 1) * sizeof *r);
-    if (!r) return NULL;
-    for (int64_t k = 0; k < o; k++)
-        for (int64_t i = 0; i < in; i++)
-            for (int64_t tap = 0; tap < taps; tap++) r[(k * taps + tap) * in + i] = get(&w, (k * in + i) * taps + tap);
-    return r;
-}
-
-static sg_status conv(sg_stream *s, const sg_conv_args *a)
-{
-    (void)s;
-    const int64_t *yd = a->y.dim;
-    real *const x = widen(a->x), *const w = conv_weights(a->w);
-    const bool ok = x && w;
-    if (ok) {
-#pragma omp parallel for schedule(static)
-        for (int64_t p = 0; p < yd[0] * yd[1] * yd[2]; p++)
-            for (int64_t o = 0; o < yd[3]; o++)
-                put_or_add(&a->y, p * yd[3] + o, conv_at(a, x, w, p / (yd[1] * yd[2]), p / yd[2] % yd[1], p % yd[2], o),
-                           a->add);
-    }
-    free(x);
-    free(w);
-    return ok ? SG_OK : SG_E_MEMORY;
 }
 
 static sg_status upsample(sg_stream *s, const sg_upsample_args *a)

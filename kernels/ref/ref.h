@@ -67,15 +67,43 @@ static inline real *widen(sg_tensor t)
     return r;
 }
 
-/* sum + a b; in order where the order counts. */
-static inline real dot_onto(real sum, const real *a, const real *b, int64_t n)
+/* sum += term, a formula in i, for every i from 0 to n - 1. Whoever computes it in F32 may add in another order, and the
+ * error follows the partial sums of the order: so the rounded build adds forwards from what sum is, and backwards with that
+ * last, and takes what is farther from the same terms added in double. */
+#if SG_REF_IS_TRUTH
+#define ADD_UP(sum, i, n, term)                                                                                        \
+    do {                                                                                                               \
+        SUM(sum)                                                                                                       \
+        for (int64_t i = 0; i < (n); i++) sum += (term);                                                               \
+    } while (0)
+#else
+#define ADD_UP(sum, i, n, term)                                                                                        \
+    do {                                                                                                               \
+        real   back_ = 0, term_;                                                                                       \
+        double exact_ = (double)(sum), first_ = exact_;                                                                \
+        for (int64_t k_ = 0; k_ < (n); k_++) {                                                                         \
+            int64_t i = (n)-1 - k_;                                                                                    \
+            back_ += (term);                                                                                           \
+            i = k_;                                                                                                    \
+            sum += term_ = (term);                                                                                     \
+            exact_ += (double)term_;                                                                                   \
+        }                                                                                                              \
+        sum = farther(exact_, sum, back_ + (real)first_);                                                              \
+    } while (0)
+#endif
+
+/* That of two results which is less near to the exact one; one that is not finite is farthest. */
+static inline real farther(double exact, real a, real b)
 {
-    SUM(sum)
-    for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
-    return sum;
+    return fabs((double)b - exact) <= fabs((double)a - exact) ? a : b;
 }
 
-static inline real dot(const real *a, const real *b, int64_t n) { return dot_onto(0, a, b, n); }
+static inline real dot(const real *a, const real *b, int64_t n)
+{
+    real sum = 0;
+    ADD_UP(sum, i, n, a[i] * b[i]);
+    return sum;
+}
 
 /* attention/ref: the stages of sparse attention. */
 #define X(op) sg_status SG_REF_OP(op)(sg_stream *, const sg_##op##_args *);
