@@ -31,8 +31,6 @@ static const char *const switches[] = {"off", "on", NULL};
 static const char *const budgets[] = {"row", "heads", NULL};
 static const char *const rules[] = {"topk", "tau", NULL};
 
-const char *const sg_cpumask_names[] = {"base", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx", "all", NULL};
-
 const sg_option sg_option_table[] = {
     HEADING(MODEL, "What to render"),
     {.name = "model", .letter = 'm', .kind = SG_OPTION_TEXT, .commands = MODEL, AT(model), .value = "DIR",
@@ -220,8 +218,8 @@ const sg_option sg_option_table[] = {
      .help = "of the matrix products; auto takes the faster on this machine"},
     {.name = "threads", .letter = 't', .kind = SG_OPTION_INT, .commands = ALL, AT(threads), .lo = 1, .hi = 4096,
      .value = "N", .help = "CPU threads (default: one a core)"},
-    {.name = "cpumask", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(cpumask), .choices = sg_cpumask_names, .value = "LEVEL",
-     .help = "no instruction set beyond this"},
+    {.name = "cpumask", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(cpumask), .choices = sg_cpu_mask_names, .value = "LEVEL",
+     .help = "no instruction set beyond this (or SPARGE_GEN_CPUMASK)"},
     {.name = "gpumask", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(gpumask), .choices = sg_gpu_level_names,
      .value = "LEVEL",
      .help = "run the GPU as one of this level, FP8 from sm89 up, without cuDNN where it is not its own\n"

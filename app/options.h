@@ -21,9 +21,6 @@ typedef enum sg_command {
     SG_COMMAND_EVAL = 128
 } sg_command;
 
-/* The levels of --cpumask, lowest first, then "all" and NULL. */
-extern const char *const sg_cpumask_names[];
-
 /* What was asked for. Strings point into argv. Zero, NULL and NaN mean "not given: as the model has it". */
 typedef struct sg_settings {
     sg_command  command;

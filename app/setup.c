@@ -80,7 +80,7 @@ int sg_setup_place(const char *name, const char *const *list)
 }
 
 /* Bit i allows level i of the CPU; each name allows all below it. */
-static unsigned cpu_mask(const char *name) { return name ? (2u << sg_setup_place(name, sg_cpumask_names)) - 1 : 0; }
+static unsigned cpu_mask(const char *name) { return name ? (2u << sg_setup_place(name, sg_cpu_mask_names)) - 1 : 0; }
 
 static int gpu_level(const char *name) { return name ? 1 + sg_setup_place(name, sg_gpu_level_names) : SG_GPU_OWN; }
 

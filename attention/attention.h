@@ -41,7 +41,8 @@ extern "C" {
 typedef struct sg_attention_options {
     const char *backend;  /* "cpu" (NULL), or "ref", the slow oracle */
     int         threads;  /* 0: one a core */
-    unsigned    cpu_mask; /* bit i allows level i: SSE2, AVX2, AVX-512, its VNNI, its BF16, AMX; 0: all that there is */
+    unsigned    cpu_mask; /* bit i allows level i: SSE2, AVX2, AVX-512, its VNNI, its BF16, AMX; 0: all that there is, or
+                           * up to what the environment variable SPARGE_GEN_CPUMASK names: base, avx2 .. amx */
     int64_t     reserved[8];
 } sg_attention_options;
 

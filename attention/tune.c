@@ -71,7 +71,7 @@ static sg_tune_kernel *kernel_of(unsigned mask)
 {
     const sg_cpu_level machine = sg_cpu_machine_level();
     unsigned           levels = 0; /* how many may be used, each above the last */
-    while (levels <= (unsigned)machine && (!mask || mask >> levels & 1)) levels++;
+    while (levels <= (unsigned)machine && mask >> levels & 1) levels++;
     return levels > SG_CPU_AVX512 ? sg_vec_tune_avx512 : levels > SG_CPU_AVX2 ? sg_vec_tune_avx2 : sg_vec_tune_base;
 }
 
@@ -87,11 +87,13 @@ sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e)
                             o->l1, o->l2);
     if (!(o->least >= 0 && o->least <= 1)) return sg_error_set(e, SG_E_ARG, "%g is no least amount", o->least);
     if (o->buckets < 1 || o->every < 0) return sg_error_set(e, SG_E_ARG, "%d buckets", o->buckets);
+    unsigned mask = o->cpu_mask;
+    SG_TRY(sg_cpu_mask_held(&mask, e));
     sg_tune *const t = calloc(1, sizeof *t);
     if (!t) return sg_error_set(e, SG_E_MEMORY, "no memory to tune");
     t->o = *o;
     if (!o->every) t->o.every = SG_TUNE_EVERY;
-    t->kernel = kernel_of(o->cpu_mask);
+    t->kernel = kernel_of(mask);
     t->amounts = o->policy.rule == SG_SELECT_TOPK ? shares : masses;
     *out = t;
     return SG_OK;

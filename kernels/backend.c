@@ -81,7 +81,9 @@ static size_t memory_now(void)
 
 static sg_status open_cpu(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
-    sg_cpu *const c = sg_cpu_open(o->threads, o->cpu_mask, b->total_bytes / 8);
+    unsigned mask = o->cpu_mask;
+    SG_TRY(sg_cpu_mask_held(&mask, e));
+    sg_cpu *const c = sg_cpu_open(o->threads, mask, b->total_bytes / 8);
     if (!c) return sg_error_set(e, SG_E_MEMORY, "no memory for the cpu backend");
     char brand[64];
     sg_cpu_brand(brand, sizeof brand);

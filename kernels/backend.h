@@ -24,12 +24,13 @@ typedef enum sg_cpu_level {
  * its compute capability; from 10.0 up it has sm89, by PTX. */
 typedef enum sg_gpu_level { SG_GPU_OWN, SG_GPU_SM80, SG_GPU_SM89, SG_GPU_SM90, SG_GPU_LEVELS } sg_gpu_level;
 
+extern const char *const sg_cpu_mask_names[]; /* "base", "avx2" .. "amx", "all", NULL: level i and those below */
 extern const char *const sg_gpu_level_names[]; /* "sm80", "sm89", "sm90", NULL: that of level i + 1 */
 
 typedef struct sg_backend_options {
     const char  *name;       /* "auto", "cuda", "cpu" or "ref" */
     int          threads;    /* 0: as many as the machine has */
-    unsigned     cpu_mask;   /* allowed levels; 0: all */
+    unsigned     cpu_mask;   /* allowed levels; 0: those that the variable SPARGE_GEN_CPUMASK names, all without it */
     sg_gpu_level gpu_level;  /* what cuda runs as; auto then takes no other backend. OWN: the device's */
     int          device;     /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
     int          local_rank; /* device 0: this process's number among those of its host, which take the GPUs in turn */
@@ -52,9 +53,9 @@ typedef struct sg_backend {
     char     device[160]; /* for people: "Intel ... , AVX-512, 2 threads" */
 } sg_backend;
 
-/* Opens the device that o names. The caller closes it. SG_E_ARG for an unknown name, SG_E_UNSUPPORTED for one that
- * this build or machine lacks, and for a level above the device's; SG_E_ARG for a GPU that is not there, and for one but
- * the first with cpu and ref. */
+/* Opens the device that o names. The caller closes it. SG_E_ARG for an unknown name, here or in SPARGE_GEN_CPUMASK, and
+ * for a GPU that is not there, or for one but the first with cpu and ref; SG_E_UNSUPPORTED for what this build or machine
+ * lacks, and for a level above the device's. */
 sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 void      sg_backend_close(sg_backend **b);
 

@@ -36,7 +36,7 @@ typedef struct sg_engine_options {
     const char *backend;      /* "auto", "cuda", "cpu", "ref" */
     const char *dtype;        /* "auto", "f32", "bf16": of the products; auto takes the faster on this machine */
     int         threads;      /* 0: all cores */
-    unsigned    cpu_mask;     /* allowed instruction-set levels, bit 0 plain C; 0: all */
+    unsigned    cpu_mask;     /* allowed instruction-set levels, bit 0 plain C; 0: all, or as SPARGE_GEN_CPUMASK says */
     int         gpu_level;    /* sg_gpu_level of backend.h, what a GPU runs as; 0: its own */
     int         device;       /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
     int         local_rank;   /* with device 0: of this host's processes, which take its GPUs in turn */

@@ -56,6 +56,23 @@ const char *sg_cpu_level_name(sg_cpu_level level)
     return name[level];
 }
 
+const char *const sg_cpu_mask_names[] = {"base", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx", "all", NULL};
+
+sg_status sg_cpu_mask_held(unsigned *mask, sg_error *e)
+{
+    static const char variable[] = "SPARGE_GEN_CPUMASK";
+    const char *const name = getenv(variable);
+    if (*mask != 0) return SG_OK;
+    *mask = ~0u;
+    if (!name || !*name) return SG_OK;
+    for (int i = 0; sg_cpu_mask_names[i]; i++) {
+        *mask = (2u << i) - 1;
+        if (strcmp(name, sg_cpu_mask_names[i]) == 0) return SG_OK;
+    }
+    return sg_error_set(e, SG_E_ARG, "%s: '%s' is not one of base, avx2, avx512, avx512vnni, avx512bf16, amx, all",
+                        variable, name);
+}
+
 sg_cpu_level sg_cpu_fill(sg_ops *t, unsigned mask)
 {
     const sg_cpu_level machine = sg_cpu_machine_level();
@@ -89,12 +106,20 @@ bool sg_cpu_use_library(sg_cpu *c, sg_cpu_level level, bool native_bf16)
 #if SG_ONEDNN
     sg_onednn_close(c);
     const bool ok = sg_onednn_open(c, level, native_bf16);
-    c->native_bf16 = ok && native_bf16;
+    c->native_bf16 = ok && sg_onednn_native_bf16(c);
     return ok;
 #else
     (void)c, (void)level, (void)native_bf16;
     return false;
 #endif
+}
+
+sg_cpu_level sg_cpu_library_level(const sg_cpu *c)
+{
+#if SG_ONEDNN
+    if (c->library) return sg_onednn_level(c);
+#endif
+    return c->level;
 }
 
 /* Whether BF16 products are faster than F32 products. Without tiles Intel's make half as many operations a cycle (measured:

@@ -47,10 +47,14 @@ sg_cpu_level sg_cpu_machine_level(void);
 void         sg_cpu_brand(char *out, size_t size);
 const char  *sg_cpu_level_name(sg_cpu_level level);
 
+/* A mask of 0 becomes what the variable SPARGE_GEN_CPUMASK names, one of sg_cpu_mask_names, and all levels without it.
+ * SG_E_ARG: it names none. Other masks stay. */
+sg_status sg_cpu_mask_held(unsigned *mask, sg_error *e) SG_MUST_USE;
+
 /* Fills t with the entries of the levels in mask, base always, without oneDNN. Returns the highest one used. */
 sg_cpu_level sg_cpu_fill(sg_ops *t, unsigned mask);
 
-/* threads 0: all. pack_limit in bytes. NULL when memory is short. */
+/* threads 0: all. mask 0: all. pack_limit in bytes. NULL when memory is short. */
 sg_cpu *sg_cpu_open(int threads, unsigned mask, size_t pack_limit);
 void    sg_cpu_close(sg_cpu *c);
 
@@ -95,12 +99,17 @@ void sg_amx_blocks_init(sg_ops *t);
 void sg_amx_score_init(sg_ops *t);
 
 /* Puts oneDNN's linear (from AVX-512 up) and conv (from AVX2 up) into c->ops; its generated code uses the instructions
- * of `level` and those below. With native_bf16 products of BF16 by BF16 run as such, else all are F32. False, and
- * c->ops as it was, when the build lacks the library, the level is too low for it, it fails, or it has generated code
- * beyond the level already in this process. */
+ * of `level` and those below, or fewer where its own variable ONEDNN_MAX_CPU_ISA says so. With native_bf16 products of
+ * BF16 by BF16 run as such, from AVX-512 up, else all are F32. False, and c->ops as it was, when the build lacks the
+ * library, the level is too low for it, it fails, or it has been held to more than the level already in this process. */
 bool sg_cpu_use_library(sg_cpu *c, sg_cpu_level level, bool native_bf16);
 bool sg_onednn_open(sg_cpu *c, sg_cpu_level level, bool native_bf16); /* the same; exists where the build has oneDNN */
 void sg_onednn_close(sg_cpu *c);
+
+/* The level that oneDNN's code is held to, the backend's where it is not used. */
+sg_cpu_level sg_cpu_library_level(const sg_cpu *c);
+sg_cpu_level sg_onednn_level(const sg_cpu *c);
+bool         sg_onednn_native_bf16(const sg_cpu *c);
 
 /* Generates the code of a convolution of these shapes, as its first run would. */
 void sg_onednn_prepare_conv(const sg_cpu *c, const sg_conv_args *a);

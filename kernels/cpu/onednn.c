@@ -24,6 +24,7 @@
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdlib.h>
+#include <strings.h>
 
 enum { SG_KEPT = 256, SG_FEW_ROWS = 4 };
 
@@ -48,6 +49,7 @@ typedef struct plan {
 typedef struct sg_onednn {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
+    sg_cpu_level  level; /* that its code is held to */
     bool          native_bf16;
     sg_ops        plain; /* the table without oneDNN */
     plan         *kept[SG_KEPT];
@@ -366,7 +368,7 @@ static plan *plan_for_conv(const sg_cpu *c, const sg_conv_args *a)
     for (int i = 0; i < 3; i++) k.n[13 + i] = a->stride[i];
     k.conv = true;
     const sg_linear_args product = product_of(a);
-    if (!runs_bf16(c->library, &k, &product) && c->level >= SG_CPU_AVX512 && !is_steady(a)) return NULL;
+    if (!runs_bf16(c->library, &k, &product) && c->library->level >= SG_CPU_AVX512 && !is_steady(a)) return NULL;
     return plan_for(c, &k, &product);
 }
 
@@ -381,17 +383,52 @@ void sg_onednn_prepare_conv(const sg_cpu *c, const sg_conv_args *a) { (void)plan
 
 size_t sg_onednn_code_bytes(const sg_cpu *c) { return c->library->code_bytes; }
 
+/* What oneDNN's own variable allows it, all without one. */
+static unsigned allowed_isa(void)
+{
+    static const struct {
+        const char    *name;
+        dnnl_cpu_isa_t isa;
+    } known[] = {{"SSE41", dnnl_cpu_isa_sse41},
+                 {"AVX", dnnl_cpu_isa_avx},
+                 {"AVX2", dnnl_cpu_isa_avx2},
+                 {"AVX2_VNNI", dnnl_cpu_isa_avx2_vnni},
+                 {"AVX512_CORE", dnnl_cpu_isa_avx512_core},
+                 {"AVX512_CORE_VNNI", dnnl_cpu_isa_avx512_core_vnni},
+                 {"AVX512_CORE_BF16", dnnl_cpu_isa_avx512_core_bf16},
+                 {"AVX512_CORE_AMX", dnnl_cpu_isa_avx512_core_amx}};
+    const char *name = getenv("ONEDNN_MAX_CPU_ISA");
+    if (!name) name = getenv("DNNL_MAX_CPU_ISA");
+    for (size_t i = 0; name && i < sizeof known / sizeof known[0]; i++)
+        if (strcasecmp(name, known[i].name) == 0) return known[i].isa;
+    return ~0u;
+}
+
+/* Holds oneDNN to the level and to its own variable, whichever is less, unless it is too late. *used: the level that its
+ * instructions make up, SG_CPU_BASE below AVX2. False: they are more than those of the level. */
+static bool hold(sg_cpu_level level, sg_cpu_level *used)
+{
+    static const unsigned most[SG_CPU_LEVELS] = {[SG_CPU_BASE] = dnnl_cpu_isa_sse41,
+                                                 [SG_CPU_AVX2] = dnnl_cpu_isa_avx2,
+                                                 [SG_CPU_AVX512] = dnnl_cpu_isa_avx512_core,
+                                                 [SG_CPU_AVX512_VNNI] = dnnl_cpu_isa_avx512_core_vnni,
+                                                 [SG_CPU_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16,
+                                                 [SG_CPU_AMX] = dnnl_cpu_isa_avx512_core_amx};
+    const bool            lowered = level < sg_cpu_machine_level();
+    if (lowered) (void)dnnl_set_max_cpu_isa((dnnl_cpu_isa_t)(most[level] & allowed_isa()));
+    const unsigned isa = dnnl_get_effective_cpu_isa();
+    *used = SG_CPU_BASE;
+    while (*used < SG_CPU_AMX && (isa & most[*used + 1]) == most[*used + 1]) ++*used;
+    if (lowered && *used > level) return false;
+    if (*used > level) *used = level;
+    return true;
+}
+
 bool sg_onednn_open(sg_cpu *c, sg_cpu_level level, bool native_bf16)
 {
-    static const dnnl_cpu_isa_t most[SG_CPU_LEVELS] = {[SG_CPU_AVX2] = dnnl_cpu_isa_avx2,
-                                                       [SG_CPU_AVX512] = dnnl_cpu_isa_avx512_core_vnni,
-                                                       [SG_CPU_AVX512_VNNI] = dnnl_cpu_isa_avx512_core_vnni,
-                                                       [SG_CPU_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16,
-                                                       [SG_CPU_AMX] = dnnl_cpu_isa_all};
     if (level < SG_CPU_AVX2) return false;
-    if (level < sg_cpu_machine_level() && dnnl_set_max_cpu_isa(most[level]) != dnnl_success &&
-        dnnl_get_effective_cpu_isa() != most[level])
-        return false;
+    sg_cpu_level used;
+    if (!hold(level, &used) || used < SG_CPU_AVX2) return false;
     sg_onednn *const o = calloc(1, sizeof *o);
     if (!o) return false;
     c->library = o;
@@ -401,11 +438,16 @@ bool sg_onednn_open(sg_cpu *c, sg_cpu_level level, bool native_bf16)
         sg_onednn_close(c);
         return false;
     }
-    o->native_bf16 = native_bf16;
-    if (level >= SG_CPU_AVX512) c->ops.linear = linear;
+    o->level = used;
+    o->native_bf16 = native_bf16 && used >= SG_CPU_AVX512;
+    if (used >= SG_CPU_AVX512) c->ops.linear = linear;
     c->ops.conv = conv;
     return true;
 }
+
+sg_cpu_level sg_onednn_level(const sg_cpu *c) { return c->library->level; }
+
+bool sg_onednn_native_bf16(const sg_cpu *c) { return c->library->native_bf16; }
 
 void sg_onednn_close(sg_cpu *c)
 {

@@ -3,9 +3,9 @@
  *     checkkern [--backend NAME] [--cpumask LEVEL] [--gpumask LEVEL] [--seed N] [--quick] [--bench] [name]
  *
  * name is a part of "level op". The cpu backend, which is the default, has levels: entries are tried where they differ
- * from the level below, and levels that this machine lacks are listed as skipped. --cpumask keeps the whole process,
- * oneDNN in it, at and below a level: the library can be limited only once, before it first generates code, so that
- * what it would do on a lesser machine takes a run of its own. The cuda backend's levels are one after the other what the
+ * from the level below, and levels that this machine lacks are listed as skipped. --cpumask, or the variable
+ * SPARGE_GEN_CPUMASK, keeps the whole process, oneDNN in it, at and below a level: the library can be limited only once,
+ * before it first generates code, so that what it would do on a lesser machine takes a run of its own. The cuda backend's levels are one after the other what the
  * same device runs as, up to --gpumask, and without that cuDNN wherever it can. One line an op; exit 1 when anything
  * failed. */
 #include "checkkern.h"
@@ -43,8 +43,6 @@ typedef struct options {
     int          gpu_top;          /* likewise of the GPU's, as sg_gpu_level */
 } options;
 
-static const char *const level_names[SG_CPU_LEVELS] = {"base", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"};
-
 /* What a level of the GPU may do otherwise than that below: FP8 from sm89 up, nothing from sm90 up. NULL: everything is
  * new. */
 static const char *const gpu_ops[SG_GPU_LEVELS] = {
@@ -71,6 +69,7 @@ static void level_open(ck_level *l, const char *name, bool there, sg_cpu_level t
 static void library_open(ck_level *l, sg_cpu_level top, bool native_bf16)
 {
     for (int i = 0; l->there && i < 2; i++) l->there = sg_cpu_use_library(l->cpu[i], top, native_bf16);
+    if (l->there && native_bf16) l->there = l->cpu[0]->native_bf16;
     if (l->there) l->ops = l->cpu[0]->ops;
 }
 
@@ -79,17 +78,16 @@ static void library_open(ck_level *l, sg_cpu_level top, bool native_bf16)
 static void levels_open(ck_level level[LEVELS], sg_cpu_level top)
 {
     for (int i = 0; i < SG_CPU_LEVELS; i++) {
-        level_open(&level[i], level_names[i], i <= (int)top, top);
+        level_open(&level[i], sg_cpu_mask_names[i], i <= (int)top, top);
         if (level[i].there) sg_cpu_fill(&level[i].ops, (2u << i) - 1);
     }
     ck_level *const plain = &level[SG_CPU_LEVELS], *const bf16 = plain + 1;
-    const bool built = level[0].cpu[0]->library != NULL;
-    level_open(plain, "onednn", built, top);
-    level_open(bf16, "onednn_bf16", built && top >= SG_CPU_AVX512, top);
+    level_open(plain, "onednn", true, top);
+    level_open(bf16, "onednn_bf16", true, top);
     library_open(plain, top, false);
     library_open(bf16, top, true);
     bf16->may_differ = true;
-    bf16->emulated = top < SG_CPU_AMX;
+    bf16->emulated = bf16->there && sg_cpu_library_level(bf16->cpu[0]) < SG_CPU_AMX;
 }
 
 static bool wanted(const options *o, const ck_level *l, const ck_op *op)
@@ -144,7 +142,7 @@ static void run_level(const options *o, ck_level *l, const ck_level *below, tota
     }
     if (!l->there && !o->filter) {
         t->skipped++;
-        printf("skip  %-11s this machine or this build lacks it\n", l->name);
+        printf("skip  %-11s this machine or this build lacks it, or is held below it\n", l->name);
     }
 }
 
@@ -219,8 +217,8 @@ static void run_named(const options *o, totals *t)
 static int top_of(const char *name)
 {
     const int machine = (int)sg_cpu_machine_level();
-    for (int i = 0; i < SG_CPU_LEVELS; i++)
-        if (strcmp(name, level_names[i]) == 0) return i < machine ? i : machine;
+    for (int i = 0; sg_cpu_mask_names[i]; i++)
+        if (strcmp(name, sg_cpu_mask_names[i]) == 0) return i < machine ? i : machine;
     return -1;
 }
 
@@ -232,9 +230,22 @@ static int gpu_top_of(const char *name)
     return 0;
 }
 
+/* The highest level that the environment leaves; ends the run where it names none. */
+static int top_held(void)
+{
+    const int machine = (int)sg_cpu_machine_level();
+    unsigned  mask = 0;
+    int       top = 0;
+    sg_error  e = {0};
+    if (sg_cpu_mask_held(&mask, &e)) stop(&e);
+    while (top < machine && mask & 2u << top) top++;
+    return top;
+}
+
 static bool parse(options *o, int argc, char **argv)
 {
-    int top = (int)sg_cpu_machine_level();
+    int  top = -1;
+    bool named = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--quick") == 0)
             o->quick = true;
@@ -245,7 +256,7 @@ static bool parse(options *o, int argc, char **argv)
         else if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc)
             o->backend = argv[++i];
         else if (strcmp(argv[i], "--cpumask") == 0 && i + 1 < argc)
-            top = top_of(argv[++i]);
+            top = top_of(argv[++i]), named = true;
         else if (strcmp(argv[i], "--gpumask") == 0 && i + 1 < argc)
             o->gpu_top = gpu_top_of(argv[++i]);
         else if (argv[i][0] != '-' && !o->filter)
@@ -254,6 +265,7 @@ static bool parse(options *o, int argc, char **argv)
             return false;
     }
     if (o->backend && strcmp(o->backend, "cpu") == 0) o->backend = NULL;
+    if (!named) top = top_held();
     o->top = (sg_cpu_level)top;
     return top >= 0 && o->gpu_top > 0 && !(o->backend && o->bench);
 }
