@@ -40,6 +40,9 @@ typedef enum ck_fill {
     CK_NO_BITS,
     CK_ONE_BIT,    /* in each row */
     CK_SOME_EMPTY, /* a row has all, none or any */
+    CK_LEVELS,     /* as after an activation: each channel, of the last dimension, about a level of its own above 0 */
+    CK_SIGNED,     /* weights [o, i, ..] of one sign in each (o, i); what half of the channels adds of CK_LEVELS the other
+                    * takes away */
     CK_FILLS
 } ck_fill;
 
@@ -106,6 +109,13 @@ void ck_case_same(ck *c, const void *args, const void *same);
 #define X(op) void ck_try_##op(ck *c);
 SG_OPS(X)
 #undef X
+
+/* The same with the shapes of weights/tiny-wan. */
+void ck_model_linear(ck *c);
+void ck_model_conv(ck *c);
+void ck_model_attend(ck *c);
+void ck_model_norm(ck *c);
+void ck_model_rope(ck *c);
 
 /* Speed of the entry called name, one line a shape. */
 void ck_bench(ck_level *level, const char *name);

@@ -103,6 +103,27 @@ static void fill_runs(ck *c, const sg_tensor *t, float often, float seldom)
     }
 }
 
+static float level_of(int64_t channel, int64_t half) { return 1 + 2 * (float)(channel % half) / (float)half; }
+
+static void fill_levels(ck *c, const sg_tensor *t)
+{
+    const int64_t channels = t->dim[t->rank - 1], half = (channels + 1) / 2;
+    for (int64_t i = 0; i < sg_count(*t); i++) sg_store(t, i, level_of(i % channels, half) + 0.1f * ck_normal(c));
+}
+
+static void fill_signed(ck *c, const sg_tensor *t)
+{
+    enum { MOST = 1024 };
+    const int64_t in = t->dim[1], half = (in + 1) / 2, rows = t->dim[0] * in, taps = sg_count(*t) / rows;
+    float         middle[MOST] = {0};
+    for (int64_t row = 0; row < rows; row++) {
+        const int64_t i = row % in;
+        if (i < half) middle[i % MOST] = ck_normal(c);
+        for (int64_t tap = 0; tap < taps; tap++)
+            sg_store(t, row * taps + tap, (i < half ? 1.0f : -1.0f) * middle[i % half % MOST] + 0.1f * ck_normal(c));
+    }
+}
+
 static void fill_buffer(ck *c, const ck_buffer *b)
 {
     const sg_tensor *const t = &b->t;
@@ -120,6 +141,8 @@ static void fill_buffer(ck *c, const ck_buffer *b)
     if (b->fill == CK_NAN || b->fill == CK_NAN_SCALE) sg_store(t, at, NAN);
     if (b->fill == CK_MASK) fill_runs(c, t, 0, -INFINITY);
     if (b->fill == CK_SWITCHES) fill_runs(c, t, 1, 0);
+    if (b->fill == CK_LEVELS) fill_levels(c, t);
+    if (b->fill == CK_SIGNED) fill_signed(c, t);
 }
 
 /* Half of all tensors end where a protected page begins, so that reading beyond them crashes; the others lie anywhere
@@ -243,7 +266,7 @@ static void describe(const ck *c, char *out, size_t size)
         "",         "const",  "outlier",   "large",  "tiny",    "zero", "integer", "nan",    "inf",
         "mask",     "masked", "wide",      "ties",   "halves",  "ones", "steps",   "scales", "scales, one nan",
         "switches", "counts", "fractions", "shares", "filters", "any",  "all",     "none",   "one",
-        "rows"};
+        "rows",     "levels", "signed"};
     size_t at = 0;
     for (int i = 0; i < c->buffers && at < size; i++) {
         const ck_buffer *const b = &c->buffer[i];

@@ -137,6 +137,7 @@ void ck_try_norm(ck *c)
                                        .eps = ck_draw(c, 2) ? 1e-6f : 1e-5f,
                                        .act = (sg_act)ck_draw(c, SG_ACT_CLAMP + 1)});
         }
+    ck_model_norm(c);
 }
 
 void ck_try_rope(ck *c)
@@ -153,4 +154,5 @@ void ck_try_rope(ck *c)
                                    .cos = ck_new(c, SG_F32, CK_RANDOM, n, d / 2),
                                    .sin = ck_new(c, SG_F32, CK_RANDOM, n, d / 2)});
     }
+    ck_model_rope(c);
 }

@@ -56,6 +56,7 @@ void ck_try_linear(ck *c)
                                      .gate = ck_new(c, SG_F32, CK_RANDOM, o),
                                      .add = true});
     }
+    ck_model_linear(c);
 }
 
 /* Kernels of 1 to 3, strides of 1 and 2, pads on any side, channel counts that models have and some that they have not.
@@ -83,6 +84,7 @@ void ck_try_conv(ck *c)
         if (ck_draw(c, 3)) a.b = ck_new(c, SG_F32, CK_RANDOM, o);
         ck_case(c, &a);
     }
+    ck_model_conv(c);
 }
 
 void ck_try_attend(ck *c)
@@ -118,4 +120,5 @@ void ck_try_attend(ck *c)
                        .key_bias = ck_draw(c, 2) ? ck_new(c, SG_F32, biases[ck_draw(c, 4)], m) : (sg_tensor){0},
                        .scale = 1.0f / sqrtf((float)d)});
     }
+    ck_model_attend(c);
 }
