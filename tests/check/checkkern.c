@@ -1,6 +1,6 @@
 /* checkkern.c - every entry of every table of a backend against the oracle.
  *
- *     checkkern [--backend NAME] [--cpumask LEVEL] [--gpumask LEVEL] [--seed N] [--quick] [--bench] [name]
+ *     checkkern [--backend NAME] [--cpumask LEVEL] [--gpumask LEVEL] [--seed N] [--quick | --all] [--bench] [name]
  *
  * name is a part of "level op". The cpu backend, which is the default, has levels: entries are tried where they differ
  * from the level below, and levels that this machine lacks are listed as skipped. --cpumask, or the variable
@@ -37,7 +37,7 @@ enum { OPS = sizeof ops / sizeof ops[0] };
 
 typedef struct options {
     uint64_t     seed;
-    bool         quick, bench;
+    bool         quick, all, bench;
     const char  *filter, *backend; /* NULL: all; cpu, level by level */
     sg_cpu_level top;              /* the highest to be used */
     int          gpu_top;          /* likewise of the GPU's, as sg_gpu_level */
@@ -112,7 +112,7 @@ static bool is_new(const ck_level *l, const ck_level *below, const ck_op *op)
 
 static void run_op(const options *o, ck_level *l, int i, totals *t)
 {
-    ck c = {.op = &ops[i], .level = l, .quick = o->quick, .random = o->seed * 1000003u + (uint64_t)i};
+    ck c = {.op = &ops[i], .level = l, .quick = o->quick, .all = o->all, .random = o->seed * 1000003u + (uint64_t)i};
     c.exact = is_one_of(c.op->name, " copy permute embed upsample dup_up quantise ");
     const double from = omp_get_wtime();
     tries[i](&c);
@@ -249,6 +249,8 @@ static bool parse(options *o, int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--quick") == 0)
             o->quick = true;
+        else if (strcmp(argv[i], "--all") == 0)
+            o->all = true;
         else if (strcmp(argv[i], "--bench") == 0)
             o->bench = true;
         else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
@@ -277,7 +279,7 @@ int main(int argc, char **argv)
     if (!parse(&o, argc, argv)) {
         fprintf(stderr, "usage: checkkern [--backend NAME] [--cpumask base|avx2|avx512|avx512vnni|avx512bf16|amx] "
                         "[--gpumask sm80|sm89|sm90]\n"
-                        "                 [--seed N] [--quick] [part of \"level op\"]\n"
+                        "                 [--seed N] [--quick | --all] [part of \"level op\"]\n"
                         "       checkkern --bench [--cpumask LEVEL] [part of \"level op\"]\n");
         return 2;
     }

@@ -40,13 +40,14 @@ typedef enum ck_fill {
     CK_NO_BITS,
     CK_ONE_BIT,    /* in each row */
     CK_SOME_EMPTY, /* a row has all, none or any */
+    CK_END_BITS,   /* the first and the last of each 64 bits, and the last of a row */
     CK_LEVELS,     /* as after an activation: each channel, of the last dimension, about a level of its own above 0 */
     CK_SIGNED,     /* weights [o, i, ..] of one sign in each (o, i); what half of the channels adds of CK_LEVELS the other
                     * takes away */
     CK_FILLS
 } ck_fill;
 
-enum { CK_TENSORS = 16 };
+enum { CK_TENSORS = 20 };
 
 typedef struct ck_buffer {
     unsigned char *region;
@@ -82,7 +83,8 @@ typedef struct ck {
     const ck_op *op;
     ck_level    *level;
     uint64_t     random;
-    bool         quick, adds, exact; /* the op reads what it writes; it computes nothing */
+    bool         quick, all;  /* a part of the cases; those too that take long */
+    bool         adds, exact; /* the op reads what it writes; it computes nothing */
     ck_buffer    buffer[CK_TENSORS];
     int          buffers;
     int          cases, faults;
@@ -109,6 +111,16 @@ void ck_case_same(ck *c, const void *args, const void *same);
 #define X(op) void ck_try_##op(ck *c);
 SG_OPS(X)
 #undef X
+
+/* The same at lengths of real clips, with few queries, and with heads of more than 128 channels. */
+void ck_long_attend(ck *c);
+void ck_long_pool(ck *c);
+void ck_long_alike(ck *c);
+void ck_long_quantise(ck *c);
+void ck_long_score(ck *c);
+void ck_long_select(ck *c);
+void ck_long_tail_bias(ck *c);
+void ck_long_attend_blocks(ck *c);
 
 /* The same with the shapes of weights/tiny-wan. */
 void ck_model_linear(ck *c);

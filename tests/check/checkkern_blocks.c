@@ -47,6 +47,7 @@ void ck_try_pool(ck *c)
         }
         ck_case(c, &a);
     }
+    ck_long_pool(c);
 }
 
 void ck_try_alike(ck *c)
@@ -61,6 +62,7 @@ void ck_try_alike(ck *c)
                                  .center = f == CK_ZERO ? (sg_tensor){0} : MAYBE(c, ck_new(c, SG_F32, CK_RANDOM, h, d)),
                                  .block = block});
     }
+    ck_long_alike(c);
 }
 
 void ck_try_quantise(ck *c)
@@ -81,6 +83,7 @@ void ck_try_quantise(ck *c)
         if (coin(c)) a.center = ck_new(c, SG_F32, coin(c) ? CK_RANDOM : CK_STEPS, h, d);
         ck_case(c, &a);
     }
+    ck_long_quantise(c);
 }
 
 /* What is alike by halves of the cases: blocks near theta, on it, and one that is NaN. */
@@ -122,6 +125,7 @@ void ck_try_score(ck *c)
         if (ck_draw(c, 3) == 0) JUDGE(c, a, nq, nk, h, hk);
         ck_case(c, &a);
     }
+    ck_long_score(c);
 }
 
 void ck_try_select(ck *c)
@@ -144,6 +148,7 @@ void ck_try_select(ck *c)
         if (ck_draw(c, 3) == 0) JUDGE(c, a, nq, nk, h, hk);
         ck_case(c, &a);
     }
+    ck_long_select(c);
 }
 
 void ck_try_tail_bias(ck *c)
@@ -158,6 +163,7 @@ void ck_try_tail_bias(ck *c)
                                         .rule = i % 2 ? SG_TAIL_HALF : SG_TAIL_RANK1,
                                         .scale = (float)(1 + ck_draw(c, 3)) / sqrtf((float)d)});
     }
+    ck_long_tail_bias(c);
 }
 
 /* Logits are multiples of 1/8 in powers of two, exact enough for F32; blocks whose scales are 0 fall behind others. */
@@ -244,4 +250,5 @@ void ck_try_attend_blocks(ck *c)
         ck_case_same(c, &a, mask == CK_ALL_BITS ? &whole : NULL);
     }
     for (int i = 0; i < trials(c, 8); i++) attend_pairs(c);
+    ck_long_attend_blocks(c);
 }

@@ -1,5 +1,5 @@
 /* checkkern_case.c - tensors with guards and one case of one op. */
-#include "checkkern.h"
+#include "checkkern_trial.h"
 
 #include "budget.h"
 
@@ -12,16 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum {
-    GUARD = 64,
-    PAGE = 4096,
-    POISON = 0x99,
-    UNWRITTEN = 0xff,
-    POOL = 4096,
-    POOL_WORK = 1 << 19,
-    ARGS_MAX = 1024,
-    OUTPUTS = 7
-};
+enum { GUARD = 64, PAGE = 4096, POISON = 0x99, UNWRITTEN = 0xff, POOL = 4096, POOL_WORK = 1 << 19 };
 
 uint64_t ck_draw(ck *c, uint64_t below)
 {
@@ -83,7 +74,9 @@ static void fill_bits(ck *c, const ck_buffer *b)
         const int32_t  one = (int32_t)ck_draw(c, (uint64_t)b->below), density = 1 + (int32_t)ck_draw(c, 7);
         for (int32_t j = 0; j < b->below && b->fill != CK_NO_BITS; j++) {
             const bool any = kind == 0 || (kind == 2 && ck_draw(c, 8) < (uint64_t)density);
-            if (b->fill == CK_ONE_BIT ? j == one : any) bits[j / 8] |= (uint8_t)(1u << j % 8);
+            const bool end = j % 64 == 0 || j % 64 == 63 || j == b->below - 1;
+            if (b->fill == CK_ONE_BIT ? j == one : b->fill == CK_END_BITS ? end : any)
+                bits[j / 8] |= (uint8_t)(1u << j % 8);
         }
     }
 }
@@ -213,15 +206,6 @@ static bool guards_intact(const ck_buffer *b)
     return true;
 }
 
-static uint64_t hash_inputs(const ck *c)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (int i = 0; i < c->buffers; i++)
-        if (!c->buffer[i].out)
-            for (size_t k = 0; k < c->buffer[i].size; k++) h = (h ^ c->buffer[i].region[k]) * 0x100000001b3u;
-    return h;
-}
-
 /* ---- crashes ---- */
 
 static sigjmp_buf            crash_to;
@@ -327,47 +311,10 @@ static void use_twins(const ck *c, unsigned char *args)
     }
 }
 
-/* One output of a case: where it stands in the args, and results of all repeats, one after the other. */
-typedef struct output {
-    sg_tensor y;
-    size_t    bytes, at;
-    char     *pool[3]; /* truth, rounded, kernel */
-    char     *before, *result;
-} output;
-
-typedef struct trial {
-    const void *args, *same;
-    output      out[OUTPUTS];
-    int         outputs, repeats;
-} trial;
-
-/* Both oracles into memory of their own. */
-static bool run_oracles(ck *c, const trial *t, int repeat)
-{
-    unsigned char own[ARGS_MAX];
-    memcpy(own, t->args, c->op->args_size);
-    for (int i = 0; i < 2; i++) {
-        sg_stream s = {.ops = i ? &sg_ref_rounded_ops : &sg_ref_ops};
-        for (int k = 0; k < t->outputs; k++) {
-            const output *const o = &t->out[k];
-            sg_tensor           twin = o->y;
-            twin.data = o->pool[i] + (size_t)repeat * o->bytes;
-            memcpy(twin.data, o->before, o->bytes);
-            memcpy(own + o->at, &twin, sizeof twin);
-        }
-        c->op->call(&s, own);
-        if (s.status) {
-            fault(c, s.why);
-            return false;
-        }
-    }
-    return true;
-}
-
 /* The kernel on the level's one or two threads into outputs that first hold what was there before. */
-static bool run_kernel(ck *c, const trial *t, int two, const void *args)
+static bool run_kernel(ck *c, const ck_trial *t, int two, const void *args)
 {
-    unsigned char own[ARGS_MAX];
+    unsigned char own[CK_ARGS_MAX];
     sg_stream     s = stream_of(c->level, two);
     memcpy(own, args, c->op->args_size);
     for (int k = 0; k < t->outputs; k++) memcpy(t->out[k].y.data, t->out[k].before, t->out[k].bytes);
@@ -382,7 +329,7 @@ static bool run_kernel(ck *c, const trial *t, int two, const void *args)
     return !signal_number && !s.status;
 }
 
-static bool is_repeated(const trial *t)
+static bool is_repeated(const ck_trial *t)
 {
     for (int k = 0; k < t->outputs; k++)
         if (memcmp(t->out[k].result, t->out[k].y.data, t->out[k].bytes)) return false;
@@ -396,11 +343,11 @@ static void check_guards(ck *c, const char *what)
 }
 
 /* What one run cannot show: its effects beside the outputs, and whether others agree with it. */
-static void run_others(ck *c, const trial *t, uint64_t inputs)
+static void run_others(ck *c, const ck_trial *t, uint64_t inputs)
 {
     static const char *const what[] = {"a second run differs", "two threads differ from one"};
     check_guards(c, "a guard band was written");
-    if (hash_inputs(c) != inputs) fault(c, "an input was written");
+    if (ck_hash_inputs(c) != inputs) fault(c, "an input was written");
     for (int k = 0; k < t->outputs; k++) memcpy(t->out[k].result, t->out[k].y.data, t->out[k].bytes);
     for (int two = 0; two < (c->level->backend ? 1 : 2); two++) {
         if (!run_kernel(c, t, two, t->args)) return;
@@ -423,7 +370,7 @@ static bool is_same(sg_tensor got, sg_tensor truth)
 static bool is_float(sg_tensor t) { return t.dtype == SG_F32 || t.dtype == SG_BF16; }
 
 /* Products of one sum that tensor cores cut: F32 results of BF16 operands on a device. */
-static int64_t cut_products(const ck *c, const trial *t)
+static int64_t cut_products(const ck *c, const ck_trial *t)
 {
     sg_tensor yxw[3]; /* of linear and conv */
     if (strcmp(c->op->name, "linear") != 0 && strcmp(c->op->name, "conv") != 0) return 0;
@@ -433,10 +380,10 @@ static int64_t cut_products(const ck *c, const trial *t)
     return cut ? sg_count(yxw[2]) / yxw[2].dim[0] : 0;
 }
 
-static void judge(ck *c, const trial *t, int k)
+static void judge(ck *c, const ck_trial *t, int k)
 {
-    const output *const o = &t->out[k];
-    sg_tensor           pool[3];
+    const ck_output *const o = &t->out[k];
+    sg_tensor              pool[3];
     for (int i = 0; i < 3; i++) pool[i] = (sg_tensor){o->pool[i], o->y.dtype, 1, {sg_count(o->y) * t->repeats}};
     const sg_verdict v = sg_budget_judge(pool[2], pool[0], pool[1], cut_products(c, t));
     if (v.top_max > 0) c->worst = fmax(c->worst, fmax(v.top / v.top_max, v.rms / v.rms_max));
@@ -450,16 +397,20 @@ static void judge(ck *c, const trial *t, int k)
 
 /* `repeats` runs with fresh values in the same shapes, pooled: a budget measured on a handful of elements would be
  * luck. */
-static void run_pooled(ck *c, const trial *t)
+static void run_pooled(ck *c, const ck_trial *t)
 {
     for (int r = 0; r < t->repeats; r++) {
         for (int k = 0; k < t->outputs; k++) memset(t->out[k].y.data, UNWRITTEN, t->out[k].bytes);
         for (int i = 0; i < c->buffers; i++)
             if (c->buffer[i].out ? c->adds : r > 0) fill_buffer(c, &c->buffer[i]);
         for (int k = 0; k < t->outputs; k++) memcpy(t->out[k].before, t->out[k].y.data, t->out[k].bytes);
-        if (!run_oracles(c, t, r)) return;
+        const uint64_t inputs = ck_hash_inputs(c);
+        char           why[320];
+        if (!ck_oracles(c, t, r, inputs, why)) {
+            fault(c, why);
+            return;
+        }
         drop_packed(c->level);
-        const uint64_t inputs = hash_inputs(c);
         if (!run_kernel(c, t, 0, t->args)) return;
         for (int k = 0; k < t->outputs; k++)
             memcpy(t->out[k].pool[2] + (size_t)r * t->out[k].bytes, t->out[k].y.data, t->out[k].bytes);
@@ -489,12 +440,12 @@ static int repeats_for(const ck *c, sg_tensor y)
 }
 
 /* The outputs that are there. */
-static void trial_open(ck *c, trial *t)
+static void trial_open(ck *c, ck_trial *t)
 {
     const int most = sg_op_outputs(c->op->name, t->args);
     t->repeats = 0;
     for (int k = 0; k < most; k++) {
-        output *const o = &t->out[t->outputs];
+        ck_output *const o = &t->out[t->outputs];
         o->at = (size_t)k * sizeof o->y;
         memcpy(&o->y, (const char *)t->args + o->at, sizeof o->y);
         o->bytes = sg_bytes(o->y);
@@ -505,14 +456,14 @@ static void trial_open(ck *c, trial *t)
     if (t->repeats == 0) t->repeats = 1;
     if (t->outputs > 1 && t->repeats > 8) t->repeats = 8;
     for (int k = 0; k < t->outputs; k++) {
-        output *const o = &t->out[k];
+        ck_output *const o = &t->out[k];
         for (int i = 0; i < 3; i++) o->pool[i] = room(o->bytes * (size_t)t->repeats);
         o->before = room(o->bytes);
         o->result = room(o->bytes);
     }
 }
 
-static void trial_close(ck *c, trial *t)
+static void trial_close(ck *c, ck_trial *t)
 {
     for (int k = 0; k < t->outputs; k++) {
         for (int i = 0; i < 3; i++) free(t->out[k].pool[i]);
@@ -528,7 +479,7 @@ static void trial_close(ck *c, trial *t)
 
 void ck_case_same(ck *c, const void *args, const void *same)
 {
-    trial t = {.args = args, .same = same};
+    ck_trial t = {.args = args, .same = same};
     trial_open(c, &t);
     c->cases++;
     c->adds = sg_reads_output(c->op->name, args);

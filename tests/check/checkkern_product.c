@@ -121,4 +121,5 @@ void ck_try_attend(ck *c)
                        .scale = 1.0f / sqrtf((float)d)});
     }
     ck_model_attend(c);
+    ck_long_attend(c);
 }
