@@ -250,7 +250,7 @@ static void describe(const ck *c, char *out, size_t size)
         "",         "const",  "outlier",   "large",  "tiny",    "zero", "integer", "nan",    "inf",
         "mask",     "masked", "wide",      "ties",   "halves",  "ones", "steps",   "scales", "scales, one nan",
         "switches", "counts", "fractions", "shares", "filters", "any",  "all",     "none",   "one",
-        "rows",     "levels", "signed"};
+        "rows",     "ends",   "levels",    "signed"};
     size_t at = 0;
     for (int i = 0; i < c->buffers && at < size; i++) {
         const ck_buffer *const b = &c->buffer[i];
