@@ -6,8 +6,9 @@
  * from the level below, and levels that this machine lacks are listed as skipped. --cpumask, or the variable
  * SPARGE_GEN_CPUMASK, keeps the whole process, oneDNN in it, at and below a level: the library can be limited only once,
  * before it first generates code, so that what it would do on a lesser machine takes a run of its own. The cuda backend's levels are one after the other what the
- * same device runs as, up to --gpumask, and without that cuDNN wherever it can. One line an op; exit 1 when anything
- * failed. */
+ * same device runs as, up to --gpumask, and without that cuDNN wherever it can. --quick tries a part of the cases, --all
+ * those too that take long; --large, and nothing else, attention on tensors of more than 2^31 elements, which takes 7 GB of
+ * the device's memory and of the host's. One line an op; exit 1 when anything failed. */
 #include "checkkern.h"
 
 #include <omp.h>
@@ -37,7 +38,7 @@ enum { OPS = sizeof ops / sizeof ops[0] };
 
 typedef struct options {
     uint64_t     seed;
-    bool         quick, all, bench;
+    bool         quick, all, large, bench;
     const char  *filter, *backend; /* NULL: all; cpu, level by level */
     sg_cpu_level top;              /* the highest to be used */
     int          gpu_top;          /* likewise of the GPU's, as sg_gpu_level */
@@ -251,6 +252,8 @@ static bool parse(options *o, int argc, char **argv)
             o->quick = true;
         else if (strcmp(argv[i], "--all") == 0)
             o->all = true;
+        else if (strcmp(argv[i], "--large") == 0)
+            o->large = true;
         else if (strcmp(argv[i], "--bench") == 0)
             o->bench = true;
         else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
@@ -280,10 +283,15 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: checkkern [--backend NAME] [--cpumask base|avx2|avx512|avx512vnni|avx512bf16|amx] "
                         "[--gpumask sm80|sm89|sm90]\n"
                         "                 [--seed N] [--quick | --all] [part of \"level op\"]\n"
-                        "       checkkern --bench [--cpumask LEVEL] [part of \"level op\"]\n");
+                        "       checkkern --bench [--cpumask LEVEL] [part of \"level op\"]\n"
+                        "       checkkern --large [--backend NAME]\n");
         return 2;
     }
-    if (o.backend)
+    if (o.large) {
+        const int faults = ck_large(o.backend ? o.backend : "cpu");
+        t.failed += faults;
+        t.passed += faults == 0;
+    } else if (o.backend)
         run_named(&o, &t);
     else
         run_cpu(&o, &t);
