@@ -1,14 +1,17 @@
 /* checkkern.c - every entry of every table of a backend against the oracle.
  *
- *     checkkern [--backend NAME] [--cpumask LEVEL] [--gpumask LEVEL] [--seed N] [--quick | --all] [--bench] [name]
+ *     checkkern [--backend NAME] [--cpumask LEVEL] [--gpumask LEVEL] [--seed N] [--quick | --all] [--skip OPS] [name]
+ *     checkkern --bench [--cpumask LEVEL] [name]
+ *     checkkern --large [--backend NAME]
  *
  * name is a part of "level op". The cpu backend, which is the default, has levels: entries are tried where they differ
  * from the level below, and levels that this machine lacks are listed as skipped. --cpumask, or the variable
  * SPARGE_GEN_CPUMASK, keeps the whole process, oneDNN in it, at and below a level: the library can be limited only once,
- * before it first generates code, so that what it would do on a lesser machine takes a run of its own. The cuda backend's levels are one after the other what the
- * same device runs as, up to --gpumask, and without that cuDNN wherever it can. --quick tries a part of the cases, --all
- * those too that take long; --large, and nothing else, attention on tensors of more than 2^31 elements, which takes 7 GB of
- * the device's memory and of the host's. One line an op; exit 1 when anything failed. */
+ * before it first generates code, so that what it would do on a lesser machine takes a run of its own. The cuda backend's
+ * levels are one after the other what the same device runs as, up to --gpumask, and without that cuDNN wherever it can.
+ * --quick tries a part of the cases, --all those too that take long; --skip leaves out the ops that its one argument names.
+ * --large tries attention on tensors of more than 2^31 elements, which takes 7 GB of the device's memory and of the host's.
+ * One line an op; exit 1 when anything failed. */
 #include "checkkern.h"
 
 #include <omp.h>
@@ -40,6 +43,7 @@ typedef struct options {
     uint64_t     seed;
     bool         quick, all, large, bench;
     const char  *filter, *backend; /* NULL: all; cpu, level by level */
+    const char  *skip;             /* ops to leave out */
     sg_cpu_level top;              /* the highest to be used */
     int          gpu_top;          /* likewise of the GPU's, as sg_gpu_level */
 } options;
@@ -91,18 +95,20 @@ static void levels_open(ck_level level[LEVELS], sg_cpu_level top)
     bf16->emulated = bf16->there && sg_cpu_library_level(bf16->cpu[0]) < SG_CPU_AMX;
 }
 
+static bool is_one_of(const char *name, const char *list)
+{
+    const size_t length = strlen(name);
+    for (const char *p = strstr(list, name); p; p = strstr(p + 1, name))
+        if ((p == list || p[-1] == ' ') && (p[length] == ' ' || !p[length])) return true;
+    return false;
+}
+
 static bool wanted(const options *o, const ck_level *l, const ck_op *op)
 {
     char both[128];
     snprintf(both, sizeof both, "%s %s", l->name, op->name);
+    if (is_one_of(op->name, o->skip)) return false;
     return !o->filter || strstr(both, o->filter);
-}
-
-static bool is_one_of(const char *name, const char *list)
-{
-    char spaced[32];
-    snprintf(spaced, sizeof spaced, " %s ", name);
-    return strstr(list, spaced) != NULL;
 }
 
 static bool is_new(const ck_level *l, const ck_level *below, const ck_op *op)
@@ -258,6 +264,8 @@ static bool parse(options *o, int argc, char **argv)
             o->bench = true;
         else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
             o->seed = strtoull(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--skip") == 0 && i + 1 < argc)
+            o->skip = argv[++i];
         else if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc)
             o->backend = argv[++i];
         else if (strcmp(argv[i], "--cpumask") == 0 && i + 1 < argc)
@@ -277,12 +285,12 @@ static bool parse(options *o, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    options o = {.seed = 1, .gpu_top = SG_GPU_LEVELS - 1};
+    options o = {.seed = 1, .skip = "", .gpu_top = SG_GPU_LEVELS - 1};
     totals  t = {0};
     if (!parse(&o, argc, argv)) {
         fprintf(stderr, "usage: checkkern [--backend NAME] [--cpumask base|avx2|avx512|avx512vnni|avx512bf16|amx] "
                         "[--gpumask sm80|sm89|sm90]\n"
-                        "                 [--seed N] [--quick | --all] [part of \"level op\"]\n"
+                        "                 [--seed N] [--quick | --all] [--skip OPS] [part of \"level op\"]\n"
                         "       checkkern --bench [--cpumask LEVEL] [part of \"level op\"]\n"
                         "       checkkern --large [--backend NAME]\n");
         return 2;
