@@ -132,7 +132,7 @@ void ck_model_rope(ck *c);
 /* Speed of the entry called name, one line a shape. */
 void ck_bench(ck_level *level, const char *name);
 
-/* Attention on tensors of more than 2^31 elements on a backend: number of faults, told on stdout. */
+/* Attention on tensors of more than 2^31 elements on a backend, printed to stdout: number of faults. */
 int ck_large(const char *backend);
 
 /* The decorators and the names of backends, which are no kernels: number of faults, told on stdout. */
