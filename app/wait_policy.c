@@ -1,9 +1,9 @@
 /* wait_policy.c - how long OpenMP's threads spin at the end of a parallel region before they sleep.
  *
  * libgomp spins for some milliseconds. A render has thousands of regions, so beside another busy process the threads spin
- * away the processor that the last one of them waits for: a small clip took 4 to 30 times as long. Threads that sleep at
- * once cost a wake-up a region instead: 1.7 times as long where nothing else runs. SPIN_NS is between the two: kernels/NOTES.md
- * has the figures.
+ * away the processor that the last one of them waits for: a small clip takes up to 60 times as long. Threads that sleep at
+ * once cost a wake-up a region instead: 1.7 times as long where nothing else runs. SPIN_NS is between the two:
+ * kernels/NOTES.md, Waiting threads, has the figures.
  *
  * libgomp reads GOMP_SPINCOUNT once, in its constructor. setenv in main comes too late for it, and to start the program a
  * second time costs 26 ms. So the program answers this one question itself: the getenv below stands before that of the C
@@ -49,8 +49,8 @@ static int spin_count(void)
 __attribute__((visibility("default"))) char *getenv(const char *name)
 {
     static char       text[16];
-    const char *const value = find(name);
-    if (value || strcmp(name, "GOMP_SPINCOUNT") != 0 || find("OMP_WAIT_POLICY")) return (char *)value;
+    const char *const value = find(name), *const policy = find("OMP_WAIT_POLICY");
+    if (value || strcmp(name, "GOMP_SPINCOUNT") != 0 || (policy && *policy)) return (char *)value;
     snprintf(text, sizeof text, "%d", spin_count());
     return text;
 }
