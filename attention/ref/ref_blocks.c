@@ -266,7 +266,7 @@ sg_status SG_REF_OP(score)(sg_stream *s, const sg_score_args *a)
     for (int64_t t = 0; ok && !SG_REF_IS_PUBLISHED && t < sg_count(a->q); t++)
         q[t] *= (real)a->scale * (real)1.44269504088896340736;
     if (ok) {
-#pragma omp parallel reduction(&& : ok)
+#pragma omp parallel reduction(&& : ok) if (h * nq * sg_count(a->k) > SG_REF_WORK)
         {
             real *const p = malloc((size_t)(means + nk) * sizeof *p);
             ok = p != NULL;

@@ -117,7 +117,7 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
     real *const x = widen(a->x), *const w = weights_of(a->w);
     int ok = x && w;
     if (ok) {
-#pragma omp parallel reduction(&& : ok)
+#pragma omp parallel reduction(&& : ok) if (n * in * out > SG_REF_WORK)
         {
             double *const room = malloc((size_t)(ROOM * out) * sizeof *room);
             ok = room != NULL;
@@ -161,7 +161,7 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
     real *const x = widen(a->x), *const w = weights_of(a->w);
     int ok = x && w;
     if (ok) {
-#pragma omp parallel reduction(&& : ok)
+#pragma omp parallel reduction(&& : ok) if (sg_count(a->y) * taps * in > SG_REF_WORK)
         {
             double *const      room = malloc((size_t)(ROOM * out) * sizeof *room);
             const real **const window = malloc((size_t)(2 * taps) * sizeof *window);
@@ -212,7 +212,7 @@ static sg_status norm(sg_stream *s, const sg_norm_args *a)
     (void)s;
     const int64_t c = a->x.dim[a->x.rank - 1], rows = sg_count(a->x) / c;
     int32_t       bad = 0;
-#pragma omp parallel for schedule(static) reduction(+ : bad)
+#pragma omp parallel for schedule(static) reduction(+ : bad) if (rows * c > SG_REF_WORK)
     for (int64_t t = 0; t < rows; t++) {
         real mean, gain;
         norm_row(a, t * c, c, &mean, &gain);
@@ -283,7 +283,7 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
     real *const q = widen(a->q), *const k = widen(a->k), *const v = widen(a->v);
     int ok = q && k && v;
     if (ok) {
-#pragma omp parallel reduction(&& : ok)
+#pragma omp parallel reduction(&& : ok) if (n * h * m * d > SG_REF_WORK)
         {
             real *const   score = malloc((size_t)m * sizeof *score);
             double *const room = malloc((size_t)(ROOM * d) * sizeof *room);

@@ -56,13 +56,16 @@ static inline real get_or(const sg_tensor *t, int64_t i, real other) { return t-
 static inline void put(const sg_tensor *t, int64_t i, real v) { sg_store(t, i, (float)v); }
 static inline void put_or_add(const sg_tensor *t, int64_t i, real v, bool add) { put(t, i, add ? get(t, i) + v : v); }
 
+/* So many numbers to go through are worth a second thread. */
+enum { SG_REF_WORK = 1 << 14 };
+
 /* All of t as real numbers, in memory that the caller frees. */
 static inline real *widen(sg_tensor t)
 {
     const int64_t n = sg_count(t);
     real *const   r = malloc((size_t)(n ? n : 1) * sizeof *r);
     if (!r) return NULL;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (n > SG_REF_WORK)
     for (int64_t i = 0; i < n; i++) r[i] = get(&t, i);
     return r;
 }
