@@ -61,7 +61,12 @@ static void expect_figures(const sg_eval_results *r)
             for (int m = 0; m < SG_EVAL_MEASURES; m++) {
                 const sg_interval *const v = &row->measure[m];
                 expect(known(v->low) == known(v->high) && (!known(v->low) || row->prompts >= 2));
-                expect(!known(v->low) || (v->low <= v->mean && v->mean <= v->high));
+                if (!known(v->low)) continue;
+                expect(v->low <= v->high);
+                if (known(v->mean))
+                    expect(v->low <= v->mean && v->mean <= v->high);
+                else
+                    expect(m >= SG_EVAL_SPEEDUP && v->low <= 1.005 && v->high >= 0.995); /* no speed-up within the noise */
             }
         }
     } else {

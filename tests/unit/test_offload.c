@@ -188,9 +188,10 @@ static void bits_are_the_same(void **state)
 }
 
 /* Ends a render of two experts in the second one's last step, or with the first frame. */
+enum { CANCELLED_STEP, FAILED_STEP, FAILED_FRAME, ENDINGS };
+
 typedef struct ending {
-    enum { CANCELLED_STEP, FAILED_STEP, FAILED_FRAME, ENDINGS } how;
-    int steps;
+    int how, steps;
 } ending;
 
 static int end_progress(void *context, sg_stage stage, int done, int total)
