@@ -19,7 +19,6 @@ static sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_err
     return sg_error_set(e, SG_E_UNSUPPORTED, "this build has no cuda backend");
 }
 static void   sg_cuda_close(sg_backend *b) { (void)b; }
-static void   sg_cuda_enter(const sg_backend *b) { (void)b; }
 static size_t sg_cuda_work_bytes(const sg_backend *b) { return (void)b, (size_t)0; }
 static void   sg_cuda_served(const sg_backend *b, char *text, size_t size) { (void)b, (void)text, (void)size; }
 #endif
@@ -196,7 +195,7 @@ void sg_backend_close(sg_backend **b)
 
 void sg_backend_enter(const sg_backend *b)
 {
-    if (!b->host_memory) sg_cuda_enter(b);
+    if (b->enter) b->enter(b);
 }
 
 sg_stream sg_stream_on(const sg_backend *b)

@@ -24,7 +24,7 @@ typedef enum sg_cpu_level {
  * its compute capability; from 10.0 up it has sm89, by PTX. */
 typedef enum sg_gpu_level { SG_GPU_OWN, SG_GPU_SM80, SG_GPU_SM89, SG_GPU_SM90, SG_GPU_LEVELS } sg_gpu_level;
 
-extern const char *const sg_cpu_mask_names[]; /* "base", "avx2" .. "amx", "all", NULL: level i and those below */
+extern const char *const sg_cpu_mask_names[];  /* "base", "avx2" .. "amx", "all", NULL: level i and those below */
 extern const char *const sg_gpu_level_names[]; /* "sm80", "sm89", "sm90", NULL: that of level i + 1 */
 
 typedef struct sg_backend_options {
@@ -42,7 +42,8 @@ typedef struct sg_backend {
     const sg_ops    *ops;
     const sg_memory *memory;
     void            *impl;
-    sg_dtype         dtype; /* SG_F32 or SG_BF16: the faster for products here, what "auto" means */
+    void (*enter)(const struct sg_backend *); /* sg_backend_enter; NULL: any thread may use b as it is */
+    sg_dtype dtype;                           /* SG_F32 or SG_BF16: the faster for products here, what "auto" means */
     sg_dtype values; /* of v, as attend_blocks likes it: SG_I8, or SG_BF16 for v as it comes; SG_F32: no such op here */
     bool     f8;     /* quantise and attend_blocks take values as F8, too */
     bool     host_memory; /* device memory is host memory: mapped weights serve as they are */

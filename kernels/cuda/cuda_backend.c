@@ -185,7 +185,7 @@ void *sg_cuda_scratch(sg_stream *s, const char *op, sg_cuda_slot slot, size_t by
     return b->data;
 }
 
-void sg_cuda_enter(const sg_backend *b)
+static void enter(const sg_backend *b)
 {
     /* What fails here, the next call tells. */
     if (cudaSetDevice(((const sg_cuda *)b->impl)->device) != cudaSuccess) cudaGetLastError();
@@ -324,6 +324,7 @@ sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
     b->ops = &c->ops;
     b->memory = &device_memory;
     b->impl = c;
+    b->enter = enter;
     b->dtype = SG_BF16;
     b->values = SG_BF16;
     b->f8 = c->level >= SG_GPU_SM89;
@@ -333,7 +334,7 @@ sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
 
 void sg_cuda_close(sg_backend *b)
 {
-    if (b->impl) sg_cuda_enter(b);
+    if (b->impl) enter(b);
     if (b->impl) close_all((sg_cuda *)b->impl);
     b->impl = NULL;
 }

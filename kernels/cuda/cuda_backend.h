@@ -19,10 +19,10 @@ extern "C" {
  * come on top where they are larger than 128 MiB. */
 #define SG_CUDA_WORK_BYTES ((size_t)192 << 20)
 
-/* Fills b: name, ops, memory, impl, dtype, values, f8, host_memory, total_bytes, device. total_bytes is what the device
+/* Fills b: name, ops, memory, impl, enter, dtype, values, f8, host_memory, total_bytes, device. total_bytes is what the device
  * has free at that moment, less SG_CUDA_WORK_BYTES. SG_E_UNSUPPORTED: there is no GPU, none that is new enough, or a
- * driver or library is missing or too old; SG_E_MEMORY: the GPU has no room for the backend; SG_E_ARG: o names a device that is not there; SG_E_DEVICE: anything
- * else. After a failure b is as it was.
+ * driver or library is missing or too old; SG_E_MEMORY: the GPU has no room for the backend;
+ * SG_E_ARG: o names a device that is not there; SG_E_DEVICE: anything else. After a failure b is as it was.
  *
  * o->gpu_level chooses among our own kernels, whose machine code stays the device's, and below the device's own level they
  * have as much shared memory as the least of that level. cublasLt and cuDNN choose theirs by
@@ -32,9 +32,6 @@ sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e) 
 
 /* Waits for the device and frees what sg_cuda_open and the ops took. */
 void sg_cuda_close(sg_backend *b);
-
-/* As sg_backend_enter. */
-void sg_cuda_enter(const sg_backend *b);
 
 /* Bytes that the ops hold now. */
 size_t sg_cuda_work_bytes(const sg_backend *b);
