@@ -67,33 +67,34 @@ static void put_little_endian(FILE *f, uint64_t v, int bytes)
     for (int b = 0; b < bytes; b++) putc((int)(v >> (8 * b) & 0xff), f);
 }
 
-/* The header's text, or its length alone where f is NULL. */
-static int64_t put_header(FILE *f)
+static void put_header(FILE *f)
 {
-    static char entry[2 * NAME_ROOM];
-    int64_t     length = 0, at = 0;
+    int64_t at = 0;
+    fputs("{\"__metadata__\":{\"format\":\"pt\"}", f);
     for (int i = 0; i < listed; i++) {
         const tensor *const t = &list[i];
         const int64_t       end = at + t->count * t->format.bytes;
-        length += snprintf(entry, sizeof entry,
-                           "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}%s",
-                           i ? "," : "{\"__metadata__\":{\"format\":\"pt\"},", t->name, t->dtype, t->shape, at, end,
-                           i + 1 < listed ? "" : "}");
-        if (f) fputs(entry, f);
+        fprintf(f, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}", t->name,
+                t->dtype, t->shape, at, end);
         at = end;
     }
-    return length;
+    putc('}', f);
 }
 
 /* The listed tensors as a safetensors file; then none is listed. */
 static void write_file(const char *path, const char *scope)
 {
-    static char   name[PATH_ROOM];
-    FILE *const   f = open_file(path, "wb");
-    const int64_t length = put_header(NULL), padded = (length + 7) / 8 * 8;
-    put_little_endian(f, (uint64_t)padded, 8);
-    put_header(f);
-    for (int64_t i = length; i < padded; i++) putc(' ', f);
+    static char name[PATH_ROOM];
+    char       *header = NULL;
+    size_t      length = 0;
+    FILE *const f = open_file(path, "wb"), *const text = open_memstream(&header, &length);
+    if (!text) die(path, "no memory for the header");
+    put_header(text);
+    close_written(text, path);
+    const size_t padded = (length + 7) / 8 * 8;
+    put_little_endian(f, padded, 8);
+    fprintf(f, "%s%*s", header, (int)(padded - length), "");
+    free(header);
     for (int k = 0; k < listed; k++) {
         const tensor *const t = &list[k];
         join(name, scope, t->name);
