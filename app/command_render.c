@@ -2,6 +2,7 @@
  * the latest, before it works; then prompt after prompt becomes a clip. */
 #include "command.h"
 #include "interrupt.h"
+#include "option_rules.h"
 #include "output_file.h"
 #include "progress.h"
 #include "prompt_set.h"

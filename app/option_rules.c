@@ -1,4 +1,5 @@
-/* option_rules.c - what options say together, checked before anything is opened. */
+/* option_rules.c - see option_rules.h. Runs before anything is opened. */
+#include "option_rules.h"
 #include "option_table.h"
 #include "policy.h"
 

@@ -3,6 +3,8 @@
 #include "backend.h"
 #include "policy.h"
 
+#include <string.h>
+
 #define AT(member) .offset = offsetof(sg_settings, member)
 #define RENDER SG_COMMAND_RENDER
 #define INFO SG_COMMAND_INFO
@@ -242,3 +244,15 @@ const sg_option sg_option_table[] = {
 /* clang-format on */
 
 const int sg_option_count = (int)(sizeof sg_option_table / sizeof *sg_option_table);
+
+const sg_option *sg_option_find(const char *name, size_t n, sg_command c)
+{
+    for (int i = 0; i < sg_option_count; i++) {
+        const sg_option *o = &sg_option_table[i];
+        if (!o->name || !(o->commands & c)) continue;
+        if (strlen(o->name) == n && strncmp(o->name, name, n) == 0) return o;
+        for (int k = 0; k < 3 && o->alias[k]; k++)
+            if (strlen(o->alias[k]) == n && strncmp(o->alias[k], name, n) == 0) return o;
+    }
+    return NULL;
+}

@@ -1,4 +1,4 @@
-/* option_table.h - every option of every command, as data. Only options.c and its help read it. */
+/* option_table.h - every option of every command, as data. Read by options.c, with its help, and by option_rules.c. */
 #ifndef SG_OPTION_TABLE_H
 #define SG_OPTION_TABLE_H
 

@@ -1,5 +1,6 @@
 /* options.c - reads a command line by the table of option_table.c, and writes the help from it. */
 #include "options.h"
+#include "option_rules.h"
 #include "option_table.h"
 
 #include <errno.h>
@@ -72,18 +73,6 @@ static const char *nearest_option(const char *typed, sg_command c)
         }
     }
     return best && near_enough(least, typed) ? best : NULL;
-}
-
-const sg_option *sg_option_find(const char *name, size_t n, sg_command c)
-{
-    for (int i = 0; i < sg_option_count; i++) {
-        const sg_option *o = &sg_option_table[i];
-        if (!o->name || !(o->commands & c)) continue;
-        if (strlen(o->name) == n && strncmp(o->name, name, n) == 0) return o;
-        for (int k = 0; k < 3 && o->alias[k]; k++)
-            if (strlen(o->alias[k]) == n && strncmp(o->alias[k], name, n) == 0) return o;
-    }
-    return NULL;
 }
 
 static const sg_option *option_by_letter(char letter, sg_command c)

@@ -77,16 +77,6 @@ sg_status sg_options_set(sg_settings *s, const char *name, const char *value, sg
 
 void sg_options_help(FILE *out, sg_command c);
 
-/* Does path end in ".safetensors", behind more than that? */
-#define SG_SAFETENSORS ".safetensors"
-bool sg_is_safetensors(const char *path);
-
-/* Takes "4:6:qkv.safetensors" of --capture-qkv apart; *file points into text. */
-bool sg_options_capture(const char *text, int *layer, int *step, const char **file);
-
-/* What options say together: those that exclude each other, and those that others leave without effect. */
-sg_status sg_options_check(const sg_settings *s, sg_error *e) SG_MUST_USE;
-
 /* The entry of a NULL-ended list that name was probably meant to be, or NULL. */
 const char *sg_options_nearest(const char *name, const char *const *list);
 

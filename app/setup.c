@@ -1,6 +1,7 @@
 /* setup.c - see setup.h. */
 #include "setup.h"
 #include "backend.h"
+#include "option_rules.h"
 #include "output_file.h"
 #include "rank.h"
 

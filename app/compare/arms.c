@@ -1,5 +1,6 @@
 /* arms.c - see arms.h. */
 #include "arms.h"
+#include "option_rules.h"
 #include "policy.h"
 #include "prompt_set.h"
 

@@ -76,7 +76,7 @@ static sg_status make_all(sg_eval *v, sg_error *e)
 {
     for (int64_t u = 0; u < units(v); u++) {
         const int prompt = (int)(u / v->per_prompt), clip = (int)(u % v->per_prompt);
-        if (!sg_rank_takes(&v->rank, u) || sg_eval_unit_done(v, prompt, clip)) continue;
+        if (!sg_rank_takes(&v->rank, u) || sg_eval_log_done(&v->log, prompt, clip)) continue;
         if (v->start == 0) {
             SG_TRY(warm_up(v, prompt, clip, e));
             v->start = sg_seconds();

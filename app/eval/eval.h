@@ -42,9 +42,6 @@ void      sg_eval_close(sg_eval *v);
 /* What this clip asks for, but for the attention. */
 sg_request sg_eval_request(const sg_eval *v, int prompt, int clip);
 
-/* Are all arms of a unit done? */
-bool sg_eval_unit_done(const sg_eval *v, int prompt, int clip);
-
 /* Renders what is missing of a unit. What fails in one clip is noted, and is no failure; SG_E_FILE, SG_E_DEVICE and
  * SG_E_CANCELLED end the run. */
 sg_status sg_eval_unit(sg_eval *v, int prompt, int clip, sg_error *e) SG_MUST_USE;

@@ -120,7 +120,7 @@ static void clean_frames(const sg_eval *v)
             clip < 0 || clip >= v->per_prompt || (name[n] != '\0') != part)
             continue;
         const bool ours = sg_rank_takes(&v->rank, (int64_t)prompt * v->per_prompt + clip);
-        if (part ? ours : sg_eval_unit_done(v, prompt, clip)) unlinkat(dirfd(d), f->d_name, 0);
+        if (part ? ours : sg_eval_log_done(&v->log, prompt, clip)) unlinkat(dirfd(d), f->d_name, 0);
     }
     closedir(d);
 }

@@ -30,6 +30,14 @@ uint8_t *sg_eval_log_state(const sg_eval_log *l, int prompt, int clip, int arm)
     return l->state + ((size_t)prompt * (size_t)l->per_prompt + (size_t)clip) * (size_t)l->arms + (size_t)arm;
 }
 
+bool sg_eval_log_done(const sg_eval_log *l, int prompt, int clip)
+{
+    const uint8_t *const state = sg_eval_log_state(l, prompt, clip, 0);
+    for (int i = 0; i < l->arms; i++)
+        if (state[i] != SG_EVAL_DONE) return false;
+    return true;
+}
+
 size_t sg_eval_log_count(const sg_eval_log *l, sg_eval_state s)
 {
     const size_t count = (size_t)l->prompts * (size_t)l->per_prompt * (size_t)l->arms;

@@ -35,6 +35,7 @@ sg_status sg_eval_log_open(sg_eval_log *l, const char *folder, const sg_rank *r,
 sg_status sg_eval_log_add(sg_eval_log *l, const json_t *line, sg_error *e) SG_MUST_USE;
 
 uint8_t *sg_eval_log_state(const sg_eval_log *l, int prompt, int clip, int arm);
+bool     sg_eval_log_done(const sg_eval_log *l, int prompt, int clip); /* by all arms */
 size_t   sg_eval_log_count(const sg_eval_log *l, sg_eval_state s);
 void     sg_eval_log_close(sg_eval_log *l);
 

@@ -104,14 +104,6 @@ static sg_status check_entries(sg_eval *v, sg_error *e)
     return kept ? SG_OK : sg_error_set(e, SG_E_ARG, "%s", set->first_skipped.text);
 }
 
-bool sg_eval_unit_done(const sg_eval *v, int prompt, int clip)
-{
-    const uint8_t *const state = sg_eval_log_state(&v->log, prompt, clip, 0);
-    for (int i = 0; i < v->arms.count; i++)
-        if (state[i] != SG_EVAL_DONE) return false;
-    return true;
-}
-
 /* ---- the folder ---- */
 
 /* A folder with results must say what they are. */

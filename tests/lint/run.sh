@@ -56,5 +56,17 @@ if [ -n "$build" ]; then
         [ -z "$hits" ] || complain "$lib: symbols without the prefix: $hits"
     done
 fi
+
+# No source of the program needs another that needs it, by itself or through others.
+if [ -n "$build" ]; then
+    hits=$(for f in $(sources 'app/*.c'); do # of what is there now: a build folder keeps objects of sources that moved
+        o=$build/CMakeFiles/sparge-gen.dir/$f.o
+        [ ! -e "$o" ] || nm "$o" | awk -v f="$f" '$1 == "U" { print f, "needs", $2; next } $2 ~ /[BCDRTVW]/ { print f, "has", $3 }'
+    done | awk '$2 == "has" { owner[$3] = $1 } $2 == "needs" { need[++n] = $1; symbol[n] = $3 }
+        END { for (i = 1; i <= n; i++) if (symbol[i] in owner) print need[i], owner[symbol[i]] }' |
+        sort -u | tsort 2>&1 >/dev/null | sed -n 's|^tsort: app/|app/|p')
+    [ -z "$hits" ] || complain "sources that need each other:
+$hits"
+fi
 [ $fail = 0 ] && echo "lint: clean"
 exit $fail

@@ -109,10 +109,13 @@ static void ranks_see_each_other(void **state)
     add(&a, 0, 0, 1, true);
     open_log(&b, &second);
     assert_int_equal(*sg_eval_log_state(&b, 0, 0, 0), SG_EVAL_FAILED);
+    assert_false(sg_eval_log_done(&b, 0, 0));
     add(&b, 0, 0, 0, true);
     add(&b, 0, 0, 1, false);
     assert_int_equal(sg_eval_log_read(&a, folder, &(sg_error){0}), SG_OK);
     assert_int_equal(sg_eval_log_count(&a, SG_EVAL_DONE), 2);
+    assert_true(sg_eval_log_done(&a, 0, 0));
+    assert_false(sg_eval_log_done(&a, 0, 1));
     assert_int_equal(sg_eval_log_count(&a, SG_EVAL_MISSING), 10);
 
     sg_error    e = {0};
