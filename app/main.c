@@ -16,9 +16,9 @@ static sg_status run(const sg_settings *s, sg_error *e)
     switch (s->command) {
     case SG_COMMAND_INFO: return sg_command_info(s, e);
     case SG_COMMAND_CHECK: return sg_command_check(s, e);
-    case SG_COMMAND_BENCH:
-    case SG_COMMAND_BENCH_STEP:
-    case SG_COMMAND_BENCH_ATTENTION: return sg_command_bench(s, e);
+    case SG_COMMAND_BENCH: /* refused by the options */
+    case SG_COMMAND_BENCH_STEP: return sg_command_bench_step(s, e);
+    case SG_COMMAND_BENCH_ATTENTION: return sg_command_bench_attention(s, e);
     case SG_COMMAND_COMPARE: return sg_command_compare(s, e);
     case SG_COMMAND_TUNE: return sg_command_tune(s, e);
     case SG_COMMAND_EVAL: return sg_command_eval(s, e);

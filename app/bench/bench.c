@@ -1,14 +1,35 @@
 /* bench.c - see bench.h. */
 #include "bench.h"
 #include "interrupt.h"
+#include "output_file.h"
 #include "report.h"
 #include "rng.h"
+#include "setup.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { REPEAT = 3 };                     /* without --repeat */
 enum { ROW = 1 << 18, COPY_ROWS = 256 }; /* a copy of 256 MiB */
+
+sg_status sg_bench_open(sg_bench *b, const sg_settings *s, sg_error *e)
+{
+    sg_engine_options o;
+    *b = (sg_bench){.settings = s, .repeat = s->repeat ? s->repeat : REPEAT};
+    SG_TRY(sg_setup_options(&o, NULL, s, e));
+    const sg_backend_options backend = {.name = o.backend,
+                                        .threads = o.threads,
+                                        .cpu_mask = o.cpu_mask,
+                                        .gpu_level = (sg_gpu_level)o.gpu_level,
+                                        .device = o.device,
+                                        .local_rank = o.local_rank};
+    b->silent = s->json && strcmp(s->json, "-") == 0;
+    if (s->json) SG_TRY(sg_output_file_check(s->json, "--json", e));
+    return sg_backend_open(&b->backend, &backend, e);
+}
+
+void sg_bench_close(sg_bench *b) { sg_backend_close(&b->backend); }
 
 /* ---- a stream ---- */
 
@@ -36,7 +57,7 @@ sg_status sg_bench_wait(const sg_bench *b, sg_stream *s, sg_tensor t, sg_error *
 
 /* ---- the ceilings ---- */
 
-/* y as a product of x and w, or, without w, as a copy of x. */
+/* y as a matrix product of x and w, or, without w, as a copy of x. */
 typedef struct work {
     sg_tensor y, x, w;
 } work;
@@ -85,10 +106,10 @@ static sg_status measure(sg_bench *b, sg_stream *s, int64_t n, const float *nois
     fill(s, f32.w, noise);
     sg_copy(s, .y = bf16.x, .x = f32.x);
     sg_copy(s, .y = bf16.w, .x = f32.w);
-    const work *const product[2] = {&f32, &bf16};
+    const work *const matmul[2] = {&f32, &bf16};
     for (int i = 0; i < 2; i++) {
-        SG_TRY(fastest(b, s, product[i], &best, e));
-        raise_to(&b->ceilings.product[i], 2.0 * (double)n * (double)n * (double)n / best);
+        SG_TRY(fastest(b, s, matmul[i], &best, e));
+        raise_to(&b->ceilings.matmul[i], 2.0 * (double)n * (double)n * (double)n / best);
     }
     s->scratch.used = 0;
     const work copy = {.y = sg_new(s, SG_F32, COPY_ROWS, ROW), .x = sg_new(s, SG_F32, COPY_ROWS, ROW)};
@@ -103,13 +124,13 @@ sg_status sg_bench_ceilings(sg_bench *b, sg_error *e)
     /* The oracle would take minutes; a GPU is done with 2048^3 before it has begun. */
     const bool    is_ref = strcmp(b->backend->name, "ref") == 0;
     const int64_t n = is_ref ? 512 : b->backend->host_memory ? 2048 : 8192;
-    const size_t  products = (size_t)(3 * n * n) * (sizeof(float) + sizeof(uint16_t));
+    const size_t  matmuls = (size_t)(3 * n * n) * (sizeof(float) + sizeof(uint16_t));
     const size_t  copies = 2 * (size_t)COPY_ROWS * ROW * sizeof(float);
     sg_stream     s;
     float *const  noise = malloc(ROW * sizeof *noise);
     if (!noise) return sg_error_set(e, SG_E_MEMORY, "bench: no memory for noise");
     sg_randn(noise, ROW, 1);
-    sg_status status = sg_bench_stream_open(b, &s, products > copies ? products : copies, e);
+    sg_status status = sg_bench_stream_open(b, &s, matmuls > copies ? matmuls : copies, e);
     if (!status) {
         status = measure(b, &s, n, noise, e);
         sg_backend_drop_packed(b->backend);
@@ -119,21 +140,21 @@ sg_status sg_bench_ceilings(sg_bench *b, sg_error *e)
     return status;
 }
 
-double sg_bench_ceiling(const sg_bench *b, sg_dtype type) { return b->ceilings.product[type == SG_BF16]; }
+double sg_bench_ceiling(const sg_bench *b, sg_dtype type) { return b->ceilings.matmul[type == SG_BF16]; }
 
 void sg_bench_print_ceilings(const sg_bench *b)
 {
     printf("ceilings of this run: product F32 %.0f GFLOP/s, BF16 %.0f GFLOP/s; copy %.1f GB/s, read and written\n",
-           b->ceilings.product[0] * 1e-9, b->ceilings.product[1] * 1e-9, b->ceilings.copy * 1e-9);
+           b->ceilings.matmul[0] * 1e-9, b->ceilings.matmul[1] * 1e-9, b->ceilings.copy * 1e-9);
 }
 
 json_t *sg_bench_ceilings_json(const sg_bench *b)
 {
-    return json_pack("{s:f, s:f, s:f}", "f32_flops_per_second", b->ceilings.product[0], "bf16_flops_per_second",
-                     b->ceilings.product[1], "copy_bytes_per_second", b->ceilings.copy);
+    return json_pack("{s:f, s:f, s:f}", "f32_flops_per_second", b->ceilings.matmul[0], "bf16_flops_per_second",
+                     b->ceilings.matmul[1], "copy_bytes_per_second", b->ceilings.copy);
 }
 
-/* ---- the command ---- */
+/* ---- the report ---- */
 
 sg_status sg_bench_save(const sg_bench *b, json_t *j, sg_error *e)
 {

@@ -1,4 +1,4 @@
-/* bench.h - what the benchmarks share: a backend, the ceilings that it is measured by, and the way out. */
+/* bench.h - what the benchmarks share: the backend, its ceilings, and the report. */
 #ifndef SG_BENCH_H
 #define SG_BENCH_H
 
@@ -8,8 +8,8 @@
 #include <jansson.h>
 
 typedef struct sg_ceilings {
-    double product[2]; /* flop/s of a large square product; F32, BF16 */
-    double copy;       /* bytes/s, read and written, of a copy beyond the caches */
+    double matmul[2]; /* flop/s of a large square matrix product; F32, BF16 */
+    double copy;      /* bytes/s, read and written, of a copy beyond the caches */
 } sg_ceilings;
 
 typedef struct sg_bench {
@@ -20,15 +20,16 @@ typedef struct sg_bench {
     bool               silent; /* stdout is for JSON */
 } sg_bench;
 
-sg_status sg_bench_step(sg_bench *b, sg_error *e) SG_MUST_USE;
-sg_status sg_bench_attention(sg_bench *b, sg_error *e) SG_MUST_USE;
+/* Opens the backend that s asks for, and checks that --json can be written. The caller closes, after a failure too. */
+sg_status sg_bench_open(sg_bench *b, const sg_settings *s, sg_error *e) SG_MUST_USE;
+void      sg_bench_close(sg_bench *b);
 
 /* Measures, and keeps what is above what was measured before. */
 sg_status sg_bench_ceilings(sg_bench *b, sg_error *e) SG_MUST_USE;
 void      sg_bench_print_ceilings(const sg_bench *b);
 json_t   *sg_bench_ceilings_json(const sg_bench *b);
 
-/* The ceiling of products of this dtype, flop/s. */
+/* The ceiling of matrix products of this dtype, flop/s. */
 double sg_bench_ceiling(const sg_bench *b, sg_dtype type);
 
 /* A stream of b's backend with this much scratch; sg_bench_stream_close frees it. */

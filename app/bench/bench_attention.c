@@ -2,6 +2,7 @@
  * video model: time, that of each stage, and how far the results are from those of F32. */
 #include "bench.h"
 #include "bench_input.h"
+#include "command.h"
 #include "meta.h"
 #include "metrics.h"
 #include "progress.h"
@@ -502,7 +503,7 @@ static json_t *all_json(const work *w)
     return sg_report_whole(j, whole);
 }
 
-sg_status sg_bench_attention(sg_bench *b, sg_error *e)
+static sg_status bench_attention(sg_bench *b, sg_error *e)
 {
     const char *const dtype = b->settings->dtype ? b->settings->dtype : "auto";
     work              w = {.base = b, .in = {.dtype = b->backend->dtype}};
@@ -519,5 +520,14 @@ sg_status sg_bench_attention(sg_bench *b, sg_error *e)
     sg_trace_free(&w.trace);
     sg_attention_files_close(&w.files);
     sg_bench_input_close(&w.in);
+    return status;
+}
+
+sg_status sg_command_bench_attention(const sg_settings *s, sg_error *e)
+{
+    sg_bench  b;
+    sg_status status = sg_bench_open(&b, s, e);
+    if (status == SG_OK) status = bench_attention(&b, e);
+    sg_bench_close(&b);
     return status;
 }

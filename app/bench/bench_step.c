@@ -1,5 +1,6 @@
 /* bench_step.c - `sparge-gen bench step`: a render of a few steps, every other of which is traced, op by op. */
 #include "bench.h"
+#include "command.h"
 #include "interrupt.h"
 #include "meta.h"
 #include "progress.h"
@@ -86,8 +87,8 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
 
 /* ---- what came out ---- */
 
-/* The dtype whose ceiling a product is measured by. */
-static sg_dtype product_type(const sg_trace_row *r)
+/* The dtype whose ceiling a matrix product is measured by. */
+static sg_dtype matmul_type(const sg_trace_row *r)
 {
     return r->t[1].dtype == SG_BF16 && r->t[2].dtype == SG_BF16 ? SG_BF16 : SG_F32;
 }
@@ -95,7 +96,7 @@ static sg_dtype product_type(const sg_trace_row *r)
 /* The least time in which the ceilings would let this be done. */
 static double floor_of(const sg_bench *b, const sg_trace_row *r)
 {
-    return fmax(r->flops / sg_bench_ceiling(b, product_type(r)), r->bytes / b->ceilings.copy);
+    return fmax(r->flops / sg_bench_ceiling(b, matmul_type(r)), r->bytes / b->ceilings.copy);
 }
 
 /* "F32 2304x384 = 2304x1152, 384x1152, BF16 384": output, then inputs, a dtype where it changes. */
@@ -126,8 +127,8 @@ static int by_seconds(const void *a, const void *b)
 typedef struct sums {
     int64_t calls;
     double  seconds, floor, flops, bytes; /* of all ops */
-    double  product_seconds,
-        product_ceiling; /* products and attention: time, and time at the ceilings of their dtypes */
+    double  matmul_seconds,
+        matmul_ceiling; /* matrix products and attention: time, and time at the ceilings of their dtypes */
 } sums;
 
 static sums sums_of(const sg_bench *b, const series *p)
@@ -141,8 +142,8 @@ static sums sums_of(const sg_bench *b, const series *p)
         m.flops += r->flops;
         m.bytes += r->bytes;
         if (r->flops <= 0) continue;
-        m.product_seconds += r->seconds;
-        m.product_ceiling += r->flops / sg_bench_ceiling(b, product_type(r));
+        m.matmul_seconds += r->seconds;
+        m.matmul_ceiling += r->flops / sg_bench_ceiling(b, matmul_type(r));
     }
     return m;
 }
@@ -150,11 +151,11 @@ static sums sums_of(const sg_bench *b, const series *p)
 static void print_row(const sg_bench *b, const sg_trace_row *r, double all)
 {
     char         text[240];
-    const bool   product = r->flops > 0;
-    const double work = product ? r->flops : r->bytes;
+    const bool   matmul = r->flops > 0;
+    const double work = matmul ? r->flops : r->bytes;
     printf("%-9s %6lld %10.3f %5.1f%% %9.4g %-5s %9.1f %-7s %6.0f%%  %s\n", r->op, (long long)r->calls,
-           r->seconds * 1e3, 100 * r->seconds / all, work * 1e-9, product ? "GFLOP" : "GB", work / r->seconds * 1e-9,
-           product ? "GFLOP/s" : "GB/s", 100 * floor_of(b, r) / r->seconds, tensors_text(text, sizeof text, r));
+           r->seconds * 1e3, 100 * r->seconds / all, work * 1e-9, matmul ? "GFLOP" : "GB", work / r->seconds * 1e-9,
+           matmul ? "GFLOP/s" : "GB/s", 100 * floor_of(b, r) / r->seconds, tensors_text(text, sizeof text, r));
 }
 
 static void print_series(const sg_bench *b, const char *unit, const series *p)
@@ -164,8 +165,8 @@ static void print_series(const sg_bench *b, const char *unit, const series *p)
     for (size_t i = 0; i < p->rows.rows; i++) print_row(b, &p->rows.row[i], m.seconds);
     printf("%-9s %6lld %10.3f %5.1f%% %9.4g GFLOP, %.4g GB, floor %.0f%%\n", "all", (long long)m.calls, m.seconds * 1e3,
            100.0, m.flops * 1e-9, m.bytes * 1e-9, 100 * m.floor / m.seconds);
-    printf("products and attention: %.3f ms, %.1f GFLOP/s, %.0f%% of the ceiling\n", m.product_seconds * 1e3,
-           m.flops / m.product_seconds * 1e-9, 100 * m.product_ceiling / m.product_seconds);
+    printf("products and attention: %.3f ms, %.1f GFLOP/s, %.0f%% of the ceiling\n", m.matmul_seconds * 1e3,
+           m.flops / m.matmul_seconds * 1e-9, 100 * m.matmul_ceiling / m.matmul_seconds);
     printf("%s: traced %.3f ms, of them outside of ops %.3f ms; ", unit, p->traced * 1e3,
            (p->traced - m.seconds) * 1e3);
     if (p->plain > 0)
@@ -209,8 +210,8 @@ static json_t *series_json(const sg_bench *b, const series *p)
     json_t *const j = json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "seconds",
                                 p->plain > 0 ? json_real(p->plain) : json_null(), "traced_seconds", p->traced,
                                 "op_seconds", m.seconds, "floor_seconds", m.floor, "flops", m.flops, "bytes", m.bytes,
-                                "product_seconds", m.product_seconds, "product_of_ceiling",
-                                m.product_seconds > 0 ? m.product_ceiling / m.product_seconds : 0.0, "ops", rows);
+                                "product_seconds", m.matmul_seconds, "product_of_ceiling",
+                                m.matmul_seconds > 0 ? m.matmul_ceiling / m.matmul_seconds : 0.0, "ops", rows);
     return sg_report_whole(j, whole);
 }
 
@@ -254,7 +255,7 @@ static sg_status tell(step_bench *t, sg_error *e)
     return sg_bench_save(t->base, all_json(t), e);
 }
 
-sg_status sg_bench_step(sg_bench *b, sg_error *e)
+static sg_status bench_step(sg_bench *b, sg_error *e)
 {
     step_bench t = {.base = b, .live = {.paused = true, .waits = !b->backend->host_memory}};
     sg_engine *g = NULL;
@@ -270,5 +271,14 @@ sg_status sg_bench_step(sg_bench *b, sg_error *e)
     sg_trace_free(&t.live);
     sg_trace_free(&t.step.rows);
     sg_trace_free(&t.chunk.rows);
+    return status;
+}
+
+sg_status sg_command_bench_step(const sg_settings *s, sg_error *e)
+{
+    sg_bench  b;
+    sg_status status = sg_bench_open(&b, s, e);
+    if (status == SG_OK) status = bench_step(&b, e);
+    sg_bench_close(&b);
     return status;
 }
