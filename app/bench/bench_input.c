@@ -106,12 +106,12 @@ static bool add_field(const sg_bench_input *in, const int32_t *token, float *out
     const size_t all = (size_t)in->n * (size_t)in->d;
     float *const coarse = malloc(cells * sizeof *coarse), *const noise = malloc(all * sizeof *noise);
     float *const smooth = malloc((size_t)in->d * sizeof *smooth);
-    const bool   room = coarse && noise && smooth;
-    if (room) {
+    const bool   allocated = coarse && noise && smooth;
+    if (allocated) {
         sg_randn(coarse, cells, 2 * seed);
         sg_randn(noise, all, 2 * seed + 1);
     }
-    for (int64_t i = 0; room && i < in->n; i++) {
+    for (int64_t i = 0; allocated && i < in->n; i++) {
         interpolate(smooth, coarse, g, in, token[i]);
         float *const       row = out + (i * in->h + h) * in->d;
         const float *const extra = noise + (int64_t)token[i] * in->d;
@@ -120,7 +120,7 @@ static bool add_field(const sg_bench_input *in, const int32_t *token, float *out
     free(coarse);
     free(noise);
     free(smooth);
-    return room;
+    return allocated;
 }
 
 static bool make_head(const sg_bench_input *in, const int32_t *token, int h)
@@ -145,13 +145,13 @@ static bool make_head(const sg_bench_input *in, const int32_t *token, int h)
 static sg_status make(sg_bench_input *in, int threads, sg_error *e)
 {
     int32_t *const token = sg_bench_input_order(in, in->order);
-    bool           room = token;
-    if (room) {
-#pragma omp parallel for num_threads(threads) reduction(&& : room)
-        for (int h = 0; h < in->h; h++) room = make_head(in, token, h) && room;
+    bool           allocated = token;
+    if (allocated) {
+#pragma omp parallel for num_threads(threads) reduction(&& : allocated)
+        for (int h = 0; h < in->h; h++) allocated = make_head(in, token, h) && allocated;
     }
     free(token);
-    return room ? SG_OK : no_memory(e);
+    return allocated ? SG_OK : no_memory(e);
 }
 
 /* ---- inputs of a file ---- */
@@ -259,15 +259,15 @@ static sg_status take_file(sg_bench_input *in, sg_error *e)
     SG_TRY(read_order(in, &order, e));
     int32_t *const token = sg_bench_input_order(in, in->order), *const theirs = sg_bench_input_order(in, order);
     int32_t *const row = malloc((size_t)in->n * sizeof *row); /* of a token in the file */
-    const bool     room = token && theirs && row;
-    if (room) sg_order_invert(row, theirs, in->n);
-    for (int k = 0; room && k < 3; k++)
+    const bool     allocated = token && theirs && row;
+    if (allocated) sg_order_invert(row, theirs, in->n);
+    for (int k = 0; allocated && k < 3; k++)
         for (int64_t i = 0; i < in->n; i++)
             take_row(in, in->host[k], sg_weights_find(in->file, names[k]), k ? in->hk : in->h, row[token[i]], i);
     free(token);
     free(theirs);
     free(row);
-    return room ? SG_OK : no_memory(e);
+    return allocated ? SG_OK : no_memory(e);
 }
 
 /* ---- both ---- */

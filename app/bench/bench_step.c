@@ -229,18 +229,18 @@ static json_t *all_json(const step_bench *t)
 
 /* ---- the work ---- */
 
-static sg_status render(step_bench *t, sg_engine *g, sg_error *e)
+static sg_status render(step_bench *t, sg_engine *engine, sg_error *e)
 {
     const sg_callbacks cb = {.context = t, .progress = on_progress, .frame = on_frame};
     sg_error           end = {0};
     t->step.warm = 1;
     t->step.measured = 2 * t->base->repeat;
-    SG_TRY(sg_setup_request(&t->request, g, t->base->settings, e));
+    SG_TRY(sg_setup_request(&t->request, engine, t->base->settings, e));
     t->request.steps = t->step.warm + t->step.measured;
     t->request.prompt = "a red ball bouncing on green grass";
-    SG_TRY(sg_engine_check_request(g, &t->request, e));
+    SG_TRY(sg_engine_check_request(engine, &t->request, e));
     SG_TRY(sg_bench_ceilings(t->base, e));
-    const sg_status status = sg_engine_render(g, &t->request, &cb, &t->report, &end);
+    const sg_status status = sg_engine_render(engine, &t->request, &cb, &t->report, &end);
     const bool      enough = status == SG_E_CANCELLED && !sg_interrupt_asked();
     sg_progress_clear(&t->progress);
     if (status && !enough) return sg_error_set(e, status, "%s", end.text);
@@ -258,15 +258,15 @@ static sg_status tell(step_bench *t, sg_error *e)
 static sg_status bench_step(sg_bench *b, sg_error *e)
 {
     step_bench t = {.base = b, .live = {.paused = true, .waits = !b->backend->host_memory}};
-    sg_engine *g = NULL;
+    sg_engine *engine = NULL;
     sg_progress_init(&t.progress, b->settings->quiet);
     SG_TRY(sg_setup_model(&t.model, b->settings->model, e));
     sg_engine_options o;
     SG_TRY(sg_setup_options(&o, &t.model, b->settings, e));
     o.trace = &t.live;
-    SG_TRY(sg_engine_open(&g, &o, e));
-    sg_status status = render(&t, g, e);
-    sg_engine_close(&g);
+    SG_TRY(sg_engine_open(&engine, &o, e));
+    sg_status status = render(&t, engine, e);
+    sg_engine_close(&engine);
     if (!status) status = tell(&t, e);
     sg_trace_free(&t.live);
     sg_trace_free(&t.step.rows);

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-sg_status sg_arms_size(sg_request *r, sg_engine *g, const sg_settings *s, sg_error *e)
+sg_status sg_arms_size(sg_request *r, sg_engine *engine, const sg_settings *s, sg_error *e)
 {
-    sg_request usual = sg_engine_defaults(g);
+    sg_request usual = sg_engine_defaults(engine);
     sg_plan    plan;
     if (s->size[0] && s->size[1]) return SG_OK;
     for (;;) {
-        SG_TRY(sg_engine_plan(g, &usual, &plan, e));
+        SG_TRY(sg_engine_plan(engine, &usual, &plan, e));
         if (plan.tokens >= SG_TOKENS || usual.width > SG_IMAGE_MAX_SIDE / 4 || usual.height > SG_IMAGE_MAX_SIDE / 4)
             break;
         usual.width *= 2;
@@ -23,16 +23,16 @@ sg_status sg_arms_size(sg_request *r, sg_engine *g, const sg_settings *s, sg_err
     return SG_OK;
 }
 
-sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *g, const sg_request *shared, sg_error *e)
+sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *engine, const sg_request *shared, sg_error *e)
 {
-    const sg_model_info info = sg_engine_info(g);
+    const sg_model_info info = sg_engine_info(engine);
     sg_request          request = *shared;
     sg_error            why = {0};
     r->policy = shared->attention;
     sg_status status = sg_setup_attention(&r->policy, &r->files, &r->arm->settings, &why);
     request.attention = r->policy;
-    if (status == SG_OK) status = sg_engine_check_request(g, &request, &why);
-    if (status == SG_OK) status = sg_engine_plan(g, &request, plan, &why);
+    if (status == SG_OK) status = sg_engine_check_request(engine, &request, &why);
+    if (status == SG_OK) status = sg_engine_plan(engine, &request, plan, &why);
     if (status == SG_OK)
         status = sg_attention_expect(&r->outlook, &r->policy, &info, plan->tokens, request.steps, &why);
     return status == SG_OK ? SG_OK : sg_error_set(e, status, "--arms: '%s': %s", r->arm->name, why.text);
@@ -132,7 +132,7 @@ static int on_warm_up(void *context, sg_stage stage, int done, int total)
     return w->warm || sg_interrupt_asked();
 }
 
-sg_status sg_arms_warm_up(sg_report *out, sg_engine *g, const sg_request *r, sg_progress *p, sg_error *e)
+sg_status sg_arms_warm_up(sg_report *out, sg_engine *engine, const sg_request *r, sg_progress *p, sg_error *e)
 {
     warming            w = {.progress = p};
     const sg_callbacks callbacks = {.context = &w, .progress = on_warm_up};
@@ -140,15 +140,15 @@ sg_status sg_arms_warm_up(sg_report *out, sg_engine *g, const sg_request *r, sg_
     sg_error           why = {0};
     request.steps = 1;
     sg_progress_say(p, "warming up: a step and a latent frame that count for no arm");
-    const sg_status status = sg_engine_render(g, &request, &callbacks, out, &why);
+    const sg_status status = sg_engine_render(engine, &request, &callbacks, out, &why);
     sg_progress_clear(p);
     if (status == SG_OK || (status == SG_E_CANCELLED && w.warm && !sg_interrupt_asked())) return SG_OK;
     return sg_error_set(e, status, "%s", why.text);
 }
 
-sg_status sg_arm_keep_counts(sg_arm_result *r, const sg_engine *g, sg_error *e)
+sg_status sg_arm_keep_counts(sg_arm_result *r, const sg_engine *engine, sg_error *e)
 {
-    const sg_attention_count *const from = sg_engine_attention(g, &r->steps, &r->passes, &r->layers);
+    const sg_attention_count *const from = sg_engine_attention(engine, &r->steps, &r->passes, &r->layers);
     const size_t                    count = (size_t)r->steps * (size_t)r->passes * (size_t)r->layers;
     free(r->count);
     r->count = malloc(count * sizeof *r->count);

@@ -7,11 +7,11 @@
 
 /* Where the model's usual clip is too short to skip anything, r gets one of twice, four times, ... the sides; sides that
  * s names stay. */
-sg_status sg_arms_size(sg_request *r, sg_engine *g, const sg_settings *s, sg_error *e) SG_MUST_USE;
+sg_status sg_arms_size(sg_request *r, sg_engine *engine, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
 /* Fills policy, files and outlook of r from its arm, for shared, whose attention is the model's, and plan with what a
  * render would need. SG_E_ARG, SG_E_FILE or SG_E_FORMAT, naming the arm. Files are r's, after a failure too. */
-sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *g, const sg_request *shared,
+sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *engine, const sg_request *shared,
                        sg_error *e) SG_MUST_USE;
 
 /* Whether two arms would run the same kernels on the same blocks in all layers and steps, as far as that is known before:
@@ -24,9 +24,10 @@ void sg_arms_say(sg_progress *p, const sg_arm_result *r, int count, int64_t toke
 
 /* A step and a latent frame of r that count for no arm: they bring the weights' pages in and into the layout of the
  * products, and r's texts are encoded. out is its report. SG_E_CANCELLED by an interrupt. */
-sg_status sg_arms_warm_up(sg_report *out, sg_engine *g, const sg_request *r, sg_progress *p, sg_error *e) SG_MUST_USE;
+sg_status sg_arms_warm_up(sg_report *out, sg_engine *engine, const sg_request *r, sg_progress *p,
+                          sg_error *e) SG_MUST_USE;
 
-/* What attention did in the last render of g becomes r's. SG_E_MEMORY. */
-sg_status sg_arm_keep_counts(sg_arm_result *r, const sg_engine *g, sg_error *e) SG_MUST_USE;
+/* What attention did in the last render of engine becomes r's. SG_E_MEMORY. */
+sg_status sg_arm_keep_counts(sg_arm_result *r, const sg_engine *engine, sg_error *e) SG_MUST_USE;
 
 #endif

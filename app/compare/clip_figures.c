@@ -66,8 +66,8 @@ static double mean_difference(const uint8_t *a, const uint8_t *b, size_t bytes)
 sg_status sg_clip_watch_add(sg_clip_watch *w, const sg_image *frame, sg_error *e)
 {
     const size_t bytes = sg_image_bytes(frame->width, frame->height);
-    const bool   alike = w->previous.width == frame->width && w->previous.height == frame->height;
-    if (!alike) {
+    const bool   same_size = w->previous.width == frame->width && w->previous.height == frame->height;
+    if (!same_size) {
         sg_image_close(&w->previous);
         free(w->grey);
         w->grey = malloc(bytes / 3);
@@ -77,7 +77,7 @@ sg_status sg_clip_watch_add(sg_clip_watch *w, const sg_image *frame, sg_error *e
     sg_picture_grey(w->grey, frame);
     w->sharpness += sg_grey_sharpness(w->grey, frame->width, frame->height);
     w->black += sg_grey_black(w->grey, frame->width, frame->height);
-    if (alike) {
+    if (same_size) {
         const double mae = mean_difference(w->previous.rgb, frame->rgb, bytes);
         w->mae += mae;
         w->frozen += mae <= frozen_mae;

@@ -5,7 +5,7 @@
  *
  * Videos: the best stream of pictures of an MP4, MOV, MKV, WebM or AVI; sound and the rest are ignored, and so are
  * timestamps, the shape of pixels and the transfer curve. Frames become RGB as in players: by the matrix and range that
- * the stream tells (BT.601 and limited range where it tells none, as FFmpeg takes it), turned and mirrored where the
+ * the stream tells (BT.601 and limited range where it tells none, as FFmpeg takes it), rotated and mirrored where the
  * container says so. Refused: more than an image may have of pixels, a size or format that changes within the clip, and
  * everything that is cut short or damaged, as far as the container and the codec let it be seen. */
 #ifndef SG_CLIP_READER_H

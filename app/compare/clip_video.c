@@ -232,7 +232,7 @@ static sg_status open_converter(state *s, sg_error *e)
     return SG_OK;
 }
 
-static void copy_turned(state *s)
+static void copy_rotated(state *s)
 {
     const ptrdiff_t stride = s->rgb->linesize[0], x_last = s->rgb->width - 1, y_last = s->rgb->height - 1;
     const turn      t = s->turn;
@@ -259,7 +259,7 @@ static sg_status take_frame(state *s, sg_error *e)
                             s->frames);
     if (sws_scale(s->convert, (const uint8_t *const *)f->data, f->linesize, 0, f->height, r->data, r->linesize) < 0)
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s: frame %d does not become RGB", s->path, s->frames);
-    copy_turned(s);
+    copy_rotated(s);
     s->frames++;
     return SG_OK;
 }

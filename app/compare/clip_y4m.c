@@ -87,7 +87,7 @@ static sg_status y4m_open(void *context, const char *path, sg_error *e)
     SG_TRY(sg_map_open(&s->map, path, e));
     SG_TRY(read_header(s, &width, &height, e));
     for (int y = 0; y < 256; y++) s->luma[y] = (y - 16) / 219.0 * 255;
-    /* A side has six digits at most, so nothing overflows; no frame larger than the file is made room for. */
+    /* A side has six digits at most, so nothing overflows; nothing is allocated for a frame larger than the file. */
     if (width && height && width <= SG_IMAGE_MAX_SIDE && height <= SG_IMAGE_MAX_SIDE &&
         3 * width * height > s->map.size - s->at)
         return sg_error_set(e, SG_E_FORMAT, "%s: Y4M: holds no frame of %zux%zu pixels", path, width, height);

@@ -66,10 +66,10 @@ void sg_arms_find_same(sg_comparison *c)
             const bool            kernels = same_kernels(x, y);
             if (!kernels && memcmp(x->latents, y->latents, bytes) != 0) continue;
             *same = (sg_same_kernel){.a = a, .b = b};
-            /* The one that was asked for more tells why it came to nothing. */
-            const sg_arm_result *const told = y->policy.kind >= x->policy.kind ? y : x;
+            /* The arm that asked for more says why it had no effect. */
+            const sg_arm_result *const more = y->policy.kind >= x->policy.kind ? y : x;
             if (kernels)
-                sg_attention_outlook_text(same->why, sizeof same->why, &told->policy, &told->outlook, c->plan->tokens);
+                sg_attention_outlook_text(same->why, sizeof same->why, &more->policy, &more->outlook, c->plan->tokens);
             else
                 snprintf(same->why, sizeof same->why, "their latents are equal, bit for bit");
             c->same_count++;

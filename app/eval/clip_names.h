@@ -3,14 +3,14 @@
  * A name is the prompt itself, where that is safe. "/" and "\", what other systems refuse (: * ? " < > | ~), control,
  * invisible and direction characters become "_", and so does a dot or dash that comes first, which would hide the file or
  * make an option of it. It is cut between characters to at most SG_CLIP_STEM bytes, which none of VBench's prompts has.
- * Prompts that come to the same name are told apart by "~2", "~3", ... in their order; entries with the same prompt share
+ * Prompts that come to the same name are distinguished by "~2", "~3", ... in their order; entries with the same prompt share
  * its name and go on counting. Names may differ in case alone, as two of VBench's do: not for file systems without it. */
 #ifndef SG_CLIP_NAMES_H
 #define SG_CLIP_NAMES_H
 
 #include "prompt_set.h"
 
-enum { SG_CLIP_STEM = 224, SG_CLIP_NAME = 256 }; /* bytes of a prompt in a name; room for a whole name with its NUL */
+enum { SG_CLIP_STEM = 224, SG_CLIP_NAME = 256 }; /* bytes of a prompt in a name; of a whole name with its NUL */
 
 typedef struct sg_clip_name {
     char stem[SG_CLIP_STEM + 1];

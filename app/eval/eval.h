@@ -28,7 +28,7 @@ typedef struct sg_eval {
     sg_eval_log        log;
     sg_progress        progress;
     uint8_t           *rgb[2];            /* frames of the first arm, and of the arm at work; owned */
-    size_t             room;              /* bytes of each */
+    size_t             rgb_bytes;         /* that each holds */
     int64_t            due, done, failed; /* clips of this run: to be made when it began, and made since */
     double             start;             /* of the first of them, seconds */
     sg_status          failure;           /* of the last that failed */

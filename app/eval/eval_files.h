@@ -10,7 +10,7 @@
 
 #include <limits.h>
 
-enum { SG_EVAL_ROOM = SG_ARM_NAME + SG_CLIP_NAME + 64 }; /* of a name within the folder */
+enum { SG_EVAL_NAME_BYTES = SG_ARM_NAME + SG_CLIP_NAME + 64 }; /* of a name within the folder */
 
 /* SG_E_ARG when an arm's folder would have the name of something else. */
 sg_status sg_eval_files_check(const sg_eval *v, sg_error *e) SG_MUST_USE;

@@ -173,7 +173,7 @@ static void compare(differences *d, const char *name, const json_t *there, const
             snprintf(entry, sizeof entry, "%s[%zu]", name, i);
             compare(d, entry, json_array_get(there, i), json_array_get(now, i));
         }
-    } else if (strcmp(name, "attention") != 0) { /* of other arms, which are told */
+    } else if (strcmp(name, "attention") != 0) { /* of other arms, which are reported */
         note(d, name, there, now);
     }
 }

@@ -27,7 +27,7 @@ static sg_status check_inputs(sg_eval *v, sg_error *e)
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
     SG_TRY(sg_arms_open(&v->arms, v->list, s, e));
     SG_TRY(sg_eval_files_check(v, e));
-    SG_TRY(sg_output_folder_check(&v->folder, s->output, SG_EVAL_ROOM, "--out", e));
+    SG_TRY(sg_output_folder_check(&v->folder, s->output, SG_EVAL_NAME_BYTES, "--out", e));
     return sg_prompt_set_open(&v->set, s->prompts, &o, e);
 }
 

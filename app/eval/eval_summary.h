@@ -41,7 +41,7 @@ typedef enum sg_eval_measure {
 
 extern const char *const sg_eval_measure_name[SG_EVAL_MEASURES]; /* "psnr", "psnr_minimum", ... */
 
-/* Is its interval told: of PSNR, SSIM and MS-SSIM, and of what is compared with the first arm. */
+/* Has it an interval: of PSNR, SSIM and MS-SSIM, and of what is compared with the first arm. */
 bool sg_eval_measure_has_interval(sg_eval_measure m);
 
 /* Without its text; NAN: unknown. */

@@ -69,17 +69,17 @@ static sg_status check_fits(work *w, sg_plan *plan, sg_error *e)
     return sg_plan_fits(plan, e);
 }
 
-static sg_status make_room(sg_eval *v, const sg_request *r, sg_error *e)
+static sg_status grow_frames(sg_eval *v, const sg_request *r, sg_error *e)
 {
     const size_t bytes = (size_t)r->frames * frame_bytes(r);
-    if (v->room >= bytes) return SG_OK;
-    v->room = 0;
+    if (v->rgb_bytes >= bytes) return SG_OK;
+    v->rgb_bytes = 0;
     for (int i = 0; i < 2; i++) {
         free(v->rgb[i]);
         v->rgb[i] = malloc(bytes);
     }
     if (!v->rgb[0] || !v->rgb[1]) return sg_error_set(e, SG_E_MEMORY, "no memory for %d frames", r->frames);
-    v->room = bytes;
+    v->rgb_bytes = bytes;
     return SG_OK;
 }
 
@@ -203,7 +203,7 @@ static sg_status make_clip(work *w, sg_error *e)
     char          *settings = NULL;
     sg_plan        plan;
     SG_TRY(check_fits(w, &plan, e));
-    SG_TRY(make_room(v, &w->request, e));
+    SG_TRY(grow_frames(v, &w->request, e));
     w->rgb = v->rgb[w->arm > 0];
     SG_TRY(make_settings(w, &plan, &settings, e));
     const sg_clip clip = clip_of(w, settings);
@@ -281,7 +281,7 @@ static sg_status fetch_first(sg_eval *v, int prompt, int clip, sg_error *e)
     sg_error why = {0};
     start_work(&w, v, prompt, clip, 0);
     SG_TRY(check_fits(&w, &plan, e));
-    SG_TRY(make_room(v, &w.request, e));
+    SG_TRY(grow_frames(v, &w.request, e));
     if (sg_eval_frames_load(v, prompt, clip, &w.request, v->rgb[0], &why) == SG_OK) return SG_OK;
     sg_progress_say(&v->progress, "%s; %s is rendered again, to be compared with", why.text, w.file);
     w.rgb = v->rgb[0];

@@ -64,7 +64,7 @@ typedef struct sg_sink sg_sink;
 /* clip is copied but for its strings, which must live until close. */
 sg_status sg_sink_open(sg_sink **out, const sg_clip *clip, sg_error *e) SG_MUST_USE;
 
-/* rgb [height, width, 3] is copied. An error of an earlier frame may be told by a later call. */
+/* rgb [height, width, 3] is copied. An error of an earlier frame may be returned by a later call. */
 sg_status sg_sink_write(sg_sink *s, int index, const uint8_t *rgb, sg_error *e) SG_MUST_USE;
 
 /* Waits for the last frame: the file is whole, but has no name yet, so that several can appear together. Fewer frames than
