@@ -45,8 +45,8 @@ for f in $(for f in $code; do case $f in *.h) echo "$f" ;; esac; done); do
     case $f in *_table.h | tests/* | kernels/cpu/* | attention/cpu/*) continue ;; esac
     printf '#include "%s"\n' "$(basename "$f")" |
         gcc -std=c17 -D_GNU_SOURCE -fsyntax-only -x c -I"$(dirname "$f")" -Ikernels -Ikernels/meta -Iattention -Iweights \
-            -Imodel -Imodel/text -Imodel/vae -Imodel/sampler -Iprompts -Iapp -Iapp/bench -Iapp/compare \
-            -Iapp/eval -Iapp/output - 2>/dev/null || complain "$f: does not compile alone"
+            -Imodel -Imodel/text -Imodel/vae -Imodel/sampler -Iprompts -Iapp $(printf -- '-I%s ' app/*/) - 2>/dev/null ||
+        complain "$f: does not compile alone"
 done
 
 # Every global symbol of our libraries begins with sg_.
