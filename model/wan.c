@@ -3,8 +3,8 @@
  * UMT5 (or T5) text encoder, one or two denoisers (2.2 A14B: transformer for the noisy steps, transformer_2 for the
  * rest, parted at boundary_ratio), AutoencoderKLWan. `expand_timesteps` (2.2 5B) gives every token its own timestep;
  * without an image all of them are equal, so the scalar path is the same. */
-#include "clean.h"
 #include "family.h"
+#include "prompt_clean.h"
 #include "t5.h"
 #include "tokenizer.h"
 #include "wan_dit.h"

@@ -7,7 +7,7 @@
 static const char same_text[] = "";
 static const struct charref {
     const char *name;
-    int         a, b, bare;
+    int         a, b, semicolon_optional;
     const char *capital;
 } charrefs[] = {
 {"AElig",0xc6,0,1,0},{"AMP",0x26,0,1,0},{"Aacute",0xc1,0,1,0},{"Abreve",0x102,0,0,0},{"Acirc",0xc2,0,1,0},

@@ -14,7 +14,7 @@ HEAD = """/* charref_table.h - the character references of HTML5, sorted by name
 static const char same_text[] = "";
 static const struct charref {
     const char *name;
-    int         a, b, bare;
+    int         a, b, semicolon_optional;
     const char *capital;
 } charrefs[] = {"""
 
@@ -29,9 +29,9 @@ def row(name):
     upper = "&" + name.upper()
     if name == name.lower() and html.unescape(upper) == upper:
         capital = "S" if text.upper() == text else c_string(text.upper())
-    bare = int(name[:-1] in html5)
+    semicolon_optional = int(name[:-1] in html5)
     points = ",".join(f"{ord(c):#x}" for c in text.ljust(2, "\0"))
-    return f'{{"{name[:-1]}",{points.replace("0x0", "0")},{bare},{capital}}},'
+    return f'{{"{name[:-1]}",{points.replace("0x0", "0")},{semicolon_optional},{capital}}},'
 
 
 def main():

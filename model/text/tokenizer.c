@@ -1,7 +1,7 @@
 /* tokenizer.c - see tokenizer.h. */
 #include "tokenizer.h"
 
-#include "clean.h"
+#include "prompt_clean.h"
 #include "tokconf.h"
 
 #include <stdio.h>

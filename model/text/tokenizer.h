@@ -27,7 +27,7 @@ typedef struct sg_tokenizer sg_tokenizer;
 sg_status sg_tokenizer_open(sg_tokenizer **out, const char *dir, sg_error *err) SG_MUST_USE;
 void      sg_tokenizer_close(sg_tokenizer **t);
 
-/* Encodes len bytes of UTF-8 (at most SG_PROMPT_MAX of clean.h) into at most max_len ids, max_len >= 1. *ids is the
+/* Encodes len bytes of UTF-8 (at most SG_PROMPT_MAX of prompt_clean.h) into at most max_len ids, max_len >= 1. *ids is the
  * caller's to free() and holds at least the end token. May run in several threads at once. SG_E_ARG, SG_E_FORMAT (a
  * character without a piece, in a model without an unknown one), SG_E_MEMORY; then *ids and *count are untouched. */
 sg_status sg_tokenizer_encode(const sg_tokenizer *t, const char *text, size_t len, int max_len, int32_t **ids,

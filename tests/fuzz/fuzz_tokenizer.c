@@ -3,7 +3,7 @@
  * The first byte of an input says what the rest is: 'm' a spiece.model, 'j' a tokenizer.json, 'c' a
  * tokenizer_config.json, 's' a special_tokens_map.json, 'a' an added_tokens.json, each beside a sound model; anything
  * else: a prompt. */
-#include "clean.h"
+#include "prompt_clean.h"
 #include "tokenizer.h"
 
 #include "../unit/spiece_maker.h"

@@ -1,5 +1,5 @@
 /* test_clean.c - prompt cleaning against what diffusers' prompt_clean makes of the same text. */
-#include "clean.h"
+#include "prompt_clean.h"
 
 #include <jansson.h>
 #include <setjmp.h>
