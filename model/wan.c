@@ -6,7 +6,7 @@
 #include "family.h"
 #include "prompt_clean.h"
 #include "t5.h"
-#include "tokenizer.h"
+#include "t5_tokenizer.h"
 #include "wan_dit.h"
 #include "wan_vae.h"
 
@@ -23,7 +23,7 @@ static const char default_negative[] =
     "杂乱的背景，三条腿，背景人很多，倒着走";
 
 typedef struct wan {
-    sg_tokenizer     *tokenizer;
+    sg_t5_tokenizer  *tokenizer;
     sg_t5            *text;
     sg_wan_dit       *dit[2]; /* the second only with two experts */
     sg_wan_vae       *vae;
@@ -97,9 +97,9 @@ static sg_status check_fit(const wan *w, const char *dir, sg_error *e)
     if (d->channels != c->channels || d->text_dim != c->text_dim || d->layers != c->layers || d->heads != c->heads ||
         d->head_dim != c->head_dim || memcmp(d->patch, c->patch, sizeof c->patch) != 0)
         return sg_error_set(e, SG_E_FORMAT, "%s: transformer and transformer_2 differ in size", dir);
-    if (sg_tokenizer_vocab(w->tokenizer) > sg_t5_describe(w->text).vocab)
+    if (sg_t5_tokenizer_vocab(w->tokenizer) > sg_t5_describe(w->text).vocab)
         return sg_error_set(e, SG_E_FORMAT, "%s: the tokenizer has %d ids, but the text encoder's table only %d rows",
-                            dir, sg_tokenizer_vocab(w->tokenizer), sg_t5_describe(w->text).vocab);
+                            dir, sg_t5_tokenizer_vocab(w->tokenizer), sg_t5_describe(w->text).vocab);
     return SG_OK;
 }
 
@@ -111,7 +111,7 @@ static sg_status open_parts(wan *w, const char *dir, sg_config *index, sg_dtype 
     snprintf(path, sizeof path, "%s/tokenizer", dir);
     SG_TRY(read_index(w, index));
     SG_TRY(sg_sampler_config_read(&w->sampler, dir, e));
-    SG_TRY(sg_tokenizer_open(&w->tokenizer, path, e));
+    SG_TRY(sg_t5_tokenizer_open(&w->tokenizer, path, e));
     SG_TRY(sg_t5_open(&w->text, dir, "text_encoder", act, e));
     SG_TRY(sg_wan_dit_open(&w->dit[0], dir, "transformer", act, e));
     if (w->boundary > 0) SG_TRY(sg_wan_dit_open(&w->dit[1], dir, "transformer_2", act, e));
@@ -156,7 +156,7 @@ static void wan_close(void *model)
     sg_wan_dit_close(&w->dit[1]);
     sg_wan_dit_close(&w->dit[0]);
     sg_t5_close(&w->text);
-    sg_tokenizer_close(&w->tokenizer);
+    sg_t5_tokenizer_close(&w->tokenizer);
     free(w);
 }
 
@@ -282,7 +282,7 @@ static sg_status tokenize_one(wan *w, const char *text, int32_t **ids, int *len,
     char  *clean = NULL;
     size_t size = 0;
     SG_TRY(sg_prompt_clean(text, strlen(text), &clean, &size, e));
-    const sg_status st = sg_tokenizer_encode(w->tokenizer, clean, size, TEXT_LEN, ids, len, e);
+    const sg_status st = sg_t5_tokenizer_encode(w->tokenizer, clean, size, TEXT_LEN, ids, len, e);
     free(clean);
     return st;
 }

@@ -1,10 +1,10 @@
 /* fuzz_tokenizer.c - tokenizer folders and prompts from outside.
  *
  * The first byte of an input says what the rest is: 'm' a spiece.model, 'j' a tokenizer.json, 'c' a
- * tokenizer_config.json, 's' a special_tokens_map.json, 'a' an added_tokens.json, each beside a sound model; anything
- * else: a prompt. */
+ * tokenizer_config.json, 's' a special_tokens_map.json, 'a' an added_tokens.json, each beside a valid model. Anything
+ * else is a prompt. */
 #include "prompt_clean.h"
-#include "tokenizer.h"
+#include "t5_tokenizer.h"
 
 #include "../unit/spiece_maker.h"
 
@@ -43,30 +43,30 @@ static void remove_folder(void)
     rmdir(folder);
 }
 
-static void encode(const sg_tokenizer *t, const char *text, size_t len, int max_len)
+static void encode(const sg_t5_tokenizer *t, const char *text, size_t len, int max_len)
 {
     int32_t *ids = NULL;
     int      count = 0;
     sg_error e = {0};
-    if (sg_tokenizer_encode(t, text, len, max_len, &ids, &count, &e)) return;
+    if (sg_t5_tokenizer_encode(t, text, len, max_len, &ids, &count, &e)) return;
     if (count < 1 || count > max_len) abort();
     for (int i = 0; i < count; i++)
-        if (ids[i] < 0 || ids[i] >= sg_tokenizer_vocab(t)) abort();
+        if (ids[i] < 0 || ids[i] >= sg_t5_tokenizer_vocab(t)) abort();
     free(ids);
 }
 
 static void open_and_encode(const char *text, size_t len)
 {
     static const char sample[] = "a cab</s> \342\230\203 fi\357\254\201 A\302\240<extra_id_0>X e\314\201\342\226\201b";
-    sg_tokenizer     *t = NULL;
+    sg_t5_tokenizer  *t = NULL;
     sg_error          e = {0};
-    if (sg_tokenizer_open(&t, folder, &e)) {
+    if (sg_t5_tokenizer_open(&t, folder, &e)) {
         if (!e.text[0] || t) abort();
         return;
     }
     encode(t, sample, sizeof sample - 1, 512);
     encode(t, text, len, 7);
-    sg_tokenizer_close(&t);
+    sg_t5_tokenizer_close(&t);
 }
 
 static void clean_and_encode(const char *text, size_t len)

@@ -11,7 +11,7 @@
 #include "eval_report.h"
 #include "prompt_set.h"
 #include "sink.h"
-#include "tokenizer.h"
+#include "t5_tokenizer.h"
 #include "weights.h"
 
 #include <dirent.h>
@@ -214,13 +214,13 @@ static sg_status convolve(sg_error *e)
 static sg_status open_tokenizer(sg_error *e)
 {
     static const char text[] = "a red ball &amp; x\xc3\xa9 \xe2\x80\x94 <extra_id_0> bouncing";
-    sg_tokenizer     *t = NULL;
+    sg_t5_tokenizer  *t = NULL;
     int32_t          *ids = NULL;
     int               count;
-    SG_TRY(sg_tokenizer_open(&t, SG_TINY_WAN "/tokenizer", e));
-    const sg_status status = sg_tokenizer_encode(t, text, sizeof text - 1, 64, &ids, &count, e);
+    SG_TRY(sg_t5_tokenizer_open(&t, SG_TINY_WAN "/tokenizer", e));
+    const sg_status status = sg_t5_tokenizer_encode(t, text, sizeof text - 1, 64, &ids, &count, e);
     free(ids);
-    sg_tokenizer_close(&t);
+    sg_t5_tokenizer_close(&t);
     return status;
 }
 

@@ -1,5 +1,5 @@
 /* test_tokenizer.c - token ids: a small model made here, and the fixtures' ids from transformers. */
-#include "tokenizer.h"
+#include "t5_tokenizer.h"
 
 #include "spiece_maker.h"
 
@@ -90,21 +90,21 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-static sg_tokenizer *open_folder(void)
+static sg_t5_tokenizer *open_folder(void)
 {
-    sg_tokenizer *t = NULL;
-    sg_error      e = {0};
-    if (sg_tokenizer_open(&t, folder, &e)) fail_msg("%s", e.text);
+    sg_t5_tokenizer *t = NULL;
+    sg_error         e = {0};
+    if (sg_t5_tokenizer_open(&t, folder, &e)) fail_msg("%s", e.text);
     return t;
 }
 
-static void check_ids(const sg_tokenizer *t, const char *text, size_t len, int max_len, const int32_t *wanted,
+static void check_ids(const sg_t5_tokenizer *t, const char *text, size_t len, int max_len, const int32_t *wanted,
                       int count)
 {
     int32_t *ids = NULL;
     int      n = 0;
     sg_error e = {0};
-    if (sg_tokenizer_encode(t, text, len, max_len, &ids, &n, &e)) fail_msg("%s", e.text);
+    if (sg_t5_tokenizer_encode(t, text, len, max_len, &ids, &n, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < n && i < count; i++)
         if (ids[i] != wanted[i]) fail_msg("\"%s\": id %d is %d, not %d", text, i, ids[i], wanted[i]);
     if (n != count) fail_msg("\"%s\": %d ids, not %d", text, n, count);
@@ -118,7 +118,7 @@ static void takes_the_best_pieces(void **state)
 {
     (void)state;
     write_folder(NULL, NULL);
-    sg_tokenizer *t = open_folder();
+    sg_t5_tokenizer *t = open_folder();
     check(t, "", END);
     check(t, " \t\n ", END);
     check(t, "a", MA, END);
@@ -132,28 +132,28 @@ static void takes_the_best_pieces(void **state)
     check(t, MARK MARK "a" MARK, M, MA, M, END);
     check(t, "a\302\205b\343\200\200c", MA, M, B, M, C, END); /* U+0085 and U+3000 */
     check(t, "a\034b", MA, UNK, B, END);                      /* U+001C is not white space here */
-    assert_int_equal(sg_tokenizer_vocab(t), PIECES + 100);
-    sg_tokenizer_close(&t);
+    assert_int_equal(sg_t5_tokenizer_vocab(t), PIECES + 100);
+    sg_t5_tokenizer_close(&t);
     assert_null(t);
-    sg_tokenizer_close(&t);
+    sg_t5_tokenizer_close(&t);
 }
 
 static void unites_unknown_characters(void **state)
 {
     (void)state;
     write_folder(NULL, NULL);
-    sg_tokenizer *t = open_folder();
+    sg_t5_tokenizer *t = open_folder();
     check(t, "xyz", M, UNK, END);
     check(t, "a\360\237\230\200\360\237\230\200b\342\230\203", MA, UNK, B, UNK, END);
     check(t, "x x", M, UNK, M, UNK, END);
-    sg_tokenizer_close(&t);
+    sg_t5_tokenizer_close(&t);
 }
 
 static void normalises_by_grapheme(void **state)
 {
     (void)state;
     write_folder(NULL, NULL);
-    sg_tokenizer *t = open_folder();
+    sg_t5_tokenizer *t = open_folder();
     check(t, "A\302\240A", MA, MA, END);
     check(t, "b\357\254\201", M, B, FI, END);
     check(t, "aXb X", MA, B, END);
@@ -161,21 +161,21 @@ static void normalises_by_grapheme(void **state)
     check(t, "ce\314\201\314\201", M, C, B, END);        /* five bytes: the rest of the grapheme goes too */
     check(t, "A\314\201\314\201\314\201", MA, UNK, END); /* seven: character by character */
     check(t, "\342\221\240\314\201a", M, C, A, END);
-    sg_tokenizer_close(&t);
+    sg_t5_tokenizer_close(&t);
 }
 
 static void cuts_out_added_tokens(void **state)
 {
     (void)state;
     write_folder(NULL, NULL);
-    sg_tokenizer *t = open_folder();
+    sg_t5_tokenizer *t = open_folder();
     check(t, "a</s>b", MA, END, M, B, END);
     check(t, "a </s><pad> b", MA, END, PAD, M, B, END);
     check(t, "<extra_id_0><extra_id_99>a", PIECES + 99, PIECES, MA, END);
     check(t, "a[u]b", MA, UDS, M, B, END);
     check(t, "<unk>", UNK, END);
     check(t, "<extra_id_100", M, UNK, A, UNK, END);
-    sg_tokenizer_close(&t);
+    sg_t5_tokenizer_close(&t);
 
     write_folder(
         "{\"tokenizer_class\": \"T5Tokenizer\", \"model_max_length\": 1000000000000000019884624838656, \"extra_ids\": "
@@ -187,14 +187,14 @@ static void cuts_out_added_tokens(void **state)
         NULL);
     t = open_folder();
     const int newer = PIECES + 2, new = newer + 1, af = newer + 2;
-    assert_int_equal(sg_tokenizer_vocab(t), af + 1);
+    assert_int_equal(sg_t5_tokenizer_vocab(t), af + 1);
     check(t, "newer", newer, END); /* the longest */
     check(t, "new newb", new, M, UNK, B, END);
     check(t, "new\314\201 _new -new", M, UNK, M, UNK, M, UNK, new, END);
     check(t, "fafAf", M, F, A, M, F, af, END); /* mask_token is looked for in the raw text, "Af" after A has become a */
     check(t, "<extra_id_1>", PIECES, END);
     check(t, "<pad>", PAD, END); /* a named one is raw unless it says otherwise */
-    sg_tokenizer_close(&t);
+    sg_t5_tokenizer_close(&t);
 }
 
 static const char tokenizer_json[] =
@@ -229,24 +229,24 @@ static void make_byte_model(void)
     maker_piece(&model, "<0x83>", 0, BYTE);
 }
 
-static void falls_back_to_bytes_where_told(void **state)
+static void falls_back_to_bytes_by_config(void **state)
 {
     (void)state;
     make_byte_model();
     write_folder("{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}", tokenizer_json);
-    sg_tokenizer *t = open_folder();
-    assert_int_equal(sg_tokenizer_vocab(t), 10);
+    sg_t5_tokenizer *t = open_folder();
+    assert_int_equal(sg_t5_tokenizer_vocab(t), 10);
     check(t, "a\342\230\203", 4, 5, 6, 7, 8, 1);
     check(t, "\342\230\203\342\230\203", 4, 6, 7, 8, 6, 7, 8, 1);
     check(t, "\342\230\204", 4, 3, 1); /* a byte has no piece */
     check(t, "\342\230\203x", 4, 3, 1);
     check(t, "a<0x98>tail", 4, 5, 7, 9, 1);
     check(t, "<s>", 4, 2, 1); /* no added token here, but a piece */
-    sg_tokenizer_close(&t);
+    sg_t5_tokenizer_close(&t);
     write_folder("{\"tokenizer_class\": \"T5TokenizerFast\", \"extra_special_tokens\": [\"<s>\"]}", tokenizer_json);
     t = open_folder();
     check(t, "a\342\230\203 <s>", 4, 5, 2, 2, 1); /* the T5 rules: id 2, and no bytes */
-    sg_tokenizer_close(&t);
+    sg_t5_tokenizer_close(&t);
     make_model();
 }
 
@@ -254,9 +254,9 @@ static void cuts_to_length(void **state)
 {
     (void)state;
     write_folder(NULL, NULL);
-    sg_tokenizer *t = open_folder();
-    const char    text[] = "cab a <pad>";
-    const int32_t whole[] = {M, C, AB, MA, PAD};
+    sg_t5_tokenizer *t = open_folder();
+    const char       text[] = "cab a <pad>";
+    const int32_t    whole[] = {M, C, AB, MA, PAD};
     for (int max_len = 1; max_len < 8; max_len++) {
         int32_t   wanted[8];
         const int n = max_len < 6 ? max_len : 6;
@@ -271,15 +271,15 @@ static void cuts_to_length(void **state)
     for (int i = 0; i < 1 << 20; i += 2) megabyte[i] = ' ';
     check_ids(t, megabyte, 1 << 20, 3, (const int32_t[]){MA, MA, END}, 3);
     free(megabyte);
-    sg_tokenizer_close(&t);
+    sg_t5_tokenizer_close(&t);
 }
 
-static void refuse_text(const sg_tokenizer *t, const char *text, size_t len, int max_len, const char *why)
+static void refuse_text(const sg_t5_tokenizer *t, const char *text, size_t len, int max_len, const char *why)
 {
     int32_t *ids = NULL;
     int      n = -1;
     sg_error e = {0};
-    assert_int_equal(sg_tokenizer_encode(t, text, len, max_len, &ids, &n, &e), SG_E_ARG);
+    assert_int_equal(sg_t5_tokenizer_encode(t, text, len, max_len, &ids, &n, &e), SG_E_ARG);
     assert_null(ids);
     assert_int_equal(n, -1);
     if (!strstr(e.text, why)) fail_msg("\"%s\" does not say \"%s\"", e.text, why);
@@ -289,18 +289,18 @@ static void refuses_bad_texts(void **state)
 {
     (void)state;
     write_folder(NULL, NULL);
-    sg_tokenizer *t = open_folder();
+    sg_t5_tokenizer *t = open_folder();
     refuse_text(t, BYTES("a\200"), 512, "byte 1 (0x80)");
     refuse_text(t, BYTES("a"), 0, "max_len is 0");
     refuse_text(t, "", ((size_t)1 << 20) + 1, 512, "1048577 bytes");
-    sg_tokenizer_close(&t);
+    sg_t5_tokenizer_close(&t);
 }
 
 static void refuse_folder(sg_status code, const char *why)
 {
-    sg_tokenizer *t = NULL;
-    sg_error      e = {0};
-    assert_int_equal(sg_tokenizer_open(&t, folder, &e), code);
+    sg_t5_tokenizer *t = NULL;
+    sg_error         e = {0};
+    assert_int_equal(sg_t5_tokenizer_open(&t, folder, &e), code);
     assert_null(t);
     if (!strstr(e.text, why)) fail_msg("\"%s\" does not say \"%s\"", e.text, why);
     if (!strstr(e.text, folder)) fail_msg("\"%s\" does not name the folder", e.text);
@@ -377,9 +377,9 @@ static void survives_every_cut(void **state)
     make_model();
     for (size_t len = 0; len < 400 && len < model.len; len++) {
         maker_file(folder, "spiece.model", model.at, len);
-        sg_tokenizer *t = NULL;
-        sg_error      e = {0};
-        if (sg_tokenizer_open(&t, folder, &e) == SG_OK) sg_tokenizer_close(&t);
+        sg_t5_tokenizer *t = NULL;
+        sg_error         e = {0};
+        if (sg_t5_tokenizer_open(&t, folder, &e) == SG_OK) sg_t5_tokenizer_close(&t);
         assert_null(t);
     }
 }
@@ -466,13 +466,13 @@ static void refuses_other_pipelines(void **state)
     refuse_json(SG_E_FORMAT, NULL, changed("null", "{\"type\": \"Precompiled\", \"precompiled_charsmap\": \"QUJD\"}"),
                 "not that of spiece.model");
     write_folder(NULL, changed("\"unk_id\": 3", "\"unk_id\": null"));
-    sg_tokenizer *t = open_folder();
-    int32_t      *ids = NULL;
-    int           n;
-    sg_error      e = {0};
-    assert_int_equal(sg_tokenizer_encode(t, "x", 1, 8, &ids, &n, &e), SG_E_FORMAT);
+    sg_t5_tokenizer *t = open_folder();
+    int32_t         *ids = NULL;
+    int              n;
+    sg_error         e = {0};
+    assert_int_equal(sg_t5_tokenizer_encode(t, "x", 1, 8, &ids, &n, &e), SG_E_FORMAT);
     assert_non_null(strstr(e.text, "no piece for \"x\""));
-    sg_tokenizer_close(&t);
+    sg_t5_tokenizer_close(&t);
     make_model();
 }
 
@@ -490,10 +490,10 @@ static void follows_the_prompt_list(void **state)
     (void)state;
     FILE *f = fopen(SG_FIXTURES "/prompts_200.txt", "r");
     if (!f) skip();
-    char         *line = NULL;
-    size_t        cap = 0;
-    int           count = 0;
-    sg_tokenizer *open[16] = {0};
+    char            *line = NULL;
+    size_t           cap = 0;
+    int              count = 0;
+    sg_t5_tokenizer *open[16] = {0};
     while (getline(&line, &cap, f) > 0) {
         json_t *row = json_loads(line, 0, NULL), *list;
         assert_non_null(row);
@@ -509,7 +509,7 @@ static void follows_the_prompt_list(void **state)
             else
                 snprintf(dir, sizeof dir, "%s/%s/tokenizer", SG_FIXTURES, name);
             assert_in_range(tokenizer, 0, 15);
-            if (!open[tokenizer] && sg_tokenizer_open(&open[tokenizer], dir, &e)) fail_msg("%s", e.text);
+            if (!open[tokenizer] && sg_t5_tokenizer_open(&open[tokenizer], dir, &e)) fail_msg("%s", e.text);
             int      n;
             int32_t *ids = read_ids(list, &n);
             check_ids(open[tokenizer++], json_string_value(text), json_string_length(text), 512, ids, n);
@@ -518,7 +518,7 @@ static void follows_the_prompt_list(void **state)
         json_decref(row);
         count++;
     }
-    for (int i = 0; i < 16; i++) sg_tokenizer_close(&open[i]);
+    for (int i = 0; i < 16; i++) sg_t5_tokenizer_close(&open[i]);
     free(line);
     fclose(f);
     assert_int_equal(count, 200);
@@ -531,7 +531,7 @@ int main(void)
         cmocka_unit_test(unites_unknown_characters),
         cmocka_unit_test(normalises_by_grapheme),
         cmocka_unit_test(cuts_out_added_tokens),
-        cmocka_unit_test(falls_back_to_bytes_where_told),
+        cmocka_unit_test(falls_back_to_bytes_by_config),
         cmocka_unit_test(cuts_to_length),
         cmocka_unit_test(refuses_bad_texts),
         cmocka_unit_test(refuses_missing_files),

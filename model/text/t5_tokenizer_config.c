@@ -1,5 +1,5 @@
-/* tokconf.c - see tokconf.h: the files, the vocabulary and what surrounds it. tokconf_added.c has the added tokens. */
-#include "tokconf.h"
+/* t5_tokenizer_config.c - see t5_tokenizer_config.h. */
+#include "t5_tokenizer_config.h"
 
 #include "input.h"
 
@@ -9,26 +9,28 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char CONFIG[] = "tokenizer_config.json", TOKENIZER[] = "tokenizer.json";
+enum { MAX_FILE_BYTES = 64 << 20, MAX_JSON_VALUES = 1 << 21, MAX_EXTRA_IDS = 65536 };
 
-static sg_status fail(const sg_tokconf *c, const char *file, const char *what, sg_error *e)
+static const char CONFIG[] = "tokenizer_config.json", TOKENIZER[] = "tokenizer.json";
+static const char SPECIAL[] = "special_tokens_map.json";
+
+static sg_status fail(const sg_t5_tokenizer_config *c, const char *file, const char *what, sg_error *e)
 {
     return sg_error_set(e, SG_E_FORMAT, "%s/%s: %s", c->dir, file, what);
 }
 
-/* Leaves *out NULL when there is no such file. */
-static sg_status load(const sg_tokconf *c, const char *name, json_t **out, sg_error *e)
+/* Loads a JSON file. *out stays NULL when there is no such file. */
+static sg_status load(const sg_t5_tokenizer_config *c, const char *name, json_t **out, sg_error *e)
 {
     char path[4096];
     if (snprintf(path, sizeof path, "%s/%s", c->dir, name) >= (int)sizeof path)
         return sg_error_set(e, SG_E_FILE, "%.200s...: the path is too long", c->dir);
     if (access(path, F_OK)) return SG_OK;
-    /* whole numbers as reals: a model_max_length of 10^30 is usual */
-    return sg_json_open(out, path, SG_TOKCONF_MAX_BYTES, SG_TOKCONF_MAX_VALUES,
-                        JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, e);
+    /* integers are read as reals, since a model_max_length of 10^30 is common */
+    return sg_json_open(out, path, MAX_FILE_BYTES, MAX_JSON_VALUES, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, e);
 }
 
-bool sg_tokconf_whole(const json_t *value, int max, int *out)
+bool sg_t5_tokenizer_config_int(const json_t *value, int max, int *out)
 {
     const double v = json_real_value(value);
     if (!json_is_real(value) || !(v >= 0 && v <= max) || v != floor(v)) return false;
@@ -36,10 +38,29 @@ bool sg_tokconf_whole(const json_t *value, int max, int *out)
     return true;
 }
 
-static sg_status read_class(sg_tokconf *c, sg_error *e)
+sg_status sg_t5_tokenizer_config_extra_ids(const sg_t5_tokenizer_config *c, int *count, sg_error *e)
+{
+    const json_t *field = json_object_get(c->config, "extra_ids");
+    *count = 100;
+    if (!field || json_is_null(field)) return SG_OK;
+    if (!sg_t5_tokenizer_config_int(field, MAX_EXTRA_IDS, count))
+        return sg_error_set(e, SG_E_FORMAT, "%s/%s: extra_ids: not a whole number from 0 to 65536", c->dir,
+                            json_object_get(c->special, "extra_ids") ? SPECIAL : CONFIG);
+    return SG_OK;
+}
+
+const json_t *sg_t5_tokenizer_config_special(const sg_t5_tokenizer_config *c, const char *name)
+{
+    const json_t *value = json_object_get(c->special, name);
+    if (!value || json_is_null(value)) value = json_object_get(c->config, name);
+    return !value || json_is_null(value) ? NULL : value;
+}
+
+/* Decides between the T5 rules and the others. */
+static sg_status read_class(sg_t5_tokenizer_config *c, sg_error *e)
 {
     static const char *const t5[] = {"T5Tokenizer", "T5TokenizerFast"};
-    static const char *const plain[] = {"PreTrainedTokenizerFast", "TokenizersBackend", "MT5Tokenizer",
+    static const char *const other[] = {"PreTrainedTokenizerFast", "TokenizersBackend", "MT5Tokenizer",
                                         "MT5TokenizerFast"};
     const json_t            *field = json_object_get(c->config, "tokenizer_class");
     const char              *name = json_string_value(field);
@@ -47,7 +68,7 @@ static sg_status read_class(sg_tokconf *c, sg_error *e)
     c->t5_rules = known && !c->tokenizer;
     for (size_t i = 0; name && i < sizeof t5 / sizeof *t5; i++)
         if (!strcmp(name, t5[i])) known = c->t5_rules = true;
-    for (size_t i = 0; name && i < sizeof plain / sizeof *plain; i++) known |= !strcmp(name, plain[i]);
+    for (size_t i = 0; name && i < sizeof other / sizeof *other; i++) known |= !strcmp(name, other[i]);
     if (field && !name && !known) return fail(c, CONFIG, "tokenizer_class: not a string", e);
     if (!known)
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: tokenizer_class: %s is not one of the T5 family", c->dir,
@@ -60,41 +81,41 @@ static sg_status read_class(sg_tokconf *c, sg_error *e)
     return SG_OK;
 }
 
-sg_status sg_tokconf_open(sg_tokconf *c, const char *dir, sg_error *e)
+sg_status sg_t5_tokenizer_config_open(sg_t5_tokenizer_config *c, const char *dir, sg_error *e)
 {
     c->dir = dir;
     sg_status s = load(c, CONFIG, &c->config, e);
     if (s == SG_OK) s = load(c, TOKENIZER, &c->tokenizer, e);
     c->has_decoder = json_object_get(c->config, "added_tokens_decoder");
-    if (s == SG_OK && !c->has_decoder) s = load(c, "special_tokens_map.json", &c->special, e);
+    if (s == SG_OK && !c->has_decoder) s = load(c, SPECIAL, &c->special, e);
     if (s == SG_OK && !c->has_decoder) s = load(c, "added_tokens.json", &c->added, e);
     if (s == SG_OK) s = read_class(c, e);
-    if (s != SG_OK) sg_tokconf_close(c);
+    if (s != SG_OK) sg_t5_tokenizer_config_close(c);
     return s;
 }
 
-void sg_tokconf_close(sg_tokconf *c)
+void sg_t5_tokenizer_config_close(sg_t5_tokenizer_config *c)
 {
     json_decref(c->config);
     json_decref(c->tokenizer);
     json_decref(c->special);
     json_decref(c->added);
-    *c = (sg_tokconf){0};
+    *c = (sg_t5_tokenizer_config){0};
 }
 
-/* One more piece in u, with the next id. */
+/* Adds a piece to u with the next id. Returns false when out of memory. */
 static bool add_piece(sg_unigram *u, const char *text, size_t len, double score)
 {
     const size_t id = u->pieces.count;
-    if (!sg_lexicon_add(&u->pieces, (sg_word){text, len, (int32_t)id})) return false;
+    if (!sg_string_table_add(&u->pieces, (sg_string_entry){text, len, (int32_t)id})) return false;
     u->score[id] = score;
     return true;
 }
 
-/* A score as Hugging Face's tokenizers reads it from tokenizer.json: its shortest decimal form without the point as one
- * number, divided by a power of ten; rounded twice, so that the last bit may differ. That bit decides between paths
- * that are otherwise equal. Powers of ten up to 22 are exact. */
-static double as_tokenizers(double score)
+/* Rounds a score as the number parser of Hugging Face's tokenizers does. That parser takes the shortest decimal form
+ * without the point as an integer and divides it by a power of ten. It rounds twice, so the last bit may differ. That
+ * bit decides between paths that are otherwise equal. Powers of ten up to 22 are exact. */
+static double round_as_tokenizers(double score)
 {
     char text[32];
     for (int digits = 15; digits <= 17; digits++) {
@@ -114,9 +135,14 @@ static double as_tokenizers(double score)
     return copysign((double)significand / pow(10, -exponent), score);
 }
 
-static double score_of(const sg_tokconf *c, double score) { return c->t5_rules ? score : as_tokenizers(score); }
+static double score_of(const sg_t5_tokenizer_config *c, double score)
+{
+    return c->t5_rules ? score : round_as_tokenizers(score);
+}
 
-static sg_status compare(const sg_tokconf *c, const sg_spiece *m, const json_t *vocab, sg_error *e)
+/* Checks that tokenizer.json's vocabulary begins with the pieces of the model. */
+static sg_status check_pieces(const sg_t5_tokenizer_config *c, const sg_sentencepiece_file *m, const json_t *vocab,
+                              sg_error *e)
 {
     for (size_t i = 0; i < m->count; i++) {
         const json_t *entry = json_array_get(vocab, i), *text = json_array_get(entry, 0);
@@ -130,104 +156,108 @@ static sg_status compare(const sg_tokconf *c, const sg_spiece *m, const json_t *
     return SG_OK;
 }
 
-/* One more piece, its text kept in tail, where room for it has been reserved: a word must not move. */
-static bool add_tail(sg_unigram *u, sg_textbuf *tail, const char *text, size_t len, double score)
+/* Adds a piece and stores its text in `texts`. The caller has reserved the memory there: a text must not move. */
+static bool add_stored_piece(sg_unigram *u, sg_textbuf *texts, const char *text, size_t len, double score)
 {
-    const size_t at = tail->len;
-    sg_textbuf_put(tail, text, len);
-    return !tail->failed && add_piece(u, tail->data + at, len, score);
+    const size_t at = texts->len;
+    sg_textbuf_put(texts, text, len);
+    return !texts->failed && add_piece(u, texts->data + at, len, score);
 }
 
-/* The part of tokenizer.json's vocabulary that goes on after the model's pieces. */
-static sg_status read_tail(const sg_tokconf *c, const json_t *vocab, size_t from, sg_textbuf *tail, sg_unigram *u,
-                           sg_error *e)
+/* Adds the pieces of tokenizer.json's vocabulary that follow those of the model. */
+static sg_status read_more_pieces(const sg_t5_tokenizer_config *c, const json_t *vocab, size_t from, sg_textbuf *texts,
+                                  sg_unigram *u, sg_error *e)
 {
     const size_t total = json_array_size(vocab);
     size_t       bytes = 0, bad;
     for (size_t i = from; i < total; i++) {
         const json_t *entry = json_array_get(vocab, i), *text = json_array_get(entry, 0);
         const size_t  len = json_string_length(text);
-        if (!len || len > SG_SPIECE_MAX_PIECE || !json_is_number(json_array_get(entry, 1)) ||
+        if (!len || len > SG_PIECE_MAX_BYTES || !json_is_number(json_array_get(entry, 1)) ||
             !sg_utf8_check(json_string_value(text), len, &bad))
             return sg_error_set(e, SG_E_FORMAT, "%s/%s: model.vocab: entry %zu is not a piece with a score", c->dir,
                                 TOKENIZER, i);
         bytes += len;
     }
-    bool memory = sg_textbuf_reserve(tail, bytes);
+    bool memory = sg_textbuf_reserve(texts, bytes);
     for (size_t i = from; memory && i < total; i++) {
         const json_t *entry = json_array_get(vocab, i), *text = json_array_get(entry, 0);
-        memory = add_tail(u, tail, json_string_value(text), json_string_length(text),
-                          score_of(c, json_number_value(json_array_get(entry, 1))));
+        memory = add_stored_piece(u, texts, json_string_value(text), json_string_length(text),
+                                  score_of(c, json_number_value(json_array_get(entry, 1))));
     }
     return memory ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: no memory for its vocabulary", c->dir);
 }
 
-static sg_status make_tail(const sg_tokconf *c, int extra, sg_textbuf *tail, sg_unigram *u, sg_error *e)
+/* Adds <extra_id_N-1> to <extra_id_0>. */
+static sg_status make_extra_id_pieces(const sg_t5_tokenizer_config *c, int extra, sg_textbuf *texts, sg_unigram *u,
+                                      sg_error *e)
 {
     char name[32];
-    bool memory = sg_textbuf_reserve(tail, (size_t)extra * sizeof name);
+    bool memory = sg_textbuf_reserve(texts, (size_t)extra * sizeof name);
     while (memory && extra--) {
         const int len = snprintf(name, sizeof name, "<extra_id_%d>", extra);
-        memory = add_tail(u, tail, name, (size_t)len, 0);
+        memory = add_stored_piece(u, texts, name, (size_t)len, 0);
     }
     return memory ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: no memory for its vocabulary", c->dir);
 }
 
-static void find_bytes(sg_unigram *u)
+static void find_byte_pieces(sg_unigram *u)
 {
     for (int b = 0; b < 256; b++) {
         char name[8];
         snprintf(name, sizeof name, "<0x%02X>", b);
-        const sg_word *w = sg_lexicon_find(&u->pieces, name, 6);
+        const sg_string_entry *w = sg_string_table_find(&u->pieces, name, 6);
         u->byte_id[b] = w ? w->id : -1;
     }
 }
 
-/* What is unknown: its score, id, and whether it may become bytes. */
-static sg_status read_unknown(const sg_tokconf *c, const json_t *model, sg_unigram *u, sg_error *e)
+/* Sets the score and the id of an unknown character, and whether it may become bytes. */
+static sg_status read_unknown(const sg_t5_tokenizer_config *c, const json_t *model, sg_unigram *u, sg_error *e)
 {
     enum { T5_UNKNOWN = 2 };
     const json_t *id = json_object_get(model, "unk_id"), *bytes = json_object_get(model, "byte_fallback");
     u->unknown_id = T5_UNKNOWN;
     if (!c->t5_rules) {
         u->unknown_id = -1;
-        if (id && !json_is_null(id) && !sg_tokconf_whole(id, (int)u->pieces.count - 1, &u->unknown_id))
+        if (id && !json_is_null(id) && !sg_t5_tokenizer_config_int(id, (int)u->pieces.count - 1, &u->unknown_id))
             return fail(c, TOKENIZER, "model.unk_id: not a whole number, or beyond the vocabulary", e);
         if (bytes && !json_is_boolean(bytes)) return fail(c, TOKENIZER, "model.byte_fallback: not a boolean", e);
-        u->use_bytes = json_is_true(bytes);
+        u->byte_fallback = json_is_true(bytes);
     }
     if (u->unknown_id >= (int64_t)u->pieces.count)
         return sg_error_set(e, SG_E_FORMAT, "%s: %zu pieces; T5 needs at least three", c->dir, u->pieces.count);
-    u->unknown = u->score[0];
-    for (size_t i = 1; i < u->pieces.count; i++) u->unknown = fmin(u->unknown, u->score[i]);
-    u->unknown -= 10;
+    u->unknown_score = u->score[0];
+    for (size_t i = 1; i < u->pieces.count; i++) u->unknown_score = fmin(u->unknown_score, u->score[i]);
+    u->unknown_score -= 10;
     return SG_OK;
 }
 
-sg_status sg_tokconf_vocabulary(const sg_tokconf *c, const sg_spiece *m, sg_textbuf *tail, sg_unigram *u, sg_error *e)
+sg_status sg_t5_tokenizer_config_vocabulary(const sg_t5_tokenizer_config *c, const sg_sentencepiece_file *m,
+                                            sg_textbuf *texts, sg_unigram *u, sg_error *e)
 {
     const json_t *model = json_object_get(c->tokenizer, "model"), *vocab = json_object_get(model, "vocab");
     const json_t *type = json_object_get(model, "type");
     int           extra = 0;
-    if (!c->tokenizer && !m->finished)
+    if (!c->tokenizer && !m->complete)
         return fail(c, "spiece.model", "ends after a piece, so the rest of the model is missing", e);
     if (c->tokenizer && !json_is_array(vocab)) return fail(c, TOKENIZER, "model.vocab: missing or not a list", e);
     if (type && !(json_is_string(type) && !strcmp(json_string_value(type), "Unigram")))
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: model.type: not Unigram", c->dir, TOKENIZER);
-    if (!c->tokenizer) SG_TRY(sg_tokconf_extra_ids(c, &extra, e));
-    if (c->tokenizer) SG_TRY(compare(c, m, vocab, e));
+    if (!c->tokenizer) SG_TRY(sg_t5_tokenizer_config_extra_ids(c, &extra, e));
+    if (c->tokenizer) SG_TRY(check_pieces(c, m, vocab, e));
     const size_t total = c->tokenizer ? json_array_size(vocab) : m->count + (size_t)extra;
     u->score = malloc(total * sizeof *u->score);
     bool memory = u->score;
     for (size_t i = 0; memory && i < m->count; i++)
         memory = add_piece(u, m->pieces[i].text, m->pieces[i].len, score_of(c, (double)m->pieces[i].score));
     if (!memory) return sg_error_set(e, SG_E_MEMORY, "%s: no memory for %zu pieces", c->dir, total);
-    SG_TRY(c->tokenizer ? read_tail(c, vocab, m->count, tail, u, e) : make_tail(c, extra, tail, u, e));
-    const size_t twin = sg_lexicon_sort(&u->pieces);
-    if (twin < total)
+    SG_TRY(c->tokenizer ? read_more_pieces(c, vocab, m->count, texts, u, e)
+                        : make_extra_id_pieces(c, extra, texts, u, e));
+    const size_t duplicate = sg_string_table_sort(&u->pieces);
+    if (duplicate < total)
         return sg_error_set(e, SG_E_FORMAT, "%s: pieces %d and %d of the vocabulary are the same", c->dir,
-                            u->pieces.words[twin - 1].id, u->pieces.words[twin].id);
-    find_bytes(u);
+                            u->pieces.entries[duplicate - 1].id, u->pieces.entries[duplicate].id);
+    find_byte_pieces(u);
     return read_unknown(c, model, u, e);
 }
 
@@ -237,6 +267,7 @@ static bool has_type(const json_t *object, const char *type)
     return have && !strcmp(have, type);
 }
 
+/* Returns whether string is the base64 text of these n bytes. */
 static bool is_base64_of(const json_t *string, const char *bytes, size_t n)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -252,8 +283,8 @@ static bool is_base64_of(const json_t *string, const char *bytes, size_t n)
     return true;
 }
 
-/* WhitespaceSplit, then a Metaspace that puts its mark before every word. */
-static bool splits_words(const json_t *pre)
+/* Returns whether the pre-tokenizer is WhitespaceSplit, then a Metaspace that puts its mark before every word. */
+static bool splits_at_spaces(const json_t *pre)
 {
     const json_t *list = json_object_get(pre, "pretokenizers"), *last = json_array_get(list, 1);
     const char   *scheme = json_string_value(json_object_get(last, "prepend_scheme"));
@@ -263,8 +294,9 @@ static bool splits_words(const json_t *pre)
            !json_is_false(json_object_get(last, "add_prefix_space"));
 }
 
-/* What Strip, and Replace of many spaces by one or by the mark, do changes no token: words are split afterwards. */
-static bool is_idle(const json_t *normalizer)
+/* Returns whether a normalizer changes no token. Strip does not, nor does Replace of several spaces by one or by the
+ * mark, because the words are split afterwards. */
+static bool changes_no_token(const json_t *normalizer)
 {
     const char *pattern = json_string_value(json_object_get(json_object_get(normalizer, "pattern"), "Regex"));
     const char *content = json_string_value(json_object_get(normalizer, "content"));
@@ -273,62 +305,26 @@ static bool is_idle(const json_t *normalizer)
            (!strcmp(content, " ") || !strcmp(content, "\342\226\201"));
 }
 
-sg_status sg_tokconf_uses_map(const sg_tokconf *c, const sg_spiece *m, bool *uses, sg_error *e)
+sg_status sg_t5_tokenizer_config_uses_charsmap(const sg_t5_tokenizer_config *c, const sg_sentencepiece_file *m,
+                                               bool *uses, sg_error *e)
 {
     *uses = !c->tokenizer;
     if (!c->tokenizer) return SG_OK;
     const json_t *one = json_object_get(c->tokenizer, "normalizer"), *list = json_object_get(one, "normalizers");
-    const bool    many = has_type(one, "Sequence");
-    const size_t  count = many ? json_array_size(list) : json_is_object(one);
+    const bool    sequence = has_type(one, "Sequence");
+    const size_t  count = sequence ? json_array_size(list) : json_is_object(one);
     for (size_t i = 0; i < count; i++) {
-        const json_t *n = many ? json_array_get(list, i) : one, *map = json_object_get(n, "precompiled_charsmap");
+        const json_t *n = sequence ? json_array_get(list, i) : one, *map = json_object_get(n, "precompiled_charsmap");
         if (has_type(n, "Precompiled") && !*uses) {
             if (!is_base64_of(map, m->charsmap, m->charsmap_size))
                 return fail(c, TOKENIZER, "normalizer.precompiled_charsmap: not that of spiece.model", e);
             *uses = true;
-        } else if (!c->t5_rules && !is_idle(n)) {
+        } else if (!c->t5_rules && !changes_no_token(n)) {
             return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: normalizer: not that of a T5 tokenizer", c->dir,
                                 TOKENIZER);
         }
     }
-    if (!c->t5_rules && !splits_words(json_object_get(c->tokenizer, "pre_tokenizer")))
+    if (!c->t5_rules && !splits_at_spaces(json_object_get(c->tokenizer, "pre_tokenizer")))
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: pre_tokenizer: not that of a T5 tokenizer", c->dir, TOKENIZER);
-    return SG_OK;
-}
-
-/* The token that post_processor's template puts after the text, or NULL when it does anything else. */
-static const char *template_end(const json_t *post)
-{
-    const json_t *single = json_object_get(post, "single");
-    const json_t *first = json_object_get(json_array_get(single, 0), "Sequence");
-    const json_t *last = json_object_get(json_array_get(single, 1), "SpecialToken");
-    return has_type(post, "TemplateProcessing") && json_array_size(single) == 2 && first
-               ? json_string_value(json_object_get(last, "id"))
-               : NULL;
-}
-
-static sg_status read_template(const sg_tokconf *c, const sg_added *a, int32_t *id, sg_error *e)
-{
-    const json_t *post = json_object_get(c->tokenizer, "post_processor");
-    const char   *name = template_end(post);
-    const json_t *token = name ? json_object_get(json_object_get(post, "special_tokens"), name) : NULL;
-    const json_t *ids = json_object_get(token, "ids"), *first = json_array_get(ids, 0);
-    if (json_array_size(ids) != 1)
-        return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: post_processor: not that of a T5 tokenizer", c->dir,
-                            TOKENIZER);
-    if (!sg_tokconf_whole(first, a->next_id - 1, id))
-        return fail(c, TOKENIZER, "post_processor.special_tokens: an id beyond the vocabulary", e);
-    return SG_OK;
-}
-
-sg_status sg_tokconf_end(const sg_tokconf *c, const sg_added *a, int32_t *id, sg_error *e)
-{
-    if (!c->t5_rules) return read_template(c, a, id, e);
-    const json_t         *eos = sg_tokconf_named(c, "eos_token");
-    const json_t         *content = json_is_object(eos) ? json_object_get(eos, "content") : eos;
-    const char           *text = eos ? json_string_value(content) : "</s>";
-    const sg_added_token *token = text ? sg_added_find(a, text, strlen(text)) : NULL;
-    if (!token) return fail(c, CONFIG, "eos_token: not among the tokens", e);
-    *id = token->id;
     return SG_OK;
 }

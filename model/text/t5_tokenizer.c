@@ -1,0 +1,170 @@
+/* t5_tokenizer.c - see t5_tokenizer.h. */
+#include "t5_tokenizer.h"
+
+#include "prompt_clean.h"
+#include "t5_tokenizer_added.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct sg_t5_tokenizer {
+    sg_sentencepiece_file model;
+    sg_textbuf            texts; /* of pieces that the model lacks */
+    sg_charsmap           map;
+    sg_unigram            unigram;
+    sg_t5_added_tokens    added;
+    int32_t               end_id;
+};
+
+/* The state while one text is encoded. */
+typedef struct encoder {
+    const sg_t5_tokenizer *t;
+    size_t                 max_ids; /* the result keeps no more; the end token is not counted */
+    sg_token_ids           ids;
+    sg_textbuf             normal, word;
+    sg_error              *err;
+} encoder;
+
+static const char MARK[] = "\342\226\201"; /* U+2581 */
+enum { MARK_BYTES = 3 };
+
+static sg_status build(sg_t5_tokenizer *t, const char *path, const sg_t5_tokenizer_config *c, sg_error *err)
+{
+    bool uses_map = false;
+    SG_TRY(sg_t5_tokenizer_config_vocabulary(c, &t->model, &t->texts, &t->unigram, err));
+    SG_TRY(sg_t5_tokenizer_config_uses_charsmap(c, &t->model, &uses_map, err));
+    SG_TRY(sg_charsmap_open(&t->map, t->model.charsmap, uses_map ? t->model.charsmap_size : 0, path, err));
+    SG_TRY(sg_t5_added_tokens_open(&t->added, c, &t->model, &t->unigram, &t->map, err));
+    return sg_t5_added_tokens_end(&t->added, c, &t->end_id, err);
+}
+
+static sg_status open_folder(sg_t5_tokenizer *t, const char *dir, sg_error *err)
+{
+    char path[4096], json[4096];
+    if (snprintf(path, sizeof path, "%s/spiece.model", dir) >= (int)sizeof path)
+        return sg_error_set(err, SG_E_FILE, "%.200s...: the path is too long", dir);
+    snprintf(json, sizeof json, "%s/tokenizer.json", dir);
+    if (access(path, F_OK) && !access(json, F_OK))
+        return sg_error_set(err, SG_E_FILE, "%s: not there; it is needed, tokenizer.json alone is not enough", path);
+    SG_TRY(sg_sentencepiece_file_open(&t->model, path, err));
+    sg_t5_tokenizer_config c = {0};
+    SG_TRY(sg_t5_tokenizer_config_open(&c, dir, err));
+    const sg_status s = build(t, path, &c, err);
+    sg_t5_tokenizer_config_close(&c);
+    return s;
+}
+
+sg_status sg_t5_tokenizer_open(sg_t5_tokenizer **out, const char *dir, sg_error *err)
+{
+    *out = NULL;
+    sg_t5_tokenizer *t = calloc(1, sizeof *t);
+    if (!t) return sg_error_set(err, SG_E_MEMORY, "%s: no memory for a tokenizer", dir);
+    const sg_status s = open_folder(t, dir, err);
+    if (s == SG_OK)
+        *out = t;
+    else
+        sg_t5_tokenizer_close(&t);
+    return s;
+}
+
+void sg_t5_tokenizer_close(sg_t5_tokenizer **t)
+{
+    if (!*t) return;
+    sg_t5_added_tokens_close(&(*t)->added);
+    sg_unigram_free(&(*t)->unigram);
+    sg_textbuf_free(&(*t)->texts);
+    sg_sentencepiece_file_close(&(*t)->model);
+    free(*t);
+    *t = NULL;
+}
+
+int sg_t5_tokenizer_vocab(const sg_t5_tokenizer *t) { return t->added.next_id; }
+
+static sg_status no_memory(encoder *enc)
+{
+    return sg_error_set(enc->err, SG_E_MEMORY, "tokenizer: no memory for the text");
+}
+
+static bool starts_with_mark(const char *s, size_t n) { return n >= MARK_BYTES && !memcmp(s, MARK, MARK_BYTES); }
+
+/* Encodes a word without white space. The word starts with the mark, and is split before every further mark. */
+static sg_status encode_word(encoder *enc, const char *word, size_t n)
+{
+    sg_textbuf_clear(&enc->word);
+    if (!starts_with_mark(word, n)) sg_textbuf_put(&enc->word, MARK, MARK_BYTES);
+    sg_textbuf_put(&enc->word, word, n);
+    if (enc->word.failed) return no_memory(enc);
+    const char *s = enc->word.data;
+    for (size_t from = 0, to; from < enc->word.len && enc->ids.len < enc->max_ids; from = to) {
+        for (to = from + 1; to < enc->word.len && !starts_with_mark(s + to, enc->word.len - to);) to++;
+        SG_TRY(sg_unigram_encode(&enc->t->unigram, s + from, to - from, &enc->ids, enc->err));
+    }
+    return SG_OK;
+}
+
+/* Splits a text at white space and encodes its words. */
+static sg_status encode_words(encoder *enc, const char *text, size_t len)
+{
+    size_t from = 0;
+    for (size_t i = 0, used; i < len && enc->ids.len < enc->max_ids; i += used) {
+        int32_t c;
+        used = sg_utf8_next(text + i, len - i, &c);
+        const bool   space = sg_utf8_is_space(c);
+        const size_t stop = space ? i : i + used;
+        if ((space || stop == len) && stop > from) SG_TRY(encode_word(enc, text + from, stop - from));
+        if (space) from = i + used;
+    }
+    return SG_OK;
+}
+
+/* Encodes a text: the added tokens of one kind by their ids, and what lies between them by encode_rest. */
+static sg_status split_at_added_tokens(encoder *enc, bool normalized, const char *text, size_t len,
+                                       sg_status (*encode_rest)(encoder *, const char *, size_t))
+{
+    for (size_t from = 0; from < len && enc->ids.len < enc->max_ids;) {
+        size_t                   at = from, bytes = 0;
+        const sg_t5_added_token *t = sg_t5_added_tokens_next(&enc->t->added, normalized, text, len, &at, &bytes);
+        const size_t             stop = t ? at : len;
+        if (stop > from) SG_TRY(encode_rest(enc, text + from, stop - from));
+        if (t && !sg_token_ids_append(&enc->ids, t->id)) return no_memory(enc);
+        from = stop + bytes;
+    }
+    return SG_OK;
+}
+
+/* Normalises a text and encodes it. */
+static sg_status encode_raw(encoder *enc, const char *text, size_t len)
+{
+    sg_textbuf_clear(&enc->normal);
+    sg_charsmap_apply(&enc->t->map, &enc->normal, text, len);
+    if (enc->normal.failed) return no_memory(enc);
+    return split_at_added_tokens(enc, true, enc->normal.data, enc->normal.len, encode_words);
+}
+
+sg_status sg_t5_tokenizer_encode(const sg_t5_tokenizer *t, const char *text, size_t len, int max_len, int32_t **ids,
+                                 int *count, sg_error *err)
+{
+    size_t bad;
+    if (max_len < 1)
+        return sg_error_set(err, SG_E_ARG, "tokenizer: max_len is %d; at least the end token must fit", max_len);
+    if (len > SG_PROMPT_MAX)
+        return sg_error_set(err, SG_E_ARG, "tokenizer: %zu bytes are more than the %d that a text may have", len,
+                            SG_PROMPT_MAX);
+    if (!sg_utf8_check(text, len, &bad))
+        return sg_error_set(err, SG_E_ARG, "tokenizer: not UTF-8 at byte %zu (0x%02x)", bad, (unsigned char)text[bad]);
+    encoder   enc = {.t = t, .max_ids = (size_t)max_len - 1, .err = err};
+    sg_status s = split_at_added_tokens(&enc, false, text, len, encode_raw);
+    if (enc.ids.len > enc.max_ids) enc.ids.len = enc.max_ids;
+    if (s == SG_OK && !sg_token_ids_append(&enc.ids, t->end_id)) s = no_memory(&enc);
+    sg_textbuf_free(&enc.normal);
+    sg_textbuf_free(&enc.word);
+    if (s != SG_OK) {
+        free(enc.ids.at);
+        return s;
+    }
+    *ids = enc.ids.at;
+    *count = (int)enc.ids.len;
+    return SG_OK;
+}
