@@ -57,4 +57,8 @@ static __device__ __forceinline__ bool sg_in_sight(const sg_block_rules &r, int6
 sg_status sg_cuda_quantise_f8(sg_stream *s, const sg_quantise_args *a);
 sg_status sg_cuda_attend_f8(sg_stream *s, const sg_attend_blocks_args *a);
 
+/* blocks_wgmma.cu: runs attend_blocks as level sm90 does and tells in *status how that went. False: not for that kernel, or
+ * the level is below. */
+bool sg_cuda_attend_wgmma(sg_stream *s, const sg_attend_blocks_args *a, sg_status *status);
+
 #endif

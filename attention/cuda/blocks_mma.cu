@@ -3,6 +3,8 @@
 
 static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
 {
+    sg_status status;
+    if (sg_cuda_attend_wgmma(s, a, &status)) return status;
     return a->v.dtype == SG_F8 ? sg_cuda_attend_f8(s, a) : attend_blocks_as<false>(s, a);
 }
 

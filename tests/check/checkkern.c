@@ -48,10 +48,10 @@ typedef struct options {
     int          gpu_top;          /* likewise of the GPU's, as sg_gpu_level */
 } options;
 
-/* What a level of the GPU may do otherwise than that below: FP8 from sm89 up, nothing from sm90 up. NULL: everything is
+/* What a level of the GPU may do otherwise than that below: FP8 from sm89 up, wgmma from sm90 up. NULL: everything is
  * new. */
 static const char *const gpu_ops[SG_GPU_LEVELS] = {
-    [SG_GPU_SM80] = NULL, [SG_GPU_SM89] = " quantise attend_blocks ", [SG_GPU_SM90] = ""};
+    [SG_GPU_SM80] = NULL, [SG_GPU_SM89] = " quantise attend_blocks ", [SG_GPU_SM90] = " attend_blocks "};
 static const char *const dnn_ops = " linear attend conv "; /* what cuDNN may serve */
 
 typedef struct totals {

@@ -221,6 +221,22 @@ static void attend_pairs(ck *c)
     ck_case(c, &a);
 }
 
+/* More blocks of keys than 32 words of a mask have bits. */
+static void attend_many_words(ck *c)
+{
+    enum { N = 9, D = 16, HEADS = 2, NK = 32 * 64 + 2, M = (NK - 1) * SG_BLOCK_K + 1 };
+    sg_attend_blocks_args a = {.q_group = 32, .k_group = 64, .scale = 1.0f / (5376 * sqrtf(D))};
+    a.y = ck_out(c, SG_BF16, N, HEADS, D);
+    a.q = ck_new(c, SG_I8, CK_RANDOM, HEADS, N, D);
+    a.q_scale = ck_new(c, SG_F32, CK_SCALES, sg_div_up(N, a.q_group), HEADS);
+    a.k = ck_new(c, SG_I8, CK_RANDOM, 1, M, D);
+    a.k_scale = ck_new(c, SG_F32, CK_SCALES, sg_div_up(M, a.k_group), 1);
+    add_values(c, &a, M, 1, D);
+    a.keep = ck_bits(c, CK_BITS, HEADS, 1, NK);
+    add_tail(c, &a, CK_RANDOM, CK_RANDOM, 1, NK);
+    ck_case(c, &a);
+}
+
 void ck_try_attend_blocks(ck *c)
 {
     static const ck_fill masks[] = {CK_BITS, CK_BITS, CK_BITS, CK_NO_BITS, CK_ONE_BIT, CK_SOME_EMPTY, CK_ALL_BITS};
@@ -251,4 +267,5 @@ void ck_try_attend_blocks(ck *c)
     }
     for (int i = 0; i < trials(c, 8); i++) attend_pairs(c);
     ck_long_attend_blocks(c);
+    if (!c->quick) attend_many_words(c);
 }
