@@ -1,5 +1,6 @@
 /* engine.c - opening a checkpoint, its defaults, and what may be asked of it. */
 #include "engine_state.h"
+#include "render.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,11 +13,12 @@ static sg_status choose_family(sg_engine *g, sg_config *index, sg_error *e)
     const char *const name = sg_config_string(index, "_class_name", NULL);
     char              known[256] = "";
     SG_TRY(sg_config_status(index));
-    for (int i = 0; sg_families[i]; i++) {
-        if (strcmp(sg_families[i]->class_name, name) == 0) g->family = sg_families[i];
-        const size_t at = strlen(known);
-        snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", sg_families[i]->class_name);
-    }
+    for (int i = 0; sg_families[i]; i++)
+        for (const char *const *class = sg_families[i]->class_names; *class; class ++) {
+            if (strcmp(*class, name) == 0) g->family = sg_families[i];
+            const size_t at = strlen(known);
+            snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", *class);
+        }
     if (g->family) return SG_OK;
     return sg_error_set(e, SG_E_UNSUPPORTED,
                         "%s/model_index.json: _class_name: \"%s\" is not one that this program "
@@ -106,6 +108,7 @@ static sg_status open_all(sg_engine *g, const sg_engine_options *o, sg_error *e)
     if (!st) st = g->family->open(&g->model, g->dir, index, g->act, e);
     sg_config_close(&index);
     if (st) return st;
+    g->parts = g->family->components(g->model);
     g->defaults = g->family->defaults(g->model);
     g->base_bytes = g->backend->host_memory ? sg_resident_bytes() : sg_backend_packed_bytes(g->backend);
     SG_TRY(read_attention(g, e));
@@ -128,6 +131,7 @@ void sg_engine_close(sg_engine **g)
     if (!*g) return;
     if ((*g)->backend) sg_backend_enter((*g)->backend);
     if ((*g)->model) (*g)->family->close((*g)->model);
+    sg_conditioning_free(&(*g)->texts);
     sg_config_close(&(*g)->own);
     sg_thresholds_free(&(*g)->tuned);
     free((*g)->count);
@@ -146,14 +150,38 @@ const sg_attention_count *sg_engine_attention(const sg_engine *g, int *steps, in
     return g->count;
 }
 
+static sg_component describe(const sg_part *p)
+{
+    sg_component c = {.bytes = sg_weights_bytes(p->weights), .files = sg_weights_files(p->weights)};
+    size_t       count[SG_DTYPES] = {0};
+    int          most = 0;
+    snprintf(c.name, sizeof c.name, "%s", p->name);
+    snprintf(c.class_name, sizeof c.class_name, "%s", p->class_name);
+    snprintf(c.summary, sizeof c.summary, "%s", p->summary);
+    for (size_t i = 0; i < sg_weights_count(p->weights); i++) {
+        sg_tensor t;
+        sg_weights_name(p->weights, i, &t);
+        c.parameters += (uint64_t)sg_count(t);
+        count[t.dtype] += (size_t)sg_count(t);
+    }
+    for (int i = 1; i < SG_DTYPES; i++)
+        if (count[i] > count[most]) most = i;
+    snprintf(c.dtype, sizeof c.dtype, "%s", sg_dtype_name((sg_dtype)most));
+    return c;
+}
+
 sg_model_info sg_engine_info(const sg_engine *g)
 {
-    sg_model_info info = {0};
-    g->family->describe(g->model, &info);
+    const sg_components *const parts = g->parts;
+    sg_model_info              info = {.multiple = parts->size_multiple, .frame_multiple = parts->frame_multiple};
+    const sg_part             *p;
+    for (int phase = 0; phase < SG_PHASES; phase++)
+        for (int i = 0; (p = sg_render_part(parts, (sg_phase)phase, i)) != NULL; i++)
+            info.component[info.components++] = describe(p);
     snprintf(info.family, sizeof info.family, "%s", g->family->name);
     snprintf(info.device, sizeof info.device, "%s", g->backend->device);
     snprintf(info.dtype, sizeof info.dtype, "%s", g->act == SG_BF16 ? "bf16" : "f32");
-    info.experts = g->family->part(g->model, SG_PHASE_DENOISE, 1, 0) ? 2 : 1;
+    info.experts = parts->denoisers;
     info.skips = g->backend->values != SG_F32;
     info.waits = g->backend->host_memory;
     return info;
@@ -170,16 +198,13 @@ static int nearest(int v, int m)
 
 static sg_status check_attention(const sg_engine *g, const sg_request *r, sg_error *e)
 {
-    sg_attention_shape shape;
-    int64_t            grid[3];
-    g->family->attention(g->model, r, &shape, grid);
+    const int layers = sg_first_layer(g->parts, g->parts->denoisers);
     SG_TRY(sg_policy_check(&r->attention, e));
-    if (r->attention.dense_layers) SG_TRY(sg_layers_check(r->attention.dense_layers, shape.layers, e));
+    if (r->attention.dense_layers) SG_TRY(sg_layers_check(r->attention.dense_layers, layers, e));
     if (!r->capture_out) return SG_OK;
     if (r->latents_in) return sg_error_set(e, SG_E_ARG, "capture-qkv: latents that are only decoded have no attention");
-    if (r->capture_layer < 0 || r->capture_layer >= shape.layers)
-        return sg_error_set(e, SG_E_ARG, "capture-qkv: layer %d: this model has 0 to %d", r->capture_layer,
-                            shape.layers - 1);
+    if (r->capture_layer < 0 || r->capture_layer >= layers)
+        return sg_error_set(e, SG_E_ARG, "capture-qkv: layer %d: this model has 0 to %d", r->capture_layer, layers - 1);
     if (r->capture_step < 0 || r->capture_step >= r->steps)
         return sg_error_set(e, SG_E_ARG, "capture-qkv: step %d: this render has 0 to %d", r->capture_step,
                             r->steps - 1);
@@ -227,25 +252,25 @@ sg_status sg_latents_open(const sg_engine *g, const char *path, sg_weights **wei
     snprintf(stem, sizeof stem, "%.*s", (int)(dot - name), name);
     SG_TRY(sg_weights_open(weights, dir, stem, e));
 
-    int64_t want[4];
-    g->family->latent(g->model, &g->defaults, want);
+    sg_geometry want;
+    g->family->geometry(g->model, &g->defaults, &want);
     *latents = sg_weights_find(*weights, "latents");
-    if (latents->rank == 4 && latents->dtype == SG_F32 && latents->dim[0] == want[0] && sg_count(*latents) > 0)
+    if (latents->rank == 4 && latents->dtype == SG_F32 && latents->dim[0] == want.latent[0] && sg_count(*latents) > 0)
         return SG_OK;
     sg_weights_close(weights);
     return sg_error_set(e, SG_E_FORMAT, "%s: there is no tensor \"latents\" of F32 [%lld, f, y, x] in it", path,
-                        (long long)want[0]);
+                        (long long)want.latent[0]);
 }
 
 /* Width and height in pixels of one latent: the least that make one. */
 static int64_t pixels_a_latent(const sg_engine *g)
 {
-    int64_t    shape[4];
-    sg_request probe = {.frames = 1};
+    sg_geometry one;
+    sg_request  probe = {.frames = 1};
     do {
         probe.width = ++probe.height;
-        g->family->latent(g->model, &probe, shape);
-    } while (shape[3] < 1 && probe.width < 1 << 16);
+        g->family->geometry(g->model, &probe, &one);
+    } while (one.latent[3] < 1 && probe.width < 1 << 16);
     return probe.width;
 }
 
@@ -255,10 +280,10 @@ sg_status sg_engine_fit_latents(const sg_engine *g, const char *path, sg_request
     sg_tensor   t;
     *note = NULL;
     SG_TRY(sg_latents_open(g, path, &weights, &t, e));
-    int64_t    one[4];
-    sg_request probe = {.width = 1, .height = 1, .frames = 1025};
-    g->family->latent(g->model, &probe, one);
-    const int64_t space = pixels_a_latent(g), time = one[1] > 1 ? 1024 / (one[1] - 1) : 1;
+    sg_geometry one;
+    sg_request  probe = {.width = 1, .height = 1, .frames = 1025};
+    g->family->geometry(g->model, &probe, &one);
+    const int64_t space = pixels_a_latent(g), time = one.latent[1] > 1 ? 1024 / (one.latent[1] - 1) : 1;
     const bool    fits = t.dim[3] <= (1 << 16) / space && t.dim[2] <= (1 << 16) / space && t.dim[1] <= (1 << 20) / time;
     if (fits) {
         r->width = (int)(t.dim[3] * space);

@@ -178,7 +178,7 @@ typedef struct sg_model_info {
     sg_component component[8];
     int          multiple;       /* of width and height, pixels */
     int          frame_multiple; /* frames are this times n, plus 1 */
-    int          experts;        /* denoisers that share the steps: 1 or 2 */
+    int          experts;        /* denoisers that share the steps */
     char         device[160];
     char         dtype[8];
     bool         skips; /* the device has quantised and sparse attention */

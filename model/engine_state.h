@@ -7,23 +7,25 @@
 #include "thresholds.h"
 
 struct sg_engine {
-    char                dir[1024];
-    sg_backend         *backend;
-    const sg_family    *family;
-    void               *model;
-    sg_dtype            act;
-    sg_request          defaults;
-    sg_config          *own;          /* sparge-gen.json, which holds strings of defaults; or NULL */
-    sg_thresholds_file  tuned;        /* sparge-attention.json, which defaults point to; or empty */
-    size_t              memory_limit; /* 0: none given */
-    size_t              base_bytes;   /* before any render: of this process, resident; of a device, what its ops hold */
-    sg_offload          offload;
-    bool                check;
-    sg_trace           *trace;
-    sg_tap_fn          *tap; /* given to every stream of a render */
-    void               *tap_context;
-    sg_attention_count *count; /* [steps][passes][layers], of the last render; NULL: none */
-    int                 steps, passes, layers;
+    char                 dir[1024];
+    sg_backend          *backend;
+    const sg_family     *family;
+    void                *model;
+    const sg_components *parts; /* of model, which owns them */
+    sg_conditioning      texts; /* of the last render or plan */
+    sg_dtype             act;
+    sg_request           defaults;
+    sg_config           *own;          /* sparge-gen.json, which holds strings of defaults; or NULL */
+    sg_thresholds_file   tuned;        /* sparge-attention.json, which defaults point to; or empty */
+    size_t               memory_limit; /* 0: none given */
+    size_t               base_bytes; /* before any render: of this process, resident; of a device, what its ops hold */
+    sg_offload           offload;
+    bool                 check;
+    sg_trace            *trace;
+    sg_tap_fn           *tap; /* given to every stream of a render */
+    void                *tap_context;
+    sg_attention_count  *count; /* [steps][passes][layers], of the last render; NULL: none */
+    int                  steps, passes, layers;
 };
 
 /* The latents file at path: F32 [c, f, y, x] of the model's c. *weights owns the map. */

@@ -1,66 +1,118 @@
-/* family.h - what a model family is: one const struct of functions. The engine drives every family through this table
- * and asks nobody which model it is. A model holds at most one render at a time. */
+/* family.h - what a model family is: one const struct of functions and the components that they opened. Engine and
+ * pipeline drive every family through it and ask nobody which model it is: texts and their states, passes and guidance,
+ * noise, the sampler's loop, the names of what is not finite, memory and decoding are theirs. A model holds at most one
+ * render at a time. */
 #ifndef SG_FAMILY_H
 #define SG_FAMILY_H
 
 #include "engine.h"
 #include "part.h"
 #include "sampler.h"
+#include "text_encoder.h"
+#include "vae.h"
 
-typedef enum sg_phase { SG_PHASE_TEXT, SG_PHASE_DENOISE, SG_PHASE_DECODE, SG_PHASES } sg_phase;
+enum {
+    SG_PASSES_MAX = 2, /* of a step through a denoiser: the prompt's, the negative prompt's */
+    SG_TEXTS_MAX = 3,  /* text encoders */
+    SG_DENOISERS_MAX = 4
+};
 
-/* How the denoiser attends to itself in one render. */
-typedef struct sg_attending {
+/* How a family is guided. CLASSIFIER_FREE: where cfg_scale is above 1, a second pass has the negative prompt and the
+ * engine makes v = (1 - g) v_negative + g v_prompt. EMBEDDED: one pass, which has the number itself. NONE: one pass. */
+typedef enum sg_guidance { SG_GUIDANCE_NONE, SG_GUIDANCE_CLASSIFIER_FREE, SG_GUIDANCE_EMBEDDED } sg_guidance;
+
+typedef struct sg_text_source {
+    sg_text_encoder encoder;
+    int             tokens_max; /* longer texts are cut */
+} sg_text_source;
+
+typedef struct sg_denoiser {
+    sg_part *part;
+    double   from;   /* works at the sampler's timesteps from here up to the `from` of the denoiser before it */
+    int      layers; /* of self-attention, which are its blocks too */
+} sg_denoiser;
+
+/* What a model is made of. The model owns all of it and keeps it where it is until it is closed. */
+typedef struct sg_components {
+    sg_text_source    text[SG_TEXTS_MAX]; /* may be none */
+    int               texts;
+    sg_denoiser       denoiser[SG_DENOISERS_MAX]; /* in the order of their work; the last one's `from` is 0 */
+    int               denoisers;
+    sg_vae            vae;
+    sg_sampler_config sampler;
+    sg_guidance       guidance;
+    int               size_multiple;  /* of width and height, pixels */
+    int               frame_multiple; /* frames are this times n, plus 1 */
+} sg_components;
+
+/* Where the latents of a render lie. */
+typedef struct sg_geometry {
+    int64_t latent[4]; /* c, f, y, x */
+    int64_t grid[3];   /* the denoiser's tokens of the video: frames, rows, columns */
+} sg_geometry;
+
+/* What one encoder has of the text of one pass. */
+typedef struct sg_text_states {
+    int32_t *ids;    /* host [len] */
+    int      len;    /* tokens; 0: the pass is left out */
+    float   *states; /* host, F32 [len, width of the encoder]; NULL until they are computed */
+} sg_text_states;
+
+/* The texts of all passes, by pass and encoder. */
+typedef struct sg_conditioning {
+    int            passes; /* 1 or 2 */
+    sg_text_states text[SG_PASSES_MAX][SG_TEXTS_MAX];
+} sg_conditioning;
+
+/* The denoiser's self-attention in one render. */
+typedef struct sg_self_attention {
     const sg_attention *attention;
     bool                ordered; /* its tokens stand in another order than row by row */
     const int32_t      *order;   /* sg_order_make's, of all tokens, when ordered; NULL on a plan */
-} sg_attending;
+} sg_self_attention;
+
+/* One pass of one step through a denoiser. */
+typedef struct sg_pass {
+    int       index, count; /* which of how many: 0 has the prompt, 1 the negative prompt */
+    int       denoiser, step;
+    double    guidance;    /* for SG_GUIDANCE_EMBEDDED */
+    double    timestep;    /* of 1000, for sg_attention_run */
+    int       first_layer; /* of this denoiser, as attention counts them through all */
+    sg_tensor t;           /* F32 [1]: the sampler's timestep */
+    sg_tensor x, out;      /* F32 [c, f, y, x]: the latents, the model's output for them */
+    sg_tensor bad; /* I32 [layers + 2]: += rows not finite after the embedding, after each block; values of out */
+} sg_pass;
 
 typedef struct sg_family {
-    const char *name;
-    const char *class_name; /* _class_name in model_index.json */
+    const char        *name;
+    const char *const *class_names; /* _class_name in model_index.json, NULL-ended */
 
-    /* Opens every component in dir; index is model_index.json. Loads nothing. */
+    /* Opens every component in dir; index is model_index.json. Loads nothing. After a failure *model is NULL. */
     sg_status (*open)(void **model, const char *dir, sg_config *index, sg_dtype act, sg_error *e);
     void (*close)(void *model);
-    sg_request (*defaults)(const void *model);
-    void (*describe)(const void *model, sg_model_info *info); /* multiples and components */
-    const sg_sampler_config *(*sampler)(const void *model);
+    const sg_components *(*components)(const void *model);
+    sg_request (*defaults)(const void *model); /* strings live as long as the model */
 
-    /* Latent shape c, f, y, x of r; the return value is the denoiser's sequence length. */
-    int64_t (*latent)(const void *model, const sg_request *r, int64_t shape[4]);
-    /* The denoiser's self-attention in a render of r: all of shape but steps and values; the layers are those of both
-     * experts, the second's after the first's, as many. grid: frames, rows, columns of the tokens. */
-    void (*attention)(const void *model, const sg_request *r, sg_attention_shape *shape, int64_t grid[3]);
-    /* What r may not ask beyond the engine's own checks. */
+    void (*geometry)(const void *model, const sg_request *r, sg_geometry *out);
+    /* What r may not ask beyond the engine's own checks: SG_E_ARG. */
     sg_status (*check)(const void *model, const sg_request *r, sg_error *e);
 
-    /* The i-th part whose weights the phase needs (of expert 0 or 1 when denoising); NULL past the last. */
-    sg_part *(*part)(void *model, sg_phase phase, int expert, int i);
+    /* What an encoder is given of a text, UTF-8: cleaned, or put into a template. *out is the caller's to free and has
+     * *size bytes. */
+    sg_status (*prompt)(const void *model, int encoder, const char *text, char **out, size_t *size, sg_error *e);
 
-    /* Host work of the text phase: cleans and tokenizes prompt and negative prompt. Without a prompt, as when a plan is
-     * asked for no prompt in particular, the longest is assumed. tokens gets both lengths; 0 for a pass left out. */
-    sg_status (*tokenize)(void *model, const sg_request *r, int tokens[2], sg_error *e);
-    /* Runs the text encoders; the states come back to the host and stay until other texts are tokenized. */
-    void (*encode)(void *model, sg_stream *s);
-    /* Whether the states of what was tokenized last are there. */
-    bool (*encoded)(const void *model);
+    /* Self-attention of a render: n, h, hk, d, front and back of *shape. The same for every layer and pass. */
+    void (*attention)(const void *model, const sg_geometry *g, const sg_conditioning *c, sg_attention_shape *shape);
 
-    /* Which expert denoises at this timestep. */
-    int (*expert)(const void *model, double timestep);
-    /* Puts into s->keep what all steps of a render share; how->attention is in its place already, and borrowed. */
-    void (*denoise_open)(void *model, sg_stream *s, const int64_t latent[4], const sg_attending *how);
-    /* Puts into s->keep, after that, what all steps of this expert share. */
-    void (*expert_open)(void *model, sg_stream *s, int expert);
-    /* v = the guided model output for x at this timestep. v, x F32 [c, f, y, x]. */
-    void (*denoise)(void *model, sg_stream *s, sg_tensor v, sg_tensor x, int step, double timestep, double guidance);
-    /* After a step: SG_E_NUMERIC, latched, naming the first block whose result was not finite. */
-    void (*inspect)(void *model, sg_stream *s, int step);
-
-    /* The decoder's stream: latent frames F32 [1, y, x, c] in, RGB frames F32 [n, H, W, 3] in s->scratch out. */
-    sg_status (*decode_open)(void *model, sg_stream *s, const int64_t latent[4], sg_error *e);
-    sg_tensor (*decode_next)(void *model, sg_stream *s, sg_tensor z);
-    void (*decode_close)(void *model);
+    /* Puts into s->keep what all steps of a render share; `self` is borrowed until the next call. Forgets an earlier
+     * render. */
+    void (*render_open)(void *model, sg_stream *s, const sg_geometry *g, const sg_self_attention *self);
+    /* Puts into s->keep, after that, what all steps of this denoiser share: of the texts' states, for example. On a plan
+     * c has no states. */
+    void (*denoiser_open)(void *model, sg_stream *s, int denoiser, const sg_conditioning *c);
+    /* p->out = the model's output for p->x. The passes of a step come in turn; what the first leaves in s->scratch stays
+     * there until the last is over, so that what they share is computed once. Reads nothing back from the device. */
+    void (*forward)(void *model, sg_stream *s, const sg_pass *p);
 } sg_family;
 
 /* Every family there is, NULL-ended. */

@@ -11,7 +11,9 @@ typedef struct sg_part {
     char        dir[1024]; /* its path */
     sg_weights *weights;
     sg_bind    *bind;
-    sg_dtype    act; /* of products and of the activations that feed them: SG_F32 or SG_BF16 */
+    sg_dtype    act;            /* of products and of the activations that feed them: SG_F32 or SG_BF16 */
+    char        class_name[64]; /* for people, as model_index.json has it; may be empty */
+    char        summary[160];   /* for people: "30 layers, 12 heads x 128, ffn 8960" */
 } sg_part;
 
 /* Opens model_dir/name, its config.json into *config (the caller closes it, whatever is returned) and its weights under

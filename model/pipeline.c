@@ -31,41 +31,36 @@ static void end_stage(sg_render *q, sg_stage stage, double start)
     r->stage_peak[stage] = r->peak_bytes;
 }
 
-static sg_status load(sg_render *q, sg_phase phase, int expert)
+/* Weights of one unit of a phase: sg_render_part's. */
+static sg_status load(sg_render *q, sg_phase phase, int unit)
 {
-    const double start = sg_seconds();
-    sg_part     *p;
+    const double   start = sg_seconds();
+    sg_part *const p = sg_render_part(q->g->parts, phase, unit);
     SG_TRY(report_progress(q, SG_STAGE_LOAD, 0, 1));
-    for (int i = 0; (p = q->g->family->part(q->g->model, phase, expert, i)) != NULL; i++) {
-        SG_TRY(sg_bind_load(p->bind, q->g->backend, load_progress, q, q->e));
-        q->held += sg_bind_bytes(p->bind, q->g->backend, NULL);
-    }
+    SG_TRY(sg_bind_load(p->bind, q->g->backend, load_progress, q, q->e));
+    q->held += sg_bind_bytes(p->bind, q->g->backend, NULL);
     end_stage(q, SG_STAGE_LOAD, start);
     return SG_OK;
 }
 
-static void unload(sg_render *q, sg_phase phase, int expert)
+static void unload(sg_render *q, sg_phase phase, int unit)
 {
-    sg_part *p;
+    sg_part *const p = sg_render_part(q->g->parts, phase, unit);
     if (q->keep_weights) return;
     sg_backend_drop_packed(q->g->backend);
-    for (int i = 0; (p = q->g->family->part(q->g->model, phase, expert, i)) != NULL; i++) {
-        sg_bind_unload(p->bind);
-        q->held -= sg_bind_bytes(p->bind, q->g->backend, NULL);
-    }
+    sg_bind_unload(p->bind);
+    q->held -= sg_bind_bytes(p->bind, q->g->backend, NULL);
 }
 
-/* Unloads all weights, of both experts, unless the plan keeps them: what an earlier render kept is in the way of one that
- * cannot, and a render that fails leaves loaded what it was at work with. */
+/* Unloads all weights, unless the plan keeps them: what an earlier render kept is in the way of one that cannot, and a
+ * render that fails leaves loaded what it was at work with. */
 static void drop_weights(sg_render *q)
 {
     sg_part *p;
     if (q->keep_weights) return;
     sg_backend_drop_packed(q->g->backend);
     for (int phase = 0; phase < SG_PHASES; phase++)
-        for (int expert = 0; expert < 2; expert++)
-            for (int i = 0; (p = q->g->family->part(q->g->model, (sg_phase)phase, expert, i)) != NULL; i++)
-                sg_bind_unload(p->bind);
+        for (int i = 0; (p = sg_render_part(q->g->parts, (sg_phase)phase, i)) != NULL; i++) sg_bind_unload(p->bind);
 }
 
 /* All that is held while s is open. */
@@ -110,17 +105,30 @@ static void stream_close(sg_render *q, sg_stream *s)
 
 /* ---- the phases ---- */
 
-static sg_status run_text(sg_render *q)
+static sg_status run_encoder(sg_render *q, int encoder)
 {
     const double start = sg_seconds();
+    const int    all = q->g->parts->texts;
     sg_stream    s;
-    SG_TRY(report_progress(q, SG_STAGE_TEXT, 0, 1));
+    SG_TRY(report_progress(q, SG_STAGE_TEXT, encoder, all));
     SG_TRY(stream_open(q, &s, SG_PHASE_TEXT));
-    q->g->family->encode(q->g->model, &s);
+    sg_conditioning_encode(&q->g->texts, q->g->parts, encoder, &s);
     stream_close(q, &s);
     end_stage(q, SG_STAGE_TEXT, start);
     SG_TRY(sg_render_status(&s, "text encoder", q->e));
-    return report_progress(q, SG_STAGE_TEXT, 1, 1);
+    return report_progress(q, SG_STAGE_TEXT, encoder + 1, all);
+}
+
+/* One encoder after the other, each gone before the next comes. */
+static sg_status run_text(sg_render *q)
+{
+    for (int i = 0; i < q->g->parts->texts; i++) {
+        if (sg_conditioning_encoded(&q->g->texts, i)) continue;
+        SG_TRY(load(q, SG_PHASE_TEXT, i));
+        SG_TRY(run_encoder(q, i));
+        unload(q, SG_PHASE_TEXT, i);
+    }
+    return SG_OK;
 }
 
 static sg_status upload_noise(sg_render *q, sg_stream *s, sg_tensor x)
@@ -135,39 +143,37 @@ static sg_status upload_noise(sg_render *q, sg_stream *s, sg_tensor x)
     return SG_OK;
 }
 
-static sg_status switch_expert(sg_render *q, sg_stream *s, size_t mark, int from, int to)
+static sg_status switch_denoiser(sg_render *q, sg_stream *s, size_t mark, int from, int to)
 {
     if (from >= 0) unload(q, SG_PHASE_DENOISE, from);
     SG_TRY(load(q, SG_PHASE_DENOISE, to));
     s->keep.used = mark;
-    q->g->family->expert_open(q->g->model, s, to);
+    q->g->family->denoiser_open(q->g->model, s, to, &q->g->texts);
     return SG_OK;
 }
 
 static sg_status make_order(sg_render *q)
 {
-    const size_t count = (size_t)(q->grid[0] * q->grid[1] * q->grid[2]);
-    if (!q->how.ordered) return SG_OK;
+    const int64_t *const grid = q->geometry.grid;
+    const size_t         count = (size_t)(grid[0] * grid[1] * grid[2]);
+    if (!q->self.ordered) return SG_OK;
     q->order = malloc(count * sizeof *q->order);
-    if (!q->order || sg_order_make(q->order, q->r->attention.order, q->grid[0], q->grid[1], q->grid[2]))
+    if (!q->order || sg_order_make(q->order, q->r->attention.order, grid[0], grid[1], grid[2]))
         return sg_error_set(q->e, SG_E_MEMORY, "no memory for the order of %zu tokens", count);
-    q->how.order = q->capture.order = q->order;
+    q->self.order = q->capture.order = q->order;
     return SG_OK;
 }
 
 /* Room for what attention does, for sg_engine_attention. */
 static sg_status open_counts(sg_render *q)
 {
-    sg_engine *const   g = q->g;
-    sg_attention_shape shape;
-    int64_t            grid[3];
-    g->family->attention(g->model, q->r, &shape, grid);
-    const size_t count = (size_t)q->sampler.steps * (size_t)shape.passes * (size_t)shape.layers;
+    sg_engine *const g = q->g;
+    const size_t     count = (size_t)q->shape.steps * (size_t)q->shape.passes * (size_t)q->shape.layers;
     g->count = calloc(count, sizeof *g->count);
     if (!g->count) return sg_error_set(q->e, SG_E_MEMORY, "no memory for counters of %zu layers", count);
-    g->steps = q->sampler.steps;
-    g->passes = shape.passes;
-    g->layers = shape.layers;
+    g->steps = q->shape.steps;
+    g->passes = q->shape.passes;
+    g->layers = q->shape.layers;
     return SG_OK;
 }
 
@@ -177,29 +183,27 @@ static sg_status show_latents(sg_render *q, sg_stream *s, int step, sg_tensor x)
     if (!q->cb || !q->cb->latents) return SG_OK;
     sg_download(s, q->host_latents, x);
     SG_TRY(sg_render_status(s, "denoising", q->e));
-    return q->cb->latents(q->cb->context, step, q->host_latents, q->latent, q->e);
+    return q->cb->latents(q->cb->context, step, q->host_latents, q->geometry.latent, q->e);
 }
 
 static sg_status denoise_steps(sg_render *q, sg_stream *s)
 {
-    const sg_family *const f = q->g->family;
-    void *const            m = q->g->model;
     SG_TRY(make_order(q));
     SG_TRY(open_counts(q));
     sg_denoising d = sg_render_place(q, s);
-    int          expert = -1;
+    int          denoiser = -1;
     SG_TRY(upload_noise(q, s, d.state.x));
     for (int i = 0; i < q->sampler.steps; i++) {
-        const int want = f->expert(m, q->sampler.timestep[i]);
-        if (want != expert) SG_TRY(switch_expert(q, s, d.mark, expert, want));
-        if (expert < 0) SG_TRY(report_progress(q, SG_STAGE_DENOISE, 0, q->sampler.steps));
-        expert = want;
+        const int want = sg_denoiser_at(q->g->parts, q->sampler.timestep[i]);
+        if (want != denoiser) SG_TRY(switch_denoiser(q, s, d.mark, denoiser, want));
+        if (denoiser < 0) SG_TRY(report_progress(q, SG_STAGE_DENOISE, 0, q->sampler.steps));
+        denoiser = want;
         const double start = sg_seconds();
-        f->denoise(m, s, d.v, d.state.x, i, q->sampler.timestep[i], sg_render_guidance(q->r, expert));
-        f->inspect(m, s, i);
+        sg_render_predict(q, s, &d, i, denoiser);
+        sg_render_inspect(q, s, &d, i, denoiser);
         sg_sampler_step(&q->sampler, &d.state, s, i, d.v);
         sg_tap(s, d.state.x, "step.%d.latents", i);
-        note_peak(q, s); /* the expert's weights have come since it was opened */
+        note_peak(q, s); /* the denoiser's weights have come since it was opened */
         end_stage(q, SG_STAGE_DENOISE, start);
         if (sg_attention_counts(q->attention, s, i, q->g->count + i * q->g->passes * q->g->layers))
             return sg_render_status(s, "denoising", q->e);
@@ -208,9 +212,9 @@ static sg_status denoise_steps(sg_render *q, sg_stream *s)
         SG_TRY(report_progress(q, SG_STAGE_DENOISE, i + 1, q->sampler.steps));
     }
     sg_download(s, q->host_latents, d.state.x);
-    unload(q, SG_PHASE_DENOISE, expert);
+    unload(q, SG_PHASE_DENOISE, denoiser);
     SG_TRY(sg_render_status(s, "denoising", q->e));
-    return q->r->capture_out ? sg_capture_write(&q->capture, q->r->capture_out, q->grid, q->e) : SG_OK;
+    return q->r->capture_out ? sg_capture_write(&q->capture, q->r->capture_out, q->geometry.grid, q->e) : SG_OK;
 }
 
 static sg_status run_denoise(sg_render *q)
@@ -226,10 +230,10 @@ static sg_status run_denoise(sg_render *q)
     return st;
 }
 
-/* Frames of one latent frame on their way to the caller. */
+/* Frames of one chunk of latent frames on their way to the caller. */
 typedef struct chunk {
-    uint8_t *host;   /* how many numbers of all frames so far are not finite, I32; frames, after SG_ALIGN bytes */
-    int      number; /* of the latent frame */
+    uint8_t *host; /* how many numbers of all frames so far are not finite, I32; frames, after SG_ALIGN bytes */
+    int      done; /* latent frames decoded with it */
     int      first, frames;
     size_t   bytes; /* of the frames */
 } chunk;
@@ -260,28 +264,29 @@ static sg_status emit_frames(sg_render *q, sg_stream *s, const chunk *c)
     const uint8_t *frame = c->host + SG_ALIGN;
     for (int i = 0; q->cb && q->cb->frame && i < c->frames; i++, frame += c->bytes / (size_t)c->frames)
         SG_TRY(q->cb->frame(q->cb->context, c->first + i, frame, q->e));
-    return report_progress(q, SG_STAGE_DECODE, c->number + 1, (int)q->latent[1]);
+    return report_progress(q, SG_STAGE_DECODE, c->done, (int)q->geometry.latent[1]);
 }
 
 /* Without `host` memory of its own the device decodes the next frames while the host is busy with those before. */
-static sg_status decode_frames(sg_render *q, sg_stream *s, uint8_t *host)
+static sg_status decode_frames(sg_render *q, sg_stream *s, uint8_t *host, void **run)
 {
-    const sg_family *const f = q->g->family;
-    const int64_t         *d = q->latent;
-    const bool             ahead = !host;
-    const sg_tensor        z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]), bad = sg_new_keep(s, SG_I32, 1);
-    const sg_tensor        given = sg_alloc(s, &s->scratch, SG_F32, 4, d);
-    chunk                  last = {0};
+    const sg_vae *const v = &q->g->parts->vae;
+    const int64_t      *d = q->geometry.latent;
+    const bool          ahead = !host;
+    const sg_tensor     z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]), bad = sg_new_keep(s, SG_I32, 1);
+    const sg_tensor     given = sg_alloc(s, &s->scratch, SG_F32, 4, d);
+    chunk               last = {0};
     sg_upload(s, given, q->host_latents);
     sg_upload(s, bad, &(int32_t){0});
     sg_permute(s, .y = z, .x = given, .rank = 4, .dim = {d[0], d[1], d[2], d[3]}, .perm = {1, 2, 3, 0});
-    SG_TRY(f->decode_open(q->g->model, s, d, q->e));
+    SG_TRY(v->ops->decode_open(run, v->of, s, d[2], d[3], q->e));
     SG_TRY(report_progress(q, SG_STAGE_DECODE, 0, (int)d[1]));
-    for (int i = 0; i < d[1]; i++) {
-        chunk now = {.host = host, .number = i, .first = last.first + last.frames};
+    while (last.done < d[1]) {
+        const int64_t count = v->ops->chunk(v->of, d[1], last.done);
+        chunk         now = {.host = host, .done = last.done + (int)count, .first = last.first + last.frames};
         s->scratch.used = 0;
-        ask_frames(s, &now, f->decode_next(q->g->model, s, sg_rows(z, i, 1)), bad);
-        if (ahead && i > 0) SG_TRY(emit_frames(q, s, &last));
+        ask_frames(s, &now, v->ops->decode_next(*run, s, sg_rows(z, last.done, count)), bad);
+        if (ahead && last.done > 0) SG_TRY(emit_frames(q, s, &last));
         if (!ahead) SG_TRY(emit_frames(q, s, &now));
         last = now;
     }
@@ -291,14 +296,16 @@ static sg_status decode_frames(sg_render *q, sg_stream *s, uint8_t *host)
 static sg_status run_decode(sg_render *q)
 {
     const double start = sg_seconds();
+    void        *run = NULL;
     sg_stream    s;
     SG_TRY(stream_open(q, &s, SG_PHASE_DECODE));
-    const size_t room = SG_ALIGN + q->frame_bytes, all = room * (size_t)q->latent[1];
+    const size_t room = SG_ALIGN + q->frame_bytes, all = room * (size_t)q->chunks;
     /* what is traced is done in turn */
     const bool     ahead = !q->g->trace && s.memory->stages && s.memory->stages(&s, room, all);
     uint8_t *const host = ahead ? NULL : malloc(room);
-    sg_status st = ahead || host ? decode_frames(q, &s, host) : sg_error_set(q->e, SG_E_MEMORY, "no memory for frames");
-    q->g->family->decode_close(q->g->model);
+    sg_status      st =
+        ahead || host ? decode_frames(q, &s, host, &run) : sg_error_set(q->e, SG_E_MEMORY, "no memory for frames");
+    q->g->parts->vae.ops->decode_close(&run);
     stream_close(q, &s);
     free(host);
     end_stage(q, SG_STAGE_DECODE, start);
@@ -313,7 +320,7 @@ static sg_status take_latents(sg_render *q)
     sg_tensor   t;
     SG_TRY(sg_latents_open(q->g, q->r->latents_in, &weights, &t, q->e));
     sg_status st = SG_OK;
-    if (memcmp(t.dim, q->latent, sizeof q->latent) != 0)
+    if (memcmp(t.dim, q->geometry.latent, sizeof q->geometry.latent) != 0)
         st = sg_error_set(q->e, SG_E_ARG, "%s: latents [%lld, %lld, %lld, %lld] are not those of %dx%d with %d frames",
                           q->r->latents_in, (long long)t.dim[0], (long long)t.dim[1], (long long)t.dim[2],
                           (long long)t.dim[3], q->r->width, q->r->height, q->r->frames);
@@ -328,17 +335,11 @@ static sg_status take_latents(sg_render *q)
 
 static sg_status make_latents(sg_render *q)
 {
-    if (!q->g->family->encoded(q->g->model)) {
-        SG_TRY(load(q, SG_PHASE_TEXT, 0));
-        SG_TRY(run_text(q));
-        unload(q, SG_PHASE_TEXT, 0);
-    }
+    const int64_t *const d = q->geometry.latent;
+    SG_TRY(run_text(q));
     SG_TRY(run_denoise(q));
     if (!q->r->latents_out) return SG_OK;
-    const sg_tensor   t = {.data = q->host_latents,
-                           .dtype = SG_F32,
-                           .rank = 4,
-                           .dim = {q->latent[0], q->latent[1], q->latent[2], q->latent[3]}};
+    const sg_tensor   t = {.data = q->host_latents, .dtype = SG_F32, .rank = 4, .dim = {d[0], d[1], d[2], d[3]}};
     const char *const metadata[] = {"settings", q->r->latents_note, NULL};
     return sg_safetensors_write(q->r->latents_out, "latents", t, q->r->latents_note ? metadata : metadata + 2, q->e);
 }
@@ -346,7 +347,7 @@ static sg_status make_latents(sg_render *q)
 /* The phases, by a plan that fits. */
 static sg_status run_phases(sg_render *q)
 {
-    const int64_t *d = q->latent;
+    const int64_t *d = q->geometry.latent;
     sg_backend_limit_packed(q->g->backend, sg_render_packed_limit(q, &q->report->plan));
     q->host_latents = malloc((size_t)(d[0] * d[1] * d[2] * d[3]) * sizeof *q->host_latents);
     if (!q->host_latents) return sg_error_set(q->e, SG_E_MEMORY, "no memory for latents");

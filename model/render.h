@@ -3,7 +3,11 @@
 #define SG_RENDER_H
 
 #include "capture.h"
+#include "conditioning.h"
 #include "engine_state.h"
+
+/* Phases of a render: each has memory of its own. */
+typedef enum sg_phase { SG_PHASE_TEXT, SG_PHASE_DENOISE, SG_PHASE_DECODE, SG_PHASES } sg_phase;
 
 /* One render. */
 typedef struct sg_render {
@@ -13,10 +17,10 @@ typedef struct sg_render {
     sg_report          *report;
     sg_error           *e;
     sg_sampler          sampler;
-    int64_t             latent[4];
+    sg_geometry         geometry;
     sg_attention       *attention;
-    int64_t             grid[3]; /* of the denoiser's tokens */
-    sg_attending        how;     /* borrows attention and order */
+    sg_attention_shape  shape; /* as attention was opened, timesteps gone */
+    sg_self_attention   self;  /* borrows attention and order */
     int32_t            *order;
     sg_capture          capture;
     float              *host_latents; /* between denoising and decoding */
@@ -24,6 +28,7 @@ typedef struct sg_render {
         size_t keep, scratch; /* bytes of the arenas, as the plan found them */
     } need[SG_PHASES];
     size_t frame_bytes;  /* of the most frames that come at once */
+    int    chunks;       /* in which the latents are decoded */
     bool   keep_weights; /* everything fits at once */
     size_t held;         /* bytes of weights loaded now */
 } sg_render;
@@ -39,12 +44,28 @@ size_t sg_render_packed_limit(const sg_render *q, const sg_plan *p);
 typedef struct sg_denoising {
     sg_sampler_state state;
     sg_tensor        v;    /* what the model predicts, as the latents lie */
-    size_t           mark; /* of the keep arena: what an expert places comes after it */
+    sg_tensor        bad;  /* I32: sg_pass's, for the denoiser of most layers */
+    size_t           mark; /* of the keep arena: what a denoiser places comes after it */
 } sg_denoising;
 
 sg_denoising sg_render_place(sg_render *q, sg_stream *s);
 
-double    sg_render_guidance(const sg_request *r, int expert);
+/* Which denoiser works at this timestep of the sampler. */
+int sg_denoiser_at(const sg_components *parts, double timestep);
+
+/* How many layers of self-attention the denoisers before this one have; of all, when it is their number. */
+int sg_first_layer(const sg_components *parts, int denoiser);
+
+/* d->v = the guided output of the model for d->state.x at this step. Taps "step.%d.v_cond", "step.%d.v_uncond". */
+void sg_render_predict(sg_render *q, sg_stream *s, const sg_denoising *d, int step, int denoiser);
+
+/* After a step: SG_E_NUMERIC, latched, naming the first block whose result was not finite. */
+void sg_render_inspect(const sg_render *q, sg_stream *s, const sg_denoising *d, int step, int denoiser);
+
+/* The weights that unit i of a phase needs: a text encoder, a denoiser, the decoder. They work in turn, each with its own
+ * in memory alone, unless the plan keeps all. NULL past the last. */
+sg_part *sg_render_part(const sg_components *parts, sg_phase phase, int i);
+
 sg_status sg_render_status(const sg_stream *s, const char *doing, sg_error *e);
 
 #endif

@@ -2,9 +2,13 @@
 #include "meta.h"
 #include "render.h"
 
-double sg_render_guidance(const sg_request *r, int expert)
+sg_part *sg_render_part(const sg_components *parts, sg_phase phase, int i)
 {
-    return expert && r->cfg_scale_2 >= 0 ? r->cfg_scale_2 : r->cfg_scale;
+    switch (phase) {
+    case SG_PHASE_TEXT: return i < parts->texts ? parts->text[i].encoder.ops->part(parts->text[i].encoder.of) : NULL;
+    case SG_PHASE_DENOISE: return i < parts->denoisers ? parts->denoiser[i].part : NULL;
+    default: return i < 1 ? parts->vae.ops->part(parts->vae.of) : NULL;
+    }
 }
 
 /* What a phase's pass over a plan stream took. */
@@ -23,52 +27,49 @@ static bool native_bf16(const sg_engine *g) { return g->act == SG_BF16 && g->bac
 
 static void plan_weights(sg_render *q, sg_phase phase, sg_phase_plan *out, const sg_plan_totals *t, size_t *host)
 {
-    const sg_family *const f = q->g->family;
-    const size_t           size = native_bf16(q->g) ? sizeof(uint16_t) : sizeof(float);
-    const size_t           unpacked = t->thin + (phase == SG_PHASE_TEXT ? t->table : 0);
-    for (int expert = 0; expert < 2; expert++) {
-        size_t   bytes = 0, mapped = 0, numbers = 0, stay = 0, in_place;
-        sg_part *p;
-        for (int i = 0; (p = f->part(q->g->model, phase, expert, i)) != NULL; i++) {
-            bytes += sg_bind_bytes(p->bind, q->g->backend, &in_place);
-            mapped += in_place;
-            stay += sg_bind_host_bytes(p->bind, q->g->backend);
-            numbers += sg_bind_matrix_numbers(p->bind);
-        }
+    const size_t size = native_bf16(q->g) ? sizeof(uint16_t) : sizeof(float);
+    const size_t unpacked = t->thin + (phase == SG_PHASE_TEXT ? t->table : 0);
+    sg_part     *p;
+    for (int i = 0; (p = sg_render_part(q->g->parts, phase, i)) != NULL; i++) {
+        size_t         mapped = 0;
+        const size_t   bytes = sg_bind_bytes(p->bind, q->g->backend, &mapped);
+        const uint64_t numbers = sg_bind_matrix_numbers(p->bind);
         if (q->g->backend->packs && numbers > unpacked) out->packed = larger(out->packed, (numbers - unpacked) * size);
-        if (bytes > out->weights) out->weights = bytes;
-        if (mapped > out->mapped) out->mapped = mapped;
-        *host = larger(*host, stay);
-        if (phase != SG_PHASE_DENOISE) return;
+        out->weights = larger(out->weights, bytes);
+        out->mapped = larger(out->mapped, mapped);
+        *host = larger(*host, sg_bind_host_bytes(p->bind, q->g->backend));
     }
 }
 
-/* Of two experts only one is at work in a step. */
-static sg_status check_capture(const sg_render *q, int layers)
+/* Of several denoisers only one is at work in a step. */
+static sg_status check_capture(const sg_render *q)
 {
-    const sg_family *const f = q->g->family;
-    const int              per = f->part(q->g->model, SG_PHASE_DENOISE, 1, 0) ? layers / 2 : layers;
+    const sg_components *const parts = q->g->parts;
     if (!q->r->capture_out || q->r->latents_in) return SG_OK;
-    const int expert = f->expert(q->g->model, q->sampler.timestep[q->r->capture_step]);
-    if (q->r->capture_layer / per == expert) return SG_OK;
+    const int at = sg_denoiser_at(parts, q->sampler.timestep[q->r->capture_step]);
+    const int first = sg_first_layer(parts, at), end = first + parts->denoiser[at].layers;
+    if (q->r->capture_layer >= first && q->r->capture_layer < end) return SG_OK;
     return sg_error_set(q->e, SG_E_ARG, "capture-qkv: layer %d does not run at step %d, but %d to %d do",
-                        q->r->capture_layer, q->r->capture_step, expert * per, expert * per + per - 1);
+                        q->r->capture_layer, q->r->capture_step, first, end - 1);
 }
 
 /* The policy of the request and the shapes of the model, made one. */
 static sg_status bind_attention(sg_render *q, sg_plan *out)
 {
     sg_policy          policy = q->r->attention;
-    sg_attention_shape shape;
+    sg_attention_shape shape = {0};
     double             timesteps[SG_STEPS_MAX];
-    q->g->family->attention(q->g->model, q->r, &shape, q->grid);
+    q->g->family->attention(q->g->model, &q->geometry, &q->g->texts, &shape);
     for (int i = 0; i < q->sampler.steps; i++)
         timesteps[i] = 1000 * q->sampler.timestep[i] / q->sampler.config.train_steps;
     shape.timesteps = timesteps;
-    out->layers = shape.layers;
+    shape.passes = q->g->texts.passes;
+    shape.layers = out->layers = sg_first_layer(q->g->parts, q->g->parts->denoisers);
     shape.steps = q->sampler.steps;
     shape.values = q->g->backend->values;
     shape.f8 = q->g->backend->f8;
+    q->shape = shape;
+    q->shape.timesteps = NULL;
     if (q->r->capture_out) {
         q->capture = (sg_capture){.layer = q->r->capture_layer,
                                   .step = q->r->capture_step,
@@ -77,81 +78,74 @@ static sg_status bind_attention(sg_render *q, sg_plan *out)
         policy.see = sg_capture_see;
         policy.see_context = &q->capture;
     }
-    SG_TRY(check_capture(q, shape.layers));
+    SG_TRY(check_capture(q));
     SG_TRY(sg_attention_open(&q->attention, &policy, &shape, q->e));
-    q->how = (sg_attending){.attention = q->attention,
-                            .ordered = (sg_attention_skips(q->attention) || q->r->attention.see) &&
-                                       policy.order != SG_ORDER_ROW};
+    q->self = (sg_self_attention){.attention = q->attention,
+                                  .ordered = (sg_attention_skips(q->attention) || q->r->attention.see) &&
+                                             policy.order != SG_ORDER_ROW};
     return SG_OK;
 }
 
 /* Of q, k, v and a copy of one that is put back in order. */
 static size_t captured_bytes(const sg_render *q)
 {
-    sg_attention_shape x;
-    int64_t            grid[3];
-    q->g->family->attention(q->g->model, q->r, &x, grid);
-    return q->r->capture_out ? (size_t)(2 * x.h + 2 * x.hk) * (size_t)x.n * (size_t)x.d * sg_dtype_size(q->g->act) : 0;
+    const sg_attention_shape *const x = &q->shape;
+    return q->r->capture_out ? (size_t)(2 * x->h + 2 * x->hk) * (size_t)x->n * (size_t)x->d * sg_dtype_size(q->g->act)
+                             : 0;
 }
 
-sg_denoising sg_render_place(sg_render *q, sg_stream *s)
-{
-    sg_denoising d;
-    sg_attention_place(q->attention, s);
-    q->g->family->denoise_open(q->g->model, s, q->latent, &q->how);
-    d.state = sg_sampler_state_new(s, q->latent);
-    d.v = sg_alloc(s, &s->keep, SG_F32, 4, q->latent);
-    d.mark = s->keep.used;
-    return d;
-}
-
-/* A step stands for those after it that ask for the same, of the same expert. */
+/* A step stands for those after it that ask for the same, of the same denoiser. */
 static void plan_denoise(sg_render *q, sg_stream *s, sg_plan_totals *t)
 {
-    const sg_family *const f = q->g->family;
-    void *const            m = q->g->model;
-    sg_denoising           d = sg_render_place(q, s);
-    int                    last = -1, until = 0;
-    double                 step_flops = 0;
+    sg_denoising d = sg_render_place(q, s);
+    int          last = -1, until = 0;
+    double       step_flops = 0;
     for (int i = 0; i < q->sampler.steps; i++) {
-        const int expert = f->expert(m, q->sampler.timestep[i]);
-        if (expert != last) {
+        const int at = sg_denoiser_at(q->g->parts, q->sampler.timestep[i]);
+        if (at != last) {
             s->keep.used = d.mark;
-            f->expert_open(m, s, expert);
+            q->g->family->denoiser_open(q->g->model, s, at, &q->g->texts);
         }
-        if (expert != last || i == until) {
+        if (at != last || i == until) {
             const double before = t->flops;
             until = i + sg_attention_same_steps(q->attention, i);
-            f->denoise(m, s, d.v, d.state.x, i, q->sampler.timestep[i], sg_render_guidance(q->r, expert));
+            sg_render_predict(q, s, &d, i, at);
             step_flops = t->flops - before;
         } else {
             t->flops += step_flops;
         }
         if (i < 3) sg_sampler_step(&q->sampler, &d.state, s, i, d.v);
-        last = expert;
+        last = at;
     }
 }
 
-/* The decoder's first two latent frames are special; from the third on all cost the same. */
+/* Chunks after the decoder's special ones all cost the same, so that one of them stands for all. */
 static sg_status plan_decode(sg_render *q, sg_stream *s, sg_plan_totals *t)
 {
-    const sg_family *const f = q->g->family;
-    const int64_t         *d = q->latent, few = d[1] < 3 ? d[1] : 3;
-    const sg_tensor        z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]);
-    double                 flops = 0;
+    const sg_vae *const v = &q->g->parts->vae;
+    const int64_t      *d = q->geometry.latent;
+    const int           special = v->ops->special(v->of);
+    const sg_tensor     z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]);
+    double              flops = 0;
+    void               *run = NULL;
     (void)sg_new_keep(s, SG_I32, 1);
     (void)sg_alloc(s, &s->scratch, SG_F32, 4, d); /* as uploaded, before its axes are put in order */
     s->scratch.used = 0;
-    SG_TRY(f->decode_open(q->g->model, s, d, q->e));
-    for (int64_t i = 0; i < few; i++) {
-        const double before = t->flops;
-        s->scratch.used = 0;
-        const sg_tensor rgb = f->decode_next(q->g->model, s, sg_rows(z, i, 1));
-        q->frame_bytes = larger(q->frame_bytes, sg_bytes(sg_alloc(s, &s->scratch, SG_U8, rgb.rank, rgb.dim)));
-        flops = t->flops - before;
+    SG_TRY(v->ops->decode_open(&run, v->of, s, d[2], d[3], q->e));
+    q->chunks = 0;
+    for (int64_t done = 0, count; done < d[1]; done += count, q->chunks++) {
+        count = v->ops->chunk(v->of, d[1], done);
+        if (q->chunks <= special) {
+            const double before = t->flops;
+            s->scratch.used = 0;
+            const sg_tensor rgb = v->ops->decode_next(run, s, sg_rows(z, done, count));
+            q->frame_bytes = larger(q->frame_bytes, sg_bytes(sg_alloc(s, &s->scratch, SG_U8, rgb.rank, rgb.dim)));
+            flops = t->flops - before;
+        } else {
+            t->flops += flops;
+        }
     }
-    t->flops += flops * (double)(d[1] - few);
-    f->decode_close(q->g->model);
+    v->ops->decode_close(&run);
     return SG_OK;
 }
 
@@ -195,13 +189,10 @@ static void plan_peaks(const sg_render *q, sg_plan *p, const sg_plan_totals t[SG
 /* With the denoiser's blocks on the host or on the device: what weights take, and all that follows from it. */
 static void weigh(sg_render *q, sg_plan *p, const sg_plan_totals t[SG_PHASES], bool offload)
 {
-    const sg_family *const f = q->g->family;
-    sg_phase_plan *const   phase[SG_PHASES] = {&p->text, &p->denoise, &p->decode};
-    size_t                 all = 0, work = 0;
-    sg_part               *part;
-    for (int expert = 0; expert < 2; expert++)
-        for (int i = 0; (part = f->part(q->g->model, SG_PHASE_DENOISE, expert, i)) != NULL; i++)
-            sg_bind_offload(part->bind, offload);
+    const sg_components *const parts = q->g->parts;
+    sg_phase_plan *const       phase[SG_PHASES] = {&p->text, &p->denoise, &p->decode};
+    size_t                     all = 0, work = 0;
+    for (int i = 0; i < parts->denoisers; i++) sg_bind_offload(parts->denoiser[i].part->bind, offload);
     p->need = p->staging = p->host = 0;
     for (int i = 0; i < SG_PHASES; i++) {
         phase[i]->weights = phase[i]->mapped = phase[i]->packed = 0;
@@ -214,28 +205,28 @@ static void weigh(sg_render *q, sg_plan *p, const sg_plan_totals t[SG_PHASES], b
     }
     if (q->r->latents_in) p->host = 0;
     p->need += p->staging + p->output;
-    q->keep_weights =
-        all + work + p->staging + p->output <= p->available && !f->part(q->g->model, SG_PHASE_DENOISE, 1, 0);
+    q->keep_weights = all + work + p->staging + p->output <= p->available && parts->denoisers == 1 && parts->texts <= 1;
 }
 
 sg_status sg_render_plan(sg_render *q, sg_plan *out)
 {
-    const sg_family *const f = q->g->family;
-    sg_sampler_config      config = *f->sampler(q->g->model);
-    int                    tokens[2];
+    sg_engine *const       g = q->g;
+    sg_conditioning *const texts = &g->texts;
+    const int64_t *const   grid = q->geometry.grid;
+    sg_sampler_config      config = g->parts->sampler;
     *out = (sg_plan){0};
 
     config.kind = q->r->sampler;
     config.flow_shift = q->r->flow_shift;
     SG_TRY(sg_sampler_init(&q->sampler, &config, q->r->steps, q->r->sigmas_old, q->e));
-    out->tokens = f->latent(q->g->model, q->r, q->latent);
-    memcpy(out->latent, q->latent, sizeof out->latent);
+    g->family->geometry(g->model, q->r, &q->geometry);
+    out->tokens = grid[0] * grid[1] * grid[2];
+    memcpy(out->latent, q->geometry.latent, sizeof out->latent);
+    SG_TRY(sg_conditioning_tokenize(texts, g->family, g->model, g->parts, q->r, q->e));
     SG_TRY(bind_attention(q, out));
-
-    SG_TRY(f->tokenize(q->g->model, q->r, tokens, q->e));
     if (q->report) {
-        q->report->prompt_tokens = tokens[0];
-        q->report->negative_tokens = tokens[1];
+        q->report->prompt_tokens = texts->text[0][0].len;
+        q->report->negative_tokens = texts->text[1][0].len;
     }
     sg_plan_totals t[SG_PHASES] = {0};
     sg_stream      s[SG_PHASES];
@@ -244,7 +235,7 @@ sg_status sg_render_plan(sg_render *q, sg_plan *out)
         t[i].backend = q->g->backend;
         s[i] = sg_plan_stream(&t[i]);
     }
-    f->encode(q->g->model, &s[SG_PHASE_TEXT]);
+    for (int i = 0; i < g->parts->texts; i++) sg_conditioning_encode(texts, g->parts, i, &s[SG_PHASE_TEXT]);
     plan_denoise(q, &s[SG_PHASE_DENOISE], &t[SG_PHASE_DENOISE]);
     SG_TRY(plan_decode(q, &s[SG_PHASE_DECODE], &t[SG_PHASE_DECODE]));
 

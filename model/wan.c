@@ -6,11 +6,9 @@
 #include "family.h"
 #include "prompt_clean.h"
 #include "t5.h"
-#include "t5_tokenizer.h"
 #include "wan_dit.h"
 #include "wan_vae.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -23,35 +21,26 @@ static const char default_negative[] =
     "杂乱的背景，三条腿，背景人很多，倒着走";
 
 typedef struct wan {
-    sg_t5_tokenizer  *tokenizer;
-    sg_t5            *text;
-    sg_wan_dit       *dit[2]; /* the second only with two experts */
-    sg_wan_vae       *vae;
-    sg_sampler_config sampler;
-    double            boundary;              /* timesteps from here up are the first expert's; 0: one expert */
-    bool              ti2v;                  /* the 5B: 24 frames a second, 720p */
-    char              pipeline_class[5][64]; /* for people: tokenizer, text_encoder, transformer, transformer_2, vae */
-
-    /* one render */
-    int32_t        *ids[2];
-    int             len[2];    /* tokens; 0: the pass is left out */
-    float          *states[2]; /* [len, text width] */
-    int             expert;    /* whose text keys are in run */
-    sg_wan_run      run;
-    sg_wan_vae_run *decode;
+    sg_components components;
+    sg_wan_dit   *dit[2]; /* the second only with two denoisers */
+    sg_wan_vae   *vae;
+    double        boundary; /* of 1: timesteps from here up are the first denoiser's; 0: one denoiser */
+    bool          ti2v;     /* the 5B: 24 frames a second, 720p */
+    sg_wan_run    run;      /* of one render */
 } wan;
 
 /* ---- opening ---- */
 
-static void note_class(wan *w, int slot, sg_config *index, const char *key)
+static void note_class(sg_part *p, sg_config *index, const char *key)
 {
     const char *const name = sg_config_string_at(index, key, 1);
-    snprintf(w->pipeline_class[slot], sizeof w->pipeline_class[slot], "%s", name ? name : "");
+    snprintf(p->class_name, sizeof p->class_name, "%s", name ? name : "");
 }
 
 /* A component must be of one of the classes that are implemented here. */
-static void expect_class(sg_config *index, const char *key, const char *have, const char *want, const char *other)
+static void expect_class(sg_config *index, const char *key, const char *want, const char *other)
 {
+    const char *const name = sg_config_string_at(index, key, 1), *const have = name ? name : "";
     if (strcmp(have, want) == 0 || (other && strcmp(have, other) == 0)) return;
     sg_config_fail(index, key, "the class is \"%s\", but this program implements %s%s%s", have, want,
                    other ? " and " : "", other ? other : "");
@@ -59,31 +48,27 @@ static void expect_class(sg_config *index, const char *key, const char *have, co
 
 static sg_status read_index(wan *w, sg_config *index)
 {
-    const double none = 0;
-    const bool   no = false;
-    note_class(w, 0, index, "tokenizer");
-    note_class(w, 1, index, "text_encoder");
-    note_class(w, 2, index, "transformer");
-    note_class(w, 3, index, "transformer_2");
-    note_class(w, 4, index, "vae");
-    expect_class(index, "text_encoder", w->pipeline_class[1], "UMT5EncoderModel", "T5EncoderModel");
-    expect_class(index, "transformer", w->pipeline_class[2], "WanTransformer3DModel", NULL);
-    if (w->pipeline_class[3][0])
-        expect_class(index, "transformer_2", w->pipeline_class[3], "WanTransformer3DModel", NULL);
-    expect_class(index, "vae", w->pipeline_class[4], "AutoencoderKLWan", NULL);
+    const double      none = 0;
+    const bool        no = false;
+    const char *const second = sg_config_string_at(index, "transformer_2", 1);
+    expect_class(index, "text_encoder", "UMT5EncoderModel", "T5EncoderModel");
+    expect_class(index, "transformer", "WanTransformer3DModel", NULL);
+    if (second && *second) expect_class(index, "transformer_2", "WanTransformer3DModel", NULL);
+    expect_class(index, "vae", "AutoencoderKLWan", NULL);
     w->boundary = sg_config_real(index, "boundary_ratio", 0, 1, &none);
     w->ti2v = sg_config_bool(index, "expand_timesteps", &no);
-    if (w->boundary > 0 && !w->pipeline_class[3][0])
+    if (w->boundary > 0 && !(second && *second))
         sg_config_fail(index, "boundary_ratio", "two experts are asked for, but there is no transformer_2");
     return sg_config_status(index);
 }
 
-/* Components that were made for each other agree in three numbers. */
+/* Components that were made for each other agree in these numbers. */
 static sg_status check_fit(const wan *w, const char *dir, sg_error *e)
 {
-    const sg_wan_config *const c = sg_wan_dit_config(w->dit[0]), *const d =
-                                                                     w->dit[1] ? sg_wan_dit_config(w->dit[1]) : c;
-    const int width = sg_t5_describe(w->text).width, z = sg_wan_vae_describe(w->vae).z;
+    const sg_text_encoder *const t = &w->components.text[0].encoder;
+    const sg_wan_config *const   c = sg_wan_dit_config(w->dit[0]);
+    const sg_wan_config *const   d = w->dit[1] ? sg_wan_dit_config(w->dit[1]) : c;
+    const int                    width = t->ops->width(t->of), z = sg_wan_vae_describe(w->vae).z;
     if (c->text_dim != width)
         return sg_error_set(e, SG_E_FORMAT,
                             "%s: the text encoder gives %d numbers a token, but transformer/config.json: "
@@ -97,27 +82,58 @@ static sg_status check_fit(const wan *w, const char *dir, sg_error *e)
     if (d->channels != c->channels || d->text_dim != c->text_dim || d->layers != c->layers || d->heads != c->heads ||
         d->head_dim != c->head_dim || memcmp(d->patch, c->patch, sizeof c->patch) != 0)
         return sg_error_set(e, SG_E_FORMAT, "%s: transformer and transformer_2 differ in size", dir);
-    if (sg_t5_tokenizer_vocab(w->tokenizer) > sg_t5_describe(w->text).vocab)
-        return sg_error_set(e, SG_E_FORMAT, "%s: the tokenizer has %d ids, but the text encoder's table only %d rows",
-                            dir, sg_t5_tokenizer_vocab(w->tokenizer), sg_t5_describe(w->text).vocab);
     return SG_OK;
 }
 
-static void wan_close(void *model);
+static sg_status open_denoiser(wan *w, int i, const char *dir, const char *name, sg_config *index, sg_dtype act,
+                               sg_error *e)
+{
+    SG_TRY(sg_wan_dit_open(&w->dit[i], dir, name, act, e));
+    sg_part *const part = sg_wan_dit_part(w->dit[i]);
+    note_class(part, index, name);
+    w->components.denoiser[i] = (sg_denoiser){.part = part, .layers = (int)sg_wan_dit_config(w->dit[i])->layers};
+    w->components.denoisers = i + 1;
+    return SG_OK;
+}
 
 static sg_status open_parts(wan *w, const char *dir, sg_config *index, sg_dtype act, sg_error *e)
 {
-    char path[1100];
-    snprintf(path, sizeof path, "%s/tokenizer", dir);
+    sg_components *const   c = &w->components;
+    sg_text_encoder *const t = &c->text[0].encoder;
+    c->guidance = SG_GUIDANCE_CLASSIFIER_FREE;
     SG_TRY(read_index(w, index));
-    SG_TRY(sg_sampler_config_read(&w->sampler, dir, e));
-    SG_TRY(sg_t5_tokenizer_open(&w->tokenizer, path, e));
-    SG_TRY(sg_t5_open(&w->text, dir, "text_encoder", act, e));
-    SG_TRY(sg_wan_dit_open(&w->dit[0], dir, "transformer", act, e));
-    if (w->boundary > 0) SG_TRY(sg_wan_dit_open(&w->dit[1], dir, "transformer_2", act, e));
+    SG_TRY(sg_sampler_config_read(&c->sampler, dir, e));
+    SG_TRY(sg_t5_encoder_open(t, dir, "text_encoder", "tokenizer", act, e));
+    note_class(t->ops->part(t->of), index, "text_encoder");
+    c->text[0].tokens_max = TEXT_LEN;
+    c->texts = 1;
+    SG_TRY(open_denoiser(w, 0, dir, "transformer", index, act, e));
+    if (w->boundary > 0) {
+        SG_TRY(open_denoiser(w, 1, dir, "transformer_2", index, act, e));
+        c->denoiser[0].from = w->boundary * c->sampler.train_steps;
+    }
     SG_TRY(sg_wan_vae_open(&w->vae, dir, act, e));
-    w->boundary *= w->sampler.train_steps;
+    note_class(sg_wan_vae_part(w->vae), index, "vae");
+    c->vae = (sg_vae){.ops = &sg_wan_vae_ops, .of = w->vae};
+
+    const sg_wan_vae_info v = sg_wan_vae_describe(w->vae);
+    const int64_t *const  patch = sg_wan_dit_config(w->dit[0])->patch;
+    /* both sides of a patch are powers of two in every known checkpoint */
+    c->size_multiple = v.scale_space * (int)(patch[1] > patch[2] ? patch[1] : patch[2]);
+    c->frame_multiple = v.scale_time * (int)patch[0];
     return check_fit(w, dir, e);
+}
+
+static void wan_close(void *model)
+{
+    wan *const                   w = model;
+    const sg_text_encoder *const t = &w->components.text[0].encoder;
+    sg_wan_run_close(&w->run);
+    sg_wan_vae_close(&w->vae);
+    sg_wan_dit_close(&w->dit[1]);
+    sg_wan_dit_close(&w->dit[0]);
+    if (t->ops) t->ops->close(t->of);
+    free(w);
 }
 
 static sg_status wan_open(void **model, const char *dir, sg_config *index, sg_dtype act, sg_error *e)
@@ -133,36 +149,9 @@ static sg_status wan_open(void **model, const char *dir, sg_config *index, sg_dt
     return st;
 }
 
-static void forget_text(wan *w, int k)
-{
-    free(w->ids[k]);
-    free(w->states[k]);
-    w->ids[k] = NULL;
-    w->states[k] = NULL;
-}
-
-static void forget_render(wan *w)
-{
-    sg_wan_run_close(&w->run);
-    sg_wan_vae_run_close(&w->decode);
-}
-
-static void wan_close(void *model)
-{
-    wan *const w = model;
-    forget_render(w);
-    for (int k = 0; k < 2; k++) forget_text(w, k);
-    sg_wan_vae_close(&w->vae);
-    sg_wan_dit_close(&w->dit[1]);
-    sg_wan_dit_close(&w->dit[0]);
-    sg_t5_close(&w->text);
-    sg_t5_tokenizer_close(&w->tokenizer);
-    free(w);
-}
-
 /* ---- what it is ---- */
 
-static const sg_sampler_config *wan_sampler(const void *model) { return &((const wan *)model)->sampler; }
+static const sg_components *wan_components(const void *model) { return &((const wan *)model)->components; }
 
 static sg_request wan_defaults(const void *model)
 {
@@ -175,290 +164,85 @@ static sg_request wan_defaults(const void *model)
                         .steps = 50,
                         .cfg_scale = 5.0,
                         .cfg_scale_2 = -1,
-                        .flow_shift = w->sampler.flow_shift,
-                        .sampler = w->sampler.kind};
+                        .flow_shift = w->components.sampler.flow_shift,
+                        .sampler = w->components.sampler.kind};
 }
 
-static sg_component component(const wan *w, int slot, sg_part *p)
-{
-    sg_component c = {.bytes = sg_weights_bytes(p->weights), .files = sg_weights_files(p->weights)};
-    size_t       count[SG_DTYPES] = {0};
-    int          most = 0;
-    snprintf(c.name, sizeof c.name, "%s", p->name);
-    snprintf(c.class_name, sizeof c.class_name, "%s", w->pipeline_class[slot]);
-    for (size_t i = 0; i < sg_weights_count(p->weights); i++) {
-        sg_tensor t;
-        sg_weights_name(p->weights, i, &t);
-        c.parameters += (uint64_t)sg_count(t);
-        count[t.dtype] += (size_t)sg_count(t);
-    }
-    for (int i = 1; i < SG_DTYPES; i++)
-        if (count[i] > count[most]) most = i;
-    snprintf(c.dtype, sizeof c.dtype, "%s", sg_dtype_name((sg_dtype)most));
-    return c;
-}
-
-static void wan_describe(const void *model, sg_model_info *info)
+static void wan_geometry(const void *model, const sg_request *r, sg_geometry *out)
 {
     const wan *const      w = model;
-    const sg_t5_info      t = sg_t5_describe(w->text);
     const sg_wan_vae_info v = sg_wan_vae_describe(w->vae);
-    sg_component         *c = info->component;
-
-    *c = component(w, 1, sg_t5_part(w->text));
-    snprintf(c++->summary, sizeof c->summary, "%d layers, width %d, %d heads x %d, ffn %d, %d ids", t.layers, t.width,
-             t.heads, t.head_dim, t.ffn, t.vocab);
-    for (int k = 0; k < 2 && w->dit[k]; k++) {
-        const sg_wan_config *const d = sg_wan_dit_config(w->dit[k]);
-        *c = component(w, 2 + k, sg_wan_dit_part(w->dit[k]));
-        snprintf(c++->summary, sizeof c->summary, "%lld layers, %lld heads x %lld, ffn %lld, %lld latent channels",
-                 (long long)d->layers, (long long)d->heads, (long long)d->head_dim, (long long)d->ffn,
-                 (long long)d->channels);
-    }
-    *c = component(w, 4, sg_wan_vae_part(w->vae));
-    snprintf(c++->summary, sizeof c->summary, "%d x %d x %d, %d latent channels, %d levels from %d%s", v.scale_time,
-             v.scale_space, v.scale_space, v.z, v.levels, v.base, v.residual ? ", residual" : "");
-    info->components = (int)(c - info->component);
-
-    const sg_wan_config *const d = sg_wan_dit_config(w->dit[0]);
-    const int64_t              y = d->patch[1], x = d->patch[2];
-    info->multiple = v.scale_space * (int)(y > x ? y : x); /* both are powers of two in every known checkpoint */
-    info->frame_multiple = v.scale_time * (int)d->patch[0];
-}
-
-static int64_t wan_latent(const void *model, const sg_request *r, int64_t shape[4])
-{
-    const wan *const           w = model;
-    const sg_wan_vae_info      v = sg_wan_vae_describe(w->vae);
-    const sg_wan_config *const d = sg_wan_dit_config(w->dit[0]);
-    shape[0] = v.z;
-    shape[1] = (r->frames - 1) / v.scale_time + 1;
-    shape[2] = r->height / v.scale_space;
-    shape[3] = r->width / v.scale_space;
-    return shape[1] / d->patch[0] * (shape[2] / d->patch[1]) * (shape[3] / d->patch[2]);
-}
-
-static void wan_attention(const void *model, const sg_request *r, sg_attention_shape *shape, int64_t grid[3])
-{
-    const wan *const           w = model;
-    const sg_wan_config *const d = sg_wan_dit_config(w->dit[0]);
-    int64_t                    latent[4];
-    *shape = (sg_attention_shape){.n = wan_latent(model, r, latent),
-                                  .h = d->heads,
-                                  .hk = d->heads,
-                                  .d = d->head_dim,
-                                  .layers = (int)d->layers * (w->dit[1] ? 2 : 1),
-                                  .passes = r->cfg_scale > 1 ? 2 : 1};
-    for (int k = 0; k < 3; k++) grid[k] = latent[k + 1] / d->patch[k];
+    const int64_t *const  patch = sg_wan_dit_config(w->dit[0])->patch;
+    out->latent[0] = v.z;
+    out->latent[1] = (r->frames - 1) / v.scale_time + 1;
+    out->latent[2] = r->height / v.scale_space;
+    out->latent[3] = r->width / v.scale_space;
+    for (int k = 0; k < 3; k++) out->grid[k] = out->latent[k + 1] / patch[k];
 }
 
 static sg_status wan_check(const void *model, const sg_request *r, sg_error *e)
 {
-    const sg_wan_config *const d = sg_wan_dit_config(((const wan *)model)->dit[0]);
-    int64_t                    shape[4];
-    wan_latent(model, r, shape);
+    const int64_t most = sg_wan_dit_config(((const wan *)model)->dit[0])->rope_max;
+    sg_geometry   g;
+    wan_geometry(model, r, &g);
     for (int k = 0; k < 3; k++)
-        if (shape[k + 1] / d->patch[k] > d->rope_max)
+        if (g.grid[k] > most)
             return sg_error_set(e, SG_E_ARG, "%s: %lld patches are more than the %lld positions that the model knows",
-                                k ? "size" : "frames", (long long)(shape[k + 1] / d->patch[k]), (long long)d->rope_max);
+                                k ? "size" : "frames", (long long)g.grid[k], (long long)most);
     return SG_OK;
 }
 
-static sg_part *wan_part(void *model, sg_phase phase, int expert, int i)
+static sg_status wan_prompt(const void *model, int encoder, const char *text, char **out, size_t *size, sg_error *e)
 {
-    wan *const w = model;
-    if (i > 0) return NULL;
-    switch (phase) {
-    case SG_PHASE_TEXT: return sg_t5_part(w->text);
-    case SG_PHASE_DENOISE: return w->dit[expert] ? sg_wan_dit_part(w->dit[expert]) : NULL;
-    default: return sg_wan_vae_part(w->vae);
-    }
+    (void)model;
+    (void)encoder;
+    return sg_prompt_clean(text, strlen(text), out, size, e);
 }
 
-/* ---- text ---- */
-
-static sg_status tokenize_one(wan *w, const char *text, int32_t **ids, int *len, sg_error *e)
+static void wan_attention(const void *model, const sg_geometry *g, const sg_conditioning *c, sg_attention_shape *shape)
 {
-    char  *clean = NULL;
-    size_t size = 0;
-    SG_TRY(sg_prompt_clean(text, strlen(text), &clean, &size, e));
-    const sg_status st = sg_t5_tokenizer_encode(w->tokenizer, clean, size, TEXT_LEN, ids, len, e);
-    free(clean);
-    return st;
-}
-
-/* The tokens of one pass; len of a text is what it has. States of the same tokens stay. */
-static sg_status take_text(wan *w, int k, const char *text, int len, sg_error *e)
-{
-    int32_t *ids = NULL;
-    if (text) SG_TRY(tokenize_one(w, text, &ids, &len, e));
-    if (!text && len && !(ids = calloc((size_t)len, sizeof *ids)))
-        return sg_error_set(e, SG_E_MEMORY, "no memory for token ids");
-    if (ids && w->ids[k] && len == w->len[k] && memcmp(ids, w->ids[k], (size_t)len * sizeof *ids) == 0) {
-        free(ids);
-        return SG_OK;
-    }
-    forget_text(w, k);
-    w->ids[k] = ids;
-    w->len[k] = len;
-    return SG_OK;
-}
-
-static sg_status wan_tokenize(void *model, const sg_request *r, int count[2], sg_error *e)
-{
-    wan *const        w = model;
-    const bool        guided = r->cfg_scale > 1;
-    const char *const negative = r->negative_prompt ? r->negative_prompt : "";
-    forget_render(w);
-    SG_TRY(take_text(w, 0, r->prompt, TEXT_LEN, e));
-    SG_TRY(take_text(w, 1, guided && r->prompt ? negative : NULL, guided ? TEXT_LEN : 0, e));
-    for (int k = 0; k < 2; k++) count[k] = w->len[k];
-    return SG_OK;
-}
-
-static bool wan_encoded(const void *model)
-{
-    const wan *const w = model;
-    return w->states[0] && (w->states[1] || !w->len[1]);
-}
-
-/* y F32 [len, width] becomes the states of pass k. */
-static void keep_states(wan *w, sg_stream *s, int k, sg_tensor y)
-{
-    const size_t n = (size_t)sg_count(y);
-    free(w->states[k]);
-    w->states[k] = calloc(n, sizeof *w->states[k]);
-    if (w->states[k])
-        sg_download(s, w->states[k], y);
-    else
-        sg_fail(s, SG_E_MEMORY, "no memory for text states");
-    for (size_t i = 0; !s->status && i < n; i++)
-        if (!isfinite(w->states[k][i]))
-            sg_fail(s, SG_E_NUMERIC, "the text encoder gave NaN or infinity for token %lld",
-                    (long long)(i / (size_t)y.dim[1]));
-}
-
-static void wan_encode(void *model, sg_stream *s)
-{
-    wan *const    w = model;
-    const int64_t width = sg_t5_describe(w->text).width;
-    const bool    computes = s->memory->alloc != NULL; /* a plan leaves the states of an earlier render alone */
-    for (int k = 0; k < 2; k++) {
-        if (!w->len[k] || (computes && w->states[k])) continue; /* another prompt leaves the negative one's */
-        const size_t    mark = s->scratch.used;
-        const sg_tensor y = sg_new(s, SG_F32, w->len[k], width);
-        sg_t5_encode(w->text, s, y, w->ids[k], w->len[k]);
-        if (computes) keep_states(w, s, k, y);
-        s->scratch.used = mark;
-    }
-    for (int k = 0; s->status && computes && k < 2; k++) forget_text(w, k);
+    const sg_wan_config *const d = sg_wan_dit_config(((const wan *)model)->dit[0]);
+    (void)c; /* text is attended to by itself */
+    shape->n = g->grid[0] * g->grid[1] * g->grid[2];
+    shape->h = shape->hk = d->heads;
+    shape->d = d->head_dim;
 }
 
 /* ---- denoising ---- */
 
-static int wan_expert(const void *model, double timestep)
-{
-    const wan *const w = model;
-    return w->boundary > 0 && timestep < w->boundary;
-}
-
-static void wan_denoise_open(void *model, sg_stream *s, const int64_t latent[4], const sg_attending *how)
+static void wan_render_open(void *model, sg_stream *s, const sg_geometry *g, const sg_self_attention *self)
 {
     wan *const w = model;
-    w->run.attention = how->attention;
-    sg_wan_run_tables(&w->run, w->dit[0], s, latent, how->ordered, how->order);
+    sg_wan_run_close(&w->run);
+    sg_wan_run_tables(&w->run, w->dit[0], s, g->grid, self);
 }
 
-static void wan_expert_open(void *model, sg_stream *s, int expert)
+static void wan_denoiser_open(void *model, sg_stream *s, int denoiser, const sg_conditioning *c)
 {
-    wan *const        w = model;
-    const sg_wan_text text[2] = {{w->states[0], w->len[0]}, {w->states[1], w->len[1]}};
-    w->expert = expert;
-    w->run.first_layer = expert * (int)sg_wan_dit_config(w->dit[0])->layers;
-    sg_wan_run_text(&w->run, w->dit[expert], s, text, TEXT_LEN);
+    wan *const  w = model;
+    sg_wan_text text[2] = {{0}};
+    for (int k = 0; k < c->passes; k++) text[k] = (sg_wan_text){c->text[k][0].states, c->text[k][0].len};
+    sg_wan_run_text(&w->run, w->dit[denoiser], s, text, TEXT_LEN);
 }
 
-static void wan_denoise(void *model, sg_stream *s, sg_tensor v, sg_tensor x, int step, double timestep, double guidance)
-{
-    wan *const      w = model;
-    const bool      guided = w->run.active[1];
-    const size_t    mark = s->scratch.used;
-    const sg_tensor t = sg_new(s, SG_F32, 1);
-    sg_tensor       out[2] = {v, {0}};
-    if (guided)
-        for (int k = 0; k < 2; k++) out[k] = sg_alloc(s, &s->scratch, SG_F32, v.rank, v.dim);
-    sg_upload(s, t, &(float){(float)timestep});
-    w->run.step = step;
-    w->run.timestep = 1000 * timestep / w->sampler.train_steps;
-    sg_attention_enter(w->run.attention, s, w->run.timestep);
-    sg_step_begin(s, sg_attention_same_steps(w->run.attention, step));
-    sg_wan_dit_forward(w->dit[w->expert], &w->run, s, out, x, t);
-    sg_tap(s, out[0], "step.%d.v_cond", step);
-    if (guided) {
-        sg_tap(s, out[1], "step.%d.v_uncond", step);
-        sg_combine(s, .y = v, .x = {out[1], out[0]}, .a = {(float)(1 - guidance), (float)guidance}, .count = 2);
-    }
-    sg_step_end(s);
-    s->scratch.used = mark;
-}
-
-static void wan_inspect(void *model, sg_stream *s, int step)
-{
-    const wan *const w = model;
-    const int64_t    count = w->run.bad.dim[0];
-    int32_t *const   bad = calloc((size_t)count, sizeof *bad);
-    if (!bad) {
-        sg_fail(s, SG_E_MEMORY, "no memory for %lld counters", (long long)count);
-        return;
-    }
-    sg_download(s, bad, w->run.bad);
-    for (int64_t i = 0; i < count; i++) {
-        if (!bad[i]) continue;
-        if (i == 0) sg_fail(s, SG_E_NUMERIC, "NaN or infinity after the patch embedding at step %d", step + 1);
-        if (i == count - 1) sg_fail(s, SG_E_NUMERIC, "NaN or infinity in the output projection at step %d", step + 1);
-        sg_fail(s, SG_E_NUMERIC, "NaN or infinity first appears in block %lld of the %s at step %d", (long long)i - 1,
-                w->expert ? "transformer_2" : "transformer", step + 1);
-    }
-    free(bad);
-}
-
-/* ---- decoding ---- */
-
-static sg_status wan_decode_open(void *model, sg_stream *s, const int64_t latent[4], sg_error *e)
+static void wan_forward(void *model, sg_stream *s, const sg_pass *p)
 {
     wan *const w = model;
-    sg_wan_vae_run_close(&w->decode);
-    return sg_wan_vae_decode_open(&w->decode, w->vae, s, latent[2], latent[3], e);
+    sg_wan_dit_forward(w->dit[p->denoiser], &w->run, s, p);
 }
-
-static sg_tensor wan_decode_next(void *model, sg_stream *s, sg_tensor z)
-{
-    return sg_wan_vae_decode_next(((wan *)model)->decode, s, z);
-}
-
-static void wan_decode_close(void *model) { sg_wan_vae_run_close(&((wan *)model)->decode); }
 
 const sg_family sg_family_wan = {
     .name = "wan",
-    .class_name = "WanPipeline",
+    .class_names = (const char *const[]){"WanPipeline", NULL},
     .open = wan_open,
     .close = wan_close,
+    .components = wan_components,
     .defaults = wan_defaults,
-    .describe = wan_describe,
-    .sampler = wan_sampler,
-    .latent = wan_latent,
-    .attention = wan_attention,
+    .geometry = wan_geometry,
     .check = wan_check,
-    .part = wan_part,
-    .tokenize = wan_tokenize,
-    .encode = wan_encode,
-    .encoded = wan_encoded,
-    .expert = wan_expert,
-    .denoise_open = wan_denoise_open,
-    .expert_open = wan_expert_open,
-    .denoise = wan_denoise,
-    .inspect = wan_inspect,
-    .decode_open = wan_decode_open,
-    .decode_next = wan_decode_next,
-    .decode_close = wan_decode_close,
+    .prompt = wan_prompt,
+    .attention = wan_attention,
+    .render_open = wan_render_open,
+    .denoiser_open = wan_denoiser_open,
+    .forward = wan_forward,
 };

@@ -157,6 +157,10 @@ sg_status sg_wan_dit_open(sg_wan_dit **out, const char *model_dir, const char *n
     if (!st && !(d->block = calloc((size_t)d->config.layers, sizeof *d->block)))
         st = sg_error_set(e, SG_E_MEMORY, "%s/%s: out of memory", model_dir, name);
     if (!st) {
+        const sg_wan_config *const c = &d->config;
+        snprintf(d->part.summary, sizeof d->part.summary,
+                 "%lld layers, %lld heads x %lld, ffn %lld, %lld latent channels", (long long)c->layers,
+                 (long long)c->heads, (long long)c->head_dim, (long long)c->ffn, (long long)c->channels);
         want_all(d);
         st = sg_bind_check(d->part.bind, e);
     }
@@ -211,32 +215,30 @@ static void upload_order(sg_wan_run *run, sg_stream *s, const int32_t *at)
     free(back);
 }
 
-void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const int64_t latent[4], bool ordered,
-                       const int32_t *at)
+void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const int64_t grid[3],
+                       const sg_self_attention *self)
 {
-    const int64_t hd = d->config.head_dim, layers = d->config.layers;
-    for (int k = 0; k < 3; k++) run->grid[k] = latent[k + 1] / d->config.patch[k];
+    const int64_t hd = d->config.head_dim;
+    const bool    ordered = self->ordered;
+    memcpy(run->grid, grid, sizeof run->grid);
     const int64_t n = tokens(run);
+    run->attention = self->attention;
     run->cos = sg_new_keep(s, SG_F32, n, hd / 2);
     run->sin = sg_new_keep(s, SG_F32, n, hd / 2);
-    run->bad = sg_new_keep(s, SG_I32, layers + 2);
     run->order = ordered ? sg_new_keep(s, SG_I32, n) : (sg_tensor){0};
     run->back = ordered ? sg_new_keep(s, SG_I32, n) : (sg_tensor){0};
 
     if (!s->memory->alloc) return; /* a plan needs no angles */
-    if (ordered) upload_order(run, s, at);
-    float *const   table = calloc((size_t)(n * hd), sizeof *table);
-    int32_t *const zero = calloc((size_t)layers + 2, sizeof *zero);
-    if (table && zero) {
-        rope_tables(run, at, hd, table, table + n * (hd / 2));
+    if (ordered) upload_order(run, s, self->order);
+    float *const table = calloc((size_t)(n * hd), sizeof *table);
+    if (table) {
+        rope_tables(run, self->order, hd, table, table + n * (hd / 2));
         sg_upload(s, run->cos, table);
         sg_upload(s, run->sin, table + n * (hd / 2));
-        sg_upload(s, run->bad, zero);
     } else {
         sg_fail(s, SG_E_MEMORY, "no memory for rotary tables of %lld tokens", (long long)n);
     }
     free(table);
-    free(zero);
 }
 
 static void text_pass(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text *text, int text_len,
@@ -293,10 +295,8 @@ void sg_wan_run_text(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const s
         return;
     }
     run->value = run->key + slots;
-    for (int pass = 0; pass < 2; pass++) {
-        run->active[pass] = text[pass].rows > 0;
-        if (run->active[pass]) text_pass(run, d, s, &text[pass], text_len, pass);
-    }
+    for (int pass = 0; pass < 2; pass++)
+        if (text[pass].rows > 0) text_pass(run, d, s, &text[pass], text_len, pass);
 }
 
 void sg_wan_run_close(sg_wan_run *run)
@@ -333,27 +333,28 @@ static void rotated(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, sg
     s->scratch.used = mark;
 }
 
-static void self_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, int i, int pass, sg_tensor x,
-                           sg_tensor e)
+static void self_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, const sg_pass *p, int i,
+                           sg_tensor x)
 {
     const sg_wan_config *const c = &d->config;
     const wan_attention *const a = &d->block[i].self;
     const int64_t              n = x.dim[0];
     const sg_dtype             act = d->part.act;
     const size_t               mark = s->scratch.used;
+    const sg_tensor            e = run->now.e;
     const sg_tensor q = sg_new(s, act, n, c->heads, c->head_dim), k = sg_new(s, act, n, c->heads, c->head_dim);
     const sg_tensor v = sg_new(s, act, n, c->heads, c->head_dim);
     const size_t    inner = s->scratch.used;
     const sg_tensor y = sg_new(s, act, n, c->width);
 
-    sg_norm(s, .y = y, .bad = sg_rows(run->bad, i, 1), .x = x, .shift = row(e, 0), .scale = row(e, 1),
+    sg_norm(s, .y = y, .bad = sg_rows(p->bad, i, 1), .x = x, .shift = row(e, 0), .scale = row(e, 1),
             .kind = SG_NORM_LAYER, .eps = (float)c->eps);
     rotated(s, d, run, q, y, &a->q, a->norm_q);
     rotated(s, d, run, k, y, &a->k, a->norm_k);
     sg_linear(s, .y = sg_reshape(v, n, c->width), .x = y, .w = a->v.w, .b = a->v.b);
     s->scratch.used = inner;
     const sg_tensor o = sg_new(s, act, n, c->heads, c->head_dim);
-    sg_attention_run(run->attention, s, run->first_layer + i, run->step, pass, run->timestep,
+    sg_attention_run(run->attention, s, p->first_layer + i, p->step, p->index, p->timestep,
                      &(sg_attend_args){.y = o, .q = q, .k = k, .v = v, .scale = score_scale(c)});
     attended(s, c, a, x, row(e, 2), o);
     sg_tap(s, x, "dit.block.%d.attn1", i);
@@ -425,8 +426,8 @@ static void patch_embed(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run
     s->scratch.used = mark;
 }
 
-/* out [c, f, y, x] = the modulated, projected tokens, put back in place. */
-static void project_out(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, sg_tensor out, sg_tensor x,
+/* pass->out = the modulated, projected tokens, put back in place. */
+static void project_out(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, const sg_pass *pass, sg_tensor x,
                         sg_tensor e)
 {
     const sg_wan_config *const c = &d->config;
@@ -434,57 +435,61 @@ static void project_out(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run
     const size_t               mark = s->scratch.used;
     const sg_tensor            y = sg_new(s, d->part.act, n, c->width);
     sg_tensor                  v = sg_new(s, SG_F32, n, c->channels * p[0] * p[1] * p[2]);
-    sg_norm(s, .y = y, .bad = sg_rows(run->bad, c->layers, 1), .x = x, .shift = row(e, 0), .scale = row(e, 1),
+    sg_norm(s, .y = y, .bad = sg_rows(pass->bad, c->layers, 1), .x = x, .shift = row(e, 0), .scale = row(e, 1),
             .kind = SG_NORM_LAYER, .eps = (float)c->eps);
     sg_linear(s, .y = v, .x = y, .w = d->proj_out.w, .b = d->proj_out.b);
     v = gathered(s, v, run->back);
     sg_tap(s, v, "dit.proj_out");
-    sg_permute(s, .y = out, .x = v, .rank = 7, .dim = {g[0], g[1], g[2], p[0], p[1], p[2], c->channels},
+    sg_permute(s, .y = pass->out, .x = v, .rank = 7, .dim = {g[0], g[1], g[2], p[0], p[1], p[2], c->channels},
                .perm = {6, 0, 3, 1, 4, 2, 5});
     s->scratch.used = mark;
 }
 
-void sg_wan_dit_forward(const sg_wan_dit *d, const sg_wan_run *run, sg_stream *s, const sg_tensor out[2], sg_tensor x,
-                        sg_tensor t)
+/* Time and tokens, for all passes of the step. */
+static void step_open(const sg_wan_dit *d, sg_wan_run *run, sg_stream *s, const sg_pass *p)
 {
     const sg_wan_config *const c = &d->config;
     const int64_t              n = tokens(run), w = c->width;
-    const size_t               mark = s->scratch.used;
     const sg_tensor            wave = sg_new(s, SG_F32, 1, c->freq_dim), hidden = sg_new(s, SG_F32, 1, w);
-    const sg_tensor temb = sg_new(s, SG_F32, 1, w), e6 = sg_new(s, SG_F32, 1, 6 * w), e = sg_new(s, SG_F32, 6, w);
-    const sg_tensor shared = sg_new(s, SG_F32, n, w);
-    const bool      both = run->active[0] && run->active[1];
-    const sg_tensor copy = both ? sg_new(s, SG_F32, n, w) : (sg_tensor){0};
+    run->now.temb = sg_new(s, SG_F32, 1, w);
+    run->now.e6 = sg_new(s, SG_F32, 1, 6 * w);
+    run->now.e = sg_new(s, SG_F32, 6, w);
+    run->now.x = sg_new(s, SG_F32, n, w);
+    run->now.copy = p->count > 1 ? sg_new(s, SG_F32, n, w) : (sg_tensor){0};
 
     if (s->status) return; /* keys and values may be missing */
-    sg_sinusoid(s, .y = wave, .t = t);
+    sg_sinusoid(s, .y = wave, .t = p->t);
     sg_linear(s, .y = hidden, .x = wave, .w = d->time[0].w, .b = d->time[0].b, .act = SG_ACT_SILU);
-    sg_linear(s, .y = temb, .x = hidden, .w = d->time[1].w, .b = d->time[1].b);
-    sg_tap(s, temb, "dit.temb");
-    sg_activate(s, .y = hidden, .x = temb, .act = SG_ACT_SILU);
-    sg_linear(s, .y = e6, .x = hidden, .w = d->time_proj.w, .b = d->time_proj.b);
-    sg_tap(s, e6, "dit.time_proj");
+    sg_linear(s, .y = run->now.temb, .x = hidden, .w = d->time[1].w, .b = d->time[1].b);
+    sg_tap(s, run->now.temb, "dit.temb");
+    sg_activate(s, .y = hidden, .x = run->now.temb, .act = SG_ACT_SILU);
+    sg_linear(s, .y = run->now.e6, .x = hidden, .w = d->time_proj.w, .b = d->time_proj.b);
+    sg_tap(s, run->now.e6, "dit.time_proj");
+    patch_embed(s, d, run, run->now.x, p->x);
+}
 
-    patch_embed(s, d, run, shared, x);
-    for (int pass = 0; pass < 2; pass++) {
-        if (!run->active[pass]) continue;
-        const bool      first = pass == 0 || !both;
-        const sg_tensor y = both && first ? copy : shared; /* the last pass may use up what was shared */
-        for (int i = 0; i < c->layers; i++) {
-            sg_bind_fetch(d->part.bind, s, i);
-            sg_add(s, .y = e, .a = sg_reshape(d->block[i].table, 6, w), .b = sg_reshape(e6, 6, w));
-            if (i > 0)
-                self_attention(s, d, run, i, pass, y, e);
-            else if (first)
-                self_attention(s, d, run, i, pass, shared, e); /* for both passes */
-            if (i == 0 && both && first) sg_copy(s, .y = copy, .x = shared);
-            cross_attention(s, d, run, i, pass, y);
-            feed_forward(s, d, i, y, e);
-        }
-        const sg_tensor eo = sg_rows(e, 0, 2);
-        sg_add(s, .y = eo, .a = sg_reshape(d->table, 2, w), .b = temb);
-        project_out(s, d, run, out[pass], y, eo);
-        sg_count_bad(s, .y = sg_rows(run->bad, c->layers + 1, 1), .x = out[pass]);
+void sg_wan_dit_forward(const sg_wan_dit *d, sg_wan_run *run, sg_stream *s, const sg_pass *p)
+{
+    const sg_wan_config *const c = &d->config;
+    const int64_t              w = c->width;
+    const bool                 first = p->index == 0, both = p->count > 1;
+    const sg_wan_step *const   now = &run->now;
+    if (first) step_open(d, run, s, p);
+    if (s->status) return;
+    const sg_tensor y = both && first ? now->copy : now->x; /* the last pass may use up what was shared */
+    for (int i = 0; i < c->layers; i++) {
+        sg_bind_fetch(d->part.bind, s, i);
+        sg_add(s, .y = now->e, .a = sg_reshape(d->block[i].table, 6, w), .b = sg_reshape(now->e6, 6, w));
+        if (i > 0)
+            self_attention(s, d, run, p, i, y);
+        else if (first)
+            self_attention(s, d, run, p, i, now->x); /* for both passes */
+        if (i == 0 && both && first) sg_copy(s, .y = now->copy, .x = now->x);
+        cross_attention(s, d, run, i, p->index, y);
+        feed_forward(s, d, i, y, now->e);
     }
-    s->scratch.used = mark;
+    const sg_tensor e = sg_rows(now->e, 0, 2);
+    sg_add(s, .y = e, .a = sg_reshape(d->table, 2, w), .b = now->temb);
+    project_out(s, d, run, p, y, e);
+    sg_count_bad(s, .y = sg_rows(p->bad, c->layers + 1, 1), .x = p->out);
 }

@@ -2,8 +2,7 @@
 #ifndef SG_WAN_DIT_H
 #define SG_WAN_DIT_H
 
-#include "part.h"
-#include "run.h"
+#include "family.h"
 
 typedef struct sg_wan_config {
     int64_t patch[3]; /* frames, rows, columns */
@@ -29,34 +28,35 @@ typedef struct sg_wan_text {
     int          rows;   /* real tokens; 0: this pass is left out */
 } sg_wan_text;
 
+/* What the passes of a step share, in s->scratch from the first pass to the end of the last. */
+typedef struct sg_wan_step {
+    sg_tensor temb, e6; /* F32 [1, D], [1, 6 D] */
+    sg_tensor e;        /* F32 [6, D]: modulation of one block */
+    sg_tensor x, copy;  /* F32 [n, D]: the tokens; copy only with two passes */
+} sg_wan_step;
+
 /* What does not change between steps, in s->keep. Zero-initialise. */
 typedef struct sg_wan_run {
     int64_t    grid[3];     /* patches: frames, rows, columns */
     sg_tensor  order, back; /* I32 [n]: which patch each token is, which token each patch; absent: row by row */
     sg_tensor  cos, sin;    /* F32 [n, head_dim/2] */
-    sg_tensor  bad;         /* I32 [layers + 2]: rows not finite after embedding, after each block; output's values */
     sg_tensor *key, *value; /* act [rows + 1, heads, head_dim], index 2 layer + pass; the arrays are on the host */
     sg_tensor  bias[2];     /* F32 [rows + 1]: ln(how many padding rows the last one stands for) */
-    bool       active[2];   /* pass 0: prompt, pass 1: negative prompt */
 
-    const sg_attention *attention;   /* of self-attention; borrowed */
-    int                 first_layer; /* of this expert, as attention counts them */
-    int                 step;
-    double              timestep; /* of 1000 */
+    const sg_attention *attention; /* of self-attention; borrowed */
+    sg_wan_step         now;
 } sg_wan_run;
 
-/* Order, rotary tables and counters for a latent of this shape. ordered: there is an order, at, which is NULL on a
- * plan. run->bad outlives the experts. */
-void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const int64_t latent[4], bool ordered,
-                       const int32_t *at);
+/* Order and rotary tables for tokens of this grid. */
+void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const int64_t grid[3],
+                       const sg_self_attention *self);
 /* Cross-attention keys and values of both prompts, once for all steps: they depend on the text alone. text_len is the
  * padded length that the model was trained with (512). */
 void sg_wan_run_text(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text text[2], int text_len);
 void sg_wan_run_close(sg_wan_run *run);
 
-/* out[pass] = the model's output for x F32 [c, f, y, x], for each active pass. t F32 [1]. What the passes share (patch
- * embedding, time, the first block's self-attention) is computed once. Taps "dit.*". */
-void sg_wan_dit_forward(const sg_wan_dit *d, const sg_wan_run *run, sg_stream *s, const sg_tensor out[2], sg_tensor x,
-                        sg_tensor t);
+/* As sg_family's forward. What the passes share (patch embedding, time, the first block's self-attention) is computed
+ * once. Taps "dit.*". */
+void sg_wan_dit_forward(const sg_wan_dit *d, sg_wan_run *run, sg_stream *s, const sg_pass *p);
 
 #endif

@@ -212,11 +212,15 @@ sg_status sg_t5_open(sg_t5 **out, const char *model_dir, const char *name, sg_dt
     sg_t5 *t = calloc(1, sizeof *t);
     if (!t) return sg_error_set(e, SG_E_MEMORY, "no memory for %s", name);
     const sg_status status = open_into(t, model_dir, name, act, e);
-    if (status == SG_OK)
-        *out = t;
-    else
+    if (status) {
         sg_t5_close(&t);
-    return status;
+        return status;
+    }
+    const sg_t5_info c = t->config.size;
+    snprintf(t->part.summary, sizeof t->part.summary, "%d layers, width %d, %d heads x %d, ffn %d, %d ids", c.layers,
+             c.width, c.heads, c.head_dim, c.ffn, c.vocab);
+    *out = t;
+    return SG_OK;
 }
 
 void sg_t5_close(sg_t5 **t)

@@ -4,6 +4,7 @@
 #define SG_T5_H
 
 #include "part.h"
+#include "text_encoder.h"
 
 typedef struct sg_t5 sg_t5;
 
@@ -16,6 +17,11 @@ typedef struct sg_t5_info {
     int width, layers, heads, head_dim, ffn, vocab;
 } sg_t5_info;
 sg_t5_info sg_t5_describe(const sg_t5 *t);
+
+/* Opens model_dir/name and the tokenizer folder model_dir/tokenizer as one text encoder. SG_E_FORMAT when the tokenizer has
+ * ids that the encoder's table has no row for. */
+sg_status sg_t5_encoder_open(sg_text_encoder *out, const char *model_dir, const char *name, const char *tokenizer,
+                             sg_dtype act, sg_error *e) SG_MUST_USE;
 
 /* Final hidden states of n real tokens (no padding, no mask): y F32 [n, width], given by the caller. ids are on the
  * host, each below vocab (SG_E_FORMAT is latched otherwise). Uses s->scratch, leaves nothing in it. Taps "text.embed",

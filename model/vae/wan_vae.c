@@ -239,6 +239,9 @@ static sg_status open_parts(sg_wan_vae *v, const char *model_dir, sg_dtype act, 
     check_shortcuts(*f, &v->decoder);
     check_shortcuts(*f, &v->encoder);
     SG_TRY(sg_config_status(*f));
+    const sg_wan_vae_info i = sg_wan_vae_describe(v);
+    snprintf(v->part.summary, sizeof v->part.summary, "%d x %d x %d, %d latent channels, %d levels from %d%s",
+             i.scale_time, i.scale_space, i.scale_space, i.z, i.levels, i.base, i.residual ? ", residual" : "");
     return bind_all(v, e);
 }
 

@@ -5,6 +5,7 @@
 
 #include "op.h"
 #include "part.h"
+#include "vae.h"
 
 typedef struct sg_wan_vae sg_wan_vae;
 
@@ -44,5 +45,8 @@ sg_status sg_wan_vae_encode_open(sg_wan_vae_run **out, sg_wan_vae *v, sg_stream 
 sg_tensor sg_wan_vae_encode_next(sg_wan_vae_run *r, sg_stream *s, sg_tensor frames);
 
 void sg_wan_vae_run_close(sg_wan_vae_run **r);
+
+/* Of an sg_wan_vae: one latent frame a chunk. */
+extern const sg_vae_ops sg_wan_vae_ops;
 
 #endif

@@ -454,3 +454,51 @@ void sg_wan_vae_run_close(sg_wan_vae_run **r)
     free(*r);
     *r = NULL;
 }
+
+/* ---- as a decoder of vae.h ---- */
+
+static sg_part *ops_part(void *of) { return sg_wan_vae_part(of); }
+
+static int64_t ops_chunk(const void *of, int64_t total, int64_t done)
+{
+    (void)of;
+    return done < total;
+}
+
+/* The first frame has no history, the second makes its first changes of the frame rate. */
+static int ops_special(const void *of)
+{
+    (void)of;
+    return 2;
+}
+
+static sg_status ops_open(void **run, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e)
+{
+    sg_wan_vae_run *r = NULL;
+    const sg_status st = sg_wan_vae_decode_open(&r, of, s, y, x, e);
+    *run = r;
+    return st;
+}
+
+static sg_tensor ops_next(void *run, sg_stream *s, sg_tensor z) { return sg_wan_vae_decode_next(run, s, z); }
+
+static void ops_run_close(void **run)
+{
+    sg_wan_vae_run *r = *run;
+    sg_wan_vae_run_close(&r);
+    *run = NULL;
+}
+
+static void ops_close(void *of)
+{
+    sg_wan_vae *v = of;
+    sg_wan_vae_close(&v);
+}
+
+const sg_vae_ops sg_wan_vae_ops = {.part = ops_part,
+                                   .chunk = ops_chunk,
+                                   .special = ops_special,
+                                   .decode_open = ops_open,
+                                   .decode_next = ops_next,
+                                   .decode_close = ops_run_close,
+                                   .close = ops_close};

@@ -250,7 +250,7 @@ static bool text_to_latents(golden_case *c)
 
 static bool schedule(golden_case *c)
 {
-    sg_sampler_config config = *c->g->family->sampler(c->g->model);
+    sg_sampler_config config = c->g->parts->sampler;
     sg_sampler       *p = calloc(1, sizeof *p);
     sg_error          e = {0};
     float             sigma[SG_STEPS_MAX + 1], step[SG_STEPS_MAX];

@@ -366,12 +366,11 @@ static void latents_decode_again(void **state)
 
 enum { LARGE = 3968 }; /* pixels a latent, no power of two: patches of 31 and eight levels */
 
-static int64_t large_latent(const void *of, const sg_request *r, int64_t shape[4])
+static void large_geometry(const void *of, const sg_request *r, sg_geometry *out)
 {
-    const int64_t tokens = sg_family_wan.latent(of, r, shape);
-    shape[2] = r->height / LARGE;
-    shape[3] = r->width / LARGE;
-    return tokens;
+    sg_family_wan.geometry(of, r, out);
+    out->latent[2] = r->height / LARGE;
+    out->latent[3] = r->width / LARGE;
 }
 
 /* Latents of a VAE that makes more pixels of one than any usual side has. */
@@ -392,13 +391,43 @@ static void large_latents_have_a_size(void **state)
     memset(&a, 0, sizeof a);
     r.latents_out = path;
     assert_int_equal(render(g, &r, &a, &rep, &e), SG_OK);
-    large.latent = large_latent;
+    large.geometry = large_geometry;
     g->family = &large;
     assert_int_equal(sg_engine_fit_latents(g, path, &fitted, &note, &e), SG_OK);
     assert_int_equal(fitted.width, r.width / 8 * LARGE);
     assert_int_equal(fitted.height, r.height / 8 * LARGE);
     assert_int_equal(fitted.frames, r.frames);
     unlink(path);
+    sg_engine_close(&g);
+}
+
+/* The number of passes follows from how a family is guided, and a single pass is not guided afterwards. */
+static void guidance_is_data_of_the_family(void **state)
+{
+    (void)state;
+    static seen   once, twice, b;
+    sg_engine    *g = open_model(model, 0);
+    sg_request    r = small(g);
+    sg_report     rep;
+    sg_error      e = {0};
+    sg_components parts = *g->parts;
+    memset(&once, 0, sizeof once);
+    memset(&twice, 0, sizeof twice);
+    assert_int_equal(render(g, &r, &twice, &rep, &e), SG_OK);
+    assert_true(rep.negative_tokens > 0);
+    r.cfg_scale = 1;
+    assert_int_equal(render(g, &r, &once, &rep, &e), SG_OK);
+    assert_memory_not_equal(once.pixels, twice.pixels, sizeof once.pixels);
+    r.cfg_scale = 3;
+    g->parts = &parts;
+    for (int kind = SG_GUIDANCE_NONE; kind <= SG_GUIDANCE_EMBEDDED; kind++) {
+        const bool both = kind == SG_GUIDANCE_CLASSIFIER_FREE;
+        parts.guidance = (sg_guidance)kind;
+        memset(&b, 0, sizeof b);
+        assert_int_equal(render(g, &r, &b, &rep, &e), SG_OK);
+        assert_int_equal(rep.negative_tokens > 0, both);
+        assert_memory_equal(b.pixels, both ? twice.pixels : once.pixels, sizeof b.pixels);
+    }
     sg_engine_close(&g);
 }
 
@@ -487,6 +516,6 @@ int main(void)
         cmocka_unit_test(wishes_are_checked),          cmocka_unit_test(cancelling_stops_at_the_step),
         cmocka_unit_test(latents_decode_again),        cmocka_unit_test(poison_is_named),
         cmocka_unit_test(other_pipelines_are_refused), cmocka_unit_test(devices_decode_ahead),
-        cmocka_unit_test(large_latents_have_a_size)};
+        cmocka_unit_test(large_latents_have_a_size),   cmocka_unit_test(guidance_is_data_of_the_family)};
     return cmocka_run_group_tests(tests, make_copy, remove_copy);
 }

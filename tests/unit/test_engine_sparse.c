@@ -230,7 +230,7 @@ static void errors_have_their_places(void **state)
     }
     const sg_thresholds tuned = {BLOCK_STEPS, BLOCK_LAYERS, HEADS, SG_SELECT_TOPK, from, amount, theta, lambda};
     sg_sampler          sampler;
-    sg_sampler_config   config = *g->family->sampler(g->model);
+    sg_sampler_config   config = g->parts->sampler;
     config.kind = r.sampler;
     config.flow_shift = r.flow_shift;
     assert_int_equal(sg_sampler_init(&sampler, &config, BLOCK_STEPS, false, &why), SG_OK);

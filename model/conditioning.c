@@ -1,0 +1,105 @@
+/* conditioning.c - see conditioning.h. */
+#include "conditioning.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+int sg_passes(const sg_components *parts, const sg_request *r)
+{
+    return parts->guidance == SG_GUIDANCE_CLASSIFIER_FREE && r->cfg_scale > 1 ? 2 : 1;
+}
+
+static void forget(sg_text_states *t)
+{
+    free(t->ids);
+    free(t->states);
+    *t = (sg_text_states){0};
+}
+
+void sg_conditioning_free(sg_conditioning *c)
+{
+    for (int p = 0; p < SG_PASSES_MAX; p++)
+        for (int k = 0; k < SG_TEXTS_MAX; k++) forget(&c->text[p][k]);
+}
+
+/* The tokens of `text`, or, without one, len of any. States of the same tokens stay. */
+static sg_status take_tokens(sg_text_states *t, const sg_family *f, const void *model, const sg_components *parts,
+                             int encoder, const char *text, int len, sg_error *e)
+{
+    const sg_text_source *const source = &parts->text[encoder];
+    int32_t                    *ids = NULL;
+    if (text) {
+        char  *given = NULL;
+        size_t size = 0;
+        SG_TRY(f->prompt(model, encoder, text, &given, &size, e));
+        const sg_status st =
+            source->encoder.ops->tokenize(source->encoder.of, given, size, source->tokens_max, &ids, &len, e);
+        free(given);
+        if (st) return st;
+    }
+    if (!text && len && !(ids = calloc((size_t)len, sizeof *ids)))
+        return sg_error_set(e, SG_E_MEMORY, "no memory for token ids");
+    if (ids && t->ids && len == t->len && memcmp(ids, t->ids, (size_t)len * sizeof *ids) == 0) {
+        free(ids);
+        return SG_OK;
+    }
+    forget(t);
+    t->ids = ids;
+    t->len = len;
+    return SG_OK;
+}
+
+sg_status sg_conditioning_tokenize(sg_conditioning *c, const sg_family *f, const void *model,
+                                   const sg_components *parts, const sg_request *r, sg_error *e)
+{
+    const char *const negative = r->negative_prompt ? r->negative_prompt : "";
+    c->passes = sg_passes(parts, r);
+    for (int p = 0; p < SG_PASSES_MAX; p++)
+        for (int k = 0; k < parts->texts; k++) {
+            const bool        used = p < c->passes;
+            const char *const text = used && r->prompt ? (p ? negative : r->prompt) : NULL;
+            SG_TRY(take_tokens(&c->text[p][k], f, model, parts, k, text, used ? parts->text[k].tokens_max : 0, e));
+        }
+    return SG_OK;
+}
+
+bool sg_conditioning_encoded(const sg_conditioning *c, int encoder)
+{
+    for (int p = 0; p < c->passes; p++)
+        if (!c->text[p][encoder].states) return false;
+    return true;
+}
+
+/* y F32 [len, width] becomes the states of t. */
+static void keep_states(sg_text_states *t, sg_stream *s, sg_tensor y)
+{
+    const size_t n = (size_t)sg_count(y);
+    free(t->states);
+    t->states = calloc(n, sizeof *t->states);
+    if (t->states)
+        sg_download(s, t->states, y);
+    else
+        sg_fail(s, SG_E_MEMORY, "no memory for text states");
+    for (size_t i = 0; !s->status && i < n; i++)
+        if (!isfinite(t->states[i]))
+            sg_fail(s, SG_E_NUMERIC, "the text encoder gave NaN or infinity for token %lld",
+                    (long long)(i / (size_t)y.dim[1]));
+}
+
+void sg_conditioning_encode(sg_conditioning *c, const sg_components *parts, int encoder, sg_stream *s)
+{
+    const sg_text_encoder *const of = &parts->text[encoder].encoder;
+    const int64_t                width = of->ops->width(of->of);
+    const bool                   computes = s->memory->alloc != NULL;
+    for (int p = 0; p < c->passes; p++) {
+        sg_text_states *const t = &c->text[p][encoder];
+        if (computes && t->states) continue;
+        const size_t    mark = s->scratch.used;
+        const sg_tensor y = sg_new(s, SG_F32, t->len, width);
+        of->ops->encode(of->of, s, y, t->ids, t->len);
+        if (computes) keep_states(t, s, y);
+        s->scratch.used = mark;
+    }
+    for (int p = 0; s->status && computes && p < SG_PASSES_MAX; p++) forget(&c->text[p][encoder]);
+}

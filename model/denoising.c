@@ -1,0 +1,113 @@
+/* denoising.c - the steps of a render: which denoiser, its passes and their guidance, and what was not finite. */
+#include "render.h"
+
+#include <stdlib.h>
+
+int sg_denoiser_at(const sg_components *parts, double timestep)
+{
+    int i = 0;
+    while (i + 1 < parts->denoisers && timestep < parts->denoiser[i].from) i++;
+    return i;
+}
+
+int sg_first_layer(const sg_components *parts, int denoiser)
+{
+    int layers = 0;
+    for (int i = 0; i < denoiser; i++) layers += parts->denoiser[i].layers;
+    return layers;
+}
+
+static double guidance(const sg_request *r, int denoiser)
+{
+    return denoiser && r->cfg_scale_2 >= 0 ? r->cfg_scale_2 : r->cfg_scale;
+}
+
+/* Of 1000, whatever the scheduler counts. */
+static double of_1000(const sg_render *q, int step)
+{
+    return 1000 * q->sampler.timestep[step] / q->sampler.config.train_steps;
+}
+
+/* Counters of what is not finite, zero. */
+static sg_tensor place_counters(const sg_components *parts, sg_stream *s)
+{
+    int most = 0;
+    for (int i = 0; i < parts->denoisers; i++)
+        if (parts->denoiser[i].layers > most) most = parts->denoiser[i].layers;
+    const sg_tensor bad = sg_new_keep(s, SG_I32, most + 2);
+    if (!s->memory->alloc) return bad;
+    int32_t *const zero = calloc((size_t)most + 2, sizeof *zero);
+    if (zero)
+        sg_upload(s, bad, zero);
+    else
+        sg_fail(s, SG_E_MEMORY, "no memory for %d counters", most + 2);
+    free(zero);
+    return bad;
+}
+
+sg_denoising sg_render_place(sg_render *q, sg_stream *s)
+{
+    sg_denoising d;
+    sg_attention_place(q->attention, s);
+    q->g->family->render_open(q->g->model, s, &q->geometry, &q->self);
+    d.bad = place_counters(q->g->parts, s);
+    d.state = sg_sampler_state_new(s, q->geometry.latent);
+    d.v = sg_alloc(s, &s->keep, SG_F32, 4, q->geometry.latent);
+    d.mark = s->keep.used;
+    return d;
+}
+
+void sg_render_predict(sg_render *q, sg_stream *s, const sg_denoising *d, int step, int denoiser)
+{
+    const sg_components *const parts = q->g->parts;
+    const int                  passes = q->g->texts.passes;
+    const double               g = guidance(q->r, denoiser);
+    const size_t               mark = s->scratch.used;
+    const sg_tensor            t = sg_new(s, SG_F32, 1);
+    sg_tensor                  out[SG_PASSES_MAX] = {d->v};
+    for (int k = 0; passes > 1 && k < passes; k++) out[k] = sg_alloc(s, &s->scratch, SG_F32, d->v.rank, d->v.dim);
+    sg_upload(s, t, &(float){(float)q->sampler.timestep[step]});
+    sg_attention_enter(q->attention, s, of_1000(q, step));
+    sg_step_begin(s, sg_attention_same_steps(q->attention, step));
+    for (int k = 0; k < passes; k++)
+        q->g->family->forward(q->g->model, s,
+                              &(sg_pass){.index = k,
+                                         .count = passes,
+                                         .denoiser = denoiser,
+                                         .step = step,
+                                         .guidance = g,
+                                         .timestep = of_1000(q, step),
+                                         .first_layer = sg_first_layer(parts, denoiser),
+                                         .t = t,
+                                         .x = d->state.x,
+                                         .out = out[k],
+                                         .bad = sg_rows(d->bad, 0, parts->denoiser[denoiser].layers + 2)});
+    sg_tap(s, out[0], "step.%d.v_cond", step);
+    if (passes > 1) {
+        sg_tap(s, out[1], "step.%d.v_uncond", step);
+        sg_combine(s, .y = d->v, .x = {out[1], out[0]}, .a = {(float)(1 - g), (float)g}, .count = 2);
+    }
+    sg_step_end(s);
+    s->scratch.used = mark;
+}
+
+void sg_render_inspect(const sg_render *q, sg_stream *s, const sg_denoising *d, int step, int denoiser)
+{
+    const sg_denoiser *const of = &q->g->parts->denoiser[denoiser];
+    const sg_tensor          counters = sg_rows(d->bad, 0, of->layers + 2);
+    int32_t *const           bad = calloc((size_t)of->layers + 2, sizeof *bad);
+    if (!bad) {
+        sg_fail(s, SG_E_MEMORY, "no memory for %d counters", of->layers + 2);
+        return;
+    }
+    sg_download(s, bad, counters);
+    for (int i = 0; i < of->layers + 2; i++) {
+        if (!bad[i]) continue;
+        if (i == 0) sg_fail(s, SG_E_NUMERIC, "NaN or infinity after the patch embedding at step %d", step + 1);
+        if (i == of->layers + 1)
+            sg_fail(s, SG_E_NUMERIC, "NaN or infinity in the output projection at step %d", step + 1);
+        sg_fail(s, SG_E_NUMERIC, "NaN or infinity first appears in block %d of the %s at step %d", i - 1,
+                of->part->name, step + 1);
+    }
+    free(bad);
+}

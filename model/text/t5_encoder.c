@@ -1,0 +1,65 @@
+/* t5_encoder.c - a T5 encoder and its tokenizer as one text encoder. */
+#include "t5.h"
+
+#include "t5_tokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct t5_encoder {
+    sg_t5_tokenizer *tokenizer;
+    sg_t5           *t5;
+} t5_encoder;
+
+static sg_part *part(void *of) { return sg_t5_part(((t5_encoder *)of)->t5); }
+
+static int width(const void *of) { return sg_t5_describe(((const t5_encoder *)of)->t5).width; }
+
+static sg_status tokenize(const void *of, const char *text, size_t size, int max, int32_t **ids, int *count,
+                          sg_error *e)
+{
+    return sg_t5_tokenizer_encode(((const t5_encoder *)of)->tokenizer, text, size, max, ids, count, e);
+}
+
+static void encode(const void *of, sg_stream *s, sg_tensor y, const int32_t *ids, int n)
+{
+    sg_t5_encode(((const t5_encoder *)of)->t5, s, y, ids, n);
+}
+
+static void encoder_close(void *of)
+{
+    t5_encoder *const t = of;
+    sg_t5_close(&t->t5);
+    sg_t5_tokenizer_close(&t->tokenizer);
+    free(t);
+}
+
+static const sg_text_encoder_ops ops = {
+    .part = part, .width = width, .tokenize = tokenize, .encode = encode, .close = encoder_close};
+
+static sg_status open_both(t5_encoder *t, const char *model_dir, const char *name, const char *tokenizer, sg_dtype act,
+                           sg_error *e)
+{
+    char path[1100];
+    snprintf(path, sizeof path, "%s/%s", model_dir, tokenizer);
+    SG_TRY(sg_t5_tokenizer_open(&t->tokenizer, path, e));
+    SG_TRY(sg_t5_open(&t->t5, model_dir, name, act, e));
+    const int ids = sg_t5_tokenizer_vocab(t->tokenizer), rows = sg_t5_describe(t->t5).vocab;
+    if (ids <= rows) return SG_OK;
+    return sg_error_set(e, SG_E_FORMAT, "%s: the tokenizer has %d ids, but the text encoder's table only %d rows",
+                        model_dir, ids, rows);
+}
+
+sg_status sg_t5_encoder_open(sg_text_encoder *out, const char *model_dir, const char *name, const char *tokenizer,
+                             sg_dtype act, sg_error *e)
+{
+    t5_encoder *const t = calloc(1, sizeof *t);
+    *out = (sg_text_encoder){0};
+    if (!t) return sg_error_set(e, SG_E_MEMORY, "%s/%s: out of memory", model_dir, name);
+    const sg_status st = open_both(t, model_dir, name, tokenizer, act, e);
+    if (st)
+        encoder_close(t);
+    else
+        *out = (sg_text_encoder){.ops = &ops, .of = t};
+    return st;
+}

@@ -1,0 +1,26 @@
+/* text_encoder.h - what the engine asks of a text encoder together with its tokenizer: one table of functions each. */
+#ifndef SG_TEXT_ENCODER_H
+#define SG_TEXT_ENCODER_H
+
+#include "op.h"
+#include "part.h"
+
+typedef struct sg_text_encoder_ops {
+    sg_part *(*part)(void *of); /* its weights, which the engine loads before encode */
+    int (*width)(const void *of);
+
+    /* At most max ids of size bytes of UTF-8; *ids is the caller's to free. On failure both are untouched. */
+    sg_status (*tokenize)(const void *of, const char *text, size_t size, int max, int32_t **ids, int *count,
+                          sg_error *e);
+    /* y F32 [n, width] = the states of n tokens, ids on the host. Uses s->scratch and leaves nothing in it; failures
+     * are latched in s. On a plan ids are zeros. */
+    void (*encode)(const void *of, sg_stream *s, sg_tensor y, const int32_t *ids, int n);
+    void (*close)(void *of);
+} sg_text_encoder_ops;
+
+typedef struct sg_text_encoder {
+    const sg_text_encoder_ops *ops; /* NULL: none */
+    void                      *of;  /* owned by whoever opened it: ops->close */
+} sg_text_encoder;
+
+#endif

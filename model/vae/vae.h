@@ -1,0 +1,31 @@
+/* vae.h - what the pipeline asks of a decoder from latents to frames: one table of functions each. A decoder works in
+ * chunks of latent frames, as many as it says, and keeps between them what it needs. All tensors are channels last. */
+#ifndef SG_VAE_H
+#define SG_VAE_H
+
+#include "op.h"
+#include "part.h"
+
+typedef struct sg_vae_ops {
+    sg_part *(*part)(void *of); /* the decoder's weights, which the engine loads */
+
+    /* How many latent frames the next chunk takes, of `total`, `done` of which are decoded: 1 to total - done. */
+    int64_t (*chunk)(const void *of, int64_t total, int64_t done);
+    /* The first chunks, which are special; those after them all cost what the first of them does. */
+    int (*special)(const void *of);
+
+    /* Starts decoding latents of grid y x x. Device memory comes from s->keep; *run is closed by decode_close. */
+    sg_status (*decode_open)(void **run, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e);
+    /* The next chunk z F32 [f, y, x, c], as the denoiser leaves it: RGB frames F32 [n, H, W, 3] in s->scratch, clamped
+     * to [-1, 1]. */
+    sg_tensor (*decode_next)(void *run, sg_stream *s, sg_tensor z);
+    void (*decode_close)(void **run); /* *run may be NULL */
+    void (*close)(void *of);
+} sg_vae_ops;
+
+typedef struct sg_vae {
+    const sg_vae_ops *ops;
+    void             *of; /* owned by whoever opened it: ops->close */
+} sg_vae;
+
+#endif
