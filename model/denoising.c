@@ -51,7 +51,7 @@ sg_denoising sg_render_place(sg_render *q, sg_stream *s)
     sg_attention_place(q->attention, s);
     q->g->family->render_open(q->g->model, s, &q->geometry, &q->self);
     d.bad = place_counters(q->g->parts, s);
-    d.state = sg_sampler_state_new(s, q->geometry.latent);
+    d.state = sg_sampler_state_new(&q->sampler, s, q->geometry.latent);
     d.v = sg_alloc(s, &s->keep, SG_F32, 4, q->geometry.latent);
     d.mark = s->keep.used;
     return d;

@@ -41,6 +41,7 @@ typedef struct sg_components {
     sg_vae            vae;
     sg_sampler_config sampler;
     sg_guidance       guidance;
+    bool              noise_by_frame; /* noise is drawn as [f, c, y, x], not [c, f, y, x] */
     int               size_multiple;  /* of width and height, pixels */
     int               frame_multiple; /* frames are this times n, plus 1 */
 } sg_components;

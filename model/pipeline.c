@@ -131,13 +131,25 @@ static sg_status run_text(sg_render *q)
     return SG_OK;
 }
 
+/* from [f, c, y, x] to [c, f, y, x]. */
+static void frames_inside(float *to, const float *from, const int64_t dim[4])
+{
+    const size_t plane = (size_t)(dim[2] * dim[3]);
+    for (int64_t f = 0; f < dim[1]; f++)
+        for (int64_t c = 0; c < dim[0]; c++, from += plane)
+            memcpy(to + (size_t)(c * dim[1] + f) * plane, from, plane * sizeof *to);
+}
+
+/* The next normals of the render's generator, into x [c, f, y, x]. */
 static sg_status upload_noise(sg_render *q, sg_stream *s, sg_tensor x)
 {
+    const bool   by_frame = q->g->parts->noise_by_frame;
     const size_t n = (size_t)sg_count(x);
-    float *const noise = malloc(n * sizeof *noise);
+    float *const noise = malloc((by_frame ? 2 : 1) * n * sizeof *noise), *given = noise;
     if (!noise) return sg_error_set(q->e, SG_E_MEMORY, "no memory for %zu numbers of noise", n);
-    sg_randn(noise, n, q->r->seed);
-    sg_upload(s, x, noise);
+    sg_rng_randn(&q->rng, noise, n);
+    if (by_frame) frames_inside(given = noise + n, noise, x.dim);
+    sg_upload(s, x, given);
     free(noise);
     sg_tap(s, x, "noise");
     return SG_OK;
@@ -192,6 +204,7 @@ static sg_status denoise_steps(sg_render *q, sg_stream *s)
     SG_TRY(open_counts(q));
     sg_denoising d = sg_render_place(q, s);
     int          denoiser = -1;
+    sg_rng_seed(&q->rng, q->r->seed);
     SG_TRY(upload_noise(q, s, d.state.x));
     for (int i = 0; i < q->sampler.steps; i++) {
         const int want = sg_denoiser_at(q->g->parts, q->sampler.timestep[i]);
@@ -201,6 +214,7 @@ static sg_status denoise_steps(sg_render *q, sg_stream *s)
         const double start = sg_seconds();
         sg_render_predict(q, s, &d, i, denoiser);
         sg_render_inspect(q, s, &d, i, denoiser);
+        if (d.state.noise.rank) SG_TRY(upload_noise(q, s, d.state.noise));
         sg_sampler_step(&q->sampler, &d.state, s, i, d.v);
         sg_tap(s, d.state.x, "step.%d.latents", i);
         note_peak(q, s); /* the denoiser's weights have come since it was opened */
@@ -361,7 +375,8 @@ static sg_status run_phases(sg_render *q)
 static sg_status render_all(sg_render *q)
 {
     SG_TRY(sg_engine_check_request(q->g, q->r, q->e));
-    if (!q->r->prompt && !q->r->latents_in) return sg_error_set(q->e, SG_E_ARG, "a render needs a prompt");
+    if (!q->r->prompt && !q->r->latents_in && q->g->parts->texts)
+        return sg_error_set(q->e, SG_E_ARG, "a render needs a prompt");
     SG_TRY(sg_render_plan(q, &q->report->plan));
     SG_TRY(sg_plan_fits(&q->report->plan, q->e));
     drop_weights(q);

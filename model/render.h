@@ -5,6 +5,7 @@
 #include "capture.h"
 #include "conditioning.h"
 #include "engine_state.h"
+#include "rng.h"
 
 /* Phases of a render: each has memory of its own. */
 typedef enum sg_phase { SG_PHASE_TEXT, SG_PHASE_DENOISE, SG_PHASE_DECODE, SG_PHASES } sg_phase;
@@ -23,6 +24,7 @@ typedef struct sg_render {
     sg_self_attention   self;  /* borrows attention and order */
     int32_t            *order;
     sg_capture          capture;
+    sg_rng              rng;          /* of all noise */
     float              *host_latents; /* between denoising and decoding */
     struct {
         size_t keep, scratch; /* bytes of the arenas, as the plan found them */

@@ -5,20 +5,15 @@
 
 enum { WORDS = 624, SHIFT = 397, BLOCK = 16 };
 
-typedef struct twister {
-    uint32_t state[WORDS];
-    int      next;
-} twister;
-
 /* torch keeps the lower half of a seed. */
-static void seed_with(twister *g, uint64_t seed)
+void sg_rng_seed(sg_rng *g, uint64_t seed)
 {
+    *g = (sg_rng){.next = WORDS};
     g->state[0] = (uint32_t)seed;
     for (uint32_t i = 1; i < WORDS; i++) g->state[i] = 1812433253u * (g->state[i - 1] ^ (g->state[i - 1] >> 30)) + i;
-    g->next = WORDS;
 }
 
-static void refill(twister *g)
+static void refill(sg_rng *g)
 {
     uint32_t *const s = g->state;
     for (int i = 0; i < WORDS; i++) {
@@ -28,7 +23,7 @@ static void refill(twister *g)
     g->next = 0;
 }
 
-static uint32_t draw32(twister *g)
+static uint32_t draw32(sg_rng *g)
 {
     if (g->next == WORDS) refill(g);
     uint32_t y = g->state[g->next++];
@@ -38,10 +33,10 @@ static uint32_t draw32(twister *g)
     return y ^ (y >> 18);
 }
 
-static float uniform24(twister *g) { return (float)(draw32(g) & 0xffffffu) * 0x1p-24f; }
+static float uniform24(sg_rng *g) { return (float)(draw32(g) & 0xffffffu) * 0x1p-24f; }
 
 /* The first word drawn is the upper half. */
-static double uniform53(twister *g)
+static double uniform53(sg_rng *g)
 {
     const uint64_t high = draw32(g);
     const uint64_t word = high << 32 | draw32(g);
@@ -59,7 +54,7 @@ static void normals_of_block(float *x)
     }
 }
 
-static void fill_blocks(float *out, size_t n, twister *g)
+static void fill_blocks(float *out, size_t n, sg_rng *g)
 {
     for (size_t i = 0; i < n; i++) out[i] = uniform24(g);
     for (size_t i = 0; i + BLOCK <= n; i += BLOCK) normals_of_block(out + i);
@@ -69,22 +64,32 @@ static void fill_blocks(float *out, size_t n, twister *g)
     normals_of_block(tail);
 }
 
-static void fill_pairs(float *out, size_t n, twister *g)
+static void fill_pairs(float *out, size_t n, sg_rng *g)
 {
-    for (size_t i = 0; i < n; i += 2) {
+    size_t i = 0;
+    if (n && g->spared) out[i++] = (float)g->spare;
+    if (i) g->spared = false;
+    for (; i < n; i += 2) {
         const double first = uniform53(g), second = uniform53(g);
         const double radius = sqrt(-2.0 * log1p(-second)), angle = 6.283185307179586 * first;
         out[i] = (float)(radius * cos(angle));
-        if (i + 1 < n) out[i + 1] = (float)(radius * sin(angle));
+        g->spare = radius * sin(angle);
+        g->spared = i + 1 == n;
+        if (!g->spared) out[i + 1] = (float)g->spare;
     }
+}
+
+void sg_rng_randn(sg_rng *g, float *out, size_t n)
+{
+    if (n < BLOCK)
+        fill_pairs(out, n, g);
+    else
+        fill_blocks(out, n, g);
 }
 
 void sg_randn(float *out, size_t n, uint64_t seed)
 {
-    twister g;
-    seed_with(&g, seed);
-    if (n < BLOCK)
-        fill_pairs(out, n, &g);
-    else
-        fill_blocks(out, n, &g);
+    sg_rng g;
+    sg_rng_seed(&g, seed);
+    sg_rng_randn(&g, out, n);
 }

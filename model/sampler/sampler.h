@@ -8,10 +8,12 @@
 
 /* What scheduler/scheduler_config.json says. A caller may change kind and flow_shift before sg_sampler_init. */
 typedef struct sg_sampler_config {
-    sg_sampler_kind kind;        /* from _class_name */
-    double          flow_shift;  /* flow_shift of UniPC, shift of FlowMatchEuler; above 0 */
-    int             train_steps; /* num_train_timesteps */
-    int             order;       /* UniPC's solver_order, 1 or 2; 2 where the file is FlowMatchEuler's */
+    /* Of solver.h: a family's own, which a request does not change; NULL: that of kind. */
+    const struct sg_solver *solver;
+    sg_sampler_kind         kind;        /* from _class_name */
+    double                  flow_shift;  /* flow_shift of UniPC, shift of FlowMatchEuler; above 0 */
+    int                     train_steps; /* num_train_timesteps */
+    int                     order;       /* UniPC's solver_order, 1 or 2; 2 where the file is FlowMatchEuler's */
 } sg_sampler_config;
 
 /* Reads model_dir/scheduler/scheduler_config.json, which is UniPCMultistepScheduler's or
@@ -39,11 +41,12 @@ typedef struct sg_sampler_state {
     sg_tensor x;    /* the current sample: the model's input. The caller fills it with noise before step 0 */
     sg_tensor last; /* the (corrected) sample that the last predictor started from */
     sg_tensor spare;
-    sg_tensor m[3]; /* UniPC: predictions of the clean sample, newest first */
+    sg_tensor m[3];  /* UniPC: predictions of the clean sample, newest first */
+    sg_tensor noise; /* absent but with a solver that draws: normals, which the caller renews before each step */
 } sg_sampler_state;
 
 /* Takes the state's tensors from s->keep. shape is [c, f, y, x]. */
-sg_sampler_state sg_sampler_state_new(sg_stream *s, const int64_t shape[4]);
+sg_sampler_state sg_sampler_state_new(const sg_sampler *p, sg_stream *s, const int64_t shape[4]);
 
 /* x becomes the sample of step i + 1; v F32 is the model's output (after guidance) for step i = 0, 1, ... in turn. */
 void sg_sampler_step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v);

@@ -1,15 +1,26 @@
-/* solver.h - what sampler.c asks of each solver. */
+/* solver.h - what sampler.c asks of each solver: one file and one line of the table in sampler.c each. */
 #ifndef SG_SOLVER_H
 #define SG_SOLVER_H
 
 #include "sampler.h"
 
-/* Fill sigma[0 .. steps - 1] and timestep[] of p, whose config and steps are set. */
-void sg_unipc_sigmas(sg_sampler *p, bool old);
-void sg_flow_euler_sigmas(sg_sampler *p);
+typedef struct sg_solver {
+    const char *class_name; /* of diffusers' scheduler: _class_name */
+    bool        noise;      /* a step wants fresh normals in st->noise */
+    /* Takes from scheduler_config.json what is this solver's alone; faults are noted in c. */
+    void (*read)(sg_sampler_config *out, sg_config *c);
+    /* Fills sigma[0 .. steps - 1] and timestep[] of p, whose config and steps are set. old: sg_sampler_init's. */
+    sg_status (*schedule)(sg_sampler *p, bool old, sg_error *e);
+    /* sg_sampler_step. */
+    void (*step)(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v);
+} sg_solver;
 
-/* sg_sampler_step of each. */
-void sg_unipc_step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v);
-void sg_flow_euler_step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v);
+extern const sg_solver sg_solver_unipc, sg_solver_flow_euler;
+
+/* For read: what the field must say to be supported; a fault is noted in c. */
+void   sg_solver_off(sg_config *c, const char *key);    /* false, or not there */
+void   sg_solver_absent(sg_config *c, const char *key); /* null, or not there */
+void   sg_solver_says(sg_config *c, const char *key, const char *wanted, const char *fallback);
+double sg_solver_shift(sg_config *c, const char *key); /* 1 where it is not there */
 
 #endif

@@ -5,10 +5,43 @@
 #include "solver.h"
 
 #include <math.h>
+#include <string.h>
+
+/* ---- config ---- */
+
+/* diffusers takes the names of DPMSolver's solver types for bh2. */
+static void read_solver_type(sg_config *c)
+{
+    static const char *const same[] = {"bh2", "midpoint", "heun", "logrho"};
+    const char *const        found = sg_config_string(c, "solver_type", "bh2");
+    for (size_t i = 0; found && i < sizeof same / sizeof *same; i++)
+        if (!strcmp(found, same[i])) return;
+    if (found) sg_config_fail(c, "solver_type", "\"%s\" is not supported; only \"bh2\" is", found);
+}
+
+static void read(sg_sampler_config *out, sg_config *c)
+{
+    int64_t never[64];
+    out->flow_shift = sg_solver_shift(c, "flow_shift");
+    out->order = (int)sg_config_int(c, "solver_order", 1, 2, &(int64_t){2});
+    sg_solver_says(c, "prediction_type", "flow_prediction", "epsilon");
+    if (!sg_config_bool(c, "use_flow_sigmas", &(bool){false})) sg_config_fail(c, "use_flow_sigmas", "must be true");
+    if (!sg_config_bool(c, "predict_x0", &(bool){true})) sg_config_fail(c, "predict_x0", "false is not supported");
+    read_solver_type(c);
+    sg_solver_says(c, "final_sigmas_type", "zero", "zero");
+    if (!sg_config_bool(c, "lower_order_final", &(bool){true}) && out->order > 1)
+        sg_config_fail(c, "lower_order_final", "false is not supported: the last step of order 2 would be infinite");
+    if (sg_config_ints(c, "disable_corrector", INT64_MIN, INT64_MAX, never, 0, 64))
+        sg_config_fail(c, "disable_corrector", "is not supported; only an empty list is");
+    sg_solver_absent(c, "solver_p");
+    sg_solver_off(c, "thresholding");
+}
+
+/* ---- sigmas ---- */
 
 /* Before diffusers 0.37 the grid was 1 - linspace(1, 1/T), since then linspace(1, 1/T) without its end. Both are
  * written as there, because the timestep is the sigma cut to a whole number. */
-void sg_unipc_sigmas(sg_sampler *p, bool old)
+static void sigmas(sg_sampler *p, bool old)
 {
     const double train = p->config.train_steps, shift = p->config.flow_shift;
     const double pace = (1.0 / train - 1.0) / p->steps;
@@ -22,6 +55,24 @@ void sg_unipc_sigmas(sg_sampler *p, bool old)
         p->timestep[i] = trunc(sigma * train);
     }
 }
+
+/* UniPC divides by differences of ln(1 - sigma) - ln(sigma). */
+static bool falls(const sg_sampler *p)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (!(p->sigma[i] < 1.0 && p->sigma[i] > p->sigma[i + 1])) return false;
+    return true;
+}
+
+static sg_status schedule(sg_sampler *p, bool old, sg_error *e)
+{
+    sigmas(p, old);
+    if (falls(p)) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "a flow shift of %g over %d steps makes neighbouring sigmas equal",
+                        p->config.flow_shift, p->steps);
+}
+
+/* ---- steps ---- */
 
 static double lambda(double sigma) { return log(1.0 - sigma) - log(sigma); }
 
@@ -96,7 +147,7 @@ static void predict_next(const sg_sampler *p, sg_sampler_state *st, sg_stream *s
 }
 
 /* At sigma 0 the predictor is the clean sample itself, whatever the corrector says. */
-void sg_unipc_step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v)
+static void step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v)
 {
     predict_clean(p, st, s, i, v);
     if (i == p->steps - 1) {
@@ -109,3 +160,6 @@ void sg_unipc_step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int 
         correct(p, st, s, i);
     predict_next(p, st, s, i);
 }
+
+const sg_solver sg_solver_unipc = {
+    .class_name = "UniPCMultistepScheduler", .read = read, .schedule = schedule, .step = step};

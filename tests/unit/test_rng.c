@@ -73,6 +73,26 @@ static void test_nothing_is_drawn_for_nothing(void **state)
     assert_true(x == 5.0f);
 }
 
+/* The stream goes on where a draw ended; the second of a pair that was not wanted is the first of the next draw. */
+static void draws_follow_one_another(void **state)
+{
+    (void)state;
+    const struct {
+        size_t first, second;
+    } of[] = {{16, 32}, {3, 2}, {1, 14}, {4, 5}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const size_t n = of[i].first + of[i].second;
+        float *const whole = noise(n, 11), *const parts = noise(n, 12);
+        sg_rng g;
+        sg_rng_seed(&g, 11);
+        sg_rng_randn(&g, parts, of[i].first);
+        sg_rng_randn(&g, parts + of[i].first, of[i].second);
+        assert_memory_equal(whole, parts, n * sizeof *whole);
+        free(whole);
+        free(parts);
+    }
+}
+
 /* ---- the generator of the fixtures ---- */
 
 /* counter.py holds the same numbers. */
@@ -139,6 +159,7 @@ int main(void)
         cmocka_unit_test(test_torch),
         cmocka_unit_test(test_upper_seed_half_is_ignored),
         cmocka_unit_test(test_nothing_is_drawn_for_nothing),
+        cmocka_unit_test(draws_follow_one_another),
         cmocka_unit_test(generator_is_that_of_python),
         cmocka_unit_test(sketches_are_those_of_python),
         cmocka_unit_test(numbers_are_rounded_once),

@@ -32,7 +32,7 @@ static sg_sampler_config config(sg_sampler_kind kind, double shift)
 static void check_trajectory(const sg_sampler *p, const double *wanted)
 {
     sg_stream        s = stream();
-    sg_sampler_state st = sg_sampler_state_new(&s, (int64_t[4]){1, 1, 1, 1});
+    sg_sampler_state st = sg_sampler_state_new(p, &s, (int64_t[4]){1, 1, 1, 1});
     float            v;
     const sg_tensor  output = {.data = &v, .rank = 4, .dim = {1, 1, 1, 1}};
     float *const     x = st.x.data;
