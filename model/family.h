@@ -102,8 +102,11 @@ typedef struct sg_family {
      * *size bytes. */
     sg_status (*prompt)(const void *model, int encoder, const char *text, char **out, size_t *size, sg_error *e);
 
-    /* Self-attention of a render: n, h, hk, d, front and back of *shape. The same for every layer and pass. */
-    void (*attention)(const void *model, const sg_geometry *g, const sg_conditioning *c, sg_attention_shape *shape);
+    /* Self-attention of one layer, counted through all denoisers, in one pass: n, h, hk, d and, where text stands before or
+     * after the video's tokens, front and back of *shape, which is zero. c has the texts' lengths. For now every layer of
+     * every pass must have the same. */
+    void (*attention)(const void *model, const sg_geometry *g, const sg_conditioning *c, int pass, int layer,
+                      sg_attention_shape *shape);
 
     /* Puts into s->keep what all steps of a render share; `self` is borrowed until the next call. Forgets an earlier
      * render. */

@@ -53,18 +53,41 @@ static sg_status check_capture(const sg_render *q)
                         q->r->capture_layer, q->r->capture_step, first, end - 1);
 }
 
+/* Self-attention of the family, which must be the same in every layer of every pass. */
+static sg_status read_layout(const sg_render *q, sg_attention_shape *shape)
+{
+    const sg_engine *const g = q->g;
+    *shape = (sg_attention_shape){.passes = g->texts.passes, .layers = sg_first_layer(g->parts, g->parts->denoisers)};
+    for (int i = 0; i < shape->passes * shape->layers; i++) {
+        sg_attention_shape one = {0};
+        g->family->attention(g->model, &q->geometry, &g->texts, i / shape->layers, i % shape->layers, &one);
+        if (i == 0) {
+            one.passes = shape->passes;
+            one.layers = shape->layers;
+            *shape = one;
+        }
+        if (one.n != shape->n || one.h != shape->h || one.hk != shape->hk || one.d != shape->d ||
+            one.front != shape->front || one.back != shape->back)
+            return sg_error_set(q->e, SG_E_UNSUPPORTED,
+                                "self-attention of layer %d in pass %d has another shape than that of the first: such "
+                                "models cannot be rendered",
+                                i % shape->layers, i / shape->layers);
+    }
+    return SG_OK;
+}
+
 /* The policy of the request and the shapes of the model, made one. */
 static sg_status bind_attention(sg_render *q, sg_plan *out)
 {
     sg_policy          policy = q->r->attention;
-    sg_attention_shape shape = {0};
+    sg_attention_shape shape;
     double             timesteps[SG_STEPS_MAX];
-    q->g->family->attention(q->g->model, &q->geometry, &q->g->texts, &shape);
+    SG_TRY(read_layout(q, &shape));
     for (int i = 0; i < q->sampler.steps; i++)
         timesteps[i] = 1000 * q->sampler.timestep[i] / q->sampler.config.train_steps;
     shape.timesteps = timesteps;
-    shape.passes = q->g->texts.passes;
-    shape.layers = out->layers = sg_first_layer(q->g->parts, q->g->parts->denoisers);
+    out->layers = shape.layers;
+    out->tokens = shape.n;
     shape.steps = q->sampler.steps;
     shape.values = q->g->backend->values;
     shape.f8 = q->g->backend->f8;
@@ -212,7 +235,6 @@ sg_status sg_render_plan(sg_render *q, sg_plan *out)
 {
     sg_engine *const       g = q->g;
     sg_conditioning *const texts = &g->texts;
-    const int64_t *const   grid = q->geometry.grid;
     sg_sampler_config      config = g->parts->sampler;
     *out = (sg_plan){0};
 
@@ -220,7 +242,6 @@ sg_status sg_render_plan(sg_render *q, sg_plan *out)
     config.flow_shift = q->r->flow_shift;
     SG_TRY(sg_sampler_init(&q->sampler, &config, q->r->steps, q->r->sigmas_old, q->e));
     g->family->geometry(g->model, q->r, &q->geometry);
-    out->tokens = grid[0] * grid[1] * grid[2];
     memcpy(out->latent, q->geometry.latent, sizeof out->latent);
     SG_TRY(sg_conditioning_tokenize(texts, g->family, g->model, g->parts, q->r, q->e));
     SG_TRY(bind_attention(q, out));

@@ -199,10 +199,13 @@ static sg_status wan_prompt(const void *model, int encoder, const char *text, ch
     return sg_prompt_clean(text, strlen(text), out, size, e);
 }
 
-static void wan_attention(const void *model, const sg_geometry *g, const sg_conditioning *c, sg_attention_shape *shape)
+static void wan_attention(const void *model, const sg_geometry *g, const sg_conditioning *c, int pass, int layer,
+                          sg_attention_shape *shape)
 {
     const sg_wan_config *const d = sg_wan_dit_config(((const wan *)model)->dit[0]);
     (void)c; /* text is attended to by itself */
+    (void)pass;
+    (void)layer;
     shape->n = g->grid[0] * g->grid[1] * g->grid[2];
     shape->h = shape->hk = d->heads;
     shape->d = d->head_dim;

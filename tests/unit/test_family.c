@@ -21,6 +21,7 @@ typedef struct made_up {
     const sg_attention *attention;
     int64_t             grid[3];
     int                 chunks[FRAMES], count;
+    int                 text_layer; /* in which a token is text; none renders such a mixture */
 } made_up;
 
 /* ---- the family ---- */
@@ -44,10 +45,12 @@ static sg_status check(const void *of, const sg_request *r, sg_error *e)
     return r->width == X ? SG_OK : sg_error_set(e, SG_E_ARG, "size: not %d wide", X);
 }
 
-static void attention(const void *of, const sg_geometry *g, const sg_conditioning *c, sg_attention_shape *shape)
+static void attention(const void *of, const sg_geometry *g, const sg_conditioning *c, int pass, int layer,
+                      sg_attention_shape *shape)
 {
-    (void)of;
     assert_int_equal(c->passes, 1);
+    assert_int_equal(pass, 0);
+    shape->front = ((const made_up *)of)->text_layer == layer ? 1 : 0;
     shape->n = g->grid[0] * g->grid[1] * g->grid[2];
     shape->h = shape->hk = 1;
     shape->d = C;
@@ -182,7 +185,7 @@ static sg_engine *open_family(made_up *m, const char *backend)
 {
     sg_engine *g = NULL;
     sg_error   e = {0};
-    *m = (made_up){0};
+    *m = (made_up){.text_layer = -1};
     component(&m->part[0], "made_up", "mix", &m->mix, mix, C);
     component(&m->part[1], "made_up_vae", "out", &m->out, out, 3);
     m->components = (sg_components){.denoiser = {{.part = &m->part[0], .layers = 1}},
@@ -309,8 +312,28 @@ static void a_clip(void **state)
     render("ref", FRAMES - 1, 2, (int[]){2, 2});
 }
 
+/* Attention is bound once: layers that differ are refused, not computed in the shape of the first. */
+static void layers_that_differ_are_refused(void **state)
+{
+    (void)state;
+    made_up          m;
+    sg_plan          plan;
+    sg_error         e = {0};
+    sg_engine       *g = open_family(&m, "ref");
+    const sg_request r = {
+        .width = X, .height = Y, .frames = 1, .steps = STEPS, .flow_shift = 1, .attention = sg_policy_usual()};
+    m.components.denoiser[0].layers = 2;
+    assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_OK);
+    assert_int_equal(plan.tokens, Y * X);
+    m.text_layer = 1;
+    assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_E_UNSUPPORTED);
+    assert_non_null(strstr(e.text, "layer 1 in pass 0"));
+    sg_engine_close(&g);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_picture), cmocka_unit_test(a_clip)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_picture), cmocka_unit_test(a_clip),
+                                       cmocka_unit_test(layers_that_differ_are_refused)};
     return cmocka_run_group_tests(tests, make_copy, remove_copy);
 }
