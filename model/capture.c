@@ -9,12 +9,16 @@
 /* t on the host, its rows put back. */
 static sg_tensor taken(const sg_capture *c, sg_stream *s, sg_tensor t)
 {
-    const size_t bytes = sg_bytes(t), row = bytes / (size_t)t.dim[0];
+    const size_t  bytes = sg_bytes(t), row = bytes / (size_t)t.dim[0];
+    const int64_t end = t.dim[0] - c->back;
     char *const as_is = malloc(bytes), *const back = malloc(bytes);
     if (as_is && back) {
         sg_download(s, as_is, t);
-        for (int64_t i = 0; i < t.dim[0]; i++)
-            memcpy(back + (size_t)(c->order ? c->order[i] : i) * row, as_is + (size_t)i * row, row);
+        for (int64_t i = 0; i < t.dim[0]; i++) {
+            const bool    moved = c->order && i >= c->front && i < end;
+            const int64_t to = moved ? c->front + c->order[i - c->front] : i;
+            memcpy(back + (size_t)to * row, as_is + (size_t)i * row, row);
+        }
     } else {
         sg_fail(s, SG_E_MEMORY, "no memory to capture %zu bytes", bytes);
     }

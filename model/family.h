@@ -69,7 +69,7 @@ typedef struct sg_conditioning {
 typedef struct sg_self_attention {
     const sg_attention *attention;
     bool                ordered; /* its tokens stand in another order than row by row */
-    const int32_t      *order;   /* sg_order_make's, of all tokens, when ordered; NULL on a plan */
+    const int32_t      *order;   /* sg_order_make's, of the video's tokens, when ordered; NULL on a plan */
 } sg_self_attention;
 
 /* One pass of one step through a denoiser. */

@@ -96,6 +96,8 @@ static sg_status bind_attention(sg_render *q, sg_plan *out)
     if (q->r->capture_out) {
         q->capture = (sg_capture){.layer = q->r->capture_layer,
                                   .step = q->r->capture_step,
+                                  .front = shape.front,
+                                  .back = shape.back,
                                   .next = policy.see,
                                   .next_context = policy.see_context};
         policy.see = sg_capture_see;

@@ -401,6 +401,41 @@ static void large_latents_have_a_size(void **state)
     sg_engine_close(&g);
 }
 
+/* Of two encoders each runs once for each text, with the weights of no other loaded. */
+static void encoders_follow_one_another(void **state)
+{
+    (void)state;
+    static seen   one, two;
+    sg_engine    *g = open_model(model, 0);
+    sg_request    r = small(g);
+    sg_plan       alone, both;
+    sg_report     rep;
+    sg_error      e = {0};
+    sg_components parts = *g->parts;
+    int           encoded = 0;
+    memset(&one, 0, sizeof one);
+    memset(&two, 0, sizeof two);
+    assert_int_equal(sg_engine_plan(g, &r, &alone, &e), SG_OK);
+    assert_int_equal(render(g, &r, &one, &rep, &e), SG_OK);
+    g->tap = count_encoded;
+    g->tap_context = &encoded;
+    parts.text[1] = parts.text[0];
+    parts.texts = 2;
+    g->parts = &parts;
+    assert_int_equal(sg_engine_plan(g, &r, &both, &e), SG_OK);
+    assert_true(both.text.work == alone.text.work && both.need == alone.need);
+    assert_true(both.text.flops == 2 * alone.text.flops);
+    g->memory_limit = both.need;
+    assert_int_equal(render(g, &r, &two, &rep, &e), SG_OK);
+    assert_int_equal(encoded, 2); /* the first had its states */
+    assert_memory_equal(one.pixels, two.pixels, sizeof one.pixels);
+    r.prompt = "a dog";
+    memset(&two, 0, sizeof two);
+    assert_int_equal(render(g, &r, &two, &rep, &e), SG_OK);
+    assert_int_equal(encoded, 4);
+    sg_engine_close(&g);
+}
+
 /* The number of passes follows from how a family is guided, and a single pass is not guided afterwards. */
 static void guidance_is_data_of_the_family(void **state)
 {
@@ -516,6 +551,7 @@ int main(void)
         cmocka_unit_test(wishes_are_checked),          cmocka_unit_test(cancelling_stops_at_the_step),
         cmocka_unit_test(latents_decode_again),        cmocka_unit_test(poison_is_named),
         cmocka_unit_test(other_pipelines_are_refused), cmocka_unit_test(devices_decode_ahead),
-        cmocka_unit_test(large_latents_have_a_size),   cmocka_unit_test(guidance_is_data_of_the_family)};
+        cmocka_unit_test(large_latents_have_a_size),   cmocka_unit_test(guidance_is_data_of_the_family),
+        cmocka_unit_test(encoders_follow_one_another)};
     return cmocka_run_group_tests(tests, make_copy, remove_copy);
 }

@@ -3,6 +3,7 @@
  * renders pictures and clips through the engine, and takes the memory that its plan says.
  *
  *   v = W mean(x) + g x over the tokens x;  x = x / 2 + v / 4 + noise / 10;  rgb = clamp(U x) */
+#include "capture.h"
 #include "engine_fixture.h"
 #include "rng.h"
 #include "solver.h"
@@ -331,9 +332,31 @@ static void layers_that_differ_are_refused(void **state)
     sg_engine_close(&g);
 }
 
+/* Text before and after the video is captured where it is; the video's tokens go back to their places. */
+static void text_is_captured_in_place(void **state)
+{
+    (void)state;
+    made_up         m;
+    sg_engine      *g = open_family(&m, "ref");
+    sg_stream       s = sg_stream_on(g->backend);
+    float           rows[6] = {10, 11, 12, 13, 14, 15};
+    const float     back[6] = {10, 11, 14, 12, 13, 15};
+    const int32_t   order[] = {1, 2, 0};
+    const sg_tensor t = {.data = rows, .rank = 3, .dim = {6, 1, 1}};
+    sg_capture      c = {.order = order, .front = 2, .back = 1};
+    sg_attend_args  args = {.q = t, .k = t, .v = t};
+    sg_capture_see(&c, &s, NULL, 0, 0, 0, 1, &args);
+    assert_int_equal(s.status, SG_OK);
+    assert_memory_equal(c.q.data, back, sizeof back);
+    assert_memory_equal(c.v.data, back, sizeof back);
+    sg_capture_free(&c);
+    sg_engine_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_picture), cmocka_unit_test(a_clip),
-                                       cmocka_unit_test(layers_that_differ_are_refused)};
+                                       cmocka_unit_test(layers_that_differ_are_refused),
+                                       cmocka_unit_test(text_is_captured_in_place)};
     return cmocka_run_group_tests(tests, make_copy, remove_copy);
 }
