@@ -143,8 +143,8 @@ template <int DK, bool F8> static sg_status launch(sg_stream *s, const hopper_jo
     return sg_cuda_launched(s, "attend_blocks");
 }
 
-/* Values as FP8 stay with mma.sync for now: the kernel serves them as fast as BF16, but in 2 of some 3,000 cases of checkkern
- * a mask of all blocks gave other bits than no mask, and why is not found (attention/NOTES.md). */
+/* Values as FP8 stay with mma.sync for now: the kernel serves them as fast as BF16, but in one of some 1,600 cases of
+ * checkkern a mask of all blocks gives other bits than no mask, and why is not found (attention/NOTES.md). */
 static bool serves(const sg_cuda *c, const sg_attend_blocks_args *a, const blocks_job &j)
 {
     const bool tail = j.tail_k != NULL;
