@@ -1,6 +1,6 @@
 /* command_info.c - `sparge-gen info`: of a folder, the model and what a render costs; of a file, how it was made. */
 #include "command.h"
-#include "input.h"
+#include "json_input.h"
 #include "progress.h"
 #include "report.h"
 #include "report_attention.h"

@@ -1,6 +1,6 @@
 /* image.c - see image.h. libpng and libjpeg leave by longjmp; whatever must outlive that lies in a source. */
 #include "image.h"
-#include "input.h"
+#include "base/file.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

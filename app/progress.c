@@ -1,7 +1,7 @@
 /* progress.c - see progress.h. */
 #include "progress.h"
 #include "backend.h"
-#include "input.h"
+#include "base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* rank.c - see rank.h. */
 #include "rank.h"
-#include "input.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* report.c - see report.h. */
 #include "report.h"
-#include "input.h"
+#include "json_input.h"
 #include "output_file.h"
 #include "prompt_set.h"
 

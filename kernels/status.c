@@ -1,17 +1,16 @@
 /* status.c - error texts. */
 #include "status.h"
+#include "base/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
-/* Texts quote names from foreign files; terminals obey control characters, U+0080 to U+009F among them. */
+/* Texts quote names from foreign files, and terminals obey control characters. */
 static void disarm(char *text)
 {
-    for (unsigned char *c = (unsigned char *)text; *c; c++)
-        if ((*c < 0x20 && *c != '\n') || *c == 0x7f)
-            *c = '?';
-        else if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
-            c[0] = c[1] = '?';
+    for (char *c = text; *c; c++)
+        if (*c != '\n') memset(c, '?', sg_utf8_control(c));
 }
 
 sg_status sg_error_set(sg_error *e, sg_status code, const char *fmt, ...)

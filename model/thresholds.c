@@ -1,6 +1,8 @@
 /* thresholds.c - see thresholds.h. */
 #include "thresholds.h"
-#include "input.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "json_input.h"
 #include "weights.h"
 
 #include <inttypes.h>

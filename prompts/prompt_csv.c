@@ -1,5 +1,5 @@
 /* prompt_csv.c - prompts of CSV files as RFC 4180 has them. The files are cut where they lie. */
-#include "input.h"
+#include "base/text.h"
 #include "prompt_reader.h"
 
 #include <string.h>

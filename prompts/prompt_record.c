@@ -1,5 +1,5 @@
 /* prompt_record.c - see prompt_reader.h: what a prompt is made of, whatever the format. */
-#include "input.h"
+#include "base/text.h"
 #include "prompt_reader.h"
 
 #include <stdarg.h>

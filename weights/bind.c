@@ -1,7 +1,7 @@
 /* bind.c - see bind.h. */
 #include "bind.h"
+#include "base/text.h"
 #include "convert.h"
-#include "input.h"
 
 #include <stdarg.h>
 #include <stdio.h>

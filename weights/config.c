@@ -1,6 +1,7 @@
 /* config.c - see config.h. */
 #include "config.h"
-#include "input.h"
+#include "base/text.h"
+#include "json_input.h"
 
 #include <jansson.h>
 #include <math.h>

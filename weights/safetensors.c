@@ -1,5 +1,6 @@
 /* safetensors.c - see safetensors.h. */
 #include "safetensors.h"
+#include "base/text.h"
 
 #include <jansson.h>
 #include <stdarg.h>

@@ -4,7 +4,8 @@
 #ifndef SG_SAFETENSORS_H
 #define SG_SAFETENSORS_H
 
-#include "input.h"
+#include "base/file.h"
+#include "json_input.h"
 #include "tensor.h"
 
 typedef struct sg_safetensor {

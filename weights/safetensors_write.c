@@ -1,5 +1,5 @@
 /* safetensors_write.c - see weights.h: tensors to a file that appears complete or not at all. */
-#include "input.h"
+#include "json_input.h"
 #include "output_file.h"
 #include "weights.h"
 

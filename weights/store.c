@@ -1,4 +1,5 @@
 /* store.c - see weights.h: one or many safetensors files under one roof. */
+#include "base/text.h"
 #include "safetensors.h"
 #include "weights.h"
 

@@ -1,6 +1,6 @@
 /* clip_reader.c - see clip_reader.h. */
 #include "clip_reader.h"
-#include "input.h"
+#include "base/file.h"
 
 #include <limits.h>
 #include <stdio.h>

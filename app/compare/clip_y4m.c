@@ -1,6 +1,7 @@
 /* clip_y4m.c - frames out of YUV4MPEG2, see clip_reader.h and sink_y4m.c. */
+#include "base/file.h"
+#include "base/text.h"
 #include "clip_reader.h"
-#include "input.h"
 
 #include <stdlib.h>
 #include <string.h>

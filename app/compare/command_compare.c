@@ -1,10 +1,10 @@
 /* command_compare.c - `sparge-gen compare`: how far two pictures are apart, or two clips, as videos or as folders of
  * frames. */
+#include "base/text.h"
 #include "clip_reader.h"
 #include "clip_scores.h"
 #include "command.h"
 #include "compare_arms.h"
-#include "input.h"
 #include "interrupt.h"
 #include "output_file.h"
 #include "progress.h"

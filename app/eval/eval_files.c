@@ -1,7 +1,7 @@
 /* eval_files.c - see eval_files.h. */
 #include "eval_files.h"
+#include "base/hash.h"
 #include "eval_results.h"
-#include "input.h"
 #include "output_file.h"
 #include "sink.h"
 

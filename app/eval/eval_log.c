@@ -1,7 +1,7 @@
 /* eval_log.c - see eval_log.h. */
 #include "eval_log.h"
 #include "eval_results.h"
-#include "input.h"
+#include "json_input.h"
 
 #include <errno.h>
 #include <fcntl.h>

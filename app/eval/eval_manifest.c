@@ -1,6 +1,8 @@
 /* eval_manifest.c - see eval_manifest.h. */
 #include "eval_manifest.h"
-#include "input.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "json_input.h"
 #include "thresholds.h"
 
 #include <inttypes.h>

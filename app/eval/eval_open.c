@@ -2,7 +2,6 @@
 #include "eval.h"
 #include "eval_files.h"
 #include "eval_manifest.h"
-#include "input.h"
 #include "output_file.h"
 #include "sink.h"
 

@@ -1,8 +1,8 @@
 /* eval_report.c - see eval_report.h. */
 #include "eval_report.h"
+#include "base/text.h"
 #include "eval_manifest.h"
 #include "eval_summary.h"
-#include "input.h"
 #include "report.h"
 #include "report_page.h"
 #include "speedup.h"

@@ -1,6 +1,8 @@
 /* eval_results.c - see eval_results.h. */
 #include "eval_results.h"
-#include "input.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "json_input.h"
 
 #include <ctype.h>
 #include <dirent.h>

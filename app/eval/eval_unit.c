@@ -2,11 +2,11 @@
  * in memory, and in a file until the unit is done, so that a run that goes on need not render them again. Where that file
  * is missing or damaged the first arm is rendered once more, which changes neither its clip nor its line. */
 #include "backend.h"
+#include "base/text.h"
 #include "collage.h"
 #include "eval.h"
 #include "eval_files.h"
 #include "eval_results.h"
-#include "input.h"
 #include "interrupt.h"
 #include "sink.h"
 

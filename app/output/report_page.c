@@ -1,6 +1,6 @@
 /* report_page.c - see report_page.h. */
 #include "report_page.h"
-#include "input.h"
+#include "json_input.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* prompt_clean.c - see prompt_clean.h. */
 #include "prompt_clean.h"
-
+#include "base/array.h"
+#include "base/text.h"
+#include "base/utf8.h"
 #include "charref_table.h"
-#include "textbuf.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,13 +52,24 @@ static void append_characters(sg_textbuf *out, const struct charref *r)
 
 static bool is_noncharacter(int32_t c) { return (c >= 0xfdd0 && c <= 0xfdef) || (c & 0xfffe) == 0xfffe; }
 
+/* What Windows-1252 has at 0x80 to 0x9f, where Unicode has the C1 controls; its five holes stand for themselves. */
+static int32_t from_c1(int32_t c)
+{
+    static const uint16_t windows1252[32] = {
+        0x20ac, 0x81,   0x201a, 0x192,  0x201e, 0x2026, 0x2020, 0x2021, 0x2c6,  0x2030, 0x160,
+        0x2039, 0x152,  0x8d,   0x17d,  0x8f,   0x90,   0x2018, 0x2019, 0x201c, 0x201d, 0x2022,
+        0x2013, 0x2014, 0x2dc,  0x2122, 0x161,  0x203a, 0x153,  0x9d,   0x17e,  0x178,
+    };
+    return windows1252[c - 0x80];
+}
+
 /* Appends the character of a numeric reference, with the replacements of HTML5. Some numbers stand for nothing. */
 static void append_number(sg_textbuf *out, int32_t c)
 {
     if (c == 0 || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
         c = 0xfffd;
     else if (c >= 0x80 && c <= 0x9f)
-        c = sg_utf8_from_c1(c);
+        c = from_c1(c);
     else if ((c < 0x20 && c != '\t' && c != '\n' && c != '\f' && c != '\r') || c == 0x7f || is_noncharacter(c))
         return;
     sg_textbuf_put_char(out, c);
@@ -218,20 +230,9 @@ static bool sort_combining_marks(int32_t *at, size_t n)
     return true;
 }
 
-static bool reserve_code_points(code_points *p, size_t more)
-{
-    if (p->cap - p->len >= more) return true;
-    const size_t cap = 2 * p->cap + more;
-    int32_t     *at = realloc(p->at, cap * sizeof *at);
-    if (!at) return false;
-    p->at = at;
-    p->cap = cap;
-    return true;
-}
-
 static bool decompose(code_points *p, int32_t c, utf8proc_option_t options)
 {
-    if (!reserve_code_points(p, DECOMPOSED)) return false;
+    if (!sg_array_reserve(p->at, p->cap, p->len + DECOMPOSED)) return false;
     int boundary = 0;
     p->len += (size_t)utf8proc_decompose_char(c, p->at + p->len, DECOMPOSED, options, &boundary);
     return true;
@@ -320,7 +321,7 @@ static void fix_characters(sg_textbuf *out, const sg_textbuf *in, code_points *p
         else if (c >= 0xff01 && c <= 0xffef)
             append_nfkc(out, c, p);
         else
-            sg_textbuf_put_char(out, plain_punctuation(c >= 0x80 && c <= 0x9f ? sg_utf8_from_c1(c) : c));
+            sg_textbuf_put_char(out, plain_punctuation(c >= 0x80 && c <= 0x9f ? from_c1(c) : c));
     }
 }
 

@@ -1,6 +1,6 @@
 /* t5_tokenizer.c - see t5_tokenizer.h. */
 #include "t5_tokenizer.h"
-
+#include "base/utf8.h"
 #include "prompt_clean.h"
 #include "t5_tokenizer_added.h"
 

@@ -1,7 +1,10 @@
 /* t5_tokenizer_added.c - see t5_tokenizer_added.h. */
 #include "t5_tokenizer_added.h"
+#include "base/array.h"
+#include "base/number.h"
+#include "base/text.h"
+#include "base/utf8.h"
 
-#include "input.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,23 +39,21 @@ static sg_status append_token(sg_t5_added_tokens *a, const sg_string_table *voca
     if (find_token(a, token.text, token.len)) return SG_OK;
     if (a->count == MAX_ADDED_TOKENS)
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s: more than %d added tokens", where, MAX_ADDED_TOKENS);
-    if (a->count == a->cap) {
-        const size_t       cap = a->cap ? 2 * a->cap : 64;
-        sg_t5_added_token *tokens = realloc(a->tokens, cap * sizeof *tokens);
-        if (!tokens) return sg_error_set(e, SG_E_MEMORY, "%s: no memory for %zu added tokens", where, cap);
-        a->tokens = tokens;
-        a->cap = cap;
-    }
     const sg_string_entry *piece = sg_string_table_find(vocabulary, token.text, token.len);
     char                  *text = malloc(token.len + 1);
     if (!text) return sg_error_set(e, SG_E_MEMORY, "%s: no memory for an added token", where);
     memcpy(text, token.text, token.len);
     text[token.len] = 0;
-    a->tokens[a->count++] = (sg_t5_added_token){.text = text,
-                                                .len = token.len,
-                                                .id = piece ? piece->id : a->next_id++,
-                                                .single_word = token.single_word,
-                                                .normalized = token.normalized};
+    const sg_t5_added_token added = {.text = text,
+                                     .len = token.len,
+                                     .id = piece ? piece->id : a->next_id,
+                                     .single_word = token.single_word,
+                                     .normalized = token.normalized};
+    if (!sg_array_push(a->tokens, a->count, a->cap, added)) {
+        free(text);
+        return sg_error_set(e, SG_E_MEMORY, "%s: no memory for an added token", where);
+    }
+    a->next_id += !piece;
     return SG_OK;
 }
 
@@ -156,29 +157,15 @@ static sg_status add_value(const collector *to, const json_t *value, bool specia
 
 static bool append_file_token(file_tokens *l, file_token entry)
 {
-    if (l->len == l->cap) {
-        const size_t cap = l->cap ? 2 * l->cap : 64;
-        file_token  *at = realloc(l->at, cap * sizeof *at);
-        if (!at) return false;
-        l->at = at;
-        l->cap = cap;
-    }
     entry.order = l->len;
-    l->at[l->len++] = entry;
-    return true;
+    return sg_array_push(l->at, l->len, l->cap, entry);
 }
 
-/* Parses decimal digits. Returns -1 for any other character and for a number beyond int32_t. */
+/* -1 for what is no id. */
 static int parse_id(const char *s)
 {
-    int64_t id = 0;
-    if (!*s) return -1;
-    for (; *s; s++) {
-        if (*s < '0' || *s > '9') return -1;
-        id = id * 10 + (*s - '0');
-        if (id > INT32_MAX) return -1;
-    }
-    return (int)id;
+    int64_t id;
+    return sg_number_int(s, strlen(s), 0, INT32_MAX, &id) ? (int)id : -1;
 }
 
 static int id_value(const json_t *value)
@@ -294,12 +281,6 @@ static sg_status add_file_tokens(const collector *to)
     return s;
 }
 
-static bool ends_in_token(const char *key)
-{
-    const size_t n = strlen(key);
-    return n > 6 && !strcmp(key + n - 6, "_token");
-}
-
 /* Adds the tokens whose names only this model has, such as "image_token". */
 static sg_status add_model_specials(const collector *to, json_t *object)
 {
@@ -307,7 +288,7 @@ static sg_status add_model_specials(const collector *to, json_t *object)
     json_t     *value;
     json_object_foreach(object, key, value)
     {
-        bool known = !ends_in_token(key) || !(json_is_string(value) || json_object_get(value, "content"));
+        bool known = !sg_text_ends(key, "_token") || !(json_is_string(value) || json_object_get(value, "content"));
         for (int i = 0; i < SPECIALS; i++) known |= !strcmp(key, special_names[i]);
         if (!known) SG_TRY(add_value(to, value, true, key));
     }
@@ -482,7 +463,7 @@ static bool is_whole_word(const char *text, size_t len, size_t from, size_t to)
     }
     if (!from) return true;
     size_t before = from - 1;
-    while ((text[before] & 0xc0) == 0x80) before--;
+    while (sg_utf8_continues(text[before])) before--;
     sg_utf8_next(text + before, from - before, &c);
     return !is_word_character(c);
 }

@@ -1,5 +1,7 @@
 /* t5_tokenizer_model.c - see t5_tokenizer_model.h. */
 #include "t5_tokenizer_model.h"
+#include "base/array.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -92,13 +94,8 @@ static const char *piece_fault(const sg_sentencepiece *p)
 
 static sg_status add_piece(sg_sentencepiece_file *m, message bytes, const char *path, sg_error *e)
 {
-    if (m->count == m->cap) {
-        const size_t      cap = m->cap ? 2 * m->cap : 1024;
-        sg_sentencepiece *pieces = realloc(m->pieces, cap * sizeof *pieces);
-        if (!pieces) return sg_error_set(e, SG_E_MEMORY, "%s: no memory for %zu pieces", path, cap);
-        m->pieces = pieces;
-        m->cap = cap;
-    }
+    if (!sg_array_reserve(m->pieces, m->cap, m->count + 1))
+        return sg_error_set(e, SG_E_MEMORY, "%s: no memory for more than %zu pieces", path, m->count);
     sg_sentencepiece *p = &m->pieces[m->count];
     const char       *fault = read_piece(bytes, p) ? piece_fault(p) : "is not a SentencePiece message";
     if (fault) return sg_error_set(e, SG_E_FORMAT, "%s: piece %zu %s", path, m->count, fault);
@@ -133,8 +130,8 @@ static bool read_normalizer(message m, sg_sentencepiece_file *out)
 
 static sg_status parse_file(sg_sentencepiece_file *m, const char *path, sg_error *e)
 {
-    const unsigned char *start = (const unsigned char *)m->file.data;
-    message              all = {start, start + m->file.len};
+    const unsigned char *start = m->file.data;
+    message              all = {start, start + m->file.size};
     uint64_t             model_type = MODEL_UNIGRAM;
     while (all.at < all.end) {
         const size_t offset = (size_t)(all.at - start);
@@ -156,7 +153,7 @@ static sg_status parse_file(sg_sentencepiece_file *m, const char *path, sg_error
 
 sg_status sg_sentencepiece_file_open(sg_sentencepiece_file *m, const char *path, sg_error *e)
 {
-    sg_status s = sg_textbuf_read(&m->file, path, MAX_FILE_BYTES, e);
+    sg_status s = sg_map_open_most(&m->file, path, MAX_FILE_BYTES, e);
     if (s == SG_OK) s = parse_file(m, path, e);
     if (s != SG_OK) sg_sentencepiece_file_close(m);
     return s;
@@ -165,7 +162,7 @@ sg_status sg_sentencepiece_file_open(sg_sentencepiece_file *m, const char *path,
 void sg_sentencepiece_file_close(sg_sentencepiece_file *m)
 {
     free(m->pieces);
-    sg_textbuf_free(&m->file);
+    sg_map_close(&m->file);
     *m = (sg_sentencepiece_file){0};
 }
 
@@ -198,7 +195,7 @@ static bool check_values(const sg_charsmap *m)
         const size_t value_at = i ^ unit_offset(u);
         if (value_at >= m->unit_count) return false;
         const uint32_t value = load_u32(m->units + 4 * value_at) & 0x7fffffffu;
-        if (value >= m->pool_size || (m->pool[value] & 0xc0) == 0x80) return false;
+        if (value >= m->pool_size || sg_utf8_continues(m->pool[value])) return false;
     }
     return true;
 }
@@ -281,15 +278,7 @@ void sg_charsmap_apply(const sg_charsmap *m, sg_textbuf *out, const char *text, 
 
 bool sg_string_table_add(sg_string_table *t, sg_string_entry w)
 {
-    if (t->count == t->cap) {
-        const size_t     cap = t->cap ? 2 * t->cap : 64;
-        sg_string_entry *entries = realloc(t->entries, cap * sizeof *entries);
-        if (!entries) return false;
-        t->entries = entries;
-        t->cap = cap;
-    }
-    t->entries[t->count++] = w;
-    return true;
+    return sg_array_push(t->entries, t->count, t->cap, w);
 }
 
 static int compare_entries(const void *x, const void *y)
@@ -391,18 +380,7 @@ typedef struct node {
 
 enum { NOT_REACHED = -1, UNKNOWN = -2 };
 
-bool sg_token_ids_append(sg_token_ids *l, int32_t id)
-{
-    if (l->len == l->cap) {
-        const size_t cap = l->cap ? 2 * l->cap : 64;
-        int32_t     *at = realloc(l->at, cap * sizeof *at);
-        if (!at) return false;
-        l->at = at;
-        l->cap = cap;
-    }
-    l->at[l->len++] = id;
-    return true;
-}
+bool sg_token_ids_append(sg_token_ids *l, int32_t id) { return sg_array_push(l->at, l->len, l->cap, id); }
 
 static void relax(node *to, double sum, size_t start, int32_t id)
 {

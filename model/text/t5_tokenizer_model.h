@@ -6,7 +6,8 @@
 #ifndef SG_T5_TOKENIZER_MODEL_H
 #define SG_T5_TOKENIZER_MODEL_H
 
-#include "textbuf.h"
+#include "base/file.h"
+#include "base/text.h"
 
 /* ---- spiece.model ----
  *
@@ -35,7 +36,7 @@ typedef struct sg_sentencepiece {
 
 /* The id of a piece is its index. Zero-initialise. Texts and map point into the bytes of the file. */
 typedef struct sg_sentencepiece_file {
-    sg_textbuf        file;   /* owned */
+    sg_map            file;   /* owned */
     sg_sentencepiece *pieces; /* owned */
     size_t            count, cap;
     const char       *charsmap; /* see sg_charsmap; charsmap_size 0: the model has none */

@@ -311,7 +311,7 @@ static void refuses_missing_files(void **state)
     (void)state;
     write_folder(NULL, NULL);
     maker_file(folder, "spiece.model", NULL, 0);
-    refuse_folder(SG_E_FILE, "spiece.model: No such file");
+    refuse_folder(SG_E_FILE, "spiece.model: cannot be opened: No such file");
     write_json("tokenizer.json", "{}");
     refuse_folder(SG_E_FILE, "tokenizer.json alone is not enough");
 }
@@ -356,7 +356,10 @@ static void refuses_broken_models(void **state)
     maker_bytes(&model, 1, "\012\377", 2);
     refuse_model("is not a SentencePiece message");
     model.len = 0;
+    refuse_model("the file is empty");
+    maker_put(&model, "\040\001", 2); /* field 4 alone */
     refuse_model("has no pieces");
+    model.len = 0;
     maker_put(&model, "{\"a\": 1}", 8);
     refuse_model("broken at byte 0");
     make_model();

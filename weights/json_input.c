@@ -1,73 +1,16 @@
-/* input.c - see input.h. */
-#include "input.h"
+/* json_input.c - see json_input.h. */
+#include "json_input.h"
+#include "base/array.h"
+#include "base/file.h"
+#include "base/text.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { MAX_UNREAD = 1 << 20, MAX_VALUES = 1 << 16 }; /* bytes; of a member that nobody reads */
-
-const char *sg_show_(char *out, size_t size, const char *text)
-{
-    size_t n = 0;
-    for (; text[n] && n < size - 1; n++) {
-        const unsigned char c = (unsigned char)text[n], next = (unsigned char)text[n + 1];
-        out[n] = c < 0x20 || c == 0x7f ? '?' : text[n];
-        /* U+0080 to U+009F are control characters too. */
-        if (c == 0xc2 && next >= 0x80 && next < 0xa0 && n + 2 < size) out[n++] = '?', out[n] = '?';
-    }
-    out[n] = '\0';
-    if (!text[n]) return out;
-    n = size - 4;
-    while (n && ((unsigned char)text[n] & 0xc0) == 0x80) n--; /* not within a UTF-8 sequence */
-    memcpy(out + n, "...", 4);
-    return out;
-}
-
-uint64_t sg_hash(uint64_t hash, const void *data, size_t bytes)
-{
-    const uint8_t *const p = data;
-    for (size_t i = 0; i < bytes; i++) hash = (hash ^ p[i]) * 0x100000001b3u;
-    return hash;
-}
-
-static sg_status map_descriptor(sg_map *m, int fd, const char *path, sg_error *e)
-{
-    struct stat st;
-    if (fstat(fd, &st) != 0) return sg_error_set(e, SG_E_FILE, "%s: cannot be read: %s", path, strerror(errno));
-    if (S_ISDIR(st.st_mode)) return sg_error_set(e, SG_E_FILE, "%s: is a folder, should be a file", path);
-    if (!S_ISREG(st.st_mode)) return sg_error_set(e, SG_E_FILE, "%s: is not a regular file", path);
-    if (st.st_size <= 0) return sg_error_set(e, SG_E_FORMAT, "%s: the file is empty", path);
-    void *const p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED)
-        return sg_error_set(e, errno == ENOMEM ? SG_E_MEMORY : SG_E_FILE, "%s: cannot be mapped: %s", path,
-                            strerror(errno));
-    *m = (sg_map){p, (size_t)st.st_size};
-    return SG_OK;
-}
-
-sg_status sg_map_open(sg_map *m, const char *path, sg_error *e)
-{
-    *m = (sg_map){0};
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hold us up */
-    if (fd < 0) return sg_error_set(e, SG_E_FILE, "%s: cannot be opened: %s", path, strerror(errno));
-    const sg_status status = map_descriptor(m, fd, path, e);
-    close(fd);
-    return status;
-}
-
-void sg_map_close(sg_map *m)
-{
-    if (m->data) munmap((void *)(uintptr_t)m->data, m->size);
-    *m = (sg_map){0};
-}
 
 static char *decoded(char *out, const char *text, size_t size, char *why)
 {
@@ -194,19 +137,6 @@ static const char *read_member(cursor *c, sg_member *m, char **name, char *why)
     return NULL;
 }
 
-static bool push(sg_members *m, size_t *room, sg_member item)
-{
-    if (m->count == *room) {
-        const size_t     more = *room ? *room + *room / 2 : 16;
-        sg_member *const p = realloc(m->item, more * sizeof *p);
-        if (!p) return false;
-        m->item = p;
-        *room = more;
-    }
-    m->item[m->count++] = item;
-    return true;
-}
-
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const sg_member *)a)->name, ((const sg_member *)b)->name);
@@ -232,7 +162,8 @@ sg_status sg_members_read(sg_members *m, const char *text, size_t size, const ch
         sg_member item = {0};
         if (!comma && skip_mark(&c, '}')) break;
         if ((problem = read_member(&c, &item, &name, why))) break;
-        if (!push(m, &room, item)) return sg_error_set(e, SG_E_MEMORY, "%s: %s: out of memory", path, what);
+        if (!sg_array_push(m->item, m->count, room, item))
+            return sg_error_set(e, SG_E_MEMORY, "%s: %s: out of memory", path, what);
         comma = skip_mark(&c, ',');
         if (!comma && !(c.at < c.end && *c.at == '}')) problem = "a comma or a closing brace is expected";
     }
@@ -281,13 +212,10 @@ bool sg_items_next(sg_items *l)
     return true;
 }
 
-static sg_status parse(json_t **out, const sg_map *m, const char *path, size_t bytes, size_t values, size_t flags,
-                       sg_error *e)
+static sg_status parse(json_t **out, const sg_map *m, const char *path, size_t values, size_t flags, sg_error *e)
 {
     const char *const text = (const char *)m->data;
     json_error_t      why;
-    if (m->size > bytes)
-        return sg_error_set(e, SG_E_FORMAT, "%s: %zu bytes; at most %zu are read", path, m->size, bytes);
     if (memchr(text, 0, m->size)) /* Jansson passes over it in places */
         return sg_error_set(e, SG_E_FORMAT, "%s: not valid JSON: it holds a zero byte", path);
     if (!sg_json_fits(text, m->size, values))
@@ -308,39 +236,22 @@ sg_status sg_json_open(json_t **out, const char *path, size_t bytes, size_t valu
 {
     sg_map m;
     *out = NULL;
-    SG_TRY(sg_map_open(&m, path, e));
-    const sg_status status = parse(out, &m, path, bytes, values, flags, e);
+    SG_TRY(sg_map_open_most(&m, path, bytes, e));
+    const sg_status status = parse(out, &m, path, values, flags, e);
     sg_map_close(&m);
     return status;
 }
 
-typedef struct json_text {
-    char  *at;
-    size_t size, room;
-    bool   failed; /* for good: Jansson does not look at what each piece came to */
-} json_text;
-
 static int add_text(const char *piece, size_t size, void *to)
 {
-    json_text *const t = to;
-    if (t->size + size + 1 > t->room) {
-        const size_t room = 2 * (t->size + size + 1);
-        char *const  at = t->failed ? NULL : realloc(t->at, room);
-        t->failed = !at;
-        if (t->failed) return -1;
-        t->at = at;
-        t->room = room;
-    }
-    memcpy(t->at + t->size, piece, size);
-    t->size += size;
-    t->at[t->size] = 0;
-    return 0;
+    sg_textbuf_put(to, piece, size);
+    return ((const sg_textbuf *)to)->failed ? -1 : 0; /* Jansson does not look at what each piece came to */
 }
 
 char *sg_json_text(const json_t *v, size_t flags)
 {
-    json_text t = {0};
-    if (json_dump_callback(v, add_text, &t, flags) == 0 && !t.failed) return t.at;
-    free(t.at);
+    sg_textbuf t = {0};
+    if (json_dump_callback(v, add_text, &t, flags) == 0 && !t.failed) return t.data;
+    sg_textbuf_free(&t);
     return NULL;
 }

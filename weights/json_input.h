@@ -1,22 +1,13 @@
-/* input.h - what every reader of files from outside needs: the file itself, JSON objects taken apart without a tree,
- * trees of bounded size, and foreign text made fit for a message. For the readers of foreign files only. */
-#ifndef SG_INPUT_H
-#define SG_INPUT_H
+/* json_input.h - JSON from outside: objects and lists taken apart without a tree, and trees of bounded size. For the
+ * readers of foreign files only. */
+#ifndef SG_JSON_INPUT_H
+#define SG_JSON_INPUT_H
 
 #include "status.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-typedef struct sg_map {
-    const uint8_t *data;
-    size_t         size;
-} sg_map;
-
-/* Maps a regular file that is not empty, read-only. Zero is a closed map; the caller closes. */
-sg_status sg_map_open(sg_map *m, const char *path, sg_error *e) SG_MUST_USE;
-void      sg_map_close(sg_map *m);
 
 typedef struct sg_member {
     const char *name;  /* decoded */
@@ -49,10 +40,6 @@ typedef struct sg_items {
 void sg_items_start(sg_items *l, const char *text, size_t size);
 bool sg_items_next(sg_items *l);
 
-/* FNV-1a of the bytes, going on from hash, which SG_HASH begins. Tells contents apart; keeps nobody out. */
-#define SG_HASH 0xcbf29ce484222325u
-uint64_t sg_hash(uint64_t hash, const void *data, size_t bytes);
-
 struct json_t;
 
 /* The JSON object that is all of the file: of at most so many bytes and values, each name once. flags: more of Jansson's
@@ -60,8 +47,8 @@ struct json_t;
 sg_status sg_json_open(struct json_t **out, const char *path, size_t bytes, size_t values, size_t flags,
                        sg_error *e) SG_MUST_USE;
 
-/* v as text, by the flags of json_dumps, but NULL rather than a text with holes where memory ran out on the way. The caller
- * frees. */
+/* v as text, by the flags of json_dumps; NULL where memory ran out on the way, when json_dumps gives a text with holes. The
+ * caller frees. */
 char *sg_json_text(const struct json_t *v, size_t flags);
 
 /* Decodes the JSON string that fills text[size] to out, which has room for size bytes; its end, or NULL with the reason
@@ -74,9 +61,5 @@ bool sg_json_fits(const char *text, size_t size, size_t values);
 
 /* Checks a member that nobody reads: sound JSON of a modest size. */
 sg_status sg_json_check(const sg_member *m, const char *path, sg_error *e) SG_MUST_USE;
-
-/* Foreign text with control characters replaced, cut to fit, for a message. Returns out, which may be text itself. */
-const char *sg_show_(char *out, size_t size, const char *text);
-#define sg_show(text) sg_show_((char[112]){0}, 112, text)
 
 #endif

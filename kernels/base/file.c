@@ -1,0 +1,44 @@
+/* file.c - see file.h. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static sg_status map_descriptor(sg_map *m, int fd, const char *path, size_t most, sg_error *e)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0) return sg_error_set(e, SG_E_FILE, "%s: cannot be read: %s", path, strerror(errno));
+    if (S_ISDIR(st.st_mode)) return sg_error_set(e, SG_E_FILE, "%s: is a folder, should be a file", path);
+    if (!S_ISREG(st.st_mode)) return sg_error_set(e, SG_E_FILE, "%s: is not a regular file", path);
+    if (st.st_size <= 0) return sg_error_set(e, SG_E_FORMAT, "%s: the file is empty", path);
+    if ((uintmax_t)st.st_size > most)
+        return sg_error_set(e, SG_E_FORMAT, "%s: %jd bytes; at most %zu are read", path, (intmax_t)st.st_size, most);
+    void *const p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED)
+        return sg_error_set(e, errno == ENOMEM ? SG_E_MEMORY : SG_E_FILE, "%s: cannot be mapped: %s", path,
+                            strerror(errno));
+    *m = (sg_map){p, (size_t)st.st_size};
+    return SG_OK;
+}
+
+sg_status sg_map_open_most(sg_map *m, const char *path, size_t most, sg_error *e)
+{
+    *m = (sg_map){0};
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hold us up */
+    if (fd < 0) return sg_error_set(e, SG_E_FILE, "%s: cannot be opened: %s", path, strerror(errno));
+    const sg_status status = map_descriptor(m, fd, path, most, e);
+    close(fd);
+    return status;
+}
+
+sg_status sg_map_open(sg_map *m, const char *path, sg_error *e) { return sg_map_open_most(m, path, SIZE_MAX, e); }
+
+void sg_map_close(sg_map *m)
+{
+    if (m->data) munmap((void *)(uintptr_t)m->data, m->size);
+    *m = (sg_map){0};
+}

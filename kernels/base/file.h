@@ -1,0 +1,23 @@
+/* file.h - the bytes of a regular file, read where they lie. A name may lead to anything: folders, devices and pipes are
+ * refused, and a pipe is not waited for. */
+#ifndef SG_FILE_H
+#define SG_FILE_H
+
+#include "status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sg_map {
+    const uint8_t *data;
+    size_t         size; /* at least 1 while it is open */
+} sg_map;
+
+/* Maps a file that is not empty, read-only. Zero is a closed map; the caller closes. Messages name path and reason.
+ * SG_E_FILE: it cannot be opened, or is no regular file; SG_E_FORMAT: it is empty, or larger than `most` bytes; SG_E_MEMORY.
+ * Touching the pages of a file that was cut short since raises SIGBUS. */
+sg_status sg_map_open(sg_map *m, const char *path, sg_error *e) SG_MUST_USE;
+sg_status sg_map_open_most(sg_map *m, const char *path, size_t most, sg_error *e) SG_MUST_USE;
+void      sg_map_close(sg_map *m);
+
+#endif

@@ -1,0 +1,19 @@
+/* number.h - numbers in text that comes from outside. All of the n bytes have to be the number. Accepted is one sign, plus
+ * or minus, before decimal digits; a real may also have a point, a dot in every locale, and an exponent. White space,
+ * hexadecimal, infinities, NaN and empty text are refused. */
+#ifndef SG_NUMBER_H
+#define SG_NUMBER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SG_NUMBER_MAX = 127 }; /* bytes of a real at most; a longer one is refused */
+
+/* False, with *out as it was, unless text[n] is a whole number from lo to hi. */
+bool sg_number_int(const char *text, size_t n, int64_t lo, int64_t hi, int64_t *out);
+
+/* False, with *out as it was, unless text[n] is a finite number from lo to hi: the nearest double to what is written. */
+bool sg_number_real(const char *text, size_t n, double lo, double hi, double *out);
+
+#endif

@@ -1,0 +1,35 @@
+/* text.h - text that grows, and foreign text made fit for a message. */
+#ifndef SG_TEXT_H
+#define SG_TEXT_H
+
+#include "status.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Zero-initialise. When memory runs out, `failed` is set and everything put later is dropped: check once, at the end. */
+typedef struct sg_textbuf {
+    char *data; /* len bytes, then a NUL that is not counted; NULL while nothing was put; malloc'd, may be taken over */
+    size_t len, cap;
+    bool   failed;
+} sg_textbuf;
+
+bool sg_textbuf_reserve(sg_textbuf *b, size_t n); /* the next n bytes put will not move data; false: failed */
+void sg_textbuf_put(sg_textbuf *b, const char *bytes, size_t n);
+void sg_textbuf_put_char(sg_textbuf *b, int32_t c); /* a code point that UTF-8 can carry */
+void sg_textbuf_printf(sg_textbuf *b, const char *fmt, ...) SG_PRINTF(2, 3);
+void sg_textbuf_vprintf(sg_textbuf *b, const char *fmt, va_list args) SG_PRINTF(2, 0);
+void sg_textbuf_clear(sg_textbuf *b); /* empty, memory kept */
+void sg_textbuf_free(sg_textbuf *b);
+
+/* Whether text ends in `ending` and is longer than it: "a.mp4" ends in ".mp4", ".mp4" does not. */
+bool sg_text_ends(const char *text, const char *ending);
+
+/* Foreign text with each byte of a control character replaced by a question mark, cut to size - 1 bytes between two
+ * characters, "..." at the end when it was cut; for messages. size is at least 4. Returns out, which may be text itself. */
+const char *sg_show_(char *out, size_t size, const char *text);
+#define sg_show(text) sg_show_((char[112]){0}, 112, text)
+
+#endif
