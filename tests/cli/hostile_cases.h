@@ -197,7 +197,7 @@ AT("thresholds a folder", folder, TUNED, NULL, NULL, "is a folder")
 AT("thresholds a pipe", fifo, TUNED, NULL, NULL, "is not a regular file")
 
 /* ---- the tokenizer ---- */
-AT("pieces empty", put, PIECES, NULL, "", "not a SentencePiece model")
+AT("pieces empty", put, PIECES, NULL, "", "the file is empty")
 AT("pieces cut", cut, PIECES, NULL, "5001", "not a SentencePiece model: broken at byte")
 BAD("pieces cut between two", pieces, "tokenizer", NULL, "61", PIECES ": ends after a piece")
 AT("piece of 1 GB", put, PIECES, NULL, "\x0a\x80\x80\x80\x80\x04\x0a\x05hello",
@@ -207,9 +207,9 @@ AT("piece of 2^64", put, PIECES, NULL, "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff
 AT("pieces of 65 MB", size, PIECES, NULL, "68157441", "68157441 bytes")
 BAD("ten million pieces", repeat, PIECES, "", "\x0a\x04\x0a\x02hi 60000000", "tokenizer")
 BAD("pieces gone", gone, PIECES, NULL, NULL, PIECES)
-AT("pieces a folder", folder, PIECES, NULL, NULL, "not a regular file")
-AT("pieces a pipe", fifo, PIECES, NULL, NULL, "not a regular file")
-AT("pieces /dev/zero", link, PIECES, NULL, "/dev/zero", "not a regular file")
+AT("pieces a folder", folder, PIECES, NULL, NULL, "is a folder")
+AT("pieces a pipe", fifo, PIECES, NULL, NULL, "is not a regular file")
+AT("pieces /dev/zero", link, PIECES, NULL, "/dev/zero", "is not a regular file")
 AT("vocabulary cut", cut, TOKENS, NULL, "20000", "line")
 AT("vocabulary empty", put, TOKENS, NULL, "", "")
 AT("vocabulary differs", swap, TOKENS, "\"q\"", "\"qq\"", "model.vocab: entry")
