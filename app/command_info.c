@@ -1,4 +1,5 @@
 /* command_info.c - `sparge-gen info`: of a folder, the model and what a render costs; of a file, how it was made. */
+#include "base/utf8.h"
 #include "command.h"
 #include "json_input.h"
 #include "progress.h"
@@ -17,32 +18,28 @@ enum { MOST_VALUES = 1 << 16 }; /* of a file's settings */
 
 /* ---- a file ---- */
 
-/* Characters that could steer a terminal: C0, DEL, and C1 as UTF-8 has them (C2 80 to C2 9F). */
-static bool steers(const unsigned char *p) { return p[0] < 0x20 || p[0] == 0x7F || (p[0] == 0xC2 && p[1] < 0xA0); }
-
-/* text with such characters as \n, \t or \xNN; also with the characters of `more` behind a backslash. */
+/* text with control characters as \n, \t or \xNN; also with the characters of `more` behind a backslash. */
 static void print_escaped(const char *text, const char *more)
 {
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+    for (const char *p = text; *p; p++) {
+        size_t control = sg_utf8_control(p);
         if (*p == '\n')
             fputs("\\n", stdout);
         else if (*p == '\t')
             fputs("\\t", stdout);
-        else if (p[0] == 0xC2 && steers(p))
-            printf("\\x%02x\\x%02x", p[0], p[1]), p++;
-        else if (steers(p))
-            printf("\\x%02x", *p);
         else if (strchr(more, *p))
             printf("\\%c", *p);
-        else
+        else if (!control)
             putchar(*p);
+        else
+            for (p--; control; control--) printf("\\x%02x", (unsigned char)*++p);
     }
 }
 
-static bool holds_steering(const char *text)
+static bool holds_control(const char *text)
 {
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++)
-        if (steers(p)) return true;
+    for (const char *p = text; *p; p++)
+        if (sg_utf8_control(p)) return true;
     return false;
 }
 
@@ -52,7 +49,7 @@ static void print_word(const char *word)
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.,/+:@";
     if (*word && word[strspn(word, plain)] == '\0') {
         fputs(word, stdout);
-    } else if (strchr(word, '\'') || holds_steering(word)) {
+    } else if (strchr(word, '\'') || holds_control(word)) {
         fputs("$'", stdout);
         print_escaped(word, "\\'");
         putchar('\'');

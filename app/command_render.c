@@ -1,5 +1,7 @@
 /* command_render.c - `sparge-gen --prompt`: everything that can be refused is refused before the model is opened or, at
  * the latest, before it works; then prompt after prompt becomes a clip. */
+#include "base/path.h"
+#include "base/text.h"
 #include "command.h"
 #include "interrupt.h"
 #include "option_rules.h"
@@ -51,14 +53,10 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
 /* With several prompts ball.mp4 becomes ball-0001.mp4, ball-0002.mp4, ... The caller frees. */
 static char *numbered(const char *path, int index, int count)
 {
+    const char *const extension = sg_path_extension(path);
+    char             *name;
     if (count == 1) return strdup(path);
-    const size_t size = strlen(path) + 16;
-    char        *name = malloc(size);
-    if (!name) return NULL;
-    const char  *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
-    const size_t stem = dot && (!slash || dot > slash) ? (size_t)(dot - path) : strlen(path);
-    snprintf(name, size, "%.*s-%04d%s", (int)stem, path, index + 1, path + stem);
-    return name;
+    return asprintf(&name, "%.*s-%04d%s", (int)(extension - path), path, index + 1, extension) < 0 ? NULL : name;
 }
 
 /* Stdout, a device or a pipe takes the reports of all prompts, one after the other. */
@@ -75,7 +73,7 @@ static sg_status check_latents(const sg_settings *s, bool *exists, sg_error *e)
 {
     *exists = false;
     if (!s->latents) return SG_OK;
-    if (!sg_is_safetensors(s->latents))
+    if (!sg_text_ends(s->latents, SG_SAFETENSORS))
         return sg_error_set(e, SG_E_ARG, "--latents: %s: the name must end in " SG_SAFETENSORS, s->latents);
     *exists = access(s->latents, F_OK) == 0;
     if (*exists && (s->prompt || s->prompt_file))
@@ -307,7 +305,7 @@ static sg_status render_all(job *j, const sg_prompt_set *prompts, const char *ou
     const int          count = prompts->count ? prompts->count : 1;
     sg_status          status = SG_OK;
     for (int i = 0; i < count && status == SG_OK; i++) {
-        char       *path = numbered(output, i, count), *report_path = s->json ? numbered_report(s->json, i, count) : NULL;
+        char *path = numbered(output, i, count), *report_path = s->json ? numbered_report(s->json, i, count) : NULL;
         const char *prompt = prompts->count ? prompts->prompt[i].text : NULL;
         if (!path || (s->json && !report_path)) status = sg_error_set(e, SG_E_MEMORY, "out of memory");
         if (status == SG_OK && count > 1) sg_progress_say(&j->progress, "%d/%d: %s", i + 1, count, prompt);

@@ -1,5 +1,7 @@
 /* option_rules.c - see option_rules.h. Runs before anything is opened. */
 #include "option_rules.h"
+#include "base/number.h"
+#include "base/text.h"
 #include "option_table.h"
 #include "policy.h"
 
@@ -88,6 +90,8 @@ static sg_status check_attention(const sg_settings *s, sg_error *e)
     return SG_OK;
 }
 
+enum { MOST_NUMBER = 999999 }; /* of a layer or a step */
+
 /* Where nothing is rendered, no option but these two does anything. */
 static sg_status allow_only(const sg_settings *s, const char *a, const char *b, const char *where, sg_error *e)
 {
@@ -107,18 +111,18 @@ static sg_status check_reading(const sg_settings *s, sg_error *e)
     return SG_OK;
 }
 
-bool sg_is_safetensors(const char *path)
-{
-    const size_t n = strlen(path), ending = strlen(SG_SAFETENSORS);
-    return n > ending && strcmp(path + n - ending, SG_SAFETENSORS) == 0;
-}
-
 bool sg_options_capture(const char *text, int *layer, int *step, const char **file)
 {
-    int n = 0;
-    if (sscanf(text, "%6d:%6d:%n", layer, step, &n) != 2 || !n || *layer < 0 || *step < 0) return false;
-    *file = text + n;
-    return sg_is_safetensors(*file);
+    int *const number[] = {layer, step};
+    for (int i = 0; i < 2; i++) {
+        const size_t n = strcspn(text, ":");
+        int64_t      v;
+        if (!text[n] || !sg_number_int(text, n, 0, MOST_NUMBER, &v)) return false;
+        *number[i] = (int)v;
+        text += n + 1;
+    }
+    *file = text;
+    return sg_text_ends(text, SG_SAFETENSORS);
 }
 
 sg_status sg_options_check(const sg_settings *s, sg_error *e)

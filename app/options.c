@@ -1,9 +1,9 @@
 /* options.c - reads a command line by the table of option_table.c, and writes the help from it. */
 #include "options.h"
+#include "base/number.h"
 #include "option_rules.h"
 #include "option_table.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -113,44 +113,34 @@ static sg_status refuse(const sg_option *o, const char *text, const char *wanted
                         strlen(text) > SHOWN ? "..." : "", wanted);
 }
 
-static bool read_int(const char *text, double lo, double hi, int64_t *out)
+static bool read_size(const char *text, const sg_option *o, int out[2])
 {
-    char *end;
-    errno = 0;
-    const long long v = strtoll(text, &end, 10);
-    if (end == text || *end || errno || (double)v < lo || (double)v > hi) return false;
-    *out = v;
-    return true;
-}
-
-static bool read_size(const char *text, double lo, double hi, int out[2])
-{
-    const size_t n = strcspn(text, "xX*");
-    char         first[16];
-    int64_t      w, h;
-    if (!text[n] || n >= sizeof first) return false;
-    memcpy(first, text, n);
-    first[n] = '\0';
-    if (!read_int(first, lo, hi, &w) || !read_int(text + n + 1, lo, hi, &h)) return false;
+    const size_t  n = strcspn(text, "xX*");
+    const int64_t lo = (int64_t)o->lo, hi = (int64_t)o->hi;
+    int64_t       w, h;
+    if (!text[n] || !sg_number_int(text, n, lo, hi, &w)) return false;
+    if (!sg_number_int(text + n + 1, strlen(text + n + 1), lo, hi, &h)) return false;
     out[0] = (int)w;
     out[1] = (int)h;
     return true;
 }
 
+/* A number, then perhaps a unit: K or k, Ki, KB, KiB; likewise M, G, T; or B alone. */
 static bool read_bytes(const char *text, size_t *out)
 {
-    static const char units[] = "KMGT";
-    char             *end;
-    double            v = strtod(text, &end);
-    if (end == text || !isfinite(v) || v <= 0) return false;
-    const char *unit = *end ? strchr(units, *end >= 'a' && *end <= 'z' ? *end - 'a' + 'A' : *end) : NULL;
+    static const char units[] = "KkMmGgTt";
+    size_t            n = strlen(text);
+    double            v, scale = 1;
+    if (n && text[n - 1] == 'B') n--;
+    const bool        i = n > 1 && text[n - 1] == 'i';
+    const char *const unit = n > (size_t)i ? strchr(units, text[n - 1 - i]) : NULL;
     if (unit) {
-        v *= ldexp(1, 10 * (int)(unit - units + 1));
-        end++;
-        if (*end == 'i') end++;
+        scale = ldexp(1, 10 * (int)((unit - units) / 2 + 1));
+        n -= 1 + (size_t)i;
     }
-    if (*end == 'B') end++;
-    if (*end || v < 1 || v > 0x1p62) return false;
+    if (!sg_number_real(text, n, 0, 0x1p62, &v)) return false;
+    v *= scale;
+    if (v < 1 || v > 0x1p62) return false;
     *out = (size_t)v;
     return true;
 }
@@ -158,7 +148,7 @@ static bool read_bytes(const char *text, size_t *out)
 static sg_status set_int(const sg_option *o, const char *text, int *out, sg_error *e)
 {
     int64_t v;
-    if (read_int(text, o->lo, o->hi, &v)) {
+    if (sg_number_int(text, strlen(text), (int64_t)o->lo, (int64_t)o->hi, &v)) {
         *out = (int)v;
         return SG_OK;
     }
@@ -169,12 +159,7 @@ static sg_status set_int(const sg_option *o, const char *text, int *out, sg_erro
 
 static sg_status set_real(const sg_option *o, const char *text, double *out, sg_error *e)
 {
-    char        *end;
-    const double v = strtod(text, &end);
-    if (end != text && !*end && v >= o->lo && v <= o->hi) {
-        *out = v;
-        return SG_OK;
-    }
+    if (sg_number_real(text, strlen(text), o->lo, o->hi, out)) return SG_OK;
     char wanted[80];
     snprintf(wanted, sizeof wanted, "a number from %g to %g", o->lo, o->hi);
     return refuse(o, text, wanted, e);
@@ -209,11 +194,11 @@ static sg_status set(sg_settings *s, const sg_option *o, const char *text, sg_er
     case SG_OPTION_CHOICE: return set_choice(o, text, at, e);
     case SG_OPTION_INT: return set_int(o, text, at, e);
     case SG_OPTION_INT64:
-        if (read_int(text, -0x1p63, 0x1p63, at)) return SG_OK;
+        if (sg_number_int(text, strlen(text), INT64_MIN, INT64_MAX, at)) return SG_OK;
         return refuse(o, text, "a whole number of 63 bits", e);
     case SG_OPTION_REAL: return set_real(o, text, at, e);
     case SG_OPTION_SIZE:
-        if (read_size(text, o->lo, o->hi, at)) return SG_OK;
+        if (read_size(text, o, at)) return SG_OK;
         return refuse(o, text, "a width and a height up to 16384, as in 832x480", e);
     case SG_OPTION_BYTES:
         if (read_bytes(text, at)) return SG_OK;

@@ -2,6 +2,7 @@
 #include "progress.h"
 #include "backend.h"
 #include "base/text.h"
+#include "base/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -126,11 +127,11 @@ static void fit_line(char *text)
     if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) != 0 || w.ws_col < 2) return;
     int columns = 0;
     for (char *p = text; *p;) {
-        utf8proc_int32_t c;
-        const ptrdiff_t  bytes = utf8proc_iterate((const utf8proc_uint8_t *)p, -1, &c);
-        columns += bytes > 0 ? utf8proc_charwidth(c) : 1;
+        int32_t      c;
+        const size_t bytes = sg_utf8_next(p, 4, &c);
+        columns += bytes ? utf8proc_charwidth(c) : 1;
         if (columns >= w.ws_col) *p = '\0';
-        if (*p) p += bytes > 0 ? bytes : 1;
+        if (*p) p += bytes ? bytes : 1;
     }
 }
 

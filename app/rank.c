@@ -1,5 +1,6 @@
 /* rank.c - see rank.h. */
 #include "rank.h"
+#include "base/number.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -38,14 +39,10 @@ static const char *variable(const char *name)
 
 static bool read_number(int *out, const char *text, size_t n, int lo, int hi)
 {
-    int x = 0;
-    if (n == 0 || n > 9) return false;
-    for (size_t i = 0; i < n; i++) {
-        if (text[i] < '0' || text[i] > '9') return false;
-        x = 10 * x + (text[i] - '0');
-    }
-    *out = x;
-    return x >= lo && x <= hi;
+    int64_t x;
+    if (!sg_number_int(text, n, lo, hi, &x)) return false;
+    *out = (int)x;
+    return true;
 }
 
 static sg_status read_variable(int *out, const char *name, int lo, int hi, sg_error *e)
@@ -59,8 +56,9 @@ static sg_status read_variable(int *out, const char *name, int lo, int hi, sg_er
 static bool is_step_of_slurm(void)
 {
     const char *const step = variable("SLURM_STEP_ID");
+    int64_t           id;
     if (!variable("SLURM_JOB_ID")) return true;
-    return step && strtoll(step, NULL, 10) <= LAST_STEP;
+    return step && sg_number_int(step, strlen(step), 0, LAST_STEP, &id);
 }
 
 static sg_status read_local(sg_rank *r, const launcher *l, sg_error *e)

@@ -1,5 +1,6 @@
 /* report.c - see report.h. */
 #include "report.h"
+#include "base/utf8.h"
 #include "json_input.h"
 #include "output_file.h"
 #include "prompt_set.h"
@@ -26,7 +27,8 @@ json_t *sg_report_whole(json_t *j, bool whole)
 
 json_t *sg_report_name(const char *name)
 {
-    if (sg_prompt_check(name, "", NULL) == SG_OK) return json_string(name);
+    size_t bad;
+    if (sg_utf8_check(name, strlen(name), &bad)) return json_string(name);
     char *legible = strdup(name);
     for (char *p = legible; p && *p; p++)
         if (*p & 0x80) *p = '?';

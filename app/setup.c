@@ -1,6 +1,8 @@
 /* setup.c - see setup.h. */
 #include "setup.h"
 #include "backend.h"
+#include "base/path.h"
+#include "base/text.h"
 #include "option_rules.h"
 #include "output_file.h"
 #include "rank.h"
@@ -20,8 +22,7 @@
 static bool holds_a_model(const char *dir)
 {
     char path[PATH_MAX + 32];
-    snprintf(path, sizeof path, "%s/model_index.json", dir);
-    return access(path, R_OK) == 0;
+    return sg_path_join(path, sizeof path, dir, "model_index.json", NULL) == SG_OK && access(path, R_OK) == 0;
 }
 
 /* The model that was installed or unpacked along with the program. */
@@ -32,11 +33,9 @@ static bool beside_program(char *out, size_t size)
     const ssize_t            n = readlink("/proc/self/exe", program, sizeof program - 1);
     if (n < 0) return false;
     program[n] = '\0';
-    char *slash = strrchr(program, '/');
-    if (!slash) return false;
-    *slash = '\0';
+    program[sg_path_name(program) - program] = '\0';
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        if (snprintf(out, size, "%s/%s", program, places[i]) < (int)size && holds_a_model(out)) return true;
+        if (sg_path_join(out, size, program, places[i], NULL) == SG_OK && holds_a_model(out)) return true;
     return false;
 }
 
@@ -68,8 +67,7 @@ sg_status sg_setup_model(sg_model_path *out, const char *asked, sg_error *e)
                             out->dir);
     char        real[PATH_MAX];
     const char *full = realpath(out->dir, real) ? real : out->dir;
-    const char *slash = strrchr(full, '/');
-    snprintf(out->name, sizeof out->name, "%.*s", NAME_MAX, slash ? slash + 1 : full);
+    snprintf(out->name, sizeof out->name, "%.*s", NAME_MAX, sg_path_name(full));
     return SG_OK;
 }
 
@@ -251,12 +249,12 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *g, const sg_settings 
 
 sg_status sg_setup_safetensors(sg_weights **out, const char *path, const char *option, sg_error *e)
 {
-    const char *const slash = strrchr(path, '/'), *const name = slash ? slash + 1 : path;
-    if (!sg_is_safetensors(name))
+    const char *const name = sg_path_name(path);
+    if (!sg_text_ends(name, SG_SAFETENSORS))
         return sg_error_set(e, SG_E_ARG, "%s: %s: the name must end in " SG_SAFETENSORS, option, path);
     if (access(path, R_OK) != 0)
         return sg_error_set(e, SG_E_FILE, "%s: %s: cannot be opened: %s", option, path, strerror(errno));
-    char *const     dir = slash ? strndup(path, (size_t)(name - path)) : strdup(".");
+    char *const     dir = sg_path_folder(path);
     char *const     stem = strndup(name, strlen(name) - strlen(SG_SAFETENSORS));
     const sg_status status =
         dir && stem ? sg_weights_open(out, dir, stem, e) : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", option);

@@ -1,5 +1,8 @@
 /* prompt_record.c - see prompt_reader.h: what a prompt is made of, whatever the format. */
+#include "base/array.h"
+#include "base/number.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "prompt_reader.h"
 
 #include <stdarg.h>
@@ -22,30 +25,12 @@ static const struct {
 
 /* ---- text ---- */
 
-/* Bytes of the character at p, 0 if it is none. A NUL ends the text, so p never runs past it. */
-static int character_length(const uint8_t *p)
-{
-    const int n = p[0] < 0x80 ? 1 : p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF5 ? 4 : 0;
-    for (int i = 1; i < n; i++)
-        if ((p[i] & 0xC0) != 0x80) return 0;
-    if (p[0] == 0xE0 && p[1] < 0xA0) return 0; /* overlong */
-    if (p[0] == 0xED && p[1] > 0x9F) return 0; /* surrogates */
-    if (p[0] == 0xF0 && p[1] < 0x90) return 0; /* overlong */
-    if (p[0] == 0xF4 && p[1] > 0x8F) return 0; /* above U+10FFFF */
-    return n;
-}
-
 sg_status sg_prompt_check(const char *text, const char *what, sg_error *e)
 {
-    const uint8_t *p = (const uint8_t *)text;
-    while (*p) {
-        const int n = character_length(p);
-        if (n == 0)
-            return sg_error_set(e, SG_E_ARG, "%s is not UTF-8: byte 0x%02x at position %td", what, *p,
-                                p - (const uint8_t *)text + 1);
-        p += n;
-    }
-    return SG_OK;
+    size_t bad;
+    if (sg_utf8_check(text, strlen(text), &bad)) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "%s is not UTF-8: byte 0x%02x at position %zu", what, (unsigned char)text[bad],
+                        bad + 1);
 }
 
 char *sg_prompt_line(char **at)
@@ -98,20 +83,10 @@ sg_prompt_field sg_prompt_field_of(sg_prompt_reader *r, const char *name)
     return SG_PROMPT_FIELDS;
 }
 
-static bool read_number(int64_t *out, const char *text, int64_t hi)
-{
-    int64_t x = 0;
-    if (!*text) return false;
-    for (; *text >= '0' && *text <= '9'; text++)
-        if (__builtin_mul_overflow(x, 10, &x) || __builtin_add_overflow(x, *text - '0', &x)) return false;
-    *out = x;
-    return !*text && x <= hi;
-}
-
 static sg_status set_number(sg_prompt_record *c, int64_t *out, const char *name, const char *value, int64_t lo,
                             int64_t hi, sg_error *e)
 {
-    if (read_number(out, value, hi) && *out >= lo) return SG_OK;
+    if (sg_number_int(value, strlen(value), lo, hi, out)) return SG_OK;
     return sg_prompt_record_refuse(c, e, "%s should be a whole number from %lld to %lld, is '%s'", sg_show(name),
                                    (long long)lo, (long long)hi, sg_show(value));
 }
@@ -126,17 +101,13 @@ static sg_status set_int(sg_prompt_record *c, int *out, const char *name, const 
 
 static sg_status set_size(sg_prompt_record *c, const char *name, const char *value, sg_error *e)
 {
-    char         width[8];
-    int64_t      x = 0, y = 0;
-    const size_t n = strcspn(value, "xX*");
-    if (value[n] && n < sizeof width) {
-        memcpy(width, value, n);
-        width[n] = '\0';
-        if (read_number(&x, width, MOST_PIXELS) && x && read_number(&y, value + n + 1, MOST_PIXELS) && y) {
-            c->prompt.width = (int)x;
-            c->prompt.height = (int)y;
-            return SG_OK;
-        }
+    const size_t      n = strcspn(value, "xX*");
+    const char *const height = value[n] ? value + n + 1 : value + n;
+    int64_t           x, y;
+    if (sg_number_int(value, n, 1, MOST_PIXELS, &x) && sg_number_int(height, strlen(height), 1, MOST_PIXELS, &y)) {
+        c->prompt.width = (int)x;
+        c->prompt.height = (int)y;
+        return SG_OK;
     }
     return sg_prompt_record_refuse(c, e, "%s should be WxH, each from 1 to %d, is '%s'", sg_show(name), MOST_PIXELS,
                                    sg_show(value));
@@ -195,18 +166,6 @@ static const char *keep(sg_prompt_reader *r, const char *text)
     return to;
 }
 
-/* Makes room for one more of this size; false when memory runs out. */
-static bool grow(void **items, size_t *room, size_t count, size_t size)
-{
-    if (count < *room) return true;
-    const size_t more = *room ? 2 * *room : 16;
-    void *const  p = reallocarray(*items, more, size);
-    if (!p) return false;
-    *items = p;
-    *room = more;
-    return true;
-}
-
 /* The index of the group of this name, which may be new; -1: there are too many. */
 static int group_of(sg_prompt_reader *r, const char *name)
 {
@@ -224,9 +183,8 @@ static sg_status add_members(sg_prompt_reader *r, const sg_prompt_record *c, sg_
         const int g = group_of(r, c->group[i]);
         if (g < 0)
             return sg_prompt_reader_fail(r, e, SG_E_ARG, "%s: a set has at most %d groups", c->where, SG_PROMPT_GROUPS);
-        if (!grow((void **)&r->set->member, &r->member_room, r->members, sizeof *r->set->member))
+        if (!sg_array_push(r->set->member, r->members, r->member_room, g))
             return sg_prompt_reader_fail(r, e, SG_E_MEMORY, "out of memory");
-        r->set->member[r->members++] = g;
     }
     return SG_OK;
 }
@@ -236,7 +194,7 @@ static sg_status add(sg_prompt_reader *r, sg_prompt_record *c, sg_error *e)
     sg_prompt_set *const s = r->set;
     if (s->count == MOST_PROMPTS)
         return sg_prompt_reader_fail(r, e, SG_E_ARG, "%s: a set has at most %d prompts", c->where, MOST_PROMPTS);
-    if (!grow((void **)&s->prompt, &r->room, (size_t)s->count, sizeof *s->prompt))
+    if (!sg_array_reserve(s->prompt, r->room, (size_t)s->count + 1))
         return sg_prompt_reader_fail(r, e, SG_E_MEMORY, "out of memory");
     c->prompt.first_group = (int)r->members;
     SG_TRY(add_members(r, c, e));

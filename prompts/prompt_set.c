@@ -1,5 +1,7 @@
 /* prompt_set.c - see prompt_set.h. */
 #include "prompt_set.h"
+#include "base/array.h"
+#include "base/path.h"
 #include "prompt_reader.h"
 
 #include <errno.h>
@@ -24,16 +26,10 @@ static FILE *open_text(const char *file)
 
 static sg_status read_all(sg_prompt_reader *r, FILE *f, size_t most, size_t *size, sg_error *e)
 {
-    size_t n = 0, got;
-    size_t room = 0;
+    size_t n = 0, got, room = 0;
     do {
-        if (room - n < 2) {
-            room = room ? 2 * room : FIRST_ROOM;
-            if (room > most + 2) room = most + 2;
-            char *const p = realloc(r->set->text, room);
-            if (!p) return sg_prompt_reader_fail(r, e, SG_E_MEMORY, "out of memory");
-            r->set->text = p;
-        }
+        if (room - n < 2 && !sg_array_reserve(r->set->text, room, room ? 2 * room : FIRST_ROOM))
+            return sg_prompt_reader_fail(r, e, SG_E_MEMORY, "out of memory");
         errno = 0;
         n += got = fread(r->set->text + n, 1, room - n - 1, f);
     } while (got && n <= most);
@@ -85,9 +81,8 @@ static sg_prompt_format format_of(const char *file)
                  {".ndjson", SG_PROMPTS_JSONL},
                  {".csv", SG_PROMPTS_CSV},
                  {".json", SG_PROMPTS_JSON}};
-    const char *const dot = strrchr(file, '.');
-    for (size_t i = 0; dot && i < sizeof known / sizeof *known; i++)
-        if (strcasecmp(dot, known[i].ending) == 0) return known[i].format;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcasecmp(sg_path_extension(file), known[i].ending) == 0) return known[i].format;
     return SG_PROMPTS_TEXT;
 }
 

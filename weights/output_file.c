@@ -1,5 +1,6 @@
 /* output_file.c - see output_file.h. */
 #include "output_file.h"
+#include "base/path.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,24 +38,12 @@ void sg_output_file_unlink_all(void)
         if (atomic_load(&f->unlinkable)) unlink(f->temporary);
 }
 
-/* Length of the folder part of path, its last slash included; 0 where there is none. */
-static size_t folder_length(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? (size_t)(slash - path) + 1 : 0;
-}
-
-static char *folder_of(const char *path)
-{
-    const size_t n = folder_length(path);
-    return n == 0 ? strdup(".") : strndup(path, n == 1 ? 1 : n - 1);
-}
-
 static sg_status check_folder(const char *path, const char *what, sg_error *e)
 {
-    char       *folder = folder_of(path);
-    struct stat st;
-    sg_status   status = SG_OK;
+    const char *const name = sg_path_name(path);
+    char             *folder = sg_path_folder(path);
+    struct stat       st;
+    sg_status         status = SG_OK;
     if (!folder)
         status = sg_error_set(e, SG_E_MEMORY, "%s: out of memory", what);
     else if (stat(folder, &st) != 0 && errno == ENOENT)
@@ -67,9 +56,8 @@ static sg_status check_folder(const char *path, const char *what, sg_error *e)
     else if (access(folder, W_OK | X_OK) != 0)
         status = sg_error_set(e, SG_E_FILE, "%s: %s: the folder %s is not writable: %s", what, path, folder,
                               strerror(errno));
-    else if (strlen(path + folder_length(path)) > NAME_MAX)
-        status = sg_error_set(e, SG_E_FILE, "%s: %.40s...: the name has more than %d bytes", what,
-                              path + folder_length(path), NAME_MAX);
+    else if (strlen(name) > NAME_MAX)
+        status = sg_error_set(e, SG_E_FILE, "%s: %.40s...: the name has more than %d bytes", what, name, NAME_MAX);
     free(folder);
     return status;
 }
@@ -85,9 +73,9 @@ static char *behind_links(const char *path)
         const ssize_t n = readlink(name, to, sizeof to - 1);
         if (n < 0) return name; /* no link */
         to[n] = '\0';
-        const size_t folder = to[0] == '/' ? 0 : folder_length(name), size = folder + (size_t)n + 1;
-        char *const  next = i < MOST_LINKS ? malloc(size) : NULL;
-        if (next) snprintf(next, size, "%.*s%s", (int)folder, name, to);
+        const int folder = to[0] == '/' ? 0 : (int)(sg_path_name(name) - name);
+        char     *next = NULL;
+        if (i < MOST_LINKS && asprintf(&next, "%.*s%s", folder, name, to) < 0) next = NULL;
         free(name);
         name = next;
     }
@@ -167,14 +155,14 @@ static bool take_name(sg_output_file *f)
 /* The neighbour's name says whose it is, should a kill leave it behind: .ball.mp4.1234abcd.part */
 static sg_status name_neighbour(sg_output_file *f, sg_error *e)
 {
-    const size_t folder = folder_length(f->name);
-    const char  *base = f->name + folder;
-    const size_t size = strlen(f->name) + 32;
+    const char *const base = sg_path_name(f->name);
+    const int         folder = (int)(base - f->name);
+    const size_t      size = strlen(f->name) + 32;
     if (!(f->temporary = malloc(size))) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", f->name);
     for (int i = 0; i < TRIES; i++) {
         uint32_t tag = (uint32_t)getpid() + (uint32_t)i;
         if (getrandom(&tag, sizeof tag, GRND_NONBLOCK) != sizeof tag) tag = tag * 2654435761u;
-        snprintf(f->temporary, size, "%.*s.%.200s.%08x.part", (int)folder, f->name, base, tag);
+        snprintf(f->temporary, size, "%.*s.%.200s.%08x.part", folder, f->name, base, tag);
         if (take_name(f)) {
             atomic_store(&f->unlinkable, true);
             f->nameless = false;
@@ -188,7 +176,7 @@ static sg_status name_neighbour(sg_output_file *f, sg_error *e)
 /* Where the file system has it, a file without a name: a kill leaves nothing. */
 static sg_status open_neighbour(sg_output_file *f, sg_error *e)
 {
-    char *folder = folder_of(f->name);
+    char *folder = sg_path_folder(f->name);
     if (!folder) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", f->name);
     f->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, first_mode(f));
     free(folder);

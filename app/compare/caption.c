@@ -1,5 +1,6 @@
 /* caption.c - see caption.h. */
 #include "caption.h"
+#include "base/utf8.h"
 
 #include <stb_easy_font.h>
 #include <string.h>
@@ -19,9 +20,8 @@ static void printable(char out[LONGEST], const char *text)
 {
     size_t n = 0;
     for (; *text && n < LONGEST - 1; text++) {
-        const unsigned char c = (unsigned char)*text;
-        if (c >= 0x80 && c < 0xC0) continue; /* goes on with a character of UTF-8 */
-        out[n++] = c < ' ' || c > '~' ? '?' : *text;
+        if (sg_utf8_continues(*text)) continue;
+        out[n++] = *text < ' ' || *text > '~' ? '?' : *text;
     }
     out[n] = '\0';
 }

@@ -1,17 +1,18 @@
 /* clip_scores.c - see clip_scores.h. */
 #include "clip_scores.h"
+#include "base/array.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 static sg_status make_room(sg_clip_scores *s, sg_error *e)
 {
-    const size_t   room = 2 * s->room + 64;
     double **const list[] = {&s->psnr, &s->ssim, &s->ms_ssim};
+    size_t         room = 0;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        double *const larger = realloc(*list[i], room * sizeof **list[i]);
-        if (!larger) return sg_error_set(e, SG_E_MEMORY, "out of memory for the scores");
-        *list[i] = larger;
+        room = s->room;
+        if (!sg_array_reserve(*list[i], room, (size_t)s->count + 1))
+            return sg_error_set(e, SG_E_MEMORY, "out of memory for the scores");
     }
     s->room = room;
     return SG_OK;

@@ -1,5 +1,6 @@
 /* compare_files.c - see compare_files.h. */
 #include "compare_files.h"
+#include "base/path.h"
 #include "collage.h"
 #include "interrupt.h"
 #include "output_file.h"
@@ -78,7 +79,7 @@ static sg_status check_file(const sg_compare_files *f, const sg_comparison *c, i
 
 sg_status sg_compare_files_name(sg_compare_files *f, sg_comparison *c, const char *folder, sg_error *e)
 {
-    const char *const ending = strrchr(sg_sink_default_name(), '.');
+    const char *const ending = sg_path_extension(sg_sink_default_name());
     const uint8_t    *rgb[SG_ARMS_MOST];
     const sg_collage  collage = collage_of(c, rgb);
     struct stat       st;

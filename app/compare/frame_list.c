@@ -1,5 +1,6 @@
 /* frame_list.c - see frame_list.h. */
 #include "frame_list.h"
+#include "base/path.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,10 +14,10 @@
 static int is_picture(const struct dirent *entry)
 {
     static const char *const endings[] = {".png", ".jpg", ".jpeg"};
-    const char *const name = entry->d_name, *const dot = strrchr(name, '.');
-    if (!dot || name[0] == '.') return 0;
+    const char *const name = entry->d_name, *const extension = sg_path_extension(name);
+    if (name[0] == '.') return 0;
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
-        if (strcasecmp(dot, endings[i]) == 0) return 1;
+        if (strcasecmp(extension, endings[i]) == 0) return 1;
     return 0;
 }
 
@@ -62,8 +63,4 @@ void sg_frame_list_close(sg_frame_list *l)
     *l = (sg_frame_list){0};
 }
 
-const char *sg_frame_list_name(const sg_frame_list *l, int i)
-{
-    const char *const slash = strrchr(l->path[i], '/');
-    return slash ? slash + 1 : l->path[i];
-}
+const char *sg_frame_list_name(const sg_frame_list *l, int i) { return sg_path_name(l->path[i]); }

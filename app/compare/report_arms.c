@@ -1,5 +1,6 @@
 /* report_arms.c - see report_arms.h. */
 #include "report_arms.h"
+#include "base/utf8.h"
 #include "collage.h"
 
 #include <math.h>
@@ -281,7 +282,7 @@ sg_status sg_report_add_arms(json_t *settings, const char *list, const sg_settin
 static int columns_of(const char *text)
 {
     int n = 0;
-    for (; *text; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
+    for (; *text; text++) n += !sg_utf8_continues(*text);
     return n;
 }
 

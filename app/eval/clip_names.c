@@ -1,5 +1,6 @@
 /* clip_names.c - see clip_names.h. */
 #include "clip_names.h"
+#include "base/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 
 /* ---- one name ---- */
 
-static bool is_unsafe(utf8proc_int32_t c)
+static bool is_unsafe(int32_t c)
 {
     if (c < 0x80) return c < ' ' || c == 127 || strchr("/\\:*?\"<>|~", (char)c);
     const utf8proc_category_t k = utf8proc_category(c);
@@ -18,17 +19,17 @@ static bool is_unsafe(utf8proc_int32_t c)
 
 void sg_clip_stem(char out[SG_CLIP_STEM + 1], const char *prompt)
 {
-    const utf8proc_uint8_t *p = (const utf8proc_uint8_t *)prompt;
-    size_t                  n = 0;
-    while (*p) {
-        utf8proc_int32_t c;
-        const ptrdiff_t  got = utf8proc_iterate(p, -1, &c);
-        const bool       safe = got > 0 && !is_unsafe(c);
-        const size_t     bytes = safe ? (size_t)got : 1;
-        if (n + bytes > SG_CLIP_STEM) break;
-        memcpy(out + n, safe ? (const char *)p : "_", bytes);
-        n += bytes;
-        p += got > 0 ? got : 1;
+    size_t n = 0;
+    for (const char *p = prompt; *p;) {
+        int32_t      c;
+        const size_t got = sg_utf8_next(p, 4, &c), bytes = got && !is_unsafe(c) ? got : 0;
+        if (n + (bytes ? bytes : 1) > SG_CLIP_STEM) break;
+        if (bytes)
+            memcpy(out + n, p, bytes);
+        else
+            out[n] = '_';
+        n += bytes ? bytes : 1;
+        p += got ? got : 1;
     }
     out[n] = '\0';
     if (out[0] == '.' || out[0] == '-' || !n) out[0] = '_';

@@ -1,6 +1,8 @@
 /* eval_files.c - see eval_files.h. */
 #include "eval_files.h"
 #include "base/hash.h"
+#include "base/path.h"
+#include "base/text.h"
 #include "eval_results.h"
 #include "output_file.h"
 #include "sink.h"
@@ -48,7 +50,7 @@ static void path_of(char path[PATH_MAX], const char **inside, const sg_eval *v, 
 
 void sg_eval_clip_path(char path[PATH_MAX], const char **inside, const sg_eval *v, int prompt, int clip, int arm)
 {
-    path_of(path, inside, v, "", (int[]){prompt, clip, arm}, strrchr(sg_sink_default_name(), '.'));
+    path_of(path, inside, v, "", (int[]){prompt, clip, arm}, sg_path_extension(sg_sink_default_name()));
 }
 
 void sg_eval_picture_path(char path[PATH_MAX], const char **inside, const sg_eval *v, int prompt, int clip, int arm)
@@ -84,7 +86,7 @@ static bool is_ours(const sg_eval *v, path_maker *make, int arm, const char *nam
         const int   prompt = (int)(u / v->per_prompt), clip = (int)(u % v->per_prompt);
         if (!sg_rank_takes(&v->rank, u) || *sg_eval_log_state(&v->log, prompt, clip, arm) == SG_EVAL_DONE) continue;
         make(path, &inside, v, prompt, clip, arm);
-        const char *const own = strrchr(path, '/') + 1;
+        const char *const own = sg_path_name(path);
         const size_t      stem = strlen(own) < PART_STEM ? strlen(own) : PART_STEM;
         if (n == 1 + stem + tail && strncmp(name + 1, own, stem) == 0) return true;
     }
@@ -96,14 +98,12 @@ static void clean_folder(const sg_eval *v, path_maker *make, int arm)
     char        path[PATH_MAX];
     const char *inside;
     make(path, &inside, v, 0, 0, arm);
-    *strrchr(path, '/') = '\0';
+    path[sg_path_name(path) - path - 1] = '\0';
     DIR *const d = opendir(path);
     if (!d) return;
     for (const struct dirent *f; (f = readdir(d)) != NULL;) {
-        const size_t n = strlen(f->d_name);
-        if (f->d_name[0] == '.' && n > strlen(PART) && strcmp(f->d_name + n - strlen(PART), PART) == 0 &&
-            is_ours(v, make, arm, f->d_name))
-            unlinkat(dirfd(d), f->d_name, 0);
+        const char *const name = f->d_name;
+        if (name[0] == '.' && sg_text_ends(name, PART) && is_ours(v, make, arm, name)) unlinkat(dirfd(d), name, 0);
     }
     closedir(d);
 }

@@ -1,6 +1,7 @@
 /* eval_manifest.c - see eval_manifest.h. */
 #include "eval_manifest.h"
 #include "base/hash.h"
+#include "base/path.h"
 #include "base/text.h"
 #include "json_input.h"
 #include "thresholds.h"
@@ -80,7 +81,6 @@ static json_t *attention_json(const sg_eval *v)
 sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
 {
     const sg_settings *const s = v->settings;
-    const char *const        slash = strrchr(s->prompts, '/');
     char                     hash[17];
     json_t                  *settings = NULL;
     SG_TRY(sg_thresholds_hash(hash, v->model.dir, e));
@@ -88,7 +88,7 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
     json_t *const j =
         json_pack("{s:s, s:i, s:{s:o, s:s}, s:{s:o, s:i, s:o}, s:i, s:o, s:o, s:s, s:s, s:s*, s:n}", "format",
                   SG_EVAL_FORMAT, "version", VERSION, "model", "name", sg_report_name(v->model.name), "hash", hash,
-                  "prompts", "file", sg_report_name(slash ? slash + 1 : s->prompts), "count", v->set.count, "hash",
+                  "prompts", "file", sg_report_name(sg_path_name(s->prompts)), "count", v->set.count, "hash",
                   hexadecimal(hash_prompts(&v->set)), "per_prompt", v->per_prompt, "arms", names_json(v), "attention",
                   attention_json(v), "backend", s->backend ? s->backend : "auto", "cpumask",
                   s->cpumask ? s->cpumask : "all", "gpumask", s->gpumask, "cfg_scale_2");
@@ -107,8 +107,7 @@ sg_status sg_eval_manifest_read(json_t **out, const char *folder, sg_error *e)
 {
     char path[PATH_MAX];
     *out = NULL;
-    if (snprintf(path, sizeof path, "%s/" SG_EVAL_MANIFEST, folder) >= PATH_MAX)
-        return sg_error_set(e, SG_E_FILE, "%.100s...: the name is too long", folder);
+    SG_TRY(sg_path_join(path, sizeof path, folder, SG_EVAL_MANIFEST, e));
     SG_TRY(sg_json_open(out, path, MOST_BYTES, MOST_VALUES, 0, e));
     const char *const format = json_string_value(json_object_get(*out, "format"));
     if (format && strcmp(format, SG_EVAL_FORMAT) == 0) return SG_OK;

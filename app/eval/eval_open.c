@@ -1,4 +1,5 @@
 /* eval_open.c - what an evaluation does before its first render: everything that can be refused is refused here. */
+#include "base/path.h"
 #include "eval.h"
 #include "eval_files.h"
 #include "eval_manifest.h"
@@ -111,7 +112,7 @@ static sg_status settle_manifest(sg_eval *v, sg_error *e)
     char    path[PATH_MAX];
     json_t *there = NULL, *now = NULL;
     SG_TRY(sg_output_folder_make(v->folder, NULL, "--out", e));
-    snprintf(path, sizeof path, "%s/" SG_EVAL_MANIFEST, v->folder);
+    SG_TRY(sg_path_join(path, sizeof path, v->folder, SG_EVAL_MANIFEST, e));
     sg_status           status = access(path, F_OK) == 0 ? sg_eval_manifest_read(&there, v->folder, e) : SG_OK;
     const json_t *const seed = json_object_get(there, "seed");
     if (v->settings->seed < 0 && json_is_integer(seed)) v->request.seed = (uint64_t)json_integer_value(seed);

@@ -1,5 +1,6 @@
 /* eval_report.c - see eval_report.h. */
 #include "eval_report.h"
+#include "base/path.h"
 #include "base/text.h"
 #include "eval_manifest.h"
 #include "eval_summary.h"
@@ -22,12 +23,6 @@ typedef struct evaluation {
 } evaluation;
 
 /* ---- reading ---- */
-
-static sg_status path_in(char path[PATH_MAX], const char *directory, const char *name, sg_error *e)
-{
-    if (snprintf(path, PATH_MAX, "%s/%s", directory, name) < PATH_MAX) return SG_OK;
-    return sg_error_set(e, SG_E_FILE, "%.100s...: the name is too long", directory);
-}
 
 static sg_status read_manifest(evaluation *v, const char *directory, sg_error *e)
 {
@@ -261,12 +256,12 @@ static sg_status write_all(const char *directory, const evaluation *v, sg_error 
 {
     char    path[PATH_MAX];
     json_t *summary;
-    SG_TRY(path_in(path, directory, "summary.csv", e));
+    SG_TRY(sg_path_join(path, sizeof path, directory, "summary.csv", e));
     SG_TRY(write_csv(path, v, e));
     SG_TRY(summary_json(&summary, v, e));
-    sg_status status = path_in(path, directory, "summary.json", e);
+    sg_status status = sg_path_join(path, sizeof path, directory, "summary.json", e);
     if (status == SG_OK) status = sg_report_save(path, summary, e);
-    if (status == SG_OK) status = path_in(path, directory, "report.html", e);
+    if (status == SG_OK) status = sg_path_join(path, sizeof path, directory, "report.html", e);
     if (status == SG_OK) status = write_page(path, v, summary, e);
     json_decref(summary);
     return status;

@@ -1,6 +1,8 @@
 /* eval_results.c - see eval_results.h. */
 #include "eval_results.h"
+#include "base/array.h"
 #include "base/file.h"
+#include "base/path.h"
 #include "base/text.h"
 #include "json_input.h"
 
@@ -273,14 +275,9 @@ void sg_eval_clip_free(sg_eval_clip *c)
 static sg_status add_line(sg_eval_results *r, size_t *room, const char *text, size_t size, const char *path, int line,
                           sg_error *e)
 {
-    if ((size_t)r->count == *room) {
-        const size_t more = *room ? *room + *room / 2 : 64;
-        if (more > INT_MAX) return sg_error_set(e, SG_E_FORMAT, "%s: line %d: too many lines", path, line);
-        sg_eval_clip *const p = realloc(r->clip, more * sizeof *p);
-        if (!p) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
-        r->clip = p;
-        *room = more;
-    }
+    if (r->count == INT_MAX) return sg_error_set(e, SG_E_FORMAT, "%s: line %d: too many lines", path, line);
+    if (!sg_array_reserve(r->clip, *room, (size_t)r->count + 1))
+        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
     sg_eval_clip *const c = &r->clip[r->count++];
     const sg_status     status = sg_eval_line_read(c, text, size, path, line, e);
     c->source = r->sources - 1;
@@ -306,8 +303,7 @@ static sg_status read_file(sg_eval_results *r, size_t *room, const char *directo
     char        path[PATH_MAX];
     struct stat st;
     sg_map      m;
-    if (snprintf(path, sizeof path, "%s/%s", directory, r->source[r->sources - 1]) >= PATH_MAX)
-        return sg_error_set(e, SG_E_FILE, "%.100s...: the name is too long", directory);
+    SG_TRY(sg_path_join(path, sizeof path, directory, r->source[r->sources - 1], e));
     if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0) return SG_OK;
     SG_TRY(sg_map_open(&m, path, e));
     const sg_status status = read_text(r, room, (const char *)m.data, m.size, path, e);
@@ -321,26 +317,21 @@ bool sg_eval_results_owns(const char *name) { return fnmatch("results*.jsonl", n
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-static sg_status add_name(char ***list, int *count, const char *name)
-{
-    char **const more = realloc(*list, ((size_t)*count + 1) * sizeof *more);
-    if (!more) return SG_E_MEMORY;
-    *list = more;
-    if (!(more[*count] = strdup(name))) return SG_E_MEMORY;
-    ++*count;
-    return SG_OK;
-}
-
 /* The files' names, sorted; the caller frees them, after a failure too. */
 static sg_status list_files(char ***list, int *count, const char *directory, sg_error *e)
 {
     DIR *const d = opendir(directory);
-    sg_status  status = SG_OK;
+    size_t     room = 0;
+    bool       whole = true;
     if (!d) return sg_error_set(e, SG_E_FILE, "%s: cannot be opened: %s", directory, strerror(errno));
-    for (const struct dirent *f; status == SG_OK && (f = readdir(d));)
-        if (sg_eval_results_owns(f->d_name)) status = add_name(list, count, f->d_name);
+    for (const struct dirent *f; whole && (f = readdir(d));) {
+        if (!sg_eval_results_owns(f->d_name)) continue;
+        char *const name = strdup(f->d_name);
+        whole = name && sg_array_push(*list, *count, room, name);
+        if (!whole) free(name);
+    }
     closedir(d);
-    if (status != SG_OK) return sg_error_set(e, status, "%s: out of memory", directory);
+    if (!whole) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", directory);
     if (*count) qsort(*list, (size_t)*count, sizeof **list, by_name);
     return SG_OK;
 }

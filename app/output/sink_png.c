@@ -67,13 +67,10 @@ static char *frame_name(const state *s, int index)
 {
     const pattern p = s->pattern;
     if (!p.found) return strdup(s->clip.path);
-    const size_t size = strlen(s->clip.path) + 32;
-    char        *name = malloc(size);
-    if (!name) return NULL;
-    char number[32];
+    char number[32], *name;
     snprintf(number, sizeof number, p.zeros ? "%0*d" : "%*d", p.width, index);
-    snprintf(name, size, "%.*s%s%s", (int)p.before, s->clip.path, number, s->clip.path + p.after);
-    return name;
+    const int n = asprintf(&name, "%.*s%s%s", (int)p.before, s->clip.path, number, s->clip.path + p.after);
+    return n < 0 ? NULL : name;
 }
 
 static sg_status open_frame(state *s, int index, sg_error *e)

@@ -1,4 +1,5 @@
 /* pack.c - packed weights that stay from call to call, and the scratch of the cpu backend. */
+#include "base/array.h"
 #include "cpu.h"
 
 #include <stdlib.h>
@@ -34,28 +35,16 @@ static bool is_of(const sg_pack *p, const sg_tensor *w, uint64_t form)
     return memcmp(p->dim, w->dim, (size_t)w->rank * sizeof w->dim[0]) == 0;
 }
 
-/* A free place at the end of the list; NULL when memory is short. */
-static sg_pack *grow(sg_cpu *c)
-{
-    if (c->packs == c->packs_cap) {
-        const size_t   cap = c->packs_cap ? 2 * c->packs_cap : 64;
-        sg_pack *const more = realloc(c->pack, cap * sizeof *more);
-        if (!more) return NULL;
-        c->pack = more;
-        c->packs_cap = cap;
-    }
-    return &c->pack[c->packs];
-}
-
 void *sg_pack_find(sg_cpu *c, const sg_tensor *w, uint64_t form, size_t bytes, bool *fresh)
 {
     *fresh = false;
     for (size_t i = 0; i < c->packs; i++)
         if (is_of(&c->pack[i], w, form)) return c->pack[i].packed;
     *fresh = true;
-    sg_pack *const p = c->pack_bytes + bytes <= c->pack_limit ? grow(c) : NULL;
-    void *const    packed = p ? aligned(bytes) : NULL;
+    const bool  fits = c->pack_bytes + bytes <= c->pack_limit && sg_array_reserve(c->pack, c->packs_cap, c->packs + 1);
+    void *const packed = fits ? aligned(bytes) : NULL;
     if (!packed) return sg_cpu_scratch(c, SG_SLOT_PACK, bytes);
+    sg_pack *const p = &c->pack[c->packs];
     *p = (sg_pack){.data = w->data, .rank = w->rank, .dtype = w->dtype, .form = form, .packed = packed};
     memcpy(p->dim, w->dim, sizeof p->dim);
     c->packs++;

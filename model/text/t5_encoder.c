@@ -1,6 +1,6 @@
 /* t5_encoder.c - a T5 encoder and its tokenizer as one text encoder. */
+#include "base/path.h"
 #include "t5.h"
-
 #include "t5_tokenizer.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ static sg_status open_both(t5_encoder *t, const char *model_dir, const char *nam
                            sg_error *e)
 {
     char path[1100];
-    snprintf(path, sizeof path, "%s/%s", model_dir, tokenizer);
+    SG_TRY(sg_path_join(path, sizeof path, model_dir, tokenizer, e));
     SG_TRY(sg_t5_tokenizer_open(&t->tokenizer, path, e));
     SG_TRY(sg_t5_open(&t->t5, model_dir, name, act, e));
     const int ids = sg_t5_tokenizer_vocab(t->tokenizer), rows = sg_t5_describe(t->t5).vocab;

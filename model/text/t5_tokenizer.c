@@ -1,5 +1,6 @@
 /* t5_tokenizer.c - see t5_tokenizer.h. */
 #include "t5_tokenizer.h"
+#include "base/path.h"
 #include "base/utf8.h"
 #include "prompt_clean.h"
 #include "t5_tokenizer_added.h"
@@ -43,9 +44,8 @@ static sg_status build(sg_t5_tokenizer *t, const char *path, const sg_t5_tokeniz
 static sg_status open_folder(sg_t5_tokenizer *t, const char *dir, sg_error *err)
 {
     char path[4096], json[4096];
-    if (snprintf(path, sizeof path, "%s/spiece.model", dir) >= (int)sizeof path)
-        return sg_error_set(err, SG_E_FILE, "%.200s...: the path is too long", dir);
-    snprintf(json, sizeof json, "%s/tokenizer.json", dir);
+    SG_TRY(sg_path_join(path, sizeof path, dir, "spiece.model", err));
+    SG_TRY(sg_path_join(json, sizeof json, dir, "tokenizer.json", err));
     if (access(path, F_OK) && !access(json, F_OK))
         return sg_error_set(err, SG_E_FILE, "%s: not there; it is needed, tokenizer.json alone is not enough", path);
     SG_TRY(sg_sentencepiece_file_open(&t->model, path, err));

@@ -1,9 +1,9 @@
 /* t5_tokenizer_config.c - see t5_tokenizer_config.h. */
 #include "t5_tokenizer_config.h"
+#include "base/path.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "json_input.h"
-
 
 #include <math.h>
 #include <stdio.h>
@@ -25,8 +25,7 @@ static sg_status fail(const sg_t5_tokenizer_config *c, const char *file, const c
 static sg_status load(const sg_t5_tokenizer_config *c, const char *name, json_t **out, sg_error *e)
 {
     char path[4096];
-    if (snprintf(path, sizeof path, "%s/%s", c->dir, name) >= (int)sizeof path)
-        return sg_error_set(e, SG_E_FILE, "%.200s...: the path is too long", c->dir);
+    SG_TRY(sg_path_join(path, sizeof path, c->dir, name, e));
     if (access(path, F_OK)) return SG_OK;
     /* integers are read as reals, since a model_max_length of 10^30 is common */
     return sg_json_open(out, path, MAX_FILE_BYTES, MAX_JSON_VALUES, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, e);
