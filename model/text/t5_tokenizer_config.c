@@ -128,7 +128,7 @@ static double round_as_tokenizers(double score)
     uint64_t    significand = 0;
     while (e[-1] == '0' && e > text + 1) e--;
     for (const char *s = text; s < e; s++) {
-        if (*s == '.') continue;
+        if (*s < '0' || *s > '9') continue; /* the point, a comma in some locales */
         significand = significand * 10 + (uint64_t)(*s - '0');
         exponent--;
     }

@@ -7,6 +7,7 @@
  * printed.
  * Gate of a tap: f32, the smaller of 2e-5 and 4 times the error that diffusers' own f32 run has (but at least 1e-6, eight
  * units of F32's last place); bf16, twice the error of diffusers' own bf16 run plus one unit of BF16's last place. */
+#include "base/array.h"
 #include "counter.h"
 #include "engine_state.h"
 #include "meta.h"
@@ -64,13 +65,8 @@ static tap *append(recorder *rec, const char *name, int64_t more)
 {
     tap *t = find(rec, name);
     if (!t) {
-        if (rec->count == rec->room) {
-            rec->room = rec->room ? 2 * rec->room : 64;
-            rec->tap = realloc(rec->tap, rec->room * sizeof *rec->tap);
-            if (!rec->tap) die("out of memory");
-        }
-        t = &rec->tap[rec->count++];
-        *t = (tap){0};
+        if (!sg_array_push(rec->tap, rec->count, rec->room, (tap){0})) die("out of memory");
+        t = &rec->tap[rec->count - 1];
         snprintf(t->name, sizeof t->name, "%s", name);
     }
     t->data = realloc(t->data, (size_t)(t->count + more) * sizeof *t->data);

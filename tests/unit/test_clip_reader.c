@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "unit_file.h"
+
 enum { WIDTH = 96, HEIGHT = 64, FRAMES = 12, BYTES = WIDTH * HEIGHT * 3 };
 
 static bool has_mp4(void)
@@ -138,14 +140,6 @@ static void pictures_come_one_by_one(void **state)
     sg_clip_reader_close(&r);
 }
 
-static void write_file(const char *path, const void *data, size_t size)
-{
-    FILE *const f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, size, f), size);
-    fclose(f);
-}
-
 static uint8_t *read_file(const char *path, size_t *size)
 {
     FILE *const f = fopen(path, "rb");
@@ -208,7 +202,7 @@ static void y4m_refused(void **state)
     };
     char text[256];
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        write_file("broken.y4m", of[i].content, strlen(of[i].content));
+        write_bytes("broken.y4m", of[i].content, strlen(of[i].content));
         const sg_status status = read_all("broken.y4m", text, sizeof text);
         if ((status == SG_OK) != !of[i].why || (of[i].why && !strstr(text, of[i].why)))
             fail_msg("%s: \"%s\"", of[i].content, text);
@@ -224,7 +218,7 @@ static void mp4_refused(void **state)
     char           text[256];
     unsigned       seed = 1;
     for (size_t n = 1; n < size; n += 1 + size / 97) { /* wherever it is cut, it is refused */
-        write_file("broken.mp4", data, n);
+        write_bytes("broken.mp4", data, n);
         if (read_all("broken.mp4", text, sizeof text) == SG_OK)
             fail_msg("cut to %zu of %zu bytes, it is read", n, size);
     }
@@ -233,7 +227,7 @@ static void mp4_refused(void **state)
         const size_t  at = (size_t)rand_r(&seed) % (i % 2 ? size : 2000);
         const uint8_t was = data[at];
         data[at] = (uint8_t)(i % 5 ? was ^ (1 << rand_r(&seed) % 8) : 0xff);
-        write_file("broken.mp4", data, size);
+        write_bytes("broken.mp4", data, size);
         refused += read_all("broken.mp4", text, sizeof text) != SG_OK;
         data[at] = was;
     }
@@ -254,7 +248,7 @@ static void mkv_loses_nothing(void **state)
     assert_true(isinf(read_back("patches.mkv", patches, 0)) && isinf(read_back("waves.mkv", waves, -1)));
     uint8_t *const data = read_file("waves.mkv", &size);
     for (size_t n = 1; n < size; n += 1 + size / 97) {
-        write_file("broken.mkv", data, n);
+        write_bytes("broken.mkv", data, n);
         if (read_all("broken.mkv", text, sizeof text) == SG_OK)
             assert_true(n > size - 200 && isinf(read_back("broken.mkv", waves, -1)));
     }
@@ -266,9 +260,9 @@ static void no_clips(void **state)
     (void)state;
     char text[256];
     assert_int_equal(read_all("missing.mp4", text, sizeof text), SG_E_FILE);
-    write_file("empty.mp4", "", 0);
+    write_bytes("empty.mp4", "", 0);
     assert_int_equal(read_all("empty.mp4", text, sizeof text), SG_E_FORMAT);
-    write_file("text.mp4", "no clip at all", 14);
+    write_bytes("text.mp4", "no clip at all", 14);
     assert_int_equal(read_all("text.mp4", text, sizeof text), has_mp4() ? SG_E_FORMAT : SG_E_UNSUPPORTED);
     assert_non_null(strstr(text, "neither a PNG nor a JPEG nor a Y4M"));
     assert_non_null(strstr(text, has_mp4() ? "MP4" : "no FFmpeg"));

@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "unit_file.h"
+
 static char     dir[] = "/tmp/sg_config_XXXXXX";
 static char     path[64];
 static sg_error e;
@@ -34,10 +36,7 @@ static int remove_folder(void **state)
 
 static sg_status open_text(sg_config **c, const char *text, size_t size)
 {
-    FILE *const f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(text, 1, size, f), size);
-    assert_int_equal(fclose(f), 0);
+    write_bytes(path, text, size);
     e = (sg_error){0};
     return sg_config_open(c, path, &e);
 }

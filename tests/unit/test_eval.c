@@ -13,16 +13,15 @@
 
 #include <cmocka.h>
 
+#include "unit_file.h"
+
 static char folder[] = "/tmp/test_eval.XXXXXX";
 
-static void write_text(const char *name, const char *text, size_t bytes)
+static void write_inside(const char *name, const char *text, size_t bytes)
 {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *const f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(text, 1, bytes, f), bytes);
-    assert_int_equal(fclose(f), 0);
+    write_bytes(path, text, bytes);
 }
 
 static long size_of(const char *name)
@@ -85,7 +84,7 @@ static void lines_are_cut_anywhere(void **state)
     assert_int_equal(fread(text, 1, sizeof text, f), whole);
     fclose(f);
     for (long n = 0; n <= whole; n++) {
-        write_text("results.jsonl", text, (size_t)n);
+        write_inside("results.jsonl", text, (size_t)n);
         open_log(&l, &alone);
         assert_int_equal(sg_eval_log_count(&l, SG_EVAL_DONE), n >= first);
         assert_int_equal(sg_eval_log_count(&l, SG_EVAL_FAILED), n == whole);
@@ -142,7 +141,7 @@ static void foreign_lines_are_refused(void **state)
         char *const   text = json_dumps(j, 0);
         const size_t  size = strlen(text);
         text[size] = '\n';
-        write_text("results-9.jsonl", text, size + 1);
+        write_inside("results-9.jsonl", text, size + 1);
         assert_int_equal(sg_eval_log_make(&l, 3, 2, 2, &e), SG_OK);
         assert_int_equal(sg_eval_log_read(&l, folder, &e), SG_E_FORMAT);
         assert_non_null(strstr(e.text, "results-9.jsonl: line 1: "));
@@ -214,15 +213,15 @@ static void frames_come_back_or_are_refused(void **state)
     fclose(f);
     for (int i = 0; i < HEAD + BYTES; i += 7) {
         text[i] ^= 4;
-        write_text(".frames-1-0", text, HEAD + BYTES);
+        write_inside(".frames-1-0", text, HEAD + BYTES);
         text[i] ^= 4;
         assert_int_equal(sg_eval_frames_load(&v, 1, 0, &r, back, &(sg_error){0}), SG_E_FORMAT);
     }
     for (int i = -1; i <= 1; i += 2) {
-        write_text(".frames-1-0", text, (size_t)(HEAD + BYTES + i));
+        write_inside(".frames-1-0", text, (size_t)(HEAD + BYTES + i));
         assert_int_equal(sg_eval_frames_load(&v, 1, 0, &r, back, &(sg_error){0}), SG_E_FORMAT);
     }
-    write_text(".frames-1-0", text, HEAD + BYTES);
+    write_inside(".frames-1-0", text, HEAD + BYTES);
     r.seed++;
     assert_int_equal(sg_eval_frames_load(&v, 1, 0, &r, back, &(sg_error){0}), SG_E_FORMAT);
     sg_eval_frames_remove(&v, 1, 0);

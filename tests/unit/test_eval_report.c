@@ -16,13 +16,7 @@
 
 #include <cmocka.h>
 
-static void write_file(const char *name, const char *text)
-{
-    FILE *const f = fopen(name, "wb");
-    assert_non_null(f);
-    assert_int_equal(fputs(text, f) >= 0, 1);
-    assert_int_equal(fclose(f), 0);
-}
+#include "unit_file.h"
 
 static char *read_file(const char *name)
 {
@@ -177,12 +171,12 @@ static void test_which_line(void **state)
     (void)state;
     sg_eval_results r;
     sg_error        e = {0};
-    write_file("results-0.jsonl", AT("1", "0", "0", "failed", "1") "\n\n" AT("1", "0", "0", "failed", "2") "\r\n" AT(
+    write_text("results-0.jsonl", AT("1", "0", "0", "failed", "1") "\n\n" AT("1", "0", "0", "failed", "2") "\r\n" AT(
                                       "0", "1", "1", "done", "3") "\n" AT("0", "1", "0", "done",
                                                                           "4") "\n" AT("0", "0", "0", "failed", "5"));
-    write_file("results-1.jsonl", AT("0", "1", "1", "failed", "6") "\n" AT("0", "1", "0", "done", "7") "\n{\"torn");
-    write_file("results.jsonl", "");
-    write_file("results.json", "?");
+    write_text("results-1.jsonl", AT("0", "1", "1", "failed", "6") "\n" AT("0", "1", "0", "done", "7") "\n{\"torn");
+    write_text("results.jsonl", "");
+    write_text("results.json", "?");
     assert_int_equal(sg_eval_results_open(&r, ".", &e), SG_OK);
     assert_int_equal(r.sources, 3);
     assert_int_equal(r.count, 3);
@@ -254,7 +248,7 @@ static void test_summary(void **state)
     sg_eval_results r;
     sg_eval_summary s;
     sg_error        e = {0};
-    write_file("results.jsonl", lines);
+    write_text("results.jsonl", lines);
     assert_int_equal(sg_eval_results_open(&r, ".", &e), SG_OK);
     assert_int_equal(sg_eval_summary_make(&s, &r, 2, &e), SG_OK);
     assert_int_equal(s.groups, 2);
@@ -292,8 +286,8 @@ static void test_files(void **state)
 {
     (void)state;
     sg_error e = {0};
-    write_file("results.jsonl", lines);
-    write_file("manifest.json", manifest);
+    write_text("results.jsonl", lines);
+    write_text("manifest.json", manifest);
     assert_int_equal(sg_eval_report(".", &e), SG_OK);
     const char *const csv = read_file("summary.csv");
     int               rows = 0;
@@ -334,7 +328,7 @@ static sg_interval speedup_of(const double share[4], double first, double second
                  "\"text\":\"t\",\"file\":\"f\",\"seconds\":{\"whole\":%g,\"denoiser\":%g}}\n",
                  i % 2, i / 2, denoiser + (i % 2 ? second : first), denoiser);
     }
-    write_file("results.jsonl", text);
+    write_text("results.jsonl", text);
     assert_int_equal(sg_eval_results_open(&r, ".", &e), SG_OK);
     assert_int_equal(sg_eval_summary_make(&s, &r, 2, &e), SG_OK);
     const sg_interval v = s.row[1].measure[SG_EVAL_SPEEDUP];
@@ -371,8 +365,8 @@ static void test_identical(void **state)
         "\"y\","
         "\"file\":\"f\",\"seconds\":{\"whole\":8},\"psnr\":{\"mean\":null,\"minimum\":null,\"p5\":null}}\n";
     sg_error e = {0};
-    write_file("results.jsonl", equal);
-    write_file("manifest.json", manifest);
+    write_text("results.jsonl", equal);
+    write_text("manifest.json", manifest);
     assert_int_equal(sg_eval_report(".", &e), SG_OK);
     assert_non_null(strstr(read_file("summary.csv"), "\r\n\"a,\"\"b\"\"\",\"all\",1,1,0,1,1,inf,,,inf,inf,"));
     json_t *const       j = json_loads(read_file("summary.json"), JSON_REJECT_DUPLICATES, NULL);
@@ -387,8 +381,8 @@ static void test_identical(void **state)
 static void refused(const char *settings, const char *results, const char *why)
 {
     sg_error e = {0};
-    if (settings) write_file("manifest.json", settings);
-    write_file("results.jsonl", results);
+    if (settings) write_text("manifest.json", settings);
+    write_text("results.jsonl", results);
     assert_int_not_equal(sg_eval_report(".", &e), SG_OK);
     if (!strstr(e.text, why)) fail_msg("%s", e.text);
     assert_int_not_equal(access("summary.csv", F_OK), 0);

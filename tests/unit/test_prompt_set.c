@@ -10,12 +10,11 @@
 
 #include <cmocka.h>
 
+#include "unit_file.h"
+
 static const char *write_file(const char *name, const char *text, size_t size)
 {
-    FILE *const f = fopen(name, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(text, 1, size, f), size);
-    assert_int_equal(fclose(f), 0);
+    write_bytes(name, text, size);
     return name;
 }
 

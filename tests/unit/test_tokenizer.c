@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "unit_file.h"
+
 #define MARK "\342\226\201"
 #define BYTES(s) s, sizeof(s) - 1
 
@@ -488,16 +490,15 @@ static int32_t *read_ids(const json_t *list, int *n)
     return ids;
 }
 
-static void follows_the_prompt_list(void **state)
+static void check_prompt_list(int most)
 {
-    (void)state;
     FILE *f = fopen(SG_FIXTURES "/prompts_200.txt", "r");
     if (!f) skip();
     char            *line = NULL;
     size_t           cap = 0;
     int              count = 0;
     sg_t5_tokenizer *open[16] = {0};
-    while (getline(&line, &cap, f) > 0) {
+    while (count < most && getline(&line, &cap, f) > 0) {
         json_t *row = json_loads(line, 0, NULL), *list;
         assert_non_null(row);
         const json_t *text = json_object_get(row, "clean");
@@ -524,7 +525,21 @@ static void follows_the_prompt_list(void **state)
     for (int i = 0; i < 16; i++) sg_t5_tokenizer_close(&open[i]);
     free(line);
     fclose(f);
-    assert_int_equal(count, 200);
+    assert_int_equal(count, most);
+}
+
+static void follows_the_prompt_list(void **state)
+{
+    (void)state;
+    check_prompt_list(200);
+}
+
+static void check_some_prompts(void *context) { check_prompt_list(*(const int *)context); }
+
+static void the_locale_changes_no_id(void **state)
+{
+    (void)state;
+    if (!with_decimal_comma(check_some_prompts, &(int){100})) skip();
 }
 
 int main(void)
@@ -544,6 +559,7 @@ int main(void)
         cmocka_unit_test(refuses_broken_json),
         cmocka_unit_test(refuses_other_pipelines),
         cmocka_unit_test(follows_the_prompt_list),
+        cmocka_unit_test(the_locale_changes_no_id),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
