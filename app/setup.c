@@ -3,6 +3,7 @@
 #include "backend.h"
 #include "base/path.h"
 #include "base/text.h"
+#include "checkpoint.h"
 #include "option_rules.h"
 #include "output_file.h"
 #include "rank.h"
@@ -19,12 +20,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool holds_a_model(const char *dir)
-{
-    char path[PATH_MAX + 32];
-    return sg_path_join(path, sizeof path, dir, "model_index.json", NULL) == SG_OK && access(path, R_OK) == 0;
-}
-
 /* The model that was installed or unpacked along with the program. */
 static bool beside_program(char *out, size_t size)
 {
@@ -35,7 +30,7 @@ static bool beside_program(char *out, size_t size)
     program[n] = '\0';
     program[sg_path_name(program) - program] = '\0';
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        if (sg_path_join(out, size, program, places[i], NULL) == SG_OK && holds_a_model(out)) return true;
+        if (sg_path_join(out, size, program, places[i], NULL) == SG_OK && sg_checkpoint_is(out)) return true;
     return false;
 }
 
@@ -44,7 +39,7 @@ static sg_status find_model(char *out, size_t size, const char *asked, sg_error 
     const char *from_environment = getenv("SPARGE_GEN_MODEL");
     const char *dir = asked ? asked : from_environment && *from_environment ? from_environment : NULL;
     if (!dir && beside_program(out, size)) return SG_OK;
-    if (!dir && !holds_a_model(SG_MODEL_DIR))
+    if (!dir && !sg_checkpoint_is(SG_MODEL_DIR))
         return sg_error_set(e, SG_E_FILE,
                             "no model: none was given by --model or $SPARGE_GEN_MODEL, and the one that "
                             "comes along is not at %s",
@@ -62,7 +57,7 @@ sg_status sg_setup_model(sg_model_path *out, const char *asked, sg_error *e)
     if (stat(out->dir, &st) != 0) return sg_error_set(e, SG_E_FILE, "model: %s: %s", out->dir, strerror(errno));
     if (!S_ISDIR(st.st_mode))
         return sg_error_set(e, SG_E_FILE, "model: %s is not a folder in Diffusers layout", out->dir);
-    if (!holds_a_model(out->dir))
+    if (!sg_checkpoint_is(out->dir))
         return sg_error_set(e, SG_E_FILE, "model: %s has no model_index.json, so it is no model in Diffusers layout",
                             out->dir);
     char        real[PATH_MAX];
@@ -247,20 +242,13 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *g, const sg_settings 
     return SG_OK;
 }
 
-sg_status sg_setup_safetensors(sg_weights **out, const char *path, const char *option, sg_error *e)
+sg_status sg_setup_safetensors(sg_source **out, const char *path, const char *option, sg_error *e)
 {
-    const char *const name = sg_path_name(path);
-    if (!sg_text_ends(name, SG_SAFETENSORS))
+    if (!sg_text_ends(sg_path_name(path), SG_SAFETENSORS))
         return sg_error_set(e, SG_E_ARG, "%s: %s: the name must end in " SG_SAFETENSORS, option, path);
     if (access(path, R_OK) != 0)
         return sg_error_set(e, SG_E_FILE, "%s: %s: cannot be opened: %s", option, path, strerror(errno));
-    char *const     dir = sg_path_folder(path);
-    char *const     stem = strndup(name, strlen(name) - strlen(SG_SAFETENSORS));
-    const sg_status status =
-        dir && stem ? sg_weights_open(out, dir, stem, e) : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", option);
-    free(stem);
-    free(dir);
-    return status;
+    return sg_source_open(out, path, e);
 }
 
 sg_status sg_setup_prompts(sg_prompt_set *out, const sg_settings *s, sg_error *e)

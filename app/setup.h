@@ -5,7 +5,7 @@
 #include "engine.h"
 #include "options.h"
 #include "prompt_set.h"
-#include "weights.h"
+#include "tensor_source.h"
 
 #include <limits.h>
 
@@ -39,7 +39,7 @@ sg_status sg_setup_engine_as(sg_engine **out, const sg_engine_options *o, sg_err
 sg_status sg_setup_request(sg_request *out, const sg_engine *g, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
 /* Opens one safetensors file, which option names. SG_E_ARG for a name with another ending, SG_E_FILE, SG_E_FORMAT. */
-sg_status sg_setup_safetensors(sg_weights **out, const char *path, const char *option, sg_error *e) SG_MUST_USE;
+sg_status sg_setup_safetensors(sg_source **out, const char *path, const char *option, sg_error *e) SG_MUST_USE;
 
 /* That of --prompt, or those of --prompt-file, one a line; one of the two is given. The caller closes. */
 sg_status sg_setup_prompts(sg_prompt_set *out, const sg_settings *s, sg_error *e) SG_MUST_USE;

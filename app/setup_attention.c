@@ -18,10 +18,10 @@ static bool names_threshold(const sg_settings *s)
 /* ---- files ---- */
 
 /* The one tensor of a safetensors file. */
-static sg_status open_mask(sg_tensor *out, sg_weights **w, const char *path, sg_error *e)
+static sg_status open_mask(sg_tensor *out, sg_source **w, const char *path, sg_error *e)
 {
     SG_TRY(sg_setup_safetensors(w, path, "--block-mask", e));
-    if (sg_weights_count(*w) == 1) sg_weights_name(*w, 0, out);
+    if (sg_source_count(*w) == 1) *out = sg_source_view(*w, 0);
     if (out->rank == 3 && out->dtype == SG_U8 && sg_count(*out) > 0) return SG_OK;
     return sg_error_set(
         e, SG_E_FORMAT,
@@ -45,7 +45,7 @@ static sg_status open_files(sg_policy *p, sg_attention_files *f, const sg_settin
 void sg_attention_files_close(sg_attention_files *f)
 {
     sg_thresholds_free(&f->tuned);
-    sg_weights_close(&f->mask);
+    sg_source_close(&f->mask);
 }
 
 /* ---- the policy ---- */

@@ -5,12 +5,12 @@
 #include "engine.h"
 #include "options.h"
 #include "thresholds.h"
-#include "weights.h"
+#include "tensor_source.h"
 
 /* What a policy borrows from files that options name. Zero is none. */
 typedef struct sg_attention_files {
     sg_thresholds_file tuned;
-    sg_weights        *mask;
+    sg_source         *mask;
 } sg_attention_files;
 
 /* Changes p, the model's, to what s asks for; strings are borrowed from s. The caller closes f after the last use of p, after

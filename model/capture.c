@@ -1,7 +1,7 @@
 /* capture.c - see capture.h. */
 #include "capture.h"
 
-#include "weights.h"
+#include "safetensors_write.h"
 
 #include <stdio.h>
 #include <stdlib.h>

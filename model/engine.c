@@ -1,7 +1,9 @@
 /* engine.c - opening a checkpoint, its defaults, and what may be asked of it. */
+#include "base/text.h"
 #include "engine_state.h"
 #include "render.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,15 +25,19 @@ static sg_status choose_family(sg_engine *g, sg_config *index, sg_error *e)
     return sg_error_set(e, SG_E_UNSUPPORTED,
                         "%s/model_index.json: _class_name: \"%s\" is not one that this program "
                         "renders (%s)",
-                        g->dir, name, known);
+                        sg_checkpoint_path(g->checkpoint), name, known);
+}
+
+static bool is_beside(const sg_engine *g, const char *name, char *path, size_t size)
+{
+    return sg_checkpoint_beside(sg_checkpoint_path(g->checkpoint), name, path, size) && access(path, F_OK) == 0;
 }
 
 /* The owner of a model folder may set its defaults beside it. */
 static sg_status read_own_defaults(sg_engine *g, sg_error *e)
 {
-    char path[sizeof g->dir + 24];
-    snprintf(path, sizeof path, "%s/sparge-gen.json", g->dir);
-    if (access(path, F_OK) != 0) return SG_OK;
+    char path[PATH_MAX];
+    if (!is_beside(g, "sparge-gen.json", path, sizeof path)) return SG_OK;
     SG_TRY(sg_config_open(&g->own, path, e));
     sg_config *const  c = g->own;
     sg_request *const d = &g->defaults;
@@ -49,11 +55,10 @@ static sg_status read_own_defaults(sg_engine *g, sg_error *e)
 /* Attention as it is without a word about it: by thresholds beside the model where there are some. */
 static sg_status read_attention(sg_engine *g, sg_error *e)
 {
-    char             path[sizeof g->dir + sizeof SG_THRESHOLDS_NAME + 1];
+    char             path[PATH_MAX];
     sg_policy *const p = &g->defaults.attention;
-    snprintf(path, sizeof path, "%s/" SG_THRESHOLDS_NAME, g->dir);
     *p = sg_policy_usual();
-    if (access(path, F_OK) != 0) return SG_OK;
+    if (!is_beside(g, SG_THRESHOLDS_NAME, path, sizeof path)) return SG_OK;
     SG_TRY(sg_thresholds_read(&g->tuned, path, e));
     p->tuned = &g->tuned.values;
     if (!g->tuned.told) return SG_OK;
@@ -79,9 +84,7 @@ static sg_status choose_dtype(sg_engine *g, const char *name, sg_error *e)
 
 static sg_status open_all(sg_engine *g, const sg_engine_options *o, sg_error *e)
 {
-    char path[sizeof g->dir + 24];
-    if (snprintf(g->dir, sizeof g->dir, "%s", o->model_dir) >= (int)sizeof g->dir)
-        return sg_error_set(e, SG_E_ARG, "the path of the model is longer than %zu bytes", sizeof g->dir - 1);
+    SG_TRY(sg_checkpoint_open(&g->checkpoint, o->model_dir, e));
     g->memory_limit = o->memory_limit;
     g->check = o->check;
     g->trace = o->trace;
@@ -102,10 +105,9 @@ static sg_status open_all(sg_engine *g, const sg_engine_options *o, sg_error *e)
     SG_TRY(choose_dtype(g, o->dtype, e));
 
     sg_config *index = NULL;
-    snprintf(path, sizeof path, "%s/model_index.json", g->dir);
-    SG_TRY(sg_config_open(&index, path, e));
+    SG_TRY(sg_checkpoint_index(g->checkpoint, &index, e));
     sg_status st = choose_family(g, index, e);
-    if (!st) st = g->family->open(&g->model, g->dir, index, g->act, e);
+    if (!st) st = g->family->open(&g->model, g->checkpoint, index, g->act, e);
     sg_config_close(&index);
     if (st) return st;
     g->parts = g->family->components(g->model);
@@ -131,6 +133,7 @@ void sg_engine_close(sg_engine **g)
     if (!*g) return;
     if ((*g)->backend) sg_backend_enter((*g)->backend);
     if ((*g)->model) (*g)->family->close((*g)->model);
+    sg_checkpoint_close(&(*g)->checkpoint);
     sg_conditioning_free(&(*g)->texts);
     sg_config_close(&(*g)->own);
     sg_thresholds_free(&(*g)->tuned);
@@ -152,15 +155,14 @@ const sg_attention_count *sg_engine_attention(const sg_engine *g, int *steps, in
 
 static sg_component describe(const sg_part *p)
 {
-    sg_component c = {.bytes = sg_weights_bytes(p->weights), .files = sg_weights_files(p->weights)};
+    sg_component c = {.bytes = sg_source_bytes(p->source), .files = sg_source_files(p->source)};
     size_t       count[SG_DTYPES] = {0};
     int          most = 0;
     snprintf(c.name, sizeof c.name, "%s", p->name);
     snprintf(c.class_name, sizeof c.class_name, "%s", p->class_name);
     snprintf(c.summary, sizeof c.summary, "%s", p->summary);
-    for (size_t i = 0; i < sg_weights_count(p->weights); i++) {
-        sg_tensor t;
-        sg_weights_name(p->weights, i, &t);
+    for (size_t i = 0; i < sg_source_count(p->source); i++) {
+        const sg_tensor t = sg_source_view(p->source, i);
         c.parameters += (uint64_t)sg_count(t);
         count[t.dtype] += (size_t)sg_count(t);
     }
@@ -240,24 +242,18 @@ sg_status sg_engine_check_request(const sg_engine *g, const sg_request *r, sg_er
 
 /* ---- latents in a file ---- */
 
-sg_status sg_latents_open(const sg_engine *g, const char *path, sg_weights **weights, sg_tensor *latents, sg_error *e)
+sg_status sg_latents_open(const sg_engine *g, const char *path, sg_source **source, sg_tensor *latents, sg_error *e)
 {
-    char        dir[1024], stem[256];
-    const char *slash = strrchr(path, '/'), *const name = slash ? slash + 1 : path, *const dot = strrchr(name, '.');
-    if (!dot || strcmp(dot, ".safetensors") != 0)
+    if (!sg_text_ends(path, ".safetensors"))
         return sg_error_set(e, SG_E_ARG, "%s: a latents file is named *.safetensors", path);
-    if ((size_t)(name - path) >= sizeof dir || (size_t)(dot - name) >= sizeof stem)
-        return sg_error_set(e, SG_E_ARG, "%s: the path is too long", path);
-    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(name - path) : 1, slash ? path : ".");
-    snprintf(stem, sizeof stem, "%.*s", (int)(dot - name), name);
-    SG_TRY(sg_weights_open(weights, dir, stem, e));
+    SG_TRY(sg_source_open(source, path, e));
 
     sg_geometry want;
     g->family->geometry(g->model, &g->defaults, &want);
-    *latents = sg_weights_find(*weights, "latents");
+    *latents = sg_source_find(*source, "latents");
     if (latents->rank == 4 && latents->dtype == SG_F32 && latents->dim[0] == want.latent[0] && sg_count(*latents) > 0)
         return SG_OK;
-    sg_weights_close(weights);
+    sg_source_close(source);
     return sg_error_set(e, SG_E_FORMAT, "%s: there is no tensor \"latents\" of F32 [%lld, f, y, x] in it", path,
                         (long long)want.latent[0]);
 }
@@ -276,10 +272,10 @@ static int64_t pixels_a_latent(const sg_engine *g)
 
 sg_status sg_engine_fit_latents(const sg_engine *g, const char *path, sg_request *r, char **note, sg_error *e)
 {
-    sg_weights *weights = NULL;
-    sg_tensor   t;
+    sg_source *source = NULL;
+    sg_tensor  t;
     *note = NULL;
-    SG_TRY(sg_latents_open(g, path, &weights, &t, e));
+    SG_TRY(sg_latents_open(g, path, &source, &t, e));
     sg_geometry one;
     sg_request  probe = {.width = 1, .height = 1, .frames = 1025};
     g->family->geometry(g->model, &probe, &one);
@@ -289,9 +285,9 @@ sg_status sg_engine_fit_latents(const sg_engine *g, const char *path, sg_request
         r->width = (int)(t.dim[3] * space);
         r->height = (int)(t.dim[2] * space);
         r->frames = (int)((t.dim[1] - 1) * time + 1);
-        const char *const text = sg_weights_metadata(weights, "settings");
+        const char *const text = sg_source_metadata(source, "settings");
         *note = text ? strdup(text) : NULL;
     }
-    sg_weights_close(&weights);
+    sg_source_close(&source);
     return fits ? SG_OK : sg_error_set(e, SG_E_FORMAT, "%s: latents of an absurd size", path);
 }

@@ -7,7 +7,7 @@
 #include "thresholds.h"
 
 struct sg_engine {
-    char                 dir[1024];
+    sg_checkpoint       *checkpoint;
     sg_backend          *backend;
     const sg_family     *family;
     void                *model;
@@ -28,7 +28,7 @@ struct sg_engine {
     int                  steps, passes, layers;
 };
 
-/* The latents file at path: F32 [c, f, y, x] of the model's c. *weights owns the map. */
-sg_status sg_latents_open(const sg_engine *g, const char *path, sg_weights **weights, sg_tensor *latents, sg_error *e);
+/* The latents file at path: F32 [c, f, y, x] of the model's c. *source owns the map. */
+sg_status sg_latents_open(const sg_engine *g, const char *path, sg_source **source, sg_tensor *latents, sg_error *e);
 
 #endif

@@ -88,8 +88,9 @@ typedef struct sg_family {
     const char        *name;
     const char *const *class_names; /* _class_name in model_index.json, NULL-ended */
 
-    /* Opens every component in dir; index is model_index.json. Loads nothing. After a failure *model is NULL. */
-    sg_status (*open)(void **model, const char *dir, sg_config *index, sg_dtype act, sg_error *e);
+    /* Opens every component of c, which outlives the model; index is sg_checkpoint_index. Loads nothing. After a failure
+     * *model is NULL. */
+    sg_status (*open)(void **model, const sg_checkpoint *c, sg_config *index, sg_dtype act, sg_error *e);
     void (*close)(void *model);
     const sg_components *(*components)(const void *model);
     sg_request (*defaults)(const void *model); /* strings live as long as the model */

@@ -1,6 +1,7 @@
 /* pipeline.c - rendering: text, denoising, decoding, each phase with memory of its own. */
 #include "meta.h"
 #include "render.h"
+#include "safetensors_write.h"
 #include "rng.h"
 
 #include <math.h>
@@ -330,9 +331,9 @@ static sg_status run_decode(sg_render *q)
 
 static sg_status take_latents(sg_render *q)
 {
-    sg_weights *weights = NULL;
-    sg_tensor   t;
-    SG_TRY(sg_latents_open(q->g, q->r->latents_in, &weights, &t, q->e));
+    sg_source *source = NULL;
+    sg_tensor  t;
+    SG_TRY(sg_latents_open(q->g, q->r->latents_in, &source, &t, q->e));
     sg_status st = SG_OK;
     if (memcmp(t.dim, q->geometry.latent, sizeof q->geometry.latent) != 0)
         st = sg_error_set(q->e, SG_E_ARG, "%s: latents [%lld, %lld, %lld, %lld] are not those of %dx%d with %d frames",
@@ -343,7 +344,7 @@ static sg_status take_latents(sg_render *q)
     for (int64_t i = 0; !st && i < sg_count(t); i++)
         if (!isfinite(q->host_latents[i]))
             st = sg_error_set(q->e, SG_E_NUMERIC, "%s: latents hold NaN or infinity", q->r->latents_in);
-    sg_weights_close(&weights);
+    sg_source_close(&source);
     return st;
 }
 

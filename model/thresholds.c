@@ -2,8 +2,8 @@
 #include "thresholds.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "checkpoint.h"
 #include "json_input.h"
-#include "weights.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -370,39 +370,12 @@ sg_status sg_thresholds_read(sg_thresholds_file *f, const char *path, sg_error *
 
 /* ---- writing ---- */
 
-typedef struct text {
-    char  *at;
-    size_t size, room;
-    bool   failed;
-} text;
-
-static void put(text *t, const char *fmt, ...) SG_PRINTF(2, 3);
-static void put(text *t, const char *fmt, ...)
-{
-    va_list args, again;
-    va_start(args, fmt);
-    va_copy(again, args);
-    const size_t n = (size_t)vsnprintf(NULL, 0, fmt, args);
-    if (!t->failed && t->size + n >= t->room) {
-        const size_t room = 2 * (t->size + n + 512);
-        char *const  more = realloc(t->at, room);
-        if (more) t->at = more, t->room = room;
-        t->failed = !more;
-    }
-    if (!t->failed) {
-        vsnprintf(t->at + t->size, n + 1, fmt, again);
-        t->size += n;
-    }
-    va_end(again);
-    va_end(args);
-}
-
-static void put_string(text *t, const char *s)
+static void put_string(sg_textbuf *t, const char *s)
 {
     json_t *const j = json_string(s);
     char *const   quoted = j ? sg_json_text(j, JSON_ENCODE_ANY) : NULL;
     if (quoted)
-        put(t, "%s", quoted);
+        sg_textbuf_printf(t, "%s", quoted);
     else
         t->failed = true;
     free(quoted);
@@ -410,66 +383,67 @@ static void put_string(text *t, const char *s)
 }
 
 /* A line a layer. */
-static void put_grid(text *t, const char *key, const sg_thresholds *v, const float *x)
+static void put_grid(sg_textbuf *t, const char *key, const sg_thresholds *v, const float *x)
 {
-    put(t, ",\n  \"%s\": [", key);
+    sg_textbuf_printf(t, ",\n  \"%s\": [", key);
     for (int b = 0; b < v->buckets; b++) {
-        put(t, "%s\n    [", b ? "," : "");
+        sg_textbuf_printf(t, "%s\n    [", b ? "," : "");
         for (int l = 0; l < v->layers; l++) {
-            put(t, "%s[", l ? ",\n     " : "");
-            for (int h = 0; h < v->heads; h++) put(t, "%s%.6g", h ? ", " : "", (double)*x++);
-            put(t, "]");
+            sg_textbuf_printf(t, "%s[", l ? ",\n     " : "");
+            for (int h = 0; h < v->heads; h++) sg_textbuf_printf(t, "%s%.6g", h ? ", " : "", (double)*x++);
+            sg_textbuf_printf(t, "]");
         }
-        put(t, "]");
+        sg_textbuf_printf(t, "]");
     }
-    put(t, "\n  ]");
+    sg_textbuf_printf(t, "\n  ]");
 }
 
 /* An object of those figures that are told. */
-static void put_figures(text *t, const char *object, const char *const *key, const double *x, int n)
+static void put_figures(sg_textbuf *t, const char *object, const char *const *key, const double *x, int n)
 {
     bool first = true;
     for (int i = 0; i < n; i++) {
         if (isnan(x[i])) continue;
-        if (first) put(t, ",\n  \"%s\": {", object);
-        put(t, "%s\"%s\": %.6g", first ? "" : ", ", key[i], x[i]);
+        if (first) sg_textbuf_printf(t, ",\n  \"%s\": {", object);
+        sg_textbuf_printf(t, "%s\"%s\": %.6g", first ? "" : ", ", key[i], x[i]);
         first = false;
     }
-    if (!first) put(t, "}");
+    if (!first) sg_textbuf_printf(t, "}");
 }
 
 sg_status sg_thresholds_text(char **out, const sg_thresholds_file *f, sg_error *e)
 {
     static const char *const   reached[] = {"l1", "l2", "sparsity"};
     const sg_thresholds *const v = &f->values;
-    text                       t = {0};
-    put(&t, "{\n  \"format\": \"" FORMAT "\",\n  \"version\": %d", VERSION);
-    if (*f->model) put(&t, ",\n  \"model\": \"%s\"", f->model);
-    put(&t, ",\n  \"rule\": \"%s\",\n  \"layers\": %d,\n  \"heads\": %d,\n  \"buckets\": [", rules[v->rule], v->layers,
-        v->heads);
-    for (int b = 0; b < v->buckets; b++) put(&t, "%s%.6g", b ? ", " : "", (double)v->from[b]);
-    put(&t, "]");
+    sg_textbuf                 t = {0};
+    sg_textbuf_printf(&t, "{\n  \"format\": \"" FORMAT "\",\n  \"version\": %d", VERSION);
+    if (*f->model) sg_textbuf_printf(&t, ",\n  \"model\": \"%s\"", f->model);
+    sg_textbuf_printf(&t, ",\n  \"rule\": \"%s\",\n  \"layers\": %d,\n  \"heads\": %d,\n  \"buckets\": [",
+                      rules[v->rule], v->layers, v->heads);
+    for (int b = 0; b < v->buckets; b++) sg_textbuf_printf(&t, "%s%.6g", b ? ", " : "", (double)v->from[b]);
+    sg_textbuf_printf(&t, "]");
     put_grid(&t, "amount", v, v->amount);
     put_grid(&t, "theta", v, v->theta);
     put_grid(&t, "lambda", v, v->lambda);
     put_figures(&t, "bound", bounds, f->bound, 2);
     put_figures(&t, "reached", reached, (const double[]){f->reached[0], f->reached[1], f->sparsity}, 3);
     if (f->told)
-        put(&t, ",\n  \"policy\": {\"score\": \"%s\", \"tail\": %s, \"tail_bias\": \"%s\", \"order\": \"%s\"}",
+        sg_textbuf_printf(
+            &t, ",\n  \"policy\": {\"score\": \"%s\", \"tail\": %s, \"tail_bias\": \"%s\", \"order\": \"%s\"}",
             sg_score_names[f->policy.score], f->policy.tail ? "true" : "false", sg_tail_bias_names[f->policy.tail_bias],
             sg_order_names[f->policy.order]);
     for (int i = 0; i < f->prompts; i++) {
-        put(&t, i ? ",\n    " : ",\n  \"prompts\": [\n    ");
+        sg_textbuf_printf(&t, i ? ",\n    " : ",\n  \"prompts\": [\n    ");
         put_string(&t, f->prompt[i]);
     }
-    if (f->prompts) put(&t, "\n  ]");
+    if (f->prompts) sg_textbuf_printf(&t, "\n  ]");
     if (*f->written) {
-        put(&t, ",\n  \"written\": ");
+        sg_textbuf_printf(&t, ",\n  \"written\": ");
         put_string(&t, f->written);
     }
-    put(&t, "\n}\n");
-    *out = t.failed ? NULL : t.at;
-    if (t.failed) free(t.at);
+    sg_textbuf_printf(&t, "\n}\n");
+    *out = t.failed ? NULL : t.data;
+    if (t.failed) sg_textbuf_free(&t);
     return t.failed ? sg_error_set(e, SG_E_MEMORY, "thresholds: out of memory") : SG_OK;
 }
 
@@ -518,24 +492,28 @@ static uint64_t tensor_hash(uint64_t hash, const char *name, sg_tensor t)
     return hash;
 }
 
-sg_status sg_thresholds_hash(char out[17], const char *model_dir, sg_error *e)
+/* Of one component, its tensors in whatever order they come. */
+static sg_status add_component(uint64_t *sum, uint64_t start, const sg_checkpoint *c, const char *name, sg_error *e)
+{
+    sg_source         *s = NULL;
+    const sg_name_map *map;
+    SG_TRY(sg_checkpoint_source(c, name, &s, &map, e));
+    for (size_t i = 0; i < sg_source_count(s); i++)
+        *sum += tensor_hash(start, sg_source_at(s, i)->name, sg_source_view(s, i));
+    sg_source_close(&s);
+    return SG_OK;
+}
+
+sg_status sg_thresholds_hash(char out[17], const char *model, sg_error *e)
 {
     static const char *const parts[] = {"transformer", "transformer_2"};
+    sg_checkpoint           *c = NULL;
     uint64_t                 sum = 0;
-    for (size_t i = 0; i < 2; i++) {
-        char        path[4096];
-        sg_weights *w = NULL;
-        if (snprintf(path, sizeof path, "%s/%s", model_dir, parts[i]) >= (int)sizeof path)
-            return sg_error_set(e, SG_E_ARG, "the path of the model is too long");
-        if (i && access(path, F_OK) != 0) break;
-        SG_TRY(sg_weights_open(&w, path, "diffusion_pytorch_model", e));
-        for (size_t k = 0; k < sg_weights_count(w); k++) {
-            sg_tensor         t;
-            const char *const name = sg_weights_name(w, k, &t);
-            sum += tensor_hash(SG_HASH + i, name, t); /* in whatever order they come */
-        }
-        sg_weights_close(&w);
-    }
-    snprintf(out, 17, "%016" PRIx64, sum);
-    return SG_OK;
+    SG_TRY(sg_checkpoint_open(&c, model, e));
+    sg_status status = SG_OK;
+    for (size_t i = 0; status == SG_OK && i < 2; i++)
+        if (!i || sg_checkpoint_has(c, parts[i])) status = add_component(&sum, SG_HASH + i, c, parts[i], e);
+    sg_checkpoint_close(&c);
+    if (status == SG_OK) snprintf(out, 17, "%016" PRIx64, sum);
+    return status;
 }

@@ -65,10 +65,10 @@ bool sg_thresholds_own(const char *path);
 /* Notes the time in f->written, as it stands in the file. */
 void sg_thresholds_date(sg_thresholds_file *f, struct timespec time);
 
-/* Sixteen hexadecimal digits by which to know the denoiser in a Diffusers folder, from the names, shapes and first
+/* Sixteen hexadecimal digits by which to know the denoiser of a checkpoint, from the names, shapes and first
  * numbers of its tensors. How they are cut into files does not matter, nor whether they are F32 or the BF16 of it. Reads
  * the headers and one page of each tensor. */
-sg_status sg_thresholds_hash(char out[17], const char *model_dir, sg_error *e) SG_MUST_USE;
+sg_status sg_thresholds_hash(char out[17], const char *model, sg_error *e) SG_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -1,17 +1,19 @@
 /* bind.h - "I want this name with this shape, here": binding and validating are one list.
  *
  *   sg_bind *b = NULL;
- *   SG_TRY(sg_bind_open(&b, weights, e));
+ *   SG_TRY(sg_bind_open(&b, source, map, e));
  *   sg_bind_prefix(b, "blocks.%d.", i);
  *   sg_want(b, &w->to_q, SG_BF16, "attn1.to_q.weight", c, c);
  *   status = sg_bind_check(b, e);              every missing, misshapen and extra tensor, in one message
- *   status = sg_bind_load(b, backend, ...);    conversion and upload
+ *   status = sg_bind_patch(b, &patch, e);      as often as there are patches
+ *   status = sg_bind_load(b, backend, ...);    conversion, patches and upload
  */
 #ifndef SG_BIND_H
 #define SG_BIND_H
 
 #include "backend.h"
-#include "weights.h"
+#include "name_map.h"
+#include "tensor_source.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,13 +21,17 @@ extern "C" {
 
 typedef struct sg_bind sg_bind;
 
-/* Borrows w, which must outlive the binding. */
-sg_status sg_bind_open(sg_bind **out, const sg_weights *w, sg_error *e) SG_MUST_USE;
+/* Borrows both, which must outlive the binding. map, through which every name goes, may be NULL. */
+sg_status sg_bind_open(sg_bind **out, const sg_source *s, const sg_name_map *map, sg_error *e) SG_MUST_USE;
 void      sg_bind_close(sg_bind **b); /* also releases what sg_bind_load took */
 
 /* Put before the names that follow. */
 void sg_bind_prefix(sg_bind *b, const char *fmt, ...) SG_PRINTF(2, 3);
 bool sg_bind_has(const sg_bind *b, const char *name); /* the prefix goes in front */
+
+/* The tensor as it lies in the file, for who reads single rows of it on the host; it is not extra then. *type gets its
+ * type as the file spells it, NULL where there is no such tensor. Absent then, and where no sg_tensor can view it. */
+sg_tensor sg_bind_peek(sg_bind *b, const char *name, const char **type);
 
 /* *t gets shape and dtype `as` (SG_F32 or SG_BF16) at once, so that a plan can run, and data at sg_bind_load. The file's
  * shape must be dim[] exactly. t stays where it is until the binding closes. Failures are collected for sg_bind_check. */
@@ -35,11 +41,28 @@ void sg_want_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int rank,
  * once. */
 void sg_bind_block(sg_bind *b, int number);
 
-/* Tensors whose whole name contains this text may be in the file without anybody wanting them. */
+/* Tensors whose whole name in the file contains this text may be in the file without anybody wanting them. */
 void sg_bind_ignore(sg_bind *b, const char *part);
 
-/* What other, a binding of the same weights, has wanted so far is not extra to b. */
+/* What other, a binding of the same source, has wanted so far is not extra to b. */
 void sg_bind_share(sg_bind *b, const sg_bind *other);
+
+/* What is added to one tensor while it is loaded: W' = W + scale up down where there is no diff, else W + scale diff. W is
+ * the tensor as it is wanted, rows cut out and numbers as F32; a row is all behind the first dimension. up [o, r] has the
+ * tensor's rows, down [r, i] their length; up may have more dimensions behind o, down behind r. diff has the tensor's shape.
+ * F32, F16 or BF16. Element [o, i] of up down is the sum over r, from 0 on; it, scale and the sum with W are F32; W' is
+ * rounded once, to the wanted dtype. Several patches of a tensor are added in the order in which they came. */
+typedef struct sg_patch {
+    const char *path; /* of the file that it is from, for messages */
+    const char *name; /* of the tensor, whole and as it is wanted */
+    double      scale;
+    sg_tensor   up, down;
+    sg_tensor   diff; /* rank 0: none */
+} sg_patch;
+
+/* For the loads that follow. Borrows what p points at until the binding closes. SG_E_ARG: no tensor of that name is wanted,
+ * or it is loaded; SG_E_FORMAT: its shape or dtype is not as above. A NaN in it is found by sg_bind_load. */
+sg_status sg_bind_patch(sg_bind *b, const sg_patch *p, sg_error *e) SG_MUST_USE;
 
 /* SG_E_FORMAT listing all missing, misshapen, wrongly typed and extra tensors. */
 sg_status sg_bind_check(sg_bind *b, sg_error *e) SG_MUST_USE;
@@ -57,7 +80,8 @@ size_t sg_bind_host_bytes(const sg_bind *b, const sg_backend *backend);
 /* Numbers in the bound tensors of two and more dimensions: what products read. */
 uint64_t sg_bind_matrix_numbers(const sg_bind *b);
 
-/* Converts and uploads; what already has the wanted dtype serves from the map when the device shares host memory.
+/* Converts, patches and uploads; what already has the wanted dtype, in one piece and without patches, serves from the map
+ * when the device shares host memory.
  * progress (may be NULL) is called after each tensor; non-zero cancels. A NaN or infinity is SG_E_NUMERIC naming the
  * tensor. Loading twice is a no-op until sg_bind_unload or another sg_bind_offload. */
 sg_status sg_bind_load(sg_bind *b, const sg_backend *backend, int (*progress)(void *context, int done, int total),

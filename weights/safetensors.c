@@ -12,27 +12,31 @@ enum {
     MAX_DESCRIPTION = 4096  /* bytes of one tensor's JSON: bounds the memory of its tree */
 };
 
-static const struct {
-    const char *name;
-    int         bits;
-    sg_dtype    dtype;
-} types[] = {
-    {"F32", 32, SG_F32},           {"F16", 16, SG_F16},       {"BF16", 16, SG_BF16},
-    {"I32", 32, SG_I32},           {"U8", 8, SG_U8},          {"F64", 64, SG_DTYPES},
-    {"C64", 64, SG_DTYPES},        {"I64", 64, SG_DTYPES},    {"U64", 64, SG_DTYPES},
-    {"U32", 32, SG_DTYPES},        {"I16", 16, SG_DTYPES},    {"U16", 16, SG_DTYPES},
-    {"I8", 8, SG_DTYPES},          {"BOOL", 8, SG_U8},        {"F8_E4M3", 8, SG_DTYPES},
-    {"F8_E5M2", 8, SG_DTYPES},     {"F8_E8M0", 8, SG_DTYPES}, {"F8_E4M3FNUZ", 8, SG_DTYPES},
-    {"F8_E5M2FNUZ", 8, SG_DTYPES}, {"F6_E2M3", 6, SG_DTYPES}, {"F6_E3M2", 6, SG_DTYPES},
-    {"F4", 4, SG_DTYPES},
+static const sg_source_type types[] = {
+    {"F32", SG_F32, 1, 4},
+    {"F16", SG_F16, 1, 2},
+    {"BF16", SG_BF16, 1, 2},
+    {"I32", SG_I32, 1, 4},
+    {"U8", SG_U8, 1, 1},
+    {"F64", SG_DTYPES, 1, 8},
+    {"C64", SG_DTYPES, 1, 8},
+    {"I64", SG_DTYPES, 1, 8},
+    {"U64", SG_DTYPES, 1, 8},
+    {"U32", SG_DTYPES, 1, 4},
+    {"I16", SG_DTYPES, 1, 2},
+    {"U16", SG_DTYPES, 1, 2},
+    {"I8", SG_DTYPES, 1, 1},
+    {"BOOL", SG_U8, 1, 1},
+    {"F8_E4M3", SG_DTYPES, 1, 1},
+    {"F8_E5M2", SG_DTYPES, 1, 1},
+    {"F8_E8M0", SG_DTYPES, 1, 1},
+    {"F8_E4M3FNUZ", SG_DTYPES, 1, 1},
+    {"F8_E5M2FNUZ", SG_DTYPES, 1, 1},
+    {"F6_E2M3", SG_DTYPES, 4, 3},
+    {"F6_E3M2", SG_DTYPES, 4, 3},
+    {"F4", SG_DTYPES, 2, 1},
 };
 enum { TYPES = sizeof types / sizeof *types };
-
-const char *sg_safetensor_type(const sg_safetensor *t, sg_dtype *dtype)
-{
-    *dtype = types[t->type].dtype;
-    return types[t->type].name;
-}
 
 /* The place of every message about one tensor. */
 typedef struct place {
@@ -50,16 +54,16 @@ SG_PRINTF(2, 3) static sg_status bad(const place *p, const char *fmt, ...)
     return sg_error_set(p->e, SG_E_FORMAT, "%s: tensor \"%s\": %s", p->path, sg_show(p->name), why);
 }
 
-static sg_status read_type(sg_safetensor *t, const json_t *json, const place *p)
+static sg_status read_type(sg_source_tensor *t, const json_t *json, const place *p)
 {
     const char *const name = json_string_value(json);
     if (!name) return bad(p, "dtype should be a string");
-    for (t->type = 0; t->type < TYPES; t->type++)
-        if (strcmp(types[t->type].name, name) == 0) return SG_OK;
+    for (t->type = types; t->type < types + TYPES; t->type++)
+        if (strcmp(t->type->name, name) == 0) return SG_OK;
     return bad(p, "dtype \"%s\" is not known", sg_show(name));
 }
 
-static sg_status read_shape(sg_safetensor *t, const json_t *json, const place *p)
+static sg_status read_shape(sg_source_tensor *t, const json_t *json, const place *p)
 {
     if (!json_is_array(json)) return bad(p, "shape should be a list");
     if (json_array_size(json) > SG_MAX_RANK)
@@ -74,7 +78,7 @@ static sg_status read_shape(sg_safetensor *t, const json_t *json, const place *p
     return SG_OK;
 }
 
-static sg_status read_offsets(sg_safetensor *t, const json_t *json, const sg_map *data, const place *p)
+static sg_status read_offsets(sg_source_tensor *t, const json_t *json, const sg_map *data, const place *p)
 {
     const json_t *const begin = json_array_get(json, 0), *const end = json_array_get(json, 1);
     if (json_array_size(json) != 2 || !json_is_integer(begin) || !json_is_integer(end))
@@ -90,9 +94,9 @@ static sg_status read_offsets(sg_safetensor *t, const json_t *json, const sg_map
 }
 
 /* No product of dimensions may overflow, even where another dimension is 0: views multiply them in any order. */
-static sg_status check_size(const sg_safetensor *t, const place *p)
+static sg_status check_size(const sg_source_tensor *t, const place *p)
 {
-    int64_t bits = types[t->type].bits;
+    int64_t bits = 8 * t->type->bytes / t->type->block;
     bool    none = false;
     char    shape[128];
     sg_shape_text(shape, sizeof shape, t->rank, t->dim);
@@ -103,12 +107,12 @@ static sg_status check_size(const sg_safetensor *t, const place *p)
     }
     if (none) bits = 0;
     if (bits % 8 || (uint64_t)bits / 8 != t->bytes)
-        return bad(p, "%s %s takes %lld bits, but its data_offsets span %llu bytes", types[t->type].name, shape,
+        return bad(p, "%s %s takes %lld bits, but its data_offsets span %llu bytes", t->type->name, shape,
                    (long long)bits, (unsigned long long)t->bytes);
     return SG_OK;
 }
 
-static sg_status read_fields(sg_safetensor *t, json_t *json, const sg_map *data, const place *p)
+static sg_status read_fields(sg_source_tensor *t, json_t *json, const sg_map *data, const place *p)
 {
     static const char *const fields[] = {"dtype", "shape", "data_offsets"};
     if (!json_is_object(json)) return bad(p, "should be an object");
@@ -125,10 +129,10 @@ static sg_status read_fields(sg_safetensor *t, json_t *json, const sg_map *data,
     return check_size(t, p);
 }
 
-static sg_status read_tensor(sg_safetensor *t, const sg_member *m, const sg_map *data, const place *p)
+static sg_status read_tensor(sg_source_tensor *t, const sg_member *m, const sg_map *data, const place *p)
 {
     json_error_t je;
-    *t = (sg_safetensor){.name = m->name};
+    *t = (sg_source_tensor){.name = m->name};
     if (m->size > MAX_DESCRIPTION)
         return bad(p, "its description takes %zu bytes; at most %d are read", m->size, MAX_DESCRIPTION);
     json_t *const json = json_loadb(m->value, m->size, JSON_REJECT_DUPLICATES, &je);
@@ -159,7 +163,7 @@ static sg_status read_metadata(sg_safetensors *f, const sg_member *m, sg_error *
 
 static int by_offset(const void *a, const void *b)
 {
-    const sg_safetensor *const x = a, *const y = b;
+    const sg_source_tensor *const x = a, *const y = b;
     if (x->data != y->data) return x->data < y->data ? -1 : 1;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
     return strcmp(x->name, y->name);

@@ -166,7 +166,7 @@ static sg_status refuse(const sg_bench_input *in, const char *what, sg_error *e)
 /* A count in the metadata. */
 static sg_status read_count(const sg_bench_input *in, const char *key, int64_t *out, sg_error *e)
 {
-    const char *const text = sg_weights_metadata(in->file, key);
+    const char *const text = sg_source_metadata(in->file, key);
     char              tail;
     int               v = 0;
     if (text && (strlen(text) > 9 || sscanf(text, "%d%c", &v, &tail) != 1 || v < 0))
@@ -177,7 +177,7 @@ static sg_status read_count(const sg_bench_input *in, const char *key, int64_t *
 
 static sg_status read_grid(sg_bench_input *in, sg_error *e)
 {
-    const char *const text = sg_weights_metadata(in->file, "grid");
+    const char *const text = sg_source_metadata(in->file, "grid");
     const int64_t     cells = in->n - in->front - in->back;
     int               g[3] = {1, 1, (int)cells};
     char              tail;
@@ -195,7 +195,7 @@ static sg_status read_grid(sg_bench_input *in, sg_error *e)
 
 static sg_status read_order(const sg_bench_input *in, sg_order *order, sg_error *e)
 {
-    const char *const text = sg_weights_metadata(in->file, "order");
+    const char *const text = sg_source_metadata(in->file, "order");
     *order = SG_ORDER_ROW;
     for (int i = 0; text && i < SG_ORDERS; i++)
         if (strcmp(text, sg_order_names[i]) == 0) {
@@ -209,7 +209,7 @@ static sg_status read_shapes(sg_bench_input *in, sg_error *e)
 {
     sg_tensor t[3];
     for (int i = 0; i < 3; i++) {
-        t[i] = sg_weights_find(in->file, names[i]);
+        t[i] = sg_source_find(in->file, names[i]);
         const bool real = t[i].dtype == SG_F32 || t[i].dtype == SG_F16 || t[i].dtype == SG_BF16;
         if (t[i].rank != 3 || !real)
             return sg_error_set(e, SG_E_FORMAT, "--qkv: %s: tensor \"%s\" should be F32, F16 or BF16 [n, h, d]",
@@ -263,7 +263,7 @@ static sg_status take_file(sg_bench_input *in, sg_error *e)
     if (allocated) sg_order_invert(row, theirs, in->n);
     for (int k = 0; allocated && k < 3; k++)
         for (int64_t i = 0; i < in->n; i++)
-            take_row(in, in->host[k], sg_weights_find(in->file, names[k]), k ? in->hk : in->h, row[token[i]], i);
+            take_row(in, in->host[k], sg_source_find(in->file, names[k]), k ? in->hk : in->h, row[token[i]], i);
     free(token);
     free(theirs);
     free(row);
@@ -317,5 +317,5 @@ sg_status sg_bench_input_fill(sg_bench_input *in, int threads, sg_error *e)
 void sg_bench_input_close(sg_bench_input *in)
 {
     for (int i = 0; i < 3; i++) free(in->host[i]);
-    sg_weights_close(&in->file);
+    sg_source_close(&in->file);
 }

@@ -4,7 +4,7 @@
 
 #include "options.h"
 #include "order.h"
-#include "weights.h"
+#include "tensor_source.h"
 
 /* Made inputs resemble those of a video: with field = 1.6 smooth + 0.6 noise, where smooth is standard normal on a grid
  * of a third of the frames and a fifth of the rows and columns, interpolated linearly, and noise is standard normal,
@@ -23,7 +23,7 @@ typedef struct sg_bench_input {
     sg_dtype    dtype;
     sg_order    order;
     float      *host[3]; /* q [n, h, d], k and v [n, hk, d], rounded to dtype, in that order */
-    sg_weights *file;
+    sg_source *file;
 } sg_bench_input;
 
 /* All but host, from --shape, --heads and --qkv; dtype and order stay as they are. The caller closes, after a failure

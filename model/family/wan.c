@@ -85,10 +85,10 @@ static sg_status check_fit(const wan *w, const char *dir, sg_error *e)
     return SG_OK;
 }
 
-static sg_status open_denoiser(wan *w, int i, const char *dir, const char *name, sg_config *index, sg_dtype act,
-                               sg_error *e)
+static sg_status open_denoiser(wan *w, int i, const sg_checkpoint *from, const char *name, sg_config *index,
+                               sg_dtype act, sg_error *e)
 {
-    SG_TRY(sg_wan_dit_open(&w->dit[i], dir, name, act, e));
+    SG_TRY(sg_wan_dit_open(&w->dit[i], from, name, act, e));
     sg_part *const part = sg_wan_dit_part(w->dit[i]);
     note_class(part, index, name);
     w->components.denoiser[i] = (sg_denoiser){.part = part, .layers = (int)sg_wan_dit_config(w->dit[i])->layers};
@@ -96,23 +96,23 @@ static sg_status open_denoiser(wan *w, int i, const char *dir, const char *name,
     return SG_OK;
 }
 
-static sg_status open_parts(wan *w, const char *dir, sg_config *index, sg_dtype act, sg_error *e)
+static sg_status open_parts(wan *w, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
 {
     sg_components *const   c = &w->components;
     sg_text_encoder *const t = &c->text[0].encoder;
     c->guidance = SG_GUIDANCE_CLASSIFIER_FREE;
     SG_TRY(read_index(w, index));
-    SG_TRY(sg_sampler_config_read(&c->sampler, dir, e));
-    SG_TRY(sg_t5_encoder_open(t, dir, "text_encoder", "tokenizer", act, e));
+    SG_TRY(sg_sampler_config_read(&c->sampler, from, e));
+    SG_TRY(sg_t5_encoder_open(t, from, "text_encoder", "tokenizer", act, e));
     note_class(t->ops->part(t->of), index, "text_encoder");
     c->text[0].tokens_max = TEXT_LEN;
     c->texts = 1;
-    SG_TRY(open_denoiser(w, 0, dir, "transformer", index, act, e));
+    SG_TRY(open_denoiser(w, 0, from, "transformer", index, act, e));
     if (w->boundary > 0) {
-        SG_TRY(open_denoiser(w, 1, dir, "transformer_2", index, act, e));
+        SG_TRY(open_denoiser(w, 1, from, "transformer_2", index, act, e));
         c->denoiser[0].from = w->boundary * c->sampler.train_steps;
     }
-    SG_TRY(sg_wan_vae_open(&w->vae, dir, act, e));
+    SG_TRY(sg_wan_vae_open(&w->vae, from, act, e));
     note_class(sg_wan_vae_part(w->vae), index, "vae");
     c->vae = (sg_vae){.ops = &sg_wan_vae_ops, .of = w->vae};
 
@@ -121,7 +121,7 @@ static sg_status open_parts(wan *w, const char *dir, sg_config *index, sg_dtype 
     /* both sides of a patch are powers of two in every known checkpoint */
     c->size_multiple = v.scale_space * (int)(patch[1] > patch[2] ? patch[1] : patch[2]);
     c->frame_multiple = v.scale_time * (int)patch[0];
-    return check_fit(w, dir, e);
+    return check_fit(w, sg_checkpoint_path(from), e);
 }
 
 static void wan_close(void *model)
@@ -136,11 +136,11 @@ static void wan_close(void *model)
     free(w);
 }
 
-static sg_status wan_open(void **model, const char *dir, sg_config *index, sg_dtype act, sg_error *e)
+static sg_status wan_open(void **model, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
 {
     wan *w = calloc(1, sizeof *w);
-    if (!w) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", dir);
-    const sg_status st = open_parts(w, dir, index, act, e);
+    if (!w) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_checkpoint_path(from));
+    const sg_status st = open_parts(w, from, index, act, e);
     if (st) {
         wan_close(w);
         w = NULL;

@@ -146,16 +146,15 @@ static void want_all(sg_wan_dit *d)
     sg_bind_ignore(b, "norm_added_q"); /* left over in some published files */
 }
 
-sg_status sg_wan_dit_open(sg_wan_dit **out, const char *model_dir, const char *name, sg_dtype act, sg_error *e)
+sg_status sg_wan_dit_open(sg_wan_dit **out, const sg_checkpoint *from, const char *name, sg_dtype act, sg_error *e)
 {
     sg_wan_dit *d = calloc(1, sizeof *d);
     sg_config  *f = NULL;
-    if (!d) return sg_error_set(e, SG_E_MEMORY, "%s/%s: out of memory", model_dir, name);
-    sg_status st =
-        sg_part_open(&d->part, model_dir, name, "diffusion_pytorch_model", "WanTransformer3DModel", act, &f, e);
+    if (!d) return sg_error_set(e, SG_E_MEMORY, "%s/%s: out of memory", sg_checkpoint_path(from), name);
+    sg_status st = sg_part_open(&d->part, from, name, "WanTransformer3DModel", act, &f, e);
     if (!st) st = read_config(&d->config, f);
     if (!st && !(d->block = calloc((size_t)d->config.layers, sizeof *d->block)))
-        st = sg_error_set(e, SG_E_MEMORY, "%s/%s: out of memory", model_dir, name);
+        st = sg_error_set(e, SG_E_MEMORY, "%s/%s: out of memory", sg_checkpoint_path(from), name);
     if (!st) {
         const sg_wan_config *const c = &d->config;
         snprintf(d->part.summary, sizeof d->part.summary,

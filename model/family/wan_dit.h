@@ -15,8 +15,8 @@ typedef struct sg_wan_config {
 
 typedef struct sg_wan_dit sg_wan_dit;
 
-/* Opens model_dir/name ("transformer" or "transformer_2"); loads nothing. */
-sg_status            sg_wan_dit_open(sg_wan_dit **out, const char *model_dir, const char *name, sg_dtype act,
+/* Opens component `name` of c ("transformer" or "transformer_2"); loads nothing. */
+sg_status            sg_wan_dit_open(sg_wan_dit **out, const sg_checkpoint *c, const char *name, sg_dtype act,
                                      sg_error *e) SG_MUST_USE;
 void                 sg_wan_dit_close(sg_wan_dit **d);
 sg_part             *sg_wan_dit_part(sg_wan_dit *d);

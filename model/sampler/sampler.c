@@ -45,16 +45,13 @@ static void read_common(sg_config *c, sg_sampler_config *out)
     sg_solver_absent(c, "shift_terminal");
 }
 
-sg_status sg_sampler_config_read(sg_sampler_config *out, const char *model_dir, sg_error *e)
+sg_status sg_sampler_config_read(sg_sampler_config *out, const sg_checkpoint *checkpoint, sg_error *e)
 {
-    char       path[1024], known[256] = "";
+    char       known[256] = "";
     sg_config *c = NULL;
     bool       found = false;
     *out = (sg_sampler_config){0};
-    const int length = snprintf(path, sizeof path, "%s/scheduler/scheduler_config.json", model_dir);
-    if (length < 0 || (size_t)length >= sizeof path)
-        return sg_error_set(e, SG_E_ARG, "%s: the path is too long", model_dir);
-    SG_TRY(sg_config_open(&c, path, e));
+    SG_TRY(sg_checkpoint_config(checkpoint, "scheduler", &c, e));
     const char *const name = sg_config_string(c, "_class_name", NULL);
     for (int i = 0; name && i < SOLVERS; i++) {
         const size_t at = strlen(known);

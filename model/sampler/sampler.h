@@ -2,7 +2,7 @@
 #ifndef SG_SAMPLER_H
 #define SG_SAMPLER_H
 
-#include "config.h"
+#include "checkpoint.h"
 #include "engine.h"
 #include "op.h"
 
@@ -16,10 +16,10 @@ typedef struct sg_sampler_config {
     int                     order;       /* UniPC's solver_order, 1 or 2; 2 where the file is FlowMatchEuler's */
 } sg_sampler_config;
 
-/* Reads model_dir/scheduler/scheduler_config.json, which is UniPCMultistepScheduler's or
+/* Reads the config of c's component "scheduler", which is UniPCMultistepScheduler's or
  * FlowMatchEulerDiscreteScheduler's of diffusers. What this program does not do (dynamic shift, karras sigmas, another
  * prediction type, ...) is refused with the field's name. */
-sg_status sg_sampler_config_read(sg_sampler_config *out, const char *model_dir, sg_error *e) SG_MUST_USE;
+sg_status sg_sampler_config_read(sg_sampler_config *out, const sg_checkpoint *checkpoint, sg_error *e) SG_MUST_USE;
 
 enum { SG_STEPS_MAX = 1000 };
 

@@ -144,8 +144,8 @@ static void want_all(sg_t5 *t)
     sg_bind_ignore(b, "lm_head.");
 }
 
-/* What is wrong with the table, in words, or an empty text. `at` is its place in the files, -1 for nowhere. */
-static void check_table(const sg_t5 *t, const char *name, int64_t at, char *text, size_t size)
+/* What is wrong with the table, in words, or an empty text. in_file: its type there, NULL: it is nowhere. */
+static void check_table(const sg_t5 *t, const char *name, const char *in_file, char *text, size_t size)
 {
     const int64_t dim[2] = {t->config.size.vocab, t->config.size.width};
     char          wanted[96], found[96];
@@ -153,11 +153,10 @@ static void check_table(const sg_t5 *t, const char *name, int64_t at, char *text
     sg_shape_text(found, sizeof found, t->embed.rank, t->embed.dim);
     const sg_dtype type = t->embed.dtype;
     *text = 0;
-    if (at < 0)
+    if (!in_file)
         snprintf(text, size, "missing: shared.weight or encoder.embed_tokens.weight %s", wanted);
     else if (t->embed.rank == 0 || (type != SG_F32 && type != SG_F16 && type != SG_BF16))
-        snprintf(text, size, "wrong type: %s is %s, should be F32, F16 or BF16", name,
-                 sg_weights_dtype(t->part.weights, (size_t)at));
+        snprintf(text, size, "wrong type: %s is %s, should be F32, F16 or BF16", name, in_file);
     else if (t->embed.rank != 2 || t->embed.dim[0] != dim[0] || t->embed.dim[1] != dim[1])
         snprintf(text, size, "misshapen: %s is %s, should be %s", name, found, wanted);
 }
@@ -165,16 +164,16 @@ static void check_table(const sg_t5 *t, const char *name, int64_t at, char *text
 /* Looks for the table; its complaint becomes one line more of what the binding has to say. */
 static sg_status check_weights(sg_t5 *t, sg_error *e)
 {
-    const sg_weights *const w = t->part.weights;
-    const char             *name = "encoder.embed_tokens.weight";
-    char                    text[320];
-    if (sg_weights_index(w, name) < 0) name = "shared.weight";
-    t->embed = sg_weights_find(w, name);
-    check_table(t, name, sg_weights_index(w, name), text, sizeof text);
+    const char *name = "encoder.embed_tokens.weight", *type;
+    char        text[320];
+    if (!sg_bind_has(t->part.bind, name)) name = "shared.weight";
+    t->embed = sg_bind_peek(t->part.bind, name, &type);
+    check_table(t, name, type, text, sizeof text);
     const sg_status bound = sg_bind_check(t->part.bind, e);
     if (*text == 0) return bound;
     if (bound == SG_OK)
-        return sg_error_set(e, SG_E_FORMAT, "%s: the tensors do not fit this model:\n  %s", sg_weights_path(w), text);
+        return sg_error_set(e, SG_E_FORMAT, "%s: the tensors do not fit this model:\n  %s",
+                            sg_source_path(t->part.source), text);
     if (e) {
         const size_t used = strlen(e->text);
         snprintf(e->text + used, sizeof e->text - used, "\n  %s", text);
@@ -185,19 +184,19 @@ static sg_status check_weights(sg_t5 *t, sg_error *e)
 static sg_status bind(sg_t5 *t, sg_error *e)
 {
     const size_t layers = (size_t)t->config.size.layers;
-    if (layers > sg_weights_count(t->part.weights))
+    if (layers > sg_source_count(t->part.source))
         return sg_error_set(e, SG_E_FORMAT, "%s/config.json: num_layers: %zu, but the weights are %zu tensors in all",
-                            t->part.dir, layers, sg_weights_count(t->part.weights));
+                            t->part.dir, layers, sg_source_count(t->part.source));
     t->block = calloc(layers, sizeof *t->block);
     if (!t->block) return sg_error_set(e, SG_E_MEMORY, "no memory for %zu layers", layers);
     want_all(t);
     return check_weights(t, e);
 }
 
-static sg_status open_into(sg_t5 *t, const char *model_dir, const char *name, sg_dtype act, sg_error *e)
+static sg_status open_into(sg_t5 *t, const sg_checkpoint *checkpoint, const char *name, sg_dtype act, sg_error *e)
 {
     sg_config *c = NULL;
-    sg_status  status = sg_part_open(&t->part, model_dir, name, "model", NULL, act, &c, e);
+    sg_status  status = sg_part_open(&t->part, checkpoint, name, NULL, act, &c, e);
     if (status == SG_OK) {
         t->config = read_config(c);
         status = sg_config_status(c);
@@ -206,12 +205,12 @@ static sg_status open_into(sg_t5 *t, const char *model_dir, const char *name, sg
     return status == SG_OK ? bind(t, e) : status;
 }
 
-sg_status sg_t5_open(sg_t5 **out, const char *model_dir, const char *name, sg_dtype act, sg_error *e)
+sg_status sg_t5_open(sg_t5 **out, const sg_checkpoint *from, const char *name, sg_dtype act, sg_error *e)
 {
     *out = NULL;
     sg_t5 *t = calloc(1, sizeof *t);
     if (!t) return sg_error_set(e, SG_E_MEMORY, "no memory for %s", name);
-    const sg_status status = open_into(t, model_dir, name, act, e);
+    const sg_status status = open_into(t, from, name, act, e);
     if (status) {
         sg_t5_close(&t);
         return status;

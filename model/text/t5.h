@@ -8,8 +8,8 @@
 
 typedef struct sg_t5 sg_t5;
 
-/* Opens model_dir/name: config.json and weights; loads nothing (sg_bind_load on sg_t5_part does). */
-sg_status sg_t5_open(sg_t5 **out, const char *model_dir, const char *name, sg_dtype act, sg_error *e) SG_MUST_USE;
+/* Opens component `name` of c: config and weights; loads nothing (sg_bind_load on sg_t5_part does). */
+sg_status sg_t5_open(sg_t5 **out, const sg_checkpoint *c, const char *name, sg_dtype act, sg_error *e) SG_MUST_USE;
 void      sg_t5_close(sg_t5 **t);
 sg_part  *sg_t5_part(sg_t5 *t);
 
@@ -18,9 +18,9 @@ typedef struct sg_t5_info {
 } sg_t5_info;
 sg_t5_info sg_t5_describe(const sg_t5 *t);
 
-/* Opens model_dir/name and the tokenizer folder model_dir/tokenizer as one text encoder. SG_E_FORMAT when the tokenizer has
+/* Opens components `name` and `tokenizer` of c as one text encoder. SG_E_FORMAT when the tokenizer has
  * ids that the encoder's table has no row for. */
-sg_status sg_t5_encoder_open(sg_text_encoder *out, const char *model_dir, const char *name, const char *tokenizer,
+sg_status sg_t5_encoder_open(sg_text_encoder *out, const sg_checkpoint *c, const char *name, const char *tokenizer,
                              sg_dtype act, sg_error *e) SG_MUST_USE;
 
 /* Final hidden states of n real tokens (no padding, no mask): y F32 [n, width], given by the caller. ids are on the

@@ -1,5 +1,4 @@
 /* t5_encoder.c - a T5 encoder and its tokenizer as one text encoder. */
-#include "base/path.h"
 #include "t5.h"
 #include "t5_tokenizer.h"
 
@@ -37,26 +36,26 @@ static void encoder_close(void *of)
 static const sg_text_encoder_ops ops = {
     .part = part, .width = width, .tokenize = tokenize, .encode = encode, .close = encoder_close};
 
-static sg_status open_both(t5_encoder *t, const char *model_dir, const char *name, const char *tokenizer, sg_dtype act,
+static sg_status open_both(t5_encoder *t, const sg_checkpoint *c, const char *name, const char *tokenizer, sg_dtype act,
                            sg_error *e)
 {
     char path[1100];
-    SG_TRY(sg_path_join(path, sizeof path, model_dir, tokenizer, e));
+    SG_TRY(sg_checkpoint_place(c, tokenizer, path, sizeof path, e));
     SG_TRY(sg_t5_tokenizer_open(&t->tokenizer, path, e));
-    SG_TRY(sg_t5_open(&t->t5, model_dir, name, act, e));
+    SG_TRY(sg_t5_open(&t->t5, c, name, act, e));
     const int ids = sg_t5_tokenizer_vocab(t->tokenizer), rows = sg_t5_describe(t->t5).vocab;
     if (ids <= rows) return SG_OK;
     return sg_error_set(e, SG_E_FORMAT, "%s: the tokenizer has %d ids, but the text encoder's table only %d rows",
-                        model_dir, ids, rows);
+                        sg_checkpoint_path(c), ids, rows);
 }
 
-sg_status sg_t5_encoder_open(sg_text_encoder *out, const char *model_dir, const char *name, const char *tokenizer,
+sg_status sg_t5_encoder_open(sg_text_encoder *out, const sg_checkpoint *c, const char *name, const char *tokenizer,
                              sg_dtype act, sg_error *e)
 {
     t5_encoder *const t = calloc(1, sizeof *t);
     *out = (sg_text_encoder){0};
-    if (!t) return sg_error_set(e, SG_E_MEMORY, "%s/%s: out of memory", model_dir, name);
-    const sg_status st = open_both(t, model_dir, name, tokenizer, act, e);
+    if (!t) return sg_error_set(e, SG_E_MEMORY, "%s/%s: out of memory", sg_checkpoint_path(c), name);
+    const sg_status st = open_both(t, c, name, tokenizer, act, e);
     if (st)
         encoder_close(t);
     else

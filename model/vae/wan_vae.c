@@ -219,7 +219,7 @@ static sg_status bind_all(sg_wan_vae *v, sg_error *e)
     const sg_vae_config *const c = &v->config;
     const int64_t              pixel = 3 * c->patch * c->patch;
     sg_vae_coder *const d = &v->decoder, *const n = &v->encoder;
-    SG_TRY(sg_bind_open(&v->encoder_bind, v->part.weights, e));
+    SG_TRY(sg_bind_open(&v->encoder_bind, v->part.source, v->part.map, e));
     want_coder(v->part.bind, d, v->part.act, c->z, pixel, d->level[0].in, d->level[c->levels - 1].next);
     want_coder(v->encoder_bind, n, v->part.act, pixel, 2 * c->z, n->level[c->levels - 1].next,
                n->level[c->levels - 1].next);
@@ -230,9 +230,9 @@ static sg_status bind_all(sg_wan_vae *v, sg_error *e)
 
 /* ---- opening ---- */
 
-static sg_status open_parts(sg_wan_vae *v, const char *model_dir, sg_dtype act, sg_config **f, sg_error *e)
+static sg_status open_parts(sg_wan_vae *v, const sg_checkpoint *c, sg_dtype act, sg_config **f, sg_error *e)
 {
-    SG_TRY(sg_part_open(&v->part, model_dir, "vae", "diffusion_pytorch_model", "AutoencoderKLWan", act, f, e));
+    SG_TRY(sg_part_open(&v->part, c, "vae", "AutoencoderKLWan", act, f, e));
     SG_TRY(read_config(&v->config, *f));
     lay_decoder(&v->decoder, &v->config);
     lay_encoder(&v->encoder, &v->config);
@@ -245,12 +245,12 @@ static sg_status open_parts(sg_wan_vae *v, const char *model_dir, sg_dtype act, 
     return bind_all(v, e);
 }
 
-sg_status sg_wan_vae_open(sg_wan_vae **out, const char *model_dir, sg_dtype act, sg_error *e)
+sg_status sg_wan_vae_open(sg_wan_vae **out, const sg_checkpoint *c, sg_dtype act, sg_error *e)
 {
     sg_wan_vae *v = *out = calloc(1, sizeof *v);
     sg_config  *f = NULL;
-    if (!v) return sg_error_set(e, SG_E_MEMORY, "%s/vae: out of memory", model_dir);
-    const sg_status st = open_parts(v, model_dir, act, &f, e);
+    if (!v) return sg_error_set(e, SG_E_MEMORY, "%s/vae: out of memory", sg_checkpoint_path(c));
+    const sg_status st = open_parts(v, c, act, &f, e);
     sg_config_close(&f);
     if (st) sg_wan_vae_close(out);
     return st;

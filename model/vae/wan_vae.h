@@ -9,9 +9,9 @@
 
 typedef struct sg_wan_vae sg_wan_vae;
 
-/* Reads config.json, binds and checks every tensor of the decoder and of the encoder; loads nothing. sg_bind_load on
+/* Of component "vae" of c: reads its config, binds and checks every tensor of the decoder and of the encoder; loads nothing. sg_bind_load on
  * the part's bind loads the decoder; the encoder has a binding of its own. */
-sg_status sg_wan_vae_open(sg_wan_vae **out, const char *model_dir, sg_dtype act, sg_error *e) SG_MUST_USE;
+sg_status sg_wan_vae_open(sg_wan_vae **out, const sg_checkpoint *c, sg_dtype act, sg_error *e) SG_MUST_USE;
 void      sg_wan_vae_close(sg_wan_vae **v);
 sg_part  *sg_wan_vae_part(sg_wan_vae *v);
 sg_bind  *sg_wan_vae_encoder_bind(sg_wan_vae *v); /* v owns it */

@@ -1,5 +1,6 @@
 /* fuzz_index.c - any bytes as the index of two sound shards. */
-#include "weights.h"
+#include "safetensors_write.h"
+#include "tensor_source.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,15 +36,15 @@ static void set_up(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     sg_error    e = {0};
-    sg_weights *w = NULL;
+    sg_source *w = NULL;
     set_up();
     FILE *const f = fopen(path[SHARDS], "wb");
     if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0) abort();
-    if (sg_weights_open(&w, dir, "m", &e) == SG_OK) {
-        if (sg_weights_files(w) > SHARDS || sg_weights_count(w) != (size_t)sg_weights_files(w)) abort();
+    if (sg_source_open_stem(&w, dir, "m", &e) == SG_OK) {
+        if (sg_source_files(w) > SHARDS || sg_source_count(w) != (size_t)sg_source_files(w)) abort();
     } else if (e.text[0] == '\0' || w) {
         abort();
     }
-    sg_weights_close(&w);
+    sg_source_close(&w);
     return 0;
 }

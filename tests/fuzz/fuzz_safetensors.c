@@ -27,31 +27,31 @@ static void set_up(void)
 static void *take(size_t bytes) { return aligned_alloc(SG_ALIGN, bytes); }
 
 /* Whatever the header says, views must lie within the file. */
-static void look_through(const sg_weights *w)
+static void look_through(const sg_source *w)
 {
     uint64_t bytes = 0, sum = 0;
-    for (size_t i = 0; i < sg_weights_count(w); i++) {
-        sg_tensor         t;
-        const char *const name = sg_weights_name(w, i, &t);
+    for (size_t i = 0; i < sg_source_count(w); i++) {
+        const sg_tensor   t = sg_source_view(w, i);
+        const char *const name = sg_source_at(w, i)->name;
         const uint8_t    *x = t.data;
-        if (sg_weights_index(w, name) != (int64_t)i) abort();
-        if (sg_bytes(t) > sg_weights_bytes(w) - bytes) abort();
+        if (sg_source_index(w, name) != (int64_t)i) abort();
+        if (sg_bytes(t) > sg_source_bytes(w) - bytes) abort();
         bytes += sg_bytes(t);
         for (size_t k = 0; k < sg_bytes(t); k++) sum += x[k];
     }
     if (sum > 255 * bytes) abort();
 }
 
-static void load_all(const sg_weights *w, const sg_backend *backend)
+static void load_all(const sg_source *w, const sg_backend *backend)
 {
     sg_bind        *b = NULL;
     sg_error        e = {0};
     sg_tensor       wanted[8];
     static unsigned turn;
-    if (sg_bind_open(&b, w, &e) != SG_OK) return;
-    for (size_t i = 0; i < sg_weights_count(w) && i < 8; i++) {
-        sg_tensor         t;
-        const char *const name = sg_weights_name(w, i, &t);
+    if (sg_bind_open(&b, w, NULL, &e) != SG_OK) return;
+    for (size_t i = 0; i < sg_source_count(w) && i < 8; i++) {
+        const sg_tensor   t = sg_source_view(w, i);
+        const char *const name = sg_source_at(w, i)->name;
         if (t.rank) sg_want_(b, &wanted[i], turn++ % 2 ? SG_F32 : SG_BF16, name, t.rank, t.dim);
     }
     if (sg_bind_load(b, backend, NULL, NULL, &e) != SG_OK && e.text[0] == '\0') abort();
@@ -63,16 +63,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const sg_memory  memory = {.alloc = take, .release = free};
     static const sg_backend host = {.name = "host", .memory = &memory, .host_memory = true, .threads = 1};
     sg_error                e = {0};
-    sg_weights             *w = NULL;
+    sg_source             *w = NULL;
     set_up();
     FILE *const f = fopen(path, "wb");
     if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0) abort();
-    if (sg_weights_open(&w, dir, "m", &e) == SG_OK) {
+    if (sg_source_open_stem(&w, dir, "m", &e) == SG_OK) {
         look_through(w);
         load_all(w, &host);
     } else if (e.text[0] == '\0' || w) {
         abort();
     }
-    sg_weights_close(&w);
+    sg_source_close(&w);
     return 0;
 }

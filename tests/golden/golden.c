@@ -11,6 +11,7 @@
 #include "counter.h"
 #include "engine_state.h"
 #include "meta.h"
+#include "safetensors_write.h"
 #include "wan_vae.h"
 
 #include <inttypes.h>
@@ -37,7 +38,7 @@ typedef struct recorder {
 typedef struct golden_case {
     const char *dir, *backend, *dtype;
     bool        verbose;
-    sg_weights *taps;
+    sg_source *taps;
     json_t     *about; /* tap name to its shape, its norm and the relative error of the reference's own rounding */
     sg_engine  *g;
     sg_request  r;
@@ -174,7 +175,7 @@ static void print_worst(const float *ours, const float *want, int64_t n, uint64_
 /* True when the tap passes. */
 static bool compare(golden_case *c, const char *name, const float *ours, int64_t count)
 {
-    const sg_tensor want = sg_weights_find(c->taps, name);
+    const sg_tensor want = sg_source_find(c->taps, name);
     const int64_t   size = size_of_tap(c, name);
     if (!want.rank) {
         printf("  %-28s is not in the fixture\n", name);
@@ -210,8 +211,8 @@ static bool compare_all(golden_case *c, const recorder *rec, const char *prefix)
 static bool complete(const golden_case *c, recorder *rec, const char *const *prefixes)
 {
     bool all = true;
-    for (size_t i = 0; i < sg_weights_count(c->taps); i++) {
-        const char *const name = sg_weights_name(c->taps, i, NULL);
+    for (size_t i = 0; i < sg_source_count(c->taps); i++) {
+        const char *const name = sg_source_at(c->taps, i)->name;
         bool              mine = false;
         for (int k = 0; prefixes[k]; k++) mine = mine || strncmp(name, prefixes[k], strlen(prefixes[k])) == 0;
         if (!mine || find(rec, name)) continue;
@@ -275,7 +276,7 @@ static sg_tensor made(const char *name, counter_rule rule, int rank, const int64
 
 static const char *meta(const golden_case *c, const char *key)
 {
-    const char *const v = sg_weights_metadata(c->taps, key);
+    const char *const v = sg_source_metadata(c->taps, key);
     if (!v) {
         fprintf(stderr, "golden: %s/taps.safetensors: no metadata \"%s\"\n", c->dir, key);
         exit(2);
@@ -364,7 +365,7 @@ static bool encode(golden_case *c)
         4)
         die("metadata \"clip\" is not a shape");
     const sg_tensor clip = made("clip", COUNTER_CLIP, 4, dim);
-    const bool      ok = report("vae", sg_wan_vae_open(&v, c->dir, c->g->act, &e), &e) &&
+    const bool      ok = report("vae", sg_wan_vae_open(&v, c->g->checkpoint, c->g->act, &e), &e) &&
                     report("encode", encode_on(c, v, clip, &rec, &e), &e) && compare_all(c, &rec, "enc.") &&
                     complete(c, &rec, prefixes);
     free(clip.data);
@@ -378,7 +379,7 @@ static bool encode(golden_case *c)
 static bool open_case(golden_case *c)
 {
     sg_error e = {0};
-    if (!report("taps", sg_weights_open(&c->taps, c->dir, "taps", &e), &e)) return false;
+    if (!report("taps", sg_source_open_stem(&c->taps, c->dir, "taps", &e), &e)) return false;
     c->about = json_loads(meta(c, "taps"), 0, NULL);
     const sg_engine_options o = {.model_dir = c->dir, .backend = c->backend, .dtype = c->dtype};
     if (!report("open", sg_engine_open(&c->g, &o, &e), &e)) return false;
@@ -402,7 +403,7 @@ static bool run_case(golden_case *c)
     printf("%s: %d taps compared, nearest to its gate: %s at %.2f of it\n", ok ? "ok" : "FAILED", c->compared,
            c->worst_name, c->worst);
     sg_engine_close(&c->g);
-    sg_weights_close(&c->taps);
+    sg_source_close(&c->taps);
     json_decref(c->about);
     return ok;
 }

@@ -6,7 +6,7 @@
  * than 1 dB further from our f32 clips than those of diffusers are from its own. */
 #include "counter.h"
 #include "engine.h"
-#include "weights.h"
+#include "tensor_source.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -65,31 +65,25 @@ static double psnr(const uint8_t *a, const uint8_t *b, size_t n)
     return sum > 0 ? 10 * log10(255.0 * 255.0 * (double)n / sum) : INFINITY;
 }
 
-static sg_weights *open_fixture(const char *path)
+static sg_source *open_fixture(const char *path)
 {
-    sg_weights *w = NULL;
-    sg_error    e = {0};
-    char        dir[1024], *name;
-    snprintf(dir, sizeof dir, "%s", path);
-    name = strrchr(dir, '/');
-    if (!name || strlen(name) < 13) die("the fixture is DIR/NAME.safetensors");
-    *name++ = '\0';
-    name[strlen(name) - strlen(".safetensors")] = '\0';
-    if (sg_weights_open(&w, dir, name, &e)) die(e.text);
+    sg_source *w = NULL;
+    sg_error   e = {0};
+    if (sg_source_open(&w, path, &e)) die(e.text);
     return w;
 }
 
-static const char *text(const sg_weights *fixture, const char *key)
+static const char *text(const sg_source *fixture, const char *key)
 {
-    const char *const value = sg_weights_metadata(fixture, key);
+    const char *const value = sg_source_metadata(fixture, key);
     if (!value) die("not a fixture of whole.py");
     return value;
 }
 
 /* The default clip in f32 against the fixture's pixels: of each eight in a row one. */
-static bool check_default(sg_engine *g, const sg_weights *fixture)
+static bool check_default(sg_engine *g, const sg_source *fixture)
 {
-    const sg_tensor pixels = sg_weights_find(fixture, "pixels");
+    const sg_tensor pixels = sg_source_find(fixture, "pixels");
     sg_request      r = sg_engine_defaults(g);
     r.prompt = text(fixture, "prompt");
     const clip     c = render(g, r);
@@ -112,7 +106,7 @@ static bool check_default(sg_engine *g, const sg_weights *fixture)
 }
 
 /* The fixture's small clips in both dtypes against each other. */
-static bool check_bf16(sg_engine *f32, sg_engine *bf16, const sg_weights *fixture)
+static bool check_bf16(sg_engine *f32, sg_engine *bf16, const sg_source *fixture)
 {
     const int    seeds = atoi(text(fixture, "seeds"));
     const double theirs = atof(text(fixture, "psnr_bf16"));
@@ -138,13 +132,13 @@ static bool check_bf16(sg_engine *f32, sg_engine *bf16, const sg_weights *fixtur
 int main(int argc, char **argv)
 {
     if (argc != 4) die("usage: golden_whole BACKEND MODEL FIXTURE.safetensors");
-    sg_weights *fixture = open_fixture(argv[3]);
+    sg_source *fixture = open_fixture(argv[3]);
     sg_engine  *f32 = open_engine(argv[1], argv[2], "f32"), *bf16 = open_engine(argv[1], argv[2], "bf16");
     bool        ok = check_default(f32, fixture);
     ok = check_bf16(f32, bf16, fixture) && ok;
     puts(ok ? "ok" : "FAILED");
     sg_engine_close(&f32);
     sg_engine_close(&bf16);
-    sg_weights_close(&fixture);
+    sg_source_close(&fixture);
     return !ok;
 }

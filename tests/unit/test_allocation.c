@@ -12,7 +12,7 @@
 #include "prompt_set.h"
 #include "sink.h"
 #include "t5_tokenizer.h"
-#include "weights.h"
+#include "tensor_source.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -230,10 +230,10 @@ static sg_status open_weights(sg_error *e)
                                            {"/transformer", "diffusion_pytorch_model"}};
     for (int i = 0; i < 2; i++) {
         char        dir[1024];
-        sg_weights *w = NULL;
+        sg_source *w = NULL;
         snprintf(dir, sizeof dir, "%s%s", tiny, place[i][0]);
-        SG_TRY(sg_weights_open(&w, dir, place[i][1], e));
-        sg_weights_close(&w);
+        SG_TRY(sg_source_open_stem(&w, dir, place[i][1], e));
+        sg_source_close(&w);
     }
     return SG_OK;
 }

@@ -115,7 +115,7 @@ typedef struct entry {
 
 /* Opens a file of these tensors, one after the other, the last one without a name; `blanks` more before the data than
  * alignment needs. */
-static sg_weights *file_of(const entry *t, int blanks, const void *data)
+static sg_source *file_of(const entry *t, int blanks, const void *data)
 {
     char     header[1024] = "{";
     uint64_t n = 1, at = 0;
@@ -131,24 +131,24 @@ static sg_weights *file_of(const entry *t, int blanks, const void *data)
     fwrite(data, 1, at, f);
     assert_int_equal(fclose(f), 0);
     sg_error    e = {0};
-    sg_weights *w = NULL;
-    if (sg_weights_open(&w, dir, "m", &e) != SG_OK) fail_msg("%s", e.text);
+    sg_source *w = NULL;
+    if (sg_source_open_stem(&w, dir, "m", &e) != SG_OK) fail_msg("%s", e.text);
     return w;
 }
 #define FILE_OF(data, ...) file_of((const entry[]){__VA_ARGS__, {0}}, 0, data)
 
-static sg_bind *bind_to(const sg_weights *w)
+static sg_bind *bind_to(const sg_source *w)
 {
     sg_bind *b = NULL;
-    assert_int_equal(sg_bind_open(&b, w, NULL), SG_OK);
+    assert_int_equal(sg_bind_open(&b, w, NULL, NULL), SG_OK);
     return b;
 }
 
-static void close_both(sg_bind **b, sg_weights **w)
+static void close_both(sg_bind **b, sg_source **w)
 {
     sg_bind_close(b);
     assert_null(*b);
-    sg_weights_close(w);
+    sg_source_close(w);
     assert_int_equal(blocks, 0);
 }
 
@@ -157,7 +157,7 @@ static void close_both(sg_bind **b, sg_weights **w)
 static void names_shapes_and_prefixes_bind(void **state)
 {
     (void)state;
-    sg_weights *w = FILE_OF(((float[]){1, 2, 3}), {"blocks.3.q", "F32", "[2,1]", 8}, {"b", "F32", "[]", 4});
+    sg_source *w = FILE_OF(((float[]){1, 2, 3}), {"blocks.3.q", "F32", "[2,1]", 8}, {"b", "F32", "[]", 4});
     sg_bind    *b = bind_to(w);
     sg_error    e = {0};
     sg_tensor   q, s;
@@ -181,7 +181,7 @@ static void all_troubles_are_told_at_once(void **state)
     (void)state;
     static const entry list[] = {{"x", "U8", "[2,3]", 6},  {"long", "I64", "[1]", 8},    {"f", "F16", "[2]", 4},
                                  {"rest", "U8", "[2]", 2}, {"opt.rest", "U8", "[0]", 0}, {0}};
-    sg_weights        *w = file_of(list, 0, (char[20]){0});
+    sg_source        *w = file_of(list, 0, (char[20]){0});
     sg_bind           *b = bind_to(w);
     sg_error           e = {0};
     sg_tensor          t[5];
@@ -212,7 +212,7 @@ static void all_troubles_are_told_at_once(void **state)
 static void long_reports_are_cut_by_kind(void **state)
 {
     (void)state;
-    sg_weights *w = FILE_OF("", {"extra", "U8", "[1]", 1});
+    sg_source *w = FILE_OF("", {"extra", "U8", "[1]", 1});
     sg_bind    *b = bind_to(w);
     sg_error    e = {0};
     sg_tensor   t;
@@ -238,7 +238,7 @@ static void mistakes_of_the_caller_latch(void **state)
     static char long_name[1000];
     memset(long_name, 'x', sizeof long_name - 1);
     for (int i = 0; i < 4; i++) {
-        sg_weights *w = file_of(&(entry){0}, 0, "");
+        sg_source *w = file_of(&(entry){0}, 0, "");
         sg_bind    *b = bind_to(w);
         sg_error    e = {0};
         sg_tensor   t;
@@ -277,20 +277,20 @@ static void check_conversion(sg_dtype from, sg_dtype as, const sg_backend *backe
     fill(x, from, n);
     snprintf(shape, sizeof shape, "[%zu]", n);
     const entry list[] = {{"x", sg_dtype_name(from), shape, n * size}, {0}};
-    sg_weights *w = file_of(list, misaligned, x);
+    sg_source *w = file_of(list, misaligned, x);
     sg_bind    *b = bind_to(w);
     sg_error    e = {0};
     sg_tensor   t, file = {x, from, 1, {(int64_t)n}};
     size_t      mapped;
     sg_want(b, &t, as, "x", (int64_t)n);
     const bool stays = backend->host_memory && from == as && !misaligned;
-    assert_int_equal((uintptr_t)sg_weights_find(w, "x").data % size, misaligned ? 1 : 0);
+    assert_int_equal((uintptr_t)sg_source_find(w, "x").data % size, misaligned ? 1 : 0);
     const size_t bytes = sg_bind_bytes(b, backend, &mapped);
     assert_int_equal(mapped, stays ? n * size : 0);
     if (sg_bind_load(b, backend, NULL, NULL, &e) != SG_OK) fail_msg("%s", e.text);
     assert_int_equal(blocks, !stays);
     assert_int_equal(bytes, stays ? 0 : block_bytes);
-    assert_ptr_equal(t.data, stays ? sg_weights_find(w, "x").data : block);
+    assert_ptr_equal(t.data, stays ? sg_source_find(w, "x").data : block);
     for (int64_t i = 0; i < (int64_t)n; i++) {
         const float    want = sg_load(&file, i);
         const uint16_t half = sg_f32_to_bf16(want);
@@ -323,7 +323,7 @@ static void every_half_is_exact(void **state)
     static uint16_t x[N];
     for (int n = 0, h = 0; h < 65536; h++)
         if ((h & 0x7c00) != 0x7c00) x[n++] = (uint16_t)h;
-    sg_weights *w = FILE_OF(x, {"x", "F16", "[63488]", sizeof x});
+    sg_source *w = FILE_OF(x, {"x", "F16", "[63488]", sizeof x});
     sg_bind    *b = bind_to(w);
     sg_tensor   f, h;
     sg_want(b, &f, SG_F32, "x", N);
@@ -354,7 +354,7 @@ static void not_a_number_is_refused_by_name(void **state)
                 const int       at = k < 3 ? N - 1 : 700;
                 memset(x, 0, sizeof x);
                 sg_store(&t, at, bad[k % 3]);
-                sg_weights *w =
+                sg_source *w =
                     FILE_OF(x, {"a.nan", sg_dtype_name(types[from]), "[66000]", sg_bytes(t)}, {"ok", "U8", "[0]", 0});
                 sg_bind  *b = bind_to(w);
                 sg_error  e = {0};
@@ -368,7 +368,7 @@ static void not_a_number_is_refused_by_name(void **state)
                 close_both(&b, &w);
             }
     x[0] = 3.4e38f;
-    sg_weights *w = FILE_OF(x, {"x", "F32", "[1]", 4});
+    sg_source *w = FILE_OF(x, {"x", "F32", "[1]", 4});
     sg_bind    *b = bind_to(w);
     sg_error    e = {0};
     sg_tensor   t;
@@ -392,7 +392,7 @@ static void progress_cancel_unload_and_again(void **state)
 {
     (void)state;
     const float x[4] = {1, 2, 3, 4};
-    sg_weights *w = FILE_OF(x, {"a", "F32", "[2]", 8}, {"b", "F32", "[2]", 8}, {"c", "F32", "[0]", 0});
+    sg_source *w = FILE_OF(x, {"a", "F32", "[2]", 8}, {"b", "F32", "[2]", 8}, {"c", "F32", "[0]", 0});
     sg_bind    *b = bind_to(w);
     sg_error    e = {0};
     sg_tensor   a, also, c;
@@ -423,7 +423,7 @@ static void progress_cancel_unload_and_again(void **state)
 static void devices_may_fail(void **state)
 {
     (void)state;
-    sg_weights *w = FILE_OF(((float[]){1, 2}), {"a", "F32", "[2]", 8});
+    sg_source *w = FILE_OF(((float[]){1, 2}), {"a", "F32", "[2]", 8});
     sg_bind    *b = bind_to(w);
     sg_error    e = {0}, e2 = {0};
     sg_tensor   a;

@@ -177,7 +177,7 @@ static void latents_are_shown(void **state)
     sg_engine         *g = open_model(model, 0);
     sg_request         r = small(g);
     const sg_callbacks cb = {.context = &w, .latents = take_latents};
-    sg_weights        *file = NULL;
+    sg_source        *file = NULL;
     sg_tensor          t;
     sg_report          rep;
     sg_error           e = {0};
@@ -190,7 +190,7 @@ static void latents_are_shown(void **state)
     assert_int_equal(sg_latents_open(g, path, &file, &t, &e), SG_OK);
     assert_int_equal(sg_count(t), w.count);
     assert_memory_equal(t.data, w.last, w.count * sizeof *w.last);
-    sg_weights_close(&file);
+    sg_source_close(&file);
     unlink(path);
 
     w = (watch){0};

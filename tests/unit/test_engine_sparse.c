@@ -20,17 +20,17 @@ static sg_request sparse(const sg_engine *g)
 
 static float *read_tensor(const char *path, const char *name, size_t count)
 {
-    sg_weights *w = NULL;
+    sg_source *w = NULL;
     sg_error    e = {0};
     char        dir[] = "/tmp", stem[64];
     snprintf(stem, sizeof stem, "%.*s", (int)(strlen(path) - 5 - strlen(".safetensors")), path + 5);
-    if (sg_weights_open(&w, dir, stem, &e)) fail_msg("%s", e.text);
-    const sg_tensor t = sg_weights_find(w, name);
+    if (sg_source_open_stem(&w, dir, stem, &e)) fail_msg("%s", e.text);
+    const sg_tensor t = sg_source_find(w, name);
     assert_int_equal(sg_count(t), count);
     float *const x = malloc(count * sizeof *x);
     assert_non_null(x);
     for (size_t i = 0; i < count; i++) x[i] = sg_load(&t, (int64_t)i);
-    sg_weights_close(&w);
+    sg_source_close(&w);
     return x;
 }
 

@@ -6,6 +6,7 @@
 #include "capture.h"
 #include "engine_fixture.h"
 #include "rng.h"
+#include "safetensors_write.h"
 #include "solver.h"
 
 #include <math.h>
@@ -17,6 +18,7 @@ static const float out[3 * C] = {.5f, 0, .25f, 0, 0, -.5f, 0, .25f, .25f, .25f, 
 
 typedef struct made_up {
     sg_components       components;
+    sg_checkpoint      *checkpoint;
     sg_part             part[2];
     sg_tensor           mix, out;
     const sg_attention *attention;
@@ -30,6 +32,7 @@ typedef struct made_up {
 static void family_close(void *of)
 {
     for (int i = 0; i < 2; i++) sg_part_close(&((made_up *)of)->part[i]);
+    sg_checkpoint_close(&((made_up *)of)->checkpoint);
 }
 
 static const sg_components *components(const void *of) { return &((const made_up *)of)->components; }
@@ -160,7 +163,7 @@ static const sg_vae_ops vae = {.part = decoder_part,
 
 /* ---- an engine with it ---- */
 
-static void component(sg_part *p, const char *name, const char *weight, sg_tensor *to, const float *values, int64_t o)
+static void component(sg_part *p, const sg_checkpoint *from, const char *name, const char *weight, sg_tensor *to, const float *values, int64_t o)
 {
     char            path[128], command[64];
     sg_config      *config = NULL;
@@ -174,9 +177,9 @@ static void component(sg_part *p, const char *name, const char *weight, sg_tenso
     assert_non_null(f);
     fputs("{}", f);
     fclose(f);
-    snprintf(path, sizeof path, "%s/%s/net.safetensors", copy_dir, name);
+    snprintf(path, sizeof path, "%s/%s/diffusion_pytorch_model.safetensors", copy_dir, name);
     assert_int_equal(sg_safetensors_write(path, weight, t, NULL, &e), SG_OK);
-    if (sg_part_open(p, copy_dir, name, "net", NULL, SG_F32, &config, &e)) fail_msg("%s", e.text);
+    if (sg_part_open(p, from, name, NULL, SG_F32, &config, &e)) fail_msg("%s", e.text);
     sg_config_close(&config);
     sg_want(p->bind, to, SG_F32, weight, o, C);
     assert_int_equal(sg_bind_check(p->bind, &e), SG_OK);
@@ -187,8 +190,9 @@ static sg_engine *open_family(made_up *m, const char *backend)
     sg_engine *g = NULL;
     sg_error   e = {0};
     *m = (made_up){.text_layer = -1};
-    component(&m->part[0], "made_up", "mix", &m->mix, mix, C);
-    component(&m->part[1], "made_up_vae", "out", &m->out, out, 3);
+    assert_int_equal(sg_checkpoint_open(&m->checkpoint, copy_dir, &e), SG_OK);
+    component(&m->part[0], m->checkpoint, "made_up", "mix", &m->mix, mix, C);
+    component(&m->part[1], m->checkpoint, "made_up_vae", "out", &m->out, out, 3);
     m->components = (sg_components){.denoiser = {{.part = &m->part[0], .layers = 1}},
                                     .denoisers = 1,
                                     .vae = {.ops = &vae, .of = m},

@@ -152,6 +152,15 @@ static int remove_folder(void **state)
 #define FLOW "\"prediction_type\": \"flow_prediction\", \"use_flow_sigmas\": true"
 #define EULER "\"_class_name\": \"FlowMatchEulerDiscreteScheduler\""
 
+static sg_status read_config(sg_sampler_config *out, const char *dir, sg_error *e)
+{
+    sg_checkpoint *c = NULL;
+    assert_int_equal(sg_checkpoint_open(&c, dir, e), SG_OK);
+    const sg_status status = sg_sampler_config_read(out, c, e);
+    sg_checkpoint_close(&c);
+    return status;
+}
+
 static void test_configs_read(void **state)
 {
     (void)state;
@@ -167,13 +176,13 @@ static void test_configs_read(void **state)
                  "\"steps_offset\": 0, \"thresholding\": false, \"timestep_spacing\": \"linspace\","
                  "\"trained_betas\": null, \"use_beta_sigmas\": false, \"use_exponential_sigmas\": false,"
                  "\"use_karras_sigmas\": false}");
-    assert_int_equal(sg_sampler_config_read(&c, folder, &e), SG_OK);
+    assert_int_equal(read_config(&c, folder, &e), SG_OK);
     assert_true(c.kind == SG_SAMPLER_UNIPC && c.flow_shift == 5.0 && c.train_steps == 1000 && c.order == 2);
     write_config("{" UNIPC ", " FLOW ", \"solver_order\": 1, \"solver_type\": \"midpoint\"}");
-    assert_int_equal(sg_sampler_config_read(&c, folder, &e), SG_OK);
+    assert_int_equal(read_config(&c, folder, &e), SG_OK);
     assert_true(c.flow_shift == 1.0 && c.order == 1);
     write_config("{" EULER ", \"shift\": 3, \"num_train_timesteps\": 500, \"shift_terminal\": null}");
-    assert_int_equal(sg_sampler_config_read(&c, folder, &e), SG_OK);
+    assert_int_equal(read_config(&c, folder, &e), SG_OK);
     assert_true(c.kind == SG_SAMPLER_EULER && c.flow_shift == 3.0 && c.train_steps == 500 && c.order == 2);
 }
 
@@ -182,7 +191,7 @@ static void refuse_config(const char *json, const char *field)
     sg_sampler_config c;
     sg_error          e = {0};
     write_config(json);
-    assert_int_not_equal(sg_sampler_config_read(&c, folder, &e), SG_OK);
+    assert_int_not_equal(read_config(&c, folder, &e), SG_OK);
     assert_non_null(strstr(e.text, "scheduler_config.json"));
     assert_non_null(strstr(e.text, field));
 }
@@ -230,7 +239,7 @@ static void test_no_config(void **state)
     (void)state;
     sg_sampler_config c;
     sg_error          e = {0};
-    assert_int_equal(sg_sampler_config_read(&c, "/nowhere", &e), SG_E_FILE);
+    assert_int_equal(read_config(&c, "/nowhere", &e), SG_E_FILE);
     assert_non_null(strstr(e.text, "/nowhere/scheduler/scheduler_config.json"));
 }
 

@@ -5,7 +5,7 @@
  * sparge.py refuses settings whose running sums come nearer to a threshold than rounding goes. In BF16 those of
  * sg_ref_published_ops must be. */
 #include "op.h"
-#include "weights.h"
+#include "tensor_source.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@
 enum { H = 2, D = 64, TOKENS = 512, STEP = 32, ROOM = 1 << 24, SETTING = 7, PUBLISHED = 8, Y_EVERY = 16 };
 
 static unsigned char room[ROOM] __attribute__((aligned(SG_ALIGN)));
-static sg_weights   *fixture;
+static sg_source   *fixture;
 
 /* A setting and what our stages make of it. */
 typedef struct stages {
@@ -32,7 +32,7 @@ typedef struct stages {
 
 static sg_tensor stored(const char *name)
 {
-    const sg_tensor t = sg_weights_find(fixture, name);
+    const sg_tensor t = sg_source_find(fixture, name);
     assert_true(t.rank > 0);
     return t;
 }
@@ -201,7 +201,7 @@ static sg_tensor published_part(const stages *x, const char *name)
 {
     char text[64];
     snprintf(text, sizeof text, "published.%lld.%s", (long long)x->number, name);
-    return sg_weights_find(fixture, text);
+    return sg_source_find(fixture, text);
 }
 
 /* How many blocks ours keeps and the reference does not, or the other way round. */
@@ -343,14 +343,14 @@ static int open_fixture(void **state)
 {
     (void)state;
     sg_error e = {0};
-    if (sg_weights_open(&fixture, SG_FIXTURES "/sparge", "stages", &e)) fprintf(stderr, "%s\n", e.text);
+    if (sg_source_open_stem(&fixture, SG_FIXTURES "/sparge", "stages", &e)) fprintf(stderr, "%s\n", e.text);
     return fixture ? 0 : -1;
 }
 
 static int close_fixture(void **state)
 {
     (void)state;
-    sg_weights_close(&fixture);
+    sg_source_close(&fixture);
     return 0;
 }
 

@@ -36,12 +36,13 @@ static const made cases[TABLE_CASES] = {
     {.umt5 = true, .dtype = SG_F16},
 };
 
-static char folder[] = "/tmp/sg_t5_XXXXXX";
+static sg_checkpoint *from;
+static char           folder[] = "/tmp/sg_t5_XXXXXX";
 
 static FILE *create(const char *name)
 {
     char path[64];
-    snprintf(path, sizeof path, "%s/te/%s", folder, name);
+    snprintf(path, sizeof path, "%s/text_encoder/%s", folder, name);
     FILE *const f = fopen(path, "wb");
     assert_non_null(f);
     return f;
@@ -51,20 +52,21 @@ static int make_folder(void **state)
 {
     (void)state;
     char path[64];
-    if (!mkdtemp(folder)) return -1;
-    snprintf(path, sizeof path, "%s/te", folder);
+    if (!mkdtemp(folder) || sg_checkpoint_open(&from, folder, NULL)) return -1;
+    snprintf(path, sizeof path, "%s/text_encoder", folder);
     return mkdir(path, 0700);
 }
 
 static int remove_folder(void **state)
 {
     (void)state;
-    static const char *const names[] = {"te/config.json", "te/model.safetensors", "te", ""};
+    static const char *const names[] = {"text_encoder/config.json", "text_encoder/model.safetensors", "text_encoder", ""};
     char                     path[64];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         remove(path);
     }
+    sg_checkpoint_close(&from);
     return 0;
 }
 
@@ -179,7 +181,7 @@ static sg_t5 *open_made(const made *m, sg_dtype act)
     sg_t5   *t = NULL;
     sg_error e = {0};
     write_checkpoint(m);
-    if (sg_t5_open(&t, folder, "te", act, &e) != SG_OK) fail_msg("%s", e.text);
+    if (sg_t5_open(&t, from, "text_encoder", act, &e) != SG_OK) fail_msg("%s", e.text);
     return t;
 }
 
@@ -326,7 +328,7 @@ static void refuse(made m, const char *const *words)
     sg_t5   *t = NULL;
     sg_error e = {0};
     write_checkpoint(&m);
-    assert_int_not_equal(sg_t5_open(&t, folder, "te", SG_F32, &e), SG_OK);
+    assert_int_not_equal(sg_t5_open(&t, from, "text_encoder", SG_F32, &e), SG_OK);
     assert_null(t);
     for (; *words; words++)
         if (!strstr(e.text, *words)) fail_msg("\"%s\" is not in: %s", *words, e.text);

@@ -21,11 +21,20 @@ static const char *const models[] = {SG_FIXTURES "/wan21_hd64", SG_FIXTURES "/wa
 static sg_backend       *backend;
 static sg_error          e;
 
+static sg_checkpoint *from; /* of the VAE that was opened last */
+
+static sg_status open_at(sg_wan_vae **v, const char *dir)
+{
+    sg_checkpoint_close(&from);
+    SG_TRY(sg_checkpoint_open(&from, dir, &e));
+    return sg_wan_vae_open(v, from, SG_F32, &e);
+}
+
 static sg_wan_vae *open_vae(const char *dir, bool load)
 {
     sg_wan_vae *v = NULL;
     e = (sg_error){0};
-    if (sg_wan_vae_open(&v, dir, SG_F32, &e)) fail_msg("%s", e.text);
+    if (open_at(&v, dir)) fail_msg("%s", e.text);
     if (load && (sg_bind_load(sg_wan_vae_part(v)->bind, backend, NULL, NULL, &e) ||
                  sg_bind_load(sg_wan_vae_encoder_bind(v), backend, NULL, NULL, &e)))
         fail_msg("%s", e.text);
@@ -219,7 +228,7 @@ static sg_status open_changed(const char *dir, const char *key, const char *valu
     assert_int_equal(symlink(file, link), 0);
     sg_wan_vae *v = NULL;
     e = (sg_error){0};
-    const sg_status st = sg_wan_vae_open(&v, copy_dir, SG_F32, &e);
+    const sg_status st = open_at(&v, copy_dir);
     assert_true(st ? !v : !!v);
     sg_wan_vae_close(&v);
     return st;
@@ -288,6 +297,7 @@ static int tear_down(void **state)
 {
     (void)state;
     char command[64];
+    sg_checkpoint_close(&from);
     sg_backend_close(&backend);
     snprintf(command, sizeof command, "rm -rf '%s'", copy_dir);
     return system(command);

@@ -1,5 +1,6 @@
 /* test_weights.c - safetensors files, single and sharded, sound and hostile; and the writer. */
-#include "weights.h"
+#include "safetensors_write.h"
+#include "tensor_source.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -70,11 +71,11 @@ static void put_sized(const char *name, const char *header, size_t n, size_t dat
 
 static void put(const char *name, const char *header, size_t data) { put_sized(name, header, strlen(header), data); }
 
-static sg_weights *open_good(const char *stem)
+static sg_source *open_good(const char *stem)
 {
     sg_error    e = {0};
-    sg_weights *w = NULL;
-    if (sg_weights_open(&w, dir, stem, &e) != SG_OK) fail_msg("%s", e.text);
+    sg_source *w = NULL;
+    if (sg_source_open_stem(&w, dir, stem, &e) != SG_OK) fail_msg("%s", e.text);
     return w;
 }
 
@@ -82,9 +83,9 @@ static sg_weights *open_good(const char *stem)
 static void refuse_stem(const char *stem, const char *words)
 {
     sg_error    e = {0};
-    sg_weights *w = NULL;
+    sg_source *w = NULL;
     char        all[512];
-    if (sg_weights_open(&w, dir, stem, &e) == SG_OK) fail_msg("accepted, but should fail with: %s", words);
+    if (sg_source_open_stem(&w, dir, stem, &e) == SG_OK) fail_msg("accepted, but should fail with: %s", words);
     assert_null(w);
     assert_true(e.code == SG_E_FILE || e.code == SG_E_FORMAT);
     snprintf(all, sizeof all, "%s", words);
@@ -105,50 +106,50 @@ static void sound_file_is_read(void **state)
         "\"a\\u002e1\":{\"data_offsets\":[12,16],\"shape\":[],\"dtype\":\"F32\"},"
         "\"long\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[16,24]}}  \n",
         24);
-    sg_weights *w = open_good("m");
-    assert_int_equal(sg_weights_count(w), 4);
-    assert_int_equal(sg_weights_files(w), 1);
-    assert_string_equal(sg_weights_path(w), in_folder("m.safetensors"));
+    sg_source *w = open_good("m");
+    assert_int_equal(sg_source_count(w), 4);
+    assert_int_equal(sg_source_files(w), 1);
+    assert_string_equal(sg_source_path(w), in_folder("m.safetensors"));
     struct stat st;
     assert_int_equal(stat(path, &st), 0);
-    assert_int_equal(sg_weights_bytes(w), st.st_size);
+    assert_int_equal(sg_source_bytes(w), st.st_size);
 
-    sg_tensor t = sg_weights_find(w, "b");
+    sg_tensor t = sg_source_find(w, "b");
     assert_int_equal(t.rank, 2);
     assert_int_equal(t.dtype, SG_BF16);
     assert_int_equal(t.dim[0], 2);
     assert_int_equal(t.dim[1], 3);
     assert_memory_equal(t.data, "\0\1\2\3\4\5\6\7\10\11\12\13", 12);
-    t = sg_weights_find(w, "a.1");
+    t = sg_source_find(w, "a.1");
     assert_int_equal(t.rank, 1);
     assert_int_equal(sg_count(t), 1);
     assert_memory_equal(t.data, "\14\15\16\17", 4);
-    t = sg_weights_find(w, "none");
+    t = sg_source_find(w, "none");
     assert_int_equal(t.rank, 2);
     assert_int_equal(sg_count(t), 0);
 
-    assert_int_equal(sg_weights_find(w, "long").rank, 0);
-    assert_int_equal(sg_weights_find(w, "c").rank, 0);
-    assert_int_equal(sg_weights_index(w, "c"), -1);
-    assert_int_equal(sg_weights_index(w, "long"), 3);
-    assert_string_equal(sg_weights_dtype(w, 3), "I64");
+    assert_int_equal(sg_source_find(w, "long").rank, 0);
+    assert_int_equal(sg_source_find(w, "c").rank, 0);
+    assert_int_equal(sg_source_index(w, "c"), -1);
+    assert_int_equal(sg_source_index(w, "long"), 3);
+    assert_string_equal(sg_source_at(w, 3)->type->name, "I64");
     const char *const order[] = {"b", "none", "a.1", "long"};
-    for (size_t i = 0; i < 4; i++) assert_string_equal(sg_weights_name(w, i, NULL), order[i]);
-    assert_string_equal(sg_weights_name(w, 0, &t), "b");
+    for (size_t i = 0; i < 4; i++) assert_string_equal(sg_source_at(w, i)->name, order[i]);
+    t = sg_source_view(w, 0);
     assert_int_equal(t.rank, 2);
-    sg_weights_close(&w);
+    sg_source_close(&w);
     assert_null(w);
-    sg_weights_close(&w);
+    sg_source_close(&w);
 }
 
 static void file_without_tensors_is_read(void **state)
 {
     (void)state;
     put("m.safetensors", "{}", 0);
-    sg_weights *w = open_good("m");
-    assert_int_equal(sg_weights_count(w), 0);
-    assert_int_equal(sg_weights_find(w, "").rank, 0);
-    sg_weights_close(&w);
+    sg_source *w = open_good("m");
+    assert_int_equal(sg_source_count(w), 0);
+    assert_int_equal(sg_source_find(w, "").rank, 0);
+    sg_source_close(&w);
 }
 
 #define T(fields) "{\"x\":{" fields "}}"
@@ -299,15 +300,15 @@ static void many_tensors_are_read(void **state)
     strcpy(at, "}");
     put("m.safetensors", text, n);
     free(text);
-    sg_weights *w = open_good("m");
-    assert_int_equal(sg_weights_count(w), n);
+    sg_source *w = open_good("m");
+    assert_int_equal(sg_source_count(w), n);
     for (size_t i = 0; i < n; i += 999) {
         char name[32];
         snprintf(name, sizeof name, "t%zu", i);
-        assert_int_equal(((uint8_t *)sg_weights_find(w, name).data)[0], (n - 1 - i) & 0xff);
-        assert_int_equal(sg_weights_index(w, name), n - 1 - i);
+        assert_int_equal(((uint8_t *)sg_source_find(w, name).data)[0], (n - 1 - i) & 0xff);
+        assert_int_equal(sg_source_index(w, name), n - 1 - i);
     }
-    sg_weights_close(&w);
+    sg_source_close(&w);
 }
 
 static void places_that_are_no_files_are_refused(void **state)
@@ -333,10 +334,10 @@ static void places_that_are_no_files_are_refused(void **state)
         refuse("m.safetensors: cannot be opened: Permission denied");
     }
     sg_error    e = {0};
-    sg_weights *w = NULL;
-    assert_int_equal(sg_weights_open(&w, "/nonexistent/folder", "m", &e), SG_E_FILE);
+    sg_source *w = NULL;
+    assert_int_equal(sg_source_open_stem(&w, "/nonexistent/folder", "m", &e), SG_E_FILE);
     assert_non_null(strstr(e.text, "/nonexistent/folder: No such file"));
-    assert_int_equal(sg_weights_open(&w, "/dev/null", "m", NULL), SG_E_FILE);
+    assert_int_equal(sg_source_open_stem(&w, "/dev/null", "m", NULL), SG_E_FILE);
 }
 
 #define ONE(name) "{\"" name "\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}"
@@ -353,21 +354,21 @@ static void sound_index_is_read(void **state)
     put_shards();
     put_text("m.safetensors.index.json", "{\"metadata\":{\"total_size\":4},\"weight_map\":"
                                          "{\"a\":\"m-2.safetensors\",\"z\":\"m\\u002d1.safetensors\"}}\n");
-    sg_weights *w = open_good("m");
-    assert_int_equal(sg_weights_files(w), 2);
-    assert_int_equal(sg_weights_count(w), 2);
-    assert_string_equal(sg_weights_path(w), in_folder("m.safetensors.index.json"));
-    assert_string_equal(sg_weights_name(w, 0, NULL), "z");
-    assert_string_equal(sg_weights_name(w, 1, NULL), "a");
-    assert_int_equal(sg_weights_index(w, "a"), 1);
-    assert_int_equal(sg_weights_find(w, "a").dim[0], 2);
-    sg_weights_close(&w);
+    sg_source *w = open_good("m");
+    assert_int_equal(sg_source_files(w), 2);
+    assert_int_equal(sg_source_count(w), 2);
+    assert_string_equal(sg_source_path(w), in_folder("m.safetensors.index.json"));
+    assert_string_equal(sg_source_at(w, 0)->name, "z");
+    assert_string_equal(sg_source_at(w, 1)->name, "a");
+    assert_int_equal(sg_source_index(w, "a"), 1);
+    assert_int_equal(sg_source_find(w, "a").dim[0], 2);
+    sg_source_close(&w);
     char blob[256]; /* the hub's cache keeps links to blobs */
     snprintf(blob, sizeof blob, "%s/blob", dir);
     assert_int_equal(rename(in_folder("m-1.safetensors"), blob), 0);
     assert_int_equal(symlink("blob", path), 0);
     w = open_good("m");
-    sg_weights_close(&w);
+    sg_source_close(&w);
 }
 
 #define MAP(map) "{\"weight_map\":{" map "}}"
@@ -433,9 +434,9 @@ static void single_file_or_index_is_chosen_as_the_peers_do(void **state)
         put_text(name, MAP(A "," Z));
         snprintf(name, sizeof name, "%s.safetensors", stems[i]);
         put(name, ONE("a"), 2);
-        sg_weights *w = open_good(stems[i]);
-        assert_int_equal(sg_weights_files(w), i + 1);
-        sg_weights_close(&w);
+        sg_source *w = open_good(stems[i]);
+        assert_int_equal(sg_source_files(w), i + 1);
+        sg_source_close(&w);
     }
 }
 
@@ -450,17 +451,17 @@ static void written_file_is_read_back(void **state)
     for (int i = 0; i < 2; i++) {
         put_text("m.safetensors", "to be replaced");
         assert_int_equal(sg_safetensors_write(path, names[i], t, i ? NULL : notes, &e), SG_OK);
-        sg_weights     *w = open_good("m");
-        const sg_tensor r = sg_weights_find(w, names[i]);
+        sg_source     *w = open_good("m");
+        const sg_tensor r = sg_source_find(w, names[i]);
         assert_int_equal(r.rank, 2);
         assert_int_equal((uintptr_t)r.data % sizeof(float), 0);
         assert_memory_equal(r.data, x, sizeof x);
-        sg_weights_close(&w);
+        sg_source_close(&w);
     }
     assert_int_equal(sg_safetensors_write(path, "empty", (sg_tensor){NULL, SG_BF16, 1, {0}}, NULL, &e), SG_OK);
-    sg_weights *w = open_good("m");
-    assert_int_equal(sg_weights_find(w, "empty").rank, 1);
-    sg_weights_close(&w);
+    sg_source *w = open_good("m");
+    assert_int_equal(sg_source_find(w, "empty").rank, 1);
+    sg_source_close(&w);
 }
 
 static int files_in_folder(void)

@@ -1,0 +1,275 @@
+/* bind_load.c - see bind.h: what a binding takes, and how numbers get from the source to where they are computed with. */
+#include "base/text.h"
+#include "bind_state.h"
+#include "convert.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { STAGING = 8 << 20 }; /* bytes on their way to a device */
+
+/* Does the mapped tensor serve as it lies? */
+static bool in_place(const sg_bind_want *w, const sg_backend *backend)
+{
+    const sg_tensor *const s = &w->file;
+    return backend->host_memory && w->runs == 1 && !w->patches && s->dtype == w->tensor->dtype &&
+           (uintptr_t)s->data % sg_dtype_size(s->dtype) == 0;
+}
+
+static size_t aligned(size_t bytes) { return (bytes + SG_ALIGN - 1) & ~(size_t)(SG_ALIGN - 1); }
+
+/* Does it stay on the host, and the device has only room for two blocks? */
+static bool stays(const sg_bind *b, const sg_bind_want *w, const sg_backend *backend)
+{
+    return b->offload && w->block >= 0 && backend->memory->pin;
+}
+
+/* Bytes. */
+typedef struct layout {
+    size_t kept; /* on the device, always */
+    size_t mapped, host;
+    size_t slot; /* the largest block on the host */
+    int    blocks, slots;
+} layout;
+
+/* blocks (may be NULL) gets where each block is on the host. */
+static layout lay_out(const sg_bind *b, const sg_backend *backend, sg_bind_span *blocks)
+{
+    layout l = {0};
+    size_t from = 0; /* where the block at hand begins */
+    for (size_t i = 0; i < b->count; i++) {
+        const sg_bind_want *const w = &b->want[i];
+        if (w->trouble != SG_BIND_FITS) continue;
+        const size_t bytes = aligned(sg_bytes(*w->tensor));
+        if (stays(b, w, backend)) {
+            if (w->block >= l.blocks) from = l.host;
+            if (w->block >= l.blocks) l.blocks = w->block + 1;
+            l.host += bytes;
+            if (l.host - from > l.slot) l.slot = l.host - from;
+            if (blocks) blocks[w->block] = (sg_bind_span){from, l.host - from};
+        } else if (in_place(w, backend)) {
+            l.mapped += sg_bytes(w->file);
+        } else {
+            l.kept += bytes;
+        }
+    }
+    l.slots = l.blocks < 2 ? l.blocks : 2;
+    return l;
+}
+
+static size_t device_bytes(const layout *l) { return l->kept + (size_t)l->slots * l->slot; }
+
+void sg_bind_offload(sg_bind *b, bool on) { b->offload = on; }
+
+size_t sg_bind_bytes(const sg_bind *b, const sg_backend *backend, size_t *mapped)
+{
+    const layout l = lay_out(b, backend, NULL);
+    if (mapped) *mapped = l.mapped;
+    return device_bytes(&l);
+}
+
+size_t sg_bind_host_bytes(const sg_bind *b, const sg_backend *backend) { return lay_out(b, backend, NULL).host; }
+
+uint64_t sg_bind_matrix_numbers(const sg_bind *b)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < b->count; i++)
+        if (b->want[i].trouble == SG_BIND_FITS && b->want[i].rank > 1) n += (uint64_t)sg_count(b->want[i].file);
+    return n;
+}
+
+/* The pages of a mapped tensor that has been read and is not needed any more. They come back by themselves if it is. */
+static void let_go(const sg_bind_want *w)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    for (int i = 0; i < w->runs; i++) {
+        const uintptr_t data = (uintptr_t)w->run[i].data, bytes = w->run[i].count * sg_dtype_size(w->file.dtype);
+        const uintptr_t from = (data + page - 1) / page * page, to = (data + bytes) / page * page;
+        if (from < to) madvise((void *)from, to - from, MADV_DONTNEED);
+    }
+}
+
+bool sg_bind_convert(const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count, int threads)
+{
+    const size_t in = sg_dtype_size(w->file.dtype), out = sg_dtype_size(as);
+    uint8_t     *to = y;
+    for (int k = 0; k < w->runs && count; k++) {
+        const size_t left = i < w->run[k].count ? w->run[k].count - i : 0, n = left < count ? left : count;
+        if (n && !sg_convert(to, as, w->run[k].data + i * in, w->file.dtype, n, threads)) return false;
+        if (to) to += n * out;
+        i = n ? 0 : i - w->run[k].count;
+        count -= n;
+    }
+    return true;
+}
+
+static sg_status not_finite(const sg_bind *b, const sg_bind_want *w, sg_error *e)
+{
+    const size_t n = (size_t)sg_count(w->file), step = 1 << 16;
+    size_t       i = 0;
+    while (i < n && sg_bind_convert(w, NULL, SG_F32, i, n - i < step ? n - i : step, 1)) i += step;
+    while (i < n && sg_bind_convert(w, NULL, SG_F32, i, 1, 1)) i++;
+    if (i < n)
+        return sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" has a NaN or an infinity, the first at element %zu",
+                            sg_source_path(b->source), sg_show(w->name), i);
+    return sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" has numbers too large for BF16", sg_source_path(b->source),
+                        sg_show(w->name));
+}
+
+/* A tensor while it is loaded. */
+typedef struct loading {
+    const sg_bind      *bind;
+    const sg_bind_want *want;
+    sg_bind_patched     patched;
+} loading;
+
+/* y[count] = elements i to i + count as they are wanted; y NULL: only looks. */
+static sg_status make(loading *l, void *y, size_t i, size_t count, sg_error *e)
+{
+    const sg_bind_want *const w = l->want;
+    bool                      in_file;
+    if (w->patches) {
+        const sg_status status = sg_bind_patched_make(&l->patched, y, i, count, &in_file, e);
+        return status && in_file ? not_finite(l->bind, w, e) : status;
+    }
+    if (sg_bind_convert(w, y, w->tensor->dtype, i, count, l->bind->backend->threads)) return SG_OK;
+    return not_finite(l->bind, w, e);
+}
+
+static sg_status not_sent(const sg_bind *b, const sg_bind_want *w, const sg_stream *s, sg_status status, sg_error *e)
+{
+    return sg_error_set(e, status, "%s: tensor \"%s\": upload to %s failed: %s", sg_source_path(b->source),
+                        sg_show(w->name), b->backend->name, s->why);
+}
+
+/* A tensor to `device` by way of own[STAGING]; NULL: of the device's staging, and one piece is converted while the one
+ * before is on its way. */
+static sg_status send(loading *l, sg_stream *s, uint8_t *device, void *own, sg_error *e)
+{
+    const sg_bind_want *const w = l->want;
+    const size_t              out = sg_dtype_size(w->tensor->dtype), n = (size_t)sg_count(*w->tensor);
+    const size_t              step = STAGING / out;
+    const bool                as_is = own && w->file.dtype == w->tensor->dtype && w->runs == 1 && !w->patches;
+    for (size_t i = 0; i < n; i += step) {
+        const size_t count = n - i < step ? n - i : step;
+        void *const  piece = own ? own : s->memory->stage(s);
+        if (!piece) return not_sent(l->bind, w, s, s->status, e);
+        SG_TRY(make(l, as_is ? NULL : piece, i, count, e));
+        const void *const from = as_is ? (const uint8_t *)w->file.data + i * out : piece;
+        const sg_status   status = s->memory->upload(s, device + i * out, from, count * out);
+        if (status != SG_OK) return not_sent(l->bind, w, s, status, e);
+    }
+    return SG_OK;
+}
+
+/* Tensor w to where it lies from now on: `to` is on the device, or on the host where it stays there. */
+static sg_status load_tensor(const sg_bind *b, const sg_bind_want *w, sg_stream *s, uint8_t *to, void *own, sg_error *e)
+{
+    const bool host = b->backend->host_memory || stays(b, w, b->backend);
+    const bool serves = !stays(b, w, b->backend) && in_place(w, b->backend);
+    loading    l = {.bind = b, .want = w};
+    sg_status  status = w->patches ? sg_bind_patched_open(&l.patched, b, w, b->backend->threads, e) : SG_OK;
+    if (status == SG_OK)
+        status = host ? make(&l, serves ? NULL : to, 0, (size_t)sg_count(*w->tensor), e) : send(&l, s, to, own, e);
+    sg_bind_patched_close(&l.patched);
+    if (status != SG_OK) return status;
+    w->tensor->data = serves ? w->file.data : to;
+    if (!serves) let_go(w);
+    return SG_OK;
+}
+
+static sg_status load_all(sg_bind *b, sg_stream *s, int (*progress)(void *, int, int), void *context, void *own,
+                          sg_error *e)
+{
+    uint8_t *device = b->device, *host = b->host;
+    for (size_t i = 0; i < b->count; i++) {
+        const sg_bind_want *const w = &b->want[i];
+        const size_t              bytes = aligned(sg_bytes(*w->tensor));
+        if (stays(b, w, b->backend)) {
+            SG_TRY(load_tensor(b, w, s, host, own, e));
+            w->tensor->data = b->slot[w->block % 2] + ((size_t)(host - b->host) - b->span[w->block].at);
+            host += bytes;
+        } else {
+            SG_TRY(load_tensor(b, w, s, device, own, e));
+            if (!in_place(w, b->backend)) device += bytes;
+        }
+        if (progress && progress(context, (int)i + 1, (int)b->count))
+            return sg_error_set(e, SG_E_CANCELLED, "%s: loading was cancelled", sg_source_path(b->source));
+    }
+    return SG_OK;
+}
+
+/* The memory for what is to be loaded. */
+static sg_status take_memory(sg_bind *b, const sg_backend *backend, layout *l, sg_error *e)
+{
+    *l = lay_out(b, backend, NULL);
+    const size_t bytes = device_bytes(l);
+    b->backend = backend;
+    if (l->blocks) b->span = calloc((size_t)l->blocks, sizeof *b->span);
+    if (l->blocks && b->span) b->host = backend->memory->pin(l->host);
+    if (l->blocks && !b->host)
+        return sg_error_set(e, SG_E_MEMORY, "%s: the host does not have the %zu MiB, page-locked, for these weights",
+                            sg_source_path(b->source), (l->host >> 20) + 1);
+    if (b->span) lay_out(b, backend, b->span);
+    if (bytes) b->device = backend->memory->alloc(bytes);
+    if (bytes && !b->device)
+        return sg_error_set(e, SG_E_MEMORY, "%s: %s does not have the %zu MiB for these weights",
+                            sg_source_path(b->source), backend->name, (bytes >> 20) + 1);
+    for (int i = 0; i < l->slots; i++) b->slot[i] = (uint8_t *)b->device + l->kept + (size_t)i * l->slot;
+    return SG_OK;
+}
+
+static sg_status load(sg_bind *b, const sg_backend *backend, int (*progress)(void *, int, int), void *context,
+                      sg_error *e)
+{
+    layout    l;
+    sg_stream s = sg_stream_on(backend);
+    SG_TRY(take_memory(b, backend, &l, e));
+    if (backend->host_memory) return load_all(b, &s, progress, context, NULL, e);
+    if (backend->memory->stages && backend->memory->stages(&s, STAGING, l.kept))
+        return load_all(b, &s, progress, context, NULL, e);
+    void *const own = malloc(STAGING);
+    if (!own) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_source_path(b->source));
+    const sg_status status = load_all(b, &s, progress, context, own, e);
+    free(own);
+    return status;
+}
+
+sg_status sg_bind_load(sg_bind *b, const sg_backend *backend, int (*progress)(void *context, int done, int total),
+                       void *context, sg_error *e)
+{
+    const bool streams = sg_bind_host_bytes(b, backend) > 0;
+    if (b->backend && streams == (b->host != NULL)) return SG_OK;
+    sg_bind_unload(b);
+    SG_TRY(sg_bind_check(b, e));
+    const sg_status status = load(b, backend, progress, context, e);
+    if (status != SG_OK) sg_bind_unload(b);
+    return status;
+}
+
+void sg_bind_unload(sg_bind *b)
+{
+    if (!b->backend) return;
+    for (size_t i = 0; i < b->count; i++) {
+        if (b->want[i].trouble != SG_BIND_FITS) continue;
+        let_go(&b->want[i]);
+        b->want[i].tensor->data = NULL;
+    }
+    if (b->device) b->backend->memory->release(b->device);
+    if (b->host) b->backend->memory->unpin(b->host); /* after release, which waits for fetches */
+    free(b->span);
+    b->device = NULL;
+    b->host = NULL;
+    b->span = NULL;
+    b->backend = NULL;
+}
+
+void sg_bind_fetch(const sg_bind *b, sg_stream *s, int block)
+{
+    if (!b->host) return;
+    sg_fetch(s, &(sg_fetch_args){.slot = block % 2,
+                                 .device = b->slot[block % 2],
+                                 .host = b->host + b->span[block].at,
+                                 .bytes = b->span[block].bytes});
+}

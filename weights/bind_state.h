@@ -1,0 +1,92 @@
+/* bind_state.h - what bind.c lists, bind_load.c loads and bind_patch.c adds to. Private to the three. */
+#ifndef SG_BIND_STATE_H
+#define SG_BIND_STATE_H
+
+#include "bind.h"
+
+typedef enum sg_bind_trouble {
+    SG_BIND_FITS,
+    SG_BIND_MISSING,
+    SG_BIND_MISSHAPEN,
+    SG_BIND_MISTYPED,
+    SG_BIND_TROUBLES
+} sg_bind_trouble;
+
+/* Elements that lie in a row in the file. */
+typedef struct sg_bind_run {
+    const uint8_t *data;
+    size_t         count;
+} sg_bind_run;
+
+typedef struct sg_bind_want {
+    sg_tensor          *tensor;
+    char               *name;
+    int                 rank;
+    int64_t             dim[SG_MAX_RANK];
+    int64_t             index; /* in the source; -1: missing */
+    const sg_name_rule *cut;   /* which rows of it; NULL: all */
+    sg_tensor           file;  /* those rows as the file has them: their data only where they are one run */
+    sg_bind_run         run[SG_NAME_ROWS];
+    int                 runs;
+    sg_bind_trouble     trouble;
+    int                 block;   /* negative: none */
+    int                 patches; /* in b->patch */
+} sg_bind_want;
+
+/* Of one block on the host: in the order of its wants. */
+typedef struct sg_bind_span {
+    size_t at, bytes;
+} sg_bind_span;
+
+typedef struct sg_bound_patch {
+    sg_patch patch;
+    size_t   want;
+} sg_bound_patch;
+
+struct sg_bind {
+    const sg_source   *source;
+    const sg_name_map *map;
+    char               prefix[SG_NAME_MAX];
+    sg_bind_want      *want;
+    size_t             count, room;
+    bool              *wanted; /* by index in the source */
+    char             **ignored;
+    size_t             ignores, ignored_room;
+    const char        *mistake; /* of the caller, or lack of memory: the first */
+    sg_status          mistake_code;
+    int                number; /* of the block that wants are of; negative: none */
+    sg_bound_patch    *patch;
+    size_t             patches, patch_room;
+    bool               offload;
+    const sg_backend  *backend; /* of what is loaded; NULL: nothing is */
+    void              *device;  /* what stays there, then both slots */
+    uint8_t           *host;    /* blocks, pinned; NULL: they are on the device */
+    sg_bind_span      *span;    /* of each block on the host */
+    uint8_t           *slot[2];
+};
+
+/* Does a tensor of these dimensions have a size? A config or a file may ask for anything. */
+bool sg_bind_has_size(int rank, const int64_t *dim);
+
+/* y[count] = elements i to i + count of w as the file has them, rounded to `as`; y NULL: only looks. False: one of them is
+ * a NaN, an infinity, or too large for `as`. */
+bool sg_bind_convert(const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count, int threads);
+
+/* The factors of all patches of a tensor as F32, and room for a piece of it. */
+typedef struct sg_bind_patched {
+    const sg_bind      *bind;
+    const sg_bind_want *want;
+    float              *factor; /* of each low-rank patch: up, then down */
+    float              *sum, *term;
+    int                 threads;
+} sg_bind_patched;
+
+/* close after a failure, too. */
+sg_status sg_bind_patched_open(sg_bind_patched *p, const sg_bind *b, const sg_bind_want *w, int threads, sg_error *e);
+void      sg_bind_patched_close(sg_bind_patched *p);
+
+/* y[count] = elements i to i + count of the tensor with its patches, as it is wanted. *in_file: the file's own number i or
+ * later is a NaN or an infinity, and e is for the caller to fill. */
+sg_status sg_bind_patched_make(sg_bind_patched *p, void *y, size_t i, size_t count, bool *in_file, sg_error *e);
+
+#endif

@@ -1,0 +1,103 @@
+/* tensor_source.c - see tensor_source.h: what all formats share, finding a tensor by its name. */
+#include "tensor_source.h"
+#include "base/text.h"
+#include "safetensors.h"
+
+#include <stdlib.h>
+
+struct sg_source {
+    const sg_source_ops *ops;
+    void                *of;
+    size_t               count;
+    size_t              *by_name; /* [count] numbers of tensors, sorted by their names */
+};
+
+static int by_name(const void *a, const void *b, void *source)
+{
+    const sg_source *const s = source;
+    return strcmp(sg_source_at(s, *(const size_t *)a)->name, sg_source_at(s, *(const size_t *)b)->name);
+}
+
+static sg_status sort_names(sg_source *s, sg_error *e)
+{
+    s->by_name = malloc((s->count ? s->count : 1) * sizeof *s->by_name);
+    if (!s->by_name) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_source_path(s));
+    for (size_t i = 0; i < s->count; i++) s->by_name[i] = i;
+    qsort_r(s->by_name, s->count, sizeof *s->by_name, by_name, s);
+    for (size_t i = 1; i < s->count; i++) {
+        const sg_source_tensor *const a = sg_source_at(s, s->by_name[i - 1]), *const b = sg_source_at(s, s->by_name[i]);
+        if (strcmp(a->name, b->name) == 0)
+            return sg_error_set(e, SG_E_FORMAT, "%s: tensor \"%s\" is both in %s and in %s", sg_source_path(s),
+                                sg_show(a->name), a->file, b->file);
+    }
+    return SG_OK;
+}
+
+sg_status sg_source_new(sg_source **out, const sg_source_ops *ops, void *of, sg_error *e)
+{
+    sg_source *const s = *out = calloc(1, sizeof *s);
+    if (!s) {
+        const sg_status status = sg_error_set(e, SG_E_MEMORY, "%s: out of memory", ops->path(of));
+        ops->close(of);
+        return status;
+    }
+    *s = (sg_source){.ops = ops, .of = of, .count = ops->count(of)};
+    const sg_status status = sort_names(s, e);
+    if (status != SG_OK) sg_source_close(out);
+    return status;
+}
+
+void sg_source_close(sg_source **s)
+{
+    if (!*s) return;
+    (*s)->ops->close((*s)->of);
+    free((*s)->by_name);
+    free(*s);
+    *s = NULL;
+}
+
+/* By the name's end today; the next format is told by the first bytes of the file. */
+sg_status sg_source_open(sg_source **out, const char *path, sg_error *e)
+{
+    return sg_safetensors_source(out, path, sg_text_ends(path, ".index.json"), e);
+}
+
+int64_t sg_source_index(const sg_source *s, const char *name)
+{
+    for (size_t lo = 0, hi = s->count; lo < hi;) {
+        const size_t mid = lo + (hi - lo) / 2;
+        const int    c = strcmp(name, sg_source_at(s, s->by_name[mid])->name);
+        if (c == 0) return (int64_t)s->by_name[mid];
+        if (c < 0)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return -1;
+}
+
+sg_tensor sg_source_view(const sg_source *s, size_t i)
+{
+    const sg_source_tensor *const from = sg_source_at(s, i);
+    sg_tensor t = {.data = (void *)(uintptr_t)from->data, .dtype = from->type->dtype, .rank = 1, .dim = {1}};
+    if (t.dtype == SG_DTYPES) return (sg_tensor){0};
+    if (from->rank) {
+        t.rank = from->rank;
+        memcpy(t.dim, from->dim, sizeof t.dim);
+    }
+    return t;
+}
+
+sg_tensor sg_source_find(const sg_source *s, const char *name)
+{
+    const int64_t i = sg_source_index(s, name);
+    return i < 0 ? (sg_tensor){0} : sg_source_view(s, (size_t)i);
+}
+
+size_t                  sg_source_count(const sg_source *s) { return s->count; }
+const sg_source_tensor *sg_source_at(const sg_source *s, size_t i) { return s->ops->tensor(s->of, i); }
+
+const char *sg_source_metadata(const sg_source *s, const char *key) { return s->ops->metadata(s->of, key); }
+const char *sg_source_path(const sg_source *s) { return s->ops->path(s->of); }
+int         sg_source_files(const sg_source *s) { return s->ops->files(s->of); }
+uint64_t    sg_source_bytes(const sg_source *s) { return s->ops->bytes(s->of); }

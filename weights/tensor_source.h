@@ -1,0 +1,75 @@
+/* tensor_source.h - named tensors as a file has them, mapped read-only and never copied, whatever the format. A format is
+ * one table of functions; today there is safetensors, as one file or in shards. */
+#ifndef SG_TENSOR_SOURCE_H
+#define SG_TENSOR_SOURCE_H
+
+#include "status.h"
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a file stores numbers as. Types that no sg_tensor can view have a name and a size, too. */
+typedef struct sg_source_type {
+    const char *name;         /* as the file spells it: "BF16", "F8_E4M3" */
+    sg_dtype    dtype;        /* SG_DTYPES: no view */
+    int         block, bytes; /* so many elements of a row take so many bytes: 1 and 2 for BF16, 32 and 34 for Q8_0 */
+} sg_source_type;
+
+typedef struct sg_source_tensor {
+    const char           *name;
+    const sg_source_type *type;
+    const uint8_t        *data; /* in the map, perhaps misaligned */
+    uint64_t              bytes;
+    int64_t               dim[SG_MAX_RANK]; /* elements, outermost dimension first */
+    int                   rank;             /* 0: a scalar */
+    const char           *file;             /* that it is in, for messages */
+} sg_source_tensor;
+
+/* A format. Tensors have numbers from 0 on, in the order of the files. What is returned lives as long as the source. */
+typedef struct sg_source_ops {
+    size_t (*count)(const void *of);
+    const sg_source_tensor *(*tensor)(const void *of, size_t i);
+    const char *(*metadata)(const void *of, const char *key); /* a text, or NULL */
+    const char *(*path)(const void *of);                      /* for messages: the file or the index */
+    int (*files)(const void *of);
+    uint64_t (*bytes)(const void *of); /* of all files */
+    void (*close)(void *of);
+} sg_source_ops;
+
+typedef struct sg_source sg_source;
+
+/* Opens the file at path, or the shards that it names if it is an index: its name then ends in ".index.json". Everything
+ * in the headers is checked here: one message tells file, tensor and reason. Takes memory in proportion to the headers
+ * only. Owns the maps. */
+sg_status sg_source_open(sg_source **out, const char *path, sg_error *e) SG_MUST_USE;
+
+/* Opens the weights that are called `stem` in a folder: stem.safetensors, or the shards that stem.safetensors.index.json
+ * names (its weight_map: tensor name to a file name in the same folder). Where both exist the index is taken for stems
+ * that begin with "diffusion_", as diffusers does, and the single file for others, as transformers does. */
+sg_status sg_source_open_stem(sg_source **out, const char *dir, const char *stem, sg_error *e) SG_MUST_USE;
+
+/* A source of that format. `of` is the source's from here on, closed after a failure too. SG_E_FORMAT: two tensors have
+ * one name. */
+sg_status sg_source_new(sg_source **out, const sg_source_ops *ops, void *of, sg_error *e) SG_MUST_USE;
+void      sg_source_close(sg_source **s);
+
+/* The tensor of that name, its data in the map; absent (rank 0) when there is none, or one of a type that sg_dtype
+ * lacks. A scalar has shape [1]. Data may be misaligned to their element where the file has them so. */
+sg_tensor sg_source_find(const sg_source *s, const char *name);
+int64_t   sg_source_index(const sg_source *s, const char *name); /* for the calls below; -1: there is none */
+
+size_t                  sg_source_count(const sg_source *s);
+const sg_source_tensor *sg_source_at(const sg_source *s, size_t i);
+sg_tensor               sg_source_view(const sg_source *s, size_t i); /* as sg_source_find has it */
+
+const char *sg_source_metadata(const sg_source *s, const char *key);
+const char *sg_source_path(const sg_source *s);
+int         sg_source_files(const sg_source *s);
+uint64_t    sg_source_bytes(const sg_source *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
