@@ -4,8 +4,6 @@
 #include "convert.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum { STAGING = 8 << 20 }; /* bytes on their way to a device */
 
@@ -79,15 +77,10 @@ uint64_t sg_bind_matrix_numbers(const sg_bind *b)
     return n;
 }
 
-/* The pages of a mapped tensor that has been read and is not needed any more. They come back by themselves if it is. */
-static void let_go(const sg_bind_want *w)
+static void drop(const sg_bind *b, const sg_bind_want *w)
 {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    for (int i = 0; i < w->runs; i++) {
-        const uintptr_t data = (uintptr_t)w->run[i].data, bytes = w->run[i].count * sg_dtype_size(w->file.dtype);
-        const uintptr_t from = (data + page - 1) / page * page, to = (data + bytes) / page * page;
-        if (from < to) madvise((void *)from, to - from, MADV_DONTNEED);
-    }
+    for (int i = 0; i < w->runs; i++)
+        sg_source_drop(b->source, w->run[i].data, w->run[i].count * sg_dtype_size(w->file.dtype));
 }
 
 bool sg_bind_convert(const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count, int threads)
@@ -175,7 +168,7 @@ static sg_status load_tensor(const sg_bind *b, const sg_bind_want *w, sg_stream 
     sg_bind_patched_close(&l.patched);
     if (status != SG_OK) return status;
     w->tensor->data = serves ? w->file.data : to;
-    if (!serves) let_go(w);
+    if (!serves) drop(b, w);
     return SG_OK;
 }
 
@@ -253,7 +246,7 @@ void sg_bind_unload(sg_bind *b)
     if (!b->backend) return;
     for (size_t i = 0; i < b->count; i++) {
         if (b->want[i].trouble != SG_BIND_FITS) continue;
-        let_go(&b->want[i]);
+        drop(b, &b->want[i]);
         b->want[i].tensor->data = NULL;
     }
     if (b->device) b->backend->memory->release(b->device);

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -211,6 +212,15 @@ static const char *shards_path(const void *of) { return ((const shards *)of)->pa
 static int         shards_files(const void *of) { return ((const shards *)of)->files; }
 static uint64_t    shards_bytes(const void *of) { return ((const shards *)of)->bytes; }
 
+/* The whole pages among these bytes. */
+static void shards_drop(const void *of, const void *data, size_t bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;
+    const uintptr_t from = (at + page - 1) / page * page, to = (at + bytes) / page * page;
+    (void)of;
+    if (from < to) madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
 static void shards_close(void *of)
 {
     shards *const w = of;
@@ -227,6 +237,7 @@ static const sg_source_ops ops = {.count = shards_count,
                                   .path = shards_path,
                                   .files = shards_files,
                                   .bytes = shards_bytes,
+                                  .drop = shards_drop,
                                   .close = shards_close};
 
 static sg_status open_into(sg_source **out, shards *w, index_file *x, sg_error *e)

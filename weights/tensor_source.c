@@ -101,3 +101,8 @@ const char *sg_source_metadata(const sg_source *s, const char *key) { return s->
 const char *sg_source_path(const sg_source *s) { return s->ops->path(s->of); }
 int         sg_source_files(const sg_source *s) { return s->ops->files(s->of); }
 uint64_t    sg_source_bytes(const sg_source *s) { return s->ops->bytes(s->of); }
+
+void sg_source_drop(const sg_source *s, const void *data, size_t bytes)
+{
+    if (s->ops->drop) s->ops->drop(s->of, data, bytes);
+}

@@ -35,6 +35,9 @@ typedef struct sg_source_ops {
     const char *(*path)(const void *of);                      /* for messages: the file or the index */
     int (*files)(const void *of);
     uint64_t (*bytes)(const void *of); /* of all files */
+    /* These bytes have been read and are not needed for now; they come back by themselves if they are. NULL: nothing to be
+     * gained. */
+    void (*drop)(const void *of, const void *data, size_t bytes);
     void (*close)(void *of);
 } sg_source_ops;
 
@@ -68,6 +71,7 @@ const char *sg_source_metadata(const sg_source *s, const char *key);
 const char *sg_source_path(const sg_source *s);
 int         sg_source_files(const sg_source *s);
 uint64_t    sg_source_bytes(const sg_source *s);
+void        sg_source_drop(const sg_source *s, const void *data, size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,664 @@
+/* test_checkpoint.c - a checkpoint's components; names through a map, rows of fused matrices and patches, from a source that
+ * is arrays in memory. */
+#include "bind.h"
+#include "checkpoint.h"
+#include "safetensors_write.h"
+
+#include <limits.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---- two devices: one computes in the host's memory, the other does not ---- */
+
+static void *take(size_t bytes) { return aligned_alloc(SG_ALIGN, bytes); }
+
+static sg_status upload(sg_stream *s, void *to, const void *from, size_t n)
+{
+    (void)s;
+    memcpy(to, from, n);
+    return SG_OK;
+}
+
+static const sg_memory  memory = {.alloc = take, .release = free, .upload = upload};
+static const sg_backend devices[] = {{.name = "host", .memory = &memory, .host_memory = true, .threads = 2},
+                                     {.name = "card", .memory = &memory, .threads = 2}};
+
+/* ---- a source ---- */
+
+enum { TENSORS_MAX = 8 };
+
+typedef struct arrays {
+    sg_source_tensor tensor[TENSORS_MAX];
+    size_t           count;
+    int              closed;
+} arrays;
+
+static size_t                  arrays_count(const void *of) { return ((const arrays *)of)->count; }
+static const sg_source_tensor *arrays_tensor(const void *of, size_t i) { return &((const arrays *)of)->tensor[i]; }
+static const char             *arrays_path(const void *of) { return of ? "arrays" : NULL; }
+static int                     arrays_files(const void *of) { return of != NULL; }
+static void                    arrays_close(void *of) { ((arrays *)of)->closed++; }
+
+static const char *arrays_metadata(const void *of, const char *key)
+{
+    return of && strcmp(key, "format") == 0 ? "arrays" : NULL;
+}
+
+static uint64_t arrays_bytes(const void *of)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < arrays_count(of); i++) n += arrays_tensor(of, i)->bytes;
+    return n;
+}
+
+static const sg_source_ops arrays_ops = {.count = arrays_count,
+                                         .tensor = arrays_tensor,
+                                         .metadata = arrays_metadata,
+                                         .path = arrays_path,
+                                         .files = arrays_files,
+                                         .bytes = arrays_bytes,
+                                         .close = arrays_close};
+
+static const sg_source_type types[SG_DTYPES] = {
+    [SG_F32] = {"F32", SG_F32, 1, 4}, [SG_F16] = {"F16", SG_F16, 1, 2}, [SG_BF16] = {"BF16", SG_BF16, 1, 2}};
+static const sg_source_type q8_0 = {"Q8_0", SG_DTYPES, 32, 34};
+
+static void add(arrays *a, const char *name, sg_tensor t)
+{
+    sg_source_tensor *const to = &a->tensor[a->count++];
+    assert_true(a->count <= TENSORS_MAX);
+    *to = (sg_source_tensor){
+        .name = name, .type = &types[t.dtype], .data = t.data, .bytes = sg_bytes(t), .rank = t.rank, .file = "arrays"};
+    memcpy(to->dim, t.dim, sizeof t.dim);
+}
+
+static sg_source *open_arrays(arrays *a)
+{
+    sg_error   e = {0};
+    sg_source *s = NULL;
+    if (sg_source_new(&s, &arrays_ops, a, &e)) fail_msg("%s", e.text);
+    return s;
+}
+
+static sg_bind *bind_to(const sg_source *s, const sg_name_map *map)
+{
+    sg_bind *b = NULL;
+    assert_int_equal(sg_bind_open(&b, s, map, NULL), SG_OK);
+    return b;
+}
+
+static void close_both(sg_bind **b, sg_source **s)
+{
+    sg_bind_close(b);
+    sg_source_close(s);
+}
+
+static void load(sg_bind *b, const sg_backend *device)
+{
+    sg_error e = {0};
+    if (sg_bind_load(b, device, NULL, NULL, &e)) fail_msg("%s", e.text);
+}
+
+static void refuse_load(sg_bind *b, sg_status code, const char *words)
+{
+    for (int i = 0; i < 2; i++) {
+        sg_error e = {0};
+        assert_int_equal(sg_bind_load(b, &devices[i], NULL, NULL, &e), code);
+        if (!strstr(e.text, words)) fail_msg("\"%s\" is not in \"%s\"", words, e.text);
+    }
+}
+
+/* Numbers between -1 and 1, the same in every call. */
+static sg_tensor numbers(void *data, sg_dtype type, int64_t rows, int64_t row)
+{
+    uint32_t  seed = 1;
+    sg_tensor t = {.data = data, .dtype = type, .rank = 2, .dim = {rows, row}};
+    for (int64_t i = 0; i < rows * row; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        sg_store(&t, i, (float)(seed >> 8) / (1 << 23) - 1);
+    }
+    return t;
+}
+
+/* ---- names ---- */
+
+static const sg_name_rule rules[] = {
+    {"blocks.%d.attn1.to_q", "layers.%d.attn.qkv", 3, {{0, 1}}},
+    {"blocks.%d.attn1.to_k", "layers.%d.attn.qkv", 3, {{1, 1}}},
+    {"blocks.%d.attn1.to_v", "layers.%d.attn.qkv", 3, {{2, 1}}},
+    {"blocks.%d", "layers.%d", 0, {{0}}},
+    {"blocks.1.last", "final", 0, {{0}}},
+    {"norm_out.linear", "final.mod", 2, {{1, 1}, {0, 1}}},
+    {"up.%d.resnets.%d", "up.%d.block.%d", 0, {{0}}},
+    {NULL, "rope.%d", 0, {{0}}},
+};
+static const sg_name_map map = {.prefix = "model.", .rules = rules, .count = sizeof rules / sizeof *rules};
+
+static void names_follow_the_rules(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *wanted, *file;
+    } pairs[] = {
+        {"blocks.12.attn1.to_k.weight", "model.layers.12.attn.qkv.weight"},
+        {"blocks.12.attn1.to_out.0.bias", "model.layers.12.attn1.to_out.0.bias"},
+        {"blocks.0", "model.layers.0"},
+        {"blocks.1.last.w", "model.final.w"}, /* more components */
+        {"blocks.2.last.w", "model.layers.2.last.w"},
+        {"up.3.resnets.1.conv", "model.up.3.block.1.conv"},
+        {"up.3.resnets.01.conv", "model.up.3.resnets.01.conv"}, /* not a number */
+        {"blocks.x.last", "model.blocks.x.last"},
+        {"blocks", "model.blocks"},
+        {"blocks2.1.w", "model.blocks2.1.w"},
+        {"proj_out", "model.proj_out"},
+    };
+    char                file[SG_NAME_MAX], name[SG_NAME_MAX + 1];
+    const sg_name_rule *rule;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        assert_true(sg_name_map_find(&map, pairs[i].wanted, file, &rule));
+        assert_string_equal(file, pairs[i].file);
+    }
+    assert_true(sg_name_map_find(&map, "blocks.1.attn1.to_v.weight", file, &rule) && rule == &rules[2]);
+    assert_true(sg_name_map_find(NULL, "blocks.1.w", file, &rule) && !rule);
+    assert_string_equal(file, "blocks.1.w");
+    assert_true(sg_name_map_drops(&map, "model.rope.7.freqs") && sg_name_map_drops(&map, "vae.conv"));
+    assert_false(sg_name_map_drops(&map, "model.rope.x") || sg_name_map_drops(&map, "model.blocks.1.w"));
+    assert_false(sg_name_map_drops(NULL, "rope.7"));
+    memset(name, 'n', SG_NAME_MAX);
+    name[SG_NAME_MAX - sizeof "model." + 1] = '\0';
+    assert_false(sg_name_map_find(&map, name, file, &rule));
+    name[SG_NAME_MAX - sizeof "model."] = '\0';
+    assert_true(sg_name_map_find(&map, name, file, &rule));
+}
+
+static void rules_that_cut_beyond_the_rows_are_refused(void **state)
+{
+    (void)state;
+    static const sg_name_rule bad[] = {
+        {"w", "f", 3, {{3, 1}}},          {"w", "f", 3, {{-1, 1}}},        {"w", "f", 3, {{0, 4}}},
+        {"w", "f", 3, {{0, 0}}},          {"w", "f", 3, {{0, 1}, {2, 2}}}, {"w", "f", -1, {{0, 1}}},
+        {"w", "f", 2, {{0, 1}, {0, -1}}}, {"w", "f.%d", 0, {{0}}},         {"w", "f", 2, {{1, INT_MAX}}}};
+    float x[12] = {0};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const sg_name_map one = {.rules = &bad[i], .count = 1};
+        arrays            a = {.count = 0};
+        sg_error          e = {0};
+        sg_tensor         t;
+        add(&a, "f", numbers(x, SG_F32, 6, 2));
+        sg_source *s = open_arrays(&a);
+        sg_bind   *b = bind_to(s, &one);
+        sg_want(b, &t, SG_F32, "w", 2, 2);
+        assert_int_equal(sg_bind_check(b, &e), SG_E_ARG);
+        assert_non_null(strstr(e.text, "arrays: the name map has"));
+        close_both(&b, &s);
+        assert_int_equal(a.closed, 1);
+    }
+}
+
+/* ---- the same numbers, whatever they are called and however they lie ---- */
+
+enum { C = 6 };
+
+typedef struct layer {
+    sg_tensor q, k, v, bias, up, mod;
+} layer;
+
+static void want_layer(sg_bind *b, layer *l, sg_dtype as)
+{
+    sg_bind_prefix(b, "blocks.%d.", 0);
+    sg_want(b, &l->q, as, "attn1.to_q.weight", C, C);
+    sg_want(b, &l->k, as, "attn1.to_k.weight", C, C);
+    sg_want(b, &l->v, as, "attn1.to_v.weight", C, C);
+    sg_want(b, &l->bias, as, "attn1.to_k.bias", C);
+    sg_want(b, &l->up, as, "up.weight", 2, C);
+    sg_bind_prefix(b, "%s", "");
+    sg_want(b, &l->mod, as, "norm_out.linear.weight", 4, C);
+}
+
+static void same(sg_tensor a, sg_tensor b)
+{
+    assert_int_equal(sg_bytes(a), sg_bytes(b));
+    assert_memory_equal(a.data, b.data, sg_bytes(a));
+}
+
+/* The fused file, and the folder's: q, k and v apart, and the halves of mod the other way round. */
+static void fill_both(arrays *fused, arrays *apart, float *qkv, float *bias, float *mod, float *halves, sg_dtype type)
+{
+    const sg_tensor w = numbers(qkv, type, 3 * C, C), m = numbers(mod, type, 4, C);
+    sg_tensor       b = numbers(bias, type, 3 * C, 1), h = m;
+    const size_t    half = sg_bytes(m) / 2;
+    b.rank = 1;
+    h.data = halves;
+    memcpy(halves, (char *)mod + half, half);
+    memcpy((char *)halves + half, mod, half);
+    *fused = *apart = (arrays){.count = 0};
+    add(fused, "model.layers.0.attn.qkv.weight", w);
+    add(fused, "model.layers.0.attn.qkv.bias", b);
+    add(fused, "model.layers.0.up.weight", sg_rows(w, 1, 2));
+    add(fused, "model.final.mod.weight", m);
+    add(fused, "model.rope.0.freqs", m);
+    add(fused, "vae.conv", m);
+    add(apart, "blocks.0.attn1.to_q.weight", sg_rows(w, 0, C));
+    add(apart, "blocks.0.attn1.to_k.weight", sg_rows(w, C, C));
+    add(apart, "blocks.0.attn1.to_v.weight", sg_rows(w, 2 * C, C));
+    add(apart, "blocks.0.attn1.to_k.bias", sg_rows(b, C, C));
+    add(apart, "blocks.0.up.weight", sg_rows(w, 1, 2));
+    add(apart, "norm_out.linear.weight", h);
+}
+
+static void check_layers(sg_dtype type, sg_dtype as, const sg_backend *device)
+{
+    float  qkv[3 * C * C], bias[3 * C], mod[4 * C], halves[4 * C];
+    arrays from[2];
+    layer  l[2];
+    size_t mapped[2], bytes[2];
+    fill_both(&from[0], &from[1], qkv, bias, mod, halves, type);
+    sg_source *s[2];
+    sg_bind   *b[2];
+    for (int i = 0; i < 2; i++) {
+        s[i] = open_arrays(&from[i]);
+        b[i] = bind_to(s[i], i ? NULL : &map);
+        want_layer(b[i], &l[i], as);
+        bytes[i] = sg_bind_bytes(b[i], device, &mapped[i]);
+        load(b[i], device);
+    }
+    same(l[0].q, l[1].q);
+    same(l[0].k, l[1].k);
+    same(l[0].v, l[1].v);
+    same(l[0].bias, l[1].bias);
+    same(l[0].up, l[1].up);
+    same(l[0].mod, l[1].mod);
+    const bool   serves = device->host_memory && type == as;
+    const size_t of_mod = 4 * C * sg_dtype_size(as);
+    assert_int_equal(mapped[1], serves ? (3 * C * C + C + 2 * C) * sg_dtype_size(as) + of_mod : 0);
+    assert_int_equal(mapped[0], serves ? mapped[1] - of_mod : 0); /* two runs are no single piece */
+    assert_true(serves ? bytes[0] >= of_mod && !bytes[1] : bytes[0] == bytes[1]);
+    for (int i = 0; i < 2; i++) close_both(&b[i], &s[i]);
+}
+
+static void fused_and_renamed_numbers_are_the_same(void **state)
+{
+    (void)state;
+    static const sg_dtype all[] = {SG_F32, SG_F16, SG_BF16};
+    for (int from = 0; from < 3; from++)
+        for (int as = 0; as < 3; as += 2)
+            for (int device = 0; device < 2; device++) check_layers(all[from], all[as], &devices[device]);
+}
+
+static void peeking_goes_through_the_map(void **state)
+{
+    (void)state;
+    float       qkv[3 * C * C], bias[3 * C], mod[4 * C], halves[4 * C];
+    arrays      fused, apart;
+    const char *type;
+    fill_both(&fused, &apart, qkv, bias, mod, halves, SG_F32);
+    fused.tensor[2].type = &q8_0;
+    sg_source *s = open_arrays(&fused);
+    sg_bind   *b = bind_to(s, &map);
+    sg_bind_prefix(b, "blocks.%d.", 0);
+    sg_tensor t = sg_bind_peek(b, "attn1.to_v.weight", &type);
+    assert_string_equal(type, "F32");
+    assert_ptr_equal(t.data, qkv + 2 * C * C);
+    assert_int_equal(t.dim[0], C);
+    assert_int_equal(sg_bind_peek(b, "none", &type).rank, 0);
+    assert_null(type);
+    assert_int_equal(sg_bind_peek(b, "up.weight", &type).rank, 0);
+    assert_string_equal(type, "Q8_0");
+    assert_true(sg_bind_has(b, "attn1.to_q.bias") && !sg_bind_has(b, "attn2.to_q.bias"));
+    assert_string_equal(sg_source_metadata(s, "format"), "arrays");
+    close_both(&b, &s);
+}
+
+static void all_troubles_are_listed_under_a_map(void **state)
+{
+    (void)state;
+    float    x[64] = {0};
+    arrays   a = {.count = 0};
+    sg_error e = {0};
+    layer    l;
+    add(&a, "model.layers.0.attn.qkv.weight", numbers(x, SG_F32, 10, C)); /* no thirds */
+    add(&a, "model.layers.0.attn.qkv.bias", numbers(x, SG_F32, 3, C));
+    add(&a, "model.layers.0.up.weight", numbers(x, SG_F32, 2, C));
+    add(&a, "model.layers.00.up.weight", numbers(x, SG_F32, 2, C));
+    add(&a, "model.rope.0", numbers(x, SG_F32, 1, 1));
+    add(&a, "text_encoder.w", numbers(x, SG_F32, 1, 1));
+    a.tensor[2].type = &q8_0;
+    sg_source *s = open_arrays(&a);
+    sg_bind   *b = bind_to(s, &map);
+    want_layer(b, &l, SG_F32);
+    assert_int_equal(sg_bind_check(b, &e), SG_E_FORMAT);
+    assert_string_equal(
+        e.text,
+        "arrays: the tensors do not fit this model: 1 missing, 4 misshapen, 1 of the wrong type, 1 extra\n"
+        "  missing: norm_out.linear.weight (in the file model.final.mod.weight) [4, 6]\n"
+        "  misshapen: blocks.0.attn1.to_q.weight is part 1 of 3 of model.layers.0.attn.qkv.weight [10, 6], should be "
+        "[6, 6]\n"
+        "  misshapen: blocks.0.attn1.to_k.weight is part 2 of 3 of model.layers.0.attn.qkv.weight [10, 6], should be "
+        "[6, 6]\n"
+        "  misshapen: blocks.0.attn1.to_v.weight is part 3 of 3 of model.layers.0.attn.qkv.weight [10, 6], should be "
+        "[6, 6]\n"
+        "  misshapen: blocks.0.attn1.to_k.bias is part 2 of 3 of model.layers.0.attn.qkv.bias [3, 6], should be [6]\n"
+        "  wrong type: blocks.0.up.weight (in the file model.layers.0.up.weight) is Q8_0, should be F32, F16 or BF16\n"
+        "  extra: model.layers.00.up.weight [2, 6]");
+    close_both(&b, &s);
+}
+
+static void names_that_stand_twice_are_refused(void **state)
+{
+    (void)state;
+    float      x[1] = {0};
+    arrays     a = {.count = 0};
+    sg_error   e = {0};
+    sg_source *s = NULL;
+    for (int i = 0; i < 3; i++) add(&a, i == 1 ? "other" : "x", numbers(x, SG_F32, 1, 1));
+    assert_int_equal(sg_source_new(&s, &arrays_ops, &a, &e), SG_E_FORMAT);
+    assert_null(s);
+    assert_int_equal(a.closed, 1);
+    assert_string_equal(e.text, "arrays: tensor \"x\" is both in arrays and in arrays");
+}
+
+/* ---- patches ---- */
+
+enum { O = 700, I = 500, RANK = 5 }; /* more than a piece, which ends within a row */
+
+static float w_data[3 * O * I], up_data[O * RANK], down_data[RANK * I], diff_data[O * I];
+
+static sg_tensor ranked(sg_tensor t, int rank, const int64_t *dim)
+{
+    t.rank = rank;
+    memcpy(t.dim, dim, (size_t)rank * sizeof *dim);
+    return t;
+}
+
+/* What sg_patch's formula gives in double for the middle third of w. */
+static double oracle(const sg_patch *low, const sg_patch *diff, sg_tensor w, int64_t o, int64_t i)
+{
+    double sum = 0;
+    for (int64_t r = 0; r < RANK; r++)
+        sum += (double)sg_load(&low->up, o * RANK + r) * (double)sg_load(&low->down, r * I + i);
+    return (double)sg_load(&w, (O + o) * I + i) + low->scale * sum +
+           diff->scale * (double)sg_load(&diff->diff, o * I + i);
+}
+
+static void check_patches(sg_dtype type, sg_dtype as, const sg_backend *device)
+{
+    static const sg_name_rule middle[] = {{"w", "fused", 3, {{1, 1}}}};
+    const sg_name_map         cut = {.rules = middle, .count = 1};
+    arrays                    a = {.count = 0};
+    sg_tensor                 t, plain;
+    size_t                    mapped;
+    sg_error                  e = {0};
+    const sg_tensor           w = numbers(w_data, type, 3 * O, I);
+    const sg_patch            low = {.path = "lora",
+                                     .name = "w.weight",
+                                     .scale = 0.125,
+                                     .up = ranked(numbers(up_data, type, O, RANK), 4, (int64_t[]){O, RANK, 1, 1}),
+                                     .down = ranked(numbers(down_data, SG_F32, RANK, I), 3, (int64_t[]){RANK, I / 2, 2})};
+    const sg_patch diff = {.path = "lora", .name = "w.weight", .scale = -2, .diff = numbers(diff_data, type, O, I)};
+    add(&a, "fused.weight", w);
+    add(&a, "plain", w);
+    sg_source *s = open_arrays(&a);
+    sg_bind   *b = bind_to(s, &cut);
+    sg_want(b, &t, as, "w.weight", O, I);
+    sg_want(b, &plain, as, "plain", 3 * O, I);
+    assert_int_equal(sg_bind_patch(b, &low, &e), SG_OK);
+    assert_int_equal(sg_bind_patch(b, &diff, &e), SG_OK);
+    const bool   serves = device->host_memory && type == as;
+    const size_t bytes = sg_bind_bytes(b, device, &mapped);
+    assert_int_equal(mapped, serves ? sg_bytes(plain) : 0); /* the patched one never serves */
+    assert_true(bytes >= sg_bytes(t) && (serves || bytes >= sg_bytes(t) + sg_bytes(plain)));
+    load(b, device);
+    for (int64_t k = 0; k < 3 * O * I; k += 997) {
+        const float x = sg_load(&w, k);
+        assert_true(sg_load(&plain, k) == (as == SG_BF16 ? sg_bf16_to_f32(sg_f32_to_bf16(x)) : x));
+    }
+    /* 2 RANK + 3 roundings of F32 numbers below 4, then the rounding to the dtype that is wanted */
+    const double eps = (2 * RANK + 3) * 4 * 0x1p-24, last = as == SG_BF16 ? 0x1p-8 : 0x1p-24;
+    for (int64_t o = 0; o < O; o++)
+        for (int64_t i = 0; i < I; i++) {
+            const double should = oracle(&low, &diff, w, o, i), is = (double)sg_load(&t, o * I + i);
+            if (fabs(is - should) > eps + last * fabs(should))
+                fail_msg("[%d, %d]: %g, not %g", (int)o, (int)i, is, should);
+        }
+    close_both(&b, &s);
+}
+
+static void patches_are_added_as_the_header_says(void **state)
+{
+    (void)state;
+    check_patches(SG_F32, SG_F32, &devices[0]);
+    check_patches(SG_BF16, SG_BF16, &devices[0]);
+    check_patches(SG_F16, SG_BF16, &devices[1]);
+    check_patches(SG_F32, SG_F32, &devices[1]);
+}
+
+/* Sums of F32 in the order that the header says: bit for bit, and as without a patch where it is zero. */
+static void order_and_rounding_of_patches_are_fixed(void **state)
+{
+    (void)state;
+    float          w[4] = {1, 0x1p-24f, 3, -4}, up[4] = {0x1p24f, 1, 2, -1}, down[4] = {1, 1, 1, -1}, diff[4];
+    float          zero[4] = {0};
+    arrays         a = {.count = 0};
+    sg_tensor      t, u;
+    const sg_patch all[] = {
+        {.path = "p", .name = "a", .scale = 1, .up = {up, SG_F32, 2, {2, 2}}, .down = {down, SG_F32, 2, {2, 2}}},
+        {.path = "p", .name = "a", .scale = 0.5, .diff = {diff, SG_F32, 2, {2, 2}}},
+        {.path = "p", .name = "b", .scale = 1, .diff = {zero, SG_F32, 2, {2, 2}}}};
+    add(&a, "a", (sg_tensor){w, SG_F32, 2, {2, 2}});
+    add(&a, "b", (sg_tensor){w, SG_F32, 2, {2, 2}});
+    for (int i = 0; i < 4; i++) diff[i] = (float)(i + 1) / 3;
+    sg_source *s = open_arrays(&a);
+    sg_bind   *b = bind_to(s, NULL);
+    sg_want(b, &t, SG_F32, "a", 2, 2);
+    sg_want(b, &u, SG_F32, "b", 2, 2);
+    for (int i = 0; i < 3; i++) assert_int_equal(sg_bind_patch(b, &all[i], NULL), SG_OK);
+    for (int again = 0; again < 2; again++) {
+        load(b, &devices[0]);
+        for (int k = 0; k < 4; k++) {
+            volatile float product = up[k / 2 * 2] * down[k % 2];
+            product += up[k / 2 * 2 + 1] * down[2 + k % 2];
+            volatile float should = w[k] + product;
+            should += 0.5f * diff[k];
+            assert_true(((float *)t.data)[k] == should);
+        }
+        assert_memory_equal(u.data, w, sizeof w);
+        sg_bind_unload(b);
+    }
+    close_both(&b, &s);
+}
+
+static void refuse_patch(sg_bind *b, sg_patch p, sg_status code, const char *text)
+{
+    sg_error e = {0};
+    assert_int_equal(sg_bind_patch(b, &p, &e), code);
+    assert_string_equal(e.text, text);
+}
+
+static void patches_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    float           x[12] = {0};
+    arrays          a = {.count = 0};
+    sg_tensor       t, huge;
+    const sg_tensor up = {x, SG_F32, 2, {4, 2}}, down = {x, SG_F32, 2, {2, 3}}, diff = {x, SG_F32, 2, {4, 3}};
+    const int64_t   most = INT64_MAX;
+    const sg_tensor vast = {x, SG_F32, 2, {most, most}}, wide = {x, SG_F32, 3, {4, most, most}};
+    add(&a, "w", diff);
+    sg_source *s = open_arrays(&a);
+    sg_bind   *b = bind_to(s, NULL);
+    sg_want(b, &t, SG_F32, "w", 4, 3);
+#define FIT(is) "l.safetensors: the patch of tensor \"w\" is " is ", which does not fit [4, 3]"
+    const char *const path = "l.safetensors";
+    refuse_patch(b, (sg_patch){path, "w", 1, down, up, {0}}, SG_E_FORMAT, FIT("[2, 3] by [4, 2]"));
+    refuse_patch(b, (sg_patch){path, "w", 1, up, up, {0}}, SG_E_FORMAT, FIT("[4, 2] by [4, 2]"));
+    refuse_patch(b, (sg_patch){path, "w", 1, up, {0}, {0}}, SG_E_FORMAT, FIT("[4, 2] by []"));
+    refuse_patch(b, (sg_patch){path, "w", 1, {x, SG_F32, 2, {4, 0}}, {x, SG_F32, 2, {0, 3}}, {0}}, SG_E_FORMAT,
+                 FIT("[4, 0] by [0, 3]"));
+    refuse_patch(b, (sg_patch){path, "w", 1, {0}, {0}, down}, SG_E_FORMAT, FIT("[2, 3]"));
+    refuse_patch(b, (sg_patch){path, "w", 1, wide, down, {0}}, SG_E_FORMAT,
+                 FIT("[4, 9223372036854775807, 9223372036854775807] by [2, 3]"));
+    refuse_patch(b, (sg_patch){path, "w", 1, up, vast, {0}}, SG_E_FORMAT,
+                 FIT("[4, 2] by [9223372036854775807, 9223372036854775807]"));
+    refuse_patch(b, (sg_patch){path, "w", (double)INFINITY, up, down, {0}}, SG_E_FORMAT,
+                 "l.safetensors: the patch of tensor \"w\" should be F32, F16 or BF16, its scale inf finite");
+    refuse_patch(b, (sg_patch){path, "w", 1, {0}, {0}, {x, SG_U8, 2, {4, 3}}}, SG_E_FORMAT,
+                 "l.safetensors: the patch of tensor \"w\" should be F32, F16 or BF16, its scale 1 finite");
+    refuse_patch(b, (sg_patch){path, "none", 1, up, down, {0}}, SG_E_ARG,
+                 "l.safetensors: the patch is of tensor \"none\", which this model does not have");
+    load(b, &devices[0]);
+    assert_ptr_equal(t.data, x); /* none of these was taken */
+    refuse_patch(b, (sg_patch){path, "w", 1, up, down, {0}}, SG_E_ARG,
+                 "l.safetensors: the patch of tensor \"w\" comes after loading");
+    sg_bind_unload(b);
+    sg_want(b, &huge, SG_F32, "huge", most, most);
+    refuse_patch(
+        b, (sg_patch){path, "huge", 1, {0}, {0}, vast}, SG_E_FORMAT,
+        "l.safetensors: the patch of tensor \"huge\" is [9223372036854775807, 9223372036854775807], which does "
+        "not fit [9223372036854775807, 9223372036854775807]");
+    close_both(&b, &s);
+}
+
+static void numbers_of_patches_must_be_finite(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"l: the patch of tensor \"w\" has a NaN or an infinity",
+                                        "l: the patch of tensor \"w\" has a NaN or an infinity",
+                                        "arrays: tensor \"w\" has a NaN or an infinity, the first at element 3",
+                                        "arrays: tensor \"w\" with its patches has numbers too large for F32"};
+    for (int i = 0; i < 4; i++) {
+        float     w[4] = {1, 1, 1, i == 2 ? NAN : 1}, x[4] = {1, 1, 1, i < 2 ? NAN : 3e38f};
+        arrays    a = {.count = 0};
+        sg_tensor t;
+        add(&a, "w", (sg_tensor){w, SG_F32, 2, {2, 2}});
+        sg_source     *s = open_arrays(&a);
+        sg_bind       *b = bind_to(s, NULL);
+        const sg_patch p = {.path = "l",
+                            .name = "w",
+                            .scale = 2,
+                            .up = {x, SG_F32, 2, {2, 2}},
+                            .down = {x, SG_F32, 2, {2, 2}},
+                            .diff = {x, SG_F32, i == 1 ? 0 : 2, {2, 2}}};
+        sg_want(b, &t, SG_F32, "w", 2, 2);
+        assert_int_equal(sg_bind_patch(b, &p, NULL), SG_OK);
+        refuse_load(b, SG_E_NUMERIC, words[i]);
+        assert_null(t.data);
+        close_both(&b, &s);
+    }
+}
+
+/* ---- a Diffusers folder ---- */
+
+static void put(const char *path, const char *text)
+{
+    FILE *const f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void components_have_their_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *config, *weights;
+    } parts[] = {{"transformer", "config.json", "diffusion_pytorch_model.safetensors"},
+                 {"vae", "config.json", "diffusion_pytorch_model.safetensors"},
+                 {"text_encoder_2", "config.json", "model.safetensors"},
+                 {"image_encoder", "config.json", "model.safetensors"},
+                 {"scheduler", "scheduler_config.json", NULL}};
+    char               dir[] = "/tmp/sg_checkpoint_XXXXXX", path[128], command[64];
+    float              x[1] = {1};
+    sg_error           e = {0};
+    sg_checkpoint     *c = NULL;
+    sg_config         *config = NULL;
+    sg_source         *source = NULL;
+    const sg_name_map *names;
+    assert_non_null(mkdtemp(dir));
+    assert_false(sg_checkpoint_is(dir));
+    assert_true(sg_checkpoint_beside(dir, "model_index.json", path, sizeof path));
+    put(path, "{\"_class_name\": \"X\"}");
+    assert_true(sg_checkpoint_is(dir));
+    assert_int_equal(sg_checkpoint_open(&c, dir, &e), SG_OK);
+    assert_string_equal(sg_checkpoint_path(c), dir);
+    assert_int_equal(sg_checkpoint_index(c, &config, &e), SG_OK);
+    assert_string_equal(sg_config_string(config, "_class_name", NULL), "X");
+    sg_config_close(&config);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        assert_false(sg_checkpoint_has(c, parts[i].name));
+        assert_int_equal(sg_checkpoint_place(c, parts[i].name, path, sizeof path, &e), SG_OK);
+        const size_t n = strlen(path);
+        assert_int_equal(mkdir(path, 0700), 0);
+        assert_true(sg_checkpoint_has(c, parts[i].name));
+        snprintf(path + n, sizeof path - n, "/%s", parts[i].config);
+        put(path, "{\"number\": 7}");
+        assert_int_equal(sg_checkpoint_config(c, parts[i].name, &config, &e), SG_OK);
+        assert_int_equal(sg_config_int(config, "number", 0, 9, NULL), 7);
+        sg_config_close(&config);
+        if (!parts[i].weights) {
+            assert_int_equal(sg_checkpoint_source(c, parts[i].name, &source, &names, &e), SG_E_ARG);
+            continue;
+        }
+        snprintf(path + n, sizeof path - n, "/%s", parts[i].weights);
+        assert_int_equal(sg_safetensors_write(path, "x", (sg_tensor){x, SG_F32, 1, {1}}, NULL, &e), SG_OK);
+        assert_int_equal(sg_checkpoint_source(c, parts[i].name, &source, &names, &e), SG_OK);
+        assert_null(names);
+        assert_string_equal(sg_source_path(source), path);
+        sg_source_close(&source);
+        assert_int_equal(sg_source_open(&source, path, &e), SG_OK); /* this file, whatever stands beside it */
+        assert_int_equal(sg_source_count(source), 1);
+        sg_source_close(&source);
+    }
+    sg_checkpoint_close(&c);
+    assert_null(c);
+    snprintf(command, sizeof command, "rm -r '%s'", dir);
+    assert_int_equal(system(command), 0);
+}
+
+static void long_paths_are_refused(void **state)
+{
+    (void)state;
+    char           path[2000], small[8];
+    sg_error       e = {0};
+    sg_checkpoint *c = NULL;
+    memset(path, 'p', sizeof path - 1);
+    path[sizeof path - 1] = '\0';
+    assert_int_equal(sg_checkpoint_open(&c, path, &e), SG_E_ARG);
+    assert_string_equal(e.text, "the path of the model is longer than 1023 bytes");
+    assert_null(c);
+    assert_false(sg_checkpoint_is(path));
+    assert_false(sg_checkpoint_beside("folder", "name", small, sizeof small));
+    path[1000] = '\0';
+    assert_int_equal(sg_checkpoint_open(&c, path, &e), SG_OK);
+    assert_int_equal(sg_checkpoint_place(c, "transformer", small, sizeof small, NULL), SG_E_ARG);
+    sg_checkpoint_close(&c);
+    sg_source *s = NULL;
+    assert_int_equal(sg_source_open(&s, "/nowhere/x.safetensors", &e), SG_E_FILE);
+    assert_int_equal(sg_source_open(&s, "/nowhere/x.safetensors.index.json", &e), SG_E_FILE);
+    assert_null(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_follow_the_rules),
+        cmocka_unit_test(rules_that_cut_beyond_the_rows_are_refused),
+        cmocka_unit_test(fused_and_renamed_numbers_are_the_same),
+        cmocka_unit_test(peeking_goes_through_the_map),
+        cmocka_unit_test(all_troubles_are_listed_under_a_map),
+        cmocka_unit_test(names_that_stand_twice_are_refused),
+        cmocka_unit_test(patches_are_added_as_the_header_says),
+        cmocka_unit_test(order_and_rounding_of_patches_are_fixed),
+        cmocka_unit_test(patches_that_do_not_fit_are_refused),
+        cmocka_unit_test(numbers_of_patches_must_be_finite),
+        cmocka_unit_test(components_have_their_files),
+        cmocka_unit_test(long_paths_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
