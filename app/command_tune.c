@@ -1,5 +1,5 @@
 /* command_tune.c - `sparge-gen tune`: dense renders that are looked at, thresholds that come of it. */
-#include "base/path.h"
+#include "checkpoint.h"
 #include "command.h"
 #include "interrupt.h"
 #include "output_file.h"
@@ -324,7 +324,8 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "--l2 %g is below --l1 %g: it is the error with the PV filter on top",
                             j.bound[1], j.bound[0]);
     SG_TRY(sg_setup_model(&j.model, s.model, e));
-    SG_TRY(sg_path_join(path, sizeof path, j.model.dir, SG_THRESHOLDS_NAME, e));
+    if (!sg_checkpoint_beside(j.model.dir, SG_THRESHOLDS_NAME, path, sizeof path))
+        return sg_error_set(e, SG_E_ARG, "model: the path is too long");
     j.usual_place = !s.output;
     if (j.usual_place) s.output = path;
     if (j.usual_place && !s.force && access(path, F_OK) == 0 && !sg_thresholds_own(path))

@@ -1,6 +1,6 @@
 /* setup_attention.c - see setup_attention.h. */
 #include "setup_attention.h"
-#include "base/path.h"
+#include "checkpoint.h"
 #include "setup.h"
 
 #include <limits.h>
@@ -112,9 +112,10 @@ const char *sg_setup_doubt(char *text, size_t size, const sg_policy *p, const sg
     const bool         given = p->tuned == &f->tuned.values;
     *text = '\0';
     if (!p->tuned) return text;
-    if (sg_path_join(path, sizeof path, model_dir, SG_THRESHOLDS_NAME, NULL) != SG_OK) return text;
     /* The engine has read those beside the model before. */
-    if (!given && sg_thresholds_read(&own, path, &why) != SG_OK) return text;
+    if (!given && (!sg_checkpoint_beside(model_dir, SG_THRESHOLDS_NAME, path, sizeof path) ||
+                   sg_thresholds_read(&own, path, &why) != SG_OK))
+        return text;
     const sg_thresholds_file *const t = given ? &f->tuned : &own;
     const char *const               other = t->told ? differs(p, &t->policy) : NULL;
     if (*t->model && sg_thresholds_hash(hash, model_dir, &why) == SG_OK && strcmp(hash, t->model) != 0)

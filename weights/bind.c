@@ -63,17 +63,16 @@ void sg_bind_prefix(sg_bind *b, const char *fmt, ...)
     if (n < 0 || n >= SG_NAME_MAX) mistake(b, SG_E_ARG, "a prefix is too long");
 }
 
-/* Cuts w->file to the rows that w->cut means. False: they are no equal parts. */
-static bool cut(sg_bind_want *w)
+/* Cuts w->file, which is t, to the rows that w->cut means. False: they are no equal parts. */
+static bool cut(sg_bind_want *w, const sg_source_tensor *t)
 {
     const int64_t rows = w->file.dim[0], of = w->cut->of;
     if (rows % of) return false;
-    const size_t         part = (size_t)(sg_count(w->file) / of), size = sg_dtype_size(w->file.dtype);
-    const uint8_t *const data = w->file.data;
+    const size_t part = (size_t)(sg_count(w->file) / of), bytes = (size_t)(t->bytes / (uint64_t)of);
     w->file.dim[0] = 0;
     for (int i = 0; i < SG_NAME_ROWS && w->cut->rows[i].count; i++) {
         const size_t first = (size_t)w->cut->rows[i].first, count = (size_t)w->cut->rows[i].count;
-        w->run[w->runs++] = (sg_bind_run){data + first * part * size, count * part};
+        w->run[w->runs++] = (sg_bind_run){t->data + first * bytes, count * part};
         w->file.dim[0] += rows / of * (int64_t)count;
     }
     w->file.data = w->runs == 1 ? (void *)(uintptr_t)w->run[0].data : NULL;
@@ -92,7 +91,7 @@ static bool look_up(sg_bind *b, sg_bind_want *w, const char *full)
     b->wanted[w->index] = true;
     w->file = sg_source_view(b->source, (size_t)w->index);
     if (w->file.rank && w->cut) {
-        if (!cut(w)) w->trouble = SG_BIND_MISSHAPEN;
+        if (!cut(w, sg_source_at(b->source, (size_t)w->index))) w->trouble = SG_BIND_MISSHAPEN;
     } else if (w->file.rank) {
         w->run[w->runs++] = (sg_bind_run){w->file.data, (size_t)sg_count(w->file)};
     }

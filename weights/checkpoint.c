@@ -1,6 +1,7 @@
 /* checkpoint.c - see checkpoint.h: the layout of a Diffusers folder. */
 #include "checkpoint.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -56,11 +57,8 @@ bool sg_checkpoint_beside(const char *path, const char *name, char *out, size_t 
 
 bool sg_checkpoint_is(const char *path)
 {
-    char *const index = malloc(strlen(path) + sizeof "/" INDEX);
-    const bool  is =
-        index && sg_checkpoint_beside(path, INDEX, index, strlen(path) + sizeof "/" INDEX) && access(index, R_OK) == 0;
-    free(index);
-    return is;
+    char index[PATH_MAX];
+    return sg_checkpoint_beside(path, INDEX, index, sizeof index) && access(index, R_OK) == 0;
 }
 
 static sg_status open_config(const sg_checkpoint *c, const char *name, sg_config **out, sg_error *e)

@@ -1,0 +1,116 @@
+/* memory_source.h - a tensor source of arrays in memory, and two devices to load it to. */
+#ifndef SG_MEMORY_SOURCE_H
+#define SG_MEMORY_SOURCE_H
+
+#include "bind.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+/* ---- two devices: one computes in the host's memory, the other does not ---- */
+
+static void *take(size_t bytes) { return aligned_alloc(SG_ALIGN, bytes); }
+
+static inline sg_status upload(sg_stream *s, void *to, const void *from, size_t n)
+{
+    (void)s;
+    memcpy(to, from, n);
+    return SG_OK;
+}
+
+static const sg_memory  memory = {.alloc = take, .release = free, .upload = upload};
+static const sg_backend devices[] = {{.name = "host", .memory = &memory, .host_memory = true, .threads = 2},
+                                     {.name = "card", .memory = &memory, .threads = 2}};
+
+/* ---- a source ---- */
+
+enum { TENSORS_MAX = 8 };
+
+typedef struct arrays {
+    sg_source_tensor tensor[TENSORS_MAX];
+    size_t           count;
+    int              closed;
+} arrays;
+
+static size_t                  arrays_count(const void *of) { return ((const arrays *)of)->count; }
+static const sg_source_tensor *arrays_tensor(const void *of, size_t i) { return &((const arrays *)of)->tensor[i]; }
+static inline const char      *arrays_path(const void *of) { return of ? "arrays" : NULL; }
+static int                     arrays_files(const void *of) { return of != NULL; }
+static void                    arrays_close(void *of) { ((arrays *)of)->closed++; }
+
+static const char *arrays_metadata(const void *of, const char *key)
+{
+    return of && strcmp(key, "format") == 0 ? "arrays" : NULL;
+}
+
+static inline uint64_t arrays_bytes(const void *of)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < arrays_count(of); i++) n += arrays_tensor(of, i)->bytes;
+    return n;
+}
+
+static const sg_source_ops arrays_ops = {.count = arrays_count,
+                                         .tensor = arrays_tensor,
+                                         .metadata = arrays_metadata,
+                                         .path = arrays_path,
+                                         .files = arrays_files,
+                                         .bytes = arrays_bytes,
+                                         .close = arrays_close};
+
+static const sg_source_type types[SG_DTYPES] = {
+    [SG_F32] = {"F32", SG_F32, 1, 4}, [SG_F16] = {"F16", SG_F16, 1, 2}, [SG_BF16] = {"BF16", SG_BF16, 1, 2}};
+static const sg_source_type q8_0 = {"Q8_0", SG_DTYPES, 32, 34};
+
+static inline void add(arrays *a, const char *name, sg_tensor t)
+{
+    sg_source_tensor *const to = &a->tensor[a->count++];
+    assert_true(a->count <= TENSORS_MAX);
+    *to = (sg_source_tensor){
+        .name = name, .type = &types[t.dtype], .data = t.data, .bytes = sg_bytes(t), .rank = t.rank, .file = "arrays"};
+    memcpy(to->dim, t.dim, sizeof t.dim);
+}
+
+static inline sg_source *open_arrays(arrays *a)
+{
+    sg_error   e = {0};
+    sg_source *s = NULL;
+    if (sg_source_new(&s, &arrays_ops, a, &e)) fail_msg("%s", e.text);
+    return s;
+}
+
+static inline sg_bind *bind_to(const sg_source *s, const sg_name_map *map)
+{
+    sg_bind *b = NULL;
+    assert_int_equal(sg_bind_open(&b, s, map, NULL), SG_OK);
+    return b;
+}
+
+static inline void close_both(sg_bind **b, sg_source **s)
+{
+    sg_bind_close(b);
+    sg_source_close(s);
+}
+
+static inline void load(sg_bind *b, const sg_backend *device)
+{
+    sg_error e = {0};
+    if (sg_bind_load(b, device, NULL, NULL, &e)) fail_msg("%s", e.text);
+}
+
+/* Numbers between -1 and 1, the same in every call. */
+static inline sg_tensor numbers(void *data, sg_dtype type, int64_t rows, int64_t row)
+{
+    uint32_t  seed = 1;
+    sg_tensor t = {.data = data, .dtype = type, .rank = 2, .dim = {rows, row}};
+    for (int64_t i = 0; i < rows * row; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        sg_store(&t, i, (float)(seed >> 8) / (1 << 23) - 1);
+    }
+    return t;
+}
+
+#endif
