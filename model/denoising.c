@@ -23,9 +23,9 @@ static double guidance(const sg_request *r, int denoiser)
 }
 
 /* Of 1000, whatever the scheduler counts. */
-static double of_1000(const sg_render *q, int step)
+static double of_1000(const sg_render *render, int step)
 {
-    return 1000 * q->sampler.timestep[step] / q->sampler.config.train_steps;
+    return 1000 * render->sampler.timestep[step] / render->sampler.config.train_steps;
 }
 
 /* Counters of what is not finite, zero. */
@@ -45,43 +45,43 @@ static sg_tensor place_counters(const sg_components *parts, sg_stream *s)
     return bad;
 }
 
-sg_denoising sg_render_place(sg_render *q, sg_stream *s)
+sg_denoising sg_render_place(sg_render *render, sg_stream *s)
 {
     sg_denoising d;
-    sg_attention_place(q->attention, s);
-    q->g->family->render_open(q->g->model, s, &q->geometry, &q->self);
-    d.bad = place_counters(q->g->parts, s);
-    d.state = sg_sampler_state_new(&q->sampler, s, q->geometry.latent);
-    d.v = sg_alloc(s, &s->keep, SG_F32, 4, q->geometry.latent);
+    sg_attention_place(render->attention, s);
+    render->engine->family->render_open(render->engine->model, s, &render->geometry, &render->self);
+    d.bad = place_counters(render->engine->parts, s);
+    d.state = sg_sampler_state_new(&render->sampler, s, render->geometry.latent);
+    d.v = sg_alloc(s, &s->keep, SG_F32, 4, render->geometry.latent);
     d.mark = s->keep.used;
     return d;
 }
 
-void sg_render_predict(sg_render *q, sg_stream *s, const sg_denoising *d, int step, int denoiser)
+void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser)
 {
-    const sg_components *const parts = q->g->parts;
-    const int                  passes = q->g->texts.passes;
-    const double               g = guidance(q->r, denoiser);
+    const sg_components *const parts = render->engine->parts;
+    const int                  passes = render->engine->texts.passes;
+    const double               g = guidance(render->request, denoiser);
     const size_t               mark = s->scratch.used;
     const sg_tensor            t = sg_new(s, SG_F32, 1);
     sg_tensor                  out[SG_PASSES_MAX] = {d->v};
     for (int k = 0; passes > 1 && k < passes; k++) out[k] = sg_alloc(s, &s->scratch, SG_F32, d->v.rank, d->v.dim);
-    sg_upload(s, t, &(float){(float)q->sampler.timestep[step]});
-    sg_attention_enter(q->attention, s, of_1000(q, step));
-    sg_step_begin(s, sg_attention_same_steps(q->attention, step));
+    sg_upload(s, t, &(float){(float)render->sampler.timestep[step]});
+    sg_attention_enter(render->attention, s, of_1000(render, step));
+    sg_step_begin(s, sg_attention_same_steps(render->attention, step));
     for (int k = 0; k < passes; k++)
-        q->g->family->forward(q->g->model, s,
-                              &(sg_pass){.index = k,
-                                         .count = passes,
-                                         .denoiser = denoiser,
-                                         .step = step,
-                                         .guidance = g,
-                                         .timestep = of_1000(q, step),
-                                         .first_layer = sg_first_layer(parts, denoiser),
-                                         .t = t,
-                                         .x = d->state.x,
-                                         .out = out[k],
-                                         .bad = sg_rows(d->bad, 0, parts->denoiser[denoiser].layers + 2)});
+        render->engine->family->forward(render->engine->model, s,
+                                        &(sg_pass){.index = k,
+                                                   .count = passes,
+                                                   .denoiser = denoiser,
+                                                   .step = step,
+                                                   .guidance = g,
+                                                   .timestep = of_1000(render, step),
+                                                   .first_layer = sg_first_layer(parts, denoiser),
+                                                   .t = t,
+                                                   .x = d->state.x,
+                                                   .out = out[k],
+                                                   .bad = sg_rows(d->bad, 0, parts->denoiser[denoiser].layers + 2)});
     sg_tap(s, out[0], "step.%d.v_cond", step);
     if (passes > 1) {
         sg_tap(s, out[1], "step.%d.v_uncond", step);
@@ -91,9 +91,9 @@ void sg_render_predict(sg_render *q, sg_stream *s, const sg_denoising *d, int st
     s->scratch.used = mark;
 }
 
-void sg_render_inspect(const sg_render *q, sg_stream *s, const sg_denoising *d, int step, int denoiser)
+void sg_render_inspect(const sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser)
 {
-    const sg_denoiser *const of = &q->g->parts->denoiser[denoiser];
+    const sg_denoiser *const of = &render->engine->parts->denoiser[denoiser];
     const sg_tensor          counters = sg_rows(d->bad, 0, of->layers + 2);
     int32_t *const           bad = calloc((size_t)of->layers + 2, sizeof *bad);
     if (!bad) {

@@ -10,37 +10,37 @@
 #include <string.h>
 #include <unistd.h>
 
-static sg_status choose_family(sg_engine *g, sg_config *index, sg_error *e)
+static sg_status choose_family(sg_engine *engine, sg_config *index, sg_error *e)
 {
     const char *const name = sg_config_string(index, "_class_name", NULL);
     char              known[256] = "";
     SG_TRY(sg_config_status(index));
     for (int i = 0; sg_families[i]; i++)
         for (const char *const *class = sg_families[i]->class_names; *class; class ++) {
-            if (strcmp(*class, name) == 0) g->family = sg_families[i];
+            if (strcmp(*class, name) == 0) engine->family = sg_families[i];
             const size_t at = strlen(known);
             snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", *class);
         }
-    if (g->family) return SG_OK;
+    if (engine->family) return SG_OK;
     return sg_error_set(e, SG_E_UNSUPPORTED,
                         "%s/model_index.json: _class_name: \"%s\" is not one that this program "
                         "renders (%s)",
-                        sg_checkpoint_path(g->checkpoint), name, known);
+                        sg_checkpoint_path(engine->checkpoint), name, known);
 }
 
-static bool is_beside(const sg_engine *g, const char *name, char *path, size_t size)
+static bool is_beside(const sg_engine *engine, const char *name, char *path, size_t size)
 {
-    return sg_checkpoint_beside(sg_checkpoint_path(g->checkpoint), name, path, size) && access(path, F_OK) == 0;
+    return sg_checkpoint_beside(sg_checkpoint_path(engine->checkpoint), name, path, size) && access(path, F_OK) == 0;
 }
 
 /* The owner of a model folder may set its defaults beside it. */
-static sg_status read_own_defaults(sg_engine *g, sg_error *e)
+static sg_status read_own_defaults(sg_engine *engine, sg_error *e)
 {
     char path[PATH_MAX];
-    if (!is_beside(g, "sparge-gen.json", path, sizeof path)) return SG_OK;
-    SG_TRY(sg_config_open(&g->own, path, e));
-    sg_config *const  c = g->own;
-    sg_request *const d = &g->defaults;
+    if (!is_beside(engine, "sparge-gen.json", path, sizeof path)) return SG_OK;
+    SG_TRY(sg_config_open(&engine->own, path, e));
+    sg_config *const  c = engine->own;
+    sg_request *const d = &engine->defaults;
     d->width = (int)sg_config_int(c, "width", 1, 1 << 16, &(int64_t){d->width});
     d->height = (int)sg_config_int(c, "height", 1, 1 << 16, &(int64_t){d->height});
     d->frames = (int)sg_config_int(c, "frames", 1, 1 << 20, &(int64_t){d->frames});
@@ -53,41 +53,41 @@ static sg_status read_own_defaults(sg_engine *g, sg_error *e)
 }
 
 /* Attention as it is without a word about it: by thresholds beside the model where there are some. */
-static sg_status read_attention(sg_engine *g, sg_error *e)
+static sg_status read_attention(sg_engine *engine, sg_error *e)
 {
     char             path[PATH_MAX];
-    sg_policy *const p = &g->defaults.attention;
+    sg_policy *const p = &engine->defaults.attention;
     *p = sg_policy_usual();
-    if (!is_beside(g, SG_THRESHOLDS_NAME, path, sizeof path)) return SG_OK;
-    SG_TRY(sg_thresholds_read(&g->tuned, path, e));
-    p->tuned = &g->tuned.values;
-    if (!g->tuned.told) return SG_OK;
-    p->score = g->tuned.policy.score;
-    p->tail = g->tuned.policy.tail;
-    p->tail_bias = g->tuned.policy.tail_bias;
-    p->order = g->tuned.policy.order;
+    if (!is_beside(engine, SG_THRESHOLDS_NAME, path, sizeof path)) return SG_OK;
+    SG_TRY(sg_thresholds_read(&engine->tuned, path, e));
+    p->tuned = &engine->tuned.values;
+    if (!engine->tuned.told) return SG_OK;
+    p->score = engine->tuned.policy.score;
+    p->tail = engine->tuned.policy.tail;
+    p->tail_bias = engine->tuned.policy.tail_bias;
+    p->order = engine->tuned.policy.order;
     return SG_OK;
 }
 
-static sg_status choose_dtype(sg_engine *g, const char *name, sg_error *e)
+static sg_status choose_dtype(sg_engine *engine, const char *name, sg_error *e)
 {
     if (!name || strcmp(name, "auto") == 0)
-        g->act = g->backend->dtype;
+        engine->act = engine->backend->dtype;
     else if (strcmp(name, "f32") == 0)
-        g->act = SG_F32;
+        engine->act = SG_F32;
     else if (strcmp(name, "bf16") == 0)
-        g->act = SG_BF16;
+        engine->act = SG_BF16;
     else
         return sg_error_set(e, SG_E_ARG, "dtype \"%s\" is unknown; known are auto, f32, bf16", name);
     return SG_OK;
 }
 
-static sg_status open_all(sg_engine *g, const sg_engine_options *o, sg_error *e)
+static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_error *e)
 {
-    SG_TRY(sg_checkpoint_open(&g->checkpoint, o->model_dir, e));
-    g->memory_limit = o->memory_limit;
-    g->check = o->check;
-    g->trace = o->trace;
+    SG_TRY(sg_checkpoint_open(&engine->checkpoint, o->model_dir, e));
+    engine->memory_limit = o->memory_limit;
+    engine->check = o->check;
+    engine->trace = o->trace;
     const char *name = o->backend ? o->backend : "auto";
     if (o->check && strcmp(name, "auto") == 0) name = "cpu"; /* the oracle reads host memory */
     const sg_backend_options b = {.name = name,
@@ -96,61 +96,62 @@ static sg_status open_all(sg_engine *g, const sg_engine_options *o, sg_error *e)
                                   .gpu_level = (sg_gpu_level)o->gpu_level,
                                   .device = o->device,
                                   .local_rank = o->local_rank};
-    SG_TRY(sg_backend_open(&g->backend, &b, e));
-    if (o->check && !g->backend->host_memory)
+    SG_TRY(sg_backend_open(&engine->backend, &b, e));
+    if (o->check && !engine->backend->host_memory)
         return sg_error_set(e, SG_E_UNSUPPORTED, "backend %s cannot be checked: the oracle reads host memory", name);
-    if (o->offload == SG_OFFLOAD_ON && !g->backend->memory->pin)
-        return sg_error_set(e, SG_E_ARG, "offload: weights are on the host anyway with backend %s", g->backend->name);
-    g->offload = o->offload;
-    SG_TRY(choose_dtype(g, o->dtype, e));
+    if (o->offload == SG_OFFLOAD_ON && !engine->backend->memory->pin)
+        return sg_error_set(e, SG_E_ARG, "offload: weights are on the host anyway with backend %s",
+                            engine->backend->name);
+    engine->offload = o->offload;
+    SG_TRY(choose_dtype(engine, o->dtype, e));
 
     sg_config *index = NULL;
-    SG_TRY(sg_checkpoint_index(g->checkpoint, &index, e));
-    sg_status st = choose_family(g, index, e);
-    if (!st) st = g->family->open(&g->model, g->checkpoint, index, g->act, e);
+    SG_TRY(sg_checkpoint_index(engine->checkpoint, &index, e));
+    sg_status st = choose_family(engine, index, e);
+    if (!st) st = engine->family->open(&engine->model, engine->checkpoint, index, engine->act, e);
     sg_config_close(&index);
     if (st) return st;
-    g->parts = g->family->components(g->model);
-    g->defaults = g->family->defaults(g->model);
-    g->base_bytes = g->backend->host_memory ? sg_resident_bytes() : sg_backend_packed_bytes(g->backend);
-    SG_TRY(read_attention(g, e));
-    return read_own_defaults(g, e);
+    engine->parts = engine->family->components(engine->model);
+    engine->defaults = engine->family->defaults(engine->model);
+    engine->base_bytes = engine->backend->host_memory ? sg_resident_bytes() : sg_backend_packed_bytes(engine->backend);
+    SG_TRY(read_attention(engine, e));
+    return read_own_defaults(engine, e);
 }
 
 sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *e)
 {
     *out = NULL;
-    sg_engine *g = calloc(1, sizeof *g);
-    if (!g) return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    const sg_status st = open_all(g, o, e);
-    if (st) sg_engine_close(&g);
-    *out = g;
+    sg_engine *engine = calloc(1, sizeof *engine);
+    if (!engine) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    const sg_status st = open_all(engine, o, e);
+    if (st) sg_engine_close(&engine);
+    *out = engine;
     return st;
 }
 
-void sg_engine_close(sg_engine **g)
+void sg_engine_close(sg_engine **engine)
 {
-    if (!*g) return;
-    if ((*g)->backend) sg_backend_enter((*g)->backend);
-    if ((*g)->model) (*g)->family->close((*g)->model);
-    sg_checkpoint_close(&(*g)->checkpoint);
-    sg_conditioning_free(&(*g)->texts);
-    sg_config_close(&(*g)->own);
-    sg_thresholds_free(&(*g)->tuned);
-    free((*g)->count);
-    sg_backend_close(&(*g)->backend);
-    free(*g);
-    *g = NULL;
+    if (!*engine) return;
+    if ((*engine)->backend) sg_backend_enter((*engine)->backend);
+    if ((*engine)->model) (*engine)->family->close((*engine)->model);
+    sg_checkpoint_close(&(*engine)->checkpoint);
+    sg_conditioning_free(&(*engine)->texts);
+    sg_config_close(&(*engine)->own);
+    sg_thresholds_free(&(*engine)->tuned);
+    free((*engine)->count);
+    sg_backend_close(&(*engine)->backend);
+    free(*engine);
+    *engine = NULL;
 }
 
-sg_request sg_engine_defaults(const sg_engine *g) { return g->defaults; }
+sg_request sg_engine_defaults(const sg_engine *engine) { return engine->defaults; }
 
-const sg_attention_count *sg_engine_attention(const sg_engine *g, int *steps, int *passes, int *layers)
+const sg_attention_count *sg_engine_attention(const sg_engine *engine, int *steps, int *passes, int *layers)
 {
-    *steps = g->steps;
-    *passes = g->passes;
-    *layers = g->layers;
-    return g->count;
+    *steps = engine->steps;
+    *passes = engine->passes;
+    *layers = engine->layers;
+    return engine->count;
 }
 
 static sg_component describe(const sg_part *p)
@@ -172,20 +173,20 @@ static sg_component describe(const sg_part *p)
     return c;
 }
 
-sg_model_info sg_engine_info(const sg_engine *g)
+sg_model_info sg_engine_info(const sg_engine *engine)
 {
-    const sg_components *const parts = g->parts;
+    const sg_components *const parts = engine->parts;
     sg_model_info              info = {.multiple = parts->size_multiple, .frame_multiple = parts->frame_multiple};
     const sg_part             *p;
     for (int phase = 0; phase < SG_PHASES; phase++)
         for (int i = 0; (p = sg_render_part(parts, (sg_phase)phase, i)) != NULL; i++)
             info.component[info.components++] = describe(p);
-    snprintf(info.family, sizeof info.family, "%s", g->family->name);
-    snprintf(info.device, sizeof info.device, "%s", g->backend->device);
-    snprintf(info.dtype, sizeof info.dtype, "%s", g->act == SG_BF16 ? "bf16" : "f32");
+    snprintf(info.family, sizeof info.family, "%s", engine->family->name);
+    snprintf(info.device, sizeof info.device, "%s", engine->backend->device);
+    snprintf(info.dtype, sizeof info.dtype, "%s", engine->act == SG_BF16 ? "bf16" : "f32");
     info.experts = parts->denoisers;
-    info.skips = g->backend->values != SG_F32;
-    info.waits = g->backend->host_memory;
+    info.skips = engine->backend->values != SG_F32;
+    info.waits = engine->backend->host_memory;
     return info;
 }
 
@@ -198,9 +199,9 @@ static int nearest(int v, int m)
     return (n < 1 ? 1 : n) * m;
 }
 
-static sg_status check_attention(const sg_engine *g, const sg_request *r, sg_error *e)
+static sg_status check_attention(const sg_engine *engine, const sg_request *r, sg_error *e)
 {
-    const int layers = sg_first_layer(g->parts, g->parts->denoisers);
+    const int layers = sg_first_layer(engine->parts, engine->parts->denoisers);
     SG_TRY(sg_policy_check(&r->attention, e));
     if (r->attention.dense_layers) SG_TRY(sg_layers_check(r->attention.dense_layers, layers, e));
     if (!r->capture_out) return SG_OK;
@@ -213,9 +214,9 @@ static sg_status check_attention(const sg_engine *g, const sg_request *r, sg_err
     return SG_OK;
 }
 
-sg_status sg_engine_check_request(const sg_engine *g, const sg_request *r, sg_error *e)
+sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, sg_error *e)
 {
-    const sg_model_info info = sg_engine_info(g);
+    const sg_model_info info = sg_engine_info(engine);
     const int           m = info.multiple, fm = info.frame_multiple;
     if (r->width < 1 || r->height < 1 || r->width > 1 << 16 || r->height > 1 << 16)
         return sg_error_set(e, SG_E_ARG, "size: %dx%d is not between 1x1 and 65536x65536", r->width, r->height);
@@ -236,20 +237,20 @@ sg_status sg_engine_check_request(const sg_engine *g, const sg_request *r, sg_er
     if (!(r->cfg_scale_2 <= 1000)) return sg_error_set(e, SG_E_ARG, "cfg-scale-2: %g is above 1000", r->cfg_scale_2);
     if (!(r->flow_shift >= 0.001 && r->flow_shift <= 1000))
         return sg_error_set(e, SG_E_ARG, "flow-shift: %g is not between 0.001 and 1000", r->flow_shift);
-    SG_TRY(check_attention(g, r, e));
-    return g->family->check(g->model, r, e);
+    SG_TRY(check_attention(engine, r, e));
+    return engine->family->check(engine->model, r, e);
 }
 
 /* ---- latents in a file ---- */
 
-sg_status sg_latents_open(const sg_engine *g, const char *path, sg_source **source, sg_tensor *latents, sg_error *e)
+sg_status sg_latents_open(const sg_engine *engine, const char *path, sg_source **source, sg_tensor *latents, sg_error *e)
 {
     if (!sg_text_ends(path, ".safetensors"))
         return sg_error_set(e, SG_E_ARG, "%s: a latents file is named *.safetensors", path);
     SG_TRY(sg_source_open(source, path, e));
 
     sg_geometry want;
-    g->family->geometry(g->model, &g->defaults, &want);
+    engine->family->geometry(engine->model, &engine->defaults, &want);
     *latents = sg_source_find(*source, "latents");
     if (latents->rank == 4 && latents->dtype == SG_F32 && latents->dim[0] == want.latent[0] && sg_count(*latents) > 0)
         return SG_OK;
@@ -259,27 +260,27 @@ sg_status sg_latents_open(const sg_engine *g, const char *path, sg_source **sour
 }
 
 /* Width and height in pixels of one latent: the least that make one. */
-static int64_t pixels_a_latent(const sg_engine *g)
+static int64_t pixels_a_latent(const sg_engine *engine)
 {
     sg_geometry one;
     sg_request  probe = {.frames = 1};
     do {
         probe.width = ++probe.height;
-        g->family->geometry(g->model, &probe, &one);
+        engine->family->geometry(engine->model, &probe, &one);
     } while (one.latent[3] < 1 && probe.width < 1 << 16);
     return probe.width;
 }
 
-sg_status sg_engine_fit_latents(const sg_engine *g, const char *path, sg_request *r, char **note, sg_error *e)
+sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_request *r, char **note, sg_error *e)
 {
     sg_source *source = NULL;
     sg_tensor  t;
     *note = NULL;
-    SG_TRY(sg_latents_open(g, path, &source, &t, e));
+    SG_TRY(sg_latents_open(engine, path, &source, &t, e));
     sg_geometry one;
     sg_request  probe = {.width = 1, .height = 1, .frames = 1025};
-    g->family->geometry(g->model, &probe, &one);
-    const int64_t space = pixels_a_latent(g), time = one.latent[1] > 1 ? 1024 / (one.latent[1] - 1) : 1;
+    engine->family->geometry(engine->model, &probe, &one);
+    const int64_t space = pixels_a_latent(engine), time = one.latent[1] > 1 ? 1024 / (one.latent[1] - 1) : 1;
     const bool    fits = t.dim[3] <= (1 << 16) / space && t.dim[2] <= (1 << 16) / space && t.dim[1] <= (1 << 20) / time;
     if (fits) {
         r->width = (int)(t.dim[3] * space);

@@ -1,13 +1,13 @@
 /* engine.h - the public face of the models: open a checkpoint, ask what a render needs, render.
  *
- *   sg_engine *g = NULL;
+ *   sg_engine *engine = NULL;
  *   sg_error   e = {0};
- *   if (sg_engine_open(&g, &(sg_engine_options){.model_dir = "weights/tiny-wan"}, &e)) puts(e.text);
- *   sg_request r = sg_engine_defaults(g);
+ *   if (sg_engine_open(&engine, &(sg_engine_options){.model_dir = "weights/tiny-wan"}, &e)) puts(e.text);
+ *   sg_request r = sg_engine_defaults(engine);
  *   r.prompt = "a red ball bouncing on green grass";
  *   sg_report report;
- *   sg_engine_render(g, &r, &(sg_callbacks){.frame = save_frame, .context = &sink}, &report, &e);
- *   sg_engine_close(&g);
+ *   sg_engine_render(engine, &r, &(sg_callbacks){.frame = save_frame, .context = &sink}, &report, &e);
+ *   sg_engine_close(&engine);
  */
 #ifndef SG_ENGINE_H
 #define SG_ENGINE_H
@@ -51,7 +51,7 @@ typedef struct sg_engine_options {
 
 /* Reads configs and headers, binds every tensor; loads no weights yet. On failure *out stays NULL and e tells all. */
 sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *e) SG_MUST_USE;
-void      sg_engine_close(sg_engine **g);
+void      sg_engine_close(sg_engine **engine);
 
 typedef enum sg_sampler_kind { SG_SAMPLER_UNIPC, SG_SAMPLER_EULER } sg_sampler_kind;
 
@@ -79,15 +79,15 @@ typedef struct sg_request {
 } sg_request;
 
 /* Defaults of the model: its family's, overridden by its files; attention is sg_policy_usual, tuned by the
- * thresholds in the model's sparge-attention.json. prompt is NULL, seed 0. The strings live as long as g. */
-sg_request sg_engine_defaults(const sg_engine *g);
+ * thresholds in the model's sparge-attention.json. prompt is NULL, seed 0. The strings live as long as engine. */
+sg_request sg_engine_defaults(const sg_engine *engine);
 
 /* Checks every member of r against the model. SG_E_ARG tells the member, its value and the nearest that would do. */
-sg_status sg_engine_check_request(const sg_engine *g, const sg_request *r, sg_error *e) SG_MUST_USE;
+sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, sg_error *e) SG_MUST_USE;
 
 /* Sets width, height and frames of r to those of the latents in this file. *note gets its latents_note, which the
  * caller frees, or NULL when it has none. */
-sg_status sg_engine_fit_latents(const sg_engine *g, const char *path, sg_request *r, char **note,
+sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_request *r, char **note,
                                 sg_error *e) SG_MUST_USE;
 
 /* One phase of a render: its memory is gone when the next begins. */
@@ -116,7 +116,7 @@ typedef struct sg_plan {
 } sg_plan;
 
 /* What r would need, found by running the model without computing. Touches no weights. */
-sg_status sg_engine_plan(sg_engine *g, const sg_request *r, sg_plan *out, sg_error *e) SG_MUST_USE;
+sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, sg_error *e) SG_MUST_USE;
 
 /* SG_E_MEMORY, with the figures, when p needs more than may be used. A render asks this too, before it works. */
 sg_status sg_plan_fits(const sg_plan *p, sg_error *e) SG_MUST_USE;
@@ -155,12 +155,12 @@ typedef struct sg_report {
 /* Renders r. Refuses with figures what cannot fit before anything heavy starts; NaN or infinity is SG_E_NUMERIC with
  * the first block and step. Weights that stay useful are kept for the next call, and so is what the text encoder made of
  * prompt and negative prompt: with the same ones again it does not run. report is filled as far as it got. */
-sg_status sg_engine_render(sg_engine *g, const sg_request *r, const sg_callbacks *cb, sg_report *report,
+sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_callbacks *cb, sg_report *report,
                            sg_error *e) SG_MUST_USE;
 
-/* What attention did in the last render of g: [steps][passes][layers], of experts one after the other. NULL when there
- * was none. Valid until the next call of a render. */
-const sg_attention_count *sg_engine_attention(const sg_engine *g, int *steps, int *passes, int *layers);
+/* What attention did in the last render of engine: [steps][passes][layers], of experts one after the other. NULL when
+ * there was none. Valid until the next call of a render. */
+const sg_attention_count *sg_engine_attention(const sg_engine *engine, int *steps, int *passes, int *layers);
 
 /* For people: what is in this checkpoint. */
 typedef struct sg_component {
@@ -185,7 +185,7 @@ typedef struct sg_model_info {
     bool         waits; /* an op is over when its call is, so that a trace has the time of the work */
 } sg_model_info;
 
-sg_model_info sg_engine_info(const sg_engine *g);
+sg_model_info sg_engine_info(const sg_engine *engine);
 
 #ifdef __cplusplus
 }

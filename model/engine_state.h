@@ -29,6 +29,6 @@ struct sg_engine {
 };
 
 /* The latents file at path: F32 [c, f, y, x] of the model's c. *source owns the map. */
-sg_status sg_latents_open(const sg_engine *g, const char *path, sg_source **source, sg_tensor *latents, sg_error *e);
+sg_status sg_latents_open(const sg_engine *engine, const char *path, sg_source **source, sg_tensor *latents, sg_error *e);
 
 #endif

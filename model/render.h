@@ -12,8 +12,8 @@ typedef enum sg_phase { SG_PHASE_TEXT, SG_PHASE_DENOISE, SG_PHASE_DECODE, SG_PHA
 
 /* One render. */
 typedef struct sg_render {
-    sg_engine          *g;
-    const sg_request   *r;
+    sg_engine          *engine;
+    const sg_request   *request;
     const sg_callbacks *cb;
     sg_report          *report;
     sg_error           *e;
@@ -37,10 +37,10 @@ typedef struct sg_render {
 
 /* Finds out what a render needs. Tokenizes as well: the length of the prompt is part of the plan. Leaves attention
  * open, after a failure too. */
-sg_status sg_render_plan(sg_render *q, sg_plan *out);
+sg_status sg_render_plan(sg_render *render, sg_plan *out);
 
 /* Bytes: what the plan leaves may hold weights in the layout that products want; the rest is packed at every use. */
-size_t sg_render_packed_limit(const sg_render *q, const sg_plan *p);
+size_t sg_render_packed_limit(const sg_render *render, const sg_plan *p);
 
 /* What all steps of denoising work on, in the keep arena of s. */
 typedef struct sg_denoising {
@@ -50,7 +50,7 @@ typedef struct sg_denoising {
     size_t           mark; /* of the keep arena: what a denoiser places comes after it */
 } sg_denoising;
 
-sg_denoising sg_render_place(sg_render *q, sg_stream *s);
+sg_denoising sg_render_place(sg_render *render, sg_stream *s);
 
 /* Which denoiser works at this timestep of the sampler. */
 int sg_denoiser_at(const sg_components *parts, double timestep);
@@ -59,10 +59,10 @@ int sg_denoiser_at(const sg_components *parts, double timestep);
 int sg_first_layer(const sg_components *parts, int denoiser);
 
 /* d->v = the guided output of the model for d->state.x at this step. Taps "step.%d.v_cond", "step.%d.v_uncond". */
-void sg_render_predict(sg_render *q, sg_stream *s, const sg_denoising *d, int step, int denoiser);
+void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);
 
 /* After a step: SG_E_NUMERIC, latched, naming the first block whose result was not finite. */
-void sg_render_inspect(const sg_render *q, sg_stream *s, const sg_denoising *d, int step, int denoiser);
+void sg_render_inspect(const sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);
 
 /* The weights that unit i of a phase needs: a text encoder, a denoiser, the decoder. They work in turn, each with its own
  * in memory alone, unless the plan keeps all. NULL past the last. */

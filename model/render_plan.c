@@ -12,10 +12,11 @@ sg_part *sg_render_part(const sg_components *parts, sg_phase phase, int i)
 }
 
 /* What a phase's pass over a plan stream took. */
-static void note_plan(sg_render *q, sg_phase phase, sg_phase_plan *out, const sg_stream *s, const sg_plan_totals *t)
+static void note_plan(sg_render *render, sg_phase phase, sg_phase_plan *out, const sg_stream *s,
+                      const sg_plan_totals *t)
 {
-    q->need[phase].keep = s->keep.peak;
-    q->need[phase].scratch = s->scratch.peak;
+    render->need[phase].keep = s->keep.peak;
+    render->need[phase].scratch = s->scratch.peak;
     out->work = s->keep.peak + s->scratch.peak;
     out->flops = t->flops;
 }
@@ -23,44 +24,47 @@ static void note_plan(sg_render *q, sg_phase phase, sg_phase_plan *out, const sg
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-static bool native_bf16(const sg_engine *g) { return g->act == SG_BF16 && g->backend->dtype == SG_BF16; }
+static bool native_bf16(const sg_engine *engine) { return engine->act == SG_BF16 && engine->backend->dtype == SG_BF16; }
 
-static void plan_weights(sg_render *q, sg_phase phase, sg_phase_plan *out, const sg_plan_totals *t, size_t *host)
+static void plan_weights(sg_render *render, sg_phase phase, sg_phase_plan *out, const sg_plan_totals *t, size_t *host)
 {
-    const size_t size = native_bf16(q->g) ? sizeof(uint16_t) : sizeof(float);
+    const size_t size = native_bf16(render->engine) ? sizeof(uint16_t) : sizeof(float);
     const size_t unpacked = t->thin + (phase == SG_PHASE_TEXT ? t->table : 0);
     sg_part     *p;
-    for (int i = 0; (p = sg_render_part(q->g->parts, phase, i)) != NULL; i++) {
+    for (int i = 0; (p = sg_render_part(render->engine->parts, phase, i)) != NULL; i++) {
         size_t         mapped = 0;
-        const size_t   bytes = sg_bind_bytes(p->bind, q->g->backend, &mapped);
+        const size_t   bytes = sg_bind_bytes(p->bind, render->engine->backend, &mapped);
         const uint64_t numbers = sg_bind_matrix_numbers(p->bind);
-        if (q->g->backend->packs && numbers > unpacked) out->packed = larger(out->packed, (numbers - unpacked) * size);
+        if (render->engine->backend->packs && numbers > unpacked)
+            out->packed = larger(out->packed, (numbers - unpacked) * size);
         out->weights = larger(out->weights, bytes);
         out->mapped = larger(out->mapped, mapped);
-        *host = larger(*host, sg_bind_host_bytes(p->bind, q->g->backend));
+        *host = larger(*host, sg_bind_host_bytes(p->bind, render->engine->backend));
     }
 }
 
 /* Of several denoisers only one is at work in a step. */
-static sg_status check_capture(const sg_render *q)
+static sg_status check_capture(const sg_render *render)
 {
-    const sg_components *const parts = q->g->parts;
-    if (!q->r->capture_out || q->r->latents_in) return SG_OK;
-    const int at = sg_denoiser_at(parts, q->sampler.timestep[q->r->capture_step]);
+    const sg_components *const parts = render->engine->parts;
+    if (!render->request->capture_out || render->request->latents_in) return SG_OK;
+    const int at = sg_denoiser_at(parts, render->sampler.timestep[render->request->capture_step]);
     const int first = sg_first_layer(parts, at), end = first + parts->denoiser[at].layers;
-    if (q->r->capture_layer >= first && q->r->capture_layer < end) return SG_OK;
-    return sg_error_set(q->e, SG_E_ARG, "capture-qkv: layer %d does not run at step %d, but %d to %d do",
-                        q->r->capture_layer, q->r->capture_step, first, end - 1);
+    if (render->request->capture_layer >= first && render->request->capture_layer < end) return SG_OK;
+    return sg_error_set(render->e, SG_E_ARG, "capture-qkv: layer %d does not run at step %d, but %d to %d do",
+                        render->request->capture_layer, render->request->capture_step, first, end - 1);
 }
 
 /* Self-attention of the family, which must be the same in every layer of every pass. */
-static sg_status read_layout(const sg_render *q, sg_attention_shape *shape)
+static sg_status read_layout(const sg_render *render, sg_attention_shape *shape)
 {
-    const sg_engine *const g = q->g;
-    *shape = (sg_attention_shape){.passes = g->texts.passes, .layers = sg_first_layer(g->parts, g->parts->denoisers)};
+    const sg_engine *const engine = render->engine;
+    *shape = (sg_attention_shape){.passes = engine->texts.passes,
+                                  .layers = sg_first_layer(engine->parts, engine->parts->denoisers)};
     for (int i = 0; i < shape->passes * shape->layers; i++) {
         sg_attention_shape one = {0};
-        g->family->attention(g->model, &q->geometry, &g->texts, i / shape->layers, i % shape->layers, &one);
+        engine->family->attention(engine->model, &render->geometry, &engine->texts, i / shape->layers,
+                                  i % shape->layers, &one);
         if (i == 0) {
             one.passes = shape->passes;
             one.layers = shape->layers;
@@ -68,7 +72,7 @@ static sg_status read_layout(const sg_render *q, sg_attention_shape *shape)
         }
         if (one.n != shape->n || one.h != shape->h || one.hk != shape->hk || one.d != shape->d ||
             one.front != shape->front || one.back != shape->back)
-            return sg_error_set(q->e, SG_E_UNSUPPORTED,
+            return sg_error_set(render->e, SG_E_UNSUPPORTED,
                                 "self-attention of layer %d in pass %d has another shape than that of the first: such "
                                 "models cannot be rendered",
                                 i % shape->layers, i / shape->layers);
@@ -77,78 +81,80 @@ static sg_status read_layout(const sg_render *q, sg_attention_shape *shape)
 }
 
 /* The policy of the request and the shapes of the model, made one. */
-static sg_status bind_attention(sg_render *q, sg_plan *out)
+static sg_status bind_attention(sg_render *render, sg_plan *out)
 {
-    sg_policy          policy = q->r->attention;
+    sg_policy          policy = render->request->attention;
     sg_attention_shape shape;
     double             timesteps[SG_STEPS_MAX];
-    SG_TRY(read_layout(q, &shape));
-    for (int i = 0; i < q->sampler.steps; i++)
-        timesteps[i] = 1000 * q->sampler.timestep[i] / q->sampler.config.train_steps;
+    SG_TRY(read_layout(render, &shape));
+    for (int i = 0; i < render->sampler.steps; i++)
+        timesteps[i] = 1000 * render->sampler.timestep[i] / render->sampler.config.train_steps;
     shape.timesteps = timesteps;
     out->layers = shape.layers;
     out->tokens = shape.n;
-    shape.steps = q->sampler.steps;
-    shape.values = q->g->backend->values;
-    shape.f8 = q->g->backend->f8;
-    q->shape = shape;
-    q->shape.timesteps = NULL;
-    if (q->r->capture_out) {
-        q->capture = (sg_capture){.layer = q->r->capture_layer,
-                                  .step = q->r->capture_step,
-                                  .front = shape.front,
-                                  .back = shape.back,
-                                  .next = policy.see,
-                                  .next_context = policy.see_context};
+    shape.steps = render->sampler.steps;
+    shape.values = render->engine->backend->values;
+    shape.f8 = render->engine->backend->f8;
+    render->shape = shape;
+    render->shape.timesteps = NULL;
+    if (render->request->capture_out) {
+        render->capture = (sg_capture){.layer = render->request->capture_layer,
+                                       .step = render->request->capture_step,
+                                       .front = shape.front,
+                                       .back = shape.back,
+                                       .next = policy.see,
+                                       .next_context = policy.see_context};
         policy.see = sg_capture_see;
-        policy.see_context = &q->capture;
+        policy.see_context = &render->capture;
     }
-    SG_TRY(check_capture(q));
-    SG_TRY(sg_attention_open(&q->attention, &policy, &shape, q->e));
-    q->self = (sg_self_attention){.attention = q->attention,
-                                  .ordered = (sg_attention_skips(q->attention) || q->r->attention.see) &&
-                                             policy.order != SG_ORDER_ROW};
+    SG_TRY(check_capture(render));
+    SG_TRY(sg_attention_open(&render->attention, &policy, &shape, render->e));
+    render->self =
+        (sg_self_attention){.attention = render->attention,
+                            .ordered = (sg_attention_skips(render->attention) || render->request->attention.see) &&
+                                       policy.order != SG_ORDER_ROW};
     return SG_OK;
 }
 
 /* Of q, k, v and a copy of one that is put back in order. */
-static size_t captured_bytes(const sg_render *q)
+static size_t captured_bytes(const sg_render *render)
 {
-    const sg_attention_shape *const x = &q->shape;
-    return q->r->capture_out ? (size_t)(2 * x->h + 2 * x->hk) * (size_t)x->n * (size_t)x->d * sg_dtype_size(q->g->act)
-                             : 0;
+    const sg_attention_shape *const x = &render->shape;
+    return render->request->capture_out
+               ? (size_t)(2 * x->h + 2 * x->hk) * (size_t)x->n * (size_t)x->d * sg_dtype_size(render->engine->act)
+               : 0;
 }
 
 /* A step stands for those after it that ask for the same, of the same denoiser. */
-static void plan_denoise(sg_render *q, sg_stream *s, sg_plan_totals *t)
+static void plan_denoise(sg_render *render, sg_stream *s, sg_plan_totals *t)
 {
-    sg_denoising d = sg_render_place(q, s);
+    sg_denoising d = sg_render_place(render, s);
     int          last = -1, until = 0;
     double       step_flops = 0;
-    for (int i = 0; i < q->sampler.steps; i++) {
-        const int at = sg_denoiser_at(q->g->parts, q->sampler.timestep[i]);
+    for (int i = 0; i < render->sampler.steps; i++) {
+        const int at = sg_denoiser_at(render->engine->parts, render->sampler.timestep[i]);
         if (at != last) {
             s->keep.used = d.mark;
-            q->g->family->denoiser_open(q->g->model, s, at, &q->g->texts);
+            render->engine->family->denoiser_open(render->engine->model, s, at, &render->engine->texts);
         }
         if (at != last || i == until) {
             const double before = t->flops;
-            until = i + sg_attention_same_steps(q->attention, i);
-            sg_render_predict(q, s, &d, i, at);
+            until = i + sg_attention_same_steps(render->attention, i);
+            sg_render_predict(render, s, &d, i, at);
             step_flops = t->flops - before;
         } else {
             t->flops += step_flops;
         }
-        if (i < 3) sg_sampler_step(&q->sampler, &d.state, s, i, d.v);
+        if (i < 3) sg_sampler_step(&render->sampler, &d.state, s, i, d.v);
         last = at;
     }
 }
 
 /* Chunks after the decoder's special ones all cost the same, so that one of them stands for all. */
-static sg_status plan_decode(sg_render *q, sg_stream *s, sg_plan_totals *t)
+static sg_status plan_decode(sg_render *render, sg_stream *s, sg_plan_totals *t)
 {
-    const sg_vae *const v = &q->g->parts->vae;
-    const int64_t      *d = q->geometry.latent;
+    const sg_vae *const v = &render->engine->parts->vae;
+    const int64_t      *d = render->geometry.latent;
     const int           special = v->ops->special(v->of);
     const sg_tensor     z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]);
     double              flops = 0;
@@ -156,15 +162,16 @@ static sg_status plan_decode(sg_render *q, sg_stream *s, sg_plan_totals *t)
     (void)sg_new_keep(s, SG_I32, 1);
     (void)sg_alloc(s, &s->scratch, SG_F32, 4, d); /* as uploaded, before its axes are put in order */
     s->scratch.used = 0;
-    SG_TRY(v->ops->decode_open(&run, v->of, s, d[2], d[3], q->e));
-    q->chunks = 0;
-    for (int64_t done = 0, count; done < d[1]; done += count, q->chunks++) {
+    SG_TRY(v->ops->decode_open(&run, v->of, s, d[2], d[3], render->e));
+    render->chunks = 0;
+    for (int64_t done = 0, count; done < d[1]; done += count, render->chunks++) {
         count = v->ops->chunk(v->of, d[1], done);
-        if (q->chunks <= special) {
+        if (render->chunks <= special) {
             const double before = t->flops;
             s->scratch.used = 0;
             const sg_tensor rgb = v->ops->decode_next(run, s, sg_rows(z, done, count));
-            q->frame_bytes = larger(q->frame_bytes, sg_bytes(sg_alloc(s, &s->scratch, SG_U8, rgb.rank, rgb.dim)));
+            render->frame_bytes =
+                larger(render->frame_bytes, sg_bytes(sg_alloc(s, &s->scratch, SG_U8, rgb.rank, rgb.dim)));
             flops = t->flops - before;
         } else {
             t->flops += flops;
@@ -179,32 +186,32 @@ sg_status sg_render_status(const sg_stream *s, const char *doing, sg_error *e)
     return s->status ? sg_error_set(e, s->status, "%s: %s", doing, s->why) : SG_OK;
 }
 
-size_t sg_render_packed_limit(const sg_render *q, const sg_plan *p)
+size_t sg_render_packed_limit(const sg_render *render, const sg_plan *p)
 {
     const size_t all = p->text.weights + p->denoise.weights + p->decode.weights;
-    const size_t planned = q->keep_weights ? p->need + all : p->need;
-    return smaller(q->g->backend->total_bytes / 8, planned < p->available ? p->available - planned : 0);
+    const size_t planned = render->keep_weights ? p->need + all : p->need;
+    return smaller(render->engine->backend->total_bytes / 8, planned < p->available ? p->available - planned : 0);
 }
 
 /* What the backend takes beside tensors and weights. */
 static size_t staged(const sg_plan_totals *t) { return t->staged_x + t->staged_y + t->attended; }
 
 /* What the system will show, phase by phase. */
-static void plan_peaks(const sg_render *q, sg_plan *p, const sg_plan_totals t[SG_PHASES])
+static void plan_peaks(const sg_render *render, sg_plan *p, const sg_plan_totals t[SG_PHASES])
 {
     sg_phase_plan *const phase[SG_PHASES] = {&p->text, &p->denoise, &p->decode};
-    const size_t         limit = sg_render_packed_limit(q, p);
+    const size_t         limit = sg_render_packed_limit(render, p);
     size_t               kept = p->base, packed = 0;
-    for (int i = q->r->latents_in ? SG_PHASE_DECODE : 0; i < SG_PHASES; i++) {
+    for (int i = render->request->latents_in ? SG_PHASE_DECODE : 0; i < SG_PHASES; i++) {
         const size_t more = phase[i]->packed;
         phase[i]->packed = smaller(more, limit - packed);
         packed += phase[i]->packed;
-        const size_t mapped = q->g->backend->host_memory ? phase[i]->mapped : 0;
+        const size_t mapped = render->engine->backend->host_memory ? phase[i]->mapped : 0;
         const size_t staging = staged(&t[i]) + (phase[i]->packed < more ? t[i].weight : 0);
         phase[i]->peak = kept + phase[i]->weights + mapped + packed + phase[i]->work + staging;
         if (i == SG_PHASE_DECODE) phase[i]->peak += p->output;
         p->peak = larger(p->peak, phase[i]->peak);
-        if (q->keep_weights)
+        if (render->keep_weights)
             kept += phase[i]->weights + mapped;
         else
             packed = 0;
@@ -212,77 +219,78 @@ static void plan_peaks(const sg_render *q, sg_plan *p, const sg_plan_totals t[SG
 }
 
 /* With the denoiser's blocks on the host or on the device: what weights take, and all that follows from it. */
-static void weigh(sg_render *q, sg_plan *p, const sg_plan_totals t[SG_PHASES], bool offload)
+static void weigh(sg_render *render, sg_plan *p, const sg_plan_totals t[SG_PHASES], bool offload)
 {
-    const sg_components *const parts = q->g->parts;
+    const sg_components *const parts = render->engine->parts;
     sg_phase_plan *const       phase[SG_PHASES] = {&p->text, &p->denoise, &p->decode};
     size_t                     all = 0, work = 0;
     for (int i = 0; i < parts->denoisers; i++) sg_bind_offload(parts->denoiser[i].part->bind, offload);
     p->need = p->staging = p->host = 0;
     for (int i = 0; i < SG_PHASES; i++) {
         phase[i]->weights = phase[i]->mapped = phase[i]->packed = 0;
-        plan_weights(q, (sg_phase)i, phase[i], &t[i], &p->host);
-        if (q->r->latents_in && i != SG_PHASE_DECODE) continue; /* those phases will not run */
+        plan_weights(render, (sg_phase)i, phase[i], &t[i], &p->host);
+        if (render->request->latents_in && i != SG_PHASE_DECODE) continue; /* those phases will not run */
         p->need = larger(p->need, phase[i]->weights + phase[i]->work);
         p->staging = larger(p->staging, staged(&t[i]) + t[i].weight);
         all += phase[i]->weights;
         work = larger(work, phase[i]->work);
     }
-    if (q->r->latents_in) p->host = 0;
+    if (render->request->latents_in) p->host = 0;
     p->need += p->staging + p->output;
-    q->keep_weights = all + work + p->staging + p->output <= p->available && parts->denoisers == 1 && parts->texts <= 1;
+    render->keep_weights =
+        all + work + p->staging + p->output <= p->available && parts->denoisers == 1 && parts->texts <= 1;
 }
 
-sg_status sg_render_plan(sg_render *q, sg_plan *out)
+sg_status sg_render_plan(sg_render *render, sg_plan *out)
 {
-    sg_engine *const       g = q->g;
-    sg_conditioning *const texts = &g->texts;
-    sg_sampler_config      config = g->parts->sampler;
+    sg_engine *const       engine = render->engine;
+    sg_conditioning *const texts = &engine->texts;
+    sg_sampler_config      config = engine->parts->sampler;
     *out = (sg_plan){0};
 
-    config.kind = q->r->sampler;
-    config.flow_shift = q->r->flow_shift;
-    SG_TRY(sg_sampler_init(&q->sampler, &config, q->r->steps, q->r->sigmas_old, q->e));
-    g->family->geometry(g->model, q->r, &q->geometry);
-    memcpy(out->latent, q->geometry.latent, sizeof out->latent);
-    SG_TRY(sg_conditioning_tokenize(texts, g->family, g->model, g->parts, q->r, q->e));
-    SG_TRY(bind_attention(q, out));
-    if (q->report) {
-        q->report->prompt_tokens = texts->text[0][0].len;
-        q->report->negative_tokens = texts->text[1][0].len;
+    config.kind = render->request->sampler;
+    config.flow_shift = render->request->flow_shift;
+    SG_TRY(sg_sampler_init(&render->sampler, &config, render->request->steps, render->request->sigmas_old, render->e));
+    engine->family->geometry(engine->model, render->request, &render->geometry);
+    memcpy(out->latent, render->geometry.latent, sizeof out->latent);
+    SG_TRY(sg_conditioning_tokenize(texts, engine->family, engine->model, engine->parts, render->request, render->e));
+    SG_TRY(bind_attention(render, out));
+    if (render->report) {
+        render->report->prompt_tokens = texts->text[0][0].len;
+        render->report->negative_tokens = texts->text[1][0].len;
     }
     sg_plan_totals t[SG_PHASES] = {0};
     sg_stream      s[SG_PHASES];
     for (int i = 0; i < SG_PHASES; i++) {
-        t[i].native_bf16 = native_bf16(q->g);
-        t[i].backend = q->g->backend;
+        t[i].native_bf16 = native_bf16(render->engine);
+        t[i].backend = render->engine->backend;
         s[i] = sg_plan_stream(&t[i]);
     }
-    for (int i = 0; i < g->parts->texts; i++) sg_conditioning_encode(texts, g->parts, i, &s[SG_PHASE_TEXT]);
-    plan_denoise(q, &s[SG_PHASE_DENOISE], &t[SG_PHASE_DENOISE]);
-    SG_TRY(plan_decode(q, &s[SG_PHASE_DECODE], &t[SG_PHASE_DECODE]));
+    for (int i = 0; i < engine->parts->texts; i++) sg_conditioning_encode(texts, engine->parts, i, &s[SG_PHASE_TEXT]);
+    plan_denoise(render, &s[SG_PHASE_DENOISE], &t[SG_PHASE_DENOISE]);
+    SG_TRY(plan_decode(render, &s[SG_PHASE_DECODE], &t[SG_PHASE_DECODE]));
 
     sg_phase_plan *const phase[SG_PHASES] = {&out->text, &out->denoise, &out->decode};
     for (int i = 0; i < SG_PHASES; i++) {
-        SG_TRY(sg_render_status(&s[i], "planning", q->e));
-        note_plan(q, (sg_phase)i, phase[i], &s[i], &t[i]);
+        SG_TRY(sg_render_status(&s[i], "planning", render->e));
+        note_plan(render, (sg_phase)i, phase[i], &s[i], &t[i]);
     }
-    out->base = q->g->base_bytes + sg_backend_code_bytes(q->g->backend);
-    out->output = q->g->backend->host_memory ? q->r->output_bytes + captured_bytes(q) : 0;
-    out->available = q->g->memory_limit ? q->g->memory_limit : q->g->backend->total_bytes;
-    out->host_free = q->g->backend->host_bytes;
-    weigh(q, out, t, q->g->offload == SG_OFFLOAD_ON);
-    if (q->g->offload == SG_OFFLOAD_AUTO && out->need > out->available) weigh(q, out, t, true);
-    plan_peaks(q, out, t);
+    out->base = render->engine->base_bytes + sg_backend_code_bytes(render->engine->backend);
+    out->output = render->engine->backend->host_memory ? render->request->output_bytes + captured_bytes(render) : 0;
+    out->available = render->engine->memory_limit ? render->engine->memory_limit : render->engine->backend->total_bytes;
+    out->host_free = render->engine->backend->host_bytes;
+    weigh(render, out, t, render->engine->offload == SG_OFFLOAD_ON);
+    if (render->engine->offload == SG_OFFLOAD_AUTO && out->need > out->available) weigh(render, out, t, true);
+    plan_peaks(render, out, t);
     return SG_OK;
 }
 
-sg_status sg_engine_plan(sg_engine *g, const sg_request *r, sg_plan *out, sg_error *e)
+sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, sg_error *e)
 {
-    SG_TRY(sg_engine_check_request(g, r, e));
-    sg_render       q = {.g = g, .r = r, .e = e};
-    const sg_status st = sg_render_plan(&q, out);
-    sg_attention_close(&q.attention);
+    SG_TRY(sg_engine_check_request(engine, r, e));
+    sg_render       render = {.engine = engine, .request = r, .e = e};
+    const sg_status st = sg_render_plan(&render, out);
+    sg_attention_close(&render.attention);
     return st;
 }
 
