@@ -204,10 +204,14 @@ static void print_components(const sg_model_info *info)
     }
 }
 
-static void print_phase(const char *name, const sg_phase_plan *p)
+static void print_phase(const sg_phase_plan *p)
 {
     const size_t bytes[] = {p->weights, p->mapped, p->packed, p->work, p->peak};
-    printf("%-10s", name);
+    const char  *name = p->stage == SG_STAGE_DENOISE ? "denoising" : p->stage == SG_STAGE_DECODE ? "decoding" : p->name;
+    char         text[SG_PHASE_NAME + 16];
+    if (strcmp(name, "text") == 0) name = "prompt";
+    snprintf(text, sizeof text, p->number > 1 ? "%s %d" : "%s", name, p->number);
+    printf("%-10s", text);
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
         printf(" %10s", bytes_text((char[32]){0}, 32, (double)bytes[i]));
     printf(" %10.3g\n", p->flops * 1e-12);
@@ -254,9 +258,7 @@ static void print_model(const told *t)
     print_render(t);
     printf("device     %s, %s\n\n", t->info.device, t->info.dtype);
     printf("%-10s %10s %10s %10s %10s %10s %10s\n", "phase", "weights", "from file", "packed", "work", "peak", "TFLOP");
-    print_phase("prompt", &p->text);
-    print_phase("denoising", &p->denoise);
-    print_phase("decoding", &p->decode);
+    for (int i = 0; i < p->phases; i++) print_phase(&p->phase[i]);
     printf("peak       %s, with %s of program and libraries and %s of output; %s of %s must be free%s\n",
            bytes_text(text[0], sizeof text[0], (double)p->peak), bytes_text(text[1], sizeof text[1], (double)p->base),
            bytes_text(text[2], sizeof text[2], (double)p->output), bytes_text(text[3], sizeof text[3], (double)p->need),

@@ -188,10 +188,12 @@ static void say_plan(job *j)
     const sg_plan *const    p = &j->plan;
     const sg_request *const r = &j->request;
     const double            gib = 0x1p-30;
+    double                  flops = 0;
     if (!j->settings->verbose) return;
+    for (int i = 0; i < p->phases; i++) flops += p->phase[i].flops;
     sg_progress_say(&j->progress, "planned: %lld tokens, peak %.2f GiB, %.2f of %.2f GiB to be free, %.3g TFLOP",
                     (long long)p->tokens, (double)p->peak * gib, (double)p->need * gib, (double)p->available * gib,
-                    (p->text.flops + p->denoise.flops + p->decode.flops) * 1e-12);
+                    flops * 1e-12);
     if (!j->decode_only)
         sg_progress_say(&j->progress, "attention: %s",
                         sg_attention_outlook_text((char[512]){0}, 512, &r->attention, &j->outlook, p->tokens));
@@ -214,8 +216,12 @@ static void say_doubts(job *j)
 static void say_stages(job *j, const sg_report *r)
 {
     static const char *const name[SG_STAGES] = {"loading", "prompt", "denoising", "decoding"};
-    const size_t             planned[SG_STAGES] = {0, r->plan.text.peak, r->plan.denoise.peak, r->plan.decode.peak};
+    size_t                   planned[SG_STAGES] = {0};
     const double             mib = 0x1p-20;
+    for (int i = 0; i < r->plan.phases; i++) {
+        const sg_phase_plan *const phase = &r->plan.phase[i];
+        if (phase->peak > planned[phase->stage]) planned[phase->stage] = phase->peak;
+    }
     for (int i = 0; i < SG_STAGES; i++)
         if (planned[i])
             sg_progress_say(&j->progress, "%-10s %8.2f s, peak %.0f MiB, planned %.0f MiB", name[i], r->seconds[i],

@@ -90,16 +90,28 @@ static json_t *phase(const sg_phase_plan *p)
 
 json_t *sg_report_number(double v) { return isfinite(v) ? json_real(v) : json_null(); }
 
+/* Under its name; the second text encoder's is "text_2". */
+static bool set_phase(json_t *j, const sg_phase_plan *p)
+{
+    char key[SG_PHASE_NAME + 16];
+    snprintf(key, sizeof key, p->number > 1 ? "%s_%d" : "%s", p->name, p->number);
+    return json_object_set_new(j, key, phase(p)) == 0;
+}
+
 sg_status sg_report_plan(json_t **out, const sg_plan *p, sg_error *e)
 {
-    json_t *j =
-        json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:[I,I,I,I], s:I}", "text", phase(&p->text),
-                  "denoise", phase(&p->denoise), "decode", phase(&p->decode), "base_bytes", (json_int_t)p->base,
+    json_t *const j = json_object();
+    json_t *const rest =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:[I,I,I,I], s:I}", "base_bytes", (json_int_t)p->base,
                   "output_bytes", (json_int_t)p->output, "staging_bytes", (json_int_t)p->staging, "peak_bytes",
                   (json_int_t)p->peak, "need_bytes", (json_int_t)p->need, "available_bytes", (json_int_t)p->available,
                   "host_bytes", (json_int_t)p->host, "latent", (json_int_t)p->latent[0], (json_int_t)p->latent[1],
                   (json_int_t)p->latent[2], (json_int_t)p->latent[3], "tokens", (json_int_t)p->tokens);
-    return packed(out, j, "plan", e);
+    bool whole = j && rest;
+    for (int i = 0; whole && i < p->phases; i++) whole = set_phase(j, &p->phase[i]);
+    whole = whole && json_object_update(j, rest) == 0;
+    json_decref(rest);
+    return packed(out, sg_report_whole(j, whole), "plan", e);
 }
 
 static json_t *seconds(const sg_report *r)

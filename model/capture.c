@@ -6,17 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* t on the host, its rows put back. */
-static sg_tensor taken(const sg_capture *c, sg_stream *s, sg_tensor t)
+/* t on the host, its rows put back. Text at either end stays where it is. */
+static sg_tensor taken(const sg_capture *c, sg_stream *s, const sg_attention_shape *shape, sg_tensor t)
 {
     const size_t  bytes = sg_bytes(t), row = bytes / (size_t)t.dim[0];
-    const int64_t end = t.dim[0] - c->back;
+    const int64_t end = t.dim[0] - shape->back;
     char *const as_is = malloc(bytes), *const back = malloc(bytes);
     if (as_is && back) {
         sg_download(s, as_is, t);
         for (int64_t i = 0; i < t.dim[0]; i++) {
-            const bool    moved = c->order && i >= c->front && i < end;
-            const int64_t to = moved ? c->front + c->order[i - c->front] : i;
+            const bool    moved = c->order && i >= shape->front && i < end;
+            const int64_t to = moved ? shape->front + c->order[i - shape->front] : i;
             memcpy(back + (size_t)to * row, as_is + (size_t)i * row, row);
         }
     } else {
@@ -33,9 +33,9 @@ void sg_capture_see(void *context, sg_stream *s, const sg_attention_shape *shape
     sg_capture *const c = context;
     if (layer == c->layer && step == c->step && pass == 0) {
         sg_capture_free(c);
-        c->q = taken(c, s, args->q);
-        c->k = taken(c, s, args->k);
-        c->v = taken(c, s, args->v);
+        c->q = taken(c, s, shape, args->q);
+        c->k = taken(c, s, shape, args->k);
+        c->v = taken(c, s, shape, args->v);
         c->timestep = timestep;
     }
     if (c->next) c->next(c->next_context, s, shape, layer, step, pass, timestep, args);

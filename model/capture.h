@@ -6,8 +6,7 @@
 
 typedef struct sg_capture {
     int               layer, step; /* which; of the pass of the prompt */
-    const int32_t    *order;       /* in which the video's tokens stand; NULL: row by row. Borrowed */
-    int64_t           front, back; /* of the tokens, text at either end, which stays where it is */
+    const int32_t    *order;       /* in which the video's tokens stand, text aside; NULL: row by row. Borrowed */
     sg_attention_see *next;        /* sees what comes as well; may be NULL */
     void             *next_context;
     sg_tensor         q, k, v; /* host, rows as the model lays them out; owned */

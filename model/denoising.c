@@ -48,7 +48,7 @@ static sg_tensor place_counters(const sg_components *parts, sg_stream *s)
 sg_denoising sg_render_place(sg_render *render, sg_stream *s)
 {
     sg_denoising d;
-    sg_attention_place(render->attention, s);
+    sg_self_attention_place(&render->self, s);
     render->engine->family->render_open(render->engine->model, s, &render->geometry, &render->self);
     d.bad = place_counters(render->engine->parts, s);
     d.state = sg_sampler_state_new(&render->sampler, s, render->geometry.latent);
@@ -67,8 +67,8 @@ void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, i
     sg_tensor                  out[SG_PASSES_MAX] = {d->v};
     for (int k = 0; passes > 1 && k < passes; k++) out[k] = sg_alloc(s, &s->scratch, SG_F32, d->v.rank, d->v.dim);
     sg_upload(s, t, &(float){(float)render->sampler.timestep[step]});
-    sg_attention_enter(render->attention, s, of_1000(render, step));
-    sg_step_begin(s, sg_attention_same_steps(render->attention, step));
+    sg_self_attention_enter(&render->self, s, of_1000(render, step));
+    sg_step_begin(s, sg_self_attention_same_steps(&render->self, step));
     for (int k = 0; k < passes; k++)
         render->engine->family->forward(render->engine->model, s,
                                         &(sg_pass){.index = k,

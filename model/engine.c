@@ -178,8 +178,12 @@ sg_model_info sg_engine_info(const sg_engine *engine)
     const sg_components *const parts = engine->parts;
     sg_model_info              info = {.multiple = parts->size_multiple, .frame_multiple = parts->frame_multiple};
     const sg_part             *p;
-    for (int phase = 0; phase < SG_PHASES; phase++)
-        for (int i = 0; (p = sg_render_part(parts, (sg_phase)phase, i)) != NULL; i++)
+    sg_phase                   phase[SG_PHASES_MAX];
+    const int                  phases = sg_render_phases(parts, phase);
+    _Static_assert(sizeof info.component / sizeof *info.component >= SG_TEXTS_MAX + SG_ADDED_MAX + SG_DENOISERS_MAX + 1,
+                   "there is room for every component");
+    for (int k = 0; k < phases; k++)
+        for (int i = 0; (p = sg_render_part(parts, &phase[k], i)) != NULL; i++)
             info.component[info.components++] = describe(p);
     snprintf(info.family, sizeof info.family, "%s", engine->family->name);
     snprintf(info.device, sizeof info.device, "%s", engine->backend->device);

@@ -90,18 +90,26 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
 sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_request *r, char **note,
                                 sg_error *e) SG_MUST_USE;
 
+typedef enum sg_stage { SG_STAGE_LOAD, SG_STAGE_TEXT, SG_STAGE_DENOISE, SG_STAGE_DECODE, SG_STAGES } sg_stage;
+
+enum { SG_PHASES_MAX = 8, SG_PHASE_NAME = 24 };
+
 /* One phase of a render: its memory is gone when the next begins. */
 typedef struct sg_phase_plan {
-    size_t weights; /* bytes of converted weights */
-    size_t mapped;  /* bytes of weight files used in place, as page cache */
-    size_t packed;  /* bytes of weights in the layout of the products, as far as there is room for them */
-    size_t work;    /* bytes of activations */
-    size_t peak;    /* bytes resident at most, all told: base, output, and weights kept from earlier phases with it */
-    double flops;   /* of the whole phase */
+    char     name[SG_PHASE_NAME]; /* "text", "denoise", "decode", or as the family calls what it adds */
+    int      number;              /* of those of this name, from 1: each text encoder has a phase of its own */
+    sg_stage stage;               /* in which its time and progress are counted */
+    size_t   weights;             /* bytes of converted weights */
+    size_t   mapped;              /* bytes of weight files used in place, as page cache */
+    size_t   packed;              /* bytes of weights in the layout of the products, as far as there is room for them */
+    size_t   work;                /* bytes of activations */
+    size_t   peak;  /* bytes resident at most, all told: base, output, and weights kept from earlier phases with it */
+    double   flops; /* of the whole phase */
 } sg_phase_plan;
 
 typedef struct sg_plan {
-    sg_phase_plan text, denoise, decode;
+    sg_phase_plan phase[SG_PHASES_MAX]; /* in the order of their work */
+    int           phases;
     size_t        base;      /* bytes of the process itself: program, libraries, files' headers; 0 on a device */
     size_t        output;    /* bytes: the request's output_bytes and what is captured; 0 on a device */
     size_t        staging;   /* bytes that a library may take beside these, for the operands of one product */
@@ -120,8 +128,6 @@ sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, s
 
 /* SG_E_MEMORY, with the figures, when p needs more than may be used. A render asks this too, before it works. */
 sg_status sg_plan_fits(const sg_plan *p, sg_error *e) SG_MUST_USE;
-
-typedef enum sg_stage { SG_STAGE_LOAD, SG_STAGE_TEXT, SG_STAGE_DENOISE, SG_STAGE_DECODE, SG_STAGES } sg_stage;
 
 typedef struct sg_callbacks {
     void *context;
@@ -175,7 +181,7 @@ typedef struct sg_component {
 typedef struct sg_model_info {
     char         family[32];
     int          components;
-    sg_component component[8];
+    sg_component component[12];
     int          multiple;       /* of width and height, pixels */
     int          frame_multiple; /* frames are this times n, plus 1 */
     int          experts;        /* denoisers that share the steps */

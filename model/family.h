@@ -8,12 +8,14 @@
 #include "engine.h"
 #include "part.h"
 #include "sampler.h"
+#include "self_attention.h"
 #include "text_encoder.h"
 #include "vae.h"
 
 enum {
     SG_PASSES_MAX = 2, /* of a step through a denoiser: the prompt's, the negative prompt's */
     SG_TEXTS_MAX = 3,  /* text encoders */
+    SG_ADDED_MAX = 2,  /* phases that a family adds */
     SG_DENOISERS_MAX = 4
 };
 
@@ -32,10 +34,20 @@ typedef struct sg_denoiser {
     int      layers; /* of self-attention, which are its blocks too */
 } sg_denoiser;
 
+/* A phase that a family adds between its texts and denoising: an image is encoded, for example. */
+typedef struct sg_added_phase {
+    const char *name; /* in a plan, of SG_PHASE_NAME characters at most; not "text", "denoise" or "decode" */
+    sg_part    *part; /* loaded for this phase alone */
+    /* What it computes the model keeps, on the host. On a plan too, which has no data. */
+    void (*run)(void *model, sg_stream *s);
+} sg_added_phase;
+
 /* What a model is made of. The model owns all of it and keeps it where it is until it is closed. */
 typedef struct sg_components {
     sg_text_source    text[SG_TEXTS_MAX]; /* may be none */
     int               texts;
+    sg_added_phase    added[SG_ADDED_MAX];
+    int               addeds;
     sg_denoiser       denoiser[SG_DENOISERS_MAX]; /* in the order of their work; the last one's `from` is 0 */
     int               denoisers;
     sg_vae            vae;
@@ -65,19 +77,12 @@ typedef struct sg_conditioning {
     sg_text_states text[SG_PASSES_MAX][SG_TEXTS_MAX];
 } sg_conditioning;
 
-/* The denoiser's self-attention in one render. */
-typedef struct sg_self_attention {
-    const sg_attention *attention;
-    bool                ordered; /* its tokens stand in another order than row by row */
-    const int32_t      *order;   /* sg_order_make's, of the video's tokens, when ordered; NULL on a plan */
-} sg_self_attention;
-
 /* One pass of one step through a denoiser. */
 typedef struct sg_pass {
     int       index, count; /* which of how many: 0 has the prompt, 1 the negative prompt */
     int       denoiser, step;
     double    guidance;    /* for SG_GUIDANCE_EMBEDDED */
-    double    timestep;    /* of 1000, for sg_attention_run */
+    double    timestep;    /* of 1000, for sg_self_attention_run */
     int       first_layer; /* of this denoiser, as attention counts them through all */
     sg_tensor t;           /* F32 [1]: the sampler's timestep */
     sg_tensor x, out;      /* F32 [c, f, y, x]: the latents, the model's output for them */
@@ -104,8 +109,8 @@ typedef struct sg_family {
     sg_status (*prompt)(const void *model, int encoder, const char *text, char **out, size_t *size, sg_error *e);
 
     /* Self-attention of one layer, counted through all denoisers, in one pass: n, h, hk, d and, where text stands before or
-     * after the video's tokens, front and back of *shape, which is zero. c has the texts' lengths. For now every layer of
-     * every pass must have the same. */
+     * after the video's tokens, front and back of *shape, which is zero. c has the texts' lengths. Layers and passes may
+     * differ in all of them. */
     void (*attention)(const void *model, const sg_geometry *g, const sg_conditioning *c, int pass, int layer,
                       sg_attention_shape *shape);
 

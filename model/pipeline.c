@@ -1,4 +1,4 @@
-/* pipeline.c - rendering: text, denoising, decoding, each phase with memory of its own. */
+/* pipeline.c - rendering: phase after phase, each with memory of its own. */
 #include "meta.h"
 #include "render.h"
 #include "safetensors_write.h"
@@ -33,7 +33,7 @@ static void end_stage(sg_render *render, sg_stage stage, double start)
 }
 
 /* Weights of one unit of a phase: sg_render_part's. */
-static sg_status load(sg_render *render, sg_phase phase, int unit)
+static sg_status load(sg_render *render, const sg_phase *phase, int unit)
 {
     const double   start = sg_seconds();
     sg_part *const p = sg_render_part(render->engine->parts, phase, unit);
@@ -44,7 +44,7 @@ static sg_status load(sg_render *render, sg_phase phase, int unit)
     return SG_OK;
 }
 
-static void unload(sg_render *render, sg_phase phase, int unit)
+static void unload(sg_render *render, const sg_phase *phase, int unit)
 {
     sg_part *const p = sg_render_part(render->engine->parts, phase, unit);
     if (render->keep_weights) return;
@@ -60,8 +60,8 @@ static void drop_weights(sg_render *render)
     sg_part *p;
     if (render->keep_weights) return;
     sg_backend_drop_packed(render->engine->backend);
-    for (int phase = 0; phase < SG_PHASES; phase++)
-        for (int i = 0; (p = sg_render_part(render->engine->parts, (sg_phase)phase, i)) != NULL; i++)
+    for (int k = 0; k < render->phases; k++)
+        for (int i = 0; (p = sg_render_part(render->engine->parts, &render->phase[k], i)) != NULL; i++)
             sg_bind_unload(p->bind);
 }
 
@@ -74,7 +74,7 @@ static void note_peak(sg_render *render, const sg_stream *s)
 }
 
 /* A stream whose arenas have exactly what the plan found for this phase. */
-static sg_status stream_open(sg_render *render, sg_stream *s, sg_phase phase)
+static sg_status stream_open(sg_render *render, sg_stream *s, const sg_phase *phase)
 {
     *s = sg_stream_on(render->engine->backend);
     s->tap = render->engine->tap;
@@ -84,7 +84,7 @@ static sg_status stream_open(sg_render *render, sg_stream *s, sg_phase phase)
     else if (render->engine->trace)
         sg_trace_wrap(s, render->engine->trace);
     sg_arena *const arena[2] = {&s->keep, &s->scratch};
-    const size_t    bytes[2] = {render->need[phase].keep, render->need[phase].scratch};
+    const size_t    bytes[2] = {phase->keep, phase->scratch};
     for (int i = 0; i < 2; i++) {
         void *const block = bytes[i] ? s->memory->alloc(bytes[i]) : NULL;
         if (bytes[i] && !block) {
@@ -107,29 +107,40 @@ static void stream_close(sg_render *render, sg_stream *s)
 
 /* ---- the phases ---- */
 
-static sg_status run_encoder(sg_render *render, int encoder)
+/* Encoders and what the family adds count as one stage. */
+static sg_status report_conditioning(sg_render *render, const sg_phase *phase, bool over)
 {
-    const double start = sg_seconds();
-    const int    all = render->engine->parts->texts;
-    sg_stream    s;
-    SG_TRY(report_progress(render, SG_STAGE_TEXT, encoder, all));
-    SG_TRY(stream_open(render, &s, SG_PHASE_TEXT));
-    sg_conditioning_encode(&render->engine->texts, render->engine->parts, encoder, &s);
-    stream_close(render, &s);
-    end_stage(render, SG_STAGE_TEXT, start);
-    SG_TRY(sg_render_status(&s, "text encoder", render->e));
-    return report_progress(render, SG_STAGE_TEXT, encoder + 1, all);
+    const sg_components *const parts = render->engine->parts;
+    const int                  at = (int)(phase - render->phase);
+    return report_progress(render, SG_STAGE_TEXT, over ? at + 1 : at, parts->texts + parts->addeds);
 }
 
-/* One encoder after the other, each gone before the next comes. */
-static sg_status run_text(sg_render *render)
+/* What has come on a stream of its own by a phase before denoising. */
+static sg_status compute_condition(sg_render *render, const sg_phase *phase)
 {
-    for (int i = 0; i < render->engine->parts->texts; i++) {
-        if (sg_conditioning_encoded(&render->engine->texts, i)) continue;
-        SG_TRY(load(render, SG_PHASE_TEXT, i));
-        SG_TRY(run_encoder(render, i));
-        unload(render, SG_PHASE_TEXT, i);
-    }
+    sg_engine *const engine = render->engine;
+    const double     start = sg_seconds();
+    const bool       text = phase->kind == SG_PHASE_TEXT;
+    sg_stream        s;
+    SG_TRY(report_conditioning(render, phase, false));
+    SG_TRY(stream_open(render, &s, phase));
+    if (text)
+        sg_conditioning_encode(&engine->texts, engine->parts, phase->index, &s);
+    else
+        engine->parts->added[phase->index].run(engine->model, &s);
+    stream_close(render, &s);
+    end_stage(render, SG_STAGE_TEXT, start);
+    SG_TRY(sg_render_status(&s, text ? "text encoder" : engine->parts->added[phase->index].name, render->e));
+    return report_conditioning(render, phase, true);
+}
+
+/* States that a text encoder made of the same tokens before are not made again. */
+static sg_status run_condition(sg_render *render, const sg_phase *phase)
+{
+    if (phase->kind == SG_PHASE_TEXT && sg_conditioning_encoded(&render->engine->texts, phase->index)) return SG_OK;
+    SG_TRY(load(render, phase, 0));
+    SG_TRY(compute_condition(render, phase));
+    unload(render, phase, 0);
     return SG_OK;
 }
 
@@ -157,10 +168,10 @@ static sg_status upload_noise(sg_render *render, sg_stream *s, sg_tensor x)
     return SG_OK;
 }
 
-static sg_status switch_denoiser(sg_render *render, sg_stream *s, size_t mark, int from, int to)
+static sg_status switch_denoiser(sg_render *render, sg_stream *s, const sg_phase *phase, size_t mark, int from, int to)
 {
-    if (from >= 0) unload(render, SG_PHASE_DENOISE, from);
-    SG_TRY(load(render, SG_PHASE_DENOISE, to));
+    if (from >= 0) unload(render, phase, from);
+    SG_TRY(load(render, phase, to));
     s->keep.used = mark;
     render->engine->family->denoiser_open(render->engine->model, s, to, &render->engine->texts);
     return SG_OK;
@@ -182,12 +193,12 @@ static sg_status make_order(sg_render *render)
 static sg_status open_counts(sg_render *render)
 {
     sg_engine *const engine = render->engine;
-    const size_t     count = (size_t)render->shape.steps * (size_t)render->shape.passes * (size_t)render->shape.layers;
+    const size_t     count = (size_t)render->self.steps * (size_t)render->self.passes * (size_t)render->self.layers;
     engine->count = calloc(count, sizeof *engine->count);
     if (!engine->count) return sg_error_set(render->e, SG_E_MEMORY, "no memory for counters of %zu layers", count);
-    engine->steps = render->shape.steps;
-    engine->passes = render->shape.passes;
-    engine->layers = render->shape.layers;
+    engine->steps = render->self.steps;
+    engine->passes = render->self.passes;
+    engine->layers = render->self.layers;
     return SG_OK;
 }
 
@@ -200,7 +211,7 @@ static sg_status show_latents(sg_render *render, sg_stream *s, int step, sg_tens
     return render->cb->latents(render->cb->context, step, render->host_latents, render->geometry.latent, render->e);
 }
 
-static sg_status denoise_steps(sg_render *render, sg_stream *s)
+static sg_status denoise_steps(sg_render *render, const sg_phase *phase, sg_stream *s)
 {
     SG_TRY(make_order(render));
     SG_TRY(open_counts(render));
@@ -210,7 +221,7 @@ static sg_status denoise_steps(sg_render *render, sg_stream *s)
     SG_TRY(upload_noise(render, s, d.state.x));
     for (int i = 0; i < render->sampler.steps; i++) {
         const int want = sg_denoiser_at(render->engine->parts, render->sampler.timestep[i]);
-        if (want != denoiser) SG_TRY(switch_denoiser(render, s, d.mark, denoiser, want));
+        if (want != denoiser) SG_TRY(switch_denoiser(render, s, phase, d.mark, denoiser, want));
         if (denoiser < 0) SG_TRY(report_progress(render, SG_STAGE_DENOISE, 0, render->sampler.steps));
         denoiser = want;
         const double start = sg_seconds();
@@ -221,26 +232,26 @@ static sg_status denoise_steps(sg_render *render, sg_stream *s)
         sg_tap(s, d.state.x, "step.%d.latents", i);
         note_peak(render, s); /* the denoiser's weights have come since it was opened */
         end_stage(render, SG_STAGE_DENOISE, start);
-        if (sg_attention_counts(render->attention, s, i,
-                                render->engine->count + i * render->engine->passes * render->engine->layers))
+        if (sg_self_attention_counts(&render->self, s, i,
+                                     render->engine->count + i * render->engine->passes * render->engine->layers))
             return sg_render_status(s, "denoising", render->e);
         render->report->steps_done = i + 1;
         SG_TRY(show_latents(render, s, i, d.state.x));
         SG_TRY(report_progress(render, SG_STAGE_DENOISE, i + 1, render->sampler.steps));
     }
     sg_download(s, render->host_latents, d.state.x);
-    unload(render, SG_PHASE_DENOISE, denoiser);
+    unload(render, phase, denoiser);
     SG_TRY(sg_render_status(s, "denoising", render->e));
     return render->request->capture_out
                ? sg_capture_write(&render->capture, render->request->capture_out, render->geometry.grid, render->e)
                : SG_OK;
 }
 
-static sg_status run_denoise(sg_render *render)
+static sg_status run_denoise(sg_render *render, const sg_phase *phase)
 {
     sg_stream s;
-    SG_TRY(stream_open(render, &s, SG_PHASE_DENOISE));
-    const sg_status st = denoise_steps(render, &s);
+    SG_TRY(stream_open(render, &s, phase));
+    const sg_status st = denoise_steps(render, phase, &s);
     stream_close(render, &s);
     if (st) {
         free(render->engine->count); /* of some steps only */
@@ -312,12 +323,12 @@ static sg_status decode_frames(sg_render *render, sg_stream *s, uint8_t *host, v
     return ahead ? emit_frames(render, s, &last) : SG_OK;
 }
 
-static sg_status run_decode(sg_render *render)
+static sg_status decode(sg_render *render, const sg_phase *phase)
 {
     const double start = sg_seconds();
     void        *run = NULL;
     sg_stream    s;
-    SG_TRY(stream_open(render, &s, SG_PHASE_DECODE));
+    SG_TRY(stream_open(render, &s, phase));
     const size_t room = SG_ALIGN + render->frame_bytes, all = room * (size_t)render->chunks;
     /* what is traced is done in turn */
     const bool     ahead = !render->engine->trace && s.memory->stages && s.memory->stages(&s, room, all);
@@ -329,6 +340,14 @@ static sg_status run_decode(sg_render *render)
     free(host);
     end_stage(render, SG_STAGE_DECODE, start);
     return st;
+}
+
+static sg_status run_decode(sg_render *render, const sg_phase *phase)
+{
+    SG_TRY(load(render, phase, 0));
+    SG_TRY(decode(render, phase));
+    unload(render, phase, 0);
+    return SG_OK;
 }
 
 /* ---- the whole ---- */
@@ -353,16 +372,23 @@ static sg_status take_latents(sg_render *render)
     return st;
 }
 
-static sg_status make_latents(sg_render *render)
+static sg_status write_latents(sg_render *render)
 {
-    const int64_t *const d = render->geometry.latent;
-    SG_TRY(run_text(render));
-    SG_TRY(run_denoise(render));
-    if (!render->request->latents_out) return SG_OK;
+    const sg_request *const r = render->request;
+    const int64_t *const    d = render->geometry.latent;
     const sg_tensor   t = {.data = render->host_latents, .dtype = SG_F32, .rank = 4, .dim = {d[0], d[1], d[2], d[3]}};
-    const char *const metadata[] = {"settings", render->request->latents_note, NULL};
-    return sg_safetensors_write(render->request->latents_out, "latents", t,
-                                render->request->latents_note ? metadata : metadata + 2, render->e);
+    const char *const metadata[] = {"settings", r->latents_note, NULL};
+    if (!r->latents_out) return SG_OK;
+    return sg_safetensors_write(r->latents_out, "latents", t, r->latents_note ? metadata : metadata + 2, render->e);
+}
+
+static sg_status run_phase(sg_render *render, const sg_phase *phase)
+{
+    switch (phase->kind) {
+    case SG_PHASE_DENOISE: SG_TRY(run_denoise(render, phase)); return write_latents(render);
+    case SG_PHASE_DECODE: return run_decode(render, phase);
+    default: return run_condition(render, phase);
+    }
 }
 
 /* The phases, by a plan that fits. */
@@ -372,10 +398,9 @@ static sg_status run_phases(sg_render *render)
     sg_backend_limit_packed(render->engine->backend, sg_render_packed_limit(render, &render->report->plan));
     render->host_latents = malloc((size_t)(d[0] * d[1] * d[2] * d[3]) * sizeof *render->host_latents);
     if (!render->host_latents) return sg_error_set(render->e, SG_E_MEMORY, "no memory for latents");
-    SG_TRY(render->request->latents_in ? take_latents(render) : make_latents(render));
-    SG_TRY(load(render, SG_PHASE_DECODE, 0));
-    SG_TRY(run_decode(render));
-    unload(render, SG_PHASE_DECODE, 0);
+    if (render->request->latents_in) SG_TRY(take_latents(render));
+    for (int i = 0; i < render->phases; i++)
+        if (sg_phase_runs(render, &render->phase[i])) SG_TRY(run_phase(render, &render->phase[i]));
     return SG_OK;
 }
 
@@ -405,7 +430,7 @@ sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_call
     snprintf(report->dtype, sizeof report->dtype, "%s", engine->act == SG_BF16 ? "bf16" : "f32");
     const sg_status st = render_all(&render);
     sg_backend_served(engine->backend, report->served, sizeof report->served);
-    sg_attention_close(&render.attention);
+    sg_self_attention_close(&render.self);
     sg_capture_free(&render.capture);
     free(render.order);
     free(render.host_latents);

@@ -7,8 +7,14 @@
 #include "engine_state.h"
 #include "rng.h"
 
-/* Phases of a render: each has memory of its own. */
-typedef enum sg_phase { SG_PHASE_TEXT, SG_PHASE_DENOISE, SG_PHASE_DECODE, SG_PHASES } sg_phase;
+typedef enum sg_phase_kind { SG_PHASE_TEXT, SG_PHASE_ADDED, SG_PHASE_DENOISE, SG_PHASE_DECODE } sg_phase_kind;
+
+/* A phase of a render has memory of its own. */
+typedef struct sg_phase {
+    sg_phase_kind kind;
+    int           index;         /* of the text encoder, or of what the family adds */
+    size_t        keep, scratch; /* bytes of its arenas, as the plan found them */
+} sg_phase;
 
 /* One render. */
 typedef struct sg_render {
@@ -19,23 +25,20 @@ typedef struct sg_render {
     sg_error           *e;
     sg_sampler          sampler;
     sg_geometry         geometry;
-    sg_attention       *attention;
-    sg_attention_shape  shape; /* as attention was opened, timesteps gone */
-    sg_self_attention   self;  /* borrows attention and order */
+    sg_self_attention   self; /* borrows order */
     int32_t            *order;
     sg_capture          capture;
     sg_rng              rng;          /* of all noise */
     float              *host_latents; /* between denoising and decoding */
-    struct {
-        size_t keep, scratch; /* bytes of the arenas, as the plan found them */
-    } need[SG_PHASES];
-    size_t frame_bytes;  /* of the most frames that come at once */
-    int    chunks;       /* in which the latents are decoded */
-    bool   keep_weights; /* everything fits at once */
-    size_t held;         /* bytes of weights loaded now */
+    sg_phase            phase[SG_PHASES_MAX];
+    int                 phases;
+    size_t              frame_bytes;  /* of the most frames that come at once */
+    int                 chunks;       /* in which the latents are decoded */
+    bool                keep_weights; /* everything fits at once */
+    size_t              held;         /* bytes of weights loaded now */
 } sg_render;
 
-/* Finds out what a render needs. Tokenizes as well: the length of the prompt is part of the plan. Leaves attention
+/* Finds out what a render needs. Tokenizes as well: the length of the prompt is part of the plan. Leaves render->self
  * open, after a failure too. */
 sg_status sg_render_plan(sg_render *render, sg_plan *out);
 
@@ -64,9 +67,16 @@ void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, i
 /* After a step: SG_E_NUMERIC, latched, naming the first block whose result was not finite. */
 void sg_render_inspect(const sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);
 
-/* The weights that unit i of a phase needs: a text encoder, a denoiser, the decoder. They work in turn, each with its own
- * in memory alone, unless the plan keeps all. NULL past the last. */
-sg_part *sg_render_part(const sg_components *parts, sg_phase phase, int i);
+/* The phases of every render of a model, in the order of their work: each text encoder, what the family adds, denoising,
+ * decoding. Returns how many. */
+int sg_render_phases(const sg_components *parts, sg_phase phase[SG_PHASES_MAX]);
+
+/* Whether a phase of this render has work: latents that are there already are only decoded. */
+bool sg_phase_runs(const sg_render *render, const sg_phase *phase);
+
+/* The weights that a phase needs: i counts denoisers, of which one is loaded at a time, unless the plan keeps all; any
+ * other phase has one. NULL past the last. */
+sg_part *sg_render_part(const sg_components *parts, const sg_phase *phase, int i);
 
 sg_status sg_render_status(const sg_stream *s, const char *doing, sg_error *e);
 

@@ -2,23 +2,49 @@
 #include "meta.h"
 #include "render.h"
 
-sg_part *sg_render_part(const sg_components *parts, sg_phase phase, int i)
+#include <stdio.h>
+#include <stdlib.h>
+
+int sg_render_phases(const sg_components *parts, sg_phase phase[SG_PHASES_MAX])
 {
-    switch (phase) {
-    case SG_PHASE_TEXT: return i < parts->texts ? parts->text[i].encoder.ops->part(parts->text[i].encoder.of) : NULL;
-    case SG_PHASE_DENOISE: return i < parts->denoisers ? parts->denoiser[i].part : NULL;
-    default: return i < 1 ? parts->vae.ops->part(parts->vae.of) : NULL;
+    int n = 0;
+    _Static_assert(SG_TEXTS_MAX + SG_ADDED_MAX + 2 <= SG_PHASES_MAX, "there is room for every phase");
+    for (int i = 0; i < parts->texts; i++) phase[n++] = (sg_phase){.kind = SG_PHASE_TEXT, .index = i};
+    for (int i = 0; i < parts->addeds; i++) phase[n++] = (sg_phase){.kind = SG_PHASE_ADDED, .index = i};
+    phase[n++] = (sg_phase){.kind = SG_PHASE_DENOISE};
+    phase[n++] = (sg_phase){.kind = SG_PHASE_DECODE};
+    return n;
+}
+
+sg_part *sg_render_part(const sg_components *parts, const sg_phase *phase, int i)
+{
+    const sg_text_encoder *const encoder = &parts->text[phase->index].encoder;
+    if (phase->kind == SG_PHASE_DENOISE) return i < parts->denoisers ? parts->denoiser[i].part : NULL;
+    if (i > 0) return NULL;
+    switch (phase->kind) {
+    case SG_PHASE_TEXT: return encoder->ops->part(encoder->of);
+    case SG_PHASE_ADDED: return parts->added[phase->index].part;
+    default: return parts->vae.ops->part(parts->vae.of);
     }
 }
 
-/* What a phase's pass over a plan stream took. */
-static void note_plan(sg_render *render, sg_phase phase, sg_phase_plan *out, const sg_stream *s,
-                      const sg_plan_totals *t)
+bool sg_phase_runs(const sg_render *render, const sg_phase *phase)
 {
-    render->need[phase].keep = s->keep.peak;
-    render->need[phase].scratch = s->scratch.peak;
-    out->work = s->keep.peak + s->scratch.peak;
-    out->flops = t->flops;
+    return !render->request->latents_in || phase->kind == SG_PHASE_DECODE;
+}
+
+/* What a phase is called. */
+static void name_phase(const sg_render *render, const sg_phase *phase, sg_phase_plan *out)
+{
+    static const char *const names[] = {
+        [SG_PHASE_TEXT] = "text", [SG_PHASE_DENOISE] = "denoise", [SG_PHASE_DECODE] = "decode"};
+    const bool added = phase->kind == SG_PHASE_ADDED;
+    snprintf(out->name, sizeof out->name, "%s",
+             added ? render->engine->parts->added[phase->index].name : names[phase->kind]);
+    out->number = phase->kind == SG_PHASE_TEXT ? phase->index + 1 : 1;
+    out->stage = phase->kind == SG_PHASE_DENOISE  ? SG_STAGE_DENOISE
+                 : phase->kind == SG_PHASE_DECODE ? SG_STAGE_DECODE
+                                                  : SG_STAGE_TEXT;
 }
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
@@ -26,10 +52,11 @@ static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 static bool native_bf16(const sg_engine *engine) { return engine->act == SG_BF16 && engine->backend->dtype == SG_BF16; }
 
-static void plan_weights(sg_render *render, sg_phase phase, sg_phase_plan *out, const sg_plan_totals *t, size_t *host)
+static void plan_weights(sg_render *render, const sg_phase *phase, sg_phase_plan *out, const sg_plan_totals *t,
+                         size_t *host)
 {
     const size_t size = native_bf16(render->engine) ? sizeof(uint16_t) : sizeof(float);
-    const size_t unpacked = t->thin + (phase == SG_PHASE_TEXT ? t->table : 0);
+    const size_t unpacked = t->thin + (phase->kind == SG_PHASE_TEXT ? t->table : 0);
     sg_part     *p;
     for (int i = 0; (p = sg_render_part(render->engine->parts, phase, i)) != NULL; i++) {
         size_t         mapped = 0;
@@ -55,74 +82,61 @@ static sg_status check_capture(const sg_render *render)
                         render->request->capture_layer, render->request->capture_step, first, end - 1);
 }
 
-/* Self-attention of the family, which must be the same in every layer of every pass. */
-static sg_status read_layout(const sg_render *render, sg_attention_shape *shape)
+/* What attention does and stands on, for `shape` [passes][layers] of the family. */
+static void read_layout(const sg_render *render, sg_attention_shape *shape, int passes, int layers,
+                        const double *timesteps)
 {
     const sg_engine *const engine = render->engine;
-    *shape = (sg_attention_shape){.passes = engine->texts.passes,
-                                  .layers = sg_first_layer(engine->parts, engine->parts->denoisers)};
-    for (int i = 0; i < shape->passes * shape->layers; i++) {
-        sg_attention_shape one = {0};
-        engine->family->attention(engine->model, &render->geometry, &engine->texts, i / shape->layers,
-                                  i % shape->layers, &one);
-        if (i == 0) {
-            one.passes = shape->passes;
-            one.layers = shape->layers;
-            *shape = one;
-        }
-        if (one.n != shape->n || one.h != shape->h || one.hk != shape->hk || one.d != shape->d ||
-            one.front != shape->front || one.back != shape->back)
-            return sg_error_set(render->e, SG_E_UNSUPPORTED,
-                                "self-attention of layer %d in pass %d has another shape than that of the first: such "
-                                "models cannot be rendered",
-                                i % shape->layers, i / shape->layers);
+    for (int i = 0; i < passes * layers; i++) {
+        shape[i] = (sg_attention_shape){0};
+        engine->family->attention(engine->model, &render->geometry, &engine->texts, i / layers, i % layers, &shape[i]);
+        shape[i].passes = passes;
+        shape[i].layers = layers;
+        shape[i].steps = render->sampler.steps;
+        shape[i].values = engine->backend->values;
+        shape[i].f8 = engine->backend->f8;
+        shape[i].timesteps = timesteps;
     }
-    return SG_OK;
 }
 
 /* The policy of the request and the shapes of the model, made one. */
 static sg_status bind_attention(sg_render *render, sg_plan *out)
 {
-    sg_policy          policy = render->request->attention;
-    sg_attention_shape shape;
-    double             timesteps[SG_STEPS_MAX];
-    SG_TRY(read_layout(render, &shape));
+    const sg_components *const parts = render->engine->parts;
+    const int                  passes = render->engine->texts.passes, layers = sg_first_layer(parts, parts->denoisers);
+    sg_policy                  policy = render->request->attention;
+    double                     timesteps[SG_STEPS_MAX];
     for (int i = 0; i < render->sampler.steps; i++)
         timesteps[i] = 1000 * render->sampler.timestep[i] / render->sampler.config.train_steps;
-    shape.timesteps = timesteps;
-    out->layers = shape.layers;
-    out->tokens = shape.n;
-    shape.steps = render->sampler.steps;
-    shape.values = render->engine->backend->values;
-    shape.f8 = render->engine->backend->f8;
-    render->shape = shape;
-    render->shape.timesteps = NULL;
     if (render->request->capture_out) {
         render->capture = (sg_capture){.layer = render->request->capture_layer,
                                        .step = render->request->capture_step,
-                                       .front = shape.front,
-                                       .back = shape.back,
                                        .next = policy.see,
                                        .next_context = policy.see_context};
         policy.see = sg_capture_see;
         policy.see_context = &render->capture;
     }
     SG_TRY(check_capture(render));
-    SG_TRY(sg_attention_open(&render->attention, &policy, &shape, render->e));
-    render->self =
-        (sg_self_attention){.attention = render->attention,
-                            .ordered = (sg_attention_skips(render->attention) || render->request->attention.see) &&
-                                       policy.order != SG_ORDER_ROW};
+    sg_attention_shape *const shape = malloc((size_t)(passes * layers) * sizeof *shape);
+    if (!shape) return sg_error_set(render->e, SG_E_MEMORY, "no memory for the shapes of %d layers", layers);
+    read_layout(render, shape, passes, layers, timesteps);
+    const sg_status st = sg_self_attention_open(&render->self, &policy, shape, render->e);
+    free(shape);
+    if (st) return st;
+    render->self.ordered =
+        (sg_self_attention_skips(&render->self) || render->request->attention.see) && policy.order != SG_ORDER_ROW;
+    out->layers = layers;
+    for (int k = 0; k < render->self.shapes; k++)
+        if (render->self.shape[k].n > out->tokens) out->tokens = render->self.shape[k].n;
     return SG_OK;
 }
 
 /* Of q, k, v and a copy of one that is put back in order. */
 static size_t captured_bytes(const sg_render *render)
 {
-    const sg_attention_shape *const x = &render->shape;
-    return render->request->capture_out
-               ? (size_t)(2 * x->h + 2 * x->hk) * (size_t)x->n * (size_t)x->d * sg_dtype_size(render->engine->act)
-               : 0;
+    if (!render->request->capture_out) return 0;
+    const sg_attention_shape *const x = sg_self_attention_shape(&render->self, 0, render->request->capture_layer);
+    return (size_t)(2 * x->h + 2 * x->hk) * (size_t)x->n * (size_t)x->d * sg_dtype_size(render->engine->act);
 }
 
 /* A step stands for those after it that ask for the same, of the same denoiser. */
@@ -139,7 +153,7 @@ static void plan_denoise(sg_render *render, sg_stream *s, sg_plan_totals *t)
         }
         if (at != last || i == until) {
             const double before = t->flops;
-            until = i + sg_attention_same_steps(render->attention, i);
+            until = i + sg_self_attention_same_steps(&render->self, i);
             sg_render_predict(render, s, &d, i, at);
             step_flops = t->flops - before;
         } else {
@@ -188,7 +202,8 @@ sg_status sg_render_status(const sg_stream *s, const char *doing, sg_error *e)
 
 size_t sg_render_packed_limit(const sg_render *render, const sg_plan *p)
 {
-    const size_t all = p->text.weights + p->denoise.weights + p->decode.weights;
+    size_t all = 0;
+    for (int i = 0; i < p->phases; i++) all += p->phase[i].weights;
     const size_t planned = render->keep_weights ? p->need + all : p->need;
     return smaller(render->engine->backend->total_bytes / 8, planned < p->available ? p->available - planned : 0);
 }
@@ -197,48 +212,71 @@ size_t sg_render_packed_limit(const sg_render *render, const sg_plan *p)
 static size_t staged(const sg_plan_totals *t) { return t->staged_x + t->staged_y + t->attended; }
 
 /* What the system will show, phase by phase. */
-static void plan_peaks(const sg_render *render, sg_plan *p, const sg_plan_totals t[SG_PHASES])
+static void plan_peaks(const sg_render *render, sg_plan *p, const sg_plan_totals *t)
 {
-    sg_phase_plan *const phase[SG_PHASES] = {&p->text, &p->denoise, &p->decode};
-    const size_t         limit = sg_render_packed_limit(render, p);
-    size_t               kept = p->base, packed = 0;
-    for (int i = render->request->latents_in ? SG_PHASE_DECODE : 0; i < SG_PHASES; i++) {
-        const size_t more = phase[i]->packed;
-        phase[i]->packed = smaller(more, limit - packed);
-        packed += phase[i]->packed;
-        const size_t mapped = render->engine->backend->host_memory ? phase[i]->mapped : 0;
-        const size_t staging = staged(&t[i]) + (phase[i]->packed < more ? t[i].weight : 0);
-        phase[i]->peak = kept + phase[i]->weights + mapped + packed + phase[i]->work + staging;
-        if (i == SG_PHASE_DECODE) phase[i]->peak += p->output;
-        p->peak = larger(p->peak, phase[i]->peak);
+    const size_t limit = sg_render_packed_limit(render, p);
+    size_t       kept = p->base, packed = 0;
+    for (int i = 0; i < p->phases; i++) {
+        sg_phase_plan *const phase = &p->phase[i];
+        const size_t         more = phase->packed;
+        if (!sg_phase_runs(render, &render->phase[i])) continue;
+        phase->packed = smaller(more, limit - packed);
+        packed += phase->packed;
+        const size_t mapped = render->engine->backend->host_memory ? phase->mapped : 0;
+        const size_t staging = staged(&t[i]) + (phase->packed < more ? t[i].weight : 0);
+        phase->peak = kept + phase->weights + mapped + packed + phase->work + staging;
+        if (render->phase[i].kind == SG_PHASE_DECODE) phase->peak += p->output;
+        p->peak = larger(p->peak, phase->peak);
         if (render->keep_weights)
-            kept += phase[i]->weights + mapped;
+            kept += phase->weights + mapped;
         else
             packed = 0;
     }
 }
 
 /* With the denoiser's blocks on the host or on the device: what weights take, and all that follows from it. */
-static void weigh(sg_render *render, sg_plan *p, const sg_plan_totals t[SG_PHASES], bool offload)
+static void weigh(sg_render *render, sg_plan *p, const sg_plan_totals *t, bool offload)
 {
     const sg_components *const parts = render->engine->parts;
-    sg_phase_plan *const       phase[SG_PHASES] = {&p->text, &p->denoise, &p->decode};
     size_t                     all = 0, work = 0;
     for (int i = 0; i < parts->denoisers; i++) sg_bind_offload(parts->denoiser[i].part->bind, offload);
     p->need = p->staging = p->host = 0;
-    for (int i = 0; i < SG_PHASES; i++) {
-        phase[i]->weights = phase[i]->mapped = phase[i]->packed = 0;
-        plan_weights(render, (sg_phase)i, phase[i], &t[i], &p->host);
-        if (render->request->latents_in && i != SG_PHASE_DECODE) continue; /* those phases will not run */
-        p->need = larger(p->need, phase[i]->weights + phase[i]->work);
+    for (int i = 0; i < p->phases; i++) {
+        sg_phase_plan *const phase = &p->phase[i];
+        phase->weights = phase->mapped = phase->packed = 0;
+        plan_weights(render, &render->phase[i], phase, &t[i], &p->host);
+        if (!sg_phase_runs(render, &render->phase[i])) continue;
+        p->need = larger(p->need, phase->weights + phase->work);
         p->staging = larger(p->staging, staged(&t[i]) + t[i].weight);
-        all += phase[i]->weights;
-        work = larger(work, phase[i]->work);
+        all += phase->weights;
+        work = larger(work, phase->work);
     }
     if (render->request->latents_in) p->host = 0;
     p->need += p->staging + p->output;
     render->keep_weights =
         all + work + p->staging + p->output <= p->available && parts->denoisers == 1 && parts->texts <= 1;
+}
+
+/* The phase on a stream that computes nothing. */
+static sg_status plan_phase(sg_render *render, sg_phase *phase, sg_phase_plan *out, sg_plan_totals *t)
+{
+    sg_engine *const           engine = render->engine;
+    const sg_components *const parts = engine->parts;
+    *t = (sg_plan_totals){.native_bf16 = native_bf16(engine), .backend = engine->backend};
+    sg_stream s = sg_plan_stream(t);
+    name_phase(render, phase, out);
+    switch (phase->kind) {
+    case SG_PHASE_TEXT: sg_conditioning_encode(&engine->texts, parts, phase->index, &s); break;
+    case SG_PHASE_ADDED: parts->added[phase->index].run(engine->model, &s); break;
+    case SG_PHASE_DENOISE: plan_denoise(render, &s, t); break;
+    case SG_PHASE_DECODE: SG_TRY(plan_decode(render, &s, t)); break;
+    }
+    SG_TRY(sg_render_status(&s, "planning", render->e));
+    phase->keep = s.keep.peak;
+    phase->scratch = s.scratch.peak;
+    out->work = s.keep.peak + s.scratch.peak;
+    out->flops = t->flops;
+    return SG_OK;
 }
 
 sg_status sg_render_plan(sg_render *render, sg_plan *out)
@@ -259,22 +297,9 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
         render->report->prompt_tokens = texts->text[0][0].len;
         render->report->negative_tokens = texts->text[1][0].len;
     }
-    sg_plan_totals t[SG_PHASES] = {0};
-    sg_stream      s[SG_PHASES];
-    for (int i = 0; i < SG_PHASES; i++) {
-        t[i].native_bf16 = native_bf16(render->engine);
-        t[i].backend = render->engine->backend;
-        s[i] = sg_plan_stream(&t[i]);
-    }
-    for (int i = 0; i < engine->parts->texts; i++) sg_conditioning_encode(texts, engine->parts, i, &s[SG_PHASE_TEXT]);
-    plan_denoise(render, &s[SG_PHASE_DENOISE], &t[SG_PHASE_DENOISE]);
-    SG_TRY(plan_decode(render, &s[SG_PHASE_DECODE], &t[SG_PHASE_DECODE]));
-
-    sg_phase_plan *const phase[SG_PHASES] = {&out->text, &out->denoise, &out->decode};
-    for (int i = 0; i < SG_PHASES; i++) {
-        SG_TRY(sg_render_status(&s[i], "planning", render->e));
-        note_plan(render, (sg_phase)i, phase[i], &s[i], &t[i]);
-    }
+    sg_plan_totals t[SG_PHASES_MAX];
+    render->phases = out->phases = sg_render_phases(engine->parts, render->phase);
+    for (int i = 0; i < render->phases; i++) SG_TRY(plan_phase(render, &render->phase[i], &out->phase[i], &t[i]));
     out->base = render->engine->base_bytes + sg_backend_code_bytes(render->engine->backend);
     out->output = render->engine->backend->host_memory ? render->request->output_bytes + captured_bytes(render) : 0;
     out->available = render->engine->memory_limit ? render->engine->memory_limit : render->engine->backend->total_bytes;
@@ -290,8 +315,24 @@ sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, s
     SG_TRY(sg_engine_check_request(engine, r, e));
     sg_render       render = {.engine = engine, .request = r, .e = e};
     const sg_status st = sg_render_plan(&render, out);
-    sg_attention_close(&render.attention);
+    sg_self_attention_close(&render.self);
     return st;
+}
+
+/* "text 1.00 + 0.20, denoising 2.00 + 0.40": weights and activations of each phase, in GiB. */
+static void phases_text(char *text, size_t size, const sg_plan *p)
+{
+    static const char *const work[SG_STAGES] = {[SG_STAGE_DENOISE] = "denoising", [SG_STAGE_DECODE] = "decoding"};
+    const double             gib = 1.0 / (1 << 30);
+    size_t                   n = 0;
+    for (int i = 0; i < p->phases && n < size; i++) {
+        const sg_phase_plan *const phase = &p->phase[i];
+        char                       number[16] = "";
+        if (phase->number > 1) snprintf(number, sizeof number, " %d", phase->number);
+        n += (size_t)snprintf(text + n, size - n, "%s%s%s %.2f + %.2f", i ? ", " : "",
+                              work[phase->stage] ? work[phase->stage] : phase->name, number,
+                              (double)phase->weights * gib, (double)phase->work * gib);
+    }
 }
 
 sg_status sg_plan_fits(const sg_plan *p, sg_error *e)
@@ -303,12 +344,10 @@ sg_status sg_plan_fits(const sg_plan *p, sg_error *e)
                             "less than f32.",
                             (double)p->host * gib, (double)p->host_free * gib);
     if (p->need <= p->available) return SG_OK;
-    return sg_error_set(
-        e, SG_E_MEMORY,
-        "this render needs %.2f GiB, but %.2f GiB may be used (weights + activations in GiB: text %.2f + "
-        "%.2f, denoising %.2f + %.2f, decoding %.2f + %.2f). A smaller size, fewer frames or dtype bf16 "
-        "take less.",
-        (double)p->need * gib, (double)p->available * gib, (double)p->text.weights * gib, (double)p->text.work * gib,
-        (double)p->denoise.weights * gib, (double)p->denoise.work * gib, (double)p->decode.weights * gib,
-        (double)p->decode.work * gib);
+    char text[256];
+    phases_text(text, sizeof text, p);
+    return sg_error_set(e, SG_E_MEMORY,
+                        "this render needs %.2f GiB, but %.2f GiB may be used (weights + activations in GiB: %s). A "
+                        "smaller size, fewer frames or dtype bf16 take less.",
+                        (double)p->need * gib, (double)p->available * gib, text);
 }

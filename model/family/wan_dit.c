@@ -14,31 +14,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-typedef struct wan_linear {
-    sg_tensor w, b; /* [o, i] [o] */
-} wan_linear;
-
-typedef struct wan_attention {
-    wan_linear q, k, v, out;   /* [D, D] */
-    sg_tensor  norm_q, norm_k; /* [D] */
-} wan_attention;
-
 typedef struct wan_block {
-    sg_tensor     table; /* [1, 6, D]: shift, scale, gate, shift, scale, gate */
-    wan_attention self, cross;
-    sg_tensor     norm_w, norm_b; /* [D], of norm2 */
-    wan_linear    up, down;       /* [ffn, D] [D, ffn] */
+    sg_tensor               table; /* [1, 6, D]: shift, scale, gate, shift, scale, gate */
+    sg_attention_weights    self, cross;
+    sg_tensor               norm_w, norm_b; /* [D], of norm2 */
+    sg_feed_forward_weights ffn;
 } wan_block;
 
 struct sg_wan_dit {
-    sg_part       part;
-    sg_wan_config config;
-    sg_tensor     patch_w, patch_b;   /* [D, C, pt, ph, pw] [D] */
-    wan_linear    time[2], time_proj; /* [D, freq] [D, D]; [6 D, D] */
-    wan_linear    text[2];            /* [D, text_dim] [D, D] */
-    sg_tensor     table;              /* [1, 2, D]: shift, scale of the output */
-    wan_linear    proj_out;           /* [C pt ph pw, D] */
-    wan_block    *block;              /* [layers] */
+    sg_part           part;
+    sg_wan_config     config;
+    sg_tensor         patch_w, patch_b;   /* [D, C, pt, ph, pw] [D] */
+    sg_linear_weights time[2], time_proj; /* [D, freq] [D, D]; [6 D, D] */
+    sg_linear_weights text[2];            /* [D, text_dim] [D, D] */
+    sg_tensor         table;              /* [1, 2, D]: shift, scale of the output */
+    sg_linear_weights proj_out;           /* [C pt ph pw, D] */
+    wan_block        *block;              /* [layers] */
 };
 
 sg_part             *sg_wan_dit_part(sg_wan_dit *d) { return &d->part; }
@@ -89,27 +80,6 @@ static sg_status read_config(sg_wan_config *c, sg_config *f)
     return sg_config_status(f);
 }
 
-/* Wants prefix.weight and prefix.bias. */
-static void want_linear(sg_bind *b, wan_linear *l, sg_dtype as, const char *name, int64_t o, int64_t i)
-{
-    char full[96];
-    snprintf(full, sizeof full, "%s.weight", name);
-    sg_want(b, &l->w, as, full, o, i);
-    snprintf(full, sizeof full, "%s.bias", name);
-    sg_want(b, &l->b, SG_F32, full, o);
-}
-
-static void want_attention(sg_bind *b, wan_attention *w, sg_dtype act, int layer, const char *name, int64_t c)
-{
-    sg_bind_prefix(b, "blocks.%d.%s.", layer, name);
-    want_linear(b, &w->q, act, "to_q", c, c);
-    want_linear(b, &w->k, act, "to_k", c, c);
-    want_linear(b, &w->v, act, "to_v", c, c);
-    want_linear(b, &w->out, act, "to_out.0", c, c);
-    sg_want(b, &w->norm_q, SG_F32, "norm_q.weight", c);
-    sg_want(b, &w->norm_k, SG_F32, "norm_k.weight", c);
-}
-
 static void want_all(sg_wan_dit *d)
 {
     const sg_wan_config *const c = &d->config;
@@ -120,28 +90,30 @@ static void want_all(sg_wan_dit *d)
     sg_want(b, &d->patch_w, act, "patch_embedding.weight", w, c->channels, c->patch[0], c->patch[1], c->patch[2]);
     sg_want(b, &d->patch_b, SG_F32, "patch_embedding.bias", w);
     sg_bind_prefix(b, "condition_embedder.");
-    want_linear(b, &d->time[0], SG_F32, "time_embedder.linear_1", w, c->freq_dim);
-    want_linear(b, &d->time[1], SG_F32, "time_embedder.linear_2", w, w);
-    want_linear(b, &d->time_proj, act, "time_proj", 6 * w, w);
-    want_linear(b, &d->text[0], act, "text_embedder.linear_1", w, c->text_dim);
-    want_linear(b, &d->text[1], act, "text_embedder.linear_2", w, w);
+    sg_want_linear(b, &d->time[0], SG_F32, "time_embedder.linear_1", w, c->freq_dim);
+    sg_want_linear(b, &d->time[1], SG_F32, "time_embedder.linear_2", w, w);
+    sg_want_linear(b, &d->time_proj, act, "time_proj", 6 * w, w);
+    sg_want_linear(b, &d->text[0], act, "text_embedder.linear_1", w, c->text_dim);
+    sg_want_linear(b, &d->text[1], act, "text_embedder.linear_2", w, w);
     for (int i = 0; i < c->layers; i++) {
         wan_block *const k = &d->block[i];
         sg_bind_block(b, i);
-        want_attention(b, &k->self, act, i, "attn1", w);
-        want_attention(b, &k->cross, act, i, "attn2", w);
+        sg_bind_prefix(b, "blocks.%d.attn1.", i);
+        sg_want_attention(b, &k->self, act, w, w);
+        sg_bind_prefix(b, "blocks.%d.attn2.", i);
+        sg_want_attention(b, &k->cross, act, w, w);
         sg_bind_prefix(b, "blocks.%d.", i);
         sg_want(b, &k->table, SG_F32, "scale_shift_table", 1, 6, w);
         if (c->cross_norm) {
             sg_want(b, &k->norm_w, SG_F32, "norm2.weight", w);
             sg_want(b, &k->norm_b, SG_F32, "norm2.bias", w);
         }
-        want_linear(b, &k->up, act, "ffn.net.0.proj", c->ffn, w);
-        want_linear(b, &k->down, act, "ffn.net.2", w, c->ffn);
+        sg_want_linear(b, &k->ffn.up, act, "ffn.net.0.proj", c->ffn, w);
+        sg_want_linear(b, &k->ffn.down, act, "ffn.net.2", w, c->ffn);
     }
     sg_bind_block(b, -1);
     sg_bind_prefix(b, "%s", "");
-    want_linear(b, &d->proj_out, act, "proj_out", c->channels * patch, w);
+    sg_want_linear(b, &d->proj_out, act, "proj_out", c->channels * patch, w);
     sg_want(b, &d->table, SG_F32, "scale_shift_table", 1, 2, w);
     sg_bind_ignore(b, "norm_added_q"); /* left over in some published files */
 }
@@ -182,62 +154,15 @@ void sg_wan_dit_close(sg_wan_dit **d)
 
 static int64_t tokens(const sg_wan_run *run) { return run->grid[0] * run->grid[1] * run->grid[2]; }
 
-/* Angles in double, cosines and sines rounded once. Row i is of patch at[i], or of patch i. */
-static void rope_tables(const sg_wan_run *run, const int32_t *at, int64_t head_dim, float *cosines, float *sines)
-{
-    const int64_t  side = 2 * (head_dim / 6), axis[3] = {head_dim - 2 * side, side, side};
-    const int64_t *g = run->grid, n = tokens(run);
-    for (int64_t row = 0; row < n; row++) {
-        const int64_t patch = at ? at[row] : row;
-        const int64_t place[3] = {patch / (g[1] * g[2]), patch / g[2] % g[1], patch % g[2]};
-        int64_t       i = row * (head_dim / 2);
-        for (int k = 0; k < 3; k++)
-            for (int64_t j = 0; j < axis[k] / 2; j++, i++) {
-                const double angle = (double)place[k] * pow(10000.0, -2.0 * (double)j / (double)axis[k]);
-                cosines[i] = (float)cos(angle);
-                sines[i] = (float)sin(angle);
-            }
-    }
-}
-
-static void upload_order(sg_wan_run *run, sg_stream *s, const int32_t *at)
-{
-    const int64_t  n = tokens(run);
-    int32_t *const back = calloc((size_t)n, sizeof *back);
-    if (back) {
-        sg_order_invert(back, at, n);
-        sg_upload(s, run->order, at);
-        sg_upload(s, run->back, back);
-    } else {
-        sg_fail(s, SG_E_MEMORY, "no memory for the order of %lld tokens", (long long)n);
-    }
-    free(back);
-}
-
 void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const int64_t grid[3],
                        const sg_self_attention *self)
 {
-    const int64_t hd = d->config.head_dim;
-    const bool    ordered = self->ordered;
+    const int64_t        hd = d->config.head_dim, side = 2 * (hd / 6);
+    const sg_rotary_axis axis[3] = {{hd - 2 * side, 10000}, {side, 10000}, {side, 10000}};
     memcpy(run->grid, grid, sizeof run->grid);
-    const int64_t n = tokens(run);
-    run->attention = self->attention;
-    run->cos = sg_new_keep(s, SG_F32, n, hd / 2);
-    run->sin = sg_new_keep(s, SG_F32, n, hd / 2);
-    run->order = ordered ? sg_new_keep(s, SG_I32, n) : (sg_tensor){0};
-    run->back = ordered ? sg_new_keep(s, SG_I32, n) : (sg_tensor){0};
-
-    if (!s->memory->alloc) return; /* a plan needs no angles */
-    if (ordered) upload_order(run, s, self->order);
-    float *const table = calloc((size_t)(n * hd), sizeof *table);
-    if (table) {
-        rope_tables(run, self->order, hd, table, table + n * (hd / 2));
-        sg_upload(s, run->cos, table);
-        sg_upload(s, run->sin, table + n * (hd / 2));
-    } else {
-        sg_fail(s, SG_E_MEMORY, "no memory for rotary tables of %lld tokens", (long long)n);
-    }
-    free(table);
+    run->self = self;
+    run->rotary = sg_rotary_place(s, grid, axis, 3, self->order);
+    run->tokens = sg_token_order_place(s, self, tokens(run));
 }
 
 static void text_pass(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text *text, int text_len,
@@ -255,8 +180,7 @@ static void text_pass(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const 
 
     const size_t    mark = s->scratch.used;
     const sg_tensor states = sg_new(s, SG_F32, m, c->text_dim), x = sg_new(s, act, m, c->text_dim);
-    const sg_tensor hidden = sg_new(s, act, m, w), y = sg_new(s, SG_F32, m, w), k = sg_new(s, act, m, w);
-    const sg_tensor ya = sg_new(s, act, m, w);
+    const sg_tensor y = sg_new(s, SG_F32, m, w), ya = sg_new(s, act, m, w);
     float *const    host = calloc((size_t)(m * c->text_dim + m), sizeof *host);
     if (!host) sg_fail(s, SG_E_MEMORY, "no memory for %lld text states", (long long)m);
     if (host) {
@@ -269,16 +193,13 @@ static void text_pass(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const 
     free(host);
 
     sg_copy(s, .y = x, .x = states);
-    sg_linear(s, .y = hidden, .x = x, .w = d->text[0].w, .b = d->text[0].b, .act = SG_ACT_GELU_TANH);
-    sg_linear(s, .y = y, .x = hidden, .w = d->text[1].w, .b = d->text[1].b);
+    sg_mlp(s, y, x, d->text, SG_ACT_GELU_TANH);
     sg_tap(s, y, "dit.text");
     sg_copy(s, .y = ya, .x = y);
     for (int i = 0; i < c->layers; i++) {
-        const wan_attention *const a = &d->block[i].cross;
+        const sg_attention_weights *const a = &d->block[i].cross;
         sg_bind_fetch(d->part.bind, s, i);
-        sg_linear(s, .y = k, .x = ya, .w = a->k.w, .b = a->k.b);
-        sg_norm(s, .y = sg_reshape(run->key[2 * i + pass], m, w), .x = k, .w = a->norm_k, .kind = SG_NORM_RMS,
-                .eps = (float)c->eps);
+        sg_project_heads(s, run->key[2 * i + pass], ya, &a->k, a->norm_k, c->eps, NULL);
         sg_linear(s, .y = sg_reshape(run->value[2 * i + pass], m, w), .x = ya, .w = a->v.w, .b = a->v.b);
     }
     s->scratch.used = mark;
@@ -306,56 +227,32 @@ void sg_wan_run_close(sg_wan_run *run)
 
 /* ---- one forward ---- */
 
-/* Six vectors of one block, or two of the output. */
-static sg_tensor row(sg_tensor table, int64_t i) { return sg_reshape(sg_rows(table, i, 1), table.dim[1]); }
-
-/* x += gate out(o). */
-static void attended(sg_stream *s, const sg_wan_config *c, const wan_attention *a, sg_tensor x, sg_tensor gate,
-                     sg_tensor o)
-{
-    sg_linear(s, .y = x, .x = sg_reshape(o, x.dim[0], c->width), .w = a->out.w, .b = a->out.b, .gate = gate,
-              .add = true);
-}
-
 static float score_scale(const sg_wan_config *c) { return 1.0f / sqrtf((float)c->head_dim); }
-
-/* y = rope(RMS(w x + b)), per head. */
-static void rotated(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, sg_tensor y, sg_tensor x,
-                    const wan_linear *l, sg_tensor norm)
-{
-    const int64_t   n = x.dim[0], w = d->config.width;
-    const size_t    mark = s->scratch.used;
-    const sg_tensor p = sg_new(s, x.dtype, n, w);
-    sg_linear(s, .y = p, .x = x, .w = l->w, .b = l->b);
-    sg_rope(s, .y = y, .x = sg_reshape(p, n, d->config.heads, d->config.head_dim), .w = norm, .cos = run->cos,
-            .sin = run->sin, .eps = (float)d->config.eps);
-    s->scratch.used = mark;
-}
 
 static void self_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, const sg_pass *p, int i,
                            sg_tensor x)
 {
-    const sg_wan_config *const c = &d->config;
-    const wan_attention *const a = &d->block[i].self;
-    const int64_t              n = x.dim[0];
-    const sg_dtype             act = d->part.act;
-    const size_t               mark = s->scratch.used;
-    const sg_tensor            e = run->now.e;
+    const sg_wan_config *const        c = &d->config;
+    const sg_attention_weights *const a = &d->block[i].self;
+    const sg_modulation               e = sg_modulation_at(run->now.e, 0);
+    const int64_t                     n = x.dim[0];
+    const sg_dtype                    act = d->part.act;
+    const size_t                      mark = s->scratch.used;
     const sg_tensor q = sg_new(s, act, n, c->heads, c->head_dim), k = sg_new(s, act, n, c->heads, c->head_dim);
     const sg_tensor v = sg_new(s, act, n, c->heads, c->head_dim);
     const size_t    inner = s->scratch.used;
     const sg_tensor y = sg_new(s, act, n, c->width);
 
-    sg_norm(s, .y = y, .bad = sg_rows(p->bad, i, 1), .x = x, .shift = row(e, 0), .scale = row(e, 1),
-            .kind = SG_NORM_LAYER, .eps = (float)c->eps);
-    rotated(s, d, run, q, y, &a->q, a->norm_q);
-    rotated(s, d, run, k, y, &a->k, a->norm_k);
+    sg_norm(s, .y = y, .bad = sg_rows(p->bad, i, 1), .x = x, .shift = e.shift, .scale = e.scale, .kind = SG_NORM_LAYER,
+            .eps = (float)c->eps);
+    sg_project_heads(s, q, y, &a->q, a->norm_q, c->eps, &run->rotary);
+    sg_project_heads(s, k, y, &a->k, a->norm_k, c->eps, &run->rotary);
     sg_linear(s, .y = sg_reshape(v, n, c->width), .x = y, .w = a->v.w, .b = a->v.b);
     s->scratch.used = inner;
     const sg_tensor o = sg_new(s, act, n, c->heads, c->head_dim);
-    sg_attention_run(run->attention, s, p->first_layer + i, p->step, p->index, p->timestep,
-                     &(sg_attend_args){.y = o, .q = q, .k = k, .v = v, .scale = score_scale(c)});
-    attended(s, c, a, x, row(e, 2), o);
+    sg_self_attention_run(run->self, s, p->first_layer + i, p->step, p->index, p->timestep,
+                          &(sg_attend_args){.y = o, .q = q, .k = k, .v = v, .scale = score_scale(c)});
+    sg_project_out(s, x, o, &a->out, e.gate);
     sg_tap(s, x, "dit.block.%d.attn1", i);
     s->scratch.used = mark;
 }
@@ -367,59 +264,40 @@ static void cross_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run 
     const int64_t              n = x.dim[0];
     const sg_dtype             act = d->part.act;
     const size_t               mark = s->scratch.used;
-    const sg_tensor            y = sg_new(s, act, n, c->width), p = sg_new(s, act, n, c->width);
-    const sg_tensor            q = sg_new(s, act, n, c->heads, c->head_dim);
+    const sg_tensor            y = sg_new(s, act, n, c->width), q = sg_new(s, act, n, c->heads, c->head_dim);
 
     if (c->cross_norm)
         sg_norm(s, .y = y, .x = x, .w = b->norm_w, .b = b->norm_b, .kind = SG_NORM_LAYER, .eps = (float)c->eps);
     else
         sg_copy(s, .y = y, .x = x);
-    sg_linear(s, .y = p, .x = y, .w = b->cross.q.w, .b = b->cross.q.b);
-    sg_norm(s, .y = sg_reshape(q, n, c->width), .x = p, .w = b->cross.norm_q, .kind = SG_NORM_RMS,
-            .eps = (float)c->eps);
+    sg_project_heads(s, q, y, &b->cross.q, b->cross.norm_q, c->eps, NULL);
     const sg_tensor o = sg_new(s, act, n, c->heads, c->head_dim);
     sg_attend(s, .y = o, .q = q, .k = run->key[2 * i + pass], .v = run->value[2 * i + pass],
               .key_bias = run->bias[pass], .scale = score_scale(c));
-    attended(s, c, &b->cross, x, (sg_tensor){0}, o);
+    sg_project_out(s, x, o, &b->cross.out, (sg_tensor){0});
     sg_tap(s, x, "dit.block.%d.attn2", i);
     s->scratch.used = mark;
 }
 
-static void feed_forward(sg_stream *s, const sg_wan_dit *d, int i, sg_tensor x, sg_tensor e)
+static void feed_forward(sg_stream *s, const sg_wan_dit *d, int i, sg_tensor x, sg_modulation e)
 {
-    const wan_block *const b = &d->block[i];
-    const int64_t          n = x.dim[0], w = d->config.width;
-    const sg_dtype         act = d->part.act;
-    const size_t           mark = s->scratch.used;
-    const sg_tensor        y = sg_new(s, act, n, w), u = sg_new(s, act, n, d->config.ffn);
-
-    sg_norm(s, .y = y, .x = x, .shift = row(e, 3), .scale = row(e, 4), .kind = SG_NORM_LAYER,
-            .eps = (float)d->config.eps);
-    sg_linear(s, .y = u, .x = y, .w = b->up.w, .b = b->up.b, .act = SG_ACT_GELU_TANH);
-    sg_linear(s, .y = x, .x = u, .w = b->down.w, .b = b->down.b, .gate = row(e, 5), .add = true);
+    const size_t    mark = s->scratch.used;
+    const sg_tensor y = sg_new(s, d->part.act, x.dim[0], d->config.width);
+    sg_norm(s, .y = y, .x = x, .shift = e.shift, .scale = e.scale, .kind = SG_NORM_LAYER, .eps = (float)d->config.eps);
+    sg_feed_forward(s, x, y, &d->block[i].ffn, SG_ACT_GELU_TANH, e.gate);
     sg_tap(s, x, "dit.block.%d.ffn", i);
     s->scratch.used = mark;
-}
-
-/* The rows of x that `from` names; x itself where it names none. */
-static sg_tensor gathered(sg_stream *s, sg_tensor x, sg_tensor from)
-{
-    if (!from.rank) return x;
-    const sg_tensor y = sg_alloc(s, &s->scratch, x.dtype, x.rank, x.dim);
-    sg_embed(s, .y = y, .w = x, .ids = from);
-    return y;
 }
 
 /* x [n, D] = the patches of latent [c, f, y, x], in order, embedded. */
 static void patch_embed(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, sg_tensor x, sg_tensor latent)
 {
     const sg_wan_config *const c = &d->config;
-    const int64_t             *p = c->patch, *g = run->grid, i = c->channels * p[0] * p[1] * p[2];
+    const int64_t              i = c->channels * c->patch[0] * c->patch[1] * c->patch[2];
     const size_t               mark = s->scratch.used;
     sg_tensor                  patches = sg_new(s, d->part.act, tokens(run), i);
-    sg_permute(s, .y = patches, .x = latent, .rank = 7, .dim = {c->channels, g[0], p[0], g[1], p[1], g[2], p[2]},
-               .perm = {1, 3, 5, 0, 2, 4, 6});
-    patches = gathered(s, patches, run->order);
+    sg_patchify(s, patches, latent, run->grid, c->patch);
+    patches = sg_rows_of(s, patches, run->tokens.order);
     sg_linear(s, .y = x, .x = patches, .w = sg_reshape(d->patch_w, c->width, i), .b = d->patch_b);
     sg_tap(s, x, "dit.patch_embed");
     s->scratch.used = mark;
@@ -427,20 +305,19 @@ static void patch_embed(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run
 
 /* pass->out = the modulated, projected tokens, put back in place. */
 static void project_out(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, const sg_pass *pass, sg_tensor x,
-                        sg_tensor e)
+                        sg_modulation e)
 {
     const sg_wan_config *const c = &d->config;
-    const int64_t             *p = c->patch, *g = run->grid, n = tokens(run);
+    const int64_t              n = tokens(run);
     const size_t               mark = s->scratch.used;
     const sg_tensor            y = sg_new(s, d->part.act, n, c->width);
-    sg_tensor                  v = sg_new(s, SG_F32, n, c->channels * p[0] * p[1] * p[2]);
-    sg_norm(s, .y = y, .bad = sg_rows(pass->bad, c->layers, 1), .x = x, .shift = row(e, 0), .scale = row(e, 1),
+    sg_tensor                  v = sg_new(s, SG_F32, n, c->channels * c->patch[0] * c->patch[1] * c->patch[2]);
+    sg_norm(s, .y = y, .bad = sg_rows(pass->bad, c->layers, 1), .x = x, .shift = e.shift, .scale = e.scale,
             .kind = SG_NORM_LAYER, .eps = (float)c->eps);
     sg_linear(s, .y = v, .x = y, .w = d->proj_out.w, .b = d->proj_out.b);
-    v = gathered(s, v, run->back);
+    v = sg_rows_of(s, v, run->tokens.back);
     sg_tap(s, v, "dit.proj_out");
-    sg_permute(s, .y = pass->out, .x = v, .rank = 7, .dim = {g[0], g[1], g[2], p[0], p[1], p[2], c->channels},
-               .perm = {6, 0, 3, 1, 4, 2, 5});
+    sg_unpatchify(s, pass->out, v, run->grid, c->patch);
     s->scratch.used = mark;
 }
 
@@ -458,8 +335,7 @@ static void step_open(const sg_wan_dit *d, sg_wan_run *run, sg_stream *s, const 
 
     if (s->status) return; /* keys and values may be missing */
     sg_sinusoid(s, .y = wave, .t = p->t);
-    sg_linear(s, .y = hidden, .x = wave, .w = d->time[0].w, .b = d->time[0].b, .act = SG_ACT_SILU);
-    sg_linear(s, .y = run->now.temb, .x = hidden, .w = d->time[1].w, .b = d->time[1].b);
+    sg_mlp(s, run->now.temb, wave, d->time, SG_ACT_SILU);
     sg_tap(s, run->now.temb, "dit.temb");
     sg_activate(s, .y = hidden, .x = run->now.temb, .act = SG_ACT_SILU);
     sg_linear(s, .y = run->now.e6, .x = hidden, .w = d->time_proj.w, .b = d->time_proj.b);
@@ -470,7 +346,6 @@ static void step_open(const sg_wan_dit *d, sg_wan_run *run, sg_stream *s, const 
 void sg_wan_dit_forward(const sg_wan_dit *d, sg_wan_run *run, sg_stream *s, const sg_pass *p)
 {
     const sg_wan_config *const c = &d->config;
-    const int64_t              w = c->width;
     const bool                 first = p->index == 0, both = p->count > 1;
     const sg_wan_step *const   now = &run->now;
     if (first) step_open(d, run, s, p);
@@ -478,17 +353,17 @@ void sg_wan_dit_forward(const sg_wan_dit *d, sg_wan_run *run, sg_stream *s, cons
     const sg_tensor y = both && first ? now->copy : now->x; /* the last pass may use up what was shared */
     for (int i = 0; i < c->layers; i++) {
         sg_bind_fetch(d->part.bind, s, i);
-        sg_add(s, .y = now->e, .a = sg_reshape(d->block[i].table, 6, w), .b = sg_reshape(now->e6, 6, w));
+        sg_modulation_rows(s, now->e, d->block[i].table, now->e6);
         if (i > 0)
             self_attention(s, d, run, p, i, y);
         else if (first)
             self_attention(s, d, run, p, i, now->x); /* for both passes */
         if (i == 0 && both && first) sg_copy(s, .y = now->copy, .x = now->x);
         cross_attention(s, d, run, i, p->index, y);
-        feed_forward(s, d, i, y, now->e);
+        feed_forward(s, d, i, y, sg_modulation_at(now->e, 3));
     }
     const sg_tensor e = sg_rows(now->e, 0, 2);
-    sg_add(s, .y = e, .a = sg_reshape(d->table, 2, w), .b = now->temb);
-    project_out(s, d, run, p, y, e);
+    sg_modulation_rows(s, e, d->table, now->temb);
+    project_out(s, d, run, p, y, sg_modulation_at(e, 0));
     sg_count_bad(s, .y = sg_rows(p->bad, c->layers + 1, 1), .x = p->out);
 }

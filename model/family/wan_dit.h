@@ -3,6 +3,7 @@
 #define SG_WAN_DIT_H
 
 #include "family.h"
+#include "layers.h"
 
 typedef struct sg_wan_config {
     int64_t patch[3]; /* frames, rows, columns */
@@ -37,14 +38,14 @@ typedef struct sg_wan_step {
 
 /* What does not change between steps, in s->keep. Zero-initialise. */
 typedef struct sg_wan_run {
-    int64_t    grid[3];     /* patches: frames, rows, columns */
-    sg_tensor  order, back; /* I32 [n]: which patch each token is, which token each patch; absent: row by row */
-    sg_tensor  cos, sin;    /* F32 [n, head_dim/2] */
-    sg_tensor *key, *value; /* act [rows + 1, heads, head_dim], index 2 layer + pass; the arrays are on the host */
-    sg_tensor  bias[2];     /* F32 [rows + 1]: ln(how many padding rows the last one stands for) */
+    int64_t        grid[3]; /* patches: frames, rows, columns */
+    sg_token_order tokens;
+    sg_rotary      rotary;
+    sg_tensor     *key, *value; /* act [rows + 1, heads, head_dim], index 2 layer + pass; the arrays are on the host */
+    sg_tensor      bias[2];     /* F32 [rows + 1]: ln(how many padding rows the last one stands for) */
 
-    const sg_attention *attention; /* of self-attention; borrowed */
-    sg_wan_step         now;
+    const sg_self_attention *self; /* borrowed */
+    sg_wan_step              now;
 } sg_wan_run;
 
 /* Order and rotary tables for tokens of this grid. */

@@ -1,6 +1,7 @@
 /* test_engine.c - rendering as a caller sees it: memory, progress, refusals, poisoned weights. Golden tests hold the
  * numbers; here the model is a mini checkpoint of theirs. */
 #include "engine_fixture.h"
+#include "report.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -411,6 +412,7 @@ static void encoders_follow_one_another(void **state)
     sg_plan       alone, both;
     sg_report     rep;
     sg_error      e = {0};
+    json_t       *json = NULL;
     sg_components parts = *g->parts;
     int           encoded = 0;
     memset(&one, 0, sizeof one);
@@ -423,8 +425,20 @@ static void encoders_follow_one_another(void **state)
     parts.texts = 2;
     g->parts = &parts;
     assert_int_equal(sg_engine_plan(g, &r, &both, &e), SG_OK);
-    assert_true(both.text.work == alone.text.work && both.need == alone.need);
-    assert_true(both.text.flops == 2 * alone.text.flops);
+    assert_int_equal(alone.phases, 3);
+    assert_int_equal(both.phases, 4);
+    assert_true(both.need == alone.need);
+    for (int i = 0; i < 4; i++) {
+        const sg_phase_plan *const now = &both.phase[i], *const was = &alone.phase[i > 1 ? i - 1 : 0];
+        assert_string_equal(now->name, was->name);
+        assert_int_equal(now->number, i == 1 ? 2 : 1);
+        assert_true(now->weights == was->weights && now->work == was->work && now->flops == was->flops);
+    }
+    assert_int_equal(sg_report_plan(&json, &both, &e), SG_OK);
+    assert_non_null(json_object_get(json, "text"));
+    assert_non_null(json_object_get(json, "text_2"));
+    assert_non_null(json_object_get(json, "decode"));
+    json_decref(json);
     g->memory_limit = both.need;
     assert_int_equal(render(g, &r, &two, &rep, &e), SG_OK);
     assert_int_equal(encoded, 2); /* the first had its states */

@@ -1,37 +1,44 @@
-/* test_family.c - that the contract of a family is neutral: a made-up one with no text encoder, guidance that the model is
- * given, noise drawn by frames, a sampler that draws more of it in each step, and a decoder in chunks of two latent frames
- * renders pictures and clips through the engine, and takes the memory that its plan says.
+/* test_family.c - that the contract of a family is neutral: a made-up one with no text encoder, a phase of its own,
+ * guidance that the model is given, noise drawn by frames, a sampler that draws more of it in each step, and a decoder in
+ * chunks of two latent frames renders pictures and clips through the engine, and takes the memory that its plan says. Its
+ * first layer may have text behind the video, of another length in each pass.
  *
- *   v = W mean(x) + g x over the tokens x;  x = x / 2 + v / 4 + noise / 10;  rgb = clamp(U x) */
+ *   a = W mean(h, text) and h = h + a in each layer but the last, where v = a + g h;  x = x / 2 + v / 4 + noise / 10;
+ *   rgb = clamp(U x). A row of text is S (1, .., 1), which the added phase computes. */
 #include "capture.h"
 #include "engine_fixture.h"
+#include "layers.h"
 #include "rng.h"
 #include "safetensors_write.h"
 #include "solver.h"
 
 #include <math.h>
 
-enum { C = 4, X = 6, Y = 4, STEPS = 3, FRAMES = 5, CELLS = C * FRAMES * Y * X };
+enum { C = 4, X = 6, Y = 4, HIGH = 36, STEPS = 3, FRAMES = 5, CELLS = C * FRAMES * HIGH * X, TEXT = 80 };
 
 static const float mix[C * C] = {.5f, -.25f, 0, 1, .125f, 0, -1, .5f, 0, .75f, .5f, -.5f, 1, 0, .25f, 0};
 static const float out[3 * C] = {.5f, 0, .25f, 0, 0, -.5f, 0, .25f, .25f, .25f, 0, -.5f};
+static const float story[C * C] = {2, 0, 0, -1, 1, .5f, -1, 1, -2, 0, .25f, 0, 0, 0, .75f, 1};
 
 typedef struct made_up {
-    sg_components       components;
-    sg_checkpoint      *checkpoint;
-    sg_part             part[2];
-    sg_tensor           mix, out;
-    const sg_attention *attention;
-    int64_t             grid[3];
-    int                 chunks[FRAMES], count;
-    int                 text_layer; /* in which a token is text; none renders such a mixture */
+    sg_components            components;
+    sg_checkpoint           *checkpoint;
+    sg_part                  part[3];
+    sg_tensor                mix, out, story;
+    const sg_self_attention *self;
+    int64_t                  grid[3];
+    float                    heat;           /* queries are this times the tokens; 0: all tokens count the same */
+    int                      text_len[2];    /* behind the video in the first layer, by pass */
+    float                    rows[TEXT * C]; /* of text, on the host */
+    sg_tensor                text;           /* on the device, while there is a denoiser */
+    int                      chunks[FRAMES], count;
 } made_up;
 
 /* ---- the family ---- */
 
 static void family_close(void *of)
 {
-    for (int i = 0; i < 2; i++) sg_part_close(&((made_up *)of)->part[i]);
+    for (int i = 0; i < 3; i++) sg_part_close(&((made_up *)of)->part[i]);
     sg_checkpoint_close(&((made_up *)of)->checkpoint);
 }
 
@@ -52,41 +59,70 @@ static sg_status check(const void *of, const sg_request *r, sg_error *e)
 static void attention(const void *of, const sg_geometry *g, const sg_conditioning *c, int pass, int layer,
                       sg_attention_shape *shape)
 {
-    assert_int_equal(c->passes, 1);
-    assert_int_equal(pass, 0);
-    shape->front = ((const made_up *)of)->text_layer == layer ? 1 : 0;
-    shape->n = g->grid[0] * g->grid[1] * g->grid[2];
+    assert_true(pass < c->passes);
+    shape->back = layer ? 0 : ((const made_up *)of)->text_len[pass];
+    shape->n = g->grid[0] * g->grid[1] * g->grid[2] + shape->back;
     shape->h = shape->hk = 1;
     shape->d = C;
+}
+
+/* The phase that the family adds. */
+static void compute_story(void *of, sg_stream *s)
+{
+    made_up *const  m = of;
+    const float     one[C] = {1, 1, 1, 1};
+    const sg_tensor x = sg_new(s, SG_F32, 1, C), y = sg_new(s, SG_F32, 1, C);
+    sg_upload(s, x, one);
+    sg_linear(s, .y = y, .x = x, .w = m->story);
+    if (!s->memory->alloc) return; /* a plan has no data */
+    for (int i = 0; i < TEXT; i++) sg_download(s, m->rows + i * C, y);
 }
 
 static void render_open(void *of, sg_stream *s, const sg_geometry *g, const sg_self_attention *self)
 {
     (void)s;
-    ((made_up *)of)->attention = self->attention;
+    ((made_up *)of)->self = self;
     memcpy(((made_up *)of)->grid, g->grid, sizeof g->grid);
 }
 
 static void denoiser_open(void *of, sg_stream *s, int denoiser, const sg_conditioning *c)
 {
-    (void)of, (void)s, (void)c;
+    made_up *const m = of;
+    (void)c;
     assert_int_equal(denoiser, 0);
+    m->text = sg_new_keep(s, SG_F32, TEXT, 1, C);
+    sg_upload(s, m->text, m->rows);
+}
+
+/* The layer's tokens h [n + text, 1, C] become o, its result v [n, C] without the text. */
+static void attend(const made_up *m, sg_stream *s, const sg_pass *p, int i, sg_tensor h, sg_tensor o, sg_tensor v)
+{
+    const int64_t   n = v.dim[0], all = n + (i ? 0 : m->text_len[p->index]);
+    const sg_tensor q = sg_new(s, SG_F32, all, 1, C), k = sg_rows(h, 0, all);
+    if (all > n) sg_copy(s, .y = sg_rows(h, n, all - n), .x = sg_rows(m->text, 0, all - n));
+    sg_combine(s, .y = q, .x = {k}, .a = {m->heat}, .count = 1);
+    sg_self_attention_run(m->self, s, p->first_layer + i, p->step, p->index, p->timestep,
+                          &(sg_attend_args){.y = sg_rows(o, 0, all), .q = q, .k = k, .v = k, .scale = 1});
+    sg_linear(s, .y = v, .x = sg_reshape(sg_rows(o, 0, n), n, C), .w = m->mix);
 }
 
 static void forward(void *of, sg_stream *s, const sg_pass *p)
 {
     const made_up *const m = of;
+    const int            last = m->components.denoiser[0].layers - 1;
     const int64_t        n = m->grid[0] * m->grid[1] * m->grid[2];
-    const sg_tensor      x = sg_new(s, SG_F32, n, 1, C), q = sg_new(s, SG_F32, n, 1, C), o = sg_new(s, SG_F32, n, 1, C);
+    const sg_tensor      h = sg_new(s, SG_F32, n + TEXT, 1, C), o = sg_new(s, SG_F32, n + TEXT, 1, C);
     const sg_tensor      v = sg_new(s, SG_F32, n, C), y = sg_new(s, SG_F32, n, C);
+    const sg_tensor      x = sg_reshape(sg_rows(h, 0, n), n, C);
+    const bool           guided = m->components.guidance == SG_GUIDANCE_EMBEDDED;
     sg_permute(s, .y = x, .x = p->x, .rank = 2, .dim = {C, n}, .perm = {1, 0});
-    sg_combine(s, .y = q, .x = {x}, .a = {0}, .count = 1); /* so that every token counts the same */
-    sg_attention_run(m->attention, s, p->first_layer, p->step, p->index, p->timestep,
-                     &(sg_attend_args){.y = o, .q = q, .k = x, .v = x, .scale = 1});
-    sg_linear(s, .y = v, .x = sg_reshape(o, n, C), .w = m->mix);
-    sg_combine(s, .y = y, .x = {v, sg_reshape(x, n, C)}, .a = {1, (float)p->guidance}, .count = 2);
+    for (int i = 0; i <= last; i++) {
+        attend(m, s, p, i, h, o, v);
+        sg_combine(s, .y = y, .x = {v, x}, .a = {1, i == last && guided ? (float)p->guidance : 1}, .count = 2);
+        if (i < last) sg_copy(s, .y = x, .x = y);
+    }
     sg_permute(s, .y = p->out, .x = y, .rank = 2, .dim = {n, C}, .perm = {1, 0});
-    sg_count_bad(s, .y = sg_rows(p->bad, 2, 1), .x = p->out);
+    sg_count_bad(s, .y = sg_rows(p->bad, last + 2, 1), .x = p->out);
 }
 
 static const sg_family family = {.name = "made up",
@@ -163,7 +199,8 @@ static const sg_vae_ops vae = {.part = decoder_part,
 
 /* ---- an engine with it ---- */
 
-static void component(sg_part *p, const sg_checkpoint *from, const char *name, const char *weight, sg_tensor *to, const float *values, int64_t o)
+static void component(sg_part *p, const sg_checkpoint *from, const char *name, const char *weight, sg_tensor *to,
+                      const float *values, int64_t o)
 {
     char            path[128], command[64];
     sg_config      *config = NULL;
@@ -189,12 +226,15 @@ static sg_engine *open_family(made_up *m, const char *backend)
 {
     sg_engine *g = NULL;
     sg_error   e = {0};
-    *m = (made_up){.text_layer = -1};
+    *m = (made_up){0};
     assert_int_equal(sg_checkpoint_open(&m->checkpoint, copy_dir, &e), SG_OK);
     component(&m->part[0], m->checkpoint, "made_up", "mix", &m->mix, mix, C);
     component(&m->part[1], m->checkpoint, "made_up_vae", "out", &m->out, out, 3);
+    component(&m->part[2], m->checkpoint, "made_up_story", "story", &m->story, story, C);
     m->components = (sg_components){.denoiser = {{.part = &m->part[0], .layers = 1}},
                                     .denoisers = 1,
+                                    .added = {{.name = "story", .part = &m->part[2], .run = compute_story}},
+                                    .addeds = 1,
                                     .vae = {.ops = &vae, .of = m},
                                     .sampler = {.solver = &solver, .flow_shift = 1, .train_steps = STEPS},
                                     .guidance = SG_GUIDANCE_EMBEDDED,
@@ -211,9 +251,9 @@ static sg_engine *open_family(made_up *m, const char *backend)
 }
 
 typedef struct seen {
-    int     frames;
+    int     frames, height;
     float   latents[CELLS];
-    uint8_t pixels[FRAMES * Y * X * 3];
+    uint8_t pixels[FRAMES * HIGH * X * 3];
 } seen;
 
 static sg_status take_latents(void *context, int step_, const float *latents, const int64_t shape[4], sg_error *e)
@@ -228,55 +268,105 @@ static sg_status take_frame(void *context, int index, const uint8_t *rgb, sg_err
     (void)e;
     seen *const s = context;
     assert_int_equal(index, s->frames++);
-    memcpy(s->pixels + index * Y * X * 3, rgb, Y * X * 3);
+    if (s->height == Y) memcpy(s->pixels + index * Y * X * 3, rgb, Y * X * 3);
     return SG_OK;
 }
 
 /* x [n, C], tokens as the model has them: noise of one generator, [f, c, y, x]. */
 static void add_noise(sg_rng *rng, double *x, double factor, int frames)
 {
-    float normal[CELLS];
+    static float normal[CELLS];
     sg_rng_randn(rng, normal, (size_t)(C * frames * Y * X));
     for (int i = 0; i < C * frames * Y * X; i++)
         x[(i / (C * Y * X) * Y * X + i % (Y * X)) * C + i / (Y * X) % C] += factor * (double)normal[i];
 }
 
-static void expect(double *x, int frames, uint64_t seed, double guidance)
+/* v [n, C] of the model for x in one pass, where all tokens count the same. */
+static void predict(const made_up *m, int pass, const double *x, int n, double guidance, double *v)
 {
-    const int n = frames * Y * X;
-    sg_rng    rng;
+    static double h[CELLS];
+    const int     last = m->components.denoiser[0].layers - 1;
+    memcpy(h, x, (size_t)(n * C) * sizeof *h);
+    for (int i = 0; i <= last; i++) {
+        const int text = i ? 0 : m->text_len[pass];
+        double    sum[C] = {0}, mixed[C] = {0};
+        for (int j = 0; j < n * C; j++) sum[j % C] += h[j];
+        for (int j = 0; j < C * C; j++) sum[j / C] += text * (double)story[j];
+        for (int j = 0; j < C * C; j++) mixed[j / C] += (double)mix[j] * sum[j % C] / (n + text);
+        for (int j = 0; j < n * C; j++) v[j] = mixed[j % C] + (i == last ? guidance : 1) * h[j];
+        memcpy(h, v, (size_t)(n * C) * sizeof *h);
+    }
+}
+
+static void expect(const made_up *m, double *x, int frames, uint64_t seed, double guidance)
+{
+    static double v[2][CELLS];
+    const int     n = frames * Y * X;
+    const bool    given = m->components.guidance == SG_GUIDANCE_EMBEDDED;
+    sg_rng        rng;
     sg_rng_seed(&rng, seed);
     memset(x, 0, CELLS * sizeof *x);
     add_noise(&rng, x, 1, frames);
     for (int i = 0; i < STEPS; i++) {
-        double mean[C] = {0}, mixed[C] = {0};
-        for (int j = 0; j < n * C; j++) mean[j % C] += x[j] / n;
-        for (int j = 0; j < C * C; j++) mixed[j / C] += (double)mix[j] * mean[j % C];
-        for (int j = 0; j < n * C; j++) x[j] = x[j] / 2 + (mixed[j % C] + guidance * x[j]) / 4;
+        for (int pass = 0; pass < 2; pass++) predict(m, pass, x, n, given ? guidance : 1, v[pass]);
+        for (int j = 0; j < n * C; j++)
+            x[j] = x[j] / 2 + (given ? v[0][j] : guidance * v[0][j] + (1 - guidance) * v[1][j]) / 4;
         add_noise(&rng, x, .1, frames);
     }
 }
 
 /* ---- tests ---- */
 
-static void render(const char *backend, int frames, int chunks, const int *chunk_sizes)
+static sg_request request(int height, int frames)
+{
+    return (sg_request){.width = X,
+                        .height = height,
+                        .frames = frames,
+                        .steps = STEPS,
+                        .cfg_scale = 1.5,
+                        .flow_shift = 1,
+                        .seed = 5,
+                        .attention = sg_policy_usual()};
+}
+
+/* Two layers, guided by a second pass; text stands behind the video in the first of them. */
+static void add_text(made_up *m, int len, int other_len)
+{
+    m->components.denoiser[0].layers = 2;
+    m->components.guidance = SG_GUIDANCE_CLASSIFIER_FREE;
+    m->text_len[0] = len;
+    m->text_len[1] = other_len;
+}
+
+static void expect_pixels(const seen *s, const double *x, int frames)
+{
+    for (int i = 0; i < frames * Y * X; i++) {
+        for (int c = 0; c < C; c++) assert_true(fabs((double)s->latents[c * frames * Y * X + i] - x[i * C + c]) < 1e-5);
+        for (int k = 0; k < 3; k++) {
+            double rgb = 0;
+            for (int c = 0; c < C; c++) rgb += (double)out[k * C + c] * x[i * C + c];
+            assert_true(fabs(s->pixels[i * 3 + k] - 127.5 * (fmax(-1, fmin(1, rgb)) + 1)) < 0.51);
+        }
+    }
+}
+
+static void render(const char *backend, bool text, int frames, int chunks, const int *chunk_sizes)
 {
     static double x[CELLS];
+    static seen   s;
     made_up       m;
-    seen          s = {0};
     sg_plan       plan;
     sg_report     rep;
     sg_error      e = {0};
     sg_engine    *g = open_family(&m, backend);
-    sg_request    r = {.width = X,
-                       .height = Y,
-                       .frames = frames,
-                       .steps = STEPS,
-                       .cfg_scale = 1.5,
-                       .flow_shift = 1,
-                       .seed = 5,
-                       .attention = sg_policy_usual()};
+    sg_request    r = request(Y, frames);
+    if (text) add_text(&m, 3, 5);
+    s = (seen){.height = Y};
     assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_OK);
+    assert_int_equal(plan.tokens, frames * Y * X + (text ? 5 : 0));
+    assert_int_equal(plan.phases, 3);
+    assert_string_equal(plan.phase[0].name, "story");
+    assert_int_equal(plan.phase[0].weights + plan.phase[0].mapped, sizeof story);
     g->memory_limit = plan.need;
     const sg_callbacks cb = {.context = &s, .frame = take_frame, .latents = take_latents};
     if (sg_engine_render(g, &r, &cb, &rep, &e)) fail_msg("%s", e.text);
@@ -285,16 +375,8 @@ static void render(const char *backend, int frames, int chunks, const int *chunk
     assert_int_equal(s.frames, frames);
     assert_int_equal(m.count, chunks);
     assert_memory_equal(m.chunks, chunk_sizes, (size_t)chunks * sizeof *chunk_sizes);
-
-    expect(x, frames, r.seed, r.cfg_scale);
-    for (int i = 0; i < frames * Y * X; i++) {
-        for (int c = 0; c < C; c++) assert_true(fabs((double)s.latents[c * frames * Y * X + i] - x[i * C + c]) < 1e-5);
-        for (int k = 0; k < 3; k++) {
-            double rgb = 0;
-            for (int c = 0; c < C; c++) rgb += (double)out[k * C + c] * x[i * C + c];
-            assert_true(fabs(s.pixels[i * 3 + k] - 127.5 * (fmax(-1, fmin(1, rgb)) + 1)) < 0.51);
-        }
-    }
+    expect(&m, x, frames, r.seed, r.cfg_scale);
+    expect_pixels(&s, x, frames);
     g->memory_limit = plan.need - 1;
     assert_int_equal(sg_engine_render(g, &r, &cb, &rep, &e), SG_E_MEMORY);
     r.width++;
@@ -305,35 +387,116 @@ static void render(const char *backend, int frames, int chunks, const int *chunk
 static void a_picture(void **state)
 {
     (void)state;
-    render("ref", 1, 1, (int[]){1});
-    render("cpu", 1, 1, (int[]){1});
+    render("ref", false, 1, 1, (int[]){1});
+    render("cpu", false, 1, 1, (int[]){1});
 }
 
 static void a_clip(void **state)
 {
     (void)state;
-    render("ref", FRAMES, 3, (int[]){1, 2, 2});
-    render("cpu", FRAMES, 3, (int[]){1, 2, 2});
-    render("ref", FRAMES - 1, 2, (int[]){2, 2});
+    render("ref", false, FRAMES, 3, (int[]){1, 2, 2});
+    render("cpu", false, FRAMES, 3, (int[]){1, 2, 2});
+    render("ref", false, FRAMES - 1, 2, (int[]){2, 2});
 }
 
-/* Attention is bound once: layers that differ are refused, not computed in the shape of the first. */
-static void layers_that_differ_are_refused(void **state)
+/* Each layer of each pass attends to as many tokens as it asked for. */
+static void text_by_pass_and_layer(void **state)
 {
     (void)state;
-    made_up          m;
-    sg_plan          plan;
-    sg_error         e = {0};
-    sg_engine       *g = open_family(&m, "ref");
-    const sg_request r = {
-        .width = X, .height = Y, .frames = 1, .steps = STEPS, .flow_shift = 1, .attention = sg_policy_usual()};
-    m.components.denoiser[0].layers = 2;
+    render("ref", true, FRAMES, 3, (int[]){1, 2, 2});
+    render("cpu", true, FRAMES, 3, (int[]){1, 2, 2});
+}
+
+enum { VIDEO = FRAMES * HIGH * X }; /* tokens */
+static const int text_len[2] = {3, TEXT};
+
+static int blocks_of(int pass, int layer, int size) { return (VIDEO + (layer ? 0 : text_len[pass]) + size - 1) / size; }
+
+/* Every layer of every pass is counted in its own blocks. */
+static void expect_counts(const sg_engine *g)
+{
+    int                             steps, passes, layers;
+    const sg_attention_count *const c = sg_engine_attention(g, &steps, &passes, &layers);
+    assert_int_equal(steps * passes * layers, STEPS * 2 * 2);
+    for (int i = 0; i < STEPS * 2 * 2; i++)
+        assert_int_equal(c[i].blocks,
+                         blocks_of(i / 2 % 2, i % 2, SG_BLOCK_Q) * blocks_of(i / 2 % 2, i % 2, SG_BLOCK_K));
+}
+
+/* Which blocks were kept, and how often attention was sparse. */
+typedef struct keeps {
+    int calls, left_out;
+} keeps;
+
+/* keep U8 [1, nq, ..]: rows and columns of blocks that hold text are dense. Keys of text are the last, from 1,080 on. */
+static void see_keep(void *context, const char *name, sg_stream *s, sg_tensor t)
+{
+    keeps *const c = context;
+    int          layer, used = 0;
+    (void)s;
+    if (sscanf(name, "attention.%d.keep%n", &layer, &used) != 1 || !used || !t.data) return;
+    const int pass = c->calls / 2 % 2, nq = blocks_of(pass, layer, SG_BLOCK_Q), nk = blocks_of(pass, layer, SG_BLOCK_K);
+    assert_int_equal(layer, c->calls++ % 2);
+    assert_int_equal(t.dim[1], nq);
+    for (int i = 0; i < nq; i++)
+        for (int j = 0; j < nk; j++) {
+            const bool kept = ((const uint8_t *)t.data)[i * t.dim[2] + j / 8] >> j % 8 & 1;
+            if (!layer && ((i + 1) * SG_BLOCK_Q > VIDEO || (j + 1) * SG_BLOCK_K > VIDEO)) assert_true(kept);
+            c->left_out += !kept;
+        }
+}
+
+/* A render with a few tokens of text in one pass and many in the other. */
+static void render_long(seen *s, const char *backend, sg_attention_kind kind)
+{
+    made_up    m;
+    keeps      c = {0};
+    sg_report  rep;
+    sg_error   e = {0};
+    sg_plan    plan;
+    sg_engine *g = open_family(&m, backend);
+    sg_request r = request(HIGH, FRAMES);
+    add_text(&m, text_len[0], text_len[1]);
+    m.heat = .3f;
+    r.attention.named = true;
+    r.attention.kind = kind;
+    r.attention.amount = .2f;
+    r.attention.dense_steps = .3; /* the first of three */
+    g->tap = see_keep;
+    g->tap_context = &c;
     assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_OK);
-    assert_int_equal(plan.tokens, Y * X);
-    m.text_layer = 1;
-    assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_E_UNSUPPORTED);
-    assert_non_null(strstr(e.text, "layer 1 in pass 0"));
+    assert_int_equal(plan.tokens, VIDEO + TEXT);
+    g->memory_limit = plan.need;
+    *s = (seen){.height = HIGH};
+    const sg_callbacks cb = {.context = s, .frame = take_frame, .latents = take_latents};
+    if (sg_engine_render(g, &r, &cb, &rep, &e)) fail_msg("%s", e.text);
+    assert_int_equal(c.calls, kind == SG_ATTENTION_SPARGE ? (STEPS - 1) * 2 * 2 : 0);
+    expect_counts(g);
+    assert_true(c.left_out >= c.calls * 40);
     sg_engine_close(&g);
+}
+
+static double distance(const seen *a, const seen *b)
+{
+    double far = 0, size = 0;
+    for (int i = 0; i < CELLS; i++) {
+        far += pow((double)a->latents[i] - (double)b->latents[i], 2);
+        size += pow((double)b->latents[i], 2);
+    }
+    return sqrt(far / size);
+}
+
+static void text_is_dense_where_blocks_are_skipped(void **state)
+{
+    (void)state;
+    static seen dense, ref, cpu;
+    render_long(&dense, "ref", SG_ATTENTION_DENSE);
+    render_long(&ref, "ref", SG_ATTENTION_SPARGE);
+    render_long(&cpu, "cpu", SG_ATTENTION_SPARGE);
+    assert_true(distance(&cpu, &ref) < 0.01);
+    assert_true(distance(&ref, &dense) > 0);
+    render_long(&cpu, "cpu", SG_ATTENTION_DENSE);
+    assert_true(distance(&cpu, &dense) < 1e-5);
 }
 
 /* Text before and after the video is captured where it is; the video's tokens go back to their places. */
@@ -347,9 +510,9 @@ static void text_is_captured_in_place(void **state)
     const float     back[6] = {10, 11, 14, 12, 13, 15};
     const int32_t   order[] = {1, 2, 0};
     const sg_tensor t = {.data = rows, .rank = 3, .dim = {6, 1, 1}};
-    sg_capture      c = {.order = order, .front = 2, .back = 1};
+    sg_capture      c = {.order = order};
     sg_attend_args  args = {.q = t, .k = t, .v = t};
-    sg_capture_see(&c, &s, NULL, 0, 0, 0, 1, &args);
+    sg_capture_see(&c, &s, &(sg_attention_shape){.front = 2, .back = 1}, 0, 0, 0, 1, &args);
     assert_int_equal(s.status, SG_OK);
     assert_memory_equal(c.q.data, back, sizeof back);
     assert_memory_equal(c.v.data, back, sizeof back);
@@ -359,8 +522,8 @@ static void text_is_captured_in_place(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_picture), cmocka_unit_test(a_clip),
-                                       cmocka_unit_test(layers_that_differ_are_refused),
-                                       cmocka_unit_test(text_is_captured_in_place)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_picture), cmocka_unit_test(a_clip), cmocka_unit_test(text_by_pass_and_layer),
+        cmocka_unit_test(text_is_dense_where_blocks_are_skipped), cmocka_unit_test(text_is_captured_in_place)};
     return cmocka_run_group_tests(tests, make_copy, remove_copy);
 }

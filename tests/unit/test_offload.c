@@ -256,8 +256,8 @@ static void auto_takes_what_fits(void **state)
     g->offload = SG_OFFLOAD_OFF;
     assert_int_equal(sg_engine_plan(g, &r, &off, &e), SG_OK);
     assert_int_equal(off.host, 0);
-    assert_int_equal(off.denoise.weights - on.denoise.weights, on.host / 6 * 4);
-    assert_int_equal(off.denoise.peak - on.denoise.peak, on.host / 6 * 4);
+    assert_int_equal(off.phase[1].weights - on.phase[1].weights, on.host / 6 * 4);
+    assert_int_equal(off.phase[1].peak - on.phase[1].peak, on.host / 6 * 4);
     assert_true(off.need > on.need);
     g->offload = SG_OFFLOAD_AUTO;
     g->memory_limit = off.need;

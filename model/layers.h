@@ -1,0 +1,99 @@
+/* layers.h - what the denoisers of several families are made of: weights and their binding, and the ops of a layer. x
+ * [n, D] is F32, the tokens that every layer adds to; what feeds a matmul is of the part's dtype `act`. A function frees
+ * the scratch memory that it takes, where it does not return it. */
+#ifndef SG_LAYERS_H
+#define SG_LAYERS_H
+
+#include "bind.h"
+#include "self_attention.h"
+
+/* ---- linear ---- */
+
+typedef struct sg_linear_weights {
+    sg_tensor w, b; /* [o, i] [o] */
+} sg_linear_weights;
+
+/* Wants name.weight, as dtype `as`, and name.bias. */
+void sg_want_linear(sg_bind *b, sg_linear_weights *l, sg_dtype as, const char *name, int64_t o, int64_t i);
+
+/* y = act(x l[0]) l[1], the first result of x's dtype: how times and texts are embedded. */
+void sg_mlp(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_weights l[2], sg_act act);
+
+/* ---- modulation ---- */
+
+/* Rows of a modulation of D channels. */
+typedef struct sg_modulation {
+    sg_tensor shift, scale, gate; /* F32 [D] [D] [D]? */
+} sg_modulation;
+
+/* e F32 [rows, D] = table + v: of as many numbers a block's own table and what the step's time gives, which may be D
+ * numbers for all rows. */
+void sg_modulation_rows(sg_stream *s, sg_tensor e, sg_tensor table, sg_tensor v);
+
+/* Rows first, first + 1, first + 2 of e: shift, scale and, where e has the third, gate. */
+sg_modulation sg_modulation_at(sg_tensor e, int64_t first);
+
+/* ---- attention ---- */
+
+typedef struct sg_attention_weights {
+    sg_linear_weights q, k, v, out;   /* [D, D] */
+    sg_tensor         norm_q, norm_k; /* [D], or [d] of one head */
+} sg_attention_weights;
+
+/* Wants to_q, to_k, to_v, to_out.0, norm_q and norm_k as diffusers names them; the prefix goes in front. norm: how many
+ * numbers are normalised together. */
+void sg_want_attention(sg_bind *b, sg_attention_weights *w, sg_dtype act, int64_t width, int64_t norm);
+
+/* Rotary tables: a row for each token, a column for each pair (2i, 2i + 1) of a head's channels. */
+typedef struct sg_rotary {
+    sg_tensor cos, sin; /* F32 [n, d/2] */
+} sg_rotary;
+
+/* Axis k of a grid turns `size` channels, in the order of the axes: pair j by position theta^(-2 j / size). */
+typedef struct sg_rotary_axis {
+    int64_t size; /* even */
+    double  theta;
+} sg_rotary_axis;
+
+/* Puts into s->keep the tables of the tokens of a grid of so many axes, which stand row by row, or token order[i] in row
+ * i. Angles are in double, cosines and sines are rounded once. A model that pairs channels i and i + size/2 of an axis has
+ * the same tables: only sg_rope will differ for it. */
+sg_rotary sg_rotary_place(sg_stream *s, const int64_t *grid, const sg_rotary_axis *axis, int axes,
+                          const int32_t *order);
+
+/* y [n, h, d] = norm(x l), RMS over as many numbers as norm has; then, where there are tables, turned by them. */
+void sg_project_heads(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_weights *l, sg_tensor norm, double eps,
+                      const sg_rotary *rotary);
+
+/* x += gate (o l), o [n, h, d]; no gate is 1. */
+void sg_project_out(sg_stream *s, sg_tensor x, sg_tensor o, const sg_linear_weights *l, sg_tensor gate);
+
+/* ---- feed-forward ---- */
+
+typedef struct sg_feed_forward_weights {
+    sg_linear_weights up, down; /* [ffn, D] [D, ffn] */
+} sg_feed_forward_weights;
+
+/* x += gate (act(y up) down), y the norm of x. */
+void sg_feed_forward(sg_stream *s, sg_tensor x, sg_tensor y, const sg_feed_forward_weights *w, sg_act act,
+                     sg_tensor gate);
+
+/* ---- tokens ---- */
+
+/* y [n, c pt ph pw], a row for each patch of the latent [c, f pt, y ph, x pw], from channels outermost; and the latent of
+ * y [n, pt ph pw c]: channels innermost. grid: f, y, x. */
+void sg_patchify(sg_stream *s, sg_tensor y, sg_tensor latent, const int64_t grid[3], const int64_t patch[3]);
+void sg_unpatchify(sg_stream *s, sg_tensor latent, sg_tensor y, const int64_t grid[3], const int64_t patch[3]);
+
+/* How the video's tokens stand while attention has them in another order than row by row. */
+typedef struct sg_token_order {
+    sg_tensor order, back; /* I32 [n]: which token each row is, which row each token; absent: row by row */
+} sg_token_order;
+
+/* Puts it into s->keep, for n tokens of the video. */
+sg_token_order sg_token_order_place(sg_stream *s, const sg_self_attention *self, int64_t n);
+
+/* The rows of x that `rows` names, in s->scratch; x itself where rows is absent. */
+sg_tensor sg_rows_of(sg_stream *s, sg_tensor x, sg_tensor rows);
+
+#endif

@@ -1,0 +1,42 @@
+/* self_attention.h - self-attention of the denoisers in one render. Layers and passes may differ in shape: in the length
+ * of a text that stands beside the video, for example. Each shape is bound to the policy once. */
+#ifndef SG_SELF_ATTENTION_H
+#define SG_SELF_ATTENTION_H
+
+#include "run.h"
+
+/* Zero-initialise. */
+typedef struct sg_self_attention {
+    int                 steps, passes, layers;
+    int                 shapes;  /* that differ */
+    sg_attention_shape *shape;   /* [shapes] */
+    sg_attention      **bound;   /* [shapes] */
+    int                *at;      /* [passes][layers]: which of these */
+    bool                ordered; /* the video's tokens stand in another order than row by row */
+    const int32_t      *order;   /* sg_order_make's, of the video's tokens, when ordered; NULL on a plan. Borrowed */
+} sg_self_attention;
+
+/* Binds p to shape[passes][layers], which agree in layers, steps, passes and what follows from the backend. Errors as of
+ * sg_attention_open. The caller closes, after a failure too. */
+sg_status sg_self_attention_open(sg_self_attention *a, const sg_policy *p, const sg_attention_shape *shape,
+                                 sg_error *e) SG_MUST_USE;
+void      sg_self_attention_close(sg_self_attention *a);
+
+/* What a layer, counted through all denoisers, has in a pass. */
+const sg_attention_shape *sg_self_attention_shape(const sg_self_attention *a, int pass, int layer);
+
+/* As the functions of the same names in run.h, for all shapes together. */
+bool sg_self_attention_skips(const sg_self_attention *a);
+void sg_self_attention_place(const sg_self_attention *a, sg_stream *s);
+int  sg_self_attention_same_steps(const sg_self_attention *a, int step);
+void sg_self_attention_enter(const sg_self_attention *a, sg_stream *s, double timestep);
+
+/* sg_attention_run in the shape of that layer in that pass. */
+void sg_self_attention_run(const sg_self_attention *a, sg_stream *s, int layer, int step, int pass, double timestep,
+                           const sg_attend_args *args);
+
+/* As sg_attention_counts: [passes][layers]. */
+sg_status sg_self_attention_counts(const sg_self_attention *a, sg_stream *s, int step,
+                                   sg_attention_count *out) SG_MUST_USE;
+
+#endif
