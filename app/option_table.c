@@ -1,6 +1,7 @@
 /* option_table.c - the options. A new one is a row here, a member of sg_settings, and the place that uses it. */
 #include "option_table.h"
 #include "backend.h"
+#include "engine.h"
 #include "policy.h"
 
 #include <string.h>
@@ -20,6 +21,24 @@
 #define SAMPLER (RENDER | CHECK | COMPARE | EVAL)
 #define SPARSE (RENDER | INFO | CHECK | COMPARE | EVAL)
 #define CHOICE (SPARSE | ATTENTION) /* of blocks */
+
+/* The names of known shapes, and what the first of them, the default, is. */
+static const char *list_shapes(char *text, size_t size)
+{
+    enum { COLUMNS = 80 };
+    const sg_known_shape *s, *const first = sg_known_shape_at(0);
+    size_t                n = 0, line = 0;
+    for (int i = 0; (s = sg_known_shape_at(i)) != NULL && n < size; i++) {
+        const bool fits = n - line + strlen(s->name) + 3 <= COLUMNS;
+        n += (size_t)snprintf(text + n, size - n, "%s%s", i == 0 ? "" : fits ? ", " : ",\n", s->name);
+        if (!fits) line = n - strlen(s->name);
+    }
+    if (n < size)
+        snprintf(text + n, size - n, "\n(default: %s, which is 1,%d,%lldx%lldx%lld,%d)", first->name, first->heads,
+                 (long long)first->grid[0], (long long)first->grid[1], (long long)first->grid[2], first->head_dim);
+    return text;
+}
+
 /* clang-format off */
 #define HEADING(which, text) {.kind = SG_OPTION_HEADING, .commands = (which), .help = (text)}
 
@@ -68,9 +87,7 @@ const sg_option sg_option_table[] = {
 
     HEADING(ATTENTION, "What to attend to"),
     {.name = "shape", .kind = SG_OPTION_TEXT, .commands = ATTENTION, AT(shape), .value = "SHAPE",
-     .help = "B,H,N,D (batch, heads, tokens or TxYxX, head size), or that of a model: wan-240p,\n"
-             "wan1.3b-480p, wan1.3b-720p, wan14b-480p, cogvideox2b, mochi, hunyuan-720p, flux,\n"
-             "tiny-wan, tiny-wan-512 (default: wan-240p, which is 1,12,21x15x26,128)"},
+     .help = "B,H,N,D (batch, heads, tokens or TxYxX, head size), or that of a model:", .more = list_shapes},
     {.name = "heads", .kind = SG_OPTION_INT, .commands = ATTENTION, AT(heads), .lo = 1, .hi = 256, .value = "N",
      .help = "only the first so many heads of the shape"},
     {.name = "qkv", .kind = SG_OPTION_TEXT, .commands = ATTENTION, AT(qkv), .value = "FILE",

@@ -27,6 +27,8 @@ typedef struct sg_option {
     const char *const *choices;
     const char        *value; /* what help calls the value */
     const char        *help;  /* lines parted by \n */
+    /* More such lines, for help that lists what is known only when it is asked for. Returns text. May be NULL. */
+    const char *(*more)(char *text, size_t size);
 } sg_option;
 
 extern const sg_option sg_option_table[];

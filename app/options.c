@@ -346,9 +346,21 @@ sg_status sg_options_parse(sg_settings *s, int argc, char **argv, sg_error *e)
     return s->help || s->version ? SG_OK : sg_options_check(s, e);
 }
 
+enum { COLUMN = 30 }; /* of help */
+
+/* The first of them after so many blanks, the others in their column. */
+static void help_lines(FILE *out, const char *line, int blanks)
+{
+    while (line) {
+        const size_t length = strcspn(line, "\n");
+        fprintf(out, "%*s%.*s\n", blanks, "", (int)length, line);
+        blanks = COLUMN;
+        line = line[length] ? line + length + 1 : NULL;
+    }
+}
+
 static void help_option(FILE *out, const sg_option *o)
 {
-    enum { COLUMN = 30 };
     char left[160];
     int  n = o->letter ? snprintf(left, sizeof left, "  -%c, --%s", o->letter, o->name)
                        : snprintf(left, sizeof left, "      --%s", o->name);
@@ -362,12 +374,8 @@ static void help_option(FILE *out, const sg_option *o)
     }
     fputs(left, out);
     if (n > COLUMN - 2) fputc('\n', out), n = 0;
-    for (const char *line = o->help; line;) {
-        const size_t length = strcspn(line, "\n");
-        fprintf(out, "%*s%.*s\n", COLUMN - n, "", (int)length, line);
-        n = 0;
-        line = line[length] ? line + length + 1 : NULL;
-    }
+    help_lines(out, o->help, COLUMN - n);
+    if (o->more) help_lines(out, o->more((char[1024]){0}, 1024), COLUMN);
 }
 
 static void help_bench(FILE *out, sg_command c)

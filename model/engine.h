@@ -193,6 +193,16 @@ typedef struct sg_model_info {
 
 sg_model_info sg_engine_info(const sg_engine *engine);
 
+/* Self-attention of a well-known model, for measurements. */
+typedef struct sg_known_shape {
+    const char *name; /* "mochi" */
+    int         heads, head_dim, layers;
+    int64_t     grid[3]; /* tokens: frames, rows, columns of the denoiser's patches */
+} sg_known_shape;
+
+/* The i-th, from 0, of those that the families offer; NULL past the last. */
+const sg_known_shape *sg_known_shape_at(int i);
+
 #ifdef __cplusplus
 }
 #endif

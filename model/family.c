@@ -4,3 +4,22 @@
 #include <stddef.h>
 
 const sg_family *const sg_families[] = {&sg_family_wan, NULL};
+
+/* Of models that no family renders: their attention is measured all the same. */
+static const sg_known_shape others[] = {
+    {"cogvideox2b", 30, 64, 30, {13, 30, 45}},
+    {"mochi", 24, 128, 48, {28, 30, 53}},
+    {"hunyuan-720p", 24, 128, 60, {33, 45, 80}},
+    {"flux", 24, 128, 57, {1, 64, 72}}, /* 1024x1024: 4,096 tokens of picture, and as many as its 512 of text */
+    {0},
+};
+
+const sg_known_shape *sg_known_shape_at(int i)
+{
+    for (int f = 0; sg_families[f]; f++)
+        for (const sg_known_shape *s = sg_families[f]->shapes; s && s->name; s++)
+            if (i-- == 0) return s;
+    for (const sg_known_shape *s = others; s->name; s++)
+        if (i-- == 0) return s;
+    return NULL;
+}

@@ -92,6 +92,7 @@ typedef struct sg_pass {
 typedef struct sg_family {
     const char        *name;
     const char *const *class_names; /* _class_name in model_index.json, NULL-ended */
+    const sg_known_shape *shapes; /* of its published models, the last without a name; NULL: none */
 
     /* Opens every component of c, which outlives the model; index is sg_checkpoint_index. Loads nothing. After a failure
      * *model is NULL. */

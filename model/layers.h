@@ -13,7 +13,7 @@ typedef struct sg_linear_weights {
     sg_tensor w, b; /* [o, i] [o] */
 } sg_linear_weights;
 
-/* Wants name.weight, as dtype `as`, and name.bias. */
+/* Binds name.weight, as dtype `as`, and name.bias. */
 void sg_want_linear(sg_bind *b, sg_linear_weights *l, sg_dtype as, const char *name, int64_t o, int64_t i);
 
 /* y = act(x l[0]) l[1], the first result of x's dtype: how times and texts are embedded. */
@@ -40,7 +40,7 @@ typedef struct sg_attention_weights {
     sg_tensor         norm_q, norm_k; /* [D], or [d] of one head */
 } sg_attention_weights;
 
-/* Wants to_q, to_k, to_v, to_out.0, norm_q and norm_k as diffusers names them; the prefix goes in front. norm: how many
+/* Binds to_q, to_k, to_v, to_out.0, norm_q and norm_k as diffusers names them; the prefix goes in front. norm: how many
  * numbers are normalised together. */
 void sg_want_attention(sg_bind *b, sg_attention_weights *w, sg_dtype act, int64_t width, int64_t norm);
 
@@ -49,7 +49,7 @@ typedef struct sg_rotary {
     sg_tensor cos, sin; /* F32 [n, d/2] */
 } sg_rotary;
 
-/* Axis k of a grid turns `size` channels, in the order of the axes: pair j by position theta^(-2 j / size). */
+/* One axis of a grid rotates `size` channels of a head, in the order of the axes: pair j by place theta^(-2 j / size). */
 typedef struct sg_rotary_axis {
     int64_t size; /* even */
     double  theta;
@@ -61,7 +61,7 @@ typedef struct sg_rotary_axis {
 sg_rotary sg_rotary_place(sg_stream *s, const int64_t *grid, const sg_rotary_axis *axis, int axes,
                           const int32_t *order);
 
-/* y [n, h, d] = norm(x l), RMS over as many numbers as norm has; then, where there are tables, turned by them. */
+/* y [n, h, d] = norm(x l), RMS over as many numbers as norm has; then rotated, where there are tables. */
 void sg_project_heads(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_weights *l, sg_tensor norm, double eps,
                       const sg_rotary *rotary);
 

@@ -115,7 +115,7 @@ static sg_status report_conditioning(sg_render *render, const sg_phase *phase, b
     return report_progress(render, SG_STAGE_TEXT, over ? at + 1 : at, parts->texts + parts->addeds);
 }
 
-/* What has come on a stream of its own by a phase before denoising. */
+/* Runs a text encoder, or what the family adds, on a stream of its own. */
 static sg_status compute_condition(sg_render *render, const sg_phase *phase)
 {
     sg_engine *const engine = render->engine;

@@ -82,7 +82,7 @@ static sg_status check_capture(const sg_render *render)
                         render->request->capture_layer, render->request->capture_step, first, end - 1);
 }
 
-/* What attention does and stands on, for `shape` [passes][layers] of the family. */
+/* Asks the family for the shape [passes][layers] of every self-attention. */
 static void read_layout(const sg_render *render, sg_attention_shape *shape, int passes, int layers,
                         const double *timesteps)
 {

@@ -1,24 +1,12 @@
 /* bench_input.c - see bench_input.h. */
 #include "bench_input.h"
+#include "engine.h"
 #include "rng.h"
 #include "setup.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const struct shape {
-    const char *name;
-    int         b, h, grid[3], d, layers;
-} shapes[] = {
-    {"wan-240p", 1, 12, {21, 15, 26}, 128, 30},     /* Wan 2.1 1.3B, 416x240, 81 frames */
-    {"wan1.3b-480p", 1, 12, {21, 30, 52}, 128, 30}, /* 832x480 */
-    {"wan1.3b-720p", 1, 12, {21, 45, 80}, 128, 30}, /* 1280x720 */
-    {"wan14b-480p", 1, 40, {21, 30, 52}, 128, 40},  {"cogvideox2b", 1, 30, {13, 30, 45}, 64, 30},
-    {"mochi", 1, 24, {28, 30, 53}, 128, 48},        {"hunyuan-720p", 1, 24, {33, 45, 80}, 128, 60},
-    {"flux", 1, 24, {1, 64, 72}, 128, 57}, /* 1024x1024: 4,096 tokens of picture, and as many as its 512 of text */
-    {"tiny-wan", 1, 6, {9, 16, 16}, 64, 8},         {"tiny-wan-512", 1, 6, {9, 32, 32}, 64, 8},
-};
 
 static sg_status no_memory(sg_error *e) { return sg_error_set(e, SG_E_MEMORY, "bench: no memory for inputs"); }
 
@@ -44,15 +32,15 @@ static bool parse_numbers(sg_bench_input *in, const char *text)
 
 static sg_status parse_shape(sg_bench_input *in, const char *text, sg_error *e)
 {
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        const struct shape *const s = &shapes[i];
+    const sg_known_shape *s;
+    for (int i = 0; (s = sg_known_shape_at(i)) != NULL; i++) {
         if (text && strcmp(text, s->name) != 0) continue;
         in->name = s->name;
-        in->b = s->b;
-        in->h = in->hk = s->h;
-        in->d = s->d;
-        in->layers = s->layers;
+        in->b = 1;
         in->n = 1;
+        in->h = in->hk = s->heads;
+        in->d = s->head_dim;
+        in->layers = s->layers;
         for (int a = 0; a < 3; a++) in->n *= in->grid[a] = s->grid[a];
         return SG_OK;
     }

@@ -234,9 +234,20 @@ static void wan_forward(void *model, sg_stream *s, const sg_pass *p)
     sg_wan_dit_forward(w->dit[p->denoiser], &w->run, s, p);
 }
 
+static const sg_known_shape wan_shapes[] = {
+    {"wan-240p", 12, 128, 30, {21, 15, 26}},     /* 2.1 1.3B, 416x240, 81 frames */
+    {"wan1.3b-480p", 12, 128, 30, {21, 30, 52}}, /* 832x480 */
+    {"wan1.3b-720p", 12, 128, 30, {21, 45, 80}}, /* 1280x720 */
+    {"wan14b-480p", 40, 128, 40, {21, 30, 52}},
+    {"tiny-wan", 6, 64, 8, {9, 16, 16}}, /* which comes along; 256x256, 33 frames */
+    {"tiny-wan-512", 6, 64, 8, {9, 32, 32}},
+    {0},
+};
+
 const sg_family sg_family_wan = {
     .name = "wan",
     .class_names = (const char *const[]){"WanPipeline", NULL},
+    .shapes = wan_shapes,
     .open = wan_open,
     .close = wan_close,
     .components = wan_components,
