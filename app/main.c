@@ -1,6 +1,7 @@
 /* main.c - sparge-gen: reads the command line, runs one command, tells how it ended: 0 done, 1 failed, 2 misused,
  * 130 interrupted. */
 #include "command.h"
+#include "help.h"
 #include "interrupt.h"
 #include "progress.h"
 #include "sink.h"
@@ -62,14 +63,14 @@ int main(int argc, char **argv)
     sg_interrupt_catch();
     sg_interrupt_fill_streams();
     if (argc < 2) {
-        sg_options_help(stderr, SG_COMMAND_RENDER);
+        sg_help(stderr, SG_COMMAND_RENDER, NULL);
         return EXIT_MISUSED;
     }
     sg_status status = sg_options_parse(&s, argc, argv, &e);
     if (status == SG_OK && s.help)
-        sg_options_help(stdout, s.command);
+        sg_help(stdout, s.command, s.topic);
     else if (status == SG_OK && s.version)
-        printf("sparge-gen " SG_VERSION ", writes %s\n", sg_sink_endings((char[80]){0}, 80));
+        printf("sparge-gen " SG_VERSION ", writes %s\nLicense: Apache-2.0\n", sg_sink_endings((char[80]){0}, 80));
     else if (status == SG_OK)
         status = run(&s, &e);
     if (status == SG_OK) status = flush_stdout(&e);

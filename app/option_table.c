@@ -1,4 +1,4 @@
-/* option_table.c - the options. A new one is a row here, a member of sg_settings, and the place that uses it. */
+/* option_table.c - the options. A new one is a row here, a member of sg_settings, and the code that uses it. */
 #include "option_table.h"
 #include "backend.h"
 #include "engine.h"
@@ -54,222 +54,230 @@ static const char *const rules[] = {"topk", "tau", NULL};
 
 const sg_option sg_option_table[] = {
     HEADING(MODEL, "What to render"),
-    {.name = "model", .letter = 'm', .kind = SG_OPTION_TEXT, .commands = MODEL, AT(model), .value = "DIR",
+    {.name = "model", .letter = 'm', .usual = true, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(model), .value = "DIR",
      .help = "a model in Diffusers layout: the folder with model_index.json\n"
-             "(default: $SPARGE_GEN_MODEL, else the tiny-wan that comes along)"},
-    {.name = "prompt", .letter = 'p', .kind = SG_OPTION_TEXT, .commands = (SAMPLER & ~EVAL) | TUNE, AT(prompt),
-     .value = "TEXT", .help = "what the video shows"},
+             "(default: $SPARGE_GEN_MODEL, else the embedded tiny-wan)"},
+    {.name = "prompt", .letter = 'p', .usual = true, .kind = SG_OPTION_TEXT, .commands = (SAMPLER & ~EVAL) | TUNE,
+     AT(prompt), .value = "TEXT", .help = "what the video shows"},
     {.name = "prompts", .alias = {"prompt-file"}, .kind = SG_OPTION_TEXT, .commands = EVAL, AT(prompts), .value = "FILE",
-     .help = "the set: text with a prompt a line, .jsonl, .csv, or .json as of VBench and COCO;\n"
-             "an entry's own seed, size, frames and negative_prompt go before the options here"},
+     .help = "the set: text with one prompt a line, .jsonl, .csv, or .json as of VBench and COCO;\n"
+             "an entry's own seed, size, frames and negative_prompt replace the options here"},
     {.name = "skip-bad", .kind = SG_OPTION_FLAG, .commands = EVAL, AT(skip_bad),
-     .help = "pass over malformed lines, and sizes that the model cannot make"},
+     .help = "skip malformed lines, and sizes that the model cannot render"},
     {.name = "per-prompt", .kind = SG_OPTION_INT, .commands = EVAL, AT(per_prompt), .lo = 1, .hi = 1000, .value = "N",
-     .help = "clips of each entry, each with the next seed (default: 1)"},
-    {.name = "prompt-file", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(prompt_file), .value = "FILE",
-     .help = "one prompt a line; of several, output and report get -0001, -0002, ..."},
+     .help = "clips of each entry, with consecutive seeds (default: 1)"},
+    {.name = "prompt-file", .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(prompt_file), .value = "FILE",
+     .help = "one prompt a line; clips and reports are numbered -0001, -0002, ..."},
     {.name = "prompt-file", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(prompt_file), .value = "FILE",
-     .help = "one prompt a line: thresholds hold for all of them"},
-    {.name = "negative-prompt", .letter = 'n', .kind = SG_OPTION_TEXT, .commands = SAMPLER | TUNE, AT(negative_prompt),
-     .value = "TEXT", .help = "what it should not show; guidance above 1 reads it"},
-    {.name = "size", .kind = SG_OPTION_SIZE, .commands = MODEL, AT(size), .lo = 1, .hi = 16384, .value = "WxH",
-     .help = "width and height in pixels"},
+     .help = "one prompt a line; the thresholds hold for all of them"},
+    {.name = "negative-prompt", .letter = 'n', .usual = true, .kind = SG_OPTION_TEXT, .commands = SAMPLER | TUNE,
+     AT(negative_prompt), .value = "TEXT", .help = "what it should not show; used if --cfg-scale is above 1"},
+    {.name = "size", .usual = true, .kind = SG_OPTION_SIZE, .commands = MODEL, AT(size), .lo = 1, .hi = 16384,
+     .value = "WxH", .help = "width and height in pixels, as in 832x480"},
     {.name = "width", .letter = 'W', .kind = SG_OPTION_INT, .commands = MODEL, AT(size[0]), .lo = 1, .hi = 16384,
      .value = "N", .help = "width alone"},
     {.name = "height", .letter = 'H', .kind = SG_OPTION_INT, .commands = MODEL, AT(size[1]), .lo = 1, .hi = 16384,
      .value = "N", .help = "height alone"},
-    {.name = "frames", .alias = {"num-frames", "video-frames"}, .kind = SG_OPTION_INT, .commands = MODEL, AT(frames),
-     .lo = 1, .hi = 100000, .value = "N", .help = "length in frames"},
+    {.name = "frames", .alias = {"num-frames", "video-frames"}, .usual = true, .kind = SG_OPTION_INT, .commands = MODEL,
+     AT(frames), .lo = 1, .hi = 100000, .value = "N", .help = "number of frames"},
     {.name = "seconds", .kind = SG_OPTION_REAL, .commands = RENDER | INFO | COMPARE | EVAL, AT(seconds), .lo = 0.001,
-     .hi = 3600, .value = "T", .help = "length in seconds, instead of --frames; the nearest that the model can"},
+     .hi = 3600, .value = "T", .help = "length in seconds, instead of --frames; the nearest possible is taken"},
     {.name = "fps", .kind = SG_OPTION_INT, .commands = RENDER | INFO | COMPARE | EVAL, AT(fps), .lo = 1, .hi = 1000,
      .value = "N", .help = "frames per second of the file"},
 
-    HEADING(ATTENTION, "What to attend to"),
+    HEADING(ATTENTION, "What to measure"),
     {.name = "shape", .kind = SG_OPTION_TEXT, .commands = ATTENTION, AT(shape), .value = "SHAPE",
      .help = "B,H,N,D (batch, heads, tokens or TxYxX, head size), or that of a model:", .more = list_shapes},
     {.name = "heads", .kind = SG_OPTION_INT, .commands = ATTENTION, AT(heads), .lo = 1, .hi = 256, .value = "N",
-     .help = "only the first so many heads of the shape"},
+     .help = "only the first N heads of the shape"},
     {.name = "qkv", .kind = SG_OPTION_TEXT, .commands = ATTENTION, AT(qkv), .value = "FILE",
-     .help = "queries, keys and values that --capture-qkv saved, instead of a shape"},
+     .help = "queries, keys and values saved by --capture-qkv, instead of a shape"},
 
-    HEADING(SAMPLER | BENCH | TUNE, "How"),
-    {.name = "steps", .alias = {"num-inference-steps"}, .kind = SG_OPTION_INT, .commands = SPARSE | TUNE,
+    HEADING(SAMPLER | BENCH | TUNE, "Sampling"),
+    {.name = "steps", .alias = {"num-inference-steps"}, .usual = true, .kind = SG_OPTION_INT, .commands = SPARSE | TUNE,
      AT(steps), .lo = 1, .hi = 1000, .value = "N", .help = "denoising steps"},
-    {.name = "cfg-scale", .alias = {"guidance-scale"}, .letter = 'g', .kind = SG_OPTION_REAL,
+    {.name = "cfg-scale", .alias = {"guidance-scale"}, .letter = 'g', .usual = true, .kind = SG_OPTION_REAL,
      .commands = SAMPLER | STEP | TUNE, AT(cfg_scale), .lo = 0, .hi = 1000, .value = "X",
-     .help = "guidance; 1 and below leave the negative prompt out and halve the time"},
+     .help = "guidance; 1 or less ignores the negative prompt and halves the time"},
     {.name = "cfg-scale-2", .alias = {"guidance-scale-2"}, .kind = SG_OPTION_REAL, .commands = SAMPLER,
      AT(cfg_scale_2), .lo = 0, .hi = 1000, .value = "X",
-     .help = "guidance of the low-noise expert, where a model has two (default: as --cfg-scale)"},
+     .help = "guidance of the low-noise expert of a model with two (default: as --cfg-scale)"},
     {.name = "flow-shift", .alias = {"sample-shift"}, .kind = SG_OPTION_REAL, .commands = SAMPLER,
-     AT(flow_shift), .lo = 0.001, .hi = 1000, .value = "X", .help = "how far the noise schedule leans to high noise"},
+     AT(flow_shift), .lo = 0.001, .hi = 1000, .value = "X",
+     .help = "shift of the noise schedule; larger spends more steps at high noise"},
     {.name = "sampler", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(sampler), .choices = samplers,
-     .value = "NAME", .help = "what takes the steps"},
+     .value = "NAME", .help = "UniPC, or flow-matching Euler"},
     {.name = "sched-compat", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(sched_compat),
      .choices = compats, .value = "WHICH",
-     .help = "sigmas of unipc: new as in diffusers from 0.37 on (default), old as before"},
-    {.name = "seed", .letter = 's', .kind = SG_OPTION_INT64, .commands = SAMPLER | TUNE, AT(seed), .value = "N",
-     .help = "of the noise, which is that of torch on a CPU (default: 0; negative: random)"},
+     .help = "sigmas of unipc: as in diffusers from 0.37 on (new, default), or as before (old)"},
+    {.name = "seed", .letter = 's', .usual = true, .kind = SG_OPTION_INT64, .commands = SAMPLER | TUNE, AT(seed),
+     .value = "N", .help = "seed of the noise, which is torch's CPU generator's (default: 0; negative: random)"},
 
     {.name = "repeat", .kind = SG_OPTION_INT, .commands = BENCH, AT(repeat), .lo = 1, .hi = 400, .value = "N",
-     .help = "how often it is measured (default: 3)"},
+     .help = "number of measurements (default: 3)"},
     {.name = "repeat", .alias = {"repeats"}, .kind = SG_OPTION_INT, .commands = COMPARE, AT(repeat), .lo = 1, .hi = 400,
-     .value = "N", .help = "how often each arm is rendered, in turn: more narrow the intervals of the\n"
-                           "speed-ups (default: 1)"},
+     .value = "N", .help = "renders of each arm, in turn; more of them narrow the intervals of the speed-ups\n"
+                           "(default: 1)"},
 
     HEADING(CHOICE | TUNE, "Self-attention"),
-    {.name = "attention", .kind = SG_OPTION_CHOICE, .commands = RENDER | INFO | CHECK, AT(attention), .choices = sg_attention_names,
-     .value = "KIND",
-     .help = "exact; quantised; or quantised with blocks left out, which is the default\n"
-             "from 8192 tokens on, and from 1024 on where it or a threshold is named"},
+    {.name = "attention", .usual = true, .kind = SG_OPTION_CHOICE, .commands = RENDER | INFO | CHECK, AT(attention),
+     .choices = sg_attention_names, .value = "KIND",
+     .help = "exact; quantised; or quantised and block-sparse, which is the default from 8192\n"
+             "tokens on, and from 1024 on if it or a threshold is given"},
     {.name = "arms", .kind = SG_OPTION_TEXT, .commands = COMPARE | EVAL, AT(arms), .value = "LIST",
-     .help = "what to compare with the first of them: dense, sage, sparge, each with options of\n"
-             "its own behind colons, as in dense,sparge:topk=0.3,sparge:tau=0.9:tail=off:name=mine;\n"
-             "those below hold for all arms that they concern; \\, is a comma in a value\n"
+     .help = "what to compare with the first of them: dense, sage, sparge, each with its own options\n"
+             "after colons, as in dense,sparge:topk=0.3,sparge:tau=0.9:tail=off:name=mine; the\n"
+             "options below hold for all arms that have them; \\, is a comma in a value\n"
              "(default: dense,sparge)"},
     {.name = "preset", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(preset), .choices = presets,
      .value = "NAME",
-     .help = "what the other options start from: what does best, or SpargeAttn to the letter"},
+     .help = "defaults of the options below: our best, or SpargeAttn as published"},
     {.name = "attention", .kind = SG_OPTION_TEXT, .commands = ATTENTION, AT(kinds), .value = "LIST",
-     .help = "which kinds to measure (default: dense,sage,sparge, as far as the backend has them)"},
+     .help = "kinds to measure (default: dense,sage,sparge, as far as the backend has them)"},
     {.name = "topk", .kind = SG_OPTION_TEXT, .commands = ATTENTION, AT(topk_list), .value = "LIST",
-     .help = "shares of a row's blocks to keep, the best (default: 0.5,0.3,0.2,0.1)"},
-    {.name = "topk", .kind = SG_OPTION_REAL, .commands = SPARSE, AT(topk), .lo = 0, .hi = 1, .value = "X",
-     .help = "keep this share of a row's blocks, the best (default: 0.5)"},
-    {.name = "tau", .kind = SG_OPTION_REAL, .commands = CHOICE, AT(tau), .lo = 0, .hi = 1, .value = "X",
-     .help = "keep the best blocks until this share of the predicted mass is in"},
+     .help = "shares of a row's blocks to keep (default: 0.5,0.3,0.2,0.1)"},
+    {.name = "topk", .usual = true, .kind = SG_OPTION_REAL, .commands = SPARSE, AT(topk), .lo = 0, .hi = 1, .value = "X",
+     .help = "keep this share of each row's blocks, the best, as in --topk 0.3 (default: 0.5)"},
+    {.name = "tau", .usual = true, .kind = SG_OPTION_REAL, .commands = CHOICE, AT(tau), .lo = 0, .hi = 1, .value = "X",
+     .help = "or keep the best blocks up to this share of the predicted mass, as in --tau 0.9"},
     {.name = "sim", .kind = SG_OPTION_REAL, .commands = CHOICE, AT(sim), .lo = -1, .hi = 1, .value = "X",
-     .help = "keep blocks whose tokens resemble each other less than this (default: -1, none)"},
+     .help = "keep every block whose self-similarity is below this (default: -1, none)"},
     {.name = "pv", .kind = SG_OPTION_REAL, .commands = CHOICE, AT(pv), .lo = 0, .hi = 1000, .value = "X",
-     .help = "leave out of kept blocks what is this many powers of two below the\n"
-             "largest weight so far (default: 0, off)"},
+     .help = "PV filter: skip rows of a kept block whose weights are at most 2^-X of the largest so\n"
+             "far (default: 0, off)"},
     {.name = "sink", .kind = SG_OPTION_INT, .commands = CHOICE | TUNE, AT(sink), .lo = 0, .hi = 1e6, .value = "N",
-     .help = "keep the first so many blocks of keys (default: 0)"},
+     .help = "always keep the first N blocks of keys (default: 0)"},
     {.name = "score", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(score), .choices = sg_score_names,
      .value = "BY",
-     .help = "what the best blocks are: by the means of blocks, of 16 tokens, or by\n"
-             "how wrong a mean would be in their place"},
+     .help = "score of a block: attention between means of blocks, between means of 16 tokens, or\n"
+             "the error that replacing the block by its mean would make"},
     {.name = "tail", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(tail), .choices = switches, .value = "SWITCH",
-     .help = "whether blocks left out still count, each as one mean key and value"},
+     .help = "on: a skipped block still counts, as one key and value, its means"},
     {.name = "tail-bias", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(tail_bias),
-     .choices = sg_tail_bias_names, .value = "BY", .help = "what a mean key counts more for the spread of its block"},
+     .choices = sg_tail_bias_names, .value = "BY", .help = "correction of a mean key's logit for the spread of its block"},
     {.name = "pv-dtype", .kind = SG_OPTION_CHOICE, .commands = CHOICE, AT(pv_dtype), .choices = sg_pv_dtype_names,
-     .value = "TYPE", .help = "of weights and values as they are multiplied; auto takes the faster, fp8 wants\n"
-                              "an NVIDIA GPU of 8.9 or newer, or --backend ref"},
+     .value = "TYPE", .help = "type of weights and values in their product; auto takes the fastest here, fp8 needs an\n"
+                              "NVIDIA GPU of compute capability 8.9 or newer, or --backend ref"},
     {.name = "budget", .kind = SG_OPTION_CHOICE, .commands = CHOICE, AT(budget), .choices = budgets,
      .value = "OF", .help = "top-k of each row, or of all rows and heads of a layer together"},
     {.name = "order", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(order), .choices = sg_order_names,
-     .value = "NAME", .help = "of the video's tokens in the sequence"},
+     .value = "NAME", .help = "order of the video's tokens in the sequence"},
     {.name = "dense-steps", .kind = SG_OPTION_REAL, .commands = SPARSE, AT(dense_steps), .lo = 0, .hi = 1,
-     .value = "X", .help = "so many of all steps, the first, are exact (default: 0.2)"},
+     .value = "X", .help = "share of the steps, the first ones, with dense attention (default: 0.2)"},
     {.name = "dense-layers", .kind = SG_OPTION_TEXT, .commands = SPARSE, AT(dense_layers), .value = "LIST",
-     .help = "exact layers, counted from 0, as in 0,28-29"},
+     .help = "layers with dense attention, counted from 0, as in 0,28-29"},
     {.name = "sparse-config", .kind = SG_OPTION_TEXT, .commands = SPARSE, AT(sparse_config), .value = "FILE",
-     .help = "thresholds of each head, as tune finds them; none: do without\n"
+     .help = "thresholds of each head, written by tune; none: use no file\n"
              "(default: sparge-attention.json beside the model)"},
     {.name = "block-mask", .kind = SG_OPTION_TEXT, .commands = SPARSE, AT(block_mask), .value = "FILE",
-     .help = "which blocks to keep: safetensors, U8 or BOOL [heads or 1, blocks of 128 queries,\n"
-             "blocks of 64 keys]"},
+     .help = "blocks to keep: safetensors, U8 or BOOL [heads or 1, blocks of 128 queries, blocks of\n"
+             "64 keys]"},
     {.name = "capture-qkv", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(capture_qkv), .value = "LAYER:STEP:FILE",
-     .help = "save queries, keys and values of one layer and step, counted from 0,\n"
-             "for bench attention --qkv (safetensors)"},
+     .help = "save queries, keys and values of one layer and step, counted from 0, as safetensors\n"
+             "for bench attention --qkv"},
 
-    HEADING(TUNE, "To find"),
+    HEADING(TUNE, "Thresholds"),
     {.name = "rule", .kind = SG_OPTION_CHOICE, .commands = TUNE, AT(rule), .choices = rules, .value = "NAME",
-     .help = "a share of blocks, or of the predicted mass, for each head (default: topk)"},
+     .help = "for each head a share of blocks, or of the predicted mass (default: topk)"},
     {.name = "l1", .kind = SG_OPTION_REAL, .commands = TUNE, AT(l1), .lo = 0.0001, .hi = 1, .value = "X",
-     .help = "relative L1 error of a head that leaving blocks out may make (default: 0.05)"},
+     .help = "relative L1 error that skipping blocks may make in a head (default: 0.05)"},
     {.name = "l2", .kind = SG_OPTION_REAL, .commands = TUNE, AT(l2), .lo = 0.0001, .hi = 1, .value = "X",
-     .help = "the same with a PV filter on top (default: that of --l1, and no filter,\n"
-             "which costs a CPU more than it saves)"},
+     .help = "the same with a PV filter added (default: as --l1, and no filter, which costs a CPU\n"
+             "more than it saves)"},
     {.name = "least", .kind = SG_OPTION_REAL, .commands = TUNE, AT(least), .lo = 0, .hi = 1, .value = "X",
-     .help = "no head keeps less than this share, or mass, however small its error: what is\n"
-             "seen once in a while is not in the average (default: 0.2)"},
+     .help = "smallest share, or mass, that a head keeps, whatever its error: averages do not show\n"
+             "what occurs rarely (default: 0.2)"},
     {.name = "buckets", .kind = SG_OPTION_INT, .commands = TUNE, AT(buckets), .lo = 1, .hi = 64, .value = "N",
-     .help = "ranges of steps with thresholds of their own (default: 4)"},
+     .help = "ranges of steps, each with its own thresholds (default: 4)"},
 
-    HEADING(RENDER | BENCH | COMPARE | TUNE | EVAL, "Where to"),
-    {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = RENDER, AT(output), .value = "FILE",
-     .help = "the ending decides: .mp4 (H.264), .mkv (FFV1 in RGB, nothing lost), .y4m, .png (one frame,\n"
-             "or several as name-%04d.png); - writes Y4M to stdout; an existing file is replaced, behind\n"
-             "a symbolic link what it leads to\n"
+    HEADING(RENDER | BENCH | COMPARE | TUNE | EVAL, "Output"),
+    {.name = "output", .letter = 'o', .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(output),
+     .value = "FILE",
+     .help = "by its ending .mp4 (H.264), .mkv (FFV1 in RGB, lossless), .y4m, .png (one frame, or\n"
+             "several as name-%04d.png); - writes Y4M to stdout\n"
              "(default: out.mp4, or out.y4m in a build without FFmpeg)"},
     {.name = "crf", .kind = SG_OPTION_REAL, .commands = RENDER, AT(crf), .lo = 0, .hi = 51, .value = "N",
-     .help = "of .mp4: from 0, where only colour loses resolution, to 51, the smallest file (default: 17)"},
+     .help = "quality of .mp4, from 0 (only chroma loses resolution) to 51 (smallest file; default: 17)"},
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(output), .value = "DIR",
      .help = "a folder, made if it is not there: a clip of each arm, side.mp4, frames.png, report.json\n"
-             "and report.html, which shows them all in a browser (default: compare- and the seed)"},
+             "and report.html (default: compare- and the seed)"},
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = TUNE, AT(output), .value = "FILE",
      .help = "the thresholds as JSON; an existing file is replaced, - is stdout\n"
-             "(default: sparge-attention.json beside the model, whose file there is replaced only if tune\n"
-             "wrote it there for this user and it has not changed since: its time of change is within it)"},
+             "(default: sparge-attention.json beside the model; a file there is replaced only if tune\n"
+             "wrote it for this user and it has not changed since)"},
     {.name = "force", .kind = SG_OPTION_FLAG, .commands = TUNE, AT(force),
      .help = "replace sparge-attention.json beside the model, whoever made it"},
     {.name = "out", .alias = {"output"}, .letter = 'o', .kind = SG_OPTION_TEXT, .commands = EVAL, AT(output), .value = "DIR",
-     .help = "a folder, made if it is not there: ARM/PROMPT-INDEX.mp4 as VBench wants them, results.jsonl,\n"
-             "summary.csv, report.html; the same command goes on where an earlier one stopped"},
+     .help = "a folder, made if it is not there: ARM/PROMPT-INDEX.mp4 as VBench reads them,\n"
+             "results.jsonl, summary.csv, report.html; the same command continues an earlier run"},
     {.name = "shard", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(shard), .value = "I/N",
-     .help = "only the I-th of N parts of the set (default: what mpirun or srun say)"},
+     .help = "only the I-th of N parts of the set (default: by mpirun's or srun's rank)"},
     {.name = "merge", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(merge), .value = "DIR",
-     .help = "render nothing: make summary.csv and report.html of what is in this folder"},
+     .help = "render nothing; write summary.csv and report.html of what is in this folder"},
     {.name = "latents", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(latents), .value = "FILE",
-     .help = "a file that exists is decoded, without a prompt; else latents are saved\n"
-             "there before they are decoded (safetensors)"},
-    {.name = "json", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(json), .value = "FILE",
-     .help = "a report: settings, times, memory, tokens; - is stdout, where those of several\n"
-             "prompts follow each other"},
+     .help = "if the file exists, decode it, without a prompt; else save the latents there before\n"
+             "they are decoded (safetensors)"},
+    {.name = "json", .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(json), .value = "FILE",
+     .help = "write a report: settings, times, memory, tokens; - is stdout"},
     {.name = "json", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(json), .value = "FILE",
-     .help = "a report: error and sparsity of each head, times; - is stdout"},
+     .help = "write a report: error and sparsity of each head, times; - is stdout"},
     {.name = "json", .kind = SG_OPTION_TEXT, .commands = BENCH, AT(json), .value = "FILE",
-     .help = "the figures for machines; - is stdout, and then there is no table"},
+     .help = "write the figures as JSON; - is stdout, without the table"},
     {.name = "json", .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(json), .value = "FILE",
-     .help = "all figures, those of each frame too, an infinite PSNR as null; - is stdout, and then there is no table"},
-    {.name = "json", .kind = SG_OPTION_FLAG, .commands = INFO, AT(info_json), .help = "as JSON instead of text"},
+     .help = "write all figures, those of each frame too, an infinite PSNR as null; - is stdout, without\n"
+             "the table"},
+    {.name = "json", .kind = SG_OPTION_FLAG, .commands = INFO, AT(info_json), .help = "print JSON instead of text"},
 
-    HEADING(ALL, "On what"),
-    {.name = "backend", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(backend), .choices = backends, .value = "NAME",
-     .help = "what computes; ref is the slow, plain oracle"},
+    HEADING(ALL, "Machine"),
+    {.name = "backend", .usual = true, .kind = SG_OPTION_CHOICE, .commands = ALL, AT(backend), .choices = backends,
+     .value = "NAME", .help = "what computes; ref is the slow, plain reference"},
     {.name = "device", .kind = SG_OPTION_INT, .commands = ALL & ~CHECK, AT(device), .lo = 0, .hi = 1023, .value = "N",
-     .help = "which GPU, counted from 0 (default: 0; under mpirun and srun the ranks of\n"
-             "a host take them in turn)"},
-    {.name = "dtype", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(dtype), .choices = dtypes, .value = "TYPE",
-     .help = "of the matrix products; auto takes the faster on this machine"},
-    {.name = "threads", .letter = 't', .kind = SG_OPTION_INT, .commands = ALL, AT(threads), .lo = 1, .hi = 4096,
-     .value = "N", .help = "CPU threads (default: one a core)"},
+     .help = "which GPU, counted from 0 (default: 0; the ranks of mpirun and srun share a host's GPUs)"},
+    {.name = "dtype", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(dtype), .choices = dtypes,
+     .value = "TYPE", .help = "type of the matrix products; auto takes the faster on this machine"},
+    {.name = "threads", .letter = 't', .usual = true, .kind = SG_OPTION_INT, .commands = ALL, AT(threads), .lo = 1,
+     .hi = 4096, .value = "N", .help = "CPU threads (default: one a core)"},
     {.name = "cpumask", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(cpumask), .choices = sg_cpu_mask_names, .value = "LEVEL",
-     .help = "no instruction set beyond this (or SPARGE_GEN_CPUMASK)"},
+     .help = "highest CPU instruction set to use (or SPARGE_GEN_CPUMASK)"},
     {.name = "gpumask", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(gpumask), .choices = sg_gpu_level_names,
      .value = "LEVEL",
-     .help = "run the GPU as one of this level, FP8 from sm89 up, without cuDNN where it is not its own\n"
-             "(default: the GPU's own)"},
+     .help = "run the GPU as one of this level; without cuDNN if it is not the GPU's own (default)"},
     {.name = "memory-limit", .kind = SG_OPTION_BYTES, .commands = MODEL, AT(memory_limit), .value = "SIZE",
-     .help = "refuse what needs more, as 8G or 512M (default: what the machine has free)"},
+     .help = "refuse what needs more, as in 8G or 512M (default: what the machine has free)"},
     {.name = "offload", .kind = SG_OPTION_CHOICE, .commands = MODEL & ~(CHECK | TUNE), AT(offload), .choices = offloads,
      .value = "WHEN",
-     .help = "keep the denoiser's blocks on the host, and bring them to the GPU as they are needed;\n"
-             "auto: if the GPU has too little memory for all of them"},
+     .help = "keep the denoiser's blocks in host memory and copy each to the GPU when it is needed;\n"
+             "auto: if the GPU's memory is too small"},
 
-    HEADING(ALL, "And"),
-    {.name = "quiet", .letter = 'q', .kind = SG_OPTION_FLAG, .commands = SAMPLER | STEP | TUNE, AT(quiet),
-     .help = "say nothing but errors and a seed drawn at random"},
-    {.name = "verbose", .letter = 'v', .kind = SG_OPTION_FLAG, .commands = RENDER | CHECK, AT(verbose),
-     .help = "say what is planned, what attention left out, and where the time went"},
+    HEADING(ALL, "Messages"),
+    {.name = "quiet", .letter = 'q', .usual = true, .kind = SG_OPTION_FLAG, .commands = SAMPLER | STEP | TUNE, AT(quiet),
+     .help = "print nothing but errors and a random seed"},
+    {.name = "verbose", .letter = 'v', .usual = true, .kind = SG_OPTION_FLAG, .commands = RENDER | CHECK, AT(verbose),
+     .help = "print the plan, what attention skipped, and the time of each stage"},
     {.name = "version", .kind = SG_OPTION_FLAG, .commands = ALL, AT(version), .help = "print the version"},
-    {.name = "help", .letter = 'h', .kind = SG_OPTION_FLAG, .commands = ALL, AT(help), .help = "print this"},
+    {.name = "help", .letter = 'h', .kind = SG_OPTION_FLAG, .commands = ALL, AT(help), .help = "print this help; --help all: every option"},
 };
 /* clang-format on */
 
 const int sg_option_count = (int)(sizeof sg_option_table / sizeof *sg_option_table);
+
+/* Whether the first n bytes of typed are name. */
+static bool is_name(const char *typed, size_t n, const char *name)
+{
+    if (strlen(name) != n) return false;
+    for (size_t i = 0; i < n; i++)
+        if ((typed[i] == '_' ? '-' : typed[i]) != name[i]) return false;
+    return true;
+}
 
 const sg_option *sg_option_find(const char *name, size_t n, sg_command c)
 {
     for (int i = 0; i < sg_option_count; i++) {
         const sg_option *o = &sg_option_table[i];
         if (!o->name || !(o->commands & c)) continue;
-        if (strlen(o->name) == n && strncmp(o->name, name, n) == 0) return o;
+        if (is_name(name, n, o->name)) return o;
         for (int k = 0; k < 3 && o->alias[k]; k++)
-            if (strlen(o->alias[k]) == n && strncmp(o->alias[k], name, n) == 0) return o;
+            if (is_name(name, n, o->alias[k])) return o;
     }
     return NULL;
 }

@@ -1,4 +1,4 @@
-/* option_table.h - every option of every command, as data. Read by options.c, with its help, and by option_rules.c. */
+/* option_table.h - every option of every command, as data. Read by options.c, option_rules.c and help.c. */
 #ifndef SG_OPTION_TABLE_H
 #define SG_OPTION_TABLE_H
 
@@ -18,15 +18,16 @@ typedef enum sg_option_kind {
 
 typedef struct sg_option {
     const char        *name;     /* without dashes */
-    const char        *alias[3]; /* other names that people bring along; not in help */
+    const char        *alias[3]; /* names that other programs have for it */
     char               letter;   /* 0: none */
+    bool               usual;    /* in the short help of a render */
     sg_option_kind     kind;
     unsigned           commands; /* bits of sg_command */
     size_t             offset;   /* in sg_settings */
     double             lo, hi;
     const char *const *choices;
     const char        *value; /* what help calls the value */
-    const char        *help;  /* lines parted by \n */
+    const char        *help;  /* lines parted by \n, each at most 90 characters */
     /* More such lines, for help that lists what is known only when it is asked for. Returns text. May be NULL. */
     const char *(*more)(char *text, size_t size);
 } sg_option;
@@ -34,7 +35,8 @@ typedef struct sg_option {
 extern const sg_option sg_option_table[];
 extern const int       sg_option_count;
 
-/* The option of command c whose name or alias the first n bytes of name are, or NULL. */
+/* The option of command c whose name or alias the first n bytes of name are, or NULL. An underscore in name is read as a
+ * hyphen. */
 const sg_option *sg_option_find(const char *name, size_t n, sg_command c);
 
 #endif

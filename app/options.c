@@ -1,11 +1,13 @@
-/* options.c - reads a command line by the table of option_table.c, and writes the help from it. */
+/* options.c - reads a command line by the table of option_table.c. */
 #include "options.h"
 #include "base/number.h"
+#include "command_table.h"
 #include "option_rules.h"
 #include "option_table.h"
 
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,28 +84,15 @@ static const sg_option *option_by_letter(char letter, sg_command c)
     return NULL;
 }
 
-static const char *const command_names[] = {"info", "check", "bench", "compare", "tune", "eval", NULL};
-static const sg_command  commands[] = {SG_COMMAND_INFO,    SG_COMMAND_CHECK, SG_COMMAND_BENCH,
-                                       SG_COMMAND_COMPARE, SG_COMMAND_TUNE,  SG_COMMAND_EVAL};
-
-/* NULL: that of a render. */
-static const char *command_name(sg_command c)
-{
-    if (c == SG_COMMAND_BENCH_STEP) return "bench step";
-    if (c == SG_COMMAND_BENCH_ATTENTION) return "bench attention";
-    for (int i = 0; command_names[i]; i++)
-        if (commands[i] == c) return command_names[i];
-    return NULL;
-}
-
 /* option with its dashes; near, which may be NULL, without. */
 static sg_status unknown(const char *option, const char *near, sg_command c, sg_error *e)
 {
-    const char *const name = command_name(c), *const subject = name ? name : "there";
-    const char *const verb = name ? "has" : "is";
+    const sg_command_row *const row = sg_command_row_of(c);
+    const char *const           name = row ? row->name : "bench", *const subject = *name ? name : "there";
+    const char *const           verb = *name ? "has" : "is";
     if (near) return sg_error_set(e, SG_E_ARG, "%s %s no option %s; did you mean --%s?", subject, verb, option, near);
-    return sg_error_set(e, SG_E_ARG, "%s %s no option %s; `sparge-gen %s%s--help` lists them", subject, verb, option,
-                        name ? name : "", name ? " " : "");
+    return sg_error_set(e, SG_E_ARG, "%s %s no option %s; `sparge-gen help %s` lists them", subject, verb, option,
+                        *name ? name : "all");
 }
 
 /* One wording for every value that will not do. */
@@ -289,16 +278,33 @@ static sg_status parse_operand(sg_settings *s, const char *arg, sg_error *e)
     return sg_error_set(e, SG_E_ARG, "'%.*s' belongs to no option; a prompt goes in quotes after --prompt", SHOWN, arg);
 }
 
-static sg_status parse_command(sg_settings *s, const char *arg, sg_error *e)
+/* The command whose first word is arg; of bench, both. */
+static bool command_of(const char *arg, sg_command *c)
 {
-    for (int i = 0; command_names[i]; i++)
-        if (strcmp(arg, command_names[i]) == 0) {
-            s->command = commands[i];
-            return SG_OK;
-        }
-    const char *const near = sg_options_nearest(arg, command_names);
+    if (strcmp(arg, "bench") == 0) return *c = SG_COMMAND_BENCH, true;
+    for (int i = 0; i < sg_command_count; i++)
+        if (strcmp(sg_command_table[i].name, arg) == 0) return *c = sg_command_table[i].command, true;
+    return false;
+}
+
+static sg_status no_command(const char *arg, const char *else_what, sg_error *e)
+{
+    const char *const near = sg_options_nearest(arg, sg_command_words);
     if (near) return sg_error_set(e, SG_E_ARG, "there is no command '%.*s'; did you mean %s?", SHOWN, arg, near);
-    return sg_error_set(e, SG_E_ARG, "there is no command '%.*s'; a prompt goes in quotes after --prompt", SHOWN, arg);
+    return sg_error_set(e, SG_E_ARG, "there is no command '%.*s'; %s", SHOWN, arg, else_what);
+}
+
+/* help [all | man | bash | zsh | COMMAND] */
+static sg_status parse_help(sg_settings *s, int argc, char **argv, sg_error *e)
+{
+    static const char *const topics[] = {"all", "man", "bash", "zsh", NULL};
+    s->help = true;
+    if (argc < 3) return SG_OK;
+    for (const char *const *t = topics; *t; t++)
+        if (strcmp(argv[2], *t) == 0) return s->topic = *t, SG_OK;
+    if (!command_of(argv[2], &s->command))
+        return no_command(argv[2], "`sparge-gen help` lists the commands", e);
+    return s->command == SG_COMMAND_BENCH && argc > 3 ? parse_bench(s, argv[3], e) : SG_OK;
 }
 
 sg_settings sg_options_none(sg_command c)
@@ -329,8 +335,10 @@ sg_status sg_options_parse(sg_settings *s, int argc, char **argv, sg_error *e)
 {
     *s = sg_options_none(SG_COMMAND_RENDER);
     int i = 1;
+    if (argc > 1 && strcmp(argv[1], "help") == 0) return parse_help(s, argc, argv, e);
     if (argc > 1 && argv[1][0] != '-' && argv[1][0]) {
-        SG_TRY(parse_command(s, argv[1], e));
+        if (!command_of(argv[1], &s->command))
+            return no_command(argv[1], "a prompt goes in quotes after --prompt", e);
         i = 2;
         if (s->command == SG_COMMAND_BENCH && argc > 2 && argv[2][0] != '-') SG_TRY(parse_bench(s, argv[i++], e));
     }
@@ -339,126 +347,10 @@ sg_status sg_options_parse(sg_settings *s, int argc, char **argv, sg_error *e)
             only_operands = true;
         } else if (!only_operands && argv[i][0] == '-' && argv[i][1]) {
             SG_TRY(parse_option(s, argv, argc, &i, e));
+            if (s->help && i + 1 < argc && strcmp(argv[i + 1], "all") == 0) s->topic = "all";
         } else {
             SG_TRY(parse_operand(s, argv[i], e));
         }
     }
     return s->help || s->version ? SG_OK : sg_options_check(s, e);
-}
-
-enum { COLUMN = 30 }; /* of help */
-
-/* The first of them after so many blanks, the others in their column. */
-static void help_lines(FILE *out, const char *line, int blanks)
-{
-    while (line) {
-        const size_t length = strcspn(line, "\n");
-        fprintf(out, "%*s%.*s\n", blanks, "", (int)length, line);
-        blanks = COLUMN;
-        line = line[length] ? line + length + 1 : NULL;
-    }
-}
-
-static void help_option(FILE *out, const sg_option *o)
-{
-    char left[160];
-    int  n = o->letter ? snprintf(left, sizeof left, "  -%c, --%s", o->letter, o->name)
-                       : snprintf(left, sizeof left, "      --%s", o->name);
-    if (o->choices) {
-        n += snprintf(left + n, sizeof left - (size_t)n, " ");
-        for (const char *const *c = o->choices; *c; c++)
-            n += snprintf(left + n, sizeof left - (size_t)n, "%s%s", c == o->choices ? "{" : ",", *c);
-        n += snprintf(left + n, sizeof left - (size_t)n, "}");
-    } else if (o->value) {
-        n += snprintf(left + n, sizeof left - (size_t)n, " %s", o->value);
-    }
-    fputs(left, out);
-    if (n > COLUMN - 2) fputc('\n', out), n = 0;
-    help_lines(out, o->help, COLUMN - n);
-    if (o->more) help_lines(out, o->more((char[1024]){0}, 1024), COLUMN);
-}
-
-static void help_bench(FILE *out, sg_command c)
-{
-    fputs("Measures how fast the program is here, beside the ceilings that the same run finds on the same threads:\n"
-          "a large matrix product in F32 and in BF16, and a large copy.\n\n",
-          out);
-    if (c & SG_COMMAND_BENCH_STEP)
-        fputs("  sparge-gen bench step [options]       the operations of a denoising step and of a decoded chunk\n"
-              "                                        of frames: time, rate, and how near to the ceilings\n",
-              out);
-    if (c & SG_COMMAND_BENCH_ATTENTION)
-        fputs("  sparge-gen bench attention [options]  attention over the tokens of a video: time, rate, and error\n"
-              "                                        against the oracle on a sample of rows\n",
-              out);
-}
-
-void sg_options_help(FILE *out, sg_command c)
-{
-    if (c == SG_COMMAND_RENDER)
-        fputs("Turns a prompt into a video.\n\n"
-              "  sparge-gen --prompt TEXT [options]    render\n"
-              "  sparge-gen info [DIR|FILE]            what is in a model and what it costs; how a clip was made\n"
-              "  sparge-gen check [options]            render, and compare every operation with the oracle\n"
-              "  sparge-gen bench step [options]       how fast each operation of a step and of a decode is\n"
-              "  sparge-gen bench attention [options]  how fast attention is, and how exact\n"
-              "  sparge-gen compare --prompt TEXT      render with several kinds of attention, side by side\n"
-              "  sparge-gen compare A B                how far two pictures or two clips are apart\n"
-              "  sparge-gen eval --prompts FILE -o DIR the same for a set of prompts, with statistics\n"
-              "  sparge-gen tune [options]             find how much attention each head can leave out\n\n"
-              "`sparge-gen COMMAND --help` tells more. Where no default is given it is the model's;\n"
-              "`sparge-gen info DIR` shows it.\n",
-              out);
-    if (c == SG_COMMAND_INFO)
-        fputs("Says what is in a model and what a render with it costs, or how a clip was made.\n\n"
-              "  sparge-gen info [DIR]     a model's parts, its defaults, and memory and work of one render\n"
-              "  sparge-gen info FILE      the settings that are kept in an .mp4, .mkv or .png of sparge-gen\n",
-              out);
-    if (c == SG_COMMAND_CHECK)
-        fputs("Renders and runs every operation by the oracle as well; names the first that differs.\n\n"
-              "  sparge-gen check [options]\n\n"
-              "It is slow, so it takes a small clip of few steps unless told otherwise, and writes no file.\n",
-              out);
-    if (c == SG_COMMAND_TUNE)
-        fputs(
-            "Renders prompts with exact attention, finds for each layer, head and range of steps how much can be left\n"
-            "out at a bounded error, and writes it to a file that renders take up by themselves.\n\n"
-            "  sparge-gen tune --prompt-file FILE [options]\n",
-            out);
-    if (c & SG_COMMAND_BENCH) help_bench(out, c);
-    if (c == SG_COMMAND_EVAL)
-        fputs(
-            "Renders a set of prompts by several kinds of attention, the arms, from the same noise for each clip, and\n"
-            "tells what each costs and gives: all clips, a line of figures for each, a summary and a page.\n\n"
-            "  sparge-gen eval --prompts FILE --out DIR [options]\n"
-            "  sparge-gen eval --merge DIR\n\n"
-            "Killed at any moment, the same command goes on and repeats nothing; other settings for the same folder "
-            "are\n"
-            "refused. What fails is noted, the rest goes on, and the next run tries it again. Under mpirun or srun "
-            "all\n"
-            "ranks share the set, and whoever ends last makes the report. Sizes are those of compare.\n",
-            out);
-    if (c == SG_COMMAND_COMPARE)
-        fputs(
-            "Renders a prompt by several kinds of attention, the arms, from the same noise, and shows them side by "
-            "side:\n"
-            "what each left out, how long it took, how far it is from the first. Or scores what is there already, a\n"
-            "picture or a clip against another: PSNR, SSIM and MS-SSIM on RGB, over the frames as mean, minimum and\n"
-            "5th percentile; of each clip its sharpness, VBench's temporal flickering, and how many frames are black\n"
-            "or do not differ from the one before.\n\n"
-            "  sparge-gen compare --prompt TEXT [options]\n"
-            "  sparge-gen compare A B [--json FILE]    two .png or .jpg, two videos, or two folders of pictures, with\n"
-            "                                          as many frames\n\n"
-            "Where the model's usual clip has fewer than 8192 tokens, its width and height are doubled until there is\n"
-            "something to skip. Videos are .y4m as written here, or what FFmpeg reads of .mp4, .mov, .mkv, .webm and\n"
-            ".avi. The pictures of a folder pair up in the order of their names, in which numbers count by value.\n",
-            out);
-    for (int i = 0; i < sg_option_count; i++) {
-        const sg_option *o = &sg_option_table[i];
-        if (!(o->commands & c)) continue;
-        if (o->kind == SG_OPTION_HEADING)
-            fprintf(out, "\n%s:\n", o->help);
-        else
-            help_option(out, o);
-    }
 }

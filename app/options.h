@@ -1,4 +1,4 @@
-/* options.h - the command line: one table drives parsing, help and what is said about a wrong value. */
+/* options.h - the command line: one table drives parsing, help and the messages about a wrong value. */
 #ifndef SG_OPTIONS_H
 #define SG_OPTIONS_H
 
@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 typedef enum sg_command {
     SG_COMMAND_RENDER = 1,
@@ -25,6 +24,7 @@ typedef enum sg_command {
 typedef struct sg_settings {
     sg_command  command;
     bool        help, version, quiet, verbose, info_json;
+    const char *topic;          /* help: "all", "man", "bash" or "zsh"; NULL: of the command */
     const char *operand;        /* info: the folder or file; compare: the first of two */
     const char *second_operand; /* compare */
 
@@ -66,7 +66,7 @@ typedef struct sg_settings {
 
 /* Reads argv[1..argc-1], a command's name first or none for render. Unknown options, values out of range and stray
  * arguments are SG_E_ARG; e names the option, the value and what would do. With --help or --version the rest is left
- * unread. */
+ * unread; `help COMMAND` is `COMMAND --help`. */
 sg_status sg_options_parse(sg_settings *s, int argc, char **argv, sg_error *e) SG_MUST_USE;
 
 /* What nothing was asked of. */
@@ -74,8 +74,6 @@ sg_settings sg_options_none(sg_command c);
 
 /* Sets the option of this name, without dashes, of s->command as the command line does; value is borrowed. SG_E_ARG. */
 sg_status sg_options_set(sg_settings *s, const char *name, const char *value, sg_error *e) SG_MUST_USE;
-
-void sg_options_help(FILE *out, sg_command c);
 
 /* The entry of a NULL-ended list that name was probably meant to be, or NULL. */
 const char *sg_options_nearest(const char *name, const char *const *list);

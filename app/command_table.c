@@ -1,0 +1,84 @@
+/* command_table.c - the commands. A new one is a row here, a bit in options.h, its options in option_table.c, and a
+ * function in command.h that main.c calls. */
+#include "command_table.h"
+
+#include <stddef.h>
+
+const sg_command_row sg_command_table[] = {
+    {.command = SG_COMMAND_RENDER,
+     .name = "",
+     .usage = {"-p TEXT [options]"},
+     .effect = {"render a clip"},
+     .example = {"sparge-gen -p \"a red ball bouncing on green grass\" -o ball.mp4",
+                 "sparge-gen -m wan-1.3b -p \"a cat walks on the grass\" --size 832x480 --frames 81"}},
+    {.command = SG_COMMAND_COMPARE,
+     .name = "compare",
+     .usage = {"compare -p TEXT [options]", "compare A B"},
+     .effect = {"render with dense and with sparse attention, side by side", "compare two clips or two pictures"},
+     .text = "Each arm renders the prompt from the same noise with another kind of attention. The page report.html shows\n"
+             "the clips side by side, the blocks that each arm skipped, its times, and its distance to the first arm.\n"
+             "\n"
+             "With two files, or two folders of pictures, nothing is rendered: PSNR, SSIM and MS-SSIM on RGB are given as\n"
+             "mean, minimum and 5th percentile over the frames; for each clip also its sharpness, VBench's temporal\n"
+             "flickering, and the number of black and of repeated frames.\n"
+             "\n"
+             "If the model's default clip has fewer than 8192 tokens, width and height are doubled until there is\n"
+             "something to skip. Videos may be .y4m, or what FFmpeg reads of .mp4, .mov, .mkv, .webm and .avi. The\n"
+             "pictures of two folders are paired in the order of their names; numbers in names count by value.",
+     .example = {"sparge-gen compare -p \"a red ball bouncing on green grass\" --arms dense,sparge:topk=0.3"}},
+    {.command = SG_COMMAND_EVAL,
+     .name = "eval",
+     .usage = {"eval --prompts FILE -o DIR [options]"},
+     .effect = {"render a set of prompts with each kind of attention"},
+     .text = "Each clip is rendered by every arm from the same noise. The folder gets all clips, one line of figures for\n"
+             "each clip, a summary and a page.\n"
+             "\n"
+             "An interrupted run is continued by the same command; finished clips are not rendered again. Other settings\n"
+             "for the same folder are refused. A clip that fails is recorded; the next run tries it again. Under mpirun\n"
+             "or srun all ranks share the set, and the last one writes the report; `sparge-gen eval --merge DIR` writes it\n"
+             "again. The size is chosen as for compare.",
+     .example = {"sparge-gen eval --prompts prompts/tiny-wan-demo.csv -o results --arms dense,sparge"}},
+    {.command = SG_COMMAND_TUNE,
+     .name = "tune",
+     .usage = {"tune --prompt-file FILE [options]"},
+     .effect = {"find the thresholds of each head"},
+     .text = "Renders the prompts with dense attention and finds, for each layer, head and range of steps, how many blocks\n"
+             "can be skipped within an error. Renders use the file that it writes without being asked to.",
+     .example = {"sparge-gen tune -m wan-1.3b --prompt-file prompts.txt --l1 0.05"}},
+    {.command = SG_COMMAND_INFO,
+     .name = "info",
+     .usage = {"info [DIR|FILE] [options]"},
+     .effect = {"show what a model needs, or how a clip was made"},
+     .example = {"sparge-gen info wan-1.3b --size 832x480 --frames 81", "sparge-gen info ball.mp4"}},
+    {.command = SG_COMMAND_BENCH_STEP,
+     .name = "bench step",
+     .usage = {"bench step [options]"},
+     .effect = {"measure each operation of a step and of decoding"},
+     .text = "Beside each operation stand the limits measured in the same run, on the same threads: a large matrix product\n"
+             "in F32 and in BF16, and a large copy.",
+     .example = {"sparge-gen bench step --size 512x512"}},
+    {.command = SG_COMMAND_BENCH_ATTENTION,
+     .name = "bench attention",
+     .usage = {"bench attention [options]"},
+     .effect = {"measure attention: its speed and its error"},
+     .text = "The error is taken against the reference on a sample of rows. The limits measured in the same run, on the\n"
+             "same threads, are a large matrix product in F32 and in BF16, and a large copy.",
+     .example = {"sparge-gen bench attention --topk 0.5,0.2"}},
+    {.command = SG_COMMAND_CHECK,
+     .name = "check",
+     .usage = {"check [options]"},
+     .effect = {"run every operation of a render by the reference too"},
+     .text = "Names the first operation whose error is larger than rounding explains. It is slow, so it renders a small\n"
+             "clip of few steps by default, and it writes no file.",
+     .example = {"sparge-gen check --cpumask avx2"}},
+};
+const int sg_command_count = (int)(sizeof sg_command_table / sizeof *sg_command_table);
+
+const char *const sg_command_words[] = {"compare", "eval", "tune", "info", "bench", "check", "help", NULL};
+
+const sg_command_row *sg_command_row_of(sg_command c)
+{
+    for (int i = 0; i < sg_command_count; i++)
+        if (sg_command_table[i].command == c) return &sg_command_table[i];
+    return NULL;
+}

@@ -1,0 +1,241 @@
+/* help.c - see help.h. */
+#include "help.h"
+#include "command_table.h"
+#include "option_table.h"
+#include "shell_completion.h"
+
+#include <string.h>
+
+enum { USAGE_COLUMN = 51, OPTION_COLUMN = 30 };
+
+/* "-m, --model DIR" */
+static int synopsis(char *out, size_t size, const sg_option *o)
+{
+    int n = o->letter ? snprintf(out, size, "-%c, --%s", o->letter, o->name) : snprintf(out, size, "    --%s", o->name);
+    if (o->choices) {
+        for (const char *const *c = o->choices; *c; c++)
+            n += snprintf(out + n, size - (size_t)n, "%s%s", c == o->choices ? " {" : ",", *c);
+        n += snprintf(out + n, size - (size_t)n, "}");
+    } else if (o->value) {
+        n += snprintf(out + n, size - (size_t)n, " %s", o->value);
+    }
+    return n;
+}
+
+/* "(also --num-frames, --video-frames)", or "". */
+static void aliases(char *out, size_t size, const sg_option *o)
+{
+    int n = 0;
+    *out = '\0';
+    for (int k = 0; k < 3 && o->alias[k]; k++)
+        n += snprintf(out + n, size - (size_t)n, "%s--%s", k ? ", " : "(also ", o->alias[k]);
+    if (n) snprintf(out + n, size - (size_t)n, ")");
+}
+
+/* The first line after so many blanks, the others in their column. */
+static void help_lines(FILE *out, const char *line, int blanks)
+{
+    while (line) {
+        const size_t length = strcspn(line, "\n");
+        fprintf(out, "%*s%.*s\n", blanks, "", (int)length, line);
+        blanks = OPTION_COLUMN;
+        line = line[length] ? line + length + 1 : NULL;
+    }
+}
+
+static void help_option(FILE *out, const sg_option *o, bool with_aliases)
+{
+    char left[160], also[120];
+    int  n = synopsis(left, sizeof left, o) + 2;
+    fprintf(out, "  %s", left);
+    if (n > OPTION_COLUMN - 2) fputc('\n', out), n = 0;
+    help_lines(out, o->help, OPTION_COLUMN - n);
+    if (o->more) help_lines(out, o->more((char[1024]){0}, 1024), OPTION_COLUMN);
+    aliases(also, sizeof also, o);
+    if (with_aliases && *also) fprintf(out, "%*s%s\n", OPTION_COLUMN, "", also);
+}
+
+static void help_usages(FILE *out, const sg_command_row *row)
+{
+    for (int k = 0; k < SG_USAGES_MAX && row->usage[k]; k++) {
+        const int n = fprintf(out, "  sparge-gen %s", row->usage[k]);
+        fprintf(out, "%*s%s\n", n < USAGE_COLUMN - 1 ? USAGE_COLUMN - n : 2, "", row->effect[k]);
+    }
+}
+
+static void help_options(FILE *out, sg_command c)
+{
+    for (int i = 0; i < sg_option_count; i++) {
+        const sg_option *const o = &sg_option_table[i];
+        if (!(o->commands & c)) continue;
+        if (o->kind == SG_OPTION_HEADING)
+            fprintf(out, "\n%s:\n", o->help);
+        else
+            help_option(out, o, true);
+    }
+}
+
+static void help_all(FILE *out)
+{
+    fputs("sparge-gen turns a prompt into a video.\n\n", out);
+    for (int i = 0; i < sg_command_count; i++) help_usages(out, &sg_command_table[i]);
+    fputs("\n`sparge-gen help COMMAND` lists the options of a command. A default that is not given here is the model's:\n"
+          "`sparge-gen info DIR` shows it. In names of options an underscore is read as a hyphen.\n",
+          out);
+    help_options(out, SG_COMMAND_RENDER);
+}
+
+static void help_short(FILE *out)
+{
+    fputs("sparge-gen turns a prompt into a video.\n\n", out);
+    for (int i = 0; i < sg_command_count; i++) help_usages(out, &sg_command_table[i]);
+    fputs("\nOptions of a render that are used most:\n", out);
+    for (int i = 0; i < sg_option_count; i++)
+        if (sg_option_table[i].usual) help_option(out, &sg_option_table[i], false);
+    fputs("\nExamples:\n", out);
+    for (int k = 0; k < 2; k++) fprintf(out, "  %s\n", sg_command_row_of(SG_COMMAND_RENDER)->example[k]);
+    fprintf(out, "  %s\n", sg_command_row_of(SG_COMMAND_COMPARE)->example[0]);
+    fputs("\n`sparge-gen help all` lists every option, `sparge-gen help COMMAND` those of a command.\n", out);
+}
+
+static void help_command(FILE *out, sg_command c)
+{
+    for (int i = 0; i < sg_command_count; i++) {
+        const sg_command_row *const row = &sg_command_table[i];
+        if (!(row->command & c)) continue;
+        help_usages(out, row);
+        if (row->text) fprintf(out, "\n%s\n", row->text);
+        if (row->example[0]) fputs("\nExample:\n", out);
+        for (int k = 0; k < 2 && row->example[k]; k++) fprintf(out, "  %s\n", row->example[k]);
+        if (c == SG_COMMAND_BENCH) fputc('\n', out);
+    }
+    if (c != SG_COMMAND_BENCH) help_options(out, c);
+}
+
+/* ---- the manual page ---- */
+
+/* Text as roff: hyphens that are typed, backslashes, and no line that begins with a control character. */
+static void roff(FILE *out, const char *text)
+{
+    bool start = true;
+    for (const char *p = text; *p; p++) {
+        if (start && (*p == '.' || *p == '\'')) fputs("\\&", out);
+        if (*p == '-')
+            fputs("\\-", out);
+        else if (*p == '\\')
+            fputs("\\e", out);
+        else
+            fputc(*p, out);
+        start = *p == '\n';
+    }
+}
+
+static void roff_command(FILE *out, const sg_command_row *row)
+{
+    for (int k = 0; k < SG_USAGES_MAX && row->usage[k]; k++) {
+        fputs(".TP\n.B ", out);
+        roff(out, "sparge-gen ");
+        roff(out, row->usage[k]);
+        fputc('\n', out);
+        roff(out, row->effect[k]);
+        fputs(".\n", out);
+    }
+    if (!row->text) return;
+    fputs(".IP\n", out);
+    for (const char *line = row->text; line;) { /* an empty line begins a paragraph */
+        const size_t length = strcspn(line, "\n");
+        char         copy[160];
+        snprintf(copy, sizeof copy, "%.*s", (int)length, line);
+        if (length)
+            roff(out, copy), fputc('\n', out);
+        else
+            fputs(".IP\n", out);
+        line = line[length] ? line + length + 1 : NULL;
+    }
+}
+
+/* "Commands: render, compare." for an option that not all have. */
+static void roff_commands_of(FILE *out, const sg_option *o)
+{
+    int have = 0;
+    for (int i = 0; i < sg_command_count; i++) have += (o->commands & sg_command_table[i].command) != 0;
+    if (have == sg_command_count) return;
+    fputs("\n.br\nOf ", out);
+    for (int i = 0, k = 0; i < sg_command_count; i++) {
+        const sg_command_row *const row = &sg_command_table[i];
+        if (!(o->commands & row->command)) continue;
+        fprintf(out, "%s%s", k++ ? ", " : "", *row->name ? row->name : "render");
+    }
+    fputs(".\n", out);
+}
+
+static void roff_option(FILE *out, const sg_option *o)
+{
+    char line[160];
+    synopsis(line, sizeof line, o);
+    fputs(".TP\n.B ", out);
+    roff(out, line + strspn(line, " "));
+    fputc('\n', out);
+    roff(out, o->help);
+    if (o->more) fputc('\n', out), roff(out, o->more((char[1024]){0}, 1024));
+    aliases(line, sizeof line, o);
+    if (*line) fputc('\n', out), roff(out, line);
+    roff_commands_of(out, o);
+}
+
+static void manual(FILE *out)
+{
+    fputs(".TH SPARGE\\-GEN 1 \"\" \"sparge\\-gen " SG_VERSION "\" \"User Commands\"\n.SH NAME\n"
+          "sparge\\-gen \\- turn a prompt into a video, with sparse attention\n.SH SYNOPSIS\n",
+          out);
+    for (int i = 0; i < sg_command_count; i++)
+        for (int k = 0; k < SG_USAGES_MAX && sg_command_table[i].usage[k]; k++) {
+            fputs(i + k ? ".br\n.B sparge\\-gen\n" : ".B sparge\\-gen\n", out);
+            roff(out, sg_command_table[i].usage[k]);
+            fputc('\n', out);
+        }
+    fputs(".SH DESCRIPTION\n"
+          "sparge\\-gen reads a text\\-to\\-video checkpoint in Diffusers layout, runs text encoder, diffusion transformer and\n"
+          "VAE decoder, and writes a clip. Its self\\-attention skips the blocks that matter little (SpargeAttn).\n"
+          "A default that is not given here is the model's: \\fBsparge\\-gen info\\fR shows it. In names of options an\n"
+          "underscore is read as a hyphen.\n.SH COMMANDS\n",
+          out);
+    for (int i = 0; i < sg_command_count; i++) roff_command(out, &sg_command_table[i]);
+    fputs(".SH OPTIONS\n", out);
+    for (int i = 0; i < sg_option_count; i++) {
+        const sg_option *const o = &sg_option_table[i];
+        if (o->kind == SG_OPTION_HEADING)
+            fprintf(out, ".SS %s\n", o->help);
+        else
+            roff_option(out, o);
+    }
+    fputs(".SH EXAMPLES\n", out);
+    for (int i = 0; i < sg_command_count; i++)
+        for (int k = 0; k < 2 && sg_command_table[i].example[k]; k++) {
+            fputs(".PP\n.nf\n", out);
+            roff(out, sg_command_table[i].example[k]);
+            fputs("\n.fi\n", out);
+        }
+    fputs(".SH ENVIRONMENT\n"
+          ".TP\n.B SPARGE_GEN_MODEL\nThe model's folder where \\-\\-model is not given.\n"
+          ".TP\n.B SPARGE_GEN_CPUMASK\nThe level that \\-\\-cpumask names, where that is not given.\n"
+          ".TP\n.B NO_COLOR\nNo colour on a terminal.\n"
+          ".SH EXIT STATUS\n0 done, 1 failed, 2 wrong usage, 130 interrupted.\n",
+          out);
+}
+
+void sg_help(FILE *out, sg_command c, const char *topic)
+{
+    if (topic && strcmp(topic, "man") == 0)
+        manual(out);
+    else if (topic && strcmp(topic, "bash") == 0)
+        sg_completion_bash(out);
+    else if (topic && strcmp(topic, "zsh") == 0)
+        sg_completion_zsh(out);
+    else if (topic && c == SG_COMMAND_RENDER)
+        help_all(out);
+    else if (c == SG_COMMAND_RENDER)
+        help_short(out);
+    else
+        help_command(out, c);
+}
