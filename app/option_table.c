@@ -4,6 +4,7 @@
 #include "engine.h"
 #include "policy.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define AT(member) .offset = offsetof(sg_settings, member)

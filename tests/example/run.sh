@@ -24,7 +24,7 @@ commands=$(ninja -C "$build" -t commands "${asked[@]}")
 outputs=$(ninja -C "$build" -t targets all)
 while read -r file; do
     [[ $'\n'$outputs != *$'\n'"$file: "* ]] && continue # there since CMake ran
-    [[ $commands == *" $file "* ]] || { echo "app/run does not build $file, which is installed" >&2; exit 1; }
+    [[ $commands == *" $file"[[:space:]]* || $commands == *" $file" ]] || { echo "app/run does not build $file, which is installed" >&2; exit 1; }
 done < <(sed -n "s|.* FILES \"$build/\([^\"]*\)\".*|\1|p" "$build/cmake_install.cmake")
 
 "$cmake" --install "$build" --prefix "$prefix" >/dev/null
