@@ -43,19 +43,15 @@ static sg_status set_member(sg_prompt_record *c, sg_prompt_field f, const char *
 
 static sg_status decode(json_t **out, const sg_prompt_record *c, const char *text, size_t size, sg_error *e)
 {
-    json_error_t je;
+    sg_json_fault f;
     *out = NULL;
     if (size > MOST_BYTES) return sg_prompt_record_refuse(c, e, "has more than %d bytes", MOST_BYTES);
-    if (!sg_json_fits(text, size, MOST_VALUES))
-        return sg_prompt_record_refuse(c, e, "has more than %d values", MOST_VALUES);
-    json_t *const json = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je);
-    if (!json && json_error_code(&je) == json_error_out_of_memory) return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    if (!json) return sg_prompt_record_refuse(c, e, "not valid JSON: %s", sg_show(je.text));
-    if (json_is_object(json)) {
-        *out = json;
-        return SG_OK;
-    }
-    json_decref(json);
+    const sg_status status = sg_json_parse(out, text, size, MOST_VALUES, JSON_DECODE_ANY, &f);
+    if (status == SG_E_MEMORY) return sg_error_set(e, status, "%s", f.text);
+    if (status != SG_OK) return sg_prompt_record_refuse(c, e, "%s", f.text);
+    if (json_is_object(*out)) return SG_OK;
+    json_decref(*out);
+    *out = NULL;
     return sg_prompt_record_refuse(c, e, "should be a JSON object");
 }
 

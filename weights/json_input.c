@@ -47,17 +47,39 @@ bool sg_json_fits(const char *text, size_t size, size_t values)
     return marks < values;
 }
 
+sg_status sg_json_parse(json_t **out, const char *text, size_t size, size_t values, size_t flags, sg_json_fault *f)
+{
+    json_error_t why;
+    *out = NULL;
+    *f = (sg_json_fault){0};
+    if (memchr(text, 0, size)) { /* Jansson passes over it in places */
+        snprintf(f->text, sizeof f->text, "not valid JSON: it holds a zero byte");
+        return SG_E_FORMAT;
+    }
+    if (!sg_json_fits(text, size, values)) {
+        snprintf(f->text, sizeof f->text, "has more than %zu values", values);
+        return SG_E_FORMAT;
+    }
+    if ((*out = json_loadb(text, size, JSON_REJECT_DUPLICATES | flags, &why))) return SG_OK;
+    if (json_error_code(&why) == json_error_out_of_memory) {
+        snprintf(f->text, sizeof f->text, "out of memory");
+        return SG_E_MEMORY;
+    }
+    f->line = why.line;
+    f->column = why.column;
+    snprintf(f->text, sizeof f->text, "not valid JSON: %s", sg_show(why.text));
+    return SG_E_FORMAT;
+}
+
 sg_status sg_json_check(const sg_member *m, const char *path, sg_error *e)
 {
-    json_error_t je;
+    json_t       *json;
+    sg_json_fault f;
     if (m->size > MAX_UNREAD)
         return sg_error_set(e, SG_E_FORMAT, "%s: \"%s\" takes %zu bytes; at most %d are allowed", path,
                             sg_show(m->name), m->size, MAX_UNREAD);
-    if (!sg_json_fits(m->value, m->size, MAX_VALUES))
-        return sg_error_set(e, SG_E_FORMAT, "%s: \"%s\" holds more than %d values", path, sg_show(m->name), MAX_VALUES);
-    json_t *const json = json_loadb(m->value, m->size, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &je);
-    if (!json)
-        return sg_error_set(e, SG_E_FORMAT, "%s: \"%s\": not valid JSON: %s", path, sg_show(m->name), sg_show(je.text));
+    const sg_status status = sg_json_parse(&json, m->value, m->size, MAX_VALUES, JSON_DECODE_ANY, &f);
+    if (status != SG_OK) return sg_error_set(e, status, "%s: \"%s\": %s", path, sg_show(m->name), f.text);
     json_decref(json);
     return SG_OK;
 }
@@ -214,18 +236,10 @@ bool sg_items_next(sg_items *l)
 
 static sg_status parse(json_t **out, const sg_map *m, const char *path, size_t values, size_t flags, sg_error *e)
 {
-    const char *const text = (const char *)m->data;
-    json_error_t      why;
-    if (memchr(text, 0, m->size)) /* Jansson passes over it in places */
-        return sg_error_set(e, SG_E_FORMAT, "%s: not valid JSON: it holds a zero byte", path);
-    if (!sg_json_fits(text, m->size, values))
-        return sg_error_set(e, SG_E_FORMAT, "%s: more than %zu values", path, values);
-    *out = json_loadb(text, m->size, JSON_REJECT_DUPLICATES | flags, &why);
-    if (!*out && json_error_code(&why) == json_error_out_of_memory)
-        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
-    if (!*out)
-        return sg_error_set(e, SG_E_FORMAT, "%s: line %d, column %d: not valid JSON: %s", path, why.line, why.column,
-                            sg_show(why.text));
+    sg_json_fault   f;
+    const sg_status status = sg_json_parse(out, (const char *)m->data, m->size, values, flags, &f);
+    if (f.line) return sg_error_set(e, status, "%s: line %d, column %d: %s", path, f.line, f.column, f.text);
+    if (status != SG_OK) return sg_error_set(e, status, "%s: %s", path, f.text);
     if (json_is_object(*out)) return SG_OK;
     json_decref(*out);
     *out = NULL;

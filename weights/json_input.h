@@ -42,8 +42,18 @@ bool sg_items_next(sg_items *l);
 
 struct json_t;
 
-/* The JSON object that is all of the file: of at most so many bytes and values, each name once. flags: more of Jansson's
- * for decoding. The caller drops the reference. */
+/* What is wrong with JSON text, as a message says it, and where: from 1, 0 where no place is to blame. */
+typedef struct sg_json_fault {
+    int  line, column;
+    char text[160];
+} sg_json_fault;
+
+/* The JSON that fills text[size]: of at most so many values, without a zero byte, each name of an object once. flags: more of
+ * Jansson's for decoding. SG_E_FORMAT, and *f says why; SG_E_MEMORY. The caller drops the reference. */
+sg_status sg_json_parse(struct json_t **out, const char *text, size_t size, size_t values, size_t flags,
+                        sg_json_fault *f) SG_MUST_USE;
+
+/* The JSON object that is all of the file: of at most so many bytes, and otherwise as sg_json_parse has it. */
 sg_status sg_json_open(struct json_t **out, const char *path, size_t bytes, size_t values, size_t flags,
                        sg_error *e) SG_MUST_USE;
 

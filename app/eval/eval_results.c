@@ -249,17 +249,16 @@ static sg_status read_object(const reader *r, const json_t *j, sg_eval_clip *c)
 
 sg_status sg_eval_line_read(sg_eval_clip *out, const char *text, size_t size, const char *file, int line, sg_error *e)
 {
-    const reader r = {file, line, e};
-    json_error_t why;
+    const reader  r = {file, line, e};
+    json_t       *j;
+    sg_json_fault f;
     *out = (sg_eval_clip){.line = line};
     if (size > MOST_BYTES) return wrong(&r, "", "has more than %d bytes", MOST_BYTES);
-    if (memchr(text, 0, size)) return wrong(&r, "", "holds a zero byte");
-    if (!sg_json_fits(text, size, MOST_VALUES)) return wrong(&r, "", "has more than %d values", MOST_VALUES);
-    json_t *const j = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
-    if (!j && json_error_code(&why) == json_error_out_of_memory)
-        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", file);
-    if (!j) return wrong(&r, "", "column %d: not valid JSON: %s", why.column, sg_show(why.text));
-    const sg_status status = read_object(&r, j, out);
+    sg_status status = sg_json_parse(&j, text, size, MOST_VALUES, JSON_DECODE_ANY, &f);
+    if (status == SG_E_MEMORY) return sg_error_set(e, status, "%s: %s", file, f.text);
+    if (status != SG_OK)
+        return f.column ? wrong(&r, "", "column %d: %s", f.column, f.text) : wrong(&r, "", "%s", f.text);
+    status = read_object(&r, j, out);
     json_decref(j);
     return status;
 }
