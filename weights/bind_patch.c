@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { PIECE = 1 << 18 }; /* elements */
+enum { PIECE = 1 << 18, BLOCK = 1024 }; /* elements; a block stays in the first cache while it is summed */
 
 static bool is_low_rank(const sg_patch *p) { return p->diff.rank == 0; }
 
@@ -122,6 +122,17 @@ void sg_bind_patched_close(sg_bind_patched *p)
     *p = (sg_bind_patched){0};
 }
 
+/* y[n] = the sum over r of up[r] down[r, width]. */
+static void combine(float *y, const float *up, const float *down, size_t r, size_t width, size_t n)
+{
+    memset(y, 0, n * sizeof *y);
+    for (size_t k = 0; k < r; k++) {
+        const float  u = up[k];
+        const float *d = down + k * width;
+        for (size_t c = 0; c < n; c++) y[c] += u * d[c];
+    }
+}
+
 /* term[count] = elements i to i + count of up[o, r] down[r, width]. */
 static void multiply(float *term, const float *up, const float *down, size_t r, size_t width, size_t i, size_t count,
                      int threads)
@@ -130,13 +141,9 @@ static void multiply(float *term, const float *up, const float *down, size_t r, 
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (size_t row = first; row <= last; row++) {
         const size_t from = row == first ? i % width : 0, to = row == last ? (i + count - 1) % width + 1 : width;
-        float *const y = term + (row * width + from - i);
-        memset(y, 0, (to - from) * sizeof *y);
-        for (size_t k = 0; k < r; k++) {
-            const float  u = up[row * r + k];
-            const float *d = down + k * width + from;
-            for (size_t c = 0; c < to - from; c++) y[c] += u * d[c];
-        }
+        for (size_t at = from; at < to; at += BLOCK)
+            combine(term + (row * width + at - i), up + row * r, down + at, r, width,
+                    to - at < BLOCK ? to - at : BLOCK);
     }
 }
 
