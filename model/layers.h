@@ -49,15 +49,15 @@ typedef struct sg_rotary {
     sg_tensor cos, sin; /* F32 [n, d/2] */
 } sg_rotary;
 
-/* One axis of a grid rotates `size` channels of a head, in the order of the axes: pair j by place theta^(-2 j / size). */
+/* One axis of a grid rotates `size` channels of a head, pair j by place theta^(-2 j / size). Axes follow one another. */
 typedef struct sg_rotary_axis {
     int64_t size; /* even */
     double  theta;
 } sg_rotary_axis;
 
-/* Puts into s->keep the tables of the tokens of a grid of so many axes, which stand row by row, or token order[i] in row
- * i. Angles are in double, cosines and sines are rounded once. A model that pairs channels i and i + size/2 of an axis has
- * the same tables: only sg_rope will differ for it. */
+/* Puts into s->keep the tables of the tokens of a grid of so many axes. They stand row by row, or token order[i] in row i.
+ * Angles are in double, cosines and sines are rounded once. A model that pairs channels i and i + size/2 of an axis has the
+ * same tables: only sg_rope will differ for it. */
 sg_rotary sg_rotary_place(sg_stream *s, const int64_t *grid, const sg_rotary_axis *axis, int axes,
                           const int32_t *order);
 
