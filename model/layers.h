@@ -1,6 +1,6 @@
 /* layers.h - what the denoisers of several families are made of: weights and their binding, and the ops of a layer. x
- * [n, D] is F32, the tokens that every layer adds to; what feeds a matmul is of the part's dtype `act`. A function frees
- * the scratch memory that it takes, where it does not return it. */
+ * [n, D] is F32, the tokens that every layer adds to; what feeds a matmul is of the part's dtype `act`. A function
+ * frees the scratch memory that it takes, where it does not return it. */
 #ifndef SG_LAYERS_H
 #define SG_LAYERS_H
 
@@ -49,15 +49,16 @@ typedef struct sg_rotary {
     sg_tensor cos, sin; /* F32 [n, d/2] */
 } sg_rotary;
 
-/* One axis of a grid rotates `size` channels of a head, pair j by place theta^(-2 j / size). Axes follow one another. */
+/* One axis of a grid rotates `size` channels of a head, pair j by place theta^(-2 j / size). Axes follow one
+ * another. */
 typedef struct sg_rotary_axis {
     int64_t size; /* even */
     double  theta;
 } sg_rotary_axis;
 
-/* Puts into s->keep the tables of the tokens of a grid of so many axes. They stand row by row, or token order[i] in row i.
- * Angles are in double, cosines and sines are rounded once. A model that pairs channels i and i + size/2 of an axis has the
- * same tables: only sg_rope will differ for it. */
+/* Puts into s->keep the tables of the tokens of a grid of so many axes. They stand row by row, or token order[i] in row
+ * i. Angles are in double, cosines and sines are rounded once. A model that pairs channels i and i + size/2 of an axis
+ * has the same tables: only sg_rope will differ for it. */
 sg_rotary sg_rotary_place(sg_stream *s, const int64_t *grid, const sg_rotary_axis *axis, int axes,
                           const int32_t *order);
 
@@ -80,8 +81,8 @@ void sg_feed_forward(sg_stream *s, sg_tensor x, sg_tensor y, const sg_feed_forwa
 
 /* ---- tokens ---- */
 
-/* y [n, c pt ph pw], a row for each patch of the latent [c, f pt, y ph, x pw], from channels outermost; and the latent of
- * y [n, pt ph pw c]: channels innermost. grid: f, y, x. */
+/* y [n, c pt ph pw], a row for each patch of the latent [c, f pt, y ph, x pw], from channels outermost; and the latent
+ * of y [n, pt ph pw c]: channels innermost. grid: f, y, x. */
 void sg_patchify(sg_stream *s, sg_tensor y, sg_tensor latent, const int64_t grid[3], const int64_t patch[3]);
 void sg_unpatchify(sg_stream *s, sg_tensor latent, sg_tensor y, const int64_t grid[3], const int64_t patch[3]);
 

@@ -67,8 +67,8 @@ void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, i
 /* After a step: SG_E_NUMERIC, latched, naming the first block whose result was not finite. */
 void sg_render_inspect(const sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);
 
-/* The phases of every render of a model, in the order of their work: each text encoder, what the family adds, denoising,
- * decoding. Returns how many. */
+/* The phases of every render of a model, in the order of their work: each text encoder, what the family adds,
+ * denoising, decoding. Returns how many. */
 int sg_render_phases(const sg_components *parts, sg_phase phase[SG_PHASES_MAX]);
 
 /* Whether a phase of this render has work: latents that are there already are only decoded. */

@@ -1,5 +1,5 @@
-/* self_attention.h - self-attention of the denoisers in one render. Layers and passes may differ in shape: in the length
- * of a text that stands beside the video, for example. Each shape is bound to the policy once. */
+/* self_attention.h - self-attention of the denoisers in one render. Layers and passes may differ in shape: in the
+ * length of a text that stands beside the video, for example. Each shape is bound to the policy once. */
 #ifndef SG_SELF_ATTENTION_H
 #define SG_SELF_ATTENTION_H
 
@@ -16,8 +16,8 @@ typedef struct sg_self_attention {
     const int32_t      *order;   /* sg_order_make's, of the video's tokens, when ordered; NULL on a plan. Borrowed */
 } sg_self_attention;
 
-/* Binds p to shape[passes][layers], which agree in layers, steps, passes and what follows from the backend. Errors as of
- * sg_attention_open. The caller closes, after a failure too. */
+/* Binds p to shape[passes][layers], which agree in layers, steps, passes and what follows from the backend. Errors as
+ * of sg_attention_open. The caller closes, after a failure too. */
 sg_status sg_self_attention_open(sg_self_attention *a, const sg_policy *p, const sg_attention_shape *shape,
                                  sg_error *e) SG_MUST_USE;
 void      sg_self_attention_close(sg_self_attention *a);

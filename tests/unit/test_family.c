@@ -1,6 +1,6 @@
-/* test_family.c - that the contract of a family is neutral: a made-up one with no text encoder, a phase of its own,
- * guidance that the model is given, noise drawn by frames, a sampler that draws more of it in each step, and a decoder in
- * chunks of two latent frames renders pictures and clips through the engine, and takes the memory that its plan says. Its
+/* test_family.c - that the contract of a family is neutral. A made-up one renders pictures and clips through the engine
+ * and takes the memory that its plan says. It has no text encoder, a phase of its own, guidance that the model is given,
+ * noise drawn by frames, a sampler that draws more of it in each step, and a decoder in chunks of two latent frames. Its
  * first layer may have text behind the video, of another length in each pass.
  *
  *   a = W mean(h, text) and h = h + a in each layer but the last, where v = a + g h;  x = x / 2 + v / 4 + noise / 10;
@@ -428,7 +428,7 @@ typedef struct keeps {
     int calls, left_out;
 } keeps;
 
-/* keep U8 [1, nq, ..]: rows and columns of blocks that hold text are dense. Keys of text are the last, from 1,080 on. */
+/* keep U8 [1, nq, ..]: rows and columns of blocks that hold text, which is behind the video, are dense. */
 static void see_keep(void *context, const char *name, sg_stream *s, sg_tensor t)
 {
     keeps *const c = context;
