@@ -76,6 +76,77 @@ void sg_tap(sg_stream *s, sg_tensor t, const char *fmt, ...)
     s->tap(s->tap_context, name, s, t);
 }
 
+/* ---- what no backend serves: members that op.h marks "later" ---- */
+
+/* The first such member that is set, and what it is; NULL: none is. */
+static const char *unserved_act(sg_act act)
+{
+    return act == SG_ACT_GELU_ERF ? "act: GELU_ERF" : act == SG_ACT_GELU_QUICK ? "act: GELU_QUICK" : NULL;
+}
+
+static const char *linear_unserved(const sg_linear_args *a)
+{
+    if (a->x_scale.rank) return "x_scale: quantised inputs";
+    if (a->w_scale.rank) return "w_scale: quantised weights";
+    if (a->group) return "group: quantised operands";
+    if (a->row.rank) return "row: a gate for each token";
+    return a->tanh_gate ? "tanh_gate" : unserved_act(a->act);
+}
+
+static const char *norm_unserved(const sg_norm_args *a)
+{
+    if (a->kind == SG_NORM_GROUP) return "kind: GROUP";
+    if (a->groups) return "groups: group norm";
+    if (a->chunk) return "chunk: group norm by frames";
+    if (a->row.rank) return "row: modulation of each token";
+    if (a->place_scale.rank) return "place_scale: modulation of each place";
+    if (a->place_shift.rank) return "place_shift: modulation of each place";
+    return unserved_act(a->act);
+}
+
+static const char *rope_unserved(const sg_rope_args *a)
+{
+    if (a->halves) return "halves: pairs by halves";
+    return a->cos.rank == 3 || a->sin.rank == 3 ? "cos: angles of each head" : NULL;
+}
+
+static const char *attend_unserved(const sg_attend_args *a)
+{
+    const int64_t h = a->q.dim[1], hk = a->k.dim[1];
+    if (a->lengths.rank) return "lengths: masked rows";
+    if (a->causal) return "causal";
+    return a->q.rank == 3 && a->k.rank == 3 && hk > 0 && hk < h && h % hk == 0 ? "k: fewer heads than q" : NULL;
+}
+
+static const char *gate_add_unserved(const sg_gate_add_args *a)
+{
+    if (a->row.rank) return "row: a gate for each token";
+    return a->tanh_gate ? "tanh_gate" : NULL;
+}
+
+static const char *conv_unserved(const sg_conv_args *a)
+{
+    return a->edge == SG_EDGE_REPLICATE ? "edge: REPLICATE" : NULL;
+}
+
+static const char *act_unserved(const sg_act_args *a) { return unserved_act(a->act); }
+
+#define ALL_SERVED(op)                                                                                                 \
+    static const char *op##_unserved(const sg_##op##_args *a) { return (void)a, NULL; }
+ALL_SERVED(add)
+ALL_SERVED(mul)
+ALL_SERVED(embed)
+ALL_SERVED(sinusoid)
+ALL_SERVED(upsample)
+ALL_SERVED(avg_down)
+ALL_SERVED(dup_up)
+ALL_SERVED(permute)
+ALL_SERVED(copy)
+ALL_SERVED(combine)
+ALL_SERVED(rgb8)
+ALL_SERVED(count_bad)
+SG_BLOCK_OPS(ALL_SERVED)
+
 /* ---- what fits ---- */
 
 static bool is_float(sg_tensor t) { return t.dtype == SG_F32 || t.dtype == SG_BF16; }
@@ -291,14 +362,14 @@ static bool pool_fits(const sg_pool_args *a)
     return is_f32(a->mean) && is3(a->mean, b, h, d) && f32_or_none3(a->var, b, h, d) &&
            f32_or_none3(a->sub, sg_div_up(n, SG_BLOCK_SUB), h, d) && f32_or_none2(a->total, h, d) &&
            (a->reach.rank == 0 || (a->total.rank && is_f32(a->reach) && is2(a->reach, h, d))) && packed &&
-           all_apart(&a->mean, 8, 7);
+           all_apart(&a->mean, sg_pool_tensors, sg_pool_outputs);
 }
 
 static bool alike_fits(const sg_alike_args *a)
 {
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
     return is_real(a->x) && a->x.rank == 3 && a->block > 0 && is_f32(a->y) && is2(a->y, sg_div_up(n, a->block), h) &&
-           f32_or_none2(a->center, h, d) && all_apart(&a->y, 3, 1);
+           f32_or_none2(a->center, h, d) && all_apart(&a->y, sg_alike_tensors, sg_alike_outputs);
 }
 
 /* I8 [h, n, d], or F8 [h, d, n] of whole blocks */
@@ -313,7 +384,7 @@ static bool quantise_fits(const sg_quantise_args *a)
     if (!is_real(a->x) || a->x.rank != 3 || group < 0 || (a->given && group)) return false;
     return is_packed(a->y, h, n, d) && (a->y.dtype == SG_I8 || a->given) && is_f32(a->scale) &&
            (group ? is2(a->scale, sg_div_up(n, group), h) : is2(a->scale, h, d)) && f32_or_none2(a->center, h, d) &&
-           all_apart(&a->y, 4, 2);
+           all_apart(&a->y, sg_quantise_tensors, sg_quantise_outputs);
 }
 
 /* Whether what fixes blocks is there as it should be; nq, nk of the two sides, h and hk their heads. */
@@ -339,7 +410,7 @@ static bool score_fits(const sg_score_args *a)
            f32_or_none3(a->k_var, nk, hk, d) && (a->k_var.rank > 0) == (a->v_var.rank > 0) &&
            (a->v_var.rank == 0 || (is_f32(a->v_var) && is3(a->v_var, nk, hk, a->v_var.dim[2]))) &&
            fixed_fits(a->q_alike, a->k_alike, a->theta, n, m, h, a->front, a->back) && (!a->causal || n == m) &&
-           all_apart(&a->y, 8, 1);
+           all_apart(&a->y, sg_score_tensors, sg_score_outputs);
 }
 
 static bool select_fits(const sg_select_args *a)
@@ -350,7 +421,8 @@ static bool select_fits(const sg_select_args *a)
            a->kept.dtype == SG_I32 && is2(a->kept, h, 2) && is_f32(a->mass) && is1(a->mass, h) && a->sink >= 0 &&
            (a->rule == SG_SELECT_GIVEN || (is_f32(a->amount) && is1(a->amount, h))) &&
            (!a->heads || a->rule == SG_SELECT_TOPK) && (!a->causal || a->n == a->m) &&
-           fixed_fits(a->q_alike, a->k_alike, a->theta, a->n, a->m, h, a->front, a->back) && all_apart(&a->keep, 8, 3);
+           fixed_fits(a->q_alike, a->k_alike, a->theta, a->n, a->m, h, a->front, a->back) &&
+           all_apart(&a->keep, sg_select_tensors, sg_select_outputs);
 }
 
 static bool tail_bias_fits(const sg_tail_bias_args *a)
@@ -358,7 +430,7 @@ static bool tail_bias_fits(const sg_tail_bias_args *a)
     const int64_t nq = a->q_mean.dim[0], h = a->q_mean.dim[1], d = a->q_mean.dim[2], nk = a->k_var.dim[0];
     return is_f32(a->q_mean) && a->q_mean.rank == 3 && is_f32(a->q_var) && is3(a->q_var, nq, h, d) &&
            is_f32(a->k_var) && a->k_var.rank == 3 && serves(h, a->k_var.dim[1]) && a->k_var.dim[2] == d &&
-           is_f32(a->y) && is3(a->y, h, nq, nk) && all_apart(&a->y, 4, 1);
+           is_f32(a->y) && is3(a->y, h, nq, nk) && all_apart(&a->y, sg_tail_bias_tensors, sg_tail_bias_outputs);
 }
 
 static bool is_group(int group, int most)
@@ -391,7 +463,8 @@ static bool attend_blocks_fits(const sg_attend_blocks_args *a)
     return is_real(a->y) && is3(a->y, n, h, d) && a->k.dim[2] == d && is_f32(a->q_scale) &&
            is2(a->q_scale, sg_div_up(n, a->q_group), h) && is_f32(a->k_scale) &&
            is2(a->k_scale, sg_div_up(m, a->k_group), hk) && values && f32_or_none2(a->v_center, hk, d) && keeps &&
-           tail_fits(a, h, hk, nq, nk, d) && filters && (!a->causal || n == m) && all_apart(&a->y, 15, 2);
+           tail_fits(a, h, hk, nq, nk, d) && filters && (!a->causal || n == m) &&
+           all_apart(&a->y, sg_attend_blocks_tensors, sg_attend_blocks_outputs);
 }
 
 /* The message tells the shape of the first tensor, which is enough to find the call. */
@@ -404,11 +477,12 @@ static void refuse(sg_stream *s, const char *op, sg_tensor y)
 
 int sg_op_outputs(const char *op, const void *args)
 {
-    if (strcmp(op, "pool") == 0) return 7;
-    if (strcmp(op, "select") == 0) return 3;
-    if (strcmp(op, "norm") == 0) return 2;
-    if (strcmp(op, "quantise") == 0) return ((const sg_quantise_args *)args)->given ? 1 : 2;
-    return strcmp(op, "attend_blocks") == 0 ? 2 : 1;
+    if (strcmp(op, "quantise") == 0 && ((const sg_quantise_args *)args)->given) return 1;
+#define X(name)                                                                                                        \
+    if (strcmp(op, #name) == 0) return sg_##name##_outputs;
+    SG_OPS(X)
+#undef X
+    return 1;
 }
 
 bool sg_reads_output(const char *op, const void *args)
@@ -425,6 +499,11 @@ bool sg_reads_output(const char *op, const void *args)
         if (s->status) return;                                                                                         \
         sg_tensor y;                                                                                                   \
         memcpy(&y, a, sizeof y); /* the first member of every struct */                                                \
+        const char *const missing = op##_unserved(a);                                                                  \
+        if (missing) {                                                                                                 \
+            sg_fail(s, SG_E_UNSUPPORTED, #op ": no backend serves %s", missing);                                       \
+            return;                                                                                                    \
+        }                                                                                                              \
         if (!op##_fits(a)) {                                                                                           \
             refuse(s, #op, y);                                                                                         \
             return;                                                                                                    \

@@ -1,8 +1,12 @@
 /* op.h - the contract between models and backends.
  *
  * A model speaks only this header; a backend implements only this header. Shapes are written beside the members, a
- * question mark means that the tensor may be absent (rank 0). Every args struct begins with what the op writes: one
- * tensor, or as many as sg_op_outputs says. An output may not overlap another tensor unless the formula says "+=".
+ * question mark means that the tensor may be absent (rank 0). Every args struct begins with its tensors, and these with
+ * what the op writes: SG_TENSORS below each struct says how many. An output may not overlap another tensor unless the
+ * formula says "+=".
+ *
+ * Members marked "later" are the contract of model families to come. No backend serves them yet: op.c refuses a call that
+ * sets one, with SG_E_UNSUPPORTED and the member's name, before it looks at shapes. Zero is what ops do today.
  *
  * dtypes: where nothing else is said, tensors named y x r q k v a are F32 or BF16, each its own; weight matrices are F32
  * or BF16; vectors (biases, scales, tables of cosines) are F32. Sums are held in F32 or better. */
@@ -15,90 +19,149 @@
 
 #ifdef __cplusplus
 extern "C" {
+#define SG_STATIC_ASSERT static_assert
+#else
+#define SG_STATIC_ASSERT _Static_assert
 #endif
+
+/* sg_<op>_tensors: the args of op begin with so many tensors, `last` the last of them. sg_<op>_outputs: the op writes the
+ * first of them, so many at most. arrays: bytes of the arrays behind them; the other members are smaller than one tensor,
+ * so that a tensor that stands behind them, or is added behind `last`, does not compile. */
+#define SG_TENSORS_AND(op, outputs, last, arrays)                                                                      \
+    enum {                                                                                                             \
+        sg_##op##_outputs = outputs,                                                                                   \
+        sg_##op##_tensors = (int)(offsetof(sg_##op##_args, last) / sizeof(sg_tensor)) + 1                              \
+    };                                                                                                                 \
+    SG_STATIC_ASSERT(offsetof(sg_##op##_args, last) % sizeof(sg_tensor) == 0 &&                                        \
+                         sizeof(((sg_##op##_args *)0)->last) == sizeof(sg_tensor) &&                                   \
+                         sizeof(sg_##op##_args) < (sg_##op##_tensors + 1) * sizeof(sg_tensor) + (arrays),              \
+                     "the tensors of an args struct come first, outputs before the others")
+#define SG_TENSORS(op, outputs, last) SG_TENSORS_AND(op, outputs, last, 0)
 
 typedef enum sg_act {
     SG_ACT_NONE,
     SG_ACT_RELU,      /* max(x, 0) */
     SG_ACT_SILU,      /* x / (1 + exp(-x)) */
     SG_ACT_GELU_TANH, /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
-    SG_ACT_CLAMP      /* min(max(x, -1), 1) */
+    SG_ACT_CLAMP,     /* min(max(x, -1), 1) */
+    SG_ACT_GELU_ERF,  /* x/2 (1 + erf(x / sqrt(2))); later */
+    SG_ACT_GELU_QUICK /* x / (1 + exp(-1.702 x)); later */
 } sg_act;
 
-typedef struct sg_linear_args { /* y = act(x w^T + b), or with add: y += gate (x w^T + b) */
+/* y = act(x w^T + b), or with add: y += gate (x w^T + b). */
+typedef struct sg_linear_args {
     sg_tensor y, x, w, b, gate; /* [n, o] [n, i] [o, i] [o]? [o]? */
-    sg_act    act;              /* SG_ACT_NONE with add */
-    bool      add;              /* a gate wants it */
+    /* Later: x and w as I8 or F8. The number at (t, j) is x[t, j] x_scale[t, j / group], and so of w; with group 0 a row has
+     * one scale. g = ceil(i / group), or 1. */
+    sg_tensor x_scale, w_scale; /* F32 [n, g]?; F32 [o, g]? */
+    /* Later: modulation of each token. gate is [r, o], and row t is multiplied by its row row[t]. */
+    sg_tensor row;       /* I32 [n]? */
+    sg_act    act;       /* SG_ACT_NONE with add */
+    bool      add;       /* with gate always */
+    bool      tanh_gate; /* later: tanh(gate) in the place of gate */
+    int       group;     /* of x_scale and w_scale: numbers along i */
 } sg_linear_args;
+SG_TENSORS(linear, 1, row);
 
 typedef enum sg_norm_kind {
     SG_NORM_LAYER, /* (x - mean) / sqrt(var + eps), var = mean of squared deviations */
     SG_NORM_RMS,   /* x / sqrt(mean(x^2) + eps) */
     SG_NORM_L2,    /* x sqrt(c) / max(sqrt(sum x^2), 1e-12) */
-    SG_NORM_NONE   /* x: an affine map per channel */
+    SG_NORM_NONE,  /* x: an affine map per channel */
+    SG_NORM_GROUP  /* later: LAYER's formula over the channels of a group, at all places of a chunk: see groups */
 } sg_norm_kind;
 
 /* y = act((norm(x) w + b) (1 + scale) + shift), along the last dimension. bad += how many rows of x have a mean that is
  * not finite, for there is a NaN or an infinity in them, or their sum is beyond F32; only LAYER tells. */
 typedef struct sg_norm_args {
-    sg_tensor    y, bad;                /* [.., c] I32 [1]? */
-    sg_tensor    x, w, b, scale, shift; /* [.., c] [c]? [c]? [c]? [c]? */
+    sg_tensor y, bad;                /* [.., c] I32 [1]? */
+    sg_tensor x, w, b, scale, shift; /* [.., c] [c]? [c]? [c]? [c]? */
+    /* Later: modulation of each token. scale and shift are [r, c], and row t of x takes their row row[t]. */
+    sg_tensor row; /* I32 [rows of x]? */
+    /* Later, with GROUP: y = act((norm(x) w + b) place_scale + place_shift). x is [f, y, x, c]; place (r, s) of y x takes
+     * place (r y' / y, s x' / x), rounded down, of y' x'. */
+    sg_tensor    place_scale, place_shift; /* [f, y', x', c]? x 2 */
     sg_norm_kind kind;
     float        eps;
     sg_act       act;
+    int          groups; /* of GROUP: c / groups neighbouring channels are one */
+    int          chunk;  /* of GROUP: frames that have mean and var in common; 0: all of x */
 } sg_norm_args;
+SG_TENSORS(norm, 2, place_shift);
 
 /* y = the pairs (v[2i], v[2i+1]) of every head turned by the angle of (row, i). v = x, or, where w is given,
  * w x / sqrt(mean(x^2) + eps), the mean over the count(w) numbers of a head or of a whole row. */
 typedef struct sg_rope_args {
-    sg_tensor y, x, w, cos, sin; /* [n, h, d] [n, h, d] [d] or [h d]? [n, d/2] [n, d/2] */
+    sg_tensor y, x, w, cos, sin; /* [n, h, d] [n, h, d] [d] or [h d]? [n, d/2] [n, d/2]; later: cos, sin [n, h, d/2] */
     float     eps;
+    int       halves; /* later: pair i of each `halves` numbers of a head is (v[i], v[i + halves/2]); 0: neighbours */
 } sg_rope_args;
+SG_TENSORS(rope, 1, sin);
 
-typedef struct sg_attend_args { /* y = softmax(scale q k^T + bias + key_bias) v, per head */
-    sg_tensor y, q, k, v;       /* [n, h, d] [n, h, d] [m, h, d] [m, h, d], one dtype */
-    sg_tensor bias, key_bias;   /* F32 [h, n, m]? F32 [m]? */
+/* y = softmax(scale q k^T + bias + key_bias) v, per head. Later: fewer heads of keys, hk, than of queries, h; each serves
+ * h / hk neighbouring heads of queries. Later: lengths, how many rows of q and of k are real; y of the other rows is 0, and
+ * nobody sees the other keys. */
+typedef struct sg_attend_args {
+    sg_tensor y, q, k, v;     /* [n, h, d] [n, h, d] [m, hk, d] [m, hk, d], one dtype */
+    sg_tensor bias, key_bias; /* F32 [h, n, m]? F32 [m]? */
+    sg_tensor lengths;        /* I32 [2]? */
     float     scale;
+    bool      causal; /* later: query r sees the keys up to r + m - n */
 } sg_attend_args;
+SG_TENSORS(attend, 1, lengths);
 
 typedef struct sg_gate_add_args { /* x += gate r, along the last dimension */
     sg_tensor x, r, gate;         /* [.., c] [.., c] [c]? */
+    sg_tensor row;                /* later: I32 [rows of x]?; gate is [r, c], and row t of x takes its row row[t] */
+    bool      tanh_gate;          /* later: tanh(gate) in the place of gate */
 } sg_gate_add_args;
+SG_TENSORS(gate_add, 1, row);
 
 typedef struct sg_add_args { /* y = a + b; b's single row may serve all rows */
     sg_tensor y, a, b;       /* [n, c] [n, c] [n or 1, c] */
 } sg_add_args;
+SG_TENSORS(add, 1, b);
 
 typedef struct sg_mul_args { /* y = a b, element by element */
     sg_tensor y, a, b;       /* one shape */
 } sg_mul_args;
+SG_TENSORS(mul, 1, b);
 
 typedef struct sg_act_args { /* y = act(x) */
     sg_tensor y, x;          /* one shape */
     sg_act    act;
 } sg_act_args;
+SG_TENSORS(act, 1, x);
 
 typedef struct sg_embed_args { /* y[n] = w[ids[n]]; the caller has checked that 0 <= ids < o */
     sg_tensor y, w, ids;       /* [n, c] [o, c] I32 [n] */
 } sg_embed_args;
+SG_TENSORS(embed, 1, ids);
 
 /* y = [cos(t f) | sin(t f)], f_i = exp(-ln(10000) i / (c/2)); up to t f every operation rounds to F32, as torch's does */
 typedef struct sg_sinusoid_args {
     sg_tensor y, t; /* F32 [n, c], c even; F32 [n] */
 } sg_sinusoid_args;
+SG_TENSORS(sinusoid, 1, t);
+
+typedef enum sg_edge { SG_EDGE_ZERO, SG_EDGE_REPLICATE } sg_edge;
 
 /* y[t, r, s, :] = or, with add, += b + sum over taps of w[:, :, kt, kr, ks] x[t*stride[0] + kt, r*stride[1] + kr - pad[0], ...].
- * Channels last. Rows and columns beyond the edge read zero; time has no padding: the caller puts history in front. */
+ * Channels last. Rows and columns beyond the edge read zero, or, later, with REPLICATE, the nearest inside; time has no
+ * padding: the caller puts history in front. */
 typedef struct sg_conv_args {
     sg_tensor y, x, w, b; /* [f', y', x', o] [f, y, x, i] [o, i, kt, ky, kx] [o]? */
     int       stride[3];  /* t, y, x; each 1 or more */
     int       pad[4];     /* rows above, rows below, columns left, columns right */
     bool      add;
+    sg_edge   edge;
 } sg_conv_args;
+SG_TENSORS(conv, 1, b);
 
 typedef struct sg_upsample_args { /* y[t, r, s] = x[t, r/2, s/2] */
     sg_tensor y, x;               /* [f, 2y, 2x, c] [f, y, x, c] */
 } sg_upsample_args;
+SG_TENSORS(upsample, 1, x);
 
 /* Blocks of ft x fs x fs places become channels ((c*ft + dt)*fs + dr)*fs + ds, then each group of i*ft*fs*fs/o
  * neighbouring channels is averaged. Zero frames are put in front until ft divides f. */
@@ -106,6 +169,7 @@ typedef struct sg_avg_down_args {
     sg_tensor y, x; /* [ceil(f/ft), y/fs, x/fs, o] [f, y, x, i] */
     int       ft, fs;
 } sg_avg_down_args;
+SG_TENSORS(avg_down, 1, x);
 
 /* The reverse shape: output channel c at place (dt, dr, ds) of a block is input channel
  * (((c*ft + dt)*fs + dr)*fs + ds) / (o*ft*fs*fs/i). The first `drop` frames of the result are left out. */
@@ -113,6 +177,7 @@ typedef struct sg_dup_up_args {
     sg_tensor y, x; /* [f*ft - drop, y*fs, x*fs, o] [f, y, x, i] */
     int       ft, fs, drop;
 } sg_dup_up_args;
+SG_TENSORS(dup_up, 1, x);
 
 enum { SG_PERMUTE_RANK = 8 };
 typedef struct
@@ -122,10 +187,12 @@ typedef struct
     int64_t   dim[SG_PERMUTE_RANK];
     int       perm[SG_PERMUTE_RANK];
 } sg_permute_args;
+SG_TENSORS_AND(permute, 1, x, sizeof(int64_t[SG_PERMUTE_RANK]) + sizeof(int[SG_PERMUTE_RANK]));
 
 typedef struct sg_copy_args { /* y = x, converted to y's dtype */
     sg_tensor y, x;           /* any shapes of one count */
 } sg_copy_args;
+SG_TENSORS(copy, 1, x);
 
 enum { SG_COMBINE_MAX = 6 };
 typedef struct sg_combine_args { /* y = sum of a[i] x[i], added in this order */
@@ -134,14 +201,17 @@ typedef struct sg_combine_args { /* y = sum of a[i] x[i], added in this order */
     float     a[SG_COMBINE_MAX];
     int       count;
 } sg_combine_args;
+SG_TENSORS_AND(combine, 1, x[0], (SG_COMBINE_MAX - 1) * sizeof(sg_tensor)); /* of one term */
 
 typedef struct sg_rgb8_args { /* y = round(255 min(max(x/2 + 1/2, 0), 1)), ties to even */
     sg_tensor y, x;           /* U8, [.., 3], one shape */
 } sg_rgb8_args;
+SG_TENSORS(rgb8, 1, x);
 
 typedef struct sg_count_bad_args { /* y += how many elements of x are NaN or infinite */
     sg_tensor y, x;                /* I32 [1], any shape */
 } sg_count_bad_args;
+SG_TENSORS(count_bad, 1, x);
 
 /* ---- sparse, quantised attention ----
  *
@@ -171,6 +241,7 @@ typedef struct sg_pool_args {
     sg_tensor reach, y, scale, x;    /* F32 [h, d]?, with total; I8 [h, n, d]?, with F32 [n / group, h]; [n, h, d] */
     int       block, group;          /* a multiple of group, that of SG_BLOCK_SUB; group: 0 without y */
 } sg_pool_args;
+SG_TENSORS(pool, 7, x);
 
 /* How much the rows of a block resemble each other: y = |sum of u / |u||^2 / rows^2, u = x - center. 1: all of one
  * direction; NaN where a row is zero. */
@@ -178,6 +249,7 @@ typedef struct sg_alike_args {
     sg_tensor y, x, center; /* F32 [b, h]; [n, h, d]; F32 [h, d]? */
     int       block;
 } sg_alike_args;
+SG_TENSORS(alike, 1, center);
 
 /* y = the integer nearest to (x - center) r, ties to even, in [-127, 127]. Each `group` rows of a head share r = 1 / scale,
  * scale = largest |x - center| times (1 / 127); with group 0 the rows of a channel do. Subtraction, scale, r (0 for a scale
@@ -190,6 +262,7 @@ typedef struct sg_quantise_args {
     int       group;
     bool      given;
 } sg_quantise_args;
+SG_TENSORS(quantise, 2, center);
 
 /* The share of its mass that a block of queries is expected to give to each block of keys: p_ab = softmax over b of scale
  * q_a k_b, over the means of keys in blocks that are in sight and not fixed; y_ij = w_j times the mean over the a in i of
@@ -204,6 +277,7 @@ typedef struct sg_score_args {
     bool      sub, ragged, causal;
     int64_t   n, m, front, back; /* tokens */
 } sg_score_args;
+SG_TENSORS(score, 1, theta);
 
 typedef enum sg_select_rule {
     SG_SELECT_TOPK, /* the floor(amount nk) best, rounded as F32, at least 1; of equals the first */
@@ -226,6 +300,7 @@ typedef struct sg_select_args {
     int            sink;
     int64_t        n, m, front, back; /* tokens */
 } sg_select_args;
+SG_TENSORS(select, 3, theta);
 
 typedef enum sg_tail_rule { SG_TAIL_HALF, SG_TAIL_RANK1 } sg_tail_rule;
 
@@ -237,6 +312,7 @@ typedef struct sg_tail_bias_args {
     sg_tail_rule rule;
     float        scale;
 } sg_tail_bias_args;
+SG_TENSORS(tail_bias, 1, k_var);
 
 /* y_r = sum over t of w_rt v_t / sum over t of w_rt, plus v_center; w_rt = exp(l_rt), l_rt = scale q_scale k_scale
  * (q_r k_t). t runs over the keys of the blocks that r's block keeps (all without `keep`), up to r itself with `causal`;
@@ -263,6 +339,7 @@ typedef struct sg_attend_blocks_args {
     float     scale;
     bool      causal;
 } sg_attend_blocks_args;
+SG_TENSORS(attend_blocks, 2, lambda);
 
 #define SG_DENSE_OPS(X)                                                                                                \
     X(linear)                                                                                                          \
@@ -276,6 +353,19 @@ typedef struct sg_attend_blocks_args {
     X(embed) X(sinusoid) X(conv) X(upsample) X(avg_down) X(dup_up) X(permute) X(copy) X(combine) X(rgb8) X(count_bad)
 #define SG_BLOCK_OPS(X) X(pool) X(alike) X(quantise) X(score) X(select) X(tail_bias) X(attend_blocks)
 #define SG_OPS(X) SG_DENSE_OPS(X) SG_BLOCK_OPS(X)
+
+/* The most of any op. */
+#define X(op) char op[sg_##op##_tensors];
+typedef union sg_most_tensors {
+    SG_OPS(X)
+} sg_most_tensors;
+#undef X
+#define X(op) char op[sg_##op##_outputs];
+typedef union sg_most_outputs {
+    SG_OPS(X)
+} sg_most_outputs;
+#undef X
+enum { SG_OP_TENSORS = sizeof(sg_most_tensors), SG_OP_OUTPUTS = sizeof(sg_most_outputs) };
 
 typedef struct sg_stream sg_stream;
 
@@ -334,7 +424,8 @@ struct sg_stream {
     char             why[320];
 };
 
-/* How many of the tensors that its args begin with the op of that name writes; some of them may be absent. */
+/* How many of the tensors that its args begin with this call of the op of that name writes; some may be absent. 1 for what
+ * is no op here. */
 int sg_op_outputs(const char *op, const void *args);
 
 /* Whether the op of that name, with these args, adds to what it writes; of several outputs to the last. */

@@ -7,15 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum {
-    SG_POISON = 0xff, /* a float of poison is NaN: what a kernel forgets to write shows */
-    SG_OUTPUTS = 7    /* of an op, at most */
-};
+enum { SG_POISON = 0xff }; /* a float of poison is NaN: what a kernel forgets to write shows */
 
 /* What an op writes, and the twins for both oracles, in memory of their own. */
 typedef struct watch {
     int       outputs;
-    sg_tensor got[SG_OUTPUTS], truth[SG_OUTPUTS], rounded[SG_OUTPUTS];
+    sg_tensor got[SG_OP_OUTPUTS], truth[SG_OP_OUTPUTS], rounded[SG_OP_OUTPUTS];
 } watch;
 
 /* t: the tensors that the args begin with. Of an absent one the twin is absent. */

@@ -8,37 +8,6 @@
 extern "C" {
 #endif
 
-/* How many tensors each args struct begins with, outputs first. (combine: of one term.) */
-enum {
-    sg_linear_tensors = 5,
-    sg_norm_tensors = 7,
-    sg_rope_tensors = 5,
-    sg_attend_tensors = 6,
-    sg_gate_add_tensors = 3,
-    sg_add_tensors = 3,
-    sg_mul_tensors = 3,
-    sg_act_tensors = 2,
-    sg_embed_tensors = 3,
-    sg_sinusoid_tensors = 2,
-    sg_conv_tensors = 4,
-    sg_upsample_tensors = 2,
-    sg_avg_down_tensors = 2,
-    sg_dup_up_tensors = 2,
-    sg_permute_tensors = 2,
-    sg_copy_tensors = 2,
-    sg_combine_tensors = 2,
-    sg_rgb8_tensors = 2,
-    sg_count_bad_tensors = 2,
-    sg_pool_tensors = 8,
-    sg_alike_tensors = 3,
-    sg_quantise_tensors = 4,
-    sg_score_tensors = 8,
-    sg_select_tensors = 8,
-    sg_tail_bias_tensors = 4,
-    sg_attend_blocks_tensors = 15,
-    SG_OP_TENSORS = 15 /* at most */
-};
-
 /* plan computes nothing. A pass over a stream from sg_plan_stream leaves, in keep.peak and scratch.peak, the memory that
  * the same pass needs on any device, and here the arithmetic it does. */
 typedef struct sg_plan_totals {

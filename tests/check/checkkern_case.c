@@ -417,6 +417,7 @@ static void run_pooled(ck *c, const ck_trial *t)
         if (r == 0) run_others(c, t, inputs);
     }
     for (int k = 0; k < t->outputs; k++) judge(c, t, k);
+    if (t->outputs == 0) fault(c, "nothing was judged");
 }
 
 static char *room(size_t bytes)

@@ -269,6 +269,7 @@ static void norm_counts_rows_of_a_mean_only(void **state)
     REFUSES(norm, norm, bad, SHAPE(F32, 1));
     REFUSES(norm, norm, kind, SG_NORM_RMS);
     assert_int_equal(sg_op_outputs("norm", &norm), 2);
+    assert_int_equal(sg_op_outputs("a test's own", &norm), 1);
 }
 
 /* 300 tokens: 3 blocks of queries, 5 of keys, 19 of 16; 4 heads on 2 of keys; 24 channels. */
@@ -480,6 +481,79 @@ static void no_output_overlaps_another_tensor(void **state)
     assert_true(refused(&s));
 }
 
+/* ---- members of args that op.h marks "later" ---- */
+
+static int calls; /* of a backend that takes whatever reaches it */
+
+#define X(op)                                                                                                          \
+    static sg_status count_##op(sg_stream *s, const sg_##op##_args *a)                                                 \
+    {                                                                                                                  \
+        (void)s, (void)a;                                                                                              \
+        calls++;                                                                                                       \
+        return SG_OK;                                                                                                  \
+    }
+SG_OPS(X)
+#undef X
+#define X(op) .op = count_##op,
+static const sg_ops counting_ops = {SG_OPS(X)};
+#undef X
+
+/* The op with one member set is refused by that member's name, and no backend sees it. */
+#define LATER(op_, args, member, ...)                                                                                  \
+    do {                                                                                                               \
+        sg_stream         s_ = {.ops = &counting_ops};                                                                 \
+        sg_##op_##_args   other_ = (args);                                                                             \
+        static const char want_[] = #op_ ": no backend serves " #member;                                               \
+        calls = 0;                                                                                                     \
+        sg_##op_##_(&s_, &other_);                                                                                     \
+        if (s_.status || calls != 1) fail_msg(#op_ " as it is: %s", s_.why);                                           \
+        other_.member = __VA_ARGS__;                                                                                   \
+        sg_##op_##_(&s_, &other_);                                                                                     \
+        if (s_.status != SG_E_UNSUPPORTED || strncmp(s_.why, want_, strlen(want_)) != 0 || calls != 1)                 \
+            fail_msg(#op_ "." #member ": %d calls, status %d: %s", calls, (int)s_.status, s_.why);                     \
+    } while (0)
+
+static void members_for_later_are_refused_by_name(void **state)
+{
+    (void)state;
+    const sg_tensor   one = SHAPE(F32, 4), rows = SHAPE(I32, 6), x = SHAPE(F32, 6, 8), four = SHAPE(F32, 2, 3, 1, 8);
+    sg_linear_args    linear = {.y = SHAPE(F32, 6, 4), .x = x, .w = SHAPE(F32, 4, 8)};
+    sg_linear_args    added = {.y = SHAPE(F32, 6, 4), .x = x, .w = SHAPE(F32, 4, 8), .gate = one, .add = true};
+    sg_norm_args      norm = {.y = x, .x = x};
+    sg_rope_args      rope = {.y = SHAPE(F32, 6, 2, 4), .x = SHAPE(F32, 6, 2, 4)};
+    sg_attend_args    attend = {.y = SHAPE(F32, 6, 4, 8), .q = SHAPE(F32, 6, 4, 8), .k = SHAPE(F32, 5, 4, 8)};
+    sg_gate_add_args  gate_add = {.x = x, .r = x};
+    sg_conv_args      conv = {.y = four, .x = four, .w = SHAPE(F32, 8, 8, 1, 1, 1), .stride = {1, 1, 1}};
+    const sg_act_args act = {.y = x, .x = x};
+    attend.v = attend.k;
+    rope.cos = rope.sin = SHAPE(F32, 6, 2);
+
+    LATER(linear, linear, x_scale, SHAPE(F32, 6, 2));
+    LATER(linear, linear, w_scale, SHAPE(F32, 4, 2));
+    LATER(linear, linear, group, 4);
+    LATER(linear, added, row, rows);
+    LATER(linear, added, tanh_gate, true);
+    LATER(linear, linear, act, SG_ACT_GELU_ERF);
+    LATER(linear, linear, act, SG_ACT_GELU_QUICK);
+    LATER(norm, norm, kind, SG_NORM_GROUP);
+    LATER(norm, norm, groups, 2);
+    LATER(norm, norm, chunk, 1);
+    LATER(norm, norm, row, rows);
+    LATER(norm, norm, place_scale, four);
+    LATER(norm, norm, place_shift, four);
+    LATER(norm, norm, act, SG_ACT_GELU_ERF);
+    LATER(rope, rope, halves, 4);
+    LATER(rope, rope, cos, SHAPE(F32, 6, 2, 2));
+    LATER(attend, attend, lengths, SHAPE(I32, 2));
+    LATER(attend, attend, causal, true);
+    LATER(attend, attend, k, SHAPE(F32, 5, 2, 8)); /* fewer heads */
+    LATER(gate_add, gate_add, row, rows);
+    LATER(gate_add, gate_add, tanh_gate, true);
+    LATER(conv, conv, edge, SG_EDGE_REPLICATE);
+    LATER(act, act, act, SG_ACT_GELU_ERF);
+    LATER(act, act, act, SG_ACT_GELU_QUICK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(f16_survives_all_values),
@@ -498,6 +572,7 @@ int main(void)
                                        cmocka_unit_test(pooling_stages_refuse_what_does_not_fit),
                                        cmocka_unit_test(choosing_stages_refuse_what_does_not_fit),
                                        cmocka_unit_test(sparse_attention_refuses_what_does_not_fit),
-                                       cmocka_unit_test(no_output_overlaps_another_tensor)};
+                                       cmocka_unit_test(no_output_overlaps_another_tensor),
+                                       cmocka_unit_test(members_for_later_are_refused_by_name)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
