@@ -73,11 +73,6 @@ int sg_setup_place(const char *name, const char *const *list)
     return i;
 }
 
-/* Bit i allows level i of the CPU; each name allows all below it. */
-static unsigned cpu_mask(const char *name) { return name ? (2u << sg_setup_place(name, sg_cpu_mask_names)) - 1 : 0; }
-
-static int gpu_level(const char *name) { return name ? 1 + sg_setup_place(name, sg_gpu_level_names) : SG_GPU_OWN; }
-
 static sg_offload offload(const char *name)
 {
     if (!name || strcmp(name, "auto") == 0) return SG_OFFLOAD_AUTO;
@@ -163,8 +158,8 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
                                .backend = name,
                                .dtype = s->dtype ? s->dtype : "auto",
                                .threads = s->threads,
-                               .cpu_mask = cpu_mask(s->cpumask),
-                               .gpu_level = gpu_level(s->gpumask),
+                               .cpu_mask = s->cpumask ? sg_cpu_mask_of(s->cpumask) : 0,
+                               .gpu_mask = s->gpumask ? sg_gpu_mask_of(s->gpumask) : 0,
                                .device = s->device > 0 ? s->device : 0,
                                .local_rank = rank.local_rank,
                                .memory_limit = s->memory_limit,

@@ -76,7 +76,7 @@ sg_status sg_attention_context_open(sg_attention_context **out, const sg_attenti
 void sg_attention_context_close(sg_attention_context **c)
 {
     if (!c || !*c) return;
-    if ((*c)->block) (*c)->backend->memory->release((*c)->block);
+    if ((*c)->block) (*c)->backend->memory->release((*c)->backend, (*c)->block);
     sg_backend_close(&(*c)->backend);
     free((*c)->at);
     free(*c);
@@ -89,11 +89,11 @@ const char *sg_attention_context_device(const sg_attention_context *c) { return 
 static sg_status make_room(sg_attention_context *c, size_t bytes, sg_error *e)
 {
     if (bytes <= c->bytes) return SG_OK;
-    void *const block = bytes <= c->backend->total_bytes ? c->backend->memory->alloc(bytes) : NULL;
+    void *const block = bytes <= c->backend->total_bytes ? c->backend->memory->alloc(c->backend, bytes) : NULL;
     if (!block)
         return sg_error_set(e, SG_E_MEMORY, "this call needs %.2f GiB, of %.2f that are free", (double)bytes * 0x1p-30,
                             (double)c->backend->total_bytes * 0x1p-30);
-    if (c->block) c->backend->memory->release(c->block);
+    if (c->block) c->backend->memory->release(c->backend, c->block);
     c->block = block;
     c->bytes = bytes;
     return SG_OK;

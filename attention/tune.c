@@ -69,10 +69,9 @@ size_t sg_tune_work_count(const sg_tune_keys *k)
 
 static sg_tune_kernel *kernel_of(unsigned mask)
 {
-    const sg_cpu_level machine = sg_cpu_machine_level();
-    unsigned           levels = 0; /* how many may be used, each above the last */
-    while (levels <= (unsigned)machine && mask >> levels & 1) levels++;
-    return levels > SG_CPU_AVX512 ? sg_vec_tune_avx512 : levels > SG_CPU_AVX2 ? sg_vec_tune_avx2 : sg_vec_tune_base;
+    const unsigned features = sg_cpu_usable(sg_cpu_found() & mask);
+    if (features & SG_CPU_AVX512) return sg_vec_tune_avx512;
+    return features & SG_CPU_AVX2 ? sg_vec_tune_avx2 : sg_vec_tune_base;
 }
 
 sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e)

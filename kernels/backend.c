@@ -10,7 +10,6 @@
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #if !SG_CUDA
 static sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
@@ -23,13 +22,18 @@ static size_t sg_cuda_work_bytes(const sg_backend *b) { return (void)b, (size_t)
 static void   sg_cuda_served(const sg_backend *b, char *text, size_t size) { (void)b, (void)text, (void)size; }
 #endif
 
-const char *const sg_gpu_level_names[] = {"sm80", "sm89", "sm90", NULL};
-
-static void *host_alloc(size_t bytes)
+static void *host_alloc(const sg_backend *b, size_t bytes)
 {
+    (void)b;
     if (bytes > SIZE_MAX - SG_ALIGN) return NULL;
     const size_t whole = (bytes + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
     return aligned_alloc(SG_ALIGN, whole ? whole : SG_ALIGN);
+}
+
+static void host_release(const sg_backend *b, void *p)
+{
+    (void)b;
+    free(p);
 }
 
 static sg_status host_copy(sg_stream *s, void *to, const void *from, size_t bytes)
@@ -39,44 +43,8 @@ static sg_status host_copy(sg_stream *s, void *to, const void *from, size_t byte
     return SG_OK;
 }
 
-static const sg_memory host_memory = {.alloc = host_alloc, .release = free, .upload = host_copy, .download = host_copy};
-
-/* The one number in a line of a small system file that begins with `key`; SIZE_MAX when it is not there. */
-static size_t number_in(const char *path, const char *key)
-{
-    size_t      found = SIZE_MAX;
-    char        line[256];
-    FILE *const f = fopen(path, "r");
-    if (!f) return found;
-    while (found == SIZE_MAX && fgets(line, sizeof line, f)) {
-        unsigned long long v;
-        if (strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), "%llu", &v) == 1) found = (size_t)v;
-    }
-    fclose(f);
-    return found;
-}
-
-/* What is free now: of the machine, and of the control group (version 2) that limits this process. */
-static size_t memory_now(void)
-{
-    const size_t kib = number_in("/proc/meminfo", "MemAvailable:");
-    const size_t machine = kib > SIZE_MAX / 1024 ? SIZE_MAX : kib * 1024;
-    char         own[256] = "", path[320];
-    FILE *const  f = fopen("/proc/self/cgroup", "r");
-    if (f) {
-        char line[256];
-        while (fgets(line, sizeof line, f))
-            if (sscanf(line, "0::%255[^\n]", own) == 1) break;
-        fclose(f);
-    }
-    snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", own);
-    const size_t limit = number_in(path, "");
-    snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.current", own);
-    const size_t used = number_in(path, "");
-    if (limit == SIZE_MAX) return machine;
-    const size_t left = used < limit ? limit - used : 0;
-    return used != SIZE_MAX && left < machine ? left : limit < machine ? limit : machine;
-}
+static const sg_memory host_memory = {
+    .alloc = host_alloc, .release = host_release, .upload = host_copy, .download = host_copy};
 
 static sg_status open_cpu(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
@@ -91,9 +59,9 @@ static sg_status open_cpu(sg_backend *b, const sg_backend_options *o, sg_error *
     b->impl = c;
     b->threads = c->threads;
     b->dtype = c->native_bf16 ? SG_BF16 : SG_F32;
-    b->values = c->level == SG_CPU_AVX512_VNNI || c->level == SG_CPU_AVX512_BF16 ? SG_I8 : SG_BF16;
+    b->values = c->features & SG_CPU_VNNI && !(c->features & SG_CPU_AMX) ? SG_I8 : SG_BF16;
     b->packs = true;
-    snprintf(b->device, sizeof b->device, "%s, %s%s, %d thread%s", brand, sg_cpu_level_name(c->level),
+    snprintf(b->device, sizeof b->device, "%s, %s%s, %d thread%s", brand, sg_cpu_level_of(c->features)->label,
              c->library ? ", oneDNN" : "", c->threads, c->threads == 1 ? "" : "s");
     return SG_OK;
 }
@@ -117,20 +85,12 @@ static sg_status open_cuda(sg_backend *b, const sg_backend_options *o, sg_error 
     return SG_OK;
 }
 
-sg_status sg_backend_choose_gpu(int *out, const sg_backend_options *o, int gpus, sg_error *e)
-{
-    *out = o->device ? o->device : o->local_rank % gpus;
-    if (*out < gpus) return SG_OK;
-    if (gpus == 1) return sg_error_set(e, SG_E_ARG, "device: there is no GPU %d: there is one, number 0", *out);
-    return sg_error_set(e, SG_E_ARG, "device: there is no GPU %d: there are %d, from 0 to %d", *out, gpus, gpus - 1);
-}
-
 /* auto takes the GPU when one is there; what a GPU that is there fails with is told. */
 static sg_status open_auto(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
     sg_error        why = {0};
     const sg_status status = open_cuda(b, o, &why);
-    if (status == SG_E_UNSUPPORTED && o->gpu_level == SG_GPU_OWN && !o->device) return open_cpu(b, o, e);
+    if (status == SG_E_UNSUPPORTED && o->gpu_mask == 0 && !o->device) return open_cpu(b, o, e);
     return status ? sg_error_set(e, status, "%s", why.text) : SG_OK;
 }
 
@@ -145,23 +105,6 @@ static sg_status open_named(sg_backend *b, const char *name, const sg_backend_op
     return sg_error_set(e, SG_E_ARG, "backend \"%s\" is not known; auto, cuda, cpu and ref are", name);
 }
 
-static size_t status_bytes(const char *key)
-{
-    const size_t kib = number_in("/proc/self/status", key);
-    return kib == SIZE_MAX ? 0 : kib * 1024;
-}
-
-size_t sg_resident_bytes(void) { return status_bytes("VmRSS:"); }
-
-size_t sg_resident_peak(void) { return status_bytes("VmHWM:"); }
-
-double sg_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_error *e)
 {
     *out = NULL;
@@ -172,7 +115,7 @@ sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_erro
     if (!b) return sg_error_set(e, SG_E_MEMORY, "no memory for a backend");
     b->memory = &host_memory;
     b->host_memory = true;
-    b->total_bytes = b->host_bytes = memory_now();
+    b->total_bytes = b->host_bytes = sg_free_bytes();
     const sg_status status = open_named(b, o->name ? o->name : "auto", o, e);
     if (status) {
         sg_backend_close(&b);
@@ -201,7 +144,7 @@ void sg_backend_enter(const sg_backend *b)
 sg_stream sg_stream_on(const sg_backend *b)
 {
     sg_backend_enter(b);
-    return (sg_stream){.ops = b->ops, .memory = b->memory, .impl = b->impl};
+    return (sg_stream){.ops = b->ops, .memory = b->memory, .backend = b, .impl = b->impl};
 }
 
 size_t sg_backend_packed_bytes(const sg_backend *b)

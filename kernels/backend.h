@@ -3,35 +3,45 @@
 #define SG_BACKEND_H
 
 #include "op.h"
+#include "system.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* CPU levels, each above the last: SSE2; AVX2 with FMA; AVX-512 F, BW, DQ, VL; AVX-512 VNNI; AVX-512 BF16; AMX's BF16 and
- * INT8 tiles. A mask of (1 << level) says which may be used; a level counts only when all below it do. */
-typedef enum sg_cpu_level {
-    SG_CPU_BASE,
-    SG_CPU_AVX2,
-    SG_CPU_AVX512,
-    SG_CPU_AVX512_VNNI,
-    SG_CPU_AVX512_BF16,
-    SG_CPU_AMX,
-    SG_CPU_LEVELS
-} sg_cpu_level;
+/* What of a CPU's instructions there are kernels for. A set of features, such as a mask, is a sum of these. AVX-VNNI, which
+ * comes without AVX-512, would be a bit of its own: no feature implies another. */
+enum {
+    SG_CPU_BASE = 1 << 0,   /* SSE2: always */
+    SG_CPU_AVX2 = 1 << 1,   /* and FMA */
+    SG_CPU_AVX512 = 1 << 2, /* F, BW, DQ, VL */
+    SG_CPU_VNNI = 1 << 3,   /* of AVX-512 */
+    SG_CPU_BF16 = 1 << 4,   /* of AVX-512 */
+    SG_CPU_AMX = 1 << 5     /* BF16 and INT8 tiles */
+};
 
-/* GPU levels, each above the last: mma.sync of BF16 and I8; that of FP8; Hopper. A device has the highest that is not above
- * its compute capability; from 10.0 up it has sm89, by PTX. */
-typedef enum sg_gpu_level { SG_GPU_OWN, SG_GPU_SM80, SG_GPU_SM89, SG_GPU_SM90, SG_GPU_LEVELS } sg_gpu_level;
+/* The same of GPUs. 10.x and 12.x have the first two. */
+enum {
+    SG_GPU_MMA = 1 << 0,  /* mma.sync of BF16 and I8: from compute capability 8.0 up */
+    SG_GPU_FP8 = 1 << 1,  /* and of FP8: from 8.9 up */
+    SG_GPU_WGMMA = 1 << 2 /* 9.x only */
+};
 
-extern const char *const sg_cpu_mask_names[];  /* "base", "avx2" .. "amx", "all", NULL: level i and those below */
-extern const char *const sg_gpu_level_names[]; /* "sm80", "sm89", "sm90", NULL: that of level i + 1 */
+/* Levels, as people name them: a name stands for what that level needs. */
+extern const char *const sg_cpu_mask_names[];  /* "base", "avx2" .. "amx", "all", NULL */
+extern const char *const sg_gpu_level_names[]; /* "sm80", "sm89", "sm90", NULL */
+
+/* The features of the level of that name, and of those that it stands on; 0: there is no such name. */
+unsigned sg_cpu_mask_of(const char *name);
+unsigned sg_gpu_mask_of(const char *name);
+
+unsigned sg_gpu_features(int capability); /* 90 is compute capability 9.0; 0 below 8.0 */
 
 typedef struct sg_backend_options {
     const char  *name;       /* "auto", "cuda", "cpu" or "ref" */
     int          threads;    /* 0: as many as the machine has */
-    unsigned     cpu_mask;   /* allowed levels; 0: those that the variable SPARGE_GEN_CPUMASK names, all without it */
-    sg_gpu_level gpu_level;  /* what cuda runs as; auto then takes no other backend. OWN: the device's */
+    unsigned     cpu_mask;   /* allowed features; 0: those that the variable SPARGE_GEN_CPUMASK names, all without it */
+    unsigned     gpu_mask;   /* what cuda may use, all of which must be there; auto then takes no other backend. 0: all */
     int          device;     /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
     int          local_rank; /* device 0: this process's number among those of its host, which take the GPUs in turn */
     int64_t      dnn_least;  /* multiply-adds from which cuda asks cuDNN; 0: where it pays; 1: always, for tests */
@@ -56,15 +66,15 @@ typedef struct sg_backend {
 
 /* Opens the device that o names. The caller closes it. SG_E_ARG for an unknown name, here or in SPARGE_GEN_CPUMASK, and
  * for a GPU that is not there, or for one but the first with cpu and ref; SG_E_UNSUPPORTED for what this build or machine
- * lacks, and for a level above the device's. */
+ * lacks, and for features in gpu_mask that the device lacks. */
 sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 void      sg_backend_close(sg_backend **b);
 
 /* Which of so many GPUs o means. SG_E_ARG: device is not one of them. */
 sg_status sg_backend_choose_gpu(int *out, const sg_backend_options *o, int gpus, sg_error *e) SG_MUST_USE;
 
-/* Makes b's GPU the calling thread's current device, which CUDA keeps for each thread. Memory of b may be taken and
- * streams of b used by this thread from here on. */
+/* Makes b's GPU the calling thread's current device, which CUDA keeps for each thread: streams of b may be used by this
+ * thread from here on. */
 void sg_backend_enter(const sg_backend *b);
 
 /* A stream of b without memory: give keep and scratch their blocks before use. Enters b. */
@@ -87,13 +97,6 @@ size_t sg_backend_code_bytes(const sg_backend *b);
 
 /* Packed weights shall take at most this many bytes from now on, if that is less than an eighth of total_bytes. */
 void sg_backend_limit_packed(sg_backend *b, size_t bytes);
-
-/* Host memory that this process has resident, and the most that it ever had; bytes, 0 where the system does not tell. */
-size_t sg_resident_bytes(void);
-size_t sg_resident_peak(void);
-
-/* Seconds on a clock that only goes forward. */
-double sg_seconds(void);
 
 /* Frees what ops keep for the next call of their kind: call it between phases that have little in common. */
 void sg_backend_drop_scratch(sg_backend *b);

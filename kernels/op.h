@@ -367,7 +367,8 @@ typedef union sg_most_outputs {
 #undef X
 enum { SG_OP_TENSORS = sizeof(sg_most_tensors), SG_OP_OUTPUTS = sizeof(sg_most_outputs) };
 
-typedef struct sg_stream sg_stream;
+typedef struct sg_stream  sg_stream;
+typedef struct sg_backend sg_backend; /* backend.h */
 
 /* Weights that stay on the host, copied to one of two slots on the device: when all ops are done that were called before
  * the last fetch into the other slot, beside those called since. Ops called after a fetch find it complete. Slots that
@@ -387,10 +388,11 @@ typedef struct sg_ops {
     sg_status (*fetch)(sg_stream *, const sg_fetch_args *); /* NULL where there is no pin */
 } sg_ops;
 
-/* The memory of a device. upload and download are finished when they return, but from and to what stage gave. */
+/* The memory of a device. Any thread may call those that take a backend, whichever device it has entered. upload and
+ * download are finished when they return, but from and to what stage gave. */
 typedef struct sg_memory {
-    void *(*alloc)(size_t bytes); /* SG_ALIGN aligned, or NULL */
-    void (*release)(void *);
+    void *(*alloc)(const sg_backend *, size_t bytes); /* SG_ALIGN aligned, or NULL */
+    void (*release)(const sg_backend *, void *);
     sg_status (*upload)(sg_stream *, void *device, const void *host, size_t bytes);
     sg_status (*download)(sg_stream *, void *host, const void *device, size_t bytes);
     /* Host memory for transfers that go on while the host does: two pieces, which stay when they are there. stages: both
@@ -403,8 +405,8 @@ typedef struct sg_memory {
                         const void *staged); /* waits for the transfers of that piece; other memory: none */
     /* Host memory that the device copies from by itself, for fetch, SG_ALIGN aligned; NULL: there is not so much. unpin:
      * after all fetches from it. NULL where weights lie in the host's memory anyway. */
-    void *(*pin)(size_t bytes);
-    void (*unpin)(void *);
+    void *(*pin)(const sg_backend *, size_t bytes);
+    void (*unpin)(const sg_backend *, void *);
 } sg_memory;
 
 typedef void sg_tap_fn(void *context, const char *name, sg_stream *s, sg_tensor t);
@@ -412,16 +414,17 @@ typedef void sg_tap_fn(void *context, const char *name, sg_stream *s, sg_tensor 
 /* An ordered queue of ops on one device. The first failure latches: every op after it does nothing, so a model checks
  * once, at the end. Two arenas: keep lives for a render, scratch is marked and reset inside a pass. */
 struct sg_stream {
-    const sg_ops    *ops;
-    const sg_memory *memory;
-    void            *impl;  /* the backend's own */
-    const sg_ops    *inner; /* what a decorator wraps */
-    void            *meta;  /* a decorator's own */
-    sg_arena         keep, scratch;
-    sg_tap_fn       *tap; /* sees named tensors; NULL: nobody looks */
-    void            *tap_context;
-    sg_status        status;
-    char             why[320];
+    const sg_ops     *ops;
+    const sg_memory  *memory;
+    const sg_backend *backend; /* whose they are, for memory's calls; NULL: of none */
+    void             *impl;    /* the backend's own */
+    const sg_ops     *inner;   /* what a decorator wraps */
+    void             *meta;    /* a decorator's own */
+    sg_arena          keep, scratch;
+    sg_tap_fn        *tap; /* sees named tensors; NULL: nobody looks */
+    void             *tap_context;
+    sg_status         status;
+    char              why[320];
 };
 
 /* How many of the tensors that its args begin with this call of the op of that name writes; some may be absent. 1 for what

@@ -93,7 +93,7 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     const sg_backend_options b = {.name = name,
                                   .threads = o->threads,
                                   .cpu_mask = o->cpu_mask,
-                                  .gpu_level = (sg_gpu_level)o->gpu_level,
+                                  .gpu_mask = o->gpu_mask,
                                   .device = o->device,
                                   .local_rank = o->local_rank};
     SG_TRY(sg_backend_open(&engine->backend, &b, e));

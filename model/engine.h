@@ -36,8 +36,8 @@ typedef struct sg_engine_options {
     const char *backend;      /* "auto", "cuda", "cpu", "ref" */
     const char *dtype;        /* "auto", "f32", "bf16": of the products; auto takes the faster on this machine */
     int         threads;      /* 0: all cores */
-    unsigned    cpu_mask;     /* allowed instruction-set levels, bit 0 plain C; 0: all, or as SPARGE_GEN_CPUMASK says */
-    int         gpu_level;    /* sg_gpu_level of backend.h, what a GPU runs as; 0: its own */
+    unsigned    cpu_mask;     /* allowed features of backend.h, bit 0 plain C; 0: all, or as SPARGE_GEN_CPUMASK says */
+    unsigned    gpu_mask;     /* likewise of a GPU, all of which it must have; 0: all that it has */
     int         device;       /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
     int         local_rank;   /* with device 0: of this host's processes, which take its GPUs in turn */
     size_t      memory_limit; /* bytes a render may take; 0: what the machine has free */

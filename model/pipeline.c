@@ -86,9 +86,9 @@ static sg_status stream_open(sg_render *render, sg_stream *s, const sg_phase *ph
     sg_arena *const arena[2] = {&s->keep, &s->scratch};
     const size_t    bytes[2] = {phase->keep, phase->scratch};
     for (int i = 0; i < 2; i++) {
-        void *const block = bytes[i] ? s->memory->alloc(bytes[i]) : NULL;
+        void *const block = bytes[i] ? s->memory->alloc(s->backend, bytes[i]) : NULL;
         if (bytes[i] && !block) {
-            if (i) s->memory->release((void *)s->keep.base);
+            if (i) s->memory->release(s->backend, (void *)s->keep.base);
             return sg_error_set(render->e, SG_E_MEMORY, "the device cannot give %zu bytes", bytes[i]);
         }
         *arena[i] = (sg_arena){.base = (uintptr_t)block, .cap = bytes[i]};
@@ -101,8 +101,8 @@ static void stream_close(sg_render *render, sg_stream *s)
 {
     note_peak(render, s); /* packed weights have come since it was opened */
     sg_backend_drop_scratch(render->engine->backend);
-    s->memory->release((void *)s->keep.base);
-    s->memory->release((void *)s->scratch.base);
+    s->memory->release(s->backend, (void *)s->keep.base);
+    s->memory->release(s->backend, (void *)s->scratch.base);
 }
 
 /* ---- the phases ---- */

@@ -200,12 +200,12 @@ static sg_status take_memory(sg_bind *b, const sg_backend *backend, layout *l, s
     const size_t bytes = device_bytes(l);
     b->backend = backend;
     if (l->blocks) b->span = calloc((size_t)l->blocks, sizeof *b->span);
-    if (l->blocks && b->span) b->host = backend->memory->pin(l->host);
+    if (l->blocks && b->span) b->host = backend->memory->pin(backend, l->host);
     if (l->blocks && !b->host)
         return sg_error_set(e, SG_E_MEMORY, "%s: the host does not have the %zu MiB, page-locked, for these weights",
                             sg_source_path(b->source), (l->host >> 20) + 1);
     if (b->span) lay_out(b, backend, b->span);
-    if (bytes) b->device = backend->memory->alloc(bytes);
+    if (bytes) b->device = backend->memory->alloc(backend, bytes);
     if (bytes && !b->device)
         return sg_error_set(e, SG_E_MEMORY, "%s: %s does not have the %zu MiB for these weights",
                             sg_source_path(b->source), backend->name, (bytes >> 20) + 1);
@@ -249,8 +249,8 @@ void sg_bind_unload(sg_bind *b)
         drop(b, &b->want[i]);
         b->want[i].tensor->data = NULL;
     }
-    if (b->device) b->backend->memory->release(b->device);
-    if (b->host) b->backend->memory->unpin(b->host); /* after release, which waits for fetches */
+    if (b->device) b->backend->memory->release(b->backend, b->device);
+    if (b->host) b->backend->memory->unpin(b->backend, b->host); /* after release, which waits for fetches */
     free(b->span);
     b->device = NULL;
     b->host = NULL;

@@ -21,7 +21,7 @@ sg_status sg_bench_open(sg_bench *b, const sg_settings *s, sg_error *e)
     const sg_backend_options backend = {.name = o.backend,
                                         .threads = o.threads,
                                         .cpu_mask = o.cpu_mask,
-                                        .gpu_level = (sg_gpu_level)o.gpu_level,
+                                        .gpu_mask = o.gpu_mask,
                                         .device = o.device,
                                         .local_rank = o.local_rank};
     b->silent = s->json && strcmp(s->json, "-") == 0;
@@ -36,13 +36,13 @@ void sg_bench_close(sg_bench *b) { sg_backend_close(&b->backend); }
 sg_status sg_bench_stream_open(const sg_bench *b, sg_stream *s, size_t scratch, sg_error *e)
 {
     *s = sg_stream_on(b->backend);
-    void *const block = scratch <= b->backend->total_bytes ? s->memory->alloc(scratch) : NULL;
+    void *const block = scratch <= b->backend->total_bytes ? s->memory->alloc(s->backend, scratch) : NULL;
     s->scratch = (sg_arena){.base = (uintptr_t)block, .cap = scratch};
     if (block) return SG_OK;
     return sg_error_set(e, SG_E_MEMORY, "bench: this takes %.2f GiB, more than there is", (double)scratch * 0x1p-30);
 }
 
-void sg_bench_stream_close(sg_stream *s) { s->memory->release((void *)s->scratch.base); }
+void sg_bench_stream_close(sg_stream *s) { s->memory->release(s->backend, (void *)s->scratch.base); }
 
 sg_status sg_bench_wait(const sg_bench *b, sg_stream *s, sg_tensor t, sg_error *e)
 {

@@ -228,11 +228,11 @@ static sg_status true_rows_on(const sg_backend *cpu, work *w, float *rows, float
     sg_status status = bind(&bound, w, &dense, n, cpu, &args, e);
     if (!status) {
         sg_stream s = sg_stream_on(cpu);
-        void     *room = w->scratch ? cpu->memory->alloc(w->scratch) : NULL;
+        void     *room = w->scratch ? cpu->memory->alloc(cpu, w->scratch) : NULL;
         s.scratch = (sg_arena){.base = (uintptr_t)room, .cap = room ? w->scratch : 0};
         sg_attention_run(bound, &s, 0, 0, 0, 0, &args);
         if (s.status) status = sg_error_set(e, s.status, "bench: %s", s.why);
-        cpu->memory->release(room);
+        cpu->memory->release(cpu, room);
     }
     sg_attention_close(&bound);
     return status;

@@ -53,12 +53,17 @@ static __device__ __forceinline__ bool sg_in_sight(const sg_block_rules &r, int6
     return !r.causal || j * SG_BLOCK_K < min((i + 1) * SG_BLOCK_Q, r.n);
 }
 
-/* blocks_f8.cu: quantise to F8, and attend_blocks with such values; SG_E_UNSUPPORTED is latched below level sm89 */
-sg_status sg_cuda_quantise_f8(sg_stream *s, const sg_quantise_args *a);
-sg_status sg_cuda_attend_f8(sg_stream *s, const sg_attend_blocks_args *a);
+/* Entries of the levels, which those above fall back to: pool.cu, blocks_mma.cu, blocks_f8.cu. */
+sg_status sg_cuda_quantise_sm80(sg_stream *s, const sg_quantise_args *a);
+sg_status sg_cuda_attend_sm80(sg_stream *s, const sg_attend_blocks_args *a);
+sg_status sg_cuda_attend_sm89(sg_stream *s, const sg_attend_blocks_args *a);
 
-/* blocks_wgmma.cu: runs attend_blocks as level sm90 does and tells in *status how that went. False: not for that kernel, or
- * the level is below. */
+static inline sg_status sg_cuda_no_f8(sg_stream *s, const char *op)
+{
+    return sg_fail(s, SG_E_UNSUPPORTED, "%s: FP8 values want level sm89", op);
+}
+
+/* blocks_wgmma.cu: runs attend_blocks as level sm90 does and tells in *status how that went. False: not for that kernel. */
 bool sg_cuda_attend_wgmma(sg_stream *s, const sg_attend_blocks_args *a, sg_status *status);
 
 #endif

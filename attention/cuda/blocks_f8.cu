@@ -43,18 +43,9 @@ static __global__ void __launch_bounds__(SG_THREADS) quantise_turned(turn_job j)
     }
 }
 
-/* Latched below the level that has it. */
-static bool has_f8(sg_stream *s, const char *op)
-{
-    if (sg_cuda_of(s)->level >= SG_GPU_SM89) return true;
-    sg_fail(s, SG_E_UNSUPPORTED, "%s: FP8 values want level sm89", op);
-    return false;
-}
-
-sg_status sg_cuda_quantise_f8(sg_stream *s, const sg_quantise_args *a)
+static sg_status quantise_f8(sg_stream *s, const sg_quantise_args *a)
 {
     turn_job j;
-    if (!has_f8(s, "quantise")) return s->status;
     j.x = sg_view_of(a->x);
     j.center = a->center.rank ? (const float *)a->center.data : NULL;
     j.scale = (const float *)a->scale.data;
@@ -72,7 +63,18 @@ sg_status sg_cuda_quantise_f8(sg_stream *s, const sg_quantise_args *a)
     return sg_cuda_launched(s, "quantise");
 }
 
-sg_status sg_cuda_attend_f8(sg_stream *s, const sg_attend_blocks_args *a)
+static sg_status quantise(sg_stream *s, const sg_quantise_args *a)
 {
-    return has_f8(s, "attend_blocks") ? attend_blocks_as<true>(s, a) : s->status;
+    return a->y.dtype == SG_F8 ? quantise_f8(s, a) : sg_cuda_quantise_sm80(s, a);
+}
+
+sg_status sg_cuda_attend_sm89(sg_stream *s, const sg_attend_blocks_args *a)
+{
+    return a->v.dtype == SG_F8 ? attend_blocks_as<true>(s, a) : sg_cuda_attend_sm80(s, a);
+}
+
+void sg_cuda_f8_init(sg_ops *t)
+{
+    t->quantise = quantise;
+    t->attend_blocks = sg_cuda_attend_sm89;
 }

@@ -148,7 +148,7 @@ template <int DK, bool F8> static sg_status launch(sg_stream *s, const hopper_jo
 static bool serves(const sg_cuda *c, const sg_attend_blocks_args *a, const blocks_job &j)
 {
     const bool tail = j.tail_k != NULL;
-    return c->level >= SG_GPU_SM90 && !j.lambda && !j.causal && j.scale >= 0 && j.n > 0 && j.m > 0 && j.d <= 128 &&
+    return !j.lambda && !j.causal && j.scale >= 0 && j.n > 0 && j.m > 0 && j.d <= 128 &&
            j.d % 16 == 0 && j.wide_k && j.wide_v && (uintptr_t)j.keep % 8 == 0 && (uintptr_t)j.y.data % 8 == 0 &&
            ((uintptr_t)j.v_scale | (uintptr_t)j.v_center) % 8 == 0 &&
            (!tail || a->tail_v.dtype == SG_F32) && j.v_type == SG_BF16 &&
@@ -195,3 +195,11 @@ bool sg_cuda_attend_wgmma(sg_stream *s, const sg_attend_blocks_args *a, sg_statu
                           : (f8 ? launch<128, true>(s, p) : launch<128, false>(s, p));
     return true;
 }
+
+static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
+{
+    sg_status status;
+    return sg_cuda_attend_wgmma(s, a, &status) ? status : sg_cuda_attend_sm89(s, a);
+}
+
+void sg_cuda_wgmma_init(sg_ops *t) { t->attend_blocks = attend_blocks; }

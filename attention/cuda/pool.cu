@@ -386,9 +386,9 @@ static sg_status quantise_as(sg_stream *s, const char *op, const sg_quantise_arg
     return sg_cuda_launched(s, op);
 }
 
-static sg_status quantise(sg_stream *s, const sg_quantise_args *a)
+sg_status sg_cuda_quantise_sm80(sg_stream *s, const sg_quantise_args *a)
 {
-    return a->y.dtype == SG_F8 ? sg_cuda_quantise_f8(s, a) : quantise_as(s, "quantise", a);
+    return a->y.dtype == SG_F8 ? sg_cuda_no_f8(s, "quantise") : quantise_as(s, "quantise", a);
 }
 
 /* Means, and whole numbers with them. False: these heads are not for pool_heads. */
@@ -504,5 +504,5 @@ void sg_cuda_pool_init(sg_ops *t)
 {
     t->pool = pool;
     t->alike = alike;
-    t->quantise = quantise;
+    t->quantise = sg_cuda_quantise_sm80;
 }

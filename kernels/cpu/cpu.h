@@ -1,13 +1,15 @@
-/* cpu.h - what the files of the cpu backend share: its state, its levels, packed weights, scratch. Private to it and to
- * the kernel tests.
+/* cpu.h - what the files of the cpu backend share: its state, what each puts into the op table, packed weights, scratch.
+ * Private to it and to the kernel tests.
  *
  * The table is filled as in dav1d: sg_move_init with what gains nothing from vectors, then every vec_*.c at each level
- * that the machine has and the mask allows, lowest first, then oneDNN's products. A backend serves one thread at a
+ * (cpu_levels.c) that the machine has and the mask allows, lowest first, then oneDNN's products. A backend serves one thread at a
  * time: its scratch and its packed weights are not locked. */
 #ifndef SG_CPU_H
 #define SG_CPU_H
 
 #include "backend.h"
+#include "cpu_features.h"
+#include "cpu_levels.h"
 
 /* Growable blocks that live as long as the backend, one holder each inside an op. */
 typedef enum sg_cpu_slot { SG_SLOT_WORK, SG_SLOT_PACK, SG_SLOT_X, SG_SLOT_Y, SG_SLOT_LIBRARY, SG_SLOTS } sg_cpu_slot;
@@ -31,7 +33,7 @@ struct sg_onednn;
 
 typedef struct sg_cpu {
     sg_ops            ops;
-    sg_cpu_level      level; /* the highest in use */
+    unsigned          features; /* in use */
     int               threads;
     bool              native_bf16; /* BF16 by BF16 products run as such; else oneDNN's operands are widened */
     struct sg_onednn *library;     /* NULL when oneDNN is not used */
@@ -41,18 +43,6 @@ typedef struct sg_cpu {
 } sg_cpu;
 
 static inline sg_cpu *sg_cpu_of(const sg_stream *s) { return (sg_cpu *)s->impl; }
-
-/* The highest level of this machine that the system lets us use. */
-sg_cpu_level sg_cpu_machine_level(void);
-void         sg_cpu_brand(char *out, size_t size);
-const char  *sg_cpu_level_name(sg_cpu_level level);
-
-/* A mask of 0 becomes what the variable SPARGE_GEN_CPUMASK names, one of sg_cpu_mask_names, and all levels without it.
- * SG_E_ARG: it names none. Other masks stay. */
-sg_status sg_cpu_mask_held(unsigned *mask, sg_error *e) SG_MUST_USE;
-
-/* Fills t with the entries of the levels in mask, base always, without oneDNN. Returns the highest one used. */
-sg_cpu_level sg_cpu_fill(sg_ops *t, unsigned mask);
 
 /* threads 0: all. mask 0: all. pack_limit in bytes. NULL when memory is short. */
 sg_cpu *sg_cpu_open(int threads, unsigned mask, size_t pack_limit);
@@ -98,18 +88,18 @@ void sg_vnni_blocks_init(sg_ops *t);
 void sg_amx_blocks_init(sg_ops *t);
 void sg_amx_score_init(sg_ops *t);
 
-/* Puts oneDNN's linear (from AVX-512 up) and conv (from AVX2 up) into c->ops; its generated code uses the instructions
- * of `level` and those below, or fewer where its own variable ONEDNN_MAX_CPU_ISA says so. With native_bf16 products of
- * BF16 by BF16 run as such, from AVX-512 up, else all are F32. False, and c->ops as it was, when the build lacks the
- * library, the level is too low for it, it fails, or it has been held to more than the level already in this process. */
-bool sg_cpu_use_library(sg_cpu *c, sg_cpu_level level, bool native_bf16);
-bool sg_onednn_open(sg_cpu *c, sg_cpu_level level, bool native_bf16); /* the same; exists where the build has oneDNN */
+/* Puts oneDNN's linear (with AVX-512) and conv (with AVX2) into c->ops; its generated code uses these features, or fewer
+ * where its own variable ONEDNN_MAX_CPU_ISA says so. With native_bf16 products of BF16 by BF16 run as such, with AVX-512,
+ * else all are F32. False, and c->ops as it was, when the build lacks the library, the features are too few for it, it
+ * fails, or it has been held to more than these already in this process. */
+bool sg_cpu_use_library(sg_cpu *c, unsigned features, bool native_bf16);
+bool sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16); /* the same; exists where the build has oneDNN */
 void sg_onednn_close(sg_cpu *c);
 
-/* The level that oneDNN's code is held to, the backend's where it is not used. */
-sg_cpu_level sg_cpu_library_level(const sg_cpu *c);
-sg_cpu_level sg_onednn_level(const sg_cpu *c);
-bool         sg_onednn_native_bf16(const sg_cpu *c);
+/* The features that oneDNN's code is held to, the backend's where it is not used. */
+unsigned sg_cpu_library_features(const sg_cpu *c);
+unsigned sg_onednn_features(const sg_cpu *c);
+bool     sg_onednn_native_bf16(const sg_cpu *c);
 
 /* Generates the code of a convolution of these shapes, as its first run would. */
 void sg_onednn_prepare_conv(const sg_cpu *c, const sg_conv_args *a);

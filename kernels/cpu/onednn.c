@@ -49,7 +49,7 @@ typedef struct plan {
 typedef struct sg_onednn {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    sg_cpu_level  level; /* that its code is held to */
+    unsigned      features; /* that its code is held to */
     bool          native_bf16;
     sg_ops        plain; /* the table without oneDNN */
     plan         *kept[SG_KEPT];
@@ -368,7 +368,7 @@ static plan *plan_for_conv(const sg_cpu *c, const sg_conv_args *a)
     for (int i = 0; i < 3; i++) k.n[13 + i] = a->stride[i];
     k.conv = true;
     const sg_linear_args product = product_of(a);
-    if (!runs_bf16(c->library, &k, &product) && c->library->level >= SG_CPU_AVX512 && !is_steady(a)) return NULL;
+    if (!runs_bf16(c->library, &k, &product) && c->library->features & SG_CPU_AVX512 && !is_steady(a)) return NULL;
     return plan_for(c, &k, &product);
 }
 
@@ -404,31 +404,36 @@ static unsigned allowed_isa(void)
     return ~0u;
 }
 
-/* Holds oneDNN to the level and to its own variable, whichever is less, unless it is too late. *used: the level that its
- * instructions make up, SG_CPU_BASE below AVX2. False: they are more than those of the level. */
-static bool hold(sg_cpu_level level, sg_cpu_level *used)
+/* Holds oneDNN to these features and to its own variable, whichever is less, unless it is too late. *used: those that its
+ * instructions make up, SG_CPU_BASE below AVX2. False: it has been held to more than these. */
+static bool hold(unsigned features, unsigned *used)
 {
-    static const unsigned most[SG_CPU_LEVELS] = {[SG_CPU_BASE] = dnnl_cpu_isa_sse41,
-                                                 [SG_CPU_AVX2] = dnnl_cpu_isa_avx2,
-                                                 [SG_CPU_AVX512] = dnnl_cpu_isa_avx512_core,
-                                                 [SG_CPU_AVX512_VNNI] = dnnl_cpu_isa_avx512_core_vnni,
-                                                 [SG_CPU_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16,
-                                                 [SG_CPU_AMX] = dnnl_cpu_isa_avx512_core_amx};
-    const bool            lowered = level < sg_cpu_machine_level();
-    if (lowered) (void)dnnl_set_max_cpu_isa((dnnl_cpu_isa_t)(most[level] & allowed_isa()));
+    static const struct {
+        unsigned feature, isa;
+    } known[] = {{SG_CPU_AVX2, dnnl_cpu_isa_avx2},
+                 {SG_CPU_AVX512, dnnl_cpu_isa_avx512_core},
+                 {SG_CPU_VNNI, dnnl_cpu_isa_avx512_core_vnni},
+                 {SG_CPU_BF16, dnnl_cpu_isa_avx512_core_bf16},
+                 {SG_CPU_AMX, dnnl_cpu_isa_avx512_core_amx}};
+    enum { KNOWN = sizeof known / sizeof known[0] };
+    const bool lowered = features != sg_cpu_usable(sg_cpu_found());
+    unsigned   most = dnnl_cpu_isa_sse41;
+    for (int i = 0; i < KNOWN; i++)
+        if (features & known[i].feature) most |= known[i].isa;
+    if (lowered) (void)dnnl_set_max_cpu_isa((dnnl_cpu_isa_t)(most & allowed_isa()));
     const unsigned isa = dnnl_get_effective_cpu_isa();
     *used = SG_CPU_BASE;
-    while (*used < SG_CPU_AMX && (isa & most[*used + 1]) == most[*used + 1]) ++*used;
-    if (lowered && *used > level) return false;
-    if (*used > level) *used = level;
+    for (int i = 0; i < KNOWN; i++)
+        if ((isa & known[i].isa) == known[i].isa) *used |= known[i].feature;
+    if (lowered && *used & ~features) return false;
+    *used &= features;
     return true;
 }
 
-bool sg_onednn_open(sg_cpu *c, sg_cpu_level level, bool native_bf16)
+bool sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16)
 {
-    if (level < SG_CPU_AVX2) return false;
-    sg_cpu_level used;
-    if (!hold(level, &used) || used < SG_CPU_AVX2) return false;
+    unsigned used;
+    if (!(features & SG_CPU_AVX2) || !hold(features, &used) || !(used & SG_CPU_AVX2)) return false;
     sg_onednn *const o = calloc(1, sizeof *o);
     if (!o) return false;
     c->library = o;
@@ -438,14 +443,14 @@ bool sg_onednn_open(sg_cpu *c, sg_cpu_level level, bool native_bf16)
         sg_onednn_close(c);
         return false;
     }
-    o->level = used;
-    o->native_bf16 = native_bf16 && used >= SG_CPU_AVX512;
-    if (used >= SG_CPU_AVX512) c->ops.linear = linear;
+    o->features = used;
+    o->native_bf16 = native_bf16 && used & SG_CPU_AVX512;
+    if (used & SG_CPU_AVX512) c->ops.linear = linear;
     c->ops.conv = conv;
     return true;
 }
 
-sg_cpu_level sg_onednn_level(const sg_cpu *c) { return c->library->level; }
+unsigned sg_onednn_features(const sg_cpu *c) { return c->library->features; }
 
 bool sg_onednn_native_bf16(const sg_cpu *c) { return c->library->native_bf16; }
 

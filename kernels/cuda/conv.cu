@@ -106,6 +106,13 @@ static gather_kernel gather_of(const sg_conv_args *a, const sg_product *p, void 
     return g;
 }
 
+static sg_status put_bias(sg_stream *s, const sg_conv_args *a)
+{
+    sg_product p = product_of(a);
+    p.i = 0; /* a sum of nothing, plus the bias */
+    return sg_cuda_product(s, "conv", &p);
+}
+
 static sg_status conv(sg_stream *s, const sg_conv_args *a)
 {
     sg_product p = product_of(a);
@@ -122,7 +129,7 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
     turned.dtype = type;
     const turn_kernel turn = {sg_view_of(turned), sg_view_of(a->w), a->w.dim[1], p.i / a->w.dim[1]};
     SG_TRY(sg_cuda_each(s, "conv", p.o * p.i, turn));
-    if (sg_cuda_conv_dnn(s, a, w, &status)) return status;
+    if (sg_cuda_conv_dnn(s, a, w, put_bias, &status)) return status;
     void *const x = sg_cuda_scratch(s, "conv", SG_CUDA_X, (size_t)rows * width);
     if (!x) return s->status;
     p.x_type = p.w_type = type;

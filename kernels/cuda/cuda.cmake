@@ -49,11 +49,12 @@ if(SG_HAVE_CUDA)
     endif()
     set_target_properties(${level} PROPERTIES POSITION_INDEPENDENT_CODE ON CUDA_RUNTIME_LIBRARY Static)
   endforeach()
-  target_sources(sg_kernels PRIVATE ${cuda}/cuda_backend.c ${cuda}/cuda_lt.c ${cuda}/cuda_dnn.c ${cuda}/cuda_step.c
+  target_sources(sg_kernels PRIVATE ${cuda}/cuda_backend.c ${cuda}/cuda_memory.c ${cuda}/cuda_call.c ${cuda}/cuda_lt.c
+    ${cuda}/cuda_dnn.c ${cuda}/cuda_step.c
     $<TARGET_OBJECTS:sg_cuda> $<TARGET_OBJECTS:sg_cuda_sm89> $<TARGET_OBJECTS:sg_cuda_sm90>)
   target_include_directories(sg_kernels PRIVATE ${cuda})
   # cublasLt and cuDNN are opened at run time: see cuda_lt.c.
-  set_property(SOURCE ${cuda}/cuda_backend.c APPEND PROPERTY
+  set_property(SOURCE ${cuda}/cuda_call.c APPEND PROPERTY
     COMPILE_DEFINITIONS SG_CUDA_LIBRARIES="${CUDAToolkit_LIBRARY_DIR}")
   target_link_libraries(sg_kernels PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
   set_property(TARGET sg_kernels APPEND PROPERTY COMPILE_DEFINITIONS SG_CUDA=1)

@@ -24,10 +24,10 @@ extern "C" {
  * driver or library is missing or too old; SG_E_MEMORY: the GPU has no room for the backend;
  * SG_E_ARG: o names a device that is not there; SG_E_DEVICE: anything else. After a failure b is as it was.
  *
- * o->gpu_level chooses among our own kernels, whose machine code stays the device's, and below the device's own level they
- * have as much shared memory as the least of that level. cublasLt and cuDNN choose theirs by
- * the device: below its own level cuDNN has no say, so that the level's attention and convolutions run; products stay
- * cublasLt's. SG_E_UNSUPPORTED for a level above the device's. */
+ * o->gpu_mask chooses among our own kernels, whose machine code stays the device's, and below the device's own features they
+ * have as much shared memory as the least of such a device. cublasLt and cuDNN choose theirs by the device: below its own
+ * features cuDNN has no say, so that the level's attention and convolutions run; products stay cublasLt's.
+ * SG_E_UNSUPPORTED for features that the device lacks. */
 sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 
 /* Waits for the device and frees what sg_cuda_open and the ops took. */

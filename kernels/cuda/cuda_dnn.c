@@ -269,19 +269,7 @@ static dnn_key conv_key(const sg_conv_args *a)
     return key;
 }
 
-/* y = b, or with add y += b. */
-static sg_status put_bias(sg_stream *s, const sg_conv_args *a)
-{
-    const sg_product p = {.y = a->y.data,
-                          .b = (const float *)a->b.data,
-                          .n = a->y.dim[0] * a->y.dim[1] * a->y.dim[2],
-                          .o = a->w.dim[0],
-                          .y_type = a->y.dtype,
-                          .add = a->add};
-    return sg_cuda_product(s, "conv", &p);
-}
-
-bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_status *status)
+bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_bias_fn *put_bias, sg_status *status)
 {
     const int64_t o = a->w.dim[0], depth = sg_count(a->w) / o;
     const int64_t y = sg_count(a->y) / o * sg_max64(o, SG_DNN_COLS);
@@ -354,9 +342,9 @@ bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status
     return false;
 }
 
-bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_status *status)
+bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_bias_fn *put_bias, sg_status *status)
 {
-    (void)s, (void)a, (void)w, (void)status;
+    (void)s, (void)a, (void)w, (void)put_bias, (void)status;
     return false;
 }
 

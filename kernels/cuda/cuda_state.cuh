@@ -68,7 +68,7 @@ typedef struct sg_cuda {
     int64_t              dnn_least; /* SG_DNN_LEAST; less to try cuDNN with small shapes, SG_DNN_NEVER */
     struct sg_cuda_step *step;
     int                  device;     /* as CUDA counts them: all that stands here is its */
-    sg_gpu_level         level;      /* which of our own kernels serve; never OWN */
+    unsigned             features;   /* which of our own kernels serve */
     int                  processors; /* streaming multiprocessors */
     size_t               shared_max; /* bytes of shared memory that a block may ask for */
     sg_cuda_block        block[SG_CUDA_SLOTS];
@@ -111,6 +111,8 @@ void sg_cuda_pool_init(sg_ops *t);
 void sg_cuda_score_init(sg_ops *t);
 void sg_cuda_select_init(sg_ops *t);
 void sg_cuda_blocks_init(sg_ops *t);
+void sg_cuda_f8_init(sg_ops *t);    /* of level sm89 */
+void sg_cuda_wgmma_init(sg_ops *t); /* of level sm90 */
 
 /* ---- steps replayed: cuda_step.c ---- */
 
@@ -152,7 +154,8 @@ void      sg_lt_close(sg_cuda *c);
  * that went. w is a->w in the order [o, kt, ky, kx, i], SG_ALIGN aligned. False: not for cuDNN, or it is not installed,
  * or has no engine for this. */
 bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status);
-bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_status *status);
+typedef sg_status sg_bias_fn(sg_stream *s, const sg_conv_args *a); /* y = b, or with add y += b */
+bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_bias_fn *put_bias, sg_status *status);
 
 /* As sg_cuda_served. */
 void sg_dnn_tell(const sg_cuda *c, char *text, size_t size);

@@ -40,30 +40,30 @@ static void (*const tries[])(ck *) = {SG_OPS(X)};
 enum { OPS = sizeof ops / sizeof ops[0] };
 
 typedef struct options {
-    uint64_t     seed;
-    bool         quick, all, large, bench;
-    const char  *filter, *backend; /* NULL: all; cpu, level by level */
-    const char  *skip;             /* ops to leave out */
-    sg_cpu_level top;              /* the highest to be used */
-    int          gpu_top;          /* likewise of the GPU's, as sg_gpu_level */
+    uint64_t    seed;
+    bool        quick, all, large, bench;
+    const char *filter, *backend; /* NULL: all; cpu, level by level */
+    const char *skip;             /* ops to leave out */
+    unsigned    features;         /* of the CPU, to be used */
+    int         gpu_top;          /* the highest level of the GPU's to be used: its place among the names, from 1 up */
 } options;
 
-/* What a level of the GPU may do otherwise than that below: FP8 from sm89 up, wgmma from sm90 up. NULL: everything is
- * new. */
-static const char *const gpu_ops[SG_GPU_LEVELS] = {
-    [SG_GPU_SM80] = NULL, [SG_GPU_SM89] = " quantise attend_blocks ", [SG_GPU_SM90] = " attend_blocks "};
+/* What a level of the GPU may do otherwise than that below, in the order of their names from 1 up: FP8 from sm89 up, wgmma
+ * from sm90 up. NULL: everything is new. */
+static const char *const gpu_ops[] = {NULL, NULL, " quantise attend_blocks ", " attend_blocks "};
+enum { GPU_OWN, GPU_FIRST, GPU_LEVELS = sizeof gpu_ops / sizeof gpu_ops[0] };
 static const char *const dnn_ops = " linear attend conv "; /* what cuDNN may serve */
 
 typedef struct totals {
     int passed, failed, skipped;
 } totals;
 
-static void level_open(ck_level *l, const char *name, bool there, sg_cpu_level top)
+static void level_open(ck_level *l, const char *name, bool there, unsigned features)
 {
     l->name = name;
     l->there = there;
     for (int i = 0; there && i < 2; i++) {
-        l->cpu[i] = sg_cpu_open(i + 1, (2u << top) - 1, PACK_ROOM);
+        l->cpu[i] = sg_cpu_open(i + 1, features, PACK_ROOM);
         if (!l->cpu[i]) {
             fprintf(stderr, "checkkern: no memory\n");
             exit(1);
@@ -71,28 +71,29 @@ static void level_open(ck_level *l, const char *name, bool there, sg_cpu_level t
     }
 }
 
-static void library_open(ck_level *l, sg_cpu_level top, bool native_bf16)
+static void library_open(ck_level *l, unsigned features, bool native_bf16)
 {
-    for (int i = 0; l->there && i < 2; i++) l->there = sg_cpu_use_library(l->cpu[i], top, native_bf16);
+    for (int i = 0; l->there && i < 2; i++) l->there = sg_cpu_use_library(l->cpu[i], features, native_bf16);
     if (l->there && native_bf16) l->there = l->cpu[0]->native_bf16;
     if (l->there) l->ops = l->cpu[0]->ops;
 }
 
 /* The plain levels, then what the library puts on top of the highest: all in F32, and BF16 products as such, which a
  * machine without them emulates from AVX-512 on. */
-static void levels_open(ck_level level[LEVELS], sg_cpu_level top)
+static void levels_open(ck_level level[LEVELS], unsigned features)
 {
     for (int i = 0; i < SG_CPU_LEVELS; i++) {
-        level_open(&level[i], sg_cpu_mask_names[i], i <= (int)top, top);
-        if (level[i].there) sg_cpu_fill(&level[i].ops, (2u << i) - 1);
+        const unsigned needs = sg_cpu_levels[i].needs;
+        level_open(&level[i], sg_cpu_levels[i].name, (needs & ~features) == 0, features);
+        if (level[i].there) sg_cpu_fill(&level[i].ops, needs);
     }
     ck_level *const plain = &level[SG_CPU_LEVELS], *const bf16 = plain + 1;
-    level_open(plain, "onednn", true, top);
-    level_open(bf16, "onednn_bf16", true, top);
-    library_open(plain, top, false);
-    library_open(bf16, top, true);
+    level_open(plain, "onednn", true, features);
+    level_open(bf16, "onednn_bf16", true, features);
+    library_open(plain, features, false);
+    library_open(bf16, features, true);
     bf16->may_differ = true;
-    bf16->emulated = bf16->there && sg_cpu_library_level(bf16->cpu[0]) < SG_CPU_AMX;
+    bf16->emulated = bf16->there && !(sg_cpu_library_features(bf16->cpu[0]) & SG_CPU_AMX);
 }
 
 static bool is_one_of(const char *name, const char *list)
@@ -163,17 +164,18 @@ static void bench_level(const options *o, ck_level *l, const ck_level *below)
 static void run_cpu(const options *o, totals *t)
 {
     static ck_level level[LEVELS];
+    const ck_level *below = NULL; /* the last that is there, without the library */
     char            brand[64];
-    levels_open(level, o->top);
+    levels_open(level, o->features);
     sg_cpu_brand(brand, sizeof brand);
-    printf("%s, up to %s, seed %llu\n", brand, sg_cpu_level_name(o->top), (unsigned long long)o->seed);
+    printf("%s, up to %s, seed %llu\n", brand, sg_cpu_level_of(o->features)->label, (unsigned long long)o->seed);
     for (int i = 0; i < LEVELS; i++) {
-        const ck_level *const below = i == 0 ? NULL : &level[i > (int)o->top ? (int)o->top : i - 1];
         if (o->bench && level[i].there) bench_level(o, &level[i], below);
         if (!o->bench) run_level(o, &level[i], below, t);
+        if (i < SG_CPU_LEVELS && level[i].there) below = &level[i];
     }
     if (!o->bench && !o->filter) {
-        const int faults = ck_meta((2u << o->top) - 1);
+        const int faults = ck_meta(o->features);
         t->failed += faults;
         t->passed += faults == 0;
     }
@@ -181,11 +183,12 @@ static void run_cpu(const options *o, totals *t)
         for (int k = 0; k < 2; k++) sg_cpu_close(level[i].cpu[k]);
 }
 
-/* Tries the ops in `changes` on a backend as a level; as OWN, those that cuDNN serves, by it. False: e says why not. */
-static bool run_backend(const options *o, sg_gpu_level as, const char *changes, totals *t, sg_error *e)
+/* Tries the ops in `changes` on a backend as a level; as GPU_OWN, those that cuDNN serves, by it. False: e says why not. */
+static bool run_backend(const options *o, int as, const char *changes, totals *t, sg_error *e)
 {
-    const bool               dnn = as == SG_GPU_OWN && changes;
-    const sg_backend_options how = {.name = o->backend, .gpu_level = as, .dnn_least = dnn};
+    const bool               dnn = as == GPU_OWN && changes;
+    const unsigned           mask = as == GPU_OWN ? 0 : sg_gpu_mask_of(sg_gpu_level_names[as - 1]);
+    const sg_backend_options how = {.name = o->backend, .gpu_mask = mask, .dnn_least = dnn};
     ck_level                 level = {.there = true, .changes = changes, .aligned = dnn};
     char                     served[256];
     if (sg_backend_open(&level.backend, &how, e)) return false;
@@ -209,24 +212,15 @@ static void stop(const sg_error *e)
 static void run_named(const options *o, totals *t)
 {
     const bool cuda = strcmp(o->backend, "cuda") == 0;
-    for (int i = cuda ? SG_GPU_SM80 : SG_GPU_OWN; i <= (cuda ? o->gpu_top : SG_GPU_OWN); i++) {
+    for (int i = cuda ? GPU_FIRST : GPU_OWN; i <= (cuda ? o->gpu_top : GPU_OWN); i++) {
         sg_error e = {0};
-        if (run_backend(o, (sg_gpu_level)i, gpu_ops[i], t, &e)) continue;
-        if (i <= SG_GPU_SM80 || e.code != SG_E_UNSUPPORTED) stop(&e);
+        if (run_backend(o, i, gpu_ops[i], t, &e)) continue;
+        if (i <= GPU_FIRST || e.code != SG_E_UNSUPPORTED) stop(&e);
         t->skipped++;
         printf("skip  %-11s %s\n", sg_gpu_level_names[i - 1], e.text);
     }
     sg_error e = {0};
-    if (cuda && o->gpu_top == SG_GPU_LEVELS - 1 && !run_backend(o, SG_GPU_OWN, dnn_ops, t, &e)) stop(&e);
-}
-
-/* The level of that name, or the machine's where that is lower; -1: there is none of that name. */
-static int top_of(const char *name)
-{
-    const int machine = (int)sg_cpu_machine_level();
-    for (int i = 0; sg_cpu_mask_names[i]; i++)
-        if (strcmp(name, sg_cpu_mask_names[i]) == 0) return i < machine ? i : machine;
-    return -1;
+    if (cuda && o->gpu_top == GPU_LEVELS - 1 && !run_backend(o, GPU_OWN, dnn_ops, t, &e)) stop(&e);
 }
 
 /* 0: there is none of that name. */
@@ -237,22 +231,19 @@ static int gpu_top_of(const char *name)
     return 0;
 }
 
-/* The highest level that the environment leaves; ends the run where it names none. */
-static int top_held(void)
+/* The features that a mask leaves of the machine's; of 0 those that the environment leaves. Ends the run where that names
+ * none. */
+static unsigned features_held(unsigned mask)
 {
-    const int machine = (int)sg_cpu_machine_level();
-    unsigned  mask = 0;
-    int       top = 0;
-    sg_error  e = {0};
+    sg_error e = {0};
     if (sg_cpu_mask_held(&mask, &e)) stop(&e);
-    while (top < machine && mask & 2u << top) top++;
-    return top;
+    return sg_cpu_usable(sg_cpu_found() & mask);
 }
 
 static bool parse(options *o, int argc, char **argv)
 {
-    int  top = -1;
-    bool named = false;
+    unsigned mask = 0;
+    bool     named = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--quick") == 0)
             o->quick = true;
@@ -269,7 +260,7 @@ static bool parse(options *o, int argc, char **argv)
         else if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc)
             o->backend = argv[++i];
         else if (strcmp(argv[i], "--cpumask") == 0 && i + 1 < argc)
-            top = top_of(argv[++i]), named = true;
+            mask = sg_cpu_mask_of(argv[++i]), named = true;
         else if (strcmp(argv[i], "--gpumask") == 0 && i + 1 < argc)
             o->gpu_top = gpu_top_of(argv[++i]);
         else if (argv[i][0] != '-' && !o->filter)
@@ -278,14 +269,13 @@ static bool parse(options *o, int argc, char **argv)
             return false;
     }
     if (o->backend && strcmp(o->backend, "cpu") == 0) o->backend = NULL;
-    if (!named) top = top_held();
-    o->top = (sg_cpu_level)top;
-    return top >= 0 && o->gpu_top > 0 && !(o->backend && o->bench);
+    o->features = features_held(mask);
+    return (mask || !named) && o->gpu_top > 0 && !(o->backend && o->bench);
 }
 
 int main(int argc, char **argv)
 {
-    options o = {.seed = 1, .skip = "", .gpu_top = SG_GPU_LEVELS - 1};
+    options o = {.seed = 1, .skip = "", .gpu_top = GPU_LEVELS - 1};
     totals  t = {0};
     if (!parse(&o, argc, argv)) {
         fprintf(stderr, "usage: checkkern [--backend NAME] [--cpumask base|avx2|avx512|avx512vnni|avx512bf16|amx] "

@@ -154,7 +154,7 @@ static ck_buffer *buffer_new(ck *c, sg_dtype type, int rank, const int64_t *dim)
     }
     memset(b->region, POISON, b->size);
     const sg_backend *const device = c->level->backend;
-    if (device && !device->host_memory && !(b->twin = device->memory->alloc(b->size))) {
+    if (device && !device->host_memory && !(b->twin = device->memory->alloc(device, b->size))) {
         fprintf(stderr, "checkkern: the device has no memory\n");
         exit(1);
     }
@@ -472,7 +472,7 @@ static void trial_close(ck *c, ck_trial *t)
         free(t->out[k].result);
     }
     for (int i = 0; i < c->buffers; i++) {
-        if (c->buffer[i].twin) c->level->backend->memory->release(c->buffer[i].twin);
+        if (c->buffer[i].twin) c->level->backend->memory->release(c->level->backend, c->buffer[i].twin);
         munmap(c->buffer[i].region, c->buffer[i].size + PAGE);
     }
     c->buffers = 0;

@@ -53,7 +53,7 @@ static sg_tensor *made(large *l, sg_dtype type, bool scales, int rank, const int
     for (int i = 0; i < rank; i++) b->host.dim[i] = dim[i];
     const size_t bytes = sg_bytes(b->host);
     b->device = b->host;
-    b->device.data = l->backend->memory->alloc(bytes);
+    b->device.data = l->backend->memory->alloc(l->backend, bytes);
     b->host.data = l->backend->host_memory ? b->device.data : malloc(bytes);
     l->short_of_memory = !b->host.data || !b->device.data;
     if (l->short_of_memory) return &b->device;
@@ -163,7 +163,7 @@ int ck_large(const char *backend)
     const int faults = run(&l);
     for (int i = 0; i < l.count; i++) {
         if (!l.backend->host_memory) free(l.made[i].host.data);
-        if (l.made[i].device.data) l.backend->memory->release(l.made[i].device.data);
+        if (l.made[i].device.data) l.backend->memory->release(l.backend, l.made[i].device.data);
     }
     sg_backend_close(&l.backend);
     return faults;

@@ -76,7 +76,7 @@ static void check_names(void)
 static void check_environment(void)
 {
     static const char variable[] = "SPARGE_GEN_CPUMASK";
-    const bool        more = sg_cpu_machine_level() > SG_CPU_BASE;
+    const bool        more = sg_cpu_usable(sg_cpu_found()) != SG_CPU_BASE;
     const char *const was = getenv(variable);
     char              kept[32] = "";
     sg_backend       *b = NULL;
@@ -100,6 +100,29 @@ static void check_environment(void)
         setenv(variable, kept, 1);
     else
         unsetenv(variable);
+}
+
+/* Features are bits: none implies another, and a level counts where all that it needs is there. */
+static void check_levels(void)
+{
+    const unsigned avx2 = SG_CPU_BASE | SG_CPU_AVX2, vnni = avx2 | SG_CPU_AVX512 | SG_CPU_VNNI;
+    expect(sg_cpu_mask_of("base") == SG_CPU_BASE && sg_cpu_mask_of("avx2") == avx2 && sg_cpu_mask_of("all") == ~0u,
+           "masks of names are other ones");
+    expect(sg_cpu_mask_of("avx512vnni") == vnni && sg_cpu_mask_of("avx3") == 0, "masks of names are other ones");
+    expect(sg_cpu_usable(vnni) == vnni && sg_cpu_usable(0) == SG_CPU_BASE, "usable features are lost or added");
+    expect(sg_cpu_usable(avx2 | SG_CPU_VNNI | SG_CPU_AMX) == avx2, "AVX-512's parts are used without it");
+    expect(sg_cpu_usable(SG_CPU_AVX512 | SG_CPU_VNNI) == SG_CPU_BASE, "AVX-512 is used without AVX2");
+    expect(strcmp(sg_cpu_level_of(avx2 | SG_CPU_AMX)->name, "avx2") == 0, "a level is used without what it needs");
+    for (int i = 0; i < SG_CPU_LEVELS; i++)
+        expect(strcmp(sg_cpu_mask_names[i], sg_cpu_levels[i].name) == 0, "a level has another name in masks");
+    expect(sg_gpu_features(75) == 0 && sg_gpu_features(86) == SG_GPU_MMA, "features of older GPUs");
+    expect(sg_gpu_features(89) == (SG_GPU_MMA | SG_GPU_FP8), "features of 8.9");
+    expect(sg_gpu_features(90) == (SG_GPU_MMA | SG_GPU_FP8 | SG_GPU_WGMMA), "features of 9.0");
+    expect(sg_gpu_features(100) == sg_gpu_features(89) && sg_gpu_features(120) == sg_gpu_features(89),
+           "10.0 and 12.0 have FP8 and no wgmma");
+    expect(sg_gpu_mask_of("sm89") == sg_gpu_features(89) && sg_gpu_mask_of("sm90") == sg_gpu_features(90) &&
+               sg_gpu_mask_of("sm70") == 0,
+           "masks of the names of GPUs' levels");
 }
 
 /* Weights are packed once, packed anew when others lie in their place after a drop, and let go. */
@@ -139,5 +162,6 @@ int ck_meta(unsigned cpu_mask)
     sg_backend_close(&b);
     check_names();
     check_environment();
+    check_levels();
     return faults;
 }

@@ -24,7 +24,17 @@ static void set_up(void)
     atexit(clean_up);
 }
 
-static void *take(size_t bytes) { return aligned_alloc(SG_ALIGN, bytes); }
+static void *take(const sg_backend *b, size_t bytes)
+{
+    (void)b;
+    return aligned_alloc(SG_ALIGN, bytes);
+}
+
+static void give(const sg_backend *b, void *p)
+{
+    (void)b;
+    free(p);
+}
 
 /* Whatever the header says, views must lie within the file. */
 static void look_through(const sg_source *w)
@@ -81,7 +91,7 @@ static void load_all(const sg_source *w, const sg_backend *backend)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const sg_memory  memory = {.alloc = take, .release = free};
+    static const sg_memory  memory = {.alloc = take, .release = give};
     static const sg_backend host = {.name = "host", .memory = &memory, .host_memory = true, .threads = 1};
     sg_error                e = {0};
     sg_source              *w = NULL;

@@ -344,13 +344,13 @@ static sg_status encode_on(golden_case *c, sg_wan_vae *v, sg_tensor clip, record
     sg_stream      plan = sg_plan_stream(&totals), s = sg_stream_on(c->g->backend);
     SG_TRY(sg_bind_load(sg_wan_vae_encoder_bind(v), c->g->backend, NULL, NULL, e));
     SG_TRY(encode_clip(v, &plan, clip, e));
-    s.keep = (sg_arena){.base = (uintptr_t)s.memory->alloc(plan.keep.peak), .cap = plan.keep.peak};
-    s.scratch = (sg_arena){.base = (uintptr_t)s.memory->alloc(plan.scratch.peak), .cap = plan.scratch.peak};
+    s.keep = (sg_arena){.base = (uintptr_t)s.memory->alloc(s.backend, plan.keep.peak), .cap = plan.keep.peak};
+    s.scratch = (sg_arena){.base = (uintptr_t)s.memory->alloc(s.backend, plan.scratch.peak), .cap = plan.scratch.peak};
     s.tap = record;
     s.tap_context = rec;
     const sg_status st = encode_clip(v, &s, clip, e);
-    s.memory->release((void *)s.keep.base);
-    s.memory->release((void *)s.scratch.base);
+    s.memory->release(s.backend, (void *)s.keep.base);
+    s.memory->release(s.backend, (void *)s.scratch.base);
     return st;
 }
 

@@ -14,11 +14,19 @@ static inline sg_status host_copy(sg_stream *s, void *to, const void *from, size
     return SG_OK;
 }
 
-static inline void *host_alloc(size_t bytes)
+static inline void *host_alloc(const sg_backend *b, size_t bytes)
 {
+    (void)b;
     return aligned_alloc(SG_ALIGN, (bytes + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN);
 }
 
-static const sg_memory host_memory = {.alloc = host_alloc, .release = free, .upload = host_copy, .download = host_copy};
+static inline void host_release(const sg_backend *b, void *p)
+{
+    (void)b;
+    free(p);
+}
+
+static const sg_memory host_memory = {
+    .alloc = host_alloc, .release = host_release, .upload = host_copy, .download = host_copy};
 
 #endif

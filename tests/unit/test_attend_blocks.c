@@ -180,8 +180,9 @@ static void filter_leaves_out_what_is_far_below(void **state)
 static void what_is_not_seen_does_not_matter(void **state)
 {
     (void)state;
-    for (unsigned level = SG_CPU_BASE; level <= SG_CPU_AVX512; level++) {
-        const sg_backend_options o = {.name = "cpu", .threads = 2, .cpu_mask = (2u << level) - 1};
+    static const char *const levels[] = {"base", "avx2", "avx512"};
+    for (int level = 0; level < 3; level++) {
+        const sg_backend_options o = {.name = "cpu", .threads = 2, .cpu_mask = sg_cpu_mask_of(levels[level])};
         sg_stream                s = ref_stream();
         sg_backend              *cpu;
         sg_error                 e;
@@ -214,8 +215,8 @@ static void heads_together_are_heads_alone(void **state)
     (void)state;
     void *const many = aligned_alloc(SG_ALIGN, MANY);
     assert_non_null(many);
-    for (unsigned level = SG_CPU_BASE; level <= SG_CPU_AMX; level++) {
-        const sg_backend_options o = {.name = "cpu", .threads = 2, .cpu_mask = (2u << level) - 1};
+    for (int level = 0; strcmp(sg_cpu_mask_names[level], "all") != 0; level++) {
+        const sg_backend_options o = {.name = "cpu", .threads = 2, .cpu_mask = sg_cpu_mask_of(sg_cpu_mask_names[level])};
         sg_stream                s = {.ops = &sg_ref_ops, .scratch = {.base = (uintptr_t)many, .cap = MANY}};
         sg_backend              *cpu;
         sg_error                 e;
@@ -314,17 +315,17 @@ static void gpus_agree_with_the_oracle(void **state)
 {
     (void)state;
     int opened = 0;
-    for (int level = SG_GPU_OWN; level < SG_GPU_LEVELS; level++) {
-        sg_backend *gpu = NULL;
-        sg_error    e = {0};
-        if (sg_backend_open(&gpu, &(sg_backend_options){.name = "cuda", .gpu_level = (sg_gpu_level)level}, &e))
-            continue;
-        void *const memory = gpu->memory->alloc(GPU_ROOM);
+    for (int level = -1; level < 0 || sg_gpu_level_names[level]; level++) { /* first all that it has */
+        const unsigned mask = level < 0 ? 0 : sg_gpu_mask_of(sg_gpu_level_names[level]);
+        sg_backend    *gpu = NULL;
+        sg_error       e = {0};
+        if (sg_backend_open(&gpu, &(sg_backend_options){.name = "cuda", .gpu_mask = mask}, &e)) continue;
+        void *const memory = gpu->memory->alloc(gpu, GPU_ROOM);
         assert_non_null(memory);
         static const int64_t sizes[] = {64, 96, 128, 136, 160, 256};
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             for (int way = 0; way < 4; way++) compare_with_oracle(gpu, memory, sizes[i], way % 2, way / 2);
-        gpu->memory->release(memory);
+        gpu->memory->release(gpu, memory);
         sg_backend_close(&gpu);
         opened++;
     }

@@ -23,7 +23,7 @@ typedef struct bench {
 
 static sg_tensor noise(int64_t n, int64_t h, uint64_t seed)
 {
-    const sg_tensor t = {host_alloc((size_t)(n * h * DIM) * sizeof(float)), SG_F32, 3, {n, h, DIM}};
+    const sg_tensor t = {host_alloc(NULL, (size_t)(n * h * DIM) * sizeof(float)), SG_F32, 3, {n, h, DIM}};
     assert_non_null(t.data);
     for (int64_t i = 0; i < sg_count(t); i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
@@ -69,7 +69,7 @@ static bench make(int64_t n, uint64_t seed)
     assert_true(plan.scratch.used == 0);
     b.s = (sg_stream){.ops = &sg_ref_ops,
                       .memory = &host_memory,
-                      .scratch = {.base = (uintptr_t)host_alloc(plan.scratch.peak), .cap = plan.scratch.peak}};
+                      .scratch = {.base = (uintptr_t)host_alloc(NULL, plan.scratch.peak), .cap = plan.scratch.peak}};
     return b;
 }
 

@@ -30,8 +30,9 @@ static size_t sent[2];
 static int    turn;
 static bool   stages_there, stage_fails;
 
-static void *take(size_t bytes)
+static void *take(const sg_backend *b, size_t bytes)
 {
+    (void)b;
     if (alloc_fails) return NULL;
     blocks++;
     block_bytes = bytes;
@@ -39,8 +40,9 @@ static void *take(size_t bytes)
     return block = aligned_alloc(SG_ALIGN, bytes);
 }
 
-static void give(void *p)
+static void give(const sg_backend *b, void *p)
 {
+    (void)b;
     blocks--;
     free(p);
 }

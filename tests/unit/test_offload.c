@@ -37,21 +37,24 @@ static size_t give(uint8_t *p)
     return bytes;
 }
 
-static void *device_alloc(size_t bytes)
+static void *device_alloc(const sg_backend *b, size_t bytes)
 {
+    (void)b;
     device.held += bytes;
     if (device.held > device.most) device.most = device.held;
     return take(bytes);
 }
 
-static void device_release(void *p)
+static void device_release(const sg_backend *b, void *p)
 {
+    (void)b;
     if (p) device.held -= give(p);
     for (int i = 0; i < 2; i++) device.slot[i] = NULL; /* one of them may be gone */
 }
 
-static void *device_pin(size_t bytes)
+static void *device_pin(const sg_backend *b, size_t bytes)
 {
+    (void)b;
     if (device.no_pin) return NULL;
     device.pinned += bytes;
     if (device.pinned > device.most_pin) device.most_pin = device.pinned;
@@ -59,7 +62,11 @@ static void *device_pin(size_t bytes)
     return device.pin = take(bytes);
 }
 
-static void device_unpin(void *p) { device.pinned -= give(p); }
+static void device_unpin(const sg_backend *b, void *p)
+{
+    (void)b;
+    device.pinned -= give(p);
+}
 
 static sg_status device_fetch(sg_stream *s, const sg_fetch_args *a)
 {

@@ -106,7 +106,7 @@ static void bind(bench *b)
     if (plan.status) fail_msg("%s", plan.why);
     assert_true(plan.scratch.used == 0);
     const size_t keep = (plan.keep.peak + SG_ALIGN) / SG_ALIGN * SG_ALIGN, scratch = plan.scratch.peak;
-    char *const  room = host_alloc(keep + scratch + SG_ALIGN);
+    char *const  room = host_alloc(NULL, keep + scratch + SG_ALIGN);
     assert_non_null(room);
     b->s = (sg_stream){.ops = &sg_ref_ops,
                        .memory = &host_memory,

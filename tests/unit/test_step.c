@@ -177,7 +177,7 @@ static bench make_on(sg_backend *backend)
 {
     bench b = {.backend = backend};
     b.s = sg_stream_on(b.backend);
-    for (int i = 0; i < 2; i++) assert_non_null(b.room[i] = b.s.memory->alloc(ROOM));
+    for (int i = 0; i < 2; i++) assert_non_null(b.room[i] = b.s.memory->alloc(b.backend, ROOM));
     b.s.keep = (sg_arena){.base = (uintptr_t)b.room[0], .cap = ROOM};
     b.s.scratch = (sg_arena){.base = (uintptr_t)b.room[1], .cap = ROOM};
     b.x = sg_new_keep(&b.s, SG_F32, N, C);
@@ -200,7 +200,7 @@ static bench make(void)
 
 static void finish(bench *b)
 {
-    for (int i = 0; i < 2; i++) b->s.memory->release(b->room[i]);
+    for (int i = 0; i < 2; i++) b->s.memory->release(b->backend, b->room[i]);
     sg_backend_close(&b->backend);
 }
 
@@ -268,7 +268,7 @@ static void *visit_backend(void *context)
     visit *const v = context;
     bench        b = make_on(v->backend);
     round_of(&b, 0, true, v->got);
-    for (int i = 0; i < 2; i++) b.s.memory->release(b.room[i]);
+    for (int i = 0; i < 2; i++) b.s.memory->release(b.backend, b.room[i]);
     return NULL;
 }
 
@@ -355,7 +355,7 @@ static void fetched_weights_give_the_same_bits(void **state)
         finish(&b);
         skip();
     }
-    uint8_t *const host = m->pin(all), *const device = m->alloc(all);
+    uint8_t *const host = m->pin(b.backend, all), *const device = m->alloc(b.backend, all);
     assert_true(host && device);
     for (size_t i = 0; i < BLOCKS * D * D; i++) ((float *)(void *)host)[i] = (float)(i * 2654435761u % 1024) / 16384;
     assert_int_equal(m->upload(&b.s, device, host, all), SG_OK);
@@ -364,8 +364,8 @@ static void fetched_weights_give_the_same_bits(void **state)
         chain(&b, i, host, device, got);
         if (memcmp(want[i], got, sizeof got) != 0) fail_msg("chain %d differs", i);
     }
-    m->release(device);
-    m->unpin(host);
+    m->release(b.backend, device);
+    m->unpin(b.backend, host);
     finish(&b);
 }
 

@@ -102,7 +102,7 @@ static clip clip_begin(sg_wan_vae *v, bool encodes, int seed, sg_stream plan)
     sg_arena *const arena[2] = {&c.s.keep, &c.s.scratch};
     const size_t    need[2] = {plan.keep.peak, plan.scratch.peak};
     for (int i = 0; i < 2; i++) {
-        void *const block = c.s.memory->alloc(need[i]);
+        void *const block = c.s.memory->alloc(backend, need[i]);
         assert_non_null(block);
         memset(block, 0xff, need[i]);
         *arena[i] = (sg_arena){.base = (uintptr_t)block, .cap = need[i]};
@@ -113,8 +113,8 @@ static clip clip_begin(sg_wan_vae *v, bool encodes, int seed, sg_stream plan)
 
 static void clip_end(clip *c)
 {
-    c->s.memory->release((void *)c->s.keep.base);
-    c->s.memory->release((void *)c->s.scratch.base);
+    c->s.memory->release(backend, (void *)c->s.keep.base);
+    c->s.memory->release(backend, (void *)c->s.scratch.base);
     sg_wan_vae_run_close(&c->run);
 }
 

@@ -1,0 +1,87 @@
+/* cpu_levels.c - the table of levels. */
+#include "cpu_levels.h"
+
+#include "cpu.h"
+
+#include <stdlib.h>
+
+#define X(file, isa) sg_vec_##file##_init_##isa(t);
+#define FILL(isa)                                                                                                      \
+    static void fill_##isa(sg_ops *t)                                                                                  \
+    {                                                                                                                  \
+        SG_VEC_FILES(X, isa)                                                                                           \
+        SG_SPARSE_FILES(X, isa)                                                                                        \
+    }
+FILL(base)
+FILL(avx2)
+FILL(avx512)
+#undef FILL
+#undef X
+
+static void fill_amx(sg_ops *t)
+{
+    sg_bf16_attend_init_amx(t);
+    sg_amx_blocks_init(t);
+    sg_amx_score_init(t);
+}
+
+enum {
+    AVX2 = SG_CPU_BASE | SG_CPU_AVX2,
+    AVX512 = AVX2 | SG_CPU_AVX512,
+    VNNI = AVX512 | SG_CPU_VNNI,
+    BF16 = VNNI | SG_CPU_BF16,
+    AMX = BF16 | SG_CPU_AMX
+};
+
+/* In the order of filling: of two levels that a machine has, the later one wins. */
+const sg_cpu_level sg_cpu_levels[SG_CPU_LEVELS] = {
+    {"base", "SSE2", SG_CPU_BASE, fill_base},
+    {"avx2", "AVX2", AVX2, fill_avx2},
+    {"avx512", "AVX-512", AVX512, fill_avx512},
+    {"avx512vnni", "AVX-512 VNNI", VNNI, sg_vnni_blocks_init},
+    {"avx512bf16", "AVX-512 BF16", BF16, sg_bf16_attend_init_avx512_bf16},
+    {"amx", "AMX", AMX, fill_amx},
+};
+
+const char *const sg_cpu_mask_names[] = {"base", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx", "all", NULL};
+
+unsigned sg_cpu_mask_of(const char *name)
+{
+    for (int i = 0; i < SG_CPU_LEVELS; i++)
+        if (strcmp(name, sg_cpu_levels[i].name) == 0) return sg_cpu_levels[i].needs;
+    return strcmp(name, "all") == 0 ? ~0u : 0;
+}
+
+unsigned sg_cpu_usable(unsigned features)
+{
+    unsigned usable = SG_CPU_BASE;
+    for (int i = 0; i < SG_CPU_LEVELS; i++)
+        if ((sg_cpu_levels[i].needs & ~(features | SG_CPU_BASE)) == 0) usable |= sg_cpu_levels[i].needs;
+    return usable;
+}
+
+const sg_cpu_level *sg_cpu_level_of(unsigned features)
+{
+    int top = 0;
+    for (int i = 0; i < SG_CPU_LEVELS; i++)
+        if ((sg_cpu_levels[i].needs & ~(features | SG_CPU_BASE)) == 0) top = i;
+    return &sg_cpu_levels[top];
+}
+
+sg_status sg_cpu_mask_held(unsigned *mask, sg_error *e)
+{
+    static const char variable[] = "SPARGE_GEN_CPUMASK";
+    const char *const name = getenv(variable);
+    if (*mask != 0) return SG_OK;
+    *mask = name && *name ? sg_cpu_mask_of(name) : ~0u;
+    if (*mask != 0) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "%s: '%s' is not one of base, avx2, avx512, avx512vnni, avx512bf16, amx, all",
+                        variable, name);
+}
+
+void sg_cpu_fill(sg_ops *t, unsigned features)
+{
+    sg_move_init(t);
+    for (int i = 0; i < SG_CPU_LEVELS; i++)
+        if ((sg_cpu_levels[i].needs & ~(features | SG_CPU_BASE)) == 0) sg_cpu_levels[i].fill(t);
+}

@@ -1,0 +1,26 @@
+/* cuda_call.c - NVIDIA's libraries opened, and how CUDA's failures are told. */
+#include "cuda_state.cuh"
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+/* Where the toolkit of the build has its libraries. */
+#ifndef SG_CUDA_LIBRARIES
+#define SG_CUDA_LIBRARIES "/usr/local/cuda/lib64"
+#endif
+
+void *sg_cuda_library(const char *name)
+{
+    char        path[1024];
+    void *const found = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    snprintf(path, sizeof path, "%s/%s", SG_CUDA_LIBRARIES, name);
+    return found ? found : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+sg_status sg_cuda_check(sg_stream *s, const char *op, cudaError_t e)
+{
+    if (e == cudaSuccess) return SG_OK;
+    const sg_status code = e == cudaErrorMemoryAllocation ? SG_E_MEMORY : SG_E_DEVICE;
+    return sg_fail(s, code, "%s: CUDA says \"%s\" (%s), in this op or one shortly before it", op, cudaGetErrorString(e),
+                   cudaGetErrorName(e));
+}
