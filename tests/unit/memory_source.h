@@ -3,6 +3,7 @@
 #define SG_MEMORY_SOURCE_H
 
 #include "bind.h"
+#include "host_memory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,18 +13,8 @@
 
 /* ---- two devices: one computes in the host's memory, the other does not ---- */
 
-static void *take(size_t bytes) { return aligned_alloc(SG_ALIGN, bytes); }
-
-static inline sg_status upload(sg_stream *s, void *to, const void *from, size_t n)
-{
-    (void)s;
-    memcpy(to, from, n);
-    return SG_OK;
-}
-
-static const sg_memory  memory = {.alloc = take, .release = free, .upload = upload};
-static const sg_backend devices[] = {{.name = "host", .memory = &memory, .host_memory = true, .threads = 2},
-                                     {.name = "card", .memory = &memory, .threads = 2}};
+static const sg_backend devices[] = {{.name = "host", .memory = &host_memory, .host_memory = true, .threads = 2},
+                                     {.name = "card", .memory = &host_memory, .threads = 2}};
 
 /* ---- a source ---- */
 
