@@ -61,7 +61,7 @@ static void load_all(const sg_source *w, const sg_backend *backend)
     sg_error        e = {0};
     sg_tensor       wanted[2 * WANTED];
     sg_name_rule    rule[WANTED];
-    char            name[WANTED][8];
+    char            name[WANTED][32];
     static unsigned turn;
     const size_t    count = sg_source_count(w) < WANTED ? sg_source_count(w) : WANTED;
     for (size_t i = 0; i < count; i++) {
