@@ -25,20 +25,6 @@ sg_status sg_bind_open(sg_bind **out, const sg_source *w, const sg_name_map *map
     return SG_OK;
 }
 
-void sg_bind_close(sg_bind **b)
-{
-    if (!*b) return;
-    sg_bind_unload(*b);
-    for (size_t i = 0; i < (*b)->count; i++) free((*b)->want[i].name);
-    for (size_t i = 0; i < (*b)->ignores; i++) free((*b)->ignored[i]);
-    free((*b)->want);
-    free((*b)->ignored);
-    free((*b)->wanted);
-    free((*b)->patch);
-    free(*b);
-    *b = NULL;
-}
-
 /* ---- the list ---- */
 
 static void mistake(sg_bind *b, sg_status code, const char *what)

@@ -83,20 +83,6 @@ static void drop(const sg_bind *b, const sg_bind_want *w)
         sg_source_drop(b->source, w->run[i].data, w->run[i].count * sg_dtype_size(w->file.dtype));
 }
 
-bool sg_bind_convert(const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count, int threads)
-{
-    const size_t in = sg_dtype_size(w->file.dtype), out = sg_dtype_size(as);
-    uint8_t     *to = y;
-    for (int k = 0; k < w->runs && count; k++) {
-        const size_t left = i < w->run[k].count ? w->run[k].count - i : 0, n = left < count ? left : count;
-        if (n && !sg_convert(to, as, w->run[k].data + i * in, w->file.dtype, n, threads)) return false;
-        if (to) to += n * out;
-        i = n ? 0 : i - w->run[k].count;
-        count -= n;
-    }
-    return true;
-}
-
 static sg_status not_finite(const sg_bind *b, const sg_bind_want *w, sg_error *e)
 {
     const size_t n = (size_t)sg_count(w->file), step = 1 << 16;
@@ -256,6 +242,20 @@ void sg_bind_unload(sg_bind *b)
     b->host = NULL;
     b->span = NULL;
     b->backend = NULL;
+}
+
+void sg_bind_close(sg_bind **b)
+{
+    if (!*b) return;
+    sg_bind_unload(*b);
+    for (size_t i = 0; i < (*b)->count; i++) free((*b)->want[i].name);
+    for (size_t i = 0; i < (*b)->ignores; i++) free((*b)->ignored[i]);
+    free((*b)->want);
+    free((*b)->ignored);
+    free((*b)->wanted);
+    free((*b)->patch);
+    free(*b);
+    *b = NULL;
 }
 
 void sg_bind_fetch(const sg_bind *b, sg_stream *s, int block)

@@ -1,7 +1,6 @@
 /* tensor_source.c - see tensor_source.h: what all formats share, finding a tensor by its name. */
 #include "tensor_source.h"
 #include "base/text.h"
-#include "safetensors.h"
 
 #include <stdlib.h>
 
@@ -57,11 +56,6 @@ void sg_source_close(sg_source **s)
 }
 
 /* By the name's end today; the next format is told by the first bytes of the file. */
-sg_status sg_source_open(sg_source **out, const char *path, sg_error *e)
-{
-    return sg_safetensors_source(out, path, sg_text_ends(path, ".index.json"), e);
-}
-
 int64_t sg_source_index(const sg_source *s, const char *name)
 {
     for (size_t lo = 0, hi = s->count; lo < hi;) {

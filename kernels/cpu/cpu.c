@@ -8,16 +8,16 @@
 #define SG_ONEDNN 0
 #endif
 
-bool sg_cpu_use_library(sg_cpu *c, unsigned features, bool native_bf16)
+sg_status sg_cpu_use_library(sg_cpu *c, unsigned features, bool native_bf16)
 {
 #if SG_ONEDNN
     sg_onednn_close(c);
-    const bool ok = sg_onednn_open(c, features, native_bf16);
-    c->native_bf16 = ok && sg_onednn_native_bf16(c);
-    return ok;
+    const sg_status status = sg_onednn_open(c, features, native_bf16);
+    c->native_bf16 = status == SG_OK && sg_onednn_native_bf16(c);
+    return status;
 #else
     (void)c, (void)features, (void)native_bf16;
-    return false;
+    return SG_E_UNSUPPORTED;
 #endif
 }
 
@@ -45,8 +45,9 @@ sg_cpu *sg_cpu_open(int threads, unsigned mask, size_t pack_limit)
     c->pack_limit = pack_limit;
     c->features = sg_cpu_usable(sg_cpu_found() & mask);
     sg_cpu_fill(&c->ops, c->features);
-    sg_cpu_use_library(c, c->features, multiplies_bf16(c->features));
-    return c;
+    if (sg_cpu_use_library(c, c->features, multiplies_bf16(c->features)) != SG_E_MEMORY) return c;
+    sg_cpu_close(c); /* without oneDNN for want of memory the bits would be others, in silence */
+    return NULL;
 }
 
 void sg_cpu_close(sg_cpu *c)

@@ -90,10 +90,11 @@ void sg_amx_score_init(sg_ops *t);
 
 /* Puts oneDNN's linear (with AVX-512) and conv (with AVX2) into c->ops; its generated code uses these features, or fewer
  * where its own variable ONEDNN_MAX_CPU_ISA says so. With native_bf16 products of BF16 by BF16 run as such, with AVX-512,
- * else all are F32. False, and c->ops as it was, when the build lacks the library, the features are too few for it, it
- * fails, or it has been held to more than these already in this process. */
-bool sg_cpu_use_library(sg_cpu *c, unsigned features, bool native_bf16);
-bool sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16); /* the same; exists where the build has oneDNN */
+ * else all are F32. SG_E_UNSUPPORTED, and c->ops as it was, when the build lacks the library, the features are too few for
+ * it, it fails, or it has been held to more than these already in this process; SG_E_MEMORY. */
+sg_status sg_cpu_use_library(sg_cpu *c, unsigned features, bool native_bf16) SG_MUST_USE;
+/* The same; exists where the build has oneDNN. */
+sg_status sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16) SG_MUST_USE;
 void sg_onednn_close(sg_cpu *c);
 
 /* The features that oneDNN's code is held to, the backend's where it is not used. */

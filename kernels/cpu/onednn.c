@@ -430,24 +430,25 @@ static bool hold(unsigned features, unsigned *used)
     return true;
 }
 
-bool sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16)
+sg_status sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16)
 {
     unsigned used;
-    if (!(features & SG_CPU_AVX2) || !hold(features, &used) || !(used & SG_CPU_AVX2)) return false;
+    if (!(features & SG_CPU_AVX2) || !hold(features, &used) || !(used & SG_CPU_AVX2)) return SG_E_UNSUPPORTED;
     sg_onednn *const o = calloc(1, sizeof *o);
-    if (!o) return false;
+    if (!o) return SG_E_MEMORY;
     c->library = o;
     o->plain = c->ops;
-    if (dnnl_engine_create(&o->engine, dnnl_cpu, 0) != dnnl_success ||
-        dnnl_stream_create(&o->stream, o->engine, dnnl_stream_default_flags) != dnnl_success) {
+    dnnl_status_t status = dnnl_engine_create(&o->engine, dnnl_cpu, 0);
+    if (status == dnnl_success) status = dnnl_stream_create(&o->stream, o->engine, dnnl_stream_default_flags);
+    if (status != dnnl_success) {
         sg_onednn_close(c);
-        return false;
+        return status == dnnl_out_of_memory ? SG_E_MEMORY : SG_E_UNSUPPORTED;
     }
     o->features = used;
     o->native_bf16 = native_bf16 && used & SG_CPU_AVX512;
     if (used & SG_CPU_AVX512) c->ops.linear = linear;
     c->ops.conv = conv;
-    return true;
+    return SG_OK;
 }
 
 unsigned sg_onednn_features(const sg_cpu *c) { return c->library->features; }

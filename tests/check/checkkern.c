@@ -73,7 +73,7 @@ static void level_open(ck_level *l, const char *name, bool there, unsigned featu
 
 static void library_open(ck_level *l, unsigned features, bool native_bf16)
 {
-    for (int i = 0; l->there && i < 2; i++) l->there = sg_cpu_use_library(l->cpu[i], features, native_bf16);
+    for (int i = 0; l->there && i < 2; i++) l->there = sg_cpu_use_library(l->cpu[i], features, native_bf16) == SG_OK;
     if (l->there && native_bf16) l->there = l->cpu[0]->native_bf16;
     if (l->there) l->ops = l->cpu[0]->ops;
 }
