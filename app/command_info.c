@@ -1,10 +1,10 @@
 /* command_info.c - `sparge-gen info`: of a folder, the model and what a render costs; of a file, how it was made. */
-#include "base/utf8.h"
 #include "command.h"
 #include "json_input.h"
 #include "progress.h"
 #include "report.h"
 #include "report_attention.h"
+#include "report_command.h"
 #include "setup.h"
 #include "sink.h"
 
@@ -18,120 +18,11 @@ enum { MOST_VALUES = 1 << 16 }; /* of a file's settings */
 
 /* ---- a file ---- */
 
-/* text with control characters as \n, \t or \xNN; also with the characters of `more` behind a backslash. */
-static void print_escaped(const char *text, const char *more)
-{
-    for (const char *p = text; *p; p++) {
-        size_t control = sg_utf8_control(p);
-        if (*p == '\n')
-            fputs("\\n", stdout);
-        else if (*p == '\t')
-            fputs("\\t", stdout);
-        else if (strchr(more, *p))
-            printf("\\%c", *p);
-        else if (!control)
-            putchar(*p);
-        else
-            for (p--; control; control--) printf("\\x%02x", (unsigned char)*++p);
-    }
-}
-
-static bool holds_control(const char *text)
-{
-    for (const char *p = text; *p; p++)
-        if (sg_utf8_control(p)) return true;
-    return false;
-}
-
-/* A word for a shell: as it is, 'in quotes', or $'escaped' where control characters make it necessary. */
-static void print_word(const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.,/+:@";
-    if (*word && word[strspn(word, plain)] == '\0') {
-        fputs(word, stdout);
-    } else if (strchr(word, '\'') || holds_control(word)) {
-        fputs("$'", stdout);
-        print_escaped(word, "\\'");
-        putchar('\'');
-    } else {
-        printf("'%s'", word);
-    }
-}
-
-static void print_value(const json_t *v)
-{
-    if (json_is_string(v))
-        print_escaped(json_string_value(v), "");
-    else if (json_is_integer(v))
-        printf("%lld", (long long)json_integer_value(v));
-    else if (json_is_number(v))
-        printf("%.15g", json_number_value(v));
-    else
-        json_dumpf(v, stdout, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
-}
-
-/* An option that would do nothing is refused. */
-static bool has_effect(const json_t *settings, const char *key)
-{
-    const double      guidance[] = {json_number_value(json_object_get(settings, "cfg_scale")),
-                                    json_number_value(json_object_get(settings, "cfg_scale_2"))};
-    const char *const sampler = json_string_value(json_object_get(settings, "sampler"));
-    if (strcmp(key, "negative_prompt") == 0) return guidance[0] > 1 || guidance[1] > 1;
-    return strcmp(key, "sched_compat") != 0 || !sampler || strcmp(sampler, "euler") != 0;
-}
-
-/* The settings that are options of the same meaning, so that the command can be given again. */
 static void print_command(json_t *settings)
 {
-    static const char        ours[] = "tiny-wan"; /* needs no --model */
-    static const char *const options[][2] = {
-        {"model", "model"},
-        {"prompt", "prompt"},
-        {"negative_prompt", "negative-prompt"},
-        {"width", "width"},
-        {"height", "height"},
-        {"frames", "frames"},
-        {"fps", "fps"},
-        {"steps", "steps"},
-        {"cfg_scale", "cfg-scale"},
-        {"cfg_scale_2", "cfg-scale-2"},
-        {"flow_shift", "flow-shift"},
-        {"sampler", "sampler"},
-        {"sched_compat", "sched-compat"},
-        {"seed", "seed"},
-        {"dtype", "dtype"},
-        {"attention", "attention"},
-        {"arms", "arms"},
-        {"preset", "preset"},
-        {"sparse_config", "sparse-config"},
-        {"block_mask", "block-mask"},
-        {"topk", "topk"},
-        {"tau", "tau"},
-        {"sim", "sim"},
-        {"pv", "pv"},
-        {"sink", "sink"},
-        {"score", "score"},
-        {"budget", "budget"},
-        {"tail", "tail"},
-        {"tail_bias", "tail-bias"},
-        {"pv_dtype", "pv-dtype"},
-        {"order", "order"},
-        {"dense_steps", "dense-steps"},
-        {"dense_layers", "dense-layers"},
-        {"crf", "crf"},
-    };
     if (!json_is_string(json_object_get(settings, "prompt"))) return;
     printf("\nagain: sparge-gen%s", json_object_get(settings, "arms") ? " compare" : "");
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-        const json_t *v = json_object_get(settings, options[i][0]);
-        if (!v || (i == 0 && json_is_string(v) && strcmp(json_string_value(v), ours) == 0)) continue;
-        if (!has_effect(settings, options[i][0])) continue;
-        printf(" --%s ", options[i][1]);
-        if (json_is_string(v))
-            print_word(json_string_value(v));
-        else
-            print_value(v);
-    }
+    sg_command_options(stdout, settings);
     putchar('\n');
 }
 
@@ -159,9 +50,9 @@ static sg_status file_info(const char *path, bool as_json, sg_error *e)
         json_t     *value;
         json_object_foreach(settings, key, value)
         {
-            print_escaped(key, "");
+            sg_command_escaped(stdout, key, "");
             printf("%*s ", strlen(key) < 16 ? (int)(16 - strlen(key)) : 0, "");
-            print_value(value);
+            sg_command_value(stdout, value);
             putchar('\n');
         }
         print_command(settings);
@@ -239,7 +130,7 @@ static void print_render(const told *t)
            r->sampler == SG_SAMPLER_EULER ? "euler" : "unipc", r->cfg_scale, r->flow_shift);
     if (r->negative_prompt && *r->negative_prompt) {
         fputs("           negative prompt: ", stdout);
-        print_escaped(r->negative_prompt, "");
+        sg_command_escaped(stdout, r->negative_prompt, "");
         putchar('\n');
     }
     printf("           latents %lld x %lld x %lld x %lld, %lld tokens\n", (long long)p->latent[0],

@@ -53,6 +53,12 @@ static void place(const sg_collage *c, int k, int *x, int *y)
     *y = below ? c->height + strip_height(c->width, SG_COLLAGE_LINES) : 0;
 }
 
+void sg_collage_difference(const sg_collage *c, int k, int *x, int *y)
+{
+    place(c, c->arms + k - 1, x, y);
+    *y += strip_height(c->width, SG_COLLAGE_LINES);
+}
+
 static void copy(const sg_image *on, const sg_collage *c, int x, int y, const uint8_t *from)
 {
     const size_t stride = (size_t)c->width * 3;
@@ -123,6 +129,8 @@ void sg_collage_sheet_size(const sg_collage *c, int *width, int *height)
     *width = s.columns * s.width;
     *height = c->arms * (s.height + s.strip);
 }
+
+int sg_collage_sheet_picture(const sg_collage *c) { return sheet_of(c).height; }
 
 /* Each pixel is the mean of shrink x shrink. */
 static void shrink(const sg_image *on, const sg_collage *c, const sheet *s, int x, int y, const uint8_t *from)

@@ -23,12 +23,18 @@ void sg_collage_side_size(const sg_collage *c, int *width, int *height);
 /* Frame i of all. on has that size; caption has the arms' first, then those of the differences of arm 1, 2, ... to arm 0. */
 void sg_collage_side(const sg_image *on, const sg_collage *c, int i, sg_caption *caption);
 
+/* Where in it the picture of the difference of arm k, 1 or more, to arm 0 has its upper left corner. */
+void sg_collage_difference(const sg_collage *c, int k, int *x, int *y);
+
 /* The frames that are columns of the contact sheet, from 0: count of them, SG_COLLAGE_COLUMNS at most. */
 int sg_collage_columns(int column[SG_COLLAGE_COLUMNS], int frames);
 
 /* The size of the contact sheet: a row for each arm, a column for each of up to SG_COLLAGE_COLUMNS frames from the first to
  * the last; pictures are shrunk by a whole number until it is no wider than 4096 pixels. */
 void sg_collage_sheet_size(const sg_collage *c, int *width, int *height);
+
+/* The height of a picture there; pictures stand at the bottom of their arm's row. */
+int sg_collage_sheet_picture(const sg_collage *c);
 
 /* line: one of each arm. */
 void sg_collage_sheet(const sg_image *on, const sg_collage *c, const char *const *line);

@@ -47,6 +47,14 @@ sg_interval sg_running_interval(const sg_running *r)
     return (sg_interval){r->mean, r->mean - half, r->mean + half};
 }
 
+sg_interval sg_interval_bounded(sg_interval v)
+{
+    const double slope = 1 / (1 - v.mean * v.mean);
+    if (isnan(v.low) || !isfinite(slope)) return v;
+    const double z = atanh(v.mean), half = (v.mean - v.low) * slope;
+    return (sg_interval){v.mean, tanh(z - half), tanh(z + half)};
+}
+
 sg_interval sg_interval_of(const double *value, int count)
 {
     sg_running r = {0};

@@ -22,6 +22,10 @@ void sg_running_add(sg_running *r, double v);
 /* Of what was added; no interval for fewer than two. */
 sg_interval sg_running_interval(const sg_running *r);
 
+/* v of figures that lie within -1 and 1, as SSIM: its half-width, taken to Fisher's z = atanh by the slope there, 1 / (1 - mean^2),
+ * and back, so that both ends lie within -1 and 1 too. The mean stays. */
+sg_interval sg_interval_bounded(sg_interval v);
+
 /* Of count values; no interval for fewer than two. */
 sg_interval sg_interval_of(const double *value, int count);
 

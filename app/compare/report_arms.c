@@ -2,9 +2,12 @@
 #include "report_arms.h"
 #include "base/utf8.h"
 #include "collage.h"
+#include "report_command.h"
+#include "report_result.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- what is said of arms ---- */
@@ -75,6 +78,23 @@ void sg_arms_find_same(sg_comparison *c)
                 snprintf(same->why, sizeof same->why, "their latents are equal, bit for bit");
             c->same_count++;
         }
+}
+
+/* r is not the first arm. */
+static const char *result_text(char *text, const sg_comparison *c, const sg_arm_result *r)
+{
+    const sg_clip_scores *const s = &r->scores.frames;
+    const sg_result             of = {.arm = r->arm->name,
+                                      .first = c->result[0].arm->name,
+                                      .part = "attention",
+                                      .part_speed = r->speed.attention,
+                                      .clip_speed = r->speed.total,
+                                      .psnr = s->identical == s->count ? INFINITY : r->scores.total.psnr.mean,
+                                      .identical = s->identical,
+                                      .of = s->count,
+                                      .what = "frames",
+                                      .over = ""};
+    return sg_result_text(text, &of);
 }
 
 /* ---- for machines ---- */
@@ -196,11 +216,13 @@ static bool add_scores(json_t *j, const sg_arm_result *r, bool first)
 
 static json_t *arm_json(const sg_comparison *c, const sg_arm_result *r)
 {
-    json_t *j = json_pack(
-        "{s:s, s:s, s:O, s:o, s:o, s:o, s:o, s:o, s:O, s:I}", "name", r->arm->name, "file", r->file, "settings",
-        r->settings, "seconds", seconds(r), "speedup", r == c->result ? json_null() : speedup(r), "density",
-        sg_report_number(sg_arm_density(r, -1, -1)), "kept", by_layer(r, sg_arm_density), "attention_error",
-        attention_error(r), "attention", r->attention, "peak_bytes", (json_int_t)r->report.peak_bytes);
+    char    text[SG_RESULT_TEXT];
+    json_t *j =
+        json_pack("{s:s, s:s?, s:s, s:O, s:o, s:o, s:o, s:o, s:o, s:O, s:I}", "name", r->arm->name, "result",
+                  r == c->result ? NULL : result_text(text, c, r), "file", r->file, "settings", r->settings, "seconds",
+                  seconds(r), "speedup", r == c->result ? json_null() : speedup(r), "density",
+                  sg_report_number(sg_arm_density(r, -1, -1)), "kept", by_layer(r, sg_arm_density), "attention_error",
+                  attention_error(r), "attention", r->attention, "peak_bytes", (json_int_t)r->report.peak_bytes);
     return sg_report_whole(j, j && add_scores(j, r, r == c->result));
 }
 
@@ -224,6 +246,42 @@ static json_t *same_json(const sg_comparison *c)
     return sg_report_whole(a, whole);
 }
 
+/* What renders all of it again, as often. */
+static json_t *command_json(const sg_comparison *c)
+{
+    char       *text = NULL;
+    size_t      size;
+    FILE *const f = open_memstream(&text, &size);
+    if (!f) return NULL;
+    fputs("sparge-gen compare", f);
+    sg_command_options(f, c->settings);
+    if (c->rounds > 1) fprintf(f, " --repeat %d", c->rounds);
+    const bool    whole = !ferror(f);
+    json_t *const j = fclose(f) == 0 && whole ? json_string(text) : NULL;
+    free(text);
+    return j;
+}
+
+static sg_collage collage_of(const sg_comparison *c)
+{
+    const sg_request *const r = c->request;
+    return (sg_collage){.width = r->width, .height = r->height, .frames = r->frames, .arms = c->count};
+}
+
+static json_t *side_json(const sg_comparison *c)
+{
+    json_t *const    places = json_array();
+    const sg_collage collage = collage_of(c);
+    bool             whole = places;
+    for (int k = 1; whole && k < c->count; k++) {
+        int x, y;
+        sg_collage_difference(&collage, k, &x, &y);
+        whole = json_array_append_new(places, json_pack("[i, i]", x, y)) == 0;
+    }
+    return json_pack("{s:s, s:i, s:i, s:o}", "file", c->side, "width", c->side_size[0], "height", c->side_size[1],
+                     "differences", sg_report_whole(places, whole));
+}
+
 static json_t *columns_json(int frames)
 {
     json_t *const a = json_array();
@@ -234,21 +292,26 @@ static json_t *columns_json(int frames)
     return sg_report_whole(a, whole);
 }
 
+static json_t *sheet_json(const sg_comparison *c)
+{
+    const sg_collage collage = collage_of(c);
+    return json_pack("{s:s, s:i, s:i, s:i, s:o}", "file", c->sheet, "width", c->sheet_size[0], "height",
+                     c->sheet_size[1], "picture_height", sg_collage_sheet_picture(&collage), "columns",
+                     columns_json(c->request->frames));
+}
+
 sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e)
 {
     const sg_report *const w = &c->warm_up;
     const int64_t *const   d = c->plan->latent;
-    *out = json_pack("{s:s, s:i, s:O, s:i, s:s, s:I, s:[I, I, I, I], s:i, s:i, s:{s:f, s:f, s:f}, s:{s:s, s:i, s:i}, "
-                     "s:{s:s, s:i, s:i, s:o}, s:i, s:o, s:o}",
-                     "format", "sparge-gen compare", "version", 2, "settings", c->settings, "repeat", c->rounds,
-                     "measured", "before compression", "tokens", (json_int_t)c->plan->tokens, "latent",
-                     (json_int_t)d[0], (json_int_t)d[1], (json_int_t)d[2], (json_int_t)d[3], "prompt_tokens",
-                     w->prompt_tokens, "negative_tokens", w->negative_tokens, "shared_seconds", "load",
-                     w->seconds[SG_STAGE_LOAD], "text", w->seconds[SG_STAGE_TEXT], "warm_up",
-                     w->seconds[SG_STAGE_DENOISE] + w->seconds[SG_STAGE_DECODE], "side", "file", c->side, "width",
-                     c->side_size[0], "height", c->side_size[1], "sheet", "file", c->sheet, "width", c->sheet_size[0],
-                     "height", c->sheet_size[1], "columns", columns_json(c->request->frames), "gain", SG_COLLAGE_GAIN,
-                     "same_kernel", same_json(c), "arms", arms_json(c));
+    *out = json_pack(
+        "{s:s, s:i, s:o, s:O, s:i, s:s, s:I, s:[I, I, I, I], s:i, s:i, s:{s:f, s:f, s:f}, s:o, s:o, s:i, s:o, s:o}",
+        "format", "sparge-gen compare", "version", 2, "command", command_json(c), "settings", c->settings, "repeat",
+        c->rounds, "measured", "before compression", "tokens", (json_int_t)c->plan->tokens, "latent", (json_int_t)d[0],
+        (json_int_t)d[1], (json_int_t)d[2], (json_int_t)d[3], "prompt_tokens", w->prompt_tokens, "negative_tokens",
+        w->negative_tokens, "shared_seconds", "load", w->seconds[SG_STAGE_LOAD], "text", w->seconds[SG_STAGE_TEXT],
+        "warm_up", w->seconds[SG_STAGE_DENOISE] + w->seconds[SG_STAGE_DECODE], "side", side_json(c), "sheet",
+        sheet_json(c), "gain", SG_COLLAGE_GAIN, "same_kernel", same_json(c), "arms", arms_json(c));
     return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "report.json: out of memory");
 }
 
@@ -332,7 +395,11 @@ void sg_report_arms_table(const sg_comparison *c)
         const int n = columns_of(c->result[i].arm->name);
         if (n > widest) widest = n;
     }
-    printf("%-*s density  seconds  %-21s  %-21s  %s\n", widest, "arm", "speed-up", "denoising", "attention");
+    for (int k = 1; k < c->count; k++) {
+        char text[SG_RESULT_TEXT];
+        printf("%s\n", result_text(text, c, &c->result[k]));
+    }
+    printf("\n%-*s density  seconds  %-21s  %-21s  %s\n", widest, "arm", "speed-up", "denoising", "attention");
     for (int i = 0; i < c->count; i++) {
         const sg_arm_result *const r = &c->result[i];
         print_name(r, widest);

@@ -5,6 +5,7 @@
  *
  *   format             "sparge-gen compare"
  *   version            2; grows when a member changes its meaning or goes
+ *   command            that renders all of it again, for a shell
  *   settings           what renders it again: `sparge-gen info side.mp4` makes the command of it
  *     program, model, prompt, negative_prompt, width, height, frames, fps, steps, cfg_scale, flow_shift, sampler,
  *     sched_compat, seed, dtype, device, arms; of the attention options that hold for all arms, those that were given
@@ -14,11 +15,15 @@
  *   latent             [channels, frames, rows, columns]
  *   prompt_tokens, negative_tokens
  *   shared_seconds     load, text: spent once, before the first arm; warm_up: of a step and a decode that count for no arm
- *   side, sheet        {file, width, height}: the clip with all arms; the contact sheet, with columns [frame, ...] from 0
+ *   side               {file, width, height, differences [[x, y], ...]}: the clip with all arms, and where in it the pictures
+ *                      |first - arm| of arm 1, 2, ... have their upper left corner; they are of the clips' size
+ *   sheet              {file, width, height, picture_height, columns [frame, ...] from 0}: the contact sheet; pictures stand at
+ *                      the bottom of their row
  *   gain               by which the differences in side are amplified
  *   same_kernel        [{a, b: names of arms, why}]: pairs that computed the same throughout; empty when all is well
  *   arms               [
  *     name, file       of its clip
+ *     result           the arm in one sentence (report_result.h); null for the first arm
  *     settings         as of a render with this arm alone: what is kept in its clip
  *     seconds          {load, text: of the first round; denoise, decode, total; attention: in the steps, all of it, null on a
  *                      device; steps [seconds, ...]}: means over the rounds
@@ -112,7 +117,7 @@ double sg_arm_density(const sg_arm_result *r, int step, int layer);
 /* The caller owns *out. SG_E_MEMORY. */
 sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e) SG_MUST_USE;
 
-/* A table on stdout. */
+/* On stdout: a sentence for each arm but the first, then a table. */
 void sg_report_arms_table(const sg_comparison *c);
 
 /* Adds to settings what makes them those of all arms: the list, and the options of s that hold for all. SG_E_MEMORY. */

@@ -4,6 +4,7 @@
 #include "base/path.h"
 #include "base/text.h"
 #include "json_input.h"
+#include "report_command.h"
 #include "thresholds.h"
 
 #include <inttypes.h>
@@ -78,6 +79,40 @@ static json_t *attention_json(const sg_eval *v)
     return sg_report_whole(a, whole);
 }
 
+static void option(FILE *f, const char *name, const char *value)
+{
+    if (!value) return;
+    fprintf(f, " --%s ", name);
+    sg_command_word(f, value);
+}
+
+/* What makes all of it again. settings has no prompt. */
+static json_t *command_json(const sg_eval *v, const json_t *settings)
+{
+    const sg_settings *const s = v->settings;
+    char                    *text = NULL;
+    size_t                   size;
+    sg_error                 e = {0};
+    json_t *const            own = json_copy((json_t *)(uintptr_t)settings);
+    FILE *const              f = open_memstream(&text, &size);
+    bool                     whole = own && f && sg_report_add_arms(own, v->list, s, &e) == SG_OK;
+    if (whole) {
+        fputs("sparge-gen eval", f);
+        option(f, "prompts", s->prompts);
+        option(f, "out", v->folder);
+        if (v->per_prompt > 1) fprintf(f, " --per-prompt %d", v->per_prompt);
+        sg_command_options(f, own);
+        option(f, "backend", s->backend);
+        option(f, "cpumask", s->cpumask);
+        option(f, "gpumask", s->gpumask);
+    }
+    whole = f && fclose(f) == 0 && whole;
+    json_t *const j = whole ? sg_report_name(text) : NULL;
+    free(text);
+    json_decref(own);
+    return j;
+}
+
 sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
 {
     const sg_settings *const s = v->settings;
@@ -93,7 +128,8 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
                   attention_json(v), "backend", s->backend ? s->backend : "auto", "cpumask",
                   s->cpumask ? s->cpumask : "all", "gpumask", s->gpumask, "cfg_scale_2");
     (void)json_object_del(settings, "prompt");
-    const bool whole = j && json_object_update_missing(j, settings) == 0 &&
+    const bool whole = j && json_object_set_new(j, "command", command_json(v, settings)) == 0 &&
+                       json_object_update_missing(j, settings) == 0 &&
                        (v->request.cfg_scale_2 < 0 ||
                         json_object_set(j, "cfg_scale_2", json_object_get(settings, "cfg_scale_2")) == 0);
     json_decref(settings);
@@ -137,7 +173,10 @@ static void note(differences *d, const char *name, const json_t *there, const js
         snprintf(d->text + n, sizeof d->text - n, "\n  %.120s: %s -> %s", name, shown(a, there), shown(b, now));
 }
 
-static bool for_people(const char *name) { return strcmp(name, "device") == 0 || strcmp(name, "prompts.file") == 0; }
+static bool for_people(const char *name)
+{
+    return strcmp(name, "device") == 0 || strcmp(name, "prompts.file") == 0 || strcmp(name, "command") == 0;
+}
 
 /* To the 15 digits that a report has. */
 static bool same_number(double a, double b) { return fabs(a - b) <= 1e-14 * fabs(a); }

@@ -6,6 +6,7 @@
 #include "eval_summary.h"
 #include "report.h"
 #include "report_page.h"
+#include "report_result.h"
 #include "speedup.h"
 
 #include <limits.h>
@@ -58,6 +59,29 @@ static sg_status check_arms(const evaluation *v, const char *directory, sg_error
     return SG_OK;
 }
 
+/* ---- in a sentence ---- */
+
+/* Of all prompts; arm is not the first. */
+static const char *result_text(char *text, const evaluation *v, int arm)
+{
+    const sg_eval_row *const row = &v->summary.row[arm * v->summary.groups];
+    const sg_interval        none = {NAN, NAN, NAN};
+    const bool               paired = row->paired > 0;
+    char                     over[48];
+    snprintf(over, sizeof over, " over %d prompt%s", row->prompts, sg_plural(row->prompts));
+    const sg_result of = {.arm = v->arm[arm],
+                          .first = v->arm[0],
+                          .part = "denoising",
+                          .part_speed = paired ? row->measure[SG_EVAL_DENOISER_SPEEDUP] : none,
+                          .clip_speed = paired ? row->measure[SG_EVAL_SPEEDUP] : none,
+                          .psnr = paired ? row->measure[SG_EVAL_PSNR].mean : NAN,
+                          .identical = row->identical,
+                          .of = row->paired,
+                          .what = "clips",
+                          .over = over};
+    return sg_result_text(text, &of);
+}
+
 /* ---- as JSON ---- */
 
 /* Adds to a JSON object. v may be NULL for want of memory. */
@@ -99,11 +123,22 @@ static json_t *rows_json(const sg_eval_summary *s)
     return sg_report_whole(a, whole);
 }
 
+static json_t *results_json(const evaluation *v)
+{
+    json_t *const a = json_array();
+    char          text[SG_RESULT_TEXT];
+    bool          whole = a && json_array_append_new(a, json_null()) == 0;
+    for (int i = 1; whole && i < v->arms; i++)
+        whole = json_array_append_new(a, sg_report_name(result_text(text, v, i))) == 0;
+    return sg_report_whole(a, whole);
+}
+
 static sg_status summary_json(json_t **out, const evaluation *v, sg_error *e)
 {
-    *out = json_pack("{s:s, s:i, s:s, s:O, s:o, s:o, s:o}", "format", SG_EVAL_FORMAT, "version", 2, "measured",
-                     "before compression", "settings", v->manifest, "arms", strings(v->arm, v->arms), "groups",
-                     strings(v->summary.group, v->summary.groups), "rows", rows_json(&v->summary));
+    *out = json_pack("{s:s, s:i, s:s, s:O, s:o, s:o, s:o, s:o}", "format", SG_EVAL_FORMAT, "version", 2, "measured",
+                     "before compression", "settings", v->manifest, "arms", strings(v->arm, v->arms), "results",
+                     results_json(v), "groups", strings(v->summary.group, v->summary.groups), "rows",
+                     rows_json(&v->summary));
     return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "summary.json: out of memory");
 }
 
@@ -277,6 +312,12 @@ static const char *spread(char *text, size_t size, int digits, const char *unit,
     return text;
 }
 
+static void say_result(sg_progress *p, const evaluation *v, int arm)
+{
+    char text[SG_RESULT_TEXT];
+    sg_progress_say(p, "%s", result_text(text, v, arm));
+}
+
 static void say_arm(sg_progress *p, const evaluation *v, int arm)
 {
     const sg_eval_row *const r = &v->summary.row[arm * v->summary.groups];
@@ -304,6 +345,7 @@ static sg_status report(const char *directory, sg_progress *p, sg_error *e)
     if (status == SG_OK) status = check_arms(&v, directory, e);
     if (status == SG_OK) status = sg_eval_summary_make(&v.summary, &v.results, v.arms, e);
     if (status == SG_OK) status = write_all(directory, &v, e);
+    for (int i = 1; status == SG_OK && p && i < v.arms; i++) say_result(p, &v, i);
     for (int i = 1; status == SG_OK && p && i < v.arms; i++) say_arm(p, &v, i);
     sg_eval_summary_close(&v.summary);
     sg_eval_results_close(&v.results);

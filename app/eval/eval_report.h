@@ -17,7 +17,7 @@
  *   black, frozen, non_finite clips that have such frames
  *
  * summary.json: {format "sparge-gen eval", version 2, measured "before compression", settings: the manifest, arms [name, ...],
- * groups ["all", name, ...], rows [{the same columns, group and arm as numbers from 0; a mean with its interval is {mean, low,
+ * results [null, sentence, ...]: each arm but the first over all prompts (report_result.h), groups ["all", name, ...], rows [{the same columns, group and arm as numbers from 0; a mean with its interval is {mean, low,
  * high}; null: unknown, or infinite}, ...]}.
  * report.html: the same with every clip, worst first. */
 #ifndef SG_EVAL_REPORT_H
@@ -31,7 +31,8 @@
  * sound, SG_E_FILE, SG_E_MEMORY. */
 sg_status sg_eval_report(const char *directory, sg_error *e) SG_MUST_USE;
 
-/* The same, and says of each arm but the first what it is over all prompts: a line of score, one of time. */
+/* The same, and says what each arm but the first is over all prompts: a sentence for each, then a line of score and
+ * one of time for each. */
 sg_status sg_eval_report_say(const char *directory, sg_progress *p, sg_error *e) SG_MUST_USE;
 
 #endif

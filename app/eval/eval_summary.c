@@ -149,6 +149,7 @@ static void fill_row(const sg_eval_summary *s, const sg_eval_results *r, int arm
     for (int m = 0; m < SG_EVAL_MEASURES; m++) {
         sg_interval *const v = &row->measure[m];
         *v = sg_running_interval(&of.over[m]);
+        if (m == SG_EVAL_SSIM || m == SG_EVAL_MS_SSIM) *v = sg_interval_bounded(*v);
         if (of.infinite[m] && !of.over[m].count) v->mean = INFINITY;
         if (m >= SG_EVAL_SPEEDUP) *v = sg_speedup_clear((sg_interval){exp(v->mean), exp(v->low), exp(v->high)});
     }

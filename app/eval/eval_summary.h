@@ -2,7 +2,8 @@
  *
  * A figure is the mean over prompts of the mean over their clips, so that each prompt weighs the same. Its interval is
  * mean +- t s / sqrt(n) over the n prompts (interval.h): clips of one prompt are not independent, so they are not counted as
- * if they were. Fewer than two prompts have no interval. */
+ * if they were. Fewer than two prompts have no interval. Those of SSIM and MS-SSIM, which are 1 at most, are taken on Fisher's z
+ * (sg_interval_bounded), so that they end below 1. */
 #ifndef SG_EVAL_SUMMARY_H
 #define SG_EVAL_SUMMARY_H
 

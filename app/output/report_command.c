@@ -1,0 +1,117 @@
+/* report_command.c - see report_command.h. */
+#include "report_command.h"
+#include "base/utf8.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+void sg_command_escaped(FILE *f, const char *text, const char *more)
+{
+    for (const char *p = text; *p; p++) {
+        size_t control = sg_utf8_control(p);
+        if (*p == '\n')
+            fputs("\\n", f);
+        else if (*p == '\t')
+            fputs("\\t", f);
+        else if (strchr(more, *p))
+            fprintf(f, "\\%c", *p);
+        else if (!control)
+            fputc(*p, f);
+        else
+            for (p--; control; control--) fprintf(f, "\\x%02x", (unsigned char)*++p);
+    }
+}
+
+static bool holds_control(const char *text)
+{
+    for (const char *p = text; *p; p++)
+        if (sg_utf8_control(p)) return true;
+    return false;
+}
+
+void sg_command_word(FILE *f, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.,/+:@";
+    if (*word && word[strspn(word, plain)] == '\0') {
+        fputs(word, f);
+    } else if (strchr(word, '\'') || holds_control(word)) {
+        fputs("$'", f);
+        sg_command_escaped(f, word, "\\'");
+        fputc('\'', f);
+    } else {
+        fprintf(f, "'%s'", word);
+    }
+}
+
+void sg_command_value(FILE *f, const json_t *v)
+{
+    if (json_is_string(v))
+        sg_command_escaped(f, json_string_value(v), "");
+    else if (json_is_integer(v))
+        fprintf(f, "%lld", (long long)json_integer_value(v));
+    else if (json_is_number(v))
+        fprintf(f, "%.15g", json_number_value(v));
+    else
+        json_dumpf(v, f, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
+}
+
+/* An option that would do nothing is refused. */
+static bool has_effect(const json_t *settings, const char *key)
+{
+    const double      guidance[] = {json_number_value(json_object_get(settings, "cfg_scale")),
+                                    json_number_value(json_object_get(settings, "cfg_scale_2"))};
+    const char *const sampler = json_string_value(json_object_get(settings, "sampler"));
+    if (strcmp(key, "negative_prompt") == 0) return guidance[0] > 1 || guidance[1] > 1;
+    return strcmp(key, "sched_compat") != 0 || !sampler || strcmp(sampler, "euler") != 0;
+}
+
+void sg_command_options(FILE *f, const json_t *settings)
+{
+    static const char        ours[] = "tiny-wan"; /* needs no --model */
+    static const char *const options[][2] = {
+        {"model", "model"},
+        {"prompt", "prompt"},
+        {"negative_prompt", "negative-prompt"},
+        {"width", "width"},
+        {"height", "height"},
+        {"frames", "frames"},
+        {"fps", "fps"},
+        {"steps", "steps"},
+        {"cfg_scale", "cfg-scale"},
+        {"cfg_scale_2", "cfg-scale-2"},
+        {"flow_shift", "flow-shift"},
+        {"sampler", "sampler"},
+        {"sched_compat", "sched-compat"},
+        {"seed", "seed"},
+        {"dtype", "dtype"},
+        {"attention", "attention"},
+        {"arms", "arms"},
+        {"preset", "preset"},
+        {"sparse_config", "sparse-config"},
+        {"block_mask", "block-mask"},
+        {"topk", "topk"},
+        {"tau", "tau"},
+        {"sim", "sim"},
+        {"pv", "pv"},
+        {"sink", "sink"},
+        {"score", "score"},
+        {"budget", "budget"},
+        {"tail", "tail"},
+        {"tail_bias", "tail-bias"},
+        {"pv_dtype", "pv-dtype"},
+        {"order", "order"},
+        {"dense_steps", "dense-steps"},
+        {"dense_layers", "dense-layers"},
+        {"crf", "crf"},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        const json_t *v = json_object_get(settings, options[i][0]);
+        if (!v || (i == 0 && json_is_string(v) && strcmp(json_string_value(v), ours) == 0)) continue;
+        if (!has_effect(settings, options[i][0])) continue;
+        fprintf(f, " --%s ", options[i][1]);
+        if (json_is_string(v))
+            sg_command_word(f, json_string_value(v));
+        else
+            sg_command_value(f, v);
+    }
+}

@@ -1,0 +1,40 @@
+/* report_result.c - see report_result.h. */
+#include "report_result.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+/* "attention 2.10x as fast, clip 1.27x" */
+static int add_time(char *text, size_t size, const sg_result *r)
+{
+    const bool part = !isnan(r->part_speed.mean), clip = !isnan(r->clip_speed.mean);
+    char       of_part[96] = "", of_clip[64] = "clip not distinguishable in time";
+    if (!part && !clip) return snprintf(text, size, "not distinguishable in time");
+    if (part)
+        snprintf(of_part, sizeof of_part, "%.20s %.2fx as fast, ", r->part, r->part_speed.mean);
+    else if (!isnan(r->part_speed.low))
+        snprintf(of_part, sizeof of_part, "%.20s not distinguishable in time, ", r->part);
+    if (clip) snprintf(of_clip, sizeof of_clip, "clip %.2fx%s", r->clip_speed.mean, part ? "" : " as fast");
+    return snprintf(text, size, "%s%s", of_part, of_clip);
+}
+
+const char *sg_result_text(char *text, const sg_result *r)
+{
+    const size_t size = SG_RESULT_TEXT;
+    int          n = snprintf(text, size, "%.120s: ", r->arm);
+    if (isnan(r->psnr)) {
+        snprintf(text + n, size - (size_t)n, "nothing was compared with %.120s", r->first);
+        return text;
+    }
+    n += add_time(text + n, size - (size_t)n, r);
+    if (isinf(r->psnr))
+        n += snprintf(text + n, size - (size_t)n, ", every frame equal to that of %.120s", r->first);
+    else
+        n += snprintf(text + n, size - (size_t)n, ", %.1f dB to %.120s", r->psnr, r->first);
+    n += snprintf(text + n, size - (size_t)n, "%.40s", r->over);
+    if (isfinite(r->psnr) && r->identical)
+        snprintf(text + n, size - (size_t)n, ", where %d of %d %s are equal and not counted", r->identical, r->of,
+                 r->what);
+    return text;
+}
