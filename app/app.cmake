@@ -32,11 +32,13 @@ target_link_libraries(sparge-gen PRIVATE sg_model sg_prompts sg_flags PkgConfig:
   $<$<BOOL:${SG_FFMPEG}>:PkgConfig::FFMPEG>)
 
 # the templates of pages, with what they have in common, as bytes in the program
+file(READ app/output/report_head.html head)
 file(READ app/output/report_style.css style)
 file(READ app/output/report_common.js script)
 foreach(template compare/report_arms eval/report_eval)
   get_filename_component(page ${template} NAME)
   file(READ app/${template}.html bytes)
+  string(REPLACE "@HEAD@\n" "${head}" bytes "${bytes}")
   string(REPLACE "@STYLE@" "${style}" bytes "${bytes}")
   string(REPLACE "@SCRIPT@" "${script}" bytes "${bytes}")
   string(HEX "${bytes}" bytes)
@@ -47,4 +49,5 @@ foreach(template compare/report_arms eval/report_eval)
   target_sources(sparge-gen PRIVATE ${page_source})
 endforeach()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
-  app/output/report_style.css app/output/report_common.js app/compare/report_arms.html app/eval/report_eval.html)
+  app/output/report_head.html app/output/report_style.css app/output/report_common.js
+  app/compare/report_arms.html app/eval/report_eval.html)

@@ -91,9 +91,7 @@ static const char *result_text(char *text, const sg_comparison *c, const sg_arm_
                                       .clip_speed = r->speed.total,
                                       .psnr = s->identical == s->count ? INFINITY : r->scores.total.psnr.mean,
                                       .identical = s->identical,
-                                      .of = s->count,
-                                      .what = "frames",
-                                      .over = ""};
+                                      .what = "frame"};
     return sg_result_text(text, &of);
 }
 

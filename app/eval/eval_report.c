@@ -67,18 +67,15 @@ static const char *result_text(char *text, const evaluation *v, int arm)
     const sg_eval_row *const row = &v->summary.row[arm * v->summary.groups];
     const sg_interval        none = {NAN, NAN, NAN};
     const bool               paired = row->paired > 0;
-    char                     over[48];
-    snprintf(over, sizeof over, " over %d prompt%s", row->prompts, sg_plural(row->prompts));
-    const sg_result of = {.arm = v->arm[arm],
-                          .first = v->arm[0],
-                          .part = "denoising",
-                          .part_speed = paired ? row->measure[SG_EVAL_DENOISER_SPEEDUP] : none,
-                          .clip_speed = paired ? row->measure[SG_EVAL_SPEEDUP] : none,
-                          .psnr = paired ? row->measure[SG_EVAL_PSNR].mean : NAN,
-                          .identical = row->identical,
-                          .of = row->paired,
-                          .what = "clips",
-                          .over = over};
+    const sg_result          of = {.arm = v->arm[arm],
+                                   .first = v->arm[0],
+                                   .part = "denoising",
+                                   .part_speed = paired ? row->measure[SG_EVAL_DENOISER_SPEEDUP] : none,
+                                   .clip_speed = paired ? row->measure[SG_EVAL_SPEEDUP] : none,
+                                   .psnr = paired ? row->measure[SG_EVAL_PSNR].mean : NAN,
+                                   .identical = row->identical,
+                                   .what = "clip",
+                                   .clips = row->paired};
     return sg_result_text(text, &of);
 }
 

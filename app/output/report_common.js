@@ -36,13 +36,61 @@ function faster(v) {
 }
 const fasterText = v => v.mean == null ? EQUAL_TIME : `${times(v.mean)}, ${times(v.low)} to ${times(v.high)}`;
 
-/* rows [[heading, cell, ...], ...] */
+/* rows [[heading, cell, ...], ...]. Of the kind 'arms': on a narrow screen the cells of a row stand below its heading, each with
+ * its column's heading; roles are named since a table whose display is not that of a table has none of its own. */
 function table(caption, headings, rows, kind) {
-  const cells = r => r.slice(1).map(c => h('td', {}, c));
+  const columns = headings.map(t => h('th', {scope: 'col', role: 'columnheader'}, t));
+  const label = i => ({role: 'cell', 'data-label': columns[i + 1].textContent,
+    style: `--arm: ${columns[i + 1].querySelector('.swatch')?.style.color ?? 'var(--line)'}`});
+  const cells = r => r.slice(1).map((c, i) => h('td', label(i), c));
   return h('div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption},
-    h('table', {class: kind}, h('thead', {}, h('tr', {}, headings.map(t => h('th', {scope: 'col'}, t)))),
-      h('tbody', {}, rows.map(r => h('tr', {}, h('th', {scope: 'row'}, r[0]), cells(r))))));
+    h('table', {class: kind, role: 'table'}, h('thead', {role: 'rowgroup'}, h('tr', {role: 'row'}, columns)),
+      h('tbody', {role: 'rowgroup'}, rows.map(r => h('tr', {role: 'row'}, h('th', {scope: 'row', role: 'rowheader'}, r[0]), cells(r))))));
 }
+
+/* What the page opens with. texts: of each arm; null: of the first */
+const results = texts => h('div', {id: 'result'}, texts.map((t, i) => t == null ? [] : h('p', {}, swatch(i), t)));
+
+/* A command to copy. Where the browser has no clipboard for pages of files, the text is selected. */
+function command(text) {
+  const options = text.split(' --').flatMap((o, i) => i ? [' ', h('span', {}, '--' + o)] : o); /* a line breaks before one */
+  const code = h('code', {}, options), said = h('span', {role: 'status'});
+  const copy = async () => {
+    getSelection().selectAllChildren(code);
+    let done = true;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      done = document.execCommand('copy');
+    }
+    said.textContent = done ? 'copied' : 'selected: copy it by the keyboard';
+  };
+  return h('div', {id: 'again'}, h('p', {}, 'The command that makes all of this again: ',
+    h('button', {click: copy, id: 'copy'}, 'Copy'), ' ', said), h('pre', {}, code));
+}
+
+/* What is drawn anew when the screen becomes narrow or wide; make(narrow). */
+function redrawn(make) {
+  const screen = matchMedia('(max-width: 40rem)');
+  let now = make(screen.matches);
+  screen.addEventListener('change', () => {
+    const next = make(screen.matches);
+    now.replaceWith(next);
+    now = next;
+  });
+  return now;
+}
+
+/* |a - b| of two pictures or clips of one size, on a canvas; `gain` times that is what is seen. Nothing reads the canvas, since
+ * a page of a file may not. */
+function subtract(canvas, draw) {
+  const at = canvas.getContext('2d');
+  at.globalCompositeOperation = 'copy';
+  draw(at, 0);
+  at.globalCompositeOperation = 'difference';
+  draw(at, 1);
+}
+const amplified = gain => `filter: brightness(${gain})`;
 
 function ticks(lo, hi) {
   const rough = (hi - lo) / 6, unit = 10 ** Math.floor(Math.log10(rough));

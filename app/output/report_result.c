@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+static const char *plural(int n) { return n == 1 ? "" : "s"; }
+
 /* "attention 2.10x as fast, clip 1.27x" */
 static int add_time(char *text, size_t size, const sg_result *r)
 {
@@ -32,9 +34,12 @@ const char *sg_result_text(char *text, const sg_result *r)
         n += snprintf(text + n, size - (size_t)n, ", every frame equal to that of %.120s", r->first);
     else
         n += snprintf(text + n, size - (size_t)n, ", %.1f dB to %.120s", r->psnr, r->first);
-    n += snprintf(text + n, size - (size_t)n, "%.40s", r->over);
+    const int counted = r->clips - (isinf(r->psnr) ? 0 : r->identical);
+    if (counted > 0)
+        n += snprintf(text + n, size - (size_t)n, " %s %d clip%s", isinf(r->psnr) ? "in" : "over", counted,
+                      plural(counted));
     if (isfinite(r->psnr) && r->identical)
-        snprintf(text + n, size - (size_t)n, ", where %d of %d %s are equal and not counted", r->identical, r->of,
-                 r->what);
+        snprintf(text + n, size - (size_t)n, ", %d equal %.20s%s not counted", r->identical, r->what,
+                 plural(r->identical));
     return text;
 }

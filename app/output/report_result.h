@@ -1,7 +1,7 @@
 /* report_result.h - what came of an arm in one sentence, which the terminal, the JSON and the page open with:
  *
  *   sparge: attention 2.10x as fast, clip 1.27x, 24.1 dB to dense
- *   sage: not distinguishable in time, 44.0 dB to dense over 3 prompts
+ *   sage: not distinguishable in time, 44.0 dB to dense over 6 clips
  *
  * The decibels are PSNR, of the frames before compression. */
 #ifndef SG_REPORT_RESULT_H
@@ -16,10 +16,10 @@ typedef struct sg_result {
     const char *part;        /* of a render: "attention", "denoising" */
     sg_interval part_speed;  /* speed-ups as sg_speedup_clear leaves them; low is NAN: not measured */
     sg_interval clip_speed;
-    double      psnr;          /* INFINITY: every frame is the same; NAN: nothing was compared */
-    int         identical, of; /* how many of how many were left out of a finite psnr */
-    const char *what;          /* of them: "frames", "clips" */
-    const char *over;          /* " over 3 prompts", or "" */
+    double      psnr;      /* INFINITY: every frame is the same; NAN: nothing was compared */
+    int         identical; /* how many were left out of a finite psnr */
+    const char *what;      /* of them: "frame", "clip" */
+    int         clips;     /* that were compared, the identical ones too; 0: not said */
 } sg_result;
 
 /* text has SG_RESULT_TEXT bytes; returns it. */

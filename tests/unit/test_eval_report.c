@@ -2,6 +2,7 @@
  * SciPy 1.17.1's: t.ppf(0.975, n), and t.interval(0.95, n - 1, loc=mean, scale=sem) of the prompts' means. */
 #include "eval_report.h"
 #include "eval_summary.h"
+#include "report_result.h"
 
 #include <dirent.h>
 #include <jansson.h>
@@ -282,6 +283,93 @@ static void test_summary(void **state)
     remove_files();
 }
 
+/* Of these prompts of one clip each: SSIM to arm 0. */
+static sg_interval ssim_of(const double *ssim, int count)
+{
+    char            text[4000] = "";
+    sg_eval_results r;
+    sg_eval_summary s;
+    sg_error        e = {0};
+    for (int i = 0; i < count; i++) {
+        const size_t n = strlen(text);
+        snprintf(
+            text + n, sizeof text - n,
+            "{\"version\":1,\"arm\":\"s\",\"arm_index\":1,\"prompt\":%d,\"clip\":0,\"status\":\"done\",\"text\":\"x\","
+            "\"file\":\"f\",\"seconds\":{\"whole\":1},\"ssim\":{\"mean\":%.17g,\"minimum\":0,\"p5\":0}}\n",
+            i, ssim[i]);
+    }
+    write_file("results.jsonl", text);
+    assert_int_equal(sg_eval_results_open(&r, ".", &e), SG_OK);
+    assert_int_equal(sg_eval_summary_make(&s, &r, 2, &e), SG_OK);
+    const sg_interval v = s.row[1].measure[SG_EVAL_SSIM];
+    sg_eval_summary_close(&s);
+    sg_eval_results_close(&r);
+    remove_files();
+    return v;
+}
+
+/* SSIM is 1 at most, and so are the ends of its interval. Where it is narrow it is that of Student's t. */
+static void test_ssim_stays_below_one(void **state)
+{
+    (void)state;
+    sg_interval v = ssim_of((double[]){0.84, 0.93, 0.92}, 3); /* t alone: 0.7741 to 1.0192 */
+    assert_interval(&v, 0.896666666666667, 0.680319782210495, 0.969275730811009);
+    v = ssim_of((double[]){0.2, 0.9999}, 2);
+    assert_true(v.low > -1 && v.low < v.mean && v.mean < v.high && v.high <= 1);
+    v = ssim_of((double[]){0.9, 0.9002, 0.9001}, 3);
+    assert_true(fabs(v.low - 0.899852) < 2e-6 && fabs(v.high - 0.900348) < 2e-6);
+    v = ssim_of((double[]){1, 1}, 2);
+    assert_true(v.mean == 1 && v.low == 1 && v.high == 1);
+    v = ssim_of((double[]){0.9}, 1);
+    assert_true(v.mean == 0.9 && isnan(v.low) && isnan(v.high));
+}
+
+/* ---- the sentence ---- */
+
+static void assert_result(const sg_result *r, const char *expected)
+{
+    char text[SG_RESULT_TEXT];
+    assert_string_equal(sg_result_text(text, r), expected);
+}
+
+static void test_result(void **state)
+{
+    (void)state;
+    const sg_interval clear = {2.104, 1.9, 2.3}, slower = {0.81, 0.7, 0.9}, same = {NAN, 0.9, 1.1},
+                      none = {NAN, NAN, NAN};
+    sg_result r = {.arm = "sparge",
+                   .first = "dense",
+                   .part = "attention",
+                   .part_speed = clear,
+                   .clip_speed = {1.268, 1.2, 1.3},
+                   .psnr = 24.14,
+                   .what = "frame"};
+    assert_result(&r, "sparge: attention 2.10x as fast, clip 1.27x, 24.1 dB to dense");
+    r.clip_speed = same;
+    assert_result(&r, "sparge: attention 2.10x as fast, clip not distinguishable in time, 24.1 dB to dense");
+    r.part_speed = same;
+    assert_result(&r, "sparge: not distinguishable in time, 24.1 dB to dense");
+    r.clip_speed = slower;
+    assert_result(&r, "sparge: attention not distinguishable in time, clip 0.81x as fast, 24.1 dB to dense");
+    r.part_speed = none; /* not measured */
+    assert_result(&r, "sparge: clip 0.81x as fast, 24.1 dB to dense");
+    r.clip_speed = none;
+    r.identical = 5;
+    assert_result(&r, "sparge: not distinguishable in time, 24.1 dB to dense, 5 equal frames not counted");
+    r.psnr = INFINITY;
+    assert_result(&r, "sparge: not distinguishable in time, every frame equal to that of dense");
+    r.clips = 6;
+    assert_result(&r, "sparge: not distinguishable in time, every frame equal to that of dense in 6 clips");
+    r.psnr = NAN;
+    assert_result(&r, "sparge: nothing was compared with dense");
+    char long_name[301];
+    memset(long_name, 'n', 300);
+    long_name[300] = '\0';
+    r = (sg_result){long_name, long_name, "attention", same, clear, 24, 100000, long_name, 1000000};
+    char text[SG_RESULT_TEXT];
+    assert_true(strlen(sg_result_text(text, &r)) < SG_RESULT_TEXT);
+}
+
 static void test_files(void **state)
 {
     (void)state;
@@ -299,6 +387,11 @@ static void test_files(void **state)
     json_t *const       j = json_loads(read_file("summary.json"), JSON_REJECT_DUPLICATES, NULL);
     const json_t *const row = json_array_get(json_object_get(j, "rows"), 2);
     assert_true(json_array_size(json_object_get(j, "rows")) == 4);
+    const json_t *const results = json_object_get(j, "results");
+    assert_true(json_array_size(results) == 2 && json_is_null(json_array_get(results, 0)));
+    assert_string_equal(json_string_value(json_array_get(results, 1)),
+                        "a,\"b\": not distinguishable in time, 32.0 dB to dense over 2 clips, "
+                        "1 equal clip not counted");
     assert_string_equal(json_string_value(json_object_get(json_object_get(j, "settings"), "model")), "<m>");
     assert_true(json_integer_value(json_object_get(row, "arm")) == 1 &&
                 json_integer_value(json_object_get(row, "group")) == 0);
@@ -429,12 +522,21 @@ static void test_many_groups(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_line),      cmocka_unit_test(test_unknown),    cmocka_unit_test(test_bad_lines),
-        cmocka_unit_test(test_paths),     cmocka_unit_test(test_which_line), cmocka_unit_test(test_student),
-        cmocka_unit_test(test_summary),   cmocka_unit_test(test_files),      cmocka_unit_test(test_speedup),
-        cmocka_unit_test(test_identical), cmocka_unit_test(test_refused),    cmocka_unit_test(test_many_groups)};
-    char folder[] = "/tmp/test_eval_report.XXXXXX";
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_line),
+                                       cmocka_unit_test(test_unknown),
+                                       cmocka_unit_test(test_bad_lines),
+                                       cmocka_unit_test(test_paths),
+                                       cmocka_unit_test(test_which_line),
+                                       cmocka_unit_test(test_student),
+                                       cmocka_unit_test(test_ssim_stays_below_one),
+                                       cmocka_unit_test(test_result),
+                                       cmocka_unit_test(test_summary),
+                                       cmocka_unit_test(test_files),
+                                       cmocka_unit_test(test_speedup),
+                                       cmocka_unit_test(test_identical),
+                                       cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_many_groups)};
+    char                    folder[] = "/tmp/test_eval_report.XXXXXX";
     if (!mkdtemp(folder) || chdir(folder) != 0) return 1;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove_files();

@@ -74,6 +74,8 @@ static void check_template(const char *template)
     for (const char *p = page; (p = strstr(p, "://")); p++) /* a name of XML, which nobody fetches */
         assert_memory_equal(p, "://www.w3.org/2000/svg'", strlen("://www.w3.org/2000/svg'"));
     assert_null(strstr(page, "innerHTML"));
+    assert_memory_equal(page, "<!doctype html>\n", strlen("<!doctype html>\n"));
+    assert_null(strstr(page, "@HEAD@"));
     assert_null(strstr(page, "@STYLE@"));
     assert_null(strstr(page, "@SCRIPT@"));
     json_decref(report);
