@@ -110,6 +110,31 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
 
+    def wider(self, width):
+        """What stands out of a screen of this width, on either side, as text."""
+        return self.value("""[...document.querySelectorAll('body *')].filter(e => {
+          const r = e.getBoundingClientRect();
+          return r.width > 0 && (r.left < -0.5 || r.right > %d + 0.5);
+        }).map(e => `${e.tagName}.${e.getAttribute('class')} ${e.textContent.slice(0, 40)}`)""" % width)
+
+    def brightness(self, selector):
+        """Mean of red, green and blue, 0 to 255, of what is seen where an element is: the page cannot read its own pixels."""
+        box = self.value("((e) => { e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();"
+                         f"return {{x: r.x + scrollX, y: r.y + scrollY, width: r.width, height: r.height, scale: 1}}; }})"
+                         f"(document.querySelector({selector!r}))")
+        data = self.call("Page.captureScreenshot", clip=box, captureBeyondViewport=True)["data"]
+        return self.value("""new Promise(done => {
+          const image = new Image();
+          image.onload = () => {
+            const c = document.createElement('canvas');
+            [c.width, c.height] = [image.width, image.height];
+            c.getContext('2d').drawImage(image, 0, 0);
+            const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+            done(d.reduce((n, v, i) => i % 4 === 3 ? n : n + v, 0) / (d.length / 4 * 3));
+          };
+          image.src = 'data:image/png;base64,@DATA@';
+        })""".replace("@DATA@", data))
+
     def screenshot(self, path):
         data = self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
         with open(path, "wb") as f:

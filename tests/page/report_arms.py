@@ -1,5 +1,6 @@
-"""report.html in a browser. usage: report_arms.py APART SAME PROMPT: folders of comparisons of three arms that differ, and of
-two that do not; what the first was to show. Exit code 77 is a skip."""
+"""report.html in a browser. usage: report_arms.py APART SAME PROMPT TABLE: folders of comparisons of three arms that differ, and
+of two that do not; what the first was to show; the file of what it said on stdout. Exit code 77 is a skip."""
+import json
 import os
 import sys
 
@@ -33,9 +34,77 @@ def text_stays_text(b, prompt):
     check(b.value("document.body.innerText.includes('<i>three</i>')"), "an arm has lost its name")
 
 
+def opens_with_results(b, folder, table):
+    """A sentence for each arm but the first: the same in report.json, on the page and on the terminal."""
+    with open(f"{folder}/report.json", encoding="utf-8") as f:
+        report = json.load(f)
+    results = [a["result"] for a in report["arms"]]
+    check(results[0] is None and results[1].startswith("sage: ") and results[1].endswith(" dB to dense"), results)
+    check(b.value("[...document.querySelectorAll('h1 + #result p')].map(p => p.textContent)") == results[1:])
+    with open(table, encoding="utf-8") as f:
+        check(f.read().splitlines()[:ARMS] == results[1:] + [""], "on stdout")
+    for a in report["arms"][1:]:
+        slow = a["speedup"]["total"]["mean"] is None and a["speedup"]["attention"]["mean"] is None
+        check(("not distinguishable in time, " in a["result"].split(" dB")[0] and "as fast" not in a["result"]) == slow, a["result"])
+        check(f", {a['psnr']['mean']:.1f} dB to dense" in a["result"], a["result"])
+
+
+def command_is_copied(b, folder):
+    with open(f"{folder}/report.json", encoding="utf-8") as f:
+        command = json.load(f)["command"]
+    check(command.startswith("sparge-gen compare --prompt 'a red ball </script><b>"), command)
+    check(b.value("document.querySelector('#again code').textContent") == command)
+    b.value("document.getElementById('copy').focus()")
+    b.key("Enter", "\r")
+    b.wait("document.querySelector('#again [role=status]').textContent === 'copied'")
+    b.value("document.body.append(Object.assign(document.createElement('textarea'), {id: 'there'})), there.focus(),"
+            "document.execCommand('paste')")
+    check(b.value("there.value") in (command, ""), "what is copied")  # "": this Chromium pastes nothing by itself
+    b.value("there.remove()")
+
+
+def differences_are_there(b):
+    """Beside each arm what its panel in the clip of all arms shows, and a strip of the frames on the contact sheet."""
+    b.value("seek(8)")
+    b.wait(LOADED)
+    sums = b.value("""[...document.querySelectorAll('canvas.difference')].map((c, k) => {
+      const own = document.createElement('canvas'), {width, height} = settings, [x, y] = report.side.differences[k];
+      [own.width, own.height] = [width, height];
+      own.getContext('2d').drawImage(videos.at(-1), x, y, width, height, 0, 0, width, height);
+      const of = e => e.getContext('2d').getImageData(0, 0, width, height).data, a = of(c), b = of(own);
+      return a.every((v, i) => v === b[i]) ? a.reduce((n, v, i) => i % 4 === 3 ? n : n + v, 0) / (width * height * 3) : -1;
+    })""")
+    check(len(sums) == ARMS - 1 and 0 < sums[0] < 64 and sums[1] > 1.5 * sums[0], "differences of sage and of topk=0.3", sums)
+    check(b.value("report.gain") == 8 and b.value("[...document.querySelectorAll('.arm figure:last-child figcaption')].slice(1)"
+          ".every(c => c.textContent.startsWith('difference \u00d78'))"), "the factor")
+    b.value("scrollTo(0, document.body.scrollHeight)")
+    b.wait("document.querySelector('img.sheet').complete")
+    b.wait("document.querySelectorAll('#strips canvas').length === 2")
+    light = [b.brightness(f"#strips figure:nth-child({k}) canvas") for k in (1, 2)]
+    check(0 < light[0] < 64 and light[1] > 1.5 * light[0], "strips of differences", light)
+
+
+def fits_a_phone(b, page):
+    b.look(390, 844, "light")
+    b.open(page)
+    b.wait(LOADED)
+    check(not b.wider(390), "out of the screen:", b.wider(390))
+    b.value("document.querySelectorAll('details').forEach(d => d.open = true)")
+    seen = b.value("[...document.querySelectorAll('.arm video, .arm canvas')].map(e => e.getBoundingClientRect().width)")
+    check(len(seen) == 2 * ARMS - 1 and min(seen) > 120, "clips and differences", seen)
+    cells = b.value("""[...document.querySelectorAll('.arms td')].map(c => [c.getBoundingClientRect().right,
+      getComputedStyle(c, '::before').content, arms.some(a => a.name === c.dataset.label)])""")
+    check(len(cells) > 90 and all(right <= 390 and name not in ("none", "normal") and known for right, name, known in cells),
+          "cells of tables", cells[:9])
+    text = b.value("[...document.querySelectorAll('svg')].map(s => s.viewBox.baseVal.width / s.getBoundingClientRect().width)")
+    check(len(text) == 5 and max(text) < 1.15, "the text of charts is small", text)
+    b.look(1200, 900, "light")
+    b.wait("document.querySelector('svg').viewBox.baseVal.width > 500")
+
+
 def clips_play(b):
     b.wait(LOADED)
-    check(b.value("videos.length") == ARMS)
+    check(b.value("videos.length") == ARMS + 1)  # and the one of all arms, which has the differences
     b.key(" ", " ")
     b.wait("playing && frame >= 3")
     apart = b.value("Math.max(...videos.map(v => Math.abs(v.currentTime - videos[0].currentTime)))")
@@ -47,7 +116,7 @@ def clips_play(b):
         b.key(key, text)
         b.wait(LOADED)
         at = b.value("[frame, ...videos.map(v => Math.floor(v.currentTime * fps))]")
-        check(at == [frame] * (ARMS + 1), key, at)
+        check(at == [frame] * (ARMS + 2), key, at)
     check(b.value("document.querySelector('#transport output').textContent") == f"frame 6 of {FRAMES}")
     b.value(f"seek({FRAMES - 3}), play()")
     b.wait("frame < 5")  # it begins again
@@ -104,7 +173,7 @@ def speedups_have_intervals(b):
             check(cell.split("\n") == lines, name, cell, lines)
             check((v["mean"] is None) == (v["low"] is None or (v["low"] < 1.005 and v["high"] > 0.995)), name, v)
     check(all(a["shared_steps"] == [0] for a in of[1:]), "steps that are shared", of)
-    check(b.value("document.querySelector('#players figure:last-child').innerText.includes('before compression')"))
+    check(b.value("document.querySelector('.arm:last-child figure').innerText.includes('before compression')"))
 
 
 def errors_are_mapped(b):
@@ -149,6 +218,7 @@ def looks_right(b, page):
 
 def nothing_differs(b, page):
     b.open(page)
+    check(b.value("document.getElementById('result').textContent") == "b: not distinguishable in time, every frame equal to that of a")
     check("ran the same kernel throughout" in b.value("document.querySelector('p.alarm[role=alert]').innerText"))
     red, *rest = b.value("getComputedStyle(document.querySelector('p.alarm')).color.match(/\\d+/g).map(Number)")
     check(red > 150 and max(rest) < 0.7 * red, "the warning is not red")
@@ -172,7 +242,7 @@ def clips_cannot_play(b, folder):
 
 
 def main():
-    apart, same, prompt = sys.argv[1:]
+    apart, same, prompt, table = sys.argv[1:]
     b = Browser(find())
     try:
         b.look(1200, 900, "light")
@@ -181,12 +251,16 @@ def main():
             print("skipped: this Chromium has no H.264")
             return 77
         text_stays_text(b, prompt)
+        opens_with_results(b, apart, table)
         clips_play(b)
         line_moves(b)
+        differences_are_there(b)
         figures_are_there(b)
         speedups_have_intervals(b)
         errors_are_mapped(b)
+        command_is_copied(b, apart)
         looks_right(b, f"{apart}/report.html")
+        fits_a_phone(b, f"{apart}/report.html")
         b.look(1200, 900, "light")
         nothing_differs(b, f"{same}/report.html")
         clips_cannot_play(b, apart)
@@ -196,7 +270,7 @@ def main():
         check(not told, "on the console:", told)
         os.remove(f"{apart}/sage.mp4")
         b.open(f"{apart}/report.html")
-        b.wait("videos.length === 2 && document.querySelector('figure p.alarm a').textContent === 'sage.mp4'")
+        b.wait("videos.length === 3 && document.querySelector('figure p.alarm a').textContent === 'sage.mp4'")
     finally:
         b.close()
     print("report.html: plays, steps, swipes, has its figures")

@@ -1,5 +1,5 @@
-"""report.html of an evaluation in a browser. usage: report_eval.py MANY ONE: folders of eval_folder.py, of three arms and of
-one. Exit code 77 is a skip."""
+"""report.html of an evaluation in a browser. usage: report_eval.py MANY FEW ONE: folders of eval_folder.py, two of three arms
+and one of one. Exit code 77 is a skip."""
 import json
 import os
 import sys
@@ -26,7 +26,87 @@ def choose(b, **values):
 def text_stays_text(b):
     check(b.value("document.title") == "sparge-gen eval: tiny-wan, set <u>.csv", b.value("document.title"))
     check(b.value("document.querySelectorAll('b, i, u').length") == 0, "text became elements")
-    check(b.value("document.querySelector('h1 + blockquote').textContent").endswith("name=<i>three</i>"))
+    check(b.value("document.getElementById('arms').textContent").endswith("name=<i>three</i>"))
+    check(b.value("document.querySelector('#again code').textContent") == "sparge-gen eval --prompts 'set <u>.csv' --out many")
+
+
+def opens_with_results(b, folder):
+    """A sentence for each arm but the first, as summary.json has it."""
+    with open(f"{folder}/summary.json", encoding="utf-8") as f:
+        summary = json.load(f)
+    results, rows = summary["results"], [r for r in summary["rows"] if r["group"] == 0]
+    check(results[0] is None and b.value("[...document.querySelectorAll('h1 + #result p')].map(p => p.textContent)") == results[1:])
+    for name, text, r in list(zip(summary["arms"], results, rows))[1:]:
+        check(text.startswith(f"{name}: denoising {r['denoiser_speedup']['mean']:.2f}x as fast, clip {r['speedup']['mean']:.2f}x, "
+                              f"{r['psnr']['mean']:.1f} dB to dense over {r['paired'] - r['identical']} clips"), text)
+
+
+def intervals_end_below_one(b, folder):
+    """Of two prompts, whose interval of Student's t alone ends far above 1."""
+    with open(f"{folder}/summary.json", encoding="utf-8") as f:
+        rows = [r for r in json.load(f)["rows"] if r["arm"] and r["ssim"]["low"] is not None]
+    check(len(rows) >= 2 and all(-1 < r[k]["low"] < r[k]["mean"] < r[k]["high"] < 1 for r in rows for k in ("ssim", "ms_ssim")), rows)
+    check("Fisher" in b.value("document.querySelector('main').innerText"), "no word on how")
+    cells = b.value("[...document.querySelectorAll('#figures tbody tr')].find(r => r.cells[0].textContent === 'SSIM').innerText")
+    check(f"to {rows[0]['ssim']['high']:.4f}" in cells, cells)
+
+
+def chart_is_labelled(b, folder):
+    """For each score: a dot and a name for each arm, the first included; names lie within the chart and not on each other."""
+    b.open(f"{folder}/report.html")
+    for width in (1200, 390):
+        b.look(width, 900, "light")
+        for metric in range(3):
+            b.value(f"document.getElementById('metric').value = {metric}, refresh()")
+            b.wait(f"document.querySelector('#plot svg').viewBox.baseVal.width === {760 if width > 640 else 360}")
+            dots = b.value("[...document.querySelectorAll('#plot circle.mean')].map(c => [c.textContent, c.cx.baseVal.value, c.cy.baseVal.value])")
+            top = "dense: \u221e dB in " if metric == 0 else "dense: 1 in "
+            check(len(dots) == 3 and dots[0][0].startswith(top) and all(dots[0][2] < d[2] for d in dots[1:]), dots)
+            boxes = b.value("""(() => { const r = document.querySelector('#plot svg').getBoundingClientRect();
+              return [[r.left, r.top, r.right, r.bottom], ...[...document.querySelectorAll('#plot .label')].map(l => {
+                const r = l.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; })]; })()""")
+            chart, *names = boxes
+            check(len(names) == 3, names)
+            for i, (x0, y0, x1, y1) in enumerate(names):
+                check(chart[0] <= x0 and x1 <= chart[2] and chart[1] <= y0 and y1 <= chart[3], "a name outside", names)
+                check(all(x1 <= n[0] or n[2] <= x0 or y1 <= n[1] + 2 or n[3] <= y0 + 2 for n in names[:i]), "names overlap", names)
+            check(b.value("parseFloat(getComputedStyle(document.querySelector('#plot .cloud')).strokeWidth)") >= 6, "small dots")
+    b.look(1200, 900, "light")
+    b.value("document.getElementById('metric').value = 0, refresh()")
+
+
+def differences_are_there(b, folder):
+    """The strips of arm 0 and 1 are 60 levels apart, so that eight times that is white; the strips themselves are not."""
+    b.open(f"{folder}/report.html")
+    b.value("list.scrollIntoView()")
+    b.wait(f"{ROWS} > 0")
+    check(b.value("document.querySelectorAll('#clips .difference').length") == b.value("listed.filter(c => !c.failed).length"))
+    b.value("document.querySelector('#clips .difference').scrollIntoView({block: 'center'})")
+    b.wait("[...document.querySelector('#clips li').querySelectorAll('img')].every(i => i.complete && i.naturalWidth)")
+    seen = [b.brightness(f"#clips li .{what}") for what in ("side img", "difference")]
+    check(seen[0] < 200 and seen[1] > 250, "the difference", seen)
+    check(b.value("document.querySelector('#clips .difference').nextSibling.textContent") == "difference \u00d78")
+    b.value("document.querySelector('#clips button').click()")
+    b.wait(f"viewer.open && {LOADED}")
+    b.value("seek(8)")
+    b.wait(LOADED)
+    b.wait("""((c) => { const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+      return d.reduce((n, v, i) => i % 4 === 3 ? n : n + v, 0) > c.width * c.height; })(viewer.querySelector('canvas.difference'))""")
+    b.key("Escape")
+    b.wait("!viewer.open")
+
+
+def fits_a_phone(b, page):
+    b.look(390, 844, "light")
+    b.open(page)
+    b.value("list.scrollIntoView()")
+    b.wait(f"{ROWS} > 0")
+    check(not b.wider(390), "out of the screen:", b.wider(390))
+    cells = b.value("""[...document.querySelectorAll('#figures td')].map(c => [c.getBoundingClientRect().right,
+      getComputedStyle(c, '::before').content, arms.includes(c.dataset.label)])""")
+    check(len(cells) > 60 and all(right <= 390 and name not in ("none", "normal") and known for right, name, known in cells),
+          "cells of tables", cells[:9])
+    b.look(1200, 900, "light")
 
 
 def figures_are_there(b, folder):
@@ -49,7 +129,7 @@ def figures_are_there(b, folder):
             check(cells["sparsity delivered"][arm] == f"{100 * r['sparsity']:.1f} %")
     check(cells["PSNR, dB"][0] == "\u2013")
     check(b.value("document.querySelectorAll('#groups tbody tr').length") == 3)
-    check(b.value("document.querySelectorAll('#plot circle').length") == 2)
+    check(b.value("document.querySelectorAll('#plot circle').length") == 3)
     dots = b.value("[...document.querySelectorAll('#plot .cloud')].map(p => p.getAttribute('d').split('M').length - 1)")
     check(dots == [r["done"] - r["identical"] for r in (rows[1, 1], rows[2, 1])], "small dots", dots)
     b.value("document.getElementById('group').value = 0, refresh(), document.querySelector('details').open = true")
@@ -173,7 +253,7 @@ def files_are_gone(b, folder):
 
 
 def main():
-    many, one = sys.argv[1:]
+    many, few, one = sys.argv[1:]
     b = Browser(find())
     try:
         b.look(1200, 900, "light")
@@ -182,11 +262,18 @@ def main():
             print("skipped: this Chromium has no H.264")
             return 77
         text_stays_text(b)
+        opens_with_results(b, many)
         figures_are_there(b, many)
         rows_come_when_scrolled_to(b, many)
         filters(b)
         clips_play(b)
         looks_right(b, f"{many}/report.html")
+        for folder in (many, few):
+            chart_is_labelled(b, folder)
+            fits_a_phone(b, f"{folder}/report.html")
+        b.open(f"{few}/report.html")
+        intervals_end_below_one(b, few)
+        differences_are_there(b, few)
         one_arm(b, f"{one}/report.html")
         away = [r for r in b.requests if not r.startswith(("file://" + os.path.abspath("."), "data:"))]
         check(not away, "requests from elsewhere:", away)

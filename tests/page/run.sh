@@ -14,10 +14,10 @@ comparison() {
     # shellcheck disable=SC2016
     hostile='a red ball </script><b>"& <!-- ${x} `'
     "$program" compare -q -p "$hostile" --size 256x256 --frames 17 --steps 2 --cfg-scale 1 --dense-steps 0.5 \
-        --arms 'dense,sage,sparge:topk=0.3:dense-layers=0:name=<i>three</i>' -o apart >/dev/null
+        --arms 'dense,sage,sparge:topk=0.3:dense-layers=0:name=<i>three</i>' -o apart >table
     "$program" compare -q -p ball --size 512x512 --frames 1 --steps 2 --cfg-scale 1 --dense-steps 0.5 \
         --arms 'sparge:topk=1:name=a,sparge:topk=1:tail=off:name=b' -o same >/dev/null 2>log && exit 1
-    python3 -B "$here/report_arms.py" apart same "$hostile"
+    python3 -B "$here/report_arms.py" apart same "$hostile" table
 }
 
 evaluation() {
@@ -25,10 +25,12 @@ evaluation() {
         "$program" -q -p ball --size 128x128 --frames 17 --steps 1 --cfg-scale 1 --seed $seed -o $seed.mp4
     done
     python3 -B "$here/eval_folder.py" many 40 3 {1,2,3}.mp4
+    python3 -B "$here/eval_folder.py" few 2 3 {1,2,3}.mp4
     python3 -B "$here/eval_folder.py" one 2 1 1.mp4
     "$program" eval --merge many
+    "$program" eval --merge few
     "$program" eval --merge one
-    python3 -B "$here/report_eval.py" many one
+    python3 -B "$here/report_eval.py" many few one
 }
 
 case ${2:?usage: run.sh PROGRAM arms|eval} in

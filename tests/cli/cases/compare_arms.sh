@@ -20,6 +20,7 @@ done
 grep -q '^1/3: dense$' log && grep -q '^sparge:topk=0.25:tail=off: sparge in the last 2 of 2 steps: top-k 0.25' log || fail "$(<log)"
 [[ $(grep -c '^reading the prompt 1/1' log) == 1 ]] || fail "the prompt was read more than once"
 sparge-gen info out/frames.png | sed -n '/^again: /,$p'
+grep -qF "\"command\": \"$(sparge-gen info out/frames.png | sed -n 's/^again: //p')\"" copy.json || fail "no command in the report"
 has_mp4 || exit 0
 clip=out/sparge-topk=0.25-tail=off.mp4
 again=$(sparge-gen info $clip | sed -n '/^again: /,$p')

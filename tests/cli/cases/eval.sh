@@ -26,6 +26,11 @@ grep -q '"seed": 3' out/manifest.json && grep -q '"8 bits"' out/manifest.json ||
 [[ $(grep -c '^reading the prompt 1/1' log) == 1 ]] || fail "$(<log)"
 grep -q '^dense and 8 bits run the same kernels throughout at 32x32 with 5 frames: dense: 8 tokens are fewer' log || fail "$(<log)"
 grep -q '^8 bits to dense: PSNR inf dB, SSIM 1.0000 (.*), before compression; 6 of 6 clips identical$' log || fail "$(<log)"
+grep -q '^8 bits: not distinguishable in time, every frame equal to that of dense in 6 clips$' log || fail "$(<log)"
+again=$(sed -n 's/^  "command": "\(.*\)",*$/\1/p' out/manifest.json)
+[[ $again == "sparge-gen eval --prompts set.txt --out out --per-prompt 2 "* ]] || fail "$again"
+eval "$again" 2>log || fail "$(<log)"
+grep -q 'by 2 arms: 0 clips to be made$' log || fail "$(<log)"
 [[ $(tail -n 1 out/summary.csv) == '"8 bits","all",3,6,0,6,6,inf,,,inf,inf,1,'* ]] || fail "$(<out/summary.csv)"
 if has_mp4; then
     sparge-gen --prompt 'a red ball' "${small[@]}" --frames 5 --seed 5 --attention dense -q -o alone.mp4 || fail
