@@ -86,7 +86,7 @@ static void option(FILE *f, const char *name, const char *value)
     sg_command_word(f, value);
 }
 
-/* What makes all of it again. settings has no prompt. */
+/* What makes all of it again, in a folder of its own: in this one nothing is left to do. settings has no prompt. */
 static json_t *command_json(const sg_eval *v, const json_t *settings)
 {
     const sg_settings *const s = v->settings;
@@ -99,7 +99,7 @@ static json_t *command_json(const sg_eval *v, const json_t *settings)
     if (whole) {
         fputs("sparge-gen eval", f);
         option(f, "prompts", s->prompts);
-        option(f, "out", v->folder);
+        option(f, "out", "again");
         if (v->per_prompt > 1) fprintf(f, " --per-prompt %d", v->per_prompt);
         sg_command_options(f, own);
         option(f, "backend", s->backend);

@@ -11,7 +11,7 @@
  *   width, height, frames, fps, steps, cfg_scale, cfg_scale_2, flow_shift, sampler, sched_compat, seed, negative_prompt:
  *                      where an entry says nothing else; cfg_scale_2 is null where it is as cfg_scale
  *   dtype, backend, cpumask, gpumask (absent: the GPU's own)
- *   command            that makes all of it again, for a shell
+ *   command            that makes all of it again in the folder "again", for a shell
  *   device             of the first run; may change, as file and command may: they are for people
  *
  * Clip k of an entry has the seed of the entry, or seed, plus first + k of its name (clip_names.h). */

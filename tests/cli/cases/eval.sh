@@ -28,9 +28,10 @@ grep -q '^dense and 8 bits run the same kernels throughout at 32x32 with 5 frame
 grep -q '^8 bits to dense: PSNR inf dB, SSIM 1.0000 (.*), before compression; 6 of 6 clips identical$' log || fail "$(<log)"
 grep -q '^8 bits: not distinguishable in time, every frame equal to that of dense in 6 clips$' log || fail "$(<log)"
 again=$(sed -n 's/^  "command": "\(.*\)",*$/\1/p' out/manifest.json)
-[[ $again == "sparge-gen eval --prompts set.txt --out out --per-prompt 2 "* ]] || fail "$again"
-eval "$again" 2>log || fail "$(<log)"
-grep -q 'by 2 arms: 0 clips to be made$' log || fail "$(<log)"
+[[ $again == "sparge-gen eval --prompts set.txt --out again --per-prompt 2 "* ]] || fail "$again"
+eval "$again -q" 2>log || fail "$(<log)"
+cmp out/manifest.json again/manifest.json && cmp 'out/8-bits/a red ball-3.'$ending 'again/8-bits/a red ball-3.'$ending || fail "$again"
+rm -r again
 [[ $(tail -n 1 out/summary.csv) == '"8 bits","all",3,6,0,6,6,inf,,,inf,inf,1,'* ]] || fail "$(<out/summary.csv)"
 if has_mp4; then
     sparge-gen --prompt 'a red ball' "${small[@]}" --frames 5 --seed 5 --attention dense -q -o alone.mp4 || fail
