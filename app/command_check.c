@@ -1,6 +1,7 @@
 /* command_check.c - `sparge-gen check`: a render in which every operation is computed by the oracle as well. */
 #include "command.h"
 #include "interrupt.h"
+#include "notices.h"
 #include "progress.h"
 #include "prompt_set.h"
 #include "setup.h"
@@ -20,7 +21,7 @@ static int on_progress(void *context, sg_stage stage, int done, int total)
 
 static int round_up(int v, int multiple) { return (v + multiple - 1) / multiple * multiple; }
 
-static sg_status render(sg_engine *g, const sg_settings *s, sg_attention_files *f, sg_error *e)
+static sg_status render(sg_engine *g, const char *model, const sg_settings *s, sg_attention_files *f, sg_error *e)
 {
     sg_progress         progress;
     const sg_model_info info = sg_engine_info(g);
@@ -31,10 +32,12 @@ static sg_status render(sg_engine *g, const sg_settings *s, sg_attention_files *
         if (!small.size[i]) small.size[i] = round_up(SIDE, info.multiple);
     if (!small.frames) small.frames = CHUNKS * info.frame_multiple + 1;
     if (!small.steps) small.steps = STEPS;
+    sg_progress_init(&progress, s->quiet);
     SG_TRY(sg_setup_request(&r, g, &small, e));
+    sg_notice_size(&progress, &r, g, s);
     SG_TRY(sg_setup_attention(&r.attention, f, s, e));
     r.prompt = s->prompt ? s->prompt : "a red ball bouncing on green grass";
-    sg_progress_init(&progress, s->quiet);
+    sg_notice_prompt(&progress, g, model, s->prompt);
     sg_progress_say(&progress, "%s; %dx%d, %d frame%s, %d step%s, seed %llu", info.device, r.width, r.height, r.frames,
                     sg_plural(r.frames), r.steps, sg_plural(r.steps), (unsigned long long)r.seed);
     const sg_status status =
@@ -56,7 +59,7 @@ sg_status sg_command_check(const sg_settings *s, sg_error *e)
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
     SG_TRY(sg_setup_model(&model, s->model, e));
     SG_TRY(sg_setup_engine(&g, &model, s, true, e));
-    const sg_status status = render(g, s, &files, e);
+    const sg_status status = render(g, model.name, s, &files, e);
     sg_engine_close(&g);
     sg_attention_files_close(&files);
     return status;

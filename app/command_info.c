@@ -1,6 +1,7 @@
 /* command_info.c - `sparge-gen info`: of a folder, the model and what a render costs; of a file, how it was made. */
 #include "command.h"
 #include "json_input.h"
+#include "notices.h"
 #include "progress.h"
 #include "report.h"
 #include "report_attention.h"
@@ -117,6 +118,9 @@ typedef struct told {
     sg_plan              plan;
     sg_attention_outlook outlook;
     char                 doubt[256]; /* about thresholds; or "" */
+    const char          *world;      /* or NULL */
+    const char *const   *word;       /* its vocabulary; or NULL */
+    int                  words;
 } told;
 
 static void print_render(const told *t)
@@ -144,7 +148,10 @@ static void print_model(const told *t)
 {
     char                 text[4][32];
     const sg_plan *const p = &t->plan;
-    sg_print(stdout, "%s: %s\n%s\n\n", t->model.name, t->info.family, t->model.dir);
+    sg_print(stdout, "%s: %s\n%s\n", t->model.name, t->info.family, t->model.dir);
+    if (t->world) sg_print(stdout, "%s\n", t->world);
+    if (t->word) printf("its vocabulary has %d word%s; info --json lists them\n", t->words, sg_plural(t->words));
+    putchar('\n');
     print_components(&t->info);
     print_render(t);
     printf("device     %s, %s\n\n", t->info.device, t->info.dtype);
@@ -177,6 +184,17 @@ static json_t *attention_json(const told *t)
                      "doubt", doubt);
 }
 
+/* What the model's owner says of its world, where he does. */
+static bool add_world(json_t *j, const told *t)
+{
+    json_t *const words = t->word ? json_array() : NULL;
+    bool          whole = !t->word || words;
+    for (int i = 0; whole && i < t->words; i++) whole = json_array_append_new(words, json_string(t->word[i])) == 0;
+    if (t->world) whole = whole && json_object_set_new(j, "world", json_string(t->world)) == 0;
+    if (words) whole = json_object_set_new(j, "vocabulary", words) == 0 && whole;
+    return whole;
+}
+
 static sg_status print_model_json(const told *t, sg_error *e)
 {
     const sg_model_info *const info = &t->info;
@@ -197,7 +215,8 @@ static sg_status print_model_json(const told *t, sg_error *e)
                   "folder", sg_report_name(t->model.dir), "family", info->family, "device", info->device, "dtype",
                   info->dtype, "size_multiple", info->multiple, "frame_multiple", info->frame_multiple, "parts", parts,
                   "defaults", settings, "attention", attention_json(t), "plan", plan);
-    status = j && whole ? sg_report_save("-", j, e) : sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
+    whole = whole && j && add_world(j, t);
+    status = whole ? sg_report_save("-", j, e) : sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     json_decref(j);
     return status;
 }
@@ -206,7 +225,12 @@ static sg_status engine_info(told *t, sg_engine *g, const sg_settings *s, sg_err
 {
     sg_request *const r = &t->r;
     t->info = sg_engine_info(g);
+    sg_progress progress;
+    sg_progress_init(&progress, s->quiet);
     SG_TRY(sg_setup_request(r, g, s, e));
+    sg_notice_size(&progress, r, g, s);
+    t->world = sg_engine_world(g);
+    t->word = sg_engine_vocabulary(g, &t->words);
     SG_TRY(sg_setup_attention(&r->attention, &t->files, s, e));
     r->output_bytes = sg_sink_bytes(&(sg_clip){
         .path = sg_sink_default_name(), .width = r->width, .height = r->height, .frames = r->frames, .fps = r->fps});

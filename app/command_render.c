@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "command.h"
 #include "interrupt.h"
+#include "notices.h"
 #include "option_rules.h"
 #include "output_file.h"
 #include "progress.h"
@@ -50,7 +51,15 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
     return sg_sink_write(j->sink, index, rgb, e);
 }
 
-/* With several prompts ball.mp4 becomes ball-0001.mp4, ball-0002.mp4, ... The caller frees. */
+static int batch_of(const job *j) { return j->settings->batch ? j->settings->batch : 1; }
+
+/* Clips of all prompts. Without a prompt, where latents are decoded, one. */
+static int clips_of(const job *j, const sg_prompt_set *prompts)
+{
+    return (prompts->count ? prompts->count : 1) * batch_of(j);
+}
+
+/* With several clips ball.mp4 becomes ball-0001.mp4, ball-0002.mp4, ... The caller frees. */
 static char *numbered(const char *path, int index, int count)
 {
     const char *const extension = sg_path_extension(path);
@@ -59,7 +68,7 @@ static char *numbered(const char *path, int index, int count)
     return asprintf(&name, "%.*s-%04d%s", (int)(extension - path), path, index + 1, extension) < 0 ? NULL : name;
 }
 
-/* Stdout, a device or a pipe takes the reports of all prompts, one after the other. */
+/* Stdout, a device or a pipe takes the reports of all clips, one after the other. */
 static char *numbered_report(const char *path, int index, int count)
 {
     struct stat st;
@@ -111,7 +120,10 @@ static sg_status take_capture(job *j, sg_error *e)
 
 static sg_status check_many(const sg_settings *s, const char *output, int count, sg_error *e)
 {
+    if (s->batch && s->latents) return sg_error_set(e, SG_E_ARG, "--latents goes with one clip, not with --batch");
     if (count == 1) return SG_OK;
+    if (s->batch > 1 && strcmp(output, "-") == 0)
+        return sg_error_set(e, SG_E_ARG, "-o - goes with one clip, not with --batch");
     if (s->latents) return sg_error_set(e, SG_E_ARG, "--latents goes with one prompt, not with %d", count);
     if (strcmp(output, "-") == 0) return sg_error_set(e, SG_E_ARG, "-o - goes with one prompt, not with %d", count);
     return SG_OK;
@@ -142,6 +154,7 @@ static sg_status open_engine(job *j, sg_error *e)
     SG_TRY(sg_setup_engine_as(&j->engine, &o, e));
     j->info = sg_engine_info(j->engine);
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
+    sg_notice_size(&j->progress, &j->request, j->engine, s);
     SG_TRY(sg_setup_attention(&j->request.attention, &j->files, s, e));
     SG_TRY(take_capture(j, e));
     if (j->decode_only)
@@ -171,11 +184,19 @@ static sg_status plan(job *j, sg_error *e)
 
 /* ---- what is said ---- */
 
-static void say_start(job *j)
+static void say_prompts(job *j, const sg_prompt_set *prompts)
+{
+    const sg_settings *const s = j->settings;
+    if (s->prompt_file) sg_notice_comments(&j->progress, s->prompt_file, prompts);
+    sg_notice_prompts(&j->progress, j->engine, j->model.name, prompts);
+}
+
+static void say_start(job *j, const sg_prompt_set *prompts)
 {
     const sg_request *const r = &j->request;
     if (!j->decode_only) {
         sg_progress_say_start(&j->progress, j->model.name, &j->info, r, 0, j->settings->seed < 0);
+        say_prompts(j, prompts);
         return;
     }
     sg_progress_say(&j->progress, "%s in %s on %s", j->model.name, j->info.dtype, j->info.device);
@@ -285,12 +306,20 @@ static sg_status render_to(job *j, const char *path, const char *report_path, js
     return status;
 }
 
-static sg_status render_one(job *j, const char *prompt, const char *path, const char *report_path, sg_error *e)
+/* Where a prompt is cut is told before its first clip. */
+static void say_cut(job *j, int i)
 {
-    json_t           *settings = NULL;
-    sg_request *const r = &j->request;
-    r->prompt = prompt;
+    char which[48];
+    snprintf(which, sizeof which, "--prompt-file: prompt %d", i / batch_of(j) + 1);
+    if (i % batch_of(j) == 0) sg_notice_cut(&j->progress, &j->plan, j->settings->prompt_file ? which : NULL);
+}
+
+static sg_status render_one(job *j, int i, const char *path, const char *report_path, sg_error *e)
+{
+    json_t                 *settings = NULL;
+    const sg_request *const r = &j->request;
     SG_TRY(plan(j, e));
+    say_cut(j, i);
     SG_TRY(sg_report_settings(&settings, r, j->note, &j->model, &j->info, e));
     sg_status status = SG_OK;
     if (!j->decode_only) status = sg_report_add_attention(settings, &r->attention, j->settings, &j->outlook, e);
@@ -305,19 +334,40 @@ static sg_status render_one(job *j, const char *prompt, const char *path, const 
     return status;
 }
 
+/* "2/6: seed 8: a red ball" */
+static void say_clip(job *j, int i, int count)
+{
+    char seed[40] = "";
+    if (count == 1) return;
+    if (j->settings->batch > 1)
+        snprintf(seed, sizeof seed, "seed %llu: ", (unsigned long long)j->request.seed);
+    sg_progress_say(&j->progress, "%d/%d: %s%s", i + 1, count, seed, j->request.prompt);
+}
+
+static sg_status render_clip(job *j, int i, int count, const char *output, sg_error *e)
+{
+    const char *const json = j->settings->json;
+    char *const       path = numbered(output, i, count);
+    char *const       report_path = json ? numbered_report(json, i, count) : NULL;
+    const bool        enough = path && (!json || report_path);
+    if (enough) say_clip(j, i, count);
+    const sg_status status =
+        enough ? render_one(j, i, path, report_path, e) : sg_error_set(e, SG_E_MEMORY, "out of memory");
+    free(path);
+    free(report_path);
+    return status;
+}
+
+/* Clips of a prompt have consecutive seeds, beginning with the same for each prompt. */
 static sg_status render_all(job *j, const sg_prompt_set *prompts, const char *output, sg_error *e)
 {
-    const sg_settings *s = j->settings;
-    const int          count = prompts->count ? prompts->count : 1;
-    sg_status          status = SG_OK;
+    const int      count = clips_of(j, prompts), batch = batch_of(j);
+    const uint64_t seed = j->request.seed;
+    sg_status      status = SG_OK;
     for (int i = 0; i < count && status == SG_OK; i++) {
-        char *path = numbered(output, i, count), *report_path = s->json ? numbered_report(s->json, i, count) : NULL;
-        const char *prompt = prompts->count ? prompts->prompt[i].text : NULL;
-        if (!path || (s->json && !report_path)) status = sg_error_set(e, SG_E_MEMORY, "out of memory");
-        if (status == SG_OK && count > 1) sg_progress_say(&j->progress, "%d/%d: %s", i + 1, count, prompt);
-        if (status == SG_OK) status = render_one(j, prompt, path, report_path, e);
-        free(path);
-        free(report_path);
+        j->request.prompt = prompts->count ? prompts->prompt[i / batch].text : NULL;
+        j->request.seed = (seed + (uint64_t)(i % batch)) & INT64_MAX;
+        status = render_clip(j, i, count, output, e);
     }
     return status;
 }
@@ -325,7 +375,7 @@ static sg_status render_all(job *j, const sg_prompt_set *prompts, const char *ou
 static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
 {
     const char *output = j->settings->output ? j->settings->output : sg_sink_default_name();
-    const int   count = prompts->count ? prompts->count : 1;
+    const int   count = clips_of(j, prompts);
     SG_TRY(check_many(j->settings, output, count, e));
     if (strcmp(output, "-") == 0 && isatty(STDOUT_FILENO))
         return sg_error_set(e, SG_E_ARG, "-o - writes video, and stdout is a terminal: send it to a file or a pipe");
@@ -336,7 +386,7 @@ static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
     SG_TRY(sg_sink_check(&clip, e));
     j->request.output_bytes = sg_sink_bytes(&clip);
     j->request.prompt = prompts->count ? prompts->prompt[0].text : NULL;
-    say_start(j);
+    say_start(j, prompts);
     SG_TRY(plan(j, e));
     sg_progress_say_offload(&j->progress, &j->plan);
     say_plan(j);

@@ -2,6 +2,7 @@
 #include "checkpoint.h"
 #include "command.h"
 #include "interrupt.h"
+#include "notices.h"
 #include "output_file.h"
 #include "progress.h"
 #include "prompt_set.h"
@@ -66,7 +67,7 @@ static sg_status render(job *j, sg_error *e)
     return SG_OK;
 }
 
-static sg_status check_size(const job *j, sg_error *e)
+static sg_status check_size(job *j, sg_error *e)
 {
     sg_plan plan;
     SG_TRY(sg_engine_check_request(j->engine, &j->request, e));
@@ -75,6 +76,7 @@ static sg_status check_size(const job *j, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "%dx%d with %d frames are %lld tokens: no blocks are skipped below %d",
                             j->request.width, j->request.height, j->request.frames, (long long)plan.tokens,
                             SG_NAMED_TOKENS);
+    if (j->prompts->count == 1) sg_notice_cut(&j->progress, &plan, NULL);
     return sg_plan_fits(&plan, e);
 }
 
@@ -88,6 +90,7 @@ static sg_status open_all(job *j, sg_error *e)
     SG_TRY(sg_setup_engine(&j->engine, &j->model, s, false, e));
     if (!sg_engine_info(j->engine).waits) SG_TRY(sg_backend_open(&j->host, &host, e));
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
+    sg_notice_size(&j->progress, &j->request, j->engine, s);
     SG_TRY(sg_setup_attention(p, &j->files, s, e));
     p->tuned = NULL;
     p->heads = false;
@@ -294,6 +297,8 @@ static sg_status run(job *j, const char *path, sg_error *e)
     SG_TRY(open_all(j, e));
     const sg_model_info info = sg_engine_info(j->engine);
     sg_progress_say_start(&j->progress, j->model.name, &info, &j->request, 0, j->settings->seed < 0);
+    if (j->settings->prompt_file) sg_notice_comments(&j->progress, j->settings->prompt_file, j->prompts);
+    sg_notice_prompts(&j->progress, j->engine, j->model.name, j->prompts);
     SG_TRY(render(j, e));
     SG_TRY(sg_tune_choose(j->tune, &j->found, &j->figure, e));
     SG_TRY(write_thresholds(j, path, e));

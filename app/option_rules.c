@@ -86,6 +86,8 @@ static sg_status check_attention(const sg_settings *s, sg_error *e)
                             "--capture-qkv: '%.80s' is not LAYER:STEP:FILE" SG_SAFETENSORS
                             ", as in 4:6:qkv" SG_SAFETENSORS,
                             s->capture_qkv);
+    if (s->capture_qkv && s->batch)
+        return sg_error_set(e, SG_E_ARG, "--capture-qkv goes with one clip, not with --batch");
     if (s->capture_qkv && s->prompt_file)
         return sg_error_set(e, SG_E_ARG, "--capture-qkv goes with --prompt, not with a file of prompts");
     return SG_OK;

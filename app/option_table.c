@@ -61,16 +61,20 @@ const sg_option sg_option_table[] = {
     {.name = "prompt", .letter = 'p', .usual = true, .kind = SG_OPTION_TEXT, .commands = (SAMPLER & ~EVAL) | TUNE,
      AT(prompt), .value = "TEXT", .help = "what the video shows"},
     {.name = "prompts", .alias = {"prompt-file"}, .kind = SG_OPTION_TEXT, .commands = EVAL, AT(prompts), .value = "FILE",
-     .help = "the set: text with one prompt a line, .jsonl, .csv, or .json as of VBench and COCO;\n"
-             "an entry's own seed, size, frames and negative_prompt replace the options here"},
+     .help = "the set: text with one prompt a line (# begins a comment), .jsonl, .csv, or .json\n"
+             "as of VBench and COCO;"
+             " an entry's own seed, size, frames and negative_prompt replace the\n"
+             "options here"},
     {.name = "skip-bad", .kind = SG_OPTION_FLAG, .commands = EVAL, AT(skip_bad),
-     .help = "skip malformed lines, and sizes that the model cannot render"},
+     .help = "skip malformed lines; with --strict also sizes that the model cannot render"},
     {.name = "per-prompt", .kind = SG_OPTION_INT, .commands = EVAL, AT(per_prompt), .lo = 1, .hi = 1000, .value = "N",
      .help = "clips of each entry, with consecutive seeds (default: 1)"},
     {.name = "prompt-file", .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(prompt_file), .value = "FILE",
-     .help = "one prompt a line; clips and reports are numbered -0001, -0002, ..."},
+     .help = "one prompt a line, # begins a comment; clips and reports are numbered -0001, -0002, ..."},
+    {.name = "batch", .alias = {"batch-count"}, .kind = SG_OPTION_INT, .commands = RENDER, AT(batch), .lo = 1, .hi = 10000,
+     .value = "N", .help = "N clips of each prompt, with consecutive seeds, numbered as those of a prompt file"},
     {.name = "prompt-file", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(prompt_file), .value = "FILE",
-     .help = "one prompt a line; the thresholds hold for all of them"},
+     .help = "one prompt a line, # begins a comment; the thresholds hold for all of them"},
     {.name = "negative-prompt", .letter = 'n', .usual = true, .kind = SG_OPTION_TEXT, .commands = SAMPLER | TUNE,
      AT(negative_prompt), .value = "TEXT", .help = "what it should not show; used if --cfg-scale is above 1"},
     {.name = "size", .usual = true, .kind = SG_OPTION_SIZE, .commands = MODEL, AT(size), .lo = 1, .hi = 16384,
@@ -83,6 +87,9 @@ const sg_option sg_option_table[] = {
      AT(frames), .lo = 1, .hi = 100000, .value = "N", .help = "number of frames"},
     {.name = "seconds", .kind = SG_OPTION_REAL, .commands = RENDER | INFO | COMPARE | EVAL, AT(seconds), .lo = 0.001,
      .hi = 3600, .value = "T", .help = "length in seconds, instead of --frames; the nearest possible is taken"},
+    {.name = "strict", .kind = SG_OPTION_FLAG, .commands = MODEL, AT(strict),
+     .help = "refuse a size or a number of frames that the model cannot render, instead of taking the\n"
+             "nearest that it can"},
     {.name = "fps", .kind = SG_OPTION_INT, .commands = RENDER | INFO | COMPARE | EVAL, AT(fps), .lo = 1, .hi = 1000,
      .value = "N", .help = "frames per second of the file"},
 

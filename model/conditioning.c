@@ -1,6 +1,7 @@
 /* conditioning.c - see conditioning.h. */
 #include "conditioning.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,28 +24,44 @@ void sg_conditioning_free(sg_conditioning *c)
         for (int k = 0; k < SG_TEXTS_MAX; k++) forget(&c->text[p][k]);
 }
 
+/* How many tokens the whole text has beyond those that were taken, which are as many as the encoder takes. */
+static sg_status count_cut(int *cut, const sg_text_source *source, const char *text, size_t size, sg_error *e)
+{
+    int32_t *ids = NULL;
+    int      all = 0;
+    SG_TRY(source->encoder.ops->tokenize(source->encoder.of, text, size, INT_MAX, &ids, &all, e));
+    free(ids);
+    *cut = all - source->tokens_max;
+    return SG_OK;
+}
+
 /* The tokens of `text`, or, without one, len of any. States of the same tokens stay. */
 static sg_status take_tokens(sg_text_states *t, const sg_family *f, const void *model, const sg_components *parts,
                              int encoder, const char *text, int len, sg_error *e)
 {
     const sg_text_source *const source = &parts->text[encoder];
     int32_t                    *ids = NULL;
+    int                         cut = 0;
     if (text) {
         char  *given = NULL;
         size_t size = 0;
         SG_TRY(f->prompt(model, encoder, text, &given, &size, e));
-        const sg_status st =
+        sg_status st =
             source->encoder.ops->tokenize(source->encoder.of, given, size, source->tokens_max, &ids, &len, e);
+        if (!st && len >= source->tokens_max) st = count_cut(&cut, source, given, size, e);
         free(given);
+        if (st) free(ids);
         if (st) return st;
     }
     if (!text && len && !(ids = calloc((size_t)len, sizeof *ids)))
         return sg_error_set(e, SG_E_MEMORY, "no memory for token ids");
     if (ids && t->ids && len == t->len && memcmp(ids, t->ids, (size_t)len * sizeof *ids) == 0) {
         free(ids);
+        t->cut = cut;
         return SG_OK;
     }
     forget(t);
+    t->cut = cut;
     t->ids = ids;
     t->len = len;
     return SG_OK;

@@ -49,7 +49,8 @@ static sg_status read_own_defaults(sg_engine *engine, sg_error *e)
     d->cfg_scale = sg_config_real(c, "cfg_scale", 0, 1000, &d->cfg_scale);
     d->flow_shift = sg_config_real(c, "flow_shift", 0.001, 1000, &d->flow_shift);
     d->negative_prompt = sg_config_string(c, "negative_prompt", d->negative_prompt);
-    return sg_config_status(c);
+    SG_TRY(sg_config_status(c));
+    return sg_vocabulary_read(&g->vocabulary, c, e);
 }
 
 /* Attention as it is without a word about it: by thresholds beside the model where there are some. */
@@ -136,6 +137,7 @@ void sg_engine_close(sg_engine **engine)
     if ((*engine)->model) (*engine)->family->close((*engine)->model);
     sg_checkpoint_close(&(*engine)->checkpoint);
     sg_conditioning_free(&(*engine)->texts);
+    sg_vocabulary_free(&(*engine)->vocabulary);
     sg_config_close(&(*engine)->own);
     sg_thresholds_free(&(*engine)->tuned);
     free((*engine)->count);
@@ -145,6 +147,19 @@ void sg_engine_close(sg_engine **engine)
 }
 
 sg_request sg_engine_defaults(const sg_engine *engine) { return engine->defaults; }
+
+const char *sg_engine_world(const sg_engine *engine) { return engine->vocabulary.world; }
+
+const char *const *sg_engine_vocabulary(const sg_engine *engine, int *count)
+{
+    *count = engine->vocabulary.count;
+    return engine->vocabulary.word;
+}
+
+int sg_engine_unknown_words(const sg_engine *engine, const char *text, char *list, size_t size)
+{
+    return sg_vocabulary_unknown(&engine->vocabulary, text, list, size);
+}
 
 const sg_attention_count *sg_engine_attention(const sg_engine *engine, int *steps, int *passes, int *layers)
 {
@@ -203,6 +218,8 @@ static int nearest(int v, int m)
     return (n < 1 ? 1 : n) * m;
 }
 
+static int nearest_frames(int v, int m) { return (int)(((int64_t)v - 1 + m / 2) / m * m + 1); }
+
 static sg_status check_attention(const sg_engine *engine, const sg_request *r, sg_error *e)
 {
     const int layers = sg_first_layer(engine->parts, engine->parts->denoisers);
@@ -233,7 +250,7 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
         return sg_error_set(e, SG_E_ARG, "frames: %d is not between 1 and %d", r->frames, 1 << 20);
     if ((r->frames - 1) % fm)
         return sg_error_set(e, SG_E_ARG, "frames: %d: this model makes a multiple of %d, plus 1; nearest is %d",
-                            r->frames, fm, (r->frames - 1 + fm / 2) / fm * fm + 1);
+                            r->frames, fm, nearest_frames(r->frames, fm));
     if (r->steps < 1 || r->steps > SG_STEPS_MAX)
         return sg_error_set(e, SG_E_ARG, "steps: %d is not between 1 and %d", r->steps, SG_STEPS_MAX);
     if (!(r->cfg_scale >= 0 && r->cfg_scale <= 1000))
@@ -243,6 +260,13 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
         return sg_error_set(e, SG_E_ARG, "flow-shift: %g is not between 0.001 and 1000", r->flow_shift);
     SG_TRY(check_attention(engine, r, e));
     return engine->family->check(engine->model, r, e);
+}
+
+void sg_engine_nearest_size(const sg_engine *engine, int *width, int *height, int *frames)
+{
+    if (width) *width = nearest(*width, engine->parts->size_multiple);
+    if (height) *height = nearest(*height, engine->parts->size_multiple);
+    if (frames) *frames = nearest_frames(*frames, engine->parts->frame_multiple);
 }
 
 /* ---- latents in a file ---- */

@@ -5,6 +5,7 @@
 #include "engine.h"
 #include "family.h"
 #include "thresholds.h"
+#include "vocabulary.h"
 
 struct sg_engine {
     sg_checkpoint       *checkpoint;
@@ -16,6 +17,7 @@ struct sg_engine {
     sg_dtype             act;
     sg_request           defaults;
     sg_config           *own;          /* sparge-gen.json, which holds strings of defaults; or NULL */
+    sg_vocabulary        vocabulary;   /* of sparge-gen.json; or empty */
     sg_thresholds_file   tuned;        /* sparge-attention.json, which defaults point to; or empty */
     size_t               memory_limit; /* 0: none given */
     size_t               base_bytes; /* before any render: of this process, resident; of a device, what its ops hold */

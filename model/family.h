@@ -68,6 +68,7 @@ typedef struct sg_geometry {
 typedef struct sg_text_states {
     int32_t *ids;    /* host [len] */
     int      len;    /* tokens; 0: the pass is left out */
+    int      cut;    /* tokens of the text beyond these, which the encoder does not take */
     float   *states; /* host, F32 [len, width of the encoder]; NULL until they are computed */
 } sg_text_states;
 

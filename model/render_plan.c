@@ -279,6 +279,18 @@ static sg_status plan_phase(sg_render *render, sg_phase *phase, sg_phase_plan *o
     return SG_OK;
 }
 
+/* Where several encoders read a text, the one that reads the most counts. */
+static void note_texts(const sg_engine *engine, sg_plan *out)
+{
+    for (int p = 0; p < engine->texts.passes; p++)
+        for (int k = 0; k < engine->parts->texts; k++) {
+            const sg_text_states *const t = &engine->texts.text[p][k];
+            if (t->len < out->text_tokens[p]) continue;
+            out->text_tokens[p] = t->len;
+            out->cut[p] = t->cut;
+        }
+}
+
 sg_status sg_render_plan(sg_render *render, sg_plan *out)
 {
     sg_engine *const       engine = render->engine;
@@ -292,6 +304,7 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     engine->family->geometry(engine->model, render->request, &render->geometry);
     memcpy(out->latent, render->geometry.latent, sizeof out->latent);
     SG_TRY(sg_conditioning_tokenize(texts, engine->family, engine->model, engine->parts, render->request, render->e));
+    note_texts(engine, out);
     SG_TRY(bind_attention(render, out));
     if (render->report) {
         render->report->prompt_tokens = texts->text[0][0].len;

@@ -64,6 +64,10 @@ static sg_status read_lines(sg_prompt_reader *r, char *text, sg_error *e)
         sg_error          why = {0};
         number++;
         if (line[strspn(line, " \t\v\f")] == '\0') continue;
+        if (*line == '#') {
+            r->set->comments++;
+            continue;
+        }
         sg_prompt_record_start(&c, number, 0);
         c.prompt.text = line;
         const sg_status status = sg_prompt_check(line, c.where, &why);

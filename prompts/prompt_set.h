@@ -1,6 +1,7 @@
 /* prompt_set.h - prompts from files, with what single lines ask for.
  *
- *   text   one prompt a line; blank lines do not count, "#" is a character like others
+ *   text   one prompt a line; blank lines do not count, and lines that begin with "#" are comments;
+ *          with a space before it "#" is a character like others
  *   JSONL  one object a line: {"prompt": "a red ball", "seed": 7, "size": "832x480", "group": "motion"}
  *   CSV    RFC 4180 with a header line that names the columns; an empty field is not given
  *   JSON   [object, ...], as VBench_full_info.json is, or {"annotations": [object, ...]}, as COCO's captions are
@@ -46,6 +47,7 @@ typedef struct sg_prompt_set {
     const char *group[SG_PROMPT_GROUPS]; /* [groups] */
     int        *member;                  /* indices of groups */
     int         skipped;                 /* malformed lines, with skip_bad */
+    int         comments;                /* lines that begin with "#", of text */
     sg_error    first_skipped;           /* why the first of them was */
     char        unread[64];              /* a member or column that was passed over, fit for a message; or empty */
     char       *text;                    /* the file's, in which all strings lie */

@@ -200,6 +200,19 @@ int sg_config_bools(sg_config *c, const char *key, bool *out, int min, int max)
     return c->status == SG_OK ? n : 0;
 }
 
+int sg_config_strings(sg_config *c, const char *key, const char **out, int min, int max)
+{
+    const json_t *const v = list(c, key, min, max);
+    const int           n = (int)json_array_size(v);
+    for (int i = 0; i < n; i++) {
+        const json_t *const s = json_array_get(v, (size_t)i);
+        if (!json_is_string(s)) wrong(c, key, i, s, "a string");
+        out[i] = json_string_value(s);
+    }
+    for (int i = 0; c->status != SG_OK && i < max; i++) out[i] = NULL;
+    return c->status == SG_OK ? n : 0;
+}
+
 const char *sg_config_string_at(sg_config *c, const char *key, int i)
 {
     const json_t *const v = field(c, key, false);

@@ -34,6 +34,8 @@ const char *sg_config_string(sg_config *c, const char *key, const char *fallback
 int sg_config_ints(sg_config *c, const char *key, int64_t lo, int64_t hi, int64_t *out, int min, int max);
 int sg_config_reals(sg_config *c, const char *key, double lo, double hi, double *out, int min, int max);
 int sg_config_bools(sg_config *c, const char *key, bool *out, int min, int max);
+/* The strings live as long as c; an entry that is null is a failure, too. After a failure all of out[max] is NULL. */
+int sg_config_strings(sg_config *c, const char *key, const char **out, int min, int max);
 /* Entry i of a list of strings, or NULL when the field is absent, shorter, or that entry is null. */
 const char *sg_config_string_at(sg_config *c, const char *key, int i);
 

@@ -3,6 +3,7 @@
 #include "command.h"
 #include "interrupt.h"
 #include "meta.h"
+#include "notices.h"
 #include "progress.h"
 #include "report.h"
 #include "setup.h"
@@ -236,6 +237,7 @@ static sg_status render(step_bench *t, sg_engine *engine, sg_error *e)
     t->step.warm = 1;
     t->step.measured = 2 * t->base->repeat;
     SG_TRY(sg_setup_request(&t->request, engine, t->base->settings, e));
+    sg_notice_size(&t->progress, &t->request, engine, t->base->settings);
     t->request.steps = t->step.warm + t->step.measured;
     t->request.prompt = "a red ball bouncing on green grass";
     SG_TRY(sg_engine_check_request(engine, &t->request, e));

@@ -7,6 +7,7 @@
 #include "compare_files.h"
 #include "interrupt.h"
 #include "meta.h"
+#include "notices.h"
 #include "output_file.h"
 #include "prompt_set.h"
 #include "setup.h"
@@ -129,6 +130,7 @@ static sg_status open_all(job *j, sg_error *e)
     j->info = sg_engine_info(j->engine);
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
     SG_TRY(sg_arms_size(&j->request, j->engine, s, e));
+    sg_notice_size(&j->progress, &j->request, j->engine, s);
     SG_TRY(sg_engine_check_request(j->engine, &j->request, e));
     j->request.prompt = s->prompt;
     for (int i = 0; i < j->arms.count; i++) SG_TRY(setup_arm(j, i, e));
@@ -318,6 +320,8 @@ static sg_status run(job *j, sg_error *e)
     SG_TRY(open_all(j, e));
     sg_progress_say_start(&j->progress, j->model.name, &j->info, &j->request, j->plan.tokens, j->settings->seed < 0);
     sg_progress_say_offload(&j->progress, &j->plan);
+    sg_notice_prompt(&j->progress, j->engine, j->model.name, j->request.prompt);
+    sg_notice_cut(&j->progress, &j->plan, NULL);
     sg_arms_say(&j->progress, j->all.result, j->arms.count, j->plan.tokens, j->model.dir);
     SG_TRY(sg_compare_files_open(&j->files, e));
     SG_TRY(reserve(j, e));

@@ -31,6 +31,8 @@ typedef struct sg_eval {
     size_t             rgb_bytes;         /* that each holds */
     int64_t            due, done, failed; /* clips of this run: to be made when it began, and made since */
     double             start;             /* of the first of them, seconds */
+    int                moved;             /* entries whose size the model cannot render, so that the nearest is taken */
+    char               first_moved[160];  /* what became of the first of them */
     sg_status          failure;           /* of the last that failed */
 } sg_eval;
 

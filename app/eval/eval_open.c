@@ -3,6 +3,7 @@
 #include "eval.h"
 #include "eval_files.h"
 #include "eval_manifest.h"
+#include "notices.h"
 #include "output_file.h"
 #include "sink.h"
 
@@ -52,6 +53,7 @@ static sg_status open_engine(sg_eval *v, sg_error *e)
     v->info = sg_engine_info(v->engine);
     SG_TRY(sg_setup_request(&v->request, v->engine, s, e));
     SG_TRY(sg_arms_size(&v->request, v->engine, s, e));
+    sg_notice_size(&v->progress, &v->request, v->engine, s);
     SG_TRY(sg_engine_check_request(v->engine, &v->request, e));
     for (int i = 0; i < v->arms.count; i++) {
         v->arm[i].arm = &v->arms.arm[i];
@@ -68,6 +70,9 @@ static sg_request sized(const sg_eval *v, const sg_prompt *p)
     if (p->width) r.width = p->width;
     if (p->height) r.height = p->height;
     if (p->frames) r.frames = p->frames;
+    if (!v->settings->strict)
+        sg_engine_nearest_size(v->engine, p->width ? &r.width : NULL, p->height ? &r.height : NULL,
+                               p->frames ? &r.frames : NULL);
     return r;
 }
 
@@ -82,6 +87,17 @@ sg_request sg_eval_request(const sg_eval *v, int prompt, int clip)
     return r;
 }
 
+static void note_moved(sg_eval *v, const sg_prompt *p, const sg_request *r)
+{
+    const bool size = (p->width && p->width != r->width) || (p->height && p->height != r->height);
+    const bool frames = p->frames && p->frames != r->frames;
+    if (!size && !frames) return;
+    if (v->moved++) return;
+    snprintf(v->first_moved, sizeof v->first_moved, "line %d, %dx%d with %d frames, becomes %dx%d with %d frames",
+             p->line, p->width ? p->width : r->width, p->height ? p->height : r->height,
+             p->frames ? p->frames : r->frames, r->width, r->height, r->frames);
+}
+
 /* Entries that the model cannot make are refused with their line, or left out. */
 static sg_status check_entries(sg_eval *v, sg_error *e)
 {
@@ -94,6 +110,7 @@ static sg_status check_entries(sg_eval *v, sg_error *e)
         sg_error         why = {0};
         if (sg_engine_check_request(v->engine, &r, &why) == SG_OK) {
             set->prompt[kept++] = p;
+            note_moved(v, &p, &r);
             continue;
         }
         sg_error_set(to, SG_E_ARG, "--prompts: %s: line %d: %s", v->settings->prompts, p.line, why.text);

@@ -8,6 +8,7 @@
 #include "eval_files.h"
 #include "eval_results.h"
 #include "interrupt.h"
+#include "notices.h"
 #include "sink.h"
 
 #include <math.h>
@@ -196,6 +197,13 @@ static sg_status write_picture(work *w, sg_error *e)
     return status;
 }
 
+static void say_cut(sg_eval *v, int prompt, const sg_plan *plan)
+{
+    char which[48];
+    snprintf(which, sizeof which, "--prompts: line %d", v->set.prompt[prompt].line);
+    sg_notice_cut(&v->progress, plan, which);
+}
+
 /* Renders and scores; what is done is on the disk before its line is. */
 static sg_status make_clip(work *w, sg_error *e)
 {
@@ -203,6 +211,7 @@ static sg_status make_clip(work *w, sg_error *e)
     char          *settings = NULL;
     sg_plan        plan;
     SG_TRY(check_fits(w, &plan, e));
+    if (w->arm == 0 && w->clip == 0) say_cut(v, w->prompt, &plan);
     SG_TRY(grow_frames(v, &w->request, e));
     w->rgb = v->rgb[w->arm > 0];
     SG_TRY(make_settings(w, &plan, &settings, e));

@@ -47,7 +47,8 @@ def main():
     parser.add_argument("fixture")
     args = parser.parse_args()
     request = dict(parity.read_json(args.model, "sparge-gen.json"), prompt=PROMPT, seed=0)
-    request.pop("fps", None)
+    for name in ("fps", "world", "vocabulary"):
+        request.pop(name, None)
     frames = render(args.model, "f32", request)
     tensors = {"pixels": sampled(frames[[0, len(frames) // 2, len(frames) - 1]])}
     psnrs = []

@@ -216,6 +216,12 @@ def vocabulary():
     return sorted(set(" ".join(phrases).split()))
 
 
+def world():
+    """What the model draws, for people: the program says it when a prompt has other words than vocabulary()'s."""
+    return (f"tiny-wan draws {len(SHAPES)} shapes in {len(COLOURS)} colours, with {len(MOTIONS)} motions and "
+            f"{len(BACKGROUNDS)} backgrounds")
+
+
 def make_spiece(path, size=576, seed=0):
     """Write a Unigram spiece.model (pad 0, eos 1, unk 2): the trainer's subwords plus all words and characters.
 
@@ -223,9 +229,9 @@ def make_spiece(path, size=576, seed=0):
     are then put in as whole pieces, with scores that make the whole word the best path.
     nmt_nfkc_cf is NFKC with case folding: "A Red Ball" and "a red ball" are the same ids.
     """
-    import world                                  # here, since world imports this module
+    from world import draw_spec                   # here, since world imports this module
     rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
-    corpus = varied(world.draw_spec(4000, generator=generator, which="all"), rng) + FILLERS * 8 + SYLLABLES * 8
+    corpus = varied(draw_spec(4000, generator=generator, which="all"), rng) + FILLERS * 8 + SYLLABLES * 8
     model = io.BytesIO()
     words = vocabulary()
     characters = [chr(c) for c in range(33, 127) if not chr(c).isupper()]

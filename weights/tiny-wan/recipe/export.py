@@ -11,6 +11,7 @@ from diffusers import UniPCMultistepScheduler
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
+import captions
 import denoiser
 import onepass
 from runtime import load, parser, save
@@ -76,7 +77,7 @@ def main():
         module.to(torch.bfloat16).save_pretrained(folder / name, max_shard_size=SHARD)
     scheduler.save_pretrained(folder / "scheduler")
     write_json(folder / "model_index.json", PIPELINE)
-    write_json(folder / "sparge-gen.json", DEFAULTS)
+    write_json(folder / "sparge-gen.json", dict(DEFAULTS, world=captions.world(), vocabulary=captions.vocabulary()))
     for path in sorted(folder.glob("*/*.safetensors")):
         assert path.stat().st_size <= SHARD, path
 

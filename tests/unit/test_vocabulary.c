@@ -1,0 +1,117 @@
+/* test_vocabulary.c - which words of a prompt a model's vocabulary lacks. What is malformed is in cli/hostile_cases.h. */
+#include "vocabulary.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static sg_config    *config;
+static sg_error      e;
+static sg_vocabulary v;
+
+static int open_text(const char *text)
+{
+    char      path[] = "/tmp/sg_vocabulary_XXXXXX";
+    const int fd = mkstemp(path);
+    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) || close(fd) != 0) return -1;
+    sg_status status = sg_config_open(&config, path, &e);
+    unlink(path);
+    if (status == SG_OK) status = sg_vocabulary_read(&v, config, &e);
+    return (int)status;
+}
+
+static int open_sound(void **state)
+{
+    (void)state;
+    return open_text("{\"world\": \"draws balls\", \"vocabulary\": [\"red\", \"Ball\", \"a\", \"don't\", \"stra\\u00dfe\", "
+                     "\"caf\\u00e9\", \"red\"]}");
+}
+
+static int open_empty(void **state)
+{
+    (void)state;
+    return open_text("{}");
+}
+
+static int close_it(void **state)
+{
+    (void)state;
+    sg_vocabulary_free(&v);
+    sg_config_close(&config);
+    return 0;
+}
+
+static void expect(const char *text, int count, const char *list)
+{
+    char got[200] = "untouched";
+    assert_int_equal(sg_vocabulary_unknown(&v, text, got, sizeof got), count);
+    assert_string_equal(got, list);
+}
+
+static void known_words_are_compared_folded(void **state)
+{
+    (void)state;
+    assert_string_equal(v.world, "draws balls");
+    expect("", 0, "");
+    expect(" ,.!? - \xe2\x80\xa6", 0, "");
+    expect("A RED ball, (red) \"Ball\"; ball's", 0, "");
+    expect("the ball\xe2\x80\x99s", 1, "'the'"); /* a typographer's apostrophe */
+    expect("don't Don\xe2\x80\x99t 'a'", 0, "");
+    expect("STRASSE stra\xc3\x9f"
+           "e",
+           0, "");
+    expect("cafe\xcc\x81 \xef\xbd\x92\xef\xbd\x85\xef\xbd\x84", 0, ""); /* e with a mark of its own; wide letters */
+}
+
+static void unknown_words_are_listed_once(void **state)
+{
+    (void)state;
+    expect("a red Cat", 1, "'cat'");
+    expect("cat dog cat", 2, "'cat' and 'dog'");
+    expect("cat dog hat", 3, "'cat', 'dog' and 'hat'");
+    expect("cat dog hat cat mat", 4, "'cat', 'dog', 'hat' and 1 other word");
+    expect("zoo cat dog-hat zoo mat pat", 6, "'zoo', 'cat', 'dog' and 3 other words");
+    expect("7 balls", 2, "'7' and 'balls'"); /* no grammar is known but the model's own */
+    expect("\xe7\x8c\xab", 1, "'\xe7\x8c\xab'");
+    expect("ball''s", 1, "'s'");
+}
+
+/* A prompt may be anything that is UTF-8. */
+static void long_and_odd_text_is_bounded(void **state)
+{
+    (void)state;
+    char  list[40];
+    char *text = malloc(200001);
+    assert_non_null(text);
+    memset(text, 'x', 200000);
+    text[200000] = '\0';
+    assert_int_equal(sg_vocabulary_unknown(&v, text, list, sizeof list), 1);
+    assert_true(strlen(list) < sizeof list && strncmp(list, "'xxx", 4) == 0);
+    for (int i = 0; i < 200000; i += 4) memcpy(text + i, i % 8 ? "cat " : "dog ", 4);
+    assert_int_equal(sg_vocabulary_unknown(&v, text, list, sizeof list), 2);
+    assert_string_equal(list, "'dog' and 'cat'");
+    free(text);
+}
+
+static void without_a_vocabulary_every_word_is_fine(void **state)
+{
+    (void)state;
+    assert_null(v.world);
+    expect("a cat", 0, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(known_words_are_compared_folded, open_sound, close_it),
+        cmocka_unit_test_setup_teardown(unknown_words_are_listed_once, open_sound, close_it),
+        cmocka_unit_test_setup_teardown(long_and_odd_text_is_bounded, open_sound, close_it),
+        cmocka_unit_test_setup_teardown(without_a_vocabulary_every_word_is_fine, open_empty, close_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
