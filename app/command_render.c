@@ -21,6 +21,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { CLIPS_MOST = 1000000 };
+
 typedef struct job {
     const sg_settings   *settings;
     sg_model_path        model;
@@ -54,9 +56,9 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
 static int batch_of(const job *j) { return j->settings->batch ? j->settings->batch : 1; }
 
 /* Clips of all prompts. Without a prompt, where latents are decoded, one. */
-static int clips_of(const job *j, const sg_prompt_set *prompts)
+static int64_t clips_of(const job *j, const sg_prompt_set *prompts)
 {
-    return (prompts->count ? prompts->count : 1) * batch_of(j);
+    return (int64_t)(prompts->count ? prompts->count : 1) * batch_of(j);
 }
 
 /* With several clips ball.mp4 becomes ball-0001.mp4, ball-0002.mp4, ... The caller frees. */
@@ -118,14 +120,17 @@ static sg_status take_capture(job *j, sg_error *e)
     return sg_output_file_check(r->capture_out, "--capture-qkv", e);
 }
 
-static sg_status check_many(const sg_settings *s, const char *output, int count, sg_error *e)
+static sg_status check_many(const sg_settings *s, const char *output, int64_t count, sg_error *e)
 {
-    if (s->batch && s->latents) return sg_error_set(e, SG_E_ARG, "--latents goes with one clip, not with --batch");
+    if (count > CLIPS_MOST)
+        return sg_error_set(e, SG_E_ARG, "--batch %d: %lld clips are more than %d", s->batch, (long long)count,
+                            CLIPS_MOST);
+    if (s->batch > 1 && s->latents) return sg_error_set(e, SG_E_ARG, "--latents goes with one clip, not with --batch");
     if (count == 1) return SG_OK;
     if (s->batch > 1 && strcmp(output, "-") == 0)
         return sg_error_set(e, SG_E_ARG, "-o - goes with one clip, not with --batch");
-    if (s->latents) return sg_error_set(e, SG_E_ARG, "--latents goes with one prompt, not with %d", count);
-    if (strcmp(output, "-") == 0) return sg_error_set(e, SG_E_ARG, "-o - goes with one prompt, not with %d", count);
+    if (s->latents) return sg_error_set(e, SG_E_ARG, "--latents goes with one prompt, not with %lld", (long long)count);
+    if (strcmp(output, "-") == 0) return sg_error_set(e, SG_E_ARG, "-o - goes with one prompt, not with %lld", (long long)count);
     return SG_OK;
 }
 
@@ -194,8 +199,12 @@ static void say_prompts(job *j, const sg_prompt_set *prompts)
 static void say_start(job *j, const sg_prompt_set *prompts)
 {
     const sg_request *const r = &j->request;
+    const bool drawn = j->settings->seed < 0, many = batch_of(j) > 1;
     if (!j->decode_only) {
-        sg_progress_say_start(&j->progress, j->model.name, &j->info, r, 0, j->settings->seed < 0);
+        sg_progress_say_start(&j->progress, j->model.name, &j->info, r, 0, drawn && !many);
+        if (drawn && many && j->settings->quiet) /* what was drawn is told even then */
+            fprintf(stderr, "sparge-gen: seeds %llu to %llu\n", (unsigned long long)r->seed,
+                    (unsigned long long)((r->seed + (uint64_t)batch_of(j) - 1) & INT64_MAX));
         say_prompts(j, prompts);
         return;
     }
@@ -361,7 +370,7 @@ static sg_status render_clip(job *j, int i, int count, const char *output, sg_er
 /* Clips of a prompt have consecutive seeds, beginning with the same for each prompt. */
 static sg_status render_all(job *j, const sg_prompt_set *prompts, const char *output, sg_error *e)
 {
-    const int      count = clips_of(j, prompts), batch = batch_of(j);
+    const int      count = (int)clips_of(j, prompts), batch = batch_of(j);
     const uint64_t seed = j->request.seed;
     sg_status      status = SG_OK;
     for (int i = 0; i < count && status == SG_OK; i++) {
@@ -375,8 +384,7 @@ static sg_status render_all(job *j, const sg_prompt_set *prompts, const char *ou
 static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
 {
     const char *output = j->settings->output ? j->settings->output : sg_sink_default_name();
-    const int   count = clips_of(j, prompts);
-    SG_TRY(check_many(j->settings, output, count, e));
+    SG_TRY(check_many(j->settings, output, clips_of(j, prompts), e));
     if (strcmp(output, "-") == 0 && isatty(STDOUT_FILENO))
         return sg_error_set(e, SG_E_ARG, "-o - writes video, and stdout is a terminal: send it to a file or a pipe");
     /* what needs no model to be seen */

@@ -49,12 +49,8 @@ void sg_notice_prompts(sg_progress *p, const sg_engine *g, const char *model, co
         if (count++ == 0) memcpy(first, list, sizeof first);
     }
     if (!count) return;
-    if (world)
-        sg_progress_say(p, "%s; %d of %d prompts have words that it has never seen, the first of them %s", world, count,
-                        set->count, first);
-    else
-        sg_progress_say(p, "%s: %d of %d prompts have words that it has never seen, the first of them %s", model, count,
-                        set->count, first);
+    sg_progress_say(p, "%s; %d of %d prompts %s words that it has never seen, first %s", world ? world : model, count,
+                    set->count, count == 1 ? "has" : "have", first);
 }
 
 void sg_notice_cut(sg_progress *p, const sg_plan *plan, const char *which)
@@ -69,6 +65,6 @@ void sg_notice_cut(sg_progress *p, const sg_plan *plan, const char *which)
 void sg_notice_comments(sg_progress *p, const char *file, const sg_prompt_set *set)
 {
     if (set->comments)
-        sg_progress_say(p, "%s: %d line%s that begin%s with # skipped as comment%s", file, set->comments,
-                        sg_plural(set->comments), set->comments == 1 ? "s" : "", sg_plural(set->comments));
+        sg_progress_say(p, "%s: %d line%s with # at the beginning skipped as comment%s", file, set->comments,
+                        sg_plural(set->comments), sg_plural(set->comments));
 }

@@ -70,7 +70,7 @@ const sg_option sg_option_table[] = {
     {.name = "per-prompt", .kind = SG_OPTION_INT, .commands = EVAL, AT(per_prompt), .lo = 1, .hi = 1000, .value = "N",
      .help = "clips of each entry, with consecutive seeds (default: 1)"},
     {.name = "prompt-file", .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(prompt_file), .value = "FILE",
-     .help = "one prompt a line, # begins a comment; clips and reports are numbered -0001, -0002, ..."},
+     .help = "one prompt a line, # begins a comment; clips and reports are numbered -0001, ..."},
     {.name = "batch", .alias = {"batch-count"}, .kind = SG_OPTION_INT, .commands = RENDER, AT(batch), .lo = 1, .hi = 10000,
      .value = "N", .help = "N clips of each prompt, with consecutive seeds, numbered as those of a prompt file"},
     {.name = "prompt-file", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(prompt_file), .value = "FILE",

@@ -93,9 +93,13 @@ static void note_moved(sg_eval *v, const sg_prompt *p, const sg_request *r)
     const bool frames = p->frames && p->frames != r->frames;
     if (!size && !frames) return;
     if (v->moved++) return;
-    snprintf(v->first_moved, sizeof v->first_moved, "line %d, %dx%d with %d frames, becomes %dx%d with %d frames",
-             p->line, p->width ? p->width : r->width, p->height ? p->height : r->height,
-             p->frames ? p->frames : r->frames, r->width, r->height, r->frames);
+    const int n = snprintf(v->first_moved, sizeof v->first_moved, "line %d: ", p->line);
+    char     *at = v->first_moved + n;
+    if (size)
+        snprintf(at, sizeof v->first_moved - (size_t)n, "%dx%d becomes %dx%d", p->width ? p->width : r->width,
+                 p->height ? p->height : r->height, r->width, r->height);
+    else
+        snprintf(at, sizeof v->first_moved - (size_t)n, "%d frame%s become %d", p->frames, sg_plural(p->frames), r->frames);
 }
 
 /* Entries that the model cannot make are refused with their line, or left out. */

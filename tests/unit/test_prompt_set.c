@@ -56,11 +56,12 @@ static void text_is_read(void **state)
 {
     (void)state;
     sg_prompt_set s = read_sound("p.txt", "\xef\xbb\xbf"
-                                          "a red ball\r\n \t\r\n\n# one, \"two\"");
+                                          "a red ball\r\n \t\r\n\n# one\n # one, \"two\"\n#");
     assert_int_equal(s.count, 2);
     assert_string_equal(s.prompt[0].text, "a red ball");
-    assert_string_equal(s.prompt[1].text, "# one, \"two\"");
-    assert_int_equal(s.prompt[1].line, 4);
+    assert_string_equal(s.prompt[1].text, " # one, \"two\"");
+    assert_int_equal(s.comments, 2);
+    assert_int_equal(s.prompt[1].line, 5);
     assert_true(s.prompt[1].seed == -1 && s.prompt[1].image == -1 && !s.prompt[1].negative);
     assert_true(!s.prompt[1].width && !s.prompt[1].height && !s.prompt[1].frames && !s.prompt[1].groups);
     sg_prompt_set_close(&s);

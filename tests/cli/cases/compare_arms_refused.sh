@@ -9,7 +9,7 @@ try compare "${prompt[@]}" --arms dense,sparge:tpk=0.3
 try compare "${prompt[@]}" --arms dense,sparge:sparse-config=missing.json
 try compare "${prompt[@]}" --arms 'dense,sparge:dense-layers=9'
 try compare "${prompt[@]}" --topk 0.3 --tau 0.3
-try compare "${prompt[@]}" --size 100x100
+try compare "${prompt[@]}" --size 100x100 --strict
 try compare "${prompt[@]}" --size 32x32 --frames 5 -o missing/out
 try compare "${prompt[@]}" --size 32x32 --frames 5 -o ''
 try compare "${prompt[@]}" --size 32x32 --frames 5 --json missing/report.json

@@ -24,7 +24,7 @@ try eval --merge out
 try eval --merge out --prompts set.txt
 expect_files bad.jsonl set.txt
 grep -v 3 bad.jsonl >size.jsonl
-try eval --prompts size.jsonl --out out "${few[@]}"
+try eval --prompts size.jsonl --out out "${few[@]}" --strict
 mkdir old
 echo '{"version":1,"arm":"dense","arm_index":0,"prompt":0,"clip":0,"status":"failed","text":"a"}' >old/results.jsonl
 try eval --prompts set.txt --out old "${few[@]}"

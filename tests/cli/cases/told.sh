@@ -1,0 +1,19 @@
+# What of a prompt does not come through is told, in a line each: an empty one, tokens beyond what the text encoder reads.
+source "$LIB"
+one=(--size 32x32 --frames 1 --steps 1 --cfg-scale 1 -o a.png)
+sparge-gen --prompt ' ' "${one[@]}" 2>&1 | grep empty
+printf 'ball %.0s' {1..600} >long.txt
+sparge-gen --prompt "$(<long.txt)" "${one[@]}" --json a.json 2>&1 | grep cut
+grep '"prompt_tokens' a.json
+printf 'ball %.0s' {1..511} >most.txt # and an end token
+sparge-gen --prompt "$(<most.txt)" "${one[@]}" 2>&1 | grep cut && fail
+(echo ball; cat long.txt; echo; echo '# ball') >set.txt
+sparge-gen --prompt-file set.txt "${one[@]}" 2>&1 | grep 'cut\|comment'
+sparge-gen eval --prompts set.txt "${one[@]:0:8}" --arms dense -o out 2>&1 | grep 'cut\|comment'
+sparge-gen compare --prompt "$(<long.txt)" --size 256x256 --frames 13 --steps 1 --cfg-scale 1 --dense-steps 0 --arms dense,sage -o sides 2>&1 | grep cut
+sparge-gen --prompt ball --negative-prompt "$(<long.txt)" "${one[@]}" --cfg-scale 2 2>&1 | grep cut
+sparge-gen --prompt "$(<long.txt)" "${one[@]}" -q 2>&1 || fail
+printf '{"prompt": "ball", "size": "40x32"}\n{"prompt": "cube", "frames": 2}\n{"prompt": "ring"}\n' >set.jsonl
+sparge-gen eval --prompts set.jsonl "${one[@]:0:8}" --arms dense -o sizes 2>&1 | grep nearest
+grep -o '"width":.*"frames":[0-9]*' sizes/results.jsonl
+try eval --prompts set.jsonl --strict --arms dense -o strict
