@@ -40,6 +40,7 @@ static sg_status render(sg_engine *g, const char *model, const sg_settings *s, s
     sg_notice_prompt(&progress, g, model, s->prompt);
     sg_progress_say(&progress, "%s; %dx%d, %d frame%s, %d step%s, seed %llu", info.device, r.width, r.height, r.frames,
                     sg_plural(r.frames), r.steps, sg_plural(r.steps), (unsigned long long)r.seed);
+    sg_progress_render(&progress, 0, 1, NULL);
     const sg_status status =
         sg_engine_render(g, &r, &(sg_callbacks){.context = &progress, .progress = on_progress}, &report, e);
     sg_progress_clear(&progress);

@@ -36,6 +36,7 @@ typedef struct job {
     sg_progress          progress;
     sg_sink             *sink;
     bool                 decode_only;
+    int                  clips; /* to be made */
     char                *note; /* what the latents file tells of how it was made; or NULL */
 } job;
 
@@ -328,6 +329,7 @@ static sg_status render_one(job *j, int i, const char *path, const char *report_
     json_t                 *settings = NULL;
     const sg_request *const r = &j->request;
     SG_TRY(plan(j, e));
+    sg_progress_render(&j->progress, i, j->clips, &j->plan);
     say_cut(j, i);
     SG_TRY(sg_report_settings(&settings, r, j->note, &j->model, &j->info, e));
     sg_status status = SG_OK;
@@ -373,6 +375,7 @@ static sg_status render_all(job *j, const sg_prompt_set *prompts, const char *ou
     const int      count = (int)clips_of(j, prompts), batch = batch_of(j);
     const uint64_t seed = j->request.seed;
     sg_status      status = SG_OK;
+    j->clips = count;
     for (int i = 0; i < count && status == SG_OK; i++) {
         j->request.prompt = prompts->count ? prompts->prompt[i / batch].text : NULL;
         j->request.seed = (seed + (uint64_t)(i % batch)) & INT64_MAX;

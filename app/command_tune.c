@@ -58,6 +58,7 @@ static sg_status render(job *j, sg_error *e)
         j->seen = false;
         if (j->prompts->count > 1)
             sg_progress_say(&j->progress, "%d/%d: %s", i + 1, j->prompts->count, j->request.prompt);
+        sg_progress_render(&j->progress, i, j->prompts->count, NULL);
         sg_status status = sg_engine_render(j->engine, &j->request, &callbacks, &report, e);
         if (status == SG_E_CANCELLED && j->seen && !sg_interrupt_asked()) status = SG_OK;
         sg_progress_clear(&j->progress);

@@ -2,6 +2,7 @@
 #include "interrupt.h"
 #include "output_file.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -12,6 +13,17 @@ static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
 enum { CAUGHT = sizeof caught / sizeof *caught };
 
 static volatile sig_atomic_t asked;
+static volatile sig_atomic_t answer; /* 0: none, 1: a line, 2: a line in place of a terminal's changing one */
+
+/* Of Ctrl-C. Calls only what a signal handler may. */
+static void say_answer(void)
+{
+    static const char text[] = "\r\033[Kstopping after this step; again to quit\n";
+    const size_t      skip = answer == 2 ? 0 : 4;
+    const int         before = errno;
+    if (answer && write(STDERR_FILENO, text + skip, sizeof text - 1 - skip) < 0) answer = 0;
+    errno = before;
+}
 
 static void on_signal(int number)
 {
@@ -22,7 +34,10 @@ static void on_signal(int number)
         _exit(130);
     }
     asked = 1;
+    if (number == SIGINT) say_answer();
 }
+
+void sg_interrupt_answer(bool terminal) { answer = terminal ? 2 : 1; }
 
 void sg_interrupt_catch(void)
 {

@@ -14,6 +14,10 @@ void sg_interrupt_fill_streams(void);
 
 bool sg_interrupt_asked(void);
 
+/* From now on the first Ctrl-C is answered at once on stderr: "stopping after this step; again to quit". On a terminal the
+ * line that the cursor is in goes. */
+void sg_interrupt_answer(bool terminal);
+
 /* Around pthread_create: a thread born between the two takes no signals. */
 void sg_interrupt_block(void);
 void sg_interrupt_unblock(void);

@@ -3,20 +3,26 @@
 #include "backend.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "interrupt.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 #include <utf8proc.h>
 
 /* Without a terminal the denoiser speaks at its quarters only, and not more often than this. */
 #define SECONDS_BETWEEN_LINES 5.0
 
+enum { LINE_BYTES = 512, TICK_MS = 500, COLUMNS_USUAL = 80, BAR = 24 };
+
 static const char *const stage_names[SG_STAGES] = {"loading", "reading the prompt", "denoising", "decoding"};
 static const char *const unit_names[SG_STAGES] = {NULL, NULL, "step", NULL};
+static const char *const short_names[SG_STAGES] = {"load", "text", "denoise", "decode"};
 
 const char *sg_duration(char *text, size_t size, double seconds)
 {
@@ -38,12 +44,15 @@ bool sg_progress_terminal(void)
 
 void sg_progress_init(sg_progress *p, bool quiet)
 {
-    *p = (sg_progress){.quiet = quiet, .terminal = sg_progress_terminal()};
-    p->last_time = p->last_line = sg_seconds();
+    *p = (sg_progress){.quiet = quiet, .terminal = sg_progress_terminal(), .clock = sg_seconds, .tick_ms = TICK_MS};
+    p->start = p->last_time = p->last_line = p->clock();
 }
+
+static void stop_ticking(sg_progress *p);
 
 void sg_progress_clear(sg_progress *p)
 {
+    stop_ticking(p);
     if (p->shown) fputs("\r\033[K", stderr);
     p->shown = false;
 }
@@ -74,6 +83,7 @@ void sg_progress_say(sg_progress *p, const char *fmt, ...)
 {
     if (p->quiet) return;
     sg_progress_clear(p);
+    p->summed = false;
     va_list args;
     va_start(args, fmt);
     print_list(stderr, fmt, args);
@@ -102,51 +112,253 @@ void sg_progress_say_offload(sg_progress *p, const sg_plan *plan)
                         (double)plan->host * 0x1p-30);
 }
 
-static bool is_quarter(int done, int total) { return (long)done * 4 / total != (long)(done - 1) * 4 / total; }
+/* ---- estimates ---- */
 
-/* One stage's state in words: "denoising 7/16, 0.52 s a step, 4.7 s left". */
-static void describe(const sg_progress *p, int done, int total, char *text, size_t size)
+/* Seconds of a unit of this stage; 0: none is over. The first takes longer than the rest, so it counts only as long as it is
+ * the only one. */
+static double unit_seconds(const sg_progress *p)
 {
-    const double spent = p->last_time - p->base_time;
-    const double rate = done > p->base_done ? spent / (done - p->base_done) : 0;
-    char         duration[32];
-    int          n = snprintf(text, size, "%s %d/%d", stage_names[p->stage], done, total);
-    if (unit_names[p->stage] && done > p->base_done)
-        n += snprintf(text + n, size - (size_t)n, ", %.3g s a %s", rate, unit_names[p->stage]);
-    if (done < total && done > p->base_done)
-        snprintf(text + n, size - (size_t)n, ", %s left",
-                 sg_duration(duration, sizeof duration, rate * (total - done)));
-    else if (done == total)
-        snprintf(text + n, size - (size_t)n, ", %s", sg_duration(duration, sizeof duration, spent));
+    if (p->done > p->first) return (p->last_time - p->first_time) / (p->done - p->first);
+    return p->done > p->base ? (p->last_time - p->start) / (p->done - p->base) : 0;
 }
 
-/* Cuts text, which has no control characters, to what a line of the terminal holds, whose last column stays free. */
-static void fit_line(char *text)
+static double sum(const double seconds[SG_STAGES], sg_stage from)
 {
-    struct winsize w = {0};
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) != 0 || w.ws_col < 2) return;
+    double s = 0;
+    for (int i = (int)from; i < SG_STAGES; i++) s += seconds[i];
+    return s;
+}
+
+static double at_least_0(double v) { return v > 0 ? v : 0; }
+
+/* Seconds that this stage still takes; negative: not known. */
+static double stage_left(const sg_progress *p, double now)
+{
+    const double unit = unit_seconds(p);
+    if (p->over) return 0;
+    const bool one_for_all = p->stage != SG_STAGE_DECODE || p->done > 1; /* the first latent frame has less work than others */
+    if (unit > 0 && one_for_all) return at_least_0(unit * (p->total - p->done) - at_least_0(now - p->last_time));
+    return p->past ? at_least_0(p->past_stage[p->stage] - (now - p->start)) : -1;
+}
+
+/* Seconds that this render still takes; negative: not known. */
+static double render_left(const sg_progress *p, double now)
+{
+    const double left = stage_left(p, now);
+    if (p->stage == SG_STAGE_LOAD) return p->past ? at_least_0(p->past_seconds / p->past - sum(p->seconds, SG_STAGE_TEXT)) : -1;
+    if (left < 0 && p->stage == SG_STAGE_DECODE && p->share > 0)
+        return at_least_0(p->seconds[SG_STAGE_DENOISE] * p->share - (now - p->start));
+    if (left < 0 || p->stage == SG_STAGE_DECODE) return left;
+    if (p->past) return left + sum(p->past_stage, p->stage + 1);
+    return p->stage == SG_STAGE_DENOISE ? left + (now - p->start + left) * p->share : -1;
+}
+
+/* Seconds that the job still takes; negative: not known. */
+static double job_left(const sg_progress *p, double now)
+{
+    const double left = render_left(p, now);
+    if (left < 0 || p->count < 2) return left;
+    const double spent = sum(p->seconds, SG_STAGE_TEXT) + (p->over || p->stage == SG_STAGE_LOAD ? 0 : now - p->start);
+    const double one = p->past ? p->past_seconds / p->past : spent + left;
+    return left + one * (p->count - p->index - 1);
+}
+
+/* ---- the changing line ---- */
+
+static int columns_of_terminal(void)
+{
+    struct winsize    w = {0};
+    const char *const told = getenv("COLUMNS");
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0) return w.ws_col;
+    const long n = told ? strtol(told, NULL, 10) : 0;
+    return n > 0 && n < 10000 ? (int)n : COLUMNS_USUAL;
+}
+
+/* Columns that text, which has no control characters, takes; of its first bytes, as many as fit into so many columns. */
+static int columns_of(const char *text, int most, size_t *fit)
+{
     int columns = 0;
-    for (char *p = text; *p;) {
+    *fit = 0;
+    for (const char *p = text; *p;) {
         int32_t      c;
         const size_t bytes = sg_utf8_next(p, 4, &c);
         columns += bytes ? utf8proc_charwidth(c) : 1;
-        if (columns >= w.ws_col) *p = '\0';
-        if (*p) p += bytes ? bytes : 1;
+        p += bytes ? bytes : 1;
+        if (columns <= most) *fit = (size_t)(p - text);
     }
+    return columns;
 }
 
-/* The changing line. */
-static void show(sg_progress *p, char *text)
+/* "[#####-----] ", or nothing. */
+static int write_bar(const sg_progress *p, char *text, size_t size, int width)
 {
-    fit_line(text);
+    char      bar[BAR + 1];
+    const int full = (int)((long)width * p->done / p->total);
+    if (!width) return 0;
+    for (int i = 0; i < width; i++) bar[i] = i < full ? '#' : '-';
+    bar[width] = '\0';
+    return snprintf(text, size, " [%s]", bar);
+}
+
+/* "denoising 5/12 [#####-------] 0.52 s/step, 14.0 s left" */
+static void compose(const sg_progress *p, double now, char *text, size_t size, int bar)
+{
+    const double      unit = unit_seconds(p), left = job_left(p, now);
+    const char *const name = unit_names[p->stage];
+    char              duration[32];
+    int               n = snprintf(text, size, "%s%s%s %d/%d", p->row, *p->row ? " | " : "", stage_names[p->stage], p->done,
+                                   p->total);
+    n += write_bar(p, text + n, size - (size_t)n, bar);
+    const int bare = n;
+    if (!unit && name && p->total > p->done)
+        n += snprintf(text + n, size - (size_t)n, "%s %s %d for %s", bar ? "" : ",", name, p->done + 1,
+                      sg_duration(duration, sizeof duration, now - p->start));
+    else if (!unit)
+        n += snprintf(text + n, size - (size_t)n, "%s for %s", bar ? "" : ",",
+                      sg_duration(duration, sizeof duration, now - p->start));
+    else if (name)
+        n += snprintf(text + n, size - (size_t)n, "%s %.3g s/%s", bar ? "" : ",", unit, name);
+    if (left < 0 || *p->row) return; /* of many renders, the row tells */
+    n += snprintf(text + n, size - (size_t)n, "%s %s left", n > bare || !bar ? "," : "",
+                  sg_duration(duration, sizeof duration, left));
+    if (p->count > 1) snprintf(text + n, size - (size_t)n, " of all %d", p->count);
+}
+
+/* Ctrl-C was answered on a line of its own, which stays. */
+static void make_way(sg_progress *p)
+{
+    if (p->stopping || !sg_interrupt_asked()) return;
+    p->stopping = true;
+    p->summed = p->shown = false;
+}
+
+/* What is left of the bar's width once the rest has its own. */
+static void draw(sg_progress *p)
+{
+    static const int bars[] = {BAR, BAR / 2, 0};
+    char             text[LINE_BYTES];
+    const double     now = p->clock();
+    const int        most = columns_of_terminal() - 1; /* the last column stays free, or some terminals wrap */
+    size_t           fit = 0;
+    for (int i = *p->row ? 2 : 0; i < 3; i++) {
+        compose(p, now, text, sizeof text, bars[i]);
+        if (columns_of(text, most, &fit) <= most) break;
+    }
+    text[fit] = '\0';
+    make_way(p);
     fprintf(stderr, "\r%s\033[K", text);
     fflush(stderr);
     p->shown = true;
 }
 
+/* "load 0.4 s, text 0.3 s, denoise 12 steps 9.8 s" in the line above the changing one. */
+static void draw_sum(sg_progress *p)
+{
+    char   text[LINE_BYTES], duration[32], units[32] = "";
+    int    n = 0;
+    size_t fit = 0;
+    snprintf(units, sizeof units, " %d step%s", p->steps, sg_plural(p->steps));
+    for (int i = 0; i < SG_STAGES; i++)
+        if (p->seconds[i] >= (i == SG_STAGE_LOAD ? 0.05 : 1e-9))
+            n += snprintf(text + n, sizeof text - (size_t)n, "%s%s%s %s", n ? ", " : "", short_names[i],
+                          i == SG_STAGE_DENOISE ? units : "", sg_duration(duration, sizeof duration, p->seconds[i]));
+    if (!n) return;
+    columns_of(text, columns_of_terminal() - 1, &fit);
+    text[fit] = '\0';
+    make_way(p);
+    fprintf(stderr, "\r\033[K%s%s\033[K\n", p->summed ? "\033[A\r" : "", text);
+    fflush(stderr);
+    p->summed = true;
+    p->shown = false;
+}
+
+/* ---- the ticker ---- */
+
+static void *tick(void *context)
+{
+    sg_progress *const p = context;
+    pthread_mutex_lock(&p->lock);
+    while (!p->stop) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += p->tick_ms * 1000000L;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        while (!p->stop && pthread_cond_timedwait(&p->wake, &p->lock, &until) == 0) {
+        }
+        if (!p->stop && !p->over) draw(p);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+/* Without a thread the line changes with each unit only. */
+static void start_ticking(sg_progress *p)
+{
+    pthread_condattr_t how;
+    if (p->ticks || !p->tick_ms || pthread_condattr_init(&how) != 0) return;
+    pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->wake, &how);
+    pthread_condattr_destroy(&how);
+    p->stop = false;
+    sg_interrupt_block();
+    p->ticks = pthread_create(&p->ticker, NULL, tick, p) == 0;
+    sg_interrupt_unblock();
+    if (p->ticks) return;
+    pthread_cond_destroy(&p->wake);
+    pthread_mutex_destroy(&p->lock);
+}
+
+static void stop_ticking(sg_progress *p)
+{
+    if (!p->ticks) return;
+    pthread_mutex_lock(&p->lock);
+    p->stop = true;
+    pthread_cond_signal(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+    pthread_join(p->ticker, NULL);
+    pthread_cond_destroy(&p->wake);
+    pthread_mutex_destroy(&p->lock);
+    p->ticks = false;
+}
+
+/* ---- lines without a terminal ---- */
+
+static bool is_quarter(int done, int total) { return (long)done * 4 / total != (long)(done - 1) * 4 / total; }
+
+/* One stage's state in words: "denoising 7/16, 0.52 s a step, 4.7 s left"; at its end, what a step took on average. */
+static void describe(const sg_progress *p, char *text, size_t size)
+{
+    const double spent = p->last_time - p->start;
+    const bool   moved = p->done > p->base;
+    const double unit = p->done == p->total && moved ? spent / (p->done - p->base) : unit_seconds(p);
+    char         duration[32];
+    int          n = snprintf(text, size, "%s %d/%d", stage_names[p->stage], p->done, p->total);
+    if (unit_names[p->stage] && moved)
+        n += snprintf(text + n, size - (size_t)n, ", %.3g s a %s", unit, unit_names[p->stage]);
+    if (p->done < p->total && moved)
+        snprintf(text + n, size - (size_t)n, ", %s left",
+                 sg_duration(duration, sizeof duration, unit * (p->total - p->done)));
+    else if (p->done == p->total)
+        snprintf(text + n, size - (size_t)n, ", %s", sg_duration(duration, sizeof duration, spent));
+}
+
+static void print_stage(sg_progress *p)
+{
+    char       text[160];
+    const bool over = p->done == p->total && p->stage != SG_STAGE_LOAD;
+    const bool due = p->stage == SG_STAGE_DENOISE && is_quarter(p->done, p->total) &&
+                     p->last_time - p->last_line >= SECONDS_BETWEEN_LINES;
+    if (*p->row || (!over && !due)) return;
+    p->last_line = p->last_time;
+    describe(p, text, sizeof text);
+    fprintf(stderr, "%s\n", text);
+}
+
 void sg_progress_row(sg_progress *p, bool due, const char *fmt, ...)
 {
-    const double now = sg_seconds();
+    const double now = p->clock();
     va_list      args;
     va_start(args, fmt);
     vsnprintf(p->row, sizeof p->row, fmt, args);
@@ -157,30 +369,76 @@ void sg_progress_row(sg_progress *p, bool due, const char *fmt, ...)
     fprintf(stderr, "%s\n", p->row);
 }
 
+/* ---- what happens ---- */
+
+/* The stage at work is over, or another begins. */
+static void end_stage(sg_progress *p, double now)
+{
+    if (!p->begun || p->over) return;
+    p->over = true;
+    p->seconds[p->stage] += now - p->start;
+    if (p->stage == SG_STAGE_DENOISE) p->steps = p->done;
+}
+
+void sg_progress_render(sg_progress *p, int index, int count, const sg_plan *plan)
+{
+    if (p->count && p->begun && p->over) {
+        p->past++;
+        p->past_seconds += sum(p->seconds, SG_STAGE_TEXT);
+        memcpy(p->past_stage, p->seconds, sizeof p->past_stage);
+    }
+    memset(p->seconds, 0, sizeof p->seconds);
+    p->steps = 0;
+    p->begun = p->summed = false;
+    p->index = index;
+    p->count = count;
+    p->share = plan && plan->denoise.flops > 0 ? plan->decode.flops / plan->denoise.flops : 0;
+    p->last_time = p->clock();
+    if (!p->quiet) sg_interrupt_answer(p->terminal);
+}
+
+static void begin_stage(sg_progress *p, sg_stage stage, int done, double now)
+{
+    end_stage(p, now);
+    p->begun = true;
+    p->over = false;
+    p->stage = stage;
+    p->base = done > 0 ? done - 1 : 0;
+    /* A unit takes long, so a stage that did not say so began when the one before it was last heard of. */
+    p->start = done > 0 ? p->last_time : now;
+    p->first = INT_MAX;
+}
+
+static void take(sg_progress *p, sg_stage stage, int done, int total)
+{
+    const double now = p->clock();
+    const bool   begins = !p->begun || p->over || stage != p->stage || done < p->done;
+    if (begins) begin_stage(p, stage, done, now);
+    if (done > p->base && p->first == INT_MAX) p->first = done, p->first_time = now;
+    p->done = done;
+    p->total = total;
+    p->last_time = now;
+    if (done >= total) end_stage(p, now);
+}
+
 void sg_progress_update(sg_progress *p, sg_stage stage, int done, int total)
 {
     if (p->quiet || total < 1) return;
-    if (!p->begun || stage != p->stage) {
-        /* A unit takes long, so the stage began when the one before it was last heard of. */
-        p->begun = true;
-        p->stage = stage;
-        p->base_done = done > 0 ? done - 1 : 0;
-        p->base_time = p->last_time;
-    }
-    p->last_time = sg_seconds();
-    char         text[sizeof p->row + 160];
-    const size_t n = strlen(strcpy(text, p->row));
-    if (n) strcpy(text + n, " | ");
-    describe(p, done, total, text + strlen(text), 160 - 3);
-    if (p->terminal) {
-        show(p, text);
+    if (!p->terminal) {
+        take(p, stage, done, total);
+        print_stage(p);
         return;
     }
-    if (n) return;
-    const bool over = done == total && stage != SG_STAGE_LOAD;
-    const bool due =
-        stage == SG_STAGE_DENOISE && is_quarter(done, total) && p->last_time - p->last_line >= SECONDS_BETWEEN_LINES;
-    if (!over && !due) return;
-    p->last_line = p->last_time;
-    fprintf(stderr, "%s\n", text);
+    if (p->ticks) pthread_mutex_lock(&p->lock);
+    const double before = p->last_time;
+    const bool   same = p->shown && p->begun && p->stage == stage && !p->over && done < total;
+    take(p, stage, done, total);
+    /* the tensors of a model are many */
+    const bool due = stage != SG_STAGE_LOAD || !same || p->last_time - before > 0.1;
+    if (p->over && !*p->row)
+        draw_sum(p);
+    else if (due)
+        draw(p);
+    if (p->ticks) pthread_mutex_unlock(&p->lock);
+    start_ticking(p);
 }

@@ -1,27 +1,58 @@
-/* progress.h - what a person sees while it works, on stderr: one line that changes on a terminal, else a few lines. */
+/* progress.h - what a person sees while it works, on stderr. On a terminal one line changes, with a bar, and the line above it
+ * tells what the stages took that are over; else there are a few lines. */
 #ifndef SG_PROGRESS_H
 #define SG_PROGRESS_H
 
 #include "engine.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
 typedef struct sg_progress {
-    bool     quiet, terminal;
-    bool     shown; /* a changing line stands on the terminal */
+    bool quiet, terminal;
+    bool shown;    /* a changing line stands on the terminal */
+    bool summed;   /* the line above it tells of stages that are over */
+    bool stopping; /* Ctrl-C was answered, which took both lines away */
+    double (*clock)(void); /* seconds; tests have their own */
+    double last_line;      /* when a line was last written without a terminal */
+    char   row[256];       /* of many renders, what stands before the stage; or empty */
+
+    /* the stage at work */
     sg_stage stage;
-    bool     begun;                           /* stage means something */
-    int      base_done;                       /* units of this stage that were done at base_time, as far as seen */
-    double   base_time, last_time, last_line; /* seconds */
-    char     row[256];                        /* of many renders, what stands before the stage; or empty */
+    bool     begun, over;       /* stage means something; all of its units are over */
+    int      done, total;       /* units */
+    int      base, first;       /* units that were over when the stage began, and when the first was seen to end */
+    double   start, first_time; /* when that was */
+    double   last_time;         /* when the last unit was over, or the stage began */
+
+    /* the render, and the job that it belongs to */
+    double seconds[SG_STAGES]; /* of stages that are over */
+    int    steps;              /* of them */
+    int    index, count;       /* which render of how many; 0 of 0: it belongs to none */
+    double share;              /* time of decoding by that of denoising, by the plan; 0: not known */
+    int    past;               /* renders of the job that are over */
+    double past_seconds;       /* that they took, without loading */
+    double past_stage[SG_STAGES]; /* the last of them */
+
+    /* draws the line anew every tick_ms, from the first unit of a render to sg_progress_clear */
+    int             tick_ms; /* 0: not at all */
+    bool            ticks, stop;
+    pthread_t       ticker;
+    pthread_mutex_t lock; /* of all of this while it ticks */
+    pthread_cond_t  wake;
 } sg_progress;
 
 /* Is stderr a terminal that takes control sequences? */
 bool sg_progress_terminal(void);
 
 void sg_progress_init(sg_progress *p, bool quiet);
+
+/* The next render begins: the index-th of a job of count, from 0, whose renders are much the same; or, with count 0, one that
+ * belongs to no job. plan, which may be NULL, tells how long decoding takes by the side of denoising. From here on Ctrl-C is
+ * answered, unless quiet. */
+void sg_progress_render(sg_progress *p, int index, int count, const sg_plan *plan);
 
 /* done of total units of this stage are over. */
 void sg_progress_update(sg_progress *p, sg_stage stage, int done, int total);
@@ -33,7 +64,7 @@ void sg_progress_row(sg_progress *p, bool due, const char *fmt, ...) SG_PRINTF(3
 /* A line that stays, unless quiet; printed as by sg_print. */
 void sg_progress_say(sg_progress *p, const char *fmt, ...) SG_PRINTF(2, 3);
 
-/* Takes the changing line away. */
+/* Takes the changing line away. After every render. */
 void sg_progress_clear(sg_progress *p);
 
 /* What is about to be rendered, by which model on what. tokens 0: not told. A seed that was drawn is told even if quiet. */

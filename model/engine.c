@@ -50,7 +50,7 @@ static sg_status read_own_defaults(sg_engine *engine, sg_error *e)
     d->flow_shift = sg_config_real(c, "flow_shift", 0.001, 1000, &d->flow_shift);
     d->negative_prompt = sg_config_string(c, "negative_prompt", d->negative_prompt);
     SG_TRY(sg_config_status(c));
-    return sg_vocabulary_read(&g->vocabulary, c, e);
+    return sg_vocabulary_read(&engine->vocabulary, c, e);
 }
 
 /* Attention as it is without a word about it: by thresholds beside the model where there are some. */

@@ -242,6 +242,7 @@ static sg_status render(step_bench *t, sg_engine *engine, sg_error *e)
     t->request.prompt = "a red ball bouncing on green grass";
     SG_TRY(sg_engine_check_request(engine, &t->request, e));
     SG_TRY(sg_bench_ceilings(t->base, e));
+    sg_progress_render(&t->progress, 0, 0, NULL);
     const sg_status status = sg_engine_render(engine, &t->request, &cb, &t->report, &end);
     const bool      enough = status == SG_E_CANCELLED && !sg_interrupt_asked();
     sg_progress_clear(&t->progress);

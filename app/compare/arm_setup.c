@@ -140,6 +140,7 @@ sg_status sg_arms_warm_up(sg_report *out, sg_engine *engine, const sg_request *r
     sg_error           why = {0};
     request.steps = 1;
     sg_progress_say(p, "warming up: a step and a latent frame that count for no arm");
+    sg_progress_render(p, 0, 0, NULL);
     const sg_status status = sg_engine_render(engine, &request, &callbacks, out, &why);
     sg_progress_clear(p);
     if (status == SG_OK || (status == SG_E_CANCELLED && w.warm && !sg_interrupt_asked())) return SG_OK;

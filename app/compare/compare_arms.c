@@ -256,7 +256,6 @@ static sg_status render(job *j, bool looking, sg_report *report, sg_error *e)
     request.attention = j->now->policy;
     if (!looking) request.attention.after = NULL;
     sg_trace_clear(&j->trace);
-    sg_progress_init(&j->progress, j->settings->quiet);
     j->aside = j->attention = 0;
     const sg_status status = sg_engine_render(j->engine, &request, &callbacks, report, e);
     sg_progress_clear(&j->progress);
@@ -270,6 +269,7 @@ static sg_status look(job *j, sg_error *e)
     sg_error  why = {0};
     if (j->info.waits || j->now->outlook.last == 0) return SG_OK;
     sg_progress_say(&j->progress, "%s once more, for the error of its attention", j->now->arm->name);
+    sg_progress_render(&j->progress, 0, 0, &j->plan);
     j->looks = true;
     const sg_status status = render(j, true, &report, &why);
     j->looks = false;
@@ -277,13 +277,15 @@ static sg_status look(job *j, sg_error *e)
     return sg_error_set(e, status, "%s", why.text);
 }
 
-static sg_status render_arm(job *j, int i, sg_error *e)
+/* Arm i, the nth of this round. */
+static sg_status render_arm(job *j, int i, int nth, sg_error *e)
 {
     sg_report            report;
     sg_arm_result *const r = j->now = &j->all.result[i];
     char                 round[48] = "";
     if (j->all.rounds > 1) snprintf(round, sizeof round, ", round %zu of %d", j->round + 1, j->all.rounds);
     sg_progress_say(&j->progress, "%d/%d: %s%s", i + 1, j->arms.count, r->arm->name, round);
+    sg_progress_render(&j->progress, (int)j->round * j->arms.count + nth, j->all.rounds * j->arms.count, &j->plan);
     SG_TRY(render(j, j->info.waits && j->round == 0, &report, e));
     const double looked = j->round == 0 ? r->error.seconds : 0;
     r->times.total[j->round] = report.total_seconds - looked - j->aside;
@@ -299,7 +301,7 @@ static sg_status render_all(job *j, sg_error *e)
 {
     const int count = j->arms.count;
     for (j->round = 0; j->round < (size_t)j->all.rounds; j->round++)
-        for (int i = 0; i < count; i++) SG_TRY(render_arm(j, (int)((j->round + (size_t)i) % (size_t)count), e));
+        for (int i = 0; i < count; i++) SG_TRY(render_arm(j, (int)((j->round + (size_t)i) % (size_t)count), i, e));
     return SG_OK;
 }
 

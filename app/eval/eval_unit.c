@@ -87,7 +87,8 @@ static sg_status grow_frames(sg_eval *v, const sg_request *r, sg_error *e)
 static sg_status render(work *w, sg_error *e)
 {
     const sg_callbacks callbacks = {.context = w, .progress = on_progress, .frame = on_frame};
-    const sg_status    status = sg_engine_render(w->v->engine, &w->request, &callbacks, &w->report, e);
+    sg_progress_render(&w->v->progress, 0, 0, NULL);
+    const sg_status status = sg_engine_render(w->v->engine, &w->request, &callbacks, &w->report, e);
     sg_progress_clear(&w->v->progress);
     return status;
 }

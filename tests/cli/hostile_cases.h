@@ -182,7 +182,6 @@ AT("own vocabulary of nulls", set, OWN, "vocabulary", "[null]", "vocabulary: ent
 AT("own vocabulary of two words", set, OWN, "vocabulary", "[\"blue sky\"]", "vocabulary: entry 0 should be one word")
 AT("own vocabulary of terminal codes", set, OWN, "vocabulary", "[\"\\u001b[2J\"]", "vocabulary: entry 0")
 AT("own vocabulary of a long word", set, OWN, "vocabulary", "[\"" N100 "\"]", "vocabulary: entry 0")
-AT("own vocabulary of 20000", repeat, OWN, "{\"vocabulary\":[\"a\"", ",\"b\" 80000", "vocabulary: should be a list of 1 to")
 AT("own world a list", set, OWN, "world", "[1]", "world: should be a string")
 AT("own world blank", set, OWN, "world", "\"  \"", "world: should not be blank")
 AT("own world of terminal codes", set, OWN, "world", "\"\\u001b[2J\"", "world: has the control character U+001B")

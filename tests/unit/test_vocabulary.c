@@ -105,6 +105,31 @@ static void without_a_vocabulary_every_word_is_fine(void **state)
     expect("a cat", 0, "");
 }
 
+/* So many different words. */
+static int open_words(int count)
+{
+    const size_t room = 20 * (size_t)count + 64;
+    char *const  text = malloc(room);
+    size_t       n = 0;
+    if (!text) return -1;
+    n += (size_t)sprintf(text, "{\"vocabulary\": [\"a\"");
+    for (int i = 1; i < count; i++) n += (size_t)snprintf(text + n, room - n, ", \"w%d\"", i);
+    snprintf(text + n, room - n, "]}");
+    const int status = open_text(text);
+    free(text);
+    return status;
+}
+
+static void many_words_are_bounded(void **state)
+{
+    assert_int_equal(open_words(10000), SG_OK);
+    expect("a w9999 w10000", 1, "'w10000'");
+    close_it(state);
+    assert_int_equal(open_words(10001), SG_E_FORMAT);
+    assert_non_null(strstr(e.text, "vocabulary: should be a list of 1 to 10000 entries, has 10001"));
+    close_it(state);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -112,6 +137,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(unknown_words_are_listed_once, open_sound, close_it),
         cmocka_unit_test_setup_teardown(long_and_odd_text_is_bounded, open_sound, close_it),
         cmocka_unit_test_setup_teardown(without_a_vocabulary_every_word_is_fine, open_empty, close_it),
+        cmocka_unit_test(many_words_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
