@@ -131,7 +131,8 @@ static sg_status check_many(const sg_settings *s, const char *output, int64_t co
     if (s->batch > 1 && strcmp(output, "-") == 0)
         return sg_error_set(e, SG_E_ARG, "-o - goes with one clip, not with --batch");
     if (s->latents) return sg_error_set(e, SG_E_ARG, "--latents goes with one prompt, not with %lld", (long long)count);
-    if (strcmp(output, "-") == 0) return sg_error_set(e, SG_E_ARG, "-o - goes with one prompt, not with %lld", (long long)count);
+    if (strcmp(output, "-") == 0)
+        return sg_error_set(e, SG_E_ARG, "-o - goes with one prompt, not with %lld", (long long)count);
     return SG_OK;
 }
 
@@ -200,7 +201,8 @@ static void say_prompts(job *j, const sg_prompt_set *prompts)
 static void say_start(job *j, const sg_prompt_set *prompts)
 {
     const sg_request *const r = &j->request;
-    const bool drawn = j->settings->seed < 0, many = batch_of(j) > 1;
+    const bool              drawn = j->settings->seed < 0;
+    const bool              many = batch_of(j) > 1;
     if (!j->decode_only) {
         sg_progress_say_start(&j->progress, j->model.name, &j->info, r, 0, drawn && !many);
         if (drawn && many && j->settings->quiet) /* what was drawn is told even then */
@@ -350,8 +352,7 @@ static void say_clip(job *j, int i, int count)
 {
     char seed[40] = "";
     if (count == 1) return;
-    if (j->settings->batch > 1)
-        snprintf(seed, sizeof seed, "seed %llu: ", (unsigned long long)j->request.seed);
+    if (j->settings->batch > 1) snprintf(seed, sizeof seed, "seed %llu: ", (unsigned long long)j->request.seed);
     sg_progress_say(&j->progress, "%d/%d: %s%s", i + 1, count, seed, j->request.prompt);
 }
 

@@ -31,8 +31,8 @@ typedef struct sg_settings {
     const char *model;
     const char *prompt, *prompt_file, *negative_prompt;
     int         size[2]; /* width, height; pixels */
-    bool        strict; /* refuse what the model cannot render, rather than take the nearest */
-    int         batch;  /* clips of each prompt; 0: one */
+    bool        strict;  /* refuse what the model cannot render, rather than take the nearest */
+    int         batch;   /* clips of each prompt; 0: one */
     int         frames, fps, steps;
     double      seconds; /* length of the clip, instead of frames */
     double      cfg_scale, cfg_scale_2, flow_shift;

@@ -136,8 +136,8 @@ static double stage_left(const sg_progress *p, double now)
 {
     const double unit = unit_seconds(p);
     if (p->over) return 0;
-    const bool one_for_all = p->stage != SG_STAGE_DECODE || p->done > 1; /* the first latent frame has less work than others */
-    if (unit > 0 && one_for_all) return at_least_0(unit * (p->total - p->done) - at_least_0(now - p->last_time));
+    const bool usual = p->stage != SG_STAGE_DECODE || p->done > 1; /* the first latent frame has less work */
+    if (unit > 0 && usual) return at_least_0(unit * (p->total - p->done) - at_least_0(now - p->last_time));
     return p->past ? at_least_0(p->past_stage[p->stage] - (now - p->start)) : -1;
 }
 
@@ -145,7 +145,8 @@ static double stage_left(const sg_progress *p, double now)
 static double render_left(const sg_progress *p, double now)
 {
     const double left = stage_left(p, now);
-    if (p->stage == SG_STAGE_LOAD) return p->past ? at_least_0(p->past_seconds / p->past - sum(p->seconds, SG_STAGE_TEXT)) : -1;
+    if (p->stage == SG_STAGE_LOAD)
+        return p->past ? at_least_0(p->past_seconds / p->past - sum(p->seconds, SG_STAGE_TEXT)) : -1;
     if (left < 0 && p->stage == SG_STAGE_DECODE && p->share > 0)
         return at_least_0(p->seconds[SG_STAGE_DENOISE] * p->share - (now - p->start));
     if (left < 0 || p->stage == SG_STAGE_DECODE) return left;
@@ -206,8 +207,8 @@ static void compose(const sg_progress *p, double now, char *text, size_t size, i
     const double      unit = unit_seconds(p), left = job_left(p, now);
     const char *const name = unit_names[p->stage];
     char              duration[32];
-    int               n = snprintf(text, size, "%s%s%s %d/%d", p->row, *p->row ? " | " : "", stage_names[p->stage], p->done,
-                                   p->total);
+    int               n =
+        snprintf(text, size, "%s%s%s %d/%d", p->row, *p->row ? " | " : "", stage_names[p->stage], p->done, p->total);
     n += write_bar(p, text + n, size - (size_t)n, bar);
     const int bare = n;
     if (!unit && name && p->total > p->done)

@@ -12,9 +12,9 @@
 
 typedef struct sg_progress {
     bool quiet, terminal;
-    bool shown;    /* a changing line stands on the terminal */
-    bool summed;   /* the line above it tells of stages that are over */
-    bool stopping; /* Ctrl-C was answered, which took both lines away */
+    bool shown;            /* a changing line stands on the terminal */
+    bool summed;           /* the line above it tells of stages that are over */
+    bool stopping;         /* Ctrl-C was answered, which took both lines away */
     double (*clock)(void); /* seconds; tests have their own */
     double last_line;      /* when a line was last written without a terminal */
     char   row[256];       /* of many renders, what stands before the stage; or empty */
@@ -28,12 +28,12 @@ typedef struct sg_progress {
     double   last_time;         /* when the last unit was over, or the stage began */
 
     /* the render, and the job that it belongs to */
-    double seconds[SG_STAGES]; /* of stages that are over */
-    int    steps;              /* of them */
-    int    index, count;       /* which render of how many; 0 of 0: it belongs to none */
-    double share;              /* time of decoding by that of denoising, by the plan; 0: not known */
-    int    past;               /* renders of the job that are over */
-    double past_seconds;       /* that they took, without loading */
+    double seconds[SG_STAGES];    /* of stages that are over */
+    int    steps;                 /* of them */
+    int    index, count;          /* which render of how many; 0 of 0: it belongs to none */
+    double share;                 /* time of decoding by that of denoising, by the plan; 0: not known */
+    int    past;                  /* renders of the job that are over */
+    double past_seconds;          /* that they took, without loading */
     double past_stage[SG_STAGES]; /* the last of them */
 
     /* draws the line anew every tick_ms, from the first unit of a render to sg_progress_clear */

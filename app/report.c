@@ -151,14 +151,23 @@ static json_t *render_json(json_t *settings, const char *clip, const sg_report *
                      (json_int_t)r->held_bytes, "plan", plan);
 }
 
+/* Tokens that the text encoder did not read, where there are some. */
+static bool add_cut(json_t *j, const sg_report *r)
+{
+    static const char *const name[] = {"prompt_tokens_cut", "negative_tokens_cut"};
+    bool                     whole = true;
+    for (int i = 0; i < 2; i++)
+        if (r->plan.cut[i]) whole = json_object_set_new(j, name[i], json_integer(r->plan.cut[i])) == 0 && whole;
+    return whole;
+}
+
 sg_status sg_report_write(const char *path, json_t *settings, const char *clip, const sg_report *r, json_t *attention,
                           sg_error *e)
 {
     json_t   *plan = NULL, *j = NULL;
     sg_status status = sg_report_plan(&plan, &r->plan, e);
     if (status == SG_OK) status = packed(&j, render_json(settings, clip, r, plan), "report", e);
-    if (status == SG_OK && r->plan.cut[0] && json_object_set_new(j, "prompt_tokens_cut", json_integer(r->plan.cut[0])) != 0)
-        status = sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
+    if (status == SG_OK && !add_cut(j, r)) status = sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     if (status == SG_OK && attention && json_object_set(j, "attention", attention) != 0)
         status = sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     if (status == SG_OK) status = sg_report_save(path, j, e);

@@ -83,15 +83,16 @@ typedef struct sg_request {
 sg_request sg_engine_defaults(const sg_engine *engine);
 
 /* What the owner of the model says of it in its sparge-gen.json: a sentence for people about what it draws, or NULL; the
- * words that it was trained with, sorted and folded, or NULL. They live as long as g. */
+ * words that it was trained with, sorted and folded, or NULL. They live as long as engine. */
 const char        *sg_engine_world(const sg_engine *engine);
 const char *const *sg_engine_vocabulary(const sg_engine *engine, int *count);
 
-/* How many different words of text, UTF-8, the model was not trained with, by its vocabulary; the first three, in quotes, become list. 0
- * without a vocabulary. */
+/* How many different words of text, UTF-8, the model was not trained with, by its vocabulary; the first three, in quotes,
+ * become list. 0 without a vocabulary. */
 int sg_engine_unknown_words(const sg_engine *engine, const char *text, char *list, size_t size);
 
-/* Replaces each of these, all at least 1, by the nearest that the model renders, the larger of two as near. NULL: not asked. */
+/* Replaces each of these, all at least 1, by the nearest that the model renders, the larger of two as near. NULL: not
+ * asked. */
 void sg_engine_nearest_size(const sg_engine *engine, int *width, int *height, int *frames);
 
 /* Checks every member of r against the model. SG_E_ARG tells the member, its value and the nearest that would do. */
@@ -133,7 +134,8 @@ typedef struct sg_plan {
     int64_t       latent[4]; /* c, f, y, x */
     int64_t       tokens;    /* of the denoiser's sequence */
     int           layers;    /* of the denoiser's self-attention, of all experts */
-    int           text_tokens[2], cut[2]; /* of prompt and negative prompt: tokens that are read; those after them that are not */
+    int           text_tokens[2]; /* of prompt and negative prompt, that are read */
+    int           cut[2];         /* those after them, which are not */
 } sg_plan;
 
 /* What r would need, found by running the model without computing. Touches no weights. */

@@ -22,8 +22,8 @@ typedef struct sg_vocabulary {
 sg_status sg_vocabulary_read(sg_vocabulary *out, sg_config *c, sg_error *e) SG_MUST_USE;
 void      sg_vocabulary_free(sg_vocabulary *v);
 
-/* How many different words of text, UTF-8, v does not have; 0 without a vocabulary, and where memory is out. The first three are put into
- * list: "'cat'", "'cat' and 'dog'", "'cat', 'dog', 'hat' and 2 other words". */
+/* How many different words of text, UTF-8, v does not have; 0 without a vocabulary, and where memory is out. The first three
+ * are put into list: "'cat'", "'cat' and 'dog'", "'cat', 'dog', 'hat' and 2 other words". */
 int sg_vocabulary_unknown(const sg_vocabulary *v, const char *text, char *list, size_t size);
 
 #endif

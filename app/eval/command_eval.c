@@ -21,8 +21,10 @@ static void say_set(sg_eval *v)
         sg_progress_say(&v->progress, "%s: %s is not known and passed over", v->settings->prompts, set->unread);
     sg_notice_comments(&v->progress, v->settings->prompts, set);
     if (v->moved)
-        sg_progress_say(&v->progress, "--prompts: %d entr%s a size that the model cannot render, the nearest is taken; the first is %s",
-                        v->moved, v->moved == 1 ? "y has" : "ies have", v->first_moved);
+        sg_progress_say(
+            &v->progress,
+            "--prompts: %d entr%s a size that the model cannot render, the nearest is taken; the first is %s", v->moved,
+            v->moved == 1 ? "y has" : "ies have", v->first_moved);
     sg_notice_prompts(&v->progress, v->engine, v->model.name, set);
     if (v->log.cut) sg_progress_say(&v->progress, "%s: the last line was cut short, and is taken off", v->log.path);
 }

@@ -99,7 +99,8 @@ static void note_moved(sg_eval *v, const sg_prompt *p, const sg_request *r)
         snprintf(at, sizeof v->first_moved - (size_t)n, "%dx%d becomes %dx%d", p->width ? p->width : r->width,
                  p->height ? p->height : r->height, r->width, r->height);
     else
-        snprintf(at, sizeof v->first_moved - (size_t)n, "%d frame%s become %d", p->frames, sg_plural(p->frames), r->frames);
+        snprintf(at, sizeof v->first_moved - (size_t)n, "%d frame%s become %d", p->frames, sg_plural(p->frames),
+                 r->frames);
 }
 
 /* Entries that the model cannot make are refused with their line, or left out. */

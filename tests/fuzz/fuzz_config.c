@@ -1,6 +1,10 @@
-/* fuzz_config.c - any bytes as a configuration file, each getter on fields that the corpus has. */
+/* fuzz_config.c - any bytes as a configuration file, each getter on fields that the corpus has; and as what a model's owner
+ * says of its vocabulary. */
 #include "config.h"
 #include "input_file.h"
+#include "vocabulary.h"
+
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -45,9 +49,28 @@ static void read_config(const char *path, int first, int last)
     sg_config_close(&c);
 }
 
+/* What was accepted holds no control character, and a list of words is bounded. */
+static void read_vocabulary(const char *path)
+{
+    sg_config    *c = NULL;
+    sg_vocabulary v = {0};
+    sg_error      e = {0};
+    char          list[64] = "";
+    sg_status     status = sg_config_open(&c, path, &e);
+    if (status == SG_OK) status = sg_vocabulary_read(&v, c, &e);
+    if ((status == SG_OK) != (e.text[0] == '\0')) abort();
+    for (const char *w = v.world; status == SG_OK && w && *w; w++)
+        if ((unsigned char)*w < 0x20) abort();
+    if (status == SG_OK && v.world) sg_vocabulary_unknown(&v, v.world, list, sizeof list);
+    if (status == SG_OK && strlen(list) >= sizeof list) abort();
+    sg_vocabulary_free(&v);
+    sg_config_close(&c);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *const path = input_file(data, size);
+    read_vocabulary(path);
     for (int k = 0; k < KINDS; k++) read_config(path, k, k);
     read_config(path, 0, KINDS - 1);
     return 0;

@@ -28,8 +28,9 @@ static int open_text(const char *text)
 static int open_sound(void **state)
 {
     (void)state;
-    return open_text("{\"world\": \"draws balls\", \"vocabulary\": [\"red\", \"Ball\", \"a\", \"don't\", \"stra\\u00dfe\", "
-                     "\"caf\\u00e9\", \"red\"]}");
+    return open_text(
+        "{\"world\": \"draws balls\", \"vocabulary\": [\"red\", \"Ball\", \"a\", \"don't\", \"stra\\u00dfe\", "
+        "\"caf\\u00e9\", \"red\"]}");
 }
 
 static int open_empty(void **state)
