@@ -205,7 +205,7 @@ static void say_start(job *j, const sg_prompt_set *prompts)
     const bool              many = batch_of(j) > 1;
     if (!j->decode_only) {
         sg_progress_say_start(&j->progress, j->model.name, &j->info, r, 0, drawn && !many);
-        if (drawn && many && j->settings->quiet) /* what was drawn is told even then */
+        if (drawn && many && j->settings->quiet) /* random seeds are printed even then */
             fprintf(stderr, "sparge-gen: seeds %llu to %llu\n", (unsigned long long)r->seed,
                     (unsigned long long)((r->seed + (uint64_t)batch_of(j) - 1) & INT64_MAX));
         say_prompts(j, prompts);
@@ -318,7 +318,7 @@ static sg_status render_to(job *j, const char *path, const char *report_path, js
     return status;
 }
 
-/* Where a prompt is cut is told before its first clip. */
+/* Before the first clip of each prompt. */
 static void say_cut(job *j, int i)
 {
     char which[48];

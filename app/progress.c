@@ -136,7 +136,8 @@ static double stage_left(const sg_progress *p, double now)
 {
     const double unit = unit_seconds(p);
     if (p->over) return 0;
-    const bool usual = p->stage != SG_STAGE_DECODE || p->done > 1; /* the first latent frame has less work */
+    /* the first latent frame has less work than others, so it counts only if nothing else is known */
+    const bool usual = p->stage != SG_STAGE_DECODE || p->done > 1 || !(p->past || p->share > 0);
     if (unit > 0 && usual) return at_least_0(unit * (p->total - p->done) - at_least_0(now - p->last_time));
     return p->past ? at_least_0(p->past_stage[p->stage] - (now - p->start)) : -1;
 }
@@ -169,9 +170,9 @@ static double job_left(const sg_progress *p, double now)
 static int columns_of_terminal(void)
 {
     struct winsize    w = {0};
-    const char *const told = getenv("COLUMNS");
+    const char *const given = getenv("COLUMNS");
     if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0) return w.ws_col;
-    const long n = told ? strtol(told, NULL, 10) : 0;
+    const long n = given ? strtol(given, NULL, 10) : 0;
     return n > 0 && n < 10000 ? (int)n : COLUMNS_USUAL;
 }
 

@@ -109,7 +109,7 @@ static void expect_sum(sg_stage stage, int total, bool again, const char *line)
 }
 
 /* The first step takes 5 seconds, the others 1: it is not taken for what the rest will take. */
-static void a_render_is_told(void **state)
+static void a_render_is_shown(void **state)
 {
     (void)state;
     sg_plan plan = {.denoise = {.flops = 4}, .decode = {.flops = 2}};
@@ -141,7 +141,7 @@ static void a_render_is_told(void **state)
     assert_string_equal(written(), "done\n");
 }
 
-static void a_job_is_told(void **state)
+static void a_job_has_an_estimate(void **state)
 {
     (void)state;
     sg_progress_render(&p, 0, 3, NULL);
@@ -162,6 +162,16 @@ static void a_job_is_told(void **state)
     sg_progress_clear(&p);
     sg_progress_render(&p, 0, 0, NULL); /* belongs to none */
     expect(SG_STAGE_DENOISE, 0, 2, "denoising 0/2 [------------------------] step 1 for 0.0 s, 6.0 s left");
+}
+
+/* Without a plan a latent frame has to do as the measure. */
+static void decoding_alone_has_an_estimate(void **state)
+{
+    (void)state;
+    sg_progress_render(&p, 0, 1, NULL);
+    sg_progress_update(&p, SG_STAGE_DECODE, 0, 3);
+    pass(10);
+    expect(SG_STAGE_DECODE, 1, 3, "decoding 1/3 [########----------------] 2.0 s left");
 }
 
 /* Until the first step is over the line is drawn anew, by itself. */
@@ -247,8 +257,9 @@ static void quiet_says_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON(a_render_is_told, usual),
-        ON(a_job_is_told, usual),
+        ON(a_render_is_shown, usual),
+        ON(a_job_has_an_estimate, usual),
+        ON(decoding_alone_has_an_estimate, usual),
         ON(time_goes_by_in_the_first_step, usual),
         ON(narrow_lines_do_not_wrap, narrow),
         ON(columns_count_where_the_terminal_has_none, unknown_width),

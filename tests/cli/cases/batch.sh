@@ -1,4 +1,4 @@
-# --batch N makes N clips of each prompt, with consecutive seeds that are told, numbered as those of a prompt file; each is what
+# --batch N makes N clips of each prompt, with consecutive seeds, which are printed, numbered as those of a prompt file; each is what
 # its seed alone gives.
 source "$LIB"
 one=("${small[@]}" --frames 1)

@@ -1,4 +1,5 @@
-# With --skip-bad what is malformed is left out, and with --strict what the model cannot make; the first of it is told, and the rest is made.
+# With --skip-bad what is malformed is left out, and with --strict what the model cannot make; a message names the first of it,
+# and the rest is made.
 source "$LIB"
 printf '{"prompt": "a"}\n{"prompt": 3}\n{"prompt": "b", "size": "100x100"}\n{"prompt": "c", "seed": 9, "frames": 1}\n' >bad.jsonl
 sparge-gen eval --prompts bad.jsonl --out out "${small[@]}" --frames 5 --arms dense --skip-bad --strict 2>log || fail "$(<log)"

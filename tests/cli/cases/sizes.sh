@@ -1,4 +1,4 @@
-# Sizes and frame counts that the model cannot make: the nearest that it can are taken, the larger of two as near, and told;
+# Sizes and frame counts that the model cannot make: the nearest that it can are taken, the larger of two as near, with a notice;
 # reports and metadata have what was rendered. With --strict they are refused, and so is what is no clip of that kind.
 source "$LIB"
 one=("${prompt[@]}" --steps 1 --cfg-scale 1)

@@ -1,4 +1,4 @@
-# On a terminal one line changes in place and is gone at the end, what the stages took stays, and neither line wraps; video does not go there, which is told in red.
+# On a terminal one line changes in place and is gone at the end, what the stages took stays, and neither line wraps; video does not go there, an error in red.
 source "$LIB"
 script -qec true /dev/null &>/dev/null || skip "no pseudo-terminal"
 export TERM=xterm

@@ -1,4 +1,4 @@
-# A model's owner may say which words it was trained with: a prompt with others is told in one line, and rendered. The list of
+# A model's owner may say which words it was trained with: a line names others in a prompt, which is rendered. The list of
 # tiny-wan is that of its recipe.
 source "$LIB"
 one=(--size 32x32 --frames 1 --steps 1 --cfg-scale 1)

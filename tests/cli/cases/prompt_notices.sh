@@ -1,4 +1,4 @@
-# What of a prompt does not come through is told, in a line each: an empty one, tokens beyond what the text encoder reads.
+# A line each: an empty prompt, tokens beyond what the text encoder reads, comments, entries of other sizes than the model renders.
 source "$LIB"
 one=(--size 32x32 --frames 1 --steps 1 --cfg-scale 1 -o a.png)
 sparge-gen --prompt ' ' "${one[@]}" 2>&1 | grep empty
