@@ -37,7 +37,7 @@ typedef struct job {
     sg_sink             *sink;
     bool                 decode_only;
     int                  clips; /* to be made */
-    char                *note; /* what the latents file tells of how it was made; or NULL */
+    char                *note;  /* what the latents file tells of how it was made; or NULL */
 } job;
 
 static int on_progress(void *context, sg_stage stage, int done, int total)
