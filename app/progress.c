@@ -382,6 +382,14 @@ static void end_stage(sg_progress *p, double now)
     if (p->stage == SG_STAGE_DENOISE) p->steps = p->done;
 }
 
+static double stage_flops(const sg_plan *plan, sg_stage stage)
+{
+    double flops = 0;
+    for (int i = 0; i < plan->phases; i++)
+        if (plan->phase[i].stage == stage) flops += plan->phase[i].flops;
+    return flops;
+}
+
 void sg_progress_render(sg_progress *p, int index, int count, const sg_plan *plan)
 {
     if (p->count && p->begun && p->over) {
@@ -394,7 +402,8 @@ void sg_progress_render(sg_progress *p, int index, int count, const sg_plan *pla
     p->begun = p->summed = false;
     p->index = index;
     p->count = count;
-    p->share = plan && plan->denoise.flops > 0 ? plan->decode.flops / plan->denoise.flops : 0;
+    const double denoise = plan ? stage_flops(plan, SG_STAGE_DENOISE) : 0;
+    p->share = denoise > 0 ? stage_flops(plan, SG_STAGE_DECODE) / denoise : 0;
     p->last_time = p->clock();
     if (!p->quiet) sg_interrupt_answer(p->terminal);
 }

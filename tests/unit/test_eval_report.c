@@ -298,7 +298,7 @@ static sg_interval ssim_of(const double *ssim, int count)
             "\"file\":\"f\",\"seconds\":{\"whole\":1},\"ssim\":{\"mean\":%.17g,\"minimum\":0,\"p5\":0}}\n",
             i, ssim[i]);
     }
-    write_file("results.jsonl", text);
+    write_text("results.jsonl", text);
     assert_int_equal(sg_eval_results_open(&r, ".", &e), SG_OK);
     assert_int_equal(sg_eval_summary_make(&s, &r, 2, &e), SG_OK);
     const sg_interval v = s.row[1].measure[SG_EVAL_SSIM];
