@@ -38,13 +38,13 @@ unsigned sg_gpu_mask_of(const char *name);
 unsigned sg_gpu_features(int capability); /* 90 is compute capability 9.0; 0 below 8.0 */
 
 typedef struct sg_backend_options {
-    const char  *name;       /* "auto", "cuda", "cpu" or "ref" */
-    int          threads;    /* 0: as many as the machine has */
-    unsigned     cpu_mask;   /* allowed features; 0: those that the variable SPARGE_GEN_CPUMASK names, all without it */
-    unsigned     gpu_mask;   /* what cuda may use, all of which must be there; auto then takes no other backend. 0: all */
-    int          device;     /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
-    int          local_rank; /* device 0: this process's number among those of its host, which take the GPUs in turn */
-    int64_t      dnn_least;  /* multiply-adds from which cuda asks cuDNN; 0: where it pays; 1: always, for tests */
+    const char *name;     /* "auto", "cuda", "cpu" or "ref" */
+    int         threads;  /* 0: as many as the machine has */
+    unsigned    cpu_mask; /* allowed features; 0: those that the variable SPARGE_GEN_CPUMASK names, all without it */
+    unsigned    gpu_mask; /* what cuda may use, all of which must be there; auto then takes no other backend. 0: all */
+    int         device;   /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
+    int         local_rank; /* device 0: this process's number among those of its host, which take the GPUs in turn */
+    int64_t     dnn_least;  /* multiply-adds from which cuda asks cuDNN; 0: where it pays; 1: always, for tests */
 } sg_backend_options;
 
 typedef struct sg_backend {

@@ -163,10 +163,9 @@ static cudaError_t feed_open(sg_cuda_feed *f)
 
 cudaError_t sg_cuda_memory_open(sg_cuda *c)
 {
-    static const size_t fixed[SG_CUDA_SLOTS] = {[SG_CUDA_LIBRARY] = SG_CUDA_LIBRARY_BYTES,
-                                                [SG_CUDA_SUM] = SG_CUDA_SUM_BYTES,
-                                                [SG_CUDA_X] = SG_CUDA_X_BYTES};
-    cudaError_t         e = feed_open(&c->feed);
+    static const size_t fixed[SG_CUDA_SLOTS] = {
+        [SG_CUDA_LIBRARY] = SG_CUDA_LIBRARY_BYTES, [SG_CUDA_SUM] = SG_CUDA_SUM_BYTES, [SG_CUDA_X] = SG_CUDA_X_BYTES};
+    cudaError_t e = feed_open(&c->feed);
     for (int i = 0; i < SG_CUDA_SLOTS && !e; i++) {
         c->block[i].bytes = fixed[i];
         if (fixed[i]) e = cudaMalloc(&c->block[i].data, fixed[i]);

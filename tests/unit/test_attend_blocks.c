@@ -216,10 +216,11 @@ static void heads_together_are_heads_alone(void **state)
     void *const many = aligned_alloc(SG_ALIGN, MANY);
     assert_non_null(many);
     for (int level = 0; strcmp(sg_cpu_mask_names[level], "all") != 0; level++) {
-        const sg_backend_options o = {.name = "cpu", .threads = 2, .cpu_mask = sg_cpu_mask_of(sg_cpu_mask_names[level])};
-        sg_stream                s = {.ops = &sg_ref_ops, .scratch = {.base = (uintptr_t)many, .cap = MANY}};
-        sg_backend              *cpu;
-        sg_error                 e;
+        const sg_backend_options o = {
+            .name = "cpu", .threads = 2, .cpu_mask = sg_cpu_mask_of(sg_cpu_mask_names[level])};
+        sg_stream   s = {.ops = &sg_ref_ops, .scratch = {.base = (uintptr_t)many, .cap = MANY}};
+        sg_backend *cpu;
+        sg_error    e;
         assert_int_equal(sg_backend_open(&cpu, &o, &e), SG_OK);
         sg_stream       on_cpu = sg_stream_on(cpu);
         const sg_tensor q = DRAWN(&s, SG_I8, 128, 1, HEADS, QUERIES, D), k = DRAWN(&s, SG_I8, 128, 1, HEADS, KEYS, D);
