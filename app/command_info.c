@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MOST_VALUES = 1 << 16 }; /* of a file's settings */
+enum { MAX_VALUES = 1 << 16 }; /* of a file's settings */
 
 /* ---- a file ---- */
 
@@ -32,10 +32,10 @@ static sg_status file_info(const char *path, bool as_json, sg_error *e)
     char        *text = NULL;
     json_error_t why;
     SG_TRY(sg_sink_read_settings(path, &text, e));
-    const bool    fits = sg_json_fits(text, strlen(text), MOST_VALUES);
+    const bool    fits = sg_json_fits(text, strlen(text), MAX_VALUES);
     json_t *const settings = fits ? json_loads(text, JSON_REJECT_DUPLICATES, &why) : NULL;
     free(text);
-    if (!fits) return sg_error_set(e, SG_E_FORMAT, "%s: its settings have more than %d values", path, MOST_VALUES);
+    if (!fits) return sg_error_set(e, SG_E_FORMAT, "%s: its settings have more than %d values", path, MAX_VALUES);
     if (!settings && json_error_code(&why) == json_error_out_of_memory)
         return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
     const char *program = json_string_value(json_object_get(settings, "program"));
@@ -84,10 +84,10 @@ static const char *count_text(char *text, size_t size, double n)
 
 static void print_components(const sg_model_info *info)
 {
-    printf("%-15s %-30s %10s %10s %6s %-6s %s\n", "part", "class", "numbers", "on disk", "files", "type", "");
+    printf("%-15s %-30s %10s %10s %6s %-6s %s\n", "component", "class", "numbers", "on disk", "files", "type", "");
     for (int i = 0; i < info->components; i++) {
-        const sg_component *c = &info->component[i];
-        char                numbers[32] = "", size[32] = "", files[16] = "";
+        const sg_component_info *c = &info->component[i];
+        char                     numbers[32] = "", size[32] = "", files[16] = "";
         if (c->parameters) count_text(numbers, sizeof numbers, (double)c->parameters);
         if (c->bytes) bytes_text(size, sizeof size, (double)c->bytes);
         if (c->files) snprintf(files, sizeof files, "%d", c->files);
@@ -110,20 +110,20 @@ static void print_phase(const sg_phase_plan *p)
 }
 
 /* What is told of a model. */
-typedef struct told {
-    sg_model_path        model;
-    sg_model_info        info;
-    sg_request           r;
-    sg_attention_files   files;
-    sg_plan              plan;
-    sg_attention_outlook outlook;
-    char                 doubt[256]; /* about thresholds; or "" */
-    const char          *world;      /* or NULL */
-    const char *const   *word;       /* its vocabulary; or NULL */
-    int                  words;
-} told;
+typedef struct model_summary {
+    sg_model_path         model;
+    sg_model_info         info;
+    sg_request            r;
+    sg_attention_files    files;
+    sg_plan               plan;
+    sg_attention_forecast forecast;
+    char                  doubt[256]; /* about thresholds; or "" */
+    const char           *world;      /* or NULL */
+    const char *const    *word;       /* its vocabulary; or NULL */
+    int                   words;
+} model_summary;
 
-static void print_render(const told *t)
+static void print_render(const model_summary *t)
 {
     const sg_request *const r = &t->r;
     const sg_plan *const    p = &t->plan;
@@ -140,11 +140,11 @@ static void print_render(const told *t)
     printf("           latents %lld x %lld x %lld x %lld, %lld tokens\n", (long long)p->latent[0],
            (long long)p->latent[1], (long long)p->latent[2], (long long)p->latent[3], (long long)p->tokens);
     sg_print(stdout, "attention  %s\n",
-             sg_attention_outlook_text((char[512]){0}, 512, &r->attention, &t->outlook, p->tokens));
+             sg_attention_forecast_text((char[512]){0}, 512, &r->attention, &t->forecast, p->tokens));
     if (*t->doubt) sg_print(stdout, "           %s\n", t->doubt);
 }
 
-static void print_model(const told *t)
+static void print_model(const model_summary *t)
 {
     char                 text[4][32];
     const sg_plan *const p = &t->plan;
@@ -167,25 +167,26 @@ static void print_model(const told *t)
                bytes_text(text[1], sizeof text[1], (double)p->host_free));
 }
 
-static json_t *component_json(const sg_component *c)
+static json_t *component_json(const sg_component_info *c)
 {
     return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:i}", "name", c->name, "class", c->class_name, "summary",
                      c->summary, "dtype", c->dtype, "parameters", (json_int_t)c->parameters, "bytes",
                      (json_int_t)c->bytes, "files", c->files);
 }
 
-static json_t *attention_json(const told *t)
+static json_t *attention_json(const model_summary *t)
 {
-    char        outlook[512];
+    char        forecast[512];
     const char *doubt = *t->doubt ? t->doubt : NULL;
-    return json_pack("{s:o, s:i, s:i, s:s, s:s?}", "policy", sg_report_policy(&t->r.attention), "steps",
-                     t->outlook.last, "of", t->outlook.steps, "text",
-                     sg_attention_outlook_text(outlook, sizeof outlook, &t->r.attention, &t->outlook, t->plan.tokens),
-                     "doubt", doubt);
+    return json_pack(
+        "{s:o, s:i, s:i, s:s, s:s?}", "policy", sg_report_policy(&t->r.attention), "steps", t->forecast.last, "of",
+        t->forecast.steps, "text",
+        sg_attention_forecast_text(forecast, sizeof forecast, &t->r.attention, &t->forecast, t->plan.tokens), "doubt",
+        doubt);
 }
 
 /* What the model's owner says of its world, where he does. */
-static bool add_world(json_t *j, const told *t)
+static bool add_world(json_t *j, const model_summary *t)
 {
     json_t *const words = t->word ? json_array() : NULL;
     bool          whole = !t->word || words;
@@ -195,7 +196,7 @@ static bool add_world(json_t *j, const told *t)
     return whole;
 }
 
-static sg_status print_model_json(const told *t, sg_error *e)
+static sg_status print_model_json(const model_summary *t, sg_error *e)
 {
     const sg_model_info *const info = &t->info;
     json_t                    *settings = NULL, *plan = NULL;
@@ -205,23 +206,23 @@ static sg_status print_model_json(const told *t, sg_error *e)
         json_decref(settings);
         return status;
     }
-    json_t *const parts = json_array();
-    bool          whole = parts;
+    json_t *const components = json_array();
+    bool          whole = components;
     json_object_del(settings, "prompt");
     for (int i = 0; whole && i < info->components; i++)
-        whole = json_array_append_new(parts, component_json(&info->component[i])) == 0;
+        whole = json_array_append_new(components, component_json(&info->component[i])) == 0;
     json_t *const j =
         json_pack("{s:o, s:o, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:o}", "model", sg_report_name(t->model.name),
                   "folder", sg_report_name(t->model.dir), "family", info->family, "device", info->device, "dtype",
-                  info->dtype, "size_multiple", info->multiple, "frame_multiple", info->frame_multiple, "parts", parts,
-                  "defaults", settings, "attention", attention_json(t), "plan", plan);
+                  info->dtype, "size_multiple", info->multiple, "frame_multiple", info->frame_multiple, "components",
+                  components, "defaults", settings, "attention", attention_json(t), "plan", plan);
     whole = whole && j && add_world(j, t);
     status = whole ? sg_report_save("-", j, e) : sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     json_decref(j);
     return status;
 }
 
-static sg_status engine_info(told *t, sg_engine *g, const sg_settings *s, sg_error *e)
+static sg_status engine_info(model_summary *t, sg_engine *g, const sg_settings *s, sg_error *e)
 {
     sg_request *const r = &t->r;
     t->info = sg_engine_info(g);
@@ -235,8 +236,8 @@ static sg_status engine_info(told *t, sg_engine *g, const sg_settings *s, sg_err
     r->output_bytes = sg_sink_bytes(&(sg_clip){
         .path = sg_sink_default_name(), .width = r->width, .height = r->height, .frames = r->frames, .fps = r->fps});
     SG_TRY(sg_engine_plan(g, r, &t->plan, e));
-    SG_TRY(sg_attention_expect(&t->outlook, &r->attention, &t->info, t->plan.tokens, r->steps, e));
-    sg_setup_doubt(t->doubt, sizeof t->doubt, &r->attention, &t->files, t->model.dir);
+    SG_TRY(sg_attention_predict_runs(&t->forecast, &r->attention, &t->info, t->plan.tokens, r->steps, e));
+    sg_setup_warning(t->doubt, sizeof t->doubt, &r->attention, &t->files, t->model.dir);
     if (s->info_json) return print_model_json(t, e);
     print_model(t);
     return SG_OK;
@@ -244,8 +245,8 @@ static sg_status engine_info(told *t, sg_engine *g, const sg_settings *s, sg_err
 
 static sg_status model_info(const sg_settings *s, const char *dir, sg_error *e)
 {
-    told       t = {0};
-    sg_engine *g = NULL;
+    model_summary t = {0};
+    sg_engine    *g = NULL;
     SG_TRY(sg_setup_model(&t.model, dir, e));
     SG_TRY(sg_setup_engine(&g, &t.model, s, false, e));
     const sg_status status = engine_info(&t, g, s, e);

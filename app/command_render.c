@@ -24,20 +24,20 @@
 enum { CLIPS_MOST = 1000000 };
 
 typedef struct job {
-    const sg_settings   *settings;
-    sg_model_path        model;
-    sg_model_info        info;
-    sg_engine           *engine;
-    sg_request           request;
-    sg_attention_files   files;
-    sg_plan              plan; /* of this prompt */
-    sg_attention_outlook outlook;
-    sg_trace             trace; /* with --verbose */
-    sg_progress          progress;
-    sg_sink             *sink;
-    bool                 decode_only;
-    int                  clips; /* to be made */
-    char                *note;  /* what the latents file tells of how it was made; or NULL */
+    const sg_settings    *settings;
+    sg_model_path         model;
+    sg_model_info         info;
+    sg_engine            *engine;
+    sg_request            request;
+    sg_attention_files    files;
+    sg_plan               plan; /* of this prompt */
+    sg_attention_forecast forecast;
+    sg_trace              trace; /* with --verbose */
+    sg_progress           progress;
+    sg_sink              *sink;
+    bool                  decode_only;
+    int                   clips; /* to be made */
+    char                 *note;  /* what the latents file tells of how it was made; or NULL */
 } job;
 
 static int on_progress(void *context, sg_stage stage, int done, int total)
@@ -186,7 +186,7 @@ static sg_status plan(job *j, sg_error *e)
 {
     const sg_request *const r = &j->request;
     SG_TRY(sg_engine_plan(j->engine, r, &j->plan, e));
-    return sg_attention_expect(&j->outlook, &r->attention, &j->info, j->plan.tokens, r->steps, e);
+    return sg_attention_predict_runs(&j->forecast, &r->attention, &j->info, j->plan.tokens, r->steps, e);
 }
 
 /* ---- what is said ---- */
@@ -229,7 +229,7 @@ static void say_plan(job *j)
                     flops * 1e-12);
     if (!j->decode_only)
         sg_progress_say(&j->progress, "attention: %s",
-                        sg_attention_outlook_text((char[512]){0}, 512, &r->attention, &j->outlook, p->tokens));
+                        sg_attention_forecast_text((char[512]){0}, 512, &r->attention, &j->forecast, p->tokens));
 }
 
 /* What was asked for by name and will not come about is told. */
@@ -238,11 +238,11 @@ static void say_doubts(job *j)
     char                   text[512];
     const sg_policy *const p = &j->request.attention;
     if (j->decode_only) return;
-    if (*sg_setup_doubt(text, sizeof text, p, &j->files, j->model.dir))
+    if (*sg_setup_warning(text, sizeof text, p, &j->files, j->model.dir))
         sg_progress_say(&j->progress, "attention: %s", text);
-    if (p->named && p->kind != SG_ATTENTION_DENSE && j->outlook.last == 0 && !j->settings->verbose)
+    if (p->named && p->kind != SG_ATTENTION_DENSE && j->forecast.last == 0 && !j->settings->verbose)
         sg_progress_say(&j->progress, "attention: %s",
-                        sg_attention_outlook_text(text, sizeof text, p, &j->outlook, j->plan.tokens));
+                        sg_attention_forecast_text(text, sizeof text, p, &j->forecast, j->plan.tokens));
 }
 
 /* The peaks are those so far, as planned and as the system tells. */
@@ -335,7 +335,7 @@ static sg_status render_one(job *j, int i, const char *path, const char *report_
     say_cut(j, i);
     SG_TRY(sg_report_settings(&settings, r, j->note, &j->model, &j->info, e));
     sg_status status = SG_OK;
-    if (!j->decode_only) status = sg_report_add_attention(settings, &r->attention, j->settings, &j->outlook, e);
+    if (!j->decode_only) status = sg_report_add_attention(settings, &r->attention, j->settings, &j->forecast, e);
     if (status == SG_OK && !isnan(j->settings->crf) &&
         json_object_set_new(settings, "crf", json_real(j->settings->crf)) != 0)
         status = sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");

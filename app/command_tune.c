@@ -31,9 +31,9 @@ typedef struct job {
     sg_backend           *host; /* looks at what a render on a device computes; NULL where renders are on the host */
     sg_tune              *tune;
     sg_progress           progress;
-    bool                  usual_place; /* thresholds go beside the model */
-    bool                  seen;        /* all steps of this render */
-    double                seconds;     /* of all renders' steps, looking included */
+    bool                  beside_model; /* thresholds go beside the model */
+    bool                  seen;         /* all steps of this render */
+    double                seconds;      /* of all renders' steps, looking included */
     const sg_thresholds  *found;
     const sg_tune_figure *figure; /* [buckets, layers, heads] */
 } job;
@@ -89,7 +89,7 @@ static sg_status open_all(job *j, sg_error *e)
     SG_TRY(sg_setup_options(&of, NULL, s, e));
     const sg_backend_options host = {.name = "cpu", .threads = of.threads, .cpu_mask = of.cpu_mask};
     SG_TRY(sg_setup_engine(&j->engine, &j->model, s, false, e));
-    if (!sg_engine_info(j->engine).waits) SG_TRY(sg_backend_open(&j->host, &host, e));
+    if (!sg_engine_info(j->engine).synchronous) SG_TRY(sg_backend_open(&j->host, &host, e));
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
     sg_notice_size(&j->progress, &j->request, j->engine, s);
     SG_TRY(sg_setup_attention(p, &j->files, s, e));
@@ -105,8 +105,8 @@ static sg_status open_all(job *j, sg_error *e)
                                .host = j->host};
     SG_TRY(sg_tune_open(&j->tune, &o, e));
     p->kind = SG_ATTENTION_DENSE;
-    p->see = sg_tune_see;
-    p->see_context = j->tune;
+    p->on_begin = sg_tune_hook;
+    p->on_begin_context = j->tune;
     j->request.prompt = j->prompts->prompt[0].text;
     return check_size(j, e);
 }
@@ -192,7 +192,7 @@ static void copy_thresholds(sg_thresholds *to, const sg_thresholds *from)
     memcpy(to->from, from->from, (size_t)from->buckets * sizeof *to->from);
     memcpy(to->amount, from->amount, count * sizeof *to->amount);
     memcpy(to->theta, from->theta, count * sizeof *to->theta);
-    memcpy(to->lambda, from->lambda, count * sizeof *to->lambda);
+    memcpy(to->pv_threshold, from->pv_threshold, count * sizeof *to->pv_threshold);
     to->rule = from->rule;
 }
 
@@ -206,7 +206,7 @@ static sg_status fill_file(const job *j, sg_thresholds_file *f, sg_error *e)
     f->reached[0] = m.l1;
     f->reached[1] = m.l2;
     f->sparsity = 1 - m.density;
-    f->told = true;
+    f->has_policy = true;
     f->policy = j->request.attention;
     for (int i = 0; i < j->prompts->count; i++) SG_TRY(sg_thresholds_add_prompt(f, j->prompts->prompt[i].text, e));
     return SG_OK;
@@ -221,11 +221,11 @@ static sg_status write_thresholds(const job *j, const char *path, sg_error *e)
     struct timespec    now = {0};
     sg_status          status = fill_file(j, &f, e);
     clock_gettime(CLOCK_REALTIME, &now);
-    if (j->usual_place) sg_thresholds_date(&f, now);
+    if (j->beside_model) sg_thresholds_date(&f, now);
     if (status == SG_OK) status = sg_thresholds_text(&text, &f, e);
     if (status == SG_OK) status = sg_output_file_open(&file, path, e);
     if (status == SG_OK) status = sg_output_file_write(file, text, strlen(text), e);
-    if (status == SG_OK && j->usual_place) sg_output_file_set_time(file, now);
+    if (status == SG_OK && j->beside_model) sg_output_file_set_time(file, now);
     if (status == SG_OK) status = sg_output_file_publish(&file, e);
     sg_output_file_discard(&file);
     free(text);
@@ -238,7 +238,7 @@ static json_t *head_json(const job *j, int bucket, int layer, int head)
     const int                   i = (bucket * j->found->layers + layer) * j->found->heads + head;
     const sg_tune_figure *const f = &j->figure[i];
     return json_pack("{s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "bucket", bucket, "layer", layer,
-                     "head", head, "amount", (double)j->found->amount[i], "lambda", (double)j->found->lambda[i],
+                     "head", head, "amount", (double)j->found->amount[i], "lambda", (double)j->found->pv_threshold[i],
                      "density", (double)f->density, "l1", (double)f->l1, "l1_checked", (double)f->l1_checked,
                      "l1_worst", (double)f->l1_worst, "l2", (double)f->l2, "l2_checked", (double)f->l2_checked,
                      "skipped", (double)f->skipped);
@@ -332,9 +332,9 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
     SG_TRY(sg_setup_model(&j.model, s.model, e));
     if (!sg_checkpoint_beside(j.model.dir, SG_THRESHOLDS_NAME, path, sizeof path))
         return sg_error_set(e, SG_E_ARG, "model: the path is too long");
-    j.usual_place = !s.output;
-    if (j.usual_place) s.output = path;
-    if (j.usual_place && !s.force && access(path, F_OK) == 0 && !sg_thresholds_own(path))
+    j.beside_model = !s.output;
+    if (j.beside_model) s.output = path;
+    if (j.beside_model && !s.force && access(path, F_OK) == 0 && !sg_thresholds_is_ours(path))
         return sg_error_set(
             e, SG_E_ARG, "%s is there, and not as tune wrote it for you: --force replaces it, -o FILE leaves it", path);
     SG_TRY(check_inputs(&s, s.output, e));

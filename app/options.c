@@ -36,7 +36,7 @@ static int distance(const char *a, const char *b)
 }
 
 /* How unlike two names are; a beginning of a name is nearly that name. */
-static int unlike(const char *typed, const char *name)
+static int distance_to(const char *typed, const char *name)
 {
     const size_t n = strlen(typed);
     if (n >= 2 && strncmp(typed, name, n) == 0) return 1;
@@ -54,7 +54,7 @@ const char *sg_options_nearest(const char *name, const char *const *list)
     const char *best = NULL;
     int         least = INT_MAX;
     for (; *list; list++) {
-        const int d = unlike(name, *list);
+        const int d = distance_to(name, *list);
         if (d < least) least = d, best = *list;
     }
     return best && near_enough(least, name) ? best : NULL;
@@ -70,7 +70,7 @@ static const char *nearest_option(const char *typed, sg_command c)
         const char *names[] = {o->name, o->alias[0], o->alias[1], o->alias[2]};
         for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
             if (!names[k]) continue;
-            const int d = unlike(typed, names[k]);
+            const int d = distance_to(typed, names[k]);
             if (d < least) least = d, best = names[k];
         }
     }
@@ -307,7 +307,7 @@ static sg_status parse_help(sg_settings *s, int argc, char **argv, sg_error *e)
     return s->command == SG_COMMAND_BENCH && argc > 3 ? parse_bench(s, argv[3], e) : SG_OK;
 }
 
-sg_settings sg_options_none(sg_command c)
+sg_settings sg_options_empty(sg_command c)
 {
     return (sg_settings){.command = c,
                          .device = -1,
@@ -333,7 +333,7 @@ sg_status sg_options_set(sg_settings *s, const char *name, const char *value, sg
 
 sg_status sg_options_parse(sg_settings *s, int argc, char **argv, sg_error *e)
 {
-    *s = sg_options_none(SG_COMMAND_RENDER);
+    *s = sg_options_empty(SG_COMMAND_RENDER);
     int i = 1;
     if (argc > 1 && strcmp(argv[1], "help") == 0) return parse_help(s, argc, argv, e);
     if (argc > 1 && argv[1][0] != '-' && argv[1][0]) {

@@ -72,7 +72,7 @@ typedef struct sg_settings {
 sg_status sg_options_parse(sg_settings *s, int argc, char **argv, sg_error *e) SG_MUST_USE;
 
 /* What nothing was asked of. */
-sg_settings sg_options_none(sg_command c);
+sg_settings sg_options_empty(sg_command c);
 
 /* Sets the option of this name, without dashes, of s->command as the command line does; value is borrowed. SG_E_ARG. */
 sg_status sg_options_set(sg_settings *s, const char *name, const char *value, sg_error *e) SG_MUST_USE;

@@ -82,7 +82,7 @@ static sg_status ask(sg_rank *r, const launcher *l, sg_error *e)
     if (!has_rank || !has_size)
         return sg_error_set(e, SG_E_ARG, "%s is set and %s is not: a launcher sets both", has_rank ? l->rank : size,
                             has_rank ? size : l->rank);
-    SG_TRY(read_variable(&r->size, size, 1, SG_RANKS_MOST, e));
+    SG_TRY(read_variable(&r->size, size, 1, SG_RANKS_MAX, e));
     SG_TRY(read_variable(&r->rank, l->rank, 0, r->size - 1, e));
     r->from = l->rank;
     return read_local(r, l, e);
@@ -102,7 +102,7 @@ static sg_status read_shard(sg_rank *r, const char *shard, sg_error *e)
 {
     const size_t n = strcspn(shard, "/");
     int          i = 0;
-    if (!shard[n] || !read_number(&r->size, shard + n + 1, strlen(shard + n + 1), 1, SG_RANKS_MOST) ||
+    if (!shard[n] || !read_number(&r->size, shard + n + 1, strlen(shard + n + 1), 1, SG_RANKS_MAX) ||
         !read_number(&i, shard, n, 1, r->size))
         return sg_error_set(e, SG_E_ARG,
                             "--shard: '%s' is not I/N, the I-th of N parts: 1/4, 2/4, 3/4 and 4/4 are a whole",

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SG_RANKS_MOST = 1 << 20 };
+enum { SG_RANKS_MAX = 1 << 20 };
 
 typedef struct sg_rank {
     int         rank, size;             /* 0 <= rank < size; alone: 0 of 1 */

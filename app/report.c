@@ -18,7 +18,7 @@ static sg_status packed(json_t **out, json_t *value, const char *what, sg_error 
     return value ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: cannot be put into JSON", what);
 }
 
-json_t *sg_report_whole(json_t *j, bool whole)
+json_t *sg_report_if_complete(json_t *j, bool whole)
 {
     if (whole) return j;
     json_decref(j);
@@ -72,7 +72,7 @@ sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note
     whole = whole && json_object_set_new(j, "dtype", json_string(info->dtype)) == 0 &&
             json_object_set_new(j, "device", json_string(info->device)) == 0;
     json_decref(made);
-    return packed(out, sg_report_whole(j, whole), "settings", e);
+    return packed(out, sg_report_if_complete(j, whole), "settings", e);
 }
 
 sg_status sg_report_text(char **out, const json_t *settings, sg_error *e)
@@ -111,7 +111,7 @@ sg_status sg_report_plan(json_t **out, const sg_plan *p, sg_error *e)
     for (int i = 0; whole && i < p->phases; i++) whole = set_phase(j, &p->phase[i]);
     whole = whole && json_object_update(j, rest) == 0;
     json_decref(rest);
-    return packed(out, sg_report_whole(j, whole), "plan", e);
+    return packed(out, sg_report_if_complete(j, whole), "plan", e);
 }
 
 static json_t *seconds(const sg_report *r)

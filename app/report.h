@@ -19,7 +19,7 @@ sg_status sg_report_text(char **out, const json_t *settings, sg_error *e) SG_MUS
 json_t *sg_report_name(const char *name);
 
 /* j; or NULL, and j is dropped, if not all of it could be put together. */
-json_t *sg_report_whole(json_t *j, bool whole);
+json_t *sg_report_if_complete(json_t *j, bool whole);
 
 /* JSON has no infinity and no NaN: null. */
 json_t *sg_report_number(double v);

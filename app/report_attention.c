@@ -46,13 +46,13 @@ sg_status sg_attention_bind_kinds(sg_attention **out, const sg_policy *p, const 
     return sg_attention_open(out, &any, &shape, e);
 }
 
-sg_status sg_attention_expect(sg_attention_outlook *out, const sg_policy *p, const sg_model_info *info, int64_t tokens,
-                              int steps, sg_error *e)
+sg_status sg_attention_predict_runs(sg_attention_forecast *out, const sg_policy *p, const sg_model_info *info,
+                                    int64_t tokens, int steps, sg_error *e)
 {
     sg_attention *a = NULL;
     sg_policy     any = *p;
     any.dense_layers = NULL; /* device, tokens and steps decide; a layer stands for all */
-    *out = (sg_attention_outlook){.steps = steps};
+    *out = (sg_attention_forecast){.steps = steps};
     SG_TRY(sg_attention_bind_kinds(&a, &any, info, tokens, 1, steps, e));
     for (int i = 0; i < steps; i++) out->last += sg_attention_kind_of(a, 0, i, &out->why) != SG_ATTENTION_DENSE;
     sg_attention_close(&a);
@@ -70,13 +70,13 @@ static void append_rule(char *text, size_t size, const sg_policy *p)
     if (p->rule != SG_SELECT_GIVEN) append(text, size, " by %s", sg_score_names[p->score]);
     if (p->heads) append(text, size, " over all heads");
     if (!p->tuned && p->theta >= 0) append(text, size, ", sim %g", (double)p->theta);
-    if (!p->tuned && p->lambda > 0) append(text, size, ", pv %g", (double)p->lambda);
+    if (!p->tuned && p->pv_threshold > 0) append(text, size, ", pv %g", (double)p->pv_threshold);
     if (p->sink) append(text, size, ", sink %d", p->sink);
     append(text, size, ", tail %s", !p->tail ? "off" : p->tail_bias ? sg_tail_bias_names[p->tail_bias] : "on");
 }
 
-const char *sg_attention_outlook_text(char *text, size_t size, const sg_policy *p, const sg_attention_outlook *o,
-                                      int64_t tokens)
+const char *sg_attention_forecast_text(char *text, size_t size, const sg_policy *p, const sg_attention_forecast *o,
+                                       int64_t tokens)
 {
     snprintf(text, size, "%s", sg_attention_names[o->last ? p->kind : SG_ATTENTION_DENSE]);
     if (o->why == SG_WHY_SHORT)
@@ -236,8 +236,8 @@ json_t *sg_report_policy(const sg_policy *p)
     static const char *const rules[] = {"topk", "tau", "mask"};
     return json_pack("{s:s, s:b, s:s, s:o, s:o, s:o, s:i, s:b, s:s, s:b, s:s, s:s, s:s, s:s*, s:f, s:o, s:o}",
                      "attention", sg_attention_names[p->kind], "named", p->named, "rule", rules[p->rule], "amount",
-                     decimal(p->amount), "sim", decimal(p->theta), "pv", decimal(p->lambda), "sink", p->sink, "causal",
-                     p->causal, "score", sg_score_names[p->score], "tail", p->tail, "tail_bias",
+                     decimal(p->amount), "sim", decimal(p->theta), "pv", decimal(p->pv_threshold), "sink", p->sink,
+                     "causal", p->causal, "score", sg_score_names[p->score], "tail", p->tail, "tail_bias",
                      sg_tail_bias_names[p->tail_bias], "budget", p->heads ? "heads" : "row", "order",
                      sg_order_names[p->order], "pv_dtype", p->pv_dtype ? sg_pv_dtype_names[p->pv_dtype] : NULL,
                      "dense_steps", p->dense_steps, "dense_layers", text_or_null(p->dense_layers), "tuned",
@@ -256,13 +256,14 @@ static json_t *entry(int step, int layer, const sum *t)
 {
     json_t *const j = json_pack("{s:i, s:i, s:s, s:s}", "step", step, "layer", layer, "kind",
                                 sg_attention_names[kind_of(t)], "why", why_names[why_of(t)]);
-    return sg_report_whole(j, kind_of(t) != SG_ATTENTION_SPARGE || json_object_update_new(j, counts(t)) == 0);
+    return sg_report_if_complete(j, kind_of(t) != SG_ATTENTION_SPARGE || json_object_update_new(j, counts(t)) == 0);
 }
 
 static const struct {
     const char *op, *stage;
-} stages[] = {{"pool", "predict"},  {"alike", "predict"},     {"score", "predict"},        {"tail_bias", "predict"},
-              {"select", "select"}, {"quantise", "quantise"}, {"attend_blocks", "attend"}, {"attend", "other"}};
+} stages[] = {
+    {"pool", "predict"},  {"self_similarity", "predict"}, {"score", "predict"},        {"tail_bias", "predict"},
+    {"select", "select"}, {"quantise", "quantise"},       {"attend_blocks", "attend"}, {"attend", "other"}};
 
 static double op_seconds(const sg_trace *trace, const char *op)
 {
@@ -289,7 +290,7 @@ static json_t *stage_seconds(const sg_trace *trace)
         const double seconds = json_real_value(json_object_get(j, stages[i].stage)) + op_seconds(trace, stages[i].op);
         whole = whole && json_object_set_new(j, stages[i].stage, json_real(seconds)) == 0;
     }
-    return sg_report_whole(j, whole);
+    return sg_report_if_complete(j, whole);
 }
 
 json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, const sg_trace *trace)
@@ -308,7 +309,7 @@ json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, co
         whole = json_object_set_new(totals, sg_attention_names[k], json_integer(all.of_kind[k])) == 0;
     json_t *const j = json_pack("{s:o, s:o, s:o}", "policy", sg_report_policy(p), "totals", totals, "layers", entries);
     if (whole && trace && trace->rows) whole = json_object_set_new(j, "seconds", stage_seconds(trace)) == 0;
-    return sg_report_whole(j, whole);
+    return sg_report_if_complete(j, whole);
 }
 
 /* What decides which blocks are kept. */
@@ -324,7 +325,7 @@ static bool set_rule(json_t *j, const sg_policy *p, const sg_settings *s)
     else
         ok = json_object_set_new(j, p->rule == SG_SELECT_TOPK ? "topk" : "tau", decimal(p->amount)) == 0 &&
              json_object_set_new(j, "sim", decimal(p->theta)) == 0;
-    if (!p->tuned) ok = ok && json_object_set_new(j, "pv", decimal(p->lambda)) == 0;
+    if (!p->tuned) ok = ok && json_object_set_new(j, "pv", decimal(p->pv_threshold)) == 0;
     if (p->rule != SG_SELECT_GIVEN)
         ok = ok && json_object_set_new(j, "sink", json_integer(p->sink)) == 0 &&
              json_object_set_new(j, "score", json_string(sg_score_names[p->score])) == 0 &&
@@ -335,7 +336,7 @@ static bool set_rule(json_t *j, const sg_policy *p, const sg_settings *s)
 }
 
 sg_status sg_report_add_attention(json_t *settings, const sg_policy *p, const sg_settings *s,
-                                  const sg_attention_outlook *o, sg_error *e)
+                                  const sg_attention_forecast *o, sg_error *e)
 {
     const sg_attention_kind kind = o->last ? p->kind : SG_ATTENTION_DENSE;
     bool                    ok = json_object_set_new(settings, "attention", json_string(sg_attention_names[kind])) == 0;

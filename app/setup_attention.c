@@ -55,7 +55,7 @@ static void start_from(sg_policy *p, const char *preset)
     const sg_thresholds *const tuned = p->tuned;
     if (is(preset, "paper")) *p = sg_policy_paper();
     if (!is(preset, "usual")) return;
-    *p = sg_policy_usual();
+    *p = sg_policy_default();
     p->tuned = tuned;
 }
 
@@ -64,7 +64,7 @@ static void set_numbers(sg_policy *p, const sg_settings *s)
     if (!isnan(s->topk)) p->rule = SG_SELECT_TOPK, p->amount = (float)s->topk;
     if (!isnan(s->tau)) p->rule = SG_SELECT_MASS, p->amount = (float)s->tau;
     if (!isnan(s->sim)) p->theta = (float)s->sim;
-    if (!isnan(s->pv)) p->lambda = (float)s->pv;
+    if (!isnan(s->pv)) p->pv_threshold = (float)s->pv;
     if (!isnan(s->dense_steps)) p->dense_steps = s->dense_steps;
     if (s->dense_layers) p->dense_layers = s->dense_layers;
     if (s->sink) p->sink = s->sink;
@@ -103,8 +103,8 @@ static const char *differs(const sg_policy *a, const sg_policy *b)
     return a->order != b->order ? "order" : NULL;
 }
 
-const char *sg_setup_doubt(char *text, size_t size, const sg_policy *p, const sg_attention_files *f,
-                           const char *model_dir)
+const char *sg_setup_warning(char *text, size_t size, const sg_policy *p, const sg_attention_files *f,
+                             const char *model_dir)
 {
     char               path[PATH_MAX + sizeof SG_THRESHOLDS_NAME + 1], hash[17] = "";
     sg_thresholds_file own = {0};
@@ -117,7 +117,7 @@ const char *sg_setup_doubt(char *text, size_t size, const sg_policy *p, const sg
                    sg_thresholds_read(&own, path, &why) != SG_OK))
         return text;
     const sg_thresholds_file *const t = given ? &f->tuned : &own;
-    const char *const               other = t->told ? differs(p, &t->policy) : NULL;
+    const char *const               other = t->has_policy ? differs(p, &t->policy) : NULL;
     if (*t->model && sg_thresholds_hash(hash, model_dir, &why) == SG_OK && strcmp(hash, t->model) != 0)
         snprintf(text, size, "the thresholds were tuned for another checkpoint (%s; this is %s)", t->model, hash);
     else if (other)

@@ -20,7 +20,7 @@ void      sg_attention_files_close(sg_attention_files *f);
 
 /* What is doubtful about the thresholds that p takes, f's or those beside the model, in words: that they are of another
  * checkpoint, or of another way to choose blocks. "" if nothing is. Returns text. */
-const char *sg_setup_doubt(char *text, size_t size, const sg_policy *p, const sg_attention_files *f,
-                           const char *model_dir);
+const char *sg_setup_warning(char *text, size_t size, const sg_policy *p, const sg_attention_files *f,
+                             const char *model_dir);
 
 #endif

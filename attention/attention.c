@@ -101,10 +101,10 @@ static sg_status make_room(sg_attention_context *c, size_t bytes, sg_error *e)
 
 /* ---- shapes ---- */
 
-static sg_status check_count(const char *member, int64_t v, int64_t most, sg_error *e)
+static sg_status check_count(const char *member, int64_t v, int64_t limit, sg_error *e)
 {
-    if (v >= 1 && v <= most) return SG_OK;
-    return sg_error_set(e, SG_E_ARG, "%s: %lld is not between 1 and %lld", member, (long long)v, (long long)most);
+    if (v >= 1 && v <= limit) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "%s: %lld is not between 1 and %lld", member, (long long)v, (long long)limit);
 }
 
 /* Whether the bytes between the first and the last element of x can be counted. */
@@ -136,7 +136,7 @@ static sg_status set_side(call *k, int which, const void *data, const sg_attenti
     if (!data) return sg_error_set(e, SG_E_ARG, "%s: NULL", name[which]);
     if ((uintptr_t)data % sg_dtype_size(k->given))
         return sg_error_set(e, SG_E_ARG, "%s: its address is not a multiple of its element", name[which]);
-    if (!is_countable(k, x)) return sg_error_set(e, SG_E_ARG, "%s: its strides reach beyond all memory", name[which]);
+    if (!is_countable(k, x)) return sg_error_set(e, SG_E_ARG, "%s: its strides go beyond all memory", name[which]);
     x->placed = k->given == k->dtype && (x->heads == 1 || x->stride.head == dense.head) &&
                 (x->tokens == 1 || x->stride.token == dense.token) && !k->at;
     return SG_OK;
@@ -144,7 +144,7 @@ static sg_status set_side(call *k, int which, const void *data, const sg_attenti
 
 static sg_status set_shape(call *k, sg_error *e)
 {
-    enum { MOST = 1 << 24 };
+    enum { MAX_TOKENS = 1 << 24 };
     const sg_attention_call_args *const a = k->args;
     k->batch = a->batch ? a->batch : 1;
     k->h = a->heads;
@@ -156,17 +156,17 @@ static sg_status set_shape(call *k, sg_error *e)
     SG_TRY(check_count("heads", k->h, 1 << 12, e));
     SG_TRY(check_count("kv_heads", k->hk, k->h, e));
     SG_TRY(check_count("head_dim", k->d, 1 << 12, e));
-    SG_TRY(check_count("n", k->n, MOST, e));
-    SG_TRY(check_count("m", k->m, MOST, e));
+    SG_TRY(check_count("n", k->n, MAX_TOKENS, e));
+    SG_TRY(check_count("m", k->m, MAX_TOKENS, e));
     if (k->h % k->hk)
         return sg_error_set(e, SG_E_ARG, "kv_heads: %lld does not divide %lld heads", (long long)k->hk,
                             (long long)k->h);
-    if (k->n != k->m && (a->causal || a->grid[0] || a->front || a->back))
+    if (k->n != k->m && (a->causal || a->grid[0] || a->text_prefix || a->text_suffix))
         return sg_error_set(e, SG_E_ARG, "m: %lld keys for %lld queries are neither causal nor in a grid or text",
                             (long long)k->m, (long long)k->n);
-    if (a->front < 0 || a->back < 0 || a->front > k->n || a->back > k->n - a->front)
-        return sg_error_set(e, SG_E_ARG, "front, back: %lld and %lld are not tokens of %lld", (long long)a->front,
-                            (long long)a->back, (long long)k->n);
+    if (a->text_prefix < 0 || a->text_suffix < 0 || a->text_prefix > k->n || a->text_suffix > k->n - a->text_prefix)
+        return sg_error_set(e, SG_E_ARG, "text_prefix, text_suffix: %lld and %lld are not tokens of %lld",
+                            (long long)a->text_prefix, (long long)a->text_suffix, (long long)k->n);
     return SG_OK;
 }
 
@@ -267,12 +267,12 @@ static sg_status set_thresholds(call *k, sg_error *e)
                                     .from = k->of_heads,
                                     .amount = k->of_heads + 1,
                                     .theta = k->of_heads + 1 + h,
-                                    .lambda = k->of_heads + 1 + 2 * h};
+                                    .pv_threshold = k->of_heads + 1 + 2 * h};
     const float *const amount = a->topk_of ? a->topk_of : a->tau_of;
     for (size_t i = 0; i < h; i++) {
         k->thresholds.amount[i] = amount ? amount[i] : p->amount;
         k->thresholds.theta[i] = a->similarity_of ? a->similarity_of[i] : p->theta;
-        k->thresholds.lambda[i] = a->pv_of ? a->pv_of[i] : p->lambda;
+        k->thresholds.pv_threshold[i] = a->pv_of ? a->pv_of[i] : p->pv_threshold;
     }
     p->tuned = &k->thresholds;
     return SG_OK;
@@ -285,13 +285,13 @@ static sg_status set_policy(call *k, sg_error *e)
     sg_policy *const                    p = &k->policy;
     int                                 preset = 0;
     SG_TRY(choose("preset", a->preset, presets, &preset, e));
-    *p = preset ? sg_policy_paper() : sg_policy_usual();
+    *p = preset ? sg_policy_paper() : sg_policy_default();
     p->named = true;
     p->dense_steps = 0;
     p->causal = a->causal != 0;
     p->sink = a->sink;
     if (a->similarity != 0) p->theta = (float)a->similarity;
-    if (a->pv != 0) p->lambda = (float)a->pv;
+    if (a->pv != 0) p->pv_threshold = (float)a->pv;
     SG_TRY(set_rule(k, e));
     SG_TRY(choose_all(k, e));
     SG_TRY(set_thresholds(k, e));
@@ -304,7 +304,7 @@ static sg_status set_order(call *k, sg_error *e)
 {
     sg_attention_context *const c = k->context;
     const int64_t *const        g = k->args->grid;
-    const int64_t               count = k->n - k->args->front - k->args->back;
+    const int64_t               count = k->n - k->args->text_prefix - k->args->text_suffix;
     int64_t                     cells;
     if (all_zero(g, 3)) {
         if (!k->args->order) return SG_OK;
@@ -337,15 +337,15 @@ static sg_status set_order(call *k, sg_error *e)
 /* The token that stands in row i. */
 static int64_t token_of(const call *k, int64_t i)
 {
-    const int64_t front = k->args->front;
-    return k->at && i >= front && i < k->n - k->args->back ? front + k->at[i - front] : i;
+    const int64_t prefix = k->args->text_prefix;
+    return k->at && i >= prefix && i < k->n - k->args->text_suffix ? prefix + k->at[i - prefix] : i;
 }
 
 /* Between count elements as they were given and as they are worked with. */
-static void move_piece(const call *k, void *given, void *own, size_t count, bool back)
+static void move_piece(const call *k, void *given, void *own, size_t count, bool to_caller)
 {
     const sg_tensor        a = {.data = given, .dtype = k->given}, b = {.data = own, .dtype = k->dtype};
-    const sg_tensor *const to = back ? &a : &b, *const from = back ? &b : &a;
+    const sg_tensor *const to = to_caller ? &a : &b, *const from = to_caller ? &b : &a;
     if (k->given == k->dtype)
         memcpy(to->data, from->data, count * sg_dtype_size(k->dtype));
     else
@@ -353,7 +353,7 @@ static void move_piece(const call *k, void *given, void *own, size_t count, bool
 }
 
 /* Between x, element b of the batch, and the rows of t. */
-static void move(call *k, const side *x, int64_t b, sg_tensor t, bool back)
+static void move(call *k, const side *x, int64_t b, sg_tensor t, bool to_caller)
 {
     const double start = sg_seconds();
     const size_t size = sg_dtype_size(k->given), head = (size_t)k->d, row = (size_t)x->heads * head;
@@ -366,7 +366,7 @@ static void move(call *k, const side *x, int64_t b, sg_tensor t, bool back)
         for (size_t j = 0; j < pieces; j++) {
             char *const given = token + (int64_t)j * x->stride.head * (int64_t)size;
             char *const own = rows + ((size_t)i * row + j * piece) * sg_dtype_size(k->dtype);
-            move_piece(k, given, own, piece, back);
+            move_piece(k, given, own, piece, to_caller);
         }
     }
     k->copy_seconds += sg_seconds() - start;
@@ -405,17 +405,17 @@ static sg_status open_stream(call *k, sg_stream *s, sg_error *e)
     sg_plan_totals totals = {0};
     sg_stream      plan = sg_plan_stream(&totals);
     k->planning = true;
-    sg_attention_place(k->bound, &plan);
+    sg_attention_upload(k->bound, &plan);
     attend(k, &plan, 0);
     k->planning = false;
     if (plan.status) return sg_error_set(e, plan.status, "%s", plan.why);
     const size_t keep = (plan.keep.peak + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
     if (plan.scratch.peak > SIZE_MAX - keep) return sg_error_set(e, SG_E_MEMORY, "this call needs more than there is");
     SG_TRY(make_room(k->context, keep + plan.scratch.peak, e));
-    *s = sg_stream_on(k->context->backend);
+    *s = sg_stream_of(k->context->backend);
     s->keep = (sg_arena){.base = (uintptr_t)k->context->block, .cap = keep};
     s->scratch = (sg_arena){.base = (uintptr_t)k->context->block + keep, .cap = plan.scratch.peak};
-    sg_attention_place(k->bound, s);
+    sg_attention_upload(k->bound, s);
     return SG_OK;
 }
 
@@ -425,7 +425,7 @@ static void report_stages(sg_attention_report *r, const sg_trace *t)
         const char *op;
         double     *seconds;
     } stage[] = {{"pool", &r->pool_seconds},
-                 {"alike", &r->pool_seconds},
+                 {"self_similarity", &r->pool_seconds},
                  {"quantise", &r->quantise_seconds},
                  {"score", &r->score_seconds},
                  {"select", &r->select_seconds},
@@ -501,8 +501,8 @@ static sg_status prepare(call *k, sg_error *e)
                                       .hk = k->hk,
                                       .m = k->m,
                                       .d = k->d,
-                                      .front = a->front,
-                                      .back = a->back,
+                                      .text_prefix = a->text_prefix,
+                                      .text_suffix = a->text_suffix,
                                       .layers = 1,
                                       .steps = 1,
                                       .passes = (int)k->batch,

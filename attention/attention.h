@@ -73,12 +73,12 @@ typedef struct sg_attention_call_args {
     double              scale;           /* 0: 1 / sqrt(head_dim) */
     int                 causal;          /* a token sees itself and those before it; n = m */
 
-    /* Where the tokens stand in a video or a picture: front tokens of text, then t y x of the grid, frame by frame and
-     * row by row, then back tokens of text. Text is always computed. The grid's tokens are put in an order that makes
-     * neighbours of them, and o back; without a grid they are taken as they stand. n = m. */
+    /* Where the tokens stand in a video or a picture: text_prefix tokens of text, then t y x of the grid, frame by
+     * frame and row by row, then text_suffix tokens of text. Text is always computed. The grid's tokens are put in an
+     * order that makes neighbours of them, and o back; without a grid they are taken as they stand. n = m. */
     int64_t     grid[3]; /* frames, rows, columns; 0: none */
     const char *order;   /* "hilbert", "hilbert-cube", "hilbert-frame", "morton", "row", "column", "time", "random" */
-    int64_t     front, back;
+    int64_t     text_prefix, text_suffix;
 
     /* How. Sequences of under 1,024 tokens are dense whatever is asked, which the report tells; a mask is then
      * refused. */
@@ -88,7 +88,7 @@ typedef struct sg_attention_call_args {
     double         tau;                   /* or the share of the mass to keep, in (0, 1] */
     const uint8_t *mask;                  /* or those that are not 0: [mask_heads, n / 128, m / 64], rounded up */
     int64_t        mask_heads;            /* 1 or heads */
-    double         similarity;            /* blocks less alike than this are kept whatever their score; 0: none is */
+    double similarity; /* blocks whose self-similarity is below this are kept whatever their score; 0: none is */
     double         pv;                    /* the filter of weights, in powers of two; 0: off */
     int            sink;                  /* the first so many blocks of keys are kept */
     const float   *topk_of, *tau_of;      /* of each head, [heads], in place of the numbers above; 1: all */

@@ -38,7 +38,7 @@ static void add(double sum[2], sg_tensor y, sg_tensor dense)
     }
 }
 
-static bool meet(sg_attention_error *e, sg_stream *s, const sg_attention_shape *shape)
+static bool merge(sg_attention_error *e, sg_stream *s, const sg_attention_shape *shape)
 {
     if (!e->sum) {
         e->steps = shape->steps;
@@ -65,8 +65,8 @@ static void compare(double sum[2], sg_stream *s, sg_tensor y, sg_tensor dense)
     for (int i = 0; i < 2; i++) free(at[i].data);
 }
 
-static void look(sg_attention_error *e, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
-                 const sg_attend_args *x)
+static void measure(sg_attention_error *e, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
+                    const sg_attend_args *x)
 {
     const int64_t   n = x->q.dim[0], h = x->q.dim[1], hk = x->k.dim[1], d = x->q.dim[2];
     const int64_t   count = n < SG_ERROR_ROWS ? n : SG_ERROR_ROWS, rows = count * h;
@@ -76,12 +76,12 @@ static void look(sg_attention_error *e, sg_stream *s, const sg_attention_shape *
     sg_embed(s, .y = q, .ids = ids, .w = sg_reshape(x->q, n * h, d));
     sg_embed(s, .y = y, .ids = ids, .w = sg_reshape(x->y, n * h, d));
     sg_attend(s, .y = dense, .q = sg_reshape(q, rows / hk, hk, d), .k = x->k, .v = x->v, .scale = x->scale);
-    if (s->memory->alloc && meet(e, s, shape)) /* a plan has no data */
+    if (s->memory->alloc && merge(e, s, shape)) /* a plan has no data */
         compare(e->sum + 2 * ((size_t)step * (size_t)e->layers + (size_t)layer), s, y, dense);
 }
 
-void sg_attention_error_see(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
-                            double timestep, const sg_attend_args *args)
+void sg_attention_error_hook(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step,
+                             int pass, double timestep, const sg_attend_args *args)
 {
     (void)timestep;
     sg_attention_error *const e = context;
@@ -91,7 +91,7 @@ void sg_attention_error_see(void *context, sg_stream *s, const sg_attention_shap
     sg_download(s, &byte, (sg_tensor){.data = args->y.data, .dtype = SG_U8, .rank = 1, .dim = {1}}); /* waits */
     const double start = sg_seconds();
     if (s->inner) s->ops = s->inner; /* this is no part of the render that a decorator tells of */
-    look(e, s, shape, layer, step, pass, args);
+    measure(e, s, shape, layer, step, pass, args);
     s->ops = ops;
     s->scratch.used = mark;
     if (s->memory->alloc) e->seconds += sg_seconds() - start;

@@ -23,8 +23,8 @@ typedef struct sg_attention_error {
     double  seconds; /* spent on looking, which began when what had been asked of the device was done */
 } sg_attention_error;
 
-/* For sg_policy's `after`, with the sg_attention_error as context. A failure is latched in s. */
-sg_attention_see sg_attention_error_see;
+/* For sg_policy's `on_end`, with the sg_attention_error as context. A failure is latched in s. */
+sg_attention_hook sg_attention_error_hook;
 
 /* Of one layer of one step; -1: of all. NAN where nothing was seen, as where all was dense. */
 double sg_attention_error_of(const sg_attention_error *e, int step, int layer);

@@ -12,7 +12,7 @@ typedef struct side {
     int64_t n, step;
 } side;
 
-static side back(side a) { return (side){a.n, -a.step}; }
+static side reversed(side a) { return (side){a.n, -a.step}; }
 
 /* Even where that is possible: boxes of even sides have curves without diagonal steps. */
 static side half(side a)
@@ -55,18 +55,18 @@ static int32_t *curve(int32_t *at, int64_t p, side a, side b, side c)
     if (3 * b.n > 4 * c.n) {
         at = curve(at, p, b2, c, a2);
         at = curve(at, p + past(b2), a, rest(b), c);
-        return curve(at, p + last(a) + last(b2), back(b2), c, back(rest(a)));
+        return curve(at, p + last(a) + last(b2), reversed(b2), c, reversed(rest(a)));
     }
     if (3 * c.n > 4 * b.n) {
         at = curve(at, p, c2, a2, b);
         at = curve(at, p + past(c2), a, b, rest(c));
-        return curve(at, p + last(a) + last(c2), back(c2), back(rest(a)), b);
+        return curve(at, p + last(a) + last(c2), reversed(c2), reversed(rest(a)), b);
     }
     at = curve(at, p, b2, c2, a2);
     at = curve(at, p + past(b2), c, a2, rest(b));
-    at = curve(at, p + last(b2) + last(c), a, back(b2), back(rest(c)));
-    at = curve(at, p + last(a) + past(b2) + last(c), back(c), back(rest(a)), rest(b));
-    return curve(at, p + last(a) + last(b2), back(b2), c2, back(rest(a)));
+    at = curve(at, p + last(b2) + last(c), a, reversed(b2), reversed(rest(c)));
+    at = curve(at, p + last(a) + past(b2) + last(c), reversed(c), reversed(rest(a)), rest(b));
+    return curve(at, p + last(a) + last(b2), reversed(b2), c2, reversed(rest(a)));
 }
 
 /* From the corner of the box along its longest side. */

@@ -34,8 +34,8 @@ extern const char *const sg_order_names[SG_ORDERS + 1];
  * sides are 1 or more and t y x < 2^31. SG_E_MEMORY when the curve finds no memory. */
 sg_status sg_order_make(int32_t *at, sg_order order, int64_t t, int64_t y, int64_t x) SG_MUST_USE;
 
-/* back[at[i]] = i. */
-void sg_order_invert(int32_t *back, const int32_t *at, int64_t n);
+/* inverse[at[i]] = i. */
+void sg_order_invert(int32_t *inverse, const int32_t *at, int64_t n);
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,7 @@ const char *const sg_score_names[] = {"mean", "sub16", "error", NULL};
 const char *const sg_tail_bias_names[] = {"0", "half", "rank1", NULL};
 const char *const sg_pv_dtype_names[] = {"auto", "bf16", "fp8", NULL};
 
-sg_policy sg_policy_usual(void)
+sg_policy sg_policy_default(void)
 {
     return (sg_policy){.kind = SG_ATTENTION_SPARGE,
                        .rule = SG_SELECT_TOPK,
@@ -122,7 +122,7 @@ sg_status sg_policy_check(const sg_policy *p, sg_error *e)
             return sg_error_set(e, SG_E_ARG, "%s: there is no number %d", choice[i].member, choice[i].value);
     SG_TRY(check_rule(p, e));
     SG_TRY(check_real("sim", p->theta, -1, 1, e));
-    SG_TRY(check_real("pv", p->lambda, 0, 1000, e));
+    SG_TRY(check_real("pv", p->pv_threshold, 0, 1000, e));
     SG_TRY(check_real("dense-steps", p->dense_steps, 0, 1, e));
     if (p->sink < 0) return sg_error_set(e, SG_E_ARG, "sink: %d is below 0", p->sink);
     return p->dense_layers ? sg_layers_check(p->dense_layers, INT_MAX, e) : SG_OK;

@@ -35,29 +35,29 @@ extern const char *const sg_pv_dtype_names[];  /* "auto", "bf16", "fp8", NULL */
  * [buckets][layers][heads]; bucket b serves timesteps (of 1000) at or above from[b], from falling, the last 0. */
 typedef struct sg_thresholds {
     int            buckets, layers, heads;
-    sg_select_rule rule;   /* what amount means */
-    float         *from;   /* [buckets] */
-    float         *amount; /* top-k share or cumulative mass; 1 and above: that head keeps all */
-    float         *theta;  /* self-similarity below which a block is fixed; below 0: none is */
-    float         *lambda; /* PV filter in powers of two; 0 and below: off */
+    sg_select_rule rule;         /* what amount means */
+    float         *from;         /* [buckets] */
+    float         *amount;       /* top-k share or cumulative mass; 1 and above: that head keeps all */
+    float         *theta;        /* self-similarity below which a block is fixed; below 0: none is */
+    float         *pv_threshold; /* PV filter in powers of two; 0 and below: off */
 } sg_thresholds;
 
 struct sg_attention_shape; /* run.h */
 
 /* Sees what an attention works on. */
-typedef void sg_attention_see(void *context, sg_stream *s, const struct sg_attention_shape *shape, int layer, int step,
-                              int pass, double timestep, const sg_attend_args *args);
+typedef void sg_attention_hook(void *context, sg_stream *s, const struct sg_attention_shape *shape, int layer, int step,
+                               int pass, double timestep, const sg_attend_args *args);
 
 typedef struct sg_policy {
     sg_attention_kind    kind;
     bool                 named; /* the user asked for this kind: sequences from SG_NAMED_TOKENS on, not SG_TOKENS */
     sg_select_rule       rule;
-    float                amount; /* top-k share, or cumulative mass */
-    float                theta;  /* self-similarity below which a block is fixed, in [-1, 1]; below 0: none is */
-    float                lambda; /* PV filter, powers of two; 0: off */
-    int                  sink;   /* the first so many blocks of keys are kept */
-    bool                 causal; /* a token sees itself and those before it */
-    bool                 heads;  /* one budget for all heads of a layer instead of one a row; not where tuned */
+    float                amount;       /* top-k share, or cumulative mass */
+    float                theta;        /* self-similarity below which a block is fixed, in [-1, 1]; below 0: none is */
+    float                pv_threshold; /* PV filter, powers of two; 0: off */
+    int                  sink;         /* the first so many blocks of keys are kept */
+    bool                 causal;       /* a token sees itself and those before it */
+    bool                 heads;        /* one budget for all heads of a layer instead of one a row; not where tuned */
     sg_score_kind        score;
     bool                 tail; /* skipped blocks enter the softmax as one mean key and value each */
     sg_tail_bias         tail_bias;
@@ -65,19 +65,20 @@ typedef struct sg_policy {
     sg_order             order;
     double               dense_steps;  /* the first so many of all steps are dense, a share */
     const char          *dense_layers; /* "0,28-29": these are dense; NULL: none. Borrowed */
-    const sg_thresholds *tuned;        /* take the place of rule, amount, theta and lambda; NULL: none. Borrowed */
-    sg_tensor            mask; /* U8 [1 or h, nq, nk], host: not 0 where a block is kept; rule GIVEN. Borrowed */
-    /* NULL: nobody looks. `see` is called first of all by each sg_attention_run, before y is written, but not on a plan;
-     * `after` last of all where that was not dense, on a plan too, which counts the scratch memory that it takes. */
-    sg_attention_see *see, *after;
-    void             *see_context, *after_context;
+    const sg_thresholds *tuned; /* take the place of rule, amount, theta and pv_threshold; NULL: none. Borrowed */
+    sg_tensor            mask;  /* U8 [1 or h, nq, nk], host: not 0 where a block is kept; rule GIVEN. Borrowed */
+    /* NULL: nobody looks. `on_begin` is called first of all by each sg_attention_run, before y is written, but not on a
+     * plan; `on_end` last of all where that was not dense, on a plan too, which counts the scratch memory that it
+     * takes. */
+    sg_attention_hook *on_begin, *on_end;
+    void              *on_begin_context, *on_end_context;
 } sg_policy;
 
 enum { SG_TOKENS = 8192, SG_NAMED_TOKENS = 1024 };
 
 /* Sparge, top-k 0.5, 20 % of the steps dense, and the score, tail and budget that won the measurements in NOTES.md. */
-sg_policy sg_policy_usual(void);
-/* SpargeAttn to the letter: block means, skipped is dropped, top-k 0.5, theta and lambda off. */
+sg_policy sg_policy_default(void);
+/* SpargeAttn to the letter: block means, skipped is dropped, top-k 0.5, theta and pv_threshold off. */
 sg_policy sg_policy_paper(void);
 
 /* Refuses what cannot be: SG_E_ARG with the member, its value and what would do. */

@@ -19,12 +19,12 @@ struct sg_attention {
     int64_t            nq, nk; /* blocks */
     int                dense_steps;
     bool               skips;
-    int               *ran;                   /* [steps][passes][layers]: 0, or 1 + the row of thresholds it took */
-    int               *bucket;                /* of tuned thresholds, [steps] */
-    int               *placed;                /* the bucket whose thresholds the stream has */
-    sg_tensor          amount, theta, lambda; /* F32 [layers, h] of that bucket; [1, h] where nothing is tuned */
-    sg_tensor          mask;                  /* F32 [h, nq, nk] */
-    sg_tensor          kept, mass, skipped;   /* of one step, [passes][layers]: I32 [slots, h, 2], F32 [slots, h], F32
+    int               *ran;    /* [steps][passes][layers]: 0, or 1 + the row of thresholds it took */
+    int               *bucket; /* of tuned thresholds, [steps] */
+    int               *placed; /* the bucket whose thresholds the stream has */
+    sg_tensor          amount, theta, pv_threshold; /* F32 [layers, h] of that bucket; [1, h] where nothing is tuned */
+    sg_tensor          mask;                        /* F32 [h, nq, nk] */
+    sg_tensor          kept, mass, skipped; /* of one step, [passes][layers]: I32 [slots, h, 2], F32 [slots, h], F32
                                                * [slots, h, 2] */
 };
 
@@ -38,7 +38,8 @@ bool             sg_attention_skips(const sg_attention *a) { return a->skips; }
 static sg_status check_shape(const sg_policy *p, const sg_attention_shape *x, sg_error *e)
 {
     if (x->n < 1 || x->m < 0 || x->h < 1 || x->hk < 1 || x->h % x->hk || x->d < 1 || x->layers < 1 || x->steps < 1 ||
-        x->passes < 1 || x->front < 0 || x->back < 0 || x->front > x->n || x->back > x->n - x->front)
+        x->passes < 1 || x->text_prefix < 0 || x->text_suffix < 0 || x->text_prefix > x->n ||
+        x->text_suffix > x->n - x->text_prefix)
         return sg_error_set(e, SG_E_ARG, "attention: %lld tokens, %lld heads, %lld of keys, of %lld channels",
                             (long long)x->n, (long long)x->h, (long long)x->hk, (long long)x->d);
     if (p->causal && x->m && x->m != x->n)
@@ -168,12 +169,12 @@ static float theta_of(const sg_attention *a, int row, int64_t head)
     return value_of(a->p.tuned ? a->p.tuned->theta : NULL, a->p.theta, row, head, a->shape.h);
 }
 
-static float lambda_of(const sg_attention *a, int row, int64_t head)
+static float pv_threshold_of(const sg_attention *a, int row, int64_t head)
 {
-    return value_of(a->p.tuned ? a->p.tuned->lambda : NULL, a->p.lambda, row, head, a->shape.h);
+    return value_of(a->p.tuned ? a->p.tuned->pv_threshold : NULL, a->p.pv_threshold, row, head, a->shape.h);
 }
 
-/* Whether some head of this row judges how alike the rows of a block are; whether one filters. */
+/* Whether some head of this row judges blocks by self-similarity; whether one has a PV filter. */
 static bool judges(const sg_attention *a, int row)
 {
     for (int64_t i = 0; i < a->shape.h; i++)
@@ -184,15 +185,15 @@ static bool judges(const sg_attention *a, int row)
 static bool filters(const sg_attention *a, int row)
 {
     for (int64_t i = 0; i < a->shape.h; i++)
-        if (lambda_of(a, row, i) > 0) return true;
+        if (pv_threshold_of(a, row, i) > 0) return true;
     return false;
 }
 
 /* As attend_blocks has it, where 0 would leave out all that is below the largest. */
 static float filter_of(const sg_attention *a, int row, int64_t head)
 {
-    const float lambda = lambda_of(a, row, head);
-    return lambda > 0 ? lambda : INFINITY;
+    const float pv_threshold = pv_threshold_of(a, row, head);
+    return pv_threshold > 0 ? pv_threshold : INFINITY;
 }
 
 /* Whether a layer that skips blocks does so by the same ops in both buckets. */
@@ -217,7 +218,7 @@ int sg_attention_same_steps(const sg_attention *a, int step)
 static void upload_thresholds(const sg_attention *a, sg_stream *s, int bucket)
 {
     float (*const of[3])(const sg_attention *, int, int64_t) = {amount_of, theta_of, filter_of};
-    const sg_tensor to[3] = {a->amount, a->theta, a->lambda};
+    const sg_tensor to[3] = {a->amount, a->theta, a->pv_threshold};
     const int64_t   h = a->shape.h;
     float *const    host = calloc((size_t)sg_count(a->amount), sizeof *host);
     if (!host) sg_fail(s, SG_E_MEMORY, "no memory for thresholds");
@@ -230,7 +231,7 @@ static void upload_thresholds(const sg_attention *a, sg_stream *s, int bucket)
     *a->placed = bucket;
 }
 
-void sg_attention_enter(const sg_attention *a, sg_stream *s, double timestep)
+void sg_attention_set_timestep(const sg_attention *a, sg_stream *s, double timestep)
 {
     const int bucket = bucket_of(a, timestep);
     if (a->skips && s->memory->alloc && bucket != *a->placed) upload_thresholds(a, s, bucket);
@@ -253,7 +254,7 @@ static void upload_mask(const sg_attention *a, sg_stream *s)
     free(host);
 }
 
-void sg_attention_place(sg_attention *a, sg_stream *s)
+void sg_attention_upload(sg_attention *a, sg_stream *s)
 {
     const sg_attention_shape *const x = &a->shape;
     const int64_t                   slots = (int64_t)x->passes * x->layers;
@@ -265,7 +266,7 @@ void sg_attention_place(sg_attention *a, sg_stream *s)
     a->skipped = sg_new_keep(s, SG_F32, slots, x->h, 2);
     a->amount = sg_new_keep(s, SG_F32, rows_of(a), x->h);
     a->theta = sg_new_keep(s, SG_F32, rows_of(a), x->h);
-    a->lambda = sg_new_keep(s, SG_F32, rows_of(a), x->h);
+    a->pv_threshold = sg_new_keep(s, SG_F32, rows_of(a), x->h);
     if (computes) upload_thresholds(a, s, 0);
     if (rule_of(a) != SG_SELECT_GIVEN) return;
     a->mask = sg_new_keep(s, SG_F32, x->h, a->nq, a->nk);
@@ -376,7 +377,7 @@ static void take_room(call *c)
     if (!c->sparse) return;
     c->b.keep = sg_new(s, SG_U8, h, nq, 8 * sg_div_up(nk, 64));
     if (filters(c->a, c->row)) {
-        c->b.lambda = heads_at(c->a->lambda, place_of(c->a, c->row));
+        c->b.pv_threshold = heads_at(c->a->pv_threshold, place_of(c->a, c->row));
         c->b.skips = heads_at(c->a->skipped, c->slot);
     }
     if (!c->tail) return;
@@ -390,7 +391,7 @@ static void take_room(call *c)
 static sg_tensor take_values(call *c)
 {
     const bool   packs = values_of(c->a) != SG_BF16;
-    sg_pool_args v = {.total = c->b.v_center, .reach = c->b.v_scale, .x = c->x->v, .block = SG_BLOCK_K};
+    sg_pool_args v = {.total = c->b.v_center, .channel_scale = c->b.v_scale, .x = c->x->v, .block = SG_BLOCK_K};
     if (!packs) v.mean = c->b.tail_v;
     if (packs || c->tail || c->error) pool(c->s, &v, c->error, false);
     if (packs) {
@@ -410,25 +411,26 @@ static void choose(call *c, const sg_pool_args *q, const sg_pool_args *k, sg_ten
     sg_stream *const                s = c->s;
     const bool                      given = rule_of(a) == SG_SELECT_GIVEN, sub = a->p.score != SG_SCORE_MEAN;
     const sg_tensor                 score = given ? a->mask : sg_new(s, SG_F32, x->h, a->nq, a->nk);
-    sg_tensor                       q_alike = {0}, k_alike = {0}, theta = {0};
+    sg_tensor                       q_similarity = {0}, k_similarity = {0}, theta = {0};
     if (!given && judges(a, c->row)) {
-        q_alike = sg_new(s, SG_F32, a->nq, x->h);
-        k_alike = sg_new(s, SG_F32, a->nk, x->hk);
+        q_similarity = sg_new(s, SG_F32, a->nq, x->h);
+        k_similarity = sg_new(s, SG_F32, a->nk, x->hk);
         theta = heads_at(a->theta, place_of(a, c->row));
-        sg_alike(s, .y = q_alike, .x = c->x->q, .block = SG_BLOCK_Q);
-        sg_alike(s, .y = k_alike, .x = c->x->k, .center = c->k_center, .block = SG_BLOCK_K);
+        sg_self_similarity(s, .y = q_similarity, .x = c->x->q, .block = SG_BLOCK_Q);
+        sg_self_similarity(s, .y = k_similarity, .x = c->x->k, .center = c->k_center, .block = SG_BLOCK_K);
     }
     if (!given)
         sg_score(s, .y = score, .q = sub ? q->sub : q->mean, .k = sub ? k->sub : k->mean,
-                 .k_var = c->error ? k->var : (sg_tensor){0}, .v_var = v_var, .q_alike = q_alike, .k_alike = k_alike,
-                 .theta = theta, .scale = c->x->scale, .sub = sub, .ragged = sub, .causal = a->p.causal, .n = x->n,
-                 .m = keys(a), .front = x->front, .back = x->back);
+                 .k_var = c->error ? k->var : (sg_tensor){0}, .v_var = v_var, .q_similarity = q_similarity,
+                 .k_similarity = k_similarity, .theta = theta, .scale = c->x->scale, .sub = sub, .ragged = sub,
+                 .causal = a->p.causal, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix,
+                 .text_suffix = x->text_suffix);
     sg_tap(s, score, "attention.%d.score", c->layer);
     sg_select(s, .keep = c->b.keep, .kept = heads_at(a->kept, c->slot), .mass = heads_at(a->mass, c->slot),
-              .score = score, .amount = heads_at(a->amount, place_of(a, c->row)), .q_alike = q_alike,
-              .k_alike = k_alike, .theta = theta, .rule = rule_of(a),
+              .score = score, .amount = heads_at(a->amount, place_of(a, c->row)), .q_similarity = q_similarity,
+              .k_similarity = k_similarity, .theta = theta, .rule = rule_of(a),
               .heads = a->p.heads && !a->p.tuned && rule_of(a) == SG_SELECT_TOPK, .ragged = sub, .causal = a->p.causal,
-              .sink = a->p.sink, .n = x->n, .m = keys(a), .front = x->front, .back = x->back);
+              .sink = a->p.sink, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix, .text_suffix = x->text_suffix);
     sg_tap(s, c->b.keep, "attention.%d.keep", c->layer);
 }
 
@@ -479,8 +481,9 @@ void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, 
     const int               row = row_in(a, bucket_of(a, timestep), layer), slot = slot_of(a, layer, pass);
     const bool              sparse = kind == SG_ATTENTION_SPARGE;
     ran_in(a, step)[slot] = row + 1;
-    if (sparse) sg_attention_enter(a, s, timestep);
-    if (a->p.see && s->memory->alloc) a->p.see(a->p.see_context, s, &a->shape, layer, step, pass, timestep, args);
+    if (sparse) sg_attention_set_timestep(a, s, timestep);
+    if (a->p.on_begin && s->memory->alloc)
+        a->p.on_begin(a->p.on_begin_context, s, &a->shape, layer, step, pass, timestep, args);
     sg_tap(s, args->q, "attention.%d.q", layer);
     sg_tap(s, args->k, "attention.%d.k", layer);
     sg_tap(s, args->v, "attention.%d.v", layer);
@@ -500,8 +503,8 @@ void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, 
             .biased = sparse && a->p.tail && a->p.tail_bias != SG_TAIL_BIAS_NONE,
             .b = {.y = args->y, .q_group = Q_GROUP, .k_group = K_GROUP, .scale = args->scale, .causal = a->p.causal}});
     sg_tap(s, args->y, "attention.%d.y", layer);
-    if (a->p.after && kind != SG_ATTENTION_DENSE)
-        a->p.after(a->p.after_context, s, &a->shape, layer, step, pass, timestep, args);
+    if (a->p.on_end && kind != SG_ATTENTION_DENSE)
+        a->p.on_end(a->p.on_end_context, s, &a->shape, layer, step, pass, timestep, args);
 }
 
 /* ---- counting ---- */
@@ -532,7 +535,7 @@ static void count_sparse(const sg_attention *a, sg_attention_count *c, int row, 
         c->kept += kept[2 * i];
         c->mass += mass[i] / (double)h;
         if (!filters(a, row)) continue;
-        if (lambda_of(a, row, i) > 0) c->groups += groups_of(a, kept + 2 * i);
+        if (pv_threshold_of(a, row, i) > 0) c->groups += groups_of(a, kept + 2 * i);
         c->skipped += (int64_t)skipped[2 * i];
         c->skipped_mass += skipped[2 * i + 1] / (double)h;
     }

@@ -11,9 +11,9 @@ extern "C" {
 
 /* What attention is about. */
 typedef struct sg_attention_shape {
-    int64_t  n;           /* tokens */
-    int64_t  h, hk, d;    /* heads of queries, of keys and values; channels of a head */
-    int64_t  front, back; /* of the tokens, text at either end: always dense */
+    int64_t  n;                        /* tokens */
+    int64_t  h, hk, d;                 /* heads of queries, of keys and values; channels of a head */
+    int64_t  text_prefix, text_suffix; /* of the tokens, text at either end: always dense */
     int      layers, steps, passes;
     sg_dtype values; /* of the backend: backend.h */
     bool     f8;     /* likewise */
@@ -46,7 +46,7 @@ bool sg_attention_skips(const sg_attention *a);
 
 /* Puts thresholds and counters into s->keep; before the first run on that stream. Of tuned thresholds those of the first
  * bucket. */
-void sg_attention_place(sg_attention *a, sg_stream *s);
+void sg_attention_upload(sg_attention *a, sg_stream *s);
 
 /* What runs in this layer of this step, and why. */
 sg_attention_kind sg_attention_kind_of(const sg_attention *a, int layer, int step, sg_attention_why *why);
@@ -57,7 +57,7 @@ int sg_attention_same_steps(const sg_attention *a, int step);
 
 /* Puts the thresholds of timestep, of 1000, into that place, unless they are there. To be called before sg_step_begin:
  * sg_attention_run would have to do it inside the step, which could not be replayed then. */
-void sg_attention_enter(const sg_attention *a, sg_stream *s, double timestep);
+void sg_attention_set_timestep(const sg_attention *a, sg_stream *s, double timestep);
 
 /* y = attention of q, k, v, which stand in the order of the policy; k and v [m, hk, d]. args as of sg_attend, bias and
  * key_bias absent; what runs dense wants y of q's dtype. timestep, of 1000, chooses the bucket of tuned thresholds.
@@ -69,7 +69,7 @@ void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, 
 typedef struct sg_attention_count {
     sg_attention_kind kind;
     sg_attention_why  why;
-    int64_t           blocks, kept; /* pairs of blocks in sight, and those computed; 0: it did not run */
+    int64_t           blocks, kept; /* visible pairs of blocks, and those computed; 0: it did not run */
     double            mass;         /* predicted share of the mass, or of the error, in what is kept; mean */
     int64_t           groups;       /* of 32 queries, times kept blocks: what the PV filter looks at */
     int64_t           skipped;      /* of these, left out by it */

@@ -14,7 +14,7 @@ static const float shares[SG_TUNE_AMOUNTS] = {.01f, .02f, .03f, .04f,  .05f, .06
 static const float masses[SG_TUNE_AMOUNTS] = {.02f, .05f, .1f,  .15f, .2f,  .25f,  .3f,  .35f,  .4f,   .45f, .5f,
                                               .55f, .6f,  .65f, .7f,  .74f, .78f,  .82f, .85f,  .88f,  .9f,  .92f,
                                               .94f, .95f, .96f, .97f, .98f, .985f, .99f, .995f, .999f, 1.0f};
-static const float lambdas[SG_TUNE_LAMBDAS] = {20, 16, 13, 11, 9.5f, 8, 7, 6, 5, 4, 3, 2};
+static const float pv_thresholds[SG_TUNE_PV_THRESHOLDS] = {20, 16, 13, 11, 9.5f, 8, 7, 6, 5, 4, 3, 2};
 
 enum { LAST = SG_TUNE_AMOUNTS - 1 };
 
@@ -41,7 +41,7 @@ struct sg_tune {
 typedef struct call {
     const sg_tune        *t;
     const sg_attend_args *a;
-    int64_t               n, h, hk, d, nq, nk, front, back;
+    int64_t               n, h, hk, d, nq, nk, text_prefix, text_suffix;
     int                   layer, step, pass;
     sg_tensor             score, bias, k_mean, v_mean; /* host */
 } call;
@@ -87,7 +87,7 @@ sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e)
     if (!(o->least >= 0 && o->least <= 1)) return sg_error_set(e, SG_E_ARG, "%g is no least amount", o->least);
     if (o->buckets < 1 || o->every < 0) return sg_error_set(e, SG_E_ARG, "%d buckets", o->buckets);
     unsigned mask = o->cpu_mask;
-    SG_TRY(sg_cpu_mask_held(&mask, e));
+    SG_TRY(sg_cpu_mask_resolve(&mask, e));
     sg_tune *const t = calloc(1, sizeof *t);
     if (!t) return sg_error_set(e, SG_E_MEMORY, "no memory to tune");
     t->o = *o;
@@ -110,7 +110,7 @@ void sg_tune_close(sg_tune **t)
 }
 
 /* The first call tells how many there are of each. */
-static bool meet(sg_tune *t, sg_stream *s, const sg_attention_shape *shape)
+static bool merge(sg_tune *t, sg_stream *s, const sg_attention_shape *shape)
 {
     const sg_attention_shape *const had = &t->shape;
     if (had->layers) {
@@ -153,18 +153,18 @@ static int choose_amount(const sg_tune *t, const curve *c)
 }
 
 /* The error of an amount with a filter on top: what the filter adds was seen at amounts that were near it. */
-static double filtered(const sg_tune_loss *l, int amount, int lambda)
+static double filtered(const sg_tune_loss *l, int amount, int pv_threshold)
 {
-    return ratio(l->error[amount], l->size) + ratio(l->filtered[lambda] - l->filter_error, l->filter_size);
+    return ratio(l->error[amount], l->size) + ratio(l->filtered[pv_threshold] - l->filter_error, l->filter_size);
 }
 
-/* The smallest lambda from which on all stay under the bound; -1: none does, or it leaves out too little. */
-static int choose_lambda(const sg_tune *t, const curve *c, int amount)
+/* The smallest pv_threshold from which on all stay under the bound; -1: none does, or it leaves out too little. */
+static int choose_pv_threshold(const sg_tune *t, const curve *c, int amount)
 {
     const sg_tune_loss *const l = &c->seen;
     int                       i = -1;
     if (!(t->o.l2 > t->o.l1)) return -1;
-    while (i + 1 < SG_TUNE_LAMBDAS && l->filter_size > 0 && filtered(l, amount, i + 1) <= t->o.l2) i++;
+    while (i + 1 < SG_TUNE_PV_THRESHOLDS && l->filter_size > 0 && filtered(l, amount, i + 1) <= t->o.l2) i++;
     return i >= 0 && l->skipped[i] >= 0.02 * l->filter_blocks ? i : -1;
 }
 
@@ -196,7 +196,7 @@ static int by_score(const void *a, const void *b)
 static bool is_fixed(const call *c, int64_t j)
 {
     const int64_t from = j * SG_BLOCK_K, to = from + SG_BLOCK_K;
-    return to > c->n - c->back || from < c->front || j < c->t->o.policy.sink;
+    return to > c->n - c->text_suffix || from < c->text_prefix || j < c->t->o.policy.sink;
 }
 
 /* How many of the best the rule takes. */
@@ -249,7 +249,7 @@ static sg_tensor host(sg_stream *s, int64_t a, int64_t b, int64_t c) { return ho
 static void predict(call *c, sg_stream *s)
 {
     const sg_policy *const p = &c->t->o.policy;
-    const bool             sub = p->score != SG_SCORE_MEAN, weigh = p->score == SG_SCORE_ERROR;
+    const bool             sub = p->score != SG_SCORE_MEAN, by_error = p->score == SG_SCORE_ERROR;
     const bool             biased = p->tail && p->tail_bias != SG_TAIL_BIAS_NONE;
     const int64_t          fine = sg_div_up(c->n, SG_BLOCK_SUB), h = c->h, hk = c->hk, d = c->d;
     sg_tensor              t[7];
@@ -263,8 +263,8 @@ static void predict(call *c, sg_stream *s)
     sg_pool(s, .mean = c->k_mean, .var = t[K_VAR], .sub = t[K_SUB], .x = c->a->k, .block = SG_BLOCK_K);
     sg_pool(s, .mean = c->v_mean, .var = t[V_VAR], .x = c->a->v, .block = SG_BLOCK_K);
     sg_score(s, .y = c->score, .q = sub ? t[Q_SUB] : t[Q], .k = sub ? t[K_SUB] : c->k_mean,
-             .k_var = weigh ? t[K_VAR] : none, .v_var = weigh ? t[V_VAR] : none, .scale = c->a->scale, .sub = sub,
-             .n = c->n, .m = c->n, .front = c->front, .back = c->back);
+             .k_var = by_error ? t[K_VAR] : none, .v_var = by_error ? t[V_VAR] : none, .scale = c->a->scale, .sub = sub,
+             .n = c->n, .m = c->n, .text_prefix = c->text_prefix, .text_suffix = c->text_suffix);
     if (biased)
         sg_tail_bias(s, .y = c->bias, .q_mean = t[Q], .q_var = t[Q_VAR], .k_var = t[K_VAR],
                      .rule = p->tail_bias == SG_TAIL_BIAS_HALF ? SG_TAIL_HALF : SG_TAIL_RANK1, .scale = c->a->scale);
@@ -342,10 +342,10 @@ static void bench_close(bench *b)
     free(b->work);
 }
 
-static void look(const call *c, const sg_tune_keys *keys, sample *m, bench *b)
+static void measure(const call *c, const sg_tune_keys *keys, sample *m, bench *b)
 {
     int32_t      count[SG_TUNE_AMOUNTS];
-    sg_tune_rows r = {.q = b->q, .rank = b->rank, .count = count, .lambda = lambdas, .filter = m->filter};
+    sg_tune_rows r = {.q = b->q, .rank = b->rank, .count = count, .pv_threshold = pv_thresholds, .filter = m->filter};
     rank_blocks(c, m, b->by, b->rank, count);
     if (c->t->o.policy.tail) r.bias = b->bias;
     for (int64_t j = 0; j < c->nk; j++)
@@ -364,9 +364,9 @@ static void look(const call *c, const sg_tune_keys *keys, sample *m, bench *b)
 static int64_t choose_samples(const call *c, int64_t head, sample *out)
 {
     const sg_tune *const t = c->t;
-    const int64_t        first = sg_div_up(c->front, SG_BLOCK_Q), blocks = (c->n - c->back) / SG_BLOCK_Q - first;
-    const int64_t        every = blocks / 2 < t->o.every ? (blocks > 1 ? blocks / 2 : 1) : t->o.every;
-    int64_t              found = 0;
+    const int64_t first = sg_div_up(c->text_prefix, SG_BLOCK_Q), blocks = (c->n - c->text_suffix) / SG_BLOCK_Q - first;
+    const int64_t every = blocks / 2 < t->o.every ? (blocks > 1 ? blocks / 2 : 1) : t->o.every;
+    int64_t       found = 0;
     for (int64_t i = (3 * c->step + 5 * c->pass + c->layer + 7 * head) % every; i < blocks; i += every, found++)
         if (out)
             out[found] = (sample){.head = head,
@@ -383,7 +383,7 @@ static void add_loss(sg_tune_loss *to, const sg_tune_loss *l)
     to->filter_error += l->filter_error;
     to->filter_blocks += l->filter_blocks;
     for (int a = 0; a < SG_TUNE_AMOUNTS; a++) to->error[a] += l->error[a];
-    for (int i = 0; i < SG_TUNE_LAMBDAS; i++) {
+    for (int i = 0; i < SG_TUNE_PV_THRESHOLDS; i++) {
         to->filtered[i] += l->filtered[i];
         to->skipped[i] += l->skipped[i];
     }
@@ -405,7 +405,7 @@ static void add_samples(sg_tune *t, const call *c, const sample *m, int64_t coun
 }
 
 /* The heads of queries that one head of keys serves. */
-static void see_heads(sg_tune *t, const call *c, sg_stream *s, const sg_tune_keys *keys, int64_t from, int64_t to)
+static void observe_heads(sg_tune *t, const call *c, sg_stream *s, const sg_tune_keys *keys, int64_t from, int64_t to)
 {
     const int64_t group = c->h / c->hk;
     int64_t       count = 0;
@@ -420,7 +420,7 @@ static void see_heads(sg_tune *t, const call *c, sg_stream *s, const sg_tune_key
         whole = bench_open(&b, c) && whole;
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < count; i++)
-            if (whole) look(c, &keys[all[i].head / group - from], &all[i], &b);
+            if (whole) measure(c, &keys[all[i].head / group - from], &all[i], &b);
         bench_close(&b);
     }
     if (!whole) sg_fail(s, SG_E_MEMORY, "no memory to tune %lld tokens", (long long)c->n);
@@ -436,21 +436,21 @@ static void see_heads(sg_tune *t, const call *c, sg_stream *s, const sg_tune_key
 enum { KEYS_BYTES = 1 << 28 };
 
 /* As many heads at once as have room, so that threads find work. */
-static void see_call(sg_tune *t, const call *c, sg_stream *s)
+static void observe_call(sg_tune *t, const call *c, sg_stream *s)
 {
     const size_t        one = keys_count(c), most = KEYS_BYTES / (one * sizeof(float));
     const int64_t       at_once = most < 1 ? 1 : most < (size_t)c->hk ? (int64_t)most : c->hk;
-    float *const        room = malloc((size_t)at_once * one * sizeof *room);
+    float *const        buffer = malloc((size_t)at_once * one * sizeof *buffer);
     sg_tune_keys *const keys = calloc((size_t)at_once, sizeof *keys);
-    if (!room || !keys) sg_fail(s, SG_E_MEMORY, "no memory to tune %lld tokens", (long long)c->n);
+    if (!buffer || !keys) sg_fail(s, SG_E_MEMORY, "no memory to tune %lld tokens", (long long)c->n);
     for (int64_t from = 0; !s->status && from < c->hk; from += at_once) {
         const int64_t to = from + at_once < c->hk ? from + at_once : c->hk;
 #pragma omp parallel for
-        for (int64_t i = from; i < to; i++) keys[i - from] = pack_keys(c, i, room + (size_t)(i - from) * one);
-        see_heads(t, c, s, keys, from, to);
+        for (int64_t i = from; i < to; i++) keys[i - from] = pack_keys(c, i, buffer + (size_t)(i - from) * one);
+        observe_heads(t, c, s, keys, from, to);
     }
     free(keys);
-    free(room);
+    free(buffer);
 }
 
 double sg_tune_seconds(const sg_tune *t) { return t->seconds; }
@@ -469,8 +469,8 @@ static sg_attend_args fetched(sg_stream *s, const sg_attend_args *a)
 }
 
 /* s computes where args lies, which is the host. */
-static void see(sg_tune *t, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
-                const sg_attend_args *args)
+static void observe(sg_tune *t, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
+                    const sg_attend_args *args)
 {
     call c = {.t = t,
               .a = args,
@@ -478,32 +478,32 @@ static void see(sg_tune *t, sg_stream *s, const sg_attention_shape *shape, int l
               .h = args->q.dim[1],
               .hk = args->k.dim[1],
               .d = args->q.dim[2],
-              .front = shape->front,
-              .back = shape->back,
+              .text_prefix = shape->text_prefix,
+              .text_suffix = shape->text_suffix,
               .layer = layer,
               .step = step,
               .pass = pass};
     c.nq = sg_div_up(c.n, SG_BLOCK_Q);
     c.nk = sg_div_up(c.n, SG_BLOCK_K);
     predict(&c, s);
-    if (!s->status) see_call(t, &c, s);
+    if (!s->status) observe_call(t, &c, s);
     free(c.score.data);
     free(c.bias.data);
     free(c.k_mean.data);
     free(c.v_mean.data);
 }
 
-void sg_tune_see(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
-                 double timestep, const sg_attend_args *args)
+void sg_tune_hook(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
+                  double timestep, const sg_attend_args *args)
 {
     sg_tune *const          t = context;
     const sg_backend *const host = t->o.host;
-    if (s->status || !meet(t, s, shape)) return;
+    if (s->status || !merge(t, s, shape)) return;
     t->timestep[step] = timestep;
     sg_attend_args here = host ? fetched(s, args) : *args; /* waits for what the device did before */
-    sg_stream      own = host ? sg_stream_on(host) : (sg_stream){0};
+    sg_stream      own = host ? sg_stream_of(host) : (sg_stream){0};
     const double   start = sg_seconds();
-    if (!s->status) see(t, host ? &own : s, shape, layer, step, pass, &here);
+    if (!s->status) observe(t, host ? &own : s, shape, layer, step, pass, &here);
     t->seconds += sg_seconds() - start;
     if (!host) return;
     if (own.status) sg_fail(s, own.status, "%s", own.why);
@@ -518,10 +518,10 @@ static void choose_one(const sg_tune *t, const curve *c, int64_t i)
 {
     const sg_thresholds *const out = &t->thresholds;
     sg_tune_figure *const      f = &t->figure[i];
-    const int                  a = choose_amount(t, c), l = a < LAST ? choose_lambda(t, c, a) : -1;
+    const int                  a = choose_amount(t, c), l = a < LAST ? choose_pv_threshold(t, c, a) : -1;
     out->amount[i] = t->amounts[a];
     out->theta[i] = -1;
-    out->lambda[i] = l >= 0 ? lambdas[l] : 0;
+    out->pv_threshold[i] = l >= 0 ? pv_thresholds[l] : 0;
     *f = (sg_tune_figure){.density = (float)ratio(c->kept[a], c->blocks),
                           .l1 = (float)ratio(c->seen.error[a], c->seen.size),
                           .l1_checked = (float)ratio(c->held.error[a], c->held.size),
@@ -561,7 +561,7 @@ sg_status sg_tune_choose(sg_tune *t, const sg_thresholds **out, const sg_tune_fi
                                     .from = t->numbers,
                                     .amount = t->numbers + from,
                                     .theta = t->numbers + from + count,
-                                    .lambda = t->numbers + from + 2 * count};
+                                    .pv_threshold = t->numbers + from + 2 * count};
     for (int b = 0; b < t->o.buckets; b++) t->thresholds.from[b] = border(t, b);
     for (int b = 0; b < t->o.buckets; b++)
         if (isnan(t->thresholds.from[b])) return sg_error_set(e, SG_E_ARG, "tuning ended before the last step");

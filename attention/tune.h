@@ -33,9 +33,9 @@ typedef struct sg_tune sg_tune;
 sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e) SG_MUST_USE;
 void      sg_tune_close(sg_tune **t);
 
-/* For sg_policy's `see`, with the sg_tune as context: takes a sample of what passes. What it finds adds up
+/* For sg_policy's `on_begin`, with the sg_tune as context: takes a sample of what passes. What it finds adds up
  * over passes, steps and renders of one number of steps, layers and heads; a failure is latched in s. */
-sg_attention_see sg_tune_see;
+sg_attention_hook sg_tune_hook;
 
 /* Of one head in one bucket: how it does with what was chosen. */
 typedef struct sg_tune_figure {
@@ -46,10 +46,10 @@ typedef struct sg_tune_figure {
     float skipped;        /* of the kept blocks, left out by the filter; a share */
 } sg_tune_figure;
 
-/* The smallest amounts from `least` on that stay under l1, and the smallest lambdas that stay under l2; heads that would skip
- * less than a tenth of their blocks keep all, and a filter that leaves out less than a fiftieth is off. Both arrays are t's,
- * valid until the next call with t; figures are [buckets][layers][heads]. SG_E_ARG when nothing was seen: no sequence was
- * long enough. */
+/* The smallest amounts from `least` on that stay under l1, and the smallest PV thresholds that stay under l2; heads
+ * that would skip less than a tenth of their blocks keep all, and a filter that leaves out less than a fiftieth is off.
+ * Both arrays are t's, valid until the next call with t; figures are [buckets][layers][heads]. SG_E_ARG when nothing
+ * was seen: no sequence was long enough. */
 sg_status sg_tune_choose(sg_tune *t, const sg_thresholds **out, const sg_tune_figure **figures,
                          sg_error *e) SG_MUST_USE;
 

@@ -49,7 +49,7 @@ static const sg_memory host_memory = {
 static sg_status open_cpu(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
     unsigned mask = o->cpu_mask;
-    SG_TRY(sg_cpu_mask_held(&mask, e));
+    SG_TRY(sg_cpu_mask_resolve(&mask, e));
     sg_cpu *const c = sg_cpu_open(o->threads, mask, b->total_bytes / 8);
     if (!c) return sg_error_set(e, SG_E_MEMORY, "no memory for the cpu backend");
     char brand[64];
@@ -136,14 +136,14 @@ void sg_backend_close(sg_backend **b)
     *b = NULL;
 }
 
-void sg_backend_enter(const sg_backend *b)
+void sg_backend_make_current(const sg_backend *b)
 {
-    if (b->enter) b->enter(b);
+    if (b->make_current) b->make_current(b);
 }
 
-sg_stream sg_stream_on(const sg_backend *b)
+sg_stream sg_stream_of(const sg_backend *b)
 {
-    sg_backend_enter(b);
+    sg_backend_make_current(b);
     return (sg_stream){.ops = b->ops, .memory = b->memory, .backend = b, .impl = b->impl};
 }
 

@@ -43,8 +43,8 @@ typedef struct sg_backend_options {
     unsigned    cpu_mask; /* allowed features; 0: those that the variable SPARGE_GEN_CPUMASK names, all without it */
     unsigned    gpu_mask; /* what cuda may use, all of which must be there; auto then takes no other backend. 0: all */
     int         device;   /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
-    int         local_rank; /* device 0: this process's number among those of its host, which take the GPUs in turn */
-    int64_t     dnn_least;  /* multiply-adds from which cuda asks cuDNN; 0: where it pays; 1: always, for tests */
+    int         local_rank;   /* device 0: this process's number among those of its host, which take the GPUs in turn */
+    int64_t     dnn_min_macs; /* multiply-adds from which cuda asks cuDNN; 0: where it pays; 1: always, for tests */
 } sg_backend_options;
 
 typedef struct sg_backend {
@@ -52,8 +52,8 @@ typedef struct sg_backend {
     const sg_ops    *ops;
     const sg_memory *memory;
     void            *impl;
-    void (*enter)(const struct sg_backend *); /* sg_backend_enter; NULL: any thread may use b as it is */
-    sg_dtype dtype;                           /* SG_F32 or SG_BF16: the faster for products here, what "auto" means */
+    void (*make_current)(const struct sg_backend *); /* sg_backend_make_current; NULL: any thread may use b as it is */
+    sg_dtype dtype;  /* SG_F32 or SG_BF16: the faster for products here, what "auto" means */
     sg_dtype values; /* of v, as attend_blocks likes it: SG_I8, or SG_BF16 for v as it comes; SG_F32: no such op here */
     bool     f8;     /* quantise and attend_blocks take values as F8, too */
     bool     host_memory; /* device memory is host memory: mapped weights serve as they are */
@@ -75,10 +75,10 @@ sg_status sg_backend_choose_gpu(int *out, const sg_backend_options *o, int gpus,
 
 /* Makes b's GPU the calling thread's current device, which CUDA keeps for each thread: streams of b may be used by this
  * thread from here on. */
-void sg_backend_enter(const sg_backend *b);
+void sg_backend_make_current(const sg_backend *b);
 
 /* A stream of b without memory: give keep and scratch their blocks before use. Enters b. */
-sg_stream sg_stream_on(const sg_backend *b);
+sg_stream sg_stream_of(const sg_backend *b);
 
 /* Bytes that the backend holds for packed weights and library scratch. Packed weights never take more than an eighth of
  * total_bytes: what does not fit is packed anew at every use. */

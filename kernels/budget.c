@@ -39,7 +39,7 @@ static sg_verdict judge_integers(sg_tensor got, sg_tensor truth, sg_tensor round
         const int64_t g = integer(got, i), t = integer(truth, i), r = integer(rounded, i);
         if (g == t || (got.dtype == SG_U8 && g == r) || ((got.dtype == SG_I8 || got.dtype == SG_F8) && t != r))
             continue;
-        return (sg_verdict){.fault = "an integer differs", .top = fabs((double)(g - t)), .at = i};
+        return (sg_verdict){.fault = "an integer differs", .largest = fabs((double)(g - t)), .at = i};
     }
     return (sg_verdict){0};
 }
@@ -49,7 +49,7 @@ sg_verdict sg_budget_judge(sg_tensor got, sg_tensor truth, sg_tensor rounded, in
     if (got.dtype == SG_I32 || got.dtype == SG_U8 || got.dtype == SG_I8 || got.dtype == SG_F8)
         return judge_integers(got, truth, rounded);
     sg_verdict v = {0};
-    double     square = 0, budget = 0, scale = 0, budget_top = 0, scale_top = 0;
+    double     square = 0, budget = 0, scale = 0, budget_largest = 0, scale_largest = 0;
     int64_t    count = 0;
     for (int64_t i = 0; i < sg_count(got); i++) {
         const double g = (double)sg_load(&got, i), t = (double)sg_load(&truth, i), r = (double)sg_load(&rounded, i);
@@ -61,12 +61,12 @@ sg_verdict sg_budget_judge(sg_tensor got, sg_tensor truth, sg_tensor rounded, in
         }
         if (!isfinite(t)) continue;
         const double e = fabs(g - t), b = fabs(r - t);
-        if (e > v.top) {
-            v.top = e;
+        if (e > v.largest) {
+            v.largest = e;
             v.at = i;
         }
-        budget_top = fmax(budget_top, b);
-        scale_top = fmax(scale_top, fabs(t));
+        budget_largest = fmax(budget_largest, b);
+        scale_largest = fmax(scale_largest, fabs(t));
         square += e * e;
         budget += b * b;
         scale += t * t;
@@ -76,14 +76,14 @@ sg_verdict sg_budget_judge(sg_tensor got, sg_tensor truth, sg_tensor rounded, in
     const double usual = sqrt(scale / (double)count);
     v.rms = sqrt(square / (double)count);
     v.rms_max = 2 * sqrt(budget / (double)count) + ulp(got.dtype, usual) + cuts(cut, usual);
-    v.top_max = 4 * budget_top + ulp(got.dtype, scale_top) + cuts(cut, scale_top);
+    v.largest_max = 4 * budget_largest + ulp(got.dtype, scale_largest) + cuts(cut, scale_largest);
     if (v.rms > v.rms_max) v.fault = "too far from the truth on the whole";
-    if (v.top > v.top_max) v.fault = "too far from the truth";
+    if (v.largest > v.largest_max) v.fault = "too far from the truth";
     return v;
 }
 
 void sg_verdict_text(char *out, size_t size, const sg_verdict *v)
 {
     snprintf(out, size, "%s: largest error %.3g at %lld, %.3g allowed; root mean square %.3g, %.3g allowed",
-             v->fault ? v->fault : "passed", v->top, (long long)v->at, v->top_max, v->rms, v->rms_max);
+             v->fault ? v->fault : "passed", v->largest, (long long)v->at, v->largest_max, v->rms, v->rms_max);
 }

@@ -24,7 +24,7 @@
  * The largest of a few errors is a matter of luck, hence the 4; it is there for errors in one place, which are not
  * small. NaN and infinities must stand where the truth has them, except where the rounded oracle cannot tell either.
  * Integers must equal the truth. U8, which is rounded from a float, may equal the rounded oracle instead; so a mask, which
- * both oracles decide alike, must equal the truth. I8 and F8 may be anything where the two differ: what a broken scale makes
+ * both oracles decide, must equal the truth. I8 and F8 may be anything where the two differ: what a broken scale makes
  * of a number does not matter; F8 is judged here as what quantise writes, bit by bit. */
 #ifndef SG_BUDGET_H
 #define SG_BUDGET_H
@@ -36,10 +36,10 @@ extern "C" {
 #endif
 
 typedef struct sg_verdict {
-    const char *fault;        /* NULL: passed; else what is wrong, for a person */
-    double      rms, rms_max; /* error, and what is allowed */
-    double      top, top_max; /* largest error, and what is allowed */
-    int64_t     at;           /* element at fault, or that of the largest error */
+    const char *fault;                /* NULL: passed; else what is wrong, for a person */
+    double      rms, rms_max;         /* error, and what is allowed */
+    double      largest, largest_max; /* largest error, and what is allowed */
+    int64_t     at;                   /* element at fault, or that of the largest error */
 } sg_verdict;
 
 /* Three tensors of one shape and dtype, in host memory. cut: so many products of each sum went through tensor cores that

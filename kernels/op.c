@@ -45,10 +45,10 @@ void sg_download(sg_stream *s, void *host, sg_tensor t)
     if (e) sg_fail(s, e, "download of %zu bytes failed", sg_bytes(t));
 }
 
-void sg_step_begin(sg_stream *s, int like)
+void sg_step_begin(sg_stream *s, int repeats)
 {
     if (s->status || !s->ops->step_begin) return;
-    const sg_status e = s->ops->step_begin(s, like);
+    const sg_status e = s->ops->step_begin(s, repeats);
     if (e) sg_fail(s, e, "a step cannot begin");
 }
 
@@ -144,7 +144,7 @@ ALL_SERVED(permute)
 ALL_SERVED(copy)
 ALL_SERVED(combine)
 ALL_SERVED(rgb8)
-ALL_SERVED(count_bad)
+ALL_SERVED(count_non_finite)
 SG_BLOCK_OPS(ALL_SERVED)
 
 /* ---- what fits ---- */
@@ -196,7 +196,8 @@ static bool norm_fits(const sg_norm_args *a)
     const int64_t c = last(a->x);
     return is_real(a->y) && is_real(a->x) && same_shape(a->y, a->x) && maybe1(a->w, c) && maybe1(a->b, c) &&
            maybe1(a->scale, c) && maybe1(a->shift, c) && apart(a->y, a->x) &&
-           (a->bad.rank == 0 || (a->kind == SG_NORM_LAYER && a->bad.dtype == SG_I32 && is1(a->bad, 1)));
+           (a->non_finite.rank == 0 ||
+            (a->kind == SG_NORM_LAYER && a->non_finite.dtype == SG_I32 && is1(a->non_finite, 1)));
 }
 
 static bool rope_fits(const sg_rope_args *a)
@@ -260,9 +261,9 @@ static bool conv_fits(const sg_conv_args *a)
     int64_t out[3];
     for (int k = 0; k < 3; k++) {
         const int64_t pad = k ? (int64_t)a->pad[2 * k - 2] + a->pad[2 * k - 1] : 0;
-        const int64_t room = x.dim[k] + pad - w.dim[2 + k];
-        if (a->stride[k] < 1 || room < 0 || pad < 0) return false;
-        out[k] = room / a->stride[k] + 1;
+        const int64_t extent = x.dim[k] + pad - w.dim[2 + k];
+        if (a->stride[k] < 1 || extent < 0 || pad < 0) return false;
+        out[k] = extent / a->stride[k] + 1;
     }
     for (int k = 0; k < 4; k++)
         if (a->pad[k] < 0) return false;
@@ -325,7 +326,7 @@ static bool rgb8_fits(const sg_rgb8_args *a)
     return is_real(a->x) && a->y.dtype == SG_U8 && same_shape(a->y, a->x) && last(a->x) == 3 && apart(a->y, a->x);
 }
 
-static bool count_bad_fits(const sg_count_bad_args *a)
+static bool count_non_finite_fits(const sg_count_non_finite_args *a)
 {
     return is_real(a->x) && a->y.dtype == SG_I32 && is1(a->y, 1) && apart(a->y, a->x);
 }
@@ -361,15 +362,15 @@ static bool pool_fits(const sg_pool_args *a)
                                : group == 0 && a->scale.rank == 0;
     return is_f32(a->mean) && is3(a->mean, b, h, d) && f32_or_none3(a->var, b, h, d) &&
            f32_or_none3(a->sub, sg_div_up(n, SG_BLOCK_SUB), h, d) && f32_or_none2(a->total, h, d) &&
-           (a->reach.rank == 0 || (a->total.rank && is_f32(a->reach) && is2(a->reach, h, d))) && packed &&
-           all_apart(&a->mean, sg_pool_tensors, sg_pool_outputs);
+           (a->channel_scale.rank == 0 || (a->total.rank && is_f32(a->channel_scale) && is2(a->channel_scale, h, d))) &&
+           packed && all_apart(&a->mean, sg_pool_tensors, sg_pool_outputs);
 }
 
-static bool alike_fits(const sg_alike_args *a)
+static bool self_similarity_fits(const sg_self_similarity_args *a)
 {
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
     return is_real(a->x) && a->x.rank == 3 && a->block > 0 && is_f32(a->y) && is2(a->y, sg_div_up(n, a->block), h) &&
-           f32_or_none2(a->center, h, d) && all_apart(&a->y, sg_alike_tensors, sg_alike_outputs);
+           f32_or_none2(a->center, h, d) && all_apart(&a->y, sg_self_similarity_tensors, sg_self_similarity_outputs);
 }
 
 /* I8 [h, n, d], or F8 [h, d, n] of whole blocks */
@@ -388,15 +389,16 @@ static bool quantise_fits(const sg_quantise_args *a)
 }
 
 /* Whether what fixes blocks is there as it should be; nq, nk of the two sides, h and hk their heads. */
-static bool fixed_fits(sg_tensor q_alike, sg_tensor k_alike, sg_tensor theta, int64_t n, int64_t m, int64_t h,
-                       int64_t front, int64_t back)
+static bool fixed_fits(sg_tensor q_similarity, sg_tensor k_similarity, sg_tensor theta, int64_t n, int64_t m, int64_t h,
+                       int64_t text_prefix, int64_t text_suffix)
 {
-    if (n < 1 || m < 1 || front < 0 || back < 0) return false;
+    if (n < 1 || m < 1 || text_prefix < 0 || text_suffix < 0) return false;
     const bool judged = theta.rank > 0;
-    if (judged != (q_alike.rank > 0) || judged != (k_alike.rank > 0)) return false;
-    return !judged || (is_f32(theta) && is1(theta, h) && is_f32(q_alike) && is2(q_alike, sg_div_up(n, SG_BLOCK_Q), h) &&
-                       is_f32(k_alike) && k_alike.rank == 2 && serves(h, k_alike.dim[1]) &&
-                       is2(k_alike, sg_div_up(m, SG_BLOCK_K), k_alike.dim[1]));
+    if (judged != (q_similarity.rank > 0) || judged != (k_similarity.rank > 0)) return false;
+    return !judged ||
+           (is_f32(theta) && is1(theta, h) && is_f32(q_similarity) && is2(q_similarity, sg_div_up(n, SG_BLOCK_Q), h) &&
+            is_f32(k_similarity) && k_similarity.rank == 2 && serves(h, k_similarity.dim[1]) &&
+            is2(k_similarity, sg_div_up(m, SG_BLOCK_K), k_similarity.dim[1]));
 }
 
 static bool score_fits(const sg_score_args *a)
@@ -409,8 +411,8 @@ static bool score_fits(const sg_score_args *a)
            is3(a->k, a->sub ? sg_div_up(m, SG_BLOCK_SUB) : nk, hk, d) && is_f32(a->y) && is3(a->y, h, nq, nk) &&
            f32_or_none3(a->k_var, nk, hk, d) && (a->k_var.rank > 0) == (a->v_var.rank > 0) &&
            (a->v_var.rank == 0 || (is_f32(a->v_var) && is3(a->v_var, nk, hk, a->v_var.dim[2]))) &&
-           fixed_fits(a->q_alike, a->k_alike, a->theta, n, m, h, a->front, a->back) && (!a->causal || n == m) &&
-           all_apart(&a->y, sg_score_tensors, sg_score_outputs);
+           fixed_fits(a->q_similarity, a->k_similarity, a->theta, n, m, h, a->text_prefix, a->text_suffix) &&
+           (!a->causal || n == m) && all_apart(&a->y, sg_score_tensors, sg_score_outputs);
 }
 
 static bool select_fits(const sg_select_args *a)
@@ -421,7 +423,7 @@ static bool select_fits(const sg_select_args *a)
            a->kept.dtype == SG_I32 && is2(a->kept, h, 2) && is_f32(a->mass) && is1(a->mass, h) && a->sink >= 0 &&
            (a->rule == SG_SELECT_GIVEN || (is_f32(a->amount) && is1(a->amount, h))) &&
            (!a->heads || a->rule == SG_SELECT_TOPK) && (!a->causal || a->n == a->m) &&
-           fixed_fits(a->q_alike, a->k_alike, a->theta, a->n, a->m, h, a->front, a->back) &&
+           fixed_fits(a->q_similarity, a->k_similarity, a->theta, a->n, a->m, h, a->text_prefix, a->text_suffix) &&
            all_apart(&a->keep, sg_select_tensors, sg_select_outputs);
 }
 
@@ -457,9 +459,9 @@ static bool attend_blocks_fits(const sg_attend_blocks_args *a)
     const bool    values = is_real(a->v) ? is3(a->v, m, hk, d) && a->v_scale.rank == 0
                                          : is_packed(a->v, hk, m, d) && is_f32(a->v_scale) && is2(a->v_scale, hk, d);
     const bool    keeps = a->keep.rank == 0 || (a->keep.dtype == SG_U8 && is3(a->keep, h, nq, 8 * sg_div_up(nk, 64)));
-    const bool    filters = a->lambda.rank
-                                ? is_f32(a->lambda) && is1(a->lambda, h) && is_f32(a->skips) && is2(a->skips, h, 2)
-                                : a->skips.rank == 0;
+    const bool    filters = a->pv_threshold.rank ? is_f32(a->pv_threshold) && is1(a->pv_threshold, h) &&
+                                                    is_f32(a->skips) && is2(a->skips, h, 2)
+                                                 : a->skips.rank == 0;
     return is_real(a->y) && is3(a->y, n, h, d) && a->k.dim[2] == d && is_f32(a->q_scale) &&
            is2(a->q_scale, sg_div_up(n, a->q_group), h) && is_f32(a->k_scale) &&
            is2(a->k_scale, sg_div_up(m, a->k_group), hk) && values && f32_or_none2(a->v_center, hk, d) && keeps &&
@@ -489,8 +491,8 @@ bool sg_reads_output(const char *op, const void *args)
 {
     if (strcmp(op, "linear") == 0) return ((const sg_linear_args *)args)->add;
     if (strcmp(op, "conv") == 0) return ((const sg_conv_args *)args)->add;
-    if (strcmp(op, "norm") == 0) return ((const sg_norm_args *)args)->bad.rank > 0;
-    return strcmp(op, "gate_add") == 0 || strcmp(op, "count_bad") == 0;
+    if (strcmp(op, "norm") == 0) return ((const sg_norm_args *)args)->non_finite.rank > 0;
+    return strcmp(op, "gate_add") == 0 || strcmp(op, "count_non_finite") == 0;
 }
 
 #define X(op)                                                                                                          \

@@ -71,10 +71,10 @@ typedef enum sg_norm_kind {
     SG_NORM_GROUP  /* later: LAYER's formula over the channels of a group, at all places of a chunk: see groups */
 } sg_norm_kind;
 
-/* y = act((norm(x) w + b) (1 + scale) + shift), along the last dimension. bad += how many rows of x have a mean that is
- * not finite, for there is a NaN or an infinity in them, or their sum is beyond F32; only LAYER tells. */
+/* y = act((norm(x) w + b) (1 + scale) + shift), along the last dimension. non_finite += how many rows of x have a mean
+ * that is not finite, for there is a NaN or an infinity in them, or their sum is beyond F32; only LAYER tells. */
 typedef struct sg_norm_args {
-    sg_tensor y, bad;                /* [.., c] I32 [1]? */
+    sg_tensor y, non_finite;         /* [.., c] I32 [1]? */
     sg_tensor x, w, b, scale, shift; /* [.., c] [c]? [c]? [c]? [c]? */
     /* Later: modulation of each token. scale and shift are [r, c], and row t of x takes their row row[t]. */
     sg_tensor row; /* I32 [rows of x]? */
@@ -89,7 +89,7 @@ typedef struct sg_norm_args {
 } sg_norm_args;
 SG_TENSORS(norm, 2, place_shift);
 
-/* y = the pairs (v[2i], v[2i+1]) of every head turned by the angle of (row, i). v = x, or, where w is given,
+/* y = the pairs (v[2i], v[2i+1]) of every head rotated by the angle of (row, i). v = x, or, where w is given,
  * w x / sqrt(mean(x^2) + eps), the mean over the count(w) numbers of a head or of a whole row. */
 typedef struct sg_rope_args {
     sg_tensor y, x, w, cos, sin; /* [n, h, d] [n, h, d] [d] or [h d]? [n, d/2] [n, d/2]; later: cos, sin [n, h, d/2] */
@@ -208,10 +208,10 @@ typedef struct sg_rgb8_args { /* y = round(255 min(max(x/2 + 1/2, 0), 1)), ties 
 } sg_rgb8_args;
 SG_TENSORS(rgb8, 1, x);
 
-typedef struct sg_count_bad_args { /* y += how many elements of x are NaN or infinite */
+typedef struct sg_count_non_finite_args { /* y += how many elements of x are NaN or infinite */
     sg_tensor y, x;                /* I32 [1], any shape */
-} sg_count_bad_args;
-SG_TENSORS(count_bad, 1, x);
+} sg_count_non_finite_args;
+SG_TENSORS(count_non_finite, 1, x);
 
 /* ---- sparse, quantised attention ----
  *
@@ -221,35 +221,38 @@ SG_TENSORS(count_bad, 1, x);
  * neighbouring heads of queries.
  *
  * Fixed blocks are those that no prediction is trusted for: a last block that is not full, but with `ragged` only of keys;
- * blocks that hold text, which is the first `front` and the last `back` tokens; and, with alike given, those whose alike
- * is not above the theta of the query head. A fixed block of keys is kept for all queries, a fixed block of queries keeps all keys. With `causal`, n =
- * m, and block j of keys is out of sight of block i of queries where all its keys come after all its queries. */
+ * blocks that hold text, which is the first text_prefix and the last text_suffix tokens; and, where self-similarity is
+ * judged, those whose self-similarity is not above the theta of the query head. A fixed block of keys is kept for all
+ * queries, a fixed block of queries keeps all keys. With `causal`, n = m, and block j of keys is hidden from block i of
+ * queries where all its keys come after all its queries. */
 
 enum { SG_BLOCK_Q = 128, SG_BLOCK_K = 64, SG_BLOCK_SUB = 16 };
 
 /* Values as F8 are [h, d, tokens], the row of a channel filled up with zeros to whole blocks of keys. Token t stands at
- * sg_f8_place(t): of 16 neighbours 0 1 8 9, 2 3 10 11, 4 5 12 13, 6 7 14 15, so that the four weights of a row that a lane
- * has of q k^T stand where it needs them as operands of the product with v (SageAttention2, arXiv:2411.10958). */
-static inline int64_t sg_f8_place(int64_t t) { return t / 16 * 16 + t % 8 / 2 * 4 + t / 8 % 2 * 2 + t % 2; }
+ * sg_f8_position(t): of 16 neighbours 0 1 8 9, 2 3 10 11, 4 5 12 13, 6 7 14 15, so that the four weights of a row that
+ * a lane has of q k^T stand where it needs them as operands of the product with v (SageAttention2, arXiv:2411.10958).
+ */
+static inline int64_t sg_f8_position(int64_t t) { return t / 16 * 16 + t % 8 / 2 * 4 + t / 8 % 2 * 2 + t % 2; }
 static inline int64_t sg_f8_row(int64_t tokens) { return sg_div_up(tokens, SG_BLOCK_K) * SG_BLOCK_K; }
 
 /* Over every run of `block` rows of x, for each head and channel: the mean, and var = mean of (x - mean)^2. sub: means of
- * SG_BLOCK_SUB rows; total: of all rows. And, as x is being read, what quantise makes of it: reach, the scale of each
- * channel about total (group 0); y and scale, by groups of `group` rows without a center. */
+ * SG_BLOCK_SUB rows; total: of all rows. And, as x is being read, what quantise makes of it: channel_scale, the scale
+ * of each channel about total (group 0); y and scale, by groups of `group` rows without a center. */
 typedef struct sg_pool_args {
     sg_tensor mean, var, sub, total; /* F32 [b, h, d], [b, h, d]?, [n / 16, h, d]?, [h, d]? */
-    sg_tensor reach, y, scale, x;    /* F32 [h, d]?, with total; I8 [h, n, d]?, with F32 [n / group, h]; [n, h, d] */
+    sg_tensor channel_scale, y, scale,
+        x;                           /* F32 [h, d]?, with total; I8 [h, n, d]?, with F32 [n / group, h]; [n, h, d] */
     int       block, group;          /* a multiple of group, that of SG_BLOCK_SUB; group: 0 without y */
 } sg_pool_args;
 SG_TENSORS(pool, 7, x);
 
 /* How much the rows of a block resemble each other: y = |sum of u / |u||^2 / rows^2, u = x - center. 1: all of one
  * direction; NaN where a row is zero. */
-typedef struct sg_alike_args {
+typedef struct sg_self_similarity_args {
     sg_tensor y, x, center; /* F32 [b, h]; [n, h, d]; F32 [h, d]? */
     int       block;
-} sg_alike_args;
-SG_TENSORS(alike, 1, center);
+} sg_self_similarity_args;
+SG_TENSORS(self_similarity, 1, center);
 
 /* y = the integer nearest to (x - center) r, ties to even, in [-127, 127]. Each `group` rows of a head share r = 1 / scale,
  * scale = largest |x - center| times (1 / 127); with group 0 the rows of a channel do. Subtraction, scale, r (0 for a scale
@@ -265,17 +268,17 @@ typedef struct sg_quantise_args {
 SG_TENSORS(quantise, 2, center);
 
 /* The share of its mass that a block of queries is expected to give to each block of keys: p_ab = softmax over b of scale
- * q_a k_b, over the means of keys in blocks that are in sight and not fixed; y_ij = w_j times the mean over the a in i of
+ * q_a k_b, over the means of keys in visible blocks that are not fixed; y_ij = w_j times the mean over the a in i of
  * the sum over the b in j. q and k are means of whole blocks, or, with sub, of sub-blocks. w_j = sqrt(mean over channels
  * of k_var, times mean over channels of v_var): how wrong a mean stands in for the block's keys and values; 1 without
- * them. 0 for fixed blocks, for those out of sight and for fixed queries. */
+ * them. 0 for fixed blocks, for hidden ones and for fixed queries. */
 typedef struct sg_score_args {
     sg_tensor y, q, k, k_var,
         v_var; /* F32 [h, nq, nk]; [nq or n / 16, h, d]; [nk or m / 16, hk, d]; [nk, hk, d]? x 2 */
-    sg_tensor q_alike, k_alike, theta; /* F32 [nq, h]? [nk, hk]? [h]? */
+    sg_tensor q_similarity, k_similarity, theta; /* F32 [nq, h]? [nk, hk]? [h]? */
     float     scale;
     bool      sub, ragged, causal;
-    int64_t   n, m, front, back; /* tokens */
+    int64_t   n, m, text_prefix, text_suffix; /* tokens */
 } sg_score_args;
 SG_TENSORS(score, 1, theta);
 
@@ -287,18 +290,18 @@ typedef enum sg_select_rule {
 } sg_select_rule;
 
 /* Which blocks of keys each block of queries keeps: bit j % 8 of byte j / 8 of row (head, i). Fixed blocks, and the first
- * `sink` blocks of keys, are added to those that the rule takes, but to GIVEN; blocks out of sight are taken away last.
+ * `sink` blocks of keys, are added to those that the rule takes, but to GIVEN; hidden blocks are taken away last.
  * With `heads`, TOPK gives each row a quarter of its number, and what is left of all to the best of the whole layer, of
  * equals to the first head and row. kept: how many each head keeps, and how many of them its last row; mass: the share of
  * a row's scores that its kept blocks have, mean over the rows whose sum is not 0, 1 where there is none. */
 typedef struct sg_select_args {
     sg_tensor      keep, kept, mass;        /* U8 [h, nq, 8 (nk / 64)]; I32 [h, 2]; F32 [h] */
     sg_tensor      score, amount;           /* F32 [h, nq, nk]; F32 [h], but for GIVEN */
-    sg_tensor      q_alike, k_alike, theta; /* F32 [nq, h]? [nk, hk]? [h]? */
+    sg_tensor      q_similarity, k_similarity, theta; /* F32 [nq, h]? [nk, hk]? [h]? */
     sg_select_rule rule;
     bool           heads, ragged, causal;
     int            sink;
-    int64_t        n, m, front, back; /* tokens */
+    int64_t        n, m, text_prefix, text_suffix; /* tokens */
 } sg_select_args;
 SG_TENSORS(select, 3, theta);
 
@@ -320,13 +323,13 @@ SG_TENSORS(tail_bias, 1, k_var);
  * (scales by SG_BLOCK_K means), tail_v (scaled as v is), with tail_bias, or ln SG_BLOCK_K, added to its logit. y_r = 0
  * where there is no t. v_t is v_scale v where v is I8 or F8, all of which is finite, else v.
  *
- * With lambda (in powers of two, of each head), 32 neighbouring rows leave out a kept block, from numerator and
- * denominator, when it can hardly matter: when for each row its largest logit is more than lambda below the row's largest
- * in the kept blocks before it, the first excepted; blocks come in rising order, the tail after them. A lambda of INFINITY
- * leaves out nothing. skips, of each head: how many (32 rows, block) were left out, those that causal hides from all 32
- * rows among them, and the mean over rows of the share that they left out of their sum. */
+ * With pv_threshold (in powers of two, of each head), 32 neighbouring rows leave out a kept block, from numerator and
+ * denominator, when it can hardly matter: when for each row its largest logit is more than pv_threshold below the row's
+ * largest in the kept blocks before it, the first excepted; blocks come in rising order, the tail after them. A
+ * threshold of INFINITY leaves out nothing. skips, of each head: how many (32 rows, block) were left out, those that
+ * causal hides from all 32 rows among them, and the mean over rows of the share that they left out of their sum. */
 typedef struct sg_attend_blocks_args {
-    sg_tensor y, skips;             /* F32 or BF16 [n, h, d]; F32 [h, 2], with lambda */
+    sg_tensor y, skips;             /* F32 or BF16 [n, h, d]; F32 [h, 2], with pv_threshold */
     sg_tensor q, q_scale;           /* I8 [h, n, d]; F32 [n / group, h], group one of 16, 32, 64, 128 */
     sg_tensor k, k_scale;           /* I8 [hk, m, d]; F32 [m / group, hk], group one of 16, 32, 64 */
     sg_tensor v;                    /* I8 [hk, m, d], F8 [hk, d, sg_f8_row(m)], or F32 or BF16 [m, hk, d] */
@@ -334,12 +337,12 @@ typedef struct sg_attend_blocks_args {
     sg_tensor keep;                 /* U8 [h, nq, 8 (nk / 64)]? */
     sg_tensor tail_k, tail_k_scale; /* I8 [hk, nk, d]?; F32 [nk / 64, hk] */
     sg_tensor tail_v, tail_bias; /* I8 or F8 as v of nk means where v is such, else F32 [nk, hk, d]; F32 [h, nq, nk]? */
-    sg_tensor lambda;               /* F32 [h]? */
+    sg_tensor pv_threshold;      /* F32 [h]? */
     int       q_group, k_group;
     float     scale;
     bool      causal;
 } sg_attend_blocks_args;
-SG_TENSORS(attend_blocks, 2, lambda);
+SG_TENSORS(attend_blocks, 2, pv_threshold);
 
 #define SG_DENSE_OPS(X)                                                                                                \
     X(linear)                                                                                                          \
@@ -350,8 +353,9 @@ SG_TENSORS(attend_blocks, 2, lambda);
     X(add)                                                                                                             \
     X(mul)                                                                                                             \
     X(act)                                                                                                             \
-    X(embed) X(sinusoid) X(conv) X(upsample) X(avg_down) X(dup_up) X(permute) X(copy) X(combine) X(rgb8) X(count_bad)
-#define SG_BLOCK_OPS(X) X(pool) X(alike) X(quantise) X(score) X(select) X(tail_bias) X(attend_blocks)
+    X(embed)                                                                                                           \
+    X(sinusoid) X(conv) X(upsample) X(avg_down) X(dup_up) X(permute) X(copy) X(combine) X(rgb8) X(count_non_finite)
+#define SG_BLOCK_OPS(X) X(pool) X(self_similarity) X(quantise) X(score) X(select) X(tail_bias) X(attend_blocks)
 #define SG_OPS(X) SG_DENSE_OPS(X) SG_BLOCK_OPS(X)
 
 /* The most of any op. */
@@ -384,7 +388,7 @@ typedef struct sg_ops {
 #define X(op) sg_status (*op)(sg_stream *, const sg_##op##_args *);
     SG_OPS(X)
 #undef X
-    sg_status (*step_begin)(sg_stream *, int like), (*step_end)(sg_stream *); /* NULL: nothing is put off */
+    sg_status (*step_begin)(sg_stream *, int repeats), (*step_end)(sg_stream *); /* NULL: nothing is put off */
     sg_status (*fetch)(sg_stream *, const sg_fetch_args *); /* NULL where there is no pin */
 } sg_ops;
 
@@ -401,8 +405,8 @@ typedef struct sg_memory {
      * for is over; NULL, latched: that failed. stages is NULL where there is no such memory. */
     bool (*stages)(sg_stream *, size_t bytes, size_t all);
     void *(*stage)(sg_stream *);
-    sg_status (*settle)(sg_stream *,
-                        const void *staged); /* waits for the transfers of that piece; other memory: none */
+    sg_status (*wait_stage)(sg_stream *,
+                            const void *staged); /* waits for the transfers of that piece; other memory: none */
     /* Host memory that the device copies from by itself, for fetch, SG_ALIGN aligned; NULL: there is not so much. unpin:
      * after all fetches from it. NULL where weights lie in the host's memory anyway. */
     void *(*pin)(const sg_backend *, size_t bytes);
@@ -445,9 +449,9 @@ void sg_upload(sg_stream *s, sg_tensor t, const void *host);
 void sg_download(sg_stream *s, void *host, sg_tensor t);
 
 /* Around what runs again and again: a device may put the ops between them off until the end, and run as one what is the
- * same as the time before, with the same memory. like: so many steps, this one among them, are likely to be the same,
- * which tells the device what preparing for them is worth. Not to be nested. */
-void sg_step_begin(sg_stream *s, int like);
+ * same as the time before, with the same memory. repeats: so many steps, this one among them, are likely to be the
+ * same, which tells the device what preparing for them is worth. Not to be nested. */
+void sg_step_begin(sg_stream *s, int repeats);
 void sg_step_end(sg_stream *s);
 
 /* Does nothing where the device has no fetch. */
@@ -467,7 +471,7 @@ extern const sg_ops sg_ref_rounded_ops; /* the same source in F32, intermediates
  * means they keep the blocks that it keeps (thu-ml/SpargeAttn at bfd980b, get_block_map_meansim_fuse_quant; on a GPU,
  * for 128 x 64 blocks):
  *   pool    total, x - total and means of blocks are BF16; where total is asked for, mean and sub are those of x - total
- *   alike   x - center is BF16, the channels of a row of length 1 are F16
+ *   self_similarity  x - center is BF16, the channels of a row of length 1 are F16
  *   score   products of means, the same times scale, and shares are BF16
  *   select  MASS takes what sums to <= amount, and not to amount times the row's sum; running sums are BF16, in the order of
  *           torch's scan
@@ -497,9 +501,9 @@ extern const sg_ops sg_ref_published_ops;
 #define sg_copy(s, ...) sg_copy_(s, &(sg_copy_args){__VA_ARGS__})
 #define sg_combine(s, ...) sg_combine_(s, &(sg_combine_args){__VA_ARGS__})
 #define sg_rgb8(s, ...) sg_rgb8_(s, &(sg_rgb8_args){__VA_ARGS__})
-#define sg_count_bad(s, ...) sg_count_bad_(s, &(sg_count_bad_args){__VA_ARGS__})
+#define sg_count_non_finite(s, ...) sg_count_non_finite_(s, &(sg_count_non_finite_args){__VA_ARGS__})
 #define sg_pool(s, ...) sg_pool_(s, &(sg_pool_args){__VA_ARGS__})
-#define sg_alike(s, ...) sg_alike_(s, &(sg_alike_args){__VA_ARGS__})
+#define sg_self_similarity(s, ...) sg_self_similarity_(s, &(sg_self_similarity_args){__VA_ARGS__})
 #define sg_quantise(s, ...) sg_quantise_(s, &(sg_quantise_args){__VA_ARGS__})
 #define sg_score(s, ...) sg_score_(s, &(sg_score_args){__VA_ARGS__})
 #define sg_select(s, ...) sg_select_(s, &(sg_select_args){__VA_ARGS__})

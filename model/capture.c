@@ -10,25 +10,25 @@
 static sg_tensor taken(const sg_capture *c, sg_stream *s, const sg_attention_shape *shape, sg_tensor t)
 {
     const size_t  bytes = sg_bytes(t), row = bytes / (size_t)t.dim[0];
-    const int64_t end = t.dim[0] - shape->back;
-    char *const as_is = malloc(bytes), *const back = malloc(bytes);
-    if (as_is && back) {
+    const int64_t end = t.dim[0] - shape->text_suffix;
+    char *const as_is = malloc(bytes), *const by_row = malloc(bytes);
+    if (as_is && by_row) {
         sg_download(s, as_is, t);
         for (int64_t i = 0; i < t.dim[0]; i++) {
-            const bool    moved = c->order && i >= shape->front && i < end;
-            const int64_t to = moved ? shape->front + c->order[i - shape->front] : i;
-            memcpy(back + (size_t)to * row, as_is + (size_t)i * row, row);
+            const bool    moved = c->order && i >= shape->text_prefix && i < end;
+            const int64_t to = moved ? shape->text_prefix + c->order[i - shape->text_prefix] : i;
+            memcpy(by_row + (size_t)to * row, as_is + (size_t)i * row, row);
         }
     } else {
         sg_fail(s, SG_E_MEMORY, "no memory to capture %zu bytes", bytes);
     }
     free(as_is);
-    t.data = back;
+    t.data = by_row;
     return t;
 }
 
-void sg_capture_see(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
-                    double timestep, const sg_attend_args *args)
+void sg_capture_hook(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
+                     double timestep, const sg_attend_args *args)
 {
     sg_capture *const c = context;
     if (layer == c->layer && step == c->step && pass == 0) {

@@ -5,16 +5,16 @@
 #include "run.h"
 
 typedef struct sg_capture {
-    int               layer, step; /* which; of the pass of the prompt */
-    const int32_t    *order;       /* in which the video's tokens stand, text aside; NULL: row by row. Borrowed */
-    sg_attention_see *next;        /* sees what comes as well; may be NULL */
-    void             *next_context;
-    sg_tensor         q, k, v; /* host, rows as the model lays them out; owned */
-    double            timestep;
+    int                layer, step; /* which; of the pass of the prompt */
+    const int32_t     *order;       /* in which the video's tokens stand, text aside; NULL: row by row. Borrowed */
+    sg_attention_hook *next;        /* sees what comes as well; may be NULL */
+    void              *next_context;
+    sg_tensor          q, k, v; /* host, rows as the model lays them out; owned */
+    double             timestep;
 } sg_capture;
 
-/* For sg_policy's `see`, with the sg_capture as context. A lack of memory is latched in s. */
-sg_attention_see sg_capture_see;
+/* For sg_policy's `on_begin`, with the sg_capture as context. A lack of memory is latched in s. */
+sg_attention_hook sg_capture_hook;
 
 /* Writes tensors "q" [n, h, d], "k" and "v" [n, hk, d], dtype as computed, with grid "frames,rows,columns", layer, step
  * and timestep (of 1000) as metadata. */

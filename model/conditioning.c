@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-int sg_passes(const sg_components *parts, const sg_request *r)
+int sg_passes(const sg_components *components, const sg_request *r)
 {
-    return parts->guidance == SG_GUIDANCE_CLASSIFIER_FREE && r->cfg_scale > 1 ? 2 : 1;
+    return components->guidance == SG_GUIDANCE_CLASSIFIER_FREE && r->cfg_scale > 1 ? 2 : 1;
 }
 
 static void forget(sg_text_states *t)
@@ -36,10 +36,10 @@ static sg_status count_cut(int *cut, const sg_text_source *source, const char *t
 }
 
 /* The tokens of `text`, or, without one, len of any. States of the same tokens stay. */
-static sg_status take_tokens(sg_text_states *t, const sg_family *f, const void *model, const sg_components *parts,
+static sg_status take_tokens(sg_text_states *t, const sg_family *f, const void *model, const sg_components *components,
                              int encoder, const char *text, int len, sg_error *e)
 {
-    const sg_text_source *const source = &parts->text[encoder];
+    const sg_text_source *const source = &components->text[encoder];
     int32_t                    *ids = NULL;
     int                         cut = 0;
     if (text) {
@@ -68,15 +68,16 @@ static sg_status take_tokens(sg_text_states *t, const sg_family *f, const void *
 }
 
 sg_status sg_conditioning_tokenize(sg_conditioning *c, const sg_family *f, const void *model,
-                                   const sg_components *parts, const sg_request *r, sg_error *e)
+                                   const sg_components *components, const sg_request *r, sg_error *e)
 {
     const char *const negative = r->negative_prompt ? r->negative_prompt : "";
-    c->passes = sg_passes(parts, r);
+    c->passes = sg_passes(components, r);
     for (int p = 0; p < SG_PASSES_MAX; p++)
-        for (int k = 0; k < parts->texts; k++) {
+        for (int k = 0; k < components->texts; k++) {
             const bool        used = p < c->passes;
             const char *const text = used && r->prompt ? (p ? negative : r->prompt) : NULL;
-            SG_TRY(take_tokens(&c->text[p][k], f, model, parts, k, text, used ? parts->text[k].tokens_max : 0, e));
+            SG_TRY(take_tokens(&c->text[p][k], f, model, components, k, text, used ? components->text[k].tokens_max : 0,
+                               e));
         }
     return SG_OK;
 }
@@ -104,9 +105,9 @@ static void keep_states(sg_text_states *t, sg_stream *s, sg_tensor y)
                     (long long)(i / (size_t)y.dim[1]));
 }
 
-void sg_conditioning_encode(sg_conditioning *c, const sg_components *parts, int encoder, sg_stream *s)
+void sg_conditioning_encode(sg_conditioning *c, const sg_components *components, int encoder, sg_stream *s)
 {
-    const sg_text_encoder *const of = &parts->text[encoder].encoder;
+    const sg_text_encoder *const of = &components->text[encoder].encoder;
     const int64_t                width = of->ops->width(of->of);
     const bool                   computes = s->memory->alloc != NULL;
     for (int p = 0; p < c->passes; p++) {

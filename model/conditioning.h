@@ -5,19 +5,19 @@
 #include "family.h"
 
 /* Passes of a step: 2 where the model is guided by a negative prompt and r asks for it. */
-int sg_passes(const sg_components *parts, const sg_request *r);
+int sg_passes(const sg_components *components, const sg_request *r);
 
 /* Host work: c gets the tokens of r's texts. States of the same tokens stay. Without a prompt, as when a plan is asked for
  * no prompt in particular, the longest is assumed. */
 sg_status sg_conditioning_tokenize(sg_conditioning *c, const sg_family *f, const void *model,
-                                   const sg_components *parts, const sg_request *r, sg_error *e) SG_MUST_USE;
+                                   const sg_components *components, const sg_request *r, sg_error *e) SG_MUST_USE;
 
 /* Whether the states that this encoder made of the tokens are there. */
 bool sg_conditioning_encoded(const sg_conditioning *c, int encoder);
 
 /* Runs an encoder on the tokens of all passes whose states are missing; the states come back to the host. On a plan the
  * states that are there stay as they are. SG_E_NUMERIC is latched where one is not finite. */
-void sg_conditioning_encode(sg_conditioning *c, const sg_components *parts, int encoder, sg_stream *s);
+void sg_conditioning_encode(sg_conditioning *c, const sg_components *components, int encoder, sg_stream *s);
 
 void sg_conditioning_free(sg_conditioning *c);
 

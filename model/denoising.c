@@ -3,17 +3,17 @@
 
 #include <stdlib.h>
 
-int sg_denoiser_at(const sg_components *parts, double timestep)
+int sg_denoiser_at(const sg_components *components, double timestep)
 {
     int i = 0;
-    while (i + 1 < parts->denoisers && timestep < parts->denoiser[i].from) i++;
+    while (i + 1 < components->denoisers && timestep < components->denoiser[i].from) i++;
     return i;
 }
 
-int sg_first_layer(const sg_components *parts, int denoiser)
+int sg_first_layer(const sg_components *components, int denoiser)
 {
     int layers = 0;
-    for (int i = 0; i < denoiser; i++) layers += parts->denoiser[i].layers;
+    for (int i = 0; i < denoiser; i++) layers += components->denoiser[i].layers;
     return layers;
 }
 
@@ -29,28 +29,28 @@ static double of_1000(const sg_render *render, int step)
 }
 
 /* Counters of what is not finite, zero. */
-static sg_tensor place_counters(const sg_components *parts, sg_stream *s)
+static sg_tensor allocate_counters(const sg_components *components, sg_stream *s)
 {
     int most = 0;
-    for (int i = 0; i < parts->denoisers; i++)
-        if (parts->denoiser[i].layers > most) most = parts->denoiser[i].layers;
-    const sg_tensor bad = sg_new_keep(s, SG_I32, most + 2);
-    if (!s->memory->alloc) return bad;
+    for (int i = 0; i < components->denoisers; i++)
+        if (components->denoiser[i].layers > most) most = components->denoiser[i].layers;
+    const sg_tensor non_finite = sg_new_keep(s, SG_I32, most + 2);
+    if (!s->memory->alloc) return non_finite;
     int32_t *const zero = calloc((size_t)most + 2, sizeof *zero);
     if (zero)
-        sg_upload(s, bad, zero);
+        sg_upload(s, non_finite, zero);
     else
         sg_fail(s, SG_E_MEMORY, "no memory for %d counters", most + 2);
     free(zero);
-    return bad;
+    return non_finite;
 }
 
-sg_denoising sg_render_place(sg_render *render, sg_stream *s)
+sg_denoising sg_render_allocate(sg_render *render, sg_stream *s)
 {
     sg_denoising d;
     sg_self_attention_place(&render->self, s);
     render->engine->family->render_open(render->engine->model, s, &render->geometry, &render->self);
-    d.bad = place_counters(render->engine->parts, s);
+    d.non_finite = allocate_counters(render->engine->components, s);
     d.state = sg_sampler_state_new(&render->sampler, s, render->geometry.latent);
     d.v = sg_alloc(s, &s->keep, SG_F32, 4, render->geometry.latent);
     d.mark = s->keep.used;
@@ -59,7 +59,7 @@ sg_denoising sg_render_place(sg_render *render, sg_stream *s)
 
 void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser)
 {
-    const sg_components *const parts = render->engine->parts;
+    const sg_components *const components = render->engine->components;
     const int                  passes = render->engine->texts.passes;
     const double               g = guidance(render->request, denoiser);
     const size_t               mark = s->scratch.used;
@@ -70,18 +70,19 @@ void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, i
     sg_self_attention_enter(&render->self, s, of_1000(render, step));
     sg_step_begin(s, sg_self_attention_same_steps(&render->self, step));
     for (int k = 0; k < passes; k++)
-        render->engine->family->forward(render->engine->model, s,
-                                        &(sg_pass){.index = k,
-                                                   .count = passes,
-                                                   .denoiser = denoiser,
-                                                   .step = step,
-                                                   .guidance = g,
-                                                   .timestep = of_1000(render, step),
-                                                   .first_layer = sg_first_layer(parts, denoiser),
-                                                   .t = t,
-                                                   .x = d->state.x,
-                                                   .out = out[k],
-                                                   .bad = sg_rows(d->bad, 0, parts->denoiser[denoiser].layers + 2)});
+        render->engine->family->forward(
+            render->engine->model, s,
+            &(sg_pass){.index = k,
+                       .count = passes,
+                       .denoiser = denoiser,
+                       .step = step,
+                       .guidance = g,
+                       .timestep = of_1000(render, step),
+                       .first_layer = sg_first_layer(components, denoiser),
+                       .t = t,
+                       .x = d->state.x,
+                       .out = out[k],
+                       .non_finite = sg_rows(d->non_finite, 0, components->denoiser[denoiser].layers + 2)});
     sg_tap(s, out[0], "step.%d.v_cond", step);
     if (passes > 1) {
         sg_tap(s, out[1], "step.%d.v_uncond", step);
@@ -93,21 +94,21 @@ void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, i
 
 void sg_render_inspect(const sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser)
 {
-    const sg_denoiser *const of = &render->engine->parts->denoiser[denoiser];
-    const sg_tensor          counters = sg_rows(d->bad, 0, of->layers + 2);
-    int32_t *const           bad = calloc((size_t)of->layers + 2, sizeof *bad);
-    if (!bad) {
+    const sg_denoiser *const of = &render->engine->components->denoiser[denoiser];
+    const sg_tensor          counters = sg_rows(d->non_finite, 0, of->layers + 2);
+    int32_t *const           non_finite = calloc((size_t)of->layers + 2, sizeof *non_finite);
+    if (!non_finite) {
         sg_fail(s, SG_E_MEMORY, "no memory for %d counters", of->layers + 2);
         return;
     }
-    sg_download(s, bad, counters);
+    sg_download(s, non_finite, counters);
     for (int i = 0; i < of->layers + 2; i++) {
-        if (!bad[i]) continue;
+        if (!non_finite[i]) continue;
         if (i == 0) sg_fail(s, SG_E_NUMERIC, "NaN or infinity after the patch embedding at step %d", step + 1);
         if (i == of->layers + 1)
             sg_fail(s, SG_E_NUMERIC, "NaN or infinity in the output projection at step %d", step + 1);
         sg_fail(s, SG_E_NUMERIC, "NaN or infinity first appears in block %d of the %s at step %d", i - 1,
-                of->part->name, step + 1);
+                of->component->name, step + 1);
     }
-    free(bad);
+    free(non_finite);
 }

@@ -58,11 +58,11 @@ static sg_status read_attention(sg_engine *engine, sg_error *e)
 {
     char             path[PATH_MAX];
     sg_policy *const p = &engine->defaults.attention;
-    *p = sg_policy_usual();
+    *p = sg_policy_default();
     if (!is_beside(engine, SG_THRESHOLDS_NAME, path, sizeof path)) return SG_OK;
     SG_TRY(sg_thresholds_read(&engine->tuned, path, e));
     p->tuned = &engine->tuned.values;
-    if (!engine->tuned.told) return SG_OK;
+    if (!engine->tuned.has_policy) return SG_OK;
     p->score = engine->tuned.policy.score;
     p->tail = engine->tuned.policy.tail;
     p->tail_bias = engine->tuned.policy.tail_bias;
@@ -112,7 +112,7 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     if (!st) st = engine->family->open(&engine->model, engine->checkpoint, index, engine->act, e);
     sg_config_close(&index);
     if (st) return st;
-    engine->parts = engine->family->components(engine->model);
+    engine->components = engine->family->components(engine->model);
     engine->defaults = engine->family->defaults(engine->model);
     engine->base_bytes = engine->backend->host_memory ? sg_resident_bytes() : sg_backend_packed_bytes(engine->backend);
     SG_TRY(read_attention(engine, e));
@@ -133,7 +133,7 @@ sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *
 void sg_engine_close(sg_engine **engine)
 {
     if (!*engine) return;
-    if ((*engine)->backend) sg_backend_enter((*engine)->backend);
+    if ((*engine)->backend) sg_backend_make_current((*engine)->backend);
     if ((*engine)->model) (*engine)->family->close((*engine)->model);
     sg_checkpoint_close(&(*engine)->checkpoint);
     sg_conditioning_free(&(*engine)->texts);
@@ -169,9 +169,9 @@ const sg_attention_count *sg_engine_attention(const sg_engine *engine, int *step
     return engine->count;
 }
 
-static sg_component describe(const sg_part *p)
+static sg_component_info describe(const sg_component *p)
 {
-    sg_component c = {.bytes = sg_source_bytes(p->source), .files = sg_source_files(p->source)};
+    sg_component_info c = {.bytes = sg_source_bytes(p->source), .files = sg_source_files(p->source)};
     size_t       count[SG_DTYPES] = {0};
     int          most = 0;
     snprintf(c.name, sizeof c.name, "%s", p->name);
@@ -190,22 +190,22 @@ static sg_component describe(const sg_part *p)
 
 sg_model_info sg_engine_info(const sg_engine *engine)
 {
-    const sg_components *const parts = engine->parts;
-    sg_model_info              info = {.multiple = parts->size_multiple, .frame_multiple = parts->frame_multiple};
-    const sg_part             *p;
+    const sg_components *const components = engine->components;
+    sg_model_info       info = {.multiple = components->size_multiple, .frame_multiple = components->frame_multiple};
+    const sg_component *p;
     sg_phase                   phase[SG_PHASES_MAX];
-    const int                  phases = sg_render_phases(parts, phase);
+    const int                  phases = sg_render_phases(components, phase);
     _Static_assert(sizeof info.component / sizeof *info.component >= SG_TEXTS_MAX + SG_ADDED_MAX + SG_DENOISERS_MAX + 1,
                    "there is room for every component");
     for (int k = 0; k < phases; k++)
-        for (int i = 0; (p = sg_render_part(parts, &phase[k], i)) != NULL; i++)
+        for (int i = 0; (p = sg_render_component(components, &phase[k], i)) != NULL; i++)
             info.component[info.components++] = describe(p);
     snprintf(info.family, sizeof info.family, "%s", engine->family->name);
     snprintf(info.device, sizeof info.device, "%s", engine->backend->device);
     snprintf(info.dtype, sizeof info.dtype, "%s", engine->act == SG_BF16 ? "bf16" : "f32");
-    info.experts = parts->denoisers;
+    info.experts = components->denoisers;
     info.skips = engine->backend->values != SG_F32;
-    info.waits = engine->backend->host_memory;
+    info.synchronous = engine->backend->host_memory;
     return info;
 }
 
@@ -222,7 +222,7 @@ static int nearest_frames(int v, int m) { return (int)(((int64_t)v - 1 + m / 2) 
 
 static sg_status check_attention(const sg_engine *engine, const sg_request *r, sg_error *e)
 {
-    const int layers = sg_first_layer(engine->parts, engine->parts->denoisers);
+    const int layers = sg_first_layer(engine->components, engine->components->denoisers);
     SG_TRY(sg_policy_check(&r->attention, e));
     if (r->attention.dense_layers) SG_TRY(sg_layers_check(r->attention.dense_layers, layers, e));
     if (!r->capture_out) return SG_OK;
@@ -264,9 +264,9 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
 
 void sg_engine_nearest_size(const sg_engine *engine, int *width, int *height, int *frames)
 {
-    if (width) *width = nearest(*width, engine->parts->size_multiple);
-    if (height) *height = nearest(*height, engine->parts->size_multiple);
-    if (frames) *frames = nearest_frames(*frames, engine->parts->frame_multiple);
+    if (width) *width = nearest(*width, engine->components->size_multiple);
+    if (height) *height = nearest(*height, engine->components->size_multiple);
+    if (frames) *frames = nearest_frames(*frames, engine->components->frame_multiple);
 }
 
 /* ---- latents in a file ---- */

@@ -78,7 +78,7 @@ typedef struct sg_request {
     size_t          output_bytes; /* of memory that the caller takes for the frames: the plan counts it */
 } sg_request;
 
-/* Defaults of the model: its family's, overridden by its files; attention is sg_policy_usual, tuned by the
+/* Defaults of the model: its family's, overridden by its files; attention is sg_policy_default, tuned by the
  * thresholds in the model's sparge-attention.json. prompt is NULL, seed 0. The strings live as long as engine. */
 sg_request sg_engine_defaults(const sg_engine *engine);
 
@@ -184,26 +184,26 @@ sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_call
 const sg_attention_count *sg_engine_attention(const sg_engine *engine, int *steps, int *passes, int *layers);
 
 /* For people: what is in this checkpoint. */
-typedef struct sg_component {
+typedef struct sg_component_info {
     char     name[32];       /* "transformer", "vae", ... */
     char     class_name[64]; /* as model_index.json has it */
     char     summary[160];   /* "30 layers, 12 heads x 128, ffn 8960" */
     char     dtype[16];      /* of most weights on disk */
     uint64_t parameters, bytes;
     int      files;
-} sg_component;
+} sg_component_info;
 
 typedef struct sg_model_info {
-    char         family[32];
-    int          components;
-    sg_component component[12];
-    int          multiple;       /* of width and height, pixels */
-    int          frame_multiple; /* frames are this times n, plus 1 */
-    int          experts;        /* denoisers that share the steps */
-    char         device[160];
-    char         dtype[8];
-    bool         skips; /* the device has quantised and sparse attention */
-    bool         waits; /* an op is over when its call is, so that a trace has the time of the work */
+    char              family[32];
+    int               components;
+    sg_component_info component[12];
+    int               multiple;       /* of width and height, pixels */
+    int               frame_multiple; /* frames are this times n, plus 1 */
+    int               experts;        /* denoisers that share the steps */
+    char              device[160];
+    char              dtype[8];
+    bool              skips;       /* the device has quantised and sparse attention */
+    bool              synchronous; /* an op is over when its call is, so that a trace has the time of the work */
 } sg_model_info;
 
 sg_model_info sg_engine_info(const sg_engine *engine);

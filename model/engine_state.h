@@ -12,7 +12,7 @@ struct sg_engine {
     sg_backend          *backend;
     const sg_family     *family;
     void                *model;
-    const sg_components *parts; /* of model, which owns them */
+    const sg_components *components; /* of model, which owns them */
     sg_conditioning      texts; /* of the last render or plan */
     sg_dtype             act;
     sg_request           defaults;

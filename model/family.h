@@ -5,8 +5,8 @@
 #ifndef SG_FAMILY_H
 #define SG_FAMILY_H
 
+#include "component.h"
 #include "engine.h"
-#include "part.h"
 #include "sampler.h"
 #include "self_attention.h"
 #include "text_encoder.h"
@@ -29,7 +29,7 @@ typedef struct sg_text_source {
 } sg_text_source;
 
 typedef struct sg_denoiser {
-    sg_part *part;
+    sg_component *component;
     double   from;   /* works at the sampler's timesteps from here up to the `from` of the denoiser before it */
     int      layers; /* of self-attention, which are its blocks too */
 } sg_denoiser;
@@ -37,7 +37,7 @@ typedef struct sg_denoiser {
 /* A phase that a family adds between its texts and denoising: an image is encoded, for example. */
 typedef struct sg_added_phase {
     const char *name; /* in a plan, of SG_PHASE_NAME characters at most; not "text", "denoise" or "decode" */
-    sg_part    *part; /* loaded for this phase alone */
+    sg_component *component; /* loaded for this phase alone */
     /* What it computes the model keeps, on the host. On a plan too, which has no data. */
     void (*run)(void *model, sg_stream *s);
 } sg_added_phase;
@@ -87,7 +87,8 @@ typedef struct sg_pass {
     int       first_layer; /* of this denoiser, as attention counts them through all */
     sg_tensor t;           /* F32 [1]: the sampler's timestep */
     sg_tensor x, out;      /* F32 [c, f, y, x]: the latents, the model's output for them */
-    sg_tensor bad; /* I32 [layers + 2]: += rows not finite after the embedding, after each block; values of out */
+    sg_tensor
+        non_finite; /* I32 [layers + 2]: += rows not finite after the embedding, after each block; values of out */
 } sg_pass;
 
 typedef struct sg_family {
@@ -111,8 +112,8 @@ typedef struct sg_family {
     sg_status (*prompt)(const void *model, int encoder, const char *text, char **out, size_t *size, sg_error *e);
 
     /* Self-attention of one layer, counted through all denoisers, in one pass: n, h, hk, d and, where text stands before or
-     * after the video's tokens, front and back of *shape, which is zero. c has the texts' lengths. Layers and passes may
-     * differ in all of them. */
+     * after the video's tokens, text_prefix and text_suffix of *shape, which is zero. c has the texts' lengths. Layers
+     * and passes may differ in all of them. */
     void (*attention)(const void *model, const sg_geometry *g, const sg_conditioning *c, int pass, int layer,
                       sg_attention_shape *shape);
 

@@ -11,9 +11,9 @@ void sg_want_linear(sg_bind *b, sg_linear_weights *l, sg_dtype as, const char *n
 {
     char full[96];
     snprintf(full, sizeof full, "%s.weight", name);
-    sg_want(b, &l->w, as, full, o, i);
+    sg_bind_tensor(b, &l->w, as, full, o, i);
     snprintf(full, sizeof full, "%s.bias", name);
-    sg_want(b, &l->b, SG_F32, full, o);
+    sg_bind_tensor(b, &l->b, SG_F32, full, o);
 }
 
 void sg_mlp(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_weights l[2], sg_act act)
@@ -50,8 +50,8 @@ void sg_want_attention(sg_bind *b, sg_attention_weights *w, sg_dtype act, int64_
     sg_want_linear(b, &w->k, act, "to_k", width, width);
     sg_want_linear(b, &w->v, act, "to_v", width, width);
     sg_want_linear(b, &w->out, act, "to_out.0", width, width);
-    sg_want(b, &w->norm_q, SG_F32, "norm_q.weight", norm);
-    sg_want(b, &w->norm_k, SG_F32, "norm_k.weight", norm);
+    sg_bind_tensor(b, &w->norm_q, SG_F32, "norm_q.weight", norm);
+    sg_bind_tensor(b, &w->norm_k, SG_F32, "norm_k.weight", norm);
 }
 
 /* Tables [n, columns] of the tokens of a grid. */
@@ -145,17 +145,17 @@ void sg_unpatchify(sg_stream *s, sg_tensor latent, sg_tensor y, const int64_t g[
 sg_token_order sg_token_order_place(sg_stream *s, const sg_self_attention *self, int64_t n)
 {
     if (!self->ordered) return (sg_token_order){0};
-    const sg_token_order t = {.order = sg_new_keep(s, SG_I32, n), .back = sg_new_keep(s, SG_I32, n)};
+    const sg_token_order t = {.order = sg_new_keep(s, SG_I32, n), .inverse = sg_new_keep(s, SG_I32, n)};
     if (!s->memory->alloc) return t; /* a plan has no data */
-    int32_t *const back = calloc((size_t)n, sizeof *back);
-    if (back) {
-        sg_order_invert(back, self->order, n);
+    int32_t *const inverse = calloc((size_t)n, sizeof *inverse);
+    if (inverse) {
+        sg_order_invert(inverse, self->order, n);
         sg_upload(s, t.order, self->order);
-        sg_upload(s, t.back, back);
+        sg_upload(s, t.inverse, inverse);
     } else {
         sg_fail(s, SG_E_MEMORY, "no memory for the order of %lld tokens", (long long)n);
     }
-    free(back);
+    free(inverse);
     return t;
 }
 

@@ -88,7 +88,7 @@ void sg_unpatchify(sg_stream *s, sg_tensor latent, sg_tensor y, const int64_t gr
 
 /* How the video's tokens stand while attention has them in another order than row by row. */
 typedef struct sg_token_order {
-    sg_tensor order, back; /* I32 [n]: which token each row is, which row each token; absent: row by row */
+    sg_tensor order, inverse; /* I32 [n]: which token each row is, which row each token; absent: row by row */
 } sg_token_order;
 
 /* Puts it into s->keep, for n tokens of the video. */

@@ -32,11 +32,11 @@ static void end_stage(sg_render *render, sg_stage stage, double start)
     r->stage_peak[stage] = r->peak_bytes;
 }
 
-/* Weights of one unit of a phase: sg_render_part's. */
+/* Weights of one unit of a phase: sg_render_component's. */
 static sg_status load(sg_render *render, const sg_phase *phase, int unit)
 {
     const double   start = sg_seconds();
-    sg_part *const p = sg_render_part(render->engine->parts, phase, unit);
+    sg_component *const p = sg_render_component(render->engine->components, phase, unit);
     SG_TRY(report_progress(render, SG_STAGE_LOAD, 0, 1));
     SG_TRY(sg_bind_load(p->bind, render->engine->backend, load_progress, render, render->e));
     render->held += sg_bind_bytes(p->bind, render->engine->backend, NULL);
@@ -46,7 +46,7 @@ static sg_status load(sg_render *render, const sg_phase *phase, int unit)
 
 static void unload(sg_render *render, const sg_phase *phase, int unit)
 {
-    sg_part *const p = sg_render_part(render->engine->parts, phase, unit);
+    sg_component *const p = sg_render_component(render->engine->components, phase, unit);
     if (render->keep_weights) return;
     sg_backend_drop_packed(render->engine->backend);
     sg_bind_unload(p->bind);
@@ -57,11 +57,11 @@ static void unload(sg_render *render, const sg_phase *phase, int unit)
  * render that fails leaves loaded what it was at work with. */
 static void drop_weights(sg_render *render)
 {
-    sg_part *p;
+    sg_component *p;
     if (render->keep_weights) return;
     sg_backend_drop_packed(render->engine->backend);
     for (int k = 0; k < render->phases; k++)
-        for (int i = 0; (p = sg_render_part(render->engine->parts, &render->phase[k], i)) != NULL; i++)
+        for (int i = 0; (p = sg_render_component(render->engine->components, &render->phase[k], i)) != NULL; i++)
             sg_bind_unload(p->bind);
 }
 
@@ -76,7 +76,7 @@ static void note_peak(sg_render *render, const sg_stream *s)
 /* A stream whose arenas have exactly what the plan found for this phase. */
 static sg_status stream_open(sg_render *render, sg_stream *s, const sg_phase *phase)
 {
-    *s = sg_stream_on(render->engine->backend);
+    *s = sg_stream_of(render->engine->backend);
     s->tap = render->engine->tap;
     s->tap_context = render->engine->tap_context;
     if (render->engine->check)
@@ -110,9 +110,9 @@ static void stream_close(sg_render *render, sg_stream *s)
 /* Encoders and what the family adds count as one stage. */
 static sg_status report_conditioning(sg_render *render, const sg_phase *phase, bool over)
 {
-    const sg_components *const parts = render->engine->parts;
+    const sg_components *const components = render->engine->components;
     const int                  at = (int)(phase - render->phase);
-    return report_progress(render, SG_STAGE_TEXT, over ? at + 1 : at, parts->texts + parts->addeds);
+    return report_progress(render, SG_STAGE_TEXT, over ? at + 1 : at, components->texts + components->addeds);
 }
 
 /* Runs a text encoder, or what the family adds, on a stream of its own. */
@@ -125,12 +125,12 @@ static sg_status compute_condition(sg_render *render, const sg_phase *phase)
     SG_TRY(report_conditioning(render, phase, false));
     SG_TRY(stream_open(render, &s, phase));
     if (text)
-        sg_conditioning_encode(&engine->texts, engine->parts, phase->index, &s);
+        sg_conditioning_encode(&engine->texts, engine->components, phase->index, &s);
     else
-        engine->parts->added[phase->index].run(engine->model, &s);
+        engine->components->added[phase->index].run(engine->model, &s);
     stream_close(render, &s);
     end_stage(render, SG_STAGE_TEXT, start);
-    SG_TRY(sg_render_status(&s, text ? "text encoder" : engine->parts->added[phase->index].name, render->e));
+    SG_TRY(sg_render_status(&s, text ? "text encoder" : engine->components->added[phase->index].name, render->e));
     return report_conditioning(render, phase, true);
 }
 
@@ -156,7 +156,7 @@ static void frames_inside(float *to, const float *from, const int64_t dim[4])
 /* The next normals of the render's generator, into x [c, f, y, x]. */
 static sg_status upload_noise(sg_render *render, sg_stream *s, sg_tensor x)
 {
-    const bool   by_frame = render->engine->parts->noise_by_frame;
+    const bool   by_frame = render->engine->components->noise_by_frame;
     const size_t n = (size_t)sg_count(x);
     float *const noise = malloc((by_frame ? 2 : 1) * n * sizeof *noise), *given = noise;
     if (!noise) return sg_error_set(render->e, SG_E_MEMORY, "no memory for %zu numbers of noise", n);
@@ -215,12 +215,12 @@ static sg_status denoise_steps(sg_render *render, const sg_phase *phase, sg_stre
 {
     SG_TRY(make_order(render));
     SG_TRY(open_counts(render));
-    sg_denoising d = sg_render_place(render, s);
+    sg_denoising d = sg_render_allocate(render, s);
     int          denoiser = -1;
     sg_rng_seed(&render->rng, render->request->seed);
     SG_TRY(upload_noise(render, s, d.state.x));
     for (int i = 0; i < render->sampler.steps; i++) {
-        const int want = sg_denoiser_at(render->engine->parts, render->sampler.timestep[i]);
+        const int want = sg_denoiser_at(render->engine->components, render->sampler.timestep[i]);
         if (want != denoiser) SG_TRY(switch_denoiser(render, s, phase, d.mark, denoiser, want));
         if (denoiser < 0) SG_TRY(report_progress(render, SG_STAGE_DENOISE, 0, render->sampler.steps));
         denoiser = want;
@@ -269,15 +269,15 @@ typedef struct chunk {
 } chunk;
 
 /* Asks for the frames in rgb as bytes on the host. */
-static void ask_frames(sg_stream *s, chunk *c, sg_tensor rgb, sg_tensor bad)
+static void ask_frames(sg_stream *s, chunk *c, sg_tensor rgb, sg_tensor non_finite)
 {
     const sg_tensor bytes = sg_alloc(s, &s->scratch, SG_U8, rgb.rank, rgb.dim);
     if (!c->host && !(c->host = s->memory->stage(s))) return;
     c->frames = (int)rgb.dim[0];
     c->bytes = sg_bytes(bytes);
-    sg_count_bad(s, .y = bad, .x = rgb);
+    sg_count_non_finite(s, .y = non_finite, .x = rgb);
     sg_rgb8(s, .y = bytes, .x = rgb);
-    sg_download(s, c->host, bad);
+    sg_download(s, c->host, non_finite);
     sg_download(s, c->host + SG_ALIGN, bytes);
 }
 
@@ -285,7 +285,7 @@ static void ask_frames(sg_stream *s, chunk *c, sg_tensor rgb, sg_tensor bad)
 static sg_status emit_frames(sg_render *render, sg_stream *s, const chunk *c)
 {
     int32_t count = 0;
-    if (!s->status && s->memory->stages && s->memory->settle(s, c->host)) sg_fail(s, SG_E_DEVICE, "no frames came");
+    if (!s->status && s->memory->stages && s->memory->wait_stage(s, c->host)) sg_fail(s, SG_E_DEVICE, "no frames came");
     SG_TRY(sg_render_status(s, "decoding", render->e));
     memcpy(&count, c->host, sizeof count);
     if (count)
@@ -300,14 +300,14 @@ static sg_status emit_frames(sg_render *render, sg_stream *s, const chunk *c)
 /* Without `host` memory of its own the device decodes the next frames while the host is busy with those before. */
 static sg_status decode_frames(sg_render *render, sg_stream *s, uint8_t *host, void **run)
 {
-    const sg_vae *const v = &render->engine->parts->vae;
+    const sg_vae *const v = &render->engine->components->vae;
     const int64_t      *d = render->geometry.latent;
     const bool          ahead = !host;
-    const sg_tensor     z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]), bad = sg_new_keep(s, SG_I32, 1);
+    const sg_tensor     z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]), non_finite = sg_new_keep(s, SG_I32, 1);
     const sg_tensor     given = sg_alloc(s, &s->scratch, SG_F32, 4, d);
     chunk               last = {0};
     sg_upload(s, given, render->host_latents);
-    sg_upload(s, bad, &(int32_t){0});
+    sg_upload(s, non_finite, &(int32_t){0});
     sg_permute(s, .y = z, .x = given, .rank = 4, .dim = {d[0], d[1], d[2], d[3]}, .perm = {1, 2, 3, 0});
     SG_TRY(v->ops->decode_open(run, v->of, s, d[2], d[3], render->e));
     SG_TRY(report_progress(render, SG_STAGE_DECODE, 0, (int)d[1]));
@@ -315,7 +315,7 @@ static sg_status decode_frames(sg_render *render, sg_stream *s, uint8_t *host, v
         const int64_t count = v->ops->chunk(v->of, d[1], last.done);
         chunk         now = {.host = host, .done = last.done + (int)count, .first = last.first + last.frames};
         s->scratch.used = 0;
-        ask_frames(s, &now, v->ops->decode_next(*run, s, sg_rows(z, last.done, count)), bad);
+        ask_frames(s, &now, v->ops->decode_next(*run, s, sg_rows(z, last.done, count)), non_finite);
         if (ahead && last.done > 0) SG_TRY(emit_frames(render, s, &last));
         if (!ahead) SG_TRY(emit_frames(render, s, &now));
         last = now;
@@ -329,13 +329,13 @@ static sg_status decode(sg_render *render, const sg_phase *phase)
     void        *run = NULL;
     sg_stream    s;
     SG_TRY(stream_open(render, &s, phase));
-    const size_t room = SG_ALIGN + render->frame_bytes, all = room * (size_t)render->chunks;
+    const size_t chunk_bytes = SG_ALIGN + render->frame_bytes, all = chunk_bytes * (size_t)render->chunks;
     /* what is traced is done in turn */
-    const bool     ahead = !render->engine->trace && s.memory->stages && s.memory->stages(&s, room, all);
-    uint8_t *const host = ahead ? NULL : malloc(room);
+    const bool     ahead = !render->engine->trace && s.memory->stages && s.memory->stages(&s, chunk_bytes, all);
+    uint8_t *const host = ahead ? NULL : malloc(chunk_bytes);
     sg_status      st = ahead || host ? decode_frames(render, &s, host, &run)
                                       : sg_error_set(render->e, SG_E_MEMORY, "no memory for frames");
-    render->engine->parts->vae.ops->decode_close(&run);
+    render->engine->components->vae.ops->decode_close(&run);
     stream_close(render, &s);
     free(host);
     end_stage(render, SG_STAGE_DECODE, start);
@@ -407,7 +407,7 @@ static sg_status run_phases(sg_render *render)
 static sg_status render_all(sg_render *render)
 {
     SG_TRY(sg_engine_check_request(render->engine, render->request, render->e));
-    if (!render->request->prompt && !render->request->latents_in && render->engine->parts->texts)
+    if (!render->request->prompt && !render->request->latents_in && render->engine->components->texts)
         return sg_error_set(render->e, SG_E_ARG, "a render needs a prompt");
     SG_TRY(sg_render_plan(render, &render->report->plan));
     SG_TRY(sg_plan_fits(&render->report->plan, render->e));
@@ -423,7 +423,7 @@ sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_call
     const double start = sg_seconds();
     sg_render    render = {.engine = engine, .request = r, .cb = cb, .report = report, .e = e};
     *report = (sg_report){.seed = r->seed};
-    sg_backend_enter(engine->backend);
+    sg_backend_make_current(engine->backend);
     free(engine->count);
     engine->count = NULL;
     snprintf(report->device, sizeof report->device, "%s", engine->backend->device);

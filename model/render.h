@@ -48,18 +48,18 @@ size_t sg_render_packed_limit(const sg_render *render, const sg_plan *p);
 /* What all steps of denoising work on, in the keep arena of s. */
 typedef struct sg_denoising {
     sg_sampler_state state;
-    sg_tensor        v;    /* what the model predicts, as the latents lie */
-    sg_tensor        bad;  /* I32: sg_pass's, for the denoiser of most layers */
-    size_t           mark; /* of the keep arena: what a denoiser places comes after it */
+    sg_tensor        v;          /* what the model predicts, as the latents lie */
+    sg_tensor        non_finite; /* I32: sg_pass's, for the denoiser of most layers */
+    size_t           mark;       /* of the keep arena: what a denoiser places comes after it */
 } sg_denoising;
 
-sg_denoising sg_render_place(sg_render *render, sg_stream *s);
+sg_denoising sg_render_allocate(sg_render *render, sg_stream *s);
 
 /* Which denoiser works at this timestep of the sampler. */
-int sg_denoiser_at(const sg_components *parts, double timestep);
+int sg_denoiser_at(const sg_components *components, double timestep);
 
 /* How many layers of self-attention the denoisers before this one have; of all, when it is their number. */
-int sg_first_layer(const sg_components *parts, int denoiser);
+int sg_first_layer(const sg_components *components, int denoiser);
 
 /* d->v = the guided output of the model for d->state.x at this step. Taps "step.%d.v_cond", "step.%d.v_uncond". */
 void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);
@@ -69,14 +69,14 @@ void sg_render_inspect(const sg_render *render, sg_stream *s, const sg_denoising
 
 /* The phases of every render of a model, in the order of their work: each text encoder, what the family adds,
  * denoising, decoding. Returns how many. */
-int sg_render_phases(const sg_components *parts, sg_phase phase[SG_PHASES_MAX]);
+int sg_render_phases(const sg_components *components, sg_phase phase[SG_PHASES_MAX]);
 
 /* Whether a phase of this render has work: latents that are there already are only decoded. */
 bool sg_phase_runs(const sg_render *render, const sg_phase *phase);
 
 /* The weights that a phase needs: i counts denoisers, of which one is loaded at a time, unless the plan keeps all; any
  * other phase has one. NULL past the last. */
-sg_part *sg_render_part(const sg_components *parts, const sg_phase *phase, int i);
+sg_component *sg_render_component(const sg_components *components, const sg_phase *phase, int i);
 
 sg_status sg_render_status(const sg_stream *s, const char *doing, sg_error *e);
 

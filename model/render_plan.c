@@ -5,26 +5,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int sg_render_phases(const sg_components *parts, sg_phase phase[SG_PHASES_MAX])
+int sg_render_phases(const sg_components *components, sg_phase phase[SG_PHASES_MAX])
 {
     int n = 0;
     _Static_assert(SG_TEXTS_MAX + SG_ADDED_MAX + 2 <= SG_PHASES_MAX, "there is room for every phase");
-    for (int i = 0; i < parts->texts; i++) phase[n++] = (sg_phase){.kind = SG_PHASE_TEXT, .index = i};
-    for (int i = 0; i < parts->addeds; i++) phase[n++] = (sg_phase){.kind = SG_PHASE_ADDED, .index = i};
+    for (int i = 0; i < components->texts; i++) phase[n++] = (sg_phase){.kind = SG_PHASE_TEXT, .index = i};
+    for (int i = 0; i < components->addeds; i++) phase[n++] = (sg_phase){.kind = SG_PHASE_ADDED, .index = i};
     phase[n++] = (sg_phase){.kind = SG_PHASE_DENOISE};
     phase[n++] = (sg_phase){.kind = SG_PHASE_DECODE};
     return n;
 }
 
-sg_part *sg_render_part(const sg_components *parts, const sg_phase *phase, int i)
+sg_component *sg_render_component(const sg_components *components, const sg_phase *phase, int i)
 {
-    const sg_text_encoder *const encoder = &parts->text[phase->index].encoder;
-    if (phase->kind == SG_PHASE_DENOISE) return i < parts->denoisers ? parts->denoiser[i].part : NULL;
+    const sg_text_encoder *const encoder = &components->text[phase->index].encoder;
+    if (phase->kind == SG_PHASE_DENOISE) return i < components->denoisers ? components->denoiser[i].component : NULL;
     if (i > 0) return NULL;
     switch (phase->kind) {
-    case SG_PHASE_TEXT: return encoder->ops->part(encoder->of);
-    case SG_PHASE_ADDED: return parts->added[phase->index].part;
-    default: return parts->vae.ops->part(parts->vae.of);
+    case SG_PHASE_TEXT: return encoder->ops->component(encoder->of);
+    case SG_PHASE_ADDED: return components->added[phase->index].component;
+    default: return components->vae.ops->component(components->vae.of);
     }
 }
 
@@ -40,7 +40,7 @@ static void name_phase(const sg_render *render, const sg_phase *phase, sg_phase_
         [SG_PHASE_TEXT] = "text", [SG_PHASE_DENOISE] = "denoise", [SG_PHASE_DECODE] = "decode"};
     const bool added = phase->kind == SG_PHASE_ADDED;
     snprintf(out->name, sizeof out->name, "%s",
-             added ? render->engine->parts->added[phase->index].name : names[phase->kind]);
+             added ? render->engine->components->added[phase->index].name : names[phase->kind]);
     out->number = phase->kind == SG_PHASE_TEXT ? phase->index + 1 : 1;
     out->stage = phase->kind == SG_PHASE_DENOISE  ? SG_STAGE_DENOISE
                  : phase->kind == SG_PHASE_DECODE ? SG_STAGE_DECODE
@@ -55,10 +55,10 @@ static bool native_bf16(const sg_engine *engine) { return engine->act == SG_BF16
 static void plan_weights(sg_render *render, const sg_phase *phase, sg_phase_plan *out, const sg_plan_totals *t,
                          size_t *host)
 {
-    const size_t size = native_bf16(render->engine) ? sizeof(uint16_t) : sizeof(float);
-    const size_t unpacked = t->thin + (phase->kind == SG_PHASE_TEXT ? t->table : 0);
-    sg_part     *p;
-    for (int i = 0; (p = sg_render_part(render->engine->parts, phase, i)) != NULL; i++) {
+    const size_t  size = native_bf16(render->engine) ? sizeof(uint16_t) : sizeof(float);
+    const size_t  unpacked = t->thin + (phase->kind == SG_PHASE_TEXT ? t->table : 0);
+    sg_component *p;
+    for (int i = 0; (p = sg_render_component(render->engine->components, phase, i)) != NULL; i++) {
         size_t         mapped = 0;
         const size_t   bytes = sg_bind_bytes(p->bind, render->engine->backend, &mapped);
         const uint64_t numbers = sg_bind_matrix_numbers(p->bind);
@@ -73,10 +73,10 @@ static void plan_weights(sg_render *render, const sg_phase *phase, sg_phase_plan
 /* Of several denoisers only one is at work in a step. */
 static sg_status check_capture(const sg_render *render)
 {
-    const sg_components *const parts = render->engine->parts;
+    const sg_components *const components = render->engine->components;
     if (!render->request->capture_out || render->request->latents_in) return SG_OK;
-    const int at = sg_denoiser_at(parts, render->sampler.timestep[render->request->capture_step]);
-    const int first = sg_first_layer(parts, at), end = first + parts->denoiser[at].layers;
+    const int at = sg_denoiser_at(components, render->sampler.timestep[render->request->capture_step]);
+    const int first = sg_first_layer(components, at), end = first + components->denoiser[at].layers;
     if (render->request->capture_layer >= first && render->request->capture_layer < end) return SG_OK;
     return sg_error_set(render->e, SG_E_ARG, "capture-qkv: layer %d does not run at step %d, but %d to %d do",
                         render->request->capture_layer, render->request->capture_step, first, end - 1);
@@ -102,19 +102,19 @@ static void read_layout(const sg_render *render, sg_attention_shape *shape, int 
 /* The policy of the request and the shapes of the model, made one. */
 static sg_status bind_attention(sg_render *render, sg_plan *out)
 {
-    const sg_components *const parts = render->engine->parts;
-    const int                  passes = render->engine->texts.passes, layers = sg_first_layer(parts, parts->denoisers);
-    sg_policy                  policy = render->request->attention;
-    double                     timesteps[SG_STEPS_MAX];
+    const sg_components *const components = render->engine->components;
+    const int passes = render->engine->texts.passes, layers = sg_first_layer(components, components->denoisers);
+    sg_policy policy = render->request->attention;
+    double    timesteps[SG_STEPS_MAX];
     for (int i = 0; i < render->sampler.steps; i++)
         timesteps[i] = 1000 * render->sampler.timestep[i] / render->sampler.config.train_steps;
     if (render->request->capture_out) {
         render->capture = (sg_capture){.layer = render->request->capture_layer,
                                        .step = render->request->capture_step,
-                                       .next = policy.see,
-                                       .next_context = policy.see_context};
-        policy.see = sg_capture_see;
-        policy.see_context = &render->capture;
+                                       .next = policy.on_begin,
+                                       .next_context = policy.on_begin_context};
+        policy.on_begin = sg_capture_hook;
+        policy.on_begin_context = &render->capture;
     }
     SG_TRY(check_capture(render));
     sg_attention_shape *const shape = malloc((size_t)(passes * layers) * sizeof *shape);
@@ -124,7 +124,7 @@ static sg_status bind_attention(sg_render *render, sg_plan *out)
     free(shape);
     if (st) return st;
     render->self.ordered =
-        (sg_self_attention_skips(&render->self) || render->request->attention.see) && policy.order != SG_ORDER_ROW;
+        (sg_self_attention_skips(&render->self) || render->request->attention.on_begin) && policy.order != SG_ORDER_ROW;
     out->layers = layers;
     for (int k = 0; k < render->self.shapes; k++)
         if (render->self.shape[k].n > out->tokens) out->tokens = render->self.shape[k].n;
@@ -142,11 +142,11 @@ static size_t captured_bytes(const sg_render *render)
 /* A step stands for those after it that ask for the same, of the same denoiser. */
 static void plan_denoise(sg_render *render, sg_stream *s, sg_plan_totals *t)
 {
-    sg_denoising d = sg_render_place(render, s);
+    sg_denoising d = sg_render_allocate(render, s);
     int          last = -1, until = 0;
     double       step_flops = 0;
     for (int i = 0; i < render->sampler.steps; i++) {
-        const int at = sg_denoiser_at(render->engine->parts, render->sampler.timestep[i]);
+        const int at = sg_denoiser_at(render->engine->components, render->sampler.timestep[i]);
         if (at != last) {
             s->keep.used = d.mark;
             render->engine->family->denoiser_open(render->engine->model, s, at, &render->engine->texts);
@@ -167,7 +167,7 @@ static void plan_denoise(sg_render *render, sg_stream *s, sg_plan_totals *t)
 /* Chunks after the decoder's special ones all cost the same, so that one of them stands for all. */
 static sg_status plan_decode(sg_render *render, sg_stream *s, sg_plan_totals *t)
 {
-    const sg_vae *const v = &render->engine->parts->vae;
+    const sg_vae *const v = &render->engine->components->vae;
     const int64_t      *d = render->geometry.latent;
     const int           special = v->ops->special(v->of);
     const sg_tensor     z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]);
@@ -235,11 +235,11 @@ static void plan_peaks(const sg_render *render, sg_plan *p, const sg_plan_totals
 }
 
 /* With the denoiser's blocks on the host or on the device: what weights take, and all that follows from it. */
-static void weigh(sg_render *render, sg_plan *p, const sg_plan_totals *t, bool offload)
+static void sum_memory(sg_render *render, sg_plan *p, const sg_plan_totals *t, bool offload)
 {
-    const sg_components *const parts = render->engine->parts;
+    const sg_components *const components = render->engine->components;
     size_t                     all = 0, work = 0;
-    for (int i = 0; i < parts->denoisers; i++) sg_bind_offload(parts->denoiser[i].part->bind, offload);
+    for (int i = 0; i < components->denoisers; i++) sg_bind_offload(components->denoiser[i].component->bind, offload);
     p->need = p->staging = p->host = 0;
     for (int i = 0; i < p->phases; i++) {
         sg_phase_plan *const phase = &p->phase[i];
@@ -254,20 +254,20 @@ static void weigh(sg_render *render, sg_plan *p, const sg_plan_totals *t, bool o
     if (render->request->latents_in) p->host = 0;
     p->need += p->staging + p->output;
     render->keep_weights =
-        all + work + p->staging + p->output <= p->available && parts->denoisers == 1 && parts->texts <= 1;
+        all + work + p->staging + p->output <= p->available && components->denoisers == 1 && components->texts <= 1;
 }
 
 /* The phase on a stream that computes nothing. */
 static sg_status plan_phase(sg_render *render, sg_phase *phase, sg_phase_plan *out, sg_plan_totals *t)
 {
     sg_engine *const           engine = render->engine;
-    const sg_components *const parts = engine->parts;
+    const sg_components *const components = engine->components;
     *t = (sg_plan_totals){.native_bf16 = native_bf16(engine), .backend = engine->backend};
     sg_stream s = sg_plan_stream(t);
     name_phase(render, phase, out);
     switch (phase->kind) {
-    case SG_PHASE_TEXT: sg_conditioning_encode(&engine->texts, parts, phase->index, &s); break;
-    case SG_PHASE_ADDED: parts->added[phase->index].run(engine->model, &s); break;
+    case SG_PHASE_TEXT: sg_conditioning_encode(&engine->texts, components, phase->index, &s); break;
+    case SG_PHASE_ADDED: components->added[phase->index].run(engine->model, &s); break;
     case SG_PHASE_DENOISE: plan_denoise(render, &s, t); break;
     case SG_PHASE_DECODE: SG_TRY(plan_decode(render, &s, t)); break;
     }
@@ -283,7 +283,7 @@ static sg_status plan_phase(sg_render *render, sg_phase *phase, sg_phase_plan *o
 static void note_texts(const sg_engine *engine, sg_plan *out)
 {
     for (int p = 0; p < engine->texts.passes; p++)
-        for (int k = 0; k < engine->parts->texts; k++) {
+        for (int k = 0; k < engine->components->texts; k++) {
             const sg_text_states *const t = &engine->texts.text[p][k];
             if (t->len < out->text_tokens[p]) continue;
             out->text_tokens[p] = t->len;
@@ -295,7 +295,7 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
 {
     sg_engine *const       engine = render->engine;
     sg_conditioning *const texts = &engine->texts;
-    sg_sampler_config      config = engine->parts->sampler;
+    sg_sampler_config      config = engine->components->sampler;
     *out = (sg_plan){0};
 
     config.kind = render->request->sampler;
@@ -303,7 +303,8 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     SG_TRY(sg_sampler_init(&render->sampler, &config, render->request->steps, render->request->sigmas_old, render->e));
     engine->family->geometry(engine->model, render->request, &render->geometry);
     memcpy(out->latent, render->geometry.latent, sizeof out->latent);
-    SG_TRY(sg_conditioning_tokenize(texts, engine->family, engine->model, engine->parts, render->request, render->e));
+    SG_TRY(
+        sg_conditioning_tokenize(texts, engine->family, engine->model, engine->components, render->request, render->e));
     note_texts(engine, out);
     SG_TRY(bind_attention(render, out));
     if (render->report) {
@@ -311,14 +312,14 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
         render->report->negative_tokens = texts->text[1][0].len;
     }
     sg_plan_totals t[SG_PHASES_MAX];
-    render->phases = out->phases = sg_render_phases(engine->parts, render->phase);
+    render->phases = out->phases = sg_render_phases(engine->components, render->phase);
     for (int i = 0; i < render->phases; i++) SG_TRY(plan_phase(render, &render->phase[i], &out->phase[i], &t[i]));
     out->base = render->engine->base_bytes + sg_backend_code_bytes(render->engine->backend);
     out->output = render->engine->backend->host_memory ? render->request->output_bytes + captured_bytes(render) : 0;
     out->available = render->engine->memory_limit ? render->engine->memory_limit : render->engine->backend->total_bytes;
     out->host_free = render->engine->backend->host_bytes;
-    weigh(render, out, t, render->engine->offload == SG_OFFLOAD_ON);
-    if (render->engine->offload == SG_OFFLOAD_AUTO && out->need > out->available) weigh(render, out, t, true);
+    sum_memory(render, out, t, render->engine->offload == SG_OFFLOAD_ON);
+    if (render->engine->offload == SG_OFFLOAD_AUTO && out->need > out->available) sum_memory(render, out, t, true);
     plan_peaks(render, out, t);
     return SG_OK;
 }

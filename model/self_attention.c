@@ -5,8 +5,8 @@
 
 static bool same_shape(const sg_attention_shape *a, const sg_attention_shape *b)
 {
-    return a->n == b->n && a->m == b->m && a->h == b->h && a->hk == b->hk && a->d == b->d && a->front == b->front &&
-           a->back == b->back;
+    return a->n == b->n && a->m == b->m && a->h == b->h && a->hk == b->hk && a->d == b->d &&
+           a->text_prefix == b->text_prefix && a->text_suffix == b->text_suffix;
 }
 
 /* Which of the bound shapes x is; a->shapes when it is none of them. */
@@ -69,7 +69,7 @@ bool sg_self_attention_skips(const sg_self_attention *a)
 
 void sg_self_attention_place(const sg_self_attention *a, sg_stream *s)
 {
-    for (int k = 0; k < a->shapes; k++) sg_attention_place(a->bound[k], s);
+    for (int k = 0; k < a->shapes; k++) sg_attention_upload(a->bound[k], s);
 }
 
 int sg_self_attention_same_steps(const sg_self_attention *a, int step)
@@ -84,7 +84,7 @@ int sg_self_attention_same_steps(const sg_self_attention *a, int step)
 
 void sg_self_attention_enter(const sg_self_attention *a, sg_stream *s, double timestep)
 {
-    for (int k = 0; k < a->shapes; k++) sg_attention_enter(a->bound[k], s, timestep);
+    for (int k = 0; k < a->shapes; k++) sg_attention_set_timestep(a->bound[k], s, timestep);
 }
 
 void sg_self_attention_run(const sg_self_attention *a, sg_stream *s, int layer, int step, int pass, double timestep,

@@ -17,7 +17,7 @@
 
 #define FORMAT "sparge-gen thresholds"
 #define INNER ".inner_attention."
-enum { VERSION = 1, MAX_BYTES = 16 << 20, MAX_VALUES = 1 << 18, MAX_SIDE = 1 << 16, LAMBDA_MAX = 1000 };
+enum { VERSION = 1, MAX_BYTES = 16 << 20, MAX_VALUES = 1 << 18, MAX_SIDE = 1 << 16, PV_THRESHOLD_MAX = 1000 };
 
 static const char *const rules[] = {"topk", "tau", NULL}; /* in the order of sg_select_rule */
 static const char *const bounds[] = {"l1", "l2"};
@@ -31,8 +31,8 @@ sg_status sg_thresholds_new(sg_thresholds_file *f, int buckets, int layers, int 
     v->from = calloc((size_t)buckets, sizeof *v->from);
     v->amount = calloc(n, sizeof *v->amount);
     v->theta = calloc(n, sizeof *v->theta);
-    v->lambda = calloc(n, sizeof *v->lambda);
-    if (v->from && v->amount && v->theta && v->lambda) return SG_OK;
+    v->pv_threshold = calloc(n, sizeof *v->pv_threshold);
+    if (v->from && v->amount && v->theta && v->pv_threshold) return SG_OK;
     return sg_error_set(e, SG_E_MEMORY, "thresholds: out of memory");
 }
 
@@ -43,7 +43,7 @@ void sg_thresholds_free(sg_thresholds_file *f)
     free(f->values.from);
     free(f->values.amount);
     free(f->values.theta);
-    free(f->values.lambda);
+    free(f->values.pv_threshold);
     *f = (sg_thresholds_file){0};
 }
 
@@ -179,7 +179,7 @@ static sg_status read_policy(const reader *r, sg_thresholds_file *f)
     SG_TRY(read_choice(r, policy, "score", sg_score_names, &score));
     SG_TRY(read_choice(r, policy, "tail_bias", sg_tail_bias_names, &bias));
     SG_TRY(read_choice(r, policy, "order", sg_order_names, &order));
-    f->told = true;
+    f->has_policy = true;
     f->policy.score = (sg_score_kind)score;
     f->policy.tail = json_is_true(tail);
     f->policy.tail_bias = (sg_tail_bias)bias;
@@ -233,7 +233,7 @@ static sg_status read_own(const reader *r, sg_thresholds_file *f)
     SG_TRY(read_buckets(r, buckets, t->from));
     SG_TRY(read_grid(r, "amount", t, 0, 1, t->amount));
     SG_TRY(read_grid(r, "theta", t, -1, 1, t->theta));
-    SG_TRY(read_grid(r, "lambda", t, 0, LAMBDA_MAX, t->lambda));
+    SG_TRY(read_grid(r, "lambda", t, 0, PV_THRESHOLD_MAX, t->pv_threshold));
     return read_notes(r, f);
 }
 
@@ -293,9 +293,10 @@ static sg_status read_reference_layer(const reader *r, const json_t *const lists
                                       sg_thresholds *t)
 {
     const size_t at = (size_t)layer * (size_t)t->heads;
-    float *const out[REFERENCE_NAMES] = {[CDF] = t->amount + at, [SIMILAR] = t->theta + at, [PV] = t->lambda + at};
+    float *const out[REFERENCE_NAMES] = {
+        [CDF] = t->amount + at, [SIMILAR] = t->theta + at, [PV] = t->pv_threshold + at};
     static const double lo[REFERENCE_NAMES] = {[SIMILAR] = -1};
-    static const double hi[REFERENCE_NAMES] = {[CDF] = 1, [SIMILAR] = 1, [PV] = LAMBDA_MAX};
+    static const double hi[REFERENCE_NAMES] = {[CDF] = 1, [SIMILAR] = 1, [PV] = PV_THRESHOLD_MAX};
     for (size_t h = 0; h < (size_t)t->heads; h++) {
         char label[48];
         bool sparse = false;
@@ -312,7 +313,7 @@ static sg_status read_reference_layer(const reader *r, const json_t *const lists
 }
 
 /* lists [layers][REFERENCE_NAMES], zeroed, with room for a layer a member of the root. */
-static sg_status read_reference_lists(const reader *r, const json_t *(*lists)[REFERENCE_NAMES], size_t room,
+static sg_status read_reference_lists(const reader *r, const json_t *(*lists)[REFERENCE_NAMES], size_t capacity,
                                       sg_thresholds_file *f)
 {
     const char *key;
@@ -321,7 +322,7 @@ static sg_status read_reference_lists(const reader *r, const json_t *(*lists)[RE
     json_object_foreach(r->root, key, value)
     {
         if (!reference_key(key, &layer, &name)) continue;
-        if ((size_t)layer >= room) return wrong(r, key, "layers before it are missing");
+        if ((size_t)layer >= capacity) return wrong(r, key, "layers before it are missing");
         if (lists[layer][name]) return wrong(r, key, "stands there twice");
         lists[layer][name] = value;
         if (layer >= layers) layers = layer + 1;
@@ -337,10 +338,10 @@ static sg_status read_reference_lists(const reader *r, const json_t *(*lists)[RE
 
 static sg_status read_reference(const reader *r, sg_thresholds_file *f)
 {
-    const size_t room = json_object_size(r->root);
-    const json_t *(*const lists)[REFERENCE_NAMES] = calloc(room, sizeof *lists);
+    const size_t capacity = json_object_size(r->root);
+    const json_t *(*const lists)[REFERENCE_NAMES] = calloc(capacity, sizeof *lists);
     if (!lists) return sg_error_set(r->e, SG_E_MEMORY, "%s: out of memory", r->path);
-    const sg_status status = read_reference_lists(r, lists, room, f);
+    const sg_status status = read_reference_lists(r, lists, capacity, f);
     free((void *)lists);
     return status;
 }
@@ -424,10 +425,10 @@ sg_status sg_thresholds_text(char **out, const sg_thresholds_file *f, sg_error *
     sg_textbuf_printf(&t, "]");
     put_grid(&t, "amount", v, v->amount);
     put_grid(&t, "theta", v, v->theta);
-    put_grid(&t, "lambda", v, v->lambda);
+    put_grid(&t, "lambda", v, v->pv_threshold);
     put_figures(&t, "bound", bounds, f->bound, 2);
     put_figures(&t, "reached", reached, (const double[]){f->reached[0], f->reached[1], f->sparsity}, 3);
-    if (f->told)
+    if (f->has_policy)
         sg_textbuf_printf(
             &t, ",\n  \"policy\": {\"score\": \"%s\", \"tail\": %s, \"tail_bias\": \"%s\", \"order\": \"%s\"}",
             sg_score_names[f->policy.score], f->policy.tail ? "true" : "false", sg_tail_bias_names[f->policy.tail_bias],
@@ -457,7 +458,7 @@ void sg_thresholds_date(sg_thresholds_file *f, struct timespec time)
     if (n) snprintf(f->written + n, sizeof f->written - n, ".%09ldZ", (long)time.tv_nsec);
 }
 
-bool sg_thresholds_own(const char *path)
+bool sg_thresholds_is_ours(const char *path)
 {
     sg_thresholds_file f = {0}, now = {0};
     struct stat        st;

@@ -38,7 +38,7 @@ typedef struct sg_thresholds_file {
     char          model[17]; /* "": not told */
     double        bound[2];  /* l1, l2; NaN: not told, as for the next two */
     double        reached[2], sparsity;
-    bool          told; /* the next is: score, tail, tail_bias and order, with which blocks were chosen */
+    bool          has_policy; /* the next is: score, tail, tail_bias and order, with which blocks were chosen */
     sg_policy     policy;
     char        **prompt; /* [prompts], owned */
     int           prompts;
@@ -60,7 +60,7 @@ sg_status sg_thresholds_text(char **out, const sg_thresholds_file *f, sg_error *
 
 /* Is this file as tune wrote it in its usual place, unchanged, and this user's own? Its time of change is within it: a copy,
  * a download or a check-out has another one. */
-bool sg_thresholds_own(const char *path);
+bool sg_thresholds_is_ours(const char *path);
 
 /* Notes the time in f->written, as it stands in the file. */
 void sg_thresholds_date(sg_thresholds_file *f, struct timespec time);

@@ -4,12 +4,12 @@
 
 #include <string.h>
 
-enum { MOST_COLUMNS = 64 };
+enum { MAX_COLUMNS = 64 };
 
 typedef struct columns {
     int             count;
-    const char     *name[MOST_COLUMNS];
-    sg_prompt_field field[MOST_COLUMNS];
+    const char     *name[MAX_COLUMNS];
+    sg_prompt_field field[MAX_COLUMNS];
 } columns;
 
 /* A row of the file. */
@@ -93,8 +93,8 @@ static sg_status read_header(sg_prompt_reader *r, columns *h, const row *w, sg_p
     char *at = w->start;
     if (w->problem) return sg_prompt_record_refuse(c, e, "%s", w->problem);
     SG_TRY(check_text(w, c->where, e));
-    if (w->fields > MOST_COLUMNS)
-        return sg_prompt_record_refuse(c, e, "has %d columns; at most %d are read", w->fields, MOST_COLUMNS);
+    if (w->fields > MAX_COLUMNS)
+        return sg_prompt_record_refuse(c, e, "has %d columns; at most %d are read", w->fields, MAX_COLUMNS);
     for (h->count = 0; h->count < w->fields; h->count++) {
         const char *const     name = h->name[h->count] = cut(&at);
         const sg_prompt_field f = h->field[h->count] = sg_prompt_field_of(r, name);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 20, MOST_VALUES = 1 << 16 }; /* of an object */
+enum { MAX_BYTES = 1 << 20, MAX_VALUES = 1 << 16 }; /* of an object */
 
 static sg_status wrong_type(const sg_prompt_record *c, const char *name, const char *should, sg_error *e)
 {
@@ -45,8 +45,8 @@ static sg_status decode(json_t **out, const sg_prompt_record *c, const char *tex
 {
     sg_json_fault f;
     *out = NULL;
-    if (size > MOST_BYTES) return sg_prompt_record_refuse(c, e, "has more than %d bytes", MOST_BYTES);
-    const sg_status status = sg_json_parse(out, text, size, MOST_VALUES, JSON_DECODE_ANY, &f);
+    if (size > MAX_BYTES) return sg_prompt_record_refuse(c, e, "has more than %d bytes", MAX_BYTES);
+    const sg_status status = sg_json_parse(out, text, size, MAX_VALUES, JSON_DECODE_ANY, &f);
     if (status == SG_E_MEMORY) return sg_error_set(e, status, "%s", f.text);
     if (status != SG_OK) return sg_prompt_record_refuse(c, e, "%s", f.text);
     if (json_is_object(*out)) return SG_OK;

@@ -28,7 +28,7 @@ typedef struct sg_prompt_reader {
     char                    *end;     /* of set->text, where a NUL is */
     char                    *kept;    /* where the next decoded string goes; NULL: strings stay where they are */
     bool                     foreign; /* a set of others, whose other members nobody misspelt */
-    size_t                   room, member_room, members;
+    size_t                   capacity, member_capacity, members;
 } sg_prompt_reader;
 
 /* One prompt while its members come in. */

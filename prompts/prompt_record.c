@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { MOST_PROMPTS = 1 << 20, MOST_PIXELS = 16384, MOST_FRAMES = 100000 };
+enum { MAX_PROMPTS = 1 << 20, MAX_PIXELS = 16384, MAX_FRAMES = 100000 };
 
 static const struct {
     const char     *name;
@@ -104,12 +104,12 @@ static sg_status set_size(sg_prompt_record *c, const char *name, const char *val
     const size_t      n = strcspn(value, "xX*");
     const char *const height = value[n] ? value + n + 1 : value + n;
     int64_t           x, y;
-    if (sg_number_int(value, n, 1, MOST_PIXELS, &x) && sg_number_int(height, strlen(height), 1, MOST_PIXELS, &y)) {
+    if (sg_number_int(value, n, 1, MAX_PIXELS, &x) && sg_number_int(height, strlen(height), 1, MAX_PIXELS, &y)) {
         c->prompt.width = (int)x;
         c->prompt.height = (int)y;
         return SG_OK;
     }
-    return sg_prompt_record_refuse(c, e, "%s should be WxH, each from 1 to %d, is '%s'", sg_show(name), MOST_PIXELS,
+    return sg_prompt_record_refuse(c, e, "%s should be WxH, each from 1 to %d, is '%s'", sg_show(name), MAX_PIXELS,
                                    sg_show(value));
 }
 
@@ -135,9 +135,9 @@ sg_status sg_prompt_record_set(sg_prompt_record *c, sg_prompt_field f, const cha
     case SG_PROMPT_SEED: return set_number(c, &c->prompt.seed, name, value, 0, INT64_MAX, e);
     case SG_PROMPT_IMAGE: return set_number(c, &c->prompt.image, name, value, 0, INT64_MAX, e);
     case SG_PROMPT_SIZE: return set_size(c, name, value, e);
-    case SG_PROMPT_WIDTH: return set_int(c, &c->prompt.width, name, value, MOST_PIXELS, e);
-    case SG_PROMPT_HEIGHT: return set_int(c, &c->prompt.height, name, value, MOST_PIXELS, e);
-    case SG_PROMPT_FRAMES: return set_int(c, &c->prompt.frames, name, value, MOST_FRAMES, e);
+    case SG_PROMPT_WIDTH: return set_int(c, &c->prompt.width, name, value, MAX_PIXELS, e);
+    case SG_PROMPT_HEIGHT: return set_int(c, &c->prompt.height, name, value, MAX_PIXELS, e);
+    case SG_PROMPT_FRAMES: return set_int(c, &c->prompt.frames, name, value, MAX_FRAMES, e);
     case SG_PROMPT_GROUP: return add_group(c, name, value, e);
     case SG_PROMPT_FIELDS: break;
     }
@@ -183,7 +183,7 @@ static sg_status add_members(sg_prompt_reader *r, const sg_prompt_record *c, sg_
         const int g = group_of(r, c->group[i]);
         if (g < 0)
             return sg_prompt_reader_fail(r, e, SG_E_ARG, "%s: a set has at most %d groups", c->where, SG_PROMPT_GROUPS);
-        if (!sg_array_push(r->set->member, r->members, r->member_room, g))
+        if (!sg_array_push(r->set->member, r->members, r->member_capacity, g))
             return sg_prompt_reader_fail(r, e, SG_E_MEMORY, "out of memory");
     }
     return SG_OK;
@@ -192,9 +192,9 @@ static sg_status add_members(sg_prompt_reader *r, const sg_prompt_record *c, sg_
 static sg_status add(sg_prompt_reader *r, sg_prompt_record *c, sg_error *e)
 {
     sg_prompt_set *const s = r->set;
-    if (s->count == MOST_PROMPTS)
-        return sg_prompt_reader_fail(r, e, SG_E_ARG, "%s: a set has at most %d prompts", c->where, MOST_PROMPTS);
-    if (!sg_array_reserve(s->prompt, r->room, (size_t)s->count + 1))
+    if (s->count == MAX_PROMPTS)
+        return sg_prompt_reader_fail(r, e, SG_E_ARG, "%s: a set has at most %d prompts", c->where, MAX_PROMPTS);
+    if (!sg_array_reserve(s->prompt, r->capacity, (size_t)s->count + 1))
         return sg_prompt_reader_fail(r, e, SG_E_MEMORY, "out of memory");
     c->prompt.first_group = (int)r->members;
     SG_TRY(add_members(r, c, e));

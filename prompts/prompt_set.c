@@ -13,7 +13,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { FIRST_ROOM = 1 << 16, MOST_BYTES = 256 << 20 };
+enum { FIRST_CAPACITY = 1 << 16, MAX_BYTES = 256 << 20 };
 
 /* A pipe that nobody writes is empty rather than waited for; one that somebody writes is read to its end. */
 static FILE *open_text(const char *file)
@@ -26,12 +26,12 @@ static FILE *open_text(const char *file)
 
 static sg_status read_all(sg_prompt_reader *r, FILE *f, size_t most, size_t *size, sg_error *e)
 {
-    size_t n = 0, got, room = 0;
+    size_t n = 0, got, capacity = 0;
     do {
-        if (room - n < 2 && !sg_array_reserve(r->set->text, room, room ? 2 * room : FIRST_ROOM))
+        if (capacity - n < 2 && !sg_array_reserve(r->set->text, capacity, capacity ? 2 * capacity : FIRST_CAPACITY))
             return sg_prompt_reader_fail(r, e, SG_E_MEMORY, "out of memory");
         errno = 0;
-        n += got = fread(r->set->text + n, 1, room - n - 1, f);
+        n += got = fread(r->set->text + n, 1, capacity - n - 1, f);
     } while (got && n <= most);
     if (ferror(f)) return sg_prompt_reader_fail(r, e, SG_E_FILE, "%s", strerror(errno));
     *size = n;
@@ -40,7 +40,7 @@ static sg_status read_all(sg_prompt_reader *r, FILE *f, size_t most, size_t *siz
 
 static sg_status read_text(sg_prompt_reader *r, sg_error *e)
 {
-    const size_t most = r->options->most_bytes ? r->options->most_bytes : MOST_BYTES;
+    const size_t most = r->options->max_bytes ? r->options->max_bytes : MAX_BYTES;
     size_t       n = 0;
     FILE *const  f = open_text(r->file);
     if (!f) return sg_prompt_reader_fail(r, e, SG_E_FILE, "%s", strerror(errno));

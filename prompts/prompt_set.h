@@ -56,8 +56,8 @@ typedef struct sg_prompt_set {
 typedef struct sg_prompt_options {
     const char      *what; /* the option that named the file, for messages */
     sg_prompt_format format;
-    size_t           most_bytes; /* of the file, in whole MiB; 0: 256 MiB */
-    bool             skip_bad;   /* pass malformed lines over, and count them */
+    size_t           max_bytes; /* of the file, in whole MiB; 0: 256 MiB */
+    bool             skip_bad;  /* pass malformed lines over, and count them */
 } sg_prompt_options;
 
 /* Reads a file, which may be a pipe, of at most 2^20 prompts; a byte-order mark does not count, CRLF ends a line as LF does.

@@ -13,8 +13,8 @@ sg_status sg_bind_open(sg_bind **out, const sg_source *w, const sg_name_map *map
 {
     sg_bind *const b = *out = calloc(1, sizeof *b);
     const size_t   n = sg_source_count(w);
-    if (b) b->wanted = calloc(n ? n : 1, sizeof *b->wanted);
-    if (!b || !b->wanted) {
+    if (b) b->bound = calloc(n ? n : 1, sizeof *b->bound);
+    if (!b || !b->bound) {
         free(b);
         *out = NULL;
         return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_source_path(w));
@@ -74,7 +74,7 @@ static bool look_up(sg_bind *b, sg_bind_want *w, const char *full)
     if (w->cut && !w->cut->of) w->cut = NULL;
     w->index = sg_source_index(b->source, file);
     if (w->index < 0) return true;
-    b->wanted[w->index] = true;
+    b->bound[w->index] = true;
     w->file = sg_source_view(b->source, (size_t)w->index);
     if (w->file.rank && w->cut) {
         if (!cut(w, sg_source_at(b->source, (size_t)w->index))) w->trouble = SG_BIND_MISSHAPEN;
@@ -106,7 +106,8 @@ sg_tensor sg_bind_peek(sg_bind *b, const char *name, const char **type)
 static sg_bind_want *more(sg_bind *b, const char *name)
 {
     char *const copy = strdup(name);
-    if (copy && sg_array_push(b->want, b->count, b->room, (sg_bind_want){.name = copy})) return &b->want[b->count - 1];
+    if (copy && sg_array_push(b->binding, b->count, b->capacity, (sg_bind_want){.name = copy}))
+        return &b->binding[b->count - 1];
     free(copy);
     mistake(b, SG_E_MEMORY, "out of memory");
     return NULL;
@@ -130,7 +131,7 @@ static sg_bind_trouble judge(const sg_bind_want *w)
     return w->trouble;
 }
 
-void sg_want_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int rank, const int64_t *dim)
+void sg_bind_tensor_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int rank, const int64_t *dim)
 {
     char full[SG_NAME_MAX];
     *t = (sg_tensor){0};
@@ -164,12 +165,12 @@ void sg_bind_ignore(sg_bind *b, const char *part)
 
 void sg_bind_share(sg_bind *b, const sg_bind *other)
 {
-    for (size_t i = 0; i < sg_source_count(b->source); i++) b->wanted[i] = b->wanted[i] || other->wanted[i];
+    for (size_t i = 0; i < sg_source_count(b->source); i++) b->bound[i] = b->bound[i] || other->bound[i];
 }
 
 static bool is_extra(const sg_bind *b, size_t i)
 {
-    if (b->wanted[i]) return false;
+    if (b->bound[i]) return false;
     const char *const name = sg_source_at(b->source, i)->name;
     for (size_t k = 0; k < b->ignores; k++)
         if (strstr(name, b->ignored[k])) return false;
@@ -222,7 +223,7 @@ static const char *parts_text(char out[64], const sg_name_rule *cut)
     return out;
 }
 
-static void report_want(report *r, const sg_bind *b, const sg_bind_want *w)
+static void report_binding(report *r, const sg_bind *b, const sg_bind_want *w)
 {
     char                has[120], should[120], parts[64], file[SG_NAME_MAX], as[160] = "";
     const sg_name_rule *ignored;
@@ -244,7 +245,7 @@ static void report_want(report *r, const sg_bind *b, const sg_bind_want *w)
         line(r, "wrong type: %s%s is %s, should be F32, F16 or BF16", sg_show(w->name), as, t->type->name);
 }
 
-static sg_status tell(const sg_bind *b, const size_t count[SG_BIND_TROUBLES], size_t extra, sg_error *e)
+static sg_status report_troubles(const sg_bind *b, const size_t count[SG_BIND_TROUBLES], size_t extra, sg_error *e)
 {
     static const char *const kind[SG_BIND_TROUBLES] = {
         [SG_BIND_MISSING] = "missing", [SG_BIND_MISSHAPEN] = "misshapen", [SG_BIND_MISTYPED] = "of the wrong type"};
@@ -255,7 +256,7 @@ static sg_status tell(const sg_bind *b, const size_t count[SG_BIND_TROUBLES], si
     for (int k = SG_BIND_MISSING; k < SG_BIND_TROUBLES; k++) {
         if (count[k]) n += (size_t)snprintf(sums + n, sizeof sums - n, "%s%zu %s", n ? ", " : "", count[k], kind[k]);
         for (size_t i = 0; i < b->count; i++)
-            if ((int)b->want[i].trouble == k) report_want(&r, b, &b->want[i]);
+            if ((int)b->binding[i].trouble == k) report_binding(&r, b, &b->binding[i]);
         end_kind(&r, kind[k]);
     }
     if (extra) snprintf(sums + n, sizeof sums - n, "%s%zu extra", n ? ", " : "", extra);
@@ -276,8 +277,8 @@ sg_status sg_bind_check(sg_bind *b, sg_error *e)
 {
     size_t count[SG_BIND_TROUBLES] = {0}, extra = 0;
     if (b->mistake) return sg_error_set(e, b->mistake_code, "%s: %s", sg_source_path(b->source), b->mistake);
-    for (size_t i = 0; i < b->count; i++) count[b->want[i].trouble]++;
+    for (size_t i = 0; i < b->count; i++) count[b->binding[i].trouble]++;
     for (size_t i = 0; i < sg_source_count(b->source); i++) extra += is_extra(b, i);
     if (count[SG_BIND_FITS] == b->count && !extra) return SG_OK;
-    return tell(b, count, extra, e);
+    return report_troubles(b, count, extra, e);
 }

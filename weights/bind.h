@@ -3,7 +3,7 @@
  *   sg_bind *b = NULL;
  *   SG_TRY(sg_bind_open(&b, source, map, e));
  *   sg_bind_prefix(b, "blocks.%d.", i);
- *   sg_want(b, &w->to_q, SG_BF16, "attn1.to_q.weight", c, c);
+ *   sg_bind_tensor(b, &w->to_q, SG_BF16, "attn1.to_q.weight", c, c);
  *   status = sg_bind_check(b, e);              every missing, misshapen and extra tensor, in one message
  *   status = sg_bind_patch(b, &patch, e);      as often as there are patches
  *   status = sg_bind_load(b, backend, ...);    conversion, patches and upload
@@ -35,7 +35,7 @@ sg_tensor sg_bind_peek(sg_bind *b, const char *name, const char **type);
 
 /* *t gets shape and dtype `as` (SG_F32 or SG_BF16) at once, so that a plan can run, and data at sg_bind_load. The file's
  * shape must be dim[] exactly. t stays where it is until the binding closes. Failures are collected for sg_bind_check. */
-void sg_want_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int rank, const int64_t *dim);
+void sg_bind_tensor_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int rank, const int64_t *dim);
 
 /* What is wanted from here on is of this block of layers; negative: of none. Blocks are wanted in order, from 0 on, each at
  * once. */
@@ -95,6 +95,6 @@ void sg_bind_fetch(const sg_bind *b, sg_stream *s, int block);
 #ifdef __cplusplus
 }
 #else
-#define sg_want(b, t, as, name, ...) sg_want_(b, t, as, name, SG_DIMS(__VA_ARGS__))
+#define sg_bind_tensor(b, t, as, name, ...) sg_bind_tensor_(b, t, as, name, SG_DIMS(__VA_ARGS__))
 #endif
 #endif

@@ -32,12 +32,12 @@ typedef struct layout {
 } layout;
 
 /* blocks (may be NULL) gets where each block is on the host. */
-static layout lay_out(const sg_bind *b, const sg_backend *backend, sg_bind_span *blocks)
+static layout plan_layout(const sg_bind *b, const sg_backend *backend, sg_bind_span *blocks)
 {
     layout l = {0};
     size_t from = 0; /* where the block at hand begins */
     for (size_t i = 0; i < b->count; i++) {
-        const sg_bind_want *const w = &b->want[i];
+        const sg_bind_want *const w = &b->binding[i];
         if (w->trouble != SG_BIND_FITS) continue;
         const size_t bytes = aligned(sg_bytes(*w->tensor));
         if (stays(b, w, backend)) {
@@ -62,18 +62,19 @@ void sg_bind_offload(sg_bind *b, bool on) { b->offload = on; }
 
 size_t sg_bind_bytes(const sg_bind *b, const sg_backend *backend, size_t *mapped)
 {
-    const layout l = lay_out(b, backend, NULL);
+    const layout l = plan_layout(b, backend, NULL);
     if (mapped) *mapped = l.mapped;
     return device_bytes(&l);
 }
 
-size_t sg_bind_host_bytes(const sg_bind *b, const sg_backend *backend) { return lay_out(b, backend, NULL).host; }
+size_t sg_bind_host_bytes(const sg_bind *b, const sg_backend *backend) { return plan_layout(b, backend, NULL).host; }
 
 uint64_t sg_bind_matrix_numbers(const sg_bind *b)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < b->count; i++)
-        if (b->want[i].trouble == SG_BIND_FITS && b->want[i].rank > 1) n += (uint64_t)sg_count(b->want[i].file);
+        if (b->binding[i].trouble == SG_BIND_FITS && b->binding[i].rank > 1)
+            n += (uint64_t)sg_count(b->binding[i].file);
     return n;
 }
 
@@ -99,14 +100,14 @@ static sg_status not_finite(const sg_bind *b, const sg_bind_want *w, sg_error *e
 /* A tensor while it is loaded. */
 typedef struct loading {
     const sg_bind      *bind;
-    const sg_bind_want *want;
+    const sg_bind_want *binding;
     sg_bind_patched     patched;
 } loading;
 
 /* y[count] = elements i to i + count as they are wanted; y NULL: only looks. */
 static sg_status make(loading *l, void *y, size_t i, size_t count, sg_error *e)
 {
-    const sg_bind_want *const w = l->want;
+    const sg_bind_want *const w = l->binding;
     bool                      in_file;
     if (w->patches) {
         const sg_status status = sg_bind_patched_make(&l->patched, y, i, count, &in_file, e);
@@ -126,7 +127,7 @@ static sg_status not_sent(const sg_bind *b, const sg_bind_want *w, const sg_stre
  * before is on its way. */
 static sg_status send(loading *l, sg_stream *s, uint8_t *device, void *own, sg_error *e)
 {
-    const sg_bind_want *const w = l->want;
+    const sg_bind_want *const w = l->binding;
     const size_t              out = sg_dtype_size(w->tensor->dtype), n = (size_t)sg_count(*w->tensor);
     const size_t              step = STAGING / out;
     const bool                as_is = own && w->file.dtype == w->tensor->dtype && w->runs == 1 && !w->patches;
@@ -147,7 +148,7 @@ static sg_status load_tensor(const sg_bind *b, const sg_bind_want *w, sg_stream 
 {
     const bool host = b->backend->host_memory || stays(b, w, b->backend);
     const bool serves = !stays(b, w, b->backend) && in_place(w, b->backend);
-    loading    l = {.bind = b, .want = w};
+    loading    l = {.bind = b, .binding = w};
     sg_status  status = w->patches ? sg_bind_patched_open(&l.patched, b, w, b->backend->threads, e) : SG_OK;
     if (status == SG_OK)
         status = host ? make(&l, serves ? NULL : to, 0, (size_t)sg_count(*w->tensor), e) : send(&l, s, to, own, e);
@@ -163,7 +164,7 @@ static sg_status load_all(sg_bind *b, sg_stream *s, int (*progress)(void *, int,
 {
     uint8_t *device = b->device, *host = b->host;
     for (size_t i = 0; i < b->count; i++) {
-        const sg_bind_want *const w = &b->want[i];
+        const sg_bind_want *const w = &b->binding[i];
         const size_t              bytes = aligned(sg_bytes(*w->tensor));
         if (stays(b, w, b->backend)) {
             SG_TRY(load_tensor(b, w, s, host, own, e));
@@ -182,7 +183,7 @@ static sg_status load_all(sg_bind *b, sg_stream *s, int (*progress)(void *, int,
 /* The memory for what is to be loaded. */
 static sg_status take_memory(sg_bind *b, const sg_backend *backend, layout *l, sg_error *e)
 {
-    *l = lay_out(b, backend, NULL);
+    *l = plan_layout(b, backend, NULL);
     const size_t bytes = device_bytes(l);
     b->backend = backend;
     if (l->blocks) b->span = calloc((size_t)l->blocks, sizeof *b->span);
@@ -190,7 +191,7 @@ static sg_status take_memory(sg_bind *b, const sg_backend *backend, layout *l, s
     if (l->blocks && !b->host)
         return sg_error_set(e, SG_E_MEMORY, "%s: the host does not have the %zu MiB, page-locked, for these weights",
                             sg_source_path(b->source), (l->host >> 20) + 1);
-    if (b->span) lay_out(b, backend, b->span);
+    if (b->span) plan_layout(b, backend, b->span);
     if (bytes) b->device = backend->memory->alloc(backend, bytes);
     if (bytes && !b->device)
         return sg_error_set(e, SG_E_MEMORY, "%s: %s does not have the %zu MiB for these weights",
@@ -203,7 +204,7 @@ static sg_status load(sg_bind *b, const sg_backend *backend, int (*progress)(voi
                       sg_error *e)
 {
     layout    l;
-    sg_stream s = sg_stream_on(backend);
+    sg_stream s = sg_stream_of(backend);
     SG_TRY(take_memory(b, backend, &l, e));
     if (backend->host_memory) return load_all(b, &s, progress, context, NULL, e);
     if (backend->memory->stages && backend->memory->stages(&s, STAGING, l.kept))
@@ -231,9 +232,9 @@ void sg_bind_unload(sg_bind *b)
 {
     if (!b->backend) return;
     for (size_t i = 0; i < b->count; i++) {
-        if (b->want[i].trouble != SG_BIND_FITS) continue;
-        drop(b, &b->want[i]);
-        b->want[i].tensor->data = NULL;
+        if (b->binding[i].trouble != SG_BIND_FITS) continue;
+        drop(b, &b->binding[i]);
+        b->binding[i].tensor->data = NULL;
     }
     if (b->device) b->backend->memory->release(b->backend, b->device);
     if (b->host) b->backend->memory->unpin(b->backend, b->host); /* after release, which waits for fetches */
@@ -248,11 +249,11 @@ void sg_bind_close(sg_bind **b)
 {
     if (!*b) return;
     sg_bind_unload(*b);
-    for (size_t i = 0; i < (*b)->count; i++) free((*b)->want[i].name);
+    for (size_t i = 0; i < (*b)->count; i++) free((*b)->binding[i].name);
     for (size_t i = 0; i < (*b)->ignores; i++) free((*b)->ignored[i]);
-    free((*b)->want);
+    free((*b)->binding);
     free((*b)->ignored);
-    free((*b)->wanted);
+    free((*b)->bound);
     free((*b)->patch);
     free(*b);
     *b = NULL;

@@ -75,23 +75,26 @@ static sg_status check_patch(const sg_patch *p, const sg_bind_want *w, sg_error 
 sg_status sg_bind_patch(sg_bind *b, const sg_patch *p, sg_error *e)
 {
     size_t at = 0;
-    while (at < b->count && strcmp(b->want[at].name, p->name) != 0) at++;
+    while (at < b->count && strcmp(b->binding[at].name, p->name) != 0) at++;
     if (at == b->count)
         return sg_error_set(e, SG_E_ARG, "%s: the patch is of tensor \"%s\", which this model does not have", p->path,
                             sg_show(p->name));
     if (b->backend)
         return sg_error_set(e, SG_E_ARG, "%s: the patch of tensor \"%s\" comes after loading", p->path,
                             sg_show(p->name));
-    SG_TRY(check_patch(p, &b->want[at], e));
+    SG_TRY(check_patch(p, &b->binding[at], e));
     if (!sg_array_push(b->patch, b->patches, b->patch_room, (sg_bound_patch){*p, at}))
         return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", p->path);
-    b->want[at].patches++;
+    b->binding[at].patches++;
     return SG_OK;
 }
 
 /* ---- as a tensor is loaded ---- */
 
-static bool is_of(const sg_bind_patched *p, size_t i) { return &p->bind->want[p->bind->patch[i].want] == p->want; }
+static bool is_of(const sg_bind_patched *p, size_t i)
+{
+    return &p->bind->binding[p->bind->patch[i].binding] == p->binding;
+}
 
 static size_t factor_count(const sg_patch *p)
 {
@@ -101,13 +104,13 @@ static size_t factor_count(const sg_patch *p)
 static sg_status not_finite(const sg_bind_patched *p, const sg_patch *patch, sg_error *e)
 {
     return sg_error_set(e, SG_E_NUMERIC, "%s: the patch of tensor \"%s\" has a NaN or an infinity", patch->path,
-                        sg_show(p->want->name));
+                        sg_show(p->binding->name));
 }
 
 sg_status sg_bind_patched_open(sg_bind_patched *p, const sg_bind *b, const sg_bind_want *w, int threads, sg_error *e)
 {
     size_t n = 1;
-    *p = (sg_bind_patched){.bind = b, .want = w, .threads = threads > 0 ? threads : 1};
+    *p = (sg_bind_patched){.bind = b, .binding = w, .threads = threads > 0 ? threads : 1};
     for (size_t i = 0; i < b->patches; i++) n += is_of(p, i) ? factor_count(&b->patch[i].patch) : 0;
     p->factor = malloc(n * sizeof *p->factor);
     p->sum = malloc(PIECE * sizeof *p->sum);
@@ -188,16 +191,16 @@ static sg_status add_all(sg_bind_patched *p, size_t i, size_t count, sg_error *e
 
 sg_status sg_bind_patched_make(sg_bind_patched *p, void *y, size_t i, size_t count, bool *in_file, sg_error *e)
 {
-    const sg_dtype as = p->want->tensor->dtype;
+    const sg_dtype as = p->binding->tensor->dtype;
     const size_t   out = sg_dtype_size(as);
     for (size_t done = 0; done < count; done += PIECE) {
         const size_t n = count - done < PIECE ? count - done : PIECE;
-        *in_file = !sg_bind_convert(p->want, p->sum, SG_F32, i + done, n, p->threads);
+        *in_file = !sg_bind_convert(p->binding, p->sum, SG_F32, i + done, n, p->threads);
         if (*in_file) return SG_E_NUMERIC;
         SG_TRY(add_all(p, i + done, n, e));
         if (!sg_convert((uint8_t *)y + done * out, as, p->sum, SG_F32, n, p->threads))
             return sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" with its patches has numbers too large for %s",
-                                sg_source_path(p->bind->source), sg_show(p->want->name), sg_dtype_name(as));
+                                sg_source_path(p->bind->source), sg_show(p->binding->name), sg_dtype_name(as));
     }
     return SG_OK;
 }

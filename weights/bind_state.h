@@ -40,16 +40,16 @@ typedef struct sg_bind_span {
 
 typedef struct sg_bound_patch {
     sg_patch patch;
-    size_t   want;
+    size_t   binding;
 } sg_bound_patch;
 
 struct sg_bind {
     const sg_source   *source;
     const sg_name_map *map;
     char               prefix[SG_NAME_MAX];
-    sg_bind_want      *want;
-    size_t             count, room;
-    bool              *wanted; /* by index in the source */
+    sg_bind_want      *binding;
+    size_t             count, capacity;
+    bool              *bound; /* by index in the source */
     char             **ignored;
     size_t             ignores, ignored_room;
     const char        *mistake; /* of the caller, or lack of memory: the first */
@@ -75,7 +75,7 @@ bool sg_bind_convert(const sg_bind_want *w, void *y, sg_dtype as, size_t i, size
 /* The factors of all patches of a tensor as F32, and room for a piece of it. */
 typedef struct sg_bind_patched {
     const sg_bind      *bind;
-    const sg_bind_want *want;
+    const sg_bind_want *binding;
     float              *factor; /* of each low-rank patch: up, then down */
     float              *sum, *term;
     int                 threads;

@@ -5,7 +5,7 @@
 #include "tensor.h"
 
 /* y[n] = x[n] as `as`, F32 or BF16 (round to nearest, ties to even); from is F32, F16 or BF16. x may be misaligned.
- * False at the first sight of a NaN or infinity in x, or of a number too large for `as`. y NULL: only looks. */
+ * False at the first NaN or infinity in x, or of a number too large for `as`. y NULL: only looks. */
 bool sg_convert(void *y, sg_dtype as, const void *x, sg_dtype from, size_t n, int threads);
 
 #endif

@@ -169,7 +169,7 @@ sg_status sg_members_read(sg_members *m, const char *text, size_t size, const ch
     cursor      c = {text, text + size};
     char        why[160];
     const char *problem = NULL;
-    size_t      room = 0;
+    size_t      capacity = 0;
     bool        comma = false;
 
     *m = (sg_members){0};
@@ -184,7 +184,7 @@ sg_status sg_members_read(sg_members *m, const char *text, size_t size, const ch
         sg_member item = {0};
         if (!comma && skip_mark(&c, '}')) break;
         if ((problem = read_member(&c, &item, &name, why))) break;
-        if (!sg_array_push(m->item, m->count, room, item))
+        if (!sg_array_push(m->item, m->count, capacity, item))
             return sg_error_set(e, SG_E_MEMORY, "%s: %s: out of memory", path, what);
         comma = skip_mark(&c, ',');
         if (!comma && !(c.at < c.end && *c.at == '}')) problem = "a comma or a closing brace is expected";

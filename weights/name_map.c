@@ -82,14 +82,14 @@ static bool cuts_well(const sg_name_rule *r)
     return r->of >= 0;
 }
 
-bool sg_name_map_find(const sg_name_map *map, const char *wanted, char file[SG_NAME_MAX], const sg_name_rule **rule)
+bool sg_name_map_find(const sg_name_map *map, const char *bound, char file[SG_NAME_MAX], const sg_name_rule **rule)
 {
-    match  best = {.rest = wanted};
+    match  best = {.rest = bound};
     size_t used = 0;
     *rule = NULL;
     file[0] = '\0';
     for (size_t i = 0; map && i < map->count; i++) {
-        const match m = map->rules[i].wanted ? fit(map->rules[i].wanted, wanted) : (match){0};
+        const match m = map->rules[i].bound ? fit(map->rules[i].bound, bound) : (match){0};
         if (m.components <= best.components) continue;
         best = m;
         *rule = &map->rules[i];
@@ -105,6 +105,6 @@ bool sg_name_map_drops(const sg_name_map *map, const char *file)
     const size_t n = map->prefix ? strlen(map->prefix) : 0;
     if (n && strncmp(file, map->prefix, n) != 0) return true;
     for (size_t i = 0; i < map->count; i++)
-        if (!map->rules[i].wanted && fit(map->rules[i].file, file + n).components) return true;
+        if (!map->rules[i].bound && fit(map->rules[i].file, file + n).components) return true;
     return false;
 }

@@ -21,9 +21,9 @@
 enum { SG_NAME_MAX = 512, SG_NAME_ROWS = 2 };
 
 typedef struct sg_name_rule {
-    const char *wanted; /* pattern of the model's names; NULL: tensors that the file may have for nobody */
-    const char *file;   /* pattern of the file's names */
-    int         of;     /* equal parts that the file's rows are cut into; 0: all rows are meant */
+    const char *bound; /* pattern of the model's names; NULL: tensors that the file may have for nobody */
+    const char *file;  /* pattern of the file's names */
+    int         of;    /* equal parts that the file's rows are cut into; 0: all rows are meant */
     struct {
         int first, count; /* parts; a count of 0: no more */
     } rows[SG_NAME_ROWS]; /* what is meant, in this order */
@@ -37,7 +37,7 @@ typedef struct sg_name_map {
 
 /* The file's name for `wanted`; *rule gets the rule that was used, or NULL. map may be NULL: every name stays. False:
  * the name is too long, or the rule cuts rows that are not there. */
-bool sg_name_map_find(const sg_name_map *map, const char *wanted, char file[SG_NAME_MAX], const sg_name_rule **rule);
+bool sg_name_map_find(const sg_name_map *map, const char *bound, char file[SG_NAME_MAX], const sg_name_rule **rule);
 
 /* May the file have a tensor of this name that nobody wants? */
 bool sg_name_map_drops(const sg_name_map *map, const char *file);

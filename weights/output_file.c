@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TRIES = 100, MOST_LINKS = 40, MOST_AT_ONCE = 1 << 30 }; /* the last: bytes, of one write */
+enum { TRIES = 100, MAX_LINKS = 40, MAX_AT_ONCE = 1 << 30 }; /* the last: bytes, of one write */
 
 struct sg_output_file {
     sg_output_file *next; /* in `all`; never taken out, so that a signal handler can walk the list at any time */
@@ -75,11 +75,11 @@ static char *behind_links(const char *path)
         to[n] = '\0';
         const int folder = to[0] == '/' ? 0 : (int)(sg_path_name(name) - name);
         char     *next = NULL;
-        if (i < MOST_LINKS && asprintf(&next, "%.*s%s", folder, name, to) < 0) next = NULL;
+        if (i < MAX_LINKS && asprintf(&next, "%.*s%s", folder, name, to) < 0) next = NULL;
         free(name);
         name = next;
     }
-    errno = i > MOST_LINKS ? ELOOP : ENOMEM;
+    errno = i > MAX_LINKS ? ELOOP : ENOMEM;
     return NULL;
 }
 
@@ -229,7 +229,7 @@ sg_status sg_output_file_write(sg_output_file *f, const void *data, size_t bytes
 {
     const char *p = data;
     while (bytes > 0) {
-        const ssize_t n = write(f->fd, p, bytes < MOST_AT_ONCE ? bytes : MOST_AT_ONCE);
+        const ssize_t n = write(f->fd, p, bytes < MAX_AT_ONCE ? bytes : MAX_AT_ONCE);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return sg_error_set(e, SG_E_FILE, "%s: cannot be written: %s", f->name, strerror(errno));
         p += n;
@@ -303,11 +303,11 @@ sg_status sg_output_file_save(const char *path, const void *data, size_t bytes, 
     return status;
 }
 
-sg_status sg_output_folder_check(char **out, const char *path, size_t room, const char *what, sg_error *e)
+sg_status sg_output_folder_check(char **out, const char *path, size_t reserve, const char *what, sg_error *e)
 {
     struct stat st;
     *out = NULL;
-    if (strlen(path) + room >= PATH_MAX) return sg_error_set(e, SG_E_ARG, "%s: the path is too long", what);
+    if (strlen(path) + reserve >= PATH_MAX) return sg_error_set(e, SG_E_ARG, "%s: the path is too long", what);
     if (!*path) return sg_error_set(e, SG_E_ARG, "%s: the name is empty", what);
     char *const folder = *out = strdup(path);
     if (!folder) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", what);

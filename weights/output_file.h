@@ -49,7 +49,8 @@ sg_status sg_output_file_save(const char *path, const void *data, size_t bytes, 
 
 /* A folder to be filled: *out is path without slashes at its end, the caller's to free. SG_E_ARG when it is empty or leaves
  * less than room bytes for what is in it; SG_E_FILE unless it is a folder or its own folder takes it. */
-sg_status sg_output_folder_check(char **out, const char *path, size_t room, const char *what, sg_error *e) SG_MUST_USE;
+sg_status sg_output_folder_check(char **out, const char *path, size_t reserve, const char *what,
+                                 sg_error *e) SG_MUST_USE;
 
 /* Makes it unless it is there; *made, which may be NULL, tells. */
 sg_status sg_output_folder_make(const char *path, bool *made, const char *what, sg_error *e) SG_MUST_USE;

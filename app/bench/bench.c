@@ -35,7 +35,7 @@ void sg_bench_close(sg_bench *b) { sg_backend_close(&b->backend); }
 
 sg_status sg_bench_stream_open(const sg_bench *b, sg_stream *s, size_t scratch, sg_error *e)
 {
-    *s = sg_stream_on(b->backend);
+    *s = sg_stream_of(b->backend);
     void *const block = scratch <= b->backend->total_bytes ? s->memory->alloc(s->backend, scratch) : NULL;
     s->scratch = (sg_arena){.base = (uintptr_t)block, .cap = scratch};
     if (block) return SG_OK;
@@ -144,7 +144,7 @@ double sg_bench_ceiling(const sg_bench *b, sg_dtype type) { return b->ceilings.m
 
 void sg_bench_print_ceilings(const sg_bench *b)
 {
-    printf("ceilings of this run: product F32 %.0f GFLOP/s, BF16 %.0f GFLOP/s; copy %.1f GB/s, read and written\n",
+    printf("ceilings of this run: matmul F32 %.0f GFLOP/s, BF16 %.0f GFLOP/s; copy %.1f GB/s, read and written\n",
            b->ceilings.matmul[0] * 1e-9, b->ceilings.matmul[1] * 1e-9, b->ceilings.copy * 1e-9);
 }
 

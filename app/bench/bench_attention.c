@@ -17,7 +17,7 @@
 enum { KERNELS = 10, SAMPLE = 512 }; /* at most; and rows of queries that are computed in F32 too */
 
 /* Columns of the table of stages; attend is also attend_blocks. */
-static const char *const stages[] = {"pool", "alike", "quantise", "score", "select", "tail_bias", "attend"};
+static const char *const stages[] = {"pool", "self_similarity", "quantise", "score", "select", "tail_bias", "attend"};
 enum { STAGES = sizeof stages / sizeof *stages, ATTEND = STAGES - 1 };
 
 typedef struct kernel {
@@ -102,7 +102,7 @@ static sg_status list_kernels(work *w, sg_error *e)
 {
     const sg_settings *const s = w->base->settings;
     const char              *at = s->kinds;
-    sg_policy                usual = sg_policy_usual();
+    sg_policy                usual = sg_policy_default();
     SG_TRY(sg_setup_attention(&usual, &w->files, s, e));
     w->in.order = usual.order;
     if (!at) at = w->base->backend->values == SG_F32 ? "dense" : "dense,sage,sparge";
@@ -133,8 +133,8 @@ static sg_status bind(sg_attention **out, work *w, const sg_policy *policy, int6
                                          .h = in->h,
                                          .hk = in->hk,
                                          .d = in->d,
-                                         .front = n == in->n ? in->front : 0,
-                                         .back = n == in->n ? in->back : 0,
+                                         .text_prefix = n == in->n ? in->text_prefix : 0,
+                                         .text_suffix = n == in->n ? in->text_suffix : 0,
                                          .layers = 1,
                                          .steps = 1,
                                          .passes = in->b,
@@ -143,7 +143,7 @@ static sg_status bind(sg_attention **out, work *w, const sg_policy *policy, int6
     sg_plan_totals              totals = {0};
     sg_stream                   plan = sg_plan_stream(&totals);
     SG_TRY(sg_attention_open(out, policy, &shape, e));
-    sg_attention_place(*out, &plan);
+    sg_attention_upload(*out, &plan);
     sg_attention_run(*out, &plan, 0, 0, 0, 0, args);
     if (plan.status) return sg_error_set(e, plan.status, "bench: %s", plan.why);
     if (plan.keep.peak > w->keep) w->keep = plan.keep.peak;
@@ -179,7 +179,7 @@ static sg_status run(work *w, sg_stream *s, kernel *k, int index, sg_error *e)
 {
     const sg_attend_args args = args_of(w);
     s->keep.used = 0;
-    sg_attention_place(k->bound, s);
+    sg_attention_upload(k->bound, s);
     sg_trace_clear(&w->trace);
     const double start = sg_seconds();
     for (int pass = 0; pass < w->in.b; pass++) sg_attention_run(k->bound, s, 0, 0, pass, 0, &args);
@@ -227,7 +227,7 @@ static sg_status true_rows_on(const sg_backend *cpu, work *w, float *rows, float
         memcpy(queries + i * h * d, w->in.host[0] + sample(w, i) * h * d, (size_t)(h * d) * sizeof *queries);
     sg_status status = bind(&bound, w, &dense, n, cpu, &args, e);
     if (!status) {
-        sg_stream s = sg_stream_on(cpu);
+        sg_stream s = sg_stream_of(cpu);
         void     *room = w->scratch ? cpu->memory->alloc(cpu, w->scratch) : NULL;
         s.scratch = (sg_arena){.base = (uintptr_t)room, .cap = room ? w->scratch : 0};
         sg_attention_run(bound, &s, 0, 0, 0, 0, &args);
@@ -324,7 +324,7 @@ static sg_status measure(work *w, sg_stream *s, sg_error *e)
     if (!status) status = true_rows(w, truth, e);
     if (!status) {
         sg_trace_wrap(s, &w->trace);
-        w->trace.waits = !w->base->backend->host_memory;
+        w->trace.synchronous = !w->base->backend->host_memory;
         status = run_all(w, s, truth, truth + (size_t)samples(w) * width, e);
     }
     free(truth);
@@ -430,17 +430,24 @@ static void print_kernels(const work *w)
     }
 }
 
+/* Of a column with this heading. */
+static int width_of(const char *heading)
+{
+    const int length = (int)strlen(heading);
+    return length > 9 ? length : 9;
+}
+
 static void print_stages(const work *w)
 {
     printf("\nstages of the fastest run, ms\n%-14s", "kernel");
-    for (int i = 0; i < STAGES; i++) printf(" %9s", stages[i]);
+    for (int i = 0; i < STAGES; i++) printf(" %*s", width_of(stages[i]), stages[i]);
     printf(" %9s %9s %9s\n", "rest", "before", "of copies");
     for (int i = 0; i < w->kernels; i++) {
         const kernel *const k = &w->kernel[i];
         double              rest = k->best;
         printf("%-14s", k->name);
         for (int j = 0; j < STAGES; j++) {
-            printf(" %9.3f", k->stage[j] * 1e3);
+            printf(" %*.3f", width_of(stages[j]), k->stage[j] * 1e3);
             rest -= k->stage[j];
         }
         printf(" %9.3f %9.3f %8.2fx\n", rest * 1e3, before_of(w, k) * 1e3, before_of(w, k) / floor_of(w));
@@ -483,7 +490,7 @@ static json_t *kernel_json(const work *w, const kernel *k)
                   "flops_per_second", rate, "of_ceiling", rate / sg_bench_ceiling(w->base, w->in.dtype), "density",
                   density_of(k), "mass", k->count.mass, "relative_l1", k->l1, "relative_l2", k->l2, "cosine", k->cosine,
                   "stage_seconds", stage, "before_seconds", before_of(w, k));
-    return sg_report_whole(j, whole);
+    return sg_report_if_complete(j, whole);
 }
 
 static json_t *all_json(const work *w)
@@ -500,7 +507,7 @@ static json_t *all_json(const work *w)
         w->base->backend->device, "dtype", in->dtype == SG_BF16 ? "bf16" : "f32", "threads", w->base->backend->threads,
         "flops", flops_of(in), "order", sg_order_names[in->order], "order_seconds", w->order, "layers", in->layers,
         "copy_seconds", floor_of(w), "ceilings", sg_bench_ceilings_json(w->base), "kernels", rows);
-    return sg_report_whole(j, whole);
+    return sg_report_if_complete(j, whole);
 }
 
 static sg_status bench_attention(sg_bench *b, sg_error *e)

@@ -167,7 +167,7 @@ static sg_status read_count(const sg_bench_input *in, const char *key, int64_t *
 static sg_status read_grid(sg_bench_input *in, sg_error *e)
 {
     const char *const text = sg_source_metadata(in->file, "grid");
-    const int64_t     cells = in->n - in->front - in->back;
+    const int64_t     cells = in->n - in->text_prefix - in->text_suffix;
     int               g[3] = {1, 1, (int)cells};
     char              tail;
     if (text && (strlen(text) > 30 || sscanf(text, "%9d,%9d,%9d%c", &g[0], &g[1], &g[2], &tail) != 3))
@@ -179,7 +179,8 @@ static sg_status read_grid(sg_bench_input *in, sg_error *e)
     }
     if (all == cells && cells > 0) return SG_OK;
     return sg_error_set(e, SG_E_FORMAT, "--qkv: %s: a grid of %dx%dx%d, %lld and %lld tokens of text are not %lld",
-                        in->name, g[0], g[1], g[2], (long long)in->front, (long long)in->back, (long long)in->n);
+                        in->name, g[0], g[1], g[2], (long long)in->text_prefix, (long long)in->text_suffix,
+                        (long long)in->n);
 }
 
 static sg_status read_order(const sg_bench_input *in, sg_order *order, sg_error *e)
@@ -214,8 +215,8 @@ static sg_status read_shapes(sg_bench_input *in, sg_error *e)
     in->h = (int)q[1];
     in->hk = (int)k[1];
     in->d = (int)q[2];
-    SG_TRY(read_count(in, "front", &in->front, e));
-    SG_TRY(read_count(in, "back", &in->back, e));
+    SG_TRY(read_count(in, "text_prefix", &in->text_prefix, e));
+    SG_TRY(read_count(in, "text_suffix", &in->text_suffix, e));
     sg_order order;
     SG_TRY(read_order(in, &order, e));
     return read_grid(in, e);
@@ -266,11 +267,11 @@ int32_t *sg_bench_input_order(const sg_bench_input *in, sg_order order)
     int32_t *const at = malloc((size_t)in->n * sizeof *at);
     if (!at) return NULL;
     for (int64_t i = 0; i < in->n; i++) at[i] = (int32_t)i;
-    if (sg_order_make(at + in->front, order, in->grid[0], in->grid[1], in->grid[2])) {
+    if (sg_order_make(at + in->text_prefix, order, in->grid[0], in->grid[1], in->grid[2])) {
         free(at);
         return NULL;
     }
-    for (int64_t i = in->front; i < in->n - in->back; i++) at[i] += (int32_t)in->front;
+    for (int64_t i = in->text_prefix; i < in->n - in->text_suffix; i++) at[i] += (int32_t)in->text_prefix;
     return at;
 }
 

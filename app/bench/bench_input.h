@@ -12,14 +12,14 @@
  * each field another.
  *
  * A file is safetensors with tensors q [n, h, d], k and v [n, hk, d], and in its metadata, as decimal text, grid
- * "frames,rows,columns" (absent: 1,1,n), front and back, tokens of text (absent: 0), and order, that of its rows
- * (absent: row). It is hostile: SG_E_FORMAT names what is wrong. */
+ * "frames,rows,columns" (absent: 1,1,n), text_prefix and text_suffix, tokens of text (absent: 0), and order, that of
+ * its rows (absent: row). It is hostile: SG_E_FORMAT names what is wrong. */
 typedef struct sg_bench_input {
     const char *name; /* of the shape, or the file; borrowed */
     int         b, h, hk, d;
     int         all_heads, layers; /* of the model; layers 0: not known */
     int64_t     grid[3];           /* frames, rows, columns */
-    int64_t     front, back, n;    /* tokens of text at either end; all tokens */
+    int64_t     text_prefix, text_suffix, n; /* tokens of text at either end; all tokens */
     sg_dtype    dtype;
     sg_order    order;
     float      *host[3]; /* q [n, h, d], k and v [n, hk, d], rounded to dtype, in that order */

@@ -51,7 +51,7 @@ static void unit_ends(step_bench *t, series *p, int unit, double seconds)
     if (!traced) return;
     const sg_trace rows = t->live;
     t->live = p->rows;
-    t->live.waits = rows.waits;
+    t->live.synchronous = rows.synchronous;
     p->rows = rows;
 }
 
@@ -154,7 +154,7 @@ static void print_row(const sg_bench *b, const sg_trace_row *r, double all)
     char         text[240];
     const bool   matmul = r->flops > 0;
     const double work = matmul ? r->flops : r->bytes;
-    printf("%-9s %6lld %10.3f %5.1f%% %9.4g %-5s %9.1f %-7s %6.0f%%  %s\n", r->op, (long long)r->calls,
+    printf("%-16s %6lld %10.3f %5.1f%% %9.4g %-5s %9.1f %-7s %6.0f%%  %s\n", r->op, (long long)r->calls,
            r->seconds * 1e3, 100 * r->seconds / all, work * 1e-9, matmul ? "GFLOP" : "GB", work / r->seconds * 1e-9,
            matmul ? "GFLOP/s" : "GB/s", 100 * floor_of(b, r) / r->seconds, tensors_text(text, sizeof text, r));
 }
@@ -162,11 +162,11 @@ static void print_row(const sg_bench *b, const sg_trace_row *r, double all)
 static void print_series(const sg_bench *b, const char *unit, const series *p)
 {
     const sums m = sums_of(b, p);
-    printf("%-9s %6s %10s %6s %15s %17s %7s  %s\n", "op", "calls", "ms", "share", "work", "rate", "floor", "tensors");
+    printf("%-16s %6s %10s %6s %15s %17s %7s  %s\n", "op", "calls", "ms", "share", "work", "rate", "floor", "tensors");
     for (size_t i = 0; i < p->rows.rows; i++) print_row(b, &p->rows.row[i], m.seconds);
-    printf("%-9s %6lld %10.3f %5.1f%% %9.4g GFLOP, %.4g GB, floor %.0f%%\n", "all", (long long)m.calls, m.seconds * 1e3,
-           100.0, m.flops * 1e-9, m.bytes * 1e-9, 100 * m.floor / m.seconds);
-    printf("products and attention: %.3f ms, %.1f GFLOP/s, %.0f%% of the ceiling\n", m.matmul_seconds * 1e3,
+    printf("%-16s %6lld %10.3f %5.1f%% %9.4g GFLOP, %.4g GB, floor %.0f%%\n", "all", (long long)m.calls,
+           m.seconds * 1e3, 100.0, m.flops * 1e-9, m.bytes * 1e-9, 100 * m.floor / m.seconds);
+    printf("matmuls and attention: %.3f ms, %.1f GFLOP/s, %.0f%% of the ceiling\n", m.matmul_seconds * 1e3,
            m.flops / m.matmul_seconds * 1e-9, 100 * m.matmul_ceiling / m.matmul_seconds);
     printf("%s: traced %.3f ms, of them outside of ops %.3f ms; ", unit, p->traced * 1e3,
            (p->traced - m.seconds) * 1e3);
@@ -211,9 +211,9 @@ static json_t *series_json(const sg_bench *b, const series *p)
     json_t *const j = json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "seconds",
                                 p->plain > 0 ? json_real(p->plain) : json_null(), "traced_seconds", p->traced,
                                 "op_seconds", m.seconds, "floor_seconds", m.floor, "flops", m.flops, "bytes", m.bytes,
-                                "product_seconds", m.matmul_seconds, "product_of_ceiling",
+                                "matmul_seconds", m.matmul_seconds, "matmul_of_ceiling",
                                 m.matmul_seconds > 0 ? m.matmul_ceiling / m.matmul_seconds : 0.0, "ops", rows);
-    return sg_report_whole(j, whole);
+    return sg_report_if_complete(j, whole);
 }
 
 static json_t *all_json(const step_bench *t)
@@ -250,7 +250,7 @@ static sg_status render(step_bench *t, sg_engine *engine, sg_error *e)
     return sg_bench_ceilings(t->base, e); /* again, for the machine may have been busy */
 }
 
-static sg_status tell(step_bench *t, sg_error *e)
+static sg_status report(step_bench *t, sg_error *e)
 {
     qsort(t->step.rows.row, t->step.rows.rows, sizeof *t->step.rows.row, by_seconds);
     qsort(t->chunk.rows.row, t->chunk.rows.rows, sizeof *t->chunk.rows.row, by_seconds);
@@ -260,7 +260,7 @@ static sg_status tell(step_bench *t, sg_error *e)
 
 static sg_status bench_step(sg_bench *b, sg_error *e)
 {
-    step_bench t = {.base = b, .live = {.paused = true, .waits = !b->backend->host_memory}};
+    step_bench t = {.base = b, .live = {.paused = true, .synchronous = !b->backend->host_memory}};
     sg_engine *engine = NULL;
     sg_progress_init(&t.progress, b->settings->quiet);
     SG_TRY(sg_setup_model(&t.model, b->settings->model, e));
@@ -270,7 +270,7 @@ static sg_status bench_step(sg_bench *b, sg_error *e)
     SG_TRY(sg_engine_open(&engine, &o, e));
     sg_status status = render(&t, engine, e);
     sg_engine_close(&engine);
-    if (!status) status = tell(&t, e);
+    if (!status) status = report(&t, e);
     sg_trace_free(&t.live);
     sg_trace_free(&t.step.rows);
     sg_trace_free(&t.chunk.rows);

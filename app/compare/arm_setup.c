@@ -34,7 +34,7 @@ sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *engine, const
     if (status == SG_OK) status = sg_engine_check_request(engine, &request, &why);
     if (status == SG_OK) status = sg_engine_plan(engine, &request, plan, &why);
     if (status == SG_OK)
-        status = sg_attention_expect(&r->outlook, &r->policy, &info, plan->tokens, request.steps, &why);
+        status = sg_attention_predict_runs(&r->forecast, &r->policy, &info, plan->tokens, request.steps, &why);
     return status == SG_OK ? SG_OK : sg_error_set(e, status, "--arms: '%s': %s", r->arm->name, why.text);
 }
 
@@ -50,7 +50,7 @@ static bool same_tuned(const sg_thresholds *a, const sg_thresholds *b)
     const int count = a->buckets * a->layers * a->heads;
     if (a->rule != b->rule || a->buckets != b->buckets || a->layers != b->layers || a->heads != b->heads) return false;
     return same_floats(a->from, b->from, a->buckets) && same_floats(a->amount, b->amount, count) &&
-           same_floats(a->theta, b->theta, count) && same_floats(a->lambda, b->lambda, count);
+           same_floats(a->theta, b->theta, count) && same_floats(a->pv_threshold, b->pv_threshold, count);
 }
 
 /* Which blocks a policy keeps where it is sparse; thresholds take the place of the rest. */
@@ -58,7 +58,8 @@ static bool same_rule(const sg_policy *a, const sg_policy *b)
 {
     if (!a->tuned != !b->tuned) return false;
     if (a->tuned) return same_tuned(a->tuned, b->tuned);
-    if (a->rule != b->rule || a->theta != b->theta || a->lambda != b->lambda || a->heads != b->heads) return false;
+    if (a->rule != b->rule || a->theta != b->theta || a->pv_threshold != b->pv_threshold || a->heads != b->heads)
+        return false;
     if (a->rule != SG_SELECT_GIVEN) return a->amount == b->amount;
     return memcmp(a->mask.dim, b->mask.dim, sizeof a->mask.dim) == 0 &&
            memcmp(a->mask.data, b->mask.data, sg_bytes(a->mask)) == 0;
@@ -101,7 +102,7 @@ sg_status sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, 
     *why = '\0';
     if (status == SG_OK &&
         same_throughout((const sg_attention *const *)bound, &a->policy, &b->policy, plan->layers, steps))
-        sg_attention_outlook_text(why, size, &more->policy, &more->outlook, plan->tokens);
+        sg_attention_forecast_text(why, size, &more->policy, &more->forecast, plan->tokens);
     for (int i = 0; i < 2; i++) sg_attention_close(&bound[i]);
     return status;
 }
@@ -110,9 +111,9 @@ void sg_arms_say(sg_progress *p, const sg_arm_result *r, int count, int64_t toke
 {
     for (const sg_arm_result *a = r; a < r + count; a++) {
         char text[512];
-        sg_attention_outlook_text(text, sizeof text, &a->policy, &a->outlook, tokens);
+        sg_attention_forecast_text(text, sizeof text, &a->policy, &a->forecast, tokens);
         sg_progress_say(p, "%s: %s", a->arm->name, text);
-        if (*sg_setup_doubt(text, sizeof text, &a->policy, &a->files, model_dir))
+        if (*sg_setup_warning(text, sizeof text, &a->policy, &a->files, model_dir))
             sg_progress_say(p, "%s: %s", a->arm->name, text);
     }
 }

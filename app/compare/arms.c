@@ -174,8 +174,8 @@ sg_status sg_arms_open(sg_arms *out, const char *list, const sg_settings *base, 
             return sg_error_set(e, SG_E_ARG, "--arms: a control character, at position %td", p - list + 1);
     char *at = out->text;
     for (bool more = true; more;) {
-        if (out->count == SG_ARMS_MOST)
-            return sg_error_set(e, SG_E_ARG, "--arms: more than %d cannot be compared at once", SG_ARMS_MOST);
+        if (out->count == SG_ARMS_MAX)
+            return sg_error_set(e, SG_E_ARG, "--arms: more than %d cannot be compared at once", SG_ARMS_MAX);
         sg_arm *const a = &out->arm[out->count];
         const size_t  n = arm_length(at);
         more = at[n] == ',';

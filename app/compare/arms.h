@@ -12,8 +12,8 @@
 
 #include "options.h"
 
-#define SG_ARMS_USUAL "dense,sparge"
-enum { SG_ARMS_MOST = 8, SG_ARM_NAME = 120 };
+#define SG_ARMS_DEFAULT "dense,sparge"
+enum { SG_ARMS_MAX = 8, SG_ARM_NAME = 120 };
 
 typedef struct sg_arm {
     char        name[SG_ARM_NAME + 1]; /* as it is written in the list, or what "name" says */
@@ -23,7 +23,7 @@ typedef struct sg_arm {
 
 typedef struct sg_arms {
     int    count;
-    sg_arm arm[SG_ARMS_MOST];
+    sg_arm arm[SG_ARMS_MAX];
     char  *text; /* of the values; owned */
 } sg_arms;
 

@@ -5,16 +5,16 @@
 #include <math.h>
 #include <stdlib.h>
 
-static sg_status make_room(sg_clip_scores *s, sg_error *e)
+static sg_status grow(sg_clip_scores *s, sg_error *e)
 {
     double **const list[] = {&s->psnr, &s->ssim, &s->ms_ssim};
-    size_t         room = 0;
+    size_t         capacity = 0;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        room = s->room;
-        if (!sg_array_reserve(*list[i], room, (size_t)s->count + 1))
+        capacity = s->capacity;
+        if (!sg_array_reserve(*list[i], capacity, (size_t)s->count + 1))
             return sg_error_set(e, SG_E_MEMORY, "out of memory for the scores");
     }
-    s->room = room;
+    s->capacity = capacity;
     return SG_OK;
 }
 
@@ -24,7 +24,7 @@ sg_status sg_clip_scores_add(sg_clip_scores *s, const sg_image *a, const sg_imag
     if (a->width != b->width || a->height != b->height)
         return sg_error_set(e, SG_E_SHAPE, "is %dx%d pixels, and what it is compared with %dx%d", a->width, a->height,
                             b->width, b->height);
-    if ((size_t)s->count == s->room) SG_TRY(make_room(s, e));
+    if ((size_t)s->count == s->capacity) SG_TRY(grow(s, e));
     SG_TRY(sg_ms_ssim(&both, a, b, e));
     SG_TRY(sg_clip_watch_add(&s->watch[0], a, e));
     SG_TRY(sg_clip_watch_add(&s->watch[1], b, e));

@@ -9,7 +9,7 @@ typedef struct sg_clip_scores {
     int           count, identical;      /* frames */
     int           scales;                /* of MS-SSIM; the least, where frames differ in size */
     double       *psnr, *ssim, *ms_ssim; /* [count] */
-    size_t        room;                  /* for so many */
+    size_t        capacity;              /* for so many */
     sg_clip_watch watch[2];              /* of the first clip and of the second */
 } sg_clip_scores;                        /* zero: nothing seen */
 

@@ -17,9 +17,9 @@
 #define DECODERS "h264,hevc,vp8,vp9,libdav1d,libaom-av1,mpeg4,mjpeg,ffv1,prores,png,rawvideo"
 
 /* Which pixel of a decoded frame a pixel of the picture is: x and y exchanged, and then counted backwards. */
-typedef struct turn {
+typedef struct rotation {
     bool exchange, x_back, y_back;
-} turn;
+} rotation;
 
 typedef struct state {
     const char        *path;
@@ -29,7 +29,7 @@ typedef struct state {
     struct SwsContext *convert;
     AVFrame           *decoded, *rgb;
     AVPacket          *packet;
-    turn               turn;
+    rotation           rotation;
     bool               drained;
     int                packets, frames; /* so far */
     int64_t            end, last;       /* of the packets so far, and how long the last lasts: in the stream's unit */
@@ -126,17 +126,17 @@ static const int32_t *display_matrix(const AVStream *stream)
 }
 
 /* The matrix takes pixel (p, q) to (a p + c q, b p + d q), and what is left of the picture or above back into it. */
-static sg_status find_turn(state *s, sg_error *e)
+static sg_status find_rotation(state *s, sg_error *e)
 {
     const int32_t *const m = display_matrix(s->stream);
     if (!m) return SG_OK;
     const int32_t a = m[0], b = m[1], c = m[3], d = m[4];
     if (a && d && !b && !c)
-        s->turn = (turn){false, a < 0, d < 0};
+        s->rotation = (rotation){false, a < 0, d < 0};
     else if (b && c && !a && !d)
-        s->turn = (turn){true, c < 0, b < 0};
+        s->rotation = (rotation){true, c < 0, b < 0};
     else
-        return sg_error_set(e, SG_E_UNSUPPORTED, "%s: is turned by other than quarters, which is not read", s->path);
+        return sg_error_set(e, SG_E_UNSUPPORTED, "%s: is rotated by other than quarters, which is not read", s->path);
     return SG_OK;
 }
 
@@ -173,7 +173,7 @@ static sg_status video_open(void *context, const char *path, sg_error *e)
     SG_TRY(open_container(s, e));
     SG_TRY(probe(s, e));
     SG_TRY(pick_stream(s, e));
-    SG_TRY(find_turn(s, e));
+    SG_TRY(find_rotation(s, e));
     return open_codec(s, e);
 }
 
@@ -226,7 +226,7 @@ static sg_status open_converter(state *s, sg_error *e)
     const int av = av_frame_get_buffer(s->rgb, 0);
     if (av < 0) return fail(s, e, "no frame", av);
     sg_error     why = {0};
-    const size_t width = (size_t)(s->turn.exchange ? h : w), height = (size_t)(s->turn.exchange ? w : h);
+    const size_t width = (size_t)(s->rotation.exchange ? h : w), height = (size_t)(s->rotation.exchange ? w : h);
     if (sg_image_alloc(&s->image, width, height, &why) != SG_OK)
         return sg_error_set(e, why.code, "%s: %s", s->path, why.text);
     return SG_OK;
@@ -235,7 +235,7 @@ static sg_status open_converter(state *s, sg_error *e)
 static void copy_rotated(state *s)
 {
     const ptrdiff_t stride = s->rgb->linesize[0], x_last = s->rgb->width - 1, y_last = s->rgb->height - 1;
-    const turn      t = s->turn;
+    const rotation  t = s->rotation;
     const ptrdiff_t x_step = t.exchange ? stride : 3, y_step = t.exchange ? 3 : stride;
     const ptrdiff_t x_end = t.exchange ? y_last : x_last, y_end = t.exchange ? x_last : y_last;
     for (ptrdiff_t y = 0; y <= y_end; y++) {

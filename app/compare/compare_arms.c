@@ -30,13 +30,13 @@ typedef struct job {
     sg_progress        progress;
     sg_compare_files   files;
     sg_comparison      all;
-    sg_arm_result     *now;       /* the arm at work */
-    size_t             round;     /* from 0 */
-    float             *reference; /* the first arm's latents, [steps, c, f, y, x] */
-    double             last_unit; /* when the last step or latent frame was over, as arm_seconds */
-    double             attention; /* seconds of attention until then */
-    double             aside;     /* seconds that were spent on this comparison, not on the render */
-    bool               looks;     /* nothing counts but the errors of attention */
+    sg_arm_result     *now;         /* the arm at work */
+    size_t             round;       /* from 0 */
+    float             *reference;   /* the first arm's latents, [steps, c, f, y, x] */
+    double             last_unit;   /* when the last step or latent frame was over, as arm_seconds */
+    double             attention;   /* seconds of attention until then */
+    double             aside;       /* seconds that were spent on this comparison, not on the render */
+    bool               errors_only; /* nothing counts but the errors of attention */
 } job;
 
 static size_t frame_bytes(const job *j) { return sg_image_bytes(j->request.width, j->request.height); }
@@ -73,8 +73,8 @@ static sg_status setup_arm(job *j, int i, sg_error *e)
     sg_arm_result *const r = &j->all.result[i];
     r->arm = &j->arms.arm[i];
     SG_TRY(sg_arm_setup(r, &j->plan, j->engine, &j->request, e));
-    r->policy.after = sg_attention_error_see;
-    r->policy.after_context = &r->error;
+    r->policy.on_end = sg_attention_error_hook;
+    r->policy.on_end_context = &r->error;
     return SG_OK;
 }
 
@@ -113,7 +113,7 @@ static sg_status make_settings(job *j, sg_error *e)
     for (int i = 0; i < j->arms.count; i++) {
         sg_arm_result *const r = &j->all.result[i];
         SG_TRY(sg_report_settings(&r->settings, &j->request, NULL, &j->model, &j->info, e));
-        SG_TRY(sg_report_add_attention(r->settings, &r->policy, &r->arm->settings, &r->outlook, e));
+        SG_TRY(sg_report_add_attention(r->settings, &r->policy, &r->arm->settings, &r->forecast, e));
     }
     SG_TRY(sg_report_settings(&j->all.settings, &j->request, NULL, &j->model, &j->info, e));
     return sg_report_add_arms(j->all.settings, j->list, j->settings, e);
@@ -141,7 +141,7 @@ static sg_status open_all(job *j, sg_error *e)
     SG_TRY(sg_compare_files_name(&j->files, &j->all, s->output, e));
     SG_TRY(plan_arms(j, e));
     SG_TRY(refuse_same(j, e));
-    j->trace.paused = !j->info.waits; /* a device's steps run as in any render */
+    j->trace.paused = !j->info.synchronous; /* a device's steps run as in any render */
     return make_settings(j, e);
 }
 
@@ -151,7 +151,7 @@ static sg_status warm_up(job *j, sg_error *e)
 {
     sg_request request = j->request;
     request.attention = j->all.result[0].policy;
-    request.attention.after = NULL;
+    request.attention.on_end = NULL;
     return sg_arms_warm_up(&j->all.warm_up, j->engine, &request, &j->progress, e);
 }
 
@@ -165,7 +165,7 @@ static void note_unit(job *j, sg_stage stage, size_t unit, double seconds)
     if (stage == SG_STAGE_DECODE) t->decode[j->round * (size_t)t->frames + unit] = seconds;
     if (stage != SG_STAGE_DENOISE) return;
     const size_t at = j->round * (size_t)t->steps + unit;
-    const double attention = j->info.waits ? sg_attention_trace_seconds(&j->trace) : (double)NAN;
+    const double attention = j->info.synchronous ? sg_attention_trace_seconds(&j->trace) : (double)NAN;
     t->step[at] = seconds;
     t->attention[at] = attention - j->attention;
     j->attention = attention;
@@ -176,8 +176,8 @@ static int on_progress(void *context, sg_stage stage, int done, int total)
     job *const   j = context;
     const double time = arm_seconds(j), start = sg_seconds();
     sg_progress_update(&j->progress, stage, done, total);
-    if (j->looks && stage == SG_STAGE_DECODE) return 1;
-    if (done > 0 && !j->looks) note_unit(j, stage, (size_t)done - 1, time - j->last_unit);
+    if (j->errors_only && stage == SG_STAGE_DECODE) return 1;
+    if (done > 0 && !j->errors_only) note_unit(j, stage, (size_t)done - 1, time - j->last_unit);
     j->last_unit = time;
     j->aside += sg_seconds() - start;
     return sg_interrupt_asked();
@@ -231,7 +231,7 @@ static sg_status keep_attention(job *j, sg_arm_result *r, sg_error *e)
 {
     SG_TRY(sg_arm_keep_counts(r, j->engine, e));
     const sg_attention_record a = {r->count, r->steps, r->passes, r->layers};
-    r->attention = sg_report_attention(&r->policy, &a, j->info.waits ? &j->trace : NULL);
+    r->attention = sg_report_attention(&r->policy, &a, j->info.synchronous ? &j->trace : NULL);
     return r->attention ? SG_OK : sg_error_set(e, SG_E_MEMORY, "out of memory");
 }
 
@@ -254,7 +254,7 @@ static sg_status render(job *j, bool looking, sg_report *report, sg_error *e)
     const sg_callbacks callbacks = {.context = j, .progress = on_progress, .latents = on_latents, .frame = on_frame};
     sg_request         request = j->request;
     request.attention = j->now->policy;
-    if (!looking) request.attention.after = NULL;
+    if (!looking) request.attention.on_end = NULL;
     sg_trace_clear(&j->trace);
     j->aside = j->attention = 0;
     const sg_status status = sg_engine_render(j->engine, &request, &callbacks, report, e);
@@ -263,16 +263,16 @@ static sg_status render(job *j, bool looking, sg_report *report, sg_error *e)
 }
 
 /* To look is to wait for the device, which keeps it from replaying steps: errors are of a render that is not timed. */
-static sg_status look(job *j, sg_error *e)
+static sg_status measure_errors(job *j, sg_error *e)
 {
     sg_report report;
     sg_error  why = {0};
-    if (j->info.waits || j->now->outlook.last == 0) return SG_OK;
+    if (j->info.synchronous || j->now->forecast.last == 0) return SG_OK;
     sg_progress_say(&j->progress, "%s once more, for the error of its attention", j->now->arm->name);
     sg_progress_render(&j->progress, 0, 0, &j->plan);
-    j->looks = true;
+    j->errors_only = true;
     const sg_status status = render(j, true, &report, &why);
-    j->looks = false;
+    j->errors_only = false;
     if (status == SG_OK || (status == SG_E_CANCELLED && !sg_interrupt_asked())) return SG_OK;
     return sg_error_set(e, status, "%s", why.text);
 }
@@ -286,14 +286,14 @@ static sg_status render_arm(job *j, int i, int nth, sg_error *e)
     if (j->all.rounds > 1) snprintf(round, sizeof round, ", round %zu of %d", j->round + 1, j->all.rounds);
     sg_progress_say(&j->progress, "%d/%d: %s%s", i + 1, j->arms.count, r->arm->name, round);
     sg_progress_render(&j->progress, (int)j->round * j->arms.count + nth, j->all.rounds * j->arms.count, &j->plan);
-    SG_TRY(render(j, j->info.waits && j->round == 0, &report, e));
+    SG_TRY(render(j, j->info.synchronous && j->round == 0, &report, e));
     const double looked = j->round == 0 ? r->error.seconds : 0;
     r->times.total[j->round] = report.total_seconds - looked - j->aside;
     if (j->round > 0) return SG_OK;
     r->report = report;
     SG_TRY(keep_attention(j, r, e));
     SG_TRY(score(j, r, e));
-    return look(j, e);
+    return measure_errors(j, e);
 }
 
 /* The first round is in the order of the list, for the others to be compared with the first. */
@@ -307,7 +307,7 @@ static sg_status render_all(job *j, sg_error *e)
 
 /* ---- the whole ---- */
 
-static sg_status tell_same(const job *j, sg_error *e)
+static sg_status report_same(const job *j, sg_error *e)
 {
     const sg_same_kernel *const s = j->all.same;
     if (!j->all.same_count) return SG_OK;
@@ -334,7 +334,7 @@ static sg_status run(job *j, sg_error *e)
     SG_TRY(sg_compare_files_write(&j->files, &j->all, json, e));
     if (!json || strcmp(json, "-") != 0) sg_report_arms_table(&j->all);
     sg_progress_say(&j->progress, "%s: %s, %s, report.json, report.html", j->files.folder, j->all.side, j->all.sheet);
-    return tell_same(j, e);
+    return report_same(j, e);
 }
 
 static void free_result(sg_arm_result *r)
@@ -357,11 +357,11 @@ sg_status sg_compare_arms(const sg_settings *s, sg_error *e)
     job *const j = calloc(1, sizeof *j);
     if (!j) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     j->settings = s;
-    j->list = s->arms ? s->arms : SG_ARMS_USUAL;
+    j->list = s->arms ? s->arms : SG_ARMS_DEFAULT;
     sg_progress_init(&j->progress, s->quiet);
     const sg_status status = run(j, e);
     sg_compare_files_close(&j->files);
-    for (int i = 0; i < SG_ARMS_MOST; i++) free_result(&j->all.result[i]);
+    for (int i = 0; i < SG_ARMS_MAX; i++) free_result(&j->all.result[i]);
     json_decref(j->all.settings);
     free(j->reference);
     sg_engine_close(&j->engine);

@@ -80,7 +80,7 @@ static sg_status check_file(const sg_compare_files *f, const sg_comparison *c, i
 sg_status sg_compare_files_name(sg_compare_files *f, sg_comparison *c, const char *folder, sg_error *e)
 {
     const char *const ending = sg_path_extension(sg_sink_default_name());
-    const uint8_t    *rgb[SG_ARMS_MOST];
+    const uint8_t    *rgb[SG_ARMS_MAX];
     const sg_collage  collage = collage_of(c, rgb);
     struct stat       st;
     SG_TRY(choose_folder(f, c, folder, e));
@@ -153,9 +153,9 @@ static void caption_difference(const sg_comparison *c, int k, int i, sg_caption 
 
 static void draw_side(const sg_comparison *c, const sg_image *on, int i)
 {
-    const uint8_t   *rgb[SG_ARMS_MOST];
+    const uint8_t   *rgb[SG_ARMS_MAX];
     const sg_collage collage = collage_of(c, rgb);
-    sg_caption       caption[2 * SG_ARMS_MOST - 1];
+    sg_caption       caption[2 * SG_ARMS_MAX - 1];
     for (int k = 0; k < c->count; k++) caption_arm(c, k, i, caption[k]);
     for (int k = 1; k < c->count; k++) caption_difference(c, k, i, caption[c->count + k - 1]);
     sg_collage_side(on, &collage, i, caption);
@@ -163,10 +163,10 @@ static void draw_side(const sg_comparison *c, const sg_image *on, int i)
 
 static void draw_sheet(const sg_comparison *c, const sg_image *on)
 {
-    const uint8_t   *rgb[SG_ARMS_MOST];
+    const uint8_t   *rgb[SG_ARMS_MAX];
     const sg_collage collage = collage_of(c, rgb);
-    char             text[SG_ARMS_MOST][3 * SG_COLLAGE_TEXT];
-    const char      *line[SG_ARMS_MOST];
+    char             text[SG_ARMS_MAX][3 * SG_COLLAGE_TEXT];
+    const char      *line[SG_ARMS_MAX];
     for (int k = 0; k < c->count; k++) {
         const sg_clip_totals *const t = &c->result[k].scores.total;
         sg_caption                  caption;

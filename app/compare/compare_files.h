@@ -20,7 +20,7 @@ typedef struct sg_compare_files {
     char           *folder; /* owned */
     bool            made;   /* by us, and removed unless it is filled */
     int             count;
-    sg_compare_file file[SG_ARMS_MOST + 2]; /* of the arms, then side, then frames */
+    sg_compare_file file[SG_ARMS_MAX + 2]; /* of the arms, then side, then frames */
 } sg_compare_files;
 
 /* Chooses and checks all names; c, whose request and arms are known, gets them and the sizes of side and sheet. folder:

@@ -297,16 +297,16 @@ sg_status sg_summarise(sg_summary *out, const double *value, int count, sg_error
 sg_distance sg_array_distance(const float *a, const float *b, size_t n)
 {
     double aa = 0, bb = 0, ab = 0, dd = 0;
-    size_t bad = 0;
+    size_t non_finite = 0;
     for (size_t i = 0; i < n; i++) {
         const double x = (double)a[i], y = (double)b[i];
-        bad += (size_t)!isfinite(a[i]) + (size_t)!isfinite(b[i]);
+        non_finite += (size_t)!isfinite(a[i]) + (size_t)!isfinite(b[i]);
         aa += x * x;
         bb += y * y;
         ab += x * y;
         dd += (y - x) * (y - x);
     }
-    if (bad) return (sg_distance){NAN, NAN, bad};
+    if (non_finite) return (sg_distance){NAN, NAN, non_finite};
     const double lengths = sqrt(aa) * sqrt(bb);
     return (sg_distance){dd > 0 ? sqrt(dd) / sqrt(aa) : 0, lengths > 0 ? ab / lengths : 0, 0};
 }

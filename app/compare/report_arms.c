@@ -49,7 +49,7 @@ static bool same_kernels(const sg_arm_result *a, const sg_arm_result *b)
 
 void sg_arms_find_speed(sg_comparison *c)
 {
-    const sg_arm_times *times[SG_ARMS_MOST];
+    const sg_arm_times *times[SG_ARMS_MAX];
     for (int k = 0; k < c->count; k++) {
         sg_arm_result *const r = &c->result[k];
         for (int i = 0; i < r->steps; i++) r->times.shared[i] = k == 0 || same_step(c->result, r, i);
@@ -73,7 +73,8 @@ void sg_arms_find_same(sg_comparison *c)
             /* The arm that asked for more says why it had no effect. */
             const sg_arm_result *const more = y->policy.kind >= x->policy.kind ? y : x;
             if (kernels)
-                sg_attention_outlook_text(same->why, sizeof same->why, &more->policy, &more->outlook, c->plan->tokens);
+                sg_attention_forecast_text(same->why, sizeof same->why, &more->policy, &more->forecast,
+                                           c->plan->tokens);
             else
                 snprintf(same->why, sizeof same->why, "their latents are equal, bit for bit");
             c->same_count++;
@@ -102,7 +103,7 @@ static json_t *numbers(const double *v, int count)
     json_t *const a = json_array();
     bool          whole = a;
     for (int i = 0; whole && i < count; i++) whole = json_array_append_new(a, sg_report_number(v[i])) == 0;
-    return sg_report_whole(a, whole);
+    return sg_report_if_complete(a, whole);
 }
 
 static json_t *scored(const sg_summary *s, const double *v, int count)
@@ -120,7 +121,7 @@ static json_t *rounds_json(const sg_arm_times *t)
         whole = json_array_append_new(a, json_pack("{s:f, s:o, s:o}", "total", t->total[n], "steps",
                                                    numbers(t->step + (size_t)n * (size_t)t->steps, t->steps), "decode",
                                                    numbers(t->decode + (size_t)n * (size_t)t->frames, t->frames))) == 0;
-    return sg_report_whole(a, whole);
+    return sg_report_if_complete(a, whole);
 }
 
 static json_t *steps_json(const sg_arm_times *t)
@@ -129,7 +130,7 @@ static json_t *steps_json(const sg_arm_times *t)
     bool          whole = a;
     for (int i = 0; whole && i < t->steps; i++)
         whole = json_array_append_new(a, json_real(sg_arm_times_step(t, i))) == 0;
-    return sg_report_whole(a, whole);
+    return sg_report_if_complete(a, whole);
 }
 
 static json_t *seconds(const sg_arm_result *r)
@@ -156,7 +157,7 @@ static json_t *speedup(const sg_arm_result *r)
     for (int i = 0; whole && i < r->steps; i++)
         if (r->times.shared[i]) whole = json_array_append_new(steps, json_integer(i)) == 0;
     return json_pack("{s:o, s:o, s:o, s:o, s:o}", "total", interval(&s->total), "denoise", interval(&s->denoise),
-                     "attention", interval(&s->attention), "shared_steps", sg_report_whole(steps, whole), "noise",
+                     "attention", interval(&s->attention), "shared_steps", sg_report_if_complete(steps, whole), "noise",
                      sg_report_number(s->noise));
 }
 
@@ -172,7 +173,7 @@ static json_t *by_layer(const sg_arm_result *r, double (*of)(const sg_arm_result
             whole = json_array_append_new(layers, sg_report_number(of(r, i, l))) == 0;
         whole = json_array_append_new(steps, layers) == 0 && whole;
     }
-    return sg_report_whole(steps, whole);
+    return sg_report_if_complete(steps, whole);
 }
 
 /* What ran and was not looked at was dense. */
@@ -221,7 +222,7 @@ static json_t *arm_json(const sg_comparison *c, const sg_arm_result *r)
                   seconds(r), "speedup", r == c->result ? json_null() : speedup(r), "density",
                   sg_report_number(sg_arm_density(r, -1, -1)), "kept", by_layer(r, sg_arm_density), "attention_error",
                   attention_error(r), "attention", r->attention, "peak_bytes", (json_int_t)r->report.peak_bytes);
-    return sg_report_whole(j, j && add_scores(j, r, r == c->result));
+    return sg_report_if_complete(j, j && add_scores(j, r, r == c->result));
 }
 
 static json_t *arms_json(const sg_comparison *c)
@@ -229,7 +230,7 @@ static json_t *arms_json(const sg_comparison *c)
     json_t *const a = json_array();
     bool          whole = a;
     for (int i = 0; whole && i < c->count; i++) whole = json_array_append_new(a, arm_json(c, &c->result[i])) == 0;
-    return sg_report_whole(a, whole);
+    return sg_report_if_complete(a, whole);
 }
 
 static json_t *same_json(const sg_comparison *c)
@@ -241,7 +242,7 @@ static json_t *same_json(const sg_comparison *c)
         whole = json_array_append_new(a, json_pack("{s:s, s:s, s:s}", "a", c->result[s->a].arm->name, "b",
                                                    c->result[s->b].arm->name, "why", s->why)) == 0;
     }
-    return sg_report_whole(a, whole);
+    return sg_report_if_complete(a, whole);
 }
 
 /* What renders all of it again, as often. */
@@ -277,7 +278,7 @@ static json_t *side_json(const sg_comparison *c)
         whole = json_array_append_new(places, json_pack("[i, i]", x, y)) == 0;
     }
     return json_pack("{s:s, s:i, s:i, s:o}", "file", c->side, "width", c->side_size[0], "height", c->side_size[1],
-                     "differences", sg_report_whole(places, whole));
+                     "differences", sg_report_if_complete(places, whole));
 }
 
 static json_t *columns_json(int frames)
@@ -287,7 +288,7 @@ static json_t *columns_json(int frames)
     int           column[SG_COLLAGE_COLUMNS];
     const int     count = sg_collage_columns(column, frames);
     for (int i = 0; whole && i < count; i++) whole = json_array_append_new(a, json_integer(column[i])) == 0;
-    return sg_report_whole(a, whole);
+    return sg_report_if_complete(a, whole);
 }
 
 static json_t *sheet_json(const sg_comparison *c)

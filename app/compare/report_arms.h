@@ -68,22 +68,22 @@ typedef struct sg_arm_scores {
 
 /* One arm: what it was to do, and what came of it. All arrays owned. */
 typedef struct sg_arm_result {
-    const sg_arm        *arm;
-    const char          *file;   /* with its ending; borrowed */
-    sg_policy            policy; /* as asked for */
-    sg_attention_files   files;
-    sg_attention_outlook outlook;
-    json_t              *settings;  /* of a render with this arm alone */
-    json_t              *attention; /* sg_report_attention */
-    sg_attention_count  *count;     /* [steps][passes][layers] */
-    int                  steps, passes, layers;
-    sg_attention_error   error;
-    sg_report            report; /* of the first round */
-    sg_arm_times         times;
-    sg_arm_speed         speed;   /* to the first arm */
-    uint8_t             *rgb;     /* [frames, height, width, 3] */
-    float               *latents; /* the last step's */
-    sg_arm_scores        scores;  /* to the first arm */
+    const sg_arm         *arm;
+    const char           *file;   /* with its ending; borrowed */
+    sg_policy             policy; /* as asked for */
+    sg_attention_files    files;
+    sg_attention_forecast forecast;
+    json_t               *settings;  /* of a render with this arm alone */
+    json_t               *attention; /* sg_report_attention */
+    sg_attention_count   *count;     /* [steps][passes][layers] */
+    int                   steps, passes, layers;
+    sg_attention_error    error;
+    sg_report             report; /* of the first round */
+    sg_arm_times          times;
+    sg_arm_speed          speed;   /* to the first arm */
+    uint8_t              *rgb;     /* [frames, height, width, 3] */
+    float                *latents; /* the last step's */
+    sg_arm_scores         scores;  /* to the first arm */
 } sg_arm_result;
 
 typedef struct sg_same_kernel {
@@ -98,9 +98,9 @@ typedef struct sg_comparison {
     sg_report         warm_up;
     int               rounds;
     int               count;
-    sg_arm_result     result[SG_ARMS_MOST];
+    sg_arm_result     result[SG_ARMS_MAX];
     int               same_count;
-    sg_same_kernel    same[SG_ARMS_MOST * (SG_ARMS_MOST - 1) / 2];
+    sg_same_kernel    same[SG_ARMS_MAX * (SG_ARMS_MAX - 1) / 2];
     const char       *side, *sheet; /* files */
     int               side_size[2], sheet_size[2];
 } sg_comparison;

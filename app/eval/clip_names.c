@@ -66,7 +66,7 @@ static int by_stem(const void *a, const void *b)
 }
 
 /* Counts clips of the same prompt on, and prompts of the same stem. */
-static void tell_apart(named *all, sg_clip_name *names, int count, int per_prompt)
+static void number_twins(named *all, sg_clip_name *names, int count, int per_prompt)
 {
     qsort(all, (size_t)count, sizeof *all, by_prompt);
     for (int i = 0; i < count; i++) {
@@ -99,7 +99,7 @@ sg_status sg_clip_names_make(sg_clip_name **out, const sg_prompt_set *set, int p
         sg_clip_stem(names[i].stem, set->prompt[i].text);
         all[i] = (named){.stem = names[i].stem, .prompt = set->prompt[i].text, .entry = i};
     }
-    tell_apart(all, names, set->count, per_prompt);
+    number_twins(all, names, set->count, per_prompt);
     free(all);
     return SG_OK;
 }

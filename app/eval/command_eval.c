@@ -130,7 +130,7 @@ sg_status sg_command_eval(const sg_settings *s, sg_error *e)
     sg_eval *const v = calloc(1, sizeof *v);
     if (!v) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     v->settings = s;
-    v->list = s->arms ? s->arms : SG_ARMS_USUAL;
+    v->list = s->arms ? s->arms : SG_ARMS_DEFAULT;
     v->per_prompt = s->per_prompt ? s->per_prompt : 1;
     const sg_status status = run(v, e);
     sg_eval_close(v);

@@ -12,15 +12,15 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-enum { MOST_CLIPS = 1 << 28 };
+enum { MAX_CLIPS = 1 << 28 };
 
 sg_status sg_eval_log_make(sg_eval_log *l, int prompts, int per_prompt, int arms, sg_error *e)
 {
     const size_t count = (size_t)prompts * (size_t)per_prompt * (size_t)arms;
     *l = (sg_eval_log){.prompts = prompts, .per_prompt = per_prompt, .arms = arms, .fd = -1};
-    if (count > MOST_CLIPS)
+    if (count > MAX_CLIPS)
         return sg_error_set(e, SG_E_ARG, "--prompts: %zu clips are more than %d; take a part of the set", count,
-                            MOST_CLIPS);
+                            MAX_CLIPS);
     l->state = calloc(count, 1);
     return l->state ? SG_OK : sg_error_set(e, SG_E_MEMORY, "no memory for a list of %zu clips", count);
 }

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 1, MOST_BYTES = 1 << 24, MOST_VALUES = 1 << 16, SHOWN = 10 };
+enum { VERSION = 1, MAX_BYTES = 1 << 24, MAX_VALUES = 1 << 16, SHOWN = 10 };
 
 /* ---- making ---- */
 
@@ -51,7 +51,7 @@ static json_t *thresholds_json(const sg_thresholds *t)
 {
     if (!t) return json_null();
     const size_t       count = (size_t)t->buckets * (size_t)t->layers * (size_t)t->heads;
-    const float *const list[] = {t->amount, t->theta, t->lambda};
+    const float *const list[] = {t->amount, t->theta, t->pv_threshold};
     uint64_t           hash = sg_hash(SG_HASH, t->from, (size_t)t->buckets * sizeof *t->from);
     for (int i = 0; i < 3; i++) hash = sg_hash(hash, list[i], count * sizeof *list[i]);
     return hexadecimal(hash);
@@ -63,7 +63,7 @@ static json_t *names_json(const sg_eval *v)
     bool          whole = a;
     for (int i = 0; i < v->arms.count && whole; i++)
         whole = json_array_append_new(a, json_string(v->arms.arm[i].name)) == 0;
-    return sg_report_whole(a, whole);
+    return sg_report_if_complete(a, whole);
 }
 
 static json_t *attention_json(const sg_eval *v)
@@ -76,7 +76,7 @@ static json_t *attention_json(const sg_eval *v)
                                                    sg_report_policy(p), "thresholds", thresholds_json(p->tuned),
                                                    "block_mask", mask_json(p))) == 0;
     }
-    return sg_report_whole(a, whole);
+    return sg_report_if_complete(a, whole);
 }
 
 static void option(FILE *f, const char *name, const char *value)
@@ -133,7 +133,7 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
                        (v->request.cfg_scale_2 < 0 ||
                         json_object_set(j, "cfg_scale_2", json_object_get(settings, "cfg_scale_2")) == 0);
     json_decref(settings);
-    *out = sg_report_whole(j, whole);
+    *out = sg_report_if_complete(j, whole);
     return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "manifest.json: out of memory");
 }
 
@@ -144,7 +144,7 @@ sg_status sg_eval_manifest_read(json_t **out, const char *folder, sg_error *e)
     char path[PATH_MAX];
     *out = NULL;
     SG_TRY(sg_path_join(path, sizeof path, folder, SG_EVAL_MANIFEST, e));
-    SG_TRY(sg_json_open(out, path, MOST_BYTES, MOST_VALUES, 0, e));
+    SG_TRY(sg_json_open(out, path, MAX_BYTES, MAX_VALUES, 0, e));
     const char *const format = json_string_value(json_object_get(*out, "format"));
     if (format && strcmp(format, SG_EVAL_FORMAT) == 0) return SG_OK;
     json_decref(*out);

@@ -211,7 +211,7 @@ sg_status sg_eval_open(sg_eval *v, sg_error *e)
 
 void sg_eval_close(sg_eval *v)
 {
-    for (int i = 0; i < SG_ARMS_MOST; i++) {
+    for (int i = 0; i < SG_ARMS_MAX; i++) {
         sg_attention_files_close(&v->arm[i].files);
         free(v->arm[i].count);
     }

@@ -18,7 +18,7 @@
 typedef struct evaluation {
     json_t         *manifest;
     int             arms;
-    const char     *arm[SG_ARMS_MOST]; /* names; the manifest's */
+    const char     *arm[SG_ARMS_MAX]; /* names; the manifest's */
     sg_eval_results results;
     sg_eval_summary summary;
 } evaluation;
@@ -31,9 +31,9 @@ static sg_status read_manifest(evaluation *v, const char *directory, sg_error *e
     const json_t *name;
     SG_TRY(sg_eval_manifest_read(&v->manifest, directory, e));
     const json_t *const list = json_object_get(v->manifest, "arms");
-    if (!json_is_array(list) || json_array_size(list) < 1 || json_array_size(list) > SG_ARMS_MOST)
+    if (!json_is_array(list) || json_array_size(list) < 1 || json_array_size(list) > SG_ARMS_MAX)
         return sg_error_set(e, SG_E_FORMAT, "%s/" SG_EVAL_MANIFEST ": arms should be a list of 1 to %d", directory,
-                            SG_ARMS_MOST);
+                            SG_ARMS_MAX);
     json_array_foreach(list, i, name)
     {
         if (!json_is_string(name))
@@ -89,7 +89,7 @@ static json_t *strings(const char *const *text, int count)
     json_t *const a = json_array();
     bool          whole = a;
     for (int i = 0; whole && i < count; i++) whole = json_array_append_new(a, json_string(text[i])) == 0;
-    return sg_report_whole(a, whole);
+    return sg_report_if_complete(a, whole);
 }
 
 static json_t *measure_json(sg_eval_measure m, const sg_interval *v)
@@ -108,7 +108,7 @@ static json_t *row_json(const sg_eval_row *r, int arm, int group)
     bool whole = j != NULL;
     for (int m = 0; whole && m < SG_EVAL_MEASURES; m++)
         whole = set(j, sg_eval_measure_name[m], measure_json((sg_eval_measure)m, &r->measure[m]));
-    return sg_report_whole(j, whole);
+    return sg_report_if_complete(j, whole);
 }
 
 static json_t *rows_json(const sg_eval_summary *s)
@@ -117,7 +117,7 @@ static json_t *rows_json(const sg_eval_summary *s)
     bool          whole = a;
     for (int i = 0; whole && i < s->arms * s->groups; i++)
         whole = json_array_append_new(a, row_json(&s->row[i], i / s->groups, i % s->groups)) == 0;
-    return sg_report_whole(a, whole);
+    return sg_report_if_complete(a, whole);
 }
 
 static json_t *results_json(const evaluation *v)
@@ -127,7 +127,7 @@ static json_t *results_json(const evaluation *v)
     bool          whole = a && json_array_append_new(a, json_null()) == 0;
     for (int i = 1; whole && i < v->arms; i++)
         whole = json_array_append_new(a, sg_report_name(result_text(text, v, i))) == 0;
-    return sg_report_whole(a, whole);
+    return sg_report_if_complete(a, whole);
 }
 
 static sg_status summary_json(json_t **out, const evaluation *v, sg_error *e)
@@ -174,7 +174,7 @@ static json_t *clip_json(const sg_eval_clip *c, size_t prompt)
             set_score(j, "ms_ssim", &c->ms_ssim) && set_number(j, "seconds", sg_eval_clip_seconds(c)) &&
             set_number(j, "kept", c->kept) && set_number(j, "flicker", c->flicker) &&
             set_number(j, "sharpness", c->sharpness);
-    return sg_report_whole(j, whole);
+    return sg_report_if_complete(j, whole);
 }
 
 /* Its text, its number in the set, its groups. */
@@ -188,7 +188,7 @@ static json_t *prompt_json(const evaluation *v, int at)
         if (v->summary.in[(size_t)at * (size_t)groups + (size_t)g])
             whole = json_array_append_new(list, json_integer(g)) == 0;
     json_t *const j = json_pack("{s:s, s:i, s:o}", "text", c->text, "number", c->prompt, "groups", list);
-    return sg_report_whole(j, whole);
+    return sg_report_if_complete(j, whole);
 }
 
 static bool add_clips(json_t *prompts, json_t *clips, const evaluation *v)

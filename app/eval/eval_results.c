@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MOST_BYTES = 1 << 20, MOST_VALUES = 1 << 16, LONGEST_CLIP = 1 << 24, LARGEST_SIDE = 1 << 16 }; /* of a line */
+enum { MAX_BYTES = 1 << 20, MAX_VALUES = 1 << 16, LONGEST_CLIP = 1 << 24, LARGEST_SIDE = 1 << 16 }; /* of a line */
 
 bool sg_eval_path_stays(const char *path)
 {
@@ -253,8 +253,8 @@ sg_status sg_eval_line_read(sg_eval_clip *out, const char *text, size_t size, co
     json_t       *j;
     sg_json_fault f;
     *out = (sg_eval_clip){.line = line};
-    if (size > MOST_BYTES) return wrong(&r, "", "has more than %d bytes", MOST_BYTES);
-    sg_status status = sg_json_parse(&j, text, size, MOST_VALUES, JSON_DECODE_ANY, &f);
+    if (size > MAX_BYTES) return wrong(&r, "", "has more than %d bytes", MAX_BYTES);
+    sg_status status = sg_json_parse(&j, text, size, MAX_VALUES, JSON_DECODE_ANY, &f);
     if (status == SG_E_MEMORY) return sg_error_set(e, status, "%s: %s", file, f.text);
     if (status != SG_OK)
         return f.column ? wrong(&r, "", "column %d: %s", f.column, f.text) : wrong(&r, "", "%s", f.text);
@@ -271,11 +271,11 @@ void sg_eval_clip_free(sg_eval_clip *c)
 
 /* ---- a file ---- */
 
-static sg_status add_line(sg_eval_results *r, size_t *room, const char *text, size_t size, const char *path, int line,
-                          sg_error *e)
+static sg_status add_line(sg_eval_results *r, size_t *capacity, const char *text, size_t size, const char *path,
+                          int line, sg_error *e)
 {
     if (r->count == INT_MAX) return sg_error_set(e, SG_E_FORMAT, "%s: line %d: too many lines", path, line);
-    if (!sg_array_reserve(r->clip, *room, (size_t)r->count + 1))
+    if (!sg_array_reserve(r->clip, *capacity, (size_t)r->count + 1))
         return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
     sg_eval_clip *const c = &r->clip[r->count++];
     const sg_status     status = sg_eval_line_read(c, text, size, path, line, e);
@@ -283,7 +283,7 @@ static sg_status add_line(sg_eval_results *r, size_t *room, const char *text, si
     return status;
 }
 
-static sg_status read_text(sg_eval_results *r, size_t *room, const char *text, size_t size, const char *path,
+static sg_status read_text(sg_eval_results *r, size_t *capacity, const char *text, size_t size, const char *path,
                            sg_error *e)
 {
     const char *const end = text + size;
@@ -292,12 +292,12 @@ static sg_status read_text(sg_eval_results *r, size_t *room, const char *text, s
         if (++line == INT_MAX) return sg_error_set(e, SG_E_FORMAT, "%s: too many lines", path);
         const char *last = newline;
         while (last > text && isspace((unsigned char)last[-1])) last--;
-        if (last > text) SG_TRY(add_line(r, room, text, (size_t)(last - text), path, line, e));
+        if (last > text) SG_TRY(add_line(r, capacity, text, (size_t)(last - text), path, line, e));
     }
     return SG_OK;
 }
 
-static sg_status read_file(sg_eval_results *r, size_t *room, const char *directory, sg_error *e)
+static sg_status read_file(sg_eval_results *r, size_t *capacity, const char *directory, sg_error *e)
 {
     char        path[PATH_MAX];
     struct stat st;
@@ -305,7 +305,7 @@ static sg_status read_file(sg_eval_results *r, size_t *room, const char *directo
     SG_TRY(sg_path_join(path, sizeof path, directory, r->source[r->sources - 1], e));
     if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0) return SG_OK;
     SG_TRY(sg_map_open(&m, path, e));
-    const sg_status status = read_text(r, room, (const char *)m.data, m.size, path, e);
+    const sg_status status = read_text(r, capacity, (const char *)m.data, m.size, path, e);
     sg_map_close(&m);
     return status;
 }
@@ -320,13 +320,13 @@ static int by_name(const void *a, const void *b) { return strcmp(*(char *const *
 static sg_status list_files(char ***list, int *count, const char *directory, sg_error *e)
 {
     DIR *const d = opendir(directory);
-    size_t     room = 0;
+    size_t     capacity = 0;
     bool       whole = true;
     if (!d) return sg_error_set(e, SG_E_FILE, "%s: cannot be opened: %s", directory, strerror(errno));
     for (const struct dirent *f; whole && (f = readdir(d));) {
         if (!sg_eval_results_owns(f->d_name)) continue;
         char *const name = strdup(f->d_name);
-        whole = name && sg_array_push(*list, *count, room, name);
+        whole = name && sg_array_push(*list, *count, capacity, name);
         if (!whole) free(name);
     }
     closedir(d);
@@ -371,14 +371,14 @@ static void drop_repeated(sg_eval_results *r)
 
 sg_status sg_eval_results_open(sg_eval_results *out, const char *directory, sg_error *e)
 {
-    size_t    room = 0;
+    size_t    capacity = 0;
     int       files = 0;
     sg_status status;
     *out = (sg_eval_results){0};
     status = list_files(&out->source, &files, directory, e);
     while (status == SG_OK && out->sources < files) {
         out->sources++;
-        status = read_file(out, &room, directory, e);
+        status = read_file(out, &capacity, directory, e);
     }
     out->sources = files;
     if (status == SG_OK && out->count) {

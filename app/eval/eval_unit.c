@@ -95,13 +95,13 @@ static sg_status render(work *w, sg_error *e)
 
 static sg_status make_settings(const work *w, const sg_plan *plan, char **text, sg_error *e)
 {
-    const sg_eval *const v = w->v;
-    json_t              *settings = NULL;
-    sg_attention_outlook outlook;
-    SG_TRY(sg_attention_expect(&outlook, &w->request.attention, &v->info, plan->tokens, w->request.steps, e));
+    const sg_eval *const  v = w->v;
+    json_t               *settings = NULL;
+    sg_attention_forecast forecast;
+    SG_TRY(sg_attention_predict_runs(&forecast, &w->request.attention, &v->info, plan->tokens, w->request.steps, e));
     SG_TRY(sg_report_settings(&settings, &w->request, NULL, &v->model, &v->info, e));
     sg_status status =
-        sg_report_add_attention(settings, &w->request.attention, &v->arms.arm[w->arm].settings, &outlook, e);
+        sg_report_add_attention(settings, &w->request.attention, &v->arms.arm[w->arm].settings, &forecast, e);
     if (status == SG_OK) status = sg_report_text(text, settings, e);
     json_decref(settings);
     return status;
@@ -142,7 +142,7 @@ static json_t *groups_json(const sg_eval *v, int prompt)
     bool                   whole = a;
     for (int i = 0; i < p->groups && whole; i++)
         whole = json_array_append_new(a, json_string(v->set.group[v->set.member[p->first_group + i]])) == 0;
-    return sg_report_whole(a, whole);
+    return sg_report_if_complete(a, whole);
 }
 
 static json_t *start_line(const work *w, const char *status)

@@ -8,12 +8,12 @@
  *     in them counts. A task is up to SG_TASK blocks of queries of a head. It goes over the lists of their groups in
  *     chunks that fit into the second-level cache, in each over its groups, for each of them over units of blocks.
  *   - A stage is a block: a share of the outputs of the unit before, BF16 products; its scores by INT8 products, INT32
- *     whose bits are those of floats (amx_soft.h); and beside both, the weights of the block before. The scores of
+ *     whose bits are those of floats (amx_softmax.h); and beside both, the weights of the block before. The scores of
  *     these lie where the new ones go, and have become weights when those are stored: what is written last is read
  *     next, out of the first-level cache, through which the keys, values and outputs of a stage pass. A unit is two
  *     blocks, so that a tile of outputs is loaded and stored once in 128 keys. The outputs of a unit begin one stage
  *     after the scores of the next one, when all its weights are there.
- *   - With lambda, scores come first alone, and what is left out leaves the lists.
+ *   - With pv_threshold, scores come first alone, and what is left out leaves the lists.
  *
  * Roofline, for a vector of 16 scores: products take d / 64 + d / 32 cycles of the tile unit, 3 at d = 64 and 6 at d =
  * 128; storing tiles of scores and outputs stops it for 1.5 and 2 more. Softening starts 6 instructions and, for two
@@ -27,11 +27,11 @@
 enum { SG_SUBS = SG_BLOCK_Q / SG_SUB, SG_TASK = 4, SG_UNIT = 2 };
 enum { SG_O = 4 * 256, SG_SCORES = SG_BLOCK_K * SG_SUB, SG_WEIGHTS = SG_BLOCK_K * SG_SUB };
 
-/* Above this the integers of a score leave the range of amx_soft.h. */
-enum { SG_CHANNELS_MOST = 256 };
+/* Above this the integers of a score leave the range of amx_softmax.h. */
+enum { SG_CHANNELS_MAX = 256 };
 
-/* Bases are no farther than this below what they should be: amx_soft.h. */
-enum { SG_GRID_MOST = 64 };
+/* Bases are no farther than this below what they should be: amx_softmax.h. */
+enum { SG_GRID_MAX = 64 };
 
 /* Packed keys and values of a chunk stay below this. */
 enum { SG_CHUNK_BYTES = 256 << 10 };
@@ -45,23 +45,23 @@ static const int32_t __attribute__((aligned(64))) zero_tile[256] = {
     X64, X64, X64, X64};
 
 /* What a task needs, in its thread's scratch. */
-typedef struct blocks_room {
+typedef struct blocks_workspace {
     int8_t    *q;         /* [subs][kdepth][2][16][16][4] */
     float     *o;         /* [subs][vdepth][2][2][16][16] */
     float     *score;     /* of a block */
     uint16_t  *weight[2]; /* of a unit */
-    float     *by, *base; /* of a block: amx_soft.h */
+    float     *by, *base; /* of a block: amx_softmax.h */
     uint32_t  *seen;      /* of a block */
     float     *bias;      /* [task][tiles - plain][SG_BLOCK_K], of blocks of queries */
     float     *row;       /* [16, d] */
     sub_state *state;     /* [subs] */
     int32_t   *list;      /* [subs][blocks] */
-} blocks_room;
+} blocks_workspace;
 
 static int64_t whole(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /* How much room that is; with p NULL nothing else counts. */
-static int64_t room_at(const blocks_job *b, blocks_room *r, char *p)
+static int64_t workspace_at(const blocks_job *b, blocks_workspace *r, char *p)
 {
     char *const from = p;
 #define X(member, count)                                                                                               \
@@ -86,7 +86,7 @@ static int64_t room_at(const blocks_job *b, blocks_room *r, char *p)
 /* ---- lists ---- */
 
 /* Of the keys of a block, to a block of queries of a task. */
-static float *bias_at(const blocks_job *b, const blocks_room *w, int64_t sub, int64_t block)
+static float *bias_at(const blocks_job *b, const blocks_workspace *w, int64_t sub, int64_t block)
 {
     return w->bias + (sub / SG_SUBS * (b->s.tiles - b->plain) + block - b->plain) * SG_BLOCK_K;
 }
@@ -102,12 +102,13 @@ static void fill_bias(float *bias, const sg_blocks_tile *t)
 }
 
 /* Lists of the groups of block i of queries; `sub` is the first of them. */
-static void fill_lists(const blocks_job *b, const blocks_room *w, int64_t head, int64_t i, int64_t sub, int64_t end)
+static void fill_lists(const blocks_job *b, const blocks_workspace *w, int64_t head, int64_t i, int64_t sub,
+                       int64_t end)
 {
-    sg_blocks_walk walk = sg_blocks_walk_of(&b->s, head, i);
-    sg_blocks_tile t;
+    sg_blocks_iterator iterator = sg_blocks_iterator_of(&b->s, head, i);
+    sg_blocks_tile     t;
     for (int64_t g = sub; g < end; g++) w->state[g].count = 0;
-    while (sg_blocks_next(&walk, &t)) {
+    while (sg_blocks_next(&iterator, &t)) {
         if (t.index >= b->plain) fill_bias(bias_at(b, w, sub, t.index), &t);
         for (int64_t g = sub; g < end; g++) {
             sub_state *const s = &w->state[g];
@@ -130,7 +131,7 @@ static void fill_seen(const blocks_job *b, uint32_t *seen, int64_t row, int64_t 
 }
 
 /* How a group sees a block. */
-static void look_at(const blocks_job *b, const blocks_room *w, sg_blocks_soft *s, int64_t sub, int64_t block)
+static void set_mask(const blocks_job *b, const blocks_workspace *w, sg_blocks_softmax *s, int64_t sub, int64_t block)
 {
     const int64_t row = w->state[sub].row, from = block * SG_BLOCK_K;
     if (b->s.a->causal && block < b->s.nk && from + SG_BLOCK_K > row + 1) {
@@ -144,7 +145,7 @@ static void look_at(const blocks_job *b, const blocks_room *w, sg_blocks_soft *s
 
 /* What a walk does about the largest scores: takes those of a group's first block; looks for those of all and does
  * nothing else; has them. */
-typedef enum walk_pass { PASS_GUESS, PASS_LOOK, PASS_KNOW } walk_pass;
+typedef enum max_pass { MAX_GUESSED, MAX_SEARCHED, MAX_KNOWN } max_pass;
 
 /* Some neighbours in the list of a group. */
 typedef struct unit {
@@ -157,7 +158,7 @@ typedef struct cursor {
     int64_t sub, at, from, longest;
 } cursor;
 
-static cursor cursor_at(const blocks_room *w, int64_t first, int64_t end)
+static cursor cursor_at(const blocks_workspace *w, int64_t first, int64_t end)
 {
     cursor c = {.first = first, .end = end, .sub = first};
     for (int64_t i = first; i < end; i++)
@@ -165,7 +166,7 @@ static cursor cursor_at(const blocks_room *w, int64_t first, int64_t end)
     return c;
 }
 
-static bool advance(const blocks_job *b, const blocks_room *w, cursor *c, unit *u)
+static bool advance(const blocks_job *b, const blocks_workspace *w, cursor *c, unit *u)
 {
     while (c->from < c->longest) {
         const int64_t end = sg_min64(c->from + b->chunk, w->state[c->sub].count);
@@ -184,7 +185,7 @@ static bool advance(const blocks_job *b, const blocks_room *w, cursor *c, unit *
 }
 
 /* The largest scores of a block, in powers of two, NaN left aside; -INFINITY where nothing is seen. */
-static void find_top(const sg_blocks_soft *w, float top[SG_SUB])
+static void find_max(const sg_blocks_softmax *w, float row_max[SG_SUB])
 {
     for (unsigned col = 0; col < SG_COLS; col++) {
         __m512 most = _mm512_set1_ps(-INFINITY);
@@ -196,7 +197,7 @@ static void find_top(const sg_blocks_soft *w, float top[SG_SUB])
             const __m512    x = _mm512_fmadd_ps(_mm512_sub_ps(s, _mm512_set1_ps(SG_ZERO)), by, _mm512_set1_ps(bias));
             most = _mm512_mask_max_ps(most, seen, x, most);
         }
-        _mm512_store_ps(top + col * 16, most);
+        _mm512_store_ps(row_max + col * 16, most);
     }
 }
 
@@ -204,24 +205,24 @@ static void find_top(const sg_blocks_soft *w, float top[SG_SUB])
 static void raise(sub_state *s, const float most[SG_SUB])
 {
     for (int i = 0; i < SG_SUB; i++) {
-        if (!(most[i] > s->top[i])) continue;
-        s->top[i] = most[i];
+        if (!(most[i] > s->row_max[i])) continue;
+        s->row_max[i] = most[i];
         s->base[i] = floorf((most[i] - SG_ABOVE) / s->grid) * s->grid;
     }
 }
 
 /* Where a walk is: the block whose scores wait, and the unit whose weights do. */
-typedef struct walker {
-    const blocks_job  *b;
-    const blocks_room *w;
-    const char        *packed; /* of the head */
-    const float       *scale;
-    walk_pass          pass;
-    unit               soft, out;           /* count 0: none */
-    int64_t            soft_at;             /* block of the unit */
-    int64_t            share, shares, done; /* stages of the unit; groups of 32 channels */
-    unsigned           half;                /* weights that are next written */
-} walker;
+typedef struct pipeline {
+    const blocks_job       *b;
+    const blocks_workspace *w;
+    const char             *packed; /* of the head */
+    const float            *scale;
+    max_pass                pass;
+    unit                    softmax, out;        /* count 0: none */
+    int64_t                 softmax_at;          /* block of the unit */
+    int64_t                 share, shares, done; /* stages of the unit; groups of 32 channels */
+    unsigned                half;                /* weights that are next written */
+} pipeline;
 
 /* Scales of keys against those of a group, to 22 bits. */
 static __m256 scales_by(const sub_state *s, __m256 keys)
@@ -231,13 +232,13 @@ static __m256 scales_by(const sub_state *s, __m256 keys)
     return _mm256_castsi256_ps(_mm256_and_si256(near, _mm256_set1_epi32(~3)));
 }
 
-static void fill_by(const walker *p, const sub_state *s, int64_t block)
+static void fill_by(const pipeline *p, const sub_state *s, int64_t block)
 {
     _mm256_store_ps(p->w->by, scales_by(s, _mm256_load_ps(p->scale + block * 4 * SG_COLS)));
 }
 
 /* Finds the grid of a group: the least power of two that is not below any scale that it meets. */
-static void fill_grid(const walker *p, int64_t sub)
+static void fill_grid(const pipeline *p, int64_t sub)
 {
     sub_state *const     s = &p->w->state[sub];
     const int32_t *const list = p->w->list + sub * p->b->s.tiles;
@@ -247,10 +248,10 @@ static void fill_grid(const walker *p, int64_t sub)
     _mm256_store_ps(by, scales_by(s, most));
     s->grid = 0x1p-20f;
     for (int i = 0; i < 4 * SG_COLS; i++)
-        while (s->grid < fabsf(by[i]) && s->grid < SG_GRID_MOST) s->grid *= 2;
+        while (s->grid < fabsf(by[i]) && s->grid < SG_GRID_MAX) s->grid *= 2;
 }
 
-static void fill_base(const blocks_room *w, const sub_state *s)
+static void fill_base(const blocks_workspace *w, const sub_state *s)
 {
     for (int part = 0; part < 4; part++)
         for (int col = 0; col < SG_COLS; col++) {
@@ -269,61 +270,62 @@ typedef struct stage_args {
     int64_t         kdepth, words, blocks, from, to; /* groups of 32 channels */
 } stage_args;
 
-static inline __attribute__((always_inline)) void stage_by(const stage_args *t, const sg_blocks_soft *w, int64_t kdepth,
-                                                           unsigned early, unsigned late, sg_blocks_sight sight)
+static inline __attribute__((always_inline)) void stage_by(const stage_args *t, const sg_blocks_softmax *w,
+                                                           int64_t kdepth, unsigned early, unsigned late,
+                                                           sg_blocks_mask mask)
 {
-    sg_blocks_soft mine = *w;
-    sg_blocks_outputs(t->v, t->words, t->block, t->blocks, t->weight, t->o, t->from, t->to, &mine, early, sight);
-    if (t->k) sg_blocks_scores(t->k, t->q, t->score, kdepth, zero_tile, &mine, late, sight);
-    while (mine.at < mine.end) sg_blocks_soften(&mine, late, sight);
+    sg_blocks_softmax mine = *w;
+    sg_blocks_outputs(t->v, t->words, t->block, t->blocks, t->weight, t->o, t->from, t->to, &mine, early, mask);
+    if (t->k) sg_blocks_scores(t->k, t->q, t->score, kdepth, zero_tile, &mine, late, mask);
+    while (mine.at < mine.end) sg_blocks_softmax_run(&mine, late, mask);
 }
 
 /* Softens as many quads after each block of products as it takes to be through with them at the same time. */
-static void stage(const stage_args *t, const sg_blocks_soft *w)
+static void stage(const stage_args *t, const sg_blocks_softmax *w)
 {
-    const sg_blocks_sight sight = sg_blocks_sight_of(w);
-    if (sight == SG_SIGHT_SOME)
-        stage_by(t, w, t->kdepth, 4, 4, SG_SIGHT_SOME);
+    const sg_blocks_mask mask = sg_blocks_mask_of(w);
+    if (mask == SG_MASK_QUERIES)
+        stage_by(t, w, t->kdepth, 4, 4, SG_MASK_QUERIES);
     else if (t->kdepth > 1)
-        sight ? stage_by(t, w, t->kdepth, 2, 4, SG_SIGHT_BIAS) : stage_by(t, w, t->kdepth, 2, 4, SG_SIGHT_PLAIN);
+        mask ? stage_by(t, w, t->kdepth, 2, 4, SG_MASK_BIAS) : stage_by(t, w, t->kdepth, 2, 4, SG_MASK_NONE);
     else
-        sight ? stage_by(t, w, 1, 4, 4, SG_SIGHT_BIAS) : stage_by(t, w, 1, 4, 4, SG_SIGHT_PLAIN);
+        mask ? stage_by(t, w, 1, 4, 4, SG_MASK_BIAS) : stage_by(t, w, 1, 4, 4, SG_MASK_NONE);
 }
 
-/* What is to soften. */
-static void walk_soft(const walker *p, sg_blocks_soft *s)
+/* What the softmax works on. */
+static void set_softmax(const pipeline *p, sg_blocks_softmax *s)
 {
-    const blocks_room *const w = p->w;
-    sub_state *const         state = &w->state[p->soft.sub];
-    const int64_t            block = p->soft.block[p->soft_at];
-    *s = (sg_blocks_soft){.score = w->score,
-                          .weight = w->weight[p->half] + p->soft_at * SG_WEIGHTS,
-                          .sum = state->sum,
-                          .by = w->by,
-                          .base = w->base,
-                          .end = p->pass == PASS_LOOK ? 0 : SG_BLOCK_QUADS};
-    look_at(p->b, w, s, p->soft.sub, block);
+    const blocks_workspace *const w = p->w;
+    sub_state *const              state = &w->state[p->softmax.sub];
+    const int64_t                 block = p->softmax.block[p->softmax_at];
+    *s = (sg_blocks_softmax){.score = w->score,
+                             .weight = w->weight[p->half] + p->softmax_at * SG_WEIGHTS,
+                             .sum = state->sum,
+                             .by = w->by,
+                             .base = w->base,
+                             .end = p->pass == MAX_SEARCHED ? 0 : SG_BLOCK_QUADS};
+    set_mask(p->b, w, s, p->softmax.sub, block);
     fill_by(p, state, block);
-    if (p->pass == PASS_LOOK || (p->pass == PASS_GUESS && p->soft.at + p->soft_at == 0)) {
+    if (p->pass == MAX_SEARCHED || (p->pass == MAX_GUESSED && p->softmax.at + p->softmax_at == 0)) {
         _Alignas(64) float most[SG_SUB];
-        find_top(s, most);
+        find_max(s, most);
         raise(state, most);
     }
     fill_base(w, state);
 }
 
 /* A stage: scores of block `at` of the unit, unless that is NULL. */
-static void walk_stage(walker *p, const unit *now, int64_t at)
+static void run_stage(pipeline *p, const unit *now, int64_t at)
 {
-    const blocks_job *const  b = p->b;
-    const blocks_room *const w = p->w;
-    sg_blocks_soft           s = {0};
-    stage_args               t = {.v = (const uint16_t *)(p->packed + b->k_bytes),
-                                  .weight = w->weight[p->half ^ 1],
-                                  .score = w->score,
-                                  .kdepth = b->kdepth,
-                                  .words = b->bytes / 2};
-    if (p->soft.count) walk_soft(p, &s);
+    const blocks_job *const       b = p->b;
+    const blocks_workspace *const w = p->w;
+    sg_blocks_softmax             s = {0};
+    stage_args                    t = {.v = (const uint16_t *)(p->packed + b->k_bytes),
+                                       .weight = w->weight[p->half ^ 1],
+                                       .score = w->score,
+                                       .kdepth = b->kdepth,
+                                       .words = b->bytes / 2};
+    if (p->softmax.count) set_softmax(p, &s);
     if (now) {
         t.k = (const int8_t *)(p->packed + now->block[at] * b->bytes);
         t.q = w->q + now->sub * b->kdepth * SG_COLS * SG_TILE_BYTES;
@@ -339,81 +341,83 @@ static void walk_stage(walker *p, const unit *now, int64_t at)
 }
 
 /* What was softened last becomes what is multiplied, in so many stages. */
-static void hand_over(walker *p, int64_t shares)
+static void start_outputs(pipeline *p, int64_t shares)
 {
-    p->out = p->soft;
-    if (p->pass == PASS_LOOK) p->out.count = 0;
+    p->out = p->softmax;
+    if (p->pass == MAX_SEARCHED) p->out.count = 0;
     p->share = p->done = 0;
     p->shares = shares;
     p->half ^= 1;
 }
 
-static walker walker_at(const blocks_job *b, const blocks_room *w, int64_t head, walk_pass pass)
+static pipeline pipeline_at(const blocks_job *b, const blocks_workspace *w, int64_t head, max_pass pass)
 {
-    const int64_t at = sg_blocks_place(&b->s, head / b->s.serves);
-    return (walker){
+    const int64_t at = sg_blocks_ring_at(&b->s, head / b->s.serves);
+    return (pipeline){
         .b = b, .w = w, .packed = b->packed + at * b->bytes, .scale = b->scale + at * 4 * SG_COLS, .pass = pass};
 }
 
 /* The lists of groups [first, end) of a task. */
-static void walk(const blocks_job *b, const blocks_room *w, int64_t head, int64_t first, int64_t end, walk_pass pass)
+static void iterator(const blocks_job *b, const blocks_workspace *w, int64_t head, int64_t first, int64_t end,
+                     max_pass pass)
 {
-    walker p = walker_at(b, w, head, pass);
-    cursor c = cursor_at(w, first, end);
-    unit   now;
+    pipeline p = pipeline_at(b, w, head, pass);
+    cursor   c = cursor_at(w, first, end);
+    unit     now;
     while (advance(b, w, &c, &now))
         for (int64_t i = 0; i < now.count; i++) {
-            walk_stage(&p, &now, i);
-            if (i == 0) hand_over(&p, now.count);
-            p.soft = now;
-            p.soft_at = i;
+            run_stage(&p, &now, i);
+            if (i == 0) start_outputs(&p, now.count);
+            p.softmax = now;
+            p.softmax_at = i;
         }
-    if (p.soft.count == 0) return;
-    walk_stage(&p, NULL, 0);
-    hand_over(&p, 1);
-    p.soft.count = 0;
-    walk_stage(&p, NULL, 0);
+    if (p.softmax.count == 0) return;
+    run_stage(&p, NULL, 0);
+    start_outputs(&p, 1);
+    p.softmax.count = 0;
+    run_stage(&p, NULL, 0);
 }
 
 /* ---- the filter ---- */
 
 /* Scores of a block against a group, alone. */
-static void score_block(const walker *p, sg_blocks_soft *s, int64_t sub, int64_t block)
+static void score_block(const pipeline *p, sg_blocks_softmax *s, int64_t sub, int64_t block)
 {
     const blocks_job *const b = p->b;
     const sub_state *const  state = &p->w->state[sub];
     const int8_t *const     k = (const int8_t *)(p->packed + block * b->bytes);
-    *s = (sg_blocks_soft){.score = p->w->score, .by = p->w->by};
+    *s = (sg_blocks_softmax){.score = p->w->score, .by = p->w->by};
     sg_blocks_scores(k, p->w->q + sub * b->kdepth * SG_COLS * SG_TILE_BYTES, p->w->score, b->kdepth, zero_tile, s, 1,
-                     SG_SIGHT_PLAIN);
+                     SG_MASK_NONE);
     fill_by(p, state, block);
-    look_at(b, p->w, s, sub, block);
+    set_mask(b, p->w, s, sub, block);
 }
 
 /* Whether a block may matter to a query of a group. */
-static bool matters(const blocks_job *b, const sg_blocks_soft *w, const sub_state *s, const float *most, float lambda)
+static bool matters(const blocks_job *b, const sg_blocks_softmax *w, const sub_state *s, const float *most,
+                    float pv_threshold)
 {
     bool some = false;
     for (int i = 0; i < 4 * SG_COLS; i++) some |= !isfinite(w->by[i]);
-    for (int64_t i = 0; i < SG_SUB && s->row + i < b->s.n; i++) some |= !(most[i] < s->top[i] - lambda);
+    for (int64_t i = 0; i < SG_SUB && s->row + i < b->s.n; i++) some |= !(most[i] < s->row_max[i] - pv_threshold);
     return some;
 }
 
-/* Takes out of the list of a group what lambda leaves out, and finds the bases for the rest. How many. */
-static int64_t filter(const blocks_job *b, const blocks_room *w, int64_t head, int64_t sub)
+/* Takes out of the list of a group what pv_threshold leaves out, and finds the bases for the rest. How many. */
+static int64_t filter(const blocks_job *b, const blocks_workspace *w, int64_t head, int64_t sub)
 {
-    const walker     p = walker_at(b, w, head, PASS_LOOK);
+    const pipeline   p = pipeline_at(b, w, head, MAX_SEARCHED);
     sub_state *const state = &w->state[sub];
     int32_t *const   list = w->list + sub * b->s.tiles;
-    const float      lambda = ((const float *)b->s.a->lambda.data)[head];
+    const float      pv_threshold = ((const float *)b->s.a->pv_threshold.data)[head];
     const int64_t    count = state->count;
     state->count = 0;
     for (int64_t i = 0; i < count; i++) {
         _Alignas(64) float most[SG_SUB];
-        sg_blocks_soft     s;
+        sg_blocks_softmax  s;
         score_block(&p, &s, sub, list[i]);
-        find_top(&s, most);
-        if (i > 0 && list[i] < b->s.nk && !matters(b, &s, state, most, lambda)) continue;
+        find_max(&s, most);
+        if (i > 0 && list[i] < b->s.nk && !matters(b, &s, state, most, pv_threshold)) continue;
         raise(state, most);
         list[state->count++] = list[i];
     }
@@ -421,7 +425,7 @@ static int64_t filter(const blocks_job *b, const blocks_room *w, int64_t head, i
 }
 
 /* sum += what a block gives, in F32: for the count, whose error is not to be that of weights in BF16. */
-static void add_block(const sg_blocks_soft *w, const sub_state *s, float sum[SG_SUB])
+static void add_block(const sg_blocks_softmax *w, const sub_state *s, float sum[SG_SUB])
 {
     for (unsigned col = 0; col < SG_COLS; col++) {
         const __m512 base = _mm512_load_ps(s->base + col * 16);
@@ -440,18 +444,18 @@ static void add_block(const sg_blocks_soft *w, const sub_state *s, float sum[SG_
 }
 
 /* The shares of their sums that the rows of a filtered group leave out: once more over all that is kept. */
-static double lost_share(const blocks_job *b, const blocks_room *w, int64_t head, int64_t sub)
+static double lost_share(const blocks_job *b, const blocks_workspace *w, int64_t head, int64_t sub)
 {
-    const walker           p = walker_at(b, w, head, PASS_LOOK);
+    const pipeline         p = pipeline_at(b, w, head, MAX_SEARCHED);
     const sub_state *const state = &w->state[sub];
     const int32_t *const   list = w->list + sub * b->s.tiles;
     _Alignas(64) float     sum[2][SG_SUB] = {0}; /* of what is in the list; of what was left out */
-    sg_blocks_walk         at = sg_blocks_walk_of(&b->s, head, state->row / SG_BLOCK_Q);
+    sg_blocks_iterator     at = sg_blocks_iterator_of(&b->s, head, state->row / SG_BLOCK_Q);
     sg_blocks_tile         t;
     double                 share = 0;
     for (int64_t i = 0; sg_blocks_next(&at, &t);) {
-        sg_blocks_soft s;
-        const bool     lost = i == state->count || list[i] != t.index;
+        sg_blocks_softmax s;
+        const bool        lost = i == state->count || list[i] != t.index;
         score_block(&p, &s, sub, t.index);
         add_block(&s, state, sum[lost]);
         i += !lost;
@@ -463,18 +467,18 @@ static double lost_share(const blocks_job *b, const blocks_room *w, int64_t head
 
 /* ---- tasks ---- */
 
-static void clear_sub(const blocks_job *b, const blocks_room *w, int64_t sub)
+static void clear_sub(const blocks_job *b, const blocks_workspace *w, int64_t sub)
 {
     sub_state *const s = &w->state[sub];
     memset(w->o + sub * b->vdepth * SG_O, 0, (size_t)(b->vdepth * SG_O) * sizeof(float));
     for (int i = 0; i < SG_SUB; i++) {
-        s->top[i] = -INFINITY;
+        s->row_max[i] = -INFINITY;
         s->base[i] = s->sum[i] = 0;
     }
 }
 
 /* A group begins: its queries, and sums of nothing. */
-static void begin_sub(const blocks_job *b, const blocks_room *w, int64_t head, int64_t sub, int64_t row)
+static void begin_sub(const blocks_job *b, const blocks_workspace *w, int64_t head, int64_t sub, int64_t row)
 {
     sub_state *const s = &w->state[sub];
     s->row = row;
@@ -483,59 +487,59 @@ static void begin_sub(const blocks_job *b, const blocks_room *w, int64_t head, i
 }
 
 /* The outputs of a group get what was not packed. */
-static void add_wilds(const blocks_job *b, const blocks_room *w, int64_t head, int64_t sub)
+static void add_all_non_finite(const blocks_job *b, const blocks_workspace *w, int64_t head, int64_t sub)
 {
     const int64_t        hk = head / b->s.serves;
-    const uint8_t *const wild = b->wild + sg_blocks_place(&b->s, hk);
+    const uint8_t *const non_finite = b->non_finite + sg_blocks_ring_at(&b->s, hk);
     const int32_t *const list = w->list + sub * b->s.tiles;
     for (int64_t i = 0; i < w->state[sub].count; i++) {
-        if (!wild[list[i]]) continue;
-        sg_blocks_soft s = {0};
-        look_at(b, w, &s, sub, list[i]);
-        add_wild(b, w->o + sub * b->vdepth * SG_O, &s, hk, list[i]);
+        if (!non_finite[list[i]]) continue;
+        sg_blocks_softmax s = {0};
+        set_mask(b, w, &s, sub, list[i]);
+        add_non_finite(b, w->o + sub * b->vdepth * SG_O, &s, hk, list[i]);
     }
 }
 
 /* The blocks of queries of a task of a head. */
-static void attend_task(const void *job, const void *room, int64_t head, int64_t task)
+static void attend_task(const void *job, const void *workspace, int64_t head, int64_t task)
 {
-    const blocks_job *const  b = job;
-    const blocks_room *const w = room;
-    const int64_t            first = task * b->task, end = sg_min64(first + b->task, b->s.nq);
-    const int64_t            all = sg_div_up(sg_min64(end * SG_BLOCK_Q, b->s.n) - first * SG_BLOCK_Q, SG_SUB);
-    sg_blocks_count *const   count = b->s.count ? b->s.count + head * b->s.nq + first : NULL;
+    const blocks_job *const       b = job;
+    const blocks_workspace *const w = workspace;
+    const int64_t                 first = task * b->task, end = sg_min64(first + b->task, b->s.nq);
+    const int64_t                 all = sg_div_up(sg_min64(end * SG_BLOCK_Q, b->s.n) - first * SG_BLOCK_Q, SG_SUB);
+    sg_blocks_count *const        count = b->s.count ? b->s.count + head * b->s.nq + first : NULL;
     for (int64_t i = 0; i < all; i++) begin_sub(b, w, head, i, first * SG_BLOCK_Q + i * SG_SUB);
     for (int64_t i = 0; i < all; i += SG_SUBS) {
         fill_lists(b, w, head, first + i / SG_SUBS, i, sg_min64(i + SG_SUBS, all));
         if (count) count[i / SG_SUBS] = (sg_blocks_count){0};
     }
-    const walker p = walker_at(b, w, head, PASS_GUESS);
+    const pipeline p = pipeline_at(b, w, head, MAX_GUESSED);
     for (int64_t i = 0; i < all; i++) fill_grid(&p, i);
     for (int64_t i = 0; i < all && count; i++) {
         const int64_t skips = filter(b, w, head, i);
         count[i / SG_SUBS].skips += skips;
         if (skips) count[i / SG_SUBS].share += lost_share(b, w, head, i);
     }
-    walk(b, w, head, 0, all, count ? PASS_KNOW : PASS_GUESS);
+    iterator(b, w, head, 0, all, count ? MAX_KNOWN : MAX_GUESSED);
     for (int64_t i = 0; i < all; i++) {
         sub_state *const s = &w->state[i];
-        if (!count && s->count && sg_soft_unlike(s->sum, w->o + i * b->vdepth * SG_O, b->vdepth * SG_O)) {
+        if (!count && s->count && sg_softmax_out_of_range(s->sum, w->o + i * b->vdepth * SG_O, b->vdepth * SG_O)) {
             clear_sub(b, w, i);
-            walk(b, w, head, i, i + 1, PASS_LOOK);
-            walk(b, w, head, i, i + 1, PASS_KNOW);
+            iterator(b, w, head, i, i + 1, MAX_SEARCHED);
+            iterator(b, w, head, i, i + 1, MAX_KNOWN);
         }
-        add_wilds(b, w, head, i);
+        add_all_non_finite(b, w, head, i);
         unpack_outputs(b, w->o + i * b->vdepth * SG_O, s, head, w->row);
     }
 }
 
-static void attend_heads(const blocks_job *b, int threads, char *rooms, int64_t room_bytes)
+static void attend_heads(const blocks_job *b, int threads, char *workspaces, int64_t workspace_bytes)
 {
 #pragma omp parallel num_threads(threads)
     {
-        blocks_room    mine;
-        const unsigned control = _mm_getcsr();
-        room_at(b, &mine, rooms + omp_get_thread_num() * room_bytes);
+        blocks_workspace mine;
+        const unsigned   control = _mm_getcsr();
+        workspace_at(b, &mine, workspaces + omp_get_thread_num() * workspace_bytes);
         _mm_setcsr(control | 0x8040); /* denormals are zeros, as they are to the products */
         sg_tiles_open();
         sg_blocks_heads(b, &mine, sg_div_up(b->s.nq, b->task), pack_block, attend_task);
@@ -549,7 +553,7 @@ static void attend_heads(const blocks_job *b, int threads, char *rooms, int64_t 
 
 static bool serves(const sg_attend_blocks_args *a)
 {
-    return sg_count(a->y) && a->k.dim[1] > 0 && a->q.dim[2] <= SG_CHANNELS_MOST && a->y.dtype != SG_F16 &&
+    return sg_count(a->y) && a->k.dim[1] > 0 && a->q.dim[2] <= SG_CHANNELS_MAX && a->y.dtype != SG_F16 &&
            a->v.dtype != SG_F16;
 }
 
@@ -574,14 +578,15 @@ static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
     if (!serves(a)) return other(s, a);
     blocks_job    b = shape(a, cpu->threads);
     const int64_t scales = b.s.tiles * 4 * SG_COLS * (int64_t)sizeof(float);
-    const int64_t room_bytes = room_at(&b, &(blocks_room){0}, NULL), rooms = cpu->threads * room_bytes;
-    char *const   p = sg_blocks_scratch(&b.s, cpu, rooms, b.s.tiles * b.bytes + scales + whole(b.s.tiles));
+    const int64_t workspace_bytes = workspace_at(&b, &(blocks_workspace){0}, NULL),
+                  workspaces = cpu->threads * workspace_bytes;
+    char *const p = sg_blocks_scratch(&b.s, cpu, workspaces, b.s.tiles * b.bytes + scales + whole(b.s.tiles));
     if (!p) return SG_E_MEMORY;
     b.packed = p;
     b.scale = (float *)(p + b.s.ring * b.s.tiles * b.bytes);
-    b.wild = (uint8_t *)b.scale + b.s.ring * scales;
-    attend_heads(&b, cpu->threads, p - rooms, room_bytes);
-    sg_blocks_tell(&b.s);
+    b.non_finite = (uint8_t *)b.scale + b.s.ring * scales;
+    attend_heads(&b, cpu->threads, p - workspaces, workspace_bytes);
+    sg_blocks_sum_counts(&b.s);
     return SG_OK;
 }
 

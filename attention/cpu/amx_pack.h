@@ -20,22 +20,23 @@
 typedef struct blocks_job {
     sg_blocks_job s;
     int64_t       kdepth, vdepth;
-    int64_t       plain;          /* blocks before those whose keys have a bias: amx_soft.h */
+    int64_t       plain;          /* blocks before those whose keys have a bias: amx_softmax.h */
     int64_t       chunk;          /* blocks of a list that stay in the cache */
     int64_t       task;           /* blocks of queries of a task */
     int64_t       k_bytes, bytes; /* of a packed block: keys; all */
     char         *packed;         /* blocks of the heads of the ring */
     float        *scale;          /* [heads][tiles][4][SG_COLS], of 16 keys, twice */
-    uint8_t      *wild;           /* [heads][tiles]: whether some value of a block is not finite */
+    uint8_t      *non_finite;     /* [heads][tiles]: whether some value of a block is not finite */
 } blocks_job;
 
 /* What a group of queries carries from block to block. */
 typedef struct sub_state {
-    _Alignas(64) float top[SG_SUB], base[SG_SUB], sum[SG_SUB]; /* top -INFINITY: no key so far; base is then 0 */
-    float   by[4 * SG_COLS];                                   /* scale of 16 queries, into powers of two, four times */
-    float   grid;                                              /* what bases are multiples of */
-    int64_t count;                                             /* blocks of its list */
-    int64_t row;                                               /* its first query */
+    _Alignas(64) float row_max[SG_SUB], base[SG_SUB],
+        sum[SG_SUB];         /* row_max -INFINITY: no key so far; base is then 0 */
+    float   by[4 * SG_COLS]; /* scale of 16 queries, into powers of two, four times */
+    float   grid;            /* what bases are multiples of */
+    int64_t count;           /* blocks of its list */
+    int64_t row;             /* its first query */
 } sub_state;
 
 /* 64 channels of a row of INT8; zeros where there is none. */
@@ -86,7 +87,7 @@ static inline __m512i load_value(const block_values *v, int64_t key, int64_t c, 
 static inline bool pack_values(const blocks_job *b, uint16_t *v, const block_values *from)
 {
     const __m512i infinite = _mm512_set1_epi16(0x7f80);
-    __mmask32     wild = 0;
+    __mmask32     non_finite = 0;
     for (int64_t e = 0; e < b->vdepth; e++)
         for (int64_t key = 0; key < SG_BLOCK_K; key += 32, v += 2 * SG_TILE) {
             __m512i x[2][16]; /* pairs of keys: channels 0 to 3 of every eight, 4 to 7 */
@@ -94,9 +95,9 @@ static inline bool pack_values(const blocks_job *b, uint16_t *v, const block_val
                 __m512i y[2];
                 for (int64_t odd = 0; odd < 2; odd++) {
                     y[odd] = load_value(from, key + i * 2 + odd, e * 32, b->s.d);
-                    const __mmask32 bad = _mm512_cmpeq_epi16_mask(_mm512_and_si512(y[odd], infinite), infinite);
-                    y[odd] = _mm512_maskz_mov_epi16(~bad, y[odd]);
-                    wild |= bad;
+                    const __mmask32 lanes = _mm512_cmpeq_epi16_mask(_mm512_and_si512(y[odd], infinite), infinite);
+                    y[odd] = _mm512_maskz_mov_epi16(~lanes, y[odd]);
+                    non_finite |= lanes;
                 }
                 x[0][i] = _mm512_unpacklo_epi16(y[0], y[1]);
                 x[1][i] = _mm512_unpackhi_epi16(y[0], y[1]);
@@ -107,18 +108,18 @@ static inline bool pack_values(const blocks_job *b, uint16_t *v, const block_val
                     _mm512_store_si512(v + (i / 4 * 8 + half * 4 + i % 4) * 32, x[half][i]);
             }
         }
-    return wild != 0;
+    return non_finite != 0;
 }
 
 /* Block `block` of a key head; those from nk on are of means. */
-static inline void pack_block(const void *job, const void *room, int64_t head, int64_t block)
+static inline void pack_block(const void *job, const void *workspace, int64_t head, int64_t block)
 {
     const blocks_job *const b = job;
     const sg_tensor *const  kt = block < b->s.nk ? &b->s.a->k : &b->s.a->tail_k;
-    const int64_t           at = sg_blocks_place(&b->s, head) + block;
+    const int64_t           at = sg_blocks_ring_at(&b->s, head) + block;
     int8_t *const           k = (int8_t *)(b->packed + at * b->bytes);
     const block_values      v = values_of(b, head, block);
-    (void)room;
+    (void)workspace;
     for (int64_t i = 0; i < 4 * SG_COLS; i++)
         b->scale[at * 4 * SG_COLS + i] = sg_blocks_scale(&b->s, head, block, i / SG_COLS * 16);
     for (int64_t i = 0; i < SG_BLOCK_K; i++) {
@@ -129,11 +130,12 @@ static inline void pack_block(const void *job, const void *room, int64_t head, i
             _mm512_store_si512(k + ((i / 32 * b->kdepth + e) * 32 + i % 32) * 64,
                                load64(kt, head * kt->dim[1] + row, row >= 0, b->s.d, e * 64));
     }
-    b->wild[at] = pack_values(b, (uint16_t *)(b->packed + at * b->bytes + b->k_bytes), &v);
+    b->non_finite[at] = pack_values(b, (uint16_t *)(b->packed + at * b->bytes + b->k_bytes), &v);
 }
 
 /* o += the values of a block that are not finite, for the queries that see them; w: how. */
-static inline void add_wild(const blocks_job *b, float *o, const sg_blocks_soft *w, int64_t head, int64_t block)
+static inline void add_non_finite(const blocks_job *b, float *o, const sg_blocks_softmax *w, int64_t head,
+                                  int64_t block)
 {
     const block_values from = values_of(b, head, block);
     for (int64_t key = 0; key < SG_BLOCK_K; key++) {

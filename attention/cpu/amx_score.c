@@ -93,7 +93,7 @@ SG_TILED void multiply(const uint16_t *ahead)
 }
 
 /* The six products of 32 channels, each by one part that the one before it had too; the largest comes last. */
-SG_TILED void multiply_parts(const uint16_t *x, const uint16_t *k, sg_score_soft *w, int64_t rows)
+SG_TILED void multiply_splits(const uint16_t *x, const uint16_t *k, sg_score_softmax *w, int64_t rows)
 {
     const uint16_t *const ahead = k + SG_STEP;
     load_rows(x, 2);
@@ -113,8 +113,8 @@ SG_TILED void multiply_parts(const uint16_t *x, const uint16_t *k, sg_score_soft
     w->run(w, rows);
 }
 
-static void product(float *s, const void *x, int64_t lda, const void *panel, int64_t vectors, int64_t wide,
-                    sg_score_soft *w)
+static void matmul(float *s, const void *x, int64_t lda, const void *panel, int64_t vectors, int64_t wide,
+                   sg_score_softmax *w)
 {
     const int64_t   depth = wide / 32, sides = sg_div_up(vectors, 2);
     const int64_t   rows = sg_div_up(w->rows, 2 * sides * depth), pitch = SG_SCORE_COLS * (int64_t)sizeof *s;
@@ -127,7 +127,7 @@ static void product(float *s, const void *x, int64_t lda, const void *panel, int
         _tile_zero(1);
         _tile_zero(2);
         _tile_zero(3);
-        for (int64_t e = 0; e < depth; e++, q += SG_STEP, k += SG_STEP) multiply_parts(q, k, w, rows);
+        for (int64_t e = 0; e < depth; e++, q += SG_STEP, k += SG_STEP) multiply_splits(q, k, w, rows);
         _tile_stored(0, s, (size_t)pitch);
         _tile_stored(1, s + 16, (size_t)pitch);
         _tile_stored(2, s + 16 * SG_SCORE_COLS, (size_t)pitch);
@@ -139,10 +139,10 @@ static const sg_score_form by_tiles = {.rows = SG_SUB,
                                        .depth = 32,
                                        .k_bytes = SG_SPLIT * sizeof(uint16_t),
                                        .x_bytes = SG_SPLIT * sizeof(uint16_t),
-                                       .softens = true,
+                                       .overlaps_softmax = true,
                                        .pack = pack_tiles,
                                        .pack_strip = pack_strip,
-                                       .product = product,
+                                       .matmul = matmul,
                                        .open = sg_tiles_open,
                                        .close = sg_tiles_close};
 

@@ -10,12 +10,12 @@
  * sg_blocks_outputs: c[e] += the sum over the blocks of a unit of a[block][e] b[block], for e in [from, to):
  *
  *   - a, BF16 [depth][2][2][16][32] each: channels by 32, keys by 32, channels by 16, channel, key;
- *   - b, BF16 [blocks][2][2][16][16][2]: the weights of amx_soft.h;
+ *   - b, BF16 [blocks][2][2][16][16][2]: the weights of amx_softmax.h;
  *   - c, F32 [depth][2][2][16][16]: channels by 32, channels by 16, queries by 16, channel, query. */
 #ifndef SG_AMX_TILE_H
 #define SG_AMX_TILE_H
 
-#include "amx_soft.h"
+#include "amx_softmax.h"
 #include "bf16_tile_amx.h"
 
 enum { SG_TILE_BYTES = 1024, SG_VALUES = 4 * SG_TILE }; /* BF16 of 32 channels of a block */
@@ -39,8 +39,8 @@ static inline __attribute__((always_inline)) void sg_tiles_store(float *p)
 /* zero: 16 x 16 times SG_ZERO_BITS. */
 static inline __attribute__((always_inline)) void sg_blocks_scores(const int8_t *a, const int8_t *b, float *c,
                                                                    int64_t depth, const int32_t *zero,
-                                                                   sg_blocks_soft *w, unsigned quads,
-                                                                   sg_blocks_sight sight)
+                                                                   sg_blocks_softmax *w, unsigned quads,
+                                                                   sg_blocks_mask mask)
 {
     __asm__ volatile("" ::: "memory"); /* the tile loads of some compilers do not say that they read */
     if (depth == 1) {
@@ -62,9 +62,9 @@ static inline __attribute__((always_inline)) void sg_blocks_scores(const int8_t 
             _tile_loadd(5, a + SG_TILE_BYTES, 64);
             _tile_dpbssd(2, 5, 6);
             _tile_dpbssd(3, 5, 7);
-            sg_blocks_soften(w, quads, sight);
+            sg_blocks_softmax_run(w, quads, mask);
         }
-        while (w->at < w->end && w->at < (step + 1) * SG_BLOCK_QUADS / 2) sg_blocks_soften(w, quads, sight);
+        while (w->at < w->end && w->at < (step + 1) * SG_BLOCK_QUADS / 2) sg_blocks_softmax_run(w, quads, mask);
         sg_tiles_store(c);
     }
 }
@@ -72,7 +72,7 @@ static inline __attribute__((always_inline)) void sg_blocks_scores(const int8_t 
 /* v: the packed values of a head; a block of them has `words`. */
 static inline __attribute__((always_inline)) void
 sg_blocks_outputs(const uint16_t *v, int64_t words, const int32_t *block, int64_t blocks, const uint16_t *b, float *c,
-                  int64_t from, int64_t to, sg_blocks_soft *w, unsigned quads, sg_blocks_sight sight)
+                  int64_t from, int64_t to, sg_blocks_softmax *w, unsigned quads, sg_blocks_mask mask)
 {
     __asm__ volatile("" ::: "memory");
     for (int64_t e = from; e < to; e++) {
@@ -83,7 +83,7 @@ sg_blocks_outputs(const uint16_t *v, int64_t words, const int32_t *block, int64_
 #pragma GCC unroll 2
             for (int step = 0; step < 2; step++, x += 2 * SG_TILE, y += 2 * SG_TILE) {
                 sg_tiles_multiply(x, y);
-                sg_blocks_soften(w, quads, sight);
+                sg_blocks_softmax_run(w, quads, mask);
             }
         }
         sg_tiles_store(c + e * 1024);

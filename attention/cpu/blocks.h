@@ -1,7 +1,7 @@
 /* blocks.h - what the CPU kernels of attend_blocks share: which keys a block of queries walks over, and the counts.
  *
  * Keys come in tiles of SG_BLOCK_K. Tile j < nk is block j of keys; tile nk + t is the tail's keys, that is means, of
- * blocks SG_BLOCK_K t and on. What a kernel packs it packs tile by tile, so that both kinds are walked alike. */
+ * blocks SG_BLOCK_K t and on. What a kernel packs it packs tile by tile, so that one loop visits both kinds. */
 #ifndef SG_BLOCKS_H
 #define SG_BLOCKS_H
 
@@ -18,7 +18,7 @@ enum { SG_RING_BYTES = 16 << 20, SG_GROUP_BLOCKS = 32 };
 
 enum { SG_FILTER_ROWS = 32 }; /* that leave out a block together */
 
-/* What one block of queries of one head left out by lambda. */
+/* What one block of queries of one head left out by pv_threshold. */
 typedef struct sg_blocks_count {
     int64_t skips;
     double  share; /* summed over its rows */
@@ -30,7 +30,7 @@ typedef struct sg_blocks_job {
     int64_t                      tiles;       /* of a head of keys */
     int64_t                      serves;      /* neighbouring heads of queries, by each head of keys */
     int64_t                      group, ring; /* heads of keys that are packed together; that there is room for */
-    sg_blocks_count             *count;       /* [h, nq], or NULL without lambda */
+    sg_blocks_count             *count;       /* [h, nq], or NULL without pv_threshold */
 } sg_blocks_job;
 
 static inline sg_blocks_job sg_blocks_job_of(const sg_attend_blocks_args *a)
@@ -44,40 +44,40 @@ static inline sg_blocks_job sg_blocks_job_of(const sg_attend_blocks_args *a)
     return b;
 }
 
-/* Decides on group and ring and gives out scratch: `rooms` bytes of the kernel's own, then `head_bytes` for each head
- * of the ring, which is what comes back, then the counts. NULL when memory is short. */
-static inline char *sg_blocks_scratch(sg_blocks_job *b, sg_cpu *cpu, int64_t rooms, int64_t head_bytes)
+/* Decides on group and ring and gives out scratch: `workspaces` bytes of the kernel's own, then `head_bytes` for each
+ * head of the ring, which is what comes back, then the counts. NULL when memory is short. */
+static inline char *sg_blocks_scratch(sg_blocks_job *b, sg_cpu *cpu, int64_t workspaces, int64_t head_bytes)
 {
     const int64_t fit = SG_RING_BYTES / (2 * head_bytes + 1);
     const int64_t busy = sg_div_up(SG_GROUP_BLOCKS * cpu->threads, b->nq * b->serves);
     b->group = sg_min64(fit > busy ? fit : busy, b->hk);
     b->ring = sg_min64(2 * b->group, b->hk);
-    const int64_t counts = b->a->lambda.rank ? b->h * b->nq * (int64_t)sizeof(sg_blocks_count) : 0;
-    char *const   p = (char *)sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)(rooms + b->ring * head_bytes + counts));
-    if (p && counts) b->count = (sg_blocks_count *)(p + rooms + b->ring * head_bytes);
-    return p ? p + rooms : NULL;
+    const int64_t counts = b->a->pv_threshold.rank ? b->h * b->nq * (int64_t)sizeof(sg_blocks_count) : 0;
+    char *const   p = (char *)sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)(workspaces + b->ring * head_bytes + counts));
+    if (p && counts) b->count = (sg_blocks_count *)(p + workspaces + b->ring * head_bytes);
+    return p ? p + workspaces : NULL;
 }
 
 /* Where the tiles of a head of keys lie in the ring: the number of the first. */
-static inline int64_t sg_blocks_place(const sg_blocks_job *b, int64_t hk) { return hk % b->ring * b->tiles; }
+static inline int64_t sg_blocks_ring_at(const sg_blocks_job *b, int64_t hk) { return hk % b->ring * b->tiles; }
 
-/* Packs tile `at` of a head of keys, or does task `at` of a head of queries. job begins with an sg_blocks_job; room is
- * the thread's. */
-typedef void sg_blocks_part(const void *job, const void *room, int64_t head, int64_t at);
+/* Packs tile `at` of a head of keys, or does task `at` of a head of queries. job begins with an sg_blocks_job;
+ * workspace is the thread's. */
+typedef void sg_blocks_task(const void *job, const void *workspace, int64_t head, int64_t at);
 
 /* All heads, `tasks` each, by groups, for every thread of a team; with causal a group's longest tasks first. A thread
  * that finds no more of them packs the next group. The one after that is packed over this one, when all are through. */
-static inline void sg_blocks_heads(const void *job, const void *room, int64_t tasks, sg_blocks_part *pack,
-                                   sg_blocks_part *attend)
+static inline void sg_blocks_heads(const void *job, const void *workspace, int64_t tasks, sg_blocks_task *pack,
+                                   sg_blocks_task *attend)
 {
     const sg_blocks_job *const b = (const sg_blocks_job *)job;
     for (int64_t first = 0; first < b->hk; first += b->group) {
         const int64_t heads = sg_min64(b->group, b->hk - first);
 #pragma omp for schedule(dynamic)
-        for (int64_t i = 0; i < heads * b->tiles; i++) pack(job, room, first + i / b->tiles, i % b->tiles);
+        for (int64_t i = 0; i < heads * b->tiles; i++) pack(job, workspace, first + i / b->tiles, i % b->tiles);
 #pragma omp for schedule(dynamic) nowait
         for (int64_t i = 0; i < heads * b->serves * tasks; i++)
-            attend(job, room, first * b->serves + i / tasks, tasks - 1 - i % tasks);
+            attend(job, workspace, first * b->serves + i / tasks, tasks - 1 - i % tasks);
     }
 }
 
@@ -107,33 +107,33 @@ typedef struct sg_blocks_tile {
     float        add;  /* to every logit: ln SG_BLOCK_K where a tail lacks a bias */
 } sg_blocks_tile;
 
-typedef struct sg_blocks_walk {
+typedef struct sg_blocks_iterator {
     const sg_blocks_job *b;
     int64_t              head, i; /* which block of queries */
-    int64_t              sight;   /* how many blocks of keys it sees */
+    int64_t              visible; /* how many blocks of keys it sees */
     int64_t              next;    /* tile to look at */
-} sg_blocks_walk;
+} sg_blocks_iterator;
 
-static inline sg_blocks_walk sg_blocks_walk_of(const sg_blocks_job *b, int64_t head, int64_t i)
+static inline sg_blocks_iterator sg_blocks_iterator_of(const sg_blocks_job *b, int64_t head, int64_t i)
 {
     const int64_t last = sg_min64(b->n, (i + 1) * SG_BLOCK_Q);
-    return (sg_blocks_walk){b, head, i, b->a->causal ? sg_div_up(last, SG_BLOCK_K) : b->nk, 0};
+    return (sg_blocks_iterator){b, head, i, b->a->causal ? sg_div_up(last, SG_BLOCK_K) : b->nk, 0};
 }
 
 static inline uint64_t sg_low_bits(int64_t n) { return n >= 64 ? ~0ull : n <= 0 ? 0 : (1ull << n) - 1; }
 
-/* Which of the blocks [SG_BLOCK_K word, SG_BLOCK_K (word + 1)) are kept and in sight. */
-static inline uint64_t sg_blocks_kept(const sg_blocks_walk *w, int64_t word)
+/* Which of the blocks [SG_BLOCK_K word, SG_BLOCK_K (word + 1)) are kept and visible. */
+static inline uint64_t sg_blocks_kept(const sg_blocks_iterator *w, int64_t word)
 {
     const int64_t words = sg_div_up(w->b->nk, 64);
     uint64_t      kept = ~0ull;
     if (w->b->a->keep.rank)
         memcpy(&kept, (const uint8_t *)w->b->a->keep.data + ((w->head * w->b->nq + w->i) * words + word) * 8, 8);
-    return kept & sg_low_bits(w->sight - word * 64);
+    return kept & sg_low_bits(w->visible - word * 64);
 }
 
 /* The next tile of real keys, then of tail; false: that was all. */
-static inline bool sg_blocks_next(sg_blocks_walk *w, sg_blocks_tile *t)
+static inline bool sg_blocks_next(sg_blocks_iterator *w, sg_blocks_tile *t)
 {
     const sg_blocks_job *const b = w->b;
     while (w->next < b->nk) {
@@ -164,7 +164,7 @@ static inline bool sg_blocks_next(sg_blocks_walk *w, sg_blocks_tile *t)
 }
 
 /* The keys of a tile that row `row` of the tensor sees. */
-static inline uint64_t sg_blocks_seen(const sg_blocks_tile *t, int64_t row)
+static inline uint64_t sg_blocks_visible(const sg_blocks_tile *t, int64_t row)
 {
     return t->edge ? t->seen & sg_low_bits(row - t->index * SG_BLOCK_K + 1) : t->seen;
 }
@@ -172,7 +172,7 @@ static inline uint64_t sg_blocks_seen(const sg_blocks_tile *t, int64_t row)
 /* ---- counts ---- */
 
 /* Sums what the tasks counted, in order, into skips. */
-static inline void sg_blocks_tell(const sg_blocks_job *b)
+static inline void sg_blocks_sum_counts(const sg_blocks_job *b)
 {
     if (!b->count) return;
     float *const skips = (float *)b->a->skips.data;

@@ -51,22 +51,22 @@ static inline float sg_scale_of(int32_t bits)
 void SG_VEC_NAME(quantise_rows)(const sg_quantise_args *a, int64_t row);
 
 /* One side of a score: what of its blocks is fixed for a head of queries, which `share` neighbours share with a column
- * of alike. */
+ * of similarity. */
 typedef struct sg_fixed {
-    int64_t      block, n, front, back;
-    const float *alike, *theta; /* [n / block, columns], [h]; NULL: not judged */
+    int64_t      block, n, text_prefix, text_suffix;
+    const float *similarity, *theta; /* [n / block, columns], [h]; NULL: not judged */
     int64_t      columns, share;
     bool         ragged; /* a last block that is not full is as good as others */
 } sg_fixed;
 
-static inline sg_fixed sg_fixed_of(int64_t block, int64_t n, int64_t front, int64_t back, const sg_tensor *alike,
-                                   const sg_tensor *theta, int64_t heads)
+static inline sg_fixed sg_fixed_of(int64_t block, int64_t n, int64_t text_prefix, int64_t text_suffix,
+                                   const sg_tensor *similarity, const sg_tensor *theta, int64_t heads)
 {
-    sg_fixed f = {.block = block, .n = n, .front = front, .back = back};
+    sg_fixed f = {.block = block, .n = n, .text_prefix = text_prefix, .text_suffix = text_suffix};
     if (theta->rank == 0) return f;
-    f.alike = alike->data;
+    f.similarity = similarity->data;
     f.theta = theta->data;
-    f.columns = alike->dim[1];
+    f.columns = similarity->dim[1];
     f.share = heads / f.columns;
     return f;
 }
@@ -74,12 +74,12 @@ static inline sg_fixed sg_fixed_of(int64_t block, int64_t n, int64_t front, int6
 static inline bool sg_is_fixed(const sg_fixed *f, int64_t head, int64_t i)
 {
     const int64_t end = (i + 1) * f->block;
-    if (i * f->block < f->front || (f->ragged ? sg_min64(end, f->n) : end) > f->n - f->back) return true;
-    return f->theta && !(f->alike[i * f->columns + head / f->share] > f->theta[head]);
+    if (i * f->block < f->text_prefix || (f->ragged ? sg_min64(end, f->n) : end) > f->n - f->text_suffix) return true;
+    return f->theta && !(f->similarity[i * f->columns + head / f->share] > f->theta[head]);
 }
 
 /* How many blocks of keys block i of queries sees. */
-static inline int64_t sg_in_sight(bool causal, int64_t i, int64_t nk)
+static inline int64_t sg_visible_blocks(bool causal, int64_t i, int64_t nk)
 {
     return causal ? sg_min64(nk, (i + 1) * (SG_BLOCK_Q / SG_BLOCK_K)) : nk;
 }

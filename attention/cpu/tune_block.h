@@ -8,7 +8,7 @@
 
 #include "op.h"
 
-enum { SG_TUNE_AMOUNTS = 32, SG_TUNE_LAMBDAS = 12, SG_TUNE_ROWS = 32 };
+enum { SG_TUNE_AMOUNTS = 32, SG_TUNE_PV_THRESHOLDS = 12, SG_TUNE_ROWS = 32 };
 
 /* The keys and values of one head. nk blocks of SG_BLOCK_K; `wide` is d rounded up to 64. What lies beyond m or d is 0. */
 typedef struct sg_tune_keys {
@@ -24,16 +24,16 @@ typedef struct sg_tune_rows {
     const int32_t *rank;  /* [nk] blocks of keys, the last to be left out first */
     const int32_t *count; /* [SG_TUNE_AMOUNTS] how many of rank each choice keeps; 1 or more, rising, the last nk */
     const float *bias; /* [nk]: blocks left out stand as their mean with this added to its logit; NULL: they are gone */
-    const float *lambda; /* [SG_TUNE_LAMBDAS], falling: the PV filter of op.h, in powers of two */
-    int          filter; /* the choice that the filter is tried on; -1: none */
+    const float *pv_threshold; /* [SG_TUNE_PV_THRESHOLDS], falling: the PV filter of op.h, in powers of two */
+    int          filter;       /* the choice that the filter is tried on; -1: none */
 } sg_tune_rows;
 
 /* Sums over rows and channels, and over calls. */
 typedef struct sg_tune_loss {
-    double size, error[SG_TUNE_AMOUNTS]; /* of |exact|; of |y - exact| of each choice */
-    double filter_size, filter_error;    /* the same of the choice that the filter was tried on, without it */
-    double filtered[SG_TUNE_LAMBDAS];    /* and with it */
-    double filter_blocks, skipped[SG_TUNE_LAMBDAS]; /* kept blocks; of these, left out by it */
+    double size, error[SG_TUNE_AMOUNTS];    /* of |exact|; of |y - exact| of each choice */
+    double filter_size, filter_error;       /* the same of the choice that the filter was tried on, without it */
+    double filtered[SG_TUNE_PV_THRESHOLDS]; /* and with it */
+    double filter_blocks, skipped[SG_TUNE_PV_THRESHOLDS]; /* kept blocks; of these, left out by it */
 } sg_tune_loss;
 
 /* Adds to *loss. work: F32, sg_tune_work_count of them, SG_ALIGN aligned. */

@@ -33,24 +33,24 @@ typedef struct vec_job {
 } vec_job;
 
 /* What a task needs, in its thread's scratch. Strips of queries begin `up` rows apart; rows that hold none are zero. */
-typedef struct vec_room {
+typedef struct vec_workspace {
     float    *q, *o, *score, *scale; /* [SG_QUERY_ROWS, ld] x 2, [SG_STRIP_ROWS, SG_LDS], [SG_QUERY_ROWS] */
-    float    *top, *best;            /* [SG_QUERY_ROWS]: largest logit so far, [SG_STRIP_ROWS]: of the tile */
+    float    *row_max, *best;        /* [SG_QUERY_ROWS]: largest logit so far, [SG_STRIP_ROWS]: of the tile */
     sg_lanes *sum, *lost;            /* [SG_QUERY_ROWS]: of weights; of those that were left out */
-} vec_room;
+} vec_workspace;
 
-static int64_t room_floats(const vec_job *b)
+static int64_t workspace_floats(const vec_job *b)
 {
     return SG_QUERY_ROWS * (2 * b->ld + 2 + 2 * SG_LANES) + SG_STRIP_ROWS * (SG_LDS + 1);
 }
 
-static vec_room room_at(const vec_job *b, float *p)
+static vec_workspace workspace_at(const vec_job *b, float *p)
 {
-    vec_room r = {.q = p, .o = p + SG_QUERY_ROWS * b->ld};
+    vec_workspace r = {.q = p, .o = p + SG_QUERY_ROWS * b->ld};
     r.score = r.o + SG_QUERY_ROWS * b->ld;
     r.scale = r.score + SG_STRIP_ROWS * SG_LDS;
-    r.top = r.scale + SG_QUERY_ROWS;
-    r.best = r.top + SG_QUERY_ROWS;
+    r.row_max = r.scale + SG_QUERY_ROWS;
+    r.best = r.row_max + SG_QUERY_ROWS;
     r.sum = (sg_lanes *)(r.best + SG_STRIP_ROWS);
     r.lost = r.sum + SG_QUERY_ROWS;
     return r;
@@ -67,19 +67,19 @@ static void widen_row(float *y, const sg_tensor *t, int64_t head, int64_t row, i
         const int8_t *const x = (const int8_t *)t->data + (head * t->dim[1] + row) * d;
         for (int64_t i = 0; i < d; i++) y[i] = (float)x[i];
     } else {
-        const float *const x = sg_in(t, (row * t->dim[1] + head) * d, d, y);
+        const float *const x = sg_read_f32(t, (row * t->dim[1] + head) * d, d, y);
         if (x != y) memcpy(y, x, (size_t)d * sizeof *y);
     }
 }
 
 /* A tile of a head of keys; row is room for ld numbers. */
-static void pack_tile(const void *job, const void *room, int64_t head, int64_t tile)
+static void pack_tile(const void *job, const void *workspace, int64_t head, int64_t tile)
 {
     const vec_job *const       b = job;
-    float *const               row = ((const vec_room *)room)->q;
+    float *const               row = ((const vec_workspace *)workspace)->q;
     const sg_blocks_job *const s = &b->s;
     const bool                 real = tile < s->nk;
-    const int64_t              at = sg_blocks_place(s, head) + tile;
+    const int64_t              at = sg_blocks_ring_at(s, head) + tile;
     float *const k = b->k + at * SG_BLOCK_K * s->d, *const v = b->v + at * SG_BLOCK_K * b->wide;
     for (int64_t key = 0; key < SG_BLOCK_K; key++) {
         const int64_t from = sg_blocks_row(s, tile, key), panel = key / SG_NR * s->d;
@@ -106,27 +106,27 @@ static float row_logits(float *score, float by, const float *scale, const sg_blo
     const sg_lanes none = {0};
     sg_lanes       max = none - INFINITY;
     for (int64_t j = 0; j < SG_BLOCK_K; j += SG_LANES) max = sg_lanes_max(*(const sg_lanes *)(score + j), max);
-    return sg_lanes_top(max);
+    return sg_lanes_reduce_max(max);
 }
 
 /* What was summed of a row fades as its largest logit rises to that of the tile. */
-static void raise_row(const vec_job *b, const vec_room *w, int64_t i, float best)
+static void raise_row(const vec_job *b, const vec_workspace *w, int64_t i, float best)
 {
-    const float    was = w->top[i];
+    const float    was = w->row_max[i];
     const sg_lanes none = {0};
     if (!(best > was)) return;
-    w->top[i] = best;
+    w->row_max[i] = best;
     if (was == -INFINITY) return; /* nothing was summed */
-    const sg_lanes fade = sg_lanes_weight(none + (was - best));
-    w->sum[i] *= fade;
-    w->lost[i] *= fade;
-    for (int64_t e = 0; e < b->wide; e += SG_LANES) *(sg_lanes *)(w->o + i * b->ld + e) *= fade;
+    const sg_lanes rescale = sg_lanes_weight(none + (was - best));
+    w->sum[i] *= rescale;
+    w->lost[i] *= rescale;
+    for (int64_t e = 0; e < b->wide; e += SG_LANES) *(sg_lanes *)(w->o + i * b->ld + e) *= rescale;
 }
 
 /* A row of logits becomes weights; their sum. A row without any key so far has top -INFINITY and weights 0. */
-static sg_lanes row_weights(float *score, float top)
+static sg_lanes row_weights(float *score, float row_max)
 {
-    const float base = top == -INFINITY ? 0.0f : top;
+    const float base = row_max == -INFINITY ? 0.0f : row_max;
     sg_lanes    sum = {0};
     for (int64_t j = 0; j < SG_BLOCK_K; j += SG_LANES) {
         const sg_lanes p = sg_lanes_weight(*(const sg_lanes *)(score + j) - base);
@@ -137,15 +137,15 @@ static sg_lanes row_weights(float *score, float top)
 }
 
 /* Whether a tile can hardly matter to any of the rows [i, i + rows). */
-static bool left_out(const vec_room *w, int64_t i, int64_t rows, float lambda)
+static bool left_out(const vec_workspace *w, int64_t i, int64_t rows, float pv_threshold)
 {
     for (int64_t r = 0; r < rows; r++)
-        if (!(w->best[r] < w->top[i + r] - lambda)) return false;
+        if (!(w->best[r] < w->row_max[i + r] - pv_threshold)) return false;
     return true;
 }
 
 /* Whether a tile has keys that some rows do not see and values that a weight of 0 does not make 0. */
-static bool is_wild(const vec_job *b, const sg_blocks_tile *t, int64_t at)
+static bool has_non_finite(const vec_job *b, const sg_blocks_tile *t, int64_t at)
 {
     const float *const v = b->v + at * SG_BLOCK_K * b->wide;
     sg_lanes           sum = {0};
@@ -165,9 +165,9 @@ static void add_seen(const vec_job *b, float *o, const float *weight, const floa
 }
 
 /* A tile, packed as number `at`, enters a strip: rows [i, i + rows) of the task, [row, row + rows) of the tensor. With
- * lambda, in nats, it may be left out; whether it was. */
-static bool visit(const vec_job *b, const vec_room *w, const sg_blocks_tile *t, int64_t at, bool wild, int64_t row,
-                  int64_t i, int64_t rows, float lambda)
+ * pv_threshold, in nats, it may be left out; whether it was. */
+static bool visit(const vec_job *b, const vec_workspace *w, const sg_blocks_tile *t, int64_t at, bool non_finite,
+                  int64_t row, int64_t i, int64_t rows, float pv_threshold)
 {
     const float *const k = b->k + at * SG_BLOCK_K * b->s.d, *const v = b->v + at * SG_BLOCK_K * b->wide;
     const float *a[SG_MR];
@@ -178,16 +178,16 @@ static bool visit(const vec_job *b, const vec_room *w, const sg_blocks_tile *t, 
     }
     for (int64_t r = 0; r < rows; r++)
         w->best[r] = row_logits(w->score + r * SG_LDS, w->scale[i + r], b->scale + at * SG_BLOCK_K, t,
-                                sg_blocks_seen(t, row + r));
-    const bool out = left_out(w, i, rows, lambda);
+                                sg_blocks_visible(t, row + r));
+    const bool out = left_out(w, i, rows, pv_threshold);
     for (int64_t r = 0; r < rows; r++) {
         raise_row(b, w, i + r, w->best[r]);
         sg_lanes *const sum = out ? w->lost : w->sum;
-        sum[i + r] += row_weights(w->score + r * SG_LDS, w->top[i + r]);
+        sum[i + r] += row_weights(w->score + r * SG_LDS, w->row_max[i + r]);
     }
-    for (int64_t r = 0; r < rows && !out && wild; r++)
-        add_seen(b, w->o + (i + r) * b->ld, w->score + r * SG_LDS, v, sg_blocks_seen(t, row + r));
-    for (int64_t r = 0; r < rows && !out && !wild; r += SG_MR) {
+    for (int64_t r = 0; r < rows && !out && non_finite; r++)
+        add_seen(b, w->o + (i + r) * b->ld, w->score + r * SG_LDS, v, sg_blocks_visible(t, row + r));
+    for (int64_t r = 0; r < rows && !out && !non_finite; r += SG_MR) {
         for (int64_t l = 0; l < SG_MR; l++) a[l] = w->score + (r + l) * SG_LDS;
         for (int64_t e = 0; e < b->wide; e += SG_NR)
             sg_tile(a, 1, SG_BLOCK_K, v + e * SG_BLOCK_K, b->s.d - e, w->o + (i + r) * b->ld + e, b->ld, false);
@@ -196,7 +196,7 @@ static bool visit(const vec_job *b, const vec_room *w, const sg_blocks_tile *t, 
 }
 
 /* Queries from `row` on, and sums of nothing. */
-static void task_begin(const vec_job *b, const vec_room *w, int64_t head, int64_t row, int64_t rows)
+static void task_begin(const vec_job *b, const vec_workspace *w, int64_t head, int64_t row, int64_t rows)
 {
     const sg_attend_blocks_args *const a = b->s.a;
     const float *const                 scale = (const float *)a->q_scale.data;
@@ -206,13 +206,13 @@ static void task_begin(const vec_job *b, const vec_room *w, int64_t head, int64_
         widen_row(w->q + i * b->ld, &a->q, head, there ? row + at : -1, b->s.d);
         w->scale[i] = there ? scale[(row + at) / a->q_group * b->s.h + head] * a->scale : 0.0f;
         memset(w->o + i * b->ld, 0, (size_t)b->ld * sizeof *w->o);
-        w->top[i] = -INFINITY;
+        w->row_max[i] = -INFINITY;
         w->sum[i] = w->lost[i] = (sg_lanes){0};
     }
 }
 
 /* Outputs over their sums, with the values' scale and center, home; the share of its sum that each row left out. */
-static double task_end(const vec_job *b, const vec_room *w, int64_t head, int64_t row, int64_t rows)
+static double task_end(const vec_job *b, const vec_workspace *w, int64_t head, int64_t row, int64_t rows)
 {
     const sg_attend_blocks_args *const a = b->s.a;
     const int64_t                      d = b->s.d, hk = head / b->s.serves;
@@ -223,44 +223,45 @@ static double task_end(const vec_job *b, const vec_room *w, int64_t head, int64_
         const int64_t i = r / b->strip * b->up + r % b->strip, at = ((row + r) * b->s.h + head) * d;
         const float   sum = sg_lanes_sum(w->sum[i]), lost = sg_lanes_sum(w->lost[i]), by = 1.0f / sum;
         float *const  o = w->o + i * b->ld;
-        float *const  y = sg_out(&a->y, at, o);
+        float *const  y = sg_write_f32(&a->y, at, o);
         if (lost > 0.0f) share += (double)lost / ((double)lost + (double)sum);
         for (int64_t e = 0; e < d; e++)
             y[e] = sum == 0.0f ? 0.0f : o[e] * by * (scale ? scale[e] : 1.0f) + (center ? center[e] : 0.0f);
-        sg_out_done(&a->y, at, d, y);
+        sg_write_f32_done(&a->y, at, d, y);
     }
     return share;
 }
 
 /* Block i of queries of a head. */
-static void attend_task(const void *job, const void *room, int64_t head, int64_t i)
+static void attend_task(const void *job, const void *workspace, int64_t head, int64_t i)
 {
-    const vec_job *const  b = job;
-    const vec_room *const w = room;
-    const int64_t         row = i * SG_BLOCK_Q, rows = sg_min64(SG_BLOCK_Q, b->s.n - row);
-    const int64_t         from = sg_blocks_place(&b->s, head / b->s.serves);
-    const bool            filters = b->s.count != NULL;
-    const float           lambda = filters ? ((const float *)b->s.a->lambda.data)[head] * 0.693147180559945309f : 0.0f;
-    sg_blocks_walk        walk = sg_blocks_walk_of(&b->s, head, i);
-    sg_blocks_count       count = {0};
-    sg_blocks_tile        t;
+    const vec_job *const       b = job;
+    const vec_workspace *const w = workspace;
+    const int64_t              row = i * SG_BLOCK_Q, rows = sg_min64(SG_BLOCK_Q, b->s.n - row);
+    const int64_t              from = sg_blocks_ring_at(&b->s, head / b->s.serves);
+    const bool                 filters = b->s.count != NULL;
+    const float                pv_threshold =
+        filters ? ((const float *)b->s.a->pv_threshold.data)[head] * 0.693147180559945309f : 0.0f;
+    sg_blocks_iterator iterator = sg_blocks_iterator_of(&b->s, head, i);
+    sg_blocks_count    count = {0};
+    sg_blocks_tile     t;
     task_begin(b, w, head, row, rows);
-    for (bool first = true; sg_blocks_next(&walk, &t); first = false) {
-        const float most = filters && !first && t.index < b->s.nk ? lambda : INFINITY;
-        const bool  wild = is_wild(b, &t, from + t.index);
+    for (bool first = true; sg_blocks_next(&iterator, &t); first = false) {
+        const float most = filters && !first && t.index < b->s.nk ? pv_threshold : INFINITY;
+        const bool  non_finite = has_non_finite(b, &t, from + t.index);
         for (int64_t r = 0; r < rows; r += b->strip)
-            count.skips += visit(b, w, &t, from + t.index, wild, row + r, r / b->strip * b->up,
+            count.skips += visit(b, w, &t, from + t.index, non_finite, row + r, r / b->strip * b->up,
                                  sg_min64(b->strip, rows - r), most);
     }
     count.share = task_end(b, w, head, row, rows);
     if (filters) b->s.count[head * b->s.nq + i] = count;
 }
 
-static void attend_heads(const vec_job *b, int threads, float *rooms)
+static void attend_heads(const vec_job *b, int threads, float *workspaces)
 {
 #pragma omp parallel num_threads(threads)
     {
-        const vec_room mine = room_at(b, rooms + omp_get_thread_num() * room_floats(b));
+        const vec_workspace mine = workspace_at(b, workspaces + omp_get_thread_num() * workspace_floats(b));
         sg_blocks_heads(b, &mine, b->s.nq, pack_tile, attend_task);
     }
 }
@@ -272,16 +273,16 @@ sg_status SG_VEC_NAME(blocks)(sg_stream *s, const sg_attend_blocks_args *a)
     if (a->v.dtype == SG_F8) return sg_fail(s, SG_E_UNSUPPORTED, "attend_blocks: the cpu backend has no F8");
     b.wide = sg_div_up(b.s.d, SG_NR) * SG_NR;
     b.ld = b.wide + 16;
-    b.strip = a->lambda.rank ? SG_FILTER_ROWS : SG_MR;
+    b.strip = a->pv_threshold.rank ? SG_FILTER_ROWS : SG_MR;
     b.up = sg_div_up(b.strip, SG_MR) * SG_MR;
-    const int64_t keys = b.s.tiles * SG_BLOCK_K, rooms = cpu->threads * room_floats(&b), word = sizeof(float);
-    float *const  p = (float *)sg_blocks_scratch(&b.s, cpu, rooms * word, keys * (b.s.d + b.wide + 1) * word);
+    const int64_t keys = b.s.tiles * SG_BLOCK_K, workspaces = cpu->threads * workspace_floats(&b), word = sizeof(float);
+    float *const  p = (float *)sg_blocks_scratch(&b.s, cpu, workspaces * word, keys * (b.s.d + b.wide + 1) * word);
     if (!p) return SG_E_MEMORY;
     b.k = p;
     b.v = b.k + b.s.ring * keys * b.s.d;
     b.scale = b.v + b.s.ring * keys * b.wide;
-    attend_heads(&b, cpu->threads, p - rooms);
-    sg_blocks_tell(&b.s);
+    attend_heads(&b, cpu->threads, p - workspaces);
+    sg_blocks_sum_counts(&b.s);
     return SG_OK;
 }
 

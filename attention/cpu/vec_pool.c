@@ -1,5 +1,5 @@
-/* vec_pool.c - pool and alike: what is known of blocks of rows. Both read x once, all heads of some rows together; what
- * they come back to is still in registers or in the caches. */
+/* vec_pool.c - pool and self_similarity: what is known of blocks of rows. Both read x once, all heads of some rows
+ * together; what they come back to is still in registers or in the caches. */
 #include "predict.h"
 
 #include <omp.h>
@@ -12,7 +12,7 @@ typedef struct pool_job {
     sg_quantise_args    rows; /* x to y and scale */
     int64_t             n, c; /* rows, channels of all heads */
     float              *mean, *var, *sub;
-    float              *range; /* [threads][2][c], least and largest; NULL without reach */
+    float              *range; /* [threads][2][c], least and largest; NULL without channel_scale */
 } pool_job;
 
 /* A sub-block on its way into its block. */
@@ -117,7 +117,7 @@ static void pool_total(const pool_job *p, int64_t c)
 
 /* The scale of a channel. The least and the largest round farthest from a center, for rounding keeps order; and where not
  * all are finite, the center is not. */
-static void pool_reach(const pool_job *p, int64_t c, int threads)
+static void pool_channel_scale(const pool_job *p, int64_t c, int threads)
 {
     const float center = ((const float *)p->a->total.data)[c];
     float       low = INFINITY, high = -INFINITY;
@@ -128,13 +128,13 @@ static void pool_reach(const pool_job *p, int64_t c, int threads)
     }
     const int32_t below = (int32_t)(sg_bits(low - center) & 0x7fffffff);
     const int32_t above = (int32_t)(sg_bits(high - center) & 0x7fffffff);
-    ((float *)p->a->reach.data)[c] = sg_scale_of(below > above ? below : above);
+    ((float *)p->a->channel_scale.data)[c] = sg_scale_of(below > above ? below : above);
 }
 
 static void pool_run(const pool_job *p, int threads)
 {
     const sg_pool_args *const a = p->a;
-#pragma omp parallel num_threads(threads) if (p->n * p->c > SG_FEW)
+#pragma omp parallel num_threads(threads) if (p->n * p->c > SG_TINY)
     {
 #pragma omp for schedule(static)
         for (int64_t b = 0; b < a->mean.dim[0]; b++)
@@ -150,7 +150,7 @@ static void pool_run(const pool_job *p, int threads)
 static sg_status pool(sg_stream *s, const sg_pool_args *a)
 {
     const int     threads = sg_cpu_of(s)->threads;
-    const int64_t c = a->x.dim[1] * a->x.dim[2], ranges = a->reach.rank ? 2 * threads * c : 0;
+    const int64_t c = a->x.dim[1] * a->x.dim[2], ranges = a->channel_scale.rank ? 2 * threads * c : 0;
     float *const  range = ranges ? sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, (size_t)ranges * sizeof *range) : NULL;
     if (ranges && !range) return SG_E_MEMORY;
     for (int64_t i = 0; i < ranges; i++) range[i] = i / c % 2 ? -INFINITY : INFINITY;
@@ -163,7 +163,7 @@ static sg_status pool(sg_stream *s, const sg_pool_args *a)
                         .sub = a->sub.rank ? a->sub.data : NULL,
                         .range = range};
     pool_run(&p, threads);
-    for (int64_t i = 0; range && i < c; i++) pool_reach(&p, i, threads);
+    for (int64_t i = 0; range && i < c; i++) pool_channel_scale(&p, i, threads);
     return SG_OK;
 }
 
@@ -184,7 +184,8 @@ SG_INLINE void add_unit(float *acc, const char *x, bool bf16, const float *cente
 }
 
 /* The rows of a block, each divided by its length, summed: acc [h d]. */
-SG_INLINE void alike_rows(const sg_alike_args *a, int64_t row, int64_t rows, const float *center, float *acc, bool bf16)
+SG_INLINE void self_similarity_rows(const sg_self_similarity_args *a, int64_t row, int64_t rows, const float *center,
+                                    float *acc, bool bf16)
 {
     const int64_t h = a->x.dim[1], d = a->x.dim[2], size = bf16 ? 2 : 4, ahead = SG_BLOCK_SUB * h * d * size;
     for (int64_t r = row; r < row + rows; r++)
@@ -195,15 +196,15 @@ SG_INLINE void alike_rows(const sg_alike_args *a, int64_t row, int64_t rows, con
         }
 }
 
-static void alike_block(const sg_alike_args *a, int64_t block, const float *center, float *acc)
+static void self_similarity_block(const sg_self_similarity_args *a, int64_t block, const float *center, float *acc)
 {
     const int64_t h = a->x.dim[1], d = a->x.dim[2], row = block * a->block,
                   rows = sg_min64(a->block, a->x.dim[0] - row);
     memset(acc, 0, (size_t)(h * d) * sizeof *acc);
     if (a->x.dtype == SG_BF16)
-        alike_rows(a, row, rows, center, acc, true);
+        self_similarity_rows(a, row, rows, center, acc, true);
     else
-        alike_rows(a, row, rows, center, acc, false);
+        self_similarity_rows(a, row, rows, center, acc, false);
     for (int64_t g = 0; g < h; g++) {
         sg_lanes square = {0};
         for (int64_t i = 0; i < d; i += SG_LANES) {
@@ -214,21 +215,21 @@ static void alike_block(const sg_alike_args *a, int64_t block, const float *cent
     }
 }
 
-static sg_status alike(sg_stream *s, const sg_alike_args *a)
+static sg_status self_similarity(sg_stream *s, const sg_self_similarity_args *a)
 {
     const int     threads = sg_cpu_of(s)->threads;
     const int64_t c = a->x.dim[1] * a->x.dim[2], blocks = a->y.dim[0];
-    float *const  room = sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, (size_t)((threads + 1) * c) * sizeof *room);
-    if (!room) return SG_E_MEMORY;
-    memset(room, 0, (size_t)c * sizeof *room);
-    const float *const center = a->center.rank ? a->center.data : room;
-#pragma omp parallel for schedule(static) num_threads(threads) if (sg_count(a->x) > SG_FEW)
-    for (int64_t b = 0; b < blocks; b++) alike_block(a, b, center, room + (omp_get_thread_num() + 1) * c);
+    float *const  scratch = sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, (size_t)((threads + 1) * c) * sizeof *scratch);
+    if (!scratch) return SG_E_MEMORY;
+    memset(scratch, 0, (size_t)c * sizeof *scratch);
+    const float *const center = a->center.rank ? a->center.data : scratch;
+#pragma omp parallel for schedule(static) num_threads(threads) if (sg_count(a->x) > SG_TINY)
+    for (int64_t b = 0; b < blocks; b++) self_similarity_block(a, b, center, scratch + (omp_get_thread_num() + 1) * c);
     return SG_OK;
 }
 
 void SG_VEC_INIT(pool)(sg_ops *t)
 {
     t->pool = pool;
-    t->alike = alike;
+    t->self_similarity = self_similarity;
 }

@@ -36,7 +36,7 @@ static inline sg_lane_ints ints_max(sg_lane_ints a, sg_lane_ints b)
 #endif
 }
 
-static inline int32_t ints_top(sg_lane_ints a)
+static inline int32_t ints_reduce_max(sg_lane_ints a)
 {
     int32_t most = a[0];
     for (int i = 1; i < SG_LANES; i++) most = a[i] > most ? a[i] : most;
@@ -108,7 +108,7 @@ SG_INLINE sg_lane_ints bits_of(const row_part *p, bool bf16, bool about, int64_t
     return (sg_lane_ints)centred(p, bf16, about, at, n) & 0x7fffffff;
 }
 
-/* A scale that was given may not reach as far as x does. */
+/* A scale that was given may be too small for x. */
 SG_INLINE sg_lanes scaled(const row_part *p, bool bf16, bool about, int64_t at, int64_t n, float by, bool channels)
 {
     const sg_lanes none = {0}, u = centred(p, bf16, about, at, n);
@@ -134,11 +134,11 @@ SG_INLINE void bytes_row(const quantise_job *q, bool bf16, bool about, int64_t r
     }
     if (i == d) return;
     sg_lanes rest[SG_PACK] = {{0}};
-    int8_t   room[SG_WIDE];
+    int8_t   last[SG_WIDE];
     for (int k = 0; i + k * SG_LANES < d; k++)
         rest[k] = scaled(&p, bf16, about, i + k * SG_LANES, d - i - k * SG_LANES, by, channels);
-    bytes_out(room, rest, false);
-    memcpy(y + i, room, (size_t)(d - i));
+    bytes_out(last, rest, false);
+    memcpy(y + i, last, (size_t)(d - i));
 }
 
 /* The scale of the group of rows from `row` on, of one head. */
@@ -155,7 +155,7 @@ SG_INLINE float group_scale(const quantise_job *q, bool bf16, bool about, int64_
                 top[k] = ints_max(bits_of(&p, bf16, about, i + k * SG_LANES, SG_LANES), top[k]);
         for (; i < d; i += SG_LANES) top[0] = ints_max(bits_of(&p, bf16, about, i, d - i), top[0]);
     }
-    return sg_scale_of(ints_top(ints_max(ints_max(top[0], top[1]), ints_max(top[2], top[3]))));
+    return sg_scale_of(ints_reduce_max(ints_max(ints_max(top[0], top[1]), ints_max(top[2], top[3]))));
 }
 
 SG_INLINE void quantise_tile(const quantise_job *q, bool bf16, bool about, int64_t row, int64_t head, int64_t heads,
@@ -188,7 +188,7 @@ static void quantise_groups(const quantise_job *q, int threads)
     const int64_t size = q->a->x.dtype == SG_BF16 ? 2 : 4, group = q->a->group, groups = sg_div_up(q->n, group);
     const int64_t fit = SG_TILE_BYTES / (sg_min64(group, q->n) * q->d * size);
     const int64_t heads = sg_min64(fit < 1 ? 1 : fit, q->h), across = sg_div_up(q->h, heads);
-#pragma omp parallel num_threads(threads) if (q->n * q->h * q->d > SG_FEW)
+#pragma omp parallel num_threads(threads) if (q->n * q->h * q->d > SG_TINY)
     {
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < groups * across; t++) {
@@ -201,7 +201,7 @@ static void quantise_groups(const quantise_job *q, int threads)
 }
 
 /* Rows [row, row + rows) enter the largest of each channel. */
-static void row_tops(const quantise_job *q, int64_t row, int64_t rows, int32_t *top)
+static void row_absmax(const quantise_job *q, int64_t row, int64_t rows, int32_t *top)
 {
     const int64_t c = q->h * q->d;
     const bool    bf16 = q->a->x.dtype == SG_BF16, about = q->a->center.rank > 0;
@@ -220,9 +220,9 @@ static void channel_scales(const quantise_job *q, int threads, int32_t *top)
 {
     const int64_t c = q->h * q->d;
     memset(top, 0, (size_t)(threads * c) * sizeof *top);
-#pragma omp parallel for schedule(static) num_threads(threads) if (q->n * c > SG_FEW)
+#pragma omp parallel for schedule(static) num_threads(threads) if (q->n * c > SG_TINY)
     for (int64_t r = 0; r < q->n; r += SG_BLOCK_SUB)
-        row_tops(q, r, sg_min64(SG_BLOCK_SUB, q->n - r), top + omp_get_thread_num() * c);
+        row_absmax(q, r, sg_min64(SG_BLOCK_SUB, q->n - r), top + omp_get_thread_num() * c);
     for (int64_t i = 0; i < c; i++) {
         int32_t most = 0;
         for (int t = 0; t < threads; t++) most = top[t * c + i] > most ? top[t * c + i] : most;
@@ -239,7 +239,7 @@ static void quantise_channels(const quantise_job *q, int threads)
 {
     const bool bf16 = q->a->x.dtype == SG_BF16, about = q->a->center.rank > 0;
     for (int64_t i = 0; i < q->h * q->d; i++) q->by[i] = over(((const float *)q->a->scale.data)[i]);
-#pragma omp parallel num_threads(threads) if (q->n * q->h * q->d > SG_FEW)
+#pragma omp parallel num_threads(threads) if (q->n * q->h * q->d > SG_TINY)
     {
 #pragma omp for schedule(static)
         for (int64_t r = 0; r < q->n; r++)

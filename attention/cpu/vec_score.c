@@ -20,7 +20,7 @@
 enum { SG_PANEL_BYTES = 64 << 20 };
 
 /* How large a block's weights may be together before their row's base rises. */
-#define SG_RISE 0x1p32f
+#define SG_RESCALE_LAG 0x1p32f
 
 /* Three blocks of eight sub-blocks, and a multiple of every level's SG_MR. */
 enum { SG_STRIP_ROWS = 24 };
@@ -115,8 +115,8 @@ static void pack_panels(void *to, const float *const *from, int64_t d, int64_t w
     }
 }
 
-static void tile_product(float *s, const void *x, int64_t lda, const void *panel, int64_t vectors, int64_t wide,
-                         sg_score_soft *w)
+static void tile_matmul(float *s, const void *x, int64_t lda, const void *panel, int64_t vectors, int64_t wide,
+                        sg_score_softmax *w)
 {
     (void)w;
     for (int64_t col = 0; col < vectors * SG_LANES; col += SG_NR)
@@ -129,7 +129,7 @@ static void tile_product(float *s, const void *x, int64_t lda, const void *panel
 }
 
 static const sg_score_form in_f32 = {
-    .rows = SG_STRIP_ROWS, .depth = 1, .k_bytes = sizeof(float), .pack = pack_panels, .product = tile_product};
+    .rows = SG_STRIP_ROWS, .depth = 1, .k_bytes = sizeof(float), .pack = pack_panels, .matmul = tile_matmul};
 
 /* A chunk of a head of keys, zeros in the columns that stand for nothing. */
 static void pack_chunk(const score_job *b, const sg_tensor *k, int64_t head, int64_t chunk)
@@ -149,7 +149,7 @@ static int64_t vectors_of(const score_job *b, int64_t chunk)
     return sg_min64(SG_SCORE_VECTORS, b->vectors - chunk * SG_SCORE_VECTORS);
 }
 
-static void soften_rest(sg_score_soft *w) { w->run(w, w->rows - w->row); }
+static void softmax_rest(sg_score_softmax *w) { w->run(w, w->rows - w->row); }
 
 /* Row r of block `block` of a head of queries; NULL where there is none. */
 static const float *query_row(const score_job *b, int64_t head, int64_t block, int64_t r)
@@ -159,27 +159,27 @@ static const float *query_row(const score_job *b, int64_t head, int64_t block, i
 }
 
 /* The products of a strip with the first chunks, and what becomes of them. */
-static void strip_products(const strip *t, int64_t chunks, void (*run)(sg_score_soft *, int64_t))
+static void strip_matmul(const strip *t, int64_t chunks, void (*run)(sg_score_softmax *, int64_t))
 {
     const score_job *const     b = t->b;
     const sg_score_form *const f = b->form;
     const int64_t              head = t->head / (b->h / b->hk) - b->first;
-    sg_score_soft              w = {.run = run, .strip = t};
+    sg_score_softmax           w = {.run = run, .strip = t};
     if (f->x_bytes) f->pack_strip(t->packed, t->x, b->lda, b->wide);
     if (f->open) f->open();
     for (int64_t c = 0; c < chunks; c++) {
         float *const s = t->s[c % 2];
-        f->product(s, f->x_bytes ? t->packed : t->x, b->lda, b->panel + (head * b->chunks + c) * b->chunk_bytes,
-                   vectors_of(b, c), b->wide, &w);
-        soften_rest(&w);
+        f->matmul(s, f->x_bytes ? t->packed : t->x, b->lda, b->panel + (head * b->chunks + c) * b->chunk_bytes,
+                  vectors_of(b, c), b->wide, &w);
+        softmax_rest(&w);
         w.s = s;
         w.chunk = c;
         w.row = 0;
         w.rows = t->blocks * b->per;
-        if (!f->softens) soften_rest(&w);
+        if (!f->overlaps_softmax) softmax_rest(&w);
     }
     if (f->close) f->close();
-    soften_rest(&w);
+    softmax_rest(&w);
 }
 
 /* ---- score ---- */
@@ -200,16 +200,16 @@ static void raise(const float *s, sg_lanes *sum, float *base, int64_t vectors)
 {
     sg_lanes top = splat(*base);
     for (int64_t v = 0; v < vectors; v++) top = sg_lanes_max(*(const sg_lanes *)(s + v * SG_LANES), top);
-    const float most = sg_lanes_top(top);
-    sg_lanes    fade = splat(*base - most);
-    two_to(&fade, 1);
-    *sum *= fade;
+    const float most = sg_lanes_reduce_max(top);
+    sg_lanes    rescale = splat(*base - most);
+    two_to(&rescale, 1);
+    *sum *= rescale;
     *base = most;
 }
 
 /* A row's products with a chunk become weights about a base, those of a block added up; sum: of all. False where some
  * come out too large. */
-SG_INLINE bool weigh(const float *s, float *own, sg_lanes *sum, float base, int64_t vectors, int64_t parts)
+SG_INLINE bool exp_and_sum(const float *s, float *own, sg_lanes *sum, float base, int64_t vectors, int64_t parts)
 {
     const sg_lanes none = {0}, from = splat(base);
     sg_lanes       all = *sum, most = none;
@@ -222,19 +222,19 @@ SG_INLINE bool weigh(const float *s, float *own, sg_lanes *sum, float base, int6
         all += mine;
         most = sg_lanes_max(mine, most);
     }
-    if (any_above(most, splat(SG_RISE))) return false;
+    if (any_above(most, splat(SG_RESCALE_LAG))) return false;
     *sum = all;
     return true;
 }
 
 SG_INLINE void row_weights(const float *s, float *own, sg_lanes *sum, float *base, int64_t vectors, int64_t parts)
 {
-    if (*base != -FLT_MAX && weigh(s, own, sum, *base, vectors, parts)) return;
+    if (*base != -FLT_MAX && exp_and_sum(s, own, sum, *base, vectors, parts)) return;
     raise(s, sum, base, vectors);
-    weigh(s, own, sum, *base, vectors, parts);
+    exp_and_sum(s, own, sum, *base, vectors, parts);
 }
 
-static void soften_scores(sg_score_soft *w, int64_t rows)
+static void softmax_scores(sg_score_softmax *w, int64_t rows)
 {
     const strip *const t = w->strip;
     const int64_t      end = sg_min64(w->row + rows, w->rows);
@@ -245,12 +245,12 @@ static void soften_scores(sg_score_soft *w, int64_t rows)
     const float *const     limit = b->limit + t->head * seg + at;
     float *const           base = t->base + w->chunk * b->bases;
     const sg_lanes         none = {0};
-    if (w->row == 0) w->limited = sg_in_sight(b->a->causal, t->block, b->nk) < at + wide * SG_LANES;
+    if (w->row == 0) w->limited = sg_visible_blocks(b->a->causal, t->block, b->nk) < at + wide * SG_LANES;
     for (int64_t v = 0; w->row == 0 && v < wide; v++)
         w->limited |= any_above(none, *(const sg_lanes *)(limit + v * SG_LANES));
     for (int64_t r = w->row; r < end; r++) {
         float *const s = w->s + r * SG_SCORE_COLS, *const own = t->own + r * seg + at;
-        if (w->limited) hide(b, s, limit, vectors, sg_in_sight(b->a->causal, t->block + r / b->per, b->nk) - at);
+        if (w->limited) hide(b, s, limit, vectors, sg_visible_blocks(b->a->causal, t->block + r / b->per, b->nk) - at);
         if (b->parts == 1)
             row_weights(s, own, t->sum + r, t->now + r, vectors, 1);
         else
@@ -304,7 +304,7 @@ static void score_strip(const strip *t)
 {
     const score_job *const b = t->b;
     const float            scale = b->a->scale * SG_LOG2E;
-    const int64_t          seen = sg_in_sight(b->a->causal, t->block + t->blocks - 1, b->nk);
+    const int64_t          seen = sg_visible_blocks(b->a->causal, t->block + t->blocks - 1, b->nk);
     const int64_t          chunks = sg_div_up(seen, b->span);
     bool                   any = false;
     for (int64_t i = 0; i < t->blocks; i++) any |= !sg_is_fixed(&b->queries, t->head, t->block + i);
@@ -317,14 +317,14 @@ static void score_strip(const strip *t)
         t->now[r] = -FLT_MAX;
     }
     if (any) {
-        strip_products(t, chunks, soften_scores);
+        strip_matmul(t, chunks, softmax_scores);
         fill_factors(t, chunks);
     }
     for (int64_t i = 0; i < t->blocks; i++) {
         if (sg_is_fixed(&b->queries, t->head, t->block + i))
             memset(b->y + (t->head * b->nq + t->block + i) * b->nk, 0, (size_t)b->nk * sizeof *b->y);
         else
-            score_block(t, i, sg_in_sight(b->a->causal, t->block + i, b->nk));
+            score_block(t, i, sg_visible_blocks(b->a->causal, t->block + i, b->nk));
     }
 }
 
@@ -363,7 +363,7 @@ static void biases(float *y, const float *c, float by, int64_t n)
     }
 }
 
-static void soften_biases(sg_score_soft *w, int64_t rows)
+static void softmax_biases(sg_score_softmax *w, int64_t rows)
 {
     const strip *const t = w->strip;
     for (const int64_t end = sg_min64(w->row + rows, w->rows); w->row < end; w->row++) {
@@ -385,7 +385,7 @@ static void tail_strip(const strip *t)
         for (int64_t e = 0; e < b->d; e++) t->x[r * b->lda + e] = var[e] + mean[e] * mean[e];
     }
     if (b->t->rule != SG_TAIL_RANK1) {
-        strip_products(t, b->chunks, soften_biases);
+        strip_matmul(t, b->chunks, softmax_biases);
         return;
     }
     for (int64_t r = 0; r < t->blocks; r++)
@@ -396,7 +396,7 @@ static void tail_strip(const strip *t)
 /* ---- both ---- */
 
 /* What a strip needs, in its thread's scratch; how much that is. With p NULL nothing else counts. */
-static int64_t room_at(const score_job *b, strip *t, char *p)
+static int64_t workspace_at(const score_job *b, strip *t, char *p)
 {
     const sg_score_form *const f = b->form;
     char *const                from = p;
@@ -406,25 +406,25 @@ static int64_t room_at(const score_job *b, strip *t, char *p)
     X(sum, b->bases * (int64_t)sizeof *t->sum)
     X(packed, f->rows * b->wide * f->x_bytes)
     X(s[0], f->rows * SG_SCORE_COLS * (int64_t)sizeof(float))
-    X(s[1], f->softens * f->rows * SG_SCORE_COLS * (int64_t)sizeof(float))
+    X(s[1], f->overlaps_softmax * f->rows * SG_SCORE_COLS * (int64_t)sizeof(float))
     X(x, f->rows * b->lda * (int64_t)sizeof(float))
     X(own, f->rows * b->seg * (int64_t)sizeof(float))
     X(base, b->chunks * b->bases * (int64_t)sizeof(float))
     X(now, b->bases * (int64_t)sizeof(float))
     X(by, b->bases * (int64_t)sizeof(float))
 #undef X
-    if (!f->softens) t->s[1] = t->s[0];
+    if (!f->overlaps_softmax) t->s[1] = t->s[0];
     return p - from;
 }
 
 /* Heads of keys [b->first, b->first + heads) and the heads of queries that they serve. */
-static void heads_run(const score_job *b, const sg_tensor *k, int64_t heads, int threads, char *room, int64_t mine)
+static void heads_run(const score_job *b, const sg_tensor *k, int64_t heads, int threads, char *scratch, int64_t mine)
 {
     const int64_t share = b->h / b->hk, blocks = b->form->rows / b->per, strips = sg_div_up(b->nq, blocks);
-#pragma omp parallel num_threads(threads) if (heads * share * b->nq * b->nk * b->d * b->parts > SG_FEW)
+#pragma omp parallel num_threads(threads) if (heads * share * b->nq * b->nk * b->d * b->parts > SG_TINY)
     {
         strip t = {.b = b};
-        room_at(b, &t, room + omp_get_thread_num() * mine);
+        workspace_at(b, &t, scratch + omp_get_thread_num() * mine);
         memset(t.x, 0, (size_t)(b->form->rows * b->lda) * sizeof *t.x);
 #pragma omp for schedule(static) nowait
         for (int64_t i = 0; i < heads * b->nk; i++) {
@@ -461,19 +461,19 @@ static sg_status score_run(sg_cpu *cpu, score_job *b, const sg_tensor *k)
     b->lda = b->wide + 16; /* rows apart by no power of two fall into different sets of the cache */
     b->chunk_bytes = sg_div_up(SG_SCORE_COLS * b->wide * f->k_bytes, 64) * 64;
     const int64_t head_bytes = b->chunks * b->chunk_bytes, fit = SG_PANEL_BYTES / head_bytes;
-    const int64_t group = fit < 1 ? 1 : sg_min64(fit, b->hk), mine = room_at(b, &t, NULL);
+    const int64_t group = fit < 1 ? 1 : sg_min64(fit, b->hk), mine = workspace_at(b, &t, NULL);
     const int64_t floats = b->h * b->seg + b->hk * b->nk + b->d;
-    char *const   room = sg_cpu_scratch(
+    char *const   scratch = sg_cpu_scratch(
           cpu, SG_SLOT_WORK, (size_t)(cpu->threads * mine + group * head_bytes) + (size_t)floats * sizeof(float));
-    if (!room) return SG_E_MEMORY;
-    b->panel = room + cpu->threads * mine;
+    if (!scratch) return SG_E_MEMORY;
+    b->panel = scratch + cpu->threads * mine;
     b->limit = (float *)(b->panel + group * head_bytes);
     b->weight = b->limit + b->h * b->seg;
     b->nothing = b->weight + b->hk * b->nk;
     memset(b->nothing, 0, (size_t)b->d * sizeof *b->nothing);
     for (int64_t g = 0; g < b->h && b->a; g++) head_limits(b, g);
     for (b->first = 0; b->first < b->hk; b->first += group)
-        heads_run(b, k, sg_min64(group, b->hk - b->first), cpu->threads, room, mine);
+        heads_run(b, k, sg_min64(group, b->hk - b->first), cpu->threads, scratch, mine);
     return SG_OK;
 }
 
@@ -489,9 +489,9 @@ sg_status SG_VEC_NAME(score)(sg_stream *s, const sg_score_args *a, const sg_scor
                    .nk = a->y.dim[2],
                    .per = a->sub ? SG_ROWS : 1,
                    .parts = a->sub ? SG_PARTS : 1};
-    b.queries = sg_fixed_of(SG_BLOCK_Q, a->n, a->front, a->back, &a->q_alike, &a->theta, b.h);
+    b.queries = sg_fixed_of(SG_BLOCK_Q, a->n, a->text_prefix, a->text_suffix, &a->q_similarity, &a->theta, b.h);
     b.queries.ragged = a->ragged;
-    b.keys = sg_fixed_of(SG_BLOCK_K, a->m, a->front, a->back, &a->k_alike, &a->theta, b.h);
+    b.keys = sg_fixed_of(SG_BLOCK_K, a->m, a->text_prefix, a->text_suffix, &a->k_similarity, &a->theta, b.h);
     return score_run(sg_cpu_of(s), &b, &a->k);
 }
 

@@ -26,10 +26,10 @@ typedef struct select_job {
 } select_job;
 
 /* What a thread needs for a row: its keys, to whole words, its bits, and two lists to sort. */
-typedef struct row_room {
+typedef struct row_workspace {
     int32_t  *key;
     uint64_t *bits, *list[2];
-} row_room;
+} row_workspace;
 
 static const float *scores_of(const select_job *j, int64_t row)
 {
@@ -131,7 +131,7 @@ static void mark_best(const int32_t *key, int64_t n, int64_t count, uint64_t *bi
 }
 
 /* The row's places, highest score first, of equals the first: the lower half of each number. */
-static const uint64_t *row_sorted(const row_room *r, int64_t n)
+static const uint64_t *row_sorted(const row_workspace *r, int64_t n)
 {
     uint64_t *from = r->list[0], *to = r->list[1];
     for (int64_t i = 0; i < n; i++) from[i] = (uint64_t) ~((uint32_t)r->key[i] ^ 0x80000000u) << 32 | (uint64_t)i;
@@ -152,7 +152,7 @@ static const uint64_t *row_sorted(const row_room *r, int64_t n)
 }
 
 /* Scores are added in double in falling order, for the whole of the row as for its part. */
-static void mark_mass(const select_job *j, int64_t row, float amount, const row_room *r)
+static void mark_mass(const select_job *j, int64_t row, float amount, const row_workspace *r)
 {
     const float *const    x = scores_of(j, row);
     const uint64_t *const place = row_sorted(r, j->nk);
@@ -185,7 +185,7 @@ static int64_t row_takes(const select_job *j, int64_t row, int32_t have)
 
 /* The highest threshold at which the rows together take `budget` places or more. Every thread of the team calls it;
  * taken is theirs together, zeros at first. */
-static int32_t layer_threshold(const select_job *j, const row_room *r, int64_t budget, int64_t taken[][SG_MARKS])
+static int32_t layer_threshold(const select_job *j, const row_workspace *r, int64_t budget, int64_t taken[][SG_MARKS])
 {
     int32_t least = SG_LOWEST, above[SG_MARKS], have[SG_MARKS];
     for (int pass = 0; pass < SG_PASSES; pass++) {
@@ -212,15 +212,15 @@ static int32_t layer_threshold(const select_job *j, const row_room *r, int64_t b
 }
 
 /* How many places each row takes of what its head's number makes for all rows of the layer. */
-static void share_budget(const select_job *j, const row_room *rooms, int threads)
+static void share_budget(const select_job *j, const row_workspace *workspaces, int threads)
 {
     const int64_t rows = j->h * j->nq;
     int64_t       taken[SG_PASSES][SG_MARKS] = {{0}}, budget = 0;
     for (int64_t g = 0; g < j->h; g++) budget += top_count(j, g) * j->nq;
-#pragma omp parallel num_threads(threads) if (rows * j->nk > SG_FEW)
+#pragma omp parallel num_threads(threads) if (rows * j->nk > SG_TINY)
     {
-        const row_room *const r = &rooms[omp_get_thread_num()];
-        const int32_t         least = layer_threshold(j, r, budget, taken);
+        const row_workspace *const r = &workspaces[omp_get_thread_num()];
+        const int32_t              least = layer_threshold(j, r, budget, taken);
 #pragma omp for schedule(static)
         for (int64_t row = 0; row < rows; row++) {
             const int32_t above[SG_MARKS] = {least, least + 1, least + 1};
@@ -241,7 +241,7 @@ static void share_budget(const select_job *j, const row_room *rooms, int threads
 
 /* ---- the op ---- */
 
-static void mark_row(const select_job *j, int64_t row, const row_room *r)
+static void mark_row(const select_job *j, int64_t row, const row_workspace *r)
 {
     row_keys(j, row, r->key);
     if (j->a->rule == SG_SELECT_GIVEN)
@@ -252,18 +252,18 @@ static void mark_row(const select_job *j, int64_t row, const row_room *r)
         mark_mass(j, row, ((const float *)j->a->amount.data)[row / j->nq], r);
 }
 
-/* Adds what is always kept, takes away what is out of sight, and counts. */
+/* Adds what is always kept, takes away what is hidden, and counts. */
 static void finish_row(const select_job *j, int64_t row, uint64_t *bits)
 {
-    const int64_t      head = row / j->nq, i = row % j->nq, seen = sg_in_sight(j->a->causal, i, j->nk);
+    const int64_t      head = row / j->nq, i = row % j->nq, seen = sg_visible_blocks(j->a->causal, i, j->nk);
     const float *const x = scores_of(j, row);
     const bool         all = j->a->rule != SG_SELECT_GIVEN && sg_is_fixed(&j->queries, head, i);
     double             sum = 0, mass = 0;
     int32_t            kept = 0;
     for (int64_t w = 0; w < j->words; w++) {
-        const int64_t sight = seen - w * 64, count = sg_min64(64, j->nk - w * 64);
+        const int64_t visible = seen - w * 64, count = sg_min64(64, j->nk - w * 64);
         uint64_t      word = bits[w] | (all ? ~(uint64_t)0 : j->forced[head * j->words + w]);
-        if (sight < 64) word &= sight > 0 ? ((uint64_t)1 << sight) - 1 : 0;
+        if (visible < 64) word &= visible > 0 ? ((uint64_t)1 << visible) - 1 : 0;
         bits[w] = word;
         kept += __builtin_popcountll(word);
 #pragma omp simd reduction(+ : sum, mass)
@@ -301,14 +301,14 @@ static void head_done(const select_job *j, int64_t head)
     ((float *)j->a->mass.data)[head] = rows ? (float)(mass / (double)rows) : 1.0f;
 }
 
-static void select_run(const select_job *j, const row_room *rooms, int threads)
+static void select_run(const select_job *j, const row_workspace *workspaces, int threads)
 {
     const int64_t rows = j->h * j->nq;
     for (int64_t g = 0; g < j->h; g++) head_forced(j, g);
-    if (j->a->heads) share_budget(j, rooms, threads);
-#pragma omp parallel for schedule(static) num_threads(threads) if (rows * j->nk > SG_FEW)
+    if (j->a->heads) share_budget(j, workspaces, threads);
+#pragma omp parallel for schedule(static) num_threads(threads) if (rows * j->nk > SG_TINY)
     for (int64_t row = 0; row < rows; row++) {
-        const row_room *const r = &rooms[omp_get_thread_num()];
+        const row_workspace *const r = &workspaces[omp_get_thread_num()];
         mark_row(j, row, r);
         finish_row(j, row, r->bits);
     }
@@ -321,22 +321,22 @@ static sg_status selects(sg_stream *s, const sg_select_args *a)
     const int     threads = cpu->threads;
     select_job    j = {.a = a, .h = a->score.dim[0], .nq = a->score.dim[1], .nk = a->score.dim[2]};
     j.words = sg_div_up(j.nk, 64);
-    j.queries = sg_fixed_of(SG_BLOCK_Q, a->n, a->front, a->back, &a->q_alike, &a->theta, j.h);
+    j.queries = sg_fixed_of(SG_BLOCK_Q, a->n, a->text_prefix, a->text_suffix, &a->q_similarity, &a->theta, j.h);
     j.queries.ragged = a->ragged;
-    j.keys = sg_fixed_of(SG_BLOCK_K, a->m, a->front, a->back, &a->k_alike, &a->theta, j.h);
+    j.keys = sg_fixed_of(SG_BLOCK_K, a->m, a->text_prefix, a->text_suffix, &a->k_similarity, &a->theta, j.h);
     const int64_t rows = j.h * j.nq, mine = 64 * j.words * 2 + j.words + 32 * j.words; /* words of 8 bytes */
-    const int64_t room_words = sg_div_up((int64_t)sizeof(row_room), 8);
-    const int64_t all = threads * (mine + room_words) + j.h * j.words + rows + sg_div_up(rows, 2);
+    const int64_t workspace_words = sg_div_up((int64_t)sizeof(row_workspace), 8);
+    const int64_t all = threads * (mine + workspace_words) + j.h * j.words + rows + sg_div_up(rows, 2);
     uint64_t     *p = sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)all * sizeof *p);
     if (!p) return SG_E_MEMORY;
-    row_room *const rooms = (row_room *)p;
-    p += threads * room_words;
+    row_workspace *const workspaces = (row_workspace *)p;
+    p += threads * workspace_words;
     for (int t = 0; t < threads; t++, p += mine)
-        rooms[t] = (row_room){(int32_t *)(p + 129 * j.words), p + 128 * j.words, {p, p + 64 * j.words}};
+        workspaces[t] = (row_workspace){(int32_t *)(p + 129 * j.words), p + 128 * j.words, {p, p + 64 * j.words}};
     j.forced = p;
     j.share = (double *)(p + j.h * j.words);
     j.count = (int32_t *)(j.share + rows);
-    select_run(&j, rooms, threads);
+    select_run(&j, workspaces, threads);
     return SG_OK;
 }
 

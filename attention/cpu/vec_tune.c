@@ -7,16 +7,16 @@
 enum { TILE = SG_BLOCK_K, ROWS = SG_TUNE_ROWS, FOUR = 4, AT_ONCE = SG_LANES == 16 ? 4 : 2 };
 
 typedef struct work {
-    float  *logit; /* [nk, ROWS, TILE] */
-    float  *top;   /* [nk, ROWS] largest logit */
-    float  *mean;  /* [ceil(nk / 64), ROWS, TILE] logits of means */
-    float  *stage; /* [SG_TUNE_AMOUNTS, ROWS, wide + 1] numerators and denominators */
-    float  *tile;  /* [ROWS, TILE] weights */
-    float  *sum;   /* [ROWS, wide + 1] */
-    float  *other; /* likewise */
-    float  *exact; /* [ROWS, wide] */
-    float  *level; /* [nk]: which lambda leaves a block out; -1 where it is not kept */
-    float   most[ROWS];
+    float  *logit;    /* [nk, ROWS, TILE] */
+    float  *tile_max; /* [nk, ROWS] largest logit */
+    float  *mean;     /* [ceil(nk / 64), ROWS, TILE] logits of means */
+    float  *stage;    /* [SG_TUNE_AMOUNTS, ROWS, wide + 1] numerators and denominators */
+    float  *tile;     /* [ROWS, TILE] weights */
+    float  *sum;      /* [ROWS, wide + 1] */
+    float  *other;    /* likewise */
+    float  *exact;    /* [ROWS, wide] */
+    float  *level;    /* [nk]: which pv_threshold leaves a block out; -1 where it is not kept */
+    float   row_max[ROWS];
     int64_t nk, wide;
 } work;
 
@@ -31,7 +31,7 @@ static work work_over(const sg_tune_keys *k, float *at)
     w.sum = at, at += rows;
     w.other = at, at += rows;
     w.exact = at, at += ROWS * w.wide;
-    w.top = at, at += w.nk * ROWS;
+    w.tile_max = at, at += w.nk * ROWS;
     w.level = at;
     return w;
 }
@@ -52,7 +52,7 @@ static void tile_logits(float *restrict y, const float *restrict q, const float 
 }
 
 /* y [ROWS, wide] += p [ROWS, TILE] v [TILE, wide]. */
-static void add_product(float *restrict y, const float *restrict p, const float *restrict v, int64_t wide)
+static void add_outer_product(float *restrict y, const float *restrict p, const float *restrict v, int64_t wide)
 {
     for (int64_t c = 0; c < wide; c += AT_ONCE * SG_LANES)
         for (int r = 0; r < ROWS; r += FOUR) {
@@ -70,18 +70,18 @@ static void add_product(float *restrict y, const float *restrict p, const float 
 
 static void all_logits(work *w, const sg_tune_keys *k, const sg_tune_rows *r)
 {
-    for (int i = 0; i < ROWS; i++) w->most[i] = -INFINITY;
+    for (int i = 0; i < ROWS; i++) w->row_max[i] = -INFINITY;
     for (int64_t j = 0; j < w->nk; j++) {
         float *const  y = w->logit + j * ROWS * TILE;
         const int64_t keys = sg_min64(k->m - j * TILE, TILE);
         tile_logits(y, r->q, k->k + j * k->d * TILE, k->d);
         for (int i = 0; i < ROWS; i++) {
             for (int64_t t = keys; t < TILE; t++) y[i * TILE + t] = -INFINITY;
-            sg_lanes top = *(const sg_lanes *)(y + i * TILE);
+            sg_lanes tile_max = *(const sg_lanes *)(y + i * TILE);
             for (int t = SG_LANES; t < TILE; t += SG_LANES)
-                top = sg_lanes_max(top, *(const sg_lanes *)(y + i * TILE + t));
-            w->top[j * ROWS + i] = sg_lanes_top(top);
-            w->most[i] = fmaxf(w->most[i], w->top[j * ROWS + i]);
+                tile_max = sg_lanes_max(tile_max, *(const sg_lanes *)(y + i * TILE + t));
+            w->tile_max[j * ROWS + i] = sg_lanes_reduce_max(tile_max);
+            w->row_max[i] = fmaxf(w->row_max[i], w->tile_max[j * ROWS + i]);
         }
     }
     for (int64_t j = 0; r->bias && j < w->nk; j += TILE)
@@ -95,13 +95,13 @@ static void add_block(work *w, float *sum, const sg_tune_keys *k, int64_t j)
     for (int i = 0; i < ROWS; i++) {
         sg_lanes total = {0};
         for (int t = 0; t < TILE; t += SG_LANES) {
-            const sg_lanes p = sg_lanes_exp(*(const sg_lanes *)(x + i * TILE + t) - w->most[i]);
+            const sg_lanes p = sg_lanes_exp(*(const sg_lanes *)(x + i * TILE + t) - w->row_max[i]);
             *(sg_lanes *)(w->tile + i * TILE + t) = p;
             total += p;
         }
         sum[ROWS * w->wide + i] += sg_lanes_sum(total);
     }
-    add_product(sum, w->tile, k->v + j * TILE * w->wide, w->wide);
+    add_outer_product(sum, w->tile, k->v + j * TILE * w->wide, w->wide);
 }
 
 /* The mean of block j in its stead. */
@@ -110,7 +110,7 @@ static void add_mean(const work *w, float *restrict sum, const sg_tune_keys *k, 
     const float *const restrict x = w->mean + j / TILE * ROWS * TILE + j % TILE, *const restrict v =
                                                                                      k->mean_v + j * w->wide;
     for (int i = 0; i < ROWS; i++) {
-        const float p = expf(x[i * TILE] + bias - w->most[i]);
+        const float p = expf(x[i * TILE] + bias - w->row_max[i]);
         sum[ROWS * w->wide + i] += p;
         for (int64_t c = 0; c < w->wide; c++) sum[i * w->wide + c] += p * v[c];
     }
@@ -155,30 +155,30 @@ static void run_along(work *w, const sg_tune_keys *k, const sg_tune_rows *r)
     divide(w, w->exact, w->sum, w->other);
 }
 
-/* The level of each kept block: the first lambda that leaves it out. */
+/* The level of each kept block: the first pv_threshold that leaves it out. */
 static void find_levels(work *w, const sg_tune_rows *r)
 {
     float   before[ROWS];
     int32_t kept = r->count[r->filter];
     bool    first = true;
     for (int64_t j = 0; j < w->nk; j++) w->level[j] = -1;
-    for (int32_t i = 0; i < kept; i++) w->level[r->rank[i]] = SG_TUNE_LAMBDAS;
+    for (int32_t i = 0; i < kept; i++) w->level[r->rank[i]] = SG_TUNE_PV_THRESHOLDS;
     for (int i = 0; i < ROWS; i++) before[i] = -INFINITY;
     for (int64_t j = 0; j < w->nk; j++) {
         if (w->level[j] < 0) continue;
         float gap = INFINITY; /* of the row to which the block matters most */
         for (int i = 0; i < ROWS; i++) {
-            const float top = w->top[j * ROWS + i];
-            gap = fminf(gap, before[i] - top);
-            before[i] = fmaxf(before[i], top);
+            const float tile_max = w->tile_max[j * ROWS + i];
+            gap = fminf(gap, before[i] - tile_max);
+            before[i] = fmaxf(before[i], tile_max);
         }
-        for (int l = SG_TUNE_LAMBDAS - 1; !first && l >= 0 && gap * SG_LOG2E > r->lambda[l]; l--)
+        for (int l = SG_TUNE_PV_THRESHOLDS - 1; !first && l >= 0 && gap * SG_LOG2E > r->pv_threshold[l]; l--)
             w->level[j] = (float)l;
         first = false;
     }
 }
 
-/* sum holds the choice with its means: from the largest lambda down, what each leaves out is taken away. */
+/* sum holds the choice with its means: from the largest pv_threshold down, what each leaves out is taken away. */
 static void try_filter(sg_tune_loss *loss, work *w, const sg_tune_keys *k, const sg_tune_rows *r, float *sum)
 {
     const int64_t rows = ROWS * w->wide + ROWS;
@@ -186,7 +186,7 @@ static void try_filter(sg_tune_loss *loss, work *w, const sg_tune_keys *k, const
     double skipped = 0;
     find_levels(w, r);
     memset(none, 0, (size_t)rows * sizeof *none);
-    for (int l = 0; l < SG_TUNE_LAMBDAS; l++) {
+    for (int l = 0; l < SG_TUNE_PV_THRESHOLDS; l++) {
         memset(w->other, 0, (size_t)rows * sizeof *w->other);
         for (int64_t j = 0; j < w->nk; j++) {
             if (w->level[j] != (float)l) continue;

@@ -36,7 +36,7 @@ enum { SG_SUB = SG_FILTER_ROWS, SG_SUBS = SG_BLOCK_Q / SG_SUB, SG_CHUNK = 24, SG
 
 enum { SG_CHANNELS = 255 };  /* d at most: scores stay below 2^22 */
 #define SG_MAGIC 12582912.0f /* 1.5 2^23 */
-#define SG_RISE 32.0f
+#define SG_RESCALE_LAG 32.0f
 
 typedef struct vnni_job {
     sg_blocks_job s;
@@ -48,29 +48,29 @@ typedef struct vnni_job {
 
 /* What SG_SUB queries carry from tile to tile. */
 typedef struct sub_state {
-    _Alignas(64) float scale[SG_SUB]; /* of queries, to powers of two */
-    float base[SG_SUB], top[SG_SUB];  /* top: largest logit so far; -INFINITY: none */
-    float sum[SG_SUB], lost[SG_SUB];  /* of weights; of those that were left out */
+    _Alignas(64) float scale[SG_SUB];    /* of queries, to powers of two */
+    float base[SG_SUB], row_max[SG_SUB]; /* top: largest logit so far; -INFINITY: none */
+    float sum[SG_SUB], lost[SG_SUB];     /* of weights; of those that were left out */
 } sub_state;
 
-typedef struct vnni_room {
+typedef struct vnni_workspace {
     uint8_t   *q;     /* [SG_SUBS][dk / 4][SG_SUB][4] */
     float     *o;     /* [SG_SUBS][dv][SG_SUB] */
     int32_t   *score; /* [SG_BLOCK_K][SG_SUB] */
     uint8_t   *p;     /* [SG_BLOCK_K / 4][SG_SUB][4] */
     sub_state *state; /* [SG_SUBS] */
     float     *row;   /* [16, dv] */
-} vnni_room;
+} vnni_workspace;
 
-static int64_t room_bytes(const vnni_job *b)
+static int64_t workspace_bytes(const vnni_job *b)
 {
     const int64_t group = SG_SUB * (b->dk + 4 * b->dv) + (int64_t)sizeof(sub_state);
     return SG_SUBS * group + SG_BLOCK_K * SG_SUB * 5 + 16 * b->dv * 4;
 }
 
-static vnni_room room_at(const vnni_job *b, char *p)
+static vnni_workspace workspace_at(const vnni_job *b, char *p)
 {
-    vnni_room r = {.q = (uint8_t *)p};
+    vnni_workspace r = {.q = (uint8_t *)p};
     r.o = (float *)(p += SG_BLOCK_Q * b->dk);
     r.score = (int32_t *)(p += SG_BLOCK_Q * b->dv * 4);
     r.p = (uint8_t *)(p += SG_BLOCK_K * SG_SUB * 4);
@@ -131,18 +131,18 @@ static void pack_eights(int8_t *y, const int8_t *x, int64_t rows, int64_t d)
     }
 }
 
-static void pack_tile(const void *job, const void *room, int64_t head, int64_t tile)
+static void pack_tile(const void *job, const void *workspace, int64_t head, int64_t tile)
 {
     const vnni_job *const              b = job;
     const sg_attend_blocks_args *const a = b->s.a;
     const bool                         real = tile < b->s.nk;
-    const int64_t                      at = sg_blocks_place(&b->s, head) + tile, d = b->s.d;
+    const int64_t                      at = sg_blocks_ring_at(&b->s, head) + tile, d = b->s.d;
     const int64_t                      first = (real ? tile : tile - b->s.nk) * SG_BLOCK_K;
     const int64_t                      all = real ? b->s.m : b->s.nk, rows = sg_min64(SG_BLOCK_K, all - first);
     const int8_t *const                x = (const int8_t *)(real ? a->k : a->tail_k).data + (head * all + first) * d;
     const int8_t *const                y = (const int8_t *)(real ? a->v : a->tail_v).data + (head * all + first) * d;
     int8_t *const k = b->k + at * SG_BLOCK_K * b->dk, *const v = b->v + at * SG_BLOCK_K * b->dv;
-    (void)room;
+    (void)workspace;
     pack_keys(b, k, b->start + at * SG_BLOCK_K, x, rows);
     for (int64_t key = 0; key < SG_BLOCK_K; key += 4)
         pack_eights(v + key * 8, key < rows ? y + key * d : y, rows - key, d);
@@ -151,7 +151,7 @@ static void pack_tile(const void *job, const void *room, int64_t head, int64_t t
 }
 
 /* Queries from `row` on, and sums of nothing. */
-static void task_begin(const vnni_job *b, const vnni_room *w, int64_t head, int64_t row, int64_t rows)
+static void task_begin(const vnni_job *b, const vnni_workspace *w, int64_t head, int64_t row, int64_t rows)
 {
     const sg_attend_blocks_args *const a = b->s.a;
     const int8_t *const                q = (const int8_t *)a->q.data + (head * b->s.n + row) * b->s.d;
@@ -162,7 +162,7 @@ static void task_begin(const vnni_job *b, const vnni_room *w, int64_t head, int6
         const float      scale = i < rows ? ((const float *)a->q_scale.data)[at] * a->scale * SG_LOG2E : 0.0f;
         _mm512_store_ps(s->scale + l, _mm512_set1_ps(scale));
         _mm512_store_ps(s->base + l, _mm512_set1_ps(-INFINITY));
-        _mm512_store_ps(s->top + l, _mm512_set1_ps(-INFINITY));
+        _mm512_store_ps(s->row_max + l, _mm512_set1_ps(-INFINITY));
         _mm512_store_ps(s->sum + l, _mm512_setzero_ps());
         _mm512_store_ps(s->lost + l, _mm512_setzero_ps());
         for (int64_t e = 0; e < b->dk; e += 64) {
@@ -176,7 +176,7 @@ static void task_begin(const vnni_job *b, const vnni_room *w, int64_t head, int6
 }
 
 /* Outputs of 16 rows from i on, over their sums, with the values' scale and center, home; 0 where there is no sum. */
-static void finish(const vnni_job *b, const vnni_room *w, int64_t head, int64_t row, int64_t i, int64_t rows)
+static void finish(const vnni_job *b, const vnni_workspace *w, int64_t head, int64_t row, int64_t i, int64_t rows)
 {
     const sg_attend_blocks_args *const a = b->s.a;
     const int64_t                      d = b->s.d, at = head / b->s.serves * d;
@@ -208,7 +208,7 @@ static void finish(const vnni_job *b, const vnni_room *w, int64_t head, int64_t 
 }
 
 /* Outputs home; the share of its sum that each row left out. */
-static double task_end(const vnni_job *b, const vnni_room *w, int64_t head, int64_t row, int64_t rows)
+static double task_end(const vnni_job *b, const vnni_workspace *w, int64_t head, int64_t row, int64_t rows)
 {
     double share = 0;
     for (int64_t i = 0; i < rows; i += 16) finish(b, w, head, row, i, sg_min64(16, rows - i));
@@ -237,8 +237,8 @@ static inline __m512i four(const void *p)
 
 /* c[r][l] = start[r] + sum over i < depth of a[i][l] x[i][r], products of four, for 8 rows r and SG_SUB lanes l. The
  * sums are named one by one and the function is not inlined: else gcc 12 moves them about, at half the speed. */
-static __attribute__((noinline)) void product(const uint8_t *a, const int8_t *x, int64_t depth, const int32_t *start,
-                                              int32_t *c)
+static __attribute__((noinline)) void matmul(const uint8_t *a, const int8_t *x, int64_t depth, const int32_t *start,
+                                             int32_t *c)
 {
 #define SG_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define ROW(r) __m512i c##r##_0 = _mm512_set1_epi32(start[r]), c##r##_1 = c##r##_0;
@@ -272,16 +272,16 @@ static void scores(const uint8_t *q, const int8_t *k, const int32_t *start, int3
                    int64_t ahead, __m512 peak[SG_GROUPS][2])
 {
     for (int g = 0; g < SG_GROUPS; g++) {
-        __m512 top[2] = {_mm512_set1_ps(0.0f), _mm512_set1_ps(0.0f)}; /* below SG_MAGIC and any score */
+        __m512 row_max[2] = {_mm512_set1_ps(0.0f), _mm512_set1_ps(0.0f)}; /* below SG_MAGIC and any score */
         for (int half = 0; half < 2; half++, k += quads * 32, start += 8, score += 8 * SG_SUB) {
             ask(k, ahead, quads * 32);
-            product(q, k, quads, start, score);
+            matmul(q, k, quads, start, score);
             for (int r = 0; r < 8; r++)
                 for (int col = 0; col < 2; col++)
-                    top[col] = _mm512_max_ps(top[col], _mm512_load_ps(score + r * SG_SUB + col * 16));
+                    row_max[col] = _mm512_max_ps(row_max[col], _mm512_load_ps(score + r * SG_SUB + col * 16));
         }
-        peak[g][0] = top[0];
-        peak[g][1] = top[1];
+        peak[g][0] = row_max[0];
+        peak[g][1] = row_max[1];
     }
 }
 
@@ -342,7 +342,7 @@ static void outputs(const uint8_t *p, const int8_t *v, float *o, int64_t eights,
     _Alignas(64) int32_t sum[8 * SG_SUB];
     for (; eights > 0; eights--, o += 8 * SG_SUB, v += 8 * SG_BLOCK_K) {
         ask(v, ahead, 8 * SG_BLOCK_K);
-        product(p, v, SG_BLOCK_K / 4, zeros, sum);
+        matmul(p, v, SG_BLOCK_K / 4, zeros, sum);
         for (int i = 0; i < 8 * SG_SUB; i += 16) {
             const __m512 x = _mm512_cvtepi32_ps(_mm512_load_si512(sum + i));
             _mm512_store_ps(o + i, _mm512_fmadd_ps(x, by[i / 16 % 2], _mm512_load_ps(o + i)));
@@ -355,13 +355,13 @@ static void logits_of_peaks(tile_logits *l)
 {
     const __m512 magic = _mm512_set1_ps(SG_MAGIC);
     for (int col = 0; col < 2; col++) {
-        __m512 top[SG_GROUPS], best = _mm512_set1_ps(-INFINITY);
+        __m512 row_max[SG_GROUPS], best = _mm512_set1_ps(-INFINITY);
         for (int g = 0; g < SG_GROUPS; g++) {
-            top[g] = _mm512_mul_ps(_mm512_sub_ps(l->peak[g][col], magic), l->by[g][col]);
-            best = _mm512_max_ps(best, top[g]);
+            row_max[g] = _mm512_mul_ps(_mm512_sub_ps(l->peak[g][col], magic), l->by[g][col]);
+            best = _mm512_max_ps(best, row_max[g]);
         }
         l->best[col] = best;
-        for (int g = 0; g < SG_GROUPS; g++) l->add[g][col] = _mm512_sub_ps(top[g], best);
+        for (int g = 0; g < SG_GROUPS; g++) l->add[g][col] = _mm512_sub_ps(row_max[g], best);
     }
 }
 
@@ -400,9 +400,9 @@ static void logits_of_keys(tile_logits *l, const sg_blocks_tile *t, int32_t *sco
         }
     }
     for (int col = 0; col < 2; col++) {
-        __mmask16 bad = 0; /* a largest logit forgets what is NaN */
-        for (int g = 0; g < SG_GROUPS; g++) bad |= _mm512_cmp_ps_mask(l->by[g][col], none, _CMP_UNORD_Q);
-        logits_as_they_are(l, col, _mm512_mask_mov_ps(best[col], bad, _mm512_set1_ps(NAN)));
+        __mmask16 is_nan = 0; /* a largest logit forgets what is NaN */
+        for (int g = 0; g < SG_GROUPS; g++) is_nan |= _mm512_cmp_ps_mask(l->by[g][col], none, _CMP_UNORD_Q);
+        logits_as_they_are(l, col, _mm512_mask_mov_ps(best[col], is_nan, _mm512_set1_ps(NAN)));
     }
 }
 
@@ -411,7 +411,7 @@ static void logits_of_edge(tile_logits *l, const sg_blocks_tile *t, int32_t *sco
 {
     for (int col = 0; col < 2; col++) {
         __m512    best = _mm512_set1_ps(-INFINITY);
-        __mmask16 bad = 0;
+        __mmask16 is_nan = 0;
         for (int64_t key = 0; key < SG_BLOCK_K; key++) {
             const int64_t   late = t->index * SG_BLOCK_K + key - row - col * 16; /* lanes that come before it */
             const bool      some = (t->seen >> key & 1) && late < 16;
@@ -420,20 +420,20 @@ static void logits_of_edge(tile_logits *l, const sg_blocks_tile *t, int32_t *sco
             const __m512    x = _mm512_sub_ps(_mm512_load_ps(s), _mm512_set1_ps(SG_MAGIC));
             const __m512    y = _mm512_mul_ps(x, l->by[key / SG_BLOCK_SUB][col]);
             const __m512    z = _mm512_mask_mov_ps(_mm512_set1_ps(-INFINITY), lanes, y);
-            bad |= _mm512_cmp_ps_mask(z, z, _CMP_UNORD_Q);
+            is_nan |= _mm512_cmp_ps_mask(z, z, _CMP_UNORD_Q);
             best = _mm512_max_ps(best, z);
             _mm512_store_ps(s, z);
         }
-        logits_as_they_are(l, col, _mm512_mask_mov_ps(best, bad, _mm512_set1_ps(NAN)));
+        logits_as_they_are(l, col, _mm512_mask_mov_ps(best, is_nan, _mm512_set1_ps(NAN)));
     }
 }
 
 /* Whether a tile can hardly matter to any of the first `rows` of a group. */
-static bool left_out(const sub_state *s, const tile_logits *l, int64_t rows, float lambda)
+static bool left_out(const sub_state *s, const tile_logits *l, int64_t rows, float pv_threshold)
 {
     uint32_t out = 0;
     for (int col = 0; col < 2; col++) {
-        const __m512 under = _mm512_sub_ps(_mm512_load_ps(s->top + col * 16), _mm512_set1_ps(lambda));
+        const __m512 under = _mm512_sub_ps(_mm512_load_ps(s->row_max + col * 16), _mm512_set1_ps(pv_threshold));
         out |= (uint32_t)_mm512_cmp_ps_mask(l->best[col], under, _CMP_LT_OQ) << col * 16;
     }
     return (out | ~(uint32_t)sg_low_bits(rows)) == ~0u;
@@ -441,30 +441,30 @@ static bool left_out(const sub_state *s, const tile_logits *l, int64_t rows, flo
 
 /* Takes note of a tile's largest logits; with what its weights count, by. Bases that are too low rise, and what was
  * summed fades. */
-static void rise(const vnni_job *b, sub_state *s, float *o, const tile_logits *l, __m512 by[2])
+static void rescale_outputs(const vnni_job *b, sub_state *s, float *o, const tile_logits *l, __m512 by[2])
 {
     for (int col = 0; col < 2; col++) {
         const __m512    none = _mm512_set1_ps(-INFINITY), best = l->best[col], was = _mm512_load_ps(s->base + col * 16);
-        const __mmask16 up = _mm512_cmp_ps_mask(best, _mm512_add_ps(was, _mm512_set1_ps(SG_RISE)), _CMP_GT_OQ);
+        const __mmask16 up = _mm512_cmp_ps_mask(best, _mm512_add_ps(was, _mm512_set1_ps(SG_RESCALE_LAG)), _CMP_GT_OQ);
         const __mmask16 some = _mm512_cmp_ps_mask(best, none, _CMP_NEQ_UQ);
         const __m512    base = _mm512_mask_mov_ps(was, up, best);
         by[col] = _mm512_maskz_mov_ps(some, exp2_of(_mm512_sub_ps(best, base)));
         _mm512_store_ps(s->base + col * 16, base);
-        _mm512_store_ps(s->top + col * 16, _mm512_max_ps(_mm512_load_ps(s->top + col * 16), best));
+        _mm512_store_ps(s->row_max + col * 16, _mm512_max_ps(_mm512_load_ps(s->row_max + col * 16), best));
         if (!_mm512_mask_cmp_ps_mask(up, was, none, _CMP_NEQ_UQ)) continue; /* nothing was summed */
-        const __m512 fade = _mm512_mask_mov_ps(_mm512_set1_ps(1.0f), up, exp2_of(_mm512_sub_ps(was, base)));
+        const __m512 rescale = _mm512_mask_mov_ps(_mm512_set1_ps(1.0f), up, exp2_of(_mm512_sub_ps(was, base)));
         float *const sum = s->sum + col * 16, *const lost = s->lost + col * 16;
-        _mm512_store_ps(sum, _mm512_mul_ps(_mm512_load_ps(sum), fade));
-        _mm512_store_ps(lost, _mm512_mul_ps(_mm512_load_ps(lost), fade));
+        _mm512_store_ps(sum, _mm512_mul_ps(_mm512_load_ps(sum), rescale));
+        _mm512_store_ps(lost, _mm512_mul_ps(_mm512_load_ps(lost), rescale));
         for (float *y = o + col * 16; y < o + b->dv * SG_SUB; y += SG_SUB)
-            _mm512_store_ps(y, _mm512_mul_ps(_mm512_load_ps(y), fade));
+            _mm512_store_ps(y, _mm512_mul_ps(_mm512_load_ps(y), rescale));
     }
 }
 
-/* A tile enters group `sub` of a task, whose `rows` queries are those from `row` on. With lambda it may be left out;
- * whether it was. */
-static bool visit(const vnni_job *b, const vnni_room *w, const sg_blocks_tile *t, int64_t at, int64_t next, int64_t sub,
-                  int64_t row, int64_t rows, float lambda)
+/* A tile enters group `sub` of a task, whose `rows` queries are those from `row` on. With pv_threshold it may be left
+ * out; whether it was. */
+static bool visit(const vnni_job *b, const vnni_workspace *w, const sg_blocks_tile *t, int64_t at, int64_t next,
+                  int64_t sub, int64_t row, int64_t rows, float pv_threshold)
 {
     sub_state *const s = &w->state[sub];
     float *const     o = w->o + sub * b->dv * SG_SUB;
@@ -477,14 +477,14 @@ static bool visit(const vnni_job *b, const vnni_room *w, const sg_blocks_tile *t
     }
     scores(w->q + sub * b->dk * SG_SUB, b->k + at * SG_BLOCK_K * b->dk, b->start + at * SG_BLOCK_K, w->score, b->dk / 4,
            (next - at) * SG_BLOCK_K * b->dk, l.peak);
-    if (t->index < b->s.nk && sg_blocks_seen(t, row) == ~0ull)
+    if (t->index < b->s.nk && sg_blocks_visible(t, row) == ~0ull)
         logits_of_peaks(&l);
     else if (!t->edge)
         logits_of_keys(&l, t, w->score);
     else
         logits_of_edge(&l, t, w->score, row);
-    const bool out = left_out(s, &l, rows, lambda);
-    rise(b, s, o, &l, by);
+    const bool out = left_out(s, &l, rows, pv_threshold);
+    rescale_outputs(b, s, o, &l, by);
     weights(w->score, &l, w->p, sum, b->s.count != NULL); /* what is counted is not rounded to 8 bits */
     for (int col = 0; col < 2; col++) {
         float *const y = (out ? s->lost : s->sum) + col * 16;
@@ -497,37 +497,37 @@ static bool visit(const vnni_job *b, const vnni_room *w, const sg_blocks_tile *t
 /* ---- the entry ---- */
 
 /* Block i of queries of a head. */
-static void attend_task(const void *job, const void *room, int64_t head, int64_t i)
+static void attend_task(const void *job, const void *workspace, int64_t head, int64_t i)
 {
-    const vnni_job *const  b = job;
-    const vnni_room *const w = room;
-    const int64_t          row = i * SG_BLOCK_Q, rows = sg_min64(SG_BLOCK_Q, b->s.n - row);
-    const int64_t          from = sg_blocks_place(&b->s, head / b->s.serves);
-    const float            lambda = b->s.count ? ((const float *)b->s.a->lambda.data)[head] : INFINITY;
-    sg_blocks_walk         walk = sg_blocks_walk_of(&b->s, head, i);
-    sg_blocks_count        count = {0};
-    sg_blocks_tile         t[SG_CHUNK];
-    int64_t                tiles = SG_CHUNK;
+    const vnni_job *const       b = job;
+    const vnni_workspace *const w = workspace;
+    const int64_t               row = i * SG_BLOCK_Q, rows = sg_min64(SG_BLOCK_Q, b->s.n - row);
+    const int64_t               from = sg_blocks_ring_at(&b->s, head / b->s.serves);
+    const float                 pv_threshold = b->s.count ? ((const float *)b->s.a->pv_threshold.data)[head] : INFINITY;
+    sg_blocks_iterator          iterator = sg_blocks_iterator_of(&b->s, head, i);
+    sg_blocks_count             count = {0};
+    sg_blocks_tile              t[SG_CHUNK];
+    int64_t                     tiles = SG_CHUNK;
     task_begin(b, w, head, row, rows);
     for (bool first = true; tiles == SG_CHUNK; first = false) {
-        for (tiles = 0; tiles < SG_CHUNK && sg_blocks_next(&walk, &t[tiles]);) tiles++;
+        for (tiles = 0; tiles < SG_CHUNK && sg_blocks_next(&iterator, &t[tiles]);) tiles++;
         for (int64_t r = 0; r < rows; r += SG_SUB)
             for (int64_t j = 0; j < tiles; j++) {
                 const bool filters = (j > 0 || !first) && t[j].index < b->s.nk;
                 count.skips += visit(b, w, &t[j], from + t[j].index, from + t[(j + 1) % tiles].index, r / SG_SUB,
-                                     row + r, sg_min64(SG_SUB, rows - r), filters ? lambda : INFINITY);
+                                     row + r, sg_min64(SG_SUB, rows - r), filters ? pv_threshold : INFINITY);
             }
     }
     count.share = task_end(b, w, head, row, rows);
     if (b->s.count) b->s.count[head * b->s.nq + i] = count;
 }
 
-static void attend_heads(const vnni_job *b, int threads, char *rooms)
+static void attend_heads(const vnni_job *b, int threads, char *workspaces)
 {
 #pragma omp parallel num_threads(threads)
     {
-        const vnni_room mine = room_at(b, rooms + omp_get_thread_num() * room_bytes(b));
-        const unsigned  control = _mm_getcsr();
+        const vnni_workspace mine = workspace_at(b, workspaces + omp_get_thread_num() * workspace_bytes(b));
+        const unsigned       control = _mm_getcsr();
         _mm_setcsr(control | 0x8040); /* denormals are slow, and nothing beside the largest weight */
         sg_blocks_heads(b, &mine, b->s.nq, pack_tile, attend_task);
         _mm_setcsr(control);
@@ -542,16 +542,16 @@ static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
     vnni_job      b = {.s = sg_blocks_job_of(a)};
     b.dk = sg_div_up(b.s.d, 4) * 4;
     b.dv = sg_div_up(b.s.d, 8) * 8;
-    const int64_t keys = b.s.tiles * SG_BLOCK_K, rooms = cpu->threads * room_bytes(&b);
+    const int64_t keys = b.s.tiles * SG_BLOCK_K, workspaces = cpu->threads * workspace_bytes(&b);
     const int64_t head_bytes = keys * (b.dk + b.dv + 4) + b.s.tiles * SG_GROUPS * 4;
-    char *const   p = sg_blocks_scratch(&b.s, cpu, rooms, head_bytes);
+    char *const   p = sg_blocks_scratch(&b.s, cpu, workspaces, head_bytes);
     if (!p) return SG_E_MEMORY;
     b.k = (int8_t *)p;
     b.v = b.k + b.s.ring * keys * b.dk;
     b.start = (int32_t *)(b.v + b.s.ring * keys * b.dv);
     b.scale = (float *)(b.start + b.s.ring * keys);
-    attend_heads(&b, cpu->threads, p - rooms);
-    sg_blocks_tell(&b.s);
+    attend_heads(&b, cpu->threads, p - workspaces);
+    sg_blocks_sum_counts(&b.s);
     return SG_OK;
 }
 

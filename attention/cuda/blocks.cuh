@@ -1,13 +1,13 @@
-/* blocks.cuh - what the CUDA kernels of sparse attention share: which blocks are fixed and which in sight, as op.h says; and
- * what values as F8 take. */
+/* blocks.cuh - what the CUDA kernels of sparse attention share: which blocks are fixed and which visible, as op.h says;
+ * and what values as F8 take. */
 #ifndef SG_BLOCKS_CUH
 #define SG_BLOCKS_CUH
 
 #include "mma.cuh"
 
 struct sg_block_rules {
-    const float *q_alike, *k_alike, *theta; /* NULL, or [nq, h] [nk, hk] [h] */
-    int64_t      n, m, front, back;
+    const float *q_similarity, *k_similarity, *theta; /* NULL, or [nq, h] [nk, hk] [h] */
+    int64_t      n, m, text_prefix, text_suffix;
     int          h, hk;
     bool         ragged, causal;
 };
@@ -15,40 +15,41 @@ struct sg_block_rules {
 template <typename A> static inline sg_block_rules sg_block_rules_of(const A *a, int64_t h)
 {
     sg_block_rules r;
-    r.q_alike = (const float *)a->q_alike.data;
-    r.k_alike = (const float *)a->k_alike.data;
+    r.q_similarity = (const float *)a->q_similarity.data;
+    r.k_similarity = (const float *)a->k_similarity.data;
     r.theta = a->theta.rank ? (const float *)a->theta.data : NULL;
     r.n = a->n;
     r.m = a->m;
-    r.front = a->front;
-    r.back = a->back;
+    r.text_prefix = a->text_prefix;
+    r.text_suffix = a->text_suffix;
     r.h = (int)h;
-    r.hk = a->theta.rank ? (int)a->k_alike.dim[1] : 1;
+    r.hk = a->theta.rank ? (int)a->k_similarity.dim[1] : 1;
     r.ragged = a->ragged;
     r.causal = a->causal;
     return r;
 }
 
 /* Of `tokens`, block i holds text, or is not full and should be. */
-static __device__ __forceinline__ bool sg_block_edge(const sg_block_rules &r, int64_t i, int size, int64_t tokens,
-                                                     bool ragged)
+static __device__ __forceinline__ bool sg_block_text_or_ragged(const sg_block_rules &r, int64_t i, int size,
+                                                               int64_t tokens, bool ragged)
 {
     const int64_t end = ragged ? min((i + 1) * size, tokens) : (i + 1) * size;
-    return i * size < r.front || end > tokens - r.back;
+    return i * size < r.text_prefix || end > tokens - r.text_suffix;
 }
 
 static __device__ __forceinline__ bool sg_q_fixed(const sg_block_rules &r, int64_t g, int64_t i)
 {
-    return sg_block_edge(r, i, SG_BLOCK_Q, r.n, r.ragged) || (r.theta && !(r.q_alike[i * r.h + g] > r.theta[g]));
+    return sg_block_text_or_ragged(r, i, SG_BLOCK_Q, r.n, r.ragged) ||
+           (r.theta && !(r.q_similarity[i * r.h + g] > r.theta[g]));
 }
 
 static __device__ __forceinline__ bool sg_k_fixed(const sg_block_rules &r, int64_t g, int64_t j)
 {
-    return sg_block_edge(r, j, SG_BLOCK_K, r.m, false) ||
-           (r.theta && !(r.k_alike[j * r.hk + g / (r.h / r.hk)] > r.theta[g]));
+    return sg_block_text_or_ragged(r, j, SG_BLOCK_K, r.m, false) ||
+           (r.theta && !(r.k_similarity[j * r.hk + g / (r.h / r.hk)] > r.theta[g]));
 }
 
-static __device__ __forceinline__ bool sg_in_sight(const sg_block_rules &r, int64_t i, int64_t j)
+static __device__ __forceinline__ bool sg_is_visible(const sg_block_rules &r, int64_t i, int64_t j)
 {
     return !r.causal || j * SG_BLOCK_K < min((i + 1) * SG_BLOCK_Q, r.n);
 }

@@ -4,7 +4,7 @@
 
 enum { RUN = 32 }; /* tokens of a channel that a thread writes: a sector */
 
-struct turn_job {
+struct transpose_job {
     sg_view      x;
     const float *center, *scale;
     uint8_t     *y;
@@ -13,7 +13,7 @@ struct turn_job {
 };
 
 /* Lanes take neighbouring channels, so that reading is in order; each writes RUN tokens of its own. */
-static __global__ void __launch_bounds__(SG_THREADS) quantise_turned(turn_job j)
+static __global__ void __launch_bounds__(SG_THREADS) quantise_transposed(transpose_job j)
 {
     const int64_t first = (int64_t)blockIdx.x * RUN, g = blockIdx.y;
     for (int64_t e = threadIdx.x; e < j.d; e += blockDim.x) {
@@ -27,10 +27,10 @@ static __global__ void __launch_bounds__(SG_THREADS) quantise_turned(turn_job j)
             float v[4];
 #pragma unroll
             for (int l = 0; l < 4; l++) {
-                const int64_t t = first + i / 4 * 16 + i % 4 * 2 + l / 2 * 8 + l % 2; /* at sg_f8_place 4 i + l */
+                const int64_t t = first + i / 4 * 16 + i % 4 * 2 + l / 2 * 8 + l % 2; /* at sg_f8_position 4 i + l */
                 v[l] = t < j.n ? __fmul_rn(sg_get(j.x, (t * j.h + g) * j.d + e) - center, inverse) : 0.0f;
             }
-            four[i] = sg_four_f8(v[0], v[1], v[2], v[3]);
+            four[i] = sg_pack_f8x4(v[0], v[1], v[2], v[3]);
         }
         if (j.wide) {
 #pragma unroll
@@ -45,7 +45,7 @@ static __global__ void __launch_bounds__(SG_THREADS) quantise_turned(turn_job j)
 
 static sg_status quantise_f8(sg_stream *s, const sg_quantise_args *a)
 {
-    turn_job j;
+    transpose_job j;
     j.x = sg_view_of(a->x);
     j.center = a->center.rank ? (const float *)a->center.data : NULL;
     j.scale = (const float *)a->scale.data;
@@ -58,8 +58,8 @@ static sg_status quantise_f8(sg_stream *s, const sg_quantise_args *a)
     if (j.h > UINT16_MAX)
         return sg_fail(s, SG_E_UNSUPPORTED, "quantise: %lld heads; 65535 are the most", (long long)j.h);
     const dim3 grid((unsigned)(j.row / RUN), (unsigned)j.h);
-    quantise_turned<<<grid, (unsigned)sg_min64(sg_div_up(j.d, SG_WARP) * SG_WARP, SG_THREADS), 0,
-                      sg_cuda_of(s)->queue>>>(j);
+    quantise_transposed<<<grid, (unsigned)sg_min64(sg_div_up(j.d, SG_WARP) * SG_WARP, SG_THREADS), 0,
+                          sg_cuda_of(s)->queue>>>(j);
     return sg_cuda_launched(s, "quantise");
 }
 

@@ -7,15 +7,16 @@
  * counts the scores anew for the others, for want of registers: a warp holds 32 x DV sums and 32 x 64 scores.
  *
  * Weights become the left operand of the product with v where they are: see mma.cuh. They are rounded to BF16 for it; I8
- * values are exact in BF16. They are summed unrounded; but above 64 columns and without lambda, as rounded, by 8 more
- * products a tile, with ones: 1/16 more at DV 128, where it would be 1/8 at 64. Such sums start at 0 in each tile, so that
- * what tensor cores cut of them stays small. A row's weights are 2^(logit - base): its base follows its largest logit only
- * when that has risen by more than LAG (by anything, with lambda), so that o and its sum seldom have to fade.
+ * values are exact in BF16. They are summed unrounded; but above 64 columns and without pv_threshold, as rounded, by 8
+ * more products a tile, with ones: 1/16 more at DV 128, where it would be 1/8 at 64. Such sums start at 0 in each tile,
+ * so that what tensor cores cut of them stays small. A row's weights are 2^(logit - base): its base follows its largest
+ * logit only when that has risen by more than LAG (by anything, with pv_threshold), so that o and its sum are seldom
+ * rescaled.
  *
- * F8: weights are 2^(logit - base + RAISE), at most 448, and values stand as op.h's sg_f8_place says, so that weights are a
- * left operand where they are, too. Products of a tile go into sums of their own, as tensor cores may keep fewer bits of a
- * sum of F8 products than F32 has: 22 on Ada (SageAttention2++, arXiv:2505.21136). For 9.0 the compiler widens F8 to F16
- * and multiplies that, since Hopper's tensor cores take F8 by wgmma only.
+ * F8: weights are 2^(logit - base + RAISE), at most 448, and values stand as op.h's sg_f8_position says, so that
+ * weights are a left operand where they are, too. Products of a tile go into sums of their own, as tensor cores may
+ * keep fewer bits of a sum of F8 products than F32 has: 22 on Ada (SageAttention2++, arXiv:2505.21136). For 9.0 the
+ * compiler widens F8 to F16 and multiplies that, since Hopper's tensor cores take F8 by wgmma only.
  *
  * Shared memory: q I8 [128][DK + 16]; STAGES times k I8 [64][DK + 16], v BF16 [64][DV + 8] or F8 [DV][64 + 16], scales and
  * biases of a tile's keys. The 16 bytes keep ldmatrix free of bank conflicts.
@@ -47,10 +48,10 @@ template <int DV, bool F8> struct blocks_values {
 };
 
 template <int DV> struct blocks_values<DV, true> {
-    typedef uint8_t stage[DV][SG_BLOCK_K + 16]; /* turned: a channel's keys lie side by side */
+    typedef uint8_t stage[DV][SG_BLOCK_K + 16]; /* transposed: a channel's keys lie side by side */
 };
 
-template <int DK, int DV, bool F8, int STAGES> struct blocks_shared {
+template <int DK, int DV, bool F8, int STAGES> struct blocks_smem {
     int8_t   q[SG_BLOCK_Q][DK + 16];
     int8_t   k[STAGES][SG_BLOCK_K][DK + 16];
     typename blocks_values<DV, F8>::stage v[STAGES];
@@ -75,7 +76,7 @@ static __device__ __forceinline__ void load_bytes(const blocks_job &j, const int
         from += first * j.d + e;
 #pragma unroll
         for (int i = 0; i < ROWS / STEP; i++)
-            sg_copy_16(&to[first + i * STEP][e], from + i * STEP * j.d, first + i * STEP < rows);
+            sg_cp_async_16(&to[first + i * STEP][e], from + i * STEP * j.d, first + i * STEP < rows);
         return;
     }
 #pragma unroll 1
@@ -98,7 +99,7 @@ static __device__ __forceinline__ void load_values(const blocks_job &j, const bl
         const uint16_t *const from = (const uint16_t *)j.v + (token * j.hk + gk) * j.d + (column + e);
 #pragma unroll
         for (int i = 0; i < SG_BLOCK_K / STEP; i++)
-            sg_copy_16(&to[first + i * STEP][e], from + i * step, seen >> i * STEP & 1);
+            sg_cp_async_16(&to[first + i * STEP][e], from + i * step, seen >> i * STEP & 1);
         return;
     }
     const sg_dtype type = t.tail && j.v_type == SG_BF16 ? SG_F32 : j.v_type; /* of the tail F32, or I8 */
@@ -113,8 +114,8 @@ static __device__ __forceinline__ void load_values(const blocks_job &j, const bl
             for (int l = 0; l < width; l++) x[l] = ((const int8_t *)view.data)[at + l];
         else if (seen >> row & 1)
             sg_get_pack(view, at, width, view.wide, x);
-        *(uint4 *)&to[first + row][e] = make_uint4(sg_two_bf16(x[0], x[1]), sg_two_bf16(x[2], x[3]),
-                                                   sg_two_bf16(x[4], x[5]), sg_two_bf16(x[6], x[7]));
+        *(uint4 *)&to[first + row][e] = make_uint4(sg_pack_bf16x2(x[0], x[1]), sg_pack_bf16x2(x[2], x[3]),
+                                                   sg_pack_bf16x2(x[4], x[5]), sg_pack_bf16x2(x[6], x[7]));
     }
 }
 
@@ -130,7 +131,8 @@ static __device__ __forceinline__ void load_values(const blocks_job &j, const bl
                                 (int64_t)t.index * SG_BLOCK_K + part;
     if (j.wide_v) {
 #pragma unroll
-        for (int e = 0; e < DV; e += STEP) sg_copy_16(&to[first + e][part], from + e * row, column + first + e < j.d);
+        for (int e = 0; e < DV; e += STEP)
+            sg_cp_async_16(&to[first + e][part], from + e * row, column + first + e < j.d);
         return;
     }
 #pragma unroll 1
@@ -139,24 +141,24 @@ static __device__ __forceinline__ void load_values(const blocks_job &j, const bl
 }
 
 template <int DK, int DV, bool F8, int STAGES>
-static __device__ __forceinline__ void load_tile(const blocks_job &j, const blocks_walk &w, const blocks_tile &t,
-                                                 int column, blocks_shared<DK, DV, F8, STAGES> &room, int stage)
+static __device__ __forceinline__ void load_tile(const blocks_job &j, const blocks_iterator &w, const blocks_tile &t,
+                                                 int column, blocks_smem<DK, DV, F8, STAGES> &smem, int stage)
 {
     const int64_t       rows = t.tail ? j.nk : j.m, first = (int64_t)t.index * SG_BLOCK_K;
     const int8_t *const k = (t.tail ? j.tail_k : j.k) + (w.gk * rows + first) * j.d;
     const int           lane = threadIdx.x, part = lane - SG_BLOCK_K;
-    load_bytes<SG_BLOCK_K, DK>(j, k, (int)min(rows - first, (int64_t)SG_BLOCK_K), room.k[stage]);
-    load_values<DV>(j, t, w.gk, column, room.v[stage]);
+    load_bytes<SG_BLOCK_K, DK>(j, k, (int)min(rows - first, (int64_t)SG_BLOCK_K), smem.k[stage]);
+    load_values<DV>(j, t, w.gk, column, smem.v[stage]);
     if (part >= 0 && part < SG_BLOCK_K / SG_BLOCK_SUB) {
         const int64_t sub = (int64_t)t.index * (SG_BLOCK_K / SG_BLOCK_SUB) + part,
                       group = t.tail ? t.index : sub >> j.k_shift;
-        sg_copy_4(&room.scale[stage][part], (t.tail ? j.tail_k_scale : j.k_scale) + group * j.hk + w.gk,
-                  sub * SG_BLOCK_SUB < rows);
+        sg_cp_async_4(&smem.scale[stage][part], (t.tail ? j.tail_k_scale : j.k_scale) + group * j.hk + w.gk,
+                      sub * SG_BLOCK_SUB < rows);
     } else if (t.tail && j.tail_bias && part < 0) {
-        sg_copy_4(&room.bias[stage][lane], j.tail_bias + ((int64_t)w.g * j.nq + w.i) * j.nk + first + lane,
-                  first + lane < rows);
+        sg_cp_async_4(&smem.bias[stage][lane], j.tail_bias + ((int64_t)w.g * j.nq + w.i) * j.nk + first + lane,
+                      first + lane < rows);
     }
-    sg_copies_commit();
+    sg_cp_async_commit();
 }
 
 /* ---- computing ---- */
@@ -171,8 +173,8 @@ template <int DV> struct warp_state {
 
 /* s = q k^T, whole numbers as floats. */
 template <int DK, int DV, bool F8, int STAGES>
-static __device__ __forceinline__ void products(const blocks_shared<DK, DV, F8, STAGES> &room, int stage, int warp,
-                                                int lane, float (&s)[2][8][4])
+static __device__ __forceinline__ void qk_matmul(const blocks_smem<DK, DV, F8, STAGES> &smem, int stage, int warp,
+                                                 int lane, float (&s)[2][8][4])
 {
     int sum[2][8][4];
 #pragma unroll
@@ -181,14 +183,15 @@ static __device__ __forceinline__ void products(const blocks_shared<DK, DV, F8, 
     for (int e = 0; e < DK; e += 32) {
         uint32_t a[2][4], b[4];
 #pragma unroll
-        for (int f = 0; f < 2; f++) sg_load_4(a[f], &room.q[warp * WARP_ROWS + f * 16 + lane % 16][e + lane / 16 * 16]);
+        for (int f = 0; f < 2; f++)
+            sg_ldmatrix_x4(a[f], &smem.q[warp * WARP_ROWS + f * 16 + lane % 16][e + lane / 16 * 16]);
 #pragma unroll
         for (int c = 0; c < 8; c += 2) {
-            sg_load_4(b, &room.k[stage][c * 8 + lane / 16 * 8 + lane % 8][e + lane / 8 % 2 * 16]);
+            sg_ldmatrix_x4(b, &smem.k[stage][c * 8 + lane / 16 * 8 + lane % 8][e + lane / 8 % 2 * 16]);
 #pragma unroll
             for (int f = 0; f < 2; f++) {
-                sg_multiply_i8(sum[f][c], a[f], b[0], b[1]);
-                sg_multiply_i8(sum[f][c + 1], a[f], b[2], b[3]);
+                sg_mma_i8(sum[f][c], a[f], b[0], b[1]);
+                sg_mma_i8(sum[f][c + 1], a[f], b[2], b[3]);
             }
         }
     }
@@ -199,19 +202,19 @@ static __device__ __forceinline__ void products(const blocks_shared<DK, DV, F8, 
 
 /* What keys not all of which are seen, or that have biases, want: logits in s, and `unit` 1. */
 template <int DK, int DV, bool F8, int STAGES>
-static __device__ __forceinline__ void mask(const blocks_job &j, const blocks_shared<DK, DV, F8, STAGES> &room,
-                                            int stage, const blocks_walk &walk, const blocks_tile &t, int row, int lane,
+static __device__ __forceinline__ void mask(const blocks_job &j, const blocks_smem<DK, DV, F8, STAGES> &smem, int stage,
+                                            const blocks_iterator &iterator, const blocks_tile &t, int row, int lane,
                                             float (&unit)[2][4], float (&s)[2][8][4])
 {
     const uint64_t seen = t.seen >> lane % 4 * 2;
-    const int      key = t.edge ? t.index * SG_BLOCK_K + lane % 4 * 2 - walk.i * SG_BLOCK_Q : -SG_BLOCK_K;
+    const int      key = t.edge ? t.index * SG_BLOCK_K + lane % 4 * 2 - iterator.i * SG_BLOCK_Q : -SG_BLOCK_K;
 #pragma unroll
     for (int c = 0; c < 8; c++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float add = !t.tail        ? 0.0f
                               : !j.tail_bias ? LOG2_BLOCK
-                                             : room.bias[stage][c * 8 + lane % 4 * 2 + i % 2] * SG_LOG2_E;
+                                             : smem.bias[stage][c * 8 + lane % 4 * 2 + i % 2] * SG_LOG2_E;
             const bool  there = seen >> (c * 8 + i % 2) & 1;
 #pragma unroll
             for (int f = 0; f < 2; f++) {
@@ -225,75 +228,79 @@ static __device__ __forceinline__ void mask(const blocks_job &j, const blocks_sh
 }
 
 /* The largest logits of the warp's rows in this tile; NaN where one is. */
-static __device__ __forceinline__ void largest(const float (&s)[2][8][4], const float (&unit)[2][4], float (&most)[4])
+static __device__ __forceinline__ void find_row_max(const float (&s)[2][8][4], const float (&unit)[2][4],
+                                                    float (&row_max)[4])
 {
 #pragma unroll
     for (int r = 0; r < 4; r++) {
-        most[r] = -INFINITY;
+        row_max[r] = -INFINITY;
 #pragma unroll
         for (int g = 0; g < 4; g++) {
             const float *const x = &s[r / 2][2 * g][r % 2 * 2], *const y = &s[r / 2][2 * g + 1][r % 2 * 2];
-            most[r] = sg_most(most[r], unit[r / 2][g] * sg_most(sg_most(x[0], x[1]), sg_most(y[0], y[1])));
+            row_max[r] =
+                sg_max_nan(row_max[r], unit[r / 2][g] * sg_max_nan(sg_max_nan(x[0], x[1]), sg_max_nan(y[0], y[1])));
         }
-        for (int i = 2; i > 0; i /= 2) most[r] = sg_most(most[r], __shfl_xor_sync(~0u, most[r], i));
+        for (int i = 2; i > 0; i /= 2) row_max[r] = sg_max_nan(row_max[r], __shfl_xor_sync(~0u, row_max[r], i));
     }
 }
 
 /* Whether all 32 rows, of which `rows` are there, may leave out a kept block whose largest logits are most. */
-static __device__ __forceinline__ bool leaves(const float (&base)[4], const float (&most)[4], float lambda, int row,
-                                              int rows)
+static __device__ __forceinline__ bool may_leave_out(const float (&base)[4], const float (&row_max)[4],
+                                                     float pv_threshold, int row, int rows)
 {
     bool can = true;
 #pragma unroll
-    for (int r = 0; r < 4; r++) can = can && (row + 8 * r >= rows || (base[r] != LOWEST && base[r] - most[r] > lambda));
+    for (int r = 0; r < 4; r++)
+        can = can && (row + 8 * r >= rows || (base[r] != LOWEST && base[r] - row_max[r] > pv_threshold));
     return __all_sync(~0u, can);
 }
 
 /* Where a largest logit is more than `lag` above its base, bases rise to them all, and what is summed fades. */
 template <int DV>
-static __device__ __forceinline__ void rise(warp_state<DV> &w, const float (&most)[4], float lag, float (&left)[4])
+static __device__ __forceinline__ void rescale_outputs(warp_state<DV> &w, const float (&row_max)[4], float lag,
+                                                       float (&left)[4])
 {
     bool grows = false;
 #pragma unroll
-    for (int r = 0; r < 4; r++) grows = grows || !(most[r] <= w.base[r] + lag); /* also where it is NaN */
+    for (int r = 0; r < 4; r++) grows = grows || !(row_max[r] <= w.base[r] + lag); /* also where it is NaN */
     if (!__any_sync(~0u, grows)) return;
 #pragma unroll
     for (int r = 0; r < 4; r++) {
-        const float base = sg_most(w.base[r], most[r]), fade = sg_power_of_two(w.base[r] - base);
+        const float base = sg_max_nan(w.base[r], row_max[r]), rescale = sg_exp2(w.base[r] - base);
         w.base[r] = base;
-        w.sum[r] *= fade;
-        if (left[r] != 0.0f) left[r] *= fade; /* fade may be NaN */
+        w.sum[r] *= rescale;
+        if (left[r] != 0.0f) left[r] *= rescale; /* rescale may be NaN */
 #pragma unroll
-        for (int c = 0; c < DV / 4; c++) w.o[r / 2][c / 2][r % 2 * 2 + c % 2] *= fade;
+        for (int c = 0; c < DV / 4; c++) w.o[r / 2][c / 2][r % 2 * 2 + c % 2] *= rescale;
     }
 }
 
-/* Four weights 2^s as F8, and their sum added to `sum`: register q of eight of 32 keys, q % 4 as sg_multiply_f8 has a left
+/* Four weights 2^s as F8, and their sum added to `sum`: register q of eight of 32 keys, q % 4 as sg_mma_f8 has a left
  * operand. */
-static __device__ __forceinline__ uint32_t soften_f8(const float (&s)[2][8][4], int k, int q, float (&sum)[4])
+static __device__ __forceinline__ uint32_t softmax_weights_f8(const float (&s)[2][8][4], int k, int q, float (&sum)[4])
 {
     const int   f = q / 4, r = q % 2, c = 4 * k + q / 2 % 2 * 2;
-    const float x = sg_power_of_two(s[f][c][2 * r]), y = sg_power_of_two(s[f][c][2 * r + 1]),
-                z = sg_power_of_two(s[f][c + 1][2 * r]), w = sg_power_of_two(s[f][c + 1][2 * r + 1]);
+    const float x = sg_exp2(s[f][c][2 * r]), y = sg_exp2(s[f][c][2 * r + 1]), z = sg_exp2(s[f][c + 1][2 * r]),
+                w = sg_exp2(s[f][c + 1][2 * r + 1]);
     sum[2 * f + r] += (x + y) + (z + w);
-    return sg_four_f8(x, y, z, w);
+    return sg_pack_f8x4(x, y, z, w);
 }
 
 /* Two neighbouring weights 2^s as BF16: pair q of eight of 16 keys, q % 4 as mma.cuh has a left operand. ADD: their sum is
  * added to `sum`. */
 template <bool ADD = true>
-static __device__ __forceinline__ uint32_t soften(const float (&s)[2][8][4], int k, int q, float (&sum)[4])
+static __device__ __forceinline__ uint32_t softmax_weights(const float (&s)[2][8][4], int k, int q, float (&sum)[4])
 {
     const int   f = q / 4, r = q % 2, c = 2 * k + q / 2 % 2;
-    const float x = sg_power_of_two(s[f][c][2 * r]), y = sg_power_of_two(s[f][c][2 * r + 1]);
+    const float x = sg_exp2(s[f][c][2 * r]), y = sg_exp2(s[f][c][2 * r + 1]);
     if (ADD) sum[2 * f + r] += x + y;
-    return sg_two_bf16(x, y);
+    return sg_pack_bf16x2(x, y);
 }
 
 /* o += p v. p has the weights of the first 16 keys; those of the next come into being between the products of these.
  * ONES: their sums are a product with ones, so of weights as rounded. */
 template <bool ONES, int DK, int DV, int STAGES>
-static __device__ __forceinline__ void add_values(const blocks_shared<DK, DV, false, STAGES> &room, int stage, int lane,
+static __device__ __forceinline__ void add_values(const blocks_smem<DK, DV, false, STAGES> &smem, int stage, int lane,
                                                   const float (&s)[2][8][4], uint32_t (&p)[2][2][4], warp_state<DV> &w)
 {
     constexpr int STEPS = DV / 16, EACH = (8 + STEPS - 1) / STEPS;
@@ -301,19 +308,19 @@ static __device__ __forceinline__ void add_values(const blocks_shared<DK, DV, fa
 #pragma unroll
     for (int k = 0; k < 4; k++) {
 #pragma unroll
-        for (int f = 0; ONES && f < 2; f++) sg_multiply(sum[f], p[k % 2][f], TWO_ONES, TWO_ONES);
+        for (int f = 0; ONES && f < 2; f++) sg_mma_bf16(sum[f], p[k % 2][f], TWO_ONES, TWO_ONES);
 #pragma unroll
         for (int c = 0; c < STEPS; c++) {
             uint32_t b[4];
-            sg_load_4_turned(b, &room.v[stage][k * 16 + lane % 16][c * 16 + lane / 16 * 8]);
+            sg_ldmatrix_x4_trans(b, &smem.v[stage][k * 16 + lane % 16][c * 16 + lane / 16 * 8]);
 #pragma unroll
             for (int f = 0; f < 2; f++) {
-                sg_multiply(w.o[f][2 * c], p[k % 2][f], b[0], b[1]);
-                sg_multiply(w.o[f][2 * c + 1], p[k % 2][f], b[2], b[3]);
+                sg_mma_bf16(w.o[f][2 * c], p[k % 2][f], b[0], b[1]);
+                sg_mma_bf16(w.o[f][2 * c + 1], p[k % 2][f], b[2], b[3]);
             }
 #pragma unroll
             for (int q = c * EACH; k < 3 && q < min(8, c * EACH + EACH); q++)
-                p[1 - k % 2][q / 4][q % 4] = soften<!ONES>(s, k + 1, q, w.sum);
+                p[1 - k % 2][q / 4][q % 4] = softmax_weights<!ONES>(s, k + 1, q, w.sum);
         }
     }
 #pragma unroll
@@ -322,8 +329,8 @@ static __device__ __forceinline__ void add_values(const blocks_shared<DK, DV, fa
 
 /* The same of F8. */
 template <int DK, int DV, int STAGES>
-static __device__ __forceinline__ void add_values_f8(const blocks_shared<DK, DV, true, STAGES> &room, int stage,
-                                                     int lane, const uint32_t (&p)[2][2][4], warp_state<DV> &w)
+static __device__ __forceinline__ void add_values_f8(const blocks_smem<DK, DV, true, STAGES> &smem, int stage, int lane,
+                                                     const uint32_t (&p)[2][2][4], warp_state<DV> &w)
 {
 #pragma unroll
     for (int c = 0; c < DV / 8; c += 2) {
@@ -331,11 +338,11 @@ static __device__ __forceinline__ void add_values_f8(const blocks_shared<DK, DV,
 #pragma unroll
         for (int k = 0; k < 2; k++) {
             uint32_t b[4];
-            sg_load_4(b, &room.v[stage][c * 8 + lane / 16 * 8 + lane % 8][k * 32 + lane / 8 % 2 * 16]);
+            sg_ldmatrix_x4(b, &smem.v[stage][c * 8 + lane / 16 * 8 + lane % 8][k * 32 + lane / 8 % 2 * 16]);
 #pragma unroll
             for (int f = 0; f < 2; f++) {
-                sg_multiply_f8(sum[f][0], p[k][f], b[0], b[1]);
-                sg_multiply_f8(sum[f][1], p[k][f], b[2], b[3]);
+                sg_mma_f8(sum[f][0], p[k][f], b[0], b[1]);
+                sg_mma_f8(sum[f][1], p[k][f], b[2], b[3]);
             }
         }
 #pragma unroll
@@ -348,53 +355,53 @@ static __device__ __forceinline__ bool is_finite_bf16(uint32_t bits) { return (b
 /* o += what is not finite among the values that a row sees: for the others its weight of 0 would make NaN of it too, so
  * it then leaves the tile. */
 template <int DK, int DV, int STAGES>
-static __device__ __forceinline__ void add_wild(const blocks_shared<DK, DV, false, STAGES> &room, int stage,
-                                                const blocks_walk &walk, const blocks_tile &t, int row, int lane,
-                                                warp_state<DV> &w)
+static __device__ __forceinline__ void add_non_finite(const blocks_smem<DK, DV, false, STAGES> &smem, int stage,
+                                                      const blocks_iterator &iterator, const blocks_tile &t, int row,
+                                                      int lane, warp_state<DV> &w)
 {
 #pragma unroll 1
     for (int k = 0; k < SG_BLOCK_K; k++) {
-        const int key = t.index * SG_BLOCK_K + k - walk.i * SG_BLOCK_Q;
+        const int key = t.index * SG_BLOCK_K + k - iterator.i * SG_BLOCK_Q;
 #pragma unroll
         for (int c = 0; c < DV / 8; c++) {
-            const uint32_t two = *(const uint32_t *)&room.v[stage][k][c * 8 + lane % 4 * 2];
+            const uint32_t two = *(const uint32_t *)&smem.v[stage][k][c * 8 + lane % 4 * 2];
 #pragma unroll
             for (int i = 0; i < 2; i++)
 #pragma unroll
                 for (int f = 0; f < 4; f++)
                     if (!is_finite_bf16(two >> 16 * i) && key <= row + f * 8)
-                        w.o[f / 2][c][f % 2 * 2 + i] += sg_wide_bf16(two >> 16 * i & 0xffff);
+                        w.o[f / 2][c][f % 2 * 2 + i] += sg_bf16_to_float(two >> 16 * i & 0xffff);
         }
     }
 }
 
 /* Whether any value of the tile is not finite. TAME: makes those 0. */
 template <bool TAME, int DK, int DV, int STAGES>
-static __device__ bool is_wild(blocks_shared<DK, DV, false, STAGES> &room, int stage)
+static __device__ bool has_non_finite(blocks_smem<DK, DV, false, STAGES> &smem, int stage)
 {
-    bool wild = false;
+    bool non_finite = false;
 #pragma unroll 1
     for (int i = threadIdx.x; i < SG_BLOCK_K * DV; i += THREADS) {
-        uint16_t &v = room.v[stage][i / DV][i % DV];
+        uint16_t &v = smem.v[stage][i / DV][i % DV];
         if (is_finite_bf16(v)) continue;
-        wild = true;
+        non_finite = true;
         if (TAME) v = 0;
     }
-    return __syncthreads_or(wild);
+    return __syncthreads_or(non_finite);
 }
 
 /* ---- the end ---- */
 
 template <int DV>
-static __device__ __forceinline__ void store_rows(const blocks_job &j, const blocks_walk &walk, int row, int rows,
-                                                  int column, int lane, const warp_state<DV> &w)
+static __device__ __forceinline__ void store_rows(const blocks_job &j, const blocks_iterator &iterator, int row,
+                                                  int rows, int column, int lane, const warp_state<DV> &w)
 {
     const bool two = j.y.bf16 && j.y.wide && j.d % 2 == 0;
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         const int     to = row + 8 * r;
         const float   sum = w.sum[r], by = 1.0f / sum;
-        const int64_t at = (((int64_t)walk.i * SG_BLOCK_Q + to) * j.h + walk.g) * j.d;
+        const int64_t at = (((int64_t)iterator.i * SG_BLOCK_Q + to) * j.h + iterator.g) * j.d;
 #pragma unroll
         for (int c = 0; c < DV / 8 && to < rows; c++) {
             const int e = column + c * 8 + lane % 4 * 2;
@@ -402,49 +409,50 @@ static __device__ __forceinline__ void store_rows(const blocks_job &j, const blo
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 y[i] = w.o[r / 2][c][r % 2 * 2 + i] * by;
-                if (j.v_scale && e + i < j.d) y[i] *= j.v_scale[walk.gk * j.d + e + i];
-                if (j.v_center && e + i < j.d) y[i] += j.v_center[walk.gk * j.d + e + i];
+                if (j.v_scale && e + i < j.d) y[i] *= j.v_scale[iterator.gk * j.d + e + i];
+                if (j.v_center && e + i < j.d) y[i] += j.v_center[iterator.gk * j.d + e + i];
                 if (sum == 0.0f) y[i] = 0.0f;
                 if (!two && e + i < j.d) sg_put(j.y, at + e + i, y[i]);
             }
-            if (two && e < j.d) *(uint32_t *)((uint16_t *)j.y.data + at + e) = sg_two_bf16(y[0], y[1]);
+            if (two && e < j.d) *(uint32_t *)((uint16_t *)j.y.data + at + e) = sg_pack_bf16x2(y[0], y[1]);
         }
     }
 }
 
 /* What the warps left out, added up in one order. */
 template <int DK, int DV, bool F8, int STAGES>
-static __device__ void store_count(const blocks_job &j, blocks_shared<DK, DV, F8, STAGES> &room,
-                                   const blocks_walk &walk, const warp_state<DV> &w, int row, int rows, int warp, int lane)
+static __device__ void store_count(const blocks_job &j, blocks_smem<DK, DV, F8, STAGES> &smem,
+                                   const blocks_iterator &iterator, const warp_state<DV> &w, int row, int rows,
+                                   int warp, int lane)
 {
     float share = 0;
 #pragma unroll
     for (int r = 0; r < 4; r++) {
-        const float left = room.left[threadIdx.x][r];
+        const float left = smem.left[threadIdx.x][r];
         if (row + 8 * r < rows && left != 0.0f && lane % 4 == 0) share += left / (w.sum[r] + left);
     }
     share = sg_lanes_sum(share);
-    if (lane == 0) room.count[warp] = make_float2(warp * WARP_ROWS < rows ? w.skips : 0.0f, share);
+    if (lane == 0) smem.count[warp] = make_float2(warp * WARP_ROWS < rows ? w.skips : 0.0f, share);
     __syncthreads();
     if (threadIdx.x == 0)
-        j.count[walk.g * j.nq + walk.i] =
-            make_float2(room.count[0].x + room.count[1].x + room.count[2].x + room.count[3].x,
-                        room.count[0].y + room.count[1].y + room.count[2].y + room.count[3].y);
+        j.count[iterator.g * j.nq + iterator.i] =
+            make_float2(smem.count[0].x + smem.count[1].x + smem.count[2].x + smem.count[3].x,
+                        smem.count[0].y + smem.count[1].y + smem.count[2].y + smem.count[3].y);
 }
 
-/* ONES, as of add_values: there is no lambda, whose shares want sums of weights that are not rounded. */
+/* ONES, as of add_values: there is no pv_threshold, whose shares want sums of weights that are not rounded. */
 template <int DK, int DV, bool F8, bool ONES, int STAGES>
 static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_job j)
 {
     extern __shared__ __align__(16) unsigned char bytes[];
-    blocks_shared<DK, DV, F8, STAGES>                &room = *(blocks_shared<DK, DV, F8, STAGES> *)bytes;
+    blocks_smem<DK, DV, F8, STAGES>              &smem = *(blocks_smem<DK, DV, F8, STAGES> *)bytes;
     const int     warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP, row = warp * WARP_ROWS + lane / 4;
     const int     turn = blockIdx.y * j.nq + blockIdx.x, item = j.order ? j.order[turn] : turn, g = item / j.nq;
     const int64_t first = (int64_t)(item % j.nq) * SG_BLOCK_Q;
     const int     column = blockIdx.z * DV, rows = (int)min(j.n - first, (int64_t)SG_BLOCK_Q);
-    blocks_walk   walk = walk_of(j, g, item % j.nq);
+    blocks_iterator iterator = iterator_of(j, g, item % j.nq);
     blocks_tile   t, u;
-    float(&left)[4] = room.left[threadIdx.x];
+    float(&left)[4] = smem.left[threadIdx.x];
     warp_state<DV> w = {};
 #pragma unroll
     for (int f = 0; f < 2; f++) {
@@ -453,59 +461,61 @@ static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_jo
     }
 #pragma unroll
     for (int r = 0; r < 4; r++) w.base[r] = LOWEST, left[r] = 0;
-    load_bytes<SG_BLOCK_Q, DK>(j, j.q + (g * j.n + first) * j.d, rows, room.q);
-    bool more = next_tile(j, walk, t);
+    load_bytes<SG_BLOCK_Q, DK>(j, j.q + (g * j.n + first) * j.d, rows, smem.q);
+    bool more = next_tile(j, iterator, t);
     if (more)
-        load_tile(j, walk, t, column, room, 0);
+        load_tile(j, iterator, t, column, smem, 0);
     else
-        sg_copies_commit(); /* of q: a row that visits nothing waits for it, too, before it ends */
+        sg_cp_async_commit(); /* of q: a row that visits nothing waits for it, too, before it ends */
     for (int tile = 0; more; tile++, t = u) {
         const int stage = tile % STAGES;
-        float     s[2][8][4], unit[2][4], most[4];
+        float     s[2][8][4], unit[2][4], row_max[4];
         uint32_t  p[2][2][4];
-        sg_copies_wait();
+        sg_cp_async_wait();
         __syncthreads();
-        more = next_tile(j, walk, u);
-        if (STAGES > 1 && more) load_tile(j, walk, u, column, room, stage ^ 1);
-        products(room, stage, warp, lane, s);
+        more = next_tile(j, iterator, u);
+        if (STAGES > 1 && more) load_tile(j, iterator, u, column, smem, stage ^ 1);
+        qk_matmul(smem, stage, warp, lane, s);
 #pragma unroll
-        for (int at = 0; at < 8; at++) unit[at / 4][at % 4] = w.scale[at / 4] * room.scale[stage][at % 4];
-        if (t.tail || t.edge || t.seen != ~0ull || j.scale < 0) mask(j, room, stage, walk, t, row, lane, unit, s);
-        largest(s, unit, most);
-        const bool out = j.lambda && tile > 0 && !t.tail && leaves(w.base, most, j.lambda[g], row, rows);
-        if (!out) rise(w, most, j.lambda ? 0.0f : F8 ? F8_LAG : LAG, left);
+        for (int at = 0; at < 8; at++) unit[at / 4][at % 4] = w.scale[at / 4] * smem.scale[stage][at % 4];
+        if (t.tail || t.edge || t.seen != ~0ull || j.scale < 0) mask(j, smem, stage, iterator, t, row, lane, unit, s);
+        find_row_max(s, unit, row_max);
+        const bool out =
+            j.pv_threshold && tile > 0 && !t.tail && may_leave_out(w.base, row_max, j.pv_threshold[g], row, rows);
+        if (!out) rescale_outputs(w, row_max, j.pv_threshold ? 0.0f : F8 ? F8_LAG : LAG, left);
 #pragma unroll
         for (int at = 0; at < 64; at++)
             s[at / 32][at / 4 % 8][at % 4] =
                 fmaf(s[at / 32][at / 4 % 8][at % 4], unit[at / 32][at / 8 % 4],
                      (F8 ? F8_RAISE : 0.0f) - w.base[at / 32 * 2 + at / 2 % 2]);
-        for (int at = 0; out && at < 32; at++) soften(s, at / 8, at % 8, left);
+        for (int at = 0; out && at < 32; at++) softmax_weights(s, at / 8, at % 8, left);
         w.skips += out;
         if constexpr (F8) {
-            for (int q = 0; !out && q < 16; q++) p[q / 8][q / 4 % 2][q % 4] = soften_f8(s, q / 8, q % 8, w.sum);
-            if (!out) add_values_f8(room, stage, lane, p, w);
+            for (int q = 0; !out && q < 16; q++)
+                p[q / 8][q / 4 % 2][q % 4] = softmax_weights_f8(s, q / 8, q % 8, w.sum);
+            if (!out) add_values_f8(smem, stage, lane, p, w);
         } else {
-            for (int q = 0; !out && q < 8; q++) p[0][q / 4][q % 4] = soften<!ONES>(s, 0, q, w.sum);
-            if (t.edge && is_wild<false>(room, stage)) {
-                if (!out) add_wild(room, stage, walk, t, row, lane, w);
+            for (int q = 0; !out && q < 8; q++) p[0][q / 4][q % 4] = softmax_weights<!ONES>(s, 0, q, w.sum);
+            if (t.edge && has_non_finite<false>(smem, stage)) {
+                if (!out) add_non_finite(smem, stage, iterator, t, row, lane, w);
                 __syncthreads();
-                is_wild<true>(room, stage);
+                has_non_finite<true>(smem, stage);
             }
-            if (!out) add_values<ONES>(room, stage, lane, s, p, w);
+            if (!out) add_values<ONES>(smem, stage, lane, s, p, w);
         }
         if constexpr (STAGES == 1) {
             __syncthreads(); /* all are done with the one place there is */
-            if (more) load_tile(j, walk, u, column, room, 0);
+            if (more) load_tile(j, iterator, u, column, smem, 0);
         }
     }
-    sg_copies_wait();
+    sg_cp_async_wait();
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         if (!ONES) w.sum[r] = sg_lanes_sum<4>(w.sum[r]);
         left[r] = sg_lanes_sum<4>(left[r]);
     }
-    store_rows(j, walk, row, rows, column, lane, w);
-    if (j.count && blockIdx.z == 0) store_count(j, room, walk, w, row, rows, warp, lane);
+    store_rows(j, iterator, row, rows, column, lane, w);
+    if (j.count && blockIdx.z == 0) store_count(j, smem, iterator, w, row, rows, warp, lane);
 }
 
 /* ---- launchers ---- */
@@ -525,18 +535,18 @@ static __global__ void sum_counts(blocks_job j, float *skips)
 
 template <int DK, int DV, bool F8, int STAGES = 2> static sg_status launch(sg_stream *s, const blocks_job &j)
 {
-    const size_t bytes = sizeof(blocks_shared<DK, DV, F8, STAGES>);
+    const size_t bytes = sizeof(blocks_smem<DK, DV, F8, STAGES>);
     const dim3   grid((unsigned)j.nq, (unsigned)j.h, (unsigned)sg_div_up(j.d, DV));
-    const auto   kernel = j.lambda ? attend_blocks_mma<DK, DV, F8, false, STAGES>
-                                   : attend_blocks_mma<DK, DV, F8, !F8 && (DV > 64), STAGES>;
+    const auto   kernel = j.pv_threshold ? attend_blocks_mma<DK, DV, F8, false, STAGES>
+                                         : attend_blocks_mma<DK, DV, F8, !F8 && (DV > 64), STAGES>;
     /* 8.6, 8.9 and 12.0 have 99 KiB, of which two tiles of 256 channels and BF16 values take 106 */
-    if constexpr (STAGES == 2 && sizeof(blocks_shared<DK, DV, F8, 2>) > SG_CUDA_SHARED_LEAST)
-        if (bytes > sg_cuda_of(s)->shared_max) return launch<DK, DV, F8, 1>(s, j);
-    if (bytes > sg_cuda_of(s)->shared_max)
+    if constexpr (STAGES == 2 && sizeof(blocks_smem<DK, DV, F8, 2>) > SG_CUDA_SMEM_MIN)
+        if (bytes > sg_cuda_of(s)->smem_max) return launch<DK, DV, F8, 1>(s, j);
+    if (bytes > sg_cuda_of(s)->smem_max)
         return sg_fail(s, SG_E_UNSUPPORTED,
                        "attend_blocks: heads of %lld channels want %zu bytes of shared memory, of which "
                        "this GPU has %zu",
-                       (long long)j.d, bytes, sg_cuda_of(s)->shared_max);
+                       (long long)j.d, bytes, sg_cuda_of(s)->smem_max);
     SG_TRY(sg_cuda_check(
         s, "attend_blocks",
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
@@ -552,16 +562,16 @@ template <bool F8> static sg_status attend_blocks_as(sg_stream *s, const sg_atte
     if (j.d > 256)
         return sg_fail(s, SG_E_UNSUPPORTED, "attend_blocks: heads of %lld channels; 256 are the most", (long long)j.d);
     const size_t  rows = (size_t)j.h * (size_t)j.nq;
-    float2 *const room = (float2 *)sg_cuda_scratch(s, "attend_blocks", SG_CUDA_X,
-                                                   rows * (sizeof *j.count + 2 * sizeof *j.order));
-    if (!room) return s->status;
-    if (j.lambda) j.count = room;
-    SG_TRY(order_job(s, &j, (int *)(room + rows)));
+    float2 *const scratch =
+        (float2 *)sg_cuda_scratch(s, "attend_blocks", SG_CUDA_X, rows * (sizeof *j.count + 2 * sizeof *j.order));
+    if (!scratch) return s->status;
+    if (j.pv_threshold) j.count = scratch;
+    SG_TRY(order_job(s, &j, (int *)(scratch + rows)));
     SG_TRY(j.d <= 64    ? (launch<64, 64, F8>(s, j))
            : j.d <= 96  ? (launch<96, 96, F8>(s, j))
            : j.d <= 128 ? (launch<128, 128, F8>(s, j))
                         : (launch<256, 128, F8>(s, j)));
-    if (!j.lambda) return SG_OK;
+    if (!j.pv_threshold) return SG_OK;
     sum_counts<<<(unsigned)sg_div_up(j.h, SG_WARP), SG_WARP, 0, sg_cuda_of(s)->queue>>>(j, (float *)a->skips.data);
     return sg_cuda_launched(s, "attend_blocks");
 }

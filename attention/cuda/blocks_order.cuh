@@ -4,7 +4,7 @@
 #ifndef SG_BLOCKS_ORDER_CUH
 #define SG_BLOCKS_ORDER_CUH
 
-#include "blocks_walk.cuh"
+#include "blocks_iterator.cuh"
 
 /* count [h nq]: how many tiles row i of head g visits, at g nq + i. */
 static __global__ void __launch_bounds__(SG_THREADS) count_tiles(blocks_job j, int *count)
@@ -12,7 +12,7 @@ static __global__ void __launch_bounds__(SG_THREADS) count_tiles(blocks_job j, i
     const int row = blockIdx.x * SG_THREADS + threadIdx.x;
     int       tiles = 0;
     if (row >= j.h * j.nq) return;
-    const blocks_walk w = walk_of(j, row / j.nq, row % j.nq);
+    const blocks_iterator w = iterator_of(j, row / j.nq, row % j.nq);
     for (int word = 0; word < j.words; word++) {
         const uint64_t kept = kept_of(j, w, word);
         tiles += __popcll((long long)kept) + (j.tail_k && (~kept & whole_of(j, w, word)));
@@ -32,16 +32,16 @@ static __global__ void __launch_bounds__(SG_THREADS) order_rows(blocks_job j, in
     order[place] = row;
 }
 
-/* Gives j an order where rows may differ in what they visit; room: 2 h nq numbers. */
-static sg_status order_job(sg_stream *s, blocks_job *j, int *room)
+/* Gives j an order where rows may differ in what they visit; scratch: 2 h nq numbers. */
+static sg_status order_job(sg_stream *s, blocks_job *j, int *scratch)
 {
     const int64_t  rows = (int64_t)j->h * j->nq, at_once = 2 * (int64_t)sg_cuda_of(s)->processors;
     const int      groups = (int)sg_max64(1, sg_min64(j->h, rows / (2 * at_once)));
     const unsigned blocks = (unsigned)sg_div_up(rows, SG_THREADS);
     if (!j->keep && !j->causal) return SG_OK;
-    count_tiles<<<blocks, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(*j, room);
-    order_rows<<<blocks, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(*j, groups, room, room + rows);
-    j->order = room + rows;
+    count_tiles<<<blocks, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(*j, scratch);
+    order_rows<<<blocks, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(*j, groups, scratch, scratch + rows);
+    j->order = scratch + rows;
     return sg_cuda_launched(s, "attend_blocks");
 }
 

@@ -21,7 +21,7 @@ static __global__ void __launch_bounds__(SG_THREADS) ready_means(ready_job j)
     const int64_t step = (int64_t)gridDim.x * SG_THREADS;
     bool          nonfinite = false;
     for (int64_t i = (int64_t)blockIdx.x * SG_THREADS + threadIdx.x; i < j.numbers; i += step) {
-        const uint32_t x = sg_two_bf16(j.means[i], 0.0f);
+        const uint32_t x = sg_pack_bf16x2(j.means[i], 0.0f);
         nonfinite = nonfinite || (x & 0x7f80) == 0x7f80;
         j.tail_v[i] = (uint16_t)x;
     }
@@ -134,7 +134,7 @@ static box values_box(const void *data, const blocks_job &j, int64_t tokens, int
 template <int DK, bool F8> static sg_status launch(sg_stream *s, const hopper_job &p)
 {
     const sg_cuda *const c = sg_cuda_of(s);
-    const size_t         bytes = sizeof(hopper_shared<DK, F8>);
+    const size_t         bytes = sizeof(hopper_smem<DK, F8>);
     const auto           kernel = attend_blocks_wgmma<DK, F8>;
     const unsigned       blocks = (unsigned)sg_min64(c->processors, (int64_t)p.b.nq * p.b.h);
     SG_TRY(sg_cuda_check(s, "attend_blocks",
@@ -148,12 +148,11 @@ template <int DK, bool F8> static sg_status launch(sg_stream *s, const hopper_jo
 static bool serves(const sg_cuda *c, const sg_attend_blocks_args *a, const blocks_job &j)
 {
     const bool tail = j.tail_k != NULL;
-    return !j.lambda && !j.causal && j.scale >= 0 && j.n > 0 && j.m > 0 && j.d <= 128 &&
-           j.d % 16 == 0 && j.wide_k && j.wide_v && (uintptr_t)j.keep % 8 == 0 && (uintptr_t)j.y.data % 8 == 0 &&
-           ((uintptr_t)j.v_scale | (uintptr_t)j.v_center) % 8 == 0 &&
-           (!tail || a->tail_v.dtype == SG_F32) && j.v_type == SG_BF16 &&
-           (int64_t)j.nq * j.h <= INT32_MAX / 64 && j.m < INT32_MAX / 2 && j.n < INT32_MAX / 2 &&
-           c->shared_max >= 227 * 1024;
+    return !j.pv_threshold && !j.causal && j.scale >= 0 && j.n > 0 && j.m > 0 && j.d <= 128 && j.d % 16 == 0 &&
+           j.wide_k && j.wide_v && (uintptr_t)j.keep % 8 == 0 && (uintptr_t)j.y.data % 8 == 0 &&
+           ((uintptr_t)j.v_scale | (uintptr_t)j.v_center) % 8 == 0 && (!tail || a->tail_v.dtype == SG_F32) &&
+           j.v_type == SG_BF16 && (int64_t)j.nq * j.h <= INT32_MAX / 64 && j.m < INT32_MAX / 2 && j.n < INT32_MAX / 2 &&
+           c->smem_max >= 227 * 1024;
 }
 
 bool sg_cuda_attend_wgmma(sg_stream *s, const sg_attend_blocks_args *a, sg_status *status)

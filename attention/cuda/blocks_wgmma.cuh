@@ -1,7 +1,8 @@
 /* blocks_wgmma.cuh - attend_blocks for Hopper, compiled for 9.0a alone: both products by wgmma, tiles by bulk copies.
  *
  * Formula: op.h. Served: BF16 and F8 values, heads of up to 128 channels in sixteens (padded to 64 or 128 by the copies'
- * zeros), the tail with its biases, every group of scales; not lambda, causal, I8 or F32 values (blocks_wgmma.cu, serves).
+ * zeros), the tail with its biases, every group of scales; not pv_threshold, causal, I8 or F32 values (blocks_wgmma.cu,
+ * serves).
  *
  * A block of 384 threads stays on its processor and takes items one after the other from a counter: an item is a block of
  * SG_BLOCK_Q queries of one head. Items with many tiles begin first (blocks_wgmma.cu, ready_order). A step is a pair of
@@ -12,11 +13,11 @@
  * Tiles: q 128 x DK and k 128 x DK in I8, rows of DK bytes; v in F8 DK x 64, a row a channel, twice; in BF16 64 x 64, a row
  * a key, twice or four times. All swizzled by the row's length, which is why a tile begins at a multiple of 1024 bytes.
  * Products of a step: s = q k^T by DK / 32 of m64n128k32 in I8, then sums with v by 4 of m64n(DK + 8)k32 in F8, or 8 of
- * m64n(DK)k16 in BF16. Weights are left operands where they are: op.h's sg_f8_place has permuted F8 values for it. Behind
- * the channels of an F8 tile lie 8 rows of ones, whose sums are those of the weights as rounded. F8 products of a step go
- * into sums of their own, since the tensor cores cut sums of F8 products to fewer bits than F32 has.
+ * m64n(DK)k16 in BF16. Weights are left operands where they are: op.h's sg_f8_position has permuted F8 values for it.
+ * Behind the channels of an F8 tile lie 8 rows of ones, whose sums are those of the weights as rounded. F8 products of
+ * a step go into sums of their own, since the tensor cores cut sums of F8 products to fewer bits than F32 has.
  *
- * Shared memory: hopper_shared. Barriers, each with a parity that waits flip:
+ * Shared memory: hopper_smem. Barriers, each with a parity that waits flip:
  *   full[stage]    1 arrival with the bytes of its copies, and 64 of the warp that tells: 32 of its threads, 32 of their
  *                  copies of scales and biases. Waited for by all that compute.
  *   empty[stage]   an arrival of each of the 8 warps that compute, after the product with the stage's values.
@@ -56,13 +57,13 @@ template <int DK> struct hopper_rows {
     float o[DK / 2], base[2], sum[2];
 };
 
-static __device__ __forceinline__ int hopper_largest(const uint32_t (&s)[64], int r, int from)
+static __device__ __forceinline__ int hopper_tile_max(const uint32_t (&s)[64], int r, int from)
 {
-    int most = (int)s[from + 2 * r];
+    int row_max = (int)s[from + 2 * r];
 #pragma unroll
     for (int c = 0; c < 8; c++)
-        most = __vimax3_s32(most, (int)s[from + c * 4 + 2 * r], (int)s[from + c * 4 + 2 * r + 1]);
-    return most;
+        row_max = __vimax3_s32(row_max, (int)s[from + c * 4 + 2 * r], (int)s[from + c * 4 + 2 * r + 1]);
+    return row_max;
 }
 
 /* Products become logits, as floats. */
@@ -84,16 +85,16 @@ static __device__ __forceinline__ void hopper_logits(const blocks_job &j, const 
 }
 
 /* A step's products become x, floats whose `unit`-fold is a logit; the largest logits of the thread's rows. */
-static __device__ __forceinline__ void hopper_most(const blocks_job &j, const hopper_info &info, int lane, float scale,
-                                                   const uint32_t (&s)[64], float (&x)[64], float (&unit)[2],
-                                                   float (&most)[2])
+static __device__ __forceinline__ void hopper_row_max(const blocks_job &j, const hopper_info &info, int lane,
+                                                      float scale, const uint32_t (&s)[64], float (&x)[64],
+                                                      float (&unit)[2], float (&row_max)[2])
 {
     unit[0] = scale * info.scale[0][0];
     unit[1] = scale * info.scale[1][0];
     if (info.plain && unit[0] >= 0 && unit[1] >= 0) {
 #pragma unroll
         for (int r = 0; r < 2; r++)
-            most[r] = fmaxf(unit[0] * (float)hopper_largest(s, r, 0), unit[1] * (float)hopper_largest(s, r, 32));
+            row_max[r] = fmaxf(unit[0] * (float)hopper_tile_max(s, r, 0), unit[1] * (float)hopper_tile_max(s, r, 32));
 #pragma unroll
         for (int i = 0; i < 64; i++) x[i] = (float)(int)s[i];
     } else {
@@ -101,29 +102,29 @@ static __device__ __forceinline__ void hopper_most(const blocks_job &j, const ho
         unit[0] = unit[1] = 1.0f;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            most[r] = -INFINITY;
+            row_max[r] = -INFINITY;
 #pragma unroll
-            for (int c = 0; c < 32; c++) most[r] = sg_most(most[r], x[c / 2 * 4 + 2 * r + c % 2]);
+            for (int c = 0; c < 32; c++) row_max[r] = sg_max_nan(row_max[r], x[c / 2 * 4 + 2 * r + c % 2]);
         }
     }
 #pragma unroll
     for (int r = 0; r < 2; r++)
-        for (int i = 2; i > 0; i /= 2) most[r] = sg_most(most[r], __shfl_xor_sync(~0u, most[r], i));
+        for (int i = 2; i > 0; i /= 2) row_max[r] = sg_max_nan(row_max[r], __shfl_xor_sync(~0u, row_max[r], i));
 }
 
 /* Bases follow the largest logits where one of the warp's has risen by more than the lag; what is summed follows, and by is
  * what that is multiplied by. */
 template <bool F8, int DK>
-static __device__ __forceinline__ void hopper_rise(hopper_rows<DK> &w, const float (&most)[2], float (&by)[2])
+static __device__ __forceinline__ void hopper_rescale(hopper_rows<DK> &w, const float (&row_max)[2], float (&by)[2])
 {
     const float lag = F8 ? F8_LAG : LAG;
     by[0] = by[1] = 1.0f;
-    if (!__any_sync(~0u, !(most[0] <= w.base[0] + lag) || !(most[1] <= w.base[1] + lag)))
+    if (!__any_sync(~0u, !(row_max[0] <= w.base[0] + lag) || !(row_max[1] <= w.base[1] + lag)))
         return; /* also where it is NaN */
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        const float base = sg_most(w.base[r], most[r]);
-        by[r] = sg_power_of_two(w.base[r] - base);
+        const float base = sg_max_nan(w.base[r], row_max[r]);
+        by[r] = sg_exp2(w.base[r] - base);
         w.base[r] = base;
         w.sum[r] *= by[r];
 #pragma unroll
@@ -132,9 +133,9 @@ static __device__ __forceinline__ void hopper_rise(hopper_rows<DK> &w, const flo
 }
 
 /* Weights of a step's rows as left operands; on the way what the last product with values gave is added to o. */
-template <int DK, bool F8, int ROOM>
+template <int DK, bool F8, int SUMS>
 static __device__ __forceinline__ void hopper_weights(const float (&unit)[2], const float (&by)[2],
-                                                      const float (&s)[64], const float (&part)[ROOM],
+                                                      const float (&s)[64], const float (&part)[SUMS],
                                                       uint32_t (&p)[F8 ? 16 : 32], hopper_rows<DK> &w)
 {
     const float less[2] = {(F8 ? F8_RAISE : 0.0f) - w.base[0], (F8 ? F8_RAISE : 0.0f) - w.base[1]};
@@ -145,8 +146,7 @@ static __device__ __forceinline__ void hopper_weights(const float (&unit)[2], co
         for (int r = 0; r < 2; r++) {
             float x[4];
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                x[i] = sg_power_of_two(fmaf(s[(c + i / 2) * 4 + 2 * r + i % 2], unit[c / 8], less[r]));
+            for (int i = 0; i < 4; i++) x[i] = sg_exp2(fmaf(s[(c + i / 2) * 4 + 2 * r + i % 2], unit[c / 8], less[r]));
             if (F8) {
 #pragma unroll
                 for (int i = 0; i < DK / 32; i++) {
@@ -156,10 +156,10 @@ static __device__ __forceinline__ void hopper_weights(const float (&unit)[2], co
             }
             if (!F8) sum[r][c / 2 % 2] += (x[0] + x[1]) + (x[2] + x[3]);
             if (F8) {
-                p[c / 4 * 4 + c / 2 % 2 * 2 + r] = sg_four_f8(x[0], x[1], x[2], x[3]);
+                p[c / 4 * 4 + c / 2 % 2 * 2 + r] = sg_pack_f8x4(x[0], x[1], x[2], x[3]);
             } else {
-                p[c * 2 + r] = sg_two_bf16(x[0], x[1]);
-                p[c * 2 + 2 + r] = sg_two_bf16(x[2], x[3]);
+                p[c * 2 + r] = sg_pack_bf16x2(x[0], x[1]);
+                p[c * 2 + 2 + r] = sg_pack_bf16x2(x[2], x[3]);
             }
         }
 #pragma unroll
@@ -172,14 +172,14 @@ static __device__ __forceinline__ void hopper_weights(const float (&unit)[2], co
 }
 
 /* What descriptors hold beside addresses, and those of the first tiles. */
-template <int DK, bool F8> struct hopper_places {
+template <int DK, bool F8> struct hopper_operands {
     uint64_t   q, k, v;
-    __device__ __forceinline__ explicit hopper_places(hopper_shared<DK, F8> &room, int group)
+    __device__ __forceinline__ explicit hopper_operands(hopper_smem<DK, F8> &smem, int group)
     {
-        q = sg_operand<DK>(room.q[0] + group * 64 * DK, 16, 8 * DK);
-        k = sg_operand<DK>(room.k[0][0], 16, 8 * DK);
-        v = F8 ? sg_operand<64>(room.v[0][0], 16, 8 * SG_BLOCK_K)
-               : sg_operand<128>(room.v[0][0], SG_BLOCK_K * 128, 1024);
+        q = sg_wgmma_descriptor<DK>(smem.q[0] + group * 64 * DK, 16, 8 * DK);
+        k = sg_wgmma_descriptor<DK>(smem.k[0][0], 16, 8 * DK);
+        v = F8 ? sg_wgmma_descriptor<64>(smem.v[0][0], 16, 8 * SG_BLOCK_K)
+               : sg_wgmma_descriptor<128>(smem.v[0][0], SG_BLOCK_K * 128, 1024);
     }
 };
 
@@ -189,7 +189,7 @@ static __device__ __forceinline__ uint64_t hopper_at(uint64_t place, int bytes)
     return place + (uint64_t)(bytes >> 4);
 }
 
-template <int DK> static __device__ __forceinline__ void hopper_products(uint64_t q, uint64_t k, uint32_t (&s)[64])
+template <int DK> static __device__ __forceinline__ void hopper_qk_matmul(uint64_t q, uint64_t k, uint32_t (&s)[64])
 {
 #pragma unroll
     for (int e = 0; e < DK; e += 32) sg_wgmma_i8(s, hopper_at(q, e), hopper_at(k, e), e > 0);
@@ -197,8 +197,9 @@ template <int DK> static __device__ __forceinline__ void hopper_products(uint64_
 }
 
 /* sum = p v of F8, o += p v of BF16 */
-template <int DK, bool F8, int ROOM>
-static __device__ __forceinline__ void hopper_values(const uint32_t (&p)[F8 ? 16 : 32], uint64_t v, float (&sum)[ROOM])
+template <int DK, bool F8, int SUMS>
+static __device__ __forceinline__ void hopper_pv_matmul(const uint32_t (&p)[F8 ? 16 : 32], uint64_t v,
+                                                        float (&sum)[SUMS])
 {
     constexpr int TILE = hopper_shape<DK, F8>::V_BYTES;
     if constexpr (F8) {
@@ -231,7 +232,7 @@ static __device__ __forceinline__ void hopper_store(const blocks_job &j, const h
                         y = w.o[c * 4 + 2 * r + 1] * by[r] * scale.y + center.y;
             if (to + 8 * r >= j.n) continue;
             if (j.y.bf16)
-                *(uint32_t *)((uint16_t *)j.y.data + at) = sg_two_bf16(x, y);
+                *(uint32_t *)((uint16_t *)j.y.data + at) = sg_pack_bf16x2(x, y);
             else
                 *(float2 *)((float *)j.y.data + at) = make_float2(x, y);
         }
@@ -239,19 +240,19 @@ static __device__ __forceinline__ void hopper_store(const blocks_job &j, const h
 }
 
 template <int DK, bool F8>
-static __device__ __forceinline__ void hopper_consume(const hopper_job &p, hopper_shared<DK, F8> &room, int group)
+static __device__ __forceinline__ void hopper_compute_loop(const hopper_job &p, hopper_smem<DK, F8> &smem, int group)
 {
     typedef hopper_shape<DK, F8> shape;
-    constexpr int STAGES = shape::STAGES, ROOM = F8 ? DK / 2 + 4 : 1; /* of F8: sums of weights behind the channels */
-    const hopper_places<DK, F8> places(room, group);
-    const blocks_job           &j = p.b;
+    constexpr int STAGES = shape::STAGES, SUMS = F8 ? DK / 2 + 4 : 1; /* of F8: sums of weights behind the channels */
+    const hopper_operands<DK, F8> operands(smem, group);
+    const blocks_job             &j = p.b;
     const int       lane = threadIdx.x % SG_WARP, row = group * 64 + threadIdx.x % 128 / SG_WARP * 16 + lane / 4;
     int             stage = 0, seat = 0; /* of the queries */
     uint32_t        phase = 0, q_phase = 0;
     hopper_item     item = {}, next;
     hopper_rows<DK> w;
     uint32_t        s[64], weights[F8 ? 16 : 32];
-    float           part[ROOM], x[64], scale, unit[2], most[2], by[2];
+    float           part[SUMS], x[64], scale, unit[2], row_max[2], by[2];
 
     const auto begin = [&]() {
         w.base[0] = w.base[1] = LOWEST;
@@ -260,7 +261,7 @@ static __device__ __forceinline__ void hopper_consume(const hopper_job &p, hoppe
         for (int i = 0; i < DK / 2; i++) w.o[i] = 0;
         if (F8) {
 #pragma unroll
-            for (int i = 0; i < ROOM; i++) part[i] = 0;
+            for (int i = 0; i < SUMS; i++) part[i] = 0;
         }
     };
     const auto scale_of = [&](const hopper_item &of) {
@@ -268,8 +269,8 @@ static __device__ __forceinline__ void hopper_consume(const hopper_job &p, hoppe
         return at < j.n ? j.scale * j.q_scale[at / j.q_group * j.h + of.g] : 0.0f;
     };
     const auto take = [&](int from, uint32_t parity) { /* a block of queries */
-                                                       sg_barrier_wait(&room.q_full[from], parity);
-                                                       return room.item[from];
+                                                       sg_mbarrier_wait(&smem.q_full[from], parity);
+                                                       return smem.item[from];
     };
 
     item = take(0, 0);
@@ -277,13 +278,13 @@ static __device__ __forceinline__ void hopper_consume(const hopper_job &p, hoppe
     int left = item.steps;
     begin();
     scale = scale_of(item);
-    sg_barrier_wait(&room.full[0], 0);
+    sg_mbarrier_wait(&smem.full[0], 0);
     sg_wgmma_fence();
-    hopper_products<DK>(places.q, places.k, s);
+    hopper_qk_matmul<DK>(operands.q, operands.k, s);
     sg_wgmma_wait<0>();
-    sg_settle(s);
-    hopper_most(j, room.info[0], lane, scale, s, x, unit, most);
-    hopper_rise<F8>(w, most, by);
+    sg_wgmma_pin_registers(s);
+    hopper_row_max(j, smem.info[0], lane, scale, s, x, unit, row_max);
+    hopper_rescale<F8>(w, row_max, by);
     hopper_weights<DK, F8>(unit, by, x, part, weights, w);
     for (;;) {
         const bool last = --left == 0;
@@ -296,28 +297,28 @@ static __device__ __forceinline__ void hopper_consume(const hopper_job &p, hoppe
             next = take(then_seat, then_seat ? q_phase : q_phase ^ 1);
             if (next.steps > 0) scale = scale_of(next);
         }
-        if (next.steps > 0) sg_barrier_wait(&room.full[then], then_phase);
-        sg_settle(weights);
+        if (next.steps > 0) sg_mbarrier_wait(&smem.full[then], then_phase);
+        sg_wgmma_pin_registers(weights);
         sg_wgmma_fence();
-        if constexpr (!F8) sg_settle(w.o);
-        hopper_products<DK>(hopper_at(places.q, then_seat * SG_BLOCK_Q * DK),
-                            hopper_at(places.k, then * PAIR * shape::K_BYTES), s);
+        if constexpr (!F8) sg_wgmma_pin_registers(w.o);
+        hopper_qk_matmul<DK>(hopper_at(operands.q, then_seat * SG_BLOCK_Q * DK),
+                             hopper_at(operands.k, then * PAIR * shape::K_BYTES), s);
         if constexpr (F8)
-            hopper_values<DK, F8>(weights, hopper_at(places.v, stage * PAIR * shape::V_BYTES), part);
+            hopper_pv_matmul<DK, F8>(weights, hopper_at(operands.v, stage * PAIR * shape::V_BYTES), part);
         else
-            hopper_values<DK, F8>(weights, hopper_at(places.v, stage * PAIR * shape::V_BYTES), w.o);
+            hopper_pv_matmul<DK, F8>(weights, hopper_at(operands.v, stage * PAIR * shape::V_BYTES), w.o);
         sg_wgmma_wait<1>();
-        sg_settle(s);
-        hopper_most(j, room.info[then], lane, scale, s, x, unit, most);
+        sg_wgmma_pin_registers(s);
+        hopper_row_max(j, smem.info[then], lane, scale, s, x, unit, row_max);
         sg_wgmma_wait<0>();
         if constexpr (F8)
-            sg_settle(part);
+            sg_wgmma_pin_registers(part);
         else
-            sg_settle(w.o);
+            sg_wgmma_pin_registers(w.o);
         __syncwarp();
-        if (lane == 0) sg_barrier_arrive(&room.empty[stage]);
+        if (lane == 0) sg_mbarrier_arrive(&smem.empty[stage]);
         if (last) {
-            if (lane == 0) sg_barrier_arrive(&room.q_empty[seat]);
+            if (lane == 0) sg_mbarrier_arrive(&smem.q_empty[seat]);
             if constexpr (F8) {
 #pragma unroll
                 for (int i = 0; i < DK / 2; i++) w.o[i] += part[i];
@@ -335,7 +336,7 @@ static __device__ __forceinline__ void hopper_consume(const hopper_job &p, hoppe
             seat = then_seat;
             begin();
         }
-        hopper_rise<F8>(w, most, by);
+        hopper_rescale<F8>(w, row_max, by);
         hopper_weights<DK, F8>(unit, by, x, part, weights, w);
         stage = then;
         phase = then_phase;
@@ -346,36 +347,36 @@ template <int DK, bool F8>
 static __global__ void __launch_bounds__(HOPPER_THREADS, 1) attend_blocks_wgmma(const __grid_constant__ hopper_job p)
 {
     extern __shared__ __align__(1024) unsigned char bytes[];
-    typedef hopper_shared<DK, F8>                   shared;
+    typedef hopper_smem<DK, F8>                     shared;
     typedef hopper_shape<DK, F8>                    shape;
-    shared                                         &room = *(shared *)bytes;
-    if (sg_shared_address(bytes) % 1024) __trap();
+    shared                                         &smem = *(shared *)bytes;
+    if (sg_smem_address(bytes) % 1024) __trap();
     const int group = threadIdx.x / 128;
     if (threadIdx.x == 0) {
         for (int i = 0; i < shape::STAGES; i++) {
-            sg_barrier_init(&room.full[i], 1 + 2 * SG_WARP);
-            sg_barrier_init(&room.empty[i], CONSUMERS);
+            sg_mbarrier_init(&smem.full[i], 1 + 2 * SG_WARP);
+            sg_mbarrier_init(&smem.empty[i], CONSUMERS);
         }
         for (int i = 0; i < 2; i++) {
-            sg_barrier_init(&room.q_full[i], 1);
-            sg_barrier_init(&room.q_empty[i], CONSUMERS);
+            sg_mbarrier_init(&smem.q_full[i], 1);
+            sg_mbarrier_init(&smem.q_empty[i], CONSUMERS);
         }
     }
-    for (int i = threadIdx.x; i < (int)sizeof room.v / 16; i += HOPPER_THREADS) /* finite until values come */
-        ((uint4 *)room.v)[i] = make_uint4(0, 0, 0, 0);
+    for (int i = threadIdx.x; i < (int)sizeof smem.v / 16; i += HOPPER_THREADS) /* finite until values come */
+        ((uint4 *)smem.v)[i] = make_uint4(0, 0, 0, 0);
     __syncthreads();
     if (F8) /* rows of ones after each tile's channels; of equal numbers, so no swizzle matters */
         for (int i = threadIdx.x; i < shape::STAGES * PAIR * 8 * SG_BLOCK_K / 4; i += HOPPER_THREADS)
-            ((uint32_t *)(room.v[0][i / (2 * SG_BLOCK_K)] + DK * SG_BLOCK_K))[i % (2 * SG_BLOCK_K)] = 0x38383838u;
-    sg_fence_shared();
+            ((uint32_t *)(smem.v[0][i / (2 * SG_BLOCK_K)] + DK * SG_BLOCK_K))[i % (2 * SG_BLOCK_K)] = 0x38383838u;
+    sg_fence_proxy_async();
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     __syncthreads();
     if (group == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        hopper_produce<DK, F8>(p, room, threadIdx.x / SG_WARP);
+        hopper_load_loop<DK, F8>(p, smem, threadIdx.x / SG_WARP);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-        hopper_consume<DK, F8>(p, room, group - 1);
+        hopper_compute_loop<DK, F8>(p, smem, group - 1);
     }
 }
 

@@ -3,7 +3,7 @@
 #ifndef SG_BLOCKS_WGMMA_LOAD_CUH
 #define SG_BLOCKS_WGMMA_LOAD_CUH
 
-#include "blocks_walk.cuh"
+#include "blocks_iterator.cuh"
 #include "wgmma.cuh"
 
 enum {
@@ -47,7 +47,7 @@ template <int DK, bool F8> struct hopper_shape {
     static constexpr int STAGES = F8 || DK == 64 ? 4 : 3;
 };
 
-template <int DK, bool F8> struct hopper_shared {
+template <int DK, bool F8> struct hopper_smem {
     typedef hopper_shape<DK, F8> shape;
     int8_t                       q[2][SG_BLOCK_Q * DK];
     int8_t                       k[shape::STAGES][PAIR][shape::K_BYTES];
@@ -60,14 +60,14 @@ template <int DK, bool F8> struct hopper_shared {
 
 /* ---- the warps that load ---- */
 
-struct hopper_walk {
+struct hopper_iterator {
     int      i, g, gk;
     int      word, at, have; /* the next to list; of the list, the next and how many there are */
     uint64_t rest;           /* of 32 words, the lane's */
 };
 
 /* Which of 64 blocks the item keeps. */
-static __device__ __forceinline__ uint64_t hopper_kept(const blocks_job &j, const hopper_walk &w, int word)
+static __device__ __forceinline__ uint64_t hopper_kept(const blocks_job &j, const hopper_iterator &w, int word)
 {
     if (word >= j.words) return 0;
     const uint64_t kept = j.keep ? ((const uint64_t *)j.keep)[((int64_t)w.g * j.nq + w.i) * j.words + word] : ~0ull;
@@ -75,13 +75,13 @@ static __device__ __forceinline__ uint64_t hopper_kept(const blocks_job &j, cons
 }
 
 /* Of which of 64 blocks it sees the means, where there is a tail. */
-static __device__ __forceinline__ uint64_t hopper_means(const blocks_job &j, const hopper_walk &w, int word)
+static __device__ __forceinline__ uint64_t hopper_means(const blocks_job &j, const hopper_iterator &w, int word)
 {
     return ~hopper_kept(j, w, word) & low_bits((int)(j.m / SG_BLOCK_K) - word * 64);
 }
 
 /* How many tiles the row has. */
-static __device__ __forceinline__ int hopper_tiles(const blocks_job &j, const hopper_walk &w, int lane)
+static __device__ __forceinline__ int hopper_tiles(const blocks_job &j, const hopper_iterator &w, int lane)
 {
     int count = 0;
     for (int word = lane; word < j.words; word += SG_WARP) {
@@ -92,7 +92,7 @@ static __device__ __forceinline__ int hopper_tiles(const blocks_job &j, const ho
 }
 
 /* Lists what the next word keeps, or the next tile of means, when what is listed has been taken. */
-static __device__ __forceinline__ void hopper_list(const blocks_job &j, hopper_walk &w, int lane, uint32_t *list)
+static __device__ __forceinline__ void hopper_list(const blocks_job &j, hopper_iterator &w, int lane, uint32_t *list)
 {
     while (w.at >= w.have && w.word < 2 * j.words) {
         const int word = w.word++;
@@ -116,7 +116,8 @@ static __device__ __forceinline__ void hopper_list(const blocks_job &j, hopper_w
 }
 
 /* The next tile, nothing where there is none. */
-static __device__ __forceinline__ blocks_tile hopper_tile(const blocks_job &j, hopper_walk &w, int lane, uint32_t *list)
+static __device__ __forceinline__ blocks_tile hopper_tile(const blocks_job &j, hopper_iterator &w, int lane,
+                                                          uint32_t *list)
 {
     blocks_tile t;
     hopper_list(j, w, lane, list);
@@ -133,8 +134,8 @@ static __device__ __forceinline__ blocks_tile hopper_tile(const blocks_job &j, h
 
 /* Means of values, some of which are not finite: zeros for those that are not seen. */
 template <int DK>
-static __device__ __forceinline__ void hopper_nonfinite(const hopper_job &p, const hopper_walk &w, const blocks_tile &t,
-                                                        int lane, uint8_t *to)
+static __device__ __forceinline__ void hopper_nonfinite(const hopper_job &p, const hopper_iterator &w,
+                                                        const blocks_tile &t, int lane, uint8_t *to)
 {
     const blocks_job &j = p.b;
     const uint64_t    seen = hopper_means(j, w, t.index);
@@ -146,57 +147,57 @@ static __device__ __forceinline__ void hopper_nonfinite(const hopper_job &p, con
             x = *(const uint4 *)(p.tail_v + (((int64_t)t.index * SG_BLOCK_K + key) * j.hk + w.gk) * j.d + e);
         *(uint4 *)(to + e / 64 * (SG_BLOCK_K * 128) + sg_swizzled<128>(key * 128 + e % 64 * 2)) = x;
     }
-    sg_fence_shared();
+    sg_fence_proxy_async();
 }
 
 /* One step's keys and values. */
 template <int DK, bool F8>
-static __device__ __forceinline__ void hopper_load(const hopper_job &p, const hopper_walk &w,
+static __device__ __forceinline__ void hopper_load(const hopper_job &p, const hopper_iterator &w,
                                                    const blocks_tile (&t)[PAIR], bool nonfinite, int lane,
-                                                   hopper_shared<DK, F8> &room, int stage)
+                                                   hopper_smem<DK, F8> &smem, int stage)
 {
     typedef hopper_shape<DK, F8> shape;
-    uint64_t *const              full = &room.full[stage];
+    uint64_t *const              full = &smem.full[stage];
     if (!F8 && nonfinite) {
 #pragma unroll
         for (int b = 0; b < PAIR; b++)
-            if (t[b].tail) hopper_nonfinite<DK>(p, w, t[b], lane, room.v[stage][b]);
+            if (t[b].tail) hopper_nonfinite<DK>(p, w, t[b], lane, smem.v[stage][b]);
         __syncwarp();
     }
     if (lane != 0) return;
     int bytes = 0;
 #pragma unroll
     for (int b = 0; b < PAIR; b++) bytes += shape::K_BYTES + (!F8 && nonfinite && t[b].tail ? 0 : shape::V_COPY);
-    sg_barrier_expect(full, bytes);
+    sg_mbarrier_arrive_expect(full, bytes);
 #pragma unroll
     for (int b = 0; b < PAIR; b++)
-        sg_copy_box(room.k[stage][b], t[b].tail ? &p.tail_k_map : &p.k_map, full, 0, t[b].index * SG_BLOCK_K, w.gk);
+        sg_tma_load(smem.k[stage][b], t[b].tail ? &p.tail_k_map : &p.k_map, full, 0, t[b].index * SG_BLOCK_K, w.gk);
 #pragma unroll
     for (int b = 0; b < PAIR; b++) {
         const int                first = t[b].index * SG_BLOCK_K;
         const CUtensorMap *const map = t[b].tail ? &p.tail_v_map : &p.v_map;
         if (F8) {
-            sg_copy_box(room.v[stage][b], map, full, first, 0, w.gk);
+            sg_tma_load(smem.v[stage][b], map, full, first, 0, w.gk);
         } else if (!(nonfinite && t[b].tail)) {
 #pragma unroll
             for (int e = 0; e < DK; e += 64)
-                sg_copy_box(room.v[stage][b] + e * (SG_BLOCK_K * 2), map, full, e, w.gk, first);
+                sg_tma_load(smem.v[stage][b] + e * (SG_BLOCK_K * 2), map, full, e, w.gk, first);
         }
     }
 }
 
 /* What is to be known of one step's tiles. */
-static __device__ __forceinline__ void hopper_tell(const blocks_job &j, const hopper_walk &w,
-                                                   const blocks_tile (&t)[PAIR], int lane, hopper_info &info,
-                                                   uint64_t *full)
+static __device__ __forceinline__ void hopper_load_info(const blocks_job &j, const hopper_iterator &w,
+                                                        const blocks_tile (&t)[PAIR], int lane, hopper_info &info,
+                                                        uint64_t *full)
 {
     const int  half = lane / 4 % PAIR, part = lane % 4, index = half ? t[1].index : t[0].index;
     const bool tail = half ? t[1].tail : t[0].tail, last = index >= (int)(j.m / SG_BLOCK_K);
     if (lane < PAIR * 4) {
         const int  sub = index * (SG_BLOCK_K / SG_BLOCK_SUB) + part, group = tail ? index : sub >> j.k_shift;
         const bool there = (int64_t)sub * SG_BLOCK_SUB < (tail ? j.nk : j.m);
-        sg_copy_4(&info.scale[half][part],
-                  (tail ? j.tail_k_scale : j.k_scale) + (there ? (int64_t)group * j.hk + w.gk : 0), there);
+        sg_cp_async_4(&info.scale[half][part],
+                      (tail ? j.tail_k_scale : j.k_scale) + (there ? (int64_t)group * j.hk + w.gk : 0), there);
     }
     const bool odd = tail || last || j.k_shift != 2;
     const bool any = __any_sync(~0u, lane < PAIR * 4 && odd);
@@ -210,16 +211,16 @@ static __device__ __forceinline__ void hopper_tell(const blocks_job &j, const ho
         const int first = t[b].index * SG_BLOCK_K;
         if (!t[b].tail || !j.tail_bias) continue;
         for (int k = lane; k < SG_BLOCK_K; k += SG_WARP)
-            sg_copy_4(&info.bias[b][k],
-                      j.tail_bias + ((int64_t)w.g * j.nq + w.i) * j.nk + (first + k < j.nk ? first + k : 0),
-                      first + k < j.nk);
+            sg_cp_async_4(&info.bias[b][k],
+                          j.tail_bias + ((int64_t)w.g * j.nq + w.i) * j.nk + (first + k < j.nk ? first + k : 0),
+                          first + k < j.nk);
     }
-    sg_barrier_arrive_copies(full);
-    sg_barrier_arrive(full);
+    sg_mbarrier_arrive_cp_async(full);
+    sg_mbarrier_arrive(full);
 }
 
 /* An item without tiles. */
-static __device__ __forceinline__ void hopper_zero_rows(const blocks_job &j, const hopper_walk &w, int lane)
+static __device__ __forceinline__ void hopper_zero_rows(const blocks_job &j, const hopper_iterator &w, int lane)
 {
     const int64_t first = (int64_t)w.i * SG_BLOCK_Q, rows = min(j.n - first, (int64_t)SG_BLOCK_Q);
     for (int64_t r = 0; r < rows; r++)
@@ -228,7 +229,7 @@ static __device__ __forceinline__ void hopper_zero_rows(const blocks_job &j, con
 
 /* Warps 0 and 2 ask for the tiles of even and odd steps, 1 and 3 tell of them. */
 template <int DK, bool F8>
-static __device__ __forceinline__ void hopper_produce(const hopper_job &p, hopper_shared<DK, F8> &room, int warp)
+static __device__ __forceinline__ void hopper_load_loop(const hopper_job &p, hopper_smem<DK, F8> &smem, int warp)
 {
     constexpr int     STAGES = hopper_shape<DK, F8>::STAGES;
     const blocks_job &j = p.b;
@@ -238,7 +239,7 @@ static __device__ __forceinline__ void hopper_produce(const hopper_job &p, hoppe
     int               stage = 0, seat = 0, parity = 0;
     uint32_t          phase = 1, q_phase = 1; /* the first waits find their places empty */
     for (int turn = 0;; turn ^= 1) {
-        hopper_walk w = {};
+        hopper_iterator w = {};
         if (warp == 0) {
             uint32_t at = 0;
             int      tiles = 0;
@@ -251,11 +252,11 @@ static __device__ __forceinline__ void hopper_produce(const hopper_job &p, hoppe
                 w.g = (int)(row / (uint32_t)j.nq);
                 tiles = hopper_tiles(j, w, lane);
             }
-            if (lane == 0) room.loading[turn] = {w.i, w.g, more ? (tiles + 1) / PAIR : -1};
+            if (lane == 0) smem.loading[turn] = {w.i, w.g, more ? (tiles + 1) / PAIR : -1};
             __syncwarp();
         }
-        sg_named_sync(ITEM_BARRIER, LOADERS * SG_WARP);
-        const hopper_item item = room.loading[turn];
+        sg_named_barrier_sync(ITEM_BARRIER, LOADERS * SG_WARP);
+        const hopper_item item = smem.loading[turn];
         w.i = item.i;
         w.g = item.g;
         w.gk = w.g / (j.h / j.hk);
@@ -264,11 +265,11 @@ static __device__ __forceinline__ void hopper_produce(const hopper_job &p, hoppe
             continue;
         }
         if (warp == 0) {
-            sg_barrier_wait(&room.q_empty[seat], q_phase);
+            sg_mbarrier_wait(&smem.q_empty[seat], q_phase);
             if (lane == 0) {
-                room.item[seat] = item;
-                sg_barrier_expect(&room.q_full[seat], item.steps > 0 ? SG_BLOCK_Q * DK : 0);
-                if (item.steps > 0) sg_copy_box(room.q[seat], &p.q_map, &room.q_full[seat], 0, w.i * SG_BLOCK_Q, w.g);
+                smem.item[seat] = item;
+                sg_mbarrier_arrive_expect(&smem.q_full[seat], item.steps > 0 ? SG_BLOCK_Q * DK : 0);
+                if (item.steps > 0) sg_tma_load(smem.q[seat], &p.q_map, &smem.q_full[seat], 0, w.i * SG_BLOCK_Q, w.g);
             }
             q_phase ^= (uint32_t)seat;
             seat ^= 1;
@@ -278,15 +279,15 @@ static __device__ __forceinline__ void hopper_produce(const hopper_job &p, hoppe
             if (parity == warp / 2) {
                 blocks_tile t[PAIR];
 #pragma unroll
-                for (int b = 0; b < PAIR; b++) t[b] = hopper_tile(j, w, lane, room.list[warp]);
-                sg_barrier_wait(&room.empty[stage], phase);
+                for (int b = 0; b < PAIR; b++) t[b] = hopper_tile(j, w, lane, smem.list[warp]);
+                sg_mbarrier_wait(&smem.empty[stage], phase);
                 if (warp % 2 == 0)
-                    hopper_load(p, w, t, nonfinite, lane, room, stage);
+                    hopper_load(p, w, t, nonfinite, lane, smem, stage);
                 else
-                    hopper_tell(j, w, t, lane, room.info[stage], &room.full[stage]);
+                    hopper_load_info(j, w, t, lane, smem.info[stage], &smem.full[stage]);
             } else {
                 for (int b = 0; b < PAIR; b++) {
-                    hopper_list(j, w, lane, room.list[warp]);
+                    hopper_list(j, w, lane, smem.list[warp]);
                     w.at++;
                 }
             }

@@ -1,4 +1,5 @@
-/* pool.cu - means, variances and likeness of blocks, and whole numbers of 8 bits: pool, alike and quantise.
+/* pool.cu - means, variances and self-similarity of blocks, and whole numbers of 8 bits: pool, self_similarity and
+ * quantise.
  *
  * Roofline: bandwidth, x read once, in loads of 16 bytes, of which a thread has 8 or 16 under way. Heads that cannot be read
  * so (d no multiple of 16 bytes) go by one number a thread; so does the largest of each channel, which reads x once more. */
@@ -16,7 +17,7 @@ template <bool BF16> static __device__ __forceinline__ float number_of(const uin
 {
     const uint32_t part[4] = {x.x, x.y, x.z, x.w};
     if (!BF16) return __uint_as_float(part[i]);
-    return i % 2 ? __uint_as_float(part[i / 2] & 0xffff0000u) : sg_wide_bf16(part[i / 2]);
+    return i % 2 ? __uint_as_float(part[i / 2] & 0xffff0000u) : sg_bf16_to_float(part[i / 2]);
 }
 
 /* From number i of x on, a multiple of numbers<BF16>. */
@@ -51,9 +52,9 @@ template <bool BF16> static __device__ __forceinline__ void store_whole(int8_t *
         *(uint32_t *)y = four[0];
 }
 
-static __device__ __forceinline__ float scale_of(int most)
+static __device__ __forceinline__ float scale_of(int absmax)
 {
-    return most >= 0x7f800000 ? __int_as_float(0x7fc00000) : __fmul_rn(__int_as_float(most), 1.0f / 127.0f);
+    return absmax >= 0x7f800000 ? __int_as_float(0x7fc00000) : __fmul_rn(__int_as_float(absmax), 1.0f / 127.0f);
 }
 
 static __device__ __forceinline__ float inverse_of(float scale) { return scale == 0 ? 0.0f : __frcp_rn(scale); }
@@ -92,21 +93,21 @@ static __device__ __forceinline__ float deviations(const uint4 (&x)[SG_BLOCK_SUB
  * the rows that share their scale have met in shared memory. */
 template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool_heads(pool_job j)
 {
-    extern __shared__ float4 room[]; /* [subs][d] sums, as many of squared deviations, the largest of groups */
+    extern __shared__ float4 smem[]; /* [subs][d] sums, as many of squared deviations, the largest of groups */
     enum { N = numbers<BF16> };
     const int     packs = (int)j.d / N, subs = j.block / SG_BLOCK_SUB;
     const int     own = threadIdx.x / packs, e = threadIdx.x % packs * N;
     const int64_t first = (int64_t)blockIdx.x * j.block, row = first + own * SG_BLOCK_SUB, g = blockIdx.y;
     const int64_t end = min(first + j.block, j.n), at = (row * j.h + g) * j.d + e;
     const int     rows = own < subs ? (int)max((int64_t)0, min((int64_t)SG_BLOCK_SUB, end - row)) : 0;
-    float *const  sums = (float *)room, *const square = sums + subs * j.d;
-    int *const    most = (int *)(square + subs * j.d);
+    float *const sums = (float *)smem, *const square = sums + subs * j.d;
+    int *const    absmax = (int *)(square + subs * j.d);
     uint4         x[SG_BLOCK_SUB];
-    int           top = 0;
+    int           largest = 0;
 #pragma unroll
     for (int i = 0; i < SG_BLOCK_SUB; i++)
         x[i] = i < rows ? load_16<BF16>(j.x, at + i * j.h * j.d) : make_uint4(0, 0, 0, 0);
-    if (threadIdx.x < j.block / SG_BLOCK_SUB) most[threadIdx.x] = 0;
+    if (threadIdx.x < j.block / SG_BLOCK_SUB) absmax[threadIdx.x] = 0;
     if (rows > 0) {
         float mean[N], sum[N], part[N];
 #pragma unroll
@@ -121,7 +122,7 @@ template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool
                 part[k] = deviations<BF16, false>(x, k, rows, mean[k]);
 #pragma unroll
             for (int i = 0; i < SG_BLOCK_SUB; i++)
-                if (j.y) top = max(top, __float_as_int(fabsf(number_of<BF16>(x[i], k))));
+                if (j.y) largest = max(largest, __float_as_int(fabsf(number_of<BF16>(x[i], k))));
         }
 #pragma unroll
         for (int k = 0; k < N; k += 4) {
@@ -133,7 +134,7 @@ template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool
         }
     }
     __syncthreads();
-    if (j.y && rows > 0) atomicMax(&most[own * SG_BLOCK_SUB / j.group], top);
+    if (j.y && rows > 0) atomicMax(&absmax[own * SG_BLOCK_SUB / j.group], largest);
     for (int c = threadIdx.x; c < j.d; c += blockDim.x) {
         const int all = (int)(end - first);
         float     sum = 0, wide = 0;
@@ -153,7 +154,7 @@ template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool
 #pragma unroll
     for (int i = 0; i < SG_BLOCK_SUB; i++) /* or the compiler would keep all the numbers, not the pieces */
         asm("" : "+r"(x[i].x), "+r"(x[i].y), "+r"(x[i].z), "+r"(x[i].w));
-    const float scale = scale_of(most[own * SG_BLOCK_SUB / j.group]), inverse = inverse_of(scale);
+    const float scale = scale_of(absmax[own * SG_BLOCK_SUB / j.group]), inverse = inverse_of(scale);
     if (e == 0 && row % j.group == 0) j.scale[row / j.group * j.h + g] = scale;
     int8_t *const y = j.y + (g * j.n + row) * j.d + e;
 #pragma unroll
@@ -211,42 +212,42 @@ static __global__ void __launch_bounds__(SG_WARP *LANES) pool_total(pool_job j, 
 
 /* ---- the largest of channels ---- */
 
-struct reach_job {
+struct channel_job {
     sg_view      x;
     const float *center; /* [c], or NULL */
-    int         *most;   /* bits of the largest |x - center|, in which infinity and NaN come last */
+    int         *absmax; /* bits of the largest |x - center|, in which infinity and NaN come last */
     int64_t      n, c;
 };
 
-static __global__ void __launch_bounds__(COLUMNS) reach_channels(reach_job j)
+static __global__ void __launch_bounds__(COLUMNS) channel_absmax(channel_job j)
 {
     const int64_t e = (int64_t)blockIdx.y * COLUMNS + threadIdx.x;
-    int           most = 0;
+    int           absmax = 0;
     if (e >= j.c) return;
     const float center = j.center ? j.center[e] : 0.0f;
     for (int64_t row = blockIdx.x; row < j.n; row += gridDim.x)
-        most = max(most, __float_as_int(fabsf(__fsub_rn(sg_get(j.x, row * j.c + e), center))));
-    atomicMax(&j.most[e], most);
+        absmax = max(absmax, __float_as_int(fabsf(__fsub_rn(sg_get(j.x, row * j.c + e), center))));
+    atomicMax(&j.absmax[e], absmax);
 }
 
-struct finish_reach {
-    int            *most;
-    __device__ void operator()(int64_t i) const { ((float *)most)[i] = scale_of(most[i]); }
+struct channel_scale_of {
+    int            *absmax;
+    __device__ void operator()(int64_t i) const { ((float *)absmax)[i] = scale_of(absmax[i]); }
 };
 
 /* scale [c] of channels about center. */
-static sg_status reach(sg_stream *s, const char *op, sg_tensor x, sg_tensor center, sg_tensor scale)
+static sg_status scale_channels(sg_stream *s, const char *op, sg_tensor x, sg_tensor center, sg_tensor scale)
 {
-    reach_job j;
+    channel_job j;
     j.x = sg_view_of(x);
     j.center = center.rank ? (const float *)center.data : NULL;
-    j.most = (int *)scale.data;
+    j.absmax = (int *)scale.data;
     j.n = x.dim[0];
     j.c = x.dim[1] * x.dim[2];
     const dim3 grid((unsigned)sg_min64(sg_div_up(j.n, SG_BLOCK_SUB), 1024), (unsigned)sg_div_up(j.c, COLUMNS));
-    SG_TRY(sg_cuda_check(s, op, cudaMemsetAsync(j.most, 0, (size_t)j.c * sizeof *j.most, sg_cuda_of(s)->queue)));
-    reach_channels<<<grid, COLUMNS, 0, sg_cuda_of(s)->queue>>>(j);
-    const finish_reach f = {j.most};
+    SG_TRY(sg_cuda_check(s, op, cudaMemsetAsync(j.absmax, 0, (size_t)j.c * sizeof *j.absmax, sg_cuda_of(s)->queue)));
+    channel_absmax<<<grid, COLUMNS, 0, sg_cuda_of(s)->queue>>>(j);
+    const channel_scale_of f = {j.absmax};
     return sg_cuda_each(s, op, j.c, f);
 }
 
@@ -278,14 +279,14 @@ static __device__ __forceinline__ int8_t whole(float u, float inverse)
 }
 
 /* The largest of all threads' numbers. */
-static __device__ __forceinline__ int block_most(int most)
+static __device__ __forceinline__ int block_absmax(int absmax)
 {
     __shared__ int best[SG_THREADS / SG_WARP];
-    most = __reduce_max_sync(~0u, most);
-    if (threadIdx.x % SG_WARP == 0) best[threadIdx.x / SG_WARP] = most;
+    absmax = __reduce_max_sync(~0u, absmax);
+    if (threadIdx.x % SG_WARP == 0) best[threadIdx.x / SG_WARP] = absmax;
     __syncthreads();
-    for (int k = 0; k < SG_THREADS / SG_WARP; k++) most = max(most, best[k]);
-    return most;
+    for (int k = 0; k < SG_THREADS / SG_WARP; k++) absmax = max(absmax, best[k]);
+    return absmax;
 }
 
 /* `group` rows of one head, which share a scale: a thread holds a piece of up to HELD of them. */
@@ -298,7 +299,7 @@ template <bool BF16> static __global__ void __launch_bounds__(SG_THREADS) quanti
     const int     rows = own < step ? (int)min((int64_t)j.group, j.n - first) : 0;
     uint4         x[HELD];
     float         center[N] = {};
-    int           most = 0;
+    int           absmax = 0;
 #pragma unroll
     for (int i = 0; i < HELD; i++)
         x[i] = own + i * step < rows ? load_16<BF16>(j.x, ((first + own + i * step) * j.h + g) * j.d + e)
@@ -311,8 +312,8 @@ template <bool BF16> static __global__ void __launch_bounds__(SG_THREADS) quanti
 #pragma unroll
         for (int k = 0; k < N; k++)
             if (own + i * step < rows)
-                most = max(most, __float_as_int(fabsf(__fsub_rn(number_of<BF16>(x[i], k), center[k]))));
-    const float scale = scale_of(block_most(most)), inverse = inverse_of(scale);
+                absmax = max(absmax, __float_as_int(fabsf(__fsub_rn(number_of<BF16>(x[i], k), center[k]))));
+    const float scale = scale_of(block_absmax(absmax)), inverse = inverse_of(scale);
     if (threadIdx.x == 0) j.scale[blockIdx.x * j.h + g] = scale;
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
@@ -328,14 +329,14 @@ static __global__ void __launch_bounds__(SG_THREADS) quantise_rows(quantise_job 
 {
     const int64_t first = (int64_t)blockIdx.x * j.group, g = blockIdx.y, packs = (j.d + SG_PACK - 1) / SG_PACK;
     const int     count = (int)(min((int64_t)j.group, j.n - first) * packs);
-    int           most = 0;
+    int           absmax = 0;
     float         u[SG_PACK];
     for (int i = threadIdx.x; i < count; i += SG_THREADS) {
         centred(j, first + i / packs, g, i % packs * SG_PACK, u);
 #pragma unroll
-        for (int k = 0; k < SG_PACK; k++) most = max(most, __float_as_int(fabsf(u[k])));
+        for (int k = 0; k < SG_PACK; k++) absmax = max(absmax, __float_as_int(fabsf(u[k])));
     }
-    const float scale = scale_of(block_most(most)), inverse = inverse_of(scale);
+    const float scale = scale_of(block_absmax(absmax)), inverse = inverse_of(scale);
     if (threadIdx.x == 0) j.scale[blockIdx.x * j.h + g] = scale;
     for (int i = threadIdx.x; i < count; i += SG_THREADS) {
         const int64_t row = first + i / packs, e = i % packs * SG_PACK;
@@ -372,7 +373,7 @@ static sg_status quantise_as(sg_stream *s, const char *op, const sg_quantise_arg
     j.even = j.d % SG_PACK == 0;
     if (j.h > UINT16_MAX) return sg_fail(s, SG_E_UNSUPPORTED, "%s: %lld heads; 65535 are the most", op, (long long)j.h);
     if (a->group == 0) {
-        if (!a->given) SG_TRY(reach(s, op, a->x, a->center, a->scale));
+        if (!a->given) SG_TRY(scale_channels(s, op, a->x, a->center, a->scale));
         return sg_cuda_each(s, op, j.n * j.h * j.d, f);
     }
     const dim3    grid((unsigned)sg_div_up(j.n, j.group), (unsigned)j.h);
@@ -430,13 +431,13 @@ static sg_status pool(sg_stream *s, const sg_pool_args *a)
     if (!pieces) pool_blocks<<<grid, COLUMNS, 0, queue>>>(j);
     if (a->total.rank) pool_total<<<(unsigned)sg_div_up(j.c, SG_WARP), lanes, 0, queue>>>(j, (float *)a->total.data);
     SG_TRY(sg_cuda_launched(s, "pool"));
-    if (a->reach.rank) SG_TRY(reach(s, "pool", a->x, a->total, a->reach));
+    if (a->channel_scale.rank) SG_TRY(scale_channels(s, "pool", a->x, a->total, a->channel_scale));
     return a->y.rank && !pieces ? quantise_as(s, "pool", &rows) : SG_OK;
 }
 
-/* ---- alike ---- */
+/* ---- self_similarity ---- */
 
-struct alike_job {
+struct self_similarity_job {
     sg_view      x;
     const float *center;
     float       *y;
@@ -445,7 +446,7 @@ struct alike_job {
 };
 
 /* A warp takes a row; each of the eight adds up its rows' directions in its own line of shared memory. */
-static __global__ void __launch_bounds__(SG_THREADS) alike_blocks(alike_job j)
+static __global__ void __launch_bounds__(SG_THREADS) self_similarity_blocks(self_similarity_job j)
 {
     extern __shared__ float sums[];
     __shared__ float        part[SG_THREADS / SG_WARP];
@@ -481,9 +482,9 @@ static __global__ void __launch_bounds__(SG_THREADS) alike_blocks(alike_job j)
     j.y[blockIdx.x * j.h + g] = square / (rows * rows);
 }
 
-static sg_status alike(sg_stream *s, const sg_alike_args *a)
+static sg_status self_similarity(sg_stream *s, const sg_self_similarity_args *a)
 {
-    alike_job j;
+    self_similarity_job j;
     j.x = sg_view_of(a->x);
     j.center = a->center.rank ? (const float *)a->center.data : NULL;
     j.y = (float *)a->y.data;
@@ -494,15 +495,15 @@ static sg_status alike(sg_stream *s, const sg_alike_args *a)
     const size_t bytes = (size_t)j.d * SG_THREADS / SG_WARP * sizeof(float);
     const dim3   grid((unsigned)sg_div_up(j.n, j.block), (unsigned)j.h);
     if (j.h > UINT16_MAX || bytes > (47 << 10))
-        return sg_fail(s, SG_E_UNSUPPORTED, "alike: %lld heads of %lld channels; 65535 of 1504 are the most",
+        return sg_fail(s, SG_E_UNSUPPORTED, "self_similarity: %lld heads of %lld channels; 65535 of 1504 are the most",
                        (long long)j.h, (long long)j.d);
-    alike_blocks<<<grid, SG_THREADS, bytes, sg_cuda_of(s)->queue>>>(j);
-    return sg_cuda_launched(s, "alike");
+    self_similarity_blocks<<<grid, SG_THREADS, bytes, sg_cuda_of(s)->queue>>>(j);
+    return sg_cuda_launched(s, "self_similarity");
 }
 
 void sg_cuda_pool_init(sg_ops *t)
 {
     t->pool = pool;
-    t->alike = alike;
+    t->self_similarity = self_similarity;
     t->quantise = sg_cuda_quantise_sm80;
 }

@@ -42,7 +42,7 @@ struct score_job {
 
 /* How wrong a mean stands in for a block of keys: sqrt(mean of k_var, mean of v_var). A warp a block. */
 static __global__ void __launch_bounds__(SG_THREADS)
-    weigh_blocks(const float *k, const float *v, float *weight, int64_t blocks, int64_t d, int64_t dv)
+    block_weights_kernel(const float *k, const float *v, float *weight, int64_t blocks, int64_t d, int64_t dv)
 {
     const int64_t at = (int64_t)blockIdx.x * WARPS + threadIdx.x / SG_WARP;
     const int     lane = threadIdx.x % SG_WARP;
@@ -58,17 +58,17 @@ static __global__ void __launch_bounds__(SG_THREADS)
 /* ---- numbers as two of F16 ---- */
 
 /* The exponent of the power of two that brings what is as large as the float with these bits to [2^14, 2^15). */
-static __device__ __forceinline__ int lift_of(int most) { return min(141 - (most >> 23), 100); }
+static __device__ __forceinline__ int lift_of(int row_max) { return min(141 - (row_max >> 23), 100); }
 
 static __device__ __forceinline__ float exactly(int exponent) { return __int_as_float((127 + exponent) << 23); }
 
 /* Of what is not finite, low is NaN. */
 static __device__ __forceinline__ void split(float a, float b, uint32_t &high, uint32_t &low)
 {
-    const __half2 top = __floats2half2_rn(a, b);
-    const float2  near = __half22float2(top);
+    const __half2 largest = __floats2half2_rn(a, b);
+    const float2  near = __half22float2(largest);
     const __half2 rest = __floats2half2_rn(a - near.x, b - near.y);
-    high = *(const uint32_t *)&top;
+    high = *(const uint32_t *)&largest;
     low = *(const uint32_t *)&rest;
 }
 
@@ -100,12 +100,12 @@ static __global__ void __launch_bounds__(SG_THREADS) split_keys(score_job j)
         const int64_t mean = (int64_t)blockIdx.x * MEANS + m;
         const int     n = mean < j.means ? (int)max((int64_t)0, min((int64_t)SG_PACK, j.d - e)) : 0;
         float         x[SG_PACK];
-        int           most = 0;
+        int           row_max = 0;
         sg_get_pack(j.k, (mean * j.hk + g) * j.d + e, n, j.even, x);
 #pragma unroll
-        for (int i = 0; i < SG_PACK; i++) most = max(most, __float_as_int(fabsf(x[i])));
-        for (int i = LANES / 2; i > 0; i /= 2) most = max(most, __shfl_xor_sync(~0u, most, i));
-        const int    lift = lift_of(most), place = place_of(m);
+        for (int i = 0; i < SG_PACK; i++) row_max = max(row_max, __float_as_int(fabsf(x[i])));
+        for (int i = LANES / 2; i > 0; i /= 2) row_max = max(row_max, __shfl_xor_sync(~0u, row_max, i));
+        const int    lift = lift_of(row_max), place = place_of(m);
         const float  by = exactly(lift);
         uint32_t     high[SG_PACK / 2], low[SG_PACK / 2];
         uint4 *const to = j.part + (tile * MEANS + place) * 2 * packs + lane;
@@ -120,22 +120,22 @@ static __global__ void __launch_bounds__(SG_THREADS) split_keys(score_job j)
 
 /* ---- logits ---- */
 
-template <int D> struct logits_shared {
+template <int D> struct logits_smem {
     uint4 part[2][MEANS][D / 4]; /* 16 bytes at c ^ place % 8: no two rows of a matrix in one bank */
     float unit[2][MEANS];
 };
 
 template <int D>
-static __device__ __forceinline__ void fetch_tile(const score_job &j, int64_t tile, logits_shared<D> &s, int at)
+static __device__ __forceinline__ void fetch_tile(const score_job &j, int64_t tile, logits_smem<D> &s, int at)
 {
     const uint4 *const from = j.part + tile * MEANS * (D / 4);
     for (int i = threadIdx.x; i < MEANS * (D / 4); i += STRIP_THREADS) {
         const int place = i / (D / 4), c = i % (D / 4);
-        sg_copy_16(&s.part[at][place][c ^ place % 8], from + i, true);
+        sg_cp_async_16(&s.part[at][place][c ^ place % 8], from + i, true);
     }
     if (threadIdx.x < MEANS / 4)
-        sg_copy_16(&s.unit[at][4 * threadIdx.x], j.unit + tile * MEANS + 4 * threadIdx.x, true);
-    sg_copies_commit();
+        sg_cp_async_16(&s.unit[at][4 * threadIdx.x], j.unit + tile * MEANS + 4 * threadIdx.x, true);
+    sg_cp_async_commit();
 }
 
 /* Rows `row`, + 8, + 16 and + 24 of head g as fragments of parts [high, low][16 rows][16 channels], and their units. */
@@ -148,7 +148,7 @@ template <int D> static __device__ __forceinline__ void split_queries(const scor
         const bool         there = row + 8 * r < j.rows;
         const float *const from = (const float *)j.q.data + ((row + 8 * r) * j.h + g) * j.d;
         float2             x[D / 8];
-        int                most = 0;
+        int                row_max = 0;
 #pragma unroll
         for (int c = 0; c < D / 8; c++) {
             const int e = c * 8 + two;
@@ -161,11 +161,11 @@ template <int D> static __device__ __forceinline__ void split_queries(const scor
         for (int c = 0; c < D / 8; c++) {
             x[c].x *= j.scale;
             x[c].y *= j.scale;
-            most = max(most, max(__float_as_int(fabsf(x[c].x)), __float_as_int(fabsf(x[c].y))));
+            row_max = max(row_max, max(__float_as_int(fabsf(x[c].x)), __float_as_int(fabsf(x[c].y))));
         }
-        most = max(most, __shfl_xor_sync(~0u, most, 1));
-        most = max(most, __shfl_xor_sync(~0u, most, 2));
-        const int   lift = lift_of(most);
+        row_max = max(row_max, __shfl_xor_sync(~0u, row_max, 1));
+        row_max = max(row_max, __shfl_xor_sync(~0u, row_max, 2));
+        const int   lift = lift_of(row_max);
         const float by = exactly(lift);
 #pragma unroll
         for (int c = 0; c < D / 8; c++) {
@@ -193,8 +193,8 @@ template <int D> static __device__ __forceinline__ void multiply_means(const uin
     for (int e = 0; e < D / 16; e++) {
         const int at = 2 * e + lane / 8 % 2;
         uint32_t  high[4], low[4];
-        sg_load_4(high, &part[place][at ^ lane % 8]);
-        sg_load_4(low, &part[place][(D / 8 + at) ^ lane % 8]);
+        sg_ldmatrix_x4(high, &part[place][at ^ lane % 8]);
+        sg_ldmatrix_x4(low, &part[place][(D / 8 + at) ^ lane % 8]);
 #pragma unroll
         for (int m = 0; m < 2; m++)
 #pragma unroll
@@ -219,16 +219,16 @@ template <int D> static __device__ __forceinline__ void multiply_means(const uin
 /* log2 of the sum of 2^x; NaN if one is, or is infinity. */
 static __device__ __forceinline__ float together(float a, float b, float c, float d)
 {
-    const float base = sg_most(sg_most(sg_most(a, b), sg_most(c, d)), -3e38f) + 1.0f; /* the sum is in [1/2, 2] */
-    const float sum = sg_power_of_two(a - base) + sg_power_of_two(b - base) +
-                      (sg_power_of_two(c - base) + sg_power_of_two(d - base));
+    const float base =
+        sg_max_nan(sg_max_nan(sg_max_nan(a, b), sg_max_nan(c, d)), -3e38f) + 1.0f; /* the sum is in [1/2, 2] */
+    const float sum = sg_exp2(a - base) + sg_exp2(b - base) + (sg_exp2(c - base) + sg_exp2(d - base));
     return base + __log2f(sum);
 }
 
 template <int D, bool SUB> static __global__ void __launch_bounds__(STRIP_THREADS, 2) score_logits(score_job j)
 {
-    extern __shared__ uint4 room[];
-    logits_shared<D>       &s = *(logits_shared<D> *)room;
+    extern __shared__ uint4 smem[];
+    logits_smem<D>         &s = *(logits_smem<D> *)smem;
     const int               t = threadIdx.x % 4, own = threadIdx.x / SG_WARP * 32 + threadIdx.x % SG_WARP / 4;
     const int64_t           strip = j.first + blockIdx.y, g = strip / j.strips;
     const int64_t           head = (g / (j.h / j.hk) - j.first_k) * j.tiles, from = (int64_t)blockIdx.x * STRETCH;
@@ -241,7 +241,7 @@ template <int D, bool SUB> static __global__ void __launch_bounds__(STRIP_THREAD
     for (int64_t tile = from; tile < end; tile++) {
         const int at = (int)(tile - from) % 2;
         float     all[4][4]; /* row, block of keys */
-        sg_copies_wait();
+        sg_cp_async_wait();
         __syncthreads();
         if (tile + 1 < end) fetch_tile<D>(j, head + tile + 1, s, 1 - at);
 #pragma unroll
@@ -296,7 +296,7 @@ struct wide_logits {
 static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
 {
     extern __shared__ uint32_t counts[]; /* a bit of each block of keys: it takes part. Compilers read four at once */
-    __shared__ float           most[SG_BLOCK_Q / SG_BLOCK_SUB], inverse[SG_BLOCK_Q / SG_BLOCK_SUB];
+    __shared__ float           row_max[SG_BLOCK_Q / SG_BLOCK_SUB], inverse[SG_BLOCK_Q / SG_BLOCK_SUB];
     const int                  warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP, blocks = ROWS / j.per_q;
     const int64_t              strip = j.first + blockIdx.x / blocks, g = strip / j.strips;
     const int64_t              i = strip % j.strips * blocks + blockIdx.x % blocks;
@@ -311,27 +311,27 @@ static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
     for (int64_t word = warp; word * SG_WARP < j.nk; word += WARPS) {
         const int64_t  b = word * SG_WARP + lane;
         const uint32_t bits =
-            __ballot_sync(~0u, b < j.nk && sg_in_sight(j.rules, i, b) && !sg_k_fixed(j.rules, g, b));
+            __ballot_sync(~0u, b < j.nk && sg_is_visible(j.rules, i, b) && !sg_k_fixed(j.rules, g, b));
         if (lane == 0) counts[word] = bits;
     }
     __syncthreads();
     for (int row = warp; row < rows; row += WARPS) {
         const float *const l = logits + row * j.stride;
-        float              top = -INFINITY, sum = 0;
+        float              largest = -INFINITY, sum = 0;
 #pragma unroll 8
         for (int b = lane; b < j.nk; b += SG_WARP) {
             const float x = l[b];
-            if (counts[b / SG_WARP] >> lane & 1) top = sg_most(top, x);
+            if (counts[b / SG_WARP] >> lane & 1) largest = sg_max_nan(largest, x);
         }
-        for (int k = 16; k > 0; k /= 2) top = sg_most(top, __shfl_xor_sync(~0u, top, k));
+        for (int k = 16; k > 0; k /= 2) largest = sg_max_nan(largest, __shfl_xor_sync(~0u, largest, k));
 #pragma unroll 8
         for (int b = lane; b < j.nk; b += SG_WARP) {
-            const float x = sg_power_of_two(l[b] - top);
+            const float x = sg_exp2(l[b] - largest);
             if (counts[b / SG_WARP] >> lane & 1) sum += x;
         }
         sum = sg_lanes_sum(sum);
         if (lane == 0) {
-            most[row] = top;
+            row_max[row] = largest;
             inverse[row] = 1.0f / sum;
         }
     }
@@ -341,7 +341,7 @@ static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
         if (counts[b / SG_WARP] >> b % SG_WARP & 1) {
 #pragma unroll 8
             for (int row = 0; row < rows; row++)
-                all += sg_power_of_two(logits[row * j.stride + b] - most[row]) * inverse[row];
+                all += sg_exp2(logits[row * j.stride + b] - row_max[row]) * inverse[row];
         }
         if (all != 0) all /= (float)rows;
         if (all != 0 && j.weight) all *= j.weight[b * j.hk + g / (j.h / j.hk)];
@@ -351,17 +351,17 @@ static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
 
 /* ---- launchers ---- */
 
-static sg_status weigh(sg_stream *s, const sg_score_args *a, float *weight)
+static sg_status block_weights(sg_stream *s, const sg_score_args *a, float *weight)
 {
     const int64_t blocks = a->k_var.dim[0] * a->k_var.dim[1];
-    weigh_blocks<<<(unsigned)sg_div_up(blocks, WARPS), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(
+    block_weights_kernel<<<(unsigned)sg_div_up(blocks, WARPS), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(
         (const float *)a->k_var.data, (const float *)a->v_var.data, weight, blocks, a->k_var.dim[2], a->v_var.dim[2]);
     return sg_cuda_launched(s, "score");
 }
 
 template <int D, bool SUB> static sg_status launch_logits(sg_stream *s, const score_job &j, int64_t strips)
 {
-    const size_t bytes = sizeof(logits_shared<D>);
+    const size_t bytes = sizeof(logits_smem<D>);
     const dim3   grid((unsigned)sg_div_up(j.tiles, STRETCH), (unsigned)strips);
     SG_TRY(sg_cuda_check(s, "score", cudaFuncSetAttribute(score_logits<D, SUB>,
                                                           cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
@@ -423,15 +423,15 @@ static sg_status score(sg_stream *s, const sg_score_args *a)
     const int64_t strip = ROWS * j.stride * (int64_t)sizeof(float);
     const int64_t strips = sg_max64(1, sg_min64(sg_min64(heads * (j.h / j.hk) * j.strips, UINT16_MAX),
                                                 SG_CUDA_SUM_BYTES / strip));
-    float *const room = (float *)sg_cuda_scratch(s, "score", SG_CUDA_X,
-                                                 (size_t)(weights * (int64_t)sizeof(float) + heads * head));
+    float *const  scratch =
+        (float *)sg_cuda_scratch(s, "score", SG_CUDA_X, (size_t)(weights * (int64_t)sizeof(float) + heads * head));
     j.logits = (float *)sg_cuda_scratch(s, "score", SG_CUDA_SUM, (size_t)(strips * strip));
-    if (!room || !j.logits) return s->status;
+    if (!scratch || !j.logits) return s->status;
     if (j.h > UINT16_MAX) return sg_fail(s, SG_E_UNSUPPORTED, "score: %lld heads; 65535 are the most", (long long)j.h);
-    j.weight = weights ? room : NULL;
-    j.unit = room + weights;
+    j.weight = weights ? scratch : NULL;
+    j.unit = scratch + weights;
     j.part = (uint4 *)(j.unit + heads * j.tiles * MEANS);
-    if (weights) SG_TRY(weigh(s, a, room));
+    if (weights) SG_TRY(block_weights(s, a, scratch));
     for (j.first_k = 0; j.first_k < j.hk; j.first_k += heads)
         SG_TRY(score_heads(s, j, sg_min64(heads, j.hk - j.first_k), strips));
     return SG_OK;

@@ -28,7 +28,7 @@ struct select_job {
 };
 
 /* What is shared out among all rows. */
-struct select_shared {
+struct select_state {
     unsigned long long need;      /* places yet to be taken; at the end, of those that have the least score */
     uint32_t           least;     /* of that score, the bytes found so far */
     uint32_t           all;       /* there are no more places than that: all are taken */
@@ -135,12 +135,12 @@ template <int KEYS> static __global__ void __launch_bounds__(SG_THREADS) top_row
 #pragma unroll
     for (int i = 0; i < KEYS; i++) key[i] = i * SG_WARP + lane < j.nk ? order_of(score[i * SG_WARP + lane]) : 0;
     const int count = top_count(j, row / j.nq), now = j.heads ? count / 4 : count;
-    for (int bit = 31; bit >= 0; bit--) { /* the largest number that `now` keys or more reach */
+    for (int bit = 31; bit >= 0; bit--) { /* the largest number that at least `now` keys are not below */
         const uint32_t more = least | 1u << bit;
-        int            reach = 0;
+        int            enough = 0;
 #pragma unroll
-        for (int i = 0; i < KEYS; i++) reach += key[i] >= more;
-        if (__reduce_add_sync(~0u, reach) >= now) least = more;
+        for (int i = 0; i < KEYS; i++) enough += key[i] >= more;
+        if (__reduce_add_sync(~0u, enough) >= now) least = more;
     }
 #pragma unroll
     for (int i = 0; i < KEYS; i++) above += key[i] > least;
@@ -159,7 +159,7 @@ template <int KEYS> static __global__ void __launch_bounds__(SG_THREADS) top_row
 
 /* ---- what is shared out among all rows ---- */
 
-static __global__ void __launch_bounds__(SG_THREADS) share_begin(select_job j, select_shared *all)
+static __global__ void __launch_bounds__(SG_THREADS) share_begin(select_job j, select_state *all)
 {
     __shared__ unsigned long long need;
     if (threadIdx.x == 0) need = 0;
@@ -182,7 +182,7 @@ static __device__ __forceinline__ bool is_free(const select_job &j, int64_t row,
 }
 
 /* Of the places that share the bytes found so far: how many have which next byte. */
-static __global__ void __launch_bounds__(SG_THREADS) share_count(select_job j, select_shared *all, int shift)
+static __global__ void __launch_bounds__(SG_THREADS) share_count(select_job j, select_state *all, int shift)
 {
     __shared__ uint32_t bin[BINS];
     const uint32_t      least = all->least;
@@ -199,7 +199,7 @@ static __global__ void __launch_bounds__(SG_THREADS) share_count(select_job j, s
 }
 
 /* One thread: from the highest byte down to where the need is met. */
-static __global__ void share_narrow(select_shared *all)
+static __global__ void share_narrow(select_state *all)
 {
     int b = BINS - 1;
     while (b >= 0 && all->bin[b] < all->need) all->need -= all->bin[b--];
@@ -209,7 +209,7 @@ static __global__ void share_narrow(select_shared *all)
 }
 
 /* A warp counts in each row the free places of the least score, in left, which is no longer needed. */
-static __global__ void __launch_bounds__(SG_THREADS) share_equals(select_job j, const select_shared *all)
+static __global__ void __launch_bounds__(SG_THREADS) share_equals(select_job j, const select_state *all)
 {
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / SG_WARP;
     int           count = 0;
@@ -239,7 +239,7 @@ static __global__ void __launch_bounds__(SG_THREADS) share_before(select_job j)
 }
 
 /* A warp takes a row's places above the least score, and of those that have it as many as are needed, the first. */
-static __global__ void __launch_bounds__(SG_THREADS) share_take(select_job j, const select_shared *all)
+static __global__ void __launch_bounds__(SG_THREADS) share_take(select_job j, const select_state *all)
 {
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / SG_WARP;
     const int     lane = threadIdx.x % SG_WARP;
@@ -281,7 +281,7 @@ static __global__ void __launch_bounds__(SG_THREADS) finish_rows(select_job j)
             keeps = score > 0;
         else if (is)
             keeps = (__ldg(&j.bits[row * j.words + word]) >> lane & 1) || all || b < j.sink || sg_k_fixed(j.rules, g, b);
-        keeps = keeps && sg_in_sight(j.rules, i, b);
+        keeps = keeps && sg_is_visible(j.rules, i, b);
         const uint32_t bits = __ballot_sync(~0u, keeps);
         if (lane < 4) j.keep[(row * j.words + word) * 4 + lane] = (uint8_t)(bits >> 8 * lane);
         kept += __popc(bits);
@@ -319,7 +319,7 @@ static __global__ void __launch_bounds__(SG_WARP) finish_heads(select_job j, int
 
 /* ---- launchers ---- */
 
-static sg_status share_out(sg_stream *s, const select_job &j, select_shared *all)
+static sg_status share_out(sg_stream *s, const select_job &j, select_state *all)
 {
     const cudaStream_t queue = sg_cuda_of(s)->queue;
     const int64_t      rows = j.rules.h * j.nq;
@@ -348,11 +348,11 @@ static sg_status rank_rows(sg_stream *s, select_job &j)
     if (j.rule == SG_SELECT_TOPK && j.nk <= HELD * SG_WARP) return take_top<HELD>(s, j);
     for (j.size = 2; j.size < j.nk;) j.size *= 2;
     const size_t bytes = (size_t)j.size * sizeof(unsigned long long) + (size_t)j.words * sizeof(uint32_t);
-    if (bytes > sg_cuda_of(s)->shared_max)
+    if (bytes > sg_cuda_of(s)->smem_max)
         return sg_fail(s, SG_E_UNSUPPORTED,
                        "select: %lld blocks of keys want %zu bytes of shared memory, of which this GPU has "
                        "%zu",
-                       (long long)j.nk, bytes, sg_cuda_of(s)->shared_max);
+                       (long long)j.nk, bytes, sg_cuda_of(s)->smem_max);
     SG_TRY(sg_cuda_check(s, "select",
                          cudaFuncSetAttribute(select_rows, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
     select_rows<<<(unsigned)(j.rules.h * j.nq), SG_THREADS, bytes, sg_cuda_of(s)->queue>>>(j);
@@ -374,15 +374,15 @@ static sg_status select(sg_stream *s, const sg_select_args *a)
     j.rule = a->rule;
     j.heads = a->heads;
     const size_t rows = (size_t)(h * j.nq);
-    char *const  room = (char *)sg_cuda_scratch(s, "select", SG_CUDA_X,
-                                                sizeof(select_shared) + rows * (3 + (size_t)j.words) * sizeof(int32_t));
-    if (!room) return s->status;
-    j.left = (int32_t *)(room + sizeof(select_shared));
+    char *const  scratch = (char *)sg_cuda_scratch(
+         s, "select", SG_CUDA_X, sizeof(select_state) + rows * (3 + (size_t)j.words) * sizeof(int32_t));
+    if (!scratch) return s->status;
+    j.left = (int32_t *)(scratch + sizeof(select_state));
     j.kept = j.left + rows;
     j.share = (float *)(j.kept + rows);
     j.bits = (uint32_t *)(j.share + rows);
     if (j.rule != SG_SELECT_GIVEN) SG_TRY(rank_rows(s, j));
-    if (j.heads) SG_TRY(share_out(s, j, (select_shared *)room));
+    if (j.heads) SG_TRY(share_out(s, j, (select_state *)scratch));
     finish_rows<<<(unsigned)sg_div_up((int64_t)rows, WARPS), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
     finish_heads<<<(unsigned)h, SG_WARP, 0, sg_cuda_of(s)->queue>>>(j, (int32_t *)a->kept.data, (float *)a->mass.data);
     return sg_cuda_launched(s, "select");

@@ -14,49 +14,49 @@
 
 /* ---- barriers ---- */
 
-static __device__ __forceinline__ void sg_barrier_init(uint64_t *b, int count)
+static __device__ __forceinline__ void sg_mbarrier_init(uint64_t *b, int count)
 {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(sg_shared_address(b)), "r"(count) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(sg_smem_address(b)), "r"(count) : "memory");
 }
 
-static __device__ __forceinline__ void sg_barrier_arrive(uint64_t *b)
+static __device__ __forceinline__ void sg_mbarrier_arrive(uint64_t *b)
 {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(sg_shared_address(b)) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(sg_smem_address(b)) : "memory");
 }
 
 /* Arrives, and lets the phase end only when `bytes` more have come. */
-static __device__ __forceinline__ void sg_barrier_expect(uint64_t *b, int bytes)
+static __device__ __forceinline__ void sg_mbarrier_arrive_expect(uint64_t *b, int bytes)
 {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(sg_shared_address(b)), "r"(bytes)
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(sg_smem_address(b)), "r"(bytes)
                  : "memory");
 }
 
 /* Arrives when all copies of 4 or 16 bytes are there that this thread has begun. */
-static __device__ __forceinline__ void sg_barrier_arrive_copies(uint64_t *b)
+static __device__ __forceinline__ void sg_mbarrier_arrive_cp_async(uint64_t *b)
 {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(sg_shared_address(b)) : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(sg_smem_address(b)) : "memory");
 }
 
 /* Waits for the end of the phase of that parity. */
-static __device__ __forceinline__ void sg_barrier_wait(uint64_t *b, uint32_t parity)
+static __device__ __forceinline__ void sg_mbarrier_wait(uint64_t *b, uint32_t parity)
 {
     uint32_t done;
     do {
         asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
                      : "=r"(done)
-                     : "r"(sg_shared_address(b)), "r"(parity)
+                     : "r"(sg_smem_address(b)), "r"(parity)
                      : "memory");
     } while (!done);
 }
 
 /* A barrier of the block, by number. */
-static __device__ __forceinline__ void sg_named_sync(int id, int threads)
+static __device__ __forceinline__ void sg_named_barrier_sync(int id, int threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 /* What ordinary stores have put into shared memory becomes visible to products and bulk copies. */
-static __device__ __forceinline__ void sg_fence_shared()
+static __device__ __forceinline__ void sg_fence_proxy_async()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -64,11 +64,11 @@ static __device__ __forceinline__ void sg_fence_shared()
 /* ---- bulk copies ---- */
 
 /* A box of the tensor from (x, y, z) on; b counts its bytes. Zeros beyond the edges. */
-static __device__ __forceinline__ void sg_copy_box(void *to, const CUtensorMap *map, uint64_t *b, int x, int y, int z)
+static __device__ __forceinline__ void sg_tma_load(void *to, const CUtensorMap *map, uint64_t *b, int x, int y, int z)
 {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
-                 "%5}], [%2];" ::"r"(sg_shared_address(to)),
-                 "l"(map), "r"(sg_shared_address(b)), "r"(x), "r"(y), "r"(z)
+                 "%5}], [%2];" ::"r"(sg_smem_address(to)),
+                 "l"(map), "r"(sg_smem_address(b)), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
 
@@ -81,9 +81,10 @@ template <int ROW> static __device__ __forceinline__ int sg_swizzled(int at)
 /* ---- products ---- */
 
 /* Describes a right operand: `leading` and `stride` in bytes, see the PTX manual's canonical layouts; ROW as above. */
-template <int ROW> static __device__ __forceinline__ uint64_t sg_operand(const void *p, int leading, int stride)
+template <int ROW>
+static __device__ __forceinline__ uint64_t sg_wgmma_descriptor(const void *p, int leading, int stride)
 {
-    return (uint64_t)(sg_shared_address(p) >> 4 & 0x3fff) | (uint64_t)(leading >> 4) << 16 |
+    return (uint64_t)(sg_smem_address(p) >> 4 & 0x3fff) | (uint64_t)(leading >> 4) << 16 |
            (uint64_t)(stride >> 4) << 32 | (uint64_t)(ROW == 128 ? 1 : 2) << 62;
 }
 
@@ -100,7 +101,7 @@ template <int N> static __device__ __forceinline__ void sg_wgmma_wait()
 }
 
 /* The compiler may not move what uses x across. */
-template <typename T, int N> static __device__ __forceinline__ void sg_settle(T (&x)[N])
+template <typename T, int N> static __device__ __forceinline__ void sg_wgmma_pin_registers(T (&x)[N])
 {
 #pragma unroll
     for (int i = 0; i < N; i++) {

@@ -1,5 +1,5 @@
-/* ref_blocks.c - the oracle of sparse attention: pool, alike, quantise, score, select, tail_bias and attend_blocks, each as
- * its formula in op.h says.
+/* ref_blocks.c - the oracle of sparse attention: pool, self_similarity, quantise, score, select, tail_bias and
+ * attend_blocks, each as its formula in op.h says.
  *
  * Compiled twice, see ref.c, and once more by ref_blocks_published.c. What the float build rounds beside its sums: the
  * weights of the softmax, and v with them, to what a kernel multiplies. Beside INT8 values a weight has 8 bits, of
@@ -11,13 +11,13 @@
  * of it; what tensor cores cut of a tile's F8 sum, 2^-13 of its largest, is little beside that. No weight is exact for being
  * the largest of its row: bases are whole numbers, as a kernel's need not be the largest logit. The denominator is the sum
  * of the weights before that. quantise and what select decides have no such budget: both builds do the same there. */
-#include "ranked.h"
+#include "ranked_scores.h"
 
 enum { GROUP_ROWS = 32 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* ---- pool, alike ---- */
+/* ---- pool, self_similarity ---- */
 
 static float own_scale(const sg_quantise_args *a, int64_t g, const int64_t row[2], const int64_t to[2]);
 
@@ -64,13 +64,13 @@ sg_status SG_REF_OP(pool)(sg_stream *s, const sg_pool_args *a)
     const sg_quantise_args channels = {.x = a->x, .center = a->total}, rows = {a->y, a->scale, a->x, .group = a->group};
     const int64_t          all[2] = {0, n};
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < sg_count(a->reach); i++)
-        sg_store(&a->reach, i, own_scale(&channels, i / d, all, (const int64_t[2]){i % d, i % d + 1}));
+    for (int64_t i = 0; i < sg_count(a->channel_scale); i++)
+        sg_store(&a->channel_scale, i, own_scale(&channels, i / d, all, (const int64_t[2]){i % d, i % d + 1}));
     return a->y.rank ? SG_REF_OP(quantise)(s, &rows) : SG_OK;
 }
 
 /* Rows [from, to) of head g; sum has room for d. */
-static real alike_of(const sg_alike_args *a, int64_t from, int64_t to, int64_t g, real *sum)
+static real self_similarity_of(const sg_self_similarity_args *a, int64_t from, int64_t to, int64_t g, real *sum)
 {
     const int64_t h = a->x.dim[1], d = a->x.dim[2];
     for (int64_t e = 0; e < d; e++) sum[e] = 0;
@@ -89,7 +89,7 @@ static real alike_of(const sg_alike_args *a, int64_t from, int64_t to, int64_t g
     return dot(sum, sum, d) / ((real)(to - from) * (real)(to - from));
 }
 
-sg_status SG_REF_OP(alike)(sg_stream *s, const sg_alike_args *a)
+sg_status SG_REF_OP(self_similarity)(sg_stream *s, const sg_self_similarity_args *a)
 {
     (void)s;
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
@@ -101,7 +101,7 @@ sg_status SG_REF_OP(alike)(sg_stream *s, const sg_alike_args *a)
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < sg_count(a->y); i++) {
             const int64_t from = i / h * a->block;
-            if (sum) put(&a->y, i, alike_of(a, from, least(from + a->block, n), i % h, sum));
+            if (sum) put(&a->y, i, self_similarity_of(a, from, least(from + a->block, n), i % h, sum));
         }
         free(sum);
     }
@@ -119,15 +119,15 @@ static float centred(const sg_quantise_args *a, int64_t r, int64_t g, int64_t e)
 /* The scale that rows and channels have together, NaN where one of them is not finite. */
 static float own_scale(const sg_quantise_args *a, int64_t g, const int64_t row[2], const int64_t to[2])
 {
-    float most = 0;
+    float max = 0;
     bool  finite = true;
     for (int64_t r = row[0]; r < row[1]; r++)
         for (int64_t e = to[0]; e < to[1]; e++) {
             const float u = fabsf(centred(a, r, g, e));
             finite = finite && isfinite(u);
-            most = u > most ? u : most;
+            max = u > max ? u : max;
         }
-    return finite ? most * (1.0f / 127.0f) : NAN;
+    return finite ? max * (1.0f / 127.0f) : NAN;
 }
 
 /* Rows and channels that share a scale, which is number `at` of a->scale. What does not matter is another value in each
@@ -142,7 +142,7 @@ static void quantise_group(const sg_quantise_args *a, int64_t at, int64_t g, con
         for (int64_t e = to[0]; e < to[1]; e++) {
             const float   v = centred(a, r, g, e) * inverse;
             const bool    matters = isfinite(own) && isfinite(inverse), f8 = a->y.dtype == SG_F8;
-            const int64_t i = f8 ? (g * d + e) * sg_f8_row(n) + sg_f8_place(r) : (g * n + r) * d + e;
+            const int64_t i = f8 ? (g * d + e) * sg_f8_row(n) + sg_f8_position(r) : (g * n + r) * d + e;
             const float   number = f8 ? v : rintf(fminf(fmaxf(v, -127), 127));
             sg_store(&a->y, i, matters ? number : SG_REF_IS_TRUTH ? 0 : -128);
         }
@@ -164,43 +164,43 @@ sg_status SG_REF_OP(quantise)(sg_stream *s, const sg_quantise_args *a)
     return SG_OK;
 }
 
-/* ---- which blocks are fixed and which in sight ---- */
+/* ---- which blocks are fixed and which visible ---- */
 
 typedef struct rules {
-    const sg_tensor *q_alike, *k_alike, *theta;
-    int64_t          h, n, m, front, back;
+    const sg_tensor *q_similarity, *k_similarity, *theta;
+    int64_t          h, n, m, text_prefix, text_suffix;
     bool             ragged, causal;
 } rules;
 
 #define RULES(a, heads)                                                                                                \
     (rules)                                                                                                            \
     {                                                                                                                  \
-        &(a)->q_alike, &(a)->k_alike, &(a)->theta, heads, (a)->n, (a)->m, (a)->front, (a)->back, (a)->ragged,          \
-            (a)->causal                                                                                                \
+        &(a)->q_similarity, &(a)->k_similarity, &(a)->theta, heads, (a)->n, (a)->m, (a)->text_prefix,                  \
+            (a)->text_suffix, (a)->ragged, (a)->causal                                                                 \
     }
 
 /* Of `tokens`, block i holds text, or is not full and should be. */
-static bool is_edge(const rules *o, int64_t i, int64_t size, int64_t tokens, bool ragged)
+static bool is_text_or_ragged(const rules *o, int64_t i, int64_t size, int64_t tokens, bool ragged)
 {
     const int64_t end = ragged ? least((i + 1) * size, tokens) : (i + 1) * size;
-    return i * size < o->front || end > tokens - o->back;
+    return i * size < o->text_prefix || end > tokens - o->text_suffix;
 }
 
 static bool q_fixed(const rules *o, int64_t g, int64_t i)
 {
-    return is_edge(o, i, SG_BLOCK_Q, o->n, o->ragged) ||
-           (o->theta->rank && !(sg_load(o->q_alike, i * o->h + g) > sg_load(o->theta, g)));
+    return is_text_or_ragged(o, i, SG_BLOCK_Q, o->n, o->ragged) ||
+           (o->theta->rank && !(sg_load(o->q_similarity, i * o->h + g) > sg_load(o->theta, g)));
 }
 
 static bool k_fixed(const rules *o, int64_t g, int64_t j)
 {
-    if (is_edge(o, j, SG_BLOCK_K, o->m, false)) return true;
+    if (is_text_or_ragged(o, j, SG_BLOCK_K, o->m, false)) return true;
     if (!o->theta->rank) return false;
-    const int64_t hk = o->k_alike->dim[1];
-    return !(sg_load(o->k_alike, j * hk + g / (o->h / hk)) > sg_load(o->theta, g));
+    const int64_t hk = o->k_similarity->dim[1];
+    return !(sg_load(o->k_similarity, j * hk + g / (o->h / hk)) > sg_load(o->theta, g));
 }
 
-static bool in_sight(const rules *o, int64_t i, int64_t j)
+static bool is_visible(const rules *o, int64_t i, int64_t j)
 {
     return !o->causal || j * SG_BLOCK_K < least((i + 1) * SG_BLOCK_Q, o->n);
 }
@@ -224,7 +224,7 @@ static real channel_mean(const sg_tensor *t, int64_t j, int64_t g)
 
 static bool counts(const scoring *x, int64_t g, int64_t i, int64_t j)
 {
-    return in_sight(&x->rules, i, j) && !k_fixed(&x->rules, g, j);
+    return is_visible(&x->rules, i, j) && !k_fixed(&x->rules, g, j);
 }
 
 /* Row i of head g; p has room for the means of keys, y for nk. */
@@ -236,15 +236,15 @@ static void score_row(const scoring *x, int64_t g, int64_t i, real *p, real *y)
     const int64_t end = least((i + 1) * per_q, a->q.dim[0]);
     const real    scale = SG_REF_IS_PUBLISHED ? (real)a->scale : 1;
     for (int64_t q = i * per_q; q < end; q++) {
-        real most = -INFINITY, sum = 0;
+        real max = -INFINITY, sum = 0;
         for (int64_t b = 0; b < means; b++) {
             if (!counts(x, g, i, b / per_k)) continue;
             p[b] = stored(scale * stored(dot(x->q + (q * h + g) * d, x->k + (b * hk + gk) * d, d)));
-            if (p[b] > most || p[b] != p[b]) most = p[b];
+            if (p[b] > max || p[b] != p[b]) max = p[b];
         }
         for (int64_t b = 0; b < means; b++)
             if (counts(x, g, i, b / per_k))
-                sum += p[b] = SG_REF_IS_PUBLISHED ? FN(exp)(p[b] - most) : FN(exp2)(p[b] - most);
+                sum += p[b] = SG_REF_IS_PUBLISHED ? FN(exp)(p[b] - max) : FN(exp2)(p[b] - max);
         for (int64_t b = 0; b < means; b++)
             if (counts(x, g, i, b / per_k)) y[b / per_k] += stored(p[b] / sum);
     }
@@ -325,7 +325,7 @@ static void take_shared(const sg_select_args *a, place *p, int64_t budget)
     for (int64_t i = 0; i < least(budget, rest); i++) take(a, p[i].at);
 }
 
-/* Adds what is always kept, takes away what is out of sight. The row's share of its mass, -1 where it has none. */
+/* Adds what is always kept, takes away what is hidden. The row's share of its mass, -1 where it has none. */
 static real finish_row(const sg_select_args *a, const rules *o, int64_t row, int32_t *kept)
 {
     const int64_t  nq = a->score.dim[1], nk = a->score.dim[2], g = row / nq, i = row % nq;
@@ -334,7 +334,7 @@ static real finish_row(const sg_select_args *a, const rules *o, int64_t row, int
     real           sum = 0, mass = 0;
     for (int64_t j = 0; j < nk; j++) {
         if (a->rule != SG_SELECT_GIVEN && (all || j < a->sink || k_fixed(o, g, j))) take(a, row * nk + j);
-        if (!in_sight(o, i, j)) bits[j / 8] &= (uint8_t) ~(1u << j % 8);
+        if (!is_visible(o, i, j)) bits[j / 8] &= (uint8_t) ~(1u << j % 8);
         const real score = get(&a->score, row * nk + j);
         sum += score;
         if (has_bit(bits, j)) {
@@ -409,11 +409,11 @@ sg_status SG_REF_OP(tail_bias)(sg_stream *s, const sg_tail_bias_args *a)
 
 /* ---- attend_blocks ---- */
 
-typedef struct attending {
+typedef struct attend_job {
     const sg_attend_blocks_args *a;
     int64_t                      n, m, h, hk, d, nq, nk;
     real                        *v, *tail_v; /* as a->v and a->tail_v lie */
-} attending;
+} attend_job;
 
 /* F8, too, as [h, n, d]. */
 static real *values_of(sg_tensor v, int64_t n)
@@ -421,12 +421,12 @@ static real *values_of(sg_tensor v, int64_t n)
     real *const   r = widen(v);
     const int64_t d = v.dim[1]; /* of F8 */
     for (int64_t i = 0; r && v.dtype == SG_F8 && i < v.dim[0] * n * d; i++)
-        r[i] = get(&v, (i / (n * d) * d + i % d) * v.dim[2] + sg_f8_place(i / d % n));
+        r[i] = get(&v, (i / (n * d) * d + i % d) * v.dim[2] + sg_f8_position(i / d % n));
     for (int64_t i = 0; r && v.dtype == SG_F32 && i < sg_count(v); i++) r[i] = round_as(SG_BF16, r[i]);
     return r;
 }
 
-static bool keeps(const attending *x, int64_t g, int64_t i, int64_t j)
+static bool keeps(const attend_job *x, int64_t g, int64_t i, int64_t j)
 {
     return x->a->keep.rank == 0 || has_bit(bits_of(&x->a->keep, g * x->nq + i), j);
 }
@@ -440,7 +440,7 @@ static real product(const sg_tensor *q, int64_t q_row, const sg_tensor *k, int64
 }
 
 /* Logits of row r over the m keys, then the nk means of the tail; -infinity for what it does not see. */
-static void logits(const attending *x, int64_t g, int64_t r, real *l)
+static void logits(const attend_job *x, int64_t g, int64_t r, real *l)
 {
     const sg_attend_blocks_args *const a = x->a;
     const int64_t                      gk = g / (x->h / x->hk), i = r / SG_BLOCK_Q;
@@ -463,33 +463,33 @@ static void logits(const attending *x, int64_t g, int64_t r, real *l)
 
 static real largest(const real *l, int64_t count)
 {
-    real most = -INFINITY;
+    real max = -INFINITY;
     for (int64_t t = 0; t < count; t++)
-        if (l[t] > most || l[t] != l[t]) most = l[t];
-    return most;
+        if (l[t] > max || l[t] != l[t]) max = l[t];
+    return max;
 }
 
 /* Marks the blocks that the `rows` rows with logits l leave out. How many. What they see nothing of, in a block that
  * others of their block see, is infinitely far below. */
-static int64_t leave_out(const attending *x, int64_t g, int64_t first, int64_t rows, const real *l, bool *out)
+static int64_t leave_out(const attend_job *x, int64_t g, int64_t first, int64_t rows, const real *l, bool *out)
 {
     const int64_t i = first / SG_BLOCK_Q, last = least((i + 1) * SG_BLOCK_Q, x->n) - 1;
-    real          top[GROUP_ROWS];
+    real          peak[GROUP_ROWS];
     int64_t       count = 0;
-    bool          started = false;
+    bool          any = false;
     for (int64_t j = 0; j < x->nk; j++) {
         const int64_t from = j * SG_BLOCK_K, keys = least(SG_BLOCK_K, x->m - from);
-        out[j] = started;
+        out[j] = any;
         if (!keeps(x, g, i, j) || (x->a->causal && from > last)) {
             out[j] = false;
             continue;
         }
         for (int64_t r = 0; r < rows; r++) {
-            const real most = largest(l + r * (x->m + x->nk) + from, keys);
-            if (started && !((top[r] - most) * (real)1.44269504088896340736 > get(&x->a->lambda, g))) out[j] = false;
-            if (!started || most > top[r]) top[r] = most;
+            const real max = largest(l + r * (x->m + x->nk) + from, keys);
+            if (any && !((peak[r] - max) * (real)1.44269504088896340736 > get(&x->a->pv_threshold, g))) out[j] = false;
+            if (!any || max > peak[r]) peak[r] = max;
         }
-        started = true;
+        any = true;
         count += out[j];
     }
     return count;
@@ -499,16 +499,16 @@ static int64_t leave_out(const attending *x, int64_t g, int64_t first, int64_t r
 static real round_weights(sg_dtype v, real *p, int64_t count)
 {
     if (SG_REF_IS_TRUTH) return 1;
-    const real     most = largest(p, count);
+    const real     max = largest(p, count);
     const real     unit = v == SG_F8 ? 128 : 1; /* of what is 1 to e where it is largest */
     const sg_dtype to = v == SG_F8 ? SG_F8 : SG_BF16;
-    if (v == SG_I8 && !(most > 0)) return 1;
-    for (int64_t t = 0; t < count; t++) p[t] = v == SG_I8 ? FN(rint)(p[t] * (255 / most)) : round_as(to, unit * p[t]);
-    return v == SG_I8 ? round_as(SG_BF16, most) / 255 : 1 / unit;
+    if (v == SG_I8 && !(max > 0)) return 1;
+    for (int64_t t = 0; t < count; t++) p[t] = v == SG_I8 ? FN(rint)(p[t] * (255 / max)) : round_as(to, unit * p[t]);
+    return v == SG_I8 ? round_as(SG_BF16, max) / 255 : 1 / unit;
 }
 
 /* o += the sum of p[t] v[t] over `count` rows of v, which lie `step` apart. */
-static void weigh(real *o, real *sum, sg_dtype type, real *p, const real *v, int64_t count, int64_t step, int64_t d)
+static void add_pv(real *o, real *sum, sg_dtype type, real *p, const real *v, int64_t count, int64_t step, int64_t d)
 {
     const real unit = round_weights(type, p, count);
     for (int64_t e = 0; e < d; e++) sum[e] = 0;
@@ -517,8 +517,8 @@ static void weigh(real *o, real *sum, sg_dtype type, real *p, const real *v, int
     for (int64_t e = 0; e < d; e++) o[e] += unit * sum[e];
 }
 
-/* Row r with logits l, of which only weights are left; o and room hold d each. The share that it leaves out. */
-static real attend_row(const attending *x, int64_t g, int64_t r, real *l, const bool *out, real *o, real *room)
+/* Row r with logits l, of which only weights are left; o and scratch hold d each. The share that it leaves out. */
+static real attend_row(const attend_job *x, int64_t g, int64_t r, real *l, const bool *out, real *o, real *scratch)
 {
     const sg_attend_blocks_args *const a = x->a;
     const int64_t                      gk = g / (x->h / x->hk), d = x->d;
@@ -533,14 +533,14 @@ static real attend_row(const attending *x, int64_t g, int64_t r, real *l, const 
         real *const   part = out[from / SG_BLOCK_K] ? &left : &sum;
         for (int64_t t = from; t < from + count; t++) *part += l[t];
         if (part == &sum)
-            weigh(o, room, a->v.dtype, l + from, x->v + (packed ? (gk * x->m + from) : from * x->hk + gk) * d, count,
-                  step, d);
+            add_pv(o, scratch, a->v.dtype, l + from, x->v + (packed ? (gk * x->m + from) : from * x->hk + gk) * d,
+                   count, step, d);
     }
     for (int64_t from = 0; a->tail_k.rank && from < x->nk; from += SG_BLOCK_K) {
         const int64_t count = least(SG_BLOCK_K, x->nk - from);
         for (int64_t j = from; j < from + count; j++) sum += l[x->m + j];
-        weigh(o, room, a->v.dtype, l + x->m + from, x->tail_v + (packed ? (gk * x->nk + from) : from * x->hk + gk) * d,
-              count, step, d);
+        add_pv(o, scratch, a->v.dtype, l + x->m + from,
+               x->tail_v + (packed ? (gk * x->nk + from) : from * x->hk + gk) * d, count, step, d);
     }
     for (int64_t e = 0; e < d; e++) {
         const real v = o[e] / sum * get_or(&a->v_scale, gk * d + e, 1) + get_or(&a->v_center, gk * d + e, 0);
@@ -550,29 +550,29 @@ static real attend_row(const attending *x, int64_t g, int64_t r, real *l, const 
 }
 
 /* Up to 32 rows from `first` on; skips: how many blocks, and the sum of the shares. */
-static void attend_group(const attending *x, int64_t g, int64_t first, real *room, bool *out, real skips[2])
+static void attend_group(const attend_job *x, int64_t g, int64_t first, real *scratch, bool *out, real skips[2])
 {
     const int64_t rows = least(GROUP_ROWS, x->n - first), keys = x->m + x->nk;
-    real *const   o = room + GROUP_ROWS * keys;
+    real *const   o = scratch + GROUP_ROWS * keys;
     skips[0] = skips[1] = 0;
-    for (int64_t r = 0; r < rows; r++) logits(x, g, first + r, room + r * keys);
-    if (x->a->lambda.rank) skips[0] = (real)leave_out(x, g, first, rows, room, out);
-    for (int64_t r = 0; r < rows; r++) skips[1] += attend_row(x, g, first + r, room + r * keys, out, o, o + x->d);
+    for (int64_t r = 0; r < rows; r++) logits(x, g, first + r, scratch + r * keys);
+    if (x->a->pv_threshold.rank) skips[0] = (real)leave_out(x, g, first, rows, scratch, out);
+    for (int64_t r = 0; r < rows; r++) skips[1] += attend_row(x, g, first + r, scratch + r * keys, out, o, o + x->d);
 }
 
-static int attend_heads(const attending *x, real *skips)
+static int attend_heads(const attend_job *x, real *skips)
 {
     const int64_t groups = sg_div_up(x->n, GROUP_ROWS), keys = x->m + x->nk;
     int           ok = 1;
 #pragma omp parallel reduction(&& : ok)
     {
-        real *const room = malloc((size_t)(GROUP_ROWS * keys + 2 * x->d) * sizeof *room);
+        real *const scratch = malloc((size_t)(GROUP_ROWS * keys + 2 * x->d) * sizeof *scratch);
         bool *const out = calloc((size_t)x->nk + 1, sizeof *out);
-        ok = room && out;
+        ok = scratch && out;
 #pragma omp for schedule(dynamic)
         for (int64_t at = 0; at < x->h * groups; at++)
-            if (room && out) attend_group(x, at / groups, at % groups * GROUP_ROWS, room, out, skips + 2 * at);
-        free(room);
+            if (scratch && out) attend_group(x, at / groups, at % groups * GROUP_ROWS, scratch, out, skips + 2 * at);
+        free(scratch);
         free(out);
     }
     return ok;
@@ -583,12 +583,12 @@ sg_status SG_REF_OP(attend_blocks)(sg_stream *s, const sg_attend_blocks_args *a)
     (void)s;
     const int64_t h = a->q.dim[0], n = a->q.dim[1], d = a->q.dim[2], hk = a->k.dim[0], m = a->k.dim[1];
     const int64_t groups = sg_div_up(n, GROUP_ROWS);
-    attending     x = {a, n, m, h, hk, d, sg_div_up(n, SG_BLOCK_Q), sg_div_up(m, SG_BLOCK_K), NULL, NULL};
+    attend_job    x = {a, n, m, h, hk, d, sg_div_up(n, SG_BLOCK_Q), sg_div_up(m, SG_BLOCK_K), NULL, NULL};
     real *const   skips = malloc((size_t)(h * groups * 2) * sizeof *skips);
     x.v = values_of(a->v, m);
     x.tail_v = values_of(a->tail_v, x.nk);
     const bool ok = skips && x.v && x.tail_v && attend_heads(&x, skips);
-    for (int64_t at = 0; ok && a->lambda.rank && at < 2 * h; at++) {
+    for (int64_t at = 0; ok && a->pv_threshold.rank && at < 2 * h; at++) {
         real sum = 0;
         for (int64_t k = 0; k < groups; k++) sum += skips[(at / 2 * groups + k) * 2 + at % 2];
         put(&a->skips, at, at % 2 ? sum / (real)n : sum);

@@ -11,7 +11,7 @@
  * shadow:
  *
  *   - scores of step i: k [32 keys, d] times q [d, 32 queries], F32, into one of two buffers;
- *   - weights of step i - 1: F32 to BF16 (bf16_soft.h), into those of a unit, of which there are two;
+ *   - weights of step i - 1: F32 to BF16 (bf16_softmax.h), into those of a unit, of which there are two;
  *   - outputs: a share of v^T [d, SG_UNIT keys] times the weights of the unit before, F32, added to the group's.
  *
  * Products go by 2 x 2 tiles of 16 x 16 (bf16_tile_*.h), every operand in the order in which it is read:
@@ -24,7 +24,7 @@
  *
  * The maximum. Any base does that keeps 2^(score - base) in F32's range, so a query takes the largest score of its
  * first 32 keys and stays with it: no maxima, no scaling of outputs. Where a sum or an output of a group then left the
- * range, or nearly (sg_soft_unlike), its true maxima are looked for and the group is done again.
+ * range, or nearly (sg_softmax_out_of_range), its true maxima are looked for and the group is done again.
  *
  * Roofline, for a vector of 16 scores: products take d / 16 cycles of the tile unit (1024 flop a cycle), 4 at d = 64
  * and 8 at d = 128; softening takes 8 instructions, of which one a cycle starts beside tiles and two without. Storing
@@ -62,29 +62,29 @@ typedef struct attend_job {
 
 /* What a group of queries carries from unit to unit. */
 typedef struct sub_state {
-    float top[SG_SUB], base[SG_SUB], sum[SG_SUB]; /* top -INFINITY: no key so far; base is then 0 */
+    float row_max[SG_SUB], base[SG_SUB], sum[SG_SUB]; /* row_max -INFINITY: no key so far; base is then 0 */
 } sub_state;
 
 /* What a task needs, in its thread's scratch. */
-typedef struct attend_room {
+typedef struct attend_workspace {
     uint16_t  *q;         /* [subs][depth][2][16][16][2] */
     float     *o;         /* [subs][depth][2][2][16][16] */
     float     *score[2];  /* of a step */
     uint16_t  *weight[2]; /* of a unit */
     sub_state *state;     /* [subs] */
-} attend_room;
+} attend_workspace;
 
 static int64_t head_words(const attend_job *b) { return b->units * SG_STEPS * b->depth * SG_PAIR; }
 
-static int64_t room_bytes(const attend_job *b)
+static int64_t workspace_bytes(const attend_job *b)
 {
     return b->task * (b->depth * (SG_Q * 2 + SG_O * 4) + (int64_t)sizeof(sub_state)) +
            2 * (SG_SCORES * 4 + SG_WEIGHTS * 2);
 }
 
-static attend_room room_at(const attend_job *b, char *p)
+static attend_workspace workspace_at(const attend_job *b, char *p)
 {
-    attend_room r = {.q = (uint16_t *)p};
+    attend_workspace r = {.q = (uint16_t *)p};
     r.o = (float *)(p += b->task * b->depth * SG_Q * 2);
     r.state = (sub_state *)(p += b->task * b->depth * SG_O * 4);
     p += b->task * (int64_t)sizeof(sub_state);
@@ -138,7 +138,7 @@ static void pack_unit(const attend_job *b, int64_t head, int64_t unit)
 }
 
 /* Group sub of the head, from query `row` on. */
-static void pack_queries(const attend_job *b, const attend_room *w, int64_t head, int64_t row, int64_t sub)
+static void pack_queries(const attend_job *b, const attend_workspace *w, int64_t head, int64_t row, int64_t sub)
 {
     uint16_t *q = w->q + sub * b->depth * SG_Q;
     for (int64_t e = 0; e < b->depth; e++)
@@ -151,7 +151,7 @@ static void pack_queries(const attend_job *b, const attend_room *w, int64_t head
 }
 
 /* The outputs of a group over their sums, rounded, home; zeros where no key counted. */
-static void unpack_outputs(const attend_job *b, const attend_room *w, int64_t head, int64_t row, int64_t sub)
+static void unpack_outputs(const attend_job *b, const attend_workspace *w, int64_t head, int64_t row, int64_t sub)
 {
     const float *o = w->o + sub * b->depth * SG_O;
     for (int64_t e = 0; e < b->d; e += 16)
@@ -175,7 +175,7 @@ static void unpack_outputs(const attend_job *b, const attend_room *w, int64_t he
 
 /* What a walk does about the largest scores: takes those of the first step; looks for those of all and does nothing
  * else; has them. */
-typedef enum walk_pass { PASS_GUESS, PASS_LOOK, PASS_KNOW } walk_pass;
+typedef enum max_pass { MAX_GUESSED, MAX_SEARCHED, MAX_KNOWN } max_pass;
 
 /* A unit of a group, and the chunk that both are in. */
 typedef struct place {
@@ -194,18 +194,18 @@ static void advance(const attend_job *b, place *p, int64_t sub, int64_t end)
 }
 
 /* Raises the bases with the largest scores of a step, NaN left aside. */
-static void raise(const sg_soft *w, sub_state *s)
+static void raise(const sg_softmax *w, sub_state *s)
 {
     const __m512 none = _mm512_set1_ps(-INFINITY);
     for (int col = 0; col < SG_COLS; col++) {
-        __m512 top = _mm512_load_ps(s->top + col * 16);
+        __m512 row_max = _mm512_load_ps(s->row_max + col * 16);
         for (int64_t key = 0; key < 32; key++) {
             const __m512 x = _mm512_load_ps(w->score + (key / 16 * SG_COLS + col) * 256 + key % 16 * 16);
-            top = _mm512_max_ps(_mm512_fmadd_ps(x, w->by, _mm512_set1_ps(w->bias[key])), top);
+            row_max = _mm512_max_ps(_mm512_fmadd_ps(x, w->by, _mm512_set1_ps(w->bias[key])), row_max);
         }
-        _mm512_store_ps(s->top + col * 16, top);
-        const __mmask16 some = _mm512_cmp_ps_mask(top, none, _CMP_NEQ_OQ);
-        _mm512_store_ps(s->base + col * 16, _mm512_maskz_sub_ps(some, top, _mm512_set1_ps(SG_ABOVE)));
+        _mm512_store_ps(s->row_max + col * 16, row_max);
+        const __mmask16 some = _mm512_cmp_ps_mask(row_max, none, _CMP_NEQ_OQ);
+        _mm512_store_ps(s->base + col * 16, _mm512_maskz_sub_ps(some, row_max, _mm512_set1_ps(SG_ABOVE)));
     }
 }
 
@@ -224,18 +224,18 @@ typedef struct stage_args {
     bool            last;                   /* the outputs need all of what is softened */
 } stage_args;
 
-static inline __attribute__((always_inline)) void stage_by(const stage_args *t, const sg_soft *w, unsigned quads,
+static inline __attribute__((always_inline)) void stage_by(const stage_args *t, const sg_softmax *w, unsigned quads,
                                                            bool biased)
 {
-    sg_soft mine = *w;
+    sg_softmax mine = *w;
     sg_tiles(t->k, t->q, t->score, t->scores, t->depth, false, &mine, quads, biased);
-    while (t->last && mine.at < mine.end) sg_soft_run(&mine, quads, biased);
+    while (t->last && mine.at < mine.end) sg_softmax_run(&mine, quads, biased);
     sg_tiles(t->v, t->weight, t->o, t->outputs, SG_STEPS, true, &mine, quads, biased);
-    while (mine.at < mine.end) sg_soft_run(&mine, quads, biased);
+    while (mine.at < mine.end) sg_softmax_run(&mine, quads, biased);
 }
 
 /* Softens as many quads after each block of products as it takes to be through with them at the same time. */
-static void stage(const stage_args *t, const sg_soft *w, bool biased)
+static void stage(const stage_args *t, const sg_softmax *w, bool biased)
 {
     if (biased)
         t->depth > 4 ? stage_by(t, w, 1, true) : stage_by(t, w, 4, true);
@@ -249,30 +249,31 @@ static void stage(const stage_args *t, const sg_soft *w, bool biased)
 
 /* All keys against groups [sub, end) of a task. Stage i takes scores of step i, weights of step i - 1, and a share
  * of the outputs of the unit before that of step i. */
-static void walk(const attend_job *b, const attend_room *w, int64_t head, int64_t sub, int64_t end, walk_pass pass)
+static void attend_groups(const attend_job *b, const attend_workspace *w, int64_t head, int64_t sub, int64_t end,
+                          max_pass pass)
 {
     const uint16_t *const k = b->k + (head - b->first) * head_words(b), *const v = b->v + (k - b->k);
     const int64_t count = (end - sub) * b->units * SG_STEPS, unit_words = head_words(b) / b->units;
     place         now = {sub, 0, 0, sg_min64(b->chunk, b->units)}, last = now;
     for (int64_t i = 0; i < count + SG_STEPS; i++) {
-        const int64_t step = i % SG_STEPS, unit = i / SG_STEPS, soft = (i + SG_STEPS - 1) % SG_STEPS;
+        const int64_t step = i % SG_STEPS, unit = i / SG_STEPS, softmax = (i + SG_STEPS - 1) % SG_STEPS;
         if (i > 0 && step == 0) {
             last = now;
             if (i < count) advance(b, &now, sub, end);
         }
         const place *const p = step ? &now : &last;
-        const int64_t      key = p->unit * SG_UNIT + soft * 32;
+        const int64_t      key = p->unit * SG_UNIT + softmax * 32;
         sub_state *const   state = &w->state[p->sub];
-        sg_soft            s = {.score = w->score[(i + 1) % 2],
+        sg_softmax         s = {.score = w->score[(i + 1) % 2],
                                 .bias = b->bias + key,
-                                .weight = w->weight[(step ? unit : unit + 1) % 2] + soft * SG_Q,
+                                .weight = w->weight[(step ? unit : unit + 1) % 2] + softmax * SG_Q,
                                 .base = state->base,
                                 .sum = state->sum,
                                 .by = _mm512_set1_ps(b->a->scale * SG_LOG2E)};
         if (i > 0 && i <= count) {
             if (key + 32 > b->m) clear_beyond(w->score[(i + 1) % 2], b->m - key);
-            if (pass == PASS_LOOK || (pass == PASS_GUESS && key == 0)) raise(&s, state);
-            if (pass != PASS_LOOK) s.end = SG_QUADS;
+            if (pass == MAX_SEARCHED || (pass == MAX_GUESSED && key == 0)) raise(&s, state);
+            if (pass != MAX_SEARCHED) s.end = SG_QUADS;
         }
         const int64_t    from = step * b->depth / SG_STEPS, to = (step + 1) * b->depth / SG_STEPS;
         const stage_args t = {.k = k + now.unit * unit_words + step * b->depth * SG_PAIR,
@@ -282,33 +283,33 @@ static void walk(const attend_job *b, const attend_room *w, int64_t head, int64_
                               .score = w->score[i % 2],
                               .o = w->o + (last.sub * b->depth + from) * SG_O,
                               .depth = b->depth,
-                              .scores = i<count, .outputs = unit> 0 && pass != PASS_LOOK ? to - from : 0,
+                              .scores = i<count, .outputs = unit> 0 && pass != MAX_SEARCHED ? to - from : 0,
                               .last = step == 0};
         stage(&t, &s, b->a->key_bias.rank || key + 32 > b->m);
     }
 }
 
-static void clear_sub(const attend_job *b, const attend_room *w, int64_t sub)
+static void clear_sub(const attend_job *b, const attend_workspace *w, int64_t sub)
 {
     memset(w->o + sub * b->depth * SG_O, 0, (size_t)(b->depth * SG_O) * sizeof(float));
-    for (int i = 0; i < SG_SUB; i++) w->state[sub].top[i] = -INFINITY;
+    for (int i = 0; i < SG_SUB; i++) w->state[sub].row_max[i] = -INFINITY;
     memset(w->state[sub].sum, 0, sizeof w->state[sub].sum);
 }
 
 /* Groups [first, end) of a head. */
-static void attend_task(const attend_job *b, const attend_room *w, int64_t head, int64_t first, int64_t end)
+static void attend_task(const attend_job *b, const attend_workspace *w, int64_t head, int64_t first, int64_t end)
 {
     const int64_t subs = end - first;
     for (int64_t i = 0; i < subs; i++) {
         pack_queries(b, w, head, (first + i) * SG_SUB, i);
         clear_sub(b, w, i);
     }
-    walk(b, w, head, 0, subs, PASS_GUESS);
+    attend_groups(b, w, head, 0, subs, MAX_GUESSED);
     for (int64_t i = 0; i < subs; i++) {
-        if (sg_soft_unlike(w->state[i].sum, w->o + i * b->depth * SG_O, b->depth * SG_O)) {
+        if (sg_softmax_out_of_range(w->state[i].sum, w->o + i * b->depth * SG_O, b->depth * SG_O)) {
             clear_sub(b, w, i);
-            walk(b, w, head, i, i + 1, PASS_LOOK);
-            walk(b, w, head, i, i + 1, PASS_KNOW);
+            attend_groups(b, w, head, i, i + 1, MAX_SEARCHED);
+            attend_groups(b, w, head, i, i + 1, MAX_KNOWN);
         }
         unpack_outputs(b, w, head, (first + i) * SG_SUB, i);
     }
@@ -334,13 +335,13 @@ static void fill_bias(const attend_job *b)
     for (int64_t i = b->m; i < b->units * SG_UNIT; i++) b->bias[i] = -INFINITY;
 }
 
-static void attend_heads(const attend_job *b, int threads, int64_t heads, char *rooms)
+static void attend_heads(const attend_job *b, int threads, int64_t heads, char *workspaces)
 {
     const int64_t tasks = sg_div_up(b->subs, b->task);
 #pragma omp parallel num_threads(threads)
     {
-        const attend_room mine = room_at(b, rooms + omp_get_thread_num() * room_bytes(b));
-        const unsigned    control = _mm_getcsr();
+        const attend_workspace mine = workspace_at(b, workspaces + omp_get_thread_num() * workspace_bytes(b));
+        const unsigned         control = _mm_getcsr();
         _mm_setcsr(control | 0x8040); /* denormals are zeros, as they are to the products */
         sg_tiles_open();
 #pragma omp for schedule(static)
@@ -362,11 +363,11 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
     if (a->q.dtype != SG_BF16 || a->bias.rank || sg_count(a->q) == 0 || b.m == 0) return sg_vec_attend_avx512(s, a);
     shape(&b, cpu->threads);
     const int64_t head_bytes = 4 * head_words(&b), fit = SG_GROUP_BYTES / head_bytes;
-    const int64_t group = fit < 1 ? 1 : sg_min64(fit, b.h), rooms = cpu->threads * room_bytes(&b);
-    char *const   p = sg_cpu_scratch(cpu, SG_SLOT_WORK,
-                                     (size_t)(rooms + group * head_bytes + b.units * SG_UNIT * (int64_t)sizeof(float)));
+    const int64_t group = fit < 1 ? 1 : sg_min64(fit, b.h), workspaces = cpu->threads * workspace_bytes(&b);
+    char *const   p = sg_cpu_scratch(
+          cpu, SG_SLOT_WORK, (size_t)(workspaces + group * head_bytes + b.units * SG_UNIT * (int64_t)sizeof(float)));
     if (!p) return SG_E_MEMORY;
-    b.k = (uint16_t *)(p + rooms);
+    b.k = (uint16_t *)(p + workspaces);
     b.v = b.k + group * head_words(&b);
     b.bias = (float *)(b.v + group * head_words(&b));
     fill_bias(&b);

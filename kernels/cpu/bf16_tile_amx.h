@@ -12,7 +12,7 @@
 #ifndef SG_BF16_TILE_H
 #define SG_BF16_TILE_H
 
-#include "bf16_soft.h"
+#include "bf16_softmax.h"
 
 static inline void sg_tiles_open(void)
 {
@@ -40,7 +40,7 @@ static inline __attribute__((always_inline)) void sg_tiles_multiply(const uint16
 }
 
 static inline __attribute__((always_inline)) void sg_tiles(const uint16_t *a, const uint16_t *b, float *c,
-                                                           int64_t groups, int64_t depth, bool add, sg_soft *w,
+                                                           int64_t groups, int64_t depth, bool add, sg_softmax *w,
                                                            unsigned quads, bool biased)
 {
     __asm__ volatile("" ::: "memory"); /* the tile loads of some compilers do not say that they read */
@@ -61,7 +61,7 @@ static inline __attribute__((always_inline)) void sg_tiles(const uint16_t *a, co
             const uint16_t *x = a, *y = b + col * SG_TILE;
             for (int64_t k = 0; k < depth; k++, x += 2 * SG_TILE, y += SG_COLS * SG_TILE) {
                 sg_tiles_multiply(x, y);
-                sg_soft_run(w, quads, biased);
+                sg_softmax_run(w, quads, biased);
             }
             _tile_stored(0, low, 64);
             _tile_stored(1, low + 256, 64);

@@ -3,7 +3,7 @@
 #ifndef SG_BF16_TILE_H
 #define SG_BF16_TILE_H
 
-#include "bf16_soft.h"
+#include "bf16_softmax.h"
 
 static inline void sg_tiles_open(void) {}
 static inline void sg_tiles_close(void) {}
@@ -39,7 +39,7 @@ static inline void sg_tile_bf16(const uint16_t *a, const uint16_t *b, float *c, 
 }
 
 static inline __attribute__((always_inline)) void sg_tiles(const uint16_t *a, const uint16_t *b, float *c,
-                                                           int64_t groups, int64_t depth, bool add, sg_soft *w,
+                                                           int64_t groups, int64_t depth, bool add, sg_softmax *w,
                                                            unsigned quads, bool biased)
 {
     for (int64_t g = 0; g < groups; g++, a += depth * 2 * SG_TILE, c += SG_COLS * 512) {
@@ -47,7 +47,7 @@ static inline __attribute__((always_inline)) void sg_tiles(const uint16_t *a, co
             for (int col = 0; col < SG_COLS; col += 2)
                 sg_tile_bf16(a + r * 32, b + col * SG_TILE, c + (r / 16 * SG_COLS + col) * 256 + r % 16 * 16, depth,
                              add);
-        for (int64_t k = 0; k < depth * SG_COLS / 2; k++) sg_soft_run(w, quads, biased);
+        for (int64_t k = 0; k < depth * SG_COLS / 2; k++) sg_softmax_run(w, quads, biased);
     }
 }
 

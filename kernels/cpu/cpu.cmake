@@ -1,7 +1,7 @@
 # Included from the root. The vec_*.c and bf16_*.c files are compiled once per level, each time with its flags alone;
 # nothing else may see those flags.
 set(cpu ${CMAKE_CURRENT_LIST_DIR})
-target_sources(sg_kernels PRIVATE ${cpu}/cpu.c ${cpu}/cpu_features.c ${cpu}/cpu_levels.c ${cpu}/pack.c ${cpu}/move.c)
+target_sources(sg_kernels PRIVATE ${cpu}/cpu.c ${cpu}/cpu_features.c ${cpu}/cpu_levels.c ${cpu}/packed_weights.c ${cpu}/data_movement.c)
 
 set(base_flags -msse2)
 set(avx2_flags -mavx2 -mfma)
@@ -22,7 +22,7 @@ function(sg_cpu_level name level)
 endfunction()
 
 foreach(level base avx2 avx512)
-  sg_cpu_level(sg_cpu ${level} ${cpu}/vec_elem.c ${cpu}/vec_norm.c ${cpu}/vec_product.c ${cpu}/vec_attend.c)
+  sg_cpu_level(sg_cpu ${level} ${cpu}/vec_elem.c ${cpu}/vec_norm.c ${cpu}/vec_matmul.c ${cpu}/vec_attend.c)
 endforeach()
 foreach(level avx512_bf16 amx)
   sg_cpu_level(sg_cpu ${level} ${cpu}/bf16_attend.c)

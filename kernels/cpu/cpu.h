@@ -1,9 +1,9 @@
 /* cpu.h - what the files of the cpu backend share: its state, what each puts into the op table, packed weights, scratch.
  * Private to it and to the kernel tests.
  *
- * The table is filled as in dav1d: sg_move_init with what gains nothing from vectors, then every vec_*.c at each level
- * (cpu_levels.c) that the machine has and the mask allows, lowest first, then oneDNN's products. A backend serves one thread at a
- * time: its scratch and its packed weights are not locked. */
+ * The table is filled as in dav1d: sg_data_movement_init with what gains nothing from vectors, then every vec_*.c at
+ * each level (cpu_levels.c) that the machine has and the mask allows, lowest first, then oneDNN's products. A backend
+ * serves one thread at a time: its scratch and its packed weights are not locked. */
 #ifndef SG_CPU_H
 #define SG_CPU_H
 
@@ -60,9 +60,9 @@ void *sg_pack_find(sg_cpu *c, const sg_tensor *w, uint64_t form, size_t bytes, b
 void  sg_packs_drop(sg_cpu *c);
 
 /* What moves data and leaves the vectors to memcpy: embed, sinusoid, upsample, avg_down, dup_up, permute. */
-void sg_move_init(sg_ops *t);
+void sg_data_movement_init(sg_ops *t);
 
-#define SG_VEC_FILES(X, level) X(elem, level) X(norm, level) X(product, level) X(attend, level)
+#define SG_VEC_FILES(X, level) X(elem, level) X(norm, level) X(matmul, level) X(attend, level)
 #define X(file, level) void sg_vec_##file##_init_##level(sg_ops *t);
 SG_VEC_FILES(X, base)
 SG_VEC_FILES(X, avx2)
@@ -76,8 +76,8 @@ sg_status sg_vec_attend_base(sg_stream *s, const sg_attend_args *a);
 sg_status sg_vec_attend_avx2(sg_stream *s, const sg_attend_args *a);
 sg_status sg_vec_attend_avx512(sg_stream *s, const sg_attend_args *a);
 
-/* The stages of sparse attention, attention/cpu: pool and alike; quantise; score and tail_bias; select; attend_blocks in
- * F32; by VNNI; by tiles, as score and tail_bias are. */
+/* The stages of sparse attention, attention/cpu: pool and self_similarity; quantise; score and tail_bias; select;
+ * attend_blocks in F32; by VNNI; by tiles, as score and tail_bias are. */
 #define SG_SPARSE_FILES(X, level) X(pool, level) X(quantise, level) X(score, level) X(select, level) X(blocks, level)
 #define X(file, level) void sg_vec_##file##_init_##level(sg_ops *t);
 SG_SPARSE_FILES(X, base)

@@ -68,7 +68,7 @@ const sg_cpu_level *sg_cpu_level_of(unsigned features)
     return &sg_cpu_levels[top];
 }
 
-sg_status sg_cpu_mask_held(unsigned *mask, sg_error *e)
+sg_status sg_cpu_mask_resolve(unsigned *mask, sg_error *e)
 {
     static const char variable[] = "SPARGE_GEN_CPUMASK";
     const char *const name = getenv(variable);
@@ -81,7 +81,7 @@ sg_status sg_cpu_mask_held(unsigned *mask, sg_error *e)
 
 void sg_cpu_fill(sg_ops *t, unsigned features)
 {
-    sg_move_init(t);
+    sg_data_movement_init(t);
     for (int i = 0; i < SG_CPU_LEVELS; i++)
         if ((sg_cpu_levels[i].needs & ~(features | SG_CPU_BASE)) == 0) sg_cpu_levels[i].fill(t);
 }

@@ -21,7 +21,7 @@ const sg_cpu_level *sg_cpu_level_of(unsigned features);
 
 /* A mask of 0 becomes what the variable SPARGE_GEN_CPUMASK names, one of sg_cpu_mask_names, and all features without it.
  * SG_E_ARG: it names none. Other masks stay. */
-sg_status sg_cpu_mask_held(unsigned *mask, sg_error *e) SG_MUST_USE;
+sg_status sg_cpu_mask_resolve(unsigned *mask, sg_error *e) SG_MUST_USE;
 
 /* Fills t with the entries of all levels that need no more than these features, without oneDNN. */
 void sg_cpu_fill(sg_ops *t, unsigned features);

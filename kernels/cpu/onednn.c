@@ -255,10 +255,10 @@ static bool pack(const sg_onednn *o, const plan *p, const void *from, void *to)
 }
 
 /* t itself when it has the dtype that the plan wants and may be used, else a tensor of that dtype in scratch. */
-static sg_tensor staged(sg_cpu *c, sg_tensor t, sg_dtype want, bool may, sg_cpu_slot slot)
+static sg_tensor staged(sg_cpu *c, sg_tensor t, sg_dtype type, bool may, sg_cpu_slot slot)
 {
-    if (may && t.dtype == want) return t;
-    t.dtype = want;
+    if (may && t.dtype == type) return t;
+    t.dtype = type;
     t.data = sg_cpu_scratch(c, slot, sg_bytes(t));
     return t;
 }
@@ -349,7 +349,7 @@ static bool is_steady(const sg_conv_args *a)
     return a->w.dim[1] <= 128 && kx % 2 == 1 && a->pad[2] <= kx / 2 && a->pad[3] <= kx / 2;
 }
 
-static sg_linear_args product_of(const sg_conv_args *a)
+static sg_linear_args matmul_of(const sg_conv_args *a)
 {
     return (sg_linear_args){.y = a->y, .x = a->x, .w = a->w, .b = a->b, .add = a->add};
 }
@@ -367,7 +367,7 @@ static plan *plan_for_conv(const sg_cpu *c, const sg_conv_args *a)
     for (int i = 0; i < 5; i++) k.n[8 + i] = a->w.dim[i];
     for (int i = 0; i < 3; i++) k.n[13 + i] = a->stride[i];
     k.conv = true;
-    const sg_linear_args product = product_of(a);
+    const sg_linear_args product = matmul_of(a);
     if (!runs_bf16(c->library, &k, &product) && c->library->features & SG_CPU_AVX512 && !is_steady(a)) return NULL;
     return plan_for(c, &k, &product);
 }
@@ -375,7 +375,7 @@ static plan *plan_for_conv(const sg_cpu *c, const sg_conv_args *a)
 static sg_status conv(sg_stream *s, const sg_conv_args *a)
 {
     const plan *const    p = plan_for_conv(sg_cpu_of(s), a);
-    const sg_linear_args product = product_of(a);
+    const sg_linear_args product = matmul_of(a);
     return p ? plan_run(s, p, &product) : sg_cpu_of(s)->library->plain.conv(s, a);
 }
 

@@ -33,7 +33,7 @@ typedef uint32_t sg_lane_bits __attribute__((vector_size(4 * SG_LANES)));
 
 /* A run of elements that stays in the first-level cache while an op works on it as F32, and the count below which
  * starting threads costs more than it saves. */
-enum { SG_RUN = 1024, SG_FEW = 32768 };
+enum { SG_RUN = 1024, SG_TINY = 32768 };
 
 static inline int64_t sg_min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -64,31 +64,31 @@ static inline void sg_narrow(uint16_t *restrict y, const float *restrict x, int6
     }
 }
 
-/* n elements of t from element `at` on as F32: in place, or widened into room. */
-static inline const float *sg_in(const sg_tensor *t, int64_t at, int64_t n, float *room)
+/* n elements of t from element `at` on as F32: in place, or widened into buffer. */
+static inline const float *sg_read_f32(const sg_tensor *t, int64_t at, int64_t n, float *buffer)
 {
     if (t->dtype == SG_F32) return (const float *)t->data + at;
-    sg_widen(room, (const uint16_t *)t->data + at, n);
-    return room;
+    sg_widen(buffer, (const uint16_t *)t->data + at, n);
+    return buffer;
 }
 
-/* The same for what is read and written: sg_out_done brings it home. */
-static inline float *sg_inout(const sg_tensor *t, int64_t at, int64_t n, float *room)
+/* The same for what is read and written: sg_write_f32_done brings it home. */
+static inline float *sg_update_f32(const sg_tensor *t, int64_t at, int64_t n, float *buffer)
 {
     if (t->dtype == SG_F32) return (float *)t->data + at;
-    sg_widen(room, (const uint16_t *)t->data + at, n);
-    return room;
+    sg_widen(buffer, (const uint16_t *)t->data + at, n);
+    return buffer;
 }
 
 /* Where to write n elements of t from `at` on as F32, and the call that brings them home. */
-static inline float *sg_out(const sg_tensor *t, int64_t at, float *room)
+static inline float *sg_write_f32(const sg_tensor *t, int64_t at, float *buffer)
 {
-    return t->dtype == SG_F32 ? (float *)t->data + at : room;
+    return t->dtype == SG_F32 ? (float *)t->data + at : buffer;
 }
 
-static inline void sg_out_done(const sg_tensor *t, int64_t at, int64_t n, const float *room)
+static inline void sg_write_f32_done(const sg_tensor *t, int64_t at, int64_t n, const float *buffer)
 {
-    if (t->dtype != SG_F32) sg_narrow((uint16_t *)t->data + at, room, n);
+    if (t->dtype != SG_F32) sg_narrow((uint16_t *)t->data + at, buffer, n);
 }
 
 /* The larger and the smaller one; b where either is NaN. */
@@ -119,13 +119,13 @@ static inline sg_lanes sg_lanes_min(sg_lanes a, sg_lanes b)
 static inline float sg_lanes_sum(sg_lanes a) { SG_LANES_FOLD(add, a) }
 
 /* The largest lane. Lanes that are NaN are not looked for. */
-static inline float sg_lanes_top(sg_lanes a) { SG_LANES_FOLD(max, a) }
+static inline float sg_lanes_reduce_max(sg_lanes a) { SG_LANES_FOLD(max, a) }
 
 #define SG_LOG2E 1.44269504088896341f
 
 /* e^(x - n ln 2), n the integer nearest to x / ln 2: Cody and Waite's reduction, then the minimax polynomial of degree 6
  * whose first two coefficients are 1. */
-static inline sg_lanes sg_lanes_exp_part(sg_lanes x, sg_lanes n)
+static inline sg_lanes sg_lanes_exp_reduced(sg_lanes x, sg_lanes n)
 {
     const sg_lanes r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     sg_lanes       p = r * 1.3814612757e-3f + 8.3687100559e-3f;
@@ -143,7 +143,7 @@ static inline sg_lanes sg_lanes_exp(sg_lanes x)
 {
     const float    round = 12582912.0f + 254.0f; /* 1.5 2^23 + 254 */
     const sg_lanes none = {0}, z = sg_lanes_min(none + 89.0f, sg_lanes_max(none - 104.0f, x));
-    const sg_lanes shifted = z * SG_LOG2E + round, n = shifted - round, p = sg_lanes_exp_part(z, n);
+    const sg_lanes shifted = z * SG_LOG2E + round, n = shifted - round, p = sg_lanes_exp_reduced(z, n);
 #if defined(__AVX512F__)
     return (sg_lanes)_mm512_scalef_ps((__m512)p, (__m512)n);
 #else
@@ -159,7 +159,7 @@ static inline sg_lanes sg_lanes_weight(sg_lanes x)
     const float    round = 12582912.0f + 127.0f;                       /* 1.5 2^23 + 127 */
     const sg_lanes none = {0}, z = sg_lanes_max(none - 88.029692f, x); /* -127 ln 2 */
     const sg_lanes shifted = z * SG_LOG2E + round;
-    return sg_lanes_exp_part(z, shifted - round) * (sg_lanes)((sg_lane_bits)shifted << 23);
+    return sg_lanes_exp_reduced(z, shifted - round) * (sg_lanes)((sg_lane_bits)shifted << 23);
 }
 
 /* a / b within 2 units in the last place. Where a division takes longer than a sigmoid, 1 / b is estimated and corrected

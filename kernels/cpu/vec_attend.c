@@ -11,7 +11,7 @@
 
 /* Queries of a task: between these, in steps of the first, which is a multiple of every level's SG_MR. With the larger
  * number a block of keys and values serves it from the second-level cache; with the smaller every thread has tasks. */
-enum { SG_BQ_STEP = 48, SG_BQ_MOST = 8 * SG_BQ_STEP, SG_TASKS = 8 /* wanted for each thread */ };
+enum { SG_BQ_STEP = 48, SG_BQ_MAX = 8 * SG_BQ_STEP, SG_TASKS = 8 /* wanted for each thread */ };
 
 /* Heads are taken in groups whose panels stay below this, so that scratch does not grow with the number of heads. */
 enum { SG_GROUP_BYTES = 64 << 20 };
@@ -26,20 +26,20 @@ typedef struct attend_job {
 
 /* What a task needs, in its thread's scratch. q and o are planes of SG_KC columns, bq rows SG_LDA apart; score is SG_MR
  * such rows. */
-typedef struct attend_room {
-    float    *q, *o, *score, *top;
+typedef struct attend_workspace {
+    float    *q, *o, *score, *row_max;
     sg_lanes *sum;
-} attend_room;
+} attend_workspace;
 
-static int64_t room_floats(const attend_job *b)
+static int64_t workspace_floats(const attend_job *b)
 {
     return 2 * b->planes * b->plane + SG_MR * SG_LDA + b->bq + b->bq * SG_LANES;
 }
 
-static attend_room room_at(const attend_job *b, float *p)
+static attend_workspace workspace_at(const attend_job *b, float *p)
 {
-    float *const score = p + 2 * b->planes * b->plane, *const top = score + SG_MR * SG_LDA;
-    return (attend_room){p, p + b->planes * b->plane, score, top, (sg_lanes *)(top + b->bq)};
+    float *const score = p + 2 * b->planes * b->plane, *const row_max = score + SG_MR * SG_LDA;
+    return (attend_workspace){p, p + b->planes * b->plane, score, row_max, (sg_lanes *)(row_max + b->bq)};
 }
 
 /* Panel j of k and rows [SG_NR j, SG_NR j + SG_NR) of v of one head. */
@@ -49,18 +49,18 @@ static void pack_keys(const attend_job *b, int64_t head, int64_t j)
     float *const v = b->v + (head - b->first) * b->m_up * b->wide;
     for (int64_t key = j * SG_NR; key < (j + 1) * SG_NR; key++)
         for (int64_t e = 0; e < b->wide; e += SG_NR) {
-            float              room[SG_NR];
+            float              scratch[SG_NR];
             const int64_t      n = sg_min64(SG_NR, b->d - e), at = (key * b->h + head) * b->d + e;
-            const float *const x = key < b->m ? sg_in(&b->a->k, at, n, room) : NULL;
+            const float *const x = key < b->m ? sg_read_f32(&b->a->k, at, n, scratch) : NULL;
             for (int64_t i = 0; i < n; i++) k[(e + i) * SG_NR + key % SG_NR] = x ? x[i] : 0.0f;
-            const float *const y = key < b->m ? sg_in(&b->a->v, at, n, room) : NULL;
+            const float *const y = key < b->m ? sg_read_f32(&b->a->v, at, n, scratch) : NULL;
             for (int64_t i = 0; i < SG_NR; i++) v[e * b->m_up + key * SG_NR + i] = y && i < n ? y[i] : 0.0f;
         }
 }
 
 /* A row of scores is scaled, biases enter, and it is padded with what weighs nothing; its largest score, or `top`. */
-static float row_top(float *score, int64_t count, int64_t padded, float scale, const float *bias, const float *key_bias,
-                     float top)
+static float find_row_max(float *score, int64_t count, int64_t padded, float scale, const float *bias,
+                          const float *key_bias, float row_max)
 {
     if (bias && key_bias) {
 #pragma omp simd
@@ -75,33 +75,33 @@ static float row_top(float *score, int64_t count, int64_t padded, float scale, c
     }
     for (int64_t j = count; j < padded; j++) score[j] = -INFINITY;
     const sg_lanes none = {0};
-    sg_lanes       max = none + top;
+    sg_lanes       max = none + row_max;
     for (int64_t j = 0; j < padded; j += SG_LANES) max = sg_lanes_max(*(const sg_lanes *)(score + j), max);
-    return sg_lanes_top(max);
+    return sg_lanes_reduce_max(max);
 }
 
 /* Scores of rows [i, i + rows) of a task become weights, and what was summed of these rows before fades. Rows without
  * any key so far keep top -INFINITY and weights 0. bias is that of row i. The passes are apart so that the rows' largest
  * scores are looked for side by side. */
-static void weigh_rows(const attend_job *b, const attend_room *w, int64_t i, int64_t rows, int64_t key, int64_t count,
-                       const float *bias)
+static void softmax_rows(const attend_job *b, const attend_workspace *w, int64_t i, int64_t rows, int64_t key,
+                         int64_t count, const float *bias)
 {
     const int64_t      padded = sg_div_up(count, SG_NR) * SG_NR;
     const float *const key_bias = b->a->key_bias.rank ? (const float *)b->a->key_bias.data + key : NULL;
     const sg_lanes     none = {0};
     float              base[SG_MR];
     for (int64_t r = 0; r < rows; r++) {
-        const float was = w->top[i + r];
-        const float top =
-            row_top(w->score + r * SG_LDA, count, padded, b->a->scale, bias ? bias + r * b->m : NULL, key_bias, was);
-        base[r] = top == -INFINITY ? 0.0f : top;
-        if (top == was) continue;
-        w->top[i + r] = top;
+        const float was = w->row_max[i + r];
+        const float row_max = find_row_max(w->score + r * SG_LDA, count, padded, b->a->scale,
+                                           bias ? bias + r * b->m : NULL, key_bias, was);
+        base[r] = row_max == -INFINITY ? 0.0f : row_max;
+        if (row_max == was) continue;
+        w->row_max[i + r] = row_max;
         if (was == -INFINITY) continue; /* nothing was summed */
-        const sg_lanes fade = sg_lanes_weight(none + (was - base[r]));
-        w->sum[i + r] *= fade;
+        const sg_lanes rescale = sg_lanes_weight(none + (was - base[r]));
+        w->sum[i + r] *= rescale;
         for (int64_t e = 0; e < b->wide; e += SG_LANES)
-            *(sg_lanes *)(w->o + e / SG_KC * b->plane + (i + r) * SG_LDA + e % SG_KC) *= fade;
+            *(sg_lanes *)(w->o + e / SG_KC * b->plane + (i + r) * SG_LDA + e % SG_KC) *= rescale;
     }
     for (int64_t r = 0; r < rows; r++) {
         float *const score = w->score + r * SG_LDA;
@@ -117,7 +117,7 @@ static void weigh_rows(const attend_job *b, const attend_room *w, int64_t i, int
 
 /* Keys [key, key + count) enter rows [row, row + rows) of one head, SG_MR rows at a time: their scores stay in the
  * first-level cache while the keys and values come from the second. */
-static void attend_block(const attend_job *b, const attend_room *w, int64_t head, int64_t row, int64_t rows,
+static void attend_block(const attend_job *b, const attend_workspace *w, int64_t head, int64_t row, int64_t rows,
                          int64_t key, int64_t count)
 {
     const int64_t      padded = sg_div_up(count, SG_NR) * SG_NR, at = head - b->first;
@@ -132,7 +132,7 @@ static void attend_block(const attend_job *b, const attend_room *w, int64_t head
             for (int64_t j = 0; j < padded; j += SG_NR)
                 sg_tile(a, 1, sg_min64(SG_KC, b->d - e), k + j * b->d + e * SG_NR, SG_NR, w->score + j, SG_LDA, e == 0);
         }
-        weigh_rows(b, w, i, sg_min64(SG_MR, rows - i), key, count, bias ? bias + i * b->m : NULL);
+        softmax_rows(b, w, i, sg_min64(SG_MR, rows - i), key, count, bias ? bias + i * b->m : NULL);
         sg_tile_rows(a, w->score);
         for (int64_t e = 0; e < b->wide; e += SG_NR)
             sg_tile(a, 1, padded, v + e * b->m_up, b->d - e, w->o + e / SG_KC * b->plane + i * SG_LDA + e % SG_KC,
@@ -141,22 +141,22 @@ static void attend_block(const attend_job *b, const attend_room *w, int64_t head
 }
 
 /* Queries, zeros for what is missing in the last SG_MR of them, and sums of nothing. */
-static void task_begin(const attend_job *b, const attend_room *w, int64_t head, int64_t row, int64_t rows)
+static void task_begin(const attend_job *b, const attend_workspace *w, int64_t head, int64_t row, int64_t rows)
 {
     for (int64_t i = 0; i < sg_div_up(rows, SG_MR) * SG_MR; i++) {
-        w->top[i] = -INFINITY;
+        w->row_max[i] = -INFINITY;
         w->sum[i] = (sg_lanes){0};
         for (int64_t e = 0; e < b->d; e += SG_KC) {
             float *const       q = w->q + e / SG_KC * b->plane + i * SG_LDA;
             const int64_t      n = sg_min64(SG_KC, b->d - e);
-            const float *const x = i < rows ? sg_in(&b->a->q, ((row + i) * b->h + head) * b->d + e, n, q) : NULL;
+            const float *const x = i < rows ? sg_read_f32(&b->a->q, ((row + i) * b->h + head) * b->d + e, n, q) : NULL;
             for (int64_t l = 0; l < n; l++) q[l] = x ? x[l] : 0.0f;
             memset(w->o + (q - w->q), 0, (size_t)sg_min64(SG_KC, b->wide - e) * sizeof *q);
         }
     }
 }
 
-static void attend_task(const attend_job *b, const attend_room *w, int64_t head, int64_t row)
+static void attend_task(const attend_job *b, const attend_workspace *w, int64_t head, int64_t row)
 {
     const int64_t rows = sg_min64(b->bq, b->n - row);
     task_begin(b, w, head, row, rows);
@@ -168,9 +168,9 @@ static void attend_task(const attend_job *b, const attend_room *w, int64_t head,
             const int64_t at = ((row + i) * b->h + head) * b->d + e, n = sg_min64(SG_KC, b->d - e);
             const float   by = 1.0f / sum;
             float *const  o = w->o + e / SG_KC * b->plane + i * SG_LDA;
-            float *const  y = sg_out(&b->a->y, at, o);
+            float *const  y = sg_write_f32(&b->a->y, at, o);
             for (int64_t l = 0; l < n; l++) y[l] = sum == 0.0f ? 0.0f : o[l] * by; /* also where v is NaN */
-            sg_out_done(&b->a->y, at, n, y);
+            sg_write_f32_done(&b->a->y, at, n, y);
         }
     }
 }
@@ -183,20 +183,20 @@ sg_status SG_VEC_NAME(attend)(sg_stream *s, const sg_attend_args *a)
     b.planes = sg_div_up(b.d, SG_KC);
     b.m_up = sg_div_up(b.m, SG_NR) * SG_NR;
     const int64_t share = b.n * b.h / (SG_TASKS * cpu->threads) / SG_BQ_STEP * SG_BQ_STEP;
-    b.bq = share < SG_BQ_STEP ? SG_BQ_STEP : sg_min64(share, SG_BQ_MOST);
+    b.bq = share < SG_BQ_STEP ? SG_BQ_STEP : sg_min64(share, SG_BQ_MAX);
     b.plane = b.bq * SG_LDA;
     const int64_t head_size = b.m_up * (b.d + b.wide), blocks = sg_div_up(b.n, b.bq), panels = b.m_up / SG_NR;
     const int64_t fit = SG_GROUP_BYTES / (head_size * (int64_t)sizeof(float) + 1);
-    const int64_t group = fit < 1 ? 1 : sg_min64(fit, b.h), rooms = cpu->threads * room_floats(&b);
-    float *const  room = sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)(rooms + group * head_size) * sizeof(float));
-    if (!room) return SG_E_MEMORY;
-    b.k = room + rooms;
+    const int64_t group = fit < 1 ? 1 : sg_min64(fit, b.h), workspaces = cpu->threads * workspace_floats(&b);
+    float *const  scratch = sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)(workspaces + group * head_size) * sizeof(float));
+    if (!scratch) return SG_E_MEMORY;
+    b.k = scratch + workspaces;
     b.v = b.k + group * b.m_up * b.d;
     for (b.first = 0; b.first < b.h; b.first += group) {
         const int64_t heads = sg_min64(group, b.h - b.first);
 #pragma omp parallel num_threads(cpu->threads)
         {
-            const attend_room mine = room_at(&b, room + omp_get_thread_num() * room_floats(&b));
+            const attend_workspace mine = workspace_at(&b, scratch + omp_get_thread_num() * workspace_floats(&b));
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < heads * panels; i++) pack_keys(&b, b.first + i / panels, i % panels);
 #pragma omp for schedule(dynamic)

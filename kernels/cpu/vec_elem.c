@@ -5,13 +5,13 @@ static sg_status gate_add(sg_stream *s, const sg_gate_add_args *a)
 {
     const int64_t      c = a->x.dim[a->x.rank - 1], rows = sg_count(a->x) / c;
     const float *const gate = a->gate.rank ? a->gate.data : NULL;
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (rows * c > SG_FEW)
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (rows * c > SG_TINY)
     for (int64_t t = 0; t < rows; t++)
         for (int64_t i = 0; i < c; i += SG_RUN) {
-            float              room[2][SG_RUN];
+            float              buffer[2][SG_RUN];
             const int64_t      at = t * c + i, n = sg_min64(SG_RUN, c - i);
-            const float *const r = sg_in(&a->r, at, n, room[0]);
-            float *const       x = sg_inout(&a->x, at, n, room[1]);
+            const float *const r = sg_read_f32(&a->r, at, n, buffer[0]);
+            float *const       x = sg_update_f32(&a->x, at, n, buffer[1]);
             if (gate) {
 #pragma omp simd
                 for (int64_t k = 0; k < n; k++) x[k] += r[k] * gate[i + k];
@@ -19,7 +19,7 @@ static sg_status gate_add(sg_stream *s, const sg_gate_add_args *a)
 #pragma omp simd
                 for (int64_t k = 0; k < n; k++) x[k] += r[k];
             }
-            sg_out_done(&a->x, at, n, x);
+            sg_write_f32_done(&a->x, at, n, x);
         }
     return SG_OK;
 }
@@ -28,16 +28,17 @@ static sg_status add(sg_stream *s, const sg_add_args *a)
 {
     const int64_t rows = a->y.dim[0], c = a->y.dim[1];
     const bool    one = a->b.dim[0] == 1;
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (rows * c > SG_FEW)
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (rows * c > SG_TINY)
     for (int64_t t = 0; t < rows; t++)
         for (int64_t i = 0; i < c; i += SG_RUN) {
-            float              room[3][SG_RUN];
+            float              buffer[3][SG_RUN];
             const int64_t      at = t * c + i, n = sg_min64(SG_RUN, c - i);
-            const float *const p = sg_in(&a->a, at, n, room[0]), *const q = sg_in(&a->b, one ? i : at, n, room[1]);
-            float *const y = sg_out(&a->y, at, room[2]);
+            const float *const p = sg_read_f32(&a->a, at, n, buffer[0]), *const q = sg_read_f32(&a->b, one ? i : at, n,
+                                                                                                buffer[1]);
+            float *const y = sg_write_f32(&a->y, at, buffer[2]);
 #pragma omp simd
             for (int64_t k = 0; k < n; k++) y[k] = p[k] + q[k];
-            sg_out_done(&a->y, at, n, y);
+            sg_write_f32_done(&a->y, at, n, y);
         }
     return SG_OK;
 }
@@ -45,15 +46,15 @@ static sg_status add(sg_stream *s, const sg_add_args *a)
 static sg_status mul(sg_stream *s, const sg_mul_args *a)
 {
     const int64_t total = sg_count(a->y);
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_FEW)
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_TINY)
     for (int64_t at = 0; at < total; at += SG_RUN) {
-        float              room[3][SG_RUN];
+        float              buffer[3][SG_RUN];
         const int64_t      n = sg_min64(SG_RUN, total - at);
-        const float *const p = sg_in(&a->a, at, n, room[0]), *const q = sg_in(&a->b, at, n, room[1]);
-        float *const y = sg_out(&a->y, at, room[2]);
+        const float *const p = sg_read_f32(&a->a, at, n, buffer[0]), *const q = sg_read_f32(&a->b, at, n, buffer[1]);
+        float *const y = sg_write_f32(&a->y, at, buffer[2]);
 #pragma omp simd
         for (int64_t k = 0; k < n; k++) y[k] = p[k] * q[k];
-        sg_out_done(&a->y, at, n, y);
+        sg_write_f32_done(&a->y, at, n, y);
     }
     return SG_OK;
 }
@@ -61,13 +62,13 @@ static sg_status mul(sg_stream *s, const sg_mul_args *a)
 static sg_status act(sg_stream *s, const sg_act_args *a)
 {
     const int64_t total = sg_count(a->y);
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_FEW)
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_TINY)
     for (int64_t at = 0; at < total; at += SG_RUN) {
-        float         room[2][SG_RUN];
+        float         buffer[2][SG_RUN];
         const int64_t n = sg_min64(SG_RUN, total - at);
-        float *const  y = sg_out(&a->y, at, room[1]);
-        sg_act_run(a->act, y, sg_in(&a->x, at, n, room[0]), n);
-        sg_out_done(&a->y, at, n, y);
+        float *const  y = sg_write_f32(&a->y, at, buffer[1]);
+        sg_act_run(a->act, y, sg_read_f32(&a->x, at, n, buffer[0]), n);
+        sg_write_f32_done(&a->y, at, n, y);
     }
     return SG_OK;
 }
@@ -76,7 +77,7 @@ static sg_status copy(sg_stream *s, const sg_copy_args *a)
 {
     const int64_t total = sg_count(a->y);
     const size_t  size = sg_dtype_size(a->y.dtype);
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_FEW)
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_TINY)
     for (int64_t at = 0; at < total; at += SG_RUN) {
         const int64_t n = sg_min64(SG_RUN, total - at);
         if (a->y.dtype == a->x.dtype)
@@ -93,7 +94,7 @@ static sg_status copy(sg_stream *s, const sg_copy_args *a)
 static sg_status combine(sg_stream *s, const sg_combine_args *a)
 {
     const int64_t total = sg_count(a->y);
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_FEW)
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_TINY)
     for (int64_t at = 0; at < total; at += SG_RUN) {
         const int64_t n = sg_min64(SG_RUN, total - at);
         float *const  y = (float *)a->y.data + at;
@@ -110,11 +111,11 @@ static sg_status combine(sg_stream *s, const sg_combine_args *a)
 static sg_status rgb8(sg_stream *s, const sg_rgb8_args *a)
 {
     const int64_t total = sg_count(a->y);
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_FEW)
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_TINY)
     for (int64_t at = 0; at < total; at += SG_RUN) {
-        float              room[SG_RUN];
+        float              buffer[SG_RUN];
         const int64_t      n = sg_min64(SG_RUN, total - at);
-        const float *const x = sg_in(&a->x, at, n, room);
+        const float *const x = sg_read_f32(&a->x, at, n, buffer);
         uint8_t *const     y = (uint8_t *)a->y.data + at;
 #pragma omp simd
         for (int64_t k = 0; k < n; k++) {
@@ -125,12 +126,12 @@ static sg_status rgb8(sg_stream *s, const sg_rgb8_args *a)
     return SG_OK;
 }
 
-static sg_status count_bad(sg_stream *s, const sg_count_bad_args *a)
+static sg_status count_non_finite(sg_stream *s, const sg_count_non_finite_args *a)
 {
     const int64_t total = sg_count(a->x);
     const bool    wide = a->x.dtype == SG_F32;
-    int64_t       bad = 0;
-#pragma omp parallel for schedule(static) reduction(+ : bad) num_threads(sg_cpu_of(s)->threads) if (total > SG_FEW)
+    int64_t       sum = 0;
+#pragma omp parallel for schedule(static) reduction(+ : sum) num_threads(sg_cpu_of(s)->threads) if (total > SG_TINY)
     for (int64_t at = 0; at < total; at += SG_RUN) {
         const int64_t         n = sg_min64(SG_RUN, total - at);
         const float *const    x = (const float *)a->x.data + at;
@@ -140,10 +141,10 @@ static sg_status count_bad(sg_stream *s, const sg_count_bad_args *a)
             for (int64_t k = 0; k < n; k++) here += (sg_bits(x[k]) & 0x7f800000u) == 0x7f800000u;
         else
             for (int64_t k = 0; k < n; k++) here += (h[k] & 0x7f80u) == 0x7f80u;
-        bad += here;
+        sum += here;
     }
     int32_t *const y = a->y.data;
-    *y = bad > INT32_MAX - *y ? INT32_MAX : *y + (int32_t)bad;
+    *y = sum > INT32_MAX - *y ? INT32_MAX : *y + (int32_t)sum;
     return SG_OK;
 }
 
@@ -156,5 +157,5 @@ void SG_VEC_INIT(elem)(sg_ops *t)
     t->copy = copy;
     t->combine = combine;
     t->rgb8 = rgb8;
-    t->count_bad = count_bad;
+    t->count_non_finite = count_non_finite;
 }

@@ -37,11 +37,11 @@ static run_sums sums_of(const float *x, int64_t n, float guess)
 
 static run_sums row_sums(const sg_tensor *x, int64_t at, int64_t c, float guess)
 {
-    float    room[SG_RUN];
+    float    buffer[SG_RUN];
     run_sums all = {0};
     for (int64_t i = 0; i < c; i += SG_RUN) {
         const int64_t  n = sg_min64(SG_RUN, c - i);
-        const run_sums s = sums_of(sg_in(x, at + i, n, room), n, guess);
+        const run_sums s = sums_of(sg_read_f32(x, at + i, n, buffer), n, guess);
         all.sum += s.sum;
         all.square += s.square;
     }
@@ -79,14 +79,14 @@ static bool norm_row(const sg_norm_args *a, int64_t row, int64_t c, const float 
 {
     const row_stats r = stats_of(a, row, c);
     for (int64_t i = 0; i < c; i += SG_RUN) {
-        float              room[2][SG_RUN];
+        float              buffer[2][SG_RUN];
         const int64_t      n = sg_min64(SG_RUN, c - i);
-        const float *const x = sg_in(&a->x, row + i, n, room[0]), *const g = gain + i, *const b = shift + i;
-        float *const y = sg_out(&a->y, row + i, room[1]);
+        const float *const x = sg_read_f32(&a->x, row + i, n, buffer[0]), *const g = gain + i, *const b = shift + i;
+        float *const y = sg_write_f32(&a->y, row + i, buffer[1]);
 #pragma omp simd
         for (int64_t k = 0; k < n; k++) y[k] = (x[k] - r.mean) * r.gain * g[k] + b[k];
         sg_act_run(a->act, y, y, n);
-        sg_out_done(&a->y, row + i, n, y);
+        sg_write_f32_done(&a->y, row + i, n, y);
     }
     return isfinite(r.mean);
 }
@@ -104,14 +104,14 @@ static sg_status norm(sg_stream *s, const sg_norm_args *a)
         gain[i] = (a->w.rank ? w[i] : 1.0f) * by;
         offset[i] = (a->b.rank ? b[i] : 0.0f) * by + (a->shift.rank ? shift[i] : 0.0f);
     }
-    int32_t bad = 0;
-#pragma omp parallel for schedule(static) reduction(+ : bad) num_threads(sg_cpu_of(s)->threads) if (rows * c > SG_FEW)
-    for (int64_t t = 0; t < rows; t++) bad += !norm_row(a, t * c, c, gain, offset);
-    if (a->bad.rank) *(int32_t *)a->bad.data += bad;
+    int32_t sum = 0;
+#pragma omp parallel for schedule(static) reduction(+ : sum) num_threads(sg_cpu_of(s)->threads) if (rows * c > SG_TINY)
+    for (int64_t t = 0; t < rows; t++) sum += !norm_row(a, t * c, c, gain, offset);
+    if (a->non_finite.rank) *(int32_t *)a->non_finite.data += sum;
     return SG_OK;
 }
 
-/* The pairs of x, normalised where w is given, turned by the angles whose cosines and sines are c and e. */
+/* The pairs of x, normalised where w is given, rotated by the angles whose cosines and sines are c and e. */
 static void rope_run(float *y, const float *x, const float *w, float gain, const float *c, const float *e,
                      int64_t pairs)
 {
@@ -141,12 +141,12 @@ static void rope_row(const sg_rope_args *a, int64_t t)
     for (int64_t g = 0; g < h; g++) {
         if (w && g * d % width == 0) gain = rms_gain(&a->x, (t * h + g) * d, width, a->eps);
         for (int64_t i = 0; i < half; i += SG_RUN / 2) {
-            float              room[2][SG_RUN];
+            float              buffer[2][SG_RUN];
             const int64_t      at = (t * h + g) * d + 2 * i, pairs = sg_min64(SG_RUN / 2, half - i);
-            const float *const x = sg_in(&a->x, at, 2 * pairs, room[0]);
-            float *const       y = sg_out(&a->y, at, room[1]);
+            const float *const x = sg_read_f32(&a->x, at, 2 * pairs, buffer[0]);
+            float *const       y = sg_write_f32(&a->y, at, buffer[1]);
             rope_run(y, x, w ? w + g * d % width + 2 * i : NULL, gain, c + i, e + i, pairs);
-            sg_out_done(&a->y, at, 2 * pairs, y);
+            sg_write_f32_done(&a->y, at, 2 * pairs, y);
         }
     }
 }
@@ -154,7 +154,7 @@ static void rope_row(const sg_rope_args *a, int64_t t)
 static sg_status rope(sg_stream *s, const sg_rope_args *a)
 {
     const int64_t n = a->x.dim[0];
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (sg_count(a->x) > SG_FEW)
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (sg_count(a->x) > SG_TINY)
     for (int64_t t = 0; t < n; t++) rope_row(a, t);
     return SG_OK;
 }

@@ -7,8 +7,8 @@
  * rows and four columns in every 64. Scores are summed over d in steps of DEPTH, so that shared memory does not grow
  * with d.
  *
- * Shared memory, 34.8 KiB: `tile` is first q and k, both turned, [DEPTH][64 + 4] each, then v, [SLICE][WIDE]; `weight`
- * is the block's weights, turned, [KEYS][QUERIES + 4]. Rows are padded by one access.
+ * Shared memory, 34.8 KiB: `tile` is first q and k, both transposed, [DEPTH][64 + 4] each, then v, [SLICE][WIDE];
+ * `weight` is the block's weights, transposed, [KEYS][QUERIES + 4]. Rows are padded by one access.
  *
  * Roofline: arithmetic; 16 multiply-adds to 3 shared-memory cycles in q k^T. 25 TFLOP/s of 67 on an H200 at d = 128;
  * half of that above d = 256, where each WIDE columns of y count the scores anew. */
@@ -24,7 +24,7 @@ struct attend_job {
     float   scale;
 };
 
-struct attend_shared {
+struct attend_smem {
     float tile[2 * DEPTH * PITCH];
     float weight[KEYS * PITCH];
 };
@@ -37,9 +37,9 @@ static __device__ __forceinline__ void get_four(const float *p, float (&x)[4])
     x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
 }
 
-/* 64 rows of t from `first` on, elements [e, e + DEPTH) of head g, turned; zeros beyond the rows and beyond d. */
-static __device__ void load_turned(const attend_job &j, const sg_view &t, int64_t rows, int64_t first, int64_t g,
-                                   int64_t e, float *to)
+/* 64 rows of t from `first` on, elements [e, e + DEPTH) of head g, transposed; zeros beyond the rows and beyond d. */
+static __device__ void load_transposed(const attend_job &j, const sg_view &t, int64_t rows, int64_t first, int64_t g,
+                                       int64_t e, float *to)
 {
     const int     part = threadIdx.x % 4 * 8, row = threadIdx.x / 4;
     const int64_t at = ((first + row) * j.h + g) * j.d + e + part, left = j.d - e - part;
@@ -64,15 +64,15 @@ static __device__ void load_values(const attend_job &j, int64_t first, int64_t g
     }
 }
 
-static __device__ void scores(const attend_job &j, attend_shared &room, int64_t g, int64_t row, int64_t key,
+static __device__ void scores(const attend_job &j, attend_smem &smem, int64_t g, int64_t row, int64_t key,
                               float (&s)[4][4])
 {
     const int ty = threadIdx.x / 16, tx = threadIdx.x % 16;
-    float    *q = room.tile, *k = room.tile + DEPTH * PITCH;
+    float    *q = smem.tile, *k = smem.tile + DEPTH * PITCH;
     for (int64_t e = 0; e < j.d; e += DEPTH) {
         __syncthreads();
-        load_turned(j, j.q, j.n, row, g, e, q);
-        load_turned(j, j.k, j.m, key, g, e, k);
+        load_transposed(j, j.q, j.n, row, g, e, q);
+        load_transposed(j, j.k, j.m, key, g, e, k);
         __syncthreads();
 #pragma unroll 8
         for (int i = 0; i < DEPTH; i++) {
@@ -95,26 +95,27 @@ static __device__ void scores(const attend_job &j, attend_shared &room, int64_t 
         }
 }
 
-/* Scores become weights, in shared memory; o and sum fade by what the largest score has grown. A row that has met no
- * key keeps top -INFINITY and weights 0; NaN goes through sum. */
+/* Scores become weights, in shared memory; o and sum are rescaled by what the largest score has grown. A row that has
+ * met no key keeps top -INFINITY and weights 0; NaN goes through sum. */
 template <int COLS>
-static __device__ void soften(float (&s)[4][4], float (&top)[4], float (&sum)[4], float (&o)[4][COLS], float *weight)
+static __device__ void softmax_update(float (&s)[4][4], float (&row_max)[4], float (&sum)[4], float (&o)[4][COLS],
+                                      float *weight)
 {
     const int ty = threadIdx.x / 16, tx = threadIdx.x % 16;
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         float max = fmaxf(fmaxf(s[r][0], s[r][1]), fmaxf(s[r][2], s[r][3])), all = 0;
         for (int i = 8; i > 0; i /= 2) max = fmaxf(max, __shfl_xor_sync(~0u, max, i));
-        max = fmaxf(max, top[r]);
-        const float base = max == -INFINITY ? 0.0f : max, fade = expf(top[r] - base);
+        max = fmaxf(max, row_max[r]);
+        const float base = max == -INFINITY ? 0.0f : max, rescale = expf(row_max[r] - base);
         for (int c = 0; c < 4; c++) {
             s[r][c] = expf(s[r][c] - base);
             all += s[r][c];
         }
         all = sg_lanes_sum<16>(all);
-        sum[r] = sum[r] * fade + all;
-        top[r] = max;
-        for (int c = 0; c < COLS; c++) o[r][c] *= fade;
+        sum[r] = sum[r] * rescale + all;
+        row_max[r] = max;
+        for (int c = 0; c < COLS; c++) o[r][c] *= rescale;
     }
     for (int c = 0; c < 4; c++)
         *(float4 *)(weight + (4 * tx + c) * PITCH + 4 * ty) = make_float4(s[0][c], s[1][c], s[2][c], s[3][c]);
@@ -123,26 +124,26 @@ static __device__ void soften(float (&s)[4][4], float (&top)[4], float (&sum)[4]
 template <int WIDE>
 static __global__ void __launch_bounds__(SG_THREADS) attend_tiles(attend_job j)
 {
-    __shared__ __align__(16) attend_shared room;
+    __shared__ __align__(16) attend_smem smem;
     constexpr int COLS = WIDE / 16;
     const int     ty = threadIdx.x / 16, tx = threadIdx.x % 16;
     const int64_t row = (int64_t)blockIdx.x * QUERIES, g = blockIdx.y, first = (int64_t)blockIdx.z * WIDE;
-    float         o[4][COLS] = {}, sum[4] = {}, top[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    float o[4][COLS] = {}, sum[4] = {}, row_max[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
     for (int64_t key = 0; key < j.m; key += KEYS) {
         float s[4][4] = {};
-        scores(j, room, g, row, key, s);
-        soften<COLS>(s, top, sum, o, room.weight);
+        scores(j, smem, g, row, key, s);
+        softmax_update<COLS>(s, row_max, sum, o, smem.weight);
         for (int slice = 0; slice < KEYS && key + slice < j.m; slice += SLICE) {
             __syncthreads();
-            load_values<WIDE>(j, key + slice, g, first, room.tile);
+            load_values<WIDE>(j, key + slice, g, first, smem.tile);
             __syncthreads();
 #pragma unroll 4
             for (int i = 0; i < SLICE; i++) {
                 float p[4], v[4];
-                get_four(room.weight + (slice + i) * PITCH + 4 * ty, p);
+                get_four(smem.weight + (slice + i) * PITCH + 4 * ty, p);
 #pragma unroll
                 for (int c = 0; c < COLS; c += 4) {
-                    get_four(room.tile + i * WIDE + 16 * c + 4 * tx, v);
+                    get_four(smem.tile + i * WIDE + 16 * c + 4 * tx, v);
 #pragma unroll
                     for (int r = 0; r < 4; r++)
                         for (int l = 0; l < 4; l++) o[r][c + l] += p[r] * v[l];
@@ -174,8 +175,8 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
 {
     sg_status  status = SG_OK;
     attend_job j;
-    if (sg_cuda_attend_dnn(s, a, &status) || sg_cuda_attend_few(s, a, &status) || sg_cuda_attend_mma(s, a, &status) ||
-        sg_cuda_attend_wide(s, a, &status))
+    if (sg_cuda_attend_dnn(s, a, &status) || sg_cuda_attend_short(s, a, &status) || sg_cuda_attend_mma(s, a, &status) ||
+        sg_cuda_attend_large_head(s, a, &status))
         return status;
     j.y = sg_view_of(a->y);
     j.q = sg_view_of(a->q);

@@ -28,7 +28,7 @@ struct mma_job {
     bool            wide;  /* rows may be copied 16 bytes at a time */
 };
 
-template <int D, int KEYS> struct mma_shared {
+template <int D, int KEYS> struct mma_smem {
     uint16_t q[QUERIES][D + PAD], k[KEYS][D + PAD], v[KEYS][D + PAD];
 };
 
@@ -39,22 +39,22 @@ template <int D, int ROWS>
 static __device__ void load_rows(const mma_job &j, const uint16_t *from, int64_t rows, int64_t first, int64_t g,
                                  uint16_t (&to)[ROWS][D + PAD])
 {
-    constexpr int PARTS = D / 8;
-    for (int i = threadIdx.x; i < ROWS * PARTS; i += SG_THREADS) {
-        const int     row = i / PARTS, e = i % PARTS * 8;
+    constexpr int CHUNKS = D / 8;
+    for (int i = threadIdx.x; i < ROWS * CHUNKS; i += SG_THREADS) {
+        const int     row = i / CHUNKS, e = i % CHUNKS * 8;
         const bool    there = first + row < rows;
         const int64_t at = there ? ((first + row) * j.h + g) * j.d + e : 0;
         if (j.wide)
-            sg_copy_16(&to[row][e], from + (e < j.d ? at : 0), there && e < j.d);
+            sg_cp_async_16(&to[row][e], from + (e < j.d ? at : 0), there && e < j.d);
         else
             for (int l = 0; l < 8; l++) to[row][e + l] = there && e + l < j.d ? from[at + l] : (uint16_t)0;
     }
-    sg_copies_commit();
+    sg_cp_async_commit();
 }
 
 /* s = q k^T for the warp's 16 rows. */
 template <int D, int KEYS>
-static __device__ void score_tile(const mma_shared<D, KEYS> &room, int warp, int lane, float (&s)[KEYS / 8][4])
+static __device__ void score_tile(const mma_smem<D, KEYS> &smem, int warp, int lane, float (&s)[KEYS / 8][4])
 {
 #pragma unroll
     for (int c = 0; c < KEYS / 8; c++)
@@ -62,12 +62,12 @@ static __device__ void score_tile(const mma_shared<D, KEYS> &room, int warp, int
 #pragma unroll
     for (int e = 0; e < D; e += 16) {
         uint32_t a[4], b[4];
-        sg_load_4(a, &room.q[warp * 16 + lane % 16][e + lane / 16 * 8]);
+        sg_ldmatrix_x4(a, &smem.q[warp * 16 + lane % 16][e + lane / 16 * 8]);
 #pragma unroll
         for (int c = 0; c < KEYS / 8; c += 2) {
-            sg_load_4(b, &room.k[c * 8 + lane / 16 * 8 + lane % 8][e + lane / 8 % 2 * 8]);
-            sg_multiply(s[c], a, b[0], b[1]);
-            sg_multiply(s[c + 1], a, b[2], b[3]);
+            sg_ldmatrix_x4(b, &smem.k[c * 8 + lane / 16 * 8 + lane % 8][e + lane / 8 % 2 * 8]);
+            sg_mma_bf16(s[c], a, b[0], b[1]);
+            sg_mma_bf16(s[c + 1], a, b[2], b[3]);
         }
     }
 }
@@ -108,7 +108,7 @@ static __device__ void store_tile(const mma_job &j, int64_t g, int64_t row, int 
 #pragma unroll
         for (int c = 0; c < D / 8; c++) {
             const int      e = c * 8 + lane % 4 * 2;
-            const uint32_t two = sum[r] == 0.0f ? 0 : sg_two_bf16(o[c][2 * r] * by, o[c][2 * r + 1] * by);
+            const uint32_t two = sum[r] == 0.0f ? 0 : sg_pack_bf16x2(o[c][2 * r] * by, o[c][2 * r + 1] * by);
             if (j.wide && e < j.d) {
                 *(uint32_t *)(y + e) = two;
             } else {
@@ -124,25 +124,25 @@ template <int D, int KEYS>
 static __global__ void __launch_bounds__(SG_THREADS, D <= 128 ? 2 : 1) attend_mma(mma_job j)
 {
     extern __shared__ __align__(16) unsigned char bytes[];
-    mma_shared<D, KEYS>                          &room = *(mma_shared<D, KEYS> *)bytes;
+    mma_smem<D, KEYS>                            &smem = *(mma_smem<D, KEYS> *)bytes;
     const int                                     warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP;
     const int64_t first = (int64_t)blockIdx.x * QUERIES, g = blockIdx.y, row = first + warp * 16 + lane / 4;
-    float         o[D / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {};
-    load_rows<D>(j, j.q, j.n, first, g, room.q);
-    load_rows<D>(j, j.k, j.m, 0, g, room.k);
+    float         o[D / 8][4] = {}, row_max[2] = {-INFINITY, -INFINITY}, sum[2] = {};
+    load_rows<D>(j, j.q, j.n, first, g, smem.q);
+    load_rows<D>(j, j.k, j.m, 0, g, smem.k);
     for (int64_t key = 0; key < j.m; key += KEYS) {
-        float s[KEYS / 8][4], fade[2];
-        sg_copies_wait();
+        float s[KEYS / 8][4], rescale[2];
+        sg_cp_async_wait();
         __syncthreads();
-        load_rows<D>(j, j.v, j.m, key, g, room.v);
-        score_tile<D, KEYS>(room, warp, lane, s);
+        load_rows<D>(j, j.v, j.m, key, g, smem.v);
+        score_tile<D, KEYS>(smem, warp, lane, s);
         bias_tile<KEYS>(j, g, row, key, lane, s);
-        sg_soften<KEYS>(s, top, sum, fade);
-        sg_fade<D>(o, fade);
-        sg_copies_wait();
+        sg_softmax_update<KEYS>(s, row_max, sum, rescale);
+        sg_rescale<D>(o, rescale);
+        sg_cp_async_wait();
         __syncthreads();
-        if (key + KEYS < j.m) load_rows<D>(j, j.k, j.m, key + KEYS, g, room.k);
-        sg_multiply_values<D, KEYS>(room.v, lane, s, o);
+        if (key + KEYS < j.m) load_rows<D>(j, j.k, j.m, key + KEYS, g, smem.k);
+        sg_mma_pv<D, KEYS>(smem.v, lane, s, o);
     }
     store_tile<D>(j, g, row, lane, o, sum);
 }
@@ -151,9 +151,9 @@ static __global__ void __launch_bounds__(SG_THREADS, D <= 128 ? 2 : 1) attend_mm
 
 template <int D, int KEYS> static bool launch(sg_stream *s, const mma_job &j, sg_status *status)
 {
-    const int  bytes = (int)sizeof(mma_shared<D, KEYS>);
+    const int  bytes = (int)sizeof(mma_smem<D, KEYS>);
     const dim3 grid((unsigned)sg_div_up(j.n, QUERIES), (unsigned)j.h);
-    if (sizeof(mma_shared<D, KEYS>) > sg_cuda_of(s)->shared_max) return false;
+    if (sizeof(mma_smem<D, KEYS>) > sg_cuda_of(s)->smem_max) return false;
     const cudaError_t e = cudaFuncSetAttribute(attend_mma<D, KEYS>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     *status = sg_cuda_check(s, "attend", e);
     if (*status) return true;

@@ -7,7 +7,7 @@
 /* ---- kernels ---- */
 
 /* to[o, tap, i] = w[o, i, tap] */
-struct turn_kernel {
+struct permute_weights {
     sg_view to, w;
     int64_t in, taps;
     __device__ void operator()(int64_t at) const
@@ -67,9 +67,9 @@ static bool is_pointwise(const sg_conv_args *a)
     return true;
 }
 
-static sg_product product_of(const sg_conv_args *a)
+static sg_linear_job linear_of(const sg_conv_args *a)
 {
-    sg_product p = {};
+    sg_linear_job p = {};
     p.y = a->y.data;
     p.x = a->x.data;
     p.w = a->w.data;
@@ -84,7 +84,7 @@ static sg_product product_of(const sg_conv_args *a)
     return p;
 }
 
-static gather_kernel gather_of(const sg_conv_args *a, const sg_product *p, void *to)
+static gather_kernel gather_of(const sg_conv_args *a, const sg_linear_job *p, void *to)
 {
     sg_tensor     t = a->x;
     gather_kernel g = {};
@@ -108,15 +108,15 @@ static gather_kernel gather_of(const sg_conv_args *a, const sg_product *p, void 
 
 static sg_status put_bias(sg_stream *s, const sg_conv_args *a)
 {
-    sg_product p = product_of(a);
+    sg_linear_job p = linear_of(a);
     p.i = 0; /* a sum of nothing, plus the bias */
-    return sg_cuda_product(s, "conv", &p);
+    return sg_cuda_linear(s, "conv", &p);
 }
 
 static sg_status conv(sg_stream *s, const sg_conv_args *a)
 {
-    sg_product p = product_of(a);
-    if (is_pointwise(a) || p.i == 0) return sg_cuda_product(s, "conv", &p);
+    sg_linear_job p = linear_of(a);
+    if (is_pointwise(a) || p.i == 0) return sg_cuda_linear(s, "conv", &p);
     const sg_dtype type = p.x_type == SG_BF16 && p.w_type == SG_BF16 ? SG_BF16 : SG_F32;
     const size_t   width = (size_t)p.i * sg_dtype_size(type), y_width = (size_t)p.o * sg_dtype_size(p.y_type);
     const int64_t  places = p.n, most = sg_max64(1, (int64_t)(SG_CUDA_X_BYTES / width));
@@ -124,11 +124,11 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
     void *const    w = sg_cuda_scratch(s, "conv", SG_CUDA_W, (size_t)p.o * width);
     sg_status      status = SG_OK;
     if (!w) return s->status;
-    sg_tensor turned = a->w;
-    turned.data = w;
-    turned.dtype = type;
-    const turn_kernel turn = {sg_view_of(turned), sg_view_of(a->w), a->w.dim[1], p.i / a->w.dim[1]};
-    SG_TRY(sg_cuda_each(s, "conv", p.o * p.i, turn));
+    sg_tensor permuted = a->w;
+    permuted.data = w;
+    permuted.dtype = type;
+    const permute_weights permute = {sg_view_of(permuted), sg_view_of(a->w), a->w.dim[1], p.i / a->w.dim[1]};
+    SG_TRY(sg_cuda_each(s, "conv", p.o * p.i, permute));
     if (sg_cuda_conv_dnn(s, a, w, put_bias, &status)) return status;
     void *const x = sg_cuda_scratch(s, "conv", SG_CUDA_X, (size_t)rows * width);
     if (!x) return s->status;
@@ -140,7 +140,7 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
         p.n = sg_min64(rows, places - g.first);
         p.y = (char *)a->y.data + (size_t)g.first * y_width;
         SG_TRY(sg_cuda_each_pack(s, "conv", p.n * p.i, g));
-        SG_TRY(sg_cuda_product(s, "conv", &p));
+        SG_TRY(sg_cuda_linear(s, "conv", &p));
     }
     return SG_OK;
 }

@@ -33,8 +33,8 @@ endif()
 
 if(SG_HAVE_CUDA)
   set(cuda ${CMAKE_CURRENT_LIST_DIR})
-  add_library(sg_cuda OBJECT ${cuda}/elem.cu ${cuda}/rows.cu ${cuda}/gather.cu ${cuda}/product.cu ${cuda}/conv.cu
-    ${cuda}/attend.cu ${cuda}/attend_few.cu ${cuda}/attend_mma.cu ${cuda}/attend_wide.cu)
+  add_library(sg_cuda OBJECT ${cuda}/elem.cu ${cuda}/norm_rope.cu ${cuda}/data_movement.cu ${cuda}/linear.cu ${cuda}/conv.cu
+    ${cuda}/attend.cu ${cuda}/attend_short.cu ${cuda}/attend_mma.cu ${cuda}/attend_large_head.cu)
   add_library(sg_cuda_sm89 OBJECT) # what has no code for 8.0
   set_target_properties(sg_cuda_sm89 PROPERTIES CUDA_ARCHITECTURES "${sm89_architectures}")
   add_library(sg_cuda_sm90 OBJECT) # what only Hopper has: no other device runs code for 9.0a
@@ -50,7 +50,7 @@ if(SG_HAVE_CUDA)
     set_target_properties(${level} PROPERTIES POSITION_INDEPENDENT_CODE ON CUDA_RUNTIME_LIBRARY Static)
   endforeach()
   target_sources(sg_kernels PRIVATE ${cuda}/cuda_backend.c ${cuda}/cuda_memory.c ${cuda}/cuda_call.c ${cuda}/cuda_lt.c
-    ${cuda}/cuda_dnn.c ${cuda}/cuda_step.c
+    ${cuda}/cuda_dnn.c ${cuda}/cuda_graph.c
     $<TARGET_OBJECTS:sg_cuda> $<TARGET_OBJECTS:sg_cuda_sm89> $<TARGET_OBJECTS:sg_cuda_sm90>)
   target_include_directories(sg_kernels PRIVATE ${cuda})
   # cublasLt and cuDNN are opened at run time: see cuda_lt.c.

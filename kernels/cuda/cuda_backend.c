@@ -4,7 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void sg_cuda_served(const sg_backend *b, char *text, size_t size) { sg_dnn_tell((const sg_cuda *)b->impl, text, size); }
+void sg_cuda_served(const sg_backend *b, char *text, size_t size)
+{
+    sg_dnn_describe((const sg_cuda *)b->impl, text, size);
+}
 
 /* ---- open and close ---- */
 
@@ -40,9 +43,9 @@ static int attribute(const sg_cuda *c, enum cudaDeviceAttr a)
 static void fill_mma(sg_ops *t)
 {
     sg_cuda_elem_init(t);
-    sg_cuda_rows_init(t);
-    sg_cuda_gather_init(t);
-    sg_cuda_product_init(t);
+    sg_cuda_norm_rope_init(t);
+    sg_cuda_data_movement_init(t);
+    sg_cuda_linear_init(t);
     sg_cuda_conv_init(t);
     sg_cuda_attend_init(t);
     sg_cuda_pool_init(t);
@@ -83,10 +86,10 @@ static sg_status take_features(sg_cuda *c, const sg_backend_options *o, const ch
         return sg_error_set(e, SG_E_UNSUPPORTED, "gpumask: %s has compute capability %d.%d, whose level is %s; it lacks %s",
                             name, cc / 10, cc % 10, level_name(own), level_name(asked));
     c->features = asked;
-    c->dnn_least = asked != own ? SG_DNN_NEVER : o->dnn_least ? o->dnn_least : SG_DNN_LEAST;
+    c->dnn_min_macs = asked != own ? SG_DNN_NEVER : o->dnn_min_macs ? o->dnn_min_macs : SG_DNN_MIN_MACS;
     c->processors = attribute(c, cudaDevAttrMultiProcessorCount);
-    c->shared_max = (size_t)attribute(c, cudaDevAttrMaxSharedMemoryPerBlockOptin);
-    if (asked != own && c->shared_max > SG_CUDA_SHARED_LEAST) c->shared_max = SG_CUDA_SHARED_LEAST;
+    c->smem_max = (size_t)attribute(c, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    if (asked != own && c->smem_max > SG_CUDA_SMEM_MIN) c->smem_max = SG_CUDA_SMEM_MIN;
     return SG_OK;
 }
 
@@ -124,13 +127,13 @@ static sg_status fill_table(sg_cuda *c, sg_error *e)
     for (int i = 0; i < LEVELS; i++)
         if ((levels[i].needs & ~c->features) == 0) levels[i].fill(&c->ops);
     c->ops.fetch = sg_cuda_fetch;
-    return sg_step_open(c, e);
+    return sg_graph_open(c, e);
 }
 
 static void close_all(sg_cuda *c)
 {
     if (c->queue) cudaStreamSynchronize(c->queue);
-    sg_step_close(c);
+    sg_graph_close(c);
     sg_dnn_close(c);
     sg_lt_close(c);
     sg_cuda_memory_close(c);
@@ -153,7 +156,7 @@ sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
     b->ops = &c->ops;
     b->memory = &sg_cuda_memory;
     b->impl = c;
-    b->enter = sg_cuda_enter;
+    b->make_current = sg_cuda_enter;
     b->dtype = SG_BF16;
     b->values = SG_BF16;
     b->f8 = (c->features & SG_GPU_FP8) != 0;

@@ -2,8 +2,8 @@
  *
  * The library is opened when an op is large enough to be worth it, not linked: opening it costs some tenths of a
  * second. An attention of a new shape is compiled, which costs about as much again, and so is the first product. It
- * need not be installed: what cuDNN does not do, or is not there to do, our own kernels do; sg_dnn_tell says so. They
- * also do strided convolutions, for which the engines that its heuristics name are slower (kernels/NOTES.md).
+ * need not be installed: what cuDNN does not do, or is not there to do, our own kernels do; sg_dnn_describe says so.
+ * They also do strided convolutions, for which the engines that its heuristics name are slower (kernels/NOTES.md).
  *
  * Each shape has an execution plan: the best engine by the library's heuristics (mode B) whose sums are F32 and come
  * out the same each time. Of those for a product, on Hopper, the one of the kernel that was the fastest at every size
@@ -37,12 +37,12 @@ enum { DEPTH = 3072, GATED_DEPTH = 10240 };
 
 static void plan_free(const sg_dnn *l, dnn_plan *p)
 {
-    while (p->count > 0) l->BackendDestroyDescriptor(p->parts[--p->count]);
+    while (p->count > 0) l->BackendDestroyDescriptor(p->descriptors[--p->count]);
     free(p);
 }
 
 /* Sums in F32, none in an order that changes from run to run, none through a transformation that rounds. */
-static bool is_exact(const sg_dnn *l, part engine)
+static bool is_exact(const sg_dnn *l, descriptor engine)
 {
     cudnnBackendNumericalNote_t note[NOTES];
     int64_t                     count = 0;
@@ -56,11 +56,11 @@ static bool is_exact(const sg_dnn *l, part engine)
 }
 
 /* Makes p->run of one of the engines that the heuristics name, if it will do. */
-static cudnnStatus_t plan_on(const sg_dnn *l, dnn_plan *p, part choice)
+static cudnnStatus_t plan_on(const sg_dnn *l, dnn_plan *p, descriptor choice)
 {
     const dnn_set sets[] = {ONE(EXECUTION_PLAN_HANDLE, HANDLE, &l->handle),
-                            PART(EXECUTION_PLAN_ENGINE_CONFIG, &choice)};
-    part          engine, run;
+                            DESCRIPTOR(EXECUTION_PLAN_ENGINE_CONFIG, &choice)};
+    descriptor    engine, run;
     int64_t       count = 0;
     TRY(make(l, p, CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
     TRY(l->BackendGetAttribute(choice, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine));
@@ -75,7 +75,7 @@ static cudnnStatus_t plan_on(const sg_dnn *l, dnn_plan *p, part choice)
 }
 
 /* The kernel that a knob picks; -1: it is a knob for something else. */
-static int64_t kernel_of(const sg_dnn *l, part knob)
+static int64_t kernel_of(const sg_dnn *l, descriptor knob)
 {
     cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_COUNTS;
     int64_t                count = 0, kernel = -1;
@@ -87,9 +87,9 @@ static int64_t kernel_of(const sg_dnn *l, part knob)
 }
 
 /* Whether an engine as it is named runs the kernel WIDE. */
-static bool is_wide(const sg_dnn *l, part choice)
+static bool is_wide(const sg_dnn *l, descriptor choice)
 {
-    part    knob[KNOBS] = {0};
+    descriptor knob[KNOBS] = {0};
     int64_t count = 0;
     bool    wide = false;
     int     made = 0;
@@ -102,22 +102,22 @@ static bool is_wide(const sg_dnn *l, part choice)
     return wide;
 }
 
-static cudnnStatus_t choose(const sg_dnn *l, dnn_plan *p, const part *operations, int64_t operation_count)
+static cudnnStatus_t choose(const sg_dnn *l, dnn_plan *p, const descriptor *operations, int64_t operation_count)
 {
     const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_B;
-    part                         graph, advice, choice[CHOICES];
+    descriptor                   graph, advice, choice[CHOICES];
     int64_t                      count = 0;
     cudnnStatus_t                status = CUDNN_STATUS_NOT_SUPPORTED;
     const dnn_set whole[] = {ONE(OPERATIONGRAPH_HANDLE, HANDLE, &l->handle),
                              SOME(OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, operation_count, operations)};
-    const dnn_set ask[] = {PART(ENGINEHEUR_OPERATION_GRAPH, &graph), ONE(ENGINEHEUR_MODE, HEUR_MODE, &mode)};
+    const dnn_set ask[] = {DESCRIPTOR(ENGINEHEUR_OPERATION_GRAPH, &graph), ONE(ENGINEHEUR_MODE, HEUR_MODE, &mode)};
     TRY(build(l, p, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, whole, COUNT(whole), &graph));
     TRY(build(l, p, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, ask, COUNT(ask), &advice));
     for (int i = 0; i < CHOICES; i++) TRY(make(l, p, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &choice[i]));
     TRY(l->BackendGetAttribute(advice, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, CHOICES, &count,
                                choice));
     count = sg_min64(count, CHOICES);
-    for (int i = 0; i < count && p->key.op == PRODUCT && l->major == 9 && status != CUDNN_STATUS_SUCCESS; i++)
+    for (int i = 0; i < count && p->key.op == MATMUL && l->major == 9 && status != CUDNN_STATUS_SUCCESS; i++)
         if (is_wide(l, choice[i])) status = plan_on(l, p, choice[i]);
     for (int i = 0; i < count && status != CUDNN_STATUS_SUCCESS; i++) status = plan_on(l, p, choice[i]);
     return status;
@@ -125,9 +125,9 @@ static cudnnStatus_t choose(const sg_dnn *l, dnn_plan *p, const part *operations
 
 static cudnnStatus_t plan_make(const sg_dnn *l, dnn_plan *p)
 {
-    part    operations[4];
+    descriptor operations[4];
     int64_t count = 0;
-    if (p->key.op == PRODUCT) {
+    if (p->key.op == MATMUL) {
         TRY(added_operations(l, p, operations, &count));
     } else {
         TRY(p->key.op == CONV ? conv_operation(l, p, operations) : attend_operation(l, p, operations));
@@ -149,7 +149,7 @@ static const dnn_plan *plan_of(sg_dnn *l, const dnn_key *key)
 {
     for (int i = 0; i < l->count; i++)
         if (memcmp(&l->kept[i]->key, key, sizeof *key) == 0) return l->kept[i];
-    dnn_plan *const p = l->count < KEPT ? (dnn_plan *)calloc(1, sizeof *p) : NULL;
+    dnn_plan *const p = l->count < MAX_PLANS ? (dnn_plan *)calloc(1, sizeof *p) : NULL;
     if (!p) return NULL;
     p->key = *key;
     if (plan_make(l, p)) {
@@ -181,7 +181,7 @@ static cudnnStatus_t execute(const sg_dnn *l, const dnn_plan *p, int64_t count, 
                              void *scratch)
 {
     dnn_plan      pack = {.count = 0};
-    part          variant;
+    descriptor    variant;
     const dnn_set sets[] = {SOME(VARIANT_PACK_UNIQUE_IDS, INT64, count, at),
                             SOME(VARIANT_PACK_DATA_POINTERS, VOID_PTR, count, (const void *)data),
                             ONE(VARIANT_PACK_WORKSPACE, VOID_PTR, (const void *)&scratch)};
@@ -248,7 +248,7 @@ bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status
     const int64_t n = a->q.dim[0], m = a->k.dim[0], h = a->q.dim[1], d = a->q.dim[2];
     float         scale = a->scale;
     if (a->q.dtype != SG_BF16 || a->bias.rank || a->key_bias.rank || d % 8 || d > 256 || !(scale > 0) || m == 0 ||
-        n * h * d < sg_div_up(sg_cuda_of(s)->dnn_least, m) || !sg_cuda_aligned(a->y.data) ||
+        n * h * d < sg_div_up(sg_cuda_of(s)->dnn_min_macs, m) || !sg_cuda_aligned(a->y.data) ||
         !sg_cuda_aligned(a->q.data) || !sg_cuda_aligned(a->k.data) || !sg_cuda_aligned(a->v.data))
         return false;
     static const int64_t  at[] = {AT_Y, AT_Q, AT_K, AT_V, AT_SCALE};
@@ -274,7 +274,7 @@ bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_bia
     const int64_t o = a->w.dim[0], depth = sg_count(a->w) / o;
     const int64_t y = sg_count(a->y) / o * sg_max64(o, SG_DNN_COLS);
     if (a->y.dtype != SG_BF16 || a->x.dtype != SG_BF16 || a->w.dtype != SG_BF16 ||
-        a->stride[0] * a->stride[1] * a->stride[2] != 1 || y < sg_div_up(sg_cuda_of(s)->dnn_least, depth) ||
+        a->stride[0] * a->stride[1] * a->stride[2] != 1 || y < sg_div_up(sg_cuda_of(s)->dnn_min_macs, depth) ||
         !sg_cuda_aligned(a->y.data) || !sg_cuda_aligned(a->x.data))
         return false;
     static const int64_t  at[] = {AT_Y, AT_X, AT_W};
@@ -287,15 +287,14 @@ bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_bia
     return true;
 }
 
-bool sg_cuda_added_dnn(sg_stream *s, const char *op, const sg_product *p, sg_status *status)
+bool sg_cuda_added_dnn(sg_stream *s, const char *op, const sg_linear_job *p, sg_status *status)
 {
     const bool does = p->add && p->y_type == SG_F32 && p->x_type == SG_BF16 && p->w_type == SG_BF16 && p->i % 8 == 0 &&
                       p->o % 8 == 0 && sg_cuda_aligned(p->y) && sg_cuda_aligned(p->x) && sg_cuda_aligned(p->w) &&
                       sg_cuda_aligned(p->gate) && sg_cuda_aligned(p->b);
-    if (!does || p->i > (p->gate ? GATED_DEPTH : DEPTH) ||
-        p->n * p->o < sg_div_up(sg_cuda_of(s)->dnn_least, p->i))
+    if (!does || p->i > (p->gate ? GATED_DEPTH : DEPTH) || p->n * p->o < sg_div_up(sg_cuda_of(s)->dnn_min_macs, p->i))
         return false;
-    const dnn_key         key = {.number = {p->n, p->i, p->o, p->gate != NULL}, .op = PRODUCT, .add = p->b != NULL};
+    const dnn_key         key = {.number = {p->n, p->i, p->o, p->gate != NULL}, .op = MATMUL, .add = p->b != NULL};
     const dnn_plan *const plan = serves(sg_cuda_of(s), &key);
     if (!plan) return false;
     int64_t count = 4, at[] = {AT_BEFORE, AT_AFTER, AT_X, AT_W, 0, 0};
@@ -306,7 +305,7 @@ bool sg_cuda_added_dnn(sg_stream *s, const char *op, const sg_product *p, sg_sta
     return true;
 }
 
-void sg_dnn_tell(const sg_cuda *c, char *text, size_t size)
+void sg_dnn_describe(const sg_cuda *c, char *text, size_t size)
 {
     const sg_dnn *const l = c->dnn;
     if (!l) return;
@@ -348,13 +347,13 @@ bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_bia
     return false;
 }
 
-bool sg_cuda_added_dnn(sg_stream *s, const char *op, const sg_product *p, sg_status *status)
+bool sg_cuda_added_dnn(sg_stream *s, const char *op, const sg_linear_job *p, sg_status *status)
 {
     (void)s, (void)op, (void)p, (void)status;
     return false;
 }
 
-void sg_dnn_tell(const sg_cuda *c, char *text, size_t size)
+void sg_dnn_describe(const sg_cuda *c, char *text, size_t size)
 {
     (void)c;
     snprintf(text, size, "built without cuDNN: our own kernels run in its place");

@@ -17,8 +17,8 @@
 #define SG_DNN
 
 enum {
-    KEPT = 1024, /* plans; of further shapes none is made, since a graph may hold any plan's kernels */
-    PARTS = 48   /* descriptors of a plan */
+    MAX_PLANS = 1024,    /* plans; of further shapes none is made, since a graph may hold any plan's kernels */
+    MAX_DESCRIPTORS = 48 /* descriptors of a plan */
 };
 
 /* clang-format off */
@@ -27,9 +27,9 @@ enum {
     X(BackendDestroyDescriptor) X(BackendSetAttribute) X(BackendGetAttribute) X(BackendFinalize) X(BackendExecute)
 /* clang-format on */
 
-typedef cudnnBackendDescriptor_t part;
+typedef cudnnBackendDescriptor_t descriptor;
 
-enum { ATTEND, CONV, PRODUCT };
+enum { ATTEND, CONV, MATMUL };
 
 /* What tells one plan from another: attend n m h d; conv x[4] w[5] pad[4], and whether y is added to; product n
  * i o gated, and whether it has a bias. */
@@ -39,19 +39,19 @@ typedef struct dnn_key {
 } dnn_key;
 
 typedef struct dnn_plan {
-    dnn_key key;
-    part    parts[PARTS]; /* all that was made for it */
-    int     count;
-    part    run;     /* one of them; NULL: cuDNN has no engine for this */
-    int64_t scratch; /* bytes */
-    int64_t engine;  /* the library's number of it */
+    dnn_key    key;
+    descriptor descriptors[MAX_DESCRIPTORS]; /* all that was made for it */
+    int        count;
+    descriptor run;     /* one of them; NULL: cuDNN has no engine for this */
+    int64_t    scratch; /* bytes */
+    int64_t    engine;  /* the library's number of it */
 } dnn_plan;
 
 typedef struct sg_dnn {
     void         *library;
     const char   *lacks; /* why it serves nothing, for a person; NULL: it does */
     cudnnHandle_t handle;
-    dnn_plan     *kept[KEPT];
+    dnn_plan     *kept[MAX_PLANS];
     int           count;
     int           major;    /* compute capability of the device */
     char          why[256]; /* it has no plan for the shape that was refused last */
@@ -84,19 +84,19 @@ typedef struct dnn_set {
         CUDNN_ATTR_##name, CUDNN_TYPE_##type, count, from                                                              \
     }
 #define ALONG(name, from) SOME(CONVOLUTION_##name, INT64, 3, from) /* t, y, x */
-#define PART(name, from) ONE(name, BACKEND_DESCRIPTOR, from)
+#define DESCRIPTOR(name, from) ONE(name, BACKEND_DESCRIPTOR, from)
 #define COUNT(sets) ((int)(sizeof(sets) / sizeof(sets)[0]))
 
-static inline cudnnStatus_t make(const sg_dnn *l, dnn_plan *p, cudnnBackendDescriptorType_t kind, part *out)
+static inline cudnnStatus_t make(const sg_dnn *l, dnn_plan *p, cudnnBackendDescriptorType_t kind, descriptor *out)
 {
-    if (p->count == PARTS) return CUDNN_STATUS_INTERNAL_ERROR;
+    if (p->count == MAX_DESCRIPTORS) return CUDNN_STATUS_INTERNAL_ERROR;
     TRY(l->BackendCreateDescriptor(kind, out));
-    p->parts[p->count++] = *out;
+    p->descriptors[p->count++] = *out;
     return CUDNN_STATUS_SUCCESS;
 }
 
 static inline cudnnStatus_t build(const sg_dnn *l, dnn_plan *p, cudnnBackendDescriptorType_t kind, const dnn_set *sets,
-                                  int count, part *out)
+                                  int count, descriptor *out)
 {
     TRY(make(l, p, kind, out));
     for (int i = 0; i < count; i++)
@@ -106,7 +106,7 @@ static inline cudnnStatus_t build(const sg_dnn *l, dnn_plan *p, cudnnBackendDesc
 
 /* ---- tensors and operations ---- */
 
-/* What a run gives an address to, BF16 and, from AT_SCALE on, F32; and, from AT_PRODUCT on, what stays inside. */
+/* What a run gives an address to, BF16 and, from AT_SCALE on, F32; and, from AT_MATMUL on, what stays inside. */
 enum {
     AT_Y = 1,
     AT_X,
@@ -119,18 +119,18 @@ enum {
     AT_GATE,
     AT_BEFORE,
     AT_AFTER,
-    AT_PRODUCT,
+    AT_MATMUL,
     AT_SUM,
     AT_GATED
 };
 
 static inline cudnnStatus_t tensor(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t rank, const int64_t *size,
-                                   const int64_t *stride, part *out)
+                                   const int64_t *stride, descriptor *out)
 {
     const cudnnDataType_t type = at >= AT_SCALE ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
     const int64_t         align = at == AT_SCALE ? sizeof(float) : 16;
     const bool            value = at == AT_SCALE; /* given with each run, by the host */
-    const bool            inside = at >= AT_PRODUCT;
+    const bool            inside = at >= AT_MATMUL;
     const dnn_set         sets[] = {
                 ONE(TENSOR_UNIQUE_ID, INT64, &at),          ONE(TENSOR_DATA_TYPE, DATA_TYPE, &type),
                 SOME(TENSOR_DIMENSIONS, INT64, rank, size), SOME(TENSOR_STRIDES, INT64, rank, stride),
@@ -141,36 +141,37 @@ static inline cudnnStatus_t tensor(const sg_dnn *l, dnn_plan *p, int64_t at, int
 }
 
 /* [n, h, d] as cuDNN has it: one clip, heads, tokens, channels. */
-static inline cudnnStatus_t tokens(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t n, int64_t h, int64_t d, part *out)
+static inline cudnnStatus_t tokens(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t n, int64_t h, int64_t d,
+                                   descriptor *out)
 {
     const int64_t size[] = {1, h, n, d}, stride[] = {n * h * d, d, h * d, 1};
     return tensor(l, p, at, 4, size, stride, out);
 }
 
-static inline cudnnStatus_t attend_operation(const sg_dnn *l, dnn_plan *p, part *out)
+static inline cudnnStatus_t attend_operation(const sg_dnn *l, dnn_plan *p, descriptor *out)
 {
     const int64_t *const key = p->key.number, n = key[0], m = key[1], h = key[2], d = key[3], one[] = {1, 1, 1, 1};
-    part                 y, q, k, v, scale;
+    descriptor           y, q, k, v, scale;
     TRY(tokens(l, p, AT_Y, n, h, d, &y));
     TRY(tokens(l, p, AT_Q, n, h, d, &q));
     TRY(tokens(l, p, AT_K, m, h, d, &k));
     TRY(tokens(l, p, AT_V, m, h, d, &v));
     TRY(tensor(l, p, AT_SCALE, 4, one, one, &scale));
-    const dnn_set sets[] = {PART(OPERATION_SDPA_FWD_QDESC, &q), PART(OPERATION_SDPA_FWD_KDESC, &k),
-                            PART(OPERATION_SDPA_FWD_VDESC, &v), PART(OPERATION_SDPA_FWD_ODESC, &y),
-                            PART(OPERATION_SDPA_FWD_SCALEDESC, &scale)};
+    const dnn_set sets[] = {DESCRIPTOR(OPERATION_SDPA_FWD_QDESC, &q), DESCRIPTOR(OPERATION_SDPA_FWD_KDESC, &k),
+                            DESCRIPTOR(OPERATION_SDPA_FWD_VDESC, &v), DESCRIPTOR(OPERATION_SDPA_FWD_ODESC, &y),
+                            DESCRIPTOR(OPERATION_SDPA_FWD_SCALEDESC, &scale)};
     return build(l, p, CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
 /* [a, t, y, x, c], channels last in memory; cuDNN counts the channels second. */
 static inline cudnnStatus_t places(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t a, int64_t t, int64_t y, int64_t x,
-                                   int64_t c, part *out)
+                                   int64_t c, descriptor *out)
 {
     const int64_t size[] = {a, c, t, y, x}, stride[] = {t * y * x * c, 1, y * x * c, x * c, c};
     return tensor(l, p, at, 5, size, stride, out);
 }
 
-static inline cudnnStatus_t window(const sg_dnn *l, dnn_plan *p, part *out)
+static inline cudnnStatus_t window(const sg_dnn *l, dnn_plan *p, descriptor *out)
 {
     const int64_t *const         pad = p->key.number + 9;
     const int64_t                before[] = {0, pad[0], pad[2]}, after[] = {0, pad[1], pad[3]};
@@ -189,21 +190,21 @@ static inline cudnnStatus_t window(const sg_dnn *l, dnn_plan *p, part *out)
     return build(l, p, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
-static inline cudnnStatus_t conv_operation(const sg_dnn *l, dnn_plan *p, part *out)
+static inline cudnnStatus_t conv_operation(const sg_dnn *l, dnn_plan *p, descriptor *out)
 {
     const int64_t *const key = p->key.number, *const w = key + 4, *const pad = key + 9;
     const int64_t ty = key[0] - w[2] + 1, yy = key[1] + pad[0] + pad[1] - w[3] + 1,
                   xy = key[2] + pad[2] + pad[3] - w[4] + 1;
     const float one = 1, before = p->key.add ? 1.0f : 0.0f; /* how often y counts before it is written */
-    part        y, x, weights, shape;
+    descriptor  y, x, weights, shape;
     TRY(places(l, p, AT_Y, 1, ty, yy, xy, w[0], &y));
     TRY(places(l, p, AT_X, 1, key[0], key[1], key[2], key[3], &x));
     TRY(places(l, p, AT_W, w[0], w[2], w[3], w[4], w[1], &weights));
     TRY(window(l, p, &shape));
-    const dnn_set sets[] = {PART(OPERATION_CONVOLUTION_FORWARD_X, &x),
-                            PART(OPERATION_CONVOLUTION_FORWARD_W, &weights),
-                            PART(OPERATION_CONVOLUTION_FORWARD_Y, &y),
-                            PART(OPERATION_CONVOLUTION_FORWARD_CONV_DESC, &shape),
+    const dnn_set sets[] = {DESCRIPTOR(OPERATION_CONVOLUTION_FORWARD_X, &x),
+                            DESCRIPTOR(OPERATION_CONVOLUTION_FORWARD_W, &weights),
+                            DESCRIPTOR(OPERATION_CONVOLUTION_FORWARD_Y, &y),
+                            DESCRIPTOR(OPERATION_CONVOLUTION_FORWARD_CONV_DESC, &shape),
                             ONE(OPERATION_CONVOLUTION_FORWARD_ALPHA, FLOAT, &one),
                             ONE(OPERATION_CONVOLUTION_FORWARD_BETA, FLOAT, &before)};
     return build(l, p, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, sets, COUNT(sets), out);
@@ -211,49 +212,51 @@ static inline cudnnStatus_t conv_operation(const sg_dnn *l, dnn_plan *p, part *o
 
 /* [1, rows, cols], rows and columns so far apart. */
 static inline cudnnStatus_t matrix(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t rows, int64_t cols, int64_t down,
-                                   int64_t right, part *out)
+                                   int64_t right, descriptor *out)
 {
     const int64_t size[] = {1, rows, cols}, stride[] = {rows * cols, down, right};
     return tensor(l, p, at, 3, size, stride, out);
 }
 
-static inline cudnnStatus_t product_operation(const sg_dnn *l, dnn_plan *p, part product, part *out)
+static inline cudnnStatus_t matmul_operation(const sg_dnn *l, dnn_plan *p, descriptor matmul, descriptor *out)
 {
     const int64_t         n = p->key.number[0], i = p->key.number[1], o = p->key.number[2];
     const cudnnDataType_t sums = CUDNN_DATA_FLOAT;
     const dnn_set         how[] = {ONE(MATMUL_COMP_TYPE, DATA_TYPE, &sums)};
-    part                  x, w, matmul;
+    descriptor            x, w, how_matmul;
     TRY(matrix(l, p, AT_X, n, i, i, 1, &x));
     TRY(matrix(l, p, AT_W, i, o, 1, i, &w));
-    TRY(build(l, p, CUDNN_BACKEND_MATMUL_DESCRIPTOR, how, COUNT(how), &matmul));
-    const dnn_set sets[] = {PART(OPERATION_MATMUL_ADESC, &x), PART(OPERATION_MATMUL_BDESC, &w),
-                            PART(OPERATION_MATMUL_CDESC, &product), PART(OPERATION_MATMUL_DESC, &matmul)};
+    TRY(build(l, p, CUDNN_BACKEND_MATMUL_DESCRIPTOR, how, COUNT(how), &how_matmul));
+    const dnn_set sets[] = {DESCRIPTOR(OPERATION_MATMUL_ADESC, &x), DESCRIPTOR(OPERATION_MATMUL_BDESC, &w),
+                            DESCRIPTOR(OPERATION_MATMUL_CDESC, &matmul),
+                            DESCRIPTOR(OPERATION_MATMUL_DESC, &how_matmul)};
     return build(l, p, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
 /* y = a and b, element by element. */
-static inline cudnnStatus_t each_operation(const sg_dnn *l, dnn_plan *p, cudnnPointwiseMode_t mode, part y, part a,
-                                           part b, part *out)
+static inline cudnnStatus_t each_operation(const sg_dnn *l, dnn_plan *p, cudnnPointwiseMode_t mode, descriptor y,
+                                           descriptor a, descriptor b, descriptor *out)
 {
     const cudnnDataType_t in = CUDNN_DATA_FLOAT;
     const dnn_set how[] = {ONE(POINTWISE_MODE, POINTWISE_MODE, &mode), ONE(POINTWISE_MATH_PREC, DATA_TYPE, &in)};
-    part          each;
+    descriptor    each;
     TRY(build(l, p, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, how, COUNT(how), &each));
-    const dnn_set sets[] = {PART(OPERATION_POINTWISE_PW_DESCRIPTOR, &each), PART(OPERATION_POINTWISE_XDESC, &a),
-                            PART(OPERATION_POINTWISE_BDESC, &b), PART(OPERATION_POINTWISE_YDESC, &y)};
+    const dnn_set sets[] = {DESCRIPTOR(OPERATION_POINTWISE_PW_DESCRIPTOR, &each),
+                            DESCRIPTOR(OPERATION_POINTWISE_XDESC, &a), DESCRIPTOR(OPERATION_POINTWISE_BDESC, &b),
+                            DESCRIPTOR(OPERATION_POINTWISE_YDESC, &y)};
     return build(l, p, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
 /* after = before + gate (x w^T + b), gate and b if there are any. Both get one address: who writes an element has read
  * it. */
-static inline cudnnStatus_t added_operations(const sg_dnn *l, dnn_plan *p, part *out, int64_t *count)
+static inline cudnnStatus_t added_operations(const sg_dnn *l, dnn_plan *p, descriptor *out, int64_t *count)
 {
     const int64_t n = p->key.number[0], o = p->key.number[2];
-    part          sum, b, biased, gate, gated, before, after;
-    TRY(matrix(l, p, AT_PRODUCT, n, o, o, 1, &sum));
+    descriptor    sum, b, biased, gate, gated, before, after;
+    TRY(matrix(l, p, AT_MATMUL, n, o, o, 1, &sum));
     TRY(matrix(l, p, AT_BEFORE, n, o, o, 1, &before));
     TRY(matrix(l, p, AT_AFTER, n, o, o, 1, &after));
-    TRY(product_operation(l, p, sum, &out[(*count)++]));
+    TRY(matmul_operation(l, p, sum, &out[(*count)++]));
     if (p->key.add) {
         TRY(matrix(l, p, AT_B, 1, o, o, 1, &b));
         TRY(matrix(l, p, AT_SUM, n, o, o, 1, &biased));

@@ -52,10 +52,10 @@ template <int LANES = SG_WARP> static __device__ __forceinline__ float sg_lanes_
     return x;
 }
 
-static __device__ __forceinline__ float sg_wide_bf16(uint32_t bits) { return __uint_as_float(bits << 16); }
+static __device__ __forceinline__ float sg_bf16_to_float(uint32_t bits) { return __uint_as_float(bits << 16); }
 
 /* Two numbers as BF16, rounded to nearest even; `low` in the lower half. */
-static __device__ __forceinline__ uint32_t sg_two_bf16(float low, float high)
+static __device__ __forceinline__ uint32_t sg_pack_bf16x2(float low, float high)
 {
     uint32_t two;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
@@ -64,7 +64,7 @@ static __device__ __forceinline__ uint32_t sg_two_bf16(float low, float high)
 
 static __device__ __forceinline__ float sg_get(const sg_view &v, int64_t i)
 {
-    return v.bf16 ? sg_wide_bf16(((const uint16_t *)v.data)[i]) : ((const float *)v.data)[i];
+    return v.bf16 ? sg_bf16_to_float(((const uint16_t *)v.data)[i]) : ((const float *)v.data)[i];
 }
 
 static __device__ __forceinline__ float sg_get_or(const sg_view &v, int64_t i, float other)
@@ -75,7 +75,7 @@ static __device__ __forceinline__ float sg_get_or(const sg_view &v, int64_t i, f
 static __device__ __forceinline__ void sg_put(const sg_view &v, int64_t i, float x)
 {
     if (v.bf16)
-        ((uint16_t *)v.data)[i] = (uint16_t)sg_two_bf16(x, 0.0f);
+        ((uint16_t *)v.data)[i] = (uint16_t)sg_pack_bf16x2(x, 0.0f);
     else
         ((float *)v.data)[i] = x;
 }
@@ -89,7 +89,7 @@ static __device__ __forceinline__ void sg_get_pack(const sg_view &v, int64_t i, 
             const uint32_t part[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
             for (int k = 0; k < 4; k++) {
-                x[2 * k] = sg_wide_bf16(part[k]);
+                x[2 * k] = sg_bf16_to_float(part[k]);
                 x[2 * k + 1] = __uint_as_float(part[k] & 0xffff0000u);
             }
         } else {
@@ -109,8 +109,8 @@ static __device__ __forceinline__ void sg_put_pack(const sg_view &v, int64_t i, 
 {
     if (n == SG_PACK && even && v.wide) {
         if (v.bf16) {
-            *(uint4 *)((uint16_t *)v.data + i) = make_uint4(sg_two_bf16(x[0], x[1]), sg_two_bf16(x[2], x[3]),
-                                                            sg_two_bf16(x[4], x[5]), sg_two_bf16(x[6], x[7]));
+            *(uint4 *)((uint16_t *)v.data + i) = make_uint4(sg_pack_bf16x2(x[0], x[1]), sg_pack_bf16x2(x[2], x[3]),
+                                                            sg_pack_bf16x2(x[4], x[5]), sg_pack_bf16x2(x[6], x[7]));
         } else {
             *(float4 *)((float *)v.data + i) = make_float4(x[0], x[1], x[2], x[3]);
             *(float4 *)((float *)v.data + i + 4) = make_float4(x[4], x[5], x[6], x[7]);

@@ -65,13 +65,13 @@ static cudaDataType_t type_of(uint32_t t) { return t == SG_BF16 ? CUDA_R_16BF : 
 static cublasStatus_t describe(const sg_lt *l, gemm_plan *p)
 {
     const gemm_key *const         k = &p->key;
-    const cublasOperation_t       turned = CUBLAS_OP_T;
+    const cublasOperation_t       transposed = CUBLAS_OP_T;
     const cublasLtEpilogue_t      after[2][2] = {{CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS},
                                                  {CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS}};
     const cublasLtEpilogue_t      end = after[k->gelu][k->bias];
     const cublasComputeType_t     in = k->type == SG_BF16 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_PEDANTIC;
     TRY(l->MatmulDescCreate(&p->desc, in, CUDA_R_32F));
-    TRY(l->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &turned, sizeof turned));
+    TRY(l->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
     TRY(l->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &end, sizeof end));
     TRY(l->MatrixLayoutCreate(&p->w, type_of(k->type), (uint64_t)k->i, (uint64_t)k->o, k->w_stride));
     TRY(l->MatrixLayoutCreate(&p->x, type_of(k->type), (uint64_t)k->i, (uint64_t)k->n, k->x_stride));

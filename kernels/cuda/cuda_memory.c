@@ -62,7 +62,7 @@ static sg_status transfer(sg_stream *s, const char *what, void *to, const void *
 {
     const cudaStream_t         queue = sg_cuda_of(s)->queue;
     const sg_cuda_stage *const stage = stage_of(sg_cuda_of(s), kind == cudaMemcpyHostToDevice ? from : to);
-    SG_TRY(sg_step_break(s));
+    SG_TRY(sg_graph_flush(s));
     cudaError_t e = cudaMemcpyAsync(to, from, bytes, kind, queue);
     if (e == cudaSuccess) e = stage ? cudaEventRecord(stage->over, queue) : cudaStreamSynchronize(queue);
     return sg_cuda_check(s, what, e);
@@ -113,7 +113,7 @@ static void *device_stage(sg_stream *s)
     return sg_cuda_check(s, "staging", cudaEventSynchronize(p->over)) ? NULL : p->data;
 }
 
-static sg_status device_settle(sg_stream *s, const void *staged)
+static sg_status device_wait_stage(sg_stream *s, const void *staged)
 {
     const sg_cuda_stage *const p = stage_of(sg_cuda_of(s), staged);
     return p ? sg_cuda_check(s, "staging", cudaEventSynchronize(p->over)) : SG_OK;
@@ -195,7 +195,7 @@ const sg_memory sg_cuda_memory = {.alloc = device_alloc,
                                   .download = device_download,
                                   .stages = device_stages,
                                   .stage = device_stage,
-                                  .settle = device_settle,
+                                  .wait_stage = device_wait_stage,
                                   .pin = device_pin,
                                   .unpin = device_unpin};
 
@@ -203,7 +203,7 @@ void *sg_cuda_scratch(sg_stream *s, const char *op, sg_cuda_slot slot, size_t by
 {
     sg_cuda_block *const b = &sg_cuda_of(s)->block[slot];
     if (b->bytes >= bytes && b->data) return b->data;
-    if (!sg_step_moves(sg_cuda_of(s))) {
+    if (!sg_graph_may_move(sg_cuda_of(s))) {
         sg_fail(s, SG_E_DEVICE, "%s: scratch grows in a step that has run before", op);
         return NULL;
     }

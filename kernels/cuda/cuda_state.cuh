@@ -17,7 +17,7 @@ extern "C" {
 enum { SG_CUDA_LIBRARY_BYTES = 32 << 20, SG_CUDA_SUM_BYTES = 128 << 20, SG_CUDA_X_BYTES = 96 << 20 };
 
 /* Bytes of shared memory that a block may ask for on any GPU from 8.0 up: that of 8.6, 8.9 and 12.0. */
-enum { SG_CUDA_SHARED_LEAST = 99 << 10 };
+enum { SG_CUDA_SMEM_MIN = 99 << 10 };
 
 typedef enum sg_cuda_slot {
     SG_CUDA_LIBRARY, /* cublasLt's scratch, and cuDNN's */
@@ -51,12 +51,12 @@ typedef struct sg_cuda_feed {
 
 struct sg_lt;
 struct sg_dnn;
-struct sg_cuda_step;
+struct sg_cuda_graph;
 
 /* Multiply-adds from which an op is worth cuDNN's start and, for attention and products, its compiling. A
  * convolution of fewer than SG_DNN_COLS output channels counts as one of so many: ours makes a product of it, whose tiles
  * are no narrower. */
-#define SG_DNN_LEAST ((int64_t)1 << 34)
+#define SG_DNN_MIN_MACS ((int64_t)1 << 34)
 #define SG_DNN_COLS 64
 #define SG_DNN_NEVER (INT64_MAX / 2) /* not the last number: it is divided rounding up */
 
@@ -65,12 +65,12 @@ typedef struct sg_cuda {
     cudaStream_t         queue;
     struct sg_lt        *lt;
     struct sg_dnn       *dnn;       /* NULL until an op wants it */
-    int64_t              dnn_least; /* SG_DNN_LEAST; less to try cuDNN with small shapes, SG_DNN_NEVER */
-    struct sg_cuda_step *step;
+    int64_t               dnn_min_macs; /* SG_DNN_MIN_MACS; less to try cuDNN with small shapes, SG_DNN_NEVER */
+    struct sg_cuda_graph *graph;
     int                  device;     /* as CUDA counts them: all that stands here is its */
     unsigned             features;   /* which of our own kernels serve */
     int                  processors; /* streaming multiprocessors */
-    size_t               shared_max; /* bytes of shared memory that a block may ask for */
+    size_t                smem_max;   /* bytes of shared memory that a block may ask for */
     sg_cuda_block        block[SG_CUDA_SLOTS];
     sg_cuda_stage        stage[SG_CUDA_STAGES];
     size_t               stage_bytes; /* of each; 0: there are none */
@@ -102,9 +102,9 @@ void *sg_cuda_scratch(sg_stream *s, const char *op, sg_cuda_slot slot, size_t by
 
 /* Each file's entries of the table. */
 void sg_cuda_elem_init(sg_ops *t);
-void sg_cuda_rows_init(sg_ops *t);
-void sg_cuda_gather_init(sg_ops *t);
-void sg_cuda_product_init(sg_ops *t);
+void sg_cuda_norm_rope_init(sg_ops *t);
+void sg_cuda_data_movement_init(sg_ops *t);
+void sg_cuda_linear_init(sg_ops *t);
 void sg_cuda_conv_init(sg_ops *t);
 void sg_cuda_attend_init(sg_ops *t);
 void sg_cuda_pool_init(sg_ops *t);
@@ -114,18 +114,18 @@ void sg_cuda_blocks_init(sg_ops *t);
 void sg_cuda_f8_init(sg_ops *t);    /* of level sm89 */
 void sg_cuda_wgmma_init(sg_ops *t); /* of level sm90 */
 
-/* ---- steps replayed: cuda_step.c ---- */
+/* ---- steps replayed: cuda_graph.c ---- */
 
 /* Puts itself before the entries of c->ops, which must all be there, and adds step_begin and step_end. */
-sg_status sg_step_open(sg_cuda *c, sg_error *e);
-void      sg_step_close(sg_cuda *c);
+sg_status sg_graph_open(sg_cuda *c, sg_error *e);
+void      sg_graph_close(sg_cuda *c);
 
 /* To be called before anything but an op touches the queue: ops that were put off run. */
-sg_status sg_step_break(sg_stream *s);
+sg_status sg_graph_flush(sg_stream *s);
 
 /* To be called before memory moves that ops launch kernels on without its being in their args. False: not now, the
  * launches are being recorded. */
-bool sg_step_moves(sg_cuda *c);
+bool sg_graph_may_move(sg_cuda *c);
 
 /* ---- cublasLt: cuda_lt.c ---- */
 
@@ -150,22 +150,22 @@ void      sg_lt_close(sg_cuda *c);
 
 /* ---- cuDNN: cuda_dnn.c ---- */
 
-/* Run BF16 attention without biases, and BF16 convolutions, from c->dnn_least multiply-adds on, and tell in *status how
- * that went. w is a->w in the order [o, kt, ky, kx, i], SG_ALIGN aligned. False: not for cuDNN, or it is not installed,
- * or has no engine for this. */
+/* Run BF16 attention without biases, and BF16 convolutions, from c->dnn_min_macs multiply-adds on, and tell in *status
+ * how that went. w is a->w in the order [o, kt, ky, kx, i], SG_ALIGN aligned. False: not for cuDNN, or it is not
+ * installed, or has no engine for this. */
 bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status);
 typedef sg_status sg_bias_fn(sg_stream *s, const sg_conv_args *a); /* y = b, or with add y += b */
 bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_bias_fn *put_bias, sg_status *status);
 
 /* As sg_cuda_served. */
-void sg_dnn_tell(const sg_cuda *c, char *text, size_t size);
+void sg_dnn_describe(const sg_cuda *c, char *text, size_t size);
 void sg_dnn_close(sg_cuda *c);
 
-/* ---- products on top of cublasLt: product.cu ---- */
+/* ---- products on top of cublasLt: linear.cu ---- */
 
 /* y = act(x w^T + b), or with add y += gate (x w^T + b), all rows dense. The dtypes of x and w may differ: then both
  * are multiplied as F32. */
-typedef struct sg_product {
+typedef struct sg_linear_job {
     void        *y;     /* [n, o], F32 or BF16 */
     const void  *x, *w; /* [n, i] [o, i], F32 or BF16 */
     const float *b;     /* [o]? */
@@ -174,12 +174,12 @@ typedef struct sg_product {
     sg_dtype     y_type, x_type, w_type;
     sg_act       act; /* SG_ACT_NONE with add */
     bool         add;
-} sg_product;
+} sg_linear_job;
 
-sg_status sg_cuda_product(sg_stream *s, const char *op, const sg_product *p);
+sg_status sg_cuda_linear(sg_stream *s, const char *op, const sg_linear_job *p);
 
 /* The same with BF16 operands, added to an F32 y, by cuDNN: as sg_cuda_attend_dnn. */
-bool sg_cuda_added_dnn(sg_stream *s, const char *op, const sg_product *p, sg_status *status);
+bool sg_cuda_added_dnn(sg_stream *s, const char *op, const sg_linear_job *p, sg_status *status);
 
 /* ---- attend_mma.cu ---- */
 
@@ -187,16 +187,16 @@ bool sg_cuda_added_dnn(sg_stream *s, const char *op, const sg_product *p, sg_sta
  * kernel, or the device has too little shared memory for it. */
 bool sg_cuda_attend_mma(sg_stream *s, const sg_attend_args *a, sg_status *status);
 
-/* ---- attend_few.cu ---- */
+/* ---- attend_short.cu ---- */
 
 /* As sg_cuda_attend_mma, with d of 64 or 128, without a bias for each pair, and so few keys that those of a head fit into
  * shared memory. */
-bool sg_cuda_attend_few(sg_stream *s, const sg_attend_args *a, sg_status *status);
+bool sg_cuda_attend_short(sg_stream *s, const sg_attend_args *a, sg_status *status);
 
-/* ---- attend_wide.cu ---- */
+/* ---- attend_large_head.cu ---- */
 
 /* As sg_cuda_attend_mma, with d above 256 and without biases, by products of the library. */
-bool sg_cuda_attend_wide(sg_stream *s, const sg_attend_args *a, sg_status *status);
+bool sg_cuda_attend_large_head(sg_stream *s, const sg_attend_args *a, sg_status *status);
 
 #ifdef __cplusplus
 }

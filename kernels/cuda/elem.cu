@@ -1,4 +1,4 @@
-/* elem.cu - ops that look at one element: gate_add, add, mul, act, copy, combine, rgb8, count_bad. */
+/* elem.cu - ops that look at one element: gate_add, add, mul, act, copy, combine, rgb8, count_non_finite. */
 #include "cuda_kernel.cuh"
 
 #include <limits.h>
@@ -112,20 +112,20 @@ struct rgb8_kernel {
 };
 
 /* The count stays at INT32_MAX once it is there. */
-struct count_bad_kernel {
+struct count_non_finite_kernel {
     int    *y;
     sg_view x;
     __device__ void operator()(int64_t i, int n) const
     {
         float p[SG_PACK];
-        int   bad = 0;
+        int   non_finite = 0;
         sg_get_pack(x, i, n, true, p);
-        for (int k = 0; k < SG_PACK; k++) bad += !isfinite(p[k]); /* beyond n there are zeros */
-        if (bad == 0) return;
+        for (int k = 0; k < SG_PACK; k++) non_finite += !isfinite(p[k]); /* beyond n there are zeros */
+        if (non_finite == 0) return;
         int before = *(volatile int *)y, seen;
         do {
             seen = before;
-            before = atomicCAS(y, seen, seen > INT_MAX - bad ? INT_MAX : seen + bad);
+            before = atomicCAS(y, seen, seen > INT_MAX - non_finite ? INT_MAX : seen + non_finite);
         } while (before != seen);
     }
 };
@@ -183,10 +183,10 @@ static sg_status rgb8(sg_stream *s, const sg_rgb8_args *a)
     return sg_cuda_each_pack(s, "rgb8", sg_count(a->y), k);
 }
 
-static sg_status count_bad(sg_stream *s, const sg_count_bad_args *a)
+static sg_status count_non_finite(sg_stream *s, const sg_count_non_finite_args *a)
 {
-    const count_bad_kernel k = {(int *)a->y.data, sg_view_of(a->x)};
-    return sg_count(a->x) ? sg_cuda_each_pack(s, "count_bad", sg_count(a->x), k) : SG_OK;
+    const count_non_finite_kernel k = {(int *)a->y.data, sg_view_of(a->x)};
+    return sg_count(a->x) ? sg_cuda_each_pack(s, "count_non_finite", sg_count(a->x), k) : SG_OK;
 }
 
 void sg_cuda_elem_init(sg_ops *t)
@@ -198,5 +198,5 @@ void sg_cuda_elem_init(sg_ops *t)
     t->copy = copy;
     t->combine = combine;
     t->rgb8 = rgb8;
-    t->count_bad = count_bad;
+    t->count_non_finite = count_non_finite;
 }

@@ -44,8 +44,8 @@ typedef struct sg_trace_row {
 typedef struct sg_trace {
     sg_trace_row *row; /* in the order of their first calls; owned */
     size_t        rows, cap;
-    bool          paused; /* ops run, put off where a device does that, and leave no trace */
-    bool          waits;  /* for a device: each op is waited for, by a download of one byte */
+    bool          paused;      /* ops run, put off where a device does that, and leave no trace */
+    bool          synchronous; /* for a device: each op is waited for, by a download of one byte */
 } sg_trace;
 
 /* t, zero-initialised by the caller, must outlive s; sg_trace_free frees its rows. A row that finds no memory latches

@@ -57,7 +57,7 @@ static sg_status note(sg_stream *s, const char *op, const void *args, const sg_t
 static sg_status wait(sg_stream *s, sg_tensor y)
 {
     char byte;
-    return ((const sg_trace *)s->meta)->waits ? s->memory->download(s, &byte, y.data, 1) : SG_OK;
+    return ((const sg_trace *)s->meta)->synchronous ? s->memory->download(s, &byte, y.data, 1) : SG_OK;
 }
 
 #define X(op)                                                                                                          \
@@ -75,10 +75,10 @@ SG_OPS(X)
 #undef X
 
 /* What is put off has no time of its own. */
-static sg_status trace_step_begin(sg_stream *s, int like)
+static sg_status trace_step_begin(sg_stream *s, int repeats)
 {
     const bool through = ((const sg_trace *)s->meta)->paused && s->inner->step_begin;
-    return through ? s->inner->step_begin(s, like) : SG_OK;
+    return through ? s->inner->step_begin(s, repeats) : SG_OK;
 }
 
 static sg_status trace_step_end(sg_stream *s) { return s->inner->step_end ? s->inner->step_end(s) : SG_OK; }

@@ -52,30 +52,30 @@ enum { BACKWARDS = 1, CHANNELS_OUTSIDE = 2, ORDERS = 4 };
 ADD_TERMS(add_terms, real)
 
 #if SG_REF_IS_TRUTH
-enum { ROOM = 1 }; /* doubles for each output */
+enum { SCRATCH_DOUBLES = 1 }; /* doubles for each output */
 
-/* The sums with their ending, in room. */
-static const real *sums_of(const terms *t, const ending *e, double *room)
+/* The sums with their ending, in scratch. */
+static const real *sums_of(const terms *t, const ending *e, double *scratch)
 {
-    for (int64_t o = 0; o < t->out; o++) room[o] = 0;
-    add_terms(room, t, 0);
+    for (int64_t o = 0; o < t->out; o++) scratch[o] = 0;
+    add_terms(scratch, t, 0);
     for (int64_t o = 0; o < t->out; o++) {
-        const real v = (room[o] + get_or(e->b, o, 0)) * get_or(e->gate, o, 1);
-        room[o] = e->add ? get(e->y, e->at + o) + v : v;
+        const real v = (scratch[o] + get_or(e->b, o, 0)) * get_or(e->gate, o, 1);
+        scratch[o] = e->add ? get(e->y, e->at + o) + v : v;
     }
-    return room;
+    return scratch;
 }
 #else
-enum { ROOM = 3 };
+enum { SCRATCH_DOUBLES = 3 };
 
 ADD_TERMS(add_terms_exactly, double)
 
 /* The worst of all orders. Forwards a sum begins with the bias, and with y where it is added to without a gate; backwards
  * these come last. */
-static const real *sums_of(const terms *t, const ending *e, double *room)
+static const real *sums_of(const terms *t, const ending *e, double *scratch)
 {
-    double *const exact = room;
-    real *const sum = (real *)(room + t->out), *const worst = (real *)(room + 2 * t->out);
+    double *const exact = scratch;
+    real *const sum = (real *)(scratch + t->out), *const worst = (real *)(scratch + 2 * t->out);
     const bool gated = e->gate->rank > 0;
     const int  orders = t->taps > 1 ? ORDERS : ORDERS / 2;
     for (int64_t o = 0; o < t->out; o++) exact[o] = 0;
@@ -119,18 +119,18 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
     if (ok) {
 #pragma omp parallel reduction(&& : ok) if (n * in * out > SG_REF_WORK)
         {
-            double *const room = malloc((size_t)(ROOM * out) * sizeof *room);
-            ok = room != NULL;
+            double *const scratch = malloc((size_t)(SCRATCH_DOUBLES * out) * sizeof *scratch);
+            ok = scratch != NULL;
 #pragma omp for schedule(static)
             for (int64_t r = 0; r < n; r++) {
                 const real  *row = x + r * in, *all = w;
                 const terms  t = {&row, &all, 1, in, out, out};
                 const ending e = {&a->y, &a->b, &a->gate, r * out, a->add};
-                if (!room) continue;
-                const real *const v = sums_of(&t, &e, room);
+                if (!scratch) continue;
+                const real *const v = sums_of(&t, &e, scratch);
                 for (int64_t o = 0; o < out; o++) put(&a->y, r * out + o, activate(a->act, v[o]));
             }
-            free(room);
+            free(scratch);
         }
     }
     free(x);
@@ -163,20 +163,20 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
     if (ok) {
 #pragma omp parallel reduction(&& : ok) if (sg_count(a->y) * taps * in > SG_REF_WORK)
         {
-            double *const      room = malloc((size_t)(ROOM * out) * sizeof *room);
+            double *const      scratch = malloc((size_t)(SCRATCH_DOUBLES * out) * sizeof *scratch);
             const real **const window = malloc((size_t)(2 * taps) * sizeof *window);
             terms              t = {window, window + taps, 0, in, out, out};
-            ok = room && window;
+            ok = scratch && window;
 #pragma omp for schedule(static)
             for (int64_t p = 0; p < yd[0] * yd[1] * yd[2]; p++) {
                 const int64_t place[3] = {p / (yd[1] * yd[2]), p / yd[2] % yd[1], p % yd[2]};
-                if (!room || !window) continue;
+                if (!scratch || !window) continue;
                 const ending e = {&a->y, &a->b, &none, p * out, a->add};
                 window_of(a, x, w, place, &t);
-                const real *const v = sums_of(&t, &e, room);
+                const real *const v = sums_of(&t, &e, scratch);
                 for (int64_t o = 0; o < out; o++) put(&a->y, p * out + o, v[o]);
             }
-            free(room);
+            free(scratch);
             free(window);
         }
     }
@@ -211,18 +211,18 @@ static sg_status norm(sg_stream *s, const sg_norm_args *a)
 {
     (void)s;
     const int64_t c = a->x.dim[a->x.rank - 1], rows = sg_count(a->x) / c;
-    int32_t       bad = 0;
-#pragma omp parallel for schedule(static) reduction(+ : bad) if (rows * c > SG_REF_WORK)
+    int32_t       non_finite = 0;
+#pragma omp parallel for schedule(static) reduction(+ : non_finite) if (rows * c > SG_REF_WORK)
     for (int64_t t = 0; t < rows; t++) {
         real mean, gain;
         norm_row(a, t * c, c, &mean, &gain);
-        bad += !isfinite(mean);
+        non_finite += !isfinite(mean);
         for (int64_t i = 0; i < c; i++) {
             const real v = (get(&a->x, t * c + i) - mean) * gain * get_or(&a->w, i, 1) + get_or(&a->b, i, 0);
             put(&a->y, t * c + i, activate(a->act, v * (1 + get_or(&a->scale, i, 0)) + get_or(&a->shift, i, 0)));
         }
     }
-    if (a->bad.rank) *(int32_t *)a->bad.data += bad;
+    if (a->non_finite.rank) *(int32_t *)a->non_finite.data += non_finite;
     return SG_OK;
 }
 
@@ -254,9 +254,9 @@ static sg_status rope(sg_stream *s, const sg_rope_args *a)
     return SG_OK;
 }
 
-/* One row of one head: score holds m numbers, room ROOM d. */
+/* One row of one head: score holds m numbers, scratch SCRATCH_DOUBLES d. */
 static void attend_row(const sg_attend_args *a, const real *q, const real *k, const real *v, int64_t i, int64_t g,
-                       real *score, double *room)
+                       real *score, double *scratch)
 {
     const int64_t m = a->k.dim[0], h = a->q.dim[1], d = a->q.dim[2], n = a->q.dim[0];
     real          max = -INFINITY, sum = 0;
@@ -272,7 +272,7 @@ static void attend_row(const sg_attend_args *a, const real *q, const real *k, co
     const real       *p = score;
     const terms       t = {&p, &v_row, 1, m, d, h * d};
     const ending      none = {&(sg_tensor){0}, &(sg_tensor){0}, &(sg_tensor){0}, 0, false};
-    const real *const o = sums_of(&t, &none, room);
+    const real *const o = sums_of(&t, &none, scratch);
     for (int64_t e = 0; e < d; e++) put(&a->y, (i * h + g) * d + e, sum == 0 ? 0 : o[e] / sum);
 }
 
@@ -286,13 +286,13 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
 #pragma omp parallel reduction(&& : ok) if (n * h * m * d > SG_REF_WORK)
         {
             real *const   score = malloc((size_t)m * sizeof *score);
-            double *const room = malloc((size_t)(ROOM * d) * sizeof *room);
-            ok = score && room;
+            double *const scratch = malloc((size_t)(SCRATCH_DOUBLES * d) * sizeof *scratch);
+            ok = score && scratch;
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < n * h; i++)
-                if (score && room) attend_row(a, q, k, v, i / h, i % h, score, room);
+                if (score && scratch) attend_row(a, q, k, v, i / h, i % h, score, scratch);
             free(score);
-            free(room);
+            free(scratch);
         }
     }
     free(q);
@@ -442,13 +442,13 @@ static sg_status rgb8(sg_stream *s, const sg_rgb8_args *a)
     return SG_OK;
 }
 
-static sg_status count_bad(sg_stream *s, const sg_count_bad_args *a)
+static sg_status count_non_finite(sg_stream *s, const sg_count_non_finite_args *a)
 {
     (void)s;
-    int32_t bad = 0;
-    for (int64_t i = 0; i < sg_count(a->x); i++) bad += !isfinite(get(&a->x, i)) && bad < INT32_MAX;
+    int32_t non_finite = 0;
+    for (int64_t i = 0; i < sg_count(a->x); i++) non_finite += !isfinite(get(&a->x, i)) && non_finite < INT32_MAX;
     int32_t *const y = a->y.data;
-    *y = bad > INT32_MAX - *y ? INT32_MAX : *y + bad;
+    *y = non_finite > INT32_MAX - *y ? INT32_MAX : *y + non_finite;
     return SG_OK;
 }
 

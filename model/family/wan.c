@@ -31,7 +31,7 @@ typedef struct wan {
 
 /* ---- opening ---- */
 
-static void note_class(sg_part *p, sg_config *index, const char *key)
+static void note_class(sg_component *p, sg_config *index, const char *key)
 {
     const char *const name = sg_config_string_at(index, key, 1);
     snprintf(p->class_name, sizeof p->class_name, "%s", name ? name : "");
@@ -89,14 +89,15 @@ static sg_status open_denoiser(wan *w, int i, const sg_checkpoint *from, const c
                                sg_dtype act, sg_error *e)
 {
     SG_TRY(sg_wan_dit_open(&w->dit[i], from, name, act, e));
-    sg_part *const part = sg_wan_dit_part(w->dit[i]);
-    note_class(part, index, name);
-    w->components.denoiser[i] = (sg_denoiser){.part = part, .layers = (int)sg_wan_dit_config(w->dit[i])->layers};
+    sg_component *const component = sg_wan_dit_component(w->dit[i]);
+    note_class(component, index, name);
+    w->components.denoiser[i] =
+        (sg_denoiser){.component = component, .layers = (int)sg_wan_dit_config(w->dit[i])->layers};
     w->components.denoisers = i + 1;
     return SG_OK;
 }
 
-static sg_status open_parts(wan *w, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
+static sg_status open_components(wan *w, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
 {
     sg_components *const   c = &w->components;
     sg_text_encoder *const t = &c->text[0].encoder;
@@ -104,7 +105,7 @@ static sg_status open_parts(wan *w, const sg_checkpoint *from, sg_config *index,
     SG_TRY(read_index(w, index));
     SG_TRY(sg_sampler_config_read(&c->sampler, from, e));
     SG_TRY(sg_t5_encoder_open(t, from, "text_encoder", "tokenizer", act, e));
-    note_class(t->ops->part(t->of), index, "text_encoder");
+    note_class(t->ops->component(t->of), index, "text_encoder");
     c->text[0].tokens_max = TEXT_LEN;
     c->texts = 1;
     SG_TRY(open_denoiser(w, 0, from, "transformer", index, act, e));
@@ -113,7 +114,7 @@ static sg_status open_parts(wan *w, const sg_checkpoint *from, sg_config *index,
         c->denoiser[0].from = w->boundary * c->sampler.train_steps;
     }
     SG_TRY(sg_wan_vae_open(&w->vae, from, act, e));
-    note_class(sg_wan_vae_part(w->vae), index, "vae");
+    note_class(sg_wan_vae_component(w->vae), index, "vae");
     c->vae = (sg_vae){.ops = &sg_wan_vae_ops, .of = w->vae};
 
     const sg_wan_vae_info v = sg_wan_vae_describe(w->vae);
@@ -140,7 +141,7 @@ static sg_status wan_open(void **model, const sg_checkpoint *from, sg_config *in
 {
     wan *w = calloc(1, sizeof *w);
     if (!w) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_checkpoint_path(from));
-    const sg_status st = open_parts(w, from, index, act, e);
+    const sg_status st = open_components(w, from, index, act, e);
     if (st) {
         wan_close(w);
         w = NULL;

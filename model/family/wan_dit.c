@@ -22,7 +22,7 @@ typedef struct wan_block {
 } wan_block;
 
 struct sg_wan_dit {
-    sg_part           part;
+    sg_component      component;
     sg_wan_config     config;
     sg_tensor         patch_w, patch_b;   /* [D, C, pt, ph, pw] [D] */
     sg_linear_weights time[2], time_proj; /* [D, freq] [D, D]; [6 D, D] */
@@ -32,7 +32,7 @@ struct sg_wan_dit {
     wan_block        *block;              /* [layers] */
 };
 
-sg_part             *sg_wan_dit_part(sg_wan_dit *d) { return &d->part; }
+sg_component        *sg_wan_dit_component(sg_wan_dit *d) { return &d->component; }
 const sg_wan_config *sg_wan_dit_config(const sg_wan_dit *d) { return &d->config; }
 
 /* ---- opening ---- */
@@ -80,15 +80,16 @@ static sg_status read_config(sg_wan_config *c, sg_config *f)
     return sg_config_status(f);
 }
 
-static void want_all(sg_wan_dit *d)
+static void bind_weights(sg_wan_dit *d)
 {
     const sg_wan_config *const c = &d->config;
-    const sg_dtype             act = d->part.act;
+    const sg_dtype             act = d->component.act;
     const int64_t              w = c->width, patch = c->patch[0] * c->patch[1] * c->patch[2];
-    sg_bind *const             b = d->part.bind;
+    sg_bind *const             b = d->component.bind;
 
-    sg_want(b, &d->patch_w, act, "patch_embedding.weight", w, c->channels, c->patch[0], c->patch[1], c->patch[2]);
-    sg_want(b, &d->patch_b, SG_F32, "patch_embedding.bias", w);
+    sg_bind_tensor(b, &d->patch_w, act, "patch_embedding.weight", w, c->channels, c->patch[0], c->patch[1],
+                   c->patch[2]);
+    sg_bind_tensor(b, &d->patch_b, SG_F32, "patch_embedding.bias", w);
     sg_bind_prefix(b, "condition_embedder.");
     sg_want_linear(b, &d->time[0], SG_F32, "time_embedder.linear_1", w, c->freq_dim);
     sg_want_linear(b, &d->time[1], SG_F32, "time_embedder.linear_2", w, w);
@@ -103,10 +104,10 @@ static void want_all(sg_wan_dit *d)
         sg_bind_prefix(b, "blocks.%d.attn2.", i);
         sg_want_attention(b, &k->cross, act, w, w);
         sg_bind_prefix(b, "blocks.%d.", i);
-        sg_want(b, &k->table, SG_F32, "scale_shift_table", 1, 6, w);
+        sg_bind_tensor(b, &k->table, SG_F32, "scale_shift_table", 1, 6, w);
         if (c->cross_norm) {
-            sg_want(b, &k->norm_w, SG_F32, "norm2.weight", w);
-            sg_want(b, &k->norm_b, SG_F32, "norm2.bias", w);
+            sg_bind_tensor(b, &k->norm_w, SG_F32, "norm2.weight", w);
+            sg_bind_tensor(b, &k->norm_b, SG_F32, "norm2.bias", w);
         }
         sg_want_linear(b, &k->ffn.up, act, "ffn.net.0.proj", c->ffn, w);
         sg_want_linear(b, &k->ffn.down, act, "ffn.net.2", w, c->ffn);
@@ -114,7 +115,7 @@ static void want_all(sg_wan_dit *d)
     sg_bind_block(b, -1);
     sg_bind_prefix(b, "%s", "");
     sg_want_linear(b, &d->proj_out, act, "proj_out", c->channels * patch, w);
-    sg_want(b, &d->table, SG_F32, "scale_shift_table", 1, 2, w);
+    sg_bind_tensor(b, &d->table, SG_F32, "scale_shift_table", 1, 2, w);
     sg_bind_ignore(b, "norm_added_q"); /* left over in some published files */
 }
 
@@ -123,17 +124,17 @@ sg_status sg_wan_dit_open(sg_wan_dit **out, const sg_checkpoint *from, const cha
     sg_wan_dit *d = calloc(1, sizeof *d);
     sg_config  *f = NULL;
     if (!d) return sg_error_set(e, SG_E_MEMORY, "%s/%s: out of memory", sg_checkpoint_path(from), name);
-    sg_status st = sg_part_open(&d->part, from, name, "WanTransformer3DModel", act, &f, e);
+    sg_status st = sg_component_open(&d->component, from, name, "WanTransformer3DModel", act, &f, e);
     if (!st) st = read_config(&d->config, f);
     if (!st && !(d->block = calloc((size_t)d->config.layers, sizeof *d->block)))
         st = sg_error_set(e, SG_E_MEMORY, "%s/%s: out of memory", sg_checkpoint_path(from), name);
     if (!st) {
         const sg_wan_config *const c = &d->config;
-        snprintf(d->part.summary, sizeof d->part.summary,
+        snprintf(d->component.summary, sizeof d->component.summary,
                  "%lld layers, %lld heads x %lld, ffn %lld, %lld latent channels", (long long)c->layers,
                  (long long)c->heads, (long long)c->head_dim, (long long)c->ffn, (long long)c->channels);
-        want_all(d);
-        st = sg_bind_check(d->part.bind, e);
+        bind_weights(d);
+        st = sg_bind_check(d->component.bind, e);
     }
     sg_config_close(&f);
     if (st) sg_wan_dit_close(&d);
@@ -144,7 +145,7 @@ sg_status sg_wan_dit_open(sg_wan_dit **out, const sg_checkpoint *from, const cha
 void sg_wan_dit_close(sg_wan_dit **d)
 {
     if (!*d) return;
-    sg_part_close(&(*d)->part);
+    sg_component_close(&(*d)->component);
     free((*d)->block);
     free(*d);
     *d = NULL;
@@ -169,7 +170,7 @@ static void text_pass(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const 
                       int pass)
 {
     const sg_wan_config *const c = &d->config;
-    const sg_dtype             act = d->part.act;
+    const sg_dtype             act = d->component.act;
     const int                  pads = text_len - text->rows;
     const int64_t              m = text->rows + (pads > 0), w = c->width;
     for (int i = 0; i < c->layers; i++) {
@@ -198,7 +199,7 @@ static void text_pass(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const 
     sg_copy(s, .y = ya, .x = y);
     for (int i = 0; i < c->layers; i++) {
         const sg_attention_weights *const a = &d->block[i].cross;
-        sg_bind_fetch(d->part.bind, s, i);
+        sg_bind_fetch(d->component.bind, s, i);
         sg_project_heads(s, run->key[2 * i + pass], ya, &a->k, a->norm_k, c->eps, NULL);
         sg_linear(s, .y = sg_reshape(run->value[2 * i + pass], m, w), .x = ya, .w = a->v.w, .b = a->v.b);
     }
@@ -236,15 +237,15 @@ static void self_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *
     const sg_attention_weights *const a = &d->block[i].self;
     const sg_modulation               e = sg_modulation_at(run->now.e, 0);
     const int64_t                     n = x.dim[0];
-    const sg_dtype                    act = d->part.act;
+    const sg_dtype                    act = d->component.act;
     const size_t                      mark = s->scratch.used;
     const sg_tensor q = sg_new(s, act, n, c->heads, c->head_dim), k = sg_new(s, act, n, c->heads, c->head_dim);
     const sg_tensor v = sg_new(s, act, n, c->heads, c->head_dim);
     const size_t    inner = s->scratch.used;
     const sg_tensor y = sg_new(s, act, n, c->width);
 
-    sg_norm(s, .y = y, .bad = sg_rows(p->bad, i, 1), .x = x, .shift = e.shift, .scale = e.scale, .kind = SG_NORM_LAYER,
-            .eps = (float)c->eps);
+    sg_norm(s, .y = y, .non_finite = sg_rows(p->non_finite, i, 1), .x = x, .shift = e.shift, .scale = e.scale,
+            .kind = SG_NORM_LAYER, .eps = (float)c->eps);
     sg_project_heads(s, q, y, &a->q, a->norm_q, c->eps, &run->rotary);
     sg_project_heads(s, k, y, &a->k, a->norm_k, c->eps, &run->rotary);
     sg_linear(s, .y = sg_reshape(v, n, c->width), .x = y, .w = a->v.w, .b = a->v.b);
@@ -262,7 +263,7 @@ static void cross_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run 
     const sg_wan_config *const c = &d->config;
     const wan_block *const     b = &d->block[i];
     const int64_t              n = x.dim[0];
-    const sg_dtype             act = d->part.act;
+    const sg_dtype             act = d->component.act;
     const size_t               mark = s->scratch.used;
     const sg_tensor            y = sg_new(s, act, n, c->width), q = sg_new(s, act, n, c->heads, c->head_dim);
 
@@ -282,7 +283,7 @@ static void cross_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run 
 static void feed_forward(sg_stream *s, const sg_wan_dit *d, int i, sg_tensor x, sg_modulation e)
 {
     const size_t    mark = s->scratch.used;
-    const sg_tensor y = sg_new(s, d->part.act, x.dim[0], d->config.width);
+    const sg_tensor y = sg_new(s, d->component.act, x.dim[0], d->config.width);
     sg_norm(s, .y = y, .x = x, .shift = e.shift, .scale = e.scale, .kind = SG_NORM_LAYER, .eps = (float)d->config.eps);
     sg_feed_forward(s, x, y, &d->block[i].ffn, SG_ACT_GELU_TANH, e.gate);
     sg_tap(s, x, "dit.block.%d.ffn", i);
@@ -295,7 +296,7 @@ static void patch_embed(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run
     const sg_wan_config *const c = &d->config;
     const int64_t              i = c->channels * c->patch[0] * c->patch[1] * c->patch[2];
     const size_t               mark = s->scratch.used;
-    sg_tensor                  patches = sg_new(s, d->part.act, tokens(run), i);
+    sg_tensor                  patches = sg_new(s, d->component.act, tokens(run), i);
     sg_patchify(s, patches, latent, run->grid, c->patch);
     patches = sg_rows_of(s, patches, run->tokens.order);
     sg_linear(s, .y = x, .x = patches, .w = sg_reshape(d->patch_w, c->width, i), .b = d->patch_b);
@@ -310,12 +311,12 @@ static void project_out(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run
     const sg_wan_config *const c = &d->config;
     const int64_t              n = tokens(run);
     const size_t               mark = s->scratch.used;
-    const sg_tensor            y = sg_new(s, d->part.act, n, c->width);
+    const sg_tensor            y = sg_new(s, d->component.act, n, c->width);
     sg_tensor                  v = sg_new(s, SG_F32, n, c->channels * c->patch[0] * c->patch[1] * c->patch[2]);
-    sg_norm(s, .y = y, .bad = sg_rows(pass->bad, c->layers, 1), .x = x, .shift = e.shift, .scale = e.scale,
-            .kind = SG_NORM_LAYER, .eps = (float)c->eps);
+    sg_norm(s, .y = y, .non_finite = sg_rows(pass->non_finite, c->layers, 1), .x = x, .shift = e.shift,
+            .scale = e.scale, .kind = SG_NORM_LAYER, .eps = (float)c->eps);
     sg_linear(s, .y = v, .x = y, .w = d->proj_out.w, .b = d->proj_out.b);
-    v = sg_rows_of(s, v, run->tokens.back);
+    v = sg_rows_of(s, v, run->tokens.inverse);
     sg_tap(s, v, "dit.proj_out");
     sg_unpatchify(s, pass->out, v, run->grid, c->patch);
     s->scratch.used = mark;
@@ -352,7 +353,7 @@ void sg_wan_dit_forward(const sg_wan_dit *d, sg_wan_run *run, sg_stream *s, cons
     if (s->status) return;
     const sg_tensor y = both && first ? now->copy : now->x; /* the last pass may use up what was shared */
     for (int i = 0; i < c->layers; i++) {
-        sg_bind_fetch(d->part.bind, s, i);
+        sg_bind_fetch(d->component.bind, s, i);
         sg_modulation_rows(s, now->e, d->block[i].table, now->e6);
         if (i > 0)
             self_attention(s, d, run, p, i, y);
@@ -365,5 +366,5 @@ void sg_wan_dit_forward(const sg_wan_dit *d, sg_wan_run *run, sg_stream *s, cons
     const sg_tensor e = sg_rows(now->e, 0, 2);
     sg_modulation_rows(s, e, d->table, now->temb);
     project_out(s, d, run, p, y, sg_modulation_at(e, 0));
-    sg_count_bad(s, .y = sg_rows(p->bad, c->layers + 1, 1), .x = p->out);
+    sg_count_non_finite(s, .y = sg_rows(p->non_finite, c->layers + 1, 1), .x = p->out);
 }

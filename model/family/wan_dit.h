@@ -20,7 +20,7 @@ typedef struct sg_wan_dit sg_wan_dit;
 sg_status            sg_wan_dit_open(sg_wan_dit **out, const sg_checkpoint *c, const char *name, sg_dtype act,
                                      sg_error *e) SG_MUST_USE;
 void                 sg_wan_dit_close(sg_wan_dit **d);
-sg_part             *sg_wan_dit_part(sg_wan_dit *d);
+sg_component        *sg_wan_dit_component(sg_wan_dit *d);
 const sg_wan_config *sg_wan_dit_config(const sg_wan_dit *d);
 
 /* A prompt as the denoiser sees it: real rows, then one row of zeros that stands for all the padding. */

@@ -14,7 +14,7 @@
  * file, is never converted: the few rows of a prompt are read from the map. */
 #include "t5.h"
 
-#include "part.h"
+#include "component.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -92,52 +92,53 @@ typedef struct t5_block {
 } t5_block;
 
 struct sg_t5 {
-    sg_part   part;
-    t5_config config;
-    t5_block *block;
-    sg_tensor final_norm; /* [width] */
-    sg_tensor embed;      /* [vocab, width] of any floating dtype, in the map: for the host alone */
+    sg_component component;
+    t5_config    config;
+    t5_block    *block;
+    sg_tensor    final_norm; /* [width] */
+    sg_tensor    embed;      /* [vocab, width] of any floating dtype, in the map: for the host alone */
 };
 
-static void want_block(sg_t5 *t, int i, t5_block *w, bool with_bias)
+static void bind_block(sg_t5 *t, int i, t5_block *w, bool with_bias)
 {
-    sg_bind *const   b = t->part.bind;
-    const sg_dtype   act = t->part.act;
+    sg_bind *const   b = t->component.bind;
+    const sg_dtype   act = t->component.act;
     const sg_t5_info d = t->config.size;
     const int64_t    width = d.width, inner = (int64_t)d.heads * d.head_dim, ffn = d.ffn;
     sg_bind_prefix(b, "encoder.block.%d.layer.0.", i);
-    sg_want(b, &w->attn_norm, SG_F32, "layer_norm.weight", width);
-    sg_want(b, &w->q, act, "SelfAttention.q.weight", inner, width);
-    sg_want(b, &w->k, act, "SelfAttention.k.weight", inner, width);
-    sg_want(b, &w->v, act, "SelfAttention.v.weight", inner, width);
-    sg_want(b, &w->o, act, "SelfAttention.o.weight", width, inner);
+    sg_bind_tensor(b, &w->attn_norm, SG_F32, "layer_norm.weight", width);
+    sg_bind_tensor(b, &w->q, act, "SelfAttention.q.weight", inner, width);
+    sg_bind_tensor(b, &w->k, act, "SelfAttention.k.weight", inner, width);
+    sg_bind_tensor(b, &w->v, act, "SelfAttention.v.weight", inner, width);
+    sg_bind_tensor(b, &w->o, act, "SelfAttention.o.weight", width, inner);
     if (with_bias)
-        sg_want(b, &w->bias, SG_F32, "SelfAttention.relative_attention_bias.weight", t->config.buckets, d.heads);
+        sg_bind_tensor(b, &w->bias, SG_F32, "SelfAttention.relative_attention_bias.weight", t->config.buckets, d.heads);
 
     sg_bind_prefix(b, "encoder.block.%d.layer.1.", i);
-    sg_want(b, &w->ff_norm, SG_F32, "layer_norm.weight", width);
-    sg_want(b, &w->wi, act, t->config.gated ? "DenseReluDense.wi_0.weight" : "DenseReluDense.wi.weight", ffn, width);
-    if (t->config.gated) sg_want(b, &w->gate, act, "DenseReluDense.wi_1.weight", ffn, width);
-    sg_want(b, &w->wo, act, "DenseReluDense.wo.weight", width, ffn);
+    sg_bind_tensor(b, &w->ff_norm, SG_F32, "layer_norm.weight", width);
+    sg_bind_tensor(b, &w->wi, act, t->config.gated ? "DenseReluDense.wi_0.weight" : "DenseReluDense.wi.weight", ffn,
+                   width);
+    if (t->config.gated) sg_bind_tensor(b, &w->gate, act, "DenseReluDense.wi_1.weight", ffn, width);
+    sg_bind_tensor(b, &w->wo, act, "DenseReluDense.wo.weight", width, ffn);
 }
 
 /* One bias in a block after the first makes it a UMT5: then every block must have its own. */
 static bool bias_everywhere(const sg_t5 *t)
 {
     for (int i = 1; i < t->config.size.layers; i++) {
-        sg_bind_prefix(t->part.bind, "encoder.block.%d.", i);
-        if (sg_bind_has(t->part.bind, "layer.0.SelfAttention.relative_attention_bias.weight")) return true;
+        sg_bind_prefix(t->component.bind, "encoder.block.%d.", i);
+        if (sg_bind_has(t->component.bind, "layer.0.SelfAttention.relative_attention_bias.weight")) return true;
     }
     return false;
 }
 
-static void want_all(sg_t5 *t)
+static void bind_weights(sg_t5 *t)
 {
-    sg_bind *const b = t->part.bind;
+    sg_bind *const b = t->component.bind;
     const bool     own = bias_everywhere(t);
-    for (int i = 0; i < t->config.size.layers; i++) want_block(t, i, &t->block[i], own || i == 0);
+    for (int i = 0; i < t->config.size.layers; i++) bind_block(t, i, &t->block[i], own || i == 0);
     sg_bind_prefix(b, "%s", "");
-    sg_want(b, &t->final_norm, SG_F32, "encoder.final_layer_norm.weight", t->config.size.width);
+    sg_bind_tensor(b, &t->final_norm, SG_F32, "encoder.final_layer_norm.weight", t->config.size.width);
     sg_bind_ignore(b, "shared.weight");
     sg_bind_ignore(b, "encoder.embed_tokens.weight");
     sg_bind_ignore(b, "decoder.");
@@ -166,14 +167,14 @@ static sg_status check_weights(sg_t5 *t, sg_error *e)
 {
     const char *name = "encoder.embed_tokens.weight", *type;
     char        text[320];
-    if (!sg_bind_has(t->part.bind, name)) name = "shared.weight";
-    t->embed = sg_bind_peek(t->part.bind, name, &type);
+    if (!sg_bind_has(t->component.bind, name)) name = "shared.weight";
+    t->embed = sg_bind_peek(t->component.bind, name, &type);
     check_table(t, name, type, text, sizeof text);
-    const sg_status bound = sg_bind_check(t->part.bind, e);
+    const sg_status bound = sg_bind_check(t->component.bind, e);
     if (*text == 0) return bound;
     if (bound == SG_OK)
         return sg_error_set(e, SG_E_FORMAT, "%s: the tensors do not fit this model:\n  %s",
-                            sg_source_path(t->part.source), text);
+                            sg_source_path(t->component.source), text);
     if (e) {
         const size_t used = strlen(e->text);
         snprintf(e->text + used, sizeof e->text - used, "\n  %s", text);
@@ -184,19 +185,19 @@ static sg_status check_weights(sg_t5 *t, sg_error *e)
 static sg_status bind(sg_t5 *t, sg_error *e)
 {
     const size_t layers = (size_t)t->config.size.layers;
-    if (layers > sg_source_count(t->part.source))
+    if (layers > sg_source_count(t->component.source))
         return sg_error_set(e, SG_E_FORMAT, "%s/config.json: num_layers: %zu, but the weights are %zu tensors in all",
-                            t->part.dir, layers, sg_source_count(t->part.source));
+                            t->component.dir, layers, sg_source_count(t->component.source));
     t->block = calloc(layers, sizeof *t->block);
     if (!t->block) return sg_error_set(e, SG_E_MEMORY, "no memory for %zu layers", layers);
-    want_all(t);
+    bind_weights(t);
     return check_weights(t, e);
 }
 
 static sg_status open_into(sg_t5 *t, const sg_checkpoint *checkpoint, const char *name, sg_dtype act, sg_error *e)
 {
     sg_config *c = NULL;
-    sg_status  status = sg_part_open(&t->part, checkpoint, name, NULL, act, &c, e);
+    sg_status  status = sg_component_open(&t->component, checkpoint, name, NULL, act, &c, e);
     if (status == SG_OK) {
         t->config = read_config(c);
         status = sg_config_status(c);
@@ -216,8 +217,8 @@ sg_status sg_t5_open(sg_t5 **out, const sg_checkpoint *from, const char *name, s
         return status;
     }
     const sg_t5_info c = t->config.size;
-    snprintf(t->part.summary, sizeof t->part.summary, "%d layers, width %d, %d heads x %d, ffn %d, %d ids", c.layers,
-             c.width, c.heads, c.head_dim, c.ffn, c.vocab);
+    snprintf(t->component.summary, sizeof t->component.summary, "%d layers, width %d, %d heads x %d, ffn %d, %d ids",
+             c.layers, c.width, c.heads, c.head_dim, c.ffn, c.vocab);
     *out = t;
     return SG_OK;
 }
@@ -225,13 +226,13 @@ sg_status sg_t5_open(sg_t5 **out, const sg_checkpoint *from, const char *name, s
 void sg_t5_close(sg_t5 **t)
 {
     if (!*t) return;
-    sg_part_close(&(*t)->part);
+    sg_component_close(&(*t)->component);
     free((*t)->block);
     free(*t);
     *t = NULL;
 }
 
-sg_part *sg_t5_part(sg_t5 *t) { return &t->part; }
+sg_component *sg_t5_component(sg_t5 *t) { return &t->component; }
 
 sg_t5_info sg_t5_describe(const sg_t5 *t) { return t->config.size; }
 
@@ -282,7 +283,7 @@ static void make_bias(sg_stream *s, sg_tensor y, sg_tensor table, sg_tensor ids)
 static void attention(const sg_t5 *t, sg_stream *s, const t5_block *w, sg_tensor x, sg_tensor bias)
 {
     const size_t    mark = s->scratch.used;
-    const sg_dtype  act = t->part.act;
+    const sg_dtype  act = t->component.act;
     const int64_t   n = x.dim[0], c = x.dim[1], h = t->config.size.heads, d = t->config.size.head_dim;
     const sg_tensor y = sg_new(s, act, n, c);
     const sg_tensor q = sg_new(s, act, n, h * d), k = sg_new(s, act, n, h * d);
@@ -300,7 +301,7 @@ static void attention(const sg_t5 *t, sg_stream *s, const t5_block *w, sg_tensor
 static void feed_forward(const sg_t5 *t, sg_stream *s, const t5_block *w, sg_tensor x)
 {
     const size_t    mark = s->scratch.used;
-    const sg_dtype  act = t->part.act;
+    const sg_dtype  act = t->component.act;
     const int64_t   n = x.dim[0], c = x.dim[1], f = t->config.size.ffn;
     const sg_tensor y = sg_new(s, act, n, c), u = sg_new(s, act, n, f);
     sg_norm(s, .y = y, .x = x, .w = w->ff_norm, .kind = SG_NORM_RMS, .eps = t->config.eps);
@@ -349,7 +350,7 @@ static bool ids_are_sound(const sg_t5 *t, sg_stream *s, const int32_t *ids, int 
     if (n < 1 || n > TOKENS_MAX) sg_fail(s, SG_E_ARG, "%d tokens: the encoder takes 1 to %d", n, TOKENS_MAX);
     for (int i = 0; !s->status && i < n; i++)
         if (ids[i] < 0 || ids[i] >= t->config.size.vocab)
-            sg_fail(s, SG_E_FORMAT, "token %d: the vocabulary of %s has %d", (int)ids[i], t->part.name,
+            sg_fail(s, SG_E_FORMAT, "token %d: the vocabulary of %s has %d", (int)ids[i], t->component.name,
                     t->config.size.vocab);
     return !s->status;
 }

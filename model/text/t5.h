@@ -3,15 +3,15 @@
 #ifndef SG_T5_H
 #define SG_T5_H
 
-#include "part.h"
+#include "component.h"
 #include "text_encoder.h"
 
 typedef struct sg_t5 sg_t5;
 
-/* Opens component `name` of c: config and weights; loads nothing (sg_bind_load on sg_t5_part does). */
-sg_status sg_t5_open(sg_t5 **out, const sg_checkpoint *c, const char *name, sg_dtype act, sg_error *e) SG_MUST_USE;
-void      sg_t5_close(sg_t5 **t);
-sg_part  *sg_t5_part(sg_t5 *t);
+/* Opens component `name` of c: config and weights; loads nothing (sg_bind_load on sg_t5_component does). */
+sg_status     sg_t5_open(sg_t5 **out, const sg_checkpoint *c, const char *name, sg_dtype act, sg_error *e) SG_MUST_USE;
+void          sg_t5_close(sg_t5 **t);
+sg_component *sg_t5_component(sg_t5 *t);
 
 typedef struct sg_t5_info {
     int width, layers, heads, head_dim, ffn, vocab;

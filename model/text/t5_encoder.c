@@ -10,7 +10,7 @@ typedef struct t5_encoder {
     sg_t5           *t5;
 } t5_encoder;
 
-static sg_part *part(void *of) { return sg_t5_part(((t5_encoder *)of)->t5); }
+static sg_component *component(void *of) { return sg_t5_component(((t5_encoder *)of)->t5); }
 
 static int width(const void *of) { return sg_t5_describe(((const t5_encoder *)of)->t5).width; }
 
@@ -34,7 +34,7 @@ static void encoder_close(void *of)
 }
 
 static const sg_text_encoder_ops ops = {
-    .part = part, .width = width, .tokenize = tokenize, .encode = encode, .close = encoder_close};
+    .component = component, .width = width, .tokenize = tokenize, .encode = encode, .close = encoder_close};
 
 static sg_status open_both(t5_encoder *t, const sg_checkpoint *c, const char *name, const char *tokenizer, sg_dtype act,
                            sg_error *e)

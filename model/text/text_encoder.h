@@ -2,11 +2,11 @@
 #ifndef SG_TEXT_ENCODER_H
 #define SG_TEXT_ENCODER_H
 
+#include "component.h"
 #include "op.h"
-#include "part.h"
 
 typedef struct sg_text_encoder_ops {
-    sg_part *(*part)(void *of); /* its weights, which the engine loads before encode */
+    sg_component *(*component)(void *of); /* its weights, which the engine loads before encode */
     int (*width)(const void *of);
 
     /* At most max ids of size bytes of UTF-8; *ids is the caller's to free. On failure both are untouched. */

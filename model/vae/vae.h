@@ -3,11 +3,11 @@
 #ifndef SG_VAE_H
 #define SG_VAE_H
 
+#include "component.h"
 #include "op.h"
-#include "part.h"
 
 typedef struct sg_vae_ops {
-    sg_part *(*part)(void *of); /* the decoder's weights, which the engine loads */
+    sg_component *(*component)(void *of); /* the decoder's weights, which the engine loads */
 
     /* How many latent frames the next chunk takes, of `total`, `done` of which are decoded: 1 to total - done. */
     int64_t (*chunk)(const void *of, int64_t total, int64_t done);

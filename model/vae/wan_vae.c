@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-sg_part *sg_wan_vae_part(sg_wan_vae *v) { return &v->part; }
-sg_bind *sg_wan_vae_encoder_bind(sg_wan_vae *v) { return v->encoder_bind; }
+sg_component *sg_wan_vae_component(sg_wan_vae *v) { return &v->component; }
+sg_bind      *sg_wan_vae_encoder_bind(sg_wan_vae *v) { return v->encoder_bind; }
 
 static int scale_time(const sg_vae_config *c)
 {
@@ -84,7 +84,7 @@ static sg_status read_config(sg_vae_config *c, sg_config *f)
 
 /* ---- levels ---- */
 
-static void lay_decoder(sg_vae_coder *k, const sg_vae_config *c)
+static void set_decoder_shapes(sg_vae_coder *k, const sg_vae_config *c)
 {
     k->up = true;
     k->levels = c->levels;
@@ -101,7 +101,7 @@ static void lay_decoder(sg_vae_coder *k, const sg_vae_config *c)
     }
 }
 
-static void lay_encoder(sg_vae_coder *k, const sg_vae_config *c)
+static void set_encoder_shapes(sg_vae_coder *k, const sg_vae_config *c)
 {
     int index = 0;
     k->flat = !c->residual;
@@ -137,30 +137,30 @@ static void check_shortcuts(sg_config *f, const sg_vae_coder *k)
 /* ---- tensors ---- */
 
 /* Wants name.weight and name.bias; kt 0: a convolution of single frames. One that reads past frames gets a history. */
-static void want_conv(sg_bind *b, sg_vae_coder *k, sg_vae_conv *c, sg_dtype as, const char *name, int64_t o, int64_t i,
+static void bind_conv(sg_bind *b, sg_vae_coder *k, sg_vae_conv *c, sg_dtype as, const char *name, int64_t o, int64_t i,
                       int kt, int ks)
 {
     char full[64];
     snprintf(full, sizeof full, "%s.weight", name);
     if (kt)
-        sg_want(b, &c->w, as, full, o, i, kt, ks, ks);
+        sg_bind_tensor(b, &c->w, as, full, o, i, kt, ks, ks);
     else
-        sg_want(b, &c->w, as, full, o, i, ks, ks);
+        sg_bind_tensor(b, &c->w, as, full, o, i, ks, ks);
     snprintf(full, sizeof full, "%s.bias", name);
-    sg_want(b, &c->b, SG_F32, full, o);
+    sg_bind_tensor(b, &c->b, SG_F32, full, o);
     if (kt > 1) c->history = k->histories++;
 }
 
-static void want_block(sg_bind *b, sg_vae_coder *k, sg_vae_block *w, sg_dtype act, int64_t i, int64_t o)
+static void bind_block(sg_bind *b, sg_vae_coder *k, sg_vae_block *w, sg_dtype act, int64_t i, int64_t o)
 {
-    sg_want(b, &w->norm[0], SG_F32, "norm1.gamma", i, 1, 1, 1);
-    want_conv(b, k, &w->conv[0], act, "conv1", o, i, 3, 3);
-    sg_want(b, &w->norm[1], SG_F32, "norm2.gamma", o, 1, 1, 1);
-    want_conv(b, k, &w->conv[1], act, "conv2", o, o, 3, 3);
-    if (i != o) want_conv(b, k, &w->shortcut, act, "conv_shortcut", o, i, 1, 1);
+    sg_bind_tensor(b, &w->norm[0], SG_F32, "norm1.gamma", i, 1, 1, 1);
+    bind_conv(b, k, &w->conv[0], act, "conv1", o, i, 3, 3);
+    sg_bind_tensor(b, &w->norm[1], SG_F32, "norm2.gamma", o, 1, 1, 1);
+    bind_conv(b, k, &w->conv[1], act, "conv2", o, o, 3, 3);
+    if (i != o) bind_conv(b, k, &w->shortcut, act, "conv_shortcut", o, i, 1, 1);
 }
 
-static void want_level(sg_bind *b, sg_vae_coder *k, sg_vae_level *l, sg_dtype act)
+static void bind_level(sg_bind *b, sg_vae_coder *k, sg_vae_level *l, sg_dtype act)
 {
     const char *const side = k->up ? "decoder.up_blocks" : "encoder.down_blocks";
     const char *const up = l->shortcut ? "upsampler" : "upsamplers.0";
@@ -169,45 +169,46 @@ static void want_level(sg_bind *b, sg_vae_coder *k, sg_vae_level *l, sg_dtype ac
             sg_bind_prefix(b, "%s.%d.", side, l->index + j);
         else
             sg_bind_prefix(b, "%s.%d.resnets.%d.", side, l->index, j);
-        want_block(b, k, &l->block[j], act, j ? l->out : l->in, l->out);
+        bind_block(b, k, &l->block[j], act, j ? l->out : l->in, l->out);
     }
     if (!l->scale) return;
     if (k->flat)
         sg_bind_prefix(b, "%s.%d.", side, l->index + l->blocks);
     else
         sg_bind_prefix(b, "%s.%d.%s.", side, l->index, k->up ? up : "downsampler");
-    want_conv(b, k, &l->space_conv, act, "resample.1", l->next, l->out, 0, 3);
-    if (l->time) want_conv(b, k, &l->time_conv, act, "time_conv", k->up ? 2 * l->out : l->out, l->out, 3, 1);
+    bind_conv(b, k, &l->space_conv, act, "resample.1", l->next, l->out, 0, 3);
+    if (l->time) bind_conv(b, k, &l->time_conv, act, "time_conv", k->up ? 2 * l->out : l->out, l->out, 3, 1);
 }
 
 /* in and out: channels of the whole; c: of the middle; last: before the way out. The quantisers are small and their
  * sides F32, so that they cost the latents nothing. */
-static void want_coder(sg_bind *b, sg_vae_coder *k, sg_dtype act, int64_t in, int64_t out, int64_t c, int64_t last)
+static void bind_coder(sg_bind *b, sg_vae_coder *k, sg_dtype act, int64_t in, int64_t out, int64_t c, int64_t last)
 {
     const char *const side = k->up ? "decoder" : "encoder";
     sg_bind_prefix(b, "%s", "");
-    want_conv(b, k, &k->quant, SG_F32, k->up ? "post_quant_conv" : "quant_conv", k->up ? in : out, k->up ? in : out, 1,
+    bind_conv(b, k, &k->quant, SG_F32, k->up ? "post_quant_conv" : "quant_conv", k->up ? in : out, k->up ? in : out, 1,
               1);
     sg_bind_prefix(b, "%s.", side);
-    want_conv(b, k, &k->conv_in, act, "conv_in", k->level[0].in, in, 3, 3);
-    sg_want(b, &k->norm_out, SG_F32, "norm_out.gamma", last, 1, 1, 1);
-    want_conv(b, k, &k->conv_out, act, "conv_out", out, last, 3, 3);
+    bind_conv(b, k, &k->conv_in, act, "conv_in", k->level[0].in, in, 3, 3);
+    sg_bind_tensor(b, &k->norm_out, SG_F32, "norm_out.gamma", last, 1, 1, 1);
+    bind_conv(b, k, &k->conv_out, act, "conv_out", out, last, 3, 3);
     for (int i = 0; i < 2; i++) {
         sg_bind_prefix(b, "%s.mid_block.resnets.%d.", side, i);
-        want_block(b, k, &k->mid[i], act, c, c);
+        bind_block(b, k, &k->mid[i], act, c, c);
     }
     sg_bind_prefix(b, "%s.mid_block.attentions.0.", side);
-    sg_want(b, &k->attention.norm, SG_F32, "norm.gamma", c, 1, 1);
-    want_conv(b, k, &k->attention.qkv, act, "to_qkv", 3 * c, c, 0, 1);
-    want_conv(b, k, &k->attention.proj, act, "proj", c, c, 0, 1);
-    for (int i = 0; i < k->levels; i++) want_level(b, k, &k->level[i], act);
+    sg_bind_tensor(b, &k->attention.norm, SG_F32, "norm.gamma", c, 1, 1);
+    bind_conv(b, k, &k->attention.qkv, act, "to_qkv", 3 * c, c, 0, 1);
+    bind_conv(b, k, &k->attention.proj, act, "proj", c, c, 0, 1);
+    for (int i = 0; i < k->levels; i++) bind_level(b, k, &k->level[i], act);
 }
 
 /* What is wrong with either half, in one message. */
 static sg_status check_both(const sg_wan_vae *v, sg_error *e)
 {
     sg_error        decoder = {0}, encoder = {0};
-    const sg_status first = sg_bind_check(v->part.bind, &decoder), second = sg_bind_check(v->encoder_bind, &encoder);
+    const sg_status first = sg_bind_check(v->component.bind, &decoder),
+                    second = sg_bind_check(v->encoder_bind, &encoder);
     if (!first && !second) return SG_OK;
     if (second == SG_E_MEMORY) return sg_error_set(e, second, "%s", encoder.text); /* its list is not whole */
     return sg_error_set(e, first ? first : second, "%s%s%s", decoder.text, first && second ? "\n" : "", encoder.text);
@@ -219,28 +220,28 @@ static sg_status bind_all(sg_wan_vae *v, sg_error *e)
     const sg_vae_config *const c = &v->config;
     const int64_t              pixel = 3 * c->patch * c->patch;
     sg_vae_coder *const d = &v->decoder, *const n = &v->encoder;
-    SG_TRY(sg_bind_open(&v->encoder_bind, v->part.source, v->part.map, e));
-    want_coder(v->part.bind, d, v->part.act, c->z, pixel, d->level[0].in, d->level[c->levels - 1].next);
-    want_coder(v->encoder_bind, n, v->part.act, pixel, 2 * c->z, n->level[c->levels - 1].next,
+    SG_TRY(sg_bind_open(&v->encoder_bind, v->component.source, v->component.map, e));
+    bind_coder(v->component.bind, d, v->component.act, c->z, pixel, d->level[0].in, d->level[c->levels - 1].next);
+    bind_coder(v->encoder_bind, n, v->component.act, pixel, 2 * c->z, n->level[c->levels - 1].next,
                n->level[c->levels - 1].next);
-    sg_bind_share(v->part.bind, v->encoder_bind);
+    sg_bind_share(v->component.bind, v->encoder_bind);
     sg_bind_ignore(v->encoder_bind, ""); /* the decoder's list tells of what neither wants */
     return check_both(v, e);
 }
 
 /* ---- opening ---- */
 
-static sg_status open_parts(sg_wan_vae *v, const sg_checkpoint *c, sg_dtype act, sg_config **f, sg_error *e)
+static sg_status open_components(sg_wan_vae *v, const sg_checkpoint *c, sg_dtype act, sg_config **f, sg_error *e)
 {
-    SG_TRY(sg_part_open(&v->part, c, "vae", "AutoencoderKLWan", act, f, e));
+    SG_TRY(sg_component_open(&v->component, c, "vae", "AutoencoderKLWan", act, f, e));
     SG_TRY(read_config(&v->config, *f));
-    lay_decoder(&v->decoder, &v->config);
-    lay_encoder(&v->encoder, &v->config);
+    set_decoder_shapes(&v->decoder, &v->config);
+    set_encoder_shapes(&v->encoder, &v->config);
     check_shortcuts(*f, &v->decoder);
     check_shortcuts(*f, &v->encoder);
     SG_TRY(sg_config_status(*f));
     const sg_wan_vae_info i = sg_wan_vae_describe(v);
-    snprintf(v->part.summary, sizeof v->part.summary, "%d x %d x %d, %d latent channels, %d levels from %d%s",
+    snprintf(v->component.summary, sizeof v->component.summary, "%d x %d x %d, %d latent channels, %d levels from %d%s",
              i.scale_time, i.scale_space, i.scale_space, i.z, i.levels, i.base, i.residual ? ", residual" : "");
     return bind_all(v, e);
 }
@@ -250,7 +251,7 @@ sg_status sg_wan_vae_open(sg_wan_vae **out, const sg_checkpoint *c, sg_dtype act
     sg_wan_vae *v = *out = calloc(1, sizeof *v);
     sg_config  *f = NULL;
     if (!v) return sg_error_set(e, SG_E_MEMORY, "%s/vae: out of memory", sg_checkpoint_path(c));
-    const sg_status st = open_parts(v, c, act, &f, e);
+    const sg_status st = open_components(v, c, act, &f, e);
     sg_config_close(&f);
     if (st) sg_wan_vae_close(out);
     return st;
@@ -260,7 +261,7 @@ void sg_wan_vae_close(sg_wan_vae **v)
 {
     if (!*v) return;
     sg_bind_close(&(*v)->encoder_bind);
-    sg_part_close(&(*v)->part);
+    sg_component_close(&(*v)->component);
     free(*v);
     *v = NULL;
 }

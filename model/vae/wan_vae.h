@@ -3,18 +3,18 @@
 #ifndef SG_WAN_VAE_H
 #define SG_WAN_VAE_H
 
+#include "component.h"
 #include "op.h"
-#include "part.h"
 #include "vae.h"
 
 typedef struct sg_wan_vae sg_wan_vae;
 
 /* Of component "vae" of c: reads its config, binds and checks every tensor of the decoder and of the encoder; loads nothing. sg_bind_load on
- * the part's bind loads the decoder; the encoder has a binding of its own. */
-sg_status sg_wan_vae_open(sg_wan_vae **out, const sg_checkpoint *c, sg_dtype act, sg_error *e) SG_MUST_USE;
-void      sg_wan_vae_close(sg_wan_vae **v);
-sg_part  *sg_wan_vae_part(sg_wan_vae *v);
-sg_bind  *sg_wan_vae_encoder_bind(sg_wan_vae *v); /* v owns it */
+ * the component's bind loads the decoder; the encoder has a binding of its own. */
+sg_status     sg_wan_vae_open(sg_wan_vae **out, const sg_checkpoint *c, sg_dtype act, sg_error *e) SG_MUST_USE;
+void          sg_wan_vae_close(sg_wan_vae **v);
+sg_component *sg_wan_vae_component(sg_wan_vae *v);
+sg_bind      *sg_wan_vae_encoder_bind(sg_wan_vae *v); /* v owns it */
 
 typedef struct sg_wan_vae_info {
     int  z, scale_time, scale_space; /* latent channels; pixels per latent place */

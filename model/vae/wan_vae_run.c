@@ -40,29 +40,29 @@ static sg_tensor rows_of(sg_tensor t, int64_t c) { return sg_reshape(t, sg_count
 static sg_tensor conv_open(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, int64_t f)
 {
     const sg_tensor h = r->history[k->history];
-    const sg_tensor room = sg_new(s, h.dtype, h.dim[0] + f, h.dim[1], h.dim[2], h.dim[3]);
-    sg_copy(s, .y = sg_rows(room, 0, h.dim[0]), .x = h);
-    return room;
+    const sg_tensor input = sg_new(s, h.dtype, h.dim[0] + f, h.dim[1], h.dim[2], h.dim[3]);
+    sg_copy(s, .y = sg_rows(input, 0, h.dim[0]), .x = h);
+    return input;
 }
 
-static sg_tensor present(const sg_wan_vae_run *r, const sg_vae_conv *k, sg_tensor room)
+static sg_tensor present(const sg_wan_vae_run *r, const sg_vae_conv *k, sg_tensor input)
 {
     const int64_t past = r->history[k->history].dim[0];
-    return sg_rows(room, past, room.dim[0] - past);
+    return sg_rows(input, past, input.dim[0] - past);
 }
 
-static void conv_remember(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor room)
+static void conv_remember(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor input)
 {
     const sg_tensor h = r->history[k->history];
-    sg_copy(s, .y = h, .x = sg_rows(room, room.dim[0] - h.dim[0], h.dim[0]));
+    sg_copy(s, .y = h, .x = sg_rows(input, input.dim[0] - h.dim[0], h.dim[0]));
 }
 
-/* y = or, with add, += the 3x3x3 convolution of all that is in room. */
-static void conv_close(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor room,
+/* y = or, with add, += the 3x3x3 convolution of all that is in input. */
+static void conv_close(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor input,
                        bool add)
 {
-    sg_conv(s, .y = y, .x = room, .w = k->w, .b = k->b, .stride = {1, 1, 1}, .pad = {1, 1, 1, 1}, .add = add);
-    conv_remember(r, s, k, room);
+    sg_conv(s, .y = y, .x = input, .w = k->w, .b = k->b, .stride = {1, 1, 1}, .pad = {1, 1, 1, 1}, .add = add);
+    conv_remember(r, s, k, input);
 }
 
 /* y = or += conv(silu(norm(x))). x is read before y is written. */
@@ -70,9 +70,9 @@ static void norm_conv(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *
                       sg_tensor x, bool add)
 {
     const size_t    mark = s->scratch.used;
-    const sg_tensor room = conv_open(r, s, k, x.dim[0]);
-    sg_norm(s, .y = present(r, k, room), .x = x, .w = vector(gamma), .kind = SG_NORM_L2, .act = SG_ACT_SILU);
-    conv_close(r, s, k, y, room, add);
+    const sg_tensor input = conv_open(r, s, k, x.dim[0]);
+    sg_norm(s, .y = present(r, k, input), .x = x, .w = vector(gamma), .kind = SG_NORM_L2, .act = SG_ACT_SILU);
+    conv_close(r, s, k, y, input, add);
     s->scratch.used = mark;
 }
 
@@ -105,7 +105,7 @@ static void attend(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_attention
 {
     const size_t    mark = s->scratch.used;
     const int64_t   c = x.dim[3], n = sg_count(x) / c;
-    const sg_dtype  act = r->vae->part.act;
+    const sg_dtype  act = r->vae->component.act;
     const sg_tensor y = sg_new(s, act, n, c);
     const sg_tensor rows = sg_reshape(w->qkv.w, 3 * c, c);
     sg_tensor       qkv[3];
@@ -151,18 +151,18 @@ static void upsample(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *
 {
     const bool    twice = l->time && r->begun;
     const int64_t f = x.dim[0], c = x.dim[3];
-    sg_tensor     room = {0};
+    sg_tensor     input = {0};
     if (twice) {
-        room = conv_open(r, s, &l->time_conv, f);
-        sg_copy(s, .y = present(r, &l->time_conv, room), .x = x);
-        conv_remember(r, s, &l->time_conv, room);
+        input = conv_open(r, s, &l->time_conv, f);
+        sg_copy(s, .y = present(r, &l->time_conv, input), .x = x);
+        conv_remember(r, s, &l->time_conv, input);
     }
     for (int64_t i = 0; i < y.dim[0]; i++) {
         const size_t mark = s->scratch.used;
         sg_tensor    one = sg_rows(x, twice ? i / 2 : i, 1);
         if (twice) {
             one = sg_new(s, x.dtype, 1, x.dim[1], x.dim[2], c);
-            sg_conv(s, .y = one, .x = sg_rows(room, i / 2, 3), .w = sg_rows(l->time_conv.w, i % 2 * c, c),
+            sg_conv(s, .y = one, .x = sg_rows(input, i / 2, 3), .w = sg_rows(l->time_conv.w, i % 2 * c, c),
                     .b = sg_rows(l->time_conv.b, i % 2 * c, c), .stride = {1, 1, 1});
         }
         upsample_frame(s, l, sg_rows(y, i, 1), one);
@@ -181,10 +181,10 @@ static void halve(sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x,
 static void downsample(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
 {
     if (l->time && r->begun) {
-        const sg_tensor room = conv_open(r, s, &l->time_conv, x.dim[0]);
-        halve(s, l, present(r, &l->time_conv, room), x, false);
-        conv_remember(r, s, &l->time_conv, room);
-        sg_conv(s, .y = y, .x = room, .w = l->time_conv.w, .b = l->time_conv.b, .stride = {2, 1, 1},
+        const sg_tensor input = conv_open(r, s, &l->time_conv, x.dim[0]);
+        halve(s, l, present(r, &l->time_conv, input), x, false);
+        conv_remember(r, s, &l->time_conv, input);
+        sg_conv(s, .y = y, .x = input, .w = l->time_conv.w, .b = l->time_conv.b, .stride = {2, 1, 1},
                 .add = l->shortcut);
     } else if (l->time) { /* the first frame is remembered as it is without the shortcut */
         const sg_tensor first = l->shortcut ? sg_alloc(s, &s->scratch, y.dtype, y.rank, y.dim) : y;
@@ -253,7 +253,7 @@ static level_inputs reserve(const sg_wan_vae_run *r, sg_stream *s, int64_t f, in
         x = k->up ? 2 * x : x / 2;
     }
     for (int i = k->levels - 1; i >= 0; i--) {
-        m.in[i] = sg_alloc(s, &s->scratch, r->vae->part.act, 4, dim[i]);
+        m.in[i] = sg_alloc(s, &s->scratch, r->vae->component.act, 4, dim[i]);
         m.mark[i] = s->scratch.used;
     }
     return m;
@@ -285,9 +285,9 @@ sg_tensor sg_wan_vae_decode_next(sg_wan_vae_run *r, sg_stream *s, sg_tensor z)
     sg_norm(s, .y = latent, .x = z, .w = r->scale, .b = r->shift, .kind = SG_NORM_NONE);
     mix(s, &k->quant, quant, latent, false);
     sg_tap(s, quant, "vae.post_quant");
-    const sg_tensor room = conv_open(r, s, &k->conv_in, 1);
-    sg_copy(s, .y = present(r, &k->conv_in, room), .x = quant);
-    conv_close(r, s, &k->conv_in, m.in[0], room, false);
+    const sg_tensor input = conv_open(r, s, &k->conv_in, 1);
+    sg_copy(s, .y = present(r, &k->conv_in, input), .x = quant);
+    conv_close(r, s, &k->conv_in, m.in[0], input, false);
     s->scratch.used = m.mark[0];
     sg_tap(s, m.in[0], "vae.conv_in");
 
@@ -295,7 +295,7 @@ sg_tensor sg_wan_vae_decode_next(sg_wan_vae_run *r, sg_stream *s, sg_tensor z)
     const sg_tensor last = levels(r, s, &m);
 
     const int64_t   rows = last.dim[1], columns = last.dim[2];
-    const sg_tensor out = sg_new(s, r->vae->part.act, f, rows, columns, 3 * p * p);
+    const sg_tensor out = sg_new(s, r->vae->component.act, f, rows, columns, 3 * p * p);
     norm_conv(r, s, &k->conv_out, k->norm_out, out, last, false);
     sg_tap(s, out, "vae.conv_out");
     const sg_tensor pixels = sg_new(s, SG_F32, f, rows * p, columns * p, 3);
@@ -317,10 +317,10 @@ sg_tensor sg_wan_vae_encode_next(sg_wan_vae_run *r, sg_stream *s, sg_tensor fram
     const size_t              mark = s->scratch.used;
     const level_inputs        m = reserve(r, s, f, rows, columns);
 
-    const sg_tensor room = conv_open(r, s, &k->conv_in, f);
-    sg_permute(s, .y = present(r, &k->conv_in, room), .x = frames, .rank = 6, .dim = {f, rows, p, columns, p, 3},
+    const sg_tensor input = conv_open(r, s, &k->conv_in, f);
+    sg_permute(s, .y = present(r, &k->conv_in, input), .x = frames, .rank = 6, .dim = {f, rows, p, columns, p, 3},
                .perm = {0, 1, 3, 5, 4, 2});
-    conv_close(r, s, &k->conv_in, m.in[0], room, false);
+    conv_close(r, s, &k->conv_in, m.in[0], input, false);
     s->scratch.used = m.mark[0];
     sg_tap(s, m.in[0], "enc.conv_in");
 
@@ -358,7 +358,7 @@ static void zero(sg_stream *s, sg_tensor t, const void *zeros)
 static void keep_frames(sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, int64_t f, int64_t y, int64_t x,
                         const void *zeros)
 {
-    r->history[k->history] = sg_new_keep(s, r->vae->part.act, f, y, x, k->w.dim[1]);
+    r->history[k->history] = sg_new_keep(s, r->vae->component.act, f, y, x, k->w.dim[1]);
     zero(s, r->history[k->history], zeros);
 }
 
@@ -409,7 +409,7 @@ static sg_status run_open(sg_wan_vae_run **out, const sg_wan_vae *v, const sg_va
     if (!r || !zeros) {
         free(zeros);
         sg_wan_vae_run_close(out);
-        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", v->part.dir);
+        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", v->component.dir);
     }
     r->vae = v;
     r->coder = k;
@@ -457,7 +457,7 @@ void sg_wan_vae_run_close(sg_wan_vae_run **r)
 
 /* ---- as a decoder of vae.h ---- */
 
-static sg_part *ops_part(void *of) { return sg_wan_vae_part(of); }
+static sg_component *ops_component(void *of) { return sg_wan_vae_component(of); }
 
 static int64_t ops_chunk(const void *of, int64_t total, int64_t done)
 {
@@ -495,7 +495,7 @@ static void ops_close(void *of)
     sg_wan_vae_close(&v);
 }
 
-const sg_vae_ops sg_wan_vae_ops = {.part = ops_part,
+const sg_vae_ops sg_wan_vae_ops = {.component = ops_component,
                                    .chunk = ops_chunk,
                                    .special = ops_special,
                                    .decode_open = ops_open,

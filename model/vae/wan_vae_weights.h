@@ -62,7 +62,7 @@ typedef struct sg_vae_coder {
 } sg_vae_coder;
 
 struct sg_wan_vae {
-    sg_part       part; /* its bind is the decoder's */
+    sg_component  component; /* its bind is the decoder's */
     sg_bind      *encoder_bind;
     sg_vae_config config;
     sg_vae_coder  decoder, encoder;

@@ -11,7 +11,7 @@ import time
 from sides import PROMPT, ROOT, Failed, ours, run, theirs
 
 TABLE_GPU = "NVIDIA H200"
-# Seconds on that GPU: diffusers as it was measured, what ours must reach, what it aims at; memory in bytes.
+# Seconds on that GPU: diffusers as it was measured, what our limit, what ours aims at; memory in bytes.
 TABLE = {"forward": (0.632, 0.510, 0.490), "compiled": (0.535, None, None), "rest": (0.280, 0.150, 0.135),
          "sparse": (0.457, 0.430, 0.380), "720p": (2.520, 2.250, 2.180), "14b": (3.332, 2.850, 2.740),
          "decode": (1.831, 0.900, 0.600), "memory": (None, 16 * 2**30, 13 * 2**30)}

@@ -126,9 +126,9 @@ def step(args, state):
     rest = ["--size", "64x64", "--frames", "9"] if args.quick else []
     runs = [json.loads(ours(args, "bench", "step", "-m", args.model, *rest, "--quiet", "--json", "-")[0])
             for _ in range(args.turns)]
-    best = max(runs, key=lambda r: r["step"]["product_of_ceiling"])
+    best = max(runs, key=lambda r: r["step"]["matmul_of_ceiling"])
     state["ceilings"] = best["ceilings"]
-    return [figure("step of tiny-wan: products and attention", best["step"]["product_of_ceiling"], 0.4 if amx else 0.6,
+    return [figure("step of tiny-wan: matmuls and attention", best["step"]["matmul_of_ceiling"], 0.4 if amx else 0.6,
                    "%")]
 
 

@@ -188,7 +188,7 @@ static bool run_backend(const options *o, int as, const char *changes, totals *t
 {
     const bool               dnn = as == GPU_OWN && changes;
     const unsigned           mask = as == GPU_OWN ? 0 : sg_gpu_mask_of(sg_gpu_level_names[as - 1]);
-    const sg_backend_options how = {.name = o->backend, .gpu_mask = mask, .dnn_least = dnn};
+    const sg_backend_options how = {.name = o->backend, .gpu_mask = mask, .dnn_min_macs = dnn};
     ck_level                 level = {.there = true, .changes = changes, .aligned = dnn};
     char                     served[256];
     if (sg_backend_open(&level.backend, &how, e)) return false;
@@ -236,7 +236,7 @@ static int gpu_top_of(const char *name)
 static unsigned features_held(unsigned mask)
 {
     sg_error e = {0};
-    if (sg_cpu_mask_held(&mask, &e)) stop(&e);
+    if (sg_cpu_mask_resolve(&mask, &e)) stop(&e);
     return sg_cpu_usable(sg_cpu_found() & mask);
 }
 

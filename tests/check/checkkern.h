@@ -115,7 +115,7 @@ SG_OPS(X)
 /* The same at lengths of real clips, with few queries, and with heads of more than 128 channels. */
 void ck_long_attend(ck *c);
 void ck_long_pool(ck *c);
-void ck_long_alike(ck *c);
+void ck_long_self_similarity(ck *c);
 void ck_long_quantise(ck *c);
 void ck_long_score(ck *c);
 void ck_long_select(ck *c);

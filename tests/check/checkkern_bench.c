@@ -155,8 +155,8 @@ static void bench_predict(ck_level *l, const char *name, sg_dtype t, int64_t n, 
         BENCH(l, pool, text, bytes, "GB/s", .mean = made(SG_F32, nk, h, d), .var = made(SG_F32, nk, h, d),
               .sub = made(SG_F32, (n + 15) / 16, h, d), .total = made(SG_F32, h, d), .x = made(t, n, h, d),
               .block = SG_BLOCK_K);
-    if (IS("alike"))
-        BENCH(l, alike, text, bytes, "GB/s", .y = made(SG_F32, nk, h), .x = made(t, n, h, d),
+    if (IS("self_similarity"))
+        BENCH(l, self_similarity, text, bytes, "GB/s", .y = made(SG_F32, nk, h), .x = made(t, n, h, d),
               .center = made(SG_F32, h, d), .block = SG_BLOCK_K);
     if (IS("quantise"))
         BENCH(l, quantise, text, bytes + n * h * d, "GB/s", .y = made(SG_I8, h, n, d), .scale = made(SG_F32, nk, h),
@@ -206,7 +206,8 @@ static void bench_rows(ck_level *l, const char *name, sg_dtype t)
     if (IS("mul")) BENCH(l, mul, text, 3 * all * e, "GB/s", .y = made(t, n, c), .a = made(t, n, c), .b = made(t, n, c));
     if (IS("act"))
         BENCH(l, act, text, 2 * all * e, "GB/s", .y = made(t, n, c), .x = made(t, n, c), .act = SG_ACT_GELU_TANH);
-    if (IS("count_bad")) BENCH(l, count_bad, text, all * e, "GB/s", .y = made(SG_I32, 1), .x = made(t, n, c));
+    if (IS("count_non_finite"))
+        BENCH(l, count_non_finite, text, all * e, "GB/s", .y = made(SG_I32, 1), .x = made(t, n, c));
     if (IS("copy")) BENCH(l, copy, text, all * (e + 4), "GB/s", .y = made(SG_F32, n, c), .x = made(t, n, c));
     if (IS("rgb8"))
         BENCH(l, rgb8, text, all * (e + 1), "GB/s", .y = made(SG_U8, n, c / 3, 3), .x = made(t, n, c / 3, 3));

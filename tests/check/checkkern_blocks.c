@@ -39,7 +39,7 @@ void ck_try_pool(ck *c)
                            .total = MAYBE(c, ck_out(c, SG_F32, h, d)),
                            .x = ck_new(c, type_in(c, i), ONE_OF(c, usual), n, h, d),
                            .block = block};
-        if (a.total.rank) a.reach = MAYBE(c, ck_out(c, SG_F32, h, d));
+        if (a.total.rank) a.channel_scale = MAYBE(c, ck_out(c, SG_F32, h, d));
         if (coin(c)) {
             a.group = block % 64 || coin(c) ? 16 : coin(c) ? 32 : 64;
             a.y = ck_out(c, SG_I8, h, n, d);
@@ -50,19 +50,19 @@ void ck_try_pool(ck *c)
     ck_long_pool(c);
 }
 
-void ck_try_alike(ck *c)
+void ck_try_self_similarity(ck *c)
 {
     for (int i = 0; i < trials(c, 40); i++) {
         const int64_t n = ONE_OF(c, tokens), h = 1 + (int64_t)ck_draw(c, 4), d = ONE_OF(c, channels);
         const int     block = coin(c) ? SG_BLOCK_Q : SG_BLOCK_K;
         const ck_fill f = usual[i % 8];
-        ck_case(c,
-                &(sg_alike_args){.y = ck_out(c, SG_F32, sg_div_up(n, block), h),
-                                 .x = ck_new(c, type_in(c, i), f, n, h, d),
-                                 .center = f == CK_ZERO ? (sg_tensor){0} : MAYBE(c, ck_new(c, SG_F32, CK_RANDOM, h, d)),
-                                 .block = block});
+        ck_case(c, &(sg_self_similarity_args){.y = ck_out(c, SG_F32, sg_div_up(n, block), h),
+                                              .x = ck_new(c, type_in(c, i), f, n, h, d),
+                                              .center = f == CK_ZERO ? (sg_tensor){0}
+                                                                     : MAYBE(c, ck_new(c, SG_F32, CK_RANDOM, h, d)),
+                                              .block = block});
     }
-    ck_long_alike(c);
+    ck_long_self_similarity(c);
 }
 
 void ck_try_quantise(ck *c)
@@ -86,21 +86,21 @@ void ck_try_quantise(ck *c)
     ck_long_quantise(c);
 }
 
-/* What is alike by halves of the cases: blocks near theta, on it, and one that is NaN. */
+/* Self-similarity in half of the cases: blocks near theta, on it, and one that is NaN. */
 #define JUDGE(c, a, nq, nk, h, hk)                                                                                     \
     do {                                                                                                               \
         const ck_fill f_ = coin(c) ? CK_INTEGER : CK_NAN;                                                              \
-        (a).q_alike = ck_new(c, SG_F32, f_, nq, h);                                                                    \
-        (a).k_alike = ck_new(c, SG_F32, f_, nk, hk);                                                                   \
+        (a).q_similarity = ck_new(c, SG_F32, f_, nq, h);                                                               \
+        (a).k_similarity = ck_new(c, SG_F32, f_, nk, hk);                                                              \
         (a).theta = ck_new(c, SG_F32, f_ == CK_NAN ? CK_SCALES : CK_INTEGER, h);                                       \
     } while (0)
 
 /* Text at the ends, and whether a token sees what comes after it. */
-#define SIGHT(c, a)                                                                                                    \
+#define TEXT_AND_CAUSAL(c, a)                                                                                          \
     do {                                                                                                               \
         (a).causal = (a).n == (a).m && coin(c);                                                                        \
-        (a).front = ONE_OF(c, texts);                                                                                  \
-        (a).back = ONE_OF(c, texts);                                                                                   \
+        (a).text_prefix = ONE_OF(c, texts);                                                                            \
+        (a).text_suffix = ONE_OF(c, texts);                                                                            \
     } while (0)
 
 void ck_try_score(ck *c)
@@ -114,7 +114,7 @@ void ck_try_score(ck *c)
         a.n = ONE_OF(c, sizes);
         a.m = i % 32 == 7 ? 9000 : coin(c) ? a.n : ONE_OF(c, sizes);
         const int64_t nq = sg_div_up(a.n, SG_BLOCK_Q), nk = sg_div_up(a.m, SG_BLOCK_K);
-        SIGHT(c, a);
+        TEXT_AND_CAUSAL(c, a);
         a.y = ck_out(c, SG_F32, h, nq, nk);
         a.q = ck_new(c, SG_F32, ONE_OF(c, fills), a.sub ? sg_div_up(a.n, SG_BLOCK_SUB) : nq, h, d);
         a.k = ck_new(c, SG_F32, ONE_OF(c, fills), a.sub ? sg_div_up(a.m, SG_BLOCK_SUB) : nk, hk, d);
@@ -139,7 +139,7 @@ void ck_try_select(ck *c)
         a.heads = a.rule == SG_SELECT_TOPK && coin(c);
         a.ragged = i / 3 % 2;
         const int64_t nq = sg_div_up(a.n, SG_BLOCK_Q), nk = sg_div_up(a.m, SG_BLOCK_K);
-        SIGHT(c, a);
+        TEXT_AND_CAUSAL(c, a);
         a.keep = ck_out(c, SG_U8, h, nq, sg_div_up(nk, 64) * 8);
         a.kept = ck_out(c, SG_I32, h, 2);
         a.mass = ck_out(c, SG_F32, h);
@@ -169,7 +169,7 @@ void ck_try_tail_bias(ck *c)
 /* Logits are multiples of 1/8 in powers of two, exact enough for F32; blocks whose scales are 0 fall behind others. */
 static void filter(ck *c, sg_attend_blocks_args *a, int64_t h)
 {
-    a->lambda = ck_new(c, SG_F32, CK_FILTERS, h);
+    a->pv_threshold = ck_new(c, SG_F32, CK_FILTERS, h);
     a->skips = ck_out(c, SG_F32, h, 2);
     a->scale = 0.69314718f / 8;
 }
@@ -215,9 +215,9 @@ static void attend_pairs(ck *c)
     a.q_scale = ck_new(c, SG_F32, CK_SCALES, sg_div_up(n, a.q_group), h);
     a.k = ck_new(c, SG_I8, CK_RANDOM, hk, m, d);
     a.k_scale = ck_new(c, SG_F32, CK_NAN_SCALE, sg_div_up(m, a.k_group), hk);
-    const bool wild = add_values(c, &a, m, hk, d);
+    const bool non_finite = add_values(c, &a, m, hk, d);
     a.keep = ck_bits(c, CK_ONE_BIT, h, nq, nk);
-    add_tail(c, &a, CK_RANDOM, wild ? CK_NAN : CK_RANDOM, nq, nk);
+    add_tail(c, &a, CK_RANDOM, non_finite ? CK_NAN : CK_RANDOM, nq, nk);
     ck_case(c, &a);
 }
 
@@ -257,12 +257,12 @@ void ck_try_attend_blocks(ck *c)
         a.q_scale = ck_new(c, SG_F32, filters ? CK_ONES : scales, sg_div_up(n, a.q_group), h);
         a.k = ck_new(c, SG_I8, numbers, hk, m, d);
         a.k_scale = ck_new(c, SG_F32, scales, sg_div_up(m, a.k_group), hk);
-        const bool wild = add_values(c, &a, m, hk, d);
+        const bool non_finite = add_values(c, &a, m, hk, d);
         if (filters) filter(c, &a, h);
         sg_attend_blocks_args whole = a;
         const ck_fill         mask = ONE_OF(c, masks);
         if (ck_draw(c, 4)) a.keep = ck_bits(c, mask, h, nq, nk);
-        if (a.keep.rank && coin(c)) add_tail(c, &a, numbers, wild ? CK_NAN : CK_RANDOM, nq, nk);
+        if (a.keep.rank && coin(c)) add_tail(c, &a, numbers, non_finite ? CK_NAN : CK_RANDOM, nq, nk);
         ck_case_same(c, &a, mask == CK_ALL_BITS ? &whole : NULL);
     }
     for (int i = 0; i < trials(c, 8); i++) attend_pairs(c);

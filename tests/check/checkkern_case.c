@@ -271,7 +271,7 @@ static void fault(ck *c, const char *what)
 
 static sg_stream stream_of(const ck_level *l, int two)
 {
-    return l->backend ? sg_stream_on(l->backend) : (sg_stream){.ops = &l->ops, .impl = l->cpu[two]};
+    return l->backend ? sg_stream_of(l->backend) : (sg_stream){.ops = &l->ops, .impl = l->cpu[two]};
 }
 
 static void drop_packed(const ck_level *l)
@@ -281,13 +281,13 @@ static void drop_packed(const ck_level *l)
 }
 
 /* All regions to the device, or back. After a crash there a device does nothing more: the run ends. */
-static void move_twins(ck *c, sg_stream *s, bool back)
+static void move_twins(ck *c, sg_stream *s, bool to_host)
 {
     for (int i = 0; i < c->buffers; i++) {
         const ck_buffer *const b = &c->buffer[i];
         if (!b->twin) continue;
-        const sg_status e = back ? s->memory->download(s, b->region, b->twin, b->size)
-                                 : s->memory->upload(s, b->twin, b->region, b->size);
+        const sg_status e = to_host ? s->memory->download(s, b->region, b->twin, b->size)
+                                    : s->memory->upload(s, b->twin, b->region, b->size);
         if (!e) continue;
         fault(c, s->why);
         printf("FAIL  %-11s %-13s %s\n", c->level->name, c->op->name, c->first);
@@ -370,7 +370,7 @@ static bool is_same(sg_tensor got, sg_tensor truth)
 static bool is_float(sg_tensor t) { return t.dtype == SG_F32 || t.dtype == SG_BF16; }
 
 /* Products of one sum that tensor cores cut: F32 results of BF16 operands on a device. */
-static int64_t cut_products(const ck *c, const ck_trial *t)
+static int64_t truncated_products(const ck *c, const ck_trial *t)
 {
     sg_tensor yxw[3]; /* of linear and conv */
     if (strcmp(c->op->name, "linear") != 0 && strcmp(c->op->name, "conv") != 0) return 0;
@@ -385,8 +385,8 @@ static void judge(ck *c, const ck_trial *t, int k)
     const ck_output *const o = &t->out[k];
     sg_tensor              pool[3];
     for (int i = 0; i < 3; i++) pool[i] = (sg_tensor){o->pool[i], o->y.dtype, 1, {sg_count(o->y) * t->repeats}};
-    const sg_verdict v = sg_budget_judge(pool[2], pool[0], pool[1], cut_products(c, t));
-    if (v.top_max > 0) c->worst = fmax(c->worst, fmax(v.top / v.top_max, v.rms / v.rms_max));
+    const sg_verdict v = sg_budget_judge(pool[2], pool[0], pool[1], truncated_products(c, t));
+    if (v.largest_max > 0) c->worst = fmax(c->worst, fmax(v.largest / v.largest_max, v.rms / v.rms_max));
     char   text[256];
     size_t at = 0;
     if (k) at = (size_t)snprintf(text, sizeof text, "output %d: ", k + 1);
@@ -420,7 +420,7 @@ static void run_pooled(ck *c, const ck_trial *t)
     if (t->outputs == 0) fault(c, "nothing was judged");
 }
 
-static char *room(size_t bytes)
+static char *buffer(size_t bytes)
 {
     char *const p = malloc(bytes);
     if (!p) {
@@ -458,9 +458,9 @@ static void trial_open(ck *c, ck_trial *t)
     if (t->outputs > 1 && t->repeats > 8) t->repeats = 8;
     for (int k = 0; k < t->outputs; k++) {
         ck_output *const o = &t->out[k];
-        for (int i = 0; i < 3; i++) o->pool[i] = room(o->bytes * (size_t)t->repeats);
-        o->before = room(o->bytes);
-        o->result = room(o->bytes);
+        for (int i = 0; i < 3; i++) o->pool[i] = buffer(o->bytes * (size_t)t->repeats);
+        o->before = buffer(o->bytes);
+        o->result = buffer(o->bytes);
     }
 }
 

@@ -106,11 +106,11 @@ void ck_try_rgb8(ck *c)
     }
 }
 
-void ck_try_count_bad(ck *c)
+void ck_try_count_non_finite(ck *c)
 {
     FOR_EACH(c)
     {
-        ck_case(c, &(sg_count_bad_args){
+        ck_case(c, &(sg_count_non_finite_args){
                        .y = ck_out(c, SG_I32, 1),
                        .x = ck_new(c, type_in(c, pass), usual[ck_draw(c, USUAL)], sweep_rows(c, i), counts[i])});
     }
@@ -127,7 +127,7 @@ void ck_try_norm(ck *c)
             ck_fill       f = usual[ck_draw(c, USUAL)];
             if (f == CK_INF && kind == SG_NORM_L2) f = CK_RANDOM; /* infinity over infinity, and the rest is 0 or NaN */
             ck_case(c, &(sg_norm_args){.y = ck_out(c, type_in(c, pass), n, m),
-                                       .bad = judged ? ck_out(c, SG_I32, 1) : (sg_tensor){0},
+                                       .non_finite = judged ? ck_out(c, SG_I32, 1) : (sg_tensor){0},
                                        .x = ck_new(c, type_in(c, pass), f, n, m),
                                        .w = maybe(c, m),
                                        .b = maybe(c, m),

@@ -159,7 +159,7 @@ int ck_large(const char *backend)
         printf("FAIL  large       %s\n", e.text);
         return 1;
     }
-    l.s = sg_stream_on(l.backend);
+    l.s = sg_stream_of(l.backend);
     const int faults = run(&l);
     for (int i = 0; i < l.count; i++) {
         if (!l.backend->host_memory) free(l.made[i].host.data);

@@ -35,7 +35,7 @@ static void try_pool(ck *c, sg_dtype t, int64_t n, int64_t h, int64_t d)
                                .var = ck_out(c, SG_F32, sg_div_up(n, SG_BLOCK_K), h, d),
                                .sub = ck_out(c, SG_F32, sg_div_up(n, SG_BLOCK_SUB), h, d),
                                .total = ck_out(c, SG_F32, h, d),
-                               .reach = ck_out(c, SG_F32, h, d),
+                               .channel_scale = ck_out(c, SG_F32, h, d),
                                .y = ck_out(c, SG_I8, h, n, d),
                                .scale = ck_out(c, SG_F32, sg_div_up(n, 64), h),
                                .x = ck_new(c, t, CK_RANDOM, n, h, d),
@@ -49,14 +49,14 @@ void ck_long_pool(ck *c)
     for (int i = 0; i < some(c, LENGTH(wide)); i++) try_pool(c, i % 2 ? SG_F32 : SG_BF16, 509, 2, wide[i]);
 }
 
-void ck_long_alike(ck *c)
+void ck_long_self_similarity(ck *c)
 {
     for (int i = 0; i < some(c, 3); i++) {
         const int64_t n = i ? 509 : 4097, h = 1, d = i ? wide[i - 1] : 64;
-        ck_case(c, &(sg_alike_args){.y = ck_out(c, SG_F32, sg_div_up(n, SG_BLOCK_K), h),
-                                    .x = ck_new(c, SG_F32, CK_RANDOM, n, h, d),
-                                    .center = ck_new(c, SG_F32, CK_RANDOM, h, d),
-                                    .block = SG_BLOCK_K});
+        ck_case(c, &(sg_self_similarity_args){.y = ck_out(c, SG_F32, sg_div_up(n, SG_BLOCK_K), h),
+                                              .x = ck_new(c, SG_F32, CK_RANDOM, n, h, d),
+                                              .center = ck_new(c, SG_F32, CK_RANDOM, h, d),
+                                              .block = SG_BLOCK_K});
     }
 }
 

@@ -32,7 +32,7 @@ static sg_status forgets_mul(sg_stream *s, const sg_mul_args *a)
 static sg_status check_one(const sg_backend *b, const sg_ops *ops, char *why, size_t size)
 {
     float     x[3][64];
-    sg_stream s = sg_stream_on(b);
+    sg_stream s = sg_stream_of(b);
     if (ops) s.ops = ops;
     for (int i = 0; i < 64; i++) x[1][i] = (float)(i + 1), x[2][i] = 1.0f / (float)(i + 3);
     sg_tensor t[3];
@@ -131,7 +131,7 @@ static void check_packing(sg_backend *b)
     enum { N = 16, C = 64 };
     static float x[N * C], w[C * C], y[N * C];
     for (int i = 0; i < N * C; i++) x[i] = (float)(i % 7);
-    sg_stream s = sg_stream_on(b);
+    sg_stream s = sg_stream_of(b);
     sg_check_wrap(&s);
     sg_backend_drop_packed(b);
     const size_t before = sg_backend_packed_bytes(b);

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
-enum { MOST_BYTES = 1 << 30, MOST_SECONDS = 60 };
+enum { MAX_BYTES = 1 << 30, MAX_SECONDS = 60 };
 
 void hostile_die(const char *what)
 {
@@ -34,12 +34,12 @@ const char *hostile_text(const char *fmt, ...)
 
 static void child(char *const *args, const char *in, int out)
 {
-    const struct rlimit memory = {MOST_BYTES, MOST_BYTES}, none = {0, 0};
+    const struct rlimit memory = {MAX_BYTES, MAX_BYTES}, none = {0, 0};
     if (!HOSTILE_SANITIZED) setrlimit(RLIMIT_DATA, &memory);
     setrlimit(RLIMIT_CORE, &none);
     const int nothing = open("/dev/null", O_RDONLY);
     if (chdir(in) != 0 || dup2(nothing, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) _exit(97);
-    alarm(MOST_SECONDS); /* lives on in the program */
+    alarm(MAX_SECONDS); /* lives on in the program */
     execv(args[0], args);
     _exit(98);
 }

@@ -21,11 +21,10 @@ static void look_through(const sg_prompt_set *s, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const sg_prompt_options options = {
-        .what = "--prompt-file", .format = SG_PROMPTS_TEXT, .most_bytes = 1 << 20};
-    sg_prompt_set     s = {0};
-    sg_error          e = {0};
-    const char *const path = input_file(data, size);
+    static const sg_prompt_options options = {.what = "--prompt-file", .format = SG_PROMPTS_TEXT, .max_bytes = 1 << 20};
+    sg_prompt_set                  s = {0};
+    sg_error                       e = {0};
+    const char *const              path = input_file(data, size);
     if (sg_prompt_set_open(&s, path, &options, &e) == SG_OK)
         look_through(&s, size);
     else if (e.text[0] == '\0' || s.count || s.prompt || s.text)

@@ -75,8 +75,8 @@ static void load_all(const sg_source *w, const sg_backend *backend)
         const sg_tensor t = sg_source_view(w, i);
         const sg_dtype  as = turn++ % 2 ? SG_F32 : SG_BF16;
         if (!t.rank) continue;
-        sg_want_(b, &wanted[i], as, sg_source_at(w, i)->name, t.rank, t.dim);
-        if (turn % 4 == 1) sg_want_(b, &wanted[WANTED + i], as, name[i], t.rank, t.dim);
+        sg_bind_tensor_(b, &wanted[i], as, sg_source_at(w, i)->name, t.rank, t.dim);
+        if (turn % 4 == 1) sg_bind_tensor_(b, &wanted[WANTED + i], as, name[i], t.rank, t.dim);
     }
     for (size_t i = 0; i < count; i++) {
         const sg_tensor t = sg_source_view(w, i), next = sg_source_view(w, (i + 1) % count);

@@ -24,7 +24,7 @@ static void expect_sound(const sg_thresholds_file *f, size_t size)
     for (size_t i = 0; i < n; i++) {
         expect(t->amount[i] >= 0 && t->amount[i] <= 1);
         expect(t->theta[i] >= -1 && t->theta[i] <= 1);
-        expect(t->lambda[i] >= 0 && t->lambda[i] <= 1000);
+        expect(t->pv_threshold[i] >= 0 && t->pv_threshold[i] <= 1000);
     }
 }
 
@@ -34,9 +34,9 @@ static void expect_same(const sg_thresholds_file *f, const sg_thresholds_file *g
     expect(a->buckets == b->buckets && a->layers == b->layers && a->heads == b->heads && a->rule == b->rule);
     for (int i = 0; i < a->buckets * a->layers * a->heads; i++) {
         expect(fabsf(a->amount[i] - b->amount[i]) <= 1e-6F && fabsf(a->theta[i] - b->theta[i]) <= 1e-6F);
-        expect(fabsf(a->lambda[i] - b->lambda[i]) <= 1e-5F * a->lambda[i]);
+        expect(fabsf(a->pv_threshold[i] - b->pv_threshold[i]) <= 1e-5F * a->pv_threshold[i]);
     }
-    expect(strcmp(f->model, g->model) == 0 && f->prompts == g->prompts && f->told == g->told);
+    expect(strcmp(f->model, g->model) == 0 && f->prompts == g->prompts && f->has_policy == g->has_policy);
     for (int i = 0; i < f->prompts; i++) expect(strcmp(f->prompt[i], g->prompt[i]) == 0);
 }
 

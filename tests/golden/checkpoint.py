@@ -86,7 +86,7 @@ def build(make, fill, draw, device):
 
 
 def spread(model, total):
-    """Pieces that no text has between those learnt, so that ids reach up to `total`, as in a published tokenizer."""
+    """Pieces that no text has between those learnt, so that ids go up to `total`, as in a published tokenizer."""
     m = sentencepiece_model_pb2.ModelProto.FromString(model)
     normal_type = sentencepiece_model_pb2.ModelProto.SentencePiece.NORMAL
     learnt, lowest = list(m.pieces), min(p.score for p in m.pieces)

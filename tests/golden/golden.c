@@ -32,7 +32,7 @@ typedef struct tap {
 /* What a render showed, in order. */
 typedef struct recorder {
     tap   *tap;
-    size_t count, room;
+    size_t count, buffer;
 } recorder;
 
 typedef struct golden_case {
@@ -66,7 +66,7 @@ static tap *append(recorder *rec, const char *name, int64_t more)
 {
     tap *t = find(rec, name);
     if (!t) {
-        if (!sg_array_push(rec->tap, rec->count, rec->room, (tap){0})) die("out of memory");
+        if (!sg_array_push(rec->tap, rec->count, rec->buffer, (tap){0})) die("out of memory");
         t = &rec->tap[rec->count - 1];
         snprintf(t->name, sizeof t->name, "%s", name);
     }
@@ -247,7 +247,7 @@ static bool text_to_latents(golden_case *c)
 
 static bool schedule(golden_case *c)
 {
-    sg_sampler_config config = c->g->parts->sampler;
+    sg_sampler_config config = c->g->components->sampler;
     sg_sampler       *p = calloc(1, sizeof *p);
     sg_error          e = {0};
     float             sigma[SG_STEPS_MAX + 1], step[SG_STEPS_MAX];
@@ -327,10 +327,10 @@ static sg_status encode_clip(sg_wan_vae *v, sg_stream *s, sg_tensor clip, sg_err
     const int64_t   chunk = sg_wan_vae_describe(v).scale_time;
     SG_TRY(sg_wan_vae_encode_open(&run, v, s, clip.dim[1], clip.dim[2], e));
     for (int64_t f = 0; f < clip.dim[0]; f += f ? chunk : 1) {
-        const sg_tensor part = sg_rows(clip, f, f ? chunk : 1);
+        const sg_tensor component = sg_rows(clip, f, f ? chunk : 1);
         const size_t    mark = s->scratch.used;
-        const sg_tensor x = sg_alloc(s, &s->scratch, SG_F32, part.rank, part.dim);
-        sg_upload(s, x, part.data);
+        const sg_tensor x = sg_alloc(s, &s->scratch, SG_F32, component.rank, component.dim);
+        sg_upload(s, x, component.data);
         (void)sg_wan_vae_encode_next(run, s, x);
         s->scratch.used = mark;
     }
@@ -341,7 +341,7 @@ static sg_status encode_clip(sg_wan_vae *v, sg_stream *s, sg_tensor clip, sg_err
 static sg_status encode_on(golden_case *c, sg_wan_vae *v, sg_tensor clip, recorder *rec, sg_error *e)
 {
     sg_plan_totals totals = {0};
-    sg_stream      plan = sg_plan_stream(&totals), s = sg_stream_on(c->g->backend);
+    sg_stream      plan = sg_plan_stream(&totals), s = sg_stream_of(c->g->backend);
     SG_TRY(sg_bind_load(sg_wan_vae_encoder_bind(v), c->g->backend, NULL, NULL, e));
     SG_TRY(encode_clip(v, &plan, clip, e));
     s.keep = (sg_arena){.base = (uintptr_t)s.memory->alloc(s.backend, plan.keep.peak), .cap = plan.keep.peak};

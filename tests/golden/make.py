@@ -88,7 +88,7 @@ CASES = {
         "request": dict(prompt="a cat, a dog & a bird", negative_prompt="", width=32, height=32, frames=5, steps=5,
                         cfg_scale=4.0, cfg_scale_2=3.0, seed=0),
     },
-    # TI2V-5B's layout: a timestep for each token (all alike without an image), four levels, 48 channels.
+    # TI2V-5B's layout: a timestep for each token (all equal without an image), four levels, 48 channels.
     "wan22_ti2v": {
         "seed": 5000, "dtype": "BF16", "tokenizer": SMALL, "sampler": {"kind": "unipc", "shift": 5.0},
         "expand_timesteps": True,

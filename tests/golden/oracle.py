@@ -149,7 +149,7 @@ class Taps(dict):
         return module.register_forward_pre_hook(hook)
 
 
-def alike(rows):
+def all_equal(rows):
     """Equal rows go through one product, whose last rows may still be rounded by another kernel."""
     return (rows - rows[:1]).abs().max() <= 1e-2 * rows.abs().max()
 
@@ -157,7 +157,7 @@ def alike(rows):
 def one_row(x):
     """Time embeddings come per token with expand_timesteps; in text-to-video all rows are one."""
     if x.ndim == 3:
-        assert alike(x[0])
+        assert all_equal(x[0])
         x = x[:, 0]
     return x[0]
 
@@ -193,7 +193,7 @@ def hook_dit(taps, model, state, passes):
 
     def pad_row(x):
         n = state["prompt_len"]
-        assert alike(x[0, n:])
+        assert all_equal(x[0, n:])
         return x[0, :n + 1]
     c = model.condition_embedder
     taps.out(model.patch_embedding, at("patch_embed"), lambda x: x[0].flatten(1).T)

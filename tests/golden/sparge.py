@@ -41,7 +41,7 @@ MARGIN = 1e-5  # of a running sum in f32 to its threshold: nearer, and a mask wo
 
 
 def made(generator, noise):
-    """Tokens that drift, 64 at a time more or less alike: bytes [n, h, d]."""
+    """Tokens that drift, 64 at a time more or less similar: bytes [n, h, d]."""
     def normal(*shape):
         return torch.randn(*shape, generator=generator)
 
@@ -131,7 +131,7 @@ def run(out, inputs, number, setting):
         for name, part in zip(stages, (q_similar, k_similar, q_scale, k_scale, q8[:BLOCK_Q], k8[:BLOCK_Q])):
             stages[name].append(part)
     print(number, setting, f"kept {torch.stack(masks).float().mean():.3f}",
-          f"alike {torch.stack(stages['q_similar']).nanmean():.2f} {torch.stack(stages['k_similar']).nanmean():.2f}")
+          f"self-similarity {torch.stack(stages['q_similar']).nanmean():.2f} {torch.stack(stages['k_similar']).nanmean():.2f}")
     out[f"{number}.mask"] = torch.stack(masks).to(torch.uint8)
     out[f"{number}.share"] = torch.stack(shares)
     if setting[6]:
@@ -174,7 +174,7 @@ def assembled(out, channels, name, tokens, heads):
 
 
 def pool_and_judge(x, mean, size, theta):
-    """Means of blocks in bfloat16, how alike their rows are, and whether they are so enough."""
+    """Means of blocks in bfloat16, the self-similarity of their rows, and whether it is above theta."""
     heads, tokens, channels = x.shape
     count = -(-tokens // size)
     rows = torch.full((count,), size).clamp(max=tokens - size * torch.arange(count)).float()
@@ -209,13 +209,13 @@ def scanned(x):
 
 
 def published(q, k, rule, amount, theta, sink, causal):
-    """Which blocks are kept, and shares [h, nq, nk]; how alike the rows of blocks are; and in how many rows the last block
+    """Which blocks are kept, and shares [h, nq, nk]; the self-similarity of blocks; and in how many rows the last block
     that a rule takes is as good as the next."""
-    q_pooled, q_similar, q_alike = pool_and_judge(q, None, BLOCK_Q, theta)
-    k_pooled, k_similar, k_alike = pool_and_judge(k, k.float().mean(1, keepdim=True).bfloat16(), BLOCK_K, theta)
+    q_pooled, q_similar, q_self_similar = pool_and_judge(q, None, BLOCK_Q, theta)
+    k_pooled, k_similar, k_self_similar = pool_and_judge(k, k.float().mean(1, keepdim=True).bfloat16(), BLOCK_K, theta)
     heads, nq, nk = len(q), q_pooled.shape[1], k_pooled.shape[1]
     score = (q_pooled.float() @ k_pooled.float().mT).bfloat16() * q.shape[-1] ** -0.5
-    score = score.masked_fill(~k_alike[:, None, :], float("-inf"))
+    score = score.masked_fill(~k_self_similar[:, None, :], float("-inf"))
     if causal:
         score = score.masked_fill(~visible(nq, nk), float("-inf"))
     share = score.float().softmax(-1).bfloat16()
@@ -226,13 +226,13 @@ def published(q, k, rule, amount, theta, sink, causal):
     else:
         count = (torch.tensor(amount) * nk).long().clamp(min=1).expand(heads, nq, 1)
     taken = torch.zeros(heads, nq, nk, dtype=torch.bool).scatter(2, ranked.indices, torch.arange(nk) < count)
-    mask = taken | ~k_alike[:, None, :] | ~q_alike[:, :, None]
+    mask = taken | ~k_self_similar[:, None, :] | ~q_self_similar[:, :, None]
     if causal:
         mask = mask & visible(nq, nk)
     if sink:
         mask[:, :, 0] = True
     last, following = (ranked.values.gather(2, at) for at in (count - 1, count.clamp(max=nk - 1)))
-    ties = (count < nk) & (last == following) & (last > 0) & q_alike[:, :, None]
+    ties = (count < nk) & (last == following) & (last > 0) & q_self_similar[:, :, None]
     return mask, share, (q_similar, k_similar), int(ties.sum())
 
 

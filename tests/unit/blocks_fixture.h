@@ -13,13 +13,13 @@
 
 enum { ROOM = 1 << 24, N = 300, M = 450, H = 4, HK = 2, D = 16, NQ = 3, NK = 8 };
 
-static unsigned char room[ROOM] __attribute__((aligned(SG_ALIGN)));
+static unsigned char buffer[ROOM] __attribute__((aligned(SG_ALIGN)));
 static uint32_t      seed;
 
 static inline sg_stream ref_stream(void)
 {
     seed = 1;
-    return (sg_stream){.ops = &sg_ref_ops, .scratch = {.base = (uintptr_t)room, .cap = sizeof room}};
+    return (sg_stream){.ops = &sg_ref_ops, .scratch = {.base = (uintptr_t)buffer, .cap = sizeof buffer}};
 }
 
 static inline int draw(int below)

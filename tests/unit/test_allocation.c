@@ -197,12 +197,12 @@ static sg_status convolve(sg_error *e)
                             .w = {w, SG_F32, 5, {C, C, 1, 3, 3}},
                             .stride = {1, 1, 1},
                             .pad = {1, 1, 1, 1}};
-    sg_stream          s = sg_stream_on(b);
+    sg_stream          s = sg_stream_of(b);
     sg_conv_(&s, &a);
     const sg_status status = s.status;
     const long      now = atomic_exchange(&failing, 0);
     if (status) sg_error_set(e, status, "%s", s.why);
-    s = sg_stream_on(b);
+    s = sg_stream_of(b);
     sg_conv_(&s, &a);
     assert_int_equal(s.status, SG_OK);
     assert_float_equal(y[(SIDE + 1) * C], C * 9 * 0.5, 1e-3);

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-static sg_settings nothing(void) { return sg_options_none(SG_COMMAND_COMPARE); }
+static sg_settings nothing(void) { return sg_options_empty(SG_COMMAND_COMPARE); }
 
 static void open_arms(sg_arms *a, const char *list, const sg_settings *base)
 {
@@ -323,9 +323,9 @@ static const char *same(const char *list, int64_t tokens, int steps)
     open_arms(&a, list, &base);
     for (int i = 0; i < 2; i++) {
         r[i].arm = &a.arm[i];
-        r[i].policy = sg_policy_usual();
+        r[i].policy = sg_policy_default();
         assert_int_equal(sg_setup_attention(&r[i].policy, &r[i].files, &a.arm[i].settings, &e), SG_OK);
-        assert_int_equal(sg_attention_expect(&r[i].outlook, &r[i].policy, &info, tokens, steps, &e), SG_OK);
+        assert_int_equal(sg_attention_predict_runs(&r[i].forecast, &r[i].policy, &info, tokens, steps, &e), SG_OK);
     }
     assert_int_equal(sg_arms_would_be_same(why, sizeof why, &r[0], &r[1], &info, &plan, steps, &e), SG_OK);
     for (int i = 0; i < 2; i++) sg_attention_files_close(&r[i].files);

@@ -156,7 +156,7 @@ static void filter_leaves_out_what_is_far_below(void **state)
     (void)state;
     sg_stream       s = ref_stream();
     const inputs    x = inputs_new(&s, N, M);
-    const sg_tensor lambda = ALL_OF(&s, INFINITY, H), skips = sg_new(&s, SG_F32, H, 2);
+    const sg_tensor pv_threshold = ALL_OF(&s, INFINITY, H), skips = sg_new(&s, SG_F32, H, 2);
     const sg_tensor all = sg_new(&s, SG_F32, N, H, D), cut = sg_new(&s, SG_F32, N, H, D);
     for (int64_t i = 0; i < sg_count(x.q); i++) ((int8_t *)x.q.data)[i] = 100;
     for (int64_t i = 0; i < sg_count(x.k); i++) ((int8_t *)x.k.data)[i] = (int8_t)(i / D % M / 64 == 5 ? -100 : 10);
@@ -164,11 +164,11 @@ static void filter_leaves_out_what_is_far_below(void **state)
     for (int64_t i = 0; i < sg_count(x.k_scale); i++) sg_store(&x.k_scale, i, 0.02f);
     keep_all(&x, NK, true);
     ATTEND(&s, &x, .y = all);
-    ATTEND(&s, &x, .y = x.y, .lambda = lambda, .skips = skips);
+    ATTEND(&s, &x, .y = x.y, .pv_threshold = pv_threshold, .skips = skips);
     assert_equal(x.y, all);
     assert_true(at(skips, 0) == 0 && at(skips, 1) == 0);
-    for (int i = 0; i < H; i++) sg_store(&lambda, i, 5);
-    ATTEND(&s, &x, .y = x.y, .lambda = lambda, .skips = skips);
+    for (int i = 0; i < H; i++) sg_store(&pv_threshold, i, 5);
+    ATTEND(&s, &x, .y = x.y, .pv_threshold = pv_threshold, .skips = skips);
     for (int64_t row = 0; row < H * NQ; row++) ((uint8_t *)x.keep.data)[row * 8] &= (uint8_t) ~(1u << 5);
     ATTEND(&s, &x, .y = cut, .keep = x.keep);
     assert_int_equal(s.status, SG_OK);
@@ -187,7 +187,7 @@ static void what_is_not_seen_does_not_matter(void **state)
         sg_backend              *cpu;
         sg_error                 e;
         assert_int_equal(sg_backend_open(&cpu, &o, &e), SG_OK);
-        sg_stream       on_cpu = sg_stream_on(cpu);
+        sg_stream       on_cpu = sg_stream_of(cpu);
         inputs          x = inputs_new(&s, N, N);
         const sg_tensor clean = sg_new(&s, SG_F32, N, H, D);
         x.v = DRAWN(&s, SG_F32, 9, 1, N, HK, D);
@@ -222,7 +222,7 @@ static void heads_together_are_heads_alone(void **state)
         sg_backend *cpu;
         sg_error    e;
         assert_int_equal(sg_backend_open(&cpu, &o, &e), SG_OK);
-        sg_stream       on_cpu = sg_stream_on(cpu);
+        sg_stream       on_cpu = sg_stream_of(cpu);
         const sg_tensor q = DRAWN(&s, SG_I8, 128, 1, HEADS, QUERIES, D), k = DRAWN(&s, SG_I8, 128, 1, HEADS, KEYS, D);
         const sg_tensor v = DRAWN(&s, SG_I8, 128, 1, HEADS, KEYS, D), keep = DRAWN(&s, SG_U8, 1, 1, HEADS, 32, 32);
         const sg_tensor y = sg_new(&s, SG_F32, QUERIES, HEADS, D), alone = sg_new(&s, SG_F32, QUERIES, 1, D);
@@ -291,7 +291,7 @@ static sg_tensor attend_on(sg_stream *s, const inputs *x, bool tail)
 /* Weights are rounded to BF16 there, and o is a mean of values of at most 4. */
 static void compare_with_oracle(const sg_backend *gpu, void *memory, int64_t d, bool bf16, bool tail)
 {
-    sg_stream    s = ref_stream(), on = sg_stream_on(gpu);
+    sg_stream    s = ref_stream(), on = sg_stream_of(gpu);
     const inputs x = wide_inputs(&s, d, bf16);
     on.scratch = (sg_arena){.base = (uintptr_t)memory, .cap = GPU_ROOM};
     const inputs    there = {.q = sent(&on, x.q),

@@ -168,8 +168,8 @@ static void test_strides(void **state)
     enum { BATCH = 2, SMALL = 200, PAD = 5 };
     (void)state;
     tensors      t = make(BATCH * SMALL, BATCH * SMALL, H, H, D);
-    const size_t room = (size_t)BATCH * SMALL * 3 * H * (D + PAD);
-    float *const packed = calloc(room, sizeof *packed), *const out = calloc(room, sizeof *out);
+    const size_t buffer = (size_t)BATCH * SMALL * 3 * H * (D + PAD);
+    float *const packed = calloc(buffer, sizeof *packed), *const out = calloc(buffer, sizeof *out);
     assert_true(packed && out);
     sg_attention_call_args a = args_of(&t);
     a.n = SMALL;
@@ -195,7 +195,7 @@ static void test_strides(void **state)
         for (int64_t h = 0; h < H; h++)
             assert_memory_equal(out + i / SMALL * batch + h * head + i % SMALL * token, t.o + (i * H + h) * D,
                                 D * sizeof(float));
-    for (size_t i = D; i < room; i += (size_t)token) assert_true(out[i] == 0); /* what is between is not touched */
+    for (size_t i = D; i < buffer; i += (size_t)token) assert_true(out[i] == 0); /* what is between is not touched */
     free(packed);
     free(out);
     drop(&t);
@@ -278,8 +278,8 @@ static void test_order(void **state)
         a.grid[0] = 10;
         a.grid[1] = 9;
         a.grid[2] = 13;
-        a.front = 17;
-        a.back = 23;
+        a.text_prefix = 17;
+        a.text_suffix = 23;
         a.order = orders[i];
         call(&a, NULL);
         assert_true(off_truth(&a) < 1e-5);
@@ -399,7 +399,7 @@ static void test_refusals(void **state)
     REFUSED(SG_E_ARG, "order:", a.order = "hilbert");
     REFUSED(SG_E_ARG, "grid:", a.grid[0] = a.grid[1] = a.grid[2] = 9);
     REFUSED(SG_E_ARG, "grid:", a.grid[0] = INT64_MAX; a.grid[1] = INT64_MAX; a.grid[2] = 1);
-    REFUSED(SG_E_ARG, "front, back:", a.front = N; a.back = 1);
+    REFUSED(SG_E_ARG, "text_prefix, text_suffix:", a.text_prefix = N; a.text_suffix = 1);
     REFUSED(SG_E_ARG, "topk:", a.topk = 1.5);
     REFUSED(SG_E_ARG, "tau:", a.tau = -1);
     REFUSED(SG_E_ARG, "topk, tau, mask:", a.topk = a.tau = 0.5);

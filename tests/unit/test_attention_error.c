@@ -64,7 +64,7 @@ static bench make(int64_t n, uint64_t seed)
     assert_non_null(b.dense);
     b.y = b.args.y.data;
     for (int64_t i = 0; i < n * HEADS; i++) attend_row(&b, n, i / HEADS, i % HEADS, b.dense + i * DIM);
-    sg_attention_error_see(&none, &plan, &b.shape, 0, 0, 0, 500, &b.args);
+    sg_attention_error_hook(&none, &plan, &b.shape, 0, 0, 0, 500, &b.args);
     assert_null(none.sum);
     assert_true(plan.scratch.used == 0);
     b.s = (sg_stream){.ops = &sg_ref_ops,
@@ -93,7 +93,7 @@ static void add_all(const bench *b, double sum[2])
 
 static void see(bench *b, sg_attention_error *e, int layer, int step, int pass)
 {
-    sg_attention_error_see(e, &b->s, &b->shape, layer, step, pass, 500, &b->args);
+    sg_attention_error_hook(e, &b->s, &b->shape, layer, step, pass, 500, &b->args);
     if (b->s.status) fail_msg("%s", b->s.why);
     assert_true(b->s.scratch.used == 0);
 }
@@ -173,7 +173,7 @@ static void renders_are_kept_apart(void **state)
     sg_attention_error e = {0};
     see(&b, &e, 0, 0, 0);
     b.shape.steps++;
-    sg_attention_error_see(&e, &b.s, &b.shape, 0, STEPS, 0, 500, &b.args);
+    sg_attention_error_hook(&e, &b.s, &b.shape, 0, STEPS, 0, 500, &b.args);
     assert_int_equal(b.s.status, SG_E_ARG);
     sg_attention_error_free(&e);
     finish(&b);

@@ -28,22 +28,22 @@ static void arrays_grow(void **state)
     struct pair {
         int a, b;
     } *at = NULL;
-    size_t count = 0, room = 0;
+    size_t count = 0, buffer = 0;
     int    moves = 0;
     for (int i = 0; i < 1000; i++) {
-        const size_t before = room;
-        assert_true(sg_array_push(at, count, room, (struct pair){i, -i}));
-        moves += room != before;
+        const size_t before = buffer;
+        assert_true(sg_array_push(at, count, buffer, (struct pair){i, -i}));
+        moves += buffer != before;
     }
     assert_int_equal(count, 1000);
-    assert_true(room >= count);
+    assert_true(buffer >= count);
     assert_in_range(moves, 2, 10); /* doubling, not an element at a time */
     for (int i = 0; i < 1000; i++) assert_true(at[i].a == i && at[i].b == -i);
     const void *const before = at;
-    assert_true(sg_array_reserve(at, room, room));
+    assert_true(sg_array_reserve(at, buffer, buffer));
     assert_ptr_equal(at, before);
-    assert_true(sg_array_reserve(at, room, 5000));
-    assert_true(room >= 5000);
+    assert_true(sg_array_reserve(at, buffer, 5000));
+    assert_true(buffer >= 5000);
     assert_int_equal(at[999].a, 999);
     free(at);
 }
@@ -53,8 +53,8 @@ static void arrays_count_in_int(void **state)
     (void)state;
     int    count = 0;
     char  *at = NULL;
-    size_t room = 0;
-    for (char c = 'a'; c <= 'z'; c++) assert_true(sg_array_push(at, count, room, c));
+    size_t buffer = 0;
+    for (char c = 'a'; c <= 'z'; c++) assert_true(sg_array_push(at, count, buffer, c));
     assert_int_equal(count, 26);
     assert_memory_equal(at, "abcdefghijklmnopqrstuvwxyz", 26);
     free(at);
@@ -64,15 +64,15 @@ static void arrays_do_not_overflow(void **state)
 {
     (void)state;
     int64_t *at = NULL;
-    size_t   room = 0, count = 0;
-    assert_true(sg_array_push(at, count, room, 7));
+    size_t   buffer = 0, count = 0;
+    assert_true(sg_array_push(at, count, buffer, 7));
     int64_t *const before = at;
-    const size_t   had = room;
+    const size_t   had = buffer;
     const size_t   bad[] = {SIZE_MAX, SIZE_MAX / 8 + 2, (size_t)PTRDIFF_MAX / 8 + 1};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_false(sg_array_reserve(at, room, bad[i]));
+        assert_false(sg_array_reserve(at, buffer, bad[i]));
         assert_ptr_equal(at, before);
-        assert_int_equal(room, had);
+        assert_int_equal(buffer, had);
     }
     assert_int_equal(at[0], 7);
     size_t full = SIZE_MAX / 2; /* as if it held half of all memory: twice that is more than there is */

@@ -163,11 +163,11 @@ static void names_shapes_and_prefixes_bind(void **state)
     sg_bind    *b = bind_to(w);
     sg_error    e = {0};
     sg_tensor   q, s;
-    sg_want(b, &s, SG_BF16, "b", 1);
+    sg_bind_tensor(b, &s, SG_BF16, "b", 1);
     sg_bind_prefix(b, "blocks.%d.", 3);
     assert_true(sg_bind_has(b, "q"));
     assert_false(sg_bind_has(b, "b"));
-    sg_want(b, &q, SG_F32, "q", 2, 1);
+    sg_bind_tensor(b, &q, SG_F32, "q", 2, 1);
     assert_int_equal(q.rank, 2);
     assert_int_equal(q.dtype, SG_F32);
     assert_int_equal(q.dim[0], 2);
@@ -187,11 +187,11 @@ static void all_troubles_are_told_at_once(void **state)
     sg_bind           *b = bind_to(w);
     sg_error           e = {0};
     sg_tensor          t[5];
-    sg_want(b, &t[0], SG_F32, "x", 2, 3);
-    sg_want(b, &t[1], SG_F32, "long", 1);
-    sg_want(b, &t[2], SG_F32, "f", 3, 2);
-    sg_want(b, &t[3], SG_F32, "gone", 4);
-    sg_want(b, &t[4], SG_F32, "huge", INT64_MAX, INT64_MAX);
+    sg_bind_tensor(b, &t[0], SG_F32, "x", 2, 3);
+    sg_bind_tensor(b, &t[1], SG_F32, "long", 1);
+    sg_bind_tensor(b, &t[2], SG_F32, "f", 3, 2);
+    sg_bind_tensor(b, &t[3], SG_F32, "gone", 4);
+    sg_bind_tensor(b, &t[4], SG_F32, "huge", INT64_MAX, INT64_MAX);
     assert_int_equal(t[4].rank, 0);
     sg_bind_ignore(b, "opt.");
     assert_int_equal(sg_bind_check(b, &e), SG_E_FORMAT);
@@ -225,7 +225,7 @@ static void long_reports_are_cut_by_kind(void **state)
     for (int i = 0; i < 1000; i++) {
         char name[32];
         snprintf(name, sizeof name, "gone.%d", i);
-        sg_want(b, &t, SG_F32, name, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX);
+        sg_bind_tensor(b, &t, SG_F32, name, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX);
     }
     assert_int_equal(sg_bind_check(b, &e), SG_E_FORMAT);
     assert_non_null(strstr(e.text, "model: 1000 missing, 1 extra"));
@@ -244,9 +244,9 @@ static void mistakes_of_the_caller_latch(void **state)
         sg_bind    *b = bind_to(w);
         sg_error    e = {0};
         sg_tensor   t;
-        if (i == 0) sg_want_(b, &t, SG_F32, "x", 6, (int64_t[]){1, 1, 1, 1, 1, 1});
-        if (i == 1) sg_want(b, &t, SG_U8, "x", 1);
-        if (i == 2) sg_want(b, &t, SG_F32, long_name, 1);
+        if (i == 0) sg_bind_tensor_(b, &t, SG_F32, "x", 6, (int64_t[]){1, 1, 1, 1, 1, 1});
+        if (i == 1) sg_bind_tensor(b, &t, SG_U8, "x", 1);
+        if (i == 2) sg_bind_tensor(b, &t, SG_F32, long_name, 1);
         if (i == 3) sg_bind_prefix(b, "%s", long_name);
         assert_int_equal(sg_bind_check(b, &e), SG_E_ARG);
         close_both(&b, &w);
@@ -284,7 +284,7 @@ static void check_conversion(sg_dtype from, sg_dtype as, const sg_backend *backe
     sg_error    e = {0};
     sg_tensor   t, file = {x, from, 1, {(int64_t)n}};
     size_t      mapped;
-    sg_want(b, &t, as, "x", (int64_t)n);
+    sg_bind_tensor(b, &t, as, "x", (int64_t)n);
     const bool stays = backend->host_memory && from == as && !misaligned;
     assert_int_equal((uintptr_t)sg_source_find(w, "x").data % size, misaligned ? 1 : 0);
     const size_t bytes = sg_bind_bytes(b, backend, &mapped);
@@ -328,8 +328,8 @@ static void every_half_is_exact(void **state)
     sg_source *w = FILE_OF(x, {"x", "F16", "[63488]", sizeof x});
     sg_bind    *b = bind_to(w);
     sg_tensor   f, h;
-    sg_want(b, &f, SG_F32, "x", N);
-    sg_want(b, &h, SG_BF16, "x", N);
+    sg_bind_tensor(b, &f, SG_F32, "x", N);
+    sg_bind_tensor(b, &h, SG_BF16, "x", N);
     assert_int_equal(sg_bind_load(b, &host, NULL, NULL, NULL), SG_OK);
     assert_int_equal((uintptr_t)f.data % SG_ALIGN, 0);
     assert_int_equal((uintptr_t)h.data % SG_ALIGN, 0);
@@ -362,7 +362,7 @@ static void not_a_number_is_refused_by_name(void **state)
                 sg_error  e = {0};
                 sg_tensor wanted;
                 sg_bind_ignore(b, "ok");
-                sg_want(b, &wanted, types[as], "a.nan", N);
+                sg_bind_tensor(b, &wanted, types[as], "a.nan", N);
                 assert_int_equal(sg_bind_load(b, k % 2 ? &card : &host, NULL, NULL, &e), SG_E_NUMERIC);
                 snprintf(place, sizeof place, "\"a.nan\" has a NaN or an infinity, the first at element %d", at);
                 if (!strstr(e.text, place)) fail_msg("%s", e.text);
@@ -374,7 +374,7 @@ static void not_a_number_is_refused_by_name(void **state)
     sg_bind    *b = bind_to(w);
     sg_error    e = {0};
     sg_tensor   t;
-    sg_want(b, &t, SG_BF16, "x", 1);
+    sg_bind_tensor(b, &t, SG_BF16, "x", 1);
     assert_int_equal(sg_bind_load(b, &host, NULL, NULL, &e), SG_E_NUMERIC);
     assert_non_null(strstr(e.text, "\"x\" has numbers too large for BF16"));
     close_both(&b, &w);
@@ -398,9 +398,9 @@ static void progress_cancel_unload_and_again(void **state)
     sg_bind    *b = bind_to(w);
     sg_error    e = {0};
     sg_tensor   a, also, c;
-    sg_want(b, &a, SG_BF16, "a", 2);
-    sg_want(b, &also, SG_F32, "b", 2);
-    sg_want(b, &c, SG_BF16, "c", 0);
+    sg_bind_tensor(b, &a, SG_BF16, "a", 2);
+    sg_bind_tensor(b, &also, SG_F32, "b", 2);
+    sg_bind_tensor(b, &c, SG_BF16, "c", 0);
     last_done = 0;
     assert_int_equal(sg_bind_load(b, &host, count_progress, &(int){2}, &e), SG_E_CANCELLED);
     assert_int_equal(last_done, 2);
@@ -429,7 +429,7 @@ static void devices_may_fail(void **state)
     sg_bind    *b = bind_to(w);
     sg_error    e = {0}, e2 = {0};
     sg_tensor   a;
-    sg_want(b, &a, SG_BF16, "a", 2);
+    sg_bind_tensor(b, &a, SG_BF16, "a", 2);
     alloc_fails = true;
     assert_int_equal(sg_bind_load(b, &card, NULL, NULL, &e), SG_E_MEMORY);
     assert_non_null(strstr(e.text, "card does not have the 1 MiB"));

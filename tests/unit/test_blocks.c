@@ -28,7 +28,7 @@ static void pools_of_a_ragged_end(void **state)
     }
 }
 
-static void alike_tells_directions(void **state)
+static void self_similarity_measures_directions(void **state)
 {
     (void)state;
     sg_stream       s = ref_stream();
@@ -39,11 +39,11 @@ static void alike_tells_directions(void **state)
         sg_store(&x, (128 + r) * 64 + 5, r % 2 ? 1.0f : -1.0f); /* opposite */
         if (r) sg_store(&x, (192 + r) * 64, 1);                 /* one row of nothing */
     }
-    sg_alike(&s, .y = y, .x = x, .block = 64);
+    sg_self_similarity(&s, .y = y, .x = x, .block = 64);
     assert_true(fabsf(at(y, 0) - 1) < 1e-6f && fabsf(at(y, 1) - 1.0f / 64) < 1e-6f && at(y, 2) == 0 && isnan(at(y, 3)));
     for (int64_t i = 0; i < sg_count(x); i++) sg_store(&x, i, at(x, i) + 7);
     const sg_tensor other = sg_new(&s, SG_F32, 4, 1);
-    sg_alike(&s, .y = other, .x = x, .center = center, .block = 64);
+    sg_self_similarity(&s, .y = other, .x = x, .center = center, .block = 64);
     assert_int_equal(s.status, SG_OK);
     assert_near(sg_rows(y, 0, 3), sg_rows(other, 0, 3), 1e-6);
 }
@@ -80,17 +80,18 @@ static void pool_quantises_on_the_way(void **state)
         sg_stream       s = ref_stream();
         const sg_tensor x = DRAWN(&s, bf16 ? SG_BF16 : SG_F32, 500, 0.37f, 150, 3, 5);
         const sg_tensor mean = sg_new(&s, SG_F32, 2, 3, 5), total = sg_new(&s, SG_F32, 3, 5);
-        const sg_tensor reach = sg_new(&s, SG_F32, 3, 5), reach_want = sg_new(&s, SG_F32, 3, 5);
+        const sg_tensor channel_scale = sg_new(&s, SG_F32, 3, 5), channel_scale_want = sg_new(&s, SG_F32, 3, 5);
         const sg_tensor y = sg_new(&s, SG_I8, 3, 150, 5), y_want = sg_new(&s, SG_I8, 3, 150, 5);
         const sg_tensor scale = sg_new(&s, SG_F32, 5, 3), scale_want = sg_new(&s, SG_F32, 5, 3);
         sg_store(&x, (40 * 3 + 1) * 5 + 2, bf16 ? INFINITY : NAN); /* group 1, head 1, channel 2 */
-        sg_pool(&s, .mean = mean, .total = total, .reach = reach, .y = y, .scale = scale, .x = x, .block = 128,
-                .group = 32);
-        sg_quantise(&s, .y = y_want, .scale = reach_want, .x = x, .center = total);
+        sg_pool(&s, .mean = mean, .total = total, .channel_scale = channel_scale, .y = y, .scale = scale, .x = x,
+                .block = 128, .group = 32);
+        sg_quantise(&s, .y = y_want, .scale = channel_scale_want, .x = x, .center = total);
         sg_quantise(&s, .y = y_want, .scale = scale_want, .x = x, .group = 32);
         assert_int_equal(s.status, SG_OK);
         for (int i = 0; i < 15; i++)
-            assert_true(i == 7 ? isnan(at(reach, i)) : at(reach, i) == at(reach_want, i) && at(reach, i) > 0);
+            assert_true(i == 7 ? isnan(at(channel_scale, i))
+                               : at(channel_scale, i) == at(channel_scale_want, i) && at(channel_scale, i) > 0);
         for (int i = 0; i < 15; i++)
             assert_true(i == 4 ? isnan(at(scale, i)) : at(scale, i) == at(scale_want, i) && at(scale, i) > 0);
         assert_equal(y, y_want);
@@ -104,7 +105,7 @@ static double row_sum(sg_tensor t, int64_t row)
     return sum;
 }
 
-/* Scores of a row are shares of one mass, of whole blocks as of sub-blocks; fixed blocks and those out of sight have none;
+/* Scores of a row are shares of one mass, of whole blocks as of sub-blocks; fixed blocks and hidden ones have none;
  * fixed rows have none at all. */
 static void scores_are_shares(void **state)
 {
@@ -115,9 +116,9 @@ static void scores_are_shares(void **state)
         const int64_t   m = causal ? N : M, nk = causal ? 5 : NK;
         const sg_tensor q = DRAWN(&s, SG_F32, 9, 0.1f, sub ? 19 : NQ, H, D);
         const sg_tensor keys = DRAWN(&s, SG_F32, 9, 0.1f, sub ? (m + 15) / 16 : nk, HK, D);
-        const sg_tensor y = sg_new(&s, SG_F32, H, NQ, nk), k_alike = ALL_OF(&s, 1, nk, HK);
-        sg_store(&k_alike, 2 * HK + 1, 0.5f); /* on theta, which is not above it */
-        sg_score(&s, .y = y, .q = q, .k = keys, .q_alike = ALL_OF(&s, 1, NQ, H), .k_alike = k_alike,
+        const sg_tensor y = sg_new(&s, SG_F32, H, NQ, nk), k_similarity = ALL_OF(&s, 1, nk, HK);
+        sg_store(&k_similarity, 2 * HK + 1, 0.5f); /* on theta, which is not above it */
+        sg_score(&s, .y = y, .q = q, .k = keys, .q_similarity = ALL_OF(&s, 1, NQ, H), .k_similarity = k_similarity,
                  .theta = ALL_OF(&s, 0.5f, H), .scale = 1, .sub = sub, .ragged = ragged, .causal = causal, .n = N,
                  .m = m);
         assert_int_equal(s.status, SG_OK);
@@ -250,19 +251,20 @@ static void heads_share_a_budget(void **state)
     assert_true(worst >= best_left || worst <= 60); /* what a row has of its own may be worse */
 }
 
-/* Text, blocks that are not alike, sink, and what nobody may see. */
+/* Text, blocks that are not self-similar, sink, and what nobody may see. */
 static void fixed_blocks_are_added(void **state)
 {
     (void)state;
     sg_stream       s = ref_stream();
     const chosen    c = chosen_new(&s, 2, ROWS, COLS);
     const sg_tensor score = ALL_OF(&s, 0, 2, ROWS, COLS), amount = ALL_OF(&s, 0.01f, 2);
-    const sg_tensor q_alike = ALL_OF(&s, 1, ROWS, 2), k_alike = ALL_OF(&s, 1, COLS, 2), theta = ALL_OF(&s, 0.5f, 2);
+    const sg_tensor q_similarity = ALL_OF(&s, 1, ROWS, 2), k_similarity = ALL_OF(&s, 1, COLS, 2),
+                    theta = ALL_OF(&s, 0.5f, 2);
     for (int64_t row = 0; row < 2 * ROWS; row++) sg_store(&score, row * COLS + 10, 1);
-    sg_store(&q_alike, 4 * 2 + 1, NAN);
-    sg_store(&k_alike, 6 * 2, 0.5f);
-    SELECT(&s, c, score, .amount = amount, .q_alike = q_alike, .k_alike = k_alike, .theta = theta, .sink = 2,
-           .front = 129, .back = 1);
+    sg_store(&q_similarity, 4 * 2 + 1, NAN);
+    sg_store(&k_similarity, 6 * 2, 0.5f);
+    SELECT(&s, c, score, .amount = amount, .q_similarity = q_similarity, .k_similarity = k_similarity, .theta = theta,
+           .sink = 2, .text_prefix = 129, .text_suffix = 1);
     assert_int_equal(s.status, SG_OK);
     for (int i = 0; i < ROWS; i++)
         for (int g = 0; g < 2; g++) {
@@ -274,8 +276,8 @@ static void fixed_blocks_are_added(void **state)
         }
     SELECT(&s, c, score, .amount = amount, .causal = true);
     for (int i = 0; i < ROWS; i++)
-        assert_int_equal(count_of(&c, 0, i), i >= 5); /* block 10 comes into sight with row 5 */
-    SELECT(&s, c, score, .rule = SG_SELECT_GIVEN, .causal = true, .sink = 2, .front = 200);
+        assert_int_equal(count_of(&c, 0, i), i >= 5); /* row 5 is the first to see block 10 */
+    SELECT(&s, c, score, .rule = SG_SELECT_GIVEN, .causal = true, .sink = 2, .text_prefix = 200);
     assert_int_equal(s.status, SG_OK);
     for (int i = 0; i < ROWS; i++) assert_int_equal(count_of(&c, 0, i), i >= 5);
     assert_true(at(c.mass, 0) == 7.0f / 12);
@@ -292,7 +294,7 @@ static void ragged_ends_are_kept(void **state)
         const sg_tensor score = ALL_OF(&s, 0, 2, ROWS, COLS), amount = ALL_OF(&s, 0.01f, 2);
         for (int64_t row = 0; row < 2 * ROWS; row++) sg_store(&score, row * COLS + 10, 1);
         sg_select(&s, .keep = c.keep, .kept = c.kept, .mass = c.mass, .score = score, .amount = amount,
-                  .ragged = ragged, .n = SELECT_N - 30, .m = SELECT_N - 30, .back = text);
+                  .ragged = ragged, .n = SELECT_N - 30, .m = SELECT_N - 30, .text_suffix = text);
         assert_int_equal(s.status, SG_OK);
         const int64_t last = ragged && !text ? 2 : COLS;
         for (int g = 0; g < 2; g++) {
@@ -349,7 +351,7 @@ static void check_judges_every_output(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(pools_of_a_ragged_end),
-                                       cmocka_unit_test(alike_tells_directions),
+                                       cmocka_unit_test(self_similarity_measures_directions),
                                        cmocka_unit_test(quantise_rounds_ties_to_even),
                                        cmocka_unit_test(pool_quantises_on_the_way),
                                        cmocka_unit_test(scores_are_shares),

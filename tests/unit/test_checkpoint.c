@@ -75,7 +75,7 @@ static void rules_that_cut_beyond_the_rows_are_refused(void **state)
         add(&a, "f", numbers(x, SG_F32, 6, 2));
         sg_source *s = open_arrays(&a);
         sg_bind   *b = bind_to(s, &one);
-        sg_want(b, &t, SG_F32, "w", 2, 2);
+        sg_bind_tensor(b, &t, SG_F32, "w", 2, 2);
         assert_int_equal(sg_bind_check(b, &e), SG_E_ARG);
         assert_non_null(strstr(e.text, "arrays: the name map has"));
         close_both(&b, &s);
@@ -94,13 +94,13 @@ typedef struct layer {
 static void want_layer(sg_bind *b, layer *l, sg_dtype as)
 {
     sg_bind_prefix(b, "blocks.%d.", 0);
-    sg_want(b, &l->q, as, "attn1.to_q.weight", C, C);
-    sg_want(b, &l->k, as, "attn1.to_k.weight", C, C);
-    sg_want(b, &l->v, as, "attn1.to_v.weight", C, C);
-    sg_want(b, &l->bias, as, "attn1.to_k.bias", C);
-    sg_want(b, &l->up, as, "up.weight", 2, C);
+    sg_bind_tensor(b, &l->q, as, "attn1.to_q.weight", C, C);
+    sg_bind_tensor(b, &l->k, as, "attn1.to_k.weight", C, C);
+    sg_bind_tensor(b, &l->v, as, "attn1.to_v.weight", C, C);
+    sg_bind_tensor(b, &l->bias, as, "attn1.to_k.bias", C);
+    sg_bind_tensor(b, &l->up, as, "up.weight", 2, C);
     sg_bind_prefix(b, "%s", "");
-    sg_want(b, &l->mod, as, "norm_out.linear.weight", 4, C);
+    sg_bind_tensor(b, &l->mod, as, "norm_out.linear.weight", 4, C);
 }
 
 static void same(sg_tensor a, sg_tensor b)

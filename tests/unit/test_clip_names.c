@@ -86,7 +86,7 @@ static void names_differ(void **state)
     expect_names(prompt, want, ENTRIES, 1);
 }
 
-/* A prompt that looks like another's second name, and long ones that begin alike. */
+/* A prompt that looks like another's second name, and long ones that begin the same. */
 static void names_that_were_made_are_not_taken(void **state)
 {
     (void)state;

@@ -108,7 +108,7 @@ static sg_status download(sg_stream *s, void *host, const void *device, size_t b
     return staging.copy(s, (uint8_t *)host + later, device, bytes);
 }
 
-static sg_status settle(sg_stream *s, const void *staged)
+static sg_status wait_stage(sg_stream *s, const void *staged)
 {
     (void)s;
     if (!staging.there) return SG_OK;
@@ -134,7 +134,7 @@ static void devices_decode_ahead(void **state)
     staging.memory.download = download;
     staging.memory.stages = stages;
     staging.memory.stage = stage;
-    staging.memory.settle = settle;
+    staging.memory.wait_stage = wait_stage;
     g->backend->memory = &staging.memory;
     for (int there = 0; there < 2; there++) {
         staging.there = there;
@@ -413,7 +413,7 @@ static void encoders_follow_one_another(void **state)
     sg_report     rep;
     sg_error      e = {0};
     json_t       *json = NULL;
-    sg_components parts = *g->parts;
+    sg_components components = *g->components;
     int           encoded = 0;
     memset(&one, 0, sizeof one);
     memset(&two, 0, sizeof two);
@@ -421,9 +421,9 @@ static void encoders_follow_one_another(void **state)
     assert_int_equal(render(g, &r, &one, &rep, &e), SG_OK);
     g->tap = count_encoded;
     g->tap_context = &encoded;
-    parts.text[1] = parts.text[0];
-    parts.texts = 2;
-    g->parts = &parts;
+    components.text[1] = components.text[0];
+    components.texts = 2;
+    g->components = &components;
     assert_int_equal(sg_engine_plan(g, &r, &both, &e), SG_OK);
     assert_int_equal(alone.phases, 3);
     assert_int_equal(both.phases, 4);
@@ -459,7 +459,7 @@ static void guidance_is_data_of_the_family(void **state)
     sg_request    r = small(g);
     sg_report     rep;
     sg_error      e = {0};
-    sg_components parts = *g->parts;
+    sg_components components = *g->components;
     memset(&once, 0, sizeof once);
     memset(&twice, 0, sizeof twice);
     assert_int_equal(render(g, &r, &twice, &rep, &e), SG_OK);
@@ -468,10 +468,10 @@ static void guidance_is_data_of_the_family(void **state)
     assert_int_equal(render(g, &r, &once, &rep, &e), SG_OK);
     assert_memory_not_equal(once.pixels, twice.pixels, sizeof once.pixels);
     r.cfg_scale = 3;
-    g->parts = &parts;
+    g->components = &components;
     for (int kind = SG_GUIDANCE_NONE; kind <= SG_GUIDANCE_EMBEDDED; kind++) {
         const bool both = kind == SG_GUIDANCE_CLASSIFIER_FREE;
-        parts.guidance = (sg_guidance)kind;
+        components.guidance = (sg_guidance)kind;
         memset(&b, 0, sizeof b);
         assert_int_equal(render(g, &r, &b, &rep, &e), SG_OK);
         assert_int_equal(rep.negative_tokens > 0, both);

@@ -101,16 +101,16 @@ static void sparse_renders_are_near_dense(void **state)
     r.attention.amount = 1;
     float *const all = latents_of(g, r);
     r.attention.order = SG_ORDER_HILBERT;
-    float *const turned = latents_of(g, r);
+    float *const ordered = latents_of(g, r);
     assert_memory_equal(all, sage, COUNT * sizeof *all);
     assert_true(distance(sage, dense, COUNT) < 0.01);
     assert_true(distance(half, dense, COUNT) < 0.08);
     assert_true(distance(half, dense, COUNT) > 0);
-    assert_true(distance(turned, sage, COUNT) < 0.01);
+    assert_true(distance(ordered, sage, COUNT) < 0.01);
     r.attention.named = false; /* too short to skip blocks of unasked */
     float *const again = latents_of(g, r);
     assert_memory_equal(again, dense, COUNT * sizeof *again);
-    float *const results[] = {dense, sage, half, all, turned, again};
+    float *const results[] = {dense, sage, half, all, ordered, again};
     for (size_t i = 0; i < sizeof results / sizeof *results; i++) free(results[i]);
     sg_engine_close(&g);
 }
@@ -212,7 +212,7 @@ static void errors_have_their_places(void **state)
 {
     (void)state;
     static float amount[BLOCK_STEPS * BLOCK_LAYERS * HEADS], theta[BLOCK_STEPS * BLOCK_LAYERS * HEADS],
-        lambda[BLOCK_STEPS * BLOCK_LAYERS * HEADS];
+        pv_threshold[BLOCK_STEPS * BLOCK_LAYERS * HEADS];
     static const float share[BLOCK_STEPS][BLOCK_LAYERS] = {
         {0.1f, 0.6f}, {0.75f, 0.1f}, {0.2f, 0.9f}, {0.8f, 0.15f}, {0.3f, 0.8f}};
     float              from[BLOCK_STEPS] = {0};
@@ -228,9 +228,9 @@ static void errors_have_their_places(void **state)
         amount[i] = share[i / HEADS / BLOCK_LAYERS][i / HEADS % BLOCK_LAYERS];
         theta[i] = -1;
     }
-    const sg_thresholds tuned = {BLOCK_STEPS, BLOCK_LAYERS, HEADS, SG_SELECT_TOPK, from, amount, theta, lambda};
+    const sg_thresholds tuned = {BLOCK_STEPS, BLOCK_LAYERS, HEADS, SG_SELECT_TOPK, from, amount, theta, pv_threshold};
     sg_sampler          sampler;
-    sg_sampler_config   config = g->parts->sampler;
+    sg_sampler_config   config = g->components->sampler;
     config.kind = r.sampler;
     config.flow_shift = r.flow_shift;
     assert_int_equal(sg_sampler_init(&sampler, &config, BLOCK_STEPS, false, &why), SG_OK);
@@ -239,8 +239,8 @@ static void errors_have_their_places(void **state)
     r.attention.tuned = &tuned;
     r.attention.dense_steps = 0;
     r.attention.dense_layers = NULL;
-    r.attention.after = sg_attention_error_see;
-    r.attention.after_context = &e;
+    r.attention.on_end = sg_attention_error_hook;
+    r.attention.on_end_context = &e;
     g->tap = watch_taps;
     g->tap_context = w;
     r.steps = BLOCK_STEPS;

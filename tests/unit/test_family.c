@@ -23,7 +23,7 @@ static const float story[C * C] = {2, 0, 0, -1, 1, .5f, -1, 1, -2, 0, .25f, 0, 0
 typedef struct made_up {
     sg_components            components;
     sg_checkpoint           *checkpoint;
-    sg_part                  part[3];
+    sg_component             component[3];
     sg_tensor                mix, out, story;
     const sg_self_attention *self;
     int64_t                  grid[3];
@@ -38,7 +38,7 @@ typedef struct made_up {
 
 static void family_close(void *of)
 {
-    for (int i = 0; i < 3; i++) sg_part_close(&((made_up *)of)->part[i]);
+    for (int i = 0; i < 3; i++) sg_component_close(&((made_up *)of)->component[i]);
     sg_checkpoint_close(&((made_up *)of)->checkpoint);
 }
 
@@ -60,8 +60,8 @@ static void attention(const void *of, const sg_geometry *g, const sg_conditionin
                       sg_attention_shape *shape)
 {
     assert_true(pass < c->passes);
-    shape->back = layer ? 0 : ((const made_up *)of)->text_len[pass];
-    shape->n = g->grid[0] * g->grid[1] * g->grid[2] + shape->back;
+    shape->text_suffix = layer ? 0 : ((const made_up *)of)->text_len[pass];
+    shape->n = g->grid[0] * g->grid[1] * g->grid[2] + shape->text_suffix;
     shape->h = shape->hk = 1;
     shape->d = C;
 }
@@ -122,7 +122,7 @@ static void forward(void *of, sg_stream *s, const sg_pass *p)
         if (i < last) sg_copy(s, .y = x, .x = y);
     }
     sg_permute(s, .y = p->out, .x = y, .rank = 2, .dim = {n, C}, .perm = {1, 0});
-    sg_count_bad(s, .y = sg_rows(p->bad, last + 2, 1), .x = p->out);
+    sg_count_non_finite(s, .y = sg_rows(p->non_finite, last + 2, 1), .x = p->out);
 }
 
 static const sg_family family = {.name = "made up",
@@ -155,7 +155,7 @@ static const sg_solver solver = {.noise = true, .schedule = schedule, .step = st
 
 /* ---- its decoder ---- */
 
-static sg_part *decoder_part(void *of) { return &((made_up *)of)->part[1]; }
+static sg_component *decoder_component(void *of) { return &((made_up *)of)->component[1]; }
 
 static int64_t chunk(const void *of, int64_t total, int64_t done)
 {
@@ -190,7 +190,7 @@ static sg_tensor decode_next(void *run, sg_stream *s, sg_tensor z)
 
 static void decode_close(void **run) { *run = NULL; }
 
-static const sg_vae_ops vae = {.part = decoder_part,
+static const sg_vae_ops vae = {.component = decoder_component,
                                .chunk = chunk,
                                .special = special,
                                .decode_open = decode_open,
@@ -199,8 +199,8 @@ static const sg_vae_ops vae = {.part = decoder_part,
 
 /* ---- an engine with it ---- */
 
-static void component(sg_part *p, const sg_checkpoint *from, const char *name, const char *weight, sg_tensor *to,
-                      const float *values, int64_t o)
+static void open_component(sg_component *p, const sg_checkpoint *from, const char *name, const char *weight,
+                           sg_tensor *to, const float *values, int64_t o)
 {
     char            path[128], command[64];
     sg_config      *config = NULL;
@@ -216,9 +216,9 @@ static void component(sg_part *p, const sg_checkpoint *from, const char *name, c
     fclose(f);
     snprintf(path, sizeof path, "%s/%s/diffusion_pytorch_model.safetensors", copy_dir, name);
     assert_int_equal(sg_safetensors_write(path, weight, t, NULL, &e), SG_OK);
-    if (sg_part_open(p, from, name, NULL, SG_F32, &config, &e)) fail_msg("%s", e.text);
+    if (sg_component_open(p, from, name, NULL, SG_F32, &config, &e)) fail_msg("%s", e.text);
     sg_config_close(&config);
-    sg_want(p->bind, to, SG_F32, weight, o, C);
+    sg_bind_tensor(p->bind, to, SG_F32, weight, o, C);
     assert_int_equal(sg_bind_check(p->bind, &e), SG_OK);
 }
 
@@ -228,12 +228,12 @@ static sg_engine *open_family(made_up *m, const char *backend)
     sg_error   e = {0};
     *m = (made_up){0};
     assert_int_equal(sg_checkpoint_open(&m->checkpoint, copy_dir, &e), SG_OK);
-    component(&m->part[0], m->checkpoint, "made_up", "mix", &m->mix, mix, C);
-    component(&m->part[1], m->checkpoint, "made_up_vae", "out", &m->out, out, 3);
-    component(&m->part[2], m->checkpoint, "made_up_story", "story", &m->story, story, C);
-    m->components = (sg_components){.denoiser = {{.part = &m->part[0], .layers = 1}},
+    open_component(&m->component[0], m->checkpoint, "made_up", "mix", &m->mix, mix, C);
+    open_component(&m->component[1], m->checkpoint, "made_up_vae", "out", &m->out, out, 3);
+    open_component(&m->component[2], m->checkpoint, "made_up_story", "story", &m->story, story, C);
+    m->components = (sg_components){.denoiser = {{.component = &m->component[0], .layers = 1}},
                                     .denoisers = 1,
-                                    .added = {{.name = "story", .part = &m->part[2], .run = compute_story}},
+                                    .added = {{.name = "story", .component = &m->component[2], .run = compute_story}},
                                     .addeds = 1,
                                     .vae = {.ops = &vae, .of = m},
                                     .sampler = {.solver = &solver, .flow_shift = 1, .train_steps = STEPS},
@@ -246,7 +246,7 @@ static sg_engine *open_family(made_up *m, const char *backend)
     g->family->close(g->model);
     g->family = &family;
     g->model = m;
-    g->parts = components(m);
+    g->components = components(m);
     return g;
 }
 
@@ -326,7 +326,7 @@ static sg_request request(int height, int frames)
                         .cfg_scale = 1.5,
                         .flow_shift = 1,
                         .seed = 5,
-                        .attention = sg_policy_usual()};
+                        .attention = sg_policy_default()};
 }
 
 /* Two layers, guided by a second pass; text stands behind the video in the first of them. */
@@ -505,14 +505,14 @@ static void text_is_captured_in_place(void **state)
     (void)state;
     made_up         m;
     sg_engine      *g = open_family(&m, "ref");
-    sg_stream       s = sg_stream_on(g->backend);
+    sg_stream       s = sg_stream_of(g->backend);
     float           rows[6] = {10, 11, 12, 13, 14, 15};
     const float     back[6] = {10, 11, 14, 12, 13, 15};
     const int32_t   order[] = {1, 2, 0};
     const sg_tensor t = {.data = rows, .rank = 3, .dim = {6, 1, 1}};
     sg_capture      c = {.order = order};
     sg_attend_args  args = {.q = t, .k = t, .v = t};
-    sg_capture_see(&c, &s, &(sg_attention_shape){.front = 2, .back = 1}, 0, 0, 0, 1, &args);
+    sg_capture_hook(&c, &s, &(sg_attention_shape){.text_prefix = 2, .text_suffix = 1}, 0, 0, 0, 1, &args);
     assert_int_equal(s.status, SG_OK);
     assert_memory_equal(c.q.data, back, sizeof back);
     assert_memory_equal(c.v.data, back, sizeof back);

@@ -18,12 +18,12 @@ typedef struct sound {
 } sound;
 
 static const sound sounds[] = {
-    {"rgb.png", 13, 9, 44179},        {"grey.png", 13, 9, 44082},   {"palette.png", 13, 9, 43934},
-    {"one_bit.png", 13, 9, 43605},    {"alpha.png", 13, 9, 44179},  {"grey_alpha.png", 13, 9, 44082},
-    {"interlaced.png", 13, 9, 44760}, {"sixteen.png", 5, 4, 8406},  {"trns.png", 5, 4, 8406},
-    {"text.png", 5, 4, 8406},         {"animated.png", 4, 4, 120},  {"base.jpg", 13, 9, 44192},
-    {"full.jpg", 13, 9, 44181},       {"rgb.jpg", 13, 9, 44180},    {"progressive.jpg", 13, 9, 44192},
-    {"grey.jpg", 13, 9, 44079},       {"turned.jpg", 13, 9, 44192}, {"restart.jpg", 13, 9, 44192},
+    {"rgb.png", 13, 9, 44179},        {"grey.png", 13, 9, 44082},    {"palette.png", 13, 9, 43934},
+    {"one_bit.png", 13, 9, 43605},    {"alpha.png", 13, 9, 44179},   {"grey_alpha.png", 13, 9, 44082},
+    {"interlaced.png", 13, 9, 44760}, {"sixteen.png", 5, 4, 8406},   {"trns.png", 5, 4, 8406},
+    {"text.png", 5, 4, 8406},         {"animated.png", 4, 4, 120},   {"base.jpg", 13, 9, 44192},
+    {"full.jpg", 13, 9, 44181},       {"rgb.jpg", 13, 9, 44180},     {"progressive.jpg", 13, 9, 44192},
+    {"grey.jpg", 13, 9, 44079},       {"rotated.jpg", 13, 9, 44192}, {"restart.jpg", 13, 9, 44192},
     {"stray.jpg", 13, 9, 44192},      {"apart.jpg", 8, 8, 24576},
 };
 

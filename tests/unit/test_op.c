@@ -11,12 +11,12 @@
 
 #include <cmocka.h>
 
-static unsigned char room[1 << 16] __attribute__((aligned(SG_ALIGN)));
+static unsigned char buffer[1 << 16] __attribute__((aligned(SG_ALIGN)));
 
 static sg_stream ref_stream(void)
 {
     return (sg_stream){
-        .ops = &sg_ref_ops, .memory = &host_memory, .scratch = {.base = (uintptr_t)room, .cap = sizeof room}};
+        .ops = &sg_ref_ops, .memory = &host_memory, .scratch = {.base = (uintptr_t)buffer, .cap = sizeof buffer}};
 }
 
 static sg_tensor filled(sg_stream *s, int rank, const int64_t *dim)
@@ -101,7 +101,7 @@ static void arenas_refuse_and_latch(void **state)
 {
     (void)state;
     sg_stream s = ref_stream();
-    assert_null(sg_new(&s, SG_F32, sizeof room).data);
+    assert_null(sg_new(&s, SG_F32, sizeof buffer).data);
     assert_int_equal(s.status, SG_E_MEMORY);
     assert_null(sg_new(&s, SG_F32, 1).data); /* latched: even what fits is refused */
 
@@ -187,19 +187,19 @@ static void nothing_attends_to_nothing(void **state)
     for (int i = 0; i < 8; i++) assert_true(((float *)y.data)[i] == 0);
 }
 
-static void bad_values_are_counted(void **state)
+static void non_finite_values_are_counted(void **state)
 {
     (void)state;
     sg_stream       s = ref_stream();
-    const sg_tensor x = FILLED(&s, 9), bad = sg_new(&s, SG_I32, 1);
-    *(int32_t *)bad.data = 0;
-    sg_count_bad(&s, .y = bad, .x = x);
-    assert_int_equal(*(int32_t *)bad.data, 0);
+    const sg_tensor x = FILLED(&s, 9), count = sg_new(&s, SG_I32, 1);
+    *(int32_t *)count.data = 0;
+    sg_count_non_finite(&s, .y = count, .x = x);
+    assert_int_equal(*(int32_t *)count.data, 0);
     ((float *)x.data)[3] = NAN;
     ((float *)x.data)[8] = -INFINITY;
-    sg_count_bad(&s, .y = bad, .x = x);
-    sg_count_bad(&s, .y = bad, .x = x);
-    assert_int_equal(*(int32_t *)bad.data, 4);
+    sg_count_non_finite(&s, .y = count, .x = x);
+    sg_count_non_finite(&s, .y = count, .x = x);
+    assert_int_equal(*(int32_t *)count.data, 4);
 }
 
 static void plan_measures_without_memory(void **state)
@@ -262,11 +262,11 @@ static void norm_counts_rows_of_a_mean_only(void **state)
     sg_plan_totals     totals = {0};
     sg_stream          s = sg_plan_stream(&totals);
     const sg_norm_args norm = {
-        .y = SHAPE(F32, 5, 24), .bad = SHAPE(I32, 1), .x = SHAPE(F32, 5, 24), .kind = SG_NORM_LAYER};
+        .y = SHAPE(F32, 5, 24), .non_finite = SHAPE(I32, 1), .x = SHAPE(F32, 5, 24), .kind = SG_NORM_LAYER};
     ACCEPTS(norm, norm);
-    ALLOWS(norm, norm, bad, ABSENT);
-    REFUSES(norm, norm, bad, SHAPE(I32, 2));
-    REFUSES(norm, norm, bad, SHAPE(F32, 1));
+    ALLOWS(norm, norm, non_finite, ABSENT);
+    REFUSES(norm, norm, non_finite, SHAPE(I32, 2));
+    REFUSES(norm, norm, non_finite, SHAPE(F32, 1));
     REFUSES(norm, norm, kind, SG_NORM_RMS);
     assert_int_equal(sg_op_outputs("norm", &norm), 2);
     assert_int_equal(sg_op_outputs("a test's own", &norm), 1);
@@ -287,8 +287,8 @@ static void pooling_stages_refuse_what_does_not_fit(void **state)
     ACCEPTS(pool, pool);
     ALLOWS(pool, pool, var, ABSENT);
     ALLOWS(pool, pool, total, ABSENT);
-    ALLOWS(pool, pool, reach, SHAPE(F32, 4, 24));
-    REFUSES(pool, pool, reach, SHAPE(F32, 4, 25));
+    ALLOWS(pool, pool, channel_scale, SHAPE(F32, 4, 24));
+    REFUSES(pool, pool, channel_scale, SHAPE(F32, 4, 25));
     REFUSES(pool, pool, group, 32);
     REFUSES(pool, pool, scale, SHAPE(F32, 10, 4));
     REFUSES(pool, pool, y, SHAPE(I8, 4, 300, 24));
@@ -301,7 +301,7 @@ static void pooling_stages_refuse_what_does_not_fit(void **state)
     REFUSES(pool, pool, block, 40);
     REFUSES(pool, pool, block, 0);
     sg_pool_args packed = pool;
-    packed.reach = SHAPE(F32, 4, 24);
+    packed.channel_scale = SHAPE(F32, 4, 24);
     packed.y = SHAPE(I8, 4, 300, 24);
     packed.scale = SHAPE(F32, 10, 4);
     packed.group = 32;
@@ -320,13 +320,13 @@ static void pooling_stages_refuse_what_does_not_fit(void **state)
     sg_pool_(&s, &packed);
     assert_true(refused(&s));
 
-    const sg_alike_args alike = {
+    const sg_self_similarity_args self_similarity = {
         .y = SHAPE(F32, 5, 4), .x = SHAPE(F32, 300, 4, 24), .center = SHAPE(F32, 4, 24), .block = 64};
-    ACCEPTS(alike, alike);
-    ALLOWS(alike, alike, center, ABSENT);
-    REFUSES(alike, alike, y, SHAPE(F32, 4, 5));
-    REFUSES(alike, alike, center, SHAPE(F32, 96));
-    REFUSES(alike, alike, block, 0);
+    ACCEPTS(self_similarity, self_similarity);
+    ALLOWS(self_similarity, self_similarity, center, ABSENT);
+    REFUSES(self_similarity, self_similarity, y, SHAPE(F32, 4, 5));
+    REFUSES(self_similarity, self_similarity, center, SHAPE(F32, 96));
+    REFUSES(self_similarity, self_similarity, block, 0);
 
     const sg_quantise_args quantise = {
         .y = SHAPE(I8, 4, 300, 24), .scale = SHAPE(F32, 5, 4), .x = SHAPE(F32, 300, 4, 24), .group = 64};
@@ -370,8 +370,8 @@ static void choosing_stages_refuse_what_does_not_fit(void **state)
                                  .k = SHAPE(F32, 5, 2, 24),
                                  .k_var = SHAPE(F32, 5, 2, 24),
                                  .v_var = SHAPE(F32, 5, 2, 32),
-                                 .q_alike = SHAPE(F32, 3, 4),
-                                 .k_alike = SHAPE(F32, 5, 2),
+                                 .q_similarity = SHAPE(F32, 3, 4),
+                                 .k_similarity = SHAPE(F32, 5, 2),
                                  .theta = SHAPE(F32, 4),
                                  .causal = true,
                                  .n = 300,
@@ -380,11 +380,11 @@ static void choosing_stages_refuse_what_does_not_fit(void **state)
     REFUSES(score, score, sub, true);
     REFUSES(score, score, v_var, ABSENT);
     REFUSES(score, score, theta, ABSENT);
-    REFUSES(score, score, q_alike, SHAPE(F32, 3, 2));
-    REFUSES(score, score, k_alike, SHAPE(F32, 5, 3));
+    REFUSES(score, score, q_similarity, SHAPE(F32, 3, 2));
+    REFUSES(score, score, k_similarity, SHAPE(F32, 5, 3));
     REFUSES(score, score, n, 0);
     REFUSES(score, score, n, 299); /* as many blocks, but causal */
-    REFUSES(score, score, front, -1);
+    REFUSES(score, score, text_prefix, -1);
     REFUSES(score, score, k, SHAPE(BF16, 5, 2, 24));
     REFUSES(score, score, k, SHAPE(F32, 5, 2, 16));
 
@@ -431,7 +431,7 @@ static void sparse_attention_refuses_what_does_not_fit(void **state)
                                      .tail_k_scale = SHAPE(F32, 1, 2),
                                      .tail_v = SHAPE(I8, 2, 5, 24),
                                      .tail_bias = SHAPE(F32, 4, 3, 5),
-                                     .lambda = SHAPE(F32, 4),
+                                     .pv_threshold = SHAPE(F32, 4),
                                      .q_group = 128,
                                      .k_group = 32,
                                      .causal = true};
@@ -449,7 +449,7 @@ static void sparse_attention_refuses_what_does_not_fit(void **state)
     REFUSES(attend_blocks, a, tail_k, ABSENT);
     REFUSES(attend_blocks, a, tail_v, SHAPE(F32, 5, 2, 24));
     REFUSES(attend_blocks, a, skips, ABSENT);
-    REFUSES(attend_blocks, a, lambda, ABSENT);
+    REFUSES(attend_blocks, a, pv_threshold, ABSENT);
     REFUSES(attend_blocks, a, y, SHAPE(I8, 300, 4, 24));
 
     sg_attend_blocks_args f8 = a;
@@ -566,7 +566,7 @@ int main(void)
                                        cmocka_unit_test(permutations_must_be_permutations),
                                        cmocka_unit_test(convolutions_count_their_places),
                                        cmocka_unit_test(nothing_attends_to_nothing),
-                                       cmocka_unit_test(bad_values_are_counted),
+                                       cmocka_unit_test(non_finite_values_are_counted),
                                        cmocka_unit_test(plan_measures_without_memory),
                                        cmocka_unit_test(norm_counts_rows_of_a_mean_only),
                                        cmocka_unit_test(pooling_stages_refuse_what_does_not_fit),

@@ -10,7 +10,7 @@
 
 static sg_settings set(const char *name, const char *value)
 {
-    sg_settings s = sg_options_none(SG_COMMAND_RENDER);
+    sg_settings s = sg_options_empty(SG_COMMAND_RENDER);
     sg_error    e = {0};
     if (sg_options_set(&s, name, value, &e) != SG_OK) fail_msg("%s", e.text);
     return s;
@@ -86,7 +86,7 @@ static void other_values_are_refused(void **state)
                 {"memory-limit", "5e18"},
                 {"memory-limit", "5000000T"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        sg_settings s = sg_options_none(SG_COMMAND_RENDER);
+        sg_settings s = sg_options_empty(SG_COMMAND_RENDER);
         sg_error    e = {0};
         char        wanted[80];
         snprintf(wanted, sizeof wanted, "--%s: '%s' is not ", rows[i].name, rows[i].value);

@@ -62,17 +62,17 @@ static void orders_are_permutations(void **state)
         assert_non_null(sg_order_names[order]);
         for (int i = 0; i < GRIDS; i++) {
             const int64_t  n = grids[i].t * grids[i].y * grids[i].x;
-            int32_t *const at = made((sg_order)order, grids[i]), *const back = malloc((size_t)n * sizeof *back);
-            assert_non_null(back);
-            memset(back, 0xff, (size_t)n * sizeof *back);
+            int32_t *const at = made((sg_order)order, grids[i]), *const inverse = malloc((size_t)n * sizeof *inverse);
+            assert_non_null(inverse);
+            memset(inverse, 0xff, (size_t)n * sizeof *inverse);
             for (int64_t k = 0; k < n; k++) assert_in_range(at[k], 0, n - 1);
-            sg_order_invert(back, at, n);
+            sg_order_invert(inverse, at, n);
             for (int64_t k = 0; k < n; k++)
-                if (back[k] < 0 || at[back[k]] != k)
+                if (inverse[k] < 0 || at[inverse[k]] != k)
                     fail_msg("%s of %lldx%lldx%lld misses token %lld", sg_order_names[order], (long long)grids[i].t,
                              (long long)grids[i].y, (long long)grids[i].x, (long long)k);
             free(at);
-            free(back);
+            free(inverse);
         }
     }
     assert_null(sg_order_names[SG_ORDERS]);

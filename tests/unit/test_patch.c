@@ -53,8 +53,8 @@ static void check_patches(sg_dtype type, sg_dtype as, const sg_backend *device)
     add(&a, "plain", w);
     sg_source *s = open_arrays(&a);
     sg_bind   *b = bind_to(s, &cut);
-    sg_want(b, &t, as, "w.weight", O, I);
-    sg_want(b, &plain, as, "plain", 3 * O, I);
+    sg_bind_tensor(b, &t, as, "w.weight", O, I);
+    sg_bind_tensor(b, &plain, as, "plain", 3 * O, I);
     assert_int_equal(sg_bind_patch(b, &low, &e), SG_OK);
     assert_int_equal(sg_bind_patch(b, &diff, &e), SG_OK);
     const bool   serves = device->host_memory && type == as;
@@ -103,8 +103,8 @@ static void order_and_rounding_of_patches_are_fixed(void **state)
     for (int i = 0; i < 4; i++) diff[i] = (float)(i + 1) / 3;
     sg_source *s = open_arrays(&a);
     sg_bind   *b = bind_to(s, NULL);
-    sg_want(b, &t, SG_F32, "a", 2, 2);
-    sg_want(b, &u, SG_F32, "b", 2, 2);
+    sg_bind_tensor(b, &t, SG_F32, "a", 2, 2);
+    sg_bind_tensor(b, &u, SG_F32, "b", 2, 2);
     for (int i = 0; i < 3; i++) assert_int_equal(sg_bind_patch(b, &all[i], NULL), SG_OK);
     for (int again = 0; again < 2; again++) {
         load(b, &devices[0]);
@@ -140,7 +140,7 @@ static void patches_that_do_not_fit_are_refused(void **state)
     add(&a, "w", diff);
     sg_source *s = open_arrays(&a);
     sg_bind   *b = bind_to(s, NULL);
-    sg_want(b, &t, SG_F32, "w", 4, 3);
+    sg_bind_tensor(b, &t, SG_F32, "w", 4, 3);
 #define FIT(is) "l.safetensors: the patch of tensor \"w\" is " is ", which does not fit [4, 3]"
     const char *const path = "l.safetensors";
     refuse_patch(b, (sg_patch){path, "w", 1, down, up, {0}}, SG_E_FORMAT, FIT("[2, 3] by [4, 2]"));
@@ -164,7 +164,7 @@ static void patches_that_do_not_fit_are_refused(void **state)
     refuse_patch(b, (sg_patch){path, "w", 1, up, down, {0}}, SG_E_ARG,
                  "l.safetensors: the patch of tensor \"w\" comes after loading");
     sg_bind_unload(b);
-    sg_want(b, &huge, SG_F32, "huge", most, most);
+    sg_bind_tensor(b, &huge, SG_F32, "huge", most, most);
     refuse_patch(
         b, (sg_patch){path, "huge", 1, {0}, {0}, vast}, SG_E_FORMAT,
         "l.safetensors: the patch of tensor \"huge\" is [9223372036854775807, 9223372036854775807], which does "
@@ -192,7 +192,7 @@ static void numbers_of_patches_must_be_finite(void **state)
                             .up = {x, SG_F32, 2, {2, 2}},
                             .down = {x, SG_F32, 2, {2, 2}},
                             .diff = {x, SG_F32, i == 1 ? 0 : 2, {2, 2}}};
-        sg_want(b, &t, SG_F32, "w", 2, 2);
+        sg_bind_tensor(b, &t, SG_F32, "w", 2, 2);
         assert_int_equal(sg_bind_patch(b, &p, NULL), SG_OK);
         refuse_load(b, SG_E_NUMERIC, words[i]);
         assert_null(t.data);

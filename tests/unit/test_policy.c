@@ -29,7 +29,7 @@ static void expect_fine(const sg_policy *p)
 static void presets_are_sound(void **state)
 {
     (void)state;
-    const sg_policy usual = sg_policy_usual(), paper = sg_policy_paper(), none = {0};
+    const sg_policy usual = sg_policy_default(), paper = sg_policy_paper(), none = {0};
     expect_fine(&usual);
     expect_fine(&paper);
     expect_fine(&none);
@@ -38,13 +38,13 @@ static void presets_are_sound(void **state)
     assert_int_equal(paper.kind, SG_ATTENTION_SPARGE);
     assert_false(usual.named || paper.named);
     assert_true(paper.score == SG_SCORE_MEAN && !paper.tail && !paper.heads);
-    assert_true(paper.rule == SG_SELECT_TOPK && paper.amount == 0.5F && paper.theta < 0 && paper.lambda == 0);
+    assert_true(paper.rule == SG_SELECT_TOPK && paper.amount == 0.5F && paper.theta < 0 && paper.pv_threshold == 0);
 }
 
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
-    sg_policy p = sg_policy_usual();
+    sg_policy p = sg_policy_default();
     p.amount = 1.5F;
     expect_refused(&p, "topk: 1.5");
     p.amount = NAN;
@@ -57,25 +57,25 @@ static void what_cannot_be_is_refused(void **state)
     expect_fine(&p);
     p.heads = true;
     expect_refused(&p, "budget");
-    p = sg_policy_usual();
+    p = sg_policy_default();
     p.theta = -2;
     expect_refused(&p, "sim: -2");
-    p = sg_policy_usual();
-    p.lambda = INFINITY;
+    p = sg_policy_default();
+    p.pv_threshold = INFINITY;
     expect_refused(&p, "pv: inf");
-    p = sg_policy_usual();
+    p = sg_policy_default();
     p.sink = -1;
     expect_refused(&p, "sink: -1");
-    p = sg_policy_usual();
+    p = sg_policy_default();
     p.dense_steps = 1.01;
     expect_refused(&p, "dense-steps: 1.01");
-    p = sg_policy_usual();
+    p = sg_policy_default();
     p.order = SG_ORDERS;
     expect_refused(&p, "order");
-    p = sg_policy_usual();
+    p = sg_policy_default();
     p.kind = (sg_attention_kind)7;
     expect_refused(&p, "attention: there is no number 7");
-    p = sg_policy_usual();
+    p = sg_policy_default();
     p.dense_layers = "1,x";
     expect_refused(&p, "dense-layers: '1,x'");
 }
@@ -87,7 +87,7 @@ static void a_mask_stands_alone(void **state)
     float           nothing[1] = {0};
     sg_thresholds   tuned = {.buckets = 1, .layers = 1, .heads = 1, .from = nothing};
     const sg_tensor mask = {.data = blocks, .dtype = SG_U8, .rank = 3, .dim = {1, 2, 3}};
-    sg_policy       p = sg_policy_usual();
+    sg_policy       p = sg_policy_default();
     p.mask = mask;
     expect_refused(&p, "block-mask");
     p.rule = SG_SELECT_GIVEN;
@@ -107,7 +107,7 @@ static void tuned_thresholds_bring_their_rule(void **state)
 {
     (void)state;
     sg_thresholds tuned = {.rule = SG_SELECT_MASS};
-    sg_policy     p = sg_policy_usual();
+    sg_policy     p = sg_policy_default();
     p.heads = true;
     expect_fine(&p);
     p.tuned = &tuned;
@@ -197,8 +197,8 @@ static void guards_hold(void **state)
     }
 }
 
-/* Steps alike end where the first steps' density does, or at the last step. */
-static void steps_alike_are_counted(void **state)
+/* A run of the same steps ends where the first steps' density does, or at the last step. */
+static void same_steps_are_counted(void **state)
 {
     (void)state;
     sg_attention_shape shape = {
@@ -232,7 +232,8 @@ static void buckets_change_steps_by_ops(void **state)
                                       .passes = 1,
                                       .values = SG_I8,
                                       .timesteps = timesteps};
-    float from[BUCKETS] = {600, 200, 0}, amount[BUCKETS * LAYERS], theta[BUCKETS * LAYERS], lambda[BUCKETS * LAYERS];
+    float                    from[BUCKETS] = {600, 200, 0}, amount[BUCKETS * LAYERS], theta[BUCKETS * LAYERS],
+          pv_threshold[BUCKETS * LAYERS];
     const sg_thresholds tuned = {.buckets = BUCKETS,
                                  .layers = LAYERS,
                                  .heads = 1,
@@ -240,13 +241,13 @@ static void buckets_change_steps_by_ops(void **state)
                                  .from = from,
                                  .amount = amount,
                                  .theta = theta,
-                                 .lambda = lambda};
+                                 .pv_threshold = pv_threshold};
     sg_policy           p = topk_03;
     p.tuned = &tuned;
     p.dense_steps = 0;
-    for (int i = 0; i < BUCKETS * LAYERS; i++) amount[i] = 0.1F * (float)(i + 1), theta[i] = -1, lambda[i] = 0;
+    for (int i = 0; i < BUCKETS * LAYERS; i++) amount[i] = 0.1F * (float)(i + 1), theta[i] = -1, pv_threshold[i] = 0;
     for (int way = 0; way < 4; way++) {
-        float *const  changed = way == 1 ? theta : lambda;
+        float *const  changed = way == 1 ? theta : pv_threshold;
         sg_attention *a = NULL;
         if (way) changed[LAYERS] = 0.5F;    /* of the second bucket */
         if (way == 3) p.dense_layers = "0"; /* whose layer this is */
@@ -299,7 +300,7 @@ int main(void)
         cmocka_unit_test(lists_of_layers_are_read),
         cmocka_unit_test(malformed_lists_are_refused),
         cmocka_unit_test(guards_hold),
-        cmocka_unit_test(steps_alike_are_counted),
+        cmocka_unit_test(same_steps_are_counted),
         cmocka_unit_test(buckets_change_steps_by_ops),
         cmocka_unit_test(misfits_are_refused),
     };

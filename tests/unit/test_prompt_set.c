@@ -247,7 +247,7 @@ static void bounds_hold(void **state)
     (void)state;
     sg_prompt_set           s;
     sg_error                e = {0};
-    const sg_prompt_options small = {.what = "--prompts", .most_bytes = 1 << 20};
+    const sg_prompt_options small = {.what = "--prompts", .max_bytes = 1 << 20};
     char *const             text = malloc((1 << 20) + 1);
     assert_non_null(text);
     memset(text, 'x', (1 << 20) + 1);

@@ -183,7 +183,7 @@ static void ranks_take_gpus_in_turn(void **state)
 
 static sg_engine_options options(const char *device, const char *backend)
 {
-    sg_settings       s = sg_options_none(SG_COMMAND_RENDER);
+    sg_settings       s = sg_options_empty(SG_COMMAND_RENDER);
     sg_engine_options o = {0};
     sg_error          e = {0};
     if (device) assert_int_equal(sg_options_set(&s, "device", device, &e), SG_OK);
@@ -208,7 +208,7 @@ static void commands_ask_the_launcher(void **state)
         assert_int_equal(o.local_rank, want[i].local_rank);
         assert_string_equal(o.backend, want[i].name);
     }
-    sg_settings       s = sg_options_none(SG_COMMAND_RENDER);
+    sg_settings       s = sg_options_empty(SG_COMMAND_RENDER);
     sg_engine_options o;
     sg_error          e = {0};
     set_environment("OMPI_COMM_WORLD_RANK=5");

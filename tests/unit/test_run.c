@@ -37,7 +37,7 @@ static float gauss(uint64_t *seed)
     return sum * 1.7320508f;
 }
 
-/* Rows that drift: neighbours are alike, far ones are not, and all have something in common. */
+/* Rows that drift: neighbours are similar, far ones are not, and all have something in common. */
 static float *rows(int64_t n, int64_t h, int64_t d, float common, uint64_t seed)
 {
     float *const x = calloc((size_t)(n * h * d), sizeof *x);
@@ -100,21 +100,21 @@ static void bind(bench *b)
     sg_stream            plan = sg_plan_stream(&totals);
     const sg_attend_args args = arguments(b);
     if (sg_attention_open(&b->a, &b->policy, &b->shape, &e)) fail_msg("%s", e.text);
-    sg_attention_place(b->a, &plan);
+    sg_attention_upload(b->a, &plan);
     for (int step = 0; step < STEPS; step++)
         for (int layer = 0; layer < LAYERS; layer++) sg_attention_run(b->a, &plan, layer, step, 0, 500, &args);
     if (plan.status) fail_msg("%s", plan.why);
     assert_true(plan.scratch.used == 0);
     const size_t keep = (plan.keep.peak + SG_ALIGN) / SG_ALIGN * SG_ALIGN, scratch = plan.scratch.peak;
-    char *const  room = host_alloc(NULL, keep + scratch + SG_ALIGN);
-    assert_non_null(room);
+    char *const  buffer = host_alloc(NULL, keep + scratch + SG_ALIGN);
+    assert_non_null(buffer);
     b->s = (sg_stream){.ops = &sg_ref_ops,
                        .memory = &host_memory,
-                       .keep = {.base = (uintptr_t)room, .cap = keep},
-                       .scratch = {.base = (uintptr_t)room + keep, .cap = scratch},
+                       .keep = {.base = (uintptr_t)buffer, .cap = keep},
+                       .scratch = {.base = (uintptr_t)buffer + keep, .cap = scratch},
                        .tap = take_tap,
                        .tap_context = b};
-    sg_attention_place(b->a, &b->s);
+    sg_attention_upload(b->a, &b->s);
 }
 
 static void run_at(bench *b, int layer, int step, int pass, double timestep)
@@ -336,8 +336,8 @@ static void text_is_dense(void **state)
 {
     (void)state;
     bench b = make(1280, 2, 2, 16, plain);
-    b.shape.front = 70;
-    b.shape.back = 1;
+    b.shape.text_prefix = 70;
+    b.shape.text_suffix = 1;
     bind(&b);
     run_at(&b, 0, 0, 0, 0);
     for (int64_t i = 0; i < b.nq; i++)
@@ -357,7 +357,7 @@ static void masks_are_followed(void **state)
         for (int64_t i = 0; i < heads * b.nq * b.nk; i++) mask[i] = i % 5 == 1 || i % 7 == 3 ? 200 : 0;
         b.policy.rule = SG_SELECT_GIVEN;
         b.policy.mask = (sg_tensor){mask, SG_U8, 3, {heads, b.nq, b.nk}};
-        b.policy.lambda = 3;
+        b.policy.pv_threshold = 3;
         bind(&b);
         run_at(&b, 2, 4, 0, 0);
         int64_t groups = 0;
@@ -385,7 +385,7 @@ static void ends_are_ragged(void **state)
     for (int score = SG_SCORE_MEAN; score <= SG_SCORE_ERROR; score++) {
         bench b = make(1100, 2, 2, 16, plain);
         b.policy.score = (sg_score_kind)score;
-        b.policy.lambda = 30;
+        b.policy.pv_threshold = 30;
         bind(&b);
         run_at(&b, 0, 0, 0, 0);
         int64_t at_last = 0;
@@ -485,7 +485,7 @@ static sg_status note_select(sg_stream *s, const sg_select_args *a)
 
 static sg_status note_attend(sg_stream *s, const sg_attend_blocks_args *a)
 {
-    note(a->lambda.data);
+    note(a->pv_threshold.data);
     note(a->keep.data);
     return sg_ref_ops.attend_blocks(s, a);
 }
@@ -502,11 +502,11 @@ static void tuned_thresholds_are_taken(void **state)
 {
     (void)state;
     enum { BUCKETS = 2, HEADS = 2, SIZE = BUCKETS * LAYERS * HEADS };
-    float from[BUCKETS] = {600, 0}, amount[SIZE], theta[SIZE], lambda[SIZE];
+    float from[BUCKETS] = {600, 0}, amount[SIZE], theta[SIZE], pv_threshold[SIZE];
     for (int i = 0; i < SIZE; i++) {
         amount[i] = 0.0625f * (float)(i + 1);
         theta[i] = -1;
-        lambda[i] = i % (LAYERS * HEADS) == 3 ? 2 : 0;
+        pv_threshold[i] = i % (LAYERS * HEADS) == 3 ? 2 : 0;
     }
     const sg_thresholds tuned = {.buckets = BUCKETS,
                                  .layers = LAYERS,
@@ -515,7 +515,7 @@ static void tuned_thresholds_are_taken(void **state)
                                  .from = from,
                                  .amount = amount,
                                  .theta = theta,
-                                 .lambda = lambda};
+                                 .pv_threshold = pv_threshold};
     bench               b = make(1024, HEADS, HEADS, 16, plain);
     sg_ops              ops = sg_ref_ops;
     sg_memory           memory = host_memory;
@@ -530,7 +530,7 @@ static void tuned_thresholds_are_taken(void **state)
     b.s.memory = &memory;
     for (int step = 0; step < 4; step++) {
         const int bucket = step % 2, timestep = bucket ? 599 : 600;
-        if (step < 3) sg_attention_enter(b.a, &b.s, timestep); /* the last one finds them without */
+        if (step < 3) sg_attention_set_timestep(b.a, &b.s, timestep); /* the last one finds them without */
         asked = (struct asked){0};
         for (int layer = 0; layer < LAYERS; layer++) {
             run_at(&b, layer, step, 0, timestep);
@@ -561,7 +561,7 @@ static void look(void *context, sg_stream *s, const sg_attention_shape *shape, i
 static void callers_may_look(void **state)
 {
     (void)state;
-    bench b = make(200, 1, 1, 16, (sg_policy){.kind = SG_ATTENTION_DENSE, .see = look, .see_context = &seen});
+    bench b = make(200, 1, 1, 16, (sg_policy){.kind = SG_ATTENTION_DENSE, .on_begin = look, .on_begin_context = &seen});
     bind(&b);
     assert_int_equal(seen, 0); /* not on a plan */
     run_at(&b, 2, 3, 1, 7);
@@ -571,7 +571,7 @@ static void callers_may_look(void **state)
         const bool quantised = kind == SG_ATTENTION_SAGE;
         b = make(
             1024, 1, 1, 16,
-            (sg_policy){.kind = (sg_attention_kind)kind, .after = look, .after_context = &seen, .dense_layers = "1"});
+            (sg_policy){.kind = (sg_attention_kind)kind, .on_end = look, .on_end_context = &seen, .dense_layers = "1"});
         seen = 0;
         bind(&b);
         assert_int_equal(seen, quantised ? 2900 : 0); /* on a plan */

@@ -17,7 +17,7 @@
 
 enum { H = 2, D = 64, TOKENS = 512, STEP = 32, ROOM = 1 << 24, SETTING = 7, PUBLISHED = 8, Y_EVERY = 16 };
 
-static unsigned char room[ROOM] __attribute__((aligned(SG_ALIGN)));
+static unsigned char buffer[ROOM] __attribute__((aligned(SG_ALIGN)));
 static sg_source   *fixture;
 
 /* A setting and what our stages make of it. */
@@ -27,7 +27,7 @@ typedef struct stages {
     sg_select_rule rule;
     bool           causal, attends;
     int            sink;
-    sg_tensor      amount, theta, q, k, v, center, q_alike, k_alike, score, keep, mass;
+    sg_tensor      amount, theta, q, k, v, center, q_similarity, k_similarity, score, keep, mass;
 } stages;
 
 static sg_tensor stored(const char *name)
@@ -46,10 +46,10 @@ static sg_tensor stored_of(int64_t number, const char *name)
 
 static double at(sg_tensor t, int64_t i) { return (double)sg_load(&t, i); }
 
-static sg_tensor alike(stages *x, sg_tensor of, sg_tensor center, int block)
+static sg_tensor self_similarity(stages *x, sg_tensor of, sg_tensor center, int block)
 {
     const sg_tensor y = sg_new(&x->s, SG_F32, (x->n + block - 1) / block, x->h);
-    sg_alike(&x->s, .y = y, .x = of, .center = center, .block = block);
+    sg_self_similarity(&x->s, .y = y, .x = of, .center = center, .block = block);
     return y;
 }
 
@@ -75,23 +75,24 @@ static void predict_and_select(stages *x)
     x->center = sg_new(&x->s, SG_F32, h, d);
     sg_pool(&x->s, .mean = q_mean, .x = x->q, .block = SG_BLOCK_Q);
     sg_pool(&x->s, .mean = k_mean, .total = x->center, .x = x->k, .block = SG_BLOCK_K);
-    x->q_alike = alike(x, x->q, (sg_tensor){0}, SG_BLOCK_Q);
-    x->k_alike = alike(x, x->k, x->center, SG_BLOCK_K);
+    x->q_similarity = self_similarity(x, x->q, (sg_tensor){0}, SG_BLOCK_Q);
+    x->k_similarity = self_similarity(x, x->k, x->center, SG_BLOCK_K);
     x->score = sg_new(&x->s, SG_F32, h, x->nq, x->nk);
-    sg_score(&x->s, .y = x->score, .q = q_mean, .k = k_mean, .q_alike = x->q_alike, .k_alike = x->k_alike,
-             .theta = x->theta, .scale = (float)(1 / sqrt((double)d)), .causal = x->causal, .n = x->n, .m = x->n);
+    sg_score(&x->s, .y = x->score, .q = q_mean, .k = k_mean, .q_similarity = x->q_similarity,
+             .k_similarity = x->k_similarity, .theta = x->theta, .scale = (float)(1 / sqrt((double)d)),
+             .causal = x->causal, .n = x->n, .m = x->n);
     x->keep = sg_new(&x->s, SG_U8, h, x->nq, (x->nk + 63) / 64 * 8);
     x->mass = sg_new(&x->s, SG_F32, h);
     sg_select(&x->s, .keep = x->keep, .kept = kept, .mass = x->mass, .score = x->score, .amount = x->amount,
-              .q_alike = x->q_alike, .k_alike = x->k_alike, .theta = x->theta, .rule = x->rule, .causal = x->causal,
-              .sink = x->sink, .n = x->n, .m = x->n);
+              .q_similarity = x->q_similarity, .k_similarity = x->k_similarity, .theta = x->theta, .rule = x->rule,
+              .causal = x->causal, .sink = x->sink, .n = x->n, .m = x->n);
     assert_int_equal(x->s.status, SG_OK);
 }
 
 /* o: rule, amount, theta, sink, causal. */
 static stages stages_new(const sg_ops *ops, int64_t number, int64_t n, int64_t h, int64_t d, const float *o)
 {
-    stages x = {.s = {.ops = ops, .scratch = {.base = (uintptr_t)room, .cap = ROOM}}, .number = number};
+    stages x = {.s = {.ops = ops, .scratch = {.base = (uintptr_t)buffer, .cap = ROOM}}, .number = number};
     x.n = n;
     x.h = h;
     x.d = d;
@@ -127,21 +128,21 @@ static bool keeps(const stages *x, int64_t row, int64_t j)
 static bool row_fixed(const stages *x, int64_t row)
 {
     const int64_t g = row / x->nq, i = row % x->nq;
-    return (i + 1) * SG_BLOCK_Q > x->n || !(at(x->q_alike, i * x->h + g) > at(x->theta, g));
+    return (i + 1) * SG_BLOCK_Q > x->n || !(at(x->q_similarity, i * x->h + g) > at(x->theta, g));
 }
 
-static void blocks_are_as_alike(void **state)
+static void self_similarity_agrees(void **state)
 {
     (void)state;
     for (int64_t k = 0; k < settings(); k++) {
         const stages    x = stages_of(k);
         const sg_tensor q = stored_of(x.n, "q_similar"), keys = stored_of(x.n, "k_similar");
-        assert_int_equal(sg_count(q), sg_count(x.q_alike));
-        assert_int_equal(sg_count(keys), sg_count(x.k_alike));
+        assert_int_equal(sg_count(q), sg_count(x.q_similarity));
+        assert_int_equal(sg_count(keys), sg_count(x.k_similarity));
         for (int64_t i = 0; i < sg_count(q); i++) /* NaN: a block that is not full, which we know otherwise */
-            assert_true(isnan(at(q, i)) || fabs(at(q, i) - at(x.q_alike, i)) < 1e-5);
+            assert_true(isnan(at(q, i)) || fabs(at(q, i) - at(x.q_similarity, i)) < 1e-5);
         for (int64_t i = 0; i < sg_count(keys); i++)
-            assert_true(isnan(at(keys, i)) || fabs(at(keys, i) - at(x.k_alike, i)) < 1e-5);
+            assert_true(isnan(at(keys, i)) || fabs(at(keys, i) - at(x.k_similarity, i)) < 1e-5);
     }
 }
 
@@ -228,7 +229,7 @@ static void published_keeps_what_the_reference_keeps(void **state)
 }
 
 /* Within what sums of 16,384 numbers in F32 lose; NaN: a block that is not full. */
-static void published_is_as_alike(const stages *x, const char *name, sg_tensor ours)
+static void published_self_similarity_agrees(const stages *x, const char *name, sg_tensor ours)
 {
     const sg_tensor theirs = published_part(x, name);
     assert_int_equal(sg_count(theirs), sg_count(ours));
@@ -244,8 +245,8 @@ static void published_rounds_what_the_reference_rounds(void **state)
         const stages    x = published_of(&sg_ref_published_ops, k);
         const sg_tensor share = published_part(&x, "share");
         if (share.rank == 0) continue;
-        published_is_as_alike(&x, "q_similar", x.q_alike);
-        published_is_as_alike(&x, "k_similar", x.k_alike);
+        published_self_similarity_agrees(&x, "q_similar", x.q_similarity);
+        published_self_similarity_agrees(&x, "k_similar", x.k_similarity);
         for (int64_t i = 0; i < sg_count(share); i++)
             assert_true(row_fixed(&x, i / x.nk) || at(share, i) == at(x.score, i));
         whole++;
@@ -299,7 +300,7 @@ static void scales_are_the_same_but_for_epsilon(const stages *x, const packed *p
         assert_true(fabs(at(scale, i) - 1e-7 - at(p->scale, i)) <= 2e-7 * at(scale, i));
 }
 
-static void numbers_are_quantised_alike(void **state)
+static void quantised_numbers_agree(void **state)
 {
     (void)state;
     for (int64_t k = 0; k < settings(); k++) {
@@ -356,13 +357,13 @@ static int close_fixture(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(blocks_are_as_alike),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(self_similarity_agrees),
                                        cmocka_unit_test(shares_are_the_same),
                                        cmocka_unit_test(masks_are_the_same),
                                        cmocka_unit_test(published_keeps_what_the_reference_keeps),
                                        cmocka_unit_test(published_rounds_what_the_reference_rounds),
                                        cmocka_unit_test(f32_keeps_nearly_what_the_reference_keeps),
-                                       cmocka_unit_test(numbers_are_quantised_alike),
+                                       cmocka_unit_test(quantised_numbers_agree),
                                        cmocka_unit_test(outputs_are_close)};
     return cmocka_run_group_tests(tests, open_fixture, close_fixture);
 }

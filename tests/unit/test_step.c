@@ -17,9 +17,9 @@ enum { N = 24, C = 64, WIDE = 40 * N, ROOM = 1 << 20, ROUNDS = 16, LIKE = 100 };
 
 static int begun, ended;
 
-static sg_status count_begin(sg_stream *s, int like)
+static sg_status count_begin(sg_stream *s, int repeats)
 {
-    begun += like;
+    begun += repeats;
     return s->impl ? SG_E_DEVICE : SG_OK;
 }
 
@@ -112,9 +112,9 @@ static sg_status run_waiting(sg_stream *s)
 SG_OPS(X)
 #undef X
 
-static sg_status put_off_begin(sg_stream *s, int like)
+static sg_status put_off_begin(sg_stream *s, int repeats)
 {
-    (void)s, (void)like;
+    (void)s, (void)repeats;
     in_step = true;
     return SG_OK;
 }
@@ -160,7 +160,7 @@ typedef struct bench {
     sg_backend *backend;
     sg_stream   s;
     sg_tensor   x, w, b, y, z;
-    void       *room[2];
+    void       *buffer[2];
 } bench;
 
 static void upload_numbers(sg_stream *s, sg_tensor t, uint32_t seed)
@@ -176,10 +176,10 @@ static void upload_numbers(sg_stream *s, sg_tensor t, uint32_t seed)
 static bench make_on(sg_backend *backend)
 {
     bench b = {.backend = backend};
-    b.s = sg_stream_on(b.backend);
-    for (int i = 0; i < 2; i++) assert_non_null(b.room[i] = b.s.memory->alloc(b.backend, ROOM));
-    b.s.keep = (sg_arena){.base = (uintptr_t)b.room[0], .cap = ROOM};
-    b.s.scratch = (sg_arena){.base = (uintptr_t)b.room[1], .cap = ROOM};
+    b.s = sg_stream_of(b.backend);
+    for (int i = 0; i < 2; i++) assert_non_null(b.buffer[i] = b.s.memory->alloc(b.backend, ROOM));
+    b.s.keep = (sg_arena){.base = (uintptr_t)b.buffer[0], .cap = ROOM};
+    b.s.scratch = (sg_arena){.base = (uintptr_t)b.buffer[1], .cap = ROOM};
     b.x = sg_new_keep(&b.s, SG_F32, N, C);
     b.w = sg_new_keep(&b.s, SG_F32, C, C);
     b.b = sg_new_keep(&b.s, SG_F32, C);
@@ -200,7 +200,7 @@ static bench make(void)
 
 static void finish(bench *b)
 {
-    for (int i = 0; i < 2; i++) b->s.memory->release(b->backend, b->room[i]);
+    for (int i = 0; i < 2; i++) b->s.memory->release(b->backend, b->buffer[i]);
     sg_backend_close(&b->backend);
 }
 
@@ -268,7 +268,7 @@ static void *visit_backend(void *context)
     visit *const v = context;
     bench        b = make_on(v->backend);
     round_of(&b, 0, true, v->got);
-    for (int i = 0; i < 2; i++) b.s.memory->release(b.backend, b.room[i]);
+    for (int i = 0; i < 2; i++) b.s.memory->release(b.backend, b.buffer[i]);
     return NULL;
 }
 

@@ -115,22 +115,22 @@ static void put_block(file *f, const made *m, int i)
     static const struct {
         const char *name;
         int         rows, columns, kind; /* kind: 0 always, 1 gated, 2 not gated, 3 position bias */
-    } parts[] = {{"0.SelfAttention.q.weight", INNER, WIDTH, 0},
-                 {"0.SelfAttention.k.weight", INNER, WIDTH, 0},
-                 {"0.SelfAttention.v.weight", INNER, WIDTH, 0},
-                 {"0.SelfAttention.o.weight", WIDTH, INNER, 0},
-                 {"0.SelfAttention.relative_attention_bias.weight", BUCKETS, HEADS, 3},
-                 {"0.layer_norm.weight", WIDTH, 0, 0},
-                 {"1.DenseReluDense.wi_0.weight", FFN, WIDTH, 1},
-                 {"1.DenseReluDense.wi_1.weight", FFN, WIDTH, 1},
-                 {"1.DenseReluDense.wi.weight", FFN, WIDTH, 2},
-                 {"1.DenseReluDense.wo.weight", WIDTH, FFN, 0},
-                 {"1.layer_norm.weight", WIDTH, 0, 0}};
+    } components[] = {{"0.SelfAttention.q.weight", INNER, WIDTH, 0},
+                      {"0.SelfAttention.k.weight", INNER, WIDTH, 0},
+                      {"0.SelfAttention.v.weight", INNER, WIDTH, 0},
+                      {"0.SelfAttention.o.weight", WIDTH, INNER, 0},
+                      {"0.SelfAttention.relative_attention_bias.weight", BUCKETS, HEADS, 3},
+                      {"0.layer_norm.weight", WIDTH, 0, 0},
+                      {"1.DenseReluDense.wi_0.weight", FFN, WIDTH, 1},
+                      {"1.DenseReluDense.wi_1.weight", FFN, WIDTH, 1},
+                      {"1.DenseReluDense.wi.weight", FFN, WIDTH, 2},
+                      {"1.DenseReluDense.wo.weight", WIDTH, FFN, 0},
+                      {"1.layer_norm.weight", WIDTH, 0, 0}};
     const bool wanted[] = {true, m->gated, !m->gated, m->umt5 || i == 0};
     char       name[96];
-    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
-        snprintf(name, sizeof name, "encoder.block.%d.layer.%s", i, parts[k].name);
-        if (wanted[parts[k].kind]) put(f, m, name, parts[k].rows, parts[k].columns);
+    for (size_t k = 0; k < sizeof components / sizeof *components; k++) {
+        snprintf(name, sizeof name, "encoder.block.%d.layer.%s", i, components[k].name);
+        if (wanted[components[k].kind]) put(f, m, name, components[k].rows, components[k].columns);
     }
 }
 
@@ -193,12 +193,12 @@ static void some_ids(int32_t *ids)
 /* Loads t and encodes n ids into y, which has room for TABLE_TOKENS rows. */
 static sg_stream encode(sg_t5 *t, const int32_t *ids, int n, float *y)
 {
-    static _Alignas(SG_ALIGN) unsigned char room[SCRATCH];
+    static _Alignas(SG_ALIGN) unsigned char buffer[SCRATCH];
     sg_error                                e = {0};
-    sg_bind *const                          bind = sg_t5_part(t)->bind;
+    sg_bind *const                          bind = sg_t5_component(t)->bind;
     if (sg_bind_load(bind, backend, NULL, NULL, &e) != SG_OK) fail_msg("%s", e.text);
-    sg_stream s = sg_stream_on(backend);
-    s.scratch = (sg_arena){.base = (uintptr_t)room, .cap = SCRATCH};
+    sg_stream s = sg_stream_of(backend);
+    s.scratch = (sg_arena){.base = (uintptr_t)buffer, .cap = SCRATCH};
     sg_t5_encode(t, &s, (sg_tensor){.data = y, .rank = 2, .dim = {n, WIDTH}}, ids, n);
     return s;
 }

@@ -80,12 +80,12 @@ static void sound_file_is_read(void **state)
     const sg_thresholds *const t = &f.values;
     assert_true(t->buckets == 2 && t->layers == 1 && t->heads == 3 && t->rule == SG_SELECT_TOPK);
     assert_true(t->from[0] == 500 && t->from[1] == 0);
-    assert_true(t->amount[1] == 0.25F && t->amount[3] == 0.75F && t->theta[2] == 0.5F && t->lambda[5] == 1000);
+    assert_true(t->amount[1] == 0.25F && t->amount[3] == 0.75F && t->theta[2] == 0.5F && t->pv_threshold[5] == 1000);
     assert_string_equal(f.model, "0123456789abcdef");
     assert_true(f.bound[0] == 0.05 && f.bound[1] == 0.06 && isnan(f.reached[0]) && f.sparsity == 0.625);
     assert_int_equal(f.prompts, 2);
     assert_string_equal(f.prompt[1], "\xc3\xa9");
-    assert_false(f.told);
+    assert_false(f.has_policy);
     sg_thresholds_free(&f);
 }
 
@@ -110,12 +110,12 @@ static void what_is_written_is_read_back(void **state)
     for (int i = 0; i < 24; i++) {
         f.values.amount[i] = (float)i / 25;
         f.values.theta[i] = (float)i / 12 - 1;
-        f.values.lambda[i] = (float)i / 4;
+        f.values.pv_threshold[i] = (float)i / 4;
     }
     strcpy(f.model, "fedcba9876543210");
     f.reached[1] = 0.0625;
-    f.told = true;
-    f.policy = sg_policy_usual();
+    f.has_policy = true;
+    f.policy = sg_policy_default();
     assert_int_equal(sg_thresholds_add_prompt(&f, "\"quoted\"\n\xe7\x8c\xab", &e), SG_OK);
     assert_int_equal(sg_thresholds_text(&text, &f, &e), SG_OK);
     g = f;
@@ -124,13 +124,13 @@ static void what_is_written_is_read_back(void **state)
     for (int i = 0; i < 24; i++) {
         assert_true(fabsf(f.values.amount[i] - g.values.amount[i]) < 1e-6F);
         assert_true(fabsf(f.values.theta[i] - g.values.theta[i]) < 1e-6F);
-        assert_true(f.values.lambda[i] == g.values.lambda[i]);
+        assert_true(f.values.pv_threshold[i] == g.values.pv_threshold[i]);
     }
     assert_true(f.values.from[0] == 612.5F && f.values.from[1] == 0 && f.values.rule == SG_SELECT_MASS);
     assert_string_equal(f.model, g.model);
     assert_string_equal(f.prompt[0], g.prompt[0]);
     assert_true(f.reached[1] == 0.0625 && isnan(f.reached[0]) && isnan(f.bound[0]));
-    assert_true(f.told && f.policy.score == g.policy.score && f.policy.tail == g.policy.tail &&
+    assert_true(f.has_policy && f.policy.score == g.policy.score && f.policy.tail == g.policy.tail &&
                 f.policy.tail_bias == g.policy.tail_bias && f.policy.order == g.policy.order);
     sg_thresholds_free(&g);
     sg_thresholds_free(&f);
@@ -227,10 +227,10 @@ static void values_of_spargeattn_are_read(void **state)
         "transformer_blocks.", "0", "[true,false]", "[0.98,1]", "[-0.9375,1.0]", "[5.9,20]") "}");
     const sg_thresholds *const t = &f.values;
     assert_true(t->buckets == 1 && t->layers == 2 && t->heads == 2 && t->rule == SG_SELECT_MASS && t->from[0] == 0);
-    assert_true(t->amount[0] == 0.98F && t->theta[0] == -0.9375F && t->lambda[0] == 5.9F);
-    assert_true(t->amount[1] == 1 && t->theta[1] == -1 && t->lambda[1] == 0);
-    assert_true(t->amount[2] == 0.96F && t->theta[2] == 0.0625F && t->lambda[2] == 49.97F);
-    assert_true(t->amount[3] == 1 && t->theta[3] == -1 && t->lambda[3] == 0);
+    assert_true(t->amount[0] == 0.98F && t->theta[0] == -0.9375F && t->pv_threshold[0] == 5.9F);
+    assert_true(t->amount[1] == 1 && t->theta[1] == -1 && t->pv_threshold[1] == 0);
+    assert_true(t->amount[2] == 0.96F && t->theta[2] == 0.0625F && t->pv_threshold[2] == 49.97F);
+    assert_true(t->amount[3] == 1 && t->theta[3] == -1 && t->pv_threshold[3] == 0);
     sg_thresholds_free(&f);
     expect_read("{" LAYER("blocks.", "0", "[true]", "[1]", "[0]", "[0]") ",\"other\":{}}");
     sg_thresholds_free(&f);

@@ -34,8 +34,8 @@ static void rows_by_op_and_shape(void **state)
     sg_linear(&s, .y = y, .x = x, .w = w, .add = true);
     sg_copy(&s, .y = z, .x = y);
     int32_t         found = 0;
-    const sg_tensor bad = {.data = &found, .dtype = SG_I32, .rank = 1, .dim = {1}};
-    sg_norm(&s, .y = z, .bad = bad, .x = y, .kind = SG_NORM_LAYER, .eps = 1e-6f);
+    const sg_tensor non_finite = {.data = &found, .dtype = SG_I32, .rank = 1, .dim = {1}};
+    sg_norm(&s, .y = z, .non_finite = non_finite, .x = y, .kind = SG_NORM_LAYER, .eps = 1e-6f);
     assert_int_equal(s.status, SG_OK);
     assert_int_equal(t.rows, 4);
 

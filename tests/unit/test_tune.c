@@ -71,12 +71,12 @@ static void to_bytes(int8_t *y, const float *from, int64_t count)
 }
 
 /* x.y by the oracle, with the blocks that come first in rank. */
-static void attend(const int32_t *rank, int count, bool tail, float lambda, float skips[2], float scale)
+static void attend(const int32_t *rank, int count, bool tail, float pv_threshold, float skips[2], float scale)
 {
     static int8_t q[ROWS * D], k[N_MAX * D], means[NK_MAX * D];
     float         ones[NK_MAX];
     uint8_t       keep[8] = {0};
-    sg_stream     s = sg_stream_on(oracle);
+    sg_stream     s = sg_stream_of(oracle);
     to_bytes(q, x.q, ROWS * D);
     to_bytes(k, x.k, x.n * D);
     to_bytes(means, x.mean_k, x.nk * D);
@@ -84,13 +84,15 @@ static void attend(const int32_t *rank, int count, bool tail, float lambda, floa
     for (int j = 0; j < count; j++) keep[rank[j] / 8] |= (uint8_t)(1 << rank[j] % 8);
     const sg_tensor none = {0}, one = {.data = ones, .dtype = SG_F32, .rank = 2, .dim = {1, 1}};
     const sg_tensor k_scale = {.data = ones, .dtype = SG_F32, .rank = 2, .dim = {x.nk, 1}};
-    sg_attend_blocks(&s, .y = tensor(x.y, SG_F32, ROWS, 1, D), .q = tensor(q, SG_I8, 1, ROWS, D), .q_scale = one,
-                     .k = tensor(k, SG_I8, 1, x.n, D), .k_scale = k_scale, .v = tensor(x.v, SG_F32, x.n, 1, D),
-                     .keep = tensor(keep, SG_U8, 1, 1, 8), .tail_k = tail ? tensor(means, SG_I8, 1, x.nk, D) : none,
-                     .tail_k_scale = tail ? one : none, .tail_v = tail ? tensor(x.mean_v, SG_F32, x.nk, 1, D) : none,
-                     .lambda = lambda > 0 ? (sg_tensor){.data = &lambda, .dtype = SG_F32, .rank = 1, .dim = {1}} : none,
-                     .skips = lambda > 0 ? (sg_tensor){.data = skips, .dtype = SG_F32, .rank = 2, .dim = {1, 2}} : none,
-                     .q_group = 128, .k_group = 64, .scale = scale);
+    sg_attend_blocks(
+        &s, .y = tensor(x.y, SG_F32, ROWS, 1, D), .q = tensor(q, SG_I8, 1, ROWS, D), .q_scale = one,
+        .k = tensor(k, SG_I8, 1, x.n, D), .k_scale = k_scale, .v = tensor(x.v, SG_F32, x.n, 1, D),
+        .keep = tensor(keep, SG_U8, 1, 1, 8), .tail_k = tail ? tensor(means, SG_I8, 1, x.nk, D) : none,
+        .tail_k_scale = tail ? one : none, .tail_v = tail ? tensor(x.mean_v, SG_F32, x.nk, 1, D) : none,
+        .pv_threshold =
+            pv_threshold > 0 ? (sg_tensor){.data = &pv_threshold, .dtype = SG_F32, .rank = 1, .dim = {1}} : none,
+        .skips = pv_threshold > 0 ? (sg_tensor){.data = skips, .dtype = SG_F32, .rank = 2, .dim = {1, 2}} : none,
+        .q_group = 128, .k_group = 64, .scale = scale);
     assert_string_equal(s.why, "");
 }
 
@@ -105,8 +107,9 @@ static double distance(const float *exact)
 /* Losses of 32 rows: all choices, then the filter on one of them. */
 static void compare(sg_tune_kernel *kernel, int64_t n, bool tail)
 {
-    static float       exact[ROWS * D], q[SG_TUNE_ROWS * D], bias[NK_MAX];
-    const float        scale = 1.0f / 1000, lambda[SG_TUNE_LAMBDAS] = {12, 8, 6, 5, 4, 3.5f, 3, 2.5f, 2, 1.5f, 1, .5f};
+    static float exact[ROWS * D], q[SG_TUNE_ROWS * D], bias[NK_MAX];
+    const float  scale = 1.0f / 1000,
+                pv_threshold[SG_TUNE_PV_THRESHOLDS] = {12, 8, 6, 5, 4, 3.5f, 3, 2.5f, 2, 1.5f, 1, .5f};
     const sg_tune_keys keys = {
         .m = n, .d = D, .k = x.blocks, .v = x.padded_v, .mean_k = x.mean_blocks, .mean_v = x.mean_v};
     int32_t rank[NK_MAX], count[SG_TUNE_AMOUNTS];
@@ -118,7 +121,7 @@ static void compare(sg_tune_kernel *kernel, int64_t n, bool tail)
     for (int j = 0; j < NK_MAX; j++) bias[j] = logf(SG_BLOCK_K);
     sg_tune_loss       loss = {0};
     const sg_tune_rows r = {
-        .q = q, .rank = rank, .count = count, .bias = tail ? bias : NULL, .lambda = lambda, .filter = 20};
+        .q = q, .rank = rank, .count = count, .bias = tail ? bias : NULL, .pv_threshold = pv_threshold, .filter = 20};
     float *const work = malloc(sg_tune_work_count(&keys) * sizeof *work);
     kernel(&loss, &keys, &r, work);
     free(work);
@@ -131,9 +134,9 @@ static void compare(sg_tune_kernel *kernel, int64_t n, bool tail)
         assert_float_equal(loss.error[a], distance(exact), (float)(1e-5 * loss.size));
     }
     double before = 0;
-    for (int l = 0; l < SG_TUNE_LAMBDAS; l++) {
+    for (int l = 0; l < SG_TUNE_PV_THRESHOLDS; l++) {
         float skips[2];
-        attend(rank, count[20], tail, lambda[l], skips, scale);
+        attend(rank, count[20], tail, pv_threshold[l], skips, scale);
         assert_float_equal(loss.filtered[l], distance(exact), (float)(1e-5 * loss.size));
         assert_true(loss.skipped[l] >= before && loss.skipped[l] == (double)skips[0]);
         before = loss.skipped[l];
@@ -176,7 +179,7 @@ static const sg_thresholds *tune(sg_tune **t, const sg_policy *p, const sg_tune_
         .n = N_MAX, .h = HEADS, .hk = HEADS, .d = D, .layers = 2, .steps = 4, .passes = 1};
     const sg_thresholds *found = NULL;
     sg_error             e = {0};
-    sg_stream            s = sg_stream_on(oracle);
+    sg_stream            s = sg_stream_of(oracle);
     sg_attend_args       a = {.scale = 1};
     sg_tensor *const     to[3] = {&a.q, &a.k, &a.v};
     for (int i = 0; i < 3; i++) {
@@ -186,7 +189,7 @@ static const sg_thresholds *tune(sg_tune **t, const sg_policy *p, const sg_tune_
     const sg_tune_options o = {.policy = *p, .l1 = 0.05, .l2 = 0.06, .least = floor_asked, .buckets = 2, .host = host};
     assert_int_equal(sg_tune_open(t, &o, &e), SG_OK);
     for (int step = 0; step < 4; step++)
-        for (int layer = 0; layer < 2; layer++) sg_tune_see(*t, &s, &shape, layer, step, 0, 900 - 200 * step, &a);
+        for (int layer = 0; layer < 2; layer++) sg_tune_hook(*t, &s, &shape, layer, step, 0, 900 - 200 * step, &a);
     assert_string_equal(s.why, "");
     assert_int_equal(sg_tune_choose(*t, &found, figures, &e), SG_OK);
     assert_true(found->from[0] == 600 && found->from[1] == 0);

@@ -109,13 +109,13 @@ static void without_a_vocabulary_every_word_is_fine(void **state)
 /* So many different words. */
 static int open_words(int count)
 {
-    const size_t room = 20 * (size_t)count + 64;
-    char *const  text = malloc(room);
+    const size_t buffer = 20 * (size_t)count + 64;
+    char *const  text = malloc(buffer);
     size_t       n = 0;
     if (!text) return -1;
     n += (size_t)sprintf(text, "{\"vocabulary\": [\"a\"");
-    for (int i = 1; i < count; i++) n += (size_t)snprintf(text + n, room - n, ", \"w%d\"", i);
-    snprintf(text + n, room - n, "]}");
+    for (int i = 1; i < count; i++) n += (size_t)snprintf(text + n, buffer - n, ", \"w%d\"", i);
+    snprintf(text + n, buffer - n, "]}");
     const int status = open_text(text);
     free(text);
     return status;

@@ -35,7 +35,7 @@ static sg_wan_vae *open_vae(const char *dir, bool load)
     sg_wan_vae *v = NULL;
     e = (sg_error){0};
     if (open_at(&v, dir)) fail_msg("%s", e.text);
-    if (load && (sg_bind_load(sg_wan_vae_part(v)->bind, backend, NULL, NULL, &e) ||
+    if (load && (sg_bind_load(sg_wan_vae_component(v)->bind, backend, NULL, NULL, &e) ||
                  sg_bind_load(sg_wan_vae_encoder_bind(v), backend, NULL, NULL, &e)))
         fail_msg("%s", e.text);
     return v;
@@ -98,7 +98,7 @@ static sg_stream planned(sg_wan_vae *v, bool encodes, int chunks, size_t *number
 /* A clip whose memory is NaN to begin with. */
 static clip clip_begin(sg_wan_vae *v, bool encodes, int seed, sg_stream plan)
 {
-    clip            c = {.v = v, .encodes = encodes, .seed = seed, .s = sg_stream_on(backend)};
+    clip            c = {.v = v, .encodes = encodes, .seed = seed, .s = sg_stream_of(backend)};
     sg_arena *const arena[2] = {&c.s.keep, &c.s.scratch};
     const size_t    need[2] = {plan.keep.peak, plan.scratch.peak};
     for (int i = 0; i < 2; i++) {

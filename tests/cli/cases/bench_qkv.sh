@@ -17,7 +17,7 @@ write() {
 }
 bench() { sparge-gen bench attention --repeat 1 --threads 1 "$@"; }
 
-write video '"grid":"8,12,11","front":"3","back":"41","order":"row"' 1100
+write video '"grid":"8,12,11","text_prefix":"3","text_suffix":"41","order":"row"' 1100
 bench --qkv video.safetensors --heads 3 --topk 0.5 --order hilbert-frame
 bench --qkv video.safetensors --tau 0.9 --attention sparge --json report.json >/dev/null
 grep -q '"kernel": "sparge tau 0.9"' report.json || fail "no tau in report.json"
@@ -25,8 +25,8 @@ grep -q '"kv_heads": 2' report.json || fail "other heads of keys in report.json"
 
 write cells '"grid":"8,12,12"' 1100
 write words '"grid":"8,12,eleven"' 1100
-write text '"front":"-3"' 1100
-write all_text '"front":"600","back":"500"' 1100
+write text '"text_prefix":"-3"' 1100
+write all_text '"text_prefix":"600","text_suffix":"500"' 1100
 write order '"order":"hilbret"' 1100
 head -c 4000 video.safetensors >short.safetensors
 sed 's/"k"/"x"/' video.safetensors >names.safetensors

@@ -1,11 +1,11 @@
-/* attend_wide.cu - attention of heads too wide for a kernel's registers, as two products of the library and a softmax
- * between them.
+/* attend_large_head.cu - attention of heads too wide for a kernel's registers, as two products of the library and a
+ * softmax between them.
  *
  *     w = softmax(scale q k^T), y = w v, per head
  *
  * Scores are F32, weights of the operands' dtype, divided by their sum before they are rounded. Queries come in pieces
  * whose scores and weights have room in the scratch. Rows of weights are padded with zeros to whole packs, and v is
- * turned, [d, m] padded alike, since the library's products take rows.
+ * transposed, [d, m] with the same padding, since the library's products take rows.
  *
  * Roofline: the products; scores pass through memory once and twice more through the caches. 6240 places of one head of
  * 384 (a VAE at 832x480): 60 GFLOP, 0.08 ms, and 0.5 GB of scores and weights, 0.12 ms; the kernel of attend.cu took
@@ -17,7 +17,7 @@
 /* ---- kernels ---- */
 
 /* to[e, key] = v[key, head, e], zeros from key m on. */
-struct turn_values {
+struct transpose_values {
     sg_view         to, v;
     int64_t         first, step, m, pitch; /* v's element of head and key 0; from key to key */
     __device__ void operator()(int64_t at) const
@@ -29,30 +29,30 @@ struct turn_values {
 };
 
 /* The largest, or the sum, of a block's threads, the same in each. */
-template <typename F> static __device__ float across(float x, float *room, F f)
+template <typename F> static __device__ float block_reduce(float x, float *smem, F f)
 {
     for (int i = SG_WARP / 2; i > 0; i /= 2) x = f(x, __shfl_xor_sync(~0u, x, i));
     __syncthreads();
-    if (threadIdx.x % SG_WARP == 0) room[threadIdx.x / SG_WARP] = x;
+    if (threadIdx.x % SG_WARP == 0) smem[threadIdx.x / SG_WARP] = x;
     __syncthreads();
-    x = room[0];
-    for (int i = 1; i < SG_THREADS / SG_WARP; i++) x = f(x, room[i]);
+    x = smem[0];
+    for (int i = 1; i < SG_THREADS / SG_WARP; i++) x = f(x, smem[i]);
     return x;
 }
 
 /* A block a row: weights of scores s, rows pitch apart. A row without any weight stays zeros; NaN goes through the sum. */
 static __global__ void __launch_bounds__(SG_THREADS)
-    soften_rows(sg_view w, const float *s, int64_t m, int64_t pitch, float scale)
+    softmax_rows(sg_view w, const float *s, int64_t m, int64_t pitch, float scale)
 {
-    __shared__ float   room[SG_THREADS / SG_WARP];
+    __shared__ float   smem[SG_THREADS / SG_WARP];
     const int64_t      at = blockIdx.x * pitch;
     const float *const row = s + at;
-    float              top = -INFINITY, sum = 0;
-    for (int64_t k = threadIdx.x; k < m; k += SG_THREADS) top = fmaxf(top, row[k] * scale);
-    top = across(top, room, [](float a, float b) { return fmaxf(a, b); });
-    const float base = top == -INFINITY ? 0.0f : top;
+    float              row_max = -INFINITY, sum = 0;
+    for (int64_t k = threadIdx.x; k < m; k += SG_THREADS) row_max = fmaxf(row_max, row[k] * scale);
+    row_max = block_reduce(row_max, smem, [](float a, float b) { return fmaxf(a, b); });
+    const float base = row_max == -INFINITY ? 0.0f : row_max;
     for (int64_t k = threadIdx.x; k < m; k += SG_THREADS) sum += exp2f(row[k] * scale - base);
-    sum = across(sum, room, [](float a, float b) { return a + b; });
+    sum = block_reduce(sum, smem, [](float a, float b) { return a + b; });
     const float by = sum == 0.0f ? 0.0f : 1.0f / sum;
     for (int64_t k = threadIdx.x; k < pitch; k += SG_THREADS)
         sg_put(w, at + k, k < m ? exp2f(row[k] * scale - base) * by : 0.0f);
@@ -62,7 +62,7 @@ static __global__ void __launch_bounds__(SG_THREADS)
 
 /* Rows [first, first + rows) of head g. */
 static sg_status piece(sg_stream *s, const sg_attend_args *a, int64_t g, int64_t first, int64_t rows, int64_t pitch,
-                       float *scores, void *weights, const void *turned)
+                       float *scores, void *weights, const void *transposed)
 {
     const int64_t  h = a->q.dim[1], d = a->q.dim[2], m = a->k.dim[0];
     const sg_dtype type = a->q.dtype;
@@ -79,12 +79,12 @@ static sg_status piece(sg_stream *s, const sg_attend_args *a, int64_t g, int64_t
     q_k.type = type;
     q_k.y_type = SG_F32;
     SG_TRY(sg_cuda_gemm(s, "attend", &q_k));
-    soften_rows<<<(unsigned)rows, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(sg_view_at(weights, type), scores, m, pitch,
-                                                                         a->scale * SG_LOG2_E);
+    softmax_rows<<<(unsigned)rows, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(sg_view_at(weights, type), scores, m, pitch,
+                                                                          a->scale * SG_LOG2_E);
     SG_TRY(sg_cuda_launched(s, "attend"));
     w_v.y = (char *)a->y.data + at;
     w_v.x = weights;
-    w_v.w = turned;
+    w_v.w = transposed;
     w_v.n = rows;
     w_v.i = pitch;
     w_v.o = d;
@@ -93,7 +93,7 @@ static sg_status piece(sg_stream *s, const sg_attend_args *a, int64_t g, int64_t
     return sg_cuda_gemm(s, "attend", &w_v);
 }
 
-bool sg_cuda_attend_wide(sg_stream *s, const sg_attend_args *a, sg_status *status)
+bool sg_cuda_attend_large_head(sg_stream *s, const sg_attend_args *a, sg_status *status)
 {
     const int64_t n = a->q.dim[0], h = a->q.dim[1], d = a->q.dim[2], m = a->k.dim[0];
     const int64_t pitch = sg_div_up(m, SG_PACK) * SG_PACK;
@@ -102,15 +102,16 @@ bool sg_cuda_attend_wide(sg_stream *s, const sg_attend_args *a, sg_status *statu
         return false;
     const int64_t most = sg_min64(SG_CUDA_SUM_BYTES / 4, SG_CUDA_X_BYTES / (int64_t)size) / pitch;
     const int64_t rows = sg_div_up(n, sg_div_up(n, sg_max64(1, most)));
-    void *const   turned = sg_cuda_scratch(s, "attend", SG_CUDA_W, (size_t)(d * pitch) * size);
+    void *const   transposed = sg_cuda_scratch(s, "attend", SG_CUDA_W, (size_t)(d * pitch) * size);
     float *const  scores = (float *)sg_cuda_scratch(s, "attend", SG_CUDA_SUM, (size_t)(rows * pitch) * sizeof(float));
     void *const   weights = sg_cuda_scratch(s, "attend", SG_CUDA_X, (size_t)(rows * pitch) * size);
     *status = s->status;
     for (int64_t g = 0; g < h && !*status; g++) {
-        const turn_values turn = {sg_view_at(turned, a->q.dtype), sg_view_of(a->v), g * d, h * d, m, pitch};
-        *status = sg_cuda_each(s, "attend", d * pitch, turn);
+        const transpose_values transpose = {
+            sg_view_at(transposed, a->q.dtype), sg_view_of(a->v), g * d, h * d, m, pitch};
+        *status = sg_cuda_each(s, "attend", d * pitch, transpose);
         for (int64_t i = 0; i < n && !*status; i += rows)
-            *status = piece(s, a, g, i, sg_min64(rows, n - i), pitch, scores, weights, turned);
+            *status = piece(s, a, g, i, sg_min64(rows, n - i), pitch, scores, weights, transposed);
     }
     return true;
 }

@@ -1,4 +1,4 @@
-/* vec_product.c - linear and conv without a library: one blocked product of rows and packed weights.
+/* vec_matmul.c - linear and conv without a library: one blocked product of rows and packed weights.
  *
  * A row is a token, or the patch of x that one output place of a conv sees, tap by tap. F32 rows are multiplied where
  * they lie, a patch as one segment a tap, with a row of zeros for taps outside the frame; BF16 rows, and rows whose
@@ -11,7 +11,7 @@
 
 enum { SG_BM = 8 * SG_MR, SG_BN = 8 * SG_NR, SG_LDC = SG_BN + 16, SG_THIN = 4, SG_SEGMENTS = 32, SG_PAGE = 4096 };
 
-typedef struct product {
+typedef struct matmul {
     const sg_tensor    *x, *y, *w, *b, *gate; /* gate NULL: none */
     const sg_conv_args *conv;                 /* NULL: linear */
     sg_act              act;
@@ -19,7 +19,7 @@ typedef struct product {
     int64_t             rows, depth, cols, channels; /* depth = taps channels */
     const float        *panel;                       /* [cols / SG_NR][depth][SG_NR] */
     bool                in_place;
-} product;
+} matmul;
 
 /* A place in x: frame, row, column. */
 typedef struct place {
@@ -28,16 +28,16 @@ typedef struct place {
 
 /* A thread's scratch: copied rows, sums, where each row's window begins, and the addresses of a block's rows, which
  * stand as tiles of [segments][SG_MR]. */
-typedef struct product_room {
+typedef struct matmul_workspace {
     float        a[SG_BM * SG_LDA], c[SG_BM * SG_LDC];
     place        window[SG_BM];
     const float *row[SG_SEGMENTS * SG_BM];
-} product_room;
+} matmul_workspace;
 
 static const float nothing[SG_KC]; /* what a patch reads outside the frame */
 
 /* The first tap of output place `row`; linear's row is a place in a frame of one column. */
-static place window_of(const product *p, int64_t row)
+static place window_of(const matmul *p, int64_t row)
 {
     if (!p->conv) return (place){0, row, 0};
     const int64_t *const yd = p->y->dim;
@@ -46,7 +46,7 @@ static place window_of(const product *p, int64_t row)
                    row % yd[2] * stride[2] - pad[2]};
 }
 
-static place tap_of(const product *p, int64_t tap)
+static place tap_of(const matmul *p, int64_t tap)
 {
     if (!p->conv) return (place){0, 0, 0};
     const int64_t *const wd = p->w->dim;
@@ -54,7 +54,7 @@ static place tap_of(const product *p, int64_t tap)
 }
 
 /* Where in x a window's tap begins; negative outside the frame. */
-static int64_t tap_at(const product *p, place window, place tap)
+static int64_t tap_at(const matmul *p, place window, place tap)
 {
     if (!p->conv) return window.y * p->depth;
     const int64_t *const xd = p->x->dim, y = window.y + tap.y, x = window.x + tap.x;
@@ -63,12 +63,12 @@ static int64_t tap_at(const product *p, place window, place tap)
 }
 
 /* Columns [k, k + kc) of a row, copied: column k is tap k / channels, channel k % channels. */
-static void copy_row(const product *p, place window, int64_t k, int64_t kc, float *a)
+static void copy_row(const matmul *p, place window, int64_t k, int64_t kc, float *a)
 {
     for (const int64_t end = k + kc; k < end;) {
         const int64_t from = k % p->channels, n = sg_min64(p->channels - from, end - k);
         const int64_t at = tap_at(p, window, tap_of(p, k / p->channels));
-        const float  *x = at < 0 ? nothing : sg_in(p->x, at + from, n, a);
+        const float  *x = at < 0 ? nothing : sg_read_f32(p->x, at + from, n, a);
         if (x != a) memcpy(a, x, (size_t)n * sizeof *a);
         a += n;
         k += n;
@@ -76,7 +76,7 @@ static void copy_row(const product *p, place window, int64_t k, int64_t kc, floa
 }
 
 /* The block that begins at column k: its rows' addresses, in tiles. Returns the columns of each of its segments. */
-static int64_t block_rows(const product *p, int64_t rows, int64_t k, product_room *r, int64_t *segments)
+static int64_t block_rows(const matmul *p, int64_t rows, int64_t k, matmul_workspace *r, int64_t *segments)
 {
     const int64_t depth = sg_min64(SG_KC, p->in_place ? p->channels - k % p->channels : p->depth - k);
     const bool    whole = p->in_place && depth == p->channels;
@@ -100,26 +100,26 @@ static int64_t block_rows(const product *p, int64_t rows, int64_t k, product_roo
 }
 
 /* Sums to y: columns [col, col + n) of one row. */
-static void finish(const product *p, int64_t row, int64_t col, int64_t n, float *sum)
+static void finish(const matmul *p, int64_t row, int64_t col, int64_t n, float *sum)
 {
     const float *const b = p->b->rank ? (const float *)p->b->data + col : NULL;
     const int64_t      at = row * p->cols + col;
     if (b)
         for (int64_t j = 0; j < n; j++) sum[j] += b[j];
     if (p->add) {
-        float              room[SG_BN];
+        float              scratch[SG_BN];
         const float *const gate = p->gate && p->gate->rank ? (const float *)p->gate->data + col : NULL;
-        float *const       y = sg_inout(p->y, at, n, room);
+        float *const       y = sg_update_f32(p->y, at, n, scratch);
         for (int64_t j = 0; j < n; j++) y[j] += gate ? gate[j] * sum[j] : sum[j];
-        sg_out_done(p->y, at, n, y);
+        sg_write_f32_done(p->y, at, n, y);
     } else {
-        float *const y = sg_out(p->y, at, sum);
+        float *const y = sg_write_f32(p->y, at, sum);
         sg_act_run(p->act, y, sum, n);
-        sg_out_done(p->y, at, n, y);
+        sg_write_f32_done(p->y, at, n, y);
     }
 }
 
-static void product_task(const product *p, int64_t row, int64_t col, product_room *r)
+static void matmul_task(const matmul *p, int64_t row, int64_t col, matmul_workspace *r)
 {
     const int64_t rows = sg_min64(SG_BM, p->rows - row), cols = sg_min64(SG_BN, p->cols - col);
     for (int64_t i = 0; i < rows; i++) r->window[i] = window_of(p, row + i);
@@ -133,15 +133,15 @@ static void product_task(const product *p, int64_t row, int64_t col, product_roo
     for (int64_t i = 0; i < rows; i++) finish(p, row + i, col, cols, r->c + i * SG_LDC);
 }
 
-static sg_status product_run(sg_cpu *cpu, const product *p)
+static sg_status matmul_run(sg_cpu *cpu, const matmul *p)
 {
-    const int64_t       down = sg_div_up(p->rows, SG_BM), across = sg_div_up(p->cols, SG_BN);
-    const int           team = (int)sg_min64(cpu->threads, down * across);
-    product_room *const room = sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)team * sizeof *room);
-    if (!room) return SG_E_MEMORY;
+    const int64_t           down = sg_div_up(p->rows, SG_BM), across = sg_div_up(p->cols, SG_BN);
+    const int               team = (int)sg_min64(cpu->threads, down * across);
+    matmul_workspace *const scratch = sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)team * sizeof *scratch);
+    if (!scratch) return SG_E_MEMORY;
 #pragma omp parallel for schedule(dynamic) num_threads(team)
     for (int64_t i = 0; i < down * across; i++)
-        product_task(p, i % down * SG_BM, i / down * SG_BN, room + omp_get_thread_num());
+        matmul_task(p, i % down * SG_BM, i / down * SG_BN, scratch + omp_get_thread_num());
     return SG_OK;
 }
 
@@ -152,14 +152,14 @@ static bool in_place(const sg_tensor *x, int64_t stride)
 }
 
 /* One panel of weights [o, channels, taps], taps 1 for linear: row tap * channels + channel of it. */
-static void pack_panel(const product *p, int64_t col, float *panel)
+static void pack_panel(const matmul *p, int64_t col, float *panel)
 {
     const int64_t channels = p->channels, taps = p->depth / channels;
     for (int64_t j = 0; j < SG_NR; j++)
         for (int64_t k = 0; k < p->depth; k += SG_RUN) {
-            float              room[SG_RUN];
+            float              scratch[SG_RUN];
             const int64_t      n = sg_min64(SG_RUN, p->depth - k);
-            const float *const w = col + j < p->cols ? sg_in(p->w, (col + j) * p->depth + k, n, room) : NULL;
+            const float *const w = col + j < p->cols ? sg_read_f32(p->w, (col + j) * p->depth + k, n, scratch) : NULL;
             for (int64_t i = 0; i < n; i++) {
                 const int64_t to = taps == 1 ? k + i : (k + i) % taps * channels + (k + i) / taps;
                 panel[to * SG_NR + j] = w ? w[i] : 0.0f;
@@ -167,7 +167,7 @@ static void pack_panel(const product *p, int64_t col, float *panel)
         }
 }
 
-static sg_status product_pack(sg_cpu *cpu, product *p)
+static sg_status matmul_pack(sg_cpu *cpu, matmul *p)
 {
     const int64_t panels = sg_div_up(p->cols, SG_NR);
     bool          fresh;
@@ -182,26 +182,26 @@ static sg_status product_pack(sg_cpu *cpu, product *p)
 }
 
 /* A few rows are bound by reading w: it is read once, in place, and nothing is packed. */
-static sg_status thin_run(sg_cpu *cpu, const product *p)
+static sg_status thin_run(sg_cpu *cpu, const matmul *p)
 {
     const int64_t rows = p->rows, depth = p->depth;
     float *const  x = sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)(rows * depth) * sizeof *x);
     if (!x) return SG_E_MEMORY;
     for (int64_t i = 0; i < rows * depth; i += SG_RUN) {
-        float         room[SG_RUN];
+        float         scratch[SG_RUN];
         const int64_t n = sg_min64(SG_RUN, rows * depth - i);
-        memcpy(x + i, sg_in(p->x, i, n, room), (size_t)n * sizeof *x);
+        memcpy(x + i, sg_read_f32(p->x, i, n, scratch), (size_t)n * sizeof *x);
     }
-#pragma omp      parallel for schedule(static) num_threads(cpu->threads) if (depth * p->cols > SG_FEW)
+#pragma omp      parallel for schedule(static) num_threads(cpu->threads) if (depth * p->cols > SG_TINY)
     for (int64_t col = 0; col < p->cols; col += SG_LANES) {
              float         sum[SG_THIN][SG_LANES];
              const int64_t n = sg_min64(SG_LANES, p->cols - col);
              for (int64_t j = 0; j < n; j++) {
                  for (int64_t r = 0; r < rows; r++) sum[r][j] = 0;
             for (int64_t k = 0; k < depth; k += SG_RUN) {
-                     float              room[SG_RUN];
+                     float              scratch[SG_RUN];
                      const int64_t      count = sg_min64(SG_RUN, depth - k);
-                     const float *const w = sg_in(p->w, (col + j) * depth + k, count, room);
+                     const float *const w = sg_read_f32(p->w, (col + j) * depth + k, count, scratch);
                      for (int64_t r = 0; r < rows; r++) {
                          const float *const v = x + r * depth + k;
                          float              dot = 0;
@@ -219,7 +219,7 @@ static sg_status thin_run(sg_cpu *cpu, const product *p)
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
     const int64_t depth = a->x.dim[1];
-    product       p = {.x = &a->x,
+    matmul        p = {.x = &a->x,
                        .y = &a->y,
                        .w = &a->w,
                        .b = &a->b,
@@ -232,29 +232,29 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
                        .channels = depth,
                        .in_place = in_place(&a->x, depth)};
     if (p.rows <= SG_THIN) return thin_run(sg_cpu_of(s), &p);
-    SG_TRY(product_pack(sg_cpu_of(s), &p));
-    return product_run(sg_cpu_of(s), &p);
+    SG_TRY(matmul_pack(sg_cpu_of(s), &p));
+    return matmul_run(sg_cpu_of(s), &p);
 }
 
 static sg_status conv(sg_stream *s, const sg_conv_args *a)
 {
     const int64_t *const yd = a->y.dim, *const wd = a->w.dim, channels = wd[1];
-    product p = {.x = &a->x,
-                 .y = &a->y,
-                 .w = &a->w,
-                 .b = &a->b,
-                 .conv = a,
-                 .add = a->add,
-                 .rows = yd[0] * yd[1] * yd[2],
-                 .depth = channels * wd[2] * wd[3] * wd[4],
-                 .cols = wd[0],
-                 .channels = channels,
-                 .in_place = in_place(&a->x, channels)};
-    SG_TRY(product_pack(sg_cpu_of(s), &p));
-    return product_run(sg_cpu_of(s), &p);
+    matmul p = {.x = &a->x,
+                .y = &a->y,
+                .w = &a->w,
+                .b = &a->b,
+                .conv = a,
+                .add = a->add,
+                .rows = yd[0] * yd[1] * yd[2],
+                .depth = channels * wd[2] * wd[3] * wd[4],
+                .cols = wd[0],
+                .channels = channels,
+                .in_place = in_place(&a->x, channels)};
+    SG_TRY(matmul_pack(sg_cpu_of(s), &p));
+    return matmul_run(sg_cpu_of(s), &p);
 }
 
-void SG_VEC_INIT(product)(sg_ops *t)
+void SG_VEC_INIT(matmul)(sg_ops *t)
 {
     t->linear = linear;
     t->conv = conv;

@@ -1,17 +1,18 @@
-/* blocks_walk.cuh - what attend_blocks on tensor cores works on, and which tiles of keys a block of queries visits. */
-#ifndef SG_BLOCKS_WALK_CUH
-#define SG_BLOCKS_WALK_CUH
+/* blocks_iterator.cuh - what attend_blocks on tensor cores works on, and which tiles of keys a block of queries visits.
+ */
+#ifndef SG_BLOCKS_ITERATOR_CUH
+#define SG_BLOCKS_ITERATOR_CUH
 
 #include "blocks.cuh"
 
 struct blocks_job {
     const int8_t *q, *k, *tail_k;
     const float  *q_scale, *k_scale, *tail_k_scale, *v_scale, *v_center, *tail_bias,
-        *lambda; /* the last five may be NULL */
+        *pv_threshold; /* the last five may be NULL */
     const void    *v, *tail_v;
     const uint8_t *keep;
     const int     *order; /* [h nq]: in which rows are taken, row i of head g being g nq + i; NULL: as they stand */
-    float2        *count; /* [h, nq]: skips, sum of shares; NULL without lambda */
+    float2        *count; /* [h, nq]: skips, sum of shares; NULL without pv_threshold */
     sg_view        y;
     int64_t        n, m, v_row, tail_row; /* the last two of F8 values: bytes of a channel */
     int            d, nq, nk, words, h, hk, q_group, k_shift;
@@ -34,7 +35,7 @@ static blocks_job job_of(const sg_attend_blocks_args *a)
     j.v_scale = floats(a->v_scale);
     j.v_center = floats(a->v_center);
     j.tail_bias = floats(a->tail_bias);
-    j.lambda = floats(a->lambda);
+    j.pv_threshold = floats(a->pv_threshold);
     j.v = a->v.data;
     j.tail_v = a->tail_v.data;
     j.keep = a->keep.rank ? (const uint8_t *)a->keep.data : NULL;
@@ -69,9 +70,9 @@ struct blocks_tile {
     bool     edge; /* causal: key k only from row SG_BLOCK_K index + k on */
 };
 
-struct blocks_walk {
+struct blocks_iterator {
     int      i, g, gk;   /* row of blocks, head, head of keys */
-    int      sight;      /* how many blocks of keys are seen */
+    int      visible;    /* how many blocks of keys are seen */
     int      word, tail; /* the next of either kind */
     uint64_t rest;       /* of the blocks that the word before keeps, those to come */
 };
@@ -81,15 +82,15 @@ static __device__ __forceinline__ uint64_t low_bits(int64_t n)
     return n >= 64 ? ~0ull : n <= 0 ? 0 : (1ull << n) - 1;
 }
 
-static __device__ __forceinline__ blocks_walk walk_of(const blocks_job &j, int g, int i)
+static __device__ __forceinline__ blocks_iterator iterator_of(const blocks_job &j, int g, int i)
 {
-    blocks_walk   w = {i, g, g / (j.h / j.hk), j.nk};
-    const int64_t end = min(((int64_t)i + 1) * SG_BLOCK_Q, j.n);
-    if (j.causal) w.sight = min((int)((end + SG_BLOCK_K - 1) / SG_BLOCK_K), j.nk);
+    blocks_iterator w = {i, g, g / (j.h / j.hk), j.nk};
+    const int64_t   end = min(((int64_t)i + 1) * SG_BLOCK_Q, j.n);
+    if (j.causal) w.visible = min((int)((end + SG_BLOCK_K - 1) / SG_BLOCK_K), j.nk);
     return w;
 }
 
-static __device__ __forceinline__ uint64_t kept_of(const blocks_job &j, const blocks_walk &w, int word)
+static __device__ __forceinline__ uint64_t kept_of(const blocks_job &j, const blocks_iterator &w, int word)
 {
     uint64_t kept = ~0ull;
     if (j.keep) {
@@ -97,17 +98,17 @@ static __device__ __forceinline__ uint64_t kept_of(const blocks_job &j, const bl
         kept = 0;
         for (int b = 0; b < 8; b++) kept |= (uint64_t)from[b] << 8 * b; /* it may lie anywhere */
     }
-    return kept & low_bits(w.sight - word * 64);
+    return kept & low_bits(w.visible - word * 64);
 }
 
 /* Blocks of a word whose means a tail may hold: the full ones, with causal those that end before the queries. */
-static __device__ __forceinline__ uint64_t whole_of(const blocks_job &j, const blocks_walk &w, int word)
+static __device__ __forceinline__ uint64_t whole_of(const blocks_job &j, const blocks_iterator &w, int word)
 {
     const int full = (int)(j.m / SG_BLOCK_K);
     return low_bits((j.causal ? min(full, w.i * SG_BLOCK_Q / SG_BLOCK_K) : full) - word * 64);
 }
 
-static __device__ __forceinline__ bool next_tile(const blocks_job &j, blocks_walk &w, blocks_tile &t)
+static __device__ __forceinline__ bool next_tile(const blocks_job &j, blocks_iterator &w, blocks_tile &t)
 {
     while (!w.rest && w.word < j.words) w.rest = kept_of(j, w, w.word++);
     t.tail = !w.rest;

@@ -1,10 +1,11 @@
-/* move.c - ops that put data elsewhere, and sinusoid. One level: memcpy brings its own vectors, the rest is scattered.
+/* data_movement.c - ops that put data elsewhere, and sinusoid. One level: memcpy brings its own vectors, the rest is
+ * scattered.
  */
 #include "cpu.h"
 
 #include <math.h>
 
-enum { SG_FEW_MOVED = 32768, SG_SQUARE = 16, SG_LONG = 64, SG_TABLE = 1024 };
+enum { SG_TINY_MOVE = 32768, SG_SQUARE = 16, SG_LONG = 64, SG_TABLE = 1024 };
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -63,7 +64,7 @@ static sg_status sinusoid(sg_stream *s, const sg_sinusoid_args *a)
 static sg_status upsample(sg_stream *s, const sg_upsample_args *a)
 {
     const int64_t *const xd = a->x.dim, rows = xd[0] * xd[1], c = xd[3], wide = 2 * xd[2] * c;
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (rows * wide > SG_FEW_MOVED)
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (rows * wide > SG_TINY_MOVE)
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t u = 0; u < 2 * xd[2]; u++)
             move_run(&a->y, 2 * r * wide + u * c, &a->x, (r * xd[2] + u / 2) * c, c);
@@ -76,7 +77,7 @@ static sg_status avg_down(sg_stream *s, const sg_avg_down_args *a)
 {
     const int64_t *const yd = a->y.dim, *const xd = a->x.dim, ft = a->ft, fs = a->fs;
     const int64_t group = xd[3] * ft * fs * fs / yd[3], front = yd[0] * ft - xd[0], places = yd[0] * yd[1] * yd[2];
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (places * yd[3] > SG_FEW_MOVED)
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (places * yd[3] > SG_TINY_MOVE)
     for (int64_t p = 0; p < places; p++) {
         const int64_t u = p % yd[2] * fs, r = p / yd[2] % yd[1] * fs, t = p / yd[2] / yd[1] * ft - front;
         for (int64_t o = 0; o < yd[3]; o++) {
@@ -99,7 +100,7 @@ static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
     int64_t *const at = sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, (size_t)(block * c) * sizeof *at);
     if (!at) return SG_E_MEMORY;
     for (int64_t i = 0; i < block * c; i++) at[i] = (i % c * block + i / c) / repeat;
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (places * c > SG_FEW_MOVED)
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (places * c > SG_TINY_MOVE)
     for (int64_t p = 0; p < places; p++) {
         const int64_t u = p % yd[2], r = p / yd[2] % yd[1], t = p / yd[2] / yd[1] + a->drop;
         const int64_t from = ((t / ft * xd[1] + r / fs) * xd[2] + u / fs) * xd[3];
@@ -116,15 +117,15 @@ static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
 
 /* y's axes from the outside in, each with its length and its stride in x. Axes of one place are gone and axes that stay
  * neighbours are one. */
-typedef struct walk {
+typedef struct strides {
     int     rank;
     int64_t dim[SG_PERMUTE_RANK], stride[SG_PERMUTE_RANK];
-} walk;
+} strides;
 
-static walk walk_of(const sg_permute_args *a)
+static strides strides_of(const sg_permute_args *a)
 {
     int64_t stride[SG_PERMUTE_RANK];
-    walk    w = {0};
+    strides w = {0};
     for (int k = a->rank - 1, first = 1; k >= 0; k--, first = 0) stride[k] = first ? 1 : stride[k + 1] * a->dim[k + 1];
     for (int k = 0; k < a->rank; k++) {
         const int64_t dim = a->dim[a->perm[k]], step = stride[a->perm[k]];
@@ -137,12 +138,12 @@ static walk walk_of(const sg_permute_args *a)
             w.stride[w.rank++] = step;
         }
     }
-    if (w.rank == 0) w = (walk){1, {1}, {1}};
+    if (w.rank == 0) w = (strides){1, {1}, {1}};
     return w;
 }
 
 /* Where in x the place `at` of y's outer axes [0, axes) lies; axis `skip` counts as one place. */
-static int64_t walk_at(const walk *w, int axes, int skip, int64_t at)
+static int64_t source_of(const strides *w, int axes, int skip, int64_t at)
 {
     int64_t from = 0;
     for (int k = axes - 1; k >= 0; k--) {
@@ -154,11 +155,11 @@ static int64_t walk_at(const walk *w, int axes, int skip, int64_t at)
 }
 
 /* y's innermost axis is x's too: whole runs move. */
-static void permute_runs(sg_cpu *c, const sg_permute_args *a, const walk *w)
+static void permute_runs(sg_cpu *c, const sg_permute_args *a, const strides *w)
 {
     const int64_t run = w->dim[w->rank - 1], runs = sg_count(a->y) / run;
-#pragma omp parallel for schedule(static) num_threads(c->threads) if (runs * run > SG_FEW_MOVED)
-    for (int64_t i = 0; i < runs; i++) move_run(&a->y, i * run, &a->x, walk_at(w, w->rank - 1, -1, i), run);
+#pragma omp parallel for schedule(static) num_threads(c->threads) if (runs * run > SG_TINY_MOVE)
+    for (int64_t i = 0; i < runs; i++) move_run(&a->y, i * run, &a->x, source_of(w, w->rank - 1, -1, i), run);
 }
 
 /* A square of y rows by y columns, y's rows `across` apart and x's columns `stride` apart, so that each cache line of
@@ -183,18 +184,18 @@ static void permute_square(const sg_permute_args *a, int64_t to, int64_t across,
 }
 
 /* x's innermost axis is y's axis `inner`: a transposition of the two, in squares, for every place of the others. */
-static void permute_squares(sg_cpu *c, const sg_permute_args *a, const walk *w, int inner)
+static void permute_squares(sg_cpu *c, const sg_permute_args *a, const strides *w, int inner)
 {
     const int64_t rows = w->dim[inner], cols = w->dim[w->rank - 1], stride = w->stride[w->rank - 1];
     int64_t       across = 1, outer = 1; /* y's stride of `inner`; places of the other axes */
     for (int k = inner + 1; k < w->rank; k++) across *= w->dim[k];
     for (int k = 0; k < w->rank - 1; k++) outer *= k == inner ? 1 : w->dim[k];
     const int64_t down = (rows + SG_SQUARE - 1) / SG_SQUARE, between = across / cols;
-#pragma omp parallel for schedule(static) num_threads(c->threads) if (outer * rows * cols > SG_FEW_MOVED)
+#pragma omp parallel for schedule(static) num_threads(c->threads) if (outer * rows * cols > SG_TINY_MOVE)
     for (int64_t i = 0; i < outer * down; i++) {
         const int64_t place = i / down, r = i % down * SG_SQUARE;
         const int64_t to = (place / between * rows + r) * across + place % between * cols;
-        const int64_t from = walk_at(w, w->rank - 1, inner, place) + r;
+        const int64_t from = source_of(w, w->rank - 1, inner, place) + r;
         for (int64_t k = 0; k < cols; k += SG_SQUARE)
             permute_square(a, to + k, across, from + k * stride, stride, min64(SG_SQUARE, rows - r),
                            min64(SG_SQUARE, cols - k));
@@ -202,7 +203,7 @@ static void permute_squares(sg_cpu *c, const sg_permute_args *a, const walk *w, 
 }
 
 /* Everything else: y in pieces of whole inner axes, or of a part of a long one, whose places in x stand in a table. */
-static sg_status permute_pieces(sg_cpu *c, const sg_permute_args *a, const walk *w)
+static sg_status permute_pieces(sg_cpu *c, const sg_permute_args *a, const strides *w)
 {
     int     axes = w->rank; /* those that stay outside */
     int64_t run = 1;
@@ -210,15 +211,15 @@ static sg_status permute_pieces(sg_cpu *c, const sg_permute_args *a, const walk 
     if (axes == w->rank) run = w->dim[--axes];
     const int64_t  piece = min64(run, SG_TABLE), cuts = (run + piece - 1) / piece, runs = sg_count(a->y) / run;
     int64_t *const at = sg_cpu_scratch(c, SG_SLOT_WORK, (size_t)piece * sizeof *at);
-    walk           in = {.rank = w->rank - axes};
+    strides        in = {.rank = w->rank - axes};
     if (!at) return SG_E_MEMORY;
     memcpy(in.dim, w->dim + axes, (size_t)in.rank * sizeof in.dim[0]);
     memcpy(in.stride, w->stride + axes, (size_t)in.rank * sizeof in.stride[0]);
-    for (int64_t i = 0; i < piece; i++) at[i] = walk_at(&in, in.rank, -1, i);
-#pragma omp parallel for schedule(static) num_threads(c->threads) if (runs * run > SG_FEW_MOVED)
+    for (int64_t i = 0; i < piece; i++) at[i] = source_of(&in, in.rank, -1, i);
+#pragma omp parallel for schedule(static) num_threads(c->threads) if (runs * run > SG_TINY_MOVE)
     for (int64_t i = 0; i < runs * cuts; i++) {
         const int64_t first = i % cuts * piece;
-        const int64_t from = walk_at(w, axes, -1, i / cuts) + walk_at(&in, in.rank, -1, first);
+        const int64_t from = source_of(w, axes, -1, i / cuts) + source_of(&in, in.rank, -1, first);
         gather(&a->y, i / cuts * run + first, &a->x, from, at, min64(piece, run - first));
     }
     return SG_OK;
@@ -226,8 +227,8 @@ static sg_status permute_pieces(sg_cpu *c, const sg_permute_args *a, const walk 
 
 static sg_status permute(sg_stream *s, const sg_permute_args *a)
 {
-    const walk w = walk_of(a);
-    int        inner = w.rank - 1;
+    const strides w = strides_of(a);
+    int           inner = w.rank - 1;
     for (int k = 0; k < w.rank; k++)
         if (w.stride[k] == 1) inner = k;
     const int64_t rows = w.dim[inner], cols = w.dim[w.rank - 1];
@@ -240,7 +241,7 @@ static sg_status permute(sg_stream *s, const sg_permute_args *a)
     return SG_OK;
 }
 
-void sg_move_init(sg_ops *t)
+void sg_data_movement_init(sg_ops *t)
 {
     t->embed = embed;
     t->sinusoid = sinusoid;

@@ -1,11 +1,11 @@
-/* part.c - opening one component of a checkpoint. */
-#include "part.h"
+/* component.c - opening one component of a checkpoint. */
+#include "component.h"
 
 #include <stdio.h>
 #include <string.h>
 
-sg_status sg_part_open(sg_part *p, const sg_checkpoint *c, const char *name, const char *class_name, sg_dtype act,
-                       sg_config **config, sg_error *e)
+sg_status sg_component_open(sg_component *p, const sg_checkpoint *c, const char *name, const char *class_name,
+                            sg_dtype act, sg_config **config, sg_error *e)
 {
     p->act = act;
     snprintf(p->name, sizeof p->name, "%s", name);
@@ -19,7 +19,7 @@ sg_status sg_part_open(sg_part *p, const sg_checkpoint *c, const char *name, con
     return sg_bind_open(&p->bind, p->source, p->map, e);
 }
 
-void sg_part_close(sg_part *p)
+void sg_component_close(sg_component *p)
 {
     sg_bind_close(&p->bind);
     sg_source_close(&p->source);

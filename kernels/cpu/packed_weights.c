@@ -1,4 +1,4 @@
-/* pack.c - packed weights that stay from call to call, and the scratch of the cpu backend. */
+/* packed_weights.c - packed weights that stay from call to call, and the scratch of the cpu backend. */
 #include "base/array.h"
 #include "cpu.h"
 

@@ -1,4 +1,5 @@
-/* checkkern_move.c - what the ops are tried with that put data elsewhere. Nothing is computed: all must be equal. */
+/* checkkern_data_movement.c - what the ops are tried with that put data elsewhere. Nothing is computed: all must be
+ * equal. */
 #include "checkkern.h"
 
 static sg_dtype any_type(ck *c) { return ck_draw(c, 2) ? SG_BF16 : SG_F32; }

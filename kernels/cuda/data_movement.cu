@@ -1,5 +1,5 @@
-/* gather.cu - ops that put data elsewhere (embed, upsample, avg_down, dup_up, permute), and sinusoid. One thread an
- * element of y, or SG_PACK of them, so that writes are in order; what neighbours read apart meets in the cache. */
+/* data_movement.cu - ops that put data elsewhere (embed, upsample, avg_down, dup_up, permute), and sinusoid. One thread
+ * an element of y, or SG_PACK of them, so that writes are in order; what neighbours read apart meets in the cache. */
 #include "cuda_kernel.cuh"
 
 #include <math.h>
@@ -188,7 +188,7 @@ static sg_status permute(sg_stream *s, const sg_permute_args *a)
     return sg_cuda_each(s, "permute", sg_count(a->y), p);
 }
 
-void sg_cuda_gather_init(sg_ops *t)
+void sg_cuda_data_movement_init(sg_ops *t)
 {
     t->embed = embed;
     t->sinusoid = sinusoid;

@@ -1,4 +1,4 @@
-/* bf16_soft.h - scores become weights: p = 2^(by s + bias - base), rounded to BF16, and their sum.
+/* bf16_softmax.h - scores become weights: p = 2^(by s + bias - base), rounded to BF16, and their sum.
  *
  * A step softens 32 keys of SG_SUB queries. Queries lie along the vectors, so that what belongs to a query (its base,
  * its sum) is a lane and nothing is ever added across lanes. With cols = SG_SUB / 16:
@@ -7,8 +7,8 @@
  *   - weights, BF16 [cols][16][16][2]: queries by 16, pair of keys, query, key of the pair.
  *
  * A quad is a pair of keys of 32 queries: four vectors of scores, two of weights. */
-#ifndef SG_BF16_SOFT_H
-#define SG_BF16_SOFT_H
+#ifndef SG_BF16_SOFTMAX_H
+#define SG_BF16_SOFTMAX_H
 
 #include "vec.h"
 
@@ -21,7 +21,7 @@ enum { SG_TILE = 512 }; /* BF16 in a tile of 16 rows by 64 bytes */
  * lost to that. */
 enum { SG_ABOVE = 8 };
 
-typedef struct sg_soft {
+typedef struct sg_softmax {
     const float *score;
     const float *bias; /* of each key, in powers of two */
     uint16_t    *weight;
@@ -29,12 +29,12 @@ typedef struct sg_soft {
     float       *sum;  /* of each query */
     __m512       by;
     unsigned     at, end; /* quads done, quads in all: multiples of 8 */
-} sg_soft;
+} sg_softmax;
 
 /* 2^x, such that cutting it to its upper half rounds it to BF16: the polynomial lies in [1, 2], where half a unit of
  * BF16 is 2^-8. It is within 7.5e-5 of 2^f, a twenty-sixth of that rounding. Infinities and NaN come out as they
  * should. */
-static inline __m512 sg_soft_exp2(__m512 x)
+static inline __m512 sg_softmax_exp2(__m512 x)
 {
     const __m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
     __m512       p = _mm512_fmadd_ps(_mm512_set1_ps(0.07802455205f), f, _mm512_set1_ps(0.2260671846f));
@@ -44,17 +44,17 @@ static inline __m512 sg_soft_exp2(__m512 x)
 }
 
 /* 2^(by score - base), or with a bias, 2^(by score + (bias - base)). */
-static inline __m512i sg_soft_weight(const sg_soft *w, const float *score, __m512 base, const float *bias)
+static inline __m512i sg_softmax_weight(const sg_softmax *w, const float *score, __m512 base, const float *bias)
 {
     const __m512 s = _mm512_load_ps(score);
     const __m512 x =
         bias ? _mm512_fmadd_ps(s, w->by, _mm512_sub_ps(_mm512_set1_ps(*bias), base)) : _mm512_fmsub_ps(s, w->by, base);
-    return _mm512_castps_si512(sg_soft_exp2(x));
+    return _mm512_castps_si512(sg_softmax_exp2(x));
 }
 
 /* The next `quads` quads, a power of two up to 8; nothing where all are done. What is summed are the rounded
  * weights: then a row's weights add up to one whatever their rounding. */
-static inline __attribute__((always_inline)) void sg_soft_run(sg_soft *w, unsigned quads, bool biased)
+static inline __attribute__((always_inline)) void sg_softmax_run(sg_softmax *w, unsigned quads, bool biased)
 {
     if (w->at == w->end) return;
     const unsigned     pair = w->at % 16, cols = w->at / 16 * 2;
@@ -69,8 +69,8 @@ static inline __attribute__((always_inline)) void sg_soft_run(sg_soft *w, unsign
         for (unsigned q = 0; q < quads; q++) {
             const float *const s = score + col * 256 + q * 32;
             const float *const bias = biased ? w->bias + (pair + q) * 2 : NULL;
-            const __m512i      a = sg_soft_weight(w, s, base, bias);
-            const __m512i      b = sg_soft_weight(w, s + 16, base, bias ? bias + 1 : NULL);
+            const __m512i      a = sg_softmax_weight(w, s, base, bias);
+            const __m512i      b = sg_softmax_weight(w, s + 16, base, bias ? bias + 1 : NULL);
             const __m512i      p = _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(a, 16), b);
             _mm512_store_si512(weight + col * SG_TILE + q * 32, p);
             sum = _mm512_dpbf16_ps(sum, (__m512bh)p, ones);
@@ -81,7 +81,7 @@ static inline __attribute__((always_inline)) void sg_soft_run(sg_soft *w, unsign
 }
 
 /* Whether the guessed bases of a group were no good, or may have been; o: its outputs, `count` of them. */
-static inline bool sg_soft_unlike(const float sum[SG_SUB], const float *o, int64_t count)
+static inline bool sg_softmax_out_of_range(const float sum[SG_SUB], const float *o, int64_t count)
 {
     const __m512 low = _mm512_set1_ps(0x1p-60f), high = _mm512_set1_ps(0x1p100f);
     __m512       rest = _mm512_setzero_ps(); /* x - x is not 0 where x is infinite or NaN */

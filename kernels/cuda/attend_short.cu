@@ -1,5 +1,5 @@
-/* attend_few.cu - dense BF16 attention to few keys, such as a text's, on tensor cores (mma.sync, compute capability 8.0
- * and up).
+/* attend_short.cu - dense BF16 attention to few keys, such as a text's, on tensor cores (mma.sync, compute capability
+ * 8.0 and up).
  *
  *     y = softmax(scale q k^T + key_bias) v, per head
  *
@@ -18,9 +18,9 @@
  * Roofline: memory, q and y once, up to some hundred keys; then tensor cores. */
 #include "mma.cuh"
 
-enum { ROWS = 16, KEY_PAD = 32, MOST = 1024 }; /* MOST: more keys fit nowhere */
+enum { ROWS = 16, KEY_PAD = 32, MAX_KEYS = 1024 }; /* MOST: more keys fit nowhere */
 
-struct few_job {
+struct short_job {
     uint16_t       *y;
     const uint16_t *q, *k, *v;
     const float    *key_bias;
@@ -29,7 +29,7 @@ struct few_job {
     float           scale;   /* times log2 e: weights are powers of two */
 };
 
-template <int D> struct few_shared {
+template <int D> struct short_smem {
     uint16_t (*k)[D + KEY_PAD], (*v)[D + SG_VALUE_PAD];
     float *bias; /* times log2 e */
 };
@@ -37,26 +37,26 @@ template <int D> struct few_shared {
 /* ---- the kernel's steps ---- */
 
 /* Zeros beyond m: they count with weight 0. */
-template <int D> static __device__ void load_head(const few_job &j, int64_t g, const few_shared<D> &room)
+template <int D> static __device__ void load_head(const short_job &j, int64_t g, const short_smem<D> &smem)
 {
-    constexpr int PARTS = D / 8;
-    for (int i = threadIdx.x; i < j.keys * PARTS; i += blockDim.x) {
-        const int     row = i / PARTS, e = i % PARTS * 8;
+    constexpr int CHUNKS = D / 8;
+    for (int i = threadIdx.x; i < j.keys * CHUNKS; i += blockDim.x) {
+        const int       row = i / CHUNKS, e = i % CHUNKS * 8;
         const int64_t at = (row * j.h + g) * D + e;
         const bool    there = row < j.m;
         const uint4   k = there ? *(const uint4 *)(j.k + at) : make_uint4(0, 0, 0, 0);
         const uint4   v = there ? *(const uint4 *)(j.v + at) : make_uint4(0, 0, 0, 0);
-        uint32_t *const to = (uint32_t *)&room.v[row][e / 32 * 32 + e % 32 / 4];
-        *(uint4 *)&room.k[row][e] = k;
+        uint32_t *const to = (uint32_t *)&smem.v[row][e / 32 * 32 + e % 32 / 4];
+        *(uint4 *)&smem.k[row][e] = k;
         to[0] = v.x, to[4] = v.y, to[8] = v.z, to[12] = v.w;
     }
-    for (int i = threadIdx.x; i < j.m; i += blockDim.x) room.bias[i] = j.key_bias ? j.key_bias[i] * SG_LOG2_E : 0.0f;
+    for (int i = threadIdx.x; i < j.m; i += blockDim.x) smem.bias[i] = j.key_bias ? j.key_bias[i] * SG_LOG2_E : 0.0f;
 }
 
 /* Lane's parts of two rows, 8 apart, the first of which begins `at` in q and has `left` rows from itself on; zeros
  * where there is no row. */
 template <int D>
-static __device__ __forceinline__ void load_queries(const few_job &j, int64_t at, int64_t left, uint4 (&q)[D / 32][2])
+static __device__ __forceinline__ void load_queries(const short_job &j, int64_t at, int64_t left, uint4 (&q)[D / 32][2])
 {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -68,7 +68,7 @@ static __device__ __forceinline__ void load_queries(const few_job &j, int64_t at
 
 /* s = q k^T, in powers of two and with the bias, for the KEYS keys from `key` on; -INFINITY beyond m. */
 template <int D, int KEYS>
-static __device__ __forceinline__ void score_keys(const few_job &j, const few_shared<D> &room, int key, int lane,
+static __device__ __forceinline__ void score_keys(const short_job &j, const short_smem<D> &smem, int key, int lane,
                                                   const uint4 (&q)[D / 32][2], float (&s)[KEYS / 8][4])
 {
 #pragma unroll
@@ -80,9 +80,9 @@ static __device__ __forceinline__ void score_keys(const few_job &j, const few_sh
                                   {q[e][0].z, q[e][1].z, q[e][0].w, q[e][1].w}};
 #pragma unroll
         for (int c = 0; c < KEYS / 8; c++) {
-            const uint4 b = *(const uint4 *)&room.k[key + c * 8 + lane / 4][e * 32 + lane % 4 * 8];
-            sg_multiply(s[c], a[0], b.x, b.y);
-            sg_multiply(s[c], a[1], b.z, b.w);
+            const uint4 b = *(const uint4 *)&smem.k[key + c * 8 + lane / 4][e * 32 + lane % 4 * 8];
+            sg_mma_bf16(s[c], a[0], b.x, b.y);
+            sg_mma_bf16(s[c], a[1], b.z, b.w);
         }
     }
 #pragma unroll
@@ -90,12 +90,12 @@ static __device__ __forceinline__ void score_keys(const few_job &j, const few_sh
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int at = key + c * 8 + lane % 4 * 2 + i % 2;
-            s[c][i] = at < j.m ? s[c][i] * j.scale + room.bias[at] : -INFINITY;
+            s[c][i] = at < j.m ? s[c][i] * j.scale + smem.bias[at] : -INFINITY;
         }
 }
 
 template <int D>
-static __device__ __forceinline__ void store_rows(const few_job &j, int64_t at, int64_t left,
+static __device__ __forceinline__ void store_rows(const short_job &j, int64_t at, int64_t left,
                                                   const float (&o)[D / 8][4], const float (&sum)[2])
 {
 #pragma unroll
@@ -107,7 +107,7 @@ static __device__ __forceinline__ void store_rows(const few_job &j, int64_t at, 
         for (int c = 0; c < D / 8; c += 4) {
             uint32_t two[4];
 #pragma unroll
-            for (int t = 0; t < 4; t++) two[t] = sg_two_bf16(o[c + t][2 * r] * by, o[c + t][2 * r + 1] * by);
+            for (int t = 0; t < 4; t++) two[t] = sg_pack_bf16x2(o[c + t][2 * r] * by, o[c + t][2 * r + 1] * by);
             *(uint4 *)(y + c * 8) = make_uint4(two[0], two[1], two[2], two[3]);
         }
     }
@@ -115,33 +115,33 @@ static __device__ __forceinline__ void store_rows(const few_job &j, int64_t at, 
 
 /* ONE: there are no more keys than KEYS. */
 template <int D, int KEYS, int WARPS, bool ONE>
-static __global__ void __launch_bounds__(WARPS *SG_WARP, 1) attend_few(few_job j)
+static __global__ void __launch_bounds__(WARPS *SG_WARP, 1) attend_few(short_job j)
 {
     extern __shared__ __align__(16) unsigned char bytes[];
-    few_shared<D> room;
-    room.k = (uint16_t(*)[D + KEY_PAD])bytes;
-    room.v = (uint16_t(*)[D + SG_VALUE_PAD])(room.k + j.keys);
-    room.bias = (float *)(room.v + j.keys);
+    short_smem<D>                                 smem;
+    smem.k = (uint16_t(*)[D + KEY_PAD]) bytes;
+    smem.v = (uint16_t(*)[D + SG_VALUE_PAD])(smem.k + j.keys);
+    smem.bias = (float *)(smem.v + j.keys);
     const int     warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP;
     const int64_t tiles = (j.n + ROWS - 1) / ROWS, all = tiles * j.h, last = all * (blockIdx.x + 1) / gridDim.x;
     for (int64_t first = all * blockIdx.x / gridDim.x, end; first < last; first = end) {
         const int64_t g = first / tiles;
         end = min(last, (g + 1) * tiles);
         __syncthreads();
-        load_head<D>(j, g, room);
+        load_head<D>(j, g, smem);
         __syncthreads();
         const int64_t row = (first + warp - g * tiles) * ROWS + lane / 4, step = WARPS * ROWS;
         int64_t       at = (row * j.h + g) * D + lane % 4 * 8, left = j.n - row;
         for (int64_t t = first + warp; t < end; t += WARPS, at += step * j.h * D, left -= step) {
-            float o[D / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {}, fade[2];
+            float o[D / 8][4] = {}, row_max[2] = {-INFINITY, -INFINITY}, sum[2] = {}, rescale[2];
             uint4 q[D / 32][2];
             load_queries<D>(j, at, left, q);
             for (int key = 0; key < (ONE ? KEYS : j.keys); key += KEYS) {
                 float s[KEYS / 8][4];
-                score_keys<D, KEYS>(j, room, key, lane, q, s);
-                sg_soften<KEYS>(s, top, sum, fade);
-                if (!ONE) sg_fade<D>(o, fade);
-                sg_multiply_values<D, KEYS>(room.v + key, lane, s, o);
+                score_keys<D, KEYS>(j, smem, key, lane, q, s);
+                sg_softmax_update<KEYS>(s, row_max, sum, rescale);
+                if (!ONE) sg_rescale<D>(o, rescale);
+                sg_mma_pv<D, KEYS>(smem.v + key, lane, s, o);
             }
             store_rows<D>(j, at, left, o, sum);
         }
@@ -150,14 +150,14 @@ static __global__ void __launch_bounds__(WARPS *SG_WARP, 1) attend_few(few_job j
 
 /* ---- launchers ---- */
 
-template <int D, int KEYS, int WARPS, bool ONE> static bool launch(sg_stream *s, few_job j, sg_status *status)
+template <int D, int KEYS, int WARPS, bool ONE> static bool launch(sg_stream *s, short_job j, sg_status *status)
 {
     const sg_cuda *const c = sg_cuda_of(s);
     const size_t         width = sizeof(uint16_t[2 * D + KEY_PAD + SG_VALUE_PAD]) + sizeof(float);
     const int64_t        tiles = sg_div_up(j.n, ROWS) * j.h;
     j.keys = (int)sg_div_up(j.m, KEYS) * KEYS;
     const size_t bytes = (size_t)j.keys * width;
-    if (bytes > c->shared_max) return false;
+    if (bytes > c->smem_max) return false;
     *status = sg_cuda_check(s, "attend", cudaFuncSetAttribute(attend_few<D, KEYS, WARPS, ONE>,
                                                               cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
     if (*status) return true;
@@ -167,16 +167,16 @@ template <int D, int KEYS, int WARPS, bool ONE> static bool launch(sg_stream *s,
     return true;
 }
 
-template <int D> static bool launch_for(sg_stream *s, const few_job &j, sg_status *status)
+template <int D> static bool launch_for(sg_stream *s, const short_job &j, sg_status *status)
 {
     return j.m <= 16 ? launch<D, 16, 16, true>(s, j, status) : launch<D, 32, 12, false>(s, j, status);
 }
 
-bool sg_cuda_attend_few(sg_stream *s, const sg_attend_args *a, sg_status *status)
+bool sg_cuda_attend_short(sg_stream *s, const sg_attend_args *a, sg_status *status)
 {
-    few_job       j;
+    short_job     j;
     const int64_t m = a->k.dim[0], d = a->q.dim[2];
-    if (a->q.dtype != SG_BF16 || a->bias.rank || (d != 64 && d != 128) || m < 1 || m > MOST) return false;
+    if (a->q.dtype != SG_BF16 || a->bias.rank || (d != 64 && d != 128) || m < 1 || m > MAX_KEYS) return false;
     j.y = (uint16_t *)a->y.data;
     j.q = (const uint16_t *)a->q.data;
     j.k = (const uint16_t *)a->k.data;

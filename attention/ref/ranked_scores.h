@@ -1,6 +1,6 @@
-/* ranked.h - the places of a row from the best down, and how many of them stay within a share of its mass. */
-#ifndef SG_RANKED_H
-#define SG_RANKED_H
+/* ranked_scores.h - the places of a row from the best down, and how many of them stay within a share of its mass. */
+#ifndef SG_RANKED_SCORES_H
+#define SG_RANKED_SCORES_H
 
 #include "ref/ref.h"
 

@@ -1,4 +1,4 @@
-/* rows.cu - ops along the last dimension: norm and rope.
+/* norm_rope.cu - ops along the last dimension: norm and rope.
  *
  * A row belongs to GROUP threads. Memory bounds it: x and y pass once. Three kernels:
  *  - rows_kept holds a row in registers, QUADS times four neighbours a thread, and asks for all of it before it uses
@@ -25,12 +25,12 @@ struct rows_job {
     int64_t      rows, c;
     sg_norm_kind kind;
     float        eps;
-    int         *bad; /* or NULL */
+    int         *non_finite; /* or NULL */
 
     /* One thread of a row whose mean is not finite says so. */
     __device__ __forceinline__ void judge(float2 stats, int lane) const
     {
-        if (bad && lane == 0 && !isfinite(stats.x)) atomicAdd(bad, 1);
+        if (non_finite && lane == 0 && !isfinite(stats.x)) atomicAdd(non_finite, 1);
     }
 };
 
@@ -55,14 +55,14 @@ template <int GROUP> struct row_part {
     }
 };
 
-/* The sum over a group's threads, the same in each. `room` is shared memory for a block of one group. */
-template <int GROUP> static __device__ float group_sum(float v, float *room)
+/* The sum over a group's threads, the same in each. smem is shared memory for a block of one group. */
+template <int GROUP> static __device__ float group_sum(float v, float *smem)
 {
     v = sg_lanes_sum<(GROUP < SG_WARP ? GROUP : SG_WARP)>(v);
     if (GROUP <= SG_WARP) return v;
-    if (threadIdx.x % SG_WARP == 0) room[threadIdx.x / SG_WARP] = v;
+    if (threadIdx.x % SG_WARP == 0) smem[threadIdx.x / SG_WARP] = v;
     __syncthreads();
-    v = room[threadIdx.x % (SG_THREADS / SG_WARP)];
+    v = smem[threadIdx.x % (SG_THREADS / SG_WARP)];
     v = sg_lanes_sum<SG_THREADS / SG_WARP>(v);
     __syncthreads();
     return v;
@@ -85,8 +85,8 @@ template <int GROUP, int QUADS> struct row_kept {
                 two[q] = place(q) < c ? __ldcg((const uint2 *)((const uint16_t *)v.data + at + place(q))) : uint2();
 #pragma unroll
             for (int q = 0; q < QUADS; q++) {
-                x[q][0] = sg_wide_bf16(two[q].x), x[q][1] = __uint_as_float(two[q].x & 0xffff0000u);
-                x[q][2] = sg_wide_bf16(two[q].y), x[q][3] = __uint_as_float(two[q].y & 0xffff0000u);
+                x[q][0] = sg_bf16_to_float(two[q].x), x[q][1] = __uint_as_float(two[q].x & 0xffff0000u);
+                x[q][2] = sg_bf16_to_float(two[q].y), x[q][3] = __uint_as_float(two[q].y & 0xffff0000u);
             }
         } else {
 #pragma unroll
@@ -107,15 +107,14 @@ template <int GROUP, int QUADS> struct row_kept {
     }
 };
 
-template <int GROUP, typename R>
-static __device__ __forceinline__ float2 layer_stats(R &r, float eps, float *room)
+template <int GROUP, typename R> static __device__ __forceinline__ float2 layer_stats(R &r, float eps, float *smem)
 {
     const float c = (float)r.c;
     float       sum = 0, one = 0, two = 0;
     r.each([&](int64_t, int, auto &x) {
         for (float v : x) sum += v;
     });
-    const float guess = group_sum<GROUP>(sum, room) / c;
+    const float guess = group_sum<GROUP>(sum, smem) / c;
     r.each([&](int64_t, int n, auto &x) {
         for (int k = 0; k < (int)(sizeof x / sizeof x[0]); k++) {
             const float d = k < n ? x[k] - guess : 0.0f;
@@ -123,22 +122,22 @@ static __device__ __forceinline__ float2 layer_stats(R &r, float eps, float *roo
             two += d * d;
         }
     });
-    const float off = group_sum<GROUP>(one, room) / c, var = group_sum<GROUP>(two, room) / c - off * off;
+    const float off = group_sum<GROUP>(one, smem) / c, var = group_sum<GROUP>(two, smem) / c - off * off;
     return make_float2(guess + off, 1.0f / sqrtf((var > 0 ? var : 0 * var) + eps)); /* 0 var keeps NaN */
 }
 
 /* What a row is shifted by and multiplied with. A mean is first estimated, then corrected by the mean of the deviations
  * from the estimate, so that a constant row comes out as zeros and not as its own rounding error over sqrt(eps). */
 template <int GROUP, typename R>
-static __device__ __forceinline__ float2 row_stats(const rows_job &j, R &r, float *room)
+static __device__ __forceinline__ float2 row_stats(const rows_job &j, R &r, float *smem)
 {
     if (j.kind == SG_NORM_NONE) return make_float2(0.0f, 1.0f);
-    if (j.kind == SG_NORM_LAYER) return layer_stats<GROUP>(r, j.eps, room);
+    if (j.kind == SG_NORM_LAYER) return layer_stats<GROUP>(r, j.eps, smem);
     float sum = 0;
     r.each([&](int64_t, int, auto &x) {
         for (float v : x) sum += v * v;
     });
-    const float square = group_sum<GROUP>(sum, room), c = (float)r.c;
+    const float square = group_sum<GROUP>(sum, smem), c = (float)r.c;
     if (j.kind == SG_NORM_L2) return make_float2(0.0f, sqrtf(c) / fmaxf(sqrtf(square), 1e-12f));
     return make_float2(0.0f, 1.0f / sqrtf(square / c + j.eps));
 }
@@ -163,7 +162,7 @@ static __device__ __forceinline__ void get_or(const sg_view &v, int64_t i, int, 
 static __device__ __forceinline__ void put_quad(const sg_view &v, int64_t i, const float (&x)[QUAD])
 {
     if (v.bf16)
-        *(uint2 *)((uint16_t *)v.data + i) = make_uint2(sg_two_bf16(x[0], x[1]), sg_two_bf16(x[2], x[3]));
+        *(uint2 *)((uint16_t *)v.data + i) = make_uint2(sg_pack_bf16x2(x[0], x[1]), sg_pack_bf16x2(x[2], x[3]));
     else
         *(float4 *)((float *)v.data + i) = make_float4(x[0], x[1], x[2], x[3]);
 }
@@ -202,12 +201,12 @@ struct norm_job : rows_job {
 struct rope_job : rows_job {
     const float *cos, *sin;
     int64_t      wide, d; /* elements of a token, of a head */
-    bool         four;    /* the turns of a pack lie so that they may move at once */
+    bool         four;    /* the cosines and sines of a pack lie so that they may move at once */
 
     bool keeps() const { return d % QUAD == 0 && ((uintptr_t)cos | (uintptr_t)sin) % 16 == 0; }
 
-    /* Where the turns of the token of element `at` begin; e: the element's place in its head. */
-    __device__ __forceinline__ int64_t turns(int64_t at, int64_t *e) const
+    /* Where the cosines and sines of the token of element `at` begin; e: the element's place in its head. */
+    __device__ __forceinline__ int64_t angles(int64_t at, int64_t *e) const
     {
         int64_t       rest;
         const int64_t from = sg_divide(at, wide, &rest) * (d / 2);
@@ -215,7 +214,7 @@ struct rope_job : rows_job {
         return from;
     }
 
-    static __device__ __forceinline__ void turn(float &x, float &y, float c, float s)
+    static __device__ __forceinline__ void rotate(float &x, float &y, float c, float s)
     {
         const float a = x, b = y;
         x = a * c - b * s;
@@ -226,7 +225,7 @@ struct rope_job : rows_job {
     __device__ __forceinline__ void finish(int64_t at, int64_t i, int n, float2 stats, float (&v)[SG_PACK]) const
     {
         int64_t       e;
-        const int64_t from = turns(at, &e);
+        const int64_t from = angles(at, &e);
         float         p[SG_PACK], c[4] = {0}, s[4] = {0};
         if (four) {
             const float4 a = *(const float4 *)(cos + from + e / 2), b = *(const float4 *)(sin + from + e / 2);
@@ -244,11 +243,11 @@ struct rope_job : rows_job {
         get_or(w, i, n, 1.0f, p);
         for (int k = 0; k < SG_PACK; k++) v[k] = v[k] * stats.y * p[k];
 #pragma unroll
-        for (int k = 0; k < SG_PACK / 2; k++) turn(v[2 * k], v[2 * k + 1], c[k], s[k]);
+        for (int k = 0; k < SG_PACK / 2; k++) rotate(v[2 * k], v[2 * k + 1], c[k], s[k]);
     }
 
-    /* The same in a row that is kept. All quads of a thread have the same turns when what lies between two of them is
-     * whole heads: with d = 128 a warp's quads are a head. */
+    /* The same in a row that is kept. All quads of a thread have the same cosines and sines when what lies between two
+     * of them is whole heads: with d = 128 a warp's quads are a head. */
     struct beside {
         float2 c, s;
     };
@@ -260,27 +259,27 @@ struct rope_job : rows_job {
         float p[QUAD];
         if (other) {
             int64_t       e;
-            const int64_t from = turns(at, &e);
+            const int64_t from = angles(at, &e);
             t.c = *(const float2 *)(cos + from + e / 2);
             t.s = *(const float2 *)(sin + from + e / 2);
         }
         get_or(w, i, QUAD, 1.0f, p);
         for (int k = 0; k < QUAD; k++) v[k] = v[k] * stats.y * p[k];
-        turn(v[0], v[1], t.c.x, t.s.x);
-        turn(v[2], v[3], t.c.y, t.s.y);
+        rotate(v[0], v[1], t.c.x, t.s.x);
+        rotate(v[2], v[3], t.c.y, t.s.y);
     }
 };
 
 template <int GROUP, typename J> static __global__ void __launch_bounds__(SG_THREADS, BLOCKS) rows_kernel(J j)
 {
-    __shared__ float room[SG_WARP];
+    __shared__ float smem[SG_WARP];
     constexpr int    GROUPS = SG_THREADS / GROUP;
     const bool       even = j.c % SG_PACK == 0;
     /* All groups of a warp stay in the loop as long as one has a row: they add across lanes together. */
     for (int64_t first = (int64_t)blockIdx.x * GROUPS; first < j.rows; first += (int64_t)gridDim.x * GROUPS) {
         const int64_t mine = first + threadIdx.x / GROUP, at = min(mine, j.rows - 1) * j.c;
         row_part<GROUP> r = {j.x, at, j.c, (int)(threadIdx.x % GROUP), even};
-        const float2 stats = row_stats<GROUP>(j, r, room);
+        const float2    stats = row_stats<GROUP>(j, r, smem);
         if (mine >= j.rows) continue;
         j.judge(stats, r.lane);
         r.each([&](int64_t i, int n, float(&x)[SG_PACK]) {
@@ -296,7 +295,7 @@ template <int QUADS> constexpr int kept_blocks() { return QUADS > 6 ? 3 : QUADS 
 template <int GROUP, int QUADS, typename J>
 static __global__ void __launch_bounds__(SG_THREADS, kept_blocks<QUADS>()) rows_kept(J j)
 {
-    __shared__ float       room[SG_WARP];
+    __shared__ float       smem[SG_WARP];
     constexpr int          GROUPS = SG_THREADS / GROUP;
     row_kept<GROUP, QUADS> r;
     typename J::beside     beside;
@@ -306,7 +305,7 @@ static __global__ void __launch_bounds__(SG_THREADS, kept_blocks<QUADS>()) rows_
     for (int64_t first = (int64_t)blockIdx.x * GROUPS; first < j.rows; first += (int64_t)gridDim.x * GROUPS) {
         const int64_t mine = first + threadIdx.x / GROUP, at = min(mine, j.rows - 1) * j.c;
         r.load(j.x, at);
-        const float2 stats = row_stats<GROUP>(j, r, room);
+        const float2 stats = row_stats<GROUP>(j, r, smem);
         if (mine >= j.rows) continue;
         j.judge(stats, r.lane);
         r.each([&](int64_t i, int, float(&x)[QUAD]) {
@@ -335,7 +334,7 @@ template <int GROUP> struct row_short {
             const uint32_t two[] = {four[k].x, four[k].y, four[k].z, four[k].w};
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                x[k][2 * i] = sg_wide_bf16(two[i]), x[k][2 * i + 1] = __uint_as_float(two[i] & 0xffff0000u);
+                x[k][2 * i] = sg_bf16_to_float(two[i]), x[k][2 * i + 1] = __uint_as_float(two[i] & 0xffff0000u);
         }
     }
 
@@ -351,7 +350,7 @@ template <int GROUP> struct row_short {
 static __device__ __forceinline__ float silu(float x)
 {
     float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(1.0f + sg_power_of_two(-SG_LOG2_E * x)));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(1.0f + sg_exp2(-SG_LOG2_E * x)));
     return x * y;
 }
 
@@ -377,8 +376,9 @@ template <int GROUP> static __global__ void __launch_bounds__(SG_THREADS, SHORT_
             if (j.act == SG_ACT_SILU)
 #pragma unroll
                 for (int k = 0; k < SG_PACK; k++) x[k] = silu(x[k]);
-            *(uint4 *)((uint16_t *)j.y.data + at + i) = make_uint4(sg_two_bf16(x[0], x[1]), sg_two_bf16(x[2], x[3]),
-                                                                  sg_two_bf16(x[4], x[5]), sg_two_bf16(x[6], x[7]));
+            *(uint4 *)((uint16_t *)j.y.data + at + i) =
+                make_uint4(sg_pack_bf16x2(x[0], x[1]), sg_pack_bf16x2(x[2], x[3]), sg_pack_bf16x2(x[4], x[5]),
+                           sg_pack_bf16x2(x[6], x[7]));
         });
     }
 }
@@ -444,7 +444,7 @@ static sg_status norm(sg_stream *s, const sg_norm_args *a)
     j.kind = a->kind;
     j.eps = a->eps;
     j.act = a->act;
-    j.bad = (int *)a->bad.data;
+    j.non_finite = (int *)a->non_finite.data;
     return norm_short(s, j) ? sg_cuda_launched(s, "norm") : rows_run(s, "norm", j);
 }
 
@@ -466,7 +466,7 @@ static sg_status rope(sg_stream *s, const sg_rope_args *a)
     return rows_run(s, "rope", j);
 }
 
-void sg_cuda_rows_init(sg_ops *t)
+void sg_cuda_norm_rope_init(sg_ops *t)
 {
     t->norm = norm;
     t->rope = rope;

@@ -1,6 +1,6 @@
-/* amx_soft.h - INT8 scores become weights: p = 2^(by s - base), rounded to BF16, and their sum.
+/* amx_softmax.h - INT8 scores become weights: p = 2^(by s - base), rounded to BF16, and their sum.
  *
- * A stage softens a block of SG_BLOCK_K = 64 keys of SG_SUB = 32 queries, which lie along the vectors (bf16_soft.h):
+ * A stage softens a block of SG_BLOCK_K = 64 keys of SG_SUB = 32 queries, which lie along the vectors (bf16_softmax.h):
  *
  *   - scores, F32 [4][2][16][16]: keys by 16, queries by 16, key, query; each is SG_ZERO + s, see below;
  *   - weights, BF16 [2][2][16][16][2]: keys by 32, queries by 16, pair of keys, query, key of the pair.
@@ -11,19 +11,19 @@
  * multiples of a power of two that is not below the scale.
  *
  * A quad is a pair of keys of 32 queries: four vectors of scores, two of weights. */
-#ifndef SG_AMX_SOFT_H
-#define SG_AMX_SOFT_H
+#ifndef SG_AMX_SOFTMAX_H
+#define SG_AMX_SOFTMAX_H
 
-#include "bf16_soft.h"
+#include "bf16_softmax.h"
 
 #define SG_ZERO 0x1.8p23f
 enum { SG_ZERO_BITS = 0x4b400000, SG_BLOCK_QUADS = SG_BLOCK_K / 2 };
 
 /* How a group of queries sees a block: as it is; each key with a bias, which hides it where it is -INFINITY (means, and
  * the block at the end); each key with some of the queries (on the diagonal). */
-typedef enum sg_blocks_sight { SG_SIGHT_PLAIN, SG_SIGHT_BIAS, SG_SIGHT_SOME } sg_blocks_sight;
+typedef enum sg_blocks_mask { SG_MASK_NONE, SG_MASK_BIAS, SG_MASK_QUERIES } sg_blocks_mask;
 
-typedef struct sg_blocks_soft {
+typedef struct sg_blocks_softmax {
     const float    *score;
     uint16_t       *weight;
     float          *sum;     /* of each query */
@@ -32,11 +32,11 @@ typedef struct sg_blocks_soft {
     const float    *bias;    /* of each key, in powers of two; NULL: none */
     const uint32_t *seen;    /* of each key, a bit of each query; NULL: all */
     unsigned        at, end; /* quads done, quads in all: multiples of 8 */
-} sg_blocks_soft;
+} sg_blocks_softmax;
 
-static inline sg_blocks_sight sg_blocks_sight_of(const sg_blocks_soft *w)
+static inline sg_blocks_mask sg_blocks_mask_of(const sg_blocks_softmax *w)
 {
-    return w->seen ? SG_SIGHT_SOME : w->bias ? SG_SIGHT_BIAS : SG_SIGHT_PLAIN;
+    return w->seen ? SG_MASK_QUERIES : w->bias ? SG_MASK_BIAS : SG_MASK_NONE;
 }
 
 /* bias, seen: of the key. */
@@ -44,21 +44,21 @@ static inline __attribute__((always_inline)) __m512i
 sg_blocks_weight(const float *score, __m512 by, __m512 base, const float *bias, const uint32_t *seen, unsigned col)
 {
     const __m512  t = _mm512_fmsub_ps(_mm512_load_ps(score), by, base);
-    const __m512i p = _mm512_castps_si512(sg_soft_exp2(bias ? _mm512_add_ps(t, _mm512_set1_ps(*bias)) : t));
+    const __m512i p = _mm512_castps_si512(sg_softmax_exp2(bias ? _mm512_add_ps(t, _mm512_set1_ps(*bias)) : t));
     return seen ? _mm512_maskz_mov_epi32((__mmask16)(*seen >> col * 16), p) : p;
 }
 
 /* The next `quads` quads, a power of two up to 8; nothing where all are done. What is summed are the rounded
  * weights: then a row's weights add up to one whatever their rounding. */
-static inline __attribute__((always_inline)) void sg_blocks_soften(sg_blocks_soft *w, unsigned quads,
-                                                                   sg_blocks_sight sight)
+static inline __attribute__((always_inline)) void sg_blocks_softmax_run(sg_blocks_softmax *w, unsigned quads,
+                                                                        sg_blocks_mask mask)
 {
     if (w->at == w->end) return;
     const unsigned        part = w->at / 8, pair = w->at % 16;
     const float *const    score = w->score + part * SG_COLS * 256 + w->at % 8 * 32;
     uint16_t *const       weight = w->weight + part / 2 * SG_COLS * SG_TILE + pair * 32;
-    const float *const    bias = sight == SG_SIGHT_BIAS ? w->bias + w->at * 2 : NULL;
-    const uint32_t *const seen = sight == SG_SIGHT_SOME ? w->seen + w->at * 2 : NULL;
+    const float *const    bias = mask == SG_MASK_BIAS ? w->bias + w->at * 2 : NULL;
+    const uint32_t *const seen = mask == SG_MASK_QUERIES ? w->seen + w->at * 2 : NULL;
     const __m512bh        ones = (__m512bh)_mm512_set1_epi32(0x3f803f80);
     const __m512i         down = _mm512_set4_epi32(0x0f0e0f0e, 0x0b0a0b0a, 0x07060706, 0x03020302); /* upper halves */
 #pragma GCC unroll 2

@@ -1,4 +1,4 @@
-/* product.cu - linear, and what conv shares with it.
+/* linear.cu - linear, and what conv shares with it.
  *
  * A large product of BF16 operands, not too deep, that is added to F32, with a gate or without, is cuDNN's, which ends it
  * in the kernel that makes it. Else three ways, by what cublasLt can do itself:
@@ -83,26 +83,26 @@ static int64_t piece_of(int64_t n, int64_t most)
 }
 
 /* `count` elements of p from `first` on as dtype `want`: where they are, or converted into slot. NULL: latched. */
-static const void *operand(sg_stream *s, const char *op, const void *p, sg_dtype type, sg_dtype want, int64_t first,
+static const void *operand(sg_stream *s, const char *op, const void *p, sg_dtype type, sg_dtype to_type, int64_t first,
                            int64_t count, sg_cuda_slot slot)
 {
     const void *const from = advance(p, first, type);
-    if (type == want) return from;
-    void *const to = sg_cuda_scratch(s, op, slot, (size_t)count * sg_dtype_size(want));
+    if (type == to_type) return from;
+    void *const to = sg_cuda_scratch(s, op, slot, (size_t)count * sg_dtype_size(to_type));
     if (!to) return NULL;
-    const convert_kernel k = {sg_view_at(to, want), sg_view_at(from, type)};
+    const convert_kernel k = {sg_view_at(to, to_type), sg_view_at(from, type)};
     return sg_cuda_each_pack(s, op, count, k) ? NULL : to;
 }
 
 /* How a product ends. */
-typedef struct product_plan {
+typedef struct linear_plan {
     sg_dtype type;       /* that x and w are multiplied in */
     bool     direct;     /* the library writes y */
     bool     bias, gelu; /* what the library does after the sums */
-} product_plan;
+} linear_plan;
 
 /* What the library has left to do for rows [row, row + rows) and columns [col, col + cols) of y. */
-static sg_status finish(sg_stream *s, const char *op, const sg_product *p, const product_plan *plan, const void *sum,
+static sg_status finish(sg_stream *s, const char *op, const sg_linear_job *p, const linear_plan *plan, const void *sum,
                         int64_t row, int64_t rows, int64_t col, int64_t cols)
 {
     const bool          add = p->add && !plan->direct;
@@ -113,9 +113,9 @@ static sg_status finish(sg_stream *s, const char *op, const sg_product *p, const
     return sg_cuda_each_pack(s, op, rows * cols, k);
 }
 
-static product_plan plan_of(const sg_product *p, int64_t cols)
+static linear_plan plan_of(const sg_linear_job *p, int64_t cols)
 {
-    product_plan plan = {SG_F32, false, false, false};
+    linear_plan plan = {SG_F32, false, false, false};
     if (p->x_type == SG_BF16 && p->w_type == SG_BF16) plan.type = SG_BF16;
     const bool even = p->o % SG_PACK == 0, plain = !p->b && p->act == SG_ACT_NONE;
     if (p->gate) return plan;
@@ -131,7 +131,7 @@ static product_plan plan_of(const sg_product *p, int64_t cols)
 }
 
 /* Rows [row, row + rows) of x times the weights w of columns [col, col + cols); bias as the library takes it. */
-static sg_status piece(sg_stream *s, const char *op, const sg_product *p, const product_plan *plan, const void *w,
+static sg_status piece(sg_stream *s, const char *op, const sg_linear_job *p, const linear_plan *plan, const void *w,
                        const void *bias, int64_t row, int64_t rows, int64_t col, int64_t cols)
 {
     sg_gemm g = {};
@@ -154,16 +154,16 @@ static sg_status piece(sg_stream *s, const char *op, const sg_product *p, const 
     return all ? SG_OK : finish(s, op, p, plan, g.y, row, rows, col, cols);
 }
 
-sg_status sg_cuda_product(sg_stream *s, const char *op, const sg_product *p)
+sg_status sg_cuda_linear(sg_stream *s, const char *op, const sg_linear_job *p)
 {
-    const product_plan nothing = {};
+    const linear_plan  nothing = {};
     sg_status          status = SG_OK;
     if (p->i == 0) return finish(s, op, p, &nothing, NULL, 0, p->n, 0, p->o);
     if (sg_cuda_added_dnn(s, op, p, &status)) return status;
     const bool         bf16 = p->x_type == SG_BF16 && p->w_type == SG_BF16;
     const int64_t      width = p->i * (int64_t)sizeof(float);
     const int64_t      cols = bf16 || p->w_type == SG_F32 ? p->o : piece_of(p->o, PIECE / width);
-    const product_plan plan = plan_of(p, cols);
+    const linear_plan  plan = plan_of(p, cols);
     const void *const  bias = plan.bias ? operand(s, op, p->b, SG_F32, p->y_type, 0, p->o, SG_CUDA_B) : NULL;
     int64_t            rows = p->x_type == plan.type ? p->n : piece_of(p->n, PIECE / width);
     if (plan.bias && !bias) return s->status;
@@ -180,7 +180,7 @@ sg_status sg_cuda_product(sg_stream *s, const char *op, const sg_product *p)
 
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
-    sg_product p = {};
+    sg_linear_job p = {};
     p.y = a->y.data;
     p.x = a->x.data;
     p.w = a->w.data;
@@ -194,7 +194,7 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
     p.act = a->act;
     p.gate = a->gate.rank ? (const float *)a->gate.data : NULL;
     p.add = a->add;
-    return sg_cuda_product(s, "linear", &p);
+    return sg_cuda_linear(s, "linear", &p);
 }
 
-void sg_cuda_product_init(sg_ops *t) { t->linear = linear; }
+void sg_cuda_linear_init(sg_ops *t) { t->linear = linear; }

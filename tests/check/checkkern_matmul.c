@@ -1,4 +1,4 @@
-/* checkkern_product.c - what linear, conv and attend are tried with. */
+/* checkkern_matmul.c - what linear, conv and attend are tried with. */
 #include "checkkern.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static sg_dtype type_in(ck *c, int i)
 }
 
 /* oneDNN's emulation of BF16 multiplies what it pads odd depths with: infinity becomes NaN. */
-static ck_fill product_fill(ck *c)
+static ck_fill matmul_fill(ck *c)
 {
     const ck_fill f = usual[ck_draw(c, USUAL)];
     return f == CK_INF && c->level->emulated ? CK_RANDOM : f;
@@ -36,7 +36,7 @@ void ck_try_linear(ck *c)
 {
     for (int i = 0; i < trials(c, 130); i++) {
         const int64_t n = length(c), m = i % 16 == 0 ? 1000 + upto(c, 200) : length(c), o = length(c);
-        const ck_fill f = product_fill(c);
+        const ck_fill f = matmul_fill(c);
         const bool    add = ck_draw(c, 3) == 0;
         ck_case(c, &(sg_linear_args){.y = ck_out(c, type_in(c, i), n, o),
                                      .x = ck_new(c, type_in(c, i), f, n, m),
@@ -50,7 +50,7 @@ void ck_try_linear(ck *c)
     for (int i = 0; i < trials(c, 32); i++) { /* BF16 operands added to F32 by a gate, even: what a library fuses */
         const int64_t o = 8 * upto(c, 40), m = 8 * upto(c, i % 4 ? o / 8 : 80), n = length(c);
         ck_case(c, &(sg_linear_args){.y = ck_out(c, SG_F32, n, o),
-                                     .x = ck_new(c, SG_BF16, product_fill(c), n, m),
+                                     .x = ck_new(c, SG_BF16, matmul_fill(c), n, m),
                                      .w = ck_new(c, SG_BF16, CK_RANDOM, o, m),
                                      .b = ck_draw(c, 3) ? ck_new(c, SG_F32, CK_RANDOM, o) : (sg_tensor){0},
                                      .gate = ck_new(c, SG_F32, CK_RANDOM, o),
@@ -77,7 +77,7 @@ void ck_try_conv(ck *c)
             x[j] = k[j] + (int64_t)ck_draw(c, j ? 14 : 4);
             y[j] = (x[j] + pad - k[j]) / a.stride[j] + 1;
         }
-        const ck_fill f = product_fill(c);
+        const ck_fill f = matmul_fill(c);
         a.y = ck_out(c, even ? SG_BF16 : type_in(c, i), y[0], y[1], y[2], o);
         a.x = ck_new(c, even ? SG_BF16 : type_in(c, i), f, x[0], x[1], x[2], in);
         a.w = ck_new(c, even ? SG_BF16 : type_in(c, i), f == CK_INTEGER ? f : CK_RANDOM, o, in, k[0], k[1], k[2]);

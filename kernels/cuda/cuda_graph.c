@@ -1,4 +1,4 @@
-/* cuda_step.c - steps replayed: the ops between sg_step_begin and sg_step_end, when they are those of the step before,
+/* cuda_graph.c - steps replayed: the ops between sg_step_begin and sg_step_end, when they are those of the step before,
  * become one launch of a CUDA graph.
  *
  * The first step runs as it comes, and its ops are noted. The ops of the next are compared with the notes and put off
@@ -40,7 +40,7 @@ typedef enum step_mode {
     PLAIN   /* ops run: the step is not all ops */
 } step_mode;
 
-typedef struct sg_cuda_step {
+typedef struct sg_cuda_graph {
     sg_ops          ops; /* what runs */
     step_mode       mode;
     call           *call;
@@ -48,16 +48,16 @@ typedef struct sg_cuda_step {
     cudaGraphExec_t graph;           /* of all noted calls; or NULL */
     bool            recording;
     bool            refused; /* CUDA does not record such steps */
-} sg_cuda_step;
+} sg_cuda_graph;
 
-static void drop_graph(sg_cuda_step *t)
+static void drop_graph(sg_cuda_graph *t)
 {
     if (t->graph) cudaGraphExecDestroy(t->graph);
     t->graph = NULL;
 }
 
 /* From now on the first n calls are all that is noted. */
-static void cut_notes(sg_cuda_step *t, size_t n)
+static void cut_notes(sg_cuda_graph *t, size_t n)
 {
     if (n < t->count) drop_graph(t);
     t->count = n;
@@ -65,7 +65,7 @@ static void cut_notes(sg_cuda_step *t, size_t n)
 
 static sg_status run_calls(sg_stream *s, size_t n)
 {
-    const sg_cuda_step *const t = sg_cuda_of(s)->step;
+    const sg_cuda_graph *const t = sg_cuda_of(s)->graph;
     for (size_t i = 0; i < n; i++) SG_TRY(t->call[i].run(s, &t->call[i].args));
     return SG_OK;
 }
@@ -73,13 +73,13 @@ static sg_status run_calls(sg_stream *s, size_t n)
 /* What was put off runs, and those after it will. */
 static sg_status catch_up(sg_stream *s, step_mode mode)
 {
-    sg_cuda_step *const t = sg_cuda_of(s)->step;
+    sg_cuda_graph *const t = sg_cuda_of(s)->graph;
     t->mode = mode;
     cut_notes(t, t->met);
     return run_calls(s, t->met);
 }
 
-static void note(sg_cuda_step *t, run_fn *run, const void *args, size_t size)
+static void note(sg_cuda_graph *t, run_fn *run, const void *args, size_t size)
 {
     if (t->count == t->cap) {
         const size_t cap = t->cap ? 2 * t->cap : 256;
@@ -99,7 +99,7 @@ static void note(sg_cuda_step *t, run_fn *run, const void *args, size_t size)
 
 static sg_status take(sg_stream *s, run_fn *run, const void *args, size_t size)
 {
-    sg_cuda_step *const t = sg_cuda_of(s)->step;
+    sg_cuda_graph *const t = sg_cuda_of(s)->graph;
     if (t->mode == FOLLOW) {
         const call *const c = t->met < t->count ? &t->call[t->met] : NULL;
         if (c && c->run == run && memcmp(&c->args, args, size) == 0) {
@@ -113,7 +113,7 @@ static sg_status take(sg_stream *s, run_fn *run, const void *args, size_t size)
 }
 
 #define X(op)                                                                                                          \
-    static sg_status run_##op(sg_stream *s, const void *a) { return sg_cuda_of(s)->step->ops.op(s, a); }               \
+    static sg_status run_##op(sg_stream *s, const void *a) { return sg_cuda_of(s)->graph->ops.op(s, a); }              \
     static sg_status step_##op(sg_stream *s, const sg_##op##_args *a) { return take(s, run_##op, a, sizeof *a); }
 STEP_OPS(X)
 #undef X
@@ -122,10 +122,10 @@ STEP_OPS(X)
  * was. */
 static bool record(sg_stream *s)
 {
-    sg_cuda *const      c = sg_cuda_of(s);
-    sg_cuda_step *const t = c->step;
-    cudaGraph_t         graph = NULL;
-    cudaError_t         e = cudaStreamBeginCapture(c->queue, cudaStreamCaptureModeThreadLocal);
+    sg_cuda *const       c = sg_cuda_of(s);
+    sg_cuda_graph *const t = c->graph;
+    cudaGraph_t          graph = NULL;
+    cudaError_t          e = cudaStreamBeginCapture(c->queue, cudaStreamCaptureModeThreadLocal);
     if (!e) {
         t->recording = true;
         c->feed.last = -1; /* a graph cannot wait for what is no part of it, nor what follows for parts of a graph */
@@ -146,10 +146,10 @@ static bool record(sg_stream *s)
     return false;
 }
 
-static sg_status step_begin(sg_stream *s, int like)
+static sg_status step_begin(sg_stream *s, int repeats)
 {
-    sg_cuda_step *const t = sg_cuda_of(s)->step;
-    if (t->refused || (!t->graph && like - !t->count < WORTH)) return SG_OK;
+    sg_cuda_graph *const t = sg_cuda_of(s)->graph;
+    if (t->refused || (!t->graph && repeats - !t->count < WORTH)) return SG_OK;
     t->mode = t->count ? FOLLOW : NOTE;
     t->met = 0;
     return SG_OK;
@@ -157,8 +157,8 @@ static sg_status step_begin(sg_stream *s, int like)
 
 static sg_status step_end(sg_stream *s)
 {
-    sg_cuda_step *const t = sg_cuda_of(s)->step;
-    const step_mode     mode = t->mode;
+    sg_cuda_graph *const t = sg_cuda_of(s)->graph;
+    const step_mode      mode = t->mode;
     t->mode = OUT;
     if (s->status) cut_notes(t, 0);
     if (s->status || mode != FOLLOW) return s->status;
@@ -168,11 +168,11 @@ static sg_status step_end(sg_stream *s)
     return sg_cuda_check(s, "step", cudaGraphLaunch(t->graph, sg_cuda_of(s)->queue));
 }
 
-sg_status sg_step_break(sg_stream *s)
+sg_status sg_graph_flush(sg_stream *s)
 {
-    sg_cuda_step *const t = sg_cuda_of(s)->step;
-    const step_mode     mode = t->mode;
-    sg_status           status = SG_OK;
+    sg_cuda_graph *const t = sg_cuda_of(s)->graph;
+    const step_mode      mode = t->mode;
+    sg_status            status = SG_OK;
     if (mode == OUT) return SG_OK;
     if (mode == FOLLOW) status = catch_up(s, PLAIN);
     t->mode = PLAIN;
@@ -180,18 +180,18 @@ sg_status sg_step_break(sg_stream *s)
     return status;
 }
 
-bool sg_step_moves(sg_cuda *c)
+bool sg_graph_may_move(sg_cuda *c)
 {
-    if (c->step && c->step->recording) return false;
-    if (c->step) drop_graph(c->step);
+    if (c->graph && c->graph->recording) return false;
+    if (c->graph) drop_graph(c->graph);
     return true;
 }
 
-sg_status sg_step_open(sg_cuda *c, sg_error *e)
+sg_status sg_graph_open(sg_cuda *c, sg_error *e)
 {
-    sg_cuda_step *const t = (sg_cuda_step *)calloc(1, sizeof *t);
+    sg_cuda_graph *const t = (sg_cuda_graph *)calloc(1, sizeof *t);
     if (!t) return sg_error_set(e, SG_E_MEMORY, "no memory for the cuda backend");
-    c->step = t;
+    c->graph = t;
     t->ops = c->ops;
 #define X(op) c->ops.op = t->ops.op ? step_##op : NULL;
     STEP_OPS(X)
@@ -201,11 +201,11 @@ sg_status sg_step_open(sg_cuda *c, sg_error *e)
     return SG_OK;
 }
 
-void sg_step_close(sg_cuda *c)
+void sg_graph_close(sg_cuda *c)
 {
-    if (!c->step) return;
-    drop_graph(c->step);
-    free(c->step->call);
-    free(c->step);
-    c->step = NULL;
+    if (!c->graph) return;
+    drop_graph(c->graph);
+    free(c->graph->call);
+    free(c->graph);
+    c->graph = NULL;
 }
