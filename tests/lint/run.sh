@@ -29,6 +29,13 @@ hits=$(grep -nE 'include "(cpu|onednn|cuda)' $(for f in $below; do case $f in mo
     complain "a model includes a backend:
 $hits"
 
+# Words of our own where the field has one: self-similar, non-finite, transposed or rotated, softmax, absmax or scale, rescale, visible.
+allowed=tests/lint/words_allowed
+own=$(sources '*.c' '*.h' '*.cc' '*.cu' '*.cuh' '*.py' '*.sh' '*.js' '*.cmake' '*CMakeLists.txt' | grep -v '^tests/lint/')
+hits=$(grep -nwE '([a-z0-9]+_)*(alike|wild|turned|soften|reach|fade|sight)(_[a-z0-9]+)*' $own | grep -vFf <(sed '/^#/d; /^$/d' $allowed)) &&
+    complain "words that the field has others for; $allowed has the exceptions:
+$hits"
+
 hits=$(grep -nE 'TODO|FIXME|#if 0' $code) && complain "unfinished or dead:
 $hits"
 hits=$(grep -nP '[\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{2064}\x{FEFF}]' $code) && complain "invisible Unicode:

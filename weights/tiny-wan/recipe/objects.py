@@ -23,7 +23,7 @@ def constant(values, device):
 
 
 def turn(points, yaw):
-    """Points (a tuple of triples) turned about the vertical axis and tilted to the viewer: x, y, z, each [n, t, k]."""
+    """Points (a tuple of triples) rotated about the vertical axis and tilted to the viewer: x, y, z, each [n, t, k]."""
     x, y, z = constant(points, yaw.device).unbind(1)
     c, s = torch.cos(yaw)[:, :, 0], torch.sin(yaw)[:, :, 0]
     x, z = c * x + s * z, c * z - s * x
@@ -52,11 +52,11 @@ def solid(x, y, yaw, pix, corners, edges, faces):
     for k in range(len(edges)):
         line = grid(nx, k) * x + (grid(ny, k) * y - grid(offset, k))
         distance = line if distance is None else torch.maximum(distance, line)
-    normals, reach = turn(tuple(n for n, _ in faces), yaw), constant(tuple(d for _, d in faces), x.device)
+    normals, offsets = turn(tuple(n for n, _ in faces), yaw), constant(tuple(d for _, d in faces), x.device)
     # A face that looks away lies far in front, where it is never the nearest.
     seen = normals[2] > .02
     slope_x, slope_y = (torch.where(seen, v / normals[2], 0.) for v in normals[:2])
-    level = torch.where(seen, reach / normals[2], 9.)
+    level = torch.where(seen, offsets / normals[2], 9.)
     depths = [grid(level, k) - grid(slope_x, k) * x - grid(slope_y, k) * y for k in range(len(faces))]
     nearest = functools.reduce(torch.minimum, depths)
     weights = [torch.exp((nearest - depth) * 14) for depth in depths]    # edges are rounded a little
@@ -108,7 +108,7 @@ def bevelled(distance, pix, inward, face):
 
 
 def coin(x, yaw):
-    """x of a flat body turned by yaw, which is never quite seen from its edge, and the tilt of its face."""
+    """x of a flat body rotated by yaw, which is never quite seen from its edge, and the tilt of its face."""
     c, s = torch.cos(yaw), torch.sin(yaw)
     width = torch.sqrt(c * c + .09 * s * s)
     return x / width, .8 * s * torch.tanh(4 * c)

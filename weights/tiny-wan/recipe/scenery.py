@@ -173,7 +173,7 @@ def checker(view, t, u, spots, noise, floor):
     image = image * (.86 + .14 * smooth(-1.2, .3, y)).unsqueeze(-1)
     g = Ground(view, horizon, floor, .025)
 
-    def wave(q, blur):                            # a square wave whose edges soften as the tiles get small
+    def wave(q, blur):                            # a square wave whose edges blur as the tiles get small
         triangle = torch.asin(torch.sin(math.pi * q) * .9999) * (2 / math.pi)
         return (triangle / blur.clamp(min=1e-3)).clamp(-1, 1)
 
