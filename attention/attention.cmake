@@ -23,5 +23,5 @@ endif()
 
 add_library(sg_attention STATIC ${attention}/policy.c ${attention}/order.c ${attention}/run.c ${attention}/attention.c
   ${attention}/tune.c ${attention}/attention_error.c)
-target_include_directories(sg_attention PUBLIC ${attention} PRIVATE ${attention}/cpu kernels/cpu)
+target_include_directories(sg_attention PUBLIC ${attention} PRIVATE ${attention}/cpu)
 target_link_libraries(sg_attention PUBLIC sg_kernels PRIVATE sg_flags)

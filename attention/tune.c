@@ -1,7 +1,6 @@
 /* tune.c - see tune.h. What one block of queries loses is in cpu/vec_tune.c; here are samples, sums and the choice. */
 #include "tune.h"
 
-#include "cpu.h"
 #include "tune_block.h"
 
 #include <math.h>
@@ -67,9 +66,8 @@ size_t sg_tune_work_count(const sg_tune_keys *k)
 
 /* ---- opening ---- */
 
-static sg_tune_kernel *kernel_of(unsigned mask)
+static sg_tune_kernel *kernel_of(unsigned features)
 {
-    const unsigned features = sg_cpu_usable(sg_cpu_found() & mask);
     if (features & SG_CPU_AVX512) return sg_vec_tune_avx512;
     return features & SG_CPU_AVX2 ? sg_vec_tune_avx2 : sg_vec_tune_base;
 }
@@ -86,13 +84,13 @@ sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e)
                             o->l1, o->l2);
     if (!(o->least >= 0 && o->least <= 1)) return sg_error_set(e, SG_E_ARG, "%g is no least amount", o->least);
     if (o->buckets < 1 || o->every < 0) return sg_error_set(e, SG_E_ARG, "%d buckets", o->buckets);
-    unsigned mask = o->cpu_mask;
-    SG_TRY(sg_cpu_mask_resolve(&mask, e));
+    unsigned features;
+    SG_TRY(sg_cpu_features_of(&features, o->cpu_mask, e));
     sg_tune *const t = calloc(1, sizeof *t);
     if (!t) return sg_error_set(e, SG_E_MEMORY, "no memory to tune");
     t->o = *o;
     if (!o->every) t->o.every = SG_TUNE_EVERY;
-    t->kernel = kernel_of(mask);
+    t->kernel = kernel_of(features);
     t->amounts = o->policy.rule == SG_SELECT_TOPK ? shares : masses;
     *out = t;
     return SG_OK;

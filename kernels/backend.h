@@ -33,6 +33,10 @@ extern const char *const sg_gpu_level_names[]; /* "sm80", "sm89", "sm90", NULL *
 
 /* The features of the level of that name, and of those that it stands on; 0: there is no such name. */
 unsigned sg_cpu_mask_of(const char *name);
+
+/* The CPU features that this machine has and a mask, as sg_backend_options.cpu_mask, allows. SG_E_ARG: the variable
+ * SPARGE_GEN_CPUMASK names no level. */
+sg_status sg_cpu_features_of(unsigned *features, unsigned mask, sg_error *e) SG_MUST_USE;
 unsigned sg_gpu_mask_of(const char *name);
 
 unsigned sg_gpu_features(int capability); /* 90 is compute capability 9.0; 0 below 8.0 */

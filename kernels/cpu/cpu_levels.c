@@ -85,3 +85,10 @@ void sg_cpu_fill(sg_ops *t, unsigned features)
     for (int i = 0; i < SG_CPU_LEVELS; i++)
         if ((sg_cpu_levels[i].needs & ~(features | SG_CPU_BASE)) == 0) sg_cpu_levels[i].fill(t);
 }
+
+sg_status sg_cpu_features_of(unsigned *features, unsigned mask, sg_error *e)
+{
+    SG_TRY(sg_cpu_mask_resolve(&mask, e));
+    *features = sg_cpu_usable(sg_cpu_found() & mask);
+    return SG_OK;
+}

@@ -52,7 +52,7 @@ for f in $(for f in $code; do case $f in *.h) echo "$f" ;; esac; done); do
     case $f in *_table.h | tests/* | kernels/cpu/* | attention/cpu/*) continue ;; esac
     printf '#include "%s"\n' "$(basename "$f")" |
         gcc -std=c17 -D_GNU_SOURCE -fsyntax-only -x c -I"$(dirname "$f")" -Ikernels -Ikernels/meta -Iattention -Iweights \
-            -Imodel -Imodel/text -Imodel/vae -Imodel/sampler -Iprompts -Iapp $(printf -- '-I%s ' app/*/) - 2>/dev/null ||
+            -Imodel -Iprompts -Iapp $(printf -- '-I%s ' model/*/ weights/*/ prompts/*/ app/*/) - 2>/dev/null ||
         complain "$f: does not compile alone"
 done
 
@@ -78,12 +78,29 @@ if [ -n "$build" ]; then
     done | circles)
     [ -z "$hits" ] || complain "sources that need each other:
 $hits"
-    for lib in kernels attention weights prompts; do
+    for lib in kernels attention weights model prompts; do
         hits=$(nm -A "$build/libsg_$lib.a" 2>/dev/null | awk '{ split($1, at, ":") } $(NF - 1) == "U" { print at[2], "needs", $NF }
             $(NF - 1) ~ /[BCDRTVW]/ { print at[2], "has", $NF }' | circles)
         [ -z "$hits" ] || complain "sources of libsg_$lib that need each other:
 $hits"
     done
+fi
+
+# A library sees its own folders and the public ones, which hold no header of its insides, of the libraries below it.
+sees() { # LIBRARY OBJECT-PATTERN FOLDER...
+    local lib=$1 objects=$2 extra
+    shift 2
+    extra=$(ninja -C "$build" -t commands all 2>/dev/null | grep -E -- "-o $objects" | grep -oE -- "-I$PWD/[^ ]*" |
+        sed "s|^-I$PWD/||" | sort -u | grep -vxF "$(printf '%s\n' "$@")" | grep -vE "^$lib(/|$)")
+    [ -z "$extra" ] || complain "$lib includes from: $extra"
+}
+if [ -f "$build/build.ninja" ]; then
+    sees kernels 'CMakeFiles/sg_(kernels|cpu|cuda)[^ ]*' # attention's kernels are compiled with them, into them
+    sees attention 'CMakeFiles/sg_attention.dir' kernels kernels/meta
+    sees weights 'CMakeFiles/sg_weights.dir' kernels kernels/meta
+    sees model 'CMakeFiles/sg_model.dir' weights attention kernels kernels/meta
+    sees prompts 'CMakeFiles/sg_prompts.dir' weights kernels kernels/meta
+    sees app 'CMakeFiles/sparge-gen.dir' model prompts weights attention kernels kernels/meta
 fi
 [ $fail = 0 ] && echo "lint: clean"
 exit $fail

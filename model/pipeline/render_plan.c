@@ -324,15 +324,6 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     return SG_OK;
 }
 
-sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, sg_error *e)
-{
-    SG_TRY(sg_engine_check_request(engine, r, e));
-    sg_render       render = {.engine = engine, .request = r, .e = e};
-    const sg_status st = sg_render_plan(&render, out);
-    sg_self_attention_close(&render.self);
-    return st;
-}
-
 /* "text 1.00 + 0.20, denoising 2.00 + 0.40": weights and activations of each phase, in GiB. */
 static void phases_text(char *text, size_t size, const sg_plan *p)
 {

@@ -417,6 +417,15 @@ static sg_status render_all(sg_render *render)
     return st;
 }
 
+sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, sg_error *e)
+{
+    SG_TRY(sg_engine_check_request(engine, r, e));
+    sg_render       render = {.engine = engine, .request = r, .e = e};
+    const sg_status st = sg_render_plan(&render, out);
+    sg_self_attention_close(&render.self);
+    return st;
+}
+
 sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_callbacks *cb, sg_report *report,
                            sg_error *e)
 {
