@@ -38,7 +38,7 @@ static void add(double sum[2], sg_tensor y, sg_tensor dense)
     }
 }
 
-static bool merge(sg_attention_error *e, sg_stream *s, const sg_attention_shape *shape)
+static bool prepare(sg_attention_error *e, sg_stream *s, const sg_attention_shape *shape)
 {
     if (!e->sum) {
         e->steps = shape->steps;
@@ -76,7 +76,7 @@ static void measure(sg_attention_error *e, sg_stream *s, const sg_attention_shap
     sg_embed(s, .y = q, .ids = ids, .w = sg_reshape(x->q, n * h, d));
     sg_embed(s, .y = y, .ids = ids, .w = sg_reshape(x->y, n * h, d));
     sg_attend(s, .y = dense, .q = sg_reshape(q, rows / hk, hk, d), .k = x->k, .v = x->v, .scale = x->scale);
-    if (s->memory->alloc && merge(e, s, shape)) /* a plan has no data */
+    if (s->memory->alloc && prepare(e, s, shape)) /* a plan has no data */
         compare(e->sum + 2 * ((size_t)step * (size_t)e->layers + (size_t)layer), s, y, dense);
 }
 

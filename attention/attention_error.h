@@ -1,9 +1,9 @@
 /* attention_error.h - how far attention that is quantised or skips blocks is from dense attention on the same q, k and v, of
  * each layer of each step of a render: relative L1, sum |y - dense| / sum |dense|, summed over heads and over the passes of
- * guidance. dense is the backend's own dense kernel in the dtype of q; causal attention is not looked at.
+ * guidance. dense is the backend's own dense kernel in the dtype of q. Causal attention is not measured.
  *
- * A sample: SG_ERROR_ROWS queries of each call, spread evenly over the sequence, others from step to step and layer to
- * layer; these in all heads and against all keys.
+ * It measures a sample: SG_ERROR_ROWS queries of each call, in all heads and against all keys. They are spread evenly
+ * over the sequence and differ between steps and layers.
  */
 #ifndef SG_ATTENTION_ERROR_H
 #define SG_ATTENTION_ERROR_H
@@ -16,17 +16,17 @@ extern "C" {
 
 enum { SG_ERROR_ROWS = 128 };
 
-/* Zero to begin with; of one render. */
+/* Of one render. Zero-initialise. */
 typedef struct sg_attention_error {
     int     steps, layers;
     double *sum;     /* [steps][layers][2]: |y - dense|, |dense|; owned */
-    double  seconds; /* spent on looking, which began when what had been asked of the device was done */
+    double  seconds; /* spent on measuring, from when the device had finished what came before */
 } sg_attention_error;
 
 /* For sg_policy's `on_end`, with the sg_attention_error as context. A failure is latched in s. */
 sg_attention_hook sg_attention_error_hook;
 
-/* Of one layer of one step; -1: of all. NAN where nothing was seen, as where all was dense. */
+/* The error of one layer of one step; -1: of all. NAN where nothing was measured, for example where all was dense. */
 double sg_attention_error_of(const sg_attention_error *e, int step, int layer);
 
 void sg_attention_error_free(sg_attention_error *e);

@@ -1,8 +1,8 @@
-/* order.h - the order in which the tokens of a video stand in its sequence.
+/* order.h - the order of a video's tokens in the sequence.
  *
- * Attention does not care for the order of its keys, and every other op of a denoiser works on single tokens. So the
- * tokens are put in order once per forward, the rotary tables with them, and put back once at the end. What an order is
- * good for: neighbours in the sequence, which share a block, should be neighbours in the video. */
+ * The result of attention does not depend on the order of its keys, and every other op of a denoiser works on single
+ * tokens. So the tokens, and the rotary tables with them, are permuted once per forward and permuted back at the end. A
+ * good order makes neighbours in the sequence, which share a block, neighbours in the video. */
 #ifndef SG_ORDER_H
 #define SG_ORDER_H
 
@@ -15,13 +15,13 @@ extern "C" {
 #endif
 
 typedef enum sg_order {
-    SG_ORDER_ROW,           /* frames, rows, columns: how a model lays them out */
+    SG_ORDER_ROW,           /* frames, rows, columns: the model's own */
     SG_ORDER_COLUMN,        /* frames, columns, rows: along y fastest */
     SG_ORDER_TIME,          /* rows, columns, frames: along time fastest */
-    SG_ORDER_HILBERT,       /* generalised 3-D Hilbert curve, steps to a neighbour; 2-D for one frame */
-    SG_ORDER_HILBERT_CUBE,  /* by the index on the Hilbert curve of the cube of the next power of two;
-                             * 8 k + 1 frames begin at its third layer */
-    SG_ORDER_HILBERT_FRAME, /* frame by frame, each along a 2-D curve, every other one backwards */
+    SG_ORDER_HILBERT,       /* generalised 3-D Hilbert curve: each step goes to a neighbour; 2-D for one frame */
+    SG_ORDER_HILBERT_CUBE,  /* sorted by the index on the Hilbert curve of the enclosing cube, whose side is a power of
+                             * two; 8 k + 1 frames begin at its third layer */
+    SG_ORDER_HILBERT_FRAME, /* frame by frame, each along a 2-D curve, every other frame backwards */
     SG_ORDER_MORTON,        /* bits of t, y, x interleaved */
     SG_ORDER_RANDOM,        /* shuffled by a fixed seed: the worst case */
     SG_ORDERS
@@ -30,8 +30,8 @@ typedef enum sg_order {
 /* "row", "column", "time", "hilbert", "hilbert-cube", "hilbert-frame", "morton", "random", NULL. */
 extern const char *const sg_order_names[SG_ORDERS + 1];
 
-/* at[i] = which token of the row-major sequence stands at place i, for i in [0, t y x). at has room for as many; the
- * sides are 1 or more and t y x < 2^31. SG_E_MEMORY when the curve finds no memory. */
+/* at[i] = the row-major index of the token at position i, for i in [0, t y x). at has t y x entries. The sides are 1 or
+ * more and t y x < 2^31. SG_E_MEMORY when the curve finds no memory. */
 sg_status sg_order_make(int32_t *at, sg_order order, int64_t t, int64_t y, int64_t x) SG_MUST_USE;
 
 /* inverse[at[i]] = i. */

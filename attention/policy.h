@@ -1,4 +1,4 @@
-/* policy.h - what a user wants of attention: how it is computed, which blocks it may skip, and where it may not. */
+/* policy.h - what a user asks of attention: the method, which blocks it may skip, which steps and layers are dense. */
 #ifndef SG_POLICY_H
 #define SG_POLICY_H
 
@@ -11,31 +11,31 @@ extern "C" {
 
 typedef enum sg_attention_kind {
     SG_ATTENTION_DENSE, /* the best exact kernel */
-    SG_ATTENTION_SAGE,  /* quantised: INT8 q and k, v as the backend likes it; every block */
+    SG_ATTENTION_SAGE,  /* quantised: INT8 q and k, v in the backend's preferred type; every block */
     SG_ATTENTION_SPARGE /* quantised, and blocks are skipped */
 } sg_attention_kind;
 
 typedef enum sg_score_kind {
     SG_SCORE_MEAN,  /* means of whole blocks: SpargeAttn */
     SG_SCORE_SUB16, /* means of 16 tokens */
-    SG_SCORE_ERROR  /* means of 16 tokens, weighed by how wrong a mean stands in for the block */
+    SG_SCORE_ERROR  /* means of 16 tokens, weighted by the error that pooling the block would make */
 } sg_score_kind;
 
 typedef enum sg_tail_bias { SG_TAIL_BIAS_NONE, SG_TAIL_BIAS_HALF, SG_TAIL_BIAS_RANK1 } sg_tail_bias;
 
-/* What weights and values are multiplied as, where they are not dense. */
-typedef enum sg_pv_dtype { SG_PV_AUTO, SG_PV_BF16, SG_PV_FP8 } sg_pv_dtype; /* AUTO: as the backend likes it */
+/* The type of weights and values in p v, where attention is not dense. */
+typedef enum sg_pv_dtype { SG_PV_AUTO, SG_PV_BF16, SG_PV_FP8 } sg_pv_dtype; /* AUTO: the backend's preferred type */
 
 extern const char *const sg_attention_names[]; /* "dense", "sage", "sparge", NULL */
 extern const char *const sg_score_names[];     /* "mean", "sub16", "error", NULL */
 extern const char *const sg_tail_bias_names[]; /* "0", "half", "rank1", NULL */
 extern const char *const sg_pv_dtype_names[];  /* "auto", "bf16", "fp8", NULL */
 
-/* Thresholds of each head, as tuning finds them; see thresholds.h of model/ for the file. All arrays are
- * [buckets][layers][heads]; bucket b serves timesteps (of 1000) at or above from[b], from falling, the last 0. */
+/* Thresholds of each head, as found by tuning; for the file see thresholds.h in model/. The arrays are
+ * [buckets][layers][heads]. Bucket b serves timesteps (of 1000) at or above from[b]; from falls, and ends with 0. */
 typedef struct sg_thresholds {
     int            buckets, layers, heads;
-    sg_select_rule rule;         /* what amount means */
+    sg_select_rule rule;         /* the meaning of amount */
     float         *from;         /* [buckets] */
     float         *amount;       /* top-k share or cumulative mass; 1 and above: that head keeps all */
     float         *theta;        /* self-similarity below which a block is fixed; below 0: none is */
@@ -44,7 +44,7 @@ typedef struct sg_thresholds {
 
 struct sg_attention_shape; /* run.h */
 
-/* Sees what an attention works on. */
+/* Called with the operands of an attention. */
 typedef void sg_attention_hook(void *context, sg_stream *s, const struct sg_attention_shape *shape, int layer, int step,
                                int pass, double timestep, const sg_attend_args *args);
 
@@ -55,33 +55,32 @@ typedef struct sg_policy {
     float                amount;       /* top-k share, or cumulative mass */
     float                theta;        /* self-similarity below which a block is fixed, in [-1, 1]; below 0: none is */
     float                pv_threshold; /* PV filter, powers of two; 0: off */
-    int                  sink;         /* the first so many blocks of keys are kept */
-    bool                 causal;       /* a token sees itself and those before it */
-    bool                 heads;        /* one budget for all heads of a layer instead of one a row; not where tuned */
+    int                  sink;         /* how many leading blocks of keys are always kept */
+    bool                 causal;       /* a token attends to itself and those before it */
+    bool                 heads;        /* one budget for all heads of a layer, not one a row; not with tuned */
     sg_score_kind        score;
     bool                 tail; /* skipped blocks enter the softmax as one mean key and value each */
     sg_tail_bias         tail_bias;
     sg_pv_dtype          pv_dtype;
     sg_order             order;
-    double               dense_steps;  /* the first so many of all steps are dense, a share */
-    const char          *dense_layers; /* "0,28-29": these are dense; NULL: none. Borrowed */
-    const sg_thresholds *tuned; /* take the place of rule, amount, theta and pv_threshold; NULL: none. Borrowed */
-    sg_tensor            mask;  /* U8 [1 or h, nq, nk], host: not 0 where a block is kept; rule GIVEN. Borrowed */
-    /* NULL: nobody looks. `on_begin` is called first of all by each sg_attention_run, before y is written, but not on a
-     * plan; `on_end` last of all where that was not dense, on a plan too, which counts the scratch memory that it
-     * takes. */
+    double               dense_steps;  /* this share of the steps, the first ones, are dense */
+    const char          *dense_layers; /* "0,28-29": these layers are dense; NULL: none. Borrowed */
+    const sg_thresholds *tuned; /* replaces rule, amount, theta and pv_threshold; NULL: none. Borrowed */
+    sg_tensor            mask;  /* U8 [1 or h, nq, nk], host: non-zero where a block is kept; rule GIVEN. Borrowed */
+    /* NULL: none. sg_attention_run calls on_begin first, before y is written, but not on a plan. It calls on_end last,
+     * where attention was not dense; on a plan too, which counts its scratch memory. */
     sg_attention_hook *on_begin, *on_end;
     void              *on_begin_context, *on_end_context;
 } sg_policy;
 
 enum { SG_TOKENS = 8192, SG_NAMED_TOKENS = 1024 };
 
-/* Sparge, top-k 0.5, 20 % of the steps dense, and the score, tail and budget that won the measurements in NOTES.md. */
+/* Sparge, top-k 0.5, 20 % of the steps dense, and the score, tail and budget that did best in NOTES.md. */
 sg_policy sg_policy_default(void);
 /* SpargeAttn to the letter: block means, skipped is dropped, top-k 0.5, theta and pv_threshold off. */
 sg_policy sg_policy_paper(void);
 
-/* Refuses what cannot be: SG_E_ARG with the member, its value and what would do. */
+/* SG_E_ARG for an invalid policy: the message has the member, its value and valid ones. */
 sg_status sg_policy_check(const sg_policy *p, sg_error *e) SG_MUST_USE;
 
 /* Whether `layer` is in a list such as "0,28-29". SG_E_ARG from _check_layers for a list that is malformed or names a

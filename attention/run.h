@@ -1,5 +1,5 @@
-/* run.h - a policy bound to shapes, and attention by it: order aside, predict, select, quantise and attend are ops of
- * one stream, all on its device, none waits for the host. */
+/* run.h - binds a policy to shapes and runs attention by it. Predict, select, quantise and attend are ops of one
+ * stream. They run on its device, and none waits for the host. The caller permutes the tokens. */
 #ifndef SG_RUN_H
 #define SG_RUN_H
 
@@ -9,75 +9,76 @@
 extern "C" {
 #endif
 
-/* What attention is about. */
+/* The shapes that attention is bound to. */
 typedef struct sg_attention_shape {
     int64_t  n;                        /* tokens */
     int64_t  h, hk, d;                 /* heads of queries, of keys and values; channels of a head */
-    int64_t  text_prefix, text_suffix; /* of the tokens, text at either end: always dense */
+    int64_t  text_prefix, text_suffix; /* tokens of text before and behind the video's: always dense */
     int      layers, steps, passes;
-    sg_dtype values; /* of the backend: backend.h */
-    bool     f8;     /* likewise */
+    sg_dtype values; /* the backend's member of that name */
+    bool     f8;     /* the backend's */
     int64_t  m;      /* keys; 0: n */
-    /* Of each step, of 1000, where tuned thresholds go by it; NULL: not known. Borrowed for sg_attention_open alone. */
+    /* Of each step, of 1000: selects the bucket of tuned thresholds. NULL: unknown. Borrowed by sg_attention_open only.
+     */
     const double *timesteps;
 } sg_attention_shape;
 
-/* Why a layer of a step ran as it did. */
+/* Why a layer of a step ran the kind that it ran. */
 typedef enum sg_attention_why {
-    SG_WHY_POLICY, /* as the policy says */
-    SG_WHY_SHORT,  /* dense: the sequence is too short for skipping to pay */
+    SG_WHY_POLICY, /* by the policy */
+    SG_WHY_SHORT,  /* dense: the sequence is too short to gain from skipping */
     SG_WHY_STEP,   /* dense: one of the first steps */
-    SG_WHY_LAYER,  /* dense: a layer that was named */
-    SG_WHY_BACKEND /* dense: the backend knows no other */
+    SG_WHY_LAYER,  /* dense: a layer of dense_layers */
+    SG_WHY_BACKEND /* dense: the backend has no other kernel */
 } sg_attention_why;
 
 typedef struct sg_attention sg_attention;
 
-/* Binds p, which is copied but for what it borrows. SG_E_ARG where thresholds, mask or layers do not fit the shape;
- * SG_E_UNSUPPORTED where sage or sparge is named and the backend has neither, or FP8 and it has none. */
+/* Binds p. Copies p, but not what p borrows. SG_E_ARG: thresholds, mask or layers do not fit the shape.
+ * SG_E_UNSUPPORTED: p names sage or sparge and the backend has neither, or p asks for FP8 and the backend has none. */
 sg_status sg_attention_open(sg_attention **out, const sg_policy *p, const sg_attention_shape *shape,
                             sg_error *e) SG_MUST_USE;
 void      sg_attention_close(sg_attention **a);
 
 const sg_policy *sg_attention_policy(const sg_attention *a); /* as bound */
 
-/* Whether some layer of some step leaves out blocks, so that the order of the tokens matters. */
+/* Whether some layer of some step skips blocks, so that the order of the tokens matters. */
 bool sg_attention_skips(const sg_attention *a);
 
-/* Puts thresholds and counters into s->keep; before the first run on that stream. Of tuned thresholds those of the first
- * bucket. */
+/* Allocates thresholds and counters in s->keep and uploads the thresholds, of tuned ones the first bucket. Call it
+ * before the first run on that stream. */
 void sg_attention_upload(sg_attention *a, sg_stream *s);
 
-/* What runs in this layer of this step, and why. */
+/* The kind that runs in this layer of this step, and the reason. */
 sg_attention_kind sg_attention_kind_of(const sg_attention *a, int layer, int step, sg_attention_why *why);
 
-/* How many steps from this one on, it among them, ask the device for the same ops with the same memory as this one does:
- * layers run the same kinds, and thresholds of other timesteps, which differ in value only, take the same place. */
+/* How many steps, from this one on and with it, issue the same ops on the same memory: their layers run the same kinds.
+ * Thresholds of another timestep differ in value only and are uploaded to the same memory. */
 int sg_attention_same_steps(const sg_attention *a, int step);
 
-/* Puts the thresholds of timestep, of 1000, into that place, unless they are there. To be called before sg_step_begin:
- * sg_attention_run would have to do it inside the step, which could not be replayed then. */
+/* Uploads the thresholds of timestep, of 1000, unless they are there. Call it before sg_step_begin: otherwise
+ * sg_attention_run uploads them inside the step, and the step cannot be replayed. */
 void sg_attention_set_timestep(const sg_attention *a, sg_stream *s, double timestep);
 
-/* y = attention of q, k, v, which stand in the order of the policy; k and v [m, hk, d]. args as of sg_attend, bias and
- * key_bias absent; what runs dense wants y of q's dtype. timestep, of 1000, chooses the bucket of tuned thresholds.
- * Taps "attention.<layer>.*": q, k, v, score, keep, y. */
+/* y = attention of q, k, v, whose tokens are in the policy's order; k and v [m, hk, d]. args are those of sg_attend,
+ * bias and key_bias absent. Where attention is dense, y has q's dtype. timestep, of 1000, selects the bucket of tuned
+ * thresholds. Taps "attention.<layer>.*": q, k, v, score, keep, y. */
 void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, int pass, double timestep,
                       const sg_attend_args *args);
 
-/* What one layer of one pass of one step did, summed over its heads. */
+/* Counts of one layer of one pass of one step, summed over its heads. */
 typedef struct sg_attention_count {
     sg_attention_kind kind;
     sg_attention_why  why;
     int64_t           blocks, kept; /* visible pairs of blocks, and those computed; 0: it did not run */
-    double            mass;         /* predicted share of the mass, or of the error, in what is kept; mean */
-    int64_t           groups;       /* of 32 queries, times kept blocks: what the PV filter looks at */
-    int64_t           skipped;      /* of these, left out by it */
-    double            skipped_mass; /* share of the sums that it left out; mean */
+    double            mass;         /* predicted share of the mass, or of the error, in the kept pairs; mean */
+    int64_t           groups;       /* groups of 32 queries times kept blocks: the candidates of the PV filter */
+    int64_t           skipped;      /* how many of them the PV filter skipped */
+    double            skipped_mass; /* share of the sums that it skipped; mean */
 } sg_attention_count;
 
-/* Counters of all passes of a step, on the host: [passes][layers]. Reads the device: before the next step, which takes
- * their place there. */
+/* Counts of all passes of a step, on the host: [passes][layers]. It reads the device. Call it before the next step,
+ * which overwrites them there. */
 sg_status sg_attention_counts(const sg_attention *a, sg_stream *s, int step, sg_attention_count *out) SG_MUST_USE;
 
 #ifdef __cplusplus

@@ -108,7 +108,7 @@ void sg_tune_close(sg_tune **t)
 }
 
 /* The first call tells how many there are of each. */
-static bool merge(sg_tune *t, sg_stream *s, const sg_attention_shape *shape)
+static bool prepare(sg_tune *t, sg_stream *s, const sg_attention_shape *shape)
 {
     const sg_attention_shape *const had = &t->shape;
     if (had->layers) {
@@ -496,7 +496,7 @@ void sg_tune_hook(void *context, sg_stream *s, const sg_attention_shape *shape, 
 {
     sg_tune *const          t = context;
     const sg_backend *const host = t->o.host;
-    if (s->status || !merge(t, s, shape)) return;
+    if (s->status || !prepare(t, s, shape)) return;
     t->timestep[step] = timestep;
     sg_attend_args here = host ? fetched(s, args) : *args; /* waits for what the device did before */
     sg_stream      own = host ? sg_stream_of(host) : (sg_stream){0};

@@ -1,8 +1,10 @@
-/* tune.h - thresholds for each head, found while dense attention runs: the paper's procedure (arXiv:2502.18137, 3.6) asks the
- * sparse kernel some hundred times per head and call; here a sample of the blocks of queries is attended exactly, its
- * blocks of keys in the order in which the policy would keep them, and the error of every amount is read off one pass.
+/* tune.h - finds thresholds for each head while dense attention runs. The paper's procedure (arXiv:2502.18137, 3.6)
+ * runs the sparse kernel some hundred times per head and call. Here exact attention of a sample of the blocks of
+ * queries visits the blocks of keys in the order in which the policy would keep them, so one pass gives the error of
+ * every amount.
  *
- * Errors are relative L1, sum |y - exact| / sum |exact|, in F32 on q, k and v as they come: what INT8 adds is not in them. */
+ * Errors are relative L1, sum |y - exact| / sum |exact|, in F32 on q, k and v as given. They do not include INT8's
+ * error. */
 #ifndef SG_TUNE_H
 #define SG_TUNE_H
 
@@ -14,46 +16,46 @@ extern "C" {
 #endif
 
 typedef struct sg_tune_options {
-    sg_policy policy;   /* rule (TOPK or MASS), score, tail, tail_bias and sink are those that the thresholds are for */
-    double    l1, l2;   /* bounds: of what skipping blocks does, and of that with the PV filter; l2 = l1: without one */
+    sg_policy policy;   /* rule (TOPK or MASS), score, tail, tail_bias and sink: what the thresholds are for */
+    double    l1, l2;   /* bounds on the error of skipping blocks, and of that with the PV filter; l2 = l1: no filter */
     double    least;    /* no head gets an amount below this */
-    int       buckets;  /* steps are cut into so many runs of equal length; fewer when there are fewer steps */
-    int       every;    /* one in so many blocks of queries is looked at; 0: SG_TUNE_EVERY */
+    int       buckets;  /* how many runs of equal length the steps are cut into; fewer when there are fewer steps */
+    int       every;    /* one in so many blocks of queries is sampled; 0: SG_TUNE_EVERY */
     unsigned  cpu_mask; /* as sg_backend_options has it */
-    const sg_backend *host; /* for renders on a device: a backend of host memory, which looks at copies; NULL: there is no
-                             * need of copies. Borrowed until the close */
+    const sg_backend *host; /* for renders on a device: a backend of host memory, which measures copies; NULL: no copies
+                             * are needed. Borrowed until the close */
 } sg_tune_options;
 
 enum { SG_TUNE_EVERY = 4, SG_TUNE_CHECKED = 4 }; /* one in so many of the sample is held out to check the choice */
 
 typedef struct sg_tune sg_tune;
 
-/* SG_E_ARG for what cannot be: another rule, causal, bounds that are not 0 < l1 <= l2, a least amount outside of [0, 1]. The
- * caller closes. */
+/* SG_E_ARG for invalid options: another rule, causal, bounds that are not 0 < l1 <= l2, a least amount outside [0, 1].
+ * The caller closes. */
 sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e) SG_MUST_USE;
 void      sg_tune_close(sg_tune **t);
 
-/* For sg_policy's `on_begin`, with the sg_tune as context: takes a sample of what passes. What it finds adds up
- * over passes, steps and renders of one number of steps, layers and heads; a failure is latched in s. */
+/* For sg_policy's `on_begin`, with the sg_tune as context. Samples each attention. Results add up over passes, steps
+ * and renders, which must have the same number of steps, layers and heads. A failure is latched in s. */
 sg_attention_hook sg_tune_hook;
 
-/* Of one head in one bucket: how it does with what was chosen. */
+/* Of one head in one bucket: density and errors with the chosen thresholds. */
 typedef struct sg_tune_figure {
     float density; /* blocks kept, a share */
     float l1, l1_checked,
-        l1_worst;         /* error: where it was chosen; on queries held out; the largest of one layer's call */
+        l1_worst;         /* error: on the queries chosen by; on queries held out; the largest of one layer's call */
     float l2, l2_checked; /* with the PV filter */
-    float skipped;        /* of the kept blocks, left out by the filter; a share */
+    float skipped;        /* share of the kept blocks that the filter skips */
 } sg_tune_figure;
 
-/* The smallest amounts from `least` on that stay under l1, and the smallest PV thresholds that stay under l2; heads
- * that would skip less than a tenth of their blocks keep all, and a filter that leaves out less than a fiftieth is off.
- * Both arrays are t's, valid until the next call with t; figures are [buckets][layers][heads]. SG_E_ARG when nothing
- * was seen: no sequence was long enough. */
+/* Chooses the smallest amounts, not below `least`, whose error is at most l1, and the smallest PV thresholds whose
+ * error is at most l2. A head that would skip less than a tenth of its blocks keeps all. A filter that would skip less
+ * than a fiftieth is off. t owns both arrays until its next call; figures are [buckets][layers][heads]. SG_E_ARG when
+ * nothing was seen: no sequence was long enough. */
 sg_status sg_tune_choose(sg_tune *t, const sg_thresholds **out, const sg_tune_figure **figures,
                          sg_error *e) SG_MUST_USE;
 
-/* Seconds that were spent on looking, so far. */
+/* Seconds spent on measuring so far. */
 double sg_tune_seconds(const sg_tune *t);
 
 #ifdef __cplusplus

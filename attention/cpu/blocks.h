@@ -1,7 +1,7 @@
-/* blocks.h - what the CPU kernels of attend_blocks share: which keys a block of queries walks over, and the counts.
+/* blocks.h - shared by the CPU kernels of attend_blocks: which keys a block of queries visits, and the counts.
  *
- * Keys come in tiles of SG_BLOCK_K. Tile j < nk is block j of keys; tile nk + t is the tail's keys, that is means, of
- * blocks SG_BLOCK_K t and on. What a kernel packs it packs tile by tile, so that one loop visits both kinds. */
+ * Keys come in tiles of SG_BLOCK_K. Tile j < nk is block j of keys. Tile nk + t has the keys of the tail: the means of
+ * blocks SG_BLOCK_K t and on. A kernel packs tile by tile, so one loop visits both kinds. */
 #ifndef SG_BLOCKS_H
 #define SG_BLOCKS_H
 
@@ -11,14 +11,15 @@ sg_status sg_vec_blocks_base(sg_stream *s, const sg_attend_blocks_args *a);
 sg_status sg_vec_blocks_avx2(sg_stream *s, const sg_attend_blocks_args *a);
 sg_status sg_vec_blocks_avx512(sg_stream *s, const sg_attend_blocks_args *a);
 
-/* Heads of keys are packed by groups, each when the one before is nearly done with, into a ring of two groups: what
- * comes is written to where a cache still holds what was, and scratch does not grow with the number of heads. Its bytes
- * stay below the first number, unless a group of one head, or of so many blocks of queries a thread, has more. */
+/* Heads of keys are packed in groups into a ring of two groups. A group is packed when the one before it is nearly
+ * done, so it overwrites lines that are still in a cache, and scratch does not grow with the number of heads. The ring
+ * has at most SG_RING_BYTES, unless a group of one head, or of SG_GROUP_BLOCKS blocks of queries a thread, needs more.
+ */
 enum { SG_RING_BYTES = 16 << 20, SG_GROUP_BLOCKS = 32 };
 
-enum { SG_FILTER_ROWS = 32 }; /* that leave out a block together */
+enum { SG_FILTER_ROWS = 32 }; /* rows that skip a block together */
 
-/* What one block of queries of one head left out by pv_threshold. */
+/* What one block of queries of one head skipped by pv_threshold. */
 typedef struct sg_blocks_count {
     int64_t skips;
     double  share; /* summed over its rows */
@@ -28,8 +29,8 @@ typedef struct sg_blocks_job {
     const sg_attend_blocks_args *a;
     int64_t                      n, m, h, hk, d, nq, nk;
     int64_t                      tiles;       /* of a head of keys */
-    int64_t                      serves;      /* neighbouring heads of queries, by each head of keys */
-    int64_t                      group, ring; /* heads of keys that are packed together; that there is room for */
+    int64_t                      serves;      /* neighbouring heads of queries that share a head of keys */
+    int64_t                      group, ring; /* heads of keys packed together; heads that the ring holds */
     sg_blocks_count             *count;       /* [h, nq], or NULL without pv_threshold */
 } sg_blocks_job;
 
@@ -44,8 +45,8 @@ static inline sg_blocks_job sg_blocks_job_of(const sg_attend_blocks_args *a)
     return b;
 }
 
-/* Decides on group and ring and gives out scratch: `workspaces` bytes of the kernel's own, then `head_bytes` for each
- * head of the ring, which is what comes back, then the counts. NULL when memory is short. */
+/* Sets group and ring and allocates scratch: `workspaces` bytes for the kernel, then the ring, `head_bytes` for each
+ * head, then the counts. Returns the ring, or NULL when memory is short. */
 static inline char *sg_blocks_scratch(sg_blocks_job *b, sg_cpu *cpu, int64_t workspaces, int64_t head_bytes)
 {
     const int64_t fit = SG_RING_BYTES / (2 * head_bytes + 1);
@@ -58,15 +59,16 @@ static inline char *sg_blocks_scratch(sg_blocks_job *b, sg_cpu *cpu, int64_t wor
     return p ? p + workspaces : NULL;
 }
 
-/* Where the tiles of a head of keys lie in the ring: the number of the first. */
+/* The index in the ring of the first tile of a head of keys. */
 static inline int64_t sg_blocks_ring_at(const sg_blocks_job *b, int64_t hk) { return hk % b->ring * b->tiles; }
 
-/* Packs tile `at` of a head of keys, or does task `at` of a head of queries. job begins with an sg_blocks_job;
+/* Packs tile `at` of a head of keys, or runs task `at` of a head of queries. job begins with an sg_blocks_job.
  * workspace is the thread's. */
 typedef void sg_blocks_task(const void *job, const void *workspace, int64_t head, int64_t at);
 
-/* All heads, `tasks` each, by groups, for every thread of a team; with causal a group's longest tasks first. A thread
- * that finds no more of them packs the next group. The one after that is packed over this one, when all are through. */
+/* Runs `tasks` tasks of each head, group by group. Every thread of a team calls it. With causal a group's longest tasks
+ * come first. A thread without a task packs the next group. The group after that overwrites this one, when all threads
+ * are done with it. */
 static inline void sg_blocks_heads(const void *job, const void *workspace, int64_t tasks, sg_blocks_task *pack,
                                    sg_blocks_task *attend)
 {
@@ -81,14 +83,14 @@ static inline void sg_blocks_heads(const void *job, const void *workspace, int64
     }
 }
 
-/* The row of `key` of a tile in k, or in tail_k, and in v or tail_v; -1 where there is none. */
+/* The row of a tile's `key` in k and v, or in tail_k and tail_v; -1: none. */
 static inline int64_t sg_blocks_row(const sg_blocks_job *b, int64_t tile, int64_t key)
 {
     const int64_t row = (tile < b->nk ? tile : tile - b->nk) * SG_BLOCK_K + key;
     return row < (tile < b->nk ? b->m : b->nk) ? row : -1;
 }
 
-/* The scale of all the keys [key, key + SG_BLOCK_SUB) of a tile, 0 where there are none. */
+/* The scale of keys [key, key + SG_BLOCK_SUB) of a tile; 0 where there are none. */
 static inline float sg_blocks_scale(const sg_blocks_job *b, int64_t head, int64_t tile, int64_t key)
 {
     const int64_t row = sg_blocks_row(b, tile, key);
@@ -97,12 +99,12 @@ static inline float sg_blocks_scale(const sg_blocks_job *b, int64_t head, int64_
     return ((const float *)b->a->k_scale.data)[row / b->a->k_group * b->hk + head];
 }
 
-/* ---- the walk ---- */
+/* ---- the tiles of a block of queries ---- */
 
 typedef struct sg_blocks_tile {
     int64_t      index;
-    uint64_t     seen; /* a bit of each key: it is there for the block of queries, or for its last rows */
-    bool         edge; /* not for all rows: key k of block j only from row SG_BLOCK_K j + k on */
+    uint64_t     seen; /* a bit per key: visible to the block of queries, or to its last rows */
+    bool         edge; /* not to all rows: key k of block j from row SG_BLOCK_K j + k on */
     const float *bias; /* of a tail's keys; NULL: none */
     float        add;  /* to every logit: ln SG_BLOCK_K where a tail lacks a bias */
 } sg_blocks_tile;
@@ -110,8 +112,8 @@ typedef struct sg_blocks_tile {
 typedef struct sg_blocks_iterator {
     const sg_blocks_job *b;
     int64_t              head, i; /* which block of queries */
-    int64_t              visible; /* how many blocks of keys it sees */
-    int64_t              next;    /* tile to look at */
+    int64_t              visible; /* how many blocks of keys are visible to it */
+    int64_t              next;    /* the next tile to test */
 } sg_blocks_iterator;
 
 static inline sg_blocks_iterator sg_blocks_iterator_of(const sg_blocks_job *b, int64_t head, int64_t i)
@@ -122,7 +124,7 @@ static inline sg_blocks_iterator sg_blocks_iterator_of(const sg_blocks_job *b, i
 
 static inline uint64_t sg_low_bits(int64_t n) { return n >= 64 ? ~0ull : n <= 0 ? 0 : (1ull << n) - 1; }
 
-/* Which of the blocks [SG_BLOCK_K word, SG_BLOCK_K (word + 1)) are kept and visible. */
+/* A bit for each of the blocks [SG_BLOCK_K word, SG_BLOCK_K (word + 1)): kept and visible. */
 static inline uint64_t sg_blocks_kept(const sg_blocks_iterator *w, int64_t word)
 {
     const int64_t words = sg_div_up(w->b->nk, 64);
@@ -132,7 +134,7 @@ static inline uint64_t sg_blocks_kept(const sg_blocks_iterator *w, int64_t word)
     return kept & sg_low_bits(w->visible - word * 64);
 }
 
-/* The next tile of real keys, then of tail; false: that was all. */
+/* The next tile: first tiles of keys, then of the tail. False: there is none. */
 static inline bool sg_blocks_next(sg_blocks_iterator *w, sg_blocks_tile *t)
 {
     const sg_blocks_job *const b = w->b;
@@ -163,7 +165,7 @@ static inline bool sg_blocks_next(sg_blocks_iterator *w, sg_blocks_tile *t)
     return false;
 }
 
-/* The keys of a tile that row `row` of the tensor sees. */
+/* The keys of a tile that are visible to row `row` of the tensor. */
 static inline uint64_t sg_blocks_visible(const sg_blocks_tile *t, int64_t row)
 {
     return t->edge ? t->seen & sg_low_bits(row - t->index * SG_BLOCK_K + 1) : t->seen;
@@ -171,7 +173,7 @@ static inline uint64_t sg_blocks_visible(const sg_blocks_tile *t, int64_t row)
 
 /* ---- counts ---- */
 
-/* Sums what the tasks counted, in order, into skips. */
+/* Sums the tasks' counts, in order, into skips. */
 static inline void sg_blocks_sum_counts(const sg_blocks_job *b)
 {
     if (!b->count) return;

@@ -1,5 +1,5 @@
-/* predict.h - what the vec files of prediction share: vectors out of rows of either dtype, the last of a row not full,
- * and which blocks are fixed (op.h says what that means). */
+/* predict.h - shared by the vec files of prediction: vectors of rows of either dtype, of which the last may be partial,
+ * and which blocks are fixed (as op.h defines it). */
 #ifndef SG_PREDICT_H
 #define SG_PREDICT_H
 
@@ -20,7 +20,7 @@ static inline sg_lanes sg_lanes_bf16(const uint16_t *x)
 #endif
 }
 
-/* Elements [at, at + n) of x, zeros behind them; n of SG_LANES and above is all lanes. */
+/* Elements [at, at + n) of x, then zeros; n at or above SG_LANES: all lanes. */
 SG_INLINE sg_lanes sg_lanes_in(const void *x, bool bf16, int64_t at, int64_t n)
 {
     const float *const    f = (const float *)x + at;
@@ -40,23 +40,23 @@ SG_INLINE void sg_lanes_out(float *y, sg_lanes v, int64_t n)
         memcpy(y, &v, (size_t)n * sizeof *y);
 }
 
-/* The scale for numbers whose largest has these bits, without its sign: infinity and NaN come last. */
+/* The scale of numbers whose absolute maximum has these bits. Infinity and NaN compare largest. */
 static inline float sg_scale_of(int32_t bits)
 {
     return bits >= 0x7f800000 ? NAN : sg_of_bits((uint32_t)bits) * (1.0f / 127.0f);
 }
 
-/* y and scale of the group of rows that begins at `row`, of all heads, as quantise writes them: for when those rows are in
- * the caches. y may be on its way past them until a fence. vec_quantise.c. */
+/* Writes y and scale of the group of rows that begins at `row`, of all heads, as quantise does. For callers that have
+ * those rows in the caches. y is written by non-temporal stores: fence before use. In vec_quantise.c. */
 void SG_VEC_NAME(quantise_rows)(const sg_quantise_args *a, int64_t row);
 
-/* One side of a score: what of its blocks is fixed for a head of queries, which `share` neighbours share with a column
+/* One side of a score: which of its blocks are fixed for a head of queries. `share` neighbouring heads share a column
  * of similarity. */
 typedef struct sg_fixed {
     int64_t      block, n, text_prefix, text_suffix;
     const float *similarity, *theta; /* [n / block, columns], [h]; NULL: not judged */
     int64_t      columns, share;
-    bool         ragged; /* a last block that is not full is as good as others */
+    bool         ragged; /* a partial last block is not fixed */
 } sg_fixed;
 
 static inline sg_fixed sg_fixed_of(int64_t block, int64_t n, int64_t text_prefix, int64_t text_suffix,
@@ -78,7 +78,7 @@ static inline bool sg_is_fixed(const sg_fixed *f, int64_t head, int64_t i)
     return f->theta && !(f->similarity[i * f->columns + head / f->share] > f->theta[head]);
 }
 
-/* How many blocks of keys block i of queries sees. */
+/* How many blocks of keys are visible to block i of queries. */
 static inline int64_t sg_visible_blocks(bool causal, int64_t i, int64_t nk)
 {
     return causal ? sg_min64(nk, (i + 1) * (SG_BLOCK_Q / SG_BLOCK_K)) : nk;

@@ -1,5 +1,5 @@
-/* tune_block.h - what 32 neighbouring queries lose by each of many choices of blocks of keys, from one pass over all keys.
- * Private to tune.c, its kernels and its test.
+/* tune_block.h - the error of 32 neighbouring queries by each of many choices of blocks of keys, from one pass over all
+ * keys. Private to tune.c, its kernels and its test.
  *
  * The blocks of keys come in one order, so each choice keeps a prefix of it: sums of the softmax run along the order, and
  * the output of a choice costs a division, not another attention. */
@@ -21,9 +21,9 @@ typedef struct sg_tune_keys {
 
 typedef struct sg_tune_rows {
     const float   *q;     /* [SG_TUNE_ROWS, d], times the scale of the logits */
-    const int32_t *rank;  /* [nk] blocks of keys, the last to be left out first */
-    const int32_t *count; /* [SG_TUNE_AMOUNTS] how many of rank each choice keeps; 1 or more, rising, the last nk */
-    const float *bias; /* [nk]: blocks left out stand as their mean with this added to its logit; NULL: they are gone */
+    const int32_t *rank;  /* [nk] blocks of keys, the last to be skipped first */
+    const int32_t *count; /* [SG_TUNE_AMOUNTS] how many of rank each choice keeps: rising, from 1 or more up to nk */
+    const float *bias; /* [nk]: added to the logit of a skipped block's mean; NULL: skipped blocks are dropped */
     const float *pv_threshold; /* [SG_TUNE_PV_THRESHOLDS], falling: the PV filter of op.h, in powers of two */
     int          filter;       /* the choice that the filter is tried on; -1: none */
 } sg_tune_rows;

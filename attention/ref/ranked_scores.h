@@ -1,4 +1,4 @@
-/* ranked_scores.h - the places of a row from the best down, and how many of them stay within a share of its mass. */
+/* ranked_scores.h - a row's scores in descending order, and how many of them stay within a share of its mass. */
 #ifndef SG_RANKED_SCORES_H
 #define SG_RANKED_SCORES_H
 
@@ -9,7 +9,7 @@ typedef struct place {
     int64_t at; /* in the tensor of scores */
 } place;
 
-/* Highest first, of equals the first; what is NaN comes last. */
+/* Descending; of equals the first; NaN last. */
 static inline int by_score(const void *x, const void *y)
 {
     const place *const a = x, *const b = y;
@@ -26,8 +26,8 @@ static inline int log2_up(int64_t n)
     return bits;
 }
 
-/* Scores of one of `rows` rows become their running sums, in the order of torch's scan on a GPU: in stretches of 32 to 1024,
- * each begun with the sum before it, and inside of a stretch by Sklansky's tree. */
+/* Replaces the scores of one of `rows` rows by their running sums, in the order of torch's scan on a GPU: stretches of
+ * 32 to 1024, each started with the sum before it, and Sklansky's tree inside a stretch. */
 static inline void add_up(place *p, int64_t nk, int64_t rows)
 {
     const int     wanted = (9 + log2_up(nk) - log2_up(rows)) / 2, bits = wanted < 4 ? 4 : wanted > 9 ? 9 : wanted;
@@ -42,8 +42,8 @@ static inline void add_up(place *p, int64_t nk, int64_t rows)
     }
 }
 
-/* How many of nk ranked places, at least 1, have scores that together stay within `amount` of their sum. Published, whose
- * shares sum to 1, leaves running sums in p. */
+/* How many of nk ranked scores, at least 1, have a sum of at most `amount` times the sum of all. The published variant,
+ * whose shares sum to 1, leaves running sums in p. */
 static inline int64_t mass_count(place *p, int64_t nk, int64_t rows, float amount)
 {
     int64_t count = 0;
