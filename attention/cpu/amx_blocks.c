@@ -1,25 +1,26 @@
 /* amx_blocks.c - attention over lists of blocks of keys, q and k in INT8, by AMX tiles.
  *
- * The walk of bf16_attend.c: scores are k q^T, [keys, queries], outputs v^T p, [channels, queries]; a group of SG_SUB =
- * 32 queries takes its bases from its first block of keys and stays with them, and is done again where these were no
- * good. What differs:
+ * The pipeline is that of bf16_attend.c. Scores are k q^T, [keys, queries]. Outputs are v^T p, [channels, queries]. A
+ * group of SG_SUB = 32 queries takes its bases from its first block of keys and keeps them; a group whose bases turn
+ * out to be out of range runs again. The differences:
  *
- *   - Each group has a list: the blocks of 64 keys that its block of queries keeps, then blocks of means, if any mean
- *     in them counts. A task is up to SG_TASK blocks of queries of a head. It goes over the lists of their groups in
- *     chunks that fit into the second-level cache, in each over its groups, for each of them over units of blocks.
- *   - A stage is a block: a share of the outputs of the unit before, BF16 products; its scores by INT8 products, INT32
- *     whose bits are those of floats (amx_softmax.h); and beside both, the weights of the block before. The scores of
- *     these lie where the new ones go, and have become weights when those are stored: what is written last is read
- *     next, out of the first-level cache, through which the keys, values and outputs of a stage pass. A unit is two
- *     blocks, so that a tile of outputs is loaded and stored once in 128 keys. The outputs of a unit begin one stage
- *     after the scores of the next one, when all its weights are there.
- *   - With pv_threshold, scores come first alone, and what is left out leaves the lists.
+ *   - Each group has a list: the blocks of 64 keys that its block of queries keeps, then the blocks of means of which
+ *     some mean counts. A task is up to SG_TASK blocks of queries of a head. It loops over chunks of the lists that fit
+ *     into the L2 cache, in each chunk over its groups, and for each group over units of blocks.
+ *   - A stage handles one block. It computes a share of the outputs of the unit before, by BF16 matmuls, and the
+ * block's
+ *     scores, by INT8 matmuls whose INT32 results are the bits of floats (amx_softmax.h). Beside both it computes the
+ *     weights of the block before. New scores overwrite old ones after these have become weights, so the scores stay in
+ *     the L1 cache, through which the keys, values and outputs of a stage pass. A unit is two blocks, so that a tile of
+ *     outputs is loaded and stored once in 128 keys. The outputs of a unit start one stage after the scores of the next
+ *     unit, when all its weights are ready.
+ *   - With pv_threshold a first pass computes scores only, and skipped blocks leave the lists.
  *
- * Roofline, for a vector of 16 scores: products take d / 64 + d / 32 cycles of the tile unit, 3 at d = 64 and 6 at d =
- * 128; storing tiles of scores and outputs stops it for 1.5 and 2 more. Softening starts 6 instructions and, for two
- * vectors, a shuffle, a store and a vdpbf16ps, which takes the place of four: 8.5 in all, of which one a cycle goes
- * beside tiles and two without. That is 6.5 cycles at d = 64 and 8 at d = 128. The clock is another limit: an Emerald
- * Rapids at 3.0 GHz falls to 2.3 GHz when it multiplies tiles of numbers other than zeros. */
+ * Roofline, for a vector of 16 scores: matmuls take d / 64 + d / 32 cycles of the tile unit, 3 at d = 64 and 6 at d =
+ * 128. Storing tiles of scores and outputs stalls it for 1.5 and 2 more. The softmax issues 6 instructions and, for two
+ * vectors, a shuffle, a store and a vdpbf16ps, which costs as much as four: 8.5 in all. One instruction a cycle issues
+ * beside tiles, two without. That is 6.5 cycles at d = 64 and 8 at d = 128. The clock is another limit: an Emerald
+ * Rapids at 3.0 GHz falls to 2.3 GHz when it multiplies tiles that are not zero. */
 #include "amx_pack.h"
 
 #include <omp.h>
@@ -27,13 +28,13 @@
 enum { SG_SUBS = SG_BLOCK_Q / SG_SUB, SG_TASK = 4, SG_UNIT = 2 };
 enum { SG_O = 4 * 256, SG_SCORES = SG_BLOCK_K * SG_SUB, SG_WEIGHTS = SG_BLOCK_K * SG_SUB };
 
-/* Above this the integers of a score leave the range of amx_softmax.h. */
+/* With more channels the integers of a score exceed the range of amx_softmax.h. */
 enum { SG_CHANNELS_MAX = 256 };
 
-/* Bases are no farther than this below what they should be: amx_softmax.h. */
+/* Bases are at most this far below their exact value: amx_softmax.h. */
 enum { SG_GRID_MAX = 64 };
 
-/* Packed keys and values of a chunk stay below this. */
+/* Bytes that the packed keys and values of a chunk stay below. */
 enum { SG_CHUNK_BYTES = 256 << 10 };
 
 static sg_status (*other)(sg_stream *, const sg_attend_blocks_args *); /* for what is not served here */
@@ -44,7 +45,7 @@ static const int32_t __attribute__((aligned(64))) zero_tile[256] = {
 #define X64 X16, X16, X16, X16
     X64, X64, X64, X64};
 
-/* What a task needs, in its thread's scratch. */
+/* The workspace of a task, in its thread's scratch. */
 typedef struct blocks_workspace {
     int8_t    *q;         /* [subs][kdepth][2][16][16][4] */
     float     *o;         /* [subs][vdepth][2][2][16][16] */
@@ -60,7 +61,7 @@ typedef struct blocks_workspace {
 
 static int64_t whole(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/* How much room that is; with p NULL nothing else counts. */
+/* Sets r to the workspace at p. Returns its bytes; p NULL: returns them only. */
 static int64_t workspace_at(const blocks_job *b, blocks_workspace *r, char *p)
 {
     char *const from = p;
@@ -85,7 +86,7 @@ static int64_t workspace_at(const blocks_job *b, blocks_workspace *r, char *p)
 
 /* ---- lists ---- */
 
-/* Of the keys of a block, to a block of queries of a task. */
+/* The biases of a block's keys for a block of queries of a task. */
 static float *bias_at(const blocks_job *b, const blocks_workspace *w, int64_t sub, int64_t block)
 {
     return w->bias + (sub / SG_SUBS * (b->s.tiles - b->plain) + block - b->plain) * SG_BLOCK_K;
@@ -101,7 +102,7 @@ static void fill_bias(float *bias, const sg_blocks_tile *t)
     }
 }
 
-/* Lists of the groups of block i of queries; `sub` is the first of them. */
+/* Fills the lists of the groups of block i of queries; `sub` is the first group. */
 static void fill_lists(const blocks_job *b, const blocks_workspace *w, int64_t head, int64_t i, int64_t sub,
                        int64_t end)
 {
@@ -118,7 +119,7 @@ static void fill_lists(const blocks_job *b, const blocks_workspace *w, int64_t h
     }
 }
 
-/* Which queries from `row` on see the keys from `from` on, if they see none that comes after them. */
+/* Causal masks of the keys from `from` on: a bit for each query from `row` on. */
 static void fill_seen(const blocks_job *b, uint32_t *seen, int64_t row, int64_t from)
 {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -141,13 +142,13 @@ static void set_mask(const blocks_job *b, const blocks_workspace *w, sg_blocks_s
         s->bias = bias_at(b, w, sub, block);
 }
 
-/* ---- the walk ---- */
+/* ---- the pipeline ---- */
 
-/* What a walk does about the largest scores: takes those of a group's first block; looks for those of all and does
- * nothing else; has them. */
+/* Where a pass has its row maxima from: MAX_GUESSED, a group's first block; MAX_SEARCHED, all blocks, and the pass
+ * computes nothing else; MAX_KNOWN, an earlier pass. */
 typedef enum max_pass { MAX_GUESSED, MAX_SEARCHED, MAX_KNOWN } max_pass;
 
-/* Some neighbours in the list of a group. */
+/* Consecutive blocks of a group's list. */
 typedef struct unit {
     const int32_t *block;
     int64_t        sub, at, count; /* at: of the first in the list */
@@ -184,7 +185,7 @@ static bool advance(const blocks_job *b, const blocks_workspace *w, cursor *c, u
     return false;
 }
 
-/* The largest scores of a block, in powers of two, NaN left aside; -INFINITY where nothing is seen. */
+/* The largest scores of a block, in powers of two, ignoring NaN; -INFINITY where no key is visible. */
 static void find_max(const sg_blocks_softmax *w, float row_max[SG_SUB])
 {
     for (unsigned col = 0; col < SG_COLS; col++) {
@@ -201,7 +202,7 @@ static void find_max(const sg_blocks_softmax *w, float row_max[SG_SUB])
     }
 }
 
-/* Raises the bases with the largest scores of a block. */
+/* Raises the bases to the largest scores of a block. */
 static void raise(sub_state *s, const float most[SG_SUB])
 {
     for (int i = 0; i < SG_SUB; i++) {
@@ -211,7 +212,7 @@ static void raise(sub_state *s, const float most[SG_SUB])
     }
 }
 
-/* Where a walk is: the block whose scores wait, and the unit whose weights do. */
+/* The state of a pass: the block whose scores are ready, and the unit whose weights are. */
 typedef struct pipeline {
     const blocks_job       *b;
     const blocks_workspace *w;
@@ -224,7 +225,7 @@ typedef struct pipeline {
     unsigned                half;                /* weights that are next written */
 } pipeline;
 
-/* Scales of keys against those of a group, to 22 bits. */
+/* Scales of keys times those of a group, rounded to 22 bits. */
 static __m256 scales_by(const sub_state *s, __m256 keys)
 {
     const __m256i by = _mm256_castps_si256(_mm256_mul_ps(keys, _mm256_load_ps(s->by)));
@@ -237,7 +238,7 @@ static void fill_by(const pipeline *p, const sub_state *s, int64_t block)
     _mm256_store_ps(p->w->by, scales_by(s, _mm256_load_ps(p->scale + block * 4 * SG_COLS)));
 }
 
-/* Finds the grid of a group: the least power of two that is not below any scale that it meets. */
+/* Sets the grid of a group: the smallest power of two that is not below any scale in its list. */
 static void fill_grid(const pipeline *p, int64_t sub)
 {
     sub_state *const     s = &p->w->state[sub];
@@ -261,7 +262,7 @@ static void fill_base(const blocks_workspace *w, const sub_state *s)
         }
 }
 
-/* The products of a stage; k and out may be absent. */
+/* The matmuls of a stage; k and out may be absent. */
 typedef struct stage_args {
     const int8_t   *k, *q;
     const uint16_t *v, *weight;
@@ -280,7 +281,7 @@ static inline __attribute__((always_inline)) void stage_by(const stage_args *t, 
     while (mine.at < mine.end) sg_blocks_softmax_run(&mine, late, mask);
 }
 
-/* Softens as many quads after each block of products as it takes to be through with them at the same time. */
+/* Runs so many quads of the softmax after each block of matmuls that both end together. */
 static void stage(const stage_args *t, const sg_blocks_softmax *w)
 {
     const sg_blocks_mask mask = sg_blocks_mask_of(w);
@@ -292,7 +293,7 @@ static void stage(const stage_args *t, const sg_blocks_softmax *w)
         mask ? stage_by(t, w, 1, 4, 4, SG_MASK_BIAS) : stage_by(t, w, 1, 4, 4, SG_MASK_NONE);
 }
 
-/* What the softmax works on. */
+/* Sets s to the block whose scores are ready. */
 static void set_softmax(const pipeline *p, sg_blocks_softmax *s)
 {
     const blocks_workspace *const w = p->w;
@@ -314,7 +315,7 @@ static void set_softmax(const pipeline *p, sg_blocks_softmax *s)
     fill_base(w, state);
 }
 
-/* A stage: scores of block `at` of the unit, unless that is NULL. */
+/* Runs a stage. It computes the scores of block `at` of the unit `now`, which may be NULL. */
 static void run_stage(pipeline *p, const unit *now, int64_t at)
 {
     const blocks_job *const       b = p->b;
@@ -340,7 +341,7 @@ static void run_stage(pipeline *p, const unit *now, int64_t at)
     stage(&t, &s);
 }
 
-/* What was softened last becomes what is multiplied, in so many stages. */
+/* The weights that are ready become the operand of the outputs, in so many stages. */
 static void start_outputs(pipeline *p, int64_t shares)
 {
     p->out = p->softmax;
@@ -357,7 +358,7 @@ static pipeline pipeline_at(const blocks_job *b, const blocks_workspace *w, int6
         .b = b, .w = w, .packed = b->packed + at * b->bytes, .scale = b->scale + at * 4 * SG_COLS, .pass = pass};
 }
 
-/* The lists of groups [first, end) of a task. */
+/* Attends over the lists of groups [first, end) of a task. */
 static void iterator(const blocks_job *b, const blocks_workspace *w, int64_t head, int64_t first, int64_t end,
                      max_pass pass)
 {
@@ -380,7 +381,7 @@ static void iterator(const blocks_job *b, const blocks_workspace *w, int64_t hea
 
 /* ---- the filter ---- */
 
-/* Scores of a block against a group, alone. */
+/* Computes the scores of a block and a group, and nothing else. */
 static void score_block(const pipeline *p, sg_blocks_softmax *s, int64_t sub, int64_t block)
 {
     const blocks_job *const b = p->b;
@@ -403,7 +404,8 @@ static bool matters(const blocks_job *b, const sg_blocks_softmax *w, const sub_s
     return some;
 }
 
-/* Takes out of the list of a group what pv_threshold leaves out, and finds the bases for the rest. How many. */
+/* Removes from a group's list the blocks that pv_threshold skips, and finds the bases for the rest. Returns how many.
+ */
 static int64_t filter(const blocks_job *b, const blocks_workspace *w, int64_t head, int64_t sub)
 {
     const pipeline   p = pipeline_at(b, w, head, MAX_SEARCHED);
@@ -424,7 +426,7 @@ static int64_t filter(const blocks_job *b, const blocks_workspace *w, int64_t he
     return count - state->count;
 }
 
-/* sum += what a block gives, in F32: for the count, whose error is not to be that of weights in BF16. */
+/* sum += the weights of a block, in F32: the counts must not have the error of BF16 weights. */
 static void add_block(const sg_blocks_softmax *w, const sub_state *s, float sum[SG_SUB])
 {
     for (unsigned col = 0; col < SG_COLS; col++) {
@@ -443,13 +445,13 @@ static void add_block(const sg_blocks_softmax *w, const sub_state *s, float sum[
     }
 }
 
-/* The shares of their sums that the rows of a filtered group leave out: once more over all that is kept. */
+/* The share of its sum that each row of a filtered group skips. Goes over all kept blocks once more. */
 static double lost_share(const blocks_job *b, const blocks_workspace *w, int64_t head, int64_t sub)
 {
     const pipeline         p = pipeline_at(b, w, head, MAX_SEARCHED);
     const sub_state *const state = &w->state[sub];
     const int32_t *const   list = w->list + sub * b->s.tiles;
-    _Alignas(64) float     sum[2][SG_SUB] = {0}; /* of what is in the list; of what was left out */
+    _Alignas(64) float     sum[2][SG_SUB] = {0}; /* of the list; of the skipped blocks */
     sg_blocks_iterator     at = sg_blocks_iterator_of(&b->s, head, state->row / SG_BLOCK_Q);
     sg_blocks_tile         t;
     double                 share = 0;
@@ -477,7 +479,7 @@ static void clear_sub(const blocks_job *b, const blocks_workspace *w, int64_t su
     }
 }
 
-/* A group begins: its queries, and sums of nothing. */
+/* Starts a group: packs its queries and zeroes its sums. */
 static void begin_sub(const blocks_job *b, const blocks_workspace *w, int64_t head, int64_t sub, int64_t row)
 {
     sub_state *const s = &w->state[sub];
@@ -486,7 +488,7 @@ static void begin_sub(const blocks_job *b, const blocks_workspace *w, int64_t he
     clear_sub(b, w, sub);
 }
 
-/* The outputs of a group get what was not packed. */
+/* Adds the values that were not packed to the outputs of a group. */
 static void add_all_non_finite(const blocks_job *b, const blocks_workspace *w, int64_t head, int64_t sub)
 {
     const int64_t        hk = head / b->s.serves;
@@ -500,7 +502,7 @@ static void add_all_non_finite(const blocks_job *b, const blocks_workspace *w, i
     }
 }
 
-/* The blocks of queries of a task of a head. */
+/* Runs a task: some blocks of queries of a head. */
 static void attend_task(const void *job, const void *workspace, int64_t head, int64_t task)
 {
     const blocks_job *const       b = job;
@@ -540,7 +542,7 @@ static void attend_heads(const blocks_job *b, int threads, char *workspaces, int
         blocks_workspace mine;
         const unsigned   control = _mm_getcsr();
         workspace_at(b, &mine, workspaces + omp_get_thread_num() * workspace_bytes);
-        _mm_setcsr(control | 0x8040); /* denormals are zeros, as they are to the products */
+        _mm_setcsr(control | 0x8040); /* denormals are zeros, as in the tile unit */
         sg_tiles_open();
         sg_blocks_heads(b, &mine, sg_div_up(b->s.nq, b->task), pack_block, attend_task);
         sg_tiles_close();

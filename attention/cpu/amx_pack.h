@@ -1,15 +1,15 @@
-/* amx_pack.h - what a call of amx_blocks.c works on, and how operands come into tiles and outputs out of them.
+/* amx_pack.h - the job of a call of amx_blocks.c, packing of its operands into tiles, and unpacking of its outputs.
  *
- * Each key head is packed once, in blocks of 64 keys; the means of the tail follow as blocks of their own:
+ * Each head of keys is packed once, in blocks of 64 keys. The means of the tail follow as blocks of their own:
  *
  *   - k, I8 [blocks][2][kdepth][2][16][64]; v, BF16 [blocks][vdepth][2][2][16][32] (amx_tile.h);
  *   - q, I8 [kdepth][2][16][16][4] for each group of 32 queries,
  *
- * with kdepth = d / 64 and vdepth = d / 32, rounded up, and zeros beyond d and the last key. INT8 values are BF16
- * exactly; their scale waits for the outputs.
+ * with kdepth = d / 64 and vdepth = d / 32, rounded up, and zeros beyond d and the last key. INT8 values are exact in
+ * BF16. Their scale is applied to the outputs.
  *
- * A value that is not finite is packed as 0, for a weight of 0 times it is NaN to queries that do not see its key; those
- * that do get it added to their outputs in the end. */
+ * A value that is not finite is packed as 0, because 0 times it is NaN for queries that do not see its key. The outputs
+ * of queries that do see the key get it added at the end. */
 #ifndef SG_AMX_PACK_H
 #define SG_AMX_PACK_H
 
@@ -29,7 +29,7 @@ typedef struct blocks_job {
     uint8_t      *non_finite;     /* [heads][tiles]: whether some value of a block is not finite */
 } blocks_job;
 
-/* What a group of queries carries from block to block. */
+/* The state of a group of queries between blocks. */
 typedef struct sub_state {
     _Alignas(64) float row_max[SG_SUB], base[SG_SUB],
         sum[SG_SUB];         /* row_max -INFINITY: no key so far; base is then 0 */
@@ -83,7 +83,7 @@ static inline __m512i load_value(const block_values *v, int64_t key, int64_t c, 
     return (__m512i)_mm512_cvtne2ps_pbh(x[1], x[0]);
 }
 
-/* Values of a block; whether some are not finite. */
+/* Packs the values of a block. Returns whether some are not finite. */
 static inline bool pack_values(const blocks_job *b, uint16_t *v, const block_values *from)
 {
     const __m512i infinite = _mm512_set1_epi16(0x7f80);
@@ -111,7 +111,7 @@ static inline bool pack_values(const blocks_job *b, uint16_t *v, const block_val
     return non_finite != 0;
 }
 
-/* Block `block` of a key head; those from nk on are of means. */
+/* Packs block `block` of a head of keys; blocks from nk on are means. */
 static inline void pack_block(const void *job, const void *workspace, int64_t head, int64_t block)
 {
     const blocks_job *const b = job;
@@ -133,7 +133,7 @@ static inline void pack_block(const void *job, const void *workspace, int64_t he
     b->non_finite[at] = pack_values(b, (uint16_t *)(b->packed + at * b->bytes + b->k_bytes), &v);
 }
 
-/* o += the values of a block that are not finite, for the queries that see them; w: how. */
+/* o += the non-finite values of a block, for the queries that see their keys; w has the masks. */
 static inline void add_non_finite(const blocks_job *b, float *o, const sg_blocks_softmax *w, int64_t head,
                                   int64_t block)
 {
@@ -152,7 +152,7 @@ static inline void add_non_finite(const blocks_job *b, float *o, const sg_blocks
     }
 }
 
-/* SG_SUB queries of a head from `row` on, and their scales. */
+/* Packs SG_SUB queries of a head from `row` on, and their scales. */
 static inline void pack_queries(const blocks_job *b, int8_t *q, sub_state *s, int64_t head, int64_t row)
 {
     const float *const scale = (const float *)b->s.a->q_scale.data;
@@ -172,7 +172,8 @@ static inline void pack_queries(const blocks_job *b, int8_t *q, sub_state *s, in
         }
 }
 
-/* 16 channels of outputs over their sums, with scales and centers, one channel a vector; zeros where no key counted. */
+/* Divides 16 channels of outputs by their sums and applies scales and centers, a channel a vector; 0 where no key
+ * counted. */
 static inline void finish_outputs(const blocks_job *b, __m512i x[16], const float *o, __m512 sum, int64_t at,
                                   int64_t channels)
 {
@@ -188,7 +189,7 @@ static inline void finish_outputs(const blocks_job *b, __m512i x[16], const floa
     }
 }
 
-/* The outputs of a group, home; row: room for 16 rows. */
+/* Writes the outputs of a group to y; row: scratch for 16 rows. */
 static inline void unpack_outputs(const blocks_job *b, const float *o, const sub_state *s, int64_t head, float *row)
 {
     const int64_t size = (int64_t)sg_dtype_size(b->s.a->y.dtype), bytes = b->s.d * size;

@@ -1,16 +1,16 @@
-/* amx_score.c - the products of score and tail_bias by AMX tiles, with F32's accuracy.
+/* amx_score.c - the matmuls of score and tail_bias by AMX tiles, with F32's accuracy.
  *
- * x = h + m + l, each of them BF16: h is x cut to eight bits, m what is left, rounded, l the rest of that, and
- * nothing is lost. Of the nine products the largest six are summed, in F32: h h, h m, m h, h l, m m, l h; the others
- * are at most 2^-23 of the first, and seldom that. A number that is not finite leaves m NaN, and so its products.
+ * x = h + m + l exactly, each of them BF16: h is x truncated to eight bits, m the remainder, rounded, l the rest. Of
+ * the nine products the largest six are summed, in F32: h h, h m, m h, h l, m m, l h. The others are at most 2^-23 of
+ * the first. A number that is not finite makes m NaN, and so its products.
  *
  *   - a strip, BF16 [wide / 32][3][2][16][32]: channels, part, rows, channel;
  *   - a chunk of keys, BF16 [2][wide / 32][3][2][16][16][2]: columns, channels, part, columns, pair of channels,
  *     column.
  *
- * Floor: six products of 16 x 16 x 32 in 16 cycles each, d / 32 of them for 16 vectors of 16 scores: 3 d / 16
- * cycles a vector, 12 at d = 64 and 24 at d = 128, where F32 takes 32 and 64. What softens the chunk before runs
- * beside them; the vector units then start one instruction a cycle, of which it takes 10. */
+ * Roofline: six matmuls of 16 x 16 x 32, 16 cycles each, d / 32 times for 16 vectors of 16 scores: 3 d / 16 cycles a
+ * vector, 12 at d = 64 and 24 at d = 128; F32 takes 32 and 64. The softmax of the chunk before runs beside them: 10
+ * instructions a vector, where the vector units issue one instruction a cycle. */
 #include "bf16_tile_amx.h"
 #include "lanes16.h"
 #include "score.h"
@@ -68,7 +68,7 @@ static void pack_strip(void *to, const float *x, int64_t lda, int64_t wide)
         }
 }
 
-/* Tiles 4 and 5, 6 and 7: a part of 32 channels of a strip, of a side of a chunk. */
+/* Loads one split of 32 channels: of a strip into tiles 4 and 5, of a side of a chunk into tiles 6 and 7. */
 SG_TILED void load_rows(const uint16_t *x, int part)
 {
     _tile_loadd(4, x + part * 2 * SG_TILE, 64);
@@ -81,7 +81,7 @@ SG_TILED void load_columns(const uint16_t *k, int part)
     _tile_loadd(7, k + (part * 2 + 1) * SG_TILE, 64);
 }
 
-/* Adds a product, and fetches a tile into the first-level cache: tile loads from the second wait for each other. */
+/* Adds a matmul and prefetches a tile into the L1 cache: tile loads from L2 wait for each other. */
 SG_TILED void multiply(const uint16_t *ahead)
 {
     _tile_dpbf16ps(0, 4, 6);
@@ -92,7 +92,7 @@ SG_TILED void multiply(const uint16_t *ahead)
     for (int64_t row = 0; row < 16; row++) __builtin_prefetch(ahead + row * 32);
 }
 
-/* The six products of 32 channels, each by one part that the one before it had too; the largest comes last. */
+/* The six matmuls of 32 channels. Each shares an operand with the one before it. The largest comes last. */
 SG_TILED void multiply_splits(const uint16_t *x, const uint16_t *k, sg_score_softmax *w, int64_t rows)
 {
     const uint16_t *const ahead = k + SG_STEP;

@@ -1,14 +1,14 @@
 /* amx_softmax.h - INT8 scores become weights: p = 2^(by s - base), rounded to BF16, and their sum.
  *
- * A stage softens a block of SG_BLOCK_K = 64 keys of SG_SUB = 32 queries, which lie along the vectors (bf16_softmax.h):
+ * A stage takes a block of SG_BLOCK_K = 64 keys of SG_SUB = 32 queries. Queries lie along the vectors (bf16_softmax.h):
  *
  *   - scores, F32 [4][2][16][16]: keys by 16, queries by 16, key, query; each is SG_ZERO + s, see below;
  *   - weights, BF16 [2][2][16][16][2]: keys by 32, queries by 16, pair of keys, query, key of the pair.
  *
- * The products of INT8 start at the bits of the float SG_ZERO = 1.5 2^23, so that what they leave are the bits of
- * SG_ZERO + s, exact for |s| < 2^22. One fused multiply-subtract then takes scale and base; nothing is converted. For
- * that to be as good as by s - base, SG_ZERO by + base has to be a float: scales are rounded to 22 bits, and bases are
- * multiples of a power of two that is not below the scale.
+ * The INT8 sums start at the bits of the float SG_ZERO = 1.5 2^23, so the results are the bits of SG_ZERO + s, which
+ * is exact for |s| < 2^22. One fused multiply-subtract applies scale and base, and no conversion is needed. This is as
+ * exact as by s - base if SG_ZERO by + base is a float. So scales are rounded to 22 bits, and bases are multiples of a
+ * power of two that is not below the scale.
  *
  * A quad is a pair of keys of 32 queries: four vectors of scores, two of weights. */
 #ifndef SG_AMX_SOFTMAX_H
@@ -19,8 +19,8 @@
 #define SG_ZERO 0x1.8p23f
 enum { SG_ZERO_BITS = 0x4b400000, SG_BLOCK_QUADS = SG_BLOCK_K / 2 };
 
-/* How a group of queries sees a block: as it is; each key with a bias, which hides it where it is -INFINITY (means, and
- * the block at the end); each key with some of the queries (on the diagonal). */
+/* How a block is masked for a group of queries: not at all; by a bias per key, -INFINITY for hidden keys (means, and
+ * the last block); by the queries that see each key (on the diagonal). */
 typedef enum sg_blocks_mask { SG_MASK_NONE, SG_MASK_BIAS, SG_MASK_QUERIES } sg_blocks_mask;
 
 typedef struct sg_blocks_softmax {
@@ -48,8 +48,8 @@ sg_blocks_weight(const float *score, __m512 by, __m512 base, const float *bias, 
     return seen ? _mm512_maskz_mov_epi32((__mmask16)(*seen >> col * 16), p) : p;
 }
 
-/* The next `quads` quads, a power of two up to 8; nothing where all are done. What is summed are the rounded
- * weights: then a row's weights add up to one whatever their rounding. */
+/* Runs the next `quads` quads, a power of two up to 8; nothing where all are done. It sums the rounded weights, so a
+ * row's weights add up to one whatever their rounding. */
 static inline __attribute__((always_inline)) void sg_blocks_softmax_run(sg_blocks_softmax *w, unsigned quads,
                                                                         sg_blocks_mask mask)
 {

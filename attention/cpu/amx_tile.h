@@ -1,7 +1,7 @@
-/* amx_tile.h - the two products of a stage by AMX tiles, and what runs in their shadow (bf16_tile_amx.h).
+/* amx_tile.h - the two matmuls of a stage by AMX tiles, and the softmax that runs beside them (bf16_tile_amx.h).
  *
- * sg_blocks_scores: c = SG_ZERO + a b for a block of 64 keys, bits of floats made by integers. c may be w's
- * scores: those of 32 keys are overwritten only when they have become weights.
+ * sg_blocks_scores: c = SG_ZERO + a b for a block of 64 keys: the bits of floats, computed as integers. c may be
+ * w's scores: those of 32 keys are overwritten after they have become weights.
  *
  *   - a, I8 [2][depth][2][16][64]: keys by 32, channels by 64, keys by 16, key, channel;
  *   - b, I8 [depth][2][16][16][4]: channels by 64, queries by 16, four channels, query, channel;

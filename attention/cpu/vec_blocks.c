@@ -1,21 +1,20 @@
 /* vec_blocks.c - attend_blocks in F32: the blocks of keys that a block of queries keeps, with an online softmax.
  *
- * Per head, keys are packed as F32 of their integers, so that products of integers are exact and scales enter the
- * scores; values as what they are, I8 without their scale, which the outputs get at the end. Tiles (blocks.h) are
- * packed each by itself:
+ * Per head, keys are packed as their integers in F32, so that q k^T is exact and scales multiply the scores. Values are
+ * packed as they are; the scale of I8 values is applied to the outputs. Each tile (blocks.h) is packed by itself:
  *
  *   - k [tiles][SG_BLOCK_K / SG_NR][d][SG_NR]
  *   - scale [tiles][SG_BLOCK_K]
  *   - v [tiles][wide / SG_NR][SG_BLOCK_K][SG_NR], wide = d rounded up to whole panels, zeros beyond d and m
  *
- * A task is a block of queries of one head. It walks its tiles, and in each its rows, by SG_MR, or by SG_FILTER_ROWS
- * where these decide together whether a tile matters to them: their scores stay in the first-level cache while the
- * tile comes from the second. What a row holds between tiles is its largest logit so far, the sum of its weights, lane
- * by lane, and its unscaled output.
+ * A task is a block of queries of one head. It loops over its tiles, and in each tile over its rows: by SG_MR, or by
+ * SG_FILTER_ROWS where these decide together whether to skip the tile. Their scores stay in the L1 cache; the tile
+ * comes from L2. Between tiles a row keeps its largest logit so far, the sum of its weights, lane by lane, and its
+ * unscaled output.
  *
- * Roofline, for a vector of scores: 2 d fused products and about 16 instructions of softmax, of which two a cycle
- * start: 144 at d = 64. Outputs are loaded and stored once a tile, 64 keys, where dense attention does it once in 256:
- * together 0.75 to 0.8 of its rate on Cascade Lake. */
+ * Roofline, for a vector of scores: 2 d fused multiply-adds and about 16 instructions of softmax, two a cycle: 144 at
+ * d = 64. Outputs are loaded and stored once a tile of 64 keys, in dense attention once in 256 keys. Together that is
+ * 0.75 to 0.8 of dense attention's rate on Cascade Lake. */
 #include "blocks.h"
 #include "vec_tile.h"
 
@@ -32,7 +31,7 @@ typedef struct vec_job {
     float        *k, *scale, *v; /* packed, of the heads of the ring */
 } vec_job;
 
-/* What a task needs, in its thread's scratch. Strips of queries begin `up` rows apart; rows that hold none are zero. */
+/* The workspace of a task, in its thread's scratch. Strips of queries start `up` rows apart; unused rows are zero. */
 typedef struct vec_workspace {
     float    *q, *o, *score, *scale; /* [SG_QUERY_ROWS, ld] x 2, [SG_STRIP_ROWS, SG_LDS], [SG_QUERY_ROWS] */
     float    *row_max, *best;        /* [SG_QUERY_ROWS]: largest logit so far, [SG_STRIP_ROWS]: of the tile */
@@ -72,7 +71,7 @@ static void widen_row(float *y, const sg_tensor *t, int64_t head, int64_t row, i
     }
 }
 
-/* A tile of a head of keys; row is room for ld numbers. */
+/* Packs a tile of a head of keys; row: scratch for ld numbers. */
 static void pack_tile(const void *job, const void *workspace, int64_t head, int64_t tile)
 {
     const vec_job *const       b = job;
@@ -95,7 +94,7 @@ static void pack_tile(const void *job, const void *workspace, int64_t head, int6
 
 /* ---- the walk ---- */
 
-/* A row of scores becomes logits, -INFINITY where the row does not see the key; the largest. */
+/* Turns a row of scores into logits, -INFINITY where the key is hidden. Returns the largest. */
 static float row_logits(float *score, float by, const float *scale, const sg_blocks_tile *t, uint64_t seen)
 {
 #pragma omp simd
@@ -109,7 +108,7 @@ static float row_logits(float *score, float by, const float *scale, const sg_blo
     return sg_lanes_reduce_max(max);
 }
 
-/* What was summed of a row fades as its largest logit rises to that of the tile. */
+/* Raises a row's largest logit to that of the tile and rescales its sums. */
 static void raise_row(const vec_job *b, const vec_workspace *w, int64_t i, float best)
 {
     const float    was = w->row_max[i];
@@ -123,7 +122,8 @@ static void raise_row(const vec_job *b, const vec_workspace *w, int64_t i, float
     for (int64_t e = 0; e < b->wide; e += SG_LANES) *(sg_lanes *)(w->o + i * b->ld + e) *= rescale;
 }
 
-/* A row of logits becomes weights; their sum. A row without any key so far has top -INFINITY and weights 0. */
+/* Turns a row of logits into weights. Returns their sum. A row without a key so far has row_max -INFINITY and weights
+ * 0. */
 static sg_lanes row_weights(float *score, float row_max)
 {
     const float base = row_max == -INFINITY ? 0.0f : row_max;
@@ -136,7 +136,7 @@ static sg_lanes row_weights(float *score, float row_max)
     return sum;
 }
 
-/* Whether a tile can hardly matter to any of the rows [i, i + rows). */
+/* Whether rows [i, i + rows) may all skip the tile. */
 static bool left_out(const vec_workspace *w, int64_t i, int64_t rows, float pv_threshold)
 {
     for (int64_t r = 0; r < rows; r++)
@@ -144,7 +144,7 @@ static bool left_out(const vec_workspace *w, int64_t i, int64_t rows, float pv_t
     return true;
 }
 
-/* Whether a tile has keys that some rows do not see and values that a weight of 0 does not make 0. */
+/* Whether a tile has keys that are hidden from some rows, and values that are not finite. */
 static bool has_non_finite(const vec_job *b, const sg_blocks_tile *t, int64_t at)
 {
     const float *const v = b->v + at * SG_BLOCK_K * b->wide;
@@ -154,7 +154,7 @@ static bool has_non_finite(const vec_job *b, const sg_blocks_tile *t, int64_t at
     return sg_lanes_sum(sum) != 0.0f; /* NaN */
 }
 
-/* A row of outputs plus its weights times values, of the keys that it sees alone. */
+/* Adds weights times values to a row of outputs, for visible keys only. */
 static void add_seen(const vec_job *b, float *o, const float *weight, const float *v, uint64_t seen)
 {
     for (; seen; seen &= seen - 1) {
@@ -164,8 +164,8 @@ static void add_seen(const vec_job *b, float *o, const float *weight, const floa
     }
 }
 
-/* A tile, packed as number `at`, enters a strip: rows [i, i + rows) of the task, [row, row + rows) of the tensor. With
- * pv_threshold, in nats, it may be left out; whether it was. */
+/* Adds a tile, packed as number `at`, to a strip: rows [i, i + rows) of the task, [row, row + rows) of the tensor. With
+ * pv_threshold, in nats, it may skip the tile. Returns whether it did. */
 static bool visit(const vec_job *b, const vec_workspace *w, const sg_blocks_tile *t, int64_t at, bool non_finite,
                   int64_t row, int64_t i, int64_t rows, float pv_threshold)
 {
@@ -195,7 +195,7 @@ static bool visit(const vec_job *b, const vec_workspace *w, const sg_blocks_tile
     return out;
 }
 
-/* Queries from `row` on, and sums of nothing. */
+/* Starts a task: packs the queries from `row` on and zeroes the sums. */
 static void task_begin(const vec_job *b, const vec_workspace *w, int64_t head, int64_t row, int64_t rows)
 {
     const sg_attend_blocks_args *const a = b->s.a;
@@ -211,7 +211,8 @@ static void task_begin(const vec_job *b, const vec_workspace *w, int64_t head, i
     }
 }
 
-/* Outputs over their sums, with the values' scale and center, home; the share of its sum that each row left out. */
+/* Divides outputs by their sums, applies the values' scale and center, and writes y. Sums the shares that the rows
+ * skipped. */
 static double task_end(const vec_job *b, const vec_workspace *w, int64_t head, int64_t row, int64_t rows)
 {
     const sg_attend_blocks_args *const a = b->s.a;

@@ -1,10 +1,10 @@
-/* vec_pool.c - pool and self_similarity: what is known of blocks of rows. Both read x once, all heads of some rows
- * together; what they come back to is still in registers or in the caches. */
+/* vec_pool.c - pool and self_similarity: statistics of blocks of rows. Both read x from memory once, all heads of some
+ * rows together; a second read hits registers or the caches. */
 #include "predict.h"
 
 #include <omp.h>
 
-/* Sums of rows that are made side by side; channels of a task. */
+/* Independent sums of rows; channels of a task. */
 enum { SG_SUMS = 4, SG_TOTAL = 256, SG_LINE = 64 };
 
 typedef struct pool_job {
@@ -15,24 +15,24 @@ typedef struct pool_job {
     float              *range; /* [threads][2][c], least and largest; NULL without channel_scale */
 } pool_job;
 
-/* A sub-block on its way into its block. */
+/* A sub-block to be added to its block. */
 typedef struct pool_step {
-    int64_t row, rows, before, all; /* rows of the block before it, and with it */
+    int64_t row, rows, before, all; /* rows of the block without it, and with it */
     float   before_by, join;
     bool    last;
     float  *low, *high; /* [c], or NULL */
 } pool_step;
 
-/* A quotient, or where it is the same and costs less, a product. */
+/* a / n, as a multiplication where that is exact. */
 static inline sg_lanes mean_of(sg_lanes sum, int64_t rows)
 {
     return rows & (rows - 1) ? sum / (float)rows : sum * (1.0f / (float)rows);
 }
 
-/* One vector of channels of a sub-block enters its block: mean and var hold the sums so far, and are divided at the
- * block's end. The rows stay in registers, so x comes from the second-level cache once, and as many lines are fetched
- * into that as leave it. Sums of squares are taken about the sub-block's own mean, and joined by the distance of the
- * means (Chan, Golub and LeVeque 1983). */
+/* Adds one vector of channels of a sub-block to its block. mean and var hold sums, which are divided at the block's
+ * end. The rows stay in registers, so x is read from the L2 cache once, and lines are prefetched into it at the same
+ * rate. Sums of squares are about the sub-block's own mean and are merged by the distance of the means (Chan, Golub and
+ * LeVeque 1983). */
 SG_INLINE void pool_lanes(const pool_job *p, const pool_step *s, int64_t rows, int64_t c, bool bf16, int64_t lanes)
 {
     const int64_t     size = bf16 ? 2 : 4, block = s->row / p->a->block;
@@ -102,7 +102,7 @@ static void pool_block(const pool_job *p, int64_t block, float *range)
     }
 }
 
-/* The mean of all rows from the means of the blocks, in their order whatever the number of threads. */
+/* The mean of all rows, from the means of the blocks, in an order that does not depend on the number of threads. */
 static void pool_total(const pool_job *p, int64_t c)
 {
     const int64_t count = sg_min64(SG_TOTAL, p->c - c), block = p->a->block;
@@ -115,8 +115,8 @@ static void pool_total(const pool_job *p, int64_t c)
     for (int64_t i = 0; i < count; i++) ((float *)p->a->total.data)[c + i] = (float)(sum[i] / (double)p->n);
 }
 
-/* The scale of a channel. The least and the largest round farthest from a center, for rounding keeps order; and where not
- * all are finite, the center is not. */
+/* The scale of a channel, from its smallest and largest value: rounding is monotonic, so one of them is farthest from
+ * the center. If a value is not finite, the center is not finite either. */
 static void pool_channel_scale(const pool_job *p, int64_t c, int threads)
 {
     const float center = ((const float *)p->a->total.data)[c];
@@ -183,7 +183,7 @@ SG_INLINE void add_unit(float *acc, const char *x, bool bf16, const float *cente
     if (rest) sg_lanes_out(acc + whole, sg_lanes_in(acc, false, whole, rest) + last * by, rest);
 }
 
-/* The rows of a block, each divided by its length, summed: acc [h d]. */
+/* acc [h d] = the sum of a block's rows, each divided by its length. */
 SG_INLINE void self_similarity_rows(const sg_self_similarity_args *a, int64_t row, int64_t rows, const float *center,
                                     float *acc, bool bf16)
 {

@@ -1,13 +1,13 @@
 /* vec_quantise.c - quantise: x [n, h, d] to bytes [h, n, d].
  *
- * A group of rows of a head is read twice, and the second time it comes from the nearest cache. A task is one group of as
- * many heads as fit into the next one; while it is written, the next is fetched. Where channels have a scale each, the first reading is of all
- * rows. The largest |u| is found among bit patterns, in which infinity and NaN come last. */
+ * A group of rows of a head is read twice, the second time from the L1 cache. A task is one group of as many heads as
+ * fit into L2; while it is written, the next one is prefetched. With a scale per channel, the first pass reads all
+ * rows. The largest |u| is found by comparing bit patterns, where infinity and NaN are largest. */
 #include "predict.h"
 
 #include <omp.h>
 
-/* Vectors that become a register of bytes; what a task reads; the bytes of y above which it goes past the caches. */
+/* Vectors per register of bytes; bytes that a task reads; bytes of y above which it is written past the caches. */
 enum {
     SG_PACK = 4,
     SG_WIDE = SG_PACK * SG_LANES,
@@ -21,7 +21,7 @@ typedef struct quantise_job {
     const sg_quantise_args *a;
     int64_t                 n, h, d;
     float                  *by;   /* [h, d], 1 / scale; group 0 */
-    bool                    past; /* y is large, and its registers of bytes lie within lines */
+    bool                    past; /* y is large, and no register of bytes crosses a line */
 } quantise_job;
 
 static inline sg_lane_ints ints_max(sg_lane_ints a, sg_lane_ints b)
@@ -83,7 +83,7 @@ static inline void bytes_out(int8_t *y, const sg_lanes *v, bool past)
 
 static float over(float scale) { return scale == 0.0f ? 0.0f : 1.0f / scale; }
 
-/* Some channels of a row: where x, their centers and, with a scale for each, what they are multiplied by lie. */
+/* Some channels of a row: pointers to x, the centers and, with a scale per channel, the factors. */
 typedef struct row_part {
     const char  *x;
     const float *center, *by;
@@ -116,7 +116,7 @@ SG_INLINE sg_lanes scaled(const row_part *p, bool bf16, bool about, int64_t at, 
     return sg_lanes_min(none + 127.0f, sg_lanes_max(none - 127.0f, u * sg_lanes_in(p->by, false, at, n)));
 }
 
-/* One row of one head. `ahead`: how many bytes of x further on to fetch. */
+/* Quantises one row of one head. `ahead`: the prefetch distance in bytes of x. */
 SG_INLINE void bytes_row(const quantise_job *q, bool bf16, bool about, int64_t row, int64_t head, float by,
                          bool channels, int64_t ahead)
 {
@@ -169,7 +169,7 @@ SG_INLINE void quantise_tile(const quantise_job *q, bool bf16, bool about, int64
     }
 }
 
-/* The group of rows from `row` on, of some heads. */
+/* Quantises the group of rows from `row` on, of some heads. */
 static void quantise_heads(const quantise_job *q, int64_t row, int64_t head, int64_t heads, int64_t ahead)
 {
     const bool bf16 = q->a->x.dtype == SG_BF16, about = q->a->center.rank > 0;
@@ -200,7 +200,7 @@ static void quantise_groups(const quantise_job *q, int threads)
     }
 }
 
-/* Rows [row, row + rows) enter the largest of each channel. */
+/* Updates each channel's maximum with rows [row, row + rows). */
 static void row_absmax(const quantise_job *q, int64_t row, int64_t rows, int32_t *top)
 {
     const int64_t c = q->h * q->d;

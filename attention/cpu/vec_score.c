@@ -1,14 +1,13 @@
-/* vec_score.c - score and tail_bias: products of what is known of blocks of queries with what is known of blocks of
- * keys.
+/* vec_score.c - score and tail_bias: matmuls of statistics of blocks of queries with those of blocks of keys.
  *
- * A task is a strip of one head of queries (score.h): its rows stay in the first-level cache, and the head's packed
- * keys come by from the second, chunk by chunk. Products with a chunk become weights 2^(product - base) at once;
- * those of a block are added up. A row's base is a number that none of its products so far is far above. What the
- * chunks before it should have had as their base is made good in the end, when the rows of a block are averaged.
+ * A task is a strip of one head of queries (score.h). Its rows stay in the L1 cache; the head's packed keys stream from
+ * L2, chunk by chunk. Scores with a chunk become weights 2^(score - base) at once, and those of a block are summed. A
+ * row's base is a number that none of its scores so far exceeds by much. The base may change between chunks; factors
+ * correct this at the end, when the rows of a block are averaged.
  *
- * Floor: (n / 16)^2 d products a head, 16 an instruction, two instructions a cycle on AVX-512: d / 2 cycles for a
- * vector of 16 products. Weights take 10 instructions more, so that 64 cycles become 69 at d = 128 and 32 become 37
- * at d = 64. */
+ * Roofline: (n / 16)^2 d multiply-adds a head, 16 an instruction, two instructions a cycle on AVX-512: d / 2 cycles for
+ * a vector of 16 scores. Weights take 10 more instructions: 64 cycles become 69 at d = 128, and 32 become 37 at d = 64.
+ */
 #include "predict.h"
 #include "score.h"
 #include "vec_tile.h"
@@ -16,10 +15,10 @@
 #include <float.h>
 #include <omp.h>
 
-/* Bytes of packed heads in scratch at a time, where one head is not more. */
+/* Bytes of packed heads in scratch at a time, unless one head has more. */
 enum { SG_PANEL_BYTES = 64 << 20 };
 
-/* How large a block's weights may be together before their row's base rises. */
+/* The sum of a block's weights above which the row's base is raised. */
 #define SG_RESCALE_LAG 0x1p32f
 
 /* Three blocks of eight sub-blocks, and a multiple of every level's SG_MR. */
@@ -40,20 +39,21 @@ typedef struct score_job {
     int64_t wide, lda, chunk_bytes, bases, first; /* bases: rows rounded up to a vector */
 } score_job;
 
-/* A strip and what a thread needs for it. */
+/* A strip and its thread's workspace. */
 typedef struct strip {
     const score_job *b;
     int64_t          head, block, blocks; /* of queries: the first, how many */
-    float           *x, *s[2];            /* rows lda apart; products of two chunks */
+    float           *x, *s[2];            /* rows lda apart; scores of two chunks */
     void            *packed;
     float           *own;             /* weights of blocks, [rows][seg] */
     float           *base, *now, *by; /* bases, [chunks][bases], then factors; of the last chunk; over the sums */
     sg_lanes        *sum;             /* of a row's weights */
 } strip;
 
-/* x = 2^x of n vectors, step by step, for each step waits for the one before, by minimax polynomials of degree 5:
- * within 3 units in the last place. 0 far below -127, 2^127 or more above 127, NaN for NaN. Where no instruction takes the
- * fraction, `round` leaves the integer nearest to x, plus the exponent's bias, in the low bits. */
+/* x = 2^x of n vectors, by minimax polynomials of degree 5, within 3 ulp. The steps of the n vectors are interleaved,
+ * as each step depends on the one before. 0 far below -127, 2^127 or more above 127, NaN for NaN. Without an
+ * instruction for the fraction, adding `round` leaves the integer nearest to x, plus the exponent's bias, in the low
+ * bits. */
 SG_INLINE void two_to(sg_lanes *x, int64_t n)
 {
     sg_lanes p[SG_PARTS], f[SG_PARTS];
@@ -82,7 +82,7 @@ SG_INLINE void two_to(sg_lanes *x, int64_t n)
 #undef EACH
 }
 
-/* In all lanes, without the addition to 0 that a compiler makes of it. */
+/* x in all lanes; the compiler would add it to 0. */
 static inline sg_lanes splat(float x) { return (sg_lanes)SG_NATIVE(set1)(x); }
 
 static inline bool any_above(sg_lanes a, sg_lanes b)
@@ -131,7 +131,7 @@ static void tile_matmul(float *s, const void *x, int64_t lda, const void *panel,
 static const sg_score_form in_f32 = {
     .rows = SG_STRIP_ROWS, .depth = 1, .k_bytes = sizeof(float), .pack = pack_panels, .matmul = tile_matmul};
 
-/* A chunk of a head of keys, zeros in the columns that stand for nothing. */
+/* Packs a chunk of a head of keys; unused columns are zero. */
 static void pack_chunk(const score_job *b, const sg_tensor *k, int64_t head, int64_t chunk)
 {
     const float *from[SG_SCORE_COLS];
@@ -158,7 +158,7 @@ static const float *query_row(const score_job *b, int64_t head, int64_t block, i
     return row < b->a->q.dim[0] ? (const float *)b->a->q.data + (row * b->h + head) * b->d : NULL;
 }
 
-/* The products of a strip with the first chunks, and what becomes of them. */
+/* Scores of a strip with the first chunks; `run` processes them. */
 static void strip_matmul(const strip *t, int64_t chunks, void (*run)(sg_score_softmax *, int64_t))
 {
     const score_job *const     b = t->b;
@@ -184,7 +184,7 @@ static void strip_matmul(const strip *t, int64_t chunks, void (*run)(sg_score_so
 
 /* ---- score ---- */
 
-/* Products of a row that are not scored weigh nothing. */
+/* Masks the scores of a row that do not count. */
 static void hide(const score_job *b, float *s, const float *limit, int64_t vectors, int64_t seen)
 {
     for (int64_t v = 0; v < vectors; v++) {
@@ -195,7 +195,7 @@ static void hide(const score_job *b, float *s, const float *limit, int64_t vecto
     }
 }
 
-/* Raises a row's base to its largest product, where that is above it. */
+/* Raises a row's base to its largest score, where that is above it. */
 static void raise(const float *s, sg_lanes *sum, float *base, int64_t vectors)
 {
     sg_lanes top = splat(*base);
@@ -207,8 +207,8 @@ static void raise(const float *s, sg_lanes *sum, float *base, int64_t vectors)
     *base = most;
 }
 
-/* A row's products with a chunk become weights about a base, those of a block added up; sum: of all. False where some
- * come out too large. */
+/* Turns a row's scores with a chunk into weights relative to a base. own: sums per block; sum: of all. False where some
+ * are too large. */
 SG_INLINE bool exp_and_sum(const float *s, float *own, sg_lanes *sum, float base, int64_t vectors, int64_t parts)
 {
     const sg_lanes none = {0}, from = splat(base);
@@ -263,7 +263,7 @@ static void softmax_scores(sg_score_softmax *w, int64_t rows)
 /* How many rows block i of queries has. */
 static int64_t rows_of(const score_job *b, int64_t i) { return sg_min64(b->per, b->a->q.dim[0] - i * b->per); }
 
-/* What each row's weights of each chunk count for in the mean over its block: bases become factors. */
+/* Turns bases into the factors of each row's weights of each chunk in the mean over its block. */
 static void fill_factors(const strip *t, int64_t chunks)
 {
     const score_job *const b = t->b;
@@ -342,7 +342,7 @@ static float mean_of(const float *x, int64_t n)
     return sum / (float)n;
 }
 
-/* How wrong the mean of block j is: op.h. */
+/* w_j of op.h: the error of pooling block j. */
 static float block_weight(const score_job *b, int64_t head, int64_t j)
 {
     const sg_tensor *const k = &b->a->k_var, *const v = &b->a->v_var;
@@ -354,7 +354,7 @@ static float block_weight(const score_job *b, int64_t head, int64_t j)
 
 /* ---- tail_bias ---- */
 
-/* Biases out of what they are made of, n of them. */
+/* Computes n biases from their terms. */
 static void biases(float *y, const float *c, float by, int64_t n)
 {
     for (int64_t j = 0; j < n; j++) {
@@ -395,7 +395,7 @@ static void tail_strip(const strip *t)
 
 /* ---- both ---- */
 
-/* What a strip needs, in its thread's scratch; how much that is. With p NULL nothing else counts. */
+/* Sets t to the workspace of a strip at p. Returns its bytes; p NULL: returns them only. */
 static int64_t workspace_at(const score_job *b, strip *t, char *p)
 {
     const sg_score_form *const f = b->form;
@@ -458,7 +458,7 @@ static sg_status score_run(sg_cpu *cpu, score_job *b, const sg_tensor *k)
     b->chunks = sg_div_up(b->vectors, SG_SCORE_VECTORS);
     b->bases = sg_div_up(f->rows, SG_LANES) * SG_LANES;
     b->wide = sg_div_up(b->d, f->depth) * f->depth;
-    b->lda = b->wide + 16; /* rows apart by no power of two fall into different sets of the cache */
+    b->lda = b->wide + 16; /* a stride that is no power of two spreads rows over the sets of the cache */
     b->chunk_bytes = sg_div_up(SG_SCORE_COLS * b->wide * f->k_bytes, 64) * 64;
     const int64_t head_bytes = b->chunks * b->chunk_bytes, fit = SG_PANEL_BYTES / head_bytes;
     const int64_t group = fit < 1 ? 1 : sg_min64(fit, b->hk), mine = workspace_at(b, &t, NULL);

@@ -1,12 +1,12 @@
-/* vec_select.c - select. Scores are compared as integers of the same order. The k best of a row are those above a
- * threshold that is found two bits at a time, by counting; and so is the threshold of a whole layer, of which follows
- * how many each row has. Only the rule of mass, which adds in falling order, needs rows sorted: by four passes of a
- * radix sort. */
+/* vec_select.c - select. Scores are compared as integers that have their order. The k best of a row are those above a
+ * threshold, which is found two bits at a time by counting. The threshold of a whole layer, which gives each row's
+ * count, is found in the same way. Only the rule of mass, which sums in falling order, sorts rows: a radix sort of four
+ * passes. */
 #include "predict.h"
 
 #include <omp.h>
 
-/* The lowest key is of no number but fills up a row; then comes NaN. */
+/* The lowest key pads rows; the next is NaN's. */
 enum {
     SG_LOWEST = INT32_MIN,
     SG_NAN_KEY,
@@ -25,7 +25,7 @@ typedef struct select_job {
     double               *share;            /* [h][nq], -1 for a row without mass */
 } select_job;
 
-/* What a thread needs for a row: its keys, to whole words, its bits, and two lists to sort. */
+/* A thread's workspace for a row: its keys, padded to whole words, its bits, and two lists to sort. */
 typedef struct row_workspace {
     int32_t  *key;
     uint64_t *bits, *list[2];
@@ -36,7 +36,7 @@ static const float *scores_of(const select_job *j, int64_t row)
     return (const float *)j->a->score.data + row * j->nk;
 }
 
-/* In the order of floats, both zeros equal, NaN below all. */
+/* An integer with the order of the floats; both zeros are equal, NaN is below all. */
 static inline int32_t key_of(float x)
 {
     const int32_t bits = (int32_t)sg_bits(x);
@@ -50,13 +50,13 @@ static void row_keys(const select_job *j, int64_t row, int32_t *key)
     for (int64_t i = j->nk; i < 64 * j->words; i++) key[i] = SG_LOWEST;
 }
 
-/* The thresholds that two bits from `shift` on make of `least`. */
+/* The candidate thresholds: `least` with each value of the two bits at `shift`. */
 static void marks_above(int32_t least, int shift, int32_t mark[SG_MARKS])
 {
     for (int i = 0; i < SG_MARKS; i++) mark[i] = (int32_t)((uint32_t)least + ((uint32_t)(i + 1) << shift));
 }
 
-/* How many keys are not below each mark. */
+/* Counts the keys that are not below each mark. */
 static void count_from(const int32_t *key, int64_t n, const int32_t mark[SG_MARKS], int32_t count[SG_MARKS])
 {
     int32_t a = 0, b = 0, c = 0;
@@ -77,7 +77,7 @@ static int32_t count_above(const int32_t *key, int64_t n, int32_t least)
     return count;
 }
 
-/* One bit for each of 64 neighbours, whether it is not 0. */
+/* A bit for each of 64 neighbours: it is not 0. */
 static uint64_t word_of(const sg_lane_ints *v)
 {
     uint64_t word = 0;
@@ -94,7 +94,7 @@ static uint64_t word_of(const sg_lane_ints *v)
     return word;
 }
 
-/* Marks what is above `least`, and of what equals it the first `equals`. */
+/* Sets the bits of keys above `least` and of the first `equals` keys equal to it. */
 static void mark(const int32_t *key, int64_t words, int32_t least, int64_t equals, uint64_t *bits)
 {
     for (int64_t w = 0; w < words; w++) {
@@ -109,7 +109,7 @@ static void mark(const int32_t *key, int64_t words, int32_t least, int64_t equal
     }
 }
 
-/* Marks the `count` highest of n keys, of equals the first. */
+/* Sets the bits of the `count` highest of n keys, of equals the first. */
 static void mark_best(const int32_t *key, int64_t n, int64_t count, uint64_t *bits)
 {
     const int64_t words = sg_div_up(n, 64);
@@ -176,15 +176,15 @@ static int64_t top_count(const select_job *j, int64_t head)
 
 /* ---- one budget for all heads ---- */
 
-/* How many places a row takes whose threshold leaves it `have`: no fewer than its quarter. */
+/* How many blocks a row takes where `have` are at the threshold or above: at least its quarter. */
 static int64_t row_takes(const select_job *j, int64_t row, int32_t have)
 {
     const int64_t quarter = top_count(j, row / j->nq) / 4;
     return have > quarter ? have : quarter;
 }
 
-/* The highest threshold at which the rows together take `budget` places or more. Every thread of the team calls it;
- * taken is theirs together, zeros at first. */
+/* The highest threshold at which all rows together take `budget` blocks or more. Every thread of the team calls it. The
+ * team shares taken, which is zero at first. */
 static int32_t layer_threshold(const select_job *j, const row_workspace *r, int64_t budget, int64_t taken[][SG_MARKS])
 {
     int32_t least = SG_LOWEST, above[SG_MARKS], have[SG_MARKS];
@@ -211,7 +211,7 @@ static int32_t layer_threshold(const select_job *j, const row_workspace *r, int6
     return least;
 }
 
-/* How many places each row takes of what its head's number makes for all rows of the layer. */
+/* Distributes the layer's budget over its rows: how many blocks each takes. */
 static void share_budget(const select_job *j, const row_workspace *workspaces, int threads)
 {
     const int64_t rows = j->h * j->nq;
@@ -252,7 +252,7 @@ static void mark_row(const select_job *j, int64_t row, const row_workspace *r)
         mark_mass(j, row, ((const float *)j->a->amount.data)[row / j->nq], r);
 }
 
-/* Adds what is always kept, takes away what is hidden, and counts. */
+/* Adds the blocks that are always kept, removes hidden ones, and counts. */
 static void finish_row(const select_job *j, int64_t row, uint64_t *bits)
 {
     const int64_t      head = row / j->nq, i = row % j->nq, seen = sg_visible_blocks(j->a->causal, i, j->nk);

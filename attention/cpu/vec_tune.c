@@ -1,5 +1,5 @@
-/* vec_tune.c - see tune_block.h. A block of keys meets the 32 rows as a [32, 64] tile of logits; rows go through the
- * products four at a time, so that sums stay in registers. */
+/* vec_tune.c - see tune_block.h. The logits of a block of keys and the 32 rows are a tile, [32, 64]. Matmuls take four
+ * rows at a time, so that sums stay in registers. */
 #include "vec.h"
 
 #include "tune_block.h"
@@ -15,7 +15,7 @@ typedef struct work {
     float  *sum;      /* [ROWS, wide + 1] */
     float  *other;    /* likewise */
     float  *exact;    /* [ROWS, wide] */
-    float  *level;    /* [nk]: which pv_threshold leaves a block out; -1 where it is not kept */
+    float  *level;    /* [nk]: the first pv_threshold that skips the block; -1: not kept */
     float   row_max[ROWS];
     int64_t nk, wide;
 } work;
@@ -88,7 +88,7 @@ static void all_logits(work *w, const sg_tune_keys *k, const sg_tune_rows *r)
         tile_logits(w->mean + j * ROWS, r->q, k->mean_k + j * k->d, k->d);
 }
 
-/* Block j into sum, whose denominators lie behind its numerators. */
+/* Adds block j to sum, whose denominators are behind its numerators. */
 static void add_block(work *w, float *sum, const sg_tune_keys *k, int64_t j)
 {
     const float *const x = w->logit + j * ROWS * TILE;
@@ -141,7 +141,7 @@ static double distance(const work *w, const float *y, const float *x)
     return all;
 }
 
-/* The sums of each choice, and behind the last the exact output. */
+/* The sums of each choice; the last one's is the exact output. */
 static void run_along(work *w, const sg_tune_keys *k, const sg_tune_rows *r)
 {
     const int64_t rows = ROWS * w->wide + ROWS;
@@ -155,7 +155,7 @@ static void run_along(work *w, const sg_tune_keys *k, const sg_tune_rows *r)
     divide(w, w->exact, w->sum, w->other);
 }
 
-/* The level of each kept block: the first pv_threshold that leaves it out. */
+/* The level of each kept block: the first pv_threshold that skips it. */
 static void find_levels(work *w, const sg_tune_rows *r)
 {
     float   before[ROWS];
@@ -178,7 +178,8 @@ static void find_levels(work *w, const sg_tune_rows *r)
     }
 }
 
-/* sum holds the choice with its means: from the largest pv_threshold down, what each leaves out is taken away. */
+/* sum is that of the choice with its means. From the largest pv_threshold down, the blocks that each skips are
+ * subtracted. */
 static void try_filter(sg_tune_loss *loss, work *w, const sg_tune_keys *k, const sg_tune_rows *r, float *sum)
 {
     const int64_t rows = ROWS * w->wide + ROWS;
@@ -209,7 +210,7 @@ void SG_VEC_NAME(tune)(sg_tune_loss *loss, const sg_tune_keys *k, const sg_tune_
     all_logits(&w, k, r);
     run_along(&w, k, r);
     loss->size += distance(&w, w.exact, NULL);
-    for (int a = SG_TUNE_AMOUNTS - 2; a >= 0; a--) { /* means gather in other as choices get smaller */
+    for (int a = SG_TUNE_AMOUNTS - 2; a >= 0; a--) { /* means are added to other as choices get smaller */
         for (int32_t i = r->count[a]; r->bias && i < r->count[a + 1]; i++)
             add_mean(&w, w.other, k, r->rank[i], r->bias[r->rank[i]]);
         divide(&w, w.sum, w.stage + a * rows, w.other);

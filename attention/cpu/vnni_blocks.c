@@ -1,32 +1,32 @@
-/* vnni_blocks.c - attend_blocks of I8 values by AVX-512 VNNI: both products in 8 bits. Other values, and heads of more
+/* vnni_blocks.c - attend_blocks of I8 values by AVX-512 VNNI: both matmuls in 8 bits. Other values, and heads of more
  * than SG_CHANNELS, go to vec_blocks.c.
  *
- * Transposed, so that queries lie along the vectors: scores are k q^T, [keys, queries], outputs v^T p, [channels,
- * queries]. Maxima and sums then need no shuffles, and every product is four channels, or keys, of a row in all lanes
- * times those of 16 queries. What lies along the vectors is unsigned: queries plus 128, which the keys' sums take
- * back, and weights.
+ * Queries lie along the vectors: scores are k q^T, [keys, queries], outputs v^T p, [channels, queries]. So maxima and
+ * sums need no shuffles, and each instruction multiplies four channels, or keys, of a row, broadcast to all lanes, by
+ * those of 16 queries. The operand along the vectors is unsigned: weights, or queries plus 128, which the keys' sums
+ * correct.
  *
- * Weights. In each tile of 64 keys a query's largest logit, in powers of two, gives the scale: p = round(255 2^(logit
- * - largest)). Tiles enter with 2^(largest - base) in F32. The base of a query is the largest logit of its first tile
- * until one is more than SG_RISE above; so outputs are hardly ever scaled again.
+ * Weights. In each tile of 64 keys the scale is a query's largest logit, in powers of two: p = round(255 2^(logit -
+ * largest)). A tile's outputs count times 2^(largest - base), in F32. The base of a query is the largest logit of its
+ * first tile until another is more than SG_RESCALE_LAG above it, so outputs are rarely rescaled.
  *
- * Scores start from the bits of the number SG_MAGIC, less 128 times the sum of the key: read as F32 they are then
- * SG_MAGIC plus the score, which needs no conversion and loses nothing.
+ * Sums of scores start from the bits of the number SG_MAGIC, less 128 times the sum of the key. Read as F32 the result
+ * is SG_MAGIC plus the score: exact, and without a conversion.
  *
- * The walk. A task is a block of queries of one head. It takes its tiles by SG_CHUNK, which the second-level cache
- * holds, and with each chunk each of its SG_SUBS groups of 32 queries, whose scores, weights and outputs stay in the
- * first. In the order in which they are read:
+ * Loops. A task is a block of queries of one head. It loops over chunks of SG_CHUNK tiles, which fit into the L2 cache,
+ * and in each chunk over its SG_SUBS groups of 32 queries, whose scores, weights and outputs stay in L1. Layouts, in
+ * the order of access:
  *
  *   - q [groups][d / 4][32 queries][4]
  *   - k [tiles][8][d / 4][8 keys][4]
  *   - v [tiles][d / 8][64 / 4][8 channels][4 keys]
  *   - score [64 keys][32 queries], p [64 / 4][32 queries][4], o [groups][d][32 queries]
  *
- * Roofline, for a vector of 16 scores, by instructions of which two a cycle start: products d / 4 + d / 4, the largest
- * 1, weights 9 (logit 2, fraction, polynomial of degree 3, power, sum, integer), their packing 1, outputs to F32 d /
- * 32: 45 at d = 64, 79 at d = 128, where F32 takes 2 d for the products alone. A tile takes 29 cycles a vector at d =
- * 64 and 52 at d = 128 on Cascade Lake, three quarters of that rate. A tile of the tail takes a tenth more; queries,
- * outputs and packing take as long as two tiles a task, which short lists of tiles feel. */
+ * Roofline, for a vector of 16 scores, in instructions, two a cycle: matmuls d / 4 + d / 4, maximum 1, weights 9 (logit
+ * 2, fraction, polynomial of degree 3, power, sum, integer), their packing 1, outputs to F32 d / 32. That is 45 at d =
+ * 64 and 79 at d = 128; F32 takes 2 d for the matmuls alone. Measured on Cascade Lake, a tile takes 29 cycles a vector
+ * at d = 64 and 52 at d = 128: three quarters of that rate. A tile of the tail takes a tenth more. Queries, outputs and
+ * packing cost a task as much as two tiles, which counts for short lists. */
 #include "blocks.h"
 #include "lanes16.h"
 
@@ -42,15 +42,15 @@ typedef struct vnni_job {
     sg_blocks_job s;
     int64_t       dk, dv; /* d rounded up to fours; to eights */
     int8_t       *k, *v;  /* packed, of the heads of the ring; a tile is SG_BLOCK_K dk and SG_BLOCK_K dv */
-    int32_t      *start;  /* [tiles][SG_BLOCK_K], what scores start from */
+    int32_t      *start;  /* [tiles][SG_BLOCK_K]: initial values of the scores' sums */
     float        *scale;  /* [tiles][SG_GROUPS] of k */
 } vnni_job;
 
-/* What SG_SUB queries carry from tile to tile. */
+/* The state of SG_SUB queries between tiles. */
 typedef struct sub_state {
     _Alignas(64) float scale[SG_SUB];    /* of queries, to powers of two */
     float base[SG_SUB], row_max[SG_SUB]; /* top: largest logit so far; -INFINITY: none */
-    float sum[SG_SUB], lost[SG_SUB];     /* of weights; of those that were left out */
+    float sum[SG_SUB], lost[SG_SUB];     /* of weights; of those of skipped tiles */
 } sub_state;
 
 typedef struct vnni_workspace {
@@ -79,7 +79,7 @@ static vnni_workspace workspace_at(const vnni_job *b, char *p)
     return r;
 }
 
-/* sum += products of four; as an intrinsic gcc 12 copies the sum before and after, at half the speed. */
+/* sum += a dot product of four bytes. With the intrinsic gcc 12 copies the sum before and after, at half the speed. */
 static inline void dot(__m512i *sum, __m512i a, __m512i x)
 {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(*sum) : "v"(a), "v"(x));
@@ -95,7 +95,7 @@ static inline void load_fours(__m512i x[16], const int8_t *row, int64_t rows, in
     sg_transpose16(x);
 }
 
-/* The rows of a tile, of which there are `rows`; and what their scores start from. */
+/* Packs the `rows` rows of a tile, and the initial values of their scores' sums. */
 static void pack_keys(const vnni_job *b, int8_t *k, int32_t *start, const int8_t *row, int64_t rows)
 {
     for (int64_t key = 0; key < SG_BLOCK_K; key += 16, k += 16 * b->dk) {
@@ -150,7 +150,7 @@ static void pack_tile(const void *job, const void *workspace, int64_t head, int6
         b->scale[at * SG_GROUPS + g] = sg_blocks_scale(&b->s, head, tile, g * SG_BLOCK_SUB);
 }
 
-/* Queries from `row` on, and sums of nothing. */
+/* Starts a task: packs the queries from `row` on and zeroes the sums. */
 static void task_begin(const vnni_job *b, const vnni_workspace *w, int64_t head, int64_t row, int64_t rows)
 {
     const sg_attend_blocks_args *const a = b->s.a;
@@ -175,7 +175,8 @@ static void task_begin(const vnni_job *b, const vnni_workspace *w, int64_t head,
     }
 }
 
-/* Outputs of 16 rows from i on, over their sums, with the values' scale and center, home; 0 where there is no sum. */
+/* Divides outputs of 16 rows from i on by their sums, applies scale and center, and writes y; 0 where there is no sum.
+ */
 static void finish(const vnni_job *b, const vnni_workspace *w, int64_t head, int64_t row, int64_t i, int64_t rows)
 {
     const sg_attend_blocks_args *const a = b->s.a;
@@ -207,7 +208,7 @@ static void finish(const vnni_job *b, const vnni_workspace *w, int64_t head, int
     }
 }
 
-/* Outputs home; the share of its sum that each row left out. */
+/* Writes the outputs to y and sums the shares that the rows skipped. */
 static double task_end(const vnni_job *b, const vnni_workspace *w, int64_t head, int64_t row, int64_t rows)
 {
     double share = 0;
@@ -222,8 +223,8 @@ static double task_end(const vnni_job *b, const vnni_workspace *w, int64_t head,
 
 /* ---- a tile and a group of queries ---- */
 
-/* What makes logits of a tile, less its largest, of scores s as F32: by (s - peak) + add, of each group of keys; best
- * is the largest. */
+/* The map from scores s, as F32, to logits less the tile's largest: by (s - peak) + add, for each group of keys. best:
+ * the largest logit. */
 typedef struct tile_logits {
     __m512 by[SG_GROUPS][2], peak[SG_GROUPS][2], add[SG_GROUPS][2], best[2];
 } tile_logits;
@@ -261,13 +262,13 @@ static __attribute__((noinline)) void matmul(const uint8_t *a, const int8_t *x, 
 #undef SG_ROWS
 }
 
-/* Asks for `bytes` that lie `ahead` bytes behind p. */
+/* Prefetches `bytes` bytes from p + ahead on. */
 static inline void ask(const int8_t *p, int64_t ahead, int64_t bytes)
 {
     for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)p + ahead + i, _MM_HINT_T0);
 }
 
-/* Scores of a tile; the largest of each group of keys go to peak. */
+/* Computes the scores of a tile; peak gets the largest of each group of keys. */
 static void scores(const uint8_t *q, const int8_t *k, const int32_t *start, int32_t *score, int64_t quads,
                    int64_t ahead, __m512 peak[SG_GROUPS][2])
 {
@@ -287,7 +288,7 @@ static void scores(const uint8_t *q, const int8_t *k, const int32_t *start, int3
 
 static inline __m512 exp2_of(__m512 x) { return (__m512)sg_lanes_exp((sg_lanes)x * 0.693147180559945309f); }
 
-/* 255 2^x for x <= 0, to 9e-5 of itself, or where it shall be exact to F32's rounding; 255 for 0, 0 for -INFINITY, NaN
+/* 255 2^x for x <= 0, with a relative error of 9e-5, or with `exact` of F32's rounding. 255 for 0, 0 for -INFINITY, NaN
  * for NaN. Minimax polynomials of degree 3 and 5 that are 1 at 0. */
 static inline __attribute__((always_inline)) __m512 weight(__m512 x, bool exact)
 {
@@ -306,8 +307,7 @@ static inline __attribute__((always_inline)) __m512 weight(__m512 x, bool exact)
     return _mm512_scalef_ps(p, x);
 }
 
-/* Scores become weights, rounded; sums of them, not rounded: what a peak outweighs by far rounds to 0, all to one
- * side. */
+/* Turns scores into rounded weights. The sums are of unrounded ones: weights far below a peak all round down to 0. */
 static inline __attribute__((always_inline)) void weights_as(const int32_t *score, const tile_logits *t, uint8_t *p,
                                                              __m512 sum[2], bool exact)
 {
@@ -350,7 +350,7 @@ static void outputs(const uint8_t *p, const int8_t *v, float *o, int64_t eights,
     }
 }
 
-/* Where all keys are seen and none has a bias: the largest logits out of the largest scores. */
+/* All keys visible, no bias: the largest logits follow from the largest scores. */
 static void logits_of_peaks(tile_logits *l)
 {
     const __m512 magic = _mm512_set1_ps(SG_MAGIC);
@@ -365,7 +365,7 @@ static void logits_of_peaks(tile_logits *l)
     }
 }
 
-/* Where scores have become logits: with the largest, what makes nothing else of them. */
+/* Scores that are logits already: the identity map, with their largest. */
 static void logits_as_they_are(tile_logits *l, int col, __m512 best)
 {
     const __mmask16 some = _mm512_cmp_ps_mask(best, _mm512_set1_ps(-INFINITY), _CMP_NEQ_UQ);
@@ -377,8 +377,8 @@ static void logits_as_they_are(tile_logits *l, int col, __m512 best)
     }
 }
 
-/* Scores become logits, -INFINITY at keys that no query sees. Which these are no branch can foretell: each kind has a
- * loop of its own. */
+/* Turns scores into logits, -INFINITY at hidden keys. Branches on the keys would be mispredicted, so each kind of key
+ * has its own loop. */
 static void logits_of_keys(tile_logits *l, const sg_blocks_tile *t, int32_t *score)
 {
     const __m512 magic = _mm512_set1_ps(SG_MAGIC), none = _mm512_set1_ps(-INFINITY);
@@ -400,13 +400,13 @@ static void logits_of_keys(tile_logits *l, const sg_blocks_tile *t, int32_t *sco
         }
     }
     for (int col = 0; col < 2; col++) {
-        __mmask16 is_nan = 0; /* a largest logit forgets what is NaN */
+        __mmask16 is_nan = 0; /* the maximum drops NaN */
         for (int g = 0; g < SG_GROUPS; g++) is_nan |= _mm512_cmp_ps_mask(l->by[g][col], none, _CMP_UNORD_Q);
         logits_as_they_are(l, col, _mm512_mask_mov_ps(best[col], is_nan, _mm512_set1_ps(NAN)));
     }
 }
 
-/* Scores become logits one by one, -INFINITY where query `row` and those after it do not see the key. */
+/* Turns scores into logits one by one, -INFINITY where the key is hidden from query `row` and those after it. */
 static void logits_of_edge(tile_logits *l, const sg_blocks_tile *t, int32_t *score, int64_t row)
 {
     for (int col = 0; col < 2; col++) {
@@ -428,7 +428,7 @@ static void logits_of_edge(tile_logits *l, const sg_blocks_tile *t, int32_t *sco
     }
 }
 
-/* Whether a tile can hardly matter to any of the first `rows` of a group. */
+/* Whether the first `rows` rows of a group may all skip the tile. */
 static bool left_out(const sub_state *s, const tile_logits *l, int64_t rows, float pv_threshold)
 {
     uint32_t out = 0;
@@ -439,8 +439,8 @@ static bool left_out(const sub_state *s, const tile_logits *l, int64_t rows, flo
     return (out | ~(uint32_t)sg_low_bits(rows)) == ~0u;
 }
 
-/* Takes note of a tile's largest logits; with what its weights count, by. Bases that are too low rise, and what was
- * summed fades. */
+/* Updates the row maxima with those of a tile. Sets `by`, the factor of its weights. Raises bases that are too low and
+ * rescales the sums. */
 static void rescale_outputs(const vnni_job *b, sub_state *s, float *o, const tile_logits *l, __m512 by[2])
 {
     for (int col = 0; col < 2; col++) {
@@ -461,8 +461,8 @@ static void rescale_outputs(const vnni_job *b, sub_state *s, float *o, const til
     }
 }
 
-/* A tile enters group `sub` of a task, whose `rows` queries are those from `row` on. With pv_threshold it may be left
- * out; whether it was. */
+/* Adds a tile to group `sub` of a task, whose `rows` queries are those from `row` on. With pv_threshold it may skip the
+ * tile. Returns whether it did. */
 static bool visit(const vnni_job *b, const vnni_workspace *w, const sg_blocks_tile *t, int64_t at, int64_t next,
                   int64_t sub, int64_t row, int64_t rows, float pv_threshold)
 {
@@ -485,7 +485,7 @@ static bool visit(const vnni_job *b, const vnni_workspace *w, const sg_blocks_ti
         logits_of_edge(&l, t, w->score, row);
     const bool out = left_out(s, &l, rows, pv_threshold);
     rescale_outputs(b, s, o, &l, by);
-    weights(w->score, &l, w->p, sum, b->s.count != NULL); /* what is counted is not rounded to 8 bits */
+    weights(w->score, &l, w->p, sum, b->s.count != NULL); /* counts use unrounded weights */
     for (int col = 0; col < 2; col++) {
         float *const y = (out ? s->lost : s->sum) + col * 16;
         _mm512_store_ps(y, _mm512_fmadd_ps(sum[col], by[col], _mm512_load_ps(y)));
@@ -528,7 +528,7 @@ static void attend_heads(const vnni_job *b, int threads, char *workspaces)
     {
         const vnni_workspace mine = workspace_at(b, workspaces + omp_get_thread_num() * workspace_bytes(b));
         const unsigned       control = _mm_getcsr();
-        _mm_setcsr(control | 0x8040); /* denormals are slow, and nothing beside the largest weight */
+        _mm_setcsr(control | 0x8040); /* denormals are slow, and negligible beside the largest weight */
         sg_blocks_heads(b, &mine, b->s.nq, pack_tile, attend_task);
         _mm_setcsr(control);
         _mm_sfence();
