@@ -1,4 +1,4 @@
-/* attention.c - see attention.h: bare pointers become tensors, options a policy, and run.h does the work. */
+/* attention.c - see attention.h. Turns bare pointers into tensors and options into a policy, and calls run.h. */
 #include "attention.h"
 #include "backend.h"
 #include "meta.h"
@@ -10,9 +10,9 @@
 
 struct sg_attention_context {
     sg_backend *backend;
-    void       *block; /* what a call keeps, then its scratch */
+    void       *block; /* the keep arena of a call, then its scratch */
     size_t      bytes;
-    int32_t    *at; /* the order of the last grid; NULL: there was none */
+    int32_t    *at; /* the order of the last grid; NULL: none */
     sg_order    order;
     int64_t     grid[3];
 };
@@ -31,12 +31,12 @@ typedef struct call {
     const sg_attention_call_args *args;
     sg_attention_context         *context;
     int64_t                       batch, h, hk, d, n, m;
-    sg_dtype                      given, dtype; /* of what lies there, and of what is worked with */
+    sg_dtype                      given, dtype; /* of the caller's tensors, and of ours */
     side                          side[SIDES];
     sg_policy                     policy;
     sg_thresholds                 thresholds; /* its arrays lie in of_heads */
     float                        *of_heads;
-    const int32_t                *at; /* place i of the grid holds its token at[i]; NULL: all stay */
+    const int32_t                *at; /* position i of the grid has its token at[i]; NULL: unchanged */
     sg_attention                 *bound;
     bool                          planning; /* nothing is read or written */
     double                        copy_seconds;
@@ -85,7 +85,7 @@ void sg_attention_context_close(sg_attention_context **c)
 
 const char *sg_attention_context_device(const sg_attention_context *c) { return c->backend->device; }
 
-/* A block of so many bytes at least. */
+/* A block of at least `bytes` bytes. */
 static sg_status make_room(sg_attention_context *c, size_t bytes, sg_error *e)
 {
     if (bytes <= c->bytes) return SG_OK;
@@ -107,7 +107,7 @@ static sg_status check_count(const char *member, int64_t v, int64_t limit, sg_er
     return sg_error_set(e, SG_E_ARG, "%s: %lld is not between 1 and %lld", member, (long long)v, (long long)limit);
 }
 
-/* Whether the bytes between the first and the last element of x can be counted. */
+/* Whether the distance in bytes from the first to the last element of x fits into an int64_t. */
 static bool is_countable(const call *k, const side *x)
 {
     const int64_t by[3] = {x->stride.batch, x->stride.head, x->stride.token};
@@ -172,7 +172,7 @@ static sg_status set_shape(call *k, sg_error *e)
 
 /* ---- the policy ---- */
 
-/* Which of the names value is; NULL leaves *index as it is. */
+/* *index = the position of value in names; NULL leaves it as it is. */
 static sg_status choose(const char *member, const char *value, const char *const *names, int *index, sg_error *e)
 {
     char   list[160] = "";
@@ -250,7 +250,8 @@ static sg_status set_rule(call *k, sg_error *e)
     return SG_OK;
 }
 
-/* Thresholds of each head become those of a model with one layer; what is not given of each is the policy's. */
+/* Turns thresholds per head into those of a model with one layer. Where one is not given per head, the policy's is
+ * used. */
 static sg_status set_thresholds(call *k, sg_error *e)
 {
     const sg_attention_call_args *const a = k->args;
@@ -341,7 +342,7 @@ static int64_t token_of(const call *k, int64_t i)
     return k->at && i >= prefix && i < k->n - k->args->text_suffix ? prefix + k->at[i - prefix] : i;
 }
 
-/* Between count elements as they were given and as they are worked with. */
+/* Copies count elements between the caller's dtype and ours. */
 static void move_piece(const call *k, void *given, void *own, size_t count, bool to_caller)
 {
     const sg_tensor        a = {.data = given, .dtype = k->given}, b = {.data = own, .dtype = k->dtype};
@@ -352,7 +353,7 @@ static void move_piece(const call *k, void *given, void *own, size_t count, bool
         for (size_t i = 0; i < count; i++) sg_store(to, (int64_t)i, sg_load(from, (int64_t)i));
 }
 
-/* Between x, element b of the batch, and the rows of t. */
+/* Copies between x, element b of the batch, and the rows of t. */
 static void move(call *k, const side *x, int64_t b, sg_tensor t, bool to_caller)
 {
     const double start = sg_seconds();
@@ -372,7 +373,7 @@ static void move(call *k, const side *x, int64_t b, sg_tensor t, bool to_caller)
     k->copy_seconds += sg_seconds() - start;
 }
 
-/* x, element b of the batch, as a tensor: where it lies or from scratch. */
+/* x, element b of the batch, as a tensor: in place or in scratch. */
 static sg_tensor tensor_of(const call *k, sg_stream *s, const side *x, int64_t b)
 {
     if (!x->placed) return sg_new(s, k->dtype, x->tokens, x->heads, k->d);
@@ -399,7 +400,7 @@ static void attend(call *k, sg_stream *s, int64_t b)
 
 /* ---- the work ---- */
 
-/* A stream with the memory that a dry run asks for. */
+/* Opens a stream with the memory that a dry run needs. */
 static sg_status open_stream(call *k, sg_stream *s, sg_error *e)
 {
     sg_plan_totals totals = {0};

@@ -6,14 +6,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Which of n queries to look at: one of each of `count` even parts. */
+/* The query to measure in part i of `count` equal parts of n queries. */
 static int64_t query_of(int64_t n, int64_t i, int64_t count, int layer, int step, int pass)
 {
     const int64_t first = n * i / count, end = n * (i + 1) / count;
     return first + (3 * step + 5 * pass + 7 * layer + 11 * i) % (end - first);
 }
 
-/* Rows of q, seen as [n h, d], such that heads that share keys come to be queries of one head: [count g, hk]. */
+/* Indices of the sampled rows of q as [n h, d]. Heads that share keys become queries of one head: [count g, hk]. */
 static sg_tensor choose_rows(sg_stream *s, const sg_attend_args *x, int64_t count, int layer, int step, int pass)
 {
     const int64_t   n = x->q.dim[0], h = x->q.dim[1], hk = x->k.dim[1], g = h / hk;
@@ -52,7 +52,7 @@ static bool prepare(sg_attention_error *e, sg_stream *s, const sg_attention_shap
     return !s->status;
 }
 
-/* Adds what y and dense, on the device, are apart. */
+/* Adds the distance of y and dense, which are on the device. */
 static void compare(double sum[2], sg_stream *s, sg_tensor y, sg_tensor dense)
 {
     sg_tensor at[2] = {y, dense};
@@ -90,7 +90,7 @@ void sg_attention_error_hook(void *context, sg_stream *s, const sg_attention_sha
     char                      byte;
     sg_download(s, &byte, (sg_tensor){.data = args->y.data, .dtype = SG_U8, .rank = 1, .dim = {1}}); /* waits */
     const double start = sg_seconds();
-    if (s->inner) s->ops = s->inner; /* this is no part of the render that a decorator tells of */
+    if (s->inner) s->ops = s->inner; /* decorators must not count this as part of the render */
     measure(e, s, shape, layer, step, pass, args);
     s->ops = ops;
     s->scratch.used = mark;

@@ -1,5 +1,5 @@
-/* order.c - see order.h. A box of tokens is spanned by three sides, each a count of tokens and the distance of
- * neighbours in the row-major sequence, so that a place is one number and a curve through the box is a list of them. */
+/* order.c - see order.h. A box of tokens has three sides. A side is a count of tokens and the distance of neighbours in
+ * the row-major sequence. So a position is one number, and a curve through the box is a list of numbers. */
 #include "order.h"
 
 #include <stdbool.h>
@@ -14,7 +14,7 @@ typedef struct side {
 
 static side reversed(side a) { return (side){a.n, -a.step}; }
 
-/* Even where that is possible: boxes of even sides have curves without diagonal steps. */
+/* Half a side, even if possible: curves in boxes of even sides have no diagonal steps. */
 static side half(side a)
 {
     const int64_t n = a.n / 2;
@@ -26,7 +26,7 @@ static side rest(side a) { return (side){a.n - half(a).n, a.step}; }
 static int64_t past(side a) { return a.n * a.step; }
 static int64_t last(side a) { return (a.n - 1) * a.step; }
 
-/* All places with a fastest, then b, then c. */
+/* All positions, a fastest, then b, then c. */
 static int32_t *scan(int32_t *at, side a, side b, side c)
 {
     for (int64_t k = 0; k < c.n; k++)
@@ -37,9 +37,9 @@ static int32_t *scan(int32_t *at, side a, side b, side c)
 
 /* ---- generalised Hilbert curves ----
  *
- * After J. Cerveny's "gilbert": the curve of (p; a, b, c) runs from the corner p to the far end of side a. A box much
- * longer than wide is cut across; else it is cut into three or five boxes, whose curves join where one ends. Every cut
- * takes a third of the box or more away, so the recursion is as deep as the logarithm of the volume. */
+ * After J. Cerveny's "gilbert". The curve of (p; a, b, c) runs from the corner p to the far end of side a. A box that
+ * is much longer than wide is cut across. Other boxes are cut into three or five, whose curves join end to end. Every
+ * cut removes at least a third of the box, so the depth of the recursion is logarithmic in the volume. */
 static int32_t *curve(int32_t *at, int64_t p, side a, side b, side c)
 {
     const side a2 = half(a), b2 = half(b), c2 = half(c);
@@ -93,7 +93,7 @@ typedef struct keyed {
     int32_t  token;
 } keyed;
 
-/* The axis whose highest differing bit is the highest decides. */
+/* The axis with the highest differing bit decides. */
 static int by_index(const void *left, const void *right)
 {
     const keyed *const a = left, *const b = right;
@@ -109,8 +109,8 @@ static int by_index(const void *left, const void *right)
     return a->axis[most] < b->axis[most] ? -1 : a->axis[most] > b->axis[most];
 }
 
-/* Coordinates of `axes` axes below 2^bits become those of the index on their Hilbert curve (J. Skilling, "Programming
- * the Hilbert curve", 2004). */
+/* Replaces coordinates of `axes` axes, below 2^bits, by those of the index on their Hilbert curve (J. Skilling,
+ * "Programming the Hilbert curve", 2004). */
 static void to_hilbert(uint32_t *x, int axes, int bits)
 {
     uint32_t flips = 0;
@@ -126,7 +126,7 @@ static void to_hilbert(uint32_t *x, int axes, int bits)
     for (int k = 0; k < axes; k++) x[k] ^= flips;
 }
 
-/* How many bits the coordinates of a side of n tokens have. */
+/* The bits of a coordinate of a side of n tokens. */
 static int bits_of(int64_t n)
 {
     int bits = 0;
@@ -134,8 +134,8 @@ static int bits_of(int64_t n)
     return bits;
 }
 
-/* Where time begins in the cube. A block lies within eight layers; 8 k + 1 frames from 0 would leave the last of them alone
- * in blocks that are flat, and those miss more of what heads look for (NOTES.md, "Orders"). */
+/* The layer of the cube at which time begins. A block is within eight layers. With 8 k + 1 frames from layer 0 the last
+ * frame would be alone in flat blocks, which lose more (NOTES.md, "Orders"). */
 static int64_t begin_of(int64_t t) { return t > 8 && t % 8 == 1 ? 2 : 0; }
 
 static sg_status sorted(int32_t *at, const int64_t n[AXES], bool curved)
@@ -144,7 +144,7 @@ static sg_status sorted(int32_t *at, const int64_t n[AXES], bool curved)
     keyed *const  all = calloc((size_t)count, sizeof *all);
     int           axes = 0, bits = 0, axis[AXES];
     if (!all) return SG_E_MEMORY;
-    for (int i = 0; i < AXES; i++) { /* the curve begins along time, and axes of one token have no part in it */
+    for (int i = 0; i < AXES; i++) { /* the curve begins along time and ignores axes of one token */
         const int k = curved ? AXES - 1 - i : i;
         if (n[k] > 1) axis[axes++] = k;
         if (bits_of(n[k]) > bits) bits = bits_of(n[k]);

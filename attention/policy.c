@@ -99,7 +99,7 @@ static sg_status check_rule(const sg_policy *p, sg_error *e)
             return sg_error_set(e, SG_E_ARG, "block-mask: should be U8 [heads or 1, blocks of queries, of keys]");
         if (p->tuned) return sg_error_set(e, SG_E_ARG, "block-mask: tuned thresholds have no say beside a mask");
     }
-    /* What is tuned brings a rule of its own. */
+    /* Tuned thresholds have a rule of their own. */
     const sg_select_rule rule = p->tuned ? p->tuned->rule : p->rule;
     if (p->heads && rule != SG_SELECT_TOPK)
         return sg_error_set(e, SG_E_ARG, "budget: heads share a number of blocks, so the rule must be topk");

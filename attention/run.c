@@ -1,6 +1,6 @@
-/* run.c - see run.h. The stages are those of SpargeAttn (arXiv:2502.18137, section 3). That means stand for what is
- * skipped, and that blocks are chosen by the error of that, is after PISA (2602.01077), Sol-Attn (2607.24027) and
- * DFSAttn (2605.23445). */
+/* run.c - see run.h. The stages are those of SpargeAttn (arXiv:2502.18137, section 3). Means in place of skipped
+ * blocks, and the choice of blocks by the error of that, follow PISA (2602.01077), Sol-Attn (2607.24027) and DFSAttn
+ * (2605.23445). */
 #include "run.h"
 
 #include <float.h>
@@ -19,9 +19,9 @@ struct sg_attention {
     int64_t            nq, nk; /* blocks */
     int                dense_steps;
     bool               skips;
-    int               *ran;    /* [steps][passes][layers]: 0, or 1 + the row of thresholds it took */
+    int               *ran;    /* [steps][passes][layers]: 0, or 1 + the row of thresholds that it used */
     int               *bucket; /* of tuned thresholds, [steps] */
-    int               *placed; /* the bucket whose thresholds the stream has */
+    int               *placed; /* the bucket whose thresholds are on the device */
     sg_tensor          amount, theta, pv_threshold; /* F32 [layers, h] of that bucket; [1, h] where nothing is tuned */
     sg_tensor          mask;                        /* F32 [h, nq, nk] */
     sg_tensor          kept, mass, skipped; /* of one step, [passes][layers]: I32 [slots, h, 2], F32 [slots, h], F32
@@ -85,7 +85,7 @@ static sg_status bind(sg_attention *a, sg_error *e)
     if (a->p.kind != SG_ATTENTION_DENSE && a->p.pv_dtype == SG_PV_FP8 && !x->f8)
         return sg_error_set(e, SG_E_UNSUPPORTED, "pv-dtype fp8: only backend cuda has it, from level sm89 up, and ref");
     if (a->p.kind == SG_ATTENTION_SPARGE) SG_TRY(check_sparge(a, e));
-    /* A share such as 0.1 of 30 steps is 3 of them, not the 4 that its last place would make. */
+    /* Rounds up, but not for an error in the last place: 0.1 of 30 steps is 3. */
     a->dense_steps = (int)ceil(a->p.dense_steps * x->steps - 1e-9);
     for (int layer = 0; layer < x->layers && !a->skips; layer++)
         a->skips = sg_attention_kind_of(a, layer, x->steps - 1, NULL) == SG_ATTENTION_SPARGE;
@@ -145,7 +145,7 @@ sg_attention_kind sg_attention_kind_of(const sg_attention *a, int layer, int ste
 /* Rows of thresholds in a bucket: of each layer, or one for all. */
 static int rows_of(const sg_attention *a) { return a->p.tuned ? a->p.tuned->layers : 1; }
 
-/* The row of thresholds that this layer takes in this bucket. */
+/* The row of thresholds of this layer in this bucket. */
 static int row_in(const sg_attention *a, int bucket, int layer) { return a->p.tuned ? bucket * rows_of(a) + layer : 0; }
 
 /* Where a row stands on the device. */
@@ -189,14 +189,14 @@ static bool filters(const sg_attention *a, int row)
     return false;
 }
 
-/* As attend_blocks has it, where 0 would leave out all that is below the largest. */
+/* The threshold for attend_blocks, where 0 would skip everything below the maximum: INFINITY for off. */
 static float filter_of(const sg_attention *a, int row, int64_t head)
 {
     const float pv_threshold = pv_threshold_of(a, row, head);
     return pv_threshold > 0 ? pv_threshold : INFINITY;
 }
 
-/* Whether a layer that skips blocks does so by the same ops in both buckets. */
+/* Whether a layer that skips blocks runs the same ops in both buckets. */
 static bool same_ops(const sg_attention *a, int layer, int bucket, int other)
 {
     const int row = row_in(a, bucket, layer), at = row_in(a, other, layer);
@@ -273,7 +273,7 @@ void sg_attention_upload(sg_attention *a, sg_stream *s)
     if (computes) upload_mask(a, s);
 }
 
-/* Of [passes][layers]: the same in all steps, so that the device is asked for the same in all steps. */
+/* The slot in [passes][layers]. It is the same in all steps, so that all steps issue the same ops. */
 static int slot_of(const sg_attention *a, int layer, int pass) { return pass * a->shape.layers + layer; }
 
 static int *ran_in(const sg_attention *a, int step) { return a->ran + step * a->shape.passes * a->shape.layers; }
@@ -287,7 +287,7 @@ static sg_tensor heads_at(sg_tensor t, int64_t i)
 
 /* ---- dense ---- */
 
-/* What keeps queries from the keys after them: rows [hk, first.. of g queries each, keys before first + tokens]. */
+/* The causal bias: rows [hk, first.. of g queries each, keys before first + tokens]. */
 static sg_tensor causal_bias(sg_stream *s, int64_t hk, int64_t g, int64_t first, int64_t tokens)
 {
     const int64_t   m = first + tokens;
@@ -302,7 +302,7 @@ static sg_tensor causal_bias(sg_stream *s, int64_t hk, int64_t g, int64_t first,
     return bias;
 }
 
-/* Heads that share keys are queries of one head: q and y [tokens, hk, g, d] become [tokens g, hk, d]. */
+/* Heads that share keys become queries of one head: q and y [tokens, hk, g, d] as [tokens g, hk, d]. */
 static void attend_rows(const sg_attention *a, sg_stream *s, const sg_attend_args *x, int64_t first, int64_t tokens)
 {
     const int64_t   hk = a->shape.hk, g = a->shape.h / hk, d = a->shape.d, m = a->p.causal ? first + tokens : keys(a);
@@ -336,7 +336,7 @@ typedef struct call {
     sg_attend_blocks_args b;
 } call;
 
-/* Pools p->x; means, variances and means of sub-blocks come into scratch where they have no place yet. */
+/* Pools p->x. Allocates means, variances and means of sub-blocks in scratch where they are absent. */
 static void pool(sg_stream *s, sg_pool_args *p, bool var, bool sub)
 {
     const int64_t n = p->x.dim[0], h = p->x.dim[1], d = p->x.dim[2], b = sg_div_up(n, p->block);
@@ -346,7 +346,7 @@ static void pool(sg_stream *s, sg_pool_args *p, bool var, bool sub)
     sg_pool_(s, p);
 }
 
-/* What v becomes: I8 or F8, or BF16 for as it comes. */
+/* The dtype of values for attend_blocks: I8 or F8; BF16: v as given. */
 static sg_dtype values_of(const sg_attention *a)
 {
     return a->p.pv_dtype == SG_PV_AUTO ? a->shape.values : a->p.pv_dtype == SG_PV_FP8 ? SG_F8 : SG_BF16;
@@ -359,7 +359,7 @@ static sg_tensor packed_values(const call *c, int64_t n)
     return values_of(c->a) == SG_F8 ? sg_new(c->s, SG_F8, hk, d, sg_f8_row(n)) : sg_new(c->s, SG_I8, hk, n, d);
 }
 
-/* Room for what attend_blocks reads, but for k, which comes when prediction has gone. */
+/* Allocates what attend_blocks reads, but k, which is allocated after prediction's scratch is released. */
 static void take_room(call *c)
 {
     sg_stream *const s = c->s;
@@ -387,7 +387,8 @@ static void take_room(call *c)
     if (c->biased) c->b.tail_bias = sg_new(s, SG_F32, h, nq, nk);
 }
 
-/* Values as they come, or quantised by channel about their mean; means for the tail. Returns the variances. */
+/* Takes values as given or quantises them by channel about their mean, and their means for the tail. Returns the
+ * variances. */
 static sg_tensor take_values(call *c)
 {
     const bool   packs = values_of(c->a) != SG_BF16;
@@ -403,7 +404,7 @@ static sg_tensor take_values(call *c)
     return v.var;
 }
 
-/* Scores of all pairs of blocks, and which of them are kept. */
+/* Scores all pairs of blocks and selects which are kept. */
 static void choose(call *c, const sg_pool_args *q, const sg_pool_args *k, sg_tensor v_var)
 {
     const sg_attention *const       a = c->a;
@@ -509,15 +510,15 @@ void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, 
 
 /* ---- counting ---- */
 
-/* Blocks of keys that block i of queries sees. */
+/* How many blocks of keys are visible to block i of queries. */
 static int64_t seen(const sg_attention *a, int64_t i)
 {
     const int64_t end = (i + 1) * SG_BLOCK_Q;
     return a->p.causal ? sg_div_up(end < a->shape.n ? end : a->shape.n, SG_BLOCK_K) : a->nk;
 }
 
-/* Groups of rows, times the blocks they keep, of a head that keeps kept[0], its last block of queries kept[1]: the groups
- * of that may be fewer. */
+/* Groups of rows times kept blocks of a head that keeps kept[0] blocks, of which its last block of queries keeps
+ * kept[1]: that one may have fewer groups. */
 static int64_t groups_of(const sg_attention *a, const int32_t *kept)
 {
     enum { GROUP = 32 };

@@ -1,4 +1,4 @@
-/* tune.c - see tune.h. What one block of queries loses is in cpu/vec_tune.c; here are samples, sums and the choice. */
+/* tune.c - see tune.h. Takes samples, sums their errors, which cpu/vec_tune.c computes, and chooses thresholds. */
 #include "tune.h"
 
 #include "tune_block.h"
@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Fine where a step costs little error: amounts are multiples of the whole, so all sizes have the same. */
+/* Candidate amounts, as shares: finest where a step changes the error least. */
 static const float shares[SG_TUNE_AMOUNTS] = {.01f, .02f, .03f, .04f,  .05f, .06f,  .07f, .08f, .1f,  .12f, .14f,
                                               .16f, .18f, .2f,  .225f, .25f, .275f, .3f,  .33f, .36f, .4f,  .44f,
                                               .48f, .52f, .56f, .6f,   .65f, .7f,   .75f, .8f,  .9f,  1.0f};
@@ -19,7 +19,7 @@ enum { LAST = SG_TUNE_AMOUNTS - 1 };
 
 /* One head in one bucket. */
 typedef struct curve {
-    sg_tune_loss seen, held; /* to choose by, and to check the choice */
+    sg_tune_loss seen, held; /* for the choice, and for checking it */
     double       worst[SG_TUNE_AMOUNTS], kept[SG_TUNE_AMOUNTS], blocks;
 } curve;
 
@@ -107,7 +107,7 @@ void sg_tune_close(sg_tune **t)
     *t = NULL;
 }
 
-/* The first call tells how many there are of each. */
+/* The first call fixes the numbers of steps, layers and heads. */
 static bool prepare(sg_tune *t, sg_stream *s, const sg_attention_shape *shape)
 {
     const sg_attention_shape *const had = &t->shape;
@@ -139,8 +139,8 @@ static int bucket_of(const sg_tune *t, int step) { return (int)((int64_t)step * 
 
 static double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-/* The smallest amount, no less than the least, from which on all stay under the bound; LAST where the head would gain too
- * little. */
+/* The smallest amount, not below `least`, from which on all errors are within the bound; LAST where the head would gain
+ * too little. */
 static int choose_amount(const sg_tune *t, const curve *c)
 {
     int a = LAST;
@@ -150,13 +150,13 @@ static int choose_amount(const sg_tune *t, const curve *c)
     return c->kept[a] <= 0.9 * c->blocks ? a : LAST;
 }
 
-/* The error of an amount with a filter on top: what the filter adds was seen at amounts that were near it. */
+/* The error of an amount with a filter. The filter's contribution was measured at nearby amounts. */
 static double filtered(const sg_tune_loss *l, int amount, int pv_threshold)
 {
     return ratio(l->error[amount], l->size) + ratio(l->filtered[pv_threshold] - l->filter_error, l->filter_size);
 }
 
-/* The smallest pv_threshold from which on all stay under the bound; -1: none does, or it leaves out too little. */
+/* The smallest pv_threshold from which on all errors are within the bound; -1: none, or it skips too little. */
 static int choose_pv_threshold(const sg_tune *t, const curve *c, int amount)
 {
     const sg_tune_loss *const l = &c->seen;
@@ -166,7 +166,7 @@ static int choose_pv_threshold(const sg_tune *t, const curve *c, int amount)
     return i >= 0 && l->skipped[i] >= 0.02 * l->filter_blocks ? i : -1;
 }
 
-/* Which amount to try filters on: what would be chosen by all calls so far; -1 while nothing is known, or to skip none. */
+/* The amount to try filters on: the choice by all calls so far; -1: none yet, or the choice skips nothing. */
 static int filter_of(const sg_tune *t, const call *c, int64_t head)
 {
     for (int b = bucket_of(t, c->step); b >= 0; b--) {
@@ -197,7 +197,7 @@ static bool is_fixed(const call *c, int64_t j)
     return to > c->n - c->text_suffix || from < c->text_prefix || j < c->t->o.policy.sink;
 }
 
-/* How many of the best the rule takes. */
+/* How many of the best blocks the rule takes. */
 static int64_t taken(const call *c, const scored *by, double sum, float amount)
 {
     if (amount >= 1) return c->nk;
@@ -278,7 +278,7 @@ static void widen(float *y, const sg_tensor *x, int64_t at, int64_t count)
         for (int64_t i = 0; i < count; i++) y[i] = sg_bf16_to_f32(((const uint16_t *)x->data)[at + i]);
 }
 
-/* Row t of x [.., heads, d], of that head, into the blocked transpose. */
+/* Copies row t of x [.., heads, d], of that head, to the blocked transpose. */
 static void put_column(float *blocks, const sg_tensor *x, int64_t t, int64_t head, float *row)
 {
     const int64_t heads = x->dim[1], d = x->dim[2];
@@ -357,8 +357,8 @@ static void measure(const call *c, const sg_tune_keys *keys, sample *m, bench *b
     }
 }
 
-/* Which blocks of queries of a head to look at in this call: from call to call others, so that all have their turn, and the
- * heads of a layer not the same. Returns how many; writes them where there is room. */
+/* Chooses the blocks of queries of a head to sample in this call. They differ from call to call, so that all get
+ * sampled, and between the heads of a layer. Returns how many; writes them unless the array is NULL. */
 static int64_t choose_samples(const call *c, int64_t head, sample *out)
 {
     const sg_tune *const t = c->t;
@@ -402,7 +402,7 @@ static void add_samples(sg_tune *t, const call *c, const sample *m, int64_t coun
     for (int a = 0; a < SG_TUNE_AMOUNTS; a++) to->worst[a] = fmax(to->worst[a], ratio(all.error[a], all.size));
 }
 
-/* The heads of queries that one head of keys serves. */
+/* Measures the heads of queries that share one head of keys. */
 static void observe_heads(sg_tune *t, const call *c, sg_stream *s, const sg_tune_keys *keys, int64_t from, int64_t to)
 {
     const int64_t group = c->h / c->hk;
@@ -433,7 +433,7 @@ static void observe_heads(sg_tune *t, const call *c, sg_stream *s, const sg_tune
 
 enum { KEYS_BYTES = 1 << 28 };
 
-/* As many heads at once as have room, so that threads find work. */
+/* Takes as many heads at once as the buffer holds, so that threads have work. */
 static void observe_call(sg_tune *t, const call *c, sg_stream *s)
 {
     const size_t        one = keys_count(c), most = KEYS_BYTES / (one * sizeof(float));
@@ -453,7 +453,7 @@ static void observe_call(sg_tune *t, const call *c, sg_stream *s)
 
 double sg_tune_seconds(const sg_tune *t) { return t->seconds; }
 
-/* q, k and v of a, copied from the device of s; y is of no use here. */
+/* a with q, k and v copied from the device of s; y is not used. */
 static sg_attend_args fetched(sg_stream *s, const sg_attend_args *a)
 {
     sg_attend_args   copy = *a;
@@ -466,7 +466,7 @@ static sg_attend_args fetched(sg_stream *s, const sg_attend_args *a)
     return copy;
 }
 
-/* s computes where args lies, which is the host. */
+/* s computes where args is, in host memory. */
 static void observe(sg_tune *t, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
                     const sg_attend_args *args)
 {
@@ -498,7 +498,7 @@ void sg_tune_hook(void *context, sg_stream *s, const sg_attention_shape *shape, 
     const sg_backend *const host = t->o.host;
     if (s->status || !prepare(t, s, shape)) return;
     t->timestep[step] = timestep;
-    sg_attend_args here = host ? fetched(s, args) : *args; /* waits for what the device did before */
+    sg_attend_args here = host ? fetched(s, args) : *args; /* waits for the device */
     sg_stream      own = host ? sg_stream_of(host) : (sg_stream){0};
     const double   start = sg_seconds();
     if (!s->status) observe(t, host ? &own : s, shape, layer, step, pass, &here);
@@ -532,7 +532,7 @@ static void choose_one(const sg_tune *t, const curve *c, int64_t i)
     f->skipped = (float)ratio(c->seen.skipped[l], c->seen.filter_blocks);
 }
 
-/* Between the last step of a bucket and the first of the next. */
+/* The timestep between the last step of a bucket and the first of the next. */
 static float border(const sg_tune *t, int bucket)
 {
     if (bucket + 1 == t->o.buckets) return 0;

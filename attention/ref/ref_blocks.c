@@ -1,16 +1,16 @@
 /* ref_blocks.c - the oracle of sparse attention: pool, self_similarity, quantise, score, select, tail_bias and
  * attend_blocks, each as its formula in op.h says.
  *
- * Compiled twice, see ref.c, and once more by ref_blocks_published.c. What the float build rounds beside its sums: the
- * weights of the softmax, and v with them, to what a kernel multiplies. Beside INT8 values a weight has 8 bits, of
- * which the largest of a row in 64 neighbouring keys (or means of the tail) is 255, and that largest is BF16, for a
- * kernel may have BF16 weights there too; beside others all are BF16, and F32 values are rounded to BF16, as tiles take
- * no wider ones. Beside F8 values weights are F8: half a unit in the last of their 3 bits is 2^-5 to 2^-4 of a weight, root
- * mean square 2^-4 / sqrt(3) sqrt((1 - 1/4) / (2 ln 2)) = 0.0265 of it, mantissas spread evenly in logarithm; so y is off by
- * 0.0265 sqrt(sum (w v)^2) / sum w. A row's largest is between 2^7 and 448 here and in kernels, what becomes 0 below 2^-17
- * of it; what tensor cores cut of a tile's F8 sum, 2^-13 of its largest, is little beside that. No weight is exact for being
- * the largest of its row: bases are whole numbers, as a kernel's need not be the largest logit. The denominator is the sum
- * of the weights before that. quantise and what select decides have no such budget: both builds do the same there. */
+ * Compiled twice, see ref.c, and once more by ref_blocks_published.c. Beside its sums the float build rounds the
+ * weights of the softmax, and v, to what a kernel multiplies. With I8 values weights have 8 bits: the largest of a row
+ * in 64 neighbouring keys (or means of the tail) is 255, and is rounded to BF16, as a kernel may have BF16 weights here
+ * too. With other values weights are BF16, and F32 values are rounded to BF16, the widest type of tiles. With F8 values
+ * weights are F8: half a unit in the last of their 3 bits is 2^-5 to 2^-4 of a weight, root mean square 2^-4 / sqrt(3)
+ * sqrt((1 - 1/4) / (2 ln 2)) = 0.0265 for log-uniform mantissas, so y's error is 0.0265 sqrt(sum (w v)^2) / sum w. A
+ * row's largest weight is between 2^7 and 448 here and in kernels; weights below 2^-17 of it become 0; tensor cores
+ * truncate a tile's F8 sum by 2^-13 of its largest, which is small beside that. Bases are whole numbers, as a kernel's
+ * need not be the largest logit, so no weight is exact for being its row's largest. The denominator is the sum of the
+ * unrounded weights. quantise and select's decisions are the same in both builds. */
 #include "ranked_scores.h"
 
 enum { GROUP_ROWS = 32 };
@@ -21,7 +21,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static float own_scale(const sg_quantise_args *a, int64_t g, const int64_t row[2], const int64_t to[2]);
 
-/* Mean of rows [from, to) of head g, channel e, less that of center. */
+/* Mean of rows [from, to) of head g, channel e, minus center's. */
 static real mean_of(const sg_tensor *x, const sg_tensor *center, int64_t from, int64_t to, int64_t g, int64_t e)
 {
     const int64_t h = x->dim[1], d = x->dim[2];
@@ -116,7 +116,7 @@ static float centred(const sg_quantise_args *a, int64_t r, int64_t g, int64_t e)
     return sg_load(&a->x, (r * h + g) * d + e) - (a->center.rank ? sg_load(&a->center, g * d + e) : 0.0f);
 }
 
-/* The scale that rows and channels have together, NaN where one of them is not finite. */
+/* The common scale of these rows and channels; NaN where one is not finite. */
 static float own_scale(const sg_quantise_args *a, int64_t g, const int64_t row[2], const int64_t to[2])
 {
     float max = 0;
@@ -130,8 +130,8 @@ static float own_scale(const sg_quantise_args *a, int64_t g, const int64_t row[2
     return finite ? max * (1.0f / 127.0f) : NAN;
 }
 
-/* Rows and channels that share a scale, which is number `at` of a->scale. What does not matter is another value in each
- * build: budget.h. */
+/* Quantises rows and channels that share scale `at` of a->scale. Where the result does not matter the builds write
+ * different values: budget.h. */
 static void quantise_group(const sg_quantise_args *a, int64_t at, int64_t g, const int64_t row[2], const int64_t to[2])
 {
     const int64_t n = a->x.dim[0], d = a->x.dim[2];
@@ -179,7 +179,7 @@ typedef struct rules {
             (a)->text_suffix, (a)->ragged, (a)->causal                                                                 \
     }
 
-/* Of `tokens`, block i holds text, or is not full and should be. */
+/* Block i of `tokens` has text, or is partial where that makes it fixed. */
 static bool is_text_or_ragged(const rules *o, int64_t i, int64_t size, int64_t tokens, bool ragged)
 {
     const int64_t end = ragged ? least((i + 1) * size, tokens) : (i + 1) * size;
@@ -213,7 +213,7 @@ typedef struct scoring {
     const real          *q, *k;
 } scoring;
 
-/* Mean over the channels of block j, head g, where [nk, hk, c] is. */
+/* Mean over the channels of block j, head g, of x [nk, hk, c]. */
 static real channel_mean(const sg_tensor *t, int64_t j, int64_t g)
 {
     const int64_t hk = t->dim[1], c = t->dim[2];
@@ -227,7 +227,7 @@ static bool counts(const scoring *x, int64_t g, int64_t i, int64_t j)
     return is_visible(&x->rules, i, j) && !k_fixed(&x->rules, g, j);
 }
 
-/* Row i of head g; p has room for the means of keys, y for nk. */
+/* Scores row i of head g; p holds the means of keys, y nk numbers. */
 static void score_row(const scoring *x, int64_t g, int64_t i, real *p, real *y)
 {
     const sg_score_args *const a = x->a;
@@ -262,7 +262,7 @@ sg_status SG_REF_OP(score)(sg_stream *s, const sg_score_args *a)
     real *const q = widen(a->q), *const k = widen(a->k);
     const scoring x = {a, RULES(a, h), q, k};
     int           ok = q && k;
-    /* Queries are scaled first, to powers of two, as kernels do it: so products of whole numbers are not exact. */
+    /* Queries are scaled first, to powers of two, as in kernels: so their products with integers are not exact. */
     for (int64_t t = 0; ok && !SG_REF_IS_PUBLISHED && t < sg_count(a->q); t++)
         q[t] *= (real)a->scale * (real)1.44269504088896340736;
     if (ok) {
@@ -297,7 +297,7 @@ static void take(const sg_select_args *a, int64_t at)
     bits_of(&a->keep, at / nk)[at % nk / 8] |= (uint8_t)(1u << at % nk % 8);
 }
 
-/* How many of a row's places, the best first, its rule takes. */
+/* How many of a row's blocks, the best first, the rule takes. */
 static int64_t rule_count(const sg_select_args *a, int64_t g, place *p)
 {
     const int64_t nk = a->score.dim[2];
@@ -314,7 +314,7 @@ static int64_t rule_count(const sg_select_args *a, int64_t g, place *p)
     return mass_count(p, nk, a->score.dim[0] * a->score.dim[1], amount);
 }
 
-/* What the rows of all heads left of their budget, to the best places that were not taken. */
+/* Gives the rest of the budget of all heads' rows to the best blocks that are not taken. */
 static void take_shared(const sg_select_args *a, place *p, int64_t budget)
 {
     const int64_t nk = a->score.dim[2];
@@ -325,7 +325,7 @@ static void take_shared(const sg_select_args *a, place *p, int64_t budget)
     for (int64_t i = 0; i < least(budget, rest); i++) take(a, p[i].at);
 }
 
-/* Adds what is always kept, takes away what is hidden. The row's share of its mass, -1 where it has none. */
+/* Adds blocks that are always kept, removes hidden ones. Returns the kept share of the mass; -1: the row has none. */
 static real finish_row(const sg_select_args *a, const rules *o, int64_t row, int32_t *kept)
 {
     const int64_t  nq = a->score.dim[1], nk = a->score.dim[2], g = row / nq, i = row % nq;
@@ -439,7 +439,7 @@ static real product(const sg_tensor *q, int64_t q_row, const sg_tensor *k, int64
     return (real)sum;
 }
 
-/* Logits of row r over the m keys, then the nk means of the tail; -infinity for what it does not see. */
+/* Logits of row r: the m keys, then the nk means of the tail; -infinity where hidden. */
 static void logits(const attend_job *x, int64_t g, int64_t r, real *l)
 {
     const sg_attend_blocks_args *const a = x->a;
@@ -469,8 +469,8 @@ static real largest(const real *l, int64_t count)
     return max;
 }
 
-/* Marks the blocks that the `rows` rows with logits l leave out. How many. What they see nothing of, in a block that
- * others of their block see, is infinitely far below. */
+/* Marks the blocks that the `rows` rows with logits l skip. Returns how many. A block that is hidden from all of them,
+ * but not from others of their block, counts as infinitely far below. */
 static int64_t leave_out(const attend_job *x, int64_t g, int64_t first, int64_t rows, const real *l, bool *out)
 {
     const int64_t i = first / SG_BLOCK_Q, last = least((i + 1) * SG_BLOCK_Q, x->n) - 1;
@@ -495,7 +495,7 @@ static int64_t leave_out(const attend_job *x, int64_t g, int64_t first, int64_t 
     return count;
 }
 
-/* Rounds the weights of one row over up to 64 keys. What 1 of them then stands for. */
+/* Rounds the weights of one row over up to 64 keys. Returns their unit. */
 static real round_weights(sg_dtype v, real *p, int64_t count)
 {
     if (SG_REF_IS_TRUTH) return 1;
@@ -507,7 +507,7 @@ static real round_weights(sg_dtype v, real *p, int64_t count)
     return v == SG_I8 ? round_as(SG_BF16, max) / 255 : 1 / unit;
 }
 
-/* o += the sum of p[t] v[t] over `count` rows of v, which lie `step` apart. */
+/* o += the sum of p[t] v[t] over `count` rows of v, `step` apart. */
 static void add_pv(real *o, real *sum, sg_dtype type, real *p, const real *v, int64_t count, int64_t step, int64_t d)
 {
     const real unit = round_weights(type, p, count);
@@ -517,7 +517,7 @@ static void add_pv(real *o, real *sum, sg_dtype type, real *p, const real *v, in
     for (int64_t e = 0; e < d; e++) o[e] += unit * sum[e];
 }
 
-/* Row r with logits l, of which only weights are left; o and scratch hold d each. The share that it leaves out. */
+/* Row r with logits l, which become weights; o and scratch hold d numbers. Returns the share that it skips. */
 static real attend_row(const attend_job *x, int64_t g, int64_t r, real *l, const bool *out, real *o, real *scratch)
 {
     const sg_attend_blocks_args *const a = x->a;
