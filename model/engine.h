@@ -53,6 +53,10 @@ typedef struct sg_engine_options {
 sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *e) SG_MUST_USE;
 void      sg_engine_close(sg_engine **engine);
 
+/* Steps that are extrapolated instead of computed (model/step_cache.h): none; rarely, usually, often; as usual, and computed
+ * too, so that their error is known. */
+typedef enum sg_cache { SG_CACHE_OFF, SG_CACHE_FINE, SG_CACHE_USUAL, SG_CACHE_FAST, SG_CACHE_SHADOW } sg_cache;
+
 typedef enum sg_sampler_kind { SG_SAMPLER_UNIPC, SG_SAMPLER_EULER } sg_sampler_kind;
 
 /* What to render. Take sg_engine_defaults and change members. Strings are borrowed for the call. */

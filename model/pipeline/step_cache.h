@@ -1,0 +1,65 @@
+/* step_cache.h - steps whose velocity is extrapolated instead of computed.
+ *
+ * The gate is SeaCache's (arXiv:2602.18993, equations 5 to 7) on the latents themselves, as diffusers' SeaCacheConfig has
+ * it. What is skipped is not a block's residual but the whole prediction: v after guidance, extrapolated linearly in the
+ * step's number through the last two computed ones. A family needs nothing for it.
+ *
+ * Indicator of step i: F_i = x_i filtered along frames, rows and columns. Along an axis of length n, at frequency
+ * f_k = min(k, n - k) / n with P = 1 / (f_k^3 + 1e-16), a = 1 - sigma_i and b = sigma_i (sigma in [1e-6, 1 - 1e-6]):
+ *   g_k = a P / (a^2 P + b^2 + 1e-16), divided by its mean over k.
+ * g is real and even, so the filter is a circular convolution with c_d = sum_k g_k cos(2 pi k d / n) / sum_k g_k.
+ * Distance of step i: mean |F_i - F_(i-1)| / (mean |F_(i-1)| + 1e-16). The distances since the last computed step are
+ * added; a step is computed when their sum is at least the threshold. */
+#ifndef SG_STEP_CACHE_H
+#define SG_STEP_CACHE_H
+
+#include "engine.h"
+#include "op.h"
+
+/* When steps may be skipped. */
+typedef struct sg_step_rule {
+    double threshold; /* of the sum of distances; 0: no step is skipped */
+    int    first;     /* so many steps at the beginning are computed */
+    int    longest;   /* at most so many are skipped in a row */
+} sg_step_rule;
+
+/* The rule of a cache's level for a render of so many steps with so many dense ones: threshold 0 below 16 steps, and
+ * with SG_CACHE_OFF. tuned: the threshold of `usual` that the model's file has; 0: none. */
+sg_step_rule sg_step_rule_of(sg_cache cache, int steps, int dense_steps, double tuned);
+
+/* What is known after the steps so far. */
+typedef struct sg_step_cache {
+    sg_step_rule rule;
+    int          steps;       /* of the render */
+    int          keep;        /* this step is computed; -1: none but by the rule */
+    float       *last, *now;  /* host: F of the step before, and of this one */
+    bool         seen;        /* last is there */
+    double       sum;         /* of distances since the last computed step */
+    int          run;         /* steps skipped since then */
+    int          computed[2]; /* steps that v has, the newest first */
+    int          have;        /* of v: 0 to 2 */
+    sg_tensor    v[2];        /* F32 [c, f, y, x]: the newest computed predictions, the newest first */
+} sg_step_cache;
+
+/* Takes v from s->keep, unless the rule skips nothing; the host's memory comes with the first call of skips. Zero is a
+ * closed cache. */
+void sg_step_cache_place(sg_step_cache *c, sg_stream *s, sg_step_rule rule, int steps, const int64_t latent[4]);
+void sg_step_cache_free(sg_step_cache *c);
+
+/* Whether step i, whose latents are x F32 [c, f, y, x] at noise level sigma, may be skipped. To be asked once for each
+ * step in turn. Reads x's indicator back from the device: not to be called inside a recorded step. */
+bool sg_step_cache_skips(sg_step_cache *c, sg_stream *s, int i, double sigma, sg_tensor x);
+
+/* v = v1 + (v1 - v2) (i - i1) / (i1 - i2), where v1 and v2 are the predictions of the computed steps i1 > i2. */
+void sg_step_cache_extrapolate(const sg_step_cache *c, sg_stream *s, int i, sg_tensor v);
+
+/* Step i was computed, and v is its prediction. */
+void sg_step_cache_keep(sg_step_cache *c, sg_stream *s, int i, sg_tensor v);
+
+/* Another denoiser works from here on: the next two steps are computed. */
+void sg_step_cache_forget(sg_step_cache *c);
+
+/* F of x at this sigma, in s->scratch: for the cache and its tests. */
+sg_tensor sg_spectral_filter(sg_stream *s, sg_tensor x, double sigma);
+
+#endif

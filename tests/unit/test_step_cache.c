@@ -1,0 +1,172 @@
+/* test_step_cache.c - the filter and the skipped steps against diffusers' SeaCache; what a skipped step gets; the rules. */
+#include "../golden/counter.h"
+#include "step_cache.h"
+
+#include "cache_table.h"
+#include "host_memory.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { ARENA = 1 << 22 };
+static _Alignas(SG_ALIGN) unsigned char keep[ARENA], scratch[ARENA];
+
+static sg_stream stream(void)
+{
+    return (sg_stream){.ops = &sg_ref_ops,
+                       .memory = &host_memory,
+                       .keep = {.base = (uintptr_t)keep, .cap = ARENA},
+                       .scratch = {.base = (uintptr_t)scratch, .cap = ARENA}};
+}
+
+/* make_cache_table.py's latents at this noise level, into x [c, f, y, x]. */
+static sg_tensor latents(sg_stream *s, const int shape[4], double sigma)
+{
+    const sg_tensor t = sg_new_keep(s, SG_F32, shape[0], shape[1], shape[2], shape[3]);
+    const uint64_t  seed = counter_seed("cache");
+    float *const    to = t.data;
+    int64_t         at = 0;
+    for (int c = 0; c < shape[0]; c++)
+        for (int f = 0; f < shape[1]; f++)
+            for (int y = 0; y < shape[2]; y++)
+                for (int x = 0; x < shape[3]; x++, at++) {
+                    const float clean = (float)cos(0.7 * c + 0.31 * f + 0.17 * y + 0.11 * x);
+                    const float noise = (float)ldexp(counter_integer(seed, (uint64_t)at, COUNTER_LATENTS),
+                                                     -COUNTER_LATENTS.shift);
+                    to[at] = (float)(1 - sigma) * clean + (float)sigma * noise;
+                }
+    return t;
+}
+
+static double sigma_of(int i, int steps)
+{
+    const double u = 1 - (double)i / steps;
+    return 5 * u / (1 + 4 * u);
+}
+
+/* Place [c, f, y, x] of x of this shape in the filter's [c, x, y, f]. */
+static int64_t place(const int n[4], int64_t i)
+{
+    const int64_t x = i % n[3], y = i / n[3] % n[2], f = i / n[3] / n[2] % n[1], c = i / n[3] / n[2] / n[1];
+    return ((c * n[3] + x) * n[2] + y) * n[1] + f;
+}
+
+static void test_filter_is_diffusers(void **unused)
+{
+    (void)unused;
+    for (size_t k = 0; k < sizeof filter_table / sizeof *filter_table; k++) {
+        sg_stream          s = stream();
+        const int *const   n = filter_table[k].shape;
+        const sg_tensor    f = sg_spectral_filter(&s, latents(&s, n, filter_table[k].sigma), filter_table[k].sigma);
+        const float *const v = f.data;
+        const int64_t      count = sg_count(f);
+        double             sum = 0, squares = 0;
+        assert_int_equal(s.status, SG_OK);
+        for (int64_t i = 0; i < count; i++) sum += (double)v[i], squares += (double)v[i] * (double)v[i];
+        const double size = sqrt(squares / (double)count); /* of a number, which rounding goes by */
+        assert_true(fabs(sum - filter_table[k].sum) <= 1e-5 * size * (double)count);
+        assert_true(fabs(squares - filter_table[k].squares) <= 1e-5 * squares);
+        assert_true(fabs((double)v[place(n, 0)] - filter_table[k].first) <= 1e-5 * size);
+        assert_true(fabs((double)v[place(n, count / 2)] - filter_table[k].middle) <= 1e-5 * size);
+    }
+}
+
+/* The steps that a rule skips on the table's latents, as the table writes them. */
+static void run(char *out, const int shape[4], int steps, sg_step_rule rule, int forget_at, int must)
+{
+    sg_stream     s = stream();
+    sg_step_cache c;
+    const int64_t latent[4] = {shape[0], shape[1], shape[2], shape[3]};
+    sg_step_cache_place(&c, &s, rule, steps, latent);
+    c.keep = must;
+    const size_t mark = s.keep.used;
+    for (int i = 0; i < steps; i++) {
+        if (i == forget_at) sg_step_cache_forget(&c);
+        const sg_tensor x = latents(&s, shape, sigma_of(i, steps));
+        out[i] = sg_step_cache_skips(&c, &s, i, sigma_of(i, steps), x) ? 's' : '.';
+        if (out[i] == '.') sg_step_cache_keep(&c, &s, i, x);
+        s.keep.used = mark;
+    }
+    out[steps] = '\0';
+    assert_int_equal(s.status, SG_OK);
+    sg_step_cache_free(&c);
+}
+
+static void test_skips_are_diffusers(void **unused)
+{
+    (void)unused;
+    for (size_t k = 0; k < sizeof skip_table / sizeof *skip_table; k++) {
+        char               out[64];
+        const sg_step_rule rule = {skip_table[k].threshold, skip_table[k].first, skip_table[k].longest};
+        run(out, skip_table[k].shape, skip_table[k].steps, rule, -1, -1);
+        assert_string_equal(out, skip_table[k].steps_skipped);
+    }
+}
+
+static void test_two_are_computed_after_a_change_of_denoiser(void **unused)
+{
+    (void)unused;
+    char               out[64];
+    const sg_step_rule rule = {1e9, 2, 2};
+    run(out, (int[4]){2, 2, 4, 4}, 20, rule, -1, -1);
+    assert_string_equal(out, "..ss.ss.ss.ss.ss.ss.");
+    run(out, (int[4]){2, 2, 4, 4}, 20, rule, 9, -1); /* which was skipped, as the one after it */
+    assert_string_equal(out, "..ss.ss.s..ss.ss.ss.");
+    run(out, (int[4]){2, 2, 4, 4}, 20, rule, -1, 6); /* a step that is to be computed */
+    assert_string_equal(out, "..ss.s.ss.ss.ss.ss..");
+    run(out, (int[4]){2, 2, 4, 4}, 20, (sg_step_rule){0, 2, 2}, -1, -1);
+    assert_string_equal(out, "....................");
+}
+
+/* Exact where v is linear in the step's number, whatever steps were computed. */
+static void test_extrapolation(void **unused)
+{
+    (void)unused;
+    const int     computed[][3] = {{0, 1, 2}, {3, 5, 7}, {4, 7, 8}, {10, 11, 14}};
+    const int64_t latent[4] = {1, 2, 3, 4};
+    for (size_t k = 0; k < sizeof computed / sizeof *computed; k++) {
+        sg_stream     s = stream();
+        sg_step_cache c;
+        sg_step_cache_place(&c, &s, (sg_step_rule){1, 2, 2}, 50, latent);
+        const sg_tensor v = sg_alloc(&s, &s.keep, SG_F32, 4, latent);
+        float *const    at = v.data;
+        for (int j = 0; j < 2; j++) {
+            for (int i = 0; i < 24; i++) at[i] = (float)(i - 12 + computed[k][j] * (i % 5));
+            sg_step_cache_keep(&c, &s, computed[k][j], v);
+        }
+        sg_step_cache_extrapolate(&c, &s, computed[k][2], v);
+        for (int i = 0; i < 24; i++) assert_true(fabs((double)at[i] - (i - 12 + computed[k][2] * (i % 5))) < 2e-5);
+        assert_int_equal(s.status, SG_OK);
+        sg_step_cache_free(&c);
+    }
+}
+
+static void test_rules(void **unused)
+{
+    (void)unused;
+    assert_true(sg_step_rule_of(SG_CACHE_OFF, 50, 10, 0).threshold == 0);
+    assert_true(sg_step_rule_of(SG_CACHE_USUAL, 15, 3, 0).threshold == 0);
+    assert_true(sg_step_rule_of(SG_CACHE_USUAL, 16, 3, 0).threshold == 0.25);
+    assert_true(sg_step_rule_of(SG_CACHE_USUAL, 50, 10, 0.07).threshold == 0.07);
+    assert_true(sg_step_rule_of(SG_CACHE_FINE, 50, 10, 0.07).threshold == 0.1);
+    assert_int_equal(sg_step_rule_of(SG_CACHE_FAST, 50, 10, 0).longest, 3);
+    assert_int_equal(sg_step_rule_of(SG_CACHE_USUAL, 50, 10, 0).first, 10);
+    assert_int_equal(sg_step_rule_of(SG_CACHE_USUAL, 50, 0, 0).first, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_filter_is_diffusers),
+        cmocka_unit_test(test_skips_are_diffusers),
+        cmocka_unit_test(test_two_are_computed_after_a_change_of_denoiser),
+        cmocka_unit_test(test_extrapolation),
+        cmocka_unit_test(test_rules),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
