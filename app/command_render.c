@@ -264,12 +264,29 @@ static void say_stages(job *j, const sg_report *r)
     if (*r->served) sg_progress_say(&j->progress, "%s", r->served);
 }
 
-static void say_attention(job *j, const sg_attention_record *a)
+static void say_attention(job *j, const sg_attention_record *a, const sg_report *r)
 {
     char text[512];
     for (int i = 0; i < a->steps && j->settings->verbose; i++)
-        sg_progress_say(&j->progress, "%s", sg_attention_step_text(text, sizeof text, a, i));
+        if (r->skipped[i])
+            sg_progress_say(&j->progress, "step %d: extrapolated", i + 1);
+        else
+            sg_progress_say(&j->progress, "%s", sg_attention_step_text(text, sizeof text, a, i));
     if (*sg_attention_summary(text, sizeof text, a)) sg_progress_say(&j->progress, "attention: %s", text);
+}
+
+static void say_cache(job *j, const sg_report *r)
+{
+    float worst = 0;
+    if (!j->request.cache || j->decode_only) return;
+    for (int i = 0; i < r->steps_done; i++)
+        if (r->skip_error[i] > worst) worst = r->skip_error[i];
+    if (j->request.cache != SG_CACHE_SHADOW)
+        sg_progress_say(&j->progress, "cache: %d of %d steps extrapolated", r->steps_skipped, r->steps_done);
+    else
+        sg_progress_say(&j->progress,
+                        "cache: %d of %d steps extrapolated, each within %.2g %% of the computed one; latents within %.2g %%",
+                        r->steps_skipped, r->steps_done, 100 * (double)worst, 100 * r->latent_error);
 }
 
 static void say_end(job *j, const char *path, const sg_report *r)
@@ -292,7 +309,8 @@ static sg_status finish_report(job *j, const char *path, const char *report_path
     if (a.count && report_path && !(attention = sg_report_attention(&j->request.attention, &a, &j->trace)))
         return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     if (report_path) SG_TRY(sg_report_write(report_path, settings, path, report, attention, e));
-    if (a.count) say_attention(j, &a);
+    if (a.count) say_attention(j, &a, report);
+    say_cache(j, report);
     say_end(j, path, report);
     return SG_OK;
 }

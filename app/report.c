@@ -60,6 +60,7 @@ static json_t *rendering(const sg_request *r)
                   "flow_shift", r->flow_shift, "sampler", r->sampler == SG_SAMPLER_EULER ? "euler" : "unipc",
                   "sched_compat", r->sigmas_old ? "old" : "new", "seed", (json_int_t)r->seed);
     if (j && r->cfg_scale_2 >= 0) json_object_set_new(j, "cfg_scale_2", json_real(r->cfg_scale_2));
+    if (j && r->cache) json_object_set_new(j, "cache", json_string(sg_cache_names[r->cache]));
     return j;
 }
 
@@ -151,6 +152,30 @@ static json_t *render_json(json_t *settings, const char *clip, const sg_report *
                      (json_int_t)r->held_bytes, "plan", plan);
 }
 
+json_t *sg_report_skipped_steps(const sg_report *r)
+{
+    json_t *const j = json_array();
+    bool          whole = j;
+    for (int i = 0; whole && i < r->steps_done; i++)
+        if (r->skipped[i]) whole = json_array_append_new(j, json_integer(i)) == 0;
+    return sg_report_if_complete(j, whole);
+}
+
+/* With a cache: the steps that it skipped; of --cache shadow their errors, too. */
+static bool add_cache(json_t *j, const json_t *settings, const sg_report *r)
+{
+    const char *const name = json_string_value(json_object_get(settings, "cache"));
+    if (!name) return true;
+    json_t *const cache = json_pack("{s:o}", "skipped_steps", sg_report_skipped_steps(r));
+    bool          whole = json_object_set_new(j, "cache", cache) == 0;
+    if (strcmp(name, sg_cache_names[SG_CACHE_SHADOW]) != 0) return whole;
+    json_t *const errors = json_array();
+    for (int i = 0; i < r->steps_done; i++)
+        if (r->skipped[i]) whole = json_array_append_new(errors, json_real((double)r->skip_error[i])) == 0 && whole;
+    whole = json_object_set_new(cache, "errors", errors) == 0 && whole;
+    return json_object_set_new(cache, "latent_error", json_real(r->latent_error)) == 0 && whole;
+}
+
 /* Tokens that the text encoder did not read, where there are some. */
 static bool add_cut(json_t *j, const sg_report *r)
 {
@@ -167,7 +192,7 @@ sg_status sg_report_write(const char *path, json_t *settings, const char *clip, 
     json_t   *plan = NULL, *j = NULL;
     sg_status status = sg_report_plan(&plan, &r->plan, e);
     if (status == SG_OK) status = packed(&j, render_json(settings, clip, r, plan), "report", e);
-    if (status == SG_OK && !add_cut(j, r)) status = sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
+    if (status == SG_OK && !(add_cut(j, r) && add_cache(j, settings, r))) status = sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     if (status == SG_OK && attention && json_object_set(j, "attention", attention) != 0)
         status = sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     if (status == SG_OK) status = sg_report_save(path, j, e);

@@ -21,6 +21,9 @@ json_t *sg_report_name(const char *name);
 /* j; or NULL, and j is dropped, if not all of it could be put together. */
 json_t *sg_report_if_complete(json_t *j, bool whole);
 
+/* [step, ...], from 0: those that the cache skipped. */
+json_t *sg_report_skipped_steps(const sg_report *r);
+
 /* JSON has no infinity and no NaN: null. */
 json_t *sg_report_number(double v);
 

@@ -229,6 +229,7 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *g, const sg_settings 
     if (!isnan(s->cfg_scale_2)) r->cfg_scale_2 = s->cfg_scale_2;
     if (!isnan(s->flow_shift)) r->flow_shift = s->flow_shift;
     if (s->sampler) r->sampler = strcmp(s->sampler, "euler") == 0 ? SG_SAMPLER_EULER : SG_SAMPLER_UNIPC;
+    if (s->cache) r->cache = (sg_cache)sg_setup_place(s->cache, sg_cache_names);
     if (s->sched_compat) r->sigmas_old = strcmp(s->sched_compat, "old") == 0;
     const sg_model_info info = sg_engine_info(g);
     SG_TRY(check_effects(r, &info, s, e));

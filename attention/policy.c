@@ -107,6 +107,8 @@ static sg_status check_rule(const sg_policy *p, sg_error *e)
     return check_real(p->rule == SG_SELECT_TOPK ? "topk" : "tau", p->amount, 0, 1, e);
 }
 
+int sg_policy_dense_steps(const sg_policy *p, int steps) { return (int)ceil(p->dense_steps * steps - 1e-9); }
+
 sg_status sg_policy_check(const sg_policy *p, sg_error *e)
 {
     const struct {

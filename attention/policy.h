@@ -80,6 +80,9 @@ sg_policy sg_policy_default(void);
 /* SpargeAttn to the letter: block means, skipped is dropped, top-k 0.5, theta and pv_threshold off. */
 sg_policy sg_policy_paper(void);
 
+/* How many of so many steps, the first, are dense. */
+int sg_policy_dense_steps(const sg_policy *p, int steps);
+
 /* SG_E_ARG for an invalid policy: the message has the member, its value and valid ones. */
 sg_status sg_policy_check(const sg_policy *p, sg_error *e) SG_MUST_USE;
 

@@ -86,7 +86,7 @@ static sg_status bind(sg_attention *a, sg_error *e)
         return sg_error_set(e, SG_E_UNSUPPORTED, "pv-dtype fp8: only backend cuda has it, from level sm89 up, and ref");
     if (a->p.kind == SG_ATTENTION_SPARGE) SG_TRY(check_sparge(a, e));
     /* Rounds up, but not for an error in the last place: 0.1 of 30 steps is 3. */
-    a->dense_steps = (int)ceil(a->p.dense_steps * x->steps - 1e-9);
+    a->dense_steps = sg_policy_dense_steps(&a->p, x->steps);
     for (int layer = 0; layer < x->layers && !a->skips; layer++)
         a->skips = sg_attention_kind_of(a, layer, x->steps - 1, NULL) == SG_ATTENTION_SPARGE;
     a->ran = calloc((size_t)x->steps * (size_t)x->passes * (size_t)x->layers, sizeof *a->ran);

@@ -53,9 +53,13 @@ typedef struct sg_engine_options {
 sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *e) SG_MUST_USE;
 void      sg_engine_close(sg_engine **engine);
 
-/* Steps that are extrapolated instead of computed (model/step_cache.h): none; rarely, usually, often; as usual, and computed
- * too, so that their error is known. */
+/* Steps whose velocity is extrapolated instead of computed, by how little the latents changed: none; few; the usual
+ * number; more; as usual, but computed too, so that the report has their error. From 16 steps on. */
 typedef enum sg_cache { SG_CACHE_OFF, SG_CACHE_FINE, SG_CACHE_USUAL, SG_CACHE_FAST, SG_CACHE_SHADOW } sg_cache;
+
+extern const char *const sg_cache_names[]; /* "off" .. "shadow", NULL: by sg_cache */
+
+enum { SG_STEPS_MAX = 1000 };
 
 typedef enum sg_sampler_kind { SG_SAMPLER_UNIPC, SG_SAMPLER_EULER } sg_sampler_kind;
 
@@ -79,6 +83,7 @@ typedef struct sg_request {
     sg_policy       attention;    /* of the denoiser's self-attention */
     const char     *capture_out;  /* safetensors: q, k and v of one self-attention, of the prompt's pass; NULL: none */
     int             capture_layer, capture_step;
+    sg_cache        cache;
     size_t          output_bytes; /* of memory that the caller takes for the frames: the plan counts it */
 } sg_request;
 
@@ -164,6 +169,12 @@ typedef struct sg_report {
     double seconds[SG_STAGES];
     double total_seconds;
     int    steps_done;
+    /* With a cache: which steps were extrapolated, and how many; with SG_CACHE_SHADOW |v - computed v| / |computed v| of
+     * each, and to first order what all of them change in the final latents, relative to their norm. */
+    uint8_t skipped[SG_STEPS_MAX];
+    int     steps_skipped;
+    float   skip_error[SG_STEPS_MAX];
+    double  latent_error;
     size_t held_bytes; /* weights, activations and what the backend keeps at once, at most */
     /* Bytes that were resident at most from the start of the process to the end of the stage: what the system tells, on
      * a device held_bytes. 0 for a stage that was not reached. */

@@ -31,6 +31,8 @@ sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *engine, const
     r->policy = shared->attention;
     sg_status status = sg_setup_attention(&r->policy, &r->files, &r->arm->settings, &why);
     request.attention = r->policy;
+    request.cache = r->cache =
+        r->arm->settings.cache ? (sg_cache)sg_setup_place(r->arm->settings.cache, sg_cache_names) : SG_CACHE_OFF;
     if (status == SG_OK) status = sg_engine_check_request(engine, &request, &why);
     if (status == SG_OK) status = sg_engine_plan(engine, &request, plan, &why);
     if (status == SG_OK)
@@ -97,7 +99,11 @@ sg_status sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, 
 {
     const sg_arm_result *const more = b->policy.kind >= a->policy.kind ? b : a; /* its outlook says why */
     sg_attention              *bound[2] = {0};
-    sg_status                  status = bind_kinds(&bound[0], a, info, plan, steps, e);
+    if (a->cache != b->cache) {
+        *why = '\0';
+        return SG_OK;
+    }
+    sg_status status = bind_kinds(&bound[0], a, info, plan, steps, e);
     if (status == SG_OK) status = bind_kinds(&bound[1], b, info, plan, steps, e);
     *why = '\0';
     if (status == SG_OK &&

@@ -11,9 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const keys[] = {"topk",          "tau",        "sim",    "pv",    "sink",        "score",
-                                   "tail",          "tail-bias",  "budget", "order", "dense-steps", "dense-layers",
-                                   "sparse-config", "block-mask", "preset", "name",  "pv-dtype",    NULL};
+static const char *const keys[] = {"topk",        "tau",          "sim",           "pv",         "sink",
+                                   "score",       "tail",         "tail-bias",     "budget",     "order",
+                                   "dense-steps", "dense-layers", "sparse-config", "block-mask", "preset",
+                                   "name",        "pv-dtype",     "cache",         NULL};
 
 static sg_status refuse(const sg_arm *a, sg_error *e, const char *fmt, ...) SG_PRINTF(3, 4);
 static sg_status refuse(const sg_arm *a, sg_error *e, const char *fmt, ...)

@@ -86,6 +86,7 @@ static sg_status plan_arms(job *j, sg_error *e)
     for (int i = 0; i < j->arms.count; i++) {
         sg_request request = j->request;
         request.attention = j->all.result[i].policy;
+        request.cache = j->all.result[i].cache;
         SG_TRY(sg_engine_plan(j->engine, &request, &j->plan, e));
         if (j->plan.need > most.need) most = j->plan;
     }
@@ -254,6 +255,7 @@ static sg_status render(job *j, bool looking, sg_report *report, sg_error *e)
     const sg_callbacks callbacks = {.context = j, .progress = on_progress, .latents = on_latents, .frame = on_frame};
     sg_request         request = j->request;
     request.attention = j->now->policy;
+    request.cache = j->now->cache;
     if (!looking) request.attention.on_end = NULL;
     sg_trace_clear(&j->trace);
     j->aside = j->attention = 0;

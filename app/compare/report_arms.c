@@ -28,11 +28,12 @@ double sg_arm_density(const sg_arm_result *r, int step, int layer)
     return blocks ? (double)kept / (double)blocks : NAN;
 }
 
-/* Did both run the same kernels in this step, and none that leaves something out? */
+/* Did both run the same kernels in this step, or none, and none that leaves something out? */
 static bool same_step(const sg_arm_result *a, const sg_arm_result *b, int step)
 {
     const size_t count = (size_t)a->passes * (size_t)a->layers, first = (size_t)step * count;
     const bool   values = a->policy.pv_dtype == b->policy.pv_dtype;
+    if (a->report.skipped[step] != b->report.skipped[step]) return false;
     for (size_t i = first; i < first + count; i++)
         if (a->count[i].kind != b->count[i].kind || a->count[i].kind == SG_ATTENTION_SPARGE ||
             (a->count[i].kind == SG_ATTENTION_SAGE && !values))
@@ -217,11 +218,12 @@ static json_t *arm_json(const sg_comparison *c, const sg_arm_result *r)
 {
     char    text[SG_RESULT_TEXT];
     json_t *j =
-        json_pack("{s:s, s:s?, s:s, s:O, s:o, s:o, s:o, s:o, s:o, s:O, s:I}", "name", r->arm->name, "result",
+        json_pack("{s:s, s:s?, s:s, s:O, s:o, s:o, s:o, s:o, s:o, s:O, s:o, s:I}", "name", r->arm->name, "result",
                   r == c->result ? NULL : result_text(text, c, r), "file", r->file, "settings", r->settings, "seconds",
                   seconds(r), "speedup", r == c->result ? json_null() : speedup(r), "density",
                   sg_report_number(sg_arm_density(r, -1, -1)), "kept", by_layer(r, sg_arm_density), "attention_error",
-                  attention_error(r), "attention", r->attention, "peak_bytes", (json_int_t)r->report.peak_bytes);
+                  attention_error(r), "attention", r->attention, "skipped_steps",
+                  sg_report_skipped_steps(&r->report), "peak_bytes", (json_int_t)r->report.peak_bytes);
     return sg_report_if_complete(j, j && add_scores(j, r, r == c->result));
 }
 

@@ -42,6 +42,7 @@
  *       seconds        that looking took during the render: in none of the others
  *     attention        of the first round, as in a render's --json: policy, totals, seconds by stage, and layers [{step, layer,
  *                      kind, why, ...}]
+ *     skipped_steps    [step, ...], from 0: those that the step cache extrapolated, of the first round
  *     peak_bytes       of the process so far
  *     psnr, ssim, ms_ssim  {mean, minimum, percentile_5, worst, frames [of each frame]}, null for the first arm
  *     ms_ssim_scales   how many fitted; null for the first arm
@@ -71,6 +72,7 @@ typedef struct sg_arm_result {
     const sg_arm         *arm;
     const char           *file;   /* with its ending; borrowed */
     sg_policy             policy; /* as asked for */
+    sg_cache              cache;
     sg_attention_files    files;
     sg_attention_forecast forecast;
     json_t               *settings;  /* of a render with this arm alone */

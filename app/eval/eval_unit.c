@@ -278,6 +278,7 @@ static void start_work(work *w, sg_eval *v, int prompt, int clip, int arm)
 {
     *w = (work){.v = v, .prompt = prompt, .clip = clip, .arm = arm, .request = sg_eval_request(v, prompt, clip)};
     w->request.attention = v->arm[arm].policy;
+    w->request.cache = v->arm[arm].cache;
     w->first = arm ? v->rgb[0] : NULL;
     sg_eval_clip_path(w->path, &w->file, v, prompt, clip, arm);
     sg_eval_picture_path(w->picture, &w->picture_file, v, prompt, clip, arm);

@@ -82,6 +82,7 @@ void sg_command_options(FILE *f, const json_t *settings)
         {"flow_shift", "flow-shift"},
         {"sampler", "sampler"},
         {"sched_compat", "sched-compat"},
+        {"cache", "cache"},
         {"seed", "seed"},
         {"dtype", "dtype"},
         {"attention", "attention"},

@@ -1,6 +1,7 @@
 /* denoising.c - the steps of a render: which denoiser, its passes and their guidance, and what was not finite. */
 #include "render.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 int sg_denoiser_at(const sg_components *components, double timestep)
@@ -45,6 +46,11 @@ static sg_tensor allocate_counters(const sg_components *components, sg_stream *s
     return non_finite;
 }
 
+static sg_step_rule cache_rule(const sg_request *r)
+{
+    return sg_step_rule_of(r->cache, r->steps, sg_policy_dense_steps(&r->attention, r->steps));
+}
+
 sg_denoising sg_render_allocate(sg_render *render, sg_stream *s)
 {
     sg_denoising d;
@@ -53,6 +59,8 @@ sg_denoising sg_render_allocate(sg_render *render, sg_stream *s)
     d.non_finite = allocate_counters(render->engine->components, s);
     d.state = sg_sampler_state_new(&render->sampler, s, render->geometry.latent);
     d.v = sg_alloc(s, &s->keep, SG_F32, 4, render->geometry.latent);
+    sg_step_cache_prepare(&render->cache, s, cache_rule(render->request), render->sampler.steps, render->geometry.latent);
+    if (render->request->capture_out) render->cache.keep = render->request->capture_step;
     d.mark = s->keep.used;
     return d;
 }
@@ -111,4 +119,40 @@ void sg_render_inspect(const sg_render *render, sg_stream *s, const sg_denoising
                 of->component->name, step + 1);
     }
     free(non_finite);
+}
+
+/* With SG_CACHE_SHADOW: how far the extrapolated v of a step is from the computed one. */
+static void note_error(sg_render *render, const float *computed, const float *extrapolated, int step)
+{
+    const int64_t *const d = render->geometry.latent;
+    sg_report *const     r = render->report;
+    double               off = 0, size = 0;
+    for (int64_t i = 0; i < d[0] * d[1] * d[2] * d[3]; i++) {
+        const double v = (double)computed[i], e = (double)extrapolated[i] - v;
+        off += e * e;
+        size += v * v;
+    }
+    r->skip_error[step] = (float)(size > 0 ? sqrt(off / size) : 0);
+    r->latent_error += fabs(render->sampler.sigma[step] - render->sampler.sigma[step + 1]) * sqrt(off);
+}
+
+void sg_render_step(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser)
+{
+    const bool skips = sg_step_cache_skips(&render->cache, s, step, render->sampler.sigma[step], d->state.x);
+    const bool shadow = skips && render->request->cache == SG_CACHE_SHADOW;
+    if (!skips || shadow) {
+        sg_render_predict(render, s, d, step, denoiser);
+        sg_render_inspect(render, s, d, step, denoiser);
+    }
+    if (!skips) {
+        sg_step_cache_keep(&render->cache, s, step, d->v);
+        return;
+    }
+    if (shadow) sg_download(s, render->cache.now, d->v); /* which the next indicator overwrites */
+    sg_step_cache_extrapolate(&render->cache, s, step, d->v);
+    render->report->skipped[step] = 1;
+    render->report->steps_skipped++;
+    if (!shadow) return;
+    sg_download(s, render->host_latents, d->v);
+    if (!s->status) note_error(render, render->cache.now, render->host_latents, step);
 }

@@ -211,6 +211,16 @@ static sg_status show_latents(sg_render *render, sg_stream *s, int step, sg_tens
     return render->cb->latents(render->cb->context, step, render->host_latents, render->geometry.latent, render->e);
 }
 
+/* What skipped steps change, so far an absolute error, becomes a share of the latents' norm. */
+static void relate_error(sg_render *render)
+{
+    const int64_t *const d = render->geometry.latent;
+    double               size = 0;
+    for (int64_t i = 0; i < d[0] * d[1] * d[2] * d[3]; i++)
+        size += (double)render->host_latents[i] * (double)render->host_latents[i];
+    if (size > 0) render->report->latent_error /= sqrt(size);
+}
+
 static sg_status denoise_steps(sg_render *render, const sg_phase *phase, sg_stream *s)
 {
     SG_TRY(make_order(render));
@@ -221,18 +231,21 @@ static sg_status denoise_steps(sg_render *render, const sg_phase *phase, sg_stre
     SG_TRY(upload_noise(render, s, d.state.x));
     for (int i = 0; i < render->sampler.steps; i++) {
         const int want = sg_denoiser_at(render->engine->components, render->sampler.timestep[i]);
-        if (want != denoiser) SG_TRY(switch_denoiser(render, s, phase, d.mark, denoiser, want));
+        if (want != denoiser) {
+            SG_TRY(switch_denoiser(render, s, phase, d.mark, denoiser, want));
+            sg_step_cache_forget(&render->cache);
+        }
         if (denoiser < 0) SG_TRY(report_progress(render, SG_STAGE_DENOISE, 0, render->sampler.steps));
         denoiser = want;
         const double start = sg_seconds();
-        sg_render_predict(render, s, &d, i, denoiser);
-        sg_render_inspect(render, s, &d, i, denoiser);
+        sg_render_step(render, s, &d, i, denoiser);
         if (d.state.noise.rank) SG_TRY(upload_noise(render, s, d.state.noise));
         sg_sampler_step(&render->sampler, &d.state, s, i, d.v);
         sg_tap(s, d.state.x, "step.%d.latents", i);
         note_peak(render, s); /* the denoiser's weights have come since it was opened */
         end_stage(render, SG_STAGE_DENOISE, start);
-        if (sg_self_attention_counts(&render->self, s, i,
+        if (!render->report->skipped[i] &&
+            sg_self_attention_counts(&render->self, s, i,
                                      render->engine->count + i * render->engine->passes * render->engine->layers))
             return sg_render_status(s, "denoising", render->e);
         render->report->steps_done = i + 1;
@@ -242,6 +255,7 @@ static sg_status denoise_steps(sg_render *render, const sg_phase *phase, sg_stre
     sg_download(s, render->host_latents, d.state.x);
     unload(render, phase, denoiser);
     SG_TRY(sg_render_status(s, "denoising", render->e));
+    relate_error(render);
     return render->request->capture_out
                ? sg_capture_write(&render->capture, render->request->capture_out, render->geometry.grid, render->e)
                : SG_OK;
@@ -441,6 +455,7 @@ sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_call
     sg_backend_served(engine->backend, report->served, sizeof report->served);
     sg_self_attention_close(&render.self);
     sg_capture_free(&render.capture);
+    sg_step_cache_free(&render.cache);
     free(render.order);
     free(render.host_latents);
     report->total_seconds = sg_seconds() - start;

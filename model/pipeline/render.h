@@ -6,6 +6,7 @@
 #include "conditioning.h"
 #include "engine_state.h"
 #include "rng.h"
+#include "step_cache.h"
 
 typedef enum sg_phase_kind { SG_PHASE_TEXT, SG_PHASE_ADDED, SG_PHASE_DENOISE, SG_PHASE_DECODE } sg_phase_kind;
 
@@ -28,6 +29,7 @@ typedef struct sg_render {
     sg_self_attention   self; /* borrows order */
     int32_t            *order;
     sg_capture          capture;
+    sg_step_cache       cache;
     sg_rng              rng;          /* of all noise */
     float              *host_latents; /* between denoising and decoding */
     sg_phase            phase[SG_PHASES_MAX];
@@ -60,6 +62,10 @@ int sg_denoiser_at(const sg_components *components, double timestep);
 
 /* How many layers of self-attention the denoisers before this one have; of all, when it is their number. */
 int sg_first_layer(const sg_components *components, int denoiser);
+
+/* d->v = the prediction of this step: the model's, or where the cache skips the step, the extrapolated one. Latches
+ * SG_E_NUMERIC as sg_render_inspect does. */
+void sg_render_step(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);
 
 /* d->v = the guided output of the model for d->state.x at this step. Taps "step.%d.v_cond", "step.%d.v_uncond". */
 void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);

@@ -139,6 +139,13 @@ static size_t captured_bytes(const sg_render *render)
     return (size_t)(2 * x->h + 2 * x->hk) * (size_t)x->n * (size_t)x->d * sg_dtype_size(render->engine->act);
 }
 
+/* Of two indicators on the host. */
+static size_t cache_bytes(const sg_render *render)
+{
+    const int64_t *const d = render->geometry.latent;
+    return render->cache.rule.threshold > 0 ? 2 * sizeof(float) * (size_t)(d[0] * d[1] * d[2] * d[3]) : 0;
+}
+
 /* A step stands for those after it that ask for the same, of the same denoiser. */
 static void plan_denoise(sg_render *render, sg_stream *s, sg_plan_totals *t)
 {
@@ -315,7 +322,7 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     render->phases = out->phases = sg_render_phases(engine->components, render->phase);
     for (int i = 0; i < render->phases; i++) SG_TRY(plan_phase(render, &render->phase[i], &out->phase[i], &t[i]));
     out->base = render->engine->base_bytes + sg_backend_code_bytes(render->engine->backend);
-    out->output = render->engine->backend->host_memory ? render->request->output_bytes + captured_bytes(render) : 0;
+    out->output = render->engine->backend->host_memory ? render->request->output_bytes + captured_bytes(render) + cache_bytes(render) : 0;
     out->available = render->engine->memory_limit ? render->engine->memory_limit : render->engine->backend->total_bytes;
     out->host_free = render->engine->backend->host_bytes;
     sum_memory(render, out, t, render->engine->offload == SG_OFFLOAD_ON);

@@ -4,9 +4,11 @@
 #include <math.h>
 #include <stdlib.h>
 
+const char *const sg_cache_names[] = {"off", "fine", "usual", "fast", "shadow", NULL};
+
 enum { STEPS_LEAST = 16 }; /* below, each step is worth more than what skipping it saves */
 
-sg_step_rule sg_step_rule_of(sg_cache cache, int steps, int dense_steps, double tuned)
+sg_step_rule sg_step_rule_of(sg_cache cache, int steps, int dense_steps)
 {
     sg_step_rule rule = {.first = dense_steps > 2 ? dense_steps : 2, .longest = 2};
     if (steps < STEPS_LEAST) return rule;
@@ -14,7 +16,7 @@ sg_step_rule sg_step_rule_of(sg_cache cache, int steps, int dense_steps, double 
     case SG_CACHE_OFF: break;
     case SG_CACHE_FINE: rule.threshold = 0.1; break;
     case SG_CACHE_SHADOW:
-    case SG_CACHE_USUAL: rule.threshold = tuned > 0 ? tuned : 0.25; break;
+    case SG_CACHE_USUAL: rule.threshold = 0.25; break;
     case SG_CACHE_FAST:
         rule.threshold = 0.35;
         rule.longest = 3;
@@ -78,11 +80,15 @@ sg_tensor sg_spectral_filter(sg_stream *s, sg_tensor x, double sigma)
 
 /* ---- the cache ---- */
 
-void sg_step_cache_place(sg_step_cache *c, sg_stream *s, sg_step_rule rule, int steps, const int64_t latent[4])
+void sg_step_cache_prepare(sg_step_cache *c, sg_stream *s, sg_step_rule rule, int steps, const int64_t latent[4])
 {
     *c = (sg_step_cache){.rule = rule, .steps = steps, .keep = -1};
     if (rule.threshold <= 0) return;
     for (int i = 0; i < 2; i++) c->v[i] = sg_alloc(s, &s->keep, SG_F32, 4, latent);
+    if (s->memory->alloc) return;
+    const size_t mark = s->scratch.used;
+    (void)sg_spectral_filter(s, c->v[0], 0.5); /* on a plan */
+    s->scratch.used = mark;
 }
 
 void sg_step_cache_free(sg_step_cache *c)

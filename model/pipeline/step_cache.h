@@ -23,15 +23,15 @@ typedef struct sg_step_rule {
     int    longest;   /* at most so many are skipped in a row */
 } sg_step_rule;
 
-/* The rule of a cache's level for a render of so many steps with so many dense ones: threshold 0 below 16 steps, and
- * with SG_CACHE_OFF. tuned: the threshold of `usual` that the model's file has; 0: none. */
-sg_step_rule sg_step_rule_of(sg_cache cache, int steps, int dense_steps, double tuned);
+/* The rule of a cache's level for a render of so many steps, the first so many of them dense: threshold 0 below 16 steps,
+ * and with SG_CACHE_OFF. */
+sg_step_rule sg_step_rule_of(sg_cache cache, int steps, int dense_steps);
 
 /* What is known after the steps so far. */
 typedef struct sg_step_cache {
     sg_step_rule rule;
     int          steps;       /* of the render */
-    int          keep;        /* this step is computed; -1: none but by the rule */
+    int          keep;        /* this step is computed, whatever the rule says; -1: none */
     float       *last, *now;  /* host: F of the step before, and of this one */
     bool         seen;        /* last is there */
     double       sum;         /* of distances since the last computed step */
@@ -41,9 +41,9 @@ typedef struct sg_step_cache {
     sg_tensor    v[2];        /* F32 [c, f, y, x]: the newest computed predictions, the newest first */
 } sg_step_cache;
 
-/* Takes v from s->keep, unless the rule skips nothing; the host's memory comes with the first call of skips. Zero is a
- * closed cache. */
-void sg_step_cache_place(sg_step_cache *c, sg_stream *s, sg_step_rule rule, int steps, const int64_t latent[4]);
+/* Takes v from s->keep, and the memory of the filter once from s->scratch, so that a plan counts it, unless the rule skips
+ * nothing. The host's memory comes with the first call of skips. c holds nothing before. */
+void sg_step_cache_prepare(sg_step_cache *c, sg_stream *s, sg_step_rule rule, int steps, const int64_t latent[4]);
 void sg_step_cache_free(sg_step_cache *c);
 
 /* Whether step i, whose latents are x F32 [c, f, y, x] at noise level sigma, may be skipped. To be asked once for each

@@ -21,8 +21,6 @@ typedef struct sg_sampler_config {
  * prediction type, ...) is refused with the field's name. */
 sg_status sg_sampler_config_read(sg_sampler_config *out, const sg_checkpoint *checkpoint, sg_error *e) SG_MUST_USE;
 
-enum { SG_STEPS_MAX = 1000 };
-
 /* All numbers of a run of `steps` steps. */
 typedef struct sg_sampler {
     sg_sampler_config config;

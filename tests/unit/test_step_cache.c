@@ -82,7 +82,7 @@ static void run(char *out, const int shape[4], int steps, sg_step_rule rule, int
     sg_stream     s = stream();
     sg_step_cache c;
     const int64_t latent[4] = {shape[0], shape[1], shape[2], shape[3]};
-    sg_step_cache_place(&c, &s, rule, steps, latent);
+    sg_step_cache_prepare(&c, &s, rule, steps, latent);
     c.keep = must;
     const size_t mark = s.keep.used;
     for (int i = 0; i < steps; i++) {
@@ -132,7 +132,7 @@ static void test_extrapolation(void **unused)
     for (size_t k = 0; k < sizeof computed / sizeof *computed; k++) {
         sg_stream     s = stream();
         sg_step_cache c;
-        sg_step_cache_place(&c, &s, (sg_step_rule){1, 2, 2}, 50, latent);
+        sg_step_cache_prepare(&c, &s, (sg_step_rule){1, 2, 2}, 50, latent);
         const sg_tensor v = sg_alloc(&s, &s.keep, SG_F32, 4, latent);
         float *const    at = v.data;
         for (int j = 0; j < 2; j++) {
@@ -149,14 +149,13 @@ static void test_extrapolation(void **unused)
 static void test_rules(void **unused)
 {
     (void)unused;
-    assert_true(sg_step_rule_of(SG_CACHE_OFF, 50, 10, 0).threshold == 0);
-    assert_true(sg_step_rule_of(SG_CACHE_USUAL, 15, 3, 0).threshold == 0);
-    assert_true(sg_step_rule_of(SG_CACHE_USUAL, 16, 3, 0).threshold == 0.25);
-    assert_true(sg_step_rule_of(SG_CACHE_USUAL, 50, 10, 0.07).threshold == 0.07);
-    assert_true(sg_step_rule_of(SG_CACHE_FINE, 50, 10, 0.07).threshold == 0.1);
-    assert_int_equal(sg_step_rule_of(SG_CACHE_FAST, 50, 10, 0).longest, 3);
-    assert_int_equal(sg_step_rule_of(SG_CACHE_USUAL, 50, 10, 0).first, 10);
-    assert_int_equal(sg_step_rule_of(SG_CACHE_USUAL, 50, 0, 0).first, 2);
+    assert_true(sg_step_rule_of(SG_CACHE_OFF, 50, 10).threshold == 0);
+    assert_true(sg_step_rule_of(SG_CACHE_USUAL, 15, 3).threshold == 0);
+    assert_true(sg_step_rule_of(SG_CACHE_USUAL, 16, 3).threshold == 0.25);
+    assert_true(sg_step_rule_of(SG_CACHE_FINE, 50, 10).threshold == 0.1);
+    assert_int_equal(sg_step_rule_of(SG_CACHE_FAST, 50, 10).longest, 3);
+    assert_int_equal(sg_step_rule_of(SG_CACHE_USUAL, 50, 10).first, 10);
+    assert_int_equal(sg_step_rule_of(SG_CACHE_USUAL, 50, 0).first, 2);
 }
 
 int main(void)

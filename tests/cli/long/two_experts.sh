@@ -18,3 +18,8 @@ command=(eval --prompts set.txt "${tiny[@]}" --arms dense,sparge:topk=0.3:dense-
 sparge-gen "${command[@]}" --shard 1/2 || fail
 sparge-gen "${command[@]}" --shard 2/2 || fail
 grep -q '"sparge:topk=0.3:dense-steps=0","all",2,2,0' out/summary.csv || fail "$(<out/summary.csv)"
+
+# The cache computes the first two steps of the second expert, which begins at step 13 of 40, whatever was skipped before.
+sparge-gen "${prompt[@]}" --size 64x64 --frames 5 --steps 40 -g 2 --backend cpu --dtype f32 -q --cache fast -o d.y4m --json d.json || fail
+list=$(tr -d ' \n' <d.json | sed -nE 's/.*"skipped_steps":\[([0-9,]*)\].*/,\1,/p')
+[[ $list == *,12,* && $list != *,13,* && $list != *,14,* && $list == *,15,16,17,* ]] || fail "skipped $list"

@@ -1,0 +1,23 @@
+# Steps that are extrapolated: off below 16 steps, the same latents with and without looking, the first and the last computed.
+source "$LIB"
+take=(--size 32x48 --frames 5 -q)
+tensors() { tail -c +$((9 + $(od -An -tu8 -N8 "$1"))) "$1" | cksum; } # without the header, which has the settings
+render() { sparge-gen "${prompt[@]}" "${take[@]}" --latents "$1.safetensors" -o "$1.y4m" --json "$1.json" "${@:2}" || fail "$1"; }
+render off --steps 20 --cache off
+render none --steps 20
+render usual --steps 20 --cache usual
+render shadow --steps 20 --cache shadow
+render few --steps 15 --cache fast
+render few_off --steps 15
+cmp off.y4m none.y4m || fail "off is not the default"
+cmp few.y4m few_off.y4m || fail "15 steps are not computed all"
+[[ $(tensors usual.safetensors) == "$(tensors shadow.safetensors)" ]] || fail "looking changes the latents"
+[[ $(tensors usual.safetensors) != "$(tensors off.safetensors)" ]] || fail "nothing was skipped"
+skipped() { tr -d ' \n' <"$1.json" | sed -nE 's/.*"skipped_steps":\[([0-9,]*)\].*/,\1,/p'; }
+[[ $(skipped usual) == "$(skipped shadow)" ]] || fail "looking changes what is skipped"
+for step in 0 1 2 3 19; do [[ $(skipped usual) != *,$step,* ]] || fail "step $step is skipped"; done
+[[ -z $(skipped off) && $(skipped few) == ,, ]] || fail "a list where there is none"
+tr -d ' \n' <shadow.json | grep -qE '"errors":\[[0-9][0-9,.e-]*\],"latent_error":0\.[0-9]' || fail "no errors"
+sparge-gen info usual.y4m >/dev/null 2>&1 && fail "Y4M has no settings"
+sparge-gen "${prompt[@]}" "${take[@]}" --steps 20 --cache usual -o again.png --frames 1 || fail
+sparge-gen info again.png | grep -q -- "--cache usual" || fail "the command again lacks the cache"
