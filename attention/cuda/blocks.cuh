@@ -1,5 +1,5 @@
-/* blocks.cuh - what the CUDA kernels of sparse attention share: which blocks are fixed and which visible, as op.h says;
- * and what values as F8 take. */
+/* blocks.cuh - shared by the CUDA kernels of sparse attention: which blocks are fixed and which visible, as op.h
+ * defines, and the entry points of F8 and wgmma. */
 #ifndef SG_BLOCKS_CUH
 #define SG_BLOCKS_CUH
 
@@ -29,7 +29,7 @@ template <typename A> static inline sg_block_rules sg_block_rules_of(const A *a,
     return r;
 }
 
-/* Of `tokens`, block i holds text, or is not full and should be. */
+/* Block i of `tokens` has text, or is partial where that makes it fixed. */
 static __device__ __forceinline__ bool sg_block_text_or_ragged(const sg_block_rules &r, int64_t i, int size,
                                                                int64_t tokens, bool ragged)
 {

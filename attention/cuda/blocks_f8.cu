@@ -1,8 +1,8 @@
-/* blocks_f8.cu - values as F8, from compute capability 8.9 up, for which alone this file is compiled: quantise, which turns
- * and permutes them, and attend_blocks. */
+/* blocks_f8.cu - values as F8. The file is compiled for compute capability 8.9 and up only. quantise transposes and
+ * permutes values; attend_blocks uses them. */
 #include "blocks_mma.cuh"
 
-enum { RUN = 32 }; /* tokens of a channel that a thread writes: a sector */
+enum { RUN = 32 }; /* tokens of a channel that a thread writes: one sector */
 
 struct transpose_job {
     sg_view      x;
@@ -12,7 +12,7 @@ struct transpose_job {
     bool         wide;
 };
 
-/* Lanes take neighbouring channels, so that reading is in order; each writes RUN tokens of its own. */
+/* Lanes take neighbouring channels, so that loads are coalesced. Each lane writes RUN tokens. */
 static __global__ void __launch_bounds__(SG_THREADS) quantise_transposed(transpose_job j)
 {
     const int64_t first = (int64_t)blockIdx.x * RUN, g = blockIdx.y;

@@ -1,5 +1,4 @@
-/* blocks_iterator.cuh - what attend_blocks on tensor cores works on, and which tiles of keys a block of queries visits.
- */
+/* blocks_iterator.cuh - the job of attend_blocks on tensor cores; an iterator over the tiles of a block of queries. */
 #ifndef SG_BLOCKS_ITERATOR_CUH
 #define SG_BLOCKS_ITERATOR_CUH
 
@@ -11,10 +10,10 @@ struct blocks_job {
         *pv_threshold; /* the last five may be NULL */
     const void    *v, *tail_v;
     const uint8_t *keep;
-    const int     *order; /* [h nq]: in which rows are taken, row i of head g being g nq + i; NULL: as they stand */
+    const int     *order; /* [h nq]: the order of rows, row i of head g as g nq + i; NULL: unchanged */
     float2        *count; /* [h, nq]: skips, sum of shares; NULL without pv_threshold */
     sg_view        y;
-    int64_t        n, m, v_row, tail_row; /* the last two of F8 values: bytes of a channel */
+    int64_t        n, m, v_row, tail_row; /* v_row, tail_row of F8 values: bytes of a channel */
     int            d, nq, nk, words, h, hk, q_group, k_shift;
     sg_dtype       v_type;
     float          scale; /* times log2 e: weights are powers of two */
@@ -64,17 +63,17 @@ static blocks_job job_of(const sg_attend_blocks_args *a)
 /* ---- the walk ---- */
 
 struct blocks_tile {
-    int      index; /* of a block of keys, or of 64 of them, whose means these are */
+    int      index; /* of a block of keys, or of the 64 blocks whose means these are */
     uint64_t seen;  /* a bit of each key that is there */
     bool     tail;
-    bool     edge; /* causal: key k only from row SG_BLOCK_K index + k on */
+    bool     edge; /* causal: key k is visible from row SG_BLOCK_K index + k on */
 };
 
 struct blocks_iterator {
     int      i, g, gk;   /* row of blocks, head, head of keys */
     int      visible;    /* how many blocks of keys are seen */
     int      word, tail; /* the next of either kind */
-    uint64_t rest;       /* of the blocks that the word before keeps, those to come */
+    uint64_t rest;       /* kept blocks of the last word that are still to come */
 };
 
 static __device__ __forceinline__ uint64_t low_bits(int64_t n)
@@ -101,7 +100,7 @@ static __device__ __forceinline__ uint64_t kept_of(const blocks_job &j, const bl
     return kept & low_bits(w.visible - word * 64);
 }
 
-/* Blocks of a word whose means a tail may hold: the full ones, with causal those that end before the queries. */
+/* Blocks of a word whose means a tail may have: full ones; with causal those that end before the queries. */
 static __device__ __forceinline__ uint64_t whole_of(const blocks_job &j, const blocks_iterator &w, int word)
 {
     const int full = (int)(j.m / SG_BLOCK_K);

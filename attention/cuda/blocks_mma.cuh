@@ -1,30 +1,32 @@
 /* blocks_mma.cuh - attend_blocks on tensor cores (mma.sync): q k^T in I8, weights times values in BF16 (compute capability
  * 8.0 and up) or F8 (8.9 and up), online softmax in F32.
  *
- * A block of 128 threads owns SG_BLOCK_Q queries of one head, each of its four warps 32 of them (so many leave out a block
- * of keys together), and walks over tiles of SG_BLOCK_K keys: the blocks that its queries keep, then the means of those
- * that they do not. DK is d rounded up to 64, 96, 128 or 256. Of values it takes DV columns; at d above 128 a second block
- * counts the scores anew for the others, for want of registers: a warp holds 32 x DV sums and 32 x 64 scores.
+ * A CTA of 128 threads owns SG_BLOCK_Q queries of one head. Each of its four warps has 32 of them, which skip a block
+ * of keys together. It loops over tiles of SG_BLOCK_K keys: the blocks that its queries keep, then the means of the
+ * others. DK is d rounded up to 64, 96, 128 or 256. It takes DV columns of the values. At d above 128 registers do not
+ * suffice, as a warp holds 32 x DV sums and 32 x 64 scores: a second CTA computes the scores again for the other
+ * columns.
  *
- * Weights become the left operand of the product with v where they are: see mma.cuh. They are rounded to BF16 for it; I8
- * values are exact in BF16. They are summed unrounded; but above 64 columns and without pv_threshold, as rounded, by 8
- * more products a tile, with ones: 1/16 more at DV 128, where it would be 1/8 at 64. Such sums start at 0 in each tile,
- * so that what tensor cores cut of them stays small. A row's weights are 2^(logit - base): its base follows its largest
- * logit only when that has risen by more than LAG (by anything, with pv_threshold), so that o and its sum are seldom
- * rescaled.
+ * Weights are in the registers where the left operand of p v needs them (mma.cuh). They are rounded to BF16; I8 values
+ * are exact in BF16. Their sums are of unrounded weights. Above 64 columns and without pv_threshold they are of rounded
+ * weights, by 8 more mma with a matrix of ones a tile: 1/16 more at DV 128, which would be 1/8 at 64. Those sums start
+ * at 0 in each tile, so that the truncation of tensor cores stays small. A row's weights are 2^(logit - base). The base
+ * follows the row's largest logit only when that has risen by more than LAG (by anything, with pv_threshold), so that o
+ * and its sum are seldom rescaled.
  *
- * F8: weights are 2^(logit - base + RAISE), at most 448, and values stand as op.h's sg_f8_position says, so that
- * weights are a left operand where they are, too. Products of a tile go into sums of their own, as tensor cores may
- * keep fewer bits of a sum of F8 products than F32 has: 22 on Ada (SageAttention2++, arXiv:2505.21136). For 9.0 the
- * compiler widens F8 to F16 and multiplies that, since Hopper's tensor cores take F8 by wgmma only.
+ * F8: weights are 2^(logit - base + RAISE), at most 448. Values have the order of op.h's sg_f8_position, so that
+ * weights are where the left operand needs them here too. Each tile has sums of its own, as tensor cores may keep fewer
+ * bits of a sum of F8 products than F32 has: 22 on Ada (SageAttention2++, arXiv:2505.21136). For 9.0 the compiler
+ * widens F8 to F16, since Hopper's tensor cores take F8 by wgmma only.
  *
  * Shared memory: q I8 [128][DK + 16]; STAGES times k I8 [64][DK + 16], v BF16 [64][DV + 8] or F8 [DV][64 + 16], scales and
  * biases of a tile's keys. The 16 bytes keep ldmatrix free of bank conflicts.
- * Schedule, of two stages: one barrier a tile. After it tile t is there and all warps are done with t - 1, in whose place
- * t + 1 is put while t is computed. One stage, where shared memory has no room for two (d above 128 and BF16 values, on GPUs
- * with 99 KiB): t + 1 is put after a second barrier, when all warps are done with t.
- * Rows are taken in the order of blocks_order.cuh. Two blocks share a processor, so that one's maxima run beside the other's
- * products. Of the weights all but the first 16 keys' come into being between the products with v, F8 ones before them.
+ * Schedule with two stages: one barrier a tile. After it tile t has arrived and all warps are done with t - 1; tile t +
+ * 1 is loaded into that stage while t is computed. With one stage, where shared memory does not hold two (d above 128
+ * and BF16 values, on GPUs with 99 KiB), t + 1 is loaded after a second barrier, when all warps are done with t.
+ * CTAs take rows in the order of blocks_order.cuh. Two CTAs share an SM, so that one's maxima run beside the other's
+ * matmuls. The weights of the first 16 keys are computed before the mma with v, the others' between them; F8 ones all
+ * before.
  * Roofline: NOTES.md, "The operator on CUDA". */
 #ifndef SG_BLOCKS_MMA_CUH
 #define SG_BLOCKS_MMA_CUH
@@ -37,18 +39,18 @@ enum { THREADS = 128, WARP_ROWS = 32, PAD = 8 };
 
 #define LOG2_BLOCK 6.0f /* ln SG_BLOCK_K in powers of two */
 #define LAG 8.0f        /* how far a row's largest logit may rise above its base, in powers of two */
-#define F8_RAISE 8.0f   /* what F8 weights are raised by, in powers of two, */
+#define F8_RAISE 8.0f   /* added to F8 logits, in powers of two, */
 #define F8_LAG 0.8f     /* and their lag: 2^8.8 is below 448 */
 #define LOWEST (-3.402823466e38f)
 #define TWO_ONES 0x3f803f80u /* as BF16 */
-#define WHOLE 12582912.0f /* whole numbers up to 2^22, as 256 products make, added to its bits are added to it */
+#define WHOLE 12582912.0f /* an integer up to 2^22, as of 256 products, added to its bits adds to its value */
 
 template <int DV, bool F8> struct blocks_values {
     typedef uint16_t stage[SG_BLOCK_K][DV + PAD];
 };
 
 template <int DV> struct blocks_values<DV, true> {
-    typedef uint8_t stage[DV][SG_BLOCK_K + 16]; /* transposed: a channel's keys lie side by side */
+    typedef uint8_t stage[DV][SG_BLOCK_K + 16]; /* transposed: the keys of a channel are contiguous */
 };
 
 template <int DK, int DV, bool F8, int STAGES> struct blocks_smem {
@@ -57,13 +59,13 @@ template <int DK, int DV, bool F8, int STAGES> struct blocks_smem {
     typename blocks_values<DV, F8>::stage v[STAGES];
     float    bias[STAGES][SG_BLOCK_K]; /* of the means of a tail */
     float    scale[STAGES][SG_BLOCK_K / SG_BLOCK_SUB];
-    float    left[THREADS][4]; /* what a thread's rows leave out of their sums */
+    float    left[THREADS][4]; /* the weights that a thread's rows skip */
     float2   count[THREADS / SG_WARP];
 };
 
 /* ---- tiles into shared memory ---- */
 
-/* `rows` rows of I8 [.., d]; zeros for what is missing and beyond d. */
+/* Loads `rows` rows of I8 [.., d]; zeros for missing rows and beyond d. */
 template <int ROWS, int DK>
 static __device__ __forceinline__ void load_bytes(const blocks_job &j, const int8_t *from, int rows,
                                                   int8_t (*to)[DK + 16])
@@ -84,7 +86,7 @@ static __device__ __forceinline__ void load_bytes(const blocks_job &j, const int
         for (int l = 0; l < 16; l++) to[row][e + l] = row < rows && e + l < j.d ? from[row * j.d + e + l] : (int8_t)0;
 }
 
-/* Values as BF16; zeros for keys that are not seen, whose values may be anything. */
+/* Loads values as BF16; zeros for hidden keys, whose values may be anything. */
 template <int DV>
 static __device__ __forceinline__ void load_values(const blocks_job &j, const blocks_tile &t, int gk, int column,
                                                    uint16_t (*to)[DV + PAD])
@@ -119,7 +121,7 @@ static __device__ __forceinline__ void load_values(const blocks_job &j, const bl
     }
 }
 
-/* Values as F8, which are there for all keys of a block, filled up, and finite. */
+/* Loads values as F8, which are padded to whole blocks and finite. */
 template <int DV>
 static __device__ __forceinline__ void load_values(const blocks_job &j, const blocks_tile &t, int gk, int column,
                                                    uint8_t (*to)[SG_BLOCK_K + 16])
@@ -171,7 +173,7 @@ template <int DV> struct warp_state {
     float skips;
 };
 
-/* s = q k^T, whole numbers as floats. */
+/* s = q k^T, integers as floats. */
 template <int DK, int DV, bool F8, int STAGES>
 static __device__ __forceinline__ void qk_matmul(const blocks_smem<DK, DV, F8, STAGES> &smem, int stage, int warp,
                                                  int lane, float (&s)[2][8][4])
@@ -200,7 +202,7 @@ static __device__ __forceinline__ void qk_matmul(const blocks_smem<DK, DV, F8, S
         s[at / 32][at / 4 % 8][at % 4] = __int_as_float(sum[at / 32][at / 4 % 8][at % 4]) - WHOLE;
 }
 
-/* What keys not all of which are seen, or that have biases, want: logits in s, and `unit` 1. */
+/* For tiles with hidden keys or biases: turns s into logits and sets `unit` to 1. */
 template <int DK, int DV, bool F8, int STAGES>
 static __device__ __forceinline__ void mask(const blocks_job &j, const blocks_smem<DK, DV, F8, STAGES> &smem, int stage,
                                             const blocks_iterator &iterator, const blocks_tile &t, int row, int lane,
@@ -244,7 +246,7 @@ static __device__ __forceinline__ void find_row_max(const float (&s)[2][8][4], c
     }
 }
 
-/* Whether all 32 rows, of which `rows` are there, may leave out a kept block whose largest logits are most. */
+/* Whether all 32 rows, of which `rows` exist, may skip a kept block with these row maxima. */
 static __device__ __forceinline__ bool may_leave_out(const float (&base)[4], const float (&row_max)[4],
                                                      float pv_threshold, int row, int rows)
 {
@@ -255,7 +257,7 @@ static __device__ __forceinline__ bool may_leave_out(const float (&base)[4], con
     return __all_sync(~0u, can);
 }
 
-/* Where a largest logit is more than `lag` above its base, bases rise to them all, and what is summed fades. */
+/* Where a row's largest logit is more than `lag` above its base, raises the warp's bases and rescales its sums. */
 template <int DV>
 static __device__ __forceinline__ void rescale_outputs(warp_state<DV> &w, const float (&row_max)[4], float lag,
                                                        float (&left)[4])
@@ -275,7 +277,7 @@ static __device__ __forceinline__ void rescale_outputs(warp_state<DV> &w, const 
     }
 }
 
-/* Four weights 2^s as F8, and their sum added to `sum`: register q of eight of 32 keys, q % 4 as sg_mma_f8 has a left
+/* Four weights 2^s as F8, whose sum is added to `sum`: register q of eight for 32 keys, q % 4 as in sg_mma_f8's left
  * operand. */
 static __device__ __forceinline__ uint32_t softmax_weights_f8(const float (&s)[2][8][4], int k, int q, float (&sum)[4])
 {
@@ -286,8 +288,8 @@ static __device__ __forceinline__ uint32_t softmax_weights_f8(const float (&s)[2
     return sg_pack_f8x4(x, y, z, w);
 }
 
-/* Two neighbouring weights 2^s as BF16: pair q of eight of 16 keys, q % 4 as mma.cuh has a left operand. ADD: their sum is
- * added to `sum`. */
+/* Two neighbouring weights 2^s as BF16: pair q of eight for 16 keys, q % 4 as in mma.cuh's left operand. ADD: adds
+ * their sum to `sum`. */
 template <bool ADD = true>
 static __device__ __forceinline__ uint32_t softmax_weights(const float (&s)[2][8][4], int k, int q, float (&sum)[4])
 {
@@ -297,8 +299,8 @@ static __device__ __forceinline__ uint32_t softmax_weights(const float (&s)[2][8
     return sg_pack_bf16x2(x, y);
 }
 
-/* o += p v. p has the weights of the first 16 keys; those of the next come into being between the products of these.
- * ONES: their sums are a product with ones, so of weights as rounded. */
+/* o += p v. p has the weights of the first 16 keys; the next ones are computed between the mma of these. ONES: sums of
+ * weights are by mma with ones, so of rounded weights. */
 template <bool ONES, int DK, int DV, int STAGES>
 static __device__ __forceinline__ void add_values(const blocks_smem<DK, DV, false, STAGES> &smem, int stage, int lane,
                                                   const float (&s)[2][8][4], uint32_t (&p)[2][2][4], warp_state<DV> &w)
@@ -352,8 +354,8 @@ static __device__ __forceinline__ void add_values_f8(const blocks_smem<DK, DV, t
 
 static __device__ __forceinline__ bool is_finite_bf16(uint32_t bits) { return (bits & 0x7f80) != 0x7f80; }
 
-/* o += what is not finite among the values that a row sees: for the others its weight of 0 would make NaN of it too, so
- * it then leaves the tile. */
+/* o += the non-finite values of the keys that a row sees. For other rows 0 times them would be NaN, so they are removed
+ * from the tile afterwards. */
 template <int DK, int DV, int STAGES>
 static __device__ __forceinline__ void add_non_finite(const blocks_smem<DK, DV, false, STAGES> &smem, int stage,
                                                       const blocks_iterator &iterator, const blocks_tile &t, int row,
@@ -375,7 +377,7 @@ static __device__ __forceinline__ void add_non_finite(const blocks_smem<DK, DV, 
     }
 }
 
-/* Whether any value of the tile is not finite. TAME: makes those 0. */
+/* Whether any value of the tile is not finite. TAME: sets those to 0. */
 template <bool TAME, int DK, int DV, int STAGES>
 static __device__ bool has_non_finite(blocks_smem<DK, DV, false, STAGES> &smem, int stage)
 {
@@ -419,7 +421,7 @@ static __device__ __forceinline__ void store_rows(const blocks_job &j, const blo
     }
 }
 
-/* What the warps left out, added up in one order. */
+/* Stores the counts of what the warps skipped, summed in a fixed order. */
 template <int DK, int DV, bool F8, int STAGES>
 static __device__ void store_count(const blocks_job &j, blocks_smem<DK, DV, F8, STAGES> &smem,
                                    const blocks_iterator &iterator, const warp_state<DV> &w, int row, int rows,
@@ -440,7 +442,7 @@ static __device__ void store_count(const blocks_job &j, blocks_smem<DK, DV, F8, 
                         smem.count[0].y + smem.count[1].y + smem.count[2].y + smem.count[3].y);
 }
 
-/* ONES, as of add_values: there is no pv_threshold, whose shares want sums of weights that are not rounded. */
+/* ONES: see add_values. Without pv_threshold only, whose shares need sums of unrounded weights. */
 template <int DK, int DV, bool F8, bool ONES, int STAGES>
 static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_job j)
 {
@@ -466,7 +468,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_jo
     if (more)
         load_tile(j, iterator, t, column, smem, 0);
     else
-        sg_cp_async_commit(); /* of q: a row that visits nothing waits for it, too, before it ends */
+        sg_cp_async_commit(); /* q's: a row without tiles waits for it too before it ends */
     for (int tile = 0; more; tile++, t = u) {
         const int stage = tile % STAGES;
         float     s[2][8][4], unit[2][4], row_max[4];
@@ -504,7 +506,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_jo
             if (!out) add_values<ONES>(smem, stage, lane, s, p, w);
         }
         if constexpr (STAGES == 1) {
-            __syncthreads(); /* all are done with the one place there is */
+            __syncthreads(); /* all are done with the only stage */
             if (more) load_tile(j, iterator, u, column, smem, 0);
         }
     }

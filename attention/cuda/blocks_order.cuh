@@ -1,12 +1,12 @@
-/* blocks_order.cuh - the order in which a launch of attend_blocks takes rows of blocks: the longest first, so that when none
- * waits any more, processors end with short ones. Rows are ordered within groups of neighbouring heads, as few as make two
- * rows for each block that runs at once: more heads at a time would crowd each other's keys out of the second-level cache. */
+/* blocks_order.cuh - the order in which a launch of attend_blocks takes rows of blocks: the longest first, so that SMs
+ * end with short ones. Rows are sorted within groups of neighbouring heads. A group has the fewest heads that give two
+ * rows for each CTA that runs at once, as more heads at a time would evict each other's keys from the L2 cache. */
 #ifndef SG_BLOCKS_ORDER_CUH
 #define SG_BLOCKS_ORDER_CUH
 
 #include "blocks_iterator.cuh"
 
-/* count [h nq]: how many tiles row i of head g visits, at g nq + i. */
+/* count [h nq]: the number of tiles of row i of head g, at g nq + i. */
 static __global__ void __launch_bounds__(SG_THREADS) count_tiles(blocks_job j, int *count)
 {
     const int row = blockIdx.x * SG_THREADS + threadIdx.x;
@@ -20,7 +20,7 @@ static __global__ void __launch_bounds__(SG_THREADS) count_tiles(blocks_job j, i
     count[row] = tiles;
 }
 
-/* order [h nq]: of g nq + i. Group p of `groups` has the heads from h p / groups on. Rows that visit as many stay in turn. */
+/* order [h nq]: values are g nq + i. Group p of `groups` has the heads from h p / groups on. The sort is stable. */
 static __global__ void __launch_bounds__(SG_THREADS) order_rows(blocks_job j, int groups, const int *count, int *order)
 {
     const int row = blockIdx.x * SG_THREADS + threadIdx.x;
@@ -32,7 +32,7 @@ static __global__ void __launch_bounds__(SG_THREADS) order_rows(blocks_job j, in
     order[place] = row;
 }
 
-/* Gives j an order where rows may differ in what they visit; scratch: 2 h nq numbers. */
+/* Sets j's order where rows may differ in their number of tiles; scratch: 2 h nq numbers. */
 static sg_status order_job(sg_stream *s, blocks_job *j, int *scratch)
 {
     const int64_t  rows = (int64_t)j->h * j->nq, at_once = 2 * (int64_t)sg_cuda_of(s)->processors;

@@ -1,8 +1,7 @@
-/* pool.cu - means, variances and self-similarity of blocks, and whole numbers of 8 bits: pool, self_similarity and
- * quantise.
+/* pool.cu - pool, self_similarity and quantise: means, variances and self-similarity of blocks, and INT8.
  *
- * Roofline: bandwidth, x read once, in loads of 16 bytes, of which a thread has 8 or 16 under way. Heads that cannot be read
- * so (d no multiple of 16 bytes) go by one number a thread; so does the largest of each channel, which reads x once more. */
+ * Roofline: bandwidth. x is read once, in loads of 16 bytes, of which a thread has 8 or 16 in flight. Heads whose d is
+ * no multiple of 16 bytes are read one number a thread; so are the maxima of channels, which read x once more. */
 #include "blocks.cuh"
 
 #include <math.h>
@@ -20,13 +19,13 @@ template <bool BF16> static __device__ __forceinline__ float number_of(const uin
     return i % 2 ? __uint_as_float(part[i / 2] & 0xffff0000u) : sg_bf16_to_float(part[i / 2]);
 }
 
-/* From number i of x on, a multiple of numbers<BF16>. */
+/* 16 bytes of x from number i on, a multiple of numbers<BF16>. */
 template <bool BF16> static __device__ __forceinline__ uint4 load_16(const sg_view &x, int64_t i)
 {
     return __ldg((const uint4 *)x.data + i / numbers<BF16>);
 }
 
-/* Whether rows of d channels come in such pieces. */
+/* Whether rows of d channels can be read in such pieces. */
 static bool in_pieces(const sg_view &x, int64_t d) { return x.wide && d % (x.bf16 ? 8 : 4) == 0; }
 
 /* The integer nearest to u r, ties to even, of magnitude below 2^22: the last bits of u r + 1.5 x 2^23. */
@@ -35,7 +34,7 @@ static __device__ __forceinline__ uint32_t whole_bits(float u, float inverse)
     return __float_as_uint(__fadd_rn(__fmul_rn(u, inverse), 12582912.0f));
 }
 
-/* As many as a piece has, a byte each. A scale that is the group's own leaves none of them beyond 127. */
+/* Stores the integers of a piece as bytes. With the group's own scale none is beyond 127. */
 template <bool BF16> static __device__ __forceinline__ void store_whole(int8_t *y, const float (&u)[numbers<BF16>],
                                                                         float inverse)
 {
@@ -70,13 +69,13 @@ struct pool_job {
     int     block, group;
 };
 
-/* The mean of `rows` rows that come to sum. */
+/* The mean of `rows` rows with this sum. */
 static __device__ __forceinline__ float mean_of(float sum, int rows)
 {
     return rows == SG_BLOCK_SUB ? sum * (1.0f / SG_BLOCK_SUB) : sum / (float)rows;
 }
 
-/* The sum of squared deviations of number k of `rows` pieces, FULL: of all. */
+/* The sum of squared deviations of number k of `rows` pieces; FULL: of all pieces. */
 template <bool BF16, bool FULL>
 static __device__ __forceinline__ float deviations(const uint4 (&x)[SG_BLOCK_SUB], int k, int rows, float mean)
 {
@@ -89,8 +88,8 @@ static __device__ __forceinline__ float deviations(const uint4 (&x)[SG_BLOCK_SUB
     return square;
 }
 
-/* A block of one head: a thread takes a piece of each of 16 rows, all in registers, and writes them as whole numbers when
- * the rows that share their scale have met in shared memory. */
+/* Pools a block of one head. A thread holds a piece of each of 16 rows in registers. It writes them as INT8 after the
+ * rows that share a scale have exchanged their maxima in shared memory. */
 template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool_heads(pool_job j)
 {
     extern __shared__ float4 smem[]; /* [subs][d] sums, as many of squared deviations, the largest of groups */
@@ -152,7 +151,7 @@ template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool
     __syncthreads();
     if (rows == 0) return;
 #pragma unroll
-    for (int i = 0; i < SG_BLOCK_SUB; i++) /* or the compiler would keep all the numbers, not the pieces */
+    for (int i = 0; i < SG_BLOCK_SUB; i++) /* otherwise the compiler keeps the numbers in registers, not the pieces */
         asm("" : "+r"(x[i].x), "+r"(x[i].y), "+r"(x[i].z), "+r"(x[i].w));
     const float scale = scale_of(absmax[own * SG_BLOCK_SUB / j.group]), inverse = inverse_of(scale);
     if (e == 0 && row % j.group == 0) j.scale[row / j.group * j.h + g] = scale;
@@ -166,7 +165,7 @@ template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool
     }
 }
 
-/* Any heads: a thread walks down the rows of one of the h d channels, and merges deviations of parts: Chan, Golub and
+/* Any heads: a thread reads the rows of one of the h d channels and merges deviations of sub-blocks: Chan, Golub and
  * LeVeque, 1979. */
 static __global__ void __launch_bounds__(COLUMNS) pool_blocks(pool_job j)
 {
@@ -195,7 +194,7 @@ static __global__ void __launch_bounds__(COLUMNS) pool_blocks(pool_job j)
     if (j.var) j.var[blockIdx.x * j.c + e] = square / (float)(end - first);
 }
 
-/* The mean of all rows out of those of the blocks, always in one order. */
+/* The mean of all rows from those of the blocks, in a fixed order. */
 static __global__ void __launch_bounds__(SG_WARP *LANES) pool_total(pool_job j, float *total)
 {
     __shared__ double part[LANES][SG_WARP];
@@ -215,7 +214,7 @@ static __global__ void __launch_bounds__(SG_WARP *LANES) pool_total(pool_job j, 
 struct channel_job {
     sg_view      x;
     const float *center; /* [c], or NULL */
-    int         *absmax; /* bits of the largest |x - center|, in which infinity and NaN come last */
+    int         *absmax; /* bits of the largest |x - center|; infinity and NaN are largest */
     int64_t      n, c;
 };
 
@@ -289,7 +288,7 @@ static __device__ __forceinline__ int block_absmax(int absmax)
     return absmax;
 }
 
-/* `group` rows of one head, which share a scale: a thread holds a piece of up to HELD of them. */
+/* Quantises `group` rows of one head, which share a scale. A thread holds a piece of up to HELD rows. */
 template <bool BF16> static __global__ void __launch_bounds__(SG_THREADS) quantise_held(quantise_job j)
 {
     enum { N = numbers<BF16> };
@@ -346,7 +345,7 @@ static __global__ void __launch_bounds__(SG_THREADS) quantise_rows(quantise_job 
     }
 }
 
-/* All rows of a channel share its scale, which is known. */
+/* Quantises by known scales, one per channel. */
 struct quantise_channels {
     quantise_job    j;
     __device__ void operator()(int64_t at) const
@@ -392,7 +391,7 @@ sg_status sg_cuda_quantise_sm80(sg_stream *s, const sg_quantise_args *a)
     return a->y.dtype == SG_F8 ? sg_cuda_no_f8(s, "quantise") : quantise_as(s, "quantise", a);
 }
 
-/* Means, and whole numbers with them. False: these heads are not for pool_heads. */
+/* Pools, and quantises with it. False: these heads are not for pool_heads. */
 static bool pool_pieces(sg_stream *s, const pool_job &j)
 {
     const int64_t packs = j.d / (j.x.bf16 ? numbers<true> : numbers<false>), subs = j.block / SG_BLOCK_SUB;
@@ -445,7 +444,7 @@ struct self_similarity_job {
     int          block;
 };
 
-/* A warp takes a row; each of the eight adds up its rows' directions in its own line of shared memory. */
+/* A warp takes a row. Each of the eight warps sums its rows' unit vectors in its own line of shared memory. */
 static __global__ void __launch_bounds__(SG_THREADS) self_similarity_blocks(self_similarity_job j)
 {
     extern __shared__ float sums[];

@@ -1,11 +1,10 @@
-/* score.cu - what blocks of keys are expected to matter to blocks of queries, and what their means stand for: score and
- * tail_bias.
+/* score.cu - score and tail_bias: the predicted mass of blocks, and the biases of their means.
  *
- * Logits of means are products of F32's accuracy by tensor cores, for which blocks are kept shall not hang on less. Each row
- * of means is lifted by a power of two, so that its largest number lies in [2^14, 2^15), and split: x = high + low, both
- * F16, which leaves out 2^-23 of x at most. Sums of 16 products high high start from nothing and are added up in F32, for
- * tensor cores cut what they add to a sum; the other three products, 2^-11 as large and less, stay in one sum. Without low
- * low, up to 2^-22, the budget of a head with one large number would be missed now and then.
+ * Logits of means are computed by tensor cores with F32's accuracy, because the choice of blocks depends on them. Each
+ * row of means is multiplied by a power of two, so that its largest number is in [2^14, 2^15), and split: x = high +
+ * low, both F16, with a remainder of at most 2^-23 of x. Sums of 16 products high high start from 0 and are added in
+ * F32, because tensor cores truncate what they add to a sum. The other three products, at most 2^-11 as large, stay in
+ * one sum. Low low, up to 2^-22, is needed: without it a head with one large number sometimes exceeds the error budget.
  *
  *   split_keys    all keys as F16 parts, in scratch: a tile of MEANS rows in the order in which fragments hold them
  *   score_logits  a block of threads: a strip of ROWS means of queries, a warp 32 of them as parts in registers; STRETCH
@@ -27,7 +26,7 @@ struct score_job {
     sg_block_rules rules;
     sg_view        q, k;
     uint4         *part;           /* F16 [heads of keys, tiles, MEANS, 2, wide] */
-    float         *unit;           /* [heads of keys, tiles, MEANS]: what 1 of such a row's parts stands for */
+    float         *unit;           /* [heads of keys, tiles, MEANS]: the unit of such a row's split numbers */
     float         *logits;         /* [strips of this launch, ROWS, stride] */
     const float   *weight;         /* [nk, hk], or NULL */
     float         *y;              /* [h, nq, nk] */
@@ -40,7 +39,7 @@ struct score_job {
     bool    even;                  /* SG_PACK neighbours of k, two of q, may be read at once */
 };
 
-/* How wrong a mean stands in for a block of keys: sqrt(mean of k_var, mean of v_var). A warp a block. */
+/* The error of pooling a block of keys: sqrt(mean of k_var, times mean of v_var). A warp a block. */
 static __global__ void __launch_bounds__(SG_THREADS)
     block_weights_kernel(const float *k, const float *v, float *weight, int64_t blocks, int64_t d, int64_t dv)
 {
@@ -57,12 +56,12 @@ static __global__ void __launch_bounds__(SG_THREADS)
 
 /* ---- numbers as two of F16 ---- */
 
-/* The exponent of the power of two that brings what is as large as the float with these bits to [2^14, 2^15). */
+/* The exponent of the power of two that scales a float with these bits to [2^14, 2^15). */
 static __device__ __forceinline__ int lift_of(int row_max) { return min(141 - (row_max >> 23), 100); }
 
 static __device__ __forceinline__ float exactly(int exponent) { return __int_as_float((127 + exponent) << 23); }
 
-/* Of what is not finite, low is NaN. */
+/* If a number is not finite, its low is NaN. */
 static __device__ __forceinline__ void split(float a, float b, uint32_t &high, uint32_t &low)
 {
     const __half2 largest = __floats2half2_rn(a, b);
@@ -83,14 +82,14 @@ static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&
 
 /* ---- keys ---- */
 
-/* Where mean m of a tile stands: the thread that holds columns 2 t and 2 t + 1 of fragments 2 c and 2 c + 1 shall have means
- * 16 t + 4 c and the three after it, which are one block or four. */
+/* The position of mean m in a tile. The thread with columns 2 t and 2 t + 1 of fragments 2 c and 2 c + 1 gets means 16
+ * t + 4 c and the next three, which are one block or four. */
 static __device__ __forceinline__ int place_of(int m)
 {
     return m / 4 % 4 * 16 + m / 2 % 2 * 8 + m / 16 * 2 + m % 2;
 }
 
-/* A tile of a head; half a warp a mean. */
+/* Splits a tile of a head; half a warp a mean. */
 static __global__ void __launch_bounds__(SG_THREADS) split_keys(score_job j)
 {
     enum { LANES = WIDEST / SG_PACK };
@@ -268,7 +267,7 @@ template <int D, bool SUB> static __global__ void __launch_bounds__(STRIP_THREAD
     }
 }
 
-/* The same for heads of more than WIDEST channels, one row and block of keys a call: plain, not fast. */
+/* The same for heads of more than WIDEST channels, one row and block of keys a thread: simple, not fast. */
 struct wide_logits {
     score_job       j;
     __device__ void operator()(int64_t at) const
@@ -291,11 +290,11 @@ struct wide_logits {
 
 /* ---- shares ---- */
 
-/* One block of queries: a warp takes a row and finds its largest logit and the sum of its weights, then a thread takes a
- * block of keys. */
+/* Scores one block of queries. First a warp takes a row and finds its largest logit and the sum of its weights, then a
+ * thread takes a block of keys. */
 static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
 {
-    extern __shared__ uint32_t counts[]; /* a bit of each block of keys: it takes part. Compilers read four at once */
+    extern __shared__ uint32_t counts[]; /* a bit per block of keys: it counts. Compilers read four at once */
     __shared__ float           row_max[SG_BLOCK_Q / SG_BLOCK_SUB], inverse[SG_BLOCK_Q / SG_BLOCK_SUB];
     const int                  warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP, blocks = ROWS / j.per_q;
     const int64_t              strip = j.first + blockIdx.x / blocks, g = strip / j.strips;
@@ -379,7 +378,7 @@ static sg_status logits(sg_stream *s, const score_job &j, int64_t strips)
     return sg_cuda_each(s, "score", strips * ROWS * j.nk, f);
 }
 
-/* `heads` of keys from j.first_k on, and those of queries that they serve, so many strips at a time. */
+/* Scores `heads` heads of keys from j.first_k on with their heads of queries, some strips at a time. */
 static sg_status score_heads(sg_stream *s, score_job &j, int64_t heads, int64_t strips)
 {
     const cudaStream_t queue = sg_cuda_of(s)->queue;

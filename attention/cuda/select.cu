@@ -1,12 +1,11 @@
-/* select.cu - which blocks of keys each block of queries keeps, as the rules of op.h say, without a host's look at any score.
+/* select.cu - selects the blocks of keys that each block of queries keeps, by the rules of op.h, without host reads.
  *
- * TOPK asks only for the least score that a row, (head, block of queries), takes: a warp holds the row in registers, as whole
- * numbers in the order of floats with NaN last, and finds that score bit by bit, by counting. MASS, and rows of more than 32
- * HELD blocks, are ranked by a block of threads in shared memory by a bitonic sort of 64-bit keys: the score's order, then the
- * place, the first of equals foremost. Sums of ranked scores are in double.
- * What the rows of all heads left of their budget goes to the best places of the whole layer by counting the scores' bytes,
- * from the highest down, until the least score that is taken is known; all counts are whole numbers, so that the same
- * places are taken at every run. */
+ * TOPK needs only the lowest score that a row, (head, block of queries), takes. A warp holds the row in registers, as
+ * integers with the order of floats and NaN last, and finds that score bit by bit, by counting. For MASS, and for rows
+ * of more than 32 HELD blocks, a CTA sorts the row in shared memory: a bitonic sort of 64-bit keys, the score's order,
+ * then the index, lower first. Sums of ranked scores are in double.
+ * The rest of the budget of all heads' rows goes to the best blocks of the whole layer. Their lowest score is found by
+ * counting the scores' bytes, from the highest down. All counts are integers, so every run takes the same blocks. */
 #include "blocks.cuh"
 
 #include <math.h>
@@ -27,15 +26,15 @@ struct select_job {
     bool           heads;
 };
 
-/* What is shared out among all rows. */
+/* The state of the layer's shared budget. */
 struct select_state {
-    unsigned long long need;      /* places yet to be taken; at the end, of those that have the least score */
-    uint32_t           least;     /* of that score, the bytes found so far */
-    uint32_t           all;       /* there are no more places than that: all are taken */
+    unsigned long long need;      /* blocks still to be taken; at the end, those with the lowest score */
+    uint32_t           least;     /* the bytes of that score found so far */
+    uint32_t           all;       /* all free blocks are taken */
     uint32_t           bin[BINS]; /* places by their next byte */
 };
 
-/* In the order of floats, both zeros equal, NaN below all. */
+/* An integer with the order of the floats; both zeros are equal, NaN is below all. */
 static __device__ __forceinline__ uint32_t order_of(float x)
 {
     const uint32_t bits = __float_as_uint(x + 0.0f);
@@ -49,7 +48,7 @@ static __device__ __forceinline__ float score_of(uint32_t order)
 
 /* ---- ranking a row ---- */
 
-/* The highest first; what lies beyond nk ranks last of all. */
+/* Descending; padding beyond nk ranks last. */
 static __device__ void rank_row(const select_job &j, const float *score, unsigned long long *key)
 {
     for (int i = threadIdx.x; i < j.size; i += SG_THREADS)
@@ -69,7 +68,7 @@ static __device__ void rank_row(const select_job &j, const float *score, unsigne
     __syncthreads();
 }
 
-/* How many of the ranked scores stay within amount of their sum: each warp's, then each thread's stretch is added up. */
+/* How many of the ranked scores have a sum of at most amount times that of all; each thread sums a stretch. */
 static __device__ int mass_count(const select_job &j, const unsigned long long *key, float amount)
 {
     __shared__ double part[SG_THREADS];
@@ -101,7 +100,7 @@ static __device__ int top_count(const select_job &j, int64_t g)
     return share >= (float)j.nk ? (int)j.nk : share >= 1 ? (int)share : 1;
 }
 
-/* Marks what the row's rule takes by itself. */
+/* Sets the bits that the row's rule takes by itself. */
 static __global__ void __launch_bounds__(SG_THREADS) select_rows(select_job j)
 {
     extern __shared__ unsigned long long key[];
@@ -123,7 +122,7 @@ static __global__ void __launch_bounds__(SG_THREADS) select_rows(select_job j)
 
 /* ---- the best of a row ---- */
 
-/* The same for TOPK, a warp a row: lane l holds places l, l + 32, .. and what is not there ranks as NaN, after it. */
+/* The same for TOPK, a warp a row: lane l holds blocks l, l + 32, ..; missing ones rank after NaN. */
 template <int KEYS> static __global__ void __launch_bounds__(SG_THREADS) top_rows(select_job j)
 {
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / SG_WARP;
@@ -157,7 +156,7 @@ template <int KEYS> static __global__ void __launch_bounds__(SG_THREADS) top_row
     if (lane == 0) j.left[row] = count - now;
 }
 
-/* ---- what is shared out among all rows ---- */
+/* ---- the layer's shared budget ---- */
 
 static __global__ void __launch_bounds__(SG_THREADS) share_begin(select_job j, select_state *all)
 {
@@ -175,13 +174,13 @@ static __global__ void __launch_bounds__(SG_THREADS) share_begin(select_job j, s
     }
 }
 
-/* Whether a place is still to be had. */
+/* Whether a block is not taken yet. */
 static __device__ __forceinline__ bool is_free(const select_job &j, int64_t row, int64_t b)
 {
     return b < j.nk && !(j.bits[row * j.words + b / 32] >> b % 32 & 1);
 }
 
-/* Of the places that share the bytes found so far: how many have which next byte. */
+/* A histogram of the next byte, over the blocks whose score has the bytes found so far. */
 static __global__ void __launch_bounds__(SG_THREADS) share_count(select_job j, select_state *all, int shift)
 {
     __shared__ uint32_t bin[BINS];
@@ -198,7 +197,7 @@ static __global__ void __launch_bounds__(SG_THREADS) share_count(select_job j, s
     if (bin[threadIdx.x]) atomicAdd(&all->bin[threadIdx.x], bin[threadIdx.x]);
 }
 
-/* One thread: from the highest byte down to where the need is met. */
+/* One thread: finds the byte, from the highest down, at which the need is met. */
 static __global__ void share_narrow(select_state *all)
 {
     int b = BINS - 1;
@@ -208,7 +207,7 @@ static __global__ void share_narrow(select_state *all)
     for (int i = 0; i < BINS; i++) all->bin[i] = 0;
 }
 
-/* A warp counts in each row the free places of the least score, in left, which is no longer needed. */
+/* A warp counts each row's free blocks with the lowest score, in left, which is no longer needed. */
 static __global__ void __launch_bounds__(SG_THREADS) share_equals(select_job j, const select_state *all)
 {
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / SG_WARP;
@@ -220,7 +219,7 @@ static __global__ void __launch_bounds__(SG_THREADS) share_equals(select_job j, 
     if (threadIdx.x % SG_WARP == 0) j.left[row] = count;
 }
 
-/* left becomes what the rows before have of them. */
+/* left becomes its exclusive prefix sum. */
 static __global__ void __launch_bounds__(SG_THREADS) share_before(select_job j)
 {
     __shared__ int part[SG_THREADS];
@@ -238,7 +237,8 @@ static __global__ void __launch_bounds__(SG_THREADS) share_before(select_job j)
     }
 }
 
-/* A warp takes a row's places above the least score, and of those that have it as many as are needed, the first. */
+/* A warp takes a row's free blocks above the lowest score, and the first of those equal to it, as many as are needed.
+ */
 static __global__ void __launch_bounds__(SG_THREADS) share_take(select_job j, const select_state *all)
 {
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / SG_WARP;
@@ -260,7 +260,7 @@ static __global__ void __launch_bounds__(SG_THREADS) share_take(select_job j, co
     }
 }
 
-/* ---- what is always kept, and what is never ---- */
+/* ---- blocks that are always, or never, kept ---- */
 
 /* A warp a row. */
 static __global__ void __launch_bounds__(SG_THREADS) finish_rows(select_job j)
