@@ -160,7 +160,7 @@ static void roff_commands_of(FILE *out, const sg_option *o)
     int have = 0;
     for (int i = 0; i < sg_command_count; i++) have += (o->commands & sg_command_table[i].command) != 0;
     if (have == sg_command_count) return;
-    fputs("\n.br\nOf ", out);
+    fputs(".br\nOf ", out);
     for (int i = 0, k = 0; i < sg_command_count; i++) {
         const sg_command_row *const row = &sg_command_table[i];
         if (!(o->commands & row->command)) continue;
@@ -180,6 +180,7 @@ static void roff_option(FILE *out, const sg_option *o)
     if (o->more) fputc('\n', out), roff(out, o->more((char[1024]){0}, 1024));
     aliases(line, sizeof line, o);
     if (*line) fputc('\n', out), roff(out, line);
+    fputc('\n', out);
     roff_commands_of(out, o);
 }
 

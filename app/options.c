@@ -294,7 +294,7 @@ static sg_status no_command(const char *arg, const char *else_what, sg_error *e)
     return sg_error_set(e, SG_E_ARG, "there is no command '%.*s'; %s", SHOWN, arg, else_what);
 }
 
-/* help [all | man | bash | zsh | COMMAND] */
+/* help [all | man | bash | zsh | COMMAND]. The manual page calls the command without a name render. */
 static sg_status parse_help(sg_settings *s, int argc, char **argv, sg_error *e)
 {
     static const char *const topics[] = {"all", "man", "bash", "zsh", NULL};
@@ -302,6 +302,8 @@ static sg_status parse_help(sg_settings *s, int argc, char **argv, sg_error *e)
     if (argc < 3) return SG_OK;
     for (const char *const *t = topics; *t; t++)
         if (strcmp(argv[2], *t) == 0) return s->topic = *t, SG_OK;
+    if (strcmp(argv[2], "render") == 0) return s->topic = "all", SG_OK;
+    if (strcmp(argv[2], "help") == 0) return SG_OK;
     if (!command_of(argv[2], &s->command))
         return no_command(argv[2], "`sparge-gen help` lists the commands", e);
     return s->command == SG_COMMAND_BENCH && argc > 3 ? parse_bench(s, argv[3], e) : SG_OK;

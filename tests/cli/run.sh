@@ -21,6 +21,9 @@ ln -s "$program" "$work/bin/sparge-gen"
 export PATH=$work/bin:$PATH LIB=$here/lib.sh LC_ALL=C.UTF-8
 export SPARGE_GEN_MODEL=${SPARGE_GEN_MODEL:-$here/../../weights/tiny-wan}
 [[ -e $SPARGE_GEN_MODEL/model_index.json ]] || { echo "run.sh: no model at $SPARGE_GEN_MODEL" >&2; exit 1; }
+# A command that is not there, as a misspelt one or a function of lib.sh without `source "$LIB"`, ends a case.
+command_not_found_handle() { echo "run.sh: no command '$1'" >&2; kill $$; return 127; }
+export -f command_not_found_handle
 unset TERM
 export OMP_WAIT_POLICY=passive # these renders are so small that waiting threads would take most of the time
 

@@ -1,4 +1,5 @@
 # Each command explains itself, by its own options only.
+source "$LIB"
 sparge-gen info --help | grep -q -- --json || fail
 sparge-gen info --help | grep -q -- --sampler && exit 1
 sparge-gen bench step --help | grep -q -- --shape && exit 1

@@ -1,4 +1,5 @@
 # Completion of options, values and commands in bash; the manual page has every option.
+source "$LIB"
 sparge-gen help bash >completion || fail
 source ./completion
 complete_line() {
@@ -19,5 +20,6 @@ for command in "" compare eval tune info "bench step" "bench attention" check; d
     # shellcheck disable=SC2086
     sparge-gen $command --help all | sed -nE 's/^ +(-., )?(--[a-z0-9-]+).*/\2/p' | sed 's/-/\\\\-/g' | while read -r option; do
         grep -q -e "$option" page || fail "the manual page lacks $option"
-    done
+    done || exit 1
 done
+! grep -E '.\.(TP|SH|SS|br)' page || fail "a request of the manual page does not begin its line"

@@ -1,7 +1,10 @@
 # The first help fits on a screen; help COMMAND and COMMAND --help are one text, and so are the two names of all options.
+source "$LIB"
 (($(sparge-gen --help | wc -l) <= 45)) || fail "more than 45 lines"
 [[ $(sparge-gen help) == "$(sparge-gen --help)" ]] || fail
 [[ $(sparge-gen help all) == "$(sparge-gen --help all)" ]] || fail
+[[ $(sparge-gen help render) == "$(sparge-gen help all)" ]] || fail "help render"
+[[ $(sparge-gen help help) == "$(sparge-gen help)" ]] || fail "help help"
 for command in compare eval tune info "bench attention"; do
     # shellcheck disable=SC2086
     [[ $(sparge-gen help $command) == "$(sparge-gen $command --help)" ]] || fail "$command"
