@@ -29,6 +29,9 @@ void sg_completion_bash(FILE *out)
     fputs("# bash completion of sparge-gen, written by `sparge-gen help bash`\n"
           "_sparge_gen()\n{\n"
           "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command=\n"
+          "    if [[ $cur == = ]]; then cur=\n" /* --option=value is three words */
+          "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}\n"
+          "    fi\n"
           "    case ${COMP_WORDS[1]} in\n"
           "    bench) command=\"bench ${COMP_WORDS[2]}\" ;;\n"
           "    ",
@@ -61,7 +64,7 @@ void sg_completion_bash(FILE *out)
                 words(out, o->choices);
                 fputs("\" -- \"$cur\"))\n        return ;;\n", out);
             } else {
-                fprintf(out, ")\n        COMPREPLY=($(compgen -%c -- \"$cur\"))\n        return ;;\n",
+                fprintf(out, ")\n        mapfile -t COMPREPLY < <(compgen -%c -- \"$cur\")\n        return ;;\n",
                         o->value[0] == 'D' ? 'd' : 'f');
             }
         }
@@ -74,7 +77,9 @@ void sg_completion_bash(FILE *out)
         fputs("\" -- \"$cur\")) ;;\n", out);
     }
     fputs("    esac\n"
-          "    [[ $cur != -* && ( $command == info || $command == compare ) ]] && COMPREPLY=($(compgen -f -- \"$cur\"))\n"
+          "    if [[ $cur != -* && ( $command == info || $command == compare ) ]]; then\n"
+          "        mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
+          "    fi\n"
           "}\n"
           "complete -o filenames -F _sparge_gen sparge-gen\n",
           out);

@@ -14,6 +14,12 @@ complete_line() {
 [[ -z $(complete_line sparge-gen info --sampler) ]] || fail "an option of another command"
 touch clip.mp4
 [[ $(complete_line sparge-gen info cl) == clip.mp4 ]] || fail "a file"
+rm clip.mp4
+touch "two words.txt"
+complete_line sparge-gen --prompt-file tw >/dev/null
+[[ ${#COMPREPLY[@]} == 1 ]] || fail "a name with a blank is one word"
+[[ $(complete_line sparge-gen --attention = s) == "sage sparge" ]] || fail "a value after ="
+[[ $(complete_line sparge-gen --offload =) == "auto on off" ]] || fail "no value after ="
 sparge-gen help zsh | grep -q -- "'--attention=\[.*\]:KIND:(dense sage sparge)'" || fail "zsh"
 sparge-gen help man >page || fail
 for command in "" compare eval tune info "bench step" "bench attention" check; do
