@@ -1,20 +1,19 @@
-/* bf16_attend.c - dense attention of BF16 operands by BF16 products. Compiled for AVX-512 BF16 and for AMX.
+/* bf16_attend.c - dense attention of BF16 operands by BF16 matmuls. Compiled for AVX-512 BF16 and for AMX.
  *
- * y = softmax(scale q k^T + key_bias) v per head, with an online softmax, all of it transposed: scores are k q^T,
- * [keys, queries], and outputs v^T p, [channels, queries]. Queries then lie along the vectors, maxima and sums need no
- * shuffles, weights leave the registers as the pairs that the second product wants, and k needs no packing but zeros at
+ * y = softmax(scale q k^T + key_bias) v per head, with an online softmax. Everything is transposed: scores are k q^T,
+ * [keys, queries], and outputs v^T p, [channels, queries]. So queries lie along the vectors, maxima and sums need no
+ * shuffles, weights leave the registers in the pairs that the second matmul needs, and k needs no packing but zeros at
  * its ends.
  *
- * The walk. A task is up to SG_TASK groups of SG_SUB = 32 queries of one head. It goes over the keys in chunks that fit
- * into the second-level cache, in each chunk over its groups, for each of them over units of SG_UNIT keys, in steps of
- * 32 keys. One stage does three things that do not wait for each other, two by tiles, the third by vectors in their
- * shadow:
+ * Loops. A task is up to SG_TASK groups of SG_SUB = 32 queries of one head. It loops over chunks of keys that fit into
+ * the L2 cache, in each chunk over its groups, and for each group over units of SG_UNIT keys, in steps of 32 keys. A
+ * stage does three independent things, two by tiles and the third by vectors beside them:
  *
  *   - scores of step i: k [32 keys, d] times q [d, 32 queries], F32, into one of two buffers;
- *   - weights of step i - 1: F32 to BF16 (bf16_softmax.h), into those of a unit, of which there are two;
+ *   - weights of step i - 1: F32 to BF16 (bf16_softmax.h), into the buffer of a unit, of which there are two;
  *   - outputs: a share of v^T [d, SG_UNIT keys] times the weights of the unit before, F32, added to the group's.
  *
- * Products go by 2 x 2 tiles of 16 x 16 (bf16_tile_*.h), every operand in the order in which it is read:
+ * Matmuls use 2 x 2 tiles of 16 x 16 (bf16_tile_*.h). Operands are stored in the order of access:
  *
  *   - q [groups][depth][2][16][16][2]
  *   - k [units][steps][depth][2][16][32]
@@ -22,14 +21,14 @@
  *
  * with depth = d / 32 rounded up, steps = SG_UNIT / 32, and zeros beyond d and m.
  *
- * The maximum. Any base does that keeps 2^(score - base) in F32's range, so a query takes the largest score of its
- * first 32 keys and stays with it: no maxima, no scaling of outputs. Where a sum or an output of a group then left the
- * range, or nearly (sg_softmax_out_of_range), its true maxima are looked for and the group is done again.
+ * The maximum. Any base is good that keeps 2^(score - base) in F32's range. So a query takes the largest score of its
+ * first 32 keys as its base and keeps it: no further maxima, no rescaling. If a sum or an output of a group leaves the
+ * range, or nearly (sg_softmax_out_of_range), the group runs again: first a pass finds its true maxima.
  *
- * Roofline, for a vector of 16 scores: products take d / 16 cycles of the tile unit (1024 flop a cycle), 4 at d = 64
- * and 8 at d = 128; softening takes 8 instructions, of which one a cycle starts beside tiles and two without. Storing
- * a tile stops the tile unit for about 16 cycles: 2 cycles a vector for the scores and their outputs at d = 64, 3 at d
- * = 128. By AVX-512 BF16 nothing is beside: d vdpbf16ps a vector of scores, and softening adds 4 cycles to that. */
+ * Roofline, for a vector of 16 scores: matmuls take d / 16 cycles of the tile unit (1024 flop a cycle), 4 at d = 64 and
+ * 8 at d = 128. The softmax takes 8 instructions; one a cycle issues beside tiles, two without. Storing a tile stalls
+ * the tile unit for about 16 cycles: 2 cycles a vector for the scores and their outputs at d = 64, 3 at d = 128. With
+ * AVX-512 BF16 nothing overlaps: d vdpbf16ps a vector of scores, and 4 cycles of softmax. */
 #include "lanes16.h"
 #include "vec.h"
 
@@ -47,7 +46,7 @@ enum { SG_UNIT = 128, SG_STEPS = SG_UNIT / 32, SG_TASK = 256 / SG_SUB, SG_PAIR =
 enum { SG_Q = SG_COLS * SG_TILE, SG_O = SG_COLS * 512 }; /* numbers of 32 channels of a group */
 enum { SG_SCORES = 32 * SG_SUB, SG_WEIGHTS = SG_UNIT * SG_SUB };
 
-/* Packed keys and values of a chunk, and of a group of heads, stay below these. */
+/* Bytes that packed keys and values of a chunk, and of a group of heads, stay below. */
 enum { SG_CHUNK_BYTES = 512 << 10, SG_GROUP_BYTES = 64 << 20 };
 
 typedef struct attend_job {
@@ -60,12 +59,12 @@ typedef struct attend_job {
     float                *bias;                /* of each key, in powers of two; -INFINITY beyond m */
 } attend_job;
 
-/* What a group of queries carries from unit to unit. */
+/* The state of a group of queries between units. */
 typedef struct sub_state {
     float row_max[SG_SUB], base[SG_SUB], sum[SG_SUB]; /* row_max -INFINITY: no key so far; base is then 0 */
 } sub_state;
 
-/* What a task needs, in its thread's scratch. */
+/* The workspace of a task, in its thread's scratch. */
 typedef struct attend_workspace {
     uint16_t  *q;         /* [subs][depth][2][16][16][2] */
     float     *o;         /* [subs][depth][2][2][16][16] */
@@ -137,7 +136,7 @@ static void pack_unit(const attend_job *b, int64_t head, int64_t unit)
             }
 }
 
-/* Group sub of the head, from query `row` on. */
+/* Packs group sub of the head, from query `row` on. */
 static void pack_queries(const attend_job *b, const attend_workspace *w, int64_t head, int64_t row, int64_t sub)
 {
     uint16_t *q = w->q + sub * b->depth * SG_Q;
@@ -150,7 +149,7 @@ static void pack_queries(const attend_job *b, const attend_workspace *w, int64_t
         }
 }
 
-/* The outputs of a group over their sums, rounded, home; zeros where no key counted. */
+/* Divides the outputs of a group by their sums, rounds and writes them to y; zeros where no key counted. */
 static void unpack_outputs(const attend_job *b, const attend_workspace *w, int64_t head, int64_t row, int64_t sub)
 {
     const float *o = w->o + sub * b->depth * SG_O;
@@ -173,8 +172,8 @@ static void unpack_outputs(const attend_job *b, const attend_workspace *w, int64
 
 /* ---- the walk ---- */
 
-/* What a walk does about the largest scores: takes those of the first step; looks for those of all and does nothing
- * else; has them. */
+/* Where a pass has its row maxima from: MAX_GUESSED, the first step; MAX_SEARCHED, all steps, and the pass computes
+ * nothing else; MAX_KNOWN, an earlier pass. */
 typedef enum max_pass { MAX_GUESSED, MAX_SEARCHED, MAX_KNOWN } max_pass;
 
 /* A unit of a group, and the chunk that both are in. */
@@ -193,7 +192,7 @@ static void advance(const attend_job *b, place *p, int64_t sub, int64_t end)
     p->unit = p->from;
 }
 
-/* Raises the bases with the largest scores of a step, NaN left aside. */
+/* Raises the bases to the largest scores of a step, ignoring NaN. */
 static void raise(const sg_softmax *w, sub_state *s)
 {
     const __m512 none = _mm512_set1_ps(-INFINITY);
@@ -216,12 +215,12 @@ static void clear_beyond(float *score, int64_t keys)
         for (int64_t i = 0; i < SG_SUB; i++) score[(key / 16 * SG_COLS + i / 16) * 256 + key % 16 * 16 + i % 16] = 0;
 }
 
-/* The products of a stage; either may be absent. */
+/* The matmuls of a stage; either may be absent. */
 typedef struct stage_args {
     const uint16_t *k, *q, *v, *weight;
     float          *score, *o;
     int64_t         depth, scores, outputs; /* groups of 32 rows */
-    bool            last;                   /* the outputs need all of what is softened */
+    bool            last;                   /* the outputs need all weights of this stage */
 } stage_args;
 
 static inline __attribute__((always_inline)) void stage_by(const stage_args *t, const sg_softmax *w, unsigned quads,
@@ -234,7 +233,7 @@ static inline __attribute__((always_inline)) void stage_by(const stage_args *t, 
     while (mine.at < mine.end) sg_softmax_run(&mine, quads, biased);
 }
 
-/* Softens as many quads after each block of products as it takes to be through with them at the same time. */
+/* Runs so many quads of the softmax after each block of matmuls that both end together. */
 static void stage(const stage_args *t, const sg_softmax *w, bool biased)
 {
     if (biased)
@@ -247,8 +246,8 @@ static void stage(const stage_args *t, const sg_softmax *w, bool biased)
         stage_by(t, w, 4, false);
 }
 
-/* All keys against groups [sub, end) of a task. Stage i takes scores of step i, weights of step i - 1, and a share
- * of the outputs of the unit before that of step i. */
+/* Attends to all keys for groups [sub, end) of a task. Stage i computes the scores of step i, the weights of step i -
+ * 1, and a share of the outputs of the unit before that of step i. */
 static void attend_groups(const attend_job *b, const attend_workspace *w, int64_t head, int64_t sub, int64_t end,
                           max_pass pass)
 {
@@ -342,7 +341,7 @@ static void attend_heads(const attend_job *b, int threads, int64_t heads, char *
     {
         const attend_workspace mine = workspace_at(b, workspaces + omp_get_thread_num() * workspace_bytes(b));
         const unsigned         control = _mm_getcsr();
-        _mm_setcsr(control | 0x8040); /* denormals are zeros, as they are to the products */
+        _mm_setcsr(control | 0x8040); /* denormals are zeros, as in the tile unit */
         sg_tiles_open();
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < heads * b->units; i++) pack_unit(b, b->first + i / b->units, i % b->units);

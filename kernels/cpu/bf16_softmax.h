@@ -1,7 +1,7 @@
 /* bf16_softmax.h - scores become weights: p = 2^(by s + bias - base), rounded to BF16, and their sum.
  *
- * A step softens 32 keys of SG_SUB queries. Queries lie along the vectors, so that what belongs to a query (its base,
- * its sum) is a lane and nothing is ever added across lanes. With cols = SG_SUB / 16:
+ * A step takes 32 keys of SG_SUB queries. Queries lie along the vectors: a query's base and sum are lanes, and nothing
+ * is added across lanes. With cols = SG_SUB / 16:
  *
  *   - scores, F32 [2][cols][16][16]: keys by 16, queries by 16, key, query;
  *   - weights, BF16 [cols][16][16][2]: queries by 16, pair of keys, query, key of the pair.
@@ -17,8 +17,7 @@
 enum { SG_SUB = 32, SG_COLS = SG_SUB / 16, SG_QUADS = 16 * SG_COLS / 2 };
 enum { SG_TILE = 512 }; /* BF16 in a tile of 16 rows by 64 bytes */
 
-/* The tile unit takes denormals for zeros: with the largest weight at 2^SG_ABOVE, none that BF16 has a number for is
- * lost to that. */
+/* The tile unit treats denormals as zeros. With the largest weight at 2^SG_ABOVE no BF16 weight is lost by that. */
 enum { SG_ABOVE = 8 };
 
 typedef struct sg_softmax {
@@ -31,9 +30,8 @@ typedef struct sg_softmax {
     unsigned     at, end; /* quads done, quads in all: multiples of 8 */
 } sg_softmax;
 
-/* 2^x, such that cutting it to its upper half rounds it to BF16: the polynomial lies in [1, 2], where half a unit of
- * BF16 is 2^-8. It is within 7.5e-5 of 2^f, a twenty-sixth of that rounding. Infinities and NaN come out as they
- * should. */
+/* 2^x plus half a unit of BF16, so that truncation to the upper half rounds to BF16: the polynomial is in [1, 2], where
+ * half a unit is 2^-8. Its error is at most 7.5e-5 of 2^f, 1/26 of that rounding. Infinities and NaN are right. */
 static inline __m512 sg_softmax_exp2(__m512 x)
 {
     const __m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
@@ -52,8 +50,8 @@ static inline __m512i sg_softmax_weight(const sg_softmax *w, const float *score,
     return _mm512_castps_si512(sg_softmax_exp2(x));
 }
 
-/* The next `quads` quads, a power of two up to 8; nothing where all are done. What is summed are the rounded
- * weights: then a row's weights add up to one whatever their rounding. */
+/* Runs the next `quads` quads, a power of two up to 8; nothing where all are done. It sums the rounded weights, so a
+ * row's weights add up to one whatever their rounding. */
 static inline __attribute__((always_inline)) void sg_softmax_run(sg_softmax *w, unsigned quads, bool biased)
 {
     if (w->at == w->end) return;
@@ -80,7 +78,7 @@ static inline __attribute__((always_inline)) void sg_softmax_run(sg_softmax *w, 
     w->at += quads;
 }
 
-/* Whether the guessed bases of a group were no good, or may have been; o: its outputs, `count` of them. */
+/* Whether the guessed bases of a group were out of range, or may have been. o: its outputs, `count` of them. */
 static inline bool sg_softmax_out_of_range(const float sum[SG_SUB], const float *o, int64_t count)
 {
     const __m512 low = _mm512_set1_ps(0x1p-60f), high = _mm512_set1_ps(0x1p100f);

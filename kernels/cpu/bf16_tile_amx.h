@@ -1,4 +1,4 @@
-/* bf16_tile_amx.h - products of BF16 tiles by AMX, and what runs in their shadow.
+/* bf16_tile_amx.h - matmuls of BF16 tiles by AMX, with the softmax beside them.
  *
  * c[g] = or, with add, += the sum over k of a[g][k] b[k], for `groups` g and `depth` k, where
  *
@@ -6,9 +6,9 @@
  *   - b, BF16 [depth][cols][16][16][2]: 32 by 16 columns, rows in pairs;
  *   - c, F32 [groups][2][cols][16][16]: rows by 16, columns by 16.
  *
- * Two tiles of a and two of b make four products: 64 cycles of the tile unit to 32 of loading. The tile unit works
- * beside the vector units, which then start one instruction a cycle instead of two, so after each four products `quads`
- * quads of w are softened. */
+ * Two tiles of a and two of b make four tile products: 64 cycles of the tile unit, 32 of loading. The tile unit runs
+ * beside the vector units, which then issue one instruction a cycle instead of two. So after every four tile products
+ * the softmax w runs `quads` quads. */
 #ifndef SG_BF16_TILE_H
 #define SG_BF16_TILE_H
 

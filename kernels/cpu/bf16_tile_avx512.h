@@ -1,4 +1,4 @@
-/* bf16_tile_avx512.h - the products of bf16_tile_amx.h, same operands in the same places, by AVX-512 BF16: a pair of
+/* bf16_tile_avx512.h - the matmuls of bf16_tile_amx.h, with the same operands and layouts, by AVX-512 BF16: a pair of
  * a's row, in all lanes, times the pairs of 16 columns. */
 #ifndef SG_BF16_TILE_H
 #define SG_BF16_TILE_H

@@ -1,6 +1,5 @@
-/* data_movement.c - ops that put data elsewhere, and sinusoid. One level: memcpy brings its own vectors, the rest is
- * scattered.
- */
+/* data_movement.c - ops that move data, and sinusoid. One level serves: memcpy is vectorised, other accesses are
+ * scattered. */
 #include "cpu.h"
 
 #include <math.h>
@@ -92,7 +91,7 @@ static sg_status avg_down(sg_stream *s, const sg_avg_down_args *a)
     return SG_OK;
 }
 
-/* Output channel o of place k of a block comes from the channel at[k * channels + o]. */
+/* Output channel o of position k of a block is input channel at[k * channels + o]. */
 static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
 {
     const int64_t *const yd = a->y.dim, *const xd = a->x.dim, ft = a->ft, fs = a->fs, block = ft * fs * fs, c = yd[3];
@@ -115,8 +114,8 @@ static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
 
 /* ---- permute ---- */
 
-/* y's axes from the outside in, each with its length and its stride in x. Axes of one place are gone and axes that stay
- * neighbours are one. */
+/* y's axes, outermost first, each with its length and its stride in x. Axes of length 1 are dropped; axes that stay
+ * adjacent are merged. */
 typedef struct strides {
     int     rank;
     int64_t dim[SG_PERMUTE_RANK], stride[SG_PERMUTE_RANK];
@@ -142,7 +141,7 @@ static strides strides_of(const sg_permute_args *a)
     return w;
 }
 
-/* Where in x the place `at` of y's outer axes [0, axes) lies; axis `skip` counts as one place. */
+/* The offset in x of index `at` of y's outer axes [0, axes); axis `skip` counts as length 1. */
 static int64_t source_of(const strides *w, int axes, int skip, int64_t at)
 {
     int64_t from = 0;
@@ -154,7 +153,7 @@ static int64_t source_of(const strides *w, int axes, int skip, int64_t at)
     return from;
 }
 
-/* y's innermost axis is x's too: whole runs move. */
+/* y's innermost axis is x's: copies whole runs. */
 static void permute_runs(sg_cpu *c, const sg_permute_args *a, const strides *w)
 {
     const int64_t run = w->dim[w->rank - 1], runs = sg_count(a->y) / run;
@@ -162,8 +161,8 @@ static void permute_runs(sg_cpu *c, const sg_permute_args *a, const strides *w)
     for (int64_t i = 0; i < runs; i++) move_run(&a->y, i * run, &a->x, source_of(w, w->rank - 1, -1, i), run);
 }
 
-/* A square of y rows by y columns, y's rows `across` apart and x's columns `stride` apart, so that each cache line of
- * either side is used whole while it is near. */
+/* Transposes a square, y's rows `across` apart and x's columns `stride` apart. Every cache line of either side is used
+ * whole while it is cached. */
 static void permute_square(const sg_permute_args *a, int64_t to, int64_t across, int64_t from, int64_t stride,
                            int64_t rows, int64_t cols)
 {
@@ -183,7 +182,7 @@ static void permute_square(const sg_permute_args *a, int64_t to, int64_t across,
 #undef MOVE
 }
 
-/* x's innermost axis is y's axis `inner`: a transposition of the two, in squares, for every place of the others. */
+/* x's innermost axis is y's axis `inner`: transposes the two in squares, for every index of the others. */
 static void permute_squares(sg_cpu *c, const sg_permute_args *a, const strides *w, int inner)
 {
     const int64_t rows = w->dim[inner], cols = w->dim[w->rank - 1], stride = w->stride[w->rank - 1];
@@ -202,7 +201,7 @@ static void permute_squares(sg_cpu *c, const sg_permute_args *a, const strides *
     }
 }
 
-/* Everything else: y in pieces of whole inner axes, or of a part of a long one, whose places in x stand in a table. */
+/* Other permutations: y in pieces of whole inner axes, or of part of a long one, with a table of offsets in x. */
 static sg_status permute_pieces(sg_cpu *c, const sg_permute_args *a, const strides *w)
 {
     int     axes = w->rank; /* those that stay outside */

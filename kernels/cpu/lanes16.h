@@ -1,5 +1,4 @@
-/* lanes16.h - what the files that work on 16 lanes of 32 bits share: lane masks, a transposition, stores past the
- * caches. */
+/* lanes16.h - shared by files that work on 16 lanes of 32 bits: lane masks, a transposition, non-temporal stores. */
 #ifndef SG_LANES16_H
 #define SG_LANES16_H
 
@@ -42,8 +41,8 @@ static inline __attribute__((always_inline)) void sg_transpose16(__m512i x[16])
     }
 }
 
-/* memcpy past the caches where lines are whole: they need not come in first. For a share of what is larger than the
- * caches; _mm_sfence() before other threads read it. */
+/* memcpy by non-temporal stores for whole lines, which need not be read first. For parts of tensors larger than the
+ * caches. _mm_sfence() before other threads read it. */
 static inline void sg_stream_out(void *to, const void *from, int64_t bytes)
 {
     char *const       y = (char *)to;

@@ -1,4 +1,4 @@
-/* packed_weights.c - packed weights that stay from call to call, and the scratch of the cpu backend. */
+/* packed_weights.c - the cache of packed weights, and the scratch of the cpu backend. */
 #include "base/array.h"
 #include "cpu.h"
 

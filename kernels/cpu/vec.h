@@ -1,6 +1,6 @@
-/* vec.h - what every vec_*.c shares. Those files are compiled once per level with that level's flags and
- * -DSG_LEVEL=base, avx2 or avx512. They hold plain loops that compilers vectorise, and arithmetic on sg_lanes where they
- * do not; all they export is sg_vec_<file>_init_<level>. */
+/* vec.h - shared by all vec_*.c. Those files are compiled once per level with that level's flags and -DSG_LEVEL=base,
+ * avx2 or avx512. They have plain loops that compilers vectorise, and arithmetic on sg_lanes where they do not. They
+ * export sg_vec_<file>_init_<level> only. */
 #ifndef SG_VEC_H
 #define SG_VEC_H
 
@@ -31,8 +31,8 @@ typedef __m128 sg_native;
 typedef float    sg_lanes __attribute__((vector_size(4 * SG_LANES), aligned(4), may_alias));
 typedef uint32_t sg_lane_bits __attribute__((vector_size(4 * SG_LANES)));
 
-/* A run of elements that stays in the first-level cache while an op works on it as F32, and the count below which
- * starting threads costs more than it saves. */
+/* Elements of a run, which stays in the L1 cache while an op works on it in F32; the count of elements below which one
+ * thread is faster than several. */
 enum { SG_RUN = 1024, SG_TINY = 32768 };
 
 static inline int64_t sg_min64(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -72,7 +72,7 @@ static inline const float *sg_read_f32(const sg_tensor *t, int64_t at, int64_t n
     return buffer;
 }
 
-/* The same for what is read and written: sg_write_f32_done brings it home. */
+/* The same for elements that are read and written: sg_write_f32_done stores them. */
 static inline float *sg_update_f32(const sg_tensor *t, int64_t at, int64_t n, float *buffer)
 {
     if (t->dtype == SG_F32) return (float *)t->data + at;
@@ -80,7 +80,7 @@ static inline float *sg_update_f32(const sg_tensor *t, int64_t at, int64_t n, fl
     return buffer;
 }
 
-/* Where to write n elements of t from `at` on as F32, and the call that brings them home. */
+/* Where to write n elements of t from `at` on as F32, and the call that stores them. */
 static inline float *sg_write_f32(const sg_tensor *t, int64_t at, float *buffer)
 {
     return t->dtype == SG_F32 ? (float *)t->data + at : buffer;
@@ -102,7 +102,7 @@ static inline sg_lanes sg_lanes_min(sg_lanes a, sg_lanes b)
     return (sg_lanes)SG_NATIVE(min)((sg_native)a, (sg_native)b);
 }
 
-/* One number of all lanes, halves on halves. */
+/* Reduces all lanes to one number, by halves. */
 #if defined(__AVX512F__)
 #define SG_LANES_FOLD(op, a) return _mm512_reduce_##op##_ps((__m512)(a));
 #else
@@ -118,7 +118,7 @@ static inline sg_lanes sg_lanes_min(sg_lanes a, sg_lanes b)
 
 static inline float sg_lanes_sum(sg_lanes a) { SG_LANES_FOLD(add, a) }
 
-/* The largest lane. Lanes that are NaN are not looked for. */
+/* The largest lane; may drop NaN. */
 static inline float sg_lanes_reduce_max(sg_lanes a) { SG_LANES_FOLD(max, a) }
 
 #define SG_LOG2E 1.44269504088896341f
@@ -152,8 +152,8 @@ static inline sg_lanes sg_lanes_exp(sg_lanes x)
 #endif
 }
 
-/* e^x for x <= 0, within 2 units in the last place; 0 below -88, which is nothing beside the row's largest weight, 1;
- * NaN for NaN. `round` leaves n, plus the exponent's bias, in the low bits: at -127 the factor made of them is 0. */
+/* e^x for x <= 0, within 2 units in the last place; 0 below -88, which is negligible beside the row's largest weight,
+ * 1; NaN for NaN. `round` leaves n, plus the exponent's bias, in the low bits: at -127 the factor made of them is 0. */
 static inline sg_lanes sg_lanes_weight(sg_lanes x)
 {
     const float    round = 12582912.0f + 127.0f;                       /* 1.5 2^23 + 127 */

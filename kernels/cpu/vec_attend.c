@@ -1,19 +1,18 @@
 /* vec_attend.c - dense attention, blocked, with an online softmax in F32.
  *
  * Per head, keys and values are widened and packed into panels of SG_NR columns: k as [m / SG_NR][d][SG_NR], v as
- * [d / SG_NR][m][SG_NR], both padded with zeros. A task is some queries of one head; it walks the keys in blocks of
- * SG_KC. What a row holds between blocks is its largest score so far, the sum of its weights, lane by lane, and its
- * unscaled output.
- */
+ * [d / SG_NR][m][SG_NR], both padded with zeros. A task is some queries of one head. It loops over the keys in blocks
+ * of SG_KC. Between blocks a row keeps its largest score so far, the sum of its weights, lane by lane, and its unscaled
+ * output. */
 #include "vec_tile.h"
 
 #include <omp.h>
 
-/* Queries of a task: between these, in steps of the first, which is a multiple of every level's SG_MR. With the larger
- * number a block of keys and values serves it from the second-level cache; with the smaller every thread has tasks. */
+/* Queries of a task: in steps of SG_BQ_STEP, a multiple of every level's SG_MR, up to SG_BQ_MAX. More queries reuse a
+ * block of keys and values in the L2 cache more often; fewer give every thread a task. */
 enum { SG_BQ_STEP = 48, SG_BQ_MAX = 8 * SG_BQ_STEP, SG_TASKS = 8 /* wanted for each thread */ };
 
-/* Heads are taken in groups whose panels stay below this, so that scratch does not grow with the number of heads. */
+/* Bytes that the panels of a group of heads stay below, so that scratch does not grow with the number of heads. */
 enum { SG_GROUP_BYTES = 64 << 20 };
 
 typedef struct attend_job {
@@ -24,8 +23,8 @@ typedef struct attend_job {
     int64_t               m_up, first;       /* m rounded up to whole panels; first head of the group */
 } attend_job;
 
-/* What a task needs, in its thread's scratch. q and o are planes of SG_KC columns, bq rows SG_LDA apart; score is SG_MR
- * such rows. */
+/* The workspace of a task, in its thread's scratch. q and o are planes of SG_KC columns, bq rows SG_LDA apart; score is
+ * SG_MR such rows. */
 typedef struct attend_workspace {
     float    *q, *o, *score, *row_max;
     sg_lanes *sum;
@@ -42,7 +41,7 @@ static attend_workspace workspace_at(const attend_job *b, float *p)
     return (attend_workspace){p, p + b->planes * b->plane, score, row_max, (sg_lanes *)(row_max + b->bq)};
 }
 
-/* Panel j of k and rows [SG_NR j, SG_NR j + SG_NR) of v of one head. */
+/* Packs panel j of k and rows [SG_NR j, SG_NR j + SG_NR) of v of one head. */
 static void pack_keys(const attend_job *b, int64_t head, int64_t j)
 {
     float *const k = b->k + ((head - b->first) * b->m_up + j * SG_NR) * b->d;
@@ -58,7 +57,7 @@ static void pack_keys(const attend_job *b, int64_t head, int64_t j)
         }
 }
 
-/* A row of scores is scaled, biases enter, and it is padded with what weighs nothing; its largest score, or `top`. */
+/* Scales a row of scores, adds biases, and pads it with -INFINITY. Returns the largest of its scores and row_max. */
 static float find_row_max(float *score, int64_t count, int64_t padded, float scale, const float *bias,
                           const float *key_bias, float row_max)
 {
@@ -80,9 +79,9 @@ static float find_row_max(float *score, int64_t count, int64_t padded, float sca
     return sg_lanes_reduce_max(max);
 }
 
-/* Scores of rows [i, i + rows) of a task become weights, and what was summed of these rows before fades. Rows without
- * any key so far keep top -INFINITY and weights 0. bias is that of row i. The passes are apart so that the rows' largest
- * scores are looked for side by side. */
+/* Turns scores of rows [i, i + rows) of a task into weights and rescales the sums of these rows. Rows without a key so
+ * far keep row_max -INFINITY and weights 0. bias is that of row i. The maxima have a pass of their own, so that those
+ * of several rows are found in parallel. */
 static void softmax_rows(const attend_job *b, const attend_workspace *w, int64_t i, int64_t rows, int64_t key,
                          int64_t count, const float *bias)
 {
@@ -115,8 +114,8 @@ static void softmax_rows(const attend_job *b, const attend_workspace *w, int64_t
     }
 }
 
-/* Keys [key, key + count) enter rows [row, row + rows) of one head, SG_MR rows at a time: their scores stay in the
- * first-level cache while the keys and values come from the second. */
+/* Adds keys [key, key + count) to rows [row, row + rows) of one head, SG_MR rows at a time: their scores stay in the L1
+ * cache, keys and values come from L2. */
 static void attend_block(const attend_job *b, const attend_workspace *w, int64_t head, int64_t row, int64_t rows,
                          int64_t key, int64_t count)
 {
@@ -140,7 +139,7 @@ static void attend_block(const attend_job *b, const attend_workspace *w, int64_t
     }
 }
 
-/* Queries, zeros for what is missing in the last SG_MR of them, and sums of nothing. */
+/* Starts a task: copies its queries, padded with zeros to whole SG_MR, and zeroes its sums. */
 static void task_begin(const attend_job *b, const attend_workspace *w, int64_t head, int64_t row, int64_t rows)
 {
     for (int64_t i = 0; i < sg_div_up(rows, SG_MR) * SG_MR; i++) {

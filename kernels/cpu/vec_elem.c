@@ -1,4 +1,4 @@
-/* vec_elem.c - ops that look at one element, or one place of each input, at a time. */
+/* vec_elem.c - elementwise ops. */
 #include "vec.h"
 
 static sg_status gate_add(sg_stream *s, const sg_gate_add_args *a)

@@ -1,10 +1,10 @@
-/* vec_matmul.c - linear and conv without a library: one blocked product of rows and packed weights.
+/* vec_matmul.c - linear and conv without a library: one blocked matmul of rows and packed weights.
  *
- * A row is a token, or the patch of x that one output place of a conv sees, tap by tap. F32 rows are multiplied where
- * they lie, a patch as one segment a tap, with a row of zeros for taps outside the frame; BF16 rows, and rows whose
- * distance would put all of a tile into one cache set, are copied block by block. Weights of any dtype are widened when
- * packed, so products are F32 by F32. A task is SG_BM rows by SG_BN columns, its sums stay in its thread's scratch;
- * every sum is taken in the order of k, whatever the number of threads. */
+ * A row is a token, or the patch of x of one output position of a conv, tap by tap. F32 rows are multiplied in place: a
+ * patch has one segment a tap, with a row of zeros for taps outside the frame. BF16 rows, and rows whose distance maps
+ * a tile to one cache set, are copied block by block. Weights of any dtype are widened when packed, so the matmul is
+ * F32 by F32. A task is SG_BM rows by SG_BN columns; its sums stay in its thread's scratch. Every sum is taken in the
+ * order of k, whatever the number of threads. */
 #include "vec_tile.h"
 
 #include <omp.h>
@@ -26,17 +26,17 @@ typedef struct place {
     int64_t f, y, x;
 } place;
 
-/* A thread's scratch: copied rows, sums, where each row's window begins, and the addresses of a block's rows, which
- * stand as tiles of [segments][SG_MR]. */
+/* A thread's workspace: copied rows, sums, the start of each row's window, and the addresses of a block's rows, in
+ * tiles of [segments][SG_MR]. */
 typedef struct matmul_workspace {
     float        a[SG_BM * SG_LDA], c[SG_BM * SG_LDC];
     place        window[SG_BM];
     const float *row[SG_SEGMENTS * SG_BM];
 } matmul_workspace;
 
-static const float nothing[SG_KC]; /* what a patch reads outside the frame */
+static const float nothing[SG_KC]; /* a patch's data outside the frame */
 
-/* The first tap of output place `row`; linear's row is a place in a frame of one column. */
+/* The first tap of output position `row`; a row of linear is a position in a frame of one column. */
 static place window_of(const matmul *p, int64_t row)
 {
     if (!p->conv) return (place){0, row, 0};
@@ -53,7 +53,7 @@ static place tap_of(const matmul *p, int64_t tap)
     return (place){tap / (wd[3] * wd[4]), tap / wd[4] % wd[3], tap % wd[4]};
 }
 
-/* Where in x a window's tap begins; negative outside the frame. */
+/* The offset in x of a window's tap; negative outside the frame. */
 static int64_t tap_at(const matmul *p, place window, place tap)
 {
     if (!p->conv) return window.y * p->depth;
@@ -62,7 +62,7 @@ static int64_t tap_at(const matmul *p, place window, place tap)
     return (((window.f + tap.f) * xd[1] + y) * xd[2] + x) * xd[3];
 }
 
-/* Columns [k, k + kc) of a row, copied: column k is tap k / channels, channel k % channels. */
+/* Copies columns [k, k + kc) of a row: column k is tap k / channels, channel k % channels. */
 static void copy_row(const matmul *p, place window, int64_t k, int64_t kc, float *a)
 {
     for (const int64_t end = k + kc; k < end;) {
@@ -75,7 +75,7 @@ static void copy_row(const matmul *p, place window, int64_t k, int64_t kc, float
     }
 }
 
-/* The block that begins at column k: its rows' addresses, in tiles. Returns the columns of each of its segments. */
+/* Sets the addresses of the rows of the block at column k, in tiles. Returns the columns of each segment. */
 static int64_t block_rows(const matmul *p, int64_t rows, int64_t k, matmul_workspace *r, int64_t *segments)
 {
     const int64_t depth = sg_min64(SG_KC, p->in_place ? p->channels - k % p->channels : p->depth - k);
@@ -99,7 +99,7 @@ static int64_t block_rows(const matmul *p, int64_t rows, int64_t k, matmul_works
     return depth;
 }
 
-/* Sums to y: columns [col, col + n) of one row. */
+/* Writes sums to y: columns [col, col + n) of one row. */
 static void finish(const matmul *p, int64_t row, int64_t col, int64_t n, float *sum)
 {
     const float *const b = p->b->rank ? (const float *)p->b->data + col : NULL;
@@ -145,13 +145,13 @@ static sg_status matmul_run(sg_cpu *cpu, const matmul *p)
     return SG_OK;
 }
 
-/* Whether rows `stride` apart may be multiplied in place: a tile of them has to fit the ways of the cache. */
+/* Whether rows `stride` apart may be multiplied in place: a tile of them must fit the ways of the cache. */
 static bool in_place(const sg_tensor *x, int64_t stride)
 {
     return x->dtype == SG_F32 && stride * (int64_t)sizeof(float) % SG_PAGE != 0;
 }
 
-/* One panel of weights [o, channels, taps], taps 1 for linear: row tap * channels + channel of it. */
+/* Packs one panel of weights [o, channels, taps], taps 1 for linear; its rows are tap * channels + channel. */
 static void pack_panel(const matmul *p, int64_t col, float *panel)
 {
     const int64_t channels = p->channels, taps = p->depth / channels;
@@ -181,7 +181,7 @@ static sg_status matmul_pack(sg_cpu *cpu, matmul *p)
     return SG_OK;
 }
 
-/* A few rows are bound by reading w: it is read once, in place, and nothing is packed. */
+/* Few rows: reading w is the bound. It is read once, in place, and not packed. */
 static sg_status thin_run(sg_cpu *cpu, const matmul *p)
 {
     const int64_t rows = p->rows, depth = p->depth;

@@ -1,13 +1,13 @@
 /* vec_norm.c - ops along the last dimension: norm and rope. */
 #include "vec.h"
 
-/* What a row is shifted by and multiplied with. Runs are summed in F32, their totals in double. */
+/* A row's shift and factor. Runs are summed in F32, their totals in double. */
 typedef struct row_stats {
     float mean, gain;
 } row_stats;
 
-/* What is summed over a run: x - guess, and its square. Four vectors of sums at a time: the next addition to one would
- * have to wait for the last. */
+/* Sums of x - guess, and of its square, over a run. Four independent vectors of sums hide the latency of the addition.
+ */
 typedef struct run_sums {
     double sum, square;
 } run_sums;

@@ -1,15 +1,15 @@
-/* vec_tile.h - the register tile that linear, conv and attend are made of: SG_MR rows times SG_NR columns of
+/* vec_tile.h - the register tile of linear, conv and attend: SG_MR rows times SG_NR columns of
  *     c[i][j] += sum over k of a[i][k] b[k][j]
- * held in SG_MR x 2 vectors. The rows of a are given by their addresses, so that a conv multiplies its input where it
- * lies: a has `segments` (taps) one after the other, each with SG_MR addresses and `depth` numbers behind each. b is
- * packed: SG_NR columns per k, through all segments. */
+ * in SG_MR x 2 vectors. The rows of a are given by address, so that a conv multiplies its input in place: a has
+ * `segments` (taps), each with SG_MR addresses of `depth` numbers. b is packed: SG_NR columns per k, through all
+ * segments. */
 #ifndef SG_VEC_TILE_H
 #define SG_VEC_TILE_H
 
 #include "vec.h"
 
 /* Depth of a block: 32 KiB of b at the widest level. Rows in scratch are SG_LDA apart, which is no power of two, so
- * that they fall into different cache sets. */
+ * that they map to different cache sets. */
 enum { SG_KC = 256, SG_LDA = SG_KC + 16, SG_NR = 2 * SG_LANES };
 
 #if defined(__AVX512F__)
@@ -23,7 +23,7 @@ enum { SG_MR = 4 };
 #define SG_TILE_ROWS(X) X(0) X(1) X(2) X(3)
 #endif
 
-/* The accumulators are named one by one: as an array gcc 12 keeps them in memory. */
+/* The accumulators have names of their own: gcc 12 keeps an array in memory. */
 static inline __attribute__((always_inline)) void sg_tile_of(const float *const *a, int64_t segments, int64_t depth,
                                                              const float *b, float *c, int64_t ldc, bool first,
                                                              bool two)
@@ -68,8 +68,8 @@ static __attribute__((noinline)) void sg_tile_one(const float *const *a, int64_t
     sg_tile_of(a, segments, depth, b, c, ldc, first, false);
 }
 
-/* One tile: `cols` of its SG_NR columns are wanted, the rest may be left as they are. c has rows ldc apart; with
- * `first` it is written, else added to. */
+/* One tile. `cols` of its SG_NR columns are needed; the rest may stay unwritten. c has rows ldc apart; with `first` it
+ * is written, else added to. */
 static inline void sg_tile(const float *const *a, int64_t segments, int64_t depth, const float *b, int64_t cols,
                            float *c, int64_t ldc, bool first)
 {
@@ -79,7 +79,7 @@ static inline void sg_tile(const float *const *a, int64_t segments, int64_t dept
         sg_tile_one(a, segments, depth, b, c, ldc, first);
 }
 
-/* The addresses of SG_MR rows that lie SG_LDA apart. */
+/* The addresses of SG_MR rows SG_LDA apart. */
 static inline void sg_tile_rows(const float **a, const float *from)
 {
     for (int i = 0; i < SG_MR; i++) a[i] = from + i * SG_LDA;

@@ -1,8 +1,8 @@
-/* ref.c - the oracle: every op as its formula says, any dtype, never optimised beyond what lets it finish.
+/* ref.c - the oracle: every op by its formula, in any dtype, optimised only as far as tests need to finish.
  *
- * Compiled twice. In double it is the truth. ref_rounded.c compiles it in float, every product and every partial sum
- * rounded, the weights of the softmax to the dtype of v: the error of that build against the truth is the rounding budget
- * of a kernel. It adds up each sum in the plain orders that a kernel may have and keeps the worst: budget.h. */
+ * Compiled twice. In double it is the truth. ref_rounded.c compiles it in float: every product and every partial sum is
+ * rounded, the weights of the softmax to the dtype of v. The error of that build against the truth is the rounding
+ * budget of a kernel. It takes each sum in the simple orders that a kernel may use and keeps the worst: budget.h. */
 #include "ref.h"
 
 static real activate(sg_act act, real x)
@@ -25,7 +25,7 @@ typedef struct terms {
     int64_t      taps, in, out, step; /* of w, from one channel to the next */
 } terms;
 
-/* What becomes of the sums: gate (sum + b), and y from `at` on, with add. */
+/* The epilogue of sums: gate (sum + b), and with add y from `at` on. */
 typedef struct ending {
     const sg_tensor *y, *b, *gate;
     int64_t          at;
@@ -70,8 +70,8 @@ enum { SCRATCH_DOUBLES = 3 };
 
 ADD_TERMS(add_terms_exactly, double)
 
-/* The worst of all orders. Forwards a sum begins with the bias, and with y where it is added to without a gate; backwards
- * these come last. */
+/* The worst of all orders. Forwards a sum starts with the bias, and with y where it is added to without a gate;
+ * backwards they come last. */
 static const real *sums_of(const terms *t, const ending *e, double *scratch)
 {
     double *const exact = scratch;
@@ -138,7 +138,7 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
     return ok ? SG_OK : SG_E_MEMORY;
 }
 
-/* The taps of output place (f, y, x) that lie inside the frame. */
+/* The taps of output position (f, y, x) that are inside the frame. */
 static void window_of(const sg_conv_args *a, const real *x, const real *w, const int64_t place[3], terms *t)
 {
     const int64_t *wd = a->w.dim, *xd = a->x.dim, taps = wd[2] * wd[3] * wd[4];
@@ -189,7 +189,7 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
 
 static real squared(real v) { return v * v; }
 
-/* What a row is shifted by and multiplied with before w and b. */
+/* A row's shift and factor, before w and b. */
 static void norm_row(const sg_norm_args *a, int64_t row, int64_t c, real *mean, real *gain)
 {
     real sum = 0, square = 0;
@@ -347,7 +347,8 @@ static sg_status sinusoid(sg_stream *s, const sg_sinusoid_args *a)
     const int64_t half = a->y.dim[1] / 2;
     for (int64_t t = 0; t < a->t.dim[0]; t++)
         for (int64_t i = 0; i < half; i++) {
-            /* The angle reaches 1000, where one rounding of F32 is 3e-5 radian: the roundings belong to the formula. */
+            /* The angle is up to 1000, where one rounding of F32 is 3e-5 radian: the roundings are part of the formula.
+             */
             const float f = expf(-9.210340371976184f * (float)i / (float)half),
                         angle = ((const float *)a->t.data)[t] * f;
             put(&a->y, t * 2 * half + i, FN(cos)((real)angle));

@@ -1,5 +1,5 @@
-/* ref.h - what the oracle's files share. Each is compiled twice, see ref.c, that of the stages of sparse attention three
- * times, see ref_blocks_published.c; this goes into every one of them once. */
+/* ref.h - shared by the oracle's files. Each is compiled twice, see ref.c; that of the stages of sparse attention three
+ * times, see ref_blocks_published.c. */
 #ifndef SG_REF_H
 #define SG_REF_H
 
@@ -47,7 +47,7 @@ static inline real round_as(sg_dtype t, real v)
 }
 #endif
 
-/* What a number becomes on its way through memory, and a channel of a row of length 1, where sg_ref_published_ops says. */
+/* A number rounded as sg_ref_published_ops says: what is stored, and a channel of a row of length 1. */
 static inline real stored(real v) { return SG_REF_IS_PUBLISHED ? sg_bf16_to_f32(sg_f32_to_bf16((float)v)) : v; }
 static inline real stored_unit(real v) { return SG_REF_IS_PUBLISHED ? sg_f16_to_f32(sg_f32_to_f16((float)v)) : v; }
 
@@ -56,7 +56,7 @@ static inline real get_or(const sg_tensor *t, int64_t i, real other) { return t-
 static inline void put(const sg_tensor *t, int64_t i, real v) { sg_store(t, i, (float)v); }
 static inline void put_or_add(const sg_tensor *t, int64_t i, real v, bool add) { put(t, i, add ? get(t, i) + v : v); }
 
-/* So many numbers to go through are worth a second thread. */
+/* Numbers from which a second thread is worth its start. */
 enum { SG_REF_WORK = 1 << 14 };
 
 /* All of t as real numbers, in memory that the caller frees. */
@@ -70,9 +70,9 @@ static inline real *widen(sg_tensor t)
     return r;
 }
 
-/* sum += term, a formula in i, for every i from 0 to n - 1. Whoever computes it in F32 may add in another order, and the
- * error follows the partial sums of the order: so the rounded build adds forwards from what sum is, and backwards with that
- * last, and takes what is farther from the same terms added in double. */
+/* sum += term, a formula in i, for i from 0 to n - 1. A kernel in F32 may add in another order, and the error depends
+ * on the order's partial sums. So the rounded build adds forwards, starting with sum, and backwards, ending with it,
+ * and takes the result that is farther from the sum in double. */
 #if SG_REF_IS_TRUTH
 #define ADD_UP(sum, i, n, term)                                                                                        \
     do {                                                                                                               \
@@ -95,7 +95,7 @@ static inline real *widen(sg_tensor t)
     } while (0)
 #endif
 
-/* That of two results which is less near to the exact one; one that is not finite is farthest. */
+/* The one of two results that is farther from the exact one; a non-finite one is farthest. */
 static inline real farther(double exact, real a, real b)
 {
     return fabs((double)b - exact) <= fabs((double)a - exact) ? a : b;
