@@ -1,13 +1,13 @@
-/* arena.h - bump memory. Taking the same path twice yields the same addresses, which is what lets a step be replayed. */
+/* arena.h - bump allocation. The same sequence of calls gives the same addresses, so a step can be replayed. */
 #ifndef SG_ARENA_H
 #define SG_ARENA_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SG_ALIGN = 256 }; /* bytes; of every block an arena hands out */
+enum { SG_ALIGN = 256 }; /* bytes: the alignment of every block */
 
-/* Owns nothing: base comes from whoever made it. cap SIZE_MAX with a made-up base measures without memory. */
+/* Owns nothing; base is its creator's. With cap SIZE_MAX and any base it measures without memory. */
 typedef struct sg_arena {
     uintptr_t base;
     size_t    cap, used, peak;

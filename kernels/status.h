@@ -1,4 +1,4 @@
-/* status.h - how every library of the house says that something failed. */
+/* status.h - how all libraries report failures. */
 #ifndef SG_STATUS_H
 #define SG_STATUS_H
 
@@ -16,19 +16,19 @@ extern "C" {
 
 typedef enum sg_status {
     SG_OK,
-    SG_E_ARG,         /* the caller asked for something that makes no sense */
+    SG_E_ARG,         /* an invalid argument */
     SG_E_FILE,        /* a file cannot be opened, read or written */
-    SG_E_FORMAT,      /* a file's content is not what it should be */
+    SG_E_FORMAT,      /* a file's content is invalid */
     SG_E_SHAPE,       /* tensors do not fit each other */
     SG_E_MEMORY,      /* too little memory */
-    SG_E_UNSUPPORTED, /* sound, but not done by this program or this machine */
+    SG_E_UNSUPPORTED, /* valid, but not supported by this program or this machine */
     SG_E_DEVICE,      /* the device or a library below us failed */
     SG_E_MISMATCH,    /* a result differs from the oracle's */
-    SG_E_NUMERIC,     /* NaN or infinity where numbers belong */
+    SG_E_NUMERIC,     /* NaN or infinity in a result or a file */
     SG_E_CANCELLED    /* the caller asked to stop */
 } sg_status;
 
-/* A failure as told to a person: one or more lines, no newline at the end. Zero-initialise. */
+/* A failure, for people: one or more lines, no newline at the end. Zero-initialise. */
 typedef struct sg_error {
     sg_status code;
     char      text[4096];

@@ -1,4 +1,4 @@
-/* tensor.h - what a tensor is. Shape letters are the same in the whole house: n tokens, m key tokens, c channels,
+/* tensor.h - what a tensor is. Shape letters are the same everywhere: n tokens, m key tokens, c channels,
  * h heads, d head size, f frames, y x grid, o i out and in features. */
 #ifndef SG_TENSOR_H
 #define SG_TENSOR_H

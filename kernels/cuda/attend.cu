@@ -2,16 +2,16 @@
  *
  *     y = softmax(scale q k^T + bias + key_bias) v, per head
  *
- * A block owns QUERIES rows of one head and WIDE columns of y, and walks the keys KEYS at a time. Its 256 threads stand
- * in a square of 16 x 16: thread (row, col) holds the 4 x 4 scores of rows 4 row.. and keys 4 col.., and of y the same
- * rows and four columns in every 64. Scores are summed over d in steps of DEPTH, so that shared memory does not grow
- * with d.
+ * A CTA owns QUERIES rows of one head and WIDE columns of y, and loops over the keys, KEYS at a time. Its 256 threads
+ * are a square of 16 x 16. Thread (row, col) holds the 4 x 4 scores of rows 4 row.. and keys 4 col.., and of y the same
+ * rows and four columns in every 64. Scores are summed over d in steps of DEPTH, so that shared memory does not depend
+ * on d.
  *
  * Shared memory, 34.8 KiB: `tile` is first q and k, both transposed, [DEPTH][64 + 4] each, then v, [SLICE][WIDE];
- * `weight` is the block's weights, transposed, [KEYS][QUERIES + 4]. Rows are padded by one access.
+ * `weight` has the CTA's weights, transposed, [KEYS][QUERIES + 4]. Rows are padded by one access.
  *
- * Roofline: arithmetic; 16 multiply-adds to 3 shared-memory cycles in q k^T. 25 TFLOP/s of 67 on an H200 at d = 128;
- * half of that above d = 256, where each WIDE columns of y count the scores anew. */
+ * Roofline: arithmetic, 16 multiply-adds to 3 shared-memory cycles in q k^T. Measured on an H200: 25 TFLOP/s of 67 at d
+ * = 128, half of that above d = 256, where the scores are computed again for every WIDE columns of y. */
 #include "cuda_kernel.cuh"
 
 #include <math.h>
@@ -95,8 +95,8 @@ static __device__ void scores(const attend_job &j, attend_smem &smem, int64_t g,
         }
 }
 
-/* Scores become weights, in shared memory; o and sum are rescaled by what the largest score has grown. A row that has
- * met no key keeps top -INFINITY and weights 0; NaN goes through sum. */
+/* Turns scores into weights, in shared memory. Rescales o and sum by the growth of the row's maximum. A row without a
+ * key so far keeps row_max -INFINITY and weights 0. NaN reaches sum. */
 template <int COLS>
 static __device__ void softmax_update(float (&s)[4][4], float (&row_max)[4], float (&sum)[4], float (&o)[4][COLS],
                                       float *weight)

@@ -1,15 +1,15 @@
-/* attend_large_head.cu - attention of heads too wide for a kernel's registers, as two products of the library and a
- * softmax between them.
+/* attend_large_head.cu - attention of heads that are too large for a kernel's registers: two matmuls of the library
+ * with a softmax between them.
  *
  *     w = softmax(scale q k^T), y = w v, per head
  *
- * Scores are F32, weights of the operands' dtype, divided by their sum before they are rounded. Queries come in pieces
- * whose scores and weights have room in the scratch. Rows of weights are padded with zeros to whole packs, and v is
- * transposed, [d, m] with the same padding, since the library's products take rows.
+ * Scores are F32. Weights have the operands' dtype and are divided by their sum before rounding. Queries are taken in
+ * pieces whose scores and weights fit into the scratch. Rows of weights are padded with zeros to whole packs. v is
+ * transposed, [d, m] with the same padding, since the library's matmuls take rows.
  *
- * Roofline: the products; scores pass through memory once and twice more through the caches. 6240 places of one head of
- * 384 (a VAE at 832x480): 60 GFLOP, 0.08 ms, and 0.5 GB of scores and weights, 0.12 ms; the kernel of attend.cu took
- * 4.9 ms on an H200. */
+ * Roofline: the matmuls. Scores pass through memory once, and twice more through the caches. For 6240 positions of one
+ * head of 384 (a VAE at 832x480): 60 GFLOP, 0.08 ms, and 0.5 GB of scores and weights, 0.12 ms. The kernel of attend.cu
+ * took 4.9 ms on an H200. */
 #include "cuda_kernel.cuh"
 
 #include <math.h>
@@ -19,7 +19,7 @@
 /* to[e, key] = v[key, head, e], zeros from key m on. */
 struct transpose_values {
     sg_view         to, v;
-    int64_t         first, step, m, pitch; /* v's element of head and key 0; from key to key */
+    int64_t         first, step, m, pitch; /* v's element of this head and key 0; stride of keys */
     __device__ void operator()(int64_t at) const
     {
         int64_t       key;
@@ -28,7 +28,7 @@ struct transpose_values {
     }
 };
 
-/* The largest, or the sum, of a block's threads, the same in each. */
+/* Reduces x over the CTA's threads by f; every thread gets the result. */
 template <typename F> static __device__ float block_reduce(float x, float *smem, F f)
 {
     for (int i = SG_WARP / 2; i > 0; i /= 2) x = f(x, __shfl_xor_sync(~0u, x, i));
@@ -40,7 +40,7 @@ template <typename F> static __device__ float block_reduce(float x, float *smem,
     return x;
 }
 
-/* A block a row: weights of scores s, rows pitch apart. A row without any weight stays zeros; NaN goes through the sum. */
+/* A CTA a row: weights of scores s, rows pitch apart. A row of zero sum stays zero; NaN reaches the sum. */
 static __global__ void __launch_bounds__(SG_THREADS)
     softmax_rows(sg_view w, const float *s, int64_t m, int64_t pitch, float scale)
 {

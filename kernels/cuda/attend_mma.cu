@@ -3,16 +3,16 @@
  *
  *     y = softmax(scale q k^T + bias + key_bias) v, per head
  *
- * Tiles: a block owns QUERIES = 128 rows of one head, each of its eight warps 16 of them, and walks the keys KEYS at a
- * time. D is d rounded up to 64, 128 or 256; what lies beyond d, n and m is zeros in shared memory. Fragments of
- * mma.m16n8k16: lane l holds rows l/4 and l/4 + 8, columns 2 (l%4) and 2 (l%4) + 1 of every 8. A score tile is thus
- * already the left operand of the product with v. Weights are rounded to BF16 for that product and summed unrounded.
+ * Tiles: a CTA owns QUERIES = 128 rows of one head, 16 for each of its eight warps, and loops over the keys, KEYS at a
+ * time. D is d rounded up to 64, 128 or 256; shared memory has zeros beyond d, n and m. Fragments of mma.m16n8k16: lane
+ * l holds rows l/4 and l/4 + 8, columns 2 (l%4) and 2 (l%4) + 1 of every 8. So a score tile has the layout of the left
+ * operand of p v. Weights are rounded to BF16 for p v, and summed unrounded.
  *
  * Shared memory: q [QUERIES][D + 8], k and v [KEYS][D + 8], BF16; the 8 keep ldmatrix free of bank conflicts.
- * Schedule, a step of KEYS keys: v(t) is on its way while q k(t)^T runs, k(t + 1) while p v(t) runs.
- *   barrier 1: k(t) is there; all warps are done with v(t - 1)     -> load v(t)
- *   barrier 2: v(t) is there; all warps are done with k(t)         -> load k(t + 1)
- * Roofline: tensor cores; 128 rows share a tile of k and v, 128 FLOP to a byte from the second-level cache. */
+ * Schedule, a step of KEYS keys: v(t) is loaded while q k(t)^T runs, k(t + 1) while p v(t) runs.
+ *   barrier 1: k(t) has arrived; all warps are done with v(t - 1)     -> load v(t)
+ *   barrier 2: v(t) has arrived; all warps are done with k(t)         -> load k(t + 1)
+ * Roofline: tensor cores; 128 rows share a tile of k and v, 128 FLOP a byte from the L2 cache. */
 #include "mma.cuh"
 
 #include <math.h>
@@ -119,7 +119,7 @@ static __device__ void store_tile(const mma_job &j, int64_t g, int64_t row, int 
     }
 }
 
-/* Two blocks a processor where registers allow it: one computes while the other waits for its loads. */
+/* Two CTAs an SM where registers allow it: one computes while the other waits for loads. */
 template <int D, int KEYS>
 static __global__ void __launch_bounds__(SG_THREADS, D <= 128 ? 2 : 1) attend_mma(mma_job j)
 {

@@ -3,15 +3,15 @@
  *
  *     y = softmax(scale q k^T + key_bias) v, per head
  *
- * Keys and values of a head lie in shared memory as a whole. The tiles of all heads, ROWS = 16 queries each, are dealt
- * out evenly, a run of neighbours to a block; a block's warps take its tiles in turn and never wait for each other but
- * where a head begins. Queries go from memory to registers and y from registers to memory, 16 bytes a lane, the four
- * lanes of a row side by side.
+ * All keys and values of a head are in shared memory. The tiles of all heads, ROWS = 16 queries each, are distributed
+ * evenly over the CTAs, consecutive ones to each. A CTA's warps take its tiles in turn and synchronise only where a
+ * head begins. Queries go from memory to registers and y from registers to memory, 16 bytes a lane; the four lanes of a
+ * row are contiguous.
  *
- * Fragments: q k^T sums over d in any order, so lane l takes for columns 2 (l%4).. and 2 (l%4) + 8.. of two products
- * the eight numbers of q and of k from 32 s + 8 (l%4) on. The columns of p v may stand in any order, so v's are put
- * where lane l finds those eight columns of y in its parts of four neighbouring tiles: column 8 r + 2 t + u of 32 at
- * place 8 t + 2 r + u.
+ * Fragments: q k^T may sum over d in any order. So for columns 2 (l%4).. and 2 (l%4) + 8.. of two mma, lane l takes the
+ * eight numbers of q and of k from 32 s + 8 (l%4) on. The columns of p v may have any order. So v's are permuted such
+ * that lane l has those eight columns of y in its fragments of four neighbouring tiles: column 8 r + 2 t + u of 32 at 8
+ * t + 2 r + u.
  *
  * Shared memory: k [keys][D + 32], v [keys][D + 8], BF16, and the bias of each key, keys rounded up to KEYS; the
  * padding keeps reads free of bank conflicts. 384 keys of 128 fit into a Hopper's 227 KB.
@@ -53,8 +53,8 @@ template <int D> static __device__ void load_head(const short_job &j, int64_t g,
     for (int i = threadIdx.x; i < j.m; i += blockDim.x) smem.bias[i] = j.key_bias ? j.key_bias[i] * SG_LOG2_E : 0.0f;
 }
 
-/* Lane's parts of two rows, 8 apart, the first of which begins `at` in q and has `left` rows from itself on; zeros
- * where there is no row. */
+/* Loads a lane's parts of two rows, 8 apart. The first starts at `at` in q; `left` rows exist from it on. Zeros for
+ * missing rows. */
 template <int D>
 static __device__ __forceinline__ void load_queries(const short_job &j, int64_t at, int64_t left, uint4 (&q)[D / 32][2])
 {
@@ -113,7 +113,7 @@ static __device__ __forceinline__ void store_rows(const short_job &j, int64_t at
     }
 }
 
-/* ONE: there are no more keys than KEYS. */
+/* ONE: there are at most KEYS keys. */
 template <int D, int KEYS, int WARPS, bool ONE>
 static __global__ void __launch_bounds__(WARPS *SG_WARP, 1) attend_few(short_job j)
 {

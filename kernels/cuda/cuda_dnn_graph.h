@@ -1,7 +1,7 @@
-/* cuda_dnn_graph.h - what an op is to cuDNN: its tensors, and operations on them (cuda_dnn.c).
+/* cuda_dnn_graph.h - an op as a cuDNN graph: its tensors, and operations on them (cuda_dnn.c).
  *
- * All of cuDNN's objects are descriptors, which are made, told their attributes, and then final. A plan owns those that
- * were made for it. SG_DNN is defined where there are headers of a version that can do what is asked here. */
+ * All cuDNN objects are descriptors: they are created, given attributes, and finalised. A plan owns the descriptors
+ * created for it. SG_DNN is defined where the headers' version is new enough. */
 #ifndef SG_CUDA_DNN_GRAPH_H
 #define SG_CUDA_DNN_GRAPH_H
 
@@ -11,13 +11,13 @@
 #include <cudnn_graph.h>
 #endif
 
-#define SDPA_SINCE 91301 /* the first version with an operation for attention that works */
+#define SDPA_SINCE 91301 /* the first version with a working operation for attention */
 
 #if defined(CUDNN_VERSION) && CUDNN_VERSION >= SDPA_SINCE
 #define SG_DNN
 
 enum {
-    MAX_PLANS = 1024,    /* plans; of further shapes none is made, since a graph may hold any plan's kernels */
+    MAX_PLANS = 1024,    /* plans; none is replaced, since a graph may hold its kernels */
     MAX_DESCRIPTORS = 48 /* descriptors of a plan */
 };
 
@@ -31,8 +31,8 @@ typedef cudnnBackendDescriptor_t descriptor;
 
 enum { ATTEND, CONV, MATMUL };
 
-/* What tells one plan from another: attend n m h d; conv x[4] w[5] pad[4], and whether y is added to; product n
- * i o gated, and whether it has a bias. */
+/* The key of a plan: attend n m h d; conv x[4] w[5] pad[4], and whether y is added to; matmul n i o gated, and whether
+ * it has a bias. */
 typedef struct dnn_key {
     int64_t number[13];
     int64_t op, add;
@@ -49,12 +49,12 @@ typedef struct dnn_plan {
 
 typedef struct sg_dnn {
     void         *library;
-    const char   *lacks; /* why it serves nothing, for a person; NULL: it does */
+    const char   *lacks; /* why cuDNN is not usable, for people; NULL: it is */
     cudnnHandle_t handle;
     dnn_plan     *kept[MAX_PLANS];
     int           count;
     int           major;    /* compute capability of the device */
-    char          why[256]; /* it has no plan for the shape that was refused last */
+    char          why[256]; /* why there is no plan for the shape that was refused last */
 #define X(name) __typeof__(cudnn##name) *name;
     DNN_CALLS(X)
 #undef X
@@ -106,7 +106,7 @@ static inline cudnnStatus_t build(const sg_dnn *l, dnn_plan *p, cudnnBackendDesc
 
 /* ---- tensors and operations ---- */
 
-/* What a run gives an address to, BF16 and, from AT_SCALE on, F32; and, from AT_MATMUL on, what stays inside. */
+/* Tensor ids. Those below AT_MATMUL get an address in each run: BF16, from AT_SCALE on F32. The others are virtual. */
 enum {
     AT_Y = 1,
     AT_X,
@@ -140,7 +140,7 @@ static inline cudnnStatus_t tensor(const sg_dnn *l, dnn_plan *p, int64_t at, int
     return build(l, p, CUDNN_BACKEND_TENSOR_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
-/* [n, h, d] as cuDNN has it: one clip, heads, tokens, channels. */
+/* [n, h, d] in cuDNN's dimensions: batch of 1, heads, tokens, channels. */
 static inline cudnnStatus_t tokens(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t n, int64_t h, int64_t d,
                                    descriptor *out)
 {
@@ -210,7 +210,7 @@ static inline cudnnStatus_t conv_operation(const sg_dnn *l, dnn_plan *p, descrip
     return build(l, p, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
-/* [1, rows, cols], rows and columns so far apart. */
+/* [1, rows, cols] with the strides `down` of rows and `right` of columns. */
 static inline cudnnStatus_t matrix(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t rows, int64_t cols, int64_t down,
                                    int64_t right, descriptor *out)
 {
@@ -247,8 +247,8 @@ static inline cudnnStatus_t each_operation(const sg_dnn *l, dnn_plan *p, cudnnPo
     return build(l, p, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
-/* after = before + gate (x w^T + b), gate and b if there are any. Both get one address: who writes an element has read
- * it. */
+/* after = before + gate (x w^T + b), gate and b optional. before and after have one address: each element is read
+ * before it is written. */
 static inline cudnnStatus_t added_operations(const sg_dnn *l, dnn_plan *p, descriptor *out, int64_t *count)
 {
     const int64_t n = p->key.number[0], o = p->key.number[2];

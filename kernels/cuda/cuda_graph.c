@@ -1,22 +1,22 @@
-/* cuda_graph.c - steps replayed: the ops between sg_step_begin and sg_step_end, when they are those of the step before,
+/* cuda_graph.c - replays steps: if the ops between sg_step_begin and sg_step_end are those of the step before, they
  * become one launch of a CUDA graph.
  *
- * The first step runs as it comes, and its ops are noted. The ops of the next are compared with the notes and put off
- * as long as they agree; where all of them do, the noted ops are recorded as a graph, which that step and those after
- * it launch. At the first op that differs, what was put off runs, and the rest as it comes. Whatever is no op (an upload,
- * a download) has to find the work before it done or under way: what was put off runs then, and the step is not noted.
+ * The first step runs at once, and its ops are noted. The ops of the next step are compared with the notes and deferred
+ * while they agree. If all agree, the noted ops are captured as a graph, which this step and later ones launch. At the
+ * first op that differs, the deferred ops run, and the rest of the step runs at once. A call that is no op (an upload,
+ * a download) needs the work before it to be issued: it runs the deferred ops, and the step is not noted.
  *
- * Ops are compared by the bytes of their args, which hold all that a launch depends on but the backend's own scratch:
- * when that moves, the graph is dropped. What a graph launches has run before, so that scratch has its size, and what
- * the libraries load and choose is there. A difference in padding costs a replay, and nothing else.
+ * Ops are compared by the bytes of their args. These hold everything that a launch depends on, except the backend's own
+ * scratch; when that moves, the graph is dropped. Everything in a graph has run before, so scratch has its size, and
+ * libraries have loaded and chosen their kernels. A difference in padding costs a replay, and nothing else.
  *
- * Recording makes the device wait, for as long as some launches of the graph save: too few steps to come run as they
+ * Capturing stalls the device for as long as some launches of the graph save. So steps run at once if too few are to
  * come. */
 #include "cuda_state.cuh"
 
 #include <stdlib.h>
 
-enum { WORTH = 16 }; /* launches that save what recording costs: kernels/NOTES.md */
+enum { WORTH = 16 }; /* launches that save what capturing costs: kernels/NOTES.md */
 
 #define STEP_OPS(X) SG_OPS(X) X(fetch)
 
@@ -36,7 +36,7 @@ typedef struct call {
 typedef enum step_mode {
     OUT,    /* between end and begin: ops run */
     NOTE,   /* ops run, and are noted */
-    FOLLOW, /* ops are those noted, and are put off */
+    FOLLOW, /* ops agree with the notes and are deferred */
     PLAIN   /* ops run: the step is not all ops */
 } step_mode;
 
@@ -44,7 +44,7 @@ typedef struct sg_cuda_graph {
     sg_ops          ops; /* what runs */
     step_mode       mode;
     call           *call;
-    size_t          count, cap, met; /* calls noted; of these, met again and put off */
+    size_t          count, cap, met; /* calls noted; how many of them came again and are deferred */
     cudaGraphExec_t graph;           /* of all noted calls; or NULL */
     bool            recording;
     bool            refused; /* CUDA does not record such steps */
@@ -56,7 +56,7 @@ static void drop_graph(sg_cuda_graph *t)
     t->graph = NULL;
 }
 
-/* From now on the first n calls are all that is noted. */
+/* Drops all notes but the first n calls. */
 static void cut_notes(sg_cuda_graph *t, size_t n)
 {
     if (n < t->count) drop_graph(t);
@@ -70,7 +70,7 @@ static sg_status run_calls(sg_stream *s, size_t n)
     return SG_OK;
 }
 
-/* What was put off runs, and those after it will. */
+/* Runs the deferred ops; later ones run at once. */
 static sg_status catch_up(sg_stream *s, step_mode mode)
 {
     sg_cuda_graph *const t = sg_cuda_of(s)->graph;
@@ -84,7 +84,7 @@ static void note(sg_cuda_graph *t, run_fn *run, const void *args, size_t size)
     if (t->count == t->cap) {
         const size_t cap = t->cap ? 2 * t->cap : 256;
         call *const  more = (call *)realloc(t->call, cap * sizeof *more);
-        if (!more) { /* too little memory to replay, which is no failure */
+        if (!more) { /* too little memory to replay: not a failure */
             t->mode = PLAIN;
             cut_notes(t, 0);
             return;
@@ -118,8 +118,8 @@ static sg_status take(sg_stream *s, run_fn *run, const void *args, size_t size)
 STEP_OPS(X)
 #undef X
 
-/* True: the graph is what the noted calls launch; nothing has run. False: nor is there a graph, and the stream is as it
- * was. */
+/* Captures the noted calls. True: there is a graph, and nothing has run. False: there is none, and the stream is
+ * unchanged. */
 static bool record(sg_stream *s)
 {
     sg_cuda *const       c = sg_cuda_of(s);

@@ -1,8 +1,8 @@
-/* cuda_kernel.cuh - how kernels read, write and walk tensors.
+/* cuda_kernel.cuh - how kernels read, write and iterate over tensors.
  *
- * Kernels that memory bounds take the dtype of a tensor as a value, not as a template parameter: the branch is the same
- * for every thread and hides behind the load, and one kernel serves all mixtures of F32 and BF16. They move SG_PACK
- * neighbours at a time, with wide instructions where address and count allow it. */
+ * Memory-bound kernels take the dtype of a tensor as a value, not as a template parameter: the branch is uniform and
+ * hidden behind the load, and one kernel serves all mixtures of F32 and BF16. They move SG_PACK neighbours at a time,
+ * with wide instructions where address and count allow it. */
 #ifndef SG_CUDA_KERNEL_CUH
 #define SG_CUDA_KERNEL_CUH
 
@@ -10,7 +10,7 @@
 
 enum { SG_THREADS = 256, SG_WARP = 32, SG_PACK = 8 };
 
-/* Blocks for `work` threads' work, each thread going round: enough to fill the device several times, no more. */
+/* CTAs of a grid-stride loop over `work` items: enough to fill the device several times, no more. */
 static inline unsigned sg_cuda_blocks(const sg_stream *s, int64_t work)
 {
     return (unsigned)sg_max64(1, sg_min64(sg_div_up(work, SG_THREADS), (int64_t)sg_cuda_of(s)->processors * 32));
@@ -21,7 +21,7 @@ static inline unsigned sg_cuda_blocks(const sg_stream *s, int64_t work)
 struct sg_view {
     void *data; /* NULL: absent */
     bool  bf16;
-    bool  wide; /* lies so that SG_PACK elements from a multiple of SG_PACK on may move at once */
+    bool  wide; /* aligned: SG_PACK elements from a multiple of SG_PACK on can move at once */
 };
 
 static inline sg_view sg_view_of(sg_tensor t)
@@ -33,7 +33,7 @@ static inline sg_view sg_view_of(sg_tensor t)
     return v;
 }
 
-/* What lies at data, in one row; NULL: absent. */
+/* A view of data as one row; NULL: absent. */
 static inline sg_view sg_view_at(const void *data, sg_dtype type)
 {
     sg_tensor t = {};

@@ -1,10 +1,10 @@
-/* cuda_lt.c - products by cublasLt, the only file that knows it.
+/* cuda_lt.c - matmuls by cublasLt. No other file uses it.
  *
- * The library is opened when a GPU has been found, not linked: it is half a gigabyte, and loading it costs every start
- * of the program 0.3 s and 200 MB, and would keep the program from starting where it is not installed.
+ * The library is opened after a GPU has been found, not linked. It is half a gigabyte: loading it costs 0.3 s and 200
+ * MB, and a linked program would not start where it is not installed.
  *
- * What cublasLt chooses for a shape is kept. It may not choose sums that are put together in the output's dtype: sums
- * are F32. cublasLt thinks in columns, so that a row-major y = x w^T is to it y^T = (w^T)^T x^T. */
+ * The algorithm that cublasLt chooses for a shape is kept. It may not reduce in the output's dtype: sums are F32.
+ * cublasLt is column-major, so a row-major y = x w^T is y^T = (w^T)^T x^T there. */
 #include "cuda_state.cuh"
 
 #include <cublasLt.h>
@@ -111,7 +111,7 @@ static cublasStatus_t plan_make(const sg_lt *l, gemm_plan *p)
     return status;
 }
 
-/* The plan of a key, made when first needed, in the place of the oldest when there are too many. */
+/* The plan of a key, made on first use; it replaces the oldest when there are too many. */
 static cublasStatus_t plan_of(sg_lt *l, const gemm_key *key, gemm_plan **out)
 {
     for (int i = 0; i < l->count; i++)

@@ -1,5 +1,5 @@
-/* data_movement.cu - ops that put data elsewhere (embed, upsample, avg_down, dup_up, permute), and sinusoid. One thread
- * an element of y, or SG_PACK of them, so that writes are in order; what neighbours read apart meets in the cache. */
+/* data_movement.cu - ops that move data (embed, upsample, avg_down, dup_up, permute), and sinusoid. A thread writes one
+ * element of y, or SG_PACK, so that writes are coalesced; scattered reads share lines in the cache. */
 #include "cuda_kernel.cuh"
 
 #include <math.h>
@@ -37,7 +37,7 @@ struct sinusoid_kernel {
     }
 };
 
-/* What a channels-last place of y is: its frame, row, column and channel. */
+/* Frame, row, column and channel of a channels-last element of y. */
 struct place {
     int64_t t, r, u, o;
 };
@@ -102,7 +102,7 @@ struct dup_up_kernel {
     }
 };
 
-/* y's axes from the outside in, each with its length and its stride in x. */
+/* y's axes, outermost first, each with its length and its stride in x. */
 struct permute_kernel {
     sg_view y, x;
     int     rank;
@@ -166,7 +166,7 @@ static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
     return sg_cuda_each(s, "dup_up", sg_count(a->y), k);
 }
 
-/* Axes of one place are left out, and axes that stay neighbours become one: a division less each. */
+/* Axes of length 1 are dropped and axes that stay adjacent are merged: each saves a division. */
 static sg_status permute(sg_stream *s, const sg_permute_args *a)
 {
     int64_t        stride[SG_PERMUTE_RANK];

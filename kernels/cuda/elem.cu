@@ -1,9 +1,9 @@
-/* elem.cu - ops that look at one element: gate_add, add, mul, act, copy, combine, rgb8, count_non_finite. */
+/* elem.cu - elementwise ops: gate_add, add, mul, act, copy, combine, rgb8, count_non_finite. */
 #include "cuda_kernel.cuh"
 
 #include <limits.h>
 
-/* SG_PACK numbers of a vector of m that repeats, from place i of the repetition on. */
+/* SG_PACK numbers of a vector of m that repeats, from index i of the repetition on. */
 static __device__ void get_repeated(const sg_view &v, int64_t i, int64_t m, int n, float (&x)[SG_PACK])
 {
     int64_t at;
@@ -94,7 +94,7 @@ struct combine_kernel {
     }
 };
 
-/* Every operation rounds as F32 does: at the ties that is what decides. */
+/* Every operation rounds to F32, which decides ties. */
 struct rgb8_kernel {
     uint8_t *y;
     sg_view  x;

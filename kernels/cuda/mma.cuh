@@ -1,4 +1,4 @@
-/* mma.cuh - what kernels on tensor cores say in PTX: copies into shared memory, fragments, products.
+/* mma.cuh - PTX for kernels on tensor cores: copies into shared memory, fragments, mma.
  *
  * Fragments of a 16 x 8 tile: lane l holds rows l/4 and l/4 + 8, columns 2 (l%4) and 2 (l%4) + 1. */
 #ifndef SG_MMA_CUH
@@ -15,7 +15,7 @@ static __device__ __forceinline__ uint32_t sg_smem_address(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* 16 bytes into shared memory, in the background; zeros where nothing is there. */
+/* Copies 16 bytes into shared memory, asynchronously; zeros where `there` is false. */
 static __device__ __forceinline__ void sg_cp_async_16(void *to, const void *from, bool there)
 {
     asm volatile(
@@ -23,7 +23,7 @@ static __device__ __forceinline__ void sg_cp_async_16(void *to, const void *from
         "l"(from), "r"((int)there));
 }
 
-/* 4 bytes likewise. */
+/* The same for 4 bytes. */
 static __device__ __forceinline__ void sg_cp_async_4(void *to, const void *from, bool there)
 {
     asm volatile(
@@ -108,8 +108,9 @@ static __device__ __forceinline__ float sg_max_nan(float a, float b)
 
 /* ---- online softmax: a warp's 16 rows, KEYS keys at a time; o [16, D] and s [16, KEYS] are fragments ---- */
 
-/* Scores, in powers of two, become weights; sum is rescaled by what the largest score has grown, as o must. A row that
- * has met no key keeps top -INFINITY and weights 0; NaN goes through sum, which is the lane's part only. */
+/* Turns scores, in powers of two, into weights. Multiplies sum by `rescale`, for the growth of the row's maximum; o
+ * must follow. A row without a key so far keeps row_max -INFINITY and weights 0. NaN reaches sum, which is the lane's
+ * part only. */
 template <int KEYS>
 static __device__ __forceinline__ void sg_softmax_update(float (&s)[KEYS / 8][4], float (&row_max)[2], float (&sum)[2],
                                                          float (&rescale)[2])

@@ -1,22 +1,27 @@
 /* norm_rope.cu - ops along the last dimension: norm and rope.
  *
- * A row belongs to GROUP threads. Memory bounds it: x and y pass once. Three kernels:
- *  - rows_kept holds a row in registers, QUADS times four neighbours a thread, and asks for all of it before it uses
- *    any: of rows of 1536 in F32 a processor has 24, 147 KB, under way or in work. (At 4.8 TB/s and 0.7 us a read, 132
- *    processors need 25 KB each under way.) Four neighbours and not eight, so that what a warp reads by one instruction
- *    of x in F32, and of w, b, scale and shift, is whole sectors. For lengths that are multiples of four, of tensors
- *    that begin at a multiple of 16 bytes.
- *  - rows_short holds a row of 96, 192 or 384 in BF16, as a video decoder has them, in three packs a thread, so that no
- *    thread idles. There arithmetic counts as well: 132 processors at 1.75 GHz have time for 40 instructions an element
- *    at 3 TB/s, so that silu is none of expf and a division.
- *  - rows_kernel takes any row, eight neighbours at a time, and reads it again from the caches: for its mean, for its
- *    spread, and for y.
- * A row of rope is a head where it does not normalise, else what one mean is taken over. */
+ * GROUP threads share a row. The ops are memory-bound: x is read and y written once. Three kernels:
+ *  - rows_kept holds a row in registers, QUADS times four neighbours a thread, and loads all of it before it uses any:
+ * an SM has
+ *    24 rows of 1536 in F32, 147 KB, in flight or in work. (At 4.8 TB/s and 0.7 us a read, 132 SMs need 25 KB each in
+ * flight.)
+ *    Four neighbours and not eight, so that one instruction of a warp reads whole sectors of x in F32 and of w, b,
+ * scale and
+ *    shift. For lengths that are multiples of four, of tensors aligned to 16 bytes.
+ *  - rows_short holds a row of 96, 192 or 384 in BF16, as in a video decoder, in three packs a thread, so that no
+ * thread idles.
+ *    Here arithmetic counts too: at 1.75 GHz 132 SMs have time for 40 instructions an element at 3 TB/s, so silu does
+ * not use
+ *    expf and a division.
+ *  - rows_kernel takes any row, eight neighbours at a time. It reads the row from the caches again for its mean, for
+ * its variance,
+ *    and for y.
+ * A row of rope is a head, or with w all numbers that share a mean. */
 #include "mma.cuh"
 
-enum { BLOCKS = 6, /* on a processor at once: what hides the way to memory */
+enum { BLOCKS = 6, /* CTAs an SM: hides the latency of memory */
        QUAD = 4,
-       LONGEST_ACT = 512, /* row with an activation that is kept: its code is long and unrolled */
+       LONGEST_ACT = 512, /* longest row with an activation in rows_kept: its code is long and unrolled */
        PACKS = 3,         /* of a thread of rows_short */
        LONGEST = 6144 };  /* row that is kept */
 
@@ -27,7 +32,7 @@ struct rows_job {
     float        eps;
     int         *non_finite; /* or NULL */
 
-    /* One thread of a row whose mean is not finite says so. */
+    /* One thread of a row counts it if its mean is not finite. */
     __device__ __forceinline__ void judge(float2 stats, int lane) const
     {
         if (non_finite && lane == 0 && !isfinite(stats.x)) atomicAdd(non_finite, 1);
@@ -36,14 +41,14 @@ struct rows_job {
 
 /* ---- a row ---- */
 
-/* The part of a row that thread `lane` of a group has: every GROUPth pack. */
+/* The packs of a row that thread `lane` of a group has: every GROUPth. */
 template <int GROUP> struct row_part {
     sg_view x;
-    int64_t at, c; /* where in x the row begins; its length */
+    int64_t at, c; /* the row's offset in x; its length */
     int     lane;
     bool    even; /* every row begins at a multiple of SG_PACK */
 
-    /* f(i, n, numbers) for each pack, which begins at place i of the row; beyond n there are zeros. */
+    /* f(i, n, numbers) for each pack, which starts at index i of the row; zeros beyond n. */
     template <typename F> __device__ __forceinline__ void each(F f) const
     {
         for (int64_t i = lane * SG_PACK; i < c; i += GROUP * SG_PACK) {
@@ -126,8 +131,8 @@ template <int GROUP, typename R> static __device__ __forceinline__ float2 layer_
     return make_float2(guess + off, 1.0f / sqrtf((var > 0 ? var : 0 * var) + eps)); /* 0 var keeps NaN */
 }
 
-/* What a row is shifted by and multiplied with. A mean is first estimated, then corrected by the mean of the deviations
- * from the estimate, so that a constant row comes out as zeros and not as its own rounding error over sqrt(eps). */
+/* A row's shift and factor. The mean is first estimated, then corrected by the mean of the deviations from the
+ * estimate, so that a constant row gives zeros and not its rounding error over sqrt(eps). */
 template <int GROUP, typename R>
 static __device__ __forceinline__ float2 row_stats(const rows_job &j, R &r, float *smem)
 {
@@ -201,7 +206,7 @@ struct norm_job : rows_job {
 struct rope_job : rows_job {
     const float *cos, *sin;
     int64_t      wide, d; /* elements of a token, of a head */
-    bool         four;    /* the cosines and sines of a pack lie so that they may move at once */
+    bool         four;    /* the cosines and sines of a pack are aligned for one load */
 
     bool keeps() const { return d % QUAD == 0 && ((uintptr_t)cos | (uintptr_t)sin) % 16 == 0; }
 
@@ -275,7 +280,7 @@ template <int GROUP, typename J> static __global__ void __launch_bounds__(SG_THR
     __shared__ float smem[SG_WARP];
     constexpr int    GROUPS = SG_THREADS / GROUP;
     const bool       even = j.c % SG_PACK == 0;
-    /* All groups of a warp stay in the loop as long as one has a row: they add across lanes together. */
+    /* All groups of a warp stay in the loop while one has a row: warp sums need all lanes. */
     for (int64_t first = (int64_t)blockIdx.x * GROUPS; first < j.rows; first += (int64_t)gridDim.x * GROUPS) {
         const int64_t mine = first + threadIdx.x / GROUP, at = min(mine, j.rows - 1) * j.c;
         row_part<GROUP> r = {j.x, at, j.c, (int)(threadIdx.x % GROUP), even};
