@@ -21,10 +21,10 @@ static int on_progress(void *context, sg_stage stage, int done, int total)
 
 static int round_up(int v, int multiple) { return (v + multiple - 1) / multiple * multiple; }
 
-static sg_status render(sg_engine *g, const char *model, const sg_settings *s, sg_attention_files *f, sg_error *e)
+static sg_status render(sg_engine *engine, const char *model, const sg_settings *s, sg_attention_files *f, sg_error *e)
 {
     sg_progress         progress;
-    const sg_model_info info = sg_engine_info(g);
+    const sg_model_info info = sg_engine_info(engine);
     sg_settings         small = *s;
     sg_request          r;
     sg_report           report = {0};
@@ -33,8 +33,8 @@ static sg_status render(sg_engine *g, const char *model, const sg_settings *s, s
     if (!small.frames) small.frames = CHUNKS * info.frame_multiple + 1;
     if (!small.steps) small.steps = STEPS;
     sg_progress_init(&progress, s->quiet);
-    SG_TRY(sg_setup_request(&r, g, &small, e));
-    sg_notice_size(&progress, &r, g, s);
+    SG_TRY(sg_setup_request(&r, engine, &small, e));
+    sg_notice_size(&progress, &r, engine, s);
     SG_TRY(sg_setup_attention(&r.attention, f, s, e));
     r.prompt = s->prompt ? s->prompt : "a red ball bouncing on green grass";
     sg_notice_prompt(&progress, g, model, s->prompt);
@@ -42,7 +42,7 @@ static sg_status render(sg_engine *g, const char *model, const sg_settings *s, s
                     sg_plural(r.frames), r.steps, sg_plural(r.steps), (unsigned long long)r.seed);
     sg_progress_render(&progress, 0, 1, NULL);
     const sg_status status =
-        sg_engine_render(g, &r, &(sg_callbacks){.context = &progress, .progress = on_progress}, &report, e);
+        sg_engine_render(engine, &r, &(sg_callbacks){.context = &progress, .progress = on_progress}, &report, e);
     sg_progress_clear(&progress);
     if (status != SG_OK) return status;
     char took[32];
@@ -54,14 +54,14 @@ static sg_status render(sg_engine *g, const char *model, const sg_settings *s, s
 sg_status sg_command_check(const sg_settings *s, sg_error *e)
 {
     sg_model_path      model;
-    sg_engine         *g = NULL;
+    sg_engine         *engine = NULL;
     sg_attention_files files = {0};
     if (s->prompt) SG_TRY(sg_prompt_check(s->prompt, "--prompt", e));
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
     SG_TRY(sg_setup_model(&model, s->model, e));
-    SG_TRY(sg_setup_engine(&g, &model, s, true, e));
-    const sg_status status = render(g, model.name, s, &files, e);
-    sg_engine_close(&g);
+    SG_TRY(sg_setup_engine(&engine, &model, s, true, e));
+    const sg_status status = render(engine, model.name, s, &files, e);
+    sg_engine_close(&engine);
     sg_attention_files_close(&files);
     return status;
 }

@@ -222,20 +222,20 @@ static sg_status print_model_json(const model_summary *t, sg_error *e)
     return status;
 }
 
-static sg_status engine_info(model_summary *t, sg_engine *g, const sg_settings *s, sg_error *e)
+static sg_status engine_info(model_summary *t, sg_engine *engine, const sg_settings *s, sg_error *e)
 {
     sg_request *const r = &t->r;
-    t->info = sg_engine_info(g);
+    t->info = sg_engine_info(engine);
     sg_progress progress;
     sg_progress_init(&progress, s->quiet);
-    SG_TRY(sg_setup_request(r, g, s, e));
-    sg_notice_size(&progress, r, g, s);
-    t->world = sg_engine_world(g);
-    t->word = sg_engine_vocabulary(g, &t->words);
+    SG_TRY(sg_setup_request(r, engine, s, e));
+    sg_notice_size(&progress, r, engine, s);
+    t->world = sg_engine_world(engine);
+    t->word = sg_engine_vocabulary(engine, &t->words);
     SG_TRY(sg_setup_attention(&r->attention, &t->files, s, e));
     r->output_bytes = sg_sink_bytes(&(sg_clip){
         .path = sg_sink_default_name(), .width = r->width, .height = r->height, .frames = r->frames, .fps = r->fps});
-    SG_TRY(sg_engine_plan(g, r, &t->plan, e));
+    SG_TRY(sg_engine_plan(engine, r, &t->plan, e));
     SG_TRY(sg_attention_predict_runs(&t->forecast, &r->attention, &t->info, t->plan.tokens, r->steps, e));
     sg_setup_warning(t->doubt, sizeof t->doubt, &r->attention, &t->files, t->model.dir);
     if (s->info_json) return print_model_json(t, e);
@@ -246,11 +246,11 @@ static sg_status engine_info(model_summary *t, sg_engine *g, const sg_settings *
 static sg_status model_info(const sg_settings *s, const char *dir, sg_error *e)
 {
     model_summary t = {0};
-    sg_engine    *g = NULL;
+    sg_engine    *engine = NULL;
     SG_TRY(sg_setup_model(&t.model, dir, e));
-    SG_TRY(sg_setup_engine(&g, &t.model, s, false, e));
-    const sg_status status = engine_info(&t, g, s, e);
-    sg_engine_close(&g);
+    SG_TRY(sg_setup_engine(&engine, &t.model, s, false, e));
+    const sg_status status = engine_info(&t, engine, s, e);
+    sg_engine_close(&engine);
     sg_attention_files_close(&t.files);
     return status;
 }

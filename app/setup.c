@@ -215,15 +215,15 @@ static sg_status check_effects(const sg_request *r, const sg_model_info *info, c
     return SG_OK;
 }
 
-sg_status sg_setup_request(sg_request *r, const sg_engine *g, const sg_settings *s, sg_error *e)
+sg_status sg_setup_request(sg_request *r, const sg_engine *engine, const sg_settings *s, sg_error *e)
 {
-    *r = sg_engine_defaults(g);
+    *r = sg_engine_defaults(engine);
     if (s->negative_prompt) r->negative_prompt = s->negative_prompt;
     if (s->size[0]) r->width = s->size[0];
     if (s->size[1]) r->height = s->size[1];
     if (s->fps) r->fps = s->fps;
     if (s->frames) r->frames = s->frames;
-    if (s->seconds > 0) r->frames = frames_of(s->seconds, r->fps, sg_engine_info(g).frame_multiple);
+    if (s->seconds > 0) r->frames = frames_of(s->seconds, r->fps, sg_engine_info(engine).frame_multiple);
     if (s->steps) r->steps = s->steps;
     if (!isnan(s->cfg_scale)) r->cfg_scale = s->cfg_scale;
     if (!isnan(s->cfg_scale_2)) r->cfg_scale_2 = s->cfg_scale_2;
@@ -231,7 +231,7 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *g, const sg_settings 
     if (s->sampler) r->sampler = strcmp(s->sampler, "euler") == 0 ? SG_SAMPLER_EULER : SG_SAMPLER_UNIPC;
     if (s->cache) r->cache = (sg_cache)sg_setup_place(s->cache, sg_cache_names);
     if (s->sched_compat) r->sigmas_old = strcmp(s->sched_compat, "old") == 0;
-    const sg_model_info info = sg_engine_info(g);
+    const sg_model_info info = sg_engine_info(engine);
     SG_TRY(check_effects(r, &info, s, e));
     r->seed = (uint64_t)s->seed;
     if (s->seed < 0) SG_TRY(draw_seed(&r->seed, e));

@@ -36,7 +36,7 @@ sg_status sg_setup_engine_as(sg_engine **out, const sg_engine_options *o, sg_err
 
 /* The model's defaults with what s asks for; SG_E_ARG when that would do nothing. Draws the seed if it is to be random. The prompt is left
  * NULL, and attention as the model has it: setup_attention.h. */
-sg_status sg_setup_request(sg_request *out, const sg_engine *g, const sg_settings *s, sg_error *e) SG_MUST_USE;
+sg_status sg_setup_request(sg_request *out, const sg_engine *engine, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
 /* Opens one safetensors file, which option names. SG_E_ARG for a name with another ending, SG_E_FILE, SG_E_FORMAT. */
 sg_status sg_setup_safetensors(sg_source **out, const char *path, const char *option, sg_error *e) SG_MUST_USE;
