@@ -1,4 +1,4 @@
-/* command.h - the commands. Each does its work from parsed options; main turns the outcome into an exit code. */
+/* command.h - the commands. Each runs with parsed options and returns a status, which main maps to an exit code. */
 #ifndef SG_COMMAND_H
 #define SG_COMMAND_H
 

@@ -1,9 +1,9 @@
 /* image.h - PNG and JPEG in, as 8-bit RGB.
  *
- * The samples are taken as stored: ICC profiles, gamma and EXIF's rotation are left alone. 16 bits are rounded to 8,
- * grey and palettes become RGB, alpha is dropped without blending, of an animated PNG the default picture is read.
- * Refused: CMYK, more than 16384 pixels a side or 2^26 in all, files above 256 MiB or too small for the pixels that
- * they announce, and everything that is cut short or damaged. */
+ * Samples are used as stored: ICC profiles, gamma and EXIF's rotation are ignored. 16 bits are rounded to 8. Grey and
+ * palette images are converted to RGB. Alpha is dropped without blending. Of an animated PNG the default picture is
+ * read. Refused: CMYK, more than 16384 pixels a side or 2^26 in all, files above 256 MiB or too small for the pixels
+ * that they declare, and truncated or damaged files. */
 #ifndef SG_IMAGE_H
 #define SG_IMAGE_H
 
@@ -22,14 +22,14 @@ typedef struct sg_image {
 /* Of its samples. */
 static inline size_t sg_image_bytes(int width, int height) { return (size_t)width * (size_t)height * 3; }
 
-/* The caller closes. SG_E_FILE for what cannot be read, SG_E_FORMAT for what is no such picture, SG_E_MEMORY. */
+/* The caller closes. SG_E_FILE: it cannot be read; SG_E_FORMAT: not such a picture; SG_E_MEMORY. */
 sg_status sg_image_read(sg_image *out, const char *path, sg_error *e) SG_MUST_USE;
 
 /* The same of size bytes at data; name stands for them in messages. */
 sg_status sg_image_decode(sg_image *out, const uint8_t *data, size_t size, const char *name, sg_error *e) SG_MUST_USE;
 
-/* A picture of foreign size, its samples unset; the caller closes. SG_E_FORMAT for a size that is refused, SG_E_MEMORY;
- * the message names no file. */
+/* A picture of a size from a file, its samples unset; the caller closes. SG_E_FORMAT for a size that is refused,
+ * SG_E_MEMORY; the message names no file. */
 sg_status sg_image_alloc(sg_image *out, size_t width, size_t height, sg_error *e) SG_MUST_USE;
 
 void sg_image_close(sg_image *i); /* zero is fine */

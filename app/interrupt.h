@@ -4,12 +4,12 @@
 
 #include <stdbool.h>
 
-/* Catches SIGINT, SIGTERM and SIGHUP; lets writes to closed pipes and beyond a limit on the size of files fail as errors.
- * Once, at the start. */
+/* Catches SIGINT, SIGTERM and SIGHUP. Makes writes to closed pipes, and beyond the limit of file sizes, fail with an
+ * error. Call it once, at the start. */
 void sg_interrupt_catch(void);
 
-/* Where a standard stream is closed no file must take its number, or messages would go into it: /dev/null takes it, for
- * reading, so that writing there fails too. Once, at the start. */
+/* Opens /dev/null, read-only, for each standard stream that is closed. Otherwise a file could get its descriptor, and
+ * messages would be written to that file. Call it once, at the start. */
 void sg_interrupt_fill_streams(void);
 
 bool sg_interrupt_asked(void);

@@ -1,10 +1,10 @@
-/* option_rules.h - what option values have to be beyond their type, and what options mean together. */
+/* option_rules.h - rules on option values beyond their type, and on combinations of options. */
 #ifndef SG_OPTION_RULES_H
 #define SG_OPTION_RULES_H
 
 #include "options.h"
 
-/* Refuses options that exclude each other, and those that others leave without effect. SG_E_ARG. */
+/* SG_E_ARG for options that exclude each other, and for options that others make ineffective. */
 sg_status sg_options_check(const sg_settings *s, sg_error *e) SG_MUST_USE;
 
 #define SG_SAFETENSORS ".safetensors" /* what the name of such a file has to end in */

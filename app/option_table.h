@@ -5,7 +5,7 @@
 #include "options.h"
 
 typedef enum sg_option_kind {
-    SG_OPTION_HEADING, /* of the options that follow; only help */
+    SG_OPTION_HEADING, /* a heading in help for the options that follow */
     SG_OPTION_FLAG,    /* bool */
     SG_OPTION_TEXT,    /* const char * */
     SG_OPTION_CHOICE,  /* const char *, one of choices */

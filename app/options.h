@@ -20,7 +20,7 @@ typedef enum sg_command {
     SG_COMMAND_EVAL = 128
 } sg_command;
 
-/* What was asked for. Strings point into argv. Zero, NULL and NaN mean "not given: as the model has it". */
+/* The parsed options. Strings point into argv. Zero, NULL and NaN mean "not given": the model's default. */
 typedef struct sg_settings {
     sg_command  command;
     bool        help, version, quiet, verbose, info_json;
@@ -71,7 +71,7 @@ typedef struct sg_settings {
  * unread; `help COMMAND` is `COMMAND --help`. */
 sg_status sg_options_parse(sg_settings *s, int argc, char **argv, sg_error *e) SG_MUST_USE;
 
-/* What nothing was asked of. */
+/* Settings of command c with nothing given. */
 sg_settings sg_options_empty(sg_command c);
 
 /* Sets the option of this name, without dashes, of s->command as the command line does; value is borrowed. SG_E_ARG. */

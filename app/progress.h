@@ -57,28 +57,29 @@ void sg_progress_render(sg_progress *p, int index, int count, const sg_plan *pla
 /* done of total units of this stage are over. */
 void sg_progress_update(sg_progress *p, sg_stage stage, int done, int total);
 
-/* Of many renders: this text stands before the stage from now on. Without a terminal it is a line every few seconds at
- * most, or at once when it is due, and stages are not told. */
+/* Of many renders: sets the text before the stage. Without a terminal it prints a line at most every few seconds, or at
+ * once when it is due, and no stages. */
 void sg_progress_row(sg_progress *p, bool due, const char *fmt, ...) SG_PRINTF(3, 4);
 
-/* A line that stays, unless quiet; printed as by sg_print. */
+/* Prints a permanent line by sg_print, unless quiet. */
 void sg_progress_say(sg_progress *p, const char *fmt, ...) SG_PRINTF(2, 3);
 
 /* Takes the changing line away. After every render. */
 void sg_progress_clear(sg_progress *p);
 
-/* What is about to be rendered, by which model on what. tokens 0: not told. A seed that was drawn is told even if quiet. */
+/* Prints what will be rendered, with which model, on which device. tokens 0: unknown. A random seed is printed even if
+ * quiet. */
 void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_info *info, const sg_request *r,
                            int64_t tokens, bool drawn);
 
-/* What of the model stays on the host, if anything does. */
+/* Prints how much of the model stays on the host, if any does. */
 void sg_progress_say_offload(sg_progress *p, const sg_plan *plan);
 
-/* fprintf for text that may hold what comes from files and arguments: control characters, which a terminal would obey, become
- * question marks, newlines excepted. Nothing where memory is out. */
+/* fprintf for text from files and arguments: control characters but newlines, which a terminal would interpret, are
+ * replaced by question marks. Prints nothing when memory is short. */
 void sg_print(FILE *out, const char *fmt, ...) SG_PRINTF(2, 3);
 
-/* "s" but for 1. */
+/* "" for 1, else "s". */
 const char *sg_plural(int64_t n);
 
 /* "0.8 s", "3 min 20 s", "2 h 05 min". Returns text. */

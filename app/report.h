@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-/* Whatever is needed to render the same clip again. note is the note of the latents that r decodes, or NULL. The caller
+/* The settings needed to render the same clip again. note is that of the latents that r decodes, or NULL. The caller
  * owns *out. SG_E_MEMORY. */
 sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note, const sg_model_path *model,
                              const sg_model_info *info, sg_error *e) SG_MUST_USE;
@@ -15,10 +15,10 @@ sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note
 /* As one line of text, the caller's to free. */
 sg_status sg_report_text(char **out, const json_t *settings, sg_error *e) SG_MUST_USE;
 
-/* A file's name as JSON, which holds UTF-8 only: a name that is not keeps its ASCII. NULL: no memory. */
+/* A file's name as JSON, which is UTF-8: of other names only ASCII is kept. NULL: no memory. */
 json_t *sg_report_name(const char *name);
 
-/* j; or NULL, and j is dropped, if not all of it could be put together. */
+/* Returns j if it is complete; otherwise drops j and returns NULL. */
 json_t *sg_report_if_complete(json_t *j, bool whole);
 
 /* [step, ...], from 0: those that the cache skipped. */
@@ -29,10 +29,11 @@ json_t *sg_report_number(double v);
 
 sg_status sg_report_plan(json_t **out, const sg_plan *p, sg_error *e) SG_MUST_USE;
 
-/* j as text to path, "-" being stdout. */
+/* Writes j as text to path; "-" is stdout. */
 sg_status sg_report_save(const char *path, const json_t *j, sg_error *e) SG_MUST_USE;
 
-/* To path, likewise. settings stays the caller's; attention, which may be NULL, is taken. */
+/* Writes the report of a render to path in the same way. settings stays the caller's; takes attention, which may be
+ * NULL. */
 sg_status sg_report_write(const char *path, json_t *settings, const char *clip, const sg_report *r, json_t *attention,
                           sg_error *e) SG_MUST_USE;
 

@@ -1,4 +1,4 @@
-/* report_attention.h - what self-attention will do and what it did, for people and for machines. */
+/* report_attention.h - what self-attention will do, and what it did, as text and as JSON. */
 #ifndef SG_REPORT_ATTENTION_H
 #define SG_REPORT_ATTENTION_H
 
@@ -8,8 +8,8 @@
 
 #include <jansson.h>
 
-/* What a render does, as far as it is known before: in how many of its last steps it runs as the policy says, none of them
- * if why is not SG_WHY_POLICY. SG_E_MEMORY. */
+/* What a render will do, as far as it is known before: the number of last steps that run as the policy says; 0 if why
+ * is not SG_WHY_POLICY. SG_E_MEMORY. */
 typedef struct sg_attention_forecast {
     int              steps, last;
     sg_attention_why why;

@@ -1,4 +1,4 @@
-/* setup.h - from what was asked for on the command line to an open engine and a request. */
+/* setup.h - from the command line's options to an open engine and a request. */
 #ifndef SG_SETUP_H
 #define SG_SETUP_H
 
@@ -9,8 +9,8 @@
 
 #include <limits.h>
 
-/* The folder to open: --model, else $SPARGE_GEN_MODEL, else the model that comes along: beside the program, or in the
- * source tree. */
+/* The folder to open: --model, else $SPARGE_GEN_MODEL, else the bundled model, beside the program or in the source
+ * tree. */
 typedef struct sg_model_path {
     char dir[PATH_MAX];
     char name[NAME_MAX + 1]; /* the folder's own name */
@@ -18,11 +18,11 @@ typedef struct sg_model_path {
 
 sg_status sg_setup_model(sg_model_path *out, const char *asked, sg_error *e) SG_MUST_USE;
 
-/* Where name stands in a list that ends with NULL; the options have made sure that it does. */
+/* The index of name in a NULL-ended list. The options have checked that it is there. */
 int sg_setup_place(const char *name, const char *const *list);
 
-/* What s asks of the engine; model may be NULL where no engine is opened. Without --device the launcher of several
- * processes has a say, as rank.h has it. */
+/* Engine options from s; model may be NULL where no engine is opened. Without --device the local rank of rank.h selects
+ * the GPU. */
 sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, const sg_settings *s,
                            sg_error *e) SG_MUST_USE;
 

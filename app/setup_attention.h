@@ -1,4 +1,4 @@
-/* setup_attention.h - from the options of self-attention to a policy. */
+/* setup_attention.h - from the options of attention to a policy. */
 #ifndef SG_SETUP_ATTENTION_H
 #define SG_SETUP_ATTENTION_H
 
@@ -18,8 +18,8 @@ typedef struct sg_attention_files {
 sg_status sg_setup_attention(sg_policy *p, sg_attention_files *f, const sg_settings *s, sg_error *e) SG_MUST_USE;
 void      sg_attention_files_close(sg_attention_files *f);
 
-/* What is doubtful about the thresholds that p takes, f's or those beside the model, in words: that they are of another
- * checkpoint, or of another way to choose blocks. "" if nothing is. Returns text. */
+/* A warning about the thresholds that p uses, f's or those beside the model: they are of another checkpoint, or for
+ * another way to choose blocks. "" if there is none. Returns text. */
 const char *sg_setup_warning(char *text, size_t size, const sg_policy *p, const sg_attention_files *f,
                              const char *model_dir);
 

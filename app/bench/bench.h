@@ -1,4 +1,4 @@
-/* bench.h - what the benchmarks share: the backend, its ceilings, and the report. */
+/* bench.h - shared by the benchmarks: the backend, its ceilings, and the report. */
 #ifndef SG_BENCH_H
 #define SG_BENCH_H
 
@@ -20,11 +20,11 @@ typedef struct sg_bench {
     bool               silent; /* stdout is for JSON */
 } sg_bench;
 
-/* Opens the backend that s asks for, and checks that --json can be written. The caller closes, after a failure too. */
+/* Opens the backend of s and checks that --json can be written. The caller closes, after a failure too. */
 sg_status sg_bench_open(sg_bench *b, const sg_settings *s, sg_error *e) SG_MUST_USE;
 void      sg_bench_close(sg_bench *b);
 
-/* Measures, and keeps what is above what was measured before. */
+/* Measures the ceilings and keeps the maximum of this and earlier measurements. */
 sg_status sg_bench_ceilings(sg_bench *b, sg_error *e) SG_MUST_USE;
 void      sg_bench_print_ceilings(const sg_bench *b);
 json_t   *sg_bench_ceilings_json(const sg_bench *b);
@@ -36,7 +36,7 @@ double sg_bench_ceiling(const sg_bench *b, sg_dtype type);
 sg_status sg_bench_stream_open(const sg_bench *b, sg_stream *s, size_t scratch, sg_error *e) SG_MUST_USE;
 void      sg_bench_stream_close(sg_stream *s);
 
-/* Waits until t, which the stream's last op wrote, is there. Tells what failed; SG_E_CANCELLED after Ctrl-C. */
+/* Waits for t, which the stream's last op writes. Returns the stream's failure; SG_E_CANCELLED after Ctrl-C. */
 sg_status sg_bench_wait(const sg_bench *b, sg_stream *s, sg_tensor t, sg_error *e) SG_MUST_USE;
 
 /* Writes j, which it takes, to --json, if that was given. NULL: no memory. */

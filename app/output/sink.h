@@ -1,5 +1,5 @@
-/* sink.h - where frames go. The ending of the file's name picks the format; writing runs in a thread of its own behind
- * a short queue, so that the next frames are decoded meanwhile. Nothing has its final name before sg_sink_finish. */
+/* sink.h - writes frames. The ending of the file's name selects the format. A thread writes from a short queue while
+ * the next frames are decoded. No file has its final name before sg_sink_finish. */
 #ifndef SG_SINK_H
 #define SG_SINK_H
 
@@ -16,7 +16,7 @@ typedef struct sg_clip {
     const char *path; /* "-": Y4M on stdout */
     int         width, height, frames, fps;
     const char *settings; /* JSON, kept in the file where the format can; NULL: none */
-    bool        literal;  /* a pattern in path's name is no pattern */
+    bool        literal;  /* path's name is not a pattern, even if it looks like one */
     bool        has_crf;  /* the next was asked for */
     double      crf;      /* of H.264: 0 to 51, the lower the better */
 } sg_clip;
@@ -39,7 +39,7 @@ typedef struct sg_sink_type {
     sg_status (*finish)(void *state, sg_error *e);
     sg_status (*publish)(void *state, sg_error *e);
     void (*close)(void *state);
-    /* Does a file that begins so have this format? NULL: never. */
+    /* Whether a file that begins with these bytes has this format. NULL: never. */
     bool (*claims)(const uint8_t *head, size_t bytes);
     /* The settings kept in a file: *out is the caller's to free, NULL when the file has none. */
     sg_status (*read)(const char *path, char **out, sg_error *e);
@@ -52,7 +52,7 @@ const char *sg_sink_default_name(void);
 /* ".mp4, .mkv, .png, .y4m": what this build writes. Returns text. */
 const char *sg_sink_endings(char *text, size_t size);
 
-/* Would this clip do: known ending, a format that can hold it, a folder that takes it. SG_E_ARG, SG_E_FILE, or
+/* Checks the clip: a known ending, a format that can hold it, a writable folder. SG_E_ARG, SG_E_FILE, or
  * SG_E_UNSUPPORTED where a library lacks the format. */
 sg_status sg_sink_check(const sg_clip *clip, sg_error *e) SG_MUST_USE;
 
