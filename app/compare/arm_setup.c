@@ -97,7 +97,7 @@ static sg_status bind_kinds(sg_attention **out, const sg_arm_result *r, const sg
 sg_status sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, const sg_arm_result *b,
                                 const sg_model_info *info, const sg_plan *plan, int steps, sg_error *e)
 {
-    const sg_arm_result *const more = b->policy.kind >= a->policy.kind ? b : a; /* its outlook says why */
+    const sg_arm_result *const more = b->policy.kind >= a->policy.kind ? b : a; /* its forecast says why */
     sg_attention              *bound[2] = {0};
     if (a->cache != b->cache) {
         *why = '\0';

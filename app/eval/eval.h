@@ -19,7 +19,7 @@ typedef struct sg_eval {
     int                per_prompt;
     const char        *list; /* of arms */
     sg_arms            arms;
-    sg_arm_result      arm[SG_ARMS_MAX]; /* arm, policy, files and outlook of each; counts of its last render */
+    sg_arm_result      arm[SG_ARMS_MAX]; /* arm, policy, files and forecast of each; counts of its last render */
     sg_model_path      model;
     sg_engine         *engine;
     sg_model_info      info;

@@ -82,7 +82,7 @@ static int64_t piece_of(int64_t n, int64_t most)
     return even < TILE_ROWS ? even : sg_min64(n, sg_div_up(even, TILE_ROWS) * TILE_ROWS);
 }
 
-/* `count` elements of p from `first` on as dtype `want`: where they are, or converted into slot. NULL: latched. */
+/* `count` elements of p from `first` on as to_type: where they are, or converted into slot. NULL: latched. */
 static const void *operand(sg_stream *s, const char *op, const void *p, sg_dtype type, sg_dtype to_type, int64_t first,
                            int64_t count, sg_cuda_slot slot)
 {
