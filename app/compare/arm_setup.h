@@ -1,12 +1,12 @@
-/* arm_setup.h - what every command does with arms before they render, and right after. */
+/* arm_setup.h - shared by the commands with arms: what they do before an arm renders, and right after. */
 #ifndef SG_ARM_SETUP_H
 #define SG_ARM_SETUP_H
 
 #include "progress.h"
 #include "report_arms.h"
 
-/* Where the model's usual clip is too short to skip anything, r gets one of twice, four times, ... the sides; sides that
- * s names stay. */
+/* If the model's default clip has too few tokens to skip any, doubles the sides of r until it has enough. Sides that s
+ * gives are kept. */
 sg_status sg_arms_size(sg_request *r, sg_engine *engine, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
 /* Fills policy, files and forecast of r from its arm, for shared, whose attention is the model's, and plan with what a
@@ -14,20 +14,20 @@ sg_status sg_arms_size(sg_request *r, sg_engine *engine, const sg_settings *s, s
 sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *engine, const sg_request *shared,
                        sg_error *e) SG_MUST_USE;
 
-/* Whether two arms would run the same kernels on the same blocks in all layers and steps, as far as that is known before:
- * why gets the reason, or "". plan is that of a render; SG_E_MEMORY. */
+/* Whether two arms would run the same kernels on the same blocks in all layers and steps, as far as it is known before:
+ * why is the reason, or "" if not. plan is that of a render. SG_E_MEMORY. */
 sg_status sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, const sg_arm_result *b,
                                 const sg_model_info *info, const sg_plan *plan, int steps, sg_error *e) SG_MUST_USE;
 
-/* Says how each arm will attend, and what is doubtful about its thresholds. */
+/* Prints each arm's attention, and warnings about its thresholds. */
 void sg_arms_say(sg_progress *p, const sg_arm_result *r, int count, int64_t tokens, const char *model_dir);
 
-/* A step and a latent frame of r that count for no arm: they bring the weights' pages in and into the layout of the
- * products, and r's texts are encoded. out is its report. SG_E_CANCELLED by an interrupt. */
+/* Runs a step and a latent frame of r that count for no arm: this reads the weights' pages, packs the weights and
+ * encodes r's texts. out is its report. SG_E_CANCELLED on an interrupt. */
 sg_status sg_arms_warm_up(sg_report *out, sg_engine *engine, const sg_request *r, sg_progress *p,
                           sg_error *e) SG_MUST_USE;
 
-/* What attention did in the last render of engine becomes r's. SG_E_MEMORY. */
+/* Copies the attention counts of engine's last render to r. SG_E_MEMORY. */
 sg_status sg_arm_keep_counts(sg_arm_result *r, const sg_engine *engine, sg_error *e) SG_MUST_USE;
 
 #endif

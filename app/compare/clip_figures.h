@@ -1,4 +1,4 @@
-/* clip_figures.h - what one clip shows by itself, taken up frame by frame: one frame is kept.
+/* clip_figures.h - figures of one clip, computed frame by frame; one frame is kept.
  *
  * Flicker: VBench's temporal_flickering (vbench/temporal_flickering.py), of clips meant to stand still:
  *
@@ -9,7 +9,7 @@
  *
  * Sharpness: the variance of the Laplacian of the grey picture, in squared levels of 0 to 255: OpenCV's
  * cv2.Laplacian(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), cv2.CV_64F).var(). Grey is 0.299 R + 0.587 G + 0.114 B rounded
- * as OpenCV does, the kernel 0 1 0, 1 -4 1, 0 1 0, pixels outside are mirrored at the outermost ones.
+ * as OpenCV does. The kernel is 0 1 0, 1 -4 1, 0 1 0; pixels outside are mirrored at the outermost ones.
  *
  * Black: at least 98 % of the pixels have a grey of at most 25, a tenth of the range: the defaults of FFmpeg's
  * blackdetect. */
@@ -33,7 +33,7 @@ typedef struct sg_clip_watch {
     uint8_t *grey;
 } sg_clip_watch; /* zero: nothing seen */
 
-/* Takes up the next frame. SG_E_MEMORY. */
+/* Adds the next frame. SG_E_MEMORY. */
 sg_status sg_clip_watch_add(sg_clip_watch *w, const sg_image *frame, sg_error *e) SG_MUST_USE;
 
 /* Of the frames so far, one at least. */

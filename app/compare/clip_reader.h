@@ -1,13 +1,13 @@
 /* clip_reader.h - the frames of a clip one by one, from a picture, a folder of pictures, a Y4M, or a video by FFmpeg.
- * One frame is held at a time. The first bytes of a file tell what it is, not its name.
+ * One frame is held at a time. The format is found by a file's first bytes, not by its name.
  *
  * Y4M: 4:4:4 in 8 bits and limited range, converted by BT.709: what sg_sink_y4m writes.
  *
  * Videos: the best stream of pictures of an MP4, MOV, MKV, WebM or AVI; sound and the rest are ignored, and so are
- * timestamps, the shape of pixels and the transfer curve. Frames become RGB as in players: by the matrix and range that
- * the stream tells (BT.601 and limited range where it tells none, as FFmpeg takes it), rotated and mirrored where the
- * container says so. Refused: more than an image may have of pixels, a size or format that changes within the clip, and
- * everything that is cut short or damaged, as far as the container and the codec let it be seen. */
+ * timestamps, the pixel aspect ratio and the transfer curve. Frames are converted to RGB as in players: by the stream's
+ * matrix and range (BT.601 and limited range without them, as in FFmpeg), and rotated and mirrored as the container
+ * says. Refused: more pixels than an image may have, a size or format that changes within the clip, and truncated or
+ * damaged files, as far as the container and the codec reveal it. */
 #ifndef SG_CLIP_READER_H
 #define SG_CLIP_READER_H
 
@@ -16,10 +16,10 @@
 
 #include <stdbool.h>
 
-/* What a clip's frames may have lost in its files. */
+/* What a clip's frames may have lost in the file. */
 typedef enum sg_clip_loss {
     SG_CLIP_STORED,    /* nothing: PNG, or video of a lossless codec in RGB */
-    SG_CLIP_CONVERTED, /* by colours as YUV, without other loss: Y4M */
+    SG_CLIP_CONVERTED, /* by conversion to YUV only: Y4M */
     SG_CLIP_COMPRESSED /* by a lossy codec: JPEG, most videos */
 } sg_clip_loss;
 
@@ -48,7 +48,8 @@ sg_status sg_clip_reader_open(sg_clip_reader **out, const char *path, sg_error *
 /* *frame: the next, which is r's until the next call, or NULL after the last. */
 sg_status sg_clip_reader_next(sg_clip_reader *r, const sg_image **frame, sg_error *e) SG_MUST_USE;
 
-/* The pictures, if that is what the clip is made of; otherwise NULL, and only the end tells how many there are. */
+/* The pictures, if the clip is a folder or a picture; otherwise NULL, and the number of frames is unknown until the
+ * end. */
 const sg_frame_list *sg_clip_reader_list(const sg_clip_reader *r);
 
 /* How many frames have come. */

@@ -1,4 +1,4 @@
-/* clip_scores.h - how far two clips are apart, taken up frame by frame: memory grows by three figures a frame. */
+/* clip_scores.h - the distance of two clips, computed frame by frame; memory grows by three numbers a frame. */
 #ifndef SG_CLIP_SCORES_H
 #define SG_CLIP_SCORES_H
 
@@ -18,7 +18,7 @@ typedef struct sg_clip_totals {
     sg_clip_figures of[2]; /* the first clip and the second */
 } sg_clip_totals;
 
-/* Takes up the next frame of each. SG_E_SHAPE for sizes that differ or hold no window, SG_E_MEMORY. */
+/* Adds the next frame of each. SG_E_SHAPE for sizes that differ or are smaller than a window, SG_E_MEMORY. */
 sg_status sg_clip_scores_add(sg_clip_scores *s, const sg_image *a, const sg_image *b, sg_error *e) SG_MUST_USE;
 
 /* Of the frames so far, one at least. SG_E_MEMORY. */

@@ -18,19 +18,19 @@ typedef struct sg_compare_file {
 
 typedef struct sg_compare_files {
     char           *folder; /* owned */
-    bool            made;   /* by us, and removed unless it is filled */
+    bool            made;   /* created by us, and removed unless it is filled */
     int             count;
     sg_compare_file file[SG_ARMS_MAX + 2]; /* of the arms, then side, then frames */
 } sg_compare_files;
 
-/* Chooses and checks all names; c, whose request and arms are known, gets them and the sizes of side and sheet. folder:
- * NULL is compare- and the seed. SG_E_ARG or SG_E_FILE. */
+/* Chooses and checks all names. c has request and arms; it gets the names and the sizes of side and sheet. folder NULL:
+ * "compare-" and the seed. SG_E_ARG or SG_E_FILE. */
 sg_status sg_compare_files_name(sg_compare_files *f, sg_comparison *c, const char *folder, sg_error *e) SG_MUST_USE;
 
 /* Memory that writing takes. */
 size_t sg_compare_files_bytes(const sg_compare_files *f, const sg_comparison *c);
 
-/* Makes the folder if it is not there. */
+/* Creates the folder if it does not exist. */
 sg_status sg_compare_files_open(sg_compare_files *f, sg_error *e) SG_MUST_USE;
 
 /* Writes everything, and the report to json as well unless that is NULL. All files are whole before the first of them takes
