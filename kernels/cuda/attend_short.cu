@@ -115,7 +115,7 @@ static __device__ __forceinline__ void store_rows(const short_job &j, int64_t at
 
 /* ONE: there are at most KEYS keys. */
 template <int D, int KEYS, int WARPS, bool ONE>
-static __global__ void __launch_bounds__(WARPS *SG_WARP, 1) attend_few(short_job j)
+static __global__ void __launch_bounds__(WARPS *SG_WARP, 1) attend_short(short_job j)
 {
     extern __shared__ __align__(16) unsigned char bytes[];
     short_smem<D>                                 smem;
@@ -158,11 +158,12 @@ template <int D, int KEYS, int WARPS, bool ONE> static bool launch(sg_stream *s,
     j.keys = (int)sg_div_up(j.m, KEYS) * KEYS;
     const size_t bytes = (size_t)j.keys * width;
     if (bytes > c->smem_max) return false;
-    *status = sg_cuda_check(s, "attend", cudaFuncSetAttribute(attend_few<D, KEYS, WARPS, ONE>,
-                                                              cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    *status = sg_cuda_check(s, "attend",
+                            cudaFuncSetAttribute(attend_short<D, KEYS, WARPS, ONE>,
+                                                 cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
     if (*status) return true;
     const unsigned blocks = (unsigned)sg_min64(c->processors, sg_div_up(tiles, WARPS));
-    attend_few<D, KEYS, WARPS, ONE><<<blocks, WARPS * SG_WARP, bytes, c->queue>>>(j);
+    attend_short<D, KEYS, WARPS, ONE><<<blocks, WARPS * SG_WARP, bytes, c->queue>>>(j);
     *status = sg_cuda_launched(s, "attend");
     return true;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 enum { TABLE = 1 << 14 };
-static const size_t MOST_KEPT = (size_t)384 << 20;
+static const size_t MAX_KEPT = (size_t)384 << 20;
 
 /* Outputs of both, one after the other. */
 typedef struct kept {
@@ -87,7 +87,7 @@ static bool recall(const ck_trial *t, int repeat, uint64_t key)
 static void keep(const ck_trial *t, int repeat, uint64_t key)
 {
     const size_t bytes = bytes_of(t);
-    kept *const  p = all_kept + bytes <= MOST_KEPT ? malloc(sizeof *p + bytes) : NULL;
+    kept *const  p = all_kept + bytes <= MAX_KEPT ? malloc(sizeof *p + bytes) : NULL;
     if (!p) return;
     *p = (kept){table[key % TABLE], key, bytes};
     table[key % TABLE] = p;

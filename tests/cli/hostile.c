@@ -58,7 +58,7 @@ static const hostile_case cases[] = {
 enum { CASES = sizeof cases / sizeof *cases };
 
 static const char usual[] = SAY " --size 32x32" SMALL;
-enum { MOST_ARGS = 32, SLACK = 32 << 20 };
+enum { MAX_ARGS = 32, SLACK = 32 << 20 };
 
 /* Texts and arguments live as long as this short program. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
@@ -118,7 +118,7 @@ static bool all_clips(const char *names)
 static void run_case(hostile_end *end, const char *program, const char *sound, const hostile_case *c)
 {
     char *const model = (char *)hostile_text("%s/m", work), *const out = (char *)hostile_text("%s/out", work);
-    char *args[MOST_ARGS] = {(char *)program, (char *)"--model", model};
+    char *args[MAX_ARGS] = {(char *)program, (char *)"--model", model};
     int   n = 3;
     remove_tree(model);
     remove_tree(out);
@@ -130,7 +130,7 @@ static void run_case(hostile_end *end, const char *program, const char *sound, c
         c->make(hostile_text("%s/%s", sound, c->file), to, c);
     }
     char *rest = strdup(c->args ? c->args : usual);
-    for (char *word; (word = strtok_r(rest, " ", &rest)) && n + 1 < MOST_ARGS;) args[n++] = word;
+    for (char *word; (word = strtok_r(rest, " ", &rest)) && n + 1 < MAX_ARGS;) args[n++] = word;
     hostile_run(end, args, out);
 }
 
