@@ -1,10 +1,11 @@
-/* clip_names.h - names for the clips of a prompt set, as VBench lays them out: ARM/PROMPT-INDEX.mp4.
+/* clip_names.h - names for the clips of a prompt set, in VBench's layout: ARM/PROMPT-INDEX.mp4.
  *
- * A name is the prompt itself, where that is safe. "/" and "\", what other systems refuse (: * ? " < > | ~), control,
- * invisible and direction characters become "_", and so does a dot or dash that comes first, which would hide the file or
- * make an option of it. It is cut between characters to at most SG_CLIP_STEM bytes, which none of VBench's prompts has.
- * Prompts that come to the same name are distinguished by "~2", "~3", ... in their order; entries with the same prompt share
- * its name and go on counting. Names may differ in case alone, as two of VBench's do: not for file systems without it. */
+ * A name is the prompt, made safe. "_" replaces "/" and "\", characters that other systems refuse (: * ? " < > | ~),
+ * control, invisible and direction characters, and a leading dot or dash, which would hide the file or look like an
+ * option. The name is cut between characters to at most SG_CLIP_STEM bytes; all of VBench's prompts are shorter.
+ * Prompts with the same name get "~2", "~3", ... in their order. Entries with the same prompt share its name and
+ * continue its indices. Names may differ in case only, as two of VBench's do, so file systems must be case-sensitive.
+ */
 #ifndef SG_CLIP_NAMES_H
 #define SG_CLIP_NAMES_H
 
@@ -14,12 +15,12 @@ enum { SG_CLIP_STEM = 224, SG_CLIP_NAME = 256 }; /* bytes of a prompt in a name;
 
 typedef struct sg_clip_name {
     char stem[SG_CLIP_STEM + 1];
-    int  twin;  /* 0, or which of those of the same name it is, from 2 */
+    int  twin;  /* 0, or its number among those of the same name, from 2 */
     int  first; /* index of its first clip */
 } sg_clip_name;
 
-/* Names for per_prompt clips, at most 1000, of each entry, [set->count]; they depend on the whole set and on nothing else,
- * so that ranks agree. SG_E_MEMORY. The caller frees. */
+/* Names for per_prompt clips, at most 1000, of each entry, [set->count]. They depend on the whole set and on nothing
+ * else, so all ranks agree. SG_E_MEMORY. The caller frees. */
 sg_status sg_clip_names_make(sg_clip_name **out, const sg_prompt_set *set, int per_prompt, sg_error *e) SG_MUST_USE;
 
 /* The name of clip k < per_prompt; ending is at most 8 bytes, as ".mp4". */

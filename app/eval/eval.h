@@ -23,7 +23,7 @@ typedef struct sg_eval {
     sg_model_path      model;
     sg_engine         *engine;
     sg_model_info      info;
-    sg_request         request; /* of an entry that says nothing else */
+    sg_request         request; /* the default of all entries */
     sg_plan            plan;    /* of that */
     sg_eval_log        log;
     sg_progress        progress;
@@ -36,16 +36,16 @@ typedef struct sg_eval {
     sg_status          failure;           /* of the last that failed */
 } sg_eval;
 
-/* Everything before the first render: reads, checks, opens, and makes the folders. Zero but for settings, list and
- * per_prompt. The caller closes, after a failure too. */
+/* Does everything before the first render: reads, checks and opens, and creates the folders. v is zero but for
+ * settings, list and per_prompt. The caller closes, after a failure too. */
 sg_status sg_eval_open(sg_eval *v, sg_error *e) SG_MUST_USE;
 void      sg_eval_close(sg_eval *v);
 
-/* What this clip asks for, but for the attention. */
+/* The request of this clip, without the attention. */
 sg_request sg_eval_request(const sg_eval *v, int prompt, int clip);
 
-/* Renders what is missing of a unit. What fails in one clip is noted, and is no failure; SG_E_FILE, SG_E_DEVICE and
- * SG_E_CANCELLED end the run. */
+/* Renders the missing clips of a unit. A failure of one clip is logged and is no failure of the unit, but SG_E_FILE,
+ * SG_E_DEVICE and SG_E_CANCELLED end the run. */
 sg_status sg_eval_unit(sg_eval *v, int prompt, int clip, sg_error *e) SG_MUST_USE;
 
 #endif

@@ -1,8 +1,8 @@
-/* eval_files.h - the names in an evaluation's folder, and the frames that a unit keeps there until it is done.
+/* eval_files.h - file names in an evaluation's folder, and the frames that a unit keeps there until it is done.
  *
  *   ARM/NAME-INDEX.mp4          a clip (.y4m in a build without FFmpeg)
  *   frames/ARM/NAME-INDEX.png   a few of its frames
- *   .frames-PROMPT-CLIP         the first arm's frames, all of them, as they were before compression */
+ *   .frames-PROMPT-CLIP         all frames of the first arm, uncompressed */
 #ifndef SG_EVAL_FILES_H
 #define SG_EVAL_FILES_H
 
@@ -12,17 +12,18 @@
 
 enum { SG_EVAL_NAME_BYTES = SG_ARM_NAME + SG_CLIP_NAME + 64 }; /* of a name within the folder */
 
-/* SG_E_ARG when an arm's folder would have the name of something else. */
+/* SG_E_ARG if an arm's folder would have another file's name. */
 sg_status sg_eval_files_check(const sg_eval *v, sg_error *e) SG_MUST_USE;
 
-/* Full paths, in which the name within the folder begins at *inside. */
+/* Full paths; the name within the folder starts at *inside. */
 void sg_eval_clip_path(char path[PATH_MAX], const char **inside, const sg_eval *v, int prompt, int clip, int arm);
 void sg_eval_picture_path(char path[PATH_MAX], const char **inside, const sg_eval *v, int prompt, int clip, int arm);
 
-/* Makes the folders of all arms. SG_E_FILE. */
+/* Creates the folders of all arms. SG_E_FILE. */
 sg_status sg_eval_folders_make(const sg_eval *v, sg_error *e) SG_MUST_USE;
 
-/* Removes what kills left of units that this rank renders or that are done: hidden neighbours of clips, and frames. */
+/* Removes files that a killed run left, of units that this rank renders or that are done: temporary files of clips, and
+ * frames. */
 void sg_eval_files_clean(const sg_eval *v);
 
 /* The frames of a unit's first arm, of r's size. SG_E_FILE. */

@@ -1,6 +1,6 @@
-/* eval_log.h - which clips of an evaluation are done, and the lines that say so: DIR/results.jsonl (eval_results.h).
+/* eval_log.h - which clips of an evaluation are done, and the lines that record it: DIR/results.jsonl (eval_results.h).
  *
- * Of several ranks each writes results-RANK.jsonl, and all read all of them, whoever wrote them. A line is one write, on the
+ * With several ranks each writes results-RANK.jsonl, and each reads all of them. A line is one write, flushed to the
  * disk before the next clip begins. */
 #ifndef SG_EVAL_LOG_H
 #define SG_EVAL_LOG_H
@@ -18,20 +18,21 @@ typedef struct sg_eval_log {
     uint8_t *state; /* [prompts][per_prompt][arms], sg_eval_state */
     int      fd;    /* of the own file; -1: none */
     char     path[PATH_MAX];
-    bool     cut; /* a line cut short was taken off it */
+    bool     cut; /* an incomplete last line was removed */
 } sg_eval_log;    /* .fd is -1 before all else */
 
 /* Of so many clips, all missing. SG_E_ARG for more than 2^28, SG_E_MEMORY. The caller closes, after a failure too. */
 sg_status sg_eval_log_make(sg_eval_log *l, int prompts, int per_prompt, int arms, sg_error *e) SG_MUST_USE;
 
-/* Takes up what all files in the folder say. SG_E_FORMAT, with file and line, for what is no line of this evaluation;
- * SG_E_FILE, SG_E_MEMORY. */
+/* Reads the states from all files in the folder. SG_E_FORMAT, with file and line, for a line that is not of this
+ * evaluation; SG_E_FILE, SG_E_MEMORY. */
 sg_status sg_eval_log_read(sg_eval_log *l, const char *folder, sg_error *e) SG_MUST_USE;
 
-/* Opens the own file for writing, which no other process may have open, and takes off what was cut short. SG_E_FILE. */
+/* Opens the rank's own file for writing, which no other process may have open, and removes an incomplete last line.
+ * SG_E_FILE. */
 sg_status sg_eval_log_open(sg_eval_log *l, const char *folder, const sg_rank *r, sg_error *e) SG_MUST_USE;
 
-/* Writes the line of a clip, to the disk. After SG_E_FILE nothing of it is there. SG_E_MEMORY. */
+/* Writes the line of a clip and flushes it to the disk. After SG_E_FILE none of it is written. SG_E_MEMORY. */
 sg_status sg_eval_log_add(sg_eval_log *l, const json_t *line, sg_error *e) SG_MUST_USE;
 
 uint8_t *sg_eval_log_state(const sg_eval_log *l, int prompt, int clip, int arm);

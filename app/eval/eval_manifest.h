@@ -1,4 +1,4 @@
-/* eval_manifest.h - DIR/manifest.json: everything that decides what an evaluation gives.
+/* eval_manifest.h - DIR/manifest.json: everything that determines the results of an evaluation.
  *
  *   format, version    "sparge-gen eval", 1
  *   program            with its version
@@ -26,7 +26,7 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e) SG_
 /* That of the folder; the caller owns *out. SG_E_FILE, SG_E_FORMAT. */
 sg_status sg_eval_manifest_read(json_t **out, const char *folder, sg_error *e) SG_MUST_USE;
 
-/* Does now fit what is there? SG_E_ARG, with every difference as "name: there -> now". */
+/* Compares the two. SG_E_ARG, with every difference as "name: there -> now". */
 sg_status sg_eval_manifest_compare(const json_t *there, const json_t *now, const char *folder, sg_error *e) SG_MUST_USE;
 
 #endif

@@ -1,5 +1,5 @@
-/* eval_report.h - what comes of an evaluation: figures of each arm for each group of prompts, as
- * eval_summary.h has them.
+/* eval_report.h - the report of an evaluation: figures of each arm for each group of prompts, as eval_summary.h defines
+ * them.
  *
  * Scores are of the frames before compression. summary.csv, RFC 4180: a row for each arm and group, "all" first. Empty:
  * unknown. Columns:
