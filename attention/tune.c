@@ -6,7 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Candidate amounts, as shares: finest where a step changes the error least. */
+/* Candidate amounts, finest where a step changes the error least. They are shares, so all lengths have the same ones.
+ */
 static const float shares[SG_TUNE_AMOUNTS] = {.01f, .02f, .03f, .04f,  .05f, .06f,  .07f, .08f, .1f,  .12f, .14f,
                                               .16f, .18f, .2f,  .225f, .25f, .275f, .3f,  .33f, .36f, .4f,  .44f,
                                               .48f, .52f, .56f, .6f,   .65f, .7f,   .75f, .8f,  .9f,  1.0f};
@@ -402,7 +403,7 @@ static void add_samples(sg_tune *t, const call *c, const sample *m, int64_t coun
     for (int a = 0; a < SG_TUNE_AMOUNTS; a++) to->worst[a] = fmax(to->worst[a], ratio(all.error[a], all.size));
 }
 
-/* Measures the heads of queries that share one head of keys. */
+/* Measures samples of the heads of queries that use heads of keys [from, to). */
 static void observe_heads(sg_tune *t, const call *c, sg_stream *s, const sg_tune_keys *keys, int64_t from, int64_t to)
 {
     const int64_t group = c->h / c->hk;

@@ -23,7 +23,7 @@ typedef struct pool_step {
     float  *low, *high; /* [c], or NULL */
 } pool_step;
 
-/* a / n, as a multiplication where that is exact. */
+/* sum / rows, as a multiplication where that is exact. */
 static inline sg_lanes mean_of(sg_lanes sum, int64_t rows)
 {
     return rows & (rows - 1) ? sum / (float)rows : sum * (1.0f / (float)rows);

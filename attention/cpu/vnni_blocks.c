@@ -49,7 +49,7 @@ typedef struct vnni_job {
 /* The state of SG_SUB queries between tiles. */
 typedef struct sub_state {
     _Alignas(64) float scale[SG_SUB];    /* of queries, to powers of two */
-    float base[SG_SUB], row_max[SG_SUB]; /* top: largest logit so far; -INFINITY: none */
+    float base[SG_SUB], row_max[SG_SUB]; /* row_max: largest logit so far; -INFINITY: none */
     float sum[SG_SUB], lost[SG_SUB];     /* of weights; of those of skipped tiles */
 } sub_state;
 

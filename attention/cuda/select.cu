@@ -237,7 +237,7 @@ static __global__ void __launch_bounds__(SG_THREADS) share_before(select_job j)
     }
 }
 
-/* A warp takes a row's free blocks above the lowest score, and the first of those equal to it, as many as are needed.
+/* A warp takes a row's free blocks above the lowest score, and as many as are needed, the first, of those equal to it.
  */
 static __global__ void __launch_bounds__(SG_THREADS) share_take(select_job j, const select_state *all)
 {

@@ -6,8 +6,7 @@ typedef struct row_stats {
     float mean, gain;
 } row_stats;
 
-/* Sums of x - guess, and of its square, over a run. Four independent vectors of sums hide the latency of the addition.
- */
+/* Sums of x - guess, and of its square, over a run. Four independent vectors of sums hide the addition's latency. */
 typedef struct run_sums {
     double sum, square;
 } run_sums;
