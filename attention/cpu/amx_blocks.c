@@ -404,8 +404,7 @@ static bool matters(const blocks_job *b, const sg_blocks_softmax *w, const sub_s
     return some;
 }
 
-/* Removes from a group's list the blocks that pv_threshold skips, and finds the bases for the rest. Returns how many.
- */
+/* Removes from a group's list the blocks that pv_threshold skips, and finds the bases of the rest. Returns how many. */
 static int64_t filter(const blocks_job *b, const blocks_workspace *w, int64_t head, int64_t sub)
 {
     const pipeline   p = pipeline_at(b, w, head, MAX_SEARCHED);

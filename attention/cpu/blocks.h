@@ -13,8 +13,7 @@ sg_status sg_vec_blocks_avx512(sg_stream *s, const sg_attend_blocks_args *a);
 
 /* Heads of keys are packed in groups into a ring of two groups. A group is packed when the one before it is nearly
  * done, so it overwrites lines that are still in a cache, and scratch does not grow with the number of heads. The ring
- * has at most SG_RING_BYTES, unless a group of one head, or of SG_GROUP_BLOCKS blocks of queries a thread, needs more.
- */
+ * has at most SG_RING_BYTES, unless one head, or SG_GROUP_BLOCKS blocks of queries a thread, need more. */
 enum { SG_RING_BYTES = 16 << 20, SG_GROUP_BLOCKS = 32 };
 
 enum { SG_FILTER_ROWS = 32 }; /* rows that skip a block together */

@@ -6,8 +6,7 @@
  * correct this at the end, when the rows of a block are averaged.
  *
  * Roofline: (n / 16)^2 d multiply-adds a head, 16 an instruction, two instructions a cycle on AVX-512: d / 2 cycles for
- * a vector of 16 scores. Weights take 10 more instructions: 64 cycles become 69 at d = 128, and 32 become 37 at d = 64.
- */
+ * a vector of 16 scores. Weights take 10 more instructions: 64 cycles become 69 at d = 128, 32 become 37 at d = 64. */
 #include "predict.h"
 #include "score.h"
 #include "vec_tile.h"

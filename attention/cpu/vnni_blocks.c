@@ -175,8 +175,7 @@ static void task_begin(const vnni_job *b, const vnni_workspace *w, int64_t head,
     }
 }
 
-/* Divides outputs of 16 rows from i on by their sums, applies scale and center, and writes y; 0 where there is no sum.
- */
+/* Divides outputs of 16 rows from i on by their sums, applies scale and center, and writes y; 0 where a sum is 0. */
 static void finish(const vnni_job *b, const vnni_workspace *w, int64_t head, int64_t row, int64_t i, int64_t rows)
 {
     const sg_attend_blocks_args *const a = b->s.a;
