@@ -37,7 +37,7 @@ static sg_status render(sg_engine *engine, const char *model, const sg_settings 
     sg_notice_size(&progress, &r, engine, s);
     SG_TRY(sg_setup_attention(&r.attention, f, s, e));
     r.prompt = s->prompt ? s->prompt : "a red ball bouncing on green grass";
-    sg_notice_prompt(&progress, g, model, s->prompt);
+    sg_notice_prompt(&progress, engine, model, s->prompt);
     sg_progress_say(&progress, "%s; %dx%d, %d frame%s, %d step%s, seed %llu", info.device, r.width, r.height, r.frames,
                     sg_plural(r.frames), r.steps, sg_plural(r.steps), (unsigned long long)r.seed);
     sg_progress_render(&progress, 0, 1, NULL);

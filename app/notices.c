@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-void sg_notice_size(sg_progress *p, sg_request *r, const sg_engine *g, const sg_settings *s)
+void sg_notice_size(sg_progress *p, sg_request *r, const sg_engine *engine, const sg_settings *s)
 {
     static const char end[] = "the nearest that the model can render";
     const sg_request  asked = *r;
     const bool        wide = s->size[0] != 0, high = s->size[1] != 0;
     if (s->strict) return;
-    sg_engine_nearest_size(g, wide ? &r->width : NULL, high ? &r->height : NULL, s->frames ? &r->frames : NULL);
+    sg_engine_nearest_size(engine, wide ? &r->width : NULL, high ? &r->height : NULL, s->frames ? &r->frames : NULL);
     if (r->width != asked.width && !high)
         sg_progress_say(p, "--width %d: %d, %s", asked.width, r->width, end);
     else if (r->height != asked.height && !wide)
@@ -22,30 +22,30 @@ void sg_notice_size(sg_progress *p, sg_request *r, const sg_engine *g, const sg_
 
 static bool is_blank(const char *text) { return text[strspn(text, " \t\v\f\r\n")] == '\0'; }
 
-void sg_notice_prompt(sg_progress *p, const sg_engine *g, const char *model, const char *prompt)
+void sg_notice_prompt(sg_progress *p, const sg_engine *engine, const char *model, const char *prompt)
 {
     char              list[320];
-    const char *const world = sg_engine_world(g);
+    const char *const world = sg_engine_world(engine);
     if (!prompt) return;
     if (is_blank(prompt)) sg_progress_say(p, "--prompt is empty: nothing tells the model what to draw");
-    if (!sg_engine_unknown_words(g, prompt, list, sizeof list)) return;
+    if (!sg_engine_unknown_words(engine, prompt, list, sizeof list)) return;
     if (world)
         sg_progress_say(p, "%s; it has never seen %s", world, list);
     else
         sg_progress_say(p, "%s has never seen %s", model, list);
 }
 
-void sg_notice_prompts(sg_progress *p, const sg_engine *g, const char *model, const sg_prompt_set *set)
+void sg_notice_prompts(sg_progress *p, const sg_engine *engine, const char *model, const sg_prompt_set *set)
 {
     char              list[320], first[320] = "";
     int               count = 0;
-    const char *const world = sg_engine_world(g);
+    const char *const world = sg_engine_world(engine);
     if (set->count == 1) {
-        sg_notice_prompt(p, g, model, set->prompt[0].text);
+        sg_notice_prompt(p, engine, model, set->prompt[0].text);
         return;
     }
     for (int i = 0; i < set->count; i++) {
-        if (!sg_engine_unknown_words(g, set->prompt[i].text, list, sizeof list)) continue;
+        if (!sg_engine_unknown_words(engine, set->prompt[i].text, list, sizeof list)) continue;
         if (count++ == 0) memcpy(first, list, sizeof first);
     }
     if (!count) return;

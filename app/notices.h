@@ -10,13 +10,13 @@
 #include "setup.h"
 
 /* Sizes and frames of s that the model cannot render become the nearest in r, with a line; not with --strict. */
-void sg_notice_size(sg_progress *p, sg_request *r, const sg_engine *g, const sg_settings *s);
+void sg_notice_size(sg_progress *p, sg_request *r, const sg_engine *engine, const sg_settings *s);
 
 /* An empty prompt, and words that the model was not trained with. */
-void sg_notice_prompt(sg_progress *p, const sg_engine *g, const char *model, const char *prompt);
+void sg_notice_prompt(sg_progress *p, const sg_engine *engine, const char *model, const char *prompt);
 
 /* The same of a set, in one line each, which tell how many prompts it is true of. */
-void sg_notice_prompts(sg_progress *p, const sg_engine *g, const char *model, const sg_prompt_set *set);
+void sg_notice_prompts(sg_progress *p, const sg_engine *engine, const char *model, const sg_prompt_set *set);
 
 /* Texts that the text encoder does not read to their end. which, "prompt 3" or NULL, tells apart those of a file. */
 void sg_notice_cut(sg_progress *p, const sg_plan *plan, const char *which);

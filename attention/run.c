@@ -30,8 +30,7 @@ struct sg_attention {
 
 static int64_t keys(const sg_attention *a) { return a->shape.m ? a->shape.m : a->shape.n; }
 
-const sg_policy *sg_attention_policy(const sg_attention *a) { return &a->p; }
-bool             sg_attention_skips(const sg_attention *a) { return a->skips; }
+bool sg_attention_skips(const sg_attention *a) { return a->skips; }
 
 /* ---- binding ---- */
 

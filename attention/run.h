@@ -40,8 +40,6 @@ sg_status sg_attention_open(sg_attention **out, const sg_policy *p, const sg_att
                             sg_error *e) SG_MUST_USE;
 void      sg_attention_close(sg_attention **a);
 
-const sg_policy *sg_attention_policy(const sg_attention *a); /* as bound */
-
 /* Whether some layer of some step skips blocks, so that the order of the tokens matters. */
 bool sg_attention_skips(const sg_attention *a);
 

@@ -55,7 +55,6 @@ void sg_source_close(sg_source **s)
     *s = NULL;
 }
 
-/* By the name's end today; the next format is told by the first bytes of the file. */
 int64_t sg_source_index(const sg_source *s, const char *name)
 {
     for (size_t lo = 0, hi = s->count; lo < hi;) {
