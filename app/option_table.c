@@ -119,8 +119,8 @@ const sg_option sg_option_table[] = {
      .choices = compats, .value = "WHICH",
      .help = "sigmas of unipc: as in diffusers from 0.37 on (new, default), or as before (old)"},
     {.name = "cache", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(cache), .choices = sg_cache_names, .value = "LEVEL",
-     .help = "from 16 steps on, extrapolate steps in which the latents change little, instead of computing\n"
-             "them: few, the usual number, or more of them; shadow computes them too and reports the error\n"
+     .help = "from 16 steps on, extrapolate steps in which the latents change little: few of them, the\n"
+             "usual number, or more; shadow computes them too and reports the error\n"
              "(default: off)"},
     {.name = "seed", .letter = 's', .usual = true, .kind = SG_OPTION_INT64, .commands = SAMPLER | TUNE, AT(seed),
      .value = "N", .help = "seed of the noise, which is torch's CPU generator's (default: 0; negative: random)"},
