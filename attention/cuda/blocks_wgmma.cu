@@ -8,12 +8,12 @@ enum { CLASSES = 32, ORDER_THREADS = 1024 };
 
 /* Of each row of blocks: how many it keeps. And means of values as BF16; whether one of them is not finite. */
 struct ready_job {
-    const uint64_t *keep;
-    uint32_t       *state, *count;
-    const float    *means;
-    uint16_t       *tail_v;
-    int64_t         numbers; /* of means */
-    int             rows, words, nk;
+    const uint8_t *keep;
+    uint32_t      *state, *count;
+    const float   *means;
+    uint16_t      *tail_v;
+    int64_t        numbers; /* of means */
+    int            rows, words, nk;
 };
 
 static __global__ void __launch_bounds__(SG_THREADS) ready_means(ready_job j)
@@ -35,7 +35,7 @@ static __global__ void __launch_bounds__(SG_THREADS) ready_counts(ready_job j)
     if (blockIdx.x == 0 && threadIdx.x < 2) j.state[threadIdx.x] = 0;
     if (row >= j.rows) return;
     for (int w = lane; w < j.words; w += SG_WARP)
-        count += __popcll((j.keep ? j.keep[(int64_t)row * j.words + w] : ~0ull) & low_bits(j.nk - w * 64));
+        count += __popcll(hopper_word(j.keep, (int64_t)row * j.words + w) & low_bits(j.nk - w * 64));
     count = __reduce_add_sync(~0u, count);
     if (lane == 0) j.count[row] = (uint32_t)count;
 }
@@ -131,27 +131,26 @@ static box values_box(const void *data, const blocks_job &j, int64_t tokens, int
     return {data, {d, hk, tokens}, {2 * d, 2 * d * hk}, {64, 1, SG_BLOCK_K}, 2};
 }
 
-template <int DK, bool F8> static sg_status launch(sg_stream *s, const hopper_job &p)
+template <int DK, bool F8, int GROUPS = 2> static sg_status launch(sg_stream *s, const hopper_job &p)
 {
     const sg_cuda *const c = sg_cuda_of(s);
-    const size_t         bytes = sizeof(hopper_smem<DK, F8>);
-    const auto           kernel = attend_blocks_wgmma<DK, F8>;
+    const size_t         bytes = sizeof(hopper_smem<DK, F8, GROUPS>);
+    const auto           kernel = attend_blocks_wgmma<DK, F8, GROUPS>;
     const unsigned       blocks = (unsigned)sg_min64(c->processors, (int64_t)p.b.nq * p.b.h);
     SG_TRY(sg_cuda_check(s, "attend_blocks",
                          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
-    kernel<<<blocks, HOPPER_THREADS, bytes, c->queue>>>(p);
+    kernel<<<blocks, hopper_shape<DK, F8, GROUPS>::THREADS, bytes, c->queue>>>(p);
     return sg_cuda_launched(s, "attend_blocks");
 }
 
-/* Values as FP8 stay with mma.sync for now: the kernel serves them as fast as BF16, but in one of some 1,600 cases of
- * checkkern a mask of all blocks gives other bits than no mask, and why is not found (attention/NOTES.md). */
 static bool serves(const sg_cuda *c, const sg_attend_blocks_args *a, const blocks_job &j)
 {
     const bool tail = j.tail_k != NULL;
-    return !j.pv_threshold && !j.causal && j.scale >= 0 && j.n > 0 && j.m > 0 && j.d <= 128 && j.d % 16 == 0 &&
-           j.wide_k && j.wide_v && (uintptr_t)j.keep % 8 == 0 && (uintptr_t)j.y.data % 8 == 0 &&
-           ((uintptr_t)j.v_scale | (uintptr_t)j.v_center) % 8 == 0 && (!tail || a->tail_v.dtype == SG_F32) &&
-           j.v_type == SG_BF16 && (int64_t)j.nq * j.h <= INT32_MAX / 64 && j.m < INT32_MAX / 2 && j.n < INT32_MAX / 2 &&
+    return !j.pv_threshold && !j.causal && j.scale >= 0 && j.n > 0 && j.m > 0 &&
+           j.d <= 128 && j.d % 16 == 0 && j.wide_k && j.wide_v && (uintptr_t)j.y.data % 8 == 0 &&
+           ((uintptr_t)j.v_scale | (uintptr_t)j.v_center) % 8 == 0 &&
+           (j.v_type == SG_F8 || (j.v_type == SG_BF16 && (!tail || a->tail_v.dtype == SG_F32))) &&
+           (int64_t)j.nq * j.h <= INT32_MAX / 64 && j.m < INT32_MAX / 2 && j.n < INT32_MAX / 2 &&
            c->smem_max >= 227 * 1024;
 }
 
@@ -162,13 +161,14 @@ bool sg_cuda_attend_wgmma(sg_stream *s, const sg_attend_blocks_args *a, sg_statu
     p.b = job_of(a);
     const blocks_job &j = p.b;
     if (!serves(c, a, j)) return false;
-    const bool    f8 = j.v_type == SG_F8, means = j.tail_k && !f8;
+    const bool f8 = j.v_type == SG_F8, means = j.tail_k && !f8, three = f8 && !j.keep; /* any rows share all tiles */
+    if (three) p.b.nq = (int)sg_div_up(j.n, hopper_shape<128, true, 3>::ROWS);
     const int     width = j.d <= 64 ? 64 : 128;
     const int64_t rows = (int64_t)j.nq * j.h, numbers = means ? (int64_t)j.nk * j.hk * j.d : 0;
     const size_t  state = (size_t)sg_div_up((ORDER + 2 * rows) * 4, 256) * 256;
     p.state = (uint32_t *)sg_cuda_scratch(s, "attend_blocks", SG_CUDA_X, state + (size_t)numbers * 2);
     if (!p.state) return *status = s->status, true;
-    ready_job r = {(const uint64_t *)j.keep,
+    ready_job r = {j.keep,
                    p.state,
                    p.state + ORDER + rows,
                    (const float *)j.tail_v,
@@ -178,7 +178,7 @@ bool sg_cuda_attend_wgmma(sg_stream *s, const sg_attend_blocks_args *a, sg_statu
                    j.words,
                    j.nk};
     p.tail_v = r.tail_v;
-    if (!encode(&p.q_map, rows_box(j.q, j.h, j.n, j.d, width, SG_BLOCK_Q)) ||
+    if (!encode(&p.q_map, rows_box(j.q, j.h, j.n, j.d, width, three ? hopper_shape<128, true, 3>::ROWS : SG_BLOCK_Q)) ||
         !encode(&p.k_map, rows_box(j.k, j.hk, j.m, j.d, width, SG_BLOCK_K)) ||
         !encode(&p.v_map, values_box(j.v, j, j.m, width)))
         return false;
@@ -190,8 +190,11 @@ bool sg_cuda_attend_wgmma(sg_stream *s, const sg_attend_blocks_args *a, sg_statu
     ready_order<<<1, ORDER_THREADS, 0, c->queue>>>(r);
     *status = sg_cuda_launched(s, "attend_blocks");
     if (*status) return true;
-    *status = width == 64 ? (f8 ? launch<64, true>(s, p) : launch<64, false>(s, p))
-                          : (f8 ? launch<128, true>(s, p) : launch<128, false>(s, p));
+    if (three)
+        *status = width == 64 ? launch<64, true, 3>(s, p) : launch<128, true, 3>(s, p);
+    else
+        *status = width == 64 ? (f8 ? launch<64, true>(s, p) : launch<64, false>(s, p))
+                              : (f8 ? launch<128, true>(s, p) : launch<128, false>(s, p));
     return true;
 }
 

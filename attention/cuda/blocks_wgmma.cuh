@@ -4,11 +4,11 @@
  * zeros), the tail with its biases, every group of scales; not pv_threshold, causal, I8 or F32 values (blocks_wgmma.cu,
  * serves).
  *
- * A block of 384 threads stays on its processor and takes items one after the other from a counter: an item is a block of
- * SG_BLOCK_Q queries of one head. Items with many tiles begin first (blocks_wgmma.cu, ready_order). A step is a pair of
- * tiles of SG_BLOCK_K keys: kept blocks in rising order, then means; where the number is odd, the last tile lies beyond the
- * tensor, from where copies bring zeros. Warpgroup 0 loads. Warpgroups 1 and 2 compute 64 rows each, 16 a warp; lane l has
- * rows l / 4 and l / 4 + 8.
+ * A block of threads stays on its processor and takes items one after the other from a counter: an item is a block of
+ * SG_BLOCK_Q queries of one head; of 192 queries with F8 values and no list, where all queries visit the same tiles. Items
+ * with many tiles begin first (blocks_wgmma.cu, ready_order). A step is a pair of tiles of SG_BLOCK_K keys: kept blocks in
+ * rising order, then means; where the number is odd, the last tile lies beyond the tensor, from where copies bring zeros.
+ * Warpgroup 0 loads. The other two or three compute 64 rows each, 16 a warp; lane l has rows l / 4 and l / 4 + 8.
  *
  * Tiles: q 128 x DK and k 128 x DK in I8, rows of DK bytes; v in F8 DK x 64, a row a channel, twice; in BF16 64 x 64, a row
  * a key, twice or four times. All swizzled by the row's length, which is why a tile begins at a multiple of 1024 bytes.
@@ -20,17 +20,19 @@
  * Shared memory: hopper_smem. Barriers, each with a parity that waits flip:
  *   full[stage]    1 arrival with the bytes of its copies, and 64 of the warp that tells: 32 of its threads, 32 of their
  *                  copies of scales and biases. Waited for by all that compute.
- *   empty[stage]   an arrival of each of the 8 warps that compute, after the product with the stage's values.
+ *   empty[stage]   an arrival of each of the 8 or 12 warps that compute, after the product with the stage's values.
  *   q_full[seat]   1 arrival with the queries' bytes; the item lies beside them. Two seats: the next block of queries comes
  *                  while this one is computed.
- *   q_empty[seat]  an arrival of each of the 8 warps after the item's last product.
+ *   q_empty[seat]  an arrival of each of these warps after the item's last product.
  *   ITEM_BARRIER   the four warps that load, once an item.
  *
- * Schedule of a warpgroup, for step t: s(t + 1) = q k^T and sums with v(t) are begun one after the other; when the first is
- * done, the largest logits of step t + 1 are looked for beside the second; when that is done, the stage goes back, bases
- * rise if they must, and weights(t + 1) are made, F8 sums of step t being added to o between them. Nothing is under way at
- * the end of the loop's body: the compiler puts a wait behind every product otherwise. The first step of the next item is
- * begun with the last of this one. Bases lag as in blocks_mma.cuh.
+ * Schedule of a warpgroup of two, for step t: s(t + 1) = q k^T and sums with v(t) are begun one after the other; when the
+ * first is done, the largest logits of step t + 1 are looked for beside the second; when that is done, the stage goes back,
+ * bases rise if they must, and weights(t + 1) are made, F8 sums of step t being added to o between them. Nothing is under
+ * way at the end of the loop's body: the compiler puts a wait behind every product otherwise. The first step of the next
+ * item is begun with the last of this one. Bases lag as in blocks_mma.cuh. Of three warpgroups, with 160 registers a thread,
+ * each does one thing after the other, and its waits are filled by the other two. Both schedules round the same way: a list
+ * of all blocks gives the same bits as none.
  *
  * Roofline, cycles of a processor a step (both warpgroups, DK 128): products 512 (I8) + 512 (F8) or 1024 (BF16), powers of
  * two 1024 (16 a cycle), instructions about 2 x 550 a scheduler; L2 to shared memory 32 KiB (F8) or 48 KiB (BF16), at
@@ -57,13 +59,18 @@ template <int DK> struct hopper_rows {
     float o[DK / 2], base[2], sum[2];
 };
 
-static __device__ __forceinline__ int hopper_tile_max(const uint32_t (&s)[64], int r, int from)
+/* The thread's largest scores as whole numbers: of row r and tile b at 2 b + r. Four chains, which do not wait for each other. */
+static __device__ __forceinline__ void hopper_tile_max(const uint32_t (&s)[64], int (&top)[4])
 {
-    int row_max = (int)s[from + 2 * r];
+#pragma unroll
+    for (int q = 0; q < 4; q++) top[q] = (int)s[q / 2 * 32 + q % 2 * 2];
 #pragma unroll
     for (int c = 0; c < 8; c++)
-        row_max = __vimax3_s32(row_max, (int)s[from + c * 4 + 2 * r], (int)s[from + c * 4 + 2 * r + 1]);
-    return row_max;
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            const int at = q / 2 * 32 + c * 4 + q % 2 * 2;
+            top[q] = __vimax3_s32(top[q], (int)s[at], (int)s[at + 1]);
+        }
 }
 
 /* Products become logits, as floats. */
@@ -84,7 +91,7 @@ static __device__ __forceinline__ void hopper_logits(const blocks_job &j, const 
     }
 }
 
-/* A step's products become x, floats whose `unit`-fold is a logit; the largest logits of the thread's rows. */
+/* A step's products become x, floats whose `unit`-fold is a logit; the largest logits among the thread's own. */
 static __device__ __forceinline__ void hopper_row_max(const blocks_job &j, const hopper_info &info, int lane,
                                                       float scale, const uint32_t (&s)[64], float (&x)[64],
                                                       float (&unit)[2], float (&row_max)[2])
@@ -92,9 +99,10 @@ static __device__ __forceinline__ void hopper_row_max(const blocks_job &j, const
     unit[0] = scale * info.scale[0][0];
     unit[1] = scale * info.scale[1][0];
     if (info.plain && unit[0] >= 0 && unit[1] >= 0) {
+        int top[4];
+        hopper_tile_max(s, top);
 #pragma unroll
-        for (int r = 0; r < 2; r++)
-            row_max[r] = fmaxf(unit[0] * (float)hopper_tile_max(s, r, 0), unit[1] * (float)hopper_tile_max(s, r, 32));
+        for (int r = 0; r < 2; r++) row_max[r] = fmaxf(unit[0] * (float)top[r], unit[1] * (float)top[2 + r]);
 #pragma unroll
         for (int i = 0; i < 64; i++) x[i] = (float)(int)s[i];
     } else {
@@ -107,36 +115,47 @@ static __device__ __forceinline__ void hopper_row_max(const blocks_job &j, const
             for (int c = 0; c < 32; c++) row_max[r] = sg_max_nan(row_max[r], x[c / 2 * 4 + 2 * r + c % 2]);
         }
     }
-#pragma unroll
-    for (int r = 0; r < 2; r++)
-        for (int i = 2; i > 0; i /= 2) row_max[r] = sg_max_nan(row_max[r], __shfl_xor_sync(~0u, row_max[r], i));
 }
 
-/* Bases follow the largest logits where one of the warp's has risen by more than the lag; what is summed follows, and by is
- * what that is multiplied by. */
-template <bool F8, int DK>
-static __device__ __forceinline__ void hopper_rescale(hopper_rows<DK> &w, const float (&row_max)[2], float (&by)[2])
+/* What the last matmul with F8 values gave is added to o; the sums of weights lie behind the channels. */
+template <int DK, int SUMS>
+static __device__ __forceinline__ void hopper_add(hopper_rows<DK> &w, const float (&part)[SUMS])
+{
+#pragma unroll
+    for (int i = 0; i < DK / 2; i++) w.o[i] += part[i];
+    w.sum[0] += part[DK / 2];
+    w.sum[1] += part[DK / 2 + 2];
+}
+
+/* Bases follow the largest logits, of which each thread has its own share, where one of the warp's has risen by more than
+ * the lag; what is summed follows, with PART the sums with the last step's values too, which are then 0. */
+template <bool F8, bool PART, int DK, int SUMS>
+static __device__ __forceinline__ void hopper_rescale(hopper_rows<DK> &w, float (&row_max)[2], float (&part)[SUMS])
 {
     const float lag = F8 ? F8_LAG : LAG;
-    by[0] = by[1] = 1.0f;
     if (!__any_sync(~0u, !(row_max[0] <= w.base[0] + lag) || !(row_max[1] <= w.base[1] + lag)))
         return; /* also where it is NaN */
+    if constexpr (PART) {
+        hopper_add<DK>(w, part);
+#pragma unroll
+        for (int i = 0; i < SUMS; i++) part[i] = 0;
+    }
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        const float base = sg_max_nan(w.base[r], row_max[r]);
-        by[r] = sg_exp2(w.base[r] - base);
+        for (int i = 2; i > 0; i /= 2) row_max[r] = sg_max_nan(row_max[r], __shfl_xor_sync(~0u, row_max[r], i));
+        const float base = sg_max_nan(w.base[r], row_max[r]), by = sg_exp2(w.base[r] - base);
         w.base[r] = base;
-        w.sum[r] *= by[r];
+        w.sum[r] *= by;
 #pragma unroll
-        for (int c = 0; c < DK / 4; c++) w.o[c / 2 * 4 + 2 * r + c % 2] *= by[r];
+        for (int c = 0; c < DK / 4; c++) w.o[c / 2 * 4 + 2 * r + c % 2] *= by;
     }
 }
 
-/* Weights of a step's rows as left operands; on the way what the last product with values gave is added to o. */
-template <int DK, bool F8, int SUMS>
-static __device__ __forceinline__ void hopper_weights(const float (&unit)[2], const float (&by)[2],
-                                                      const float (&s)[64], const float (&part)[SUMS],
-                                                      uint32_t (&p)[F8 ? 16 : 32], hopper_rows<DK> &w)
+/* Weights of a step's rows as left operands; with PART what the last matmul with values gave is added on the way. */
+template <int DK, bool F8, bool PART, int SUMS>
+static __device__ __forceinline__ void hopper_weights(const float (&unit)[2], const float (&s)[64],
+                                                      const float (&part)[SUMS], uint32_t (&p)[F8 ? 16 : 32],
+                                                      hopper_rows<DK> &w)
 {
     const float less[2] = {(F8 ? F8_RAISE : 0.0f) - w.base[0], (F8 ? F8_RAISE : 0.0f) - w.base[1]};
     float       sum[2][2] = {};
@@ -147,12 +166,9 @@ static __device__ __forceinline__ void hopper_weights(const float (&unit)[2], co
             float x[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) x[i] = sg_exp2(fmaf(s[(c + i / 2) * 4 + 2 * r + i % 2], unit[c / 8], less[r]));
-            if (F8) {
+            if constexpr (PART) {
 #pragma unroll
-                for (int i = 0; i < DK / 32; i++) {
-                    const int at = (c + r) / 2 * (DK / 16) + ((c + r) % 2) * (DK / 32) + i;
-                    w.o[at] = fmaf(part[at], by[at / 2 % 2], w.o[at]);
-                }
+                for (int i = (c + r) * (DK / 32); i < (c + r + 1) * (DK / 32); i++) w.o[i] += part[i];
             }
             if (!F8) sum[r][c / 2 % 2] += (x[0] + x[1]) + (x[2] + x[3]);
             if (F8) {
@@ -164,17 +180,17 @@ static __device__ __forceinline__ void hopper_weights(const float (&unit)[2], co
         }
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        if constexpr (F8)
-            w.sum[r] = fmaf(part[DK / 2 + 2 * r], by[r], w.sum[r]);
-        else
+        if constexpr (PART)
+            w.sum[r] += part[DK / 2 + 2 * r];
+        else if constexpr (!F8)
             w.sum[r] += sum[r][0] + sum[r][1];
     }
 }
 
 /* What descriptors hold beside addresses, and those of the first tiles. */
-template <int DK, bool F8> struct hopper_operands {
+template <int DK, bool F8, int GROUPS> struct hopper_operands {
     uint64_t   q, k, v;
-    __device__ __forceinline__ explicit hopper_operands(hopper_smem<DK, F8> &smem, int group)
+    __device__ __forceinline__ explicit hopper_operands(hopper_smem<DK, F8, GROUPS> &smem, int group)
     {
         q = sg_wgmma_descriptor<DK>(smem.q[0] + group * 64 * DK, 16, 8 * DK);
         k = sg_wgmma_descriptor<DK>(smem.k[0][0], 16, 8 * DK);
@@ -201,7 +217,7 @@ template <int DK, bool F8, int SUMS>
 static __device__ __forceinline__ void hopper_pv_matmul(const uint32_t (&p)[F8 ? 16 : 32], uint64_t v,
                                                         float (&sum)[SUMS])
 {
-    constexpr int TILE = hopper_shape<DK, F8>::V_BYTES;
+    constexpr int TILE = hopper_shape<DK, F8, 2>::V_BYTES;
     if constexpr (F8) {
 #pragma unroll
         for (int k = 0; k < 4; k++) sg_wgmma_f8(sum, p + 4 * k, hopper_at(v, k / 2 * TILE + k % 2 * 32), k > 0);
@@ -213,12 +229,11 @@ static __device__ __forceinline__ void hopper_pv_matmul(const uint32_t (&p)[F8 ?
 }
 
 template <int DK>
-static __device__ __forceinline__ void hopper_store(const blocks_job &j, const hopper_item &item, int row, int lane,
+static __device__ __forceinline__ void hopper_store(const blocks_job &j, const hopper_item &item, int64_t to, int lane,
                                                     const hopper_rows<DK> &w)
 {
-    const int64_t to = (int64_t)item.i * SG_BLOCK_Q + row;
-    const int     gk = item.g / (j.h / j.hk);
-    const float   by[2] = {w.sum[0] == 0.0f ? 0.0f : 1.0f / w.sum[0], w.sum[1] == 0.0f ? 0.0f : 1.0f / w.sum[1]};
+    const int   gk = item.g / (j.h / j.hk);
+    const float by[2] = {w.sum[0] == 0.0f ? 0.0f : 1.0f / w.sum[0], w.sum[1] == 0.0f ? 0.0f : 1.0f / w.sum[1]};
 #pragma unroll
     for (int c = 0; c < DK / 8; c++) {
         const int e = c * 8 + lane % 4 * 2;
@@ -240,19 +255,19 @@ static __device__ __forceinline__ void hopper_store(const blocks_job &j, const h
 }
 
 template <int DK, bool F8>
-static __device__ __forceinline__ void hopper_compute_loop(const hopper_job &p, hopper_smem<DK, F8> &smem, int group)
+static __device__ __forceinline__ void hopper_compute_loop(const hopper_job &p, hopper_smem<DK, F8, 2> &smem, int group)
 {
-    typedef hopper_shape<DK, F8> shape;
+    typedef hopper_shape<DK, F8, 2> shape;
     constexpr int STAGES = shape::STAGES, SUMS = F8 ? DK / 2 + 4 : 1; /* of F8: sums of weights behind the channels */
-    const hopper_operands<DK, F8> operands(smem, group);
-    const blocks_job             &j = p.b;
+    const hopper_operands<DK, F8, 2> operands(smem, group);
+    const blocks_job                &j = p.b;
     const int       lane = threadIdx.x % SG_WARP, row = group * 64 + threadIdx.x % 128 / SG_WARP * 16 + lane / 4;
     int             stage = 0, seat = 0; /* of the queries */
     uint32_t        phase = 0, q_phase = 0;
     hopper_item     item = {}, next;
     hopper_rows<DK> w;
     uint32_t        s[64], weights[F8 ? 16 : 32];
-    float           part[SUMS], x[64], scale, unit[2], row_max[2], by[2];
+    float           part[SUMS], x[64], scale, unit[2], row_max[2];
 
     const auto begin = [&]() {
         w.base[0] = w.base[1] = LOWEST;
@@ -284,8 +299,8 @@ static __device__ __forceinline__ void hopper_compute_loop(const hopper_job &p, 
     sg_wgmma_wait<0>();
     sg_wgmma_pin_registers(s);
     hopper_row_max(j, smem.info[0], lane, scale, s, x, unit, row_max);
-    hopper_rescale<F8>(w, row_max, by);
-    hopper_weights<DK, F8>(unit, by, x, part, weights, w);
+    hopper_rescale<F8, F8>(w, row_max, part);
+    hopper_weights<DK, F8, F8>(unit, x, part, weights, w);
     for (;;) {
         const bool last = --left == 0;
         int        then = stage + 1, then_seat = seat;
@@ -320,15 +335,12 @@ static __device__ __forceinline__ void hopper_compute_loop(const hopper_job &p, 
         if (last) {
             if (lane == 0) sg_mbarrier_arrive(&smem.q_empty[seat]);
             if constexpr (F8) {
-#pragma unroll
-                for (int i = 0; i < DK / 2; i++) w.o[i] += part[i];
-                w.sum[0] += part[DK / 2];
-                w.sum[1] += part[DK / 2 + 2];
+                hopper_add<DK>(w, part);
             } else {
                 w.sum[0] = sg_lanes_sum<4>(w.sum[0]);
                 w.sum[1] = sg_lanes_sum<4>(w.sum[1]);
             }
-            hopper_store<DK>(j, item, row, lane, w);
+            hopper_store<DK>(j, item, (int64_t)item.i * SG_BLOCK_Q + row, lane, w);
             item = next;
             left = item.steps;
             if (left < 0) break;
@@ -336,47 +348,118 @@ static __device__ __forceinline__ void hopper_compute_loop(const hopper_job &p, 
             seat = then_seat;
             begin();
         }
-        hopper_rescale<F8>(w, row_max, by);
-        hopper_weights<DK, F8>(unit, by, x, part, weights, w);
+        hopper_rescale<F8, F8>(w, row_max, part);
+        hopper_weights<DK, F8, F8>(unit, x, part, weights, w);
         stage = then;
         phase = then_phase;
     }
 }
 
-template <int DK, bool F8>
-static __global__ void __launch_bounds__(HOPPER_THREADS, 1) attend_blocks_wgmma(const __grid_constant__ hopper_job p)
+/* The same with three warpgroups and F8 values: what one waits for hides under the other two, so it does one thing after
+ * the other. All of it is rounded as in hopper_compute_loop. */
+template <int DK>
+static __device__ __forceinline__ void hopper_consume_three(const hopper_job &p, hopper_smem<DK, true, 3> &smem,
+                                                            int group)
+{
+    typedef hopper_shape<DK, true, 3>  shape;
+    const hopper_operands<DK, true, 3> operands(smem, group);
+    const blocks_job                  &j = p.b;
+    const int       lane = threadIdx.x % SG_WARP, row = group * 64 + threadIdx.x % 128 / SG_WARP * 16;
+    int             stage = 0;
+    uint32_t        phase = 0;
+    hopper_rows<DK> w;
+    uint32_t        s[64], weights[16];
+    float           x[64], part[DK / 2 + 4], unit[2], row_max[2];
+    for (int turn = 0;; turn++) {
+        const int seat = turn % 2;
+        sg_mbarrier_wait(&smem.q_full[seat], (uint32_t)turn / 2 % 2);
+        const hopper_item item = smem.item[seat];
+        const int64_t     at = (int64_t)item.i * shape::ROWS + row;
+        if (item.steps < 0) return;
+        const float scale = at < j.n ? j.scale * j.q_scale[at / j.q_group * j.h + item.g] : 0.0f;
+        w.base[0] = w.base[1] = LOWEST;
+        w.sum[0] = w.sum[1] = 0;
+#pragma unroll
+        for (int i = 0; i < DK / 2; i++) w.o[i] = 0;
+        for (int step = 0; step < item.steps; step++) {
+            sg_mbarrier_wait(&smem.full[stage], phase);
+            sg_wgmma_fence();
+            hopper_qk_matmul<DK>(hopper_at(operands.q, seat * shape::ROWS * DK),
+                                 hopper_at(operands.k, stage * PAIR * shape::K_BYTES), s);
+            sg_wgmma_wait<0>();
+            sg_wgmma_pin_registers(s);
+            hopper_row_max(j, smem.info[stage], lane, scale, s, x, unit, row_max);
+            hopper_rescale<true, false>(w, row_max, part);
+            hopper_weights<DK, true, false>(unit, x, part, weights, w);
+            sg_wgmma_pin_registers(weights);
+            sg_wgmma_fence();
+            hopper_pv_matmul<DK, true>(weights, hopper_at(operands.v, stage * PAIR * shape::V_BYTES), part);
+            sg_wgmma_wait<0>();
+            sg_wgmma_pin_registers(part);
+            __syncwarp();
+            if (lane == 0) sg_mbarrier_arrive(&smem.empty[stage]);
+            hopper_add<DK>(w, part);
+            if (++stage == shape::STAGES) stage = 0, phase ^= 1;
+        }
+        if (lane == 0) sg_mbarrier_arrive(&smem.q_empty[seat]);
+        hopper_store<DK>(j, item, at + lane / 4, lane, w);
+    }
+}
+
+/* Registers of a thread that loads and of one that computes, of GROUPS warpgroups of the latter. */
+template <int GROUPS> static __device__ __forceinline__ void hopper_few()
+{
+    if constexpr (GROUPS == 2)
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    else
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
+}
+template <int GROUPS> static __device__ __forceinline__ void hopper_many()
+{
+    if constexpr (GROUPS == 2)
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    else
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
+}
+
+template <int DK, bool F8, int GROUPS>
+static __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
+    attend_blocks_wgmma(const __grid_constant__ hopper_job p)
 {
     extern __shared__ __align__(1024) unsigned char bytes[];
-    typedef hopper_smem<DK, F8>                     shared;
-    typedef hopper_shape<DK, F8>                    shape;
+    typedef hopper_smem<DK, F8, GROUPS>             shared;
+    typedef hopper_shape<DK, F8, GROUPS>            shape;
     shared                                         &smem = *(shared *)bytes;
     if (sg_smem_address(bytes) % 1024) __trap();
     const int group = threadIdx.x / 128;
     if (threadIdx.x == 0) {
         for (int i = 0; i < shape::STAGES; i++) {
             sg_mbarrier_init(&smem.full[i], 1 + 2 * SG_WARP);
-            sg_mbarrier_init(&smem.empty[i], CONSUMERS);
+            sg_mbarrier_init(&smem.empty[i], shape::CONSUMERS);
         }
         for (int i = 0; i < 2; i++) {
             sg_mbarrier_init(&smem.q_full[i], 1);
-            sg_mbarrier_init(&smem.q_empty[i], CONSUMERS);
+            sg_mbarrier_init(&smem.q_empty[i], shape::CONSUMERS);
         }
     }
-    for (int i = threadIdx.x; i < (int)sizeof smem.v / 16; i += HOPPER_THREADS) /* finite until values come */
+    for (int i = threadIdx.x; i < (int)sizeof smem.v / 16; i += shape::THREADS) /* finite until values come */
         ((uint4 *)smem.v)[i] = make_uint4(0, 0, 0, 0);
     __syncthreads();
     if (F8) /* rows of ones after each tile's channels; of equal numbers, so no swizzle matters */
-        for (int i = threadIdx.x; i < shape::STAGES * PAIR * 8 * SG_BLOCK_K / 4; i += HOPPER_THREADS)
+        for (int i = threadIdx.x; i < shape::STAGES * PAIR * 8 * SG_BLOCK_K / 4; i += shape::THREADS)
             ((uint32_t *)(smem.v[0][i / (2 * SG_BLOCK_K)] + DK * SG_BLOCK_K))[i % (2 * SG_BLOCK_K)] = 0x38383838u;
     sg_fence_proxy_async();
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     __syncthreads();
     if (group == 0) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        hopper_load_loop<DK, F8>(p, smem, threadIdx.x / SG_WARP);
+        hopper_few<GROUPS>();
+        hopper_load_loop(p, smem, threadIdx.x / SG_WARP);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-        hopper_compute_loop<DK, F8>(p, smem, group - 1);
+        hopper_many<GROUPS>();
+        if constexpr (GROUPS == 2)
+            hopper_compute_loop<DK, F8>(p, smem, group - 1);
+        else
+            hopper_consume_three<DK>(p, smem, group - 1);
     }
 }
 

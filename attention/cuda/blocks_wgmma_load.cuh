@@ -7,12 +7,10 @@
 #include "wgmma.cuh"
 
 enum {
-    HOPPER_THREADS = 384, /* a warpgroup that loads, two that compute */
-    LOADERS = 4,          /* warps of the first */
-    CONSUMERS = 8,        /* warps of the others */
-    PAIR = 2,             /* tiles of keys a step */
-    LIST = 160,           /* a word's 64 tiles, and room: with 64 the compiler's code is another than that measured */
-    ITEM_BARRIER = 1      /* named, of the warps that load */
+    LOADERS = 4,     /* warps of the warpgroup that loads */
+    PAIR = 2,        /* tiles of keys a step */
+    LIST = 160,      /* a word's 64 tiles, and room: with 64 the compiler's code is another than that measured */
+    ITEM_BARRIER = 1 /* named, of the warps that load */
 };
 
 struct hopper_job {
@@ -39,23 +37,24 @@ struct hopper_item {
     int i, g, steps; /* steps -1: there is no more */
 };
 
-/* Of a tile: bytes of keys, of values, of values that are copied. */
-template <int DK, bool F8> struct hopper_shape {
+/* GROUPS warpgroups compute, 64 queries each. Of a tile: bytes of keys, of values, of values that are copied. */
+template <int DK, bool F8, int GROUPS> struct hopper_shape {
+    static constexpr int ROWS = 64 * GROUPS, THREADS = 128 * (GROUPS + 1), CONSUMERS = 4 * GROUPS;
     static constexpr int ROWS_V = DK + (F8 ? 8 : 0);
     static constexpr int K_BYTES = SG_BLOCK_K * DK, V_BYTES = F8 ? ROWS_V * SG_BLOCK_K : DK * SG_BLOCK_K * 2;
     static constexpr int V_COPY = F8 ? DK * SG_BLOCK_K : V_BYTES;
     static constexpr int STAGES = F8 || DK == 64 ? 4 : 3;
 };
 
-template <int DK, bool F8> struct hopper_smem {
-    typedef hopper_shape<DK, F8> shape;
-    int8_t                       q[2][SG_BLOCK_Q * DK];
-    int8_t                       k[shape::STAGES][PAIR][shape::K_BYTES];
-    uint8_t                      v[shape::STAGES][PAIR][shape::V_BYTES];
-    hopper_info                  info[shape::STAGES];
-    hopper_item                  item[2], loading[2];
-    uint32_t                     list[LOADERS][LIST];
-    uint64_t                     full[shape::STAGES], empty[shape::STAGES], q_full[2], q_empty[2];
+template <int DK, bool F8, int GROUPS> struct hopper_smem {
+    typedef hopper_shape<DK, F8, GROUPS> shape;
+    int8_t                               q[2][shape::ROWS * DK];
+    int8_t                               k[shape::STAGES][PAIR][shape::K_BYTES];
+    uint8_t                              v[shape::STAGES][PAIR][shape::V_BYTES];
+    hopper_info                          info[shape::STAGES];
+    hopper_item                          item[2], loading[2];
+    uint32_t                             list[LOADERS][LIST];
+    uint64_t                             full[shape::STAGES], empty[shape::STAGES], q_full[2], q_empty[2];
 };
 
 /* ---- the warps that load ---- */
@@ -66,12 +65,22 @@ struct hopper_iterator {
     uint64_t rest;           /* of 32 words, the lane's */
 };
 
+/* A word of a mask, which may lie anywhere; NULL: all bits. */
+static __device__ __forceinline__ uint64_t hopper_word(const uint8_t *keep, int64_t i)
+{
+    if (!keep) return ~0ull;
+    if ((uintptr_t)keep % 8 == 0) return ((const uint64_t *)keep)[i];
+    uint64_t word = 0;
+#pragma unroll 1
+    for (int b = 0; b < 8; b++) word |= (uint64_t)keep[i * 8 + b] << 8 * b;
+    return word;
+}
+
 /* Which of 64 blocks the item keeps. */
 static __device__ __forceinline__ uint64_t hopper_kept(const blocks_job &j, const hopper_iterator &w, int word)
 {
     if (word >= j.words) return 0;
-    const uint64_t kept = j.keep ? ((const uint64_t *)j.keep)[((int64_t)w.g * j.nq + w.i) * j.words + word] : ~0ull;
-    return kept & low_bits(j.nk - word * 64);
+    return hopper_word(j.keep, ((int64_t)w.g * j.nq + w.i) * j.words + word) & low_bits(j.nk - word * 64);
 }
 
 /* Of which of 64 blocks it sees the means, where there is a tail. */
@@ -151,13 +160,13 @@ static __device__ __forceinline__ void hopper_nonfinite(const hopper_job &p, con
 }
 
 /* One step's keys and values. */
-template <int DK, bool F8>
+template <int DK, bool F8, int GROUPS>
 static __device__ __forceinline__ void hopper_load(const hopper_job &p, const hopper_iterator &w,
                                                    const blocks_tile (&t)[PAIR], bool nonfinite, int lane,
-                                                   hopper_smem<DK, F8> &smem, int stage)
+                                                   hopper_smem<DK, F8, GROUPS> &smem, int stage)
 {
-    typedef hopper_shape<DK, F8> shape;
-    uint64_t *const              full = &smem.full[stage];
+    typedef hopper_shape<DK, F8, GROUPS> shape;
+    uint64_t *const                      full = &smem.full[stage];
     if (!F8 && nonfinite) {
 #pragma unroll
         for (int b = 0; b < PAIR; b++)
@@ -220,18 +229,20 @@ static __device__ __forceinline__ void hopper_load_info(const blocks_job &j, con
 }
 
 /* An item without tiles. */
-static __device__ __forceinline__ void hopper_zero_rows(const blocks_job &j, const hopper_iterator &w, int lane)
+static __device__ __forceinline__ void hopper_zero_rows(const blocks_job &j, const hopper_iterator &w, int size,
+                                                        int lane)
 {
-    const int64_t first = (int64_t)w.i * SG_BLOCK_Q, rows = min(j.n - first, (int64_t)SG_BLOCK_Q);
+    const int64_t first = (int64_t)w.i * size, rows = min(j.n - first, (int64_t)size);
     for (int64_t r = 0; r < rows; r++)
         for (int e = lane; e < j.d; e += SG_WARP) sg_put(j.y, ((first + r) * j.h + w.g) * j.d + e, 0.0f);
 }
 
 /* Warps 0 and 2 ask for the tiles of even and odd steps, 1 and 3 tell of them. */
-template <int DK, bool F8>
-static __device__ __forceinline__ void hopper_load_loop(const hopper_job &p, hopper_smem<DK, F8> &smem, int warp)
+template <int DK, bool F8, int GROUPS>
+static __device__ __forceinline__ void hopper_load_loop(const hopper_job &p, hopper_smem<DK, F8, GROUPS> &smem,
+                                                        int warp)
 {
-    constexpr int     STAGES = hopper_shape<DK, F8>::STAGES;
+    constexpr int     STAGES = hopper_shape<DK, F8, GROUPS>::STAGES, ROWS = hopper_shape<DK, F8, GROUPS>::ROWS;
     const blocks_job &j = p.b;
     const int         lane = threadIdx.x % SG_WARP;
     const uint32_t    items = (uint32_t)j.nq * (uint32_t)j.h;
@@ -261,15 +272,15 @@ static __device__ __forceinline__ void hopper_load_loop(const hopper_job &p, hop
         w.g = item.g;
         w.gk = w.g / (j.h / j.hk);
         if (item.steps == 0) {
-            if (warp == 0) hopper_zero_rows(j, w, lane);
+            if (warp == 0) hopper_zero_rows(j, w, ROWS, lane);
             continue;
         }
         if (warp == 0) {
             sg_mbarrier_wait(&smem.q_empty[seat], q_phase);
             if (lane == 0) {
                 smem.item[seat] = item;
-                sg_mbarrier_arrive_expect(&smem.q_full[seat], item.steps > 0 ? SG_BLOCK_Q * DK : 0);
-                if (item.steps > 0) sg_tma_load(smem.q[seat], &p.q_map, &smem.q_full[seat], 0, w.i * SG_BLOCK_Q, w.g);
+                sg_mbarrier_arrive_expect(&smem.q_full[seat], item.steps > 0 ? ROWS * DK : 0);
+                if (item.steps > 0) sg_tma_load(smem.q[seat], &p.q_map, &smem.q_full[seat], 0, w.i * ROWS, w.g);
             }
             q_phase ^= (uint32_t)seat;
             seat ^= 1;

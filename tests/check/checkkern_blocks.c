@@ -237,6 +237,34 @@ static void attend_many_words(ck *c)
     ck_case(c, &a);
 }
 
+/* A mask of all blocks gives the bits that no mask gives wherever it lies, also at an odd address, and with so many rows
+ * that warpgroups of 64 end in the midst of a block of queries. */
+static void attend_odd_masks(ck *c)
+{
+    enum { TRIES = 5, N = 2 * SG_BLOCK_Q + 70, M = 5 * SG_BLOCK_K + 63 };
+    static const int64_t widths[] = {64, 128};
+    const int64_t        h = 2, hk = 1, nq = sg_div_up(N, SG_BLOCK_Q), nk = sg_div_up(M, SG_BLOCK_K);
+    const bool           aligned = c->level->aligned;
+    for (int i = 0; i < 4; i++) {
+        const int64_t  d = widths[i % 2];
+        const sg_dtype t = i < 2 && has_f8(c) ? SG_F8 : SG_BF16;
+        c->level->aligned = true;
+        sg_attend_blocks_args a = {.q_group = 32, .k_group = 64, .scale = 1.0f / (5376 * sqrtf((float)d))};
+        a.y = ck_out(c, SG_F32, N, h, d);
+        a.q = ck_new(c, SG_I8, CK_RANDOM, h, N, d);
+        a.q_scale = ck_new(c, SG_F32, CK_SCALES, sg_div_up(N, a.q_group), h);
+        a.k = ck_new(c, SG_I8, CK_RANDOM, hk, M, d);
+        a.k_scale = ck_new(c, SG_F32, CK_SCALES, sg_div_up(M, a.k_group), hk);
+        a.v = t == SG_F8 ? ck_new(c, t, CK_RANDOM, hk, d, sg_f8_row(M)) : ck_new(c, t, CK_RANDOM, M, hk, d);
+        if (t == SG_F8) a.v_scale = ck_new(c, SG_F32, CK_SCALES, hk, d);
+        c->level->aligned = aligned;
+        const sg_attend_blocks_args whole = a;
+        for (int try = 0; try < TRIES && (uintptr_t)a.keep.data % 8 == 0; try++)
+            a.keep = ck_bits(c, CK_ALL_BITS, h, nq, nk);
+        ck_case_same(c, &a, &whole);
+    }
+}
+
 void ck_try_attend_blocks(ck *c)
 {
     static const ck_fill masks[] = {CK_BITS, CK_BITS, CK_BITS, CK_NO_BITS, CK_ONE_BIT, CK_SOME_EMPTY, CK_ALL_BITS};
@@ -266,6 +294,7 @@ void ck_try_attend_blocks(ck *c)
         ck_case_same(c, &a, mask == CK_ALL_BITS ? &whole : NULL);
     }
     for (int i = 0; i < trials(c, 8); i++) attend_pairs(c);
+    attend_odd_masks(c);
     ck_long_attend_blocks(c);
     if (!c->quick) attend_many_words(c);
 }
