@@ -211,14 +211,15 @@ sg_model_info sg_engine_info(const sg_engine *engine)
 
 /* ---- what may be asked ---- */
 
-/* The multiple of m nearest to v, at least m. */
-static int nearest(int v, int m)
+/* The number nearest to v of least, least + m, least + 2 m, ... */
+static int nearest_above(int v, int least, int m)
 {
-    const int n = (int)(((int64_t)v + m / 2) / m);
-    return (n < 1 ? 1 : n) * m;
+    const int n = v < least ? 0 : (int)(((int64_t)v - least + m / 2) / m), most = (INT_MAX - least) / m;
+    return least + (n > most ? most : n) * m;
 }
 
-static int nearest_frames(int v, int m) { return (int)(((int64_t)v - 1 + m / 2) / m * m + 1); }
+static int nearest(int v, int m) { return nearest_above(v, m, m); }
+static int nearest_frames(int v, int m) { return nearest_above(v, 1, m); }
 
 static sg_status check_attention(const sg_engine *engine, const sg_request *r, sg_error *e)
 {

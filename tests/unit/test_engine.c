@@ -4,6 +4,7 @@
 #include "report.h"
 
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <unistd.h>
 
@@ -312,6 +313,28 @@ static void wishes_are_checked(void **state)
     sg_engine_close(&g);
 }
 
+static void nearest_sizes_are_rendered(void **state)
+{
+    (void)state;
+    sg_engine *g = open_model(model, 0);
+    const struct {
+        int size, frames, near_size, near_frames;
+    } cases[] = {{1, 1, 16, 1},
+                 {23, 2, 16, 1},
+                 {24, 3, 32, 5},
+                 {40, 10, 48, 9},
+                 {INT_MAX, INT_MAX, INT_MAX / 16 * 16, (INT_MAX - 1) / 4 * 4 + 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int width = cases[i].size, height = cases[i].size, frames = cases[i].frames;
+        sg_engine_nearest_size(g, &width, &height, &frames);
+        assert_int_equal(width, cases[i].near_size);
+        assert_int_equal(height, cases[i].near_size);
+        assert_int_equal(frames, cases[i].near_frames);
+    }
+    sg_engine_nearest_size(g, NULL, NULL, NULL);
+    sg_engine_close(&g);
+}
+
 static void cancelling_stops_at_the_step(void **state)
 {
     (void)state;
@@ -562,6 +585,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renders_frames_in_order),     cmocka_unit_test(latents_are_shown),
         cmocka_unit_test(texts_are_encoded_once),      cmocka_unit_test(memory_is_as_planned),
+        cmocka_unit_test(nearest_sizes_are_rendered),
         cmocka_unit_test(wishes_are_checked),          cmocka_unit_test(cancelling_stops_at_the_step),
         cmocka_unit_test(latents_decode_again),        cmocka_unit_test(poison_is_named),
         cmocka_unit_test(other_pipelines_are_refused), cmocka_unit_test(devices_decode_ahead),
