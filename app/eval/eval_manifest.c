@@ -100,6 +100,8 @@ static json_t *command_json(const sg_eval *v, const json_t *settings)
         fputs("sparge-gen eval", f);
         option(f, "prompts", s->prompts);
         option(f, "out", "again");
+        if (s->skip_bad) fputs(" --skip-bad", f);
+        if (s->strict) fputs(" --strict", f);
         if (v->per_prompt > 1) fprintf(f, " --per-prompt %d", v->per_prompt);
         sg_command_options(f, own);
         option(f, "backend", s->backend);

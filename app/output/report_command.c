@@ -109,9 +109,10 @@ void sg_command_options(FILE *f, const json_t *settings)
         const json_t *v = json_object_get(settings, options[i][0]);
         if (!v || (i == 0 && json_is_string(v) && strcmp(json_string_value(v), ours) == 0)) continue;
         if (!has_effect(settings, options[i][0])) continue;
-        fprintf(f, " --%s ", options[i][1]);
-        if (json_is_string(v))
-            sg_command_word(f, json_string_value(v));
+        const char *const text = json_string_value(v); /* one that looks like an option is no value of its own */
+        fprintf(f, " --%s%c", options[i][1], text && strncmp(text, "--", 2) == 0 ? '=' : ' ');
+        if (text)
+            sg_command_word(f, text);
         else
             sg_command_value(f, v);
     }

@@ -5,3 +5,6 @@ printf '{"prompt": "a"}\n{"prompt": 3}\n{"prompt": "b", "size": "100x100"}\n{"pr
 sparge-gen eval --prompts bad.jsonl --out out "${small[@]}" --frames 5 --arms dense --skip-bad --strict 2>log || fail "$(<log)"
 grep '^2 left out' log
 grep -o '"prompt":.*"frames":[0-9]*' out/results.jsonl
+again=$(sed -n 's/^  "command": "\(.*\)",*$/\1/p' out/manifest.json)
+eval "$again -q" || fail "$again"
+cmp out/dense/c-0.mp4 again/dense/c-0.mp4 || cmp out/dense/c-0.y4m again/dense/c-0.y4m || fail "$again"

@@ -16,4 +16,8 @@ again=$(sparge-gen info c.png | sed -n '/^again: /,$p')
 [[ $again == *" --sched-compat old "* && $again != *negative* ]] || fail "$again"
 eval "${again#again: } -q -o b.png" || fail "$again"
 cmp c.png b.png || fail
+sparge-gen --prompt=--steps "${small[@]}" --frames 1 -q -o d.png || fail
+again=$(sparge-gen info d.png | sed -n '/^again: /,$p')
+eval "${again#again: } -q -o b.png" || fail "$again"
+cmp d.png b.png || fail
 cat a.png.json
