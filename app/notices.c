@@ -1,7 +1,6 @@
 /* notices.c - see notices.h. */
 #include "notices.h"
 
-#include <stdio.h>
 #include <string.h>
 
 void sg_notice_size(sg_progress *p, sg_request *r, const sg_engine *engine, const sg_settings *s)

@@ -6,8 +6,6 @@
 #include "policy.h"
 
 #include <limits.h>
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Whether this option stands on the command line: with this value, unless that is NULL. A file "none" asks for nothing. */

@@ -3,7 +3,6 @@
 #include "base/utf8.h"
 #include "json_input.h"
 #include "output_file.h"
-#include "prompt_set.h"
 
 #include <math.h>
 #include <stdlib.h>

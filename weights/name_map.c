@@ -2,7 +2,6 @@
 #include "name_map.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { NUMBERS = 8 }; /* in one pattern */

@@ -3,12 +3,10 @@
 #include "command.h"
 #include "eval.h"
 #include "eval_report.h"
-#include "interrupt.h"
 #include "notices.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- what is said ---- */
 
