@@ -284,9 +284,10 @@ static void say_cache(job *j, const sg_report *r)
     if (j->request.cache != SG_CACHE_SHADOW)
         sg_progress_say(&j->progress, "cache: %d of %d steps extrapolated", r->steps_skipped, r->steps_done);
     else
-        sg_progress_say(&j->progress,
-                        "cache: %d of %d steps extrapolated, each within %.2g %% of the computed one; latents within %.2g %%",
-                        r->steps_skipped, r->steps_done, 100 * (double)worst, 100 * r->latent_error);
+        sg_progress_say(
+            &j->progress,
+            "cache: %d of %d steps extrapolated, each within %.2g %% of the computed one; latents within %.2g %%",
+            r->steps_skipped, r->steps_done, 100 * (double)worst, 100 * r->latent_error);
 }
 
 static void say_end(job *j, const char *path, const sg_report *r)

@@ -88,8 +88,8 @@ static const sg_option *option_by_letter(char letter, sg_command c)
 static sg_status unknown(const char *option, const char *near, sg_command c, sg_error *e)
 {
     const sg_command_row *const row = sg_command_row_of(c);
-    const char *const           name = row ? row->name : "bench", *const subject = *name ? name : "there";
-    const char *const           verb = *name ? "has" : "is";
+    const char *const name = row ? row->name : "bench", *const subject = *name ? name : "there";
+    const char *const verb = *name ? "has" : "is";
     if (near) return sg_error_set(e, SG_E_ARG, "%s %s no option %s; did you mean --%s?", subject, verb, option, near);
     return sg_error_set(e, SG_E_ARG, "%s %s no option %s; `sparge-gen help %s` lists them", subject, verb, option,
                         *name ? name : "all");
@@ -304,8 +304,7 @@ static sg_status parse_help(sg_settings *s, int argc, char **argv, sg_error *e)
         if (strcmp(argv[2], *t) == 0) return s->topic = *t, SG_OK;
     if (strcmp(argv[2], "render") == 0) return s->topic = "all", SG_OK;
     if (strcmp(argv[2], "help") == 0) return SG_OK;
-    if (!command_of(argv[2], &s->command))
-        return no_command(argv[2], "`sparge-gen help` lists the commands", e);
+    if (!command_of(argv[2], &s->command)) return no_command(argv[2], "`sparge-gen help` lists the commands", e);
     return s->command == SG_COMMAND_BENCH && argc > 3 ? parse_bench(s, argv[3], e) : SG_OK;
 }
 
@@ -339,8 +338,7 @@ sg_status sg_options_parse(sg_settings *s, int argc, char **argv, sg_error *e)
     int i = 1;
     if (argc > 1 && strcmp(argv[1], "help") == 0) return parse_help(s, argc, argv, e);
     if (argc > 1 && argv[1][0] != '-' && argv[1][0]) {
-        if (!command_of(argv[1], &s->command))
-            return no_command(argv[1], "a prompt goes in quotes after --prompt", e);
+        if (!command_of(argv[1], &s->command)) return no_command(argv[1], "a prompt goes in quotes after --prompt", e);
         i = 2;
         if (s->command == SG_COMMAND_BENCH && argc > 2 && argv[2][0] != '-') SG_TRY(parse_bench(s, argv[i++], e));
     }

@@ -191,7 +191,8 @@ sg_status sg_report_write(const char *path, json_t *settings, const char *clip, 
     json_t   *plan = NULL, *j = NULL;
     sg_status status = sg_report_plan(&plan, &r->plan, e);
     if (status == SG_OK) status = packed(&j, render_json(settings, clip, r, plan), "report", e);
-    if (status == SG_OK && !(add_cut(j, r) && add_cache(j, settings, r))) status = sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
+    if (status == SG_OK && !(add_cut(j, r) && add_cache(j, settings, r)))
+        status = sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     if (status == SG_OK && attention && json_object_set(j, "attention", attention) != 0)
         status = sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     if (status == SG_OK) status = sg_report_save(path, j, e);

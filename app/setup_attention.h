@@ -4,8 +4,8 @@
 
 #include "engine.h"
 #include "options.h"
-#include "thresholds.h"
 #include "tensor_source.h"
+#include "thresholds.h"
 
 /* What a policy borrows from files that options name. Zero is none. */
 typedef struct sg_attention_files {

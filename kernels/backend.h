@@ -37,7 +37,7 @@ unsigned sg_cpu_mask_of(const char *name);
 /* The CPU features that this machine has and a mask, as sg_backend_options.cpu_mask, allows. SG_E_ARG: the variable
  * SPARGE_GEN_CPUMASK names no level. */
 sg_status sg_cpu_features_of(unsigned *features, unsigned mask, sg_error *e) SG_MUST_USE;
-unsigned sg_gpu_mask_of(const char *name);
+unsigned  sg_gpu_mask_of(const char *name);
 
 unsigned sg_gpu_features(int capability); /* 90 is compute capability 9.0; 0 below 8.0 */
 

@@ -175,7 +175,7 @@ typedef struct sg_report {
     int     steps_skipped;
     float   skip_error[SG_STEPS_MAX];
     double  latent_error;
-    size_t held_bytes; /* weights, activations and what the backend keeps at once, at most */
+    size_t  held_bytes; /* weights, activations and what the backend keeps at once, at most */
     /* Bytes that were resident at most from the start of the process to the end of the stage: what the system tells, on
      * a device held_bytes. 0 for a stage that was not reached. */
     size_t   stage_peak[SG_STAGES];

@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-enum { SG_THRESHOLDS_TIME = 40 }; /* bytes of a time */
+enum { SG_THRESHOLDS_TIME = 40 };                  /* bytes of a time */
 #define SG_THRESHOLDS_NAME "sparge-attention.json" /* how the file is called beside model_index.json */
 
 typedef struct sg_thresholds_file {

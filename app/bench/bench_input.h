@@ -17,13 +17,13 @@
 typedef struct sg_bench_input {
     const char *name; /* of the shape, or the file; borrowed */
     int         b, h, hk, d;
-    int         all_heads, layers; /* of the model; layers 0: not known */
-    int64_t     grid[3];           /* frames, rows, columns */
+    int         all_heads, layers;           /* of the model; layers 0: not known */
+    int64_t     grid[3];                     /* frames, rows, columns */
     int64_t     text_prefix, text_suffix, n; /* tokens of text at either end; all tokens */
     sg_dtype    dtype;
     sg_order    order;
     float      *host[3]; /* q [n, h, d], k and v [n, hk, d], rounded to dtype, in that order */
-    sg_source *file;
+    sg_source  *file;
 } sg_bench_input;
 
 /* All but host, from --shape, --heads and --qkv; dtype and order stay as they are. The caller closes, after a failure

@@ -217,13 +217,12 @@ static bool add_scores(json_t *j, const sg_arm_result *r, bool first)
 static json_t *arm_json(const sg_comparison *c, const sg_arm_result *r)
 {
     char    text[SG_RESULT_TEXT];
-    json_t *j =
-        json_pack("{s:s, s:s?, s:s, s:O, s:o, s:o, s:o, s:o, s:o, s:O, s:o, s:I}", "name", r->arm->name, "result",
-                  r == c->result ? NULL : result_text(text, c, r), "file", r->file, "settings", r->settings, "seconds",
-                  seconds(r), "speedup", r == c->result ? json_null() : speedup(r), "density",
-                  sg_report_number(sg_arm_density(r, -1, -1)), "kept", by_layer(r, sg_arm_density), "attention_error",
-                  attention_error(r), "attention", r->attention, "skipped_steps",
-                  sg_report_skipped_steps(&r->report), "peak_bytes", (json_int_t)r->report.peak_bytes);
+    json_t *j = json_pack("{s:s, s:s?, s:s, s:O, s:o, s:o, s:o, s:o, s:o, s:O, s:o, s:I}", "name", r->arm->name,
+                          "result", r == c->result ? NULL : result_text(text, c, r), "file", r->file, "settings",
+                          r->settings, "seconds", seconds(r), "speedup", r == c->result ? json_null() : speedup(r),
+                          "density", sg_report_number(sg_arm_density(r, -1, -1)), "kept", by_layer(r, sg_arm_density),
+                          "attention_error", attention_error(r), "attention", r->attention, "skipped_steps",
+                          sg_report_skipped_steps(&r->report), "peak_bytes", (json_int_t)r->report.peak_bytes);
     return sg_report_if_complete(j, j && add_scores(j, r, r == c->result));
 }
 

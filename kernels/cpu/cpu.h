@@ -95,7 +95,7 @@ void sg_amx_score_init(sg_ops *t);
 sg_status sg_cpu_use_library(sg_cpu *c, unsigned features, bool native_bf16) SG_MUST_USE;
 /* The same; exists where the build has oneDNN. */
 sg_status sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16) SG_MUST_USE;
-void sg_onednn_close(sg_cpu *c);
+void      sg_onednn_close(sg_cpu *c);
 
 /* The features that oneDNN's code is held to, the backend's where it is not used. */
 unsigned sg_cpu_library_features(const sg_cpu *c);

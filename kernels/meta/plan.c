@@ -89,8 +89,9 @@ FREE(add)
 FREE(mul)
 FREE(act)
 FREE(sinusoid)
-FREE(upsample) FREE(avg_down) FREE(dup_up) FREE(permute) FREE(copy) FREE(combine) FREE(rgb8) FREE(count_non_finite)
-    FREE(pool) FREE(self_similarity) FREE(quantise) FREE(score) FREE(select) FREE(tail_bias)
+FREE(upsample)
+FREE(avg_down) FREE(dup_up) FREE(permute) FREE(copy) FREE(combine) FREE(rgb8) FREE(count_non_finite) FREE(pool)
+    FREE(self_similarity) FREE(quantise) FREE(score) FREE(select) FREE(tail_bias)
 
 #define X(op) .op = op,
         static const sg_ops plan_ops = {SG_OPS(X)};

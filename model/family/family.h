@@ -30,13 +30,13 @@ typedef struct sg_text_source {
 
 typedef struct sg_denoiser {
     sg_component *component;
-    double   from;   /* works at the sampler's timesteps from here up to the `from` of the denoiser before it */
-    int      layers; /* of self-attention, which are its blocks too */
+    double        from;   /* works at the sampler's timesteps from here up to the `from` of the denoiser before it */
+    int           layers; /* of self-attention, which are its blocks too */
 } sg_denoiser;
 
 /* A phase that a family adds between its texts and denoising: an image is encoded, for example. */
 typedef struct sg_added_phase {
-    const char *name; /* in a plan, of SG_PHASE_NAME characters at most; not "text", "denoise" or "decode" */
+    const char   *name;      /* in a plan, of SG_PHASE_NAME characters at most; not "text", "denoise" or "decode" */
     sg_component *component; /* loaded for this phase alone */
     /* What it computes the model keeps, on the host. On a plan too, which has no data. */
     void (*run)(void *model, sg_stream *s);
@@ -92,9 +92,9 @@ typedef struct sg_pass {
 } sg_pass;
 
 typedef struct sg_family {
-    const char        *name;
-    const char *const *class_names; /* _class_name in model_index.json, NULL-ended */
-    const sg_known_shape *shapes; /* of its published models, the last without a name; NULL: none */
+    const char           *name;
+    const char *const    *class_names; /* _class_name in model_index.json, NULL-ended */
+    const sg_known_shape *shapes;      /* of its published models, the last without a name; NULL: none */
 
     /* Opens every component of c, which outlives the model; index is sg_checkpoint_index. Loads nothing. After a failure
      * *model is NULL. */

@@ -59,7 +59,8 @@ sg_denoising sg_render_allocate(sg_render *render, sg_stream *s)
     d.non_finite = allocate_counters(render->engine->components, s);
     d.state = sg_sampler_state_new(&render->sampler, s, render->geometry.latent);
     d.v = sg_alloc(s, &s->keep, SG_F32, 4, render->geometry.latent);
-    sg_step_cache_prepare(&render->cache, s, cache_rule(render->request), render->sampler.steps, render->geometry.latent);
+    sg_step_cache_prepare(&render->cache, s, cache_rule(render->request), render->sampler.steps,
+                          render->geometry.latent);
     if (render->request->capture_out) render->cache.keep = render->request->capture_step;
     d.mark = s->keep.used;
     return d;

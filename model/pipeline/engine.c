@@ -172,8 +172,8 @@ const sg_attention_count *sg_engine_attention(const sg_engine *engine, int *step
 static sg_component_info describe(const sg_component *p)
 {
     sg_component_info c = {.bytes = sg_source_bytes(p->source), .files = sg_source_files(p->source)};
-    size_t       count[SG_DTYPES] = {0};
-    int          most = 0;
+    size_t            count[SG_DTYPES] = {0};
+    int               most = 0;
     snprintf(c.name, sizeof c.name, "%s", p->name);
     snprintf(c.class_name, sizeof c.class_name, "%s", p->class_name);
     snprintf(c.summary, sizeof c.summary, "%s", p->summary);
@@ -193,8 +193,8 @@ sg_model_info sg_engine_info(const sg_engine *engine)
     const sg_components *const components = engine->components;
     sg_model_info       info = {.multiple = components->size_multiple, .frame_multiple = components->frame_multiple};
     const sg_component *p;
-    sg_phase                   phase[SG_PHASES_MAX];
-    const int                  phases = sg_render_phases(components, phase);
+    sg_phase            phase[SG_PHASES_MAX];
+    const int           phases = sg_render_phases(components, phase);
     _Static_assert(sizeof info.component / sizeof *info.component >= SG_TEXTS_MAX + SG_ADDED_MAX + SG_DENOISERS_MAX + 1,
                    "there is room for every component");
     for (int k = 0; k < phases; k++)
@@ -272,7 +272,8 @@ void sg_engine_nearest_size(const sg_engine *engine, int *width, int *height, in
 
 /* ---- latents in a file ---- */
 
-sg_status sg_latents_open(const sg_engine *engine, const char *path, sg_source **source, sg_tensor *latents, sg_error *e)
+sg_status sg_latents_open(const sg_engine *engine, const char *path, sg_source **source, sg_tensor *latents,
+                          sg_error *e)
 {
     if (!sg_text_ends(path, ".safetensors"))
         return sg_error_set(e, SG_E_ARG, "%s: a latents file is named *.safetensors", path);

@@ -13,7 +13,7 @@ struct sg_engine {
     const sg_family     *family;
     void                *model;
     const sg_components *components; /* of model, which owns them */
-    sg_conditioning      texts; /* of the last render or plan */
+    sg_conditioning      texts;      /* of the last render or plan */
     sg_dtype             act;
     sg_request           defaults;
     sg_config           *own;          /* sparge-gen.json, which holds strings of defaults; or NULL */
@@ -31,6 +31,7 @@ struct sg_engine {
 };
 
 /* The latents file at path: F32 [c, f, y, x] of the model's c. *source owns the map. */
-sg_status sg_latents_open(const sg_engine *engine, const char *path, sg_source **source, sg_tensor *latents, sg_error *e);
+sg_status sg_latents_open(const sg_engine *engine, const char *path, sg_source **source, sg_tensor *latents,
+                          sg_error *e);
 
 #endif

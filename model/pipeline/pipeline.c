@@ -1,8 +1,8 @@
 /* pipeline.c - rendering: phase after phase, each with memory of its own. */
 #include "meta.h"
 #include "render.h"
-#include "safetensors_write.h"
 #include "rng.h"
+#include "safetensors_write.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static void end_stage(sg_render *render, sg_stage stage, double start)
 /* Weights of one unit of a phase: sg_render_component's. */
 static sg_status load(sg_render *render, const sg_phase *phase, int unit)
 {
-    const double   start = sg_seconds();
+    const double        start = sg_seconds();
     sg_component *const p = sg_render_component(render->engine->components, phase, unit);
     SG_TRY(report_progress(render, SG_STAGE_LOAD, 0, 1));
     SG_TRY(sg_bind_load(p->bind, render->engine->backend, load_progress, render, render->e));

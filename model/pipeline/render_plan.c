@@ -322,7 +322,9 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     render->phases = out->phases = sg_render_phases(engine->components, render->phase);
     for (int i = 0; i < render->phases; i++) SG_TRY(plan_phase(render, &render->phase[i], &out->phase[i], &t[i]));
     out->base = render->engine->base_bytes + sg_backend_code_bytes(render->engine->backend);
-    out->output = render->engine->backend->host_memory ? render->request->output_bytes + captured_bytes(render) + cache_bytes(render) : 0;
+    out->output = render->engine->backend->host_memory
+                      ? render->request->output_bytes + captured_bytes(render) + cache_bytes(render)
+                      : 0;
     out->available = render->engine->memory_limit ? render->engine->memory_limit : render->engine->backend->total_bytes;
     out->host_free = render->engine->backend->host_bytes;
     sum_memory(render, out, t, render->engine->offload == SG_OFFLOAD_ON);

@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "base/utf8.h"
 
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

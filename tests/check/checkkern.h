@@ -42,7 +42,7 @@ typedef enum ck_fill {
     CK_SOME_EMPTY, /* a row has all, none or any */
     CK_END_BITS,   /* the first and the last of each 64 bits, and the last of a row */
     CK_LEVELS,     /* as after an activation: each channel, of the last dimension, about a level of its own above 0 */
-    CK_SIGNED,     /* weights [o, i, ..] of one sign in each (o, i); what half of the channels adds of CK_LEVELS the other
+    CK_SIGNED, /* weights [o, i, ..] of one sign in each (o, i); what half of the channels adds of CK_LEVELS the other
                     * takes away */
     CK_FILLS
 } ck_fill;

@@ -112,13 +112,13 @@ void ck_try_attend(ck *c)
         const int64_t h = upto(c, 3), d = ck_draw(c, 2) ? 64 : 128, n = 100 + upto(c, 300),
                       m = upto(c, ck_draw(c, 2) ? 16 : 100);
         const sg_dtype t = i % 4 ? SG_BF16 : SG_F32;
-        ck_case(c, &(sg_attend_args){
-                       .y = ck_out(c, t, n, h, d),
-                       .q = ck_new(c, t, i % 8 == 1 ? CK_NAN : CK_RANDOM, n, h, d),
-                       .k = ck_new(c, t, keys[ck_draw(c, 4)], m, h, d),
-                       .v = ck_new(c, t, CK_RANDOM, m, h, d),
-                       .key_bias = ck_draw(c, 2) ? ck_new(c, SG_F32, biases[ck_draw(c, 4)], m) : (sg_tensor){0},
-                       .scale = 1.0f / sqrtf((float)d)});
+        ck_case(c, &(sg_attend_args){.y = ck_out(c, t, n, h, d),
+                                     .q = ck_new(c, t, i % 8 == 1 ? CK_NAN : CK_RANDOM, n, h, d),
+                                     .k = ck_new(c, t, keys[ck_draw(c, 4)], m, h, d),
+                                     .v = ck_new(c, t, CK_RANDOM, m, h, d),
+                                     .key_bias =
+                                         ck_draw(c, 2) ? ck_new(c, SG_F32, biases[ck_draw(c, 4)], m) : (sg_tensor){0},
+                                     .scale = 1.0f / sqrtf((float)d)});
     }
     ck_model_attend(c);
     ck_long_attend(c);

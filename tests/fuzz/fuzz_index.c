@@ -35,7 +35,7 @@ static void set_up(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    sg_error    e = {0};
+    sg_error   e = {0};
     sg_source *w = NULL;
     set_up();
     FILE *const f = fopen(path[SHARDS], "wb");

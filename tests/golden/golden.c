@@ -38,7 +38,7 @@ typedef struct recorder {
 typedef struct golden_case {
     const char *dir, *backend, *dtype;
     bool        verbose;
-    sg_source *taps;
+    sg_source  *taps;
     json_t     *about; /* tap name to its shape, its norm and the relative error of the reference's own rounding */
     sg_engine  *g;
     sg_request  r;

@@ -133,8 +133,8 @@ int main(int argc, char **argv)
 {
     if (argc != 4) die("usage: golden_whole BACKEND MODEL FIXTURE.safetensors");
     sg_source *fixture = open_fixture(argv[3]);
-    sg_engine  *f32 = open_engine(argv[1], argv[2], "f32"), *bf16 = open_engine(argv[1], argv[2], "bf16");
-    bool        ok = check_default(f32, fixture);
+    sg_engine *f32 = open_engine(argv[1], argv[2], "f32"), *bf16 = open_engine(argv[1], argv[2], "bf16");
+    bool       ok = check_default(f32, fixture);
     ok = check_bf16(f32, bf16, fixture) && ok;
     puts(ok ? "ok" : "FAILED");
     sg_engine_close(&f32);

@@ -229,7 +229,7 @@ static sg_status open_weights(sg_error *e)
     static const char *const place[][2] = {{"/vae", "diffusion_pytorch_model"}, /* a single file and shards */
                                            {"/transformer", "diffusion_pytorch_model"}};
     for (int i = 0; i < 2; i++) {
-        char        dir[1024];
+        char       dir[1024];
         sg_source *w = NULL;
         snprintf(dir, sizeof dir, "%s%s", tiny, place[i][0]);
         SG_TRY(sg_source_open_stem(&w, dir, place[i][1], e));

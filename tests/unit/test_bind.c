@@ -132,7 +132,7 @@ static sg_source *file_of(const entry *t, int blanks, const void *data)
     fwrite(header, 1, n, f);
     fwrite(data, 1, at, f);
     assert_int_equal(fclose(f), 0);
-    sg_error    e = {0};
+    sg_error   e = {0};
     sg_source *w = NULL;
     if (sg_source_open_stem(&w, dir, "m", &e) != SG_OK) fail_msg("%s", e.text);
     return w;
@@ -160,9 +160,9 @@ static void names_shapes_and_prefixes_bind(void **state)
 {
     (void)state;
     sg_source *w = FILE_OF(((float[]){1, 2, 3}), {"blocks.3.q", "F32", "[2,1]", 8}, {"b", "F32", "[]", 4});
-    sg_bind    *b = bind_to(w);
-    sg_error    e = {0};
-    sg_tensor   q, s;
+    sg_bind   *b = bind_to(w);
+    sg_error   e = {0};
+    sg_tensor  q, s;
     sg_bind_tensor(b, &s, SG_BF16, "b", 1);
     sg_bind_prefix(b, "blocks.%d.", 3);
     assert_true(sg_bind_has(b, "q"));
@@ -183,7 +183,7 @@ static void all_troubles_are_told_at_once(void **state)
     (void)state;
     static const entry list[] = {{"x", "U8", "[2,3]", 6},  {"long", "I64", "[1]", 8},    {"f", "F16", "[2]", 4},
                                  {"rest", "U8", "[2]", 2}, {"opt.rest", "U8", "[0]", 0}, {0}};
-    sg_source        *w = file_of(list, 0, (char[20]){0});
+    sg_source         *w = file_of(list, 0, (char[20]){0});
     sg_bind           *b = bind_to(w);
     sg_error           e = {0};
     sg_tensor          t[5];
@@ -215,10 +215,10 @@ static void long_reports_are_cut_by_kind(void **state)
 {
     (void)state;
     sg_source *w = FILE_OF("", {"extra", "U8", "[1]", 1});
-    sg_bind    *b = bind_to(w);
-    sg_error    e = {0};
-    sg_tensor   t;
-    char        prefix[300];
+    sg_bind   *b = bind_to(w);
+    sg_error   e = {0};
+    sg_tensor  t;
+    char       prefix[300];
     memset(prefix, 'p', 299);
     prefix[299] = 0;
     sg_bind_prefix(b, "%s", prefix);
@@ -241,9 +241,9 @@ static void mistakes_of_the_caller_latch(void **state)
     memset(long_name, 'x', sizeof long_name - 1);
     for (int i = 0; i < 4; i++) {
         sg_source *w = file_of(&(entry){0}, 0, "");
-        sg_bind    *b = bind_to(w);
-        sg_error    e = {0};
-        sg_tensor   t;
+        sg_bind   *b = bind_to(w);
+        sg_error   e = {0};
+        sg_tensor  t;
         if (i == 0) sg_bind_tensor_(b, &t, SG_F32, "x", 6, (int64_t[]){1, 1, 1, 1, 1, 1});
         if (i == 1) sg_bind_tensor(b, &t, SG_U8, "x", 1);
         if (i == 2) sg_bind_tensor(b, &t, SG_F32, long_name, 1);
@@ -279,7 +279,7 @@ static void check_conversion(sg_dtype from, sg_dtype as, const sg_backend *backe
     fill(x, from, n);
     snprintf(shape, sizeof shape, "[%zu]", n);
     const entry list[] = {{"x", sg_dtype_name(from), shape, n * size}, {0}};
-    sg_source *w = file_of(list, misaligned, x);
+    sg_source  *w = file_of(list, misaligned, x);
     sg_bind    *b = bind_to(w);
     sg_error    e = {0};
     sg_tensor   t, file = {x, from, 1, {(int64_t)n}};
@@ -326,8 +326,8 @@ static void every_half_is_exact(void **state)
     for (int n = 0, h = 0; h < 65536; h++)
         if ((h & 0x7c00) != 0x7c00) x[n++] = (uint16_t)h;
     sg_source *w = FILE_OF(x, {"x", "F16", "[63488]", sizeof x});
-    sg_bind    *b = bind_to(w);
-    sg_tensor   f, h;
+    sg_bind   *b = bind_to(w);
+    sg_tensor  f, h;
     sg_bind_tensor(b, &f, SG_F32, "x", N);
     sg_bind_tensor(b, &h, SG_BF16, "x", N);
     assert_int_equal(sg_bind_load(b, &host, NULL, NULL, NULL), SG_OK);
@@ -371,9 +371,9 @@ static void not_a_number_is_refused_by_name(void **state)
             }
     x[0] = 3.4e38f;
     sg_source *w = FILE_OF(x, {"x", "F32", "[1]", 4});
-    sg_bind    *b = bind_to(w);
-    sg_error    e = {0};
-    sg_tensor   t;
+    sg_bind   *b = bind_to(w);
+    sg_error   e = {0};
+    sg_tensor  t;
     sg_bind_tensor(b, &t, SG_BF16, "x", 1);
     assert_int_equal(sg_bind_load(b, &host, NULL, NULL, &e), SG_E_NUMERIC);
     assert_non_null(strstr(e.text, "\"x\" has numbers too large for BF16"));
@@ -394,7 +394,7 @@ static void progress_cancel_unload_and_again(void **state)
 {
     (void)state;
     const float x[4] = {1, 2, 3, 4};
-    sg_source *w = FILE_OF(x, {"a", "F32", "[2]", 8}, {"b", "F32", "[2]", 8}, {"c", "F32", "[0]", 0});
+    sg_source  *w = FILE_OF(x, {"a", "F32", "[2]", 8}, {"b", "F32", "[2]", 8}, {"c", "F32", "[0]", 0});
     sg_bind    *b = bind_to(w);
     sg_error    e = {0};
     sg_tensor   a, also, c;
@@ -426,9 +426,9 @@ static void devices_may_fail(void **state)
 {
     (void)state;
     sg_source *w = FILE_OF(((float[]){1, 2}), {"a", "F32", "[2]", 8});
-    sg_bind    *b = bind_to(w);
-    sg_error    e = {0}, e2 = {0};
-    sg_tensor   a;
+    sg_bind   *b = bind_to(w);
+    sg_error   e = {0}, e2 = {0};
+    sg_tensor  a;
     sg_bind_tensor(b, &a, SG_BF16, "a", 2);
     alloc_fails = true;
     assert_int_equal(sg_bind_load(b, &card, NULL, NULL, &e), SG_E_MEMORY);

@@ -179,7 +179,7 @@ static void latents_are_shown(void **state)
     sg_engine         *g = open_model(model, 0);
     sg_request         r = small(g);
     const sg_callbacks cb = {.context = &w, .latents = take_latents};
-    sg_source        *file = NULL;
+    sg_source         *file = NULL;
     sg_tensor          t;
     sg_report          rep;
     sg_error           e = {0};
@@ -582,14 +582,19 @@ static void other_pipelines_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(renders_frames_in_order),     cmocka_unit_test(latents_are_shown),
-        cmocka_unit_test(texts_are_encoded_once),      cmocka_unit_test(memory_is_as_planned),
-        cmocka_unit_test(nearest_sizes_are_rendered),
-        cmocka_unit_test(wishes_are_checked),          cmocka_unit_test(cancelling_stops_at_the_step),
-        cmocka_unit_test(latents_decode_again),        cmocka_unit_test(poison_is_named),
-        cmocka_unit_test(other_pipelines_are_refused), cmocka_unit_test(devices_decode_ahead),
-        cmocka_unit_test(large_latents_have_a_size),   cmocka_unit_test(guidance_is_data_of_the_family),
-        cmocka_unit_test(encoders_follow_one_another)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(renders_frames_in_order),
+                                       cmocka_unit_test(latents_are_shown),
+                                       cmocka_unit_test(texts_are_encoded_once),
+                                       cmocka_unit_test(memory_is_as_planned),
+                                       cmocka_unit_test(nearest_sizes_are_rendered),
+                                       cmocka_unit_test(wishes_are_checked),
+                                       cmocka_unit_test(cancelling_stops_at_the_step),
+                                       cmocka_unit_test(latents_decode_again),
+                                       cmocka_unit_test(poison_is_named),
+                                       cmocka_unit_test(other_pipelines_are_refused),
+                                       cmocka_unit_test(devices_decode_ahead),
+                                       cmocka_unit_test(large_latents_have_a_size),
+                                       cmocka_unit_test(guidance_is_data_of_the_family),
+                                       cmocka_unit_test(encoders_follow_one_another)};
     return cmocka_run_group_tests(tests, make_copy, remove_copy);
 }

@@ -21,8 +21,8 @@ static sg_request sparse(const sg_engine *g)
 static float *read_tensor(const char *path, const char *name, size_t count)
 {
     sg_source *w = NULL;
-    sg_error    e = {0};
-    char        dir[] = "/tmp", stem[64];
+    sg_error   e = {0};
+    char       dir[] = "/tmp", stem[64];
     snprintf(stem, sizeof stem, "%.*s", (int)(strlen(path) - 5 - strlen(".safetensors")), path + 5);
     if (sg_source_open_stem(&w, dir, stem, &e)) fail_msg("%s", e.text);
     const sg_tensor t = sg_source_find(w, name);

@@ -112,7 +112,8 @@ static void expect_sum(sg_stage stage, int total, bool again, const char *line)
 static void a_render_is_shown(void **state)
 {
     (void)state;
-    sg_plan plan = {.phase = {{.stage = SG_STAGE_DENOISE, .flops = 4}, {.stage = SG_STAGE_DECODE, .flops = 2}}, .phases = 2};
+    sg_plan plan = {.phase = {{.stage = SG_STAGE_DENOISE, .flops = 4}, {.stage = SG_STAGE_DECODE, .flops = 2}},
+                    .phases = 2};
     sg_progress_render(&p, 0, 1, &plan);
     expect(SG_STAGE_LOAD, 0, 1, "loading 0/1 [------------------------] for 0.0 s");
     pass(4);

@@ -18,7 +18,7 @@
 enum { H = 2, D = 64, TOKENS = 512, STEP = 32, ROOM = 1 << 24, SETTING = 7, PUBLISHED = 8, Y_EVERY = 16 };
 
 static unsigned char buffer[ROOM] __attribute__((aligned(SG_ALIGN)));
-static sg_source   *fixture;
+static sg_source    *fixture;
 
 /* A setting and what our stages make of it. */
 typedef struct stages {

@@ -36,8 +36,8 @@ static sg_tensor latents(sg_stream *s, const int shape[4], double sigma)
             for (int y = 0; y < shape[2]; y++)
                 for (int x = 0; x < shape[3]; x++, at++) {
                     const float clean = (float)cos(0.7 * c + 0.31 * f + 0.17 * y + 0.11 * x);
-                    const float noise = (float)ldexp(counter_integer(seed, (uint64_t)at, COUNTER_LATENTS),
-                                                     -COUNTER_LATENTS.shift);
+                    const float noise =
+                        (float)ldexp(counter_integer(seed, (uint64_t)at, COUNTER_LATENTS), -COUNTER_LATENTS.shift);
                     to[at] = (float)(1 - sigma) * clean + (float)sigma * noise;
                 }
     return t;

@@ -60,7 +60,8 @@ static int make_folder(void **state)
 static int remove_folder(void **state)
 {
     (void)state;
-    static const char *const names[] = {"text_encoder/config.json", "text_encoder/model.safetensors", "text_encoder", ""};
+    static const char *const names[] = {"text_encoder/config.json", "text_encoder/model.safetensors", "text_encoder",
+                                        ""};
     char                     path[64];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);

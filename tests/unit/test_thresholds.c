@@ -1,7 +1,7 @@
 /* test_thresholds.c - files of tuned thresholds: ours, SpargeAttn's, broken ones; and by what a model is known. */
-#include "thresholds.h"
 #include "safetensors_write.h"
 #include "tensor_source.h"
+#include "thresholds.h"
 
 #include <math.h>
 #include <setjmp.h>

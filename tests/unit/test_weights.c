@@ -73,7 +73,7 @@ static void put(const char *name, const char *header, size_t data) { put_sized(n
 
 static sg_source *open_good(const char *stem)
 {
-    sg_error    e = {0};
+    sg_error   e = {0};
     sg_source *w = NULL;
     if (sg_source_open_stem(&w, dir, stem, &e) != SG_OK) fail_msg("%s", e.text);
     return w;
@@ -82,9 +82,9 @@ static sg_source *open_good(const char *stem)
 /* The folder's weights must be refused with all of the words, which are separated by |. */
 static void refuse_stem(const char *stem, const char *words)
 {
-    sg_error    e = {0};
+    sg_error   e = {0};
     sg_source *w = NULL;
-    char        all[512];
+    char       all[512];
     if (sg_source_open_stem(&w, dir, stem, &e) == SG_OK) fail_msg("accepted, but should fail with: %s", words);
     assert_null(w);
     assert_true(e.code == SG_E_FILE || e.code == SG_E_FORMAT);
@@ -333,7 +333,7 @@ static void places_that_are_no_files_are_refused(void **state)
         assert_int_equal(chmod(path, 0), 0);
         refuse("m.safetensors: cannot be opened: Permission denied");
     }
-    sg_error    e = {0};
+    sg_error   e = {0};
     sg_source *w = NULL;
     assert_int_equal(sg_source_open_stem(&w, "/nonexistent/folder", "m", &e), SG_E_FILE);
     assert_non_null(strstr(e.text, "/nonexistent/folder: No such file"));
@@ -451,7 +451,7 @@ static void written_file_is_read_back(void **state)
     for (int i = 0; i < 2; i++) {
         put_text("m.safetensors", "to be replaced");
         assert_int_equal(sg_safetensors_write(path, names[i], t, i ? NULL : notes, &e), SG_OK);
-        sg_source     *w = open_good("m");
+        sg_source      *w = open_good("m");
         const sg_tensor r = sg_source_find(w, names[i]);
         assert_int_equal(r.rank, 2);
         assert_int_equal((uintptr_t)r.data % sizeof(float), 0);
