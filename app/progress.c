@@ -212,10 +212,10 @@ static void compose(const sg_progress *p, double now, char *text, size_t size, i
         snprintf(text, size, "%s%s%s %d/%d", p->row, *p->row ? " | " : "", stage_names[p->stage], p->done, p->total);
     n += write_bar(p, text + n, size - (size_t)n, bar);
     const int bare = n;
-    if (!unit && name && p->total > p->done)
+    if (unit == 0 && name && p->total > p->done)
         n += snprintf(text + n, size - (size_t)n, "%s %s %d for %s", bar ? "" : ",", name, p->done + 1,
                       sg_duration(duration, sizeof duration, now - p->start));
-    else if (!unit)
+    else if (unit == 0)
         n += snprintf(text + n, size - (size_t)n, "%s for %s", bar ? "" : ",",
                       sg_duration(duration, sizeof duration, now - p->start));
     else if (name)
