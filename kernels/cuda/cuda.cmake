@@ -31,27 +31,28 @@ if(SG_CUDA)
   endif()
 endif()
 
+# An object library of sg_kernels for these architectures; FOLDERS are its own, beside kernels/ and this one.
+function(sg_cuda_level name architectures folders)
+  add_library(${name} OBJECT ${ARGN})
+  set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES "${architectures}" POSITION_INDEPENDENT_CODE ON
+    CUDA_RUNTIME_LIBRARY Static)
+  target_include_directories(${name} PRIVATE kernels ${PROJECT_SOURCE_DIR}/kernels/cuda ${folders})
+  target_compile_features(${name} PRIVATE cuda_std_17)
+  # -O3 also in debug builds, as for the CPU's kernels. gcc's -Wpedantic does not stand what nvcc writes.
+  target_compile_options(${name} PRIVATE -O3 -Xcompiler=-Wall,-Wextra,-Wshadow,-fvisibility=hidden)
+  if(CMAKE_COMPILE_WARNING_AS_ERROR)
+    target_compile_options(${name} PRIVATE --Werror=all-warnings -Xcompiler=-Werror)
+  endif()
+  target_sources(sg_kernels PRIVATE $<TARGET_OBJECTS:${name}>)
+endfunction()
+
 if(SG_HAVE_CUDA)
   set(cuda ${CMAKE_CURRENT_LIST_DIR})
-  add_library(sg_cuda OBJECT ${cuda}/elem.cu ${cuda}/norm_rope.cu ${cuda}/data_movement.cu ${cuda}/linear.cu ${cuda}/conv.cu
-    ${cuda}/attend.cu ${cuda}/attend_short.cu ${cuda}/attend_mma.cu ${cuda}/attend_large_head.cu)
-  add_library(sg_cuda_sm89 OBJECT) # what has no code for 8.0
-  set_target_properties(sg_cuda_sm89 PROPERTIES CUDA_ARCHITECTURES "${sm89_architectures}")
-  add_library(sg_cuda_sm90 OBJECT) # what only Hopper has: no other device runs code for 9.0a
-  set_target_properties(sg_cuda_sm90 PROPERTIES CUDA_ARCHITECTURES 90a-real)
-  foreach(level sg_cuda sg_cuda_sm89 sg_cuda_sm90)
-    target_include_directories(${level} PRIVATE kernels ${cuda})
-    target_compile_features(${level} PRIVATE cuda_std_17)
-    # -O3 also in debug builds, as for the CPU's kernels. gcc's -Wpedantic does not stand what nvcc writes.
-    target_compile_options(${level} PRIVATE -O3 -Xcompiler=-Wall,-Wextra,-Wshadow,-fvisibility=hidden)
-    if(CMAKE_COMPILE_WARNING_AS_ERROR)
-      target_compile_options(${level} PRIVATE --Werror=all-warnings -Xcompiler=-Werror)
-    endif()
-    set_target_properties(${level} PROPERTIES POSITION_INDEPENDENT_CODE ON CUDA_RUNTIME_LIBRARY Static)
-  endforeach()
+  sg_cuda_level(sg_cuda "${CMAKE_CUDA_ARCHITECTURES}" "" ${cuda}/elem.cu ${cuda}/norm_rope.cu ${cuda}/data_movement.cu
+    ${cuda}/linear.cu ${cuda}/conv.cu ${cuda}/attend.cu ${cuda}/attend_short.cu ${cuda}/attend_mma.cu
+    ${cuda}/attend_large_head.cu)
   target_sources(sg_kernels PRIVATE ${cuda}/cuda_backend.c ${cuda}/cuda_memory.c ${cuda}/cuda_call.c ${cuda}/cuda_lt.c
-    ${cuda}/cuda_dnn.c ${cuda}/cuda_graph.c
-    $<TARGET_OBJECTS:sg_cuda> $<TARGET_OBJECTS:sg_cuda_sm89> $<TARGET_OBJECTS:sg_cuda_sm90>)
+    ${cuda}/cuda_dnn.c ${cuda}/cuda_graph.c)
   target_include_directories(sg_kernels PRIVATE ${cuda})
   # cublasLt and cuDNN are opened at run time: see cuda_lt.c.
   set_property(SOURCE ${cuda}/cuda_call.c APPEND PROPERTY
