@@ -128,9 +128,9 @@ static bool look(sg_step_cache *c, sg_stream *s, double sigma, sg_tensor x)
 
 bool sg_step_cache_skips(sg_step_cache *c, sg_stream *s, int i, double sigma, sg_tensor x)
 {
-    if (c->rule.threshold <= 0 || !look(c, s, sigma, x)) return false;
-    const bool must =
-        i < c->rule.first || i == c->steps - 1 || i == c->keep || c->have < 2 || !c->seen || c->run >= c->rule.longest;
+    if (c->rule.threshold <= 0 || i + 1 < c->rule.first || i == c->steps - 1) return false; /* no F is needed */
+    if (!look(c, s, sigma, x)) return false;
+    const bool must = i < c->rule.first || i == c->keep || c->have < 2 || !c->seen || c->run >= c->rule.longest;
     const double sum = must ? 0 : c->sum + distance(c->now, c->last, (size_t)sg_count(x));
     const bool   skips = !must && sum < c->rule.threshold; /* NaN computes */
     float *const last = c->last;

@@ -121,20 +121,28 @@ static size_t append_python_reference(sg_textbuf *out, const char *s, size_t n)
     return 0;
 }
 
-/* html.unescape of Python: the 2231 names of HTML5. The old names also work without a semicolon; the longest one that
- * the text begins with counts. Numbers have the replacements of HTML5: 0x80 to 0x9f are Windows-1252; NUL, surrogates
- * and values past U+10FFFF become U+FFFD; other control characters and noncharacters are removed. Linear time. */
-static void unescape_as_python(sg_textbuf *out, const char *text, size_t len)
+/* text with its references replaced: append puts what s[n], the text after an ampersand, begins with, and returns how many
+ * bytes that was; 0: it is no reference, and the ampersand stays. Linear time. */
+static void unescape(sg_textbuf *out, const char *text, size_t len,
+                     size_t (*append)(sg_textbuf *out, const char *s, size_t n))
 {
     for (size_t i = 0; i < len;) {
         const char  *amp = memchr(text + i, '&', len - i);
         const size_t stop = amp ? (size_t)(amp - text) : len;
         sg_textbuf_put(out, text + i, stop - i);
         if (!amp) return;
-        const size_t used = append_python_reference(out, amp + 1, len - stop - 1);
+        const size_t used = append(out, amp + 1, len - stop - 1);
         if (!used) sg_textbuf_put(out, "&", 1);
         i = stop + 1 + used;
     }
+}
+
+/* html.unescape of Python: the 2231 names of HTML5. The old names also work without a semicolon; the longest one that
+ * the text begins with counts. Numbers have the replacements of HTML5: 0x80 to 0x9f are Windows-1252; NUL, surrogates
+ * and values past U+10FFFF become U+FFFD; other control characters and noncharacters are removed. */
+static void unescape_as_python(sg_textbuf *out, const char *text, size_t len)
+{
+    unescape(out, text, len, append_python_reference);
 }
 
 /* Appends what a name of n letters and digits stands for. A name in capitals that HTML5 lacks (NTILDE) stands for the
@@ -172,18 +180,10 @@ static size_t append_ftfy_reference(sg_textbuf *out, const char *s, size_t n)
 }
 
 /* unescape_html of ftfy: only references that end in a semicolon, and names of at most FTFY_NAME_CHARS letters and
- * digits. Linear time. */
+ * digits. */
 static void unescape_as_ftfy(sg_textbuf *out, const char *text, size_t len)
 {
-    for (size_t i = 0; i < len;) {
-        const char  *amp = memchr(text + i, '&', len - i);
-        const size_t stop = amp ? (size_t)(amp - text) : len;
-        sg_textbuf_put(out, text + i, stop - i);
-        if (!amp) return;
-        const size_t used = append_ftfy_reference(out, amp + 1, len - stop - 1);
-        if (!used) sg_textbuf_put(out, "&", 1);
-        i = stop + 1 + used;
-    }
+    unescape(out, text, len, append_ftfy_reference);
 }
 
 /* ---- ftfy.fix_text ---- */
