@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-/* The oracle is plain scalar code, so unless told otherwise: a small picture, two steps, and frames enough that the
+/* The oracle is plain scalar code, so by default: a small picture, two steps, and frames enough that the
  * decoder's first and later chunks both occur. */
 enum { SIDE = 64, STEPS = 2, CHUNKS = 2 };
 

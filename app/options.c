@@ -114,7 +114,7 @@ static bool read_size(const char *text, const sg_option *o, int out[2])
     return true;
 }
 
-/* A number, then perhaps a unit: K or k, Ki, KB, KiB; likewise M, G, T; or B alone. */
+/* A number, then perhaps a unit: K or k, Ki, KB, KiB; M, G and T in the same ways; or B alone. */
 static bool read_bytes(const char *text, size_t *out)
 {
     static const char units[] = "KkMmGgTt";

@@ -399,7 +399,7 @@ static void put_grid(sg_textbuf *t, const char *key, const sg_thresholds *v, con
     sg_textbuf_printf(t, "\n  ]");
 }
 
-/* An object of those figures that are told. */
+/* An object of the figures that are known. */
 static void put_figures(sg_textbuf *t, const char *object, const char *const *key, const double *x, int n)
 {
     bool first = true;

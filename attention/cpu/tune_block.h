@@ -15,7 +15,7 @@ typedef struct sg_tune_keys {
     int64_t m, d;
     float  *k;      /* [nk, d, 64]: each block transposed */
     float  *v;      /* [64 nk, wide] */
-    float  *mean_k; /* [ceil(nk / 64), d, 64]: means of blocks, likewise */
+    float  *mean_k; /* [ceil(nk / 64), d, 64]: means of blocks, in the same layout */
     float  *mean_v; /* [nk, wide] */
 } sg_tune_keys;
 

@@ -13,7 +13,7 @@ typedef struct work {
     float  *stage;    /* [SG_TUNE_AMOUNTS, ROWS, wide + 1] numerators and denominators */
     float  *tile;     /* [ROWS, TILE] weights */
     float  *sum;      /* [ROWS, wide + 1] */
-    float  *other;    /* likewise */
+    float  *other;    /* the same size */
     float  *exact;    /* [ROWS, wide] */
     float  *level;    /* [nk]: the first pv_threshold that skips the block; -1: not kept */
     float   row_max[ROWS];

@@ -1,4 +1,4 @@
-/* cuda_call.c - NVIDIA's libraries opened, and how CUDA's failures are told. */
+/* cuda_call.c - NVIDIA's libraries opened, and CUDA's failures as messages. */
 #include "cuda_state.cuh"
 
 #include <dlfcn.h>

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* For a switch that diffusers has off unless told otherwise. */
+/* For a switch that is off by default in diffusers. */
 void sg_solver_off(sg_config *c, const char *key)
 {
     if (sg_config_bool(c, key, &(bool){false})) sg_config_fail(c, key, "true is not supported");
