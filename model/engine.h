@@ -37,7 +37,7 @@ typedef struct sg_engine_options {
     const char *dtype;        /* "auto", "f32", "bf16": of the products; auto takes the faster on this machine */
     int         threads;      /* 0: all cores */
     unsigned    cpu_mask;     /* allowed features of backend.h, bit 0 plain C; 0: all, or as SPARGE_GEN_CPUMASK says */
-    unsigned    gpu_mask;     /* likewise of a GPU, all of which it must have; 0: all that it has */
+    unsigned    gpu_mask;     /* GPU features that may be used, all of which it must have; 0: all that it has */
     int         device;       /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
     int         local_rank;   /* with device 0: of this host's processes, which take its GPUs in turn */
     size_t      memory_limit; /* bytes a render may take; 0: what the machine has free */
@@ -53,8 +53,10 @@ typedef struct sg_engine_options {
 sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *e) SG_MUST_USE;
 void      sg_engine_close(sg_engine **engine);
 
+enum { SG_CACHE_STEPS_MIN = 16 };
+
 /* Steps whose velocity is extrapolated instead of computed, by how little the latents changed: none; few; the usual
- * number; more; as usual, but computed too, so that the report has their error. From 16 steps on. */
+ * number; more; as usual, but computed too, so that the report has their error. None below SG_CACHE_STEPS_MIN steps. */
 typedef enum sg_cache { SG_CACHE_OFF, SG_CACHE_FINE, SG_CACHE_USUAL, SG_CACHE_FAST, SG_CACHE_SHADOW } sg_cache;
 
 extern const char *const sg_cache_names[]; /* "off" .. "shadow", NULL: by sg_cache */
@@ -125,7 +127,7 @@ typedef struct sg_phase_plan {
     size_t   mapped;              /* bytes of weight files used in place, as page cache */
     size_t   packed;              /* bytes of weights in the layout of the products, as far as there is room for them */
     size_t   work;                /* bytes of activations */
-    size_t   peak;  /* bytes resident at most, all told: base, output, and weights kept from earlier phases with it */
+    size_t   peak;  /* bytes resident at most, in total: base, output, and weights kept from earlier phases with it */
     double   flops; /* of the whole phase */
 } sg_phase_plan;
 

@@ -23,16 +23,22 @@ sg_status sg_arms_size(sg_request *r, sg_engine *engine, const sg_settings *s, s
     return SG_OK;
 }
 
+void sg_arm_apply(const sg_arm_result *r, sg_request *request)
+{
+    request->attention = r->policy;
+    request->cache = r->cache;
+}
+
 sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *engine, const sg_request *shared, sg_error *e)
 {
     const sg_model_info info = sg_engine_info(engine);
     sg_request          request = *shared;
     sg_error            why = {0};
     r->policy = shared->attention;
+    r->cache = shared->cache;
     sg_status status = sg_setup_attention(&r->policy, &r->files, &r->arm->settings, &why);
-    request.attention = r->policy;
-    request.cache = r->cache =
-        r->arm->settings.cache ? (sg_cache)sg_setup_place(r->arm->settings.cache, sg_cache_names) : SG_CACHE_OFF;
+    if (r->arm->settings.cache) r->cache = (sg_cache)sg_setup_place(r->arm->settings.cache, sg_cache_names);
+    sg_arm_apply(r, &request);
     if (status == SG_OK) status = sg_engine_check_request(engine, &request, &why);
     if (status == SG_OK) status = sg_engine_plan(engine, &request, plan, &why);
     if (status == SG_OK)
@@ -99,13 +105,10 @@ sg_status sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, 
 {
     const sg_arm_result *const more = b->policy.kind >= a->policy.kind ? b : a; /* its forecast says why */
     sg_attention              *bound[2] = {0};
-    if (a->cache != b->cache) {
-        *why = '\0';
-        return SG_OK;
-    }
+    *why = '\0';
+    if (a->cache != b->cache && steps >= SG_CACHE_STEPS_MIN) return SG_OK;
     sg_status status = bind_kinds(&bound[0], a, info, plan, steps, e);
     if (status == SG_OK) status = bind_kinds(&bound[1], b, info, plan, steps, e);
-    *why = '\0';
     if (status == SG_OK &&
         same_throughout((const sg_attention *const *)bound, &a->policy, &b->policy, plan->layers, steps))
         sg_attention_forecast_text(why, size, &more->policy, &more->forecast, plan->tokens);

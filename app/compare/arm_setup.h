@@ -9,10 +9,13 @@
  * gives are kept. */
 sg_status sg_arms_size(sg_request *r, sg_engine *engine, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
-/* Fills policy, files and forecast of r from its arm, for shared, whose attention is the model's, and plan with what a
+/* Fills policy, cache, files and forecast of r from its arm, for shared, whose attention is the model's, and plan with what a
  * render would need. SG_E_ARG, SG_E_FILE or SG_E_FORMAT, naming the arm. Files are r's, after a failure too. */
 sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *engine, const sg_request *shared,
                        sg_error *e) SG_MUST_USE;
+
+/* Puts what the arm of r, set up, asks for into a request that all arms share. */
+void sg_arm_apply(const sg_arm_result *r, sg_request *request);
 
 /* Whether two arms would run the same kernels on the same blocks in all layers and steps, as far as it is known before:
  * why is the reason, or "" if not. plan is that of a render. SG_E_MEMORY. */

@@ -85,8 +85,7 @@ static sg_status plan_arms(job *j, sg_error *e)
     j->request.output_bytes = output_bytes(j);
     for (int i = 0; i < j->arms.count; i++) {
         sg_request request = j->request;
-        request.attention = j->all.result[i].policy;
-        request.cache = j->all.result[i].cache;
+        sg_arm_apply(&j->all.result[i], &request);
         SG_TRY(sg_engine_plan(j->engine, &request, &j->plan, e));
         if (j->plan.need > most.need) most = j->plan;
     }
@@ -151,7 +150,7 @@ static sg_status open_all(job *j, sg_error *e)
 static sg_status warm_up(job *j, sg_error *e)
 {
     sg_request request = j->request;
-    request.attention = j->all.result[0].policy;
+    sg_arm_apply(&j->all.result[0], &request);
     request.attention.on_end = NULL;
     return sg_arms_warm_up(&j->all.warm_up, j->engine, &request, &j->progress, e);
 }
@@ -254,8 +253,7 @@ static sg_status render(job *j, bool looking, sg_report *report, sg_error *e)
 {
     const sg_callbacks callbacks = {.context = j, .progress = on_progress, .latents = on_latents, .frame = on_frame};
     sg_request         request = j->request;
-    request.attention = j->now->policy;
-    request.cache = j->now->cache;
+    sg_arm_apply(j->now, &request);
     if (!looking) request.attention.on_end = NULL;
     sg_trace_clear(&j->trace);
     j->aside = j->attention = 0;

@@ -73,7 +73,7 @@ static sg_status warm_up(sg_eval *v, int prompt, int clip, sg_error *e)
     sg_report  report;
     sg_request r = sg_eval_request(v, prompt, clip);
     sg_error   why = {0};
-    r.attention = v->arm[0].policy;
+    sg_arm_apply(&v->arm[0], &r);
     const sg_status status = sg_arms_warm_up(&report, v->engine, &r, &v->progress, &why);
     return status == SG_E_CANCELLED ? sg_error_set(e, status, "%s", why.text) : SG_OK; /* others tell with their clip */
 }

@@ -277,8 +277,7 @@ static void say_row(sg_eval *v, int prompt, int arm)
 static void start_work(work *w, sg_eval *v, int prompt, int clip, int arm)
 {
     *w = (work){.v = v, .prompt = prompt, .clip = clip, .arm = arm, .request = sg_eval_request(v, prompt, clip)};
-    w->request.attention = v->arm[arm].policy;
-    w->request.cache = v->arm[arm].cache;
+    sg_arm_apply(&v->arm[arm], &w->request);
     w->first = arm ? v->rgb[0] : NULL;
     sg_eval_clip_path(w->path, &w->file, v, prompt, clip, arm);
     sg_eval_picture_path(w->picture, &w->picture_file, v, prompt, clip, arm);

@@ -6,12 +6,10 @@
 
 const char *const sg_cache_names[] = {"off", "fine", "usual", "fast", "shadow", NULL};
 
-enum { STEPS_LEAST = 16 }; /* below, each step is worth more than what skipping it saves */
-
 sg_step_rule sg_step_rule_of(sg_cache cache, int steps, int dense_steps)
 {
     sg_step_rule rule = {.first = dense_steps > 2 ? dense_steps : 2, .longest = 2};
-    if (steps < STEPS_LEAST) return rule;
+    if (steps < SG_CACHE_STEPS_MIN) return rule; /* each step is worth more than what skipping it saves */
     switch (cache) {
     case SG_CACHE_OFF: break;
     case SG_CACHE_FINE: rule.threshold = 0.1; break;

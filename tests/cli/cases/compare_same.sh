@@ -6,6 +6,7 @@ ending=$(has_mp4 && echo mp4 || echo y4m)
 try compare --prompt ball "${small[@]}" --frames 1
 try compare --prompt ball "${small[@]}" --frames 1 --arms dense,sage --repeats 2
 try compare --prompt ball --size 512x512 --frames 1 --steps 4 --arms sage,sage:dense-steps=0.25:name=b
+try compare --prompt ball "${small[@]}" --frames 1 --steps 15 --arms dense,dense:cache=usual
 try compare --prompt ball --size 512x512 --frames 1 --steps 4 --arms sage,dense,sage:dense-layers=0-5
 try compare --prompt ball --size 512x512 --frames 1 --steps 4 --arms dense,sparge:topk=0.5,sparge:topk=0.5:name=again
 expect_files
