@@ -172,7 +172,8 @@ static json_t *clip_json(const sg_eval_clip *c, size_t prompt)
             set_count(j, "non_finite", c->non_finite);
     whole = whole && set_score(j, "psnr", &c->psnr) && set_score(j, "ssim", &c->ssim) &&
             set_score(j, "ms_ssim", &c->ms_ssim) && set_number(j, "seconds", sg_eval_clip_seconds(c)) &&
-            set_number(j, "kept", c->kept) && set_number(j, "flicker", c->flicker) &&
+            set_number(j, "kept", c->kept) && set_count(j, "steps", c->steps) &&
+            set_count(j, "computed", c->computed) && set_number(j, "flicker", c->flicker) &&
             set_number(j, "sharpness", c->sharpness);
     return sg_report_if_complete(j, whole);
 }

@@ -10,7 +10,7 @@
  *                             all are
  *   X, X_low, X_high          X = psnr, ssim, ms_ssim: mean over the frames, with its interval
  *   X_minimum, X_p5           worst frame, 5th percentile
- *   flicker, sharpness, seconds, denoiser_seconds, sparsity
+ *   flicker, sharpness, seconds, denoiser_seconds, sparsity, steps_computed
  *   X_change, X_change_low, X_change_high   X = flicker, sharpness, seconds, denoiser_seconds: paired difference
  *   speedup, speedup_low, speedup_high, denoiser_speedup, denoiser_speedup_low, denoiser_speedup_high
  *                             the mean is empty where 1.00 lies between low and high

@@ -19,7 +19,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MAX_BYTES = 1 << 20, MAX_VALUES = 1 << 16, LONGEST_CLIP = 1 << 24, LARGEST_SIDE = 1 << 16 }; /* of a line */
+enum {
+    MAX_BYTES = 1 << 20,
+    MAX_VALUES = 1 << 16,
+    LONGEST_CLIP = 1 << 24,
+    LARGEST_SIDE = 1 << 16,
+    MOST_STEPS = 1000
+}; /* of a line */
 
 bool sg_eval_path_stays(const char *path)
 {
@@ -141,6 +147,16 @@ static sg_status read_place(const reader *r, const json_t *j, sg_eval_clip *c)
     return SG_OK;
 }
 
+static sg_status read_steps(const reader *r, const json_t *j, sg_eval_clip *c)
+{
+    const json_t *const skipped = member(j, "skipped_steps");
+    SG_TRY(read_int(r, j, "steps", false, 1, MOST_STEPS, &c->steps));
+    if (skipped && (!json_is_array(skipped) || (int)json_array_size(skipped) > c->steps))
+        return wrong(r, "skipped_steps", "should be a list of some of the steps");
+    c->computed = c->steps - (int)json_array_size(skipped);
+    return SG_OK;
+}
+
 static sg_status read_figures(const reader *r, const json_t *j, sg_eval_clip *c)
 {
     const json_t *const seed = member(j, "seed");
@@ -152,6 +168,7 @@ static sg_status read_figures(const reader *r, const json_t *j, sg_eval_clip *c)
     SG_TRY(read_int(r, j, "black", false, 0, LONGEST_CLIP, &c->black));
     SG_TRY(read_int(r, j, "frozen", false, 0, LONGEST_CLIP, &c->frozen));
     SG_TRY(read_int(r, j, "non_finite", false, 0, LONGEST_CLIP, &c->non_finite));
+    SG_TRY(read_steps(r, j, c));
     SG_TRY(read_real(r, j, "kept", "kept", 0, 1, &c->kept));
     SG_TRY(read_real(r, j, "flicker", "flicker", 0, 1, &c->flicker));
     SG_TRY(read_real(r, j, "sharpness", "sharpness", 0, 1e9, &c->sharpness));

@@ -9,6 +9,7 @@
  *   seed, width, height, frames
  *   file, picture the clip and frames of it, relative to DIR
  *   seconds       {whole, text, denoiser, decoder}: whole with the text, which is 0 if an earlier clip had it encoded
+ *   steps         of denoising; skipped_steps: [step, ...], from 0, those that the step cache extrapolated
  *   kept          share of the pairs of blocks that were computed
  *   psnr, ssim, ms_ssim  {mean, minimum, p5} over the frames, to the clip of arm 0; null: infinite
  *   flicker, sharpness   clip_figures.h
@@ -47,6 +48,7 @@ typedef struct sg_eval_clip {
     int                groups;
     int64_t            seed;
     int                width, height, frames, black, frozen, non_finite;
+    int                steps, computed; /* of denoising; those that the step cache left to compute */
     double             whole, text_seconds, denoiser, decoder, kept, flicker, sharpness;
     sg_eval_score      psnr, ssim, ms_ssim;
     int                source, line; /* where it stands: a file, and its line from 1 */

@@ -21,6 +21,7 @@ const char *const sg_eval_measure_name[SG_EVAL_MEASURES] = {
     [SG_EVAL_SECONDS] = "seconds",
     [SG_EVAL_DENOISER_SECONDS] = "denoiser_seconds",
     [SG_EVAL_SPARSITY] = "sparsity",
+    [SG_EVAL_STEPS_COMPUTED] = "steps_computed",
     [SG_EVAL_FLICKER_CHANGE] = "flicker_change",
     [SG_EVAL_SHARPNESS_CHANGE] = "sharpness_change",
     [SG_EVAL_SECONDS_CHANGE] = "seconds_change",
@@ -75,6 +76,7 @@ static double value(sg_eval_measure m, const sg_eval_clip *c, const sg_eval_clip
     case SG_EVAL_SECONDS: return sg_eval_clip_seconds(c);
     case SG_EVAL_DENOISER_SECONDS: return c->denoiser;
     case SG_EVAL_SPARSITY: return 1 - c->kept;
+    case SG_EVAL_STEPS_COMPUTED: return c->computed < 0 ? (double)NAN : c->computed;
     case SG_EVAL_FLICKER_CHANGE: return c->flicker - first->flicker;
     case SG_EVAL_SHARPNESS_CHANGE: return c->sharpness - first->sharpness;
     case SG_EVAL_SECONDS_CHANGE: return own(c, first) - own(first, c);

@@ -163,11 +163,12 @@ static bool add_figures(json_t *line, const work *w)
     json_t *const seconds =
         json_pack("{s:f, s:f, s:f, s:f}", "whole", w->report.total_seconds - s[SG_STAGE_LOAD], "text", s[SG_STAGE_TEXT],
                   "denoiser", s[SG_STAGE_DENOISE], "decoder", s[SG_STAGE_DECODE]);
-    json_t *const figures = json_pack("{s:o, s:o, s:o, s:o, s:o, s:f, s:i, s:i, s:i}", "file", sg_report_name(w->file),
-                                      "picture", sg_report_name(w->picture_file), "seconds", seconds, "kept",
-                                      sg_report_number(sg_arm_density(&w->v->arm[w->arm], -1, -1)), "flicker",
-                                      sg_report_number(own->flicker), "sharpness", own->sharpness, "black", own->black,
-                                      "frozen", own->frozen, "non_finite", 0);
+    json_t *const figures = json_pack(
+        "{s:o, s:o, s:o, s:i, s:o, s:o, s:o, s:f, s:i, s:i, s:i}", "file", sg_report_name(w->file), "picture",
+        sg_report_name(w->picture_file), "seconds", seconds, "steps", w->report.steps_done, "skipped_steps",
+        sg_report_skipped_steps(&w->report), "kept", sg_report_number(sg_arm_density(&w->v->arm[w->arm], -1, -1)),
+        "flicker", sg_report_number(own->flicker), "sharpness", own->sharpness, "black", own->black, "frozen",
+        own->frozen, "non_finite", 0);
     if (json_object_update_new(line, figures) != 0) return false;
     if (!w->first) return true;
     return json_object_update_new(line, json_pack("{s:o, s:o, s:o}", "psnr", summary_json(&w->total.psnr), "ssim",

@@ -127,6 +127,7 @@ def figures_are_there(b, folder):
             check(cells["clips identical to the first arm\u2019s"][arm] == str(r["identical"]) and v["mean"] < 2, cells)
             check(r["psnr"]["mean"] < 60, "identical clips count", r["psnr"])
             check(cells["sparsity delivered"][arm] == f"{100 * r['sparsity']:.1f} %")
+            check(cells["steps computed"][arm] == f"{50 - 8 * arm}.0")
     check(cells["PSNR, dB"][0] == "\u2013")
     check(b.value("document.querySelectorAll('#groups tbody tr').length") == 3)
     check(b.value("document.querySelectorAll('#plot circle').length") == 3)

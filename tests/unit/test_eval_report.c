@@ -124,6 +124,11 @@ static void test_bad_lines(void **state)
         {DONE ",\"psnr\":{\"mean\":1e300}}", "psnr.mean should be a number"},
         {DONE ",\"psnr\":{\"mean\":1e999}}", "not valid JSON"},
         {DONE ",\"kept\":1.5}", "kept should be a number from 0 to 1"},
+        {DONE ",\"steps\":0}", "steps should be a whole number from 1 to 1000"},
+        {DONE ",\"steps\":1001}", "steps should be a whole number from 1 to 1000"},
+        {DONE ",\"steps\":2,\"skipped_steps\":[0,0,0]}", "skipped_steps should be a list of some of the steps"},
+        {DONE ",\"steps\":2,\"skipped_steps\":1}", "skipped_steps should be a list of some of the steps"},
+        {DONE ",\"skipped_steps\":[]}", "skipped_steps should be a list of some of the steps"},
         {DONE ",\"black\":0.5}", "black should be a whole number"},
         {DONE ",\"seed\":-1}", "seed should be a whole number"},
         {DONE ",\"width\":0}", "width should be a whole number"},
@@ -232,9 +237,11 @@ static const char lines[] =
     "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":2,\"clip\":0,\"status\":\"failed\",\"text\":\"z\"}\n"
     "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"x\","
     "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"whole\":5,\"denoiser\":4},\"flicker\":0.95,\"kept\":0.5,"
+    "\"steps\":50,\"skipped_steps\":[4,7],"
     "\"psnr\":{\"mean\":30,\"minimum\":20,\"p5\":25}}\n"
     "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":1,\"status\":\"done\",\"text\":\"x\","
     "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"whole\":6,\"denoiser\":3},\"flicker\":0.85,\"kept\":0.25,"
+    "\"steps\":31,"
     "\"psnr\":{\"mean\":34,\"minimum\":22,\"p5\":25}}\n"
     "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":1,\"clip\":0,\"status\":\"done\",\"text\":\"y\","
     "\"file\":\"f\",\"seconds\":{\"whole\":8,\"denoiser\":5},\"flicker\":0.7,\"kept\":0.5,"
@@ -268,6 +275,8 @@ static void test_summary(void **state)
     assert_close(m[SG_EVAL_PSNR_MINIMUM].mean, 21);
     assert_close(m[SG_EVAL_SECONDS].mean, 35 / 6.0);
     assert_close(m[SG_EVAL_SPARSITY].mean, 13 / 24.0);
+    assert_close(m[SG_EVAL_STEPS_COMPUTED].mean, (48 + 31) / 2.0);
+    assert_true(isnan(first->measure[SG_EVAL_STEPS_COMPUTED].mean));
     assert_interval(&m[SG_EVAL_SECONDS_CHANGE], -3.5, -22.559307104262,
                     15.559307104262);                        /* of denoising: decoders do the same */
     assert_close(m[SG_EVAL_SPEEDUP].low, 0.122604293824804); /* 1 lies within: there is no speed-up */
