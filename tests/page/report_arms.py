@@ -1,5 +1,6 @@
-"""report.html in a browser. usage: report_arms.py APART SAME PROMPT TABLE: folders of comparisons of three arms that differ, and
-of two that do not; what the first was to show; the file of what it said on stdout. Exit code 77 is a skip."""
+"""report.html in a browser. usage: report_arms.py APART SAME STEPS PROMPT TABLE: folders of comparisons of three arms that differ,
+of two that do not, and of three with their own steps; what the first was to show; the file of what it said on stdout. Exit code 77 is
+a skip."""
 import json
 import os
 import sys
@@ -225,6 +226,21 @@ def nothing_differs(b, page):
     check("not distinguishable in time" in b.value("document.getElementById('players').innerText"))
 
 
+def steps_are_told_apart(b, page):
+    """A cell for each step; of other numbers of steps there is no curve of latents but a point at the end."""
+    b.open(page)
+    kinds = b.value("[...document.querySelectorAll('.steps')].map(s => [...s.children].map(i => i.className))")
+    skipped = b.value("arms.map(a => a.skipped_steps)")
+    check([len(k) for k in kinds] == [16, 16, 9] and 2 < len(skipped[1]) < 12, "steps", kinds, skipped)
+    for of, row in zip(skipped, kinds):
+        check(row == ["extrapolated" if i in of else "dense" for i in range(len(row))], row, of)
+    check(len(b.value("[...new Set([...document.querySelectorAll('#steps p i')].map(i => getComputedStyle(i).background))]")) == 3,
+          "kinds of steps look alike")
+    dots = b.value("[...document.querySelectorAll('svg')].map(s => s.querySelectorAll('circle').length)")
+    check(dots == [2, 2, 17, 17, 41], "points of the curves", dots)
+    check(not b.value("/undefined|NaN|\\[object/.test(document.body.innerText)"), "an empty figure")
+
+
 def clips_cannot_play(b, folder):
     with open(f"{folder}/report.html", encoding="ascii") as f:
         page = f.read()
@@ -240,7 +256,7 @@ def clips_cannot_play(b, folder):
 
 
 def main():
-    apart, same, prompt, table = sys.argv[1:]
+    apart, same, steps, prompt, table = sys.argv[1:]
     b = Browser(find())
     try:
         b.look(1200, 900, "light")
@@ -261,6 +277,7 @@ def main():
         fits_a_phone(b, f"{apart}/report.html")
         b.look(1200, 900, "light")
         nothing_differs(b, f"{same}/report.html")
+        steps_are_told_apart(b, f"{steps}/report.html")
         clips_cannot_play(b, apart)
         away = [r for r in b.requests if not r.startswith(("file://" + os.path.abspath("."), "data:"))]
         check(not away, "requests from elsewhere:", away)

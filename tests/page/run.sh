@@ -17,7 +17,9 @@ comparison() {
         --arms 'dense,sage,sparge:topk=0.3:dense-layers=0:name=<i>three</i>' -o apart >table
     "$program" compare -q -p ball --size 512x512 --frames 1 --steps 2 --cfg-scale 1 --dense-steps 0.5 \
         --arms 'sparge:topk=1:name=a,sparge:topk=1:tail=off:name=b' -o same >/dev/null 2>log && exit 1
-    python3 -B "$here/report_arms.py" apart same "$hostile" table
+    "$program" compare -q -p ball --size 32x32 --frames 1 --steps 16 --cfg-scale 1 --arms dense,dense:cache=usual,dense:steps=9 \
+        -o steps >/dev/null
+    python3 -B "$here/report_arms.py" apart same steps "$hostile" table
 }
 
 evaluation() {
