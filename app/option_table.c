@@ -28,7 +28,7 @@ static const char *list_shapes(char *text, size_t size)
 {
     enum { COLUMNS = 80 };
     const sg_known_shape *s, *const first = sg_known_shape_at(0);
-    size_t                n = 0, line = 0;
+    size_t n = 0, line = 0;
     for (int i = 0; (s = sg_known_shape_at(i)) != NULL && n < size; i++) {
         const bool fits = n - line + strlen(s->name) + 3 <= COLUMNS;
         n += (size_t)snprintf(text + n, size - n, "%s%s", i == 0 ? "" : fits ? ", " : ",\n", s->name);
@@ -138,8 +138,9 @@ const sg_option sg_option_table[] = {
              "tokens on, and from 1024 on if it or a threshold is given"},
     {.name = "arms", .kind = SG_OPTION_TEXT, .commands = COMPARE | EVAL, AT(arms), .value = "LIST",
      .help = "what to compare with the first of them: dense, sage, sparge, each with its own options\n"
-             "after colons, as in dense,sparge:topk=0.3,sparge:tau=0.9:tail=off:name=mine; the\n"
-             "options below hold for all arms that have them; \\, is a comma in a value\n"
+             "after colons, as in dense,sparge:topk=0.3,sparge:tau=0.9:tail=off:name=mine, and\n"
+             "dense:steps=31 or dense:cache=usual; the options below hold for all arms that have\n"
+             "them; \\, is a comma in a value\n"
              "(default: dense,sparge)"},
     {.name = "preset", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(preset), .choices = presets,
      .value = "NAME",

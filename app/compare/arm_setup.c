@@ -27,6 +27,7 @@ void sg_arm_apply(const sg_arm_result *r, sg_request *request)
 {
     request->attention = r->policy;
     request->cache = r->cache;
+    request->steps = r->steps;
 }
 
 sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *engine, const sg_request *shared, sg_error *e)
@@ -36,6 +37,7 @@ sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *engine, const
     sg_error            why = {0};
     r->policy = shared->attention;
     r->cache = shared->cache;
+    r->steps = r->arm->settings.steps ? r->arm->settings.steps : shared->steps;
     sg_status status = sg_setup_attention(&r->policy, &r->files, &r->arm->settings, &why);
     if (r->arm->settings.cache) r->cache = (sg_cache)sg_setup_place(r->arm->settings.cache, sg_cache_names);
     sg_arm_apply(r, &request);
@@ -95,22 +97,22 @@ static bool same_throughout(const sg_attention *const bound[2], const sg_policy 
 }
 
 static sg_status bind_kinds(sg_attention **out, const sg_arm_result *r, const sg_model_info *info, const sg_plan *plan,
-                            int steps, sg_error *e)
+                            sg_error *e)
 {
-    return sg_attention_bind_kinds(out, &r->policy, info, plan->tokens, plan->layers, steps, e);
+    return sg_attention_bind_kinds(out, &r->policy, info, plan->tokens, plan->layers, r->steps, e);
 }
 
 sg_status sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, const sg_arm_result *b,
-                                const sg_model_info *info, const sg_plan *plan, int steps, sg_error *e)
+                                const sg_model_info *info, const sg_plan *plan, sg_error *e)
 {
     const sg_arm_result *const more = b->policy.kind >= a->policy.kind ? b : a; /* its forecast says why */
     sg_attention              *bound[2] = {0};
     *why = '\0';
-    if (a->cache != b->cache && steps >= SG_CACHE_STEPS_MIN) return SG_OK;
-    sg_status status = bind_kinds(&bound[0], a, info, plan, steps, e);
-    if (status == SG_OK) status = bind_kinds(&bound[1], b, info, plan, steps, e);
+    if (a->steps != b->steps || (a->cache != b->cache && a->steps >= SG_CACHE_STEPS_MIN)) return SG_OK;
+    sg_status status = bind_kinds(&bound[0], a, info, plan, e);
+    if (status == SG_OK) status = bind_kinds(&bound[1], b, info, plan, e);
     if (status == SG_OK &&
-        same_throughout((const sg_attention *const *)bound, &a->policy, &b->policy, plan->layers, steps))
+        same_throughout((const sg_attention *const *)bound, &a->policy, &b->policy, plan->layers, a->steps))
         sg_attention_forecast_text(why, size, &more->policy, &more->forecast, plan->tokens);
     for (int i = 0; i < 2; i++) sg_attention_close(&bound[i]);
     return status;

@@ -9,18 +9,18 @@
  * gives are kept. */
 sg_status sg_arms_size(sg_request *r, sg_engine *engine, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
-/* Fills policy, cache, files and forecast of r from its arm, for shared, whose attention is the model's, and plan with what a
- * render would need. SG_E_ARG, SG_E_FILE or SG_E_FORMAT, naming the arm. Files are r's, after a failure too. */
+/* Fills policy, cache, steps, files and forecast of r from its arm, for shared, whose attention is the model's, and plan with
+ * what a render would need. SG_E_ARG, SG_E_FILE or SG_E_FORMAT, naming the arm. Files are r's, after a failure too. */
 sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *engine, const sg_request *shared,
                        sg_error *e) SG_MUST_USE;
 
 /* Puts what the arm of r, set up, asks for into a request that all arms share. */
 void sg_arm_apply(const sg_arm_result *r, sg_request *request);
 
-/* Whether two arms would run the same kernels on the same blocks in all layers and steps, as far as it is known before:
- * why is the reason, or "" if not. plan is that of a render. SG_E_MEMORY. */
+/* Whether two arms, set up, would run the same kernels on the same blocks in all layers and steps, as far as it is known
+ * before: why is the reason, or "" if not. plan is that of a render. SG_E_MEMORY. */
 sg_status sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, const sg_arm_result *b,
-                                const sg_model_info *info, const sg_plan *plan, int steps, sg_error *e) SG_MUST_USE;
+                                const sg_model_info *info, const sg_plan *plan, sg_error *e) SG_MUST_USE;
 
 /* Prints each arm's attention, and warnings about its thresholds. */
 void sg_arms_say(sg_progress *p, const sg_arm_result *r, int count, int64_t tokens, const char *model_dir);

@@ -14,7 +14,7 @@
 static const char *const keys[] = {"topk",        "tau",          "sim",           "pv",         "sink",
                                    "score",       "tail",         "tail-bias",     "budget",     "order",
                                    "dense-steps", "dense-layers", "sparse-config", "block-mask", "preset",
-                                   "name",        "pv-dtype",     "cache",         NULL};
+                                   "name",        "pv-dtype",     "cache",         "steps",      NULL};
 
 static sg_status refuse(const sg_arm *a, sg_error *e, const char *fmt, ...) SG_PRINTF(3, 4);
 static sg_status refuse(const sg_arm *a, sg_error *e, const char *fmt, ...)

@@ -63,7 +63,7 @@ static sg_status check_inputs(job *j, sg_error *e)
 /* Of frames, latents and encoders. */
 static size_t output_bytes(const job *j)
 {
-    const size_t arms = (size_t)j->arms.count, steps = (size_t)j->request.steps;
+    const size_t arms = (size_t)j->arms.count, steps = (size_t)j->all.result->steps;
     return arms * (size_t)j->request.frames * frame_bytes(j) + (steps + arms) * latent_count(j) * sizeof(float) +
            sg_compare_files_bytes(&j->files, &j->all);
 }
@@ -99,8 +99,7 @@ static sg_status refuse_same(const job *j, sg_error *e)
     for (int b = 1; b < j->arms.count; b++)
         for (int a = 0; a < b; a++) {
             char why[512];
-            SG_TRY(sg_arms_would_be_same(why, sizeof why, &j->all.result[a], &j->all.result[b], &j->info, &j->plan,
-                                         j->request.steps, e));
+            SG_TRY(sg_arms_would_be_same(why, sizeof why, &j->all.result[a], &j->all.result[b], &j->info, &j->plan, e));
             if (*why)
                 return sg_error_set(e, SG_E_ARG, "--arms: %s and %s would run the same kernels throughout: %s",
                                     j->arms.arm[a].name, j->arms.arm[b].name, why);
@@ -112,7 +111,9 @@ static sg_status make_settings(job *j, sg_error *e)
 {
     for (int i = 0; i < j->arms.count; i++) {
         sg_arm_result *const r = &j->all.result[i];
-        SG_TRY(sg_report_settings(&r->settings, &j->request, NULL, &j->model, &j->info, e));
+        sg_request           request = j->request;
+        sg_arm_apply(r, &request);
+        SG_TRY(sg_report_settings(&r->settings, &request, NULL, &j->model, &j->info, e));
         SG_TRY(sg_report_add_attention(r->settings, &r->policy, &r->arm->settings, &r->forecast, e));
     }
     SG_TRY(sg_report_settings(&j->all.settings, &j->request, NULL, &j->model, &j->info, e));
@@ -155,6 +156,14 @@ static sg_status warm_up(job *j, sg_error *e)
     return sg_arms_warm_up(&j->all.warm_up, j->engine, &request, &j->progress, e);
 }
 
+/* Which step of the first arm's stands where step does in the arm at work; -1: none. Of another number of steps only the
+ * last ones are of the same noise. */
+static int step_of_first(const job *j, int step)
+{
+    const int steps = j->now->steps, first = j->all.result->steps;
+    return steps == first ? step : step == steps - 1 ? first - 1 : -1;
+}
+
 /* A clock that stands still while this comparison works. */
 static double arm_seconds(const job *j) { return sg_seconds() - j->now->error.seconds - j->aside; }
 
@@ -190,11 +199,12 @@ static sg_status on_latents(void *context, int step, const float *x, const int64
     job *const           j = context;
     const double         start = sg_seconds();
     const size_t         n = latent_count(j);
-    float *const         first = j->reference + (size_t)step * n;
+    const int            same = step_of_first(j, step);
+    float *const         first = j->reference + (size_t)(same < 0 ? 0 : same) * n;
     sg_arm_scores *const s = &j->now->scores;
     memcpy(j->now->latents, x, n * sizeof *x);
     if (j->now == j->all.result) memcpy(first, x, n * sizeof *x);
-    const sg_distance d = sg_array_distance(first, x, n);
+    const sg_distance d = same < 0 ? (sg_distance){.relative_l2 = NAN, .cosine = NAN} : sg_array_distance(first, x, n);
     s->relative_l2[step] = d.relative_l2;
     s->cosine[step] = d.cosine;
     j->aside += sg_seconds() - start;
@@ -213,14 +223,15 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
 
 static sg_status reserve(job *j, sg_error *e)
 {
-    const size_t n = latent_count(j), steps = (size_t)j->request.steps, frames = (size_t)j->request.frames;
-    bool         enough = (j->reference = malloc(steps * n * sizeof(float))) != NULL;
+    const size_t n = latent_count(j), first = (size_t)j->all.result->steps, frames = (size_t)j->request.frames;
+    bool         enough = (j->reference = malloc(first * n * sizeof(float))) != NULL;
     for (int i = 0; i < j->arms.count; i++) {
         sg_arm_result *const r = &j->all.result[i];
         sg_arm_scores *const s = &r->scores;
+        const size_t         steps = (size_t)r->steps;
         enough = (r->rgb = malloc(frames * frame_bytes(j))) != NULL && enough;
         enough = (r->latents = malloc(n * sizeof(float))) != NULL && enough;
-        SG_TRY(sg_arm_times_make(&r->times, j->all.rounds, j->request.steps, (int)j->plan.latent[1], e));
+        SG_TRY(sg_arm_times_make(&r->times, j->all.rounds, r->steps, (int)j->plan.latent[1], e));
         enough = (s->relative_l2 = calloc(steps, sizeof(double))) != NULL && enough;
         enough = (s->cosine = calloc(steps, sizeof(double))) != NULL && enough;
     }

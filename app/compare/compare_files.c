@@ -133,8 +133,13 @@ static void caption_arm(const sg_comparison *c, int k, int i, sg_caption text)
 {
     const sg_arm_result *const r = &c->result[k];
     snprintf(text[0], SG_COLLAGE_TEXT, "%s", r->arm->name);
-    snprintf(text[1], SG_COLLAGE_TEXT, "%.0f %% skipped, %.1f s", 100 * (1 - sg_arm_density(r, -1, -1)),
-             sg_arm_times_total(&r->times));
+    const int   n = snprintf(text[1], SG_COLLAGE_TEXT, "%.0f %% skipped, ", 100 * (1 - sg_arm_density(r, -1, -1)));
+    char *const seconds = text[1] + n;
+    if (r->report.steps_skipped)
+        snprintf(seconds, SG_COLLAGE_TEXT - (size_t)n, "%d of %d steps, %.1f s", r->steps - r->report.steps_skipped,
+                 r->steps, sg_arm_times_total(&r->times));
+    else
+        snprintf(seconds, SG_COLLAGE_TEXT - (size_t)n, "%.1f s", sg_arm_times_total(&r->times));
     *text[2] = *text[3] = '\0';
     if (k == 0) return;
     sg_speedup_text(text[2], SG_COLLAGE_TEXT, &r->speed.total);

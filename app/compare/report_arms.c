@@ -33,7 +33,7 @@ static bool same_step(const sg_arm_result *a, const sg_arm_result *b, int step)
 {
     const size_t count = (size_t)a->passes * (size_t)a->layers, first = (size_t)step * count;
     const bool   values = a->policy.pv_dtype == b->policy.pv_dtype;
-    if (a->report.skipped[step] != b->report.skipped[step]) return false;
+    if (a->steps != b->steps || a->report.skipped[step] != b->report.skipped[step]) return false;
     for (size_t i = first; i < first + count; i++)
         if (a->count[i].kind != b->count[i].kind || a->count[i].kind == SG_ATTENTION_SPARGE ||
             (a->count[i].kind == SG_ATTENTION_SAGE && !values))

@@ -8,7 +8,8 @@
  *   command            that renders all of it again, for a shell
  *   settings           what renders it again: `sparge-gen info side.mp4` makes the command of it
  *     program, model, prompt, negative_prompt, width, height, frames, fps, steps, cfg_scale, flow_shift, sampler,
- *     sched_compat, seed, dtype, device, arms; of the attention options that hold for all arms, those that were given
+ *     sched_compat, seed, dtype, device, arms; of the attention options that hold for all arms, those that were given. An
+ *     arm may have steps of its own
  *   repeat             rounds: each arm renders once in each, and in each another arm begins
  *   measured           "before compression": of psnr, ssim, ms_ssim and what else is of frames
  *   tokens             of the denoiser's sequence
@@ -48,7 +49,8 @@
  *     ms_ssim_scales   how many fitted; null for the first arm
  *     sharpness, temporal_flickering, black_frames, frozen_pairs: of the clip by itself (clip_figures.h)
  *     identical_frames count; null for the first arm
- *     latents          {relative_l2 [after each step], cosine [...]}, null for the first arm
+ *     latents          {relative_l2 [after each step], cosine [...]}, null for the first arm; of an arm with another number of
+ *                      steps all but the last are null
  *   ]
  */
 #ifndef SG_REPORT_ARMS_H
@@ -64,7 +66,7 @@
 typedef struct sg_arm_scores {
     sg_clip_scores frames;
     sg_clip_totals total;
-    double        *relative_l2, *cosine; /* of latents, [steps] */
+    double        *relative_l2, *cosine; /* of latents, [steps]; NAN: there is nothing to compare with */
 } sg_arm_scores;
 
 /* One arm: what it was to do, and what came of it. All arrays owned. */
@@ -77,8 +79,9 @@ typedef struct sg_arm_result {
     sg_attention_forecast forecast;
     json_t               *settings;  /* of a render with this arm alone */
     json_t               *attention; /* sg_report_attention */
+    int                   steps;     /* of this arm's renders */
     sg_attention_count   *count;     /* [steps][passes][layers] */
-    int                   steps, passes, layers;
+    int                   passes, layers;
     sg_attention_error    error;
     sg_report             report; /* of the first round */
     sg_arm_times          times;
@@ -94,7 +97,7 @@ typedef struct sg_same_kernel {
 } sg_same_kernel;
 
 typedef struct sg_comparison {
-    const sg_request *request; /* but for its attention */
+    const sg_request *request; /* but for what an arm says */
     const sg_plan    *plan;
     json_t           *settings; /* of all; borrowed */
     sg_report         warm_up;

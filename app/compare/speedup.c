@@ -175,7 +175,7 @@ static double shared_seconds(const sg_arm_times *const *arm, int count, int k, b
     for (int i = 0; i < arm[k]->steps; i++) {
         sg_running of = {0};
         for (int c = 0; c < count && arm[k]->shared[i]; c++)
-            if (arm[c]->shared[i])
+            if (arm[c]->steps == arm[k]->steps && arm[c]->shared[i])
                 sg_running_add(&of, mean_of_step(arm[c], attention ? arm[c]->attention : arm[c]->step, i));
         sum += of.mean;
     }
@@ -190,22 +190,58 @@ static double rest(const sg_arm_times *const *arm, int count)
     return of.mean;
 }
 
+/* Seconds of the part from step a to step b, of one render; neither need be whole. */
+static double seconds_between(const double *step, int steps, double a, double b)
+{
+    double sum = 0;
+    for (int i = (int)a; i < steps && i < b; i++) sum += step[i] * (fmin(b, i + 1) - fmax(a, i));
+    return sum;
+}
+
+/* Own units of arms whose numbers of steps differ: of all steps, that are these seconds of the two. */
+static void add_parts(sg_pace *p, const sg_arm_times *const arm[2], const double *const seconds[2])
+{
+    const int     parts = arm[0]->steps < arm[1]->steps ? arm[0]->steps : arm[1]->steps;
+    const size_t  rounds = (size_t)p->rounds;
+    double *const part = malloc(2 * rounds * sizeof *part);
+    p->unknown = !part;
+    for (int i = 0; i < parts && part; i++) {
+        for (size_t k = 0; k < 2; k++)
+            for (size_t n = 0; n < rounds; n++) {
+                const int    steps = arm[k]->steps;
+                const double of = (double)steps / parts;
+                part[k * rounds + n] = seconds_between(seconds[k] + n * (size_t)steps, steps, i * of, (i + 1) * of);
+            }
+        sg_pace_add_own(p, part, part + rounds, 1);
+    }
+    free(part);
+}
+
+static void add_steps(sg_pace *steps, sg_pace *attention, const sg_arm_times *a, const sg_arm_times *b)
+{
+    const size_t stride = (size_t)b->steps;
+    if (a->steps != b->steps) {
+        add_parts(steps, (const sg_arm_times *const[]){a, b}, (const double *const[]){a->step, b->step});
+        add_parts(attention, (const sg_arm_times *const[]){a, b}, (const double *const[]){a->attention, b->attention});
+        return;
+    }
+    for (int i = 0; i < b->steps; i++)
+        if (b->shared[i]) {
+            sg_pace_add_shared(steps, a->step + i, b->step + i, stride);
+            sg_pace_add_shared(attention, a->step + i, b->step + i, stride);
+        } else {
+            sg_pace_add_own(steps, a->step + i, b->step + i, stride);
+            sg_pace_add_own(attention, a->attention + i, b->attention + i, stride);
+        }
+}
+
 sg_arm_speed sg_arm_speed_of(const sg_arm_times *const *arm, int count, int k)
 {
     const sg_arm_times *const a = arm[0], *const b = arm[k];
     sg_pace      steps = {.rounds = b->rounds}, attention = {.rounds = b->rounds};
     sg_arm_speed out = {.noise = NAN};
-    const size_t stride = (size_t)b->steps;
-    for (int i = 0; i < b->steps; i++) {
-        out.shared_steps += b->shared[i];
-        if (b->shared[i]) {
-            sg_pace_add_shared(&steps, a->step + i, b->step + i, stride);
-            sg_pace_add_shared(&attention, a->step + i, b->step + i, stride);
-        } else {
-            sg_pace_add_own(&steps, a->step + i, b->step + i, stride);
-            sg_pace_add_own(&attention, a->attention + i, b->attention + i, stride);
-        }
-    }
+    for (int i = 0; i < b->steps; i++) out.shared_steps += b->shared[i];
+    add_steps(&steps, &attention, a, b);
     for (int i = 0; i < b->frames; i++) {
         sg_pace_add_shared(&steps, a->decode + i, b->decode + i, (size_t)b->frames);
         sg_pace_add_shared(&attention, a->decode + i, b->decode + i, (size_t)b->frames);

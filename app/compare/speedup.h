@@ -21,6 +21,10 @@
  * seconds of shared work, a mean over all arms that did it and all rounds, and g the geometric mean of the two arms' own
  * seconds: what happened to an arm in shared work is not its doing. It is 1 at y = 0 whatever s is.
  *
+ * An arm with another number of steps than the first has no steps in common with it. Denoising, of both, is then cut into as
+ * many equal parts as the arm with fewer steps has steps, a step's seconds being spread evenly over it: these parts are the
+ * own units.
+ *
  * There is no speed-up where 1.00 lies within the interval, both of its ends rounded to two decimals, and where the noise is
  * unknown: with fewer than two shared units, or with a single own step in a single round. */
 #ifndef SG_SPEEDUP_H
@@ -81,7 +85,8 @@ typedef struct sg_arm_speed {
     int         shared_steps; /* steps that ran the first arm's kernels */
 } sg_arm_speed;
 
-/* Of arm k of count, of which 0 is the first; rounds, steps and frames are the same in all. */
+/* Of arm k of count, of which 0 is the first; rounds and frames are the same in all. An arm with another number of steps than
+ * the first shares none. Nothing is known where memory is short. */
 sg_arm_speed sg_arm_speed_of(const sg_arm_times *const *arm, int count, int k);
 
 /* Means over the rounds. */

@@ -34,8 +34,8 @@ static void say_same(sg_eval *v)
     sg_error e = {0};
     for (int b = 1; b < v->arms.count; b++)
         for (int a = 0; a < b; a++) {
-            const sg_status status = sg_arms_would_be_same(why, sizeof why, &v->arm[a], &v->arm[b], &v->info, &v->plan,
-                                                           v->request.steps, &e);
+            const sg_status status =
+                sg_arms_would_be_same(why, sizeof why, &v->arm[a], &v->arm[b], &v->info, &v->plan, &e);
             if (status == SG_OK && *why)
                 sg_progress_say(&v->progress, "%s and %s run the same kernels throughout at %dx%d with %d frames: %s",
                                 v->arms.arm[a].name, v->arms.arm[b].name, v->request.width, v->request.height,

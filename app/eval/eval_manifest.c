@@ -71,10 +71,15 @@ static json_t *attention_json(const sg_eval *v)
     json_t *const a = json_array();
     bool          whole = a;
     for (int i = 0; i < v->arms.count && whole; i++) {
-        const sg_policy *const p = &v->arm[i].policy;
-        whole = json_array_append_new(a, json_pack("{s:s, s:o, s:o, s:o}", "folder", v->arms.arm[i].file, "policy",
-                                                   sg_report_policy(p), "thresholds", thresholds_json(p->tuned),
-                                                   "block_mask", mask_json(p))) == 0;
+        const sg_arm_result *const r = &v->arm[i];
+        const sg_policy *const     p = &r->policy;
+        json_t *const              j =
+            json_pack("{s:s, s:o, s:o, s:o}", "folder", v->arms.arm[i].file, "policy", sg_report_policy(p),
+                      "thresholds", thresholds_json(p->tuned), "block_mask", mask_json(p));
+        whole = json_array_append_new(a, j) == 0;
+        if (whole && r->steps != v->request.steps) whole = json_object_set_new(j, "steps", json_integer(r->steps)) == 0;
+        if (whole && r->cache != v->request.cache)
+            whole = json_object_set_new(j, "cache", json_string(sg_cache_names[r->cache])) == 0;
     }
     return sg_report_if_complete(a, whole);
 }

@@ -47,6 +47,9 @@ static void arms_are_read(void **state)
     assert_string_equal(a.arm[4].settings.sparse_config, "a:b\\c.json");
     assert_string_equal(a.arm[4].settings.order, "row");
     sg_arms_close(&a);
+    open_arms(&a, "dense,dense:steps=31", &base);
+    assert_true(a.arm[0].settings.steps == 0 && a.arm[1].settings.steps == 31);
+    sg_arms_close(&a);
     assert_int_equal(a.count, 0);
 }
 
@@ -84,6 +87,8 @@ static void bad_arms_are_refused(void **state)
         {"dense,dense", "'dense': stands there before"},
         {"sparge:name=a b,sparge:topk=0.1:name=a-b", "a file of that name"},
         {"sparge:name=side", "that of the clip with all arms"},
+        {"dense:steps=0", "'dense:steps=0': steps: '0' is not a whole number from 1 to 1000"},
+        {"dense:steps=", "steps needs a value"},
         {"sparge:topk=2", "'sparge:topk=2': topk: '2' is not a number from 0 to 1"},
         {"sparge:topk=nan", "topk"},
         {"sparge:topk", "topk needs a value"},
@@ -324,10 +329,11 @@ static const char *same(const char *list, int64_t tokens, int steps)
     for (int i = 0; i < 2; i++) {
         r[i].arm = &a.arm[i];
         r[i].policy = sg_policy_default();
+        r[i].steps = a.arm[i].settings.steps ? a.arm[i].settings.steps : steps;
         assert_int_equal(sg_setup_attention(&r[i].policy, &r[i].files, &a.arm[i].settings, &e), SG_OK);
-        assert_int_equal(sg_attention_predict_runs(&r[i].forecast, &r[i].policy, &info, tokens, steps, &e), SG_OK);
+        assert_int_equal(sg_attention_predict_runs(&r[i].forecast, &r[i].policy, &info, tokens, r[i].steps, &e), SG_OK);
     }
-    assert_int_equal(sg_arms_would_be_same(why, sizeof why, &r[0], &r[1], &info, &plan, steps, &e), SG_OK);
+    assert_int_equal(sg_arms_would_be_same(why, sizeof why, &r[0], &r[1], &info, &plan, &e), SG_OK);
     for (int i = 0; i < 2; i++) sg_attention_files_close(&r[i].files);
     sg_arms_close(&a);
     return why;
@@ -347,6 +353,9 @@ static void arms_that_would_be_the_same(void **state)
     assert_string_equal(same("sage,sparge:dense-steps=0.9", 2000, 10), "");
     assert_string_equal(same("sage:dense-steps=0.15,sage", 2000, 10), "sage in the last 8 of 10 steps");
     assert_string_equal(same("sage:pv-dtype=bf16,sage", 2000, 10), "");
+    assert_string_equal(same("dense,dense:steps=6", 2000, 10), "");
+    assert_string_equal(same("dense:steps=6,dense:steps=6:name=b", 2000, 10), "dense");
+    assert_string_equal(same("dense,dense:steps=10", 2000, 10), "dense");
     assert_true(*same("sparge:topk=0.5:name=a,sparge:topk=0.5:name=b", 2000, 10));
     assert_true(*same("sparge:topk=0.5,sparge:topk=0.5:pv=0", 2000, 10));
     static const char *const apart[] = {"topk=0.4",

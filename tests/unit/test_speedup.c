@@ -90,6 +90,40 @@ static void exact_times_give_exact_speedups(void **state)
     assert_true(s.noise < 1e-9);
 }
 
+/* Arms of other numbers of steps, one more and one fewer than the first has, beside one that shares steps with it. */
+static void other_numbers_of_steps(void **state)
+{
+    (void)state;
+    for (int rounds = 1; rounds <= 2; rounds++) {
+        sg_arm_times a = times_of(rounds, 2), b = times_of(rounds, 1), other[2];
+        const int    steps[] = {7, 31};
+        sg_error     e = {0};
+        for (int k = 0; k < 2; k++) {
+            sg_arm_times *const t = &other[k];
+            assert_int_equal(sg_arm_times_make(t, rounds, steps[k], DECODED, &e), SG_OK);
+            for (int i = 0; i < rounds * steps[k]; i++) t->step[i] = 2, t->attention[i] = NAN;
+            for (int i = 0; i < rounds * DECODED; i++) t->decode[i] = 0.2;
+            for (int n = 0; n < rounds; n++) t->total[n] = 2 * steps[k] + 9 * 0.2 + 0.5;
+        }
+        for (int i = 0; i < STEPS; i++) a.shared[i] = true;
+        add_up(&a);
+        add_up(&b);
+        const sg_arm_times *const all[] = {&a, &b, &other[0], &other[1]};
+        const double              rest = 0.5 + 9 * 0.2;
+        assert_true(fabs(sg_arm_speed_of(all, 4, 1).denoise.mean - 24 / 15.0) < 1e-9);
+        for (int k = 0; k < 2; k++) {
+            const sg_arm_speed s = sg_arm_speed_of(all, 4, 2 + k);
+            assert_true(fabs(s.denoise.mean - (double)STEPS / steps[k]) < 1e-9);
+            assert_true(fabs(s.total.mean - (24 + rest) / (2 * steps[k] + rest)) < 1e-9);
+            assert_true(s.noise < 1e-9 && s.shared_steps == 0);
+            assert_true(unknown(&s.attention));
+        }
+        for (int k = 0; k < 2; k++) sg_arm_times_free(&other[k]);
+        sg_arm_times_free(&a);
+        sg_arm_times_free(&b);
+    }
+}
+
 /* The first steps, dense in both arms, took the first arm 40 % longer: that is not the other's doing. */
 static void drift_of_shared_steps_is_no_speedup(void **state)
 {
@@ -225,6 +259,7 @@ static void speedups_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(exact_times_give_exact_speedups),
+                                       cmocka_unit_test(other_numbers_of_steps),
                                        cmocka_unit_test(drift_of_shared_steps_is_no_speedup),
                                        cmocka_unit_test(a_speedup_stands_out_of_noise),
                                        cmocka_unit_test(equal_arms_get_no_speedup),

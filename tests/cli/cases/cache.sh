@@ -1,4 +1,5 @@
-# Steps that are extrapolated: off below 16 steps, the same latents with and without looking, the first and the last computed.
+# Steps that are extrapolated: off below 16 steps, the same latents with and without looking, the first and the last computed; and
+# arms with caches and numbers of steps of their own.
 source "$LIB"
 take=(--size 32x48 --frames 5 -q)
 tensors() { tail -c +$((9 + $(od -An -tu8 -N8 "$1"))) "$1" | cksum; } # without the header, which has the settings
@@ -21,3 +22,15 @@ tr -d ' \n' <shadow.json | grep -qE '"errors":\[[0-9][0-9,.e-]*\],"latent_error"
 sparge-gen info usual.y4m >/dev/null 2>&1 && fail "Y4M has no settings"
 sparge-gen "${prompt[@]}" "${take[@]}" --steps 20 --cache usual -o again.png --frames 1 || fail
 sparge-gen info again.png | grep -q -- "--cache usual" || fail "the command again lacks the cache"
+sparge-gen compare "${prompt[@]}" "${take[@]}" --arms dense:steps=20,dense:steps=20:cache=usual,dense:steps=12 -o arms >table || fail
+tr -d ' \n' <arms/report.json >flat.json
+grep -qE '"name":"dense:steps=20:cache=usual",.*"steps":20,.*"cache":"usual",.*"skipped_steps":\[[0-9]' flat.json || fail "the arm with a cache"
+grep -qE '"name":"dense:steps=12",.*"steps":12,.*"relative_l2":\[(null,){11}0\.[0-9]+\],"cosine":\[(null,){11}0\.' flat.json || fail "fewer steps"
+grep -q '^dense:steps=12: .* dB to dense:steps=20$' table || fail "$(<table)"
+echo "a ball" >set.txt
+evaluate() { sparge-gen eval --prompts set.txt --size 32x32 --frames 1 --steps 16 --arms "dense,dense:$1:name=b" -o runs -q 2>log; }
+evaluate cache=usual && evaluate cache=usual || fail "$(<log)"
+evaluate cache=fast && fail "another cache goes on in the folder"
+grep -qF 'attention[1].cache: "usual" -> "fast"' log || fail "$(<log)"
+evaluate cache=usual:steps=17 && fail "other steps go on in the folder"
+grep -qF 'attention[1].steps: none -> 17' log || fail "$(<log)"
