@@ -43,8 +43,10 @@ const sg_command_row sg_command_table[] = {
      .usage = {"tune --prompt-file FILE [options]"},
      .effect = {"find the thresholds of each head"},
      .text = "Renders the prompts with dense attention and finds, for each layer, head and range of steps, how many blocks\n"
-             "can be skipped within an error. Renders use the file that it writes without being asked to.",
-     .example = {"sparge-gen tune -m path/to/model --prompt-file prompts.txt --l1 0.05"}},
+             "can be skipped within an error. With --cache it finds instead how far the latents may move until a step has to\n"
+             "be computed. Renders use the file that it writes without being asked to.",
+     .example = {"sparge-gen tune -m path/to/model --prompt-file prompts.txt --l1 0.05",
+                 "sparge-gen tune -m path/to/model --prompt-file prompts.txt --cache --steps 50"}},
     {.command = SG_COMMAND_INFO,
      .name = "info",
      .usage = {"info [DIR|FILE] [options]"},

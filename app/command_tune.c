@@ -1,4 +1,4 @@
-/* command_tune.c - `sparge-gen tune`: dense renders that are looked at, thresholds that come of it. */
+/* command_tune.c - `sparge-gen tune`: renders that are looked at, thresholds that come of it. */
 #include "checkpoint.h"
 #include "command.h"
 #include "interrupt.h"
@@ -10,6 +10,7 @@
 #include "setup.h"
 #include "setup_attention.h"
 #include "tune.h"
+#include "tune_cache.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 
 enum { BUCKETS = 4 };
 static const double LEAST = 0.2; /* attention/NOTES.md: what the eye finds below */
+static const double CACHE_ERROR = 0.01;
 
 typedef struct job {
     const sg_settings    *settings;
@@ -30,6 +32,7 @@ typedef struct job {
     sg_attention_files    files;
     sg_backend           *host; /* looks at what a render on a device computes; NULL where renders are on the host */
     sg_tune              *tune;
+    sg_cache_search       cache; /* with --cache, in place of tune */
     sg_progress           progress;
     bool                  beside_model; /* thresholds go beside the model */
     bool                  seen;         /* all steps of this render */
@@ -71,7 +74,6 @@ static sg_status render(job *j, sg_error *e)
 static sg_status check_size(job *j, sg_error *e)
 {
     sg_plan plan;
-    SG_TRY(sg_engine_check_request(j->engine, &j->request, e));
     SG_TRY(sg_engine_plan(j->engine, &j->request, &plan, e));
     if (plan.tokens < SG_NAMED_TOKENS)
         return sg_error_set(e, SG_E_ARG, "%dx%d with %d frames are %lld tokens: no blocks are skipped below %d",
@@ -81,18 +83,24 @@ static sg_status check_size(job *j, sg_error *e)
     return sg_plan_fits(&plan, e);
 }
 
-static sg_status open_all(job *j, sg_error *e)
+static sg_status open_engine(job *j, sg_error *e)
+{
+    const sg_settings *const s = j->settings;
+    SG_TRY(sg_setup_engine(&j->engine, &j->model, s, false, e));
+    SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
+    sg_notice_size(&j->progress, &j->request, j->engine, s);
+    SG_TRY(sg_setup_attention(&j->request.attention, &j->files, s, e));
+    return sg_engine_check_request(j->engine, &j->request, e);
+}
+
+static sg_status open_tune(job *j, sg_error *e)
 {
     const sg_settings *const s = j->settings;
     sg_policy *const         p = &j->request.attention;
     sg_engine_options        of;
     SG_TRY(sg_setup_options(&of, NULL, s, e));
     const sg_backend_options host = {.name = "cpu", .threads = of.threads, .cpu_mask = of.cpu_mask};
-    SG_TRY(sg_setup_engine(&j->engine, &j->model, s, false, e));
     if (!sg_engine_info(j->engine).synchronous) SG_TRY(sg_backend_open(&j->host, &host, e));
-    SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
-    sg_notice_size(&j->progress, &j->request, j->engine, s);
-    SG_TRY(sg_setup_attention(p, &j->files, s, e));
     p->tuned = NULL;
     p->heads = false;
     p->rule = s->rule && strcmp(s->rule, "tau") == 0 ? SG_SELECT_MASS : SG_SELECT_TOPK;
@@ -175,6 +183,26 @@ static void print_table(const job *j)
     print_row(j, "left out", offsetof(means, skipped));
 }
 
+static void print_trials(const sg_cache_search *s)
+{
+    printf("threshold  extrapolated  error of the latents, the largest; at most %g\n", s->bound);
+    for (int i = 0; i < s->trials; i++) {
+        const sg_cache_trial *const t = &s->trial[i];
+        printf("%9.4g %11.0f %%  %.4f%s\n", t->threshold, 100 * t->skipped, t->error,
+               t->threshold == s->found.threshold ? "  taken" : "");
+    }
+}
+
+static void say_cache(job *j, const char *path)
+{
+    const sg_cache_tuned *const f = &j->cache.found;
+    char                        took[32];
+    sg_progress_say(&j->progress,
+                    "%s: threshold %.4g: %.0f %% of %.0f steps extrapolated, error %.4f; %d renders in %s",
+                    strcmp(path, "-") == 0 ? "stdout" : path, f->threshold, 100 * f->skipped, f->steps, f->reached,
+                    j->cache.renders, sg_duration(took, sizeof took, j->cache.seconds));
+}
+
 static void say_end(job *j, const char *path)
 {
     const means m = mean_of_all(j);
@@ -196,20 +224,51 @@ static void copy_thresholds(sg_thresholds *to, const sg_thresholds *from)
     to->rule = from->rule;
 }
 
-static sg_status fill_file(const job *j, sg_thresholds_file *f, sg_error *e)
+static sg_status add_prompts(const job *j, sg_thresholds_file *f, sg_error *e)
+{
+    for (int i = 0; i < j->prompts->count; i++) SG_TRY(sg_thresholds_add_prompt(f, j->prompts->prompt[i].text, e));
+    return SG_OK;
+}
+
+static sg_status fill_attention(const job *j, sg_thresholds_file *f, sg_error *e)
 {
     const means m = mean_of_all(j);
     SG_TRY(sg_thresholds_new(f, j->found->buckets, j->found->layers, j->found->heads, e));
     copy_thresholds(&f->values, j->found);
-    SG_TRY(sg_thresholds_hash(f->model, j->model.dir, e));
     memcpy(f->bound, j->bound, sizeof f->bound);
     f->reached[0] = m.l1;
     f->reached[1] = m.l2;
     f->sparsity = 1 - m.density;
     f->has_policy = true;
     f->policy = j->request.attention;
-    for (int i = 0; i < j->prompts->count; i++) SG_TRY(sg_thresholds_add_prompt(f, j->prompts->prompt[i].text, e));
-    return SG_OK;
+    return add_prompts(j, f, e);
+}
+
+/* What is not looked for stays as a file there has it, unless that is another model's. */
+static sg_status fill_file(const job *j, sg_thresholds_file *f, const char *path, sg_error *e)
+{
+    sg_thresholds_file there = {0};
+    sg_error           why = {0};
+    char               hash[sizeof f->model];
+    SG_TRY(sg_thresholds_hash(hash, j->model.dir, e));
+    bool kept = strcmp(path, "-") != 0 && access(path, F_OK) == 0 && sg_thresholds_read(&there, path, &why) == SG_OK;
+    kept = kept && (!*there.model || strcmp(there.model, hash) == 0);
+    sg_status status = SG_OK;
+    if (!j->settings->tune_cache) {
+        status = fill_attention(j, f, e);
+        if (kept) f->cache = there.cache;
+    } else if (kept && there.values.layers) {
+        *f = there;
+        there = (sg_thresholds_file){0};
+        *f->written = '\0';
+    } else {
+        status = sg_thresholds_new(f, 0, 0, 0, e);
+        if (status == SG_OK) status = add_prompts(j, f, e);
+    }
+    if (j->settings->tune_cache) f->cache = j->cache.found;
+    memcpy(f->model, hash, sizeof hash);
+    sg_thresholds_free(&there);
+    return status;
 }
 
 /* A file in the usual place is dated, so that the next tune knows it for its own. */
@@ -219,7 +278,7 @@ static sg_status write_thresholds(const job *j, const char *path, sg_error *e)
     sg_output_file    *file = NULL;
     char              *text = NULL;
     struct timespec    now = {0};
-    sg_status          status = fill_file(j, &f, e);
+    sg_status          status = fill_file(j, &f, path, e);
     clock_gettime(CLOCK_REALTIME, &now);
     if (j->beside_model) sg_thresholds_date(&f, now);
     if (status == SG_OK) status = sg_thresholds_text(&text, &f, e);
@@ -280,10 +339,37 @@ static json_t *all_json(const job *j, const char *path)
     return all;
 }
 
+static json_t *trials_json(const sg_cache_search *s)
+{
+    json_t *const a = json_array();
+    bool          whole = a;
+    for (int i = 0; whole && i < s->trials; i++) {
+        const sg_cache_trial *const t = &s->trial[i];
+        whole = json_array_append_new(a, json_pack("{s:f, s:f, s:o}", "threshold", t->threshold, "skipped", t->skipped,
+                                                   "error", sg_report_number(t->error))) == 0;
+    }
+    return sg_report_if_complete(a, whole);
+}
+
+static json_t *cache_json(const job *j, const char *path)
+{
+    const sg_cache_tuned *const f = &j->cache.found;
+    json_t *const               prompts = json_array();
+    bool                        whole = prompts;
+    for (int i = 0; whole && i < j->prompts->count; i++)
+        whole = json_array_append_new(prompts, json_string(j->prompts->prompt[i].text)) == 0;
+    return json_pack("{s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:f, s:f, s:o, s:i, s:f}", "model",
+                     sg_report_name(j->model.name), "output", sg_report_name(path), "prompts",
+                     sg_report_if_complete(prompts, whole), "width", j->request.width, "height", j->request.height,
+                     "frames", j->request.frames, "steps", j->request.steps, "seed", (json_int_t)j->request.seed,
+                     "threshold", f->threshold, "bound", f->bound, "reached", f->reached, "skipped", f->skipped,
+                     "trials", trials_json(&j->cache), "renders", j->cache.renders, "seconds", j->cache.seconds);
+}
+
 static sg_status write_report(const job *j, const char *path, sg_error *e)
 {
     if (!j->settings->json) return SG_OK;
-    json_t *const all = all_json(j, path);
+    json_t *const all = j->settings->tune_cache ? cache_json(j, path) : all_json(j, path);
     if (!all) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     const sg_status status = sg_report_save(j->settings->json, all, e);
     json_decref(all);
@@ -292,20 +378,40 @@ static sg_status write_report(const job *j, const char *path, sg_error *e)
 
 /* ---- the whole ---- */
 
+static sg_status look_at_attention(job *j, sg_error *e)
+{
+    SG_TRY(render(j, e));
+    return sg_tune_choose(j->tune, &j->found, &j->figure, e);
+}
+
+static sg_status look_at_cache(job *j, sg_error *e)
+{
+    const double bound = isnan(j->settings->cache_error) ? CACHE_ERROR : j->settings->cache_error;
+    j->cache = (sg_cache_search){
+        .engine = j->engine, .request = j->request, .prompts = j->prompts, .bound = bound, .progress = &j->progress};
+    return sg_cache_search_run(&j->cache, e);
+}
+
 static sg_status run(job *j, const char *path, sg_error *e)
 {
     const char *const json = j->settings->json;
-    SG_TRY(open_all(j, e));
+    const bool        cache = j->settings->tune_cache;
+    SG_TRY(open_engine(j, e));
+    if (!cache) SG_TRY(open_tune(j, e));
     const sg_model_info info = sg_engine_info(j->engine);
     sg_progress_say_start(&j->progress, j->model.name, &info, &j->request, 0, j->settings->seed < 0);
     if (j->settings->prompt_file) sg_notice_comments(&j->progress, j->settings->prompt_file, j->prompts);
     sg_notice_prompts(&j->progress, j->engine, j->model.name, j->prompts);
-    SG_TRY(render(j, e));
-    SG_TRY(sg_tune_choose(j->tune, &j->found, &j->figure, e));
+    SG_TRY(cache ? look_at_cache(j, e) : look_at_attention(j, e));
     SG_TRY(write_thresholds(j, path, e));
     SG_TRY(write_report(j, path, e));
-    if (strcmp(path, "-") != 0 && (!json || strcmp(json, "-") != 0)) print_table(j);
-    say_end(j, path);
+    const bool free_stdout = strcmp(path, "-") != 0 && (!json || strcmp(json, "-") != 0);
+    if (free_stdout && cache) print_trials(&j->cache);
+    if (free_stdout && !cache) print_table(j);
+    if (cache)
+        say_cache(j, path);
+    else
+        say_end(j, path);
     return SG_OK;
 }
 
@@ -313,6 +419,8 @@ static sg_status check_inputs(const sg_settings *s, const char *path, sg_error *
 {
     if (!s->prompt && !s->prompt_file)
         return sg_error_set(e, SG_E_ARG, "a prompt is needed: sparge-gen tune --prompt \"a red ball\"");
+    if (!isnan(s->cache_error) && !s->tune_cache)
+        return sg_error_set(e, SG_E_ARG, "--cache-error has no effect without --cache");
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
     if (strcmp(path, "-") != 0) SG_TRY(sg_output_file_check(path, "--output", e));
     return s->json && strcmp(s->json, "-") != 0 ? sg_output_file_check(s->json, "--json", e) : SG_OK;
@@ -342,6 +450,7 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
     sg_progress_init(&j.progress, s.quiet);
     const sg_status status = run(&j, s.output, e);
     sg_tune_close(&j.tune);
+    sg_cache_search_close(&j.cache);
     sg_backend_close(&j.host);
     sg_attention_files_close(&j.files);
     sg_engine_close(&j.engine);

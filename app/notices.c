@@ -1,5 +1,6 @@
 /* notices.c - see notices.h. */
 #include "notices.h"
+#include "thresholds.h"
 
 #include <string.h>
 
@@ -59,6 +60,14 @@ void sg_notice_cut(sg_progress *p, const sg_plan *plan, const char *which)
         if (plan->cut[i])
             sg_progress_say(p, "%s: the text encoder reads %d tokens; the last %d are cut off",
                             which && i == 0 ? which : name[i], plan->text_tokens[i], plan->cut[i]);
+}
+
+void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm)
+{
+    const double threshold = sg_request_cache_threshold(r);
+    if (threshold > 0)
+        sg_progress_say(p, "%s%scache: threshold %.4g, as " SG_THRESHOLDS_NAME " beside the model has it",
+                        arm ? arm : "", arm ? ": " : "", threshold);
 }
 
 void sg_notice_comments(sg_progress *p, const char *file, const sg_prompt_set *set)

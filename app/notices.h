@@ -21,6 +21,9 @@ void sg_notice_prompts(sg_progress *p, const sg_engine *engine, const char *mode
 /* Texts that the text encoder does not read to their end. which, "prompt 3" or NULL, tells apart those of a file. */
 void sg_notice_cut(sg_progress *p, const sg_plan *plan, const char *which);
 
+/* A threshold of the step cache that comes from the model's own file. arm: whose request r is, or NULL. */
+void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm);
+
 /* Comments of a prompt file. */
 void sg_notice_comments(sg_progress *p, const char *file, const sg_prompt_set *set);
 

@@ -43,6 +43,7 @@ static const rule rules[] = {
     {"sparse-config", NULL, {"topk", "tau", "sim", "pv"}},
     {"tail", "off", {"tail-bias"}},
     {"output", NULL, {"force"}},
+    {"cache", NULL, {"rule", "l1", "l2", "least", "buckets"}}, /* of tune */
     {"sampler", "euler", {"sched-compat"}},
     {"backend", "cpu", {"device", "gpumask"}},
     {"backend", "ref", {"device", "gpumask"}},

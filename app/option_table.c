@@ -120,8 +120,8 @@ const sg_option sg_option_table[] = {
      .help = "sigmas of unipc: as in diffusers from 0.37 on (new, default), or as before (old)"},
     {.name = "cache", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(cache), .choices = sg_cache_names, .value = "LEVEL",
      .help = "from 16 steps on, extrapolate steps in which the latents change little: few of them, the\n"
-             "usual number, or more; shadow computes them too and reports the error\n"
-             "(default: off)"},
+             "usual number (as tune --cache found, where it did), or more; shadow computes them too\n"
+             "and reports the error (default: off)"},
     {.name = "seed", .letter = 's', .usual = true, .kind = SG_OPTION_INT64, .commands = SAMPLER | TUNE, AT(seed),
      .value = "N", .help = "seed of the noise, which is torch's CPU generator's (default: 0; negative: random)"},
 
@@ -202,6 +202,11 @@ const sg_option sg_option_table[] = {
              "what occurs rarely (default: 0.2)"},
     {.name = "buckets", .kind = SG_OPTION_INT, .commands = TUNE, AT(buckets), .lo = 1, .hi = 64, .value = "N",
      .help = "ranges of steps, each with its own thresholds (default: 4)"},
+    {.name = "cache", .kind = SG_OPTION_FLAG, .commands = TUNE, AT(tune_cache),
+     .help = "find the threshold of the step cache instead, which --cache usual then takes; as many\n"
+             "--steps as renders have, and three prompts or more"},
+    {.name = "cache-error", .kind = SG_OPTION_REAL, .commands = TUNE, AT(cache_error), .lo = 1e-6, .hi = 1, .value = "X",
+     .help = "relative L2 error of the final latents that extrapolated steps may make (default: 0.01)"},
 
     HEADING(RENDER | BENCH | COMPARE | TUNE | EVAL, "Output"),
     {.name = "output", .letter = 'o', .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(output),
@@ -215,7 +220,8 @@ const sg_option sg_option_table[] = {
      .help = "a folder, made if it is not there: a clip of each arm, side.mp4, frames.png, report.json\n"
              "and report.html (default: compare- and the seed)"},
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = TUNE, AT(output), .value = "FILE",
-     .help = "the thresholds as JSON; an existing file is replaced, - is stdout\n"
+     .help = "the thresholds as JSON; an existing file is replaced, - is stdout; with --cache a file\n"
+             "keeps its thresholds of attention, and without it that of the cache\n"
              "(default: sparge-attention.json beside the model; a file there is replaced only if tune\n"
              "wrote it for this user and it has not changed since)"},
     {.name = "force", .kind = SG_OPTION_FLAG, .commands = TUNE, AT(force),
@@ -233,7 +239,8 @@ const sg_option sg_option_table[] = {
     {.name = "json", .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(json), .value = "FILE",
      .help = "write a report: settings, times, memory, tokens; - is stdout"},
     {.name = "json", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(json), .value = "FILE",
-     .help = "write a report: error and sparsity of each head, times; - is stdout"},
+     .help = "write a report: error and sparsity of each head, or of each threshold tried; times;\n"
+             "- is stdout"},
     {.name = "json", .kind = SG_OPTION_TEXT, .commands = BENCH, AT(json), .value = "FILE",
      .help = "write the figures as JSON; - is stdout, without the table"},
     {.name = "json", .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(json), .value = "FILE",

@@ -322,6 +322,7 @@ sg_settings sg_options_empty(sg_command c)
                          .pv = NAN,
                          .dense_steps = NAN,
                          .l1 = NAN,
+                         .cache_error = NAN,
                          .l2 = NAN,
                          .least = NAN};
 }

@@ -60,7 +60,9 @@ typedef struct sg_settings {
     double      least;   /* tune: the least amount of a head */
     int         buckets; /* tune */
     bool        force;   /* tune */
-    const char *prompts; /* eval: a file */
+    bool        tune_cache;
+    double      cache_error; /* tune: relative L2 of the final latents that the cache may make */
+    const char *prompts;     /* eval: a file */
     bool        skip_bad;
     int         per_prompt;
     const char *shard, *merge; /* eval: part i/n; a folder */

@@ -60,6 +60,8 @@ static json_t *rendering(const sg_request *r)
                   "sched_compat", r->sigmas_old ? "old" : "new", "seed", (json_int_t)r->seed);
     if (j && r->cfg_scale_2 >= 0) json_object_set_new(j, "cfg_scale_2", json_real(r->cfg_scale_2));
     if (j && r->cache) json_object_set_new(j, "cache", json_string(sg_cache_names[r->cache]));
+    if (j && sg_request_cache_threshold(r) > 0)
+        json_object_set_new(j, "cache_threshold", json_real(r->cache_threshold));
     return j;
 }
 

@@ -35,6 +35,9 @@ static sg_status open_files(sg_policy *p, sg_attention_files *f, const sg_settin
     if (names_threshold(s) || s->sparse_config) p->tuned = NULL;
     if (s->sparse_config && !is(s->sparse_config, "none")) {
         SG_TRY(sg_thresholds_read(&f->tuned, s->sparse_config, e));
+        if (!f->tuned.values.layers)
+            return sg_error_set(e, SG_E_FORMAT, "--sparse-config: %s: has no thresholds of attention",
+                                s->sparse_config);
         p->tuned = &f->tuned.values;
     }
     if (!s->block_mask) return SG_OK;

@@ -53,7 +53,7 @@ typedef struct sg_engine_options {
 sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *e) SG_MUST_USE;
 void      sg_engine_close(sg_engine **engine);
 
-enum { SG_CACHE_STEPS_MIN = 16 };
+enum { SG_CACHE_STEPS_MIN = 16, SG_CACHE_RUN = 2 }; /* the second: as many steps in a row with SG_CACHE_USUAL */
 
 /* Steps whose velocity is extrapolated instead of computed, by how little the latents changed: none; few; the usual
  * number; more; as usual, but computed too, so that the report has their error. None below SG_CACHE_STEPS_MIN steps. */
@@ -86,11 +86,12 @@ typedef struct sg_request {
     const char     *capture_out;  /* safetensors: q, k and v of one self-attention, of the prompt's pass; NULL: none */
     int             capture_layer, capture_step;
     sg_cache        cache;
-    size_t          output_bytes; /* of memory that the caller takes for the frames: the plan counts it */
+    double          cache_threshold; /* of step_cache.h, with SG_CACHE_USUAL and SG_CACHE_SHADOW; 0: the usual one */
+    size_t          output_bytes;    /* of memory that the caller takes for the frames: the plan counts it */
 } sg_request;
 
 /* Defaults of the model: its family's, overridden by its files; attention is sg_policy_default, tuned by the
- * thresholds in the model's sparge-attention.json. prompt is NULL, seed 0. The strings live as long as engine. */
+ * thresholds in the model's sparge-attention.json, which has cache_threshold, too. prompt is NULL, seed 0. The strings live as long as engine. */
 sg_request sg_engine_defaults(const sg_engine *engine);
 
 /* What the owner of the model says of it in its sparge-gen.json: a sentence for people about what it draws, or NULL; the
@@ -101,6 +102,9 @@ const char *const *sg_engine_vocabulary(const sg_engine *engine, int *count);
 /* How many different words of text, UTF-8, the model was not trained with, by its vocabulary; the first three, in quotes,
  * become list. 0 without a vocabulary. */
 int sg_engine_unknown_words(const sg_engine *engine, const char *text, char *list, size_t size);
+
+/* cache_threshold of r if its render goes by it; 0: it does not. */
+double sg_request_cache_threshold(const sg_request *r);
 
 /* Replaces each of these, all at least 1, by the nearest that the model renders, the larger of two as near. NULL: not
  * asked. */
@@ -174,6 +178,7 @@ typedef struct sg_report {
     /* With a cache: which steps were extrapolated, and how many; with SG_CACHE_SHADOW |v - computed v| / |computed v| of
      * each, and to first order what all of them change in the final latents, relative to their norm. */
     uint8_t skipped[SG_STEPS_MAX];
+    float   distance[SG_STEPS_MAX]; /* of step_cache.h; 0: of a step that is computed in any case */
     int     steps_skipped;
     float   skip_error[SG_STEPS_MAX];
     double  latent_error;

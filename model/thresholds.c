@@ -28,6 +28,7 @@ sg_status sg_thresholds_new(sg_thresholds_file *f, int buckets, int layers, int 
     sg_thresholds *const v = &f->values;
     *f = (sg_thresholds_file){.bound = {NAN, NAN}, .reached = {NAN, NAN}, .sparsity = NAN};
     *v = (sg_thresholds){.buckets = buckets, .layers = layers, .heads = heads};
+    if (!n) return SG_OK;
     v->from = calloc((size_t)buckets, sizeof *v->from);
     v->amount = calloc(n, sizeof *v->amount);
     v->theta = calloc(n, sizeof *v->theta);
@@ -187,6 +188,21 @@ static sg_status read_policy(const reader *r, sg_thresholds_file *f)
     return SG_OK;
 }
 
+static sg_status read_cache(const reader *r, sg_cache_tuned *out)
+{
+    const json_t *const cache = json_object_get(r->root, "cache");
+    *out = (sg_cache_tuned){.bound = NAN, .reached = NAN, .skipped = NAN, .steps = NAN};
+    if (!cache) return SG_OK;
+    SG_TRY(read_figure(r, "cache", "threshold", &out->threshold));
+    if (!(out->threshold >= SG_CACHE_THRESHOLD_MIN && out->threshold <= SG_CACHE_THRESHOLD_MAX))
+        return wrong(r, "cache", "threshold should be a number from %g to %g", SG_CACHE_THRESHOLD_MIN,
+                     SG_CACHE_THRESHOLD_MAX);
+    SG_TRY(read_figure(r, "cache", "bound", &out->bound));
+    SG_TRY(read_figure(r, "cache", "reached", &out->reached));
+    SG_TRY(read_figure(r, "cache", "skipped", &out->skipped));
+    return read_figure(r, "cache", "steps", &out->steps);
+}
+
 /* What is for people. */
 static sg_status read_notes(const reader *r, sg_thresholds_file *f)
 {
@@ -214,14 +230,11 @@ static sg_status read_notes(const reader *r, sg_thresholds_file *f)
     return SG_OK;
 }
 
-static sg_status read_own(const reader *r, sg_thresholds_file *f)
+static sg_status read_values(const reader *r, sg_thresholds_file *f)
 {
     const json_t *const buckets = json_object_get(r->root, "buckets");
     const size_t        n = json_array_size(buckets);
     sg_thresholds       there = {.buckets = (int)(n <= MAX_VALUES ? n : 0)};
-    int                 version = 0;
-    SG_TRY(read_count(r, "version", &version));
-    if (version != VERSION) return wrong(r, "version", "is %d, and only %d can be read", version, VERSION);
     SG_TRY(read_rule(r, &there.rule));
     SG_TRY(read_count(r, "layers", &there.layers));
     SG_TRY(read_count(r, "heads", &there.heads));
@@ -233,7 +246,20 @@ static sg_status read_own(const reader *r, sg_thresholds_file *f)
     SG_TRY(read_buckets(r, buckets, t->from));
     SG_TRY(read_grid(r, "amount", t, 0, 1, t->amount));
     SG_TRY(read_grid(r, "theta", t, -1, 1, t->theta));
-    SG_TRY(read_grid(r, "lambda", t, 0, PV_THRESHOLD_MAX, t->pv_threshold));
+    return read_grid(r, "lambda", t, 0, PV_THRESHOLD_MAX, t->pv_threshold);
+}
+
+static sg_status read_own(const reader *r, sg_thresholds_file *f)
+{
+    static const char *const of_values[] = {"rule", "layers", "heads", "buckets", "amount", "theta", "lambda"};
+    bool                     values = !json_object_get(r->root, "cache");
+    int                      version = 0;
+    SG_TRY(read_count(r, "version", &version));
+    if (version != VERSION) return wrong(r, "version", "is %d, and only %d can be read", version, VERSION);
+    for (size_t i = 0; i < sizeof of_values / sizeof *of_values; i++)
+        values = values || json_object_get(r->root, of_values[i]);
+    SG_TRY(values ? read_values(r, f) : sg_thresholds_new(f, 0, 0, 0, r->e));
+    SG_TRY(read_cache(r, &f->cache));
     return read_notes(r, f);
 }
 
@@ -412,20 +438,35 @@ static void put_figures(sg_textbuf *t, const char *object, const char *const *ke
     if (!first) sg_textbuf_printf(t, "}");
 }
 
+/* The values of attention, where there are some. */
+static void put_values(sg_textbuf *t, const sg_thresholds *v)
+{
+    if (!v->layers) return;
+    sg_textbuf_printf(t, ",\n  \"rule\": \"%s\",\n  \"layers\": %d,\n  \"heads\": %d,\n  \"buckets\": [",
+                      rules[v->rule], v->layers, v->heads);
+    for (int b = 0; b < v->buckets; b++) sg_textbuf_printf(t, "%s%.6g", b ? ", " : "", (double)v->from[b]);
+    sg_textbuf_printf(t, "]");
+    put_grid(t, "amount", v, v->amount);
+    put_grid(t, "theta", v, v->theta);
+    put_grid(t, "lambda", v, v->pv_threshold);
+}
+
+static void put_cache(sg_textbuf *t, const sg_cache_tuned *c)
+{
+    static const char *const of_cache[] = {"threshold", "bound", "reached", "skipped", "steps"};
+    if (c->threshold > 0)
+        put_figures(t, "cache", of_cache, (const double[]){c->threshold, c->bound, c->reached, c->skipped, c->steps},
+                    5);
+}
+
 sg_status sg_thresholds_text(char **out, const sg_thresholds_file *f, sg_error *e)
 {
-    static const char *const   reached[] = {"l1", "l2", "sparsity"};
-    const sg_thresholds *const v = &f->values;
-    sg_textbuf                 t = {0};
+    static const char *const reached[] = {"l1", "l2", "sparsity"};
+    sg_textbuf               t = {0};
     sg_textbuf_printf(&t, "{\n  \"format\": \"" FORMAT "\",\n  \"version\": %d", VERSION);
     if (*f->model) sg_textbuf_printf(&t, ",\n  \"model\": \"%s\"", f->model);
-    sg_textbuf_printf(&t, ",\n  \"rule\": \"%s\",\n  \"layers\": %d,\n  \"heads\": %d,\n  \"buckets\": [",
-                      rules[v->rule], v->layers, v->heads);
-    for (int b = 0; b < v->buckets; b++) sg_textbuf_printf(&t, "%s%.6g", b ? ", " : "", (double)v->from[b]);
-    sg_textbuf_printf(&t, "]");
-    put_grid(&t, "amount", v, v->amount);
-    put_grid(&t, "theta", v, v->theta);
-    put_grid(&t, "lambda", v, v->pv_threshold);
+    put_values(&t, &f->values);
+    put_cache(&t, &f->cache);
     put_figures(&t, "bound", bounds, f->bound, 2);
     put_figures(&t, "reached", reached, (const double[]){f->reached[0], f->reached[1], f->sparsity}, 3);
     if (f->has_policy)

@@ -1,4 +1,5 @@
-/* thresholds.h - what tuning found, in a file: thresholds of every layer and head, by the share of noise that is left.
+/* thresholds.h - what tuning found, in a file: thresholds of every layer and head, by the share of noise that is left; and of the
+ * step cache.
  *
  * The file is JSON:
  *   {"format": "sparge-gen thresholds", "version": 1,
@@ -13,7 +14,12 @@
  *    "reached": {"l1": 0.04, "l2": 0.05, "sparsity": 0.6}, with prediction alone and with the PV filter; what came of it
  *    "policy": {"score": "error", "tail": true, "tail_bias": "half", "order": "hilbert"},   and what it was tuned for
  *    "prompts": ["a red ball"],
+ *    "cache": {"threshold": 0.2,                from 1e-6 to 1e6: when the step cache computes, as step_cache.h has it
+ *              "bound": 0.01, "reached": 0.009, of the final latents: relative L2 asked for, the largest that came of it;
+ *              "skipped": 0.4, "steps": 50},    share of steps skipped, of so many: for people and optional, as the two before
  *    "written": "2026-01-31T12:00:00.123456789Z"}   by tune, in its usual place; also when the file was changed last
+ *
+ * A file with "cache" may lack "rule" to "lambda", all of them.
  *
  * Read as well: the values that SpargeAttn's own tuning keeps, put into JSON: for each layer L the members
  * "transformer_blocks.L.attn1.inner_attention.NAME" with NAME is_sparse, cdfthreshd, simthreshd1 and pvthreshd, each a
@@ -33,19 +39,29 @@ extern "C" {
 enum { SG_THRESHOLDS_TIME = 40 };                  /* bytes of a time */
 #define SG_THRESHOLDS_NAME "sparge-attention.json" /* how the file is called beside model_index.json */
 
+#define SG_CACHE_THRESHOLD_MIN 1e-6
+#define SG_CACHE_THRESHOLD_MAX 1e6
+
+/* What was found for the step cache. */
+typedef struct sg_cache_tuned {
+    double threshold;                      /* 0: nothing */
+    double bound, reached, skipped, steps; /* NaN: not told */
+} sg_cache_tuned;
+
 typedef struct sg_thresholds_file {
-    sg_thresholds values;    /* owns its arrays */
-    char          model[17]; /* "": not told */
-    double        bound[2];  /* l1, l2; NaN: not told, as for the next two */
-    double        reached[2], sparsity;
-    bool          has_policy; /* the next is: score, tail, tail_bias and order, with which blocks were chosen */
-    sg_policy     policy;
-    char        **prompt; /* [prompts], owned */
-    int           prompts;
-    char          written[SG_THRESHOLDS_TIME]; /* "": missing */
+    sg_thresholds  values;    /* owns its arrays; no layers: none */
+    char           model[17]; /* "": not told */
+    double         bound[2];  /* l1, l2; NaN: not told, as for the next two */
+    double         reached[2], sparsity;
+    bool           has_policy; /* the next is: score, tail, tail_bias and order, with which blocks were chosen */
+    sg_policy      policy;
+    char         **prompt; /* [prompts], owned */
+    int            prompts;
+    sg_cache_tuned cache;
+    char           written[SG_THRESHOLDS_TIME]; /* "": missing */
 } sg_thresholds_file;
 
-/* Memory for that many; all 0. SG_E_MEMORY. Zero is an empty file; the caller frees, after a failure too. */
+/* Memory for that many, or for none; all 0. SG_E_MEMORY. Zero is an empty file; the caller frees, after a failure too. */
 sg_status sg_thresholds_new(sg_thresholds_file *f, int buckets, int layers, int heads, sg_error *e) SG_MUST_USE;
 void      sg_thresholds_free(sg_thresholds_file *f);
 

@@ -1,6 +1,7 @@
 /* arm_setup.c - see arm_setup.h. */
 #include "arm_setup.h"
 #include "interrupt.h"
+#include "notices.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -118,14 +119,18 @@ sg_status sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, 
     return status;
 }
 
-void sg_arms_say(sg_progress *p, const sg_arm_result *r, int count, int64_t tokens, const char *model_dir)
+void sg_arms_say(sg_progress *p, const sg_arm_result *r, int count, const sg_request *shared, int64_t tokens,
+                 const char *model_dir)
 {
     for (const sg_arm_result *a = r; a < r + count; a++) {
-        char text[512];
+        sg_request request = *shared;
+        char       text[512];
+        sg_arm_apply(a, &request);
         sg_attention_forecast_text(text, sizeof text, &a->policy, &a->forecast, tokens);
         sg_progress_say(p, "%s: %s", a->arm->name, text);
         if (*sg_setup_warning(text, sizeof text, &a->policy, &a->files, model_dir))
             sg_progress_say(p, "%s: %s", a->arm->name, text);
+        sg_notice_cache(p, &request, a->arm->name);
     }
 }
 

@@ -22,8 +22,9 @@ void sg_arm_apply(const sg_arm_result *r, sg_request *request);
 sg_status sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, const sg_arm_result *b,
                                 const sg_model_info *info, const sg_plan *plan, sg_error *e) SG_MUST_USE;
 
-/* Prints each arm's attention, and warnings about its thresholds. */
-void sg_arms_say(sg_progress *p, const sg_arm_result *r, int count, int64_t tokens, const char *model_dir);
+/* Prints each arm's attention, warnings about its thresholds, and that of the cache if it is the model's own. */
+void sg_arms_say(sg_progress *p, const sg_arm_result *r, int count, const sg_request *shared, int64_t tokens,
+                 const char *model_dir);
 
 /* Runs a step and a latent frame of r that count for no arm: this reads the weights' pages, packs the weights and
  * encodes r's texts. out is its report. SG_E_CANCELLED on an interrupt. */

@@ -73,13 +73,17 @@ static json_t *attention_json(const sg_eval *v)
     for (int i = 0; i < v->arms.count && whole; i++) {
         const sg_arm_result *const r = &v->arm[i];
         const sg_policy *const     p = &r->policy;
-        json_t *const              j =
+        sg_request                 request = v->request;
+        sg_arm_apply(r, &request);
+        json_t *const j =
             json_pack("{s:s, s:o, s:o, s:o}", "folder", v->arms.arm[i].file, "policy", sg_report_policy(p),
                       "thresholds", thresholds_json(p->tuned), "block_mask", mask_json(p));
         whole = json_array_append_new(a, j) == 0;
         if (whole && r->steps != v->request.steps) whole = json_object_set_new(j, "steps", json_integer(r->steps)) == 0;
         if (whole && r->cache != v->request.cache)
             whole = json_object_set_new(j, "cache", json_string(sg_cache_names[r->cache])) == 0;
+        if (whole && sg_request_cache_threshold(&request) > 0)
+            whole = json_object_set_new(j, "cache_threshold", json_real(request.cache_threshold)) == 0;
     }
     return sg_report_if_complete(a, whole);
 }

@@ -48,7 +48,10 @@ static sg_tensor allocate_counters(const sg_components *components, sg_stream *s
 
 static sg_step_rule cache_rule(const sg_request *r)
 {
-    return sg_step_rule_of(r->cache, r->steps, sg_policy_dense_steps(&r->attention, r->steps));
+    sg_step_rule rule = sg_step_rule_of(r->cache, r->steps, sg_policy_dense_steps(&r->attention, r->steps));
+    const double tuned = sg_request_cache_threshold(r);
+    if (tuned > 0) rule.threshold = tuned;
+    return rule;
 }
 
 sg_denoising sg_render_allocate(sg_render *render, sg_stream *s)
@@ -141,6 +144,7 @@ void sg_render_step(sg_render *render, sg_stream *s, const sg_denoising *d, int 
 {
     const bool skips = sg_step_cache_skips(&render->cache, s, step, render->sampler.sigma[step], d->state.x);
     const bool shadow = skips && render->request->cache == SG_CACHE_SHADOW;
+    render->report->distance[step] = (float)render->cache.moved;
     if (!skips || shadow) {
         sg_render_predict(render, s, d, step, denoiser);
         sg_render_inspect(render, s, d, step, denoiser);

@@ -53,7 +53,7 @@ static sg_status read_own_defaults(sg_engine *engine, sg_error *e)
     return sg_vocabulary_read(&engine->vocabulary, c, e);
 }
 
-/* Attention as it is without a word about it: by thresholds beside the model where there are some. */
+/* Attention and cache as they are without a word about them: by thresholds beside the model where there are some. */
 static sg_status read_attention(sg_engine *engine, sg_error *e)
 {
     char             path[PATH_MAX];
@@ -61,6 +61,8 @@ static sg_status read_attention(sg_engine *engine, sg_error *e)
     *p = sg_policy_default();
     if (!is_beside(engine, SG_THRESHOLDS_NAME, path, sizeof path)) return SG_OK;
     SG_TRY(sg_thresholds_read(&engine->tuned, path, e));
+    engine->defaults.cache_threshold = engine->tuned.cache.threshold;
+    if (!engine->tuned.values.layers) return SG_OK;
     p->tuned = &engine->tuned.values;
     if (!engine->tuned.has_policy) return SG_OK;
     p->score = engine->tuned.policy.score;
@@ -259,6 +261,9 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
     if (!(r->cfg_scale_2 <= 1000)) return sg_error_set(e, SG_E_ARG, "cfg-scale-2: %g is above 1000", r->cfg_scale_2);
     if (!(r->flow_shift >= 0.001 && r->flow_shift <= 1000))
         return sg_error_set(e, SG_E_ARG, "flow-shift: %g is not between 0.001 and 1000", r->flow_shift);
+    if (!(r->cache_threshold >= 0 && r->cache_threshold <= SG_CACHE_THRESHOLD_MAX))
+        return sg_error_set(e, SG_E_ARG, "cache: the threshold %g is not between 0 and %g", r->cache_threshold,
+                            SG_CACHE_THRESHOLD_MAX);
     SG_TRY(check_attention(engine, r, e));
     return engine->family->check(engine->model, r, e);
 }

@@ -8,7 +8,7 @@ const char *const sg_cache_names[] = {"off", "fine", "usual", "fast", "shadow", 
 
 sg_step_rule sg_step_rule_of(sg_cache cache, int steps, int dense_steps)
 {
-    sg_step_rule rule = {.first = dense_steps > 2 ? dense_steps : 2, .longest = 2};
+    sg_step_rule rule = {.first = dense_steps > 2 ? dense_steps : 2, .longest = SG_CACHE_RUN};
     if (steps < SG_CACHE_STEPS_MIN) return rule; /* each step is worth more than what skipping it saves */
     switch (cache) {
     case SG_CACHE_OFF: break;
@@ -21,6 +21,12 @@ sg_step_rule sg_step_rule_of(sg_cache cache, int steps, int dense_steps)
         break;
     }
     return rule;
+}
+
+double sg_request_cache_threshold(const sg_request *r)
+{
+    const bool takes = r->cache == SG_CACHE_USUAL || r->cache == SG_CACHE_SHADOW;
+    return takes && r->steps >= SG_CACHE_STEPS_MIN ? r->cache_threshold : 0;
 }
 
 /* ---- the indicator ---- */
@@ -126,10 +132,12 @@ static bool look(sg_step_cache *c, sg_stream *s, double sigma, sg_tensor x)
 
 bool sg_step_cache_skips(sg_step_cache *c, sg_stream *s, int i, double sigma, sg_tensor x)
 {
+    c->moved = 0;
     if (c->rule.threshold <= 0 || i + 1 < c->rule.first || i == c->steps - 1) return false; /* no F is needed */
     if (!look(c, s, sigma, x)) return false;
     const bool must = i < c->rule.first || i == c->keep || c->have < 2 || !c->seen || c->run >= c->rule.longest;
-    const double sum = must ? 0 : c->sum + distance(c->now, c->last, (size_t)sg_count(x));
+    if (c->seen && i >= c->rule.first) c->moved = distance(c->now, c->last, (size_t)sg_count(x));
+    const double sum = c->sum + c->moved;
     const bool   skips = !must && sum < c->rule.threshold; /* NaN computes */
     float *const last = c->last;
     c->last = c->now;

@@ -34,6 +34,7 @@ typedef struct sg_step_cache {
     int          keep;        /* this step is computed, whatever the rule says; -1: none */
     float       *last, *now;  /* host: F of the step before, and of this one */
     bool         seen;        /* last is there */
+    double       moved;       /* distance of the step that was asked for last; 0: nobody needs it */
     double       sum;         /* of distances since the last computed step */
     int          run;         /* steps skipped since then */
     int          computed[2]; /* steps that v has, the newest first */

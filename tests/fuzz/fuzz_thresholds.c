@@ -17,6 +17,11 @@ static void expect_sound(const sg_thresholds_file *f, size_t size)
 {
     const sg_thresholds *const t = &f->values;
     const size_t               n = (size_t)t->buckets * (size_t)t->layers * (size_t)t->heads;
+    expect(!(f->cache.threshold < 0));
+    if (!t->layers) {
+        expect(n == 0 && !t->amount && f->cache.threshold > 0);
+        return;
+    }
     expect(t->buckets > 0 && t->layers > 0 && t->heads > 0 && n <= size);
     expect(t->rule == SG_SELECT_TOPK || t->rule == SG_SELECT_MASS);
     for (int b = 0; b < t->buckets; b++) expect(t->from[b] >= 0 && (b == 0 || t->from[b] < t->from[b - 1]));
@@ -36,6 +41,7 @@ static void expect_same(const sg_thresholds_file *f, const sg_thresholds_file *g
         expect(fabsf(a->amount[i] - b->amount[i]) <= 1e-6F && fabsf(a->theta[i] - b->theta[i]) <= 1e-6F);
         expect(fabsf(a->pv_threshold[i] - b->pv_threshold[i]) <= 1e-5F * a->pv_threshold[i]);
     }
+    expect(fabs(f->cache.threshold - g->cache.threshold) <= 1e-5 * f->cache.threshold);
     expect(strcmp(f->model, g->model) == 0 && f->prompts == g->prompts && f->has_policy == g->has_policy);
     for (int i = 0; i < f->prompts; i++) expect(strcmp(f->prompt[i], g->prompt[i]) == 0);
 }

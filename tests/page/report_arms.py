@@ -235,7 +235,7 @@ def steps_are_told_apart(b, page):
     for of, row in zip(skipped, kinds):
         check(row == ["extrapolated" if i in of else "dense" for i in range(len(row))], row, of)
     check(len(b.value("[...new Set([...document.querySelectorAll('#steps p i')].map(i => getComputedStyle(i).background))]")) == 3,
-          "kinds of steps look alike")
+          "two kinds of steps look the same")
     dots = b.value("[...document.querySelectorAll('svg')].map(s => s.querySelectorAll('circle').length)")
     check(dots == [2, 2, 17, 17, 41], "points of the curves", dots)
     check(not b.value("/undefined|NaN|\\[object/.test(document.body.innerText)"), "an empty figure")

@@ -3,15 +3,11 @@
 #include "step_cache.h"
 
 #include "cache_table.h"
+#include "engine_fixture.h"
 #include "host_memory.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include <unistd.h>
 
 enum { ARENA = 1 << 22 };
 static _Alignas(SG_ALIGN) unsigned char keep[ARENA], scratch[ARENA];
@@ -152,10 +148,91 @@ static void test_rules(void **unused)
     assert_true(sg_step_rule_of(SG_CACHE_OFF, 50, 10).threshold == 0);
     assert_true(sg_step_rule_of(SG_CACHE_USUAL, 15, 3).threshold == 0);
     assert_true(sg_step_rule_of(SG_CACHE_USUAL, 16, 3).threshold == 0.25);
+    sg_request r = {.cache = SG_CACHE_SHADOW, .steps = 16, .cache_threshold = 0.5};
+    assert_true(sg_request_cache_threshold(&r) == 0.5);
+    r.cache = SG_CACHE_FAST;
+    assert_true(sg_request_cache_threshold(&r) == 0);
+    r = (sg_request){.cache = SG_CACHE_USUAL, .steps = 15, .cache_threshold = 0.5};
+    assert_true(sg_request_cache_threshold(&r) == 0);
     assert_true(sg_step_rule_of(SG_CACHE_FINE, 50, 10).threshold == 0.1);
     assert_int_equal(sg_step_rule_of(SG_CACHE_FAST, 50, 10).longest, 3);
     assert_int_equal(sg_step_rule_of(SG_CACHE_USUAL, 50, 10).first, 10);
     assert_int_equal(sg_step_rule_of(SG_CACHE_USUAL, 50, 0).first, 2);
+}
+
+/* ---- renders ---- */
+
+/* Which steps of a model's render are skipped, as the table writes them; and the first step of the second denoiser. */
+static void render(char *out, int *change, const char *dir, const sg_request *of)
+{
+    sg_engine *g = NULL;
+    sg_report  rep = {0};
+    sg_error   e = {0};
+    int        steps, passes, layers;
+    assert_int_equal(sg_engine_open(&g, &(sg_engine_options){.model_dir = dir, .backend = "cpu"}, &e), SG_OK);
+    sg_request r = small(g);
+    r.height = 32;
+    r.cfg_scale = 1;
+    r.attention.dense_steps = 0;
+    r.steps = of->steps;
+    r.cache = of->cache;
+    if (of->cache_threshold > 0) r.cache_threshold = of->cache_threshold;
+    if (sg_engine_render(g, &r, NULL, &rep, &e)) fail_msg("%s", e.text);
+    for (int i = 0; i < r.steps; i++) out[i] = rep.skipped[i] ? 's' : '.';
+    out[r.steps] = '\0';
+    const sg_attention_count *const c = sg_engine_attention(g, &steps, &passes, &layers);
+    for (*change = 0; *change < steps && c[*change * passes * layers].blocks; ++*change) continue;
+    sg_engine_close(&g);
+}
+
+/* Of a denoiser's step i, where all that may be are skipped. */
+static char most_skipped(int i) { return i < 2 || (i - 2) % 3 == 2 ? '.' : 's'; }
+
+/* All steps that may be skipped are: two in a row; of each denoiser the first two are computed, and the last step. */
+static void test_each_denoiser_computes_two(void **unused)
+{
+    (void)unused;
+    static const char dir[] = SG_FIXTURES "/wan22_a14b";
+    int               told = 0;
+    for (int steps = 20; steps < 23; steps++) {
+        char       all[64], some[64], expected[64];
+        int        change, unused_change;
+        sg_request r = {.steps = steps};
+        render(all, &change, dir, &r);
+        assert_true(change > 2 && change < steps - 2);
+        r.cache = SG_CACHE_USUAL;
+        r.cache_threshold = SG_CACHE_THRESHOLD_MAX;
+        render(some, &unused_change, dir, &r);
+        for (int i = 0; i < steps; i++) {
+            expected[i] = i == steps - 1 ? '.' : most_skipped(i < change ? i : i - change);
+        }
+        expected[steps] = '\0';
+        assert_string_equal(some, expected);
+        told += most_skipped(change) == 's' || most_skipped(change + 1) == 's'; /* by one denoiser alone */
+    }
+    assert_true(told > 0);
+}
+
+/* The model's own threshold, in a file without thresholds of attention. */
+static void test_threshold_of_the_model(void **unused)
+{
+    (void)unused;
+    char       path[256], out[64];
+    int        change;
+    sg_request r = {.steps = 16, .cache = SG_CACHE_USUAL};
+    snprintf(path, sizeof path, "%s/" SG_THRESHOLDS_NAME, copy_dir);
+    for (int i = 0; i < 3; i++) {
+        FILE *const f = fopen(path, "w");
+        assert_non_null(f);
+        fprintf(f, "{\"format\": \"sparge-gen thresholds\", \"version\": 1, \"cache\": {\"threshold\": %g}}",
+                i ? 1e-6 : 1e6);
+        fclose(f);
+        if (i == 2) r.cache = SG_CACHE_FAST; /* has one of its own */
+        render(out, &change, copy_dir, &r);
+        if (i < 2) assert_string_equal(out, i ? "................" : "..ss.ss.ss.ss.s.");
+        if (i == 2) assert_non_null(strchr(out, 's'));
+    }
+    unlink(path);
 }
 
 int main(void)
@@ -166,6 +243,8 @@ int main(void)
         cmocka_unit_test(test_two_are_computed_after_a_change_of_denoiser),
         cmocka_unit_test(test_extrapolation),
         cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_each_denoiser_computes_two),
+        cmocka_unit_test(test_threshold_of_the_model),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_copy, remove_copy);
 }

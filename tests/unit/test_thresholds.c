@@ -99,6 +99,59 @@ static void what_is_for_people_may_be_missing(void **state)
     sg_thresholds_free(&f);
 }
 
+#define CACHE_ALONE "{\"format\":\"sparge-gen thresholds\",\"version\":1,\"cache\":{\"threshold\":0.2%s}%s}"
+
+static const char *cache_alone(const char *more, const char *rest)
+{
+    static char text[512];
+    snprintf(text, sizeof text, CACHE_ALONE, more, rest);
+    return text;
+}
+
+/* Beside thresholds of attention, or without them. */
+static void the_cache_may_stand_alone(void **state)
+{
+    (void)state;
+    expect_read(swapped("\"bound\"", "\"cache\":{\"threshold\":0.125,\"reached\":0.009},\"bound\""));
+    assert_true(f.cache.threshold == 0.125 && f.cache.reached == 0.009 && isnan(f.cache.bound) && f.values.layers == 1);
+    sg_thresholds_free(&f);
+    expect_read(sound);
+    assert_true(f.cache.threshold == 0);
+    sg_thresholds_free(&f);
+    expect_read(cache_alone("", ",\"prompts\":[\"a\"]"));
+    assert_true(f.cache.threshold == 0.2 && f.values.layers == 0 && !f.values.amount && f.prompts == 1);
+    char *text = NULL;
+    assert_int_equal(sg_thresholds_text(&text, &f, &e), SG_OK);
+    sg_thresholds_free(&f);
+    expect_read(text);
+    assert_true(f.cache.threshold == 0.2 && isnan(f.cache.steps) && f.values.layers == 0);
+    free(text);
+    sg_thresholds_free(&f);
+}
+
+static void bad_caches_are_refused(void **state)
+{
+    (void)state;
+    expect_refused(cache_alone("", ",\"rule\":\"topk\""), "layers: is missing");
+    expect_refused(cache_alone("", ",\"theta\":[]"), "rule: should be");
+    expect_refused(cache_alone(",\"bound\":-1", ""), "cache: bound should be a number from 0");
+    expect_refused(cache_alone(",\"steps\":\"x\"", ""), "cache: steps should be a number from 0");
+    static const char *const bad[][2] = {
+        {"{}", "threshold should be a number from 1e-06 to 1e+06"},
+        {"{\"threshold\":0}", "threshold should be a number from 1e-06 to 1e+06"},
+        {"{\"threshold\":1e7}", "threshold should be a number from 1e-06 to 1e+06"},
+        {"{\"threshold\":-0.2}", "threshold should be a number from 0"},
+        {"{\"threshold\":[1]}", "threshold should be a number from 0"},
+        {"0.2", "cache: should be an object"},
+        {"null", "cache: should be an object"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char text[200];
+        snprintf(text, sizeof text, "\"cache\":%s,\"bound\"", bad[i][0]);
+        expect_refused(swapped("\"bound\"", text), bad[i][1]);
+    }
+}
+
 static void what_is_written_is_read_back(void **state)
 {
     (void)state;
@@ -114,6 +167,7 @@ static void what_is_written_is_read_back(void **state)
     }
     strcpy(f.model, "fedcba9876543210");
     f.reached[1] = 0.0625;
+    f.cache = (sg_cache_tuned){.threshold = 0.25, .bound = 0.01, .reached = 0.0099, .skipped = 0.5, .steps = 50};
     f.has_policy = true;
     f.policy = sg_policy_default();
     assert_int_equal(sg_thresholds_add_prompt(&f, "\"quoted\"\n\xe7\x8c\xab", &e), SG_OK);
@@ -130,6 +184,7 @@ static void what_is_written_is_read_back(void **state)
     assert_string_equal(f.model, g.model);
     assert_string_equal(f.prompt[0], g.prompt[0]);
     assert_true(f.reached[1] == 0.0625 && isnan(f.reached[0]) && isnan(f.bound[0]));
+    assert_memory_equal(&f.cache, &g.cache, sizeof f.cache);
     assert_true(f.has_policy && f.policy.score == g.policy.score && f.policy.tail == g.policy.tail &&
                 f.policy.tail_bias == g.policy.tail_bias && f.policy.order == g.policy.order);
     sg_thresholds_free(&g);
@@ -314,6 +369,8 @@ int main(void)
         cmocka_unit_test(what_is_for_people_may_be_missing),
         cmocka_unit_test(what_is_written_is_read_back),
         cmocka_unit_test(broken_files_are_refused),
+        cmocka_unit_test(the_cache_may_stand_alone),
+        cmocka_unit_test(bad_caches_are_refused),
         cmocka_unit_test(absurd_files_are_refused_before_they_take_memory),
         cmocka_unit_test(values_of_spargeattn_are_read),
         cmocka_unit_test(broken_values_of_spargeattn_are_refused),

@@ -1,0 +1,45 @@
+/* tune_cache.h - the threshold of the step cache for an error of the final latents.
+ *
+ * Each prompt is rendered once with all steps computed. That gives the latents to compare with, and the distance of each
+ * step (step_cache.h). Up to the least distance no step is skipped. From the largest sum of distances of as many steps as
+ * may be skipped in a row, only their number ends a run. Between the two the threshold is bisected by further renders,
+ * until it is known to a tenth of itself. An error is measured, never estimated, and the largest of the prompts' counts. */
+#ifndef SG_TUNE_CACHE_H
+#define SG_TUNE_CACHE_H
+
+#include "engine.h"
+#include "progress.h"
+#include "prompt_set.h"
+#include "thresholds.h"
+
+enum { SG_CACHE_TRIALS = 32 };
+
+/* A threshold that was tried. The first prompt with too large an error ended its trial. */
+typedef struct sg_cache_trial {
+    double threshold;
+    double error;   /* relative L2 of the final latents, the largest */
+    double skipped; /* share of the steps */
+} sg_cache_trial;
+
+typedef struct sg_cache_search {
+    sg_engine           *engine; /* these five are given */
+    sg_request           request;
+    const sg_prompt_set *prompts;
+    double               bound; /* of the error */
+    sg_progress         *progress;
+    sg_cache_tuned       found;
+    int                  trials, renders;
+    sg_cache_trial       trial[SG_CACHE_TRIALS];
+    double               seconds; /* of all renders' steps */
+    float               *first;   /* [prompts, latents]: with all steps computed; owned */
+    float               *latents; /* of the render at work; owned */
+    size_t               count;   /* of the latents' numbers */
+    bool                 seen;    /* all steps of this render */
+} sg_cache_search;
+
+/* Fills found and trials. SG_E_ARG where no step may be skipped or the bound is too small for any, SG_E_MEMORY,
+ * SG_E_CANCELLED. The caller closes, after a failure too. */
+sg_status sg_cache_search_run(sg_cache_search *s, sg_error *e) SG_MUST_USE;
+void      sg_cache_search_close(sg_cache_search *s);
+
+#endif
