@@ -40,10 +40,25 @@ typedef struct job {
     char                 *note;  /* what the latents file tells of how it was made; or NULL */
 } job;
 
+static void mark(const job *j, const char *piece)
+{
+    if (j->settings->mark) j->settings->mark(piece);
+}
+
+static void mark_stage(const job *j, sg_stage stage, int done, int total)
+{
+    static const char *const name[SG_STAGES] = {"loading", "prompt", "other steps", "decoding"};
+    if (stage == SG_STAGE_DENOISE && (done == 1 || done == 2))
+        mark(j, done == 1 ? "first step" : "second step");
+    else if (done == total || (stage == SG_STAGE_DENOISE && done > 0))
+        mark(j, name[stage]);
+}
+
 static int on_progress(void *context, sg_stage stage, int done, int total)
 {
     job *j = context;
     sg_progress_update(&j->progress, stage, done, total);
+    mark_stage(j, stage, done, total);
     return sg_interrupt_asked();
 }
 
@@ -327,9 +342,11 @@ static sg_status render_to(job *j, const char *path, const char *report_path, js
     const sg_callbacks callbacks = {.context = j, .progress = on_progress, .frame = on_frame};
     sg_trace_clear(&j->trace);
     sg_status status = sg_plan_fits(&j->plan, e); /* before an encoder takes its memory */
+    mark(j, "plan");
     if (status == SG_OK) status = sg_sink_open(&j->sink, &clip, e);
     if (status == SG_OK) status = sg_engine_render(j->engine, &j->request, &callbacks, &report, e);
     if (status == SG_OK) status = sg_sink_finish(j->sink, e);
+    mark(j, "file");
     sg_sink_close(&j->sink);
     sg_progress_clear(&j->progress);
     if (status == SG_OK) status = finish_report(j, path, report_path, settings, &report, e);
@@ -414,6 +431,7 @@ static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
     /* what needs no model to be seen */
     SG_TRY(sg_sink_check(&(sg_clip){.path = output, .has_crf = !isnan(j->settings->crf)}, e));
     SG_TRY(open_engine(j, e));
+    mark(j, "opening");
     const sg_clip clip = clip_of(j, output);
     SG_TRY(sg_sink_check(&clip, e));
     j->request.output_bytes = sg_sink_bytes(&clip);
@@ -436,6 +454,7 @@ sg_status sg_command_render(const sg_settings *s, sg_error *e)
     const sg_status status = run(&j, &prompts, e);
     sg_prompt_set_close(&prompts);
     sg_engine_close(&j.engine);
+    mark(&j, "closing");
     sg_attention_files_close(&j.files);
     sg_trace_free(&j.trace);
     free(j.note);

@@ -66,6 +66,14 @@ const sg_command_row sg_command_table[] = {
      .text = "The error is taken against the reference on a sample of rows. The limits measured in the same run, on the\n"
              "same threads, are a large matrix product in F32 and in BF16, and a large copy.",
      .example = {"sparge-gen bench attention --topk 0.5,0.2"}},
+    {.command = SG_COMMAND_BENCH_COLD,
+     .name = "bench cold",
+     .usage = {"bench cold [options]"},
+     .effect = {"measure a render as a process of its own, from its start to its end"},
+     .text = "Each turn starts three processes: one opens the device and does nothing, one opens the backend with its\n"
+             "libraries, one renders a clip to Y4M, whose pieces are listed in the order in which they end. A turn before\n"
+             "the first does not count, so the files are in the system's cache.",
+     .example = {"sparge-gen bench cold --repeat 9"}},
     {.command = SG_COMMAND_CHECK,
      .name = "check",
      .usage = {"check [options]"},

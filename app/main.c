@@ -20,6 +20,7 @@ static sg_status run(const sg_settings *s, sg_error *e)
     case SG_COMMAND_BENCH: /* refused by the options */
     case SG_COMMAND_BENCH_STEP: return sg_command_bench_step(s, e);
     case SG_COMMAND_BENCH_ATTENTION: return sg_command_bench_attention(s, e);
+    case SG_COMMAND_BENCH_COLD: return sg_command_bench_cold(s, e);
     case SG_COMMAND_COMPARE: return sg_command_compare(s, e);
     case SG_COMMAND_TUNE: return sg_command_tune(s, e);
     case SG_COMMAND_EVAL: return sg_command_eval(s, e);

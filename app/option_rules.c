@@ -130,7 +130,7 @@ bool sg_options_capture(const char *text, int *layer, int *step, const char **fi
 sg_status sg_options_check(const sg_settings *s, sg_error *e)
 {
     if (s->command == SG_COMMAND_BENCH)
-        return sg_error_set(e, SG_E_ARG, "bench needs to know what: bench step or bench attention");
+        return sg_error_set(e, SG_E_ARG, "bench needs to know what: bench step, bench attention or bench cold");
     if (s->prompt && s->prompt_file) return sg_error_set(e, SG_E_ARG, "--prompt and --prompt-file exclude each other");
     if (s->frames && s->seconds > 0) return sg_error_set(e, SG_E_ARG, "--frames and --seconds exclude each other");
     if (s->quiet && s->verbose) return sg_error_set(e, SG_E_ARG, "--quiet and --verbose exclude each other");

@@ -13,11 +13,12 @@
 #define CHECK SG_COMMAND_CHECK
 #define STEP SG_COMMAND_BENCH_STEP
 #define ATTENTION SG_COMMAND_BENCH_ATTENTION
+#define COLD SG_COMMAND_BENCH_COLD
 #define BENCH SG_COMMAND_BENCH
 #define COMPARE SG_COMMAND_COMPARE
 #define TUNE SG_COMMAND_TUNE
 #define EVAL SG_COMMAND_EVAL
-#define MODEL (RENDER | INFO | CHECK | STEP | TUNE | COMPARE | EVAL)
+#define MODEL (RENDER | INFO | CHECK | STEP | COLD | TUNE | COMPARE | EVAL)
 #define ALL (MODEL | ATTENTION)
 #define SAMPLER (RENDER | CHECK | COMPARE | EVAL)
 #define SPARSE (RENDER | INFO | CHECK | COMPARE | EVAL)
@@ -102,10 +103,10 @@ const sg_option sg_option_table[] = {
      .help = "queries, keys and values saved by --capture-qkv, instead of a shape"},
 
     HEADING(SAMPLER | BENCH | TUNE, "Sampling"),
-    {.name = "steps", .alias = {"num-inference-steps"}, .usual = true, .kind = SG_OPTION_INT, .commands = SPARSE | TUNE,
+    {.name = "steps", .alias = {"num-inference-steps"}, .usual = true, .kind = SG_OPTION_INT, .commands = SPARSE | COLD | TUNE,
      AT(steps), .lo = 1, .hi = 1000, .value = "N", .help = "denoising steps"},
     {.name = "cfg-scale", .alias = {"guidance-scale"}, .letter = 'g', .usual = true, .kind = SG_OPTION_REAL,
-     .commands = SAMPLER | STEP | TUNE, AT(cfg_scale), .lo = 0, .hi = 1000, .value = "X",
+     .commands = SAMPLER | STEP | COLD | TUNE, AT(cfg_scale), .lo = 0, .hi = 1000, .value = "X",
      .help = "guidance; 1 or less ignores the negative prompt and halves the time"},
     {.name = "cfg-scale-2", .alias = {"guidance-scale-2"}, .kind = SG_OPTION_REAL, .commands = SAMPLER,
      AT(cfg_scale_2), .lo = 0, .hi = 1000, .value = "X",
@@ -125,9 +126,15 @@ const sg_option sg_option_table[] = {
     {.name = "seed", .letter = 's', .usual = true, .kind = SG_OPTION_INT64, .commands = SAMPLER | TUNE, AT(seed),
      .value = "N", .help = "seed of the noise, which is torch's CPU generator's (default: 0; negative: random)"},
 
-    {.name = "repeat", .kind = SG_OPTION_INT, .commands = BENCH, AT(repeat), .lo = 1, .hi = 400, .value = "N",
-     .help = "number of measurements (default: 3)"},
-    {.name = "repeat", .alias = {"repeats"}, .kind = SG_OPTION_INT, .commands = COMPARE, AT(repeat), .lo = 1, .hi = 400,
+    {.name = "repeat", .kind = SG_OPTION_INT, .commands = STEP | ATTENTION, AT(repeat), .lo = 1, .hi = SG_REPEAT_MAX,
+     .value = "N", .help = "number of measurements (default: 3)"},
+    {.name = "repeat", .kind = SG_OPTION_INT, .commands = COLD, AT(repeat), .lo = 1, .hi = SG_REPEAT_MAX, .value = "N",
+     .help = "number of turns (default: 5)"},
+    {.name = "part", .kind = SG_OPTION_CHOICE, .commands = COLD, AT(part), .choices = sg_cold_parts, .value = "NAME",
+     .help = "do only this, in this process, as one of those that the bench starts, and print when each\n"
+             "piece was over, in seconds of the monotonic clock: for a profiler"},
+    {.name = "repeat", .alias = {"repeats"}, .kind = SG_OPTION_INT, .commands = COMPARE, AT(repeat), .lo = 1,
+     .hi = SG_REPEAT_MAX,
      .value = "N", .help = "renders of each arm, in turn; more of them narrow the intervals of the speed-ups\n"
                            "(default: 1)"},
 

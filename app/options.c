@@ -245,17 +245,13 @@ static sg_status parse_option(sg_settings *s, char **argv, int argc, int *i, sg_
 /* What is to be measured stands right after "bench": it decides which options there are. */
 static sg_status parse_bench(sg_settings *s, const char *arg, sg_error *e)
 {
-    static const char *const names[] = {"step", "attention", NULL};
-    if (strcmp(arg, names[0]) == 0) {
-        s->command = SG_COMMAND_BENCH_STEP;
-    } else if (strcmp(arg, names[1]) == 0) {
-        s->command = SG_COMMAND_BENCH_ATTENTION;
-    } else {
-        const char *near = sg_options_nearest(arg, names);
-        return sg_error_set(e, SG_E_ARG, "bench measures step or attention, not '%.*s'%s%s%s", SHOWN, arg,
-                            near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
-    }
-    return SG_OK;
+    static const char *const names[] = {"step", "attention", "cold", NULL};
+    static const sg_command  commands[] = {SG_COMMAND_BENCH_STEP, SG_COMMAND_BENCH_ATTENTION, SG_COMMAND_BENCH_COLD};
+    for (int i = 0; names[i]; i++)
+        if (strcmp(arg, names[i]) == 0) return s->command = commands[i], SG_OK;
+    const char *const near = sg_options_nearest(arg, names);
+    return sg_error_set(e, SG_E_ARG, "bench measures step, attention or cold, not '%.*s'%s%s%s", SHOWN, arg,
+                        near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
 static sg_status parse_operand(sg_settings *s, const char *arg, sg_error *e)
@@ -271,8 +267,8 @@ static sg_status parse_operand(sg_settings *s, const char *arg, sg_error *e)
     }
     if (compare) return sg_error_set(e, SG_E_ARG, "compare takes two, but '%.*s' is a third", SHOWN, arg);
     if (s->command & SG_COMMAND_BENCH)
-        return sg_error_set(e, SG_E_ARG, "bench takes step or attention, first of all; '%.*s' is one word too many",
-                            SHOWN, arg);
+        return sg_error_set(
+            e, SG_E_ARG, "bench takes step, attention or cold, first of all; '%.*s' is one word too many", SHOWN, arg);
     if (s->command == SG_COMMAND_INFO)
         return sg_error_set(e, SG_E_ARG, "info takes one folder or file, but '%.*s' is a second", SHOWN, arg);
     return sg_error_set(e, SG_E_ARG, "'%.*s' belongs to no option; a prompt goes in quotes after --prompt", SHOWN, arg);
@@ -336,6 +332,7 @@ sg_status sg_options_set(sg_settings *s, const char *name, const char *value, sg
 sg_status sg_options_parse(sg_settings *s, int argc, char **argv, sg_error *e)
 {
     *s = sg_options_empty(SG_COMMAND_RENDER);
+    s->arguments = argv;
     int i = 1;
     if (argc > 1 && strcmp(argv[1], "help") == 0) return parse_help(s, argc, argv, e);
     if (argc > 1 && argv[1][0] != '-' && argv[1][0]) {

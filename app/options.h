@@ -14,11 +14,17 @@ typedef enum sg_command {
     SG_COMMAND_CHECK = 4,
     SG_COMMAND_BENCH_STEP = 8,
     SG_COMMAND_BENCH_ATTENTION = 16,
-    SG_COMMAND_BENCH = SG_COMMAND_BENCH_STEP | SG_COMMAND_BENCH_ATTENTION, /* while it is not known which */
     SG_COMMAND_COMPARE = 32,
     SG_COMMAND_TUNE = 64,
-    SG_COMMAND_EVAL = 128
+    SG_COMMAND_EVAL = 128,
+    SG_COMMAND_BENCH_COLD = 256,
+    SG_COMMAND_BENCH = /* while it is not known which */
+    SG_COMMAND_BENCH_STEP | SG_COMMAND_BENCH_ATTENTION | SG_COMMAND_BENCH_COLD
 } sg_command;
+
+enum { SG_REPEAT_MAX = 400 };
+
+extern const char *const sg_cold_parts[]; /* of bench cold, NULL-ended */
 
 /* The parsed options. Strings point into argv. Zero, NULL and NaN mean "not given": the model's default. */
 typedef struct sg_settings {
@@ -66,6 +72,10 @@ typedef struct sg_settings {
     bool        skip_bad;
     int         per_prompt;
     const char *shard, *merge; /* eval: part i/n; a folder */
+
+    const char  *part;               /* bench cold: one of sg_cold_parts */
+    char *const *arguments;          /* bench cold: the whole command line */
+    void (*mark)(const char *piece); /* called at the end of each piece of a render; may be NULL */
 } sg_settings;
 
 /* Reads argv[1..argc-1], a command's name first or none for render. Unknown options, values out of range and stray

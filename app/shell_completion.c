@@ -47,7 +47,7 @@ void sg_completion_bash(FILE *out)
     words(out, sg_command_words);
     fputs("\" -- \"$cur\"))\n        return\n    fi\n"
           "    if ((COMP_CWORD == 2)) && [[ ${COMP_WORDS[1]} == bench ]]; then\n"
-          "        COMPREPLY=($(compgen -W \"step attention\" -- \"$cur\"))\n        return\n    fi\n"
+          "        COMPREPLY=($(compgen -W \"step attention cold\" -- \"$cur\"))\n        return\n    fi\n"
           "    case \"$command $prev\" in\n"
           "    'help help')\n        COMPREPLY=($(compgen -W \"all man bash zsh ",
           out);
@@ -127,7 +127,7 @@ void sg_completion_zsh(FILE *out)
           out);
     words(out, sg_command_words);
     fputs("\n        return\n    fi\n"
-          "    if ((CURRENT == 3)) && [[ $words[2] == bench ]]; then\n        compadd step attention\n        return\n    fi\n"
+          "    if ((CURRENT == 3)) && [[ $words[2] == bench ]]; then\n        compadd step attention cold\n        return\n    fi\n"
           "    if ((CURRENT == 3)) && [[ $words[2] == help ]]; then\n        compadd all man bash zsh ",
           out);
     words(out, sg_command_words);

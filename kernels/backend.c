@@ -17,6 +17,11 @@ static sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_err
     (void)b, (void)o;
     return sg_error_set(e, SG_E_UNSUPPORTED, "this build has no cuda backend");
 }
+static sg_status sg_cuda_touch(int *device, const sg_backend_options *o, sg_error *e)
+{
+    *device = 0;
+    return sg_cuda_open(NULL, o, e);
+}
 static void   sg_cuda_close(sg_backend *b) { (void)b; }
 static size_t sg_cuda_work_bytes(const sg_backend *b) { return (void)b, (size_t)0; }
 static void   sg_cuda_served(const sg_backend *b, char *text, size_t size) { (void)b, (void)text, (void)size; }
@@ -85,12 +90,17 @@ static sg_status open_cuda(sg_backend *b, const sg_backend_options *o, sg_error 
     return SG_OK;
 }
 
-/* auto takes the GPU when one is there; what a GPU that is there fails with is told. */
+/* Whether auto takes the CPU when no GPU opens; what a GPU that is there fails with is told. */
+static bool may_do_without(const sg_backend_options *o, sg_status status)
+{
+    return status == SG_E_UNSUPPORTED && o->gpu_mask == 0 && !o->device;
+}
+
 static sg_status open_auto(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
     sg_error        why = {0};
     const sg_status status = open_cuda(b, o, &why);
-    if (status == SG_E_UNSUPPORTED && o->gpu_mask == 0 && !o->device) return open_cpu(b, o, e);
+    if (may_do_without(o, status)) return open_cpu(b, o, e);
     return status ? sg_error_set(e, status, "%s", why.text) : SG_OK;
 }
 
@@ -123,6 +133,16 @@ sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_erro
     }
     *out = b;
     return SG_OK;
+}
+
+sg_status sg_backend_touch(const sg_backend_options *o, sg_error *e)
+{
+    const char *const name = o->name ? o->name : "auto";
+    const bool        automatic = strcmp(name, "auto") == 0;
+    int               device;
+    if (!automatic && strcmp(name, "cuda") != 0) return SG_OK;
+    const sg_status status = sg_cuda_touch(&device, o, e);
+    return automatic && may_do_without(o, status) ? SG_OK : status;
 }
 
 void sg_backend_close(sg_backend **b)

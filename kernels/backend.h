@@ -74,6 +74,10 @@ typedef struct sg_backend {
 sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 void      sg_backend_close(sg_backend **b);
 
+/* Opens the device as sg_backend_open does first, and nothing else: what no program that uses the device can do without.
+ * It stays open as long as the process. With cpu and ref nothing is to be opened. Fails as sg_backend_open. */
+sg_status sg_backend_touch(const sg_backend_options *o, sg_error *e) SG_MUST_USE;
+
 /* Which of so many GPUs o means. SG_E_ARG: device is not one of them. */
 sg_status sg_backend_choose_gpu(int *out, const sg_backend_options *o, int gpus, sg_error *e) SG_MUST_USE;
 

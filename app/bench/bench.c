@@ -13,17 +13,22 @@
 enum { REPEAT = 3 };                     /* without --repeat */
 enum { ROW = 1 << 18, COPY_ROWS = 256 }; /* a copy of 256 MiB */
 
+sg_backend_options sg_bench_backend_options(const sg_engine_options *o)
+{
+    return (sg_backend_options){.name = o->backend,
+                                .threads = o->threads,
+                                .cpu_mask = o->cpu_mask,
+                                .gpu_mask = o->gpu_mask,
+                                .device = o->device,
+                                .local_rank = o->local_rank};
+}
+
 sg_status sg_bench_open(sg_bench *b, const sg_settings *s, sg_error *e)
 {
     sg_engine_options o;
     *b = (sg_bench){.settings = s, .repeat = s->repeat ? s->repeat : REPEAT};
     SG_TRY(sg_setup_options(&o, NULL, s, e));
-    const sg_backend_options backend = {.name = o.backend,
-                                        .threads = o.threads,
-                                        .cpu_mask = o.cpu_mask,
-                                        .gpu_mask = o.gpu_mask,
-                                        .device = o.device,
-                                        .local_rank = o.local_rank};
+    const sg_backend_options backend = sg_bench_backend_options(&o);
     b->silent = s->json && strcmp(s->json, "-") == 0;
     if (s->json) SG_TRY(sg_output_file_check(s->json, "--json", e));
     return sg_backend_open(&b->backend, &backend, e);

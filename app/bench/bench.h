@@ -3,6 +3,7 @@
 #define SG_BENCH_H
 
 #include "backend.h"
+#include "engine.h"
 #include "options.h"
 
 #include <jansson.h>
@@ -19,6 +20,8 @@ typedef struct sg_bench {
     int                repeat;
     bool               silent; /* stdout is for JSON */
 } sg_bench;
+
+sg_backend_options sg_bench_backend_options(const sg_engine_options *o);
 
 /* Opens the backend of s and checks that --json can be written. The caller closes, after a failure too. */
 sg_status sg_bench_open(sg_bench *b, const sg_settings *s, sg_error *e) SG_MUST_USE;

@@ -93,22 +93,30 @@ static sg_status take_features(sg_cuda *c, const sg_backend_options *o, const ch
     return SG_OK;
 }
 
+sg_status sg_cuda_touch(int *device, const sg_backend_options *o, sg_error *e)
+{
+    int         devices = 0;
+    cudaError_t failed = cudaGetDeviceCount(&devices);
+    if (failed) return refusal(e, failed);
+    if (devices == 0) return refusal(e, cudaErrorNoDevice);
+    SG_TRY(sg_backend_choose_gpu(device, o, devices, e));
+    failed = cudaSetDevice(*device);
+    return failed ? refusal(e, failed) : SG_OK;
+}
+
 /* The device, its memory and NVIDIA's libraries. */
 static sg_status open_device(sg_cuda *c, sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
     struct cudaDeviceProp p;
     size_t                free_bytes = 0, all = 0;
     int                   devices = 0;
-    cudaError_t           failed = cudaGetDeviceCount(&devices);
-    if (failed) return refusal(e, failed);
-    if (devices == 0) return refusal(e, cudaErrorNoDevice);
-    SG_TRY(sg_backend_choose_gpu(&c->device, o, devices, e));
-    failed = cudaGetDeviceProperties(&p, c->device);
+    SG_TRY(sg_cuda_touch(&c->device, o, e));
+    cudaError_t failed = cudaGetDeviceCount(&devices);
+    if (!failed) failed = cudaGetDeviceProperties(&p, c->device);
     if (failed) return refusal(e, failed);
     const int cc = 10 * p.major + p.minor;
     SG_TRY(take_features(c, o, p.name, cc, e));
-    failed = cudaSetDevice(c->device);
-    if (!failed) failed = cudaStreamCreateWithFlags(&c->queue, cudaStreamNonBlocking);
+    failed = cudaStreamCreateWithFlags(&c->queue, cudaStreamNonBlocking);
     if (!failed) failed = sg_cuda_memory_open(c);
     if (!failed) failed = cudaMemGetInfo(&free_bytes, &all);
     if (failed) return refusal(e, failed);

@@ -30,6 +30,9 @@ extern "C" {
  * SG_E_UNSUPPORTED for features that the device lacks. */
 sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 
+/* As sg_backend_touch: chooses the device and makes its context, which is the calling thread's then. */
+sg_status sg_cuda_touch(int *device, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
+
 /* Waits for the device and frees what sg_cuda_open and the ops took. */
 void sg_cuda_close(sg_backend *b);
 

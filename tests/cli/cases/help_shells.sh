@@ -22,7 +22,7 @@ complete_line sparge-gen --prompt-file tw >/dev/null
 [[ $(complete_line sparge-gen --offload =) == "auto on off" ]] || fail "no value after ="
 sparge-gen help zsh | grep -q -- "'--attention=\[.*\]:KIND:(dense sage sparge)'" || fail "zsh"
 sparge-gen help man >page || fail
-for command in "" compare eval tune info "bench step" "bench attention" check; do
+for command in "" compare eval tune info "bench step" "bench attention" "bench cold" check; do
     # shellcheck disable=SC2086
     sparge-gen $command --help all | sed -nE 's/^ +(-., )?(--[a-z0-9-]+).*/\2/p' | sed 's/-/\\\\-/g' | while read -r option; do
         grep -q -e "$option" page || fail "the manual page lacks $option"

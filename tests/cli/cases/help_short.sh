@@ -9,7 +9,7 @@ for command in compare eval tune info "bench attention"; do
     # shellcheck disable=SC2086
     [[ $(sparge-gen help $command) == "$(sparge-gen $command --help)" ]] || fail "$command"
 done
-(($(for command in all compare eval tune info check "bench step" "bench attention"; do
+(($(for command in all compare eval tune info check "bench step" "bench attention" "bench cold"; do
     # shellcheck disable=SC2086
     sparge-gen help $command
 done | awk 'length > m { m = length } END { print m + 0 }') <= 120)) || fail "a line is longer than 120 characters"

@@ -1,0 +1,254 @@
+/* bench_cold.c - `sparge-gen bench cold`: what a render costs as a process of its own, beside programs that only open its
+ * device. Each turn starts this program again for each of sg_cold_parts; such a process does its part and prints when each
+ * piece of it was over, by the clock that all processes of a machine share. */
+#include "base/path.h"
+#include "bench.h"
+#include "command.h"
+#include "interrupt.h"
+#include "output_file.h"
+#include "progress.h"
+#include "report.h"
+#include "setup.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+const char *const sg_cold_parts[] = {"context", "backend", "clip", NULL};
+
+enum { PARTS = 3, TURNS = 5, PIECES = 16, NAME = 160, ARGUMENTS = 64 };
+enum { CONTEXT, BACKEND, CLIP }; /* of sg_cold_parts */
+
+/* ---- a part, in a process of its own ---- */
+
+static void mark(const char *piece) { printf("%.6f %s\n", sg_seconds(), piece); }
+
+static sg_status open_backend(const sg_settings *s, bool whole, sg_error *e)
+{
+    sg_engine_options o;
+    sg_backend       *b = NULL;
+    SG_TRY(sg_setup_options(&o, NULL, s, e));
+    const sg_backend_options backend = sg_bench_backend_options(&o);
+    if (!whole) return sg_backend_touch(&backend, e);
+    SG_TRY(sg_backend_open(&b, &backend, e));
+    mark(b->device);
+    sg_backend_close(&b);
+    return SG_OK;
+}
+
+static sg_status render_clip(const sg_settings *s, sg_error *e)
+{
+    const char *const temporary = getenv("TMPDIR");
+    char              folder[PATH_MAX], file[PATH_MAX];
+    sg_settings       render = *s;
+    if (sg_path_join(folder, sizeof folder, temporary && *temporary ? temporary : "/tmp", "sparge-gen-XXXXXX", NULL) ||
+        !mkdtemp(folder))
+        return sg_error_set(e, SG_E_FILE, "bench: no folder for a clip can be made in $TMPDIR or /tmp");
+    render.command = SG_COMMAND_RENDER;
+    render.prompt = "a red ball bouncing on green grass";
+    render.output = file;
+    render.json = NULL;
+    render.quiet = true;
+    render.mark = mark;
+    sg_status status = sg_path_join(file, sizeof file, folder, "clip.y4m", NULL);
+    if (status == SG_OK) status = sg_command_render(&render, e);
+    unlink(file);
+    rmdir(folder);
+    return status;
+}
+
+/* ---- the processes ---- */
+
+/* What a part took: of its process, and of its pieces in the order in which they ended first. */
+typedef struct cold_part {
+    double seconds;
+    double piece[PIECES];
+    char   name[PIECES][NAME];
+    int    pieces;
+} cold_part;
+
+static void add_piece(cold_part *p, const char *name, double seconds)
+{
+    int i = 0;
+    while (i < p->pieces && strcmp(p->name[i], name) != 0) i++;
+    if (i == PIECES) return;
+    if (i == p->pieces) {
+        snprintf(p->name[i], NAME, "%s", name);
+        p->piece[p->pieces++] = 0;
+    }
+    p->piece[i] += seconds;
+}
+
+/* Reads what mark prints until the process closes its stdout; `since` it was started. */
+static void read_pieces(cold_part *p, FILE *f, double since)
+{
+    char line[NAME + 32];
+    *p = (cold_part){0};
+    while (fgets(line, sizeof line, f)) {
+        char        *name;
+        const double at = strtod(line, &name);
+        line[strcspn(line, "\n")] = '\0';
+        if (*name != ' ') continue;
+        add_piece(p, name + 1, at - since);
+        since = at;
+    }
+    add_piece(p, "exit", sg_seconds() - since);
+}
+
+/* Starts this program with the arguments that it was given, and --part NAME after them. */
+static sg_status start(const sg_settings *s, const char *name, int out, pid_t *child, sg_error *e)
+{
+    const char                *argument[ARGUMENTS + 3];
+    int                        n = 0;
+    posix_spawn_file_actions_t actions;
+    for (; s->arguments[n]; n++) {
+        if (n == ARGUMENTS) return sg_error_set(e, SG_E_ARG, "bench cold: more than %d arguments", ARGUMENTS);
+        argument[n] = s->arguments[n];
+    }
+    argument[n++] = "--part";
+    argument[n++] = name;
+    argument[n] = NULL;
+    int failed = posix_spawn_file_actions_init(&actions);
+    if (!failed) {
+        failed = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+        if (!failed)
+            failed = posix_spawn(child, "/proc/self/exe", &actions, NULL, (char **)(uintptr_t)argument, environ);
+        posix_spawn_file_actions_destroy(&actions);
+    }
+    return failed ? sg_error_set(e, SG_E_DEVICE, "bench cold: it cannot start itself: %s", strerror(failed)) : SG_OK;
+}
+
+static sg_status run_part(cold_part *p, const sg_settings *s, const char *name, sg_error *e)
+{
+    int          ends[2], status = 0;
+    pid_t        child = 0;
+    const double since = sg_seconds();
+    if (pipe2(ends, O_CLOEXEC)) return sg_error_set(e, SG_E_DEVICE, "bench cold: no pipe");
+    const sg_status started = start(s, name, ends[1], &child, e);
+    close(ends[1]);
+    FILE *const f = fdopen(ends[0], "r");
+    if (f) read_pieces(p, f, since);
+    if (f) fclose(f);
+    if (started) return started;
+    while (waitpid(child, &status, 0) < 0 && !sg_interrupt_asked()) continue;
+    p->seconds = sg_seconds() - since;
+    if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+    if (!f || !WIFEXITED(status) || WEXITSTATUS(status))
+        return sg_error_set(e, SG_E_DEVICE, "bench cold: the process for --part %s failed", name);
+    return SG_OK;
+}
+
+/* ---- what came out ---- */
+
+typedef struct cold_bench {
+    const sg_settings *settings;
+    int                turns;
+    cold_part         *turn[PARTS]; /* turns of each */
+} cold_bench;
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Over the turns of the seconds of a part, or of piece i of it; 0 where there is none. */
+static double median(const cold_bench *c, int part, int i)
+{
+    double v[SG_REPEAT_MAX] = {0};
+    for (int k = 0; k < c->turns; k++) {
+        const cold_part *const p = &c->turn[part][k];
+        v[k] = i < 0 ? p->seconds : i < p->pieces ? p->piece[i] : 0;
+    }
+    qsort(v, (size_t)c->turns, sizeof *v, by_size);
+    return (v[c->turns / 2] + v[(c->turns - 1) / 2]) / 2;
+}
+
+/* Of the median clip; 0 where it has no such piece. */
+static double piece_of(const cold_bench *c, const char *name)
+{
+    const cold_part *const p = &c->turn[CLIP][0];
+    for (int i = 0; i < p->pieces; i++)
+        if (strcmp(p->name[i], name) == 0) return median(c, CLIP, i);
+    return 0;
+}
+
+/* The first step over the second; 0 where there is none. */
+static double first_step(const cold_bench *c)
+{
+    const double second = piece_of(c, "second step");
+    return second > 0 ? piece_of(c, "first step") / second : 0;
+}
+
+/* As the backend names it, after the start of its process. */
+static const char *device_of(const cold_bench *c) { return c->turn[BACKEND][0].name[1]; }
+
+static void print_row(const char *name, double seconds) { printf("%-40s %10.1f\n", name, seconds * 1e3); }
+
+static void print_all(const cold_bench *c)
+{
+    const double           empty = median(c, CONTEXT, -1), clip = median(c, CLIP, -1);
+    const cold_part *const p = &c->turn[CLIP][0];
+    sg_print(stdout, "on %s, median of %d turn%s\n\n", device_of(c), c->turns, sg_plural(c->turns));
+    printf("%-40s %10s\n", "process", "ms");
+    print_row("opens the device and does nothing", empty);
+    print_row("opens the backend with its libraries", median(c, BACKEND, -1));
+    print_row("renders a clip", clip);
+    print_row("renders a clip, above doing nothing", clip - empty);
+    printf("\n%-40s %10s\n", "of the clip", "ms");
+    for (int i = 0; i < p->pieces; i++) print_row(p->name[i], median(c, CLIP, i));
+    if (first_step(c) > 0) printf("\nthe first step takes %.3f times as long as the second\n", first_step(c));
+}
+
+static json_t *all_json(const cold_bench *c)
+{
+    const cold_part *const p = &c->turn[CLIP][0];
+    json_t *const          pieces = json_array();
+    bool                   whole = pieces;
+    for (int i = 0; whole && i < p->pieces; i++)
+        whole = json_array_append_new(pieces,
+                                      json_pack("{s:s, s:f}", "piece", p->name[i], "seconds", median(c, CLIP, i))) == 0;
+    const double  empty = median(c, CONTEXT, -1), clip = median(c, CLIP, -1);
+    json_t *const j =
+        json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:o}", "device", device_of(c), "turns", c->turns,
+                  "context_seconds", empty, "backend_seconds", median(c, BACKEND, -1), "clip_seconds", clip,
+                  "above_context_seconds", clip - empty, "first_step_over_second", first_step(c), "pieces", pieces);
+    return sg_report_if_complete(j, whole);
+}
+
+/* ---- the work ---- */
+
+/* In turns, so that a busy minute meets all alike. The turn that does not count reads the files into memory. */
+static sg_status measure(cold_bench *c, sg_error *e)
+{
+    for (int k = -1; k < c->turns; k++)
+        for (int i = 0; i < PARTS; i++) SG_TRY(run_part(&c->turn[i][k < 0 ? 0 : k], c->settings, sg_cold_parts[i], e));
+    return SG_OK;
+}
+
+static sg_status run_part_here(const sg_settings *s, sg_error *e)
+{
+    mark("start");
+    if (strcmp(s->part, sg_cold_parts[CLIP]) == 0) return render_clip(s, e);
+    return open_backend(s, strcmp(s->part, sg_cold_parts[BACKEND]) == 0, e);
+}
+
+sg_status sg_command_bench_cold(const sg_settings *s, sg_error *e)
+{
+    if (s->part) return run_part_here(s, e);
+    const sg_bench   b = {.settings = s};
+    cold_bench       c = {.settings = s, .turns = s->repeat ? s->repeat : TURNS};
+    cold_part *const all = calloc((size_t)(PARTS * c.turns), sizeof *all);
+    if (!all) return sg_error_set(e, SG_E_MEMORY, "bench: no memory for %d turns", c.turns);
+    for (int i = 0; i < PARTS; i++) c.turn[i] = all + i * c.turns;
+    sg_status status = s->json ? sg_output_file_check(s->json, "--json", e) : SG_OK;
+    if (status == SG_OK) status = measure(&c, e);
+    if (status == SG_OK && !(s->json && strcmp(s->json, "-") == 0)) print_all(&c);
+    if (status == SG_OK) status = sg_bench_save(&b, all_json(&c), e);
+    free(all);
+    return status;
+}
