@@ -145,6 +145,7 @@ ALL_SERVED(copy)
 ALL_SERVED(combine)
 ALL_SERVED(rgb8)
 ALL_SERVED(count_non_finite)
+ALL_SERVED(distance)
 SG_BLOCK_OPS(ALL_SERVED)
 
 /* ---- what fits ---- */
@@ -329,6 +330,12 @@ static bool rgb8_fits(const sg_rgb8_args *a)
 static bool count_non_finite_fits(const sg_count_non_finite_args *a)
 {
     return is_real(a->x) && a->y.dtype == SG_I32 && is1(a->y, 1) && apart(a->y, a->x);
+}
+
+static bool distance_fits(const sg_distance_args *a)
+{
+    return is_f32(a->y) && is_f32(a->a) && is_f32(a->b) && is2(a->y, a->y.dim[0], 2) && a->y.dim[0] > 0 &&
+           sg_count(a->a) == sg_count(a->b) && apart(a->y, a->a) && apart(a->y, a->b);
 }
 
 /* ---- sparse attention ---- */

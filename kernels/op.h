@@ -213,6 +213,13 @@ typedef struct sg_count_non_finite_args { /* y += how many elements of x are NaN
 } sg_count_non_finite_args;
 SG_TENSORS(count_non_finite, 1, x);
 
+/* y[k] = {sum of |a - b|, sum of |b|} over the k-th of p equal parts of the numbers, the last of which may be shorter or
+ * empty: p is chosen so that a device is busy, and the caller adds p numbers instead of reading all. */
+typedef struct sg_distance_args {
+    sg_tensor y, a, b; /* F32 [p, 2]; F32, one count */
+} sg_distance_args;
+SG_TENSORS(distance, 1, b);
+
 /* ---- sparse, quantised attention ----
  *
  * The stages of SpargeAttn (arXiv:2502.18137) and of what came after it; attention/run.h puts them together. Queries go
@@ -354,7 +361,8 @@ SG_TENSORS(attend_blocks, 2, pv_threshold);
     X(mul)                                                                                                             \
     X(act)                                                                                                             \
     X(embed)                                                                                                           \
-    X(sinusoid) X(conv) X(upsample) X(avg_down) X(dup_up) X(permute) X(copy) X(combine) X(rgb8) X(count_non_finite)
+    X(sinusoid) X(conv) X(upsample) X(avg_down) X(dup_up) X(permute) X(copy) X(combine) X(rgb8) X(count_non_finite) \
+    X(distance)
 #define SG_BLOCK_OPS(X) X(pool) X(self_similarity) X(quantise) X(score) X(select) X(tail_bias) X(attend_blocks)
 #define SG_OPS(X) SG_DENSE_OPS(X) SG_BLOCK_OPS(X)
 
@@ -502,6 +510,7 @@ extern const sg_ops sg_ref_published_ops;
 #define sg_combine(s, ...) sg_combine_(s, &(sg_combine_args){__VA_ARGS__})
 #define sg_rgb8(s, ...) sg_rgb8_(s, &(sg_rgb8_args){__VA_ARGS__})
 #define sg_count_non_finite(s, ...) sg_count_non_finite_(s, &(sg_count_non_finite_args){__VA_ARGS__})
+#define sg_distance(s, ...) sg_distance_(s, &(sg_distance_args){__VA_ARGS__})
 #define sg_pool(s, ...) sg_pool_(s, &(sg_pool_args){__VA_ARGS__})
 #define sg_self_similarity(s, ...) sg_self_similarity_(s, &(sg_self_similarity_args){__VA_ARGS__})
 #define sg_quantise(s, ...) sg_quantise_(s, &(sg_quantise_args){__VA_ARGS__})

@@ -1,4 +1,4 @@
-/* elem.cu - elementwise ops: gate_add, add, mul, act, copy, combine, rgb8, count_non_finite. */
+/* elem.cu - elementwise ops: gate_add, add, mul, act, copy, combine, rgb8, count_non_finite, distance. */
 #include "cuda_kernel.cuh"
 
 #include <limits.h>
@@ -130,6 +130,30 @@ struct count_non_finite_kernel {
     }
 };
 
+/* A CTA a part, whose numbers are added in the same order each time. */
+static __global__ void __launch_bounds__(SG_THREADS)
+    distance_parts(float *y, const float *a, const float *b, int64_t n, int64_t part)
+{
+    __shared__ float smem[2][SG_THREADS / SG_WARP];
+    const int64_t    end = (blockIdx.x + 1) * part < n ? (blockIdx.x + 1) * part : n;
+    float            moved = 0, size = 0;
+    for (int64_t i = blockIdx.x * part + threadIdx.x; i < end; i += SG_THREADS) {
+        moved += fabsf(a[i] - b[i]);
+        size += fabsf(b[i]);
+    }
+    moved = sg_lanes_sum(moved);
+    size = sg_lanes_sum(size);
+    if (threadIdx.x % SG_WARP == 0) {
+        smem[0][threadIdx.x / SG_WARP] = moved;
+        smem[1][threadIdx.x / SG_WARP] = size;
+    }
+    __syncthreads();
+    if (threadIdx.x >= 2) return;
+    float sum = 0;
+    for (int i = 0; i < SG_THREADS / SG_WARP; i++) sum += smem[threadIdx.x][i];
+    y[2 * blockIdx.x + threadIdx.x] = sum;
+}
+
 /* ---- launchers ---- */
 
 static sg_status gate_add(sg_stream *s, const sg_gate_add_args *a)
@@ -189,6 +213,14 @@ static sg_status count_non_finite(sg_stream *s, const sg_count_non_finite_args *
     return sg_count(a->x) ? sg_cuda_each_pack(s, "count_non_finite", sg_count(a->x), k) : SG_OK;
 }
 
+static sg_status distance(sg_stream *s, const sg_distance_args *a)
+{
+    const int64_t n = sg_count(a->a), parts = a->y.dim[0];
+    distance_parts<<<(unsigned)parts, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(
+        (float *)a->y.data, (const float *)a->a.data, (const float *)a->b.data, n, sg_div_up(n, parts));
+    return sg_cuda_launched(s, "distance");
+}
+
 void sg_cuda_elem_init(sg_ops *t)
 {
     t->gate_add = gate_add;
@@ -199,4 +231,5 @@ void sg_cuda_elem_init(sg_ops *t)
     t->combine = combine;
     t->rgb8 = rgb8;
     t->count_non_finite = count_non_finite;
+    t->distance = distance;
 }

@@ -453,6 +453,23 @@ static sg_status count_non_finite(sg_stream *s, const sg_count_non_finite_args *
     return SG_OK;
 }
 
+static sg_status distance(sg_stream *s, const sg_distance_args *a)
+{
+    (void)s;
+    const int64_t n = sg_count(a->a), parts = a->y.dim[0], part = (n + parts - 1) / parts;
+    for (int64_t k = 0; k < parts; k++) {
+        real moved = 0, size = 0;
+        for (int64_t i = k * part; i < n && i < (k + 1) * part; i++) {
+            const real b = get(&a->b, i);
+            moved += FN(fabs)(get(&a->a, i) - b);
+            size += FN(fabs)(b);
+        }
+        put(&a->y, 2 * k, moved);
+        put(&a->y, 2 * k + 1, size);
+    }
+    return SG_OK;
+}
+
 #define X(op) .op = op,
 #define Y(op) .op = SG_REF_OP(op),
 const sg_ops SG_REF_TABLE = {SG_DENSE_OPS(X) SG_BLOCK_OPS(Y)};

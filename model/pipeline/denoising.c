@@ -62,7 +62,7 @@ sg_denoising sg_render_allocate(sg_render *render, sg_stream *s)
     d.non_finite = allocate_counters(render->engine->components, s);
     d.state = sg_sampler_state_new(&render->sampler, s, render->geometry.latent);
     d.v = sg_alloc(s, &s->keep, SG_F32, 4, render->geometry.latent);
-    sg_step_cache_prepare(&render->cache, s, cache_rule(render->request), render->sampler.steps,
+    sg_step_cache_prepare(&render->cache, s, cache_rule(render->request), render->sampler.steps, render->sampler.sigma,
                           render->geometry.latent);
     if (render->request->capture_out) render->cache.keep = render->request->capture_step;
     d.mark = s->keep.used;
@@ -142,7 +142,7 @@ static void note_error(sg_render *render, const float *computed, const float *ex
 
 void sg_render_step(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser)
 {
-    const bool skips = sg_step_cache_skips(&render->cache, s, step, render->sampler.sigma[step], d->state.x);
+    const bool skips = sg_step_cache_skips(&render->cache, s, step, d->state.x);
     const bool shadow = skips && render->request->cache == SG_CACHE_SHADOW;
     render->report->distance[step] = (float)render->cache.moved;
     if (!skips || shadow) {
@@ -153,11 +153,11 @@ void sg_render_step(sg_render *render, sg_stream *s, const sg_denoising *d, int 
         sg_step_cache_keep(&render->cache, s, step, d->v);
         return;
     }
-    if (shadow) sg_download(s, render->cache.now, d->v); /* which the next indicator overwrites */
+    if (shadow) sg_download(s, render->shadow, d->v);
     sg_step_cache_extrapolate(&render->cache, s, step, d->v);
     render->report->skipped[step] = 1;
     render->report->steps_skipped++;
     if (!shadow) return;
     sg_download(s, render->host_latents, d->v);
-    if (!s->status) note_error(render, render->cache.now, render->host_latents, step);
+    if (!s->status) note_error(render, render->shadow, render->host_latents, step);
 }

@@ -408,10 +408,11 @@ static sg_status run_phase(sg_render *render, const sg_phase *phase)
 /* The phases, by a plan that fits. */
 static sg_status run_phases(sg_render *render)
 {
-    const int64_t *d = render->geometry.latent;
     sg_backend_limit_packed(render->engine->backend, sg_render_packed_limit(render, &render->report->plan));
-    render->host_latents = malloc((size_t)(d[0] * d[1] * d[2] * d[3]) * sizeof *render->host_latents);
-    if (!render->host_latents) return sg_error_set(render->e, SG_E_MEMORY, "no memory for latents");
+    render->host_latents = malloc(sg_render_latent_bytes(render));
+    if (render->request->cache == SG_CACHE_SHADOW) render->shadow = malloc(sg_render_latent_bytes(render));
+    if (!render->host_latents || (render->request->cache == SG_CACHE_SHADOW && !render->shadow))
+        return sg_error_set(render->e, SG_E_MEMORY, "no memory for latents");
     if (render->request->latents_in) SG_TRY(take_latents(render));
     for (int i = 0; i < render->phases; i++)
         if (sg_phase_runs(render, &render->phase[i])) SG_TRY(run_phase(render, &render->phase[i]));
@@ -455,9 +456,9 @@ sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_call
     sg_backend_served(engine->backend, report->served, sizeof report->served);
     sg_self_attention_close(&render.self);
     sg_capture_free(&render.capture);
-    sg_step_cache_free(&render.cache);
     free(render.order);
     free(render.host_latents);
+    free(render.shadow);
     report->total_seconds = sg_seconds() - start;
     return st;
 }

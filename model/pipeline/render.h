@@ -32,6 +32,7 @@ typedef struct sg_render {
     sg_step_cache       cache;
     sg_rng              rng;          /* of all noise */
     float              *host_latents; /* between denoising and decoding */
+    float              *shadow;       /* with SG_CACHE_SHADOW: room for what a skipped step would have computed */
     sg_phase            phase[SG_PHASES_MAX];
     int                 phases;
     size_t              frame_bytes;  /* of the most frames that come at once */
@@ -43,6 +44,9 @@ typedef struct sg_render {
 /* Finds out what a render needs. Tokenizes as well: the length of the prompt is part of the plan. Leaves render->self
  * open, after a failure too. */
 sg_status sg_render_plan(sg_render *render, sg_plan *out);
+
+/* Bytes of the latents, F32. */
+size_t sg_render_latent_bytes(const sg_render *render);
 
 /* Bytes: what the plan leaves may hold weights in the layout that products want; the rest is packed at every use. */
 size_t sg_render_packed_limit(const sg_render *render, const sg_plan *p);

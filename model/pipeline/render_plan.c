@@ -139,11 +139,16 @@ static size_t captured_bytes(const sg_render *render)
     return (size_t)(2 * x->h + 2 * x->hk) * (size_t)x->n * (size_t)x->d * sg_dtype_size(render->engine->act);
 }
 
-/* Of two indicators on the host. */
-static size_t cache_bytes(const sg_render *render)
+size_t sg_render_latent_bytes(const sg_render *render)
 {
     const int64_t *const d = render->geometry.latent;
-    return render->cache.rule.threshold > 0 ? 2 * sizeof(float) * (size_t)(d[0] * d[1] * d[2] * d[3]) : 0;
+    return (size_t)(d[0] * d[1] * d[2] * d[3]) * sizeof(float);
+}
+
+/* On the host. */
+static size_t cache_bytes(const sg_render *render)
+{
+    return render->request->cache == SG_CACHE_SHADOW ? sg_render_latent_bytes(render) : 0;
 }
 
 /* A step stands for those after it that ask for the same, of the same denoiser. */

@@ -13,7 +13,7 @@ sg_step_rule sg_step_rule_of(sg_cache cache, int steps, int dense_steps)
     switch (cache) {
     case SG_CACHE_OFF: break;
     case SG_CACHE_FINE: rule.threshold = 0.1; break;
-    case SG_CACHE_SHADOW:
+    case SG_CACHE_SHADOW: rule.measures = true; /* fallthrough */
     case SG_CACHE_USUAL: rule.threshold = 0.25; break;
     case SG_CACHE_FAST:
         rule.threshold = 0.35;
@@ -39,109 +39,110 @@ static double response(int64_t k, int64_t n, double sigma)
     return a * power / (a * a * power + b * b + 1e-16);
 }
 
-/* w [n, n] = the circular convolution along an axis of n, as a matrix; g has room for n numbers. */
+/* w [n, n] = the circular convolution along an axis of n, as a matrix; g has room for 2 n numbers. */
 static void circulant(float *w, double *g, int64_t n, double sigma)
 {
-    double total = 0;
-    for (int64_t k = 0; k < n; k++) total += g[k] = response(k, n, sigma);
+    double *const wave = g + n;
+    double        total = 0;
+    for (int64_t k = 0; k < n; k++) {
+        total += g[k] = response(k, n, sigma);
+        wave[k] = cos(2 * M_PI * (double)k / (double)n);
+    }
     for (int64_t d = 0; d < n; d++) {
         double c = 0;
-        for (int64_t k = 0; k < n; k++) c += g[k] * cos(2 * M_PI * (double)(k * d % n) / (double)n);
+        for (int64_t k = 0; k < n; k++) c += g[k] * wave[k * d % n];
         for (int64_t i = 0; i < n; i++) w[i * n + (i + d) % n] = (float)(c / total);
     }
 }
 
-/* y [.., n] = x [.., n] filtered along its last axis. */
-static sg_tensor filter_last(sg_stream *s, sg_tensor x, double sigma)
+sg_tensor sg_spectral_matrices(sg_stream *s, int64_t n, const double *sigma, int count)
 {
-    const int64_t   n = x.dim[x.rank - 1], rows = sg_count(x) / n;
-    const sg_tensor w = sg_new(s, SG_F32, n, n), y = sg_alloc(s, &s->scratch, SG_F32, x.rank, x.dim);
-    if (s->memory->alloc) { /* a plan has no data */
-        double *const g = malloc((size_t)n * sizeof *g + sg_bytes(w));
-        if (g) {
-            circulant((float *)(g + n), g, n, sigma);
-            sg_upload(s, w, g + n);
-        } else {
-            sg_fail(s, SG_E_MEMORY, "no memory for a filter of %lld taps", (long long)n);
-        }
-        free(g);
+    const sg_tensor w = sg_new_keep(s, SG_F32, count, n, n);
+    if (!s->memory->alloc || s->status) return w; /* a plan has no data */
+    double *const g = malloc(2 * (size_t)n * sizeof *g + sg_bytes(w));
+    if (g) {
+        float *const to = (float *)(g + 2 * n);
+        for (int i = 0; i < count; i++) circulant(to + i * n * n, g, n, sigma[i]);
+        sg_upload(s, w, to);
+    } else {
+        sg_fail(s, SG_E_MEMORY, "no memory for filters of %lld taps", (long long)n);
     }
-    sg_linear(s, .y = sg_reshape(y, rows, n), .x = sg_reshape(x, rows, n), .w = w);
-    return y;
+    free(g);
+    return w;
 }
 
-sg_tensor sg_spectral_filter(sg_stream *s, sg_tensor x, double sigma)
+/* y [.., n] = x [.., n] filtered along its last axis by matrix i of w. */
+static void filter_last(sg_stream *s, sg_tensor y, sg_tensor x, sg_tensor w, int i)
 {
-    const int64_t c = x.dim[0], f = x.dim[1], h = x.dim[2], w = x.dim[3];
-    sg_tensor     y = filter_last(s, x, sigma);
-    sg_tensor     turn = sg_new(s, SG_F32, c, f, w, h);
-    sg_permute(s, .y = turn, .x = y, .rank = 4, .dim = {c, f, h, w}, .perm = {0, 1, 3, 2});
-    y = filter_last(s, turn, sigma);
-    turn = sg_new(s, SG_F32, c, w, h, f);
-    sg_permute(s, .y = turn, .x = y, .rank = 4, .dim = {c, f, w, h}, .perm = {0, 2, 3, 1});
-    return filter_last(s, turn, sigma); /* [c, w, h, f]: distances do not see the order */
+    const int64_t n = x.dim[x.rank - 1], rows = sg_count(x) / n;
+    sg_linear(s, .y = sg_reshape(y, rows, n), .x = sg_reshape(x, rows, n), .w = sg_reshape(sg_rows(w, i, 1), n, n));
+}
+
+void sg_spectral_filter(sg_stream *s, sg_tensor y, sg_tensor x, const sg_tensor w[3], int i)
+{
+    const int64_t   c = x.dim[0], f = x.dim[1], h = x.dim[2], v = x.dim[3];
+    const sg_tensor a = sg_new(s, SG_F32, c, f, h, v), b = sg_new(s, SG_F32, c, f, v, h);
+    filter_last(s, a, x, w[2], i);
+    sg_permute(s, .y = b, .x = a, .rank = 4, .dim = {c, f, h, v}, .perm = {0, 1, 3, 2});
+    const sg_tensor rows = sg_reshape(a, c, f, v, h), frames = sg_reshape(b, c, v, h, f);
+    filter_last(s, rows, b, w[1], i);
+    sg_permute(s, .y = frames, .x = rows, .rank = 4, .dim = {c, f, v, h}, .perm = {0, 2, 3, 1});
+    filter_last(s, y, frames, w[0], i);
 }
 
 /* ---- the cache ---- */
 
-void sg_step_cache_prepare(sg_step_cache *c, sg_stream *s, sg_step_rule rule, int steps, const int64_t latent[4])
+void sg_step_cache_prepare(sg_step_cache *c, sg_stream *s, sg_step_rule rule, int steps, const double *sigma,
+                           const int64_t latent[4])
 {
     *c = (sg_step_cache){.rule = rule, .steps = steps, .keep = -1};
     if (rule.threshold <= 0) return;
-    for (int i = 0; i < 2; i++) c->v[i] = sg_alloc(s, &s->keep, SG_F32, 4, latent);
+    for (int i = 0; i < 2; i++) {
+        c->v[i] = sg_alloc(s, &s->keep, SG_F32, 4, latent);
+        c->f[i] = sg_new_keep(s, SG_F32, latent[0], latent[3], latent[2], latent[1]);
+    }
+    for (int k = 0; k < 3; k++) c->filter[k] = sg_spectral_matrices(s, latent[1 + k], sigma, steps);
+    c->parts = sg_new_keep(s, SG_F32, SG_CACHE_PARTS, 2);
     if (s->memory->alloc) return;
     const size_t mark = s->scratch.used;
-    (void)sg_spectral_filter(s, c->v[0], 0.5); /* on a plan */
+    sg_spectral_filter(s, c->f[0], c->v[0], c->filter, 0); /* on a plan */
     s->scratch.used = mark;
 }
 
-void sg_step_cache_free(sg_step_cache *c)
+/* mean |now - last| / (mean |last| + 1e-16) of n numbers; waits for the device. */
+static double distance(const sg_step_cache *c, sg_stream *s, double n)
 {
-    free(c->last);
-    free(c->now);
-    *c = (sg_step_cache){0};
-}
-
-/* mean |now - last| / (mean |last| + 1e-16) */
-static double distance(const float *now, const float *last, size_t n)
-{
+    float  part[SG_CACHE_PARTS][2] = {{0}};
     double moved = 0, size = 0;
-    for (size_t i = 0; i < n; i++) {
-        moved += fabs((double)now[i] - (double)last[i]);
-        size += fabs((double)last[i]);
+    sg_distance(s, .y = c->parts, .a = c->f[0], .b = c->f[1]);
+    sg_download(s, part, c->parts);
+    for (int i = 0; i < SG_CACHE_PARTS; i++) {
+        moved += (double)part[i][0];
+        size += (double)part[i][1];
     }
-    return moved / (size + 1e-16 * (double)n);
+    return moved / (size + 1e-16 * n);
 }
 
-/* F of x to c->now. */
-static bool look(sg_step_cache *c, sg_stream *s, double sigma, sg_tensor x)
+/* F of x to c->f[0]; that of the step before becomes c->f[1]. */
+static void look(sg_step_cache *c, sg_stream *s, int i, sg_tensor x)
 {
-    const size_t mark = s->scratch.used, bytes = sg_bytes(x);
-    if (!c->now) {
-        c->now = malloc(bytes);
-        c->last = malloc(bytes);
-    }
-    if (!c->now || !c->last) {
-        sg_fail(s, SG_E_MEMORY, "no memory for two latents of %zu bytes", bytes);
-        return false;
-    }
-    sg_download(s, c->now, sg_spectral_filter(s, x, sigma));
+    const size_t    mark = s->scratch.used;
+    const sg_tensor oldest = c->f[1];
+    c->f[1] = c->f[0];
+    c->f[0] = oldest;
+    sg_spectral_filter(s, c->f[0], x, c->filter, i);
     s->scratch.used = mark;
-    return !s->status;
 }
 
-bool sg_step_cache_skips(sg_step_cache *c, sg_stream *s, int i, double sigma, sg_tensor x)
+bool sg_step_cache_skips(sg_step_cache *c, sg_stream *s, int i, sg_tensor x)
 {
     c->moved = 0;
     if (c->rule.threshold <= 0 || i + 1 < c->rule.first || i == c->steps - 1) return false; /* no F is needed */
-    if (!look(c, s, sigma, x)) return false;
+    look(c, s, i, x);
     const bool must = i < c->rule.first || i == c->keep || c->have < 2 || !c->seen || c->run >= c->rule.longest;
-    if (c->seen && i >= c->rule.first) c->moved = distance(c->now, c->last, (size_t)sg_count(x));
+    if (c->seen && (!must || (c->rule.measures && i >= c->rule.first))) c->moved = distance(c, s, (double)sg_count(x));
     const double sum = c->sum + c->moved;
-    const bool   skips = !must && sum < c->rule.threshold; /* NaN computes */
-    float *const last = c->last;
-    c->last = c->now;
-    c->now = last;
+    const bool   skips = !must && !s->status && sum < c->rule.threshold; /* NaN computes */
     c->seen = true;
     c->sum = skips ? sum : 0;
     c->run = skips ? c->run + 1 : 0;

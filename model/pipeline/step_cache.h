@@ -21,6 +21,7 @@ typedef struct sg_step_rule {
     double threshold; /* of the sum of distances; 0: no step is skipped */
     int    first;     /* so many steps at the beginning are computed */
     int    longest;   /* at most so many are skipped in a row */
+    bool   measures;  /* distances of computed steps are asked for, too */
 } sg_step_rule;
 
 /* The rule of a cache's level for a render of so many steps, the first so many of them dense: threshold 0 below 16 steps,
@@ -32,24 +33,28 @@ typedef struct sg_step_cache {
     sg_step_rule rule;
     int          steps;       /* of the render */
     int          keep;        /* this step is computed, whatever the rule says; -1: none */
-    float       *last, *now;  /* host: F of the step before, and of this one */
-    bool         seen;        /* last is there */
+    bool         seen;        /* f[1] will be that of the step before */
     double       moved;       /* distance of the step that was asked for last; 0: nobody needs it */
     double       sum;         /* of distances since the last computed step */
     int          run;         /* steps skipped since then */
     int          computed[2]; /* steps that v has, the newest first */
     int          have;        /* of v: 0 to 2 */
     sg_tensor    v[2];        /* F32 [c, f, y, x]: the newest computed predictions, the newest first */
+    sg_tensor    f[2];        /* F32 [c, x, y, f]: F of this step and of the one before */
+    sg_tensor    filter[3];   /* F32 [steps, n, n]: along frames, rows and columns */
+    sg_tensor    parts;       /* F32 [SG_CACHE_PARTS, 2]: of sg_distance */
 } sg_step_cache;
 
-/* Takes v from s->keep, and the memory of the filter once from s->scratch, so that a plan counts it, unless the rule skips
- * nothing. The host's memory comes with the first call of skips. c holds nothing before. */
-void sg_step_cache_prepare(sg_step_cache *c, sg_stream *s, sg_step_rule rule, int steps, const int64_t latent[4]);
-void sg_step_cache_free(sg_step_cache *c);
+enum { SG_CACHE_PARTS = 256 };
 
-/* Whether step i, whose latents are x F32 [c, f, y, x] at noise level sigma, may be skipped. To be asked once for each
- * step in turn. Reads x's indicator back from the device: not to be called inside a recorded step. */
-bool sg_step_cache_skips(sg_step_cache *c, sg_stream *s, int i, double sigma, sg_tensor x);
+/* Takes its tensors from s->keep, and the memory of the filter once from s->scratch, so that a plan counts it, unless the
+ * rule skips nothing. sigma: the noise levels of all steps. */
+void sg_step_cache_prepare(sg_step_cache *c, sg_stream *s, sg_step_rule rule, int steps, const double *sigma,
+                           const int64_t latent[4]);
+
+/* Whether step i, whose latents are x F32 [c, f, y, x], may be skipped. To be asked once for each step in turn. Reads
+ * the distance back from the device where it decides: not to be called inside a recorded step. */
+bool sg_step_cache_skips(sg_step_cache *c, sg_stream *s, int i, sg_tensor x);
 
 /* v = v1 + (v1 - v2) (i - i1) / (i1 - i2), where v1 and v2 are the predictions of the computed steps i1 > i2. */
 void sg_step_cache_extrapolate(const sg_step_cache *c, sg_stream *s, int i, sg_tensor v);
@@ -60,7 +65,11 @@ void sg_step_cache_keep(sg_step_cache *c, sg_stream *s, int i, sg_tensor v);
 /* Another denoiser works from here on: the next two steps are computed. */
 void sg_step_cache_forget(sg_step_cache *c);
 
-/* F of x at this sigma, in s->scratch: for the cache and its tests. */
-sg_tensor sg_spectral_filter(sg_stream *s, sg_tensor x, double sigma);
+/* F32 [count, n, n] from s->keep: the filter along an axis of n at each sigma, as matrices. */
+sg_tensor sg_spectral_matrices(sg_stream *s, int64_t n, const double *sigma, int count);
+
+/* y F32 [c, x, y, f] = F of x F32 [c, f, y, x] by matrix i of w, along frames, rows and columns. Distances do not see the
+ * order of y's axes. */
+void sg_spectral_filter(sg_stream *s, sg_tensor y, sg_tensor x, const sg_tensor w[3], int i);
 
 #endif

@@ -116,6 +116,17 @@ void ck_try_count_non_finite(ck *c)
     }
 }
 
+void ck_try_distance(ck *c)
+{
+    FOR_EACH(c)
+    {
+        const int64_t n = sweep_rows(c, i), parts = 1 + (int64_t)ck_draw(c, 300);
+        ck_case(c, &(sg_distance_args){.y = ck_out(c, SG_F32, parts, 2),
+                                       .a = ck_new(c, SG_F32, usual[ck_draw(c, USUAL)], n, counts[i]),
+                                       .b = ck_new(c, SG_F32, usual[ck_draw(c, USUAL)], n, counts[i])});
+    }
+}
+
 void ck_try_norm(ck *c)
 {
     static const int64_t more[] = {1, 3, 12, 16, 32, 96, 192, 384, 1536, 2500};

@@ -56,9 +56,13 @@ static void test_filter_is_diffusers(void **unused)
 {
     (void)unused;
     for (size_t k = 0; k < sizeof filter_table / sizeof *filter_table; k++) {
-        sg_stream          s = stream();
-        const int *const   n = filter_table[k].shape;
-        const sg_tensor    f = sg_spectral_filter(&s, latents(&s, n, filter_table[k].sigma), filter_table[k].sigma);
+        sg_stream        s = stream();
+        const int *const n = filter_table[k].shape;
+        const double     sigma = filter_table[k].sigma, other[] = {0.4, sigma};
+        const sg_tensor  x = latents(&s, n, sigma), f = sg_new(&s, SG_F32, n[0], n[3], n[2], n[1]);
+        sg_tensor        w[3];
+        for (int i = 0; i < 3; i++) w[i] = sg_spectral_matrices(&s, n[1 + i], other, 2);
+        sg_spectral_filter(&s, f, x, w, 1);
         const float *const v = f.data;
         const int64_t      count = sg_count(f);
         double             sum = 0, squares = 0;
@@ -78,19 +82,21 @@ static void run(char *out, const int shape[4], int steps, sg_step_rule rule, int
     sg_stream     s = stream();
     sg_step_cache c;
     const int64_t latent[4] = {shape[0], shape[1], shape[2], shape[3]};
-    sg_step_cache_prepare(&c, &s, rule, steps, latent);
+    double        sigma[64];
+    assert_true(steps <= 64);
+    for (int i = 0; i < steps; i++) sigma[i] = sigma_of(i, steps);
+    sg_step_cache_prepare(&c, &s, rule, steps, sigma, latent);
     c.keep = must;
     const size_t mark = s.keep.used;
     for (int i = 0; i < steps; i++) {
         if (i == forget_at) sg_step_cache_forget(&c);
         const sg_tensor x = latents(&s, shape, sigma_of(i, steps));
-        out[i] = sg_step_cache_skips(&c, &s, i, sigma_of(i, steps), x) ? 's' : '.';
+        out[i] = sg_step_cache_skips(&c, &s, i, x) ? 's' : '.';
         if (out[i] == '.') sg_step_cache_keep(&c, &s, i, x);
         s.keep.used = mark;
     }
     out[steps] = '\0';
     assert_int_equal(s.status, SG_OK);
-    sg_step_cache_free(&c);
 }
 
 static void test_skips_are_diffusers(void **unused)
@@ -98,7 +104,8 @@ static void test_skips_are_diffusers(void **unused)
     (void)unused;
     for (size_t k = 0; k < sizeof skip_table / sizeof *skip_table; k++) {
         char               out[64];
-        const sg_step_rule rule = {skip_table[k].threshold, skip_table[k].first, skip_table[k].longest};
+        const sg_step_rule rule = {
+            .threshold = skip_table[k].threshold, .first = skip_table[k].first, .longest = skip_table[k].longest};
         run(out, skip_table[k].shape, skip_table[k].steps, rule, -1, -1);
         assert_string_equal(out, skip_table[k].steps_skipped);
     }
@@ -108,14 +115,14 @@ static void test_two_are_computed_after_a_change_of_denoiser(void **unused)
 {
     (void)unused;
     char               out[64];
-    const sg_step_rule rule = {1e9, 2, 2};
+    const sg_step_rule rule = {.threshold = 1e9, .first = 2, .longest = 2};
     run(out, (int[4]){2, 2, 4, 4}, 20, rule, -1, -1);
     assert_string_equal(out, "..ss.ss.ss.ss.ss.ss.");
     run(out, (int[4]){2, 2, 4, 4}, 20, rule, 9, -1); /* which was skipped, as the one after it */
     assert_string_equal(out, "..ss.ss.s..ss.ss.ss.");
     run(out, (int[4]){2, 2, 4, 4}, 20, rule, -1, 6); /* a step that is to be computed */
     assert_string_equal(out, "..ss.s.ss.ss.ss.ss..");
-    run(out, (int[4]){2, 2, 4, 4}, 20, (sg_step_rule){0, 2, 2}, -1, -1);
+    run(out, (int[4]){2, 2, 4, 4}, 20, (sg_step_rule){.threshold = 0, .first = 2, .longest = 2}, -1, -1);
     assert_string_equal(out, "....................");
 }
 
@@ -128,7 +135,9 @@ static void test_extrapolation(void **unused)
     for (size_t k = 0; k < sizeof computed / sizeof *computed; k++) {
         sg_stream     s = stream();
         sg_step_cache c;
-        sg_step_cache_prepare(&c, &s, (sg_step_rule){1, 2, 2}, 50, latent);
+        double        sigma[50];
+        for (int i = 0; i < 50; i++) sigma[i] = sigma_of(i, 50);
+        sg_step_cache_prepare(&c, &s, (sg_step_rule){.threshold = 1, .first = 2, .longest = 2}, 50, sigma, latent);
         const sg_tensor v = sg_alloc(&s, &s.keep, SG_F32, 4, latent);
         float *const    at = v.data;
         for (int j = 0; j < 2; j++) {
@@ -138,7 +147,6 @@ static void test_extrapolation(void **unused)
         sg_step_cache_extrapolate(&c, &s, computed[k][2], v);
         for (int i = 0; i < 24; i++) assert_true(fabs((double)at[i] - (i - 12 + computed[k][2] * (i % 5))) < 2e-5);
         assert_int_equal(s.status, SG_OK);
-        sg_step_cache_free(&c);
     }
 }
 
