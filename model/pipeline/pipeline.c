@@ -267,6 +267,7 @@ static sg_status run_denoise(sg_render *render, const sg_phase *phase)
     SG_TRY(stream_open(render, &s, phase));
     const sg_status st = denoise_steps(render, phase, &s);
     stream_close(render, &s);
+    if (render->cache.rule.threshold > 0) sg_backend_drop_packed(render->engine->backend); /* its filters are gone */
     if (st) {
         free(render->engine->count); /* of some steps only */
         render->engine->count = NULL;

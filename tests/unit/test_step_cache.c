@@ -1,5 +1,6 @@
 /* test_step_cache.c - the filter and the skipped steps against diffusers' SeaCache; what a skipped step gets; the rules. */
 #include "../golden/counter.h"
+#include "backend.h"
 #include "step_cache.h"
 
 #include "cache_table.h"
@@ -76,13 +77,14 @@ static void test_filter_is_diffusers(void **unused)
     }
 }
 
-/* The steps that a rule skips on the table's latents, as the table writes them. */
-static void run(char *out, const int shape[4], int steps, sg_step_rule rule, int forget_at, int must)
+/* The steps that a rule skips on the table's latents, as the table writes them; s, a stream without memory, gets its. */
+static void run_on(sg_stream s, char *out, const int shape[4], int steps, sg_step_rule rule, int forget_at, int must)
 {
-    sg_stream     s = stream();
     sg_step_cache c;
     const int64_t latent[4] = {shape[0], shape[1], shape[2], shape[3]};
     double        sigma[64];
+    s.keep = (sg_arena){.base = (uintptr_t)keep, .cap = ARENA};
+    s.scratch = (sg_arena){.base = (uintptr_t)scratch, .cap = ARENA};
     assert_true(steps <= 64);
     for (int i = 0; i < steps; i++) sigma[i] = sigma_of(i, steps);
     sg_step_cache_prepare(&c, &s, rule, steps, sigma, latent);
@@ -99,16 +101,29 @@ static void run(char *out, const int shape[4], int steps, sg_step_rule rule, int
     assert_int_equal(s.status, SG_OK);
 }
 
+static void run(char *out, const int shape[4], int steps, sg_step_rule rule, int forget_at, int must)
+{
+    run_on(stream(), out, shape, steps, rule, forget_at, must);
+}
+
+/* The CPU's products keep what they have packed of weights at an address: each step's filter has one of its own. */
 static void test_skips_are_diffusers(void **unused)
 {
+    sg_backend *cpu = NULL;
+    sg_error    e = {0};
     (void)unused;
+    assert_int_equal(sg_backend_open(&cpu, &(sg_backend_options){.name = "cpu", .threads = 1}, &e), SG_OK);
     for (size_t k = 0; k < sizeof skip_table / sizeof *skip_table; k++) {
         char               out[64];
         const sg_step_rule rule = {
             .threshold = skip_table[k].threshold, .first = skip_table[k].first, .longest = skip_table[k].longest};
         run(out, skip_table[k].shape, skip_table[k].steps, rule, -1, -1);
         assert_string_equal(out, skip_table[k].steps_skipped);
+        run_on(sg_stream_of(cpu), out, skip_table[k].shape, skip_table[k].steps, rule, -1, -1);
+        assert_string_equal(out, skip_table[k].steps_skipped);
+        sg_backend_drop_packed(cpu);
     }
+    sg_backend_close(&cpu);
 }
 
 static void test_two_are_computed_after_a_change_of_denoiser(void **unused)
