@@ -8,8 +8,8 @@ foreach(level base avx2 avx512)
 endforeach()
 sg_cpu_level(sg_sparse avx512_vnni ${attention}/cpu/vnni_blocks.c)
 sg_cpu_level(sg_sparse amx ${attention}/cpu/amx_blocks.c ${attention}/cpu/amx_score.c)
-target_sources(sg_kernels PRIVATE ${attention}/ref/ref_blocks.c ${attention}/ref/ref_blocks_rounded.c
-  ${attention}/ref/ref_blocks_published.c)
+target_sources(sg_kernels PRIVATE ${attention}/ref/ref_blocks.c ${attention}/ref/ref_attend_blocks.c
+  ${attention}/ref/ref_blocks_rounded.c ${attention}/ref/ref_blocks_published.c)
 
 if(SG_HAVE_CUDA)
   sg_cuda_level(sg_sparse_cuda "${CMAKE_CUDA_ARCHITECTURES}" ${attention}/cuda ${attention}/cuda/pool.cu

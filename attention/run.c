@@ -10,7 +10,8 @@
 
 enum {
     Q_GROUP = 32, /* rows of q that share a scale */
-    K_GROUP = 64
+    K_GROUP = 64,
+    PV_GROUP = 32 /* rows of q that leave out a block together */
 };
 
 struct sg_attention {
@@ -23,12 +24,19 @@ struct sg_attention {
     int               *bucket; /* of tuned thresholds, [steps] */
     int               *placed; /* the bucket whose thresholds are on the device */
     sg_tensor          amount, theta, pv_threshold; /* F32 [layers, h] of that bucket; [1, h] where nothing is tuned */
-    sg_tensor          mask;                        /* F32 [h, nq, nk] */
+    sg_tensor          list, count;                 /* of a given mask: as select writes them */
     sg_tensor          kept, mass, skipped; /* of one step, [passes][layers]: I32 [slots, h, 2], F32 [slots, h], F32
                                                * [slots, h, 2] */
 };
 
 static int64_t keys(const sg_attention *a) { return a->shape.m ? a->shape.m : a->shape.n; }
+
+/* How many blocks of keys are visible to block i of queries. */
+static int64_t seen(const sg_attention *a, int64_t i)
+{
+    const int64_t end = (i + 1) * SG_BLOCK_Q;
+    return a->p.causal ? sg_div_up(end < a->shape.n ? end : a->shape.n, SG_BLOCK_K) : a->nk;
+}
 
 bool sg_attention_skips(const sg_attention *a) { return a->skips; }
 
@@ -236,21 +244,41 @@ void sg_attention_set_timestep(const sg_attention *a, sg_stream *s, double times
     if (a->skips && s->memory->alloc && bucket != *a->placed) upload_thresholds(a, s, bucket);
 }
 
-static const uint8_t *mask_of(const sg_attention *a, int64_t head)
+/* Lists the blocks of a given mask that a row of blocks keeps and sees. Returns how many. */
+static int32_t list_row(const sg_attention *a, int64_t head, int64_t i, uint16_t *list)
 {
-    return (const uint8_t *)a->p.mask.data + (a->p.mask.dim[0] > 1 ? head * a->nq * a->nk : 0);
+    const uint8_t *const mask =
+        (const uint8_t *)a->p.mask.data + ((a->p.mask.dim[0] > 1 ? head : 0) * a->nq + i) * a->nk;
+    int32_t count = 0;
+    for (int64_t j = 0; j < seen(a, i); j++)
+        if (mask[j]) list[count++] = (uint16_t)j;
+    return count;
 }
 
-static void upload_mask(const sg_attention *a, sg_stream *s)
+/* The mask becomes lists, and the counters of all slots what they keep. */
+static void upload_lists(const sg_attention *a, sg_stream *s)
 {
-    const int64_t count = a->nq * a->nk;
-    float *const  host = calloc((size_t)count, sizeof *host);
-    if (!host) sg_fail(s, SG_E_MEMORY, "no memory for a mask of %lld blocks", (long long)count);
-    for (int64_t head = 0; host && head < a->shape.h; head++) {
-        for (int64_t i = 0; i < count; i++) host[i] = mask_of(a, head)[i] ? 1 : 0;
-        sg_upload(s, sg_rows(a->mask, head, 1), host);
+    const int64_t   h = a->shape.h, rows = h * a->nq, numbers = sg_count(a->mass);
+    uint16_t *const list = calloc((size_t)(rows * a->nk), sizeof *list);
+    int32_t *const count = calloc((size_t)(rows + 2 * numbers), sizeof *count), *const kept = count + rows;
+    float *const mass = calloc((size_t)numbers, sizeof *mass);
+    const bool   ok = list && count && mass;
+    if (!ok) sg_fail(s, SG_E_MEMORY, "no memory for lists of %lld blocks", (long long)(rows * a->nk));
+    for (int64_t row = 0; ok && row < rows; row++)
+        count[row] = list_row(a, row / a->nq, row % a->nq, list + row * a->nk);
+    for (int64_t at = 0; ok && at < numbers; at++) {
+        const int32_t *const own = count + at % h * a->nq;
+        for (int64_t i = 0; i < a->nq; i++) kept[2 * at] += own[i];
+        kept[2 * at + 1] = own[a->nq - 1];
+        mass[at] = 1; /* nothing is predicted */
     }
-    free(host);
+    sg_upload(s, a->list, list);
+    sg_upload(s, a->count, count);
+    sg_upload(s, a->kept, kept);
+    sg_upload(s, a->mass, mass);
+    free(list);
+    free(count);
+    free(mass);
 }
 
 void sg_attention_upload(sg_attention *a, sg_stream *s)
@@ -268,8 +296,9 @@ void sg_attention_upload(sg_attention *a, sg_stream *s)
     a->pv_threshold = sg_new_keep(s, SG_F32, rows_of(a), x->h);
     if (computes) upload_thresholds(a, s, 0);
     if (rule_of(a) != SG_SELECT_GIVEN) return;
-    a->mask = sg_new_keep(s, SG_F32, x->h, a->nq, a->nk);
-    if (computes) upload_mask(a, s);
+    a->list = sg_new_keep(s, SG_U16, x->h, a->nq, a->nk);
+    a->count = sg_new_keep(s, SG_I32, x->h, a->nq);
+    if (computes) upload_lists(a, s);
 }
 
 /* The slot in [passes][layers]. It is the same in all steps, so that all steps issue the same ops. */
@@ -363,7 +392,7 @@ static void take_room(call *c)
 {
     sg_stream *const s = c->s;
     const int64_t    nq = c->a->nq, nk = c->a->nk, h = c->a->shape.h, hk = c->a->shape.hk, d = c->a->shape.d;
-    const bool       packs = values_of(c->a) != SG_BF16;
+    const bool       packs = values_of(c->a) != SG_BF16, given = rule_of(c->a) == SG_SELECT_GIVEN;
     c->b.q = sg_new(s, SG_I8, h, c->a->shape.n, d);
     c->b.q_scale = sg_new(s, SG_F32, sg_div_up(c->a->shape.n, Q_GROUP), h);
     c->k_center = sg_new(s, SG_F32, hk, d);
@@ -374,7 +403,8 @@ static void take_room(call *c)
         c->b.v_center = sg_new(s, SG_F32, hk, d);
     }
     if (!c->sparse) return;
-    c->b.keep = sg_new(s, SG_U8, h, nq, 8 * sg_div_up(nk, 64));
+    c->b.list = given ? c->a->list : sg_new(s, SG_U16, h, nq, nk);
+    c->b.count = given ? c->a->count : sg_new(s, SG_I32, h, nq);
     if (filters(c->a, c->row)) {
         c->b.pv_threshold = heads_at(c->a->pv_threshold, place_of(c->a, c->row));
         c->b.skips = heads_at(c->a->skipped, c->slot);
@@ -409,46 +439,47 @@ static void choose(call *c, const sg_pool_args *q, const sg_pool_args *k, sg_ten
     const sg_attention *const       a = c->a;
     const sg_attention_shape *const x = &a->shape;
     sg_stream *const                s = c->s;
-    const bool                      given = rule_of(a) == SG_SELECT_GIVEN, sub = a->p.score != SG_SCORE_MEAN;
-    const sg_tensor                 score = given ? a->mask : sg_new(s, SG_F32, x->h, a->nq, a->nk);
+    const bool                      sub = a->p.score != SG_SCORE_MEAN;
+    const sg_tensor                 score = sg_new(s, SG_F32, x->h, a->nq, a->nk);
     sg_tensor                       q_similarity = {0}, k_similarity = {0}, theta = {0};
-    if (!given && judges(a, c->row)) {
+    if (judges(a, c->row)) {
         q_similarity = sg_new(s, SG_F32, a->nq, x->h);
         k_similarity = sg_new(s, SG_F32, a->nk, x->hk);
         theta = heads_at(a->theta, place_of(a, c->row));
         sg_self_similarity(s, .y = q_similarity, .x = c->x->q, .block = SG_BLOCK_Q);
         sg_self_similarity(s, .y = k_similarity, .x = c->x->k, .center = c->k_center, .block = SG_BLOCK_K);
     }
-    if (!given)
-        sg_score(s, .y = score, .q = sub ? q->sub : q->mean, .k = sub ? k->sub : k->mean,
-                 .k_var = c->error ? k->var : (sg_tensor){0}, .v_var = v_var, .q_similarity = q_similarity,
-                 .k_similarity = k_similarity, .theta = theta, .scale = c->x->scale, .sub = sub, .ragged = sub,
-                 .causal = a->p.causal, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix,
-                 .text_suffix = x->text_suffix);
+    sg_score(s, .y = score, .q = sub ? q->sub : q->mean, .k = sub ? k->sub : k->mean,
+             .k_var = c->error ? k->var : (sg_tensor){0}, .v_var = v_var, .q_similarity = q_similarity,
+             .k_similarity = k_similarity, .theta = theta, .scale = c->x->scale, .sub = sub, .ragged = sub,
+             .causal = a->p.causal, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix,
+             .text_suffix = x->text_suffix);
     sg_tap(s, score, "attention.%d.score", c->layer);
-    sg_select(s, .keep = c->b.keep, .kept = heads_at(a->kept, c->slot), .mass = heads_at(a->mass, c->slot),
-              .score = score, .amount = heads_at(a->amount, place_of(a, c->row)), .q_similarity = q_similarity,
-              .k_similarity = k_similarity, .theta = theta, .rule = rule_of(a),
+    sg_select(s, .list = c->b.list, .count = c->b.count, .kept = heads_at(a->kept, c->slot),
+              .mass = heads_at(a->mass, c->slot), .score = score, .amount = heads_at(a->amount, place_of(a, c->row)),
+              .q_similarity = q_similarity, .k_similarity = k_similarity, .theta = theta, .rule = rule_of(a),
               .heads = a->p.heads && !a->p.tuned && rule_of(a) == SG_SELECT_TOPK, .ragged = sub, .causal = a->p.causal,
               .sink = a->p.sink, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix, .text_suffix = x->text_suffix);
-    sg_tap(s, c->b.keep, "attention.%d.keep", c->layer);
 }
 
 static void predict(call *c)
 {
     const sg_attention *const a = c->a;
+    sg_stream *const          s = c->s;
     const bool                given = rule_of(a) == SG_SELECT_GIVEN, sub = a->p.score != SG_SCORE_MEAN && !given;
     const sg_tensor           v_var = take_values(c);
     sg_pool_args q = {.x = c->x->q, .block = SG_BLOCK_Q, .y = c->b.q, .scale = c->b.q_scale, .group = Q_GROUP};
     sg_pool_args k = {.x = c->x->k, .block = SG_BLOCK_K, .total = c->k_center};
-    pool(c->s, &q, c->biased, sub);
-    pool(c->s, &k, c->biased || c->error, sub);
-    choose(c, &q, &k, v_var);
+    pool(s, &q, c->biased, sub);
+    pool(s, &k, c->biased || c->error, sub);
+    if (!given) choose(c, &q, &k, v_var);
+    sg_tap(s, c->b.list, "attention.%d.list", c->layer);
+    sg_tap(s, c->b.count, "attention.%d.count", c->layer);
     if (c->tail)
-        sg_quantise(c->s, .y = c->b.tail_k, .scale = c->b.tail_k_scale, .x = k.mean, .center = c->k_center,
+        sg_quantise(s, .y = c->b.tail_k, .scale = c->b.tail_k_scale, .x = k.mean, .center = c->k_center,
                     .group = SG_BLOCK_K);
     if (c->biased)
-        sg_tail_bias(c->s, .y = c->b.tail_bias, .q_mean = q.mean, .q_var = q.var, .k_var = k.var,
+        sg_tail_bias(s, .y = c->b.tail_bias, .q_mean = q.mean, .q_var = q.var, .k_var = k.var,
                      .rule = a->p.tail_bias == SG_TAIL_BIAS_HALF ? SG_TAIL_HALF : SG_TAIL_RANK1, .scale = c->x->scale);
 }
 
@@ -490,18 +521,22 @@ void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, 
     if (kind == SG_ATTENTION_DENSE)
         attend_dense(a, s, args);
     else
-        attend_quantised(&(call){
-            .a = a,
-            .s = s,
-            .x = args,
-            .layer = layer,
-            .row = row,
-            .slot = slot,
-            .sparse = sparse,
-            .tail = sparse && a->p.tail,
-            .error = sparse && a->p.score == SG_SCORE_ERROR && rule_of(a) != SG_SELECT_GIVEN,
-            .biased = sparse && a->p.tail && a->p.tail_bias != SG_TAIL_BIAS_NONE,
-            .b = {.y = args->y, .q_group = Q_GROUP, .k_group = K_GROUP, .scale = args->scale, .causal = a->p.causal}});
+        attend_quantised(&(call){.a = a,
+                                 .s = s,
+                                 .x = args,
+                                 .layer = layer,
+                                 .row = row,
+                                 .slot = slot,
+                                 .sparse = sparse,
+                                 .tail = sparse && a->p.tail,
+                                 .error = sparse && a->p.score == SG_SCORE_ERROR && rule_of(a) != SG_SELECT_GIVEN,
+                                 .biased = sparse && a->p.tail && a->p.tail_bias != SG_TAIL_BIAS_NONE,
+                                 .b = {.y = args->y,
+                                       .q_group = Q_GROUP,
+                                       .k_group = K_GROUP,
+                                       .pv_group = PV_GROUP,
+                                       .scale = args->scale,
+                                       .causal = a->p.causal}});
     sg_tap(s, args->y, "attention.%d.y", layer);
     if (a->p.on_end && kind != SG_ATTENTION_DENSE)
         a->p.on_end(a->p.on_end_context, s, &a->shape, layer, step, pass, timestep, args);
@@ -509,20 +544,12 @@ void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, 
 
 /* ---- counting ---- */
 
-/* How many blocks of keys are visible to block i of queries. */
-static int64_t seen(const sg_attention *a, int64_t i)
-{
-    const int64_t end = (i + 1) * SG_BLOCK_Q;
-    return a->p.causal ? sg_div_up(end < a->shape.n ? end : a->shape.n, SG_BLOCK_K) : a->nk;
-}
-
 /* Groups of rows times kept blocks of a head that keeps kept[0] blocks, of which its last block of queries keeps
  * kept[1]: that one may have fewer groups. */
 static int64_t groups_of(const sg_attention *a, const int32_t *kept)
 {
-    enum { GROUP = 32 };
     const int64_t left = a->shape.n - (a->nq - 1) * SG_BLOCK_Q;
-    return (kept[0] - kept[1]) * (SG_BLOCK_Q / GROUP) + kept[1] * sg_div_up(left, GROUP);
+    return (kept[0] - kept[1]) * (SG_BLOCK_Q / PV_GROUP) + kept[1] * sg_div_up(left, PV_GROUP);
 }
 
 static void count_sparse(const sg_attention *a, sg_attention_count *c, int row, const int32_t *kept, const float *mass,

@@ -60,7 +60,7 @@ void sg_attention_set_timestep(const sg_attention *a, sg_stream *s, double times
 
 /* y = attention of q, k, v, whose tokens are in the policy's order; k and v [m, hk, d]. args are those of sg_attend,
  * bias and key_bias absent. Where attention is dense, y has q's dtype. timestep, of 1000, selects the bucket of tuned
- * thresholds. Taps "attention.<layer>.*": q, k, v, score, keep, y. */
+ * thresholds. Taps "attention.<layer>.*": q, k, v, score, list, count, y. */
 void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, int pass, double timestep,
                       const sg_attend_args *args);
 

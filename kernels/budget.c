@@ -30,6 +30,7 @@ static bool same_kind(double a, double b)
 static int64_t integer(sg_tensor t, int64_t i)
 {
     if (t.dtype == SG_I32) return ((const int32_t *)t.data)[i];
+    if (t.dtype == SG_U16) return ((const uint16_t *)t.data)[i];
     return t.dtype == SG_I8 ? ((const int8_t *)t.data)[i] : ((const uint8_t *)t.data)[i];
 }
 
@@ -46,7 +47,7 @@ static sg_verdict judge_integers(sg_tensor got, sg_tensor truth, sg_tensor round
 
 sg_verdict sg_budget_judge(sg_tensor got, sg_tensor truth, sg_tensor rounded, int64_t cut)
 {
-    if (got.dtype == SG_I32 || got.dtype == SG_U8 || got.dtype == SG_I8 || got.dtype == SG_F8)
+    if (got.dtype == SG_I32 || got.dtype == SG_U16 || got.dtype == SG_U8 || got.dtype == SG_I8 || got.dtype == SG_F8)
         return judge_integers(got, truth, rounded);
     sg_verdict v = {0};
     double     square = 0, budget = 0, scale = 0, budget_largest = 0, scale_largest = 0;

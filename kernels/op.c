@@ -422,16 +422,22 @@ static bool score_fits(const sg_score_args *a)
            (!a->causal || n == m) && all_apart(&a->y, sg_score_tensors, sg_score_outputs);
 }
 
+static bool listed(sg_tensor list, sg_tensor count, int64_t h, int64_t nq, int64_t nk)
+{
+    return nk <= SG_LISTED && list.dtype == SG_U16 && is3(list, h, nq, nk) && count.dtype == SG_I32 &&
+           is2(count, h, nq);
+}
+
 static bool select_fits(const sg_select_args *a)
 {
     const int64_t h = a->score.dim[0], nq = a->score.dim[1], nk = a->score.dim[2];
     return is_f32(a->score) && a->score.rank == 3 && a->n > 0 && a->m > 0 && nq == sg_div_up(a->n, SG_BLOCK_Q) &&
-           nk == sg_div_up(a->m, SG_BLOCK_K) && a->keep.dtype == SG_U8 && is3(a->keep, h, nq, 8 * sg_div_up(nk, 64)) &&
-           a->kept.dtype == SG_I32 && is2(a->kept, h, 2) && is_f32(a->mass) && is1(a->mass, h) && a->sink >= 0 &&
-           (a->rule == SG_SELECT_GIVEN || (is_f32(a->amount) && is1(a->amount, h))) &&
-           (!a->heads || a->rule == SG_SELECT_TOPK) && (!a->causal || a->n == a->m) &&
+           nk == sg_div_up(a->m, SG_BLOCK_K) && listed(a->list, a->count, h, nq, nk) && a->kept.dtype == SG_I32 &&
+           is2(a->kept, h, 2) && is_f32(a->mass) && is1(a->mass, h) && a->sink >= 0 && a->rule != SG_SELECT_GIVEN &&
+           is_f32(a->amount) && is1(a->amount, h) && (!a->heads || a->rule == SG_SELECT_TOPK) &&
+           (!a->causal || a->n == a->m) &&
            fixed_fits(a->q_similarity, a->k_similarity, a->theta, a->n, a->m, h, a->text_prefix, a->text_suffix) &&
-           all_apart(&a->keep, sg_select_tensors, sg_select_outputs);
+           all_apart(&a->list, sg_select_tensors, sg_select_outputs);
 }
 
 static bool tail_bias_fits(const sg_tail_bias_args *a)
@@ -452,7 +458,7 @@ static bool tail_fits(const sg_attend_blocks_args *a, int64_t h, int64_t hk, int
     if (a->tail_k.rank == 0) return a->tail_k_scale.rank + a->tail_v.rank + a->tail_bias.rank == 0;
     const bool values = is_real(a->v) ? is_f32(a->tail_v) && is3(a->tail_v, nk, hk, d)
                                       : a->tail_v.dtype == a->v.dtype && is_packed(a->tail_v, hk, nk, d);
-    return a->keep.rank && a->tail_k.dtype == SG_I8 && is3(a->tail_k, hk, nk, d) && is_f32(a->tail_k_scale) &&
+    return a->list.rank && a->tail_k.dtype == SG_I8 && is3(a->tail_k, hk, nk, d) && is_f32(a->tail_k_scale) &&
            is2(a->tail_k_scale, sg_div_up(nk, SG_BLOCK_K), hk) && values && f32_or_none3(a->tail_bias, h, nq, nk);
 }
 
@@ -465,10 +471,11 @@ static bool attend_blocks_fits(const sg_attend_blocks_args *a)
     const int64_t nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(m, SG_BLOCK_K);
     const bool    values = is_real(a->v) ? is3(a->v, m, hk, d) && a->v_scale.rank == 0
                                          : is_packed(a->v, hk, m, d) && is_f32(a->v_scale) && is2(a->v_scale, hk, d);
-    const bool    keeps = a->keep.rank == 0 || (a->keep.dtype == SG_U8 && is3(a->keep, h, nq, 8 * sg_div_up(nk, 64)));
-    const bool    filters = a->pv_threshold.rank ? is_f32(a->pv_threshold) && is1(a->pv_threshold, h) &&
-                                                    is_f32(a->skips) && is2(a->skips, h, 2)
-                                                 : a->skips.rank == 0;
+    const bool    keeps = a->list.rank ? listed(a->list, a->count, h, nq, nk) : a->count.rank == 0;
+    const bool    filters = a->pv_threshold.rank
+                                ? is_f32(a->pv_threshold) && is1(a->pv_threshold, h) && is_f32(a->skips) &&
+                                   is2(a->skips, h, 2) && (a->pv_group == 32 || a->pv_group == 64)
+                                : a->skips.rank == 0;
     return is_real(a->y) && is3(a->y, n, h, d) && a->k.dim[2] == d && is_f32(a->q_scale) &&
            is2(a->q_scale, sg_div_up(n, a->q_group), h) && is_f32(a->k_scale) &&
            is2(a->k_scale, sg_div_up(m, a->k_group), hk) && values && f32_or_none2(a->v_center, hk, d) && keeps &&

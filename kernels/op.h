@@ -209,7 +209,7 @@ typedef struct sg_rgb8_args { /* y = round(255 min(max(x/2 + 1/2, 0), 1)), ties 
 SG_TENSORS(rgb8, 1, x);
 
 typedef struct sg_count_non_finite_args { /* y += how many elements of x are NaN or infinite */
-    sg_tensor y, x;                /* I32 [1], any shape */
+    sg_tensor y, x;                       /* I32 [1], any shape */
 } sg_count_non_finite_args;
 SG_TENSORS(count_non_finite, 1, x);
 
@@ -234,6 +234,7 @@ SG_TENSORS(distance, 1, b);
  * queries where all its keys come after all its queries. */
 
 enum { SG_BLOCK_Q = 128, SG_BLOCK_K = 64, SG_BLOCK_SUB = 16 };
+enum { SG_LISTED = 1 << 16 }; /* blocks that a list has numbers for */
 
 /* Values as F8 are [h, d, tokens], the row of a channel filled up with zeros to whole blocks of keys. Token t stands at
  * sg_f8_position(t): of 16 neighbours 0 1 8 9, 2 3 10 11, 4 5 12 13, 6 7 14 15, so that the four weights of a row that
@@ -248,8 +249,8 @@ static inline int64_t sg_f8_row(int64_t tokens) { return sg_div_up(tokens, SG_BL
 typedef struct sg_pool_args {
     sg_tensor mean, var, sub, total; /* F32 [b, h, d], [b, h, d]?, [n / 16, h, d]?, [h, d]? */
     sg_tensor channel_scale, y, scale,
-        x;                           /* F32 [h, d]?, with total; I8 [h, n, d]?, with F32 [n / group, h]; [n, h, d] */
-    int       block, group;          /* a multiple of group, that of SG_BLOCK_SUB; group: 0 without y */
+        x;            /* F32 [h, d]?, with total; I8 [h, n, d]?, with F32 [n / group, h]; [n, h, d] */
+    int block, group; /* a multiple of group, that of SG_BLOCK_SUB; group: 0 without y */
 } sg_pool_args;
 SG_TENSORS(pool, 7, x);
 
@@ -293,24 +294,25 @@ typedef enum sg_select_rule {
     SG_SELECT_TOPK, /* the floor(amount nk) best, rounded as F32, at least 1; of equals the first */
     SG_SELECT_MASS, /* the best whose scores together stay <= amount times the row's sum; at least 1; of equals the first;
                      * sums in double, from the best down */
-    SG_SELECT_GIVEN /* those whose score is above 0, and no others */
+    SG_SELECT_GIVEN /* of a policy, no rule of the op: lists that are given */
 } sg_select_rule;
 
-/* Which blocks of keys each block of queries keeps: bit j % 8 of byte j / 8 of row (head, i). Fixed blocks, and the first
- * `sink` blocks of keys, are added to those that the rule takes, but to GIVEN; hidden blocks are taken away last.
+/* Which blocks of keys each block of queries keeps: the first `count` of a row of the list. The one with the highest score
+ * comes first, of equals the first, of NaN last; then the others in rising order; the rest of the row is 0. Fixed blocks,
+ * and the first `sink` blocks of keys, are added to those that the rule takes; hidden blocks are taken away last.
  * With `heads`, TOPK gives each row a quarter of its number, and what is left of all to the best of the whole layer, of
  * equals to the first head and row. kept: how many each head keeps, and how many of them its last row; mass: the share of
  * a row's scores that its kept blocks have, mean over the rows whose sum is not 0, 1 where there is none. */
 typedef struct sg_select_args {
-    sg_tensor      keep, kept, mass;        /* U8 [h, nq, 8 (nk / 64)]; I32 [h, 2]; F32 [h] */
-    sg_tensor      score, amount;           /* F32 [h, nq, nk]; F32 [h], but for GIVEN */
+    sg_tensor      list, count, kept, mass; /* U16 [h, nq, nk], nk at most SG_LISTED; I32 [h, nq] [h, 2]; F32 [h] */
+    sg_tensor      score, amount;           /* F32 [h, nq, nk]; [h] */
     sg_tensor      q_similarity, k_similarity, theta; /* F32 [nq, h]? [nk, hk]? [h]? */
     sg_select_rule rule;
     bool           heads, ragged, causal;
     int            sink;
     int64_t        n, m, text_prefix, text_suffix; /* tokens */
 } sg_select_args;
-SG_TENSORS(select, 3, theta);
+SG_TENSORS(select, 4, theta);
 
 typedef enum sg_tail_rule { SG_TAIL_HALF, SG_TAIL_RANK1 } sg_tail_rule;
 
@@ -325,27 +327,30 @@ typedef struct sg_tail_bias_args {
 SG_TENSORS(tail_bias, 1, k_var);
 
 /* y_r = sum over t of w_rt v_t / sum over t of w_rt, plus v_center; w_rt = exp(l_rt), l_rt = scale q_scale k_scale
- * (q_r k_t). t runs over the keys of the blocks that r's block keeps (all without `keep`), up to r itself with `causal`;
+ * (q_r k_t). t runs over the keys of the blocks that r's block keeps (all without a list), up to r itself with `causal`;
  * and, with a tail, over one key for each full block that is not kept and whose keys r's block all sees: its mean, tail_k
  * (scales by SG_BLOCK_K means), tail_v (scaled as v is), with tail_bias, or ln SG_BLOCK_K, added to its logit. y_r = 0
  * where there is no t. v_t is v_scale v where v is I8 or F8, all of which is finite, else v.
  *
- * With pv_threshold (in powers of two, of each head), 32 neighbouring rows leave out a kept block, from numerator and
+ * A list is as select writes it, its blocks in any order, each once. They are visited in that order, without a list in
+ * rising order; the tail comes after them.
+ *
+ * With pv_threshold (in powers of two, of each head), pv_group neighbouring rows leave out a kept block, from numerator and
  * denominator, when it can hardly matter: when for each row its largest logit is more than pv_threshold below the row's
- * largest in the kept blocks before it, the first excepted; blocks come in rising order, the tail after them. A
- * threshold of INFINITY leaves out nothing. skips, of each head: how many (32 rows, block) were left out, those that
- * causal hides from all 32 rows among them, and the mean over rows of the share that they left out of their sum. */
+ * largest in the kept blocks before it, the first excepted. A threshold of INFINITY leaves out nothing. skips, of each
+ * head: how many (pv_group rows, block) were left out, those that causal hides from all these rows among them, and the
+ * mean over rows of the share that they left out of their sum. */
 typedef struct sg_attend_blocks_args {
     sg_tensor y, skips;             /* F32 or BF16 [n, h, d]; F32 [h, 2], with pv_threshold */
     sg_tensor q, q_scale;           /* I8 [h, n, d]; F32 [n / group, h], group one of 16, 32, 64, 128 */
     sg_tensor k, k_scale;           /* I8 [hk, m, d]; F32 [m / group, hk], group one of 16, 32, 64 */
     sg_tensor v;                    /* I8 [hk, m, d], F8 [hk, d, sg_f8_row(m)], or F32 or BF16 [m, hk, d] */
     sg_tensor v_scale, v_center;    /* F32 [hk, d] with I8 and F8; F32 [hk, d]? */
-    sg_tensor keep;                 /* U8 [h, nq, 8 (nk / 64)]? */
+    sg_tensor list, count;          /* U16 [h, nq, nk]?, nk at most SG_LISTED; I32 [h, nq] */
     sg_tensor tail_k, tail_k_scale; /* I8 [hk, nk, d]?; F32 [nk / 64, hk] */
     sg_tensor tail_v, tail_bias; /* I8 or F8 as v of nk means where v is such, else F32 [nk, hk, d]; F32 [h, nq, nk]? */
     sg_tensor pv_threshold;      /* F32 [h]? */
-    int       q_group, k_group;
+    int       q_group, k_group, pv_group; /* pv_group 32 or 64, with pv_threshold */
     float     scale;
     bool      causal;
 } sg_attend_blocks_args;
@@ -397,7 +402,7 @@ typedef struct sg_ops {
     SG_OPS(X)
 #undef X
     sg_status (*step_begin)(sg_stream *, int repeats), (*step_end)(sg_stream *); /* NULL: nothing is put off */
-    sg_status (*fetch)(sg_stream *, const sg_fetch_args *); /* NULL where there is no pin */
+    sg_status (*fetch)(sg_stream *, const sg_fetch_args *);                      /* NULL where there is no pin */
 } sg_ops;
 
 /* The memory of a device. Any thread may call those that take a backend, whichever device it has entered. upload and

@@ -8,15 +8,15 @@
 size_t sg_dtype_size(sg_dtype t)
 {
     static const uint8_t size[SG_DTYPES] = {
-        [SG_F32] = 4, [SG_F16] = 2, [SG_BF16] = 2, [SG_I32] = 4, [SG_U8] = 1, [SG_I8] = 1, [SG_F8] = 1};
+        [SG_F32] = 4, [SG_F16] = 2, [SG_BF16] = 2, [SG_I32] = 4, [SG_U8] = 1, [SG_I8] = 1, [SG_F8] = 1, [SG_U16] = 2};
     return size[t];
 }
 
 const char *sg_dtype_name(sg_dtype t)
 {
     static const char *const name[SG_DTYPES] = {
-        [SG_F32] = "F32", [SG_F16] = "F16", [SG_BF16] = "BF16", [SG_I32] = "I32",
-        [SG_U8] = "U8",   [SG_I8] = "I8",   [SG_F8] = "F8_E4M3"};
+        [SG_F32] = "F32", [SG_F16] = "F16", [SG_BF16] = "BF16",  [SG_I32] = "I32",
+        [SG_U8] = "U8",   [SG_I8] = "I8",   [SG_F8] = "F8_E4M3", [SG_U16] = "U16"};
     return name[t];
 }
 

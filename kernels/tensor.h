@@ -14,7 +14,7 @@ extern "C" {
 
 enum { SG_MAX_RANK = 5 };
 
-typedef enum sg_dtype { SG_F32, SG_F16, SG_BF16, SG_I32, SG_U8, SG_I8, SG_F8, SG_DTYPES } sg_dtype;
+typedef enum sg_dtype { SG_F32, SG_F16, SG_BF16, SG_I32, SG_U8, SG_I8, SG_F8, SG_U16, SG_DTYPES } sg_dtype;
 
 /* A view: it never owns memory. Dense, outermost dimension first. Rank 0 means "absent". */
 typedef struct sg_tensor {
@@ -73,6 +73,7 @@ static inline float sg_load(const sg_tensor *t, int64_t i)
     case SG_I32: return (float)((const int32_t *)t->data)[i];
     case SG_U8: return (float)((const uint8_t *)t->data)[i];
     case SG_I8: return (float)((const int8_t *)t->data)[i];
+    case SG_U16: return (float)((const uint16_t *)t->data)[i];
     case SG_F8: return sg_f8_to_f32(((const uint8_t *)t->data)[i]);
     default: return ((const float *)t->data)[i];
     }
@@ -86,6 +87,7 @@ static inline void sg_store(const sg_tensor *t, int64_t i, float v)
     case SG_I32: ((int32_t *)t->data)[i] = (int32_t)v; break;
     case SG_U8: ((uint8_t *)t->data)[i] = (uint8_t)v; break;
     case SG_I8: ((int8_t *)t->data)[i] = (int8_t)v; break;
+    case SG_U16: ((uint16_t *)t->data)[i] = (uint16_t)v; break;
     case SG_F8: ((uint8_t *)t->data)[i] = sg_f32_to_f8(v); break;
     default: ((float *)t->data)[i] = v; break;
     }

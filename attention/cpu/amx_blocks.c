@@ -106,8 +106,9 @@ static void fill_bias(float *bias, const sg_blocks_tile *t)
 static void fill_lists(const blocks_job *b, const blocks_workspace *w, int64_t head, int64_t i, int64_t sub,
                        int64_t end)
 {
-    sg_blocks_iterator iterator = sg_blocks_iterator_of(&b->s, head, i);
+    sg_blocks_iterator iterator;
     sg_blocks_tile     t;
+    sg_blocks_begin(&iterator, &b->s, head, i);
     for (int64_t g = sub; g < end; g++) w->state[g].count = 0;
     while (sg_blocks_next(&iterator, &t)) {
         if (t.index >= b->plain) fill_bias(bias_at(b, w, sub, t.index), &t);
@@ -451,9 +452,10 @@ static double lost_share(const blocks_job *b, const blocks_workspace *w, int64_t
     const sub_state *const state = &w->state[sub];
     const int32_t *const   list = w->list + sub * b->s.tiles;
     _Alignas(64) float     sum[2][SG_SUB] = {0}; /* of the list; of the skipped blocks */
-    sg_blocks_iterator     at = sg_blocks_iterator_of(&b->s, head, state->row / SG_BLOCK_Q);
+    sg_blocks_iterator     at;
     sg_blocks_tile         t;
     double                 share = 0;
+    sg_blocks_begin(&at, &b->s, head, state->row / SG_BLOCK_Q);
     for (int64_t i = 0; sg_blocks_next(&at, &t);) {
         sg_blocks_softmax s;
         const bool        lost = i == state->count || list[i] != t.index;
@@ -555,7 +557,7 @@ static void attend_heads(const blocks_job *b, int threads, char *workspaces, int
 static bool serves(const sg_attend_blocks_args *a)
 {
     return sg_count(a->y) && a->k.dim[1] > 0 && a->q.dim[2] <= SG_CHANNELS_MAX && a->y.dtype != SG_F16 &&
-           a->v.dtype != SG_F16;
+           a->v.dtype != SG_F16 && (a->pv_threshold.rank == 0 || a->pv_group == SG_FILTER_ROWS);
 }
 
 static blocks_job shape(const sg_attend_blocks_args *a, int threads)

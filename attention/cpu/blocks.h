@@ -16,7 +16,7 @@ sg_status sg_vec_blocks_avx512(sg_stream *s, const sg_attend_blocks_args *a);
  * has at most SG_RING_BYTES, unless one head, or SG_GROUP_BLOCKS blocks of queries a thread, need more. */
 enum { SG_RING_BYTES = 16 << 20, SG_GROUP_BLOCKS = 32 };
 
-enum { SG_FILTER_ROWS = 32 }; /* rows that skip a block together */
+enum { SG_FILTER_ROWS = 32 }; /* rows that skip a block together; 64 do so in vec_blocks.c alone */
 
 /* What one block of queries of one head skipped by pv_threshold. */
 typedef struct sg_blocks_count {
@@ -110,50 +110,48 @@ typedef struct sg_blocks_tile {
 
 typedef struct sg_blocks_iterator {
     const sg_blocks_job *b;
-    int64_t              head, i; /* which block of queries */
-    int64_t              visible; /* how many blocks of keys are visible to it */
-    int64_t              next;    /* the next tile to test */
+    int64_t              head, i;              /* which block of queries */
+    int64_t              visible;              /* how many blocks of keys are visible to it */
+    const uint16_t      *list;                 /* NULL: all blocks */
+    int64_t              count;                /* of the list */
+    int64_t              next, tail;           /* in the list; the next tile of the tail */
+    uint64_t             kept[SG_LISTED / 64]; /* with a tail: a bit of each listed block */
 } sg_blocks_iterator;
 
-static inline sg_blocks_iterator sg_blocks_iterator_of(const sg_blocks_job *b, int64_t head, int64_t i)
+static inline void sg_blocks_begin(sg_blocks_iterator *w, const sg_blocks_job *b, int64_t head, int64_t i)
 {
-    const int64_t last = sg_min64(b->n, (i + 1) * SG_BLOCK_Q);
-    return (sg_blocks_iterator){b, head, i, b->a->causal ? sg_div_up(last, SG_BLOCK_K) : b->nk, 0};
+    const int64_t last = sg_min64(b->n, (i + 1) * SG_BLOCK_Q), row = head * b->nq + i;
+    w->b = b;
+    w->head = head;
+    w->i = i;
+    w->visible = b->a->causal ? sg_div_up(last, SG_BLOCK_K) : b->nk;
+    w->list = b->a->list.rank ? (const uint16_t *)b->a->list.data + row * b->nk : NULL;
+    w->count = w->list ? ((const int32_t *)b->a->count.data)[row] : w->visible;
+    w->next = w->tail = 0;
+    if (b->tiles == b->nk) return;
+    memset(w->kept, 0, (size_t)(b->tiles - b->nk) * sizeof *w->kept);
+    for (int64_t k = 0; k < w->count; k++) w->kept[w->list[k] / 64] |= (uint64_t)1 << w->list[k] % 64;
 }
 
 static inline uint64_t sg_low_bits(int64_t n) { return n >= 64 ? ~0ull : n <= 0 ? 0 : (1ull << n) - 1; }
-
-/* A bit for each of the blocks [SG_BLOCK_K word, SG_BLOCK_K (word + 1)): kept and visible. */
-static inline uint64_t sg_blocks_kept(const sg_blocks_iterator *w, int64_t word)
-{
-    const int64_t words = sg_div_up(w->b->nk, 64);
-    uint64_t      kept = ~0ull;
-    if (w->b->a->keep.rank)
-        memcpy(&kept, (const uint8_t *)w->b->a->keep.data + ((w->head * w->b->nq + w->i) * words + word) * 8, 8);
-    return kept & sg_low_bits(w->visible - word * 64);
-}
 
 /* The next tile: first tiles of keys, then of the tail. False: there is none. */
 static inline bool sg_blocks_next(sg_blocks_iterator *w, sg_blocks_tile *t)
 {
     const sg_blocks_job *const b = w->b;
-    while (w->next < b->nk) {
-        const uint64_t rest = sg_blocks_kept(w, w->next / 64) >> w->next % 64;
-        if (!rest) {
-            w->next = sg_min64((w->next / 64 + 1) * 64, b->nk);
-            continue;
-        }
-        const int64_t j = w->next + __builtin_ctzll(rest);
-        w->next = j + 1;
+    while (w->next < w->count) {
+        const int64_t j = w->list ? w->list[w->next] : w->next;
+        w->next++;
+        if (j >= w->visible) continue;
         *t = (sg_blocks_tile){.index = j,
                               .seen = sg_low_bits(b->m - j * SG_BLOCK_K),
                               .edge = b->a->causal && (j + 1) * SG_BLOCK_K > w->i * SG_BLOCK_Q + 1};
         return true;
     }
-    while (w->next < b->tiles) {
-        const int64_t  word = w->next++ - b->nk, full = b->m / SG_BLOCK_K;
+    while (w->tail < b->tiles - b->nk) {
+        const int64_t  word = w->tail++, full = b->m / SG_BLOCK_K;
         const int64_t  whole = b->a->causal ? sg_min64(full, (w->i * SG_BLOCK_Q + 1) / SG_BLOCK_K) : full;
-        const uint64_t seen = ~sg_blocks_kept(w, word) & sg_low_bits(whole - word * 64);
+        const uint64_t seen = ~w->kept[word] & sg_low_bits(whole - word * 64);
         if (!seen) continue;
         *t = (sg_blocks_tile){.index = b->nk + word, .seen = seen, .add = 4.15888308335967186f};
         if (b->a->tail_bias.rank)

@@ -7,8 +7,8 @@
  *   - scale [tiles][SG_BLOCK_K]
  *   - v [tiles][wide / SG_NR][SG_BLOCK_K][SG_NR], wide = d rounded up to whole panels, zeros beyond d and m
  *
- * A task is a block of queries of one head. It loops over its tiles, and in each tile over its rows: by SG_MR, or by
- * SG_FILTER_ROWS where these decide together whether to skip the tile. Their scores stay in the L1 cache; the tile
+ * A task is a block of queries of one head. It loops over its tiles, and in each tile over its rows: by SG_MR, or by 32 or
+ * 64 where these decide together whether to skip the tile. Their scores stay in the L1 cache; the tile
  * comes from L2. Between tiles a row keeps its largest logit so far, the sum of its weights, lane by lane, and its
  * unscaled output.
  *
@@ -21,8 +21,9 @@
 #include <omp.h>
 
 /* Between rows of scores; rows of a strip at most; rows of a task at most. */
-enum { SG_LDS = SG_BLOCK_K + 16, SG_STRIP_ROWS = (SG_FILTER_ROWS + SG_MR - 1) / SG_MR * SG_MR };
-enum { SG_QUERY_ROWS = SG_BLOCK_Q / SG_FILTER_ROWS * SG_STRIP_ROWS };
+#define SG_WHOLE(rows) (((rows) + SG_MR - 1) / SG_MR * SG_MR)
+enum { SG_LDS = SG_BLOCK_K + 16, SG_STRIP_ROWS = SG_WHOLE(2 * SG_FILTER_ROWS) };
+enum { SG_QUERY_ROWS = SG_BLOCK_Q / SG_FILTER_ROWS * SG_WHOLE(SG_FILTER_ROWS) };
 
 typedef struct vec_job {
     sg_blocks_job s;
@@ -243,9 +244,10 @@ static void attend_task(const void *job, const void *workspace, int64_t head, in
     const bool                 filters = b->s.count != NULL;
     const float                pv_threshold =
         filters ? ((const float *)b->s.a->pv_threshold.data)[head] * 0.693147180559945309f : 0.0f;
-    sg_blocks_iterator iterator = sg_blocks_iterator_of(&b->s, head, i);
+    sg_blocks_iterator iterator;
     sg_blocks_count    count = {0};
     sg_blocks_tile     t;
+    sg_blocks_begin(&iterator, &b->s, head, i);
     task_begin(b, w, head, row, rows);
     for (bool first = true; sg_blocks_next(&iterator, &t); first = false) {
         const float most = filters && !first && t.index < b->s.nk ? pv_threshold : INFINITY;
@@ -274,8 +276,8 @@ sg_status SG_VEC_NAME(blocks)(sg_stream *s, const sg_attend_blocks_args *a)
     if (a->v.dtype == SG_F8) return sg_fail(s, SG_E_UNSUPPORTED, "attend_blocks: the cpu backend has no F8");
     b.wide = sg_div_up(b.s.d, SG_NR) * SG_NR;
     b.ld = b.wide + 16;
-    b.strip = a->pv_threshold.rank ? SG_FILTER_ROWS : SG_MR;
-    b.up = sg_div_up(b.strip, SG_MR) * SG_MR;
+    b.strip = a->pv_threshold.rank ? a->pv_group : SG_MR;
+    b.up = SG_WHOLE(b.strip);
     const int64_t keys = b.s.tiles * SG_BLOCK_K, workspaces = cpu->threads * workspace_floats(&b), word = sizeof(float);
     float *const  p = (float *)sg_blocks_scratch(&b.s, cpu, workspaces * word, keys * (b.s.d + b.wide + 1) * word);
     if (!p) return SG_E_MEMORY;

@@ -21,7 +21,7 @@ typedef struct select_job {
     sg_fixed              queries, keys;
     int64_t               h, nq, nk, words; /* words of 64 blocks */
     uint64_t             *forced;           /* [h][words]: kept by every row */
-    int32_t              *count;            /* [h][nq]: how many the rule takes, then how many are kept */
+    int32_t              *count;            /* the args': how many the rule takes, then how many are kept */
     double               *share;            /* [h][nq], -1 for a row without mass */
 } select_job;
 
@@ -244,28 +244,37 @@ static void share_budget(const select_job *j, const row_workspace *workspaces, i
 static void mark_row(const select_job *j, int64_t row, const row_workspace *r)
 {
     row_keys(j, row, r->key);
-    if (j->a->rule == SG_SELECT_GIVEN)
-        mark(r->key, j->words, 0, 0, r->bits);
-    else if (j->a->rule == SG_SELECT_TOPK)
+    if (j->a->rule == SG_SELECT_TOPK)
         mark_best(r->key, j->nk, j->a->heads ? j->count[row] : top_count(j, row / j->nq), r->bits);
     else
         mark_mass(j, row, ((const float *)j->a->amount.data)[row / j->nq], r);
 }
 
-/* Adds the blocks that are always kept, removes hidden ones, and counts. */
-static void finish_row(const select_job *j, int64_t row, uint64_t *bits)
+/* Adds the marked blocks of a word to a list of `count`; best: the place of the highest key. Returns the new count. */
+static int64_t list_word(const int32_t *key, int64_t word, uint64_t bits, uint16_t *list, int64_t count, int64_t *best)
+{
+    for (; bits; bits &= bits - 1, count++) {
+        const int64_t k = word * 64 + __builtin_ctzll(bits);
+        list[count] = (uint16_t)k;
+        if (count == 0 || key[k] > key[list[*best]]) *best = count;
+    }
+    return count;
+}
+
+/* Adds the blocks that are always kept, removes hidden ones, counts and lists. */
+static void finish_row(const select_job *j, int64_t row, const row_workspace *r)
 {
     const int64_t      head = row / j->nq, i = row % j->nq, seen = sg_visible_blocks(j->a->causal, i, j->nk);
     const float *const x = scores_of(j, row);
-    const bool         all = j->a->rule != SG_SELECT_GIVEN && sg_is_fixed(&j->queries, head, i);
+    uint16_t *const    list = (uint16_t *)j->a->list.data + row * j->nk;
+    const bool         all = sg_is_fixed(&j->queries, head, i);
     double             sum = 0, mass = 0;
-    int32_t            kept = 0;
+    int64_t            kept = 0, best = 0;
     for (int64_t w = 0; w < j->words; w++) {
         const int64_t visible = seen - w * 64, count = sg_min64(64, j->nk - w * 64);
-        uint64_t      word = bits[w] | (all ? ~(uint64_t)0 : j->forced[head * j->words + w]);
+        uint64_t      word = r->bits[w] | (all ? ~(uint64_t)0 : j->forced[head * j->words + w]);
         if (visible < 64) word &= visible > 0 ? ((uint64_t)1 << visible) - 1 : 0;
-        bits[w] = word;
-        kept += __builtin_popcountll(word);
+        kept = list_word(r->key, w, word, list, kept, &best);
 #pragma omp simd reduction(+ : sum, mass)
         for (int64_t k = 0; k < count; k++) {
             const double one = (double)x[w * 64 + k];
@@ -273,16 +282,19 @@ static void finish_row(const select_job *j, int64_t row, uint64_t *bits)
             mass += word >> k & 1 ? one : 0.0;
         }
     }
-    j->count[row] = kept;
+    const uint16_t first = kept ? list[best] : 0;
+    memmove(list + 1, list, (size_t)best * sizeof *list);
+    list[0] = first;
+    for (int64_t k = kept ? kept : 1; k < j->nk; k++) list[k] = 0;
+    j->count[row] = (int32_t)kept;
     j->share[row] = sum == 0 ? -1 : mass / sum;
-    memcpy((uint8_t *)j->a->keep.data + (size_t)(row * j->words) * sizeof *bits, bits, (size_t)j->words * sizeof *bits);
 }
 
 static void head_forced(const select_job *j, int64_t head)
 {
     uint64_t *const forced = j->forced + head * j->words;
     memset(forced, 0, (size_t)j->words * sizeof *forced);
-    for (int64_t k = 0; k < j->nk && j->a->rule != SG_SELECT_GIVEN; k++)
+    for (int64_t k = 0; k < j->nk; k++)
         if (k < j->a->sink || sg_is_fixed(&j->keys, head, k)) forced[k / 64] |= (uint64_t)1 << k % 64;
 }
 
@@ -310,7 +322,7 @@ static void select_run(const select_job *j, const row_workspace *workspaces, int
     for (int64_t row = 0; row < rows; row++) {
         const row_workspace *const r = &workspaces[omp_get_thread_num()];
         mark_row(j, row, r);
-        finish_row(j, row, r->bits);
+        finish_row(j, row, r);
     }
     for (int64_t g = 0; g < j->h; g++) head_done(j, g);
 }
@@ -326,7 +338,7 @@ static sg_status selects(sg_stream *s, const sg_select_args *a)
     j.keys = sg_fixed_of(SG_BLOCK_K, a->m, a->text_prefix, a->text_suffix, &a->k_similarity, &a->theta, j.h);
     const int64_t rows = j.h * j.nq, mine = 64 * j.words * 2 + j.words + 32 * j.words; /* words of 8 bytes */
     const int64_t workspace_words = sg_div_up((int64_t)sizeof(row_workspace), 8);
-    const int64_t all = threads * (mine + workspace_words) + j.h * j.words + rows + sg_div_up(rows, 2);
+    const int64_t all = threads * (mine + workspace_words) + j.h * j.words + rows;
     uint64_t     *p = sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)all * sizeof *p);
     if (!p) return SG_E_MEMORY;
     row_workspace *const workspaces = (row_workspace *)p;
@@ -335,7 +347,7 @@ static sg_status selects(sg_stream *s, const sg_select_args *a)
         workspaces[t] = (row_workspace){(int32_t *)(p + 129 * j.words), p + 128 * j.words, {p, p + 64 * j.words}};
     j.forced = p;
     j.share = (double *)(p + j.h * j.words);
-    j.count = (int32_t *)(j.share + rows);
+    j.count = (int32_t *)a->count.data;
     select_run(&j, workspaces, threads);
     return SG_OK;
 }

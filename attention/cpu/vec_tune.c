@@ -155,7 +155,7 @@ static void run_along(work *w, const sg_tune_keys *k, const sg_tune_rows *r)
     divide(w, w->exact, w->sum, w->other);
 }
 
-/* The level of each kept block: the first pv_threshold that skips it. */
+/* The level of each kept block: the first pv_threshold that skips it. Blocks are visited as select lists them. */
 static void find_levels(work *w, const sg_tune_rows *r)
 {
     float   before[ROWS];
@@ -164,8 +164,9 @@ static void find_levels(work *w, const sg_tune_rows *r)
     for (int64_t j = 0; j < w->nk; j++) w->level[j] = -1;
     for (int32_t i = 0; i < kept; i++) w->level[r->rank[i]] = SG_TUNE_PV_THRESHOLDS;
     for (int i = 0; i < ROWS; i++) before[i] = -INFINITY;
-    for (int64_t j = 0; j < w->nk; j++) {
-        if (w->level[j] < 0) continue;
+    for (int64_t at = -1; at < w->nk; at++) {
+        const int64_t j = at < 0 ? r->rank[0] : at;
+        if (at == r->rank[0] || w->level[j] < 0) continue;
         float gap = INFINITY; /* of the row to which the block matters most */
         for (int i = 0; i < ROWS; i++) {
             const float tile_max = w->tile_max[j * ROWS + i];

@@ -503,10 +503,11 @@ static void attend_task(const void *job, const void *workspace, int64_t head, in
     const int64_t               row = i * SG_BLOCK_Q, rows = sg_min64(SG_BLOCK_Q, b->s.n - row);
     const int64_t               from = sg_blocks_ring_at(&b->s, head / b->s.serves);
     const float                 pv_threshold = b->s.count ? ((const float *)b->s.a->pv_threshold.data)[head] : INFINITY;
-    sg_blocks_iterator          iterator = sg_blocks_iterator_of(&b->s, head, i);
+    sg_blocks_iterator          iterator;
     sg_blocks_count             count = {0};
     sg_blocks_tile              t[SG_CHUNK];
     int64_t                     tiles = SG_CHUNK;
+    sg_blocks_begin(&iterator, &b->s, head, i);
     task_begin(b, w, head, row, rows);
     for (bool first = true; tiles == SG_CHUNK; first = false) {
         for (tiles = 0; tiles < SG_CHUNK && sg_blocks_next(&iterator, &t[tiles]);) tiles++;
@@ -536,7 +537,8 @@ static void attend_heads(const vnni_job *b, int threads, char *workspaces)
 
 static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
 {
-    if (a->v.dtype != SG_I8 || a->q.dim[2] > SG_CHANNELS) return sg_vec_blocks_avx512(s, a);
+    if (a->v.dtype != SG_I8 || a->q.dim[2] > SG_CHANNELS || (a->pv_threshold.rank && a->pv_group != SG_FILTER_ROWS))
+        return sg_vec_blocks_avx512(s, a);
     sg_cpu *const cpu = sg_cpu_of(s);
     vnni_job      b = {.s = sg_blocks_job_of(a)};
     b.dk = sg_div_up(b.s.d, 4) * 4;

@@ -8,16 +8,18 @@ struct blocks_job {
     const int8_t *q, *k, *tail_k;
     const float  *q_scale, *k_scale, *tail_k_scale, *v_scale, *v_center, *tail_bias,
         *pv_threshold; /* the last five may be NULL */
-    const void    *v, *tail_v;
-    const uint8_t *keep;
-    const int     *order; /* [h nq]: the order of rows, row i of head g as g nq + i; NULL: unchanged */
-    float2        *count; /* [h, nq]: skips, sum of shares; NULL without pv_threshold */
-    sg_view        y;
-    int64_t        n, m, v_row, tail_row; /* v_row, tail_row of F8 values: bytes of a channel */
-    int            d, nq, nk, words, h, hk, q_group, k_shift;
-    sg_dtype       v_type;
-    float          scale; /* times log2 e: weights are powers of two */
-    bool           causal, wide_k, wide_v;
+    const void     *v, *tail_v;
+    const uint16_t *list;   /* [h, nq, nk]; NULL: all blocks */
+    const int      *listed; /* [h nq]: how many */
+    uint64_t       *kept;   /* [h nq, words]: a bit of each listed block: mark_job */
+    const int      *order;  /* [h nq]: the order of rows, row i of head g as g nq + i; NULL: unchanged */
+    float2         *count;  /* [h, nq]: skips, sum of shares; NULL without pv_threshold */
+    sg_view         y;
+    int64_t         n, m, v_row, tail_row; /* v_row, tail_row of F8 values: bytes of a channel */
+    int             d, nq, nk, words, h, hk, q_group, pv_group, k_shift;
+    sg_dtype        v_type;
+    float           scale; /* times log2 e: weights are powers of two */
+    bool            causal, wide_k, wide_v;
 };
 
 static const float *floats(sg_tensor t) { return t.rank ? (const float *)t.data : NULL; }
@@ -37,7 +39,8 @@ static blocks_job job_of(const sg_attend_blocks_args *a)
     j.pv_threshold = floats(a->pv_threshold);
     j.v = a->v.data;
     j.tail_v = a->tail_v.data;
-    j.keep = a->keep.rank ? (const uint8_t *)a->keep.data : NULL;
+    j.list = a->list.rank ? (const uint16_t *)a->list.data : NULL;
+    j.listed = (const int *)a->count.data;
     j.y = sg_view_of(a->y);
     j.h = (int)a->q.dim[0];
     j.n = a->q.dim[1];
@@ -50,6 +53,7 @@ static blocks_job job_of(const sg_attend_blocks_args *a)
     j.v_row = sg_f8_row(j.m);
     j.tail_row = sg_f8_row(j.nk);
     j.q_group = a->q_group;
+    j.pv_group = a->pv_group;
     j.k_shift = a->k_group / (2 * SG_BLOCK_SUB); /* 16, 32, 64 tokens: 0, 1, 2 */
     j.v_type = a->v.dtype;
     j.scale = a->scale * SG_LOG2_E;
@@ -58,6 +62,32 @@ static blocks_job job_of(const sg_attend_blocks_args *a)
     j.wide_v = (j.v_type == SG_F8 || (j.v_type == SG_BF16 && j.d % 8 == 0)) &&
                ((uintptr_t)j.v | (j.v_type == SG_F8 ? (uintptr_t)j.tail_v : 0)) % 16 == 0;
     return j;
+}
+
+/* ---- bits of lists ---- */
+
+/* A CTA a row. */
+static __global__ void __launch_bounds__(SG_THREADS) mark_listed(blocks_job j)
+{
+    __shared__ uint32_t   bits[SG_LISTED / 32];
+    const int64_t         row = blockIdx.x;
+    const uint16_t *const list = j.list + row * j.nk;
+    for (int at = threadIdx.x; at < 2 * j.words; at += SG_THREADS) bits[at] = 0;
+    __syncthreads();
+    for (int at = threadIdx.x; at < j.listed[row]; at += SG_THREADS)
+        atomicOr(&bits[list[at] / 32], 1u << list[at] % 32);
+    __syncthreads();
+    for (int at = threadIdx.x; at < j.words; at += SG_THREADS)
+        j.kept[row * j.words + at] = (uint64_t)bits[2 * at + 1] << 32 | bits[2 * at];
+}
+
+static size_t marks_bytes(const blocks_job &j) { return (size_t)j.h * (size_t)j.nq * (size_t)j.words * sizeof *j.kept; }
+
+/* Fills j.kept, of so many bytes. */
+static sg_status mark_job(sg_stream *s, const blocks_job &j)
+{
+    mark_listed<<<(unsigned)(j.h * j.nq), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+    return sg_cuda_launched(s, "attend_blocks");
 }
 
 /* ---- the walk ---- */
@@ -70,10 +100,11 @@ struct blocks_tile {
 };
 
 struct blocks_iterator {
-    int      i, g, gk;   /* row of blocks, head, head of keys */
-    int      visible;    /* how many blocks of keys are seen */
-    int      word, tail; /* the next of either kind */
-    uint64_t rest;       /* kept blocks of the last word that are still to come */
+    int i, g, gk;   /* row of blocks, head, head of keys */
+    int visible;    /* how many blocks of keys are seen */
+    int count;      /* how many are listed */
+    int next, tail; /* the next of either kind */
+    int ahead;      /* what is listed next, which is read a tile before it is needed */
 };
 
 static __device__ __forceinline__ uint64_t low_bits(int64_t n)
@@ -81,23 +112,24 @@ static __device__ __forceinline__ uint64_t low_bits(int64_t n)
     return n >= 64 ? ~0ull : n <= 0 ? 0 : (1ull << n) - 1;
 }
 
+static __device__ __forceinline__ int64_t row_of(const blocks_job &j, const blocks_iterator &w)
+{
+    return (int64_t)w.g * j.nq + w.i;
+}
+
+static __device__ __forceinline__ int listed_at(const blocks_job &j, const blocks_iterator &w, int at)
+{
+    return j.list ? __ldg(j.list + row_of(j, w) * j.nk + at) : at;
+}
+
 static __device__ __forceinline__ blocks_iterator iterator_of(const blocks_job &j, int g, int i)
 {
     blocks_iterator w = {i, g, g / (j.h / j.hk), j.nk};
     const int64_t   end = min(((int64_t)i + 1) * SG_BLOCK_Q, j.n);
     if (j.causal) w.visible = min((int)((end + SG_BLOCK_K - 1) / SG_BLOCK_K), j.nk);
+    w.count = j.list ? j.listed[row_of(j, w)] : w.visible;
+    if (w.count) w.ahead = listed_at(j, w, 0);
     return w;
-}
-
-static __device__ __forceinline__ uint64_t kept_of(const blocks_job &j, const blocks_iterator &w, int word)
-{
-    uint64_t kept = ~0ull;
-    if (j.keep) {
-        const uint8_t *const from = j.keep + (((int64_t)w.g * j.nq + w.i) * j.words + word) * 8;
-        kept = 0;
-        for (int b = 0; b < 8; b++) kept |= (uint64_t)from[b] << 8 * b; /* it may lie anywhere */
-    }
-    return kept & low_bits(w.visible - word * 64);
 }
 
 /* Blocks of a word whose means a tail may have: full ones; with causal those that end before the queries. */
@@ -109,19 +141,19 @@ static __device__ __forceinline__ uint64_t whole_of(const blocks_job &j, const b
 
 static __device__ __forceinline__ bool next_tile(const blocks_job &j, blocks_iterator &w, blocks_tile &t)
 {
-    while (!w.rest && w.word < j.words) w.rest = kept_of(j, w, w.word++);
-    t.tail = !w.rest;
-    t.edge = false;
-    if (w.rest) {
-        t.index = w.word * 64 + __ffsll((long long)w.rest) - 65;
+    t.tail = t.edge = false;
+    while (w.next < w.count) {
+        t.index = w.ahead;
+        if (++w.next < w.count) w.ahead = listed_at(j, w, w.next);
+        if (t.index >= w.visible) continue;
         t.seen = low_bits(j.m - (int64_t)t.index * SG_BLOCK_K);
         t.edge = j.causal && (t.index + 1) * SG_BLOCK_K > w.i * SG_BLOCK_Q + 1;
-        w.rest &= w.rest - 1;
         return true;
     }
+    t.tail = true;
     while (j.tail_k && w.tail < j.words) {
         t.index = w.tail++;
-        t.seen = ~kept_of(j, w, t.index) & whole_of(j, w, t.index);
+        t.seen = ~j.kept[row_of(j, w) * j.words + t.index] & whole_of(j, w, t.index);
         if (t.seen) return true;
     }
     return false;

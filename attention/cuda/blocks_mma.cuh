@@ -1,8 +1,8 @@
 /* blocks_mma.cuh - attend_blocks on tensor cores (mma.sync): q k^T in I8, weights times values in BF16 (compute capability
  * 8.0 and up) or F8 (8.9 and up), online softmax in F32.
  *
- * A CTA of 128 threads owns SG_BLOCK_Q queries of one head. Each of its four warps has 32 of them, which skip a block
- * of keys together. It loops over tiles of SG_BLOCK_K keys: the blocks that its queries keep, then the means of the
+ * A CTA of 128 threads owns SG_BLOCK_Q queries of one head. Each of its four warps has 32 of them; these, or the 64 of two
+ * warps, skip a block of keys together. It loops over tiles of SG_BLOCK_K keys: the blocks that its queries keep, then the means of the
  * others. DK is d rounded up to 64, 96, 128 or 256. It takes DV columns of the values. At d above 128 registers do not
  * suffice, as a warp holds 32 x DV sums and 32 x 64 scores: a second CTA computes the scores again for the other
  * columns.
@@ -43,7 +43,7 @@ enum { THREADS = 128, WARP_ROWS = 32, PAD = 8 };
 #define F8_LAG 0.8f     /* and their lag: 2^8.8 is below 448 */
 #define LOWEST (-3.402823466e38f)
 #define TWO_ONES 0x3f803f80u /* as BF16 */
-#define WHOLE 12582912.0f /* an integer up to 2^22, as of 256 products, added to its bits adds to its value */
+#define WHOLE 12582912.0f    /* an integer up to 2^22, as of 256 products, added to its bits adds to its value */
 
 template <int DV, bool F8> struct blocks_values {
     typedef uint16_t stage[SG_BLOCK_K][DV + PAD];
@@ -54,13 +54,13 @@ template <int DV> struct blocks_values<DV, true> {
 };
 
 template <int DK, int DV, bool F8, int STAGES> struct blocks_smem {
-    int8_t   q[SG_BLOCK_Q][DK + 16];
-    int8_t   k[STAGES][SG_BLOCK_K][DK + 16];
+    int8_t                                q[SG_BLOCK_Q][DK + 16];
+    int8_t                                k[STAGES][SG_BLOCK_K][DK + 16];
     typename blocks_values<DV, F8>::stage v[STAGES];
-    float    bias[STAGES][SG_BLOCK_K]; /* of the means of a tail */
-    float    scale[STAGES][SG_BLOCK_K / SG_BLOCK_SUB];
-    float    left[THREADS][4]; /* the weights that a thread's rows skip */
-    float2   count[THREADS / SG_WARP];
+    float                                 bias[STAGES][SG_BLOCK_K]; /* of the means of a tail */
+    float                                 scale[STAGES][SG_BLOCK_K / SG_BLOCK_SUB];
+    float                                 left[THREADS][4]; /* the weights that a thread's rows skip */
+    float2                                count[THREADS / SG_WARP];
 };
 
 /* ---- tiles into shared memory ---- */
@@ -129,8 +129,8 @@ static __device__ __forceinline__ void load_values(const blocks_job &j, const bl
     constexpr int        PARTS = SG_BLOCK_K / 16, STEP = THREADS / PARTS;
     const int            first = threadIdx.x / PARTS, part = threadIdx.x % PARTS * 16;
     const int64_t        row = t.tail ? j.tail_row : j.v_row;
-    const uint8_t *const from = (const uint8_t *)(t.tail ? j.tail_v : j.v) + (gk * (int64_t)j.d + column + first) * row +
-                                (int64_t)t.index * SG_BLOCK_K + part;
+    const uint8_t *const from = (const uint8_t *)(t.tail ? j.tail_v : j.v) +
+                                (gk * (int64_t)j.d + column + first) * row + (int64_t)t.index * SG_BLOCK_K + part;
     if (j.wide_v) {
 #pragma unroll
         for (int e = 0; e < DV; e += STEP)
@@ -139,7 +139,8 @@ static __device__ __forceinline__ void load_values(const blocks_job &j, const bl
     }
 #pragma unroll 1
     for (int e = 0; e < DV; e += STEP)
-        for (int l = 0; l < 16; l++) to[first + e][part + l] = column + first + e < j.d ? from[e * row + l] : (uint8_t)0;
+        for (int l = 0; l < 16; l++)
+            to[first + e][part + l] = column + first + e < j.d ? from[e * row + l] : (uint8_t)0;
 }
 
 template <int DK, int DV, bool F8, int STAGES>
@@ -255,6 +256,17 @@ static __device__ __forceinline__ bool may_leave_out(const float (&base)[4], con
     for (int r = 0; r < 4; r++)
         can = can && (row + 8 * r >= rows || (base[r] != LOWEST && base[r] - row_max[r] > pv_threshold));
     return __all_sync(~0u, can);
+}
+
+/* Whether it is so in both of two neighbouring warps; barriers 1 and 2 are theirs. */
+static __device__ __forceinline__ bool is_so_in_pair(bool mine, int pair)
+{
+    int both;
+    asm volatile("{ .reg .pred p, q; setp.ne.s32 p, %1, 0; bar.red.and.pred q, %2, 64, p; selp.s32 %0, 1, 0, q; }"
+                 : "=r"(both)
+                 : "r"((int)mine), "r"(1 + pair)
+                 : "memory");
+    return both;
 }
 
 /* Where a row's largest logit is more than `lag` above its base, raises the warp's bases and rescales its sums. */
@@ -434,7 +446,8 @@ static __device__ void store_count(const blocks_job &j, blocks_smem<DK, DV, F8, 
         if (row + 8 * r < rows && left != 0.0f && lane % 4 == 0) share += left / (w.sum[r] + left);
     }
     share = sg_lanes_sum(share);
-    if (lane == 0) smem.count[warp] = make_float2(warp * WARP_ROWS < rows ? w.skips : 0.0f, share);
+    const bool counts = warp * WARP_ROWS < rows && warp * WARP_ROWS % j.pv_group == 0;
+    if (lane == 0) smem.count[warp] = make_float2(counts ? w.skips : 0.0f, share);
     __syncthreads();
     if (threadIdx.x == 0)
         j.count[iterator.g * j.nq + iterator.i] =
@@ -448,12 +461,12 @@ static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_jo
 {
     extern __shared__ __align__(16) unsigned char bytes[];
     blocks_smem<DK, DV, F8, STAGES>              &smem = *(blocks_smem<DK, DV, F8, STAGES> *)bytes;
-    const int     warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP, row = warp * WARP_ROWS + lane / 4;
-    const int     turn = blockIdx.y * j.nq + blockIdx.x, item = j.order ? j.order[turn] : turn, g = item / j.nq;
-    const int64_t first = (int64_t)(item % j.nq) * SG_BLOCK_Q;
-    const int     column = blockIdx.z * DV, rows = (int)min(j.n - first, (int64_t)SG_BLOCK_Q);
+    const int       warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP, row = warp * WARP_ROWS + lane / 4;
+    const int       turn = blockIdx.y * j.nq + blockIdx.x, item = j.order ? j.order[turn] : turn, g = item / j.nq;
+    const int64_t   first = (int64_t)(item % j.nq) * SG_BLOCK_Q;
+    const int       column = blockIdx.z * DV, rows = (int)min(j.n - first, (int64_t)SG_BLOCK_Q);
     blocks_iterator iterator = iterator_of(j, g, item % j.nq);
-    blocks_tile   t, u;
+    blocks_tile     t, u;
     float(&left)[4] = smem.left[threadIdx.x];
     warp_state<DV> w = {};
 #pragma unroll
@@ -482,14 +495,14 @@ static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_jo
         for (int at = 0; at < 8; at++) unit[at / 4][at % 4] = w.scale[at / 4] * smem.scale[stage][at % 4];
         if (t.tail || t.edge || t.seen != ~0ull || j.scale < 0) mask(j, smem, stage, iterator, t, row, lane, unit, s);
         find_row_max(s, unit, row_max);
-        const bool out =
+        bool out =
             j.pv_threshold && tile > 0 && !t.tail && may_leave_out(w.base, row_max, j.pv_threshold[g], row, rows);
+        if (j.pv_threshold && j.pv_group > WARP_ROWS) out = is_so_in_pair(out, warp / 2);
         if (!out) rescale_outputs(w, row_max, j.pv_threshold ? 0.0f : F8 ? F8_LAG : LAG, left);
 #pragma unroll
         for (int at = 0; at < 64; at++)
-            s[at / 32][at / 4 % 8][at % 4] =
-                fmaf(s[at / 32][at / 4 % 8][at % 4], unit[at / 32][at / 8 % 4],
-                     (F8 ? F8_RAISE : 0.0f) - w.base[at / 32 * 2 + at / 2 % 2]);
+            s[at / 32][at / 4 % 8][at % 4] = fmaf(s[at / 32][at / 4 % 8][at % 4], unit[at / 32][at / 8 % 4],
+                                                  (F8 ? F8_RAISE : 0.0f) - w.base[at / 32 * 2 + at / 2 % 2]);
         for (int at = 0; out && at < 32; at++) softmax_weights(s, at / 8, at % 8, left);
         w.skips += out;
         if constexpr (F8) {
@@ -539,8 +552,8 @@ template <int DK, int DV, bool F8, int STAGES = 2> static sg_status launch(sg_st
 {
     const size_t bytes = sizeof(blocks_smem<DK, DV, F8, STAGES>);
     const dim3   grid((unsigned)j.nq, (unsigned)j.h, (unsigned)sg_div_up(j.d, DV));
-    const auto   kernel = j.pv_threshold ? attend_blocks_mma<DK, DV, F8, false, STAGES>
-                                         : attend_blocks_mma<DK, DV, F8, !F8 && (DV > 64), STAGES>;
+    const auto kernel = j.pv_threshold ? attend_blocks_mma<DK, DV, F8, false, STAGES> : attend_blocks_mma < DK, DV, F8,
+               !F8 && (DV > 64), STAGES > ;
     /* 8.6, 8.9 and 12.0 have 99 KiB, of which two tiles of 256 channels and BF16 values take 106 */
     if constexpr (STAGES == 2 && sizeof(blocks_smem<DK, DV, F8, 2>) > SG_CUDA_SMEM_MIN)
         if (bytes > sg_cuda_of(s)->smem_max) return launch<DK, DV, F8, 1>(s, j);
@@ -549,9 +562,8 @@ template <int DK, int DV, bool F8, int STAGES = 2> static sg_status launch(sg_st
                        "attend_blocks: heads of %lld channels want %zu bytes of shared memory, of which "
                        "this GPU has %zu",
                        (long long)j.d, bytes, sg_cuda_of(s)->smem_max);
-    SG_TRY(sg_cuda_check(
-        s, "attend_blocks",
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
+    SG_TRY(sg_cuda_check(s, "attend_blocks",
+                         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
     kernel<<<grid, THREADS, bytes, sg_cuda_of(s)->queue>>>(j);
     return sg_cuda_launched(s, "attend_blocks");
 }
@@ -565,9 +577,12 @@ template <bool F8> static sg_status attend_blocks_as(sg_stream *s, const sg_atte
         return sg_fail(s, SG_E_UNSUPPORTED, "attend_blocks: heads of %lld channels; 256 are the most", (long long)j.d);
     const size_t  rows = (size_t)j.h * (size_t)j.nq;
     float2 *const scratch =
-        (float2 *)sg_cuda_scratch(s, "attend_blocks", SG_CUDA_X, rows * (sizeof *j.count + 2 * sizeof *j.order));
+        (float2 *)sg_cuda_scratch(s, "attend_blocks", SG_CUDA_X,
+                                  rows * (sizeof *j.count + 2 * sizeof *j.order) + (j.tail_k ? marks_bytes(j) : 0));
     if (!scratch) return s->status;
     if (j.pv_threshold) j.count = scratch;
+    j.kept = (uint64_t *)(scratch + 2 * rows);
+    if (j.tail_k) SG_TRY(mark_job(s, j));
     SG_TRY(order_job(s, &j, (int *)(scratch + rows)));
     SG_TRY(j.d <= 64    ? (launch<64, 64, F8>(s, j))
            : j.d <= 96  ? (launch<96, 96, F8>(s, j))

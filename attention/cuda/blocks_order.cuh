@@ -10,13 +10,11 @@
 static __global__ void __launch_bounds__(SG_THREADS) count_tiles(blocks_job j, int *count)
 {
     const int row = blockIdx.x * SG_THREADS + threadIdx.x;
-    int       tiles = 0;
     if (row >= j.h * j.nq) return;
     const blocks_iterator w = iterator_of(j, row / j.nq, row % j.nq);
-    for (int word = 0; word < j.words; word++) {
-        const uint64_t kept = kept_of(j, w, word);
-        tiles += __popcll((long long)kept) + (j.tail_k && (~kept & whole_of(j, w, word)));
-    }
+    int                   tiles = w.count; /* hidden ones with them */
+    for (int word = 0; j.tail_k && word < j.words; word++)
+        tiles += (~j.kept[row_of(j, w) * j.words + word] & whole_of(j, w, word)) != 0;
     count[row] = tiles;
 }
 
@@ -38,7 +36,7 @@ static sg_status order_job(sg_stream *s, blocks_job *j, int *scratch)
     const int64_t  rows = (int64_t)j->h * j->nq, at_once = 2 * (int64_t)sg_cuda_of(s)->processors;
     const int      groups = (int)sg_max64(1, sg_min64(j->h, rows / (2 * at_once)));
     const unsigned blocks = (unsigned)sg_div_up(rows, SG_THREADS);
-    if (!j->keep && !j->causal) return SG_OK;
+    if (!j->list && !j->causal) return SG_OK;
     count_tiles<<<blocks, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(*j, scratch);
     order_rows<<<blocks, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(*j, groups, scratch, scratch + rows);
     j->order = scratch + rows;

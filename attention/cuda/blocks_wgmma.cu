@@ -8,12 +8,12 @@ enum { CLASSES = 32, ORDER_THREADS = 1024 };
 
 /* Of each row of blocks: how many it keeps. And means of values as BF16; whether one of them is not finite. */
 struct ready_job {
-    const uint8_t *keep;
-    uint32_t      *state, *count;
-    const float   *means;
-    uint16_t      *tail_v;
-    int64_t        numbers; /* of means */
-    int            rows, words, nk;
+    const uint64_t *kept;
+    uint32_t       *state, *count;
+    const float    *means;
+    uint16_t       *tail_v;
+    int64_t         numbers; /* of means */
+    int             rows, words, nk;
 };
 
 static __global__ void __launch_bounds__(SG_THREADS) ready_means(ready_job j)
@@ -35,7 +35,7 @@ static __global__ void __launch_bounds__(SG_THREADS) ready_counts(ready_job j)
     if (blockIdx.x == 0 && threadIdx.x < 2) j.state[threadIdx.x] = 0;
     if (row >= j.rows) return;
     for (int w = lane; w < j.words; w += SG_WARP)
-        count += __popcll(hopper_word(j.keep, (int64_t)row * j.words + w) & low_bits(j.nk - w * 64));
+        count += __popcll(hopper_word(j.kept, (int64_t)row * j.words + w) & low_bits(j.nk - w * 64));
     count = __reduce_add_sync(~0u, count);
     if (lane == 0) j.count[row] = (uint32_t)count;
 }
@@ -146,8 +146,8 @@ template <int DK, bool F8, int GROUPS = 2> static sg_status launch(sg_stream *s,
 static bool serves(const sg_cuda *c, const sg_attend_blocks_args *a, const blocks_job &j)
 {
     const bool tail = j.tail_k != NULL;
-    return !j.pv_threshold && !j.causal && j.scale >= 0 && j.n > 0 && j.m > 0 &&
-           j.d <= 128 && j.d % 16 == 0 && j.wide_k && j.wide_v && (uintptr_t)j.y.data % 8 == 0 &&
+    return !j.pv_threshold && !j.causal && j.scale >= 0 && j.n > 0 && j.m > 0 && j.d <= 128 && j.d % 16 == 0 &&
+           j.wide_k && j.wide_v && (uintptr_t)j.y.data % 8 == 0 &&
            ((uintptr_t)j.v_scale | (uintptr_t)j.v_center) % 8 == 0 &&
            (j.v_type == SG_F8 || (j.v_type == SG_BF16 && (!tail || a->tail_v.dtype == SG_F32))) &&
            (int64_t)j.nq * j.h <= INT32_MAX / 64 && j.m < INT32_MAX / 2 && j.n < INT32_MAX / 2 &&
@@ -161,14 +161,17 @@ bool sg_cuda_attend_wgmma(sg_stream *s, const sg_attend_blocks_args *a, sg_statu
     p.b = job_of(a);
     const blocks_job &j = p.b;
     if (!serves(c, a, j)) return false;
-    const bool f8 = j.v_type == SG_F8, means = j.tail_k && !f8, three = f8 && !j.keep; /* any rows share all tiles */
+    const bool f8 = j.v_type == SG_F8, means = j.tail_k && !f8, three = f8 && !j.list; /* any rows share all tiles */
     if (three) p.b.nq = (int)sg_div_up(j.n, hopper_shape<128, true, 3>::ROWS);
     const int     width = j.d <= 64 ? 64 : 128;
     const int64_t rows = (int64_t)j.nq * j.h, numbers = means ? (int64_t)j.nk * j.hk * j.d : 0;
     const size_t  state = (size_t)sg_div_up((ORDER + 2 * rows) * 4, 256) * 256;
-    p.state = (uint32_t *)sg_cuda_scratch(s, "attend_blocks", SG_CUDA_X, state + (size_t)numbers * 2);
+    const size_t  means_bytes = (size_t)sg_div_up(numbers * 2, 256) * 256;
+    p.state =
+        (uint32_t *)sg_cuda_scratch(s, "attend_blocks", SG_CUDA_X, state + means_bytes + (j.list ? marks_bytes(j) : 0));
     if (!p.state) return *status = s->status, true;
-    ready_job r = {j.keep,
+    if (j.list) p.b.kept = (uint64_t *)((char *)p.state + state + means_bytes);
+    ready_job r = {j.kept,
                    p.state,
                    p.state + ORDER + rows,
                    (const float *)j.tail_v,
@@ -185,6 +188,7 @@ bool sg_cuda_attend_wgmma(sg_stream *s, const sg_attend_blocks_args *a, sg_statu
     if (j.tail_k && (!encode(&p.tail_k_map, rows_box(j.tail_k, j.hk, j.nk, j.d, width, SG_BLOCK_K)) ||
                      !encode(&p.tail_v_map, values_box(f8 ? j.tail_v : p.tail_v, j, j.nk, width))))
         return false;
+    if (j.list && (*status = mark_job(s, j))) return true;
     ready_counts<<<(unsigned)sg_div_up(rows, SG_THREADS / SG_WARP), SG_THREADS, 0, c->queue>>>(r);
     if (numbers) ready_means<<<sg_cuda_blocks(s, numbers), SG_THREADS, 0, c->queue>>>(r);
     ready_order<<<1, ORDER_THREADS, 0, c->queue>>>(r);

@@ -65,22 +65,17 @@ struct hopper_iterator {
     uint64_t rest;           /* of 32 words, the lane's */
 };
 
-/* A word of a mask, which may lie anywhere; NULL: all bits. */
-static __device__ __forceinline__ uint64_t hopper_word(const uint8_t *keep, int64_t i)
+/* A word of the listed blocks' bits; NULL: all bits. */
+static __device__ __forceinline__ uint64_t hopper_word(const uint64_t *kept, int64_t i)
 {
-    if (!keep) return ~0ull;
-    if ((uintptr_t)keep % 8 == 0) return ((const uint64_t *)keep)[i];
-    uint64_t word = 0;
-#pragma unroll 1
-    for (int b = 0; b < 8; b++) word |= (uint64_t)keep[i * 8 + b] << 8 * b;
-    return word;
+    return kept ? kept[i] : ~0ull;
 }
 
 /* Which of 64 blocks the item keeps. */
 static __device__ __forceinline__ uint64_t hopper_kept(const blocks_job &j, const hopper_iterator &w, int word)
 {
     if (word >= j.words) return 0;
-    return hopper_word(j.keep, ((int64_t)w.g * j.nq + w.i) * j.words + word) & low_bits(j.nk - word * 64);
+    return hopper_word(j.kept, ((int64_t)w.g * j.nq + w.i) * j.words + word) & low_bits(j.nk - word * 64);
 }
 
 /* Of which of 64 blocks it sees the means, where there is a tail. */

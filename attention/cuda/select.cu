@@ -14,8 +14,8 @@ enum { WARPS = SG_THREADS / SG_WARP, BINS = 256, HELD = 64 };
 
 struct select_job {
     sg_block_rules rules;
-    const float   *score, *amount; /* [h, nq, nk]; [h], but for GIVEN */
-    uint8_t       *keep;           /* [h, nq, 4 words], anywhere */
+    const float   *score, *amount; /* [h, nq, nk]; [h] */
+    uint16_t      *list;           /* [h, nq, nk] */
     uint32_t      *bits;           /* [h, nq, words]: what is kept so far */
     int32_t       *left, *kept;    /* [h nq]: of a row's budget; kept blocks */
     float         *share;          /* [h nq]: of the row's mass that is kept; -1 where it has none */
@@ -262,6 +262,21 @@ static __global__ void __launch_bounds__(SG_THREADS) share_take(select_job j, co
 
 /* ---- blocks that are always, or never, kept ---- */
 
+/* A warp lists a row's `kept` blocks, whose bits are known: `best` first, the others in rising order, then zeros. */
+static __device__ void list_row(const select_job &j, int64_t row, int lane, int kept, uint32_t best)
+{
+    uint16_t *const list = j.list + row * j.nk;
+    int             before = 1; /* the best's place */
+    for (int64_t word = 0; word < j.words; word++) {
+        const uint32_t bits = j.bits[row * j.words + word];
+        const uint32_t others = best / SG_WARP == word ? bits & ~(1u << best % SG_WARP) : bits;
+        if (others >> lane & 1) list[before + __popc(others & ((1u << lane) - 1))] = (uint16_t)(word * SG_WARP + lane);
+        before += __popc(others);
+    }
+    if (lane == 0) list[0] = kept ? (uint16_t)best : (uint16_t)0;
+    for (int64_t at = max(kept, 1) + lane; at < j.nk; at += SG_WARP) list[at] = 0;
+}
+
 /* A warp a row. */
 static __global__ void __launch_bounds__(SG_THREADS) finish_rows(select_job j)
 {
@@ -269,27 +284,30 @@ static __global__ void __launch_bounds__(SG_THREADS) finish_rows(select_job j)
     const int     lane = threadIdx.x % SG_WARP;
     float         sum = 0, mass = 0;
     int           kept = 0;
+    uint32_t      best = 0, best_at = 0xffffffffu; /* of the lane's kept blocks: the highest score's order, the first */
     if (row >= j.rules.h * j.nq) return;
     const bool all = sg_q_fixed(j.rules, g, i);
 #pragma unroll 4
     for (int64_t word = 0; word < j.words; word++) {
-        const int64_t b = word * 32 + lane;
-        const bool    is = b < j.nk;
-        const float   score = is ? __ldg(&j.score[row * j.nk + b]) : 0.0f;
-        bool          keeps = false;
-        if (is && j.rule == SG_SELECT_GIVEN)
-            keeps = score > 0;
-        else if (is)
-            keeps = (__ldg(&j.bits[row * j.words + word]) >> lane & 1) || all || b < j.sink || sg_k_fixed(j.rules, g, b);
-        keeps = keeps && sg_is_visible(j.rules, i, b);
+        const int64_t  b = word * 32 + lane;
+        const bool     is = b < j.nk;
+        const float    score = is ? __ldg(&j.score[row * j.nk + b]) : 0.0f;
+        const uint32_t taken = j.bits[row * j.words + word], order = order_of(score);
+        const bool     keeps = is && ((taken >> lane & 1) || all || b < j.sink || sg_k_fixed(j.rules, g, b)) &&
+                           sg_is_visible(j.rules, i, b);
         const uint32_t bits = __ballot_sync(~0u, keeps);
-        if (lane < 4) j.keep[(row * j.words + word) * 4 + lane] = (uint8_t)(bits >> 8 * lane);
+        if (lane == 0) j.bits[row * j.words + word] = bits;
+        if (keeps && (best_at == 0xffffffffu || order > best)) best = order, best_at = (uint32_t)b;
         kept += __popc(bits);
         sum += score;
         mass += keeps ? score : 0.0f;
     }
     sum = sg_lanes_sum(sum);
     mass = sg_lanes_sum(mass);
+    const uint32_t most = __reduce_max_sync(~0u, best_at == 0xffffffffu ? 0 : best);
+    best_at = __reduce_min_sync(~0u, best == most ? best_at : 0xffffffffu);
+    __syncwarp();
+    list_row(j, row, lane, kept, best_at);
     if (lane) return;
     j.kept[row] = kept;
     j.share[row] = sum == 0 ? -1.0f : mass / sum;
@@ -366,22 +384,22 @@ static sg_status select(sg_stream *s, const sg_select_args *a)
     j.rules = sg_block_rules_of(a, h);
     j.score = (const float *)a->score.data;
     j.amount = (const float *)a->amount.data;
-    j.keep = (uint8_t *)a->keep.data;
+    j.list = (uint16_t *)a->list.data;
+    j.kept = (int32_t *)a->count.data;
     j.nq = a->score.dim[1];
     j.nk = a->score.dim[2];
-    j.words = a->keep.dim[2] / 4;
+    j.words = sg_div_up(j.nk, SG_WARP);
     j.sink = a->sink;
     j.rule = a->rule;
     j.heads = a->heads;
     const size_t rows = (size_t)(h * j.nq);
     char *const  scratch = (char *)sg_cuda_scratch(
-         s, "select", SG_CUDA_X, sizeof(select_state) + rows * (3 + (size_t)j.words) * sizeof(int32_t));
+         s, "select", SG_CUDA_X, sizeof(select_state) + rows * (2 + (size_t)j.words) * sizeof(int32_t));
     if (!scratch) return s->status;
     j.left = (int32_t *)(scratch + sizeof(select_state));
-    j.kept = j.left + rows;
-    j.share = (float *)(j.kept + rows);
+    j.share = (float *)(j.left + rows);
     j.bits = (uint32_t *)(j.share + rows);
-    if (j.rule != SG_SELECT_GIVEN) SG_TRY(rank_rows(s, j));
+    SG_TRY(rank_rows(s, j));
     if (j.heads) SG_TRY(share_out(s, j, (select_state *)scratch));
     finish_rows<<<(unsigned)sg_div_up((int64_t)rows, WARPS), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
     finish_heads<<<(unsigned)h, SG_WARP, 0, sg_cuda_of(s)->queue>>>(j, (int32_t *)a->kept.data, (float *)a->mass.data);

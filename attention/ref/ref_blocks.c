@@ -1,21 +1,7 @@
-/* ref_blocks.c - the oracle of sparse attention: pool, self_similarity, quantise, score, select, tail_bias and
- * attend_blocks, each as its formula in op.h says.
- *
- * Compiled twice, see ref.c, and once more by ref_blocks_published.c. Beside its sums the float build rounds the
- * weights of the softmax, and v, to what a kernel multiplies. With I8 values weights have 8 bits: the largest of a row
- * in 64 neighbouring keys (or means of the tail) is 255, and is rounded to BF16, as a kernel may have BF16 weights here
- * too. With other values weights are BF16, and F32 values are rounded to BF16, the widest type of tiles. With F8 values
- * weights are F8: half a unit in the last of their 3 bits is 2^-5 to 2^-4 of a weight, root mean square 2^-4 / sqrt(3)
- * sqrt((1 - 1/4) / (2 ln 2)) = 0.0265 for log-uniform mantissas, so y's error is 0.0265 sqrt(sum (w v)^2) / sum w. A
- * row's largest weight is between 2^7 and 448 here and in kernels; weights below 2^-17 of it become 0; tensor cores
- * truncate a tile's F8 sum by 2^-13 of its largest, which is small beside that. Bases are whole numbers, as a kernel's
- * need not be the largest logit, so no weight is exact for being its row's largest. The denominator is the sum of the
- * unrounded weights. quantise and select's decisions are the same in both builds. */
+/* ref_blocks.c - the oracle of sparse attention: pool, self_similarity, quantise, score, select and tail_bias, each as its
+ * formula in op.h says. Compiled twice, see ref.c, and once more by ref_blocks_published.c. quantise and select's decisions
+ * are the same in both builds. */
 #include "ranked_scores.h"
-
-enum { GROUP_ROWS = 32 };
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- pool, self_similarity ---- */
 
@@ -287,26 +273,11 @@ sg_status SG_REF_OP(score)(sg_stream *s, const sg_score_args *a)
 
 /* ---- select, its decisions in double in both builds ---- */
 
-static uint8_t *bits_of(const sg_tensor *keep, int64_t row) { return (uint8_t *)keep->data + row * keep->dim[2]; }
-
-static bool has_bit(const uint8_t *bits, int64_t j) { return bits[j / 8] >> j % 8 & 1; }
-
-static void take(const sg_select_args *a, int64_t at)
-{
-    const int64_t nk = a->score.dim[2];
-    bits_of(&a->keep, at / nk)[at % nk / 8] |= (uint8_t)(1u << at % nk % 8);
-}
-
 /* How many of a row's blocks, the best first, the rule takes. */
 static int64_t rule_count(const sg_select_args *a, int64_t g, place *p)
 {
     const int64_t nk = a->score.dim[2];
-    int64_t       count = 0;
-    if (a->rule == SG_SELECT_GIVEN) {
-        while (count < nk && p[count].score > 0) count++;
-        return count;
-    }
-    const float amount = sg_load(&a->amount, g);
+    const float   amount = sg_load(&a->amount, g);
     if (a->rule == SG_SELECT_TOPK) {
         const float share = floorf(amount * (float)nk);
         return share >= (float)nk ? nk : share >= 1 ? (int64_t)share : 1;
@@ -315,33 +286,41 @@ static int64_t rule_count(const sg_select_args *a, int64_t g, place *p)
 }
 
 /* Gives the rest of the budget of all heads' rows to the best blocks that are not taken. */
-static void take_shared(const sg_select_args *a, place *p, int64_t budget)
+static void take_shared(const sg_select_args *a, place *p, bool *taken, int64_t budget)
 {
-    const int64_t nk = a->score.dim[2];
-    int64_t       rest = 0;
+    int64_t rest = 0;
     for (int64_t i = 0; i < sg_count(a->score); i++)
-        if (!has_bit(bits_of(&a->keep, p[i].at / nk), p[i].at % nk)) p[rest++] = p[i];
+        if (!taken[p[i].at]) p[rest++] = p[i];
     qsort(p, (size_t)rest, sizeof *p, by_score);
-    for (int64_t i = 0; i < least(budget, rest); i++) take(a, p[i].at);
+    for (int64_t i = 0; i < least(budget, rest); i++) taken[p[i].at] = true;
 }
 
-/* Adds blocks that are always kept, removes hidden ones. Returns the kept share of the mass; -1: the row has none. */
-static real finish_row(const sg_select_args *a, const rules *o, int64_t row, int32_t *kept)
+/* Lists what a row keeps: what is taken and what is always kept, but nothing hidden. Returns the kept share of the mass;
+ * -1: the row has none. */
+static real finish_row(const sg_select_args *a, const rules *o, int64_t row, const bool *taken)
 {
-    const int64_t  nq = a->score.dim[1], nk = a->score.dim[2], g = row / nq, i = row % nq;
-    uint8_t *const bits = bits_of(&a->keep, row);
-    const bool     all = q_fixed(o, g, i);
-    real           sum = 0, mass = 0;
+    const int64_t   nq = a->score.dim[1], nk = a->score.dim[2], g = row / nq, i = row % nq;
+    uint16_t *const list = (uint16_t *)a->list.data + row * nk;
+    const bool      all = q_fixed(o, g, i);
+    real            sum = 0, mass = 0;
+    place           best = {NAN, 0};
+    int64_t         count = 0, best_at = 0;
     for (int64_t j = 0; j < nk; j++) {
-        if (a->rule != SG_SELECT_GIVEN && (all || j < a->sink || k_fixed(o, g, j))) take(a, row * nk + j);
-        if (!is_visible(o, i, j)) bits[j / 8] &= (uint8_t) ~(1u << j % 8);
-        const real score = get(&a->score, row * nk + j);
+        const place here = {sg_load(&a->score, row * nk + j), j};
+        const real  score = get(&a->score, row * nk + j);
         sum += score;
-        if (has_bit(bits, j)) {
-            mass += score;
-            ++*kept;
+        if (!(taken[j] || all || j < a->sink || k_fixed(o, g, j)) || !is_visible(o, i, j)) continue;
+        mass += score;
+        if (count == 0 || by_score(&here, &best) < 0) {
+            best = here;
+            best_at = count;
         }
+        list[count++] = (uint16_t)j;
     }
+    memmove(list + 1, list, (size_t)best_at * sizeof *list);
+    list[0] = (uint16_t)best.at; /* 0 where there is none */
+    for (int64_t j = count; j < nk; j++) list[j] = 0;
+    ((int32_t *)a->count.data)[row] = (int32_t)count;
     return sum == 0 ? -1 : mass / sum;
 }
 
@@ -351,35 +330,41 @@ sg_status SG_REF_OP(select)(sg_stream *s, const sg_select_args *a)
     const int64_t h = a->score.dim[0], nq = a->score.dim[1], nk = a->score.dim[2];
     const rules   o = RULES(a, h);
     place *const  p = malloc((size_t)(h * nq * nk) * sizeof *p);
+    bool *const   taken = calloc((size_t)(h * nq * nk), sizeof *taken);
     int64_t       budget = 0;
-    if (!p) return SG_E_MEMORY;
-    memset(a->keep.data, 0, sg_bytes(a->keep));
+    if (!p || !taken) {
+        free(p);
+        free(taken);
+        return SG_E_MEMORY;
+    }
 #pragma omp parallel for schedule(static) reduction(+ : budget)
     for (int64_t row = 0; row < h * nq; row++) {
         place *const own = p + row * nk;
         for (int64_t j = 0; j < nk; j++) own[j] = (place){sg_load(&a->score, row * nk + j), row * nk + j};
         qsort(own, (size_t)nk, sizeof *own, by_score);
         const int64_t count = rule_count(a, row / nq, own), now = a->heads ? count / 4 : count;
-        for (int64_t k = 0; k < now; k++) take(a, own[k].at);
+        for (int64_t k = 0; k < now; k++) taken[own[k].at] = true;
         budget += count - now;
     }
-    if (a->heads) take_shared(a, p, budget);
-    free(p);
+    if (a->heads) take_shared(a, p, taken, budget);
     for (int64_t g = 0; g < h; g++) {
-        int32_t kept = 0, before = 0;
-        int64_t rows = 0;
-        real    mass = 0;
+        const int32_t *const count = (const int32_t *)a->count.data + g * nq;
+        int32_t              kept = 0;
+        int64_t              rows = 0;
+        real                 mass = 0;
         for (int64_t i = 0; i < nq; i++) {
-            before = kept;
-            const real share = finish_row(a, &o, g * nq + i, &kept);
+            const real share = finish_row(a, &o, g * nq + i, taken + (g * nq + i) * nk);
+            kept += count[i];
             if (share == -1) continue;
             mass += share;
             rows++;
         }
         ((int32_t *)a->kept.data)[2 * g] = kept;
-        ((int32_t *)a->kept.data)[2 * g + 1] = kept - before;
+        ((int32_t *)a->kept.data)[2 * g + 1] = count[nq - 1];
         put(&a->mass, g, rows ? mass / (real)rows : 1);
     }
+    free(p);
+    free(taken);
     return SG_OK;
 }
 
@@ -405,196 +390,4 @@ sg_status SG_REF_OP(tail_bias)(sg_stream *s, const sg_tail_bias_args *a)
         put(&a->y, at, FN(log)(SG_BLOCK_K) + (c > 3 ? 3 : c));
     }
     return SG_OK;
-}
-
-/* ---- attend_blocks ---- */
-
-typedef struct attend_job {
-    const sg_attend_blocks_args *a;
-    int64_t                      n, m, h, hk, d, nq, nk;
-    real                        *v, *tail_v; /* as a->v and a->tail_v lie */
-} attend_job;
-
-/* F8, too, as [h, n, d]. */
-static real *values_of(sg_tensor v, int64_t n)
-{
-    real *const   r = widen(v);
-    const int64_t d = v.dim[1]; /* of F8 */
-    for (int64_t i = 0; r && v.dtype == SG_F8 && i < v.dim[0] * n * d; i++)
-        r[i] = get(&v, (i / (n * d) * d + i % d) * v.dim[2] + sg_f8_position(i / d % n));
-    for (int64_t i = 0; r && v.dtype == SG_F32 && i < sg_count(v); i++) r[i] = round_as(SG_BF16, r[i]);
-    return r;
-}
-
-static bool keeps(const attend_job *x, int64_t g, int64_t i, int64_t j)
-{
-    return x->a->keep.rank == 0 || has_bit(bits_of(&x->a->keep, g * x->nq + i), j);
-}
-
-static real product(const sg_tensor *q, int64_t q_row, const sg_tensor *k, int64_t k_row, int64_t d)
-{
-    const int8_t *const x = (const int8_t *)q->data + q_row * d, *const y = (const int8_t *)k->data + k_row * d;
-    int32_t sum = 0;
-    for (int64_t e = 0; e < d; e++) sum += x[e] * y[e];
-    return (real)sum;
-}
-
-/* Logits of row r: the m keys, then the nk means of the tail; -infinity where hidden. */
-static void logits(const attend_job *x, int64_t g, int64_t r, real *l)
-{
-    const sg_attend_blocks_args *const a = x->a;
-    const int64_t                      gk = g / (x->h / x->hk), i = r / SG_BLOCK_Q;
-    const real                         scale = (real)a->scale * get(&a->q_scale, r / a->q_group * x->h + g);
-    for (int64_t t = 0; t < x->m; t++) {
-        l[t] = -INFINITY;
-        if (!keeps(x, g, i, t / SG_BLOCK_K) || (a->causal && t > r)) continue;
-        l[t] = scale * get(&a->k_scale, t / a->k_group * x->hk + gk) *
-               product(&a->q, g * x->n + r, &a->k, gk * x->m + t, x->d);
-    }
-    for (int64_t j = 0; j < x->nk; j++) {
-        const int64_t end = (j + 1) * SG_BLOCK_K;
-        l[x->m + j] = -INFINITY;
-        if (!a->tail_k.rank || keeps(x, g, i, j) || end > x->m || (a->causal && end - 1 > i * SG_BLOCK_Q)) continue;
-        l[x->m + j] = scale * get(&a->tail_k_scale, j / SG_BLOCK_K * x->hk + gk) *
-                          product(&a->q, g * x->n + r, &a->tail_k, gk * x->nk + j, x->d) +
-                      get_or(&a->tail_bias, (g * x->nq + i) * x->nk + j, FN(log)(SG_BLOCK_K));
-    }
-}
-
-static real largest(const real *l, int64_t count)
-{
-    real max = -INFINITY;
-    for (int64_t t = 0; t < count; t++)
-        if (l[t] > max || l[t] != l[t]) max = l[t];
-    return max;
-}
-
-/* Marks the blocks that the `rows` rows with logits l skip. Returns how many. A block that is hidden from all of them,
- * but not from others of their block, counts as infinitely far below. */
-static int64_t leave_out(const attend_job *x, int64_t g, int64_t first, int64_t rows, const real *l, bool *out)
-{
-    const int64_t i = first / SG_BLOCK_Q, last = least((i + 1) * SG_BLOCK_Q, x->n) - 1;
-    real          peak[GROUP_ROWS];
-    int64_t       count = 0;
-    bool          any = false;
-    for (int64_t j = 0; j < x->nk; j++) {
-        const int64_t from = j * SG_BLOCK_K, keys = least(SG_BLOCK_K, x->m - from);
-        out[j] = any;
-        if (!keeps(x, g, i, j) || (x->a->causal && from > last)) {
-            out[j] = false;
-            continue;
-        }
-        for (int64_t r = 0; r < rows; r++) {
-            const real max = largest(l + r * (x->m + x->nk) + from, keys);
-            if (any && !((peak[r] - max) * (real)1.44269504088896340736 > get(&x->a->pv_threshold, g))) out[j] = false;
-            if (!any || max > peak[r]) peak[r] = max;
-        }
-        any = true;
-        count += out[j];
-    }
-    return count;
-}
-
-/* Rounds the weights of one row over up to 64 keys. Returns their unit. */
-static real round_weights(sg_dtype v, real *p, int64_t count)
-{
-    if (SG_REF_IS_TRUTH) return 1;
-    const real     max = largest(p, count);
-    const real     unit = v == SG_F8 ? 128 : 1; /* of what is 1 to e where it is largest */
-    const sg_dtype to = v == SG_F8 ? SG_F8 : SG_BF16;
-    if (v == SG_I8 && !(max > 0)) return 1;
-    for (int64_t t = 0; t < count; t++) p[t] = v == SG_I8 ? FN(rint)(p[t] * (255 / max)) : round_as(to, unit * p[t]);
-    return v == SG_I8 ? round_as(SG_BF16, max) / 255 : 1 / unit;
-}
-
-/* o += the sum of p[t] v[t] over `count` rows of v, `step` apart. */
-static void add_pv(real *o, real *sum, sg_dtype type, real *p, const real *v, int64_t count, int64_t step, int64_t d)
-{
-    const real unit = round_weights(type, p, count);
-    for (int64_t e = 0; e < d; e++) sum[e] = 0;
-    for (int64_t t = 0; t < count; t++)
-        for (int64_t e = 0; p[t] != 0 && e < d; e++) sum[e] += p[t] * v[t * step + e];
-    for (int64_t e = 0; e < d; e++) o[e] += unit * sum[e];
-}
-
-/* Row r with logits l, which become weights; o and scratch hold d numbers. Returns the share that it skips. */
-static real attend_row(const attend_job *x, int64_t g, int64_t r, real *l, const bool *out, real *o, real *scratch)
-{
-    const sg_attend_blocks_args *const a = x->a;
-    const int64_t                      gk = g / (x->h / x->hk), d = x->d;
-    const bool                         packed = a->v.dtype == SG_I8 || a->v.dtype == SG_F8; /* heads before tokens */
-    const int64_t                      step = packed ? d : x->hk * d;
-    const real                         base = FN(floor)(largest(l, x->m + x->nk));
-    real                               sum = 0, left = 0;
-    for (int64_t e = 0; e < d; e++) o[e] = 0;
-    for (int64_t t = 0; t < x->m + x->nk; t++) l[t] = l[t] == -INFINITY ? 0 : FN(exp)(l[t] - base);
-    for (int64_t from = 0; from < x->m; from += SG_BLOCK_K) {
-        const int64_t count = least(SG_BLOCK_K, x->m - from);
-        real *const   part = out[from / SG_BLOCK_K] ? &left : &sum;
-        for (int64_t t = from; t < from + count; t++) *part += l[t];
-        if (part == &sum)
-            add_pv(o, scratch, a->v.dtype, l + from, x->v + (packed ? (gk * x->m + from) : from * x->hk + gk) * d,
-                   count, step, d);
-    }
-    for (int64_t from = 0; a->tail_k.rank && from < x->nk; from += SG_BLOCK_K) {
-        const int64_t count = least(SG_BLOCK_K, x->nk - from);
-        for (int64_t j = from; j < from + count; j++) sum += l[x->m + j];
-        add_pv(o, scratch, a->v.dtype, l + x->m + from,
-               x->tail_v + (packed ? (gk * x->nk + from) : from * x->hk + gk) * d, count, step, d);
-    }
-    for (int64_t e = 0; e < d; e++) {
-        const real v = o[e] / sum * get_or(&a->v_scale, gk * d + e, 1) + get_or(&a->v_center, gk * d + e, 0);
-        put(&a->y, (r * x->h + g) * d + e, sum == 0 ? 0 : v);
-    }
-    return left == 0 ? 0 : left / (sum + left);
-}
-
-/* Up to 32 rows from `first` on; skips: how many blocks, and the sum of the shares. */
-static void attend_group(const attend_job *x, int64_t g, int64_t first, real *scratch, bool *out, real skips[2])
-{
-    const int64_t rows = least(GROUP_ROWS, x->n - first), keys = x->m + x->nk;
-    real *const   o = scratch + GROUP_ROWS * keys;
-    skips[0] = skips[1] = 0;
-    for (int64_t r = 0; r < rows; r++) logits(x, g, first + r, scratch + r * keys);
-    if (x->a->pv_threshold.rank) skips[0] = (real)leave_out(x, g, first, rows, scratch, out);
-    for (int64_t r = 0; r < rows; r++) skips[1] += attend_row(x, g, first + r, scratch + r * keys, out, o, o + x->d);
-}
-
-static int attend_heads(const attend_job *x, real *skips)
-{
-    const int64_t groups = sg_div_up(x->n, GROUP_ROWS), keys = x->m + x->nk;
-    int           ok = 1;
-#pragma omp parallel reduction(&& : ok)
-    {
-        real *const scratch = malloc((size_t)(GROUP_ROWS * keys + 2 * x->d) * sizeof *scratch);
-        bool *const out = calloc((size_t)x->nk + 1, sizeof *out);
-        ok = scratch && out;
-#pragma omp for schedule(dynamic)
-        for (int64_t at = 0; at < x->h * groups; at++)
-            if (scratch && out) attend_group(x, at / groups, at % groups * GROUP_ROWS, scratch, out, skips + 2 * at);
-        free(scratch);
-        free(out);
-    }
-    return ok;
-}
-
-sg_status SG_REF_OP(attend_blocks)(sg_stream *s, const sg_attend_blocks_args *a)
-{
-    (void)s;
-    const int64_t h = a->q.dim[0], n = a->q.dim[1], d = a->q.dim[2], hk = a->k.dim[0], m = a->k.dim[1];
-    const int64_t groups = sg_div_up(n, GROUP_ROWS);
-    attend_job    x = {a, n, m, h, hk, d, sg_div_up(n, SG_BLOCK_Q), sg_div_up(m, SG_BLOCK_K), NULL, NULL};
-    real *const   skips = malloc((size_t)(h * groups * 2) * sizeof *skips);
-    x.v = values_of(a->v, m);
-    x.tail_v = values_of(a->tail_v, x.nk);
-    const bool ok = skips && x.v && x.tail_v && attend_heads(&x, skips);
-    for (int64_t at = 0; ok && a->pv_threshold.rank && at < 2 * h; at++) {
-        real sum = 0;
-        for (int64_t k = 0; k < groups; k++) sum += skips[(at / 2 * groups + k) * 2 + at % 2];
-        put(&a->skips, at, at % 2 ? sum / (real)n : sum);
-    }
-    free(skips);
-    free(x.v);
-    free(x.tail_v);
-    return ok ? SG_OK : SG_E_MEMORY;
 }

@@ -3,6 +3,7 @@
 #define SG_REF_REAL double
 #define SG_REF_IS_TRUTH 1
 #define SG_REF_IS_PUBLISHED 1
+#include "ref_attend_blocks.c"
 #include "ref_blocks.c"
 
 #define X(op) .op = SG_REF_OP(op),

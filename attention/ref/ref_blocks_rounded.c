@@ -2,4 +2,5 @@
 #define SG_REF_REAL float
 #define SG_REF_TABLE sg_ref_rounded_ops
 #define SG_REF_IS_TRUTH 0
+#include "ref_attend_blocks.c"
 #include "ref_blocks.c"

@@ -27,20 +27,20 @@ typedef enum ck_fill {
     CK_TIES,    /* (k + 1/2) / 127.5 - 1 and its neighbours: rgb8's ties */
     CK_HALVES,  /* half-way between two BF16 */
     CK_ONES,
-    CK_STEPS,     /* multiples of 1/2 up to 127: ties of quantise */
-    CK_SCALES,    /* 1/2 to 3/2 */
-    CK_NAN_SCALE, /* the same, one NaN */
-    CK_SWITCHES,  /* 1 or 0, in runs */
-    CK_COUNTS,    /* 0 .. 7, every other 0: scores with ties, whose sums are exact */
-    CK_FRACTIONS, /* 0 to 1 in steps of 1/1024: scores whose sums are exact */
-    CK_SHARES,    /* 0 to 1 in steps of 1/64, both ends often */
-    CK_FILTERS,   /* thresholds of the PV filter, between the eighths that logits are made of; one never reached */
-    CK_BITS,      /* U8, rows of `below` bits: any */
-    CK_ALL_BITS,
-    CK_NO_BITS,
-    CK_ONE_BIT,    /* in each row */
+    CK_STEPS,      /* multiples of 1/2 up to 127: ties of quantise */
+    CK_SCALES,     /* 1/2 to 3/2 */
+    CK_NAN_SCALE,  /* the same, one NaN */
+    CK_SWITCHES,   /* 1 or 0, in runs */
+    CK_COUNTS,     /* 0 .. 7, every other 0: scores with ties, whose sums are exact */
+    CK_FRACTIONS,  /* 0 to 1 in steps of 1/1024: scores whose sums are exact */
+    CK_SHARES,     /* 0 to 1 in steps of 1/64, both ends often */
+    CK_FILTERS,    /* thresholds of the PV filter, between the eighths that logits are made of; one never reached */
+    CK_BLOCKS,     /* lists of blocks: any of them, in any order */
+    CK_ALL_BLOCKS, /* in rising order */
+    CK_NO_BLOCKS,
+    CK_ONE_BLOCK,  /* in each row */
     CK_SOME_EMPTY, /* a row has all, none or any */
-    CK_END_BITS,   /* the first and the last of each 64 bits, and the last of a row */
+    CK_END_BLOCKS, /* the first and the last of each 64, and the last of a row */
     CK_LEVELS,     /* as after an activation: each channel, of the last dimension, about a level of its own above 0 */
     CK_SIGNED, /* weights [o, i, ..] of one sign in each (o, i); what half of the channels adds of CK_LEVELS the other
                     * takes away */
@@ -55,7 +55,7 @@ typedef struct ck_buffer {
     size_t         size; /* of the region before its protected last page */
     sg_tensor      t;
     ck_fill        fill;
-    int32_t        below; /* I32 elements lie in [0, below); a row of U8 is so many bits */
+    int32_t        below; /* I32 elements lie in [0, below); 0: of counts, which are filled with their lists */
     bool           out;
 } ck_buffer;
 
@@ -99,7 +99,8 @@ float    ck_normal(ck *c);
 sg_tensor ck_new_(ck *c, sg_dtype type, ck_fill fill, int rank, const int64_t *dim);
 sg_tensor ck_out_(ck *c, sg_dtype type, int rank, const int64_t *dim);
 sg_tensor ck_ids(ck *c, int64_t n, int32_t below);
-sg_tensor ck_bits(ck *c, ck_fill fill, int64_t h, int64_t nq, int64_t nk); /* keep, of select and attend_blocks */
+/* The lists of attend_blocks; their counts come with them. */
+sg_tensor ck_lists(ck *c, ck_fill fill, int64_t h, int64_t nq, int64_t nk, sg_tensor *count);
 #define ck_new(c, type, fill, ...) ck_new_(c, type, fill, SG_DIMS(__VA_ARGS__))
 #define ck_out(c, type, ...) ck_out_(c, type, SG_DIMS(__VA_ARGS__))
 

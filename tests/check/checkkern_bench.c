@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* A tensor of small values, of I8 all there are, of U8 every other bit, that lives until the end of the program. */
+/* A tensor of small values, of I8 all there are, that lives until the end of the program. */
 static sg_tensor made(sg_dtype type, int rank, const int64_t *dim)
 {
     sg_tensor t = {.dtype = type, .rank = rank};
@@ -16,7 +16,7 @@ static sg_tensor made(sg_dtype type, int rank, const int64_t *dim)
     if (!t.data) exit(1);
     for (int64_t i = 0; i < sg_count(t); i++) {
         const float v = type == SG_I8 ? (float)(i * 7919 % 255 - 127) : (float)((i * 7919) % 1001 - 500) * 0.002f;
-        sg_store(&t, i, type == SG_U8 ? 0x55 : v);
+        sg_store(&t, i, v);
     }
     return t;
 }
@@ -126,7 +126,10 @@ static void bench_attend_blocks(ck_level *l, int64_t n, int64_t h, int64_t d)
         const sg_dtype t = types[k / 3];
         a.v = t == SG_I8 ? made(t, h, n, d) : made(t, n, h, d);
         a.v_scale = t == SG_I8 ? positive(made(SG_F32, h, d)) : (sg_tensor){0};
-        a.keep = k % 3 ? made(SG_U8, h, nq, (nk + 63) / 64 * 8) : (sg_tensor){0};
+        a.list = k % 3 ? made(SG_U16, h, nq, nk) : (sg_tensor){0};
+        a.count = k % 3 ? made(SG_I32, h, nq) : (sg_tensor){0};
+        for (int64_t i = 0; i < sg_count(a.list); i++) sg_store(&a.list, i, (float)(i % nk * 2 % nk)); /* every other */
+        for (int64_t i = 0; i < sg_count(a.count); i++) sg_store(&a.count, i, (float)(nk / 2));
         a.tail_k = k % 3 == 2 ? made(SG_I8, h, nk, d) : (sg_tensor){0};
         a.tail_k_scale = k % 3 == 2 ? positive(made(SG_F32, (nk + 63) / 64, h)) : (sg_tensor){0};
         a.tail_v = k % 3 < 2 ? (sg_tensor){0} : t == SG_I8 ? made(t, h, nk, d) : made(SG_F32, nk, h, d);
@@ -138,9 +141,9 @@ static void bench_attend_blocks(ck_level *l, int64_t n, int64_t h, int64_t d)
                               : "half and tail");
         const int64_t work = 4 * n * n * h * d / (k % 3 ? 2 : 1); /* of what is computed */
         BENCH(l, attend_blocks, text, work, "Gop/s", .y = a.y, .q = a.q, .q_scale = a.q_scale, .k = a.k,
-              .k_scale = a.k_scale, .v = a.v, .v_scale = a.v_scale, .keep = a.keep, .tail_k = a.tail_k,
-              .tail_k_scale = a.tail_k_scale, .tail_v = a.tail_v, .q_group = a.q_group, .k_group = a.k_group,
-              .scale = a.scale);
+              .k_scale = a.k_scale, .v = a.v, .v_scale = a.v_scale, .list = a.list, .count = a.count,
+              .tail_k = a.tail_k, .tail_k_scale = a.tail_k_scale, .tail_v = a.tail_v, .q_group = a.q_group,
+              .k_group = a.k_group, .scale = a.scale);
     }
 }
 
@@ -175,7 +178,7 @@ static void bench_predict(ck_level *l, const char *name, sg_dtype t, int64_t n, 
                  : rule    ? "top-k, heads"
                            : "top-k",
                  (long long)n, (long long)h);
-        BENCH(l, select, text, 4 * h * nq * nk, "GB/s", .keep = made(SG_U8, h, nq, (nk + 63) / 64 * 8),
+        BENCH(l, select, text, 4 * h * nq * nk, "GB/s", .list = made(SG_U16, h, nq, nk), .count = made(SG_I32, h, nq),
               .kept = made(SG_I32, h, 2), .mass = made(SG_F32, h), .score = positive(made(SG_F32, h, nq, nk)),
               .amount = positive(made(SG_F32, h)), .rule = rule == 1 ? SG_SELECT_MASS : SG_SELECT_TOPK,
               .heads = rule == 2, .n = n, .m = n);

@@ -133,18 +133,19 @@ void ck_try_select(ck *c)
     static const int64_t sizes[] = {1, 64, 128, 129, 512, 700, 1024, 2100, 4160, 6000};
     for (int i = 0; i < trials(c, 120); i++) {
         const int64_t *const g = heads[ck_draw(c, LENGTH(heads))], h = g[0], hk = g[1];
-        sg_select_args       a = {.rule = (sg_select_rule)(i % 3), .sink = ck_draw(c, 3) ? 0 : (int)ck_draw(c, 4)};
+        sg_select_args       a = {.rule = (sg_select_rule)(i % 2), .sink = ck_draw(c, 3) ? 0 : (int)ck_draw(c, 4)};
         a.n = ONE_OF(c, sizes);
         a.m = coin(c) ? a.n : i % 30 == 7 ? 75600 : ONE_OF(c, sizes);
         a.heads = a.rule == SG_SELECT_TOPK && coin(c);
-        a.ragged = i / 3 % 2;
+        a.ragged = i / 2 % 2;
         const int64_t nq = sg_div_up(a.n, SG_BLOCK_Q), nk = sg_div_up(a.m, SG_BLOCK_K);
         TEXT_AND_CAUSAL(c, a);
-        a.keep = ck_out(c, SG_U8, h, nq, sg_div_up(nk, 64) * 8);
+        a.list = ck_out(c, SG_U16, h, nq, nk);
+        a.count = ck_out(c, SG_I32, h, nq);
         a.kept = ck_out(c, SG_I32, h, 2);
         a.mass = ck_out(c, SG_F32, h);
         a.score = ck_new(c, SG_F32, ck_draw(c, 8) == 0 ? CK_ZERO : coin(c) ? CK_COUNTS : CK_FRACTIONS, h, nq, nk);
-        if (a.rule != SG_SELECT_GIVEN) a.amount = ck_new(c, SG_F32, CK_SHARES, h);
+        a.amount = ck_new(c, SG_F32, CK_SHARES, h);
         if (ck_draw(c, 3) == 0) JUDGE(c, a, nq, nk, h, hk);
         ck_case(c, &a);
     }
@@ -170,6 +171,7 @@ void ck_try_tail_bias(ck *c)
 static void filter(ck *c, sg_attend_blocks_args *a, int64_t h)
 {
     a->pv_threshold = ck_new(c, SG_F32, CK_FILTERS, h);
+    a->pv_group = coin(c) ? 32 : 64;
     a->skips = ck_out(c, SG_F32, h, 2);
     a->scale = 0.69314718f / 8;
 }
@@ -216,12 +218,12 @@ static void attend_pairs(ck *c)
     a.k = ck_new(c, SG_I8, CK_RANDOM, hk, m, d);
     a.k_scale = ck_new(c, SG_F32, CK_NAN_SCALE, sg_div_up(m, a.k_group), hk);
     const bool non_finite = add_values(c, &a, m, hk, d);
-    a.keep = ck_bits(c, CK_ONE_BIT, h, nq, nk);
+    a.list = ck_lists(c, CK_ONE_BLOCK, h, nq, nk, &a.count);
     add_tail(c, &a, CK_RANDOM, non_finite ? CK_NAN : CK_RANDOM, nq, nk);
     ck_case(c, &a);
 }
 
-/* More blocks of keys than 32 words of a mask have bits. */
+/* More blocks of keys than 32 words have bits. */
 static void attend_many_words(ck *c)
 {
     enum { N = 9, D = 16, HEADS = 2, NK = 32 * 64 + 2, M = (NK - 1) * SG_BLOCK_K + 1 };
@@ -232,14 +234,14 @@ static void attend_many_words(ck *c)
     a.k = ck_new(c, SG_I8, CK_RANDOM, 1, M, D);
     a.k_scale = ck_new(c, SG_F32, CK_SCALES, sg_div_up(M, a.k_group), 1);
     add_values(c, &a, M, 1, D);
-    a.keep = ck_bits(c, CK_BITS, HEADS, 1, NK);
+    a.list = ck_lists(c, CK_BLOCKS, HEADS, 1, NK, &a.count);
     add_tail(c, &a, CK_RANDOM, CK_RANDOM, 1, NK);
     ck_case(c, &a);
 }
 
-/* A mask of all blocks gives the bits that no mask gives wherever it lies, also at an odd address, and with so many rows
- * that warpgroups of 64 end in the midst of a block of queries. */
-static void attend_odd_masks(ck *c)
+/* Lists of all blocks give the bits that no list gives wherever they lie, and with so many rows that warpgroups of 64 end in
+ * the midst of a block of queries. */
+static void attend_odd_lists(ck *c)
 {
     enum { TRIES = 5, N = 2 * SG_BLOCK_Q + 70, M = 5 * SG_BLOCK_K + 63 };
     static const int64_t widths[] = {64, 128};
@@ -259,15 +261,16 @@ static void attend_odd_masks(ck *c)
         if (t == SG_F8) a.v_scale = ck_new(c, SG_F32, CK_SCALES, hk, d);
         c->level->aligned = aligned;
         const sg_attend_blocks_args whole = a;
-        for (int try = 0; try < TRIES && (uintptr_t)a.keep.data % 8 == 0; try++)
-            a.keep = ck_bits(c, CK_ALL_BITS, h, nq, nk);
+        for (int try = 0; try < TRIES && (uintptr_t)a.list.data % 8 == 0; try++)
+            a.list = ck_lists(c, CK_ALL_BLOCKS, h, nq, nk, &a.count);
         ck_case_same(c, &a, &whole);
     }
 }
 
 void ck_try_attend_blocks(ck *c)
 {
-    static const ck_fill masks[] = {CK_BITS, CK_BITS, CK_BITS, CK_NO_BITS, CK_ONE_BIT, CK_SOME_EMPTY, CK_ALL_BITS};
+    static const ck_fill masks[] = {CK_BLOCKS,    CK_BLOCKS,     CK_BLOCKS,    CK_NO_BLOCKS,
+                                    CK_ONE_BLOCK, CK_SOME_EMPTY, CK_ALL_BLOCKS};
     static const int     q_groups[] = {16, 32, 64, 128}, k_groups[] = {16, 32, 64};
     for (int i = 0; i < trials(c, 160); i++) {
         const int64_t *const g = heads[ck_draw(c, LENGTH(heads))], h = g[0], hk = g[1], d = ONE_OF(c, channels);
@@ -289,12 +292,12 @@ void ck_try_attend_blocks(ck *c)
         if (filters) filter(c, &a, h);
         sg_attend_blocks_args whole = a;
         const ck_fill         mask = ONE_OF(c, masks);
-        if (ck_draw(c, 4)) a.keep = ck_bits(c, mask, h, nq, nk);
-        if (a.keep.rank && coin(c)) add_tail(c, &a, numbers, non_finite ? CK_NAN : CK_RANDOM, nq, nk);
-        ck_case_same(c, &a, mask == CK_ALL_BITS ? &whole : NULL);
+        if (ck_draw(c, 4)) a.list = ck_lists(c, mask, h, nq, nk, &a.count);
+        if (a.list.rank && coin(c)) add_tail(c, &a, numbers, non_finite ? CK_NAN : CK_RANDOM, nq, nk);
+        ck_case_same(c, &a, mask == CK_ALL_BLOCKS ? &whole : NULL);
     }
     for (int i = 0; i < trials(c, 8); i++) attend_pairs(c);
-    attend_odd_masks(c);
+    attend_odd_lists(c);
     ck_long_attend_blocks(c);
     if (!c->quick) attend_many_words(c);
 }

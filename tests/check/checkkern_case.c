@@ -64,20 +64,36 @@ static float one_of(ck *c, ck_fill fill, float constant)
     }
 }
 
-static void fill_bits(ck *c, const ck_buffer *b)
+/* Whether a row lists block j of nk. */
+static bool is_chosen(ck *c, ck_fill fill, uint64_t kind, int64_t one, int32_t density, int64_t j, int64_t nk)
 {
-    const int64_t row = b->t.dim[b->t.rank - 1], bytes = sg_count(b->t);
-    uint8_t      *bits = b->t.data;
-    memset(bits, 0, (size_t)bytes);
-    for (; bits < (uint8_t *)b->t.data + bytes; bits += row) {
-        const uint64_t kind = b->fill == CK_SOME_EMPTY ? ck_draw(c, 3) : b->fill == CK_ALL_BITS ? 0 : 2;
-        const int32_t  one = (int32_t)ck_draw(c, (uint64_t)b->below), density = 1 + (int32_t)ck_draw(c, 7);
-        for (int32_t j = 0; j < b->below && b->fill != CK_NO_BITS; j++) {
-            const bool any = kind == 0 || (kind == 2 && ck_draw(c, 8) < (uint64_t)density);
-            const bool end = j % 64 == 0 || j % 64 == 63 || j == b->below - 1;
-            if (b->fill == CK_ONE_BIT ? j == one : b->fill == CK_END_BITS ? end : any)
-                bits[j / 8] |= (uint8_t)(1u << j % 8);
+    if (fill == CK_NO_BLOCKS) return false;
+    if (fill == CK_ONE_BLOCK) return j == one;
+    if (fill == CK_END_BLOCKS) return j % 64 == 0 || j % 64 == 63 || j == nk - 1;
+    return kind == 0 || (kind == 2 && ck_draw(c, 8) < (uint64_t)density);
+}
+
+/* Fills lists, and the counts, which are the next buffer. What is behind a list is no block. */
+static void fill_lists(ck *c, const ck_buffer *b)
+{
+    const int64_t  nk = b->t.dim[2], rows = b->t.dim[0] * b->t.dim[1];
+    int32_t *const count = b[1].t.data;
+    memset(b->t.data, POISON, sg_bytes(b->t));
+    for (int64_t row = 0; row < rows; row++) {
+        uint16_t *const list = (uint16_t *)b->t.data + row * nk;
+        const uint64_t  kind = b->fill == CK_SOME_EMPTY ? ck_draw(c, 3) : b->fill == CK_ALL_BLOCKS ? 0 : 2;
+        const int64_t   one = (int64_t)ck_draw(c, (uint64_t)nk);
+        const int32_t   density = 1 + (int32_t)ck_draw(c, 7);
+        int32_t         n = 0;
+        for (int64_t j = 0; j < nk; j++)
+            if (is_chosen(c, b->fill, kind, one, density, j, nk)) list[n++] = (uint16_t)j;
+        for (int32_t k = n - 1; k > 0 && b->fill != CK_ALL_BLOCKS; k--) {
+            const uint64_t other = ck_draw(c, (uint64_t)k + 1);
+            const uint16_t was = list[k];
+            list[k] = list[other];
+            list[other] = was;
         }
+        count[row] = n;
     }
 }
 
@@ -121,10 +137,10 @@ static void fill_buffer(ck *c, const ck_buffer *b)
 {
     const sg_tensor *const t = &b->t;
     const int64_t          n = sg_count(*t);
-    if (t->dtype == SG_U8 && !b->out) fill_bits(c, b);
-    if (t->dtype == SG_I32)
+    if (t->dtype == SG_U16 && !b->out) fill_lists(c, b);
+    if (t->dtype == SG_I32 && b->below)
         for (int64_t i = 0; i < n; i++) ((int32_t *)t->data)[i] = (int32_t)ck_draw(c, (uint64_t)b->below);
-    if (t->dtype == SG_I32 || t->dtype == SG_U8) return;
+    if (t->dtype == SG_I32 || t->dtype == SG_U8 || t->dtype == SG_U16) return;
     const float constant = 0.1f + 3 * ck_normal(c);
     for (int64_t i = 0; i < n; i++) sg_store(t, i, number(c, b, constant));
     if (n == 0) return;
@@ -188,12 +204,12 @@ sg_tensor ck_ids(ck *c, int64_t n, int32_t below)
     return b->t;
 }
 
-sg_tensor ck_bits(ck *c, ck_fill fill, int64_t h, int64_t nq, int64_t nk)
+sg_tensor ck_lists(ck *c, ck_fill fill, int64_t h, int64_t nq, int64_t nk, sg_tensor *count)
 {
-    const int64_t    dim[3] = {h, nq, (nk + 63) / 64 * 8};
-    ck_buffer *const b = buffer_new(c, SG_U8, 3, dim);
+    const int64_t    dim[3] = {h, nq, nk};
+    ck_buffer *const b = buffer_new(c, SG_U16, 3, dim);
     b->fill = fill;
-    b->below = (int32_t)nk;
+    *count = buffer_new(c, SG_I32, 2, dim)->t;
     fill_buffer(c, b);
     return b->t;
 }

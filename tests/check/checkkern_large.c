@@ -39,8 +39,10 @@ static void fill(sg_tensor t, uint64_t salt, bool scales)
         const uint64_t v = hash((uint64_t)i * 16 + salt) >> 40;
         if (t.dtype == SG_I8)
             ((int8_t *)t.data)[i] = (int8_t)((int)(v % 255) - 127);
-        else if (t.dtype == SG_U8)
-            ((uint8_t *)t.data)[i] = (uint8_t)(v & v >> 8 & v >> 16);
+        else if (t.dtype == SG_U16) /* a list of every eighth block, from another one on in each row */
+            ((uint16_t *)t.data)[i] = (uint16_t)((i % NK * 8 + i / NK % 8) % NK);
+        else if (t.dtype == SG_I32)
+            ((int32_t *)t.data)[i] = NK / 8;
         else
             sg_store(&t, i, scales ? 0.5f + (float)v * 0x1p-25f : (float)v * 0x1p-22f - 2);
     }
@@ -103,7 +105,8 @@ static bool judge_head(const sg_attend_blocks_args *host, int64_t g)
     a.k = one_of(host->k, 0, g);
     a.k_scale = one_of(host->k_scale, 1, g);
     a.v = one_of(host->v, 1, g);
-    a.keep = one_of(host->keep, 0, g);
+    a.list = one_of(host->list, 0, g);
+    a.count = one_of(host->count, 0, g);
     a.tail_k = one_of(host->tail_k, 0, g);
     a.tail_k_scale = one_of(host->tail_k_scale, 1, g);
     a.tail_v = one_of(host->tail_v, 1, g);
@@ -118,7 +121,7 @@ static bool judge_head(const sg_attend_blocks_args *host, int64_t g)
     char             text[256];
     sg_verdict_text(text, sizeof text, &v);
     printf("%-5s large       attend_blocks, head %lld of %d: %s\n", v.fault ? "FAIL" : "ok", (long long)g, H, text);
-    const sg_tensor own[] = {a.q,      a.q_scale,      a.k,      a.k_scale, a.v,  a.keep,
+    const sg_tensor own[] = {a.q,      a.q_scale,      a.k,      a.k_scale, a.v,  a.list, a.count,
                              a.tail_k, a.tail_k_scale, a.tail_v, y[0],      y[1], y[2]};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) free(own[i].data);
     return !v.fault;
@@ -133,7 +136,8 @@ static int run(large *l)
     a.k = *made(l, SG_I8, false, H, M, D);
     a.k_scale = *made(l, SG_F32, true, M / GROUP, H);
     a.v = *made(l, SG_BF16, false, M, H, D);
-    a.keep = *made(l, SG_U8, false, H, N / SG_BLOCK_Q, NK / 8);
+    a.list = *made(l, SG_U16, false, H, N / SG_BLOCK_Q, NK);
+    a.count = *made(l, SG_I32, false, H, N / SG_BLOCK_Q);
     a.tail_k = *made(l, SG_I8, false, H, NK, D);
     a.tail_k_scale = *made(l, SG_F32, true, NK / SG_BLOCK_K, H);
     a.tail_v = *made(l, SG_F32, false, NK, H, D);

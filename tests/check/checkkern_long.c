@@ -100,14 +100,15 @@ void ck_long_score(ck *c)
 
 void ck_long_select(ck *c)
 {
-    for (int i = 0; i < 3 * some(c, LENGTH(lengths)); i++) {
-        const int64_t  n = 300, m = lengths[i / 3], h = 2, nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(m, SG_BLOCK_K);
-        sg_select_args a = {.rule = (sg_select_rule)(i % 3), .sink = i % 2, .n = n, .m = m};
-        a.keep = ck_out(c, SG_U8, h, nq, sg_div_up(nk, 64) * 8);
+    for (int i = 0; i < 2 * some(c, LENGTH(lengths)); i++) {
+        const int64_t  n = 300, m = lengths[i / 2], h = 2, nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(m, SG_BLOCK_K);
+        sg_select_args a = {.rule = (sg_select_rule)(i % 2), .sink = i / 2 % 2, .n = n, .m = m};
+        a.list = ck_out(c, SG_U16, h, nq, nk);
+        a.count = ck_out(c, SG_I32, h, nq);
         a.kept = ck_out(c, SG_I32, h, 2);
         a.mass = ck_out(c, SG_F32, h);
         a.score = ck_new(c, SG_F32, CK_FRACTIONS, h, nq, nk);
-        if (a.rule != SG_SELECT_GIVEN) a.amount = ck_new(c, SG_F32, CK_SHARES, h);
+        a.amount = ck_new(c, SG_F32, CK_SHARES, h);
         ck_case(c, &a);
     }
 }
@@ -154,7 +155,7 @@ static void try_blocks(ck *c, const blocks_case *x)
           : packed      ? ck_new(c, SG_I8, CK_RANDOM, hk, m, d)
                         : ck_new(c, x->v, CK_RANDOM, m, hk, d);
     if (packed) a.v_scale = ck_new(c, SG_F32, CK_SCALES, hk, d);
-    if (x->keep) a.keep = ck_bits(c, x->mask, h, sg_div_up(n, SG_BLOCK_Q), nk);
+    if (x->keep) a.list = ck_lists(c, x->mask, h, sg_div_up(n, SG_BLOCK_Q), nk, &a.count);
     if (x->tail) {
         a.tail_k = ck_new(c, SG_I8, CK_RANDOM, hk, nk, d);
         a.tail_k_scale = ck_new(c, SG_F32, CK_SCALES, sg_div_up(nk, SG_BLOCK_K), hk);
@@ -175,7 +176,7 @@ static sg_dtype values(const ck *c, int i)
 /* ---- score, select and attend_blocks, one after the other ---- */
 
 typedef struct chain_args {
-    sg_tensor y, score, keep, kept, mass; /* what is written; y is judged */
+    sg_tensor y, score, list, count, kept, mass; /* what is written; y is judged */
     sg_tensor q_mean, k_mean, amount, q, q_scale, k, k_scale, v, tail_k, tail_k_scale, tail_v;
     int64_t   n, m;
     float     scale;
@@ -185,11 +186,11 @@ static void call_chain(sg_stream *s, const void *args)
 {
     const chain_args *const a = args;
     sg_score(s, .y = a->score, .q = a->q_mean, .k = a->k_mean, .scale = 1, .n = a->n, .m = a->m, .ragged = true);
-    sg_select(s, .keep = a->keep, .kept = a->kept, .mass = a->mass, .score = a->score, .amount = a->amount,
-              .rule = SG_SELECT_TOPK, .n = a->n, .m = a->m, .ragged = true);
+    sg_select(s, .list = a->list, .count = a->count, .kept = a->kept, .mass = a->mass, .score = a->score,
+              .amount = a->amount, .rule = SG_SELECT_TOPK, .n = a->n, .m = a->m, .ragged = true);
     sg_attend_blocks(s, .y = a->y, .q = a->q, .q_scale = a->q_scale, .k = a->k, .k_scale = a->k_scale, .v = a->v,
-                     .keep = a->keep, .tail_k = a->tail_k, .tail_k_scale = a->tail_k_scale, .tail_v = a->tail_v,
-                     .q_group = 32, .k_group = 64, .scale = a->scale);
+                     .list = a->list, .count = a->count, .tail_k = a->tail_k, .tail_k_scale = a->tail_k_scale,
+                     .tail_v = a->tail_v, .q_group = 32, .k_group = 64, .scale = a->scale);
 }
 
 /* Scores far enough from each other that rounding changes no order: logits of a row are multiples of 1/64, each once. */
@@ -216,7 +217,8 @@ static void try_chain(ck *c, int64_t m)
     c->op = &chain;
     a.y = ck_out(c, SG_F32, n, h, d);
     a.score = ck_out(c, SG_F32, h, 1, nk);
-    a.keep = ck_out(c, SG_U8, h, 1, sg_div_up(nk, 64) * 8);
+    a.list = ck_out(c, SG_U16, h, 1, nk);
+    a.count = ck_out(c, SG_I32, h, 1);
     a.kept = ck_out(c, SG_I32, h, 2);
     a.mass = ck_out(c, SG_F32, h);
     a.q_mean = ck_new(c, SG_F32, CK_ZERO, 1, h, d);
@@ -250,7 +252,7 @@ void ck_long_attend_blocks(ck *c)
                                      .v = values(c, i),
                                      .y = i / 4 % 2 ? SG_F32 : SG_BF16,
                                      .keep = kind < 3,
-                                     .mask = kind < 2 ? CK_END_BITS : CK_BITS,
+                                     .mask = kind < 2 ? CK_END_BLOCKS : CK_BLOCKS,
                                      .tail = kind == 1 || kind == 2,
                                      .bias = kind == 2});
     }
@@ -263,7 +265,7 @@ void ck_long_attend_blocks(ck *c)
                                      .v = values(c, i),
                                      .y = SG_F32,
                                      .keep = true,
-                                     .mask = CK_END_BITS,
+                                     .mask = CK_END_BLOCKS,
                                      .tail = i % 2});
     for (int i = 0; i < 2 && c->all; i++) /* as many queries as keys, each of which sees what comes before it */
         try_blocks(c, &(blocks_case){.n = 4160,
@@ -274,7 +276,7 @@ void ck_long_attend_blocks(ck *c)
                                      .v = values(c, i),
                                      .y = SG_F32,
                                      .keep = true,
-                                     .mask = CK_BITS,
+                                     .mask = CK_BLOCKS,
                                      .tail = i,
                                      .causal = true});
     try_chain(c, 4097);

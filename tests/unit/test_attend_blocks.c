@@ -1,5 +1,6 @@
 /* test_attend_blocks.c - what attention over lists of blocks must do whatever computes it. */
 #include "backend.h"
+#include "block_lists.h"
 #include "blocks_fixture.h"
 
 #include <stdlib.h>
@@ -7,7 +8,8 @@
 
 /* Numbers that 8 bits hold, so that nothing but the formula is in question. */
 typedef struct inputs {
-    sg_tensor q, k, v, q_scale, k_scale, v_scale, y, keep, tail_k, tail_k_scale, tail_v;
+    sg_tensor   q, k, v, q_scale, k_scale, v_scale, y, tail_k, tail_k_scale, tail_v;
+    block_lists lists;
 } inputs;
 
 static inputs inputs_new(sg_stream *s, int64_t n, int64_t m)
@@ -19,7 +21,7 @@ static inputs inputs_new(sg_stream *s, int64_t n, int64_t m)
                        .tail_k = DRAWN(s, SG_I8, 20, 1, HK, nk, D),
                        .tail_v = DRAWN(s, SG_I8, 128, 1, HK, nk, D),
                        .y = sg_new(s, SG_F32, n, H, D),
-                       .keep = sg_new(s, SG_U8, H, nq, (nk + 63) / 64 * 8)};
+                       .lists = block_lists_new(s, H, nq, nk)};
     x.q_scale = ALL_OF(s, 0.03f, (n + 31) / 32, H);
     x.k_scale = ALL_OF(s, 0.04f, (m + 15) / 16, HK);
     x.v_scale = ALL_OF(s, 0.05f, HK, D);
@@ -31,15 +33,15 @@ static inputs inputs_new(sg_stream *s, int64_t n, int64_t m)
 
 static void keep_all(const inputs *x, int64_t nk, bool all)
 {
-    memset(x->keep.data, 0, sg_bytes(x->keep));
-    for (int64_t row = 0; all && row < x->keep.dim[0] * x->keep.dim[1]; row++)
-        for (int64_t j = 0; j < nk; j++)
-            ((uint8_t *)x->keep.data)[row * x->keep.dim[2] + j / 8] |= (uint8_t)(1u << j % 8);
+    memset(x->lists.count.data, 0, sg_bytes(x->lists.count));
+    for (int64_t row = 0; all && row < sg_count(x->lists.count); row++)
+        for (int64_t j = 0; j < nk; j++) list_block(&x->lists, row, j);
 }
 
 #define ATTEND(s, x, ...)                                                                                              \
     sg_attend_blocks(s, .q = (x)->q, .q_scale = (x)->q_scale, .k = (x)->k, .k_scale = (x)->k_scale, .v = (x)->v,       \
                      .v_scale = (x)->v_scale, .q_group = 32, .k_group = 16, .scale = 0.7f, __VA_ARGS__)
+#define LISTS(x) .list = (x)->lists.list, .count = (x)->lists.count
 #define TAIL(x) .tail_k = (x)->tail_k, .tail_k_scale = (x)->tail_k_scale, .tail_v = (x)->tail_v
 
 /* I8 [heads, n, d] with its scales as F32 [n, H, d]: each head of keys as often as it serves. */
@@ -69,8 +71,8 @@ static void everything_kept_is_dense(void **state)
                   .v = unpacked(&s, x.v, x.v_scale, 0), .bias = bias, .scale = 0.7f);
         keep_all(&x, (m + 63) / 64, true);
         ATTEND(&s, &x, .y = x.y, .causal = causal);
-        ATTEND(&s, &x, .y = all, .causal = causal, .keep = x.keep);
-        ATTEND(&s, &x, .y = tail, .causal = causal, .keep = x.keep, TAIL(&x));
+        ATTEND(&s, &x, .y = all, .causal = causal, LISTS(&x));
+        ATTEND(&s, &x, .y = tail, .causal = causal, LISTS(&x), TAIL(&x));
         assert_int_equal(s.status, SG_OK);
         assert_near(x.y, dense, 1e-5);
         assert_equal(x.y, all);
@@ -84,7 +86,7 @@ static void nothing_kept_is_nothing(void **state)
     sg_stream    s = ref_stream();
     const inputs x = inputs_new(&s, N, M);
     keep_all(&x, NK, false);
-    ATTEND(&s, &x, .y = x.y, .keep = x.keep, .v_center = ALL_OF(&s, 3, HK, D));
+    ATTEND(&s, &x, .y = x.y, LISTS(&x), .v_center = ALL_OF(&s, 3, HK, D));
     assert_int_equal(s.status, SG_OK);
     for (int64_t i = 0; i < sg_count(x.y); i++) assert_true(at(x.y, i) == 0);
 }
@@ -109,14 +111,13 @@ static void tail_is_attention_over_means(void **state)
                   .k = unpacked(&s, x.tail_k, x.tail_k_scale, 64), .v = unpacked(&s, x.tail_v, x.v_scale, 0),
                   .bias = bias, .scale = 0.7f);
         keep_all(&x, nk, false);
-        ATTEND(&s, &x, .y = x.y, .causal = causal, .keep = x.keep, TAIL(&x),
-               .tail_bias = k ? tail_bias : (sg_tensor){0});
+        ATTEND(&s, &x, .y = x.y, .causal = causal, LISTS(&x), TAIL(&x), .tail_bias = k ? tail_bias : (sg_tensor){0});
         assert_int_equal(s.status, SG_OK);
         assert_near(x.y, direct, 1e-5);
     }
 }
 
-/* Blocks of keys in another order, with their scales and their bits, are the same attention. */
+/* Blocks of keys in another order, with their scales and their numbers, are the same attention. */
 static void order_of_blocks_does_not_matter(void **state)
 {
     (void)state;
@@ -127,14 +128,12 @@ static void order_of_blocks_does_not_matter(void **state)
     o.k = sg_new(&s, SG_I8, HK, 512, D);
     o.v = sg_new(&s, SG_I8, HK, 512, D);
     o.k_scale = sg_new(&s, SG_F32, 32, HK);
-    o.keep = sg_new(&s, SG_U8, H, NQ, 8);
-    memset(x.keep.data, 0, sg_bytes(x.keep));
-    memset(o.keep.data, 0, sg_bytes(o.keep));
+    o.lists = block_lists_new(&s, H, NQ, 8);
     for (int64_t row = 0; row < H * NQ; row++)
         for (int j = 0; j < 8; j++)
             if (draw(2)) {
-                ((uint8_t *)x.keep.data)[row * 8] |= (uint8_t)(1u << j);
-                ((uint8_t *)o.keep.data)[row * 8] |= (uint8_t)(1u << (j * 3 + 5) % 8);
+                list_block(&x.lists, row, j);
+                list_block(&o.lists, row, (j * 3 + 5) % 8);
             }
     for (int j = 0; j < 8; j++) {
         const int to = (j * 3 + 5) % 8;
@@ -144,8 +143,8 @@ static void order_of_blocks_does_not_matter(void **state)
         }
         memcpy(sg_rows(o.k_scale, to * 4, 4).data, sg_rows(x.k_scale, j * 4, 4).data, 4 * HK * sizeof(float));
     }
-    ATTEND(&s, &x, .y = x.y, .keep = x.keep);
-    ATTEND(&s, &o, .y = y, .keep = o.keep);
+    ATTEND(&s, &x, .y = x.y, LISTS(&x));
+    ATTEND(&s, &o, .y = y, LISTS(&o));
     assert_int_equal(s.status, SG_OK);
     assert_near(x.y, y, 1e-5);
 }
@@ -164,13 +163,16 @@ static void filter_leaves_out_what_is_far_below(void **state)
     for (int64_t i = 0; i < sg_count(x.k_scale); i++) sg_store(&x.k_scale, i, 0.02f);
     keep_all(&x, NK, true);
     ATTEND(&s, &x, .y = all);
-    ATTEND(&s, &x, .y = x.y, .pv_threshold = pv_threshold, .skips = skips);
+    ATTEND(&s, &x, .y = x.y, .pv_threshold = pv_threshold, .pv_group = 32, .skips = skips);
     assert_equal(x.y, all);
     assert_true(at(skips, 0) == 0 && at(skips, 1) == 0);
     for (int i = 0; i < H; i++) sg_store(&pv_threshold, i, 5);
-    ATTEND(&s, &x, .y = x.y, .pv_threshold = pv_threshold, .skips = skips);
-    for (int64_t row = 0; row < H * NQ; row++) ((uint8_t *)x.keep.data)[row * 8] &= (uint8_t) ~(1u << 5);
-    ATTEND(&s, &x, .y = cut, .keep = x.keep);
+    ATTEND(&s, &x, .y = x.y, .pv_threshold = pv_threshold, .pv_group = 32, .skips = skips);
+    memset(x.lists.count.data, 0, sg_bytes(x.lists.count));
+    for (int64_t row = 0; row < H * NQ; row++)
+        for (int j = 0; j < NK; j++)
+            if (j != 5) list_block(&x.lists, row, j);
+    ATTEND(&s, &x, .y = cut, LISTS(&x));
     assert_int_equal(s.status, SG_OK);
     assert_equal(x.y, cut);
     for (int g = 0; g < H; g++) assert_true(at(skips, 2 * g) == 10 && at(skips, 2 * g + 1) < 1e-3f);
@@ -193,13 +195,12 @@ static void what_is_not_seen_does_not_matter(void **state)
         x.v = DRAWN(&s, SG_F32, 9, 1, N, HK, D);
         x.tail_v = DRAWN(&s, SG_F32, 9, 1, 5, HK, D);
         x.v_scale = (sg_tensor){0};
-        keep_all(&x, 5, true);
         for (int64_t row = 0; row < H * NQ; row++)
-            ((uint8_t *)x.keep.data)[row * 8] &= 0xfe; /* the first is in the tail */
-        ATTEND(&on_cpu, &x, .y = clean, .causal = true, .keep = x.keep, TAIL(&x));
+            for (int j = 1; j < 5; j++) list_block(&x.lists, row, j); /* the first is in the tail */
+        ATTEND(&on_cpu, &x, .y = clean, .causal = true, LISTS(&x), TAIL(&x));
         for (int i = 0; i < HK * D; i++) sg_store(&x.v, 200 * HK * D + i, i % 3 ? NAN : -INFINITY);
         for (int i = HK * D; i < 5 * HK * D; i++) sg_store(&x.tail_v, i, i % 3 ? NAN : INFINITY);
-        ATTEND(&on_cpu, &x, .y = x.y, .causal = true, .keep = x.keep, TAIL(&x));
+        ATTEND(&on_cpu, &x, .y = x.y, .causal = true, LISTS(&x), TAIL(&x));
         assert_int_equal(on_cpu.status, SG_OK);
         assert_near(sg_rows(x.y, 0, 200), sg_rows(clean, 0, 200), 1e-5);
         for (int64_t i = 200 * H * D; i < sg_count(x.y); i++) assert_true(!isfinite(at(x.y, i)));
@@ -222,20 +223,23 @@ static void heads_together_are_heads_alone(void **state)
         sg_backend *cpu;
         sg_error    e;
         assert_int_equal(sg_backend_open(&cpu, &o, &e), SG_OK);
-        sg_stream       on_cpu = sg_stream_of(cpu);
-        const sg_tensor q = DRAWN(&s, SG_I8, 128, 1, HEADS, QUERIES, D), k = DRAWN(&s, SG_I8, 128, 1, HEADS, KEYS, D);
-        const sg_tensor v = DRAWN(&s, SG_I8, 128, 1, HEADS, KEYS, D), keep = DRAWN(&s, SG_U8, 1, 1, HEADS, 32, 32);
-        const sg_tensor y = sg_new(&s, SG_F32, QUERIES, HEADS, D), alone = sg_new(&s, SG_F32, QUERIES, 1, D);
-        const sg_tensor scale = ALL_OF(&s, 0.01f, KEYS / 32, HEADS), less = ALL_OF(&s, 0.01f, KEYS / 32, 1);
-        const sg_tensor one = ALL_OF(&s, 1, HEADS, D);
-        for (int64_t i = 0; i < sg_count(keep); i++) ((uint8_t *)keep.data)[i] = draw(8) ? 0 : 1;
+        sg_stream         on_cpu = sg_stream_of(cpu);
+        const sg_tensor   q = DRAWN(&s, SG_I8, 128, 1, HEADS, QUERIES, D), k = DRAWN(&s, SG_I8, 128, 1, HEADS, KEYS, D);
+        const sg_tensor   v = DRAWN(&s, SG_I8, 128, 1, HEADS, KEYS, D);
+        const block_lists lists = block_lists_new(&s, HEADS, 32, KEYS / 64);
+        const sg_tensor   y = sg_new(&s, SG_F32, QUERIES, HEADS, D), alone = sg_new(&s, SG_F32, QUERIES, 1, D);
+        const sg_tensor   scale = ALL_OF(&s, 0.01f, KEYS / 32, HEADS), less = ALL_OF(&s, 0.01f, KEYS / 32, 1);
+        const sg_tensor   one = ALL_OF(&s, 1, HEADS, D);
+        for (int64_t i = 0; i < HEADS * 32 * KEYS / 512; i++)
+            if (!draw(8)) list_block(&lists, i / (KEYS / 512), i % (KEYS / 512) * 8);
         sg_attend_blocks(&on_cpu, .y = y, .q = q, .q_scale = sg_rows(scale, 0, QUERIES / 32), .k = k, .k_scale = scale,
-                         .v = v, .v_scale = one, .q_group = 32, .k_group = 32, .scale = 0.1f, .keep = keep);
+                         .v = v, .v_scale = one, .q_group = 32, .k_group = 32, .scale = 0.1f, .list = lists.list,
+                         .count = lists.count);
         for (int g = 0; g < HEADS; g++) {
             sg_attend_blocks(&on_cpu, .y = alone, .q = sg_rows(q, g, 1), .q_scale = sg_rows(less, 0, QUERIES / 32),
                              .k = sg_rows(k, g, 1), .k_scale = less, .v = sg_rows(v, g, 1),
                              .v_scale = sg_rows(one, g, 1), .q_group = 32, .k_group = 32, .scale = 0.1f,
-                             .keep = sg_rows(keep, g, 1));
+                             .list = sg_rows(lists.list, g, 1), .count = sg_rows(lists.count, g, 1));
             for (int64_t t = 0; t < QUERIES; t++)
                 assert_memory_equal(sg_rows(alone, t, 1).data, (float *)y.data + (t * HEADS + g) * D,
                                     D * sizeof(float));
@@ -268,23 +272,23 @@ static inputs wide_inputs(sg_stream *s, int64_t d, bool bf16)
                        .tail_k = DRAWN(s, SG_I8, 20, 1, HK, nk, d),
                        .tail_v = bf16 ? DRAWN(s, SG_F32, 9, 0.5f, nk, HK, d) : DRAWN(s, SG_I8, 128, 1, HK, nk, d),
                        .y = sg_new(s, SG_F32, GPU_N, H, d),
-                       .keep = sg_new(s, SG_U8, H, nq, 8)};
+                       .lists = block_lists_new(s, H, nq, nk)};
     x.q_scale = ALL_OF(s, 0.02f, (GPU_N + 31) / 32, H);
     x.k_scale = ALL_OF(s, 0.02f, (GPU_M + 15) / 16, HK);
     if (!bf16) x.v_scale = ALL_OF(s, 0.03f, HK, d);
     x.tail_k_scale = ALL_OF(s, 0.02f, (nk + 63) / 64, HK);
-    memset(x.keep.data, 0, sg_bytes(x.keep));
     for (int64_t row = 0; row < H * nq; row++)
-        ((uint8_t *)x.keep.data)[row * 8] = (uint8_t)(row % 4 == 0 ? 0 : row % 4 == 3 ? 0xff : draw(256));
+        for (int64_t j = 0; row % 4 && j < nk; j++)
+            if (row % 4 == 3 || draw(2)) list_block(&x.lists, row, nk - 1 - j);
     return x;
 }
 
 static sg_tensor attend_on(sg_stream *s, const inputs *x, bool tail)
 {
     if (tail)
-        ATTEND(s, x, .y = x->y, .keep = x->keep, TAIL(x));
+        ATTEND(s, x, .y = x->y, LISTS(x), TAIL(x));
     else
-        ATTEND(s, x, .y = x->y, .keep = x->keep);
+        ATTEND(s, x, .y = x->y, LISTS(x));
     return x->y;
 }
 
@@ -300,7 +304,7 @@ static void compare_with_oracle(const sg_backend *gpu, void *memory, int64_t d, 
                              .q_scale = sent(&on, x.q_scale),
                              .k_scale = sent(&on, x.k_scale),
                              .v_scale = sent(&on, x.v_scale),
-                             .keep = sent(&on, x.keep),
+                             .lists = {sent(&on, x.lists.list), sent(&on, x.lists.count)},
                              .tail_k = sent(&on, x.tail_k),
                              .tail_k_scale = sent(&on, x.tail_k_scale),
                              .tail_v = sent(&on, x.tail_v),

@@ -1,5 +1,6 @@
 /* test_blocks.c - how sparse attention predicts and chooses, whatever computes it. */
 #include "backend.h"
+#include "block_lists.h"
 #include "blocks_fixture.h"
 #include "meta.h"
 
@@ -150,32 +151,30 @@ static void weights_scale_scores(void **state)
 /* ---- what is selected ---- */
 
 typedef struct chosen {
-    sg_tensor keep, kept, mass;
+    block_lists lists;
+    sg_tensor   kept, mass;
 } chosen;
 
 static chosen chosen_new(sg_stream *s, int64_t h, int64_t nq, int64_t nk)
 {
-    return (chosen){sg_new(s, SG_U8, h, nq, (nk + 63) / 64 * 8), sg_new(s, SG_I32, h, 2), sg_new(s, SG_F32, h)};
+    return (chosen){block_lists_new(s, h, nq, nk), sg_new(s, SG_I32, h, 2), sg_new(s, SG_F32, h)};
 }
 
 static bool has(const chosen *c, int64_t g, int64_t i, int64_t j)
 {
-    const sg_tensor *const k = &c->keep;
-    return ((const uint8_t *)k->data)[(g * k->dim[1] + i) * k->dim[2] + j / 8] >> j % 8 & 1;
+    return is_listed(&c->lists, g * c->lists.list.dim[1] + i, j);
 }
 
 static int64_t count_of(const chosen *c, int64_t g, int64_t i)
 {
-    int64_t count = 0;
-    for (int64_t j = 0; j < 8 * c->keep.dim[2]; j++) count += has(c, g, i, j);
-    return count;
+    return listed_count(&c->lists, g * c->lists.list.dim[1] + i);
 }
 
 /* 12 full blocks of queries, 24 of keys; amount for each of two heads. */
 enum { SELECT_N = 12 * SG_BLOCK_Q, ROWS = 12, COLS = 24 };
 #define SELECT(s, c, scores, ...)                                                                                      \
-    sg_select(s, .keep = (c).keep, .kept = (c).kept, .mass = (c).mass, .score = scores, .n = SELECT_N, .m = SELECT_N,  \
-              __VA_ARGS__)
+    sg_select(s, .list = (c).lists.list, .count = (c).lists.count, .kept = (c).kept, .mass = (c).mass,                 \
+              .score = scores, .n = SELECT_N, .m = SELECT_N, __VA_ARGS__)
 
 static void topk_takes_its_number(void **state)
 {
@@ -195,6 +194,30 @@ static void topk_takes_its_number(void **state)
     }
     assert_int_equal(((int32_t *)c.kept.data)[0], 6 * ROWS);
     assert_true(fabsf(at(c.mass, 0) - 7.0f / 25) < 1e-6f && fabsf(at(c.mass, 1) - 1.0f / 24) < 1e-6f);
+}
+
+/* The best comes first, of equals the first, whatever is always kept; the others rise; the rest is 0. */
+static void lists_begin_with_the_best(void **state)
+{
+    (void)state;
+    for (int rule = SG_SELECT_TOPK; rule <= SG_SELECT_MASS; rule++) {
+        sg_stream       s = ref_stream();
+        const chosen    c = chosen_new(&s, 2, ROWS, COLS);
+        const sg_tensor score = sg_new(&s, SG_F32, 2, ROWS, COLS), amount = ALL_OF(&s, 0.4f, 2);
+        for (int64_t i = 0; i < sg_count(score); i++) sg_store(&score, i, (float)draw(30));
+        SELECT(&s, c, score, .amount = amount, .rule = (sg_select_rule)rule, .sink = 2);
+        assert_int_equal(s.status, SG_OK);
+        for (int64_t row = 0; row < 2 * ROWS; row++) {
+            const uint16_t *const list = (const uint16_t *)c.lists.list.data + row * COLS;
+            const int64_t         count = listed_count(&c.lists, row);
+            int64_t               best = 0;
+            for (int64_t j = 1; j < COLS; j++)
+                if (at(score, row * COLS + j) > at(score, row * COLS + best)) best = j;
+            assert_int_equal(list[0], best);
+            for (int64_t k = 2; k < count; k++) assert_true(list[k] > list[k - 1]);
+            for (int64_t k = count; k < COLS; k++) assert_int_equal(list[k], 0);
+        }
+    }
 }
 
 static void mass_takes_the_longest_prefix(void **state)
@@ -277,9 +300,7 @@ static void fixed_blocks_are_added(void **state)
     SELECT(&s, c, score, .amount = amount, .causal = true);
     for (int i = 0; i < ROWS; i++)
         assert_int_equal(count_of(&c, 0, i), i >= 5); /* row 5 is the first to see block 10 */
-    SELECT(&s, c, score, .rule = SG_SELECT_GIVEN, .causal = true, .sink = 2, .text_prefix = 200);
     assert_int_equal(s.status, SG_OK);
-    for (int i = 0; i < ROWS; i++) assert_int_equal(count_of(&c, 0, i), i >= 5);
     assert_true(at(c.mass, 0) == 7.0f / 12);
 }
 
@@ -293,8 +314,8 @@ static void ragged_ends_are_kept(void **state)
         const chosen    c = chosen_new(&s, 2, ROWS, COLS);
         const sg_tensor score = ALL_OF(&s, 0, 2, ROWS, COLS), amount = ALL_OF(&s, 0.01f, 2);
         for (int64_t row = 0; row < 2 * ROWS; row++) sg_store(&score, row * COLS + 10, 1);
-        sg_select(&s, .keep = c.keep, .kept = c.kept, .mass = c.mass, .score = score, .amount = amount,
-                  .ragged = ragged, .n = SELECT_N - 30, .m = SELECT_N - 30, .text_suffix = text);
+        sg_select(&s, .list = c.lists.list, .count = c.lists.count, .kept = c.kept, .mass = c.mass, .score = score,
+                  .amount = amount, .ragged = ragged, .n = SELECT_N - 30, .m = SELECT_N - 30, .text_suffix = text);
         assert_int_equal(s.status, SG_OK);
         const int64_t last = ragged && !text ? 2 : COLS;
         for (int g = 0; g < 2; g++) {
@@ -314,9 +335,9 @@ static void no_score_is_no_mass(void **state)
     sg_stream       s = ref_stream();
     const chosen    c = chosen_new(&s, 2, ROWS, COLS);
     const sg_tensor score = ALL_OF(&s, 0, 2, ROWS, COLS);
-    SELECT(&s, c, score, .rule = SG_SELECT_GIVEN);
+    SELECT(&s, c, score, .amount = ALL_OF(&s, 0.5f, 2));
     assert_int_equal(s.status, SG_OK);
-    assert_true(((int32_t *)c.kept.data)[0] == 0 && at(c.mass, 0) == 1);
+    assert_true(((int32_t *)c.kept.data)[0] == 12 * ROWS && at(c.mass, 0) == 1);
 }
 
 /* ---- around the ops ---- */
@@ -345,7 +366,7 @@ static void check_judges_every_output(void **state)
     ops.select = wrong_mass;
     SELECT(&s, c, score, .amount = amount);
     assert_int_equal(s.status, SG_E_MISMATCH);
-    assert_non_null(strstr(s.why, "output 3"));
+    assert_non_null(strstr(s.why, "output 4"));
 }
 
 int main(void)
@@ -357,6 +378,7 @@ int main(void)
                                        cmocka_unit_test(scores_are_shares),
                                        cmocka_unit_test(weights_scale_scores),
                                        cmocka_unit_test(topk_takes_its_number),
+                                       cmocka_unit_test(lists_begin_with_the_best),
                                        cmocka_unit_test(mass_takes_the_longest_prefix),
                                        cmocka_unit_test(heads_share_a_budget),
                                        cmocka_unit_test(fixed_blocks_are_added),

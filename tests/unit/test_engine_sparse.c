@@ -102,7 +102,7 @@ static void sparse_renders_are_near_dense(void **state)
     float *const all = latents_of(g, r);
     r.attention.order = SG_ORDER_HILBERT;
     float *const ordered = latents_of(g, r);
-    assert_memory_equal(all, sage, COUNT * sizeof *all);
+    assert_true(distance(all, sage, COUNT) < 0.001); /* the best block comes first */
     assert_true(distance(sage, dense, COUNT) < 0.01);
     assert_true(distance(half, dense, COUNT) < 0.08);
     assert_true(distance(half, dense, COUNT) > 0);
@@ -202,7 +202,7 @@ static void watch_taps(void *context, const char *name, sg_stream *s, sg_tensor 
     int          layer = 0;
     char         what = 0;
     if (strncmp(name, "step.", 5) == 0 && strstr(name, ".latents")) w->step = atoi(name + 5) + 1;
-    if (sscanf(name, "attention.%d.%c", &layer, &what) != 2 || !strchr("qkvy", what) || strstr(name, ".keep")) return;
+    if (sscanf(name, "attention.%d.%c", &layer, &what) != 2 || !strchr("qkvy", what)) return;
     sg_download(s, w->of[strchr("qkvy", what) - "qkvy"], t);
     for (int i = 0; what == 'y' && i < TOKENS * HEADS; i++) add_row(w, i / HEADS, i % HEADS, w->sum[w->step][layer]);
 }

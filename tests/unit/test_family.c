@@ -5,6 +5,7 @@
  *
  *   a = W mean(h, text) and h = h + a in each layer but the last, where v = a + g h;  x = x / 2 + v / 4 + noise / 10;
  *   rgb = clamp(U x). A row of text is S (1, .., 1), which the added phase computes. */
+#include "block_lists.h"
 #include "capture.h"
 #include "engine_fixture.h"
 #include "layers.h"
@@ -425,22 +426,26 @@ static void expect_counts(const sg_engine *g)
 
 /* Which blocks were kept, and how often attention was sparse. */
 typedef struct keeps {
-    int calls, left_out;
+    block_lists lists;
+    int         calls, left_out;
 } keeps;
 
-/* keep U8 [1, nq, ..]: rows and columns of blocks that hold text, which is behind the video, are dense. */
-static void see_keep(void *context, const char *name, sg_stream *s, sg_tensor t)
+/* Rows and columns of blocks that hold text, which is behind the video, are dense. Lists come before their counts. */
+static void see_lists(void *context, const char *name, sg_stream *s, sg_tensor t)
 {
     keeps *const c = context;
     int          layer, used = 0;
     (void)s;
-    if (sscanf(name, "attention.%d.keep%n", &layer, &used) != 1 || !used || !t.data) return;
+    if (sscanf(name, "attention.%d.list%n", &layer, &used) == 1 && used) c->lists.list = t;
+    used = 0;
+    if (sscanf(name, "attention.%d.count%n", &layer, &used) != 1 || !used || !t.data) return;
+    c->lists.count = t;
     const int pass = c->calls / 2 % 2, nq = blocks_of(pass, layer, SG_BLOCK_Q), nk = blocks_of(pass, layer, SG_BLOCK_K);
     assert_int_equal(layer, c->calls++ % 2);
     assert_int_equal(t.dim[1], nq);
     for (int i = 0; i < nq; i++)
         for (int j = 0; j < nk; j++) {
-            const bool kept = ((const uint8_t *)t.data)[i * t.dim[2] + j / 8] >> j % 8 & 1;
+            const bool kept = is_listed(&c->lists, i, j);
             if (!layer && ((i + 1) * SG_BLOCK_Q > VIDEO || (j + 1) * SG_BLOCK_K > VIDEO)) assert_true(kept);
             c->left_out += !kept;
         }
@@ -462,7 +467,7 @@ static void render_long(seen *s, const char *backend, sg_attention_kind kind)
     r.attention.kind = kind;
     r.attention.amount = .2f;
     r.attention.dense_steps = .3; /* the first of three */
-    g->tap = see_keep;
+    g->tap = see_lists;
     g->tap_context = &c;
     assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_OK);
     assert_int_equal(plan.tokens, VIDEO + TEXT);

@@ -388,7 +388,8 @@ static void choosing_stages_refuse_what_does_not_fit(void **state)
     REFUSES(score, score, k, SHAPE(BF16, 5, 2, 24));
     REFUSES(score, score, k, SHAPE(F32, 5, 2, 16));
 
-    const sg_select_args select_ = {.keep = SHAPE(U8, 4, 3, 8),
+    const sg_select_args select_ = {.list = SHAPE(U16, 4, 3, 5),
+                                    .count = SHAPE(I32, 4, 3),
                                     .kept = SHAPE(I32, 4, 2),
                                     .mass = SHAPE(F32, 4),
                                     .score = SHAPE(F32, 4, 3, 5),
@@ -398,7 +399,9 @@ static void choosing_stages_refuse_what_does_not_fit(void **state)
                                     .m = 300};
     ACCEPTS(select, select_);
     REFUSES(select, select_, rule, SG_SELECT_MASS); /* has no budget to share */
-    REFUSES(select, select_, keep, SHAPE(U8, 4, 3, 1));
+    REFUSES(select, select_, list, SHAPE(U16, 4, 3, 4));
+    REFUSES(select, select_, list, SHAPE(I32, 4, 3, 5));
+    REFUSES(select, select_, count, SHAPE(I32, 4, 5));
     REFUSES(select, select_, kept, ABSENT);
     REFUSES(select, select_, kept, SHAPE(I32, 4));
     REFUSES(select, select_, mass, SHAPE(F32, 1));
@@ -408,8 +411,7 @@ static void choosing_stages_refuse_what_does_not_fit(void **state)
     REFUSES(select, select_, theta, SHAPE(F32, 4));
     sg_select_args given = select_;
     given.heads = false;
-    given.rule = SG_SELECT_GIVEN;
-    ALLOWS(select, given, amount, ABSENT);
+    REFUSES(select, given, rule, SG_SELECT_GIVEN); /* of a policy, which has its lists */
 }
 
 static void sparse_attention_refuses_what_does_not_fit(void **state)
@@ -426,7 +428,8 @@ static void sparse_attention_refuses_what_does_not_fit(void **state)
                                      .v = SHAPE(I8, 2, 300, 24),
                                      .v_scale = SHAPE(F32, 2, 24),
                                      .v_center = SHAPE(F32, 2, 24),
-                                     .keep = SHAPE(U8, 4, 3, 8),
+                                     .list = SHAPE(U16, 4, 3, 5),
+                                     .count = SHAPE(I32, 4, 3),
                                      .tail_k = SHAPE(I8, 2, 5, 24),
                                      .tail_k_scale = SHAPE(F32, 1, 2),
                                      .tail_v = SHAPE(I8, 2, 5, 24),
@@ -434,6 +437,7 @@ static void sparse_attention_refuses_what_does_not_fit(void **state)
                                      .pv_threshold = SHAPE(F32, 4),
                                      .q_group = 128,
                                      .k_group = 32,
+                                     .pv_group = 64,
                                      .causal = true};
     ACCEPTS(attend_blocks, a);
     ALLOWS(attend_blocks, a, tail_bias, ABSENT);
@@ -444,8 +448,10 @@ static void sparse_attention_refuses_what_does_not_fit(void **state)
     REFUSES(attend_blocks, a, v, SHAPE(I8, 300, 2, 24));
     REFUSES(attend_blocks, a, v, SHAPE(BF16, 300, 2, 24)); /* which has no scale */
     REFUSES(attend_blocks, a, v_scale, ABSENT);
-    REFUSES(attend_blocks, a, keep, ABSENT); /* a tail of nothing */
-    REFUSES(attend_blocks, a, keep, SHAPE(U8, 4, 5, 8));
+    REFUSES(attend_blocks, a, list, ABSENT); /* a tail of nothing */
+    REFUSES(attend_blocks, a, list, SHAPE(U16, 4, 5, 5));
+    REFUSES(attend_blocks, a, count, ABSENT);
+    REFUSES(attend_blocks, a, pv_group, 16);
     REFUSES(attend_blocks, a, tail_k, ABSENT);
     REFUSES(attend_blocks, a, tail_v, SHAPE(F32, 5, 2, 24));
     REFUSES(attend_blocks, a, skips, ABSENT);

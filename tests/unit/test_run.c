@@ -1,5 +1,6 @@
 /* test_run.c - a policy and its run, on the oracle: what a mask keeps is attended as arithmetic in double does it,
  * counters count. What ops compute is checkkern's matter; how they are put together is here. */
+#include "block_lists.h"
 #include "host_memory.h"
 #include "meta.h"
 #include "run.h"
@@ -21,7 +22,7 @@ typedef struct bench {
     sg_attention      *a;
     sg_stream          s;
     float             *q, *k, *v, *y;
-    uint8_t           *keep; /* as tapped: [h, nq, stride] */
+    block_lists        lists; /* as tapped */
     float             *tail_bias;
     int64_t            nq, nk;
     bool               quantised;
@@ -57,11 +58,13 @@ static void take_tap(void *context, const char *name, sg_stream *s, sg_tensor t)
 {
     bench *const b = context;
     (void)s;
-    if (!strstr(name, ".keep")) return;
-    free(b->keep);
-    b->keep = malloc(sg_bytes(t));
-    assert_non_null(b->keep);
-    memcpy(b->keep, t.data, sg_bytes(t));
+    sg_tensor *const own = strstr(name, ".list") ? &b->lists.list : strstr(name, ".count") ? &b->lists.count : NULL;
+    if (!own) return;
+    free(own->data);
+    *own = t;
+    own->data = malloc(sg_bytes(t));
+    assert_non_null(own->data);
+    memcpy(own->data, t.data, sg_bytes(t));
 }
 
 static bench make(int64_t n, int64_t h, int64_t hk, int64_t d, sg_policy p)
@@ -143,14 +146,13 @@ static void finish(bench *b)
     free(b->k);
     free(b->v);
     free(b->y);
-    free(b->keep);
+    free(b->lists.list.data);
+    free(b->lists.count.data);
 }
 
 static bool kept(const bench *b, int64_t head, int64_t i, int64_t j)
 {
-    if (!b->keep) return true;
-    const int64_t stride = 8 * ((b->nk + 63) / 64);
-    return b->keep[(head * b->nq + i) * stride + j / 8] >> (j % 8) & 1;
+    return !b->lists.list.data || is_listed(&b->lists, head * b->nq + i, j);
 }
 
 /* ---- the same in double ---- */
@@ -486,7 +488,7 @@ static sg_status note_select(sg_stream *s, const sg_select_args *a)
 static sg_status note_attend(sg_stream *s, const sg_attend_blocks_args *a)
 {
     note(a->pv_threshold.data);
-    note(a->keep.data);
+    note(a->list.data);
     return sg_ref_ops.attend_blocks(s, a);
 }
 

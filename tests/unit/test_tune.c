@@ -70,29 +70,35 @@ static void to_bytes(int8_t *y, const float *from, int64_t count)
     for (int64_t i = 0; i < count; i++) y[i] = (int8_t)from[i];
 }
 
-/* x.y by the oracle, with the blocks that come first in rank. */
+/* x.y by the oracle, with the blocks that come first in rank: the best of all first, as select lists them, the others rising. */
 static void attend(const int32_t *rank, int count, bool tail, float pv_threshold, float skips[2], float scale)
 {
     static int8_t q[ROWS * D], k[N_MAX * D], means[NK_MAX * D];
     float         ones[NK_MAX];
-    uint8_t       keep[8] = {0};
+    uint16_t      list[NK_MAX];
+    bool          kept[NK_MAX] = {false};
+    int32_t       listed = 0;
     sg_stream     s = sg_stream_of(oracle);
     to_bytes(q, x.q, ROWS * D);
     to_bytes(k, x.k, x.n * D);
     to_bytes(means, x.mean_k, x.nk * D);
     for (int i = 0; i < NK_MAX; i++) ones[i] = 1;
-    for (int j = 0; j < count; j++) keep[rank[j] / 8] |= (uint8_t)(1 << rank[j] % 8);
+    for (int j = 0; j < count; j++) kept[rank[j]] = true;
+    list[listed++] = (uint16_t)rank[0];
+    for (int j = 0; j < x.nk; j++)
+        if (kept[j] && j != rank[0]) list[listed++] = (uint16_t)j;
     const sg_tensor none = {0}, one = {.data = ones, .dtype = SG_F32, .rank = 2, .dim = {1, 1}};
     const sg_tensor k_scale = {.data = ones, .dtype = SG_F32, .rank = 2, .dim = {x.nk, 1}};
     sg_attend_blocks(
         &s, .y = tensor(x.y, SG_F32, ROWS, 1, D), .q = tensor(q, SG_I8, 1, ROWS, D), .q_scale = one,
         .k = tensor(k, SG_I8, 1, x.n, D), .k_scale = k_scale, .v = tensor(x.v, SG_F32, x.n, 1, D),
-        .keep = tensor(keep, SG_U8, 1, 1, 8), .tail_k = tail ? tensor(means, SG_I8, 1, x.nk, D) : none,
-        .tail_k_scale = tail ? one : none, .tail_v = tail ? tensor(x.mean_v, SG_F32, x.nk, 1, D) : none,
+        .list = tensor(list, SG_U16, 1, 1, x.nk), .count = {.data = &listed, .dtype = SG_I32, .rank = 2, .dim = {1, 1}},
+        .tail_k = tail ? tensor(means, SG_I8, 1, x.nk, D) : none, .tail_k_scale = tail ? one : none,
+        .tail_v = tail ? tensor(x.mean_v, SG_F32, x.nk, 1, D) : none,
         .pv_threshold =
             pv_threshold > 0 ? (sg_tensor){.data = &pv_threshold, .dtype = SG_F32, .rank = 1, .dim = {1}} : none,
         .skips = pv_threshold > 0 ? (sg_tensor){.data = skips, .dtype = SG_F32, .rank = 2, .dim = {1, 2}} : none,
-        .q_group = 128, .k_group = 64, .scale = scale);
+        .q_group = 128, .k_group = 64, .pv_group = 32, .scale = scale);
     assert_string_equal(s.why, "");
 }
 
