@@ -8,13 +8,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Without padding. */
+typedef struct bound_to {
+    int64_t shape[16];
+    int     policy[13];
+    float   threshold[3];
+} bound_to;
+
+/* What the last call was bound to serves the next one, if that differs in its pointers alone: then nothing is uploaded. */
+typedef struct binding {
+    bound_to      to;
+    sg_attention *attention; /* NULL: none */
+    sg_tensor     row;       /* row i of the ordered tensors is token row[i]; rank 0: token i */
+    sg_arena      keep, scratch;
+} binding;
+
 struct sg_attention_context {
     sg_backend *backend;
     void       *block; /* the keep arena of a call, then its scratch */
     size_t      bytes;
-    int32_t    *at; /* the order of the last grid; NULL: none */
-    sg_order    order;
-    int64_t     grid[3];
+    binding     bound;
 };
 
 /* One of the four tensors. */
@@ -36,10 +49,7 @@ typedef struct call {
     sg_policy                     policy;
     sg_thresholds                 thresholds; /* its arrays lie in of_heads */
     float                        *of_heads;
-    const int32_t                *at; /* position i of the grid has its token at[i]; NULL: unchanged */
-    sg_attention                 *bound;
-    bool                          planning; /* nothing is read or written */
-    double                        copy_seconds;
+    bool                          ordered;
 } call;
 
 /* ---- the context ---- */
@@ -57,15 +67,12 @@ sg_status sg_attention_context_open(sg_attention_context **out, const sg_attenti
     *out = NULL;
     if (!o) o = &usual;
     const sg_backend_options backend = {
-        .name = o->backend ? o->backend : "cpu", .threads = o->threads, .cpu_mask = o->cpu_mask};
+        .name = o->backend ? o->backend : "cpu", .threads = o->threads, .cpu_mask = o->cpu_mask, .device = o->device};
     if (!all_zero(o->reserved, sizeof o->reserved / sizeof *o->reserved))
         return sg_error_set(e, SG_E_UNSUPPORTED, "reserved: an option that this version does not know is set");
     sg_attention_context *c = calloc(1, sizeof *c);
     if (!c) return sg_error_set(e, SG_E_MEMORY, "no memory for a context");
-    sg_status status = sg_backend_open(&c->backend, &backend, e);
-    if (!status && !c->backend->host_memory)
-        status = sg_error_set(e, SG_E_UNSUPPORTED, "backend: %s works on memory of its own; cpu and ref do not",
-                              c->backend->name);
+    const sg_status status = sg_backend_open(&c->backend, &backend, e);
     if (status)
         sg_attention_context_close(&c);
     else
@@ -73,12 +80,18 @@ sg_status sg_attention_context_open(sg_attention_context **out, const sg_attenti
     return status;
 }
 
+static void unbind(binding *b)
+{
+    sg_attention_close(&b->attention);
+    *b = (binding){.attention = NULL};
+}
+
 void sg_attention_context_close(sg_attention_context **c)
 {
     if (!c || !*c) return;
+    unbind(&(*c)->bound);
     if ((*c)->block) (*c)->backend->memory->release((*c)->backend, (*c)->block);
     sg_backend_close(&(*c)->backend);
-    free((*c)->at);
     free(*c);
     *c = NULL;
 }
@@ -138,7 +151,7 @@ static sg_status set_side(call *k, int which, const void *data, const sg_attenti
         return sg_error_set(e, SG_E_ARG, "%s: its address is not a multiple of its element", name[which]);
     if (!is_countable(k, x)) return sg_error_set(e, SG_E_ARG, "%s: its strides go beyond all memory", name[which]);
     x->placed = k->given == k->dtype && (x->heads == 1 || x->stride.head == dense.head) &&
-                (x->tokens == 1 || x->stride.token == dense.token) && !k->at;
+                (x->tokens == 1 || x->stride.token == dense.token) && !k->ordered;
     return SG_OK;
 }
 
@@ -207,18 +220,20 @@ static sg_status choose_all(call *k, sg_error *e)
     const sg_attention_call_args *const a = k->args;
     sg_policy *const                    p = &k->policy;
     int kind = (int)p->kind, score = (int)p->score, bias = (int)p->tail_bias, order = (int)p->order, heads = p->heads,
-        tail = p->tail;
+        tail = p->tail, pv = (int)p->pv_dtype;
     SG_TRY(choose("kind", a->kind, sg_attention_names, &kind, e));
     SG_TRY(choose("score", a->score, sg_score_names, &score, e));
     SG_TRY(choose("tail", a->tail, switches, &tail, e));
     SG_TRY(choose("tail_bias", a->tail_bias, sg_tail_bias_names, &bias, e));
     SG_TRY(choose("budget", a->budget, budgets, &heads, e));
+    SG_TRY(choose("pv_dtype", a->pv_dtype, sg_pv_dtype_names, &pv, e));
     SG_TRY(choose("order", a->order, sg_order_names, &order, e));
     p->kind = (sg_attention_kind)kind;
     p->score = (sg_score_kind)score;
     p->tail = tail;
     p->tail_bias = (sg_tail_bias)bias;
     p->heads = heads;
+    p->pv_dtype = (sg_pv_dtype)pv;
     p->order = (sg_order)order;
     return SG_OK;
 }
@@ -303,10 +318,9 @@ static sg_status set_policy(call *k, sg_error *e)
 
 static sg_status set_order(call *k, sg_error *e)
 {
-    sg_attention_context *const c = k->context;
-    const int64_t *const        g = k->args->grid;
-    const int64_t               count = k->n - k->args->text_prefix - k->args->text_suffix;
-    int64_t                     cells;
+    const int64_t *const g = k->args->grid;
+    const int64_t        count = k->n - k->args->text_prefix - k->args->text_suffix;
+    int64_t              cells;
     if (all_zero(g, 3)) {
         if (!k->args->order) return SG_OK;
         return sg_error_set(e, SG_E_ARG, "order: '%s' needs a grid", k->args->order);
@@ -315,62 +329,36 @@ static sg_status set_order(call *k, sg_error *e)
         __builtin_mul_overflow(cells, g[2], &cells) || cells != count)
         return sg_error_set(e, SG_E_ARG, "grid: %lld x %lld x %lld is not the %lld tokens that are not text",
                             (long long)g[0], (long long)g[1], (long long)g[2], (long long)count);
-    if (k->policy.order == SG_ORDER_ROW) return SG_OK;
-    if (!c->at || c->order != k->policy.order || memcmp(c->grid, g, sizeof c->grid) != 0) {
-        free(c->at);
-        c->at = malloc((size_t)count * sizeof *c->at);
-        if (!c->at) return sg_error_set(e, SG_E_MEMORY, "no memory for an order");
-        const sg_status status = sg_order_make(c->at, k->policy.order, g[0], g[1], g[2]);
-        if (status) {
-            free(c->at);
-            c->at = NULL;
-            return sg_error_set(e, status, "no memory for an order");
-        }
-        c->order = k->policy.order;
-        memcpy(c->grid, g, sizeof c->grid);
-    }
-    k->at = c->at;
+    k->ordered = k->policy.order != SG_ORDER_ROW;
     return SG_OK;
+}
+
+/* The table of binding.row, on the host. The caller frees it. */
+static int32_t *order_of(const call *k)
+{
+    const int64_t *const g = k->args->grid, prefix = k->args->text_prefix;
+    int32_t *const       row = malloc((size_t)k->n * sizeof *row);
+    if (!row || sg_order_make(row + prefix, k->policy.order, g[0], g[1], g[2])) {
+        free(row);
+        return NULL;
+    }
+    for (int64_t i = 0; i < k->n; i++)
+        row[i] = i < prefix || i >= k->n - k->args->text_suffix ? (int32_t)i : (int32_t)prefix + row[i];
+    return row;
 }
 
 /* ---- tensors ---- */
 
-/* The token that stands in row i. */
-static int64_t token_of(const call *k, int64_t i)
-{
-    const int64_t prefix = k->args->text_prefix;
-    return k->at && i >= prefix && i < k->n - k->args->text_suffix ? prefix + k->at[i - prefix] : i;
-}
-
-/* Copies count elements between the caller's dtype and ours. */
-static void move_piece(const call *k, void *given, void *own, size_t count, bool to_caller)
-{
-    const sg_tensor        a = {.data = given, .dtype = k->given}, b = {.data = own, .dtype = k->dtype};
-    const sg_tensor *const to = to_caller ? &a : &b, *const from = to_caller ? &b : &a;
-    if (k->given == k->dtype)
-        memcpy(to->data, from->data, count * sg_dtype_size(k->dtype));
-    else
-        for (size_t i = 0; i < count; i++) sg_store(to, (int64_t)i, sg_load(from, (int64_t)i));
-}
-
 /* Copies between x, element b of the batch, and the rows of t. */
-static void move(call *k, const side *x, int64_t b, sg_tensor t, bool to_caller)
+static void move(const call *k, sg_stream *s, const side *x, int64_t b, sg_tensor t, bool to_program)
 {
-    const double start = sg_seconds();
-    const size_t size = sg_dtype_size(k->given), head = (size_t)k->d, row = (size_t)x->heads * head;
-    const bool   whole = x->heads == 1 || x->stride.head == k->d;
-    const size_t pieces = whole ? 1 : (size_t)x->heads, piece = whole ? row : head;
-    char *const  rows = t.data;
-#pragma omp parallel for num_threads(k->context->backend->threads)
-    for (int64_t i = 0; i < x->tokens; i++) {
-        char *const token = x->data + (b * x->stride.batch + token_of(k, i) * x->stride.token) * (int64_t)size;
-        for (size_t j = 0; j < pieces; j++) {
-            char *const given = token + (int64_t)j * x->stride.head * (int64_t)size;
-            char *const own = rows + ((size_t)i * row + j * piece) * sg_dtype_size(k->dtype);
-            move_piece(k, given, own, piece, to_caller);
-        }
-    }
-    k->copy_seconds += sg_seconds() - start;
+    const int64_t   last[2] = {(x->tokens - 1) * x->stride.token, (x->heads - 1) * x->stride.head};
+    const int64_t   low = (last[0] < 0 ? last[0] : 0) + (last[1] < 0 ? last[1] : 0);
+    const int64_t   count = last[0] + last[1] - 2 * low + k->d;
+    const sg_tensor given = {
+        x->data + (b * x->stride.batch + low) * (int64_t)sg_dtype_size(k->given), k->given, 1, {count}};
+    sg_strided_copy(s, .y = to_program ? given : t, .x = to_program ? t : given, .row = k->context->bound.row,
+                    .first = -low, .token = x->stride.token, .head = x->stride.head, .scatter = to_program);
 }
 
 /* x, element b of the batch, as a tensor: in place or in scratch. */
@@ -381,57 +369,123 @@ static sg_tensor tensor_of(const call *k, sg_stream *s, const side *x, int64_t b
         x->data + b * x->stride.batch * (int64_t)sg_dtype_size(k->dtype), k->dtype, 3, {x->tokens, x->heads, k->d}};
 }
 
-static void attend(call *k, sg_stream *s, int64_t b)
+static void attend(const call *k, sg_stream *s, int64_t b)
 {
     const size_t mark = s->scratch.used;
     sg_tensor    t[SIDES];
     for (int i = 0; i < SIDES; i++) {
         const side *const x = &k->side[i];
         t[i] = tensor_of(k, s, x, b);
-        if (i != O && !x->placed && !k->planning && !s->status) move(k, x, b, t[i], false);
+        if (i != O && !x->placed) move(k, s, x, b, t[i], false);
     }
     const double         given = k->args->scale;
     const sg_attend_args args = {
         .y = t[O], .q = t[Q], .k = t[K], .v = t[V], .scale = given != 0 ? (float)given : 1 / sqrtf((float)k->d)};
-    sg_attention_run(k->bound, s, 0, 0, (int)b, 0, &args);
-    if (!k->side[O].placed && !k->planning && !s->status) move(k, &k->side[O], b, t[O], true);
+    sg_attention_run(k->context->bound.attention, s, 0, 0, (int)b, 0, &args);
+    if (!k->side[O].placed) move(k, s, &k->side[O], b, t[O], true);
     s->scratch.used = mark;
 }
 
-/* ---- the work ---- */
+/* ---- the binding ---- */
 
-/* Opens a stream with the memory that a dry run needs. */
-static sg_status open_stream(call *k, sg_stream *s, sg_error *e)
+/* Thresholds by head and a mask are the program's memory, which may have changed. */
+static bool borrows(const call *k) { return k->policy.tuned || k->policy.mask.rank; }
+
+/* All that a binding follows from, but what it borrows. */
+static bound_to describe(const call *k)
 {
+    const sg_policy *const              p = &k->policy;
+    const sg_attention_call_args *const a = k->args;
+    const side *const                   x = k->side;
+    return (bound_to){
+        .shape = {k->batch, k->h, k->hk, k->d, k->n, k->m, a->text_prefix, a->text_suffix, a->grid[0], a->grid[1],
+                  a->grid[2], k->given, x[O].placed, x[Q].placed, x[K].placed, x[V].placed},
+        .policy = {(int)p->kind, (int)p->rule, p->sink, p->causal, p->heads, (int)p->score, p->tail, (int)p->tail_bias,
+                   (int)p->pv_dtype, (int)p->order, borrows(k)},
+        .threshold = {p->amount, p->theta, p->pv_threshold},
+    };
+}
+
+static sg_status open_attention(const call *k, sg_error *e)
+{
+    const sg_attention_call_args *const a = k->args;
+    const sg_backend *const             backend = k->context->backend;
+    binding *const                      b = &k->context->bound;
+    const sg_attention_shape            shape = {.n = k->n,
+                                                 .h = k->h,
+                                                 .hk = k->hk,
+                                                 .m = k->m,
+                                                 .d = k->d,
+                                                 .text_prefix = a->text_prefix,
+                                                 .text_suffix = a->text_suffix,
+                                                 .layers = 1,
+                                                 .steps = 1,
+                                                 .passes = (int)k->batch,
+                                                 .values = backend->values,
+                                                 .f8 = backend->f8};
+    SG_TRY(sg_attention_open(&b->attention, &k->policy, &shape, e));
+    if (!a->mask || sg_attention_kind_of(b->attention, 0, 0, NULL) == SG_ATTENTION_SPARGE) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "mask: it would have no say: %lld tokens of kind %s run dense", (long long)k->n,
+                        sg_attention_names[k->policy.kind]);
+}
+
+/* Thresholds and order, into the keep arena. */
+static void upload(const call *k, sg_stream *s, const int32_t *row)
+{
+    binding *const b = &k->context->bound;
+    sg_attention_upload(b->attention, s);
+    if (!k->ordered) return;
+    b->row = sg_new_keep(s, SG_I32, k->n);
+    sg_upload(s, b->row, row);
+}
+
+/* A stream with the memory that a dry run needs. */
+static sg_status open_stream(const call *k, sg_stream *s, sg_error *e)
+{
+    binding *const b = &k->context->bound;
     sg_plan_totals totals = {0};
     sg_stream      plan = sg_plan_stream(&totals);
-    k->planning = true;
-    sg_attention_upload(k->bound, &plan);
+    upload(k, &plan, NULL);
     attend(k, &plan, 0);
-    k->planning = false;
     if (plan.status) return sg_error_set(e, plan.status, "%s", plan.why);
     const size_t keep = (plan.keep.peak + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
     if (plan.scratch.peak > SIZE_MAX - keep) return sg_error_set(e, SG_E_MEMORY, "this call needs more than there is");
     SG_TRY(make_room(k->context, keep + plan.scratch.peak, e));
-    *s = sg_stream_of(k->context->backend);
-    s->keep = (sg_arena){.base = (uintptr_t)k->context->block, .cap = keep};
-    s->scratch = (sg_arena){.base = (uintptr_t)k->context->block + keep, .cap = plan.scratch.peak};
-    sg_attention_upload(k->bound, s);
+    b->keep = s->keep = (sg_arena){.base = (uintptr_t)k->context->block, .cap = keep};
+    b->scratch = s->scratch = (sg_arena){.base = (uintptr_t)k->context->block + keep, .cap = plan.scratch.peak};
     return SG_OK;
 }
+
+/* Binds the call, unless it is bound as the last one was, and gives s its memory. */
+static sg_status bind(const call *k, sg_stream *s, sg_error *e)
+{
+    binding *const b = &k->context->bound;
+    const bound_to to = describe(k);
+    s->keep = b->keep;
+    s->scratch = b->scratch;
+    if (b->attention && !borrows(k) && memcmp(&to, &b->to, sizeof to) == 0) return SG_OK;
+    unbind(b);
+    b->to = to;
+    SG_TRY(open_attention(k, e));
+    SG_TRY(open_stream(k, s, e));
+    int32_t *const row = k->ordered ? order_of(k) : NULL;
+    if (k->ordered && !row) return sg_error_set(e, SG_E_MEMORY, "no memory for an order");
+    upload(k, s, row);
+    free(row);
+    return s->status ? sg_error_set(e, s->status, "%s", s->why) : SG_OK;
+}
+
+/* ---- the work ---- */
 
 static void report_stages(sg_attention_report *r, const sg_trace *t)
 {
     const struct {
         const char *op;
         double     *seconds;
-    } stage[] = {{"pool", &r->pool_seconds},
-                 {"self_similarity", &r->pool_seconds},
-                 {"quantise", &r->quantise_seconds},
-                 {"score", &r->score_seconds},
-                 {"select", &r->select_seconds},
-                 {"tail_bias", &r->tail_seconds},
-                 {"attend_blocks", &r->attend_seconds},
+    } stage[] = {{"strided_copy", &r->copy_seconds},    {"pool", &r->pool_seconds},
+                 {"self_similarity", &r->pool_seconds}, {"quantise", &r->quantise_seconds},
+                 {"score", &r->score_seconds},          {"select", &r->select_seconds},
+                 {"tail_bias", &r->tail_seconds},       {"attend_blocks", &r->attend_seconds},
                  {"attend", &r->attend_seconds}};
     for (size_t i = 0; i < t->rows; i++)
         for (size_t j = 0; j < sizeof stage / sizeof *stage; j++)
@@ -444,7 +498,7 @@ static sg_status report_counts(const call *k, sg_attention_report *r, sg_stream 
                                        [SG_WHY_BACKEND] = "the backend knows no other"};
     sg_attention_count *const count = calloc((size_t)k->batch, sizeof *count);
     if (!count) return sg_error_set(e, SG_E_MEMORY, "no memory for a report");
-    const sg_status status = sg_attention_counts(k->bound, s, 0, count);
+    const sg_status status = sg_attention_counts(k->context->bound.attention, s, 0, count);
     double          blocks = 0, kept = 0, groups = 0, skipped = 0;
     for (int64_t b = 0; !status && b < k->batch; b++) {
         blocks += (double)count[b].blocks;
@@ -464,22 +518,35 @@ static sg_status report_counts(const call *k, sg_attention_report *r, sg_stream 
     return status ? sg_error_set(e, status, "the report cannot be read") : SG_OK;
 }
 
-static sg_status run(call *k, sg_attention_report *r, sg_error *e)
+static sg_status run_bound(const call *k, sg_stream *s, sg_attention_report *r, sg_error *e)
 {
     const double start = sg_seconds();
-    sg_stream    s;
     sg_trace     trace = {0};
-    SG_TRY(open_stream(k, &s, e));
-    if (r) sg_trace_wrap(&s, &trace);
-    for (int64_t b = 0; b < k->batch && !s.status; b++) attend(k, &s, b);
-    sg_status status = s.status ? sg_error_set(e, s.status, "%s", s.why) : SG_OK;
+    if (r) sg_trace_wrap(s, &trace);
+    for (int64_t b = 0; b < k->batch && !s->status; b++) attend(k, s, b);
+    sg_status status = s->status ? sg_error_set(e, s->status, "%s", s->why) : SG_OK;
     if (r && !status) {
-        *r = (sg_attention_report){.copy_seconds = k->copy_seconds};
+        *r = (sg_attention_report){.ran = NULL};
         report_stages(r, &trace);
-        status = report_counts(k, r, &s, e);
+        status = report_counts(k, r, s, e);
         r->seconds = sg_seconds() - start;
     }
     sg_trace_free(&trace);
+    return status;
+}
+
+/* What failed leaves no binding: it may be half made, and the memory of another call. */
+static sg_status run(const call *k, sg_attention_report *r, sg_error *e)
+{
+    sg_stream              s = sg_stream_of(k->context->backend);
+    const sg_memory *const memory = s.memory;
+    void *const            program = k->args->stream;
+    sg_status              status = memory->join ? memory->join(&s, program) : SG_OK;
+    if (status) status = sg_error_set(e, status, "%s", s.why);
+    if (!status) status = bind(k, &s, e);
+    if (!status) status = run_bound(k, &s, r, e);
+    if (memory->leave && memory->leave(&s, program) && !status) status = sg_error_set(e, s.status, "%s", s.why);
+    if (status) unbind(&k->context->bound);
     return status;
 }
 
@@ -488,6 +555,9 @@ static sg_status prepare(call *k, sg_error *e)
     const sg_attention_call_args *const a = k->args;
     if (!all_zero(a->reserved, sizeof a->reserved / sizeof *a->reserved))
         return sg_error_set(e, SG_E_UNSUPPORTED, "reserved: a member that this version does not know is set");
+    if (a->stream && k->context->backend->host_memory)
+        return sg_error_set(e, SG_E_ARG, "stream: %s has none; calls are finished when they return",
+                            k->context->backend->name);
     if (!isfinite(a->scale)) return sg_error_set(e, SG_E_ARG, "scale: %g is no number", a->scale);
     SG_TRY(set_shape(k, e));
     SG_TRY(set_dtype(k, e));
@@ -496,22 +566,7 @@ static sg_status prepare(call *k, sg_error *e)
     SG_TRY(set_side(k, O, a->o, &a->o_stride, e));
     SG_TRY(set_side(k, Q, a->q, &a->q_stride, e));
     SG_TRY(set_side(k, K, a->k, &a->k_stride, e));
-    SG_TRY(set_side(k, V, a->v, &a->v_stride, e));
-    const sg_attention_shape shape = {.n = k->n,
-                                      .h = k->h,
-                                      .hk = k->hk,
-                                      .m = k->m,
-                                      .d = k->d,
-                                      .text_prefix = a->text_prefix,
-                                      .text_suffix = a->text_suffix,
-                                      .layers = 1,
-                                      .steps = 1,
-                                      .passes = (int)k->batch,
-                                      .values = k->context->backend->values};
-    SG_TRY(sg_attention_open(&k->bound, &k->policy, &shape, e));
-    if (!a->mask || sg_attention_kind_of(k->bound, 0, 0, NULL) == SG_ATTENTION_SPARGE) return SG_OK;
-    return sg_error_set(e, SG_E_ARG, "mask: it would have no say: %lld tokens of kind %s run dense", (long long)k->n,
-                        sg_attention_names[k->policy.kind]);
+    return set_side(k, V, a->v, &a->v_stride, e);
 }
 
 sg_status sg_attention_call(sg_attention_context *c, const sg_attention_call_args *a, sg_attention_report *r,
@@ -520,7 +575,6 @@ sg_status sg_attention_call(sg_attention_context *c, const sg_attention_call_arg
     call      k = {.args = a, .context = c};
     sg_status status = prepare(&k, e);
     if (!status) status = run(&k, r, e);
-    sg_attention_close(&k.bound);
     free(k.of_heads);
     return status;
 }

@@ -39,15 +39,21 @@ extern "C" {
 
 /* Every struct ends in members that are reserved for later versions. They must be 0. */
 typedef struct sg_attention_options {
-    const char *backend;  /* "cpu" (NULL), or "ref", the slow oracle */
-    int         threads;  /* 0: one a core */
-    unsigned    cpu_mask; /* bit i allows level i: SSE2, AVX2, AVX-512, its VNNI, its BF16, AMX; 0: all that there is, or
+    const char *backend; /* "cpu" (NULL), "cuda", or "ref", the slow oracle */
+    int         threads; /* 0: one a core */
+    unsigned cpu_mask;   /* bit i allows level i: SSE2, AVX2, AVX-512, its VNNI, its BF16, AMX; 0: all that there is, or
                            * up to what the environment variable SPARGE_GEN_CPUMASK names: base, avx2 .. amx */
-    int64_t     reserved[8];
+    int      device;     /* of cuda: which GPU, as CUDA counts them */
+    int64_t  reserved[8];
 } sg_attention_options;
 
 /* Owns threads, and memory that grows to the need of the largest call. It serves one call at a time. A program may open
- * several. */
+ * several.
+ *
+ * With cuda the tensors lie on the GPU, and so does the memory. A call puts its work behind what is in the program's
+ * stream, and returns. What the program puts into the stream afterwards begins when the work is done. A call waits for
+ * the GPU where its shape or settings differ from the last call's, where it has a mask or thresholds of heads, and where
+ * a report is asked for. */
 typedef struct sg_attention_context sg_attention_context;
 
 /* o may be NULL. *out is NULL after a failure. */
@@ -68,6 +74,7 @@ typedef struct sg_attention_call_args {
     const void         *q, *k, *v;
     sg_attention_stride o_stride, q_stride, k_stride, v_stride;
     const char         *dtype;           /* of all four: "f32" (NULL), "bf16" or "f16" */
+    void               *stream;          /* of cuda: a cudaStream_t; NULL: the default stream */
     int64_t             batch;           /* 0: 1 */
     int64_t             heads, kv_heads; /* 0: as many; else each serves heads / kv_heads neighbouring ones */
     int64_t             head_dim, n, m;  /* m 0: n */
@@ -89,7 +96,7 @@ typedef struct sg_attention_call_args {
     double         tau;                   /* or the share of the mass to keep, in (0, 1] */
     const uint8_t *mask;                  /* or those that are not 0: [mask_heads, n / 128, m / 64], rounded up */
     int64_t        mask_heads;            /* 1 or heads */
-    double similarity; /* blocks with a self-similarity below this are always kept; 0: none */
+    double         similarity;            /* blocks with a self-similarity below this are always kept; 0: none */
     double         pv;                    /* the PV filter's threshold, in powers of two; 0: off */
     int            sink;                  /* how many leading blocks of keys are always kept */
     const float   *topk_of, *tau_of;      /* per head, [heads], instead of the numbers above; 1: all */
@@ -98,6 +105,7 @@ typedef struct sg_attention_call_args {
     const char    *tail;                  /* "on"; "off", which is the default with a mask */
     const char    *tail_bias;             /* "0", "half", "rank1" */
     const char    *budget;                /* of blocks: one for each "row", or one for all "heads" */
+    const char    *pv_dtype;              /* of weights and values: "bf16", "fp8" (GPUs from 8.9 up), "auto" (NULL) */
     int64_t        reserved[8];
 } sg_attention_call_args;
 

@@ -142,6 +142,7 @@ ALL_SERVED(avg_down)
 ALL_SERVED(dup_up)
 ALL_SERVED(permute)
 ALL_SERVED(copy)
+ALL_SERVED(strided_copy)
 ALL_SERVED(combine)
 ALL_SERVED(rgb8)
 ALL_SERVED(count_non_finite)
@@ -312,6 +313,29 @@ static bool permute_fits(const sg_permute_args *a)
 static bool copy_fits(const sg_copy_args *a)
 {
     return is_real(a->y) && is_real(a->x) && sg_count(a->y) == sg_count(a->x) && apart(a->y, a->x);
+}
+
+/* Whether first and first + (n - 1) token + (h - 1) head + d - 1, and what lies between, are in [0, e): without a row. */
+static bool strides_fit(const sg_strided_copy_args *a, sg_tensor t, int64_t e)
+{
+    const int64_t by[2] = {a->token, a->head};
+    int64_t       low = a->first, high = a->first, end;
+    for (int k = 0; k < 2; k++) {
+        if (__builtin_mul_overflow(t.dim[k] - 1, by[k], &end) ||
+            __builtin_add_overflow(end < 0 ? low : high, end, end < 0 ? &low : &high))
+            return false;
+    }
+    return !__builtin_add_overflow(high, t.dim[2] - 1, &high) && low >= 0 && high < e;
+}
+
+static bool strided_copy_fits(const sg_strided_copy_args *a)
+{
+    const sg_tensor t = a->scatter ? a->x : a->y, span = a->scatter ? a->y : a->x;
+    if (t.rank != 3 || span.rank != 1 || !(is_float(t) || t.dtype == SG_F16) ||
+        !(is_float(span) || span.dtype == SG_F16) || !apart(a->y, a->x))
+        return false;
+    return (a->row.rank == 0 || (a->row.dtype == SG_I32 && is1(a->row, t.dim[0]))) &&
+           (sg_count(t) == 0 || strides_fit(a, t, span.dim[0]));
 }
 
 static bool combine_fits(const sg_combine_args *a)

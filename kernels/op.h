@@ -194,6 +194,16 @@ typedef struct sg_copy_args { /* y = x, converted to y's dtype */
 } sg_copy_args;
 SG_TENSORS(copy, 1, x);
 
+/* y[t, j, c] = x[first + row[t] token + j head + c], or with scatter y[first + row[t] token + j head + c] = x[t, j, c]. The
+ * tensor without a shape is a program's own, with the layout that the three offsets describe, in elements. */
+typedef struct sg_strided_copy_args {
+    sg_tensor y, x; /* [n, h, d] [e]; with scatter [e] [n, h, d]. F32, F16 or BF16, each its own */
+    sg_tensor row;  /* I32 [n]?: the caller has checked that the elements are there; absent: t */
+    int64_t   first, token, head;
+    bool      scatter;
+} sg_strided_copy_args;
+SG_TENSORS(strided_copy, 1, row);
+
 enum { SG_COMBINE_MAX = 6 };
 typedef struct sg_combine_args { /* y = sum of a[i] x[i], added in this order */
     sg_tensor y;                 /* F32, any shape */
@@ -366,8 +376,9 @@ SG_TENSORS(attend_blocks, 2, pv_threshold);
     X(mul)                                                                                                             \
     X(act)                                                                                                             \
     X(embed)                                                                                                           \
-    X(sinusoid) X(conv) X(upsample) X(avg_down) X(dup_up) X(permute) X(copy) X(combine) X(rgb8) X(count_non_finite) \
-    X(distance)
+    X(sinusoid)                                                                                                        \
+    X(conv) X(upsample) X(avg_down) X(dup_up) X(permute) X(copy) X(strided_copy) X(combine) X(rgb8)                    \
+        X(count_non_finite) X(distance)
 #define SG_BLOCK_OPS(X) X(pool) X(self_similarity) X(quantise) X(score) X(select) X(tail_bias) X(attend_blocks)
 #define SG_OPS(X) SG_DENSE_OPS(X) SG_BLOCK_OPS(X)
 
@@ -424,6 +435,12 @@ typedef struct sg_memory {
      * after all fetches from it. NULL where weights lie in the host's memory anyway. */
     void *(*pin)(const sg_backend *, size_t bytes);
     void (*unpin)(const sg_backend *, void *);
+    /* Ops among the work of a program that has a queue of its own on this device (a cudaStream_t, NULL: the default one).
+     * join: ops that follow begin after what is in that queue, and the calling thread's device is this one. leave: what the
+     * program puts into its queue from here on begins after the ops; the thread's device is the one from before. Both NULL
+     * where ops are done when they return. */
+    sg_status (*join)(sg_stream *, void *queue);
+    sg_status (*leave)(sg_stream *, void *queue);
 } sg_memory;
 
 typedef void sg_tap_fn(void *context, const char *name, sg_stream *s, sg_tensor t);
@@ -512,6 +529,7 @@ extern const sg_ops sg_ref_published_ops;
 #define sg_dup_up(s, ...) sg_dup_up_(s, &(sg_dup_up_args){__VA_ARGS__})
 #define sg_permute(s, ...) sg_permute_(s, &(sg_permute_args){__VA_ARGS__})
 #define sg_copy(s, ...) sg_copy_(s, &(sg_copy_args){__VA_ARGS__})
+#define sg_strided_copy(s, ...) sg_strided_copy_(s, &(sg_strided_copy_args){__VA_ARGS__})
 #define sg_combine(s, ...) sg_combine_(s, &(sg_combine_args){__VA_ARGS__})
 #define sg_rgb8(s, ...) sg_rgb8_(s, &(sg_rgb8_args){__VA_ARGS__})
 #define sg_count_non_finite(s, ...) sg_count_non_finite_(s, &(sg_count_non_finite_args){__VA_ARGS__})

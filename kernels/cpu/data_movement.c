@@ -14,6 +14,8 @@ static void move_run(const sg_tensor *y, int64_t to, const sg_tensor *x, int64_t
     const size_t size = sg_dtype_size(y->dtype);
     if (y->dtype == x->dtype)
         memcpy((char *)y->data + (size_t)to * size, (const char *)x->data + (size_t)from * size, (size_t)n * size);
+    else if (y->dtype == SG_F16 || x->dtype == SG_F16)
+        for (int64_t i = 0; i < n; i++) sg_store(y, to + i, sg_load(x, from + i));
     else if (y->dtype == SG_F32)
         for (int64_t i = 0; i < n; i++)
             ((float *)y->data)[to + i] = sg_bf16_to_f32(((const uint16_t *)x->data)[from + i]);
@@ -109,6 +111,21 @@ static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
         else
             gather(&a->y, p * c, &a->x, from, at + k * c, c);
     }
+    return SG_OK;
+}
+
+static sg_status strided_copy(sg_stream *s, const sg_strided_copy_args *a)
+{
+    const sg_tensor      t = a->scatter ? a->x : a->y;
+    const int64_t        n = t.dim[0], h = t.dim[1], d = t.dim[2];
+    const int32_t *const rows = a->row.rank ? a->row.data : NULL;
+    const int64_t        runs = a->head == d ? 1 : h, run = h / runs * d;
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (n * h * d > SG_TINY_MOVE)
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < runs; j++) {
+            const int64_t at = a->first + (rows ? rows[i] : i) * a->token + j * a->head, own = i * h * d + j * run;
+            move_run(&a->y, a->scatter ? at : own, &a->x, a->scatter ? own : at, run);
+        }
     return SG_OK;
 }
 
@@ -248,4 +265,5 @@ void sg_data_movement_init(sg_ops *t)
     t->avg_down = avg_down;
     t->dup_up = dup_up;
     t->permute = permute;
+    t->strided_copy = strided_copy;
 }

@@ -187,6 +187,27 @@ void sg_cuda_memory_close(sg_cuda *c)
     for (int i = 0; i < SG_CUDA_SLOTS; i++) cudaFree(c->block[i].data);
     stages_free(c);
     feed_close(&c->feed);
+    if (c->joined) cudaEventDestroy(c->joined);
+}
+
+static sg_status device_join(sg_stream *s, void *queue)
+{
+    sg_cuda *const c = sg_cuda_of(s);
+    cudaError_t    e = cudaGetDevice(&c->program_device);
+    if (!e) e = cudaSetDevice(c->device);
+    if (!e && !c->joined) e = cudaEventCreateWithFlags(&c->joined, cudaEventDisableTiming);
+    if (!e) e = cudaEventRecord(c->joined, (cudaStream_t)queue);
+    if (!e) e = cudaStreamWaitEvent(c->queue, c->joined, 0);
+    return sg_cuda_check(s, "join", e);
+}
+
+static sg_status device_leave(sg_stream *s, void *queue)
+{
+    sg_cuda *const c = sg_cuda_of(s);
+    cudaError_t    e = cudaEventRecord(c->joined, c->queue);
+    if (!e) e = cudaStreamWaitEvent((cudaStream_t)queue, c->joined, 0);
+    leave_to(c->program_device);
+    return sg_cuda_check(s, "leave", e);
 }
 
 const sg_memory sg_cuda_memory = {.alloc = device_alloc,
@@ -197,7 +218,9 @@ const sg_memory sg_cuda_memory = {.alloc = device_alloc,
                                   .stage = device_stage,
                                   .wait_stage = device_wait_stage,
                                   .pin = device_pin,
-                                  .unpin = device_unpin};
+                                  .unpin = device_unpin,
+                                  .join = device_join,
+                                  .leave = device_leave};
 
 void *sg_cuda_scratch(sg_stream *s, const char *op, sg_cuda_slot slot, size_t bytes)
 {

@@ -80,6 +80,8 @@ typedef struct sg_cuda {
     int                  staged;      /* which was given last */
     sg_cuda_feed         feed;
     int64_t              lt_min_macs; /* SG_LT_MIN_MACS; less to try cublasLt with small shapes */
+    cudaEvent_t          joined;         /* the last join or leave; NULL before the first */
+    int                  program_device; /* the thread's, before the last join */
 } sg_cuda;
 
 static inline sg_cuda *sg_cuda_of(const sg_stream *s) { return (sg_cuda *)s->impl; }

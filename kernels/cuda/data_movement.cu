@@ -1,7 +1,8 @@
-/* data_movement.cu - ops that move data (embed, upsample, avg_down, dup_up, permute), and sinusoid. A thread writes one
+/* data_movement.cu - ops that move data (embed, upsample, avg_down, dup_up, permute, strided_copy), and sinusoid. A thread writes one
  * element of y, or SG_PACK, so that writes are coalesced; scattered reads share lines in the cache. */
 #include "cuda_kernel.cuh"
 
+#include <cuda_fp16.h>
 #include <math.h>
 
 enum { FREQUENCIES = 512 }; /* of one launch: a kernel's arguments end at 4 KiB */
@@ -9,9 +10,9 @@ enum { FREQUENCIES = 512 }; /* of one launch: a kernel's arguments end at 4 KiB 
 /* ---- kernels ---- */
 
 struct embed_kernel {
-    sg_view        y, w;
-    const int32_t *ids;
-    int64_t        c;
+    sg_view         y, w;
+    const int32_t  *ids;
+    int64_t         c;
     __device__ void operator()(int64_t i) const
     {
         int64_t       col;
@@ -22,10 +23,10 @@ struct embed_kernel {
 
 /* The frequencies come from the host, as its expf rounds them: at an angle of 1000 another last bit would show. */
 struct sinusoid_kernel {
-    float       *y;
-    const float *t;
-    int64_t      half, first, count; /* frequencies in all; those of this launch */
-    float        f[FREQUENCIES];
+    float          *y;
+    const float    *t;
+    int64_t         half, first, count; /* frequencies in all; those of this launch */
+    float           f[FREQUENCIES];
     __device__ void operator()(int64_t i) const
     {
         int64_t       k;
@@ -52,8 +53,8 @@ static __device__ __forceinline__ place place_of(int64_t i, int64_t rows, int64_
 }
 
 struct upsample_kernel {
-    sg_view y, x;
-    int64_t rows, cols, c; /* of x */
+    sg_view            y, x;
+    int64_t            rows, cols, c; /* of x */
     __device__ int64_t source(int64_t i) const
     {
         const place p = place_of(i, 2 * rows, 2 * cols, c);
@@ -72,9 +73,9 @@ struct upsample_kernel {
 };
 
 struct avg_down_kernel {
-    sg_view y, x;
-    int64_t rows, cols, o, i; /* of y, of y, channels of y, channels of x */
-    int64_t ft, fs, group, front;
+    sg_view         y, x;
+    int64_t         rows, cols, o, i; /* of y, of y, channels of y, channels of x */
+    int64_t         ft, fs, group, front;
     __device__ void operator()(int64_t at) const
     {
         const place p = place_of(at, rows, cols, o);
@@ -89,9 +90,9 @@ struct avg_down_kernel {
 };
 
 struct dup_up_kernel {
-    sg_view y, x;
-    int64_t rows, cols, o, i; /* of x, of x, channels of y, channels of x */
-    int64_t ft, fs, repeat, drop;
+    sg_view         y, x;
+    int64_t         rows, cols, o, i; /* of x, of x, channels of y, channels of x */
+    int64_t         ft, fs, repeat, drop;
     __device__ void operator()(int64_t at) const
     {
         const place   p = place_of(at, rows * fs, cols * fs, o);
@@ -104,9 +105,9 @@ struct dup_up_kernel {
 
 /* y's axes, outermost first, each with its length and its stride in x. */
 struct permute_kernel {
-    sg_view y, x;
-    int     rank;
-    int64_t dim[SG_PERMUTE_RANK], stride[SG_PERMUTE_RANK];
+    sg_view         y, x;
+    int             rank;
+    int64_t         dim[SG_PERMUTE_RANK], stride[SG_PERMUTE_RANK];
     __device__ void operator()(int64_t i) const
     {
         int64_t from = 0, rest = i;
@@ -118,6 +119,48 @@ struct permute_kernel {
             from += at * stride[k];
         }
         sg_put(y, i, sg_get(x, from));
+    }
+};
+
+/* Where element i of the packed tensor lies in the other one; d and the offsets in what is moved at once. */
+struct stride_map {
+    const int32_t     *row;
+    int64_t            h, d, first, token, head;
+    __device__ int64_t operator()(int64_t i) const
+    {
+        int64_t       c, j;
+        const int64_t t = sg_divide(sg_divide(i, d, &c), h, &j);
+        return first + (row ? row[t] : t) * token + j * head + c;
+    }
+};
+
+/* 16 bytes of one dtype. */
+struct strided_move_kernel {
+    uint4          *y;
+    const uint4    *x;
+    stride_map      map;
+    bool            scatter;
+    __device__ void operator()(int64_t i) const
+    {
+        const int64_t at = map(i);
+        y[scatter ? at : i] = x[scatter ? i : at];
+    }
+};
+
+/* An element. F16 is no view's dtype: nothing else reads it. */
+struct strided_convert_kernel {
+    sg_view         y, x;
+    bool            half_y, half_x;
+    stride_map      map;
+    bool            scatter;
+    __device__ void operator()(int64_t i) const
+    {
+        const int64_t at = map(i), to = scatter ? at : i, from = scatter ? i : at;
+        const float   v = half_x ? __half2float(((const __half *)x.data)[from]) : sg_get(x, from);
+        if (half_y)
+            ((__half *)y.data)[to] = __float2half(v);
+        else
+            sg_put(y, to, v);
     }
 };
 
@@ -137,8 +180,7 @@ static sg_status sinusoid(sg_stream *s, const sg_sinusoid_args *a)
     k.half = a->y.dim[1] / 2;
     for (k.first = 0; k.first < k.half; k.first += FREQUENCIES) {
         k.count = sg_min64(FREQUENCIES, k.half - k.first);
-        for (int64_t i = 0; i < k.count; i++)
-            k.f[i] = expf(-9.210340371976184f * (float)(k.first + i) / (float)k.half);
+        for (int64_t i = 0; i < k.count; i++) k.f[i] = expf(-9.210340371976184f * (float)(k.first + i) / (float)k.half);
         SG_TRY(sg_cuda_each(s, "sinusoid", a->t.dim[0] * k.count, k));
     }
     return SG_OK;
@@ -152,17 +194,18 @@ static sg_status upsample(sg_stream *s, const sg_upsample_args *a)
 
 static sg_status avg_down(sg_stream *s, const sg_avg_down_args *a)
 {
-    const int64_t *const  yd = a->y.dim, *const xd = a->x.dim, ft = a->ft, fs = a->fs;
-    const avg_down_kernel k = {sg_view_of(a->y), sg_view_of(a->x), yd[1], yd[2], yd[3], xd[3], ft, fs,
-                               xd[3] * ft * fs * fs / yd[3], yd[0] * ft - xd[0]};
+    const int64_t *const yd = a->y.dim, *const xd = a->x.dim, ft = a->ft, fs = a->fs;
+    const avg_down_kernel k = {
+        sg_view_of(a->y),  sg_view_of(a->x), yd[1], yd[2], yd[3], xd[3], ft, fs, xd[3] * ft * fs * fs / yd[3],
+        yd[0] * ft - xd[0]};
     return sg_cuda_each(s, "avg_down", sg_count(a->y), k);
 }
 
 static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
 {
     const int64_t *const yd = a->y.dim, *const xd = a->x.dim, ft = a->ft, fs = a->fs;
-    const dup_up_kernel  k = {sg_view_of(a->y), sg_view_of(a->x), xd[1], xd[2], yd[3], xd[3], ft, fs,
-                              yd[3] * ft * fs * fs / xd[3], a->drop};
+    const dup_up_kernel k = {
+        sg_view_of(a->y), sg_view_of(a->x), xd[1], xd[2], yd[3], xd[3], ft, fs, yd[3] * ft * fs * fs / xd[3], a->drop};
     return sg_cuda_each(s, "dup_up", sg_count(a->y), k);
 }
 
@@ -188,6 +231,28 @@ static sg_status permute(sg_stream *s, const sg_permute_args *a)
     return sg_cuda_each(s, "permute", sg_count(a->y), p);
 }
 
+static sg_status strided_copy(sg_stream *s, const sg_strided_copy_args *a)
+{
+    const sg_tensor t = a->scatter ? a->x : a->y;
+    const int64_t   most = 16 / (int64_t)sg_dtype_size(a->y.dtype);
+    const bool      move = a->y.dtype == a->x.dtype && sg_cuda_aligned(a->y.data) && sg_cuda_aligned(a->x.data) &&
+                      t.dim[2] % most == 0 && a->first % most == 0 && a->token % most == 0 && a->head % most == 0;
+    const int64_t    pack = move ? most : 1;
+    const stride_map map = {(const int32_t *)(a->row.rank ? a->row.data : NULL),
+                            t.dim[1],
+                            t.dim[2] / pack,
+                            a->first / pack,
+                            a->token / pack,
+                            a->head / pack};
+    if (move) {
+        const strided_move_kernel k = {(uint4 *)a->y.data, (const uint4 *)a->x.data, map, a->scatter};
+        return sg_cuda_each(s, "strided_copy", sg_count(t) / pack, k);
+    }
+    const strided_convert_kernel k = {
+        sg_view_of(a->y), sg_view_of(a->x), a->y.dtype == SG_F16, a->x.dtype == SG_F16, map, a->scatter};
+    return sg_cuda_each(s, "strided_copy", sg_count(t), k);
+}
+
 void sg_cuda_data_movement_init(sg_ops *t)
 {
     t->embed = embed;
@@ -196,4 +261,5 @@ void sg_cuda_data_movement_init(sg_ops *t)
     t->avg_down = avg_down;
     t->dup_up = dup_up;
     t->permute = permute;
+    t->strided_copy = strided_copy;
 }

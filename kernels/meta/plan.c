@@ -90,7 +90,7 @@ FREE(mul)
 FREE(act)
 FREE(sinusoid)
 FREE(upsample)
-FREE(avg_down) FREE(dup_up) FREE(permute) FREE(copy) FREE(combine) FREE(rgb8) FREE(count_non_finite) FREE(distance)
+FREE(avg_down) FREE(dup_up) FREE(permute) FREE(copy) FREE(strided_copy) FREE(combine) FREE(rgb8) FREE(count_non_finite) FREE(distance)
     FREE(pool)
     FREE(self_similarity) FREE(quantise) FREE(score) FREE(select) FREE(tail_bias)
 

@@ -422,6 +422,19 @@ static sg_status copy(sg_stream *s, const sg_copy_args *a)
     return SG_OK;
 }
 
+static sg_status strided_copy(sg_stream *s, const sg_strided_copy_args *a)
+{
+    (void)s;
+    const sg_tensor t = a->scatter ? a->x : a->y;
+    const int64_t   h = t.dim[1], d = t.dim[2];
+    for (int64_t i = 0; i < sg_count(t); i++) {
+        const int64_t row = a->row.rank ? ((const int32_t *)a->row.data)[i / d / h] : i / d / h;
+        const int64_t at = a->first + row * a->token + i / d % h * a->head + i % d;
+        put(&a->y, a->scatter ? at : i, get(&a->x, a->scatter ? i : at));
+    }
+    return SG_OK;
+}
+
 static sg_status combine(sg_stream *s, const sg_combine_args *a)
 {
     (void)s;

@@ -121,7 +121,7 @@ static bool is_new(const ck_level *l, const ck_level *below, const ck_op *op)
 static void run_op(const options *o, ck_level *l, int i, totals *t)
 {
     ck c = {.op = &ops[i], .level = l, .quick = o->quick, .all = o->all, .random = o->seed * 1000003u + (uint64_t)i};
-    c.exact = is_one_of(c.op->name, " copy permute embed upsample dup_up quantise ");
+    c.exact = is_one_of(c.op->name, " copy strided_copy permute embed upsample dup_up quantise ");
     const double from = omp_get_wtime();
     tries[i](&c);
     const double took = omp_get_wtime() - from;

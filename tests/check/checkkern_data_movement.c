@@ -87,3 +87,33 @@ void ck_try_permute(ck *c)
         ck_case(c, &a);
     }
 }
+
+/* Tokens first or heads first, in order or not, in F16 too; what is scattered leaves no gap, so that all of it is judged. */
+void ck_try_strided_copy(ck *c)
+{
+    static const sg_dtype types[] = {SG_F32, SG_BF16, SG_F16};
+    for (int i = 0; i < trials(c, 120); i++) {
+        const int64_t        n = upto(c, 300), h = upto(c, 5), d = ck_draw(c, 2) ? 8 * upto(c, 9) : upto(c, 70);
+        const bool           heads_first = ck_draw(c, 2), scatter = ck_draw(c, 2);
+        const int64_t        gap = scatter ? 0 : (int64_t)ck_draw(c, 3) * 8, back = ck_draw(c, 4) == 0;
+        const int64_t        step = (heads_first ? d : h * d) + gap, span = h * d * n + gap * n * (heads_first ? h : 1);
+        const sg_dtype       of_y = types[ck_draw(c, 3)], of_x = types[ck_draw(c, 3)];
+        sg_strided_copy_args a = {
+            .token = back ? -step : step, .head = heads_first ? n * step : d, .first = back ? (n - 1) * step : 0};
+        a.scatter = scatter;
+        a.y = scatter ? ck_out(c, of_y, span) : ck_out(c, of_y, n, h, d);
+        a.x = scatter ? ck_new(c, of_x, CK_NAN, n, h, d) : ck_new(c, of_x, CK_NAN, span);
+        if (ck_draw(c, 2)) {
+            a.row = ck_ids(c, n, 1);
+            int32_t *const row = a.row.data;
+            for (int64_t t = 0; t < n; t++) row[t] = (int32_t)t;
+            for (int64_t t = n - 1; t > 0; t--) {
+                const int64_t k = (int64_t)ck_draw(c, (uint64_t)t + 1);
+                const int32_t was = row[t];
+                row[t] = row[k];
+                row[k] = was;
+            }
+        }
+        ck_case(c, &a);
+    }
+}

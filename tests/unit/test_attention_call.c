@@ -355,6 +355,48 @@ static void test_thresholds(void **state)
     drop(&t);
 }
 
+/* A call is bound as the last one was, where only its tensors differ; all else must show. */
+static void test_again(void **state)
+{
+    (void)state;
+    tensors                t = make(N, N, H, H, D), other = make(N, N, H, H, D);
+    const size_t           bytes = sizeof(float) * N * H * D;
+    float *const           first = malloc(bytes);
+    float                  topk[H] = {1, 1, 1, 1};
+    sg_attention_report    r;
+    sg_attention_call_args a = args_of(&t);
+    assert_non_null(first);
+    a.kind = "sparge";
+    a.topk = 0.3;
+    a.grid[0] = 10, a.grid[1] = 9, a.grid[2] = 13;
+    call(&a, NULL);
+    memcpy(first, t.o, bytes);
+    a.o = other.o, a.q = other.q, a.k = other.k, a.v = other.v; /* equal numbers elsewhere */
+    call(&a, NULL);
+    assert_memory_equal(first, other.o, bytes);
+    a.order = "row";
+    call(&a, NULL);
+    assert_memory_not_equal(first, other.o, bytes);
+    a.order = NULL, a.topk = 0.6;
+    call(&a, &r);
+    assert_true(r.density > 0.5);
+    a.topk = 2;
+    assert_int_equal(sg_attention_call(context, &a, NULL, NULL), SG_E_ARG);
+    a.topk = 0, a.topk_of = topk;
+    call(&a, &r);
+    assert_true(r.density == 1);
+    for (int i = 0; i < H; i++) topk[i] = 0.3F;
+    call(&a, &r); /* the same array */
+    assert_true(r.density < 0.5);
+    a.topk_of = NULL, a.topk = 0.3;
+    memset(other.o, 0, bytes);
+    call(&a, NULL);
+    assert_memory_equal(first, other.o, bytes);
+    free(first);
+    drop(&t);
+    drop(&other);
+}
+
 /* ---- what it refuses ---- */
 
 static void refused(const sg_attention_call_args *a, sg_status code, const char *member)
@@ -408,6 +450,8 @@ static void test_refusals(void **state)
     REFUSED(SG_E_ARG, "mask:", a.mask = mask; a.mask_heads = 1); /* dense */
     REFUSED(SG_E_ARG, "mask:", a.mask = mask; a.mask_heads = 1; a.n = 64; a.kind = NULL);
     REFUSED(SG_E_ARG, "sink:", a.sink = -1);
+    REFUSED(SG_E_ARG, "pv_dtype:", a.pv_dtype = "int8");
+    REFUSED(SG_E_ARG, "stream:", a.stream = &t);
     REFUSED(SG_E_UNSUPPORTED, "reserved:", a.reserved[3] = 1);
     sg_attention_context      *none;
     const sg_attention_options options[] = {{.backend = "abacus"}, {.threads = -1}, {.reserved = {1}}};
@@ -435,9 +479,10 @@ static int close_context(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes), cmocka_unit_test(test_quantised),  cmocka_unit_test(test_strides),
-        cmocka_unit_test(test_bf16),   cmocka_unit_test(test_f16),        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_mask),   cmocka_unit_test(test_thresholds), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_shapes),   cmocka_unit_test(test_quantised),  cmocka_unit_test(test_strides),
+        cmocka_unit_test(test_bf16),     cmocka_unit_test(test_f16),        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_mask),     cmocka_unit_test(test_thresholds), cmocka_unit_test(test_again),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);
 }
