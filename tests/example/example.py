@@ -91,7 +91,7 @@ def main():
     dense = torch.nn.functional.scaled_dot_product_attention(q, k, v)
     error = ((sparse.float() - dense.float()).abs().sum() / dense.float().abs().sum()).item()
     print(f"{report.ran.decode()}: {100 * report.density:.0f} % of the blocks, relative L1 {error:.4f}")
-    assert report.ran == b"sparge" and 0 < report.density < 0.6 and 0 < error < 0.1
+    assert report.ran == b"sparge" and 0 < report.density < 0.6 and 0 < error < 0.15
     tokens_first = q.transpose(1, 2).contiguous().transpose(1, 2)
     assert torch.equal(attention(tokens_first, k, v, grid=grid, topk=0.3), sparse)
     if cuda:
