@@ -27,14 +27,14 @@ static bool given(const sg_settings *s, const char *name, const char *value)
 /* The options of `without` do nothing beside --by, or beside --by with this value. */
 typedef struct rule {
     const char *by, *value;
-    const char *without[17];
+    const char *without[18];
 } rule;
 
 static const rule rules[] = {
     {"attention",
      "dense",
      {"preset", "topk", "tau", "sim", "pv", "sink", "score", "tail", "tail-bias", "pv-dtype", "budget", "order",
-      "dense-steps", "dense-layers", "sparse-config", "block-mask"}},
+      "dense-steps", "dense-steps-kind", "dense-layers", "sparse-config", "block-mask"}},
     {"attention",
      "sage",
      {"topk", "tau", "sim", "pv", "sink", "score", "tail", "tail-bias", "budget", "sparse-config", "block-mask",

@@ -52,6 +52,7 @@ static const char *const presets[] = {"usual", "paper", NULL};
 static const char *const offloads[] = {"auto", "on", "off", NULL};
 static const char *const switches[] = {"off", "on", NULL};
 static const char *const budgets[] = {"row", "heads", NULL};
+static const char *const unskipped[] = {"dense", "sage", NULL};
 static const char *const rules[] = {"topk", "tau", NULL};
 
 const sg_option sg_option_table[] = {
@@ -184,6 +185,8 @@ const sg_option sg_option_table[] = {
      .value = "NAME", .help = "order of the video's tokens in the sequence"},
     {.name = "dense-steps", .kind = SG_OPTION_REAL, .commands = SPARSE, AT(dense_steps), .lo = 0, .hi = 1,
      .value = "X", .help = "share of the steps, the first ones, with dense attention (default: 0.2)"},
+    {.name = "dense-steps-kind", .kind = SG_OPTION_CHOICE, .commands = SPARSE, AT(dense_steps_kind), .choices = unskipped,
+     .value = "KIND", .help = "attention of those steps: dense is exact, sage quantised"},
     {.name = "dense-layers", .kind = SG_OPTION_TEXT, .commands = SPARSE, AT(dense_layers), .value = "LIST",
      .help = "layers with dense attention, counted from 0, as in 0,28-29"},
     {.name = "sparse-config", .kind = SG_OPTION_TEXT, .commands = SPARSE, AT(sparse_config), .value = "FILE",

@@ -46,7 +46,7 @@ typedef struct sg_settings {
     int64_t     seed; /* negative: drawn at random */
 
     /* self-attention */
-    const char *preset, *attention, *score, *tail, *tail_bias, *pv_dtype, *budget, *order;
+    const char *preset, *attention, *dense_steps_kind, *score, *tail, *tail_bias, *pv_dtype, *budget, *order;
     double      topk, tau, sim, pv, dense_steps;
     int         sink;
     const char *dense_layers, *sparse_config, *block_mask, *capture_qkv;

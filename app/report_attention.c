@@ -33,8 +33,11 @@ static const char *percent(char text[16], double share)
 sg_status sg_attention_bind_kinds(sg_attention **out, const sg_policy *p, const sg_model_info *info, int64_t tokens,
                                   int layers, int steps, sg_error *e)
 {
-    const sg_policy any = {
-        .kind = p->kind, .named = p->named, .dense_steps = p->dense_steps, .dense_layers = p->dense_layers};
+    const sg_policy          any = {.kind = p->kind,
+                                    .named = p->named,
+                                    .dense_steps = p->dense_steps,
+                                    .dense_steps_kind = p->dense_steps_kind,
+                                    .dense_layers = p->dense_layers};
     const sg_attention_shape shape = {.n = tokens,
                                       .h = 1,
                                       .hk = 1,
@@ -54,7 +57,10 @@ sg_status sg_attention_predict_runs(sg_attention_forecast *out, const sg_policy 
     any.dense_layers = NULL; /* device, tokens and steps decide; a layer stands for all */
     *out = (sg_attention_forecast){.steps = steps};
     SG_TRY(sg_attention_bind_kinds(&a, &any, info, tokens, 1, steps, e));
-    for (int i = 0; i < steps; i++) out->last += sg_attention_kind_of(a, 0, i, &out->why) != SG_ATTENTION_DENSE;
+    for (int i = 0; i < steps; i++) {
+        (void)sg_attention_kind_of(a, 0, i, &out->why);
+        out->last += out->why == SG_WHY_POLICY && p->kind != SG_ATTENTION_DENSE;
+    }
     sg_attention_close(&a);
     return SG_OK;
 }
@@ -78,7 +84,8 @@ static void append_rule(char *text, size_t size, const sg_policy *p)
 const char *sg_attention_forecast_text(char *text, size_t size, const sg_policy *p, const sg_attention_forecast *o,
                                        int64_t tokens)
 {
-    snprintf(text, size, "%s", sg_attention_names[o->last ? p->kind : SG_ATTENTION_DENSE]);
+    const sg_attention_kind without = o->why == SG_WHY_STEP ? p->dense_steps_kind : SG_ATTENTION_DENSE;
+    snprintf(text, size, "%s", sg_attention_names[o->last ? p->kind : without]);
     if (o->why == SG_WHY_SHORT)
         append(text, size, ": %lld tokens are fewer than %d%s", (long long)tokens,
                p->named ? SG_NAMED_TOKENS : SG_TOKENS,
@@ -86,7 +93,8 @@ const char *sg_attention_forecast_text(char *text, size_t size, const sg_policy 
     else if (o->why == SG_WHY_BACKEND)
         append(text, size, ": this backend has no other");
     else if (o->why == SG_WHY_STEP)
-        append(text, size, ": all steps are among the first %s %% that are dense", PERCENT(p->dense_steps));
+        append(text, size, ": all steps are among the first %s %% that are %s", PERCENT(p->dense_steps),
+               sg_attention_names[p->dense_steps_kind]);
     if (o->last == 0) return text;
     append(text, size, " in the last %d of %d steps", o->last, o->steps);
     if (p->kind == SG_ATTENTION_SPARGE) {
@@ -95,6 +103,8 @@ const char *sg_attention_forecast_text(char *text, size_t size, const sg_policy 
         append(text, size, ", order %s", sg_order_names[p->order]);
     }
     if (p->pv_dtype) append(text, size, ", weights and values %s", sg_pv_dtype_names[p->pv_dtype]);
+    if (p->dense_steps_kind && o->last < o->steps)
+        append(text, size, ", the first %d by %s", o->steps - o->last, sg_attention_names[p->dense_steps_kind]);
     if (p->dense_layers) append(text, size, ", layers %s dense", p->dense_layers);
     return text;
 }
@@ -234,14 +244,14 @@ static json_t *tuned_json(const sg_thresholds *t)
 json_t *sg_report_policy(const sg_policy *p)
 {
     static const char *const rules[] = {"topk", "tau", "mask"};
-    return json_pack("{s:s, s:b, s:s, s:o, s:o, s:o, s:i, s:b, s:s, s:b, s:s, s:s, s:s, s:s*, s:f, s:o, s:o}",
+    return json_pack("{s:s, s:b, s:s, s:o, s:o, s:o, s:i, s:b, s:s, s:b, s:s, s:s, s:s, s:s*, s:f, s:s, s:o, s:o}",
                      "attention", sg_attention_names[p->kind], "named", p->named, "rule", rules[p->rule], "amount",
                      decimal(p->amount), "sim", decimal(p->theta), "pv", decimal(p->pv_threshold), "sink", p->sink,
                      "causal", p->causal, "score", sg_score_names[p->score], "tail", p->tail, "tail_bias",
                      sg_tail_bias_names[p->tail_bias], "budget", p->heads ? "heads" : "row", "order",
                      sg_order_names[p->order], "pv_dtype", p->pv_dtype ? sg_pv_dtype_names[p->pv_dtype] : NULL,
-                     "dense_steps", p->dense_steps, "dense_layers", text_or_null(p->dense_layers), "tuned",
-                     tuned_json(p->tuned));
+                     "dense_steps", p->dense_steps, "dense_steps_kind", sg_attention_names[p->dense_steps_kind],
+                     "dense_layers", text_or_null(p->dense_layers), "tuned", tuned_json(p->tuned));
 }
 
 /* What was counted of sparse attention. */
@@ -338,11 +348,15 @@ static bool set_rule(json_t *j, const sg_policy *p, const sg_settings *s)
 sg_status sg_report_add_attention(json_t *settings, const sg_policy *p, const sg_settings *s,
                                   const sg_attention_forecast *o, sg_error *e)
 {
-    const sg_attention_kind kind = o->last ? p->kind : SG_ATTENTION_DENSE;
+    const bool              quantised = o->last || (o->why == SG_WHY_STEP && p->dense_steps_kind);
+    const sg_attention_kind kind = quantised ? p->kind : SG_ATTENTION_DENSE;
     bool                    ok = json_object_set_new(settings, "attention", json_string(sg_attention_names[kind])) == 0;
     if (kind == SG_ATTENTION_SPARGE) ok = ok && set_rule(settings, p, s);
     if (kind != SG_ATTENTION_DENSE) {
         ok = ok && json_object_set_new(settings, "dense_steps", json_real(p->dense_steps)) == 0;
+        if (p->dense_steps_kind)
+            ok = ok && json_object_set_new(settings, "dense_steps_kind",
+                                           json_string(sg_attention_names[p->dense_steps_kind])) == 0;
         if (p->pv_dtype)
             ok = ok && json_object_set_new(settings, "pv_dtype", json_string(sg_pv_dtype_names[p->pv_dtype])) == 0;
         if (p->dense_layers)

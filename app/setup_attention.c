@@ -76,6 +76,8 @@ static void set_numbers(sg_policy *p, const sg_settings *s)
 static void set_choices(sg_policy *p, const sg_settings *s)
 {
     if (s->attention) p->kind = (sg_attention_kind)sg_setup_place(s->attention, sg_attention_names);
+    if (s->dense_steps_kind)
+        p->dense_steps_kind = (sg_attention_kind)sg_setup_place(s->dense_steps_kind, sg_attention_names);
     if (s->score) p->score = (sg_score_kind)sg_setup_place(s->score, sg_score_names);
     if (s->tail) p->tail = is(s->tail, "on");
     if (s->tail_bias) p->tail_bias = (sg_tail_bias)sg_setup_place(s->tail_bias, sg_tail_bias_names);

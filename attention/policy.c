@@ -118,6 +118,7 @@ sg_status sg_policy_check(const sg_policy *p, sg_error *e)
                   {"score", (int)p->score, SG_SCORE_ERROR + 1},
                   {"tail-bias", (int)p->tail_bias, SG_TAIL_BIAS_RANK1 + 1},
                   {"pv-dtype", (int)p->pv_dtype, SG_PV_FP8 + 1},
+                  {"dense-steps-kind", (int)p->dense_steps_kind, SG_ATTENTION_SAGE + 1},
                   {"order", (int)p->order, SG_ORDERS}};
     for (size_t i = 0; i < sizeof choice / sizeof *choice; i++)
         if (choice[i].value < 0 || choice[i].value >= choice[i].count)

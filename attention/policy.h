@@ -63,10 +63,11 @@ typedef struct sg_policy {
     sg_tail_bias         tail_bias;
     sg_pv_dtype          pv_dtype;
     sg_order             order;
-    double               dense_steps;  /* this share of the steps, the first ones, are dense */
-    const char          *dense_layers; /* "0,28-29": these layers are dense; NULL: none. Borrowed */
-    const sg_thresholds *tuned; /* replaces rule, amount, theta and pv_threshold; NULL: none. Borrowed */
-    sg_tensor            mask;  /* U8 [1 or h, nq, nk], host: non-zero where a block is kept; rule GIVEN. Borrowed */
+    double               dense_steps;      /* this share of the steps, the first ones, skip nothing: */
+    sg_attention_kind    dense_steps_kind; /* they are DENSE or SAGE */
+    const char          *dense_layers;     /* "0,28-29": these layers are dense; NULL: none. Borrowed */
+    const sg_thresholds *tuned;            /* replaces rule, amount, theta and pv_threshold; NULL: none. Borrowed */
+    sg_tensor            mask; /* U8 [1 or h, nq, nk], host: non-zero where a block is kept; rule GIVEN. Borrowed */
     /* NULL: none. sg_attention_run calls on_begin first, before y is written, but not on a plan. It calls on_end last,
      * where attention was not dense; on a plan too, which counts its scratch memory. */
     sg_attention_hook *on_begin, *on_end;
@@ -80,7 +81,7 @@ sg_policy sg_policy_default(void);
 /* SpargeAttn to the letter: block means, skipped is dropped, top-k 0.5, theta and pv_threshold off. */
 sg_policy sg_policy_paper(void);
 
-/* How many of so many steps, the first, are dense. */
+/* How many of so many steps, the first, skip nothing. */
 int sg_policy_dense_steps(const sg_policy *p, int steps);
 
 /* SG_E_ARG for an invalid policy: the message has the member, its value and valid ones. */

@@ -144,7 +144,7 @@ sg_attention_kind sg_attention_kind_of(const sg_attention *a, int layer, int ste
     else if (sg_layers_have(a->p.dense_layers, layer))
         w = SG_WHY_LAYER;
     if (why) *why = w;
-    return w == SG_WHY_POLICY ? a->p.kind : SG_ATTENTION_DENSE;
+    return w == SG_WHY_POLICY ? a->p.kind : w == SG_WHY_STEP ? a->p.dense_steps_kind : SG_ATTENTION_DENSE;
 }
 
 /* ---- what a stream keeps ---- */

@@ -27,7 +27,7 @@ typedef struct sg_attention_shape {
 typedef enum sg_attention_why {
     SG_WHY_POLICY, /* by the policy */
     SG_WHY_SHORT,  /* dense: the sequence is too short to gain from skipping */
-    SG_WHY_STEP,   /* dense: one of the first steps */
+    SG_WHY_STEP,   /* dense, or as dense_steps_kind says: one of the first steps */
     SG_WHY_LAYER,  /* dense: a layer of dense_layers */
     SG_WHY_BACKEND /* dense: the backend has no other kernel */
 } sg_attention_why;

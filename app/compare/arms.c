@@ -11,10 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const keys[] = {"topk",        "tau",          "sim",           "pv",         "sink",
-                                   "score",       "tail",         "tail-bias",     "budget",     "order",
-                                   "dense-steps", "dense-layers", "sparse-config", "block-mask", "preset",
-                                   "name",        "pv-dtype",     "cache",         "steps",      NULL};
+static const char *const keys[] = {
+    "topk",         "tau",           "sim",        "pv",     "sink",        "score",
+    "tail",         "tail-bias",     "budget",     "order",  "dense-steps", "dense-steps-kind",
+    "dense-layers", "sparse-config", "block-mask", "preset", "name",        "pv-dtype",
+    "cache",        "steps",         NULL};
 
 static sg_status refuse(const sg_arm *a, sg_error *e, const char *fmt, ...) SG_PRINTF(3, 4);
 static sg_status refuse(const sg_arm *a, sg_error *e, const char *fmt, ...)
@@ -69,7 +70,7 @@ static void start(sg_arm *a, const char *kind, const sg_settings *base)
     forget_choice(&a->settings);
     if (strcmp(kind, sg_attention_names[SG_ATTENTION_SAGE]) == 0) return;
     a->settings.dense_steps = NAN;
-    a->settings.dense_layers = a->settings.pv_dtype = NULL;
+    a->settings.dense_layers = a->settings.dense_steps_kind = a->settings.pv_dtype = NULL;
 }
 
 static bool decides(const char *key)

@@ -328,14 +328,15 @@ static bool set_number(json_t *j, const char *key, double v)
 sg_status sg_report_add_arms(json_t *settings, const char *list, const sg_settings *s, sg_error *e)
 {
     json_t *const j = settings;
-    const bool ok = set_text(j, "arms", list) && set_text(j, "preset", s->preset) && set_number(j, "topk", s->topk) &&
-                    set_number(j, "tau", s->tau) && set_number(j, "sim", s->sim) && set_number(j, "pv", s->pv) &&
-                    (!s->sink || json_object_set_new(j, "sink", json_integer(s->sink)) == 0) &&
-                    set_text(j, "score", s->score) && set_text(j, "tail", s->tail) &&
-                    set_text(j, "tail_bias", s->tail_bias) && set_text(j, "pv_dtype", s->pv_dtype) &&
-                    set_text(j, "budget", s->budget) && set_text(j, "order", s->order) &&
-                    set_number(j, "dense_steps", s->dense_steps) && set_text(j, "dense_layers", s->dense_layers) &&
-                    set_text(j, "sparse_config", s->sparse_config) && set_text(j, "block_mask", s->block_mask);
+    const bool    ok =
+        set_text(j, "arms", list) && set_text(j, "preset", s->preset) && set_number(j, "topk", s->topk) &&
+        set_number(j, "tau", s->tau) && set_number(j, "sim", s->sim) && set_number(j, "pv", s->pv) &&
+        (!s->sink || json_object_set_new(j, "sink", json_integer(s->sink)) == 0) && set_text(j, "score", s->score) &&
+        set_text(j, "tail", s->tail) && set_text(j, "tail_bias", s->tail_bias) &&
+        set_text(j, "pv_dtype", s->pv_dtype) && set_text(j, "budget", s->budget) && set_text(j, "order", s->order) &&
+        set_number(j, "dense_steps", s->dense_steps) && set_text(j, "dense_steps_kind", s->dense_steps_kind) &&
+        set_text(j, "dense_layers", s->dense_layers) && set_text(j, "sparse_config", s->sparse_config) &&
+        set_text(j, "block_mask", s->block_mask);
     return ok ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
 }
 

@@ -102,6 +102,7 @@ void sg_command_options(FILE *f, const json_t *settings)
         {"pv_dtype", "pv-dtype"},
         {"order", "order"},
         {"dense_steps", "dense-steps"},
+        {"dense_steps_kind", "dense-steps-kind"},
         {"dense_layers", "dense-layers"},
         {"crf", "crf"},
     };

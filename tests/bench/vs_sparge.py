@@ -40,7 +40,7 @@ PROMPT = "a blue heart spinning in falling snow"
 
 # ---- the peers ----
 
-def extension(name, folder, build, sources, binding=None, flags=()):
+def extension(name, folder, build, sources, binding=None):
     """A module of the authors' sources; `binding` names the functions that our own binding file shall have."""
     from torch.utils.cpp_extension import load
     build = os.path.join(build, name)
@@ -58,8 +58,7 @@ def extension(name, folder, build, sources, binding=None, flags=()):
     return load(name=name, sources=[os.path.join(folder, s) for s in sources], build_directory=build,
                 extra_cflags=["-O3", "-std=c++17", "-DENABLE_BF16", "-DHAS_SM90"], extra_ldflags=["-lcuda"],
                 extra_cuda_cflags=["-O3", "-std=c++17", "-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__",
-                                   "--use_fast_math", "-diag-suppress=174", "-DHAS_SM90", "-Xcompiler",
-                                   "-include,cassert", *flags])
+                                   "--use_fast_math", "-diag-suppress=174", "-DHAS_SM90", "-include", "cassert"])
 
 
 def package(name, folder, **modules):

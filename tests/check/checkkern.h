@@ -44,6 +44,7 @@ typedef enum ck_fill {
     CK_LEVELS,     /* as after an activation: each channel, of the last dimension, about a level of its own above 0 */
     CK_SIGNED, /* weights [o, i, ..] of one sign in each (o, i); what half of the channels adds of CK_LEVELS the other
                     * takes away */
+    CK_ORDER,  /* I32: 0, 1 .. in any order */
     CK_FILLS
 } ck_fill;
 

@@ -133,12 +133,23 @@ static void fill_signed(ck *c, const sg_tensor *t)
     }
 }
 
+static void fill_order(ck *c, int32_t *order, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t k = (int64_t)ck_draw(c, (uint64_t)i + 1);
+        order[i] = order[k];
+        order[k] = (int32_t)i;
+    }
+}
+
 static void fill_buffer(ck *c, const ck_buffer *b)
 {
     const sg_tensor *const t = &b->t;
     const int64_t          n = sg_count(*t);
     if (t->dtype == SG_U16 && !b->out) fill_lists(c, b);
-    if (t->dtype == SG_I32 && b->below)
+    if (t->dtype == SG_I32 && b->fill == CK_ORDER)
+        fill_order(c, t->data, n);
+    else if (t->dtype == SG_I32 && b->below)
         for (int64_t i = 0; i < n; i++) ((int32_t *)t->data)[i] = (int32_t)ck_draw(c, (uint64_t)b->below);
     if (t->dtype == SG_I32 || t->dtype == SG_U8 || t->dtype == SG_U16) return;
     const float constant = 0.1f + 3 * ck_normal(c);
@@ -266,7 +277,7 @@ static void describe(const ck *c, char *out, size_t size)
         "",         "const",  "outlier",   "large",  "tiny",    "zero", "integer", "nan",    "inf",
         "mask",     "masked", "wide",      "ties",   "halves",  "ones", "steps",   "scales", "scales, one nan",
         "switches", "counts", "fractions", "shares", "filters", "any",  "all",     "none",   "one",
-        "rows",     "ends",   "levels",    "signed"};
+        "rows",     "ends",   "levels",    "signed", "order"};
     size_t at = 0;
     for (int i = 0; i < c->buffers && at < size; i++) {
         const ck_buffer *const b = &c->buffer[i];

@@ -103,17 +103,7 @@ void ck_try_strided_copy(ck *c)
         a.scatter = scatter;
         a.y = scatter ? ck_out(c, of_y, span) : ck_out(c, of_y, n, h, d);
         a.x = scatter ? ck_new(c, of_x, CK_NAN, n, h, d) : ck_new(c, of_x, CK_NAN, span);
-        if (ck_draw(c, 2)) {
-            a.row = ck_ids(c, n, 1);
-            int32_t *const row = a.row.data;
-            for (int64_t t = 0; t < n; t++) row[t] = (int32_t)t;
-            for (int64_t t = n - 1; t > 0; t--) {
-                const int64_t k = (int64_t)ck_draw(c, (uint64_t)t + 1);
-                const int32_t was = row[t];
-                row[t] = row[k];
-                row[k] = was;
-            }
-        }
+        if (ck_draw(c, 2)) a.row = ck_new(c, SG_I32, CK_ORDER, n);
         ck_case(c, &a);
     }
 }

@@ -368,7 +368,8 @@ static void arms_that_would_be_the_same(void **state)
                                         "topk=0.5:budget=heads",
                                         "topk=0.5:sim=0.5",
                                         "topk=0.5:pv=8",
-                                        "topk=0.5:dense-steps=0.5"};
+                                        "topk=0.5:dense-steps=0.5",
+                                        "topk=0.5:dense-steps-kind=sage"};
     int                      different = 0;
     for (size_t i = 0; i < sizeof apart / sizeof *apart; i++) {
         char list[200];

@@ -197,6 +197,29 @@ static void guards_hold(void **state)
     }
 }
 
+static void first_steps_are_of_their_kind(void **state)
+{
+    (void)state;
+    const sg_attention_shape shape = {
+        .n = 9000, .h = 1, .hk = 1, .d = 16, .layers = LAYERS, .steps = STEPS, .passes = 1, .values = SG_I8};
+    for (sg_attention_kind kind = SG_ATTENTION_DENSE; kind <= SG_ATTENTION_SAGE; kind++) {
+        sg_policy     p = topk_03;
+        sg_attention *a = NULL;
+        p.dense_steps = 0.4;
+        p.dense_steps_kind = kind;
+        p.dense_layers = "1";
+        assert_int_equal(sg_attention_open(&a, &p, &shape, &e), SG_OK);
+        for (int step = 0; step < STEPS; step++)
+            assert_int_equal(sg_attention_kind_of(a, 0, step, NULL), step < 2 ? kind : SG_ATTENTION_SPARGE);
+        assert_int_equal(sg_attention_kind_of(a, 1, STEPS - 1, NULL), SG_ATTENTION_DENSE);
+        assert_int_equal(sg_attention_same_steps(a, 0), 2);
+        sg_attention_close(&a);
+    }
+    sg_policy p = topk_03;
+    p.dense_steps_kind = SG_ATTENTION_SPARGE;
+    expect_refused(&p, "dense-steps-kind:");
+}
+
 /* A run of the same steps ends where the first steps' density does, or at the last step. */
 static void same_steps_are_counted(void **state)
 {
@@ -300,6 +323,7 @@ int main(void)
         cmocka_unit_test(lists_of_layers_are_read),
         cmocka_unit_test(malformed_lists_are_refused),
         cmocka_unit_test(guards_hold),
+        cmocka_unit_test(first_steps_are_of_their_kind),
         cmocka_unit_test(same_steps_are_counted),
         cmocka_unit_test(buckets_change_steps_by_ops),
         cmocka_unit_test(misfits_are_refused),
