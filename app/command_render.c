@@ -298,7 +298,8 @@ static void say_cache(job *j, const sg_report *r)
     for (int i = 0; i < r->steps_done; i++)
         if (r->skip_error[i] > worst) worst = r->skip_error[i];
     if (j->request.cache != SG_CACHE_SHADOW)
-        sg_progress_say(&j->progress, "cache: %d of %d steps extrapolated", r->steps_skipped, r->steps_done);
+        sg_progress_say(&j->progress, "cache: %d of %d steps extrapolated%s", r->steps_skipped, r->steps_done,
+                        j->settings->cache ? "" : "; --cache off computes them");
     else
         sg_progress_say(
             &j->progress,

@@ -123,7 +123,7 @@ const sg_option sg_option_table[] = {
     {.name = "cache", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(cache), .choices = sg_cache_names, .value = "LEVEL",
      .help = "from 16 steps on, extrapolate steps in which the latents change little: few of them, the\n"
              "usual number (as tune --cache found, where it did), or more; shadow computes them too\n"
-             "and reports the error (default: off)"},
+             "and reports the error (default: usual for renders of 30 steps and more; else off)"},
     {.name = "seed", .letter = 's', .usual = true, .kind = SG_OPTION_INT64, .commands = SAMPLER | TUNE, AT(seed),
      .value = "N", .help = "seed of the noise, which is torch's CPU generator's (default: 0; negative: random)"},
 

@@ -229,6 +229,8 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *engine, const sg_sett
     if (!isnan(s->cfg_scale_2)) r->cfg_scale_2 = s->cfg_scale_2;
     if (!isnan(s->flow_shift)) r->flow_shift = s->flow_shift;
     if (s->sampler) r->sampler = strcmp(s->sampler, "euler") == 0 ? SG_SAMPLER_EULER : SG_SAMPLER_UNIPC;
+    if (r->steps >= SG_CACHE_USUAL_FROM && (s->command & (SG_COMMAND_RENDER | SG_COMMAND_INFO)))
+        r->cache = SG_CACHE_USUAL;
     if (s->cache) r->cache = (sg_cache)sg_setup_place(s->cache, sg_cache_names);
     if (s->sched_compat) r->sigmas_old = strcmp(s->sched_compat, "old") == 0;
     const sg_model_info info = sg_engine_info(engine);

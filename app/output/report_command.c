@@ -1,6 +1,7 @@
 /* report_command.c - see report_command.h. */
 #include "report_command.h"
 #include "base/utf8.h"
+#include "setup.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -65,6 +66,13 @@ static bool has_effect(const json_t *settings, const char *key)
     return strcmp(key, "sched_compat") != 0 || !sampler || strcmp(sampler, "euler") != 0;
 }
 
+/* Did a render compute so many steps that it would have a cache if nothing was said? Arms have none. */
+static bool was_without_cache(const json_t *settings)
+{
+    const bool cache = json_object_get(settings, "cache") || json_object_get(settings, "arms");
+    return !cache && json_integer_value(json_object_get(settings, "steps")) >= SG_CACHE_USUAL_FROM;
+}
+
 void sg_command_options(FILE *f, const json_t *settings)
 {
     static const char        ours[] = "tiny-wan"; /* needs no --model */
@@ -117,4 +125,5 @@ void sg_command_options(FILE *f, const json_t *settings)
         else
             sg_command_value(f, v);
     }
+    if (was_without_cache(settings)) fputs(" --cache off", f);
 }

@@ -144,7 +144,7 @@ def clip(args, state):
 
     def us():
         whole = ours(args, "-m", args.model, "-p", PROMPT, "--size", f"{request['width']}x{request['height']}",
-                     "--frames", str(request["frames"]), "--steps", str(request["steps"]), "--quiet",
+                     "--frames", str(request["frames"]), "--steps", str(request["steps"]), "--cache", "off", "--quiet",
                      "-o", os.path.join(folder, "ours-%04d.png"), "--json", report)[1]
         with open(report, encoding="utf-8") as f:
             return dict(json.load(f), whole=whole)

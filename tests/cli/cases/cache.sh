@@ -34,3 +34,17 @@ evaluate cache=fast && fail "another cache goes on in the folder"
 grep -qF 'attention[1].cache: "usual" -> "fast"' log || fail "$(<log)"
 evaluate cache=usual:steps=17 && fail "other steps go on in the folder"
 grep -qF 'attention[1].steps: none -> 17' log || fail "$(<log)"
+
+# From 30 steps on it is the default of a render, and of nothing else; what has none says so.
+few=(--size 32x32 --frames 1)
+render twenty_nine "${few[@]}" --steps 29
+render thirty "${few[@]}" --steps 30
+render thirty_off "${few[@]}" --steps 30 --cache off
+[[ -z $(skipped twenty_nine) && $(skipped thirty) == *[0-9]* && -z $(skipped thirty_off) ]] || fail "not from 30 steps on"
+sparge-gen "${prompt[@]}" "${few[@]}" --steps 30 -o usual.png 2>log && grep -qE '^cache: [0-9]+ of 30 steps extrapolated; --cache off' log ||
+    fail "$(<log)"
+sparge-gen "${prompt[@]}" "${few[@]}" --steps 30 --cache off -o off.png -q || fail
+sparge-gen info usual.png | grep -q "^again: .* --cache usual" || fail "the command again lacks the default"
+sparge-gen info off.png | grep -q "^again: .* --cache off" || fail "the command again gets a cache"
+sparge-gen compare "${prompt[@]}" "${few[@]}" --steps 30 --arms dense,dense:steps=29 -o plain >/dev/null 2>&1 || fail
+[[ $(grep -c '"skipped_steps": \[\]' plain/report.json) == 2 ]] && ! grep -q 'cache off' plain/report.json || fail "arms with a cache"
