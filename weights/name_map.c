@@ -2,9 +2,12 @@
 #include "name_map.h"
 
 #include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { NUMBERS = 8 }; /* in one pattern */
+enum { SPAN_MAX = 1 << 20 };
 
 typedef struct match {
     int         components; /* of the pattern; 0: it does not fit */
@@ -57,16 +60,34 @@ static bool append(char file[SG_NAME_MAX], size_t *used, const char *text, size_
     return true;
 }
 
+/* One component of a file's pattern; *number: of m's numbers so many are used up. */
+static bool fill_component(char file[SG_NAME_MAX], size_t *used, const char *c, size_t n, const match *m, int *number,
+                           int span)
+{
+    char text[24];
+    if (n != 2 || c[0] != '%') return append(file, used, c, n);
+    if (c[1] == 'd') {
+        const int i = (*number)++;
+        return i < m->numbers && append(file, used, m->number[i], (size_t)m->digits[i]);
+    }
+    long long value = span - (c[1] - '0');
+    if (c[1] == 'p') {
+        const bool      two = *number + 1 < m->numbers;
+        const long long level = *number < m->numbers ? strtoll(m->number[*number], NULL, 10) : span;
+        const long long entry = two ? strtoll(m->number[*number + 1], NULL, 10) : span - 1;
+        if (level > SPAN_MAX || entry >= span) return false;
+        value = span * level + entry;
+        *number += 1 + two;
+    }
+    return value >= 0 && append(file, used, text, (size_t)snprintf(text, sizeof text, "%lld", value));
+}
+
 /* The pattern with m's numbers in it, and m's rest. */
-static bool fill(char file[SG_NAME_MAX], size_t *used, const char *pattern, const match *m)
+static bool fill(char file[SG_NAME_MAX], size_t *used, const char *pattern, const match *m, int span)
 {
     for (int number = 0; *pattern;) {
         const size_t n = component(pattern);
-        const bool   takes = n == 2 && memcmp(pattern, "%d", 2) == 0;
-        if (takes && number == m->numbers) return false;
-        if (!append(file, used, takes ? m->number[number] : pattern, takes ? (size_t)m->digits[number] : n))
-            return false;
-        number += takes;
+        if (!fill_component(file, used, pattern, n, m, &number, span)) return false;
         pattern += n;
         if (*pattern && !append(file, used, pattern++, 1)) return false;
     }
@@ -95,7 +116,7 @@ bool sg_name_map_find(const sg_name_map *map, const char *bound, char file[SG_NA
     }
     if (*rule && !cuts_well(*rule)) return false;
     if (map && map->prefix && !append(file, &used, map->prefix, strlen(map->prefix))) return false;
-    return fill(file, &used, *rule ? (*rule)->file : "", &best);
+    return fill(file, &used, *rule ? (*rule)->file : "", &best, map ? map->span : 0);
 }
 
 bool sg_name_map_drops(const sg_name_map *map, const char *file)

@@ -11,7 +11,11 @@
  * A pattern stands for the first components of a name; the components after them (weight, bias) stay as they are. %d is a
  * component that is a number without leading zeros; the numbers of a name take their places in the same order. Where
  * several rules fit the one with the most components counts, of these the first in the table. A name that no rule fits
- * stays as it is. The prefix is put before every name; tensors without it are another component's. */
+ * stays as it is. The prefix is put before every name; tensors without it are another component's.
+ *
+ * A file may count in one list what the model has in levels of `span` entries each. In its pattern %p is the place there:
+ * span times the next number plus the one after it, the level's last where the name has no second number. %1 and %2 are
+ * span - 1 and span - 2. */
 #ifndef SG_NAME_MAP_H
 #define SG_NAME_MAP_H
 
@@ -33,6 +37,7 @@ typedef struct sg_name_map {
     const char         *prefix; /* may be NULL */
     const sg_name_rule *rules;
     size_t              count;
+    int                 span; /* of %p, %1 and %2 */
 } sg_name_map;
 
 /* The file's name for `wanted`; *rule gets the rule that was used, or NULL. map may be NULL: every name stays. False:

@@ -1,0 +1,15 @@
+/* wan_names.h - how the parts of Wan are called where they are not a Diffusers folder: as the original repositories, single
+ * files of other programs and GGUF have them. The rules of name_map.h, from the Diffusers name to the file's. A LoRA has the
+ * same names. */
+#ifndef SG_WAN_NAMES_H
+#define SG_WAN_NAMES_H
+
+#include "name_map.h"
+
+extern const sg_name_map sg_wan_dit_names;
+extern const sg_name_map sg_wan_vae_names;          /* 2.1; span is that of the published files */
+extern const sg_name_map sg_wan_vae_residual_names; /* 2.2; likewise */
+extern const sg_name_map sg_wan_t5_names;           /* UMT5 as Wan's own repository spells it */
+extern const sg_name_map sg_t5_gguf_names;          /* T5 and UMT5 as llama.cpp spells them */
+
+#endif

@@ -1,0 +1,261 @@
+/* test_names.c - the names of Wan's parts, of published size, in every spelling: both lists whole, and one to one. */
+#include "wan_names.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { NAMES_MAX = 1300 };
+
+typedef struct names {
+    char name[NAMES_MAX][96];
+    int  count;
+} names;
+
+/* Every name that a list of patterns makes: {a,b} is one or the other, <n> each number below n. */
+static void expand(names *to, const char *pattern)
+{
+    char              text[512];
+    const char *const at = strpbrk(pattern, "{<");
+    if (!at) {
+        assert_true(to->count < NAMES_MAX && strlen(pattern) < sizeof *to->name);
+        strcpy(to->name[to->count++], pattern);
+        return;
+    }
+    const char *const end = strchr(at, *at == '<' ? '>' : '}');
+    for (int i = 0; *at == '<' && i < atoi(at + 1); i++) {
+        snprintf(text, sizeof text, "%.*s%d%s", (int)(at - pattern), pattern, i, end + 1);
+        expand(to, text);
+    }
+    for (const char *one = at + 1; *at == '{' && one <= end;) {
+        const size_t n = strcspn(one, ",}");
+        snprintf(text, sizeof text, "%.*s%.*s%s", (int)(at - pattern), pattern, (int)n, one, end + 1);
+        expand(to, text);
+        one += n + 1;
+    }
+}
+
+static void expand_all(names *to, const char *const *pattern)
+{
+    to->count = 0;
+    for (; *pattern; pattern++) expand(to, *pattern);
+}
+
+#define BLOCK(i, names) "blocks.<" i ">." names
+#define WB ".{weight,bias}"
+
+static const char *const dit_bound[] = {
+    "patch_embedding" WB,
+    "condition_embedder.{text,time}_embedder.linear_{1,2}" WB,
+    "condition_embedder.time_proj" WB,
+    "{proj_out.weight,proj_out.bias,scale_shift_table}",
+    BLOCK("30", "scale_shift_table"),
+    BLOCK("30", "norm2" WB),
+    BLOCK("30", "attn{1,2}.{to_q,to_k,to_v,to_out.0}" WB),
+    BLOCK("30", "attn{1,2}.norm_{q,k}.weight"),
+    BLOCK("30", "ffn.net.{0.proj,2}" WB),
+    NULL,
+};
+static const char *const dit_file[] = {
+    "patch_embedding" WB,
+    "{text,time}_embedding.{0,2}" WB,
+    "time_projection.1" WB,
+    "head.{head.weight,head.bias,modulation}",
+    BLOCK("30", "modulation"),
+    BLOCK("30", "norm3" WB),
+    BLOCK("30", "{self,cross}_attn.{q,k,v,o}" WB),
+    BLOCK("30", "{self,cross}_attn.norm_{q,k}.weight"),
+    BLOCK("30", "ffn.{0,2}" WB),
+    NULL,
+};
+static const char *const image_bound[] = {
+    "condition_embedder.image_embedder.{norm1,ff.net.0.proj,ff.net.2,norm2}" WB,
+    "condition_embedder.image_embedder.pos_embed",
+    BLOCK("40", "attn2.add_{k,v}_proj" WB),
+    BLOCK("40", "attn2.norm_added_k.weight"),
+    NULL,
+};
+static const char *const image_file[] = {
+    "img_emb.proj.{0,1,3,4}" WB,
+    "img_emb.emb_pos",
+    BLOCK("40", "cross_attn.{k,v}_img" WB),
+    BLOCK("40", "cross_attn.norm_k_img.weight"),
+    NULL,
+};
+
+#define RESNET "{norm1.gamma,conv1.weight,conv1.bias,norm2.gamma,conv2.weight,conv2.bias}"
+#define RESIDUAL "residual.{0.gamma,2.weight,2.bias,3.gamma,6.weight,6.bias}"
+#define CODER_BOUND                                                                                                    \
+    "{quant_conv,post_quant_conv}" WB, "{encoder,decoder}.{conv_in,conv_out}" WB, "{encoder,decoder}.norm_out.gamma",  \
+        "{encoder,decoder}.mid_block.resnets.<2>." RESNET,                                                             \
+        "{encoder,decoder}.mid_block.attentions.0.{norm.gamma,to_qkv.weight,to_qkv.bias,proj.weight,proj.bias}"
+#define CODER_FILE                                                                                                     \
+    "conv{1,2}" WB, "{encoder,decoder}.{conv1,head.2}" WB, "{encoder,decoder}.head.0.gamma",                           \
+        "{encoder,decoder}.middle.{0,2}." RESIDUAL,                                                                    \
+        "{encoder,decoder}.middle.1.{norm.gamma,to_qkv.weight,to_qkv.bias,proj.weight,proj.bias}"
+
+static const char *const vae_bound[] = {
+    CODER_BOUND,
+    "encoder.down_blocks.{0,1,3,4,6,7,9,10}." RESNET,
+    "encoder.down_blocks.{3,6}.conv_shortcut" WB,
+    "encoder.down_blocks.{2,5,8}.resample.1" WB,
+    "encoder.down_blocks.{5,8}.time_conv" WB,
+    "decoder.up_blocks.<4>.resnets.<3>." RESNET,
+    "decoder.up_blocks.1.resnets.0.conv_shortcut" WB,
+    "decoder.up_blocks.<3>.upsamplers.0.resample.1" WB,
+    "decoder.up_blocks.<2>.upsamplers.0.time_conv" WB,
+    NULL,
+};
+static const char *const vae_file[] = {
+    CODER_FILE,
+    "encoder.downsamples.{0,1,3,4,6,7,9,10}." RESIDUAL,
+    "encoder.downsamples.{3,6}.shortcut" WB,
+    "encoder.downsamples.{2,5,8}.resample.1" WB,
+    "encoder.downsamples.{5,8}.time_conv" WB,
+    "decoder.upsamples.{0,1,2,4,5,6,8,9,10,12,13,14}." RESIDUAL,
+    "decoder.upsamples.4.shortcut" WB,
+    "decoder.upsamples.{3,7,11}.resample.1" WB,
+    "decoder.upsamples.{3,7}.time_conv" WB,
+    NULL,
+};
+static const char *const residual_bound[] = {
+    CODER_BOUND,
+    "encoder.down_blocks.<4>.resnets.<2>." RESNET,
+    "encoder.down_blocks.{1,2}.resnets.0.conv_shortcut" WB,
+    "encoder.down_blocks.<3>.downsampler.resample.1" WB,
+    "encoder.down_blocks.{1,2}.downsampler.time_conv" WB,
+    "decoder.up_blocks.<4>.resnets.<3>." RESNET,
+    "decoder.up_blocks.{2,3}.resnets.0.conv_shortcut" WB,
+    "decoder.up_blocks.<3>.upsampler.resample.1" WB,
+    "decoder.up_blocks.<2>.upsampler.time_conv" WB,
+    NULL,
+};
+static const char *const residual_file[] = {
+    CODER_FILE,
+    "encoder.downsamples.<4>.downsamples.<2>." RESIDUAL,
+    "encoder.downsamples.{1,2}.downsamples.0.shortcut" WB,
+    "encoder.downsamples.<3>.downsamples.2.resample.1" WB,
+    "encoder.downsamples.{1,2}.downsamples.2.time_conv" WB,
+    "decoder.upsamples.<4>.upsamples.<3>." RESIDUAL,
+    "decoder.upsamples.{2,3}.upsamples.0.shortcut" WB,
+    "decoder.upsamples.<3>.upsamples.3.resample.1" WB,
+    "decoder.upsamples.<2>.upsamples.3.time_conv" WB,
+    NULL,
+};
+
+static const char *const t5_bound[] = {
+    "{shared,encoder.final_layer_norm}.weight",
+    "encoder.block.<24>.layer.{0,1}.layer_norm.weight",
+    "encoder.block.<24>.layer.0.SelfAttention.{q,k,v,o,relative_attention_bias}.weight",
+    "encoder.block.<24>.layer.1.DenseReluDense.{wi_0,wi_1,wo}.weight",
+    NULL,
+};
+static const char *const t5_file[] = {
+    "{token_embedding,norm}.weight",
+    BLOCK("24", "norm{1,2}.weight"),
+    BLOCK("24", "{attn.q,attn.k,attn.v,attn.o,pos_embedding.embedding}.weight"),
+    BLOCK("24", "ffn.{gate.0,fc1,fc2}.weight"),
+    NULL,
+};
+static const char *const gguf_file[] = {
+    "{token_embd,enc.output_norm}.weight",
+    "enc.blk.<24>.{attn,ffn}_norm.weight",
+    "enc.blk.<24>.attn_{q,k,v,o,rel_b}.weight",
+    "enc.blk.<24>.ffn_{gate,up,down}.weight",
+    NULL,
+};
+
+static void every_name_of_a_published_model_has_its_own(void **state)
+{
+    static const struct {
+        const sg_name_map *map;
+        const char *const *bound, *const *file;
+        int count;
+    } parts[] = {
+        {&sg_wan_dit_names, dit_bound, dit_file, 825}, /* as the published files have them */
+        {&sg_wan_dit_names, image_bound, image_file, 209},
+        {&sg_wan_vae_names, vae_bound, vae_file, 194},
+        {&sg_wan_vae_residual_names, residual_bound, residual_file, 196},
+        {&sg_wan_t5_names, t5_bound, t5_file, 242},
+        {&sg_t5_gguf_names, t5_bound, gguf_file, 242},
+    };
+    static names bound, file;
+    (void)state;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        bool hit[NAMES_MAX] = {false};
+        expand_all(&bound, parts[i].bound);
+        expand_all(&file, parts[i].file);
+        assert_int_equal(bound.count, parts[i].count);
+        assert_int_equal(file.count, parts[i].count);
+        for (int k = 0; k < bound.count; k++) {
+            char                name[SG_NAME_MAX];
+            const sg_name_rule *rule;
+            int                 at = 0;
+            assert_true(sg_name_map_find(parts[i].map, bound.name[k], name, &rule));
+            while (at < file.count && strcmp(file.name[at], name) != 0) at++;
+            if (at == file.count) fail_msg("%s becomes %s", bound.name[k], name);
+            assert_false(hit[at]);
+            hit[at] = true;
+        }
+    }
+}
+
+/* Of one part each: the one to one lists above would not see two that have changed places. */
+static void names_mean_what_they_mean(void **state)
+{
+    static const struct {
+        const sg_name_map *map;
+        int                span;
+        const char        *bound, *file; /* NULL: there is none */
+    } pairs[] = {
+        {&sg_wan_dit_names, 0, "blocks.29.attn2.to_out.0.bias", "blocks.29.cross_attn.o.bias"},
+        {&sg_wan_dit_names, 0, "blocks.0.attn1.norm_k.weight", "blocks.0.self_attn.norm_k.weight"},
+        {&sg_wan_dit_names, 0, "blocks.3.norm2.weight", "blocks.3.norm3.weight"},
+        {&sg_wan_dit_names, 0, "blocks.3.ffn.net.2.weight", "blocks.3.ffn.2.weight"},
+        {&sg_wan_dit_names, 0, "condition_embedder.time_embedder.linear_2.bias", "time_embedding.2.bias"},
+        {&sg_wan_dit_names, 0, "scale_shift_table", "head.modulation"},
+        {&sg_wan_dit_names, 0, "blocks.7.scale_shift_table", "blocks.7.modulation"},
+        {&sg_wan_dit_names, 0, "blocks.1.attn2.add_v_proj.bias", "blocks.1.cross_attn.v_img.bias"},
+        {&sg_wan_vae_names, 4, "quant_conv.bias", "conv1.bias"},
+        {&sg_wan_vae_names, 4, "decoder.conv_in.bias", "decoder.conv1.bias"},
+        {&sg_wan_vae_names, 4, "decoder.mid_block.resnets.1.conv1.bias", "decoder.middle.2.residual.2.bias"},
+        {&sg_wan_vae_names, 4, "decoder.up_blocks.1.resnets.2.norm2.gamma", "decoder.upsamples.6.residual.3.gamma"},
+        {&sg_wan_vae_names, 4, "decoder.up_blocks.2.upsamplers.0.resample.1.bias",
+         "decoder.upsamples.11.resample.1.bias"},
+        {&sg_wan_vae_names, 3, "decoder.up_blocks.2.resnets.1.conv2.bias", "decoder.upsamples.7.residual.6.bias"},
+        {&sg_wan_vae_names, 3, "decoder.up_blocks.1.upsamplers.0.time_conv.bias", "decoder.upsamples.5.time_conv.bias"},
+        {&sg_wan_vae_names, 3, "decoder.up_blocks.1.resnets.3.conv2.bias", NULL}, /* of the next level */
+        {&sg_wan_vae_names, 4, "decoder.up_blocks.99999999999999999999.resnets.0.conv2.bias", NULL},
+        {&sg_wan_vae_residual_names, 3, "decoder.up_blocks.1.upsampler.time_conv.bias",
+         "decoder.upsamples.1.upsamples.2.time_conv.bias"},
+        {&sg_wan_vae_residual_names, 3, "encoder.down_blocks.1.downsampler.resample.1.bias",
+         "encoder.downsamples.1.downsamples.1.resample.1.bias"},
+        {&sg_wan_t5_names, 0, "encoder.block.5.layer.1.DenseReluDense.wi_0.weight", "blocks.5.ffn.gate.0.weight"},
+        {&sg_wan_t5_names, 0, "encoder.block.5.layer.1.DenseReluDense.wo.weight", "blocks.5.ffn.fc2.weight"},
+        {&sg_t5_gguf_names, 0, "encoder.block.5.layer.1.DenseReluDense.wi_1.weight", "enc.blk.5.ffn_up.weight"},
+        {&sg_t5_gguf_names, 0, "encoder.block.23.layer.1.layer_norm.weight", "enc.blk.23.ffn_norm.weight"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        char                file[SG_NAME_MAX];
+        const sg_name_rule *rule;
+        sg_name_map         map = *pairs[i].map;
+        map.span = pairs[i].span;
+        const bool found = sg_name_map_find(&map, pairs[i].bound, file, &rule);
+        assert_int_equal(found, pairs[i].file != NULL);
+        if (found) assert_string_equal(file, pairs[i].file);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_name_of_a_published_model_has_its_own),
+        cmocka_unit_test(names_mean_what_they_mean),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
