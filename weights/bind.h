@@ -29,6 +29,9 @@ void      sg_bind_close(sg_bind **b); /* also releases what sg_bind_load took */
 void sg_bind_prefix(sg_bind *b, const char *fmt, ...) SG_PRINTF(2, 3);
 bool sg_bind_has(const sg_bind *b, const char *name); /* the prefix goes in front */
 
+/* What sg_bind_tensor reads numbers from, for messages. */
+#define SG_TYPES_READ "F32, F16, BF16, FP8, Q8_0 to Q2_K or IQ4"
+
 /* The tensor as it lies in the file, for who reads single rows of it on the host; it is not extra then. *type gets its
  * type as the file spells it, NULL where there is no such tensor. Absent then, and where no sg_tensor can view it. */
 sg_tensor sg_bind_peek(sg_bind *b, const char *name, const char **type);

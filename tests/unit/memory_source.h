@@ -54,7 +54,7 @@ static const sg_source_ops arrays_ops = {.count = arrays_count,
 
 static const sg_source_type types[SG_DTYPES] = {
     [SG_F32] = {"F32", SG_F32, 1, 4}, [SG_F16] = {"F16", SG_F16, 1, 2}, [SG_BF16] = {"BF16", SG_BF16, 1, 2}};
-static const sg_source_type q8_0 = {"Q8_0", SG_DTYPES, 32, 34};
+static const sg_source_type unread = {"IQ2_XS", SG_DTYPES, 256, 74};
 
 static inline void add(arrays *a, const char *name, sg_tensor t)
 {

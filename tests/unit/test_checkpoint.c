@@ -180,7 +180,7 @@ static void peeking_goes_through_the_map(void **state)
     arrays      fused, apart;
     const char *type;
     fill_both(&fused, &apart, qkv, bias, mod, halves, SG_F32);
-    fused.tensor[2].type = &q8_0;
+    fused.tensor[2].type = &unread;
     sg_source *s = open_arrays(&fused);
     sg_bind   *b = bind_to(s, &map);
     sg_bind_prefix(b, "blocks.%d.", 0);
@@ -191,7 +191,7 @@ static void peeking_goes_through_the_map(void **state)
     assert_int_equal(sg_bind_peek(b, "none", &type).rank, 0);
     assert_null(type);
     assert_int_equal(sg_bind_peek(b, "up.weight", &type).rank, 0);
-    assert_string_equal(type, "Q8_0");
+    assert_string_equal(type, "IQ2_XS");
     assert_true(sg_bind_has(b, "attn1.to_q.bias") && !sg_bind_has(b, "attn2.to_q.bias"));
     assert_string_equal(sg_source_metadata(s, "format"), "arrays");
     close_both(&b, &s);
@@ -210,7 +210,7 @@ static void all_troubles_are_listed_under_a_map(void **state)
     add(&a, "model.layers.00.up.weight", numbers(x, SG_F32, 2, C));
     add(&a, "model.rope.0", numbers(x, SG_F32, 1, 1));
     add(&a, "text_encoder.w", numbers(x, SG_F32, 1, 1));
-    a.tensor[2].type = &q8_0;
+    a.tensor[2].type = &unread;
     sg_source *s = open_arrays(&a);
     sg_bind   *b = bind_to(s, &map);
     want_layer(b, &l, SG_F32);
@@ -226,7 +226,8 @@ static void all_troubles_are_listed_under_a_map(void **state)
         "  misshapen: blocks.0.attn1.to_v.weight is part 3 of 3 of model.layers.0.attn.qkv.weight [10, 6], should be "
         "[6, 6]\n"
         "  misshapen: blocks.0.attn1.to_k.bias is part 2 of 3 of model.layers.0.attn.qkv.bias [3, 6], should be [6]\n"
-        "  wrong type: blocks.0.up.weight (in the file model.layers.0.up.weight) is Q8_0, should be F32, F16 or BF16\n"
+        "  wrong type: blocks.0.up.weight (in the file model.layers.0.up.weight) is IQ2_XS, should be " SG_TYPES_READ
+        "\n"
         "  extra: model.layers.00.up.weight [2, 6]");
     close_both(&b, &s);
 }

@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "base/text.h"
 #include "bind_state.h"
+#include "convert.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -49,38 +50,45 @@ void sg_bind_prefix(sg_bind *b, const char *fmt, ...)
     if (n < 0 || n >= SG_NAME_MAX) mistake(b, SG_E_ARG, "a prefix is too long");
 }
 
-/* Cuts w->file, which is t, to the rows that w->cut means. False: they are no equal parts. */
-static bool cut(sg_bind_want *w, const sg_source_tensor *t)
+/* Cuts w->file, which is all of w->from, to the rows that w->cut means. False: they are no equal parts, or no whole
+ * blocks. */
+static bool cut(sg_bind_want *w)
 {
     const int64_t rows = w->file.dim[0], of = w->cut->of;
-    if (rows % of) return false;
-    const size_t part = (size_t)(sg_count(w->file) / of), bytes = (size_t)(t->bytes / (uint64_t)of);
+    const size_t  part = (size_t)(sg_count(w->file) / of);
+    if (rows % of || part % (size_t)w->from->type->block) return false;
     w->file.dim[0] = 0;
     for (int i = 0; i < SG_NAME_ROWS && w->cut->rows[i].count; i++) {
         const size_t first = (size_t)w->cut->rows[i].first, count = (size_t)w->cut->rows[i].count;
-        w->run[w->runs++] = (sg_bind_run){t->data + first * bytes, count * part};
+        w->run[w->runs++] = (sg_bind_run){first * part, count * part};
         w->file.dim[0] += rows / of * (int64_t)count;
     }
-    w->file.data = w->runs == 1 ? (void *)(uintptr_t)w->run[0].data : NULL;
     return true;
 }
 
-/* What the file has under the full name w->name: index, file and runs. False: the map leads nowhere. */
+/* What the file has under the full name w->name: where from, file and runs. False: the map leads nowhere. */
 static bool look_up(sg_bind *b, sg_bind_want *w, const char *full)
 {
     char file[SG_NAME_MAX];
-    w->index = -1;
     if (!sg_name_map_find(b->map, full, file, &w->cut)) return false;
     if (w->cut && !w->cut->of) w->cut = NULL;
-    w->index = sg_source_index(b->source, file);
-    if (w->index < 0) return true;
-    b->bound[w->index] = true;
-    w->file = sg_source_view(b->source, (size_t)w->index);
-    if (w->file.rank && w->cut) {
-        if (!cut(w, sg_source_at(b->source, (size_t)w->index))) w->trouble = SG_BIND_MISSHAPEN;
-    } else if (w->file.rank) {
-        w->run[w->runs++] = (sg_bind_run){w->file.data, (size_t)sg_count(w->file)};
+    const int64_t index = sg_source_index(b->source, file);
+    if (index < 0) return true;
+    b->bound[index] = true;
+    w->from = sg_source_at(b->source, (size_t)index);
+    if (!sg_convert_reads(w->from->type)) return true;
+    const sg_source_type *const type = w->from->type;
+    w->file = (sg_tensor){.dtype = type->dtype, .rank = 1, .dim = {1}};
+    if (w->from->rank) {
+        w->file.rank = w->from->rank;
+        memcpy(w->file.dim, w->from->dim, sizeof w->file.dim);
     }
+    if (!w->cut)
+        w->run[w->runs++] = (sg_bind_run){0, (size_t)sg_count(w->file)};
+    else if (!cut(w))
+        w->trouble = SG_BIND_MISSHAPEN;
+    if (w->runs == 1)
+        w->file.data = (void *)(uintptr_t)(w->from->data + w->run[0].first / (size_t)type->block * (size_t)type->bytes);
     return true;
 }
 
@@ -97,9 +105,9 @@ sg_tensor sg_bind_peek(sg_bind *b, const char *name, const char **type)
     char         full[SG_NAME_MAX];
     sg_bind_want w = {0};
     *type = NULL;
-    if (!full_name(b, name, full) || !look_up(b, &w, full) || w.index < 0) return (sg_tensor){0};
-    *type = sg_source_at(b->source, (size_t)w.index)->type->name;
-    return w.runs == 1 ? w.file : (sg_tensor){0};
+    if (!full_name(b, name, full) || !look_up(b, &w, full) || !w.from) return (sg_tensor){0};
+    *type = w.from->type->name;
+    return w.runs == 1 && w.file.dtype != SG_DTYPES ? w.file : (sg_tensor){0};
 }
 
 /* One more, of that name; NULL latches. */
@@ -123,9 +131,8 @@ bool sg_bind_has_size(int rank, const int64_t *dim)
 
 static sg_bind_trouble judge(const sg_bind_want *w)
 {
-    if (w->index < 0) return SG_BIND_MISSING;
-    const sg_dtype type = w->file.dtype;
-    if (w->file.rank == 0 || (type != SG_F32 && type != SG_F16 && type != SG_BF16)) return SG_BIND_MISTYPED;
+    if (!w->from) return SG_BIND_MISSING;
+    if (w->file.rank == 0) return SG_BIND_MISTYPED;
     if (w->file.rank != w->rank || memcmp(w->file.dim, w->dim, (size_t)w->rank * sizeof *w->dim))
         return SG_BIND_MISSHAPEN;
     return w->trouble;
@@ -175,6 +182,21 @@ static bool is_extra(const sg_bind *b, size_t i)
     for (size_t k = 0; k < b->ignores; k++)
         if (strstr(name, b->ignored[k])) return false;
     return !sg_name_map_drops(b->map, name);
+}
+
+/* ---- its numbers ---- */
+
+bool sg_bind_convert(const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count, int threads)
+{
+    uint8_t *to = y;
+    for (int k = 0; k < w->runs && count; k++) {
+        const size_t left = i < w->run[k].count ? w->run[k].count - i : 0, n = left < count ? left : count;
+        if (n && !sg_convert_from(to, as, w->from, w->run[k].first + i, n, threads)) return false;
+        if (to) to += n * sg_dtype_size(as);
+        i = n ? 0 : i - w->run[k].count;
+        count -= n;
+    }
+    return true;
 }
 
 /* ---- the report ---- */
@@ -234,7 +256,7 @@ static void report_binding(report *r, const sg_bind *b, const sg_bind_want *w)
         line(r, "missing: %s%s %s", sg_show(w->name), as, should);
         return;
     }
-    const sg_source_tensor *const t = sg_source_at(b->source, (size_t)w->index);
+    const sg_source_tensor *const t = w->from;
     sg_shape_text(has, sizeof has, t->rank ? t->rank : 1, t->rank ? t->dim : (const int64_t[]){1});
     if (w->trouble == SG_BIND_MISSHAPEN && w->cut)
         line(r, "misshapen: %s is part %s of %d of %s %s, should be %s", sg_show(w->name), parts_text(parts, w->cut),
@@ -242,7 +264,7 @@ static void report_binding(report *r, const sg_bind *b, const sg_bind_want *w)
     else if (w->trouble == SG_BIND_MISSHAPEN)
         line(r, "misshapen: %s%s is %s, should be %s", sg_show(w->name), as, has, should);
     else
-        line(r, "wrong type: %s%s is %s, should be F32, F16 or BF16", sg_show(w->name), as, t->type->name);
+        line(r, "wrong type: %s%s is %s, should be " SG_TYPES_READ, sg_show(w->name), as, t->type->name);
 }
 
 static sg_status report_troubles(const sg_bind *b, const size_t count[SG_BIND_TROUBLES], size_t extra, sg_error *e)

@@ -80,19 +80,20 @@ uint64_t sg_bind_matrix_numbers(const sg_bind *b)
 
 static void drop(const sg_bind *b, const sg_bind_want *w)
 {
+    const size_t block = (size_t)w->from->type->block, bytes = (size_t)w->from->type->bytes;
     for (int i = 0; i < w->runs; i++)
-        sg_source_drop(b->source, w->run[i].data, w->run[i].count * sg_dtype_size(w->file.dtype));
+        sg_source_drop(b->source, w->from->data + w->run[i].first / block * bytes, w->run[i].count / block * bytes);
 }
 
 static sg_status not_finite(const sg_bind *b, const sg_bind_want *w, sg_error *e)
 {
-    const size_t n = (size_t)sg_count(w->file), step = 1 << 16;
+    const size_t n = (size_t)sg_count(w->file), step = 1 << 16, block = (size_t)w->from->type->block;
     size_t       i = 0;
     while (i < n && sg_bind_convert(w, NULL, SG_F32, i, n - i < step ? n - i : step, 1)) i += step;
-    while (i < n && sg_bind_convert(w, NULL, SG_F32, i, 1, 1)) i++;
+    while (i < n && sg_bind_convert(w, NULL, SG_F32, i, block, 1)) i += block;
     if (i < n)
-        return sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" has a NaN or an infinity, the first at element %zu",
-                            sg_source_path(b->source), sg_show(w->name), i);
+        return sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" has a NaN or an infinity, the first at element %zu%s",
+                            sg_source_path(b->source), sg_show(w->name), i, block > 1 ? " or in its block" : "");
     return sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" has numbers too large for BF16", sg_source_path(b->source),
                         sg_show(w->name));
 }

@@ -7,20 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-bool sg_bind_convert(const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count, int threads)
-{
-    const size_t in = sg_dtype_size(w->file.dtype), out = sg_dtype_size(as);
-    uint8_t     *to = y;
-    for (int k = 0; k < w->runs && count; k++) {
-        const size_t left = i < w->run[k].count ? w->run[k].count - i : 0, n = left < count ? left : count;
-        if (n && !sg_convert(to, as, w->run[k].data + i * in, w->file.dtype, n, threads)) return false;
-        if (to) to += n * out;
-        i = n ? 0 : i - w->run[k].count;
-        count -= n;
-    }
-    return true;
-}
-
 enum { PIECE = 1 << 18, BLOCK = 1024 }; /* elements; a block stays in the first cache while it is summed */
 
 static bool is_low_rank(const sg_patch *p) { return p->diff.rank == 0; }

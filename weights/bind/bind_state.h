@@ -12,25 +12,26 @@ typedef enum sg_bind_trouble {
     SG_BIND_TROUBLES
 } sg_bind_trouble;
 
-/* Elements that lie in a row in the file. */
+/* Elements of a tensor of the file that lie in a row there; both are multiples of its type's block. */
 typedef struct sg_bind_run {
-    const uint8_t *data;
-    size_t         count;
+    size_t first, count;
 } sg_bind_run;
 
 typedef struct sg_bind_want {
-    sg_tensor          *tensor;
-    char               *name;
-    int                 rank;
-    int64_t             dim[SG_MAX_RANK];
-    int64_t             index; /* in the source; -1: missing */
-    const sg_name_rule *cut;   /* which rows of it; NULL: all */
-    sg_tensor           file;  /* those rows as the file has them: their data only where they are one run */
-    sg_bind_run         run[SG_NAME_ROWS];
-    int                 runs;
-    sg_bind_trouble     trouble;
-    int                 block;   /* negative: none */
-    int                 patches; /* in b->patch */
+    sg_tensor *tensor;
+    char      *name;
+    int        rank;
+    int64_t    dim[SG_MAX_RANK];
+
+    const sg_source_tensor *from; /* NULL: missing */
+    const sg_name_rule     *cut;  /* which rows of it; NULL: all */
+    sg_tensor               file; /* those rows as the file has them, SG_DTYPES where it has no dtype: their data only
+                                     where they are one run */
+    sg_bind_run             run[SG_NAME_ROWS];
+    int                     runs;
+    sg_bind_trouble         trouble;
+    int                     block;   /* negative: none */
+    int                     patches; /* in b->patch */
 } sg_bind_want;
 
 /* Of one block on the host: in the order of its wants. */
@@ -68,8 +69,8 @@ struct sg_bind {
 /* Does a tensor of these dimensions have a size? A config or a file may ask for anything. */
 bool sg_bind_has_size(int rank, const int64_t *dim);
 
-/* y[count] = elements i to i + count of w as the file has them, rounded to `as`; y NULL: only looks. False: one of them is
- * a NaN, an infinity, or too large for `as`. */
+/* y[count] = elements i to i + count of w, both multiples of SG_BLOCK_MAX or the end of w, as the file has them, rounded to
+ * `as`; y NULL: only looks. False: one of them is a NaN, an infinity, or too large for `as`. */
 bool sg_bind_convert(const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count, int threads);
 
 /* The factors of all patches of a tensor as F32, and room for a piece of it. */

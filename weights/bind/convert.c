@@ -1,8 +1,13 @@
 /* convert.c - see convert.h. Plain loops that compilers vectorise; a piece at a time, so that looking for NaN and then
  * converting costs one trip to memory. */
 #include "convert.h"
+#include "dequantise.h"
+#include "half.h"
 
-enum { PIECE = 1 << 14 }; /* elements */
+enum {
+    PIECE = 1 << 14,      /* elements */
+    DEQUANTISED = 1 << 11 /* of a piece at once, on the stack */
+};
 
 static uint32_t load32(const uint8_t *p)
 {
@@ -33,23 +38,9 @@ static bool finite16(const uint8_t *x, size_t n, uint16_t ones)
     return !bad;
 }
 
-/* Exact for every finite h: the exponent's bias is corrected by a product, which also normalises subnormals. */
-static float finite_f16(uint16_t h)
-{
-    const uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13, sign = (uint32_t)(h & 0x8000) << 16;
-    float          f;
-    memcpy(&f, &magnitude, sizeof f);
-    f *= 0x1p112f;
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    u |= sign;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
 static void f16_to_f32(float *y, const uint8_t *x, size_t n)
 {
-    for (size_t i = 0; i < n; i++) y[i] = finite_f16(load16(x + 2 * i));
+    for (size_t i = 0; i < n; i++) y[i] = sg_half_to_f32(load16(x + 2 * i));
 }
 
 static void bf16_to_f32(float *y, const uint8_t *x, size_t n)
@@ -59,7 +50,7 @@ static void bf16_to_f32(float *y, const uint8_t *x, size_t n)
 
 static void f16_to_bf16(uint16_t *y, const uint8_t *x, size_t n)
 {
-    for (size_t i = 0; i < n; i++) y[i] = sg_f32_to_bf16(finite_f16(load16(x + 2 * i)));
+    for (size_t i = 0; i < n; i++) y[i] = sg_f32_to_bf16(sg_half_to_f32(load16(x + 2 * i)));
 }
 
 static void f32_to_bf16(uint16_t *y, const uint8_t *x, size_t n)
@@ -87,16 +78,47 @@ static bool convert_piece(void *y, sg_dtype as, const uint8_t *x, sg_dtype from,
     return as == SG_F32 || from != SG_F32 || finite16(y, n, 0x7f80); /* may have rounded to infinity */
 }
 
-bool sg_convert(void *y, sg_dtype as, const void *x, sg_dtype from, size_t n, int threads)
+static bool dequantise_piece(void *y, sg_dtype as, const uint8_t *x, const sg_source_type *from, size_t n)
 {
-    const size_t  in = sg_dtype_size(from), out = sg_dtype_size(as);
-    const int64_t pieces = (int64_t)((n + PIECE - 1) / PIECE);
-    int           bad = 0;
+    float                   f[DEQUANTISED];
+    sg_dequantise_fn *const dequantise = sg_dequantiser(from);
+    const size_t            block = (size_t)from->block;
+    uint8_t                *to = y;
+    for (size_t i = 0; i < n; i += DEQUANTISED) {
+        const size_t count = n - i < DEQUANTISED ? n - i : DEQUANTISED;
+        float *const here = y && as == SG_F32 ? (float *)y + i : f;
+        dequantise(here, x + i / block * (size_t)from->bytes, count / block);
+        if (!convert_piece(here == f ? to : NULL, as, (const uint8_t *)here, SG_F32, count)) return false;
+        if (to) to += count * sg_dtype_size(as);
+    }
+    return true;
+}
+
+static bool is_float(sg_dtype t) { return t == SG_F32 || t == SG_F16 || t == SG_BF16; }
+
+bool sg_convert_reads(const sg_source_type *type) { return is_float(type->dtype) || sg_dequantiser(type); }
+
+bool sg_convert_from(void *y, sg_dtype as, const sg_source_tensor *t, size_t i, size_t n, int threads)
+{
+    const sg_source_type *const from = t->type;
+    const size_t                block = (size_t)from->block, out = sg_dtype_size(as);
+    const uint8_t *const        x = t->data + i / block * (size_t)from->bytes;
+    const int64_t               pieces = (int64_t)((n + PIECE - 1) / PIECE);
+    int                         bad = 0;
 #pragma omp parallel for schedule(static) num_threads(threads > 0 ? threads : 1) reduction(| : bad)
     for (int64_t p = 0; p < pieces; p++) {
-        const size_t first = (size_t)p * PIECE, count = n - first < PIECE ? n - first : PIECE;
-        void *const  to = y ? (uint8_t *)y + first * out : NULL;
-        bad |= !convert_piece(to, as, (const uint8_t *)x + first * in, from, count);
+        const size_t         first = (size_t)p * PIECE, count = n - first < PIECE ? n - first : PIECE;
+        void *const          to = y ? (uint8_t *)y + first * out : NULL;
+        const uint8_t *const at = x + first / block * (size_t)from->bytes;
+        bad |= is_float(from->dtype) ? !convert_piece(to, as, at, from->dtype, count)
+                                     : !dequantise_piece(to, as, at, from, count);
     }
     return !bad;
+}
+
+bool sg_convert(void *y, sg_dtype as, const void *x, sg_dtype from, size_t n, int threads)
+{
+    const sg_source_type   type = {NULL, from, 1, (int)sg_dtype_size(from)};
+    const sg_source_tensor t = {.type = &type, .data = x};
+    return sg_convert_from(y, as, &t, 0, n, threads);
 }

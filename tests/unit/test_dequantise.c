@@ -1,0 +1,202 @@
+/* test_dequantise.c - types that no sg_dtype can view, from the file to the device: the bits of gguf-py's values, row cuts,
+ * patches, and scales that are no numbers. */
+#include "dequantise.h"
+#include "dequantise_table.h"
+#include "memory_source.h"
+
+#include <stdio.h>
+
+enum { CASES = sizeof table / sizeof *table, BYTES_MAX = TABLE_BLOCKS * 210, FLOATS_MAX = TABLE_BLOCKS * SG_BLOCK_MAX };
+
+static uint8_t bits[BYTES_MAX];
+static float   plain_data[FLOATS_MAX];
+
+static bool is_number(const char *type, int byte)
+{
+    if (strcmp(type, "F8_E4M3") == 0) return (byte & 0x7f) != 0x7f;
+    return strcmp(type, "F8_E5M2") != 0 || (byte & 0x7c) != 0x7c;
+}
+
+/* As make_dequantise_table.py makes them: the number of elements. */
+static size_t make_bits(int c)
+{
+    const size_t size = (size_t)table[c].bytes;
+    size_t       n = 0;
+    uint32_t     state = 1;
+    if (table[c].block == 1) {
+        for (int byte = 0; byte < 256; byte++)
+            if (is_number(table[c].type, byte)) bits[n++] = (uint8_t)byte;
+        return n;
+    }
+    for (size_t i = 0; i < TABLE_BLOCKS * size; i++) {
+        state = state * 1664525u + 1013904223u;
+        bits[i] = (uint8_t)(state >> 24);
+    }
+    for (size_t block = 0; block < TABLE_BLOCKS; block++)
+        for (int k = 0; k < 2 && table[c].scale[k] >= 0; k++) {
+            uint8_t *const high = bits + block * size + table[c].scale[k] + 1;
+            if ((*high & 0x7c) == 0x7c) *high &= 0xbf;
+        }
+    return (size_t)TABLE_BLOCKS * (size_t)table[c].block;
+}
+
+static sg_source_type type_of(int c)
+{
+    return (sg_source_type){table[c].type, SG_DTYPES, table[c].block, table[c].bytes};
+}
+
+/* A tensor of so many elements at `bits`, in rows. */
+static void add_bits(arrays *a, const char *name, const sg_source_type *type, size_t rows, size_t n)
+{
+    assert_true(a->count < TENSORS_MAX);
+    a->tensor[a->count++] = (sg_source_tensor){.name = name,
+                                               .type = type,
+                                               .data = bits,
+                                               .bytes = n / (size_t)type->block * (size_t)type->bytes,
+                                               .dim = {(int64_t)rows, (int64_t)(n / rows)},
+                                               .rank = 2,
+                                               .file = "arrays"};
+}
+
+static uint64_t sum_of(const float *x, size_t n)
+{
+    uint64_t sum = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t u;
+        memcpy(&u, x + i, sizeof u);
+        sum = (sum ^ u) * 0x100000001b3u;
+    }
+    return sum;
+}
+
+static void check_type(int c, const sg_backend *device)
+{
+    static const sg_name_rule rules[] = {{"cut", "w", 4, {{2, 1}, {0, 1}}}}; /* the third quarter, then the first */
+    const sg_name_map         map = {.rules = rules, .count = 1};
+    const sg_source_type      type = type_of(c);
+    const size_t              n = make_bits(c), rows = n % 4 ? 1 : 4, row = n / rows;
+    arrays                    a = {.count = 0};
+    sg_tensor                 whole, rounded, part = {0};
+    size_t                    mapped;
+    add_bits(&a, "w.weight", &type, rows, n);
+    sg_source *s = open_arrays(&a);
+    sg_bind   *b = bind_to(s, &map);
+    sg_bind_tensor(b, &whole, SG_F32, "w.weight", (int64_t)rows, (int64_t)row);
+    sg_bind_tensor(b, &rounded, SG_BF16, "w.weight", (int64_t)rows, (int64_t)row);
+    if (rows == 4) sg_bind_tensor(b, &part, SG_F32, "cut.weight", 2, (int64_t)row);
+    assert_true(sg_bind_bytes(b, device, &mapped) > 0 && mapped == 0);
+    load(b, device);
+    const float *const x = whole.data;
+    if (sum_of(x, n) != table[c].sum) fail_msg("%s: other values than gguf-py's", type.name);
+    for (size_t i = 0; i < n; i++) assert_int_equal(((const uint16_t *)rounded.data)[i], sg_f32_to_bf16(x[i]));
+    if (rows == 4) assert_memory_equal(part.data, x + 2 * row, row * sizeof *x);
+    if (rows == 4) assert_memory_equal((const float *)part.data + row, x, row * sizeof *x);
+    close_both(&b, &s);
+}
+
+static void values_have_the_bits_of_the_reference(void **state)
+{
+    (void)state;
+    for (int c = 0; c < CASES; c++) {
+        check_type(c, &devices[0]);
+        check_type(c, &devices[1]);
+    }
+}
+
+/* Onto the dequantised numbers, before they are rounded. */
+static void patches_come_onto_the_values(void **state)
+{
+    (void)state;
+    const sg_source_type type = type_of(0);
+    const size_t         n = make_bits(0);
+    arrays               a = {.count = 0};
+    sg_tensor            patched, plain;
+    add_bits(&a, "w", &type, 4, n);
+    add_bits(&a, "v", &type, 4, n);
+    const sg_patch p = {.path = "p", .name = "w", .scale = 0.5, .diff = numbers(plain_data, SG_F32, 4, (int64_t)n / 4)};
+    sg_source     *s = open_arrays(&a);
+    sg_bind       *b = bind_to(s, NULL);
+    sg_bind_tensor(b, &patched, SG_BF16, "w", 4, (int64_t)n / 4);
+    sg_bind_tensor(b, &plain, SG_F32, "v", 4, (int64_t)n / 4);
+    assert_int_equal(sg_bind_patch(b, &p, NULL), SG_OK);
+    load(b, &devices[0]);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(((const uint16_t *)patched.data)[i],
+                         sg_f32_to_bf16(((const float *)plain.data)[i] + 0.5f * plain_data[i]));
+    close_both(&b, &s);
+}
+
+static void refuse(int c, size_t rows, size_t n, sg_status code, const char *text)
+{
+    const sg_source_type type = type_of(c);
+    arrays               a = {.count = 0};
+    sg_tensor            t;
+    add_bits(&a, "blocks.0.w", &type, rows, n);
+    sg_source *s = open_arrays(&a);
+    sg_bind   *b = bind_to(s, NULL);
+    sg_bind_tensor(b, &t, SG_BF16, "blocks.0.w", (int64_t)rows, (int64_t)(n / rows));
+    for (int device = 0; device < 2; device++) {
+        sg_error e = {0};
+        assert_int_equal(sg_bind_load(b, &devices[device], NULL, NULL, &e), code);
+        assert_string_equal(e.text, text);
+    }
+    close_both(&b, &s);
+}
+
+/* The last block has it. */
+static void scales_that_are_no_numbers_are_refused(void **state)
+{
+    (void)state;
+    static const uint8_t high[] = {0x7c, 0xfc, 0x7e}; /* infinite, negative too, a NaN */
+    char                 text[200];
+    for (int c = 0; c < CASES; c++)
+        for (int k = 0; k < 2; k++)
+            for (int i = 0; i < 3 && table[c].scale[k] >= 0; i++) {
+                const size_t   n = make_bits(c), size = (size_t)table[c].bytes;
+                uint8_t *const scale = bits + (TABLE_BLOCKS - 1) * size + table[c].scale[k];
+                scale[0] = 0;
+                scale[1] = high[i];
+                snprintf(
+                    text, sizeof text,
+                    "arrays: tensor \"blocks.0.w\" has a NaN or an infinity, the first at element %zu or in its block",
+                    n - (size_t)table[c].block);
+                refuse(c, 1, n, SG_E_NUMERIC, text);
+            }
+    bits[0] = 0;
+    bits[1] = 0xff; /* a NaN in both 8-bit floats, -1 in I8 */
+    for (int c = 0; c < CASES; c++)
+        if (strncmp(table[c].type, "F8", 2) == 0)
+            refuse(c, 1, 2, SG_E_NUMERIC,
+                   "arrays: tensor \"blocks.0.w\" has a NaN or an infinity, the first at element 1");
+}
+
+/* Where a part of the rows is no whole number of blocks. */
+static void blocks_are_not_cut(void **state)
+{
+    (void)state;
+    static const sg_name_rule rules[] = {{"cut", "w", 2, {{0, 1}}}};
+    const sg_name_map         map = {.rules = rules, .count = 1};
+    const sg_source_type      type = type_of(0);
+    arrays                    a = {.count = 0};
+    sg_tensor                 t;
+    sg_error                  e = {0};
+    make_bits(0);
+    add_bits(&a, "w", &type, 6, 96);
+    sg_source *s = open_arrays(&a);
+    sg_bind   *b = bind_to(s, &map);
+    sg_bind_tensor(b, &t, SG_F32, "cut", 3, 16);
+    assert_int_equal(sg_bind_check(b, &e), SG_E_FORMAT);
+    assert_non_null(strstr(e.text, "misshapen: cut is part 1 of 2 of w [6, 16], should be [3, 16]"));
+    close_both(&b, &s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_have_the_bits_of_the_reference),
+        cmocka_unit_test(patches_come_onto_the_values),
+        cmocka_unit_test(scales_that_are_no_numbers_are_refused),
+        cmocka_unit_test(blocks_are_not_cut),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
