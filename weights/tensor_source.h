@@ -25,6 +25,9 @@ typedef struct sg_source_tensor {
     int64_t               dim[SG_MAX_RANK]; /* elements, outermost dimension first */
     int                   rank;             /* 0: a scalar */
     const char           *file;             /* that it is in, for messages */
+    const uint8_t        *scale; /* F32, perhaps misaligned: the numbers are to be multiplied by it; NULL: by nothing */
+    int64_t               scales;   /* one, or one for each row of the outermost dimension */
+    bool                  attached; /* belongs to another tensor, as its scale: nobody wants it by itself */
 } sg_source_tensor;
 
 /* A format. Tensors have numbers from 0 on, in the order of the files. What is returned lives as long as the source. */

@@ -177,7 +177,7 @@ void sg_bind_share(sg_bind *b, const sg_bind *other)
 
 static bool is_extra(const sg_bind *b, size_t i)
 {
-    if (b->bound[i]) return false;
+    if (b->bound[i] || sg_source_at(b->source, i)->attached) return false;
     const char *const name = sg_source_at(b->source, i)->name;
     for (size_t k = 0; k < b->ignores; k++)
         if (strstr(name, b->ignored[k])) return false;

@@ -78,16 +78,31 @@ static bool convert_piece(void *y, sg_dtype as, const uint8_t *x, sg_dtype from,
     return as == SG_F32 || from != SG_F32 || finite16(y, n, 0x7f80); /* may have rounded to infinity */
 }
 
-static bool dequantise_piece(void *y, sg_dtype as, const uint8_t *x, const sg_source_type *from, size_t n)
+/* y[n] are elements first and on of t. */
+static void scale_rows(float *y, const sg_source_tensor *t, size_t first, size_t n)
+{
+    const size_t row = t->scales > 1 ? (size_t)(t->bytes / (uint64_t)t->scales) : SIZE_MAX; /* elements are bytes */
+    for (size_t i = 0; i < n;) {
+        const size_t number = (first + i) / row, left = row - (first + i) % row, count = left < n - i ? left : n - i;
+        float        scale;
+        memcpy(&scale, t->scale + number * sizeof scale, sizeof scale);
+        for (size_t k = 0; k < count; k++) y[i + k] *= scale;
+        i += count;
+    }
+}
+
+/* y[n] = elements first and on of t. */
+static bool dequantise_piece(void *y, sg_dtype as, const sg_source_tensor *t, size_t first, size_t n)
 {
     float                   f[DEQUANTISED];
-    sg_dequantise_fn *const dequantise = sg_dequantiser(from);
-    const size_t            block = (size_t)from->block;
+    sg_dequantise_fn *const dequantise = sg_dequantiser(t->type);
+    const size_t            block = (size_t)t->type->block, bytes = (size_t)t->type->bytes;
     uint8_t                *to = y;
     for (size_t i = 0; i < n; i += DEQUANTISED) {
         const size_t count = n - i < DEQUANTISED ? n - i : DEQUANTISED;
         float *const here = y && as == SG_F32 ? (float *)y + i : f;
-        dequantise(here, x + i / block * (size_t)from->bytes, count / block);
+        dequantise(here, t->data + (first + i) / block * bytes, count / block);
+        if (t->scale) scale_rows(here, t, first + i, count);
         if (!convert_piece(here == f ? to : NULL, as, (const uint8_t *)here, SG_F32, count)) return false;
         if (to) to += count * sg_dtype_size(as);
     }
@@ -102,16 +117,15 @@ bool sg_convert_from(void *y, sg_dtype as, const sg_source_tensor *t, size_t i, 
 {
     const sg_source_type *const from = t->type;
     const size_t                block = (size_t)from->block, out = sg_dtype_size(as);
-    const uint8_t *const        x = t->data + i / block * (size_t)from->bytes;
     const int64_t               pieces = (int64_t)((n + PIECE - 1) / PIECE);
     int                         bad = 0;
 #pragma omp parallel for schedule(static) num_threads(threads > 0 ? threads : 1) reduction(| : bad)
     for (int64_t p = 0; p < pieces; p++) {
         const size_t         first = (size_t)p * PIECE, count = n - first < PIECE ? n - first : PIECE;
         void *const          to = y ? (uint8_t *)y + first * out : NULL;
-        const uint8_t *const at = x + first / block * (size_t)from->bytes;
+        const uint8_t *const at = t->data + (i + first) / block * (size_t)from->bytes;
         bad |= is_float(from->dtype) ? !convert_piece(to, as, at, from->dtype, count)
-                                     : !dequantise_piece(to, as, at, from, count);
+                                     : !dequantise_piece(to, as, t, i + first, count);
     }
     return !bad;
 }

@@ -2,6 +2,7 @@
 #include "base/path.h"
 #include "base/text.h"
 #include "safetensors.h"
+#include "scales.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,12 +16,12 @@
 enum { MAX_INDEX = 100000000 }; /* bytes, as of a header */
 
 typedef struct shards {
-    char                    *path;
-    sg_safetensors          *file;
-    int                      files;
-    const sg_source_tensor **tensor; /* in the order of the files */
-    size_t                   count;
-    uint64_t                 bytes;
+    char              *path;
+    sg_safetensors    *file;
+    int                files;
+    sg_source_tensor **tensor; /* in the order of the files */
+    size_t             count;
+    uint64_t           bytes;
 } shards;
 
 /* An index file while it is read. */
@@ -251,6 +252,7 @@ static sg_status open_into(sg_source **out, shards *w, index_file *x, sg_error *
     }
     SG_TRY(sg_source_new(out, &ops, w, e));
     if (x) status = check_places(*out, x, e);
+    if (status == SG_OK) status = sg_scales_attach(*out, w->tensor, e);
     if (status != SG_OK) sg_source_close(out);
     return status;
 }
