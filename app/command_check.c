@@ -58,7 +58,7 @@ sg_status sg_command_check(const sg_settings *s, sg_error *e)
     sg_attention_files files = {0};
     if (s->prompt) SG_TRY(sg_prompt_check(s->prompt, "--prompt", e));
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
-    SG_TRY(sg_setup_model(&model, s->model, e));
+    SG_TRY(sg_setup_model(&model, s, e));
     SG_TRY(sg_setup_engine(&engine, &model, s, true, e));
     const sg_status status = render(engine, model.name, s, &files, e);
     sg_engine_close(&engine);

@@ -64,6 +64,16 @@ static sg_status file_info(const char *path, bool as_json, sg_error *e)
 
 /* ---- a model ---- */
 
+/* Is it a file of weights, by its first bytes? */
+static bool holds_weights(const char *path)
+{
+    uint8_t      b[16] = {0};
+    FILE *const  f = fopen(path, "rb");
+    const size_t n = f ? fread(b, 1, sizeof b, f) : 0;
+    if (f) fclose(f);
+    return n == sizeof b && (memcmp(b, "GGUF", 4) == 0 || memcmp(b, "PK\3\4", 4) == 0 || (b[8] == '{' && b[7] == 0));
+}
+
 static const char *bytes_text(char *text, size_t size, double bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -94,6 +104,18 @@ static void print_components(const sg_model_info *info)
         sg_print(stdout, "%-15s %-30s %10s %10s %6s %-6s %s\n", c->name, c->class_name, numbers, size, files, c->dtype,
                  c->summary);
     }
+}
+
+/* Which part is in which file, of a model that is not just a Diffusers folder. */
+static void print_files(const sg_model_info *info, const sg_model_path *model)
+{
+    const sg_model_parts *const p = &model->parts;
+    if (sg_checkpoint_is(model->dir) && !p->diffusion_model && !p->high_noise_diffusion_model && !p->vae &&
+        !p->text_encoder)
+        return;
+    putchar('\n');
+    for (int i = 0; i < info->components; i++)
+        sg_print(stdout, "%-15s %s: %s\n", info->component[i].name, info->component[i].place, info->component[i].types);
 }
 
 static void print_phase(const sg_phase_plan *p)
@@ -153,6 +175,7 @@ static void print_model(const model_summary *t)
     if (t->word) printf("its vocabulary has %d word%s; info --json lists them\n", t->words, sg_plural(t->words));
     putchar('\n');
     print_components(&t->info);
+    print_files(&t->info, &t->model);
     print_render(t);
     printf("device     %s, %s\n\n", t->info.device, t->info.dtype);
     printf("%-10s %10s %10s %10s %10s %10s %10s\n", "phase", "weights", "from file", "packed", "work", "peak", "TFLOP");
@@ -169,9 +192,9 @@ static void print_model(const model_summary *t)
 
 static json_t *component_json(const sg_component_info *c)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:i}", "name", c->name, "class", c->class_name, "summary",
-                     c->summary, "dtype", c->dtype, "parameters", (json_int_t)c->parameters, "bytes",
-                     (json_int_t)c->bytes, "files", c->files);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:i}", "name", c->name, "class", c->class_name,
+                     "summary", c->summary, "dtype", c->dtype, "types", c->types, "file", sg_report_name(c->place),
+                     "parameters", (json_int_t)c->parameters, "bytes", (json_int_t)c->bytes, "files", c->files);
 }
 
 static json_t *attention_json(const model_summary *t)
@@ -237,17 +260,17 @@ static sg_status engine_info(model_summary *t, sg_engine *engine, const sg_setti
         .path = sg_sink_default_name(), .width = r->width, .height = r->height, .frames = r->frames, .fps = r->fps});
     SG_TRY(sg_engine_plan(engine, r, &t->plan, e));
     SG_TRY(sg_attention_predict_runs(&t->forecast, &r->attention, &t->info, t->plan.tokens, r->steps, e));
-    sg_setup_warning(t->doubt, sizeof t->doubt, &r->attention, &t->files, t->model.dir);
+    sg_setup_warning(t->doubt, sizeof t->doubt, &r->attention, &t->files, &t->model);
     if (s->info_json) return print_model_json(t, e);
     print_model(t);
     return SG_OK;
 }
 
-static sg_status model_info(const sg_settings *s, const char *dir, sg_error *e)
+static sg_status model_info(const sg_settings *s, sg_error *e)
 {
     model_summary t = {0};
     sg_engine    *engine = NULL;
-    SG_TRY(sg_setup_model(&t.model, dir, e));
+    SG_TRY(sg_setup_model(&t.model, s, e));
     SG_TRY(sg_setup_engine(&engine, &t.model, s, false, e));
     const sg_status status = engine_info(&t, engine, s, e);
     sg_engine_close(&engine);
@@ -259,6 +282,9 @@ sg_status sg_command_info(const sg_settings *s, sg_error *e)
 {
     struct stat st;
     if (s->operand && s->model) return sg_error_set(e, SG_E_ARG, "info takes a folder or file, or --model, not both");
-    if (s->operand && stat(s->operand, &st) == 0 && !S_ISDIR(st.st_mode)) return file_info(s->operand, s->info_json, e);
-    return model_info(s, s->operand ? s->operand : s->model, e);
+    const bool file = s->operand && stat(s->operand, &st) == 0 && !S_ISDIR(st.st_mode);
+    if (file && !holds_weights(s->operand)) return file_info(s->operand, s->info_json, e);
+    sg_settings with = *s;
+    if (s->operand) with.model = s->operand;
+    return model_info(&with, e);
 }

@@ -169,7 +169,7 @@ static sg_status fit_latents(job *j, sg_error *e)
 static sg_status open_engine(job *j, sg_error *e)
 {
     const sg_settings *s = j->settings;
-    SG_TRY(sg_setup_model(&j->model, s->model, e));
+    SG_TRY(sg_setup_model(&j->model, s, e));
     sg_engine_options o;
     SG_TRY(sg_setup_options(&o, &j->model, s, e));
     if (s->verbose) o.trace = &j->trace;
@@ -253,7 +253,7 @@ static void say_doubts(job *j)
     char                   text[512];
     const sg_policy *const p = &j->request.attention;
     if (j->decode_only) return;
-    if (*sg_setup_warning(text, sizeof text, p, &j->files, j->model.dir))
+    if (*sg_setup_warning(text, sizeof text, p, &j->files, &j->model))
         sg_progress_say(&j->progress, "attention: %s", text);
     if (p->named && p->kind != SG_ATTENTION_DENSE && j->forecast.last == 0 && !j->settings->verbose)
         sg_progress_say(&j->progress, "attention: %s",

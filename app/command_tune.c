@@ -250,7 +250,7 @@ static sg_status fill_file(const job *j, sg_thresholds_file *f, const char *path
     sg_thresholds_file there = {0};
     sg_error           why = {0};
     char               hash[sizeof f->model];
-    SG_TRY(sg_thresholds_hash(hash, j->model.dir, e));
+    SG_TRY(sg_thresholds_hash(hash, j->model.dir, &j->model.parts, e));
     bool kept = strcmp(path, "-") != 0 && access(path, F_OK) == 0 && sg_thresholds_read(&there, path, &why) == SG_OK;
     kept = kept && (!*there.model || strcmp(there.model, hash) == 0);
     sg_status status = SG_OK;
@@ -437,7 +437,7 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
     if (j.bound[1] < j.bound[0])
         return sg_error_set(e, SG_E_ARG, "--l2 %g is below --l1 %g: it is the error with the PV filter on top",
                             j.bound[1], j.bound[0]);
-    SG_TRY(sg_setup_model(&j.model, s.model, e));
+    SG_TRY(sg_setup_model(&j.model, &s, e));
     if (!sg_checkpoint_beside(j.model.dir, SG_THRESHOLDS_NAME, path, sizeof path))
         return sg_error_set(e, SG_E_ARG, "model: the path is too long");
     j.beside_model = !s.output;

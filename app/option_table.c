@@ -57,9 +57,18 @@ static const char *const rules[] = {"topk", "tau", NULL};
 
 const sg_option sg_option_table[] = {
     HEADING(MODEL, "What to render"),
-    {.name = "model", .letter = 'm', .usual = true, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(model), .value = "DIR",
-     .help = "a model in Diffusers layout: the folder with model_index.json\n"
+    {.name = "model", .letter = 'm', .usual = true, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(model), .value = "PATH",
+     .help = "a model: a folder in Diffusers layout or in that of an original repository, or a file\n"
              "(default: $SPARGE_GEN_MODEL, else the embedded tiny-wan)"},
+    {.name = "diffusion-model", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.diffusion_model), .value = "FILE",
+     .help = "the denoiser, in place of the model's; of a model with two experts that for low noise"},
+    {.name = "high-noise-diffusion-model", .kind = SG_OPTION_TEXT, .commands = MODEL,
+     AT(parts.high_noise_diffusion_model), .value = "FILE", .help = "the expert for high noise"},
+    {.name = "vae", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.vae), .value = "FILE", .help = "the VAE"},
+    {.name = "text-encoder", .alias = {"t5xxl"}, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.text_encoder),
+     .value = "FILE", .help = "the text encoder"},
+    {.name = "tokenizer", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.tokenizer), .value = "PATH",
+     .help = "its tokenizer: spiece.model or the folder with it, where the text encoder has none inside"},
     {.name = "prompt", .letter = 'p', .usual = true, .kind = SG_OPTION_TEXT, .commands = (SAMPLER & ~EVAL) | TUNE,
      AT(prompt), .value = "TEXT", .help = "what the video shows"},
     {.name = "prompts", .alias = {"prompt-file"}, .kind = SG_OPTION_TEXT, .commands = EVAL, AT(prompts), .value = "FILE",

@@ -2,6 +2,7 @@
 #ifndef SG_OPTIONS_H
 #define SG_OPTIONS_H
 
+#include "checkpoint.h"
 #include "status.h"
 
 #include <stdbool.h>
@@ -34,16 +35,17 @@ typedef struct sg_settings {
     const char *operand;        /* info: the folder or file; compare: the first of two */
     const char *second_operand; /* compare */
 
-    const char *model;
-    const char *prompt, *prompt_file, *negative_prompt;
-    int         size[2]; /* width, height; pixels */
-    bool        strict;  /* refuse what the model cannot render, rather than take the nearest */
-    int         batch;   /* clips of each prompt; 0: one */
-    int         frames, fps, steps;
-    double      seconds; /* length of the clip, instead of frames */
-    double      cfg_scale, cfg_scale_2, flow_shift;
-    const char *sampler, *sched_compat, *cache;
-    int64_t     seed; /* negative: drawn at random */
+    const char    *model;
+    sg_model_parts parts;
+    const char    *prompt, *prompt_file, *negative_prompt;
+    int            size[2]; /* width, height; pixels */
+    bool           strict;  /* refuse what the model cannot render, rather than take the nearest */
+    int            batch;   /* clips of each prompt; 0: one */
+    int            frames, fps, steps;
+    double         seconds; /* length of the clip, instead of frames */
+    double         cfg_scale, cfg_scale_2, flow_shift;
+    const char    *sampler, *sched_compat, *cache;
+    int64_t        seed; /* negative: drawn at random */
 
     /* self-attention */
     const char *preset, *attention, *dense_steps_kind, *score, *tail, *tail_bias, *pv_dtype, *budget, *order;

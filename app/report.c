@@ -1,5 +1,6 @@
 /* report.c - see report.h. */
 #include "report.h"
+#include "base/path.h"
 #include "base/utf8.h"
 #include "json_input.h"
 #include "output_file.h"
@@ -65,12 +66,29 @@ static json_t *rendering(const sg_request *r)
     return j;
 }
 
+/* By their own names, as the model is; a denoiser that is the model already has been named. */
+static bool add_parts(json_t *j, const sg_model_path *model)
+{
+    const sg_model_parts *const p = &model->parts;
+    const char *const           parts[][2] = {{"diffusion_model", p->diffusion_model},
+                                              {"high_noise_diffusion_model", p->high_noise_diffusion_model},
+                                              {"vae", p->vae},
+                                              {"text_encoder", p->text_encoder},
+                                              {"tokenizer", p->tokenizer}};
+    bool                        whole = true;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i][1] && strcmp(parts[i][1], model->dir) != 0)
+            whole = json_object_set_new(j, parts[i][0], sg_report_name(sg_path_name(parts[i][1]))) == 0 && whole;
+    return whole;
+}
+
 sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note, const sg_model_path *model,
                              const sg_model_info *info, sg_error *e)
 {
     json_t *j = json_pack("{s:s, s:o}", "program", "sparge-gen " SG_VERSION, "model", sg_report_name(model->name));
     json_t *made = r->latents_in ? decoding(r, note) : rendering(r);
     bool    whole = j && made && json_object_update(j, made) == 0;
+    whole = whole && add_parts(j, model);
     whole = whole && json_object_set_new(j, "dtype", json_string(info->dtype)) == 0 &&
             json_object_set_new(j, "device", json_string(info->device)) == 0;
     json_decref(made);

@@ -49,17 +49,12 @@ static sg_status find_model(char *out, size_t size, const char *asked, sg_error 
     return SG_OK;
 }
 
-sg_status sg_setup_model(sg_model_path *out, const char *asked, sg_error *e)
+sg_status sg_setup_model(sg_model_path *out, const sg_settings *s, sg_error *e)
 {
-    *out = (sg_model_path){0};
-    SG_TRY(find_model(out->dir, sizeof out->dir, asked, e));
+    *out = (sg_model_path){.parts = s->parts};
+    SG_TRY(find_model(out->dir, sizeof out->dir, s->model ? s->model : s->parts.diffusion_model, e));
     struct stat st;
     if (stat(out->dir, &st) != 0) return sg_error_set(e, SG_E_FILE, "model: %s: %s", out->dir, strerror(errno));
-    if (!S_ISDIR(st.st_mode))
-        return sg_error_set(e, SG_E_FILE, "model: %s is not a folder in Diffusers layout", out->dir);
-    if (!sg_checkpoint_is(out->dir))
-        return sg_error_set(e, SG_E_FILE, "model: %s has no model_index.json, so it is no model in Diffusers layout",
-                            out->dir);
     char        real[PATH_MAX];
     const char *full = realpath(out->dir, real) ? real : out->dir;
     snprintf(out->name, sizeof out->name, "%.*s", NAME_MAX, sg_path_name(full));
@@ -155,6 +150,7 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
     sg_rank           rank = {0};
     if (s->device < 0 && (strcmp(name, "auto") == 0 || strcmp(name, "cuda") == 0)) SG_TRY(sg_rank_find(&rank, NULL, e));
     *out = (sg_engine_options){.model_dir = model ? model->dir : NULL,
+                               .parts = model ? model->parts : (sg_model_parts){0},
                                .backend = name,
                                .dtype = s->dtype ? s->dtype : "auto",
                                .threads = s->threads,

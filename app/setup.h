@@ -2,6 +2,7 @@
 #ifndef SG_SETUP_H
 #define SG_SETUP_H
 
+#include "checkpoint.h"
 #include "engine.h"
 #include "options.h"
 #include "prompt_set.h"
@@ -9,14 +10,15 @@
 
 #include <limits.h>
 
-/* The folder to open: --model, else $SPARGE_GEN_MODEL, else the bundled model, beside the program or in the source
- * tree. */
+/* What to open: --model, else the file of --diffusion-model, else $SPARGE_GEN_MODEL, else the bundled model, beside the
+ * program or in the source tree; and the parts that options replace. */
 typedef struct sg_model_path {
-    char dir[PATH_MAX];
-    char name[NAME_MAX + 1]; /* the folder's own name */
+    char           dir[PATH_MAX];      /* a folder or a file */
+    char           name[NAME_MAX + 1]; /* its own name */
+    sg_model_parts parts;              /* of the settings */
 } sg_model_path;
 
-sg_status sg_setup_model(sg_model_path *out, const char *asked, sg_error *e) SG_MUST_USE;
+sg_status sg_setup_model(sg_model_path *out, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
 /* The index of name in a NULL-ended list. The options have checked that it is there. */
 int sg_setup_place(const char *name, const char *const *list);

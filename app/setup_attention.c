@@ -109,7 +109,7 @@ static const char *differs(const sg_policy *a, const sg_policy *b)
 }
 
 const char *sg_setup_warning(char *text, size_t size, const sg_policy *p, const sg_attention_files *f,
-                             const char *model_dir)
+                             const sg_model_path *model)
 {
     char               path[PATH_MAX + sizeof SG_THRESHOLDS_NAME + 1], hash[17] = "";
     sg_thresholds_file own = {0};
@@ -118,12 +118,12 @@ const char *sg_setup_warning(char *text, size_t size, const sg_policy *p, const 
     *text = '\0';
     if (!p->tuned) return text;
     /* The engine has read those beside the model before. */
-    if (!given && (!sg_checkpoint_beside(model_dir, SG_THRESHOLDS_NAME, path, sizeof path) ||
+    if (!given && (!sg_checkpoint_beside(model->dir, SG_THRESHOLDS_NAME, path, sizeof path) ||
                    sg_thresholds_read(&own, path, &why) != SG_OK))
         return text;
     const sg_thresholds_file *const t = given ? &f->tuned : &own;
     const char *const               other = t->has_policy ? differs(p, &t->policy) : NULL;
-    if (*t->model && sg_thresholds_hash(hash, model_dir, &why) == SG_OK && strcmp(hash, t->model) != 0)
+    if (*t->model && sg_thresholds_hash(hash, model->dir, &model->parts, &why) == SG_OK && strcmp(hash, t->model) != 0)
         snprintf(text, size, "the thresholds were tuned for another checkpoint (%s; this is %s)", t->model, hash);
     else if (other)
         snprintf(text, size, "the thresholds were tuned with another --%s", other);

@@ -3,7 +3,7 @@
 #define SG_SETUP_ATTENTION_H
 
 #include "engine.h"
-#include "options.h"
+#include "setup.h"
 #include "tensor_source.h"
 #include "thresholds.h"
 
@@ -21,6 +21,6 @@ void      sg_attention_files_close(sg_attention_files *f);
 /* A warning about the thresholds that p uses, f's or those beside the model: they are of another checkpoint, or for
  * another way to choose blocks. "" if there is none. Returns text. */
 const char *sg_setup_warning(char *text, size_t size, const sg_policy *p, const sg_attention_files *f,
-                             const char *model_dir);
+                             const sg_model_path *model);
 
 #endif

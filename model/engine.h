@@ -12,6 +12,7 @@
 #ifndef SG_ENGINE_H
 #define SG_ENGINE_H
 
+#include "checkpoint.h"
 #include "run.h"
 #include "status.h"
 
@@ -32,18 +33,21 @@ typedef enum sg_offload { SG_OFFLOAD_AUTO, SG_OFFLOAD_OFF, SG_OFFLOAD_ON } sg_of
 
 /* Zero means "the usual" everywhere. Strings are borrowed for the call. */
 typedef struct sg_engine_options {
-    const char *model_dir;    /* a Diffusers folder: the one that holds model_index.json */
-    const char *backend;      /* "auto", "cuda", "cpu", "ref" */
-    const char *dtype;        /* "auto", "f32", "bf16": of the products; auto takes the faster on this machine */
-    int         threads;      /* 0: all cores */
-    unsigned    cpu_mask;     /* allowed features of backend.h, bit 0 plain C; 0: all, or as SPARGE_GEN_CPUMASK says */
-    unsigned    gpu_mask;     /* GPU features that may be used, all of which it must have; 0: all that it has */
-    int         device;       /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
-    int         local_rank;   /* with device 0: of this host's processes, which take its GPUs in turn */
-    size_t      memory_limit; /* bytes a render may take; 0: what the machine has free */
-    sg_offload  offload;      /* ON is SG_E_ARG where the device computes in the host's memory */
-    bool        check;        /* run every op against the oracle as well (slow), fail at the first that differs */
-    sg_trace   *trace;        /* takes the time of every op of a render (meta.h), unless check; borrowed; may be NULL */
+    const char
+        *model_dir; /* a Diffusers folder, the one that holds model_index.json; a folder in the layout of an original
+                              repository; or a file. NULL where parts has a denoiser */
+    sg_model_parts parts;      /* that take the place of model_dir's */
+    const char    *backend;    /* "auto", "cuda", "cpu", "ref" */
+    const char    *dtype;      /* "auto", "f32", "bf16": of the products; auto takes the faster on this machine */
+    int            threads;    /* 0: all cores */
+    unsigned       cpu_mask;   /* allowed features of backend.h, bit 0 plain C; 0: all, or as SPARGE_GEN_CPUMASK says */
+    unsigned       gpu_mask;   /* GPU features that may be used, all of which it must have; 0: all that it has */
+    int            device;     /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
+    int            local_rank; /* with device 0: of this host's processes, which take its GPUs in turn */
+    size_t         memory_limit; /* bytes a render may take; 0: what the machine has free */
+    sg_offload     offload;      /* ON is SG_E_ARG where the device computes in the host's memory */
+    bool           check;        /* run every op against the oracle as well (slow), fail at the first that differs */
+    sg_trace      *trace; /* takes the time of every op of a render (meta.h), unless check; borrowed; may be NULL */
 } sg_engine_options;
 
 /* An engine serves one thread at a time; each call may come from another one. On a GPU a call leaves the engine's as the
@@ -211,6 +215,8 @@ typedef struct sg_component_info {
     char     class_name[64]; /* as model_index.json has it */
     char     summary[160];   /* "30 layers, 12 heads x 128, ffn 8960" */
     char     dtype[16];      /* of most weights on disk */
+    char     types[160];     /* of all: "F8_E4M3 13.6 GiB, BF16 52.1 MiB" */
+    char     place[1024];    /* its file, its index, or its first one */
     uint64_t parameters, bytes;
     int      files;
 } sg_component_info;

@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "checkpoint.h"
+#include "family.h"
 #include "json_input.h"
 
 #include <inttypes.h>
@@ -520,14 +521,16 @@ static uint64_t mix_number(uint64_t hash, uint64_t v)
     return sg_hash(hash, bytes, sizeof bytes);
 }
 
-/* Of one tensor: name, shape, and the first numbers as BF16. */
-static uint64_t tensor_hash(uint64_t hash, const char *name, sg_tensor t)
+/* Of one tensor: name, shape, and the first numbers as BF16; the first bytes where they are of another type. */
+static uint64_t tensor_hash(uint64_t hash, const sg_source_tensor *s, sg_tensor t)
 {
     enum { FIRST = 16 };
     float        head[FIRST];
     const size_t n = sg_count(t) < FIRST ? (size_t)sg_count(t) : FIRST;
-    hash = sg_hash(hash, name, strlen(name) + 1);
-    for (int i = 0; i < t.rank; i++) hash = mix_number(hash, (uint64_t)t.dim[i]);
+    hash = sg_hash(hash, s->name, strlen(s->name) + 1);
+    for (int i = 0; i < s->rank; i++) hash = mix_number(hash, (uint64_t)s->dim[i]);
+    if (!t.rank) return sg_hash(hash, s->data, s->bytes < FIRST ? s->bytes : FIRST);
+    if (!s->rank) hash = mix_number(hash, 1);
     if (n) memcpy(head, t.data, n * sg_dtype_size(t.dtype)); /* data may be misaligned, and is no wider than F32 */
     t.data = head;
     for (size_t i = 0; i < n; i++) hash = mix_number(hash, sg_f32_to_bf16(sg_load(&t, (int64_t)i)));
@@ -541,17 +544,17 @@ static sg_status add_component(uint64_t *sum, uint64_t start, const sg_checkpoin
     const sg_name_map *map;
     SG_TRY(sg_checkpoint_source(c, name, &s, &map, e));
     for (size_t i = 0; i < sg_source_count(s); i++)
-        *sum += tensor_hash(start, sg_source_at(s, i)->name, sg_source_view(s, i));
+        *sum += tensor_hash(start, sg_source_at(s, i), sg_source_view(s, i));
     sg_source_close(&s);
     return SG_OK;
 }
 
-sg_status sg_thresholds_hash(char out[17], const char *model, sg_error *e)
+sg_status sg_thresholds_hash(char out[17], const char *model, const sg_model_parts *known, sg_error *e)
 {
     static const char *const parts[] = {"transformer", "transformer_2"};
     sg_checkpoint           *c = NULL;
     uint64_t                 sum = 0;
-    SG_TRY(sg_checkpoint_open(&c, model, e));
+    SG_TRY(sg_checkpoint_open_parts(&c, model, known, sg_file_parts, e));
     sg_status status = SG_OK;
     for (size_t i = 0; status == SG_OK && i < 2; i++)
         if (!i || sg_checkpoint_has(c, parts[i])) status = add_component(&sum, SG_HASH + i, c, parts[i], e);

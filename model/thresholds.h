@@ -28,6 +28,7 @@
 #ifndef SG_THRESHOLDS_H
 #define SG_THRESHOLDS_H
 
+#include "checkpoint.h"
 #include "policy.h"
 
 #include <time.h>
@@ -82,9 +83,9 @@ bool sg_thresholds_is_ours(const char *path);
 void sg_thresholds_date(sg_thresholds_file *f, struct timespec time);
 
 /* Sixteen hexadecimal digits by which to know the denoiser of a checkpoint, from the names, shapes and first
- * numbers of its tensors. How they are cut into files does not matter, nor whether they are F32 or the BF16 of it. Reads
+ * numbers of its tensors in its files; model and parts as sg_engine_options has them. How they are cut into files does not matter, nor whether they are F32 or the BF16 of it. Reads
  * the headers and one page of each tensor. */
-sg_status sg_thresholds_hash(char out[17], const char *model, sg_error *e) SG_MUST_USE;
+sg_status sg_thresholds_hash(char out[17], const char *model, const sg_model_parts *parts, sg_error *e) SG_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -1,18 +1,15 @@
-/* checkpoint.c - see checkpoint.h: the layout of a Diffusers folder. */
-#include "checkpoint.h"
+/* checkpoint.c - see checkpoint.h: the layout of a Diffusers folder, and where a component is. */
+#include "checkpoint_state.h"
+
+#include "base/path.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_PATH = 1024 }; /* bytes */
-
 #define INDEX "model_index.json"
-
-struct sg_checkpoint {
-    char path[MAX_PATH];
-};
 
 /* By the beginning of a component's name: its config, and how its weights are called. */
 static const struct {
@@ -32,17 +29,20 @@ static size_t layout_of(const char *component)
 sg_status sg_checkpoint_open(sg_checkpoint **out, const char *path, sg_error *e)
 {
     *out = NULL;
-    if (strlen(path) >= MAX_PATH)
-        return sg_error_set(e, SG_E_ARG, "the path of the model is longer than %d bytes", MAX_PATH - 1);
+    if (strlen(path) >= SG_PATH_BYTES)
+        return sg_error_set(e, SG_E_ARG, "the path of the model is longer than %d bytes", SG_PATH_BYTES - 1);
     sg_checkpoint *const c = calloc(1, sizeof *c);
     if (!c) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
     memcpy(c->path, path, strlen(path) + 1);
+    c->diffusers = true;
     *out = c;
     return SG_OK;
 }
 
 void sg_checkpoint_close(sg_checkpoint **c)
 {
+    if (!*c) return;
+    sg_config_close(&(*c)->made);
     free(*c);
     *c = NULL;
 }
@@ -51,7 +51,10 @@ const char *sg_checkpoint_path(const sg_checkpoint *c) { return c->path; }
 
 bool sg_checkpoint_beside(const char *path, const char *name, char *out, size_t size)
 {
-    const int n = snprintf(out, size, "%s/%s", path, name);
+    struct stat st;
+    const bool  file = stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
+    const int   folder = (int)(file ? sg_path_name(path) - path : (ptrdiff_t)strlen(path));
+    const int   n = snprintf(out, size, "%.*s%s%s", folder, path, file ? "" : "/", name);
     return n >= 0 && (size_t)n < size;
 }
 
@@ -61,48 +64,69 @@ bool sg_checkpoint_is(const char *path)
     return sg_checkpoint_beside(path, INDEX, index, sizeof index) && access(index, R_OK) == 0;
 }
 
-static sg_status open_config(const sg_checkpoint *c, const char *name, sg_config **out, sg_error *e)
+const sg_place *sg_place_find(const sg_checkpoint *c, const char *component)
 {
-    char path[MAX_PATH + 128];
+    for (int i = 0; i < c->places; i++)
+        if (strcmp(c->place[i].component, component) == 0) return &c->place[i];
+    return NULL;
+}
+
+static sg_status open_config(const char *folder, const char *name, sg_config **out, sg_error *e)
+{
+    char path[SG_PATH_BYTES + 128];
     *out = NULL;
-    if (!sg_checkpoint_beside(c->path, name, path, sizeof path))
-        return sg_error_set(e, SG_E_ARG, "%s: the path is too long", c->path);
+    if (!sg_checkpoint_beside(folder, name, path, sizeof path))
+        return sg_error_set(e, SG_E_ARG, "%s: the path is too long", folder);
     return sg_config_open(out, path, e);
 }
 
 sg_status sg_checkpoint_index(const sg_checkpoint *c, sg_config **out, sg_error *e)
 {
-    return open_config(c, INDEX, out, e);
+    if (!c->diffusers) return sg_config_member(out, c->made, "model_index", c->path, e);
+    return open_config(c->path, INDEX, out, e);
 }
 
 sg_status sg_checkpoint_place(const sg_checkpoint *c, const char *component, char *out, size_t size, sg_error *e)
 {
-    if (sg_checkpoint_beside(c->path, component, out, size)) return SG_OK;
+    const sg_place *const p = sg_place_find(c, component);
+    if (p && strlen(p->path) < size) {
+        memcpy(out, p->path, strlen(p->path) + 1);
+        return SG_OK;
+    }
+    if (!p && sg_checkpoint_beside(c->path, component, out, size)) return SG_OK;
     return sg_error_set(e, SG_E_ARG, "%s: the path is too long", c->path);
 }
 
 bool sg_checkpoint_has(const sg_checkpoint *c, const char *component)
 {
-    char path[MAX_PATH + 64];
-    return sg_checkpoint_beside(c->path, component, path, sizeof path) && access(path, F_OK) == 0;
+    char path[SG_PATH_BYTES + 64];
+    if (sg_place_find(c, component)) return true;
+    return c->diffusers && sg_checkpoint_beside(c->path, component, path, sizeof path) && access(path, F_OK) == 0;
 }
 
 sg_status sg_checkpoint_config(const sg_checkpoint *c, const char *component, sg_config **out, sg_error *e)
 {
-    char name[128];
+    const sg_place *const p = sg_place_find(c, component);
+    const char *const     file = layout[layout_of(component)].config;
+    char                  folder[SG_PATH_BYTES + 64];
     *out = NULL;
-    if (snprintf(name, sizeof name, "%s/%s", component, layout[layout_of(component)].config) >= (int)sizeof name)
-        return sg_error_set(e, SG_E_ARG, "%s: the path is too long", c->path);
-    return open_config(c, name, out, e);
+    if (p ? p->part != NULL : !c->diffusers) return sg_config_member(out, c->made, component, p ? p->path : c->path, e);
+    SG_TRY(sg_checkpoint_place(c, component, folder, sizeof folder, e));
+    return open_config(folder, file, out, e);
 }
 
 sg_status sg_checkpoint_source(const sg_checkpoint *c, const char *component, sg_source **out, const sg_name_map **map,
                                sg_error *e)
 {
-    char              dir[MAX_PATH + 64];
-    const char *const stem = layout[layout_of(component)].stem;
+    const sg_place *const p = sg_place_find(c, component);
+    char                  dir[SG_PATH_BYTES + 64];
+    const char *const     stem = layout[layout_of(component)].stem;
     *out = NULL;
     *map = NULL;
+    if (p && p->part) {
+        *map = &p->map;
+        return sg_source_open(out, p->path, e);
+    }
     SG_TRY(sg_checkpoint_place(c, component, dir, sizeof dir, e));
     if (!stem) return sg_error_set(e, SG_E_ARG, "%s: has no weights", dir);
     return sg_source_open_stem(out, dir, stem, e);

@@ -1,6 +1,8 @@
 /* checkpoint.h - what a model's components are made of: each a config, a tensor source and a name map. Nobody else knows
- * which file of a path holds what. Today a path is a Diffusers folder: model_index.json, and for each component a folder
- * of its name with config.json and safetensors, whose names are the models' own. */
+ * which file of a path holds what. A path is
+ *   - a Diffusers folder: model_index.json, and for each component a folder of its name with config.json and safetensors,
+ *     whose names are the models' own;
+ *   - a folder in the layout of an original repository, or one file: checkpoint_files.h. */
 #ifndef SG_CHECKPOINT_H
 #define SG_CHECKPOINT_H
 
@@ -13,16 +15,30 @@ extern "C" {
 #endif
 
 typedef struct sg_checkpoint sg_checkpoint;
+typedef struct sg_file_part  sg_file_part; /* checkpoint_files.h */
 
-/* Opens no file yet. SG_E_ARG: the path is too long. */
-sg_status   sg_checkpoint_open(sg_checkpoint **out, const char *path, sg_error *e) SG_MUST_USE;
+/* Parts that take the place of the path's, or make up a model without one: files, a Diffusers component's folder each, and
+ * for the tokenizer spiece.model or its folder. NULL: not given. */
+typedef struct sg_model_parts {
+    const char *diffusion_model;            /* of a model with two experts the one for low noise */
+    const char *high_noise_diffusion_model; /* the other one */
+    const char *vae, *text_encoder, *tokenizer;
+} sg_model_parts;
+
+/* Opens no file of a Diffusers folder yet. SG_E_ARG: the path is too long. */
+sg_status sg_checkpoint_open(sg_checkpoint **out, const char *path, sg_error *e) SG_MUST_USE;
+/* The same of any path, which may be NULL, with these parts, which may be NULL. Files are told apart by `known`, the parts
+ * of the families, NULL-ended. A part that is nowhere is SG_E_FILE, and e says which option gives it. */
+sg_status   sg_checkpoint_open_parts(sg_checkpoint **out, const char *path, const sg_model_parts *parts,
+                                     const sg_file_part *const *known, sg_error *e) SG_MUST_USE;
 void        sg_checkpoint_close(sg_checkpoint **c);
-const char *sg_checkpoint_path(const sg_checkpoint *c); /* as it was given */
+const char *sg_checkpoint_path(const sg_checkpoint *c); /* as it was given; without one that of the denoiser */
 
-/* Is there a checkpoint at this path? */
+/* Is there a Diffusers folder at this path? */
 bool sg_checkpoint_is(const char *path);
 
-/* The path of a file that people put beside the checkpoint at `path`; false: it is too long. The file need not be there. */
+/* The path of a file that people put beside the checkpoint at `path`: in the folder, or in that of the file. False: it is
+ * too long. The file need not be there. */
 bool sg_checkpoint_beside(const char *path, const char *name, char *out, size_t size);
 
 /* What the checkpoint says of itself: which class, which components. The caller closes it. */
@@ -32,11 +48,12 @@ sg_status sg_checkpoint_index(const sg_checkpoint *c, sg_config **out, sg_error 
 
 bool sg_checkpoint_has(const sg_checkpoint *c, const char *component);
 
-/* Where it is: its folder, for its other files and for messages. */
+/* Where it is: its folder or its file, for its other files and for messages. A tokenizer may be inside the text encoder's
+ * file, and is then at the same place. */
 sg_status sg_checkpoint_place(const sg_checkpoint *c, const char *component, char *out, size_t size,
                               sg_error *e) SG_MUST_USE;
 
-/* Its config; the caller closes it. */
+/* Its config, of a file made from the shapes of its tensors; the caller closes it. */
 sg_status sg_checkpoint_config(const sg_checkpoint *c, const char *component, sg_config **out, sg_error *e) SG_MUST_USE;
 
 /* Its weights; the caller closes them. *map is how their names follow from the model's, NULL: they are the same; it lives

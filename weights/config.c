@@ -19,7 +19,8 @@ struct sg_config {
     sg_status status;
 };
 
-sg_status sg_config_open(sg_config **out, const char *path, sg_error *e)
+/* Without a root. */
+static sg_status config_new(sg_config **out, const char *path, sg_error *e)
 {
     sg_config *const c = *out = calloc(1, sizeof *c);
     if (!c || !(c->path = strdup(path))) {
@@ -27,9 +28,50 @@ sg_status sg_config_open(sg_config **out, const char *path, sg_error *e)
         return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
     }
     c->e = e;
-    const sg_status status = sg_json_open(&c->root, path, MAX_CONFIG, MAX_VALUES, 0, e);
+    return SG_OK;
+}
+
+sg_status sg_config_open(sg_config **out, const char *path, sg_error *e)
+{
+    SG_TRY(config_new(out, path, e));
+    const sg_status status = sg_json_open(&(*out)->root, path, MAX_CONFIG, MAX_VALUES, 0, e);
     if (status != SG_OK) sg_config_close(out);
     return status;
+}
+
+sg_status sg_config_parse(sg_config **out, const char *path, const char *json, sg_error *e)
+{
+    sg_json_fault f;
+    SG_TRY(config_new(out, path, e));
+    sg_status status = sg_json_parse(&(*out)->root, json, strlen(json), MAX_VALUES, 0, &f);
+    if (status == SG_OK && !json_is_object((*out)->root)) {
+        status = SG_E_FORMAT;
+        snprintf(f.text, sizeof f.text, "should be an object");
+    }
+    if (status == SG_OK) return SG_OK;
+    sg_config_close(out);
+    return sg_error_set(e, status, "%s: %s", path, f.text);
+}
+
+sg_status sg_config_member(sg_config **out, const sg_config *c, const char *key, const char *path, sg_error *e)
+{
+    json_t *const value = json_object_get(c->root, key);
+    SG_TRY(config_new(out, path, e));
+    (*out)->root = value ? json_incref(value) : json_object();
+    if ((*out)->root) return SG_OK;
+    sg_config_close(out);
+    return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+}
+
+sg_status sg_config_update(sg_config *c, const sg_config *over, const char *key, sg_error *e)
+{
+    json_t *const value = key ? json_object_get(over->root, key) : over->root;
+    if (!value) return SG_OK;
+    if (!json_is_object(value)) return sg_error_set(e, SG_E_FORMAT, "%s: %s: should be an object", over->path, key);
+    json_t *const one = key ? json_pack("{s:O}", key, value) : json_incref(value);
+    const bool    done = one && json_object_update_recursive(c->root, one) == 0;
+    json_decref(one);
+    return done ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", c->path);
 }
 
 void sg_config_close(sg_config **c)

@@ -17,6 +17,8 @@ typedef struct sg_config sg_config;
 /* Reads a file of at most 16 MiB and 65,535 values whose root is an object; duplicate keys are refused. e is kept and filled by the
  * getters: it must outlive the config. */
 sg_status sg_config_open(sg_config **out, const char *path, sg_error *e) SG_MUST_USE;
+/* The same of JSON text; `path` names it in messages. */
+sg_status sg_config_parse(sg_config **out, const char *path, const char *json, sg_error *e) SG_MUST_USE;
 void      sg_config_close(sg_config **c);
 sg_status sg_config_status(const sg_config *c); /* the latched failure */
 
@@ -38,6 +40,14 @@ int sg_config_bools(sg_config *c, const char *key, bool *out, int min, int max);
 int sg_config_strings(sg_config *c, const char *key, const char **out, int min, int max);
 /* Entry i of a list of strings, or NULL when the field is absent, shorter, or that entry is null. */
 const char *sg_config_string_at(sg_config *c, const char *key, int i);
+
+/* The object under key as a config of its own, which `path` names in messages; an empty one where there is none. */
+sg_status sg_config_member(sg_config **out, const sg_config *c, const char *key, const char *path,
+                           sg_error *e) SG_MUST_USE;
+
+/* What `over` has takes the place of the same fields of c, objects field by field. Where key is given only that field, which
+ * must be an object. SG_E_FORMAT, SG_E_MEMORY. */
+sg_status sg_config_update(sg_config *c, const sg_config *over, const char *key, sg_error *e) SG_MUST_USE;
 
 /* Latches a failure in the words "FILE: KEY: reason". */
 void sg_config_fail(sg_config *c, const char *key, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -263,7 +263,7 @@ static sg_status bench_step(sg_bench *b, sg_error *e)
     step_bench t = {.base = b, .live = {.paused = true, .synchronous = !b->backend->host_memory}};
     sg_engine *engine = NULL;
     sg_progress_init(&t.progress, b->settings->quiet);
-    SG_TRY(sg_setup_model(&t.model, b->settings->model, e));
+    SG_TRY(sg_setup_model(&t.model, b->settings, e));
     sg_engine_options o;
     SG_TRY(sg_setup_options(&o, &t.model, b->settings, e));
     o.trace = &t.live;

@@ -120,7 +120,7 @@ sg_status sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, 
 }
 
 void sg_arms_say(sg_progress *p, const sg_arm_result *r, int count, const sg_request *shared, int64_t tokens,
-                 const char *model_dir)
+                 const sg_model_path *model)
 {
     for (const sg_arm_result *a = r; a < r + count; a++) {
         sg_request request = *shared;
@@ -128,7 +128,7 @@ void sg_arms_say(sg_progress *p, const sg_arm_result *r, int count, const sg_req
         sg_arm_apply(a, &request);
         sg_attention_forecast_text(text, sizeof text, &a->policy, &a->forecast, tokens);
         sg_progress_say(p, "%s: %s", a->arm->name, text);
-        if (*sg_setup_warning(text, sizeof text, &a->policy, &a->files, model_dir))
+        if (*sg_setup_warning(text, sizeof text, &a->policy, &a->files, model))
             sg_progress_say(p, "%s: %s", a->arm->name, text);
         sg_notice_cache(p, &request, a->arm->name);
     }

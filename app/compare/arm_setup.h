@@ -24,7 +24,7 @@ sg_status sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, 
 
 /* Prints each arm's attention, warnings about its thresholds, and that of the cache if it is the model's own. */
 void sg_arms_say(sg_progress *p, const sg_arm_result *r, int count, const sg_request *shared, int64_t tokens,
-                 const char *model_dir);
+                 const sg_model_path *model);
 
 /* Runs a step and a latent frame of r that count for no arm: this reads the weights' pages, packs the weights and
  * encodes r's texts. out is its report. SG_E_CANCELLED on an interrupt. */

@@ -123,7 +123,7 @@ static sg_status make_settings(job *j, sg_error *e)
 static sg_status open_all(job *j, sg_error *e)
 {
     const sg_settings *const s = j->settings;
-    SG_TRY(sg_setup_model(&j->model, s->model, e));
+    SG_TRY(sg_setup_model(&j->model, s, e));
     sg_engine_options o;
     SG_TRY(sg_setup_options(&o, &j->model, s, e));
     o.trace = &j->trace;
@@ -335,7 +335,7 @@ static sg_status run(job *j, sg_error *e)
     sg_progress_say_offload(&j->progress, &j->plan);
     sg_notice_prompt(&j->progress, j->engine, j->model.name, j->request.prompt);
     sg_notice_cut(&j->progress, &j->plan, NULL);
-    sg_arms_say(&j->progress, j->all.result, j->arms.count, &j->request, j->plan.tokens, j->model.dir);
+    sg_arms_say(&j->progress, j->all.result, j->arms.count, &j->request, j->plan.tokens, &j->model);
     SG_TRY(sg_compare_files_open(&j->files, e));
     SG_TRY(reserve(j, e));
     SG_TRY(warm_up(j, e));

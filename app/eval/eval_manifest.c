@@ -129,7 +129,7 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
     const sg_settings *const s = v->settings;
     char                     hash[17];
     json_t                  *settings = NULL;
-    SG_TRY(sg_thresholds_hash(hash, v->model.dir, e));
+    SG_TRY(sg_thresholds_hash(hash, v->model.dir, &v->model.parts, e));
     SG_TRY(sg_report_settings(&settings, &v->request, NULL, &v->model, &v->info, e));
     json_t *const j =
         json_pack("{s:s, s:i, s:{s:o, s:s}, s:{s:o, s:i, s:o}, s:i, s:o, s:o, s:s, s:s, s:s*, s:n}", "format",

@@ -44,7 +44,7 @@ static int threads_of(const sg_eval *v)
 static sg_status open_engine(sg_eval *v, sg_error *e)
 {
     const sg_settings *const s = v->settings;
-    SG_TRY(sg_setup_model(&v->model, s->model, e));
+    SG_TRY(sg_setup_model(&v->model, s, e));
     sg_engine_options o;
     SG_TRY(sg_setup_options(&o, &v->model, s, e));
     o.threads = threads_of(v);

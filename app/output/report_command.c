@@ -78,6 +78,11 @@ void sg_command_options(FILE *f, const json_t *settings)
     static const char        ours[] = "tiny-wan"; /* needs no --model */
     static const char *const options[][2] = {
         {"model", "model"},
+        {"diffusion_model", "diffusion-model"},
+        {"high_noise_diffusion_model", "high-noise-diffusion-model"},
+        {"vae", "vae"},
+        {"text_encoder", "text-encoder"},
+        {"tokenizer", "tokenizer"},
         {"prompt", "prompt"},
         {"negative_prompt", "negative-prompt"},
         {"width", "width"},

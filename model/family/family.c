@@ -1,9 +1,12 @@
 /* family.c - the registry. */
 #include "family.h"
+#include "wan_files.h"
 
 #include <stddef.h>
 
 const sg_family *const sg_families[] = {&sg_family_wan, NULL};
+
+const sg_file_part *const sg_file_parts[] = {SG_WAN_FILE_PARTS, NULL};
 
 /* Of models that no family renders: their attention is measured all the same. */
 static const sg_known_shape others[] = {

@@ -5,6 +5,7 @@
 #ifndef SG_FAMILY_H
 #define SG_FAMILY_H
 
+#include "checkpoint_files.h"
 #include "component.h"
 #include "engine.h"
 #include "sampler.h"
@@ -130,6 +131,9 @@ typedef struct sg_family {
 
 /* Every family there is, NULL-ended. */
 extern const sg_family *const sg_families[];
+
+/* The parts of all families as files have them, NULL-ended. */
+extern const sg_file_part *const sg_file_parts[];
 
 extern const sg_family sg_family_wan;
 

@@ -87,7 +87,7 @@ static sg_status choose_dtype(sg_engine *engine, const char *name, sg_error *e)
 
 static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_error *e)
 {
-    SG_TRY(sg_checkpoint_open(&engine->checkpoint, o->model_dir, e));
+    SG_TRY(sg_checkpoint_open_parts(&engine->checkpoint, o->model_dir, &o->parts, sg_file_parts, e));
     engine->memory_limit = o->memory_limit;
     engine->check = o->check;
     engine->trace = o->trace;
@@ -171,22 +171,51 @@ const sg_attention_count *sg_engine_attention(const sg_engine *engine, int *step
     return engine->count;
 }
 
+enum { TYPES_MAX = 24 }; /* of one component that are told apart */
+
+typedef struct type_share {
+    const char *name;
+    uint64_t    bytes;
+} type_share;
+
+static int by_share(const void *a, const void *b)
+{
+    const uint64_t x = ((const type_share *)a)->bytes, y = ((const type_share *)b)->bytes;
+    return (x < y) - (x > y);
+}
+
+/* The types of the weights as they are on disk, most bytes first. */
+static void describe_types(sg_component_info *c, const sg_component *p)
+{
+    type_share type[TYPES_MAX] = {{0}};
+    int        types = 0;
+    for (size_t i = 0; i < sg_source_count(p->source); i++) {
+        const sg_source_tensor *const t = sg_source_at(p->source, i);
+        uint64_t                      n = 1;
+        int                           k = 0;
+        for (int d = 0; d < t->rank; d++) n *= (uint64_t)t->dim[d];
+        c->parameters += n;
+        while (k < types && strcmp(type[k].name, t->type->name) != 0) k++;
+        if (k == TYPES_MAX) continue;
+        if (k == types) type[types++].name = t->type->name;
+        type[k].bytes += t->bytes;
+    }
+    qsort(type, (size_t)types, sizeof *type, by_share);
+    if (types) snprintf(c->dtype, sizeof c->dtype, "%s", type[0].name);
+    size_t n = 0;
+    for (int k = 0; k < types && n < sizeof c->types; k++)
+        n += (size_t)snprintf(c->types + n, sizeof c->types - n, "%s%s %.3g MiB", k ? ", " : "", type[k].name,
+                              (double)type[k].bytes / 0x1p20);
+}
+
 static sg_component_info describe(const sg_component *p)
 {
     sg_component_info c = {.bytes = sg_source_bytes(p->source), .files = sg_source_files(p->source)};
-    size_t            count[SG_DTYPES] = {0};
-    int               most = 0;
     snprintf(c.name, sizeof c.name, "%s", p->name);
     snprintf(c.class_name, sizeof c.class_name, "%s", p->class_name);
     snprintf(c.summary, sizeof c.summary, "%s", p->summary);
-    for (size_t i = 0; i < sg_source_count(p->source); i++) {
-        const sg_tensor t = sg_source_view(p->source, i);
-        c.parameters += (uint64_t)sg_count(t);
-        count[t.dtype] += (size_t)sg_count(t);
-    }
-    for (int i = 1; i < SG_DTYPES; i++)
-        if (count[i] > count[most]) most = i;
-    snprintf(c.dtype, sizeof c.dtype, "%s", sg_dtype_name((sg_dtype)most));
+    snprintf(c.place, sizeof c.place, "%s", sg_source_path(p->source));
+    describe_types(&c, p);
     return c;
 }
 

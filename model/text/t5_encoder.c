@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct t5_encoder {
     sg_t5_tokenizer *tokenizer;
@@ -39,9 +40,13 @@ static const sg_text_encoder_ops ops = {
 static sg_status open_both(t5_encoder *t, const sg_checkpoint *c, const char *name, const char *tokenizer, sg_dtype act,
                            sg_error *e)
 {
-    char path[1100];
+    char path[1100], weights[1100];
     SG_TRY(sg_checkpoint_place(c, tokenizer, path, sizeof path, e));
-    SG_TRY(sg_t5_tokenizer_open(&t->tokenizer, path, e));
+    SG_TRY(sg_checkpoint_place(c, name, weights, sizeof weights, e));
+    if (strcmp(path, weights) == 0)
+        SG_TRY(sg_t5_tokenizer_open_inside(&t->tokenizer, path, e));
+    else
+        SG_TRY(sg_t5_tokenizer_open(&t->tokenizer, path, e));
     SG_TRY(sg_t5_open(&t->t5, c, name, act, e));
     const int ids = sg_t5_tokenizer_vocab(t->tokenizer), rows = sg_t5_describe(t->t5).vocab;
     if (ids <= rows) return SG_OK;

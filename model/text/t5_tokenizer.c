@@ -4,15 +4,18 @@
 #include "base/utf8.h"
 #include "prompt_clean.h"
 #include "t5_tokenizer_added.h"
+#include "tensor_source.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct sg_t5_tokenizer {
     sg_sentencepiece_file model;
-    sg_textbuf            texts; /* of pieces that the model lacks */
+    sg_source            *weights; /* that model's bytes are in; or NULL */
+    sg_textbuf            texts;   /* of pieces that the model lacks */
     sg_charsmap           map;
     sg_unigram            unigram;
     sg_t5_added_tokens    added;
@@ -56,17 +59,53 @@ static sg_status open_folder(sg_t5_tokenizer *t, const char *dir, sg_error *err)
     return s;
 }
 
-sg_status sg_t5_tokenizer_open(sg_t5_tokenizer **out, const char *dir, sg_error *err)
+/* A model without JSON files has T5's rules. */
+static sg_status build_alone(sg_t5_tokenizer *t, const char *path, sg_error *err)
+{
+    return build(t, path, &(sg_t5_tokenizer_config){.dir = path, .t5_rules = true}, err);
+}
+
+static sg_status open_path(sg_t5_tokenizer *t, const char *path, sg_error *err)
+{
+    struct stat st;
+    if (stat(path, &st) != 0 || S_ISDIR(st.st_mode)) return open_folder(t, path, err);
+    SG_TRY(sg_sentencepiece_file_open(&t->model, path, err));
+    return build_alone(t, path, err);
+}
+
+static sg_status open_inside(sg_t5_tokenizer *t, const char *path, sg_error *err)
+{
+    SG_TRY(sg_source_open(&t->weights, path, err));
+    const sg_tensor bytes = sg_source_find(t->weights, "spiece_model");
+    if (bytes.rank != 1 || bytes.dtype != SG_U8)
+        return sg_error_set(err, SG_E_FORMAT, "%s: \"spiece_model\" should be a list of U8, the bytes of spiece.model",
+                            path);
+    SG_TRY(sg_sentencepiece_file_read(&t->model, bytes.data, sg_bytes(bytes), path, err));
+    return build_alone(t, path, err);
+}
+
+static sg_status open_by(sg_t5_tokenizer **out, const char *path, sg_error *err,
+                         sg_status (*open)(sg_t5_tokenizer *, const char *, sg_error *))
 {
     *out = NULL;
     sg_t5_tokenizer *t = calloc(1, sizeof *t);
-    if (!t) return sg_error_set(err, SG_E_MEMORY, "%s: no memory for a tokenizer", dir);
-    const sg_status s = open_folder(t, dir, err);
+    if (!t) return sg_error_set(err, SG_E_MEMORY, "%s: no memory for a tokenizer", path);
+    const sg_status s = open(t, path, err);
     if (s == SG_OK)
         *out = t;
     else
         sg_t5_tokenizer_close(&t);
     return s;
+}
+
+sg_status sg_t5_tokenizer_open(sg_t5_tokenizer **out, const char *path, sg_error *err)
+{
+    return open_by(out, path, err, open_path);
+}
+
+sg_status sg_t5_tokenizer_open_inside(sg_t5_tokenizer **out, const char *path, sg_error *err)
+{
+    return open_by(out, path, err, open_inside);
 }
 
 void sg_t5_tokenizer_close(sg_t5_tokenizer **t)
@@ -76,6 +115,7 @@ void sg_t5_tokenizer_close(sg_t5_tokenizer **t)
     sg_unigram_free(&(*t)->unigram);
     sg_textbuf_free(&(*t)->texts);
     sg_sentencepiece_file_close(&(*t)->model);
+    sg_source_close(&(*t)->weights);
     free(*t);
     *t = NULL;
 }

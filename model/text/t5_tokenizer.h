@@ -23,9 +23,12 @@
 
 typedef struct sg_t5_tokenizer sg_t5_tokenizer;
 
-/* Reads spiece.model in folder dir, and the JSON files of t5_tokenizer_config.h beside it. On failure *out is NULL and
- * the message names file, field and reason: SG_E_FILE, SG_E_FORMAT, SG_E_UNSUPPORTED, SG_E_MEMORY. */
-sg_status sg_t5_tokenizer_open(sg_t5_tokenizer **out, const char *dir, sg_error *err) SG_MUST_USE;
+/* Reads spiece.model in the folder at path, and the JSON files of t5_tokenizer_config.h beside it; or the file at path as a
+ * spiece.model alone. On failure *out is NULL and the message names file, field and reason: SG_E_FILE, SG_E_FORMAT,
+ * SG_E_UNSUPPORTED, SG_E_MEMORY. */
+sg_status sg_t5_tokenizer_open(sg_t5_tokenizer **out, const char *path, sg_error *err) SG_MUST_USE;
+/* The same of a file of weights that has the bytes of spiece.model in a tensor "spiece_model" of type U8. */
+sg_status sg_t5_tokenizer_open_inside(sg_t5_tokenizer **out, const char *path, sg_error *err) SG_MUST_USE;
 void      sg_t5_tokenizer_close(sg_t5_tokenizer **t);
 
 /* Encodes len bytes of UTF-8 (at most SG_PROMPT_MAX of prompt_clean.h) into at most max_len ids; max_len >= 1. The

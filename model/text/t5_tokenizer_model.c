@@ -128,11 +128,10 @@ static bool read_normalizer(message m, sg_sentencepiece_file *out)
     return true;
 }
 
-static sg_status parse_file(sg_sentencepiece_file *m, const char *path, sg_error *e)
+static sg_status parse(sg_sentencepiece_file *m, const unsigned char *start, size_t size, const char *path, sg_error *e)
 {
-    const unsigned char *start = m->file.data;
-    message              all = {start, start + m->file.size};
-    uint64_t             model_type = MODEL_UNIGRAM;
+    message  all = {start, start + size};
+    uint64_t model_type = MODEL_UNIGRAM;
     while (all.at < all.end) {
         const size_t offset = (size_t)(all.at - start);
         field        f;
@@ -154,7 +153,15 @@ static sg_status parse_file(sg_sentencepiece_file *m, const char *path, sg_error
 sg_status sg_sentencepiece_file_open(sg_sentencepiece_file *m, const char *path, sg_error *e)
 {
     sg_status s = sg_map_open_most(&m->file, path, MAX_FILE_BYTES, e);
-    if (s == SG_OK) s = parse_file(m, path, e);
+    if (s == SG_OK) s = parse(m, m->file.data, m->file.size, path, e);
+    if (s != SG_OK) sg_sentencepiece_file_close(m);
+    return s;
+}
+
+sg_status sg_sentencepiece_file_read(sg_sentencepiece_file *m, const void *data, size_t size, const char *path,
+                                     sg_error *e)
+{
+    const sg_status s = parse(m, data, size, path, e);
     if (s != SG_OK) sg_sentencepiece_file_close(m);
     return s;
 }

@@ -47,6 +47,9 @@ typedef struct sg_sentencepiece_file {
 /* SG_E_FILE. SG_E_FORMAT, with path, place and reason in the message. SG_E_UNSUPPORTED for a model that is not Unigram.
  * SG_E_MEMORY. Two pieces may still have the same text; sg_string_table_sort finds those. */
 sg_status sg_sentencepiece_file_open(sg_sentencepiece_file *m, const char *path, sg_error *e) SG_MUST_USE;
+/* The same of its bytes, which outlive m. */
+sg_status sg_sentencepiece_file_read(sg_sentencepiece_file *m, const void *data, size_t size, const char *path,
+                                     sg_error *e) SG_MUST_USE;
 void      sg_sentencepiece_file_close(sg_sentencepiece_file *m);
 
 /* ---- character map ----

@@ -341,7 +341,7 @@ static void a_model_is_known_by_names_shapes_and_numbers(void **state)
         if (i == 2) t.dim[0] = 3, t.dim[1] = 2;
         if (i == 4) half[5]++;
         write_model(i == 3 ? "y" : "x", t);
-        assert_int_equal(sg_thresholds_hash(hash[i], dir, &e), SG_OK);
+        assert_int_equal(sg_thresholds_hash(hash[i], dir, NULL, &e), SG_OK);
         assert_int_equal(strlen(hash[i]), 16);
         assert_int_equal(strspn(hash[i], "0123456789abcdef"), 16);
         for (int k = 0; k < i; k++)
@@ -349,7 +349,7 @@ static void a_model_is_known_by_names_shapes_and_numbers(void **state)
     }
     remove_model();
     e = (sg_error){0};
-    assert_int_not_equal(sg_thresholds_hash(hash[0], dir, &e), SG_OK);
+    assert_int_not_equal(sg_thresholds_hash(hash[0], dir, NULL, &e), SG_OK);
     assert_true(*e.text != '\0');
 }
 
@@ -357,8 +357,8 @@ static void tiny_wan_is_known(void **state)
 {
     (void)state;
     char hash[17], again[17];
-    assert_int_equal(sg_thresholds_hash(hash, SG_TINY_WAN, &e), SG_OK);
-    assert_int_equal(sg_thresholds_hash(again, SG_TINY_WAN, &e), SG_OK);
+    assert_int_equal(sg_thresholds_hash(hash, SG_TINY_WAN, NULL, &e), SG_OK);
+    assert_int_equal(sg_thresholds_hash(again, SG_TINY_WAN, NULL, &e), SG_OK);
     assert_string_equal(hash, again);
 }
 

@@ -1,0 +1,266 @@
+/* wan_files.c - see wan_files.h: by which tensor each part of Wan is known, and its config from the shapes of others.
+ *
+ * What bites:
+ *  - no single file says how many heads there are: published models have heads of 128;
+ *  - 2.1 T2V 14B and both experts of 2.2 A14B have the same names and shapes;
+ *  - a file may have a tensor in another shape of as many numbers (GGUF): counts and biases are surer than dimensions;
+ *  - no file of a VAE has the mean and the deviation of its latents. */
+#include "wan_files.h"
+#include "wan_names.h"
+
+#include <stdio.h>
+
+enum { BLOCKS_MAX = 4096, LEVELS_MAX = 8, RESNETS_MAX = 9, HEAD = 128, PATCH = 4 /* 1 x 2 x 2 */ };
+
+static const char *const denoiser_prefixes[] = {"",  "model.diffusion_model.", "diffusion_model.", "net.", "model.",
+                                                NULL};
+static const char *const vae_prefixes[] = {"", "vae.", "first_stage_model.", NULL};
+static const char *const t5_prefixes[] = {"", "text_encoders.umt5xxl.transformer.", "text_encoders.t5xxl.transformer.",
+                                          NULL};
+
+/* ---- the denoiser ---- */
+
+/* What is not rendered, by what the names of its tensors begin with. */
+static const struct {
+    const char *begins, *what;
+} variants[] = {{"vace_patch_embedding.", "VACE"},
+                {"control_adapter.", "camera control"},
+                {"casual_audio_encoder.", "S2V (speech to video)"},
+                {"audio_proj.", "HuMo"},
+                {"face_adapter.", "Animate"},
+                {"ref_conv.", "Fun with a reference image"},
+                {"img_emb.", "2.1 image to video"},
+                {"condition_embedder.image_embedder.", "2.1 image to video"}};
+
+static bool has_any(const sg_found_part *p, const char *begins)
+{
+    const size_t prefix = strlen(p->map->prefix), n = strlen(begins);
+    for (size_t i = 0; i < sg_source_count(p->source); i++) {
+        const char *const name = sg_source_at(p->source, i)->name;
+        if (strncmp(name, p->map->prefix, prefix) == 0 && strncmp(name + prefix, begins, n) == 0) return true;
+    }
+    return false;
+}
+
+static sg_status refuse(const sg_found_part *p, const char *what, sg_error *e)
+{
+    return sg_error_set(e, SG_E_UNSUPPORTED, "%s: is Wan %s, which is not rendered; Wan text to video is",
+                        sg_source_path(p->source), what);
+}
+
+static sg_status check_variant(const sg_found_part *p, int64_t in, int64_t out, sg_error *e)
+{
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
+        if (has_any(p, variants[i].begins)) return refuse(p, variants[i].what, e);
+    if (in == out) return SG_OK;
+    char what[96];
+    if (in == 36 && out == 16) return refuse(p, "2.2 image to video", e);
+    snprintf(what, sizeof what, "of %lld channels in and %lld out", (long long)in, (long long)out);
+    return refuse(p, what, e);
+}
+
+/* The heads where somebody says it: an original repository's config.json. */
+static int64_t heads_of(const sg_found_part *p, int64_t width)
+{
+    const int64_t unknown = width % HEAD == 0 ? width / HEAD : 0;
+    if (!p->beside || strcmp(sg_config_string(p->beside, "_class_name", ""), "WanModel") != 0) return unknown;
+    return sg_config_int(p->beside, "num_heads", 0, 1024, &unknown);
+}
+
+static sg_status describe_dit(sg_textbuf *json, const sg_found_part *p, sg_error *e)
+{
+    const int64_t width = sg_found_rows(p, "patch_embedding.bias"), d = width ? width : 1;
+    const int64_t in = sg_found_count(p, "patch_embedding.weight") / d / PATCH;
+    const int64_t out = sg_found_rows(p, "proj_out.bias") / PATCH, heads = heads_of(p, width);
+    int           layers = 0;
+    while (layers < BLOCKS_MAX && sg_found_tensor(p, "blocks.%d.scale_shift_table", layers)) layers++;
+    SG_TRY(check_variant(p, in, out, e));
+    const bool   ti2v = in == 48;
+    const double shift = p->two ? 12 : ti2v ? 5 : 3;
+    sg_textbuf_printf(
+        json,
+        "{\"%s\": {\"patch_size\": [1, 2, 2], \"ffn_dim\": %lld, \"num_layers\": %d, \"in_channels\": %lld, "
+        "\"out_channels\": %lld, \"text_dim\": %lld, \"freq_dim\": %lld",
+        p->component, (long long)sg_found_rows(p, "blocks.0.ffn.net.0.proj.bias"), layers, (long long)in,
+        (long long)out, (long long)sg_found_count(p, "condition_embedder.text_embedder.linear_1.weight") / d,
+        (long long)sg_found_count(p, "condition_embedder.time_embedder.linear_1.weight") / d);
+    if (heads)
+        sg_textbuf_printf(json, ", \"num_attention_heads\": %lld, \"attention_head_dim\": %lld", (long long)heads,
+                          (long long)(width / heads));
+    sg_textbuf_printf(json,
+                      "}, \"scheduler\": {\"_class_name\": \"UniPCMultistepScheduler\", \"prediction_type\": "
+                      "\"flow_prediction\", \"use_flow_sigmas\": true, \"flow_shift\": %g}, "
+                      "\"model_index\": {\"_class_name\": \"WanPipeline\", \"expand_timesteps\": %s",
+                      shift, ti2v ? "true" : "false");
+    if (p->two) sg_textbuf_printf(json, ", \"boundary_ratio\": 0.875");
+    sg_textbuf_printf(json, "}}");
+    return SG_OK;
+}
+
+static const char dit_usual[] = "wan2.1_t2v_1.3B_fp16.safetensors, Wan2.2-T2V-A14B-HighNoise-Q4_K_M.gguf, ...";
+
+const sg_file_part sg_wan_dit_file = {.component = "transformer",
+                                      .what = "denoiser of Wan",
+                                      .class_name = "WanTransformer3DModel",
+                                      .usual = dit_usual,
+                                      .probe = "head.modulation",
+                                      .prefixes = denoiser_prefixes,
+                                      .names = &sg_wan_dit_names,
+                                      .describe = describe_dit};
+const sg_file_part sg_wan_dit_diffusers_file = {.component = "transformer",
+                                                .what = "denoiser of Wan",
+                                                .class_name = "WanTransformer3DModel",
+                                                .usual = dit_usual,
+                                                .probe = "condition_embedder.time_proj.weight",
+                                                .prefixes = denoiser_prefixes,
+                                                .describe = describe_dit};
+
+/* ---- the VAE ---- */
+
+/* Of the latents, 2.1 and 2.2: wan/modules/vae2_1.py, vae2_2.py. */
+static const double mean16[16] = {-.7571, -.7089, -.9113, .1075,  -.1745, .9653,  -.1517, 1.5508,
+                                  .4134,  -.0715, .5517,  -.3632, -.1922, -.9497, .2503,  -.2921};
+static const double std16[16] = {2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743,
+                                 3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.9160};
+static const double mean48[48] = {-.2289, -.0052, -.1323, -.2339, -.2799, .0174,  .1838,  .1557,  -.1382, .0542,
+                                  .2813,  .0891,  .1570,  -.0098, .0375,  -.1825, -.2246, -.1207, -.0698, .5109,
+                                  .2665,  -.2108, -.2158, .2502,  -.2055, -.0322, .1109,  .1567,  -.0729, .0899,
+                                  -.2799, -.1230, -.0313, -.1649, .0117,  .0723,  -.2839, -.2083, -.0520, .3748,
+                                  .0152,  .1957,  .1433,  -.2944, .3573,  -.0548, -.1681, -.0667};
+static const double std48[48] = {.4765, 1.0364, .4514, 1.1677, .5313, .4990, .4818, .5013,  .8158, 1.0344,
+                                 .5894, 1.0901, .6885, .6165,  .8454, .4978, .5759, .3523,  .7135, .6804,
+                                 .5833, 1.4146, .8986, .5659,  .7069, .5338, .4889, .4917,  .4069, .4999,
+                                 .6866, .4093,  .5709, .6065,  .6415, .4944, .5726, 1.2042, .5458, 1.6887,
+                                 .3971, 1.0600, .3943, .5537,  .5444, .4089, .7468, .7744};
+
+static void put_reals(sg_textbuf *json, const char *key, const double *x, int64_t n)
+{
+    sg_textbuf_printf(json, ", \"%s\": [", key);
+    for (int64_t i = 0; i < n; i++) sg_textbuf_printf(json, "%s%.4f", i ? ", " : "", x[i]);
+    sg_textbuf_printf(json, "]");
+}
+
+/* The encoder's level: where its first block, and its way to the next level, stand. */
+static const sg_source_tensor *block_of(const sg_found_part *p, bool residual, int level, int blocks)
+{
+    if (residual) return sg_found_tensor(p, "encoder.down_blocks.%d.resnets.0.conv1.bias", level);
+    return sg_found_tensor(p, "encoder.down_blocks.%d.conv1.bias", level * (blocks + 1));
+}
+
+static bool halves_time(const sg_found_part *p, bool residual, int level, int blocks)
+{
+    if (residual) return sg_found_tensor(p, "encoder.down_blocks.%d.downsampler.time_conv.weight", level) != NULL;
+    return sg_found_tensor(p, "encoder.down_blocks.%d.time_conv.weight", level * (blocks + 1) + blocks) != NULL;
+}
+
+static sg_status describe_vae_as(sg_textbuf *json, const sg_found_part *p, bool residual)
+{
+    const sg_source_tensor *const first = sg_found_tensor(p, "encoder.conv_in.weight");
+    const int64_t                 base = sg_found_rows(p, "encoder.conv_in.bias"), b = base ? base : 1;
+    const int64_t z = sg_found_rows(p, "post_quant_conv.bias"), in = first && first->rank > 1 ? first->dim[1] : 0;
+    int           resnets = 0, levels = 0, patch = 1, time = 1;
+    while (resnets < RESNETS_MAX && sg_found_tensor(p, "decoder.up_blocks.0.resnets.%d.conv1.bias", resnets)) resnets++;
+    while (levels < LEVELS_MAX && sg_found_tensor(p, "decoder.up_blocks.%d.resnets.0.conv1.bias", levels)) levels++;
+    while (patch < 32 && 3 * patch * patch < in) patch++;
+    sg_textbuf_printf(
+        json,
+        "{\"vae\": {\"base_dim\": %lld, \"decoder_base_dim\": %lld, \"z_dim\": %lld, \"num_res_blocks\": %d, "
+        "\"is_residual\": %s, \"in_channels\": %lld, \"out_channels\": %lld, \"attn_scales\": []",
+        (long long)base, (long long)sg_found_count(p, "decoder.norm_out.gamma"), (long long)z, resnets - 1,
+        residual ? "true" : "false", (long long)in, (long long)sg_found_rows(p, "decoder.conv_out.bias"));
+    if (patch > 1) sg_textbuf_printf(json, ", \"patch_size\": %d", patch);
+    sg_textbuf_printf(json, ", \"dim_mult\": [");
+    for (int i = 0; i < levels; i++) {
+        const sg_source_tensor *const t = block_of(p, residual, i, resnets - 1);
+        sg_textbuf_printf(json, "%s%lld", i ? ", " : "", (long long)(t && t->rank ? t->dim[0] / b : 0));
+    }
+    sg_textbuf_printf(json, "], \"temperal_downsample\": [");
+    for (int i = 0; i + 1 < levels; i++) {
+        const bool halves = halves_time(p, residual, i, resnets - 1);
+        time <<= halves;
+        sg_textbuf_printf(json, "%s%s", i ? ", " : "", halves ? "true" : "false");
+    }
+    sg_textbuf_printf(json, "], \"scale_factor_temporal\": %d, \"scale_factor_spatial\": %d", time,
+                      levels ? patch << (levels - 1) : 1);
+    if (z == 16 || z == 48) {
+        put_reals(json, "latents_mean", z == 16 ? mean16 : mean48, z);
+        put_reals(json, "latents_std", z == 16 ? std16 : std48, z);
+    }
+    sg_textbuf_printf(json, "}}");
+    return SG_OK;
+}
+
+static sg_status describe_vae(sg_textbuf *json, const sg_found_part *p, sg_error *e)
+{
+    (void)e;
+    return describe_vae_as(json, p, false);
+}
+
+static sg_status describe_residual(sg_textbuf *json, const sg_found_part *p, sg_error *e)
+{
+    (void)e;
+    return describe_vae_as(json, p, true);
+}
+
+#define VAE                                                                                                            \
+    .component = "vae", .what = "VAE of Wan", .class_name = "AutoencoderKLWan", .prefixes = vae_prefixes,              \
+    .usual = "wan_2.1_vae.safetensors or Wan2.1_VAE.pth; for 2.2 5B wan2.2_vae.safetensors or Wan2.2_VAE.pth"
+#define RESIDUAL "decoder.upsamples.0.upsamples.0.residual.2.weight" /* only 2.2 has levels in lists */
+#define RESIDUAL_DIFFUSERS "encoder.down_blocks.0.resnets.0.conv1.weight"
+
+const sg_file_part sg_wan_vae_file = {VAE,
+                                      .probe = "decoder.middle.0.residual.0.gamma",
+                                      .not_probe = RESIDUAL,
+                                      .names = &sg_wan_vae_names,
+                                      .span = "decoder.up_blocks.0.upsamplers.0.resample.1.weight",
+                                      .describe = describe_vae};
+const sg_file_part sg_wan_vae_residual_file = {VAE, .probe = RESIDUAL, .names = &sg_wan_vae_residual_names,
+                                               .span = "decoder.up_blocks.0.upsampler.resample.1.weight",
+                                               .describe = describe_residual};
+const sg_file_part sg_wan_vae_diffusers_file = {VAE, .probe = "decoder.mid_block.resnets.0.norm1.gamma",
+                                                .not_probe = RESIDUAL_DIFFUSERS, .describe = describe_vae};
+const sg_file_part sg_wan_vae_residual_diffusers_file = {VAE, .probe = RESIDUAL_DIFFUSERS,
+                                                         .describe = describe_residual};
+
+/* ---- the text encoder ---- */
+
+static sg_status describe_t5(sg_textbuf *json, const sg_found_part *p, sg_error *e)
+{
+    static const char             attention[] = "encoder.block.0.layer.0.SelfAttention";
+    const char                   *name = "encoder.embed_tokens.weight";
+    const sg_source_tensor       *table = sg_found_tensor(p, "%s", name);
+    const sg_source_tensor *const bias = sg_found_tensor(p, "%s.relative_attention_bias.weight", attention);
+    const int64_t                 inner = sg_found_rows(p, "%s.q.weight", attention);
+    int                           layers = 0;
+    if (!table) table = sg_found_tensor(p, "shared.weight");
+    while (layers < BLOCKS_MAX && sg_found_tensor(p, "encoder.block.%d.layer.0.SelfAttention.q.weight", layers))
+        layers++;
+    const bool    gated = sg_found_tensor(p, "encoder.block.0.layer.1.DenseReluDense.wi_0.weight") != NULL;
+    const int64_t ffn = sg_found_rows(p, "encoder.block.0.layer.1.DenseReluDense.%s.weight", gated ? "wi_0" : "wi");
+    if (!table || table->rank != 2 || !bias || bias->rank != 2 || bias->dim[1] < 1)
+        return sg_error_set(
+            e, SG_E_FORMAT,
+            "%s: has no table of embeddings (shared.weight) or none of position biases, of two dimensions",
+            sg_source_path(p->source));
+    sg_textbuf_printf(
+        json,
+        "{\"%s\": {\"model_type\": \"umt5\", \"d_model\": %lld, \"vocab_size\": %lld, \"num_layers\": %d, "
+        "\"num_heads\": %lld, \"d_kv\": %lld, \"d_ff\": %lld, \"relative_attention_num_buckets\": %lld, "
+        "\"feed_forward_proj\": \"%s\"}}",
+        p->component, (long long)table->dim[1], (long long)table->dim[0], layers, (long long)bias->dim[1],
+        (long long)(inner / bias->dim[1]), (long long)ffn, (long long)bias->dim[0], gated ? "gated-gelu" : "relu");
+    return SG_OK;
+}
+
+/* Beside what the models want. */
+static const sg_name_rule t5_drops[] = {{.file = "spiece_model"}, {.file = "logit_scale"}};
+static const sg_name_map  t5_names = {.rules = t5_drops, .count = sizeof t5_drops / sizeof *t5_drops};
+
+#define T5                                                                                                             \
+    .component = "text_encoder", .what = "text encoder of the T5 family", .class_name = "UMT5EncoderModel",            \
+    .usual = "umt5_xxl_fp8_e4m3fn_scaled.safetensors or models_t5_umt5-xxl-enc-bf16.pth", .prefixes = t5_prefixes,     \
+    .describe = describe_t5
+
+const sg_file_part sg_t5_file = {T5, .probe = "encoder.block.0.layer.0.SelfAttention.q.weight", .names = &t5_names};
+const sg_file_part sg_wan_t5_file = {T5, .probe = "blocks.0.attn.q.weight", .names = &sg_wan_t5_names};
+const sg_file_part sg_t5_gguf_file = {T5, .probe = "enc.blk.0.attn_q.weight", .names = &sg_t5_gguf_names};

@@ -1,0 +1,163 @@
+/* checkpoint_files.c - see checkpoint_files.h: which part a file holds, and the config that follows from it. */
+#include "checkpoint_state.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { SPAN_MAX = 16 };
+
+/* ---- which part ---- */
+
+static bool has(const sg_source *s, const char *prefix, const char *name)
+{
+    char full[SG_NAME_MAX];
+    return name && snprintf(full, sizeof full, "%s%s", prefix, name) < (int)sizeof full &&
+           sg_source_index(s, full) >= 0;
+}
+
+/* The span of the file's lists. */
+static int span_of(const sg_source *s, const sg_file_part *part, sg_name_map map)
+{
+    char                file[SG_NAME_MAX];
+    const sg_name_rule *rule;
+    for (map.span = 2; part->span && map.span <= SPAN_MAX; map.span++)
+        if (sg_name_map_find(&map, part->span, file, &rule) && sg_source_index(s, file) >= 0) return map.span;
+    return 0;
+}
+
+sg_status sg_place_recognise(sg_place *p, bool *found, const sg_source *s, const char *component,
+                             const sg_file_part *const *known, sg_error *e)
+{
+    *found = false;
+    for (; *known; known++) {
+        const sg_file_part *const part = *known;
+        if (strcmp(part->component, component) != 0) continue;
+        for (const char *const *prefix = part->prefixes; *prefix; prefix++) {
+            if (!has(s, *prefix, part->probe) || has(s, *prefix, part->not_probe)) continue;
+            if (*found)
+                return sg_error_set(e, SG_E_FORMAT, "%s: holds two of the part \"%s\": %s%s and %s%s",
+                                    sg_source_path(s), component, p->prefix, p->part->probe, *prefix, part->probe);
+            *found = true;
+            p->part = part;
+            snprintf(p->prefix, sizeof p->prefix, "%s", *prefix);
+        }
+    }
+    if (!*found) return SG_OK;
+    if (p->part->names) p->map = *p->part->names;
+    p->map.prefix = p->prefix;
+    p->map.span = span_of(s, p->part, p->map);
+    return SG_OK;
+}
+
+/* ---- its shapes ---- */
+
+static const sg_source_tensor *tensor(const sg_found_part *p, const char *fmt, va_list ap)
+{
+    char                name[SG_NAME_MAX], file[SG_NAME_MAX];
+    const sg_name_rule *rule;
+    const int           n = vsnprintf(name, sizeof name, fmt, ap);
+    if (n < 0 || n >= SG_NAME_MAX || !sg_name_map_find(p->map, name, file, &rule)) return NULL;
+    const int64_t i = sg_source_index(p->source, file);
+    return i < 0 ? NULL : sg_source_at(p->source, (size_t)i);
+}
+
+const sg_source_tensor *sg_found_tensor(const sg_found_part *p, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    const sg_source_tensor *const t = tensor(p, fmt, ap);
+    va_end(ap);
+    return t;
+}
+
+int64_t sg_found_rows(const sg_found_part *p, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    const sg_source_tensor *const t = tensor(p, fmt, ap);
+    va_end(ap);
+    return !t ? 0 : t->rank ? t->dim[0] : 1;
+}
+
+int64_t sg_found_count(const sg_found_part *p, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    const sg_source_tensor *const t = tensor(p, fmt, ap);
+    va_end(ap);
+    int64_t n = t != NULL;
+    for (int i = 0; t && i < t->rank; i++) n *= t->dim[i]; /* sources have checked the product */
+    return n;
+}
+
+/* ---- its config ---- */
+
+/* A config.json that nobody may have meant for this file: one that cannot be read is none. */
+static sg_config *config_beside(const char *path)
+{
+    char       config[SG_PATH_BYTES + 16];
+    sg_config *c = NULL;
+    if (!sg_checkpoint_beside(path, "config.json", config, sizeof config) || access(config, R_OK) != 0 ||
+        sg_config_open(&c, config, NULL) != SG_OK)
+        return NULL;
+    return c;
+}
+
+static sg_status describe_part(sg_textbuf *json, const sg_checkpoint *c, const sg_place *p, sg_error *e)
+{
+    sg_found_part found = {.component = p->component, .map = &p->map, .two = sg_checkpoint_has(c, "transformer_2")};
+    sg_source    *source = NULL;
+    SG_TRY(sg_source_open(&source, p->path, e));
+    found.source = source;
+    found.beside = config_beside(p->path);
+    const sg_status status = p->part->describe(json, &found, e);
+    sg_source_close(&source);
+    sg_config_close(&found.beside);
+    return status;
+}
+
+static sg_status add_text(sg_checkpoint *c, const sg_place *p, const sg_textbuf *json, sg_error *e)
+{
+    sg_config *one = NULL;
+    if (json->failed) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", p->path);
+    SG_TRY(sg_config_parse(&one, p->path, json->data, e));
+    const sg_status status = sg_config_update(c->made, one, NULL, e);
+    sg_config_close(&one);
+    return status;
+}
+
+static sg_status add_part(sg_checkpoint *c, const sg_place *p, sg_error *e)
+{
+    sg_textbuf json = {0};
+    sg_status  status = describe_part(&json, c, p, e);
+    if (status == SG_OK) status = add_text(c, p, &json, e);
+    sg_textbuf_clear(&json);
+    sg_textbuf_printf(&json, "{\"model_index\": {\"%s\": [\"\", \"%s\"]}}", p->component, p->part->class_name);
+    if (status == SG_OK) status = add_text(c, p, &json, e);
+    sg_textbuf_free(&json);
+    return status;
+}
+
+/* What the owner knows that no file says. */
+static sg_status add_own(sg_checkpoint *c, sg_error *e)
+{
+    char        path[SG_PATH_BYTES + 32];
+    sg_config  *own = NULL;
+    const char *keys[SG_PLACES_MAX + 2] = {"model_index", "scheduler"};
+    if (!sg_checkpoint_beside(c->path, "sparge-gen.json", path, sizeof path) || access(path, F_OK) != 0) return SG_OK;
+    SG_TRY(sg_config_open(&own, path, e));
+    for (int i = 0; i < c->places; i++) keys[2 + i] = c->place[i].component;
+    sg_status status = SG_OK;
+    for (int i = 0; status == SG_OK && i < c->places + 2; i++) status = sg_config_update(c->made, own, keys[i], e);
+    sg_config_close(&own);
+    return status;
+}
+
+sg_status sg_checkpoint_describe(sg_checkpoint *c, sg_error *e)
+{
+    SG_TRY(sg_config_parse(&c->made, c->path, "{}", e));
+    for (int i = 0; i < c->places; i++)
+        if (c->place[i].part) SG_TRY(add_part(c, &c->place[i], e));
+    return add_own(c, e);
+}

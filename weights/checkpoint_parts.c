@@ -1,0 +1,309 @@
+/* checkpoint_parts.c - see checkpoint.h: from a path and the options of the parts to where every component is. */
+#include "base/path.h"
+#include "checkpoint_state.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HIGH "transformer"  /* works first, on the noisier half */
+#define LOW "transformer_2" /* only with two experts */
+
+/* What a model is made of, and the option that gives each part. */
+static const struct {
+    const char *component, *what, *option, *usual;
+} needed[] = {{HIGH, "denoiser", "--diffusion-model", NULL},
+              {"text_encoder", "text encoder", "--text-encoder", NULL},
+              {"tokenizer", "tokenizer", "--tokenizer", "spiece.model, or google/umt5-xxl/ beside the text encoder"},
+              {"vae", "VAE", "--vae", NULL}};
+enum { NEEDED = sizeof needed / sizeof *needed };
+
+/* Original repositories. */
+static const struct {
+    const char *component, *folder, *begins, *holds; /* of the file's name */
+} repository[] = {{HIGH, "high_noise_model", "diffusion_pytorch_model", ""},
+                  {LOW, "low_noise_model", "diffusion_pytorch_model", ""},
+                  {HIGH, ".", "diffusion_pytorch_model", ""},
+                  {"text_encoder", ".", "models_t5", ""},
+                  {"vae", ".", "", "VAE"}};
+enum { IN_REPOSITORY = sizeof repository / sizeof *repository };
+
+static const char *const tokenizers[] = {"spiece.model", "google/umt5-xxl"}; /* beside a text encoder */
+#define TOKENIZER_TENSOR "spiece_model"
+#define TOKENIZER_KEY "tokenizer.ggml.model"
+
+typedef struct opening {
+    sg_checkpoint             *c;
+    const sg_file_part *const *known;
+    sg_error                  *e;
+} opening;
+
+/* ---- places ---- */
+
+static sg_status put(opening *o, const sg_place *p)
+{
+    sg_checkpoint *const c = o->c;
+    int                  i = 0;
+    while (i < c->places && strcmp(c->place[i].component, p->component) != 0) i++;
+    if (i == SG_PLACES_MAX) return sg_error_set(o->e, SG_E_ARG, "%s: too many parts", c->path);
+    if (i == c->places) c->places++;
+    c->place[i] = *p;
+    if (p->part) c->place[i].map.prefix = c->place[i].prefix;
+    return SG_OK;
+}
+
+static bool set_path(sg_place *p, const char *path)
+{
+    return snprintf(p->path, sizeof p->path, "%s", path) < SG_PATH_BYTES;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static const char *what_of(const char *component)
+{
+    int i = 0;
+    while (strcmp(needed[i].component, component) != 0) i++;
+    return needed[i].what;
+}
+
+/* For who has the wrong file. */
+static sg_status not_known(const opening *o, const sg_source *s, const char *what)
+{
+    char   names[400] = "";
+    size_t n = 0;
+    for (size_t i = 0; i < sg_source_count(s) && i < 3; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", sg_show(sg_source_at(s, i)->name));
+    char   known[400] = "";
+    size_t k = 0;
+    for (const sg_file_part *const *p = o->known; *p && k < sizeof known; p++)
+        if (!strstr(known, (*p)->what))
+            k += (size_t)snprintf(known + k, sizeof known - k, "%s%s", k ? ", " : "", (*p)->what);
+    return sg_error_set(o->e, SG_E_UNSUPPORTED,
+                        "%s: holds no %s that this program knows (%s); its first tensors are %s", sg_source_path(s),
+                        what, known, names);
+}
+
+/* A file, or a component's folder, as `component`; as_known: which the families call so. */
+static sg_status put_file(opening *o, const char *component, const char *as_known, const char *path)
+{
+    sg_place   p = {.component = component};
+    sg_source *s = NULL;
+    bool       found = false;
+    if (!set_path(&p, path)) return sg_error_set(o->e, SG_E_ARG, "%s: the path is too long", path);
+    if (is_folder(path)) return put(o, &p);
+    SG_TRY(sg_source_open(&s, path, o->e));
+    sg_status status = sg_place_recognise(&p, &found, s, as_known, o->known, o->e);
+    if (status == SG_OK && !found) status = not_known(o, s, what_of(as_known));
+    sg_source_close(&s);
+    return status ? status : put(o, &p);
+}
+
+/* Every part that one file holds. */
+static sg_status put_all(opening *o, const char *path)
+{
+    sg_source *s = NULL;
+    SG_TRY(sg_source_open(&s, path, o->e));
+    sg_status status = SG_OK;
+    bool      any = false;
+    for (int i = 0; status == SG_OK && i < NEEDED; i++) {
+        sg_place p = {.component = needed[i].component};
+        bool     found = false;
+        if (!set_path(&p, path)) status = sg_error_set(o->e, SG_E_ARG, "%s: the path is too long", path);
+        if (status == SG_OK) status = sg_place_recognise(&p, &found, s, p.component, o->known, o->e);
+        if (status == SG_OK && found) status = put(o, &p);
+        any = any || found;
+    }
+    if (status == SG_OK && !any) status = not_known(o, s, "part of a model");
+    sg_source_close(&s);
+    return status;
+}
+
+/* ---- an original repository ---- */
+
+/* How good a name is for weights, 0 best; -1: not at all. */
+static int rank_of(const char *name)
+{
+    static const char *const ends[] = {".safetensors.index.json", ".safetensors", ".gguf", ".pth"};
+    for (int i = 0; i < (int)(sizeof ends / sizeof *ends); i++)
+        if (sg_text_ends(name, ends[i])) return i;
+    return -1;
+}
+
+/* The best file in a folder whose name begins and holds so; false: there is none. */
+static bool best_file(char *out, size_t size, const char *folder, const char *begins, const char *holds)
+{
+    char       best[256] = "";
+    DIR *const d = opendir(folder);
+    for (const struct dirent *f; d && (f = readdir(d));) {
+        const int rank = rank_of(f->d_name), other = rank_of(best);
+        if (rank < 0 || strncmp(f->d_name, begins, strlen(begins)) != 0 || !strstr(f->d_name, holds)) continue;
+        if (!*best || rank < other || (rank == other && strcmp(f->d_name, best) < 0))
+            snprintf(best, sizeof best, "%s", f->d_name);
+    }
+    if (d) closedir(d);
+    return *best && sg_path_join(out, size, folder, best, NULL) == SG_OK;
+}
+
+static sg_status put_repository(opening *o, const char *path)
+{
+    char folder[SG_PATH_BYTES], file[SG_PATH_BYTES];
+    for (int i = 0; i < IN_REPOSITORY; i++) {
+        const bool here = repository[i].folder[0] == '.';
+        SG_TRY(sg_path_join(folder, sizeof folder, path, here ? "" : repository[i].folder, o->e));
+        if (sg_place_find(o->c, repository[i].component)) continue;
+        if (best_file(file, sizeof file, folder, repository[i].begins, repository[i].holds))
+            SG_TRY(put_file(o, repository[i].component,
+                            strcmp(repository[i].component, LOW) == 0 ? HIGH : repository[i].component, file));
+    }
+    if (o->c->places) return SG_OK;
+    return sg_error_set(o->e, SG_E_FILE,
+                        "%s: is no model: it has neither model_index.json, as a Diffusers folder has, nor "
+                        "diffusion_pytorch_model.safetensors, models_t5_*.pth or *VAE.pth of an original repository",
+                        path);
+}
+
+/* ---- two experts ---- */
+
+typedef enum expert { EITHER, FOR_HIGH, FOR_LOW } expert;
+
+/* By the name of its file, "wan2.2_t2v_high_noise_14B", "Wan2.2-T2V-A14B-HighNoise", or that of its folder. */
+static expert expert_of(const char *path)
+{
+    char   name[SG_PATH_BYTES];
+    size_t n = 0;
+    for (const char *p = path; *p && n + 1 < sizeof name; p++)
+        if (*p != '_' && *p != '-') name[n++] = (char)tolower((unsigned char)*p);
+    name[n] = '\0';
+    const char *slash = strrchr(name, '/'), *const high = strstr(slash ? slash : name, "highnoise");
+    return high ? FOR_HIGH : strstr(slash ? slash : name, "lownoise") ? FOR_LOW : EITHER;
+}
+
+static sg_status check_experts(const opening *o)
+{
+    const sg_place *const high = sg_place_find(o->c, HIGH), *const low = sg_place_find(o->c, LOW);
+    if (high && low && (expert_of(high->path) == FOR_LOW || expert_of(low->path) == FOR_HIGH))
+        return sg_error_set(
+            o->e, SG_E_ARG,
+            "%s is given as the expert for high noise and %s as that for low noise: by their names it is "
+            "the other way round",
+            high->path, low->path);
+    if (!high || !high->part || sg_checkpoint_has(o->c, LOW) || expert_of(high->path) == EITHER) return SG_OK;
+    const bool is_high = expert_of(high->path) == FOR_HIGH;
+    return sg_error_set(o->e, SG_E_FILE,
+                        "%s: is by its name the expert for %s noise, one of two; the one for %s noise is missing: give "
+                        "both, --high-noise-diffusion-model FILE --diffusion-model FILE",
+                        high->path, is_high ? "high" : "low", is_high ? "low" : "high");
+}
+
+/* ---- the options ---- */
+
+static sg_status put_options(opening *o, const sg_model_parts *parts)
+{
+    const bool two = parts->high_noise_diffusion_model || sg_checkpoint_has(o->c, LOW);
+    if (parts->high_noise_diffusion_model) {
+        const sg_place *const one = sg_place_find(o->c, HIGH);
+        if (one && !sg_place_find(o->c, LOW)) { /* of the path: it is the other expert now */
+            sg_place other = *one;
+            other.component = LOW;
+            SG_TRY(put(o, &other));
+        }
+        SG_TRY(put_file(o, HIGH, HIGH, parts->high_noise_diffusion_model));
+    }
+    if (parts->diffusion_model) SG_TRY(put_file(o, two ? LOW : HIGH, HIGH, parts->diffusion_model));
+    if (parts->high_noise_diffusion_model && !sg_checkpoint_has(o->c, LOW))
+        return sg_error_set(
+            o->e, SG_E_ARG,
+            "--high-noise-diffusion-model gives one of two experts; --diffusion-model FILE gives the other");
+    if (parts->text_encoder) SG_TRY(put_file(o, "text_encoder", "text_encoder", parts->text_encoder));
+    if (parts->vae) SG_TRY(put_file(o, "vae", "vae", parts->vae));
+    return SG_OK;
+}
+
+static bool holds_tokenizer(const char *path)
+{
+    sg_source *s = NULL;
+    if (sg_source_open(&s, path, NULL) != SG_OK) return false;
+    const bool holds = sg_source_index(s, TOKENIZER_TENSOR) >= 0 || sg_source_metadata(s, TOKENIZER_KEY);
+    sg_source_close(&s);
+    return holds;
+}
+
+static sg_status put_tokenizer(opening *o, const char *asked)
+{
+    const sg_place *const from = sg_place_find(o->c, "text_encoder");
+    sg_place              p = {.component = "tokenizer"};
+    if (asked && !set_path(&p, asked)) return sg_error_set(o->e, SG_E_ARG, "%s: the path is too long", asked);
+    if (asked && access(asked, R_OK) != 0)
+        return sg_error_set(o->e, SG_E_FILE, "--tokenizer: %s: %s", asked, strerror(errno));
+    if (asked) return put(o, &p);
+    if (sg_checkpoint_has(o->c, "tokenizer") || !from) return SG_OK;
+    if (from->part && holds_tokenizer(from->path)) {
+        set_path(&p, from->path);
+        return put(o, &p);
+    }
+    for (size_t i = 0; i < sizeof tokenizers / sizeof *tokenizers; i++)
+        if (sg_checkpoint_beside(from->path, tokenizers[i], p.path, sizeof p.path) && access(p.path, R_OK) == 0)
+            return put(o, &p);
+    return SG_OK;
+}
+
+/* ---- all of it ---- */
+
+static sg_status check_whole(const opening *o)
+{
+    char   text[1200] = "";
+    size_t n = 0;
+    for (int i = 0; i < NEEDED && n < sizeof text; i++) {
+        const char *usual = needed[i].usual;
+        if (sg_checkpoint_has(o->c, needed[i].component)) continue;
+        for (const sg_file_part *const *p = o->known; !usual && *p; p++)
+            if (strcmp((*p)->component, needed[i].component) == 0) usual = (*p)->usual;
+        n += (size_t)snprintf(text + n, sizeof text - n, "\n  the %s: give it by %s (%s)", needed[i].what,
+                              needed[i].option, usual ? usual : "a file");
+    }
+    return n ? sg_error_set(o->e, SG_E_FILE, "%s: the model is not whole; missing:%s", o->c->path, text) : SG_OK;
+}
+
+static sg_status open_into(opening *o, const char *path, const sg_model_parts *parts)
+{
+    if (path && !o->c->diffusers) SG_TRY(is_folder(path) ? put_repository(o, path) : put_all(o, path));
+    SG_TRY(put_options(o, parts));
+    SG_TRY(check_experts(o));
+    SG_TRY(put_tokenizer(o, parts->tokenizer));
+    if (!o->c->diffusers) SG_TRY(check_whole(o));
+    return o->c->places ? sg_checkpoint_describe(o->c, o->e) : SG_OK;
+}
+
+static bool is_diffusers(const char *path)
+{
+    char part[SG_PATH_BYTES + 16];
+    return sg_checkpoint_is(path) || (sg_checkpoint_beside(path, HIGH, part, sizeof part) && is_folder(part));
+}
+
+sg_status sg_checkpoint_open_parts(sg_checkpoint **out, const char *path, const sg_model_parts *parts,
+                                   const sg_file_part *const *known, sg_error *e)
+{
+    static const sg_model_parts none;
+    if (!parts) parts = &none;
+    const char *const any[] = {path, parts->diffusion_model, parts->high_noise_diffusion_model};
+    const char       *name = NULL;
+    struct stat       st;
+    for (size_t i = 0; !name && i < sizeof any / sizeof *any; i++) name = any[i];
+    *out = NULL;
+    if (!name) return sg_error_set(e, SG_E_ARG, "the denoiser is missing: --model PATH or --diffusion-model FILE");
+    SG_TRY(sg_checkpoint_open(out, name, e));
+    (*out)->diffusers = path && is_diffusers(path);
+    sg_status status = SG_OK;
+    if (path && stat(path, &st) != 0) status = sg_error_set(e, SG_E_FILE, "%s: %s", path, strerror(errno));
+    if (status == SG_OK) status = open_into(&(opening){*out, known, e}, path, parts);
+    if (status != SG_OK) sg_checkpoint_close(out);
+    return status;
+}

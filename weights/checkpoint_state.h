@@ -1,0 +1,37 @@
+/* checkpoint_state.h - what checkpoint.c answers from, checkpoint_parts.c puts together and checkpoint_files.c finds.
+ * Private to the three. */
+#ifndef SG_CHECKPOINT_STATE_H
+#define SG_CHECKPOINT_STATE_H
+
+#include "checkpoint_files.h"
+
+enum { SG_PATH_BYTES = 1024, SG_PLACES_MAX = 5 };
+
+/* A component that is not where the Diffusers folder would have it. */
+typedef struct sg_place {
+    const char         *component;
+    char                path[SG_PATH_BYTES]; /* a file; a component's folder; spiece.model or its folder */
+    const sg_file_part *part;                /* NULL: a folder, or a tokenizer */
+    char                prefix[64];
+    sg_name_map         map;
+} sg_place;
+
+struct sg_checkpoint {
+    char       path[SG_PATH_BYTES];
+    bool       diffusers; /* path is a Diffusers folder */
+    sg_place   place[SG_PLACES_MAX];
+    int        places;
+    sg_config *made; /* by component: configs that follow from files; NULL: there are none */
+};
+
+/* NULL: it is where the Diffusers folder has it, if there is one. */
+const sg_place *sg_place_find(const sg_checkpoint *c, const char *component);
+
+/* Is `component` in this source, by the parts that are known? *p gets part, prefix and map. SG_E_FORMAT: it is there twice. */
+sg_status sg_place_recognise(sg_place *p, bool *found, const sg_source *s, const char *component,
+                             const sg_file_part *const *known, sg_error *e) SG_MUST_USE;
+
+/* The configs that the files' parts make, with what sparge-gen.json adds, into c->made. */
+sg_status sg_checkpoint_describe(sg_checkpoint *c, sg_error *e) SG_MUST_USE;
+
+#endif
