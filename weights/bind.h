@@ -37,7 +37,8 @@ bool sg_bind_has(const sg_bind *b, const char *name); /* the prefix goes in fron
 sg_tensor sg_bind_peek(sg_bind *b, const char *name, const char **type);
 
 /* *t gets shape and dtype `as` (SG_F32 or SG_BF16) at once, so that a plan can run, and data at sg_bind_load. The file's
- * shape must be dim[] exactly. t stays where it is until the binding closes. Failures are collected for sg_bind_check. */
+ * shape must be dim[], but for dimensions of 1, which a file may drop or have more of, and but for the first two of five,
+ * which may be one. t stays where it is until the binding closes. Failures are collected for sg_bind_check. */
 void sg_bind_tensor_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int rank, const int64_t *dim);
 
 /* What is wanted from here on is of this block of layers; negative: of none. Blocks are wanted in order, from 0 on, each at

@@ -25,9 +25,11 @@ static sg_status sort_names(sg_source *s, sg_error *e)
     qsort_r(s->by_name, s->count, sizeof *s->by_name, by_name, s);
     for (size_t i = 1; i < s->count; i++) {
         const sg_source_tensor *const a = sg_source_at(s, s->by_name[i - 1]), *const b = sg_source_at(s, s->by_name[i]);
-        if (strcmp(a->name, b->name) == 0)
-            return sg_error_set(e, SG_E_FORMAT, "%s: tensor \"%s\" is both in %s and in %s", sg_source_path(s),
-                                sg_show(a->name), a->file, b->file);
+        if (strcmp(a->name, b->name) != 0) continue;
+        if (a->file == b->file)
+            return sg_error_set(e, SG_E_FORMAT, "%s: tensor \"%s\" stands twice", sg_source_path(s), sg_show(a->name));
+        return sg_error_set(e, SG_E_FORMAT, "%s: tensor \"%s\" is both in %s and in %s", sg_source_path(s),
+                            sg_show(a->name), a->file, b->file);
     }
     return SG_OK;
 }
@@ -91,6 +93,41 @@ size_t                  sg_source_count(const sg_source *s) { return s->count; }
 const sg_source_tensor *sg_source_at(const sg_source *s, size_t i) { return s->ops->tensor(s->of, i); }
 
 const char *sg_source_metadata(const sg_source *s, const char *key) { return s->ops->metadata(s->of, key); }
+bool        sg_source_metadata_list(const sg_source *s, const char *key, sg_source_list *out)
+{
+    return s->ops->list && s->ops->list(s->of, key, out);
+}
+
+static uint64_t whole(const uint8_t *p, int bytes)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < bytes; i++) n |= (uint64_t)p[i] << (8 * i);
+    return n;
+}
+
+double sg_source_number(const sg_source_list *l, uint64_t i)
+{
+    const uint64_t n = whole(l->data + i * (uint64_t)l->bytes, l->bytes);
+    const uint32_t low = (uint32_t)n;
+    const int      unused = 64 - 8 * l->bytes;
+    float          f;
+    double         d;
+    if (l->kind == 'u') return (double)n;
+    if (l->kind == 'i') return (double)((int64_t)(n << unused) >> unused);
+    memcpy(&f, &low, sizeof f);
+    memcpy(&d, &n, sizeof d);
+    return l->bytes == 4 ? (double)f : d;
+}
+
+const char *sg_source_next_text(sg_source_list *l, size_t *length)
+{
+    const uint8_t *const text = l->data + 8;
+    *length = (size_t)whole(l->data, 8);
+    l->data = text + *length;
+    l->count--;
+    return (const char *)text;
+}
+
 const char *sg_source_path(const sg_source *s) { return s->ops->path(s->of); }
 int         sg_source_files(const sg_source *s) { return s->ops->files(s->of); }
 uint64_t    sg_source_bytes(const sg_source *s) { return s->ops->bytes(s->of); }

@@ -1,5 +1,5 @@
 /* tensor_source.h - named tensors as a file has them, mapped read-only and never copied, whatever the format. A format is
- * one table of functions; today there is safetensors, as one file or in shards. */
+ * one table of functions: safetensors, as one file or in shards, and GGUF. */
 #ifndef SG_TENSOR_SOURCE_H
 #define SG_TENSOR_SOURCE_H
 
@@ -30,12 +30,21 @@ typedef struct sg_source_tensor {
     bool                  attached; /* belongs to another tensor, as its scale: nobody wants it by itself */
 } sg_source_tensor;
 
+/* A value of a file's metadata: numbers or texts, one behind the other as the file has them. */
+typedef struct sg_source_list {
+    uint64_t       count;
+    char           kind;  /* 'u' whole numbers, 'i' whole numbers with a sign, 'f' floats, 's' texts */
+    int            bytes; /* of a number, little endian; 0 for texts, each of which follows its length in 8 bytes */
+    const uint8_t *data;
+} sg_source_list;
+
 /* A format. Tensors have numbers from 0 on, in the order of the files. What is returned lives as long as the source. */
 typedef struct sg_source_ops {
     size_t (*count)(const void *of);
     const sg_source_tensor *(*tensor)(const void *of, size_t i);
-    const char *(*metadata)(const void *of, const char *key); /* a text, or NULL */
-    const char *(*path)(const void *of);                      /* for messages: the file or the index */
+    const char *(*metadata)(const void *of, const char *key);           /* a text, or NULL */
+    bool (*list)(const void *of, const char *key, sg_source_list *out); /* NULL: the format has texts only */
+    const char *(*path)(const void *of);                                /* for messages: the file or the index */
     int (*files)(const void *of);
     uint64_t (*bytes)(const void *of); /* of all files */
     /* These bytes have been read and are not needed for now; they come back by themselves if they are. NULL: nothing to be
@@ -46,7 +55,8 @@ typedef struct sg_source_ops {
 
 typedef struct sg_source sg_source;
 
-/* Opens the file at path, or the shards that it names if it is an index: its name then ends in ".index.json". Everything
+/* Opens the file at path, whose first bytes tell its format, or the shards that it names if it is an index: its name then
+ * ends in ".index.json". Everything
  * in the headers is checked here: one message tells file, tensor and reason. Takes memory in proportion to the headers
  * only. Owns the maps. */
 sg_status sg_source_open(sg_source **out, const char *path, sg_error *e) SG_MUST_USE;
@@ -70,7 +80,14 @@ size_t                  sg_source_count(const sg_source *s);
 const sg_source_tensor *sg_source_at(const sg_source *s, size_t i);
 sg_tensor               sg_source_view(const sg_source *s, size_t i); /* as sg_source_find has it */
 
-const char *sg_source_metadata(const sg_source *s, const char *key);
+const char *sg_source_metadata(const sg_source *s, const char *key); /* a text, or NULL */
+
+/* Any value of that key, a single one too, as a list that lives as long as the source. False: there is none. */
+bool   sg_source_metadata_list(const sg_source *s, const char *key, sg_source_list *out);
+double sg_source_number(const sg_source_list *l, uint64_t i); /* of a list that is not of texts; i below its count */
+const char *sg_source_next_text(sg_source_list *l,
+                                size_t         *length); /* the first, which leaves the list; not the last's */
+
 const char *sg_source_path(const sg_source *s);
 int         sg_source_files(const sg_source *s);
 uint64_t    sg_source_bytes(const sg_source *s);

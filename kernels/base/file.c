@@ -42,3 +42,10 @@ void sg_map_close(sg_map *m)
     if (m->data) munmap((void *)(uintptr_t)m->data, m->size);
     *m = (sg_map){0};
 }
+
+void sg_map_drop(const void *data, size_t bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;
+    const uintptr_t from = (at + page - 1) / page * page, to = (at + bytes) / page * page;
+    if (from < to) madvise((void *)from, to - from, MADV_DONTNEED);
+}

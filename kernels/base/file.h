@@ -20,4 +20,8 @@ sg_status sg_map_open(sg_map *m, const char *path, sg_error *e) SG_MUST_USE;
 sg_status sg_map_open_most(sg_map *m, const char *path, size_t most, sg_error *e) SG_MUST_USE;
 void      sg_map_close(sg_map *m);
 
+/* These bytes of a map have been read and are not needed for now: the whole pages among them come back from the file when
+ * they are touched again. */
+void sg_map_drop(const void *data, size_t bytes);
+
 #endif

@@ -129,13 +129,37 @@ bool sg_bind_has_size(int rank, const int64_t *dim)
     return true;
 }
 
+/* Without the dimensions that are 1. */
+static int squeeze(int64_t out[SG_MAX_RANK], int rank, const int64_t *dim)
+{
+    int n = 0;
+    for (int i = 0; i < rank; i++)
+        if (dim[i] != 1) out[n++] = dim[i];
+    return n;
+}
+
+static bool same_but_for_ones(int rank, const int64_t *dim, const sg_tensor *file)
+{
+    int64_t   a[SG_MAX_RANK], b[SG_MAX_RANK];
+    const int n = squeeze(a, rank, dim);
+    return n == squeeze(b, file->rank, file->dim) && memcmp(a, b, (size_t)n * sizeof *a) == 0;
+}
+
+/* Formats of four dimensions drop those of 1, and make the first two of five one. */
+static bool same_shape(const sg_bind_want *w)
+{
+    int64_t dim[SG_MAX_RANK];
+    if (same_but_for_ones(w->rank, w->dim, &w->file)) return true;
+    if (w->rank != 5 || w->file.rank > 4) return false;
+    memcpy(dim, w->dim, sizeof dim);
+    return !__builtin_mul_overflow(dim[0], dim[1], &dim[1]) && same_but_for_ones(4, dim + 1, &w->file);
+}
+
 static sg_bind_trouble judge(const sg_bind_want *w)
 {
     if (!w->from) return SG_BIND_MISSING;
     if (w->file.rank == 0) return SG_BIND_MISTYPED;
-    if (w->file.rank != w->rank || memcmp(w->file.dim, w->dim, (size_t)w->rank * sizeof *w->dim))
-        return SG_BIND_MISSHAPEN;
-    return w->trouble;
+    return same_shape(w) ? w->trouble : SG_BIND_MISSHAPEN;
 }
 
 void sg_bind_tensor_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int rank, const int64_t *dim)

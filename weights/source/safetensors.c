@@ -1,6 +1,7 @@
 /* safetensors.c - see safetensors.h. */
 #include "safetensors.h"
 #include "base/text.h"
+#include "one_file.h"
 
 #include <jansson.h>
 #include <stdarg.h>
@@ -11,32 +12,6 @@ enum {
     MAX_HEADER = 100000000, /* bytes; the reference's limit */
     MAX_DESCRIPTION = 4096  /* bytes of one tensor's JSON: bounds the memory of its tree */
 };
-
-static const sg_source_type types[] = {
-    {"F32", SG_F32, 1, 4},
-    {"F16", SG_F16, 1, 2},
-    {"BF16", SG_BF16, 1, 2},
-    {"I32", SG_I32, 1, 4},
-    {"U8", SG_U8, 1, 1},
-    {"F64", SG_DTYPES, 1, 8},
-    {"C64", SG_DTYPES, 1, 8},
-    {"I64", SG_DTYPES, 1, 8},
-    {"U64", SG_DTYPES, 1, 8},
-    {"U32", SG_DTYPES, 1, 4},
-    {"I16", SG_DTYPES, 1, 2},
-    {"U16", SG_DTYPES, 1, 2},
-    {"I8", SG_DTYPES, 1, 1},
-    {"BOOL", SG_U8, 1, 1},
-    {"F8_E4M3", SG_DTYPES, 1, 1},
-    {"F8_E5M2", SG_DTYPES, 1, 1},
-    {"F8_E8M0", SG_DTYPES, 1, 1},
-    {"F8_E4M3FNUZ", SG_DTYPES, 1, 1},
-    {"F8_E5M2FNUZ", SG_DTYPES, 1, 1},
-    {"F6_E2M3", SG_DTYPES, 4, 3},
-    {"F6_E3M2", SG_DTYPES, 4, 3},
-    {"F4", SG_DTYPES, 2, 1},
-};
-enum { TYPES = sizeof types / sizeof *types };
 
 /* The place of every message about one tensor. */
 typedef struct place {
@@ -58,9 +33,8 @@ static sg_status read_type(sg_source_tensor *t, const json_t *json, const place 
 {
     const char *const name = json_string_value(json);
     if (!name) return bad(p, "dtype should be a string");
-    for (t->type = types; t->type < types + TYPES; t->type++)
-        if (strcmp(t->type->name, name) == 0) return SG_OK;
-    return bad(p, "dtype \"%s\" is not known", sg_show(name));
+    t->type = sg_element_type(name);
+    return t->type ? SG_OK : bad(p, "dtype \"%s\" is not known", sg_show(name));
 }
 
 static sg_status read_shape(sg_source_tensor *t, const json_t *json, const place *p)

@@ -9,9 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { MAX_INDEX = 100000000 }; /* bytes, as of a header */
 
@@ -213,13 +211,10 @@ static const char *shards_path(const void *of) { return ((const shards *)of)->pa
 static int         shards_files(const void *of) { return ((const shards *)of)->files; }
 static uint64_t    shards_bytes(const void *of) { return ((const shards *)of)->bytes; }
 
-/* The whole pages among these bytes. */
 static void shards_drop(const void *of, const void *data, size_t bytes)
 {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;
-    const uintptr_t from = (at + page - 1) / page * page, to = (at + bytes) / page * page;
     (void)of;
-    if (from < to) madvise((void *)from, to - from, MADV_DONTNEED);
+    sg_map_drop(data, bytes);
 }
 
 static void shards_close(void *of)

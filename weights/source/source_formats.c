@@ -1,8 +1,28 @@
 /* source_formats.c - which format a file has. A new format is a source of its own and a line here. */
 #include "base/text.h"
+#include "gguf.h"
 #include "safetensors.h"
+
+static sg_status open_safetensors(sg_source **out, const char *path, sg_error *e)
+{
+    return sg_safetensors_source(out, path, false, e);
+}
+
+/* By a file's first bytes. */
+static const struct {
+    const char *magic;
+    size_t      bytes;
+    sg_status (*open)(sg_source **out, const char *path, sg_error *e);
+} formats[] = {{"GGUF", 4, sg_gguf_source}, {"", 0, open_safetensors}};
 
 sg_status sg_source_open(sg_source **out, const char *path, sg_error *e)
 {
-    return sg_safetensors_source(out, path, sg_text_ends(path, ".index.json"), e);
+    sg_map map;
+    size_t i = 0;
+    *out = NULL;
+    if (sg_text_ends(path, ".index.json")) return sg_safetensors_source(out, path, true, e);
+    SG_TRY(sg_map_open(&map, path, e));
+    while (map.size < formats[i].bytes || memcmp(map.data, formats[i].magic, formats[i].bytes) != 0) i++;
+    sg_map_close(&map);
+    return formats[i].open(out, path, e);
 }

@@ -1,0 +1,418 @@
+/* gguf.c - see gguf.h. Wider than ggml's own reader: names of 127 bytes and 5 dimensions, which Wan's files have. */
+#include "gguf.h"
+#include "base/array.h"
+#include "base/text.h"
+#include "base/utf8.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    KEYS_MAX = 1 << 16,
+    KEY_NAME_MAX = 65535,
+    LEAST_KEY = 13,    /* bytes: the length of a name, a type, a value */
+    LEAST_TENSOR = 24, /* bytes: the length of a name, a rank, a type, an offset */
+    TEXT = 8,          /* types of values */
+    ARRAY = 9
+};
+
+/* Kind and bytes of the values of a type; 0: they vary. */
+static const struct {
+    char kind;
+    int  bytes;
+} value_types[] = {{'u', 1}, {'i', 1}, {'u', 2}, {'i', 2}, {'u', 4}, {'i', 4}, {'f', 4},
+                   {'u', 1}, {'s', 0}, {0, 0},   {'u', 8}, {'i', 8}, {'f', 8}};
+enum { VALUE_TYPES = sizeof value_types / sizeof *value_types };
+
+/* By number. An empty name: GGUF has or had such a type, which nobody writes any more, or it is not known here. */
+static const sg_source_type types[] = {[0] = {"F32", SG_F32, 1, 4},
+                                       [1] = {"F16", SG_F16, 1, 2},
+                                       [2] = {"Q4_0", SG_DTYPES, 32, 18},
+                                       [3] = {"Q4_1", SG_DTYPES, 32, 20},
+                                       [6] = {"Q5_0", SG_DTYPES, 32, 22},
+                                       [7] = {"Q5_1", SG_DTYPES, 32, 24},
+                                       [8] = {"Q8_0", SG_DTYPES, 32, 34},
+                                       [9] = {"Q8_1", SG_DTYPES, 32, 36},
+                                       [10] = {"Q2_K", SG_DTYPES, 256, 84},
+                                       [11] = {"Q3_K", SG_DTYPES, 256, 110},
+                                       [12] = {"Q4_K", SG_DTYPES, 256, 144},
+                                       [13] = {"Q5_K", SG_DTYPES, 256, 176},
+                                       [14] = {"Q6_K", SG_DTYPES, 256, 210},
+                                       [15] = {"Q8_K", SG_DTYPES, 256, 292},
+                                       [16] = {"IQ2_XXS", SG_DTYPES, 256, 66},
+                                       [17] = {"IQ2_XS", SG_DTYPES, 256, 74},
+                                       [18] = {"IQ3_XXS", SG_DTYPES, 256, 98},
+                                       [19] = {"IQ1_S", SG_DTYPES, 256, 50},
+                                       [20] = {"IQ4_NL", SG_DTYPES, 32, 18},
+                                       [21] = {"IQ3_S", SG_DTYPES, 256, 110},
+                                       [22] = {"IQ2_S", SG_DTYPES, 256, 82},
+                                       [23] = {"IQ4_XS", SG_DTYPES, 256, 136},
+                                       [24] = {"I8", SG_DTYPES, 1, 1},
+                                       [25] = {"I16", SG_DTYPES, 1, 2},
+                                       [26] = {"I32", SG_I32, 1, 4},
+                                       [27] = {"I64", SG_DTYPES, 1, 8},
+                                       [28] = {"F64", SG_DTYPES, 1, 8},
+                                       [29] = {"IQ1_M", SG_DTYPES, 256, 56},
+                                       [30] = {"BF16", SG_BF16, 1, 2},
+                                       [34] = {"TQ1_0", SG_DTYPES, 256, 54},
+                                       [35] = {"TQ2_0", SG_DTYPES, 256, 66},
+                                       [39] = {"MXFP4", SG_DTYPES, 32, 17}};
+enum { TYPES = sizeof types / sizeof *types };
+static const sg_source_type unknown = {"of a type that is not known", SG_DTYPES, 1, 0};
+
+typedef struct key {
+    char          *name;
+    char          *text; /* of a single text, a copy; NULL: it is something else */
+    bool           array;
+    sg_source_list value;
+} key;
+
+typedef struct gguf {
+    sg_one_file file;
+    key        *key; /* sorted by name once all are read */
+    size_t      keys, room;
+} gguf;
+
+/* What is still to be read, and the place of messages. */
+typedef struct header {
+    const uint8_t *at, *end;
+    const char    *path;
+    const char    *what; /* "key", "tensor" */
+    uint64_t       number;
+    const char    *name; /* NULL: not read yet */
+    sg_error      *e;
+} header;
+
+SG_PRINTF(2, 3) static sg_status bad(const header *h, const char *fmt, ...)
+{
+    char    why[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof why, fmt, ap);
+    va_end(ap);
+    if (h->name) return sg_error_set(h->e, SG_E_FORMAT, "%s: %s \"%s\": %s", h->path, h->what, sg_show(h->name), why);
+    if (h->what)
+        return sg_error_set(h->e, SG_E_FORMAT, "%s: %s %llu: %s", h->path, h->what, (unsigned long long)h->number, why);
+    return sg_error_set(h->e, SG_E_FORMAT, "%s: %s", h->path, why);
+}
+
+static size_t left(const header *h) { return (size_t)(h->end - h->at); }
+
+static uint64_t whole(const uint8_t *p, int bytes)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < bytes; i++) n |= (uint64_t)p[i] << (8 * i);
+    return n;
+}
+
+static sg_status take(header *h, const char *field, int bytes, uint64_t *out)
+{
+    if (left(h) < (size_t)bytes) return bad(h, "%s: the file ends here: it may have been cut short", field);
+    *out = whole(h->at, bytes);
+    h->at += bytes;
+    return SG_OK;
+}
+
+static sg_status take_text(header *h, const char *field, const char **text, size_t *len)
+{
+    uint64_t n = 0;
+    SG_TRY(take(h, field, 8, &n));
+    if (n > left(h))
+        return bad(h, "%s: %llu bytes are announced, but the file has %zu more", field, (unsigned long long)n, left(h));
+    *text = (const char *)h->at;
+    *len = (size_t)n;
+    h->at += n;
+    return SG_OK;
+}
+
+/* ---- keys ---- */
+
+/* The elements of v, of that type; they are walked through, not copied. */
+static sg_status take_elements(header *h, uint64_t type, sg_source_list *v)
+{
+    const char *text;
+    size_t      len;
+    v->kind = value_types[type].kind;
+    v->bytes = value_types[type].bytes;
+    v->data = h->at;
+    const uint64_t least = v->bytes ? (uint64_t)v->bytes : 8;
+    if (v->count > left(h) / least)
+        return bad(h, "%llu elements are announced, but the file has %zu more bytes", (unsigned long long)v->count,
+                   left(h));
+    if (v->bytes) h->at += v->count * least;
+    for (uint64_t i = 0; !v->bytes && i < v->count; i++) SG_TRY(take_text(h, "text", &text, &len));
+    return SG_OK;
+}
+
+static sg_status take_value(header *h, key *k)
+{
+    uint64_t type = 0;
+    SG_TRY(take(h, "type", 4, &type));
+    k->value.count = 1;
+    k->array = type == ARRAY;
+    if (k->array) {
+        SG_TRY(take(h, "element type", 4, &type));
+        SG_TRY(take(h, "count", 8, &k->value.count));
+        if (type == ARRAY) return bad(h, "an array of arrays is not read");
+    }
+    if (type >= VALUE_TYPES) return bad(h, "values of type %llu are not known", (unsigned long long)type);
+    SG_TRY(take_elements(h, type, &k->value));
+    if (type != TEXT || k->array) return SG_OK;
+    k->text = strndup((const char *)k->value.data + 8, (size_t)(h->at - k->value.data) - 8);
+    return k->text ? SG_OK : sg_error_set(h->e, SG_E_MEMORY, "%s: out of memory", h->path);
+}
+
+static sg_status take_key(header *h, gguf *g)
+{
+    const char *name;
+    size_t      len, wrong;
+    key         k = {0};
+    SG_TRY(take_text(h, "name", &name, &len));
+    if (len == 0 || len > KEY_NAME_MAX || memchr(name, 0, len) || !sg_utf8_check(name, len, &wrong))
+        return bad(h, "its name should be 1 to %d bytes of UTF-8", KEY_NAME_MAX);
+    h->name = k.name = strndup(name, len);
+    sg_status status = k.name ? take_value(h, &k) : SG_E_MEMORY;
+    if (status == SG_OK && sg_array_push(g->key, g->keys, g->room, k)) {
+        h->name = NULL;
+        return SG_OK;
+    }
+    if (status == SG_OK || !k.name) status = sg_error_set(h->e, SG_E_MEMORY, "%s: out of memory", h->path);
+    free(k.name);
+    free(k.text);
+    return status;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(((const key *)a)->name, ((const key *)b)->name); }
+
+static const key *find(const gguf *g, const char *name)
+{
+    const key wanted = {.name = (char *)(uintptr_t)name};
+    return g->keys ? bsearch(&wanted, g->key, g->keys, sizeof *g->key, by_name) : NULL;
+}
+
+static sg_status take_keys(header *h, gguf *g, uint64_t count)
+{
+    h->what = "key";
+    for (h->number = 0; h->number < count; h->number++) SG_TRY(take_key(h, g));
+    h->what = NULL;
+    if (g->keys) qsort(g->key, g->keys, sizeof *g->key, by_name);
+    for (size_t i = 1; i < g->keys; i++)
+        if (strcmp(g->key[i - 1].name, g->key[i].name) == 0)
+            return bad(h, "key \"%s\" stands twice", sg_show(g->key[i].name));
+    return SG_OK;
+}
+
+/* A whole number that may be missing. */
+static sg_status number(const header *h, const gguf *g, const char *name, uint64_t missing, uint64_t *out)
+{
+    const key *const k = find(g, name);
+    *out = missing;
+    if (!k) return SG_OK;
+    if (k->array || k->value.kind != 'u') return bad(h, "key \"%s\" should be a whole number, 0 or more", name);
+    *out = whole(k->value.data, k->value.bytes);
+    return SG_OK;
+}
+
+/* ---- tensors ---- */
+
+/* The shape before a converter made it fit for quantising. */
+static sg_status original_shape(const header *h, const gguf *g, sg_source_tensor *t, uint64_t elements)
+{
+    char     name[SG_TENSOR_NAME_MAX + 32];
+    uint64_t n = 1;
+    snprintf(name, sizeof name, "comfy.gguf.orig_shape.%s", h->name);
+    const key *const k = find(g, name);
+    if (!k) return SG_OK;
+    if (!k->array || (k->value.kind != 'i' && k->value.kind != 'u') || k->value.count > SG_MAX_RANK)
+        return bad(h, "key \"%s\" should be a list of at most %d whole numbers", sg_show(name), SG_MAX_RANK);
+    t->rank = (int)k->value.count;
+    for (int i = 0; i < t->rank; i++) {
+        const double d = sg_source_number(&k->value, (uint64_t)i);
+        if (!(d >= 1 && d <= INT32_MAX) || __builtin_mul_overflow(n, (uint64_t)d, &n))
+            return bad(h, "key \"%s\": number %d is no size", sg_show(name), i);
+        t->dim[i] = (int64_t)d;
+    }
+    if (n != elements)
+        return bad(h, "key \"%s\" has %llu elements, but the tensor %llu", sg_show(name), (unsigned long long)n,
+                   (unsigned long long)elements);
+    return SG_OK;
+}
+
+static sg_status take_shape(header *h, sg_source_tensor *t, uint64_t *elements)
+{
+    uint64_t rank = 0, ne = 0;
+    SG_TRY(take(h, "number of dimensions", 4, &rank));
+    if (rank > SG_MAX_RANK)
+        return bad(h, "%llu dimensions; at most %d are supported", (unsigned long long)rank, SG_MAX_RANK);
+    t->rank = (int)rank;
+    *elements = 1;
+    for (int i = t->rank - 1; i >= 0; i--) {
+        SG_TRY(take(h, "shape", 8, &ne));
+        if (ne == 0) return bad(h, "a dimension is 0");
+        if (__builtin_mul_overflow(*elements, ne, elements) || *elements > INT64_MAX / 8)
+            return bad(h, "its shape is too large for any memory");
+        t->dim[i] = (int64_t)ne;
+    }
+    return SG_OK;
+}
+
+/* From the type on. t->data stays an offset until all headers are read. */
+static sg_status take_place(header *h, sg_source_tensor *t, uint64_t elements, uint64_t *offset)
+{
+    uint64_t type = 0;
+    SG_TRY(take(h, "type", 4, &type));
+    SG_TRY(take(h, "offset", 8, offset));
+    t->type = type < TYPES && types[type].name ? &types[type] : &unknown;
+    const uint64_t block = (uint64_t)t->type->block, row = t->rank ? (uint64_t)t->dim[t->rank - 1] : 1;
+    if (row % block)
+        return bad(h, "its rows have %llu elements, but %s has blocks of %llu", (unsigned long long)row, t->type->name,
+                   (unsigned long long)block);
+    if (__builtin_mul_overflow(elements / block, (uint64_t)t->type->bytes, &t->bytes))
+        return bad(h, "its shape is too large for any memory");
+    return SG_OK;
+}
+
+static sg_status take_tensor(header *h, gguf *g, uint64_t alignment, uint64_t *offset)
+{
+    const char      *name;
+    size_t           len;
+    uint64_t         elements = 0;
+    sg_source_tensor t = {0};
+    SG_TRY(take_text(h, "name", &name, &len));
+    SG_TRY(sg_one_file_add(&g->file, t, name, len, h->e));
+    sg_source_tensor *const to = &g->file.tensor[g->file.count - 1];
+    h->name = to->name;
+    SG_TRY(take_shape(h, to, &elements));
+    SG_TRY(take_place(h, to, elements, offset));
+    if (*offset % alignment)
+        return bad(h, "offset %llu is no multiple of the alignment, %llu", (unsigned long long)*offset,
+                   (unsigned long long)alignment);
+    SG_TRY(original_shape(h, g, to, elements));
+    h->name = NULL;
+    return SG_OK;
+}
+
+static int by_data(const void *a, const void *b)
+{
+    const sg_source_tensor *const x = a, *const y = b;
+    if (x->data != y->data) return x->data < y->data ? -1 : 1;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+/* Every tensor within the data, none over another; from here on they are in the order of their data. */
+static sg_status place_all(header *h, gguf *g, const uint64_t *offset, uint64_t alignment)
+{
+    const sg_map *const map = &g->file.map;
+    const uint64_t      used = (uint64_t)(h->at - map->data), pad = (alignment - used % alignment) % alignment;
+    const uint64_t      room = pad <= map->size - used ? map->size - used - pad : 0;
+    h->what = "tensor";
+    for (size_t i = 0; i < g->file.count; i++) {
+        sg_source_tensor *const t = &g->file.tensor[i];
+        h->name = t->name;
+        if (offset[i] > room || t->bytes > room - offset[i])
+            return bad(h,
+                       "%llu bytes at offset %llu go beyond the %llu bytes of data: the file may have been cut short",
+                       (unsigned long long)t->bytes, (unsigned long long)offset[i], (unsigned long long)room);
+        t->data = map->data + (map->size - room) + offset[i];
+    }
+    if (g->file.count) qsort(g->file.tensor, g->file.count, sizeof *g->file.tensor, by_data);
+    for (size_t i = 1; i < g->file.count; i++) {
+        const sg_source_tensor *const a = &g->file.tensor[i - 1], *const b = a + 1;
+        h->name = b->name;
+        if (a->data + a->bytes > b->data) return bad(h, "overlaps tensor \"%s\"", sg_show(a->name));
+    }
+    h->what = h->name = NULL;
+    return SG_OK;
+}
+
+static sg_status take_tensors(header *h, gguf *g, uint64_t count)
+{
+    uint64_t alignment = 0, parts = 0;
+    SG_TRY(number(h, g, "general.alignment", 32, &alignment));
+    SG_TRY(number(h, g, "split.count", 1, &parts));
+    if (alignment == 0 || alignment & (alignment - 1))
+        return bad(h, "key \"general.alignment\" is %llu, should be a power of two", (unsigned long long)alignment);
+    if (parts > 1)
+        return bad(h, "is one part of %llu: llama.cpp's gguf-split --merge makes one file of them",
+                   (unsigned long long)parts);
+    uint64_t *const offset = calloc(count ? (size_t)count : 1, sizeof *offset);
+    if (!offset) return sg_error_set(h->e, SG_E_MEMORY, "%s: out of memory", h->path);
+    sg_status status = SG_OK;
+    h->what = "tensor";
+    for (h->number = 0; status == SG_OK && h->number < count; h->number++)
+        status = take_tensor(h, g, alignment, &offset[h->number]);
+    if (status == SG_OK) status = place_all(h, g, offset, alignment);
+    free(offset);
+    return status;
+}
+
+static sg_status read_header(gguf *g, sg_error *e)
+{
+    const sg_map *const map = &g->file.map;
+    header              h = {.at = map->data, .end = map->data + map->size, .path = g->file.path, .e = e};
+    uint64_t            magic = 0, version = 0, tensors = 0, keys = 0;
+    SG_TRY(take(&h, "magic", 4, &magic));
+    if (memcmp(map->data, "GGUF", 4) != 0) return bad(&h, "not a GGUF file");
+    SG_TRY(take(&h, "version", 4, &version));
+    if ((version & 0xffff) == 0) return bad(&h, "is big-endian: only little-endian GGUF is read");
+    if (version != 2 && version != 3)
+        return bad(&h, "version %llu; GGUF 2 and 3 are read", (unsigned long long)version);
+    SG_TRY(take(&h, "number of tensors", 8, &tensors));
+    SG_TRY(take(&h, "number of keys", 8, &keys));
+    if (tensors > SG_TENSORS_MAX || tensors > left(&h) / LEAST_TENSOR)
+        return bad(&h, "%llu tensors are announced, which the file cannot hold", (unsigned long long)tensors);
+    if (keys > KEYS_MAX || keys > left(&h) / LEAST_KEY)
+        return bad(&h, "%llu keys are announced, which the file cannot hold", (unsigned long long)keys);
+    SG_TRY(take_keys(&h, g, keys));
+    return take_tensors(&h, g, tensors);
+}
+
+/* ---- as a source ---- */
+
+static const char *gguf_metadata(const void *of, const char *name)
+{
+    const key *const k = find(of, name);
+    return k ? k->text : NULL;
+}
+
+static bool gguf_list(const void *of, const char *name, sg_source_list *out)
+{
+    const key *const k = find(of, name);
+    if (k) *out = k->value;
+    return k;
+}
+
+static void gguf_close(void *of)
+{
+    gguf *const g = of;
+    for (size_t i = 0; i < g->keys; i++) {
+        free(g->key[i].name);
+        free(g->key[i].text);
+    }
+    free(g->key);
+    sg_one_file_close(&g->file);
+    free(g);
+}
+
+static const sg_source_ops ops = {.count = sg_one_file_count,
+                                  .tensor = sg_one_file_tensor,
+                                  .metadata = gguf_metadata,
+                                  .list = gguf_list,
+                                  .path = sg_one_file_path,
+                                  .files = sg_one_file_files,
+                                  .bytes = sg_one_file_bytes,
+                                  .drop = sg_one_file_drop,
+                                  .close = gguf_close};
+
+sg_status sg_gguf_source(sg_source **out, const char *path, sg_error *e)
+{
+    gguf *const g = calloc(1, sizeof *g);
+    *out = NULL;
+    if (!g) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    sg_status status = sg_one_file_open(&g->file, path, e);
+    if (status == SG_OK) status = read_header(g, e);
+    if (status == SG_OK) return sg_source_new(out, &ops, g, e);
+    gguf_close(g);
+    return status;
+}
