@@ -32,9 +32,20 @@ bool sg_bind_has(const sg_bind *b, const char *name); /* the prefix goes in fron
 /* What sg_bind_tensor reads numbers from, for messages. */
 #define SG_TYPES_READ "F32, F16, BF16, FP8, Q8_0 to Q2_K or IQ4"
 
-/* The tensor as it lies in the file, for who reads single rows of it on the host; it is not extra then. *type gets its
- * type as the file spells it, NULL where there is no such tensor. Absent then, and where no sg_tensor can view it. */
-sg_tensor sg_bind_peek(sg_bind *b, const char *name, const char **type);
+/* A tensor whose rows, numbers behind its first dimension, are read on the host, one at a time. */
+typedef struct sg_bind_rows {
+    const char             *type; /* as the file spells it; NULL: there is no such tensor */
+    int                     rank; /* 0: its rows cannot be read */
+    int64_t                 dim[SG_MAX_RANK];
+    const sg_source_tensor *from;
+    size_t                  first, row; /* elements */
+} sg_bind_rows;
+
+/* The tensor is not extra then. */
+sg_bind_rows sg_bind_peek(sg_bind *b, const char *name);
+
+/* y = that row as F32; false: it has a NaN or an infinity. */
+bool sg_bind_row(const sg_bind_rows *r, int64_t row, float *y);
 
 /* *t gets shape and dtype `as` (SG_F32 or SG_BF16) at once, so that a plan can run, and data at sg_bind_load. The file's
  * shape must be dim[], but for dimensions of 1, which a file may drop or have more of, and but for the first two of five,

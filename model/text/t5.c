@@ -96,7 +96,7 @@ struct sg_t5 {
     t5_config    config;
     t5_block    *block;
     sg_tensor    final_norm; /* [width] */
-    sg_tensor    embed;      /* [vocab, width] of any floating dtype, in the map: for the host alone */
+    sg_bind_rows embed;      /* [vocab, width] in the map: for the host alone */
 };
 
 static void bind_block(sg_t5 *t, int i, t5_block *w, bool with_bias)
@@ -145,31 +145,31 @@ static void bind_weights(sg_t5 *t)
     sg_bind_ignore(b, "lm_head.");
 }
 
-/* What is wrong with the table, in words, or an empty text. in_file: its type there, NULL: it is nowhere. */
-static void check_table(const sg_t5 *t, const char *name, const char *in_file, char *text, size_t size)
+/* What is wrong with the table, in words, or an empty text. */
+static void check_table(const sg_t5 *t, const char *name, char *text, size_t size)
 {
-    const int64_t dim[2] = {t->config.size.vocab, t->config.size.width};
-    char          wanted[96], found[96];
+    const sg_bind_rows *const table = &t->embed;
+    const int64_t             dim[2] = {t->config.size.vocab, t->config.size.width};
+    char                      wanted[96], found[96];
     sg_shape_text(wanted, sizeof wanted, 2, dim);
-    sg_shape_text(found, sizeof found, t->embed.rank, t->embed.dim);
-    const sg_dtype type = t->embed.dtype;
+    sg_shape_text(found, sizeof found, table->rank, table->dim);
     *text = 0;
-    if (!in_file)
+    if (!table->type)
         snprintf(text, size, "missing: shared.weight or encoder.embed_tokens.weight %s", wanted);
-    else if (t->embed.rank == 0 || (type != SG_F32 && type != SG_F16 && type != SG_BF16))
-        snprintf(text, size, "wrong type: %s is %s, should be F32, F16 or BF16", name, in_file);
-    else if (t->embed.rank != 2 || t->embed.dim[0] != dim[0] || t->embed.dim[1] != dim[1])
+    else if (table->rank == 0)
+        snprintf(text, size, "wrong type: %s is %s, should be " SG_TYPES_READ, name, table->type);
+    else if (table->rank != 2 || table->dim[0] != dim[0] || table->dim[1] != dim[1])
         snprintf(text, size, "misshapen: %s is %s, should be %s", name, found, wanted);
 }
 
 /* Looks for the table; its complaint becomes one line more of what the binding has to say. */
 static sg_status check_weights(sg_t5 *t, sg_error *e)
 {
-    const char *name = "encoder.embed_tokens.weight", *type;
+    const char *name = "encoder.embed_tokens.weight";
     char        text[320];
     if (!sg_bind_has(t->component.bind, name)) name = "shared.weight";
-    t->embed = sg_bind_peek(t->component.bind, name, &type);
-    check_table(t, name, type, text, sizeof text);
+    t->embed = sg_bind_peek(t->component.bind, name);
+    check_table(t, name, text, sizeof text);
     const sg_status bound = sg_bind_check(t->component.bind, e);
     if (*text == 0) return bound;
     if (bound == SG_OK)
@@ -317,31 +317,18 @@ static void feed_forward(const sg_t5 *t, sg_stream *s, const t5_block *w, sg_ten
     s->scratch.used = mark;
 }
 
-/* Row `id` of the table as F32. The map may be misaligned, so a row is copied before it is read. */
-static void gather_row(const sg_t5 *t, sg_stream *s, int32_t id, void *copy, float *row)
-{
-    const int64_t   width = t->config.size.width;
-    const sg_tensor source = {.data = copy, .dtype = t->embed.dtype, .rank = 1, .dim = {width}};
-    memcpy(copy, (const char *)t->embed.data + (size_t)id * sg_bytes(source), sg_bytes(source));
-    bool sound = true;
-    for (int64_t c = 0; c < width; c++) {
-        row[c] = sg_load(&source, c);
-        sound = sound && isfinite(row[c]);
-    }
-    if (!sound) sg_fail(s, SG_E_NUMERIC, "the embedding of token %d is not finite", (int)id);
-}
-
 static void embed(const sg_t5 *t, sg_stream *s, sg_tensor x, const int32_t *ids, int n)
 {
     const size_t width = (size_t)t->config.size.width;
-    float *const rows = malloc((size_t)n * width * sizeof *rows), *const copy = malloc(width * sizeof *copy);
-    if (rows && copy) {
-        for (int i = 0; i < n; i++) gather_row(t, s, ids[i], copy, rows + (size_t)i * width);
+    float *const rows = malloc((size_t)n * width * sizeof *rows);
+    if (rows) {
+        for (int i = 0; i < n; i++)
+            if (!sg_bind_row(&t->embed, ids[i], rows + (size_t)i * width))
+                sg_fail(s, SG_E_NUMERIC, "the embedding of token %d is not finite", (int)ids[i]);
         sg_upload(s, x, rows);
     } else {
         sg_fail(s, SG_E_MEMORY, "no memory for %d embeddings", n);
     }
-    free(copy);
     free(rows);
 }
 

@@ -1,7 +1,9 @@
 /* test_checkpoint.c - a checkpoint's components; names through a map and rows of fused matrices. */
 #include "checkpoint.h"
 #include "memory_source.h"
+
 #include "safetensors_write.h"
+#include <math.h>
 
 #include <limits.h>
 #include <stdio.h>
@@ -176,22 +178,25 @@ static void fused_and_renamed_numbers_are_the_same(void **state)
 static void peeking_goes_through_the_map(void **state)
 {
     (void)state;
-    float       qkv[3 * C * C], bias[3 * C], mod[4 * C], halves[4 * C];
-    arrays      fused, apart;
-    const char *type;
+    float  qkv[3 * C * C], bias[3 * C], mod[4 * C], halves[4 * C];
+    arrays fused, apart;
     fill_both(&fused, &apart, qkv, bias, mod, halves, SG_F32);
     fused.tensor[2].type = &unread;
     sg_source *s = open_arrays(&fused);
     sg_bind   *b = bind_to(s, &map);
     sg_bind_prefix(b, "blocks.%d.", 0);
-    sg_tensor t = sg_bind_peek(b, "attn1.to_v.weight", &type);
-    assert_string_equal(type, "F32");
-    assert_ptr_equal(t.data, qkv + 2 * C * C);
-    assert_int_equal(t.dim[0], C);
-    assert_int_equal(sg_bind_peek(b, "none", &type).rank, 0);
-    assert_null(type);
-    assert_int_equal(sg_bind_peek(b, "up.weight", &type).rank, 0);
-    assert_string_equal(type, "IQ2_XS");
+    float        row[C];
+    sg_bind_rows r = sg_bind_peek(b, "attn1.to_v.weight");
+    assert_string_equal(r.type, "F32");
+    assert_true(r.rank == 2 && r.dim[0] == C && r.dim[1] == C);
+    assert_true(sg_bind_row(&r, 3, row));
+    assert_memory_equal(row, qkv + 2 * C * C + 3 * C, sizeof row);
+    qkv[2 * C * C + 3 * C] = INFINITY;
+    assert_false(sg_bind_row(&r, 3, row));
+    assert_null(sg_bind_peek(b, "none").type);
+    r = sg_bind_peek(b, "up.weight");
+    assert_int_equal(r.rank, 0);
+    assert_string_equal(r.type, "IQ2_XS");
     assert_true(sg_bind_has(b, "attn1.to_q.bias") && !sg_bind_has(b, "attn2.to_q.bias"));
     assert_string_equal(sg_source_metadata(s, "format"), "arrays");
     close_both(&b, &s);

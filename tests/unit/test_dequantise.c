@@ -91,6 +91,10 @@ static void check_type(int c, const sg_backend *device)
     for (size_t i = 0; i < n; i++) assert_int_equal(((const uint16_t *)rounded.data)[i], sg_f32_to_bf16(x[i]));
     if (rows == 4) assert_memory_equal(part.data, x + 2 * row, row * sizeof *x);
     if (rows == 4) assert_memory_equal((const float *)part.data + row, x, row * sizeof *x);
+    const sg_bind_rows peeked = sg_bind_peek(b, "w.weight");
+    assert_string_equal(peeked.type, type.name);
+    assert_true(peeked.rank == 2 && sg_bind_row(&peeked, (int64_t)rows - 1, plain_data));
+    assert_memory_equal(plain_data, x + (rows - 1) * row, row * sizeof *x);
     close_both(&b, &s);
 }
 

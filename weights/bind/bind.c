@@ -100,14 +100,25 @@ bool sg_bind_has(const sg_bind *b, const char *name)
            sg_source_index(b->source, file) >= 0;
 }
 
-sg_tensor sg_bind_peek(sg_bind *b, const char *name, const char **type)
+sg_bind_rows sg_bind_peek(sg_bind *b, const char *name)
 {
     char         full[SG_NAME_MAX];
     sg_bind_want w = {0};
-    *type = NULL;
-    if (!full_name(b, name, full) || !look_up(b, &w, full) || !w.from) return (sg_tensor){0};
-    *type = w.from->type->name;
-    return w.runs == 1 && w.file.dtype != SG_DTYPES ? w.file : (sg_tensor){0};
+    sg_bind_rows r = {0};
+    if (!full_name(b, name, full) || !look_up(b, &w, full) || !w.from) return r;
+    r.type = w.from->type->name;
+    r.row = w.runs == 1 && w.file.dim[0] ? w.run[0].count / (size_t)w.file.dim[0] : 0;
+    if (w.runs != 1 || r.row % (size_t)w.from->type->block) return r;
+    r.from = w.from;
+    r.first = w.run[0].first;
+    r.rank = w.file.rank;
+    memcpy(r.dim, w.file.dim, sizeof r.dim);
+    return r;
+}
+
+bool sg_bind_row(const sg_bind_rows *r, int64_t row, float *y)
+{
+    return sg_convert_from(y, SG_F32, r->from, r->first + (size_t)row * r->row, r->row, 1);
 }
 
 /* One more, of that name; NULL latches. */
