@@ -1,5 +1,5 @@
 /* tensor_source.h - named tensors as a file has them, mapped read-only and never copied, whatever the format. A format is
- * one table of functions: safetensors, as one file or in shards, and GGUF. */
+ * one table of functions: safetensors, as one file or in shards, GGUF, and what torch.save writes. */
 #ifndef SG_TENSOR_SOURCE_H
 #define SG_TENSOR_SOURCE_H
 

@@ -1,6 +1,7 @@
 /* source_formats.c - which format a file has. A new format is a source of its own and a line here. */
 #include "base/text.h"
 #include "gguf.h"
+#include "pth.h"
 #include "safetensors.h"
 
 static sg_status open_safetensors(sg_source **out, const char *path, sg_error *e)
@@ -13,7 +14,10 @@ static const struct {
     const char *magic;
     size_t      bytes;
     sg_status (*open)(sg_source **out, const char *path, sg_error *e);
-} formats[] = {{"GGUF", 4, sg_gguf_source}, {"", 0, open_safetensors}};
+} formats[] = {{"GGUF", 4, sg_gguf_source},
+               {"PK\3\4", 4, sg_pth_source},
+               {"\x80\x02", 2, sg_old_pth_source},
+               {"", 0, open_safetensors}};
 
 sg_status sg_source_open(sg_source **out, const char *path, sg_error *e)
 {
