@@ -80,8 +80,7 @@ static bool read_piece(message m, sg_sentencepiece *p)
     return true;
 }
 
-/* Returns what is wrong with a piece, or NULL. */
-static const char *piece_fault(const sg_sentencepiece *p)
+const char *sg_sentencepiece_fault(const sg_sentencepiece *p)
 {
     size_t bad;
     if (!p->len) return "is empty";
@@ -97,7 +96,7 @@ static sg_status add_piece(sg_sentencepiece_file *m, message bytes, const char *
     if (!sg_array_reserve(m->pieces, m->cap, m->count + 1))
         return sg_error_set(e, SG_E_MEMORY, "%s: no memory for more than %zu pieces", path, m->count);
     sg_sentencepiece *p = &m->pieces[m->count];
-    const char       *fault = read_piece(bytes, p) ? piece_fault(p) : "is not a SentencePiece message";
+    const char       *fault = read_piece(bytes, p) ? sg_sentencepiece_fault(p) : "is not a SentencePiece message";
     if (fault) return sg_error_set(e, SG_E_FORMAT, "%s: piece %zu %s", path, m->count, fault);
     m->count++;
     return SG_OK;

@@ -52,6 +52,9 @@ sg_status sg_sentencepiece_file_read(sg_sentencepiece_file *m, const void *data,
                                      sg_error *e) SG_MUST_USE;
 void      sg_sentencepiece_file_close(sg_sentencepiece_file *m);
 
+/* What is wrong with a piece, or NULL. */
+const char *sg_sentencepiece_fault(const sg_sentencepiece *p);
+
 /* ---- character map ----
  *
  * The precompiled character map says which strings the normalisation replaces. Layout: u32 size of the trie in bytes;
