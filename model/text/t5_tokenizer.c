@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 #include "prompt_clean.h"
 #include "t5_tokenizer_added.h"
+#include "t5_tokenizer_gguf.h"
 #include "tensor_source.h"
 
 #include <stdio.h>
@@ -76,6 +77,10 @@ static sg_status open_path(sg_t5_tokenizer *t, const char *path, sg_error *err)
 static sg_status open_inside(sg_t5_tokenizer *t, const char *path, sg_error *err)
 {
     SG_TRY(sg_source_open(&t->weights, path, err));
+    if (sg_sentencepiece_is_in(t->weights)) {
+        SG_TRY(sg_sentencepiece_file_from(&t->model, t->weights, err));
+        return build_alone(t, path, err);
+    }
     const sg_tensor bytes = sg_source_find(t->weights, "spiece_model");
     if (bytes.rank != 1 || bytes.dtype != SG_U8)
         return sg_error_set(err, SG_E_FORMAT, "%s: \"spiece_model\" should be a list of U8, the bytes of spiece.model",

@@ -27,7 +27,8 @@ typedef struct sg_t5_tokenizer sg_t5_tokenizer;
  * spiece.model alone. On failure *out is NULL and the message names file, field and reason: SG_E_FILE, SG_E_FORMAT,
  * SG_E_UNSUPPORTED, SG_E_MEMORY. */
 sg_status sg_t5_tokenizer_open(sg_t5_tokenizer **out, const char *path, sg_error *err) SG_MUST_USE;
-/* The same of a file of weights that has the bytes of spiece.model in a tensor "spiece_model" of type U8. */
+/* The same of a file of weights with the model inside: the bytes of spiece.model in a tensor "spiece_model" of type U8, or
+ * in the keys of a GGUF file. */
 sg_status sg_t5_tokenizer_open_inside(sg_t5_tokenizer **out, const char *path, sg_error *err) SG_MUST_USE;
 void      sg_t5_tokenizer_close(sg_t5_tokenizer **t);
 
