@@ -93,7 +93,7 @@ int64_t sg_found_count(const sg_found_part *p, const char *fmt, ...)
 
 /* ---- its config ---- */
 
-/* A config.json that nobody may have meant for this file: one that cannot be read is none. */
+/* ComfyUI's folders are for files of every kind: a config.json there that cannot be read is none. */
 static sg_config *config_beside(const char *path)
 {
     char       config[SG_PATH_BYTES + 16];
@@ -104,16 +104,18 @@ static sg_config *config_beside(const char *path)
     return c;
 }
 
-static sg_status describe_part(sg_textbuf *json, const sg_checkpoint *c, const sg_place *p, sg_error *e)
+static sg_status describe_part(sg_textbuf *json, const sg_checkpoint *c, const sg_place *p, sg_config *beside,
+                               sg_error *e)
 {
-    sg_found_part found = {.component = p->component, .map = &p->map, .two = sg_checkpoint_has(c, "transformer_2")};
-    sg_source    *source = NULL;
+    sg_source *source = NULL;
     SG_TRY(sg_source_open(&source, p->path, e));
-    found.source = source;
-    found.beside = config_beside(p->path);
-    const sg_status status = p->part->describe(json, &found, e);
+    const sg_found_part found = {.component = p->component,
+                                 .source = source,
+                                 .map = &p->map,
+                                 .beside = beside,
+                                 .two = sg_checkpoint_has(c, "transformer_2")};
+    const sg_status     status = p->part->describe(json, &found, e);
     sg_source_close(&source);
-    sg_config_close(&found.beside);
     return status;
 }
 
@@ -122,21 +124,47 @@ static sg_status add_text(sg_checkpoint *c, const sg_place *p, const sg_textbuf 
     sg_config *one = NULL;
     if (json->failed) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", p->path);
     SG_TRY(sg_config_parse(&one, p->path, json->data, e));
-    const sg_status status = sg_config_update(c->made, one, NULL, e);
+    const sg_status status = sg_config_update(c->made, NULL, one, NULL, e);
     sg_config_close(&one);
+    return status;
+}
+
+static sg_status add_class(sg_checkpoint *c, const sg_place *p, const char *name, sg_error *e)
+{
+    sg_textbuf json = {0};
+    sg_textbuf_printf(&json, "{\"model_index\": {\"%s\": [\"\", \"%s\"]}}", p->component, name);
+    const sg_status status = add_text(c, p, &json, e);
+    sg_textbuf_free(&json);
+    return status;
+}
+
+/* A component's folder, whose config.json says the class: that of diffusers, or that of transformers. */
+static sg_status add_folder(sg_checkpoint *c, const sg_place *p, sg_error *e)
+{
+    sg_config *config = NULL;
+    SG_TRY(sg_checkpoint_config(c, p->component, &config, e));
+    const char *const architecture = sg_config_string_at(config, "architectures", 0);
+    const char *const class = sg_config_string(config, "_class_name", architecture ? architecture : "");
+    const bool plain = class[strspn(class, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")] == '\0';
+    if (!plain) sg_config_fail(config, "_class_name", "is no name of a class");
+    sg_status status = sg_config_status(config);
+    if (status == SG_OK) status = add_class(c, p, class, e);
+    sg_config_close(&config);
     return status;
 }
 
 static sg_status add_part(sg_checkpoint *c, const sg_place *p, sg_error *e)
 {
     sg_textbuf json = {0};
-    sg_status  status = describe_part(&json, c, p, e);
+    sg_config *beside = config_beside(p->path);
+    sg_status  status = describe_part(&json, c, p, beside, e);
     if (status == SG_OK) status = add_text(c, p, &json, e);
-    sg_textbuf_clear(&json);
-    sg_textbuf_printf(&json, "{\"model_index\": {\"%s\": [\"\", \"%s\"]}}", p->component, p->part->class_name);
-    if (status == SG_OK) status = add_text(c, p, &json, e);
+    /* a file out of a Diffusers folder may still be beside its config */
+    if (status == SG_OK && beside && strcmp(sg_config_string(beside, "_class_name", ""), p->part->class_name) == 0)
+        status = sg_config_update(c->made, p->component, beside, NULL, e);
+    sg_config_close(&beside);
     sg_textbuf_free(&json);
-    return status;
+    return status ? status : add_class(c, p, p->part->class_name, e);
 }
 
 /* What the owner knows that no file says. */
@@ -149,7 +177,8 @@ static sg_status add_own(sg_checkpoint *c, sg_error *e)
     SG_TRY(sg_config_open(&own, path, e));
     for (int i = 0; i < c->places; i++) keys[2 + i] = c->place[i].component;
     sg_status status = SG_OK;
-    for (int i = 0; status == SG_OK && i < c->places + 2; i++) status = sg_config_update(c->made, own, keys[i], e);
+    for (int i = 0; status == SG_OK && i < c->places + 2; i++)
+        status = sg_config_update(c->made, keys[i], own, keys[i], e);
     sg_config_close(&own);
     return status;
 }
@@ -157,7 +186,12 @@ static sg_status add_own(sg_checkpoint *c, sg_error *e)
 sg_status sg_checkpoint_describe(sg_checkpoint *c, sg_error *e)
 {
     SG_TRY(sg_config_parse(&c->made, c->path, "{}", e));
-    for (int i = 0; i < c->places; i++)
-        if (c->place[i].part) SG_TRY(add_part(c, &c->place[i], e));
+    for (int i = 0; i < c->places; i++) {
+        const sg_place *const p = &c->place[i];
+        if (p->part)
+            SG_TRY(add_part(c, p, e));
+        else if (strcmp(p->component, "tokenizer") != 0)
+            SG_TRY(add_folder(c, p, e));
+    }
     return add_own(c, e);
 }

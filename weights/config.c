@@ -63,12 +63,12 @@ sg_status sg_config_member(sg_config **out, const sg_config *c, const char *key,
     return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
 }
 
-sg_status sg_config_update(sg_config *c, const sg_config *over, const char *key, sg_error *e)
+sg_status sg_config_update(sg_config *c, const char *as, const sg_config *over, const char *key, sg_error *e)
 {
     json_t *const value = key ? json_object_get(over->root, key) : over->root;
     if (!value) return SG_OK;
     if (!json_is_object(value)) return sg_error_set(e, SG_E_FORMAT, "%s: %s: should be an object", over->path, key);
-    json_t *const one = key ? json_pack("{s:O}", key, value) : json_incref(value);
+    json_t *const one = as ? json_pack("{s:O}", as, value) : json_incref(value);
     const bool    done = one && json_object_update_recursive(c->root, one) == 0;
     json_decref(one);
     return done ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", c->path);

@@ -45,9 +45,10 @@ const char *sg_config_string_at(sg_config *c, const char *key, int i);
 sg_status sg_config_member(sg_config **out, const sg_config *c, const char *key, const char *path,
                            sg_error *e) SG_MUST_USE;
 
-/* What `over` has takes the place of the same fields of c, objects field by field. Where key is given only that field, which
- * must be an object. SG_E_FORMAT, SG_E_MEMORY. */
-sg_status sg_config_update(sg_config *c, const sg_config *over, const char *key, sg_error *e) SG_MUST_USE;
+/* What the object over[key] has takes the place of the same fields of c[as], objects field by field; no key and no `as` mean
+ * the whole. Does nothing where there is no over[key]. SG_E_FORMAT: it is no object; SG_E_MEMORY. */
+sg_status sg_config_update(sg_config *c, const char *as, const sg_config *over, const char *key,
+                           sg_error *e) SG_MUST_USE;
 
 /* Latches a failure in the words "FILE: KEY: reason". */
 void sg_config_fail(sg_config *c, const char *key, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

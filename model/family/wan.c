@@ -157,14 +157,15 @@ static const sg_components *wan_components(const void *model) { return &((const 
 static sg_request wan_defaults(const void *model)
 {
     const wan *const w = model;
+    const bool       two = w->dit[1] != NULL; /* as wan_t2v_A14B.py of Wan2.2 */
     return (sg_request){.negative_prompt = default_negative,
                         .width = w->ti2v ? 1280 : 832,
                         .height = w->ti2v ? 704 : 480,
                         .frames = w->ti2v ? 121 : 81,
                         .fps = w->ti2v ? 24 : 16,
-                        .steps = 50,
-                        .cfg_scale = 5.0,
-                        .cfg_scale_2 = -1,
+                        .steps = two ? 40 : 50,
+                        .cfg_scale = two ? 4.0 : 5.0,
+                        .cfg_scale_2 = two ? 3.0 : -1,
                         .flow_shift = w->components.sampler.flow_shift,
                         .sampler = w->components.sampler.kind};
 }

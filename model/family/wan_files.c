@@ -64,7 +64,8 @@ static int64_t heads_of(const sg_found_part *p, int64_t width)
 {
     const int64_t unknown = width % HEAD == 0 ? width / HEAD : 0;
     if (!p->beside || strcmp(sg_config_string(p->beside, "_class_name", ""), "WanModel") != 0) return unknown;
-    return sg_config_int(p->beside, "num_heads", 0, 1024, &unknown);
+    const int64_t heads = sg_config_int(p->beside, "num_heads", 1, 1024, &unknown);
+    return heads && width % heads == 0 ? heads : unknown;
 }
 
 static sg_status describe_dit(sg_textbuf *json, const sg_found_part *p, sg_error *e)
@@ -153,27 +154,26 @@ static bool halves_time(const sg_found_part *p, bool residual, int level, int bl
     return sg_found_tensor(p, "encoder.down_blocks.%d.time_conv.weight", level * (blocks + 1) + blocks) != NULL;
 }
 
+static int64_t dim_of(const sg_source_tensor *t, int i) { return t && t->rank > i ? t->dim[i] : 0; }
+
 static sg_status describe_vae_as(sg_textbuf *json, const sg_found_part *p, bool residual)
 {
-    const sg_source_tensor *const first = sg_found_tensor(p, "encoder.conv_in.weight");
-    const int64_t                 base = sg_found_rows(p, "encoder.conv_in.bias"), b = base ? base : 1;
-    const int64_t z = sg_found_rows(p, "post_quant_conv.bias"), in = first && first->rank > 1 ? first->dim[1] : 0;
+    const int64_t base = sg_found_rows(p, "encoder.conv_in.bias"), z = sg_found_rows(p, "post_quant_conv.bias");
+    const int64_t in = dim_of(sg_found_tensor(p, "encoder.conv_in.weight"), 1);
+    int64_t       mult[LEVELS_MAX] = {1};
     int           resnets = 0, levels = 0, patch = 1, time = 1;
     while (resnets < RESNETS_MAX && sg_found_tensor(p, "decoder.up_blocks.0.resnets.%d.conv1.bias", resnets)) resnets++;
-    while (levels < LEVELS_MAX && sg_found_tensor(p, "decoder.up_blocks.%d.resnets.0.conv1.bias", levels)) levels++;
+    for (; levels < LEVELS_MAX && sg_found_tensor(p, "decoder.up_blocks.%d.resnets.0.conv1.bias", levels); levels++)
+        mult[levels] = base ? dim_of(block_of(p, residual, levels, resnets - 1), 0) / base : 0;
     while (patch < 32 && 3 * patch * patch < in) patch++;
     sg_textbuf_printf(
         json,
         "{\"vae\": {\"base_dim\": %lld, \"decoder_base_dim\": %lld, \"z_dim\": %lld, \"num_res_blocks\": %d, "
-        "\"is_residual\": %s, \"in_channels\": %lld, \"out_channels\": %lld, \"attn_scales\": []",
-        (long long)base, (long long)sg_found_count(p, "decoder.norm_out.gamma"), (long long)z, resnets - 1,
-        residual ? "true" : "false", (long long)in, (long long)sg_found_rows(p, "decoder.conv_out.bias"));
-    if (patch > 1) sg_textbuf_printf(json, ", \"patch_size\": %d", patch);
-    sg_textbuf_printf(json, ", \"dim_mult\": [");
-    for (int i = 0; i < levels; i++) {
-        const sg_source_tensor *const t = block_of(p, residual, i, resnets - 1);
-        sg_textbuf_printf(json, "%s%lld", i ? ", " : "", (long long)(t && t->rank ? t->dim[0] / b : 0));
-    }
+        "\"patch_size\": %d, \"is_residual\": %s, \"in_channels\": %lld, \"out_channels\": %lld, \"dim_mult\": [",
+        (long long)base, (long long)(mult[0] ? sg_found_count(p, "decoder.norm_out.gamma") / mult[0] : 0), (long long)z,
+        resnets - 1, patch, residual ? "true" : "false", (long long)in,
+        (long long)sg_found_rows(p, "decoder.conv_out.bias"));
+    for (int i = 0; i < levels; i++) sg_textbuf_printf(json, "%s%lld", i ? ", " : "", (long long)mult[i]);
     sg_textbuf_printf(json, "], \"temperal_downsample\": [");
     for (int i = 0; i + 1 < levels; i++) {
         const bool halves = halves_time(p, residual, i, resnets - 1);
