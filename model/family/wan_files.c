@@ -76,8 +76,8 @@ static sg_status describe_dit(sg_textbuf *json, const sg_found_part *p, sg_error
     int           layers = 0;
     while (layers < BLOCKS_MAX && sg_found_tensor(p, "blocks.%d.scale_shift_table", layers)) layers++;
     SG_TRY(check_variant(p, in, out, e));
-    const bool   ti2v = in == 48;
-    const double shift = p->two ? 12 : ti2v ? 5 : 3;
+    const bool ti2v = in == 48;
+    const int  shift = p->two ? 12 : ti2v ? 5 : 3;
     sg_textbuf_printf(
         json,
         "{\"%s\": {\"patch_size\": [1, 2, 2], \"ffn_dim\": %lld, \"num_layers\": %d, \"in_channels\": %lld, "
@@ -90,7 +90,7 @@ static sg_status describe_dit(sg_textbuf *json, const sg_found_part *p, sg_error
                           (long long)(width / heads));
     sg_textbuf_printf(json,
                       "}, \"scheduler\": {\"_class_name\": \"UniPCMultistepScheduler\", \"prediction_type\": "
-                      "\"flow_prediction\", \"use_flow_sigmas\": true, \"flow_shift\": %g}, "
+                      "\"flow_prediction\", \"use_flow_sigmas\": true, \"flow_shift\": %d}, "
                       "\"model_index\": {\"_class_name\": \"WanPipeline\", \"expand_timesteps\": %s",
                       shift, ti2v ? "true" : "false");
     if (p->two) sg_textbuf_printf(json, ", \"boundary_ratio\": 0.875");
@@ -119,27 +119,23 @@ const sg_file_part sg_wan_dit_diffusers_file = {.component = "transformer",
 /* ---- the VAE ---- */
 
 /* Of the latents, 2.1 and 2.2: wan/modules/vae2_1.py, vae2_2.py. */
-static const double mean16[16] = {-.7571, -.7089, -.9113, .1075,  -.1745, .9653,  -.1517, 1.5508,
-                                  .4134,  -.0715, .5517,  -.3632, -.1922, -.9497, .2503,  -.2921};
-static const double std16[16] = {2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743,
-                                 3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.9160};
-static const double mean48[48] = {-.2289, -.0052, -.1323, -.2339, -.2799, .0174,  .1838,  .1557,  -.1382, .0542,
-                                  .2813,  .0891,  .1570,  -.0098, .0375,  -.1825, -.2246, -.1207, -.0698, .5109,
-                                  .2665,  -.2108, -.2158, .2502,  -.2055, -.0322, .1109,  .1567,  -.0729, .0899,
-                                  -.2799, -.1230, -.0313, -.1649, .0117,  .0723,  -.2839, -.2083, -.0520, .3748,
-                                  .0152,  .1957,  .1433,  -.2944, .3573,  -.0548, -.1681, -.0667};
-static const double std48[48] = {.4765, 1.0364, .4514, 1.1677, .5313, .4990, .4818, .5013,  .8158, 1.0344,
-                                 .5894, 1.0901, .6885, .6165,  .8454, .4978, .5759, .3523,  .7135, .6804,
-                                 .5833, 1.4146, .8986, .5659,  .7069, .5338, .4889, .4917,  .4069, .4999,
-                                 .6866, .4093,  .5709, .6065,  .6415, .4944, .5726, 1.2042, .5458, 1.6887,
-                                 .3971, 1.0600, .3943, .5537,  .5444, .4089, .7468, .7744};
-
-static void put_reals(sg_textbuf *json, const char *key, const double *x, int64_t n)
-{
-    sg_textbuf_printf(json, ", \"%s\": [", key);
-    for (int64_t i = 0; i < n; i++) sg_textbuf_printf(json, "%s%.4f", i ? ", " : "", x[i]);
-    sg_textbuf_printf(json, "]");
-}
+static const char mean16[] =
+    "-0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508, 0.4134, -0.0715, 0.5517, "
+    "-0.3632, -0.1922, -0.9497, 0.2503, -0.2921";
+static const char std16[] =
+    "2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743, 3.2687, 2.1526, 2.8652, 1.5579, "
+    "1.6382, 1.1253, 2.8251, 1.916";
+static const char mean48[] =
+    "-0.2289, -0.0052, -0.1323, -0.2339, -0.2799, 0.0174, 0.1838, 0.1557, -0.1382, 0.0542, 0.2813, "
+    "0.0891, 0.157, -0.0098, 0.0375, -0.1825, -0.2246, -0.1207, -0.0698, 0.5109, 0.2665, -0.2108, "
+    "-0.2158, 0.2502, -0.2055, -0.0322, 0.1109, 0.1567, -0.0729, 0.0899, -0.2799, -0.123, -0.0313, "
+    "-0.1649, 0.0117, 0.0723, -0.2839, -0.2083, -0.052, 0.3748, 0.0152, 0.1957, 0.1433, -0.2944, 0.3573, "
+    "-0.0548, -0.1681, -0.0667";
+static const char std48[] =
+    "0.4765, 1.0364, 0.4514, 1.1677, 0.5313, 0.499, 0.4818, 0.5013, 0.8158, 1.0344, 0.5894, 1.0901, "
+    "0.6885, 0.6165, 0.8454, 0.4978, 0.5759, 0.3523, 0.7135, 0.6804, 0.5833, 1.4146, 0.8986, 0.5659, "
+    "0.7069, 0.5338, 0.4889, 0.4917, 0.4069, 0.4999, 0.6866, 0.4093, 0.5709, 0.6065, 0.6415, 0.4944, "
+    "0.5726, 1.2042, 0.5458, 1.6887, 0.3971, 1.06, 0.3943, 0.5537, 0.5444, 0.4089, 0.7468, 0.7744";
 
 /* The encoder's level: where its first block, and its way to the next level, stand. */
 static const sg_source_tensor *block_of(const sg_found_part *p, bool residual, int level, int blocks)
@@ -182,10 +178,9 @@ static sg_status describe_vae_as(sg_textbuf *json, const sg_found_part *p, bool 
     }
     sg_textbuf_printf(json, "], \"scale_factor_temporal\": %d, \"scale_factor_spatial\": %d", time,
                       levels ? patch << (levels - 1) : 1);
-    if (z == 16 || z == 48) {
-        put_reals(json, "latents_mean", z == 16 ? mean16 : mean48, z);
-        put_reals(json, "latents_std", z == 16 ? std16 : std48, z);
-    }
+    if (z == 16 || z == 48)
+        sg_textbuf_printf(json, ", \"latents_mean\": [%s], \"latents_std\": [%s]", z == 16 ? mean16 : mean48,
+                          z == 16 ? std16 : std48);
     sg_textbuf_printf(json, "}}");
     return SG_OK;
 }

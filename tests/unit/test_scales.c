@@ -1,0 +1,193 @@
+/* test_scales.c - scaled FP8 and INT8 in safetensors: every kind that people have, and what is refused. */
+#include "memory_source.h"
+#include "safetensors_write.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "unit_file.h"
+
+enum { ROWS = 3, COLUMNS = 5 };
+
+static char path[] = "/tmp/sg_scales_XXXXXX";
+
+static int make_path(void **state)
+{
+    (void)state;
+    const int f = mkstemp(path);
+    return f < 0 ? -1 : close(f);
+}
+
+static int remove_path(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+/* ---- files ---- */
+
+static const uint8_t q[ROWS * COLUMNS] = {0x00, 0x80, 0x01, 0x07, 0x08, 0x38, 0xb8, 0x7e,
+                                          0xfe, 0x40, 0x33, 0x22, 0x91, 0x5a, 0x6c};
+
+static sg_tensor bytes(const void *data, sg_dtype type, int rank, int64_t a, int64_t b)
+{
+    return (sg_tensor){.data = (void *)(uintptr_t)data, .dtype = type, .rank = rank, .dim = {a, b}};
+}
+
+static sg_named_tensor weight(sg_dtype type) { return (sg_named_tensor){"x.weight", bytes(q, type, 2, ROWS, COLUMNS)}; }
+
+static sg_named_tensor text(const char *name, const char *json)
+{
+    return (sg_named_tensor){name, bytes(json, SG_U8, 1, (int64_t)strlen(json), 0)};
+}
+
+static sg_status open_file(sg_source **s, const sg_named_tensor *all, int count, const char *metadata, sg_error *e)
+{
+    const char *const note[] = {"_quantization_metadata", metadata, NULL};
+    if (sg_safetensors_write_all(path, all, count, metadata ? note : NULL, e)) fail_msg("%s", e->text);
+    return sg_source_open(s, path, e);
+}
+
+/* ---- what is read ---- */
+
+/* q times scale, as F32 and as BF16, of the file's weight; nothing in the file is left over. */
+static void is_read(const sg_named_tensor *all, int count, const char *metadata, sg_dtype type, const float *scale,
+                    int scales)
+{
+    sg_error   e = {0};
+    sg_source *s = NULL;
+    if (open_file(&s, all, count, metadata, &e)) fail_msg("%s", e.text);
+    for (int as = 0; as < 2; as++) {
+        sg_bind  *b = bind_to(s, NULL);
+        sg_tensor t;
+        sg_bind_tensor(b, &t, as ? SG_BF16 : SG_F32, "x.weight", ROWS, COLUMNS);
+        if (sg_bind_check(b, &e)) fail_msg("%s", e.text);
+        load(b, &devices[1]);
+        for (int i = 0; i < ROWS * COLUMNS; i++) {
+            const sg_tensor one = {.data = (void *)(uintptr_t)q, .dtype = type, .rank = 1, .dim = {ROWS * COLUMNS}};
+            const float     x = type == SG_I8 ? (float)(int8_t)q[i] : sg_load(&one, i);
+            const float     y = x * scale[scales > 1 ? i / COLUMNS : 0];
+            assert_true(sg_load(&t, i) == (as ? sg_bf16_to_f32(sg_f32_to_bf16(y)) : y));
+        }
+        sg_bind_close(&b);
+    }
+    sg_source_close(&s);
+}
+
+static const float rows[ROWS] = {0.37f, 0, 1e-3f}, one[1] = {0.0123f};
+
+static void every_kind_is_its_numbers_times_its_scale(void **state)
+{
+    (void)state;
+    const sg_named_tensor marker = {"scaled_fp8", bytes(q, SG_F8, 1, 2, 0)};
+    const sg_named_tensor input = {"x.scale_input", bytes(one, SG_F32, 1, 1, 0)};
+    const sg_named_tensor scale = {"x.scale_weight", bytes(one, SG_F32, 1, 1, 0)};
+    const sg_named_tensor mixed = {"x.weight_scale", bytes(one, SG_F32, 1, 1, 0)};
+    const sg_named_tensor by_row = {"x.weight_scale", bytes(rows, SG_F32, 2, ROWS, 1)};
+    const sg_named_tensor in_list = {"x.weight_scale", bytes(rows, SG_F32, 1, ROWS, 0)};
+    const sg_named_tensor fp8 =
+        text("x.comfy_quant", "{\"format\": \"float8_e4m3fn\", \"full_precision_matrix_mult\": true}");
+    const sg_named_tensor int8 = text("x.comfy_quant", "{\"format\": \"int8_tensorwise\"}");
+    const char *const     note = "{\"format_version\": \"1.0\", \"layers\": {\"x\": {\"format\": \"float8_e4m3fn\"}}}";
+    is_read((sg_named_tensor[]){weight(SG_F8)}, 1, NULL, SG_F8, (float[]){1}, 1);
+    is_read((sg_named_tensor[]){weight(SG_F8), marker, input, scale}, 4, NULL, SG_F8, one, 1);
+    is_read((sg_named_tensor[]){mixed, weight(SG_F8), fp8}, 3, NULL, SG_F8, one, 1);
+    is_read((sg_named_tensor[]){mixed, weight(SG_F8)}, 2, note, SG_F8, one, 1);
+    is_read((sg_named_tensor[]){by_row, weight(SG_F8)}, 2, NULL, SG_F8, rows, ROWS);
+    is_read((sg_named_tensor[]){weight(SG_I8), by_row}, 2, NULL, SG_I8, rows, ROWS);
+    is_read((sg_named_tensor[]){weight(SG_I8), in_list, int8}, 3, NULL, SG_I8, rows, ROWS);
+    is_read((sg_named_tensor[]){weight(SG_I8), mixed}, 2, NULL, SG_I8, one, 1);
+}
+
+/* Rows of a fused matrix keep the scales of their rows. */
+static void rows_are_cut_with_their_scales(void **state)
+{
+    (void)state;
+    static const sg_name_rule rules[] = {{"v.weight", "x.weight", 3, {{2, 1}, {0, 1}}}};
+    static const sg_name_map  map = {.rules = rules, .count = 1};
+    sg_error                  e = {0};
+    sg_source                *s = NULL;
+    sg_tensor                 t;
+    const sg_named_tensor     all[] = {weight(SG_I8), {"x.weight_scale", bytes(rows, SG_F32, 2, ROWS, 1)}};
+    assert_int_equal(open_file(&s, all, 2, NULL, &e), SG_OK);
+    sg_bind *b = bind_to(s, &map);
+    sg_bind_tensor(b, &t, SG_F32, "v.weight", 2, COLUMNS);
+    if (sg_bind_check(b, &e)) fail_msg("%s", e.text);
+    load(b, &devices[0]);
+    for (int i = 0; i < 2 * COLUMNS; i++) {
+        const int from = i < COLUMNS ? 2 * COLUMNS + i : i - COLUMNS;
+        assert_true(sg_load(&t, i) == (float)(int8_t)q[from] * rows[from / COLUMNS]);
+    }
+    close_both(&b, &s);
+}
+
+/* ---- what is refused ---- */
+
+static void is_refused(const sg_named_tensor *all, int count, const char *metadata, const char *says)
+{
+    sg_error   e = {0};
+    sg_source *s = NULL;
+    assert_int_not_equal(open_file(&s, all, count, metadata, &e), SG_OK);
+    assert_null(s);
+    if (!strstr(e.text, says)) fail_msg("\"%s\" lacks \"%s\"", e.text, says);
+}
+
+static void other_scales_are_refused(void **state)
+{
+    (void)state;
+    const float           two[2] = {1, 1};
+    const uint16_t        half[1] = {0x3f80};
+    static const float    bad[] = {NAN, INFINITY, -1};
+    const sg_named_tensor w = weight(SG_F8), scale = {"x.scale_weight", bytes(one, SG_F32, 1, 1, 0)};
+    is_refused((sg_named_tensor[]){weight(SG_I8)}, 1, NULL, "\"x.weight\": is I8 without a scale");
+    is_refused((sg_named_tensor[]){scale}, 1, NULL, "the scale of a weight that is not there");
+    is_refused((sg_named_tensor[]){scale, {"x.weight", bytes(one, SG_F32, 1, 1, 0)}}, 2, NULL,
+               "its weight is F32, not FP8");
+    is_refused((sg_named_tensor[]){w, scale, {"x.weight_scale", bytes(one, SG_F32, 1, 1, 0)}}, 3, NULL,
+               "has two scales");
+    is_refused((sg_named_tensor[]){w, {"x.scale_weight", bytes(two, SG_F32, 1, 2, 0)}}, 2, NULL,
+               "a scale of shape [2]");
+    is_refused((sg_named_tensor[]){w, {"x.weight_scale", bytes(rows, SG_F32, 2, 1, ROWS)}}, 2, NULL,
+               "a scale of shape [1, 3]");
+    is_refused((sg_named_tensor[]){w, {"x.scale_weight", bytes(half, SG_BF16, 1, 1, 0)}}, 2, NULL, "should be F32");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        is_refused((sg_named_tensor[]){w, {"x.scale_weight", bytes(&bad[i], SG_F32, 1, 1, 0)}}, 2, NULL,
+                   "should be finite and not negative");
+}
+
+static void other_formats_are_refused_by_name(void **state)
+{
+    (void)state;
+    const sg_named_tensor w = weight(SG_F8), s2 = {"x.weight_scale_2", bytes(one, SG_F32, 1, 1, 0)};
+    char *const           huge = malloc((1 << 16) + 2);
+    memset(huge, ' ', (1 << 16) + 1);
+    huge[(1 << 16) + 1] = '\0';
+    is_refused((sg_named_tensor[]){w, s2}, 2, NULL, "the format nvfp4 is not read");
+    is_refused((sg_named_tensor[]){w, {"x.pre_quant_scale", bytes(one, SG_F32, 1, 1, 0)}}, 2, NULL,
+               "format awq is not");
+    is_refused((sg_named_tensor[]){w, text("x.comfy_quant", "{\"format\": \"mxfp8\"}")}, 2, NULL,
+               "format mxfp8 is not read");
+    is_refused((sg_named_tensor[]){w, text("x.comfy_quant", "{\"format\": \"int8_tensorwise\"}")}, 2, NULL,
+               "is F8_E4M3, but by x.comfy_quant it is I8");
+    is_refused((sg_named_tensor[]){w, text("x.comfy_quant", "no JSON")}, 2, NULL, "\"x.comfy_quant\": not valid JSON");
+    is_refused((sg_named_tensor[]){w, text("x.comfy_quant", "[]")}, 2, NULL, "should be an object with a format");
+    is_refused((sg_named_tensor[]){w, text("x.comfy_quant", huge)}, 2, NULL, "takes 65537 bytes; at most 65536");
+    is_refused((sg_named_tensor[]){w, {"x.comfy_quant", bytes(one, SG_F32, 1, 1, 0)}}, 2, NULL, "should be text, U8");
+    is_refused((sg_named_tensor[]){w}, 1, "{\"layers\": {\"x\": {\"format\": \"convrot\"}}}",
+               "\"x\": the format convrot is not");
+    is_refused((sg_named_tensor[]){w}, 1, "{\"layers\": {\"x\": 3}}", "\"x\": should be an object with a format");
+    is_refused((sg_named_tensor[]){w}, 1, "{", "\"_quantization_metadata\": not valid JSON");
+    free(huge);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_is_its_numbers_times_its_scale),
+        cmocka_unit_test(rows_are_cut_with_their_scales),
+        cmocka_unit_test(other_scales_are_refused),
+        cmocka_unit_test(other_formats_are_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, make_path, remove_path);
+}
