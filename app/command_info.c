@@ -1,4 +1,5 @@
 /* command_info.c - `sparge-gen info`: of a folder, the model and what a render costs; of a file, how it was made. */
+#include "base/text.h"
 #include "command.h"
 #include "json_input.h"
 #include "notices.h"
@@ -64,14 +65,15 @@ static sg_status file_info(const char *path, bool as_json, sg_error *e)
 
 /* ---- a model ---- */
 
-/* Is it a file of weights, by its first bytes? */
+/* Is it a file of weights, by its first bytes, or an index of such files? */
 static bool holds_weights(const char *path)
 {
     uint8_t      b[16] = {0};
     FILE *const  f = fopen(path, "rb");
     const size_t n = f ? fread(b, 1, sizeof b, f) : 0;
     if (f) fclose(f);
-    return n == sizeof b && (memcmp(b, "GGUF", 4) == 0 || memcmp(b, "PK\3\4", 4) == 0 || (b[8] == '{' && b[7] == 0));
+    return sg_text_ends(path, ".index.json") ||
+           (n == sizeof b && (memcmp(b, "GGUF", 4) == 0 || memcmp(b, "PK\3\4", 4) == 0 || (b[8] == '{' && b[7] == 0)));
 }
 
 static const char *bytes_text(char *text, size_t size, double bytes)

@@ -75,7 +75,7 @@ static sg_status open_config(const char *folder, const char *name, sg_config **o
 {
     char path[SG_PATH_BYTES + 128];
     *out = NULL;
-    if (!sg_checkpoint_beside(folder, name, path, sizeof path))
+    if (sg_path_join(path, sizeof path, folder, name, NULL) != SG_OK)
         return sg_error_set(e, SG_E_ARG, "%s: the path is too long", folder);
     return sg_config_open(out, path, e);
 }
@@ -93,7 +93,7 @@ sg_status sg_checkpoint_place(const sg_checkpoint *c, const char *component, cha
         memcpy(out, p->path, strlen(p->path) + 1);
         return SG_OK;
     }
-    if (!p && sg_checkpoint_beside(c->path, component, out, size)) return SG_OK;
+    if (!p && sg_path_join(out, size, c->path, component, NULL) == SG_OK) return SG_OK;
     return sg_error_set(e, SG_E_ARG, "%s: the path is too long", c->path);
 }
 
@@ -101,7 +101,8 @@ bool sg_checkpoint_has(const sg_checkpoint *c, const char *component)
 {
     char path[SG_PATH_BYTES + 64];
     if (sg_place_find(c, component)) return true;
-    return c->diffusers && sg_checkpoint_beside(c->path, component, path, sizeof path) && access(path, F_OK) == 0;
+    return c->diffusers && sg_path_join(path, sizeof path, c->path, component, NULL) == SG_OK &&
+           access(path, F_OK) == 0;
 }
 
 sg_status sg_checkpoint_config(const sg_checkpoint *c, const char *component, sg_config **out, sg_error *e)

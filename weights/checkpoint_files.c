@@ -94,14 +94,13 @@ int64_t sg_found_count(const sg_found_part *p, const char *fmt, ...)
 /* ---- its config ---- */
 
 /* ComfyUI's folders are for files of every kind: a config.json there that cannot be read is none. */
-static sg_config *config_beside(const char *path)
+static sg_status config_beside(sg_config **out, const char *path, sg_error *e)
 {
-    char       config[SG_PATH_BYTES + 16];
-    sg_config *c = NULL;
-    if (!sg_checkpoint_beside(path, "config.json", config, sizeof config) || access(config, R_OK) != 0 ||
-        sg_config_open(&c, config, NULL) != SG_OK)
-        return NULL;
-    return c;
+    char config[SG_PATH_BYTES + 16];
+    *out = NULL;
+    if (!sg_checkpoint_beside(path, "config.json", config, sizeof config) || access(config, R_OK) != 0) return SG_OK;
+    if (sg_config_open(out, config, NULL) != SG_E_MEMORY) return SG_OK;
+    return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", config);
 }
 
 static sg_status describe_part(sg_textbuf *json, const sg_checkpoint *c, const sg_place *p, sg_config *beside,
@@ -156,8 +155,9 @@ static sg_status add_folder(sg_checkpoint *c, const sg_place *p, sg_error *e)
 static sg_status add_part(sg_checkpoint *c, const sg_place *p, sg_error *e)
 {
     sg_textbuf json = {0};
-    sg_config *beside = config_beside(p->path);
-    sg_status  status = describe_part(&json, c, p, beside, e);
+    sg_config *beside = NULL;
+    SG_TRY(config_beside(&beside, p->path, e));
+    sg_status status = describe_part(&json, c, p, beside, e);
     if (status == SG_OK) status = add_text(c, p, &json, e);
     /* a file out of a Diffusers folder may still be beside its config */
     if (status == SG_OK && beside && strcmp(sg_config_string(beside, "_class_name", ""), p->part->class_name) == 0)

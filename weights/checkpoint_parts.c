@@ -227,25 +227,27 @@ static sg_status put_options(opening *o, const sg_model_parts *parts)
     return SG_OK;
 }
 
-static bool holds_tokenizer(const char *path)
+static sg_status holds_tokenizer(bool *holds, const char *path, sg_error *e)
 {
     sg_source *s = NULL;
-    if (sg_source_open(&s, path, NULL) != SG_OK) return false;
-    const bool holds = sg_source_index(s, TOKENIZER_TENSOR) >= 0 || sg_source_metadata(s, TOKENIZER_KEY);
+    SG_TRY(sg_source_open(&s, path, e));
+    *holds = sg_source_index(s, TOKENIZER_TENSOR) >= 0 || sg_source_metadata(s, TOKENIZER_KEY);
     sg_source_close(&s);
-    return holds;
+    return SG_OK;
 }
 
 static sg_status put_tokenizer(opening *o, const char *asked)
 {
     const sg_place *const from = sg_place_find(o->c, "text_encoder");
     sg_place              p = {.component = "tokenizer"};
+    bool                  inside = false;
     if (asked && !set_path(&p, asked)) return sg_error_set(o->e, SG_E_ARG, "%s: the path is too long", asked);
     if (asked && access(asked, R_OK) != 0)
         return sg_error_set(o->e, SG_E_FILE, "--tokenizer: %s: %s", asked, strerror(errno));
     if (asked) return put(o, &p);
     if (sg_checkpoint_has(o->c, "tokenizer") || !from) return SG_OK;
-    if (from->part && holds_tokenizer(from->path)) {
+    if (from->part) SG_TRY(holds_tokenizer(&inside, from->path, o->e));
+    if (inside) {
         set_path(&p, from->path);
         return put(o, &p);
     }

@@ -175,6 +175,21 @@ static sg_status open_and_plan(const char *dir, sg_error *e)
 static sg_status open_mini(sg_error *e) { return open_and_plan(mini, e); }
 static sg_status open_tiny(sg_error *e) { return open_and_plan(tiny, e); }
 
+/* Of the same model, single files and a folder. */
+static sg_status open_parts(sg_error *e)
+{
+    sg_engine              *g = NULL;
+    const sg_engine_options o = {.model_dir = SG_TINY_WAN "/transformer/diffusion_pytorch_model.safetensors.index.json",
+                                 .parts = {.vae = SG_TINY_WAN "/vae/diffusion_pytorch_model.safetensors",
+                                           .text_encoder = SG_TINY_WAN "/text_encoder",
+                                           .tokenizer = SG_TINY_WAN "/tokenizer/spiece.model"},
+                                 .backend = "cpu",
+                                 .threads = 1};
+    const sg_status         status = sg_engine_open(&g, &o, e);
+    sg_engine_close(&g);
+    return status;
+}
+
 static sg_status open_backend(sg_error *e)
 {
     sg_backend     *b = NULL;
@@ -479,6 +494,7 @@ static void constructors(void **state)
     exhaust("prompts", 1, list_prompts);
     exhaust("mini model", STEP, open_mini);
     exhaust("tiny-wan", STEP, open_tiny);
+    exhaust("tiny-wan of parts", STEP, open_parts);
 }
 
 static void renders(void **state)

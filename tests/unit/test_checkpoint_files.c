@@ -365,6 +365,30 @@ static void variants_that_are_not_rendered_are_refused_by_name(void **state)
     refused_with("condition_embedder.time_proj.weight", "holds two of the part \"transformer\"");
 }
 
+static void names_beyond_the_model_are_extra(void **state)
+{
+    static const char *const names[] = {"blocks.9.modulation", "blocks.007.modulation"};
+    const float              x = 1;
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char       says[64];
+        sg_error   e = {0};
+        sg_engine *g = NULL;
+        put_component(&now, model, "transformer", &sg_wan_dit_names, 0, "");
+        put(&now, names[i], (sg_tensor){.data = (void *)(uintptr_t)&x, .dtype = SG_F32, .rank = 1, .dim = {1}});
+        write_out(&now, "more.safetensors");
+        write_own("sparge-gen.json", model, "");
+        const sg_engine_options o = {.parts = {.diffusion_model = "more.safetensors",
+                                               .vae = SG_FIXTURES "/wan21_hd12/vae",
+                                               .text_encoder = SG_FIXTURES "/wan21_hd12/text_encoder",
+                                               .tokenizer = SG_FIXTURES "/wan21_hd12/tokenizer"},
+                                     .backend = "cpu"};
+        assert_int_equal(sg_engine_open(&g, &o, &e), SG_E_FORMAT);
+        snprintf(says, sizeof says, "1 extra\n  extra: %s [1]", names[i]);
+        if (!strstr(e.text, says)) fail_msg("%s", e.text);
+    }
+}
+
 static void tokenizers_inside_a_file_are_bytes(void **state)
 {
     (void)state;
@@ -394,6 +418,7 @@ int main(void)
         cmocka_unit_test(shapes_give_the_config),
         cmocka_unit_test(what_is_missing_is_named_with_its_option),
         cmocka_unit_test(variants_that_are_not_rendered_are_refused_by_name),
+        cmocka_unit_test(names_beyond_the_model_are_extra),
         cmocka_unit_test(tokenizers_inside_a_file_are_bytes),
     };
     return cmocka_run_group_tests(tests, enter, leave);
