@@ -7,7 +7,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void put(uint8_t **at, uint64_t n, int bytes)
 {
-    for (int i = 0; i < bytes; i++) *(*at)++ = (uint8_t)(n >> (8 * i));
+    for (int i = 0; i < bytes; i++) *(*at)++ = (uint8_t)(i < 8 ? n >> (8 * i) : 0);
 }
 
 static void put_text(uint8_t **at, const void *text, size_t n)

@@ -239,15 +239,15 @@ static sg_status open_tokenizer(sg_error *e)
     return status;
 }
 
+/* A single file, shards, a GGUF, what torch.save wrote. */
 static sg_status open_weights(sg_error *e)
 {
-    static const char *const place[][2] = {{"/vae", "diffusion_pytorch_model"}, /* a single file and shards */
-                                           {"/transformer", "diffusion_pytorch_model"}};
-    for (int i = 0; i < 2; i++) {
-        char       dir[1024];
+    static const char *const at[] = {"/vae", "/transformer", "/gguf/tokenizer", "/gguf/large_blocks", "/pth/plain"};
+    for (int i = 0; i < 5; i++) {
+        char       path[1024];
         sg_source *w = NULL;
-        snprintf(dir, sizeof dir, "%s%s", tiny, place[i][0]);
-        SG_TRY(sg_source_open_stem(&w, dir, place[i][1], e));
+        snprintf(path, sizeof path, "%s%s", i < 2 ? tiny : SG_CORPUS, at[i]);
+        SG_TRY(i < 2 ? sg_source_open_stem(&w, path, "diffusion_pytorch_model", e) : sg_source_open(&w, path, e));
         sg_source_close(&w);
     }
     return SG_OK;

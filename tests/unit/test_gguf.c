@@ -60,7 +60,7 @@ static struct {
 
 static void put(uint64_t n, int bytes)
 {
-    for (int i = 0; i < bytes; i++) file.byte[file.size++] = (uint8_t)(n >> (8 * i));
+    for (int i = 0; i < bytes; i++) file.byte[file.size++] = (uint8_t)(i < 8 ? n >> (8 * i) : 0);
 }
 
 static void put_at(place p, uint64_t n, int bytes)

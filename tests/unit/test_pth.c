@@ -39,7 +39,7 @@ static void put(bytes *b, const void *from, size_t n)
 
 static void put_number(bytes *b, uint64_t n, int count)
 {
-    for (int i = 0; i < count; i++) put(b, &(uint8_t){(uint8_t)(n >> (8 * i))}, 1);
+    for (int i = 0; i < count; i++) put(b, &(uint8_t){(uint8_t)(i < 8 ? n >> (8 * i) : 0)}, 1);
 }
 
 /* ---- a pickle ---- */

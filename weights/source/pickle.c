@@ -217,6 +217,9 @@ static sg_status recall(machine *m, int bytes)
 
 /* ---- containers ---- */
 
+/* Of a tuple; NULL: it is empty. */
+static const value *items_of(const machine *m, value tuple) { return tuple.count ? m->item + tuple.at : NULL; }
+
 static sg_status push_tuple(machine *m, size_t first, size_t count)
 {
     const size_t at = m->items;
@@ -282,7 +285,7 @@ static sg_status push_storage(machine *m)
 {
     value id = {0};
     SG_TRY(pop_kind(m, TUPLE, "a persistent id", &id));
-    const value *const x = m->item + id.at;
+    const value *const x = items_of(m, id);
     if (id.count != 5 || !is_text(x[0], "storage") || x[1].kind != GLOBAL || globals[x[1].at].role != CLASS ||
         x[2].kind != TEXT || x[4].kind != INT || x[4].number < 0)
         return bad(m, "a persistent id is no storage of torch");
@@ -348,7 +351,7 @@ static sg_status call(machine *m)
     value arguments = {0}, function = {0};
     SG_TRY(pop_kind(m, TUPLE, "what a function is called with", &arguments));
     SG_TRY(pop_kind(m, GLOBAL, "what is called", &function));
-    const value *const x = m->item + arguments.at;
+    const value *const x = items_of(m, arguments);
     const role         what = globals[function.at].role;
     if (what == NEW_DICT && arguments.count == 0) return push_dict(m);
     if (what == REBUILD || what == REBUILD_TYPED) return push_tensor(m, x, arguments.count, what == REBUILD_TYPED);
