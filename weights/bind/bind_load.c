@@ -1,7 +1,6 @@
 /* bind_load.c - see bind.h: what a binding takes, and how numbers get from the source to where they are computed with. */
 #include "base/text.h"
 #include "bind_state.h"
-#include "convert.h"
 
 #include <stdlib.h>
 
