@@ -35,6 +35,7 @@ static sg_status render(sg_engine *engine, const char *model, const sg_settings 
     sg_progress_init(&progress, s->quiet);
     SG_TRY(sg_setup_request(&r, engine, &small, e));
     sg_notice_size(&progress, &r, engine, s);
+    sg_notice_loras(&progress, engine, &r);
     SG_TRY(sg_setup_attention(&r.attention, f, s, e));
     r.prompt = s->prompt ? s->prompt : "a red ball bouncing on green grass";
     sg_notice_prompt(&progress, engine, model, s->prompt);

@@ -120,6 +120,60 @@ static void print_files(const sg_model_info *info, const sg_model_path *model)
         sg_print(stdout, "%-15s %s: %s\n", info->component[i].name, info->component[i].place, info->component[i].types);
 }
 
+/* What is told of a model. */
+typedef struct model_summary {
+    const sg_engine      *engine;
+    sg_model_path         model;
+    sg_model_info         info;
+    sg_request            r;
+    sg_attention_files    files;
+    sg_plan               plan;
+    sg_attention_forecast forecast;
+    char                  doubt[256]; /* about thresholds; or "" */
+    const char           *world;      /* or NULL */
+    const char *const    *word;       /* its vocabulary; or NULL */
+    int                   words;
+} model_summary;
+
+/* What each LoRA changes, and every tensor of its file that changes nothing. */
+static void print_loras(const model_summary *t)
+{
+    for (int i = 0; i < t->info.loras; i++) {
+        const sg_lora_info *const l = &t->info.lora[i];
+        size_t                    at = 0;
+        const char               *key;
+        sg_print(stdout, "%s %s: strength %g, changes %d tensor%s of the model", i ? "    " : "\nlora", l->name,
+                 l->strength, l->tensors, sg_plural(l->tensors));
+        if (l->rank[1]) printf(l->rank[0] == l->rank[1] ? ", rank %d" : ", rank %d to %d", l->rank[0], l->rank[1]);
+        printf("; %d of %d tensor%s in the file fit%s nothing%s\n", l->unused, l->keys, sg_plural(l->keys),
+               l->unused == 1 ? "s" : "", l->unused ? ":" : "");
+        while ((key = sg_engine_lora_unused(t->engine, i, &at)) != NULL) {
+            fputs("           ", stdout);
+            sg_command_escaped(stdout, key, "");
+            putchar('\n');
+        }
+    }
+}
+
+static json_t *loras_json(const model_summary *t)
+{
+    json_t *const j = json_array();
+    for (int i = 0; j && i < t->info.loras; i++) {
+        const sg_lora_info *const l = &t->info.lora[i];
+        json_t *const             unused = json_array();
+        size_t                    at = 0;
+        const char               *key;
+        bool                      whole = unused;
+        while (whole && (key = sg_engine_lora_unused(t->engine, i, &at)) != NULL)
+            whole = json_array_append_new(unused, sg_report_name(key)) == 0;
+        json_t *const one =
+            json_pack("{s:o, s:f, s:i, s:i, s:[i,i], s:o}", "file", sg_report_name(l->name), "strength", l->strength,
+                      "keys", l->keys, "tensors", l->tensors, "rank", l->rank[0], l->rank[1], "unused", unused);
+        if (!whole || json_array_append_new(j, one) != 0) return sg_report_if_complete(j, false);
+    }
+    return j;
+}
+
 static void print_phase(const sg_phase_plan *p)
 {
     const size_t bytes[] = {p->weights, p->mapped, p->packed, p->work, p->peak};
@@ -132,20 +186,6 @@ static void print_phase(const sg_phase_plan *p)
         printf(" %10s", bytes_text((char[32]){0}, 32, (double)bytes[i]));
     printf(" %10.3g\n", p->flops * 1e-12);
 }
-
-/* What is told of a model. */
-typedef struct model_summary {
-    sg_model_path         model;
-    sg_model_info         info;
-    sg_request            r;
-    sg_attention_files    files;
-    sg_plan               plan;
-    sg_attention_forecast forecast;
-    char                  doubt[256]; /* about thresholds; or "" */
-    const char           *world;      /* or NULL */
-    const char *const    *word;       /* its vocabulary; or NULL */
-    int                   words;
-} model_summary;
 
 static void print_render(const model_summary *t)
 {
@@ -178,6 +218,7 @@ static void print_model(const model_summary *t)
     putchar('\n');
     print_components(&t->info);
     print_files(&t->info, &t->model);
+    print_loras(t);
     print_render(t);
     printf("device     %s, %s\n\n", t->info.device, t->info.dtype);
     printf("%-10s %10s %10s %10s %10s %10s %10s\n", "phase", "weights", "from file", "packed", "work", "peak", "TFLOP");
@@ -236,11 +277,11 @@ static sg_status print_model_json(const model_summary *t, sg_error *e)
     json_object_del(settings, "prompt");
     for (int i = 0; whole && i < info->components; i++)
         whole = json_array_append_new(components, component_json(&info->component[i])) == 0;
-    json_t *const j =
-        json_pack("{s:o, s:o, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:o}", "model", sg_report_name(t->model.name),
-                  "folder", sg_report_name(t->model.dir), "family", info->family, "device", info->device, "dtype",
-                  info->dtype, "size_multiple", info->multiple, "frame_multiple", info->frame_multiple, "components",
-                  components, "defaults", settings, "attention", attention_json(t), "plan", plan);
+    json_t *const j = json_pack(
+        "{s:o, s:o, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o}", "model", sg_report_name(t->model.name),
+        "folder", sg_report_name(t->model.dir), "family", info->family, "device", info->device, "dtype", info->dtype,
+        "size_multiple", info->multiple, "frame_multiple", info->frame_multiple, "components", components, "defaults",
+        settings, "attention", attention_json(t), "loras", loras_json(t), "plan", plan);
     whole = whole && j && add_world(j, t);
     status = whole ? sg_report_save("-", j, e) : sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     json_decref(j);
@@ -250,6 +291,7 @@ static sg_status print_model_json(const model_summary *t, sg_error *e)
 static sg_status engine_info(model_summary *t, sg_engine *engine, const sg_settings *s, sg_error *e)
 {
     sg_request *const r = &t->r;
+    t->engine = engine;
     t->info = sg_engine_info(engine);
     sg_progress progress;
     sg_progress_init(&progress, s->quiet);

@@ -123,6 +123,8 @@ static sg_status check_inputs(job *j, sg_error *e)
                           : sg_error_set(e, SG_E_ARG, "a prompt is needed: sparge-gen --prompt \"a red ball\"");
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
     if (s->json) SG_TRY(sg_output_file_check(s->json, "--json", e));
+    if (j->decode_only && (s->lora.count || s->high_noise_lora.count))
+        return sg_error_set(e, SG_E_ARG, "--lora has no effect where --latents are only decoded");
     if (s->capture_qkv && j->decode_only)
         return sg_error_set(e, SG_E_ARG, "--capture-qkv has no effect where --latents are only decoded");
     return SG_OK;
@@ -177,6 +179,7 @@ static sg_status open_engine(job *j, sg_error *e)
     j->info = sg_engine_info(j->engine);
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
     sg_notice_size(&j->progress, &j->request, j->engine, s);
+    sg_notice_loras(&j->progress, j->engine, &j->request);
     SG_TRY(sg_setup_attention(&j->request.attention, &j->files, s, e));
     SG_TRY(take_capture(j, e));
     if (j->decode_only)

@@ -1,5 +1,6 @@
 /* notices.c - see notices.h. */
 #include "notices.h"
+#include "base/text.h"
 #include "thresholds.h"
 
 #include <string.h>
@@ -18,6 +19,34 @@ void sg_notice_size(sg_progress *p, sg_request *r, const sg_engine *engine, cons
     else if (r->width != asked.width || r->height != asked.height)
         sg_progress_say(p, "--size %dx%d: %dx%d, %s", asked.width, asked.height, r->width, r->height, end);
     if (r->frames != asked.frames) sg_progress_say(p, "--frames %d: %d, %s", asked.frames, r->frames, end);
+}
+
+/* One line with the first of the keys; `info` has all of them. */
+static void say_unused(sg_progress *p, const sg_engine *engine, int i, const sg_lora_info *l)
+{
+    sg_textbuf  list = {0};
+    size_t      at = 0;
+    const char *key;
+    for (int k = 0; k < 3 && (key = sg_engine_lora_unused(engine, i, &at)) != NULL; k++)
+        sg_textbuf_printf(&list, "%s%s", k ? ", " : "", sg_show(key));
+    if (l->unused > 3) sg_textbuf_printf(&list, " and %d more", l->unused - 3);
+    if (l->text) sg_textbuf_printf(&list, "; %d are a text encoder's, which stays as it is", l->text);
+    sg_progress_say(p, "--lora %s: %d of %d tensors fit nothing in this model: %s", l->name, l->unused, l->keys,
+                    list.failed ? "" : list.data);
+    sg_textbuf_free(&list);
+}
+
+void sg_notice_loras(sg_progress *p, const sg_engine *engine, const sg_request *r)
+{
+    enum { MOST_STEPS = 8 };
+    const sg_model_info info = sg_engine_info(engine);
+    for (int i = 0; i < info.loras; i++) {
+        const sg_lora_info *const l = &info.lora[i];
+        if (l->unused) say_unused(p, engine, i, l);
+        if (l->few_steps && (r->steps > MOST_STEPS || r->cfg_scale > 1))
+            sg_progress_say(p, "--lora %s: by its name made for %d steps or fewer at guidance 1, not %d at %g", l->name,
+                            MOST_STEPS, r->steps, r->cfg_scale);
+    }
 }
 
 static bool is_blank(const char *text) { return text[strspn(text, " \t\v\f\r\n")] == '\0'; }

@@ -20,6 +20,7 @@ static bool given(const sg_settings *s, const char *name, const char *value)
     if (o->kind == SG_OPTION_INT64) return *(const int64_t *)at != 0;
     if (o->kind == SG_OPTION_BYTES) return *(const size_t *)at != 0;
     if (o->kind == SG_OPTION_FLAG) return *(const bool *)at;
+    if (o->kind == SG_OPTION_LIST) return ((const sg_text_list *)at)->count != 0;
     const char *const text = *(const char *const *)at;
     return text && (value ? strcmp(text, value) == 0 : strcmp(text, "none") != 0);
 }

@@ -8,6 +8,7 @@ typedef enum sg_option_kind {
     SG_OPTION_HEADING, /* a heading in help for the options that follow */
     SG_OPTION_FLAG,    /* bool */
     SG_OPTION_TEXT,    /* const char * */
+    SG_OPTION_LIST,    /* sg_text_list: may be given several times */
     SG_OPTION_CHOICE,  /* const char *, one of choices */
     SG_OPTION_INT,     /* int in [lo, hi] */
     SG_OPTION_INT64,   /* int64_t */

@@ -173,6 +173,14 @@ static sg_status set_choice(const sg_option *o, const char *text, const char **o
     return refuse(o, text, wanted, e);
 }
 
+static sg_status add_text(const sg_option *o, const char *text, sg_text_list *list, sg_error *e)
+{
+    const int most = (int)(sizeof list->item / sizeof *list->item);
+    if (list->count == most) return sg_error_set(e, SG_E_ARG, "--%s: there are more than %d", o->name, most);
+    list->item[list->count++] = text;
+    return SG_OK;
+}
+
 /* text is NULL for flags only. */
 static sg_status set(sg_settings *s, const sg_option *o, const char *text, sg_error *e)
 {
@@ -180,6 +188,7 @@ static sg_status set(sg_settings *s, const sg_option *o, const char *text, sg_er
     switch (o->kind) {
     case SG_OPTION_FLAG: *(bool *)at = true; return SG_OK;
     case SG_OPTION_TEXT: *(const char **)at = text; return SG_OK;
+    case SG_OPTION_LIST: return add_text(o, text, at, e);
     case SG_OPTION_CHOICE: return set_choice(o, text, at, e);
     case SG_OPTION_INT: return set_int(o, text, at, e);
     case SG_OPTION_INT64:

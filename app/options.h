@@ -26,6 +26,11 @@ typedef enum sg_command {
 enum { SG_REPEAT_MAX = 400 };
 
 extern const char *const sg_cold_parts[]; /* of bench cold, NULL-ended */
+/* The values of an option that may be given several times. */
+typedef struct sg_text_list {
+    const char *item[8];
+    int         count;
+} sg_text_list;
 
 /* The parsed options. Strings point into argv. Zero, NULL and NaN mean "not given": the model's default. */
 typedef struct sg_settings {
@@ -37,6 +42,7 @@ typedef struct sg_settings {
 
     const char    *model;
     sg_model_parts parts;
+    sg_text_list   lora, high_noise_lora; /* FILE or FILE:STRENGTH */
     const char    *prompt, *prompt_file, *negative_prompt;
     int            size[2]; /* width, height; pixels */
     bool           strict;  /* refuse what the model cannot render, rather than take the nearest */

@@ -5,7 +5,9 @@
 #include "json_input.h"
 #include "output_file.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +84,36 @@ static bool add_parts(json_t *j, const sg_model_path *model)
     return whole;
 }
 
+/* The LoRAs of the high-noise expert, or the others, by their names and hashes; NULL: out of memory. */
+static json_t *loras(const sg_model_info *info, bool high_noise)
+{
+    json_t *const j = json_array();
+    bool          whole = j;
+    for (int i = 0; whole && i < info->loras; i++) {
+        const sg_lora_info *const l = &info->lora[i];
+        char                      hash[17];
+        snprintf(hash, sizeof hash, "%016" PRIx64, l->hash);
+        if ((l->denoisers == 1) != high_noise) continue;
+        whole = json_array_append_new(j, json_pack("{s:o, s:f, s:s}", "file", sg_report_name(l->name), "strength",
+                                                   l->strength, "hash", hash)) == 0;
+    }
+    return sg_report_if_complete(j, whole);
+}
+
+static bool add_loras(json_t *settings, const sg_model_info *info)
+{
+    static const char *const keys[] = {"lora", "high_noise_lora"};
+    for (int k = 0; k < 2; k++) {
+        json_t *const j = loras(info, k == 1);
+        if (!j || (json_array_size(j) && json_object_set(settings, keys[k], j) != 0)) {
+            json_decref(j);
+            return false;
+        }
+        json_decref(j);
+    }
+    return true;
+}
+
 sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note, const sg_model_path *model,
                              const sg_model_info *info, sg_error *e)
 {
@@ -91,6 +123,7 @@ sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note
     whole = whole && add_parts(j, model);
     whole = whole && json_object_set_new(j, "dtype", json_string(info->dtype)) == 0 &&
             json_object_set_new(j, "device", json_string(info->device)) == 0;
+    whole = whole && (r->latents_in || add_loras(j, info));
     json_decref(made);
     return packed(out, sg_report_if_complete(j, whole), "settings", e);
 }

@@ -1,6 +1,7 @@
 /* setup.c - see setup.h. */
 #include "setup.h"
 #include "backend.h"
+#include "base/number.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "checkpoint.h"
@@ -144,6 +145,40 @@ static const char *backend_of(const sg_settings *s)
     return s->device >= 0 && strcmp(name, "auto") == 0 ? "cuda" : name;
 }
 
+/* FILE, or FILE:STRENGTH where a number is behind the last colon. The file's name goes to name[PATH_MAX]. */
+static sg_status read_lora(sg_lora_option *out, char *name, const char *text, const char *option, sg_error *e)
+{
+    const char *const colon = strrchr(text, ':');
+    const size_t      all = strlen(text);
+    size_t            n = all;
+    out->strength = 1;
+    if (colon && colon > text && sg_number_real(colon + 1, strlen(colon + 1), -100, 100, &out->strength))
+        n = (size_t)(colon - text);
+    if (n == 0 || n >= PATH_MAX) return sg_error_set(e, SG_E_ARG, "--%s: '%.80s' is no file", option, text);
+    memcpy(name, text, n);
+    name[n] = '\0';
+    out->path = name;
+    if (access(name, R_OK) != 0)
+        return sg_error_set(e, SG_E_FILE, "--%s: %s: cannot be opened: %s", option, name, strerror(errno));
+    return SG_OK;
+}
+
+/* The first denoiser's, then those for the others, which are for all where the first has none of its own. */
+static sg_status read_loras(sg_engine_options *out, const sg_settings *s, sg_error *e)
+{
+    static char         name[SG_LORAS_MAX][PATH_MAX];
+    const sg_text_list *lists[] = {&s->high_noise_lora, &s->lora};
+    const char *const   options[] = {"high-noise-lora", "lora"};
+    _Static_assert(sizeof name / sizeof *name >= 2 * sizeof lists[0]->item / sizeof *lists[0]->item, "all have room");
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < lists[k]->count; i++) {
+            sg_lora_option *const o = &out->lora[out->loras];
+            SG_TRY(read_lora(o, name[out->loras++], lists[k]->item[i], options[k], e));
+            o->denoisers = !s->high_noise_lora.count ? 0 : k == 0 ? 1u : ~1u;
+        }
+    return SG_OK;
+}
+
 sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, const sg_settings *s, sg_error *e)
 {
     const char *const name = backend_of(s);
@@ -160,7 +195,7 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
                                .local_rank = rank.local_rank,
                                .memory_limit = s->memory_limit,
                                .offload = offload(s->offload)};
-    return SG_OK;
+    return read_loras(out, s, e);
 }
 
 sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_settings *s, bool check, sg_error *e)

@@ -31,6 +31,15 @@ typedef struct sg_trace  sg_trace;
  * time. AUTO: on the host when the device has too little memory otherwise. The results are the same. */
 typedef enum sg_offload { SG_OFFLOAD_AUTO, SG_OFFLOAD_OFF, SG_OFFLOAD_ON } sg_offload;
 
+enum { SG_LORAS_MAX = 16 };
+
+/* A LoRA file, and how much of it is added to the denoisers' weights. */
+typedef struct sg_lora_option {
+    const char *path;
+    double      strength;
+    unsigned    denoisers; /* bit 0: the first, for the noisy steps; 0: all */
+} sg_lora_option;
+
 /* Zero means "the usual" everywhere. Strings are borrowed for the call. */
 typedef struct sg_engine_options {
     const char
@@ -45,6 +54,8 @@ typedef struct sg_engine_options {
     int            device;     /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
     int            local_rank; /* with device 0: of this host's processes, which take its GPUs in turn */
     size_t         memory_limit; /* bytes a render may take; 0: what the machine has free */
+    sg_lora_option lora[SG_LORAS_MAX]; /* SG_E_ARG where there is no such denoiser */
+    int            loras;
     sg_offload     offload;      /* ON is SG_E_ARG where the device computes in the host's memory */
     bool           check;        /* run every op against the oracle as well (slow), fail at the first that differs */
     sg_trace      *trace; /* takes the time of every op of a render (meta.h), unless check; borrowed; may be NULL */
@@ -221,6 +232,23 @@ typedef struct sg_component_info {
     int      files;
 } sg_component_info;
 
+/* What came of a LoRA. */
+typedef struct sg_lora_info {
+    char     name[256]; /* of its file */
+    double   strength;
+    unsigned denoisers; /* as it was asked for */
+    uint64_t hash;
+    int      keys;      /* in the file */
+    int      unused;    /* of these, that fit nothing: sg_engine_lora_unused */
+    int      text;      /* of these, for a text encoder */
+    int      tensors;   /* of the model, changed */
+    int      rank[2];   /* least and greatest; 0: whole differences only */
+    bool     few_steps; /* by its name, made for few steps without guidance */
+} sg_lora_info;
+
+/* The next key from number *at on of that LoRA that fits nothing, and *at behind it; NULL: no more. */
+const char *sg_engine_lora_unused(const sg_engine *engine, int lora, size_t *at);
+
 typedef struct sg_model_info {
     char              family[32];
     int               components;
@@ -232,6 +260,8 @@ typedef struct sg_model_info {
     char              dtype[8];
     bool              skips;       /* the device has quantised and sparse attention */
     bool              synchronous; /* an op is over when its call is, so that a trace has the time of the work */
+    int               loras;
+    sg_lora_info      lora[SG_LORAS_MAX];
 } sg_model_info;
 
 sg_model_info sg_engine_info(const sg_engine *engine);

@@ -29,6 +29,9 @@ void      sg_bind_close(sg_bind **b); /* also releases what sg_bind_load took */
 void sg_bind_prefix(sg_bind *b, const char *fmt, ...) SG_PRINTF(2, 3);
 bool sg_bind_has(const sg_bind *b, const char *name); /* the prefix goes in front */
 
+/* The whole name of the i-th tensor that is wanted, from 0 on; NULL past the last. */
+const char *sg_bind_name(const sg_bind *b, size_t i);
+
 /* What sg_bind_tensor reads numbers from, for messages. */
 #define SG_TYPES_READ "F32, F16, BF16, FP8, Q8_0 to Q2_K or IQ4"
 
@@ -62,21 +65,29 @@ void sg_bind_ignore(sg_bind *b, const char *part);
 /* What other, a binding of the same source, has wanted so far is not extra to b. */
 void sg_bind_share(sg_bind *b, const sg_bind *other);
 
-/* What is added to one tensor while it is loaded: W' = W + scale up down where there is no diff, else W + scale diff. W is
- * the tensor as it is wanted, rows cut out and numbers as F32; a row is all behind the first dimension. up [o, r] has the
- * tensor's rows, down [r, i] their length; up may have more dimensions behind o, down behind r. diff has the tensor's shape.
- * F32, F16 or BF16. Element [o, i] of up down is the sum over r, from 0 on; it, scale and the sum with W are F32; W' is
- * rounded once, to the wanted dtype. Several patches of a tensor are added in the order in which they came. */
+/* A matrix of a patch as a file has it: up [o, i], or with down the product of up [o, r] and down [r, i]. Both may have more
+ * dimensions behind the first; i, and r of up, count all of them. Any type that a weight may have. */
+typedef struct sg_factor {
+    const sg_source_tensor *up, *down; /* down NULL: up alone */
+} sg_factor;
+
+/* What is added to one tensor while it is loaded: W' = W + scale D. W are the tensor's numbers as F32; D has its rows, a row
+ * being all behind the first dimension, or those of the file's tensor of which it is cut out. With a second factor, [o2, i2],
+ * beside the first, [o1, i1],
+ *   D[o, i] = first[o / (rows of D / o1), i / (row of D / i1)] second[o mod o2, i mod i2],
+ * where either both are of D's shape (LoHa: element by element) or o1 o2 and i1 i2 are (LoKr: Kronecker's product).
+ * An element of up down is the sum over r from 0 on; every product and sum is rounded to F32, W' once more to the wanted
+ * dtype. Several patches of a tensor are added in the order in which they came. */
 typedef struct sg_patch {
-    const char *path; /* of the file that it is from, for messages */
-    const char *name; /* of the tensor, whole and as it is wanted */
-    double      scale;
-    sg_tensor   up, down;
-    sg_tensor   diff; /* rank 0: none */
+    const char         *path; /* of the file that it is from, for messages */
+    const char         *name; /* of the tensor, whole and as it is wanted */
+    const sg_name_rule *cut;  /* which rows of D the tensor has; NULL: all */
+    double              scale;
+    sg_factor           factor[2]; /* the second may be absent: its up is NULL */
 } sg_patch;
 
 /* For the loads that follow. Borrows what p points at until the binding closes. SG_E_ARG: no tensor of that name is wanted,
- * or it is loaded; SG_E_FORMAT: its shape or dtype is not as above. A NaN in it is found by sg_bind_load. */
+ * or it is loaded; SG_E_FORMAT: its shape or type is not as above. A NaN in it is found by sg_bind_load. */
 sg_status sg_bind_patch(sg_bind *b, const sg_patch *p, sg_error *e) SG_MUST_USE;
 
 /* SG_E_FORMAT listing all missing, misshapen, wrongly typed and extra tensors. */

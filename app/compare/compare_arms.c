@@ -132,6 +132,7 @@ static sg_status open_all(job *j, sg_error *e)
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
     SG_TRY(sg_arms_size(&j->request, j->engine, s, e));
     sg_notice_size(&j->progress, &j->request, j->engine, s);
+    sg_notice_loras(&j->progress, j->engine, &j->request);
     SG_TRY(sg_engine_check_request(j->engine, &j->request, e));
     j->request.prompt = s->prompt;
     for (int i = 0; i < j->arms.count; i++) SG_TRY(setup_arm(j, i, e));

@@ -53,6 +53,7 @@ static sg_status open_engine(sg_eval *v, sg_error *e)
     SG_TRY(sg_setup_request(&v->request, v->engine, s, e));
     SG_TRY(sg_arms_size(&v->request, v->engine, s, e));
     sg_notice_size(&v->progress, &v->request, v->engine, s);
+    sg_notice_loras(&v->progress, v->engine, &v->request);
     SG_TRY(sg_engine_check_request(v->engine, &v->request, e));
     for (int i = 0; i < v->arms.count; i++) {
         v->arm[i].arm = &v->arms.arm[i];

@@ -73,6 +73,22 @@ static bool was_without_cache(const json_t *settings)
     return !cache && json_integer_value(json_object_get(settings, "steps")) >= SG_CACHE_USUAL_FROM;
 }
 
+/* --lora FILE:STRENGTH for each of a list. */
+static void lora_options(FILE *f, const json_t *list, const char *option)
+{
+    size_t        i;
+    const json_t *v;
+    json_array_foreach(list, i, v)
+    {
+        char              text[320];
+        const char *const file = json_string_value(json_object_get(v, "file"));
+        if (!file) continue;
+        snprintf(text, sizeof text, "%.255s:%.15g", file, json_number_value(json_object_get(v, "strength")));
+        fprintf(f, " --%s ", option);
+        sg_command_word(f, text);
+    }
+}
+
 void sg_command_options(FILE *f, const json_t *settings)
 {
     static const char        ours[] = "tiny-wan"; /* needs no --model */
@@ -119,6 +135,8 @@ void sg_command_options(FILE *f, const json_t *settings)
         {"dense_layers", "dense-layers"},
         {"crf", "crf"},
     };
+    lora_options(f, json_object_get(settings, "lora"), "lora");
+    lora_options(f, json_object_get(settings, "high_noise_lora"), "high-noise-lora");
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         const json_t *v = json_object_get(settings, options[i][0]);
         if (!v || (i == 0 && json_is_string(v) && strcmp(json_string_value(v), ours) == 0)) continue;

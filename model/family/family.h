@@ -30,9 +30,10 @@ typedef struct sg_text_source {
 } sg_text_source;
 
 typedef struct sg_denoiser {
-    sg_component *component;
-    double        from;   /* works at the sampler's timesteps from here up to the `from` of the denoiser before it */
-    int           layers; /* of self-attention, which are its blocks too */
+    sg_component      *component;
+    const sg_name_map *names; /* of its tensors in the original repository, by which LoRAs go too; NULL: none */
+    double             from; /* works at the sampler's timesteps from here up to the `from` of the denoiser before it */
+    int                layers; /* of self-attention, which are its blocks too */
 } sg_denoiser;
 
 /* A phase that a family adds between its texts and denoising: an image is encoded, for example. */

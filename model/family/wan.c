@@ -7,6 +7,7 @@
 #include "prompt_clean.h"
 #include "t5.h"
 #include "wan_dit.h"
+#include "wan_names.h"
 #include "wan_vae.h"
 
 #include <stdio.h>
@@ -91,8 +92,8 @@ static sg_status open_denoiser(wan *w, int i, const sg_checkpoint *from, const c
     SG_TRY(sg_wan_dit_open(&w->dit[i], from, name, act, e));
     sg_component *const component = sg_wan_dit_component(w->dit[i]);
     note_class(component, index, name);
-    w->components.denoiser[i] =
-        (sg_denoiser){.component = component, .layers = (int)sg_wan_dit_config(w->dit[i])->layers};
+    w->components.denoiser[i] = (sg_denoiser){
+        .component = component, .names = &sg_wan_dit_names, .layers = (int)sg_wan_dit_config(w->dit[i])->layers};
     w->components.denoisers = i + 1;
     return SG_OK;
 }

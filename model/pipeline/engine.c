@@ -1,4 +1,5 @@
 /* engine.c - opening a checkpoint, its defaults, and what may be asked of it. */
+#include "base/path.h"
 #include "base/text.h"
 #include "engine_state.h"
 #include "render.h"
@@ -85,6 +86,50 @@ static sg_status choose_dtype(sg_engine *engine, const char *name, sg_error *e)
     return SG_OK;
 }
 
+static sg_status add_lora(sg_engine *engine, const sg_lora_option *o, sg_error *e)
+{
+    const sg_components *const c = engine->components;
+    const unsigned             all = (1u << c->denoisers) - 1, asked = o->denoisers ? o->denoisers : all;
+    const char *const          path = o->path;
+    sg_lora **const            lora = &engine->lora[engine->loras];
+    if (c->denoisers < 2 && o->denoisers)
+        return sg_error_set(e, SG_E_ARG, "%s: this model has no second expert, whose weights could be told apart",
+                            path);
+    SG_TRY(sg_lora_open(lora, path, engine->backend->threads, e));
+    engine->loras++;
+    for (int i = 0; i < c->denoisers; i++) {
+        const sg_denoiser *const d = &c->denoiser[i];
+        if (asked >> i & 1)
+            SG_TRY(sg_lora_add(*lora, d->component->bind, d->component->name, d->names, o->strength, e));
+    }
+    return sg_lora_check(*lora, e);
+}
+
+static sg_status add_loras(sg_engine *engine, const sg_engine_options *o, sg_error *e)
+{
+    for (int i = 0; i < o->loras; i++) {
+        SG_TRY(add_lora(engine, &o->lora[i], e));
+        const sg_lora_figures f = sg_lora_describe(engine->lora[i]);
+        sg_lora_info *const   info = &engine->lora_info[i];
+        *info = (sg_lora_info){.strength = o->lora[i].strength,
+                               .denoisers = o->lora[i].denoisers,
+                               .hash = f.hash,
+                               .keys = f.keys,
+                               .unused = f.unused,
+                               .text = f.text,
+                               .tensors = f.tensors,
+                               .rank = {f.rank[0], f.rank[1]},
+                               .few_steps = f.few_steps};
+        snprintf(info->name, sizeof info->name, "%s", sg_path_name(o->lora[i].path));
+    }
+    return SG_OK;
+}
+
+const char *sg_engine_lora_unused(const sg_engine *engine, int lora, size_t *at)
+{
+    return sg_lora_unused(engine->lora[lora], at);
+}
+
 static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_error *e)
 {
     SG_TRY(sg_checkpoint_open_parts(&engine->checkpoint, o->model_dir, &o->parts, sg_file_parts, e));
@@ -115,6 +160,7 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     sg_config_close(&index);
     if (st) return st;
     engine->components = engine->family->components(engine->model);
+    SG_TRY(add_loras(engine, o, e));
     engine->defaults = engine->family->defaults(engine->model);
     engine->base_bytes = engine->backend->host_memory ? sg_resident_bytes() : sg_backend_packed_bytes(engine->backend);
     SG_TRY(read_attention(engine, e));
@@ -137,6 +183,7 @@ void sg_engine_close(sg_engine **engine)
     if (!*engine) return;
     if ((*engine)->backend) sg_backend_make_current((*engine)->backend);
     if ((*engine)->model) (*engine)->family->close((*engine)->model);
+    for (int i = 0; i < (*engine)->loras; i++) sg_lora_close(&(*engine)->lora[i]);
     sg_checkpoint_close(&(*engine)->checkpoint);
     sg_conditioning_free(&(*engine)->texts);
     sg_vocabulary_free(&(*engine)->vocabulary);
@@ -237,6 +284,8 @@ sg_model_info sg_engine_info(const sg_engine *engine)
     info.experts = components->denoisers;
     info.skips = engine->backend->values != SG_F32;
     info.synchronous = engine->backend->host_memory;
+    info.loras = engine->loras;
+    memcpy(info.lora, engine->lora_info, sizeof info.lora);
     return info;
 }
 

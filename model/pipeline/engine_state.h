@@ -4,6 +4,7 @@
 
 #include "engine.h"
 #include "family.h"
+#include "lora.h"
 #include "thresholds.h"
 #include "vocabulary.h"
 
@@ -12,8 +13,11 @@ struct sg_engine {
     sg_backend          *backend;
     const sg_family     *family;
     void                *model;
-    const sg_components *components; /* of model, which owns them */
-    sg_conditioning      texts;      /* of the last render or plan */
+    const sg_components *components;         /* of model, which owns them */
+    sg_lora             *lora[SG_LORAS_MAX]; /* outlive the model */
+    sg_lora_info         lora_info[SG_LORAS_MAX];
+    int                  loras;
+    sg_conditioning      texts; /* of the last render or plan */
     sg_dtype             act;
     sg_request           defaults;
     sg_config           *own;          /* sparge-gen.json, which holds strings of defaults; or NULL */

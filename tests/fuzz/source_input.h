@@ -69,8 +69,10 @@ static void source_load(const sg_source *w)
         if (turn % 4 == 1) sg_bind_tensor_(b, &wanted[SOURCE_WANTED + i], as, name[i], t->rank, t->dim);
     }
     for (size_t i = 0; i < count; i++) {
-        const sg_tensor t = sg_source_view(w, i), next = sg_source_view(w, (i + 1) % count);
-        const sg_patch  p = {"fuzz", sg_source_at(w, i)->name, 0.5, next, t, turn++ % 2 ? t : (sg_tensor){0}};
+        const sg_source_tensor *const t = sg_source_at(w, i), *const next = sg_source_at(w, (i + 1) % count);
+        const sg_factor forms[][2] = {{{t, NULL}}, {{next, t}}, {{t, NULL}, {next, NULL}}, {{next, t}, {t, next}}};
+        const sg_factor *const form = forms[turn++ % 4];
+        const sg_patch         p = {"fuzz", t->name, NULL, 0.5, {form[0], form[1]}};
         e = (sg_error){0};
         if (sg_bind_patch(b, &p, &e) != SG_OK && e.text[0] == '\0') abort();
     }

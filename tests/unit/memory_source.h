@@ -52,17 +52,27 @@ static const sg_source_ops arrays_ops = {.count = arrays_count,
                                          .bytes = arrays_bytes,
                                          .close = arrays_close};
 
-static const sg_source_type types[SG_DTYPES] = {
-    [SG_F32] = {"F32", SG_F32, 1, 4}, [SG_F16] = {"F16", SG_F16, 1, 2}, [SG_BF16] = {"BF16", SG_BF16, 1, 2}};
+static const sg_source_type types[SG_DTYPES] = {[SG_F32] = {"F32", SG_F32, 1, 4},
+                                                [SG_F16] = {"F16", SG_F16, 1, 2},
+                                                [SG_BF16] = {"BF16", SG_BF16, 1, 2},
+                                                [SG_U8] = {"U8", SG_U8, 1, 1}};
 static const sg_source_type unread = {"IQ2_XS", SG_DTYPES, 256, 74};
+
+static inline sg_source_tensor in_file(const char *name, sg_tensor t)
+{
+    sg_source_tensor to = {
+        .name = name, .type = &types[t.dtype], .data = t.data, .bytes = sg_bytes(t), .rank = t.rank, .file = "arrays"};
+    memcpy(to.dim, t.dim, sizeof t.dim);
+    return to;
+}
+
+/* A pointer to t as a file has it, for the block that it stands in. */
+#define IN_FILE(t) ((sg_source_tensor[1]){in_file("", (t))})
 
 static inline void add(arrays *a, const char *name, sg_tensor t)
 {
-    sg_source_tensor *const to = &a->tensor[a->count++];
-    assert_true(a->count <= TENSORS_MAX);
-    *to = (sg_source_tensor){
-        .name = name, .type = &types[t.dtype], .data = t.data, .bytes = sg_bytes(t), .rank = t.rank, .file = "arrays"};
-    memcpy(to->dim, t.dim, sizeof t.dim);
+    assert_true(a->count < TENSORS_MAX);
+    a->tensor[a->count++] = in_file(name, t);
 }
 
 static inline sg_source *open_arrays(arrays *a)

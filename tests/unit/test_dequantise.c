@@ -117,9 +117,10 @@ static void patches_come_onto_the_values(void **state)
     sg_tensor            patched, plain;
     add_bits(&a, "w", &type, 4, n);
     add_bits(&a, "v", &type, 4, n);
-    const sg_patch p = {.path = "p", .name = "w", .scale = 0.5, .diff = numbers(plain_data, SG_F32, 4, (int64_t)n / 4)};
-    sg_source     *s = open_arrays(&a);
-    sg_bind       *b = bind_to(s, NULL);
+    const sg_source_tensor diff = in_file("", numbers(plain_data, SG_F32, 4, (int64_t)n / 4));
+    const sg_patch         p = {.path = "p", .name = "w", .scale = 0.5, .factor = {{&diff, NULL}}};
+    sg_source             *s = open_arrays(&a);
+    sg_bind               *b = bind_to(s, NULL);
     sg_bind_tensor(b, &patched, SG_BF16, "w", 4, (int64_t)n / 4);
     sg_bind_tensor(b, &plain, SG_F32, "v", 4, (int64_t)n / 4);
     assert_int_equal(sg_bind_patch(b, &p, NULL), SG_OK);

@@ -121,6 +121,8 @@ bool sg_bind_row(const sg_bind_rows *r, int64_t row, float *y)
     return sg_convert_from(y, SG_F32, r->from, r->first + (size_t)row * r->row, r->row, 1);
 }
 
+const char *sg_bind_name(const sg_bind *b, size_t i) { return i < b->count ? b->binding[i].name : NULL; }
+
 /* One more, of that name; NULL latches. */
 static sg_bind_want *more(sg_bind *b, const char *name)
 {

@@ -1,15 +1,21 @@
-/* bind_patch.c - see sg_bind_patch in bind.h: low-rank and whole differences, added as a tensor is loaded. */
+/* bind_patch.c - see sg_bind_patch in bind.h: differences of any form, added as a tensor is loaded. */
 #include "base/array.h"
 #include "base/text.h"
 #include "bind_state.h"
 #include "convert.h"
+#include "low_rank.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-enum { PIECE = 1 << 18, BLOCK = 1024 }; /* elements; a block stays in the first cache while it is summed */
+enum { PIECE = 1 << 18 }; /* elements */
 
-static bool is_low_rank(const sg_patch *p) { return p->diff.rank == 0; }
+/* ---- shapes ---- */
+
+typedef struct shape {
+    int64_t rows, row; /* row: numbers of one */
+} shape;
 
 /* Numbers behind the first dimension, of a shape that has a size. */
 static int64_t row_of(int rank, const int64_t *dim)
@@ -19,72 +25,118 @@ static int64_t row_of(int rank, const int64_t *dim)
     return n;
 }
 
-static bool low_rank_fits(const sg_patch *p, const sg_bind_want *w)
+/* False: t is no matrix with a number in it. */
+static bool shape_of(const sg_source_tensor *t, shape *out)
 {
-    const sg_tensor *const up = &p->up, *const down = &p->down;
-    if (up->rank < 1 || down->rank < 1 || !sg_bind_has_size(up->rank, up->dim) ||
-        !sg_bind_has_size(down->rank, down->dim) || !sg_bind_has_size(w->rank, w->dim))
-        return false;
-    const int64_t r = row_of(up->rank, up->dim);
-    return r > 0 && up->dim[0] == w->dim[0] && down->dim[0] == r &&
-           row_of(down->rank, down->dim) == row_of(w->rank, w->dim);
+    if (t->rank < 1 || !sg_bind_has_size(t->rank, t->dim)) return false;
+    *out = (shape){t->dim[0], row_of(t->rank, t->dim)};
+    return out->rows > 0 && out->row > 0;
 }
 
-static bool diff_fits(const sg_patch *p, const sg_bind_want *w)
+static bool shape_of_factor(const sg_factor *f, shape *out)
 {
-    return sg_bind_has_size(w->rank, w->dim) && p->diff.rank == w->rank &&
-           memcmp(p->diff.dim, w->dim, (size_t)w->rank * sizeof *w->dim) == 0;
+    shape down;
+    if (!shape_of(f->up, out)) return false;
+    if (!f->down) return true;
+    if (!shape_of(f->down, &down) || out->row != down.rows) return false;
+    out->row = down.row;
+    return true;
 }
 
-static bool is_float(const sg_tensor *t) { return t->dtype == SG_F32 || t->dtype == SG_F16 || t->dtype == SG_BF16; }
-
-static sg_status check_patch(const sg_patch *p, const sg_bind_want *w, sg_error *e)
+/* Of D, where w has the rows of it that cut means. */
+static bool shape_of_whole(const sg_bind_want *w, const sg_name_rule *cut, shape *out)
 {
-    char should[120], is[120], by[120];
-    if (is_low_rank(p) ? low_rank_fits(p, w) : diff_fits(p, w)) {
-        if (isfinite(p->scale) && (is_low_rank(p) ? is_float(&p->up) && is_float(&p->down) : is_float(&p->diff)))
-            return SG_OK;
-        return sg_error_set(e, SG_E_FORMAT,
-                            "%s: the patch of tensor \"%s\" should be F32, F16 or BF16, its scale %g finite", p->path,
-                            sg_show(w->name), p->scale);
-    }
-    sg_shape_text(should, sizeof should, w->rank, w->dim);
-    sg_shape_text(is, sizeof is, is_low_rank(p) ? p->up.rank : p->diff.rank, is_low_rank(p) ? p->up.dim : p->diff.dim);
-    sg_shape_text(by, sizeof by, p->down.rank, p->down.dim);
-    if (is_low_rank(p))
-        return sg_error_set(e, SG_E_FORMAT, "%s: the patch of tensor \"%s\" is %s by %s, which does not fit %s",
-                            p->path, sg_show(w->name), is, by, should);
-    return sg_error_set(e, SG_E_FORMAT, "%s: the patch of tensor \"%s\" is %s, which does not fit %s", p->path,
-                        sg_show(w->name), is, should);
+    int64_t parts = 0;
+    *out = (shape){.rows = w->dim[0]};
+    if (!sg_bind_has_size(w->rank, w->dim)) return false;
+    out->row = row_of(w->rank, w->dim);
+    if (!cut) return true;
+    for (int i = 0; i < SG_NAME_ROWS; i++) parts += cut->rows[i].count;
+    return parts > 0 && w->dim[0] % parts == 0 && !__builtin_mul_overflow(w->dim[0] / parts, cut->of, &out->rows);
+}
+
+static bool are_equal(shape a, shape b) { return a.rows == b.rows && a.row == b.row; }
+
+/* a b = whole? */
+static bool divides(int64_t a, int64_t b, int64_t whole) { return whole % a == 0 && whole / a == b; }
+
+static bool fits(const sg_patch *p, shape d)
+{
+    shape a, b;
+    if (!shape_of_factor(&p->factor[0], &a)) return false;
+    if (!p->factor[1].up) return are_equal(a, d);
+    if (!shape_of_factor(&p->factor[1], &b)) return false;
+    return (are_equal(a, d) && are_equal(b, d)) || (divides(a.rows, b.rows, d.rows) && divides(a.row, b.row, d.row));
+}
+
+static bool is_float(const sg_source_tensor *t)
+{
+    return !t || (t->type->block == 1 && strcmp(t->type->name, "I8") != 0 && sg_convert_reads(t->type));
+}
+
+/* "[8, 2] by [2, 16]", or "[8, 16]". */
+static const char *factor_text(char out[256], const sg_factor *f)
+{
+    char up[120], down[120];
+    sg_shape_text(up, sizeof up, f->up->rank, f->up->dim);
+    if (f->down) sg_shape_text(down, sizeof down, f->down->rank, f->down->dim);
+    snprintf(out, 256, f->down ? "%s by %s" : "%s", up, down);
+    return out;
+}
+
+static sg_status misshapen(const sg_patch *p, const sg_bind_want *w, shape d, sg_error *e)
+{
+    char    is[256], times[256], should[120];
+    int64_t dim[SG_MAX_RANK];
+    memcpy(dim, w->dim, sizeof dim);
+    dim[0] = d.rows;
+    sg_shape_text(should, sizeof should, w->rank, dim);
+    if (!p->factor[1].up)
+        return sg_error_set(e, SG_E_FORMAT, "%s: the patch of tensor \"%s\" is %s, which does not fit %s", p->path,
+                            sg_show(w->name), factor_text(is, &p->factor[0]), should);
+    return sg_error_set(e, SG_E_FORMAT, "%s: the patch of tensor \"%s\" is %s and %s, which do not fit %s", p->path,
+                        sg_show(w->name), factor_text(is, &p->factor[0]), factor_text(times, &p->factor[1]), should);
 }
 
 sg_status sg_bind_patch(sg_bind *b, const sg_patch *p, sg_error *e)
 {
     size_t at = 0;
+    shape  d = {0};
     while (at < b->count && strcmp(b->binding[at].name, p->name) != 0) at++;
     if (at == b->count)
         return sg_error_set(e, SG_E_ARG, "%s: the patch is of tensor \"%s\", which this model does not have", p->path,
                             sg_show(p->name));
+    sg_bind_want *const w = &b->binding[at];
     if (b->backend)
         return sg_error_set(e, SG_E_ARG, "%s: the patch of tensor \"%s\" comes after loading", p->path,
                             sg_show(p->name));
-    SG_TRY(check_patch(p, &b->binding[at], e));
+    if (!shape_of_whole(w, p->cut, &d) || !fits(p, d)) return misshapen(p, w, d, e);
+    for (int i = 0; i < 2; i++)
+        if (!isfinite(p->scale) || !is_float(p->factor[i].up) || !is_float(p->factor[i].down))
+            return sg_error_set(e, SG_E_FORMAT,
+                                "%s: the patch of tensor \"%s\" should be F32, F16, BF16 or FP8, its scale %g finite",
+                                p->path, sg_show(w->name), p->scale);
     if (!sg_array_push(b->patch, b->patches, b->patch_room, (sg_bound_patch){*p, at}))
         return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", p->path);
-    b->binding[at].patches++;
+    w->patches++;
     return SG_OK;
 }
 
 /* ---- as a tensor is loaded ---- */
 
-static bool is_of(const sg_bind_patched *p, size_t i)
-{
-    return &p->bind->binding[p->bind->patch[i].binding] == p->binding;
-}
+/* A factor as it is computed with. */
+struct sg_bind_factor {
+    const sg_source_tensor *whole;     /* of D's shape, converted as far as it is needed; or */
+    float                  *up, *down; /* of D's shape, down [r, row] in panels; or */
+    float                  *small;     /* [of.rows, of.row], of Kronecker's product */
+    size_t                  r;
+    shape                   of, d;
+};
 
-static size_t factor_count(const sg_patch *p)
+static sg_status no_memory(const sg_bind_patched *p, sg_error *e)
 {
-    return is_low_rank(p) ? (size_t)sg_count(p->up) + (size_t)sg_count(p->down) : 0;
+    return sg_error_set(e, SG_E_MEMORY, "%s: out of memory for the patches of \"%s\"", sg_source_path(p->bind->source),
+                        sg_show(p->binding->name));
 }
 
 static sg_status not_finite(const sg_bind_patched *p, const sg_patch *patch, sg_error *e)
@@ -93,84 +145,156 @@ static sg_status not_finite(const sg_bind_patched *p, const sg_patch *patch, sg_
                         sg_show(p->binding->name));
 }
 
+/* t as F32, malloc'd. */
+static sg_status take(float **out, const sg_bind_patched *p, const sg_patch *patch, const sg_source_tensor *t,
+                      sg_error *e)
+{
+    shape s;
+    shape_of(t, &s);
+    const size_t n = (size_t)(s.rows * s.row);
+    *out = malloc(n * sizeof **out);
+    if (!*out) return no_memory(p, e);
+    return sg_convert_from(*out, SG_F32, t, 0, n, p->threads) ? SG_OK : not_finite(p, patch, e);
+}
+
+static sg_status take_low_rank(struct sg_bind_factor *f, const sg_bind_patched *p, const sg_patch *patch,
+                               const sg_factor *from, sg_error *e)
+{
+    float *down = NULL;
+    f->r = (size_t)from->down->dim[0];
+    SG_TRY(take(&f->up, p, patch, from->up, e));
+    sg_status status = take(&down, p, patch, from->down, e);
+    f->down = status == SG_OK ? malloc(sg_low_rank_panels(f->r, (size_t)f->of.row) * sizeof *down) : NULL;
+    if (status == SG_OK && !f->down) status = no_memory(p, e);
+    if (status == SG_OK) sg_low_rank_pack(f->down, down, f->r, (size_t)f->of.row);
+    free(down);
+    return status;
+}
+
+static sg_status open_factor(struct sg_bind_factor *f, const sg_bind_patched *p, const sg_patch *patch,
+                             const sg_factor *from, shape d, sg_error *e)
+{
+    f->d = d;
+    shape_of_factor(from, &f->of);
+    if (from->down) SG_TRY(take_low_rank(f, p, patch, from, e));
+    if (are_equal(f->of, d)) {
+        f->whole = from->down ? NULL : from->up;
+        return SG_OK;
+    }
+    if (!from->down) return take(&f->small, p, patch, from->up, e);
+    const size_t n = (size_t)(f->of.rows * f->of.row);
+    if (!(f->small = malloc(n * sizeof *f->small))) return no_memory(p, e);
+    sg_low_rank(f->small, f->up, f->down, f->r, (size_t)f->of.row, 0, n, p->threads);
+    return SG_OK;
+}
+
 sg_status sg_bind_patched_open(sg_bind_patched *p, const sg_bind *b, const sg_bind_want *w, int threads, sg_error *e)
 {
-    size_t n = 1;
     *p = (sg_bind_patched){.bind = b, .binding = w, .threads = threads > 0 ? threads : 1};
-    for (size_t i = 0; i < b->patches; i++) n += is_of(p, i) ? factor_count(&b->patch[i].patch) : 0;
-    p->factor = malloc(n * sizeof *p->factor);
-    p->sum = malloc(PIECE * sizeof *p->sum);
-    p->term = malloc(PIECE * sizeof *p->term);
-    if (!p->factor || !p->sum || !p->term)
-        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory for the patches of \"%s\"", sg_source_path(b->source),
-                            sg_show(w->name));
-    float *to = p->factor;
+    p->factor = calloc(2 * (size_t)w->patches, sizeof *p->factor);
+    p->sum = malloc(3 * PIECE * sizeof *p->sum);
+    if (!p->factor || !p->sum) return no_memory(p, e);
+    struct sg_bind_factor *f = p->factor;
     for (size_t i = 0; i < b->patches; i++) {
         const sg_patch *const patch = &b->patch[i].patch;
-        if (!is_of(p, i) || !is_low_rank(patch)) continue;
-        const size_t up = (size_t)sg_count(patch->up), down = (size_t)sg_count(patch->down);
-        if (!sg_convert(to, SG_F32, patch->up.data, patch->up.dtype, up, p->threads) ||
-            !sg_convert(to + up, SG_F32, patch->down.data, patch->down.dtype, down, p->threads))
-            return not_finite(p, patch, e);
-        to += up + down;
+        shape                 d;
+        if (&b->binding[b->patch[i].binding] != w) continue;
+        shape_of_whole(w, patch->cut, &d);
+        SG_TRY(open_factor(f, p, patch, &patch->factor[0], d, e));
+        if (patch->factor[1].up) SG_TRY(open_factor(f + 1, p, patch, &patch->factor[1], d, e));
+        f += 2;
     }
     return SG_OK;
 }
 
 void sg_bind_patched_close(sg_bind_patched *p)
 {
+    for (int i = 0; p->factor && i < 2 * p->binding->patches; i++) {
+        free(p->factor[i].up);
+        free(p->factor[i].down);
+        free(p->factor[i].small);
+    }
     free(p->factor);
     free(p->sum);
-    free(p->term);
     *p = (sg_bind_patched){0};
 }
 
-/* y[n] = the sum over r of up[r] down[r, width]. */
-static void combine(float *y, const float *up, const float *down, size_t r, size_t width, size_t n)
+/* y[to - from] = numbers `from` to `to` of a row of Kronecker's first factor, each of them run times; of its second, all of
+ * them run times. */
+static void spread(float *y, const float *row, const struct sg_bind_factor *f, bool second, size_t from, size_t to)
 {
-    memset(y, 0, n * sizeof *y);
-    for (size_t k = 0; k < r; k++) {
-        const float  u = up[k];
-        const float *d = down + k * width;
-        for (size_t c = 0; c < n; c++) y[c] += u * d[c];
+    const size_t own = (size_t)f->of.row, run = (size_t)(f->d.row / f->of.row);
+    for (size_t x = from, n; x < to; x += n, y += n) {
+        const size_t whole = second ? own - x % own : run - x % run;
+        n = to - x < whole ? to - x : whole;
+        if (second)
+            memcpy(y, row + x % own, n * sizeof *y);
+        else
+            for (size_t k = 0; k < n; k++) y[k] = row[x / run];
     }
 }
 
-/* term[count] = elements i to i + count of up[o, r] down[r, width]. */
-static void multiply(float *term, const float *up, const float *down, size_t r, size_t width, size_t i, size_t count,
-                     int threads)
+/* y[count] = what the factor is at elements i to i + count of D. False: a NaN or an infinity. */
+static bool factor_at(float *y, const struct sg_bind_factor *f, bool second, size_t i, size_t count, int threads)
 {
-    const size_t first = i / width, last = (i + count - 1) / width;
+    const size_t width = (size_t)f->d.row, first = i / width, last = (i + count - 1) / width;
+    if (f->whole) return sg_convert_from(y, SG_F32, f->whole, i, count, threads);
+    if (!f->small) {
+        sg_low_rank(y, f->up, f->down, f->r, width, i, count, threads);
+        return true;
+    }
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (size_t row = first; row <= last; row++) {
         const size_t from = row == first ? i % width : 0, to = row == last ? (i + count - 1) % width + 1 : width;
-        for (size_t at = from; at < to; at += BLOCK)
-            combine(term + (row * width + at - i), up + row * r, down + at, r, width,
-                    to - at < BLOCK ? to - at : BLOCK);
+        const size_t own = second ? row % (size_t)f->of.rows : row / (size_t)(f->d.rows / f->of.rows);
+        spread(y + (row * width + from - i), f->small + own * (size_t)f->of.row, f, second, from, to);
     }
+    return true;
 }
 
-static void add(float *sum, const float *term, float scale, size_t n)
+/* sum[count] += scale D at its elements i to i + count. */
+static bool add(const sg_bind_patched *p, const struct sg_bind_factor *f, float scale, float *sum, size_t i,
+                size_t count)
 {
-    for (size_t i = 0; i < n; i++) sum[i] += scale * term[i];
+    float *const term = p->sum + PIECE, *const times = term + PIECE;
+    const bool two = f[1].d.rows > 0;
+    if (!factor_at(term, &f[0], false, i, count, p->threads)) return false;
+    if (two && !factor_at(times, &f[1], true, i, count, p->threads)) return false;
+#pragma omp parallel for schedule(static) num_threads(p->threads)
+    for (size_t k = 0; k < count; k++) {
+        if (two) term[k] *= times[k];
+        sum[k] += scale * term[k];
+    }
+    return true;
 }
 
-/* sum[count] += elements i to i + count of every patch. */
-static sg_status add_all(sg_bind_patched *p, size_t i, size_t count, sg_error *e)
+/* p->sum[count] += elements i to i + count of a patch: those of D that are the tensor's, run after run. */
+static bool add_rows(const sg_bind_patched *p, const sg_patch *patch, const struct sg_bind_factor *f, size_t i,
+                     size_t count)
 {
-    const float *factor = p->factor;
+    const sg_name_rule *const cut = patch->cut;
+    const size_t              part = cut ? (size_t)(f->d.rows / cut->of * f->d.row) : 0;
+    size_t                    at = 0; /* elements of the tensor in the runs before */
+    if (!cut) return add(p, f, (float)patch->scale, p->sum, i, count);
+    for (int k = 0; k < SG_NAME_ROWS && cut->rows[k].count; k++) {
+        const size_t end = at + (size_t)cut->rows[k].count * part;
+        const size_t from = i > at ? i : at, to = i + count < end ? i + count : end;
+        if (from < to && !add(p, f, (float)patch->scale, p->sum + (from - i),
+                              (size_t)cut->rows[k].first * part + (from - at), to - from))
+            return false;
+        at = end;
+    }
+    return true;
+}
+
+static sg_status add_all(const sg_bind_patched *p, size_t i, size_t count, sg_error *e)
+{
+    const struct sg_bind_factor *f = p->factor;
     for (size_t k = 0; k < p->bind->patches; k++) {
         const sg_patch *const patch = &p->bind->patch[k].patch;
-        if (!is_of(p, k)) continue;
-        if (is_low_rank(patch)) {
-            const size_t up = (size_t)sg_count(patch->up), r = (size_t)patch->down.dim[0];
-            multiply(p->term, factor, factor + up, r, (size_t)sg_count(patch->down) / r, i, count, p->threads);
-            factor += factor_count(patch);
-        } else {
-            const uint8_t *const x = (const uint8_t *)patch->diff.data + i * sg_dtype_size(patch->diff.dtype);
-            if (!sg_convert(p->term, SG_F32, x, patch->diff.dtype, count, p->threads)) return not_finite(p, patch, e);
-        }
-        add(p->sum, p->term, (float)patch->scale, count);
+        if (&p->bind->binding[p->bind->patch[k].binding] != p->binding) continue;
+        if (!add_rows(p, patch, f, i, count)) return not_finite(p, patch, e);
+        f += 2;
     }
     return SG_OK;
 }

@@ -73,13 +73,13 @@ bool sg_bind_has_size(int rank, const int64_t *dim);
  * `as`; y NULL: only looks. False: one of them is a NaN, an infinity, or too large for `as`. */
 bool sg_bind_convert(const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count, int threads);
 
-/* The factors of all patches of a tensor as F32, and room for a piece of it. */
+/* A tensor's patches, and room for a piece of it. */
 typedef struct sg_bind_patched {
-    const sg_bind      *bind;
-    const sg_bind_want *binding;
-    float              *factor; /* of each low-rank patch: up, then down */
-    float              *sum, *term;
-    int                 threads;
+    const sg_bind         *bind;
+    const sg_bind_want    *binding;
+    struct sg_bind_factor *factor; /* two of each of its patches */
+    float                 *sum;    /* then the terms of a sum, and what they are multiplied with */
+    int                    threads;
 } sg_bind_patched;
 
 /* close after a failure, too. */

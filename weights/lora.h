@@ -1,0 +1,57 @@
+/* lora.h - LoRA and its relatives in a file: which tensors of a model its keys mean, and the patches that they are.
+ *
+ *   sg_lora *l = NULL;
+ *   SG_TRY(sg_lora_open(&l, path, threads, e));
+ *   SG_TRY(sg_lora_add(l, bind, "transformer", &names, strength, e));   for each denoiser
+ *   status = sg_lora_check(l, e);
+ *   sg_lora_close(&l);                                                  after the bindings
+ *
+ * A key is prefix, module, kind. Modules go by the model's names of a Diffusers folder or by those of its original
+ * repository, with dots or, as kohya and musubi write them, with underscores, which are looked up and never split. Kinds: LoRA with
+ * alpha, rank-stabilised too; whole differences of weights, biases, norms and modulation; LoHa; LoKr. Others, DoRA for
+ * example, are refused by name. */
+#ifndef SG_LORA_H
+#define SG_LORA_H
+
+#include "bind.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sg_lora sg_lora;
+
+/* Any format of tensor_source.h. SG_E_UNSUPPORTED: a kind that is not read here. */
+sg_status sg_lora_open(sg_lora **out, const char *path, int threads, sg_error *e) SG_MUST_USE;
+void      sg_lora_close(sg_lora **l);
+
+/* Patches b with strength times what the file has for its tensors; b must not outlive l. component is its name in a Diffusers
+ * folder: keys of a file that tells "transformer" and "transformer_2" apart go to their own. names: how the original
+ * repository calls its tensors; may be NULL. SG_E_FORMAT: half of a pair is missing, a tensor is patched twice in the same
+ * way, or a shape does not fit. */
+sg_status sg_lora_add(sg_lora *l, sg_bind *b, const char *component, const sg_name_map *names, double strength,
+                      sg_error *e) SG_MUST_USE;
+
+/* SG_E_FORMAT: nothing of the file fitted any tensor. */
+sg_status sg_lora_check(const sg_lora *l, sg_error *e) SG_MUST_USE;
+
+/* Of what was added so far. */
+typedef struct sg_lora_figures {
+    uint64_t hash;      /* of names, shapes and numbers, in whatever order the file has them */
+    int      keys;      /* tensors of the file */
+    int      unused;    /* that fit nothing */
+    int      text;      /* of these, for a text encoder */
+    int      tensors;   /* of the model, patched */
+    int      rank[2];   /* least and greatest; 0: whole differences only */
+    bool     few_steps; /* by its name, made for few steps without guidance */
+} sg_lora_figures;
+
+sg_lora_figures sg_lora_describe(const sg_lora *l);
+
+/* The next key from number *at on that fits nothing, and *at behind it; NULL: no more. */
+const char *sg_lora_unused(const sg_lora *l, size_t *at);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

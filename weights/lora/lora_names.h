@@ -1,0 +1,69 @@
+/* lora_names.h - the keys of a LoRA: what kind of numbers each has, and which tensors of a model it means. Internal to this
+ * folder. */
+#ifndef SG_LORA_NAMES_H
+#define SG_LORA_NAMES_H
+
+#include "bind.h"
+
+/* What a key's numbers are to its module. */
+typedef enum sg_lora_kind {
+    SG_LORA_DOWN,
+    SG_LORA_UP,
+    SG_LORA_UP_BIAS,
+    SG_LORA_ALPHA,
+    SG_LORA_DIFF,
+    SG_LORA_DIFF_BIAS,
+    SG_LORA_HADA_1A,
+    SG_LORA_HADA_1B,
+    SG_LORA_HADA_2A,
+    SG_LORA_HADA_2B,
+    SG_LORA_LOKR_1,
+    SG_LORA_LOKR_1A,
+    SG_LORA_LOKR_1B,
+    SG_LORA_LOKR_2,
+    SG_LORA_LOKR_2A,
+    SG_LORA_LOKR_2B,
+    SG_LORA_KINDS
+} sg_lora_kind;
+
+typedef struct sg_lora_key {
+    const char  *module; /* with its prefixes */
+    int          length; /* of module */
+    sg_lora_kind kind;
+    const char  *leaf; /* of the tensor that is meant: ".weight", ".modulation" */
+} sg_lora_key;
+
+/* SG_LORA_KINDS in kind: the key is of no kind. *refused: NULL, or the name of a kind that is not read. */
+sg_lora_key sg_lora_key_of(const char *name, const char **refused);
+
+/* The module without prefixes: behind the last one, and no longer than length. */
+const char *sg_lora_module(const sg_lora_key *key, int *length);
+
+bool sg_lora_is_of_text(const char *name); /* a text encoder's */
+
+/* A tensor of the model under one of its names, dots become underscores. */
+typedef struct sg_lora_name {
+    char               *flat;
+    size_t              tensor; /* by sg_bind_name */
+    const sg_name_rule *cut;    /* which rows of what has that name; NULL: all */
+} sg_lora_name;
+
+typedef struct sg_lora_names {
+    sg_lora_name *name; /* sorted by flat, then by tensor */
+    size_t        count, room;
+} sg_lora_names;
+
+/* b's tensors by their own names and by those of map, which may be NULL. Zero is an empty list; the caller frees, after a failure
+ * too. False: out of memory. */
+bool sg_lora_names_open(sg_lora_names *n, const sg_bind *b, const sg_name_map *map);
+void sg_lora_names_free(sg_lora_names *n);
+
+/* The names that the module's leaf has in n: the first and *count of them, each with a part of its rows; NULL: none.
+ * Dots and underscores count the same. */
+const sg_lora_name *sg_lora_names_find(const sg_lora_names *n, const char *module, int length, const char *leaf,
+                                       size_t *count);
+
+/* The same of a key, tried without one prefix after the other. */
+const sg_lora_name *sg_lora_names_of(const sg_lora_names *n, const sg_lora_key *key, size_t *count);
+
+#endif

@@ -1,0 +1,229 @@
+/* lora_patch.c - see sg_lora_add in lora.h: keys into groups, one of each module, and groups into patches. */
+#include "base/text.h"
+#include "lora_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* What the file has for a module: a key of each kind. */
+typedef struct group {
+    const sg_source_tensor *of[SG_LORA_KINDS];
+    size_t                  key[SG_LORA_KINDS]; /* its number in the file */
+    const sg_lora_name     *target;             /* the tensors that are meant */
+    size_t                  targets;
+} group;
+
+typedef struct adding {
+    sg_lora      *lora;
+    sg_bind      *bind;
+    const char   *component;
+    double        strength;
+    sg_lora_names names;
+    group        *group;   /* of each name; where several names mean one whole tensor, only the first is in use */
+    size_t       *first;   /* by tensor: the first name that means all of it */
+    bool         *patched; /* by tensor */
+} adding;
+
+static sg_status no_memory(const sg_lora *l, sg_error *e)
+{
+    return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_source_path(l->source));
+}
+
+/* ---- keys into groups ---- */
+
+/* A tensor by its own name, and by the original one, is one group. */
+static group *group_of(const adding *a, const sg_lora_name *name)
+{
+    return &a->group[name->cut ? (size_t)(name - a->names.name) : a->first[name->tensor]];
+}
+
+static sg_status sort_key(adding *a, size_t i, sg_error *e)
+{
+    const sg_source_tensor *const t = sg_source_at(a->lora->source, i);
+    const char                   *refused;
+    size_t                        count;
+    const sg_lora_key             key = sg_lora_key_of(t->name, &refused);
+    if (key.kind == SG_LORA_KINDS || !sg_lora_is_for(a->lora, i, a->component)) return SG_OK;
+    const sg_lora_name *const name = sg_lora_names_of(&a->names, &key, &count);
+    if (!name || (count > 1 && !name->cut)) return SG_OK;
+    group *const g = group_of(a, name);
+    if (g->of[key.kind])
+        return sg_error_set(e, SG_E_FORMAT, "%s: \"%s\" and \"%s\" are for the same tensor",
+                            sg_source_path(a->lora->source), sg_show(g->of[key.kind]->name), sg_show(t->name));
+    g->of[key.kind] = t;
+    g->key[key.kind] = i;
+    g->target = name;
+    g->targets = count;
+    a->lora->used[i] = true;
+    return SG_OK;
+}
+
+/* ---- groups into patches ---- */
+
+static sg_status put(adding *a, const group *g, size_t k, const char *name, double scale, const sg_factor factor[2],
+                     sg_error *e)
+{
+    const sg_patch p = {.path = sg_source_path(a->lora->source),
+                        .name = name,
+                        .cut = g->target[k].cut,
+                        .scale = a->strength * scale,
+                        .factor = {factor[0], factor[1]}};
+    return sg_bind_patch(a->bind, &p, e);
+}
+
+/* On every tensor of the group. */
+static sg_status put_all(adding *a, const group *g, double scale, const sg_factor factor[2], sg_error *e)
+{
+    for (size_t k = 0; k < g->targets; k++) {
+        const size_t tensor = g->target[k].tensor;
+        SG_TRY(put(a, g, k, sg_bind_name(a->bind, tensor), scale, factor, e));
+        a->lora->tensors += !a->patched[tensor];
+        a->patched[tensor] = true;
+    }
+    return SG_OK;
+}
+
+/* The tensor's bias; NULL: it has none. */
+static const sg_lora_name *bias_of(const adding *a, size_t tensor)
+{
+    const char *const name = sg_bind_name(a->bind, tensor);
+    size_t            count;
+    if (!sg_text_ends(name, ".weight")) return NULL;
+    return sg_lora_names_find(&a->names, name, (int)(strlen(name) - strlen(".weight")), ".bias", &count);
+}
+
+/* A difference of the biases of the group's tensors; one without biases leaves the key unused. */
+static sg_status put_bias(adding *a, const group *g, sg_lora_kind kind, double scale, sg_error *e)
+{
+    const sg_factor factor[2] = {{g->of[kind], NULL}};
+    for (size_t k = 0; g->of[kind] && k < g->targets; k++) {
+        const sg_lora_name *const bias = bias_of(a, g->target[k].tensor);
+        if (!bias) {
+            a->lora->used[g->key[kind]] = false;
+            continue;
+        }
+        SG_TRY(put(a, g, k, sg_bind_name(a->bind, bias->tensor), scale, factor, e));
+        a->lora->tensors += !a->patched[bias->tensor];
+        a->patched[bias->tensor] = true;
+    }
+    return SG_OK;
+}
+
+static sg_status scale_of(adding *a, const group *g, const sg_source_tensor *down, int64_t r, double *out, sg_error *e)
+{
+    const char       *refused;
+    const sg_lora_key key = sg_lora_key_of(down->name, &refused);
+    SG_TRY(sg_lora_scale(a->lora, a->component, &key, g->of[SG_LORA_ALPHA], r, out, e));
+    int *const rank = a->lora->rank;
+    if (r > rank[1]) rank[1] = (int)(r < INT32_MAX ? r : INT32_MAX);
+    if (!rank[0] || r < rank[0]) rank[0] = (int)(r < INT32_MAX ? r : INT32_MAX);
+    return SG_OK;
+}
+
+/* The first of these kinds that the group has; *whole: it has all of them. */
+static const sg_source_tensor *any_of(const group *g, sg_lora_kind from, sg_lora_kind to, bool *whole)
+{
+    const sg_source_tensor *any = NULL;
+    *whole = true;
+    for (int i = (int)from; i <= (int)to; i++) {
+        if (!any) any = g->of[i];
+        *whole = *whole && g->of[i];
+    }
+    return any;
+}
+
+static sg_status incomplete(const adding *a, const sg_source_tensor *t, sg_error *e)
+{
+    return sg_error_set(e, SG_E_FORMAT, "%s: \"%s\" is there, but not what it is to be multiplied with",
+                        sg_source_path(a->lora->source), sg_show(t->name));
+}
+
+static int64_t rows_of(const sg_source_tensor *t) { return t->rank ? t->dim[0] : 0; }
+
+static sg_status put_lora(adding *a, const group *g, sg_error *e)
+{
+    bool                          whole;
+    double                        scale;
+    const sg_source_tensor *const any = any_of(g, SG_LORA_DOWN, SG_LORA_UP, &whole), *const down = g->of[SG_LORA_DOWN];
+    const sg_factor factor[2] = {{g->of[SG_LORA_UP], down}};
+    if (!any) return g->of[SG_LORA_UP_BIAS] ? incomplete(a, g->of[SG_LORA_UP_BIAS], e) : SG_OK;
+    if (!whole) return incomplete(a, any, e);
+    SG_TRY(scale_of(a, g, down, rows_of(down), &scale, e));
+    SG_TRY(put_all(a, g, scale, factor, e));
+    return put_bias(a, g, SG_LORA_UP_BIAS, scale, e);
+}
+
+static sg_status put_loha(adding *a, const group *g, sg_error *e)
+{
+    bool                          whole;
+    double                        scale;
+    const sg_source_tensor *const any = any_of(g, SG_LORA_HADA_1A, SG_LORA_HADA_2B, &whole);
+    const sg_source_tensor *const down = g->of[SG_LORA_HADA_1B];
+    const sg_factor factor[2] = {{g->of[SG_LORA_HADA_1A], down}, {g->of[SG_LORA_HADA_2A], g->of[SG_LORA_HADA_2B]}};
+    if (!any) return SG_OK;
+    if (!whole) return incomplete(a, any, e);
+    SG_TRY(scale_of(a, g, down, rows_of(down), &scale, e));
+    return put_all(a, g, scale, factor, e);
+}
+
+/* alpha / r is that of the second factor, else of the first; without a low-rank one it is 1, whatever alpha is. */
+static sg_status put_lokr(adding *a, const group *g, sg_error *e)
+{
+    static const sg_lora_kind     kind[2][3] = {{SG_LORA_LOKR_1, SG_LORA_LOKR_1A, SG_LORA_LOKR_1B},
+                                                {SG_LORA_LOKR_2, SG_LORA_LOKR_2A, SG_LORA_LOKR_2B}};
+    bool                          whole;
+    double                        scale = 1;
+    sg_factor                     factor[2] = {{0}};
+    const sg_source_tensor       *down = NULL;
+    const sg_source_tensor *const any = any_of(g, SG_LORA_LOKR_1, SG_LORA_LOKR_2B, &whole);
+    if (!any) return SG_OK;
+    for (int i = 0; i < 2; i++) {
+        const sg_source_tensor *const full = g->of[kind[i][0]], *const up = g->of[kind[i][1]],
+                                      *const low = g->of[kind[i][2]];
+        if (!full && !(up && low)) return incomplete(a, any, e);
+        if (full && (up || low)) return incomplete(a, up ? up : low, e);
+        factor[i] = full ? (sg_factor){full, NULL} : (sg_factor){up, low};
+        if (!full) down = low;
+    }
+    if (down) SG_TRY(scale_of(a, g, down, rows_of(down), &scale, e));
+    return put_all(a, g, scale, factor, e);
+}
+
+static sg_status put_group(adding *a, const group *g, sg_error *e)
+{
+    const sg_factor diff[2] = {{g->of[SG_LORA_DIFF], NULL}};
+    SG_TRY(put_lora(a, g, e));
+    SG_TRY(put_loha(a, g, e));
+    SG_TRY(put_lokr(a, g, e));
+    if (diff[0].up) SG_TRY(put_all(a, g, 1, diff, e));
+    return put_bias(a, g, SG_LORA_DIFF_BIAS, 1, e);
+}
+
+static sg_status add_all(adding *a, const sg_name_map *map, sg_error *e)
+{
+    size_t tensors = 0;
+    while (sg_bind_name(a->bind, tensors)) tensors++;
+    if (!sg_lora_names_open(&a->names, a->bind, map)) return no_memory(a->lora, e);
+    a->group = calloc(a->names.count + 1, sizeof *a->group);
+    a->first = calloc(tensors + 1, sizeof *a->first);
+    a->patched = calloc(tensors + 1, sizeof *a->patched);
+    if (!a->group || !a->first || !a->patched) return no_memory(a->lora, e);
+    for (size_t i = a->names.count; i-- > 0;)
+        if (!a->names.name[i].cut) a->first[a->names.name[i].tensor] = i;
+    for (size_t i = 0; i < sg_source_count(a->lora->source); i++) SG_TRY(sort_key(a, i, e));
+    for (size_t i = 0; i < a->names.count; i++)
+        if (a->group[i].target) SG_TRY(put_group(a, &a->group[i], e));
+    return SG_OK;
+}
+
+sg_status sg_lora_add(sg_lora *l, sg_bind *b, const char *component, const sg_name_map *names, double strength,
+                      sg_error *e)
+{
+    adding          a = {.lora = l, .bind = b, .component = component, .strength = strength};
+    const sg_status status = add_all(&a, names, e);
+    sg_lora_names_free(&a.names);
+    free(a.group);
+    free(a.first);
+    free(a.patched);
+    return status;
+}
