@@ -18,7 +18,7 @@ static const sg_backend devices[] = {{.name = "host", .memory = &host_memory, .h
 
 /* ---- a source ---- */
 
-enum { TENSORS_MAX = 8 };
+enum { TENSORS_MAX = 16 };
 
 typedef struct arrays {
     sg_source_tensor tensor[TENSORS_MAX];

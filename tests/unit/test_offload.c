@@ -1,6 +1,7 @@
 /* test_offload.c - blocks of the denoiser that stay on the host: the bits are those without, the memory is that of the
  * plan, and who may choose. The device is the oracle behind memory that counts, with a fetch that spoils the slot before. */
 #include "engine_fixture.h"
+#include "lora_file.h"
 
 /* ---- the device ---- */
 
@@ -194,6 +195,34 @@ static void bits_are_the_same(void **state)
         }
 }
 
+/* Weights are patched on their way, wherever they go. */
+static void bits_are_the_same_with_a_lora(void **state)
+{
+    (void)state;
+    static film              f[3];
+    static const char *const dtypes[] = {"f32", "bf16"};
+    char                     lora[128];
+    snprintf(lora, sizeof lora, "%s/l.safetensors", copy_dir);
+    lora_save_for(SG_FIXTURES "/wan21_hd12/transformer/diffusion_pytorch_model.safetensors", lora);
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < 3; k++) { /* without, on the device, on the host */
+            sg_engine              *g = NULL;
+            sg_report               report;
+            sg_error                e = {0};
+            const sg_engine_options o = {
+                .model_dir = model, .backend = "ref", .dtype = dtypes[i], .lora = {{lora, 1, 0}}, .loras = k > 0};
+            if (sg_engine_open(&g, &o, &e)) fail_msg("%s", e.text);
+            use_device(g);
+            const sg_request r = square(g);
+            g->offload = k == 2 ? SG_OFFLOAD_ON : SG_OFFLOAD_OFF;
+            render_as_planned(g, &r, &f[k], &report);
+            close_engine(&g);
+        }
+        assert_memory_equal(&f[1], &f[2], sizeof *f);
+        assert_memory_not_equal(&f[0], &f[1], sizeof *f);
+    }
+}
+
 /* Ends a render of two experts in the second one's last step, or with the first frame. */
 enum { CANCELLED_STEP, FAILED_STEP, FAILED_FRAME, ENDINGS };
 
@@ -314,7 +343,9 @@ static void hosts_do_not_offload(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_are_the_same), cmocka_unit_test(auto_takes_what_fits),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_are_the_same),
+                                       cmocka_unit_test(bits_are_the_same_with_a_lora),
+                                       cmocka_unit_test(auto_takes_what_fits),
                                        cmocka_unit_test(early_ends_leave_nothing),
                                        cmocka_unit_test(a_host_without_memory_is_told),
                                        cmocka_unit_test(hosts_do_not_offload)};

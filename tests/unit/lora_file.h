@@ -1,0 +1,74 @@
+/* lora_file.h - safetensors files of many tensors, put together in memory and written. */
+#ifndef SG_LORA_FILE_H
+#define SG_LORA_FILE_H
+
+#include "base/array.h"
+#include "base/text.h"
+#include "tensor_source.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct lora_file {
+    sg_textbuf header;
+    uint8_t   *data;
+    size_t     size, room;
+} lora_file;
+
+/* A tensor of that type, as a file spells it; name needs no escapes. */
+static inline void lora_put(lora_file *f, const char *name, const char *type, int rank, const int64_t *dim,
+                            const void *data, size_t bytes)
+{
+    sg_textbuf_printf(&f->header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", f->header.len ? "," : "", name, type);
+    for (int i = 0; i < rank; i++) sg_textbuf_printf(&f->header, "%s%" PRId64, i ? "," : "", dim[i]);
+    sg_textbuf_printf(&f->header, "],\"data_offsets\":[%zu,%zu]}", f->size, f->size + bytes);
+    if (!sg_array_reserve(f->data, f->room, f->size + bytes + 1)) abort();
+    if (bytes) memcpy(f->data + f->size, data, bytes);
+    f->size += bytes;
+}
+
+/* metadata: a JSON object, or NULL. Empties f. */
+static inline void lora_save(lora_file *f, const char *path, const char *metadata)
+{
+    sg_textbuf all = {0};
+    sg_textbuf_printf(&all, "{%s%s%s%s}", metadata ? "\"__metadata__\":" : "", metadata ? metadata : "",
+                      metadata && f->header.len ? "," : "", f->header.len ? f->header.data : "");
+    while (all.len % 8) sg_textbuf_put(&all, " ", 1);
+    const uint64_t n = all.len;
+    FILE *const    to = fopen(path, "wb");
+    if (all.failed || f->header.failed || !to || fwrite(&n, sizeof n, 1, to) != 1 ||
+        fwrite(all.data, 1, all.len, to) != all.len ||
+        fwrite(f->data ? f->data : (uint8_t *)"", 1, f->size, to) != f->size || fclose(to) != 0)
+        abort();
+    sg_textbuf_free(&all);
+    sg_textbuf_free(&f->header);
+    free(f->data);
+    *f = (lora_file){.size = 0};
+}
+
+/* Small numbers of rank 2 for every matrix of the blocks of the weights at `of`, by their names there. */
+static inline void lora_save_for(const char *of, const char *path)
+{
+    enum { RANK = 2, MOST = 4096 };
+    static float x[MOST];
+    lora_file    f = {.size = 0};
+    sg_source   *s = NULL;
+    for (int i = 0; i < MOST; i++) x[i] = (float)(i * 7 % 23 - 11) / 64;
+    if (sg_source_open(&s, of, NULL) != SG_OK) abort();
+    for (size_t i = 0; i < sg_source_count(s); i++) {
+        const sg_source_tensor *const t = sg_source_at(s, i);
+        char                          key[160];
+        const int                     n = (int)strlen(t->name) - (int)strlen(".weight");
+        if (t->rank != 2 || strncmp(t->name, "blocks.", 7) != 0 || RANK * (t->dim[0] + t->dim[1]) + (int64_t)i > MOST)
+            continue;
+        snprintf(key, sizeof key, "%.*s.lora_A.weight", n, t->name);
+        lora_put(&f, key, "F32", 2, (int64_t[]){RANK, t->dim[1]}, x, RANK * (size_t)t->dim[1] * sizeof *x);
+        snprintf(key, sizeof key, "%.*s.lora_B.weight", n, t->name);
+        lora_put(&f, key, "F32", 2, (int64_t[]){t->dim[0], RANK}, x + i, RANK * (size_t)t->dim[0] * sizeof *x);
+    }
+    sg_source_close(&s);
+    lora_save(&f, path, NULL);
+}
+
+#endif

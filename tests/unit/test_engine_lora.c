@@ -1,0 +1,170 @@
+/* test_engine_lora.c - a render with a LoRA is, bit for bit, that of a checkpoint whose weights were merged before. */
+#include "engine_fixture.h"
+#include "lora_file.h"
+
+#include <unistd.h>
+
+enum { FRAME = 32 * 48 * 3 };
+
+typedef struct film {
+    uint8_t pixels[5][FRAME];
+} film;
+
+static const char experts[] = SG_FIXTURES "/wan22_a14b";
+static char       folder[] = "/tmp/sg_engine_lora_XXXXXX";
+
+#define WEIGHTS "diffusion_pytorch_model.safetensors"
+
+static sg_status take_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
+{
+    (void)e;
+    memcpy(((film *)context)->pixels[index], rgb, FRAME);
+    return SG_OK;
+}
+
+static void render(film *f, const sg_engine_options *o)
+{
+    sg_engine *g = NULL;
+    sg_error   e = {0};
+    sg_report  report;
+    if (sg_engine_open(&g, o, &e)) fail_msg("%s", e.text);
+    sg_request r = small(g);
+    r.steps = 4;
+    if (sg_engine_render(g, &r, &(sg_callbacks){.context = f, .frame = take_frame}, &report, &e))
+        fail_msg("%s", e.text);
+    sg_engine_close(&g);
+}
+
+/* The weights of a component at `from`, with strength times the LoRA, to `to`. */
+static void merge(const char *from, const char *to, const char *lora, double strength)
+{
+    enum { MOST = 512 };
+    static sg_tensor tensor[MOST];
+    sg_error         e = {0};
+    sg_source       *s = NULL;
+    sg_bind         *b = NULL;
+    sg_lora         *l = NULL;
+    sg_backend      *backend = NULL;
+    lora_file        f = {.size = 0};
+    assert_int_equal(sg_source_open(&s, from, &e), SG_OK);
+    assert_int_equal(sg_bind_open(&b, s, NULL, &e), SG_OK);
+    assert_true(sg_source_count(s) <= MOST);
+    for (size_t i = 0; i < sg_source_count(s); i++) {
+        const sg_source_tensor *const t = sg_source_at(s, i);
+        sg_bind_tensor_(b, &tensor[i], SG_F32, t->name, t->rank, t->dim);
+    }
+    assert_int_equal(sg_lora_open(&l, lora, 1, &e), SG_OK);
+    if (sg_lora_add(l, b, "transformer", NULL, strength, &e)) fail_msg("%s", e.text);
+    assert_int_equal(sg_backend_open(&backend, &(sg_backend_options){.name = "ref", .threads = 1}, &e), SG_OK);
+    assert_int_equal(sg_bind_load(b, backend, NULL, NULL, &e), SG_OK);
+    for (size_t i = 0; i < sg_source_count(s); i++)
+        lora_put(&f, sg_source_at(s, i)->name, "F32", tensor[i].rank, tensor[i].dim, tensor[i].data,
+                 sg_bytes(tensor[i]));
+    unlink(to);
+    lora_save(&f, to, NULL);
+    sg_bind_close(&b);
+    sg_lora_close(&l);
+    sg_source_close(&s);
+    sg_backend_close(&backend);
+}
+
+/* Of an expert alone, of both, of both with different strengths. */
+static void a_render_is_that_of_merged_weights(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned denoisers;
+        double   strength[2];
+    } of[] = {{1, {0.5, 0}}, {~1u, {0, -1}}, {0, {1, 1}}};
+    static const char *const parts[] = {"transformer", "transformer_2"};
+    static film              plain, with, merged;
+    char                     lora[128], from[256], to[256], command[512];
+    snprintf(lora, sizeof lora, "%s/l.safetensors", folder);
+    snprintf(from, sizeof from, "%s/transformer/" WEIGHTS, experts);
+    lora_save_for(from, lora);
+    sg_engine_options o = {.model_dir = experts, .backend = "ref", .dtype = "f32"};
+    render(&plain, &o);
+    for (int i = 0; i < 3; i++) {
+        snprintf(command, sizeof command, "rm -rf '%s/model'; cp -r '%s' '%s/model'", folder, experts, folder);
+        assert_int_equal(system(command), 0);
+        for (int k = 0; k < 2; k++) {
+            snprintf(from, sizeof from, "%s/%s/" WEIGHTS, experts, parts[k]);
+            snprintf(to, sizeof to, "%s/model/%s/" WEIGHTS, folder, parts[k]);
+            if (of[i].strength[k] != 0) merge(from, to, lora, of[i].strength[k]);
+        }
+        snprintf(to, sizeof to, "%s/model", folder);
+        render(&merged, &(sg_engine_options){.model_dir = to, .backend = "ref", .dtype = "f32"});
+        o.lora[0] =
+            (sg_lora_option){lora, of[i].strength[0] != 0 ? of[i].strength[0] : of[i].strength[1], of[i].denoisers};
+        o.loras = 1;
+        render(&with, &o);
+        assert_memory_equal(&with, &merged, sizeof with);
+        assert_memory_not_equal(&with, &plain, sizeof with);
+    }
+}
+
+/* Two halves of a LoRA are, but for rounding, a whole one; the plan knows that patched weights do not serve in place. */
+static void several_add_up_and_are_planned(void **state)
+{
+    (void)state;
+    char       lora[128], from[256];
+    sg_plan    p[2];
+    sg_engine *g = NULL;
+    sg_error   e = {0};
+    snprintf(lora, sizeof lora, "%s/l.safetensors", folder);
+    snprintf(from, sizeof from, "%s/transformer/" WEIGHTS, model);
+    lora_save_for(from, lora);
+    sg_engine_options o = {.model_dir = model, .backend = "ref", .dtype = "f32"};
+    for (int i = 0; i < 2; i++) {
+        if (sg_engine_open(&g, &o, &e)) fail_msg("%s", e.text);
+        const sg_request r = small(g);
+        assert_int_equal(sg_engine_plan(g, &r, &p[i], &e), SG_OK);
+        const sg_model_info info = sg_engine_info(g);
+        assert_int_equal(info.loras, 2 * i);
+        for (int k = 0; k < info.loras; k++) {
+            assert_string_equal(info.lora[k].name, "l.safetensors");
+            assert_int_equal(info.lora[k].rank[1], 2);
+            assert_int_equal(info.lora[k].unused, 0);
+            assert_true(info.lora[k].tensors > 10 && info.lora[k].hash);
+        }
+        sg_engine_close(&g);
+        o.lora[0] = o.lora[1] = (sg_lora_option){lora, 0.5, 0};
+        o.loras = 2;
+    }
+    assert_true(p[1].phase[1].weights > p[0].phase[1].weights);
+    assert_true(p[1].phase[1].mapped < p[0].phase[1].mapped);
+}
+
+static void an_expert_that_is_not_there_is_told(void **state)
+{
+    (void)state;
+    char       lora[128];
+    sg_engine *g = NULL;
+    sg_error   e = {0};
+    snprintf(lora, sizeof lora, "%s/l.safetensors", folder);
+    const sg_engine_options o = {.model_dir = model, .backend = "ref", .lora = {{lora, 1, 1}}, .loras = 1};
+    assert_int_equal(sg_engine_open(&g, &o, &e), SG_E_ARG);
+    assert_non_null(strstr(e.text, "no second expert"));
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_render_is_that_of_merged_weights),
+                                       cmocka_unit_test(several_add_up_and_are_planned),
+                                       cmocka_unit_test(an_expert_that_is_not_there_is_told)};
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
