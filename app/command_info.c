@@ -142,13 +142,13 @@ static void print_loras(const model_summary *t)
         const sg_lora_info *const l = &t->info.lora[i];
         size_t                    at = 0;
         const char               *key;
-        sg_print(stdout, "%s %s: strength %g, changes %d tensor%s of the model", i ? "    " : "\nlora", l->name,
+        sg_print(stdout, "%s%s: strength %g, changes %d tensor%s", i ? "           " : "\nlora       ", l->name,
                  l->strength, l->tensors, sg_plural(l->tensors));
         if (l->rank[1]) printf(l->rank[0] == l->rank[1] ? ", rank %d" : ", rank %d to %d", l->rank[0], l->rank[1]);
-        printf("; %d of %d tensor%s in the file fit%s nothing%s\n", l->unused, l->keys, sg_plural(l->keys),
-               l->unused == 1 ? "s" : "", l->unused ? ":" : "");
+        if (l->unused) printf("; %d of %d in the file fit nothing:", l->unused, l->keys);
+        putchar('\n');
         while ((key = sg_engine_lora_unused(t->engine, i, &at)) != NULL) {
-            fputs("           ", stdout);
+            fputs("             ", stdout);
             sg_command_escaped(stdout, key, "");
             putchar('\n');
         }

@@ -96,7 +96,7 @@ static void zsh_text(FILE *out, const char *help)
 
 static void zsh_option(FILE *out, const sg_option *o, const char *name)
 {
-    fprintf(out, "            '%s", name);
+    fprintf(out, "            '%s%s", o->kind == SG_OPTION_LIST ? "*" : "", name);
     if (o->kind != SG_OPTION_FLAG && name[1] == '-') fputc('=', out);
     fputc('[', out);
     zsh_text(out, o->help);
