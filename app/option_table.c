@@ -70,10 +70,9 @@ const sg_option sg_option_table[] = {
     {.name = "tokenizer", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.tokenizer), .value = "PATH",
      .help = "its tokenizer: spiece.model or the folder with it, where the text encoder has none inside"},
     {.name = "lora", .usual = true, .kind = SG_OPTION_LIST, .commands = MODEL, AT(lora), .value = "FILE",
-     .help = "add this LoRA to the denoiser's weights, X times with FILE:X; several may be given.\n"
-             "With --high-noise-lora: to those of the low-noise expert only"},
+     .help = "add this LoRA to the denoiser's weights, X times with FILE:X; several may be given"},
     {.name = "high-noise-lora", .kind = SG_OPTION_LIST, .commands = MODEL, AT(high_noise_lora), .value = "FILE",
-     .help = "the same for the high-noise expert of Wan 2.2 A14B"},
+     .help = "the same for the high-noise expert of Wan 2.2 A14B alone; --lora is then for the other one"},
     {.name = "prompt", .letter = 'p', .usual = true, .kind = SG_OPTION_TEXT, .commands = (SAMPLER & ~EVAL) | TUNE,
      AT(prompt), .value = "TEXT", .help = "what the video shows"},
     {.name = "prompts", .alias = {"prompt-file"}, .kind = SG_OPTION_TEXT, .commands = EVAL, AT(prompts), .value = "FILE",

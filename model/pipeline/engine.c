@@ -93,8 +93,7 @@ static sg_status add_lora(sg_engine *engine, const sg_lora_option *o, sg_error *
     const char *const          path = o->path;
     sg_lora **const            lora = &engine->lora[engine->loras];
     if (c->denoisers < 2 && o->denoisers)
-        return sg_error_set(e, SG_E_ARG, "%s: this model has no second expert, whose weights could be told apart",
-                            path);
+        return sg_error_set(e, SG_E_ARG, "%s: is for one of two experts, but this model has one denoiser", path);
     SG_TRY(sg_lora_open(lora, path, engine->backend->threads, e));
     engine->loras++;
     for (int i = 0; i < c->denoisers; i++) {
