@@ -3,7 +3,8 @@
  * Each prompt is rendered once with all steps computed. That gives the latents to compare with, and the distance of each
  * step (step_cache.h). Up to the least distance no step is skipped. From the largest sum of distances of as many steps as
  * may be skipped in a row, only their number ends a run. Between the two the threshold is bisected by further renders,
- * until it is known to a tenth of itself. An error is measured, never estimated, and the largest of the prompts' counts. */
+ * until it is known to a tenth of itself. An error is measured, never estimated, and the largest of the prompts' counts. It
+ * need not rise with the threshold: what is found holds the bound, and need not be the largest that does. */
 #ifndef SG_TUNE_CACHE_H
 #define SG_TUNE_CACHE_H
 
