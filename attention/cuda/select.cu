@@ -1,7 +1,7 @@
 /* select.cu - selects the blocks of keys that each block of queries keeps, by the rules of op.h, without host reads.
  *
  * TOPK needs only the lowest score that a row, (head, block of queries), takes. A warp holds the row in registers, as
- * integers with the order of floats and NaN last, and finds that score bit by bit, by counting. For MASS, and for rows
+ * integers with the order of floats and NaN last, finds that score bit by bit, by counting, and lists the row. For MASS, and for rows
  * of more than 32 HELD blocks, a CTA sorts the row in shared memory: a bitonic sort of 64-bit keys, the score's order,
  * then the index, lower first. Sums of ranked scores are in double.
  * The rest of the budget of all heads' rows goes to the best blocks of the whole layer. Their lowest score is found by
@@ -11,6 +11,8 @@
 #include <math.h>
 
 enum { WARPS = SG_THREADS / SG_WARP, BINS = 256, HELD = 64 };
+
+#define NOWHERE 0xffffffffu
 
 struct select_job {
     sg_block_rules rules;
@@ -120,20 +122,76 @@ static __global__ void __launch_bounds__(SG_THREADS) select_rows(select_job j)
     if (threadIdx.x == 0) j.left[row] = count - now;
 }
 
+/* ---- what a row keeps ---- */
+
+/* A lane's sums over a row. best, best_at: of its kept blocks the highest score's order, and the first block of that. */
+struct row_sums {
+    float    sum, mass;
+    int      kept; /* of all lanes */
+    uint32_t best, best_at;
+};
+
+/* Whether a block of keys that the rule takes, or not, is kept: `all`, of a fixed block of queries. */
+static __device__ __forceinline__ bool keeps_block(const select_job &j, int64_t g, int64_t i, int64_t b, bool taken,
+                                                   bool all)
+{
+    return b < j.nk && (taken || all || b < j.sink || sg_k_fixed(j.rules, g, b)) && sg_is_visible(j.rules, i, b);
+}
+
+/* Adds 32 blocks, of which the lane has b. Returns the bits of those that are kept. */
+static __device__ __forceinline__ uint32_t add_blocks(row_sums &r, uint32_t order, float score, int64_t b, bool keeps)
+{
+    const uint32_t bits = __ballot_sync(~0u, keeps);
+    r.sum += score;
+    if (!bits) return 0;
+    r.mass += keeps ? score : 0.0f;
+    r.kept += __popc(bits);
+    if (keeps && (r.best_at == NOWHERE || order > r.best)) r.best = order, r.best_at = (uint32_t)b;
+    return bits;
+}
+
+/* A warp stores what it knows of a row: the best block first, the others in rising order, then zeros. bits_of(word): of 32
+ * blocks. */
+template <typename F>
+static __device__ __forceinline__ void store_row(const select_job &j, int64_t row, int lane, const row_sums &r,
+                                                 F bits_of)
+{
+    uint16_t *const list = j.list + row * j.nk;
+    const float     sum = sg_lanes_sum(r.sum), mass = sg_lanes_sum(r.mass);
+    const uint32_t  most = __reduce_max_sync(~0u, r.best_at == NOWHERE ? 0 : r.best);
+    const uint32_t  best = __reduce_min_sync(~0u, r.best == most ? r.best_at : NOWHERE);
+    int             before = 1; /* the best's place */
+    for (int word = 0; word < j.words; word++) {
+        const uint32_t bits = bits_of(word);
+        const uint32_t others = best / SG_WARP == (uint32_t)word ? bits & ~(1u << best % SG_WARP) : bits;
+        if (others >> lane & 1) list[before + __popc(others & ((1u << lane) - 1))] = (uint16_t)(word * SG_WARP + lane);
+        before += __popc(others);
+    }
+    for (int64_t at = max(r.kept, 1) + lane; at < j.nk; at += SG_WARP) list[at] = 0;
+    if (lane) return;
+    list[0] = r.kept ? (uint16_t)best : (uint16_t)0;
+    j.kept[row] = r.kept;
+    j.share[row] = sum == 0 ? -1.0f : mass / sum;
+}
+
 /* ---- the best of a row ---- */
 
-/* The same for TOPK, a warp a row: lane l holds blocks l, l + 32, ..; missing ones rank after NaN. */
-template <int KEYS> static __global__ void __launch_bounds__(SG_THREADS) top_rows(select_job j)
+/* The same for TOPK, a warp a row: lane l holds blocks l, l + 32, ..; missing ones rank after NaN. LAST: the row is stored,
+ * else the layer's budget is still to be shared. */
+template <int KEYS, bool LAST> static __global__ void __launch_bounds__(SG_THREADS) top_rows(select_job j)
 {
-    const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / SG_WARP;
+    constexpr int MASKS = (KEYS + SG_WARP - 1) / SG_WARP;
+    const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / SG_WARP, g = row / j.nq, at = row % j.nq;
     const int     lane = threadIdx.x % SG_WARP;
     if (row >= j.rules.h * j.nq) return;
     const float *const score = j.score + row * j.nk;
-    uint32_t           key[KEYS], least = 0;
+    const bool         all = LAST && sg_q_fixed(j.rules, g, at);
+    uint32_t           key[KEYS], word[MASKS] = {}, least = 0;
     int                above = 0, before = 0;
+    row_sums           r = {0, 0, 0, 0, NOWHERE};
 #pragma unroll
     for (int i = 0; i < KEYS; i++) key[i] = i * SG_WARP + lane < j.nk ? order_of(score[i * SG_WARP + lane]) : 0;
-    const int count = top_count(j, row / j.nq), now = j.heads ? count / 4 : count;
+    const int count = top_count(j, g), now = j.heads ? count / 4 : count;
     for (int bit = 31; bit >= 0; bit--) { /* the largest number that at least `now` keys are not below */
         const uint32_t more = least | 1u << bit;
         int            enough = 0;
@@ -146,14 +204,25 @@ template <int KEYS> static __global__ void __launch_bounds__(SG_THREADS) top_row
     const int need = now - __reduce_add_sync(~0u, above);
 #pragma unroll
     for (int i = 0; i < KEYS; i++) {
-        const bool     equals = key[i] == least && i * SG_WARP + lane < j.nk;
-        const uint32_t all = __ballot_sync(~0u, equals);
-        const bool     takes = key[i] > least || (equals && before + __popc(all & ((1u << lane) - 1)) < need);
-        const uint32_t taken = __ballot_sync(~0u, takes);
-        before += __popc(all);
-        if (lane == 0 && i < j.words) j.bits[row * j.words + i] = taken;
+        const int      b = i * SG_WARP + lane;
+        const bool     equals = key[i] == least && b < j.nk;
+        const uint32_t same = __ballot_sync(~0u, equals);
+        const bool     takes = key[i] > least || (equals && before + __popc(same & ((1u << lane) - 1)) < need);
+        before += __popc(same);
+        if (LAST) {
+            const float    x = b < j.nk ? score_of(key[i]) : 0.0f;
+            const uint32_t bits = add_blocks(r, key[i], x, b, keeps_block(j, g, at, b, takes, all));
+            if (lane == i % SG_WARP) word[i / SG_WARP] = bits;
+        } else {
+            const uint32_t taken = __ballot_sync(~0u, takes);
+            if (lane == 0 && i < j.words) j.bits[row * j.words + i] = taken;
+        }
     }
-    if (lane == 0) j.left[row] = count - now;
+    if (LAST)
+        store_row(j, row, lane, r,
+                  [&](int i) { return __shfl_sync(~0u, i < SG_WARP ? word[0] : word[MASKS - 1], i % SG_WARP); });
+    else if (lane == 0)
+        j.left[row] = count - now;
 }
 
 /* ---- the layer's shared budget ---- */
@@ -262,55 +331,26 @@ static __global__ void __launch_bounds__(SG_THREADS) share_take(select_job j, co
 
 /* ---- blocks that are always, or never, kept ---- */
 
-/* A warp lists a row's `kept` blocks, whose bits are known: `best` first, the others in rising order, then zeros. */
-static __device__ void list_row(const select_job &j, int64_t row, int lane, int kept, uint32_t best)
-{
-    uint16_t *const list = j.list + row * j.nk;
-    int             before = 1; /* the best's place */
-    for (int64_t word = 0; word < j.words; word++) {
-        const uint32_t bits = j.bits[row * j.words + word];
-        const uint32_t others = best / SG_WARP == word ? bits & ~(1u << best % SG_WARP) : bits;
-        if (others >> lane & 1) list[before + __popc(others & ((1u << lane) - 1))] = (uint16_t)(word * SG_WARP + lane);
-        before += __popc(others);
-    }
-    if (lane == 0) list[0] = kept ? (uint16_t)best : (uint16_t)0;
-    for (int64_t at = max(kept, 1) + lane; at < j.nk; at += SG_WARP) list[at] = 0;
-}
-
-/* A warp a row. */
+/* A warp a row, whose taken blocks are known. */
 static __global__ void __launch_bounds__(SG_THREADS) finish_rows(select_job j)
 {
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / SG_WARP, g = row / j.nq, i = row % j.nq;
     const int     lane = threadIdx.x % SG_WARP;
-    float         sum = 0, mass = 0;
-    int           kept = 0;
-    uint32_t      best = 0, best_at = 0xffffffffu; /* of the lane's kept blocks: the highest score's order, the first */
+    row_sums      r = {0, 0, 0, 0, NOWHERE};
     if (row >= j.rules.h * j.nq) return;
-    const bool all = sg_q_fixed(j.rules, g, i);
+    const bool      all = sg_q_fixed(j.rules, g, i);
+    uint32_t *const own = j.bits + row * j.words;
 #pragma unroll 4
     for (int64_t word = 0; word < j.words; word++) {
         const int64_t  b = word * 32 + lane;
-        const bool     is = b < j.nk;
-        const float    score = is ? __ldg(&j.score[row * j.nk + b]) : 0.0f;
-        const uint32_t taken = j.bits[row * j.words + word], order = order_of(score);
-        const bool     keeps = is && ((taken >> lane & 1) || all || b < j.sink || sg_k_fixed(j.rules, g, b)) &&
-                           sg_is_visible(j.rules, i, b);
-        const uint32_t bits = __ballot_sync(~0u, keeps);
-        if (lane == 0) j.bits[row * j.words + word] = bits;
-        if (keeps && (best_at == 0xffffffffu || order > best)) best = order, best_at = (uint32_t)b;
-        kept += __popc(bits);
-        sum += score;
-        mass += keeps ? score : 0.0f;
+        const float    score = b < j.nk ? __ldg(&j.score[row * j.nk + b]) : 0.0f;
+        const bool     keeps = keeps_block(j, g, i, b, own[word] >> lane & 1, all);
+        const uint32_t bits = add_blocks(r, order_of(score), score, b, keeps);
+        __syncwarp();
+        if (lane == 0) own[word] = bits;
     }
-    sum = sg_lanes_sum(sum);
-    mass = sg_lanes_sum(mass);
-    const uint32_t most = __reduce_max_sync(~0u, best_at == 0xffffffffu ? 0 : best);
-    best_at = __reduce_min_sync(~0u, best == most ? best_at : 0xffffffffu);
     __syncwarp();
-    list_row(j, row, lane, kept, best_at);
-    if (lane) return;
-    j.kept[row] = kept;
-    j.share[row] = sum == 0 ? -1.0f : mass / sum;
+    store_row(j, row, lane, r, [&](int word) { return own[word]; });
 }
 
 /* A warp a head. */
@@ -356,7 +396,11 @@ static sg_status share_out(sg_stream *s, const select_job &j, select_state *all)
 
 template <int KEYS> static sg_status take_top(sg_stream *s, const select_job &j)
 {
-    top_rows<KEYS><<<(unsigned)sg_div_up(j.rules.h * j.nq, WARPS), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+    const unsigned blocks = (unsigned)sg_div_up(j.rules.h * j.nq, WARPS);
+    if (j.heads)
+        top_rows<KEYS, false><<<blocks, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+    else
+        top_rows<KEYS, true><<<blocks, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
     return sg_cuda_launched(s, "select");
 }
 
@@ -401,7 +445,8 @@ static sg_status select(sg_stream *s, const sg_select_args *a)
     j.bits = (uint32_t *)(j.share + rows);
     SG_TRY(rank_rows(s, j));
     if (j.heads) SG_TRY(share_out(s, j, (select_state *)scratch));
-    finish_rows<<<(unsigned)sg_div_up((int64_t)rows, WARPS), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+    if (j.rule == SG_SELECT_MASS || j.heads || j.nk > HELD * SG_WARP)
+        finish_rows<<<(unsigned)sg_div_up((int64_t)rows, WARPS), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
     finish_heads<<<(unsigned)h, SG_WARP, 0, sg_cuda_of(s)->queue>>>(j, (int32_t *)a->kept.data, (float *)a->mass.data);
     return sg_cuda_launched(s, "select");
 }
