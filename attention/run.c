@@ -247,11 +247,10 @@ void sg_attention_set_timestep(const sg_attention *a, sg_stream *s, double times
 /* Lists the blocks of a given mask that a row of blocks keeps and sees. Returns how many. */
 static int32_t list_row(const sg_attention *a, int64_t head, int64_t i, uint16_t *list)
 {
-    const uint8_t *const mask =
-        (const uint8_t *)a->p.mask.data + ((a->p.mask.dim[0] > 1 ? head : 0) * a->nq + i) * a->nk;
-    int32_t count = 0;
+    const int64_t from = ((a->p.mask.dim[0] > 1 ? head : 0) * a->nq + i) * a->nk;
+    int32_t       count = 0;
     for (int64_t j = 0; j < seen(a, i); j++)
-        if (mask[j]) list[count++] = (uint16_t)j;
+        if (((const uint8_t *)a->p.mask.data)[from + j]) list[count++] = (uint16_t)j;
     return count;
 }
 
@@ -262,11 +261,10 @@ static void upload_lists(const sg_attention *a, sg_stream *s)
     uint16_t *const list = calloc((size_t)(rows * a->nk), sizeof *list);
     int32_t *const count = calloc((size_t)(rows + 2 * numbers), sizeof *count), *const kept = count + rows;
     float *const mass = calloc((size_t)numbers, sizeof *mass);
-    const bool   ok = list && count && mass;
-    if (!ok) sg_fail(s, SG_E_MEMORY, "no memory for lists of %lld blocks", (long long)(rows * a->nk));
-    for (int64_t row = 0; ok && row < rows; row++)
+    if (!list || !count || !mass) sg_fail(s, SG_E_MEMORY, "no memory for %lld lists of blocks", (long long)rows);
+    for (int64_t row = 0; !s->status && row < rows; row++)
         count[row] = list_row(a, row / a->nq, row % a->nq, list + row * a->nk);
-    for (int64_t at = 0; ok && at < numbers; at++) {
+    for (int64_t at = 0; !s->status && at < numbers; at++) {
         const int32_t *const own = count + at % h * a->nq;
         for (int64_t i = 0; i < a->nq; i++) kept[2 * at] += own[i];
         kept[2 * at + 1] = own[a->nq - 1];
@@ -387,7 +385,7 @@ static sg_tensor packed_values(const call *c, int64_t n)
     return values_of(c->a) == SG_F8 ? sg_new(c->s, SG_F8, hk, d, sg_f8_row(n)) : sg_new(c->s, SG_I8, hk, n, d);
 }
 
-/* Allocates what attend_blocks reads, but k, which is allocated after prediction's scratch is released. */
+/* Allocates what attend_blocks reads. */
 static void take_room(call *c)
 {
     sg_stream *const s = c->s;
@@ -395,6 +393,8 @@ static void take_room(call *c)
     const bool       packs = values_of(c->a) != SG_BF16, given = rule_of(c->a) == SG_SELECT_GIVEN;
     c->b.q = sg_new(s, SG_I8, h, c->a->shape.n, d);
     c->b.q_scale = sg_new(s, SG_F32, sg_div_up(c->a->shape.n, Q_GROUP), h);
+    c->b.k = sg_new(s, SG_I8, hk, keys(c->a), d);
+    c->b.k_scale = sg_new(s, SG_F32, sg_div_up(keys(c->a), K_GROUP), hk);
     c->k_center = sg_new(s, SG_F32, hk, d);
     c->b.v = c->x->v;
     if (packs) {
@@ -449,7 +449,7 @@ static void choose(call *c, const sg_pool_args *q, const sg_pool_args *k, sg_ten
         sg_self_similarity(s, .y = q_similarity, .x = c->x->q, .block = SG_BLOCK_Q);
         sg_self_similarity(s, .y = k_similarity, .x = c->x->k, .center = c->k_center, .block = SG_BLOCK_K);
     }
-    sg_score(s, .y = score, .q = sub ? q->sub : q->mean, .k = sub ? k->sub : k->mean,
+    sg_score(s, .y = score, .q = sub ? q->sub : q->mean, .k = sub ? k->sub : k->mean, .k_center = c->k_center,
              .k_var = c->error ? k->var : (sg_tensor){0}, .v_var = v_var, .q_similarity = q_similarity,
              .k_similarity = k_similarity, .theta = theta, .scale = c->x->scale, .sub = sub, .ragged = sub,
              .causal = a->p.causal, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix,
@@ -462,45 +462,46 @@ static void choose(call *c, const sg_pool_args *q, const sg_pool_args *k, sg_ten
               .sink = a->p.sink, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix, .text_suffix = x->text_suffix);
 }
 
+/* Pools keys and quantises them about a center that is known before they are read. */
+static sg_pool_args keys_of(const call *c)
+{
+    return (sg_pool_args){
+        .center = c->k_center, .y = c->b.k, .scale = c->b.k_scale, .x = c->x->k, .block = SG_BLOCK_K, .group = K_GROUP};
+}
+
 static void predict(call *c)
 {
     const sg_attention *const a = c->a;
-    sg_stream *const          s = c->s;
     const bool                given = rule_of(a) == SG_SELECT_GIVEN, sub = a->p.score != SG_SCORE_MEAN && !given;
     const sg_tensor           v_var = take_values(c);
+    sg_pool_args              k = keys_of(c);
     sg_pool_args q = {.x = c->x->q, .block = SG_BLOCK_Q, .y = c->b.q, .scale = c->b.q_scale, .group = Q_GROUP};
-    sg_pool_args k = {.x = c->x->k, .block = SG_BLOCK_K, .total = c->k_center};
-    pool(s, &q, c->biased, sub);
-    pool(s, &k, c->biased || c->error, sub);
+    pool(c->s, &q, c->biased, sub);
+    pool(c->s, &k, c->biased || c->error, sub);
     if (!given) choose(c, &q, &k, v_var);
-    sg_tap(s, c->b.list, "attention.%d.list", c->layer);
-    sg_tap(s, c->b.count, "attention.%d.count", c->layer);
+    sg_tap(c->s, c->b.list, "attention.%d.list", c->layer);
+    sg_tap(c->s, c->b.count, "attention.%d.count", c->layer);
     if (c->tail)
-        sg_quantise(s, .y = c->b.tail_k, .scale = c->b.tail_k_scale, .x = k.mean, .center = c->k_center,
+        sg_quantise(c->s, .y = c->b.tail_k, .scale = c->b.tail_k_scale, .x = k.mean, .center = c->k_center,
                     .group = SG_BLOCK_K);
     if (c->biased)
-        sg_tail_bias(s, .y = c->b.tail_bias, .q_mean = q.mean, .q_var = q.var, .k_var = k.var,
+        sg_tail_bias(c->s, .y = c->b.tail_bias, .q_mean = q.mean, .q_var = q.var, .k_var = k.var,
                      .rule = a->p.tail_bias == SG_TAIL_BIAS_HALF ? SG_TAIL_HALF : SG_TAIL_RANK1, .scale = c->x->scale);
 }
 
 static void attend_quantised(call *c)
 {
     sg_stream *const s = c->s;
-    const int64_t    m = keys(c->a), hk = c->a->shape.hk, d = c->a->shape.d;
     const size_t     outer = s->scratch.used;
     take_room(c);
-    const size_t inner = s->scratch.used;
     if (c->sparse) {
         predict(c);
     } else {
         take_values(c);
-        pool(s, &(sg_pool_args){.x = c->x->k, .block = SG_BLOCK_K, .total = c->k_center}, false, false);
+        sg_pool_args k = keys_of(c);
+        pool(s, &k, false, false);
         sg_quantise(s, .y = c->b.q, .scale = c->b.q_scale, .x = c->x->q, .group = Q_GROUP);
     }
-    s->scratch.used = inner;
-    c->b.k = sg_new(s, SG_I8, hk, m, d);
-    c->b.k_scale = sg_new(s, SG_F32, sg_div_up(m, K_GROUP), hk);
-    sg_quantise(s, .y = c->b.k, .scale = c->b.k_scale, .x = c->x->k, .center = c->k_center, .group = K_GROUP);
     sg_attend_blocks_(s, &c->b);
     s->scratch.used = outer;
 }

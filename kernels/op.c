@@ -393,6 +393,7 @@ static bool pool_fits(const sg_pool_args *a)
                                : group == 0 && a->scale.rank == 0;
     return is_f32(a->mean) && is3(a->mean, b, h, d) && f32_or_none3(a->var, b, h, d) &&
            f32_or_none3(a->sub, sg_div_up(n, SG_BLOCK_SUB), h, d) && f32_or_none2(a->total, h, d) &&
+           f32_or_none2(a->center, h, d) &&
            (a->channel_scale.rank == 0 || (a->total.rank && is_f32(a->channel_scale) && is2(a->channel_scale, h, d))) &&
            packed && all_apart(&a->mean, sg_pool_tensors, sg_pool_outputs);
 }
@@ -440,7 +441,8 @@ static bool score_fits(const sg_score_args *a)
     const int64_t nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(m, SG_BLOCK_K);
     return is3(a->q, a->sub ? sg_div_up(n, SG_BLOCK_SUB) : nq, h, d) &&
            is3(a->k, a->sub ? sg_div_up(m, SG_BLOCK_SUB) : nk, hk, d) && is_f32(a->y) && is3(a->y, h, nq, nk) &&
-           f32_or_none3(a->k_var, nk, hk, d) && (a->k_var.rank > 0) == (a->v_var.rank > 0) &&
+           f32_or_none2(a->k_center, hk, d) && f32_or_none3(a->k_var, nk, hk, d) &&
+           (a->k_var.rank > 0) == (a->v_var.rank > 0) &&
            (a->v_var.rank == 0 || (is_f32(a->v_var) && is3(a->v_var, nk, hk, a->v_var.dim[2]))) &&
            fixed_fits(a->q_similarity, a->k_similarity, a->theta, n, m, h, a->text_prefix, a->text_suffix) &&
            (!a->causal || n == m) && all_apart(&a->y, sg_score_tensors, sg_score_outputs);

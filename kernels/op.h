@@ -243,7 +243,7 @@ SG_TENSORS(distance, 1, b);
  * queries, a fixed block of queries keeps all keys. With `causal`, n = m, and block j of keys is hidden from block i of
  * queries where all its keys come after all its queries. */
 
-enum { SG_BLOCK_Q = 128, SG_BLOCK_K = 64, SG_BLOCK_SUB = 16 };
+enum { SG_BLOCK_Q = 128, SG_BLOCK_K = 64, SG_BLOCK_SUB = 16, SG_CENTER_STEP = 64 };
 enum { SG_LISTED = 1 << 16 }; /* blocks that a list has numbers for */
 
 /* Values as F8 are [h, d, tokens], the row of a channel filled up with zeros to whole blocks of keys. Token t stands at
@@ -254,15 +254,17 @@ static inline int64_t sg_f8_position(int64_t t) { return t / 16 * 16 + t % 8 / 2
 static inline int64_t sg_f8_row(int64_t tokens) { return sg_div_up(tokens, SG_BLOCK_K) * SG_BLOCK_K; }
 
 /* Over every run of `block` rows of x, for each head and channel: the mean, and var = mean of (x - mean)^2. sub: means of
- * SG_BLOCK_SUB rows; total: of all rows. And, as x is being read, what quantise makes of it: channel_scale, the scale
- * of each channel about total (group 0); y and scale, by groups of `group` rows without a center. */
+ * SG_BLOCK_SUB rows; total: of all rows; center: of one row in SG_CENTER_STEP, from the first on, its sum in double. And, as
+ * x is being read, what quantise makes of it: channel_scale, the scale of each channel about total (group 0); y and scale,
+ * by groups of `group` rows, about center where that is asked for. Keys may be about anything that is the same for all of
+ * them: it adds the same to all logits of a query. */
 typedef struct sg_pool_args {
-    sg_tensor mean, var, sub, total; /* F32 [b, h, d], [b, h, d]?, [n / 16, h, d]?, [h, d]? */
+    sg_tensor mean, var, sub, total, center; /* F32 [b, h, d], [b, h, d]?, [n / 16, h, d]?, [h, d]? x 2 */
     sg_tensor channel_scale, y, scale,
         x;            /* F32 [h, d]?, with total; I8 [h, n, d]?, with F32 [n / group, h]; [n, h, d] */
     int block, group; /* a multiple of group, that of SG_BLOCK_SUB; group: 0 without y */
 } sg_pool_args;
-SG_TENSORS(pool, 7, x);
+SG_TENSORS(pool, 8, x);
 
 /* How much the rows of a block resemble each other: y = |sum of u / |u||^2 / rows^2, u = x - center. 1: all of one
  * direction; NaN where a row is zero. */
@@ -289,10 +291,11 @@ SG_TENSORS(quantise, 2, center);
  * q_a k_b, over the means of keys in visible blocks that are not fixed; y_ij = w_j times the mean over the a in i of
  * the sum over the b in j. q and k are means of whole blocks, or, with sub, of sub-blocks. w_j = sqrt(mean over channels
  * of k_var, times mean over channels of v_var): how wrong a mean stands in for the block's keys and values; 1 without
- * them. 0 for fixed blocks, for hidden ones and for fixed queries. */
+ * them. 0 for fixed blocks, for hidden ones and for fixed queries. q times scale and k - k_center, which has the same
+ * shares, may be rounded to 11 bits first: blocks whose scores are so near may change places between backends. */
 typedef struct sg_score_args {
-    sg_tensor y, q, k, k_var,
-        v_var; /* F32 [h, nq, nk]; [nq or n / 16, h, d]; [nk or m / 16, hk, d]; [nk, hk, d]? x 2 */
+    sg_tensor y, q, k, k_center; /* F32 [h, nq, nk]; [nq or n / 16, h, d]; [nk or m / 16, hk, d]; [hk, d]? */
+    sg_tensor k_var, v_var;      /* F32 [nk, hk, d]? x 2 */
     sg_tensor q_similarity, k_similarity, theta; /* F32 [nq, h]? [nk, hk]? [h]? */
     float     scale;
     bool      sub, ragged, causal;

@@ -131,11 +131,25 @@ static void pool_channel_scale(const pool_job *p, int64_t c, int threads)
     ((float *)p->a->channel_scale.data)[c] = sg_scale_of(below > above ? below : above);
 }
 
+/* The mean of one row in SG_CENTER_STEP of some channels. */
+static void pool_center(const pool_job *p, int64_t c)
+{
+    const int64_t count = sg_min64(SG_TOTAL, p->c - c), rows = sg_div_up(p->n, SG_CENTER_STEP);
+    double        sum[SG_TOTAL] = {0};
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < count; i++) sum[i] += (double)sg_load(&p->a->x, r * SG_CENTER_STEP * p->c + c + i);
+    for (int64_t i = 0; i < count; i++) ((float *)p->a->center.data)[c + i] = (float)(sum[i] / (double)rows);
+}
+
 static void pool_run(const pool_job *p, int threads)
 {
     const sg_pool_args *const a = p->a;
 #pragma omp parallel num_threads(threads) if (p->n * p->c > SG_TINY)
     {
+        if (a->center.rank) {
+#pragma omp for schedule(static)
+            for (int64_t c = 0; c < p->c; c += SG_TOTAL) pool_center(p, c);
+        }
 #pragma omp for schedule(static)
         for (int64_t b = 0; b < a->mean.dim[0]; b++)
             pool_block(p, b, p->range ? p->range + 2 * omp_get_thread_num() * p->c : NULL);
@@ -155,7 +169,7 @@ static sg_status pool(sg_stream *s, const sg_pool_args *a)
     if (ranges && !range) return SG_E_MEMORY;
     for (int64_t i = 0; i < ranges; i++) range[i] = i / c % 2 ? -INFINITY : INFINITY;
     const pool_job p = {.a = a,
-                        .rows = {.y = a->y, .scale = a->scale, .x = a->x, .group = a->group},
+                        .rows = {.y = a->y, .scale = a->scale, .x = a->x, .center = a->center, .group = a->group},
                         .n = a->x.dim[0],
                         .c = c,
                         .mean = a->mean.data,

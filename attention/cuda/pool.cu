@@ -1,7 +1,8 @@
 /* pool.cu - pool, self_similarity and quantise: means, variances and self-similarity of blocks, and INT8.
  *
- * Roofline: bandwidth. x is read once, in loads of 16 bytes, of which a thread has 8 or 16 in flight. Heads whose d is
- * no multiple of 16 bytes are read one number a thread; so are the maxima of channels, which read x once more. */
+ * Roofline: bandwidth. x is read once, in loads of 16 bytes, of which a thread has 8 or 16 in flight. Blocks of threads are
+ * numbered heads first, so that those that run at once read whole rows. Heads whose d is no multiple of 16 bytes are read
+ * one number a thread, and once more for the extremes of channels. */
 #include "blocks.cuh"
 
 #include <math.h>
@@ -35,8 +36,8 @@ static __device__ __forceinline__ uint32_t whole_bits(float u, float inverse)
 }
 
 /* Stores the integers of a piece as bytes. With the group's own scale none is beyond 127. */
-template <bool BF16> static __device__ __forceinline__ void store_whole(int8_t *y, const float (&u)[numbers<BF16>],
-                                                                        float inverse)
+template <bool BF16>
+static __device__ __forceinline__ void store_whole(int8_t *y, const float (&u)[numbers<BF16>], float inverse)
 {
     uint32_t four[numbers<BF16> / 4];
 #pragma unroll
@@ -63,6 +64,8 @@ static __device__ __forceinline__ float inverse_of(float scale) { return scale =
 struct pool_job {
     sg_view x;
     float  *mean, *var, *sub; /* the last two may be NULL */
+    float  *low, *high;       /* extremes of the channels of a block, as mean is; or NULL */
+    float  *center;           /* [c] of y, or NULL */
     float  *scale;            /* [n / group, h], or NULL */
     int8_t *y;                /* [h, n, d] */
     int64_t n, c, h, d;       /* rows, channels of all heads; heads, their channels */
@@ -92,20 +95,26 @@ static __device__ __forceinline__ float deviations(const uint4 (&x)[SG_BLOCK_SUB
  * rows that share a scale have exchanged their maxima in shared memory. */
 template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool_heads(pool_job j)
 {
-    extern __shared__ float4 smem[]; /* [subs][d] sums, as many of squared deviations, the largest of groups */
+    extern __shared__ float4 smem[]; /* [subs][d] sums; squared deviations; extremes; the largest of groups */
     enum { N = numbers<BF16> };
     const int     packs = (int)j.d / N, subs = j.block / SG_BLOCK_SUB;
     const int     own = threadIdx.x / packs, e = threadIdx.x % packs * N;
-    const int64_t first = (int64_t)blockIdx.x * j.block, row = first + own * SG_BLOCK_SUB, g = blockIdx.y;
+    const int64_t block = blockIdx.x / (unsigned)j.h, g = blockIdx.x % (unsigned)j.h;
+    const int64_t first = block * j.block, row = first + own * SG_BLOCK_SUB;
     const int64_t end = min(first + j.block, j.n), at = (row * j.h + g) * j.d + e;
     const int     rows = own < subs ? (int)max((int64_t)0, min((int64_t)SG_BLOCK_SUB, end - row)) : 0;
     float *const sums = (float *)smem, *const square = sums + subs * j.d;
-    int *const    absmax = (int *)(square + subs * j.d);
-    uint4         x[SG_BLOCK_SUB];
-    int           largest = 0;
+    float *const low = square + subs * j.d, *const high = low + (j.low ? subs * j.d : 0);
+    int *const absmax = (int *)(high + (j.low ? subs * j.d : 0));
+    float      center[N] = {};
+    uint4      x[SG_BLOCK_SUB];
+    int        largest = 0;
 #pragma unroll
     for (int i = 0; i < SG_BLOCK_SUB; i++)
         x[i] = i < rows ? load_16<BF16>(j.x, at + i * j.h * j.d) : make_uint4(0, 0, 0, 0);
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        if (j.center && rows > 0) center[k] = j.center[g * j.d + e + k];
     if (threadIdx.x < j.block / SG_BLOCK_SUB) absmax[threadIdx.x] = 0;
     if (rows > 0) {
         float mean[N], sum[N], part[N];
@@ -121,7 +130,18 @@ template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool
                 part[k] = deviations<BF16, false>(x, k, rows, mean[k]);
 #pragma unroll
             for (int i = 0; i < SG_BLOCK_SUB; i++)
-                if (j.y) largest = max(largest, __float_as_int(fabsf(number_of<BF16>(x[i], k))));
+                if (j.y && i < rows)
+                    largest = max(largest, __float_as_int(fabsf(__fsub_rn(number_of<BF16>(x[i], k), center[k]))));
+            if (j.low) {
+                float least = INFINITY, most = -INFINITY;
+#pragma unroll
+                for (int i = 0; i < SG_BLOCK_SUB; i++) {
+                    if (i < rows) least = fminf(least, number_of<BF16>(x[i], k));
+                    if (i < rows) most = fmaxf(most, number_of<BF16>(x[i], k));
+                }
+                low[own * j.d + e + k] = least;
+                high[own * j.d + e + k] = most;
+            }
         }
 #pragma unroll
         for (int k = 0; k < N; k += 4) {
@@ -144,8 +164,16 @@ template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool
             const float apart = mean_of(sums[k * j.d + c], more) - mean;
             wide += square[k * j.d + c] + apart * apart * (float)more;
         }
-        j.mean[blockIdx.x * j.c + g * j.d + c] = mean;
-        if (j.var) j.var[blockIdx.x * j.c + g * j.d + c] = wide / (float)all;
+        j.mean[block * j.c + g * j.d + c] = mean;
+        if (j.var) j.var[block * j.c + g * j.d + c] = wide / (float)all;
+        if (!j.low) continue;
+        float least = low[c], most = high[c];
+        for (int k = 1; k * SG_BLOCK_SUB < all; k++) {
+            least = fminf(least, low[k * j.d + c]);
+            most = fmaxf(most, high[k * j.d + c]);
+        }
+        j.low[block * j.c + g * j.d + c] = least;
+        j.high[block * j.c + g * j.d + c] = most;
     }
     if (!j.y) return;
     __syncthreads();
@@ -160,7 +188,7 @@ template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool
     for (int i = 0; i < SG_BLOCK_SUB; i++) {
         float u[N];
 #pragma unroll
-        for (int k = 0; k < N; k++) u[k] = number_of<BF16>(x[i], k);
+        for (int k = 0; k < N; k++) u[k] = __fsub_rn(number_of<BF16>(x[i], k), center[k]);
         if (i < rows) store_whole<BF16>(y + i * j.d, u, inverse);
     }
 }
@@ -194,19 +222,51 @@ static __global__ void __launch_bounds__(COLUMNS) pool_blocks(pool_job j)
     if (j.var) j.var[blockIdx.x * j.c + e] = square / (float)(end - first);
 }
 
-/* The mean of all rows from those of the blocks, in a fixed order. */
-static __global__ void __launch_bounds__(SG_WARP *LANES) pool_total(pool_job j, float *total)
+/* The mean of all rows from those of the blocks, in a fixed order; the scale of a channel about it from the extremes of the
+ * blocks: rounding is monotonic, so one of these is farthest from it. If a value is not finite, the mean is not either. */
+static __global__ void __launch_bounds__(SG_WARP *LANES) pool_total(pool_job j, float *total, float *scale)
 {
     __shared__ double part[LANES][SG_WARP];
+    __shared__ float  low[LANES][SG_WARP], high[LANES][SG_WARP];
     const int64_t     e = (int64_t)blockIdx.x * SG_WARP + threadIdx.x, blocks = (j.n + j.block - 1) / j.block;
     double            sum = 0;
-    for (int64_t b = threadIdx.y; e < j.c && b < blocks; b += LANES)
+    float             least = INFINITY, most = -INFINITY;
+    for (int64_t b = threadIdx.y; e < j.c && b < blocks; b += LANES) {
         sum += (double)j.mean[b * j.c + e] * (double)(min((b + 1) * j.block, j.n) - b * j.block);
+        if (j.low) least = fminf(least, j.low[b * j.c + e]);
+        if (j.low) most = fmaxf(most, j.high[b * j.c + e]);
+    }
+    part[threadIdx.y][threadIdx.x] = sum;
+    low[threadIdx.y][threadIdx.x] = least;
+    high[threadIdx.y][threadIdx.x] = most;
+    __syncthreads();
+    if (threadIdx.y || e >= j.c) return;
+    for (int k = 1; k < LANES; k++) {
+        sum += part[k][threadIdx.x];
+        least = fminf(least, low[k][threadIdx.x]);
+        most = fmaxf(most, high[k][threadIdx.x]);
+    }
+    const float mean = (float)(sum / (double)j.n);
+    total[e] = mean;
+    if (j.low)
+        scale[e] =
+            scale_of(max(__float_as_int(fabsf(__fsub_rn(least, mean))), __float_as_int(fabsf(__fsub_rn(most, mean)))));
+}
+
+/* The mean of one row in SG_CENTER_STEP. */
+static __global__ void __launch_bounds__(SG_WARP *LANES) pool_center(pool_job j)
+{
+    __shared__ double part[LANES][SG_WARP];
+    const int64_t e = (int64_t)blockIdx.x * SG_WARP + threadIdx.x, rows = (j.n + SG_CENTER_STEP - 1) / SG_CENTER_STEP;
+    double        sum = 0;
+#pragma unroll 8
+    for (int64_t r = threadIdx.y; r < rows; r += LANES)
+        if (e < j.c) sum += (double)sg_get(j.x, r * SG_CENTER_STEP * j.c + e);
     part[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y || e >= j.c) return;
     for (int k = 1; k < LANES; k++) sum += part[k][threadIdx.x];
-    total[e] = (float)(sum / (double)j.n);
+    j.center[e] = (float)(sum / (double)rows);
 }
 
 /* ---- the largest of channels ---- */
@@ -294,7 +354,7 @@ template <bool BF16> static __global__ void __launch_bounds__(SG_THREADS) quanti
     enum { N = numbers<BF16> };
     const int     packs = (int)j.d / N, step = SG_THREADS / packs;
     const int     own = threadIdx.x / packs, e = threadIdx.x % packs * N;
-    const int64_t first = (int64_t)blockIdx.x * j.group, g = blockIdx.y;
+    const int64_t group = blockIdx.x / (unsigned)j.h, g = blockIdx.x % (unsigned)j.h, first = group * j.group;
     const int     rows = own < step ? (int)min((int64_t)j.group, j.n - first) : 0;
     uint4         x[HELD];
     float         center[N] = {};
@@ -313,7 +373,7 @@ template <bool BF16> static __global__ void __launch_bounds__(SG_THREADS) quanti
             if (own + i * step < rows)
                 absmax = max(absmax, __float_as_int(fabsf(__fsub_rn(number_of<BF16>(x[i], k), center[k]))));
     const float scale = scale_of(block_absmax(absmax)), inverse = inverse_of(scale);
-    if (threadIdx.x == 0) j.scale[blockIdx.x * j.h + g] = scale;
+    if (threadIdx.x == 0) j.scale[blockIdx.x] = scale;
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
         float u[N];
@@ -326,7 +386,8 @@ template <bool BF16> static __global__ void __launch_bounds__(SG_THREADS) quanti
 /* The same for any heads. */
 static __global__ void __launch_bounds__(SG_THREADS) quantise_rows(quantise_job j)
 {
-    const int64_t first = (int64_t)blockIdx.x * j.group, g = blockIdx.y, packs = (j.d + SG_PACK - 1) / SG_PACK;
+    const int64_t g = blockIdx.x % (unsigned)j.h, first = blockIdx.x / (unsigned)j.h * (int64_t)j.group;
+    const int64_t packs = (j.d + SG_PACK - 1) / SG_PACK;
     const int     count = (int)(min((int64_t)j.group, j.n - first) * packs);
     int           absmax = 0;
     float         u[SG_PACK];
@@ -336,7 +397,7 @@ static __global__ void __launch_bounds__(SG_THREADS) quantise_rows(quantise_job 
         for (int k = 0; k < SG_PACK; k++) absmax = max(absmax, __float_as_int(fabsf(u[k])));
     }
     const float scale = scale_of(block_absmax(absmax)), inverse = inverse_of(scale);
-    if (threadIdx.x == 0) j.scale[blockIdx.x * j.h + g] = scale;
+    if (threadIdx.x == 0) j.scale[blockIdx.x] = scale;
     for (int i = threadIdx.x; i < count; i += SG_THREADS) {
         const int64_t row = first + i / packs, e = i % packs * SG_PACK;
         int8_t *const y = j.y + (g * j.n + row) * j.d + e;
@@ -370,19 +431,19 @@ static sg_status quantise_as(sg_stream *s, const char *op, const sg_quantise_arg
     j.d = a->x.dim[2];
     j.group = a->group;
     j.even = j.d % SG_PACK == 0;
-    if (j.h > UINT16_MAX) return sg_fail(s, SG_E_UNSUPPORTED, "%s: %lld heads; 65535 are the most", op, (long long)j.h);
     if (a->group == 0) {
         if (!a->given) SG_TRY(scale_channels(s, op, a->x, a->center, a->scale));
         return sg_cuda_each(s, op, j.n * j.h * j.d, f);
     }
-    const dim3    grid((unsigned)sg_div_up(j.n, j.group), (unsigned)j.h);
+    const int64_t grid = sg_div_up(j.n, j.group) * j.h;
+    if (grid > INT32_MAX) return sg_fail(s, SG_E_UNSUPPORTED, "%s: %lld groups", op, (long long)grid);
     const int64_t packs = j.d / (j.x.bf16 ? numbers<true> : numbers<false>);
     if (!in_pieces(j.x, j.d) || (uintptr_t)j.y % SG_PACK || packs > SG_THREADS || j.group > SG_THREADS / packs * HELD)
-        quantise_rows<<<grid, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+        quantise_rows<<<(unsigned)grid, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
     else if (j.x.bf16)
-        quantise_held<true><<<grid, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+        quantise_held<true><<<(unsigned)grid, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
     else
-        quantise_held<false><<<grid, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+        quantise_held<false><<<(unsigned)grid, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
     return sg_cuda_launched(s, op);
 }
 
@@ -396,15 +457,15 @@ static bool pool_pieces(sg_stream *s, const pool_job &j)
 {
     const int64_t packs = j.d / (j.x.bf16 ? numbers<true> : numbers<false>), subs = j.block / SG_BLOCK_SUB;
     const int64_t threads = sg_div_up(packs * subs, SG_WARP) * SG_WARP;
-    const size_t  bytes = (size_t)(2 * subs * j.d) * sizeof(float) + (size_t)subs * sizeof(int);
-    const dim3    grid((unsigned)sg_div_up(j.n, j.block), (unsigned)j.h);
-    if (!in_pieces(j.x, j.d) || threads > POOL_THREADS || bytes > (47 << 10) || j.h > UINT16_MAX ||
+    const size_t  bytes = (size_t)((j.low ? 4 : 2) * subs * j.d) * sizeof(float) + (size_t)subs * sizeof(int);
+    const int64_t grid = sg_div_up(j.n, j.block) * j.h;
+    if (!in_pieces(j.x, j.d) || threads > POOL_THREADS || bytes > (47 << 10) || grid > INT32_MAX ||
         (uintptr_t)j.y % SG_PACK || (uintptr_t)j.sub % sizeof(float4))
         return false;
     if (j.x.bf16)
-        pool_heads<true><<<grid, (unsigned)threads, bytes, sg_cuda_of(s)->queue>>>(j);
+        pool_heads<true><<<(unsigned)grid, (unsigned)threads, bytes, sg_cuda_of(s)->queue>>>(j);
     else
-        pool_heads<false><<<grid, (unsigned)threads, bytes, sg_cuda_of(s)->queue>>>(j);
+        pool_heads<false><<<(unsigned)grid, (unsigned)threads, bytes, sg_cuda_of(s)->queue>>>(j);
     return true;
 }
 
@@ -412,13 +473,14 @@ static sg_status pool(sg_stream *s, const sg_pool_args *a)
 {
     pool_job               j;
     const cudaStream_t     queue = sg_cuda_of(s)->queue;
-    const sg_quantise_args rows = {a->y, a->scale, a->x, {}, a->group, false};
+    const sg_quantise_args rows = {a->y, a->scale, a->x, a->center, a->group, false};
     j.x = sg_view_of(a->x);
     j.mean = (float *)a->mean.data;
     j.var = a->var.rank ? (float *)a->var.data : NULL;
     j.sub = a->sub.rank ? (float *)a->sub.data : NULL;
     j.y = a->y.rank ? (int8_t *)a->y.data : NULL;
     j.scale = (float *)a->scale.data;
+    j.center = a->center.rank ? (float *)a->center.data : NULL;
     j.n = a->x.dim[0];
     j.h = a->x.dim[1];
     j.d = a->x.dim[2];
@@ -426,12 +488,26 @@ static sg_status pool(sg_stream *s, const sg_pool_args *a)
     j.block = a->block;
     j.group = a->group;
     const dim3 grid((unsigned)sg_div_up(j.n, j.block), (unsigned)sg_div_up(j.c, COLUMNS)), lanes(SG_WARP, LANES);
-    const bool pieces = pool_pieces(s, j);
-    if (!pieces) pool_blocks<<<grid, COLUMNS, 0, queue>>>(j);
-    if (a->total.rank) pool_total<<<(unsigned)sg_div_up(j.c, SG_WARP), lanes, 0, queue>>>(j, (float *)a->total.data);
+    j.low = j.high = NULL;
+    const size_t count = (size_t)(sg_div_up(j.n, j.block) * j.c); /* of blocks' channels */
+    if (a->channel_scale.rank && 2 * count * sizeof *j.low <= SG_CUDA_X_BYTES) {
+        j.low = (float *)sg_cuda_scratch(s, "pool", SG_CUDA_X, 2 * count * sizeof *j.low);
+        if (!j.low) return s->status;
+        j.high = j.low + count;
+    }
+    bool whole = true; /* y is made, too */
+    if (j.center) pool_center<<<(unsigned)sg_div_up(j.c, SG_WARP), lanes, 0, queue>>>(j);
+    if (!pool_pieces(s, j)) {
+        pool_blocks<<<grid, COLUMNS, 0, queue>>>(j);
+        whole = false;
+        j.low = NULL;
+    }
+    if (a->total.rank)
+        pool_total<<<(unsigned)sg_div_up(j.c, SG_WARP), lanes, 0, queue>>>(j, (float *)a->total.data,
+                                                                           (float *)a->channel_scale.data);
     SG_TRY(sg_cuda_launched(s, "pool"));
-    if (a->channel_scale.rank) SG_TRY(scale_channels(s, "pool", a->x, a->total, a->channel_scale));
-    return a->y.rank && !pieces ? quantise_as(s, "pool", &rows) : SG_OK;
+    if (a->channel_scale.rank && !j.low) SG_TRY(scale_channels(s, "pool", a->x, a->total, a->channel_scale));
+    return a->y.rank && !whole ? quantise_as(s, "pool", &rows) : SG_OK;
 }
 
 /* ---- self_similarity ---- */

@@ -1,42 +1,42 @@
 /* score.cu - score and tail_bias: the predicted mass of blocks, and the biases of their means.
  *
- * Logits of means are computed by tensor cores with F32's accuracy, because the choice of blocks depends on them. Each
- * row of means is multiplied by a power of two, so that its largest number is in [2^14, 2^15), and split: x = high +
- * low, both F16, with a remainder of at most 2^-23 of x. Sums of 16 products high high start from 0 and are added in
- * F32, because tensor cores truncate what they add to a sum. The other three products, at most 2^-11 as large, stay in
- * one sum. Low low, up to 2^-22, is needed: without it a head with one large number sometimes exceeds the error budget.
+ * Logits of means are computed by tensor cores from F16 operands: 11 bits, as op.h allows. Each row of means, of keys about
+ * their center, is multiplied by a power of two, so that its largest number is in [2^14, 2^15).
  *
- *   split_keys    all keys as F16 parts, in scratch: a tile of MEANS rows in the order in which fragments hold them
- *   score_logits  a block of threads: a strip of ROWS means of queries, a warp 32 of them as parts in registers; STRETCH
- *                 tiles of keys, which come by asynchronous copies, two at a time in shared memory. What it writes is for
- *                 each row and block of keys log2 of the sum of 2^logit over the block's means, which one thread holds
+ *   round_keys    all keys as F16, in scratch: a tile of MEANS rows in the order in which fragments hold them
+ *   score_logits  a block of threads: a strip of ROWS means of queries, a warp 32 of them in registers; up to STRETCH tiles of
+ *                 keys, which come by asynchronous copies, two at a time in shared memory. What it writes is for each row
+ *                 and block of keys log2 of the sum of 2^logit over the block's means, which one thread holds
  *   score_blocks  a block of threads: the softmax of the rows of one block of queries over blocks of keys
  *
- * Roofline: F16 products, 8 d flops for each pair of means; written and read are 4 bytes for each row and block of keys. */
+ * Roofline: F16 products, 2 d flops for each pair of means, and its power of two; written and read are 4 bytes for each row
+ * and block of keys. */
 #include "blocks.cuh"
 
 #include <cuda_fp16.h>
 #include <math.h>
 
-enum { WARPS = SG_THREADS / SG_WARP, ROWS = 128, MEANS = 64, STRETCH = 8, STRIP_THREADS = 128, WIDEST = 128 };
+enum { WARPS = SG_THREADS / SG_WARP, ROWS = 128, MEANS = 64, STRETCH = 8, FULL = 4, STRIP_THREADS = 128, WIDEST = 128 };
 
 /* ---- score ---- */
 
 struct score_job {
     sg_block_rules rules;
     sg_view        q, k;
-    uint4         *part;           /* F16 [heads of keys, tiles, MEANS, 2, wide] */
-    float         *unit;           /* [heads of keys, tiles, MEANS]: the unit of such a row's split numbers */
-    float         *logits;         /* [strips of this launch, ROWS, stride] */
-    const float   *weight;         /* [nk, hk], or NULL */
-    float         *y;              /* [h, nq, nk] */
-    int64_t h, hk, d, nq, nk;
-    int64_t rows, means;           /* of all blocks: of queries, of keys */
-    int64_t strips, tiles, stride; /* of a head; of logits */
-    int64_t first, first_k;        /* the launch's first strip of all heads; the first head of keys that is split */
-    int     wide, per_q, per_k;    /* d rounded up; means of a block */
-    float   scale;                 /* times log2 e */
-    bool    even;                  /* SG_PACK neighbours of k, two of q, may be read at once */
+    const float   *k_center; /* [hk, d], or NULL */
+    uint4         *part;     /* F16 [heads of keys, tiles, MEANS, wide] */
+    float         *unit;     /* [heads of keys, tiles, MEANS]: the unit of such a row */
+    float         *logits;   /* [strips of this launch, ROWS, stride] */
+    const float   *weight;   /* [nk, hk], or NULL */
+    float         *y;        /* [h, nq, nk] */
+    int64_t        h, hk, d, nq, nk;
+    int64_t        rows, means;           /* of all blocks: of queries, of keys */
+    int64_t        strips, tiles, stride; /* of a head; of logits */
+    int64_t        first, first_k; /* the launch's first strip of all heads; the first head of keys that is rounded */
+    int            wide, per_q, per_k; /* d rounded up; means of a block */
+    int            stretch;            /* tiles of keys that a block of threads takes */
+    float          scale;              /* times log2 e */
+    bool           even;               /* SG_PACK neighbours of k, two of q, may be read at once */
 };
 
 /* The error of pooling a block of keys: sqrt(mean of k_var, times mean of v_var). A warp a block. */
@@ -54,21 +54,17 @@ static __global__ void __launch_bounds__(SG_THREADS)
     if (lane == 0) weight[at] = sqrtf(a / (float)d * (b / (float)dv));
 }
 
-/* ---- numbers as two of F16 ---- */
+/* ---- numbers as F16 ---- */
 
 /* The exponent of the power of two that scales a float with these bits to [2^14, 2^15). */
 static __device__ __forceinline__ int lift_of(int row_max) { return min(141 - (row_max >> 23), 100); }
 
 static __device__ __forceinline__ float exactly(int exponent) { return __int_as_float((127 + exponent) << 23); }
 
-/* If a number is not finite, its low is NaN. */
-static __device__ __forceinline__ void split(float a, float b, uint32_t &high, uint32_t &low)
+static __device__ __forceinline__ uint32_t two_of(float a, float b)
 {
-    const __half2 largest = __floats2half2_rn(a, b);
-    const float2  near = __half22float2(largest);
-    const __half2 rest = __floats2half2_rn(a - near.x, b - near.y);
-    high = *(const uint32_t *)&largest;
-    low = *(const uint32_t *)&rest;
+    const __half2 x = __floats2half2_rn(a, b);
+    return *(const uint32_t *)&x;
 }
 
 /* c += a b; a 16 x 16, b 16 x 8, F16 */
@@ -84,13 +80,10 @@ static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&
 
 /* The position of mean m in a tile. The thread with columns 2 t and 2 t + 1 of fragments 2 c and 2 c + 1 gets means 16
  * t + 4 c and the next three, which are one block or four. */
-static __device__ __forceinline__ int place_of(int m)
-{
-    return m / 4 % 4 * 16 + m / 2 % 2 * 8 + m / 16 * 2 + m % 2;
-}
+static __device__ __forceinline__ int place_of(int m) { return m / 4 % 4 * 16 + m / 2 % 2 * 8 + m / 16 * 2 + m % 2; }
 
-/* Splits a tile of a head; half a warp a mean. */
-static __global__ void __launch_bounds__(SG_THREADS) split_keys(score_job j)
+/* Rounds a tile of a head; half a warp a mean. */
+static __global__ void __launch_bounds__(SG_THREADS) round_keys(score_job j)
 {
     enum { LANES = WIDEST / SG_PACK };
     const int     lane = threadIdx.x % LANES, e = lane * SG_PACK, packs = j.wide / SG_PACK;
@@ -102,34 +95,35 @@ static __global__ void __launch_bounds__(SG_THREADS) split_keys(score_job j)
         int           row_max = 0;
         sg_get_pack(j.k, (mean * j.hk + g) * j.d + e, n, j.even, x);
 #pragma unroll
-        for (int i = 0; i < SG_PACK; i++) row_max = max(row_max, __float_as_int(fabsf(x[i])));
+        for (int i = 0; i < SG_PACK; i++) {
+            if (j.k_center && i < n) x[i] -= j.k_center[g * j.d + e + i];
+            row_max = max(row_max, __float_as_int(fabsf(x[i])));
+        }
         for (int i = LANES / 2; i > 0; i /= 2) row_max = max(row_max, __shfl_xor_sync(~0u, row_max, i));
-        const int    lift = lift_of(row_max), place = place_of(m);
-        const float  by = exactly(lift);
-        uint32_t     high[SG_PACK / 2], low[SG_PACK / 2];
-        uint4 *const to = j.part + (tile * MEANS + place) * 2 * packs + lane;
-#pragma unroll
-        for (int i = 0; i < SG_PACK / 2; i++) split(x[2 * i] * by, x[2 * i + 1] * by, high[i], low[i]);
+        const int   lift = lift_of(row_max);
+        const float by = exactly(lift);
         if (lane == 0) j.unit[tile * MEANS + m] = exactly(-lift);
-        if (lane >= packs) continue;
-        to[0] = make_uint4(high[0], high[1], high[2], high[3]);
-        to[packs] = make_uint4(low[0], low[1], low[2], low[3]);
+        if (lane < packs)
+            j.part[(tile * MEANS + place_of(m)) * packs + lane] =
+                make_uint4(two_of(x[0] * by, x[1] * by), two_of(x[2] * by, x[3] * by), two_of(x[4] * by, x[5] * by),
+                           two_of(x[6] * by, x[7] * by));
     }
 }
 
 /* ---- logits ---- */
 
 template <int D> struct logits_smem {
-    uint4 part[2][MEANS][D / 4]; /* 16 bytes at c ^ place % 8: no two rows of a matrix in one bank */
-    float unit[2][MEANS];
+    static constexpr int PITCH = (D / 8 + 7) / 8 * 8;
+    uint4                part[2][MEANS][PITCH]; /* 16 bytes at c ^ place % 8: no two rows of a matrix in one bank */
+    float                unit[2][MEANS];
 };
 
 template <int D>
 static __device__ __forceinline__ void fetch_tile(const score_job &j, int64_t tile, logits_smem<D> &s, int at)
 {
-    const uint4 *const from = j.part + tile * MEANS * (D / 4);
-    for (int i = threadIdx.x; i < MEANS * (D / 4); i += STRIP_THREADS) {
-        const int place = i / (D / 4), c = i % (D / 4);
+    const uint4 *const from = j.part + tile * MEANS * (D / 8);
+    for (int i = threadIdx.x; i < MEANS * (D / 8); i += STRIP_THREADS) {
+        const int place = i / (D / 8), c = i % (D / 8);
         sg_cp_async_16(&s.part[at][place][c ^ place % 8], from + i, true);
     }
     if (threadIdx.x < MEANS / 4)
@@ -137,9 +131,10 @@ static __device__ __forceinline__ void fetch_tile(const score_job &j, int64_t ti
     sg_cp_async_commit();
 }
 
-/* Rows `row`, + 8, + 16 and + 24 of head g as fragments of parts [high, low][16 rows][16 channels], and their units. */
-template <int D> static __device__ __forceinline__ void split_queries(const score_job &j, int64_t row, int64_t g,
-                                                                      uint32_t (&q)[2][2][D / 16][4], float (&unit)[4])
+/* Rows `row`, + 8, + 16 and + 24 of head g as fragments [16 rows][16 channels], and their units. */
+template <int D>
+static __device__ __forceinline__ void round_queries(const score_job &j, int64_t row, int64_t g,
+                                                     uint32_t (&q)[2][D / 16][4], float (&unit)[4])
 {
     const int two = threadIdx.x % 4 * 2;
 #pragma unroll
@@ -168,51 +163,29 @@ template <int D> static __device__ __forceinline__ void split_queries(const scor
         const float by = exactly(lift);
 #pragma unroll
         for (int c = 0; c < D / 8; c++) {
-            const int at = r % 2 + c % 2 * 2;
-            split(x[c].x * by, x[c].y * by, q[0][r / 2][c / 2][at], q[1][r / 2][c / 2][at]);
+            q[r / 2][c / 2][r % 2 + c % 2 * 2] = two_of(x[c].x * by, x[c].y * by);
         }
         unit[r] = exactly(-lift);
     }
 }
 
 /* Fragments 2 c and 2 c + 1 of a tile: y[16 rows][fragment]. */
-template <int D> static __device__ __forceinline__ void multiply_means(const uint4 (&part)[MEANS][D / 4], int c,
-                                                                       const uint32_t (&q)[2][2][D / 16][4],
-                                                                       float (&y)[2][2][4])
+template <int D, int PITCH>
+static __device__ __forceinline__ void multiply_means(const uint4 (&part)[MEANS][PITCH], int c,
+                                                      const uint32_t (&q)[2][D / 16][4], float (&y)[2][2][4])
 {
-    const int   lane = threadIdx.x % SG_WARP, place = 16 * c + lane / 16 * 8 + lane % 8;
-    float       small[2][2][4] = {};
+    const int lane = threadIdx.x % SG_WARP, place = 16 * c + lane / 16 * 8 + lane % 8;
 #pragma unroll
-    for (int m = 0; m < 2; m++)
-#pragma unroll
-        for (int n = 0; n < 2; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) y[m][n][i] = 0;
+    for (int i = 0; i < 16; i++) y[i / 8][i / 4 % 2][i % 4] = 0;
 #pragma unroll
     for (int e = 0; e < D / 16; e++) {
-        const int at = 2 * e + lane / 8 % 2;
-        uint32_t  high[4], low[4];
-        sg_ldmatrix_x4(high, &part[place][at ^ lane % 8]);
-        sg_ldmatrix_x4(low, &part[place][(D / 8 + at) ^ lane % 8]);
+        uint32_t k[4];
+        sg_ldmatrix_x4(k, &part[place][(2 * e + lane / 8 % 2) ^ lane % 8]);
 #pragma unroll
         for (int m = 0; m < 2; m++)
 #pragma unroll
-            for (int n = 0; n < 2; n++) {
-                float large[4] = {};
-                multiply(large, q[0][m][e], high[2 * n], high[2 * n + 1]);
-                multiply(small[m][n], q[1][m][e], low[2 * n], low[2 * n + 1]);
-                multiply(small[m][n], q[0][m][e], low[2 * n], low[2 * n + 1]);
-                multiply(small[m][n], q[1][m][e], high[2 * n], high[2 * n + 1]);
-#pragma unroll
-                for (int i = 0; i < 4; i++) y[m][n][i] += large[i];
-            }
+            for (int n = 0; n < 2; n++) multiply(y[m][n], q[m][e], k[2 * n], k[2 * n + 1]);
     }
-#pragma unroll
-    for (int m = 0; m < 2; m++)
-#pragma unroll
-        for (int n = 0; n < 2; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) y[m][n][i] += small[m][n][i];
 }
 
 /* log2 of the sum of 2^x; NaN if one is, or is infinity. */
@@ -224,19 +197,19 @@ static __device__ __forceinline__ float together(float a, float b, float c, floa
     return base + __log2f(sum);
 }
 
-template <int D, bool SUB> static __global__ void __launch_bounds__(STRIP_THREADS, 2) score_logits(score_job j)
+template <int D, bool SUB> static __global__ void __launch_bounds__(STRIP_THREADS, 3) score_logits(score_job j)
 {
     extern __shared__ uint4 smem[];
     logits_smem<D>         &s = *(logits_smem<D> *)smem;
     const int               t = threadIdx.x % 4, own = threadIdx.x / SG_WARP * 32 + threadIdx.x % SG_WARP / 4;
     const int64_t           strip = j.first + blockIdx.y, g = strip / j.strips;
-    const int64_t           head = (g / (j.h / j.hk) - j.first_k) * j.tiles, from = (int64_t)blockIdx.x * STRETCH;
-    const int64_t           end = min(from + STRETCH, j.tiles);
+    const int64_t           head = (g / (j.h / j.hk) - j.first_k) * j.tiles, from = (int64_t)blockIdx.x * j.stretch;
+    const int64_t           end = min(from + j.stretch, j.tiles);
     float *const            to = j.logits + ((int64_t)blockIdx.y * ROWS + own) * j.stride;
-    uint32_t                q[2][2][D / 16][4];
+    uint32_t                q[2][D / 16][4];
     float                   q_unit[4];
     fetch_tile<D>(j, head + from, s, 0);
-    split_queries<D>(j, strip % j.strips * ROWS + own, g, q, q_unit);
+    round_queries<D>(j, strip % j.strips * ROWS + own, g, q, q_unit);
     for (int64_t tile = from; tile < end; tile++) {
         const int at = (int)(tile - from) % 2;
         float     all[4][4]; /* row, block of keys */
@@ -361,9 +334,10 @@ static sg_status block_weights(sg_stream *s, const sg_score_args *a, float *weig
 template <int D, bool SUB> static sg_status launch_logits(sg_stream *s, const score_job &j, int64_t strips)
 {
     const size_t bytes = sizeof(logits_smem<D>);
-    const dim3   grid((unsigned)sg_div_up(j.tiles, STRETCH), (unsigned)strips);
-    SG_TRY(sg_cuda_check(s, "score", cudaFuncSetAttribute(score_logits<D, SUB>,
-                                                          cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
+    const dim3   grid((unsigned)sg_div_up(j.tiles, j.stretch), (unsigned)strips);
+    SG_TRY(sg_cuda_check(
+        s, "score",
+        cudaFuncSetAttribute(score_logits<D, SUB>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
     score_logits<D, SUB><<<grid, STRIP_THREADS, bytes, sg_cuda_of(s)->queue>>>(j);
     return sg_cuda_launched(s, "score");
 }
@@ -384,7 +358,7 @@ static sg_status score_heads(sg_stream *s, score_job &j, int64_t heads, int64_t 
     const cudaStream_t queue = sg_cuda_of(s)->queue;
     const int64_t      of_k = j.h / j.hk * j.strips, end = (j.first_k + heads) * of_k;
     const dim3         grid((unsigned)j.tiles, (unsigned)heads);
-    if (j.wide) split_keys<<<grid, SG_THREADS, 0, queue>>>(j);
+    if (j.wide) round_keys<<<grid, SG_THREADS, 0, queue>>>(j);
     for (j.first = j.first_k * of_k; j.first < end; j.first += strips) {
         const int64_t count = sg_min64(strips, end - j.first);
         SG_TRY(logits(s, j, count));
@@ -405,6 +379,7 @@ static sg_status score(sg_stream *s, const sg_score_args *a)
     j.rules = sg_block_rules_of(a, j.h);
     j.q = sg_view_of(a->q);
     j.k = sg_view_of(a->k);
+    j.k_center = a->k_center.rank ? (const float *)a->k_center.data : NULL;
     j.y = (float *)a->y.data;
     j.rows = a->q.dim[0];
     j.means = a->k.dim[0];
@@ -416,13 +391,15 @@ static sg_status score(sg_stream *s, const sg_score_args *a)
     j.strips = sg_div_up(j.rows, ROWS);
     j.tiles = sg_div_up(j.means, MEANS);
     j.stride = j.tiles * MEANS / j.per_k;
+    const int64_t full = FULL * (int64_t)sg_cuda_of(s)->processors; /* blocks of threads that a GPU can use */
+    j.stretch = (int)sg_max64(1, sg_min64(STRETCH, j.h * j.strips * j.tiles / full));
     const int64_t weights = a->k_var.rank ? sg_div_up(j.nk * j.hk, SG_PACK) * SG_PACK : 0; /* floats */
-    const int64_t head = j.tiles * MEANS * (int64_t)(sizeof(float) + 2 * sizeof(__half) * (size_t)j.wide);
+    const int64_t head = j.tiles * MEANS * (int64_t)(sizeof(float) + sizeof(__half) * (size_t)j.wide);
     const int64_t heads = sg_max64(1, sg_min64(j.hk, (SG_CUDA_X_BYTES - weights * (int64_t)sizeof(float)) / head));
     const int64_t strip = ROWS * j.stride * (int64_t)sizeof(float);
-    const int64_t strips = sg_max64(1, sg_min64(sg_min64(heads * (j.h / j.hk) * j.strips, UINT16_MAX),
-                                                SG_CUDA_SUM_BYTES / strip));
-    float *const  scratch =
+    const int64_t strips =
+        sg_max64(1, sg_min64(sg_min64(heads * (j.h / j.hk) * j.strips, UINT16_MAX), SG_CUDA_SUM_BYTES / strip));
+    float *const scratch =
         (float *)sg_cuda_scratch(s, "score", SG_CUDA_X, (size_t)(weights * (int64_t)sizeof(float) + heads * head));
     j.logits = (float *)sg_cuda_scratch(s, "score", SG_CUDA_SUM, (size_t)(strips * strip));
     if (!scratch || !j.logits) return s->status;

@@ -28,12 +28,24 @@ static void put_means(const sg_tensor *y, const sg_tensor *x, const sg_tensor *c
     }
 }
 
+/* Its sums are in double in both builds, as y depends on their bits. */
+static void put_center(const sg_tensor *y, const sg_tensor *x)
+{
+    const int64_t n = x->dim[0], c = x->dim[1] * x->dim[2], rows = sg_div_up(n, SG_CENTER_STEP);
+    for (int64_t e = 0; e < sg_count(*y); e++) {
+        double sum = 0;
+        for (int64_t r = 0; r < rows; r++) sum += (double)sg_load(x, r * SG_CENTER_STEP * c + e);
+        sg_store(y, e, (float)(sum / (double)rows));
+    }
+}
+
 sg_status SG_REF_OP(pool)(sg_stream *s, const sg_pool_args *a)
 {
     (void)s;
     const int64_t   n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
     const sg_tensor none = {0}, center = SG_REF_IS_PUBLISHED ? a->total : none;
     put_means(&a->total, &a->x, &none, n);
+    put_center(&a->center, &a->x);
     put_means(&a->mean, &a->x, &center, a->block);
     put_means(&a->sub, &a->x, &center, SG_BLOCK_SUB);
 #pragma omp parallel for schedule(static)
@@ -47,8 +59,9 @@ sg_status SG_REF_OP(pool)(sg_stream *s, const sg_pool_args *a)
         }
         put(&a->var, i, sum / (real)(to - from));
     }
-    const sg_quantise_args channels = {.x = a->x, .center = a->total}, rows = {a->y, a->scale, a->x, .group = a->group};
-    const int64_t          all[2] = {0, n};
+    const sg_quantise_args channels = {.x = a->x, .center = a->total},
+                           rows = {a->y, a->scale, a->x, a->center, a->group, false};
+    const int64_t all[2] = {0, n};
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < sg_count(a->channel_scale); i++)
         sg_store(&a->channel_scale, i, own_scale(&channels, i / d, all, (const int64_t[2]){i % d, i % d + 1}));
@@ -241,6 +254,15 @@ static void score_row(const scoring *x, int64_t g, int64_t i, real *p, real *y)
     }
 }
 
+/* The nearest number of 11 bits, where a kernel may round so. */
+static real to_11_bits(real v)
+{
+    int        exponent;
+    const real part = FN(frexp)(v, &exponent);
+    if (SG_REF_IS_TRUTH || !isfinite(v)) return v;
+    return FN(ldexp)(FN(rint)(FN(ldexp)(part, 11)), exponent - 11);
+}
+
 sg_status SG_REF_OP(score)(sg_stream *s, const sg_score_args *a)
 {
     (void)s;
@@ -250,7 +272,9 @@ sg_status SG_REF_OP(score)(sg_stream *s, const sg_score_args *a)
     int           ok = q && k;
     /* Queries are scaled first, to powers of two, as in kernels: so their products with integers are not exact. */
     for (int64_t t = 0; ok && !SG_REF_IS_PUBLISHED && t < sg_count(a->q); t++)
-        q[t] *= (real)a->scale * (real)1.44269504088896340736;
+        q[t] = to_11_bits(q[t] * ((real)a->scale * (real)1.44269504088896340736));
+    for (int64_t t = 0; ok && !SG_REF_IS_TRUTH && t < sg_count(a->k); t++)
+        k[t] = to_11_bits(k[t] - get_or(&a->k_center, t % (a->k.dim[1] * a->k.dim[2]), 0));
     if (ok) {
 #pragma omp parallel reduction(&& : ok) if (h * nq * sg_count(a->k) > SG_REF_WORK)
         {

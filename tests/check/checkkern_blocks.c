@@ -26,6 +26,23 @@ static sg_dtype type_in(ck *c, int i)
 
 #define MAYBE(c, tensor) (coin(c) ? (tensor) : (sg_tensor){0})
 
+/* As keys are pooled: 8 bits about the mean of a sample. */
+static void pool_centred(ck *c)
+{
+    static const int64_t lengths[] = {1, 63, 64, 65, 127, 129, 700, 4097};
+    for (int i = 0; i < trials(c, 24); i++) {
+        const int64_t n = lengths[(size_t)i % LENGTH(lengths)], h = 1 + (int64_t)ck_draw(c, 4), d = ONE_OF(c, channels);
+        ck_case(c, &(sg_pool_args){.mean = ck_out(c, SG_F32, sg_div_up(n, SG_BLOCK_K), h, d),
+                                   .sub = MAYBE(c, ck_out(c, SG_F32, sg_div_up(n, SG_BLOCK_SUB), h, d)),
+                                   .center = ck_out(c, SG_F32, h, d),
+                                   .y = ck_out(c, SG_I8, h, n, d),
+                                   .scale = ck_out(c, SG_F32, sg_div_up(n, 64), h),
+                                   .x = ck_new(c, type_in(c, i), i % 5 == 3 ? CK_NAN : CK_RANDOM, n, h, d),
+                                   .block = SG_BLOCK_K,
+                                   .group = 64});
+    }
+}
+
 void ck_try_pool(ck *c)
 {
     static const int blocks[] = {64, 128, 64, 128, 16, 192};
@@ -48,6 +65,7 @@ void ck_try_pool(ck *c)
         ck_case(c, &a);
     }
     ck_long_pool(c);
+    pool_centred(c);
 }
 
 void ck_try_self_similarity(ck *c)
@@ -118,6 +136,7 @@ void ck_try_score(ck *c)
         a.y = ck_out(c, SG_F32, h, nq, nk);
         a.q = ck_new(c, SG_F32, ONE_OF(c, fills), a.sub ? sg_div_up(a.n, SG_BLOCK_SUB) : nq, h, d);
         a.k = ck_new(c, SG_F32, ONE_OF(c, fills), a.sub ? sg_div_up(a.m, SG_BLOCK_SUB) : nk, hk, d);
+        if (coin(c)) a.k_center = ck_new(c, SG_F32, CK_RANDOM, hk, d);
         if (coin(c)) {
             a.k_var = ck_new(c, SG_F32, CK_SCALES, nk, hk, d);
             a.v_var = ck_new(c, SG_F32, CK_SCALES, nk, hk, coin(c) ? d : 48);

@@ -4,7 +4,7 @@
 
 #include "checkkern.h"
 
-enum { CK_ARGS_MAX = 1536, CK_OUTPUTS = 7 };
+enum { CK_ARGS_MAX = 1536, CK_OUTPUTS = SG_OP_OUTPUTS };
 
 /* One output: where it stands in the args, and results of all repeats, one after the other. */
 typedef struct ck_output {

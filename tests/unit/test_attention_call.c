@@ -347,7 +347,7 @@ static void test_thresholds(void **state)
     assert_true(r.density < 1 && r.skipped >= 0 && r.skipped <= 1);
     const double stages = r.copy_seconds + r.pool_seconds + r.quantise_seconds + r.score_seconds + r.select_seconds +
                           r.tail_seconds + r.attend_seconds;
-    assert_true(r.attend_seconds > 0 && r.quantise_seconds > 0 && stages <= r.seconds);
+    assert_true(r.attend_seconds > 0 && r.pool_seconds > 0 && stages <= r.seconds);
     a.n = 500;
     call(&a, &r);
     assert_string_equal(r.ran, "dense");

@@ -197,6 +197,27 @@ static void topk_takes_its_number(void **state)
 }
 
 /* The best comes first, of equals the first, whatever is always kept; the others rise; the rest is 0. */
+/* Keys are about the mean of every 64th of them, whatever the others are. */
+static void pool_centres_by_a_sample(void **state)
+{
+    (void)state;
+    sg_stream       s = ref_stream();
+    const sg_tensor x = DRAWN(&s, SG_F32, 50, 0.1f, 300, 2, 4), center = sg_new(&s, SG_F32, 2, 4);
+    const sg_tensor y = sg_new(&s, SG_I8, 2, 300, 4), scale = sg_new(&s, SG_F32, 5, 2);
+    const sg_tensor want = sg_new(&s, SG_I8, 2, 300, 4), want_scale = sg_new(&s, SG_F32, 5, 2);
+    sg_pool(&s, .mean = sg_new(&s, SG_F32, 5, 2, 4), .center = center, .y = y, .scale = scale, .x = x, .block = 64,
+            .group = 64);
+    for (int c = 0; c < 8; c++) {
+        float sum = 0;
+        for (int r = 0; r < 300; r += 64) sum += at(x, r * 8 + c);
+        assert_true(fabsf(sum / 5 - at(center, c)) < 1e-6f);
+    }
+    sg_quantise(&s, .y = want, .scale = want_scale, .x = x, .center = center, .group = 64);
+    assert_int_equal(s.status, SG_OK);
+    assert_equal(y, want);
+    assert_equal(scale, want_scale);
+}
+
 static void lists_begin_with_the_best(void **state)
 {
     (void)state;
@@ -378,6 +399,7 @@ int main(void)
                                        cmocka_unit_test(scores_are_shares),
                                        cmocka_unit_test(weights_scale_scores),
                                        cmocka_unit_test(topk_takes_its_number),
+                                       cmocka_unit_test(pool_centres_by_a_sample),
                                        cmocka_unit_test(lists_begin_with_the_best),
                                        cmocka_unit_test(mass_takes_the_longest_prefix),
                                        cmocka_unit_test(heads_share_a_budget),

@@ -287,6 +287,8 @@ static void pooling_stages_refuse_what_does_not_fit(void **state)
     ACCEPTS(pool, pool);
     ALLOWS(pool, pool, var, ABSENT);
     ALLOWS(pool, pool, total, ABSENT);
+    ALLOWS(pool, pool, center, SHAPE(F32, 4, 24));
+    REFUSES(pool, pool, center, SHAPE(F32, 5, 24));
     ALLOWS(pool, pool, channel_scale, SHAPE(F32, 4, 24));
     REFUSES(pool, pool, channel_scale, SHAPE(F32, 4, 25));
     REFUSES(pool, pool, group, 32);
@@ -306,7 +308,7 @@ static void pooling_stages_refuse_what_does_not_fit(void **state)
     packed.scale = SHAPE(F32, 10, 4);
     packed.group = 32;
     ACCEPTS(pool, packed);
-    assert_int_equal(sg_op_outputs("pool", &packed), 7);
+    assert_int_equal(sg_op_outputs("pool", &packed), 8);
     REFUSES(pool, packed, total, ABSENT);
     REFUSES(pool, packed, scale, ABSENT);
     REFUSES(pool, packed, scale, SHAPE(F32, 5, 4));
