@@ -79,9 +79,10 @@ static void help_all(FILE *out)
 {
     fputs("sparge-gen turns a prompt into a video.\n\n", out);
     for (int i = 0; i < sg_command_count; i++) help_usages(out, &sg_command_table[i]);
-    fputs("\n`sparge-gen help COMMAND` lists the options of a command. A default that is not given here is the model's:\n"
-          "`sparge-gen info DIR` shows it. In names of options an underscore is read as a hyphen.\n",
-          out);
+    fputs(
+        "\n`sparge-gen help COMMAND` lists the options of a command. A default that is not given here is the model's:\n"
+        "`sparge-gen info DIR` shows it. In names of options an underscore is read as a hyphen.\n",
+        out);
     help_options(out, SG_COMMAND_RENDER);
 }
 
@@ -195,12 +196,14 @@ static void manual(FILE *out)
             roff(out, sg_command_table[i].usage[k]);
             fputc('\n', out);
         }
-    fputs(".SH DESCRIPTION\n"
-          "sparge\\-gen reads a text\\-to\\-video checkpoint in Diffusers layout, runs text encoder, diffusion transformer and\n"
-          "VAE decoder, and writes a clip. Its self\\-attention skips the blocks that matter little (SpargeAttn).\n"
-          "A default that is not given here is the model's: \\fBsparge\\-gen info\\fR shows it. In names of options an\n"
-          "underscore is read as a hyphen.\n.SH COMMANDS\n",
-          out);
+    fputs(
+        ".SH DESCRIPTION\n"
+        "sparge\\-gen reads a text\\-to\\-video checkpoint, a folder or single files, runs text encoder, diffusion "
+        "transformer and\n"
+        "VAE decoder, and writes a clip. Its self\\-attention skips the blocks that matter little (SpargeAttn).\n"
+        "A default that is not given here is the model's: \\fBsparge\\-gen info\\fR shows it. In names of options an\n"
+        "underscore is read as a hyphen.\n.SH COMMANDS\n",
+        out);
     for (int i = 0; i < sg_command_count; i++) roff_command(out, &sg_command_table[i]);
     fputs(".SH OPTIONS\n", out);
     for (int i = 0; i < sg_option_count; i++) {

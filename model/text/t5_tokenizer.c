@@ -60,10 +60,14 @@ static sg_status open_folder(sg_t5_tokenizer *t, const char *dir, sg_error *err)
     return s;
 }
 
-/* A model without JSON files has T5's rules. */
+/* A model without JSON files has T5's rules, and no tokens but its own: nobody says how many <extra_id_...> there are. */
 static sg_status build_alone(sg_t5_tokenizer *t, const char *path, sg_error *err)
 {
-    return build(t, path, &(sg_t5_tokenizer_config){.dir = path, .t5_rules = true}, err);
+    sg_t5_tokenizer_config c = {.dir = path, .t5_rules = true, .config = json_pack("{s:f}", "extra_ids", 0.0)};
+    if (!c.config) return sg_error_set(err, SG_E_MEMORY, "%s: no memory for a tokenizer", path);
+    const sg_status s = build(t, path, &c, err);
+    sg_t5_tokenizer_config_close(&c);
+    return s;
 }
 
 static sg_status open_path(sg_t5_tokenizer *t, const char *path, sg_error *err)
