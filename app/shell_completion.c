@@ -8,7 +8,10 @@
 
 static bool is_path(const sg_option *o)
 {
-    return o->value && (strcmp(o->value, "FILE") == 0 || strcmp(o->value, "DIR") == 0);
+    static const char *const files[] = {"FILE", "DIR", "PATH"};
+    for (size_t i = 0; o->value && i < sizeof files / sizeof *files; i++)
+        if (strcmp(o->value, files[i]) == 0) return true;
+    return false;
 }
 
 static void words(FILE *out, const char *const *list)
