@@ -249,9 +249,17 @@ static void describe_types(sg_component_info *c, const sg_component *p)
     qsort(type, (size_t)types, sizeof *type, by_share);
     if (types) snprintf(c->dtype, sizeof c->dtype, "%s", type[0].name);
     size_t n = 0;
-    for (int k = 0; k < types && n < sizeof c->types; k++)
-        n += (size_t)snprintf(c->types + n, sizeof c->types - n, "%s%s %.3g MiB", k ? ", " : "", type[k].name,
-                              (double)type[k].bytes / 0x1p20);
+    for (int k = 0; k < types && n < sizeof c->types; k++) {
+        const double mib = (double)type[k].bytes / 0x1p20;
+        const bool   large = mib >= 1000, small = mib < 1;
+        n += (size_t)snprintf(c->types + n, sizeof c->types - n, "%s%s %.3g %s", k ? ", " : "", type[k].name,
+                              large   ? mib / 1024
+                              : small ? mib * 1024
+                                      : mib,
+                              large   ? "GiB"
+                              : small ? "KiB"
+                                      : "MiB");
+    }
 }
 
 static sg_component_info describe(const sg_component *p)
