@@ -47,8 +47,8 @@ static inline void lora_save(lora_file *f, const char *path, const char *metadat
     *f = (lora_file){.size = 0};
 }
 
-/* Small numbers of rank 2 for every matrix of the blocks of the weights at `of`, by their names there. */
-static inline void lora_save_for(const char *of, const char *path)
+/* Small numbers of rank 2 for every matrix of the blocks of the weights at `of`, by their names there; metadata as above. */
+static inline void lora_save_for(const char *of, const char *path, const char *metadata)
 {
     enum { RANK = 2, MOST = 4096 };
     static float x[MOST];
@@ -68,7 +68,7 @@ static inline void lora_save_for(const char *of, const char *path)
         lora_put(&f, key, "F32", 2, (int64_t[]){t->dim[0], RANK}, x + i, RANK * (size_t)t->dim[0] * sizeof *x);
     }
     sg_source_close(&s);
-    lora_save(&f, path, NULL);
+    lora_save(&f, path, metadata);
 }
 
 #endif

@@ -81,7 +81,7 @@ static void a_render_is_that_of_merged_weights(void **state)
     char                     lora[128], from[256], to[256], command[512];
     snprintf(lora, sizeof lora, "%s/l.safetensors", folder);
     snprintf(from, sizeof from, "%s/transformer/" WEIGHTS, experts);
-    lora_save_for(from, lora);
+    lora_save_for(from, lora, NULL);
     sg_engine_options o = {.model_dir = experts, .backend = "ref", .dtype = "f32"};
     render(&plain, &o);
     for (int i = 0; i < 3; i++) {
@@ -113,7 +113,7 @@ static void several_add_up_and_are_planned(void **state)
     sg_error   e = {0};
     snprintf(lora, sizeof lora, "%s/l.safetensors", folder);
     snprintf(from, sizeof from, "%s/transformer/" WEIGHTS, model);
-    lora_save_for(from, lora);
+    lora_save_for(from, lora, NULL);
     sg_engine_options o = {.model_dir = model, .backend = "ref", .dtype = "f32"};
     for (int i = 0; i < 2; i++) {
         if (sg_engine_open(&g, &o, &e)) fail_msg("%s", e.text);

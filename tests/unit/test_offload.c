@@ -203,7 +203,7 @@ static void bits_are_the_same_with_a_lora(void **state)
     static const char *const dtypes[] = {"f32", "bf16"};
     char                     lora[128];
     snprintf(lora, sizeof lora, "%s/l.safetensors", copy_dir);
-    lora_save_for(SG_FIXTURES "/wan21_hd12/transformer/diffusion_pytorch_model.safetensors", lora);
+    lora_save_for(SG_FIXTURES "/wan21_hd12/transformer/diffusion_pytorch_model.safetensors", lora, NULL);
     for (int i = 0; i < 2; i++) {
         for (int k = 0; k < 3; k++) { /* without, on the device, on the host */
             sg_engine              *g = NULL;

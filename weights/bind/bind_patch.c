@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { PIECE = 1 << 18 }; /* elements */
+enum { PIECE = 1 << 18 }; /* elements at a time, at most */
 
 /* ---- shapes ---- */
 
@@ -190,9 +190,11 @@ static sg_status open_factor(struct sg_bind_factor *f, const sg_bind_patched *p,
 
 sg_status sg_bind_patched_open(sg_bind_patched *p, const sg_bind *b, const sg_bind_want *w, int threads, sg_error *e)
 {
-    *p = (sg_bind_patched){.bind = b, .binding = w, .threads = threads > 0 ? threads : 1};
+    const size_t n = (size_t)sg_count(*w->tensor);
+    *p = (sg_bind_patched){
+        .bind = b, .binding = w, .threads = threads > 0 ? threads : 1, .piece = n < PIECE ? n : PIECE};
     p->factor = calloc(2 * (size_t)w->patches, sizeof *p->factor);
-    p->sum = malloc(3 * PIECE * sizeof *p->sum);
+    p->sum = malloc(3 * p->piece * sizeof *p->sum);
     if (!p->factor || !p->sum) return no_memory(p, e);
     struct sg_bind_factor *f = p->factor;
     for (size_t i = 0; i < b->patches; i++) {
@@ -256,7 +258,7 @@ static bool factor_at(float *y, const struct sg_bind_factor *f, bool second, siz
 static bool add(const sg_bind_patched *p, const struct sg_bind_factor *f, float scale, float *sum, size_t i,
                 size_t count)
 {
-    float *const term = p->sum + PIECE, *const times = term + PIECE;
+    float *const term = p->sum + p->piece, *const times = term + p->piece;
     const bool two = f[1].d.rows > 0;
     if (!factor_at(term, &f[0], false, i, count, p->threads)) return false;
     if (two && !factor_at(times, &f[1], true, i, count, p->threads)) return false;
@@ -303,8 +305,8 @@ sg_status sg_bind_patched_make(sg_bind_patched *p, void *y, size_t i, size_t cou
 {
     const sg_dtype as = p->binding->tensor->dtype;
     const size_t   out = sg_dtype_size(as);
-    for (size_t done = 0; done < count; done += PIECE) {
-        const size_t n = count - done < PIECE ? count - done : PIECE;
+    for (size_t done = 0; done < count; done += p->piece) {
+        const size_t n = count - done < p->piece ? count - done : p->piece;
         *in_file = !sg_bind_convert(p->binding, p->sum, SG_F32, i + done, n, p->threads);
         if (*in_file) return SG_E_NUMERIC;
         SG_TRY(add_all(p, i + done, n, e));

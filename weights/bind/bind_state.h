@@ -78,7 +78,8 @@ typedef struct sg_bind_patched {
     const sg_bind         *bind;
     const sg_bind_want    *binding;
     struct sg_bind_factor *factor; /* two of each of its patches */
-    float                 *sum;    /* then the terms of a sum, and what they are multiplied with */
+    size_t                 piece;  /* elements at a time */
+    float                 *sum;    /* [piece]; then the terms of a sum, and what they are multiplied with */
     int                    threads;
 } sg_bind_patched;
 
