@@ -44,6 +44,7 @@ typedef struct sg_lora_figures {
     int      tensors;   /* of the model, patched */
     int      rank[2];   /* least and greatest; 0: whole differences only */
     bool     few_steps; /* by its name, made for few steps without guidance */
+    int64_t  width;     /* of the rows of the first tensor that did not fit; 0: all fitted */
 } sg_lora_figures;
 
 sg_lora_figures sg_lora_describe(const sg_lora *l);

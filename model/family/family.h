@@ -93,10 +93,17 @@ typedef struct sg_pass {
         non_finite; /* I32 [layers + 2]: += rows not finite after the embedding, after each block; values of out */
 } sg_pass;
 
+/* A published model by the width of its denoiser. */
+typedef struct sg_known_width {
+    const char *name;
+    int         width;
+} sg_known_width;
+
 typedef struct sg_family {
     const char           *name;
     const char *const    *class_names; /* _class_name in model_index.json, NULL-ended */
     const sg_known_shape *shapes;      /* of its published models, the last without a name; NULL: none */
+    const sg_known_width *widths;      /* likewise: tells people which model a LoRA is for */
 
     /* Opens every component of c, which outlives the model; index is sg_checkpoint_index. Loads nothing. After a failure
      * *model is NULL. */

@@ -247,10 +247,14 @@ static const sg_known_shape wan_shapes[] = {
     {0},
 };
 
+static const sg_known_width wan_widths[] = {
+    {"tiny-wan", 384}, {"Wan 2.1 1.3B", 1536}, {"Wan 2.2 5B", 3072}, {"Wan 2.1 14B and Wan 2.2 A14B", 5120}, {0}};
+
 const sg_family sg_family_wan = {
     .name = "wan",
     .class_names = (const char *const[]){"WanPipeline", NULL},
     .shapes = wan_shapes,
+    .widths = wan_widths,
     .open = wan_open,
     .close = wan_close,
     .components = wan_components,

@@ -86,6 +86,18 @@ static sg_status choose_dtype(sg_engine *engine, const char *name, sg_error *e)
     return SG_OK;
 }
 
+/* The failure of adding l, with the model that it was probably made for. */
+static sg_status misfit(const sg_engine *engine, const sg_lora *l, sg_status status, sg_error *e)
+{
+    const int64_t         width = sg_lora_describe(l).width;
+    const sg_known_width *known = engine->family->widths;
+    while (known && known->name && known->width != width) known++;
+    if (!known || !known->name || !e) return status;
+    const sg_error why = *e;
+    *e = (sg_error){0};
+    return sg_error_set(e, status, "%s; rows of %lld are those of %s", why.text, (long long)width, known->name);
+}
+
 static sg_status add_lora(sg_engine *engine, const sg_lora_option *o, sg_error *e)
 {
     const sg_components *const c = engine->components;
@@ -98,8 +110,9 @@ static sg_status add_lora(sg_engine *engine, const sg_lora_option *o, sg_error *
     engine->loras++;
     for (int i = 0; i < c->denoisers; i++) {
         const sg_denoiser *const d = &c->denoiser[i];
-        if (asked >> i & 1)
-            SG_TRY(sg_lora_add(*lora, d->component->bind, d->component->name, d->names, o->strength, e));
+        if (!(asked >> i & 1)) continue;
+        const sg_status status = sg_lora_add(*lora, d->component->bind, d->component->name, d->names, o->strength, e);
+        if (status != SG_OK) return misfit(engine, *lora, status, e);
     }
     return sg_lora_check(*lora, e);
 }

@@ -147,6 +147,26 @@ static void an_expert_that_is_not_there_is_told(void **state)
     assert_non_null(strstr(e.text, "is for one of two experts, but this model has one denoiser"));
 }
 
+/* As of the 14B on a smaller model. */
+static void the_model_of_a_lora_is_named(void **state)
+{
+    (void)state;
+    enum { D = 5120 };
+    static float x[D];
+    char         lora[128];
+    sg_engine   *g = NULL;
+    sg_error     e = {0};
+    lora_file    f = {.size = 0};
+    snprintf(lora, sizeof lora, "%s/l.safetensors", folder);
+    lora_put(&f, "blocks.0.self_attn.q.lora_A.weight", "F32", 2, (int64_t[]){1, D}, x, sizeof x);
+    lora_put(&f, "blocks.0.self_attn.q.lora_B.weight", "F32", 2, (int64_t[]){D, 1}, x, sizeof x);
+    lora_save(&f, lora, NULL);
+    const sg_engine_options o = {.model_dir = model, .backend = "ref", .lora = {{lora, 1, 0}}, .loras = 1};
+    assert_int_equal(sg_engine_open(&g, &o, &e), SG_E_FORMAT);
+    assert_non_null(strstr(e.text, "is [5120, 1] by [1, 5120], which does not fit [24, 24]; rows of 5120 are those of "
+                                   "Wan 2.1 14B and Wan 2.2 A14B"));
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -163,8 +183,8 @@ static int remove_folder(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_render_is_that_of_merged_weights),
-                                       cmocka_unit_test(several_add_up_and_are_planned),
-                                       cmocka_unit_test(an_expert_that_is_not_there_is_told)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_render_is_that_of_merged_weights), cmocka_unit_test(several_add_up_and_are_planned),
+        cmocka_unit_test(an_expert_that_is_not_there_is_told), cmocka_unit_test(the_model_of_a_lora_is_named)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

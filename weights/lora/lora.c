@@ -220,6 +220,7 @@ sg_lora_figures sg_lora_describe(const sg_lora *l)
                          .keys = (int)sg_source_count(l->source),
                          .tensors = l->tensors,
                          .rank = {l->rank[0], l->rank[1]},
+                         .width = l->width,
                          .few_steps = is_for_few_steps(l)};
     const char     *name;
     for (size_t at = 0; (name = sg_lora_unused(l, &at)) != NULL;) {

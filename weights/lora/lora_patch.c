@@ -63,12 +63,15 @@ static sg_status sort_key(adding *a, size_t i, sg_error *e)
 static sg_status put(adding *a, const group *g, size_t k, const char *name, double scale, const sg_factor factor[2],
                      sg_error *e)
 {
-    const sg_patch p = {.path = sg_source_path(a->lora->source),
-                        .name = name,
-                        .cut = g->target[k].cut,
-                        .scale = a->strength * scale,
-                        .factor = {factor[0], factor[1]}};
-    return sg_bind_patch(a->bind, &p, e);
+    const sg_patch                p = {.path = sg_source_path(a->lora->source),
+                                       .name = name,
+                                       .cut = g->target[k].cut,
+                                       .scale = a->strength * scale,
+                                       .factor = {factor[0], factor[1]}};
+    const sg_source_tensor *const rows = factor[0].down ? factor[0].down : factor[0].up;
+    const sg_status               status = sg_bind_patch(a->bind, &p, e);
+    if (status == SG_E_FORMAT && rows->rank) a->lora->width = rows->dim[rows->rank - 1];
+    return status;
 }
 
 /* On every tensor of the group. */

@@ -15,6 +15,7 @@ struct sg_lora {
     uint64_t       hash;
     int            tensors;
     int            rank[2];
+    int64_t        width; /* as in sg_lora_figures */
 };
 
 /* Is key number i for this component? */
