@@ -2,9 +2,11 @@
 #ifndef SG_LORA_FILE_H
 #define SG_LORA_FILE_H
 
+#include "backend.h"
 #include "base/array.h"
 #include "base/text.h"
-#include "tensor_source.h"
+#include "lora.h"
+#include "wan_names.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -69,6 +71,38 @@ static inline void lora_save_for(const char *of, const char *path, const char *m
     }
     sg_source_close(&s);
     lora_save(&f, path, metadata);
+}
+
+/* The weights at `from` as F32 with strength times the LoRA, to a file `to`; NULL: nowhere. */
+static inline sg_status lora_merge(const char *from, const char *lora, double strength, const char *to, sg_error *e)
+{
+    enum { MOST = 256 };
+    static sg_tensor tensor[MOST];
+    sg_source       *s = NULL;
+    sg_bind         *b = NULL;
+    sg_lora         *l = NULL;
+    sg_backend      *backend = NULL;
+    lora_file        f = {.size = 0};
+    sg_status        status = sg_source_open(&s, from, e);
+    if (status == SG_OK) status = sg_backend_open(&backend, &(sg_backend_options){.name = "ref", .threads = 1}, e);
+    if (status == SG_OK) status = sg_bind_open(&b, s, NULL, e);
+    if (status == SG_OK) status = sg_lora_open(&l, lora, 1, e);
+    const size_t count = status != SG_OK ? 0 : sg_source_count(s) < MOST ? sg_source_count(s) : MOST;
+    for (size_t i = 0; i < count; i++) {
+        const sg_source_tensor *const t = sg_source_at(s, i);
+        sg_bind_tensor_(b, &tensor[i], SG_F32, t->name, t->rank, t->dim);
+    }
+    if (status == SG_OK) status = sg_lora_add(l, b, "transformer", &sg_wan_dit_names, strength, e);
+    if (status == SG_OK) status = sg_bind_load(b, backend, NULL, NULL, e);
+    for (size_t i = 0; to && status == SG_OK && i < count; i++)
+        lora_put(&f, sg_source_at(s, i)->name, "F32", tensor[i].rank, tensor[i].dim, tensor[i].data,
+                 sg_bytes(tensor[i]));
+    if (to && status == SG_OK) lora_save(&f, to, NULL);
+    sg_bind_close(&b);
+    sg_lora_close(&l);
+    sg_source_close(&s);
+    sg_backend_close(&backend);
+    return status;
 }
 
 #endif

@@ -9,13 +9,11 @@
 #include "command.h"
 #include "engine.h"
 #include "eval_report.h"
-#include "lora.h"
 #include "lora_file.h"
 #include "prompt_set.h"
 #include "sink.h"
 #include "t5_tokenizer.h"
 #include "tensor_source.h"
-#include "wan_names.h"
 
 #include <dirent.h>
 #include <jansson.h>
@@ -188,34 +186,7 @@ static sg_status open_weights(sg_error *e)
 
 #define MINI_WEIGHTS SG_FIXTURES "/wan21_hd12/transformer/diffusion_pytorch_model.safetensors"
 
-static sg_status merge_with(sg_bind *b, sg_lora *l, const sg_source *s, const sg_backend *backend, sg_error *e)
-{
-    static sg_tensor t[256];
-    for (size_t i = 0; i < sg_source_count(s) && i < 256; i++)
-        sg_bind_tensor_(b, &t[i], SG_BF16, sg_source_at(s, i)->name, sg_source_at(s, i)->rank, sg_source_at(s, i)->dim);
-    SG_TRY(sg_lora_add(l, b, "transformer", &sg_wan_dit_names, 1, e));
-    return sg_bind_load(b, backend, NULL, NULL, e);
-}
-
-/* A LoRA onto the weights of a model. */
-static sg_status merge(sg_error *e)
-{
-    static const sg_backend_options o = {.name = "ref", .threads = 1};
-    sg_source                      *s = NULL;
-    sg_backend                     *backend = NULL;
-    sg_bind                        *b = NULL;
-    sg_lora                        *l = NULL;
-    sg_status                       status = sg_source_open(&s, MINI_WEIGHTS, e);
-    if (status == SG_OK) status = sg_backend_open(&backend, &o, e);
-    if (status == SG_OK) status = sg_bind_open(&b, s, NULL, e);
-    if (status == SG_OK) status = sg_lora_open(&l, "lora.safetensors", 1, e);
-    if (status == SG_OK) status = merge_with(b, l, s, backend, e);
-    sg_bind_close(&b);
-    sg_lora_close(&l);
-    sg_source_close(&s);
-    sg_backend_close(&backend);
-    return status;
-}
+static sg_status merge(sg_error *e) { return lora_merge(MINI_WEIGHTS, "lora.safetensors", 1, NULL, e); }
 
 static sg_engine *engine; /* opened while nothing fails */
 

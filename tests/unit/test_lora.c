@@ -504,7 +504,7 @@ static void numbers_and_shapes_that_do_not_fit_are_refused(void **state)
     put(&f, "transformer." Q ".alpha", 1, 2, 0);
     refuse(&f, NULL, SG_E_FORMAT, "should be one finite number");
     put(&f, Q ".lora_A.weight", 1, R, I);
-    lora_put(&f, Q ".lora_B.weight", "I8", 2, (int64_t[]){O, R}, (uint8_t[O * R]){0}, O * R);
+    lora_put(&f, Q ".lora_B.weight", "I32", 2, (int64_t[]){O, R}, (int32_t[O * R]){0}, O * R * sizeof(int32_t));
     refuse(&f, NULL, SG_E_FORMAT, "should be F32, F16, BF16 or FP8");
 }
 
