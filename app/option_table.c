@@ -69,7 +69,7 @@ const sg_option sg_option_table[] = {
      .value = "FILE", .help = "the text encoder"},
     {.name = "tokenizer", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.tokenizer), .value = "PATH",
      .help = "its tokenizer: spiece.model or the folder with it, where the text encoder has none inside"},
-    {.name = "lora", .usual = true, .kind = SG_OPTION_LIST, .commands = MODEL, AT(lora), .value = "FILE",
+    {.name = "lora", .kind = SG_OPTION_LIST, .commands = MODEL, AT(lora), .value = "FILE",
      .help = "add this LoRA to the denoiser's weights, X times with FILE:X; several may be given"},
     {.name = "high-noise-lora", .kind = SG_OPTION_LIST, .commands = MODEL, AT(high_noise_lora), .value = "FILE",
      .help = "the same for the high-noise expert of Wan 2.2 A14B alone; --lora is then for the other one"},
