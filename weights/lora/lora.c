@@ -112,16 +112,22 @@ bool sg_lora_is_for(const sg_lora *l, size_t i, const char *component)
 /* A single number of the types that writers use. False: it is none. */
 static bool read_number(const sg_source_tensor *t, double *out)
 {
-    const sg_tensor view = {.data = (void *)(uintptr_t)t->data, .dtype = t->type->dtype, .rank = 1, .dim = {1}};
-    int64_t         i;
+    union {
+        float   f;
+        double  d;
+        int64_t i;
+    } x;
+    const sg_tensor view = {.data = &x, .dtype = t->type->dtype, .rank = 1, .dim = {1}};
     for (int k = 0; k < t->rank; k++)
         if (t->dim[k] != 1) return false;
+    if (t->bytes > sizeof x) return false;
+    memcpy(&x, t->data, (size_t)t->bytes); /* which may be misaligned */
     if (view.dtype == SG_F32 || view.dtype == SG_F16 || view.dtype == SG_BF16)
         *out = (double)sg_load(&view, 0);
     else if (strcmp(t->type->name, "F64") == 0)
-        memcpy(out, t->data, sizeof *out);
+        *out = x.d;
     else if (strcmp(t->type->name, "I64") == 0)
-        *out = (double)(memcpy(&i, t->data, sizeof i), i);
+        *out = (double)x.i;
     else
         return false;
     return isfinite(*out);
