@@ -195,7 +195,7 @@ static void print_render(const model_summary *t)
            r->fps, (double)r->frames / r->fps);
     printf("           sizes in steps of %d, frames %d n + 1\n", t->info.multiple, t->info.frame_multiple);
     printf("           %d step%s of %s, guidance %g, flow shift %g\n", r->steps, sg_plural(r->steps),
-           r->sampler == SG_SAMPLER_EULER ? "euler" : "unipc", r->cfg_scale, r->flow_shift);
+           sg_sampler_names[r->sampler], r->cfg_scale, r->flow_shift);
     if (r->negative_prompt && *r->negative_prompt) {
         fputs("           negative prompt: ", stdout);
         sg_command_escaped(stdout, r->negative_prompt, "");

@@ -2,6 +2,7 @@
 #include "option_rules.h"
 #include "base/number.h"
 #include "base/text.h"
+#include "engine.h"
 #include "option_table.h"
 #include "policy.h"
 
@@ -46,6 +47,10 @@ static const rule rules[] = {
     {"output", NULL, {"force"}},
     {"cache", NULL, {"rule", "l1", "l2", "least", "buckets"}}, /* of tune */
     {"sampler", "euler", {"sched-compat"}},
+    {"sampler", "lcm", {"sched-compat"}},
+    {"sampler", "unipc", {"sigmas"}},
+    {"sigmas", NULL, {"steps", "flow-shift", "sched-compat", "preset-steps"}},
+    {"preset-steps", NULL, {"steps", "flow-shift", "sampler", "sched-compat"}},
     {"backend", "cpu", {"device", "gpumask"}},
     {"backend", "ref", {"device", "gpumask"}},
 };
@@ -79,6 +84,8 @@ static sg_status check_attention(const sg_settings *s, sg_error *e)
     if (given(s, "tau", NULL) && given(s, "budget", "heads"))
         return sg_error_set(e, SG_E_ARG, "--tau and --budget heads exclude each other: heads share a number of blocks");
     SG_TRY(check_effects(s, e));
+    if (s->sigmas && sg_sigmas_read(&(sg_sigmas){0}, s->sigmas, &why) != SG_OK)
+        return sg_error_set(e, SG_E_ARG, "--%s", why.text);
     if (s->dense_layers && sg_layers_check(s->dense_layers, INT_MAX, &why) != SG_OK)
         return sg_error_set(e, SG_E_ARG, "--%s", why.text);
     if (s->capture_qkv && !sg_options_capture(s->capture_qkv, &layer, &step, &file))

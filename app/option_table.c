@@ -44,7 +44,6 @@ static const char *list_shapes(char *text, size_t size)
 /* clang-format off */
 #define HEADING(which, text) {.kind = SG_OPTION_HEADING, .commands = (which), .help = (text)}
 
-static const char *const samplers[] = {"unipc", "euler", NULL};
 static const char *const compats[] = {"new", "old", NULL};
 static const char *const backends[] = {"auto", "cuda", "cpu", "ref", NULL};
 static const char *const dtypes[] = {"auto", "f32", "bf16", NULL};
@@ -128,8 +127,15 @@ const sg_option sg_option_table[] = {
     {.name = "flow-shift", .alias = {"sample-shift"}, .kind = SG_OPTION_REAL, .commands = SAMPLER,
      AT(flow_shift), .lo = 0.001, .hi = 1000, .value = "X",
      .help = "shift of the noise schedule; larger spends more steps at high noise"},
-    {.name = "sampler", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(sampler), .choices = samplers,
-     .value = "NAME", .help = "UniPC, or flow-matching Euler"},
+    {.name = "sampler", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(sampler), .choices = sg_sampler_names,
+     .value = "NAME", .help = "UniPC, flow-matching Euler, or LCM, which draws new noise after each step"},
+    {.name = "preset-steps", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(preset_steps),
+     .choices = sg_step_preset_names, .value = "NAME",
+     .help = "sampler, sigmas and guidance 1 for weights or a LoRA distilled to few steps by this\n"
+             "maker"},
+    {.name = "sigmas", .kind = SG_OPTION_TEXT, .commands = SAMPLER, AT(sigmas), .value = "LIST",
+     .help = "noise levels of the steps, instead of --steps and a shift: falling, at most 1, as in\n"
+             "1,0.9375,0.8333,0.625; by euler unless --sampler says lcm"},
     {.name = "sched-compat", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(sched_compat),
      .choices = compats, .value = "WHICH",
      .help = "sigmas of unipc: as in diffusers from 0.37 on (new, default), or as before (old)"},

@@ -53,15 +53,26 @@ static json_t *decoding(const sg_request *r, const char *note)
     return made;
 }
 
+/* As --sigmas has them. */
+static json_t *sigmas_text(const sg_sigmas *s)
+{
+    char   text[SG_SIGMAS_MAX * 24] = "";
+    size_t n = 0;
+    for (int i = 0; i < s->count; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%.15g", i ? "," : "", s->at[i]);
+    return json_string(text);
+}
+
 static json_t *rendering(const sg_request *r)
 {
     json_t *j =
         json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:s, s:I}", "prompt", r->prompt ? r->prompt : "",
                   "negative_prompt", r->negative_prompt ? r->negative_prompt : "", "width", r->width, "height",
                   r->height, "frames", r->frames, "fps", r->fps, "steps", r->steps, "cfg_scale", r->cfg_scale,
-                  "flow_shift", r->flow_shift, "sampler", r->sampler == SG_SAMPLER_EULER ? "euler" : "unipc",
-                  "sched_compat", r->sigmas_old ? "old" : "new", "seed", (json_int_t)r->seed);
+                  "flow_shift", r->flow_shift, "sampler", sg_sampler_names[r->sampler], "sched_compat",
+                  r->sigmas_old ? "old" : "new", "seed", (json_int_t)r->seed);
     if (j && r->cfg_scale_2 >= 0) json_object_set_new(j, "cfg_scale_2", json_real(r->cfg_scale_2));
+    if (j && r->sigmas.count) json_object_set_new(j, "sigmas", sigmas_text(&r->sigmas));
     if (j && r->cache) json_object_set_new(j, "cache", json_string(sg_cache_names[r->cache]));
     if (j && sg_request_cache_threshold(r) > 0)
         json_object_set_new(j, "cache_threshold", json_real(r->cache_threshold));

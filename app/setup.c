@@ -237,12 +237,23 @@ static sg_status check_effects(const sg_request *r, const sg_model_info *info, c
         return sg_error_set(e, SG_E_ARG, "--cfg-scale-2 has no effect: this model has no second expert");
     if (s->sched_compat && r->sampler != SG_SAMPLER_UNIPC)
         return sg_error_set(e, SG_E_ARG,
-                            "--sched-compat has no effect: it is for unipc, and this model's sampler is euler");
+                            "--sched-compat has no effect: it is for unipc, and this model's sampler is %s",
+                            sg_sampler_names[r->sampler]);
     if (s->negative_prompt && !(r->cfg_scale > 1) && !(two && r->cfg_scale_2 > 1))
-        return sg_error_set(e, SG_E_ARG,
-                            "--negative-prompt has no effect: this model's guidance is %g, and only above 1 "
-                            "it is read",
+        return sg_error_set(e, SG_E_ARG, "--negative-prompt has no effect: guidance is %g, and only above 1 it is read",
                             r->cfg_scale);
+    return SG_OK;
+}
+
+/* A preset comes first: guidance may be given besides. */
+static sg_status setup_sampler(sg_request *r, const sg_settings *s, sg_error *e)
+{
+    if (s->preset_steps) sg_step_preset_apply(r, sg_setup_place(s->preset_steps, sg_step_preset_names));
+    if (s->sampler) r->sampler = (sg_sampler_kind)sg_setup_place(s->sampler, sg_sampler_names);
+    if (!s->sigmas) return SG_OK;
+    SG_TRY(sg_sigmas_read(&r->sigmas, s->sigmas, e));
+    r->steps = r->sigmas.count;
+    if (!s->sampler) r->sampler = SG_SAMPLER_EULER;
     return SG_OK;
 }
 
@@ -256,10 +267,10 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *engine, const sg_sett
     if (s->frames) r->frames = s->frames;
     if (s->seconds > 0) r->frames = frames_of(s->seconds, r->fps, sg_engine_info(engine).frame_multiple);
     if (s->steps) r->steps = s->steps;
+    SG_TRY(setup_sampler(r, s, e));
     if (!isnan(s->cfg_scale)) r->cfg_scale = s->cfg_scale;
     if (!isnan(s->cfg_scale_2)) r->cfg_scale_2 = s->cfg_scale_2;
     if (!isnan(s->flow_shift)) r->flow_shift = s->flow_shift;
-    if (s->sampler) r->sampler = strcmp(s->sampler, "euler") == 0 ? SG_SAMPLER_EULER : SG_SAMPLER_UNIPC;
     if (r->steps >= SG_CACHE_USUAL_FROM && (s->command & (SG_COMMAND_RENDER | SG_COMMAND_INFO)))
         r->cache = SG_CACHE_USUAL;
     if (s->cache) r->cache = (sg_cache)sg_setup_place(s->cache, sg_cache_names);

@@ -78,7 +78,22 @@ extern const char *const sg_cache_names[]; /* "off" .. "shadow", NULL: by sg_cac
 
 enum { SG_STEPS_MAX = 1000 };
 
-typedef enum sg_sampler_kind { SG_SAMPLER_UNIPC, SG_SAMPLER_EULER } sg_sampler_kind;
+/* LCM draws fresh noise after each step. */
+typedef enum sg_sampler_kind { SG_SAMPLER_UNIPC, SG_SAMPLER_EULER, SG_SAMPLER_LCM } sg_sampler_kind;
+
+extern const char *const sg_sampler_names[]; /* "unipc", ..., NULL: by sg_sampler_kind */
+
+enum { SG_SIGMAS_MAX = 64 };
+
+/* Noise levels of the steps, in place of the sampler's schedule: at most 1, falling, above 0. After the last comes 0, which
+ * does not count. Not for UniPC. */
+typedef struct sg_sigmas {
+    int    count; /* 0: the sampler's schedule */
+    double at[SG_SIGMAS_MAX];
+} sg_sigmas;
+
+/* Reads a list with commas; a 0 at its end may be left out. SG_E_ARG tells what is wrong with which number. */
+sg_status sg_sigmas_read(sg_sigmas *out, const char *list, sg_error *e) SG_MUST_USE;
 
 /* What to render. Take sg_engine_defaults and change members. Strings are borrowed for the call. */
 typedef struct sg_request {
@@ -92,6 +107,7 @@ typedef struct sg_request {
     double          cfg_scale_2; /* guidance of the low-noise expert; negative: as cfg_scale */
     double          flow_shift;
     sg_sampler_kind sampler;
+    sg_sigmas       sigmas;       /* if it has any, steps is their count, and flow_shift does nothing */
     bool            sigmas_old;   /* UniPC: the base sigmas of diffusers before 0.37 */
     uint64_t        seed;         /* noise is torch's CPU generator's */
     const char     *latents_in;   /* safetensors: skip denoising, decode these */
@@ -120,6 +136,12 @@ int sg_engine_unknown_words(const sg_engine *engine, const char *text, char *lis
 
 /* cache_threshold of r if its render goes by it; 0: it does not. */
 double sg_request_cache_threshold(const sg_request *r);
+
+/* How weights that are distilled to few steps want to be sampled, by their makers' names. */
+extern const char *const sg_step_preset_names[]; /* "lightx2v", ..., NULL */
+
+/* Sets sampler, sigmas and steps of r to those of a preset, by its place in the names, and guidance to 1. */
+void sg_step_preset_apply(sg_request *r, int preset);
 
 /* Replaces each of these, all at least 1, by the nearest that the model renders, the larger of two as near. NULL: not
  * asked. */

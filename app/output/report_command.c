@@ -63,7 +63,9 @@ static bool has_effect(const json_t *settings, const char *key)
                                     json_number_value(json_object_get(settings, "cfg_scale_2"))};
     const char *const sampler = json_string_value(json_object_get(settings, "sampler"));
     if (strcmp(key, "negative_prompt") == 0) return guidance[0] > 1 || guidance[1] > 1;
-    return strcmp(key, "sched_compat") != 0 || !sampler || strcmp(sampler, "euler") != 0;
+    if (strcmp(key, "sched_compat") == 0) return !sampler || strcmp(sampler, "unipc") == 0;
+    const bool of_a_schedule = strcmp(key, "steps") == 0 || strcmp(key, "flow_shift") == 0;
+    return !of_a_schedule || !json_object_get(settings, "sigmas");
 }
 
 /* Did a render compute so many steps that it would have a cache if nothing was said? Arms have none. */
@@ -110,6 +112,7 @@ void sg_command_options(FILE *f, const json_t *settings)
         {"cfg_scale_2", "cfg-scale-2"},
         {"flow_shift", "flow-shift"},
         {"sampler", "sampler"},
+        {"sigmas", "sigmas"},
         {"sched_compat", "sched-compat"},
         {"cache", "cache"},
         {"seed", "seed"},

@@ -362,6 +362,8 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
     if (!(r->cache_threshold >= 0 && r->cache_threshold <= SG_CACHE_THRESHOLD_MAX))
         return sg_error_set(e, SG_E_ARG, "cache: the threshold %g is not between 0 and %g", r->cache_threshold,
                             SG_CACHE_THRESHOLD_MAX);
+    sg_sampler any;
+    SG_TRY(sg_render_sampler(&any, engine, r, e));
     SG_TRY(check_attention(engine, r, e));
     return engine->family->check(engine->model, r, e);
 }

@@ -229,6 +229,7 @@ static sg_status denoise_steps(sg_render *render, const sg_phase *phase, sg_stre
     int          denoiser = -1;
     sg_rng_seed(&render->rng, render->request->seed);
     SG_TRY(upload_noise(render, s, d.state.x));
+    sg_sampler_begin(&render->sampler, &d.state, s);
     for (int i = 0; i < render->sampler.steps; i++) {
         const int want = sg_denoiser_at(render->engine->components, render->sampler.timestep[i]);
         if (want != denoiser) {

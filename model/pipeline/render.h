@@ -41,6 +41,9 @@ typedef struct sg_render {
     size_t              held;         /* bytes of weights loaded now */
 } sg_render;
 
+/* The sampler that r asks for. SG_E_ARG. */
+sg_status sg_render_sampler(sg_sampler *out, const sg_engine *engine, const sg_request *r, sg_error *e);
+
 /* Finds out what a render needs. Tokenizes as well: the length of the prompt is part of the plan. Leaves render->self
  * open, after a failure too. */
 sg_status sg_render_plan(sg_render *render, sg_plan *out);

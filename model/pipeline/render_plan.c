@@ -303,16 +303,22 @@ static void note_texts(const sg_engine *engine, sg_plan *out)
         }
 }
 
+sg_status sg_render_sampler(sg_sampler *out, const sg_engine *engine, const sg_request *r, sg_error *e)
+{
+    sg_sampler_config config = engine->components->sampler;
+    config.kind = r->sampler;
+    config.flow_shift = r->flow_shift;
+    config.sigmas = r->sigmas;
+    return sg_sampler_init(out, &config, r->steps, r->sigmas_old, e);
+}
+
 sg_status sg_render_plan(sg_render *render, sg_plan *out)
 {
     sg_engine *const       engine = render->engine;
     sg_conditioning *const texts = &engine->texts;
-    sg_sampler_config      config = engine->components->sampler;
     *out = (sg_plan){0};
 
-    config.kind = render->request->sampler;
-    config.flow_shift = render->request->flow_shift;
-    SG_TRY(sg_sampler_init(&render->sampler, &config, render->request->steps, render->request->sigmas_old, render->e));
+    SG_TRY(sg_render_sampler(&render->sampler, engine, render->request, render->e));
     engine->family->geometry(engine->model, render->request, &render->geometry);
     memcpy(out->latent, render->geometry.latent, sizeof out->latent);
     SG_TRY(

@@ -8,7 +8,8 @@
 #include <string.h>
 
 /* By sg_sampler_kind. */
-static const sg_solver *const solvers[] = {&sg_solver_unipc, &sg_solver_flow_euler};
+static const sg_solver *const solvers[] = {&sg_solver_unipc, &sg_solver_flow_euler, &sg_solver_flow_lcm};
+const char *const             sg_sampler_names[] = {"unipc", "euler", "lcm", NULL};
 enum { SOLVERS = sizeof solvers / sizeof *solvers };
 
 static const sg_solver *solver_of(const sg_sampler_config *c) { return c->solver ? c->solver : solvers[c->kind]; }
@@ -54,6 +55,23 @@ sg_status sg_sampler_config_read(sg_sampler_config *out, const sg_checkpoint *ch
 
 /* ---- a run ---- */
 
+/* The sigmas of a list, and timesteps that are not rounded. */
+static sg_status take_list(sg_sampler *p, sg_error *e)
+{
+    const sg_sigmas *const list = &p->config.sigmas;
+    if (solver_of(&p->config) == &sg_solver_unipc)
+        return sg_error_set(e, SG_E_ARG, "sigmas: unipc takes no list; euler and lcm do");
+    if (list->count != p->steps)
+        return sg_error_set(e, SG_E_ARG, "sigmas: there are %d, but %d steps", list->count, p->steps);
+    SG_TRY(sg_sigmas_check(list, e));
+    for (int i = 0; i < p->steps; i++) {
+        const float sigma = (float)list->at[i];
+        p->sigma[i] = (double)sigma;
+        p->timestep[i] = (double)(sigma * (float)p->config.train_steps);
+    }
+    return SG_OK;
+}
+
 sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps, bool sigmas_old, sg_error *e)
 {
     *out = (sg_sampler){.config = *c, .steps = steps};
@@ -61,7 +79,7 @@ sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps
         return sg_error_set(e, SG_E_ARG, "%d steps: 1 to %d are possible", steps, SG_STEPS_MAX);
     if (!(c->flow_shift > 0.0) || !isfinite(c->flow_shift))
         return sg_error_set(e, SG_E_ARG, "a flow shift of %g: it must be above 0", c->flow_shift);
-    return solver_of(c)->schedule(out, sigmas_old, e);
+    return c->sigmas.count ? take_list(out, e) : solver_of(c)->schedule(out, sigmas_old, e);
 }
 
 sg_sampler_state sg_sampler_state_new(const sg_sampler *p, sg_stream *s, const int64_t shape[4])
@@ -71,6 +89,13 @@ sg_sampler_state sg_sampler_state_new(const sg_sampler *p, sg_stream *s, const i
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) *all[i] = sg_alloc(s, &s->keep, SG_F32, 4, shape);
     if (solver_of(&p->config)->noise) st.noise = sg_alloc(s, &s->keep, SG_F32, 4, shape);
     return st;
+}
+
+void sg_sampler_begin(const sg_sampler *p, sg_sampler_state *st, sg_stream *s)
+{
+    if (!solver_of(&p->config)->starts_at_sigma) return;
+    sg_copy(s, .y = st->last, .x = st->x);
+    sg_combine(s, .y = st->x, .x = {st->last}, .a = {(float)p->sigma[0]}, .count = 1);
 }
 
 void sg_sampler_step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v)

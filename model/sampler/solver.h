@@ -5,8 +5,9 @@
 #include "sampler.h"
 
 typedef struct sg_solver {
-    const char *class_name; /* of diffusers' scheduler: _class_name */
-    bool        noise;      /* a step wants fresh normals in st->noise */
+    const char *class_name;      /* of diffusers' scheduler: _class_name */
+    bool        noise;           /* a step wants fresh normals in st->noise */
+    bool        starts_at_sigma; /* the first sample is not noise but sigma[0] times noise */
     /* Takes from scheduler_config.json what is this solver's alone; faults are noted in c. */
     void (*read)(sg_sampler_config *out, sg_config *c);
     /* Fills sigma[0 .. steps - 1] and timestep[] of p, whose config and steps are set. old: sg_sampler_init's. */
@@ -15,12 +16,16 @@ typedef struct sg_solver {
     void (*step)(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v);
 } sg_solver;
 
-extern const sg_solver sg_solver_unipc, sg_solver_flow_euler;
+extern const sg_solver sg_solver_unipc, sg_solver_flow_euler, sg_solver_flow_lcm;
 
 /* For read: what the field must say to be supported; a fault is noted in c. */
 void   sg_solver_off(sg_config *c, const char *key);    /* false, or not there */
 void   sg_solver_absent(sg_config *c, const char *key); /* null, or not there */
 void   sg_solver_says(sg_config *c, const char *key, const char *wanted, const char *fallback);
 double sg_solver_shift(sg_config *c, const char *key); /* 1 where it is not there */
+
+/* Of diffusers' schedulers named FlowMatch...: what they all read, and their schedule. */
+void      sg_solver_flow_read(sg_sampler_config *out, sg_config *c);
+sg_status sg_solver_flow_schedule(sg_sampler *p, bool old, sg_error *e);
 
 #endif

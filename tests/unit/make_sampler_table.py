@@ -3,18 +3,22 @@
 
     python tests/unit/make_sampler_table.py > tests/unit/sampler_table.h
 
-The model is v(i, x) = 0.3 x + sin(1.7 i + 0.4), the sample starts at 1.2. UniPC steps in float64, over the sigmas that
-it has rounded to float32; FlowMatchEuler in float32, which it does whatever it is given. Versions:
+The model is v(i, x) = 0.3 x + sin(1.7 i + 0.4), the sample starts at 1.2; what FlowMatchLCM draws in step i is cos(2.3 i).
+UniPC steps in float64, over the sigmas that it has rounded to float32; the others in float32, which they do whatever they
+are given. Versions:
 tests/golden/requirements.txt.
 """
 import math
 
 import numpy as np
 import torch
-from diffusers import FlowMatchEulerDiscreteScheduler, UniPCMultistepScheduler
+from diffusers import FlowMatchEulerDiscreteScheduler, FlowMatchLCMScheduler, UniPCMultistepScheduler
+from diffusers.schedulers import scheduling_flow_match_lcm
 
 STEPS = (1, 2, 3, 5, 8, 12, 50)
 SHIFTS = (1.0, 3.0, 5.0, 8.0)
+LISTS = ((1, .9375, 2.5 / 3, .625), (1, .757, .522), (80 / 81, .933781061416858, .852895394823775, .608979049230431),
+         (.4,), (1, .5, .25, .125, .0625))
 
 
 def unipc(shift, steps, order=2):
@@ -44,12 +48,25 @@ def euler(shift, steps):
     return s, torch.float32
 
 
+def lcm(shift, steps):
+    s = FlowMatchLCMScheduler(shift=shift)
+    s.set_timesteps(steps)
+    return s, torch.float32
+
+
+def listed(scheduler, sigmas):
+    s = scheduler(shift=1.0)
+    s.set_timesteps(len(sigmas), sigmas=list(sigmas))
+    return s, torch.float32
+
+
 def trajectory(s, dtype):
     s.sigmas = s.sigmas.to(dtype)
     s.set_begin_index(0)
     x = torch.full((1, 1), 1.2, dtype=dtype)
     out = []
     for i, t in enumerate(s.timesteps):
+        scheduling_flow_match_lcm.randn_tensor = lambda shape, **_: torch.full(shape, math.cos(2.3 * i), dtype=dtype)
         x = s.step(0.3 * x + math.sin(1.7 * i + 0.4), t, x, return_dict=False)[0]
         out.append(x.item())
     return out
@@ -63,16 +80,24 @@ def case(s, dtype):
 
 def main():
     lines = []
-    for make in unipc, unipc_old, unipc_order_1, euler:
+    for make in unipc, unipc_old, unipc_order_1, euler, lcm:
         for shift in SHIFTS:
             for steps in STEPS:
                 lines += case(*make(shift, steps))
+    for scheduler in FlowMatchEulerDiscreteScheduler, FlowMatchLCMScheduler:
+        for sigmas in LISTS:
+            lines += case(*listed(scheduler, sigmas))
     print("/* sampler_table.h - made by make_sampler_table.py, which tells the model and the start. */")
     print("#ifndef SG_SAMPLER_TABLE_H\n#define SG_SAMPLER_TABLE_H\n")
     print(f"static const int    table_steps[] = {{{', '.join(map(str, STEPS))}}};")
-    print(f"static const double table_shift[] = {{{', '.join(map(str, SHIFTS))}}};\n")
-    print("/* UniPC, UniPC over the old grid, UniPC of order 1, FlowMatchEuler; in each the shifts; in each shift the")
-    print(" * steps: the sigmas without the last (0), the timesteps, the sample after each step. */")
+    print(f"static const double table_shift[] = {{{', '.join(map(str, SHIFTS))}}};")
+    print("static const sg_sigmas table_list[] = {")
+    for sigmas in LISTS:
+        print(f"    {{{len(sigmas)}, {{{', '.join(map(repr, sigmas))}}}}},")
+    print("};\n")
+    print("/* UniPC, UniPC over the old grid, UniPC of order 1, FlowMatchEuler, FlowMatchLCM; in each the shifts; in each")
+    print(" * shift the steps: the sigmas without the last (0), the timesteps, the sample after each step. Then FlowMatchEuler")
+    print(" * and FlowMatchLCM; in each the lists. */")
     print("static const double table_numbers[] = {")
     print("\n".join(lines))
     print("};\n\n#endif")

@@ -38,6 +38,7 @@ static void check_trajectory(const sg_sampler *p, const double *wanted)
     float *const     x = st.x.data;
     *x = 1.2f;
     for (int i = 0; i < p->steps; i++) {
+        if (st.noise.rank) *(float *)st.noise.data = (float)cos(2.3 * i);
         v = (float)(0.3 * (double)*x + sin(1.7 * i + 0.4));
         sg_sampler_step(p, &st, &s, i, output);
         assert_int_equal(s.status, SG_OK);
@@ -70,7 +71,8 @@ static void test_diffusers(void **state)
     } made[] = {{SG_SAMPLER_UNIPC, false, 2},
                 {SG_SAMPLER_UNIPC, true, 2},
                 {SG_SAMPLER_UNIPC, false, 1},
-                {SG_SAMPLER_EULER, false, 2}};
+                {SG_SAMPLER_EULER, false, 2},
+                {SG_SAMPLER_LCM, false, 2}};
     const double *t = table_numbers;
     for (size_t m = 0; m < sizeof made / sizeof *made; m++)
         for (size_t i = 0; i < sizeof table_shift / sizeof *table_shift; i++)
@@ -79,6 +81,12 @@ static void test_diffusers(void **state)
                 c.order = made[m].order;
                 t = check_case(&c, made[m].old, table_steps[k], t);
             }
+    for (int kind = SG_SAMPLER_EULER; kind <= SG_SAMPLER_LCM; kind++)
+        for (size_t i = 0; i < sizeof table_list / sizeof *table_list; i++) {
+            sg_sampler_config c = config((sg_sampler_kind)kind, 7.0); /* which does nothing to a list */
+            c.sigmas = table_list[i];
+            t = check_case(&c, false, c.sigmas.count, t);
+        }
     assert_ptr_equal(t, table_numbers + sizeof table_numbers / sizeof *table_numbers);
 }
 
@@ -113,6 +121,109 @@ static void test_runs_refused(void **state)
     refuse_run(-1.0, 8, "flow shift of -1");
     refuse_run(NAN, 8, "flow shift");
     refuse_run(1e9, 8, "equal");
+}
+
+/* ---- few steps ---- */
+
+/* A model that knows the clean sample. Whatever is drawn, LCM ends there; its first sample is sigma times noise. */
+static void test_lcm_knows(void **state)
+{
+    (void)state;
+    static sg_sampler p;
+    const float       clean = -0.7f;
+    sg_sampler_config c = config(SG_SAMPLER_LCM, 5.0);
+    sg_error          e = {0};
+    sg_request        r = {.cfg_scale = 5, .cfg_scale_2 = 4, .steps = 50};
+    sg_stream         s = stream();
+    float             v;
+    sg_step_preset_apply(&r, 2); /* rcm */
+    assert_true(r.cfg_scale == 1 && r.cfg_scale_2 < 0 && r.sampler == SG_SAMPLER_LCM && r.steps == 4);
+    c.sigmas = r.sigmas;
+    assert_int_equal(sg_sampler_init(&p, &c, r.steps, false, &e), SG_OK);
+    sg_sampler_state st = sg_sampler_state_new(&p, &s, (int64_t[4]){1, 1, 1, 1});
+    float *const     x = st.x.data;
+    *x = 1.2f;
+    sg_sampler_begin(&p, &st, &s);
+    assert_true(*x == 1.2f * (float)(80. / 81));
+    for (int i = 0; i < p.steps; i++) {
+        v = (*x - clean) / (float)p.sigma[i];
+        *(float *)st.noise.data = (float)(i - 2);
+        sg_sampler_step(&p, &st, &s, i, (sg_tensor){.data = &v, .rank = 4, .dim = {1, 1, 1, 1}});
+        const double wanted = (1 - p.sigma[i + 1]) * (double)clean + p.sigma[i + 1] * (i - 2);
+        assert_true(fabs((double)*x - wanted) < 1e-6);
+    }
+}
+
+static void test_presets(void **state)
+{
+    (void)state;
+    static sg_sampler p;
+    for (int i = 0; sg_step_preset_names[i]; i++) {
+        sg_request        r = {0};
+        sg_sampler_config c = config(SG_SAMPLER_UNIPC, 5.0);
+        sg_error          e = {0};
+        sg_step_preset_apply(&r, i);
+        c.kind = r.sampler;
+        c.sigmas = r.sigmas;
+        assert_int_equal(sg_sampler_init(&p, &c, r.steps, false, &e), SG_OK);
+    }
+}
+
+static void test_lists_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *list, *words; /* of the refusal; NULL: it will do */
+    } of[] = {{"1,0.9375,.8333,0.625", NULL},
+              {"1,.5,0", NULL},
+              {"0.3", NULL},
+              {"", "'' at place 1 is not a number"},
+              {"1,", "'' at place 2 is not a number"},
+              {"1,,0.5", "'' at place 2 is not a number"},
+              {"1,half", "'half' at place 2 is not a number"},
+              {"1,nan", "'nan' at place 2 is not a number"},
+              {"0", "0 at place 1 is not above 0"},
+              {"1.0001,0.5", "1.0001 at place 1 is not above 0 and at most 1"},
+              {"1,-0.5", "-0.5 at place 2 is not above 0"},
+              {"1,0,0.5", "0 at place 2 is not above 0"},
+              {"1,0,0", "0 at place 2 is not above 0"},
+              {"0.5,0.6", "0.6 at place 2 is not below the 0.5 before it"},
+              {"1,0.99999999999", "at place 2 is not below the 1 before it"}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        sg_sigmas s;
+        sg_error  e = {0};
+        assert_int_equal(sg_sigmas_read(&s, of[i].list, &e), of[i].words ? SG_E_ARG : SG_OK);
+        if (of[i].words && !strstr(e.text, of[i].words)) fail_msg("%s: %s", of[i].list, e.text);
+    }
+    sg_sigmas s;
+    sg_error  e = {0};
+    char      many[4 * (SG_SIGMAS_MAX + 1) + 1] = "";
+    for (int i = 0; i <= SG_SIGMAS_MAX; i++) snprintf(many + 4 * i, 5, ",.%02d", 99 - i);
+    assert_int_equal(sg_sigmas_read(&s, many + 5, &e), SG_OK);
+    assert_int_equal(s.count, SG_SIGMAS_MAX);
+    assert_int_equal(sg_sigmas_read(&s, many + 1, &e), SG_E_ARG);
+    assert_non_null(strstr(e.text, "more than 64"));
+}
+
+static void refuse_list(sg_sampler_kind kind, sg_sigmas list, int steps, const char *words)
+{
+    static sg_sampler p;
+    sg_sampler_config c = config(kind, 5.0);
+    sg_error          e = {0};
+    c.sigmas = list;
+    assert_int_equal(sg_sampler_init(&p, &c, steps, false, &e), SG_E_ARG);
+    if (!strstr(e.text, words)) fail_msg("%s", e.text);
+}
+
+static void test_lists_refused(void **state)
+{
+    (void)state;
+    refuse_list(SG_SAMPLER_UNIPC, (sg_sigmas){1, {1}}, 1, "unipc takes no list");
+    refuse_list(SG_SAMPLER_EULER, (sg_sigmas){1, {1}}, 2, "there are 1, but 2 steps");
+    refuse_list(SG_SAMPLER_EULER, (sg_sigmas){1, {NAN}}, 1, "nan at place 1");
+    refuse_list(SG_SAMPLER_LCM, (sg_sigmas){2, {.5, .5}}, 2, "0.5 at place 2 is not below");
+    refuse_list(SG_SAMPLER_EULER, (sg_sigmas){SG_SIGMAS_MAX + 1, {1}}, SG_SIGMAS_MAX + 1, "65 of them");
+    refuse_list(SG_SAMPLER_EULER, (sg_sigmas){-1, {1}}, 1, "there are -1");
 }
 
 /* ---- scheduler_config.json ---- */
@@ -247,7 +358,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_diffusers),       cmocka_unit_test(test_every_count_of_steps),
-        cmocka_unit_test(test_runs_refused),    cmocka_unit_test(test_configs_read),
+        cmocka_unit_test(test_runs_refused),    cmocka_unit_test(test_lcm_knows),
+        cmocka_unit_test(test_presets),         cmocka_unit_test(test_lists_read),
+        cmocka_unit_test(test_lists_refused),   cmocka_unit_test(test_configs_read),
         cmocka_unit_test(test_configs_refused), cmocka_unit_test(test_no_config),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
