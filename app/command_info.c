@@ -194,8 +194,12 @@ static void print_render(const model_summary *t)
     printf("\nrender     %dx%d, %d frame%s at %d fps (%.3g s)\n", r->width, r->height, r->frames, sg_plural(r->frames),
            r->fps, (double)r->frames / r->fps);
     printf("           sizes in steps of %d, frames %d n + 1\n", t->info.multiple, t->info.frame_multiple);
-    printf("           %d step%s of %s, guidance %g, flow shift %g\n", r->steps, sg_plural(r->steps),
-           sg_sampler_names[r->sampler], r->cfg_scale, r->flow_shift);
+    printf("           %d step%s of %s, guidance %g, ", r->steps, sg_plural(r->steps), sg_sampler_names[r->sampler],
+           r->cfg_scale);
+    if (r->sigmas.count)
+        printf("sigmas %s\n", sg_report_sigmas((char[SG_SIGMAS_TEXT]){0}, SG_SIGMAS_TEXT, &r->sigmas));
+    else
+        printf("flow shift %g\n", r->flow_shift);
     if (r->negative_prompt && *r->negative_prompt) {
         fputs("           negative prompt: ", stdout);
         sg_command_escaped(stdout, r->negative_prompt, "");

@@ -49,6 +49,7 @@ static const rule rules[] = {
     {"sampler", "euler", {"sched-compat"}},
     {"sampler", "lcm", {"sched-compat"}},
     {"sampler", "unipc", {"sigmas"}},
+    {"fast", NULL, {"steps", "preset-steps"}},
     {"sigmas", NULL, {"steps", "flow-shift", "sched-compat", "preset-steps"}},
     {"preset-steps", NULL, {"steps", "flow-shift", "sampler", "sched-compat"}},
     {"backend", "cpu", {"device", "gpumask"}},

@@ -72,6 +72,8 @@ const sg_option sg_option_table[] = {
      .help = "add this LoRA to the denoiser's weights, X times with FILE:X; several may be given"},
     {.name = "high-noise-lora", .kind = SG_OPTION_LIST, .commands = MODEL, AT(high_noise_lora), .value = "FILE",
      .help = "the same for the high-noise expert of Wan 2.2 A14B alone; --lora is then for the other one"},
+    {.name = "fast", .usual = true, .kind = SG_OPTION_FLAG, .commands = MODEL, AT(fast),
+     .help = "few steps without guidance, by the LoRA that comes with the model: 4 of tiny-wan"},
     {.name = "prompt", .letter = 'p', .usual = true, .kind = SG_OPTION_TEXT, .commands = (SAMPLER & ~EVAL) | TUNE,
      AT(prompt), .value = "TEXT", .help = "what the video shows"},
     {.name = "prompts", .alias = {"prompt-file"}, .kind = SG_OPTION_TEXT, .commands = EVAL, AT(prompts), .value = "FILE",
@@ -278,7 +280,7 @@ const sg_option sg_option_table[] = {
     {.name = "json", .kind = SG_OPTION_FLAG, .commands = INFO, AT(info_json), .help = "print JSON instead of text"},
 
     HEADING(ALL, "Machine"),
-    {.name = "backend", .usual = true, .kind = SG_OPTION_CHOICE, .commands = ALL, AT(backend), .choices = backends,
+    {.name = "backend", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(backend), .choices = backends,
      .value = "NAME", .help = "what computes; ref is the slow, plain reference"},
     {.name = "device", .kind = SG_OPTION_INT, .commands = ALL & ~CHECK, AT(device), .lo = 0, .hi = 1023, .value = "N",
      .help = "which GPU, counted from 0 (default: 0; the ranks of mpirun and srun share a host's GPUs)"},

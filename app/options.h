@@ -43,6 +43,7 @@ typedef struct sg_settings {
     const char    *model;
     sg_model_parts parts;
     sg_text_list   lora, high_noise_lora; /* FILE or FILE:STRENGTH */
+    bool           fast;                  /* the few steps that the model has of its own */
     const char    *prompt, *prompt_file, *negative_prompt;
     int            size[2]; /* width, height; pixels */
     bool           strict;  /* refuse what the model cannot render, rather than take the nearest */

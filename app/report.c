@@ -53,14 +53,13 @@ static json_t *decoding(const sg_request *r, const char *note)
     return made;
 }
 
-/* As --sigmas has them. */
-static json_t *sigmas_text(const sg_sigmas *s)
+const char *sg_report_sigmas(char *text, size_t size, const sg_sigmas *s)
 {
-    char   text[SG_SIGMAS_MAX * 24] = "";
     size_t n = 0;
-    for (int i = 0; i < s->count; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n, "%s%.15g", i ? "," : "", s->at[i]);
-    return json_string(text);
+    *text = '\0';
+    for (int i = 0; i < s->count && n < size; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s%.15g", i ? "," : "", s->at[i]);
+    return text;
 }
 
 static json_t *rendering(const sg_request *r)
@@ -72,7 +71,9 @@ static json_t *rendering(const sg_request *r)
                   "flow_shift", r->flow_shift, "sampler", sg_sampler_names[r->sampler], "sched_compat",
                   r->sigmas_old ? "old" : "new", "seed", (json_int_t)r->seed);
     if (j && r->cfg_scale_2 >= 0) json_object_set_new(j, "cfg_scale_2", json_real(r->cfg_scale_2));
-    if (j && r->sigmas.count) json_object_set_new(j, "sigmas", sigmas_text(&r->sigmas));
+    if (j && r->sigmas.count)
+        json_object_set_new(j, "sigmas",
+                            json_string(sg_report_sigmas((char[SG_SIGMAS_TEXT]){0}, SG_SIGMAS_TEXT, &r->sigmas)));
     if (j && r->cache) json_object_set_new(j, "cache", json_string(sg_cache_names[r->cache]));
     if (j && sg_request_cache_threshold(r) > 0)
         json_object_set_new(j, "cache_threshold", json_real(r->cache_threshold));
@@ -105,8 +106,10 @@ static json_t *loras(const sg_model_info *info, bool high_noise)
         char                      hash[17];
         snprintf(hash, sizeof hash, "%016" PRIx64, l->hash);
         if ((l->denoisers == 1) != high_noise) continue;
-        whole = json_array_append_new(j, json_pack("{s:o, s:f, s:s}", "file", sg_report_name(l->name), "strength",
-                                                   l->strength, "hash", hash)) == 0;
+        json_t *const one =
+            json_pack("{s:o, s:f, s:s}", "file", sg_report_name(l->name), "strength", l->strength, "hash", hash);
+        whole = one && (!l->fast || json_object_set_new(one, "fast", json_true()) == 0);
+        whole = json_array_append_new(j, one) == 0 && whole;
     }
     return sg_report_if_complete(j, whole);
 }

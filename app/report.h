@@ -15,6 +15,11 @@ sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note
 /* As one line of text, the caller's to free. */
 sg_status sg_report_text(char **out, const json_t *settings, sg_error *e) SG_MUST_USE;
 
+enum { SG_SIGMAS_TEXT = SG_SIGMAS_MAX * 24 };
+
+/* As --sigmas has them. Returns text. */
+const char *sg_report_sigmas(char *text, size_t size, const sg_sigmas *s);
+
 /* A file's name as JSON, which is UTF-8: of other names only ASCII is kept. NULL: no memory. */
 json_t *sg_report_name(const char *name);
 

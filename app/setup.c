@@ -194,6 +194,7 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
                                .device = s->device > 0 ? s->device : 0,
                                .local_rank = rank.local_rank,
                                .memory_limit = s->memory_limit,
+                               .fast = s->fast,
                                .offload = offload(s->offload)};
     return read_loras(out, s, e);
 }

@@ -53,12 +53,13 @@ typedef struct sg_engine_options {
     unsigned       gpu_mask;   /* GPU features that may be used, all of which it must have; 0: all that it has */
     int            device;     /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
     int            local_rank; /* with device 0: of this host's processes, which take its GPUs in turn */
-    size_t         memory_limit; /* bytes a render may take; 0: what the machine has free */
+    size_t         memory_limit;       /* bytes a render may take; 0: what the machine has free */
     sg_lora_option lora[SG_LORAS_MAX]; /* SG_E_ARG where there is no such denoiser */
     int            loras;
-    sg_offload     offload;      /* ON is SG_E_ARG where the device computes in the host's memory */
-    bool           check;        /* run every op against the oracle as well (slow), fail at the first that differs */
-    sg_trace      *trace; /* takes the time of every op of a render (meta.h), unless check; borrowed; may be NULL */
+    bool           fast;    /* the few steps, and the LoRA for them, that the model's sparge-gen.json names */
+    sg_offload     offload; /* ON is SG_E_ARG where the device computes in the host's memory */
+    bool           check;   /* run every op against the oracle as well (slow), fail at the first that differs */
+    sg_trace      *trace;   /* takes the time of every op of a render (meta.h), unless check; borrowed; may be NULL */
 } sg_engine_options;
 
 /* An engine serves one thread at a time; each call may come from another one. On a GPU a call leaves the engine's as the
@@ -266,6 +267,7 @@ typedef struct sg_lora_info {
     int      tensors;   /* of the model, changed */
     int      rank[2];   /* least and greatest; 0: whole differences only */
     bool     few_steps; /* by its name, made for few steps without guidance */
+    bool     fast;      /* the model's own: sg_engine_options' */
 } sg_lora_info;
 
 /* The next key from number *at on of that LoRA that fits nothing, and *at behind it; NULL: no more. */

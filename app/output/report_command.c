@@ -84,7 +84,8 @@ static void lora_options(FILE *f, const json_t *list, const char *option)
     {
         char              text[320];
         const char *const file = json_string_value(json_object_get(v, "file"));
-        if (!file) continue;
+        if (json_is_true(json_object_get(v, "fast"))) fputs(" --fast", f); /* the model knows the file */
+        if (!file || json_is_true(json_object_get(v, "fast"))) continue;
         snprintf(text, sizeof text, "%.255s:%.15g", file, json_number_value(json_object_get(v, "strength")));
         fprintf(f, " --%s ", option);
         sg_command_word(f, text);

@@ -104,6 +104,8 @@ static sg_status add_lora(sg_engine *engine, const sg_lora_option *o, sg_error *
     const unsigned             all = (1u << c->denoisers) - 1, asked = o->denoisers ? o->denoisers : all;
     const char *const          path = o->path;
     sg_lora **const            lora = &engine->lora[engine->loras];
+    if (engine->loras == SG_LORAS_MAX)
+        return sg_error_set(e, SG_E_ARG, "%s: there are more than %d LoRAs", path, SG_LORAS_MAX);
     if (c->denoisers < 2 && o->denoisers)
         return sg_error_set(e, SG_E_ARG, "%s: is for one of two experts, but this model has one denoiser", path);
     SG_TRY(sg_lora_open(lora, path, engine->backend->threads, e));
@@ -121,8 +123,9 @@ static sg_status add_loras(sg_engine *engine, const sg_engine_options *o, sg_err
 {
     for (int i = 0; i < o->loras; i++) {
         SG_TRY(add_lora(engine, &o->lora[i], e));
-        const sg_lora_figures f = sg_lora_describe(engine->lora[i]);
-        sg_lora_info *const   info = &engine->lora_info[i];
+        const int             last = engine->loras - 1;
+        const sg_lora_figures f = sg_lora_describe(engine->lora[last]);
+        sg_lora_info *const   info = &engine->lora_info[last];
         *info = (sg_lora_info){.strength = o->lora[i].strength,
                                .denoisers = o->lora[i].denoisers,
                                .hash = f.hash,
@@ -140,6 +143,31 @@ static sg_status add_loras(sg_engine *engine, const sg_engine_options *o, sg_err
 const char *sg_engine_lora_unused(const sg_engine *engine, int lora, size_t *at)
 {
     return sg_lora_unused(engine->lora[lora], at);
+}
+
+/* fast_lora and fast_preset of sparge-gen.json: the weights change, and the defaults follow. */
+static sg_status take_fast(sg_engine *engine, sg_error *e)
+{
+    sg_config *const c = engine->own;
+    char             path[PATH_MAX];
+    int              preset = 0;
+    if (!c || !sg_config_has(c, "fast_preset"))
+        return sg_error_set(e, SG_E_ARG, "fast: %s names no few steps: its sparge-gen.json has no \"fast_preset\"",
+                            sg_checkpoint_path(engine->checkpoint));
+    const char *const name = sg_config_string(c, "fast_preset", NULL), *const file =
+                                                                           sg_config_string(c, "fast_lora", "");
+    SG_TRY(sg_config_status(c));
+    while (sg_step_preset_names[preset] && strcmp(sg_step_preset_names[preset], name) != 0) preset++;
+    if (!sg_step_preset_names[preset]) sg_config_fail(c, "fast_preset", "\"%s\" is unknown", name);
+    if (strchr(file, '/')) sg_config_fail(c, "fast_lora", "\"%s\" is not the name of a file beside it", file);
+    SG_TRY(sg_config_status(c));
+    sg_step_preset_apply(&engine->defaults, preset);
+    if (!*file) return SG_OK; /* the model's own weights are for few steps */
+    if (!sg_checkpoint_beside(sg_checkpoint_path(engine->checkpoint), file, path, sizeof path))
+        return sg_error_set(e, SG_E_ARG, "%s: the path is too long", file);
+    SG_TRY(add_loras(engine, &(sg_engine_options){.lora = {{.path = path, .strength = 1}}, .loras = 1}, e));
+    engine->lora_info[engine->loras - 1].fast = true;
+    return SG_OK;
 }
 
 static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_error *e)
@@ -176,7 +204,8 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     engine->defaults = engine->family->defaults(engine->model);
     engine->base_bytes = engine->backend->host_memory ? sg_resident_bytes() : sg_backend_packed_bytes(engine->backend);
     SG_TRY(read_attention(engine, e));
-    return read_own_defaults(engine, e);
+    SG_TRY(read_own_defaults(engine, e));
+    return o->fast ? take_fast(engine, e) : SG_OK;
 }
 
 sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *e)
