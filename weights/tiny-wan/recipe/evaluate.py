@@ -1,17 +1,20 @@
 """Judge an exported folder: the prompts of heldout.py through diffusers' own WanPipeline, marked by the judge.
 
-Each of --samplers is STEPS:CFG. Alone or under torchrun; --dtype float32 on a CPU, bfloat16 on a GPU. --true measures
-the judge itself on true clips that went through the folder's autoencoder.
+Each of --samplers is STEPS:CFG; --fast takes the LoRA of distill.py and its steps without guidance instead. Alone or under
+torchrun; --dtype float32 on a CPU, bfloat16 on a GPU. --true measures the judge itself on true clips that went through the
+folder's autoencoder.
 """
 import random
 import time
 from pathlib import Path
 
 import torch
-from diffusers import UniPCMultistepScheduler, WanPipeline
+from diffusers import FlowMatchEulerDiscreteScheduler, UniPCMultistepScheduler, WanPipeline
 from diffusers.utils import logging
+from safetensors.torch import load_file
 
 import captions
+import distill
 import heldout
 import judge
 import onepass
@@ -29,6 +32,22 @@ def clips_of(pipe, prompts, seed, args, steps, cfg, context):
     out = out.float().cpu()
     assert out.isfinite().all()
     return out.transpose(1, 2) * 2 - 1
+
+
+def make_fast(pipe, path):
+    """Merges a LoRA of distill.py into the pipeline and has it take the LoRA's steps; as one of --samplers."""
+    factors = load_file(path)
+    with torch.no_grad():
+        for name in factors:
+            if name.endswith(".lora_A.weight"):
+                stem = name.removesuffix(".lora_A.weight")
+                a, b = (factors[f"{stem}.lora_{k}.weight"].float() for k in "AB")
+                weight = pipe.transformer.get_parameter(stem.removeprefix("transformer.") + ".weight")
+                weight.copy_((weight.float().cpu() + b @ a).to(weight))
+    pipe.scheduler = FlowMatchEulerDiscreteScheduler(shift=1.)
+    stepped = pipe.scheduler.set_timesteps
+    pipe.scheduler.set_timesteps = lambda count, device: stepped(sigmas=list(distill.SIGMAS[:-1]), device=device)
+    return f"{len(distill.SIGMAS) - 1}:1"
 
 
 def mark(pipe, marker, sampler, args, context):
@@ -61,6 +80,7 @@ def main():
                dtype=("bfloat16", "of the pipeline"), sheet=("", "picture of the first clips"),
                shown=(40, "clips in the picture"), true=(0, "true clips through the autoencoder"),
                true_sizes=("128,256", "their sides"))
+    p.add_argument("--fast", type=Path, help="the LoRA of distill.py")
     p.add_argument("--varied", action="store_true", help="free wording instead of the canonical one")
     args = p.parse_args()
     context = Context(args.seed)
@@ -69,6 +89,8 @@ def main():
     pipe.set_progress_bar_config(disable=True)
     args.shift = args.shift or pipe.scheduler.config.flow_shift
     pipe.scheduler = UniPCMultistepScheduler.from_config(pipe.scheduler.config, flow_shift=args.shift)
+    if args.fast:
+        args.samplers = make_fast(pipe, args.fast)
     marker = judge.load_judge(args.work / "judge.pt", context.device)
     if args.true:
         @torch.no_grad()
