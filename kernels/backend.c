@@ -192,6 +192,12 @@ static sg_cpu *with_library(const sg_backend *b)
     return c && c->library ? c : NULL;
 }
 
+void sg_backend_prepare_linear(const sg_backend *b, const sg_linear_args *a)
+{
+    const sg_cpu *const c = with_library(b);
+    if (c) sg_onednn_prepare_linear(c, a);
+}
+
 void sg_backend_prepare_conv(const sg_backend *b, const sg_conv_args *a)
 {
     const sg_cpu *const c = with_library(b);
@@ -204,6 +210,7 @@ size_t sg_backend_code_bytes(const sg_backend *b)
     return c ? CODE_BYTES + sg_onednn_code_bytes(c) : 0;
 }
 #else
+void   sg_backend_prepare_linear(const sg_backend *b, const sg_linear_args *a) { (void)b, (void)a; }
 void   sg_backend_prepare_conv(const sg_backend *b, const sg_conv_args *a) { (void)b, (void)a; }
 size_t sg_backend_code_bytes(const sg_backend *b) { return (void)b, (size_t)0; }
 #endif

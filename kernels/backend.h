@@ -96,11 +96,12 @@ size_t sg_backend_packed_bytes(const sg_backend *b);
  * it does not, or nothing has wanted it. */
 void sg_backend_served(const sg_backend *b, char *text, size_t size);
 
-/* Generates the code that a convolution of these shapes will run, if such is generated: some take megabytes, and a plan
- * should count them. The tensors need no data. */
+/* Notes that a product of these shapes will run, for which code may have to be generated: some takes megabytes, and a plan
+ * should count it. The tensors need no data. */
+void sg_backend_prepare_linear(const sg_backend *b, const sg_linear_args *a);
 void sg_backend_prepare_conv(const sg_backend *b, const sg_conv_args *a);
 
-/* Host memory that the code of b takes, or is about to take, when it works. */
+/* Host memory that the code of b takes, or is about to take, when it works. Generates what is noted first. */
 size_t sg_backend_code_bytes(const sg_backend *b);
 
 /* Packed weights shall take at most this many bytes from now on, if that is less than an eighth of total_bytes. */

@@ -102,10 +102,11 @@ unsigned sg_cpu_library_features(const sg_cpu *c);
 unsigned sg_onednn_features(const sg_cpu *c);
 bool     sg_onednn_native_bf16(const sg_cpu *c);
 
-/* Generates the code of a convolution of these shapes, as its first run would. */
+/* Notes a product of these shapes, whose code the first run would generate. */
+void sg_onednn_prepare_linear(const sg_cpu *c, const sg_linear_args *a);
 void sg_onednn_prepare_conv(const sg_cpu *c, const sg_conv_args *a);
 
-/* Memory that code generated so far takes. */
+/* Generates the code of all that is noted, by all threads. Memory that code generated so far takes. */
 size_t sg_onednn_code_bytes(const sg_cpu *c);
 
 #endif

@@ -23,10 +23,12 @@
 
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <strings.h>
 
-enum { SG_KEPT = 256, SG_FEW_ROWS = 4 };
+enum { SG_KEPT = 256, SG_FEW_ROWS = 4, SG_MAKERS = 15 };
 
 typedef enum plan_arg { ARG_X, ARG_W, ARG_B, ARG_Y, ARG_GATE, ARG_SCRATCH, ARGS } plan_arg;
 
@@ -44,6 +46,7 @@ typedef struct plan {
     dnnl_memory_t      memory[ARGS];
     uint64_t           form;
     size_t             packed_bytes, scratch_bytes;
+    bool               made; /* run is what it will be */
 } plan;
 
 typedef struct sg_onednn {
@@ -210,29 +213,71 @@ static bool plan_make(const sg_onednn *o, plan *p)
     return ok;
 }
 
-/* The plan of a key, made when first needed, in the place of the oldest when there are too many. NULL: oneDNN cannot.
- */
-static plan *plan_of(sg_onednn *o, const plan_key *key)
+/* What oneDNN cannot do keeps no primitive. */
+static void make(const sg_onednn *o, plan *p)
 {
-    const uint64_t hash = hash_of(key);
-    for (int i = 0; i < o->count; i++)
-        if (o->hash[i] == hash && memcmp(&o->kept[i]->key, key, sizeof *key) == 0)
-            return o->kept[i]->run ? o->kept[i] : NULL;
-    plan *const p = calloc(1, sizeof *p);
-    if (!p) return NULL;
-    memcpy(&p->key, key, sizeof *key);
-    const size_t before = sg_resident_bytes();
     if (!plan_make(o, p) && p->run) {
         dnnl_primitive_destroy(p->run);
         p->run = NULL;
     }
-    const size_t after = sg_resident_bytes();
-    o->code_bytes += after > before ? after - before : 0;
+    p->made = true;
+}
+
+/* The plan of a key, not yet made when it is new, in the place of the oldest when there are too many. NULL: no memory. */
+static plan *keep(sg_onednn *o, const plan_key *key)
+{
+    const uint64_t hash = hash_of(key);
+    for (int i = 0; i < o->count; i++)
+        if (o->hash[i] == hash && memcmp(&o->kept[i]->key, key, sizeof *key) == 0) return o->kept[i];
+    plan *const p = calloc(1, sizeof *p);
+    if (!p) return NULL;
+    memcpy(&p->key, key, sizeof *key);
     const int at = o->count < SG_KEPT ? o->count++ : o->next++ % SG_KEPT;
     plan_free(o->kept[at]);
     o->kept[at] = p;
     o->hash[at] = hash;
-    return p->run ? p : NULL;
+    return p;
+}
+
+/* Those whose code is to be generated, and who does it. */
+typedef struct making {
+    sg_onednn *o;
+    int        threads; /* of the products: blocks are chosen by it */
+    atomic_int next;
+} making;
+
+static void *make_kept(void *context)
+{
+    making *const m = context;
+    omp_set_num_threads(m->threads);
+    for (int i; (i = atomic_fetch_add(&m->next, 1)) < m->o->count;)
+        if (!m->o->kept[i]->made) make(m->o, m->o->kept[i]);
+    return NULL;
+}
+
+/* Makes all kept plans, by so many threads, the calling one among them. */
+static void make_all(sg_onednn *o, int threads)
+{
+    pthread_t    helper[SG_MAKERS];
+    int          helpers = 0, unmade = 0;
+    making       m = {.o = o, .threads = threads};
+    const size_t before = sg_resident_bytes();
+    for (int i = 0; i < o->count; i++) unmade += !o->kept[i]->made;
+    while (helpers < SG_MAKERS && helpers + 1 < threads && helpers + 1 < unmade &&
+           pthread_create(&helper[helpers], NULL, make_kept, &m) == 0)
+        helpers++;
+    make_kept(&m);
+    while (helpers > 0) pthread_join(helper[--helpers], NULL);
+    const size_t after = sg_resident_bytes();
+    o->code_bytes += unmade && after > before ? after - before : 0;
+}
+
+/* The same, made. NULL: oneDNN cannot. */
+static plan *plan_of(sg_onednn *o, const plan_key *key)
+{
+    plan *const p = keep(o, key);
+    if (p && !p->made) make(o, p);
+    return p && p->run ? p : NULL;
 }
 
 /* from, as the model has it, to p's layout. */
@@ -310,11 +355,10 @@ static bool runs_bf16(const sg_onednn *o, const plan_key *k, const sg_linear_arg
     return o->native_bf16 && a->x.dtype == SG_BF16 && a->w.dtype == SG_BF16 && a->w.dim[1] % 2 == 0 && !strided;
 }
 
-/* The plan of k, with which y may be added to at once, or else afterwards. */
-static plan *plan_for(const sg_cpu *c, plan_key *k, const sg_linear_args *a)
+/* Adds to a key of shapes what else decides about the code. */
+static void complete(const sg_cpu *c, plan_key *k, const sg_linear_args *a)
 {
-    sg_onednn *const o = c->library;
-    const bool       bf16 = runs_bf16(o, k, a);
+    const bool bf16 = runs_bf16(c->library, k, a);
     k->w = a->w.dtype;
     k->x = bf16 ? SG_BF16 : SG_F32;
     k->y = bf16 ? a->y.dtype : SG_F32;
@@ -322,6 +366,13 @@ static plan *plan_for(const sg_cpu *c, plan_key *k, const sg_linear_args *a)
     k->bias = a->b.rank > 0;
     k->add = a->add && a->y.dtype == k->y;
     k->gate = k->add && a->gate.rank > 0;
+}
+
+/* The plan of k, with which y may be added to at once, or else afterwards. */
+static plan *plan_for(const sg_cpu *c, plan_key *k, const sg_linear_args *a)
+{
+    sg_onednn *const o = c->library;
+    complete(c, k, a);
     omp_set_num_threads(c->threads);
     plan *const p = plan_of(o, k);
     if (p || !k->add) return p;
@@ -329,15 +380,21 @@ static plan *plan_for(const sg_cpu *c, plan_key *k, const sg_linear_args *a)
     return plan_of(o, k);
 }
 
+/* The shapes of a product. False: the plain one shall do it. */
+static bool linear_key(plan_key *k, const sg_linear_args *a)
+{
+    memset(k, 0, sizeof *k); /* keys are compared as bytes */
+    k->n[0] = a->x.dim[0];
+    k->n[1] = a->x.dim[1];
+    k->n[2] = a->w.dim[0];
+    return a->x.dim[0] > SG_FEW_ROWS && a->x.dim[1] > 0;
+}
+
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
     const sg_ops *const plain = &sg_cpu_of(s)->library->plain;
-    if (a->x.dim[0] <= SG_FEW_ROWS || a->x.dim[1] == 0) return plain->linear(s, a);
-    plan_key k;
-    memset(&k, 0, sizeof k); /* keys are compared as bytes */
-    k.n[0] = a->x.dim[0];
-    k.n[1] = a->x.dim[1];
-    k.n[2] = a->w.dim[0];
+    plan_key            k;
+    if (!linear_key(&k, a)) return plain->linear(s, a);
     const plan *const p = plan_for(sg_cpu_of(s), &k, a);
     return p ? plan_run(s, p, a) : plain->linear(s, a);
 }
@@ -354,34 +411,52 @@ static sg_linear_args matmul_of(const sg_conv_args *a)
     return (sg_linear_args){.y = a->y, .x = a->x, .w = a->w, .b = a->b, .add = a->add};
 }
 
-/* NULL: the plain convolution shall do it. */
-static plan *plan_for_conv(const sg_cpu *c, const sg_conv_args *a)
+/* The same of a convolution. */
+static bool conv_key(const sg_cpu *c, plan_key *k, const sg_conv_args *a)
 {
-    plan_key k;
-    memset(&k, 0, sizeof k);
+    memset(k, 0, sizeof *k);
     for (int i = 0; i < 4; i++) {
-        k.n[i] = a->x.dim[i];
-        k.n[4 + i] = a->y.dim[i];
-        k.n[16 + i] = a->pad[i];
+        k->n[i] = a->x.dim[i];
+        k->n[4 + i] = a->y.dim[i];
+        k->n[16 + i] = a->pad[i];
     }
-    for (int i = 0; i < 5; i++) k.n[8 + i] = a->w.dim[i];
-    for (int i = 0; i < 3; i++) k.n[13 + i] = a->stride[i];
-    k.conv = true;
+    for (int i = 0; i < 5; i++) k->n[8 + i] = a->w.dim[i];
+    for (int i = 0; i < 3; i++) k->n[13 + i] = a->stride[i];
+    k->conv = true;
     const sg_linear_args product = matmul_of(a);
-    if (!runs_bf16(c->library, &k, &product) && c->library->features & SG_CPU_AVX512 && !is_steady(a)) return NULL;
-    return plan_for(c, &k, &product);
+    return runs_bf16(c->library, k, &product) || !(c->library->features & SG_CPU_AVX512) || is_steady(a);
 }
 
 static sg_status conv(sg_stream *s, const sg_conv_args *a)
 {
-    const plan *const    p = plan_for_conv(sg_cpu_of(s), a);
+    plan_key             k;
     const sg_linear_args product = matmul_of(a);
+    const plan *const    p = conv_key(sg_cpu_of(s), &k, a) ? plan_for(sg_cpu_of(s), &k, &product) : NULL;
     return p ? plan_run(s, p, &product) : sg_cpu_of(s)->library->plain.conv(s, a);
 }
 
-void sg_onednn_prepare_conv(const sg_cpu *c, const sg_conv_args *a) { (void)plan_for_conv(c, a); }
+void sg_onednn_prepare_linear(const sg_cpu *c, const sg_linear_args *a)
+{
+    plan_key k;
+    if (!(c->library->features & SG_CPU_AVX512) || !linear_key(&k, a)) return;
+    complete(c, &k, a);
+    (void)keep(c->library, &k);
+}
 
-size_t sg_onednn_code_bytes(const sg_cpu *c) { return c->library->code_bytes; }
+void sg_onednn_prepare_conv(const sg_cpu *c, const sg_conv_args *a)
+{
+    plan_key             k;
+    const sg_linear_args product = matmul_of(a);
+    if (!conv_key(c, &k, a)) return;
+    complete(c, &k, &product);
+    (void)keep(c->library, &k);
+}
+
+size_t sg_onednn_code_bytes(const sg_cpu *c)
+{
+    make_all(c->library, c->threads);
+    return c->library->code_bytes;
+}
 
 /* What oneDNN's own variable allows it, all without one. */
 static unsigned allowed_isa(void)

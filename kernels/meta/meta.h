@@ -12,7 +12,7 @@ extern "C" {
  * the same pass needs on any device, and here the arithmetic it does. */
 typedef struct sg_plan_totals {
     double            flops;              /* as sg_op_flops has it: 2 per multiply-add */
-    const sg_backend *backend;            /* given: prepares its convolutions on the way; may be NULL */
+    const sg_backend *backend;            /* given: prepares its products on the way; may be NULL */
     bool              native_bf16;        /* given: BF16 is multiplied as such, not widened */
     size_t            staged_x, staged_y; /* bytes of the largest operands and results that a product widens */
     size_t            attended;           /* bytes of the largest keys and values of an attention, in F32 */

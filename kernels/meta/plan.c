@@ -44,6 +44,7 @@ static void count_staging(sg_plan_totals *t, sg_tensor y, sg_tensor x, sg_tensor
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
     totals(s)->flops += sg_op_flops("linear", a);
+    if (totals(s)->backend) sg_backend_prepare_linear(totals(s)->backend, a);
     count_staging(totals(s), a->y, a->x, a->w);
     if (a->x.dim[0] <= FEW_ROWS) raise_to(&totals(s)->thin, (size_t)sg_count(a->w));
     return SG_OK;
