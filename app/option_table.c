@@ -54,6 +54,8 @@ static const char *const budgets[] = {"row", "heads", NULL};
 static const char *const unskipped[] = {"dense", "sage", NULL};
 static const char *const rules[] = {"topk", "tau", NULL};
 
+const char *const sg_cold_parts[] = {"context", "backend", "clip", NULL};
+
 const sg_option sg_option_table[] = {
     HEADING(MODEL, "What to render"),
     {.name = "model", .letter = 'm', .usual = true, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(model), .value = "PATH",

@@ -18,8 +18,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-const char *const sg_cold_parts[] = {"context", "backend", "clip", NULL};
-
 enum { PARTS = 3, TURNS = 5, PIECES = 16, NAME = 160, ARGUMENTS = 64 };
 enum { CONTEXT, BACKEND, CLIP }; /* of sg_cold_parts */
 
@@ -222,7 +220,8 @@ static json_t *all_json(const cold_bench *c)
 
 /* ---- the work ---- */
 
-/* In turns, so that a busy minute meets all alike. The turn that does not count reads the files into memory. */
+/* Part after part in each turn, so that other load falls on all of them. The turn that does not count reads the files into
+ * memory. */
 static sg_status measure(cold_bench *c, sg_error *e)
 {
     for (int k = -1; k < c->turns; k++)
