@@ -1,6 +1,6 @@
-/* bench_cold.c - `sparge-gen bench cold`: what a render costs as a process of its own, beside programs that only open its
- * device. Each turn starts this program again for each of sg_cold_parts; such a process does its part and prints when each
- * piece of it was over, by the clock that all processes of a machine share. */
+/* bench_cold.c - `sparge-gen bench cold`: what a render costs as a process of its own, beside programs that only open
+ * its device. Each turn starts this program again for each of sg_cold_parts; such a process does its part and prints
+ * when each piece of it was over, by the clock that all processes of a machine share. */
 #include "base/path.h"
 #include "bench.h"
 #include "command.h"
@@ -220,8 +220,8 @@ static json_t *all_json(const cold_bench *c)
 
 /* ---- the work ---- */
 
-/* Part after part in each turn, so that other load falls on all of them. The turn that does not count reads the files into
- * memory. */
+/* Part after part in each turn, so that other load falls on all of them. The turn that does not count reads the files
+ * into memory. */
 static sg_status measure(cold_bench *c, sg_error *e)
 {
     for (int k = -1; k < c->turns; k++)
