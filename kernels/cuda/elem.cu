@@ -134,24 +134,26 @@ struct count_non_finite_kernel {
 static __global__ void __launch_bounds__(SG_THREADS)
     distance_parts(float *y, const float *a, const float *b, int64_t n, int64_t part)
 {
-    __shared__ float smem[2][SG_THREADS / SG_WARP];
-    const int64_t    end = (blockIdx.x + 1) * part < n ? (blockIdx.x + 1) * part : n;
-    float            moved = 0, size = 0;
+    __shared__ double smem[2][SG_THREADS / SG_WARP];
+    const int64_t     end = (blockIdx.x + 1) * part < n ? (blockIdx.x + 1) * part : n;
+    double            moved = 0, size = 0;
     for (int64_t i = blockIdx.x * part + threadIdx.x; i < end; i += SG_THREADS) {
-        moved += fabsf(a[i] - b[i]);
-        size += fabsf(b[i]);
+        moved += fabs((double)a[i] - (double)b[i]);
+        size += fabs((double)b[i]);
     }
-    moved = sg_lanes_sum(moved);
-    size = sg_lanes_sum(size);
+    for (int i = SG_WARP / 2; i > 0; i /= 2) {
+        moved += __shfl_xor_sync(~0u, moved, i);
+        size += __shfl_xor_sync(~0u, size, i);
+    }
     if (threadIdx.x % SG_WARP == 0) {
         smem[0][threadIdx.x / SG_WARP] = moved;
         smem[1][threadIdx.x / SG_WARP] = size;
     }
     __syncthreads();
     if (threadIdx.x >= 2) return;
-    float sum = 0;
+    double sum = 0;
     for (int i = 0; i < SG_THREADS / SG_WARP; i++) sum += smem[threadIdx.x][i];
-    y[2 * blockIdx.x + threadIdx.x] = sum;
+    y[2 * blockIdx.x + threadIdx.x] = (float)sum;
 }
 
 /* ---- launchers ---- */
