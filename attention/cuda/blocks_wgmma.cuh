@@ -20,10 +20,11 @@
  * Shared memory: hopper_smem. Barriers, each with a parity that waits flip:
  *   full[stage]    1 arrival with the bytes of its copies, and 64 of the warp that tells: 32 of its threads, 32 of their
  *                  copies of scales and biases. Waited for by all that compute.
- *   empty[stage]   an arrival of each of the 8 or 12 warps that compute, after the product with the stage's values.
+ *   empty[stage]   an arrival of each thread that computes, after the product with the stage's values. One of each warp
+ *                  would do; compute-sanitizer does not follow that __syncwarp orders the other lanes' reads before it.
  *   q_full[seat]   1 arrival with the queries' bytes; the item lies beside them. Two seats: the next block of queries comes
  *                  while this one is computed.
- *   q_empty[seat]  an arrival of each of these warps after the item's last product.
+ *   q_empty[seat]  an arrival of each of these threads after the item's last product.
  *   ITEM_BARRIER   the four warps that load, once an item.
  *
  * Schedule of a warpgroup of two, for step t: s(t + 1) = q k^T and sums with v(t) are begun one after the other; when the
@@ -330,10 +331,9 @@ static __device__ __forceinline__ void hopper_compute_loop(const hopper_job &p, 
             sg_wgmma_pin_registers(part);
         else
             sg_wgmma_pin_registers(w.o);
-        __syncwarp();
-        if (lane == 0) sg_mbarrier_arrive(&smem.empty[stage]);
+        sg_mbarrier_arrive(&smem.empty[stage]);
         if (last) {
-            if (lane == 0) sg_mbarrier_arrive(&smem.q_empty[seat]);
+            sg_mbarrier_arrive(&smem.q_empty[seat]);
             if constexpr (F8) {
                 hopper_add<DK>(w, part);
             } else {
@@ -396,12 +396,11 @@ static __device__ __forceinline__ void hopper_consume_three(const hopper_job &p,
             hopper_pv_matmul<DK, true>(weights, hopper_at(operands.v, stage * PAIR * shape::V_BYTES), part);
             sg_wgmma_wait<0>();
             sg_wgmma_pin_registers(part);
-            __syncwarp();
-            if (lane == 0) sg_mbarrier_arrive(&smem.empty[stage]);
+            sg_mbarrier_arrive(&smem.empty[stage]);
             hopper_add<DK>(w, part);
             if (++stage == shape::STAGES) stage = 0, phase ^= 1;
         }
-        if (lane == 0) sg_mbarrier_arrive(&smem.q_empty[seat]);
+        sg_mbarrier_arrive(&smem.q_empty[seat]);
         hopper_store<DK>(j, item, at + lane / 4, lane, w);
     }
 }

@@ -39,7 +39,7 @@ struct hopper_item {
 
 /* GROUPS warpgroups compute, 64 queries each. Of a tile: bytes of keys, of values, of values that are copied. */
 template <int DK, bool F8, int GROUPS> struct hopper_shape {
-    static constexpr int ROWS = 64 * GROUPS, THREADS = 128 * (GROUPS + 1), CONSUMERS = 4 * GROUPS;
+    static constexpr int ROWS = 64 * GROUPS, THREADS = 128 * (GROUPS + 1), CONSUMERS = 128 * GROUPS;
     static constexpr int ROWS_V = DK + (F8 ? 8 : 0);
     static constexpr int K_BYTES = SG_BLOCK_K * DK, V_BYTES = F8 ? ROWS_V * SG_BLOCK_K : DK * SG_BLOCK_K * 2;
     static constexpr int V_COPY = F8 ? DK * SG_BLOCK_K : V_BYTES;
