@@ -88,7 +88,7 @@ static void every_kind_is_its_numbers_times_its_scale(void **state)
     const sg_named_tensor in_list = {"x.weight_scale", bytes(rows, SG_F32, 1, ROWS, 0)};
     const sg_named_tensor fp8 =
         text("x.comfy_quant", "{\"format\": \"float8_e4m3fn\", \"full_precision_matrix_mult\": true}");
-    const sg_named_tensor int8 = text("x.comfy_quant", "{\"format\": \"int8_tensorwise\"}");
+    const sg_named_tensor int8 = text("x.comfy_quant", "{\"format\": \"int8_tensorwise\", \"convrot\": false}");
     const char *const     note = "{\"format_version\": \"1.0\", \"layers\": {\"x\": {\"format\": \"float8_e4m3fn\"}}}";
     is_read((sg_named_tensor[]){weight(SG_F8)}, 1, NULL, SG_F8, (float[]){1}, 1);
     is_read((sg_named_tensor[]){weight(SG_F8), marker, input, scale}, 4, NULL, SG_F8, one, 1);
@@ -174,8 +174,15 @@ static void other_formats_are_refused_by_name(void **state)
     is_refused((sg_named_tensor[]){w, text("x.comfy_quant", "[]")}, 2, NULL, "should be an object with a format");
     is_refused((sg_named_tensor[]){w, text("x.comfy_quant", huge)}, 2, NULL, "takes 65537 bytes; at most 65536");
     is_refused((sg_named_tensor[]){w, {"x.comfy_quant", bytes(one, SG_F32, 1, 1, 0)}}, 2, NULL, "should be text, U8");
-    is_refused((sg_named_tensor[]){w}, 1, "{\"layers\": {\"x\": {\"format\": \"convrot\"}}}",
+    is_refused((sg_named_tensor[]){w}, 1, "{\"layers\": {\"x\": {\"format\": \"convrot_w4a4\"}}}",
+               "\"x\": the format convrot_w4a4 is not");
+    is_refused((sg_named_tensor[]){w}, 1,
+               "{\"layers\": {\"x\": {\"format\": \"float8_e4m3fn\", \"convrot\": true, \"convrot_groupsize\": 256}}}",
                "\"x\": the format convrot is not");
+    is_refused((sg_named_tensor[]){weight(SG_I8),
+                                   {"x.weight_scale", bytes(one, SG_F32, 1, 1, 0)},
+                                   text("x.comfy_quant", "{\"format\": \"int8_tensorwise\", \"convrot\": true}")},
+               3, NULL, "\"x.comfy_quant\": the format convrot is not");
     is_refused((sg_named_tensor[]){w}, 1, "{\"layers\": {\"x\": 3}}", "\"x\": should be an object with a format");
     is_refused((sg_named_tensor[]){w}, 1, "{", "\"_quantization_metadata\": not valid JSON");
     free(huge);

@@ -311,12 +311,26 @@ static void many_tensors_are_read(void **state)
     sg_source_close(&w);
 }
 
+/* A header's length may begin with the bytes of anything: 640 with those of a pickle. */
+static void length_of_a_header_is_no_magic(void **state)
+{
+    (void)state;
+    char header[641];
+    snprintf(header, sizeof header, "%-640s", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}");
+    put("m.safetensors", header, 1);
+    sg_error   e = {0};
+    sg_source *w = NULL;
+    if (sg_source_open(&w, in_folder("m.safetensors"), &e)) fail_msg("%s", e.text);
+    assert_int_equal(sg_source_count(w), 1);
+    sg_source_close(&w);
+}
+
 static void places_that_are_no_files_are_refused(void **state)
 {
     (void)state;
     refuse("has neither m.safetensors nor m.safetensors.index.json");
     put_text("pytorch_model.bin", "");
-    refuse("neither|pickle files such as pytorch_model.bin are not read: convert to safetensors");
+    refuse("neither|pytorch_model.bin is there: a folder's weights should be safetensors");
     put_text("m.fp16.safetensors", "");
     refuse("neither|m.fp16.safetensors is there");
     assert_int_equal(mkdir(in_folder("m.safetensors"), 0700), 0);
@@ -540,6 +554,7 @@ int main(void)
         TEST(bad_lengths_are_refused),
         TEST(monsters_are_refused),
         TEST(many_tensors_are_read),
+        TEST(length_of_a_header_is_no_magic),
         TEST(places_that_are_no_files_are_refused),
         TEST(sound_index_is_read),
         TEST(bad_indices_are_refused),

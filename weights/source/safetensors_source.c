@@ -279,8 +279,7 @@ static void hint(char *out, size_t size, const char *dir)
         if ((found = sg_text_ends(f->d_name, ".safetensors"))) snprintf(out, size, "; %s is there", sg_show(f->d_name));
         for (size_t i = 0; !out[0] && i < sizeof pickles / sizeof *pickles; i++)
             if (sg_text_ends(f->d_name, pickles[i]))
-                snprintf(out, size, "; pickle files such as %s are not read: convert to safetensors",
-                         sg_show(f->d_name));
+                snprintf(out, size, "; %s is there: a folder's weights should be safetensors", sg_show(f->d_name));
     }
     if (d) closedir(d);
 }

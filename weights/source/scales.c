@@ -108,7 +108,7 @@ static const char *type_of(const char *format)
     return NULL;
 }
 
-/* {"format": ...}; weight may be NULL. */
+/* {"format": ...}; weight may be NULL. "convrot": true says that rows were rotated before they were quantised. */
 static sg_status check_format(const sg_source *s, const char *where, const json_t *object,
                               const sg_source_tensor *weight, sg_error *e)
 {
@@ -118,6 +118,7 @@ static sg_status check_format(const sg_source *s, const char *where, const json_
                             sg_show(where));
     const char *const type = type_of(format);
     if (!type) return not_read(e, s, where, format);
+    if (json_is_true(json_object_get(object, "convrot"))) return not_read(e, s, where, "convrot");
     if (weight && strcmp(weight->type->name, type) != 0)
         return bad(e, s, weight, "is %s, but by %s it is %s", weight->type->name, sg_show(where), type);
     return SG_OK;
