@@ -166,10 +166,12 @@ static sg_status push_number(machine *m, int bytes, bool sign)
 
 static sg_status push_long(machine *m)
 {
-    uint64_t bytes = 0;
+    uint64_t       bytes = 0;
+    const uint8_t *digits = NULL;
     SG_TRY(take_number(m, 1, &bytes));
-    if (bytes > LONG_MAX_BYTES) return bad(m, "a number of %llu bytes", (unsigned long long)bytes);
-    return push_number(m, (int)bytes, true);
+    if (bytes <= LONG_MAX_BYTES) return push_number(m, (int)bytes, true);
+    SG_TRY(take(m, (size_t)bytes, &digits)); /* a seed, say: no size of a tensor */
+    return push(m, (value){.kind = REAL});
 }
 
 static sg_status push_text(machine *m)
@@ -327,10 +329,11 @@ static bool fits(const sg_pickled_tensor *t)
                     !__builtin_mul_overflow(last, (int64_t)t->type->bytes, &end) && (uint64_t)end <= t->bytes);
 }
 
-/* (storage, offset, size, stride, requires_grad, hooks), then for the typed one the dtype. */
+/* (storage, offset, size, stride, requires_grad, hooks), then for the typed one the dtype. What may follow says that the
+ * numbers are not those of the storage: negated, say. */
 static sg_status push_tensor(machine *m, const value *x, size_t count, bool typed)
 {
-    if (count < (typed ? 7u : 6u) || x[0].kind != STORAGE || x[1].kind != INT || x[1].number < 0 ||
+    if (count != (typed ? 7u : 6u) || x[0].kind != STORAGE || x[1].kind != INT || x[1].number < 0 ||
         (typed && (x[6].kind != GLOBAL || globals[x[6].at].role != DTYPE)))
         return bad(m, "the arguments of a tensor are not those that torch writes");
     const storage *const s = &m->storage[x[0].at];

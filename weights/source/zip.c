@@ -96,9 +96,9 @@ static sg_status read_end(directory *d, const place *p)
 static bool read_extra64(const uint8_t *extra, size_t size, uint64_t *const field[3])
 {
     for (size_t at = 0; size - at >= 4;) {
-        const size_t   n = (size_t)whole(extra + at + 2, 2);
-        const uint8_t *value = extra + at + 4, *const end = value + n;
+        const size_t n = (size_t)whole(extra + at + 2, 2);
         if (n > size - at - 4) return false;
+        const uint8_t *value = extra + at + 4, *const end = value + n;
         for (int i = 0; whole(extra + at, 2) == ZIP64_EXTRA && i < 3; i++) {
             if (*field[i] != UINT32_MAX) continue;
             if (end - value < 8) return false;

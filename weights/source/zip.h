@@ -20,7 +20,7 @@ typedef struct sg_zip {
 } sg_zip;
 
 /* Zero is an empty one; the caller frees, after a failure too. SG_E_FORMAT: an entry is compressed or encrypted, stands
- * twice, lies outside the file or over another, or its two headers disagree. path is for messages. */
+ * twice, lies outside the file or over another, or has another name in front of its data. path is for messages. */
 sg_status           sg_zip_open(sg_zip *z, const sg_map *map, const char *path, sg_error *e) SG_MUST_USE;
 void                sg_zip_close(sg_zip *z);
 const sg_zip_entry *sg_zip_find(const sg_zip *z, const char *name); /* NULL: there is none */
