@@ -1,5 +1,6 @@
 /* tensor_source.c - see tensor_source.h: what all formats share, finding a tensor by its name. */
 #include "tensor_source.h"
+#include "base/bytes.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -98,16 +99,9 @@ bool        sg_source_metadata_list(const sg_source *s, const char *key, sg_sour
     return s->ops->list && s->ops->list(s->of, key, out);
 }
 
-static uint64_t whole(const uint8_t *p, int bytes)
-{
-    uint64_t n = 0;
-    for (int i = 0; i < bytes; i++) n |= (uint64_t)p[i] << (8 * i);
-    return n;
-}
-
 double sg_source_number(const sg_source_list *l, uint64_t i)
 {
-    const uint64_t n = whole(l->data + i * (uint64_t)l->bytes, l->bytes);
+    const uint64_t n = sg_little_endian(l->data + i * (uint64_t)l->bytes, l->bytes);
     const uint32_t low = (uint32_t)n;
     const int      unused = 64 - 8 * l->bytes;
     float          f;
@@ -122,7 +116,7 @@ double sg_source_number(const sg_source_list *l, uint64_t i)
 const char *sg_source_next_text(sg_source_list *l, size_t *length)
 {
     const uint8_t *const text = l->data + 8;
-    *length = (size_t)whole(l->data, 8);
+    *length = (size_t)sg_little_endian(l->data, 8);
     l->data = text + *length;
     l->count--;
     return (const char *)text;

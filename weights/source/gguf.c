@@ -1,6 +1,7 @@
 /* gguf.c - see gguf.h. Wider than ggml's own reader: names of 127 bytes and 5 dimensions, which Wan's files have. */
 #include "gguf.h"
 #include "base/array.h"
+#include "base/bytes.h"
 #include "base/text.h"
 #include "base/utf8.h"
 
@@ -99,17 +100,10 @@ SG_PRINTF(2, 3) static sg_status bad(const header *h, const char *fmt, ...)
 
 static size_t left(const header *h) { return (size_t)(h->end - h->at); }
 
-static uint64_t whole(const uint8_t *p, int bytes)
-{
-    uint64_t n = 0;
-    for (int i = 0; i < bytes; i++) n |= (uint64_t)p[i] << (8 * i);
-    return n;
-}
-
 static sg_status take(header *h, const char *field, int bytes, uint64_t *out)
 {
     if (left(h) < (size_t)bytes) return bad(h, "%s: the file ends here: it may have been cut short", field);
-    *out = whole(h->at, bytes);
+    *out = sg_little_endian(h->at, bytes);
     h->at += bytes;
     return SG_OK;
 }
@@ -210,7 +204,7 @@ static sg_status number(const header *h, const gguf *g, const char *name, uint64
     *out = missing;
     if (!k) return SG_OK;
     if (k->array || k->value.kind != 'u') return bad(h, "key \"%s\" should be a whole number, 0 or more", name);
-    *out = whole(k->value.data, k->value.bytes);
+    *out = sg_little_endian(k->value.data, k->value.bytes);
     return SG_OK;
 }
 

@@ -1,6 +1,7 @@
 /* pickle.c - see pickle.h. Values refer to dicts by number and own nothing, so that depth and cycles cost nothing. */
 #include "pickle.h"
 #include "base/array.h"
+#include "base/bytes.h"
 #include "base/text.h"
 #include "one_file.h"
 
@@ -151,8 +152,7 @@ static sg_status take_number(machine *m, int bytes, uint64_t *n)
 {
     const uint8_t *p = NULL;
     SG_TRY(take(m, (size_t)bytes, &p));
-    *n = 0;
-    for (int i = 0; i < bytes; i++) *n |= (uint64_t)p[i] << (8 * i);
+    *n = sg_little_endian(p, bytes);
     return SG_OK;
 }
 

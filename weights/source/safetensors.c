@@ -1,5 +1,6 @@
 /* safetensors.c - see safetensors.h. */
 #include "safetensors.h"
+#include "base/bytes.h"
 #include "base/text.h"
 #include "one_file.h"
 
@@ -175,10 +176,9 @@ static sg_status read_tensors(sg_safetensors *f, const sg_members *m, const sg_m
 
 static sg_status find_header(const sg_map *map, const char *path, size_t *size, sg_error *e)
 {
-    uint64_t n = 0;
     if (map->size < 8)
         return sg_error_set(e, SG_E_FORMAT, "%s: %zu bytes are too few for a safetensors file", path, map->size);
-    for (int i = 0; i < 8; i++) n |= (uint64_t)map->data[i] << (8 * i);
+    const uint64_t n = sg_little_endian(map->data, 8);
     if (n > MAX_HEADER)
         return sg_error_set(e, SG_E_FORMAT,
                             "%s: not a safetensors file: a header of %llu bytes is announced; at most %d are allowed",

@@ -2,6 +2,7 @@
  * headers empty. */
 #include "zip.h"
 #include "base/array.h"
+#include "base/bytes.h"
 #include "base/text.h"
 #include "base/utf8.h"
 
@@ -42,13 +43,6 @@ SG_PRINTF(2, 3) static sg_status bad(const place *p, const char *fmt, ...)
     return sg_error_set(p->e, SG_E_FORMAT, "%s: entry \"%s\": %s", p->path, sg_show(p->name), why);
 }
 
-static uint64_t whole(const uint8_t *p, int bytes)
-{
-    uint64_t n = 0;
-    for (int i = 0; i < bytes; i++) n |= (uint64_t)p[i] << (8 * i);
-    return n;
-}
-
 static bool is(const uint8_t *p, const char *signature) { return memcmp(p, signature, 4) == 0; }
 
 /* ---- the end of the file ---- */
@@ -57,7 +51,7 @@ static const uint8_t *find_end(const sg_map *map)
 {
     for (size_t comment = 0; comment <= COMMENT_MAX && comment + END <= map->size; comment++) {
         const uint8_t *const p = map->data + map->size - END - comment;
-        if (is(p, "PK\5\6") && whole(p + 20, 2) == comment) return p;
+        if (is(p, "PK\5\6") && sg_little_endian(p + 20, 2) == comment) return p;
     }
     return NULL;
 }
@@ -67,11 +61,12 @@ static sg_status read_end64(directory *d, const uint8_t *end, const place *p)
 {
     const uint8_t *const locator = end - LOCATOR64;
     if (end - p->map->data < LOCATOR64 + END64 || !is(locator, "PK\6\7")) return SG_OK;
-    const uint64_t at = whole(locator + 8, 8), most = (uint64_t)(locator - p->map->data) - END64;
+    const uint64_t at = sg_little_endian(locator + 8, 8), most = (uint64_t)(locator - p->map->data) - END64;
     if (at > most || !is(p->map->data + at, "PK\6\6"))
         return bad(p, "the zip64 end record is not at byte %llu", (unsigned long long)at);
     const uint8_t *const r = p->map->data + at;
-    *d = (directory){.at = whole(r + 48, 8), .size = whole(r + 40, 8), .entries = whole(r + 32, 8)};
+    *d = (directory){
+        .at = sg_little_endian(r + 48, 8), .size = sg_little_endian(r + 40, 8), .entries = sg_little_endian(r + 32, 8)};
     return SG_OK;
 }
 
@@ -79,7 +74,9 @@ static sg_status read_end(directory *d, const place *p)
 {
     const uint8_t *const end = find_end(p->map);
     if (!end) return bad(p, "the zip has no end record: the file may have been cut short");
-    *d = (directory){.at = whole(end + 16, 4), .size = whole(end + 12, 4), .entries = whole(end + 10, 2)};
+    *d = (directory){.at = sg_little_endian(end + 16, 4),
+                     .size = sg_little_endian(end + 12, 4),
+                     .entries = sg_little_endian(end + 10, 2)};
     SG_TRY(read_end64(d, end, p));
     const uint64_t before = (uint64_t)(end - p->map->data);
     if (d->at > before || d->size > before - d->at)
@@ -96,13 +93,13 @@ static sg_status read_end(directory *d, const place *p)
 static bool read_extra64(const uint8_t *extra, size_t size, uint64_t *const field[3])
 {
     for (size_t at = 0; size - at >= 4;) {
-        const size_t n = (size_t)whole(extra + at + 2, 2);
+        const size_t n = (size_t)sg_little_endian(extra + at + 2, 2);
         if (n > size - at - 4) return false;
         const uint8_t *value = extra + at + 4, *const end = value + n;
-        for (int i = 0; whole(extra + at, 2) == ZIP64_EXTRA && i < 3; i++) {
+        for (int i = 0; sg_little_endian(extra + at, 2) == ZIP64_EXTRA && i < 3; i++) {
             if (*field[i] != UINT32_MAX) continue;
             if (end - value < 8) return false;
-            *field[i] = whole(value, 8);
+            *field[i] = sg_little_endian(value, 8);
             value += 8;
         }
         at += 4 + n;
@@ -115,7 +112,7 @@ static sg_status locate(sg_zip_entry *x, uint64_t at, uint64_t most, const place
 {
     if (at > most || most - at < LOCAL) return bad(p, "lies at byte %llu, beyond the entries", (unsigned long long)at);
     x->local = p->map->data + at;
-    const uint64_t name = whole(x->local + 26, 2), extra = whole(x->local + 28, 2);
+    const uint64_t name = sg_little_endian(x->local + 26, 2), extra = sg_little_endian(x->local + 28, 2);
     if (!is(x->local, "PK\3\4")) return bad(p, "has no header at byte %llu", (unsigned long long)at);
     if (name != strlen(x->name) || name + extra > most - at - LOCAL || memcmp(x->local + LOCAL, x->name, name) != 0)
         return bad(p, "has another name in front of its data");
@@ -144,8 +141,9 @@ static bool climbs(const char *name)
 static sg_status read_entry(sg_zip *z, const uint8_t *c, uint64_t left, uint64_t most, place *p, uint64_t *used)
 {
     if (left < CENTRAL || !is(c, "PK\1\2")) return bad(p, "entry %zu of the directory is broken", z->count);
-    const uint64_t name = whole(c + 28, 2), extra = whole(c + 30, 2), comment = whole(c + 32, 2);
-    uint64_t       packed = whole(c + 20, 4), size = whole(c + 24, 4), at = whole(c + 42, 4);
+    const uint64_t name = sg_little_endian(c + 28, 2), extra = sg_little_endian(c + 30, 2),
+                   comment = sg_little_endian(c + 32, 2);
+    uint64_t packed = sg_little_endian(c + 20, 4), size = sg_little_endian(c + 24, 4), at = sg_little_endian(c + 42, 4);
     *used = CENTRAL + name + extra + comment;
     if (*used > left || !fit_name((const char *)c + CENTRAL, (size_t)name))
         return bad(p, "the name of entry %zu should be 1 to %d bytes of UTF-8", z->count, SG_ZIP_NAME_MAX);
@@ -157,10 +155,10 @@ static sg_status read_entry(sg_zip *z, const uint8_t *c, uint64_t left, uint64_t
     sg_zip_entry *const entry = &z->entry[z->count - 1];
     p->name = entry->name;
     if (climbs(entry->name)) return bad(p, "leads out of its folder");
-    if (whole(c + 8, 2) & 1) return bad(p, "is encrypted");
+    if (sg_little_endian(c + 8, 2) & 1) return bad(p, "is encrypted");
     if (!read_extra64(c + CENTRAL + name, (size_t)extra, (uint64_t *const[]){&size, &packed, &at}))
         return bad(p, "its zip64 sizes are missing");
-    if (whole(c + 10, 2) != 0 || packed != size)
+    if (sg_little_endian(c + 10, 2) != 0 || packed != size)
         return bad(p, "is compressed, as torch.save never does: convert to safetensors");
     entry->size = size;
     SG_TRY(locate(entry, at, most, p));
