@@ -442,6 +442,21 @@ static void keys_that_stand_twice_are_refused(void **state)
     refuse(file.size, "key \"general.file_type\" stands twice");
 }
 
+/* Even where it is empty, at the end of the file. */
+static void list_for_a_number_is_refused(void **state)
+{
+    (void)state;
+    memcpy(file.byte, "GGUF", 4);
+    file.size = 4;
+    put(3, 4);
+    put(0, 8);
+    put(1, 8);
+    put_key("general.alignment", ARRAY);
+    put(U64, 4);
+    put(0, 8);
+    refuse(file.size, "key \"general.alignment\" should be a whole number");
+}
+
 /* At every byte of the header, and within the data of the last tensor. */
 static void cut_files_are_refused(void **state)
 {
@@ -461,6 +476,7 @@ int main(void)
         cmocka_unit_test(lies_are_refused),
         cmocka_unit_test(names_that_are_too_long_are_refused),
         cmocka_unit_test(keys_that_stand_twice_are_refused),
+        cmocka_unit_test(list_for_a_number_is_refused),
         cmocka_unit_test(cut_files_are_refused),
     };
     return cmocka_run_group_tests(tests, make_name, remove_file);

@@ -380,6 +380,22 @@ static void tensors_that_do_not_fit_are_refused(void **state)
         make_zip(&pickle, &(lie){0});
         refuse(cases[i].words);
     }
+    static const struct {
+        const char *layout;
+        size_t      size;
+    } layouts[] = {{"K\2K\3\x86K\1\x85", 8},                         /* a stride is missing */
+                   {"(K\1K\1K\1K\1K\1K\1t(K\1K\1K\1K\1K\1K\1t", 28}, /* six dimensions */
+                   {"(K\2Nt(K\1K\1t", 11},                           /* a size that is no number */
+                   {"K\2K\1", 4}};                                   /* no tuples */
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        bytes other = {.size = 0};
+        OPS(&other, "}X\1\0\0\0xctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0"
+                    "0NK\6tQK\0");
+        put(&other, layouts[i].layout, layouts[i].size);
+        OPS(&other, "\x89NtRs.");
+        make_zip(&other, &(lie){0});
+        refuse("size and stride of a tensor should be");
+    }
     bytes pickle = {.size = 0};
     OPS(&pickle, "}");
     text(&pickle, "x");

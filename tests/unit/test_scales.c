@@ -122,6 +122,25 @@ static void rows_are_cut_with_their_scales(void **state)
     close_both(&b, &s);
 }
 
+/* Numbers and scales that are finite may have products that are not. */
+static void products_are_looked_at(void **state)
+{
+    (void)state;
+    static const float    large[1] = {1e38f};
+    const sg_named_tensor all[] = {weight(SG_F8), {"x.scale_weight", bytes(large, SG_F32, 1, 1, 0)}};
+    sg_source            *s = NULL;
+    for (int as = 0; as < 2; as++) {
+        sg_error e = {0};
+        assert_int_equal(open_file(&s, all, 2, NULL, &e), SG_OK);
+        sg_bind  *b = bind_to(s, NULL);
+        sg_tensor t;
+        sg_bind_tensor(b, &t, as ? SG_BF16 : SG_F32, "x.weight", ROWS, COLUMNS);
+        assert_int_equal(sg_bind_load(b, &devices[1], NULL, NULL, &e), SG_E_NUMERIC);
+        assert_non_null(strstr(e.text, "has a NaN or an infinity, the first at element 7"));
+        close_both(&b, &s);
+    }
+}
+
 /* ---- what is refused ---- */
 
 static void is_refused(const sg_named_tensor *all, int count, const char *metadata, const char *says)
@@ -193,6 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_is_its_numbers_times_its_scale),
         cmocka_unit_test(rows_are_cut_with_their_scales),
+        cmocka_unit_test(products_are_looked_at),
         cmocka_unit_test(other_scales_are_refused),
         cmocka_unit_test(other_formats_are_refused_by_name),
     };
