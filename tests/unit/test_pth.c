@@ -112,6 +112,7 @@ typedef struct lie {
     int64_t     directory;            /* added to where it is */
     uint64_t    entries;              /* instead of the right number */
     bool        zip64, zip64_lies;
+    bool        far; /* only its place is in the zip64 field, as behind 4 GiB */
 } lie;
 
 static bytes zip, directory;
@@ -138,10 +139,14 @@ static void put_entry(const char *name, const bytes *data, const lie *l)
     put_number(&directory, l->zip64 ? UINT32_MAX : size, 4);
     put_number(&directory, l->zip64 ? UINT32_MAX : size, 4);
     put_number(&directory, strlen(name), 2);
-    put_number(&directory, l->zip64 ? 28 : 0, 2);
+    put_number(&directory, l->zip64 ? 28 : l->far ? 12 : 0, 2);
     put_number(&directory, 0, 10);
-    put_number(&directory, l->zip64 ? UINT32_MAX : from, 4);
+    put_number(&directory, l->zip64 || l->far ? UINT32_MAX : from, 4);
     put(&directory, name, strlen(name));
+    if (l->far) {
+        put_number(&directory, 8 << 16 | 1, 4);
+        put_number(&directory, from, 8);
+    }
     if (!l->zip64) return;
     put_number(&directory, 1, 2);
     put_number(&directory, l->zip64_lies && me ? 8 : 24, 2);
@@ -203,10 +208,10 @@ static void a_sound_file_is_read(void **state)
     (void)state;
     bytes pickle;
     sound_pickle(&pickle);
-    for (int zip64 = 0; zip64 < 2; zip64++) {
+    for (int i = 0; i < 3; i++) {
         sg_error   e = {0};
         sg_source *s = NULL;
-        make_zip(&pickle, &(lie){.zip64 = zip64});
+        make_zip(&pickle, &(lie){.zip64 = i == 1, .far = i == 2});
         if (sg_source_open(&s, path, &e)) fail_msg("%s", e.text);
         assert_int_equal(sg_source_count(s), 2);
         assert_int_equal(sg_source_bytes(s), zip.size);
