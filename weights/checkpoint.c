@@ -80,10 +80,22 @@ static sg_status open_config(const char *folder, const char *name, sg_config **o
     return sg_config_open(out, path, e);
 }
 
+static bool in_folder(const sg_checkpoint *c, const char *component)
+{
+    char path[SG_PATH_BYTES + 64];
+    return c->diffusers && sg_path_join(path, sizeof path, c->path, component, NULL) == SG_OK &&
+           access(path, F_OK) == 0;
+}
+
 sg_status sg_checkpoint_index(const sg_checkpoint *c, sg_config **out, sg_error *e)
 {
     if (!c->diffusers) return sg_config_member(out, c->made, "model_index", c->path, e);
-    return open_config(c->path, INDEX, out, e);
+    SG_TRY(open_config(c->path, INDEX, out, e));
+    if (!sg_place_find(c, SECOND_EXPERT) || in_folder(c, SECOND_EXPERT)) return SG_OK;
+    /* two experts in place of the folder's denoiser: the index knows of one */
+    const sg_status status = sg_config_update(*out, NULL, c->made, "model_index", e);
+    if (status != SG_OK) sg_config_close(out);
+    return status;
 }
 
 sg_status sg_checkpoint_place(const sg_checkpoint *c, const char *component, char *out, size_t size, sg_error *e)
@@ -99,10 +111,7 @@ sg_status sg_checkpoint_place(const sg_checkpoint *c, const char *component, cha
 
 bool sg_checkpoint_has(const sg_checkpoint *c, const char *component)
 {
-    char path[SG_PATH_BYTES + 64];
-    if (sg_place_find(c, component)) return true;
-    return c->diffusers && sg_path_join(path, sizeof path, c->path, component, NULL) == SG_OK &&
-           access(path, F_OK) == 0;
+    return sg_place_find(c, component) || in_folder(c, component);
 }
 
 sg_status sg_checkpoint_config(const sg_checkpoint *c, const char *component, sg_config **out, sg_error *e)

@@ -112,7 +112,7 @@ static sg_status describe_part(sg_textbuf *json, const sg_checkpoint *c, const s
                                  .source = source,
                                  .map = &p->map,
                                  .beside = beside,
-                                 .two = sg_checkpoint_has(c, "transformer_2")};
+                                 .two = sg_checkpoint_has(c, SECOND_EXPERT)};
     const sg_status     status = p->part->describe(json, &found, e);
     sg_source_close(&source);
     return status;

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HIGH "transformer"  /* works first, on the noisier half */
-#define LOW "transformer_2" /* only with two experts */
+#define HIGH "transformer" /* works first, on the noisier half */
+#define LOW SECOND_EXPERT
 
 /* What a model is made of, and the option that gives each part. */
 static const struct {
@@ -174,40 +174,67 @@ static sg_status put_repository(opening *o, const char *path)
 
 typedef enum expert { EITHER, FOR_HIGH, FOR_LOW } expert;
 
-/* By the name of its file, "wan2.2_t2v_high_noise_14B", "Wan2.2-T2V-A14B-HighNoise", or that of its folder. */
+/* By the last name of a path without _ and -, which is cut off: the name of a file or of a folder. */
+static expert take_name(char *path)
+{
+    char *const       slash = strrchr(path, '/');
+    const char *const name = slash ? slash : path;
+    const expert      is = strstr(name, "highnoise") ? FOR_HIGH : strstr(name, "lownoise") ? FOR_LOW : EITHER;
+    if (slash) *slash = '\0';
+    return is;
+}
+
+/* By the name of its file, "wan2.2_t2v_high_noise_14B", "Wan2.2-T2V-A14B-HighNoise", else by that of the folder, as in
+ * high_noise_model/diffusion_pytorch_model.safetensors. */
 static expert expert_of(const char *path)
 {
-    char   name[SG_PATH_BYTES];
+    char   plain[SG_PATH_BYTES];
     size_t n = 0;
-    for (const char *p = path; *p && n + 1 < sizeof name; p++)
-        if (*p != '_' && *p != '-') name[n++] = (char)tolower((unsigned char)*p);
-    name[n] = '\0';
-    const char *slash = strrchr(name, '/'), *const high = strstr(slash ? slash : name, "highnoise");
-    return high ? FOR_HIGH : strstr(slash ? slash : name, "lownoise") ? FOR_LOW : EITHER;
+    for (const char *p = path; *p && n + 1 < sizeof plain; p++)
+        if (*p != '_' && *p != '-') plain[n++] = (char)tolower((unsigned char)*p);
+    plain[n] = '\0';
+    const expert of_file = take_name(plain);
+    return of_file != EITHER ? of_file : take_name(plain);
+}
+
+/* Of a component that an option or a repository gives. */
+static expert expert_at(const opening *o, const char *component)
+{
+    const sg_place *const p = sg_place_find(o->c, component);
+    return p ? expert_of(p->path) : EITHER;
 }
 
 static sg_status check_experts(const opening *o)
 {
-    const sg_place *const high = sg_place_find(o->c, HIGH), *const low = sg_place_find(o->c, LOW);
-    if (high && low && (expert_of(high->path) == FOR_LOW || expert_of(low->path) == FOR_HIGH))
+    const bool            two = sg_checkpoint_has(o->c, HIGH) && sg_checkpoint_has(o->c, LOW);
+    const expert          high = expert_at(o, HIGH), low = expert_at(o, LOW);
+    const sg_place *const one = sg_place_find(o->c, sg_place_find(o->c, HIGH) ? HIGH : LOW);
+    char                  path[2][SG_PATH_BYTES + 64];
+    if (two && (high == FOR_LOW || low == FOR_HIGH)) {
+        SG_TRY(sg_checkpoint_place(o->c, HIGH, path[0], sizeof path[0], o->e));
+        SG_TRY(sg_checkpoint_place(o->c, LOW, path[1], sizeof path[1], o->e));
         return sg_error_set(
             o->e, SG_E_ARG,
             "%s is given as the expert for high noise and %s as that for low noise: by their names it is "
             "the other way round",
-            high->path, low->path);
-    if (!high || !high->part || sg_checkpoint_has(o->c, LOW) || expert_of(high->path) == EITHER) return SG_OK;
-    const bool is_high = expert_of(high->path) == FOR_HIGH;
+            path[0], path[1]);
+    }
+    if (two || !one || !one->part || (high == EITHER && low == EITHER)) return SG_OK;
+    const bool is_high = high == FOR_HIGH;
     return sg_error_set(o->e, SG_E_FILE,
                         "%s: is by its name the expert for %s noise, one of two; the one for %s noise is missing: give "
                         "both, --high-noise-diffusion-model FILE --diffusion-model FILE",
-                        high->path, is_high ? "high" : "low", is_high ? "low" : "high");
+                        one->path, is_high ? "high" : "low", is_high ? "low" : "high");
 }
 
 /* ---- the options ---- */
 
 static sg_status put_options(opening *o, const sg_model_parts *parts)
 {
-    const bool two = parts->high_noise_diffusion_model || sg_checkpoint_has(o->c, LOW);
+    /* beside a file for high noise the option gives the other expert */
+    const bool beside =
+        expert_at(o, HIGH) == FOR_HIGH && parts->diffusion_model && expert_of(parts->diffusion_model) != FOR_HIGH;
+    const bool two = parts->high_noise_diffusion_model || sg_checkpoint_has(o->c, LOW) || beside;
     if (parts->high_noise_diffusion_model) {
         const sg_place *const one = sg_place_find(o->c, HIGH);
         if (one && !sg_place_find(o->c, LOW)) { /* of the path: it is the other expert now */

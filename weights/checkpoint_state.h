@@ -5,6 +5,8 @@
 
 #include "checkpoint_files.h"
 
+#define SECOND_EXPERT "transformer_2" /* only of models with two; it works last */
+
 enum { SG_PATH_BYTES = 1024, SG_PLACES_MAX = 5 };
 
 /* A component that is not where the Diffusers folder would have it. */

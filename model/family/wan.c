@@ -60,6 +60,8 @@ static sg_status read_index(wan *w, sg_config *index)
     w->ti2v = sg_config_bool(index, "expand_timesteps", &no);
     if (w->boundary > 0 && !(second && *second))
         sg_config_fail(index, "boundary_ratio", "two experts are asked for, but there is no transformer_2");
+    if (w->boundary <= 0 && second && *second)
+        sg_config_fail(index, "boundary_ratio", "there are two experts, and nothing says where the second takes over");
     return sg_config_status(index);
 }
 

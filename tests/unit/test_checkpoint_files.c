@@ -345,6 +345,47 @@ static void what_is_missing_is_named_with_its_option(void **state)
     refused("empty", NULL, "empty: is no model: it has neither model_index.json");
 }
 
+#define HIGH "A14B/high_noise_model/diffusion_pytorch_model.safetensors"
+#define LOW "A14B/low_noise_model/diffusion_pytorch_model.safetensors"
+
+/* Of what an_original_repository_of_two_experts_renders has left. */
+static void an_expert_alone_is_refused(void **state)
+{
+    (void)state;
+    const char *const dir = SG_FIXTURES "/wan22_a14b";
+    assert_int_equal(rename("A14B/HighNoise.safetensors", HIGH), 0);
+    refused("A14B", NULL, "the expert for high noise, one of two; the one for low noise is missing");
+    refused("A14B/high_noise_model", NULL, "the one for low noise is missing");
+    refused(dir, &(sg_model_parts){.high_noise_diffusion_model = "A14B/low_noise.safetensors"}, "the other way round");
+    refused(dir, &(sg_model_parts){.diffusion_model = HIGH}, "the other way round");
+    assert_int_equal(rename("A14B/low_noise.safetensors", "A14B/other.safetensors"), 0);
+    renders_as(dir, "A14B", &(sg_model_parts){.diffusion_model = "A14B/other.safetensors"});
+    assert_int_equal(rename("A14B/other.safetensors", LOW), 0);
+    assert_int_equal(rename(HIGH, "A14B/HighNoise.safetensors"), 0);
+    refused("A14B", NULL, "the expert for low noise, one of two; the one for high noise is missing");
+}
+
+/* Its model_index.json knows of no second one. */
+static void two_experts_take_the_place_of_the_denoiser_of_a_folder(void **state)
+{
+    (void)state;
+    const char *const dir = SG_FIXTURES "/wan22_a14b";
+    assert_int_equal(system("cp -rL " SG_FIXTURES "/wan22_a14b one && rm -r one/transformer_2 && cp " SG_FIXTURES
+                            "/wan21_hd12/model_index.json one"),
+                     0);
+    write_own("one/sparge-gen.json", dir, "");
+    renders_as(dir, "one",
+               &(sg_model_parts){.high_noise_diffusion_model = "A14B/HighNoise.safetensors", .diffusion_model = LOW});
+    sg_error                e = {0};
+    sg_engine              *g = NULL;
+    const sg_engine_options folders = {.model_dir = "one",
+                                       .parts = {.high_noise_diffusion_model = SG_FIXTURES "/wan22_a14b/transformer",
+                                                 .diffusion_model = SG_FIXTURES "/wan22_a14b/transformer_2"},
+                                       .backend = "cpu"};
+    assert_int_equal(sg_engine_open(&g, &folders, &e), SG_E_FORMAT);
+    if (!strstr(e.text, "boundary_ratio: there are two experts, and nothing says")) fail_msg("%s", e.text);
+}
+
 /* A denoiser with one tensor more. */
 static void refused_with(const char *name, const char *says)
 {
@@ -415,6 +456,8 @@ int main(void)
         cmocka_unit_test(a_file_for_each_part_renders_as_the_folder),
         cmocka_unit_test(one_file_with_all_parts_renders),
         cmocka_unit_test(an_original_repository_of_two_experts_renders),
+        cmocka_unit_test(an_expert_alone_is_refused),
+        cmocka_unit_test(two_experts_take_the_place_of_the_denoiser_of_a_folder),
         cmocka_unit_test(shapes_give_the_config),
         cmocka_unit_test(what_is_missing_is_named_with_its_option),
         cmocka_unit_test(variants_that_are_not_rendered_are_refused_by_name),
