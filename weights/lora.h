@@ -37,7 +37,7 @@ sg_status sg_lora_check(const sg_lora *l, sg_error *e) SG_MUST_USE;
 
 /* Of what was added so far. */
 typedef struct sg_lora_figures {
-    uint64_t hash;      /* of names, shapes and numbers, in whatever order the file has them */
+    uint64_t hash;      /* of names, shapes, numbers and config, in whatever order the file has them */
     int      keys;      /* tensors of the file */
     int      unused;    /* that fit nothing */
     int      text;      /* of these, for a text encoder */

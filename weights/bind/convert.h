@@ -1,4 +1,4 @@
-/* convert.h - weights from the file's dtype to the one that a model wants. Internal to this folder. */
+/* convert.h - weights from the file's dtype to the one that a model wants. Internal to weights/. */
 #ifndef SG_CONVERT_H
 #define SG_CONVERT_H
 

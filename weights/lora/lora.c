@@ -2,6 +2,7 @@
 #include "base/hash.h"
 #include "base/path.h"
 #include "base/text.h"
+#include "convert.h"
 #include "json_input.h"
 #include "lora_state.h"
 
@@ -11,6 +12,8 @@
 #include <stdlib.h>
 
 enum { MAX_KEYS = 1 << 20, MAX_CONFIG = 1 << 20, MAX_VALUES = 1 << 16 };
+
+#define CONFIG "lora_adapter_metadata" /* of PEFT: alphas where no keys give them */
 
 /* ---- opening ---- */
 
@@ -25,7 +28,8 @@ static uint64_t hash_of(const sg_source_tensor *t)
 static void sum_hashes(sg_lora *l, int threads)
 {
     const size_t n = sg_source_count(l->source);
-    uint64_t     sum = 0;
+    const char  *config = sg_source_metadata(l->source, CONFIG);
+    uint64_t     sum = config ? sg_hash(SG_HASH, config, strlen(config)) : 0;
 #pragma omp parallel for schedule(dynamic) reduction(+ : sum) num_threads(threads > 0 ? threads : 1)
     for (size_t i = 0; i < n; i++) sum += hash_of(sg_source_at(l->source, i));
     l->hash = sum;
@@ -48,7 +52,7 @@ static sg_status check_keys(sg_lora *l, sg_error *e)
 /* PEFT's config, as diffusers keeps it: {"transformer.r": 4, "transformer.lora_alpha": 8, ...}. */
 static sg_status read_config(sg_lora *l, sg_error *e)
 {
-    const char *const path = sg_source_path(l->source), *key = "lora_adapter_metadata";
+    const char *const path = sg_source_path(l->source), *key = CONFIG;
     const char *const text = sg_source_metadata(l->source, key);
     sg_json_fault     fault = {0};
     const char       *name;
@@ -117,13 +121,12 @@ static bool read_number(const sg_source_tensor *t, double *out)
         double  d;
         int64_t i;
     } x;
-    const sg_tensor view = {.data = &x, .dtype = t->type->dtype, .rank = 1, .dim = {1}};
     for (int k = 0; k < t->rank; k++)
         if (t->dim[k] != 1) return false;
     if (t->bytes > sizeof x) return false;
     memcpy(&x, t->data, (size_t)t->bytes); /* which may be misaligned */
-    if (view.dtype == SG_F32 || view.dtype == SG_F16 || view.dtype == SG_BF16)
-        *out = (double)sg_load(&view, 0);
+    if (sg_convert_reads(t->type) && t->type->block == 1)
+        *out = sg_convert_from(&x.f, SG_F32, t, 0, 1, 1) ? (double)x.f : NAN;
     else if (strcmp(t->type->name, "F64") == 0)
         *out = x.d;
     else if (strcmp(t->type->name, "I64") == 0)

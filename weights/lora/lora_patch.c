@@ -192,6 +192,14 @@ static sg_status put_lokr(adding *a, const group *g, sg_error *e)
     return put_all(a, g, scale, factor, e);
 }
 
+static bool is_alone(const group *g, sg_lora_kind kind)
+{
+    for (int i = 0; i < SG_LORA_KINDS; i++)
+        if (g->of[i] && i != (int)kind) return false;
+    return true;
+}
+
+/* An alpha alone changes nothing: it stays unused. */
 static sg_status put_group(adding *a, const group *g, sg_error *e)
 {
     const sg_factor diff[2] = {{g->of[SG_LORA_DIFF], NULL}};
@@ -199,6 +207,7 @@ static sg_status put_group(adding *a, const group *g, sg_error *e)
     SG_TRY(put_loha(a, g, e));
     SG_TRY(put_lokr(a, g, e));
     if (diff[0].up) SG_TRY(put_all(a, g, 1, diff, e));
+    if (g->of[SG_LORA_ALPHA] && is_alone(g, SG_LORA_ALPHA)) a->lora->used[g->key[SG_LORA_ALPHA]] = false;
     return put_bias(a, g, SG_LORA_DIFF_BIAS, 1, e);
 }
 
