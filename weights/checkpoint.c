@@ -61,7 +61,7 @@ bool sg_checkpoint_beside(const char *path, const char *name, char *out, size_t 
 bool sg_checkpoint_is(const char *path)
 {
     char index[PATH_MAX];
-    return sg_checkpoint_beside(path, INDEX, index, sizeof index) && access(index, R_OK) == 0;
+    return sg_path_join(index, sizeof index, path, INDEX, NULL) == SG_OK && access(index, R_OK) == 0;
 }
 
 const sg_place *sg_place_find(const sg_checkpoint *c, const char *component)

@@ -314,7 +314,7 @@ static sg_status open_into(opening *o, const char *path, const sg_model_parts *p
 static bool is_diffusers(const char *path)
 {
     char part[SG_PATH_BYTES + 16];
-    return sg_checkpoint_is(path) || (sg_checkpoint_beside(path, HIGH, part, sizeof part) && is_folder(part));
+    return sg_checkpoint_is(path) || (sg_path_join(part, sizeof part, path, HIGH, NULL) == SG_OK && is_folder(part));
 }
 
 sg_status sg_checkpoint_open_parts(sg_checkpoint **out, const char *path, const sg_model_parts *parts,
