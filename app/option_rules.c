@@ -48,8 +48,8 @@ static const rule rules[] = {
     {"cache", NULL, {"rule", "l1", "l2", "least", "buckets"}}, /* of tune */
     {"sampler", "euler", {"sched-compat"}},
     {"sampler", "lcm", {"sched-compat"}},
-    {"sampler", "unipc", {"sigmas"}},
-    {"fast", NULL, {"steps", "preset-steps"}},
+    {"sampler", "unipc", {"sigmas", "fast"}},
+    {"fast", NULL, {"steps", "flow-shift", "sched-compat", "preset-steps"}},
     {"sigmas", NULL, {"steps", "flow-shift", "sched-compat", "preset-steps"}},
     {"preset-steps", NULL, {"steps", "flow-shift", "sampler", "sched-compat"}},
     {"backend", "cpu", {"device", "gpumask"}},

@@ -13,6 +13,9 @@ again=$(sparge-gen info fast.mkv | sed -n 's/^again: //p')
 eval "$again -q -o again.y4m" && sparge-gen "${take[@]}" --fast -o first.y4m && cmp again.y4m first.y4m || fail "$again"
 sparge-gen info --fast | grep -q "4 steps of euler, guidance 1, sigmas 1,0.9375," || fail "info"
 try --prompt x -q --fast --steps 8
+try --prompt x -q --fast --flow-shift 3
+try --prompt x -q --fast --sched-compat old
+try --prompt x -q --fast --sampler unipc
 try --prompt x -q --sigmas 1,0.5 --steps 2
 try --prompt x -q --sigmas 1,0.5,0.6
 try --prompt x -q --sigmas 1,half
