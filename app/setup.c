@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <float.h>
 #include <math.h>
 #include <signal.h>
 #include <stdint.h>
@@ -148,12 +149,16 @@ static const char *backend_of(const sg_settings *s)
 /* FILE, or FILE:STRENGTH where a number is behind the last colon. The file's name goes to name[PATH_MAX]. */
 static sg_status read_lora(sg_lora_option *out, char *name, const char *text, const char *option, sg_error *e)
 {
+    enum { MOST_STRENGTH = 100 };
     const char *const colon = strrchr(text, ':');
     const size_t      all = strlen(text);
     size_t            n = all;
     out->strength = 1;
-    if (colon && colon > text && sg_number_real(colon + 1, strlen(colon + 1), -100, 100, &out->strength))
+    if (colon && colon > text && sg_number_real(colon + 1, strlen(colon + 1), -DBL_MAX, DBL_MAX, &out->strength))
         n = (size_t)(colon - text);
+    if (fabs(out->strength) > MOST_STRENGTH)
+        return sg_error_set(e, SG_E_ARG, "--%s: the strength %g is not from -%d to %d", option, out->strength,
+                            MOST_STRENGTH, MOST_STRENGTH);
     if (n == 0 || n >= PATH_MAX) return sg_error_set(e, SG_E_ARG, "--%s: '%.80s' is no file", option, text);
     memcpy(name, text, n);
     name[n] = '\0';

@@ -30,6 +30,7 @@ try "${take[@]}" -o a.png --lora none.safetensors:2
 try "${take[@]}" -o a.png --lora extra.safetensors
 try "${take[@]}" -o a.png --lora wide.safetensors
 try "${take[@]}" -o a.png --lora :2
+try "${take[@]}" -o a.png --lora look.safetensors:1000
 try "${take[@]}" -o a.png --high-noise-lora look.safetensors
 sparge-gen "${take[@]}" -o b.png --latents l.safetensors || fail
 try --latents l.safetensors -o a.png --lora look.safetensors
