@@ -200,6 +200,9 @@ static void print_render(const model_summary *t)
         printf("sigmas %s\n", sg_report_sigmas((char[SG_SIGMAS_TEXT]){0}, SG_SIGMAS_TEXT, &r->sigmas));
     else
         printf("flow shift %g\n", r->flow_shift);
+    if (r->cache)
+        printf("           cache %s: it extrapolates some of the steps; the work below is that of all\n",
+               sg_cache_names[r->cache]);
     if (r->negative_prompt && *r->negative_prompt) {
         fputs("           negative prompt: ", stdout);
         sg_command_escaped(stdout, r->negative_prompt, "");

@@ -43,6 +43,8 @@ render thirty_off "${few[@]}" --steps 30 --cache off
 [[ -z $(skipped twenty_nine) && $(skipped thirty) == *[0-9]* && -z $(skipped thirty_off) ]] || fail "not from 30 steps on"
 sparge-gen "${prompt[@]}" "${few[@]}" --steps 30 -o usual.png 2>log && grep -qE '^cache: [0-9]+ of 30 steps extrapolated; --cache off' log ||
     fail "$(<log)"
+sparge-gen info "${few[@]}" --steps 30 | grep -q "^ *cache usual: " || fail "info does not tell of the cache"
+sparge-gen info "${few[@]}" --steps 29 | grep -q "^ *cache" && fail "info tells of a cache where there is none"
 sparge-gen "${prompt[@]}" "${few[@]}" --steps 30 --cache off -o off.png -q || fail
 sparge-gen info usual.png | grep -q "^again: .* --cache usual" || fail "the command again lacks the default"
 sparge-gen info off.png | grep -q "^again: .* --cache off" || fail "the command again gets a cache"
