@@ -261,7 +261,7 @@ static void say_doubts(job *j)
     if (p->named && p->kind != SG_ATTENTION_DENSE && j->forecast.last == 0 && !j->settings->verbose)
         sg_progress_say(&j->progress, "attention: %s",
                         sg_attention_forecast_text(text, sizeof text, p, &j->forecast, j->plan.tokens));
-    sg_notice_cache(&j->progress, &j->request, NULL);
+    sg_notice_cache(&j->progress, &j->request, NULL, &j->model);
 }
 
 /* The peaks are those so far, as planned and as the system tells. */

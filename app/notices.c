@@ -1,6 +1,7 @@
 /* notices.c - see notices.h. */
 #include "notices.h"
 #include "base/text.h"
+#include "setup_attention.h"
 #include "thresholds.h"
 
 #include <string.h>
@@ -91,12 +92,14 @@ void sg_notice_cut(sg_progress *p, const sg_plan *plan, const char *which)
                             which && i == 0 ? which : name[i], plan->text_tokens[i], plan->cut[i]);
 }
 
-void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm)
+void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm, const sg_model_path *model)
 {
+    char         doubt[128];
     const double threshold = sg_request_cache_threshold(r);
-    if (threshold > 0)
-        sg_progress_say(p, "%s%scache: threshold %.4g, as " SG_THRESHOLDS_NAME " beside the model has it",
-                        arm ? arm : "", arm ? ": " : "", threshold);
+    if (!(threshold > 0)) return;
+    sg_setup_cache_warning(doubt, sizeof doubt, model);
+    sg_progress_say(p, "%s%scache: threshold %.4g, as " SG_THRESHOLDS_NAME " beside the model has it%s%s",
+                    arm ? arm : "", arm ? ": " : "", threshold, *doubt ? "; " : "", doubt);
 }
 
 void sg_notice_comments(sg_progress *p, const char *file, const sg_prompt_set *set)

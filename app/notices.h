@@ -25,7 +25,7 @@ void sg_notice_prompts(sg_progress *p, const sg_engine *engine, const char *mode
 void sg_notice_cut(sg_progress *p, const sg_plan *plan, const char *which);
 
 /* A threshold of the step cache that comes from the model's own file. arm: whose request r is, or NULL. */
-void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm);
+void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm, const sg_model_path *model);
 
 /* Comments of a prompt file. */
 void sg_notice_comments(sg_progress *p, const char *file, const sg_prompt_set *set);

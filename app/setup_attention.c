@@ -108,25 +108,51 @@ static const char *differs(const sg_policy *a, const sg_policy *b)
     return a->order != b->order ? "order" : NULL;
 }
 
+/* The engine has read the file before. The caller frees, after a failure too. */
+static bool read_own(sg_thresholds_file *own, const sg_model_path *model)
+{
+    char     path[PATH_MAX + sizeof SG_THRESHOLDS_NAME + 1];
+    sg_error why = {0};
+    return sg_checkpoint_beside(model->dir, SG_THRESHOLDS_NAME, path, sizeof path) &&
+           sg_thresholds_read(own, path, &why) == SG_OK;
+}
+
+/* "another checkpoint (its hash; this is HASH)", or "" if t is of this model or does not say. */
+static const char *another(char text[80], const sg_thresholds_file *t, const sg_model_path *model)
+{
+    char     hash[17] = "";
+    sg_error why = {0};
+    *text = '\0';
+    if (*t->model && sg_thresholds_hash(hash, model->dir, &model->parts, &why) == SG_OK && strcmp(hash, t->model) != 0)
+        snprintf(text, 80, "another checkpoint (%s; this is %s)", t->model, hash);
+    return text;
+}
+
 const char *sg_setup_warning(char *text, size_t size, const sg_policy *p, const sg_attention_files *f,
                              const sg_model_path *model)
 {
-    char               path[PATH_MAX + sizeof SG_THRESHOLDS_NAME + 1], hash[17] = "";
+    char               of[80];
     sg_thresholds_file own = {0};
-    sg_error           why = {0};
     const bool         given = p->tuned == &f->tuned.values;
     *text = '\0';
-    if (!p->tuned) return text;
-    /* The engine has read those beside the model before. */
-    if (!given && (!sg_checkpoint_beside(model->dir, SG_THRESHOLDS_NAME, path, sizeof path) ||
-                   sg_thresholds_read(&own, path, &why) != SG_OK))
-        return text;
-    const sg_thresholds_file *const t = given ? &f->tuned : &own;
-    const char *const               other = t->has_policy ? differs(p, &t->policy) : NULL;
-    if (*t->model && sg_thresholds_hash(hash, model->dir, &model->parts, &why) == SG_OK && strcmp(hash, t->model) != 0)
-        snprintf(text, size, "the thresholds were tuned for another checkpoint (%s; this is %s)", t->model, hash);
-    else if (other)
-        snprintf(text, size, "the thresholds were tuned with another --%s", other);
+    if (p->tuned && (given || read_own(&own, model))) {
+        const sg_thresholds_file *const t = given ? &f->tuned : &own;
+        const char *const               other = t->has_policy ? differs(p, &t->policy) : NULL;
+        if (*another(of, t, model))
+            snprintf(text, size, "the thresholds were tuned for %s", of);
+        else if (other)
+            snprintf(text, size, "the thresholds were tuned with another --%s", other);
+    }
+    sg_thresholds_free(&own);
+    return text;
+}
+
+const char *sg_setup_cache_warning(char *text, size_t size, const sg_model_path *model)
+{
+    char               of[80];
+    sg_thresholds_file own = {0};
+    *text = '\0';
+    if (read_own(&own, model) && *another(of, &own, model)) snprintf(text, size, "it was tuned for %s", of);
     sg_thresholds_free(&own);
     return text;
 }

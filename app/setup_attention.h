@@ -23,4 +23,7 @@ void      sg_attention_files_close(sg_attention_files *f);
 const char *sg_setup_warning(char *text, size_t size, const sg_policy *p, const sg_attention_files *f,
                              const sg_model_path *model);
 
+/* A warning about the threshold of the step cache beside the model: it is of another checkpoint. "" if not. Returns text. */
+const char *sg_setup_cache_warning(char *text, size_t size, const sg_model_path *model);
+
 #endif

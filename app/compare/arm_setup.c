@@ -130,7 +130,7 @@ void sg_arms_say(sg_progress *p, const sg_arm_result *r, int count, const sg_req
         sg_progress_say(p, "%s: %s", a->arm->name, text);
         if (*sg_setup_warning(text, sizeof text, &a->policy, &a->files, model))
             sg_progress_say(p, "%s: %s", a->arm->name, text);
-        sg_notice_cache(p, &request, a->arm->name);
+        sg_notice_cache(p, &request, a->arm->name, model);
     }
 }
 

@@ -40,4 +40,8 @@ sparge-gen -p ball --size 256x256 --sparse-config alone.json -o none.y4m 2>&1 &&
 echo '{"format": "sparge-gen thresholds", "version": 1, "cache": {"threshold": 1e300}}' >model/sparge-attention.json
 sparge-gen -p ball "${take[@]}" -o none.y4m 2>log && fail "an absurd threshold"
 sed "s|$PWD/||" log
+echo '{"format": "sparge-gen thresholds", "version": 1, "model": "0123456789abcdef", "cache": {"threshold": 0.2}}' >model/sparge-attention.json
+sparge-gen -p ball "${take[@]}" --cache usual -o other.y4m 2>log || fail "$(<log)"
+grep -qE '^cache: threshold 0.2, as .* has it; it was tuned for another checkpoint \(0123456789abcdef; this is [0-9a-f]{16}\)$' log ||
+    fail "$(<log)"
 rm -r model
