@@ -31,7 +31,7 @@ static sg_status render(sg_engine *engine, const char *model, const sg_settings 
     for (int i = 0; i < 2; i++)
         if (!small.size[i]) small.size[i] = round_up(SIDE, info.multiple);
     if (!small.frames) small.frames = CHUNKS * info.frame_multiple + 1;
-    if (!small.steps) small.steps = STEPS;
+    if (!small.steps && !s->fast) small.steps = STEPS;
     sg_progress_init(&progress, s->quiet);
     SG_TRY(sg_setup_request(&r, engine, &small, e));
     sg_notice_size(&progress, &r, engine, s);

@@ -240,6 +240,7 @@ static sg_status render(step_bench *t, sg_engine *engine, sg_error *e)
     sg_notice_size(&t->progress, &t->request, engine, t->base->settings);
     sg_notice_loras(&t->progress, engine, &t->request);
     t->request.steps = t->step.warm + t->step.measured;
+    t->request.sigmas.count = 0; /* --fast has fewer; a step costs the same at any */
     t->request.prompt = "a red ball bouncing on green grass";
     SG_TRY(sg_engine_check_request(engine, &t->request, e));
     SG_TRY(sg_bench_ceilings(t->base, e));

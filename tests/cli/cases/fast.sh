@@ -12,6 +12,9 @@ again=$(sparge-gen info fast.mkv | sed -n 's/^again: //p')
 [[ $again == "sparge-gen --fast "* && $again != *--lora* ]] || fail "$again"
 eval "$again -q -o again.y4m" && sparge-gen "${take[@]}" --fast -o first.y4m && cmp again.y4m first.y4m || fail "$again"
 sparge-gen info --fast | grep -q "4 steps of euler, guidance 1, sigmas 1,0.9375," || fail "info"
+sparge-gen check --fast --size 32x32 --frames 1 -q | grep -q "every operation agrees" || fail "check"
+sparge-gen compare "${prompt[@]}" --fast --size 512x512 --frames 1 -q -o arms >/dev/null || fail "compare"
+sparge-gen bench step --fast --size 32x32 --frames 1 --repeat 1 -q >/dev/null || fail "bench step"
 try --prompt x -q --fast --steps 8
 try --prompt x -q --fast --flow-shift 3
 try --prompt x -q --fast --sched-compat old
