@@ -81,7 +81,7 @@ sg_policy sg_policy_default(void);
 /* SpargeAttn to the letter: block means, skipped is dropped, top-k 0.5, theta and pv_threshold off. */
 sg_policy sg_policy_paper(void);
 
-/* How many of so many steps, the first, skip nothing. */
+/* How many of so many steps, the first, skip nothing: rounded up, but not for an error in the last place. */
 int sg_policy_dense_steps(const sg_policy *p, int steps);
 
 /* SG_E_ARG for an invalid policy: the message has the member, its value and valid ones. */

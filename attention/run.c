@@ -4,7 +4,6 @@
 #include "run.h"
 
 #include <float.h>
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -50,8 +49,7 @@ static sg_status check_shape(const sg_policy *p, const sg_attention_shape *x, sg
         return sg_error_set(e, SG_E_ARG, "attention: %lld tokens, %lld heads, %lld of keys, of %lld channels",
                             (long long)x->n, (long long)x->h, (long long)x->hk, (long long)x->d);
     if (p->causal && x->m && x->m != x->n)
-        return sg_error_set(e, SG_E_ARG, "causal: %lld queries and %lld keys are not the same tokens", (long long)x->n,
-                            (long long)x->m);
+        return sg_error_set(e, SG_E_ARG, "causal: %lld queries but %lld keys", (long long)x->n, (long long)x->m);
     return SG_OK;
 }
 
@@ -60,6 +58,8 @@ static sg_status check_sparge(const sg_attention *a, sg_error *e)
     const sg_thresholds *const t = a->p.tuned;
     const sg_tensor           *m = &a->p.mask;
     const int64_t              h = a->shape.h;
+    if (a->nk > SG_LISTED || a->nq * a->nk > INT32_MAX)
+        return sg_error_set(e, SG_E_UNSUPPORTED, "attention sparge: %lld keys are too many", (long long)keys(a));
     if (t && (t->layers != a->shape.layers || t->heads != h))
         return sg_error_set(e, SG_E_ARG, "thresholds are for %d layers of %d heads, but this model has %d of %lld",
                             t->layers, t->heads, a->shape.layers, (long long)h);
@@ -92,7 +92,6 @@ static sg_status bind(sg_attention *a, sg_error *e)
     if (a->p.kind != SG_ATTENTION_DENSE && a->p.pv_dtype == SG_PV_FP8 && !x->f8)
         return sg_error_set(e, SG_E_UNSUPPORTED, "pv-dtype fp8: only backend cuda has it, from level sm89 up, and ref");
     if (a->p.kind == SG_ATTENTION_SPARGE) SG_TRY(check_sparge(a, e));
-    /* Rounds up, but not for an error in the last place: 0.1 of 30 steps is 3. */
     a->dense_steps = sg_policy_dense_steps(&a->p, x->steps);
     for (int layer = 0; layer < x->layers && !a->skips; layer++)
         a->skips = sg_attention_kind_of(a, layer, x->steps - 1, NULL) == SG_ATTENTION_SPARGE;

@@ -450,8 +450,8 @@ static bool score_fits(const sg_score_args *a)
 
 static bool listed(sg_tensor list, sg_tensor count, int64_t h, int64_t nq, int64_t nk)
 {
-    return nk <= SG_LISTED && list.dtype == SG_U16 && is3(list, h, nq, nk) && count.dtype == SG_I32 &&
-           is2(count, h, nq);
+    return nk <= SG_LISTED && nq * nk <= INT32_MAX && list.dtype == SG_U16 && is3(list, h, nq, nk) &&
+           count.dtype == SG_I32 && is2(count, h, nq);
 }
 
 static bool select_fits(const sg_select_args *a)

@@ -244,7 +244,7 @@ SG_TENSORS(distance, 1, b);
  * queries where all its keys come after all its queries. */
 
 enum { SG_BLOCK_Q = 128, SG_BLOCK_K = 64, SG_BLOCK_SUB = 16, SG_CENTER_STEP = 64 };
-enum { SG_LISTED = 1 << 16 }; /* blocks that a list has numbers for */
+enum { SG_LISTED = 1 << 16 }; /* blocks that a list has numbers for; of one head no more than INT32_MAX are listed */
 
 /* Values as F8 are [h, d, tokens], the row of a channel filled up with zeros to whole blocks of keys. Token t stands at
  * sg_f8_position(t): of 16 neighbours 0 1 8 9, 2 3 10 11, 4 5 12 13, 6 7 14 15, so that the four weights of a row that

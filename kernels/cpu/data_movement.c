@@ -119,7 +119,7 @@ static sg_status strided_copy(sg_stream *s, const sg_strided_copy_args *a)
     const sg_tensor      t = a->scatter ? a->x : a->y;
     const int64_t        n = t.dim[0], h = t.dim[1], d = t.dim[2];
     const int32_t *const rows = a->row.rank ? a->row.data : NULL;
-    const int64_t        runs = a->head == d ? 1 : h, run = h / runs * d;
+    const int64_t        runs = a->head == d ? 1 : h, run = a->head == d ? h * d : d;
 #pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (n * h * d > SG_TINY_MOVE)
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < runs; j++) {

@@ -449,6 +449,8 @@ static void test_refusals(void **state)
     REFUSED(SG_E_ARG, "mask:", a.mask = mask; a.mask_heads = 1; a.pv_of = some);
     REFUSED(SG_E_ARG, "mask:", a.mask = mask; a.mask_heads = 1); /* dense */
     REFUSED(SG_E_ARG, "mask:", a.mask = mask; a.mask_heads = 1; a.n = 64; a.kind = NULL);
+    REFUSED(SG_E_UNSUPPORTED, "attention sparge:", a.kind = NULL; a.n = ((int64_t)1 << 22) + 1);
+    REFUSED(SG_E_UNSUPPORTED, "attention sparge:", a.kind = NULL; a.n = (int64_t)1 << 22); /* and keeps 2^31 pairs */
     REFUSED(SG_E_ARG, "sink:", a.sink = -1);
     REFUSED(SG_E_ARG, "pv_dtype:", a.pv_dtype = "int8");
     REFUSED(SG_E_ARG, "stream:", a.stream = &t);

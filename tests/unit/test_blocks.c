@@ -390,6 +390,37 @@ static void check_judges_every_output(void **state)
     assert_non_null(strstr(s.why, "output 4"));
 }
 
+/* A list has 16 bits for a block, a head's counter 31 for what it keeps. */
+static void lists_have_limits(void **state)
+{
+    enum { WIDE = SG_LISTED, HALF = SG_LISTED / 2 };
+    static const int64_t blocks[][2] = {{3, WIDE}, {HALF - 1, WIDE}, {3, WIDE + 1}, {HALF, WIDE}};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const int64_t   nq = blocks[i][0], nk = blocks[i][1];
+        sg_plan_totals  totals = {0};
+        sg_stream       s = sg_plan_stream(&totals);
+        const sg_tensor score = sg_new(&s, SG_F32, H, nq, nk), list = sg_new(&s, SG_U16, H, nq, nk);
+        sg_select(&s, .list = list, .count = sg_new(&s, SG_I32, H, nq), .kept = sg_new(&s, SG_I32, H, 2),
+                  .mass = sg_new(&s, SG_F32, H), .score = score, .amount = sg_new(&s, SG_F32, H), .n = nq * SG_BLOCK_Q,
+                  .m = nk * SG_BLOCK_K);
+        assert_int_equal(s.status, i < 2 ? SG_OK : SG_E_SHAPE);
+    }
+}
+
+static void no_heads_are_copied(void **state)
+{
+    (void)state;
+    sg_error    e = {0};
+    sg_backend *cpu;
+    float       memory[8] = {0};
+    assert_int_equal(sg_backend_open(&cpu, &(sg_backend_options){.name = "cpu", .threads = 1}, &e), SG_OK);
+    sg_stream s = sg_stream_of(cpu);
+    sg_strided_copy(&s, .y = {memory, SG_F32, 3, {3, 0, 4}}, .x = {memory + 4, SG_F32, 1, {4}}, .token = 1, .head = 2);
+    assert_int_equal(s.status, SG_OK);
+    sg_backend_close(&cpu);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(pools_of_a_ragged_end),
@@ -406,6 +437,8 @@ int main(void)
                                        cmocka_unit_test(fixed_blocks_are_added),
                                        cmocka_unit_test(ragged_ends_are_kept),
                                        cmocka_unit_test(no_score_is_no_mass),
-                                       cmocka_unit_test(check_judges_every_output)};
+                                       cmocka_unit_test(check_judges_every_output),
+                                       cmocka_unit_test(lists_have_limits),
+                                       cmocka_unit_test(no_heads_are_copied)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -388,6 +388,7 @@ static void choosing_stages_refuse_what_does_not_fit(void **state)
     REFUSES(score, score, n, 299); /* as many blocks, but causal */
     REFUSES(score, score, text_prefix, -1);
     REFUSES(score, score, k, SHAPE(BF16, 5, 2, 24));
+    REFUSES(score, score, k_center, SHAPE(F32, 4, 24)); /* of queries' heads */
     REFUSES(score, score, k, SHAPE(F32, 5, 2, 16));
 
     const sg_select_args select_ = {.list = SHAPE(U16, 4, 3, 5),
