@@ -24,7 +24,7 @@ unsigned sg_gpu_mask_of(const char *name)
 sg_status sg_backend_choose_gpu(int *out, const sg_backend_options *o, int gpus, sg_error *e)
 {
     *out = o->device ? o->device : o->local_rank % gpus;
-    if (*out < gpus) return SG_OK;
+    if (*out >= 0 && *out < gpus) return SG_OK;
     if (gpus == 1) return sg_error_set(e, SG_E_ARG, "device: there is no GPU %d: there is one, number 0", *out);
     return sg_error_set(e, SG_E_ARG, "device: there is no GPU %d: there are %d, from 0 to %d", *out, gpus, gpus - 1);
 }

@@ -167,6 +167,7 @@ static void ranks_take_gpus_in_turn(void **state)
         assert_int_equal(device, want[i][3]);
     }
     assert_int_equal(sg_backend_choose_gpu(&device, &(sg_backend_options){.device = 2}, 2, &e), SG_E_ARG);
+    assert_int_equal(sg_backend_choose_gpu(&device, &(sg_backend_options){.device = -1}, 2, &e), SG_E_ARG);
     assert_string_equal(e.text, "device: there is no GPU 2: there are 2, from 0 to 1");
     e = (sg_error){0};
     assert_int_equal(sg_backend_choose_gpu(&device, &(sg_backend_options){.device = 1}, 1, &e), SG_E_ARG);
