@@ -26,8 +26,9 @@
  *
  * The largest of a few errors varies much, hence the factor 4: that limit finds errors in single elements, which are
  * large. NaN and infinities must be where the truth has them, except where the rounded oracle differs from it too.
- * Integers must equal the truth. U8 is rounded from a float and may equal the rounded oracle instead. I8 and F8 may be anything where the two differ, as a number with a
- * broken scale does not matter. F8 here is quantise's result, compared bit by bit. */
+ * Integers must equal the truth. U8 is rounded from a float and may equal the rounded oracle instead. I8 and F8 may be
+ * anything where the two differ, as a number with a broken scale does not matter. F8 here is quantise's result, compared
+ * bit by bit. */
 #ifndef SG_BUDGET_H
 #define SG_BUDGET_H
 

@@ -1,11 +1,11 @@
 /* blocks_mma.cuh - attend_blocks on tensor cores (mma.sync): q k^T in I8, weights times values in BF16 (compute capability
  * 8.0 and up) or F8 (8.9 and up), online softmax in F32.
  *
- * A CTA of 128 threads owns SG_BLOCK_Q queries of one head. Each of its four warps has 32 of them; these, or the 64 of two
- * warps, skip a block of keys together. It loops over tiles of SG_BLOCK_K keys: the blocks that its queries keep, then the means of the
- * others. DK is d rounded up to 64, 96, 128 or 256. It takes DV columns of the values. At d above 128 registers do not
- * suffice, as a warp holds 32 x DV sums and 32 x 64 scores: a second CTA computes the scores again for the other
- * columns.
+ * A CTA of 128 threads owns SG_BLOCK_Q queries of one head. Each of its four warps has 32 of them; these, or the 64 of
+ * two warps, skip a block of keys together. It loops over tiles of SG_BLOCK_K keys: the blocks that its queries keep, then
+ * the means of the others. DK is d rounded up to 64, 96, 128 or 256. It takes DV columns of the values. At d above 128
+ * registers do not suffice, as a warp holds 32 x DV sums and 32 x 64 scores: a second CTA computes the scores again for
+ * the other columns.
  *
  * Weights are in the registers where the left operand of p v needs them (mma.cuh). They are rounded to BF16; I8 values
  * are exact in BF16. Their sums are of unrounded weights. Above 64 columns and without pv_threshold they are of rounded

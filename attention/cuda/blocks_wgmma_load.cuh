@@ -24,7 +24,6 @@ struct hopper_job {
 enum { NEXT, NONFINITE, ORDER };
 
 /* What is to be known of a step's tiles; of plain ones only the first scale of each. */
-
 struct hopper_info {
     float    scale[PAIR][SG_BLOCK_K / SG_BLOCK_SUB];
     uint64_t seen[PAIR];

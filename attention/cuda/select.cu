@@ -1,9 +1,9 @@
 /* select.cu - selects the blocks of keys that each block of queries keeps, by the rules of op.h, without host reads.
  *
  * TOPK needs only the lowest score that a row, (head, block of queries), takes. A warp holds the row in registers, as
- * integers with the order of floats and NaN last, finds that score bit by bit, by counting, and lists the row. For MASS, and for rows
- * of more than 32 HELD blocks, a CTA sorts the row in shared memory: a bitonic sort of 64-bit keys, the score's order,
- * then the index, lower first. Sums of ranked scores are in double.
+ * integers with the order of floats and NaN last, finds that score bit by bit, by counting, and lists the row. For MASS,
+ * and for rows of more than 32 HELD blocks, a CTA sorts the row in shared memory: a bitonic sort of 64-bit keys, the
+ * score's order, then the index, lower first. Sums of ranked scores are in double.
  * The rest of the budget of all heads' rows goes to the best blocks of the whole layer. Their lowest score is found by
  * counting the scores' bytes, from the highest down. All counts are integers, so every run takes the same blocks. */
 #include "blocks.cuh"

@@ -152,20 +152,20 @@ static sg_status distance(sg_stream *s, const sg_distance_args *a)
 {
     const int64_t      total = sg_count(a->a), parts = a->y.dim[0], part = (total + parts - 1) / parts;
     const float *const x = a->a.data, *const base = a->b.data;
-    float *const y = a->y.data;
-#pragma omp      parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_TINY)
+    float *const       y = a->y.data;
+#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_TINY)
     for (int64_t k = 0; k < parts; k++) {
-             const int64_t end = sg_min64(total, (k + 1) * part);
-             float         moved = 0, size = 0;
+        const int64_t end = sg_min64(total, (k + 1) * part);
+        float         moved = 0, size = 0;
 #pragma omp simd reduction(+ : moved, size)
         for (int64_t i = k * part; i < end; i++) {
-                 moved += fabsf(x[i] - base[i]);
-                 size += fabsf(base[i]);
+            moved += fabsf(x[i] - base[i]);
+            size += fabsf(base[i]);
         }
         y[2 * k] = moved;
         y[2 * k + 1] = size;
-         }
-         return SG_OK;
+    }
+    return SG_OK;
 }
 
 void SG_VEC_INIT(elem)(sg_ops *t)

@@ -1,5 +1,6 @@
-/* data_movement.cu - ops that move data (embed, upsample, avg_down, dup_up, permute, strided_copy), and sinusoid. A thread writes one
- * element of y, or SG_PACK, so that writes are coalesced; scattered reads share lines in the cache. */
+/* data_movement.cu - ops that move data (embed, upsample, avg_down, dup_up, permute, strided_copy), and sinusoid. A thread
+ * writes one element of y, or SG_PACK, so that writes are coalesced; scattered reads share lines in the cache. With
+ * strided_copy's scatter it is the reads that are coalesced. */
 #include "cuda_kernel.cuh"
 
 #include <cuda_fp16.h>
