@@ -61,6 +61,13 @@ static bool all_zero(const int64_t *v, size_t count)
     return true;
 }
 
+/* Opening has made its device the calling thread's. */
+static sg_status leave_device(const sg_backend *b, sg_error *e)
+{
+    sg_stream s = sg_stream_of(b);
+    return s.memory->leave && s.memory->leave(&s, NULL) ? sg_error_set(e, s.status, "%s", s.why) : SG_OK;
+}
+
 sg_status sg_attention_context_open(sg_attention_context **out, const sg_attention_options *o, sg_error *e)
 {
     const sg_attention_options usual = {0};
@@ -72,7 +79,8 @@ sg_status sg_attention_context_open(sg_attention_context **out, const sg_attenti
         return sg_error_set(e, SG_E_UNSUPPORTED, "reserved: an option that this version does not know is set");
     sg_attention_context *c = calloc(1, sizeof *c);
     if (!c) return sg_error_set(e, SG_E_MEMORY, "no memory for a context");
-    const sg_status status = sg_backend_open(&c->backend, &backend, e);
+    sg_status status = sg_backend_open(&c->backend, &backend, e);
+    if (!status) status = leave_device(c->backend, e);
     if (status)
         sg_attention_context_close(&c);
     else

@@ -53,7 +53,7 @@ typedef struct sg_attention_options {
  * With cuda the tensors lie on the GPU, and so does the memory. A call puts its work behind what is in the program's
  * stream, and returns. What the program puts into the stream afterwards begins when the work is done. A call waits for
  * the GPU where its shape or settings differ from the last call's, where it has a mask or thresholds of heads, and where
- * a report is asked for. */
+ * a report is asked for. The calling thread's current device stays what it was. */
 typedef struct sg_attention_context sg_attention_context;
 
 /* o may be NULL. *out is NULL after a failure. */

@@ -440,8 +440,8 @@ typedef struct sg_memory {
     void (*unpin)(const sg_backend *, void *);
     /* Ops among the work of a program that has a queue of its own on this device (a cudaStream_t, NULL: the default one).
      * join: ops that follow begin after what is in that queue, and the calling thread's device is this one. leave: what the
-     * program puts into its queue from here on begins after the ops; the thread's device is the one from before. Both NULL
-     * where ops are done when they return. */
+     * program puts into its queue from here on begins after the ops; the thread's device is the one from before, without a
+     * join the one from before the backend was opened. Both NULL where ops are done when they return. */
     sg_status (*join)(sg_stream *, void *queue);
     sg_status (*leave)(sg_stream *, void *queue);
 } sg_memory;

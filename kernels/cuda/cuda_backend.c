@@ -154,6 +154,7 @@ sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
     sg_cuda *const c = (sg_cuda *)calloc(1, sizeof *c);
     if (!c) return sg_error_set(e, SG_E_MEMORY, "no memory for the cuda backend");
+    if (cudaGetDevice(&c->program_device) != cudaSuccess) c->program_device = -1;
     sg_status status = open_device(c, b, o, e);
     if (!status) status = fill_table(c, e);
     if (status) {
@@ -174,7 +175,12 @@ sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
 
 void sg_cuda_close(sg_backend *b)
 {
-    if (b->impl) sg_cuda_enter(b);
-    if (b->impl) close_all((sg_cuda *)b->impl);
+    int was;
+    if (!b->impl) return;
+    const bool known = cudaGetDevice(&was) == cudaSuccess;
+    sg_cuda_enter(b);
+    close_all((sg_cuda *)b->impl);
+    if (known) cudaSetDevice(was);
+    cudaGetLastError();
     b->impl = NULL;
 }

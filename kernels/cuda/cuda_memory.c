@@ -204,8 +204,8 @@ static sg_status device_join(sg_stream *s, void *queue)
 static sg_status device_leave(sg_stream *s, void *queue)
 {
     sg_cuda *const c = sg_cuda_of(s);
-    cudaError_t    e = cudaEventRecord(c->joined, c->queue);
-    if (!e) e = cudaStreamWaitEvent((cudaStream_t)queue, c->joined, 0);
+    cudaError_t    e = c->joined ? cudaEventRecord(c->joined, c->queue) : cudaSuccess;
+    if (!e && c->joined) e = cudaStreamWaitEvent((cudaStream_t)queue, c->joined, 0);
     leave_to(c->program_device);
     return sg_cuda_check(s, "leave", e);
 }

@@ -77,7 +77,7 @@ typedef struct sg_cuda {
     int                  staged;      /* which was given last */
     sg_cuda_feed         feed;
     cudaEvent_t          joined;         /* the last join or leave; NULL before the first */
-    int                  program_device; /* the thread's, before the last join */
+    int                  program_device; /* the thread's before the last join, at first before the opening; -1: unknown */
 } sg_cuda;
 
 static inline sg_cuda *sg_cuda_of(const sg_stream *s) { return (sg_cuda *)s->impl; }
