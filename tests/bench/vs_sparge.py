@@ -3,8 +3,9 @@
     tests/bench/vs_sparge.py --spargeattn DIR [--sageattention DIR] --library build/release/libspargegen.so
         [--sparge-gen build/release/sparge-gen] [--json FILE]
 
-The folders hold the authors' sources (github.com/thu-ml/SpargeAttn, github.com/thu-ml/SageAttention); what they need for 9.0
-is built once, into --build. Ours is the C call of attention.h. Every side is given the same bf16 tensors on the GPU and makes
+The folders hold the authors' sources (github.com/thu-ml/SpargeAttn, github.com/thu-ml/SageAttention). Of them what is called
+here is built once, into --build. Needs a GPU of capability 9.0, CUDA's toolkit, and in Python torch with CUDA, ninja, triton,
+einops and, with --sparge-gen, safetensors. The library is built with -DSG_CUDA=ON -DSG_SHARED=ON. Ours is the C call of attention.h. Every side is given the same bf16 tensors on the GPU and makes
 all of its attention of them: centers, means, quantisation, lists and the product. Times are medians of --turns, the sides in
 turn. The error is sum |o - exact| / sum |exact| over 1,024 rows of every head, exact in F32 from the same tensors.
 
@@ -56,8 +57,8 @@ def extension(name, folder, build, sources, binding=None):
         sources = [path, *sources]
     os.environ["TORCH_CUDA_ARCH_LIST"] = "9.0a"
     return load(name=name, sources=[os.path.join(folder, s) for s in sources], build_directory=build,
-                extra_cflags=["-O3", "-std=c++17", "-DENABLE_BF16", "-DHAS_SM90"], extra_ldflags=["-lcuda"],
-                extra_cuda_cflags=["-O3", "-std=c++17", "-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__",
+                extra_cflags=["-O3", "-DENABLE_BF16", "-DHAS_SM90"], extra_ldflags=["-lcuda", "-Wl,-z,lazy"],
+                extra_cuda_cflags=["-O3", "-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__",
                                    "--use_fast_math", "-diag-suppress=174", "-DHAS_SM90", "-include", "cassert"])
 
 
@@ -72,14 +73,24 @@ def package(name, folder, **modules):
     return importlib.import_module(f"{name}.core")
 
 
+def is_called(instance):
+    """Whether this file has a kernel that is called here: bf16, a scale a block, the PV filter, neither causal nor counting."""
+    return (instance.endswith(".cu") and "_qkg1_pvth1_onv_bfloat16_causal0_" in instance and "_retpv0" in instance and
+            "_retlse1" not in instance)
+
+
 def spargeattn(folder, build):
     made = os.path.join(folder, "csrc", "qattn", "instantiations_sm90")
     subprocess.run([sys.executable, os.path.join(made, "autogen.py")], check=True, stdout=subprocess.DEVNULL)
-    instances = sorted(f for f in os.listdir(made) if f.endswith(".cu"))
-    attend = "qk_int8_sv_f8_accum_f32_block_sparse_attn_inst_buf_fuse_v_scale"
+    instances = sorted(filter(is_called, os.listdir(made)))  # of 72 or more, one for each size of head
+    if not instances:
+        raise SystemExit(f"{made}: no instance has the name that is looked for")
+    attend = "qk_int8_sv_f8_accum_f32_block_sparse_attn_inst_buf_fuse_v_scale_with_pv_threshold_sm90"
+    flags = sys.getdlopenflags()
+    sys.setdlopenflags(os.RTLD_LAZY)  # the other instances are asked for by name, and never called
     qattn = extension("spargeattn_qattn", folder, build, ["csrc/qattn/qk_int_sv_f8_cuda_sm90.cu"] +
-                      [f"csrc/qattn/instantiations_sm90/{f}" for f in instances],
-                      ("csrc/qattn/attn_cuda.h", [attend + "_sm90", attend + "_with_pv_threshold_sm90"]))
+                      [f"csrc/qattn/instantiations_sm90/{f}" for f in instances], ("csrc/qattn/attn_cuda.h", [attend]))
+    sys.setdlopenflags(flags)
     fused = extension("spargeattn_fused", folder, build, ["csrc/fused/pybind.cpp", "csrc/fused/fused.cu"])
     return package("spas_sage_attn", folder, _qattn=qattn, _fused=fused).spas_sage2_attn_meansim_topk_cuda
 

@@ -1,8 +1,10 @@
 """The C call of attention.h on PyTorch's tensors, by ctypes alone: on the GPU if there is one.
 
-    python3 example.py build/release/libspargegen.so
+    cmake --preset release -DSG_SHARED=ON && ninja -C build/release spargegen_shared
+    python3 tests/example/example.py build/release/libspargegen.so
 
-Prints what of the blocks was computed, the error against torch's own attention, and on a GPU the time of both.
+Needs PyTorch alone; on a GPU one with CUDA, and a library built where CUDA's toolkit is (-DSG_CUDA=ON fails without). Prints
+what of the blocks was computed, the error against torch's own attention, and on a GPU the time of both.
 """
 import ctypes as c
 import math
@@ -58,6 +60,8 @@ class SparseAttention:
             raise RuntimeError(error.text.decode())
 
     def __call__(self, q, k, v, report=None, grid=(0, 0, 0), **settings):
+        if any((x.dtype, x.device) != (q.dtype, q.device) for x in (k, v)) or k.shape != v.shape:
+            raise ValueError("q, k and v are of one dtype and on one device, k and v of one shape")
         q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v))
         o = torch.empty_like(q)
         batch, heads, n, d = q.shape
@@ -67,7 +71,7 @@ class SparseAttention:
             setattr(call, name, x.data_ptr())
             setattr(call, name + "_stride", Stride(x.stride(0), x.stride(1), x.stride(2)))
         if q.is_cuda:
-            call.stream = torch.cuda.current_stream().cuda_stream
+            call.stream = torch.cuda.current_stream(q.device).cuda_stream
         error = Error()
         self.check(self.library.sg_attention_call(self.context, c.byref(call), c.byref(report) if report else None,
                                                   c.byref(error)), error)
