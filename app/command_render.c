@@ -48,9 +48,10 @@ static void mark(const job *j, const char *piece)
 static void mark_stage(const job *j, sg_stage stage, int done, int total)
 {
     static const char *const name[SG_STAGES] = {"loading", "prompt", "other steps", "decoding"};
-    if (stage == SG_STAGE_DENOISE && (done == 1 || done == 2))
-        mark(j, done == 1 ? "first step" : "second step");
-    else if (done == total || (stage == SG_STAGE_DENOISE && done > 0))
+    static const char *const step[] = {"loading", "first step", "second step"}; /* ends when so many are done */
+    if (stage == SG_STAGE_DENOISE && done < 3)
+        mark(j, step[done]);
+    else if (done == total || stage == SG_STAGE_DENOISE)
         mark(j, name[stage]);
 }
 

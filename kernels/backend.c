@@ -204,6 +204,12 @@ void sg_backend_prepare_conv(const sg_backend *b, const sg_conv_args *a)
     if (c) sg_onednn_prepare_conv(c, a);
 }
 
+void sg_backend_pack(const sg_backend *b, const sg_tensor *w)
+{
+    sg_cpu *const c = with_library(b);
+    if (c && w->data) sg_onednn_pack(c, w);
+}
+
 size_t sg_backend_code_bytes(const sg_backend *b)
 {
     const sg_cpu *const c = with_library(b);
@@ -212,6 +218,7 @@ size_t sg_backend_code_bytes(const sg_backend *b)
 #else
 void   sg_backend_prepare_linear(const sg_backend *b, const sg_linear_args *a) { (void)b, (void)a; }
 void   sg_backend_prepare_conv(const sg_backend *b, const sg_conv_args *a) { (void)b, (void)a; }
+void   sg_backend_pack(const sg_backend *b, const sg_tensor *w) { (void)b, (void)w; }
 size_t sg_backend_code_bytes(const sg_backend *b) { return (void)b, (size_t)0; }
 #endif
 

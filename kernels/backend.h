@@ -104,6 +104,10 @@ void sg_backend_prepare_conv(const sg_backend *b, const sg_conv_args *a);
 /* Host memory that the code of b takes, or is about to take, when it works. Generates what is noted first. */
 size_t sg_backend_code_bytes(const sg_backend *b);
 
+/* Packs the weights w ahead of the products noted that read such a shape, unless those want several layouts. Like every
+ * packed weight it is known by w's address until sg_backend_drop_packed. */
+void sg_backend_pack(const sg_backend *b, const sg_tensor *w);
+
 /* Packed weights shall take at most this many bytes from now on, if that is less than an eighth of total_bytes. */
 void sg_backend_limit_packed(sg_backend *b, size_t bytes);
 

@@ -109,4 +109,7 @@ void sg_onednn_prepare_conv(const sg_cpu *c, const sg_conv_args *a);
 /* Generates the code of all that is noted, by all threads. Memory that code generated so far takes. */
 size_t sg_onednn_code_bytes(const sg_cpu *c);
 
+/* Packs weights for the products noted, by all threads, where they all want one layout and the limit leaves room. */
+void sg_onednn_pack(sg_cpu *c, const sg_tensor *w);
+
 #endif

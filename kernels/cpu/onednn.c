@@ -299,6 +299,18 @@ static bool pack(const sg_onednn *o, const plan *p, const void *from, void *to)
     return ok;
 }
 
+/* w as p's products read it, kept or in scratch. NULL and *status: it failed. */
+static void *packed_for(sg_cpu *c, const plan *p, const sg_tensor *w, sg_status *status)
+{
+    bool        fresh;
+    void *const packed = sg_pack_find(c, w, p->form, p->packed_bytes, &fresh); /* must be filled if it is fresh */
+    *status = packed ? SG_OK : SG_E_MEMORY;
+    if (!packed || !fresh || pack(c->library, p, w->data, packed)) return packed;
+    sg_packs_drop(c);
+    *status = SG_E_DEVICE;
+    return NULL;
+}
+
 /* t itself when it has the dtype that the plan wants and may be used, else a tensor of that dtype in scratch. */
 static sg_tensor staged(sg_cpu *c, sg_tensor t, sg_dtype type, bool may, sg_cpu_slot slot)
 {
@@ -325,14 +337,10 @@ static sg_status plan_run(sg_stream *s, const plan *p, const sg_linear_args *a)
     const sg_tensor  x = staged(c, a->x, p->key.x, true, SG_SLOT_X);
     const sg_tensor  y = staged(c, a->y, p->key.y, a->add == p->key.add, SG_SLOT_Y);
     void *const      scratch = sg_cpu_scratch(c, SG_SLOT_LIBRARY, p->scratch_bytes);
-    bool             fresh;
+    sg_status        status;
     if (!x.data || !y.data || !scratch) return SG_E_MEMORY;
-    void *const packed = sg_pack_find(c, &a->w, p->form, p->packed_bytes, &fresh); /* must be filled if it is fresh */
-    if (!packed) return SG_E_MEMORY;
-    if (fresh && !pack(o, p, a->w.data, packed)) {
-        sg_packs_drop(c);
-        return SG_E_DEVICE;
-    }
+    void *const packed = packed_for(c, p, &a->w, &status);
+    if (!packed) return status;
     if (x.data != a->x.data) SG_TRY(o->plain.copy(s, &(sg_copy_args){.y = x, .x = a->x}));
     void *const      data[ARGS] = {x.data, packed, a->b.data, y.data, a->gate.data, scratch};
     static const int name[ARGS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS,   DNNL_ARG_BIAS, DNNL_ARG_DST,
@@ -456,6 +464,31 @@ size_t sg_onednn_code_bytes(const sg_cpu *c)
 {
     make_all(c->library, c->threads);
     return c->library->code_bytes;
+}
+
+/* Does k's product read a tensor of w's shape and dtype? */
+static bool reads(const plan_key *k, const sg_tensor *w)
+{
+    if (k->w != w->dtype || w->rank != (k->conv ? 5 : 2)) return false;
+    if (!k->conv) return k->n[1] == w->dim[1] && k->n[2] == w->dim[0];
+    return memcmp(&k->n[8], w->dim, 5 * sizeof w->dim[0]) == 0;
+}
+
+/* Layouts differ where products of one shape of weights differ in rows, say. Which of them w is for is not known then. */
+void sg_onednn_pack(sg_cpu *c, const sg_tensor *w)
+{
+    const sg_onednn *const o = c->library;
+    const plan            *only = NULL;
+    sg_status              status;
+    for (int i = 0; i < o->count; i++) {
+        const plan *const p = o->kept[i];
+        if (!p->made || !p->run || !reads(&p->key, w)) continue;
+        if (only && only->form != p->form) return;
+        only = p;
+    }
+    if (!only || c->pack_bytes + only->packed_bytes > c->pack_limit) return;
+    omp_set_num_threads(c->threads);
+    (void)packed_for(c, only, w, &status); /* a failure comes back with the product */
 }
 
 /* What oneDNN's own variable allows it, all without one. */

@@ -225,6 +225,7 @@ sg_status sg_bind_load(sg_bind *b, const sg_backend *backend, int (*progress)(vo
     SG_TRY(sg_bind_check(b, e));
     const sg_status status = load(b, backend, progress, context, e);
     if (status != SG_OK) sg_bind_unload(b);
+    for (size_t i = 0; status == SG_OK && i < b->count; i++) sg_backend_pack(backend, b->binding[i].tensor);
     return status;
 }
 
