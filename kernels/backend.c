@@ -10,6 +10,7 @@
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #if !SG_CUDA
 static sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
@@ -27,12 +28,18 @@ static size_t sg_cuda_work_bytes(const sg_backend *b) { return (void)b, (size_t)
 static void   sg_cuda_served(const sg_backend *b, char *text, size_t size) { (void)b, (void)text, (void)size; }
 #endif
 
+enum { HUGE_PAGE = 2 << 20 };
+
+/* Large blocks come in pages of 2 MiB: the first use of 4 KiB costs 1.4 us a page, of 2 MiB a third of that for the same
+ * bytes. */
 static void *host_alloc(const sg_backend *b, size_t bytes)
 {
     (void)b;
     if (bytes > SIZE_MAX - SG_ALIGN) return NULL;
-    const size_t whole = (bytes + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
-    return aligned_alloc(SG_ALIGN, whole ? whole : SG_ALIGN);
+    const size_t align = bytes < 2 * HUGE_PAGE ? SG_ALIGN : HUGE_PAGE, whole = (bytes + align - 1) / align * align;
+    void *const  p = aligned_alloc(align, whole ? whole : align);
+    if (p && align == HUGE_PAGE) (void)madvise(p, bytes / align * align, MADV_HUGEPAGE); /* not all systems have them */
+    return p;
 }
 
 static void host_release(const sg_backend *b, void *p)
