@@ -107,12 +107,12 @@ size_t sg_bind_host_bytes(const sg_bind *b, const sg_backend *backend);
 uint64_t sg_bind_matrix_numbers(const sg_bind *b);
 
 /* Converts, patches and uploads; what already has the wanted dtype, in one piece and without patches, serves from the map
- * when the device shares host memory.
+ * when the device shares host memory. Packs what products that a plan noted want otherwise (sg_backend_pack).
  * progress (may be NULL) is called after each tensor; non-zero cancels. A NaN or infinity is SG_E_NUMERIC naming the
  * tensor. Loading twice is a no-op until sg_bind_unload or another sg_bind_offload. */
 sg_status sg_bind_load(sg_bind *b, const sg_backend *backend, int (*progress)(void *context, int done, int total),
                        void *context, sg_error *e) SG_MUST_USE;
-void      sg_bind_unload(sg_bind *b); /* gives the memory back, of which no op makes use any more; shapes stay */
+void      sg_bind_unload(sg_bind *b); /* gives back memory that no op uses any more; shapes, and what is packed, stay */
 
 /* To be called before ops read the tensors of that block, which then stay until another even or odd one, as
  * this is, is fetched. Does nothing for blocks that are on the device, and on a plan. */
