@@ -59,7 +59,8 @@ static sg_status check_sparge(const sg_attention *a, sg_error *e)
     const sg_tensor           *m = &a->p.mask;
     const int64_t              h = a->shape.h;
     if (a->nk > SG_LISTED || a->nq * a->nk > INT32_MAX)
-        return sg_error_set(e, SG_E_UNSUPPORTED, "attention sparge: %lld keys are too many", (long long)keys(a));
+        return sg_error_set(e, SG_E_UNSUPPORTED, "attention sparge: %lld tokens are too many; dense takes them",
+                            (long long)keys(a));
     if (t && (t->layers != a->shape.layers || t->heads != h))
         return sg_error_set(e, SG_E_ARG, "thresholds are for %d layers of %d heads, but this model has %d of %lld",
                             t->layers, t->heads, a->shape.layers, (long long)h);

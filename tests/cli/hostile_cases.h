@@ -284,7 +284,7 @@ WISH("size negative", 2, "--size: '-32x32'", SAY " --size=-32x32" SMALL)
 WISH("size of 2^64", 2, "--size: '18446744073709551648x32'", SAY " --size 18446744073709551648x32" SMALL)
 WISH("size 65535", 2, "--size: '65535x65535'", SAY " --size 65535x65535" SMALL)
 WISH("size 16384", 2, "size: |positions", SAY " --size 16384x16384" SMALL)
-WISH("size 4096, 2045 frames", 1, "this render needs", SAY " --size 4096x4096 --frames 2045" CLIP)
+WISH("size 4096, 2045 frames", 1, "tokens are too many", SAY " --size 4096x4096 --frames 2045" CLIP)
 WISH("size too large to hold", 1, "this render needs|GiB may be used",
     SAY " --size 1024x1024 --memory-limit 100M" SMALL)
 WISH("size no multiple", 2, "size: 33x32|nearest is 32x32", SAY " --strict --size 33x32" SMALL)
