@@ -2,13 +2,13 @@
 source "$LIB"
 take=("${prompt[@]}" --size 32x48 --frames 5 --dtype f32 -q)
 tensors() { tail -c +$((9 + $(od -An -tu8 -N8 "$1"))) "$1" | cksum; } # without the header, which has the settings
-latents() { sparge-gen "${take[@]}" --latents "$1.safetensors" -o "$1.mkv" "${@:2}" || fail "$1"; }
+latents() { sparge-gen "${take[@]}" --latents "$1.safetensors" -o "$1%d.png" "${@:2}" || fail "$1"; }
 latents fast --fast
 latents apart --lora "$SPARGE_GEN_MODEL/fast.safetensors" --preset-steps lightx2v
 latents without --preset-steps lightx2v
 [[ $(tensors fast.safetensors) == "$(tensors apart.safetensors)" ]] || fail "--fast is not its parts"
 [[ $(tensors fast.safetensors) != "$(tensors without.safetensors)" ]] || fail "the LoRA does nothing"
-again=$(sparge-gen info fast.mkv | sed -n 's/^again: //p')
+again=$(sparge-gen info fast1.png | sed -n 's/^again: //p')
 [[ $again == "sparge-gen --fast "* && $again != *--lora* ]] || fail "$again"
 eval "$again -q -o again.y4m" && sparge-gen "${take[@]}" --fast -o first.y4m && cmp again.y4m first.y4m || fail "$again"
 sparge-gen info --fast | grep -q "4 steps of euler, guidance 1, sigmas 1,0.9375," || fail "info"
