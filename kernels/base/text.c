@@ -84,3 +84,15 @@ const char *sg_show_(char *out, size_t size, const char *text)
     memcpy(out + n, "...", 4);
     return out;
 }
+
+sg_status sg_error_at(sg_error *e, sg_status code, const char *path, const char *kind, const char *name,
+                      const char *fmt, ...)
+{
+    char    why[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof why, fmt, ap);
+    va_end(ap);
+    if (!name) return sg_error_set(e, code, "%s: %s", path, why);
+    return sg_error_set(e, code, "%s: %s \"%s\": %s", path, kind, sg_show(name), why);
+}

@@ -32,4 +32,8 @@ bool sg_text_ends(const char *text, const char *ending);
 const char *sg_show_(char *out, size_t size, const char *text);
 #define sg_show(text) sg_show_((char[112]){0}, 112, text)
 
+/* sg_error_set of 'PATH: KIND "NAME": MESSAGE', or 'PATH: MESSAGE' where name is NULL. */
+sg_status sg_error_at(sg_error *e, sg_status code, const char *path, const char *kind, const char *name,
+                      const char *fmt, ...) SG_PRINTF(6, 7);
+
 #endif

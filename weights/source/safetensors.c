@@ -5,8 +5,6 @@
 #include "one_file.h"
 
 #include <jansson.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 enum {
@@ -20,15 +18,7 @@ typedef struct place {
     sg_error   *e;
 } place;
 
-SG_PRINTF(2, 3) static sg_status bad(const place *p, const char *fmt, ...)
-{
-    char    why[512];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(why, sizeof why, fmt, ap);
-    va_end(ap);
-    return sg_error_set(p->e, SG_E_FORMAT, "%s: tensor \"%s\": %s", p->path, sg_show(p->name), why);
-}
+#define bad(p, ...) sg_error_at((p)->e, SG_E_FORMAT, (p)->path, "tensor", (p)->name, __VA_ARGS__)
 
 static sg_status read_type(sg_source_tensor *t, const json_t *json, const place *p)
 {

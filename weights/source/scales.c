@@ -5,7 +5,6 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 enum { NAME_MAX_BYTES = 512, JSON_MAX = 1 << 16, VALUES_MAX = 1 << 14 }; /* of JSON: bytes, values */
@@ -23,16 +22,7 @@ static const struct {
     const char *ends, *format;
 } refused[] = {{".weight_scale_2", "nvfp4"}, {".pre_quant_scale", "awq"}};
 
-SG_PRINTF(4, 5)
-static sg_status bad(sg_error *e, const sg_source *s, const sg_source_tensor *t, const char *fmt, ...)
-{
-    char    why[256];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(why, sizeof why, fmt, ap);
-    va_end(ap);
-    return sg_error_set(e, SG_E_FORMAT, "%s: tensor \"%s\": %s", sg_source_path(s), sg_show(t->name), why);
-}
+#define bad(e, s, t, ...) sg_error_at(e, SG_E_FORMAT, sg_source_path(s), "tensor", (t)->name, __VA_ARGS__)
 
 static sg_status not_read(sg_error *e, const sg_source *s, const char *where, const char *format)
 {

@@ -6,8 +6,6 @@
 #include "base/text.h"
 #include "base/utf8.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,16 +30,7 @@ typedef struct directory {
     uint64_t at, size, entries;
 } directory;
 
-SG_PRINTF(2, 3) static sg_status bad(const place *p, const char *fmt, ...)
-{
-    char    why[512];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(why, sizeof why, fmt, ap);
-    va_end(ap);
-    if (!p->name) return sg_error_set(p->e, SG_E_FORMAT, "%s: %s", p->path, why);
-    return sg_error_set(p->e, SG_E_FORMAT, "%s: entry \"%s\": %s", p->path, sg_show(p->name), why);
-}
+#define bad(p, ...) sg_error_at((p)->e, SG_E_FORMAT, (p)->path, "entry", (p)->name, __VA_ARGS__)
 
 static bool is(const uint8_t *p, const char *signature) { return memcmp(p, signature, 4) == 0; }
 
