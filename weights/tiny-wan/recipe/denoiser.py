@@ -327,9 +327,7 @@ def main():
     if (args.work / "denoiser.pt").exists():
         return
     context = Context(args.seed)
-    if context.cuda:                              # cuDNN's attention is faster here than FlashAttention 2
-        torch.backends.cuda.enable_flash_sdp(False)
-        torch.backends.cuda.enable_mem_efficient_sdp(False)
+    context.prefer_cudnn()
     train(args, context)
     context.close()
 

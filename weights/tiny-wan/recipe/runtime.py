@@ -30,6 +30,12 @@ class Context:
             dist.barrier()
             dist.destroy_process_group()
 
+    def prefer_cudnn(self):
+        """For attention of the denoiser's shapes, where it is faster than FlashAttention 2."""
+        if self.cuda:
+            torch.backends.cuda.enable_flash_sdp(False)
+            torch.backends.cuda.enable_mem_efficient_sdp(False)
+
     def log(self, *words):
         if self.rank == 0:
             print(*words, flush=True)
