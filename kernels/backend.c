@@ -97,7 +97,7 @@ static sg_status open_cuda(sg_backend *b, const sg_backend_options *o, sg_error 
     return SG_OK;
 }
 
-/* Whether auto takes the CPU when no GPU opens; what a GPU that is there fails with is told. */
+/* Whether auto takes the CPU when no GPU opens; the failure of a GPU that is there is reported. */
 static bool may_do_without(const sg_backend_options *o, sg_status status)
 {
     return status == SG_E_UNSUPPORTED && o->gpu_mask == 0 && !o->device;

@@ -46,7 +46,7 @@ enum { SG_THRESHOLDS_TIME = 40 };                  /* bytes of a time */
 /* What was found for the step cache. */
 typedef struct sg_cache_tuned {
     double threshold;                      /* 0: nothing */
-    double bound, reached, skipped, steps; /* NaN: not told */
+    double bound, reached, skipped, steps; /* NaN: unknown */
 } sg_cache_tuned;
 
 typedef struct sg_thresholds_file {

@@ -103,7 +103,7 @@ typedef struct sg_family {
     const char           *name;
     const char *const    *class_names; /* _class_name in model_index.json, NULL-ended */
     const sg_known_shape *shapes;      /* of its published models, the last without a name; NULL: none */
-    const sg_known_width *widths;      /* likewise: tells people which model a LoRA is for */
+    const sg_known_width *widths;      /* ended in the same way; for messages that say which model a LoRA is for */
 
     /* Opens every component of c, which outlives the model; index is sg_checkpoint_index. Loads nothing. After a failure
      * *model is NULL. */

@@ -259,7 +259,7 @@ const sg_attention_count *sg_engine_attention(const sg_engine *engine, int *step
     return engine->count;
 }
 
-enum { TYPES_MAX = 24 }; /* of one component that are told apart */
+enum { TYPES_MAX = 24 }; /* of one component that are counted one by one */
 
 typedef struct type_share {
     const char *name;
