@@ -6,14 +6,14 @@ enum { CLASSES = 32, ORDER_THREADS = 1024 };
 
 /* ---- before the kernel ---- */
 
-/* Of each row of blocks: how many it keeps. And means of values as BF16; whether one of them is not finite. */
+/* Means of values as BF16, and whether one of them is not finite; the order of the rows. */
 struct ready_job {
-    const uint64_t *kept;
-    uint32_t       *state, *count;
-    const float    *means;
-    uint16_t       *tail_v;
-    int64_t         numbers; /* of means */
-    int             rows, words, nk;
+    const int   *listed; /* NULL: all rows have as many blocks */
+    uint32_t    *state;
+    const float *means;
+    uint16_t    *tail_v;
+    int64_t      numbers; /* of means */
+    int          rows, nk;
 };
 
 static __global__ void __launch_bounds__(SG_THREADS) ready_means(ready_job j)
@@ -28,18 +28,6 @@ static __global__ void __launch_bounds__(SG_THREADS) ready_means(ready_job j)
     if (nonfinite) atomicOr(&j.state[NONFINITE], 1u);
 }
 
-static __global__ void __launch_bounds__(SG_THREADS) ready_counts(ready_job j)
-{
-    const int row = blockIdx.x * (SG_THREADS / SG_WARP) + threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP;
-    int       count = 0;
-    if (blockIdx.x == 0 && threadIdx.x < 2) j.state[threadIdx.x] = 0;
-    if (row >= j.rows) return;
-    for (int w = lane; w < j.words; w += SG_WARP)
-        count += __popcll(hopper_word(j.kept, (int64_t)row * j.words + w) & low_bits(j.nk - w * 64));
-    count = __reduce_add_sync(~0u, count);
-    if (lane == 0) j.count[row] = (uint32_t)count;
-}
-
 /* The rows in the order in which they are to begin: by classes of count, long ones first. */
 static __global__ void __launch_bounds__(ORDER_THREADS) ready_order(ready_job j)
 {
@@ -51,7 +39,9 @@ static __global__ void __launch_bounds__(ORDER_THREADS) ready_order(ready_job j)
         for (int at = threadIdx.x; at < (j.rows + ORDER_THREADS - 1) / ORDER_THREADS * ORDER_THREADS;
              at += ORDER_THREADS) {
             const bool     there = at < j.rows;
-            const uint32_t size = there ? CLASSES - 1 - j.count[at] * CLASSES / all : CLASSES;
+            const uint32_t size = !there     ? CLASSES
+                                  : j.listed ? CLASSES - 1 - (uint32_t)j.listed[at] * CLASSES / all
+                                             : 0;
             const unsigned same = __match_any_sync(~0u, size);
             const int      lane = threadIdx.x % SG_WARP, first = __ffs((int)same) - 1;
             uint32_t       from = 0;
@@ -161,24 +151,23 @@ bool sg_cuda_attend_wgmma(sg_stream *s, const sg_attend_blocks_args *a, sg_statu
     p.b = job_of(a);
     const blocks_job &j = p.b;
     if (!serves(c, a, j)) return false;
-    const bool f8 = j.v_type == SG_F8, means = j.tail_k && !f8, three = f8 && !j.list; /* any rows share all tiles */
+    const bool f8 = j.v_type == SG_F8, means = j.tail_k && !f8, three = f8 && !j.list, /* any rows share all tiles */
+        marks = j.list && j.tail_k;
     if (three) p.b.nq = (int)sg_div_up(j.n, hopper_shape<128, true, 3>::ROWS);
     const int     width = j.d <= 64 ? 64 : 128;
     const int64_t rows = (int64_t)j.nq * j.h, numbers = means ? (int64_t)j.nk * j.hk * j.d : 0;
-    const size_t  state = (size_t)sg_div_up((ORDER + 2 * rows) * 4, 256) * 256;
+    const size_t  state = (size_t)sg_div_up((ORDER + rows) * 4, 256) * 256;
     const size_t  means_bytes = (size_t)sg_div_up(numbers * 2, 256) * 256;
     p.state =
-        (uint32_t *)sg_cuda_scratch(s, "attend_blocks", SG_CUDA_X, state + means_bytes + (j.list ? marks_bytes(j) : 0));
+        (uint32_t *)sg_cuda_scratch(s, "attend_blocks", SG_CUDA_X, state + means_bytes + (marks ? marks_bytes(j) : 0));
     if (!p.state) return *status = s->status, true;
-    if (j.list) p.b.kept = (uint64_t *)((char *)p.state + state + means_bytes);
-    ready_job r = {j.kept,
+    if (marks) p.b.kept = (uint64_t *)((char *)p.state + state + means_bytes);
+    ready_job r = {j.list ? j.listed : NULL,
                    p.state,
-                   p.state + ORDER + rows,
                    (const float *)j.tail_v,
                    (uint16_t *)((char *)p.state + state),
                    numbers,
                    (int)rows,
-                   j.words,
                    j.nk};
     p.tail_v = r.tail_v;
     if (!encode(&p.q_map, rows_box(j.q, j.h, j.n, j.d, width, three ? hopper_shape<128, true, 3>::ROWS : SG_BLOCK_Q)) ||
@@ -188,8 +177,9 @@ bool sg_cuda_attend_wgmma(sg_stream *s, const sg_attend_blocks_args *a, sg_statu
     if (j.tail_k && (!encode(&p.tail_k_map, rows_box(j.tail_k, j.hk, j.nk, j.d, width, SG_BLOCK_K)) ||
                      !encode(&p.tail_v_map, values_box(f8 ? j.tail_v : p.tail_v, j, j.nk, width))))
         return false;
-    if (j.list && (*status = mark_job(s, j))) return true;
-    ready_counts<<<(unsigned)sg_div_up(rows, SG_THREADS / SG_WARP), SG_THREADS, 0, c->queue>>>(r);
+    if (marks && (*status = mark_job(s, j))) return true;
+    *status = sg_cuda_check(s, "attend_blocks", cudaMemsetAsync(p.state, 0, ORDER * sizeof *p.state, c->queue));
+    if (*status) return true;
     if (numbers) ready_means<<<sg_cuda_blocks(s, numbers), SG_THREADS, 0, c->queue>>>(r);
     ready_order<<<1, ORDER_THREADS, 0, c->queue>>>(r);
     *status = sg_cuda_launched(s, "attend_blocks");

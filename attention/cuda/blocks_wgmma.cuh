@@ -6,8 +6,8 @@
  *
  * A block of threads stays on its processor and takes items one after the other from a counter: an item is a block of
  * SG_BLOCK_Q queries of one head; of 192 queries with F8 values and no list, where all queries visit the same tiles. Items
- * with many tiles begin first (blocks_wgmma.cu, ready_order). A step is a pair of tiles of SG_BLOCK_K keys: kept blocks in
- * rising order, then means; where the number is odd, the last tile lies beyond the tensor, from where copies bring zeros.
+ * with many tiles begin first (blocks_wgmma.cu, ready_order). A step is a pair of tiles of SG_BLOCK_K keys: listed blocks in
+ * their order, then means; where the number is odd, the last tile lies beyond the tensor, from where copies bring zeros.
  * Warpgroup 0 loads. The other two or three compute 64 rows each, 16 a warp; lane l has rows l / 4 and l / 4 + 8.
  *
  * Tiles: q 128 x DK and k 128 x DK in I8, rows of DK bytes; v in F8 DK x 64, a row a channel, twice; in BF16 64 x 64, a row
@@ -19,21 +19,24 @@
  *
  * Shared memory: hopper_smem. Barriers, each with a parity that waits flip:
  *   full[stage]    1 arrival with the bytes of its copies, and 64 of the warp that tells: 32 of its threads, 32 of their
- *                  copies of scales and biases. Waited for by all that compute.
+ *                  copies of scales. Waited for by all that compute.
  *   empty[stage]   an arrival of each thread that computes, after the product with the stage's values. One of each warp
- *                  would do; compute-sanitizer does not follow that __syncwarp orders the other lanes' reads before it.
+ *                  after __syncwarp would be as good; racecheck does not see that the other lanes' reads come before it.
  *   q_full[seat]   1 arrival with the queries' bytes; the item lies beside them. Two seats: the next block of queries comes
  *                  while this one is computed.
  *   q_empty[seat]  an arrival of each of these threads after the item's last product.
  *   ITEM_BARRIER   the four warps that load, once an item.
  *
- * Schedule of a warpgroup of two, for step t: s(t + 1) = q k^T and sums with v(t) are begun one after the other; when the
- * first is done, the largest logits of step t + 1 are looked for beside the second; when that is done, the stage goes back,
- * bases rise if they must, and weights(t + 1) are made, F8 sums of step t being added to o between them. Nothing is under
- * way at the end of the loop's body: the compiler puts a wait behind every product otherwise. The first step of the next
- * item is begun with the last of this one. Bases lag as in blocks_mma.cuh. Of three warpgroups, with 160 registers a thread,
- * each does one thing after the other, and its waits are filled by the other two. Both schedules round the same way: a list
- * of all blocks gives the same bits as none.
+ * Schedule of a warpgroup of two, for step t: s(t + 1) = q k^T and sums with v(t) are begun one after the other.
+ * BF16: when the first is done, weights(t + 1) are made beside the second, about the bases as they are. Only if a sum of
+ * them is then too large are the largest logits looked for, bases raised, what is summed scaled, the weights made again.
+ * F8, whose weights have no such range: the largest logits of step t + 1 are looked for beside the second product; when
+ * that is done, bases rise if they must, by more than a lag as in blocks_mma.cuh, and weights(t + 1) are made, the sums of
+ * step t being added to o between them.
+ * Nothing is under way at the end of the loop's body: the compiler puts a wait behind every product otherwise. The first
+ * step of the next item is begun with the last of this one. Of three warpgroups, with 160 registers a thread, each does one
+ * thing after the other, and its waits are filled by the other two. Both schedules of F8 round the same way: a list of all
+ * blocks gives the same bits as none.
  *
  * Roofline, cycles of a processor a step (both warpgroups, DK 128): products 512 (I8) + 512 (F8) or 1024 (BF16), powers of
  * two 1024 (16 a cycle), instructions about 2 x 550 a scheduler; L2 to shared memory 32 KiB (F8) or 48 KiB (BF16), at
@@ -46,9 +49,7 @@
 
 #include <math.h>
 
-/* As in blocks_mma.cuh. */
-#define LOG2_BLOCK 6.0f
-#define LAG 8.0f
+#define BF16_LIMIT 0x1p30f /* of the sum of a thread's weights of a step */
 #define F8_RAISE 8.0f
 #define F8_LAG 0.8f
 #define LOWEST (-3.402823466e38f)
@@ -75,27 +76,22 @@ static __device__ __forceinline__ void hopper_tile_max(const uint32_t (&s)[64], 
 }
 
 /* Products become logits, as floats. */
-static __device__ __forceinline__ void hopper_logits(const blocks_job &j, const hopper_info &info, int lane,
-                                                     float scale, const uint32_t (&s)[64], float (&y)[64])
+static __device__ __forceinline__ void hopper_logits(const hopper_info &info, int lane, float scale,
+                                                     const uint32_t (&s)[64], float (&y)[64])
 {
 #pragma unroll
     for (int c = 0; c < 16; c++) {
-        const int      b = c / 8, at = c % 8 * 8 + lane % 4 * 2;
-        const uint64_t seen = info.seen[b] >> at;
-        const float    unit = scale * info.scale[b][c % 8 / 2];
+        const float2 add = *(const float2 *)&info.add[c / 8][c % 8 * 8 + lane % 4 * 2];
+        const float  unit = scale * info.scale[c / 8][c % 8 / 2];
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const float add = !info.tail[b] ? 0.0f : !j.tail_bias ? LOG2_BLOCK : info.bias[b][at + i % 2] * SG_LOG2_E;
-            const float x = (float)(int)s[c * 4 + i] * unit + add;
-            y[c * 4 + i] = seen >> i % 2 & 1 ? x : -INFINITY;
-        }
+        for (int i = 0; i < 4; i++) y[c * 4 + i] = fmaf((float)(int)s[c * 4 + i], unit, i % 2 ? add.y : add.x);
     }
 }
 
 /* A step's products become x, floats whose `unit`-fold is a logit; the largest logits among the thread's own. */
-static __device__ __forceinline__ void hopper_row_max(const blocks_job &j, const hopper_info &info, int lane,
-                                                      float scale, const uint32_t (&s)[64], float (&x)[64],
-                                                      float (&unit)[2], float (&row_max)[2])
+static __device__ __forceinline__ void hopper_row_max(const hopper_info &info, int lane, float scale,
+                                                      const uint32_t (&s)[64], float (&x)[64], float (&unit)[2],
+                                                      float (&row_max)[2])
 {
     unit[0] = scale * info.scale[0][0];
     unit[1] = scale * info.scale[1][0];
@@ -107,7 +103,7 @@ static __device__ __forceinline__ void hopper_row_max(const blocks_job &j, const
 #pragma unroll
         for (int i = 0; i < 64; i++) x[i] = (float)(int)s[i];
     } else {
-        hopper_logits(j, info, lane, scale, s, x);
+        hopper_logits(info, lane, scale, s, x);
         unit[0] = unit[1] = 1.0f;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
@@ -130,11 +126,10 @@ static __device__ __forceinline__ void hopper_add(hopper_rows<DK> &w, const floa
 
 /* Bases follow the largest logits, of which each thread has its own share, where one of the warp's has risen by more than
  * the lag; what is summed follows, with PART the sums with the last step's values too, which are then 0. */
-template <bool F8, bool PART, int DK, int SUMS>
+template <bool PART, int DK, int SUMS>
 static __device__ __forceinline__ void hopper_rescale(hopper_rows<DK> &w, float (&row_max)[2], float (&part)[SUMS])
 {
-    const float lag = F8 ? F8_LAG : LAG;
-    if (!__any_sync(~0u, !(row_max[0] <= w.base[0] + lag) || !(row_max[1] <= w.base[1] + lag)))
+    if (!__any_sync(~0u, !(row_max[0] <= w.base[0] + F8_LAG) || !(row_max[1] <= w.base[1] + F8_LAG)))
         return; /* also where it is NaN */
     if constexpr (PART) {
         hopper_add<DK>(w, part);
@@ -153,13 +148,11 @@ static __device__ __forceinline__ void hopper_rescale(hopper_rows<DK> &w, float 
 }
 
 /* Weights of a step's rows as left operands; with PART what the last matmul with values gave is added on the way. */
-template <int DK, bool F8, bool PART, int SUMS>
+template <int DK, bool PART, int SUMS>
 static __device__ __forceinline__ void hopper_weights(const float (&unit)[2], const float (&s)[64],
-                                                      const float (&part)[SUMS], uint32_t (&p)[F8 ? 16 : 32],
-                                                      hopper_rows<DK> &w)
+                                                      const float (&part)[SUMS], uint32_t (&p)[16], hopper_rows<DK> &w)
 {
-    const float less[2] = {(F8 ? F8_RAISE : 0.0f) - w.base[0], (F8 ? F8_RAISE : 0.0f) - w.base[1]};
-    float       sum[2][2] = {};
+    const float less[2] = {F8_RAISE - w.base[0], F8_RAISE - w.base[1]};
 #pragma unroll
     for (int c = 0; c < 16; c += 2)
 #pragma unroll
@@ -171,21 +164,70 @@ static __device__ __forceinline__ void hopper_weights(const float (&unit)[2], co
 #pragma unroll
                 for (int i = (c + r) * (DK / 32); i < (c + r + 1) * (DK / 32); i++) w.o[i] += part[i];
             }
-            if (!F8) sum[r][c / 2 % 2] += (x[0] + x[1]) + (x[2] + x[3]);
-            if (F8) {
-                p[c / 4 * 4 + c / 2 % 2 * 2 + r] = sg_pack_f8x4(x[0], x[1], x[2], x[3]);
-            } else {
-                p[c * 2 + r] = sg_pack_bf16x2(x[0], x[1]);
-                p[c * 2 + 2 + r] = sg_pack_bf16x2(x[2], x[3]);
-            }
+            p[c / 4 * 4 + c / 2 % 2 * 2 + r] = sg_pack_f8x4(x[0], x[1], x[2], x[3]);
         }
+    if constexpr (PART) {
+        w.sum[0] += part[DK / 2];
+        w.sum[1] += part[DK / 2 + 2];
+    }
+}
+
+/* BF16: products of a step become x, floats whose `unit`-fold is a logit. */
+static __device__ __forceinline__ void hopper_floats(const hopper_info &info, int lane, float scale,
+                                                     const uint32_t (&s)[64], float (&x)[64], float (&unit)[2])
+{
+    if (info.plain) {
+        unit[0] = scale * info.scale[0][0];
+        unit[1] = scale * info.scale[1][0];
+#pragma unroll
+        for (int i = 0; i < 64; i++) x[i] = (float)(int)s[i];
+    } else {
+        hopper_logits(info, lane, scale, s, x);
+        unit[0] = unit[1] = 1.0f;
+    }
+}
+
+/* BF16: weights of a step's rows about their bases, as left operands, and their sums. True, for all of a warp, where a sum
+ * is larger than it may be, or NaN. */
+static __device__ __forceinline__ bool hopper_bf16_weights(const float (&unit)[2], const float (&x)[64],
+                                                           const float (&base)[2], uint32_t (&p)[32], float (&sum)[2])
+{
+    float part[2][2] = {};
+#pragma unroll
+    for (int c = 0; c < 16; c += 2)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float e[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) e[i] = sg_exp2(fmaf(x[(c + i / 2) * 4 + 2 * r + i % 2], unit[c / 8], -base[r]));
+            part[r][c / 2 % 2] += (e[0] + e[1]) + (e[2] + e[3]);
+            p[c * 2 + r] = sg_pack_bf16x2(e[0], e[1]);
+            p[c * 2 + 2 + r] = sg_pack_bf16x2(e[2], e[3]);
+        }
+    sum[0] = part[0][0] + part[0][1];
+    sum[1] = part[1][0] + part[1][1];
+    return __any_sync(~0u, !(sum[0] <= BF16_LIMIT) || !(sum[1] <= BF16_LIMIT));
+}
+
+/* BF16: bases follow a step's largest logits; what is summed follows the bases, o only where it holds anything. */
+template <int DK>
+static __device__ __forceinline__ void hopper_bf16_raise(hopper_rows<DK> &w, const float (&unit)[2],
+                                                         const float (&x)[64], bool summed)
+{
+    float by[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        if constexpr (PART)
-            w.sum[r] += part[DK / 2 + 2 * r];
-        else if constexpr (!F8)
-            w.sum[r] += sum[r][0] + sum[r][1];
+        float top = w.base[r];
+#pragma unroll
+        for (int c = 0; c < 32; c++) top = sg_max_nan(top, unit[c / 16] * x[c / 2 * 4 + 2 * r + c % 2]);
+        for (int i = 2; i > 0; i /= 2) top = sg_max_nan(top, __shfl_xor_sync(~0u, top, i));
+        by[r] = sg_exp2(w.base[r] - top);
+        w.base[r] = top;
+        w.sum[r] *= by[r];
     }
+    if (!summed) return;
+#pragma unroll
+    for (int i = 0; i < DK / 2; i++) w.o[i] *= by[i / 2 % 2];
 }
 
 /* What descriptors hold beside addresses, and those of the first tiles. */
@@ -213,18 +255,19 @@ template <int DK> static __device__ __forceinline__ void hopper_qk_matmul(uint64
     sg_wgmma_commit();
 }
 
-/* sum = p v of F8, o += p v of BF16 */
+/* o = p v, or with add o += p v */
 template <int DK, bool F8, int SUMS>
-static __device__ __forceinline__ void hopper_pv_matmul(const uint32_t (&p)[F8 ? 16 : 32], uint64_t v,
-                                                        float (&sum)[SUMS])
+static __device__ __forceinline__ void hopper_pv_matmul(const uint32_t (&p)[F8 ? 16 : 32], uint64_t v, float (&o)[SUMS],
+                                                        bool add)
 {
     constexpr int TILE = hopper_shape<DK, F8, 2>::V_BYTES;
     if constexpr (F8) {
 #pragma unroll
-        for (int k = 0; k < 4; k++) sg_wgmma_f8(sum, p + 4 * k, hopper_at(v, k / 2 * TILE + k % 2 * 32), k > 0);
+        for (int k = 0; k < 4; k++) sg_wgmma_f8(o, p + 4 * k, hopper_at(v, k / 2 * TILE + k % 2 * 32), k > 0 || add);
     } else {
 #pragma unroll
-        for (int k = 0; k < 8; k++) sg_wgmma_bf16(sum, p + 4 * k, hopper_at(v, k / 4 * TILE + k % 4 * 2048), true);
+        for (int k = 0; k < 8; k++)
+            sg_wgmma_bf16(o, p + 4 * k, hopper_at(v, k / 4 * TILE + k % 4 * 2048), k > 0 || add);
     }
     sg_wgmma_commit();
 }
@@ -255,19 +298,19 @@ static __device__ __forceinline__ void hopper_store(const blocks_job &j, const h
     }
 }
 
-template <int DK, bool F8>
-static __device__ __forceinline__ void hopper_compute_loop(const hopper_job &p, hopper_smem<DK, F8, 2> &smem, int group)
+template <int DK>
+static __device__ __forceinline__ void hopper_f8_two(const hopper_job &p, hopper_smem<DK, true, 2> &smem, int group)
 {
-    typedef hopper_shape<DK, F8, 2> shape;
-    constexpr int STAGES = shape::STAGES, SUMS = F8 ? DK / 2 + 4 : 1; /* of F8: sums of weights behind the channels */
-    const hopper_operands<DK, F8, 2> operands(smem, group);
-    const blocks_job                &j = p.b;
+    typedef hopper_shape<DK, true, 2>  shape;
+    constexpr int                      STAGES = shape::STAGES, SUMS = DK / 2 + 4; /* of weights, behind the channels */
+    const hopper_operands<DK, true, 2> operands(smem, group);
+    const blocks_job                  &j = p.b;
     const int       lane = threadIdx.x % SG_WARP, row = group * 64 + threadIdx.x % 128 / SG_WARP * 16 + lane / 4;
     int             stage = 0, seat = 0; /* of the queries */
     uint32_t        phase = 0, q_phase = 0;
     hopper_item     item = {}, next;
     hopper_rows<DK> w;
-    uint32_t        s[64], weights[F8 ? 16 : 32];
+    uint32_t        s[64], weights[16];
     float           part[SUMS], x[64], scale, unit[2], row_max[2];
 
     const auto begin = [&]() {
@@ -275,10 +318,8 @@ static __device__ __forceinline__ void hopper_compute_loop(const hopper_job &p, 
         w.sum[0] = w.sum[1] = 0;
 #pragma unroll
         for (int i = 0; i < DK / 2; i++) w.o[i] = 0;
-        if (F8) {
 #pragma unroll
-            for (int i = 0; i < SUMS; i++) part[i] = 0;
-        }
+        for (int i = 0; i < SUMS; i++) part[i] = 0;
     };
     const auto scale_of = [&](const hopper_item &of) {
         const int64_t at = (int64_t)of.i * SG_BLOCK_Q + row - lane / 4;
@@ -299,9 +340,9 @@ static __device__ __forceinline__ void hopper_compute_loop(const hopper_job &p, 
     hopper_qk_matmul<DK>(operands.q, operands.k, s);
     sg_wgmma_wait<0>();
     sg_wgmma_pin_registers(s);
-    hopper_row_max(j, smem.info[0], lane, scale, s, x, unit, row_max);
-    hopper_rescale<F8, F8>(w, row_max, part);
-    hopper_weights<DK, F8, F8>(unit, x, part, weights, w);
+    hopper_row_max(smem.info[0], lane, scale, s, x, unit, row_max);
+    hopper_rescale<true>(w, row_max, part);
+    hopper_weights<DK, true>(unit, x, part, weights, w);
     for (;;) {
         const bool last = --left == 0;
         int        then = stage + 1, then_seat = seat;
@@ -316,30 +357,18 @@ static __device__ __forceinline__ void hopper_compute_loop(const hopper_job &p, 
         if (next.steps > 0) sg_mbarrier_wait(&smem.full[then], then_phase);
         sg_wgmma_pin_registers(weights);
         sg_wgmma_fence();
-        if constexpr (!F8) sg_wgmma_pin_registers(w.o);
         hopper_qk_matmul<DK>(hopper_at(operands.q, then_seat * SG_BLOCK_Q * DK),
                              hopper_at(operands.k, then * PAIR * shape::K_BYTES), s);
-        if constexpr (F8)
-            hopper_pv_matmul<DK, F8>(weights, hopper_at(operands.v, stage * PAIR * shape::V_BYTES), part);
-        else
-            hopper_pv_matmul<DK, F8>(weights, hopper_at(operands.v, stage * PAIR * shape::V_BYTES), w.o);
+        hopper_pv_matmul<DK, true>(weights, hopper_at(operands.v, stage * PAIR * shape::V_BYTES), part, false);
         sg_wgmma_wait<1>();
         sg_wgmma_pin_registers(s);
-        hopper_row_max(j, smem.info[then], lane, scale, s, x, unit, row_max);
+        hopper_row_max(smem.info[then], lane, scale, s, x, unit, row_max);
         sg_wgmma_wait<0>();
-        if constexpr (F8)
-            sg_wgmma_pin_registers(part);
-        else
-            sg_wgmma_pin_registers(w.o);
+        sg_wgmma_pin_registers(part);
         sg_mbarrier_arrive(&smem.empty[stage]);
         if (last) {
             sg_mbarrier_arrive(&smem.q_empty[seat]);
-            if constexpr (F8) {
-                hopper_add<DK>(w, part);
-            } else {
-                w.sum[0] = sg_lanes_sum<4>(w.sum[0]);
-                w.sum[1] = sg_lanes_sum<4>(w.sum[1]);
-            }
+            hopper_add<DK>(w, part);
             hopper_store<DK>(j, item, (int64_t)item.i * SG_BLOCK_Q + row, lane, w);
             item = next;
             left = item.steps;
@@ -348,18 +377,113 @@ static __device__ __forceinline__ void hopper_compute_loop(const hopper_job &p, 
             seat = then_seat;
             begin();
         }
-        hopper_rescale<F8, F8>(w, row_max, part);
-        hopper_weights<DK, F8, F8>(unit, x, part, weights, w);
+        hopper_rescale<true>(w, row_max, part);
+        hopper_weights<DK, true>(unit, x, part, weights, w);
+        stage = then;
+        phase = then_phase;
+    }
+}
+
+template <int DK>
+static __device__ __forceinline__ void hopper_bf16_two(const hopper_job &p, hopper_smem<DK, false, 2> &smem, int group)
+{
+    typedef hopper_shape<DK, false, 2>  shape;
+    const hopper_operands<DK, false, 2> operands(smem, group);
+    const blocks_job                   &j = p.b;
+    const uint32_t                      none = (uint32_t)j.causal; /* 0, which the compiler does not know */
+    const int       lane = threadIdx.x % SG_WARP, row = group * 64 + threadIdx.x % 128 / SG_WARP * 16;
+    int             stage = 0, seat = 0, summed = 0; /* of the queries; steps of the item */
+    uint32_t        phase = 0, q_phase = 0;
+    hopper_item     item, next;
+    hopper_rows<DK> w;
+    uint32_t        s[64], weights[32], fresh[32];
+    float           x[64], scale, unit[2], sum[2];
+
+    const auto take = [&](int      from,
+                          uint32_t parity) { /* a block of queries */
+                                             sg_mbarrier_wait(&smem.q_full[from], parity);
+                                             const hopper_item taken = smem.item[from];
+                                             const int64_t     at = (int64_t)taken.i * SG_BLOCK_Q + row;
+                                             if (taken.steps > 0)
+                                                 scale = at < j.n ? j.scale * j.q_scale[at / j.q_group * j.h + taken.g]
+                                                                  : 0.0f;
+                                             return taken;
+    };
+    const auto begin = [&]() {
+        w.base[0] = w.base[1] = LOWEST;
+        w.sum[0] = w.sum[1] = 0;
+        summed = 0;
+    };
+
+    item = take(0, 0);
+    if (item.steps < 0) return;
+    int left = item.steps;
+    begin();
+    sg_mbarrier_wait(&smem.full[0], 0);
+    sg_wgmma_fence();
+    hopper_qk_matmul<DK>(operands.q, operands.k, s);
+    sg_wgmma_wait<0>();
+    sg_wgmma_pin_registers(s);
+    hopper_floats(smem.info[0], lane, scale, s, x, unit);
+    hopper_bf16_raise(w, unit, x, false);
+    hopper_bf16_weights(unit, x, w.base, weights, w.sum);
+    for (;;) {
+        const bool last = --left == 0;
+        int        then = stage + 1, then_seat = seat;
+        uint32_t   then_phase = phase;
+        if (then == shape::STAGES) then = 0, then_phase ^= 1;
+        next.steps = 1;
+        if (last) {
+            then_seat = seat ^ 1;
+            next = take(then_seat, then_seat ? q_phase : q_phase ^ 1);
+        }
+        if (next.steps > 0) sg_mbarrier_wait(&smem.full[then], then_phase);
+        sg_wgmma_pin_registers(weights);
+        sg_wgmma_fence();
+        sg_wgmma_pin_registers(w.o);
+        hopper_qk_matmul<DK>(hopper_at(operands.q, then_seat * SG_BLOCK_Q * DK),
+                             hopper_at(operands.k, then * PAIR * shape::K_BYTES), s);
+        hopper_pv_matmul<DK, false>(weights, hopper_at(operands.v, stage * PAIR * shape::V_BYTES), w.o, summed > 0);
+        summed++;
+        sg_wgmma_wait<1>();
+        sg_wgmma_pin_registers(s);
+        hopper_floats(smem.info[then], lane, scale, s, x, unit);
+        bool again = last;
+        if (!last) again = hopper_bf16_weights(unit, x, w.base, fresh, sum);
+        if (again) { /* the branch has the weights made before the next wait */
+            sg_wgmma_wait<0>();
+            sg_wgmma_pin_registers(w.o);
+            if (last) {
+                sg_mbarrier_arrive(&smem.q_empty[seat]);
+                w.sum[0] = sg_lanes_sum<4>(w.sum[0]);
+                w.sum[1] = sg_lanes_sum<4>(w.sum[1]);
+                hopper_store<DK>(j, item, (int64_t)item.i * SG_BLOCK_Q + row + lane / 4, lane, w);
+                item = next;
+                left = item.steps;
+                if (left < 0) break;
+                q_phase ^= (uint32_t)seat; /* after both seats */
+                seat = then_seat;
+                begin();
+            }
+            hopper_bf16_raise(w, unit, x, !last);
+            hopper_bf16_weights(unit, x, w.base, fresh, sum);
+        }
+        sg_wgmma_wait<0>();
+        sg_wgmma_pin_registers(w.o);
+        sg_mbarrier_arrive(&smem.empty[stage]);
+#pragma unroll
+        for (int i = 0; i < 32; i++) weights[i] = fresh[i] ^ none; /* else both are in one place, and products wait */
+        w.sum[0] += sum[0];
+        w.sum[1] += sum[1];
         stage = then;
         phase = then_phase;
     }
 }
 
 /* The same with three warpgroups and F8 values: what one waits for hides under the other two, so it does one thing after
- * the other. All of it is rounded as in hopper_compute_loop. */
+ * the other. All of it is rounded as in hopper_f8_two. */
 template <int DK>
-static __device__ __forceinline__ void hopper_consume_three(const hopper_job &p, hopper_smem<DK, true, 3> &smem,
-                                                            int group)
+static __device__ __forceinline__ void hopper_f8_three(const hopper_job &p, hopper_smem<DK, true, 3> &smem, int group)
 {
     typedef hopper_shape<DK, true, 3>  shape;
     const hopper_operands<DK, true, 3> operands(smem, group);
@@ -388,12 +512,12 @@ static __device__ __forceinline__ void hopper_consume_three(const hopper_job &p,
                                  hopper_at(operands.k, stage * PAIR * shape::K_BYTES), s);
             sg_wgmma_wait<0>();
             sg_wgmma_pin_registers(s);
-            hopper_row_max(j, smem.info[stage], lane, scale, s, x, unit, row_max);
-            hopper_rescale<true, false>(w, row_max, part);
-            hopper_weights<DK, true, false>(unit, x, part, weights, w);
+            hopper_row_max(smem.info[stage], lane, scale, s, x, unit, row_max);
+            hopper_rescale<false>(w, row_max, part);
+            hopper_weights<DK, false>(unit, x, part, weights, w);
             sg_wgmma_pin_registers(weights);
             sg_wgmma_fence();
-            hopper_pv_matmul<DK, true>(weights, hopper_at(operands.v, stage * PAIR * shape::V_BYTES), part);
+            hopper_pv_matmul<DK, true>(weights, hopper_at(operands.v, stage * PAIR * shape::V_BYTES), part, false);
             sg_wgmma_wait<0>();
             sg_wgmma_pin_registers(part);
             sg_mbarrier_arrive(&smem.empty[stage]);
@@ -455,10 +579,12 @@ static __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
         hopper_load_loop(p, smem, threadIdx.x / SG_WARP);
     } else {
         hopper_many<GROUPS>();
-        if constexpr (GROUPS == 2)
-            hopper_compute_loop<DK, F8>(p, smem, group - 1);
+        if constexpr (!F8)
+            hopper_bf16_two<DK>(p, smem, group - 1);
+        else if constexpr (GROUPS == 2)
+            hopper_f8_two<DK>(p, smem, group - 1);
         else
-            hopper_consume_three<DK>(p, smem, group - 1);
+            hopper_f8_three<DK>(p, smem, group - 1);
     }
 }
 

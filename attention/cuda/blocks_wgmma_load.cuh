@@ -6,10 +6,13 @@
 #include "blocks_iterator.cuh"
 #include "wgmma.cuh"
 
+#include <math.h>
+
+#define LOG2_BLOCK 6.0f /* of the tail's weights without bias: each mean is for 64 keys */
+
 enum {
     LOADERS = 4,     /* warps of the warpgroup that loads */
     PAIR = 2,        /* tiles of keys a step */
-    LIST = 160,      /* a word's 64 tiles, and room: with 64 the compiler's code is another than that measured */
     ITEM_BARRIER = 1 /* named, of the warps that load */
 };
 
@@ -24,12 +27,10 @@ struct hopper_job {
 enum { NEXT, NONFINITE, ORDER };
 
 /* What is to be known of a step's tiles; of plain ones only the first scale of each. */
-struct hopper_info {
-    float    scale[PAIR][SG_BLOCK_K / SG_BLOCK_SUB];
-    uint64_t seen[PAIR];
-    int      tail[PAIR];
-    int      plain; /* keys, not means, all of them there, one scale a tile */
-    float    bias[PAIR][SG_BLOCK_K];
+struct alignas(16) hopper_info {
+    float scale[PAIR][SG_BLOCK_K / SG_BLOCK_SUB];
+    float add[PAIR][SG_BLOCK_K]; /* to logits: 0 or a bias; -INFINITY where a key is not to be seen */
+    int   plain;                 /* keys, not means, all of them there, one scale a tile */
 };
 
 struct hopper_item {
@@ -52,7 +53,6 @@ template <int DK, bool F8, int GROUPS> struct hopper_smem {
     uint8_t                              v[shape::STAGES][PAIR][shape::V_BYTES];
     hopper_info                          info[shape::STAGES];
     hopper_item                          item[2], loading[2];
-    uint32_t                             list[LOADERS][LIST];
     uint64_t                             full[shape::STAGES], empty[shape::STAGES], q_full[2], q_empty[2];
 };
 
@@ -60,77 +60,58 @@ template <int DK, bool F8, int GROUPS> struct hopper_smem {
 
 struct hopper_iterator {
     int      i, g, gk;
-    int      word, at, have; /* the next to list; of the list, the next and how many there are */
-    uint64_t rest;           /* of 32 words, the lane's */
+    int      count, at, have; /* listed blocks; the next tile; how many tiles have been asked for */
+    int      word;            /* the next of the tail */
+    uint32_t tile;            /* lane l: tile l of the last 32 asked for; the highest bit: of the tail */
 };
 
-/* A word of the listed blocks' bits; NULL: all bits. */
-static __device__ __forceinline__ uint64_t hopper_word(const uint64_t *kept, int64_t i)
+static __device__ __forceinline__ int hopper_count(const blocks_job &j, const hopper_iterator &w)
 {
-    return kept ? kept[i] : ~0ull;
+    return j.list ? j.listed[(int64_t)w.g * j.nq + w.i] : j.nk;
 }
 
-/* Which of 64 blocks the item keeps. */
-static __device__ __forceinline__ uint64_t hopper_kept(const blocks_job &j, const hopper_iterator &w, int word)
-{
-    if (word >= j.words) return 0;
-    return hopper_word(j.kept, ((int64_t)w.g * j.nq + w.i) * j.words + word) & low_bits(j.nk - word * 64);
-}
-
-/* Of which of 64 blocks it sees the means, where there is a tail. */
+/* Of which of 64 blocks the item sees the means, where there is a tail. */
 static __device__ __forceinline__ uint64_t hopper_means(const blocks_job &j, const hopper_iterator &w, int word)
 {
-    return ~hopper_kept(j, w, word) & low_bits((int)(j.m / SG_BLOCK_K) - word * 64);
+    const uint64_t kept = j.list ? j.kept[((int64_t)w.g * j.nq + w.i) * j.words + word] : ~0ull;
+    return ~kept & low_bits((int)(j.m / SG_BLOCK_K) - word * 64);
 }
 
 /* How many tiles the row has. */
 static __device__ __forceinline__ int hopper_tiles(const blocks_job &j, const hopper_iterator &w, int lane)
 {
-    int count = 0;
-    for (int word = lane; word < j.words; word += SG_WARP) {
-        count += __popcll(hopper_kept(j, w, word));
-        if (j.tail_k && hopper_means(j, w, word)) count++;
-    }
-    return __reduce_add_sync(~0u, count);
+    int means = 0;
+    for (int word = lane; j.tail_k && word < j.words; word += SG_WARP) means += hopper_means(j, w, word) != 0;
+    return w.count + __reduce_add_sync(~0u, means);
 }
 
-/* Lists what the next word keeps, or the next tile of means, when what is listed has been taken. */
-static __device__ __forceinline__ void hopper_list(const blocks_job &j, hopper_iterator &w, int lane, uint32_t *list)
+/* Asks for the next 32 listed blocks, or for the next tile of means, where all that was asked for has been taken. */
+static __device__ __forceinline__ void hopper_list(const blocks_job &j, hopper_iterator &w, int lane)
 {
-    while (w.at >= w.have && w.word < 2 * j.words) {
+    if (w.at < w.have) return;
+    if (w.at < w.count) {
+        const int at = w.at + lane;
+        if (at < w.count) w.tile = j.list ? j.list[((int64_t)w.g * j.nq + w.i) * j.nk + at] : (uint32_t)at;
+        w.have = min(w.at + SG_WARP, w.count);
+        return;
+    }
+    while (j.tail_k && w.word < j.words) {
         const int word = w.word++;
-        if (word < j.words) {
-            if (word % SG_WARP == 0) w.rest = hopper_kept(j, w, word + lane);
-            const uint64_t kept = __shfl_sync(~0u, w.rest, word % SG_WARP);
-            const uint32_t low = (uint32_t)kept, high = (uint32_t)(kept >> 32), below = (1u << lane) - 1;
-            __syncwarp();
-            if (low >> lane & 1) list[__popc(low & below)] = (uint32_t)(word * 64 + lane);
-            if (high >> lane & 1) list[__popc(low) + __popc(high & below)] = (uint32_t)(word * 64 + lane + 32);
-            w.at -= w.have;
-            w.have = __popcll(kept);
-        } else if (j.tail_k && hopper_means(j, w, word - j.words)) {
-            __syncwarp();
-            if (lane == 0) list[0] = (uint32_t)(word - j.words) | 1u << 31;
-            w.at -= w.have;
-            w.have = 1;
-        }
-        __syncwarp();
+        if (!hopper_means(j, w, word)) continue;
+        w.tile = (uint32_t)word | 1u << 31;
+        w.have = w.at + 1;
+        return;
     }
 }
 
 /* The next tile, nothing where there is none. */
-static __device__ __forceinline__ blocks_tile hopper_tile(const blocks_job &j, hopper_iterator &w, int lane,
-                                                          uint32_t *list)
+static __device__ __forceinline__ blocks_tile hopper_tile(const blocks_job &j, hopper_iterator &w, int lane)
 {
     blocks_tile t;
-    hopper_list(j, w, lane, list);
-    t.index = j.nk; /* beyond the keys: zeros */
-    t.tail = false;
-    if (w.at < w.have) {
-        const uint32_t x = list[w.at];
-        t.tail = x >> 31;
-        t.index = (int)(x & 0x7fffffff);
-    }
+    hopper_list(j, w, lane);
+    const uint32_t tile = __shfl_sync(~0u, w.tile, w.at < w.count ? w.at % SG_WARP : 0);
+    t.tail = w.at < w.have && tile >> 31;
+    t.index = w.at < w.have ? (int)(tile & 0x7fffffff) : j.nk; /* beyond the keys: zeros */
     w.at++;
     return t;
 }
@@ -189,34 +170,56 @@ static __device__ __forceinline__ void hopper_load(const hopper_job &p, const ho
     }
 }
 
-/* What is to be known of one step's tiles. */
-static __device__ __forceinline__ void hopper_load_info(const blocks_job &j, const hopper_iterator &w,
-                                                        const blocks_tile (&t)[PAIR], int lane, hopper_info &info,
-                                                        uint64_t *full)
+/* What is to be known of one step's tiles, beside scales; of each tile what is added to the logits of keys `lane` and
+ * lane + 32. It is read while the stage is not yet empty. */
+struct hopper_told {
+    float add[PAIR][2];
+    bool  plain;
+};
+
+static __device__ __forceinline__ hopper_told hopper_told_of(const blocks_job &j, const hopper_iterator &w,
+                                                             const blocks_tile (&t)[PAIR], int           lane)
+{
+    const int   full = (int)(j.m / SG_BLOCK_K);
+    hopper_told told;
+    told.plain = j.k_shift == 2;
+#pragma unroll
+    for (int b = 0; b < PAIR; b++) told.plain = told.plain && !t[b].tail && t[b].index < full;
+    if (told.plain) return told;
+#pragma unroll
+    for (int b = 0; b < PAIR; b++) {
+        const int64_t  first = (int64_t)t[b].index * SG_BLOCK_K;
+        const uint64_t seen = t[b].tail ? hopper_means(j, w, t[b].index) : low_bits(j.m - first);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const int k = lane + i * SG_WARP;
+            float     add = t[b].tail ? LOG2_BLOCK : 0.0f;
+            if (t[b].tail && j.tail_bias && first + k < j.nk)
+                add = j.tail_bias[((int64_t)w.g * j.nq + w.i) * j.nk + first + k] * SG_LOG2_E;
+            told.add[b][i] = seen >> k & 1 ? add : -INFINITY;
+        }
+    }
+    return told;
+}
+
+static __device__ __forceinline__ void hopper_load_info(const blocks_job &j, const hopper_iterator      &w,
+                                                        const blocks_tile (&t)[PAIR], const hopper_told &told, int lane,
+                                                        hopper_info &info, uint64_t *full)
 {
     const int  half = lane / 4 % PAIR, part = lane % 4, index = half ? t[1].index : t[0].index;
-    const bool tail = half ? t[1].tail : t[0].tail, last = index >= (int)(j.m / SG_BLOCK_K);
+    const bool tail = half ? t[1].tail : t[0].tail;
     if (lane < PAIR * 4) {
         const int  sub = index * (SG_BLOCK_K / SG_BLOCK_SUB) + part, group = tail ? index : sub >> j.k_shift;
         const bool there = (int64_t)sub * SG_BLOCK_SUB < (tail ? j.nk : j.m);
         sg_cp_async_4(&info.scale[half][part],
                       (tail ? j.tail_k_scale : j.k_scale) + (there ? (int64_t)group * j.hk + w.gk : 0), there);
     }
-    const bool odd = tail || last || j.k_shift != 2;
-    const bool any = __any_sync(~0u, lane < PAIR * 4 && odd);
-    if (lane == 0) info.plain = !any;
-    if (any && lane < PAIR * 4 && part == 0) {
-        info.seen[half] = tail ? hopper_means(j, w, index) : low_bits(j.m - (int64_t)index * SG_BLOCK_K);
-        info.tail[half] = tail;
-    }
+    if (lane == 0) info.plain = told.plain;
+    if (!told.plain) {
 #pragma unroll
-    for (int b = 0; b < PAIR; b++) {
-        const int first = t[b].index * SG_BLOCK_K;
-        if (!t[b].tail || !j.tail_bias) continue;
-        for (int k = lane; k < SG_BLOCK_K; k += SG_WARP)
-            sg_cp_async_4(&info.bias[b][k],
-                          j.tail_bias + ((int64_t)w.g * j.nq + w.i) * j.nk + (first + k < j.nk ? first + k : 0),
-                          first + k < j.nk);
+        for (int b = 0; b < PAIR; b++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) info.add[b][lane + i * SG_WARP] = told.add[b][i];
     }
     sg_mbarrier_arrive_cp_async(full);
     sg_mbarrier_arrive(full);
@@ -255,6 +258,7 @@ static __device__ __forceinline__ void hopper_load_loop(const hopper_job &p, hop
                 const uint32_t row = p.state[ORDER + at];
                 w.i = (int)(row % (uint32_t)j.nq);
                 w.g = (int)(row / (uint32_t)j.nq);
+                w.count = hopper_count(j, w);
                 tiles = hopper_tiles(j, w, lane);
             }
             if (lane == 0) smem.loading[turn] = {w.i, w.g, more ? (tiles + 1) / PAIR : -1};
@@ -265,6 +269,7 @@ static __device__ __forceinline__ void hopper_load_loop(const hopper_job &p, hop
         w.i = item.i;
         w.g = item.g;
         w.gk = w.g / (j.h / j.hk);
+        if (item.steps > 0) w.count = hopper_count(j, w);
         if (item.steps == 0) {
             if (warp == 0) hopper_zero_rows(j, w, ROWS, lane);
             continue;
@@ -284,15 +289,18 @@ static __device__ __forceinline__ void hopper_load_loop(const hopper_job &p, hop
             if (parity == warp / 2) {
                 blocks_tile t[PAIR];
 #pragma unroll
-                for (int b = 0; b < PAIR; b++) t[b] = hopper_tile(j, w, lane, smem.list[warp]);
-                sg_mbarrier_wait(&smem.empty[stage], phase);
-                if (warp % 2 == 0)
+                for (int b = 0; b < PAIR; b++) t[b] = hopper_tile(j, w, lane);
+                if (warp % 2 == 0) {
+                    sg_mbarrier_wait(&smem.empty[stage], phase);
                     hopper_load(p, w, t, nonfinite, lane, smem, stage);
-                else
-                    hopper_load_info(j, w, t, lane, smem.info[stage], &smem.full[stage]);
+                } else {
+                    const hopper_told told = hopper_told_of(j, w, t, lane);
+                    sg_mbarrier_wait(&smem.empty[stage], phase);
+                    hopper_load_info(j, w, t, told, lane, smem.info[stage], &smem.full[stage]);
+                }
             } else {
                 for (int b = 0; b < PAIR; b++) {
-                    hopper_list(j, w, lane, smem.list[warp]);
+                    hopper_list(j, w, lane);
                     w.at++;
                 }
             }

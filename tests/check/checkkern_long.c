@@ -136,7 +136,7 @@ void ck_long_tail_bias(ck *c)
 typedef struct blocks_case {
     int64_t  n, m, h, hk, d;
     sg_dtype v, y;
-    bool     keep, tail, bias, causal;
+    bool     keep, tail, bias, causal, steep; /* steep: logits 150 times as large */
     ck_fill  mask;
 } blocks_case;
 
@@ -144,8 +144,10 @@ static void try_blocks(ck *c, const blocks_case *x)
 {
     const int64_t         n = x->n, m = x->m, h = x->h, hk = x->hk, d = x->d, nk = sg_div_up(m, SG_BLOCK_K);
     const bool            packed = x->v == SG_I8 || x->v == SG_F8;
-    sg_attend_blocks_args a = {
-        .q_group = 32, .k_group = 64, .scale = 1 / (5376 * sqrtf((float)d)), .causal = x->causal};
+    sg_attend_blocks_args a = {.q_group = 32,
+                               .k_group = 64,
+                               .scale = (x->steep ? 150.0f : 1.0f) / (5376 * sqrtf((float)d)),
+                               .causal = x->causal};
     a.y = ck_out(c, x->y, n, h, d);
     a.q = ck_new(c, SG_I8, CK_RANDOM, h, n, d);
     a.q_scale = ck_new(c, SG_F32, CK_SCALES, sg_div_up(n, a.q_group), h);
@@ -267,6 +269,18 @@ void ck_long_attend_blocks(ck *c)
                                      .keep = true,
                                      .mask = CK_END_BLOCKS,
                                      .tail = i % 2});
+    for (int i = 0; i < 4; i++) /* the largest logit rises by tens from one tile to the next */
+        try_blocks(c, &(blocks_case){.n = 130,
+                                     .m = 1030,
+                                     .h = 1,
+                                     .hk = 1,
+                                     .d = i % 2 ? 128 : 64,
+                                     .v = i < 2 ? SG_BF16 : values(c, 3),
+                                     .y = SG_F32,
+                                     .keep = true,
+                                     .mask = CK_BLOCKS,
+                                     .tail = true,
+                                     .steep = true});
     for (int i = 0; i < 2 && c->all; i++) /* as many queries as keys, each of which sees what comes before it */
         try_blocks(c, &(blocks_case){.n = 4160,
                                      .m = 4160,
