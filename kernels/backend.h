@@ -48,7 +48,7 @@ typedef struct sg_backend_options {
     unsigned    gpu_mask; /* what cuda may use, all of which must be there; auto then takes no other backend. 0: all */
     int         device;   /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
     int         local_rank;   /* device 0: this process's number among those of its host, which take the GPUs in turn */
-    int64_t     dnn_min_macs; /* multiply-adds from which cuda asks cuDNN; 0: where it pays; 1: always, for tests */
+    int64_t     dnn_min_macs; /* multiply-adds from which cuda asks cuDNN and cublasLt; 0: where it pays; 1: always, for tests */
 } sg_backend_options;
 
 typedef struct sg_backend {

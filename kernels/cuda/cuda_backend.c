@@ -3,10 +3,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void sg_cuda_served(const sg_backend *b, char *text, size_t size)
 {
-    sg_dnn_describe((const sg_cuda *)b->impl, text, size);
+    const sg_cuda *const c = (const sg_cuda *)b->impl;
+    sg_dnn_describe(c, text, size);
+    const size_t at = strlen(text);
+    if (sg_lt_lacks(c))
+        snprintf(text + at, size - at, "%s%s: our own matmuls run in its place", at ? "; " : "", sg_lt_lacks(c));
 }
 
 /* ---- open and close ---- */
@@ -83,10 +88,12 @@ static sg_status take_features(sg_cuda *c, const sg_backend_options *o, const ch
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s has compute capability %d.%d; 8.0 is the least", name, cc / 10,
                             cc % 10);
     if (asked & ~own)
-        return sg_error_set(e, SG_E_UNSUPPORTED, "gpumask: %s has compute capability %d.%d, whose level is %s; it lacks %s",
-                            name, cc / 10, cc % 10, level_name(own), level_name(asked));
+        return sg_error_set(e, SG_E_UNSUPPORTED,
+                            "gpumask: %s has compute capability %d.%d, whose level is %s; it lacks %s", name, cc / 10,
+                            cc % 10, level_name(own), level_name(asked));
     c->features = asked;
     c->dnn_min_macs = asked != own ? SG_DNN_NEVER : o->dnn_min_macs ? o->dnn_min_macs : SG_DNN_MIN_MACS;
+    c->lt_min_macs = o->dnn_min_macs ? o->dnn_min_macs : SG_LT_MIN_MACS;
     c->processors = attribute(c, cudaDevAttrMultiProcessorCount);
     c->smem_max = (size_t)attribute(c, cudaDevAttrMaxSharedMemoryPerBlockOptin);
     if (asked != own && c->smem_max > SG_CUDA_SMEM_MIN) c->smem_max = SG_CUDA_SMEM_MIN;
@@ -104,7 +111,7 @@ sg_status sg_cuda_touch(int *device, const sg_backend_options *o, sg_error *e)
     return failed ? refusal(e, failed) : SG_OK;
 }
 
-/* The device, its memory and NVIDIA's libraries. */
+/* The device and its memory. */
 static sg_status open_device(sg_cuda *c, sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
     struct cudaDeviceProp p;
@@ -120,10 +127,9 @@ static sg_status open_device(sg_cuda *c, sg_backend *b, const sg_backend_options
     if (!failed) failed = sg_cuda_memory_open(c);
     if (!failed) failed = cudaMemGetInfo(&free_bytes, &all);
     if (failed) return refusal(e, failed);
-    SG_TRY(sg_lt_open(c, e));
     b->total_bytes = free_bytes > SG_CUDA_WORK_BYTES ? free_bytes - SG_CUDA_WORK_BYTES : 0;
     const char *const as = o->gpu_mask ? level_name(c->features) : "";
-    const int at = snprintf(b->device, sizeof b->device, "%.100s, %zu GiB, sm_%d%s%s", p.name, all >> 30, cc,
+    const int         at = snprintf(b->device, sizeof b->device, "%.100s, %zu GiB, sm_%d%s%s", p.name, all >> 30, cc,
                             *as ? " as " : "", as);
     if (devices > 1) snprintf(b->device + at, sizeof b->device - (size_t)at, ", device %d", c->device);
     return SG_OK;

@@ -1,7 +1,8 @@
 /* cuda_lt.c - matmuls by cublasLt. No other file uses it.
  *
- * The library is opened after a GPU has been found, not linked. It is half a gigabyte: loading it costs 0.3 s and 200
- * MB, and a linked program would not start where it is not installed.
+ * The library is opened when a matmul is large enough to be worth it, not linked. It is half a gigabyte: loading it costs
+ * 50 ms where the file is cached, its first matmul of each kind 25 to 70 ms, and of each further shape 2 ms. It need not
+ * be installed: what is smaller, and all where it is not there, goes to gemm.cu.
  *
  * The algorithm that cublasLt chooses for a shape is kept. It may not reduce in the output's dtype: sums are F32.
  * cublasLt is column-major, so a row-major y = x w^T is y^T = (w^T)^T x^T there. */
@@ -17,9 +18,10 @@ enum { KEPT = 512 };
 #define LIBRARY "libcublasLt.so." SG_TEXT(CUBLAS_VER_MAJOR)
 
 #define LT_CALLS(X)                                                                                                    \
-    X(Create) X(Destroy) X(Matmul) X(MatmulAlgoGetHeuristic) X(MatmulDescCreate) X(MatmulDescDestroy)                  \
-    X(MatmulDescSetAttribute) X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatmulPreferenceCreate)                   \
-    X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute)
+    X(Create)                                                                                                          \
+    X(Destroy) X(Matmul) X(MatmulAlgoGetHeuristic) X(MatmulDescCreate) X(MatmulDescDestroy) X(MatmulDescSetAttribute)  \
+        X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy)              \
+            X(MatmulPreferenceSetAttribute)
 
 typedef struct gemm_key {
     int64_t  n, i, o, stride, x_stride, w_stride;
@@ -36,6 +38,7 @@ typedef struct gemm_plan {
 
 typedef struct sg_lt {
     void            *library;
+    const char      *lacks; /* why cublasLt is not usable, for people; NULL: it is */
     cublasLtHandle_t handle;
     gemm_plan       *kept[KEPT];
     int              count, next;
@@ -44,10 +47,10 @@ typedef struct sg_lt {
 #undef X
 } sg_lt;
 
-#define TRY(call)                                              \
-    do {                                                       \
-        const cublasStatus_t try_ = (call);                    \
-        if (try_ != CUBLAS_STATUS_SUCCESS) return try_;        \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        const cublasStatus_t try_ = (call);                                                                            \
+        if (try_ != CUBLAS_STATUS_SUCCESS) return try_;                                                                \
     } while (0)
 
 static void plan_free(const sg_lt *l, gemm_plan *p)
@@ -64,12 +67,12 @@ static cudaDataType_t type_of(uint32_t t) { return t == SG_BF16 ? CUDA_R_16BF : 
 
 static cublasStatus_t describe(const sg_lt *l, gemm_plan *p)
 {
-    const gemm_key *const         k = &p->key;
-    const cublasOperation_t       transposed = CUBLAS_OP_T;
-    const cublasLtEpilogue_t      after[2][2] = {{CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS},
-                                                 {CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS}};
-    const cublasLtEpilogue_t      end = after[k->gelu][k->bias];
-    const cublasComputeType_t     in = k->type == SG_BF16 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_PEDANTIC;
+    const gemm_key *const     k = &p->key;
+    const cublasOperation_t   transposed = CUBLAS_OP_T;
+    const cublasLtEpilogue_t  after[2][2] = {{CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS},
+                                             {CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS}};
+    const cublasLtEpilogue_t  end = after[k->gelu][k->bias];
+    const cublasComputeType_t in = k->type == SG_BF16 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_PEDANTIC;
     TRY(l->MatmulDescCreate(&p->desc, in, CUDA_R_32F));
     TRY(l->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
     TRY(l->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &end, sizeof end));
@@ -165,8 +168,39 @@ static cublasStatus_t run(sg_cuda *c, const sg_gemm *g, void *scratch)
                      scratch, SG_CUDA_LIBRARY_BYTES, c->queue);
 }
 
+/* ---- opened on demand ---- */
+
+/* What it lacks; NULL: nothing. */
+static const char *load(sg_lt *l)
+{
+    l->library = sg_cuda_library(LIBRARY);
+    if (!l->library) return LIBRARY " is not installed";
+#define X(name)                                                                                                        \
+    {                                                                                                                  \
+        void *const p = dlsym(l->library, "cublasLt" #name);                                                           \
+        if (!p) return LIBRARY " has no cublasLt" #name;                                                               \
+        memcpy(&l->name, &p, sizeof p); /* POSIX: a function, too */                                                   \
+    }
+    LT_CALLS(X)
+#undef X
+    return l->Create(&l->handle) == CUBLAS_STATUS_SUCCESS ? NULL : LIBRARY " does not start";
+}
+
+/* The library, opened when first asked for; NULL where there is none that works, or no memory. */
+static sg_lt *lt_of(sg_cuda *c)
+{
+    if (!c->lt) {
+        c->lt = (sg_lt *)calloc(1, sizeof *c->lt);
+        if (c->lt) c->lt->lacks = load(c->lt);
+        cudaGetLastError(); /* our own kernels' launches shall not find it */
+    }
+    return c->lt && !c->lt->lacks ? c->lt : NULL;
+}
+
 sg_status sg_cuda_gemm(sg_stream *s, const char *op, const sg_gemm *g)
 {
+    const bool small = g->i > 0 && g->n * g->o < sg_div_up(sg_cuda_of(s)->lt_min_macs, g->i);
+    if (small || !lt_of(sg_cuda_of(s))) return sg_cuda_gemm_own(s, op, g);
     void *const scratch = sg_cuda_scratch(s, op, SG_CUDA_LIBRARY, SG_CUDA_LIBRARY_BYTES);
     if (!scratch) return s->status;
     const cublasStatus_t status = run(sg_cuda_of(s), g, scratch);
@@ -177,39 +211,7 @@ sg_status sg_cuda_gemm(sg_stream *s, const char *op, const sg_gemm *g)
                    sg_dtype_name(g->y_type));
 }
 
-/* ---- open and close ---- */
-
-static bool load(sg_lt *l)
-{
-    l->library = sg_cuda_library(LIBRARY);
-    if (!l->library) return false;
-#define X(name)                                                        \
-    {                                                                  \
-        void *const p = dlsym(l->library, "cublasLt" #name);           \
-        if (!p) return false;                                          \
-        memcpy(&l->name, &p, sizeof p); /* POSIX: a function, too */   \
-    }
-    LT_CALLS(X)
-#undef X
-    return true;
-}
-
-sg_status sg_lt_open(sg_cuda *c, sg_error *e)
-{
-    sg_lt *const l = (sg_lt *)calloc(1, sizeof *l);
-    if (!l) return sg_error_set(e, SG_E_MEMORY, "no memory for the cuda backend");
-    c->lt = l;
-    if (!load(l))
-        return sg_error_set(e, SG_E_UNSUPPORTED, "a GPU is there, but not NVIDIA's " LIBRARY " (cuBLAS %d): %s",
-                            CUBLAS_VER_MAJOR, l->library ? "it lacks a function" : "install it or name its folder in "
-                            "LD_LIBRARY_PATH");
-    const cublasStatus_t status = l->Create(&l->handle);
-    if (status == CUBLAS_STATUS_ALLOC_FAILED)
-        return sg_error_set(e, SG_E_MEMORY, "the GPU has no memory left for cublasLt");
-    if (status != CUBLAS_STATUS_SUCCESS)
-        return sg_error_set(e, SG_E_DEVICE, "cublasLt fails with status %d", (int)status);
-    return SG_OK;
-}
+const char *sg_lt_lacks(const sg_cuda *c) { return c->lt ? c->lt->lacks : NULL; }
 
 void sg_lt_close(sg_cuda *c)
 {

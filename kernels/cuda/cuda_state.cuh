@@ -58,12 +58,15 @@ struct sg_cuda_graph;
  * are no narrower. */
 #define SG_DNN_MIN_MACS ((int64_t)1 << 34)
 #define SG_DNN_COLS 64
+
+/* The same of a matmul and cublasLt. The embedded model's default clip has none so large. */
+#define SG_LT_MIN_MACS ((int64_t)1 << 34)
 #define SG_DNN_NEVER (INT64_MAX / 2) /* not the last number: it is divided rounding up */
 
 typedef struct sg_cuda {
     sg_ops               ops;
     cudaStream_t         queue;
-    struct sg_lt        *lt;
+    struct sg_lt        *lt;        /* NULL until a matmul wants it */
     struct sg_dnn       *dnn;       /* NULL until an op wants it */
     int64_t               dnn_min_macs; /* SG_DNN_MIN_MACS; less to try cuDNN with small shapes, SG_DNN_NEVER */
     struct sg_cuda_graph *graph;
@@ -76,6 +79,7 @@ typedef struct sg_cuda {
     size_t               stage_bytes; /* of each; 0: there are none */
     int                  staged;      /* which was given last */
     sg_cuda_feed         feed;
+    int64_t              lt_min_macs; /* SG_LT_MIN_MACS; less to try cublasLt with small shapes */
     cudaEvent_t          joined;         /* the last join or leave; NULL before the first */
     int                  program_device; /* the thread's before the last join, at first before the opening; -1: unknown */
 } sg_cuda;
@@ -129,7 +133,7 @@ sg_status sg_graph_flush(sg_stream *s);
  * launches are being recorded. */
 bool sg_graph_may_move(sg_cuda *c);
 
-/* ---- cublasLt: cuda_lt.c ---- */
+/* ---- matmuls: by cublasLt, cuda_lt.c, from c->lt_min_macs multiply-adds on; else by gemm.cu ---- */
 
 /* y = x w^T + b, or the gelu of that, or with add y += x w^T + b. F32 operands are multiplied as F32, never as TF32;
  * sums are F32 whatever the operands. F32 operands give an F32 y. */
@@ -146,9 +150,11 @@ typedef struct sg_gemm {
 
 sg_status sg_cuda_gemm(sg_stream *s, const char *op, const sg_gemm *g);
 
-/* SG_E_UNSUPPORTED when the library is not installed. */
-sg_status sg_lt_open(sg_cuda *c, sg_error *e);
-void      sg_lt_close(sg_cuda *c);
+sg_status sg_cuda_gemm_own(sg_stream *s, const char *op, const sg_gemm *g);
+
+/* Why cublasLt was wanted and does not serve, for people; NULL: it does, or was not wanted. */
+const char *sg_lt_lacks(const sg_cuda *c);
+void        sg_lt_close(sg_cuda *c);
 
 /* ---- cuDNN: cuda_dnn.c ---- */
 

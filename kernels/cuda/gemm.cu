@@ -1,0 +1,183 @@
+/* gemm.cu - matmuls too small to open cublasLt for, and all where it is not installed: y = x w^T, sums in F32.
+ *
+ * Three kernels, by shape. Few rows: a warp for each number of y, which reads its row of w once. F32: a CTA makes 64 x 64
+ * numbers, a thread 4 x 4 of them, from 16 columns of x and w at a time. BF16: the same tile by mma.sync, a warp 32 x 32
+ * of it, 64 columns at a time:
+ *   shared memory: x and w [2][64][64 + 8], BF16; the 8 keep ldmatrix free of bank conflicts
+ *   a barrier a step: columns t have arrived, and all warps are done with t - 1  -> load t + 1 while t is multiplied
+ * Tensor cores truncate partial sums where F32 rounds them, so each 64 columns are summed by themselves and then added.
+ * Roofline: L2 cache; a tile has 64 FLOP a byte. */
+#include "mma.cuh"
+
+enum { TILE = 64, DEPTH = 64, PAD = 8, SLICE = 16, FEW_ROWS = 16, MMA_THREADS = 128 };
+
+struct gemm_job {
+    sg_view y, x, w, b;
+    int64_t n, i, o, y_stride, x_stride, w_stride;
+    bool    gelu, add;
+    bool    wide; /* rows of x and w may be copied 16 bytes at a time */
+};
+
+/* y[row, col] of the product v. */
+static __device__ __forceinline__ void finish(const gemm_job &j, int64_t row, int64_t col, float v)
+{
+    const int64_t at = row * j.y_stride + col;
+    if (j.b.data) v += sg_get(j.b, col);
+    if (j.gelu) v = sg_activate(SG_ACT_GELU_TANH, v);
+    sg_put(j.y, at, j.add ? sg_get(j.y, at) + v : v);
+}
+
+static __global__ void __launch_bounds__(SG_THREADS) few_rows(gemm_job j)
+{
+    const int64_t col = blockIdx.x * (int64_t)(SG_THREADS / SG_WARP) + threadIdx.x / SG_WARP, row = blockIdx.y;
+    const int     lane = threadIdx.x % SG_WARP;
+    if (col >= j.o) return;
+    float sum = 0;
+    for (int64_t k = lane; k < j.i; k += SG_WARP)
+        sum += sg_get(j.x, row * j.x_stride + k) * sg_get(j.w, col * j.w_stride + k);
+    sum = sg_lanes_sum(sum);
+    if (lane == 0) finish(j, row, col, sum);
+}
+
+/* ---- F32 ---- */
+
+/* Columns [k, k + SLICE) of TILE rows of m, transposed; zeros beyond its edges. */
+static __device__ void load_slice(float (&to)[SLICE][TILE + 4], sg_view m, int64_t stride, int64_t rows, int64_t first,
+                                  int64_t k, int64_t depth)
+{
+    for (int at = threadIdx.x; at < TILE * SLICE; at += SG_THREADS) {
+        const int row = at / SLICE, e = at % SLICE;
+        to[e][row] = first + row < rows && k + e < depth ? ((const float *)m.data)[(first + row) * stride + k + e] : 0.0f;
+    }
+}
+
+static __global__ void __launch_bounds__(SG_THREADS) tile_f32(gemm_job j)
+{
+    __shared__ float x[SLICE][TILE + 4], w[SLICE][TILE + 4];
+    const int64_t    row = blockIdx.x * (int64_t)TILE, col = blockIdx.y * (int64_t)TILE;
+    const int        down = threadIdx.x / 16 * 4, right = threadIdx.x % 16 * 4;
+    float            sum[4][4] = {};
+    for (int64_t k = 0; k < j.i; k += SLICE) {
+        __syncthreads();
+        load_slice(x, j.x, j.x_stride, j.n, row, k, j.i);
+        load_slice(w, j.w, j.w_stride, j.o, col, k, j.i);
+        __syncthreads();
+#pragma unroll
+        for (int e = 0; e < SLICE; e++)
+#pragma unroll
+            for (int r = 0; r < 4; r++)
+#pragma unroll
+                for (int c = 0; c < 4; c++) sum[r][c] += x[e][down + r] * w[e][right + c];
+    }
+    for (int r = 0; r < 4; r++)
+        for (int c = 0; c < 4; c++)
+            if (row + down + r < j.n && col + right + c < j.o) finish(j, row + down + r, col + right + c, sum[r][c]);
+}
+
+/* ---- BF16 ---- */
+
+struct gemm_smem {
+    uint16_t x[2][TILE][DEPTH + PAD], w[2][TILE][DEPTH + PAD];
+};
+
+/* Columns [k, k + DEPTH) of TILE rows of m; zeros beyond its edges. */
+static __device__ void load_tile(uint16_t (&to)[TILE][DEPTH + PAD], const gemm_job &j, const void *m, int64_t stride,
+                                 int64_t rows, int64_t first, int64_t k)
+{
+    const uint16_t *const from = (const uint16_t *)m;
+    for (int i = threadIdx.x; i < TILE * DEPTH / 8; i += MMA_THREADS) {
+        const int     row = i / (DEPTH / 8), e = i % (DEPTH / 8) * 8;
+        const int64_t at = (first + row) * stride + k + e;
+        if (j.wide) {
+            const bool there = first + row < rows && k + e < j.i;
+            sg_cp_async_16(&to[row][e], from + (there ? at : 0), there);
+        } else {
+            for (int l = 0; l < 8; l++)
+                to[row][e + l] = first + row < rows && k + e + l < j.i ? from[at + l] : (uint16_t)0;
+        }
+    }
+}
+
+/* sum += x w^T of a warp's rows from `down` and columns from `right` on. */
+static __device__ __forceinline__ void multiply(const uint16_t (&x)[TILE][DEPTH + PAD],
+                                                const uint16_t (&w)[TILE][DEPTH + PAD], int down, int right, int lane,
+                                                float (&sum)[2][4][4])
+{
+    float part[2][4][4] = {};
+#pragma unroll
+    for (int e = 0; e < DEPTH; e += 16) {
+        uint32_t a[2][4], b[2][4];
+        for (int r = 0; r < 2; r++) sg_ldmatrix_x4(a[r], &x[down + r * 16 + lane % 16][e + lane / 16 * 8]);
+        for (int c = 0; c < 2; c++)
+            sg_ldmatrix_x4(b[c], &w[right + c * 16 + lane / 16 * 8 + lane % 8][e + lane / 8 % 2 * 8]);
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+#pragma unroll
+            for (int c = 0; c < 4; c++) sg_mma_bf16(part[r][c], a[r], b[c / 2][c % 2 * 2], b[c / 2][c % 2 * 2 + 1]);
+    }
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) sum[r][c][i] += part[r][c][i];
+}
+
+static __global__ void __launch_bounds__(MMA_THREADS) tile_bf16(gemm_job j)
+{
+    __shared__ __align__(16) gemm_smem smem;
+    const int64_t row = blockIdx.x * (int64_t)TILE, col = blockIdx.y * (int64_t)TILE;
+    const int     lane = threadIdx.x % SG_WARP, warp = threadIdx.x / SG_WARP, down = warp / 2 * 32, right = warp % 2 * 32;
+    float         sum[2][4][4] = {};
+    load_tile(smem.x[0], j, j.x.data, j.x_stride, j.n, row, 0);
+    load_tile(smem.w[0], j, j.w.data, j.w_stride, j.o, col, 0);
+    sg_cp_async_commit();
+    int now = 0;
+    for (int64_t k = 0; k < j.i; k += DEPTH, now ^= 1) {
+        sg_cp_async_wait();
+        __syncthreads();
+        if (k + DEPTH < j.i) {
+            load_tile(smem.x[now ^ 1], j, j.x.data, j.x_stride, j.n, row, k + DEPTH);
+            load_tile(smem.w[now ^ 1], j, j.w.data, j.w_stride, j.o, col, k + DEPTH);
+            sg_cp_async_commit();
+        }
+        multiply(smem.x[now], smem.w[now], down, right, lane, sum);
+    }
+    for (int r = 0; r < 2; r++)
+        for (int c = 0; c < 4; c++)
+            for (int i = 0; i < 4; i++) {
+                const int64_t to = row + down + r * 16 + lane / 4 + i / 2 * 8;
+                const int64_t at = col + right + c * 8 + lane % 4 * 2 + i % 2;
+                if (to < j.n && at < j.o) finish(j, to, at, sum[r][c][i]);
+            }
+}
+
+/* ---- launcher ---- */
+
+sg_status sg_cuda_gemm_own(sg_stream *s, const char *op, const sg_gemm *g)
+{
+    const cudaStream_t queue = sg_cuda_of(s)->queue;
+    gemm_job           j = {};
+    j.y = sg_view_at(g->y, g->y_type);
+    j.x = sg_view_at(g->x, g->type);
+    j.w = sg_view_at(g->w, g->type);
+    j.b = sg_view_at(g->b, g->y_type);
+    j.n = g->n;
+    j.i = g->i;
+    j.o = g->o;
+    j.y_stride = g->stride;
+    j.x_stride = g->x_stride ? g->x_stride : g->i;
+    j.w_stride = g->w_stride ? g->w_stride : g->i;
+    j.gelu = g->gelu;
+    j.add = g->add;
+    j.wide = j.x.wide && j.w.wide && (j.i | j.x_stride | j.w_stride) % 8 == 0;
+    if (j.n == 0 || j.o == 0) return SG_OK;
+    const dim3 tiles((unsigned)sg_div_up(j.n, TILE), (unsigned)sg_div_up(j.o, TILE));
+    if (j.n <= FEW_ROWS)
+        few_rows<<<dim3((unsigned)sg_div_up(j.o, SG_THREADS / SG_WARP), (unsigned)j.n), SG_THREADS, 0, queue>>>(j);
+    else if (g->type == SG_F32)
+        tile_f32<<<tiles, SG_THREADS, 0, queue>>>(j);
+    else
+        tile_bf16<<<tiles, MMA_THREADS, 0, queue>>>(j);
+    return sg_cuda_launched(s, op);
+}
