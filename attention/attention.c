@@ -23,11 +23,20 @@ typedef struct binding {
     sg_arena      keep, scratch;
 } binding;
 
+/* The order of the last call that had one: making it takes longer than attention does, and calls of several policies, as of
+ * several layers, have it in common. */
+typedef struct kept_order {
+    sg_order order;
+    int64_t  grid[3], text_prefix, n;
+    int32_t *row; /* [n], on the host; NULL: none */
+} kept_order;
+
 struct sg_attention_context {
     sg_backend *backend;
     void       *block; /* the keep arena of a call, then its scratch */
     size_t      bytes;
     binding     bound;
+    kept_order  ordered;
 };
 
 /* One of the four tensors. */
@@ -98,6 +107,7 @@ void sg_attention_context_close(sg_attention_context **c)
 {
     if (!c || !*c) return;
     unbind(&(*c)->bound);
+    free((*c)->ordered.row);
     if ((*c)->block) (*c)->backend->memory->release((*c)->backend, (*c)->block);
     sg_backend_close(&(*c)->backend);
     free(*c);
@@ -341,18 +351,24 @@ static sg_status set_order(call *k, sg_error *e)
     return SG_OK;
 }
 
-/* The table of binding.row, on the host. The caller frees it. */
-static int32_t *order_of(const call *k)
+/* The table of binding.row, on the host, which the context keeps; NULL: no memory. */
+static const int32_t *order_of(const call *k)
 {
     const int64_t *const g = k->args->grid, prefix = k->args->text_prefix;
-    int32_t *const       row = malloc((size_t)k->n * sizeof *row);
+    kept_order *const    o = &k->context->ordered;
+    if (o->row && o->order == k->policy.order && memcmp(o->grid, g, sizeof o->grid) == 0 && o->text_prefix == prefix &&
+        o->n == k->n)
+        return o->row;
+    free(o->row);
+    *o = (kept_order){.order = k->policy.order, .grid = {g[0], g[1], g[2]}, .text_prefix = prefix, .n = k->n};
+    int32_t *const row = malloc((size_t)k->n * sizeof *row);
     if (!row || sg_order_make(row + prefix, k->policy.order, g[0], g[1], g[2])) {
         free(row);
         return NULL;
     }
     for (int64_t i = 0; i < k->n; i++)
         row[i] = i < prefix || i >= k->n - k->args->text_suffix ? (int32_t)i : (int32_t)prefix + row[i];
-    return row;
+    return o->row = row;
 }
 
 /* ---- tensors ---- */
@@ -476,10 +492,9 @@ static sg_status bind(const call *k, sg_stream *s, sg_error *e)
     b->to = to;
     SG_TRY(open_attention(k, e));
     SG_TRY(open_stream(k, s, e));
-    int32_t *const row = k->ordered ? order_of(k) : NULL;
+    const int32_t *const row = k->ordered ? order_of(k) : NULL;
     if (k->ordered && !row) return sg_error_set(e, SG_E_MEMORY, "no memory for an order");
     upload(k, s, row);
-    free(row);
     return s->status ? sg_error_set(e, s->status, "%s", s->why) : SG_OK;
 }
 

@@ -2,21 +2,31 @@
  *
  * Three kernels, by shape. Few rows: a warp for each number of y, which reads its row of w once. F32: a CTA makes 64 x 64
  * numbers, a thread 4 x 4 of them, from 16 columns of x and w at a time. BF16: the same tile by mma.sync, a warp 32 x 32
- * of it, 64 columns at a time:
- *   shared memory: x and w [2][64][64 + 8], BF16; the 8 keep ldmatrix free of bank conflicts
- *   a barrier a step: columns t have arrived, and all warps are done with t - 1  -> load t + 1 while t is multiplied
- * Tensor cores truncate partial sums where F32 rounds them, so each 64 columns are summed by themselves and then added.
+ * of it, 32 columns at a time:
+ *   shared memory: x and w [STAGES][64][32 + 8], BF16; the 8 keep ldmatrix free of bank conflicts
+ *   a barrier a step: columns t have arrived, and all warps are done with t - 1 -> load t + STAGES - 1 in its place
+ * Tensor cores truncate partial sums where F32 rounds them, so each 32 columns are summed by themselves and then added.
  * Roofline: L2 cache; a tile has 64 FLOP a byte. */
 #include "mma.cuh"
 
-enum { TILE = 64, DEPTH = 64, PAD = 8, SLICE = 16, FEW_ROWS = 16, MMA_THREADS = 128 };
+enum { TILE = 64, DEPTH = 32, STAGES = 4, PAD = 8, SLICE = 16, FEW_ROWS = 16, MMA_THREADS = 128 };
 
 struct gemm_job {
     sg_view y, x, w, b;
     int64_t n, i, o, y_stride, x_stride, w_stride;
     bool    gelu, add;
-    bool    wide; /* rows of x and w may be copied 16 bytes at a time */
+    bool    wide;  /* rows of x and w may be copied 16 bytes at a time */
+    bool    pairs; /* two numbers of y, from an even column on, lie together as one word */
 };
+
+static __device__ __forceinline__ float2 get_pair(const sg_view &v, int64_t at)
+{
+    if (!v.bf16) return *(const float2 *)((const float *)v.data + at);
+    const uint32_t two = *(const uint32_t *)((const uint16_t *)v.data + at);
+    return make_float2(sg_bf16_to_float(two & 0xffff), sg_bf16_to_float(two >> 16));
+}
+
+static __device__ __forceinline__ float2 add(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
 
 /* y[row, col] of the product v. */
 static __device__ __forceinline__ void finish(const gemm_job &j, int64_t row, int64_t col, float v)
@@ -25,6 +35,24 @@ static __device__ __forceinline__ void finish(const gemm_job &j, int64_t row, in
     if (j.b.data) v += sg_get(j.b, col);
     if (j.gelu) v = sg_activate(SG_ACT_GELU_TANH, v);
     sg_put(j.y, at, j.add ? sg_get(j.y, at) + v : v);
+}
+
+/* The same for columns col and col + 1, col even. */
+static __device__ __forceinline__ void finish_pair(const gemm_job &j, int64_t row, int64_t col, float2 v)
+{
+    if (!j.pairs) {
+        finish(j, row, col, v.x);
+        if (col + 1 < j.o) finish(j, row, col + 1, v.y);
+        return;
+    }
+    const int64_t at = row * j.y_stride + col;
+    if (j.b.data) v = add(v, get_pair(j.b, col));
+    if (j.gelu) v = make_float2(sg_activate(SG_ACT_GELU_TANH, v.x), sg_activate(SG_ACT_GELU_TANH, v.y));
+    if (j.add) v = add(v, get_pair(j.y, at));
+    if (j.y.bf16)
+        *(uint32_t *)((uint16_t *)j.y.data + at) = sg_pack_bf16x2(v.x, v.y);
+    else
+        *(float2 *)((float *)j.y.data + at) = v;
 }
 
 static __global__ void __launch_bounds__(SG_THREADS) few_rows(gemm_job j)
@@ -47,7 +75,8 @@ static __device__ void load_slice(float (&to)[SLICE][TILE + 4], sg_view m, int64
 {
     for (int at = threadIdx.x; at < TILE * SLICE; at += SG_THREADS) {
         const int row = at / SLICE, e = at % SLICE;
-        to[e][row] = first + row < rows && k + e < depth ? ((const float *)m.data)[(first + row) * stride + k + e] : 0.0f;
+        to[e][row] =
+            first + row < rows && k + e < depth ? ((const float *)m.data)[(first + row) * stride + k + e] : 0.0f;
     }
 }
 
@@ -77,7 +106,7 @@ static __global__ void __launch_bounds__(SG_THREADS) tile_f32(gemm_job j)
 /* ---- BF16 ---- */
 
 struct gemm_smem {
-    uint16_t x[2][TILE][DEPTH + PAD], w[2][TILE][DEPTH + PAD];
+    uint16_t x[STAGES][TILE][DEPTH + PAD], w[STAGES][TILE][DEPTH + PAD];
 };
 
 /* Columns [k, k + DEPTH) of TILE rows of m; zeros beyond its edges. */
@@ -96,6 +125,17 @@ static __device__ void load_tile(uint16_t (&to)[TILE][DEPTH + PAD], const gemm_j
                 to[row][e + l] = first + row < rows && k + e + l < j.i ? from[at + l] : (uint16_t)0;
         }
     }
+}
+
+/* Step t of both operands, on its way; an empty group after the last step. */
+static __device__ __forceinline__ void load_stage(gemm_smem &to, const gemm_job &j, int64_t row, int64_t col, int t)
+{
+    const int64_t k = t * (int64_t)DEPTH;
+    if (k < j.i) {
+        load_tile(to.x[t % STAGES], j, j.x.data, j.x_stride, j.n, row, k);
+        load_tile(to.w[t % STAGES], j, j.w.data, j.w_stride, j.o, col, k);
+    }
+    sg_cp_async_commit();
 }
 
 /* sum += x w^T of a warp's rows from `down` and columns from `right` on. */
@@ -126,29 +166,22 @@ static __device__ __forceinline__ void multiply(const uint16_t (&x)[TILE][DEPTH 
 static __global__ void __launch_bounds__(MMA_THREADS) tile_bf16(gemm_job j)
 {
     __shared__ __align__(16) gemm_smem smem;
-    const int64_t row = blockIdx.x * (int64_t)TILE, col = blockIdx.y * (int64_t)TILE;
-    const int     lane = threadIdx.x % SG_WARP, warp = threadIdx.x / SG_WARP, down = warp / 2 * 32, right = warp % 2 * 32;
-    float         sum[2][4][4] = {};
-    load_tile(smem.x[0], j, j.x.data, j.x_stride, j.n, row, 0);
-    load_tile(smem.w[0], j, j.w.data, j.w_stride, j.o, col, 0);
-    sg_cp_async_commit();
-    int now = 0;
-    for (int64_t k = 0; k < j.i; k += DEPTH, now ^= 1) {
-        sg_cp_async_wait();
+    const int64_t                      row = blockIdx.x * (int64_t)TILE, col = blockIdx.y * (int64_t)TILE;
+    const int lane = threadIdx.x % SG_WARP, warp = threadIdx.x / SG_WARP, down = warp / 2 * 32, right = warp % 2 * 32;
+    float     sum[2][4][4] = {};
+    for (int t = 0; t < STAGES - 1; t++) load_stage(smem, j, row, col, t);
+    for (int t = 0; t * (int64_t)DEPTH < j.i; t++) {
+        sg_cp_async_wait<STAGES - 2>();
         __syncthreads();
-        if (k + DEPTH < j.i) {
-            load_tile(smem.x[now ^ 1], j, j.x.data, j.x_stride, j.n, row, k + DEPTH);
-            load_tile(smem.w[now ^ 1], j, j.w.data, j.w_stride, j.o, col, k + DEPTH);
-            sg_cp_async_commit();
-        }
-        multiply(smem.x[now], smem.w[now], down, right, lane, sum);
+        load_stage(smem, j, row, col, t + STAGES - 1);
+        multiply(smem.x[t % STAGES], smem.w[t % STAGES], down, right, lane, sum);
     }
     for (int r = 0; r < 2; r++)
         for (int c = 0; c < 4; c++)
-            for (int i = 0; i < 4; i++) {
-                const int64_t to = row + down + r * 16 + lane / 4 + i / 2 * 8;
-                const int64_t at = col + right + c * 8 + lane % 4 * 2 + i % 2;
-                if (to < j.n && at < j.o) finish(j, to, at, sum[r][c][i]);
+            for (int i = 0; i < 2; i++) {
+                const int64_t to = row + down + r * 16 + lane / 4 + i * 8;
+                const int64_t at = col + right + c * 8 + lane % 4 * 2;
+                if (to < j.n && at < j.o) finish_pair(j, to, at, make_float2(sum[r][c][2 * i], sum[r][c][2 * i + 1]));
             }
 }
 
@@ -171,6 +204,7 @@ sg_status sg_cuda_gemm_own(sg_stream *s, const char *op, const sg_gemm *g)
     j.gelu = g->gelu;
     j.add = g->add;
     j.wide = j.x.wide && j.w.wide && (j.i | j.x_stride | j.w_stride) % 8 == 0;
+    j.pairs = j.y.wide && (!j.b.data || j.b.wide) && (j.o | j.y_stride) % 2 == 0;
     if (j.n == 0 || j.o == 0) return SG_OK;
     const dim3 tiles((unsigned)sg_div_up(j.n, TILE), (unsigned)sg_div_up(j.o, TILE));
     if (j.n <= FEW_ROWS)

@@ -32,7 +32,11 @@ static __device__ __forceinline__ void sg_cp_async_4(void *to, const void *from,
 }
 
 static __device__ __forceinline__ void sg_cp_async_commit() { asm volatile("cp.async.commit_group;"); }
-static __device__ __forceinline__ void sg_cp_async_wait() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
+/* Until all groups have arrived but the last `but`. */
+template <int but = 0> static __device__ __forceinline__ void sg_cp_async_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(but) : "memory");
+}
 
 /* Four matrices of 8 rows of 16 bytes; lane l gives the address of row l % 8 of matrix l / 8. */
 static __device__ __forceinline__ void sg_ldmatrix_x4(uint32_t (&r)[4], const void *p)

@@ -377,7 +377,13 @@ static void test_again(void **state)
     a.order = "row";
     call(&a, NULL);
     assert_memory_not_equal(first, other.o, bytes);
-    a.order = NULL, a.topk = 0.6;
+    a.order = "morton";
+    call(&a, NULL);
+    assert_memory_not_equal(first, other.o, bytes);
+    a.order = NULL, a.grid[0] = 13, a.grid[2] = 10;
+    call(&a, NULL);
+    assert_memory_not_equal(first, other.o, bytes);
+    a.grid[0] = 10, a.grid[2] = 13, a.topk = 0.6;
     call(&a, &r);
     assert_true(r.density > 0.5);
     a.topk = 2;
