@@ -30,7 +30,7 @@ static sg_status render(sg_engine *engine, const char *model, const sg_settings 
     sg_report           report = {0};
     for (int i = 0; i < 2; i++)
         if (!small.size[i]) small.size[i] = round_up(SIDE, info.multiple);
-    if (!small.frames) small.frames = CHUNKS * info.frame_multiple + 1;
+    if (!small.frames) small.frames = CHUNKS * info.frames.step + 1;
     if (!small.steps && !s->fast) small.steps = STEPS;
     sg_progress_init(&progress, s->quiet);
     SG_TRY(sg_setup_request(&r, engine, &small, e));

@@ -193,7 +193,8 @@ static void print_render(const model_summary *t)
     const sg_plan *const    p = &t->plan;
     printf("\nrender     %dx%d, %d frame%s at %d fps (%.3g s)\n", r->width, r->height, r->frames, sg_plural(r->frames),
            r->fps, (double)r->frames / r->fps);
-    printf("           sizes in steps of %d, frames %d n + 1\n", t->info.multiple, t->info.frame_multiple);
+    printf("           sizes in steps of %d, frames %s\n", t->info.multiple,
+           sg_frame_rule_text((char[48]){0}, 48, t->info.frames));
     printf("           %d step%s of %s, guidance %g, ", r->steps, sg_plural(r->steps), sg_sampler_names[r->sampler],
            r->cfg_scale);
     if (r->sigmas.count)
@@ -284,11 +285,12 @@ static sg_status print_model_json(const model_summary *t, sg_error *e)
     json_object_del(settings, "prompt");
     for (int i = 0; whole && i < info->components; i++)
         whole = json_array_append_new(components, component_json(&info->component[i])) == 0;
-    json_t *const j = json_pack(
-        "{s:o, s:o, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o}", "model", sg_report_name(t->model.name),
-        "folder", sg_report_name(t->model.dir), "family", info->family, "device", info->device, "dtype", info->dtype,
-        "size_multiple", info->multiple, "frame_multiple", info->frame_multiple, "components", components, "defaults",
-        settings, "attention", attention_json(t), "loras", loras_json(t), "plan", plan);
+    json_t *const j =
+        json_pack("{s:o, s:o, s:s, s:s, s:s, s:i, s:i, s:b, s:o, s:o, s:o, s:o, s:o}", "model",
+                  sg_report_name(t->model.name), "folder", sg_report_name(t->model.dir), "family", info->family,
+                  "device", info->device, "dtype", info->dtype, "size_multiple", info->multiple, "frame_multiple",
+                  info->frames.step, "frame_pairs", info->frames.pairs, "components", components, "defaults", settings,
+                  "attention", attention_json(t), "loras", loras_json(t), "plan", plan);
     whole = whole && j && add_world(j, t);
     status = whole ? sg_report_save("-", j, e) : sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     json_decref(j);

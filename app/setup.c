@@ -218,11 +218,14 @@ sg_status sg_setup_engine_as(sg_engine **out, const sg_engine_options *o, sg_err
     return sg_engine_open(out, o, e);
 }
 
-/* The nearest count that the model makes. */
-static int frames_of(double seconds, int fps, int multiple)
+/* The nearest count that the model makes; the larger of two as near. */
+static int frames_of(const sg_engine *engine, double seconds, int fps)
 {
-    const double whole = round((seconds * fps - 1) / multiple);
-    return (int)fmin(fmax(whole, 0) * multiple + 1, INT_MAX);
+    const double asked = fmin(fmax(seconds * fps, 1), 1 << 24);
+    int          low = (int)asked, high = low + 1;
+    sg_engine_nearest_size(engine, NULL, NULL, &low);
+    sg_engine_nearest_size(engine, NULL, NULL, &high);
+    return fabs(asked - low) < fabs(high - asked) ? low : high;
 }
 
 /* 32 bits are enough to tell noises apart, and short enough to type. */
@@ -245,6 +248,9 @@ static sg_status check_effects(const sg_request *r, const sg_model_info *info, c
         return sg_error_set(e, SG_E_ARG,
                             "--sched-compat has no effect: it is for unipc, and this model's sampler is %s",
                             sg_sampler_names[r->sampler]);
+    if (r->dynamic_cfg && !(r->cfg_scale > 1))
+        return sg_error_set(e, SG_E_ARG, "--dynamic-cfg has no effect: guidance is %g, and only above 1 there is any",
+                            r->cfg_scale);
     if (s->negative_prompt && !(r->cfg_scale > 1) && !(two && r->cfg_scale_2 > 1))
         return sg_error_set(e, SG_E_ARG, "--negative-prompt has no effect: guidance is %g, and only above 1 it is read",
                             r->cfg_scale);
@@ -271,11 +277,12 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *engine, const sg_sett
     if (s->size[1]) r->height = s->size[1];
     if (s->fps) r->fps = s->fps;
     if (s->frames) r->frames = s->frames;
-    if (s->seconds > 0) r->frames = frames_of(s->seconds, r->fps, sg_engine_info(engine).frame_multiple);
+    if (s->seconds > 0) r->frames = frames_of(engine, s->seconds, r->fps);
     if (s->steps) r->steps = s->steps;
     SG_TRY(setup_sampler(r, s, e));
     if (!isnan(s->cfg_scale)) r->cfg_scale = s->cfg_scale;
     if (!isnan(s->cfg_scale_2)) r->cfg_scale_2 = s->cfg_scale_2;
+    r->dynamic_cfg = s->dynamic_cfg;
     if (!isnan(s->flow_shift)) r->flow_shift = s->flow_shift;
     if (r->steps >= SG_CACHE_USUAL_FROM && (s->command & (SG_COMMAND_RENDER | SG_COMMAND_INFO)))
         r->cache = SG_CACHE_USUAL;

@@ -79,6 +79,15 @@ extern const char *const sg_cache_names[]; /* "off" .. "shadow", NULL: by sg_cac
 
 enum { SG_STEPS_MAX = 1000 };
 
+/* How many frames latent frames make: l of them step (l - 1) + 1, or, with pairs and an even l, step l. */
+typedef struct sg_frame_rule {
+    int  step;
+    bool pairs;
+} sg_frame_rule;
+
+/* The counts by the rule, for people: "4 n + 1", "8 n or 8 n + 1". text has room for size bytes, and is returned. */
+const char *sg_frame_rule_text(char *text, size_t size, sg_frame_rule rule);
+
 /* LCM draws fresh noise after each step. */
 typedef enum sg_sampler_kind { SG_SAMPLER_UNIPC, SG_SAMPLER_EULER, SG_SAMPLER_LCM } sg_sampler_kind;
 
@@ -98,15 +107,16 @@ sg_status sg_sigmas_read(sg_sigmas *out, const char *list, sg_error *e) SG_MUST_
 
 /* What to render. Take sg_engine_defaults and change members. Strings are borrowed for the call. */
 typedef struct sg_request {
-    const char     *prompt;          /* UTF-8 */
-    const char     *negative_prompt; /* NULL counts as "" */
-    int             width, height;   /* pixels */
-    int             frames;
-    int             fps; /* for whoever writes the file; the model does not see it */
-    int             steps;
-    double          cfg_scale;   /* guidance; at 1 and below the negative pass is left out */
-    double          cfg_scale_2; /* guidance of the low-noise expert; negative: as cfg_scale */
-    double          flow_shift;
+    const char *prompt;          /* UTF-8 */
+    const char *negative_prompt; /* NULL counts as "" */
+    int         width, height;   /* pixels */
+    int         frames;
+    int         fps; /* for whoever writes the file; the model does not see it */
+    int         steps;
+    double      cfg_scale;   /* guidance; at 1 and below the negative pass is left out */
+    double      cfg_scale_2; /* guidance of the low-noise expert; negative: as cfg_scale */
+    bool        dynamic_cfg; /* guidance changes from step to step, as the family has it; SG_E_ARG where it has none */
+    double      flow_shift;
     sg_sampler_kind sampler;
     sg_sigmas       sigmas;       /* if it has any, steps is their count, and flow_shift does nothing */
     bool            sigmas_old;   /* UniPC: the base sigmas of diffusers before 0.37 */
@@ -184,10 +194,10 @@ typedef struct sg_plan {
     size_t        host;      /* bytes of the denoiser's blocks that stay on the host; 0: they do not */
     size_t        host_free; /* bytes that the host has for these */
     size_t        peak;      /* the largest phase's: what the system will show of this process, or of the device */
-    int64_t       latent[4]; /* c, f, y, x */
+    int64_t       latent[4]; /* c, f, y, x, as they are denoised */
     int64_t       tokens;    /* of the denoiser's sequence */
     int           layers;    /* of the denoiser's self-attention, of all experts */
-    int           text_tokens[2]; /* of prompt and negative prompt, that are read */
+    int           text_tokens[2]; /* of prompt and negative prompt, that are read, without pads */
     int           cut[2];         /* those after them, which are not */
 } sg_plan;
 
@@ -202,7 +212,7 @@ typedef struct sg_callbacks {
     /* When a stage begins (done 0) and after each unit of its work (a tensor, a step, a latent frame): done of total.
      * Non-zero return cancels. */
     int (*progress)(void *context, sg_stage stage, int done, int total);
-    /* The latents after each step, F32 [c, f, y, x] of this shape, valid during the call. Anything but SG_OK ends the
+    /* The latents after each step, F32 [c, f, y, x] of this shape (the plan's), valid during the call. Anything but SG_OK ends the
      * render. */
     sg_status (*latents)(void *context, int step, const float *latents, const int64_t shape[4], sg_error *e);
     /* Frames in order, rgb [height, width, 3], valid during the call. Anything but SG_OK ends the render. */
@@ -277,9 +287,9 @@ typedef struct sg_model_info {
     char              family[32];
     int               components;
     sg_component_info component[12];
-    int               multiple;       /* of width and height, pixels */
-    int               frame_multiple; /* frames are this times n, plus 1 */
-    int               experts;        /* denoisers that share the steps */
+    int               multiple; /* of width and height, pixels */
+    sg_frame_rule     frames;
+    int               experts; /* denoisers that share the steps */
     char              device[160];
     char              dtype[8];
     bool              skips;       /* the device has quantised and sparse attention */

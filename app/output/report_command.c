@@ -111,6 +111,7 @@ void sg_command_options(FILE *f, const json_t *settings)
         {"steps", "steps"},
         {"cfg_scale", "cfg-scale"},
         {"cfg_scale_2", "cfg-scale-2"},
+        {"dynamic_cfg", "dynamic-cfg"},
         {"flow_shift", "flow-shift"},
         {"sampler", "sampler"},
         {"sigmas", "sigmas"},
@@ -145,6 +146,10 @@ void sg_command_options(FILE *f, const json_t *settings)
         const json_t *v = json_object_get(settings, options[i][0]);
         if (!v || (i == 0 && json_is_string(v) && strcmp(json_string_value(v), ours) == 0)) continue;
         if (!has_effect(settings, options[i][0])) continue;
+        if (json_is_true(v)) {
+            fprintf(f, " --%s", options[i][1]);
+            continue;
+        }
         const char *const text = json_string_value(v); /* one that looks like an option is no value of its own */
         fprintf(f, " --%s%c", options[i][1], text && strncmp(text, "--", 2) == 0 ? '=' : ' ');
         if (text)

@@ -26,7 +26,9 @@ typedef enum sg_guidance { SG_GUIDANCE_NONE, SG_GUIDANCE_CLASSIFIER_FREE, SG_GUI
 
 typedef struct sg_text_source {
     sg_text_encoder encoder;
-    int             tokens_max; /* longer texts are cut */
+    int             tokens_max;     /* longer texts are cut */
+    bool            padded;         /* shorter ones are filled up, and the encoder and the denoiser see the pads too */
+    bool            none_for_empty; /* an empty text has no token, not even the end */
 } sg_text_source;
 
 typedef struct sg_denoiser {
@@ -57,26 +59,28 @@ typedef struct sg_components {
     sg_guidance       guidance;
     bool              noise_by_frame; /* noise is drawn as [f, c, y, x], not [c, f, y, x] */
     int               size_multiple;  /* of width and height, pixels */
-    int               frame_multiple; /* frames are this times n, plus 1 */
+    sg_frame_rule     frames;
 } sg_components;
 
 /* Where the latents of a render lie. */
 typedef struct sg_geometry {
     int64_t latent[4]; /* c, f, y, x */
+    int64_t pad;       /* the first of these f are denoised with the others, and neither decoded nor saved */
     int64_t grid[3];   /* the denoiser's tokens of the video: frames, rows, columns */
 } sg_geometry;
 
 /* What one encoder has of the text of one pass. */
 typedef struct sg_text_states {
     int32_t *ids;    /* host [len] */
-    int      len;    /* tokens; 0: the pass is left out */
+    int      len;    /* of them, pads too; may be 0 */
+    int      tokens; /* of the text, without pads */
     int      cut;    /* tokens of the text beyond these, which the encoder does not take */
-    float   *states; /* host, F32 [len, width of the encoder]; NULL until they are computed */
+    float   *states; /* host, F32 [len, width of the encoder]; NULL until they are computed, and where len is 0 */
 } sg_text_states;
 
 /* The texts of all passes, by pass and encoder. */
 typedef struct sg_conditioning {
-    int            passes; /* 1 or 2 */
+    int            passes; /* 1 or 2: those of text[] that there are */
     sg_text_states text[SG_PASSES_MAX][SG_TEXTS_MAX];
 } sg_conditioning;
 
@@ -115,6 +119,10 @@ typedef struct sg_family {
     void (*geometry)(const void *model, const sg_request *r, sg_geometry *out);
     /* What r may not ask beyond the engine's own checks: SG_E_ARG. */
     sg_status (*check)(const void *model, const sg_request *r, sg_error *e);
+
+    /* With dynamic_cfg: the guidance of one step, of cfg_scale, of the number of steps and of the sampler's timestep. NULL:
+     * the family has none. */
+    double (*dynamic_guidance)(double scale, int steps, double timestep);
 
     /* What an encoder is given of a text, UTF-8: cleaned, or put into a template. *out is the caller's to free and has
      * *size bytes. */

@@ -61,7 +61,8 @@ static void fill_rotary(float *cosines, float *sines, int64_t n, int64_t columns
     for (int64_t i = 0; i < n; i++) {
         int64_t rest = order ? order[i] : i, column = (i + 1) * columns;
         for (int k = axes - 1; k >= 0; k--) { /* the last axis counts fastest */
-            const double place = (double)(rest % grid[k]);
+            const int64_t number = rest % grid[k];
+            const double  place = axis[k].place ? axis[k].place[number] : (double)number;
             rest /= grid[k];
             column -= axis[k].size / 2;
             for (int64_t j = 0; j < axis[k].size / 2; j++) {

@@ -52,8 +52,9 @@ typedef struct sg_rotary {
 /* One axis of a grid rotates `size` channels of a head, pair j by place theta^(-2 j / size). Axes follow one
  * another. */
 typedef struct sg_rotary_axis {
-    int64_t size; /* even */
-    double  theta;
+    int64_t       size; /* even */
+    double        theta;
+    const double *place; /* of each row of the grid along this axis; NULL: its number, from 0 */
 } sg_rotary_axis;
 
 /* Puts into s->keep the tables of the tokens of a grid of so many axes. They stand row by row, or token order[i] in row

@@ -124,7 +124,7 @@ static sg_status open_components(wan *w, const sg_checkpoint *from, sg_config *i
     const int64_t *const  patch = sg_wan_dit_config(w->dit[0])->patch;
     /* both sides of a patch are powers of two in every known checkpoint */
     c->size_multiple = v.scale_space * (int)(patch[1] > patch[2] ? patch[1] : patch[2]);
-    c->frame_multiple = v.scale_time * (int)patch[0];
+    c->frames.step = v.scale_time * (int)patch[0];
     return check_fit(w, sg_checkpoint_path(from), e);
 }
 
@@ -230,7 +230,7 @@ static void wan_denoiser_open(void *model, sg_stream *s, int denoiser, const sg_
     wan *const  w = model;
     sg_wan_text text[2] = {{0}};
     for (int k = 0; k < c->passes; k++) text[k] = (sg_wan_text){c->text[k][0].states, c->text[k][0].len};
-    sg_wan_run_text(&w->run, w->dit[denoiser], s, text, TEXT_LEN);
+    sg_wan_run_text(&w->run, w->dit[denoiser], s, text, c->passes, TEXT_LEN);
 }
 
 static void wan_forward(void *model, sg_stream *s, const sg_pass *p)

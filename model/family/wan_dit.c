@@ -159,7 +159,8 @@ void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const
                        const sg_self_attention *self)
 {
     const int64_t        hd = d->config.head_dim, side = 2 * (hd / 6);
-    const sg_rotary_axis axis[3] = {{hd - 2 * side, 10000}, {side, 10000}, {side, 10000}};
+    const sg_rotary_axis axis[3] = {
+        {.size = hd - 2 * side, .theta = 10000}, {.size = side, .theta = 10000}, {.size = side, .theta = 10000}};
     memcpy(run->grid, grid, sizeof run->grid);
     run->self = self;
     run->rotary = sg_rotary_place(s, grid, axis, 3, self->order);
@@ -206,7 +207,8 @@ static void text_pass(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const 
     s->scratch.used = mark;
 }
 
-void sg_wan_run_text(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text text[2], int text_len)
+void sg_wan_run_text(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text *text, int passes,
+                     int text_len)
 {
     const size_t slots = 2 * (size_t)d->config.layers;
     free(run->key);
@@ -216,8 +218,7 @@ void sg_wan_run_text(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const s
         return;
     }
     run->value = run->key + slots;
-    for (int pass = 0; pass < 2; pass++)
-        if (text[pass].rows > 0) text_pass(run, d, s, &text[pass], text_len, pass);
+    for (int pass = 0; pass < passes; pass++) text_pass(run, d, s, &text[pass], text_len, pass);
 }
 
 void sg_wan_run_close(sg_wan_run *run)

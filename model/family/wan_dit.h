@@ -26,7 +26,7 @@ const sg_wan_config *sg_wan_dit_config(const sg_wan_dit *d);
 /* A prompt as the denoiser sees it: real rows, then one row of zeros that stands for all the padding. */
 typedef struct sg_wan_text {
     const float *states; /* host, F32 [rows, text_dim]; NULL on a plan */
-    int          rows;   /* real tokens; 0: this pass is left out */
+    int          rows;   /* real tokens */
 } sg_wan_text;
 
 /* What the passes of a step share, in s->scratch from the first pass to the end of the last. */
@@ -51,9 +51,10 @@ typedef struct sg_wan_run {
 /* Order and rotary tables for tokens of this grid. */
 void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const int64_t grid[3],
                        const sg_self_attention *self);
-/* Cross-attention keys and values of both prompts, once for all steps: they depend on the text alone. text_len is the
+/* Cross-attention keys and values of the text of each pass, once for all steps: they depend on the text alone. text_len is the
  * padded length that the model was trained with (512). */
-void sg_wan_run_text(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text text[2], int text_len);
+void sg_wan_run_text(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text *text, int passes,
+                     int text_len);
 void sg_wan_run_close(sg_wan_run *run);
 
 /* As sg_family's forward. What the passes share (patch embedding, time, the first block's self-attention) is computed

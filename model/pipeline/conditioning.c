@@ -35,35 +35,55 @@ static sg_status count_cut(int *cut, const sg_text_source *source, const char *t
     return SG_OK;
 }
 
+static sg_status no_memory(sg_error *e) { return sg_error_set(e, SG_E_MEMORY, "no memory for token ids"); }
+
+/* Fills the ids of t up to n with the encoder's pad. */
+static sg_status fill_up(sg_text_states *t, const sg_text_encoder *encoder, int n, sg_error *e)
+{
+    int32_t *const ids = realloc(t->ids, (size_t)n * sizeof *ids);
+    if (!ids) return no_memory(e);
+    t->ids = ids;
+    while (t->len < n) ids[t->len++] = encoder->ops->pad(encoder->of);
+    return SG_OK;
+}
+
+/* t, which is zero, gets the ids of `text`, as the family gives it to the encoder. */
+static sg_status tokenize(sg_text_states *t, const sg_family *f, const void *model, const sg_text_source *source,
+                          int encoder, const char *text, sg_error *e)
+{
+    char  *given = NULL;
+    size_t size = 0;
+    SG_TRY(f->prompt(model, encoder, text, &given, &size, e));
+    sg_status st = SG_OK;
+    if (size || !source->none_for_empty)
+        st = source->encoder.ops->tokenize(source->encoder.of, given, size, source->tokens_max, &t->ids, &t->len, e);
+    t->tokens = t->len;
+    if (!st && t->len >= source->tokens_max) st = count_cut(&t->cut, source, given, size, e);
+    if (!st && source->padded) st = fill_up(t, &source->encoder, source->tokens_max, e);
+    free(given);
+    return st;
+}
+
 /* The tokens of `text`, or, without one, len of any. States of the same tokens stay. */
 static sg_status take_tokens(sg_text_states *t, const sg_family *f, const void *model, const sg_components *components,
                              int encoder, const char *text, int len, sg_error *e)
 {
-    const sg_text_source *const source = &components->text[encoder];
-    int32_t                    *ids = NULL;
-    int                         cut = 0;
-    if (text) {
-        char  *given = NULL;
-        size_t size = 0;
-        SG_TRY(f->prompt(model, encoder, text, &given, &size, e));
-        sg_status st =
-            source->encoder.ops->tokenize(source->encoder.of, given, size, source->tokens_max, &ids, &len, e);
-        if (!st && len >= source->tokens_max) st = count_cut(&cut, source, given, size, e);
-        free(given);
-        if (st) free(ids);
-        if (st) return st;
+    sg_text_states now = {.len = text ? 0 : len, .tokens = text ? 0 : len};
+    sg_status      st = SG_OK;
+    if (text)
+        st = tokenize(&now, f, model, &components->text[encoder], encoder, text, e);
+    else if (len && !(now.ids = calloc((size_t)len, sizeof *now.ids)))
+        st = no_memory(e);
+    if (st) {
+        forget(&now);
+        return st;
     }
-    if (!text && len && !(ids = calloc((size_t)len, sizeof *ids)))
-        return sg_error_set(e, SG_E_MEMORY, "no memory for token ids");
-    if (ids && t->ids && len == t->len && memcmp(ids, t->ids, (size_t)len * sizeof *ids) == 0) {
-        free(ids);
-        t->cut = cut;
-        return SG_OK;
+    if (now.len && now.len == t->len && memcmp(now.ids, t->ids, (size_t)now.len * sizeof *now.ids) == 0) {
+        now.states = t->states;
+        t->states = NULL;
     }
     forget(t);
-    t->cut = cut;
-    t->ids = ids;
-    t->len = len;
+    *t = now;
     return SG_OK;
 }
 
@@ -85,7 +105,7 @@ sg_status sg_conditioning_tokenize(sg_conditioning *c, const sg_family *f, const
 bool sg_conditioning_encoded(const sg_conditioning *c, int encoder)
 {
     for (int p = 0; p < c->passes; p++)
-        if (!c->text[p][encoder].states) return false;
+        if (c->text[p][encoder].len && !c->text[p][encoder].states) return false;
     return true;
 }
 
@@ -112,7 +132,7 @@ void sg_conditioning_encode(sg_conditioning *c, const sg_components *components,
     const bool                   computes = s->memory->alloc != NULL;
     for (int p = 0; p < c->passes; p++) {
         sg_text_states *const t = &c->text[p][encoder];
-        if (computes && t->states) continue;
+        if (!t->len || (computes && t->states)) continue;
         const size_t    mark = s->scratch.used;
         const sg_tensor y = sg_new(s, SG_F32, t->len, width);
         of->ops->encode(of->of, s, y, t->ids, t->len);

@@ -18,9 +18,12 @@ int sg_first_layer(const sg_components *components, int denoiser)
     return layers;
 }
 
-static double guidance(const sg_request *r, int denoiser)
+static double guidance(const sg_render *render, int step, int denoiser)
 {
-    return denoiser && r->cfg_scale_2 >= 0 ? r->cfg_scale_2 : r->cfg_scale;
+    const sg_request *const r = render->request;
+    const double            scale = denoiser && r->cfg_scale_2 >= 0 ? r->cfg_scale_2 : r->cfg_scale;
+    if (!r->dynamic_cfg) return scale;
+    return render->engine->family->dynamic_guidance(scale, render->sampler.steps, render->sampler.timestep[step]);
 }
 
 /* Of 1000, whatever the scheduler counts. */
@@ -73,7 +76,7 @@ void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, i
 {
     const sg_components *const components = render->engine->components;
     const int                  passes = render->engine->texts.passes;
-    const double               g = guidance(render->request, denoiser);
+    const double               g = guidance(render, step, denoiser);
     const size_t               mark = s->scratch.used;
     const sg_tensor            t = sg_new(s, SG_F32, 1);
     sg_tensor                  out[SG_PASSES_MAX] = {d->v};

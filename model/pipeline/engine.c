@@ -318,10 +318,10 @@ static sg_component_info describe(const sg_component *p)
 sg_model_info sg_engine_info(const sg_engine *engine)
 {
     const sg_components *const components = engine->components;
-    sg_model_info       info = {.multiple = components->size_multiple, .frame_multiple = components->frame_multiple};
-    const sg_component *p;
-    sg_phase            phase[SG_PHASES_MAX];
-    const int           phases = sg_render_phases(components, phase);
+    sg_model_info              info = {.multiple = components->size_multiple, .frames = components->frames};
+    const sg_component        *p;
+    sg_phase                   phase[SG_PHASES_MAX];
+    const int                  phases = sg_render_phases(components, phase);
     _Static_assert(sizeof info.component / sizeof *info.component >= SG_TEXTS_MAX + SG_ADDED_MAX + SG_DENOISERS_MAX + 1,
                    "there is room for every component");
     for (int k = 0; k < phases; k++)
@@ -348,7 +348,24 @@ static int nearest_above(int v, int least, int m)
 }
 
 static int nearest(int v, int m) { return nearest_above(v, m, m); }
-static int nearest_frames(int v, int m) { return nearest_above(v, 1, m); }
+
+/* The nearest count of frames; the larger of two as near. */
+static int nearest_frames(int v, sg_frame_rule rule)
+{
+    const int period = rule.pairs ? 2 * rule.step : rule.step, odd = nearest_above(v, 1, period);
+    const int even = rule.pairs ? nearest_above(v, period, period) : odd;
+    const int further = abs(even - v) - abs(odd - v);
+    return further < 0 || (further == 0 && even > odd) ? even : odd;
+}
+
+const char *sg_frame_rule_text(char *text, size_t size, sg_frame_rule rule)
+{
+    if (rule.pairs)
+        snprintf(text, size, "%d n or %d n + 1", 2 * rule.step, 2 * rule.step);
+    else
+        snprintf(text, size, "%d n + 1", rule.step);
+    return text;
+}
 
 static sg_status check_attention(const sg_engine *engine, const sg_request *r, sg_error *e)
 {
@@ -368,7 +385,8 @@ static sg_status check_attention(const sg_engine *engine, const sg_request *r, s
 sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, sg_error *e)
 {
     const sg_model_info info = sg_engine_info(engine);
-    const int           m = info.multiple, fm = info.frame_multiple;
+    const int           m = info.multiple;
+    char                rule[48];
     if (r->width < 1 || r->height < 1 || r->width > 1 << 16 || r->height > 1 << 16)
         return sg_error_set(e, SG_E_ARG, "size: %dx%d is not between 1x1 and 65536x65536", r->width, r->height);
     if (r->width % m || r->height % m)
@@ -378,14 +396,17 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
                             r->width, r->height, m, nearest(r->width, m), nearest(r->height, m));
     if (r->frames < 1 || r->frames > 1 << 20)
         return sg_error_set(e, SG_E_ARG, "frames: %d is not between 1 and %d", r->frames, 1 << 20);
-    if ((r->frames - 1) % fm)
-        return sg_error_set(e, SG_E_ARG, "frames: %d: this model makes a multiple of %d, plus 1; nearest is %d",
-                            r->frames, fm, nearest_frames(r->frames, fm));
+    if (nearest_frames(r->frames, info.frames) != r->frames)
+        return sg_error_set(e, SG_E_ARG, "frames: %d: this model makes %s; nearest is %d", r->frames,
+                            sg_frame_rule_text(rule, sizeof rule, info.frames), nearest_frames(r->frames, info.frames));
     if (r->steps < 1 || r->steps > SG_STEPS_MAX)
         return sg_error_set(e, SG_E_ARG, "steps: %d is not between 1 and %d", r->steps, SG_STEPS_MAX);
     if (!(r->cfg_scale >= 0 && r->cfg_scale <= 1000))
         return sg_error_set(e, SG_E_ARG, "cfg-scale: %g is not between 0 and 1000", r->cfg_scale);
     if (!(r->cfg_scale_2 <= 1000)) return sg_error_set(e, SG_E_ARG, "cfg-scale-2: %g is above 1000", r->cfg_scale_2);
+    if (r->dynamic_cfg && !engine->family->dynamic_guidance)
+        return sg_error_set(e, SG_E_ARG, "dynamic-cfg: guidance of a model of family %s is the same in all steps",
+                            engine->family->name);
     if (!(r->flow_shift >= 0.001 && r->flow_shift <= 1000))
         return sg_error_set(e, SG_E_ARG, "flow-shift: %g is not between 0.001 and 1000", r->flow_shift);
     if (!(r->cache_threshold >= 0 && r->cache_threshold <= SG_CACHE_THRESHOLD_MAX))
@@ -401,7 +422,7 @@ void sg_engine_nearest_size(const sg_engine *engine, int *width, int *height, in
 {
     if (width) *width = nearest(*width, engine->components->size_multiple);
     if (height) *height = nearest(*height, engine->components->size_multiple);
-    if (frames) *frames = nearest_frames(*frames, engine->components->frame_multiple);
+    if (frames) *frames = nearest_frames(*frames, engine->components->frames);
 }
 
 /* ---- latents in a file ---- */
@@ -441,15 +462,13 @@ sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_re
     sg_tensor  t;
     *note = NULL;
     SG_TRY(sg_latents_open(engine, path, &source, &t, e));
-    sg_geometry one;
-    sg_request  probe = {.width = 1, .height = 1, .frames = 1025};
-    engine->family->geometry(engine->model, &probe, &one);
-    const int64_t space = pixels_a_latent(engine), time = one.latent[1] > 1 ? 1024 / (one.latent[1] - 1) : 1;
-    const bool    fits = t.dim[3] <= (1 << 16) / space && t.dim[2] <= (1 << 16) / space && t.dim[1] <= (1 << 20) / time;
+    const sg_frame_rule rule = engine->components->frames;
+    const int64_t       space = pixels_a_latent(engine), time = rule.step;
+    const bool fits = t.dim[3] <= (1 << 16) / space && t.dim[2] <= (1 << 16) / space && t.dim[1] <= (1 << 20) / time;
     if (fits) {
         r->width = (int)(t.dim[3] * space);
         r->height = (int)(t.dim[2] * space);
-        r->frames = (int)((t.dim[1] - 1) * time + 1);
+        r->frames = (int)(rule.pairs && t.dim[1] % 2 == 0 ? t.dim[1] * time : (t.dim[1] - 1) * time + 1);
         const char *const text = sg_source_metadata(source, "settings");
         *note = text ? strdup(text) : NULL;
     }

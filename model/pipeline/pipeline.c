@@ -221,6 +221,17 @@ static void relate_error(sg_render *render)
     if (size > 0) render->report->latent_error /= sqrt(size);
 }
 
+/* Takes the pad away: host_latents [c, f, y, x] are as decoded from here on. */
+static void drop_pad(sg_render *render)
+{
+    const int64_t *const d = render->geometry.latent;
+    const size_t         plane = (size_t)(d[2] * d[3]), all = (size_t)d[1] * plane;
+    const size_t         pad = (size_t)render->geometry.pad * plane, kept = all - pad;
+    for (size_t c = 0; pad && c < (size_t)d[0]; c++)
+        memmove(render->host_latents + c * kept, render->host_latents + c * all + pad,
+                kept * sizeof *render->host_latents);
+}
+
 static sg_status denoise_steps(sg_render *render, const sg_phase *phase, sg_stream *s)
 {
     SG_TRY(make_order(render));
@@ -257,6 +268,7 @@ static sg_status denoise_steps(sg_render *render, const sg_phase *phase, sg_stre
     unload(render, phase, denoiser);
     SG_TRY(sg_render_status(s, "denoising", render->e));
     relate_error(render);
+    drop_pad(render);
     return render->request->capture_out
                ? sg_capture_write(&render->capture, render->request->capture_out, render->geometry.grid, render->e)
                : SG_OK;
@@ -310,18 +322,19 @@ static sg_status emit_frames(sg_render *render, sg_stream *s, const chunk *c)
     const uint8_t *frame = c->host + SG_ALIGN;
     for (int i = 0; render->cb && render->cb->frame && i < c->frames; i++, frame += c->bytes / (size_t)c->frames)
         SG_TRY(render->cb->frame(render->cb->context, c->first + i, frame, render->e));
-    return report_progress(render, SG_STAGE_DECODE, c->done, (int)render->geometry.latent[1]);
+    return report_progress(render, SG_STAGE_DECODE, c->done, (int)(render->geometry.latent[1] - render->geometry.pad));
 }
 
 /* Without `host` memory of its own the device decodes the next frames while the host is busy with those before. */
 static sg_status decode_frames(sg_render *render, sg_stream *s, uint8_t *host, void **run)
 {
     const sg_vae *const v = &render->engine->components->vae;
-    const int64_t      *d = render->geometry.latent;
     const bool          ahead = !host;
-    const sg_tensor     z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]), non_finite = sg_new_keep(s, SG_I32, 1);
-    const sg_tensor     given = sg_alloc(s, &s->scratch, SG_F32, 4, d);
-    chunk               last = {0};
+    int64_t             d[4];
+    sg_render_decoded(render, d);
+    const sg_tensor z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]), non_finite = sg_new_keep(s, SG_I32, 1);
+    const sg_tensor given = sg_alloc(s, &s->scratch, SG_F32, 4, d);
+    chunk           last = {0};
     sg_upload(s, given, render->host_latents);
     sg_upload(s, non_finite, &(int32_t){0});
     sg_permute(s, .y = z, .x = given, .rank = 4, .dim = {d[0], d[1], d[2], d[3]}, .perm = {1, 2, 3, 0});
@@ -372,9 +385,11 @@ static sg_status take_latents(sg_render *render)
 {
     sg_source *source = NULL;
     sg_tensor  t;
+    int64_t    d[4];
     SG_TRY(sg_latents_open(render->engine, render->request->latents_in, &source, &t, render->e));
+    sg_render_decoded(render, d);
     sg_status st = SG_OK;
-    if (memcmp(t.dim, render->geometry.latent, sizeof render->geometry.latent) != 0)
+    if (memcmp(t.dim, d, sizeof d) != 0)
         st = sg_error_set(
             render->e, SG_E_ARG, "%s: latents [%lld, %lld, %lld, %lld] are not those of %dx%d with %d frames",
             render->request->latents_in, (long long)t.dim[0], (long long)t.dim[1], (long long)t.dim[2],
@@ -391,7 +406,8 @@ static sg_status take_latents(sg_render *render)
 static sg_status write_latents(sg_render *render)
 {
     const sg_request *const r = render->request;
-    const int64_t *const    d = render->geometry.latent;
+    int64_t                 d[4];
+    sg_render_decoded(render, d);
     const sg_tensor   t = {.data = render->host_latents, .dtype = SG_F32, .rank = 4, .dim = {d[0], d[1], d[2], d[3]}};
     const char *const metadata[] = {"settings", r->latents_note, NULL};
     if (!r->latents_out) return SG_OK;

@@ -48,6 +48,9 @@ sg_status sg_render_sampler(sg_sampler *out, const sg_engine *engine, const sg_r
  * open, after a failure too. */
 sg_status sg_render_plan(sg_render *render, sg_plan *out);
 
+/* Of the latents that are decoded, saved and read: the geometry's without its pad. */
+void sg_render_decoded(const sg_render *render, int64_t shape[4]);
+
 /* Bytes of the latents, F32. */
 size_t sg_render_latent_bytes(const sg_render *render);
 

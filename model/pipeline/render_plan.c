@@ -145,6 +145,12 @@ size_t sg_render_latent_bytes(const sg_render *render)
     return (size_t)(d[0] * d[1] * d[2] * d[3]) * sizeof(float);
 }
 
+void sg_render_decoded(const sg_render *render, int64_t shape[4])
+{
+    memcpy(shape, render->geometry.latent, sizeof render->geometry.latent);
+    shape[1] -= render->geometry.pad;
+}
+
 /* On the host. */
 static size_t cache_bytes(const sg_render *render)
 {
@@ -180,11 +186,12 @@ static void plan_denoise(sg_render *render, sg_stream *s, sg_plan_totals *t)
 static sg_status plan_decode(sg_render *render, sg_stream *s, sg_plan_totals *t)
 {
     const sg_vae *const v = &render->engine->components->vae;
-    const int64_t      *d = render->geometry.latent;
-    const int           special = v->ops->special(v->of);
-    const sg_tensor     z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]);
-    double              flops = 0;
-    void               *run = NULL;
+    int64_t             d[4];
+    sg_render_decoded(render, d);
+    const int       special = v->ops->special(v->of);
+    const sg_tensor z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]);
+    double          flops = 0;
+    void           *run = NULL;
     (void)sg_new_keep(s, SG_I32, 1);
     (void)sg_alloc(s, &s->scratch, SG_F32, 4, d); /* as uploaded, before its axes are put in order */
     s->scratch.used = 0;
@@ -297,8 +304,8 @@ static void note_texts(const sg_engine *engine, sg_plan *out)
     for (int p = 0; p < engine->texts.passes; p++)
         for (int k = 0; k < engine->components->texts; k++) {
             const sg_text_states *const t = &engine->texts.text[p][k];
-            if (t->len < out->text_tokens[p]) continue;
-            out->text_tokens[p] = t->len;
+            if (t->tokens < out->text_tokens[p]) continue;
+            out->text_tokens[p] = t->tokens;
             out->cut[p] = t->cut;
         }
 }
@@ -326,8 +333,8 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     note_texts(engine, out);
     SG_TRY(bind_attention(render, out));
     if (render->report) {
-        render->report->prompt_tokens = texts->text[0][0].len;
-        render->report->negative_tokens = texts->text[1][0].len;
+        render->report->prompt_tokens = texts->text[0][0].tokens;
+        render->report->negative_tokens = texts->text[1][0].tokens;
     }
     sg_plan_totals t[SG_PHASES_MAX];
     render->phases = out->phases = sg_render_phases(engine->components, render->phase);

@@ -21,6 +21,8 @@ static sg_status tokenize(const void *of, const char *text, size_t size, int max
     return sg_t5_tokenizer_encode(((const t5_encoder *)of)->tokenizer, text, size, max, ids, count, e);
 }
 
+static int32_t pad(const void *of) { return sg_t5_tokenizer_pad(((const t5_encoder *)of)->tokenizer); }
+
 static void encode(const void *of, sg_stream *s, sg_tensor y, const int32_t *ids, int n)
 {
     sg_t5_encode(((const t5_encoder *)of)->t5, s, y, ids, n);
@@ -35,7 +37,7 @@ static void encoder_close(void *of)
 }
 
 static const sg_text_encoder_ops ops = {
-    .component = component, .width = width, .tokenize = tokenize, .encode = encode, .close = encoder_close};
+    .component = component, .width = width, .tokenize = tokenize, .pad = pad, .encode = encode, .close = encoder_close};
 
 static sg_status open_both(t5_encoder *t, const sg_checkpoint *c, const char *name, const char *tokenizer, sg_dtype act,
                            sg_error *e)

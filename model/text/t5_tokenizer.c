@@ -20,7 +20,7 @@ struct sg_t5_tokenizer {
     sg_charsmap           map;
     sg_unigram            unigram;
     sg_t5_added_tokens    added;
-    int32_t               end_id;
+    int32_t               end_id, pad_id;
 };
 
 /* The state while one text is encoded. */
@@ -42,6 +42,7 @@ static sg_status build(sg_t5_tokenizer *t, const char *path, const sg_t5_tokeniz
     SG_TRY(sg_t5_tokenizer_config_uses_charsmap(c, &t->model, &uses_map, err));
     SG_TRY(sg_charsmap_open(&t->map, t->model.charsmap, uses_map ? t->model.charsmap_size : 0, path, err));
     SG_TRY(sg_t5_added_tokens_open(&t->added, c, &t->model, &t->unigram, &t->map, err));
+    t->pad_id = sg_t5_added_tokens_pad(&t->added, c);
     return sg_t5_added_tokens_end(&t->added, c, &t->end_id, err);
 }
 
@@ -128,6 +129,8 @@ void sg_t5_tokenizer_close(sg_t5_tokenizer **t)
     free(*t);
     *t = NULL;
 }
+
+int32_t sg_t5_tokenizer_pad(const sg_t5_tokenizer *t) { return t->pad_id; }
 
 int sg_t5_tokenizer_vocab(const sg_t5_tokenizer *t) { return t->added.next_id; }
 

@@ -39,6 +39,9 @@ void      sg_t5_tokenizer_close(sg_t5_tokenizer **t);
 sg_status sg_t5_tokenizer_encode(const sg_t5_tokenizer *t, const char *text, size_t len, int max_len, int32_t **ids,
                                  int *count, sg_error *err) SG_MUST_USE;
 
+/* The id of pad_token, by the T5 rules "<pad>" where no file has it; -1: there is none. */
+int32_t sg_t5_tokenizer_pad(const sg_t5_tokenizer *t);
+
 /* One more than the largest id. A text encoder needs at least as many rows in its table. */
 int sg_t5_tokenizer_vocab(const sg_t5_tokenizer *t);
 

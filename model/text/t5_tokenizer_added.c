@@ -428,6 +428,14 @@ sg_status sg_t5_added_tokens_end(const sg_t5_added_tokens *a, const sg_t5_tokeni
     return SG_OK;
 }
 
+int32_t sg_t5_added_tokens_pad(const sg_t5_added_tokens *a, const sg_t5_tokenizer_config *c)
+{
+    const json_t            *pad = sg_t5_tokenizer_config_special(c, "pad_token");
+    const char              *text = pad ? content_of(pad) : c->t5_rules ? "<pad>" : NULL;
+    const sg_t5_added_token *token = text ? find_token(a, text, strlen(text)) : NULL;
+    return token ? token->id : -1;
+}
+
 /* ---- search in a text ---- */
 
 /* Word characters of Unicode, as \w of a regular expression. */

@@ -50,6 +50,9 @@ void      sg_t5_added_tokens_close(sg_t5_added_tokens *a);
 sg_status sg_t5_added_tokens_end(const sg_t5_added_tokens *a, const sg_t5_tokenizer_config *c, int32_t *id,
                                  sg_error *e) SG_MUST_USE;
 
+/* The id of the token that fills texts up; -1: there is none. */
+int32_t sg_t5_added_tokens_pad(const sg_t5_added_tokens *a, const sg_t5_tokenizer_config *c);
+
 /* Finds the first token in text[*at..len) of the kind `normalized`. Sets *at to where it begins and *bytes to its
  * length there. Returns NULL when there is none. */
 const sg_t5_added_token *sg_t5_added_tokens_next(const sg_t5_added_tokens *a, bool normalized, const char *text,

@@ -241,7 +241,7 @@ static sg_engine *open_family(made_up *m, const char *backend)
                                     .guidance = SG_GUIDANCE_EMBEDDED,
                                     .noise_by_frame = true,
                                     .size_multiple = 1,
-                                    .frame_multiple = 1};
+                                    .frames = {.step = 1}};
     const sg_engine_options o = {.model_dir = model, .backend = backend, .dtype = "f32"};
     if (sg_engine_open(&g, &o, &e)) fail_msg("%s", e.text);
     g->family->close(g->model);
