@@ -10,7 +10,6 @@
 #include "wan_names.h"
 #include "wan_vae.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { TEXT_LEN = 512 }; /* rows that the denoisers were trained with; WanPipeline's max_sequence_length */
@@ -32,30 +31,15 @@ typedef struct wan {
 
 /* ---- opening ---- */
 
-static void note_class(sg_component *p, sg_config *index, const char *key)
-{
-    const char *const name = sg_config_string_at(index, key, 1);
-    snprintf(p->class_name, sizeof p->class_name, "%s", name ? name : "");
-}
-
-/* A component must be of one of the classes that are implemented here. */
-static void expect_class(sg_config *index, const char *key, const char *want, const char *other)
-{
-    const char *const name = sg_config_string_at(index, key, 1), *const have = name ? name : "";
-    if (strcmp(have, want) == 0 || (other && strcmp(have, other) == 0)) return;
-    sg_config_fail(index, key, "the class is \"%s\", but this program implements %s%s%s", have, want,
-                   other ? " and " : "", other ? other : "");
-}
-
 static sg_status read_index(wan *w, sg_config *index)
 {
     const double      none = 0;
     const bool        no = false;
     const char *const second = sg_config_string_at(index, "transformer_2", 1);
-    expect_class(index, "text_encoder", "UMT5EncoderModel", "T5EncoderModel");
-    expect_class(index, "transformer", "WanTransformer3DModel", NULL);
-    if (second && *second) expect_class(index, "transformer_2", "WanTransformer3DModel", NULL);
-    expect_class(index, "vae", "AutoencoderKLWan", NULL);
+    sg_component_expect_class(index, "text_encoder", "UMT5EncoderModel", "T5EncoderModel");
+    sg_component_expect_class(index, "transformer", "WanTransformer3DModel", NULL);
+    if (second && *second) sg_component_expect_class(index, "transformer_2", "WanTransformer3DModel", NULL);
+    sg_component_expect_class(index, "vae", "AutoencoderKLWan", NULL);
     w->boundary = sg_config_real(index, "boundary_ratio", 0, 1, &none);
     w->ti2v = sg_config_bool(index, "expand_timesteps", &no);
     if (w->boundary > 0 && !(second && *second))
@@ -93,7 +77,7 @@ static sg_status open_denoiser(wan *w, int i, const sg_checkpoint *from, const c
 {
     SG_TRY(sg_wan_dit_open(&w->dit[i], from, name, act, e));
     sg_component *const component = sg_wan_dit_component(w->dit[i]);
-    note_class(component, index, name);
+    sg_component_note_class(component, index, name);
     w->components.denoiser[i] = (sg_denoiser){
         .component = component, .names = &sg_wan_dit_names, .layers = (int)sg_wan_dit_config(w->dit[i])->layers};
     w->components.denoisers = i + 1;
@@ -108,7 +92,7 @@ static sg_status open_components(wan *w, const sg_checkpoint *from, sg_config *i
     SG_TRY(read_index(w, index));
     SG_TRY(sg_sampler_config_read(&c->sampler, from, e));
     SG_TRY(sg_t5_encoder_open(t, from, "text_encoder", "tokenizer", act, e));
-    note_class(t->ops->component(t->of), index, "text_encoder");
+    sg_component_note_class(t->ops->component(t->of), index, "text_encoder");
     c->text[0].tokens_max = TEXT_LEN;
     c->texts = 1;
     SG_TRY(open_denoiser(w, 0, from, "transformer", index, act, e));
@@ -117,7 +101,7 @@ static sg_status open_components(wan *w, const sg_checkpoint *from, sg_config *i
         c->denoiser[0].from = w->boundary * c->sampler.train_steps;
     }
     SG_TRY(sg_wan_vae_open(&w->vae, from, act, e));
-    note_class(sg_wan_vae_component(w->vae), index, "vae");
+    sg_component_note_class(sg_wan_vae_component(w->vae), index, "vae");
     c->vae = (sg_vae){.ops = &sg_wan_vae_ops, .of = w->vae};
 
     const sg_wan_vae_info v = sg_wan_vae_describe(w->vae);
