@@ -54,9 +54,10 @@ static void normals_of_block(float *x)
     }
 }
 
-static void fill_blocks(float *out, size_t n, sg_rng *g)
+/* drawn: how many come from the first draw; those behind the last whole block may come from the second alone. */
+static void fill_blocks(float *out, size_t n, size_t drawn, sg_rng *g)
 {
-    for (size_t i = 0; i < n; i++) out[i] = uniform24(g);
+    for (size_t i = 0; i < drawn; i++) out[i] = uniform24(g);
     for (size_t i = 0; i + BLOCK <= n; i += BLOCK) normals_of_block(out + i);
     if (n % BLOCK == 0) return;
     float *const tail = out + n - BLOCK;
@@ -79,13 +80,21 @@ static void fill_pairs(float *out, size_t n, sg_rng *g)
     }
 }
 
-void sg_rng_randn(sg_rng *g, float *out, size_t n)
+static float rounded(float x, sg_dtype as)
+{
+    return as == SG_F16 ? sg_f16_to_f32(sg_f32_to_f16(x)) : sg_bf16_to_f32(sg_f32_to_bf16(x));
+}
+
+void sg_rng_randn_as(sg_rng *g, sg_dtype as, float *out, size_t n)
 {
     if (n < BLOCK)
         fill_pairs(out, n, g);
     else
-        fill_blocks(out, n, g);
+        fill_blocks(out, n, as == SG_F32 ? n : n - n % BLOCK, g);
+    for (size_t i = 0; as != SG_F32 && i < n; i++) out[i] = rounded(out[i], as);
 }
+
+void sg_rng_randn(sg_rng *g, float *out, size_t n) { sg_rng_randn_as(g, SG_F32, out, n); }
 
 void sg_randn(float *out, size_t n, uint64_t seed)
 {

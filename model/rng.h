@@ -2,6 +2,8 @@
 #ifndef SG_RNG_H
 #define SG_RNG_H
 
+#include "tensor.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,5 +23,9 @@ typedef struct sg_rng {
 
 void sg_rng_seed(sg_rng *g, uint64_t seed);
 void sg_rng_randn(sg_rng *g, float *out, size_t n); /* as sg_randn, from where the generator is */
+/* The same of torch.randn(..., dtype=as), as SG_F32, SG_F16 or SG_BF16: out[n] are numbers of that dtype. The normals are
+ * F32's, rounded; but where 16 does not divide n, what is drawn again at the end is not drawn before. Torch of
+ * tests/golden/requirements.txt; older ones drew F16 and BF16 from fewer bits. */
+void sg_rng_randn_as(sg_rng *g, sg_dtype as, float *out, size_t n);
 
 #endif

@@ -160,7 +160,7 @@ static sg_status upload_noise(sg_render *render, sg_stream *s, sg_tensor x)
     const size_t n = (size_t)sg_count(x);
     float *const noise = malloc((by_frame ? 2 : 1) * n * sizeof *noise), *given = noise;
     if (!noise) return sg_error_set(render->e, SG_E_MEMORY, "no memory for %zu numbers of noise", n);
-    sg_rng_randn(&render->rng, noise, n);
+    sg_rng_randn_as(&render->rng, render->engine->components->noise_dtype, noise, n);
     if (by_frame) frames_inside(given = noise + n, noise, x.dim);
     sg_upload(s, x, given);
     free(noise);
