@@ -195,12 +195,13 @@ static void print_render(const model_summary *t)
            r->fps, (double)r->frames / r->fps);
     printf("           sizes in steps of %d, frames %s\n", t->info.multiple,
            sg_frame_rule_text((char[48]){0}, 48, t->info.frames));
-    printf("           %d step%s of %s, guidance %g, ", r->steps, sg_plural(r->steps), sg_sampler_names[r->sampler],
+    printf("           %d step%s of %s, guidance %g", r->steps, sg_plural(r->steps), sg_sampler_names[r->sampler],
            r->cfg_scale);
     if (r->sigmas.count)
-        printf("sigmas %s\n", sg_report_sigmas((char[SG_SIGMAS_TEXT]){0}, SG_SIGMAS_TEXT, &r->sigmas));
-    else
-        printf("flow shift %g\n", r->flow_shift);
+        printf(", sigmas %s", sg_report_sigmas((char[SG_SIGMAS_TEXT]){0}, SG_SIGMAS_TEXT, &r->sigmas));
+    else if (sg_sampler_flows(r->sampler))
+        printf(", flow shift %g", r->flow_shift);
+    putchar('\n');
     if (r->cache)
         printf("           cache %s: it extrapolates some of the steps; the work below is that of all\n",
                sg_cache_names[r->cache]);

@@ -48,6 +48,8 @@ static const rule rules[] = {
     {"cache", NULL, {"rule", "l1", "l2", "least", "buckets"}}, /* of tune */
     {"sampler", "euler", {"sched-compat"}},
     {"sampler", "lcm", {"sched-compat"}},
+    {"sampler", "ddim", {"sched-compat", "sigmas", "flow-shift", "fast"}},
+    {"sampler", "dpm", {"sched-compat", "sigmas", "flow-shift", "fast"}},
     {"sampler", "unipc", {"sigmas", "fast"}},
     {"fast", NULL, {"steps", "flow-shift", "sched-compat", "preset-steps"}},
     {"sigmas", NULL, {"steps", "flow-shift", "sched-compat", "preset-steps"}},

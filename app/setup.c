@@ -239,11 +239,18 @@ static sg_status draw_seed(uint64_t *out, sg_error *e)
 }
 
 /* Options of which only the model tells that they do nothing; option_rules.c has the others. */
-static sg_status check_effects(const sg_request *r, const sg_model_info *info, const sg_settings *s, sg_error *e)
+static sg_status check_effects(const sg_request *r, sg_sampler_kind usual, const sg_model_info *info,
+                               const sg_settings *s, sg_error *e)
 {
     const bool two = info->experts > 1;
     if (!isnan(s->cfg_scale_2) && !two)
         return sg_error_set(e, SG_E_ARG, "--cfg-scale-2 has no effect: this model has no second expert");
+    if (!sg_sampler_flows(usual) && (s->preset_steps || s->sigmas || !isnan(s->flow_shift)))
+        return sg_error_set(e, SG_E_ARG, "--%s is for models of flow matching; this one's sampler is %s",
+                            s->preset_steps ? "preset-steps"
+                            : s->sigmas     ? "sigmas"
+                                            : "flow-shift",
+                            sg_sampler_names[usual]);
     if (s->sched_compat && r->sampler != SG_SAMPLER_UNIPC)
         return sg_error_set(e, SG_E_ARG,
                             "--sched-compat has no effect: it is for unipc, and this model's sampler is %s",
@@ -289,7 +296,7 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *engine, const sg_sett
     if (s->cache) r->cache = (sg_cache)sg_setup_place(s->cache, sg_cache_names);
     if (s->sched_compat) r->sigmas_old = strcmp(s->sched_compat, "old") == 0;
     const sg_model_info info = sg_engine_info(engine);
-    SG_TRY(check_effects(r, &info, s, e));
+    SG_TRY(check_effects(r, sg_engine_defaults(engine).sampler, &info, s, e));
     r->seed = (uint64_t)s->seed;
     if (s->seed < 0) SG_TRY(draw_seed(&r->seed, e));
     return SG_OK;

@@ -88,15 +88,25 @@ typedef struct sg_frame_rule {
 /* The counts by the rule, for people: "4 n + 1", "8 n or 8 n + 1". text has room for size bytes, and is returned. */
 const char *sg_frame_rule_text(char *text, size_t size, sg_frame_rule rule);
 
-/* LCM draws fresh noise after each step. */
-typedef enum sg_sampler_kind { SG_SAMPLER_UNIPC, SG_SAMPLER_EULER, SG_SAMPLER_LCM } sg_sampler_kind;
+/* The first three are for flow matching, the others for noise schedules of betas. LCM and DPM draw fresh noise in each
+ * step. */
+typedef enum sg_sampler_kind {
+    SG_SAMPLER_UNIPC,
+    SG_SAMPLER_EULER,
+    SG_SAMPLER_LCM,
+    SG_SAMPLER_DDIM,
+    SG_SAMPLER_DPM
+} sg_sampler_kind;
+
+/* For flow matching: flow_shift, sigmas and presets of few steps are for these alone. */
+static inline bool sg_sampler_flows(sg_sampler_kind k) { return k <= SG_SAMPLER_LCM; }
 
 extern const char *const sg_sampler_names[]; /* "unipc", ..., NULL: by sg_sampler_kind */
 
 enum { SG_SIGMAS_MAX = 64 };
 
 /* Noise levels of the steps, in place of the sampler's schedule: at most 1, falling, above 0. After the last comes 0, which
- * does not count. Not for UniPC. */
+ * does not count. For EULER and LCM. */
 typedef struct sg_sigmas {
     int    count; /* 0: the sampler's schedule */
     double at[SG_SIGMAS_MAX];

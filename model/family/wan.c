@@ -90,7 +90,7 @@ static sg_status open_components(wan *w, const sg_checkpoint *from, sg_config *i
     sg_text_encoder *const t = &c->text[0].encoder;
     c->guidance = SG_GUIDANCE_CLASSIFIER_FREE;
     SG_TRY(read_index(w, index));
-    SG_TRY(sg_sampler_config_read(&c->sampler, from, e));
+    SG_TRY(sg_sampler_config_read(&c->sampler, from, SG_SAMPLERS_FLOW, e));
     SG_TRY(sg_t5_encoder_open(t, from, "text_encoder", "tokenizer", act, e));
     sg_component_note_class(t->ops->component(t->of), index, "text_encoder");
     c->text[0].tokens_max = TEXT_LEN;

@@ -140,24 +140,26 @@ static void note_error(sg_render *render, const float *computed, const float *ex
         size += v * v;
     }
     r->skip_error[step] = (float)(size > 0 ? sqrt(off / size) : 0);
-    r->latent_error += fabs(render->sampler.sigma[step] - render->sampler.sigma[step + 1]) * sqrt(off);
+    r->latent_error += sg_sampler_weight(&render->sampler, step) * sqrt(off);
 }
 
 void sg_render_step(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser)
 {
     const bool skips = sg_step_cache_skips(&render->cache, s, step, d->state.x);
     const bool shadow = skips && render->request->cache == SG_CACHE_SHADOW;
+    double     smooth[2];
+    sg_sampler_smooth(&render->sampler, step, smooth);
     render->report->distance[step] = (float)render->cache.moved;
     if (!skips || shadow) {
         sg_render_predict(render, s, d, step, denoiser);
         sg_render_inspect(render, s, d, step, denoiser);
     }
     if (!skips) {
-        sg_step_cache_keep(&render->cache, s, step, d->v);
+        sg_step_cache_keep(&render->cache, s, step, smooth, d->state.x, d->v);
         return;
     }
     if (shadow) sg_download(s, render->shadow, d->v);
-    sg_step_cache_extrapolate(&render->cache, s, step, d->v);
+    sg_step_cache_extrapolate(&render->cache, s, step, smooth, d->state.x, d->v);
     render->report->skipped[step] = 1;
     render->report->steps_skipped++;
     if (!shadow) return;

@@ -251,7 +251,7 @@ static sg_status denoise_steps(sg_render *render, const sg_phase *phase, sg_stre
         denoiser = want;
         const double start = sg_seconds();
         sg_render_step(render, s, &d, i, denoiser);
-        if (d.state.noise.rank) SG_TRY(upload_noise(render, s, d.state.noise));
+        for (int k = sg_sampler_draws(&render->sampler, i); k > 0; k--) SG_TRY(upload_noise(render, s, d.state.noise));
         sg_sampler_step(&render->sampler, &d.state, s, i, d.v);
         sg_tap(s, d.state.x, "step.%d.latents", i);
         note_peak(render, s); /* the denoiser's weights have come since it was opened */

@@ -149,13 +149,14 @@ bool sg_step_cache_skips(sg_step_cache *c, sg_stream *s, int i, sg_tensor x)
     return skips;
 }
 
-void sg_step_cache_extrapolate(const sg_step_cache *c, sg_stream *s, int i, sg_tensor v)
+void sg_step_cache_extrapolate(const sg_step_cache *c, sg_stream *s, int i, const double a[2], sg_tensor x, sg_tensor v)
 {
-    const float a = (float)(i - c->computed[0]) / (float)(c->computed[0] - c->computed[1]);
-    sg_combine(s, .y = v, .x = {c->v[0], c->v[1]}, .a = {1 + a, -a}, .count = 2);
+    const float far = (float)(i - c->computed[0]) / (float)(c->computed[0] - c->computed[1]), of = (float)a[1];
+    sg_combine(s, .y = v, .x = {c->v[0], c->v[1], x}, .a = {(1 + far) / of, -far / of, (float)-a[0] / of},
+               .count = a[0] != 0 ? 3 : 2);
 }
 
-void sg_step_cache_keep(sg_step_cache *c, sg_stream *s, int i, sg_tensor v)
+void sg_step_cache_keep(sg_step_cache *c, sg_stream *s, int i, const double a[2], sg_tensor x, sg_tensor v)
 {
     if (c->rule.threshold <= 0) return;
     const sg_tensor oldest = c->v[1];
@@ -164,7 +165,7 @@ void sg_step_cache_keep(sg_step_cache *c, sg_stream *s, int i, sg_tensor v)
     c->computed[1] = c->computed[0];
     c->computed[0] = i;
     if (c->have < 2) c->have++;
-    sg_copy(s, .y = c->v[0], .x = v);
+    sg_combine(s, .y = c->v[0], .x = {v, x}, .a = {(float)a[1], (float)a[0]}, .count = a[0] != 0 ? 2 : 1);
 }
 
 void sg_step_cache_forget(sg_step_cache *c)

@@ -1,8 +1,9 @@
 /* step_cache.h - steps whose velocity is extrapolated instead of computed.
  *
  * The gate is SeaCache's (arXiv:2602.18993, equations 5 to 7) on the latents themselves, as diffusers' SeaCacheConfig has
- * it. What is skipped is not a block's residual but the whole prediction: v after guidance, extrapolated linearly in the
- * step's number through the last two computed ones. A family needs nothing for it.
+ * it. What is skipped is not a block's residual but the whole prediction: v after guidance, or the clean sample where the
+ * sampler draws noise, extrapolated linearly in the step's number through the last two computed ones. A family needs nothing
+ * for it.
  *
  * Indicator of step i: F_i = x_i filtered along frames, rows and columns. Along an axis of length n, at frequency
  * f_k = min(k, n - k) / n with P = 1 / (f_k^3 + 1e-16), a = 1 - sigma_i and b = sigma_i (sigma in [1e-6, 1 - 1e-6]):
@@ -39,7 +40,7 @@ typedef struct sg_step_cache {
     int          run;         /* steps skipped since then */
     int          computed[2]; /* steps that v has, the newest first */
     int          have;        /* of v: 0 to 2 */
-    sg_tensor    v[2];        /* F32 [c, f, y, x]: the newest computed predictions, the newest first */
+    sg_tensor    v[2];        /* F32 [c, f, y, x]: of the newest computed steps, the newest first: a[0] x + a[1] v */
     sg_tensor    f[2];        /* F32 [c, x, y, f]: F of this step and of the one before */
     sg_tensor    filter[3];   /* F32 [steps, n, n]: along frames, rows and columns */
     sg_tensor    parts;       /* F32 [SG_CACHE_PARTS, 2]: of sg_distance */
@@ -56,11 +57,14 @@ void sg_step_cache_prepare(sg_step_cache *c, sg_stream *s, sg_step_rule rule, in
  * the distance back from the device where it decides: not to be called inside a recorded step. */
 bool sg_step_cache_skips(sg_step_cache *c, sg_stream *s, int i, sg_tensor x);
 
-/* v = v1 + (v1 - v2) (i - i1) / (i1 - i2), where v1 and v2 are the predictions of the computed steps i1 > i2. */
-void sg_step_cache_extrapolate(const sg_step_cache *c, sg_stream *s, int i, sg_tensor v);
+/* a in the next two: sg_sampler_smooth of step i. */
 
-/* Step i was computed, and v is its prediction. */
-void sg_step_cache_keep(sg_step_cache *c, sg_stream *s, int i, sg_tensor v);
+/* a[0] x + a[1] v = q1 + (q1 - q2) (i - i1) / (i1 - i2), where q1 and q2 are those of the computed steps i1 > i2. */
+void sg_step_cache_extrapolate(const sg_step_cache *c, sg_stream *s, int i, const double a[2], sg_tensor x,
+                               sg_tensor v);
+
+/* Step i was computed, and v is its prediction for x. */
+void sg_step_cache_keep(sg_step_cache *c, sg_stream *s, int i, const double a[2], sg_tensor x, sg_tensor v);
 
 /* Another denoiser works from here on: the next two steps are computed. */
 void sg_step_cache_forget(sg_step_cache *c);

@@ -13,5 +13,8 @@ static void step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i,
     sg_combine(s, .y = st->x, .x = {st->last, v}, .a = {1.0f, (float)(p->sigma[i + 1] - p->sigma[i])}, .count = 2);
 }
 
-const sg_solver sg_solver_flow_euler = {
-    .class_name = "FlowMatchEulerDiscreteScheduler", .read = read, .schedule = sg_solver_flow_schedule, .step = step};
+const sg_solver sg_solver_flow_euler = {.class_name = "FlowMatchEulerDiscreteScheduler",
+                                        .list = true,
+                                        .read = read,
+                                        .schedule = sg_solver_flow_schedule,
+                                        .step = step};

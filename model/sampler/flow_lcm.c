@@ -17,6 +17,7 @@ static void step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i,
 }
 
 const sg_solver sg_solver_flow_lcm = {.class_name = "FlowMatchLCMScheduler",
+                                      .list = true,
                                       .noise = true,
                                       .starts_at_sigma = true,
                                       .read = read,

@@ -8,9 +8,10 @@
 #include <string.h>
 
 /* By sg_sampler_kind. */
-static const sg_solver *const solvers[] = {&sg_solver_unipc, &sg_solver_flow_euler, &sg_solver_flow_lcm};
-const char *const             sg_sampler_names[] = {"unipc", "euler", "lcm", NULL};
-enum { SOLVERS = sizeof solvers / sizeof *solvers };
+static const sg_solver *const solvers[] = {&sg_solver_unipc, &sg_solver_flow_euler, &sg_solver_flow_lcm,
+                                           &sg_solver_cog_ddim, &sg_solver_cog_dpm};
+const char *const             sg_sampler_names[] = {"unipc", "euler", "lcm", "ddim", "dpm", NULL};
+enum { SOLVERS = sizeof solvers / sizeof *solvers, NAMES = 256 };
 
 static const sg_solver *solver_of(const sg_sampler_config *c) { return c->solver ? c->solver : solvers[c->kind]; }
 
@@ -26,27 +27,40 @@ static void read_common(sg_config *c, sg_sampler_config *out)
     sg_solver_absent(c, "shift_terminal");
 }
 
-sg_status sg_sampler_config_read(sg_sampler_config *out, const sg_checkpoint *checkpoint, sg_error *e)
+static const char *class_of(int kind) { return solvers[kind]->class_name; }
+static const char *name_of(int kind) { return sg_sampler_names[kind]; }
+
+/* "a, b and c are": these kinds by their names. */
+static const char *list_kinds(char *out, size_t size, unsigned kinds, const char *(*name)(int))
 {
-    char       known[256] = "";
+    const char *verb = " is";
+    size_t      at = 0;
+    for (int i = 0; i < SOLVERS; i++) {
+        if (!(kinds >> i & 1)) continue;
+        const char *const joint = !at ? "" : kinds >> i == 1 ? " and " : ", ";
+        if (at) verb = " are";
+        at += (size_t)snprintf(out + at, size - at, "%s%s", joint, name(i));
+    }
+    snprintf(out + at, size - at, "%s", verb);
+    return out;
+}
+
+sg_status sg_sampler_config_read(sg_sampler_config *out, const sg_checkpoint *checkpoint, unsigned kinds, sg_error *e)
+{
     sg_config *c = NULL;
     bool       found = false;
-    *out = (sg_sampler_config){0};
+    *out = (sg_sampler_config){.kinds = kinds};
     SG_TRY(sg_checkpoint_config(checkpoint, "scheduler", &c, e));
     const char *const name = sg_config_string(c, "_class_name", NULL);
     for (int i = 0; name && i < SOLVERS; i++) {
-        const size_t at = strlen(known);
-        snprintf(known + at, sizeof known - at, "%s%s",
-                 !i                ? ""
-                 : i + 1 < SOLVERS ? ", "
-                                   : " and ",
-                 solvers[i]->class_name);
-        if (strcmp(name, solvers[i]->class_name) != 0) continue;
+        if (!(kinds >> i & 1) || strcmp(name, solvers[i]->class_name) != 0) continue;
         found = true;
         out->kind = (sg_sampler_kind)i;
         solvers[i]->read(out, c);
     }
-    if (name && !found) sg_config_fail(c, "_class_name", "\"%s\" is not supported; %s are", name, known);
+    if (name && !found)
+        sg_config_fail(c, "_class_name", "\"%s\" is not supported; %s", name,
+                       list_kinds((char[NAMES]){0}, NAMES, kinds, class_of));
     read_common(c, out);
     const sg_status status = sg_config_status(c);
     sg_config_close(&c);
@@ -59,8 +73,9 @@ sg_status sg_sampler_config_read(sg_sampler_config *out, const sg_checkpoint *ch
 static sg_status take_list(sg_sampler *p, sg_error *e)
 {
     const sg_sigmas *const list = &p->config.sigmas;
-    if (solver_of(&p->config) == &sg_solver_unipc)
-        return sg_error_set(e, SG_E_ARG, "sigmas: unipc takes no list; euler and lcm do");
+    if (!solver_of(&p->config)->list)
+        return sg_error_set(e, SG_E_ARG, "sigmas: %s takes no list%s", name_of((int)p->config.kind),
+                            sg_sampler_flows(p->config.kind) ? "; euler and lcm do" : "");
     if (list->count != p->steps)
         return sg_error_set(e, SG_E_ARG, "sigmas: there are %d, but %d steps", list->count, p->steps);
     SG_TRY(sg_sigmas_check(list, e));
@@ -77,6 +92,9 @@ sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps
     *out = (sg_sampler){.config = *c, .steps = steps};
     if (steps < 1 || steps > SG_STEPS_MAX)
         return sg_error_set(e, SG_E_ARG, "%d steps: 1 to %d are possible", steps, SG_STEPS_MAX);
+    if (!c->solver && !(c->kinds >> c->kind & 1))
+        return sg_error_set(e, SG_E_ARG, "sampler: %s is not for this model; %s", name_of((int)c->kind),
+                            list_kinds((char[NAMES]){0}, NAMES, c->kinds, name_of));
     if (!(c->flow_shift > 0.0) || !isfinite(c->flow_shift))
         return sg_error_set(e, SG_E_ARG, "a flow shift of %g: it must be above 0", c->flow_shift);
     return c->sigmas.count ? take_list(out, e) : solver_of(c)->schedule(out, sigmas_old, e);
@@ -96,6 +114,28 @@ void sg_sampler_begin(const sg_sampler *p, sg_sampler_state *st, sg_stream *s)
     if (!solver_of(&p->config)->starts_at_sigma) return;
     sg_copy(s, .y = st->last, .x = st->x);
     sg_combine(s, .y = st->x, .x = {st->last}, .a = {(float)p->sigma[0]}, .count = 1);
+}
+
+int sg_sampler_draws(const sg_sampler *p, int i)
+{
+    const sg_solver *const solver = solver_of(&p->config);
+    return solver->draws ? solver->draws(p, i) : solver->noise;
+}
+
+void sg_sampler_smooth(const sg_sampler *p, int i, double a[2])
+{
+    const bool       noise = solver_of(&p->config)->noise, flows = sg_sampler_flows(p->config.kind);
+    const sg_mixture m = sg_mixture_at(p->sigma[i]);
+    a[0] = !noise ? 0 : flows ? 1 : m.clean;
+    a[1] = !noise ? 1 : flows ? -p->sigma[i] : -m.noise;
+}
+
+/* With betas v is what rotates clean sample and noise into each other: the difference of noise and clean sample, which flow
+ * matching predicts, changes clean + noise times as much as v does. */
+double sg_sampler_weight(const sg_sampler *p, int i)
+{
+    const sg_mixture m = sg_mixture_at(p->sigma[i]);
+    return fabs(p->sigma[i] - p->sigma[i + 1]) * (sg_sampler_flows(p->config.kind) ? 1 : m.clean + m.noise);
 }
 
 void sg_sampler_step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v)

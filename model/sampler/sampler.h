@@ -6,35 +6,55 @@
 #include "engine.h"
 #include "op.h"
 
+/* Which samplers go with a model: bits by sg_sampler_kind. */
+enum {
+    SG_SAMPLERS_FLOW = 1 << SG_SAMPLER_UNIPC | 1 << SG_SAMPLER_EULER | 1 << SG_SAMPLER_LCM,
+    SG_SAMPLERS_BETAS = 1 << SG_SAMPLER_DDIM | 1 << SG_SAMPLER_DPM
+};
+
+/* A schedule of betas: alpha_bar_t is the product over s <= t of 1 - beta_s, sqrt(beta_s) going from sqrt(start) to
+ * sqrt(end) in even steps. Then it becomes alpha_bar / (shift + (1 - shift) alpha_bar). */
+typedef struct sg_betas {
+    double start, end;
+    double shift;    /* snr_shift_scale */
+    bool   zero_snr; /* rescaled so that the last one is 0 */
+} sg_betas;
+
 /* What scheduler/scheduler_config.json says. A caller may change kind, flow_shift and sigmas before sg_sampler_init. */
 typedef struct sg_sampler_config {
     /* Of solver.h: a family's own, which a request does not change; NULL: that of kind. */
     const struct sg_solver *solver;
     sg_sampler_kind         kind;        /* from _class_name */
-    double                  flow_shift;  /* flow_shift of UniPC, shift of the others; above 0 */
+    unsigned                kinds;       /* that may be asked for instead */
+    double                  flow_shift;  /* flow_shift of UniPC, shift of Euler and LCM, 1 of the others; above 0 */
+    sg_betas                betas;       /* of DDIM and DPM */
     int                     train_steps; /* num_train_timesteps */
     int                     order;       /* UniPC's solver_order, 1 or 2; 2 where the file is another's */
     sg_sigmas               sigmas;      /* of the request */
 } sg_sampler_config;
 
-/* Reads the config of c's component "scheduler", which is UniPCMultistepScheduler's, FlowMatchEulerDiscreteScheduler's or
- * FlowMatchLCMScheduler's of diffusers. What this program does not do (dynamic shift, karras sigmas, another
- * prediction type, ...) is refused with the field's name. */
-sg_status sg_sampler_config_read(sg_sampler_config *out, const sg_checkpoint *checkpoint, sg_error *e) SG_MUST_USE;
+/* Reads the config of c's component "scheduler", which is one of diffusers', of these kinds. What this program does not do
+ * (dynamic shift, karras sigmas, another prediction type, ...) is refused with the field's name. */
+sg_status sg_sampler_config_read(sg_sampler_config *out, const sg_checkpoint *checkpoint, unsigned kinds,
+                                 sg_error *e) SG_MUST_USE;
 
 /* SG_E_ARG tells which sigma is not what a list wants. An empty list will do. */
 sg_status sg_sigmas_check(const sg_sigmas *s, sg_error *e) SG_MUST_USE;
 
-/* All numbers of a run of `steps` steps. */
+/* All numbers of a run of `steps` steps. sigma is the share of noise: up to a factor, a sample is (1 - sigma) times clean
+ * sample plus sigma times noise. With betas it is sqrt(1 - alpha_bar) / (sqrt(alpha_bar) + sqrt(1 - alpha_bar)). */
 typedef struct sg_sampler {
     sg_sampler_config config;
     int               steps;
-    double            sigma[SG_STEPS_MAX + 1]; /* as the solver uses them: rounded to F32, falling; the last is 0 */
-    double timestep[SG_STEPS_MAX]; /* what the model is given: whole numbers with UniPC, 1000 sigma or so with others */
+    double sigma[SG_STEPS_MAX + 1]; /* that each step starts from, falling; of flow matching rounded to F32, the
+                                                  last 0 */
+    double end[SG_STEPS_MAX];       /* that step i ends at, DDIM and DPM: diffusers' is not always sigma[i + 1] */
+    double timestep[SG_STEPS_MAX]; /* what the model is given: whole numbers but with Euler and LCM, 1000 sigma or so */
 } sg_sampler;
 
-/* sigmas_old: UniPC's base sigmas of diffusers before 0.37. SG_E_ARG when steps is not 1..SG_STEPS_MAX, when the shift is
- * so extreme that two sigmas of UniPC fall together, and when c's sigmas are not a list for it. */
+/* sigmas_old: UniPC's base sigmas of diffusers before 0.37. SG_E_ARG when steps is not 1..SG_STEPS_MAX, or more than a
+ * schedule of betas has; when the shift is so extreme that two sigmas of UniPC fall together; when c's sigmas are not a list
+ * for it; and when c's kind is none of its kinds. */
 sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps, bool sigmas_old,
                           sg_error *e) SG_MUST_USE;
 
@@ -43,8 +63,8 @@ typedef struct sg_sampler_state {
     sg_tensor x;    /* the current sample: the model's input. The caller fills it with noise before step 0 */
     sg_tensor last; /* the (corrected) sample that the last predictor started from */
     sg_tensor spare;
-    sg_tensor m[3];  /* UniPC: predictions of the clean sample, newest first */
-    sg_tensor noise; /* absent but with a solver that draws: normals, which the caller renews before each step */
+    sg_tensor m[3];  /* UniPC, DPM: predictions of the clean sample, newest first */
+    sg_tensor noise; /* absent but with a solver that draws: normals, which the caller renews: sg_sampler_draws */
 } sg_sampler_state;
 
 /* Takes the state's tensors from s->keep. shape is [c, f, y, x]. */
@@ -52,6 +72,16 @@ sg_sampler_state sg_sampler_state_new(const sg_sampler *p, sg_stream *s, const i
 
 /* Before step 0, when x is noise. */
 void sg_sampler_begin(const sg_sampler *p, sg_sampler_state *st, sg_stream *s);
+
+/* How often the caller fills st->noise before step i. The last time counts; the others are those of diffusers too. */
+int sg_sampler_draws(const sg_sampler *p, int i);
+
+/* What changes slowly from step to step is a[0] x + a[1] v: the model's output v itself; but where noise is drawn, which the
+ * output holds, the clean sample. a[1] is not 0. */
+void sg_sampler_smooth(const sg_sampler *p, int i, double a[2]);
+
+/* How much step i's sample of the end, as sigma is 0, changes with its v, to first order. */
+double sg_sampler_weight(const sg_sampler *p, int i);
 
 /* x becomes the sample of step i + 1; v F32 is the model's output (after guidance) for step i = 0, 1, ... in turn. */
 void sg_sampler_step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v);

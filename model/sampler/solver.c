@@ -1,6 +1,8 @@
 /* solver.c - see solver.h: what the solvers' readers of a configuration share. */
 #include "solver.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* For a switch that is off by default in diffusers. */
@@ -57,5 +59,77 @@ sg_status sg_solver_flow_schedule(sg_sampler *p, bool old, sg_error *e)
         p->sigma[i] = (double)sigma;
         p->timestep[i] = (double)(sigma * (float)p->config.train_steps);
     }
+    return SG_OK;
+}
+
+/* ---- what DDIM and DPM share ---- */
+
+void sg_solver_betas_read(sg_sampler_config *out, sg_config *c)
+{
+    out->flow_shift = 1;
+    out->order = 2;
+    out->betas.start = sg_config_real(c, "beta_start", 1e-9, 0.999, &(double){0.00085});
+    out->betas.end = sg_config_real(c, "beta_end", 1e-9, 0.999, &(double){0.012});
+    out->betas.shift = sg_config_real(c, "snr_shift_scale", 1e-3, 1e3, &(double){3.0});
+    out->betas.zero_snr = sg_config_bool(c, "rescale_betas_zero_snr", &(bool){false});
+    sg_solver_says(c, "beta_schedule", "scaled_linear", "scaled_linear");
+    sg_solver_says(c, "prediction_type", "v_prediction", "epsilon");
+    sg_solver_says(c, "timestep_spacing", "trailing", "leading");
+    sg_solver_absent(c, "trained_betas");
+    if (!sg_config_bool(c, "set_alpha_to_one", &(bool){true}))
+        sg_config_fail(c, "set_alpha_to_one", "false is not supported");
+}
+
+sg_mixture sg_mixture_at(double sigma)
+{
+    const double length = hypot(1.0 - sigma, sigma);
+    return (sg_mixture){.clean = (1.0 - sigma) / length, .noise = sigma / length};
+}
+
+/* alpha_bar[n]. */
+static void fill_alphas(double *alpha_bar, int n, const sg_betas *b)
+{
+    const double first = sqrt(b->start), last = sqrt(b->end), pace = n > 1 ? (last - first) / (n - 1) : 0.0;
+    double       product = 1.0;
+    for (int i = 0; i < n; i++) {
+        const double root = i < n / 2 ? first + i * pace : last - (n - 1 - i) * pace;
+        product *= 1.0 - root * root;
+        alpha_bar[i] = product / (b->shift + (1.0 - b->shift) * product);
+    }
+    if (!b->zero_snr) return;
+    const double least = sqrt(alpha_bar[n - 1]), most = sqrt(alpha_bar[0]);
+    for (int i = 0; i < n; i++) {
+        const double root = (sqrt(alpha_bar[i]) - least) * (most / (most - least));
+        alpha_bar[i] = root * root;
+    }
+}
+
+static double share_of_noise(double alpha_bar)
+{
+    const double clean = sqrt(alpha_bar), noise = sqrt(1.0 - alpha_bar);
+    return noise / (clean + noise);
+}
+
+/* "trailing" timesteps, T - i T / N - 1, rounded as numpy's arange has them: its pace is a difference of rounded numbers. A
+ * step ends T / N timesteps below, rounded down, which need not be where the next one starts. diffusers takes one step more
+ * where arange gives one number too many: at 61 steps, for example. */
+sg_status sg_solver_betas_schedule(sg_sampler *p, bool old, sg_error *e)
+{
+    const int    train = p->config.train_steps, steps = p->steps;
+    const double pace = (train - (double)train / steps) - train;
+    (void)old;
+    if (steps > train)
+        return sg_error_set(e, SG_E_ARG, "%d steps: this model's scheduler has %d timesteps", steps, train);
+    double *const alpha_bar = malloc((size_t)train * sizeof *alpha_bar);
+    if (!alpha_bar) return sg_error_set(e, SG_E_MEMORY, "no memory for a schedule of %d timesteps", train);
+    fill_alphas(alpha_bar, train, &p->config.betas);
+    for (int i = 0; i < steps; i++) {
+        const int t = (int)rint(train + i * pace) - 1, end = t - train / steps;
+        p->timestep[i] = t;
+        p->sigma[i] = share_of_noise(alpha_bar[t]);
+        p->end[i] = end < 0 ? 0.0 : share_of_noise(alpha_bar[end]);
+    }
+    p->sigma[steps] = p->end[steps - 1];
+    free(alpha_bar);
     return SG_OK;
 }

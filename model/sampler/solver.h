@@ -6,17 +6,20 @@
 
 typedef struct sg_solver {
     const char *class_name;      /* of diffusers' scheduler: _class_name */
+    bool        list;            /* takes a list of sigmas */
     bool        noise;           /* a step wants fresh normals in st->noise */
     bool        starts_at_sigma; /* the first sample is not noise but sigma[0] times noise */
     /* Takes from scheduler_config.json what is this solver's alone; faults are noted in c. */
     void (*read)(sg_sampler_config *out, sg_config *c);
     /* Fills sigma[0 .. steps - 1] and timestep[] of p, whose config and steps are set. old: sg_sampler_init's. */
     sg_status (*schedule)(sg_sampler *p, bool old, sg_error *e);
+    /* sg_sampler_draws; NULL: once with noise. */
+    int (*draws)(const sg_sampler *p, int i);
     /* sg_sampler_step. */
     void (*step)(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v);
 } sg_solver;
 
-extern const sg_solver sg_solver_unipc, sg_solver_flow_euler, sg_solver_flow_lcm;
+extern const sg_solver sg_solver_unipc, sg_solver_flow_euler, sg_solver_flow_lcm, sg_solver_cog_ddim, sg_solver_cog_dpm;
 
 /* For read: what the field must say to be supported; a fault is noted in c. */
 void   sg_solver_off(sg_config *c, const char *key);    /* false, or not there */
@@ -27,5 +30,15 @@ double sg_solver_shift(sg_config *c, const char *key); /* 1 where it is not ther
 /* Of diffusers' schedulers named FlowMatch...: what they all read, and their schedule. */
 void      sg_solver_flow_read(sg_sampler_config *out, sg_config *c);
 sg_status sg_solver_flow_schedule(sg_sampler *p, bool old, sg_error *e);
+
+/* Of diffusers' schedulers named CogVideoX...: what they both read, and their schedule. */
+void      sg_solver_betas_read(sg_sampler_config *out, sg_config *c);
+sg_status sg_solver_betas_schedule(sg_sampler *p, bool old, sg_error *e);
+
+/* A sample as clean sample times `clean` plus noise times `noise`, the sum of whose squares is 1. */
+typedef struct sg_mixture {
+    double clean, noise;
+} sg_mixture;
+sg_mixture sg_mixture_at(double sigma);
 
 #endif

@@ -5,20 +5,25 @@
 
 The model is v(i, x) = 0.3 x + sin(1.7 i + 0.4), the sample starts at 1.2; what FlowMatchLCM draws in step i is cos(2.3 i).
 UniPC steps in float64, over the sigmas that it has rounded to float32; the others in float32, which they do whatever they
-are given. Versions:
+are given. CogVideoX's step in float64; of DPM's two draws in a step cos(2.3 i) is the second. Versions:
 tests/golden/requirements.txt.
 """
 import math
 
 import numpy as np
 import torch
-from diffusers import FlowMatchEulerDiscreteScheduler, FlowMatchLCMScheduler, UniPCMultistepScheduler
-from diffusers.schedulers import scheduling_flow_match_lcm
+from diffusers import (CogVideoXDDIMScheduler, CogVideoXDPMScheduler, FlowMatchEulerDiscreteScheduler,
+                       FlowMatchLCMScheduler, UniPCMultistepScheduler)
+from diffusers.schedulers import scheduling_dpm_cogvideox, scheduling_flow_match_lcm
 
 STEPS = (1, 2, 3, 5, 8, 12, 50)
 SHIFTS = (1.0, 3.0, 5.0, 8.0)
 LISTS = ((1, .9375, 2.5 / 3, .625), (1, .757, .522), (80 / 81, .933781061416858, .852895394823775, .608979049230431),
          (.4,), (1, .5, .25, .125, .0625))
+
+BETAS_STEPS = (1, 2, 3, 6, 7, 48)
+BETAS_SHIFTS = (1.0, 3.0)
+COUNTED = (61, 96, 103, 112, 201, 333, 500, 999, 1000)
 
 
 def unipc(shift, steps, order=2):
@@ -72,6 +77,47 @@ def trajectory(s, dtype):
     return out
 
 
+def betas(scheduler, shift, zero_snr, steps):
+    s = scheduler(prediction_type="v_prediction", timestep_spacing="trailing", snr_shift_scale=shift,
+                  rescale_betas_zero_snr=zero_snr)
+    s.set_timesteps(steps)
+    return s
+
+
+def betas_trajectory(s):
+    """The sample after each step, and how often normals were drawn."""
+    x, old, draws, out = torch.full((1, 1), 1.2, dtype=torch.float64), None, 0, []
+    for i, t in enumerate(s.timesteps.tolist()):
+        v = 0.3 * x + math.sin(1.7 * i + 0.4)
+        if isinstance(s, CogVideoXDDIMScheduler):
+            x = s.step(v, t, x, return_dict=False)[0]
+        else:
+            drawn = []
+
+            def draw(shape, **_):
+                two = old is not None and t >= 1000 // len(s.timesteps)
+                drawn.append(9.0 if two and not drawn else math.cos(2.3 * i))
+                return torch.full(shape, drawn[-1], dtype=torch.float64)
+
+            scheduling_dpm_cogvideox.randn_tensor = draw
+            x, old = s.step(v, old, t, s.timesteps[i - 1].item() if i else None, x, return_dict=False)
+            draws += len(drawn)
+        out.append(x.item())
+    return out, draws
+
+
+def betas_case(s):
+    out, draws = betas_trajectory(s)
+    texts = [str(t) for t in s.timesteps.tolist()] + [format(v, ".10g") for v in out] + [str(draws)]
+    return ["    " + ", ".join(texts[i:i + 8]) + "," for i in range(0, len(texts), 8)]
+
+
+def counted(steps):
+    """The first `steps` timesteps in one number: for some counts diffusers has one more."""
+    t = betas(CogVideoXDDIMScheduler, 1.0, True, steps).timesteps.tolist()[:steps]
+    return sum((i + 1) * v for i, v in enumerate(t))
+
+
 def case(s, dtype):
     texts = [format(v, ".9g") for v in s.sigmas.tolist()[:-1] + s.timesteps.tolist()]
     texts += [format(v, ".10g") for v in trajectory(s, dtype)]
@@ -100,7 +146,21 @@ def main():
     print(" * and FlowMatchLCM; in each the lists. */")
     print("static const double table_numbers[] = {")
     print("\n".join(lines))
-    print("};\n\n#endif")
+    print("};\n")
+    print(f"static const int    betas_steps[] = {{{', '.join(map(str, BETAS_STEPS))}}};")
+    print(f"static const double betas_shift[] = {{{', '.join(map(str, BETAS_SHIFTS))}}};\n")
+    print("/* CogVideoXDDIM, CogVideoXDPM; in each the shifts; in each without, with a last alpha of zero; in each the steps:")
+    print(" * the timesteps, the sample after each step, how often normals were drawn. */")
+    print("static const double betas_numbers[] = {")
+    for scheduler in CogVideoXDDIMScheduler, CogVideoXDPMScheduler:
+        for shift in BETAS_SHIFTS:
+            for zero_snr in False, True:
+                for steps in BETAS_STEPS:
+                    print("\n".join(betas_case(betas(scheduler, shift, zero_snr, steps))))
+    print("};\n")
+    print("/* Steps, and the sum of their timesteps, each times its number. */")
+    print("static const int betas_counted[][2] = {")
+    print("".join(f"    {{{n}, {counted(n)}}},\n" for n in COUNTED) + "};\n\n#endif")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,8 @@ static sg_stream stream(void)
 
 static sg_sampler_config config(sg_sampler_kind kind, double shift)
 {
-    return (sg_sampler_config){.kind = kind, .flow_shift = shift, .train_steps = 1000, .order = 2};
+    return (sg_sampler_config){
+        .kind = kind, .kinds = SG_SAMPLERS_FLOW, .flow_shift = shift, .train_steps = 1000, .order = 2};
 }
 
 /* One number's path under the made-up model that make_sampler_table.py describes. */
@@ -38,7 +39,7 @@ static void check_trajectory(const sg_sampler *p, const double *wanted)
     float *const     x = st.x.data;
     *x = 1.2f;
     for (int i = 0; i < p->steps; i++) {
-        if (st.noise.rank) *(float *)st.noise.data = (float)cos(2.3 * i);
+        if (sg_sampler_draws(p, i)) *(float *)st.noise.data = (float)cos(2.3 * i);
         v = (float)(0.3 * (double)*x + sin(1.7 * i + 0.4));
         sg_sampler_step(p, &st, &s, i, output);
         assert_int_equal(s.status, SG_OK);
@@ -101,6 +102,143 @@ static void test_every_count_of_steps(void **state)
             assert_int_equal(sg_sampler_init(&p, &c, steps, kind == 1, &e), SG_OK);
             for (int i = 0; i < steps; i++) assert_true(p.sigma[i] > p.sigma[i + 1]);
         }
+}
+
+/* ---- schedules of betas ---- */
+
+static sg_sampler_config config_of_betas(sg_sampler_kind kind, double shift, bool zero_snr)
+{
+    return (sg_sampler_config){.kind = kind,
+                               .kinds = SG_SAMPLERS_BETAS,
+                               .flow_shift = 1,
+                               .train_steps = 1000,
+                               .betas = {.start = 0.00085, .end = 0.012, .shift = shift, .zero_snr = zero_snr}};
+}
+
+static const double *check_betas(const sg_sampler_config *c, int steps, const double *t)
+{
+    static sg_sampler p;
+    sg_error          e = {0};
+    int               draws = 0;
+    assert_int_equal(sg_sampler_init(&p, c, steps, false, &e), SG_OK);
+    for (int i = 0; i < steps; i++) {
+        assert_true(p.timestep[i] == t[i]);
+        assert_true(p.sigma[i] > p.sigma[i + 1] && p.sigma[i] > p.end[i] && p.sigma[i] <= 1.0);
+        draws += sg_sampler_draws(&p, i);
+    }
+    assert_true((p.sigma[0] == 1.0) == c->betas.zero_snr);
+    check_trajectory(&p, t + steps);
+    if (c->kind == SG_SAMPLER_DPM) assert_true(draws == t[2 * steps]);
+    if (c->kind == SG_SAMPLER_DDIM) assert_int_equal(draws, 0);
+    return t + 2 * steps + 1;
+}
+
+static void test_betas_are_diffusers(void **state)
+{
+    (void)state;
+    const double *t = betas_numbers;
+    for (int kind = SG_SAMPLER_DDIM; kind <= SG_SAMPLER_DPM; kind++)
+        for (size_t i = 0; i < sizeof betas_shift / sizeof *betas_shift; i++)
+            for (int zero_snr = 0; zero_snr < 2; zero_snr++)
+                for (size_t k = 0; k < sizeof betas_steps / sizeof *betas_steps; k++) {
+                    const sg_sampler_config c = config_of_betas((sg_sampler_kind)kind, betas_shift[i], zero_snr);
+                    t = check_betas(&c, betas_steps[k], t);
+                }
+    assert_ptr_equal(t, betas_numbers + sizeof betas_numbers / sizeof *betas_numbers);
+}
+
+/* Even to a timestep's half, so that what is linear in the step's number is so in the timestep. */
+static void test_timesteps_of_betas(void **state)
+{
+    (void)state;
+    static sg_sampler       p;
+    const sg_sampler_config c = config_of_betas(SG_SAMPLER_DPM, 1, true);
+    sg_error                e = {0};
+    for (int steps = 1; steps <= SG_STEPS_MAX; steps++) {
+        assert_int_equal(sg_sampler_init(&p, &c, steps, false, &e), SG_OK);
+        for (int i = 0; i < steps; i++) assert_true(fabs(p.timestep[i] - (999 - i * 1000. / steps)) <= 0.5 + 1e-9);
+    }
+    for (size_t k = 0; k < sizeof betas_counted / sizeof *betas_counted; k++) {
+        int sum = 0;
+        assert_int_equal(sg_sampler_init(&p, &c, betas_counted[k][0], false, &e), SG_OK);
+        for (int i = 0; i < p.steps; i++) sum += (i + 1) * (int)p.timestep[i];
+        assert_int_equal(sum, betas_counted[k][1]);
+    }
+}
+
+/* v of a known clean sample and known noise: the samples at the end and between keep to them, and a change of v changes the
+ * end by its weight. */
+static void test_ddim_knows(void **state)
+{
+    (void)state;
+    static sg_sampler       p;
+    const double            clean = -0.7, noise = 1.2;
+    const sg_sampler_config c = config_of_betas(SG_SAMPLER_DDIM, 3, true);
+    sg_error                e = {0};
+    sg_stream               s = stream();
+    assert_int_equal(sg_sampler_init(&p, &c, 50, false, &e), SG_OK);
+    sg_sampler_state st = sg_sampler_state_new(&p, &s, (int64_t[4]){1, 1, 1, 1});
+    float *const     x = st.x.data;
+    *x = (float)noise;
+    for (int i = 0; i < p.steps; i++) {
+        const double now = p.sigma[i], length = sqrt(now * now + (1 - now) * (1 - now)), more = i == 20 ? 0.1 : 0;
+        float        v = (float)(((1 - now) * noise - now * clean) / length + more);
+        double       a[2];
+        sg_sampler_smooth(&p, i, a);
+        assert_true(a[0] == 0 && a[1] == 1);
+        sg_sampler_step(&p, &st, &s, i, (sg_tensor){.data = &v, .rank = 4, .dim = {1, 1, 1, 1}});
+        const double end = p.sigma[i + 1], wanted = ((1 - end) * clean + end * noise) / hypot(1 - end, end);
+        const double off = ((double)*x - wanted) * hypot(1 - end, end);
+        assert_true(fabs(i == 20 ? fabs(off) - 0.1 * sg_sampler_weight(&p, i) : off) < 1e-6);
+        *x = (float)wanted;
+    }
+    assert_true(fabs((double)*x - clean) < 1e-6);
+}
+
+static void test_clean_sample_is_smooth(void **state)
+{
+    (void)state;
+    static sg_sampler p;
+    sg_error          e = {0};
+    for (int kind = SG_SAMPLER_UNIPC; kind <= SG_SAMPLER_DPM; kind++) {
+        const sg_sampler_config c = sg_sampler_flows((sg_sampler_kind)kind)
+                                        ? config((sg_sampler_kind)kind, 5)
+                                        : config_of_betas((sg_sampler_kind)kind, 3, true);
+        assert_int_equal(sg_sampler_init(&p, &c, 20, false, &e), SG_OK);
+        for (int i = 0; i < p.steps; i++) {
+            const double now = p.sigma[i], length = hypot(1 - now, now), clean = 0.3, noise = -1.1 * i;
+            const double flow = noise - clean, rotated = ((1 - now) * noise - now * clean) / length;
+            const double v = kind == SG_SAMPLER_DPM ? rotated : flow;
+            const double x = ((1 - now) * clean + now * noise) / (kind == SG_SAMPLER_DPM ? length : 1);
+            double       a[2];
+            sg_sampler_smooth(&p, i, a);
+            const bool draws = kind == SG_SAMPLER_LCM || kind == SG_SAMPLER_DPM;
+            assert_true(fabs(a[0] * x + a[1] * v - (draws ? clean : v)) < 1e-12);
+        }
+    }
+}
+
+static void test_kinds_refused(void **state)
+{
+    (void)state;
+    static sg_sampler p;
+    sg_sampler_config c = config(SG_SAMPLER_DDIM, 5);
+    sg_error          e = {0};
+    assert_int_equal(sg_sampler_init(&p, &c, 20, false, &e), SG_E_ARG);
+    assert_string_equal(e.text, "sampler: ddim is not for this model; unipc, euler and lcm are");
+    c = config_of_betas(SG_SAMPLER_UNIPC, 1, true);
+    e = (sg_error){0};
+    assert_int_equal(sg_sampler_init(&p, &c, 20, false, &e), SG_E_ARG);
+    assert_string_equal(e.text, "sampler: unipc is not for this model; ddim and dpm are");
+    c = config_of_betas(SG_SAMPLER_DPM, 1, true);
+    c.train_steps = 19;
+    e = (sg_error){0};
+    assert_int_equal(sg_sampler_init(&p, &c, 20, false, &e), SG_E_ARG);
+    assert_string_equal(e.text, "20 steps: this model's scheduler has 19 timesteps");
+    c.sigmas = (sg_sigmas){1, {1}};
+    e = (sg_error){0};
+    assert_int_equal(sg_sampler_init(&p, &c, 1, false, &e), SG_E_ARG);
+    assert_string_equal(e.text, "sigmas: dpm takes no list");
 }
 
 static void refuse_run(double shift, int steps, const char *words)
@@ -262,12 +400,14 @@ static int remove_folder(void **state)
 #define UNIPC "\"_class_name\": \"UniPCMultistepScheduler\""
 #define FLOW "\"prediction_type\": \"flow_prediction\", \"use_flow_sigmas\": true"
 #define EULER "\"_class_name\": \"FlowMatchEulerDiscreteScheduler\""
+#define DDIM "\"_class_name\": \"CogVideoXDDIMScheduler\""
+#define BETAS "\"prediction_type\": \"v_prediction\", \"timestep_spacing\": \"trailing\""
 
-static sg_status read_config(sg_sampler_config *out, const char *dir, sg_error *e)
+static sg_status read_config(sg_sampler_config *out, const char *dir, unsigned kinds, sg_error *e)
 {
     sg_checkpoint *c = NULL;
     assert_int_equal(sg_checkpoint_open(&c, dir, e), SG_OK);
-    const sg_status status = sg_sampler_config_read(out, c, e);
+    const sg_status status = sg_sampler_config_read(out, c, kinds, e);
     sg_checkpoint_close(&c);
     return status;
 }
@@ -287,24 +427,66 @@ static void test_configs_read(void **state)
                  "\"steps_offset\": 0, \"thresholding\": false, \"timestep_spacing\": \"linspace\","
                  "\"trained_betas\": null, \"use_beta_sigmas\": false, \"use_exponential_sigmas\": false,"
                  "\"use_karras_sigmas\": false}");
-    assert_int_equal(read_config(&c, folder, &e), SG_OK);
+    assert_int_equal(read_config(&c, folder, SG_SAMPLERS_FLOW, &e), SG_OK);
     assert_true(c.kind == SG_SAMPLER_UNIPC && c.flow_shift == 5.0 && c.train_steps == 1000 && c.order == 2);
     write_config("{" UNIPC ", " FLOW ", \"solver_order\": 1, \"solver_type\": \"midpoint\"}");
-    assert_int_equal(read_config(&c, folder, &e), SG_OK);
+    assert_int_equal(read_config(&c, folder, SG_SAMPLERS_FLOW, &e), SG_OK);
     assert_true(c.flow_shift == 1.0 && c.order == 1);
     write_config("{" EULER ", \"shift\": 3, \"num_train_timesteps\": 500, \"shift_terminal\": null}");
-    assert_int_equal(read_config(&c, folder, &e), SG_OK);
+    assert_int_equal(read_config(&c, folder, SG_SAMPLERS_FLOW, &e), SG_OK);
     assert_true(c.kind == SG_SAMPLER_EULER && c.flow_shift == 3.0 && c.train_steps == 500 && c.order == 2);
+    /* As published with CogVideoX-2B. */
+    write_config("{" DDIM ", " BETAS ", \"_diffusers_version\": \"0.30.0.dev0\", \"beta_end\": 0.012,"
+                 "\"beta_schedule\": \"scaled_linear\", \"beta_start\": 0.00085, \"clip_sample\": false,"
+                 "\"clip_sample_range\": 1.0, \"num_train_timesteps\": 1000, \"rescale_betas_zero_snr\": true,"
+                 "\"sample_max_value\": 1.0, \"set_alpha_to_one\": true, \"snr_shift_scale\": 3.0,"
+                 "\"steps_offset\": 0, \"trained_betas\": null}");
+    assert_int_equal(read_config(&c, folder, SG_SAMPLERS_BETAS, &e), SG_OK);
+    assert_true(c.kind == SG_SAMPLER_DDIM && c.train_steps == 1000 && c.betas.start == 0.00085 &&
+                c.betas.end == 0.012 && c.betas.shift == 3.0 && c.betas.zero_snr);
+    write_config("{\"_class_name\": \"CogVideoXDPMScheduler\", " BETAS "}");
+    assert_int_equal(read_config(&c, folder, SG_SAMPLERS_BETAS, &e), SG_OK);
+    assert_true(c.kind == SG_SAMPLER_DPM && !c.betas.zero_snr);
 }
 
-static void refuse_config(const char *json, const char *field)
+static void refuse_config_of(unsigned kinds, const char *json, const char *field)
 {
     sg_sampler_config c;
     sg_error          e = {0};
     write_config(json);
-    assert_int_not_equal(read_config(&c, folder, &e), SG_OK);
+    assert_int_not_equal(read_config(&c, folder, kinds, &e), SG_OK);
     assert_non_null(strstr(e.text, "scheduler_config.json"));
     assert_non_null(strstr(e.text, field));
+}
+
+static void refuse_config(const char *json, const char *field) { refuse_config_of(SG_SAMPLERS_FLOW, json, field); }
+
+static void test_configs_of_betas_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *field, *value;
+    } of[] = {{"beta_start", "0"},
+              {"beta_end", "1"},
+              {"beta_schedule", "\"linear\""},
+              {"trained_betas", "[0.1]"},
+              {"set_alpha_to_one", "false"},
+              {"snr_shift_scale", "0"},
+              {"num_train_timesteps", "0"},
+              {"rescale_betas_zero_snr", "1"}};
+    char json[256];
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        snprintf(json, sizeof json, "{" DDIM ", " BETAS ", \"%s\": %s}", of[i].field, of[i].value);
+        refuse_config_of(SG_SAMPLERS_BETAS, json, of[i].field);
+    }
+    refuse_config_of(SG_SAMPLERS_BETAS, "{" DDIM ", \"timestep_spacing\": \"trailing\"}", "prediction_type");
+    refuse_config_of(SG_SAMPLERS_BETAS, "{" DDIM ", \"prediction_type\": \"v_prediction\"}", "timestep_spacing");
+    refuse_config_of(SG_SAMPLERS_BETAS, "{" EULER "}",
+                     "\"FlowMatchEulerDiscreteScheduler\" is not supported; CogVideoXDDIMScheduler and "
+                     "CogVideoXDPMScheduler are");
+    refuse_config("{" DDIM ", " BETAS "}", "\"CogVideoXDDIMScheduler\" is not supported; UniPCMultistepScheduler, "
+                                           "FlowMatchEulerDiscreteScheduler and FlowMatchLCMScheduler are");
+    refuse_config_of(1 << SG_SAMPLER_EULER, "{" DDIM ", " BETAS "}", "; FlowMatchEulerDiscreteScheduler is");
 }
 
 static void test_configs_refused(void **state)
@@ -350,18 +532,29 @@ static void test_no_config(void **state)
     (void)state;
     sg_sampler_config c;
     sg_error          e = {0};
-    assert_int_equal(read_config(&c, "/nowhere", &e), SG_E_FILE);
+    assert_int_equal(read_config(&c, "/nowhere", SG_SAMPLERS_FLOW, &e), SG_E_FILE);
     assert_non_null(strstr(e.text, "/nowhere/scheduler/scheduler_config.json"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_diffusers),       cmocka_unit_test(test_every_count_of_steps),
-        cmocka_unit_test(test_runs_refused),    cmocka_unit_test(test_lcm_knows),
-        cmocka_unit_test(test_presets),         cmocka_unit_test(test_lists_read),
-        cmocka_unit_test(test_lists_refused),   cmocka_unit_test(test_configs_read),
-        cmocka_unit_test(test_configs_refused), cmocka_unit_test(test_no_config),
+        cmocka_unit_test(test_diffusers),
+        cmocka_unit_test(test_every_count_of_steps),
+        cmocka_unit_test(test_runs_refused),
+        cmocka_unit_test(test_lcm_knows),
+        cmocka_unit_test(test_presets),
+        cmocka_unit_test(test_lists_read),
+        cmocka_unit_test(test_lists_refused),
+        cmocka_unit_test(test_configs_read),
+        cmocka_unit_test(test_configs_refused),
+        cmocka_unit_test(test_no_config),
+        cmocka_unit_test(test_betas_are_diffusers),
+        cmocka_unit_test(test_timesteps_of_betas),
+        cmocka_unit_test(test_ddim_knows),
+        cmocka_unit_test(test_clean_sample_is_smooth),
+        cmocka_unit_test(test_kinds_refused),
+        cmocka_unit_test(test_configs_of_betas_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

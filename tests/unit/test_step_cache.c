@@ -94,7 +94,7 @@ static void run_on(sg_stream s, char *out, const int shape[4], int steps, sg_ste
         if (i == forget_at) sg_step_cache_forget(&c);
         const sg_tensor x = latents(&s, shape, sigma_of(i, steps));
         out[i] = sg_step_cache_skips(&c, &s, i, x) ? 's' : '.';
-        if (out[i] == '.') sg_step_cache_keep(&c, &s, i, x);
+        if (out[i] == '.') sg_step_cache_keep(&c, &s, i, (double[]){0, 1}, x, x);
         s.keep.used = mark;
     }
     out[steps] = '\0';
@@ -141,26 +141,35 @@ static void test_two_are_computed_after_a_change_of_denoiser(void **unused)
     assert_string_equal(out, "....................");
 }
 
-/* Exact where v is linear in the step's number, whatever steps were computed. */
+/* Exact where a[0] x + a[1] v is linear in the step's number, whatever steps were computed and whatever x is: v alone, or
+ * the clean sample of a solver that draws noise. */
 static void test_extrapolation(void **unused)
 {
     (void)unused;
     const int     computed[][3] = {{0, 1, 2}, {3, 5, 7}, {4, 7, 8}, {10, 11, 14}};
     const int64_t latent[4] = {1, 2, 3, 4};
-    for (size_t k = 0; k < sizeof computed / sizeof *computed; k++) {
-        sg_stream     s = stream();
-        sg_step_cache c;
-        double        sigma[50];
+    for (size_t k = 0; k < 2 * (sizeof computed / sizeof *computed); k++) {
+        sg_stream        s = stream();
+        const int *const at_steps = computed[k / 2];
+        const double     a[2] = {k % 2 ? 0.5 : 0, k % 2 ? -0.25 : 1};
+        sg_step_cache    c;
+        double           sigma[50];
         for (int i = 0; i < 50; i++) sigma[i] = sigma_of(i, 50);
         sg_step_cache_prepare(&c, &s, (sg_step_rule){.threshold = 1, .first = 2, .longest = 2}, 50, sigma, latent);
-        const sg_tensor v = sg_alloc(&s, &s.keep, SG_F32, 4, latent);
-        float *const    at = v.data;
-        for (int j = 0; j < 2; j++) {
-            for (int i = 0; i < 24; i++) at[i] = (float)(i - 12 + computed[k][j] * (i % 5));
-            sg_step_cache_keep(&c, &s, computed[k][j], v);
+        const sg_tensor v = sg_alloc(&s, &s.keep, SG_F32, 4, latent), x = sg_alloc(&s, &s.keep, SG_F32, 4, latent);
+        float *const at = v.data, *const sample = x.data;
+        for (int j = 0; j < 3; j++) {
+            for (int i = 0; i < 24; i++) {
+                sample[i] = (float)((7 * i + 5 * j) % 11);
+                at[i] = (float)((i - 12 + at_steps[j] * (i % 5) - a[0] * (double)sample[i]) / a[1]);
+            }
+            if (j < 2) sg_step_cache_keep(&c, &s, at_steps[j], a, x, v);
         }
-        sg_step_cache_extrapolate(&c, &s, computed[k][2], v);
-        for (int i = 0; i < 24; i++) assert_true(fabs((double)at[i] - (i - 12 + computed[k][2] * (i % 5))) < 2e-5);
+        float wanted[24];
+        memcpy(wanted, at, sizeof wanted);
+        memset(at, 0, sizeof wanted);
+        sg_step_cache_extrapolate(&c, &s, at_steps[2], a, x, v);
+        for (int i = 0; i < 24; i++) assert_true(fabs((double)at[i] - (double)wanted[i]) < 1e-4);
         assert_int_equal(s.status, SG_OK);
     }
 }

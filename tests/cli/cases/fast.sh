@@ -23,6 +23,7 @@ try --prompt x -q --sigmas 1,0.5 --steps 2
 try --prompt x -q --sigmas 1,0.5,0.6
 try --prompt x -q --sigmas 1,half
 try --prompt x -q --sampler unipc --sigmas 1
+try --prompt x -q --sampler ddim
 try --prompt x -q --preset-steps rmc
 cp -rs "$(readlink -f "$SPARGE_GEN_MODEL")" model
 for own in '{}' '{"fast_preset": "slow"}' '{"fast_preset": 4}' '{"fast_preset": "rcm", "fast_lora": "../x.safetensors"}'; do
