@@ -3,6 +3,8 @@
  * (2605.23445). */
 #include "run.h"
 
+#include "block_mask.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -45,7 +47,7 @@ static sg_status check_shape(const sg_policy *p, const sg_attention_shape *x, sg
 {
     if (x->n < 1 || x->m < 0 || x->h < 1 || x->hk < 1 || x->h % x->hk || x->d < 1 || x->layers < 1 || x->steps < 1 ||
         x->passes < 1 || x->text_prefix < 0 || x->text_suffix < 0 || x->text_prefix > x->n ||
-        x->text_suffix > x->n - x->text_prefix)
+        x->text_suffix > x->n - x->text_prefix || (x->masked && (x->masked < x->n || x->m)))
         return sg_error_set(e, SG_E_ARG, "attention: %lld tokens, %lld heads, %lld of keys, of %lld channels",
                             (long long)x->n, (long long)x->h, (long long)x->hk, (long long)x->d);
     if (p->causal && x->m && x->m != x->n)
@@ -56,7 +58,6 @@ static sg_status check_shape(const sg_policy *p, const sg_attention_shape *x, sg
 static sg_status check_sparge(const sg_attention *a, sg_error *e)
 {
     const sg_thresholds *const t = a->p.tuned;
-    const sg_tensor           *m = &a->p.mask;
     const int64_t              h = a->shape.h;
     if (a->nk > SG_LISTED || a->nq * a->nk > INT32_MAX)
         return sg_error_set(e, SG_E_UNSUPPORTED, "attention sparge: %lld tokens are too many; dense takes them",
@@ -64,14 +65,7 @@ static sg_status check_sparge(const sg_attention *a, sg_error *e)
     if (t && (t->layers != a->shape.layers || t->heads != h))
         return sg_error_set(e, SG_E_ARG, "thresholds are for %d layers of %d heads, but this model has %d of %lld",
                             t->layers, t->heads, a->shape.layers, (long long)h);
-    if (a->p.rule != SG_SELECT_GIVEN || t) return SG_OK;
-    if (m->dtype == SG_U8 && m->rank == 3 && (m->dim[0] == 1 || m->dim[0] == h) && m->dim[1] == a->nq &&
-        m->dim[2] == a->nk)
-        return SG_OK;
-    char shape[96];
-    sg_shape_text(shape, sizeof shape, m->rank, m->dim);
-    return sg_error_set(e, SG_E_ARG, "block-mask: %s %s is not U8 [1 or %lld, %lld, %lld]", sg_dtype_name(m->dtype),
-                        shape, (long long)h, (long long)a->nq, (long long)a->nk);
+    return a->p.rule != SG_SELECT_GIVEN || t ? SG_OK : sg_block_mask_check(&a->p, &a->shape, e);
 }
 
 /* Of tuned thresholds, at this timestep. */
@@ -244,16 +238,6 @@ void sg_attention_set_timestep(const sg_attention *a, sg_stream *s, double times
     if (a->skips && s->memory->alloc && bucket != *a->placed) upload_thresholds(a, s, bucket);
 }
 
-/* Lists the blocks of a given mask that a row of blocks keeps and sees. Returns how many. */
-static int32_t list_row(const sg_attention *a, int64_t head, int64_t i, uint16_t *list)
-{
-    const int64_t from = ((a->p.mask.dim[0] > 1 ? head : 0) * a->nq + i) * a->nk;
-    int32_t       count = 0;
-    for (int64_t j = 0; j < seen(a, i); j++)
-        if (((const uint8_t *)a->p.mask.data)[from + j]) list[count++] = (uint16_t)j;
-    return count;
-}
-
 /* The mask becomes lists, and the counters of all slots what they keep. */
 static void upload_lists(const sg_attention *a, sg_stream *s)
 {
@@ -263,7 +247,8 @@ static void upload_lists(const sg_attention *a, sg_stream *s)
     float *const mass = calloc((size_t)numbers, sizeof *mass);
     if (!list || !count || !mass) sg_fail(s, SG_E_MEMORY, "no memory for %lld lists of blocks", (long long)rows);
     for (int64_t row = 0; !s->status && row < rows; row++)
-        count[row] = list_row(a, row / a->nq, row % a->nq, list + row * a->nk);
+        count[row] =
+            sg_block_mask_list(list + row * a->nk, &a->p, &a->shape, row / a->nq, row % a->nq, seen(a, row % a->nq));
     for (int64_t at = 0; !s->status && at < numbers; at++) {
         const int32_t *const own = count + at % h * a->nq;
         for (int64_t i = 0; i < a->nq; i++) kept[2 * at] += own[i];

@@ -18,6 +18,7 @@ typedef struct sg_attention_shape {
     sg_dtype values; /* the backend's member of that name */
     bool     f8;     /* the backend's */
     int64_t  m;      /* keys; 0: n */
+    int64_t  masked; /* tokens that the policy's mask is for: of these the n are the first, but for text; 0: n */
     /* Of each step, of 1000: selects the bucket of tuned thresholds. NULL: unknown. Borrowed by sg_attention_open only.
      */
     const double *timesteps;
@@ -68,7 +69,8 @@ void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, 
 typedef struct sg_attention_count {
     sg_attention_kind kind;
     sg_attention_why  why;
-    int64_t           blocks, kept; /* visible pairs of blocks, and those computed; 0: it did not run */
+    int64_t           blocks, kept; /* visible pairs of blocks, those of text with them, and those computed; 0: it did
+                                     * not run */
     double            mass;         /* predicted share of the mass, or of the error, in the kept pairs; mean */
     int64_t           groups;       /* groups of 32 queries times kept blocks: the candidates of the PV filter */
     int64_t           skipped;      /* how many of them the PV filter skipped */

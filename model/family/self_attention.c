@@ -6,7 +6,7 @@
 static bool same_shape(const sg_attention_shape *a, const sg_attention_shape *b)
 {
     return a->n == b->n && a->m == b->m && a->h == b->h && a->hk == b->hk && a->d == b->d &&
-           a->text_prefix == b->text_prefix && a->text_suffix == b->text_suffix;
+           a->text_prefix == b->text_prefix && a->text_suffix == b->text_suffix && a->masked == b->masked;
 }
 
 /* Which of the bound shapes x is; a->shapes when it is none of them. */

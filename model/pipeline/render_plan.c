@@ -97,6 +97,10 @@ static void read_layout(const sg_render *render, sg_attention_shape *shape, int 
         shape[i].f8 = engine->backend->f8;
         shape[i].timesteps = timesteps;
     }
+    for (int i = 0; i < passes * layers; i++) /* a mask is for the longest of a layer's passes */
+        for (int p = i % layers; p < passes * layers; p += layers)
+            if (shape[p].text_prefix == shape[i].text_prefix && shape[p].n > shape[i].masked)
+                shape[i].masked = shape[p].n;
 }
 
 /* The policy of the request and the shapes of the model, made one. */
