@@ -36,6 +36,8 @@ void sg_capture_hook(void *context, sg_stream *s, const sg_attention_shape *shap
         c->q = taken(c, s, shape, args->q);
         c->k = taken(c, s, shape, args->k);
         c->v = taken(c, s, shape, args->v);
+        c->text_prefix = shape->text_prefix;
+        c->text_suffix = shape->text_suffix;
         c->timestep = timestep;
     }
     if (c->next) c->next(c->next_context, s, shape, layer, step, pass, timestep, args);
@@ -43,12 +45,15 @@ void sg_capture_hook(void *context, sg_stream *s, const sg_attention_shape *shap
 
 sg_status sg_capture_write(const sg_capture *c, const char *path, const int64_t grid[3], sg_error *e)
 {
-    char layer[16], step[16], timestep[32], sides[80];
+    char layer[16], step[16], prefix[24], suffix[24], timestep[32], sides[80];
     snprintf(layer, sizeof layer, "%d", c->layer);
     snprintf(step, sizeof step, "%d", c->step);
+    snprintf(prefix, sizeof prefix, "%lld", (long long)c->text_prefix);
+    snprintf(suffix, sizeof suffix, "%lld", (long long)c->text_suffix);
     snprintf(timestep, sizeof timestep, "%.9g", c->timestep);
     snprintf(sides, sizeof sides, "%lld,%lld,%lld", (long long)grid[0], (long long)grid[1], (long long)grid[2]);
-    const char *const     metadata[] = {"grid", sides, "layer", layer, "step", step, "timestep", timestep, NULL};
+    const char *const     metadata[] = {"grid", sides,  "text_prefix", prefix,     "text_suffix", suffix, "layer",
+                                        layer,  "step", step,          "timestep", timestep,      NULL};
     const sg_named_tensor all[] = {{"q", c->q}, {"k", c->k}, {"v", c->v}};
     return sg_safetensors_write_all(path, all, 3, metadata, e);
 }

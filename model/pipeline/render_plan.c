@@ -82,6 +82,13 @@ static sg_status check_capture(const sg_render *render)
                         render->request->capture_layer, render->request->capture_step, first, end - 1);
 }
 
+/* Whether the video's tokens stand in the same places, so that one mask of blocks serves both: that for the longer one,
+ * which has more text behind. */
+static bool same_places(const sg_attention_shape *a, const sg_attention_shape *b)
+{
+    return a->text_prefix == b->text_prefix && a->n - a->text_suffix == b->n - b->text_suffix;
+}
+
 /* Asks the family for the shape [passes][layers] of every self-attention. */
 static void read_layout(const sg_render *render, sg_attention_shape *shape, int passes, int layers,
                         const double *timesteps)
@@ -97,10 +104,9 @@ static void read_layout(const sg_render *render, sg_attention_shape *shape, int 
         shape[i].f8 = engine->backend->f8;
         shape[i].timesteps = timesteps;
     }
-    for (int i = 0; i < passes * layers; i++) /* a mask is for the longest of a layer's passes */
-        for (int p = i % layers; p < passes * layers; p += layers)
-            if (shape[p].text_prefix == shape[i].text_prefix && shape[p].n > shape[i].masked)
-                shape[i].masked = shape[p].n;
+    for (int i = 0; i < passes * layers; i++)
+        for (int k = 0; k < passes * layers; k++)
+            if (same_places(&shape[k], &shape[i]) && shape[k].n > shape[i].masked) shape[i].masked = shape[k].n;
 }
 
 /* The policy of the request and the shapes of the model, made one. */

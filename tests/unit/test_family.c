@@ -1,12 +1,11 @@
 /* test_family.c - that the contract of a family is neutral. A made-up one renders pictures and clips through the engine
  * and takes the memory that its plan says. It has no text encoder, a phase of its own, guidance that the model is given,
  * noise drawn by frames, a sampler that draws more of it in each step, and a decoder in chunks of two latent frames. Its
- * first layer may have text behind the video, of another length in each pass.
+ * first layer may have text before and behind the video, of other lengths in each pass.
  *
  *   a = W mean(h, text) and h = h + a in each layer but the last, where v = a + g h;  x = x / 2 + v / 4 + noise / 10;
  *   rgb = clamp(U x). A row of text is S (1, .., 1), which the added phase computes. */
 #include "block_lists.h"
-#include "capture.h"
 #include "engine_fixture.h"
 #include "layers.h"
 #include "rng.h"
@@ -28,8 +27,9 @@ typedef struct made_up {
     sg_tensor                mix, out, story;
     const sg_self_attention *self;
     int64_t                  grid[3];
-    float                    heat;           /* queries are this times the tokens; 0: all tokens count the same */
-    int                      text_len[2];    /* behind the video in the first layer, by pass */
+    float                    heat;                 /* queries are this times the tokens; 0: all tokens count the same */
+    int                      before[2], behind[2]; /* tokens of text about the video in the first layer, by pass */
+    sg_token_order           order;
     float                    rows[TEXT * C]; /* of text, on the host */
     sg_tensor                text;           /* on the device, while there is a denoiser */
     int                      chunks[FRAMES], count;
@@ -61,8 +61,9 @@ static void attention(const void *of, const sg_geometry *g, const sg_conditionin
                       sg_attention_shape *shape)
 {
     assert_true(pass < c->passes);
-    shape->text_suffix = layer ? 0 : ((const made_up *)of)->text_len[pass];
-    shape->n = g->grid[0] * g->grid[1] * g->grid[2] + shape->text_suffix;
+    shape->text_prefix = layer ? 0 : ((const made_up *)of)->before[pass];
+    shape->text_suffix = layer ? 0 : ((const made_up *)of)->behind[pass];
+    shape->n = shape->text_prefix + g->grid[0] * g->grid[1] * g->grid[2] + shape->text_suffix;
     shape->h = shape->hk = 1;
     shape->d = C;
 }
@@ -81,9 +82,10 @@ static void compute_story(void *of, sg_stream *s)
 
 static void render_open(void *of, sg_stream *s, const sg_geometry *g, const sg_self_attention *self)
 {
-    (void)s;
-    ((made_up *)of)->self = self;
-    memcpy(((made_up *)of)->grid, g->grid, sizeof g->grid);
+    made_up *const m = of;
+    m->self = self;
+    memcpy(m->grid, g->grid, sizeof g->grid);
+    m->order = sg_token_order_place(s, self, g->grid[0] * g->grid[1] * g->grid[2]);
 }
 
 static void denoiser_open(void *of, sg_stream *s, int denoiser, const sg_conditioning *c)
@@ -95,16 +97,19 @@ static void denoiser_open(void *of, sg_stream *s, int denoiser, const sg_conditi
     sg_upload(s, m->text, m->rows);
 }
 
-/* The layer's tokens h [n + text, 1, C] become o, its result v [n, C] without the text. */
+/* The layer's tokens, in the middle of h and of o [TEXT + n + TEXT, 1, C], with their text about them: the result for the
+ * video's becomes v [n, C]. */
 static void attend(const made_up *m, sg_stream *s, const sg_pass *p, int i, sg_tensor h, sg_tensor o, sg_tensor v)
 {
-    const int64_t   n = v.dim[0], all = n + (i ? 0 : m->text_len[p->index]);
-    const sg_tensor q = sg_new(s, SG_F32, all, 1, C), k = sg_rows(h, 0, all);
-    if (all > n) sg_copy(s, .y = sg_rows(h, n, all - n), .x = sg_rows(m->text, 0, all - n));
+    const int64_t   n = v.dim[0], before = i ? 0 : m->before[p->index], behind = i ? 0 : m->behind[p->index];
+    const int64_t   all = before + n + behind;
+    const sg_tensor q = sg_new(s, SG_F32, all, 1, C), k = sg_rows(h, TEXT - before, all);
+    if (before) sg_copy(s, .y = sg_rows(k, 0, before), .x = sg_rows(m->text, 0, before));
+    if (behind) sg_copy(s, .y = sg_rows(k, before + n, behind), .x = sg_rows(m->text, 0, behind));
     sg_combine(s, .y = q, .x = {k}, .a = {m->heat}, .count = 1);
     sg_self_attention_run(m->self, s, p->first_layer + i, p->step, p->index, p->timestep,
-                          &(sg_attend_args){.y = sg_rows(o, 0, all), .q = q, .k = k, .v = k, .scale = 1});
-    sg_linear(s, .y = v, .x = sg_reshape(sg_rows(o, 0, n), n, C), .w = m->mix);
+                          &(sg_attend_args){.y = sg_rows(o, TEXT - before, all), .q = q, .k = k, .v = k, .scale = 1});
+    sg_linear(s, .y = v, .x = sg_reshape(sg_rows(o, TEXT, n), n, C), .w = m->mix);
 }
 
 static void forward(void *of, sg_stream *s, const sg_pass *p)
@@ -112,17 +117,18 @@ static void forward(void *of, sg_stream *s, const sg_pass *p)
     const made_up *const m = of;
     const int            last = m->components.denoiser[0].layers - 1;
     const int64_t        n = m->grid[0] * m->grid[1] * m->grid[2];
-    const sg_tensor      h = sg_new(s, SG_F32, n + TEXT, 1, C), o = sg_new(s, SG_F32, n + TEXT, 1, C);
+    const sg_tensor      h = sg_new(s, SG_F32, TEXT + n + TEXT, 1, C), o = sg_new(s, SG_F32, TEXT + n + TEXT, 1, C);
     const sg_tensor      v = sg_new(s, SG_F32, n, C), y = sg_new(s, SG_F32, n, C);
-    const sg_tensor      x = sg_reshape(sg_rows(h, 0, n), n, C);
+    const sg_tensor      x = sg_reshape(sg_rows(h, TEXT, n), n, C);
     const bool           guided = m->components.guidance == SG_GUIDANCE_EMBEDDED;
-    sg_permute(s, .y = x, .x = p->x, .rank = 2, .dim = {C, n}, .perm = {1, 0});
+    sg_permute(s, .y = y, .x = p->x, .rank = 2, .dim = {C, n}, .perm = {1, 0});
+    sg_copy(s, .y = x, .x = sg_rows_of(s, y, m->order.order));
     for (int i = 0; i <= last; i++) {
         attend(m, s, p, i, h, o, v);
         sg_combine(s, .y = y, .x = {v, x}, .a = {1, i == last && guided ? (float)p->guidance : 1}, .count = 2);
         if (i < last) sg_copy(s, .y = x, .x = y);
     }
-    sg_permute(s, .y = p->out, .x = y, .rank = 2, .dim = {n, C}, .perm = {1, 0});
+    sg_permute(s, .y = p->out, .x = sg_rows_of(s, y, m->order.inverse), .rank = 2, .dim = {n, C}, .perm = {1, 0});
     sg_count_non_finite(s, .y = sg_rows(p->non_finite, last + 2, 1), .x = p->out);
 }
 
@@ -289,7 +295,7 @@ static void predict(const made_up *m, int pass, const double *x, int n, double g
     const int     last = m->components.denoiser[0].layers - 1;
     memcpy(h, x, (size_t)(n * C) * sizeof *h);
     for (int i = 0; i <= last; i++) {
-        const int text = i ? 0 : m->text_len[pass];
+        const int text = i ? 0 : m->before[pass] + m->behind[pass];
         double    sum[C] = {0}, mixed[C] = {0};
         for (int j = 0; j < n * C; j++) sum[j % C] += h[j];
         for (int j = 0; j < C * C; j++) sum[j / C] += text * (double)story[j];
@@ -330,13 +336,36 @@ static sg_request request(int height, int frames)
                         .attention = sg_policy_default()};
 }
 
-/* Two layers, guided by a second pass; text stands behind the video in the first of them. */
-static void add_text(made_up *m, int len, int other_len)
+/* Tokens of text in the first of two layers, before and behind the video in each pass. */
+typedef struct texts {
+    int before[2], behind[2];
+} texts;
+
+/* Two layers, guided by a second pass. */
+static void add_text(made_up *m, const texts *t)
 {
     m->components.denoiser[0].layers = 2;
     m->components.guidance = SG_GUIDANCE_CLASSIFIER_FREE;
-    m->text_len[0] = len;
-    m->text_len[1] = other_len;
+    memcpy(m->before, t->before, sizeof m->before);
+    memcpy(m->behind, t->behind, sizeof m->behind);
+}
+
+/* Sees that text stands where the shape says, and nothing else does. */
+static void see_text(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step_, int pass,
+                     double timestep, const sg_attend_args *args)
+{
+    static float         k[(TEXT + CELLS / C + TEXT) * C];
+    const made_up *const m = context;
+    (void)step_, (void)timestep;
+    assert_int_equal(shape->n, args->q.dim[0]);
+    assert_int_equal(shape->text_prefix, layer ? 0 : m->before[pass]);
+    assert_int_equal(shape->text_suffix, layer ? 0 : m->behind[pass]);
+    sg_download(s, k, args->k);
+    for (int64_t i = 0; i < shape->n; i++) {
+        const bool text = i < shape->text_prefix || i >= shape->n - shape->text_suffix;
+        assert_int_equal(memcmp(k + i * C, m->rows, C * sizeof *k) == 0, text);
+    }
+    assert_true(m->order.order.rank);
 }
 
 static void expect_pixels(const seen *s, const double *x, int frames)
@@ -351,7 +380,7 @@ static void expect_pixels(const seen *s, const double *x, int frames)
     }
 }
 
-static void render(const char *backend, bool text, int frames, int chunks, const int *chunk_sizes)
+static void render(const char *backend, const texts *text, int frames, int chunks, const int *chunk_sizes)
 {
     static double x[CELLS];
     static seen   s;
@@ -361,7 +390,12 @@ static void render(const char *backend, bool text, int frames, int chunks, const
     sg_error      e = {0};
     sg_engine    *g = open_family(&m, backend);
     sg_request    r = request(Y, frames);
-    if (text) add_text(&m, 3, 5);
+    if (text) {
+        add_text(&m, text);
+        r.attention.kind = SG_ATTENTION_DENSE; /* but looked at, so that tokens are in order */
+        r.attention.on_begin = see_text;
+        r.attention.on_begin_context = &m;
+    }
     s = (seen){.height = Y};
     assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_OK);
     assert_int_equal(plan.tokens, frames * Y * X + (text ? 5 : 0));
@@ -388,30 +422,34 @@ static void render(const char *backend, bool text, int frames, int chunks, const
 static void a_picture(void **state)
 {
     (void)state;
-    render("ref", false, 1, 1, (int[]){1});
-    render("cpu", false, 1, 1, (int[]){1});
+    render("ref", NULL, 1, 1, (int[]){1});
+    render("cpu", NULL, 1, 1, (int[]){1});
 }
 
 static void a_clip(void **state)
 {
     (void)state;
-    render("ref", false, FRAMES, 3, (int[]){1, 2, 2});
-    render("cpu", false, FRAMES, 3, (int[]){1, 2, 2});
-    render("ref", false, FRAMES - 1, 2, (int[]){2, 2});
+    render("ref", NULL, FRAMES, 3, (int[]){1, 2, 2});
+    render("cpu", NULL, FRAMES, 3, (int[]){1, 2, 2});
+    render("ref", NULL, FRAMES - 1, 2, (int[]){2, 2});
 }
 
-/* Each layer of each pass attends to as many tokens as it asked for. */
+/* Each layer of each pass attends to as many tokens as it asked for; the video's are in another order, which is undone. */
 static void text_by_pass_and_layer(void **state)
 {
     (void)state;
-    render("ref", true, FRAMES, 3, (int[]){1, 2, 2});
-    render("cpu", true, FRAMES, 3, (int[]){1, 2, 2});
+    static const texts around[] = {{{0, 0}, {3, 5}}, {{4, 4}, {1, 0}}, {{5, 2}, {0, 0}}, {{1, 0}, {4, 1}}};
+    for (size_t i = 0; i < sizeof around / sizeof *around; i++) {
+        render("ref", &around[i], FRAMES, 3, (int[]){1, 2, 2});
+        render("cpu", &around[i], FRAMES, 3, (int[]){1, 2, 2});
+    }
 }
 
 enum { VIDEO = FRAMES * HIGH * X }; /* tokens */
-static const int text_len[2] = {3, TEXT};
+static const texts *text;           /* of the render */
 
-static int blocks_of(int pass, int layer, int size) { return (VIDEO + (layer ? 0 : text_len[pass]) + size - 1) / size; }
+static int tokens_of(int pass, int layer) { return VIDEO + (layer ? 0 : text->before[pass] + text->behind[pass]); }
+static int blocks_of(int pass, int layer, int size) { return (tokens_of(pass, layer) + size - 1) / size; }
 
 /* Every layer of every pass is counted in its own blocks. */
 static void expect_counts(const sg_engine *g)
@@ -430,7 +468,16 @@ typedef struct keeps {
     int         calls, left_out;
 } keeps;
 
-/* Rows and columns of blocks that hold text, which is behind the video, are dense. Lists come before their counts. */
+static bool has_text(int pass, int layer, int block, int size)
+{
+    const int end = tokens_of(pass, layer);
+    bool      has = false;
+    for (int t = block * size; !layer && t < (block + 1) * size && t < end; t++)
+        has = has || t < text->before[pass] || t >= end - text->behind[pass];
+    return has;
+}
+
+/* Rows and columns of blocks that hold text are dense. Lists come before their counts. */
 static void see_lists(void *context, const char *name, sg_stream *s, sg_tensor t)
 {
     keeps *const c = context;
@@ -446,12 +493,11 @@ static void see_lists(void *context, const char *name, sg_stream *s, sg_tensor t
     for (int i = 0; i < nq; i++)
         for (int j = 0; j < nk; j++) {
             const bool kept = is_listed(&c->lists, i, j);
-            if (!layer && ((i + 1) * SG_BLOCK_Q > VIDEO || (j + 1) * SG_BLOCK_K > VIDEO)) assert_true(kept);
+            if (has_text(pass, layer, i, SG_BLOCK_Q) || has_text(pass, layer, j, SG_BLOCK_K)) assert_true(kept);
             c->left_out += !kept;
         }
 }
 
-/* A render with a few tokens of text in one pass and many in the other. */
 static void render_long(seen *s, const char *backend, sg_attention_kind kind)
 {
     made_up    m;
@@ -461,7 +507,7 @@ static void render_long(seen *s, const char *backend, sg_attention_kind kind)
     sg_plan    plan;
     sg_engine *g = open_family(&m, backend);
     sg_request r = request(HIGH, FRAMES);
-    add_text(&m, text_len[0], text_len[1]);
+    add_text(&m, text);
     m.heat = .3f;
     r.attention.named = true;
     r.attention.kind = kind;
@@ -470,7 +516,7 @@ static void render_long(seen *s, const char *backend, sg_attention_kind kind)
     g->tap = see_lists;
     g->tap_context = &c;
     assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_OK);
-    assert_int_equal(plan.tokens, VIDEO + TEXT);
+    assert_int_equal(plan.tokens, tokens_of(1, 0));
     g->memory_limit = plan.need;
     *s = (seen){.height = HIGH};
     const sg_callbacks cb = {.context = s, .frame = take_frame, .latents = take_latents};
@@ -491,37 +537,43 @@ static double distance(const seen *a, const seen *b)
     return sqrt(far / size);
 }
 
+/* The fast kernels do as the oracle does with the same lists, and near to dense attention. */
 static void text_is_dense_where_blocks_are_skipped(void **state)
 {
     (void)state;
-    static seen dense, ref, cpu;
-    render_long(&dense, "ref", SG_ATTENTION_DENSE);
-    render_long(&ref, "ref", SG_ATTENTION_SPARGE);
-    render_long(&cpu, "cpu", SG_ATTENTION_SPARGE);
-    assert_true(distance(&cpu, &ref) < 0.01);
-    assert_true(distance(&ref, &dense) > 0);
-    render_long(&cpu, "cpu", SG_ATTENTION_DENSE);
-    assert_true(distance(&cpu, &dense) < 1e-5);
+    static seen        dense, ref, cpu;
+    static const texts around[] = {{{0, 0}, {3, TEXT}}, {{70, 70}, {0, 0}}, {{1, 1}, {2, 67}}};
+    for (size_t i = 0; i < sizeof around / sizeof *around; i++) {
+        text = &around[i];
+        render_long(&dense, "ref", SG_ATTENTION_DENSE);
+        render_long(&ref, "ref", SG_ATTENTION_SPARGE);
+        render_long(&cpu, "cpu", SG_ATTENTION_SPARGE);
+        assert_true(distance(&cpu, &ref) < 0.01);
+        assert_true(distance(&ref, &dense) > 0);
+        render_long(&cpu, "cpu", SG_ATTENTION_DENSE);
+        assert_true(distance(&cpu, &dense) < 1e-5);
+    }
 }
 
-/* Text before and after the video is captured where it is; the video's tokens go back to their places. */
-static void text_is_captured_in_place(void **state)
+/* A mask of blocks has those of the longest sequence, whichever layer or pass has it. */
+static void a_mask_is_for_the_longest_sequence(void **state)
 {
     (void)state;
-    made_up         m;
-    sg_engine      *g = open_family(&m, "ref");
-    sg_stream       s = sg_stream_of(g->backend);
-    float           rows[6] = {10, 11, 12, 13, 14, 15};
-    const float     back[6] = {10, 11, 14, 12, 13, 15};
-    const int32_t   order[] = {1, 2, 0};
-    const sg_tensor t = {.data = rows, .rank = 3, .dim = {6, 1, 1}};
-    sg_capture      c = {.order = order};
-    sg_attend_args  args = {.q = t, .k = t, .v = t};
-    sg_capture_hook(&c, &s, &(sg_attention_shape){.text_prefix = 2, .text_suffix = 1}, 0, 0, 0, 1, &args);
-    assert_int_equal(s.status, SG_OK);
-    assert_memory_equal(c.q.data, back, sizeof back);
-    assert_memory_equal(c.v.data, back, sizeof back);
-    sg_capture_free(&c);
+    static uint8_t mask[10 * 19];
+    made_up        m;
+    sg_plan        plan;
+    sg_error       e = {0};
+    sg_engine     *g = open_family(&m, "ref");
+    sg_request     r = request(HIGH, FRAMES);
+    add_text(&m, &(texts){{0, 0}, {3, TEXT}});
+    r.attention.named = true;
+    r.attention.rule = SG_SELECT_GIVEN;
+    r.attention.heads = false;
+    r.attention.mask = (sg_tensor){mask, SG_U8, 3, {1, 9, 17}};
+    assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_E_ARG);
+    assert_non_null(strstr(e.text, "block-mask: U8 [1, 9, 17] is not U8 [1 or 1, 10, 19]"));
+    r.attention.mask = (sg_tensor){mask, SG_U8, 3, {1, 10, 19}};
+    if (sg_engine_plan(g, &r, &plan, &e)) fail_msg("%s", e.text);
     sg_engine_close(&g);
 }
 
@@ -529,6 +581,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_picture), cmocka_unit_test(a_clip), cmocka_unit_test(text_by_pass_and_layer),
-        cmocka_unit_test(text_is_dense_where_blocks_are_skipped), cmocka_unit_test(text_is_captured_in_place)};
+        cmocka_unit_test(text_is_dense_where_blocks_are_skipped), cmocka_unit_test(a_mask_is_for_the_longest_sequence)};
     return cmocka_run_group_tests(tests, make_copy, remove_copy);
 }
