@@ -235,6 +235,58 @@ static void block_diagonal_needs_one_block(void **state)
     expect(&(sg_policy){.sink = 1}, SG_F32, 1.0f / NK_MAX, 2.0f / NK_MAX, 1e-4);
 }
 
+/* The queries of a video need their own block of keys and all of the text, whose own queries need everything. The text
+ * behind is of another length in each pass. Blocks of text are kept in any case, and no rows of theirs are looked at: so a
+ * share of one block will do, and what is kept is that one and theirs. */
+static void text_is_neither_skipped_nor_looked_at(void **state)
+{
+    (void)state;
+    enum { BEFORE = 70, VIDEO = 884, CALLS = 4 * 2 * 2 };
+    const int64_t         behind[2] = {70, 1};
+    const float           kept[2] = {(4 + 1) / 16.0f, (3 + 1) / 15.0f};
+    const sg_tune_options o = {.policy = with_tail, .l1 = 0.05, .l2 = 0.05, .buckets = 1};
+    const sg_thresholds  *found = NULL;
+    const sg_tune_figure *f = NULL;
+    sg_tune              *t = NULL;
+    sg_error              e = {0};
+    sg_stream             s = sg_stream_of(oracle);
+    draw(0.01f);
+    for (int i = 0; i < N_MAX * HEADS; i++) {
+        const int  token = i / HEADS;
+        const bool text = token < BEFORE || token >= BEFORE + VIDEO;
+        if (text) memset(in[0] + i * D, 0, D * sizeof **in);
+        in[0][i * D + token / SG_BLOCK_Q * 2] += text ? 0 : 6;
+        in[0][i * D + D - 1] += text ? 0 : 6;
+        in[1][i * D + (text ? D - 1 : token / SG_BLOCK_K)] += 6;
+        for (int k = 0; text && k < D; k++) in[2][i * D + k] += 3;
+    }
+    assert_int_equal(sg_tune_open(&t, &o, &e), SG_OK);
+    for (int i = 0; i < CALLS; i++) {
+        const int64_t            n = BEFORE + VIDEO + behind[i % 2];
+        const sg_attention_shape shape = {.n = n,
+                                          .h = HEADS,
+                                          .hk = HEADS,
+                                          .d = D,
+                                          .layers = 2,
+                                          .steps = 4,
+                                          .passes = 2,
+                                          .text_prefix = BEFORE,
+                                          .text_suffix = behind[i % 2]};
+        const sg_attend_args     a = {.q = tensor(in[0], SG_F32, n, HEADS, D),
+                                      .k = tensor(in[1], SG_F32, n, HEADS, D),
+                                      .v = tensor(in[2], SG_F32, n, HEADS, D),
+                                      .scale = 1};
+        sg_tune_hook(t, &s, &shape, i / 2 % 2, i / 4, i % 2, 900 - 200 * (i / 4), &a);
+    }
+    assert_string_equal(s.why, "");
+    assert_int_equal(sg_tune_choose(t, &found, &f, &e), SG_OK);
+    for (int i = 0; i < 2 * HEADS; i++) {
+        assert_true(found->amount[i] < 2.0f / 16 && f[i].l1_worst < 1e-3f);
+        assert_true(f[i].density > kept[1] && f[i].density < kept[0]);
+    }
+    sg_tune_close(&t);
+}
+
 static void uniform_attention_needs_all_or_a_tail(void **state)
 {
     (void)state;
@@ -336,6 +388,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_are_those_of_the_oracle),
         cmocka_unit_test(block_diagonal_needs_one_block),
+        cmocka_unit_test(text_is_neither_skipped_nor_looked_at),
         cmocka_unit_test(uniform_attention_needs_all_or_a_tail),
         cmocka_unit_test(bounds_hold),
         cmocka_unit_test(no_head_gets_less_than_the_least),
