@@ -314,7 +314,8 @@ sg_model_info sg_engine_info(const sg_engine *engine);
 typedef struct sg_known_shape {
     const char *name; /* "mochi" */
     int         heads, head_dim, layers;
-    int64_t     grid[3]; /* tokens: frames, rows, columns of the denoiser's patches */
+    int64_t     grid[3];                  /* tokens: frames, rows, columns of the denoiser's patches */
+    int64_t     text_prefix, text_suffix; /* tokens of text before and behind them */
 } sg_known_shape;
 
 /* The i-th, from 0, of those that the families offer; NULL past the last. */

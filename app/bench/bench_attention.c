@@ -469,8 +469,11 @@ static void print_all(const work *w)
              w->base->backend->device, in->b, in->h, in->d);
     if (in->h < in->all_heads) printf(" (of %d)", in->all_heads);
     if (in->hk < in->h) printf(", %d of keys", in->hk);
-    printf(", %lld tokens (%lldx%lldx%lld), %.4g TFLOP\n", (long long)in->n, (long long)in->grid[0],
-           (long long)in->grid[1], (long long)in->grid[2], flops_of(in) * 1e-12);
+    printf(", %lld tokens (%lldx%lldx%lld", (long long)in->n, (long long)in->grid[0], (long long)in->grid[1],
+           (long long)in->grid[2]);
+    if (in->text_prefix) printf(", %lld of text before", (long long)in->text_prefix);
+    if (in->text_suffix) printf(", %lld of text behind", (long long)in->text_suffix);
+    printf("), %.4g TFLOP\n", flops_of(in) * 1e-12);
     sg_bench_print_ceilings(w->base);
     printf("TOPS: as if nothing were skipped; errors against F32 on %lld of the rows\n\n", (long long)samples(w));
     print_kernels(w);
@@ -501,12 +504,13 @@ static json_t *all_json(const work *w)
     for (int i = 0; whole && i < w->kernels; i++)
         whole = json_array_append_new(rows, kernel_json(w, &w->kernel[i])) == 0;
     json_t *const j = json_pack(
-        "{s:o, s:[i,i,I,i], s:i, s:i, s:[I,I,I], s:s, s:s, s:i, s:f, s:s, s:f, s:i, s:f, s:o, s:o}", "shape",
+        "{s:o, s:[i,i,I,i], s:i, s:i, s:[I,I,I], s:I, s:I, s:s, s:s, s:i, s:f, s:s, s:f, s:i, s:f, s:o, s:o}", "shape",
         sg_report_name(in->name), "bhnd", in->b, in->h, (json_int_t)in->n, in->d, "kv_heads", in->hk, "all_heads",
-        in->all_heads, "grid", (json_int_t)in->grid[0], (json_int_t)in->grid[1], (json_int_t)in->grid[2], "device",
-        w->base->backend->device, "dtype", in->dtype == SG_BF16 ? "bf16" : "f32", "threads", w->base->backend->threads,
-        "flops", flops_of(in), "order", sg_order_names[in->order], "order_seconds", w->order, "layers", in->layers,
-        "copy_seconds", floor_of(w), "ceilings", sg_bench_ceilings_json(w->base), "kernels", rows);
+        in->all_heads, "grid", (json_int_t)in->grid[0], (json_int_t)in->grid[1], (json_int_t)in->grid[2], "text_prefix",
+        (json_int_t)in->text_prefix, "text_suffix", (json_int_t)in->text_suffix, "device", w->base->backend->device,
+        "dtype", in->dtype == SG_BF16 ? "bf16" : "f32", "threads", w->base->backend->threads, "flops", flops_of(in),
+        "order", sg_order_names[in->order], "order_seconds", w->order, "layers", in->layers, "copy_seconds",
+        floor_of(w), "ceilings", sg_bench_ceilings_json(w->base), "kernels", rows);
     return sg_report_if_complete(j, whole);
 }
 

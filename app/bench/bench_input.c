@@ -43,6 +43,9 @@ static sg_status parse_shape(sg_bench_input *in, const char *text, sg_error *e)
         in->d = s->head_dim;
         in->layers = s->layers;
         for (int a = 0; a < 3; a++) in->n *= in->grid[a] = s->grid[a];
+        in->text_prefix = s->text_prefix;
+        in->text_suffix = s->text_suffix;
+        in->n += in->text_prefix + in->text_suffix;
         return SG_OK;
     }
     if (parse_numbers(in, text)) {
@@ -66,7 +69,10 @@ static void place(int64_t x, int64_t n, int g, int *at, float *w)
     *w = p - (float)*at;
 }
 
-/* out[d] = the coarse grid's vectors, interpolated between the eight around token i. */
+/* Tokens of the grid. */
+static int64_t cells_of(const sg_bench_input *in) { return in->n - in->text_prefix - in->text_suffix; }
+
+/* out[d] = the coarse grid's vectors, interpolated between the eight around cell i. */
 static void interpolate(float *out, const float *coarse, const int g[3], const sg_bench_input *in, int64_t i)
 {
     const int64_t x[3] = {i / (in->grid[1] * in->grid[2]), i / in->grid[2] % in->grid[1], i % in->grid[2]};
@@ -86,12 +92,25 @@ static void interpolate(float *out, const float *coarse, const int g[3], const s
     }
 }
 
-/* Adds, for head h, scale (1.6 field + 0.6 noise) to out [n, h, d]. False: no memory. */
+/* out[d] = what is smooth of a token: that of its cell, or of text a vector of its own, behind the coarse grid's. */
+static void take_smooth(float *out, const float *coarse, const int g[3], const sg_bench_input *in, int64_t token)
+{
+    const int64_t cells = cells_of(in), cell = token - in->text_prefix;
+    if (cell >= 0 && cell < cells) {
+        interpolate(out, coarse, g, in, cell);
+        return;
+    }
+    const int64_t text = (int64_t)g[0] * g[1] * g[2] + (cell < 0 ? token : token - cells);
+    memcpy(out, coarse + text * in->d, (size_t)in->d * sizeof *out);
+}
+
+/* Adds, for head h, scale (1.6 smooth + 0.6 noise) to out [n, h, d]. False: no memory. */
 static bool add_field(const sg_bench_input *in, const int32_t *token, float *out, int h, float scale, uint64_t seed)
 {
     int g[3];
     for (int a = 0; a < 3; a++) g[a] = (int)fmax(2, (double)(in->grid[a] / (a ? 5 : 3)));
-    const size_t cells = (size_t)g[0] * (size_t)g[1] * (size_t)g[2] * (size_t)in->d;
+    const size_t texts = (size_t)(in->text_prefix + in->text_suffix);
+    const size_t cells = ((size_t)g[0] * (size_t)g[1] * (size_t)g[2] + texts) * (size_t)in->d;
     const size_t all = (size_t)in->n * (size_t)in->d;
     float *const coarse = malloc(cells * sizeof *coarse), *const noise = malloc(all * sizeof *noise);
     float *const smooth = malloc((size_t)in->d * sizeof *smooth);
@@ -101,7 +120,7 @@ static bool add_field(const sg_bench_input *in, const int32_t *token, float *out
         sg_randn(noise, all, 2 * seed + 1);
     }
     for (int64_t i = 0; allocated && i < in->n; i++) {
-        interpolate(smooth, coarse, g, in, token[i]);
+        take_smooth(smooth, coarse, g, in, token[i]);
         float *const       row = out + (i * in->h + h) * in->d;
         const float *const extra = noise + (int64_t)token[i] * in->d;
         for (int k = 0; k < in->d; k++) row[k] += scale * (1.6F * smooth[k] + 0.6F * extra[k]);
@@ -167,7 +186,7 @@ static sg_status read_count(const sg_bench_input *in, const char *key, int64_t *
 static sg_status read_grid(sg_bench_input *in, sg_error *e)
 {
     const char *const text = sg_source_metadata(in->file, "grid");
-    const int64_t     cells = in->n - in->text_prefix - in->text_suffix;
+    const int64_t     cells = cells_of(in);
     int               g[3] = {1, 1, (int)cells};
     char              tail;
     if (text && (strlen(text) > 30 || sscanf(text, "%9d,%9d,%9d%c", &g[0], &g[1], &g[2], &tail) != 3))

@@ -7,7 +7,8 @@
 #include "tensor_source.h"
 
 /* Made inputs resemble those of a video: with field = 1.6 smooth + 0.6 noise, where smooth is standard normal on a grid
- * of a third of the frames and a fifth of the rows and columns, interpolated linearly, and noise is standard normal,
+ * of a third of the frames and a fifth of the rows and columns, interpolated linearly (of text: standard normal), and
+ * noise is standard normal,
  *     q = field, k = 0.7 q + 0.7 field + 2 (one standard normal vector for all keys of a head), v = field,
  * each field another.
  *
