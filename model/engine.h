@@ -79,11 +79,14 @@ extern const char *const sg_cache_names[]; /* "off" .. "shadow", NULL: by sg_cac
 
 enum { SG_STEPS_MAX = 1000 };
 
-/* How many frames latent frames make: l of them step (l - 1) + 1, or, with pairs and an even l, step l. */
+/* How many frames a model makes: of l latent frames step (l - 1) + 1, or, with pairs and an even l, step l. */
 typedef struct sg_frame_rule {
     int  step;
     bool pairs;
 } sg_frame_rule;
+
+/* How many frames l latent frames make, 1 or more. */
+int64_t sg_frames_made(sg_frame_rule rule, int64_t l);
 
 /* The counts by the rule, for people: "4 n + 1", "8 n or 8 n + 1". text has room for size bytes, and is returned. */
 const char *sg_frame_rule_text(char *text, size_t size, sg_frame_rule rule);

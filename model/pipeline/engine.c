@@ -358,6 +358,11 @@ static int nearest_frames(int v, sg_frame_rule rule)
     return further < 0 || (further == 0 && even > odd) ? even : odd;
 }
 
+int64_t sg_frames_made(sg_frame_rule rule, int64_t l)
+{
+    return rule.pairs && l % 2 == 0 ? rule.step * l : rule.step * (l - 1) + 1;
+}
+
 const char *sg_frame_rule_text(char *text, size_t size, sg_frame_rule rule)
 {
     if (rule.pairs)
@@ -463,12 +468,13 @@ sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_re
     *note = NULL;
     SG_TRY(sg_latents_open(engine, path, &source, &t, e));
     const sg_frame_rule rule = engine->components->frames;
-    const int64_t       space = pixels_a_latent(engine), time = rule.step;
-    const bool fits = t.dim[3] <= (1 << 16) / space && t.dim[2] <= (1 << 16) / space && t.dim[1] <= (1 << 20) / time;
+    const int64_t       space = pixels_a_latent(engine);
+    const bool          fits =
+        t.dim[3] <= (1 << 16) / space && t.dim[2] <= (1 << 16) / space && t.dim[1] <= (1 << 20) / rule.step;
     if (fits) {
         r->width = (int)(t.dim[3] * space);
         r->height = (int)(t.dim[2] * space);
-        r->frames = (int)(rule.pairs && t.dim[1] % 2 == 0 ? t.dim[1] * time : (t.dim[1] - 1) * time + 1);
+        r->frames = (int)sg_frames_made(rule, t.dim[1]);
         const char *const text = sg_source_metadata(source, "settings");
         *note = text ? strdup(text) : NULL;
     }

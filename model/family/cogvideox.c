@@ -1,0 +1,243 @@
+/* cogvideox.c - the CogVideoX family, 2B, 5B and 1.5, text to video: CogVideoXPipeline of diffusers.
+ *
+ * T5 text encoder, one denoiser, AutoencoderKLCogVideoX. What bites:
+ *  - texts are filled up with pads, which the encoder and the denoiser see as any other token;
+ *  - the decoder takes latent frames in pairs, so that an even number of them has no first frame alone: 12 make 48 frames
+ *    where 13 make 49;
+ *  - where patches have several latent frames (1.5), latents are filled up with frames in front, which the decoder does not
+ *    get;
+ *  - noise is drawn frame by frame, in the dtype of the model. */
+#include "cogvideox_dit.h"
+#include "cogvideox_vae.h"
+#include "t5.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct cogvideox {
+    sg_components     components;
+    sg_cogvideox_dit *dit;
+    sg_cogvideox_vae *vae;
+    sg_cogvideox_run  run; /* of one render */
+} cogvideox;
+
+/* ---- opening ---- */
+
+static sg_status read_index(sg_config *index)
+{
+    sg_component_expect_class(index, "text_encoder", "T5EncoderModel", NULL);
+    sg_component_expect_class(index, "transformer", "CogVideoXTransformer3DModel", NULL);
+    sg_component_expect_class(index, "vae", "AutoencoderKLCogVideoX", NULL);
+    return sg_config_status(index);
+}
+
+/* Components that were made for each other agree in these numbers. */
+static sg_status check_fit(const cogvideox *m, const char *dir, sg_error *e)
+{
+    const sg_text_encoder *const     t = &m->components.text[0].encoder;
+    const sg_cogvideox_config *const c = sg_cogvideox_dit_config(m->dit);
+    const int                        width = t->ops->width(t->of), z = sg_cogvideox_vae_describe(m->vae).z;
+    if (c->text_dim != width)
+        return sg_error_set(
+            e, SG_E_FORMAT,
+            "%s: the text encoder gives %d numbers a token, but transformer/config.json: text_embed_dim "
+            "is %lld",
+            dir, width, (long long)c->text_dim);
+    if (c->channels != z)
+        return sg_error_set(e, SG_E_FORMAT,
+                            "%s: vae/config.json: latent_channels is %d, but transformer/config.json: in_channels is "
+                            "%lld",
+                            dir, z, (long long)c->channels);
+    if (t->ops->pad(t->of) < 0)
+        return sg_error_set(
+            e, SG_E_FORMAT,
+            "%s/tokenizer/tokenizer_config.json: pad_token: there is none, but texts are filled up with "
+            "it",
+            dir);
+    return SG_OK;
+}
+
+static sg_status open_components(cogvideox *m, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
+{
+    sg_components *const   c = &m->components;
+    sg_text_encoder *const t = &c->text[0].encoder;
+    SG_TRY(read_index(index));
+    SG_TRY(sg_sampler_config_read(&c->sampler, from, SG_SAMPLERS_BETAS, e));
+    SG_TRY(sg_t5_encoder_open(t, from, "text_encoder", "tokenizer", act, e));
+    sg_component_note_class(t->ops->component(t->of), index, "text_encoder");
+    SG_TRY(sg_cogvideox_dit_open(&m->dit, from, act, e));
+    sg_component_note_class(sg_cogvideox_dit_component(m->dit), index, "transformer");
+    SG_TRY(sg_cogvideox_vae_open(&m->vae, from, act, e));
+    sg_component_note_class(sg_cogvideox_vae_component(m->vae), index, "vae");
+
+    const sg_cogvideox_config *const d = sg_cogvideox_dit_config(m->dit);
+    const sg_cogvideox_vae_info      v = sg_cogvideox_vae_describe(m->vae);
+    c->text[0].tokens_max = (int)d->text_len;
+    c->text[0].padded = true;
+    c->texts = 1;
+    c->denoiser[0] = (sg_denoiser){.component = sg_cogvideox_dit_component(m->dit), .layers = (int)d->layers};
+    c->denoisers = 1;
+    c->vae = (sg_vae){.ops = &sg_cogvideox_vae_ops, .of = m->vae};
+    c->guidance = SG_GUIDANCE_CLASSIFIER_FREE;
+    c->noise_by_frame = true;
+    c->noise_dtype = act;
+    c->size_multiple = v.scale_space * (int)d->patch[1];
+    c->frames = (sg_frame_rule){.step = v.scale_time, .pairs = true};
+    return check_fit(m, sg_checkpoint_path(from), e);
+}
+
+static void cogvideox_close(void *model)
+{
+    cogvideox *const             m = model;
+    const sg_text_encoder *const t = &m->components.text[0].encoder;
+    sg_cogvideox_vae_close(&m->vae);
+    sg_cogvideox_dit_close(&m->dit);
+    if (t->ops) t->ops->close(t->of);
+    free(m);
+}
+
+static sg_status cogvideox_open(void **model, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
+{
+    cogvideox *m = calloc(1, sizeof *m);
+    if (!m) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_checkpoint_path(from));
+    const sg_status st = open_components(m, from, index, act, e);
+    if (st) {
+        cogvideox_close(m);
+        m = NULL;
+    }
+    *model = m;
+    return st;
+}
+
+/* ---- what it is ---- */
+
+static const sg_components *cogvideox_components(const void *model) { return &((const cogvideox *)model)->components; }
+
+static int64_t at_most(int64_t v, int64_t most) { return v < most ? v : most; }
+
+/* The size of the training; but 1.5 was trained with many, up to its sample's, and its card has one. */
+static sg_request cogvideox_defaults(const void *model)
+{
+    const cogvideox *const           m = model;
+    const sg_components *const       k = &m->components;
+    const sg_cogvideox_config *const c = sg_cogvideox_dit_config(m->dit);
+    const int64_t                    scale = sg_cogvideox_vae_describe(m->vae).scale_space, p = c->patch[1];
+    const int64_t                    most[2] = {c->frame_patch ? 1360 : INT32_MAX, c->frame_patch ? 768 : INT32_MAX};
+    return (sg_request){.negative_prompt = "",
+                        .width = (int)at_most(c->sample[2] / p * p * scale, most[0]),
+                        .height = (int)at_most(c->sample[1] / p * p * scale, most[1]),
+                        .frames = (int)sg_frames_made(k->frames, (c->sample[0] - 1) / k->frames.step + 1),
+                        .fps = c->frame_patch ? 16 : 8,
+                        .steps = 50,
+                        .cfg_scale = 6,
+                        .cfg_scale_2 = -1,
+                        .flow_shift = k->sampler.flow_shift,
+                        .sampler = k->sampler.kind};
+}
+
+static void cogvideox_geometry(const void *model, const sg_request *r, sg_geometry *out)
+{
+    const cogvideox *const      m = model;
+    const sg_cogvideox_vae_info v = sg_cogvideox_vae_describe(m->vae);
+    const int64_t *const        patch = sg_cogvideox_dit_config(m->dit)->patch;
+    const int64_t               frames = (r->frames - 1) / v.scale_time + 1;
+    out->grid[0] = (frames + patch[0] - 1) / patch[0];
+    out->latent[0] = v.z;
+    out->latent[1] = out->grid[0] * patch[0];
+    out->latent[2] = r->height / v.scale_space;
+    out->latent[3] = r->width / v.scale_space;
+    out->pad = out->latent[1] - frames;
+    for (int k = 1; k < 3; k++) out->grid[k] = out->latent[k + 1] / patch[k];
+}
+
+static sg_status cogvideox_check(const void *model, const sg_request *r, sg_error *e)
+{
+    const cogvideox *const           m = model;
+    const sg_cogvideox_config *const c = sg_cogvideox_dit_config(m->dit);
+    const int                        step = m->components.size_multiple;
+    const int64_t                    most[2] = {c->sample[1] / c->patch[1], c->sample[2] / c->patch[2]};
+    sg_geometry                      g;
+    cogvideox_geometry(model, r, &g);
+    if (!c->rotary || !c->frame_patch || (g.grid[1] <= most[0] && g.grid[2] <= most[1])) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "size: %dx%d: this model knows the positions of %lldx%lld at most", r->width,
+                        r->height, (long long)most[1] * step, (long long)most[0] * step);
+}
+
+/* CogVideoXPipeline's use_dynamic_cfg. It takes the timestep, up to the 1000 of the training, for the number of a step, so
+ * that the sign changes. */
+static double dynamic_guidance(double scale, int steps, double timestep)
+{
+    const double pi = 3.14159265358979323846;
+    return 1 + scale * (1 - cos(pi * pow((steps - timestep) / steps, 5))) / 2;
+}
+
+static sg_status cogvideox_prompt(const void *model, int encoder, const char *text, char **out, size_t *size,
+                                  sg_error *e)
+{
+    (void)model;
+    (void)encoder;
+    *size = strlen(text);
+    *out = strdup(text);
+    return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "no memory for the prompt");
+}
+
+static void cogvideox_attention(const void *model, const sg_geometry *g, const sg_conditioning *c, int pass, int layer,
+                                sg_attention_shape *shape)
+{
+    const sg_cogvideox_config *const d = sg_cogvideox_dit_config(((const cogvideox *)model)->dit);
+    (void)layer;
+    shape->text_prefix = c->text[pass][0].len;
+    shape->n = shape->text_prefix + g->grid[0] * g->grid[1] * g->grid[2];
+    shape->h = shape->hk = d->heads;
+    shape->d = d->head_dim;
+}
+
+/* ---- denoising ---- */
+
+static void cogvideox_render_open(void *model, sg_stream *s, const sg_geometry *g, const sg_self_attention *self)
+{
+    cogvideox *const m = model;
+    sg_cogvideox_run_tables(&m->run, m->dit, s, g->grid, self);
+}
+
+static void cogvideox_denoiser_open(void *model, sg_stream *s, int denoiser, const sg_conditioning *c)
+{
+    cogvideox *const m = model;
+    (void)denoiser;
+    sg_cogvideox_run_text(&m->run, m->dit, s, c);
+}
+
+static void cogvideox_forward(void *model, sg_stream *s, const sg_pass *p)
+{
+    cogvideox *const m = model;
+    sg_cogvideox_dit_forward(m->dit, &m->run, s, p);
+}
+
+static const sg_known_shape shapes[] = {
+    {"cogvideox2b", 30, 64, 30, {13, 30, 45}, 226, 0}, /* 720x480, 49 frames */
+    {"cogvideox5b", 48, 64, 42, {13, 30, 45}, 226, 0},
+    {"cogvideox1.5-5b", 48, 64, 42, {11, 48, 85}, 226, 0}, /* 1360x768, 81 frames */
+    {0},
+};
+
+static const sg_known_width widths[] = {{"CogVideoX 2B", 1920}, {"CogVideoX 5B and 1.5", 3072}, {0}};
+
+const sg_family sg_family_cogvideox = {
+    .name = "cogvideox",
+    .class_names = (const char *const[]){"CogVideoXPipeline", NULL},
+    .shapes = shapes,
+    .widths = widths,
+    .open = cogvideox_open,
+    .close = cogvideox_close,
+    .components = cogvideox_components,
+    .defaults = cogvideox_defaults,
+    .geometry = cogvideox_geometry,
+    .check = cogvideox_check,
+    .dynamic_guidance = dynamic_guidance,
+    .prompt = cogvideox_prompt,
+    .attention = cogvideox_attention,
+    .render_open = cogvideox_render_open,
+    .denoiser_open = cogvideox_denoiser_open,
+    .forward = cogvideox_forward,
+};
