@@ -96,6 +96,9 @@ size_t sg_backend_packed_bytes(const sg_backend *b);
  * it does not, or nothing has wanted it. */
 void sg_backend_served(const sg_backend *b, char *text, size_t size);
 
+/* A library that knows no replicated edges of a convolution gets x with them, for so many frames of y at a time. */
+enum { SG_REPLICATED_FRAMES = 4 };
+
 /* Notes that a product of these shapes will run, for which code may have to be generated: some takes megabytes, and a plan
  * should count it. The tensors need no data. */
 void sg_backend_prepare_linear(const sg_backend *b, const sg_linear_args *a);

@@ -95,20 +95,11 @@ static const char *linear_unserved(const sg_linear_args *a)
 
 static const char *norm_unserved(const sg_norm_args *a)
 {
-    if (a->kind == SG_NORM_GROUP) return "kind: GROUP";
-    if (a->groups) return "groups: group norm";
-    if (a->chunk) return "chunk: group norm by frames";
     if (a->row.rank) return "row: modulation of each token";
-    if (a->place_scale.rank) return "place_scale: modulation of each place";
-    if (a->place_shift.rank) return "place_shift: modulation of each place";
     return unserved_act(a->act);
 }
 
-static const char *rope_unserved(const sg_rope_args *a)
-{
-    if (a->halves) return "halves: pairs by halves";
-    return a->cos.rank == 3 || a->sin.rank == 3 ? "cos: angles of each head" : NULL;
-}
+static const char *rope_unserved(const sg_rope_args *a) { return a->halves ? "halves: pairs by halves" : NULL; }
 
 static const char *attend_unserved(const sg_attend_args *a)
 {
@@ -120,13 +111,7 @@ static const char *attend_unserved(const sg_attend_args *a)
 
 static const char *gate_add_unserved(const sg_gate_add_args *a)
 {
-    if (a->row.rank) return "row: a gate for each token";
-    return a->tanh_gate ? "tanh_gate" : NULL;
-}
-
-static const char *conv_unserved(const sg_conv_args *a)
-{
-    return a->edge == SG_EDGE_REPLICATE ? "edge: REPLICATE" : NULL;
+    return a->row.rank ? "row: a gate for each token" : NULL;
 }
 
 static const char *act_unserved(const sg_act_args *a) { return unserved_act(a->act); }
@@ -137,6 +122,7 @@ ALL_SERVED(add)
 ALL_SERVED(mul)
 ALL_SERVED(embed)
 ALL_SERVED(sinusoid)
+ALL_SERVED(conv)
 ALL_SERVED(upsample)
 ALL_SERVED(avg_down)
 ALL_SERVED(dup_up)
@@ -193,11 +179,28 @@ static bool linear_fits(const sg_linear_args *a)
            apart(a->y, a->x) && apart(a->y, a->w) && apart(a->y, a->b) && apart(a->y, a->gate);
 }
 
+static bool place_fits(const sg_norm_args *a, sg_tensor place)
+{
+    return place.rank == 0 || (is_float(place) && is4(place, a->x.dim[0], place.dim[1], place.dim[2], a->x.dim[3]) &&
+                               place.dim[1] > 0 && place.dim[2] > 0 && apart(a->y, place));
+}
+
+/* What GROUP needs, and the others have not. */
+static bool group_fits(const sg_norm_args *a)
+{
+    const sg_tensor scale = a->place_scale, shift = a->place_shift;
+    if (a->kind != SG_NORM_GROUP) return a->groups == 0 && a->chunk == 0 && scale.rank == 0 && shift.rank == 0;
+    return a->x.rank == 4 && a->groups > 0 && a->x.dim[3] % a->groups == 0 && a->chunk >= 0 &&
+           (a->chunk == 0 || a->x.dim[0] % a->chunk == 0) && a->scale.rank == 0 && a->shift.rank == 0 &&
+           place_fits(a, scale) && place_fits(a, shift) &&
+           (scale.rank == 0 || shift.rank == 0 || same_shape(scale, shift));
+}
+
 static bool norm_fits(const sg_norm_args *a)
 {
     const int64_t c = last(a->x);
     return is_real(a->y) && is_real(a->x) && same_shape(a->y, a->x) && maybe1(a->w, c) && maybe1(a->b, c) &&
-           maybe1(a->scale, c) && maybe1(a->shift, c) && apart(a->y, a->x) &&
+           maybe1(a->scale, c) && maybe1(a->shift, c) && apart(a->y, a->x) && group_fits(a) &&
            (a->non_finite.rank == 0 ||
             (a->kind == SG_NORM_LAYER && a->non_finite.dtype == SG_I32 && is1(a->non_finite, 1)));
 }
@@ -205,9 +208,10 @@ static bool norm_fits(const sg_norm_args *a)
 static bool rope_fits(const sg_rope_args *a)
 {
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
+    const bool    angles = is2(a->cos, n, d / 2) || is3(a->cos, n, h, d / 2);
     return is_real(a->y) && is_real(a->x) && d % 2 == 0 && is3(a->x, n, h, d) && is3(a->y, n, h, d) &&
-           (maybe1(a->w, d) || maybe1(a->w, h * d)) && is_f32(a->cos) && is_f32(a->sin) && is2(a->cos, n, d / 2) &&
-           is2(a->sin, n, d / 2) && apart(a->y, a->x);
+           (maybe1(a->w, d) || maybe1(a->w, h * d)) && is_f32(a->cos) && is_f32(a->sin) && angles &&
+           same_shape(a->sin, a->cos) && apart(a->y, a->x);
 }
 
 static bool attend_fits(const sg_attend_args *a)
@@ -221,7 +225,8 @@ static bool attend_fits(const sg_attend_args *a)
 
 static bool gate_add_fits(const sg_gate_add_args *a)
 {
-    return is_real(a->x) && is_real(a->r) && same_shape(a->x, a->r) && maybe1(a->gate, last(a->x)) && apart(a->x, a->r);
+    return is_real(a->x) && is_real(a->r) && same_shape(a->x, a->r) && maybe1(a->gate, last(a->x)) &&
+           (a->gate.rank || !a->tanh_gate) && apart(a->x, a->r);
 }
 
 static bool add_fits(const sg_add_args *a)

@@ -68,7 +68,7 @@ typedef enum sg_norm_kind {
     SG_NORM_RMS,   /* x / sqrt(mean(x^2) + eps) */
     SG_NORM_L2,    /* x sqrt(c) / max(sqrt(sum x^2), 1e-12) */
     SG_NORM_NONE,  /* x: an affine map per channel */
-    SG_NORM_GROUP  /* later: LAYER's formula over the channels of a group, at all places of a chunk: see groups */
+    SG_NORM_GROUP  /* LAYER's formula over the channels of a group, at all places of a chunk: see groups */
 } sg_norm_kind;
 
 /* y = act((norm(x) w + b) (1 + scale) + shift), along the last dimension. non_finite += how many rows of x have a mean
@@ -78,21 +78,21 @@ typedef struct sg_norm_args {
     sg_tensor x, w, b, scale, shift; /* [.., c] [c]? [c]? [c]? [c]? */
     /* Later: modulation of each token. scale and shift are [r, c], and row t of x takes their row row[t]. */
     sg_tensor row; /* I32 [rows of x]? */
-    /* Later, with GROUP: y = act((norm(x) w + b) place_scale + place_shift). x is [f, y, x, c]; place (r, s) of y x takes
-     * place (r y' / y, s x' / x), rounded down, of y' x'. */
-    sg_tensor    place_scale, place_shift; /* [f, y', x', c]? x 2 */
+    /* With GROUP, which takes no scale and shift: y = act((norm(x) w + b) place_scale + place_shift). x is [f, y, x, c];
+     * place (r, s) of y x takes place (r y' / y, s x' / x), rounded down, of y' x'. */
+    sg_tensor    place_scale, place_shift; /* F32 or BF16 [f, y', x', c]? x 2 */
     sg_norm_kind kind;
     float        eps;
     sg_act       act;
     int          groups; /* of GROUP: c / groups neighbouring channels are one */
-    int          chunk;  /* of GROUP: frames that have mean and var in common; 0: all of x */
+    int          chunk;  /* of GROUP: so many frames, a divisor of f, have mean and var in common; 0: all of x */
 } sg_norm_args;
 SG_TENSORS(norm, 2, place_shift);
 
-/* y = the pairs (v[2i], v[2i+1]) of every head rotated by the angle of (row, i). v = x, or, where w is given,
- * w x / sqrt(mean(x^2) + eps), the mean over the count(w) numbers of a head or of a whole row. */
+/* y = the pairs (v[2i], v[2i+1]) of every head rotated by the angle of (row, i), or of (row, head, i). v = x, or, where w is
+ * given, w x / sqrt(mean(x^2) + eps), the mean over the count(w) numbers of a head or of a whole row. */
 typedef struct sg_rope_args {
-    sg_tensor y, x, w, cos, sin; /* [n, h, d] [n, h, d] [d] or [h d]? [n, d/2] [n, d/2]; later: cos, sin [n, h, d/2] */
+    sg_tensor y, x, w, cos, sin; /* [n, h, d] [n, h, d] [d] or [h d]?; both [n, d/2] or [n, h, d/2] */
     float     eps;
     int       halves; /* later: pair i of each `halves` numbers of a head is (v[i], v[i + halves/2]); 0: neighbours */
 } sg_rope_args;
@@ -113,7 +113,7 @@ SG_TENSORS(attend, 1, lengths);
 typedef struct sg_gate_add_args { /* x += gate r, along the last dimension */
     sg_tensor x, r, gate;         /* [.., c] [.., c] [c]? */
     sg_tensor row;                /* later: I32 [rows of x]?; gate is [r, c], and row t of x takes its row row[t] */
-    bool      tanh_gate;          /* later: tanh(gate) in the place of gate */
+    bool      tanh_gate;          /* with gate: tanh(gate) in its place */
 } sg_gate_add_args;
 SG_TENSORS(gate_add, 1, row);
 
@@ -147,7 +147,7 @@ SG_TENSORS(sinusoid, 1, t);
 typedef enum sg_edge { SG_EDGE_ZERO, SG_EDGE_REPLICATE } sg_edge;
 
 /* y[t, r, s, :] = or, with add, += b + sum over taps of w[:, :, kt, kr, ks] x[t*stride[0] + kt, r*stride[1] + kr - pad[0], ...].
- * Channels last. Rows and columns beyond the edge read zero, or, later, with REPLICATE, the nearest inside; time has no
+ * Channels last. Rows and columns beyond the edge read zero, or with REPLICATE the nearest inside; time has no
  * padding: the caller puts history in front. */
 typedef struct sg_conv_args {
     sg_tensor y, x, w, b; /* [f', y', x', o] [f, y, x, i] [o, i, kt, ky, kx] [o]? */

@@ -62,6 +62,9 @@ void  sg_packs_drop(sg_cpu *c);
 /* What moves data and leaves the vectors to memcpy: embed, sinusoid, upsample, avg_down, dup_up, permute. */
 void sg_data_movement_init(sg_ops *t);
 
+/* y[t, r, s] = x[t, r - above, s - left], or the nearest place inside x; y is F32 or x's dtype. */
+void sg_replicate_edges(const sg_cpu *c, sg_tensor y, sg_tensor x, int64_t above, int64_t left);
+
 #define SG_VEC_FILES(X, level) X(elem, level) X(norm, level) X(matmul, level) X(attend, level)
 #define X(file, level) void sg_vec_##file##_init_##level(sg_ops *t);
 SG_VEC_FILES(X, base)

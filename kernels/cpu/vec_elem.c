@@ -3,8 +3,14 @@
 
 static sg_status gate_add(sg_stream *s, const sg_gate_add_args *a)
 {
-    const int64_t      c = a->x.dim[a->x.rank - 1], rows = sg_count(a->x) / c;
-    const float *const gate = a->gate.rank ? a->gate.data : NULL;
+    const int64_t c = a->x.dim[a->x.rank - 1], rows = sg_count(a->x) / c;
+    const float  *gate = a->gate.rank ? a->gate.data : NULL;
+    if (a->tanh_gate) {
+        float *const tanhs = sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, (size_t)c * sizeof *tanhs);
+        if (!tanhs) return SG_E_MEMORY;
+        for (int64_t i = 0; i < c; i++) tanhs[i] = tanhf(gate[i]);
+        gate = tanhs;
+    }
 #pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (rows * c > SG_TINY)
     for (int64_t t = 0; t < rows; t++)
         for (int64_t i = 0; i < c; i += SG_RUN) {

@@ -53,11 +53,19 @@ static place tap_of(const matmul *p, int64_t tap)
     return (place){tap / (wd[3] * wd[4]), tap / wd[4] % wd[3], tap % wd[4]};
 }
 
-/* The offset in x of a window's tap; negative outside the frame. */
+/* The place nearest to r in [0, n). */
+static int64_t inside(int64_t r, int64_t n) { return r < 0 ? 0 : sg_min64(r, n - 1); }
+
+/* The offset in x of a window's tap, or of what stands for it; negative outside the frame. */
 static int64_t tap_at(const matmul *p, place window, place tap)
 {
     if (!p->conv) return window.y * p->depth;
-    const int64_t *const xd = p->x->dim, y = window.y + tap.y, x = window.x + tap.x;
+    const int64_t *const xd = p->x->dim;
+    int64_t              y = window.y + tap.y, x = window.x + tap.x;
+    if (p->conv->edge == SG_EDGE_REPLICATE) {
+        y = inside(y, xd[1]);
+        x = inside(x, xd[2]);
+    }
     if (y < 0 || y >= xd[1] || x < 0 || x >= xd[2]) return -1;
     return (((window.f + tap.f) * xd[1] + y) * xd[2] + x) * xd[3];
 }

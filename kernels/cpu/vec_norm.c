@@ -1,6 +1,8 @@
 /* vec_norm.c - ops along the last dimension: norm and rope. */
 #include "vec.h"
 
+#include <omp.h>
+
 /* A row's shift and factor. Runs are summed in F32, their totals in double. */
 typedef struct row_stats {
     float mean, gain;
@@ -90,9 +92,189 @@ static bool norm_row(const sg_norm_args *a, int64_t row, int64_t c, const float 
     return isfinite(r.mean);
 }
 
+/* ---- group norm ---- */
+
+/* Mean, and sum of squared deviations from it, of the numbers of a group. */
+typedef struct moments {
+    double mean, square;
+} moments;
+
+/* A chunk's numbers are taken in parts, and these in blocks that stay in the cache: their number depends on the shape
+ * alone, so that the bits do not depend on the number of threads. */
+enum { GROUP_BLOCK = 1 << 14, GROUP_PARTS = 512 };
+
+typedef struct group_norm {
+    const sg_norm_args *a;
+    int64_t             c, groups, per;             /* channels; groups; channels of each */
+    int64_t             places, part, parts, block; /* of a chunk; of a part; parts; of a block */
+    moments            *moments;                    /* [parts][groups] */
+    float              *mean, *gain, *shift;        /* [c] of the chunk: y = (x - mean) gain + shift */
+    float              *work;                       /* [threads][3 c] */
+} group_norm;
+
+/* m, of n numbers, becomes that of them and of k others: Chan, Golub and LeVeque, Algorithms for computing the sample
+ * variance, 1983. */
+static void moments_add(moments *m, double n, const moments *other, double k)
+{
+    const double d = other->mean - m->mean, all = n + k;
+    m->mean += d * k / all;
+    m->square += other->square + d * d * n * k / all;
+}
+
+/* sum += x - guess and square += (x - guess)^2 in each channel, over places [first, end) of x. */
+static void channel_sums(const group_norm *g, int64_t first, int64_t end, const float *guess, float *sum, float *square)
+{
+    for (int64_t p = first; p < end; p++)
+        for (int64_t i = 0; i < g->c; i += SG_RUN) {
+            float              buffer[SG_RUN];
+            const int64_t      n = sg_min64(SG_RUN, g->c - i);
+            const float *const x = sg_read_f32(&g->a->x, p * g->c + i, n, buffer), *const from = guess + i;
+            float *const one = sum + i, *const two = square + i;
+#pragma omp simd
+            for (int64_t k = 0; k < n; k++) {
+                const float d = x[k] - from[k];
+                one[k] += d;
+                two[k] += d * d;
+            }
+        }
+}
+
+static double sum_of(const float *v, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)v[i];
+    return sum;
+}
+
+/* As stats_layer has it: the mean is estimated, then corrected, and deviations are those from the estimate. */
+static void block_moments(const group_norm *g, int64_t first, int64_t end, float *guess, moments *m, double before)
+{
+    float *const sum = guess + g->c, *const square = sum + g->c;
+    const double n = (double)((end - first) * g->per);
+    memset(guess, 0, (size_t)g->c * 3 * sizeof *guess);
+    channel_sums(g, first, end, guess, sum, square);
+    for (int64_t i = 0; i < g->c; i++)
+        if (i % g->per == 0)
+            guess[i] = (float)(sum_of(sum + i, g->per) / n);
+        else
+            guess[i] = guess[i - 1];
+    memset(sum, 0, (size_t)g->c * 2 * sizeof *sum);
+    channel_sums(g, first, end, guess, sum, square);
+    for (int64_t k = 0; k < g->groups; k++) {
+        const int64_t i = k * g->per;
+        const double  off = sum_of(sum + i, g->per) / n, all = sum_of(square + i, g->per) - off * off * n;
+        moments_add(&m[k], before, &(moments){(double)guess[i] + off, all > 0 ? all : 0 * all}, n);
+    }
+}
+
+/* The chunk whose first place is `first`: moments of each part. */
+static void part_moments(const group_norm *g, int64_t first, int64_t part, float *work)
+{
+    const int64_t  from = part * g->part, end = sg_min64(from + g->part, g->places);
+    moments *const m = g->moments + part * g->groups;
+    memset(m, 0, (size_t)g->groups * sizeof *m);
+    for (int64_t p = from; p < end; p += g->block)
+        block_moments(g, first + p, first + sg_min64(p + g->block, end), work, m, (double)((p - from) * g->per));
+}
+
+/* Mean and factors of the chunk's channels from the moments of its parts. */
+static void chunk_factors(const group_norm *g)
+{
+    const float *const w = g->a->w.data, *const b = g->a->b.data;
+    for (int64_t k = 0; k < g->groups; k++) {
+        moments m = {0};
+        for (int64_t i = 0; i < g->parts; i++) {
+            const int64_t from = i * g->part, n = sg_min64(g->part, g->places - from);
+            moments_add(&m, (double)(from * g->per), &g->moments[i * g->groups + k], (double)(n * g->per));
+        }
+        const double gain = 1.0 / sqrt(m.square / (double)(g->places * g->per) + (double)g->a->eps);
+        for (int64_t i = k * g->per; i < (k + 1) * g->per; i++) {
+            g->mean[i] = (float)m.mean;
+            g->gain[i] = (float)(gain * (g->a->w.rank ? (double)w[i] : 1.0));
+            g->shift[i] = g->a->b.rank ? b[i] : 0.0f;
+        }
+    }
+}
+
+/* n numbers of place_scale or place_shift. */
+static void scale_by(const sg_tensor *place, int64_t at, int64_t n, float *gain, float *shift)
+{
+    float              buffer[SG_RUN];
+    const float *const scale = sg_read_f32(place, at, n, buffer);
+#pragma omp simd
+    for (int64_t k = 0; k < n; k++) {
+        gain[k] *= scale[k];
+        shift[k] *= scale[k];
+    }
+}
+
+static void shift_by(const sg_tensor *place, int64_t at, int64_t n, float *shift)
+{
+    float              buffer[SG_RUN];
+    const float *const more = sg_read_f32(place, at, n, buffer);
+#pragma omp simd
+    for (int64_t k = 0; k < n; k++) shift[k] += more[k];
+}
+
+/* Row r of frame f, channels [i, i + n). Neighbouring columns that take one place of place_scale share the factors. */
+static void group_row(const group_norm *g, int64_t f, int64_t r, int64_t i, int64_t n)
+{
+    const sg_norm_args *const a = g->a;
+    const sg_tensor *const    place = a->place_scale.rank ? &a->place_scale : &a->place_shift;
+    const int64_t *const d = a->x.dim, *const pd = place->dim;
+    const int64_t      of_row = place->rank ? (f * pd[1] + r * pd[1] / d[1]) * pd[2] : 0;
+    float              gain[SG_RUN], shift[SG_RUN], buffer[2][SG_RUN];
+    const float *const mean = g->mean + i;
+    int64_t            last = -1;
+    for (int64_t s = 0; s < d[2]; s++) {
+        const int64_t at = ((f * d[1] + r) * d[2] + s) * g->c + i, column = place->rank ? s * pd[2] / d[2] : 0;
+        if (column != last) {
+            memcpy(gain, g->gain + i, (size_t)n * sizeof *gain);
+            memcpy(shift, g->shift + i, (size_t)n * sizeof *shift);
+            if (a->place_scale.rank) scale_by(&a->place_scale, (of_row + column) * g->c + i, n, gain, shift);
+            if (a->place_shift.rank) shift_by(&a->place_shift, (of_row + column) * g->c + i, n, shift);
+            last = column;
+        }
+        const float *const x = sg_read_f32(&a->x, at, n, buffer[0]);
+        float *const       y = sg_write_f32(&a->y, at, buffer[1]);
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++) y[k] = (x[k] - mean[k]) * gain[k] + shift[k];
+        sg_act_run(a->act, y, y, n);
+        sg_write_f32_done(&a->y, at, n, y);
+    }
+}
+
+static sg_status norm_groups(sg_stream *s, const sg_norm_args *a)
+{
+    const int64_t *const d = a->x.dim, c = d[3], frames = a->chunk ? a->chunk : d[0];
+    const int            threads = sg_cpu_of(s)->threads;
+    group_norm g = {.a = a, .c = c, .groups = a->groups, .per = c / a->groups, .places = frames * d[1] * d[2]};
+    g.block = c < GROUP_BLOCK ? GROUP_BLOCK / c : 1;
+    g.part = sg_div_up(sg_div_up(g.places, g.block), GROUP_PARTS) * g.block;
+    g.parts = sg_div_up(g.places, g.part);
+    const size_t all = (size_t)(g.parts * g.groups) * sizeof(moments) + (size_t)(3 * c * (threads + 1)) * sizeof(float);
+    g.moments = sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, all);
+    if (!g.moments) return SG_E_MEMORY;
+    g.mean = (float *)(g.moments + g.parts * g.groups);
+    g.gain = g.mean + c;
+    g.shift = g.gain + c;
+    g.work = g.shift + c;
+    for (int64_t f = 0; f < d[0]; f += frames) {
+#pragma omp parallel for schedule(static) num_threads(threads) if (g.places * c > SG_TINY)
+        for (int64_t i = 0; i < g.parts; i++)
+            part_moments(&g, f * d[1] * d[2], i, g.work + omp_get_thread_num() * 3 * c);
+        chunk_factors(&g);
+#pragma omp parallel for schedule(static) num_threads(threads) if (g.places * c > SG_TINY)
+        for (int64_t r = f * d[1]; r < (f + frames) * d[1]; r++)
+            for (int64_t i = 0; i < c; i += SG_RUN) group_row(&g, r / d[1], r % d[1], i, sg_min64(SG_RUN, c - i));
+    }
+    return SG_OK;
+}
+
 /* (norm w + b) (1 + scale) + shift = norm gain + offset, both made once for all rows. */
 static sg_status norm(sg_stream *s, const sg_norm_args *a)
 {
+    if (a->kind == SG_NORM_GROUP) return norm_groups(s, a);
     const int64_t c = a->x.dim[a->x.rank - 1], rows = sg_count(a->x) / c;
     float *const  gain = sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, (size_t)c * 2 * sizeof(float));
     if (!gain) return SG_E_MEMORY;
@@ -135,9 +317,11 @@ static void rope_row(const sg_rope_args *a, int64_t t)
 {
     const int64_t      h = a->x.dim[1], d = a->x.dim[2], half = d / 2, width = a->w.rank ? a->w.dim[0] : d;
     const float *const w = a->w.rank ? a->w.data : NULL;
-    const float *const c = (const float *)a->cos.data + t * half, *const e = (const float *)a->sin.data + t * half;
-    float gain = 1;
+    const bool         by_head = a->cos.rank == 3;
+    float              gain = 1;
     for (int64_t g = 0; g < h; g++) {
+        const int64_t      angles = (by_head ? t * h + g : t) * half;
+        const float *const c = (const float *)a->cos.data + angles, *const e = (const float *)a->sin.data + angles;
         if (w && g * d % width == 0) gain = rms_gain(&a->x, (t * h + g) * d, width, a->eps);
         for (int64_t i = 0; i < half; i += SG_RUN / 2) {
             float              buffer[2][SG_RUN];

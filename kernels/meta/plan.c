@@ -41,6 +41,17 @@ static void count_staging(sg_plan_totals *t, sg_tensor y, sg_tensor x, sg_tensor
     raise_to(&t->staged_y, widened(y));
 }
 
+/* x with its replicated edges, as long as a piece of it needs them. */
+static void count_edges(sg_plan_totals *t, const sg_conv_args *a)
+{
+    const int64_t frames = a->y.dim[0] < SG_REPLICATED_FRAMES ? a->y.dim[0] : SG_REPLICATED_FRAMES;
+    const bool    as_bf16 = t->native_bf16 && a->x.dtype == SG_BF16 && a->w.dtype == SG_BF16;
+    if (a->edge != SG_EDGE_REPLICATE || !t->backend || !t->backend->host_memory) return;
+    const int64_t places = ((frames - 1) * a->stride[0] + a->w.dim[2]) * (a->x.dim[1] + a->pad[0] + a->pad[1]) *
+                           (a->x.dim[2] + a->pad[2] + a->pad[3]);
+    raise_to(&t->staged_x, (size_t)(places * a->x.dim[3]) * sg_dtype_size(as_bf16 ? SG_BF16 : SG_F32));
+}
+
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
     totals(s)->flops += sg_op_flops("linear", a);
@@ -61,6 +72,7 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
     totals(s)->flops += sg_op_flops("conv", a);
     if (totals(s)->backend) sg_backend_prepare_conv(totals(s)->backend, a);
     count_staging(totals(s), a->y, a->x, a->w);
+    count_edges(totals(s), a);
     return SG_OK;
 }
 

@@ -138,15 +138,22 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
     return ok ? SG_OK : SG_E_MEMORY;
 }
 
-/* The taps of output position (f, y, x) that are inside the frame. */
+/* The place nearest to r in [0, n). */
+static int64_t inside(int64_t r, int64_t n) { return r < 0 ? 0 : r < n ? r : n - 1; }
+
+/* The taps of output position (f, y, x) that are inside the frame, or all, with what stands for those that are not. */
 static void window_of(const sg_conv_args *a, const real *x, const real *w, const int64_t place[3], terms *t)
 {
     const int64_t *wd = a->w.dim, *xd = a->x.dim, taps = wd[2] * wd[3] * wd[4];
     t->taps = 0;
     for (int64_t tap = 0; tap < taps; tap++) {
         const int64_t f = place[0] * a->stride[0] + tap / (wd[3] * wd[4]);
-        const int64_t y = place[1] * a->stride[1] + tap / wd[4] % wd[3] - a->pad[0];
-        const int64_t c = place[2] * a->stride[2] + tap % wd[4] - a->pad[2];
+        int64_t       y = place[1] * a->stride[1] + tap / wd[4] % wd[3] - a->pad[0];
+        int64_t       c = place[2] * a->stride[2] + tap % wd[4] - a->pad[2];
+        if (a->edge == SG_EDGE_REPLICATE) {
+            y = inside(y, xd[1]);
+            c = inside(c, xd[2]);
+        }
         if (y < 0 || y >= xd[1] || c < 0 || c >= xd[2]) continue;
         t->x[t->taps] = x + ((f * xd[1] + y) * xd[2] + c) * xd[3];
         t->w[t->taps++] = w + tap * t->in * t->out;
@@ -207,9 +214,52 @@ static void norm_row(const sg_norm_args *a, int64_t row, int64_t c, real *mean, 
         *gain = 1 / FN(sqrt)(square / (real)c + (real)a->eps);
 }
 
+/* The elements of a group in one chunk: `per` neighbours at each of some places. */
+typedef struct norm_members {
+    int64_t first, per, c, count;
+} norm_members;
+
+static int64_t member(const norm_members *g, int64_t i) { return g->first + i / g->per * g->c + i % g->per; }
+
+/* What element `at` of x takes of place_scale or place_shift. */
+static int64_t place_of(const sg_norm_args *a, const sg_tensor *place, int64_t at)
+{
+    const int64_t *const x = a->x.dim, *const p = place->dim, s = at / x[3] % x[2], r = at / x[3] / x[2] % x[1];
+    return ((at / x[3] / x[2] / x[1] * p[1] + r * p[1] / x[1]) * p[2] + s * p[2] / x[2]) * x[3] + at % x[3];
+}
+
+static void norm_group(const sg_norm_args *a, const norm_members *g)
+{
+    real sum = 0, square = 0;
+    ADD_UP(sum, i, g->count, get(&a->x, member(g, i)));
+    const real mean = sum / (real)g->count;
+    ADD_UP(square, i, g->count, squared(get(&a->x, member(g, i)) - mean));
+    const real gain = 1 / FN(sqrt)(square / (real)g->count + (real)a->eps);
+    for (int64_t i = 0; i < g->count; i++) {
+        const int64_t at = member(g, i), channel = at % g->c;
+        real          v = (get(&a->x, at) - mean) * gain * get_or(&a->w, channel, 1) + get_or(&a->b, channel, 0);
+        if (a->place_scale.rank) v *= get(&a->place_scale, place_of(a, &a->place_scale, at));
+        if (a->place_shift.rank) v += get(&a->place_shift, place_of(a, &a->place_shift, at));
+        put(&a->y, at, activate(a->act, v));
+    }
+}
+
+static sg_status norm_groups(const sg_norm_args *a)
+{
+    const int64_t *const d = a->x.dim, frames = a->chunk ? a->chunk : d[0], places = frames * d[1] * d[2];
+    const int64_t        chunks = d[0] / frames, per = d[3] / a->groups;
+#pragma omp parallel for schedule(static) if (sg_count(a->x) > SG_REF_WORK)
+    for (int64_t k = 0; k < chunks * a->groups; k++) {
+        const int64_t first = k / a->groups * places * d[3] + k % a->groups * per;
+        norm_group(a, &(norm_members){first, per, d[3], places * per});
+    }
+    return SG_OK;
+}
+
 static sg_status norm(sg_stream *s, const sg_norm_args *a)
 {
     (void)s;
+    if (a->kind == SG_NORM_GROUP) return norm_groups(a);
     const int64_t c = a->x.dim[a->x.rank - 1], rows = sg_count(a->x) / c;
     int32_t       non_finite = 0;
 #pragma omp parallel for schedule(static) reduction(+ : non_finite) if (rows * c > SG_REF_WORK)
@@ -242,7 +292,7 @@ static sg_status rope(sg_stream *s, const sg_rope_args *a)
     for (int64_t t = 0; t < n; t++) {
         real gain = 1;
         for (int64_t i = 0; i < c; i += 2) {
-            const int64_t at = t * c + i, angle = (t * d + i % d) / 2;
+            const int64_t at = t * c + i, angle = a->cos.rank == 3 ? at / 2 : (t * d + i % d) / 2;
             if (a->w.rank && i % width == 0) gain = rms_gain(&a->x, at, width, (real)a->eps);
             const real x = get(&a->x, at) * gain * get_or(&a->w, i % width, 1);
             const real y = get(&a->x, at + 1) * gain * get_or(&a->w, i % width + 1, 1);
@@ -305,7 +355,10 @@ static sg_status gate_add(sg_stream *s, const sg_gate_add_args *a)
 {
     (void)s;
     const int64_t n = sg_count(a->x), c = a->x.dim[a->x.rank - 1];
-    for (int64_t i = 0; i < n; i++) put(&a->x, i, get(&a->x, i) + get(&a->r, i) * get_or(&a->gate, i % c, 1));
+    for (int64_t i = 0; i < n; i++) {
+        const real gate = get_or(&a->gate, i % c, 1);
+        put(&a->x, i, get(&a->x, i) + get(&a->r, i) * (a->tanh_gate ? FN(tanh)(gate) : gate));
+    }
     return SG_OK;
 }
 

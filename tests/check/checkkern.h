@@ -45,6 +45,8 @@ typedef enum ck_fill {
     CK_SIGNED, /* weights [o, i, ..] of one sign in each (o, i); what half of the channels adds of CK_LEVELS the other
                     * takes away */
     CK_ORDER,  /* I32: 0, 1 .. in any order */
+    CK_OFFSET, /* 1000 and deviations of 1/100: a variance that is lost in the mean of squares */
+    CK_GATES,  /* -20 to 20 */
     CK_FILLS
 } ck_fill;
 

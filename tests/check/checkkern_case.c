@@ -53,6 +53,8 @@ static float one_of(ck *c, ck_fill fill, float constant)
     case CK_TIES: return nextafterf(((float)ck_draw(c, 256) + 0.5f) / 127.5f - 1, (float)ck_draw(c, 3) * 4 - 4);
     case CK_HALVES: return half_way(ck_normal(c));
     case CK_ONES: return 1;
+    case CK_OFFSET: return 1000 + 0.01f * ck_normal(c);
+    case CK_GATES: return 40 * (float)ck_draw(c, 1u << 20) * 0x1p-20f - 20;
     case CK_STEPS: return (float)ck_draw(c, 509) * 0.5f - 127;
     case CK_SCALES:
     case CK_NAN_SCALE: return 0.5f + (float)ck_draw(c, 1u << 20) * 0x1p-20f;
@@ -277,7 +279,7 @@ static void describe(const ck *c, char *out, size_t size)
         "",         "const",  "outlier",   "large",  "tiny",    "zero", "integer", "nan",    "inf",
         "mask",     "masked", "wide",      "ties",   "halves",  "ones", "steps",   "scales", "scales, one nan",
         "switches", "counts", "fractions", "shares", "filters", "any",  "all",     "none",   "one",
-        "rows",     "ends",   "levels",    "signed", "order"};
+        "rows",     "ends",   "levels",    "signed", "order",  "offset", "gates"};
     size_t at = 0;
     for (int i = 0; i < c->buffers && at < size; i++) {
         const ck_buffer *const b = &c->buffer[i];

@@ -28,9 +28,11 @@ void ck_try_gate_add(ck *c)
     {
         const int64_t n = sweep_rows(c, i), m = counts[i];
         const ck_fill f = usual[ck_draw(c, USUAL)];
+        const bool    tanhs = ck_draw(c, 3) == 0;
         ck_case(c, &(sg_gate_add_args){.x = ck_out(c, type_in(c, pass), n, m),
                                        .r = ck_new(c, type_in(c, pass), f, n, m),
-                                       .gate = maybe(c, m)});
+                                       .gate = tanhs ? ck_new(c, SG_F32, CK_GATES, m) : maybe(c, m),
+                                       .tanh_gate = tanhs});
     }
 }
 
@@ -127,6 +129,45 @@ void ck_try_distance(ck *c)
     }
 }
 
+/* Of f frames of y x x places and m channels. */
+static void try_group(ck *c, int pass, int64_t f, int64_t y, int64_t x, int64_t m, int64_t groups)
+{
+    static const ck_fill fills[] = {CK_RANDOM, CK_OFFSET, CK_LEVELS, CK_OUTLIER, CK_CONSTANT,
+                                    CK_LARGE,  CK_TINY,   CK_ZERO,   CK_NAN,     CK_INF};
+    const int64_t   rows = 1 + (int64_t)ck_draw(c, (uint64_t)y + 1), columns = 1 + (int64_t)ck_draw(c, (uint64_t)x + 1);
+    const sg_tensor none = {0};
+    const int       placed = (int)ck_draw(c, 4), chunk = (int)ck_draw(c, 3);
+    ck_case(c, &(sg_norm_args){
+                   .y = ck_out(c, type_in(c, pass), f, y, x, m),
+                   .x = ck_new(c, type_in(c, pass), fills[ck_draw(c, 10)], f, y, x, m),
+                   .w = maybe(c, m),
+                   .b = maybe(c, m),
+                   .place_scale = placed & 1 ? ck_new(c, type_in(c, pass), CK_RANDOM, f, rows, columns, m) : none,
+                   .place_shift = placed & 2 ? ck_new(c, type_in(c, pass), CK_RANDOM, f, rows, columns, m) : none,
+                   .kind = SG_NORM_GROUP,
+                   .eps = ck_draw(c, 2) ? 1e-6f : 1e-5f,
+                   .act = (sg_act)ck_draw(c, SG_ACT_CLAMP + 1),
+                   .groups = (int)groups,
+                   .chunk = chunk == 2 ? (int)f : chunk});
+}
+
+/* From one channel a group to all in one; the last shapes take several blocks and parts of a chunk. */
+static void try_groups(ck *c)
+{
+    static const int64_t channels[][2] = {{1, 1},  {3, 3},   {3, 1},    {12, 4}, {16, 16},   {33, 11},  {32, 32},
+                                          {64, 8}, {96, 32}, {128, 32}, {40, 5}, {2048, 32}, {1026, 2}, {1500, 3}};
+    for (int pass = 0; pass < 4; pass++)
+        for (int i = (int)ck_draw(c, 2); i < 14; i += c->quick ? 4 : 1)
+            try_group(c, pass, 1 + (int64_t)ck_draw(c, 4), 1 + (int64_t)ck_draw(c, 9), 1 + (int64_t)ck_draw(c, 9),
+                      channels[i][0], channels[i][1]);
+    for (int pass = 0; pass < 2 && !c->quick; pass++) {
+        try_group(c, pass, 2, 17, 23, 64, 32);
+        try_group(c, pass, 1, 37, 41, 96, 3);
+        try_group(c, pass, 3, 121, 67, 12, 4);
+    }
+    if (c->all) try_group(c, 1, 9, 121, 67, 160, 32);
+}
+
 void ck_try_norm(ck *c)
 {
     static const int64_t more[] = {1, 3, 12, 16, 32, 96, 192, 384, 1536, 2500};
@@ -148,7 +189,13 @@ void ck_try_norm(ck *c)
                                        .eps = ck_draw(c, 2) ? 1e-6f : 1e-5f,
                                        .act = (sg_act)ck_draw(c, SG_ACT_CLAMP + 1)});
         }
+    try_groups(c);
     ck_model_norm(c);
+}
+
+static sg_tensor angles(ck *c, bool by_head, int64_t n, int64_t h, int64_t pairs)
+{
+    return by_head ? ck_new(c, SG_F32, CK_RANDOM, n, h, pairs) : ck_new(c, SG_F32, CK_RANDOM, n, pairs);
 }
 
 void ck_try_rope(ck *c)
@@ -158,12 +205,13 @@ void ck_try_rope(ck *c)
     {
         const int64_t n = i == 1 ? 40000 : 1 + (int64_t)ck_draw(c, 40), d = i == 1 ? 2 : sizes[ck_draw(c, 8)];
         const int64_t h = 1 + (int64_t)ck_draw(c, 5);
+        const bool    by_head = ck_draw(c, 2);
         ck_case(c, &(sg_rope_args){.y = ck_out(c, type_in(c, pass), n, h, d),
                                    .x = ck_new(c, type_in(c, pass), usual[ck_draw(c, USUAL)], n, h, d),
                                    .w = maybe(c, ck_draw(c, 2) ? d : h * d),
                                    .eps = ck_draw(c, 2) ? 1e-6f : 1e-5f,
-                                   .cos = ck_new(c, SG_F32, CK_RANDOM, n, d / 2),
-                                   .sin = ck_new(c, SG_F32, CK_RANDOM, n, d / 2)});
+                                   .cos = angles(c, by_head, n, h, d / 2),
+                                   .sin = angles(c, by_head, n, h, d / 2)});
     }
     ck_model_rope(c);
 }

@@ -59,6 +59,32 @@ void ck_try_linear(ck *c)
     ck_model_linear(c);
 }
 
+/* Replicated edges: pads wider than a frame, on one side, of kernels of one place; more frames than a piece has. */
+static void try_edges(ck *c)
+{
+    static const int64_t channels[] = {1, 3, 12, 17, 32, 64, 72, 130};
+    for (int i = 0; i < trials(c, 48); i++) {
+        const bool    even = i % 3 == 2; /* all BF16, no strides */
+        const int64_t in = channels[even ? 4 + ck_draw(c, 3) : ck_draw(c, 8)], o = channels[ck_draw(c, 7)];
+        sg_conv_args  a = {.stride = {1, 1, 1}, .add = ck_draw(c, 3) == 0, .edge = SG_EDGE_REPLICATE};
+        int64_t       k[3], x[3], y[3];
+        for (int j = 0; j < 3; j++) k[j] = ck_draw(c, 2) ? 3 : upto(c, 3);
+        for (int j = 0; j < 4; j++) a.pad[j] = (int)ck_draw(c, ck_draw(c, 3) ? 2 : 5);
+        for (int j = 0; j < 3; j++) {
+            const int64_t pad = j ? a.pad[2 * j - 2] + a.pad[2 * j - 1] : 0, least = k[j] > pad ? k[j] - pad : 1;
+            if (!even) a.stride[j] = (int)upto(c, 2);
+            x[j] = least + (int64_t)ck_draw(c, 12);
+            y[j] = (x[j] + pad - k[j]) / a.stride[j] + 1;
+        }
+        const ck_fill f = matmul_fill(c);
+        a.y = ck_out(c, even ? SG_BF16 : type_in(c, i), y[0], y[1], y[2], o);
+        a.x = ck_new(c, even ? SG_BF16 : type_in(c, i), f, x[0], x[1], x[2], in);
+        a.w = ck_new(c, even ? SG_BF16 : type_in(c, i), f == CK_INTEGER ? f : CK_RANDOM, o, in, k[0], k[1], k[2]);
+        if (ck_draw(c, 3)) a.b = ck_new(c, SG_F32, CK_RANDOM, o);
+        ck_case(c, &a);
+    }
+}
+
 /* Kernels of 1 to 3, strides of 1 and 2, pads on any side, channel counts that models have and some that they have not.
  */
 void ck_try_conv(ck *c)
@@ -84,6 +110,7 @@ void ck_try_conv(ck *c)
         if (ck_draw(c, 3)) a.b = ck_new(c, SG_F32, CK_RANDOM, o);
         ck_case(c, &a);
     }
+    try_edges(c);
     ck_model_conv(c);
 }
 

@@ -272,6 +272,90 @@ static void norm_counts_rows_of_a_mean_only(void **state)
     assert_int_equal(sg_op_outputs("a test's own", &norm), 1);
 }
 
+static void group_norm_refuses_what_does_not_fit(void **state)
+{
+    (void)state;
+    sg_plan_totals     totals = {0};
+    sg_stream          s = sg_plan_stream(&totals);
+    const sg_tensor    x = SHAPE(F32, 4, 6, 8, 12);
+    const sg_norm_args a = {.y = x, .x = x, .kind = SG_NORM_GROUP, .groups = 3};
+    const sg_norm_args layer = {.y = x, .x = x};
+    ACCEPTS(norm, a);
+    ALLOWS(norm, a, chunk, 2);
+    ALLOWS(norm, a, chunk, 4);
+    ALLOWS(norm, a, groups, 12);
+    ALLOWS(norm, a, place_scale, SHAPE(BF16, 4, 2, 3, 12));
+    ALLOWS(norm, a, place_shift, SHAPE(F32, 4, 6, 16, 12));
+    REFUSES(norm, a, groups, 0);
+    REFUSES(norm, a, groups, 5);
+    REFUSES(norm, a, groups, -3);
+    REFUSES(norm, a, chunk, -1);
+    REFUSES(norm, a, chunk, 3);
+    REFUSES(norm, a, scale, SHAPE(F32, 12));
+    REFUSES(norm, a, shift, SHAPE(F32, 12));
+    REFUSES(norm, a, non_finite, SHAPE(I32, 1));
+    REFUSES(norm, a, place_scale, SHAPE(F32, 1, 2, 3, 12));
+    REFUSES(norm, a, place_scale, SHAPE(F16, 4, 2, 3, 12));
+    REFUSES(norm, a, place_shift, SHAPE(F32, 4, 2, 3, 6));
+    REFUSES(norm, a, place_shift, SHAPE(F32, 4, 0, 3, 12));
+    REFUSES(norm, layer, groups, 3);
+    REFUSES(norm, layer, chunk, 1);
+    REFUSES(norm, layer, place_scale, SHAPE(F32, 4, 2, 3, 12));
+    REFUSES(norm, layer, place_shift, SHAPE(F32, 4, 2, 3, 12));
+    sg_norm_args both = a, flat = a;
+    both.place_scale = both.place_shift = SHAPE(F32, 4, 2, 3, 12);
+    ACCEPTS(norm, both);
+    REFUSES(norm, both, place_shift, SHAPE(F32, 4, 3, 2, 12));
+    flat.x = flat.y = SHAPE(F32, 4, 48, 12);
+    sg_norm_(&s, &flat);
+    assert_true(refused(&s));
+}
+
+/* Two frames of 2 x 2 places, two groups of two channels; one place of scale and shift for each frame. */
+static void group_norm_is_over_the_frames_of_a_chunk(void **state)
+{
+    (void)state;
+    sg_stream       s = ref_stream();
+    const sg_tensor x = FILLED(&s, 2, 2, 2, 4), y = FILLED(&s, 2, 2, 2, 4), scale = FILLED(&s, 2, 1, 1, 4);
+    const float     one = 1 / sqrtf(20.25f), all = 1 / sqrtf(84.25f); /* 0 1 4 5 8 9 12 13; and to 29 */
+    const float    *out = y.data;
+    sg_norm(&s, .y = y, .x = x, .kind = SG_NORM_GROUP, .groups = 2, .chunk = 1);
+    assert_float_equal(out[0], -6.5f * one, 1e-6f);
+    assert_float_equal(out[16], -6.5f * one, 1e-6);
+    assert_float_equal(out[31], 6.5f * one, 1e-6);
+    sg_norm(&s, .y = y, .x = x, .place_scale = scale, .place_shift = scale, .kind = SG_NORM_GROUP, .groups = 2);
+    assert_float_equal(out[1], -13.5f * all * 1 + 1, 1e-6);
+    assert_float_equal(out[31], 14.5f * all * 7 + 7, 1e-5);
+    assert_int_equal(s.status, SG_OK);
+}
+
+static void angles_and_gates_have_one_of_their_shapes(void **state)
+{
+    (void)state;
+    sg_plan_totals   totals = {0};
+    sg_stream        s = sg_plan_stream(&totals);
+    const sg_tensor  x = SHAPE(F32, 6, 3, 4), by_head = SHAPE(F32, 6, 3, 2);
+    sg_rope_args     rope = {.y = x, .x = x, .cos = by_head, .sin = by_head};
+    sg_gate_add_args gate_add = {.x = x, .r = x, .gate = SHAPE(F32, 4), .tanh_gate = true};
+    ACCEPTS(rope, rope);
+    REFUSES(rope, rope, sin, SHAPE(F32, 6, 2));
+    REFUSES(rope, rope, cos, SHAPE(F32, 6, 1, 2));
+    REFUSES(rope, rope, cos, SHAPE(BF16, 6, 3, 2));
+    ACCEPTS(gate_add, gate_add);
+    REFUSES(gate_add, gate_add, gate, ABSENT);
+}
+
+/* A frame of one place is all that a kernel of 3 x 3 sees of it. */
+static void replicated_edges_stand_for_what_is_outside(void **state)
+{
+    (void)state;
+    sg_stream       s = ref_stream();
+    const sg_tensor x = FILLED(&s, 2, 1, 1, 1), y = FILLED(&s, 2, 1, 1, 1), w = FILLED(&s, 1, 1, 1, 3, 3);
+    sg_conv(&s, .y = y, .x = x, .w = w, .stride = {1, 1, 1}, .pad = {1, 1, 1, 1}, .edge = SG_EDGE_REPLICATE);
+    assert_int_equal(s.status, SG_OK);
+    assert_true(((float *)y.data)[0] == 0 && ((float *)y.data)[1] == 36);
+}
+
 /* 300 tokens: 3 blocks of queries, 5 of keys, 19 of 16; 4 heads on 2 of keys; 24 channels. */
 static void pooling_stages_refuse_what_does_not_fit(void **state)
 {
@@ -525,14 +609,13 @@ static const sg_ops counting_ops = {SG_OPS(X)};
 static void members_for_later_are_refused_by_name(void **state)
 {
     (void)state;
-    const sg_tensor   one = SHAPE(F32, 4), rows = SHAPE(I32, 6), x = SHAPE(F32, 6, 8), four = SHAPE(F32, 2, 3, 1, 8);
+    const sg_tensor   one = SHAPE(F32, 4), rows = SHAPE(I32, 6), x = SHAPE(F32, 6, 8);
     sg_linear_args    linear = {.y = SHAPE(F32, 6, 4), .x = x, .w = SHAPE(F32, 4, 8)};
     sg_linear_args    added = {.y = SHAPE(F32, 6, 4), .x = x, .w = SHAPE(F32, 4, 8), .gate = one, .add = true};
     sg_norm_args      norm = {.y = x, .x = x};
     sg_rope_args      rope = {.y = SHAPE(F32, 6, 2, 4), .x = SHAPE(F32, 6, 2, 4)};
     sg_attend_args    attend = {.y = SHAPE(F32, 6, 4, 8), .q = SHAPE(F32, 6, 4, 8), .k = SHAPE(F32, 5, 4, 8)};
     sg_gate_add_args  gate_add = {.x = x, .r = x};
-    sg_conv_args      conv = {.y = four, .x = four, .w = SHAPE(F32, 8, 8, 1, 1, 1), .stride = {1, 1, 1}};
     const sg_act_args act = {.y = x, .x = x};
     attend.v = attend.k;
     rope.cos = rope.sin = SHAPE(F32, 6, 2);
@@ -544,21 +627,13 @@ static void members_for_later_are_refused_by_name(void **state)
     LATER(linear, added, tanh_gate, true);
     LATER(linear, linear, act, SG_ACT_GELU_ERF);
     LATER(linear, linear, act, SG_ACT_GELU_QUICK);
-    LATER(norm, norm, kind, SG_NORM_GROUP);
-    LATER(norm, norm, groups, 2);
-    LATER(norm, norm, chunk, 1);
     LATER(norm, norm, row, rows);
-    LATER(norm, norm, place_scale, four);
-    LATER(norm, norm, place_shift, four);
     LATER(norm, norm, act, SG_ACT_GELU_ERF);
     LATER(rope, rope, halves, 4);
-    LATER(rope, rope, cos, SHAPE(F32, 6, 2, 2));
     LATER(attend, attend, lengths, SHAPE(I32, 2));
     LATER(attend, attend, causal, true);
     LATER(attend, attend, k, SHAPE(F32, 5, 2, 8)); /* fewer heads */
     LATER(gate_add, gate_add, row, rows);
-    LATER(gate_add, gate_add, tanh_gate, true);
-    LATER(conv, conv, edge, SG_EDGE_REPLICATE);
     LATER(act, act, act, SG_ACT_GELU_ERF);
     LATER(act, act, act, SG_ACT_GELU_QUICK);
 }
@@ -578,6 +653,10 @@ int main(void)
                                        cmocka_unit_test(non_finite_values_are_counted),
                                        cmocka_unit_test(plan_measures_without_memory),
                                        cmocka_unit_test(norm_counts_rows_of_a_mean_only),
+                                       cmocka_unit_test(group_norm_refuses_what_does_not_fit),
+                                       cmocka_unit_test(group_norm_is_over_the_frames_of_a_chunk),
+                                       cmocka_unit_test(angles_and_gates_have_one_of_their_shapes),
+                                       cmocka_unit_test(replicated_edges_stand_for_what_is_outside),
                                        cmocka_unit_test(pooling_stages_refuse_what_does_not_fit),
                                        cmocka_unit_test(choosing_stages_refuse_what_does_not_fit),
                                        cmocka_unit_test(sparse_attention_refuses_what_does_not_fit),
