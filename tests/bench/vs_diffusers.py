@@ -99,15 +99,16 @@ def attention(args, state):
 def forward(args, state):
     try:
         import checkpoint
-        import make
+        import family_wan
+        import parts
     except ImportError as e:
         raise Failed(str(e))
     folder = os.path.join(state["folder"], "wan")
     if not os.path.isdir(folder):
         print("  making the checkpoint ...", file=sys.stderr, flush=True)
         dit = dict(WAN, num_layers=1, ffn_dim=512) if args.quick else WAN
-        checkpoint.make_checkpoint(folder, {"seed": 1, "dtype": "BF16", "tokenizer": make.SMALL, "sampler": make.UNIPC,
-                                            "text": TEXT, "dit": dit, "vae": VAE})
+        checkpoint.make_checkpoint(folder, {"seed": 1, "dtype": "BF16", "tokenizer": parts.SMALL,
+                                            "sampler": family_wan.UNIPC, "text": TEXT, "dit": dit, "vae": VAE})
     width, height = (208, 120) if args.quick else (832, 480)
     width, height = width // 16 * 16, height // 16 * 16
     latent = f"16,2,{height // 8},{width // 8}"

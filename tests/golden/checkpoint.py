@@ -1,55 +1,18 @@
-"""Builds WanPipeline folders with random weights that make outputs vary as trained ones do."""
+"""Builds pipeline folders with random weights that make outputs vary as trained ones do."""
 import io
 import json
 import os
 import shutil
 
-import diffusers
 import sentencepiece
-import torch
 import transformers
 from sentencepiece import sentencepiece_model_pb2
 
-import counter
+import families
 import prompts
+from parts import WEIGHT_DTYPES, build, by_counter, by_torch, fan_in, to_dtype
 
-WEIGHT_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 IDS = {"t5": dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1), "umt5": dict(pad_id=0, eos_id=1, bos_id=2, unk_id=3)}
-
-
-def by_torch(seed, device):
-    """draw(name, parameter, deviation, mean), from a generator of torch on that device."""
-    g = torch.Generator(device).manual_seed(seed)
-    return lambda name, p, std, mean=0.0: p.copy_(torch.randn(p.shape, generator=g, device=device) * std + mean)
-
-
-def by_counter(scope, rules):
-    """The same, but the numbers of counter.py under SCOPE/NAME; which rules they follow goes to `rules`."""
-    def draw(name, p, std, mean=0.0):
-        name = f"{scope}/{name}"
-        rules[name] = counter.rule(std, mean)
-        p.copy_(torch.from_numpy(counter.numbers(name, p.shape, rules[name])))
-    return draw
-
-
-def fan_in(p):
-    return p[0].numel()
-
-
-def fill_transformer(model, draw):
-    """Linear maps keep the size of what they see; gates and shifts vary by channel; attention is not flat."""
-    for name, p in model.named_parameters():
-        if "norm_q" in name or "norm_k" in name:
-            draw(name, p, 0.2, 2.0 if "attn2" in name else 1.3)
-        elif name.endswith("norm2.weight"):
-            draw(name, p, 0.2, 1.0)
-        elif "scale_shift_table" in name:
-            draw(name, p, 0.4)
-        elif p.ndim == 1:
-            draw(name, p, 0.1)
-        else:
-            gain = 0.5 if "time_proj" in name else 1.4 if "ffn.net.2" in name or "linear_2" in name else 1.0
-            draw(name, p, gain / fan_in(p) ** 0.5)
 
 
 def fill_text(model, draw):
@@ -65,24 +28,6 @@ def fill_text(model, draw):
             draw(name, p, (c.d_model * c.d_kv) ** -0.5 * 1.5)
         else:
             draw(name, p, fan_in(p) ** -0.5)
-
-
-def fill_vae(model, draw):
-    for name, p in model.named_parameters():
-        if name.endswith("gamma"):
-            draw(name, p, 0.2, 1.0)
-        elif p.ndim == 1:
-            draw(name, p, 0.1)
-        else:
-            gain = 1.0 if "conv_out" in name or "quant" in name or "shortcut" in name else 1.3
-            draw(name, p, gain / fan_in(p) ** 0.5)
-
-
-def build(make, fill, draw, device):
-    with torch.device(device):
-        model = make().eval().requires_grad_(False)
-    fill(model, draw)
-    return model
 
 
 def spread(model, total):
@@ -199,59 +144,24 @@ def make_text(spec, vocab, draw, device):
     return build(lambda: model(config), fill_text, draw, device)
 
 
-def make_sampler(spec):
-    if spec["kind"] == "unipc":
-        return diffusers.UniPCMultistepScheduler(prediction_type="flow_prediction", use_flow_sigmas=True,
-                                                 num_train_timesteps=1000, flow_shift=spec["shift"])
-    return diffusers.FlowMatchEulerDiscreteScheduler(shift=spec["shift"])
-
-
-def latent_statistics(channels, seed):
-    g = torch.Generator("cpu").manual_seed(seed)
-    mean = (torch.randn(channels, generator=g) * 0.7).tolist()
-    std = (torch.rand(channels, generator=g) * 2 + 0.7).tolist()
-    return {"latents_mean": [round(v, 4) for v in mean], "latents_std": [round(v, 4) for v in std]}
-
-
-def to_dtype(model, dtype, keep):
-    """As diffusers and transformers save them: float32 stays where the class asks for it."""
-    for name, p in model.named_parameters():
-        if not any(k in name for k in keep):
-            p.data = p.data.to(dtype)
-
-
 def make_checkpoint(folder, spec, device="cpu", rules=None):
-    """spec: see make.CASES. Writes the whole pipeline; the folder must not exist. Weights are drawn on `device`; where
-    `rules` is a dict they come from counter.py, under names that begin with the folder's own, and it gets their rules."""
+    """spec: see CASES of the families. Writes the whole pipeline; the folder must not exist. Weights are drawn on `device`;
+    where `rules` is a dict they come from counter.py, under names that begin with the folder's own, and it gets their
+    rules."""
     os.makedirs(folder)
+    family = families.NAMED[spec.get("family", "wan")]
     tokenizer = make_tokenizer(os.path.join(folder, "tokenizer"), spec["tokenizer"])
-    seed, dtype = spec["seed"], WEIGHT_DTYPES[spec["dtype"]]
-    vae = dict(spec["vae"])
-    if spec.get("latent_statistics", True):
-        vae.update(latent_statistics(vae["z_dim"], seed + 4))
 
     def draw(part, k):
         if rules is None:
-            return by_torch(seed + k, device)
+            return by_torch(spec["seed"] + k, device)
         return by_counter(f"{os.path.basename(folder)}/{part}", rules)
-
-    def dit(part, k):
-        model = build(lambda: diffusers.WanTransformer3DModel(text_dim=spec["text"]["width"], **spec["dit"]),
-                      fill_transformer, draw(part, k), device)
-        to_dtype(model, dtype, model._keep_in_fp32_modules or [])
-        return model
     vocab = spec["text"].get("vocab", -(-len(tokenizer) // 8) * 8)
-    parts = {"text_encoder": make_text(spec["text"], vocab, draw("text_encoder", 1), device),
-             "transformer": dit("transformer", 2),
-             "transformer_2": dit("transformer_2", 3) if spec.get("experts") else None,
-             "vae": build(lambda: diffusers.AutoencoderKLWan(**vae), fill_vae, draw("vae", 5), device)}
-    for name in ("text_encoder", "vae"):
-        to_dtype(parts[name], dtype, [])
+    encoder = make_text(spec["text"], vocab, draw("text_encoder", 1), device)
+    to_dtype(encoder, WEIGHT_DTYPES[spec["dtype"]], [])
     own = os.path.join(folder, "tokenizer")
     shutil.move(own, folder + ".tokenizer")
-    pipe = diffusers.WanPipeline(tokenizer=tokenizer, scheduler=make_sampler(spec["sampler"]), **parts,
-                                 boundary_ratio=spec.get("boundary_ratio"),
-                                 expand_timesteps=spec.get("expand_timesteps", False))
+    pipe = family.PIPELINE(tokenizer=tokenizer, text_encoder=encoder, **family.components(spec, draw, device))
     pipe.save_pretrained(folder, safe_serialization=True, max_shard_size=spec.get("shard", "10GB"))
     shutil.rmtree(own)
     shutil.move(folder + ".tokenizer", own)

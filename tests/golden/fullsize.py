@@ -26,28 +26,31 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import checkpoint
+import family_wan
 import make
 import oracle
 import parity
+import parts
+from taps import Taps, patched
 
 WAN = dict(attention_head_dim=128, in_channels=16, out_channels=16, freq_dim=256)
 VAE = dict(base_dim=96, z_dim=16, dim_mult=[1, 2, 4, 4], num_res_blocks=2, temperal_downsample=[False, True, True])
-XXL = {**make.GATED, "width": 4096, "head": 64, "heads": 64, "ff": 10240, "vocab": 256384}
-WIDE = {**make.UMT5, "total": 256000, "extra_ids": 300}
+XXL = {**parts.GATED, "width": 4096, "head": 64, "heads": 64, "ff": 10240, "vocab": 256384}
+WIDE = {**parts.UMT5, "total": 256000, "extra_ids": 300}
 SHAPES = {
     "1.3b": {"dit": dict(WAN, num_attention_heads=12, ffn_dim=8960, num_layers=30), "text": XXL, "vae": VAE,
              "tokenizer": WIDE},
     "14b": {"dit": dict(WAN, num_attention_heads=40, ffn_dim=13824, num_layers=40), "text": XXL, "vae": VAE,
             "tokenizer": WIDE},
     "small": {"dit": dict(WAN, num_attention_heads=2, ffn_dim=448, num_layers=2),
-              "text": {**make.GATED, "width": 64, "head": 16, "heads": 4, "ff": 160},
-              "vae": dict(VAE, base_dim=8, num_res_blocks=1), "tokenizer": {**make.UMT5, "total": 4000}},
+              "text": {**parts.GATED, "width": 64, "head": 16, "heads": 4, "ff": 160},
+              "vae": dict(VAE, base_dim=8, num_res_blocks=1), "tokenizer": {**parts.UMT5, "total": 4000}},
 }
 PROMPT = ("Two dogs run through shallow water at sunset; the camera follows them slowly, low and close, while the wind "
           "bends the tall grass and the city lights blur behind the harbour. 35mm film, warm light, 8K.")
 SUBLAYERS = {"request": dict(prompt=PROMPT, negative_prompt="blurry, low quality", width=96, height=64, frames=9,
                              steps=2, cfg_scale=5.0, seed=11),
-             "sampler": make.UNIPC, "vae": {}}
+             "sampler": family_wan.UNIPC, "vae": {}}
 F32_GATE = 2e-5         # relative L2 of our float32 to the truth
 BF16_UNIT = 2.0 ** -8   # bfloat16 may err twice as much as diffusers' own bfloat16, and this much more
 
@@ -55,7 +58,7 @@ BF16_UNIT = 2.0 ** -8   # bfloat16 may err twice as much as diffusers' own bfloa
 # ---- making ----
 
 def make_folder(folder, shape, device, dtype="F32", layers=None, text_layers=2):
-    start, spec = time.time(), {"seed": 1, "dtype": dtype, "sampler": make.UNIPC, "shard": "5GB",
+    start, spec = time.time(), {"seed": 1, "dtype": dtype, "sampler": family_wan.UNIPC, "shard": "5GB",
                                 "latent_statistics": False, **SHAPES[shape]}
     spec["text"] = dict(spec["text"], layers=text_layers)
     if layers:
@@ -86,13 +89,13 @@ def in_parts(dtype):
             return whole(query, key, value, *args, **kwargs)
         return torch.cat([whole(q, key, value, *args, **kwargs) for q in query.split(2048, dim=-2)], dim=-2)
     changes = [(torch.nn.functional, "scaled_dot_product_attention", attend)] if dtype == torch.float64 else []
-    with oracle.patched(*changes):
+    with patched(*changes):
         yield
 
 
 def run_forward(args, name):
     """The denoiser's output at the first step, and the noise that it saw."""
-    dtype, taps, request = oracle.DTYPES[name], oracle.Taps(), request_of(args)
+    dtype, taps, request = oracle.DTYPES[name], Taps(), request_of(args)
     with oracle.widen(dtype), in_parts(dtype):
         pipe = oracle.load(args.dir, dtype, device=args.device)
         taps.out(pipe.transformer, "v")
@@ -103,7 +106,7 @@ def run_forward(args, name):
             taps.put("noise", x)
             return x
         pipe.prepare_latents = noise
-        pipe(**oracle.arguments(request))
+        pipe(**oracle.arguments(pipe, request))
     sigma = pipe.scheduler.sigmas[:1].float().cpu()
     return {"v": taps["v"][0][0], "noise": taps["noise"][0][0].float(), "sigma": sigma}
 
@@ -114,7 +117,7 @@ def run_decode(args, name):
     with oracle.widen(dtype):
         vae = diffusers.AutoencoderKLWan.from_pretrained(args.dir, subfolder="vae", torch_dtype=torch.float32)
         vae.to(args.device, dtype)
-    return {"frames": oracle.decode(types.SimpleNamespace(vae=vae), make_latents(args), dtype)}
+        return {"frames": family_wan.decode(types.SimpleNamespace(vae=vae), make_latents(args), dtype, None)}
 
 
 def reference(args, stage, run, name):
@@ -278,7 +281,7 @@ def parse():
     p = sub.add_parser("make", help="makes a checkpoint; DIR must not exist")
     p.add_argument("dir", metavar="DIR")
     p.add_argument("shape", metavar="SHAPE", choices=list(SHAPES), help="of " + ", ".join(SHAPES))
-    p.add_argument("--dtype", default="F32", choices=list(checkpoint.WEIGHT_DTYPES), help="of the file (default: F32)")
+    p.add_argument("--dtype", default="F32", choices=list(parts.WEIGHT_DTYPES), help="of the file (default: F32)")
     p.add_argument("--layers", type=int, help="of the denoiser (default: all)")
     p.add_argument("--text-layers", type=int, default=2, help="of the text encoder (default: 2; published: 24)")
     p.add_argument("--device", default=cuda, choices=["cuda", "cpu"], help="where weights are drawn (default: a GPU)")

@@ -1,10 +1,11 @@
-"""Runs a WanPipeline folder in diffusers at one precision and keeps what every sublayer puts out.
+"""Runs a pipeline folder in diffusers at one precision and keeps what every sublayer puts out.
 
 float64 is taken as truth. diffusers and transformers pin parts of their forward passes to float32 whatever the
 dtype of the weights; `widen` lifts each of them, save the bucket of T5's relative positions, which is an integer
 that float32 decides.
 """
 import contextlib
+import functools
 import math
 import os
 import warnings
@@ -16,6 +17,9 @@ import diffusers.models.embeddings as embeddings
 import transformers
 from transformers.models.t5 import modeling_t5
 from transformers.models.umt5 import modeling_umt5
+
+import families
+from taps import Taps, channels_last, patched
 
 DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}
 
@@ -31,6 +35,7 @@ def setup(threads=1):
     diffusers.utils.logging.disable_progress_bar()
     transformers.utils.logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning)
+    warnings.filterwarnings("ignore", message="In CPU autocast")
 
 
 def sinusoid(timesteps, embedding_dim, flip_sin_to_cos=False, downscale_freq_shift=1, scale=1, max_period=10000):
@@ -46,19 +51,6 @@ def rms(self, x):
     return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
 
 
-@contextlib.contextmanager
-def patched(*changes):
-    """changes: (object, attribute, value); puts the old values back at the end."""
-    old = [(o, a, o.__dict__[a]) for o, a, _ in changes]
-    try:
-        for o, a, v in changes:
-            setattr(o, a, v)
-        yield
-    finally:
-        for o, a, v in old:
-            setattr(o, a, v)
-
-
 def narrow(function):
     """The function as it was, with Tensor.float meaning float32 again."""
     inner, static = (function.__func__, True) if isinstance(function, staticmethod) else (function, False)
@@ -70,7 +62,7 @@ def narrow(function):
 
 
 @contextlib.contextmanager
-def widen(dtype):
+def widen(dtype, family=None):
     if dtype != torch.float64:
         yield
         return
@@ -83,27 +75,25 @@ def widen(dtype):
         with patched((torch.Tensor, "float", torch.Tensor.double),
                      (embeddings, "get_timestep_embedding", sinusoid),
                      (modeling_t5.T5LayerNorm, "forward", rms), (modeling_umt5.UMT5LayerNorm, "forward", rms),
-                     (t5, bucket, narrow(t5.__dict__[bucket])), (umt5, bucket, narrow(umt5.__dict__[bucket]))):
+                     (t5, bucket, narrow(t5.__dict__[bucket])), (umt5, bucket, narrow(umt5.__dict__[bucket])),
+                     *(family.wide() if family else [])):
             yield
     finally:
         torch.set_default_dtype(before)
 
 
-def load(folder, dtype, vae_dtype=None, device="cpu"):
+def load(folder, dtype, device="cpu"):
     """A pipeline of modules at `dtype`; bfloat16 as diffusers loads it, with its float32 islands."""
-    pipe = diffusers.WanPipeline.from_pretrained(
+    family = families.of(folder)
+    pipe = family.PIPELINE.from_pretrained(
         folder, torch_dtype=torch.bfloat16 if dtype == torch.bfloat16 else torch.float32, local_files_only=True)
     pipe.set_progress_bar_config(disable=True)
-    pipe.vae = diffusers.AutoencoderKLWan.from_pretrained(folder, subfolder="vae", torch_dtype=torch.float32)
-    pipe.vae.to(vae_dtype or dtype)
+    pipe.vae = type(pipe.vae).from_pretrained(folder, subfolder="vae", torch_dtype=torch.float32)
+    pipe.vae.to(dtype)
     pipe.to(device)
     if dtype == torch.float64:
-        for m in (pipe.text_encoder, pipe.transformer, pipe.transformer_2):
-            if m is not None:
-                m.double()
-                if hasattr(m, "rope"):
-                    c = m.config
-                    m.rope = type(m.rope)(c.attention_head_dim, c.patch_size, c.rope_max_seq_len).to(device)
+        pipe.text_encoder.double()
+        family.widen_model(pipe)
     return pipe
 
 
@@ -111,9 +101,11 @@ def widen_sampler(pipe):
     """Sampler arithmetic in float64 on the float32 sigmas that the sampler itself chose."""
     sampler, choose = pipe.scheduler, pipe.scheduler.set_timesteps
 
+    @functools.wraps(choose)
     def set_timesteps(*args, **kwargs):
         choose(*args, **kwargs)
-        sampler.sigmas = sampler.sigmas.double()
+        if hasattr(sampler, "sigmas"):
+            sampler.sigmas = sampler.sigmas.double()
 
     def euler(v, t, x, return_dict=False):
         k = sampler.k
@@ -128,168 +120,68 @@ def widen_sampler(pipe):
     pipe.prepare_latents = lambda *args, **kwargs: draw(*args, **kwargs).double()
 
 
-class Taps(dict):
-    """Tap name to the list of tensors seen under it; `grid` taps of several chunks are joined over frames."""
-
-    def put(self, name, value):
-        self.setdefault(name, []).append(value.detach().clone().cpu())
-
-    def out(self, module, name, pick=None):
-        def hook(_, args, output):
-            value = output[0] if isinstance(output, tuple) else output
-            at = name() if callable(name) else name
-            if at:
-                self.put(at, value if pick is None else pick(value))
-        return module.register_forward_hook(hook)
-
-    def into(self, module, name):
-        def hook(_, args):
-            if name():
-                self.put(name(), args[0])
-        return module.register_forward_pre_hook(hook)
-
-
-def all_equal(rows):
-    """Equal rows go through one product, whose last rows may still be rounded by another kernel."""
-    return (rows - rows[:1]).abs().max() <= 1e-2 * rows.abs().max()
-
-
-def one_row(x):
-    """Time embeddings come per token with expand_timesteps; in text-to-video all rows are one."""
-    if x.ndim == 3:
-        assert all_equal(x[0])
-        x = x[:, 0]
-    return x[0]
-
-
-def hook_text(taps, encoder, state):
-    n, block = (lambda: state["text_len"]), encoder.encoder.block
+def hook_text(taps, encoder, state, masked):
+    """masked: only the tokens of the prompt count, not its pads."""
+    n, block = (lambda: state["text_len"][-1]), encoder.encoder.block
     cut = lambda x: x[0, :n()]
-    first = lambda name: lambda: name if state["text_pass"] == 0 else None
-    taps.out(encoder.encoder.embed_tokens, first("text.embed"), cut)
+
+    def named(*names):
+        return lambda: names[len(state["text_len"]) - 1] if n() else None
+    taps.out(encoder.encoder.embed_tokens, named("text.embed", None), cut)
     for i, b in enumerate(block):
-        taps.out(b.layer[0], first(f"text.block.{i}.attn"), cut)
-        taps.out(b.layer[-1], first(f"text.block.{i}.ff"), cut)
-    taps.out(encoder.encoder.final_layer_norm, lambda: ("text.final", "text_u.final")[state["text_pass"]], cut)
+        taps.out(b.layer[0], named(f"text.block.{i}.attn", None), cut)
+        taps.out(b.layer[-1], named(f"text.block.{i}.ff", None), cut)
+    taps.out(encoder.encoder.final_layer_norm, named("text.final", "text_u.final"), cut)
 
-    def before(_, args):
-        state["text_pass"] += 1
-        ids, mask = args[0][0], args[1][0]
-        state["text_len"] = int(mask.sum())
-        taps.put(("text.ids", "text_u.ids")[state["text_pass"]], ids[:n()].to(torch.int32))
-        if state["text_pass"] == 0:
-            state["prompt_len"] = n()
-    encoder.register_forward_pre_hook(before)
-
-
-def hook_dit(taps, model, state, passes):
-    def at(name, both=False):
-        def when():
-            call = state["dit_call"]
-            if call == 0:
-                return f"dit.{name}"
-            return f"dit_u.{name}" if call == 1 and both and passes == 2 else None
-        return when
-
-    def pad_row(x):
-        n = state["prompt_len"]
-        assert all_equal(x[0, n:])
-        return x[0, :n + 1]
-    c = model.condition_embedder
-    taps.out(model.patch_embedding, at("patch_embed"), lambda x: x[0].flatten(1).T)
-    taps.out(c.time_embedder, at("temb"), one_row)
-    taps.out(c.time_proj, at("time_proj"), lambda x: one_row(x).unflatten(0, (6, -1)))
-    taps.out(c.text_embedder, at("text"), pad_row)
-    for i, b in enumerate(model.blocks):
-        taps.into(b.norm2, at(f"block.{i}.attn1", True))
-        taps.into(b.norm3, at(f"block.{i}.attn2", True))
-        taps.out(b, at(f"block.{i}.ffn", True))
-    taps.out(model.proj_out, at("proj_out"))
-
-    def before(*_):
-        state["dit_call"] += 1
-
-    def v_name():
-        k, second = divmod(state["dit_call"], passes)
-        return f"step.{k}.v_uncond" if second else f"step.{k}.v_cond"
-    model.register_forward_pre_hook(before)
-    taps.out(model, v_name, lambda x: x[0])
+    def before(_, args, kwargs):
+        ids, mask = args[0][0], kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
+        state["text_len"].append(int(mask.sum()) if masked else len(ids))
+        name = named("text.ids", "text_u.ids")()
+        if name:
+            taps.put(name, ids[:n()].to(torch.int32))
+    encoder.register_forward_pre_hook(before, with_kwargs=True)
 
 
-def hook_vae(taps, vae):
-    taps.out(vae.post_quant_conv, "vae.post_quant")
-    taps.out(vae.decoder.conv_in, "vae.conv_in")
-    taps.out(vae.decoder.mid_block, "vae.mid")
-    for i, b in enumerate(vae.decoder.up_blocks):
-        taps.out(b, f"vae.up.{i}")
-    taps.out(vae.decoder.conv_out, "vae.conv_out")
-    taps.out(vae.encoder.conv_in, "enc.conv_in")
-    for k, b in enumerate(vae.encoder.down_blocks):
-        taps.out(b, f"enc.down.{k}")
-    taps.out(vae.encoder.mid_block, "enc.mid")
-    taps.out(vae.quant_conv, "enc.quant")
-
-
-def channels_last(x):
-    return x[0].permute(1, 2, 3, 0)
-
-
-def statistics(vae, dtype):
-    shape = (1, vae.config.z_dim, 1, 1, 1)
-    c = vae.config
-    return [torch.tensor(v).view(shape).to(vae.device, dtype) for v in (c.latents_mean, c.latents_std)]
-
-
-def decode(pipe, latents, dtype):
-    """[c, f, y, x] to frames [f, y, x, 3] in [-1, 1], with the pipeline's own arithmetic."""
-    mean, std = statistics(pipe.vae, dtype)
-    with widen(dtype):
-        z = latents[None].to(mean) / (1.0 / std) + mean
-        return channels_last(pipe.vae.decode(z, return_dict=False)[0]).cpu()
-
-
-def encode(pipe, clip, dtype):
-    """[f, y, x, 3] to the normalised mean [f, y, x, c]."""
-    mean, std = statistics(pipe.vae, dtype)
-    with widen(dtype):
-        mu = pipe.vae.encode(clip.permute(3, 0, 1, 2)[None].to(mean)).latent_dist.mode()
-        return channels_last((mu - mean) * (1.0 / std)).cpu()
-
-
-def arguments(request):
-    """What WanPipeline is called with, up to the latents."""
+def arguments(pipe, request):
+    """What the pipeline is called with, up to the latents."""
     return dict(prompt=request["prompt"], negative_prompt=request["negative_prompt"], width=request["width"],
                 height=request["height"], num_frames=request["frames"], num_inference_steps=request["steps"],
-                guidance_scale=request["cfg_scale"], guidance_scale_2=request.get("cfg_scale_2"), output_type="latent",
-                generator=torch.Generator("cpu").manual_seed(request["seed"]))
+                guidance_scale=request["cfg_scale"], output_type="latent",
+                generator=torch.Generator("cpu").manual_seed(request["seed"]),
+                **families.of_pipe(pipe).arguments(pipe, request))
 
 
-def denoise(folder, request, dtype, device="cpu"):
-    """Prompt to latents; returns the pipeline and all taps up to the last step's latents."""
-    with widen(dtype):
+def latents(pipe, request):
+    """Of a whole render, float32 [c, f, y, x]."""
+    return families.of_pipe(pipe).grid(pipe(**arguments(pipe, request)).frames).float()
+
+
+def denoise(folder, request, dtype, device="cpu", noise_dtype=None):
+    """Prompt to latents; returns the pipeline and all taps up to the last step's latents. noise_dtype: the precision in
+    which noise is drawn, where that follows the model's and is not to."""
+    family = families.of(folder)
+    with widen(dtype, family), patched(*family.drawn_as(noise_dtype)):
         pipe = load(folder, dtype, device=device)
-        taps, state = Taps(), {"text_pass": -1, "dit_call": -1}
+        taps, state = Taps(), {"text_len": [], "dit_call": -1}
         if dtype == torch.float64:
             widen_sampler(pipe)
         passes = 2 if request["cfg_scale"] > 1 else 1
-        hook_text(taps, pipe.text_encoder, state)
-        for m in (pipe.transformer, pipe.transformer_2):
-            if m is not None:
-                hook_dit(taps, m, state, passes)
+        hook_text(taps, pipe.text_encoder, state, family.MASKED_TEXT)
+        family.hook_dit(taps, pipe, state, passes)
         draw = pipe.prepare_latents
 
         def noise(*args, **kwargs):
             x = draw(*args, **kwargs)
-            taps.put("noise", x[0])
+            taps.put("noise", family.grid(x))
             return x
         pipe.prepare_latents = noise
 
         def after(_, k, t, values):
-            taps.put(f"step.{k}.latents", values["latents"][0])
+            taps.put(f"step.{k}.latents", family.grid(values["latents"]))
             return values
-        pipe(**arguments(request), callback_on_step_end=after)
-        taps.put("sigmas", pipe.scheduler.sigmas)
-        taps.put("timesteps", pipe.scheduler.timesteps)
+        pipe(**arguments(pipe, request), callback_on_step_end=after)
+        for name, value in family.schedule(pipe.scheduler).items():
+            taps.put(name, value)
     flat = {}
     for name, seen in taps.items():
         assert len(seen) == 1, name
@@ -297,17 +189,25 @@ def denoise(folder, request, dtype, device="cpu"):
     return pipe, flat
 
 
-def vae_taps(pipe, latents, clip, dtype):
-    """Decoder from the given latents and encoder from the given clip, all taps with channels last."""
-    with widen(dtype):
+def decode(pipe, latents, dtype, request):
+    """[c, f, y, x] to frames [f, y, x, 3] in [-1, 1], with the pipeline's own arithmetic."""
+    family = families.of_pipe(pipe)
+    with widen(dtype, family):
+        return family.decode(pipe, latents, dtype, request)
+
+
+def vae_taps(pipe, latents, clip, dtype, request):
+    """Decoder from the given latents and, where there is a clip, encoder from it; all taps with channels last."""
+    family, taps = families.of_pipe(pipe), Taps()
+    with widen(dtype, family):
         pipe.vae.to(dtype)
-    taps = Taps()
-    hook_vae(taps, pipe.vae)
-    frames = decode(pipe, latents, dtype)
-    mean = encode(pipe, clip, dtype)
+        family.hook_vae(taps, pipe.vae)
+        frames = family.decode(pipe, latents, dtype, request)
+        mean = family.encode(pipe.vae, clip, dtype) if clip is not None else None
     flat = {name: torch.cat([channels_last(x) for x in seen]) for name, seen in taps.items()}
     flat["vae.frames"] = frames
-    flat["enc.mean"] = mean
+    if mean is not None:
+        flat["enc.mean"] = mean
     return flat
 
 

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 import checkpoint
 import make
 import oracle
+import parts
 import prompts
 
 REQUEST = ("prompt", "negative_prompt", "width", "height", "frames", "steps", "cfg_scale", "cfg_scale_2", "flow_shift",
@@ -76,7 +77,7 @@ def random_spec(seed):
     experts = r.random() < 0.25
     patch = r.choice([[1, 2, 2], [1, 2, 2], [1, 2, 2], [1, 1, 1]])
     spec = {"seed": seed, "dtype": r.choice(["F32", "F16", "BF16"]), "experts": experts,
-            "tokenizer": r.choice([make.T5, make.UMT5, make.BYTES, make.SMALL]),
+            "tokenizer": r.choice([parts.T5, parts.UMT5, parts.BYTES, parts.SMALL]),
             "sampler": {"kind": r.choice(["unipc", "unipc", "euler"]), "shift": r.choice([1.0, 3.0, 5.0, 8.0])},
             "text": random_text(r), "vae": random_vae(r, channels),
             "dit": dict(num_attention_heads=heads, attention_head_dim=head, in_channels=channels, out_channels=channels,
@@ -134,8 +135,8 @@ def by_diffusers(folder, request, name, out):
     dtype = oracle.DTYPES[name]
     pipe = oracle.load(folder, dtype)          # bf16 takes the VAE along, as torch_dtype=torch.bfloat16 does and as ours does
     reshift(pipe, request.get("flow_shift"))
-    latents = pipe(**oracle.arguments(request)).frames[0].float()
-    image = (oracle.decode(pipe, latents, dtype).float() * 0.5 + 0.5).clamp(0, 1)
+    latents = oracle.latents(pipe, request)
+    image = (oracle.decode(pipe, latents, dtype, request).float() * 0.5 + 0.5).clamp(0, 1)
     frames = np.ascontiguousarray((image.numpy() * 255).round().astype(np.uint8))
     save_file({"latents": latents.contiguous(), "frames": torch.from_numpy(frames)},
               os.path.join(out, f"diffusers-{name}.safetensors"))

@@ -1,0 +1,32 @@
+"""The families that the golden scripts know, by name and by class of pipeline. Each is a module with
+
+    PIPELINE, MASKED_TEXT, LOW_VAE, NOISE_BY_DTYPE    what it is
+    CASES                                             its minis
+    components, arguments                             a pipeline's parts, and what it is called with
+    hook_dit, hook_vae, grid, schedule                what is seen of a run
+    decode, encode, clip_shape                        latents to frames and back
+    wide, drawn_as, widen_model                       what float64 changes
+    random_spec                                       a configuration drawn by chance (parity)
+"""
+import json
+import os
+
+import family_cogvideox
+import family_mochi
+import family_wan
+
+NAMED = {"wan": family_wan, "cogvideox": family_cogvideox, "mochi": family_mochi}
+CASES = {name: spec for family in NAMED.values() for name, spec in family.CASES.items()}
+BY_CLASS = {family.PIPELINE.__name__: family for family in NAMED.values()}
+
+
+def of(folder):
+    with open(os.path.join(folder, "model_index.json"), encoding="utf-8") as f:
+        name = json.load(f).get("_class_name")
+    if name not in BY_CLASS:
+        raise SystemExit(f"{folder}/model_index.json: _class_name {name} is none of {', '.join(BY_CLASS)}")
+    return BY_CLASS[name]
+
+
+def of_pipe(pipe):
+    return BY_CLASS[type(pipe).__name__]

@@ -1,0 +1,255 @@
+"""Wan 2.1 and 2.2: minis, hooks, decoding."""
+import diffusers
+import torch
+
+from parts import BYTES, GATED, SMALL, T5, UMT5, WEIGHT_DTYPES, build, fan_in, latent_statistics, to_dtype
+from taps import all_equal, channels_last
+
+PIPELINE = diffusers.WanPipeline
+MASKED_TEXT = True    # the text encoder runs on the tokens of the prompt alone
+LOW_VAE = False       # bfloat16 renders decode in float32, as diffusers' documentation has it
+NOISE_BY_DTYPE = False  # noise is drawn in float32, whatever the model's precision
+UNIPC = {"kind": "unipc", "shift": 3.0}
+
+
+# experts: a transformer_2 as well. latent_statistics: False keeps AutoencoderKLWan's own mean and deviation of latents.
+CASES = {
+    # The plain Wan 2.1: float32, one file a part.
+    "wan21_hd12": {
+        "seed": 1200, "dtype": "F32", "tokenizer": {**UMT5, "narrow": True}, "sampler": UNIPC, "latent_statistics": False,
+        "text": {**GATED, "width": 32, "head": 8, "heads": 4, "ff": 40, "layers": 2},
+        "dit": dict(num_attention_heads=2, attention_head_dim=12, in_channels=16, out_channels=16, freq_dim=32,
+                    ffn_dim=48, num_layers=2, rope_max_seq_len=32),
+        "vae": dict(base_dim=4, z_dim=16, dim_mult=[1, 2, 2, 2], num_res_blocks=1,
+                    temperal_downsample=[False, True, True]),
+        "request": dict(prompt="A red ball bouncing on green grass, “slow motion”…",
+                        negative_prompt="blurry, low quality", width=48, height=32, frames=9, steps=4, cfg_scale=5.0,
+                        seed=42),
+    },
+    # bfloat16 with float32 islands, in shards; Euler; two temporal and four spatial pixels a latent.
+    "wan21_hd64": {
+        "seed": 6400, "dtype": "BF16", "shard": "250KB", "tokenizer": BYTES, "sampler": {"kind": "euler", "shift": 7.0},
+        "text": {**GATED, "width": 32, "head": 16, "heads": 3, "ff": 64, "layers": 2, "buckets": 16, "distance": 64},
+        "dit": dict(num_attention_heads=2, attention_head_dim=64, in_channels=16, out_channels=16, freq_dim=64,
+                    ffn_dim=80, num_layers=1),
+        "vae": dict(base_dim=4, z_dim=16, dim_mult=[1, 2, 2], num_res_blocks=2, temperal_downsample=[True, False],
+                    scale_factor_temporal=2, scale_factor_spatial=4),
+        "request": dict(prompt="雪山と湖、ドローン撮影 🏔️ café", negative_prompt="", width=32, height=16, frames=5, steps=3,
+                        cfg_scale=6.0, seed=7),
+    },
+    # float16; T5 with its bias in the first layer and a plain relu feed-forward; the residual VAE with patches.
+    "wan22_hd128": {
+        "seed": 12800, "dtype": "F16", "tokenizer": T5,
+        "sampler": {"kind": "unipc", "shift": 5.0},
+        "text": {"kind": "t5", "act": "relu", "width": 24, "head": 8, "heads": 3, "ff": 56, "layers": 3, "buckets": 32,
+                 "distance": 128},
+        "dit": dict(num_attention_heads=1, attention_head_dim=128, in_channels=9, out_channels=9, freq_dim=64,
+                    ffn_dim=144, num_layers=1),
+        "vae": dict(base_dim=4, decoder_base_dim=6, z_dim=9, dim_mult=[1, 2, 2], num_res_blocks=1,
+                    temperal_downsample=[True, True], is_residual=True, patch_size=2, in_channels=12, out_channels=12,
+                    scale_factor_temporal=4, scale_factor_spatial=8),
+        "request": dict(prompt="Ein roter Ball   hüpft &amp; rollt\tüber <extra_id_0> Gras",
+                        negative_prompt="плохое качество", width=48, height=32, frames=9, steps=4, cfg_scale=5.0,
+                        seed=123456789),
+    },
+    # Two denoisers with a boundary between them, each with its own guidance.
+    "wan22_a14b": {
+        "seed": 1400, "dtype": "F32", "tokenizer": SMALL, "sampler": UNIPC, "experts": True, "boundary_ratio": 0.875,
+        "latent_statistics": False,
+        "text": {**GATED, "width": 16, "head": 8, "heads": 2, "ff": 24, "layers": 1},
+        "dit": dict(num_attention_heads=2, attention_head_dim=16, in_channels=16, out_channels=16, freq_dim=32,
+                    ffn_dim=48, num_layers=1, eps=1e-5),
+        "vae": dict(base_dim=4, z_dim=16, dim_mult=[1, 1, 1, 1], num_res_blocks=1,
+                    temperal_downsample=[False, True, True]),
+        "request": dict(prompt="a cat, a dog & a bird", negative_prompt="", width=32, height=32, frames=5, steps=5,
+                        cfg_scale=4.0, cfg_scale_2=3.0, seed=0),
+    },
+    # TI2V-5B's layout: a timestep for each token (all equal without an image), four levels, 48 channels.
+    "wan22_ti2v": {
+        "seed": 5000, "dtype": "BF16", "tokenizer": SMALL, "sampler": {"kind": "unipc", "shift": 5.0},
+        "expand_timesteps": True,
+        "text": {**GATED, "width": 16, "head": 8, "heads": 2, "ff": 24, "layers": 1},
+        "dit": dict(num_attention_heads=2, attention_head_dim=20, in_channels=48, out_channels=48, freq_dim=256,
+                    ffn_dim=64, num_layers=2),
+        "vae": dict(base_dim=3, decoder_base_dim=4, z_dim=48, dim_mult=[1, 2, 2, 2], num_res_blocks=1,
+                    temperal_downsample=[False, True, True], is_residual=True, patch_size=2, in_channels=12,
+                    out_channels=12, scale_factor_temporal=4, scale_factor_spatial=16),
+        "request": dict(prompt="waves", negative_prompt="", width=64, height=64, frames=5, steps=3, cfg_scale=5.0,
+                        seed=4294967297),
+    },
+}
+
+
+def fill_transformer(model, draw):
+    """Linear maps keep the size of what they see; gates and shifts vary by channel; attention is not flat."""
+    for name, p in model.named_parameters():
+        if "norm_q" in name or "norm_k" in name:
+            draw(name, p, 0.2, 2.0 if "attn2" in name else 1.3)
+        elif name.endswith("norm2.weight"):
+            draw(name, p, 0.2, 1.0)
+        elif "scale_shift_table" in name:
+            draw(name, p, 0.4)
+        elif p.ndim == 1:
+            draw(name, p, 0.1)
+        else:
+            gain = 0.5 if "time_proj" in name else 1.4 if "ffn.net.2" in name or "linear_2" in name else 1.0
+            draw(name, p, gain / fan_in(p) ** 0.5)
+
+
+def fill_vae(model, draw):
+    for name, p in model.named_parameters():
+        if name.endswith("gamma"):
+            draw(name, p, 0.2, 1.0)
+        elif p.ndim == 1:
+            draw(name, p, 0.1)
+        else:
+            gain = 1.0 if "conv_out" in name or "quant" in name or "shortcut" in name else 1.3
+            draw(name, p, gain / fan_in(p) ** 0.5)
+
+
+def make_sampler(spec):
+    if spec["kind"] == "unipc":
+        return diffusers.UniPCMultistepScheduler(prediction_type="flow_prediction", use_flow_sigmas=True,
+                                                 num_train_timesteps=1000, flow_shift=spec["shift"])
+    return diffusers.FlowMatchEulerDiscreteScheduler(shift=spec["shift"])
+
+
+def components(spec, draw, device):
+    """Arguments of the pipeline beside text encoder and tokenizer."""
+    vae = dict(spec["vae"])
+    if spec.get("latent_statistics", True):
+        vae.update(latent_statistics(vae["z_dim"], spec["seed"] + 4))
+    dtype = WEIGHT_DTYPES[spec["dtype"]]
+
+    def dit(part, k):
+        model = build(lambda: diffusers.WanTransformer3DModel(text_dim=spec["text"]["width"], **spec["dit"]),
+                      fill_transformer, draw(part, k), device)
+        to_dtype(model, dtype, model._keep_in_fp32_modules or [])
+        return model
+    decoder = build(lambda: diffusers.AutoencoderKLWan(**vae), fill_vae, draw("vae", 5), device)
+    to_dtype(decoder, dtype, [])
+    return dict(transformer=dit("transformer", 2),
+                transformer_2=dit("transformer_2", 3) if spec.get("experts") else None,
+                vae=decoder, scheduler=make_sampler(spec["sampler"]), boundary_ratio=spec.get("boundary_ratio"),
+                expand_timesteps=spec.get("expand_timesteps", False))
+
+
+def wide():
+    """What float64 changes beside what the oracle changes for all families."""
+    return []
+
+
+def drawn_as(dtype):
+    """What makes pipeline and sampler draw their noise in `dtype`."""
+    return []
+
+
+def widen_model(pipe):
+    for m in (pipe.transformer, pipe.transformer_2):
+        if m is not None:
+            m.double()
+            c = m.config
+            m.rope = type(m.rope)(c.attention_head_dim, c.patch_size, c.rope_max_seq_len).to(pipe.device)
+
+
+def grid(x):
+    """Latents as the pipeline has them, to [c, f, y, x]."""
+    return x[0]
+
+
+def one_row(x):
+    """Time embeddings come per token with expand_timesteps; in text-to-video all rows are one."""
+    if x.ndim == 3:
+        assert all_equal(x[0])
+        x = x[:, 0]
+    return x[0]
+
+
+def hook_dit(taps, pipe, state, passes):
+    for model in (pipe.transformer, pipe.transformer_2):
+        if model is not None:
+            hook_model(taps, model, state, passes)
+
+
+def hook_model(taps, model, state, passes):
+    def at(name, both=False):
+        def when():
+            call = state["dit_call"]
+            if call == 0:
+                return f"dit.{name}"
+            return f"dit_u.{name}" if call == 1 and both and passes == 2 else None
+        return when
+
+    def pad_row(x):
+        n = state["text_len"][0]
+        assert all_equal(x[0, n:])
+        return x[0, :n + 1]
+    c = model.condition_embedder
+    taps.out(model.patch_embedding, at("patch_embed"), lambda x: x[0].flatten(1).T)
+    taps.out(c.time_embedder, at("temb"), one_row)
+    taps.out(c.time_proj, at("time_proj"), lambda x: one_row(x).unflatten(0, (6, -1)))
+    taps.out(c.text_embedder, at("text"), pad_row)
+    for i, b in enumerate(model.blocks):
+        taps.into(b.norm2, at(f"block.{i}.attn1", True))
+        taps.into(b.norm3, at(f"block.{i}.attn2", True))
+        taps.out(b, at(f"block.{i}.ffn", True))
+    taps.out(model.proj_out, at("proj_out"))
+
+    def before(*_):
+        state["dit_call"] += 1
+
+    def v_name():
+        k, second = divmod(state["dit_call"], passes)
+        return f"step.{k}.v_uncond" if second else f"step.{k}.v_cond"
+    model.register_forward_pre_hook(before)
+    taps.out(model, v_name, lambda x: x[0])
+
+
+def hook_vae(taps, vae):
+    taps.out(vae.post_quant_conv, "vae.post_quant")
+    taps.out(vae.decoder.conv_in, "vae.conv_in")
+    taps.out(vae.decoder.mid_block, "vae.mid")
+    for i, b in enumerate(vae.decoder.up_blocks):
+        taps.out(b, f"vae.up.{i}")
+    taps.out(vae.decoder.conv_out, "vae.conv_out")
+    taps.out(vae.encoder.conv_in, "enc.conv_in")
+    for k, b in enumerate(vae.encoder.down_blocks):
+        taps.out(b, f"enc.down.{k}")
+    taps.out(vae.encoder.mid_block, "enc.mid")
+    taps.out(vae.quant_conv, "enc.quant")
+
+
+def statistics(vae, dtype):
+    shape = (1, vae.config.z_dim, 1, 1, 1)
+    c = vae.config
+    return [torch.tensor(v, dtype=torch.float32).view(shape).to(vae.device, dtype) for v in (c.latents_mean, c.latents_std)]
+
+
+def decode(pipe, latents, dtype, request):
+    mean, std = statistics(pipe.vae, dtype)
+    z = latents[None].to(mean) / (1.0 / std) + mean
+    return channels_last(pipe.vae.decode(z, return_dict=False)[0]).cpu()
+
+
+def clip_shape(spec):
+    """Of the encoder's input."""
+    vae = spec["vae"]
+    scale = vae.get("scale_factor_spatial", 8)
+    rows = 1 if scale == 16 else 2
+    return (9 if vae.get("scale_factor_temporal", 4) == 4 else 5, rows * scale, (rows + 1) * scale, 3)
+
+
+def encode(vae, clip, dtype):
+    """[f, y, x, 3] to the normalised mean [f, y, x, c]."""
+    mean, std = statistics(vae, dtype)
+    mu = vae.encode(clip.permute(3, 0, 1, 2)[None].to(mean)).latent_dist.mode()
+    return channels_last((mu - mean) * (1.0 / std)).cpu()
+
+
+def arguments(pipe, request):
+    """What the pipeline is called with beside what all are."""
+    return {"guidance_scale_2": request.get("cfg_scale_2")}
+
+
+def schedule(sampler):
+    return {"sigmas": sampler.sigmas, "timesteps": sampler.timesteps}
