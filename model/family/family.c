@@ -4,15 +4,12 @@
 
 #include <stddef.h>
 
-const sg_family *const sg_families[] = {&sg_family_wan, NULL};
+const sg_family *const sg_families[] = {&sg_family_wan, &sg_family_cogvideox, NULL};
 
 const sg_file_part *const sg_file_parts[] = {SG_WAN_FILE_PARTS, NULL};
 
 /* Of models that no family renders: their attention is measured all the same. */
 static const sg_known_shape others[] = {
-    {"cogvideox2b", 30, 64, 30, {13, 30, 45}, 226, 0},     /* 720x480, 49 frames: 17,776 */
-    {"cogvideox5b", 48, 64, 42, {13, 30, 45}, 226, 0},     /* the same */
-    {"cogvideox1.5-5b", 48, 64, 42, {11, 48, 85}, 226, 0}, /* 1360x768, 81 frames: 45,106 */
     {"mochi", 24, 128, 48, {28, 30, 53}, 0, 256},          /* 848x480, 163 frames: 44,520 and a prompt of full length */
     {"hunyuan-720p", 24, 128, 60, {33, 45, 80}, 0, 0},
     {"flux", 24, 128, 57, {1, 64, 64}, 512, 0}, /* 1024x1024 */

@@ -1,0 +1,136 @@
+/* test_conditioning.c - the texts of a render: filled up to one length, or without any token. A made-up encoder has an id
+ * for each character and one at the end; its state is the id. */
+#include "conditioning.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { END = 1, PAD = 2, MOST = 6 };
+
+static int encoded, rows; /* texts and their tokens */
+
+static int width(const void *of)
+{
+    (void)of;
+    return 1;
+}
+
+static sg_status tokenize(const void *of, const char *text, size_t size, int max, int32_t **ids, int *count,
+                          sg_error *e)
+{
+    (void)of, (void)e;
+    const int n = size < (size_t)max ? (int)size : max - 1;
+    *ids = calloc((size_t)n + 1, sizeof **ids);
+    assert_non_null(*ids);
+    for (int i = 0; i < n; i++) (*ids)[i] = text[i];
+    (*ids)[n] = END;
+    *count = n + 1;
+    return SG_OK;
+}
+
+static int32_t pad(const void *of)
+{
+    (void)of;
+    return PAD;
+}
+
+static void encode(const void *of, sg_stream *s, sg_tensor y, const int32_t *ids, int n)
+{
+    (void)of;
+    float state[MOST];
+    for (int i = 0; i < n; i++) state[i] = (float)ids[i];
+    sg_upload(s, y, state);
+    encoded++;
+    rows += n;
+}
+
+static const sg_text_encoder_ops ops = {.width = width, .tokenize = tokenize, .pad = pad, .encode = encode};
+
+static sg_status as_it_is(const void *model, int encoder, const char *text, char **out, size_t *size, sg_error *e)
+{
+    (void)model, (void)encoder, (void)e;
+    *size = strlen(text);
+    *out = strdup(text);
+    return SG_OK;
+}
+
+/* Tokens and states of these texts. */
+static void condition(sg_conditioning *c, const sg_text_source *source, const char *prompt, const char *negative)
+{
+    static const sg_family   family = {.prompt = as_it_is};
+    static _Alignas(64) char memory[4096];
+    const sg_components      components = {.text = {*source}, .texts = 1, .guidance = SG_GUIDANCE_CLASSIFIER_FREE};
+    const sg_request         r = {.prompt = prompt, .negative_prompt = negative, .cfg_scale = 6};
+    const sg_backend_options o = {.name = "ref"};
+    sg_backend              *backend = NULL;
+    sg_error                 e = {0};
+    assert_int_equal(sg_backend_open(&backend, &o, &e), SG_OK);
+    sg_stream s = sg_stream_of(backend);
+    s.scratch = (sg_arena){.base = (uintptr_t)memory, .cap = sizeof memory};
+    encoded = rows = 0;
+    assert_int_equal(sg_conditioning_tokenize(c, &family, NULL, &components, &r, &e), SG_OK);
+    if (!sg_conditioning_encoded(c, 0)) sg_conditioning_encode(c, &components, 0, &s);
+    assert_int_equal(s.status, SG_OK);
+    assert_true(sg_conditioning_encoded(c, 0));
+    sg_backend_close(&backend);
+}
+
+static void expect(const sg_text_states *t, const char *text, int tokens, int len, int cut)
+{
+    assert_int_equal(t->tokens, tokens);
+    assert_int_equal(t->len, len);
+    assert_int_equal(t->cut, cut);
+    for (int i = 0; i < len; i++) {
+        assert_int_equal(t->ids[i], i < tokens - 1 ? text[i] : i < tokens ? END : PAD);
+        assert_true(t->states[i] == (float)t->ids[i]);
+    }
+}
+
+static void texts_are_filled_up(void **state)
+{
+    (void)state;
+    const sg_text_source source = {.encoder = {.ops = &ops}, .tokens_max = MOST, .padded = true};
+    sg_conditioning      c = {0};
+    condition(&c, &source, "abc", "");
+    expect(&c.text[0][0], "abc", 4, MOST, 0);
+    expect(&c.text[1][0], "", 1, MOST, 0);
+    assert_int_equal(rows, 2 * MOST);
+    condition(&c, &source, "abcdefgh", ""); /* the other one stays */
+    expect(&c.text[0][0], "abcde", MOST, MOST, 3);
+    expect(&c.text[1][0], "", 1, MOST, 0);
+    assert_int_equal(encoded, 1);
+    condition(&c, &source, "abcdefgh", "");
+    assert_int_equal(encoded, 0);
+    sg_conditioning_free(&c);
+}
+
+/* A text without tokens is a pass as any other, and nothing to encode. */
+static void an_empty_text_may_have_no_token(void **state)
+{
+    (void)state;
+    const sg_text_source source = {.encoder = {.ops = &ops}, .tokens_max = MOST, .none_for_empty = true};
+    sg_conditioning      c = {0};
+    condition(&c, &source, "ab", "");
+    assert_int_equal(c.passes, 2);
+    expect(&c.text[0][0], "ab", 3, 3, 0);
+    expect(&c.text[1][0], "", 0, 0, 0);
+    assert_null(c.text[1][0].states);
+    assert_int_equal(encoded, 1);
+    condition(&c, &source, "", "no");
+    expect(&c.text[0][0], "", 0, 0, 0);
+    expect(&c.text[1][0], "no", 3, 3, 0);
+    condition(&c, &source, "", "");
+    assert_int_equal(encoded, 0);
+    sg_conditioning_free(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(texts_are_filled_up),
+                                       cmocka_unit_test(an_empty_text_may_have_no_token)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
