@@ -26,12 +26,6 @@ static double guidance(const sg_render *render, int step, int denoiser)
     return render->engine->family->dynamic_guidance(scale, render->sampler.steps, render->sampler.timestep[step]);
 }
 
-/* Of 1000, whatever the scheduler counts. */
-static double of_1000(const sg_render *render, int step)
-{
-    return 1000 * render->sampler.timestep[step] / render->sampler.config.train_steps;
-}
-
 /* Counters of what is not finite, zero. */
 static sg_tensor allocate_counters(const sg_components *components, sg_stream *s)
 {
@@ -82,7 +76,7 @@ void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, i
     sg_tensor                  out[SG_PASSES_MAX] = {d->v};
     for (int k = 0; passes > 1 && k < passes; k++) out[k] = sg_alloc(s, &s->scratch, SG_F32, d->v.rank, d->v.dim);
     sg_upload(s, t, &(float){(float)render->sampler.timestep[step]});
-    sg_self_attention_enter(&render->self, s, of_1000(render, step));
+    sg_self_attention_enter(&render->self, s, sg_sampler_of_1000(&render->sampler, step));
     sg_step_begin(s, sg_self_attention_same_steps(&render->self, step));
     for (int k = 0; k < passes; k++)
         render->engine->family->forward(
@@ -92,7 +86,7 @@ void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, i
                        .denoiser = denoiser,
                        .step = step,
                        .guidance = g,
-                       .timestep = of_1000(render, step),
+                       .timestep = sg_sampler_of_1000(&render->sampler, step),
                        .first_layer = sg_first_layer(components, denoiser),
                        .t = t,
                        .x = d->state.x,

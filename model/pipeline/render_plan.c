@@ -116,8 +116,7 @@ static sg_status bind_attention(sg_render *render, sg_plan *out)
     const int passes = render->engine->texts.passes, layers = sg_first_layer(components, components->denoisers);
     sg_policy policy = render->request->attention;
     double    timesteps[SG_STEPS_MAX];
-    for (int i = 0; i < render->sampler.steps; i++)
-        timesteps[i] = 1000 * render->sampler.timestep[i] / render->sampler.config.train_steps;
+    for (int i = 0; i < render->sampler.steps; i++) timesteps[i] = sg_sampler_of_1000(&render->sampler, i);
     if (render->request->capture_out) {
         render->capture = (sg_capture){.layer = render->request->capture_layer,
                                        .step = render->request->capture_step,

@@ -67,7 +67,26 @@ sg_status sg_sampler_config_read(sg_sampler_config *out, const sg_checkpoint *ch
     return status;
 }
 
+sg_status sg_sampler_config_read_own(sg_sampler_config *out, const sg_checkpoint *checkpoint, const sg_solver *own,
+                                     sg_error *e)
+{
+    sg_config *c = NULL;
+    *out = (sg_sampler_config){.solver = own, .kind = SG_SAMPLER_EULER, .kinds = 1 << SG_SAMPLER_EULER};
+    SG_TRY(sg_checkpoint_config(checkpoint, "scheduler", &c, e));
+    sg_solver_says(c, "_class_name", own->class_name, NULL);
+    own->read(out, c);
+    read_common(c, out);
+    const sg_status status = sg_config_status(c);
+    sg_config_close(&c);
+    return status;
+}
+
 /* ---- a run ---- */
+
+double sg_solver_timestep(const sg_sampler *p, float sigma)
+{
+    return (double)((solver_of(&p->config)->rises ? 1.0f - sigma : sigma) * (float)p->config.train_steps);
+}
 
 /* The sigmas of a list, and timesteps that are not rounded. */
 static sg_status take_list(sg_sampler *p, sg_error *e)
@@ -82,7 +101,7 @@ static sg_status take_list(sg_sampler *p, sg_error *e)
     for (int i = 0; i < p->steps; i++) {
         const float sigma = (float)list->at[i];
         p->sigma[i] = (double)sigma;
-        p->timestep[i] = (double)(sigma * (float)p->config.train_steps);
+        p->timestep[i] = sg_solver_timestep(p, sigma);
     }
     return SG_OK;
 }
@@ -92,12 +111,18 @@ sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps
     *out = (sg_sampler){.config = *c, .steps = steps};
     if (steps < 1 || steps > SG_STEPS_MAX)
         return sg_error_set(e, SG_E_ARG, "%d steps: 1 to %d are possible", steps, SG_STEPS_MAX);
-    if (!c->solver && !(c->kinds >> c->kind & 1))
+    if (!(c->kinds >> c->kind & 1))
         return sg_error_set(e, SG_E_ARG, "sampler: %s is not for this model; %s", name_of((int)c->kind),
                             list_kinds((char[NAMES]){0}, NAMES, c->kinds, name_of));
     if (!(c->flow_shift > 0.0) || !isfinite(c->flow_shift))
         return sg_error_set(e, SG_E_ARG, "a flow shift of %g: it must be above 0", c->flow_shift);
     return c->sigmas.count ? take_list(out, e) : solver_of(c)->schedule(out, sigmas_old, e);
+}
+
+double sg_sampler_of_1000(const sg_sampler *p, int i)
+{
+    const double t = 1000 * p->timestep[i] / p->config.train_steps;
+    return solver_of(&p->config)->rises ? 1000 - t : t;
 }
 
 sg_sampler_state sg_sampler_state_new(const sg_sampler *p, sg_stream *s, const int64_t shape[4])

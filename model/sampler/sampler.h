@@ -38,6 +38,10 @@ typedef struct sg_sampler_config {
 sg_status sg_sampler_config_read(sg_sampler_config *out, const sg_checkpoint *checkpoint, unsigned kinds,
                                  sg_error *e) SG_MUST_USE;
 
+/* The same for a family with a solver of its own, which no request changes. */
+sg_status sg_sampler_config_read_own(sg_sampler_config *out, const sg_checkpoint *checkpoint,
+                                     const struct sg_solver *own, sg_error *e) SG_MUST_USE;
+
 /* SG_E_ARG tells which sigma is not what a list wants. An empty list will do. */
 sg_status sg_sigmas_check(const sg_sigmas *s, sg_error *e) SG_MUST_USE;
 
@@ -57,6 +61,9 @@ typedef struct sg_sampler {
  * for it; and when c's kind is none of its kinds. */
 sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps, bool sigmas_old,
                           sg_error *e) SG_MUST_USE;
+
+/* The timestep of step i of 1000, falling, however the model counts: what attention goes by. */
+double sg_sampler_of_1000(const sg_sampler *p, int i);
 
 /* The state of a run: F32 tensors of one latent's shape. x stays at its address; the others change roles. */
 typedef struct sg_sampler_state {

@@ -9,6 +9,7 @@ typedef struct sg_solver {
     bool        list;            /* takes a list of sigmas */
     bool        noise;           /* a step wants fresh normals in st->noise */
     bool        starts_at_sigma; /* the first sample is not noise but sigma[0] times noise */
+    bool        rises;           /* the model's timesteps go by 1 - sigma, from 0 on */
     /* Takes from scheduler_config.json what is this solver's alone; faults are noted in c. */
     void (*read)(sg_sampler_config *out, sg_config *c);
     /* Fills sigma[0 .. steps - 1] and timestep[] of p, whose config and steps are set. old: sg_sampler_init's. */
@@ -20,12 +21,16 @@ typedef struct sg_solver {
 } sg_solver;
 
 extern const sg_solver sg_solver_unipc, sg_solver_flow_euler, sg_solver_flow_lcm, sg_solver_cog_ddim, sg_solver_cog_dpm;
+extern const sg_solver sg_solver_flow_mochi; /* of a family: under no name that a request has */
 
 /* For read: what the field must say to be supported; a fault is noted in c. */
 void   sg_solver_off(sg_config *c, const char *key);    /* false, or not there */
 void   sg_solver_absent(sg_config *c, const char *key); /* null, or not there */
 void   sg_solver_says(sg_config *c, const char *key, const char *wanted, const char *fallback);
 double sg_solver_shift(sg_config *c, const char *key); /* 1 where it is not there */
+
+/* The timestep of a sigma, not rounded to a whole number. */
+double sg_solver_timestep(const sg_sampler *p, float sigma);
 
 /* Of diffusers' schedulers named FlowMatch...: what they all read, and their schedule. */
 void      sg_solver_flow_read(sg_sampler_config *out, sg_config *c);

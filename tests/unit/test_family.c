@@ -243,7 +243,7 @@ static sg_engine *open_family(made_up *m, const char *backend)
                                     .added = {{.name = "story", .component = &m->component[2], .run = compute_story}},
                                     .addeds = 1,
                                     .vae = {.ops = &vae, .of = m},
-                                    .sampler = {.solver = &solver, .flow_shift = 1, .train_steps = STEPS},
+                                    .sampler = {.solver = &solver, .kinds = 1, .flow_shift = 1, .train_steps = STEPS},
                                     .guidance = SG_GUIDANCE_EMBEDDED,
                                     .noise_by_frame = true,
                                     .size_multiple = 1,
