@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-const sg_family *const sg_families[] = {&sg_family_wan, &sg_family_cogvideox, NULL};
+const sg_family *const sg_families[] = {&sg_family_wan, &sg_family_cogvideox, &sg_family_mochi, NULL};
 
 const sg_file_part *const sg_file_parts[] = {SG_WAN_FILE_PARTS, NULL};
 

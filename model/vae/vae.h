@@ -14,6 +14,10 @@ typedef struct sg_vae_ops {
     /* The first chunks, which are special; those after them all cost what the first of them does. */
     int (*special)(const void *of);
 
+    /* Whether decoders opened from now on work in tiles, which takes less memory and changes the frames a little. False: they
+     * cannot. NULL: they never do. A decoder in tiles takes all latent frames in one chunk. */
+    bool (*set_tiles)(void *of, bool on);
+
     /* Starts decoding latents of grid y x x. Device memory comes from s->keep; *run is closed by decode_close. */
     sg_status (*decode_open)(void **run, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e);
     /* The next chunk z F32 [f, y, x, c], as the denoiser leaves it: RGB frames F32 [n, H, W, 3] in s->scratch, clamped

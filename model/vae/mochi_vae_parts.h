@@ -1,0 +1,68 @@
+/* mochi_vae_parts.h - what mochi_vae.c reads and binds, and mochi_vae_run.c and mochi_vae_tiles.c compute with. Private to the
+ * three. */
+#ifndef SG_MOCHI_VAE_PARTS_H
+#define SG_MOCHI_VAE_PARTS_H
+
+#include "mochi_vae.h"
+
+enum {
+    SG_MOCHI_SCALES = 6, /* up_blocks, at most, as are the next three */
+    SG_MOCHI_BLOCKS = 16,
+    SG_MOCHI_Z = 1024,
+    SG_MOCHI_CHANNELS = 16384,
+    SG_MOCHI_STAGES = SG_MOCHI_SCALES + 2
+};
+
+typedef struct sg_mochi_conv {
+    sg_tensor w, b;    /* [c, c, 3, 3, 3] [c] */
+    int       history; /* which of the run's */
+} sg_mochi_conv;
+
+typedef struct sg_mochi_block { /* x + conv[1](silu(norm[1](conv[0](silu(norm[0](x)))))) */
+    struct {
+        sg_tensor w, b; /* [c] [c] */
+    } norm[2];
+    sg_mochi_conv conv[2];
+} sg_mochi_block;
+
+/* block_in, the up_blocks, block_out: residual blocks, and in up_blocks what makes channels into frames, rows, columns. */
+typedef struct sg_mochi_stage {
+    int64_t        channels;
+    int            blocks;
+    sg_mochi_block block[SG_MOCHI_BLOCKS];
+    int64_t        time, space;    /* how many times as many frames, as many rows and columns; 1: as many */
+    sg_tensor      proj_w, proj_b; /* [next time space space, channels] [next time space space]; of an up_block */
+} sg_mochi_stage;
+
+struct sg_mochi_vae {
+    sg_component   component;
+    int            z, stages, histories;
+    sg_mochi_stage stage[SG_MOCHI_STAGES];
+    sg_tensor      conv_in_w, conv_in_b;                 /* [channels, z, 1, 1, 1] [channels] */
+    sg_tensor      out_w, out_b;                         /* [3, channels] [3] */
+    double         scale[SG_MOCHI_Z], shift[SG_MOCHI_Z]; /* of the latents, as the decoder takes them */
+    bool           tiled;
+};
+
+/* One clip, or one tile of it, being decoded. */
+typedef struct sg_mochi_run {
+    const sg_mochi_vae *vae;
+    bool                begun;        /* histories hold frames */
+    sg_tensor           scale, shift; /* F32 [z] */
+    size_t              mark;         /* of s->keep: histories come after it */
+    sg_tensor           history[];    /* act [2, y, x, c] */
+} sg_mochi_run;
+
+/* Begins a clip of y x x latents: histories in s->keep, from run->mark on. */
+void sg_mochi_run_begin(sg_mochi_run *r, sg_stream *s, int64_t y, int64_t x);
+
+/* The next latent frame z F32 [1, y, x, c]: its frames F32 [n, H, W, 3] in s->scratch, not clamped. */
+sg_tensor sg_mochi_run_next(sg_mochi_run *r, sg_stream *s, sg_tensor z);
+
+/* All latent frames z F32 [f, y, x, c], tile by tile: frames F32 [n, H, W, 3] in s->scratch, clamped. */
+sg_tensor sg_mochi_run_tiles(sg_mochi_run *r, sg_stream *s, sg_tensor z);
+
+/* Whether tiles are a whole number of latents. */
+bool sg_mochi_tiles_fit(int scale_space);
+
+#endif

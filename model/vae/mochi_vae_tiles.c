@@ -1,0 +1,150 @@
+/* mochi_vae_tiles.c - the decoder of AutoencoderKLMochi in tiles: tiled_decode of diffusers.
+ *
+ * A tile is 256 x 256 pixels, the next begins 192 on, and both are decoded as if they were the whole frame. In the first 64
+ * rows of a tile those of the tile above fade out, in its first 64 columns those of the tile before. What fades out has
+ * itself been blended; the corner is that of diffusers for this reason.
+ *
+ * A tile is decoded from the first to the last frame before the next begins, so that only one tile's histories are held; the
+ * frames themselves are small beside them. */
+#include "mochi_vae_parts.h"
+
+#include <stdlib.h>
+
+enum { TILE = 256, STRIDE = 192, BLEND = TILE - STRIDE, RGB = 3 };
+
+bool sg_mochi_tiles_fit(int scale_space) { return STRIDE % scale_space == 0 && TILE % scale_space == 0; }
+
+/* What of one clip's tiles outlives a tile. */
+typedef struct tiling {
+    sg_mochi_run *run;
+    sg_tensor     z;      /* F32 [f, y, x, c] */
+    sg_tensor     frames; /* F32 [n, H, W, 3] */
+    sg_tensor     above;  /* F32 [columns, n, 64, 256, 3]: the last rows of the tile above, of each column */
+    sg_tensor     before; /* F32 [n, 256, 64, 3]: the last columns of the tile to the left */
+    int           scale;
+} tiling;
+
+/* One tile. */
+typedef struct tile {
+    int64_t   i, j;          /* of its row and column */
+    int64_t   h, w;          /* pixels */
+    sg_tensor above, before; /* F32 [n, 64, w, 3]; [n, h, 64, 3] */
+    sg_tensor fade[2][2];    /* F32: how much of the tile there is, how much of the other; above, before */
+    bool      last_row, last_column;
+} tile;
+
+static sg_tensor vector(sg_tensor t) { return sg_reshape(t, sg_count(t)); }
+static int64_t   least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The rectangle of y's size at (row, column) of every frame of x, and the same the other way round. */
+static void cut(sg_stream *s, sg_tensor y, sg_tensor x, int64_t row, int64_t column)
+{
+    const int64_t c = x.dim[3], wide = x.dim[2] * c;
+    sg_strided_copy(s, .y = sg_reshape(y, y.dim[0], y.dim[1], y.dim[2] * c), .x = vector(x),
+                    .first = row * wide + column * c, .token = x.dim[1] * wide, .head = wide);
+}
+
+static void paste(sg_stream *s, sg_tensor y, sg_tensor x, int64_t row, int64_t column)
+{
+    const int64_t c = y.dim[3], wide = y.dim[2] * c;
+    sg_strided_copy(s, .y = vector(y), .x = sg_reshape(x, x.dim[0], x.dim[1], x.dim[2] * c),
+                    .first = row * wide + column * c, .token = y.dim[1] * wide, .head = wide, .scatter = true);
+}
+
+/* The first numbers of t as [n, h, w, 3]. */
+static sg_tensor shaped(sg_tensor t, int64_t n, int64_t h, int64_t w)
+{
+    return sg_reshape(sg_rows(vector(t), 0, n * h * w * RGB), n, h, w, RGB);
+}
+
+/* Shares of a rectangle of h x w pixels in which the tile fades in along rows, or along columns. */
+static void make_fade(sg_stream *s, sg_tensor fade[2], int64_t h, int64_t w, bool along_rows)
+{
+    const int64_t n = h * w * RGB;
+    float *const  share = malloc((size_t)(2 * n) * sizeof *share);
+    for (int k = 0; k < 2; k++) fade[k] = sg_new(s, SG_F32, n);
+    if (share) {
+        for (int64_t i = 0; i < n; i++) {
+            const double in = along_rows ? (double)(i / RGB / w) / (double)h : (double)(i / RGB % w) / (double)w;
+            share[i] = (float)in;
+            share[n + i] = (float)(1 - in);
+        }
+        for (int k = 0; k < 2; k++) sg_upload(s, fade[k], share + k * n);
+    } else {
+        sg_fail(s, SG_E_MEMORY, "no memory to blend tiles of %lld numbers", (long long)n);
+    }
+    free(share);
+}
+
+/* In its first h x w pixels x becomes a blend with the last ones of other, both of the same frames. */
+static void blend(sg_stream *s, sg_tensor x, sg_tensor other, int64_t h, int64_t w, const sg_tensor fade[2])
+{
+    const size_t    mark = s->scratch.used;
+    const int64_t   f = x.dim[0], n = h * w * RGB;
+    const sg_tensor mine = sg_new(s, SG_F32, f, h, w, RGB), its = sg_new(s, SG_F32, f, h, w, RGB);
+    const sg_tensor both = sg_new(s, SG_F32, f, h, w, RGB);
+    cut(s, mine, x, 0, 0);
+    cut(s, its, other, other.dim[1] - h, other.dim[2] - w);
+    sg_norm(s, .y = sg_reshape(both, f, n), .x = sg_reshape(mine, f, n), .w = fade[0], .kind = SG_NORM_NONE);
+    sg_gate_add(s, .x = sg_reshape(both, f, n), .r = sg_reshape(its, f, n), .gate = fade[1]);
+    paste(s, x, both, 0, 0);
+    s->scratch.used = mark;
+}
+
+/* Frames first .. of one tile: blended, what other tiles will need kept, and the rest put in place. */
+static void place(const tiling *t, sg_stream *s, const tile *k, sg_tensor x, int64_t first)
+{
+    const int64_t   f = x.dim[0], rows = least(k->h, STRIDE), columns = least(k->w, STRIDE);
+    const sg_tensor above = sg_rows(k->above, first, f), before = sg_rows(k->before, first, f);
+    const sg_tensor shown = sg_new(s, SG_F32, f, rows, columns, RGB),
+                    clamped = sg_new(s, SG_F32, f, rows, columns, RGB);
+    if (k->i) blend(s, x, above, least(k->h, BLEND), k->w, k->fade[0]);
+    if (k->j) blend(s, x, before, k->h, least(k->w, BLEND), k->fade[1]);
+    if (!k->last_row) cut(s, above, x, k->h - BLEND, 0);
+    if (!k->last_column) cut(s, before, x, 0, k->w - BLEND);
+    cut(s, shown, x, 0, 0);
+    sg_activate(s, .y = clamped, .x = shown, .act = SG_ACT_CLAMP);
+    paste(s, sg_rows(t->frames, first, f), clamped, k->i * STRIDE, k->j * STRIDE);
+}
+
+static void decode_tile(const tiling *t, sg_stream *s, int64_t i, int64_t j)
+{
+    const size_t  mark = s->scratch.used;
+    const int64_t stride = STRIDE / t->scale, side = TILE / t->scale, n = t->frames.dim[0], c = t->z.dim[3];
+    const int64_t rows = least(side, t->z.dim[1] - i * stride), columns = least(side, t->z.dim[2] - j * stride);
+    tile          k = {.i = i, .j = j, .h = rows * t->scale, .w = columns * t->scale};
+    k.last_row = (i + 1) * stride >= t->z.dim[1];
+    k.last_column = (j + 1) * stride >= t->z.dim[2];
+    k.above = shaped(sg_rows(t->above, j, 1), n, BLEND, k.w);
+    k.before = shaped(t->before, n, k.h, BLEND);
+    if (i) make_fade(s, k.fade[0], least(k.h, BLEND), k.w, true);
+    if (j) make_fade(s, k.fade[1], k.h, least(k.w, BLEND), false);
+    const sg_tensor latent = sg_new(s, SG_F32, 1, rows, columns, c);
+    sg_mochi_run_begin(t->run, s, rows, columns);
+    for (int64_t l = 0, done = 0; l < t->z.dim[0] && !s->status; l++) {
+        const size_t inner = s->scratch.used;
+        cut(s, latent, sg_rows(t->z, l, 1), i * stride, j * stride);
+        const sg_tensor x = sg_mochi_run_next(t->run, s, latent);
+        place(t, s, &k, x, done);
+        done += x.dim[0];
+        s->scratch.used = inner;
+    }
+    s->scratch.used = mark;
+}
+
+sg_tensor sg_mochi_run_tiles(sg_mochi_run *r, sg_stream *s, sg_tensor z)
+{
+    const sg_mochi_vae_info v = sg_mochi_vae_describe(r->vae);
+    const int64_t           stride = STRIDE / v.scale_space, n = (z.dim[0] - 1) * v.scale_time + 1;
+    const int64_t           rows = sg_div_up(z.dim[1], stride), columns = sg_div_up(z.dim[2], stride);
+    tiling                  t = {.run = r, .z = z, .scale = v.scale_space};
+    t.frames = sg_new(s, SG_F32, n, z.dim[1] * v.scale_space, z.dim[2] * v.scale_space, RGB);
+    const size_t mark = s->scratch.used;
+    t.above = sg_new(s, SG_F32, columns, n, BLEND, TILE, RGB);
+    t.before = sg_new(s, SG_F32, n, TILE, BLEND, RGB);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++) decode_tile(&t, s, i, j);
+    sg_tap(s, t.frames, "vae.frames");
+    s->scratch.used = mark;
+    return t.frames;
+}
