@@ -236,6 +236,9 @@ static void print_model(const model_summary *t)
            bytes_text(text[0], sizeof text[0], (double)p->peak), bytes_text(text[1], sizeof text[1], (double)p->base),
            bytes_text(text[2], sizeof text[2], (double)p->output), bytes_text(text[3], sizeof text[3], (double)p->need),
            bytes_text((char[32]){0}, 32, (double)p->available), p->need > p->available ? ": does not fit" : "");
+    if (p->untiled)
+        printf("decoding   in tiles, since whole frames would take %s of work (--vae-tiling)\n",
+               bytes_text(text[0], sizeof text[0], (double)p->untiled));
     if (p->host)
         printf("offload    %s of the denoiser stay on the host, all but two blocks at a time; %s are free there\n",
                bytes_text(text[0], sizeof text[0], (double)p->host),

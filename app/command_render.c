@@ -443,7 +443,8 @@ static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
     j->request.prompt = prompts->count ? prompts->prompt[0].text : NULL;
     say_start(j, prompts);
     SG_TRY(plan(j, e));
-    sg_progress_say_offload(&j->progress, &j->plan);
+    sg_progress_say_plan(&j->progress, &j->plan);
+    if (j->plan.untiled) j->request.vae_tiling = SG_TILING_ON; /* which is what the file's settings tell */
     say_plan(j);
     say_doubts(j);
     return render_all(j, prompts, output, e);

@@ -64,7 +64,7 @@ typedef struct sg_settings {
 
     const char *output, *latents, *json;
     double      crf;
-    const char *backend, *dtype, *cpumask, *gpumask, *offload;
+    const char *backend, *dtype, *cpumask, *gpumask, *vae_tiling, *offload;
     int         device; /* negative: not asked for */
     int         threads;
     size_t      memory_limit;

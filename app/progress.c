@@ -105,11 +105,17 @@ void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_inf
     if (p->quiet && drawn) fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);
 }
 
-void sg_progress_say_offload(sg_progress *p, const sg_plan *plan)
+void sg_progress_say_plan(sg_progress *p, const sg_plan *plan)
 {
     if (plan->host)
         sg_progress_say(p, "offload: %.2f GiB of the denoiser stay on the host, all but two blocks at a time",
                         (double)plan->host * 0x1p-30);
+    if (plan->untiled)
+        sg_progress_say(
+            p,
+            "the decoder works in tiles, because whole frames would take it %.2f GiB: the frames will differ a "
+            "little (--vae-tiling)",
+            (double)plan->untiled * 0x1p-30);
 }
 
 /* ---- estimates ---- */

@@ -72,8 +72,8 @@ void sg_progress_clear(sg_progress *p);
 void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_info *info, const sg_request *r,
                            int64_t tokens, bool drawn);
 
-/* Prints how much of the model stays on the host, if any does. */
-void sg_progress_say_offload(sg_progress *p, const sg_plan *plan);
+/* Prints what the plan does so that memory suffices: how much of the model stays on the host, whether decoding is in tiles. */
+void sg_progress_say_plan(sg_progress *p, const sg_plan *plan);
 
 /* fprintf for text from files and arguments: control characters but newlines, which a terminal would interpret, are
  * replaced by question marks. Prints nothing when memory is short. */

@@ -75,6 +75,8 @@ static json_t *rendering(const sg_request *r)
     if (j && r->sigmas.count)
         json_object_set_new(j, "sigmas",
                             json_string(sg_report_sigmas((char[SG_SIGMAS_TEXT]){0}, SG_SIGMAS_TEXT, &r->sigmas)));
+    if (j && r->vae_tiling == SG_TILING_ON)
+        json_object_set_new(j, "vae_tiling", json_string(sg_tiling_names[r->vae_tiling]));
     if (j && r->cache) json_object_set_new(j, "cache", json_string(sg_cache_names[r->cache]));
     if (j && sg_request_cache_threshold(r) > 0)
         json_object_set_new(j, "cache_threshold", json_real(r->cache_threshold));

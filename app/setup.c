@@ -294,6 +294,7 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *engine, const sg_sett
     if (r->steps >= SG_CACHE_USUAL_FROM && (s->command & (SG_COMMAND_RENDER | SG_COMMAND_INFO)))
         r->cache = SG_CACHE_USUAL;
     if (s->cache) r->cache = (sg_cache)sg_setup_place(s->cache, sg_cache_names);
+    if (s->vae_tiling) r->vae_tiling = (sg_tiling)sg_setup_place(s->vae_tiling, sg_tiling_names);
     if (s->sched_compat) r->sigmas_old = strcmp(s->sched_compat, "old") == 0;
     const sg_model_info info = sg_engine_info(engine);
     SG_TRY(check_effects(r, sg_engine_defaults(engine).sampler, &info, s, e));

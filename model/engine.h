@@ -118,6 +118,12 @@ typedef struct sg_sigmas {
 /* Reads a list with commas; a 0 at its end may be left out. SG_E_ARG tells what is wrong with which number. */
 sg_status sg_sigmas_read(sg_sigmas *out, const char *list, sg_error *e) SG_MUST_USE;
 
+/* Whether the decoder works in tiles, as after diffusers' enable_tiling: in less memory, and the frames differ a little from
+ * those of a whole decode. AUTO: where that would not fit. ON is SG_E_ARG with a decoder that has no tiles. */
+typedef enum sg_tiling { SG_TILING_AUTO, SG_TILING_OFF, SG_TILING_ON } sg_tiling;
+
+extern const char *const sg_tiling_names[]; /* "auto", "off", "on", NULL: by sg_tiling */
+
 /* What to render. Take sg_engine_defaults and change members. Strings are borrowed for the call. */
 typedef struct sg_request {
     const char *prompt;          /* UTF-8 */
@@ -142,7 +148,8 @@ typedef struct sg_request {
     int             capture_layer, capture_step;
     sg_cache        cache;
     double          cache_threshold; /* of step_cache.h, with SG_CACHE_USUAL and SG_CACHE_SHADOW; 0: the usual one */
-    size_t          output_bytes;    /* of memory that the caller takes for the frames: the plan counts it */
+    sg_tiling       vae_tiling;
+    size_t          output_bytes; /* of memory that the caller takes for the frames: the plan counts it */
 } sg_request;
 
 /* Defaults of the model: its family's, overridden by its files; attention is sg_policy_default, tuned by the
@@ -206,10 +213,11 @@ typedef struct sg_plan {
     size_t        available; /* bytes that the machine or memory_limit leaves for need */
     size_t        host;      /* bytes of the denoiser's blocks that stay on the host; 0: they do not */
     size_t        host_free; /* bytes that the host has for these */
-    size_t        peak;      /* the largest phase's: what the system will show of this process, or of the device */
-    int64_t       latent[4]; /* c, f, y, x, as they are denoised */
-    int64_t       tokens;    /* of the denoiser's sequence */
-    int           layers;    /* of the denoiser's self-attention, of all experts */
+    size_t        untiled; /* bytes of work that decoding would take whole, if it is in tiles for that; 0: it is not */
+    size_t        peak;    /* the largest phase's: what the system will show of this process, or of the device */
+    int64_t       latent[4];      /* c, f, y, x, as they are denoised */
+    int64_t       tokens;         /* of the denoiser's sequence */
+    int           layers;         /* of the denoiser's self-attention, of all experts */
     int           text_tokens[2]; /* of prompt and negative prompt, that are read, without pads */
     int           cut[2];         /* those after them, which are not */
 } sg_plan;

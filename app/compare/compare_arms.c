@@ -333,7 +333,7 @@ static sg_status run(job *j, sg_error *e)
     SG_TRY(check_inputs(j, e));
     SG_TRY(open_all(j, e));
     sg_progress_say_start(&j->progress, j->model.name, &j->info, &j->request, j->plan.tokens, j->settings->seed < 0);
-    sg_progress_say_offload(&j->progress, &j->plan);
+    sg_progress_say_plan(&j->progress, &j->plan);
     sg_notice_prompt(&j->progress, j->engine, j->model.name, j->request.prompt);
     sg_notice_cut(&j->progress, &j->plan, NULL);
     sg_arms_say(&j->progress, j->all.result, j->arms.count, &j->request, j->plan.tokens, &j->model);

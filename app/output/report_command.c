@@ -119,6 +119,7 @@ void sg_command_options(FILE *f, const json_t *settings)
         {"sigmas", "sigmas"},
         {"sched_compat", "sched-compat"},
         {"cache", "cache"},
+        {"vae_tiling", "vae-tiling"},
         {"seed", "seed"},
         {"dtype", "dtype"},
         {"attention", "attention"},

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+const char *const sg_tiling_names[] = {"auto", "off", "on", NULL};
+
 static sg_status choose_family(sg_engine *engine, sg_config *index, sg_error *e)
 {
     const char *const name = sg_config_string(index, "_class_name", NULL);

@@ -201,6 +201,7 @@ static sg_status plan_decode(sg_render *render, sg_stream *s, sg_plan_totals *t)
     const sg_tensor z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]);
     double          flops = 0;
     void           *run = NULL;
+    render->frame_bytes = 0;
     (void)sg_new_keep(s, SG_I32, 1);
     (void)sg_alloc(s, &s->scratch, SG_F32, 4, d); /* as uploaded, before its axes are put in order */
     s->scratch.used = 0;
@@ -307,6 +308,36 @@ static sg_status plan_phase(sg_render *render, sg_phase *phase, sg_phase_plan *o
     return SG_OK;
 }
 
+/* As the request has it, for now without tiles where it leaves them to the plan. */
+static sg_status choose_tiles(const sg_render *render)
+{
+    const sg_vae *const v = &render->engine->components->vae;
+    const bool          on = render->request->vae_tiling == SG_TILING_ON;
+    if (v->ops->set_tiles ? v->ops->set_tiles(v->of, on) : !on) return SG_OK;
+    return sg_error_set(render->e, SG_E_ARG, "vae-tiling: the decoder of this model, %s, does not work in tiles",
+                        v->ops->component(v->of)->class_name);
+}
+
+/* Decoding that does not fit is put into tiles, unless these take no less. */
+static sg_status shrink_decoding(sg_render *render, sg_plan *p, sg_plan_totals *t)
+{
+    const sg_vae *const  v = &render->engine->components->vae;
+    const int            last = p->phases - 1;
+    sg_phase_plan *const phase = &p->phase[last];
+    const size_t         whole = phase->work;
+    if (phase->weights + whole + p->staging + p->output <= p->available) return SG_OK;
+    if (!v->ops->set_tiles || !v->ops->set_tiles(v->of, true)) return SG_OK;
+    SG_TRY(plan_phase(render, &render->phase[last], phase, &t[last]));
+    if (phase->work < whole) {
+        p->untiled = whole;
+    } else {
+        v->ops->set_tiles(v->of, false);
+        SG_TRY(plan_phase(render, &render->phase[last], phase, &t[last]));
+    }
+    sum_memory(render, p, t, render->engine->offload == SG_OFFLOAD_ON);
+    return SG_OK;
+}
+
 /* Where several encoders read a text, the one that reads the most counts. */
 static void note_texts(const sg_engine *engine, sg_plan *out)
 {
@@ -345,6 +376,7 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
         render->report->prompt_tokens = texts->text[0][0].tokens;
         render->report->negative_tokens = texts->text[1][0].tokens;
     }
+    SG_TRY(choose_tiles(render));
     sg_plan_totals t[SG_PHASES_MAX];
     render->phases = out->phases = sg_render_phases(engine->components, render->phase);
     for (int i = 0; i < render->phases; i++) SG_TRY(plan_phase(render, &render->phase[i], &out->phase[i], &t[i]));
@@ -355,6 +387,7 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     out->available = render->engine->memory_limit ? render->engine->memory_limit : render->engine->backend->total_bytes;
     out->host_free = render->engine->backend->host_bytes;
     sum_memory(render, out, t, render->engine->offload == SG_OFFLOAD_ON);
+    if (render->request->vae_tiling == SG_TILING_AUTO) SG_TRY(shrink_decoding(render, out, t));
     if (render->engine->offload == SG_OFFLOAD_AUTO && out->need > out->available) sum_memory(render, out, t, true);
     plan_peaks(render, out, t);
     return SG_OK;
