@@ -10,7 +10,6 @@ const sg_file_part *const sg_file_parts[] = {SG_WAN_FILE_PARTS, NULL};
 
 /* Of models that no family renders: their attention is measured all the same. */
 static const sg_known_shape others[] = {
-    {"mochi", 24, 128, 48, {28, 30, 53}, 0, 256},          /* 848x480, 163 frames: 44,520 and a prompt of full length */
     {"hunyuan-720p", 24, 128, 60, {33, 45, 80}, 0, 0},
     {"flux", 24, 128, 57, {1, 64, 64}, 512, 0}, /* 1024x1024 */
     {0},

@@ -182,9 +182,15 @@ static void mochi_forward(void *model, sg_stream *s, const sg_pass *p)
     sg_mochi_dit_forward(m->dit, &m->run, s, p);
 }
 
+static const sg_known_shape shapes[] = {
+    {"mochi", 24, 128, 48, {28, 30, 53}, 0, TEXT_LEN}, /* 848x480, 163 frames */
+    {0},
+};
+
 const sg_family sg_family_mochi = {
     .name = "mochi",
     .class_names = (const char *const[]){"MochiPipeline", NULL},
+    .shapes = shapes,
     .open = mochi_open,
     .close = mochi_close,
     .components = mochi_components,

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from diffusers import (CogVideoXDDIMScheduler, CogVideoXDPMScheduler, FlowMatchEulerDiscreteScheduler,
                        FlowMatchLCMScheduler, UniPCMultistepScheduler)
+from diffusers.pipelines.mochi.pipeline_mochi import linear_quadratic_schedule
 from diffusers.schedulers import scheduling_dpm_cogvideox, scheduling_flow_match_lcm
 
 STEPS = (1, 2, 3, 5, 8, 12, 50)
@@ -23,6 +24,8 @@ LISTS = ((1, .9375, 2.5 / 3, .625), (1, .757, .522), (80 / 81, .933781061416858,
 
 BETAS_STEPS = (1, 2, 3, 6, 7, 48)
 BETAS_SHIFTS = (1.0, 3.0)
+MOCHI_STEPS = (2, 3, 4, 7, 64)
+MOCHI_SHIFTS = (1.0, 3.0)
 COUNTED = (61, 96, 103, 112, 201, 333, 500, 999, 1000)
 
 
@@ -75,6 +78,12 @@ def trajectory(s, dtype):
         x = s.step(0.3 * x + math.sin(1.7 * i + 0.4), t, x, return_dict=False)[0]
         out.append(x.item())
     return out
+
+
+def mochi(shift, steps):
+    s = FlowMatchEulerDiscreteScheduler(shift=shift, invert_sigmas=True)
+    s.set_timesteps(sigmas=linear_quadratic_schedule(steps, 0.025))
+    return s, torch.float32
 
 
 def betas(scheduler, shift, zero_snr, steps):
@@ -157,6 +166,14 @@ def main():
             for zero_snr in False, True:
                 for steps in BETAS_STEPS:
                     print("\n".join(betas_case(betas(scheduler, shift, zero_snr, steps))))
+    print("};\n")
+    print(f"static const int    mochi_steps[] = {{{', '.join(map(str, MOCHI_STEPS))}}};")
+    print(f"static const double mochi_shift[] = {{{', '.join(map(str, MOCHI_SHIFTS))}}};\n")
+    print("/* Mochi's FlowMatchEuler: the shifts; in each the steps: as above, but that sigmas are inverted, as diffusers has them. */")
+    print("static const double mochi_numbers[] = {")
+    for shift in MOCHI_SHIFTS:
+        for steps in MOCHI_STEPS:
+            print("\n".join(case(*mochi(shift, steps))))
     print("};\n")
     print("/* Steps, and the sum of their timesteps, each times its number. */")
     print("static const int betas_counted[][2] = {")

@@ -1,0 +1,468 @@
+/* test_mochi.c - what Mochi has of its own: its schedule, its decoder as a stream and in tiles, what it refuses. Golden tests
+ * hold the numbers of a render. */
+#include "engine_fixture.h"
+#include "meta.h"
+#include "mochi_vae_parts.h"
+#include "render.h"
+#include "sampler_table.h"
+#include "solver.h"
+
+#include <jansson.h>
+#include <math.h>
+
+static const char mini[] = SG_FIXTURES "/mochi_hd16";
+
+/* ---- schedule ---- */
+
+static sg_sampler_config config_of(double shift)
+{
+    return (sg_sampler_config){.solver = &sg_solver_flow_mochi,
+                               .kind = SG_SAMPLER_EULER,
+                               .kinds = 1 << SG_SAMPLER_EULER,
+                               .flow_shift = shift,
+                               .train_steps = 1000};
+}
+
+/* One number's path under the made-up model that make_sampler_table.py describes. */
+static void check_path(const sg_sampler *p, const double *wanted)
+{
+    static _Alignas(SG_ALIGN) unsigned char arena[1 << 12];
+    sg_stream        s = {.ops = &sg_ref_ops, .keep = {.base = (uintptr_t)arena, .cap = sizeof arena}};
+    sg_sampler_state st = sg_sampler_state_new(p, &s, (int64_t[4]){1, 1, 1, 1});
+    float *const     x = st.x.data;
+    float            v;
+    *x = 1.2f;
+    for (int i = 0; i < p->steps; i++) {
+        v = (float)(0.3 * (double)*x + sin(1.7 * i + 0.4));
+        sg_sampler_step(p, &st, &s, i, (sg_tensor){.data = &v, .rank = 4, .dim = {1, 1, 1, 1}});
+        assert_int_equal(s.status, SG_OK);
+        assert_true(fabs((double)*x - wanted[i]) <= 1e-6 * fmax(1.0, fabs(wanted[i])));
+    }
+}
+
+static void schedule_is_that_of_diffusers(void **state)
+{
+    (void)state;
+    static sg_sampler p;
+    const double     *t = mochi_numbers;
+    sg_error          e = {0};
+    for (size_t k = 0; k < sizeof mochi_shift / sizeof *mochi_shift; k++)
+        for (size_t j = 0; j < sizeof mochi_steps / sizeof *mochi_steps; j++) {
+            const sg_sampler_config c = config_of(mochi_shift[k]);
+            const int               steps = mochi_steps[j];
+            assert_int_equal(sg_sampler_init(&p, &c, steps, false, &e), SG_OK);
+            for (int i = 0; i < steps; i++) {
+                assert_true(1.0f - (float)p.sigma[i] == (float)t[i]);
+                assert_true((float)p.timestep[i] == (float)t[steps + i]);
+                assert_true(fabs(sg_sampler_of_1000(&p, i) - (1000 - t[steps + i])) < 1e-3); /* falls */
+            }
+            check_path(&p, t + 2 * steps);
+            t += 3 * steps;
+        }
+    assert_ptr_equal(t, mochi_numbers + sizeof mochi_numbers / sizeof *mochi_numbers);
+}
+
+static void schedule_takes_a_list(void **state)
+{
+    (void)state;
+    static sg_sampler p;
+    sg_error          e = {0};
+    sg_sampler_config c = config_of(7); /* which does nothing to a list */
+    c.sigmas = (sg_sigmas){.count = 2, .at = {1, 0.25}};
+    assert_int_equal(sg_sampler_init(&p, &c, 2, false, &e), SG_OK);
+    assert_true(p.sigma[1] == 0.25 && p.timestep[0] == 0 && p.timestep[1] == 750);
+}
+
+static void schedule_refuses(void **state)
+{
+    (void)state;
+    static sg_sampler p;
+    sg_error          e = {0};
+    sg_sampler_config c = config_of(1);
+    assert_int_equal(sg_sampler_init(&p, &c, 1, false, &e), SG_E_ARG);
+    assert_non_null(strstr(e.text, "begins with 2"));
+    c.kind = SG_SAMPLER_LCM;
+    e = (sg_error){0};
+    assert_int_equal(sg_sampler_init(&p, &c, 4, false, &e), SG_E_ARG);
+    assert_non_null(strstr(e.text, "lcm is not for this model; euler is"));
+}
+
+/* ---- decoder: a made-up one, one frame a latent ---- */
+
+enum { Z = 2, C = 32, SPACE = 8, TILE = 256, STRIDE = 192, BLEND = 64, NUMBERS = C * C * 27 };
+
+static float       numbers[NUMBERS + C * SPACE * SPACE * C]; /* all its weights begin somewhere in these */
+static sg_backend *backend;
+
+static sg_tensor some(int rank, const int64_t *dim, int first)
+{
+    sg_tensor t = {.data = numbers + first, .rank = rank};
+    memcpy(t.dim, dim, (size_t)rank * sizeof *dim);
+    return t;
+}
+
+#define SOME(first, ...) some(SG_DIMS(__VA_ARGS__), first)
+
+static void make_stage(sg_mochi_vae *v, int k)
+{
+    sg_mochi_stage *const t = &v->stage[k];
+    *t = (sg_mochi_stage){.channels = C, .blocks = 1, .time = 1, .space = 1};
+    for (int i = 0; i < 2; i++) {
+        t->block[0].norm[i].w = SOME(11 * k + i, C);
+        t->block[0].norm[i].b = SOME(7 * k + i, C);
+        t->block[0].conv[i].w = SOME(5 * k + i, C, C, 3, 3, 3);
+        t->block[0].conv[i].b = SOME(3 * k + i, C);
+        t->block[0].conv[i].history = v->histories++;
+    }
+}
+
+static sg_mochi_vae made_up(int time)
+{
+    sg_mochi_vae v = {.z = Z, .stages = 3, .scale = {1, 1}, .shift = {0.25, -0.5}};
+    for (int i = 0; i < (int)(sizeof numbers / sizeof *numbers); i++) numbers[i] = (float)sin(i * 1.37 + i % 13) / 20;
+    for (int k = 0; k < 3; k++) make_stage(&v, k);
+    v.stage[1].time = time;
+    v.stage[1].space = SPACE;
+    v.stage[1].proj_w = SOME(1, C * time * SPACE * SPACE, C);
+    v.stage[1].proj_b = SOME(2, C * time * SPACE * SPACE);
+    v.conv_in_w = SOME(17, C, Z, 1, 1, 1);
+    v.conv_in_b = SOME(19, C);
+    v.out_w = SOME(23, 3, C);
+    v.out_b = SOME(29, 3);
+    return v;
+}
+
+/* A stream with as much memory as decoding such latents takes; NaN to begin with. */
+static sg_stream stream_for(sg_mochi_vae *v, int64_t f, int64_t y, int64_t x)
+{
+    sg_plan_totals  totals = {0};
+    sg_stream       plan = sg_plan_stream(&totals), s = sg_stream_of(backend);
+    sg_error        e = {0};
+    void           *run = NULL;
+    const sg_tensor z = sg_new_keep(&plan, SG_F32, f, y, x, Z);
+    assert_int_equal(sg_mochi_vae_ops.decode_open(&run, v, &plan, y, x, &e), SG_OK);
+    for (int64_t done = 0, n; done < f; done += n) {
+        n = sg_mochi_vae_ops.chunk(v, f, done);
+        plan.scratch.used = 0;
+        sg_mochi_vae_ops.decode_next(run, &plan, sg_rows(z, done, n));
+    }
+    sg_mochi_vae_ops.decode_close(&run);
+    assert_int_equal(plan.status, SG_OK);
+    sg_arena *const arena[2] = {&s.keep, &s.scratch};
+    const size_t    need[2] = {plan.keep.peak, plan.scratch.peak};
+    for (int i = 0; i < 2; i++) {
+        void *const block = s.memory->alloc(backend, need[i]);
+        assert_non_null(block);
+        memset(block, 0xff, need[i]);
+        *arena[i] = (sg_arena){.base = (uintptr_t)block, .cap = need[i]};
+    }
+    return s;
+}
+
+static void stream_free(sg_stream *s)
+{
+    s->memory->release(backend, (void *)s->keep.base);
+    s->memory->release(backend, (void *)s->scratch.base);
+}
+
+/* All frames of host latents z [f, y, x, c]; the caller frees them. */
+static float *decode(sg_mochi_vae *v, const float *z, int64_t f, int64_t y, int64_t x)
+{
+    const int       time = sg_mochi_vae_describe(v).scale_time;
+    const size_t    all = (size_t)((f - 1) * time + 1) * (size_t)(y * x * SPACE * SPACE * 3);
+    float *const    out = malloc(all * sizeof *out), *to = out;
+    sg_stream       s = stream_for(v, f, y, x);
+    sg_error        e = {0};
+    void           *run = NULL;
+    const sg_tensor given = sg_new_keep(&s, SG_F32, f, y, x, Z);
+    assert_non_null(out);
+    sg_upload(&s, given, z);
+    assert_int_equal(sg_mochi_vae_ops.decode_open(&run, v, &s, y, x, &e), SG_OK);
+    for (int64_t done = 0, n; done < f; done += n) {
+        n = sg_mochi_vae_ops.chunk(v, f, done);
+        s.scratch.used = 0;
+        const sg_tensor frames = sg_mochi_vae_ops.decode_next(run, &s, sg_rows(given, done, n));
+        sg_download(&s, to, frames);
+        to += sg_count(frames);
+    }
+    if (s.status) fail_msg("%s", s.why);
+    assert_int_equal(to - out, all);
+    sg_mochi_vae_ops.decode_close(&run);
+    stream_free(&s);
+    return out;
+}
+
+static float *made_latents(int64_t n)
+{
+    float *const z = malloc((size_t)n * sizeof *z);
+    assert_non_null(z);
+    for (int64_t i = 0; i < n; i++) z[i] = (float)sin(0.7 * (double)i + (double)(i % 5));
+    return z;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Frames of one tile, decoded by itself and, here, not clamped: the made-up weights keep them within 1. */
+typedef struct piece {
+    float  *at;
+    int64_t h, w; /* pixels */
+} piece;
+
+static piece decode_piece(sg_mochi_vae *v, const float *z, int64_t f, int64_t y, int64_t x, int64_t row, int64_t column)
+{
+    const int64_t h = least(TILE / SPACE, y - row), w = least(TILE / SPACE, x - column);
+    float *const  part = malloc((size_t)(f * h * w * Z) * sizeof *part);
+    float        *to = part;
+    assert_non_null(part);
+    for (int64_t t = 0; t < f; t++)
+        for (int64_t i = 0; i < h; i++, to += w * Z)
+            memcpy(to, z + ((t * y + row + i) * x + column) * Z, (size_t)(w * Z) * sizeof *to);
+    const piece p = {decode(v, part, f, h, w), h * SPACE, w * SPACE};
+    free(part);
+    return p;
+}
+
+/* blend_v and blend_h of diffusers, in place. */
+static void blend(piece a, piece b, int64_t f, bool rows)
+{
+    const int64_t n = least(BLEND, rows ? least(a.h, b.h) : least(a.w, b.w));
+    for (int64_t t = 0; t < f; t++)
+        for (int64_t i = 0; i < (rows ? n : b.h); i++)
+            for (int64_t j = 0; j < (rows ? b.w : n) * 3; j++) {
+                const int64_t k = rows ? i : j / 3;
+                const double  share = (double)k / (double)n;
+                const float  *from =
+                    a.at + (t * a.h + (rows ? a.h - n + i : i)) * a.w * 3 + (rows ? j : (a.w - n) * 3 + j);
+                float *const to = b.at + (t * b.h + i) * b.w * 3 + j;
+                *to = (float)((double)*from * (1 - share) + (double)*to * share);
+            }
+}
+
+/* tiled_decode of diffusers in plain C against the decoder in tiles. */
+static void check_tiles(int64_t f, int64_t y, int64_t x, int time)
+{
+    sg_mochi_vae  v = made_up(time);
+    const int64_t step = STRIDE / SPACE, rows = sg_div_up(y, step), columns = sg_div_up(x, step), wide = x * SPACE;
+    const int64_t n = (f - 1) * time + 1;
+    float *const  z = made_latents(f * y * x * Z);
+    piece         tile[3][3];
+    assert_true(rows <= 3 && columns <= 3);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++) tile[i][j] = decode_piece(&v, z, f, y, x, i * step, j * step);
+    v.tiled = true;
+    float *const got = decode(&v, z, f, y, x);
+    double       worst = 0;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++) {
+            const piece p = tile[i][j];
+            if (i) blend(tile[i - 1][j], p, n, true);
+            if (j) blend(tile[i][j - 1], p, n, false);
+            for (int64_t t = 0; t < n; t++)
+                for (int64_t r = 0; r < least(p.h, STRIDE); r++)
+                    for (int64_t c = 0; c < least(p.w, STRIDE) * 3; c++) {
+                        const float mine = got[((t * y * SPACE + i * STRIDE + r) * wide + j * STRIDE) * 3 + c];
+                        const float want = p.at[(t * p.h + r) * p.w * 3 + c];
+                        assert_true(fabsf(want) < 1 && isfinite(mine));
+                        worst = fmax(worst, fabs((double)mine - (double)want));
+                    }
+        }
+    if (worst > 1e-5) fail_msg("tiles are off by %g", worst);
+    for (int64_t i = 0; i < rows * columns; i++) free(tile[i / columns][i % columns].at);
+    free(got);
+    free(z);
+}
+
+static void tiles_are_those_of_diffusers(void **state)
+{
+    (void)state;
+    check_tiles(3, 1, 51, 2);  /* three tiles side by side, the last of 3 latents; several chunks */
+    check_tiles(1, 25, 25, 1); /* a corner where four meet */
+}
+
+static void one_tile_is_the_whole(void **state)
+{
+    (void)state;
+    sg_mochi_vae v = made_up(2);
+    float *const z = made_latents(3 * 2 * 4 * Z), *const whole = decode(&v, z, 3, 2, 4);
+    v.tiled = true;
+    float *const tiled = decode(&v, z, 3, 2, 4);
+    assert_memory_equal(whole, tiled, (size_t)(5 * 2 * 4 * SPACE * SPACE * 3) * sizeof *tiled);
+    free(tiled);
+    free(whole);
+    free(z);
+}
+
+static void memory_does_not_grow_with_the_clip(void **state)
+{
+    (void)state;
+    sg_mochi_vae v = made_up(2);
+    sg_stream    few = stream_for(&v, 2, 2, 2), many = stream_for(&v, 9, 2, 2);
+    const size_t latents = (9 - 2) * 2 * 2 * Z * sizeof(float);
+    assert_int_equal(few.scratch.cap, many.scratch.cap);
+    assert_true(many.keep.cap <= few.keep.cap + latents + SG_ALIGN);
+    stream_free(&few);
+    stream_free(&many);
+}
+
+/* ---- tiles where memory wants them ---- */
+
+static size_t planned(sg_engine *g, sg_request r, sg_tiling tiling, sg_plan *p)
+{
+    sg_error e = {0};
+    r.vae_tiling = tiling;
+    if (sg_engine_plan(g, &r, p, &e)) fail_msg("%s", e.text);
+    return p->need;
+}
+
+static void tiles_come_where_memory_wants_them(void **state)
+{
+    (void)state;
+    sg_plan    p;
+    sg_error   e = {0};
+    sg_engine *g = open_model(mini, (size_t)1 << 40);
+    sg_request r = small(g);
+    r.width = r.height = 1024;
+    r.frames = 1;
+    const size_t whole = planned(g, r, SG_TILING_OFF, &p), work = p.phase[p.phases - 1].work;
+    const size_t tiles = planned(g, r, SG_TILING_ON, &p);
+    assert_true(tiles < whole && p.untiled == 0);
+    assert_true(planned(g, r, SG_TILING_AUTO, &p) == whole && p.untiled == 0);
+    g->memory_limit = tiles + (whole - tiles) / 2;
+    assert_true(planned(g, r, SG_TILING_AUTO, &p) == tiles && p.untiled == work);
+    assert_int_equal(sg_plan_fits(&p, &e), SG_OK);
+    planned(g, r, SG_TILING_OFF, &p);
+    assert_int_equal(sg_plan_fits(&p, &e), SG_E_MEMORY);
+    r.width = r.height = 32; /* where tiles take more */
+    g->memory_limit = 1;
+    planned(g, r, SG_TILING_AUTO, &p);
+    assert_int_equal(p.untiled, 0);
+    sg_engine_close(&g);
+}
+
+static void other_decoders_have_no_tiles(void **state)
+{
+    (void)state;
+    sg_plan    p;
+    sg_error   e = {0};
+    sg_engine *g = open_model(model, 0);
+    sg_request r = small(g);
+    r.vae_tiling = SG_TILING_ON;
+    assert_int_equal(sg_engine_plan(g, &r, &p, &e), SG_E_ARG);
+    assert_non_null(strstr(e.text, "vae-tiling: the decoder of this model, AutoencoderKLWan, does not work in tiles"));
+    sg_engine_close(&g);
+}
+
+/* ---- what it refuses ---- */
+
+static char folder[] = "/tmp/sg_mochi_XXXXXX";
+
+/* Opens the mini with one field of one JSON file changed, NULL: left out. */
+static sg_status open_changed(const char *file, const char *key, const char *value, sg_error *e)
+{
+    char       path[512];
+    sg_engine *g = NULL;
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    json_t *const c = json_load_file(path, 0, NULL), *const was = json_deep_copy(c);
+    assert_non_null(was);
+    if (value)
+        json_object_set_new(c, key, json_loads(value, JSON_DECODE_ANY, NULL));
+    else
+        json_object_del(c, key);
+    assert_int_equal(json_dump_file(c, path, 0), 0);
+    *e = (sg_error){0};
+    const sg_status st = sg_engine_open(&g, &(sg_engine_options){.model_dir = folder, .backend = "ref"}, e);
+    sg_engine_close(&g);
+    assert_int_equal(json_dump_file(was, path, 0), 0);
+    json_decref(was);
+    json_decref(c);
+    return st;
+}
+
+static void odd_configs_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *key, *value, *says;
+    } bad[] = {
+        {"model_index.json", "vae", "[\"diffusers\", \"AutoencoderKLWan\"]", "program implements AutoencoderKLMochi"},
+        {"model_index.json", "force_zeros_for_empty_prompt", "1", "force_zeros_for_empty_prompt"},
+        {"scheduler/scheduler_config.json", "invert_sigmas", "false", "it should be true"},
+        {"scheduler/scheduler_config.json", "_class_name", "\"UniPCMultistepScheduler\"", "_class_name"},
+        {"scheduler/scheduler_config.json", "shift", "0", "shift"},
+        {"transformer/config.json", "attention_head_dim", "15", "15 is odd"},
+        {"transformer/config.json", "time_embed_dim", "31", "31 is odd"},
+        {"transformer/config.json", "num_attention_heads", NULL, "num_attention_heads"},
+        {"transformer/config.json", "text_embed_dim", "28", "no multiple of the 8 heads"},
+        {"transformer/config.json", "out_channels", "24", "in_channels is 12"},
+        {"transformer/config.json", "qk_norm", "\"layer_norm\"", "\"rms_norm\" is"},
+        {"transformer/config.json", "activation_fn", "\"geglu\"", "\"swiglu\" is"},
+        {"transformer/config.json", "num_layers", "3", "missing: transformer_blocks.1.norm1_context.linear"},
+        {"transformer/config.json", "pooled_projection_dim", "21", "misshapen"},
+        {"vae/config.json", "decoder_block_out_channels", "[32, 32, 64, 95]", "no multiple of 32 groups"},
+        {"vae/config.json", "layers_per_block", "[1, 1, 1, 1]",
+         "has 4 entries, but decoder_block_out_channels wants 5"},
+        {"vae/config.json", "temporal_expansions", "[1, 2]", "has 2 entries, but decoder_block_out_channels wants 3"},
+        {"vae/config.json", "spatial_expansions", "[2, 2, 9]", "spatial_expansions"},
+        {"vae/config.json", "spatial_expansions", "[2, 2, 4]", "misshapen"},
+        {"vae/config.json", "latents_std", "[1]", "latents_std"},
+        {"vae/config.json", "latent_channels", "13", "latents_mean"},
+        {"vae/config.json", "out_channels", "4", "RGB frames have 3"},
+        {"vae/config.json", "act_fn", "\"gelu\"", "\"silu\" is"},
+        {"vae/config.json", "scaling_factor", "0", "scaling_factor"}};
+    sg_error e;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_not_equal(open_changed(bad[i].file, bad[i].key, bad[i].value, &e), SG_OK);
+        if (!strstr(e.text, bad[i].says)) fail_msg("\"%s\" does not say \"%s\"", e.text, bad[i].says);
+    }
+}
+
+static void harmless_changes_are_taken(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *key, *value;
+    } good[] = {{"model_index.json", "force_zeros_for_empty_prompt", NULL},
+                {"transformer/config.json", "out_channels", "12"},
+                {"transformer/config.json", "max_sequence_length", "1"},
+                {"vae/config.json", "latents_mean", "null"},
+                {"vae/config.json", "act_fn", "\"swish\""},
+                {"vae/config.json", "in_channels", "3"},
+                {"vae/config.json", "scaling_factor", NULL}};
+    sg_error e;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (open_changed(good[i].file, good[i].key, good[i].value, &e)) fail_msg("%s: %s", good[i].key, e.text);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    char     command[256];
+    sg_error e = {0};
+    if (!mkdtemp(folder)) return -1;
+    snprintf(command, sizeof command, "cp -r '%s'/. '%s' && chmod -R u+w '%s'", mini, folder, folder);
+    return system(command) || sg_backend_open(&backend, &(sg_backend_options){.name = "cpu"}, &e);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char command[64];
+    sg_backend_close(&backend);
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(schedule_is_that_of_diffusers),
+                                       cmocka_unit_test(schedule_takes_a_list),
+                                       cmocka_unit_test(schedule_refuses),
+                                       cmocka_unit_test(tiles_are_those_of_diffusers),
+                                       cmocka_unit_test(one_tile_is_the_whole),
+                                       cmocka_unit_test(memory_does_not_grow_with_the_clip),
+                                       cmocka_unit_test(tiles_come_where_memory_wants_them),
+                                       cmocka_unit_test(other_decoders_have_no_tiles),
+                                       cmocka_unit_test(odd_configs_are_refused),
+                                       cmocka_unit_test(harmless_changes_are_taken)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
