@@ -252,6 +252,30 @@ static void falls_back_to_bytes_by_config(void **state)
     make_model();
 }
 
+static void names_the_pad(void **state)
+{
+    (void)state;
+    const struct {
+        const char *config;
+        int32_t     pad;
+    } cases[] = {{NULL, PAD},
+                 {"{\"tokenizer_class\": \"T5Tokenizer\", \"pad_token\": null}", PAD},
+                 {"{\"tokenizer_class\": \"T5Tokenizer\", \"pad_token\": \"[u]\"}", UDS},
+                 {"{\"tokenizer_class\": \"T5Tokenizer\", \"pad_token\": {\"content\": \"</s>\"}}", END}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_folder(cases[i].config, NULL);
+        sg_t5_tokenizer *t = open_folder();
+        assert_int_equal(sg_t5_tokenizer_pad(t), cases[i].pad);
+        sg_t5_tokenizer_close(&t);
+    }
+    make_byte_model();
+    write_folder("{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}", tokenizer_json);
+    sg_t5_tokenizer *t = open_folder();
+    assert_int_equal(sg_t5_tokenizer_pad(t), -1);
+    sg_t5_tokenizer_close(&t);
+    make_model();
+}
+
 static void cuts_to_length(void **state)
 {
     (void)state;
@@ -550,6 +574,7 @@ int main(void)
         cmocka_unit_test(normalises_by_grapheme),
         cmocka_unit_test(cuts_out_added_tokens),
         cmocka_unit_test(falls_back_to_bytes_by_config),
+        cmocka_unit_test(names_the_pad),
         cmocka_unit_test(cuts_to_length),
         cmocka_unit_test(refuses_bad_texts),
         cmocka_unit_test(refuses_missing_files),

@@ -1,0 +1,217 @@
+/* test_cogvideox.c - what CogVideoX asks of a request and of its folder. Golden tests hold the numbers. */
+#include "engine_fixture.h"
+#include "tensor_source.h"
+
+#include <jansson.h>
+#include <math.h>
+
+static const char of_15[] = SG_FIXTURES "/cogvideox_15", of_2b[] = SG_FIXTURES "/cogvideox_2b";
+
+/* Each count that is asked for becomes that of diffusers: of (frames - 1) / 4 + 1 latent frames, decoded in pairs. */
+static void frames_are_those_of_diffusers(void **state)
+{
+    (void)state;
+    sg_error   e = {0};
+    sg_engine *g = open_model(of_2b, 0);
+    sg_request r = small(g);
+    for (int asked = 1; asked <= 60; asked++) {
+        const int latents = (asked - 1) / 4 + 1, made = latents % 2 ? 4 * latents - 3 : 4 * latents;
+        r.frames = asked;
+        e = (sg_error){0};
+        assert_int_equal(sg_engine_check_request(g, &r, &e), made == asked ? SG_OK : SG_E_ARG);
+        sg_engine_nearest_size(g, NULL, NULL, &r.frames);
+        assert_int_equal(r.frames, made);
+    }
+    r.frames = 50;
+    e = (sg_error){0};
+    assert_int_equal(sg_engine_check_request(g, &r, &e), SG_E_ARG);
+    assert_string_equal(e.text, "frames: 50: this model makes 8 n or 8 n + 1; nearest is 49");
+    sg_engine_close(&g);
+}
+
+typedef struct seen {
+    int64_t  latent_frames;
+    uint64_t sum;
+    int      frames;
+} seen;
+
+static sg_status take_latents(void *context, int step, const float *latents, const int64_t shape[4], sg_error *e)
+{
+    (void)step, (void)latents, (void)e;
+    ((seen *)context)->latent_frames = shape[1];
+    return SG_OK;
+}
+
+static sg_status take_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
+{
+    (void)e;
+    seen *const s = context;
+    assert_int_equal(index, s->frames++);
+    for (int i = 0; i < 32 * 48 * 3; i++) s->sum = s->sum * 31 + rgb[i];
+    return SG_OK;
+}
+
+static seen render(sg_engine *g, const sg_request *r)
+{
+    seen               s = {0};
+    sg_report          report;
+    sg_error           e = {0};
+    const sg_callbacks cb = {.context = &s, .latents = take_latents, .frame = take_frame};
+    if (sg_engine_render(g, r, &cb, &report, &e)) fail_msg("%s", e.text);
+    return s;
+}
+
+/* Patches of two latent frames want one frame more in front of three, which is neither saved nor decoded. */
+static void pads_in_front_are_dropped(void **state)
+{
+    (void)state;
+    static const char path[] = "/tmp/sg_cogvideox_latents.safetensors";
+    sg_error          e = {0};
+    sg_source        *source = NULL;
+    sg_engine        *g = open_model(of_15, 0);
+    sg_request        r = small(g);
+    char             *note = NULL;
+    r.frames = 9;
+    r.latents_out = path;
+    const seen made = render(g, &r);
+    assert_int_equal(made.latent_frames, 4);
+    assert_int_equal(made.frames, 9);
+    assert_int_equal(sg_source_open(&source, path, &e), SG_OK);
+    assert_int_equal(sg_source_find(source, "latents").dim[1], 3);
+    sg_source_close(&source);
+
+    sg_request again = sg_engine_defaults(g);
+    again.latents_in = path;
+    assert_int_equal(sg_engine_fit_latents(g, path, &again, &note, &e), SG_OK);
+    assert_int_equal(again.frames, 9);
+    assert_int_equal(again.width, 32);
+    assert_int_equal(again.height, 48);
+    const seen decoded = render(g, &again);
+    assert_int_equal(decoded.frames, 9);
+    assert_true(decoded.sum == made.sum);
+    r.frames = 8;
+    assert_int_equal(render(g, &r).latent_frames, 2);
+    assert_int_equal(sg_engine_fit_latents(g, path, &again, &note, &e), SG_OK);
+    assert_int_equal(again.frames, 8);
+    remove(path);
+    sg_engine_close(&g);
+}
+
+/* Texts count without their pads. */
+static void plan_has_the_real_tokens(void **state)
+{
+    (void)state;
+    sg_error   e = {0};
+    sg_plan    plan;
+    sg_engine *g = open_model(of_2b, 0);
+    sg_request r = small(g);
+    r.frames = 9;
+    assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_OK);
+    assert_true(plan.text_tokens[0] > 1 && plan.text_tokens[0] < g->components->text[0].tokens_max);
+    assert_int_equal(plan.text_tokens[1], 1); /* the end */
+    assert_int_equal(plan.cut[0], 0);
+    assert_int_equal(plan.tokens, g->components->text[0].tokens_max + plan.latent[1] * 3 * 2);
+    sg_engine_close(&g);
+}
+
+/* Guidance by CogVideoXPipeline's formula, in Python: 1 + g * ((1 - math.cos(math.pi * ((n - t) / n) ** 5.0)) / 2). */
+static void guidance_follows_the_timestep(void **state)
+{
+    (void)state;
+    sg_error   e = {0};
+    sg_engine *g = open_model(of_2b, 0), *wan = open_model(model, 0);
+    sg_request r = small(g);
+    r.frames = 9;
+    r.dynamic_cfg = true;
+    assert_int_equal(sg_engine_check_request(g, &r, &e), SG_OK);
+    const struct {
+        double scale, timestep, guidance;
+        int    steps;
+    } rows[] = {{6, 19, 1.12339794, 50}, {6, 99, 6.86437181, 50}, {6, 999, 2.29148717, 50}, {7, 999, 5.38186069, 4}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_true(fabs(g->family->dynamic_guidance(rows[i].scale, rows[i].steps, rows[i].timestep) -
+                         rows[i].guidance) < 1e-8);
+    r = small(wan);
+    r.dynamic_cfg = true;
+    assert_int_equal(sg_engine_check_request(wan, &r, &e), SG_E_ARG);
+    assert_string_equal(e.text, "dynamic-cfg: guidance of a model of family wan is the same in all steps");
+    sg_engine_close(&wan);
+    sg_engine_close(&g);
+}
+
+/* 1.5 has positions for the rows and columns of its sample, 2B and 5B for any. */
+static void sizes_beyond_known_positions_are_refused(void **state)
+{
+    (void)state;
+    char       text[128];
+    sg_error   e = {0};
+    sg_engine *g = open_model(of_15, 0), *any = open_model(SG_FIXTURES "/cogvideox_5b", 0);
+    sg_request r = sg_engine_defaults(g), large = sg_engine_defaults(any);
+    assert_int_equal(sg_engine_check_request(g, &r, &e), SG_OK);
+    snprintf(text, sizeof text, "size: %dx%d: this model knows the positions of %dx%d at most", r.width, r.height + 16,
+             r.width, r.height);
+    r.height += 16;
+    assert_int_equal(sg_engine_check_request(g, &r, &e), SG_E_ARG);
+    assert_string_equal(e.text, text);
+    assert_int_equal(sg_engine_check_request(any, &large, &e), SG_OK);
+    large.width = large.height = 1024;
+    assert_int_equal(sg_engine_check_request(any, &large, &e), SG_OK);
+    sg_engine_close(&any);
+    sg_engine_close(&g);
+}
+
+/* One field of transformer/config.json is another. */
+static void other_models_are_refused_by_field(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *field, *value, *what;
+    } cases[] = {
+        {"ofs_embed_dim", "20",
+         "ofs_embed_dim: image-to-video checkpoints cannot be rendered; text-to-video ones have null"},
+        {"use_learned_positional_embeddings", "true", "use_learned_positional_embeddings: image-to-video"},
+        {"out_channels", "3", "in_channels: "},
+        {"flip_sin_to_cos", "false", "flip_sin_to_cos: false is not supported; only true is"},
+        {"freq_shift", "1", "freq_shift: is not supported; only 0 is"},
+        {"activation_fn", "\"geglu\"", "activation_fn: \"geglu\" is not supported; only \"gelu-approximate\" is"},
+        {"timestep_activation_fn", "\"gelu\"", "timestep_activation_fn: \"gelu\" is not supported; only \"silu\" is"},
+        {"patch_size_t", "2", "patch_size_t: patches of 2 frames need use_rotary_positional_embeddings"},
+        {"patch_size", "16", "patch_size: 16 is more than the sample of"},
+        {"num_attention_heads", "5", "misshapen: patch_embed.proj.bias is ["},
+        {"attention_head_dim", "12", "attention_head_dim: 3 heads of 12 are no multiple of 16"},
+        {"text_embed_dim", "48", "text_proj.weight"},
+        {"num_layers", "4294967296", "num_layers: "},
+        {"spatial_interpolation_scale", "0", "spatial_interpolation_scale: "},
+        {"_class_name", "\"WanTransformer3DModel\"", "_class_name: is \"WanTransformer3DModel\""},
+    };
+    char path[64], command[256];
+    snprintf(command, sizeof command, "rm -rf '%s'/* && cp -r '%s'/. '%s'", copy_dir, of_2b, copy_dir);
+    assert_int_equal(system(command), 0);
+    snprintf(path, sizeof path, "%s/transformer/config.json", copy_dir);
+    json_t *const config = json_load_file(path, 0, NULL);
+    assert_non_null(config);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *const changed = json_copy(config);
+        sg_engine    *g = NULL;
+        sg_error      e = {0};
+        json_object_set_new(changed, cases[i].field, json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
+        assert_int_equal(json_dump_file(changed, path, 0), 0);
+        json_decref(changed);
+        if (!sg_engine_open(&g, &(sg_engine_options){.model_dir = copy_dir, .backend = "ref"}, &e))
+            fail_msg("%s: %s is taken", cases[i].field, cases[i].value);
+        if (!strstr(e.text, "transformer/") || !strstr(e.text, cases[i].what))
+            fail_msg("%s: \"%s\" is not in: %s", cases[i].field, cases[i].what, e.text);
+    }
+    json_decref(config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(frames_are_those_of_diffusers),
+                                       cmocka_unit_test(pads_in_front_are_dropped),
+                                       cmocka_unit_test(plan_has_the_real_tokens),
+                                       cmocka_unit_test(guidance_follows_the_timestep),
+                                       cmocka_unit_test(sizes_beyond_known_positions_are_refused),
+                                       cmocka_unit_test(other_models_are_refused_by_field)};
+    return cmocka_run_group_tests(tests, make_copy, remove_copy);
+}
