@@ -1,0 +1,302 @@
+/* test_cogvideox_vae.c - CogVideoX's decoder as a stream: its chunks, how many frames they make, its memory, what a chunk
+ * depends on; and configs that it refuses. Golden tests hold the numbers. */
+#include "backend.h"
+#include "cogvideox_vae.h"
+#include "meta.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { Y = 1, X = 2 };
+
+static const char        model[] = SG_FIXTURES "/cogvideox_5b"; /* 4 x 4 x 4, 3 levels */
+static const sg_vae_ops *ops = &sg_cogvideox_vae_ops;
+static sg_backend       *backend;
+static sg_error          e;
+static sg_checkpoint    *from; /* of the decoder that was opened last */
+
+static sg_status open_at(sg_cogvideox_vae **v, const char *dir)
+{
+    sg_checkpoint_close(&from);
+    SG_TRY(sg_checkpoint_open(&from, dir, &e));
+    return sg_cogvideox_vae_open(v, from, SG_F32, &e);
+}
+
+static sg_cogvideox_vae *open_vae(bool load)
+{
+    sg_cogvideox_vae *v = NULL;
+    e = (sg_error){0};
+    if (open_at(&v, model)) fail_msg("%s", e.text);
+    if (load && sg_bind_load(ops->component(v)->bind, backend, NULL, NULL, &e)) fail_msg("%s", e.text);
+    return v;
+}
+
+/* ---- streaming ---- */
+
+/* Latents of a made-up clip from frame `first` on: those of frames from `other` on are those of another clip. */
+static void fill(float *z, int channels, int64_t first, int64_t frames, int64_t other)
+{
+    const int64_t plane = Y * X * channels;
+    for (int64_t i = 0; i < frames * plane; i++) {
+        const int64_t f = first + i / plane;
+        z[i] = (float)sin((f < other ? 1.3 : 2.1) * (double)(f * plane + i % plane));
+    }
+}
+
+/* Decodes a clip of `total` latent frames; its frames go to out, which may be NULL. How many numbers they have. */
+static size_t decode(sg_cogvideox_vae *v, sg_stream *s, int64_t total, int64_t other, float *out)
+{
+    const int z = sg_cogvideox_vae_describe(v).z;
+    void     *run = NULL;
+    size_t    numbers = 0;
+    if (ops->decode_open(&run, v, s, Y, X, &e)) fail_msg("%s", e.text);
+    for (int64_t done = 0, count; done < total; done += count) {
+        float     host[3 * Y * X * 16];
+        sg_tensor given;
+        count = ops->chunk(v, total, done);
+        assert_true(count >= 1 && count <= 3 && z <= 16);
+        s->scratch.used = 0;
+        given = sg_new(s, SG_F32, count, Y, X, z);
+        fill(host, z, done, count, other);
+        sg_upload(s, given, host);
+        const size_t    mark = s->scratch.used;
+        const sg_tensor y = ops->decode_next(run, s, given);
+        if (s->status) fail_msg("%s", s->why);
+        assert_int_equal(s->scratch.used, mark + (sg_bytes(y) + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN); /* that only */
+        if (out) sg_download(s, out + numbers, y);
+        numbers += (size_t)sg_count(y);
+    }
+    ops->decode_close(&run);
+    return numbers;
+}
+
+static size_t frame_numbers(const sg_cogvideox_vae *v)
+{
+    const int m = sg_cogvideox_vae_describe(v).scale_space;
+    return (size_t)(Y * m * X * m * 3);
+}
+
+static void frames_of_latents(void **state)
+{
+    (void)state;
+    const struct {
+        int64_t total, chunk[4]; /* chunks, then 0 */
+        size_t  frames;
+    } of[] = {{1, {1}, 1},     {2, {2}, 8},        {3, {3}, 9},       {4, {2, 2}, 16},
+              {5, {3, 2}, 17}, {6, {2, 2, 2}, 24}, {7, {3, 2, 2}, 25}};
+    sg_cogvideox_vae *v = open_vae(false);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        sg_plan_totals totals = {0};
+        sg_stream      s = sg_plan_stream(&totals);
+        int            k = 0;
+        for (int64_t done = 0; done < of[i].total; done += of[i].chunk[k++])
+            assert_int_equal(ops->chunk(v, of[i].total, done), of[i].chunk[k]);
+        assert_int_equal(decode(v, &s, of[i].total, INT64_MAX, NULL), of[i].frames * frame_numbers(v));
+    }
+    sg_cogvideox_vae_close(&v);
+}
+
+/* What is planned for chunks up to the first that is not special holds for all, and all of it is used. */
+static void memory_is_flat(void **state)
+{
+    (void)state;
+    sg_cogvideox_vae *v = open_vae(false);
+    for (int odd = 0; odd < 2; odd++) {
+        sg_plan_totals totals = {0};
+        sg_stream      few = sg_plan_stream(&totals), many = sg_plan_stream(&totals);
+        decode(v, &few, 2 * (ops->special(v) + 1) + odd, INT64_MAX, NULL);
+        decode(v, &many, 40 + odd, INT64_MAX, NULL);
+        assert_int_equal(few.keep.peak, many.keep.peak);
+        assert_int_equal(few.scratch.peak, many.scratch.peak);
+    }
+    sg_cogvideox_vae_close(&v);
+}
+
+/* A clip in memory that is NaN to begin with and as large as the plan has it. */
+static float *decoded(sg_cogvideox_vae *v, int64_t total, int64_t other)
+{
+    sg_plan_totals  totals = {0};
+    sg_stream       plan = sg_plan_stream(&totals), s = sg_stream_of(backend);
+    const size_t    numbers = decode(v, &plan, total, other, NULL);
+    sg_arena *const arena[2] = {&s.keep, &s.scratch};
+    const size_t    need[2] = {plan.keep.peak, plan.scratch.peak};
+    float *const    out = malloc(numbers * sizeof *out);
+    for (int i = 0; i < 2; i++) {
+        void *const block = s.memory->alloc(backend, need[i]);
+        assert_non_null(block);
+        memset(block, 0xff, need[i]);
+        *arena[i] = (sg_arena){.base = (uintptr_t)block, .cap = need[i]};
+    }
+    assert_non_null(out);
+    assert_int_equal(decode(v, &s, total, other, out), numbers);
+    for (size_t i = 0; i < numbers; i++) assert_true(isfinite(out[i]) && fabsf(out[i]) <= 1);
+    assert_int_equal(s.keep.peak, need[0]);
+    assert_int_equal(s.scratch.peak, need[1]);
+    for (int i = 0; i < 2; i++) s.memory->release(backend, (void *)arena[i]->base);
+    return out;
+}
+
+/* Frames of a chunk do not see the chunks after it, but those before it, and all of their own. */
+static void chunks_follow_the_past_alone(void **state)
+{
+    (void)state;
+    sg_cogvideox_vae *v = open_vae(true);
+    const size_t      n = frame_numbers(v) * sizeof(float);
+    float *const whole = decoded(v, 5, INT64_MAX), *const late = decoded(v, 5, 4), *const early = decoded(v, 5, 0);
+    char *const a = (char *)whole, *const b = (char *)late, *const c = (char *)early;
+    assert_memory_equal(a, b, 9 * n);
+    assert_memory_not_equal(a + 9 * n, b + 9 * n, n); /* by its norms alone: the frame is before those that changed */
+    assert_memory_not_equal(a, c, n);
+    float *const short_one = decoded(v, 3, INT64_MAX);
+    assert_memory_equal(whole, short_one, 9 * n);
+    float *const even = decoded(v, 4, INT64_MAX), *const start = decoded(v, 2, INT64_MAX);
+    assert_memory_equal(even, start, 8 * n);
+    assert_memory_not_equal(even, whole, 8 * n);
+    free(whole), free(late), free(early), free(short_one), free(even), free(start);
+    sg_cogvideox_vae_close(&v);
+}
+
+static void wrong_latents_latch(void **state)
+{
+    (void)state;
+    sg_cogvideox_vae *v = open_vae(false);
+    const int         z = sg_cogvideox_vae_describe(v).z;
+    const int64_t     bad[][4] = {{1, Y, X, z + 1}, {2, Y, X + 1, z}, {2, Y + 1, X, z}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        sg_plan_totals totals = {0};
+        sg_stream      s = sg_plan_stream(&totals);
+        void          *run = NULL;
+        assert_int_equal(ops->decode_open(&run, v, &s, Y, X, &e), SG_OK);
+        ops->decode_next(run, &s, sg_alloc(&s, &s.scratch, SG_F32, 4, bad[i]));
+        assert_int_equal(s.status, SG_E_SHAPE);
+        ops->decode_close(&run);
+    }
+    sg_cogvideox_vae_close(&v);
+}
+
+static void impossible_sizes_are_refused(void **state)
+{
+    (void)state;
+    sg_cogvideox_vae *v = open_vae(false);
+    sg_plan_totals    totals = {0};
+    sg_stream         s = sg_plan_stream(&totals);
+    const int64_t     places[][2] = {{0, 1}, {1, -1}, {1, (1 << 14) + 1}, {INT64_MAX, 1}, {1, INT64_MIN}};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        void *run = v;
+        e = (sg_error){0};
+        assert_int_equal(ops->decode_open(&run, v, &s, places[i][0], places[i][1], &e), SG_E_ARG);
+        assert_null(run);
+    }
+    sg_cogvideox_vae_close(&v);
+}
+
+/* ---- refused configs ---- */
+
+static char copy_dir[] = "/tmp/sg_cogvideox_vae_XXXXXX";
+
+/* Opens the model with one field of its config changed to JSON text, NULL: left out. */
+static sg_status open_changed(const char *key, const char *value)
+{
+    json_t *const c = json_load_file(SG_FIXTURES "/cogvideox_5b/vae/config.json", 0, NULL);
+    char          path[128];
+    assert_non_null(c);
+    if (value)
+        assert_int_equal(json_object_set_new(c, key, json_loads(value, JSON_DECODE_ANY, NULL)), 0);
+    else
+        json_object_del(c, key);
+    snprintf(path, sizeof path, "%s/vae/config.json", copy_dir);
+    assert_int_equal(json_dump_file(c, path, 0), 0);
+    json_decref(c);
+    sg_cogvideox_vae *v = NULL;
+    e = (sg_error){0};
+    const sg_status st = open_at(&v, copy_dir);
+    assert_true(st ? !v : !!v);
+    sg_cogvideox_vae_close(&v);
+    return st;
+}
+
+static void odd_configs_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value, *says;
+    } bad[] = {
+        {"_class_name", "\"AutoencoderKLWan\"", "_class_name: is \"AutoencoderKLWan\""},
+        {"block_out_channels", NULL, "block_out_channels: is missing"},
+        {"block_out_channels", "[]", "block_out_channels: should be a list"},
+        {"block_out_channels", "[8, 8, 8, 8, 8, 8, 8, 8, 8]", "block_out_channels: should be a list"},
+        {"block_out_channels", "[8, 15, 24]", "block_out_channels: 15 is no multiple of the 2 norm_num_groups"},
+        {"block_out_channels", "[8, 16, 100000]", "block_out_channels: entry 2 should be"},
+        {"block_out_channels", "[8, 16]", "temporal_compression_ratio: 4, but 2 levels make powers of 2 up to 2"},
+        {"temporal_compression_ratio", "3", "temporal_compression_ratio: 3, but 3 levels"},
+        {"temporal_compression_ratio", "8", "temporal_compression_ratio: 8, but 3 levels"},
+        {"temporal_compression_ratio", "2.5", "temporal_compression_ratio: should be"},
+        {"norm_num_groups", "0", "norm_num_groups: should be"},
+        {"norm_num_groups", "3", "is no multiple of the 3 norm_num_groups"},
+        {"layers_per_block", "0", "layers_per_block: should be"},
+        {"layers_per_block", "9", "layers_per_block: should be"},
+        {"layers_per_block", "1", "the tensors do not fit this model"},
+        {"latent_channels", "0", "latent_channels: should be"},
+        {"latent_channels", "5", "misshapen: decoder.conv_in.conv.weight"},
+        {"scaling_factor", "0", "scaling_factor: should be"},
+        {"out_channels", "4", "out_channels: only 3"},
+        {"act_fn", "\"gelu\"", "act_fn: \"gelu\" is not supported"},
+        {"use_post_quant_conv", "true", "use_post_quant_conv: true is not supported"},
+        {"up_block_types", "[\"CogVideoXUpBlock3D\"]", "up_block_types: 1 of them, but block_out_channels has 3"},
+        {"up_block_types", "[\"A\", \"A\", \"A\"]", "up_block_types: \"A\" is not supported"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(open_changed(bad[i].key, bad[i].value), SG_E_FORMAT);
+        if (!strstr(e.text, bad[i].says)) fail_msg("\"%s\" does not say \"%s\"", e.text, bad[i].says);
+    }
+}
+
+static void harmless_changes_are_taken(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value;
+    } good[] = {{"unheard_of", "{}"},       {"norm_eps", "1e-3"},    {"sample_height", "7"}, {"act_fn", "\"swish\""},
+                {"up_block_types", "null"}, {"scaling_factor", "2"}, {"act_fn", NULL},       {"norm_num_groups", "4"}};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (open_changed(good[i].key, good[i].value)) fail_msg("%s: %s", good[i].key, e.text);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    char command[512];
+    if (!mkdtemp(copy_dir)) return -1;
+    snprintf(command, sizeof command, "mkdir '%s/vae' && ln -s %s/vae/*.safetensors* '%s/vae/'", copy_dir, model,
+             copy_dir);
+    return system(command) || sg_backend_open(&backend, &(sg_backend_options){.name = "ref"}, &e);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char command[64];
+    sg_checkpoint_close(&from);
+    sg_backend_close(&backend);
+    snprintf(command, sizeof command, "rm -rf '%s'", copy_dir);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(frames_of_latents),
+                                       cmocka_unit_test(memory_is_flat),
+                                       cmocka_unit_test(chunks_follow_the_past_alone),
+                                       cmocka_unit_test(wrong_latents_latch),
+                                       cmocka_unit_test(impossible_sizes_are_refused),
+                                       cmocka_unit_test(odd_configs_are_refused),
+                                       cmocka_unit_test(harmless_changes_are_taken)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
