@@ -245,7 +245,7 @@ static void odd_configs_are_refused(void **state)
         {"layers_per_block", "9", "layers_per_block: should be"},
         {"layers_per_block", "1", "the tensors do not fit this model"},
         {"latent_channels", "0", "latent_channels: should be"},
-        {"latent_channels", "5", "misshapen: decoder.conv_in.conv.weight"},
+        {"latent_channels", "7", "misshapen: decoder.conv_in.conv.weight"},
         {"scaling_factor", "0", "scaling_factor: should be"},
         {"out_channels", "4", "out_channels: only 3"},
         {"act_fn", "\"gelu\"", "act_fn: \"gelu\" is not supported"},
@@ -253,7 +253,8 @@ static void odd_configs_are_refused(void **state)
         {"up_block_types", "[\"CogVideoXUpBlock3D\"]", "up_block_types: 1 of them, but block_out_channels has 3"},
         {"up_block_types", "[\"A\", \"A\", \"A\"]", "up_block_types: \"A\" is not supported"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(open_changed(bad[i].key, bad[i].value), SG_E_FORMAT);
+        if (open_changed(bad[i].key, bad[i].value) != SG_E_FORMAT)
+            fail_msg("%s: %s is taken", bad[i].key, bad[i].value);
         if (!strstr(e.text, bad[i].says)) fail_msg("\"%s\" does not say \"%s\"", e.text, bad[i].says);
     }
 }
