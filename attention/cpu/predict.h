@@ -1,36 +1,9 @@
-/* predict.h - shared by the vec files of prediction: vectors of rows of either dtype, of which the last may be partial,
- * and which blocks are fixed (as op.h defines it). */
+/* predict.h - shared by the vec files of prediction: vectors of which the last may be partial, and which blocks are fixed (as
+ * op.h defines it). */
 #ifndef SG_PREDICT_H
 #define SG_PREDICT_H
 
 #include "vec.h"
-
-typedef int32_t sg_lane_ints __attribute__((vector_size(4 * SG_LANES), aligned(4), may_alias));
-
-#define SG_INLINE static inline __attribute__((always_inline))
-
-static inline sg_lanes sg_lanes_bf16(const uint16_t *x)
-{
-#if defined(__AVX512F__)
-    return (sg_lanes)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)x)), 16);
-#elif defined(__AVX2__)
-    return (sg_lanes)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)x)), 16);
-#else
-    return (sg_lanes)_mm_unpacklo_epi16(_mm_setzero_si128(), _mm_loadl_epi64((const __m128i *)x));
-#endif
-}
-
-/* Elements [at, at + n) of x, then zeros; n at or above SG_LANES: all lanes. */
-SG_INLINE sg_lanes sg_lanes_in(const void *x, bool bf16, int64_t at, int64_t n)
-{
-    const float *const    f = (const float *)x + at;
-    const uint16_t *const b = (const uint16_t *)x + at;
-    if (n >= SG_LANES) return bf16 ? sg_lanes_bf16(b) : *(const sg_lanes *)f;
-    uint16_t half[SG_LANES] = {0};
-    sg_lanes part = {0};
-    memcpy(bf16 ? (void *)half : (void *)&part, bf16 ? (const void *)b : f, (size_t)n * (bf16 ? 2 : 4));
-    return bf16 ? sg_lanes_bf16(half) : part;
-}
 
 SG_INLINE void sg_lanes_out(float *y, sg_lanes v, int64_t n)
 {

@@ -30,6 +30,10 @@ typedef __m128 sg_native;
 
 typedef float    sg_lanes __attribute__((vector_size(4 * SG_LANES), aligned(4), may_alias));
 typedef uint32_t sg_lane_bits __attribute__((vector_size(4 * SG_LANES)));
+typedef int32_t  sg_lane_ints __attribute__((vector_size(4 * SG_LANES), aligned(4), may_alias));
+
+
+#define SG_INLINE static inline __attribute__((always_inline))
 
 /* Elements of a run, which stays in the L1 cache while an op works on it in F32; the count of elements below which one
  * thread is faster than several. */
@@ -91,6 +95,62 @@ static inline void sg_write_f32_done(const sg_tensor *t, int64_t at, int64_t n, 
     if (t->dtype != SG_F32) sg_narrow((uint16_t *)t->data + at, buffer, n);
 }
 
+static inline sg_lanes sg_lanes_bf16(const uint16_t *x)
+{
+#if defined(__AVX512F__)
+    return (sg_lanes)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)x)), 16);
+#elif defined(__AVX2__)
+    return (sg_lanes)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)x)), 16);
+#else
+    return (sg_lanes)_mm_unpacklo_epi16(_mm_setzero_si128(), _mm_loadl_epi64((const __m128i *)x));
+#endif
+}
+
+/* Elements [at, at + n) of x, then zeros; n at or above SG_LANES: all lanes. */
+SG_INLINE sg_lanes sg_lanes_in(const void *x, bool bf16, int64_t at, int64_t n)
+{
+    const float *const    f = (const float *)x + at;
+    const uint16_t *const b = (const uint16_t *)x + at;
+    if (n >= SG_LANES) return bf16 ? sg_lanes_bf16(b) : *(const sg_lanes *)f;
+    uint16_t half[SG_LANES] = {0};
+    sg_lanes part = {0};
+    memcpy(bf16 ? (void *)half : (void *)&part, bf16 ? (const void *)b : f, (size_t)n * (bf16 ? 2 : 4));
+    return bf16 ? sg_lanes_bf16(half) : part;
+}
+
+/* The lanes rounded to BF16. */
+static inline void sg_lanes_to_bf16(uint16_t *y, sg_lanes v)
+{
+    const sg_lane_bits u = (sg_lane_bits)v, nan = (sg_lane_bits)(v != v);
+    const sg_lane_bits high = (nan & (u | 0x400000u)) | (~nan & (u + 0x7fffu + ((u >> 16) & 1u)));
+#if defined(__AVX512F__)
+    _mm256_storeu_si256((__m256i *)y, _mm512_cvtepi32_epi16((__m512i)(high >> 16)));
+#elif defined(__AVX2__)
+    const __m256i w = (__m256i)(high >> 16);
+    _mm_storeu_si128((__m128i *)y, _mm_packus_epi32(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)));
+#else
+    const __m128i w = _mm_srai_epi32((__m128i)high, 16); /* in the range of signed 16 bits */
+    _mm_storel_epi64((__m128i *)y, _mm_packs_epi32(w, w));
+#endif
+}
+
+/* To elements [at, at + n) of y; n at or above SG_LANES: all lanes. */
+SG_INLINE void sg_lanes_put(void *y, bool bf16, int64_t at, sg_lanes v, int64_t n)
+{
+    float *const    f = (float *)y + at;
+    uint16_t *const b = (uint16_t *)y + at;
+    uint16_t        half[SG_LANES];
+    if (n >= SG_LANES && bf16)
+        sg_lanes_to_bf16(b, v);
+    else if (n >= SG_LANES)
+        *(sg_lanes *)f = v;
+    else if (bf16) {
+        sg_lanes_to_bf16(half, v);
+        memcpy(b, half, (size_t)n * sizeof *b);
+    } else
+        memcpy(f, &v, (size_t)n * sizeof *f);
+}
+
 /* The larger and the smaller one; b where either is NaN. */
 static inline sg_lanes sg_lanes_max(sg_lanes a, sg_lanes b)
 {
@@ -136,14 +196,22 @@ static inline sg_lanes sg_lanes_exp_reduced(sg_lanes x, sg_lanes n)
     return p * r + 1.0f;
 }
 
-/* e^x within 2 units in the last place; 0 below -103.97, infinity above 88.72, NaN for NaN. Where there is no
+/* The same by a polynomial of degree 3, to 2^-13. */
+static inline sg_lanes sg_lanes_exp_rough(sg_lanes x, sg_lanes n)
+{
+    const sg_lanes r = x - n * 0.693147181f, p = r * 0.165669f + 0.504964f;
+    return (p * r + 1.000164f) * r + 0.999928f;
+}
+
+/* e^x within 2 units in the last place, or roughly; 0 below -103.97, infinity above 88.72, NaN for NaN. Where there is no
  * instruction for it, 2^n goes in as two factors so that neither it nor the result of a denormal leaves the exponent's
  * range early: `round` leaves n + 254, two biases, in the low bits, and each half of that sum is an exponent. */
-static inline sg_lanes sg_lanes_exp(sg_lanes x)
+SG_INLINE sg_lanes sg_lanes_exp_to(sg_lanes x, bool rough)
 {
     const float    round = 12582912.0f + 254.0f; /* 1.5 2^23 + 254 */
     const sg_lanes none = {0}, z = sg_lanes_min(none + 89.0f, sg_lanes_max(none - 104.0f, x));
-    const sg_lanes shifted = z * SG_LOG2E + round, n = shifted - round, p = sg_lanes_exp_reduced(z, n);
+    const sg_lanes shifted = z * SG_LOG2E + round, n = shifted - round;
+    const sg_lanes p = rough ? sg_lanes_exp_rough(z, n) : sg_lanes_exp_reduced(z, n);
 #if defined(__AVX512F__)
     return (sg_lanes)_mm512_scalef_ps((__m512)p, (__m512)n);
 #else
@@ -151,6 +219,8 @@ static inline sg_lanes sg_lanes_exp(sg_lanes x)
     return p * (sg_lanes)(half << 23) * (sg_lanes)((both - half) << 23);
 #endif
 }
+
+static inline sg_lanes sg_lanes_exp(sg_lanes x) { return sg_lanes_exp_to(x, false); }
 
 /* e^x for x <= 0, within 2 units in the last place; 0 below -88, which is negligible beside the row's largest weight,
  * 1; NaN for NaN. `round` leaves n, plus the exponent's bias, in the low bits: at -127 the factor made of them is 0. */
@@ -162,37 +232,40 @@ static inline sg_lanes sg_lanes_weight(sg_lanes x)
     return sg_lanes_exp_reduced(z, shifted - round) * (sg_lanes)((sg_lane_bits)shifted << 23);
 }
 
-/* a / b within 2 units in the last place. Where a division takes longer than a sigmoid, 1 / b is estimated and corrected
- * once; an infinite b would make the correction NaN and needs none. */
-static inline sg_lanes sg_lanes_over(sg_lanes a, sg_lanes b)
+/* a / b within 2 units in the last place, or to 2^-13. Where a division takes longer than a sigmoid, 1 / b is estimated
+ * and corrected once; an infinite b would make the correction NaN and needs none. */
+SG_INLINE sg_lanes sg_lanes_over(sg_lanes a, sg_lanes b, bool rough)
 {
 #if defined(__AVX512F__)
     const __m512    r = _mm512_rcp14_ps((__m512)b), one = _mm512_set1_ps(1.0f);
     const __mmask16 finite = _mm512_cmp_ps_mask((__m512)b, _mm512_set1_ps(INFINITY), _CMP_NEQ_UQ);
+    if (rough) return a * (sg_lanes)r;
     return a * (sg_lanes)_mm512_mask_fmadd_ps(r, finite, _mm512_fnmadd_ps((__m512)b, r, one), r);
 #else
+    (void)rough;
     return a / b;
 #endif
 }
 
-/* SiLU and the tanh form of GELU are x / (1 + exp(t)): (1 + tanh u) / 2 = 1 / (1 + exp(-2u)). */
-static inline sg_lanes sg_lanes_unit(sg_act act, sg_lanes x)
+/* SiLU and the tanh form of GELU are x / (1 + exp(t)): (1 + tanh u) / 2 = 1 / (1 + exp(-2u)). rough: to 2^-12, for what is
+ * rounded to BF16. */
+SG_INLINE sg_lanes sg_lanes_unit(sg_act act, sg_lanes x, bool rough)
 {
     const sg_lanes s = x * -1.59576912160573071f; /* -2 sqrt(2 / pi) x */
     sg_lanes       t = s + s * 0.044715f * (x * x);
     if (act == SG_ACT_SILU) t = -x;
-    return sg_lanes_over(x, 1.0f + sg_lanes_exp(t));
+    return sg_lanes_over(x, 1.0f + sg_lanes_exp_to(t, rough), rough);
 }
 
 static inline void sg_unit_run(sg_act act, float *y, const float *x, int64_t n)
 {
     int64_t i = 0;
-    for (; i + SG_LANES <= n; i += SG_LANES) *(sg_lanes *)(y + i) = sg_lanes_unit(act, *(const sg_lanes *)(x + i));
+    for (; i + SG_LANES <= n; i += SG_LANES) *(sg_lanes *)(y + i) = sg_lanes_unit(act, *(const sg_lanes *)(x + i), false);
     if (i == n) return;
     const size_t rest = (size_t)(n - i) * sizeof *y;
     sg_lanes     last = {0};
     memcpy(&last, x + i, rest);
-    last = sg_lanes_unit(act, last);
+    last = sg_lanes_unit(act, last, false);
     memcpy(y + i, &last, rest);
 }
 

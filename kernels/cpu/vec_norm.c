@@ -101,15 +101,15 @@ typedef struct moments {
 
 /* A chunk's numbers are taken in parts, and these in blocks that stay in the cache: their number depends on the shape
  * alone, so that the bits do not depend on the number of threads. */
-enum { GROUP_BLOCK = 1 << 14, GROUP_PARTS = 512 };
+enum { GROUP_BLOCK = 1 << 15, GROUP_PARTS = 512 };
 
 typedef struct group_norm {
     const sg_norm_args *a;
-    int64_t             c, groups, per;             /* channels; groups; channels of each */
+    int64_t             c, wide, groups, per;       /* channels; the same in whole vectors; groups; channels of each */
     int64_t             places, part, parts, block; /* of a chunk; of a part; parts; of a block */
     moments            *moments;                    /* [parts][groups] */
-    float              *mean, *gain, *shift;        /* [c] of the chunk: y = (x - mean) gain + shift */
-    float              *work;                       /* [threads][3 c] */
+    float              *mean, *gain, *shift;        /* [wide] of the chunk: y = (x - mean) gain + shift */
+    float              *work;                       /* [threads][3 wide] */
 } group_norm;
 
 /* m, of n numbers, becomes that of them and of k others: Chan, Golub and LeVeque, Algorithms for computing the sample
@@ -121,22 +121,35 @@ static void moments_add(moments *m, double n, const moments *other, double k)
     m->square += other->square + d * d * n * k / all;
 }
 
-/* sum += x - guess and square += (x - guess)^2 in each channel, over places [first, end) of x. */
+/* sum += x - guess and square += (x - guess)^2 in each channel, at `places` places from element `at` of x on. */
+SG_INLINE void add_places(const group_norm *g, bool bf16, int places, int64_t at, const float *guess, float *sum,
+                          float *square)
+{
+    for (int64_t i = 0; i < g->c; i += SG_LANES) {
+        const sg_lanes from = *(const sg_lanes *)(guess + i);
+        sg_lanes       one = *(sg_lanes *)(sum + i), two = *(sg_lanes *)(square + i);
+#pragma GCC unroll 4
+        for (int p = 0; p < places; p++) {
+            const sg_lanes d = sg_lanes_in(g->a->x.data, bf16, at + p * g->c + i, g->c - i) - from;
+            one += d;
+            two += d * d;
+        }
+        *(sg_lanes *)(sum + i) = one;
+        *(sg_lanes *)(square + i) = two;
+    }
+}
+
 static void channel_sums(const group_norm *g, int64_t first, int64_t end, const float *guess, float *sum, float *square)
 {
-    for (int64_t p = first; p < end; p++)
-        for (int64_t i = 0; i < g->c; i += SG_RUN) {
-            float              buffer[SG_RUN];
-            const int64_t      n = sg_min64(SG_RUN, g->c - i);
-            const float *const x = sg_read_f32(&g->a->x, p * g->c + i, n, buffer), *const from = guess + i;
-            float *const one = sum + i, *const two = square + i;
-#pragma omp simd
-            for (int64_t k = 0; k < n; k++) {
-                const float d = x[k] - from[k];
-                one[k] += d;
-                two[k] += d * d;
-            }
-        }
+    enum { AT_ONCE = 4 }; /* fewer loads and stores of sums */
+    const bool bf16 = g->a->x.dtype == SG_BF16;
+    int64_t    p = first;
+    for (; p + AT_ONCE <= end; p += AT_ONCE)
+        if (bf16)
+            add_places(g, true, AT_ONCE, p * g->c, guess, sum, square);
+        else
+            add_places(g, false, AT_ONCE, p * g->c, guess, sum, square);
+    for (; p < end; p++) add_places(g, bf16, 1, p * g->c, guess, sum, square);
 }
 
 static double sum_of(const float *v, int64_t n)
@@ -149,16 +162,15 @@ static double sum_of(const float *v, int64_t n)
 /* As stats_layer has it: the mean is estimated, then corrected, and deviations are those from the estimate. */
 static void block_moments(const group_norm *g, int64_t first, int64_t end, float *guess, moments *m, double before)
 {
-    float *const sum = guess + g->c, *const square = sum + g->c;
+    float *const sum = guess + g->wide, *const square = sum + g->wide;
     const double n = (double)((end - first) * g->per);
-    memset(guess, 0, (size_t)g->c * 3 * sizeof *guess);
+    memset(guess, 0, (size_t)g->wide * 3 * sizeof *guess);
     channel_sums(g, first, end, guess, sum, square);
-    for (int64_t i = 0; i < g->c; i++)
-        if (i % g->per == 0)
-            guess[i] = (float)(sum_of(sum + i, g->per) / n);
-        else
-            guess[i] = guess[i - 1];
-    memset(sum, 0, (size_t)g->c * 2 * sizeof *sum);
+    for (int64_t k = 0; k < g->groups; k++) {
+        const float mean = (float)(sum_of(sum + k * g->per, g->per) / n);
+        for (int64_t i = k * g->per; i < (k + 1) * g->per; i++) guess[i] = mean;
+    }
+    memset(sum, 0, (size_t)g->wide * 2 * sizeof *sum);
     channel_sums(g, first, end, guess, sum, square);
     for (int64_t k = 0; k < g->groups; k++) {
         const int64_t i = k * g->per;
@@ -216,31 +228,55 @@ static void shift_by(const sg_tensor *place, int64_t at, int64_t n, float *shift
     for (int64_t k = 0; k < n; k++) shift[k] += more[k];
 }
 
+/* n numbers from element `at` on: y = act((x - mean) gain + shift). */
+SG_INLINE void group_run(const sg_norm_args *a, sg_act act, bool x_bf16, bool y_bf16, int64_t at, int64_t n,
+                         const float *mean, const float *gain, const float *shift)
+{
+    for (int64_t i = 0; i < n; i += SG_LANES) {
+        sg_lanes v = sg_lanes_in(a->x.data, x_bf16, at + i, n - i) - *(const sg_lanes *)(mean + i);
+        v = v * *(const sg_lanes *)(gain + i) + *(const sg_lanes *)(shift + i);
+        if (act == SG_ACT_SILU)
+            v = sg_lanes_unit(act, v, y_bf16);
+        else if (act != SG_ACT_NONE)
+            sg_act_run(act, (float *)&v, (float *)&v, SG_LANES);
+        sg_lanes_put(a->y.data, y_bf16, at + i, v, n - i);
+    }
+}
+
+static void group_run_any(const sg_norm_args *a, int64_t at, int64_t n, const float *mean, const float *gain,
+                          const float *shift)
+{
+    const bool x = a->x.dtype == SG_BF16, y = a->y.dtype == SG_BF16;
+    if (a->act == SG_ACT_SILU && x && y)
+        group_run(a, SG_ACT_SILU, true, true, at, n, mean, gain, shift);
+    else if (a->act == SG_ACT_SILU && !x && !y)
+        group_run(a, SG_ACT_SILU, false, false, at, n, mean, gain, shift);
+    else
+        group_run(a, a->act, x, y, at, n, mean, gain, shift);
+}
+
 /* Row r of frame f, channels [i, i + n). Neighbouring columns that take one place of place_scale share the factors. */
 static void group_row(const group_norm *g, int64_t f, int64_t r, int64_t i, int64_t n)
 {
     const sg_norm_args *const a = g->a;
     const sg_tensor *const    place = a->place_scale.rank ? &a->place_scale : &a->place_shift;
-    const int64_t *const d = a->x.dim, *const pd = place->dim;
-    const int64_t      of_row = place->rank ? (f * pd[1] + r * pd[1] / d[1]) * pd[2] : 0;
-    float              gain[SG_RUN], shift[SG_RUN], buffer[2][SG_RUN];
-    const float *const mean = g->mean + i;
-    int64_t            last = -1;
+    const int64_t *const      d = a->x.dim, *const pd = place->dim;
+    const int64_t             of_row = place->rank ? (f * pd[1] + r * pd[1] / d[1]) * pd[2] : 0;
+    float                     own[2][SG_RUN];
+    const float              *gain = g->gain + i, *shift = g->shift + i;
+    int64_t                   last = -1;
     for (int64_t s = 0; s < d[2]; s++) {
-        const int64_t at = ((f * d[1] + r) * d[2] + s) * g->c + i, column = place->rank ? s * pd[2] / d[2] : 0;
-        if (column != last) {
-            memcpy(gain, g->gain + i, (size_t)n * sizeof *gain);
-            memcpy(shift, g->shift + i, (size_t)n * sizeof *shift);
-            if (a->place_scale.rank) scale_by(&a->place_scale, (of_row + column) * g->c + i, n, gain, shift);
-            if (a->place_shift.rank) shift_by(&a->place_shift, (of_row + column) * g->c + i, n, shift);
+        const int64_t column = place->rank ? s * pd[2] / d[2] : 0;
+        if (place->rank && column != last) {
+            memcpy(own[0], g->gain + i, (size_t)n * sizeof *gain);
+            memcpy(own[1], g->shift + i, (size_t)n * sizeof *shift);
+            if (a->place_scale.rank) scale_by(&a->place_scale, (of_row + column) * g->c + i, n, own[0], own[1]);
+            if (a->place_shift.rank) shift_by(&a->place_shift, (of_row + column) * g->c + i, n, own[1]);
+            gain = own[0];
+            shift = own[1];
             last = column;
         }
-        const float *const x = sg_read_f32(&a->x, at, n, buffer[0]);
-        float *const       y = sg_write_f32(&a->y, at, buffer[1]);
-#pragma omp simd
-        for (int64_t k = 0; k < n; k++) y[k] = (x[k] - mean[k]) * gain[k] + shift[k];
-        sg_act_run(a->act, y, y, n);
-        sg_write_f32_done(&a->y, at, n, y);
+        group_run_any(a, ((f * d[1] + r) * d[2] + s) * g->c + i, n, g->mean + i, gain, shift);
     }
 }
 
@@ -248,21 +284,22 @@ static sg_status norm_groups(sg_stream *s, const sg_norm_args *a)
 {
     const int64_t *const d = a->x.dim, c = d[3], frames = a->chunk ? a->chunk : d[0];
     const int            threads = sg_cpu_of(s)->threads;
-    group_norm g = {.a = a, .c = c, .groups = a->groups, .per = c / a->groups, .places = frames * d[1] * d[2]};
+    group_norm           g = {.a = a, .c = c, .groups = a->groups, .per = c / a->groups, .places = frames * d[1] * d[2]};
+    g.wide = sg_div_up(c, SG_LANES) * SG_LANES;
     g.block = c < GROUP_BLOCK ? GROUP_BLOCK / c : 1;
     g.part = sg_div_up(sg_div_up(g.places, g.block), GROUP_PARTS) * g.block;
     g.parts = sg_div_up(g.places, g.part);
-    const size_t all = (size_t)(g.parts * g.groups) * sizeof(moments) + (size_t)(3 * c * (threads + 1)) * sizeof(float);
+    const size_t all = (size_t)(g.parts * g.groups) * sizeof(moments) + (size_t)(3 * g.wide * (threads + 1)) * sizeof(float);
     g.moments = sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, all);
     if (!g.moments) return SG_E_MEMORY;
     g.mean = (float *)(g.moments + g.parts * g.groups);
-    g.gain = g.mean + c;
-    g.shift = g.gain + c;
-    g.work = g.shift + c;
+    g.gain = g.mean + g.wide;
+    g.shift = g.gain + g.wide;
+    g.work = g.shift + g.wide;
     for (int64_t f = 0; f < d[0]; f += frames) {
 #pragma omp parallel for schedule(static) num_threads(threads) if (g.places * c > SG_TINY)
         for (int64_t i = 0; i < g.parts; i++)
-            part_moments(&g, f * d[1] * d[2], i, g.work + omp_get_thread_num() * 3 * c);
+            part_moments(&g, f * d[1] * d[2], i, g.work + omp_get_thread_num() * 3 * g.wide);
         chunk_factors(&g);
 #pragma omp parallel for schedule(static) num_threads(threads) if (g.places * c > SG_TINY)
         for (int64_t r = f * d[1]; r < (f + frames) * d[1]; r++)

@@ -189,6 +189,24 @@ static void bench_predict(ck_level *l, const char *name, sg_dtype t, int64_t n, 
               .scale = 1 / sqrtf((float)d));
 }
 
+/* Decoders of CogVideoX, whose latents have an eighth of the rows, and of Mochi. x is read twice: it is larger than a cache. */
+static void bench_groups(ck_level *l, sg_dtype t)
+{
+    static const int64_t shape[][4] = {{4, 60, 90, 256}, {1, 60, 106, 512}, {2, 240, 360, 128}};
+    for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++)
+        for (int k = 0; k < 3; k++) {
+            const int64_t   f = shape[i][0], y = shape[i][1], x = shape[i][2], c = shape[i][3], r = k == 2 ? 4 : 0;
+            const sg_tensor none = {0}, scale = r ? made(t, f, y / r, x / r, c) : none;
+            char            text[64];
+            snprintf(text, sizeof text, "%s %lldx%lldx%lldx%lld, 32 groups%s%s", sg_dtype_name(t), (long long)f,
+                     (long long)y, (long long)x, (long long)c, k ? ", silu" : "", r ? ", placed" : "");
+            const int64_t bytes = 3 * f * y * x * c * (int64_t)sg_dtype_size(t) + 2 * (int64_t)sg_bytes(scale);
+            BENCH(l, norm, text, bytes, "GB/s", .y = made(t, f, y, x, c), .x = made(t, f, y, x, c), .w = made(SG_F32, c),
+                  .b = made(SG_F32, c), .place_scale = scale, .place_shift = r ? made(t, f, y / r, x / r, c) : none,
+                  .kind = SG_NORM_GROUP, .act = k ? SG_ACT_SILU : SG_ACT_NONE, .eps = 1e-6f, .groups = 32);
+        }
+}
+
 static void bench_rows(ck_level *l, const char *name, sg_dtype t)
 {
     const int64_t     n = 2304, c = 1536, e = (int64_t)sg_dtype_size(t), all = n * c;
@@ -200,6 +218,14 @@ static void bench_rows(ck_level *l, const char *name, sg_dtype t)
         BENCH(l, norm, t == SG_F32 ? "F32 65536x96 L2, silu" : "BF16 65536x96 L2, silu", 2 * 65536 * 96 * e, "GB/s",
               .y = made(t, 65536, 96), .x = made(t, 65536, 96), .w = made(SG_F32, 96), .kind = SG_NORM_L2,
               .act = SG_ACT_SILU);
+    if (IS("norm")) bench_groups(l, t);
+    if (IS("rope"))
+        BENCH(l, rope, t == SG_F32 ? "F32 2304x12x128, angles by head" : "BF16 2304x12x128, angles by head",
+              2 * all * e + 4 * all, "GB/s", .y = made(t, n, 12, 128), .x = made(t, n, 12, 128), .w = made(SG_F32, 128),
+              .cos = made(SG_F32, n, 12, 64), .sin = made(SG_F32, n, 12, 64), .eps = 1e-5f);
+    if (IS("gate_add"))
+        BENCH(l, gate_add, t == SG_F32 ? "F32 2304x1536, tanh" : "BF16 2304x1536, tanh", 3 * all * e, "GB/s",
+              .x = made(t, n, c), .r = made(t, n, c), .gate = made(SG_F32, c), .tanh_gate = true);
     if (IS("rope"))
         BENCH(l, rope, text, 2 * all * e, "GB/s", .y = made(t, n, 12, 128), .x = made(t, n, 12, 128),
               .cos = made(SG_F32, n, 64), .sin = made(SG_F32, n, 64));
