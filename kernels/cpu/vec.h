@@ -32,7 +32,6 @@ typedef float    sg_lanes __attribute__((vector_size(4 * SG_LANES), aligned(4), 
 typedef uint32_t sg_lane_bits __attribute__((vector_size(4 * SG_LANES)));
 typedef int32_t  sg_lane_ints __attribute__((vector_size(4 * SG_LANES), aligned(4), may_alias));
 
-
 #define SG_INLINE static inline __attribute__((always_inline))
 
 /* Elements of a run, which stays in the L1 cache while an op works on it in F32; the count of elements below which one
@@ -260,7 +259,8 @@ SG_INLINE sg_lanes sg_lanes_unit(sg_act act, sg_lanes x, bool rough)
 static inline void sg_unit_run(sg_act act, float *y, const float *x, int64_t n)
 {
     int64_t i = 0;
-    for (; i + SG_LANES <= n; i += SG_LANES) *(sg_lanes *)(y + i) = sg_lanes_unit(act, *(const sg_lanes *)(x + i), false);
+    for (; i + SG_LANES <= n; i += SG_LANES)
+        *(sg_lanes *)(y + i) = sg_lanes_unit(act, *(const sg_lanes *)(x + i), false);
     if (i == n) return;
     const size_t rest = (size_t)(n - i) * sizeof *y;
     sg_lanes     last = {0};

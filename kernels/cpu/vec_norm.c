@@ -103,6 +103,12 @@ typedef struct moments {
  * alone, so that the bits do not depend on the number of threads. */
 enum { GROUP_BLOCK = 1 << 15, GROUP_PARTS = 512 };
 
+/* Bytes that memory is asked for before it is read or written. The processor's own prefetching alone takes a quarter to a
+ * half more time. */
+enum { AHEAD = 4096 };
+
+#define FETCH(data, bf16, at, writes) __builtin_prefetch((const char *)(data) + (at) * ((bf16) ? 2 : 4) + AHEAD, writes)
+
 typedef struct group_norm {
     const sg_norm_args *a;
     int64_t             c, wide, groups, per;       /* channels; the same in whole vectors; groups; channels of each */
@@ -130,6 +136,7 @@ SG_INLINE void add_places(const group_norm *g, bool bf16, int places, int64_t at
         sg_lanes       one = *(sg_lanes *)(sum + i), two = *(sg_lanes *)(square + i);
 #pragma GCC unroll 4
         for (int p = 0; p < places; p++) {
+            FETCH(g->a->x.data, bf16, at + p * g->c + i, 0);
             const sg_lanes d = sg_lanes_in(g->a->x.data, bf16, at + p * g->c + i, g->c - i) - from;
             one += d;
             two += d * d;
@@ -190,9 +197,10 @@ static void part_moments(const group_norm *g, int64_t first, int64_t part, float
 }
 
 /* Mean and factors of the chunk's channels from the moments of its parts. */
-static void chunk_factors(const group_norm *g)
+static void chunk_factors(const group_norm *g, int threads)
 {
     const float *const w = g->a->w.data, *const b = g->a->b.data;
+#pragma omp parallel for schedule(static) num_threads(threads) if (g->parts * g->groups > SG_TINY / 8)
     for (int64_t k = 0; k < g->groups; k++) {
         moments m = {0};
         for (int64_t i = 0; i < g->parts; i++) {
@@ -233,6 +241,8 @@ SG_INLINE void group_run(const sg_norm_args *a, sg_act act, bool x_bf16, bool y_
                          const float *mean, const float *gain, const float *shift)
 {
     for (int64_t i = 0; i < n; i += SG_LANES) {
+        FETCH(a->x.data, x_bf16, at + i, 0);
+        FETCH(a->y.data, y_bf16, at + i, 1);
         sg_lanes v = sg_lanes_in(a->x.data, x_bf16, at + i, n - i) - *(const sg_lanes *)(mean + i);
         v = v * *(const sg_lanes *)(gain + i) + *(const sg_lanes *)(shift + i);
         if (act == SG_ACT_SILU)
@@ -260,11 +270,11 @@ static void group_row(const group_norm *g, int64_t f, int64_t r, int64_t i, int6
 {
     const sg_norm_args *const a = g->a;
     const sg_tensor *const    place = a->place_scale.rank ? &a->place_scale : &a->place_shift;
-    const int64_t *const      d = a->x.dim, *const pd = place->dim;
-    const int64_t             of_row = place->rank ? (f * pd[1] + r * pd[1] / d[1]) * pd[2] : 0;
-    float                     own[2][SG_RUN];
-    const float              *gain = g->gain + i, *shift = g->shift + i;
-    int64_t                   last = -1;
+    const int64_t *const d = a->x.dim, *const pd = place->dim;
+    const int64_t of_row = place->rank ? (f * pd[1] + r * pd[1] / d[1]) * pd[2] : 0;
+    float         own[2][SG_RUN];
+    const float  *gain = g->gain + i, *shift = g->shift + i;
+    int64_t       last = -1;
     for (int64_t s = 0; s < d[2]; s++) {
         const int64_t column = place->rank ? s * pd[2] / d[2] : 0;
         if (place->rank && column != last) {
@@ -284,12 +294,13 @@ static sg_status norm_groups(sg_stream *s, const sg_norm_args *a)
 {
     const int64_t *const d = a->x.dim, c = d[3], frames = a->chunk ? a->chunk : d[0];
     const int            threads = sg_cpu_of(s)->threads;
-    group_norm           g = {.a = a, .c = c, .groups = a->groups, .per = c / a->groups, .places = frames * d[1] * d[2]};
+    group_norm g = {.a = a, .c = c, .groups = a->groups, .per = c / a->groups, .places = frames * d[1] * d[2]};
     g.wide = sg_div_up(c, SG_LANES) * SG_LANES;
     g.block = c < GROUP_BLOCK ? GROUP_BLOCK / c : 1;
     g.part = sg_div_up(sg_div_up(g.places, g.block), GROUP_PARTS) * g.block;
     g.parts = sg_div_up(g.places, g.part);
-    const size_t all = (size_t)(g.parts * g.groups) * sizeof(moments) + (size_t)(3 * g.wide * (threads + 1)) * sizeof(float);
+    const size_t all =
+        (size_t)(g.parts * g.groups) * sizeof(moments) + (size_t)(3 * g.wide * (threads + 1)) * sizeof(float);
     g.moments = sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, all);
     if (!g.moments) return SG_E_MEMORY;
     g.mean = (float *)(g.moments + g.parts * g.groups);
@@ -300,7 +311,7 @@ static sg_status norm_groups(sg_stream *s, const sg_norm_args *a)
 #pragma omp parallel for schedule(static) num_threads(threads) if (g.places * c > SG_TINY)
         for (int64_t i = 0; i < g.parts; i++)
             part_moments(&g, f * d[1] * d[2], i, g.work + omp_get_thread_num() * 3 * g.wide);
-        chunk_factors(&g);
+        chunk_factors(&g, threads);
 #pragma omp parallel for schedule(static) num_threads(threads) if (g.places * c > SG_TINY)
         for (int64_t r = f * d[1]; r < (f + frames) * d[1]; r++)
             for (int64_t i = 0; i < c; i += SG_RUN) group_row(&g, r / d[1], r % d[1], i, sg_min64(SG_RUN, c - i));

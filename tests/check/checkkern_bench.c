@@ -201,9 +201,10 @@ static void bench_groups(ck_level *l, sg_dtype t)
             snprintf(text, sizeof text, "%s %lldx%lldx%lldx%lld, 32 groups%s%s", sg_dtype_name(t), (long long)f,
                      (long long)y, (long long)x, (long long)c, k ? ", silu" : "", r ? ", placed" : "");
             const int64_t bytes = 3 * f * y * x * c * (int64_t)sg_dtype_size(t) + 2 * (int64_t)sg_bytes(scale);
-            BENCH(l, norm, text, bytes, "GB/s", .y = made(t, f, y, x, c), .x = made(t, f, y, x, c), .w = made(SG_F32, c),
-                  .b = made(SG_F32, c), .place_scale = scale, .place_shift = r ? made(t, f, y / r, x / r, c) : none,
-                  .kind = SG_NORM_GROUP, .act = k ? SG_ACT_SILU : SG_ACT_NONE, .eps = 1e-6f, .groups = 32);
+            BENCH(l, norm, text, bytes, "GB/s", .y = made(t, f, y, x, c), .x = made(t, f, y, x, c),
+                  .w = made(SG_F32, c), .b = made(SG_F32, c), .place_scale = scale,
+                  .place_shift = r ? made(t, f, y / r, x / r, c) : none, .kind = SG_NORM_GROUP,
+                  .act = k ? SG_ACT_SILU : SG_ACT_NONE, .eps = 1e-6f, .groups = 32);
         }
 }
 
