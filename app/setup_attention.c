@@ -138,7 +138,13 @@ const char *sg_setup_warning(char *text, size_t size, const sg_policy *p, const 
     if (p->tuned && (given || read_own(&own, model))) {
         const sg_thresholds_file *const t = given ? &f->tuned : &own;
         const char *const               other = t->has_policy ? differs(p, &t->policy) : NULL;
-        if (*another(of, t, model))
+        if (t->spargeattn)
+            snprintf(
+                text, size,
+                "the thresholds are SpargeAttn's own, found with --preset paper --order row; in blocks of %d queries "
+                "and %d keys, as here, or on Hopper of %d and %d",
+                SG_BLOCK_Q, SG_BLOCK_K, SG_BLOCK_K, SG_BLOCK_Q);
+        else if (*another(of, t, model))
             snprintf(text, size, "the thresholds were tuned for %s", of);
         else if (other)
             snprintf(text, size, "the thresholds were tuned with another --%s", other);

@@ -1,10 +1,12 @@
 /* thresholds.c - see thresholds.h. */
 #include "thresholds.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "checkpoint.h"
 #include "family.h"
 #include "json_input.h"
+#include "thresholds_spargeattn.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -17,7 +19,6 @@
 #include <unistd.h>
 
 #define FORMAT "sparge-gen thresholds"
-#define INNER ".inner_attention."
 enum { VERSION = 1, MAX_BYTES = 16 << 20, MAX_VALUES = 1 << 18, MAX_SIDE = 1 << 16, PV_THRESHOLD_MAX = 1000 };
 
 static const char *const rules[] = {"topk", "tau", NULL}; /* in the order of sg_select_rule */
@@ -264,134 +265,43 @@ static sg_status read_own(const reader *r, sg_thresholds_file *f)
     return read_notes(r, f);
 }
 
-/* ---- SpargeAttn's own values ---- */
-
-enum { IS_SPARSE, CDF, SIMILAR, PV, REFERENCE_NAMES };
-static const char *const reference_names[REFERENCE_NAMES] = {"is_sparse", "cdfthreshd", "simthreshd1", "pvthreshd"};
-
-/* Takes "transformer_blocks.7.attn1.inner_attention.pvthreshd" apart: layer and name; false for any other key. */
-static bool reference_key(const char *key, int *layer, int *name)
+static sg_status read_json(sg_thresholds_file *f, const char *path, sg_error *e)
 {
-    static const char *const prefixes[] = {"transformer_blocks.", "blocks."};
-    for (size_t i = 0; i < 2; i++) {
-        const size_t n = strlen(prefixes[i]);
-        const char *at = key + n, *const inner = strstr(key, INNER);
-        if (!inner || strncmp(key, prefixes[i], n) != 0) continue;
-        const size_t digits = strspn(at, "0123456789");
-        if (digits < 1 || digits > 6 || at[digits] != '.') return false;
-        *layer = (int)strtol(at, NULL, 10);
-        for (*name = 0; *name < REFERENCE_NAMES; ++*name)
-            if (strcmp(inner + strlen(INNER), reference_names[*name]) == 0) return true;
-        return false;
-    }
-    return false;
-}
-
-/* Whether a head is sparse, which a converter may have kept as 0 or 1. */
-static sg_status read_flag(const reader *r, const char *key, size_t i, const json_t *v, bool *out)
-{
-    const double x = json_number_value(v);
-    if (!json_is_boolean(v) && (!json_is_number(v) || (x != 0 && x != 1)))
-        return wrong(r, key, "entry %zu should be true or false", i);
-    *out = json_is_true(v) || x == 1;
-    return SG_OK;
-}
-
-/* How a message names a list of one layer. */
-static const char *reference_label(char out[48], int layer, int name)
-{
-    snprintf(out, 48, "layer %d, %s", layer, reference_names[name]);
-    return out;
-}
-
-static sg_status check_reference_layer(const reader *r, const json_t *const lists[REFERENCE_NAMES], int layer,
-                                       int heads)
-{
-    for (int i = 0; i < REFERENCE_NAMES; i++) {
-        char label[48];
-        reference_label(label, layer, i);
-        if (!lists[i]) return wrong(r, label, "is missing");
-        SG_TRY(check_list(r, label, lists[i], heads, "heads"));
-    }
-    return SG_OK;
-}
-
-static sg_status read_reference_layer(const reader *r, const json_t *const lists[REFERENCE_NAMES], int layer,
-                                      sg_thresholds *t)
-{
-    const size_t at = (size_t)layer * (size_t)t->heads;
-    float *const out[REFERENCE_NAMES] = {
-        [CDF] = t->amount + at, [SIMILAR] = t->theta + at, [PV] = t->pv_threshold + at};
-    static const double lo[REFERENCE_NAMES] = {[SIMILAR] = -1};
-    static const double hi[REFERENCE_NAMES] = {[CDF] = 1, [SIMILAR] = 1, [PV] = PV_THRESHOLD_MAX};
-    for (size_t h = 0; h < (size_t)t->heads; h++) {
-        char label[48];
-        bool sparse = false;
-        for (int i = CDF; i < REFERENCE_NAMES; i++)
-            SG_TRY(read_number(r, reference_label(label, layer, i), h, json_array_get(lists[i], h), lo[i], hi[i],
-                               &out[i][h]));
-        SG_TRY(read_flag(r, reference_label(label, layer, IS_SPARSE), h, json_array_get(lists[IS_SPARSE], h), &sparse));
-        if (sparse) continue;
-        out[CDF][h] = 1;
-        out[SIMILAR][h] = -1;
-        out[PV][h] = 0;
-    }
-    return SG_OK;
-}
-
-/* lists [layers][REFERENCE_NAMES], zeroed, with room for a layer a member of the root. */
-static sg_status read_reference_lists(const reader *r, const json_t *(*lists)[REFERENCE_NAMES], size_t capacity,
-                                      sg_thresholds_file *f)
-{
-    const char *key;
-    json_t     *value;
-    int         layer, name, layers = 0;
-    json_object_foreach(r->root, key, value)
-    {
-        if (!reference_key(key, &layer, &name)) continue;
-        if ((size_t)layer >= capacity) return wrong(r, key, "layers before it are missing");
-        if (lists[layer][name]) return wrong(r, key, "stands there twice");
-        lists[layer][name] = value;
-        if (layer >= layers) layers = layer + 1;
-    }
-    const size_t heads = json_array_size(lists[0][CDF]);
-    if (heads < 1 || heads > MAX_SIDE) return wrong(r, "layer 0, cdfthreshd", "should be a list of heads");
-    for (int i = 0; i < layers; i++) SG_TRY(check_reference_layer(r, lists[i], i, (int)heads));
-    SG_TRY(sg_thresholds_new(f, 1, layers, (int)heads, r->e));
-    f->values.rule = SG_SELECT_MASS;
-    for (int i = 0; i < layers; i++) SG_TRY(read_reference_layer(r, lists[i], i, &f->values));
-    return SG_OK;
-}
-
-static sg_status read_reference(const reader *r, sg_thresholds_file *f)
-{
-    const size_t capacity = json_object_size(r->root);
-    const json_t *(*const lists)[REFERENCE_NAMES] = calloc(capacity, sizeof *lists);
-    if (!lists) return sg_error_set(r->e, SG_E_MEMORY, "%s: out of memory", r->path);
-    const sg_status status = read_reference_lists(r, lists, capacity, f);
-    free((void *)lists);
+    reader      r = {.path = path, .e = e};
+    const char *format = NULL;
+    sg_status   status = sg_json_open(&r.root, path, MAX_BYTES, MAX_VALUES, 0, e);
+    if (status == SG_OK) status = read_text(&r, "format", &format);
+    if (status == SG_OK)
+        status =
+            format && strcmp(format, FORMAT) == 0 ? read_own(&r, f) : wrong(&r, "format", "should be \"" FORMAT "\"");
+    json_decref(r.root);
     return status;
 }
 
-static sg_status read_any(const reader *r, sg_thresholds_file *f)
+/* What torch.save wrote. */
+static sg_status read_saved(sg_thresholds_file *f, const char *path, sg_error *e)
 {
-    const char *format, *key;
-    json_t     *value;
-    int         layer, name;
-    SG_TRY(read_text(r, "format", &format));
-    if (format && strcmp(format, FORMAT) == 0) return read_own(r, f);
-    if (!format)
-        json_object_foreach(r->root, key, value) if (reference_key(key, &layer, &name)) return read_reference(r, f);
-    return wrong(r, "format", "should be \"" FORMAT "\"");
+    sg_source *s = NULL;
+    SG_TRY(sg_source_open(&s, path, e));
+    const sg_status status = sg_thresholds_take(f, s, e);
+    sg_source_close(&s);
+    return status;
+}
+
+static bool is_zip(const char *path)
+{
+    sg_error   why = {0};
+    sg_map     map;
+    const bool opened = sg_map_open(&map, path, &why) == SG_OK;
+    const bool zip = opened && map.size >= 4 && memcmp(map.data, "PK\3\4", 4) == 0;
+    if (opened) sg_map_close(&map);
+    return zip;
 }
 
 sg_status sg_thresholds_read(sg_thresholds_file *f, const char *path, sg_error *e)
 {
-    reader r = {.path = path, .e = e};
     *f = (sg_thresholds_file){0};
-    sg_status status = sg_json_open(&r.root, path, MAX_BYTES, MAX_VALUES, 0, e);
-    if (status == SG_OK) status = read_any(&r, f);
-    json_decref(r.root);
+    const sg_status status = is_zip(path) ? read_saved(f, path, e) : read_json(f, path, e);
     if (status != SG_OK) sg_thresholds_free(f);
     return status;
 }

@@ -21,10 +21,10 @@
  *
  * A file with "cache" may lack "rule" to "lambda", all of them.
  *
- * Read as well: the values that SpargeAttn's own tuning keeps, put into JSON: for each layer L the members
- * "transformer_blocks.L.attn1.inner_attention.NAME" with NAME is_sparse, cdfthreshd, simthreshd1 and pvthreshd, each a
- * list over heads; or "blocks.L...", and another name for attn1. They become tau, theta and lambda of one bucket; heads
- * that are not sparse keep all. */
+ * Read as well: what SpargeAttn's own tuning saves by torch.save, a state dict: for each layer L the tensors
+ * "transformer_blocks.L.attn1.inner_attention.NAME" with NAME is_sparse, cdfthreshd, simthreshd1 and pvthreshd, each of
+ * as many values as there are heads; or "blocks.L...", and another name for attn1. They become tau, theta and lambda of
+ * one bucket; heads that are not sparse keep all. */
 #ifndef SG_THRESHOLDS_H
 #define SG_THRESHOLDS_H
 
@@ -54,6 +54,7 @@ typedef struct sg_thresholds_file {
     char           model[17]; /* "": not told */
     double         bound[2];  /* l1, l2; NaN: not told, as for the next two */
     double         reached[2], sparsity;
+    bool           spargeattn; /* saved by SpargeAttn's own tuning */
     bool           has_policy; /* the next is: score, tail, tail_bias and order, with which blocks were chosen */
     sg_policy      policy;
     char         **prompt; /* [prompts], owned */

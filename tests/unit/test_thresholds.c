@@ -2,6 +2,7 @@
 #include "safetensors_write.h"
 #include "tensor_source.h"
 #include "thresholds.h"
+#include "thresholds_spargeattn.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -270,42 +271,124 @@ static void absurd_files_are_refused_before_they_take_memory(void **state)
     assert_int_equal(sg_thresholds_read(&f, "/nowhere", &e), SG_E_FILE);
 }
 
-#define LAYER(prefix, l, sparse, cdf, sim, pv)                                                                         \
-    "\"" prefix l ".attn1.inner_attention.is_sparse\":" sparse ",\"" prefix l                                          \
-    ".attn1.inner_attention.cdfthreshd\":" cdf ",\"" prefix l ".attn1.inner_attention.simthreshd1\":" sim              \
-    ",\"" prefix l ".attn1.inner_attention.simthreshd2\":[0,0],\"" prefix l ".attn1.inner_attention.pvthreshd\":" pv
+/* ---- what SpargeAttn saves ---- */
+
+enum { THEIR_LAYERS = 2, THEIR_HEADS = 3, THEIR_LISTS = 4 * THEIR_LAYERS };
+
+/* As many tensors as that, by which a case is made: names and values of two layers. */
+typedef struct theirs {
+    char            name[THEIR_LISTS + 1][80];
+    float           value[4][THEIR_LAYERS][THEIR_HEADS];
+    sg_named_tensor list[THEIR_LISTS + 1];
+    int             count;
+} theirs;
+
+static void make_theirs(theirs *t, const char *prefix)
+{
+    static const char *const names[] = {"is_sparse", "cdfthreshd", "simthreshd1", "pvthreshd"};
+    *t = (theirs){.value = {{{1, 0, 1}, {1, 1, 0}},
+                            {{0.98F, 1, 0.5F}, {0.96F, 0.5F, 1}},
+                            {{-0.9375F, 1, 0}, {0.0625F, 0, 1}},
+                            {{5.9F, 20, 0}, {49.97F, 3, 0}}}};
+    for (int i = 0; i < THEIR_LISTS; i++, t->count++) {
+        const int layer = i / 4, of = i % 4;
+        snprintf(t->name[i], sizeof t->name[i], "%s%d.attn1.inner_attention.%s", prefix, layer, names[of]);
+        t->list[i] = (sg_named_tensor){t->name[i],
+                                       {.data = t->value[of][layer], .dtype = SG_F32, .rank = 1, .dim = {THEIR_HEADS}}};
+    }
+}
+
+static sg_status take_theirs(const theirs *t)
+{
+    char       file[80];
+    sg_source *s = NULL;
+    snprintf(file, sizeof file, "%s/theirs.safetensors", dir);
+    e = (sg_error){0};
+    if (sg_safetensors_write_all(file, t->list, t->count, NULL, &e) || sg_source_open(&s, file, &e))
+        fail_msg("%s", e.text);
+    unlink(file);
+    f = (sg_thresholds_file){0};
+    const sg_status status = sg_thresholds_take(&f, s, &e);
+    sg_source_close(&s);
+    return status;
+}
+
+static void expect_theirs_refused(const theirs *t, const char *words)
+{
+    assert_int_equal(take_theirs(t), SG_E_FORMAT);
+    if (!strstr(e.text, words)) fail_msg("\"%s\" is not in \"%s\"", words, e.text);
+    sg_thresholds_free(&f);
+}
 
 static void values_of_spargeattn_are_read(void **state)
 {
     (void)state;
-    expect_read("{" LAYER("transformer_blocks.", "1", "[1,0]", "[0.96,0.5]", "[0.0625,1]", "[49.97,3]") "," LAYER(
-        "transformer_blocks.", "0", "[true,false]", "[0.98,1]", "[-0.9375,1.0]", "[5.9,20]") "}");
-    const sg_thresholds *const t = &f.values;
-    assert_true(t->buckets == 1 && t->layers == 2 && t->heads == 2 && t->rule == SG_SELECT_MASS && t->from[0] == 0);
-    assert_true(t->amount[0] == 0.98F && t->theta[0] == -0.9375F && t->pv_threshold[0] == 5.9F);
-    assert_true(t->amount[1] == 1 && t->theta[1] == -1 && t->pv_threshold[1] == 0);
-    assert_true(t->amount[2] == 0.96F && t->theta[2] == 0.0625F && t->pv_threshold[2] == 49.97F);
-    assert_true(t->amount[3] == 1 && t->theta[3] == -1 && t->pv_threshold[3] == 0);
-    sg_thresholds_free(&f);
-    expect_read("{" LAYER("blocks.", "0", "[true]", "[1]", "[0]", "[0]") ",\"other\":{}}");
-    sg_thresholds_free(&f);
+    static const char *const prefix[] = {"transformer_blocks.", "blocks."};
+    static const float       amount[] = {0.98F, 1, 0.5F, 0.96F, 0.5F, 1}, theta[] = {-0.9375F, -1, 0, 0.0625F, 0, -1};
+    static const float       pv[] = {5.9F, 0, 0, 49.97F, 3, 0};
+    theirs                   their;
+    for (int i = 0; i < 2; i++) {
+        make_theirs(&their, prefix[i]);
+        if (take_theirs(&their) != SG_OK) fail_msg("%s", e.text);
+        const sg_thresholds *const t = &f.values;
+        assert_true(t->buckets == 1 && t->layers == THEIR_LAYERS && t->heads == THEIR_HEADS && t->from[0] == 0);
+        assert_true(f.spargeattn && t->rule == SG_SELECT_MASS);
+        assert_memory_equal(t->amount, amount, sizeof amount);
+        assert_memory_equal(t->theta, theta, sizeof theta);
+        assert_memory_equal(t->pv_threshold, pv, sizeof pv);
+        sg_thresholds_free(&f);
+    }
 }
 
 static void broken_values_of_spargeattn_are_refused(void **state)
 {
     (void)state;
-    expect_refused("{" LAYER("blocks.", "1", "[true]", "[1]", "[0]", "[0]") "}", "layer 0, cdfthreshd");
-    expect_refused("{" LAYER("blocks.", "999999", "[true]", "[1]", "[0]", "[0]") "}", "layers before it are missing");
-    expect_refused("{" LAYER("blocks.", "0", "[true,true]", "[1]", "[0]", "[0]") "}", "layer 0, is_sparse: should be");
-    expect_refused("{" LAYER("blocks.", "0", "[2]", "[1]", "[0]", "[0]") "}", "layer 0, is_sparse: entry 0");
-    expect_refused("{" LAYER("blocks.", "0", "[true]", "[1.5]", "[0]", "[0]") "}", "layer 0, cdfthreshd: entry 0");
-    expect_refused("{" LAYER("blocks.", "0", "[true]", "[1]", "[-7]", "[0]") "}", "layer 0, simthreshd1: entry 0");
-    expect_refused("{" LAYER("blocks.", "0", "[true]", "[1]", "[0]", "[-1]") "}", "layer 0, pvthreshd: entry 0");
-    expect_refused("{" LAYER("blocks.", "0", "[]", "[]", "[]", "[]") "}", "layer 0, cdfthreshd");
-    expect_refused("{" LAYER("blocks.", "0", "[true]", "[1]", "[0]",
-                             "[0]") "," LAYER("transformer_blocks.", "0", "[true]", "[1]", "[0]", "[0]") "}",
-                   "stands there twice");
-    expect_refused("{\"blocks.0.attn1.inner_attention.cdfthreshd\":[0.5]}", "layer 0, is_sparse: is missing");
+    static const struct {
+        int         of, layer, head; /* a value; head -1: the name of a list */
+        float       value;
+        const char *name, *words;
+    } cases[] = {
+        {0, 0, 1, 0.5F, NULL, "layer 0, is_sparse: head 1 should be from 0 to 1"},
+        {1, 0, 2, 1.5F, NULL, "layer 0, cdfthreshd: head 2 should be from 0 to 1"},
+        {1, 1, 1, NAN, NULL, "layer 1, cdfthreshd: head 1"},
+        {2, 1, 0, -7, NULL, "layer 1, simthreshd1: head 0 should be from -1 to 1"},
+        {3, 0, 0, -1, NULL, "layer 0, pvthreshd: head 0 should be from 0 to 1000"},
+        {0, 0, -1, 0, "other", "layer 0, is_sparse: is missing"},
+        {0, 0, -1, 0, "blocks.999999.attn1.inner_attention.is_sparse", "999999, is_sparse: layers before it are"},
+        {0, 0, -1, 0, "blocks.1.attn2.inner_attention.is_sparse", "layer 1, is_sparse: stands there twice"},
+    };
+    theirs their;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make_theirs(&their, "blocks.");
+        if (cases[i].head >= 0) their.value[cases[i].of][cases[i].layer][cases[i].head] = cases[i].value;
+        if (cases[i].name) their.list[cases[i].of].name = cases[i].name;
+        expect_theirs_refused(&their, cases[i].words);
+    }
+    make_theirs(&their, "blocks.");
+    their.list[6].t.dim[0] = 2;
+    expect_theirs_refused(&their, "layer 1, simthreshd1: should be a list of heads, as many in each layer");
+    make_theirs(&their, "blocks.");
+    their.list[1].t.rank = 2;
+    their.list[1].t.dim[1] = 1;
+    expect_theirs_refused(&their, "layer 0, cdfthreshd: should be a list of heads");
+    make_theirs(&their, "layers.");
+    expect_theirs_refused(&their, "has no tensor transformer_blocks.0.attn1.inner_attention.cdfthreshd");
+}
+
+/* As torch.save wrote it: layer l has cdfthreshd 0.9 + l / 64, and a last head that is not sparse. */
+static void what_torch_saved_is_read(void **state)
+{
+    (void)state;
+    e = (sg_error){0};
+    if (sg_thresholds_read(&f, SG_CORPUS "/thresholds/spargeattn", &e) != SG_OK) fail_msg("%s", e.text);
+    assert_true(f.spargeattn && f.values.layers == 6 && f.values.heads == 6);
+    for (int i = 0; i < 36; i++) {
+        assert_true(f.values.amount[i] == (i % 6 == 5 ? 1 : 0.9F + 0.015625F * (float)(i / 6)));
+        assert_true(f.values.pv_threshold[i] == (i % 6 == 5 ? 0 : (float)(5 + i / 6)));
+    }
+    sg_thresholds_free(&f);
+    assert_int_equal(sg_thresholds_read(&f, SG_CORPUS "/thresholds/spargeattn_f64", &e), SG_E_FORMAT);
+    assert_non_null(strstr(e.text, "layer 0, cdfthreshd: is F64, which is not read"));
 }
 
 /* ---- by what a model is known ---- */
@@ -374,6 +457,7 @@ int main(void)
         cmocka_unit_test(absurd_files_are_refused_before_they_take_memory),
         cmocka_unit_test(values_of_spargeattn_are_read),
         cmocka_unit_test(broken_values_of_spargeattn_are_refused),
+        cmocka_unit_test(what_torch_saved_is_read),
         cmocka_unit_test(a_model_is_known_by_names_shapes_and_numbers),
         cmocka_unit_test(tiny_wan_is_known),
     };

@@ -13,8 +13,6 @@ thresholds() {
     printf '{"format":"sparge-gen thresholds","version":1,"model":"%s","rule":"topk","layers":%s,"heads":6,' "$2" "$1"
     printf '"buckets":[0],"amount":%s,"theta":%s,"lambda":%s}' "$(grid "$1" 0.125)" "$(grid "$1" -1)" "$(grid "$1" 0)"
 }
-# theirs NAME LIST: one list of each layer, as SpargeAttn names it
-theirs() { for ((i = 0; i < 6; i++)); do printf '"transformer_blocks.%s.attn1.inner_attention.%s":%s,' "$i" "$1" "$2"; done; }
 # write NAME TYPE HEADS QUERIES KEYS BYTES: a mask that keeps all
 write() {
     local n=$(($3 * $4 * $5)) header
@@ -53,13 +51,12 @@ info --preset paper
 info --sparse-config none
 info --attention sage
 
-all="$(theirs is_sparse '[1,1,1,1,1,0]')$(theirs cdfthreshd '[0.9,0.9,0.9,0.9,0.9,1]')$(
-    theirs simthreshd1 '[-0.9375,0.5,0,0,0,1]')$(theirs pvthreshd '[5,5,5,5,5,49.97]')"
-printf '{%s}' "${all%,}" >theirs.json
-info --sparse-config theirs.json --preset paper
+# What SpargeAttn's own tuning saves, of 6 layers of 6 heads.
+theirs=${LIB%/*}/../fuzz/corpus/thresholds
+info --sparse-config "$theirs/spargeattn" --preset paper
 
 thresholds 5 0123456789abcdef >five.json
-printf '{"blocks.0.attn1.inner_attention.cdfthreshd":[0.9]}' >part.json
+cp "$theirs/spargeattn_missing" part.json
 write small U8 1 8 15
 write heads U8 5 8 16
 head -c 90 all.safetensors >cut.safetensors
