@@ -216,8 +216,8 @@ const sg_option sg_option_table[] = {
     {.name = "dense-layers", .kind = SG_OPTION_TEXT, .commands = SPARSE, AT(dense_layers), .value = "LIST",
      .help = "layers with dense attention, counted from 0, as in 0,28-29"},
     {.name = "sparse-config", .kind = SG_OPTION_TEXT, .commands = SPARSE, AT(sparse_config), .value = "FILE",
-     .help = "thresholds of each head, written by tune; none: use no file\n"
-             "(default: sparge-attention.json beside the model)"},
+     .help = "thresholds of each head, written by tune or saved by SpargeAttn's own tuning (.pt);\n"
+             "none: use no file (default: sparge-attention.json beside the model)"},
     {.name = "block-mask", .kind = SG_OPTION_TEXT, .commands = SPARSE, AT(block_mask), .value = "FILE",
      .help = "blocks to keep: safetensors, U8 or BOOL [heads or 1, blocks of 128 queries, blocks of\n"
              "64 keys]"},
