@@ -218,6 +218,7 @@ typedef struct sg_plan {
     int64_t       latent[4];      /* c, f, y, x, as they are denoised */
     int64_t       tokens;         /* of the denoiser's sequence */
     int           layers;         /* of the denoiser's self-attention, of all experts */
+    int           chunks;         /* of latent frames, as they are decoded */
     int           text_tokens[2]; /* of prompt and negative prompt, that are read, without pads */
     int           cut[2];         /* those after them, which are not */
 } sg_plan;
@@ -230,7 +231,8 @@ sg_status sg_plan_fits(const sg_plan *p, sg_error *e) SG_MUST_USE;
 
 typedef struct sg_callbacks {
     void *context;
-    /* When a stage begins (done 0) and after each unit of its work (a tensor, a step, a latent frame): done of total.
+    /* When a stage begins (done 0) and after each unit of its work (a tensor, a step, a chunk of latent frames): done
+     * of total.
      * Non-zero return cancels. */
     int (*progress)(void *context, sg_stage stage, int done, int total);
     /* The latents after each step, F32 [c, f, y, x] of this shape (the plan's), valid during the call. Anything but SG_OK ends the

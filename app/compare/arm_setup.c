@@ -155,8 +155,10 @@ sg_status sg_arms_warm_up(sg_report *out, sg_engine *engine, const sg_request *r
     const sg_callbacks callbacks = {.context = &w, .progress = on_warm_up};
     sg_request         request = *r;
     sg_error           why = {0};
-    request.steps = 1;
     request.sigmas.count = 0; /* a list has more */
+    request.steps = 1;
+    if (sg_engine_check_request(engine, &request, &why)) request.steps = 2; /* a schedule may begin with two */
+    why = (sg_error){0};
     sg_progress_say(p, "warming up: a step and a latent frame that count for no arm");
     sg_progress_render(p, 0, 0, NULL);
     const sg_status status = sg_engine_render(engine, &request, &callbacks, out, &why);

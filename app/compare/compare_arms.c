@@ -33,7 +33,7 @@ typedef struct job {
     sg_arm_result     *now;         /* the arm at work */
     size_t             round;       /* from 0 */
     float             *reference;   /* the first arm's latents, [steps, c, f, y, x] */
-    double             last_unit;   /* when the last step or latent frame was over, as arm_seconds */
+    double             last_unit;   /* when the last step or chunk was over, as arm_seconds */
     double             attention;   /* seconds of attention until then */
     double             aside;       /* seconds that were spent on this comparison, not on the render */
     bool               errors_only; /* nothing counts but the errors of attention */
@@ -168,11 +168,11 @@ static int step_of_first(const job *j, int step)
 /* A clock that stands still while this comparison works. */
 static double arm_seconds(const job *j) { return sg_seconds() - j->now->error.seconds - j->aside; }
 
-/* The seconds of a step or latent frame, which is over. */
+/* The seconds of a step or chunk of latent frames, which is over. */
 static void note_unit(job *j, sg_stage stage, size_t unit, double seconds)
 {
     sg_arm_times *const t = &j->now->times;
-    if (stage == SG_STAGE_DECODE) t->decode[j->round * (size_t)t->frames + unit] = seconds;
+    if (stage == SG_STAGE_DECODE) t->decode[j->round * (size_t)t->chunks + unit] = seconds;
     if (stage != SG_STAGE_DENOISE) return;
     const size_t at = j->round * (size_t)t->steps + unit;
     const double attention = j->info.synchronous ? sg_attention_trace_seconds(&j->trace) : (double)NAN;
@@ -232,7 +232,7 @@ static sg_status reserve(job *j, sg_error *e)
         const size_t         steps = (size_t)r->steps;
         enough = (r->rgb = malloc(frames * frame_bytes(j))) != NULL && enough;
         enough = (r->latents = malloc(n * sizeof(float))) != NULL && enough;
-        SG_TRY(sg_arm_times_make(&r->times, j->all.rounds, r->steps, (int)j->plan.latent[1], e));
+        SG_TRY(sg_arm_times_make(&r->times, j->all.rounds, r->steps, j->plan.chunks, e));
         enough = (s->relative_l2 = calloc(steps, sizeof(double))) != NULL && enough;
         enough = (s->cosine = calloc(steps, sizeof(double))) != NULL && enough;
     }

@@ -121,7 +121,7 @@ static json_t *rounds_json(const sg_arm_times *t)
     for (int n = 0; whole && n < t->rounds; n++)
         whole = json_array_append_new(a, json_pack("{s:f, s:o, s:o}", "total", t->total[n], "steps",
                                                    numbers(t->step + (size_t)n * (size_t)t->steps, t->steps), "decode",
-                                                   numbers(t->decode + (size_t)n * (size_t)t->frames, t->frames))) == 0;
+                                                   numbers(t->decode + (size_t)n * (size_t)t->chunks, t->chunks))) == 0;
     return sg_report_if_complete(a, whole);
 }
 

@@ -28,7 +28,7 @@
  *     settings         as of a render with this arm alone: what is kept in its clip
  *     seconds          {load, text: of the first round; denoise, decode, total; attention: in the steps, all of it, null on a
  *                      device; steps [seconds, ...]}: means over the rounds
- *       rounds         [{total, steps [...], decode [of each latent frame]}, ...]: what the means are of
+ *       rounds         [{total, steps [...], decode [of each chunk of latent frames]}, ...]: what the means are of
  *     speedup          null for the first arm (speedup.h has the formula)
  *       total, denoise, attention  {mean, low, high}: low to high holds 95 %; mean is null where 1.00 lies within; all
  *                      three are where the noise is unknown

@@ -109,14 +109,14 @@ const char *sg_speedup_text(char *text, size_t size, const sg_interval *v)
 
 /* ---- the renders of one arm ---- */
 
-sg_status sg_arm_times_make(sg_arm_times *t, int rounds, int steps, int frames, sg_error *e)
+sg_status sg_arm_times_make(sg_arm_times *t, int rounds, int steps, int chunks, sg_error *e)
 {
     const size_t n = (size_t)rounds;
-    *t = (sg_arm_times){.rounds = rounds, .steps = steps, .frames = frames};
+    *t = (sg_arm_times){.rounds = rounds, .steps = steps, .chunks = chunks};
     t->total = calloc(n, sizeof *t->total);
     t->step = calloc(n * (size_t)steps, sizeof *t->step);
     t->attention = calloc(n * (size_t)steps, sizeof *t->attention);
-    t->decode = calloc(n * (size_t)frames, sizeof *t->decode);
+    t->decode = calloc(n * (size_t)chunks, sizeof *t->decode);
     t->shared = calloc((size_t)steps, sizeof *t->shared);
     if (t->total && t->step && t->attention && t->decode && t->shared) return SG_OK;
     return sg_error_set(e, SG_E_MEMORY, "no memory for the times of %d steps", steps);
@@ -164,7 +164,7 @@ double sg_arm_times_attention(const sg_arm_times *t)
 double sg_arm_times_decode(const sg_arm_times *t)
 {
     double sum = 0;
-    for (int i = 0; i < t->frames; i++) sum += mean(t->decode + i, t->rounds, (size_t)t->frames);
+    for (int i = 0; i < t->chunks; i++) sum += mean(t->decode + i, t->rounds, (size_t)t->chunks);
     return sum;
 }
 
@@ -242,9 +242,9 @@ sg_arm_speed sg_arm_speed_of(const sg_arm_times *const *arm, int count, int k)
     sg_arm_speed out = {.noise = NAN};
     for (int i = 0; i < b->steps; i++) out.shared_steps += b->shared[i];
     add_steps(&steps, &attention, a, b);
-    for (int i = 0; i < b->frames; i++) {
-        sg_pace_add_shared(&steps, a->decode + i, b->decode + i, (size_t)b->frames);
-        sg_pace_add_shared(&attention, a->decode + i, b->decode + i, (size_t)b->frames);
+    for (int i = 0; i < b->chunks; i++) {
+        sg_pace_add_shared(&steps, a->decode + i, b->decode + i, (size_t)b->chunks);
+        sg_pace_add_shared(&attention, a->decode + i, b->decode + i, (size_t)b->chunks);
     }
     const double dense = shared_seconds(arm, count, k, false);
     out.noise = sg_pace_noise(&steps);

@@ -1,7 +1,7 @@
 /* speedup.h - how much faster an arm is than the first arm, with an interval that holds 95 %.
  *
  * Renders on a machine that does other things differ in time although they do the same work. So a render is taken apart into
- * units: denoising steps and decoded latent frames. A unit is shared where the arm ran the first arm's kernels in it (the dense
+ * units: denoising steps and decoded chunks of latent frames. A unit is shared where the arm ran the first arm's kernels in it (the dense
  * first steps, all of the decoder): its true ratio is 1, and what it shows is noise. The other steps are the arm's own. With
  * r the logarithm of first / arm of a unit in a round, a round being one render of each arm:
  *
@@ -68,15 +68,15 @@ const char *sg_speedup_text(char *text, size_t size, const sg_interval *v);
 /* ---- the renders of one arm ---- */
 
 typedef struct sg_arm_times {
-    int     rounds, steps, frames; /* frames: latent ones */
+    int     rounds, steps, chunks; /* chunks: of latent frames */
     double *total;                 /* [rounds]; seconds, as all below */
     double *step, *attention;      /* [rounds][steps]; attention: NAN: unknown */
-    double *decode;                /* [rounds][frames] */
+    double *decode;                /* [rounds][chunks] */
     bool   *shared;                /* [steps]: it ran the first arm's kernels; of the first arm itself true */
 } sg_arm_times;
 
 /* All zero. SG_E_MEMORY; the caller frees, after a failure too. */
-sg_status sg_arm_times_make(sg_arm_times *t, int rounds, int steps, int frames, sg_error *e) SG_MUST_USE;
+sg_status sg_arm_times_make(sg_arm_times *t, int rounds, int steps, int chunks, sg_error *e) SG_MUST_USE;
 void      sg_arm_times_free(sg_arm_times *t); /* zero is fine */
 
 typedef struct sg_arm_speed {
@@ -85,7 +85,7 @@ typedef struct sg_arm_speed {
     int         shared_steps; /* steps that ran the first arm's kernels */
 } sg_arm_speed;
 
-/* Of arm k of count, of which 0 is the first; rounds and frames are the same in all. An arm with another number of steps than
+/* Of arm k of count, of which 0 is the first; rounds and chunks are the same in all. An arm with another number of steps than
  * the first shares none. Nothing is known where memory is short. */
 sg_arm_speed sg_arm_speed_of(const sg_arm_times *const *arm, int count, int k);
 

@@ -290,8 +290,9 @@ static sg_status run_denoise(sg_render *render, const sg_phase *phase)
 
 /* Frames of one chunk of latent frames on their way to the caller. */
 typedef struct chunk {
-    uint8_t *host; /* how many numbers of all frames so far are not finite, I32; frames, after SG_ALIGN bytes */
-    int      done; /* latent frames decoded with it */
+    uint8_t *host;   /* how many numbers of all frames so far are not finite, I32; frames, after SG_ALIGN bytes */
+    int      number; /* from 1 */
+    int      done;   /* latent frames decoded with it */
     int      first, frames;
     size_t   bytes; /* of the frames */
 } chunk;
@@ -322,7 +323,7 @@ static sg_status emit_frames(sg_render *render, sg_stream *s, const chunk *c)
     const uint8_t *frame = c->host + SG_ALIGN;
     for (int i = 0; render->cb && render->cb->frame && i < c->frames; i++, frame += c->bytes / (size_t)c->frames)
         SG_TRY(render->cb->frame(render->cb->context, c->first + i, frame, render->e));
-    return report_progress(render, SG_STAGE_DECODE, c->done, (int)(render->geometry.latent[1] - render->geometry.pad));
+    return report_progress(render, SG_STAGE_DECODE, c->number, render->chunks);
 }
 
 /* Without `host` memory of its own the device decodes the next frames while the host is busy with those before. */
@@ -339,10 +340,11 @@ static sg_status decode_frames(sg_render *render, sg_stream *s, uint8_t *host, v
     sg_upload(s, non_finite, &(int32_t){0});
     sg_permute(s, .y = z, .x = given, .rank = 4, .dim = {d[0], d[1], d[2], d[3]}, .perm = {1, 2, 3, 0});
     SG_TRY(v->ops->decode_open(run, v->of, s, d[2], d[3], render->e));
-    SG_TRY(report_progress(render, SG_STAGE_DECODE, 0, (int)d[1]));
+    SG_TRY(report_progress(render, SG_STAGE_DECODE, 0, render->chunks));
     while (last.done < d[1]) {
         const int64_t count = v->ops->chunk(v->of, d[1], last.done);
-        chunk         now = {.host = host, .done = last.done + (int)count, .first = last.first + last.frames};
+        chunk         now = {
+                    .host = host, .number = last.number + 1, .done = last.done + (int)count, .first = last.first + last.frames};
         s->scratch.used = 0;
         ask_frames(s, &now, v->ops->decode_next(*run, s, sg_rows(z, last.done, count)), non_finite);
         if (ahead && last.done > 0) SG_TRY(emit_frames(render, s, &last));

@@ -380,6 +380,7 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     sg_plan_totals t[SG_PHASES_MAX];
     render->phases = out->phases = sg_render_phases(engine->components, render->phase);
     for (int i = 0; i < render->phases; i++) SG_TRY(plan_phase(render, &render->phase[i], &out->phase[i], &t[i]));
+    out->chunks = render->chunks;
     out->base = render->engine->base_bytes + sg_backend_code_bytes(render->engine->backend);
     out->output = render->engine->backend->host_memory
                       ? render->request->output_bytes + captured_bytes(render) + cache_bytes(render)

@@ -258,7 +258,7 @@ static sg_engine *open_family(made_up *m, const char *backend)
 }
 
 typedef struct seen {
-    int     frames, height;
+    int     frames, height, chunks; /* chunks: as progress tells them */
     float   latents[CELLS];
     uint8_t pixels[FRAMES * HIGH * X * 3];
 } seen;
@@ -277,6 +277,17 @@ static sg_status take_frame(void *context, int index, const uint8_t *rgb, sg_err
     assert_int_equal(index, s->frames++);
     if (s->height == Y) memcpy(s->pixels + index * Y * X * 3, rgb, Y * X * 3);
     return SG_OK;
+}
+
+/* The decoder's work is told chunk by chunk. */
+static int count_chunks(void *context, sg_stage stage, int done, int total)
+{
+    seen *const s = context;
+    if (stage != SG_STAGE_DECODE) return 0;
+    assert_int_equal(done, done ? s->chunks + 1 : 0);
+    assert_true(done <= total);
+    s->chunks = done;
+    return 0;
 }
 
 /* x [n, C], tokens as the model has them: noise of one generator, [f, c, y, x]. */
@@ -403,8 +414,9 @@ static void render(const char *backend, const texts *text, int frames, int chunk
     assert_string_equal(plan.phase[0].name, "story");
     assert_int_equal(plan.phase[0].weights + plan.phase[0].mapped, sizeof story);
     g->memory_limit = plan.need;
-    const sg_callbacks cb = {.context = &s, .frame = take_frame, .latents = take_latents};
+    const sg_callbacks cb = {.context = &s, .progress = count_chunks, .frame = take_frame, .latents = take_latents};
     if (sg_engine_render(g, &r, &cb, &rep, &e)) fail_msg("%s", e.text);
+    assert_int_equal(s.chunks, plan.chunks);
     if (strcmp(backend, "ref") == 0) /* libraries hold what they like beside it */
         assert_true(rep.held_bytes == plan.need - plan.staging);
     assert_int_equal(s.frames, frames);
