@@ -13,6 +13,7 @@
 #define SG_ENGINE_H
 
 #include "checkpoint.h"
+#include "frame_rule.h"
 #include "run.h"
 #include "status.h"
 
@@ -78,18 +79,6 @@ typedef enum sg_cache { SG_CACHE_OFF, SG_CACHE_FINE, SG_CACHE_USUAL, SG_CACHE_FA
 extern const char *const sg_cache_names[]; /* "off" .. "shadow", NULL: by sg_cache */
 
 enum { SG_STEPS_MAX = 1000 };
-
-/* How many frames a model makes: of l latent frames step (l - 1) + 1, or, with pairs and an even l, step l. */
-typedef struct sg_frame_rule {
-    int  step;
-    bool pairs;
-} sg_frame_rule;
-
-/* How many frames l latent frames make, 1 or more. */
-int64_t sg_frames_made(sg_frame_rule rule, int64_t l);
-
-/* The counts by the rule, for people: "4 n + 1", "8 n or 8 n + 1". text has room for size bytes, and is returned. */
-const char *sg_frame_rule_text(char *text, size_t size, sg_frame_rule rule);
 
 /* The first three are for flow matching, the others for noise schedules of betas. LCM and DPM draw fresh noise in each
  * step. */

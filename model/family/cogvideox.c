@@ -127,7 +127,7 @@ static sg_request cogvideox_defaults(const void *model)
     return (sg_request){.negative_prompt = "",
                         .width = (int)at_most(c->sample[2] / p * p * scale, most[0]),
                         .height = (int)at_most(c->sample[1] / p * p * scale, most[1]),
-                        .frames = (int)sg_frames_made(k->frames, (c->sample[0] - 1) / k->frames.step + 1),
+                        .frames = (int)sg_frame_rule_count(k->frames, (c->sample[0] - 1) / k->frames.step + 1),
                         .fps = c->frame_patch ? 16 : 8,
                         .steps = 50,
                         .cfg_scale = 6,

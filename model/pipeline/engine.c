@@ -342,36 +342,11 @@ sg_model_info sg_engine_info(const sg_engine *engine)
 
 /* ---- what may be asked ---- */
 
-/* The number nearest to v of least, least + m, least + 2 m, ... */
-static int nearest_above(int v, int least, int m)
+/* The number nearest to v of m, 2 m, ... */
+static int nearest(int v, int m)
 {
-    const int n = v < least ? 0 : (int)(((int64_t)v - least + m / 2) / m), most = (INT_MAX - least) / m;
-    return least + (n > most ? most : n) * m;
-}
-
-static int nearest(int v, int m) { return nearest_above(v, m, m); }
-
-/* The nearest count of frames; the larger of two as near. */
-static int nearest_frames(int v, sg_frame_rule rule)
-{
-    const int period = rule.pairs ? 2 * rule.step : rule.step, odd = nearest_above(v, 1, period);
-    const int even = rule.pairs ? nearest_above(v, period, period) : odd;
-    const int further = abs(even - v) - abs(odd - v);
-    return further < 0 || (further == 0 && even > odd) ? even : odd;
-}
-
-int64_t sg_frames_made(sg_frame_rule rule, int64_t l)
-{
-    return rule.pairs && l % 2 == 0 ? rule.step * l : rule.step * (l - 1) + 1;
-}
-
-const char *sg_frame_rule_text(char *text, size_t size, sg_frame_rule rule)
-{
-    if (rule.pairs)
-        snprintf(text, size, "%d n or %d n + 1", 2 * rule.step, 2 * rule.step);
-    else
-        snprintf(text, size, "%d n + 1", rule.step);
-    return text;
+    const int n = v < m ? 0 : (int)(((int64_t)v - m + m / 2) / m), most = (INT_MAX - m) / m;
+    return m + (n > most ? most : n) * m;
 }
 
 static sg_status check_attention(const sg_engine *engine, const sg_request *r, sg_error *e)
@@ -403,9 +378,10 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
                             r->width, r->height, m, nearest(r->width, m), nearest(r->height, m));
     if (r->frames < 1 || r->frames > 1 << 20)
         return sg_error_set(e, SG_E_ARG, "frames: %d is not between 1 and %d", r->frames, 1 << 20);
-    if (nearest_frames(r->frames, info.frames) != r->frames)
+    if (sg_frame_rule_nearest(info.frames, r->frames) != r->frames)
         return sg_error_set(e, SG_E_ARG, "frames: %d: this model makes %s; nearest is %d", r->frames,
-                            sg_frame_rule_text(rule, sizeof rule, info.frames), nearest_frames(r->frames, info.frames));
+                            sg_frame_rule_text(rule, sizeof rule, info.frames),
+                            sg_frame_rule_nearest(info.frames, r->frames));
     if (r->steps < 1 || r->steps > SG_STEPS_MAX)
         return sg_error_set(e, SG_E_ARG, "steps: %d is not between 1 and %d", r->steps, SG_STEPS_MAX);
     if (!(r->cfg_scale >= 0 && r->cfg_scale <= 1000))
@@ -429,7 +405,7 @@ void sg_engine_nearest_size(const sg_engine *engine, int *width, int *height, in
 {
     if (width) *width = nearest(*width, engine->components->size_multiple);
     if (height) *height = nearest(*height, engine->components->size_multiple);
-    if (frames) *frames = nearest_frames(*frames, engine->components->frames);
+    if (frames) *frames = sg_frame_rule_nearest(engine->components->frames, *frames);
 }
 
 /* ---- latents in a file ---- */
@@ -476,7 +452,7 @@ sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_re
     if (fits) {
         r->width = (int)(t.dim[3] * space);
         r->height = (int)(t.dim[2] * space);
-        r->frames = (int)sg_frames_made(rule, t.dim[1]);
+        r->frames = (int)sg_frame_rule_count(rule, t.dim[1]);
         const char *const text = sg_source_metadata(source, "settings");
         *note = text ? strdup(text) : NULL;
     }
