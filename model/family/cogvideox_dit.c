@@ -22,7 +22,7 @@ static const double theta = 1e4; /* of rotary angles and of sines */
 
 /* One of the two norms of a block, with what modulates it. */
 typedef struct cog_norm {
-    sg_linear_weights linear; /* [6 D, time_dim] */
+    sg_linear_weights linear; /* [6 D, time_dim]; of the output [2 D, time_dim]: shift, scale */
     sg_tensor         w, b;   /* [D]? x 2 */
 } cog_norm;
 
@@ -39,7 +39,7 @@ struct sg_cogvideox_dit {
     sg_tensor           patch_w, patch_b; /* [D, C, ph, pw] or [D, C pt ph pw]; [D]? */
     sg_linear_weights   text, time[2];    /* [D, text_dim]; [time_dim, D] [time_dim, time_dim] */
     sg_tensor           final_w, final_b; /* [D]? x 2 */
-    cog_norm            out;              /* linear [2 D, time_dim]: shift, scale */
+    cog_norm            out;              /* of the output */
     sg_linear_weights   proj_out;         /* [C pt ph pw, D] */
     cog_block          *block;            /* [layers] */
 };
@@ -346,20 +346,20 @@ void sg_cogvideox_run_text(sg_cogvideox_run *run, const sg_cogvideox_dit *d, sg_
 
 /* ---- one forward ---- */
 
-/* The rows of the text, then those of the video. */
-typedef struct part {
+/* Which rows of the tokens are the text's, or the video's, and what modulates them in a block. */
+typedef struct cog_rows {
     int64_t       first, count;
     sg_modulation attn, ff;
-} part;
+} cog_rows;
 
-static sg_tensor rows_of(sg_tensor x, const part *p) { return sg_rows(x, p->first, p->count); }
+static sg_tensor rows_of(sg_tensor x, const cog_rows *r) { return sg_rows(x, r->first, r->count); }
 
-/* y = the modulated norm of the tokens x, each part by its own. */
-static void norm(sg_stream *s, const sg_cogvideox_dit *d, sg_tensor y, sg_tensor x, const cog_norm *w, const part *p,
+/* y = the modulated norm of x. */
+static void norm(sg_stream *s, const sg_cogvideox_dit *d, sg_tensor y, sg_tensor x, const cog_norm *w,
                  const sg_modulation *e, sg_tensor non_finite)
 {
-    sg_norm(s, .y = rows_of(y, p), .non_finite = non_finite, .x = rows_of(x, p), .w = w->w, .b = w->b,
-            .shift = e->shift, .scale = e->scale, .kind = SG_NORM_LAYER, .eps = (float)d->config.eps);
+    sg_norm(s, .y = y, .non_finite = non_finite, .x = x, .w = w->w, .b = w->b, .shift = e->shift, .scale = e->scale,
+            .kind = SG_NORM_LAYER, .eps = (float)d->config.eps);
 }
 
 /* y [N, h, d] = the norm of x l by head, the video's rows rotated. spare has y's shape. */
@@ -378,14 +378,14 @@ static void project_heads(sg_stream *s, const sg_cogvideox_run *run, sg_tensor y
             .sin = run->rotary.sin);
 }
 
-static void tap_parts(sg_stream *s, sg_tensor x, const part parts[2], const char *name, int i)
+static void tap_rows(sg_stream *s, sg_tensor x, const cog_rows rows[2], const char *name, int i)
 {
-    sg_tap(s, rows_of(x, &parts[1]), "dit.block.%d.%s", i, name);
-    sg_tap(s, rows_of(x, &parts[0]), "dit.block.%d.%s_text", i, name);
+    sg_tap(s, rows_of(x, &rows[1]), "dit.block.%d.%s", i, name);
+    sg_tap(s, rows_of(x, &rows[0]), "dit.block.%d.%s_text", i, name);
 }
 
 static void self_attention(sg_stream *s, const sg_cogvideox_dit *d, const sg_cogvideox_run *run, const sg_pass *p,
-                           int i, sg_tensor x, const part parts[2])
+                           int i, sg_tensor x, const cog_rows rows[2])
 {
     const sg_cogvideox_config *const c = &d->config;
     const cog_block *const           k = &d->block[i];
@@ -396,7 +396,9 @@ static void self_attention(sg_stream *s, const sg_cogvideox_dit *d, const sg_cog
     const sg_tensor value = sg_new(s, act, n, c->heads, c->head_dim), y = sg_new(s, act, n, c->width);
     const sg_tensor o = sg_reshape(y, n, c->heads, c->head_dim); /* y is used up by then */
 
-    for (int r = 0; r < 2; r++) norm(s, d, y, x, &k->norm[0], &parts[r], &parts[r].attn, sg_rows(p->non_finite, i, 1));
+    for (int r = 0; r < 2; r++)
+        norm(s, d, rows_of(y, &rows[r]), rows_of(x, &rows[r]), &k->norm[0], &rows[r].attn,
+             sg_rows(p->non_finite, i, 1));
     project_heads(s, run, query, value, y, &k->attn.q, k->attn.norm_q, k->norm_q_b);
     project_heads(s, run, key, value, y, &k->attn.k, k->attn.norm_k, k->norm_k_b);
     sg_linear(s, .y = sg_reshape(value, n, c->width), .x = y, .w = k->attn.v.w, .b = k->attn.v.b);
@@ -404,21 +406,21 @@ static void self_attention(sg_stream *s, const sg_cogvideox_dit *d, const sg_cog
         run->self, s, p->first_layer + i, p->step, p->index, p->timestep,
         &(sg_attend_args){.y = o, .q = query, .k = key, .v = value, .scale = 1.0f / sqrtf((float)c->head_dim)});
     for (int r = 0; r < 2; r++)
-        sg_project_out(s, rows_of(x, &parts[r]), rows_of(o, &parts[r]), &k->attn.out, parts[r].attn.gate);
-    tap_parts(s, x, parts, "attn1", i);
+        sg_project_out(s, rows_of(x, &rows[r]), rows_of(o, &rows[r]), &k->attn.out, rows[r].attn.gate);
+    tap_rows(s, x, rows, "attn1", i);
     s->scratch.used = mark;
 }
 
-static void feed_forward(sg_stream *s, const sg_cogvideox_dit *d, int i, sg_tensor x, const part parts[2])
+static void feed_forward(sg_stream *s, const sg_cogvideox_dit *d, int i, sg_tensor x, const cog_rows rows[2])
 {
     for (int r = 0; r < 2; r++) {
         const size_t    mark = s->scratch.used;
-        const sg_tensor part_x = rows_of(x, &parts[r]), y = sg_new(s, d->component.act, part_x.dim[0], x.dim[1]);
-        norm(s, d, y, part_x, &d->block[i].norm[1], &(part){.count = parts[r].count}, &parts[r].ff, (sg_tensor){0});
-        sg_feed_forward(s, part_x, y, &d->block[i].ff, SG_ACT_GELU_TANH, parts[r].ff.gate);
+        const sg_tensor own = rows_of(x, &rows[r]), y = sg_new(s, d->component.act, own.dim[0], own.dim[1]);
+        norm(s, d, y, own, &d->block[i].norm[1], &rows[r].ff, (sg_tensor){0});
+        sg_feed_forward(s, own, y, &d->block[i].ff, SG_ACT_GELU_TANH, rows[r].ff.gate);
         s->scratch.used = mark;
     }
-    tap_parts(s, x, parts, "ff", i);
+    tap_rows(s, x, rows, "ff", i);
 }
 
 /* x [n, D] = the patches of latent [c, f, y, x], in order, embedded, with sines where the model has them. */
@@ -450,7 +452,7 @@ static void project_out(sg_stream *s, const sg_cogvideox_dit *d, const sg_cogvid
     sg_tensor       v = sg_new(s, SG_F32, n, patch_size(c));
     sg_norm(s, .y = final, .non_finite = sg_rows(pass->non_finite, c->layers, 1), .x = x, .w = d->final_w,
             .b = d->final_b, .kind = SG_NORM_LAYER, .eps = (float)c->eps);
-    norm(s, d, y, final, &d->out, &(part){.count = n}, &e, (sg_tensor){0});
+    norm(s, d, y, final, &d->out, &e, (sg_tensor){0});
     sg_linear(s, .y = v, .x = y, .w = d->proj_out.w, .b = d->proj_out.b);
     v = sg_rows_of(s, v, run->tokens.inverse);
     sg_tap(s, v, "dit.proj_out");
@@ -492,14 +494,14 @@ void sg_cogvideox_dit_forward(const sg_cogvideox_dit *d, sg_cogvideox_run *run, 
     patch_embed(s, d, run, sg_rows(x, text, tokens(run)), p->x);
     for (int i = 0; i < layers; i++) {
         const sg_tensor e = sg_rows(run->now.e, ROWS * i, ROWS);
-        const part      parts[2] = {
-                 {.count = text, .attn = sg_modulation_at(e, 3), .ff = sg_modulation_at(e, 9)},
-                 {.first = text, .count = tokens(run), .attn = sg_modulation_at(e, 0), .ff = sg_modulation_at(e, 6)}};
+        const cog_rows  rows[2] = {
+             {.count = text, .attn = sg_modulation_at(e, 3), .ff = sg_modulation_at(e, 9)},
+             {.first = text, .count = tokens(run), .attn = sg_modulation_at(e, 0), .ff = sg_modulation_at(e, 6)}};
         sg_bind_fetch(d->component.bind, s, i);
         for (int k = 0; k < 2 && p->index == 0; k++)
             modulate(s, run, sg_rows(e, 6 * k, 6), &d->block[i].norm[k].linear);
-        self_attention(s, d, run, p, i, x, parts);
-        feed_forward(s, d, i, x, parts);
+        self_attention(s, d, run, p, i, x, rows);
+        feed_forward(s, d, i, x, rows);
     }
     project_out(s, d, run, p, sg_rows(x, text, tokens(run)));
     sg_count_non_finite(s, .y = sg_rows(p->non_finite, layers + 1, 1), .x = p->out);
