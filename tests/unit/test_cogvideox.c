@@ -65,12 +65,13 @@ static seen render(sg_engine *g, const sg_request *r)
 static void pads_in_front_are_dropped(void **state)
 {
     (void)state;
-    static const char path[] = "/tmp/sg_cogvideox_latents.safetensors";
-    sg_error          e = {0};
-    sg_source        *source = NULL;
-    sg_engine        *g = open_model(of_15, 0);
-    sg_request        r = small(g);
-    char             *note = NULL;
+    char       path[64];
+    sg_error   e = {0};
+    sg_source *source = NULL;
+    sg_engine *g = open_model(of_15, 0);
+    sg_request r = small(g);
+    char      *note = NULL;
+    snprintf(path, sizeof path, "%s/latents.safetensors", copy_dir);
     r.frames = 9;
     r.latents_out = path;
     const seen made = render(g, &r);
