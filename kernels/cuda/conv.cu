@@ -1,7 +1,10 @@
 /* conv.cu - convolutions, the large ones in BF16 by cuDNN, the others as products: for a run of output places, all that
  * their windows see is gathered into rows [kt, ky, kx, i], and these are multiplied with the weights put in the same
  * order. The gathered rows take at most SG_CUDA_X_BYTES at a time; a window of one place is no window and needs no
- * gathering. */
+ * gathering.
+ *
+ * cuDNN knows no replicated edges. It convolves with zeros there, and what the places at the edge see beyond it is
+ * gathered, multiplied and added afterwards: of 480 x 848 places that is one in 150. */
 #include "cuda_kernel.cuh"
 
 /* ---- kernels ---- */
@@ -18,6 +21,35 @@ struct permute_weights {
     }
 };
 
+/* The places of y whose windows leave the frame of x, frame by frame: rows above and below, then, of the rows between, what
+ * lies left and right. */
+struct edge_places {
+    int64_t rows, cols;               /* of y */
+    int64_t above, below, left, right; /* rows, columns */
+
+    __host__ __device__ int64_t of_frame() const
+    {
+        return (above + below) * cols + (rows - above - below) * (left + right);
+    }
+
+    /* The i-th place of all: frame, row, column. */
+    __device__ void place(int64_t i, int64_t *t, int64_t *r, int64_t *u) const
+    {
+        int64_t k;
+        *t = sg_divide(i, of_frame(), &k);
+        if (k < (above + below) * cols) {
+            *r = sg_divide(k, cols, u);
+            if (*r >= above) *r += rows - above - below;
+        } else {
+            *r = above + sg_divide(k - (above + below) * cols, left + right, u);
+            if (*u >= left) *u += cols - left - right;
+        }
+    }
+};
+
+/* What a window sees: of places beyond the edge zeros, or the nearest inside, or these alone, of edge_places. */
+enum window_reads { READ_INSIDE, READ_ALL, READ_OUTSIDE };
+
 struct gather_kernel {
     sg_view to, x;
     int64_t first;                 /* output place of row 0 */
@@ -25,15 +57,24 @@ struct gather_kernel {
     int64_t rows, cols;            /* of the output */
     int64_t x_rows, x_cols;
     int64_t ky, kx, stride[3], above, left;
+    window_reads reads;
+    edge_places  edges;
 
-    /* Where in x the channels of a row's tap begin; -1: beyond the edge. */
+    static __device__ int64_t inside(int64_t i, int64_t n) { return i < 0 ? 0 : i < n ? i : n - 1; }
+
+    /* Where in x the channels of a row's tap begin; -1: they are zeros. */
     __device__ int64_t source(int64_t row, int64_t tap) const
     {
-        int64_t       u, r, dx, dy;
-        const int64_t t = sg_divide(sg_divide(first + row, cols, &u), rows, &r);
+        int64_t t, u, r, dx, dy;
+        if (reads == READ_OUTSIDE)
+            edges.place(first + row, &t, &r, &u);
+        else
+            t = sg_divide(sg_divide(first + row, cols, &u), rows, &r);
         const int64_t dt = sg_divide(sg_divide(tap, kx, &dx), ky, &dy);
         const int64_t f = t * stride[0] + dt, y = r * stride[1] + dy - above, c = u * stride[2] + dx - left;
-        return y < 0 || y >= x_rows || c < 0 || c >= x_cols ? -1 : ((f * x_rows + y) * x_cols + c) * in;
+        const bool    outside = y < 0 || y >= x_rows || c < 0 || c >= x_cols;
+        if (outside ? reads == READ_INSIDE : reads == READ_OUTSIDE) return -1;
+        return ((f * x_rows + inside(y, x_rows)) * x_cols + inside(c, x_cols)) * in;
     }
 
     __device__ void operator()(int64_t at, int n) const
@@ -53,6 +94,22 @@ struct gather_kernel {
             }
         }
         sg_put_pack(to, at, n, true, v);
+    }
+};
+
+/* y += sum at the places of rows of sum. */
+struct add_edges {
+    sg_view     y;
+    const float *sum;
+    int64_t     first, out; /* place of row 0; channels */
+    edge_places edges;
+    __device__ void operator()(int64_t at) const
+    {
+        int64_t       o, t, r, u;
+        const int64_t row = sg_divide(at, out, &o);
+        edges.place(first + row, &t, &r, &u);
+        const int64_t to = ((t * edges.rows + r) * edges.cols + u) * out + o;
+        sg_put(y, to, sg_get(y, to) + sum[at]);
     }
 };
 
@@ -103,7 +160,54 @@ static gather_kernel gather_of(const sg_conv_args *a, const sg_linear_job *p, vo
     for (int k = 0; k < 3; k++) g.stride[k] = a->stride[k];
     g.above = a->pad[0];
     g.left = a->pad[2];
+    g.reads = a->edge == SG_EDGE_REPLICATE ? READ_ALL : READ_INSIDE;
     return g;
+}
+
+/* With strides of 1. */
+static edge_places edges_of(const sg_conv_args *a)
+{
+    edge_places e = {};
+    e.rows = a->y.dim[1];
+    e.cols = a->y.dim[2];
+    e.above = sg_min64(a->pad[0], e.rows);
+    e.below = sg_min64(a->pad[1], e.rows - e.above);
+    e.left = sg_min64(a->pad[2], e.cols);
+    e.right = sg_min64(a->pad[3], e.cols - e.left);
+    return e;
+}
+
+/* y holds the convolution with zeros beyond the edges, in BF16, as cuDNN has it: adds what replicated ones give. w in the
+ * order [o, taps, i]. */
+static sg_status finish_edges(sg_stream *s, const sg_conv_args *a, void *w)
+{
+    const edge_places edges = edges_of(a);
+    sg_linear_job     p = linear_of(a);
+    const int64_t     places = a->y.dim[0] * edges.of_frame(), width = p.i * (int64_t)sizeof(uint16_t);
+    const int64_t     both = width + p.o * (int64_t)sizeof(float); /* a gathered row, and its sums behind all of them */
+    const int64_t     rows = sg_min64(places, sg_max64(1, (SG_CUDA_X_BYTES - SG_ALIGN) / both));
+    if (places == 0) return SG_OK;
+    char *const x = (char *)sg_cuda_scratch(s, "conv", SG_CUDA_X, (size_t)(rows * both) + SG_ALIGN);
+    if (!x) return s->status;
+    gather_kernel g = gather_of(a, &p, x);
+    g.reads = READ_OUTSIDE;
+    g.edges = edges;
+    float *const sum = (float *)(x + sg_div_up(rows * width, SG_ALIGN) * SG_ALIGN);
+    add_edges    add = {sg_view_of(a->y), sum, 0, p.o, edges};
+    p.x = x;
+    p.w = w;
+    p.y = sum;
+    p.y_type = SG_F32;
+    p.b = NULL;
+    p.add = false;
+    for (g.first = 0; g.first < places; g.first += rows) {
+        p.n = sg_min64(rows, places - g.first);
+        add.first = g.first;
+        SG_TRY(sg_cuda_each_pack(s, "conv", p.n * p.i, g));
+        SG_TRY(sg_cuda_linear(s, "conv", &p));
+        SG_TRY(sg_cuda_each(s, "conv", p.n * p.o, add));
+    }
+    return SG_OK;
 }
 
 static sg_status put_bias(sg_stream *s, const sg_conv_args *a)
@@ -129,7 +233,8 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
     permuted.dtype = type;
     const permute_weights permute = {sg_view_of(permuted), sg_view_of(a->w), a->w.dim[1], p.i / a->w.dim[1]};
     SG_TRY(sg_cuda_each(s, "conv", p.o * p.i, permute));
-    if (sg_cuda_conv_dnn(s, a, w, put_bias, &status)) return status;
+    if (sg_cuda_conv_dnn(s, a, w, put_bias, &status))
+        return status || a->edge != SG_EDGE_REPLICATE ? status : finish_edges(s, a, w);
     void *const x = sg_cuda_scratch(s, "conv", SG_CUDA_X, (size_t)rows * width);
     if (!x) return s->status;
     p.x_type = p.w_type = type;

@@ -158,7 +158,7 @@ void        sg_lt_close(sg_cuda *c);
 
 /* ---- cuDNN: cuda_dnn.c ---- */
 
-/* Run BF16 attention without biases, and BF16 convolutions, from c->dnn_min_macs multiply-adds on, and tell in *status
+/* Run BF16 attention without biases, and BF16 convolutions with zeros beyond the edges, from c->dnn_min_macs multiply-adds on, and tell in *status
  * how that went. w is a->w in the order [o, kt, ky, kx, i], SG_ALIGN aligned. False: not for cuDNN, or it is not
  * installed, or has no engine for this. */
 bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status);
@@ -188,6 +188,10 @@ sg_status sg_cuda_linear(sg_stream *s, const char *op, const sg_linear_job *p);
 
 /* The same with BF16 operands, added to an F32 y, by cuDNN: as sg_cuda_attend_dnn. */
 bool sg_cuda_added_dnn(sg_stream *s, const char *op, const sg_linear_job *p, sg_status *status);
+
+/* ---- group_norm.cu ---- */
+
+sg_status sg_cuda_norm_groups(sg_stream *s, const sg_norm_args *a); /* norm of kind GROUP */
 
 /* ---- attend_mma.cu ---- */
 

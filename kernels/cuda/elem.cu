@@ -24,6 +24,7 @@ static __device__ void get_repeated(const sg_view &v, int64_t i, int64_t m, int 
 struct gate_add_kernel {
     sg_view x, r, gate;
     int64_t c;
+    bool    tanhs;
     __device__ void operator()(int64_t i, int n) const
     {
         float a[SG_PACK], b[SG_PACK], g[SG_PACK];
@@ -31,6 +32,8 @@ struct gate_add_kernel {
         sg_get_pack(r, i, n, true, b);
         if (gate.data) {
             get_repeated(gate, i, c, n, g);
+            if (tanhs)
+                for (int k = 0; k < SG_PACK; k++) g[k] = tanhf(g[k]);
             for (int k = 0; k < SG_PACK; k++) a[k] += b[k] * g[k];
         } else {
             for (int k = 0; k < SG_PACK; k++) a[k] += b[k];
@@ -160,7 +163,8 @@ static __global__ void __launch_bounds__(SG_THREADS)
 
 static sg_status gate_add(sg_stream *s, const sg_gate_add_args *a)
 {
-    const gate_add_kernel k = {sg_view_of(a->x), sg_view_of(a->r), sg_view_of(a->gate), a->x.dim[a->x.rank - 1]};
+    const gate_add_kernel k = {sg_view_of(a->x), sg_view_of(a->r), sg_view_of(a->gate), a->x.dim[a->x.rank - 1],
+                               a->tanh_gate};
     return sg_cuda_each_pack(s, "gate_add", sg_count(a->x), k);
 }
 

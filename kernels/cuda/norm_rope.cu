@@ -207,16 +207,17 @@ struct rope_job : rows_job {
     const float *cos, *sin;
     int64_t      wide, d; /* elements of a token, of a head */
     bool         four;    /* the cosines and sines of a pack are aligned for one load */
+    bool         by_head; /* each head has its own */
 
     bool keeps() const { return d % QUAD == 0 && ((uintptr_t)cos | (uintptr_t)sin) % 16 == 0; }
 
-    /* Where the cosines and sines of the token of element `at` begin; e: the element's place in its head. */
+    /* Where the cosines and sines of the token, or head, of element `at` begin; e: the element's place in its head. */
     __device__ __forceinline__ int64_t angles(int64_t at, int64_t *e) const
     {
         int64_t       rest;
-        const int64_t from = sg_divide(at, wide, &rest) * (d / 2);
+        const int64_t token = sg_divide(at, wide, &rest);
         sg_divide(rest, d, e);
-        return from;
+        return by_head ? (at - *e) / 2 : token * (d / 2);
     }
 
     static __device__ __forceinline__ void rotate(float &x, float &y, float c, float s)
@@ -242,7 +243,7 @@ struct rope_job : rows_job {
                 if (2 * k >= n) break;
                 c[k] = cos[from + e / 2];
                 s[k] = sin[from + e / 2];
-                e = e + 2 == d ? 0 : e + 2;
+                e = e + 2 == d && !by_head ? 0 : e + 2; /* the next head's come next */
             }
         }
         get_or(w, i, n, 1.0f, p);
@@ -256,7 +257,7 @@ struct rope_job : rows_job {
     struct beside {
         float2 c, s;
     };
-    __device__ __forceinline__ bool repeats(int step) const { return (uint32_t)step % (uint32_t)d == 0; }
+    __device__ __forceinline__ bool repeats(int step) const { return !by_head && (uint32_t)step % (uint32_t)d == 0; }
     template <bool>
     __device__ __forceinline__ void finish(beside &t, bool other, int64_t at, int64_t i, float2 stats,
                                            float (&v)[QUAD]) const
@@ -351,14 +352,6 @@ template <int GROUP> struct row_short {
     }
 };
 
-/* x / (1 + e^-x) to 2^-17, far below what BF16 keeps. */
-static __device__ __forceinline__ float silu(float x)
-{
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(1.0f + sg_exp2(-SG_LOG2_E * x)));
-    return x * y;
-}
-
 /* On a processor at once: 64 registers a thread. */
 enum { SHORT_BLOCKS = 4 };
 
@@ -380,7 +373,7 @@ template <int GROUP> static __global__ void __launch_bounds__(SG_THREADS, SHORT_
             for (int k = 0; k < SG_PACK; k++) x[k] *= by * w[k / QUAD][k % QUAD];
             if (j.act == SG_ACT_SILU)
 #pragma unroll
-                for (int k = 0; k < SG_PACK; k++) x[k] = silu(x[k]);
+                for (int k = 0; k < SG_PACK; k++) x[k] = sg_silu_rough(x[k]);
             *(uint4 *)((uint16_t *)j.y.data + at + i) =
                 make_uint4(sg_pack_bf16x2(x[0], x[1]), sg_pack_bf16x2(x[2], x[3]), sg_pack_bf16x2(x[4], x[5]),
                            sg_pack_bf16x2(x[6], x[7]));
@@ -437,6 +430,7 @@ static bool norm_short(sg_stream *s, const norm_job &j)
 
 static sg_status norm(sg_stream *s, const sg_norm_args *a)
 {
+    if (a->kind == SG_NORM_GROUP) return sg_cuda_norm_groups(s, a);
     norm_job j = {};
     j.y = sg_view_of(a->y);
     j.x = sg_view_of(a->x);
@@ -458,6 +452,7 @@ static sg_status rope(sg_stream *s, const sg_rope_args *a)
     rope_job j = {};
     j.d = a->x.dim[2];
     j.wide = a->x.dim[1] * j.d;
+    j.by_head = a->cos.rank == 3;
     j.cos = (const float *)a->cos.data;
     j.sin = (const float *)a->sin.data;
     j.four = j.d % SG_PACK == 0 && ((uintptr_t)j.cos | (uintptr_t)j.sin) % 16 == 0;
