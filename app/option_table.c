@@ -302,8 +302,8 @@ const sg_option sg_option_table[] = {
      .help = "refuse what needs more, as in 8G or 512M (default: what the machine has free)"},
     {.name = "vae-tiling", .kind = SG_OPTION_CHOICE, .commands = (SAMPLER & ~CHECK) | INFO, AT(vae_tiling),
      .choices = sg_tiling_names, .value = "WHEN",
-     .help = "decode in tiles of 256x256 pixels that are blended, as Mochi's decoder can: less memory, and\n"
-             "the frames differ a little; auto: if decoding whole frames would not fit"},
+     .help = "decode in blended tiles of 256x256 pixels, as Mochi's decoder can: less memory, and the\n"
+             "frames differ a little; auto: if decoding whole frames would not fit"},
     {.name = "offload", .kind = SG_OPTION_CHOICE, .commands = MODEL & ~(CHECK | TUNE), AT(offload), .choices = offloads,
      .value = "WHEN",
      .help = "keep the denoiser's blocks in host memory and copy each to the GPU when it is needed;\n"

@@ -22,6 +22,7 @@ typedef struct tiling {
     sg_tensor     above;  /* F32 [columns, n, 64, 256, 3]: the last rows of the tile above, of each column */
     sg_tensor     before; /* F32 [n, 256, 64, 3]: the last columns of the tile to the left */
     int           scale;
+    int64_t       stride; /* latents */
 } tiling;
 
 /* One tile. */
@@ -94,7 +95,7 @@ static void blend(sg_stream *s, sg_tensor x, sg_tensor other, int64_t h, int64_t
 /* Frames first .. of one tile: blended, what other tiles will need kept, and the rest put in place. */
 static void place(const tiling *t, sg_stream *s, const tile *k, sg_tensor x, int64_t first)
 {
-    const int64_t   f = x.dim[0], rows = least(k->h, STRIDE), columns = least(k->w, STRIDE);
+    const int64_t   f = x.dim[0], rows = k->last_row ? k->h : STRIDE, columns = k->last_column ? k->w : STRIDE;
     const sg_tensor above = sg_rows(k->above, first, f), before = sg_rows(k->before, first, f);
     const sg_tensor shown = sg_new(s, SG_F32, f, rows, columns, RGB),
                     clamped = sg_new(s, SG_F32, f, rows, columns, RGB);
@@ -110,7 +111,7 @@ static void place(const tiling *t, sg_stream *s, const tile *k, sg_tensor x, int
 static void decode_tile(const tiling *t, sg_stream *s, int64_t i, int64_t j)
 {
     const size_t  mark = s->scratch.used;
-    const int64_t stride = STRIDE / t->scale, side = TILE / t->scale, n = t->frames.dim[0], c = t->z.dim[3];
+    const int64_t stride = t->stride, side = TILE / t->scale, n = t->frames.dim[0], c = t->z.dim[3];
     const int64_t rows = least(side, t->z.dim[1] - i * stride), columns = least(side, t->z.dim[2] - j * stride);
     tile          k = {.i = i, .j = j, .h = rows * t->scale, .w = columns * t->scale};
     k.last_row = (i + 1) * stride >= t->z.dim[1];
@@ -135,9 +136,11 @@ static void decode_tile(const tiling *t, sg_stream *s, int64_t i, int64_t j)
 sg_tensor sg_mochi_run_tiles(sg_mochi_run *r, sg_stream *s, sg_tensor z)
 {
     const sg_mochi_vae_info v = sg_mochi_vae_describe(r->vae);
-    const int64_t           stride = STRIDE / v.scale_space, n = (z.dim[0] - 1) * v.scale_time + 1;
+    const int64_t           side = TILE / v.scale_space, n = (z.dim[0] - 1) * v.scale_time + 1;
+    const bool              one = z.dim[1] <= side && z.dim[2] <= side; /* as diffusers: then the next is not begun */
+    const int64_t           stride = one ? side : STRIDE / v.scale_space;
     const int64_t           rows = sg_div_up(z.dim[1], stride), columns = sg_div_up(z.dim[2], stride);
-    tiling                  t = {.run = r, .z = z, .scale = v.scale_space};
+    tiling                  t = {.run = r, .z = z, .scale = v.scale_space, .stride = stride};
     t.frames = sg_new(s, SG_F32, n, z.dim[1] * v.scale_space, z.dim[2] * v.scale_space, RGB);
     const size_t mark = s->scratch.used;
     t.above = sg_new(s, SG_F32, columns, n, BLEND, TILE, RGB);

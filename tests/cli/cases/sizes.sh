@@ -15,4 +15,5 @@ rm a.y4m a.json b.y4m
 try "${prompt[@]}" --strict --size 70x64 -o x.y4m
 try "${prompt[@]}" --strict --size 64x64 --frames 7 -o x.y4m
 try "${prompt[@]}" --size 64x64 --frames 5 -o x.png
+try "${prompt[@]}" -q --vae-tiling on -o x.y4m
 expect_files
