@@ -9,15 +9,19 @@
 
 sg_status sg_arms_size(sg_request *r, sg_engine *engine, const sg_settings *s, sg_error *e)
 {
-    sg_request usual = sg_engine_defaults(engine);
+    sg_request usual = sg_engine_defaults(engine), twice = usual;
+    sg_error   why = {0};
     sg_plan    plan;
     if (s->size[0] && s->size[1]) return SG_OK;
     for (;;) {
         SG_TRY(sg_engine_plan(engine, &usual, &plan, e));
         if (plan.tokens >= SG_TOKENS || usual.width > SG_IMAGE_MAX_SIDE / 4 || usual.height > SG_IMAGE_MAX_SIDE / 4)
             break;
-        usual.width *= 2;
-        usual.height *= 2;
+        twice.width *= 2;
+        twice.height *= 2;
+        if (sg_engine_check_request(engine, &twice, &why))
+            break; /* a model may know the places of a smaller one only */
+        usual = twice;
     }
     if (!s->size[0]) r->width = usual.width;
     if (!s->size[1]) r->height = usual.height;
