@@ -2,7 +2,8 @@
 # Runs the command as people do. usage: run.sh [--update] PROGRAM [NAME-PATTERN]
 #
 # A case is a script cases/NAME.sh; CASES=gpu in the environment takes those of gpu/, which need an NVIDIA GPU, and
-# CASES=long those of long/. It runs in an empty folder of its own, with `sparge-gen` in its PATH and lib.sh at $LIB. Neighbours say what is expected:
+# CASES=long those of long/. It runs in an empty folder of its own, with `sparge-gen` in its PATH, lib.sh at $LIB and the mini
+# checkpoints of a build at $FIXTURES. Neighbours say what is expected:
 # NAME.sh.stdout.exact or .stdout.glob, .stderr.exact or .stderr.glob, .exit (0 without it). A stream without a neighbour
 # may hold anything. In a .glob a line is a shell pattern, and a line "..." stands for any number of lines. Exit code 77
 # is a skip. --update rewrites the .exact files that are there.
@@ -18,7 +19,7 @@ trap 'rm -rf "$work"' EXIT
 
 mkdir "$work/bin"
 ln -s "$program" "$work/bin/sparge-gen"
-export PATH=$work/bin:$PATH LIB=$here/lib.sh LC_ALL=C.UTF-8
+export PATH=$work/bin:$PATH LIB=$here/lib.sh FIXTURES=${program%/*}/tests/fixtures LC_ALL=C.UTF-8
 export SPARGE_GEN_MODEL=${SPARGE_GEN_MODEL:-$here/../../weights/tiny-wan}
 [[ -e $SPARGE_GEN_MODEL/model_index.json ]] || { echo "run.sh: no model at $SPARGE_GEN_MODEL" >&2; exit 1; }
 # A command that is not there, as a misspelt one or a function of lib.sh without `source "$LIB"`, ends a case.
