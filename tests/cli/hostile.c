@@ -1,6 +1,6 @@
 /* hostile.c - models broken in one place each, and absurd wishes: the command must end in one message that names file
  * and place, with exit code 1 (failed) or 2 (misused), in little memory and time, and leave nothing behind.
- * usage: hostile PROGRAM FIXTURES [NAME] */
+ * usage: hostile PROGRAM FIXTURES MODEL [NAME], MODEL a folder of FIXTURES that there are cases of */
 #include "hostile.h"
 
 #include <dirent.h>
@@ -27,6 +27,7 @@
 #define DIT_W "transformer/" SHARD
 #define DIT_X "transformer/diffusion_pytorch_model.safetensors.index.json"
 #define VAE_W "vae/diffusion_pytorch_model.safetensors"
+#define ONE_W "transformer/diffusion_pytorch_model.safetensors"
 #define TEXT_W "text_encoder/model.safetensors"
 #define BIAS "decoder.conv_in.bias" /* BF16 [8], the first 16 bytes of VAE_W */
 #define D(dtype, shape, offsets) "{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}"
@@ -41,6 +42,8 @@
 #define CLIP " -q -o clip.y4m"
 #define SMALL " --frames 5 --steps 1" CLIP
 #define SAY "--prompt ball"
+#define COGVIDEOX SAY " --size 32x32 --frames 9 --steps 1 -q -o clip.y4m"
+#define MOCHI SAY " --size 32x32 --frames 7 --steps 2 -q -o clip.y4m"
 #define FILE_OF "--prompt-file ../m/p.txt --size 32x32 --frames 1 --steps 1 -q"
 
 /* clang-format off */
@@ -50,14 +53,34 @@
 #define GOOD(name, how, file, key, value) {name, hostile_##how, file, key, value, 0, "", NULL},
 #define WISH(name, exit, words, args) {name, NULL, NULL, NULL, NULL, exit, words, args},
 #define USE(name, how, file, key, value, exit, words, args) {name, hostile_##how, file, key, value, exit, words, args},
+/* A number of a config that is none, below none, and beyond what memory can have. */
+#define ABSURD(file, key) AT(key " 0", set, file, key, "0", key ": should be a ") \
+    AT(key " -1", set, file, key, "-1", key ": should be a ") \
+    AT(key " 2^40", set, file, key, "1099511627776", key ": should be a ")
 /* clang-format on */
 
-static const hostile_case cases[] = {
+static const hostile_case wan_cases[] = {
 #include "hostile_cases.h"
 };
-enum { CASES = sizeof cases / sizeof *cases };
+static const hostile_case cogvideox_cases[] = {
+#include "hostile_cogvideox.h"
+};
+static const hostile_case mochi_cases[] = {
+#include "hostile_mochi.h"
+};
 
-static const char usual[] = SAY " --size 32x32" SMALL;
+/* A sound model, the small render of it that is usual here, and its cases. */
+static const struct suite {
+    const char         *model, *usual;
+    const hostile_case *cases;
+    int                 count;
+} suites[] = {
+    {"wan21_hd64", SAY " --size 32x32" SMALL, wan_cases, sizeof wan_cases / sizeof *wan_cases},
+    {"cogvideox_2b", COGVIDEOX, cogvideox_cases, sizeof cogvideox_cases / sizeof *cogvideox_cases},
+    {"mochi_hd16", MOCHI, mochi_cases, sizeof mochi_cases / sizeof *mochi_cases},
+};
+enum { SUITES = sizeof suites / sizeof *suites };
+
 enum { MAX_ARGS = 32, SLACK = 32 << 20 };
 
 /* Texts and arguments live as long as this short program. */
@@ -115,7 +138,7 @@ static bool all_clips(const char *names)
 
 /* ---- a case ---- */
 
-static void run_case(hostile_end *end, const char *program, const char *sound, const hostile_case *c)
+static void run_case(hostile_end *end, const char *program, const char *sound, const char *usual, const hostile_case *c)
 {
     char *const model = (char *)hostile_text("%s/m", work), *const out = (char *)hostile_text("%s/out", work);
     char *args[MAX_ARGS] = {(char *)program, (char *)"--model", model};
@@ -150,35 +173,42 @@ static const char *judge_case(const hostile_end *end, const hostile_case *c, siz
     return c->exit ? hostile_judge(end, c->words) : NULL;
 }
 
+static const struct suite *find(const char *model)
+{
+    for (int i = 0; model && i < SUITES; i++)
+        if (strcmp(suites[i].model, model) == 0) return &suites[i];
+    fputs("usage: hostile PROGRAM FIXTURES MODEL [NAME], MODEL one of:", stderr);
+    for (int i = 0; i < SUITES; i++) fprintf(stderr, " %s", suites[i].model);
+    fputs("\n", stderr);
+    exit(2);
+}
+
 int main(int argc, char **argv)
 {
-    int         failed = 0, skipped = 0, ran = 0;
-    hostile_end end;
-    if (argc < 3) {
-        fputs("usage: hostile PROGRAM FIXTURES [NAME]\n", stderr);
-        return 2;
-    }
+    int                       failed = 0, skipped = 0, ran = 0;
+    hostile_end               end;
+    const struct suite *const all = find(argc > 3 ? argv[3] : NULL);
     setlocale(LC_ALL, "C.UTF-8");
     setenv("OMP_WAIT_POLICY", "passive", 1);
     setenv("ASAN_OPTIONS", "exitcode=99", 1);
     setenv("UBSAN_OPTIONS", "exitcode=99:halt_on_error=1", 1);
-    char *const program = realpath(argv[1], NULL), *const sound =
-                                                       (char *)hostile_text("%s/wan21_hd64", realpath(argv[2], NULL));
+    char *const program = realpath(argv[1], NULL);
+    char *const sound = (char *)hostile_text("%s/%s", realpath(argv[2], NULL), all->model);
     if (!program || !mkdtemp(work)) hostile_die(argv[1]);
-    run_case(&end, program, sound, &(hostile_case){.name = "sound"});
+    run_case(&end, program, sound, all->usual, &(hostile_case){.name = "sound"});
     const size_t peak = end.peak;
     if (end.exit != 0) printf("FAIL sound: exit %d\n%s", end.exit, end.text), failed++;
-    for (int i = 0; i < CASES; i++) {
-        const hostile_case *const c = &cases[i];
-        if (argc > 3 && strcmp(argv[3], c->name) != 0) continue;
+    for (int i = 0; i < all->count; i++) {
+        const hostile_case *const c = &all->cases[i];
+        if (argc > 4 && strcmp(argv[4], c->name) != 0) continue;
         if (c->make == hostile_shut && geteuid() == 0) {
             skipped++;
             continue;
         }
-        run_case(&end, program, sound, c);
+        run_case(&end, program, sound, all->usual, c);
         const char *const why = judge_case(&end, c, peak);
         ran++;
-        if (argc > 3 || getenv("HOSTILE_VERBOSE") || why)
+        if (argc > 4 || getenv("HOSTILE_VERBOSE") || why)
             printf("%s %s: %s; %.1f s, %ld KiB over the sound run\n%s\n", why ? "FAIL" : "ok  ", c->name,
                    why ? why : "", end.seconds, ((long)end.peak - (long)peak) / 1024, end.text);
         failed += why != NULL;

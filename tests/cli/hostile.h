@@ -43,6 +43,8 @@ hostile_make hostile_folder; /* a folder in its place */
 hostile_make hostile_fifo;   /* a pipe that nobody writes */
 hostile_make hostile_link;   /* a symbolic link to value */
 hostile_make hostile_shut;   /* nobody may read it */
+hostile_make
+    hostile_other; /* that of another sound model: value is its place among the fixtures; a folder of the model's */
 hostile_make hostile_pieces; /* a tokenizer of no other file than the first value bytes of its model */
 hostile_make hostile_length; /* safetensors: the header's length is key, then value follows */
 hostile_make hostile_entry;  /* safetensors: what describes tensor key becomes the raw value, NULL removes it */

@@ -117,6 +117,11 @@ void hostile_link(const char *from, const char *to, const hostile_case *c)
     if (symlink(c->value, to) != 0) hostile_die(to);
 }
 
+void hostile_other(const char *from, const char *to, const hostile_case *c)
+{
+    if (symlink(hostile_text("%s/../../%s", from, c->value), to) != 0) hostile_die(to);
+}
+
 void hostile_shut(const char *from, const char *to, const hostile_case *c)
 {
     hostile_add(from, to, &(hostile_case){.value = ""});
