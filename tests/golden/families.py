@@ -1,11 +1,12 @@
 """The families that the golden scripts know, by name and by class of pipeline. Each is a module with
 
-    PIPELINE, MASKED_TEXT, LOW_VAE, NOISE_BY_DTYPE    what it is
+    PIPELINE, VAE, MASKED_TEXT, LEAST_STEPS, LOW_VAE  what it is
     CASES                                             its minis
     components, arguments                             a pipeline's parts, and what it is called with
     hook_dit, hook_vae, grid, schedule                what is seen of a run
-    decode, encode, clip_shape                        latents to frames and back
-    wide, drawn_as, widen_model                       what float64 changes
+    decoded, decode, encode, clip_shape               latents to frames and back
+    defaults, way                                     a whole render (parity), a step of one (fullsize)
+    wide, widen_model                                 what float64 changes
     random_spec                                       a configuration drawn by chance (parity)
 """
 import json
@@ -26,6 +27,10 @@ def of(folder):
     if name not in BY_CLASS:
         raise SystemExit(f"{folder}/model_index.json: _class_name {name} is none of {', '.join(BY_CLASS)}")
     return BY_CLASS[name]
+
+
+def name_of(folder):
+    return next(name for name, family in NAMED.items() if family is of(folder))
 
 
 def of_pipe(pipe):

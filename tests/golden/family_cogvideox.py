@@ -1,10 +1,11 @@
 """CogVideoX 2B, 5B and 1.5: minis, hooks, decoding.
 
-The passes are one batch, the negative prompt first. Noise is drawn in the precision of the text encoder's output, frame by
-frame, and with DPM again at each step; pads of a prompt are tokens like others. The pipeline is not told how many tokens
-a text has: `max_text_seq_length` of the denoiser's configuration says it here.
+The passes are one batch, the negative prompt first. Pads of a text are tokens like others; how many there are in all
+`max_text_seq_length` of the denoiser's configuration says here, as nothing else does. Noise is drawn in the model's
+precision; torch draws that of bfloat16 as float32 and rounds, where there are 16 n numbers. So there are in these minis.
 """
 import functools
+import math
 
 import diffusers
 import torch
@@ -12,16 +13,16 @@ from diffusers.models import embeddings
 from diffusers.pipelines.cogvideo import pipeline_cogvideox
 from diffusers.schedulers import scheduling_dpm_cogvideox
 
-from parts import GATED_T5, RELU_T5, T5, WEIGHT_DTYPES, build, fan_in, to_dtype
-from taps import Wide, channels_last, hook_calls, in_batch, randn_as
+from parts import GATED_T5, RELU_T5, T5, WEIGHT_DTYPES, build, fan_in, random_request, random_text, to_dtype
+from taps import Wide, channels_last, hook_calls, in_batch, drawn_as_f32
 
-PIPELINE = diffusers.CogVideoXPipeline
+PIPELINE, VAE = diffusers.CogVideoXPipeline, diffusers.AutoencoderKLCogVideoX
 MASKED_TEXT = False
-LOW_VAE = True        # a bfloat16 render decodes in bfloat16, and its frames are a tap
-NOISE_BY_DTYPE = True
+LEAST_STEPS = 1
+LOW_VAE = True  # a bfloat16 render decodes in bfloat16, and its frames are a tap
 
 CASES = {
-    # Sine and cosine positions, float16, DDIM; an odd number of latent frames; scales other than the published ones.
+    # Sine and cosine positions, float16, DDIM; five latent frames, which are decoded as three and two; scales other than the published ones.
     "cogvideox_2b": {
         "family": "cogvideox", "seed": 2000, "dtype": "F16", "tokenizer": T5,
         "sampler": {"kind": "ddim", "snr_shift_scale": 3.0, "rescale_betas_zero_snr": True},
@@ -31,7 +32,7 @@ CASES = {
                     spatial_interpolation_scale=1.5, temporal_interpolation_scale=0.8, norm_eps=1e-4),
         "vae": dict(block_out_channels=[8, 12, 16, 20], latent_channels=6, layers_per_block=1, norm_num_groups=4,
                     sample_height=64, sample_width=80, scaling_factor=1.15258426),
-        "request": dict(prompt="A panda plays the guitar", negative_prompt="", width=48, height=32, frames=9, steps=3,
+        "request": dict(prompt="A panda plays the guitar", negative_prompt="", width=48, height=32, frames=17, steps=3,
                         cfg_scale=6.0, seed=31),
     },
     # Rotary positions on a cropped grid, bfloat16 in shards, DPM, guidance that follows the timestep; an even number of
@@ -40,13 +41,13 @@ CASES = {
         "family": "cogvideox", "seed": 5500, "dtype": "BF16", "shard": "300KB", "tokenizer": T5,
         "sampler": {"kind": "dpm", "snr_shift_scale": 1.0, "rescale_betas_zero_snr": True},
         "text": {**GATED_T5, "width": 24, "head": 8, "heads": 3, "ff": 40, "layers": 1},
-        "dit": dict(num_attention_heads=3, attention_head_dim=64, in_channels=5, out_channels=5, time_embed_dim=36,
+        "dit": dict(num_attention_heads=3, attention_head_dim=64, in_channels=4, out_channels=4, time_embed_dim=36,
                     num_layers=1, sample_width=12, sample_height=13, sample_frames=9, max_text_seq_length=20,
                     use_rotary_positional_embeddings=True),
-        "vae": dict(block_out_channels=[8, 16, 24], latent_channels=5, layers_per_block=2, norm_num_groups=2,
+        "vae": dict(block_out_channels=[8, 16, 24], latent_channels=4, layers_per_block=2, norm_num_groups=2,
                     sample_height=52, sample_width=48, scaling_factor=0.7),
         "request": dict(prompt="Ein Boot treibt den Fluss hinab", negative_prompt="blurry, low quality, a very long list",
-                        width=40, height=24, frames=5, steps=4, cfg_scale=7.0, seed=32, dynamic_cfg=True),
+                        width=40, height=24, frames=8, steps=4, cfg_scale=7.0, seed=32, dynamic_cfg=True),
     },
     # 1.5: patches of two frames, of which the first is filled up, a linear map with a bias in spite of patch_bias.
     "cogvideox_15": {
@@ -115,12 +116,8 @@ def components(spec, draw, device):
 def wide():
     """What float64 changes beside what the oracle changes for all families."""
     angles = functools.partial(embeddings.get_1d_rotary_pos_embed, freqs_dtype=torch.float64)
-    return [(embeddings, "torch", Wide()), (embeddings, "get_1d_rotary_pos_embed", angles)]
-
-
-def drawn_as(dtype):
-    """What makes pipeline and sampler draw their noise in `dtype`."""
-    return randn_as(dtype, pipeline_cogvideox, scheduling_dpm_cogvideox)
+    return [(embeddings, "torch", Wide()), (embeddings, "get_1d_rotary_pos_embed", angles),
+            *drawn_as_f32(pipeline_cogvideox, scheduling_dpm_cogvideox)]
 
 
 def widen_model(pipe):
@@ -136,7 +133,9 @@ def grid(x):
 
 
 def schedule(sampler):
-    return {"timesteps": sampler.timesteps, "alphas_cumprod": sampler.alphas_cumprod[sampler.timesteps]}
+    """sigmas: the shares of noise of the samples, and 0."""
+    clean, noise = (x[sampler.timesteps].sqrt() for x in (sampler.alphas_cumprod, 1 - sampler.alphas_cumprod))
+    return {"timesteps": sampler.timesteps, "sigmas": torch.cat([noise / (clean + noise), noise.new_zeros(1)])}
 
 
 def hook_dit(taps, pipe, state, passes):
@@ -171,15 +170,20 @@ def hook_vae(taps, vae):
     taps.out(d.conv_out, "vae.conv_out")
 
 
-def filled_up(pipe, request):
-    """Latent frames that the pipeline adds in front for patches of several frames."""
+def decoded(pipe, latents, request):
+    """Those of the last step's latents that are decoded: without the frames that fill up patches of several frames."""
     frames = (request["frames"] - 1) // pipe.vae.config.temporal_compression_ratio + 1
-    return -frames % (pipe.transformer.config.patch_size_t or 1)
+    return latents[:, -frames % (pipe.transformer.config.patch_size_t or 1):]
 
 
-def decode(pipe, latents, dtype, request):
-    z = latents.transpose(0, 1)[None, filled_up(pipe, request):].to(pipe.vae.device, dtype)
-    return channels_last(pipe.decode_latents(z)).cpu()
+def way(noise, latents):
+    """What the denoiser has made of the noise: nothing of it is left after one step from where there is nothing but noise."""
+    return latents
+
+
+def decode(vae, latents, dtype):
+    z = 1 / vae.config.scaling_factor * latents[None].to(vae.device, dtype)
+    return channels_last(vae.decode(z).sample).clamp(-1, 1).cpu()
 
 
 def clip_shape(spec):
@@ -191,3 +195,54 @@ def arguments(pipe, request):
     """What the pipeline is called with beside what all are."""
     return {"use_dynamic_cfg": request.get("dynamic_cfg", False),
             "max_sequence_length": pipe.transformer.config.max_text_seq_length}
+
+
+def defaults(folder):
+    """What the pipeline makes of a call that leaves it open."""
+    model = diffusers.CogVideoXTransformer3DModel.load_config(folder, subfolder="transformer")
+    scale = 2 ** (len(diffusers.AutoencoderKLCogVideoX.load_config(folder, subfolder="vae")["block_out_channels"]) - 1)
+    return dict(width=model["sample_width"] * scale, height=model["sample_height"] * scale, frames=model["sample_frames"],
+                steps=50, cfg_scale=6.0)
+
+
+def random_vae(r):
+    levels, groups = r.choice([2, 3, 4, 4]), r.choice([1, 2, 4])
+    return dict(block_out_channels=[groups * r.choice([2, 3, 4, 6]) for _ in range(levels)], norm_num_groups=groups,
+                latent_channels=r.choice([4, 5, 8, 16]), layers_per_block=r.choice([1, 1, 2]),
+                temporal_compression_ratio=2 ** r.choice([k for k in (1, 2, 2, 2, 3) if k < levels]),
+                scaling_factor=r.choice([0.7, 1.15258426]))
+
+
+def random_dit(r, channels, patch_t):
+    rope = patch_t is not None or r.random() < 0.6
+    head = r.choice([16, 32, 48, 64, 80, 96, 128] if rope else [8, 16, 20, 24, 32, 40, 64, 128])
+    heads = r.choice([n for n in range(1, 9) if n * head <= 256 and n * head % 16 == 0])
+    dit = dict(num_attention_heads=heads, attention_head_dim=head, in_channels=channels, out_channels=channels,
+               time_embed_dim=r.choice([16, 36, 64]), num_layers=r.choice([1, 2, 3]), patch_size=r.choice([1, 2, 2, 2]),
+               max_text_seq_length=r.choice([8, 17, 40, 226]), norm_eps=r.choice([1e-5, 1e-5, 1e-4]),
+               patch_bias=r.random() < 0.7, use_rotary_positional_embeddings=rope, sample_frames=r.choice([9, 17, 49]),
+               spatial_interpolation_scale=r.choice([1.0, 1.5, 1.875]),
+               temporal_interpolation_scale=r.choice([1.0, 0.75, 2.0]))
+    if patch_t is not None:
+        dit["patch_size_t"] = patch_t
+    return dit
+
+
+def random_spec(r):
+    vae = random_vae(r)
+    dit = random_dit(r, vae["latent_channels"], r.choice([None, None, 2]))
+    scale, time = 2 ** (len(vae["block_out_channels"]) - 1), vae["temporal_compression_ratio"]
+    latents = r.choice([1, 2, 3, 4, 5])
+    request = random_request(r, math.lcm(8, scale * dit["patch_size"]),
+                             time * latents if latents % 2 == 0 else time * (latents - 1) + 1, range(1, 11),
+                             dynamic_cfg=r.random() < 0.3)
+    # Positions of 1.5 are those of a table as large as the sample; others are squeezed into it.
+    least = [request[side] // scale if "patch_size_t" in dit else dit["patch_size"] for side in ("height", "width")]
+    dit["sample_height"], dit["sample_width"] = (n + r.randrange(12) for n in least)
+    spec = {"dtype": r.choice(["F32", "F16", "BF16"]), "tokenizer": T5,
+            "sampler": {"kind": r.choice(["ddim", "dpm"]), "snr_shift_scale": r.choice([1.0, 3.0]),
+                        "rescale_betas_zero_snr": r.random() < 0.7},
+            "text": random_text(r, ["t5"]), "dit": dit, "vae": vae, "request": request}
+    if r.random() < 0.5:
+        spec["shard"] = "200KB"
+    return spec

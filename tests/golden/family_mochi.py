@@ -8,13 +8,14 @@ from diffusers.models import embeddings, normalization
 from diffusers.models.transformers import transformer_mochi
 from diffusers.pipelines.mochi import pipeline_mochi
 
-from parts import GATED_T5, RELU_T5, T5, WEIGHT_DTYPES, build, fan_in, latent_statistics, to_dtype
-from taps import Wide, channels_last, hook_calls, in_batch, randn_as
+from parts import GATED_T5, RELU_T5, T5, WEIGHT_DTYPES, build, fan_in, latent_statistics, random_request, \
+    random_text, to_dtype
+from taps import Wide, channels_last, hook_calls, in_batch, drawn_as_f32
 
-PIPELINE = diffusers.MochiPipeline
-MASKED_TEXT = True
-LOW_VAE = True          # a bfloat16 render decodes in bfloat16, and its frames are a tap
-NOISE_BY_DTYPE = False  # drawn in float32, then rounded
+PIPELINE, VAE = diffusers.MochiPipeline, diffusers.AutoencoderKLMochi
+MASKED_TEXT = True  # the text encoder runs on the tokens of the prompt alone
+LEAST_STEPS = 2     # of one its schedule divides by zero
+LOW_VAE = True      # a bfloat16 render decodes in bfloat16, and its frames are a tap
 
 CASES = {
     # Texts of two lengths; levels as the published decoder has them.
@@ -26,7 +27,7 @@ CASES = {
         "vae": dict(decoder_block_out_channels=[32, 32, 64, 96], layers_per_block=[1, 1, 1, 1, 1],
                     temporal_expansions=[1, 2, 3], spatial_expansions=[2, 2, 2]),
         "request": dict(prompt="two dogs running through shallow water at sunset", negative_prompt="blurry", width=32,
-                        height=32, frames=7, steps=4, cfg_scale=4.5, seed=41),
+                        height=16, frames=7, steps=4, cfg_scale=4.5, seed=41),
     },
     # An empty negative prompt without any token; two up-blocks, uneven layers, an odd number of steps and latent frames.
     "mochi_hd64": {
@@ -35,9 +36,9 @@ CASES = {
         "text": {**RELU_T5, "width": 40, "head": 8, "heads": 3, "ff": 56, "layers": 1},
         "dit": dict(num_attention_heads=3, attention_head_dim=64, num_layers=2, pooled_projection_dim=36,
                     time_embed_dim=64),
-        "vae": dict(decoder_block_out_channels=[32, 64, 32], layers_per_block=[1, 1, 2, 1], temporal_expansions=[3, 2],
+        "vae": dict(decoder_block_out_channels=[32, 32, 64], layers_per_block=[1, 1, 2, 1], temporal_expansions=[3, 2],
                     spatial_expansions=[2, 4], scaling_factor=0.9),
-        "request": dict(prompt="wind in the tall grass", negative_prompt="", width=32, height=16, frames=13, steps=3,
+        "request": dict(prompt="wind in the tall grass", negative_prompt="", width=16, height=32, frames=13, steps=3,
                         cfg_scale=3.5, seed=42),
     },
 }
@@ -64,7 +65,7 @@ def fill_vae(model, draw):
         elif p.ndim == 1:
             draw(name, p, 0.1)
         else:
-            gain = 0.2 if name.endswith("proj_out.weight") else 1.0 if "proj" in name or "conv_in" in name else 1.3
+            gain = 0.1 if name.endswith("proj_out.weight") else 1.0 if "proj" in name or "conv_in" in name else 1.3
             draw(name, p, gain / fan_in(p) ** 0.5)
 
 
@@ -85,12 +86,8 @@ def components(spec, draw, device):
 
 def wide():
     """What float64 changes beside what the oracle changes for all families."""
-    return [(m, "torch", Wide()) for m in (embeddings, normalization, transformer_mochi, pipeline_mochi)]
-
-
-def drawn_as(dtype):
-    """What makes the pipeline draw its noise in float32 even where that name means float64."""
-    return randn_as(dtype or torch.float32, pipeline_mochi)
+    named = (embeddings, normalization, transformer_mochi, pipeline_mochi)
+    return [*((m, "torch", Wide()) for m in named), *drawn_as_f32(pipeline_mochi)]
 
 
 def widen_model(pipe):
@@ -103,7 +100,8 @@ def grid(x):
 
 
 def schedule(sampler):
-    return {"sigmas": sampler.sigmas, "timesteps": sampler.timesteps}
+    """Mochi's scheduler counts what is clean; sigmas are the shares of noise."""
+    return {"sigmas": 1 - sampler.sigmas.double(), "timesteps": sampler.timesteps}
 
 
 def hook_dit(taps, pipe, state, passes):
@@ -141,12 +139,22 @@ def hook_vae(taps, vae):
     taps.out(d.proj_out, "vae.conv_out", lambda x: x.permute(0, 4, 1, 2, 3))  # frames that are dropped later are there
 
 
-def decode(pipe, latents, dtype, request):
-    c = pipe.vae.config
-    mean, std = (torch.tensor(v, dtype=torch.float32).view(1, 12, 1, 1, 1).to(pipe.vae.device, dtype)
+def decoded(pipe, latents, request):
+    """Those of the last step's latents that are decoded."""
+    return latents
+
+
+def way(noise, latents):
+    """What the denoiser has made of the noise, up to a factor."""
+    return latents.double() - noise.double()
+
+
+def decode(vae, latents, dtype):
+    c = vae.config
+    mean, std = (torch.tensor(v, dtype=torch.float32).view(1, 12, 1, 1, 1).to(vae.device, dtype)
                  for v in (c.latents_mean, c.latents_std))
     z = latents[None].to(mean)
-    return channels_last(pipe.vae.decode(z * std / c.scaling_factor + mean, return_dict=False)[0]).cpu()
+    return channels_last(vae.decode(z * std / c.scaling_factor + mean, return_dict=False)[0]).clamp(-1, 1).cpu()
 
 
 def clip_shape(spec):
@@ -157,3 +165,32 @@ def clip_shape(spec):
 def arguments(pipe, request):
     """What the pipeline is called with beside what all are."""
     return {}
+
+
+def defaults(folder):
+    """What the pipeline makes of a call that leaves it open."""
+    return dict(width=848, height=480, frames=19, steps=64, cfg_scale=4.5)
+
+
+def random_vae(r):
+    """The pipeline counts on 6 frames and 8 pixels a latent."""
+    temporal = r.choice([[6], [2, 3], [6, 1], [1, 2, 3], [3, 2, 1], [1, 1, 6]])
+    spatial = r.choice({1: [[8]], 2: [[2, 4], [4, 2], [8, 1]], 3: [[2, 2, 2], [2, 2, 2], [4, 1, 2]]}[len(temporal)])
+    return dict(decoder_block_out_channels=[32 * r.choice([1, 1, 2, 3]) for _ in range(len(temporal) + 1)],
+                layers_per_block=[r.choice([1, 1, 2]) for _ in range(len(temporal) + 2)], temporal_expansions=temporal,
+                spatial_expansions=spatial, scaling_factor=r.choice([1.0, 0.8]))
+
+
+def random_spec(r):
+    head, patch = r.choice([8, 12, 16, 20, 32, 64, 128]), r.choice([1, 2, 2, 2])
+    spec = {"dtype": r.choice(["F32", "F16", "BF16"]), "tokenizer": T5,
+            "force_zeros_for_empty_prompt": r.random() < 0.5,
+            "text": random_text(r, ["t5"], (16, 24, 40, 64)),
+            "dit": dict(num_attention_heads=r.choice([n for n in range(1, 7) if n * head <= 256]), attention_head_dim=head,
+                        num_layers=r.choice([1, 2, 3]), pooled_projection_dim=r.choice([12, 20, 36, 64]),
+                        time_embed_dim=r.choice([16, 64, 256]), patch_size=patch),
+            "vae": random_vae(r),
+            "request": random_request(r, 8 * patch, 1 + 6 * r.choice([0, 1, 2, 3]), range(2, 11))}
+    if r.random() < 0.5:
+        spec["shard"] = "400KB"
+    return spec

@@ -1,14 +1,17 @@
 """Wan 2.1 and 2.2: minis, hooks, decoding."""
+import math
+
 import diffusers
 import torch
 
-from parts import BYTES, GATED, SMALL, T5, UMT5, WEIGHT_DTYPES, build, fan_in, latent_statistics, to_dtype
+from parts import BYTES, GATED, SMALL, T5, UMT5, WEIGHT_DTYPES, build, fan_in, latent_statistics, random_request, \
+    random_text, to_dtype
 from taps import all_equal, channels_last
 
-PIPELINE = diffusers.WanPipeline
-MASKED_TEXT = True    # the text encoder runs on the tokens of the prompt alone
-LOW_VAE = False       # bfloat16 renders decode in float32, as diffusers' documentation has it
-NOISE_BY_DTYPE = False  # noise is drawn in float32, whatever the model's precision
+PIPELINE, VAE = diffusers.WanPipeline, diffusers.AutoencoderKLWan
+MASKED_TEXT = True  # the text encoder runs on the tokens of the prompt alone
+LEAST_STEPS = 1
+LOW_VAE = False     # bfloat16 renders decode in float32, as diffusers' documentation has it
 UNIPC = {"kind": "unipc", "shift": 3.0}
 
 
@@ -139,11 +142,6 @@ def wide():
     return []
 
 
-def drawn_as(dtype):
-    """What makes pipeline and sampler draw their noise in `dtype`."""
-    return []
-
-
 def widen_model(pipe):
     for m in (pipe.transformer, pipe.transformer_2):
         if m is not None:
@@ -225,10 +223,20 @@ def statistics(vae, dtype):
     return [torch.tensor(v, dtype=torch.float32).view(shape).to(vae.device, dtype) for v in (c.latents_mean, c.latents_std)]
 
 
-def decode(pipe, latents, dtype, request):
-    mean, std = statistics(pipe.vae, dtype)
+def decoded(pipe, latents, request):
+    """Those of the last step's latents that are decoded."""
+    return latents
+
+
+def way(noise, latents):
+    """What the denoiser has made of the noise, up to a factor."""
+    return latents.double() - noise.double()
+
+
+def decode(vae, latents, dtype):
+    mean, std = statistics(vae, dtype)
     z = latents[None].to(mean) / (1.0 / std) + mean
-    return channels_last(pipe.vae.decode(z, return_dict=False)[0]).cpu()
+    return channels_last(vae.decode(z, return_dict=False)[0]).cpu()
 
 
 def clip_shape(spec):
@@ -251,5 +259,60 @@ def arguments(pipe, request):
     return {"guidance_scale_2": request.get("cfg_scale_2")}
 
 
+def defaults(folder):
+    """What the pipeline makes of a call that leaves it open."""
+    return dict(width=832, height=480, frames=81, steps=50, cfg_scale=5.0)
+
+
 def schedule(sampler):
     return {"sigmas": sampler.sigmas, "timesteps": sampler.timesteps}
+
+
+def random_vae(r, channels):
+    levels, residual = r.choice([2, 3, 3, 4, 4]), r.random() < 0.5
+    mult = [r.choice([1, 2])]
+    while len(mult) < levels:
+        mult.append(r.choice([m for m in (1, 2, 4) if m >= mult[-1] or residual is False]))
+    if residual:
+        mult[-1] = r.choice([m for m in (1, 2, 4) if m <= mult[-2]])  # the last level averages whole groups
+    down = [r.random() < 0.6 for _ in range(levels - 1)]
+    down[r.randrange(len(down))] = True
+    while sum(down) > 2:
+        down[r.randrange(len(down))] = False
+    patch = r.choice([None, 2])
+    vae = dict(base_dim=r.choice([4, 6, 8]), z_dim=channels, dim_mult=mult, num_res_blocks=r.choice([1, 1, 2]),
+               temperal_downsample=down, is_residual=residual, scale_factor_temporal=2 ** sum(down),
+               scale_factor_spatial=2 ** (levels - 1) * (patch or 1))
+    if patch:
+        vae.update(patch_size=patch, in_channels=3 * patch**2, out_channels=3 * patch**2)
+    if r.random() < 0.5:
+        vae["decoder_base_dim"] = r.choice([4, 6, 8])
+    return vae
+
+
+def random_spec(r):
+    channels, head = r.choice([4, 8, 9, 16, 48]), r.choice([8, 12, 20, 32, 40, 64, 80, 96, 128])
+    heads = r.choice([n for n in (1, 2, 3, 4) if n * head <= 256])
+    experts = r.random() < 0.25
+    patch = r.choice([[1, 2, 2], [1, 2, 2], [1, 2, 2], [1, 1, 1]])
+    spec = {"dtype": r.choice(["F32", "F16", "BF16"]), "experts": experts,
+            "tokenizer": r.choice([T5, UMT5, BYTES, SMALL]),
+            "sampler": {"kind": r.choice(["unipc", "unipc", "euler"]), "shift": r.choice([1.0, 3.0, 5.0, 8.0])},
+            "text": random_text(r, ["umt5", "umt5", "t5"]), "vae": random_vae(r, channels),
+            "dit": dict(num_attention_heads=heads, attention_head_dim=head, in_channels=channels, out_channels=channels,
+                        freq_dim=r.choice([32, 64, 256]), ffn_dim=r.choice([48, 100, 256]),
+                        num_layers=r.choice([1, 2, 3]), eps=r.choice([1e-6, 1e-5]),
+                        cross_attn_norm=r.random() < 0.8, patch_size=patch)}
+    if r.random() < 0.5:
+        spec["shard"] = "200KB"
+    if experts:
+        spec["boundary_ratio"] = r.choice([0.5, 0.875, 0.95])
+    elif patch[1] == 2 and r.random() < 0.25:
+        spec["expand_timesteps"] = True
+    v = spec["vae"]
+    request = random_request(r, math.lcm(16, v["scale_factor_spatial"] * patch[1]),
+                             1 + v["scale_factor_temporal"] * r.choice([0, 1, 2, 3]), [1, 2, 3, 4, 7])
+    if experts:
+        request["cfg_scale_2"] = r.choice([2.0, 4.0])
+    spec["request"] = request
+    return spec

@@ -2,7 +2,8 @@
  *
  *   golden [--backend cpu|ref] [--dtype f32|bf16] [--verbose] CASE_FOLDER...
  *
- * Taps are compared in the order of the computation; the first beyond its gate is the bug's address and ends the case. Of a
+ * Schedule and decoder come first, on their own, then a render from the prompt; its taps are compared in the order of the
+ * computation. The first beyond its gate is the bug's address and ends the case. Of a
  * large tap the fixture has sums and samples (counter.h): the distance is that of the sums, and of the samples the worst is
  * printed.
  * Gate of a tap: f32, the smaller of 2e-5 and 4 times the error that diffusers' own f32 run has (but at least 1e-6, eight
@@ -31,8 +32,9 @@ typedef struct tap {
 
 /* What a render showed, in order. */
 typedef struct recorder {
-    tap   *tap;
-    size_t count, buffer;
+    const sg_source *fixture;
+    tap             *tap;
+    size_t           count, buffer;
 } recorder;
 
 typedef struct golden_case {
@@ -90,26 +92,39 @@ static void keep(recorder *rec, const char *name, sg_stream *s, sg_tensor t)
     free(raw);
 }
 
-/* Streams (vae.*, enc.*) come chunk by chunk and are joined; of the rest the first pass of the first step counts, and the
- * negative pass of that step under dit_u.*, that of the text encoder under text_u.final */
+/* Streams (vae.*, enc.*) come chunk by chunk and are joined; of the rest the first pass of the first step counts, and what
+ * the fixture has of its negative pass under dit_u.*, text_u.* */
 static void record(void *context, const char *name, sg_stream *s, sg_tensor t)
 {
     recorder *const rec = context;
     char            own[96];
     const bool      joined = strncmp(name, "vae.", 4) == 0 || strncmp(name, "enc.", 4) == 0;
     snprintf(own, sizeof own, "%s", name);
+    if (sg_count(t) == 0) return; /* of a text without a token */
     if (!joined && find(rec, own)) {
-        if (strcmp(name, "text.final") == 0)
-            snprintf(own, sizeof own, "text_u.final");
-        else if (strncmp(name, "dit.block.", 10) == 0 && !find(rec, "step.0.v_cond"))
-            snprintf(own, sizeof own, "dit_u%.80s", name + 3);
-        else
-            return;
-        if (find(rec, own)) return;
+        const char *const dot = strchr(name, '.');
+        if (!dot || find(rec, "step.0.v_cond")) return;
+        snprintf(own, sizeof own, "%.*s_u%.80s", (int)(dot - name), name, dot);
+        if (find(rec, own) || !sg_source_find(rec->fixture, own).rank) return;
     }
     keep(rec, own, s, t);
-    if (strcmp(own, "dit.block.0.attn1") == 0)
-        keep(rec, "dit_u.block.0.attn1", s, t); /* computed once for both passes */
+}
+
+/* What the passes share is computed once, and a tap of it comes once. */
+static void share(recorder *rec)
+{
+    for (size_t i = 0; i < sg_source_count(rec->fixture); i++) {
+        const char *const name = sg_source_at(rec->fixture, i)->name;
+        char              of_prompt[96];
+        if (strncmp(name, "dit_u.", 6) != 0 || find(rec, name)) continue;
+        snprintf(of_prompt, sizeof of_prompt, "dit.%.80s", name + 6);
+        const tap *const t = find(rec, of_prompt);
+        if (!t) continue;
+        float *const  data = t->data;
+        const int64_t count = t->count;
+        const tap    *made = append(rec, name, count);
+        memcpy(made->data, data, (size_t)count * sizeof *data);
+    }
 }
 
 static void forget(recorder *rec)
@@ -230,17 +245,21 @@ static bool report(const char *stage, sg_status st, const sg_error *e)
     return st == SG_OK;
 }
 
-static bool text_to_latents(golden_case *c)
+/* After the decoder, whose faults show in the frames too. */
+static bool text_to_render(golden_case *c)
 {
-    static const char *const prefixes[] = {"text.", "text_u.", "noise", "dit.", "dit_u.", "step.", NULL};
-    recorder                 rec = {0};
+    static const char *const prefixes[] = {"text.", "text_u.", "noise", "dit.", "dit_u.", "step.", "render.", NULL};
+    recorder                 rec = {.fixture = c->taps};
     sg_report                rep;
     sg_error                 e = {0};
     c->g->tap = record;
     c->g->tap_context = &rec;
-    const bool ok = report("render", sg_engine_render(c->g, &c->r, NULL, &rep, &e), &e) &&
-                    compare_all(c, &rec, "text") && compare_all(c, &rec, "noise") && compare_all(c, &rec, "dit") &&
-                    compare_all(c, &rec, "step.") && complete(c, &rec, prefixes);
+    bool       ok = report("render", sg_engine_render(c->g, &c->r, NULL, &rep, &e), &e);
+    tap *const frames = find(&rec, "vae.frames");
+    if (frames && sg_source_find(c->taps, "render.frames").rank) strcpy(frames->name, "render.frames");
+    share(&rec);
+    ok = ok && compare_all(c, &rec, "text") && compare_all(c, &rec, "noise") && compare_all(c, &rec, "dit") &&
+         compare_all(c, &rec, "step.") && compare_all(c, &rec, "render.") && complete(c, &rec, prefixes);
     forget(&rec);
     return ok;
 }
@@ -284,22 +303,19 @@ static const char *meta(const golden_case *c, const char *key)
     return v;
 }
 
-/* Of the last step's latents. */
+/* Those that are decoded. */
 static sg_tensor made_latents(const golden_case *c)
 {
-    char    name[32];
-    int64_t dim[SG_MAX_RANK];
-    snprintf(name, sizeof name, "step.%d.latents", c->r.steps - 1);
-    const json_t *const shape = json_object_get(json_object_get(c->about, name), "shape");
-    if (json_array_size(shape) != 4) die("latents of four dimensions are expected");
-    for (size_t i = 0; i < 4; i++) dim[i] = json_integer_value(json_array_get(shape, i));
-    return made("latents", COUNTER_LATENTS, 4, dim);
+    sg_geometry g = {0};
+    c->g->family->geometry(c->g->model, &c->r, &g);
+    g.latent[1] -= g.pad;
+    return made("latents", COUNTER_LATENTS, 4, g.latent);
 }
 
 static bool decode(golden_case *c)
 {
     static const char *const prefixes[] = {"vae.", NULL};
-    recorder                 rec = {0};
+    recorder                 rec = {.fixture = c->taps};
     sg_report                rep;
     sg_error                 e = {0};
     char                     path[] = "/tmp/golden-XXXXXX.safetensors";
@@ -358,9 +374,10 @@ static bool encode(golden_case *c)
 {
     static const char *const prefixes[] = {"enc.", NULL};
     sg_wan_vae              *v = NULL;
-    recorder                 rec = {0};
+    recorder                 rec = {.fixture = c->taps};
     sg_error                 e = {0};
     int64_t                  dim[4] = {0};
+    if (!*meta(c, "clip")) return true; /* the family encodes nothing */
     if (sscanf(meta(c, "clip"), "%" SCNd64 "x%" SCNd64 "x%" SCNd64 "x%" SCNd64, &dim[0], &dim[1], &dim[2], &dim[3]) !=
         4)
         die("metadata \"clip\" is not a shape");
@@ -393,13 +410,15 @@ static bool open_case(golden_case *c)
     c->r.cfg_scale = atof(meta(c, "cfg_scale"));
     if (*meta(c, "cfg_scale_2")) c->r.cfg_scale_2 = atof(meta(c, "cfg_scale_2"));
     c->r.seed = strtoull(meta(c, "seed"), NULL, 10);
+    const char *const dynamic = sg_source_metadata(c->taps, "dynamic_cfg");
+    c->r.dynamic_cfg = dynamic && strcmp(dynamic, "true") == 0;
     return true;
 }
 
 static bool run_case(golden_case *c)
 {
     printf("%s (%s, %s)\n", c->dir, c->backend, c->dtype);
-    const bool ok = open_case(c) && schedule(c) && text_to_latents(c) && decode(c) && encode(c);
+    const bool ok = open_case(c) && schedule(c) && decode(c) && encode(c) && text_to_render(c);
     printf("%s: %d taps compared, nearest to its gate: %s at %.2f of it\n", ok ? "ok" : "FAILED", c->compared,
            c->worst_name, c->worst);
     sg_engine_close(&c->g);

@@ -31,48 +31,36 @@ TINY_WAN = os.path.join(HERE, "..", "..", "weights", "tiny-wan")
 SOURCES = ["make.py", "oracle.py", "checkpoint.py", "counter.py", "prompts.py", "parts.py", "taps.py"]
 LIBRARIES = ["torch", "diffusers", "transformers", "tokenizers", "ftfy", "sentencepiece", "safetensors"]
 
-LOW = "bf16:"  # begins the name of a tap that the bfloat16 run is compared with in place of the tap of that name
-
-
-def run(folder, family, spec, name, device, noise_dtype=None):
+def run(folder, family, spec, name, device):
     """Taps and frames of a render at one precision; the VAE's taps start afresh, from latents and a clip of counter.h."""
     request, dtype, shape = spec["request"], oracle.DTYPES[name], family.clip_shape(spec)
-    pipe, taps = oracle.denoise(folder, request, dtype, device, noise_dtype)
+    pipe, taps = oracle.denoise(folder, request, dtype, device)
     wide = torch.float32 if dtype == torch.bfloat16 and not family.LOW_VAE else dtype
     with oracle.widen(wide, family):
         pipe.vae.to(wide)
-    last = taps[f"step.{request['steps'] - 1}.latents"]
-    frames = oracle.decode(pipe, last, wide, request)
+    last = family.decoded(pipe, taps[f"step.{request['steps'] - 1}.latents"], request)
+    frames = oracle.decode(pipe, last, wide)
     if family.LOW_VAE:
         taps["render.frames"] = frames
     latents = torch.from_numpy(counter.numbers("latents", tuple(last.shape), counter.LATENTS))
     clip = shape and torch.from_numpy(counter.numbers("clip", shape, counter.CLIP))
-    taps.update(oracle.vae_taps(pipe, latents, clip, dtype, request))
+    taps.update(oracle.vae_taps(pipe, latents, clip, dtype))
     del pipe
     gc.collect()  # hooks and what they hook into hold each other
     return taps, frames
 
 
 def record(folder, spec, device="cpu"):
-    """All taps at float64, and the distance of the float32 and bfloat16 runs from them. Where bfloat16 draws other noise,
-    what follows from its noise at float64 as well."""
+    """All taps at float64, and the distance of the float32 and bfloat16 runs from them."""
     family = families.of(folder)
-    runs = {name: run(folder, family, spec, name, device, torch.float32 if name == "f64" else None)
-            for name in ("f64", "f32", "bf16")}
+    runs = {name: run(folder, family, spec, name, device) for name in ("f64", "f32", "bf16")}
     truth, whole = runs.pop("f64")
-    low, low_whole = truth, whole
-    if family.NOISE_BY_DTYPE:
-        low, low_whole = run(folder, family, spec, "f64", device, torch.bfloat16)
-    truths, wholes = {"f32": truth, "bf16": low}, {"f32": whole, "bf16": low_whole}
     for n, (r, _) in runs.items():
-        assert all(torch.equal(truths[n][tap], r[tap]) for tap in ("text.ids", "text_u.ids") if tap in r), n
-        assert oracle.relative(r["noise"], truths[n]["noise"]) < (2**-8 if n == "bf16" else 1e-30), n
+        assert all(torch.equal(truth[tap], r[tap]) for tap in ("text.ids", "text_u.ids") if tap in r), n
+        assert oracle.relative(r["noise"], truth["noise"]) < (2**-8 if n == "bf16" else 1e-30), n
     truth = {t: v for t, v in truth.items() if not t.endswith(".ids")}
-    err = {n: {t: float(f"{oracle.relative(r[t], truths[n][t]):.3g}") for t in truth} for n, (r, _) in runs.items()}
-    for tap in list(truth):
-        if not torch.equal(truth[tap], low[tap]):
-            truth[LOW + tap], err["bf16"][LOW + tap] = low[tap], err["bf16"].pop(tap)
-    return truth, err, {n: oracle.psnr(frames, wholes[n]) for n, (_, frames) in runs.items()}, whole, family.clip_shape(spec)
+    err = {n: {t: float(f"{oracle.relative(r[t], truth[t]):.3g}") for t in truth} for n, (r, _) in runs.items()}
+    return truth, err, {n: oracle.psnr(frames, whole) for n, (_, frames) in runs.items()}, whole, family.clip_shape(spec)
 
 
 def metadata(name, spec, truth, err, psnr, clip):
@@ -93,8 +81,8 @@ def metadata(name, spec, truth, err, psnr, clip):
     for run in err:
         meta["psnr_" + run] = f"{psnr[run]:.2f}"
     meta["taps"] = json.dumps({t: {"shape": list(v.shape), "norm": float(f"{float(v.double().norm()):.9g}"),
-                                   **{run: err[run][t] for run in err if t in err[run]}}
-                               for t, v in sorted(truth.items())}, separators=(",", ":"))
+                                   **{run: err[run][t] for run in err}} for t, v in sorted(truth.items())},
+                              separators=(",", ":"))
     return meta
 
 
@@ -102,7 +90,7 @@ def save(path, taps, meta):
     """safetensors with a sorted header: the library orders metadata by chance, which would spoil equal bytes."""
     header, blobs, at = {"__metadata__": dict(sorted(meta.items()))}, [], 0
     for name in sorted(taps):
-        value = counter.sketch(name.removeprefix(LOW), taps[name].double().numpy()).astype("<f4")
+        value = counter.sketch(name, taps[name].double().numpy()).astype("<f4")
         header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [at, at + value.nbytes]}
         blobs.append(value.tobytes())
         at += value.nbytes
@@ -216,7 +204,8 @@ def main():
         own = {c: os.path.join(args.out, c, "tokenizer") for c in CASES}
         own = {c: t for c, t in own.items() if not os.path.islink(t)}
         own["tiny-wan"] = os.path.join(TINY_WAN, "tokenizer")
-        prompts.write(os.path.join(args.out, "prompts_200.txt"), own)
+        prompts.write(os.path.join(args.out, "prompts_200.txt"), own,
+                      {c: os.path.join(args.out, c, "tokenizer") for c in ("cogvideox_2b",)})
     print(f"total {size_of(args.out) / 2**20:.2f} MiB")
     return 0
 

@@ -152,15 +152,15 @@ def arguments(pipe, request):
 
 
 def latents(pipe, request):
-    """Of a whole render, float32 [c, f, y, x]."""
-    return families.of_pipe(pipe).grid(pipe(**arguments(pipe, request)).frames).float()
+    """Of a whole render, float32 [c, f, y, x], those that are decoded."""
+    family = families.of_pipe(pipe)
+    return family.decoded(pipe, family.grid(pipe(**arguments(pipe, request)).frames), request).float()
 
 
-def denoise(folder, request, dtype, device="cpu", noise_dtype=None):
-    """Prompt to latents; returns the pipeline and all taps up to the last step's latents. noise_dtype: the precision in
-    which noise is drawn, where that follows the model's and is not to."""
+def denoise(folder, request, dtype, device="cpu"):
+    """Prompt to latents; returns the pipeline and all taps up to the last step's latents."""
     family = families.of(folder)
-    with widen(dtype, family), patched(*family.drawn_as(noise_dtype)):
+    with widen(dtype, family):
         pipe = load(folder, dtype, device=device)
         taps, state = Taps(), {"text_len": [], "dit_call": -1}
         if dtype == torch.float64:
@@ -189,20 +189,20 @@ def denoise(folder, request, dtype, device="cpu", noise_dtype=None):
     return pipe, flat
 
 
-def decode(pipe, latents, dtype, request):
+def decode(pipe, latents, dtype):
     """[c, f, y, x] to frames [f, y, x, 3] in [-1, 1], with the pipeline's own arithmetic."""
     family = families.of_pipe(pipe)
     with widen(dtype, family):
-        return family.decode(pipe, latents, dtype, request)
+        return family.decode(pipe.vae, latents, dtype)
 
 
-def vae_taps(pipe, latents, clip, dtype, request):
+def vae_taps(pipe, latents, clip, dtype):
     """Decoder from the given latents and, where there is a clip, encoder from it; all taps with channels last."""
     family, taps = families.of_pipe(pipe), Taps()
     with widen(dtype, family):
         pipe.vae.to(dtype)
         family.hook_vae(taps, pipe.vae)
-        frames = family.decode(pipe, latents, dtype, request)
+        frames = family.decode(pipe.vae, latents, dtype)
         mean = family.encode(pipe.vae, clip, dtype) if clip is not None else None
     flat = {name: torch.cat([channels_last(x) for x in seen]) for name, seen in taps.items()}
     flat["vae.frames"] = frames

@@ -2,6 +2,7 @@
 import torch
 
 import counter
+import prompts
 
 WEIGHT_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 ALL = 0x110000
@@ -52,3 +53,19 @@ def latent_statistics(channels, seed):
     mean = (torch.randn(channels, generator=g) * 0.7).tolist()
     std = (torch.rand(channels, generator=g) * 2 + 0.7).tolist()
     return {"latents_mean": [round(v, 4) for v in mean], "latents_std": [round(v, 4) for v in std]}
+
+
+def random_text(r, kinds, widths=(16, 24, 32, 48)):
+    """A text encoder."""
+    return {"kind": r.choice(kinds), "act": r.choice(["gated-gelu", "gated-gelu", "relu"]),
+            "width": r.choice(widths), "head": r.choice([4, 8, 16]), "heads": r.choice([1, 2, 3, 4]),
+            "ff": r.choice([24, 37, 64]), "layers": r.choice([1, 2, 3]), "buckets": r.choice([16, 32]),
+            "distance": r.choice([64, 128])}
+
+
+def random_request(r, multiple, frames, steps, **more):
+    """width and height are some multiples of `multiple`."""
+    texts = [p for p in prompts.prompts() if p.strip() and len(p) < 300]
+    return dict(prompt=r.choice(texts), negative_prompt=r.choice(["", r.choice(texts)]),
+                width=multiple * r.choice([1, 2, 3]), height=multiple * r.choice([1, 2]), frames=frames,
+                steps=r.choice(steps), cfg_scale=r.choice([1.0, 3.5, 5.0, 7.5]), seed=r.randrange(2**63), **more)

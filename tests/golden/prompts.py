@@ -185,13 +185,18 @@ def corpus(below):
     return [p for p in lines if p and not p.startswith("<") and ord(max(p)) < below] * 2
 
 
-def write(path, tokenizers):
-    """tokenizers: name to folder."""
-    loaded = {name: AutoTokenizer.from_pretrained(folder) for name, folder in tokenizers.items()}
+def write(path, tokenizers, raw):
+    """tokenizers: name to folder; raw: those of families that give the tokenizer a prompt as it is."""
+    load = lambda folders: {name: AutoTokenizer.from_pretrained(folder) for name, folder in folders.items()}
+    loaded, loaded_raw = load(tokenizers), load(raw)
     with open(path, "w", encoding="ascii", newline="\n") as f:
         for p in prompts():
             clean = prompt_clean(p)
             ids = {name: t(clean, max_length=512, truncation=True, add_special_tokens=True).input_ids
                    for name, t in loaded.items()}
-            f.write(json.dumps({"prompt": p, "clean": clean, "ids": ids}, separators=(",", ":")) + "\n")
+            row = {"prompt": p, "clean": clean, "ids": ids}
+            if clean != p:
+                row["raw_ids"] = {name: t(p, max_length=226, truncation=True, add_special_tokens=True).input_ids
+                                  for name, t in loaded_raw.items()}
+            f.write(json.dumps(row, separators=(",", ":")) + "\n")
     print(f"{path}: {len(prompts())} prompts")

@@ -56,12 +56,11 @@ class Wide:
         return getattr(torch, name)
 
 
-def randn_as(dtype, *modules):
-    """What makes `randn_tensor` in these modules draw its numbers in `dtype`, whatever is asked for."""
+def drawn_as_f32(*modules):
+    """What makes `randn_tensor` in these modules draw its numbers in float32 for a tensor of any precision."""
     def draw(shape, generator=None, device=None, dtype=None, **_):
-        return randn_tensor(shape, generator=generator, device=device, dtype=own).to(dtype)
-    own = dtype
-    return [(m, "randn_tensor", draw) for m in modules] if dtype else []
+        return randn_tensor(shape, generator=generator, device=device, dtype=torch.float32).to(dtype)
+    return [(m, "randn_tensor", draw) for m in modules]
 
 
 def in_batch(taps, state, passes):

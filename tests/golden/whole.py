@@ -36,7 +36,7 @@ def render(folder, name, request):
     began, dtype = time.time(), oracle.DTYPES[name]
     pipe = oracle.load(folder, dtype)
     latents = oracle.latents(pipe, request)
-    image = (oracle.decode(pipe, latents, dtype, request).float() * 0.5 + 0.5).clamp(0, 1)
+    image = (oracle.decode(pipe, latents, dtype).float() * 0.5 + 0.5).clamp(0, 1)
     print(f"{name}: {time.time() - began:.0f} s")
     return (image * 255).round().to(torch.uint8)
 
