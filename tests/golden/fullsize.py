@@ -5,8 +5,9 @@
     python fullsize.py compare DIR [options]        runs diffusers and sparge-gen over it, stage by stage
 
 Stages: sublayers (a small clip, every sublayer of text encoder, denoiser and VAE, against diffusers in float64),
-forward (one step of the whole clip: the denoiser's output), decode (latents of the whole clip to frames). Diffusers
-runs first and leaves the device before sparge-gen starts.
+forward (one step of the whole clip, or two where there are no fewer: what the denoiser makes of the noise), decode (latents
+of the whole clip to frames), speed (seconds and memory of both in bfloat16; no clip is compared). Diffusers runs first and
+leaves the device before sparge-gen starts.
 """
 import argparse
 import contextlib
@@ -18,14 +19,13 @@ import shutil
 import subprocess
 import sys
 import time
-import types
 
-import diffusers
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import checkpoint
+import families
 import family_wan
 import make
 import oracle
@@ -37,6 +37,9 @@ WAN = dict(attention_head_dim=128, in_channels=16, out_channels=16, freq_dim=256
 VAE = dict(base_dim=96, z_dim=16, dim_mult=[1, 2, 4, 4], num_res_blocks=2, temperal_downsample=[False, True, True])
 XXL = {**parts.GATED, "width": 4096, "head": 64, "heads": 64, "ff": 10240, "vocab": 256384}
 WIDE = {**parts.UMT5, "total": 256000, "extra_ids": 300}
+XXL_T5 = {**XXL, "kind": "t5", "vocab": 32128}
+COG = dict(attention_head_dim=64, time_embed_dim=512, use_rotary_positional_embeddings=True)
+COG_SAMPLER = {"kind": "dpm", "snr_shift_scale": 1.0, "rescale_betas_zero_snr": True}
 SHAPES = {
     "1.3b": {"dit": dict(WAN, num_attention_heads=12, ffn_dim=8960, num_layers=30), "text": XXL, "vae": VAE,
              "tokenizer": WIDE},
@@ -45,7 +48,19 @@ SHAPES = {
     "small": {"dit": dict(WAN, num_attention_heads=2, ffn_dim=448, num_layers=2),
               "text": {**parts.GATED, "width": 64, "head": 16, "heads": 4, "ff": 160},
               "vae": dict(VAE, base_dim=8, num_res_blocks=1), "tokenizer": {**parts.UMT5, "total": 4000}},
+    "cogvideox-5b": {"family": "cogvideox", "dit": dict(COG, num_attention_heads=48, num_layers=42), "text": XXL_T5,
+                     "vae": dict(scaling_factor=0.7), "tokenizer": {**parts.T5, "total": 32000}, "sampler": COG_SAMPLER},
+    "small-cogvideox": {"family": "cogvideox", "dit": dict(COG, num_attention_heads=2, num_layers=2),
+                        "text": {**parts.GATED_T5, "width": 64, "head": 16, "heads": 4, "ff": 160},
+                        "vae": dict(scaling_factor=0.7, block_out_channels=[16, 32, 32, 64], norm_num_groups=8,
+                                    layers_per_block=1), "tokenizer": parts.T5, "sampler": COG_SAMPLER},
+    "mochi": {"family": "mochi", "dit": {}, "text": XXL_T5, "vae": {}, "tokenizer": {**parts.T5, "total": 32000}},
+    "small-mochi": {"family": "mochi", "dit": dict(num_attention_heads=2, num_layers=2, pooled_projection_dim=96),
+                    "text": {**parts.GATED_T5, "width": 64, "head": 16, "heads": 4, "ff": 160},
+                    "vae": dict(decoder_block_out_channels=[32, 32, 64, 96], layers_per_block=[1] * 5),
+                    "tokenizer": parts.T5},
 }
+LATENTS = {"wan": (16, 4), "cogvideox": (16, 4), "mochi": (12, 6)}  # channels, frames a latent; all have 8 x 8 pixels
 PROMPT = ("Two dogs run through shallow water at sunset; the camera follows them slowly, low and close, while the wind "
           "bends the tall grass and the city lights blur behind the harbour. 35mm film, warm light, 8K.")
 SUBLAYERS = {"request": dict(prompt=PROMPT, negative_prompt="blurry, low quality", width=96, height=64, frames=9,
@@ -67,7 +82,8 @@ def make_folder(folder, shape, device, dtype="F32", layers=None, text_layers=2):
     shutil.rmtree(part, ignore_errors=True)
     checkpoint.make_checkpoint(part, spec, device)
     os.rename(part, folder)
-    print(f"made {folder}: {shape}, {dtype}, {spec['dit']['num_layers']} layers, text encoder {text_layers}; "
+    layers = spec["dit"].get("num_layers", 48)
+    print(f"made {folder}: {shape}, {dtype}, {layers} layers, text encoder {text_layers}; "
           f"{make.size_of(folder) * 2**-30:.2f} GiB in {time.time() - start:.0f} s", flush=True)
 
 
@@ -93,31 +109,65 @@ def in_parts(dtype):
         yield
 
 
+class Clock:
+    """Seconds of each call of a module, and the memory that torch held at most."""
+
+    def __init__(self, module, device):
+        self.seconds, self.device = [], device
+        module.register_forward_pre_hook(lambda *_: self.start())
+        module.register_forward_hook(lambda *_: self.stop())
+
+    def wait(self):
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def start(self):
+        self.wait()
+        if self.device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        self.began = time.time()
+
+    def stop(self):
+        self.wait()
+        self.seconds.append(time.time() - self.began)
+        self.peak = torch.cuda.max_memory_allocated() if self.device == "cuda" else 0
+
+    def __str__(self):
+        return f"{min(self.seconds):.2f} s, peak {self.peak * 2**-30:.2f} GiB"
+
+
 def run_forward(args, name):
-    """The denoiser's output at the first step, and the noise that it saw."""
+    """The noise, and the latents that the denoiser makes of it."""
     dtype, taps, request = oracle.DTYPES[name], Taps(), request_of(args)
-    with oracle.widen(dtype), in_parts(dtype):
+    family = families.of(args.dir)
+    with oracle.widen(dtype, family), in_parts(dtype):
         pipe = oracle.load(args.dir, dtype, device=args.device)
-        taps.out(pipe.transformer, "v")
+        clock = Clock(pipe.transformer, args.device)
         draw = pipe.prepare_latents
 
         def noise(*a, **k):
             x = draw(*a, **k)
-            taps.put("noise", x)
+            taps.put("noise", family.grid(x))
             return x
         pipe.prepare_latents = noise
-        pipe(**oracle.arguments(pipe, request))
-    sigma = pipe.scheduler.sigmas[:1].float().cpu()
-    return {"v": taps["v"][0][0], "noise": taps["noise"][0][0].float(), "sigma": sigma}
+        latents = oracle.latents(pipe, request)
+    print(f"  diffusers {name}: a forward {clock}", flush=True)
+    return {"noise": taps["noise"][0].float(), "latents": latents.cpu()}
+
+
+def load_vae(args, dtype):
+    family = families.of(args.dir)
+    with oracle.widen(dtype, family):
+        vae = family.VAE.from_pretrained(args.dir, subfolder="vae", torch_dtype=torch.float32)
+        return vae.to(args.device, dtype)
 
 
 def run_decode(args, name):
     """Frames [f, y, x, 3] in [-1, 1] of standard normal latents."""
-    dtype = oracle.DTYPES[name]
-    with oracle.widen(dtype):
-        vae = diffusers.AutoencoderKLWan.from_pretrained(args.dir, subfolder="vae", torch_dtype=torch.float32)
-        vae.to(args.device, dtype)
-        return {"frames": family_wan.decode(types.SimpleNamespace(vae=vae), make_latents(args), dtype, None)}
+    dtype, family = oracle.DTYPES[name], families.of(args.dir)
+    vae = load_vae(args, dtype)
+    with oracle.widen(dtype, family):
+        return {"frames": family.decode(vae, make_latents(args), dtype)}
 
 
 def reference(args, stage, run, name):
@@ -139,14 +189,20 @@ def reference(args, stage, run, name):
 # ---- the stages; each returns its rows: name, error, gate ----
 
 def request_of(args):
-    width, height = (int(v) for v in args.size.split("x"))
-    return dict(prompt=PROMPT, negative_prompt="", width=width, height=height, frames=args.frames, steps=1,
-                cfg_scale=1.0, seed=args.seed)
+    request = dict(families.of(args.dir).defaults(args.dir), prompt=PROMPT, negative_prompt="", cfg_scale=1.0,
+                   seed=args.seed, steps=families.of(args.dir).LEAST_STEPS)
+    if args.size:
+        request["width"], request["height"] = (int(v) for v in args.size.split("x"))
+    return dict(request, frames=args.frames or request["frames"])
+
+
+def size_of(request):
+    return ["--size", f"{request['width']}x{request['height']}", "--frames", str(request["frames"])]
 
 
 def make_latents(args):
-    r = request_of(args)
-    shape = (16, (r["frames"] - 1) // 4 + 1, r["height"] // 8, r["width"] // 8)
+    r, (channels, time) = request_of(args), LATENTS[families.name_of(args.dir)]
+    shape = (channels, (r["frames"] - 1) // time + 1, r["height"] // 8, r["width"] // 8)
     return torch.randn(shape, generator=torch.Generator("cpu").manual_seed(args.seed + 1))
 
 
@@ -159,6 +215,7 @@ def ours(args, stage, name, *options):
         r = json.load(f)
     seconds = ", ".join(f"{k} {v:.2f}" for k, v in r["seconds"].items())
     print(f"  sparge-gen {name} on {r['device']}: {seconds} s; peak {r['peak_bytes'] * 2**-30:.2f} GiB", flush=True)
+    return r
 
 
 def distances(args, truths, error):
@@ -183,11 +240,12 @@ def forward(args):
         path = os.path.join(args.out, f"forward-ours-{name}.safetensors")
         if os.path.exists(path):
             os.remove(path)
-        ours(args, "forward", name, "--prompt", r["prompt"], "--size", args.size, "--frames", str(r["frames"]),
-             "--steps", "1", "--cfg-scale", "1", "--seed", str(r["seed"]), "--attention", "dense", "--latents", path,
+        ours(args, "forward", name, "--prompt", r["prompt"], *size_of(r), "--steps", str(r["steps"]), "--cfg-scale", "1",
+             "--seed", str(r["seed"]), "--attention", "dense", "--latents", path,
              "-o", os.path.join(args.out, "forward.y4m"))
-        out[name] = (truth["noise"].double() - load_file(path)["latents"].double()) / truth["sigma"].double()
-    return distances(args, theirs, lambda n, own: oracle.relative(theirs[n]["v"] if own else out[n], truth["v"]))
+        out[name] = {"noise": truth["noise"], "latents": load_file(path)["latents"]}
+    way = families.of(args.dir).way
+    return distances(args, theirs, lambda n, own: oracle.relative(way(**(theirs if own else out)[n]), way(**truth)))
 
 
 def decode(args):
@@ -203,7 +261,7 @@ def decode(args):
         prefix = os.path.join(args.out, f"decode-ours-{name}")
         for old in glob.glob(prefix + "-*.png"):
             os.remove(old)
-        ours(args, "decode", name, "--latents", path, "-o", prefix + "-%04d.png")
+        ours(args, "decode", name, "--latents", path, *size_of(request_of(args)), "-o", prefix + "-%04d.png")
         out[name] = torch.from_numpy(parity.pictures(prefix))
     truth = truth[inside]
     return distances(args, theirs, lambda n, own: oracle.relative(theirs[n][inside], truth) if own else
@@ -224,8 +282,10 @@ def rounded_distance(seen, truth):
 def sublayers(args):
     """All taps of a small clip, by the test program `golden`."""
     path, start = os.path.join(args.dir, "taps.safetensors"), time.time()
-    truth, err, psnr, frames, clip = make.record(args.dir, SUBLAYERS, args.device)
-    make.save(path, truth, make.metadata("fullsize", SUBLAYERS, truth, err, psnr, clip))
+    family = families.name_of(args.dir)
+    spec = dict(SUBLAYERS, family=family, request=dict(SUBLAYERS["request"], frames=2 * LATENTS[family][1] + 1))
+    truth, err, psnr, frames, clip = make.record(args.dir, spec, args.device)
+    make.save(path, truth, make.metadata("fullsize", spec, truth, err, psnr, clip))
     make.report("diffusers", args.dir, truth, err, psnr, frames, time.time() - start)
     del truth
     leave(args.device)
@@ -238,7 +298,45 @@ def sublayers(args):
     return rows
 
 
-STAGES = {"sublayers": sublayers, "forward": forward, "decode": decode}
+def theirs_in_bf16(args, request):
+    """Seconds and memory of diffusers: a forward of the denoiser and the decoder, each the second time."""
+    dtype, family = torch.bfloat16, families.of(args.dir)
+    pipe = oracle.load(args.dir, dtype, device=args.device)
+    pipe.vae.to("cpu")
+    clock = Clock(pipe.transformer, args.device)
+    for _ in range(2):
+        oracle.latents(pipe, request)
+    print(f"  diffusers: a forward {clock}", flush=True)
+    vae = pipe.vae
+    del pipe, clock
+    leave(args.device)
+    vae.to(args.device)
+    clock, latents = Clock(vae.decoder, args.device), make_latents(args)
+    try:
+        for _ in range(2):
+            began = time.time()
+            family.decode(vae, latents, dtype)
+            clock.wait()
+            seconds = time.time() - began
+        print(f"  diffusers: decoding {seconds:.2f} s, peak {clock.peak * 2**-30:.2f} GiB", flush=True)
+    except torch.OutOfMemoryError as e:
+        print(f"  diffusers: decoding: {str(e).splitlines()[0]}", flush=True)
+
+
+def speed(args):
+    request = request_of(args)
+    theirs_in_bf16(args, request)
+    leave(args.device)
+    for attention in (["dense"], ["sparge", "--topk", "0.5", "--dense-steps", "0"]):
+        r = ours(args, "speed", "bf16", "--prompt", PROMPT, *size_of(request), "--steps", "4", "--cfg-scale", "1",
+                 "--cache", "off", "--attention", *attention, "-o", os.path.join(args.out, "speed.y4m"))
+        peaks = ", ".join(f"{k} {v * 2**-30:.2f}" for k, v in r["stage_peak_bytes"].items())
+        print(f"  ours, {attention[0]}: {r['seconds_per_step']:.2f} s a step of 4, decoding {r['seconds']['decode']:.2f} s; "
+              f"peaks in GiB: {peaks}", flush=True)
+    return []
+
+
+STAGES = {"sublayers": sublayers, "forward": forward, "decode": decode, "speed": speed}
 
 
 def compare(args):
@@ -287,12 +385,13 @@ def parse():
     p.add_argument("--device", default=cuda, choices=["cuda", "cpu"], help="where weights are drawn (default: a GPU)")
     p = sub.add_parser("compare", help="runs both over it")
     p.add_argument("dir", metavar="DIR")
-    p.add_argument("--stages", default=list(STAGES), type=words(STAGES), help="of " + ", ".join(STAGES))
+    p.add_argument("--stages", default=list(STAGES)[:3], type=words(STAGES),
+                   help="of " + ", ".join(STAGES) + " (default: all but speed)")
     p.add_argument("--dtypes", default=["f32", "bf16"], type=words(["f32", "bf16"]), help="of ours (default: f32,bf16)")
     p.add_argument("--truth", default="f32", choices=["f32", "f64"], help="diffusers' dtype that forward and decode "
                    "are held to (default: f32)")
-    p.add_argument("--size", default="832x480", metavar="WxH")
-    p.add_argument("--frames", type=int, default=81)
+    p.add_argument("--size", metavar="WxH", help="(default: the pipeline's own)")
+    p.add_argument("--frames", type=int, help="(default: the pipeline's own)")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--device", default=cuda, choices=["cuda", "cpu"], help="of both (default: a GPU, if there is one)")
     p.add_argument("--threads", type=int, default=0, help="CPU threads of both (default: diffusers 1, ours all)")
