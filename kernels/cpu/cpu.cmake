@@ -1,7 +1,8 @@
 # Included from the root. The vec_*.c and bf16_*.c files are compiled once per level, each time with its flags alone;
 # nothing else may see those flags.
 set(cpu ${CMAKE_CURRENT_LIST_DIR})
-target_sources(sg_kernels PRIVATE ${cpu}/cpu.c ${cpu}/cpu_features.c ${cpu}/cpu_levels.c ${cpu}/packed_weights.c ${cpu}/data_movement.c)
+target_sources(sg_kernels PRIVATE ${cpu}/cpu.c ${cpu}/cpu_features.c ${cpu}/cpu_levels.c ${cpu}/packed_weights.c ${cpu}/data_movement.c
+  ${cpu}/replicated_edges.c)
 
 set(base_flags -msse2)
 set(avx2_flags -mavx2 -mfma)

@@ -62,8 +62,19 @@ void  sg_packs_drop(sg_cpu *c);
 /* What moves data and leaves the vectors to memcpy: embed, sinusoid, upsample, avg_down, dup_up, permute. */
 void sg_data_movement_init(sg_ops *t);
 
-/* y[t, r, s] = x[t, r - above, s - left], or the nearest place inside x; y is F32 or x's dtype. */
-void sg_replicate_edges(const sg_cpu *c, sg_tensor y, sg_tensor x, int64_t above, int64_t left);
+/* ---- replicated_edges.c ---- */
+
+/* Does a read beyond an edge that is replicated? Then it is done in pieces of so many frames of y. */
+bool    sg_replicates(const sg_conv_args *a);
+int64_t sg_replicated_frames(const sg_conv_args *a);
+
+/* The piece whose first frame is t as a convolution by the library. x, of this dtype, has no data; nor has y where the
+ * piece's is wider. */
+sg_conv_args sg_replicated_piece(const sg_conv_args *a, int64_t t, sg_dtype type);
+
+/* All pieces by conv, with x in SG_SLOT_X and a wider y in SG_SLOT_Y: products in `type` must need neither. */
+typedef sg_status sg_conv_fn(sg_stream *s, const sg_conv_args *a);
+sg_status         sg_conv_replicated(sg_stream *s, const sg_conv_args *a, sg_dtype type, sg_conv_fn *conv);
 
 #define SG_VEC_FILES(X, level) X(elem, level) X(norm, level) X(matmul, level) X(attend, level)
 #define X(file, level) void sg_vec_##file##_init_##level(sg_ops *t);

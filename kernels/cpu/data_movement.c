@@ -74,20 +74,6 @@ static sg_status upsample(sg_stream *s, const sg_upsample_args *a)
     return SG_OK;
 }
 
-static int64_t inside(int64_t r, int64_t n) { return r < 0 ? 0 : min64(r, n - 1); }
-
-void sg_replicate_edges(const sg_cpu *c, sg_tensor y, sg_tensor x, int64_t above, int64_t left)
-{
-    const int64_t *const yd = y.dim, *const xd = x.dim, n = xd[3], right = yd[2] - left - xd[2];
-#pragma omp parallel for schedule(static) num_threads(c->threads) if (sg_count(y) > SG_TINY_MOVE)
-    for (int64_t i = 0; i < yd[0] * yd[1]; i++) {
-        const int64_t from = (i / yd[1] * xd[1] + inside(i % yd[1] - above, xd[1])) * xd[2] * n, to = i * yd[2] * n;
-        for (int64_t s = 0; s < left; s++) move_run(&y, to + s * n, &x, from, n);
-        move_run(&y, to + left * n, &x, from, xd[2] * n);
-        for (int64_t s = 0; s < right; s++) move_run(&y, to + (left + xd[2] + s) * n, &x, from + (xd[2] - 1) * n, n);
-    }
-}
-
 static sg_status avg_down(sg_stream *s, const sg_avg_down_args *a)
 {
     const int64_t *const yd = a->y.dim, *const xd = a->x.dim, ft = a->ft, fs = a->fs;

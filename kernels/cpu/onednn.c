@@ -435,68 +435,26 @@ static bool conv_key(const sg_cpu *c, plan_key *k, const sg_conv_args *a)
     return runs_bf16(c->library, k, &product) || !(c->library->features & SG_CPU_AVX512) || is_steady(a);
 }
 
-/* The plan of a convolution without replicated edges; NULL: the plain one shall do it. */
-static plan *plan_of_conv(const sg_cpu *c, const sg_conv_args *a)
+static sg_status conv(sg_stream *s, const sg_conv_args *a)
 {
     plan_key             k;
     const sg_linear_args product = matmul_of(a);
-    return conv_key(c, &k, a) ? plan_for(c, &k, &product) : NULL;
+    const plan *const    p = conv_key(sg_cpu_of(s), &k, a) ? plan_for(sg_cpu_of(s), &k, &product) : NULL;
+    return p ? plan_run(s, p, &product) : sg_cpu_of(s)->library->plain.conv(s, a);
 }
 
-static bool replicates(const sg_conv_args *a)
+/* What the products of a are multiplied in. */
+static sg_dtype type_of_conv(const sg_cpu *c, const sg_conv_args *a)
 {
-    return a->edge == SG_EDGE_REPLICATE && (a->pad[0] || a->pad[1] || a->pad[2] || a->pad[3]);
-}
-
-/* How many frames of y are computed at once, equal pieces but for the last. */
-static int64_t piece_frames(const sg_conv_args *a)
-{
-    const int64_t f = a->y.dim[0];
-    return sg_div_up(f, sg_div_up(f, SG_REPLICATED_FRAMES));
-}
-
-/* Frames [t, t + f) of y as a convolution without pads: of x with its edges, which has no data yet. */
-static sg_conv_args piece_of(const sg_cpu *c, const sg_conv_args *a, int64_t t, int64_t f)
-{
-    sg_conv_args         p = *a;
     plan_key             k;
     const sg_linear_args product = matmul_of(a);
     (void)conv_key(c, &k, a);
-    p.y = sg_rows(a->y, t, f);
-    p.x.data = NULL;
-    p.x.dtype = runs_bf16(c->library, &k, &product) ? SG_BF16 : SG_F32;
-    p.x.dim[0] = (f - 1) * a->stride[0] + a->w.dim[2];
-    p.x.dim[1] += a->pad[0] + a->pad[1];
-    p.x.dim[2] += a->pad[2] + a->pad[3];
-    p.edge = SG_EDGE_ZERO;
-    memset(p.pad, 0, sizeof p.pad);
-    return p;
+    return runs_bf16(c->library, &k, &product) ? SG_BF16 : SG_F32;
 }
 
-static sg_status conv(sg_stream *s, const sg_conv_args *a)
-{
-    const plan *const p = plan_of_conv(sg_cpu_of(s), a);
-    if (!p) return sg_cpu_of(s)->library->plain.conv(s, a);
-    const sg_linear_args product = matmul_of(a);
-    return plan_run(s, p, &product);
-}
-
-/* The library knows no replicated edges: it gets x with them. */
 static sg_status conv_any_edge(sg_stream *s, const sg_conv_args *a)
 {
-    sg_cpu *const c = sg_cpu_of(s);
-    if (!replicates(a)) return conv(s, a);
-    const int64_t      f = piece_frames(a);
-    const sg_conv_args first = piece_of(c, a, 0, f);
-    if (!plan_of_conv(c, &first)) return c->library->plain.conv(s, a);
-    for (int64_t t = 0; t < a->y.dim[0]; t += f) {
-        sg_conv_args p = piece_of(c, a, t, t + f < a->y.dim[0] ? f : a->y.dim[0] - t);
-        p.x.data = sg_cpu_scratch(c, SG_SLOT_X, sg_bytes(p.x)); /* has the dtype that products want: none is staged */
-        if (!p.x.data) return SG_E_MEMORY;
-        sg_replicate_edges(c, p.x, sg_rows(a->x, t * a->stride[0], p.x.dim[0]), a->pad[0], a->pad[2]);
-        SG_TRY(conv(s, &p));
-    }
-    return SG_OK;
+    return sg_replicates(a) ? sg_conv_replicated(s, a, type_of_conv(sg_cpu_of(s), a), conv) : conv(s, a);
 }
 
 void sg_onednn_prepare_linear(const sg_cpu *c, const sg_linear_args *a)
@@ -518,14 +476,11 @@ static void prepare_conv(const sg_cpu *c, const sg_conv_args *a)
 
 void sg_onednn_prepare_conv(const sg_cpu *c, const sg_conv_args *a)
 {
-    if (!replicates(a)) {
-        prepare_conv(c, a);
-        return;
+    const int64_t frames = sg_replicates(a) ? sg_replicated_frames(a) : a->y.dim[0];
+    for (int64_t t = 0; t < a->y.dim[0]; t += frames) {
+        const sg_conv_args p = sg_replicates(a) ? sg_replicated_piece(a, t, type_of_conv(c, a)) : *a;
+        prepare_conv(c, &p);
     }
-    const int64_t      f = piece_frames(a), rest = a->y.dim[0] % f;
-    const sg_conv_args p = piece_of(c, a, 0, f), last = piece_of(c, a, 0, rest ? rest : f);
-    prepare_conv(c, &p);
-    prepare_conv(c, &last);
 }
 
 size_t sg_onednn_code_bytes(const sg_cpu *c)

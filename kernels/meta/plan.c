@@ -41,15 +41,17 @@ static void count_staging(sg_plan_totals *t, sg_tensor y, sg_tensor x, sg_tensor
     raise_to(&t->staged_y, widened(y));
 }
 
-/* x with its replicated edges, as long as a piece of it needs them. */
+/* x with its edges, as long as a piece of it needs them, and y with two more columns in BF16. */
 static void count_edges(sg_plan_totals *t, const sg_conv_args *a)
 {
-    const int64_t frames = a->y.dim[0] < SG_REPLICATED_FRAMES ? a->y.dim[0] : SG_REPLICATED_FRAMES;
+    const int64_t f = a->y.dim[0], frames = sg_div_up(f, sg_div_up(f, SG_REPLICATED_FRAMES));
+    const int64_t down = a->pad[0] + a->pad[1], across = a->pad[2] + a->pad[3];
     const bool    as_bf16 = t->native_bf16 && a->x.dtype == SG_BF16 && a->w.dtype == SG_BF16;
-    if (a->edge != SG_EDGE_REPLICATE || !t->backend || !t->backend->host_memory) return;
-    const int64_t places = ((frames - 1) * a->stride[0] + a->w.dim[2]) * (a->x.dim[1] + a->pad[0] + a->pad[1]) *
-                           (a->x.dim[2] + a->pad[2] + a->pad[3]);
+    if (a->edge != SG_EDGE_REPLICATE || down + across == 0 || !t->backend || !t->backend->host_memory) return;
+    const int64_t places = ((frames - 1) * a->stride[0] + a->w.dim[2]) * (a->x.dim[1] + down) * (a->x.dim[2] + across);
+    const int64_t out = frames * a->y.dim[1] * (a->y.dim[2] + 2) * a->y.dim[3];
     raise_to(&t->staged_x, (size_t)(places * a->x.dim[3]) * sg_dtype_size(as_bf16 ? SG_BF16 : SG_F32));
+    if (as_bf16 && a->w.dim[4] > 1) raise_to(&t->staged_y, (size_t)out * sg_dtype_size(a->add ? SG_F32 : a->y.dtype));
 }
 
 static sg_status linear(sg_stream *s, const sg_linear_args *a)

@@ -94,6 +94,23 @@ static void bench_conv(ck_level *l)
         }
 }
 
+/* Four frames of Mochi's decoder, with zeros beyond the edge and with replicated ones. */
+static void bench_edges(ck_level *l)
+{
+    static const int64_t shape[][3] = {{240, 424, 128}, {60, 106, 512}};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 4; i++) {
+            const int64_t  y = shape[i / 2][0], x = shape[i / 2][1], c = shape[i / 2][2];
+            const sg_dtype t = k ? SG_BF16 : SG_F32;
+            char           text[64];
+            snprintf(text, sizeof text, "%s 6x%lldx%lld, %lld -> %lld, 3x3x3, %s", sg_dtype_name(t), (long long)y,
+                     (long long)x, (long long)c, (long long)c, i % 2 ? "replicated" : "zeros");
+            BENCH(l, conv, text, 2 * 4 * y * x * c * c * 27, "GFLOP/s", .y = made(t, 4, y, x, c),
+                  .x = made(t, 6, y, x, c), .w = made(t, c, c, 3, 3, 3), .b = made(SG_F32, c), .stride = {1, 1, 1},
+                  .pad = {1, 1, 1, 1}, .edge = i % 2 ? SG_EDGE_REPLICATE : SG_EDGE_ZERO);
+        }
+}
+
 static void bench_attend(ck_level *l)
 {
     static const int64_t shape[][3] = {{2304, 6, 64}, {8190, 12, 128}, {2304, 6, 12}, {1024, 1, 384}};
@@ -280,7 +297,10 @@ static void bench_moves(ck_level *l, const char *name, sg_dtype t)
 void ck_bench(ck_level *l, const char *name)
 {
     if (IS("linear")) bench_linear(l);
-    if (IS("conv")) bench_conv(l);
+    if (IS("conv")) {
+        bench_conv(l);
+        bench_edges(l);
+    }
     if (IS("attend")) bench_attend(l);
     if (IS("attend_blocks")) {
         bench_attend_blocks(l, 2304, 6, 64);

@@ -2,14 +2,10 @@
  * state by hand. */
 #include "host_memory.h"
 #include "meta.h"
-#include "op.h"
+#include "op_shapes.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 static unsigned char buffer[1 << 16] __attribute__((aligned(SG_ALIGN)));
 
@@ -219,43 +215,6 @@ static void plan_measures_without_memory(void **state)
 
 /* ---- sparse attention: shapes without data, on the backend that computes nothing ---- */
 
-static sg_tensor shape(sg_dtype type, int rank, const int64_t *dim)
-{
-    sg_tensor t = {.dtype = type, .rank = rank};
-    for (int i = 0; i < rank; i++) t.dim[i] = dim[i];
-    return t;
-}
-#define SHAPE(type, ...) shape(SG_##type, SG_DIMS(__VA_ARGS__))
-#define ABSENT ((sg_tensor){0})
-
-static bool refused(sg_stream *s)
-{
-    const bool is = s->status == SG_E_SHAPE;
-    assert_true(is || s->status == SG_OK);
-    s->status = SG_OK;
-    return is;
-}
-
-#define ACCEPTS(op, args)                                                                                              \
-    do {                                                                                                               \
-        sg_##op##_(&s, &(args));                                                                                       \
-        assert_false(refused(&s));                                                                                     \
-    } while (0)
-/* The args with one member changed. */
-#define REFUSES(op, args, member, ...)                                                                                 \
-    do {                                                                                                               \
-        sg_##op##_args other_ = (args);                                                                                \
-        other_.member = __VA_ARGS__;                                                                                   \
-        sg_##op##_(&s, &other_);                                                                                       \
-        assert_true(refused(&s));                                                                                      \
-    } while (0)
-#define ALLOWS(op, args, member, ...)                                                                                  \
-    do {                                                                                                               \
-        sg_##op##_args other_ = (args);                                                                                \
-        other_.member = __VA_ARGS__;                                                                                   \
-        ACCEPTS(op, other_);                                                                                           \
-    } while (0)
-
 static void norm_counts_rows_of_a_mean_only(void **state)
 {
     (void)state;
@@ -270,90 +229,6 @@ static void norm_counts_rows_of_a_mean_only(void **state)
     REFUSES(norm, norm, kind, SG_NORM_RMS);
     assert_int_equal(sg_op_outputs("norm", &norm), 2);
     assert_int_equal(sg_op_outputs("a test's own", &norm), 1);
-}
-
-static void group_norm_refuses_what_does_not_fit(void **state)
-{
-    (void)state;
-    sg_plan_totals     totals = {0};
-    sg_stream          s = sg_plan_stream(&totals);
-    const sg_tensor    x = SHAPE(F32, 4, 6, 8, 12);
-    const sg_norm_args a = {.y = x, .x = x, .kind = SG_NORM_GROUP, .groups = 3};
-    const sg_norm_args layer = {.y = x, .x = x};
-    ACCEPTS(norm, a);
-    ALLOWS(norm, a, chunk, 2);
-    ALLOWS(norm, a, chunk, 4);
-    ALLOWS(norm, a, groups, 12);
-    ALLOWS(norm, a, place_scale, SHAPE(BF16, 4, 2, 3, 12));
-    ALLOWS(norm, a, place_shift, SHAPE(F32, 4, 6, 16, 12));
-    REFUSES(norm, a, groups, 0);
-    REFUSES(norm, a, groups, 5);
-    REFUSES(norm, a, groups, -3);
-    REFUSES(norm, a, chunk, -1);
-    REFUSES(norm, a, chunk, 3);
-    REFUSES(norm, a, scale, SHAPE(F32, 12));
-    REFUSES(norm, a, shift, SHAPE(F32, 12));
-    REFUSES(norm, a, non_finite, SHAPE(I32, 1));
-    REFUSES(norm, a, place_scale, SHAPE(F32, 1, 2, 3, 12));
-    REFUSES(norm, a, place_scale, SHAPE(F16, 4, 2, 3, 12));
-    REFUSES(norm, a, place_shift, SHAPE(F32, 4, 2, 3, 6));
-    REFUSES(norm, a, place_shift, SHAPE(F32, 4, 0, 3, 12));
-    REFUSES(norm, layer, groups, 3);
-    REFUSES(norm, layer, chunk, 1);
-    REFUSES(norm, layer, place_scale, SHAPE(F32, 4, 2, 3, 12));
-    REFUSES(norm, layer, place_shift, SHAPE(F32, 4, 2, 3, 12));
-    sg_norm_args both = a, flat = a;
-    both.place_scale = both.place_shift = SHAPE(F32, 4, 2, 3, 12);
-    ACCEPTS(norm, both);
-    REFUSES(norm, both, place_shift, SHAPE(F32, 4, 3, 2, 12));
-    flat.x = flat.y = SHAPE(F32, 4, 48, 12);
-    sg_norm_(&s, &flat);
-    assert_true(refused(&s));
-}
-
-/* Two frames of 2 x 2 places, two groups of two channels; one place of scale and shift for each frame. */
-static void group_norm_is_over_the_frames_of_a_chunk(void **state)
-{
-    (void)state;
-    sg_stream       s = ref_stream();
-    const sg_tensor x = FILLED(&s, 2, 2, 2, 4), y = FILLED(&s, 2, 2, 2, 4), scale = FILLED(&s, 2, 1, 1, 4);
-    const float     one = 1 / sqrtf(20.25f), all = 1 / sqrtf(84.25f); /* 0 1 4 5 8 9 12 13; and to 29 */
-    const float    *out = y.data;
-    sg_norm(&s, .y = y, .x = x, .kind = SG_NORM_GROUP, .groups = 2, .chunk = 1);
-    assert_float_equal(out[0], -6.5f * one, 1e-6f);
-    assert_float_equal(out[16], -6.5f * one, 1e-6);
-    assert_float_equal(out[31], 6.5f * one, 1e-6);
-    sg_norm(&s, .y = y, .x = x, .place_scale = scale, .place_shift = scale, .kind = SG_NORM_GROUP, .groups = 2);
-    assert_float_equal(out[1], -13.5f * all * 1 + 1, 1e-6);
-    assert_float_equal(out[31], 14.5f * all * 7 + 7, 1e-5);
-    assert_int_equal(s.status, SG_OK);
-}
-
-static void angles_and_gates_have_one_of_their_shapes(void **state)
-{
-    (void)state;
-    sg_plan_totals   totals = {0};
-    sg_stream        s = sg_plan_stream(&totals);
-    const sg_tensor  x = SHAPE(F32, 6, 3, 4), by_head = SHAPE(F32, 6, 3, 2);
-    sg_rope_args     rope = {.y = x, .x = x, .cos = by_head, .sin = by_head};
-    sg_gate_add_args gate_add = {.x = x, .r = x, .gate = SHAPE(F32, 4), .tanh_gate = true};
-    ACCEPTS(rope, rope);
-    REFUSES(rope, rope, sin, SHAPE(F32, 6, 2));
-    REFUSES(rope, rope, cos, SHAPE(F32, 6, 1, 2));
-    REFUSES(rope, rope, cos, SHAPE(BF16, 6, 3, 2));
-    ACCEPTS(gate_add, gate_add);
-    REFUSES(gate_add, gate_add, gate, ABSENT);
-}
-
-/* A frame of one place is all that a kernel of 3 x 3 sees of it. */
-static void replicated_edges_stand_for_what_is_outside(void **state)
-{
-    (void)state;
-    sg_stream       s = ref_stream();
-    const sg_tensor x = FILLED(&s, 2, 1, 1, 1), y = FILLED(&s, 2, 1, 1, 1), w = FILLED(&s, 1, 1, 1, 3, 3);
-    sg_conv(&s, .y = y, .x = x, .w = w, .stride = {1, 1, 1}, .pad = {1, 1, 1, 1}, .edge = SG_EDGE_REPLICATE);
-    assert_int_equal(s.status, SG_OK);
-    assert_true(((float *)y.data)[0] == 0 && ((float *)y.data)[1] == 36);
 }
 
 /* 300 tokens: 3 blocks of queries, 5 of keys, 19 of 16; 4 heads on 2 of keys; 24 channels. */
@@ -653,10 +528,6 @@ int main(void)
                                        cmocka_unit_test(non_finite_values_are_counted),
                                        cmocka_unit_test(plan_measures_without_memory),
                                        cmocka_unit_test(norm_counts_rows_of_a_mean_only),
-                                       cmocka_unit_test(group_norm_refuses_what_does_not_fit),
-                                       cmocka_unit_test(group_norm_is_over_the_frames_of_a_chunk),
-                                       cmocka_unit_test(angles_and_gates_have_one_of_their_shapes),
-                                       cmocka_unit_test(replicated_edges_stand_for_what_is_outside),
                                        cmocka_unit_test(pooling_stages_refuse_what_does_not_fit),
                                        cmocka_unit_test(choosing_stages_refuse_what_does_not_fit),
                                        cmocka_unit_test(sparse_attention_refuses_what_does_not_fit),
