@@ -251,11 +251,14 @@ void sg_mochi_run_text(sg_mochi_run *run, const sg_mochi_dit *d, sg_stream *s, i
 
 /* ---- rotary tables ---- */
 
-typedef struct turn { /* exp(i angle) */
+typedef struct phasor { /* exp(i angle) */
     double cos, sin;
-} turn;
+} phasor;
 
-static turn turned(turn a, turn b) { return (turn){a.cos * b.cos - a.sin * b.sin, a.sin * b.cos + a.cos * b.sin}; }
+static phasor times(phasor a, phasor b)
+{
+    return (phasor){a.cos * b.cos - a.sin * b.sin, a.sin * b.cos + a.cos * b.sin};
+}
 
 /* The place of i of n patches, where the grid's area is that of 192 x 192. */
 static double centre(int64_t i, int64_t n, const int64_t grid[3])
@@ -264,28 +267,28 @@ static double centre(int64_t i, int64_t n, const int64_t grid[3])
 }
 
 /* Of every place of one axis, by head and pair. */
-static void fill_axis(turn *t, const float *frequency, int axis, const int64_t grid[3], int64_t pairs)
+static void fill_axis(phasor *t, const float *frequency, int axis, const int64_t grid[3], int64_t pairs)
 {
     for (int64_t i = 0; i < grid[axis]; i++)
         for (int64_t j = 0; j < pairs; j++) {
             const double place = axis ? centre(i, grid[axis], grid) : (double)i;
             const double angle = place * (double)frequency[axis * pairs + j];
-            t[i * pairs + j] = (turn){cos(angle), sin(angle)};
+            t[i * pairs + j] = (phasor){cos(angle), sin(angle)};
         }
 }
 
 /* The tables of tokens first .. first + rows. The angle of a token is the sum of those of its three places. */
-static void fill_rows(float *cosines, float *sines, const turn *const axis[3], const sg_mochi_run *run, int64_t first,
+static void fill_rows(float *cosines, float *sines, const phasor *const axis[3], const sg_mochi_run *run, int64_t first,
                       int64_t rows, int64_t pairs)
 {
     for (int64_t i = 0; i < rows; i++) {
-        const int64_t     token = run->self->ordered ? run->self->order[first + i] : first + i;
-        const int64_t     x = token % run->grid[2], y = token / run->grid[2] % run->grid[1];
-        const int64_t     f = token / run->grid[2] / run->grid[1];
-        const turn *const of_f = axis[0] + f * pairs, *const of_y = axis[1] + y * pairs;
-        const turn *const of_x = axis[2] + x * pairs;
+        const int64_t       token = run->self->ordered ? run->self->order[first + i] : first + i;
+        const int64_t       x = token % run->grid[2], y = token / run->grid[2] % run->grid[1];
+        const int64_t       f = token / run->grid[2] / run->grid[1];
+        const phasor *const of_f = axis[0] + f * pairs, *const of_y = axis[1] + y * pairs;
+        const phasor *const of_x = axis[2] + x * pairs;
         for (int64_t j = 0; j < pairs; j++) {
-            const turn t = turned(turned(of_f[j], of_y[j]), of_x[j]);
+            const phasor t = times(times(of_f[j], of_y[j]), of_x[j]);
             cosines[i * pairs + j] = (float)t.cos;
             sines[i * pairs + j] = (float)t.sin;
         }
@@ -301,14 +304,14 @@ void sg_mochi_run_rotary(sg_mochi_run *run, const sg_mochi_dit *d, sg_stream *s)
     run->rotary.cos = sg_new_keep(s, SG_F32, n, c->heads, half);
     run->rotary.sin = sg_new_keep(s, SG_F32, n, c->heads, half);
     if (!s->memory->alloc) return; /* a plan needs no angles */
-    float *const host = malloc((size_t)((3 + 2 * ROWS) * pairs) * sizeof *host);
-    turn *const  turns = malloc((size_t)(places * pairs) * sizeof *turns);
-    if (host && turns) {
-        const turn *const axis[3] = {turns, turns + run->grid[0] * pairs,
-                                     turns + (run->grid[0] + run->grid[1]) * pairs};
+    float *const  host = malloc((size_t)((3 + 2 * ROWS) * pairs) * sizeof *host);
+    phasor *const phasors = malloc((size_t)(places * pairs) * sizeof *phasors);
+    if (host && phasors) {
+        const phasor *const axis[3] = {phasors, phasors + run->grid[0] * pairs,
+                                       phasors + (run->grid[0] + run->grid[1]) * pairs};
         float *const cosines = host + 3 * pairs, *const sines = cosines + ROWS * pairs;
         sg_download(s, host, d->frequencies);
-        for (int k = 0; k < 3 && !s->status; k++) fill_axis((turn *)axis[k], host, k, run->grid, pairs);
+        for (int k = 0; k < 3 && !s->status; k++) fill_axis((phasor *)axis[k], host, k, run->grid, pairs);
         for (int64_t i = 0; i < n && !s->status; i += ROWS) {
             const int64_t rows = n - i < ROWS ? n - i : ROWS;
             fill_rows(cosines, sines, axis, run, i, rows, pairs);
@@ -318,7 +321,7 @@ void sg_mochi_run_rotary(sg_mochi_run *run, const sg_mochi_dit *d, sg_stream *s)
     } else {
         sg_fail(s, SG_E_MEMORY, "no memory for rotary tables of %lld tokens", (long long)n);
     }
-    free(turns);
+    free(phasors);
     free(host);
 }
 

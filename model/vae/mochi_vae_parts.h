@@ -1,5 +1,4 @@
-/* mochi_vae_parts.h - what mochi_vae.c reads and binds, and mochi_vae_run.c and mochi_vae_tiles.c compute with. Private to the
- * three. */
+/* mochi_vae_parts.h - what mochi_vae.c reads and binds, and the other mochi_vae_*.c compute with. Private to them. */
 #ifndef SG_MOCHI_VAE_PARTS_H
 #define SG_MOCHI_VAE_PARTS_H
 
@@ -45,22 +44,25 @@ struct sg_mochi_vae {
 };
 
 /* One clip, or one tile of it, being decoded. */
-typedef struct sg_mochi_run {
+typedef struct sg_mochi_vae_run {
     const sg_mochi_vae *vae;
     bool                begun;        /* histories hold frames */
     sg_tensor           scale, shift; /* F32 [z] */
     size_t              mark;         /* of s->keep: histories come after it */
     sg_tensor           history[];    /* act [2, y, x, c] */
-} sg_mochi_run;
+} sg_mochi_vae_run;
+
+/* NULL: no memory. The caller frees it. */
+sg_mochi_vae_run *sg_mochi_vae_run_open(sg_stream *s, const sg_mochi_vae *v);
 
 /* Begins a clip of y x x latents: histories in s->keep, from run->mark on. */
-void sg_mochi_run_begin(sg_mochi_run *r, sg_stream *s, int64_t y, int64_t x);
+void sg_mochi_vae_run_begin(sg_mochi_vae_run *r, sg_stream *s, int64_t y, int64_t x);
 
 /* The next latent frame z F32 [1, y, x, c]: its frames F32 [n, H, W, 3] in s->scratch, not clamped. */
-sg_tensor sg_mochi_run_next(sg_mochi_run *r, sg_stream *s, sg_tensor z);
+sg_tensor sg_mochi_vae_run_next(sg_mochi_vae_run *r, sg_stream *s, sg_tensor z);
 
 /* All latent frames z F32 [f, y, x, c], tile by tile: frames F32 [n, H, W, 3] in s->scratch, clamped. */
-sg_tensor sg_mochi_run_tiles(sg_mochi_run *r, sg_stream *s, sg_tensor z);
+sg_tensor sg_mochi_vae_run_tiles(sg_mochi_vae_run *r, sg_stream *s, sg_tensor z);
 
 /* Whether tiles are a whole number of latents. */
 bool sg_mochi_tiles_fit(int scale_space);

@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIXELS_MAX = 1 << 16, GROUPS = 32 };
+enum { GROUPS = 32 };
 
 static sg_tensor rows_of(sg_tensor t) { return sg_reshape(t, sg_count(t) / t.dim[3], t.dim[3]); }
 
 /* y = or += conv(silu(norm(x))). x is read before y is written. */
-static void norm_conv(const sg_mochi_run *r, sg_stream *s, const sg_mochi_block *w, int i, sg_tensor y, sg_tensor x,
+static void norm_conv(const sg_mochi_vae_run *r, sg_stream *s, const sg_mochi_block *w, int i, sg_tensor y, sg_tensor x,
                       bool add)
 {
     const size_t    mark = s->scratch.used;
@@ -36,7 +36,7 @@ static void norm_conv(const sg_mochi_run *r, sg_stream *s, const sg_mochi_block 
     s->scratch.used = mark;
 }
 
-static void residual_block(const sg_mochi_run *r, sg_stream *s, const sg_mochi_block *w, sg_tensor x)
+static void residual_block(const sg_mochi_vae_run *r, sg_stream *s, const sg_mochi_block *w, sg_tensor x)
 {
     const size_t    mark = s->scratch.used;
     const sg_tensor inner = sg_alloc(s, &s->scratch, x.dtype, x.rank, x.dim);
@@ -66,7 +66,7 @@ typedef struct stage_inputs {
     size_t    mark[SG_MOCHI_STAGES];
 } stage_inputs;
 
-static stage_inputs reserve(const sg_mochi_run *r, sg_stream *s, int64_t y, int64_t x)
+static stage_inputs reserve(const sg_mochi_vae_run *r, sg_stream *s, int64_t y, int64_t x)
 {
     const sg_mochi_vae *const v = r->vae;
     stage_inputs              m = {0};
@@ -96,7 +96,7 @@ static void tap_stage(const sg_mochi_vae *v, sg_stream *s, int k, sg_tensor x)
 }
 
 /* Frames of the last stage become pixels, frame by frame. */
-static void project_out(const sg_mochi_run *r, sg_stream *s, sg_tensor frames, sg_tensor x)
+static void project_out(const sg_mochi_vae_run *r, sg_stream *s, sg_tensor frames, sg_tensor x)
 {
     for (int64_t i = 0; i < x.dim[0]; i++) {
         const size_t    mark = s->scratch.used;
@@ -108,7 +108,7 @@ static void project_out(const sg_mochi_run *r, sg_stream *s, sg_tensor frames, s
     sg_tap(s, frames, "vae.conv_out");
 }
 
-sg_tensor sg_mochi_run_next(sg_mochi_run *r, sg_stream *s, sg_tensor z)
+sg_tensor sg_mochi_vae_run_next(sg_mochi_vae_run *r, sg_stream *s, sg_tensor z)
 {
     const sg_mochi_vae *const v = r->vae;
     const sg_mochi_vae_info   i = sg_mochi_vae_describe(v);
@@ -136,7 +136,7 @@ sg_tensor sg_mochi_run_next(sg_mochi_run *r, sg_stream *s, sg_tensor z)
 
 /* ---- a run's memory ---- */
 
-void sg_mochi_run_begin(sg_mochi_run *r, sg_stream *s, int64_t y, int64_t x)
+void sg_mochi_vae_run_begin(sg_mochi_vae_run *r, sg_stream *s, int64_t y, int64_t x)
 {
     s->keep.used = r->mark;
     r->begun = false;
@@ -151,10 +151,9 @@ void sg_mochi_run_begin(sg_mochi_run *r, sg_stream *s, int64_t y, int64_t x)
 }
 
 /* The affine map from normalised latents. */
-static void keep_latent_map(sg_mochi_run *r, sg_stream *s)
+static void keep_latent_map(sg_mochi_vae_run *r, sg_stream *s, const sg_mochi_vae *v)
 {
-    const sg_mochi_vae *const v = r->vae;
-    float                     scale[SG_MOCHI_Z], shift[SG_MOCHI_Z];
+    float scale[SG_MOCHI_Z], shift[SG_MOCHI_Z];
     for (int i = 0; i < v->z; i++) {
         scale[i] = (float)v->scale[i];
         shift[i] = (float)v->shift[i];
@@ -165,77 +164,12 @@ static void keep_latent_map(sg_mochi_run *r, sg_stream *s)
     sg_upload(s, r->shift, shift);
 }
 
-/* ---- as a decoder of vae.h ---- */
-
-static sg_component *component(void *of) { return sg_mochi_vae_component(of); }
-
-static int64_t chunk(const void *of, int64_t total, int64_t done)
+sg_mochi_vae_run *sg_mochi_vae_run_open(sg_stream *s, const sg_mochi_vae *v)
 {
-    const sg_mochi_vae *const v = of;
-    return v->tiled ? total - done : done < total;
-}
-
-/* The first latent makes one frame. */
-static int special(const void *of)
-{
-    (void)of;
-    return 1;
-}
-
-static sg_status decode_open(void **run, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e)
-{
-    const sg_mochi_vae *const v = of;
-    const int                 scale = sg_mochi_vae_describe(v).scale_space;
-    *run = NULL;
-    if (y < 1 || y > PIXELS_MAX / scale || x < 1 || x > PIXELS_MAX / scale)
-        return sg_error_set(e, SG_E_ARG, "latents of %lld x %lld places cannot be decoded", (long long)x, (long long)y);
-    sg_mochi_run *const r = *run = calloc(1, sizeof *r + (size_t)v->histories * sizeof *r->history);
-    if (!r) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", v->component.dir);
+    sg_mochi_vae_run *const r = calloc(1, sizeof *r + (size_t)v->histories * sizeof *r->history);
+    if (!r) return NULL;
     r->vae = v;
-    keep_latent_map(r, s);
+    keep_latent_map(r, s, v);
     r->mark = s->keep.used;
-    if (!v->tiled) sg_mochi_run_begin(r, s, y, x);
-    return SG_OK;
+    return r;
 }
-
-static sg_tensor decode_next(void *run, sg_stream *s, sg_tensor z)
-{
-    sg_mochi_run *const r = run;
-    if (r->vae->tiled) return sg_mochi_run_tiles(r, s, z);
-    const int       scale = sg_mochi_vae_describe(r->vae).scale_space;
-    const int64_t   n = r->begun ? sg_mochi_vae_describe(r->vae).scale_time : 1;
-    const sg_tensor frames = sg_new(s, SG_F32, n, z.dim[1] * scale, z.dim[2] * scale, 3);
-    const size_t    mark = s->scratch.used;
-    sg_activate(s, .y = frames, .x = sg_mochi_run_next(r, s, z), .act = SG_ACT_CLAMP);
-    sg_tap(s, frames, "vae.frames");
-    s->scratch.used = mark;
-    return frames;
-}
-
-static void decode_close(void **run)
-{
-    free(*run);
-    *run = NULL;
-}
-
-static bool set_tiles(void *of, bool on)
-{
-    sg_mochi_vae *const v = of;
-    v->tiled = on && sg_mochi_tiles_fit(sg_mochi_vae_describe(v).scale_space);
-    return v->tiled == on;
-}
-
-static void close_vae(void *of)
-{
-    sg_mochi_vae *v = of;
-    sg_mochi_vae_close(&v);
-}
-
-const sg_vae_ops sg_mochi_vae_ops = {.component = component,
-                                     .chunk = chunk,
-                                     .special = special,
-                                     .set_tiles = set_tiles,
-                                     .decode_open = decode_open,
-                                     .decode_next = decode_next,
-                                     .decode_close = decode_close,
-                                     .close = close_vae};

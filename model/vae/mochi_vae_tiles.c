@@ -1,8 +1,8 @@
 /* mochi_vae_tiles.c - the decoder of AutoencoderKLMochi in tiles: tiled_decode of diffusers.
  *
- * A tile is 256 x 256 pixels, the next begins 192 on, and both are decoded as if they were the whole frame. In the first 64
- * rows of a tile those of the tile above fade out, in its first 64 columns those of the tile before. What fades out has
- * itself been blended; the corner is that of diffusers for this reason.
+ * A tile is 256 x 256 pixels, the next begins 192 on, and both are decoded as if they were the whole frame. The first 64
+ * rows of a tile are blended with the last ones of the tile above, its first 64 columns with the last ones of the tile to the
+ * left, by weights that are linear in the place. Both of those tiles have been blended before, the order that diffusers has.
  *
  * A tile is decoded from the first to the last frame before the next begins, so that only one tile's histories are held; the
  * frames themselves are small beside them. */
@@ -16,13 +16,13 @@ bool sg_mochi_tiles_fit(int scale_space) { return STRIDE % scale_space == 0 && T
 
 /* What of one clip's tiles outlives a tile. */
 typedef struct tiling {
-    sg_mochi_run *run;
-    sg_tensor     z;      /* F32 [f, y, x, c] */
-    sg_tensor     frames; /* F32 [n, H, W, 3] */
-    sg_tensor     above;  /* F32 [columns, n, 64, 256, 3]: the last rows of the tile above, of each column */
-    sg_tensor     before; /* F32 [n, 256, 64, 3]: the last columns of the tile to the left */
-    int           scale;
-    int64_t       stride; /* latents */
+    sg_mochi_vae_run *run;
+    sg_tensor         z;      /* F32 [f, y, x, c] */
+    sg_tensor         frames; /* F32 [n, H, W, 3] */
+    sg_tensor         above;  /* F32 [columns, n, 64, 256, 3]: the last rows of the tile above, of each column */
+    sg_tensor         before; /* F32 [n, 256, 64, 3]: the last columns of the tile to the left */
+    int               scale;
+    int64_t           stride; /* latents */
 } tiling;
 
 /* One tile. */
@@ -30,7 +30,7 @@ typedef struct tile {
     int64_t   i, j;          /* of its row and column */
     int64_t   h, w;          /* pixels */
     sg_tensor above, before; /* F32 [n, 64, w, 3]; [n, h, 64, 3] */
-    sg_tensor fade[2][2];    /* F32: how much of the tile there is, how much of the other; above, before */
+    sg_tensor weight[2][2];  /* F32: how much of the tile there is, how much of the other; above, before */
     bool      last_row, last_column;
 } tile;
 
@@ -58,27 +58,27 @@ static sg_tensor shaped(sg_tensor t, int64_t n, int64_t h, int64_t w)
     return sg_reshape(sg_rows(vector(t), 0, n * h * w * RGB), n, h, w, RGB);
 }
 
-/* Shares of a rectangle of h x w pixels in which the tile fades in along rows, or along columns. */
-static void make_fade(sg_stream *s, sg_tensor fade[2], int64_t h, int64_t w, bool along_rows)
+/* Weights of the tile, and of the other, over h x w pixels: from 0 up along rows, or along columns, and from 1 down. */
+static void make_weights(sg_stream *s, sg_tensor weight[2], int64_t h, int64_t w, bool along_rows)
 {
     const int64_t n = h * w * RGB;
-    float *const  share = malloc((size_t)(2 * n) * sizeof *share);
-    for (int k = 0; k < 2; k++) fade[k] = sg_new(s, SG_F32, n);
-    if (share) {
+    float *const  host = malloc((size_t)(2 * n) * sizeof *host);
+    for (int k = 0; k < 2; k++) weight[k] = sg_new(s, SG_F32, n);
+    if (host) {
         for (int64_t i = 0; i < n; i++) {
-            const double in = along_rows ? (double)(i / RGB / w) / (double)h : (double)(i / RGB % w) / (double)w;
-            share[i] = (float)in;
-            share[n + i] = (float)(1 - in);
+            const double own = along_rows ? (double)(i / RGB / w) / (double)h : (double)(i / RGB % w) / (double)w;
+            host[i] = (float)own;
+            host[n + i] = (float)(1 - own);
         }
-        for (int k = 0; k < 2; k++) sg_upload(s, fade[k], share + k * n);
+        for (int k = 0; k < 2; k++) sg_upload(s, weight[k], host + k * n);
     } else {
         sg_fail(s, SG_E_MEMORY, "no memory to blend tiles of %lld numbers", (long long)n);
     }
-    free(share);
+    free(host);
 }
 
 /* In its first h x w pixels x becomes a blend with the last ones of other, both of the same frames. */
-static void blend(sg_stream *s, sg_tensor x, sg_tensor other, int64_t h, int64_t w, const sg_tensor fade[2])
+static void blend(sg_stream *s, sg_tensor x, sg_tensor other, int64_t h, int64_t w, const sg_tensor weight[2])
 {
     const size_t    mark = s->scratch.used;
     const int64_t   f = x.dim[0], n = h * w * RGB;
@@ -86,8 +86,8 @@ static void blend(sg_stream *s, sg_tensor x, sg_tensor other, int64_t h, int64_t
     const sg_tensor both = sg_new(s, SG_F32, f, h, w, RGB);
     cut(s, mine, x, 0, 0);
     cut(s, its, other, other.dim[1] - h, other.dim[2] - w);
-    sg_norm(s, .y = sg_reshape(both, f, n), .x = sg_reshape(mine, f, n), .w = fade[0], .kind = SG_NORM_NONE);
-    sg_gate_add(s, .x = sg_reshape(both, f, n), .r = sg_reshape(its, f, n), .gate = fade[1]);
+    sg_norm(s, .y = sg_reshape(both, f, n), .x = sg_reshape(mine, f, n), .w = weight[0], .kind = SG_NORM_NONE);
+    sg_gate_add(s, .x = sg_reshape(both, f, n), .r = sg_reshape(its, f, n), .gate = weight[1]);
     paste(s, x, both, 0, 0);
     s->scratch.used = mark;
 }
@@ -99,8 +99,8 @@ static void place(const tiling *t, sg_stream *s, const tile *k, sg_tensor x, int
     const sg_tensor above = sg_rows(k->above, first, f), before = sg_rows(k->before, first, f);
     const sg_tensor shown = sg_new(s, SG_F32, f, rows, columns, RGB),
                     clamped = sg_new(s, SG_F32, f, rows, columns, RGB);
-    if (k->i) blend(s, x, above, least(k->h, BLEND), k->w, k->fade[0]);
-    if (k->j) blend(s, x, before, k->h, least(k->w, BLEND), k->fade[1]);
+    if (k->i) blend(s, x, above, least(k->h, BLEND), k->w, k->weight[0]);
+    if (k->j) blend(s, x, before, k->h, least(k->w, BLEND), k->weight[1]);
     if (!k->last_row) cut(s, above, x, k->h - BLEND, 0);
     if (!k->last_column) cut(s, before, x, 0, k->w - BLEND);
     cut(s, shown, x, 0, 0);
@@ -118,14 +118,14 @@ static void decode_tile(const tiling *t, sg_stream *s, int64_t i, int64_t j)
     k.last_column = (j + 1) * stride >= t->z.dim[2];
     k.above = shaped(sg_rows(t->above, j, 1), n, BLEND, k.w);
     k.before = shaped(t->before, n, k.h, BLEND);
-    if (i) make_fade(s, k.fade[0], least(k.h, BLEND), k.w, true);
-    if (j) make_fade(s, k.fade[1], k.h, least(k.w, BLEND), false);
+    if (i) make_weights(s, k.weight[0], least(k.h, BLEND), k.w, true);
+    if (j) make_weights(s, k.weight[1], k.h, least(k.w, BLEND), false);
     const sg_tensor latent = sg_new(s, SG_F32, 1, rows, columns, c);
-    sg_mochi_run_begin(t->run, s, rows, columns);
+    sg_mochi_vae_run_begin(t->run, s, rows, columns);
     for (int64_t l = 0, done = 0; l < t->z.dim[0] && !s->status; l++) {
         const size_t inner = s->scratch.used;
         cut(s, latent, sg_rows(t->z, l, 1), i * stride, j * stride);
-        const sg_tensor x = sg_mochi_run_next(t->run, s, latent);
+        const sg_tensor x = sg_mochi_vae_run_next(t->run, s, latent);
         place(t, s, &k, x, done);
         done += x.dim[0];
         s->scratch.used = inner;
@@ -133,7 +133,7 @@ static void decode_tile(const tiling *t, sg_stream *s, int64_t i, int64_t j)
     s->scratch.used = mark;
 }
 
-sg_tensor sg_mochi_run_tiles(sg_mochi_run *r, sg_stream *s, sg_tensor z)
+sg_tensor sg_mochi_vae_run_tiles(sg_mochi_vae_run *r, sg_stream *s, sg_tensor z)
 {
     const sg_mochi_vae_info v = sg_mochi_vae_describe(r->vae);
     const int64_t           side = TILE / v.scale_space, n = (z.dim[0] - 1) * v.scale_time + 1;
