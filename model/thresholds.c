@@ -281,9 +281,14 @@ static sg_status read_json(sg_thresholds_file *f, const char *path, sg_error *e)
 /* What torch.save wrote. */
 static sg_status read_saved(sg_thresholds_file *f, const char *path, sg_error *e)
 {
-    sg_source *s = NULL;
+    sg_source    *s = NULL;
+    sg_spargeattn x = {0};
     SG_TRY(sg_source_open(&s, path, e));
-    const sg_status status = sg_thresholds_take(f, s, e);
+    sg_status status = sg_spargeattn_open(&x, s, e);
+    if (status == SG_OK) status = sg_thresholds_new(f, 1, x.layers, x.heads, e);
+    if (status == SG_OK) status = sg_spargeattn_read(&f->values, &x, e);
+    f->spargeattn = true;
+    sg_spargeattn_close(&x);
     sg_source_close(&s);
     return status;
 }

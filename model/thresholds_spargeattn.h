@@ -3,10 +3,23 @@
 #ifndef SG_THRESHOLDS_SPARGEATTN_H
 #define SG_THRESHOLDS_SPARGEATTN_H
 
+#include "policy.h"
 #include "tensor_source.h"
-#include "thresholds.h"
 
-/* f is empty, and the caller's to free after a failure too. */
-sg_status sg_thresholds_take(sg_thresholds_file *f, const sg_source *s, sg_error *e) SG_MUST_USE;
+enum { SG_SPARGEATTN_LISTS = 4 };
+
+/* The lists of a source, which outlives them. Zero is none. */
+typedef struct sg_spargeattn {
+    const sg_source *source;
+    sg_tensor (*list)[SG_SPARGEATTN_LISTS]; /* [layers] */
+    int layers, heads;
+} sg_spargeattn;
+
+/* Finds and checks the lists; the caller closes, after a failure too. */
+sg_status sg_spargeattn_open(sg_spargeattn *out, const sg_source *s, sg_error *e) SG_MUST_USE;
+void      sg_spargeattn_close(sg_spargeattn *x);
+
+/* Reads them into t, of one bucket of as many layers and heads. */
+sg_status sg_spargeattn_read(sg_thresholds *t, const sg_spargeattn *x, sg_error *e) SG_MUST_USE;
 
 #endif
