@@ -87,7 +87,7 @@ int sg_sampler_draws(const sg_sampler *p, int i);
  * output holds, the clean sample. a[1] is not 0. */
 void sg_sampler_smooth(const sg_sampler *p, int i, double a[2]);
 
-/* How much step i's sample of the end, as sigma is 0, changes with its v, to first order. */
+/* How much a change of step i's v changes the final sample, to first order. */
 double sg_sampler_weight(const sg_sampler *p, int i);
 
 /* x becomes the sample of step i + 1; v F32 is the model's output (after guidance) for step i = 0, 1, ... in turn. */
