@@ -268,7 +268,7 @@ static bool conv_fits(const sg_conv_args *a)
     int64_t out[3];
     for (int k = 0; k < 3; k++) {
         const int64_t pad = k ? (int64_t)a->pad[2 * k - 2] + a->pad[2 * k - 1] : 0;
-        const int64_t extent = x.dim[k] + pad - w.dim[2 + k];
+        const int64_t extent = x.dim[k] * (k && a->twice ? 2 : 1) + pad - w.dim[2 + k];
         if (a->stride[k] < 1 || extent < 0 || pad < 0) return false;
         out[k] = extent / a->stride[k] + 1;
     }
@@ -540,6 +540,26 @@ bool sg_reads_output(const char *op, const void *args)
     return strcmp(op, "gate_add") == 0 || strcmp(op, "count_non_finite") == 0;
 }
 
+/* Of a picture at twice its size, where the backend does not make it on the way. */
+static void upsample_conv(sg_stream *s, const sg_conv_args *a)
+{
+    const size_t         mark = s->scratch.used;
+    const int64_t *const d = a->x.dim;
+    sg_conv_args         wide = *a;
+    wide.twice = false;
+    wide.x = sg_alloc(s, &s->scratch, a->x.dtype, 4, (const int64_t[]){d[0], 2 * d[1], 2 * d[2], d[3]});
+    sg_upsample_(s, &(sg_upsample_args){.y = wide.x, .x = a->x});
+    sg_conv_(s, &wide);
+    s->scratch.used = mark;
+}
+
+static bool upsamples_first(const sg_stream *s, const char *op, const void *args)
+{
+    if (strcmp(op, "conv") != 0) return false;
+    const sg_conv_args *const a = args;
+    return a->twice && !(s->ops->conv_twice && s->ops->conv_twice(s, a));
+}
+
 #define X(op)                                                                                                          \
     void sg_##op##_(sg_stream *s, const sg_##op##_args *a)                                                             \
     {                                                                                                                  \
@@ -556,6 +576,10 @@ bool sg_reads_output(const char *op, const void *args)
             return;                                                                                                    \
         }                                                                                                              \
         if (sg_count(y) == 0) return;                                                                                  \
+        if (upsamples_first(s, #op, a)) {                                                                              \
+            upsample_conv(s, (const void *)a);                                                                         \
+            return;                                                                                                    \
+        }                                                                                                              \
         const sg_status e = s->ops->op ? s->ops->op(s, a) : SG_E_UNSUPPORTED;                                          \
         if (e) sg_fail(s, e, #op ": the backend failed");                                                              \
     }

@@ -1,5 +1,6 @@
 /* cpu.c - the backend's life: what the machine has, then the table made of it, then oneDNN's part of it. */
 #include "cpu.h"
+#include "winograd.h"
 
 #include <omp.h>
 #include <stdlib.h>
@@ -8,13 +9,30 @@
 #define SG_ONEDNN 0
 #endif
 
+bool sg_winograd_takes(const sg_stream *s, const sg_conv_args *a)
+{
+    const bool bf16 = a->x.dtype == SG_BF16 && a->w.dtype == SG_BF16 && a->w.dim[1] % 2 == 0;
+    return sg_winograd_serves(a) && !(sg_cpu_of(s)->native_bf16 && bf16);
+}
+
+#if SG_ONEDNN
+static sg_status conv(sg_stream *s, const sg_conv_args *a)
+{
+    return (sg_winograd_takes(s, a) ? sg_cpu_of(s)->plain_conv : sg_cpu_of(s)->library_conv)(s, a);
+}
+#endif
+
 sg_status sg_cpu_use_library(sg_cpu *c, unsigned features, bool native_bf16)
 {
 #if SG_ONEDNN
     sg_onednn_close(c);
+    c->plain_conv = c->ops.conv;
     const sg_status status = sg_onednn_open(c, features, native_bf16);
     c->native_bf16 = status == SG_OK && sg_onednn_native_bf16(c);
-    return status;
+    if (status) return status;
+    c->library_conv = c->ops.conv;
+    c->ops.conv = conv;
+    return SG_OK;
 #else
     (void)c, (void)features, (void)native_bf16;
     return SG_E_UNSUPPORTED;

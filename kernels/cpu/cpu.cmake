@@ -23,7 +23,7 @@ function(sg_cpu_level name level)
 endfunction()
 
 foreach(level base avx2 avx512)
-  sg_cpu_level(sg_cpu ${level} ${cpu}/vec_elem.c ${cpu}/vec_norm.c ${cpu}/vec_matmul.c ${cpu}/vec_attend.c)
+  sg_cpu_level(sg_cpu ${level} ${cpu}/vec_elem.c ${cpu}/vec_norm.c ${cpu}/vec_matmul.c ${cpu}/vec_winograd.c ${cpu}/vec_attend.c)
 endforeach()
 foreach(level avx512_bf16 amx)
   sg_cpu_level(sg_cpu ${level} ${cpu}/bf16_attend.c)

@@ -37,9 +37,10 @@ typedef struct sg_cpu {
     int               threads;
     bool              native_bf16; /* BF16 by BF16 products run as such; else oneDNN's operands are widened */
     struct sg_onednn *library;     /* NULL when oneDNN is not used */
-    sg_cpu_block      block[SG_SLOTS];
-    sg_pack          *pack;
-    size_t            packs, packs_cap, pack_bytes, pack_limit;
+    sg_status (*plain_conv)(sg_stream *, const sg_conv_args *), (*library_conv)(sg_stream *, const sg_conv_args *);
+    sg_cpu_block block[SG_SLOTS];
+    sg_pack     *pack;
+    size_t       packs, packs_cap, pack_bytes, pack_limit;
 } sg_cpu;
 
 static inline sg_cpu *sg_cpu_of(const sg_stream *s) { return (sg_cpu *)s->impl; }
@@ -76,12 +77,17 @@ sg_conv_args sg_replicated_piece(const sg_conv_args *a, int64_t t, sg_dtype type
 typedef sg_status sg_conv_fn(sg_stream *s, const sg_conv_args *a);
 sg_status         sg_conv_replicated(sg_stream *s, const sg_conv_args *a, sg_dtype type, sg_conv_fn *conv);
 
-#define SG_VEC_FILES(X, level) X(elem, level) X(norm, level) X(matmul, level) X(attend, level)
+#define SG_VEC_FILES(X, level) X(elem, level) X(norm, level) X(matmul, level) X(winograd, level) X(attend, level)
 #define X(file, level) void sg_vec_##file##_init_##level(sg_ops *t);
 SG_VEC_FILES(X, base)
 SG_VEC_FILES(X, avx2)
 SG_VEC_FILES(X, avx512)
 #undef X
+
+/* Convolutions that vec_winograd.c leaves to the plain product. */
+sg_status sg_vec_conv_base(sg_stream *s, const sg_conv_args *a);
+sg_status sg_vec_conv_avx2(sg_stream *s, const sg_conv_args *a);
+sg_status sg_vec_conv_avx512(sg_stream *s, const sg_conv_args *a);
 
 /* Attention of BF16 operands by BF16 products; the rest goes to the entry of vec_attend.c below. */
 void      sg_bf16_attend_init_avx512_bf16(sg_ops *t);

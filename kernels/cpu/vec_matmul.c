@@ -244,7 +244,7 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
     return matmul_run(sg_cpu_of(s), &p);
 }
 
-static sg_status conv(sg_stream *s, const sg_conv_args *a)
+sg_status SG_VEC_NAME(conv)(sg_stream *s, const sg_conv_args *a)
 {
     const int64_t *const yd = a->y.dim, *const wd = a->w.dim, channels = wd[1];
     matmul p = {.x = &a->x,
@@ -265,5 +265,5 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
 void SG_VEC_INIT(matmul)(sg_ops *t)
 {
     t->linear = linear;
-    t->conv = conv;
+    t->conv = SG_VEC_NAME(conv);
 }

@@ -78,6 +78,15 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
     return SG_OK;
 }
 
+/* What the backend will do, if it is known. */
+static bool conv_twice(const sg_stream *s, const sg_conv_args *a)
+{
+    const sg_backend *const b = ((const sg_plan_totals *)s->meta)->backend;
+    if (!b || !b->ops->conv_twice) return false;
+    const sg_stream inner = sg_stream_of(b);
+    return b->ops->conv_twice(&inner, a);
+}
+
 static sg_status attend(sg_stream *s, const sg_attend_args *a)
 {
     totals(s)->flops += sg_op_flops("attend", a);
@@ -110,7 +119,7 @@ FREE(avg_down) FREE(dup_up) FREE(permute) FREE(copy) FREE(strided_copy) FREE(com
     FREE(self_similarity) FREE(quantise) FREE(score) FREE(select) FREE(tail_bias)
 
 #define X(op) .op = op,
-        static const sg_ops plan_ops = {SG_OPS(X)};
+        static const sg_ops plan_ops = {SG_OPS(X).conv_twice = conv_twice};
 #undef X
 
 static sg_status transfer(sg_stream *s, void *to, const void *from, size_t bytes)

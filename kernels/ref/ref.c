@@ -141,21 +141,22 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
 /* The place nearest to r in [0, n). */
 static int64_t inside(int64_t r, int64_t n) { return r < 0 ? 0 : r < n ? r : n - 1; }
 
-/* The taps of output position (f, y, x) that are inside the frame, or all, with what stands for those that are not. */
+/* The taps of output position (f, y, x) that are inside the frame, which may be of twice x's size, or all, with
+ * what stands for those that are not. */
 static void window_of(const sg_conv_args *a, const real *x, const real *w, const int64_t place[3], terms *t)
 {
-    const int64_t *wd = a->w.dim, *xd = a->x.dim, taps = wd[2] * wd[3] * wd[4];
+    const int64_t *wd = a->w.dim, *xd = a->x.dim, taps = wd[2] * wd[3] * wd[4], scale = a->twice ? 2 : 1;
     t->taps = 0;
     for (int64_t tap = 0; tap < taps; tap++) {
         const int64_t f = place[0] * a->stride[0] + tap / (wd[3] * wd[4]);
         int64_t       y = place[1] * a->stride[1] + tap / wd[4] % wd[3] - a->pad[0];
         int64_t       c = place[2] * a->stride[2] + tap % wd[4] - a->pad[2];
         if (a->edge == SG_EDGE_REPLICATE) {
-            y = inside(y, xd[1]);
-            c = inside(c, xd[2]);
+            y = inside(y, scale * xd[1]);
+            c = inside(c, scale * xd[2]);
         }
-        if (y < 0 || y >= xd[1] || c < 0 || c >= xd[2]) continue;
-        t->x[t->taps] = x + ((f * xd[1] + y) * xd[2] + c) * xd[3];
+        if (y < 0 || y >= scale * xd[1] || c < 0 || c >= scale * xd[2]) continue;
+        t->x[t->taps] = x + ((f * xd[1] + y / scale) * xd[2] + c / scale) * xd[3];
         t->w[t->taps++] = w + tap * t->in * t->out;
     }
 }
@@ -191,6 +192,8 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
     free(w);
     return ok ? SG_OK : SG_E_MEMORY;
 }
+
+static bool conv_twice(const sg_stream *s, const sg_conv_args *a) { return (void)s, (void)a, true; }
 
 /* ---- the rest ---- */
 
@@ -538,6 +541,6 @@ static sg_status distance(sg_stream *s, const sg_distance_args *a)
 
 #define X(op) .op = op,
 #define Y(op) .op = SG_REF_OP(op),
-const sg_ops SG_REF_TABLE = {SG_DENSE_OPS(X) SG_BLOCK_OPS(Y)};
+const sg_ops SG_REF_TABLE = {SG_DENSE_OPS(X) SG_BLOCK_OPS(Y).conv_twice = conv_twice};
 #undef X
 #undef Y

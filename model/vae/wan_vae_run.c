@@ -130,20 +130,12 @@ static sg_tensor middle(const sg_wan_vae_run *r, sg_stream *s, sg_tensor x)
 
 /* ---- changes of scale ---- */
 
-/* y = or += the convolution of single frames. */
-static void space_conv(sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
+/* y = or += the convolution of one frame x at twice its rows and columns. */
+static void upsample_frame(sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
 {
     const sg_tensor w = l->space_conv.w;
     sg_conv(s, .y = y, .x = x, .w = sg_reshape(w, w.dim[0], w.dim[1], 1, 3, 3), .b = l->space_conv.b,
-            .stride = {1, 1, 1}, .pad = {1, 1, 1, 1}, .add = l->shortcut);
-}
-
-/* One frame x of twice the rows and columns, into y. */
-static void upsample_frame(sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
-{
-    const sg_tensor wide = sg_new(s, x.dtype, 1, 2 * x.dim[1], 2 * x.dim[2], x.dim[3]);
-    sg_upsample(s, .y = wide, .x = x);
-    space_conv(s, l, y, wide);
+            .stride = {1, 1, 1}, .pad = {1, 1, 1, 1}, .add = l->shortcut, .twice = true);
 }
 
 /* Frame by frame: the tensors of all of them would be the largest of the whole decoder. */

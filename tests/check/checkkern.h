@@ -90,6 +90,7 @@ typedef struct ck {
     bool         adds, exact; /* the op reads what it writes; it computes nothing */
     ck_buffer    buffer[CK_TENSORS];
     int          buffers;
+    sg_tensor    room; /* of ck_out, for what an op takes of its stream's scratch; rank 0: it takes nothing */
     int          cases, faults;
     double       worst;       /* largest error over what is allowed, of all cases */
     char         first[1024]; /* the first fault */

@@ -324,20 +324,32 @@ static void move_twins(ck *c, sg_stream *s, bool to_host)
     }
 }
 
+/* Where the kernel sees what lies here. */
+static void *twin_of(const ck *c, void *data)
+{
+    for (int i = 0; i < c->buffers; i++) {
+        const ck_buffer *const b = &c->buffer[i];
+        if (b->twin && data == b->t.data) return b->twin + ((unsigned char *)b->t.data - b->region);
+    }
+    return data;
+}
+
 /* The tensors that stand first in args, as the kernel sees them. No number behind them is the address of a buffer. */
 static void use_twins(const ck *c, unsigned char *args)
 {
     sg_tensor t;
     for (size_t at = 0; at + sizeof t <= c->op->args_size; at += sizeof t) {
         memcpy(&t, args + at, sizeof t);
-        for (int i = 0; i < c->buffers; i++) {
-            const ck_buffer *const b = &c->buffer[i];
-            if (!b->twin || t.data != b->t.data) continue;
-            t.data = b->twin + ((unsigned char *)b->t.data - b->region);
-            memcpy(args + at, &t, sizeof t);
-            break;
-        }
+        t.data = twin_of(c, t.data);
+        memcpy(args + at, &t, sizeof t);
     }
+}
+
+static sg_arena scratch_of(const ck *c)
+{
+    if (c->room.rank == 0) return (sg_arena){0};
+    const uintptr_t at = (uintptr_t)twin_of(c, c->room.data), base = (at + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
+    return (sg_arena){.base = base, .cap = sg_bytes(c->room) - (base - at)};
 }
 
 /* The kernel on the level's one or two threads into outputs that first hold what was there before. */
@@ -348,6 +360,7 @@ static bool run_kernel(ck *c, const ck_trial *t, int two, const void *args)
     memcpy(own, args, c->op->args_size);
     for (int k = 0; k < t->outputs; k++) memcpy(t->out[k].y.data, t->out[k].before, t->out[k].bytes);
     use_twins(c, own);
+    s.scratch = scratch_of(c);
     move_twins(c, &s, false);
     const int signal_number = call_guarded(c, &s, own);
     move_twins(c, &s, true);
@@ -505,6 +518,7 @@ static void trial_close(ck *c, ck_trial *t)
         munmap(c->buffer[i].region, c->buffer[i].size + PAGE);
     }
     c->buffers = 0;
+    c->room = (sg_tensor){0};
 }
 
 void ck_case_same(ck *c, const void *args, const void *same)

@@ -85,6 +85,36 @@ static void try_edges(ck *c)
     }
 }
 
+/* Kernels of 3 x 3 places with many channels, which Winograd's filtering serves: odd sizes, tiles cut by any edge, more
+ * than one block of tiles; as a decoder's, and of a picture at twice its size. */
+static void try_square(ck *c)
+{
+    static const int64_t channels[] = {32, 33, 64, 72, 96, 192, 384};
+    for (int i = 0; i < trials(c, 32); i++) {
+        const int64_t  in = channels[ck_draw(c, 7)], o = in > 96 ? upto(c, 16) : ck_draw(c, 2) ? in : upto(c, 40);
+        const int64_t  taps = upto(c, 3), f = in > 96 ? 1 : upto(c, 6), side = in > 96 ? 6 : i % 8 ? 12 : 24;
+        const sg_dtype t = type_in(c, i);
+        const ck_fill  fill = i % 3 ? matmul_fill(c) : CK_LEVELS;
+        const int64_t  y = upto(c, side), x = upto(c, side);
+        sg_conv_args   a = {.stride = {1, 1, 1}, .pad = {1, 1, 1, 1}, .add = ck_draw(c, 3) == 0, .twice = i % 2};
+        const int64_t  scale = a.twice ? 2 : 1;
+        if (i % 3 == 1) a.edge = SG_EDGE_REPLICATE;
+        for (int j = 0; j < 4 && i % 4 > 1; j++) a.pad[j] = (int)ck_draw(c, 3);
+        const int64_t rows = scale * y + a.pad[0] + a.pad[1] - 2, cols = scale * x + a.pad[2] + a.pad[3] - 2;
+        if (rows < 1 || cols < 1) continue;
+        a.y = ck_out(c, t, f, rows, cols, o);
+        a.x = ck_new(c, t, fill, f + taps - 1, y, x, in);
+        a.w = ck_new(c, type_in(c, i),
+                     fill == CK_INTEGER  ? fill
+                     : fill == CK_LEVELS ? CK_SIGNED
+                                         : CK_RANDOM,
+                     o, in, taps, 3, 3);
+        if (ck_draw(c, 3)) a.b = ck_new(c, SG_F32, CK_RANDOM, o);
+        if (a.twice) c->room = ck_out(c, SG_F32, f + taps - 1, 2 * y, 2 * x, in + 64);
+        ck_case(c, &a);
+    }
+}
+
 /* Kernels of 1 to 3, strides of 1 and 2, pads on any side, channel counts that models have and some that they have not.
  */
 void ck_try_conv(ck *c)
@@ -111,6 +141,7 @@ void ck_try_conv(ck *c)
         ck_case(c, &a);
     }
     try_edges(c);
+    try_square(c);
     ck_model_conv(c);
 }
 

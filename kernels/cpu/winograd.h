@@ -1,0 +1,28 @@
+/* winograd.h - which convolutions vec_winograd.c serves. */
+#ifndef SG_WINOGRAD_H
+#define SG_WINOGRAD_H
+
+#include "cpu.h"
+
+enum { SG_WINOGRAD_CHANNELS = 32, SG_WINOGRAD_PLACES = 64 };
+
+/* Those where it is the faster: NOTES.md has its figures. Of a picture at twice its size, rows and columns must begin with
+ * a pad of one, so that the middle two of the four places that a tile reads are one place of x.
+ *
+ * A picture of one row or column is left out for its error. There a direct convolution sums one tap of the three; the
+ * products of a tile, whose weights are sums of all three, cancel instead. Where all weights are alike, g, the sum g d1 is
+ * made as 3/2 g d1 - 1/2 g d1, and rounding makes 1.6 times the error, in both dimensions 2.5 times. With two rows it is
+ * 1.1 times, with three or more, of which direct sums take all, 0.6. */
+static inline bool sg_winograd_serves(const sg_conv_args *a)
+{
+    const int64_t *const w = a->w.dim, *const x = a->x.dim, *const y = a->y.dim;
+    return w[3] == 3 && w[4] == 3 && w[1] >= SG_WINOGRAD_CHANNELS && y[0] * y[1] * y[2] >= SG_WINOGRAD_PLACES &&
+           x[1] > 1 && x[2] > 1 && a->stride[0] * a->stride[1] * a->stride[2] == 1 &&
+           (!a->twice || (a->pad[0] == 1 && a->pad[2] == 1));
+}
+
+/* Whether conv will do it so: not where the library multiplies BF16 as such, which is faster. Also tells whether conv reads
+ * x at twice its size. */
+bool sg_winograd_takes(const sg_stream *s, const sg_conv_args *a);
+
+#endif
