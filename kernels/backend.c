@@ -2,6 +2,7 @@
 #include "backend.h"
 
 #include "cpu/cpu.h"
+#include "cpu/winograd.h"
 
 #if SG_CUDA
 #include "cuda_backend.h"
@@ -208,7 +209,7 @@ void sg_backend_prepare_linear(const sg_backend *b, const sg_linear_args *a)
 void sg_backend_prepare_conv(const sg_backend *b, const sg_conv_args *a)
 {
     const sg_cpu *const c = with_library(b);
-    if (c) sg_onednn_prepare_conv(c, a);
+    if (c && !sg_backend_transform_bytes(b, a)) sg_onednn_prepare_conv(c, a);
 }
 
 void sg_backend_pack(const sg_backend *b, const sg_tensor *w)
@@ -228,6 +229,20 @@ void   sg_backend_prepare_conv(const sg_backend *b, const sg_conv_args *a) { (vo
 void   sg_backend_pack(const sg_backend *b, const sg_tensor *w) { (void)b, (void)w; }
 size_t sg_backend_code_bytes(const sg_backend *b) { return (void)b, (size_t)0; }
 #endif
+
+size_t sg_backend_transform_bytes(const sg_backend *b, const sg_conv_args *a)
+{
+    const sg_cpu *const c = b->host_memory ? b->impl : NULL;
+    const sg_stream     s = {.impl = b->impl};
+    return c && sg_winograd_takes(&s, a) ? sg_winograd_bytes(a, c->threads) : 0;
+}
+
+uint64_t sg_backend_packed_numbers(const sg_backend *b, const sg_tensor *w)
+{
+    const sg_cpu *const c = b->host_memory ? b->impl : NULL;
+    const uint64_t      n = (uint64_t)sg_count(*w);
+    return c && sg_winograd_kernel(w->dim, w->rank) && !(c->native_bf16 && w->dtype == SG_BF16) ? n / 9 * 16 : n;
+}
 
 void sg_backend_drop_packed(sg_backend *b)
 {

@@ -107,6 +107,12 @@ void sg_backend_prepare_conv(const sg_backend *b, const sg_conv_args *a);
 /* Host memory that the code of b takes, or is about to take, when it works. Generates what is noted first. */
 size_t sg_backend_code_bytes(const sg_backend *b);
 
+/* Scratch that a convolution by transformed tiles takes; 0: it is none. */
+size_t sg_backend_transform_bytes(const sg_backend *b, const sg_conv_args *a);
+
+/* Numbers that the weights w are in the layout of the products that read them, most likely. */
+uint64_t sg_backend_packed_numbers(const sg_backend *b, const sg_tensor *w);
+
 /* Packs the weights w ahead of the products noted that read such a shape, unless those want several layouts. Like every
  * packed weight it is known by w's address until sg_backend_drop_packed. */
 void sg_backend_pack(const sg_backend *b, const sg_tensor *w);

@@ -148,8 +148,7 @@ typedef enum sg_edge { SG_EDGE_ZERO, SG_EDGE_REPLICATE } sg_edge;
 
 /* y[t, r, s, :] = or, with add, += b + sum over taps of w[:, :, kt, kr, ks] x[t*stride[0] + kt, r*stride[1] + kr - pad[0], ...].
  * With twice, x stands for the picture that upsample makes of it. Channels last. Rows and columns beyond the edge read
- * zero, or with REPLICATE the nearest inside; time has no
- * padding: the caller puts history in front. */
+ * zero, or with REPLICATE the nearest inside; time has no padding: the caller puts history in front. */
 typedef struct sg_conv_args {
     sg_tensor y, x, w, b; /* [f', y', x', o] [f, y, x, i] [o, i, kt, ky, kx] [o]? */
     int       stride[3];  /* t, y, x; each 1 or more */
@@ -381,9 +380,8 @@ SG_TENSORS(attend_blocks, 2, pv_threshold);
     X(act)                                                                                                             \
     X(embed)                                                                                                           \
     X(sinusoid)                                                                                                        \
-    X(conv)                                                                                                            \
-    X(upsample)                                                                                                        \
-    X(avg_down) X(dup_up) X(permute) X(copy) X(strided_copy) X(combine) X(rgb8) X(count_non_finite) X(distance)
+    X(conv) X(upsample) X(avg_down) X(dup_up) X(permute) X(copy) X(strided_copy) X(combine) X(rgb8)                    \
+        X(count_non_finite) X(distance)
 #define SG_BLOCK_OPS(X) X(pool) X(self_similarity) X(quantise) X(score) X(select) X(tail_bias) X(attend_blocks)
 #define SG_OPS(X) SG_DENSE_OPS(X) SG_BLOCK_OPS(X)
 
@@ -417,7 +415,7 @@ typedef struct sg_ops {
 #define X(op) sg_status (*op)(sg_stream *, const sg_##op##_args *);
     SG_OPS(X)
 #undef X
-    bool (*conv_twice)(const sg_stream *, const sg_conv_args *); /* conv does this itself; NULL: none: upsample first */
+    bool (*conv_twice)(const sg_stream *, const sg_conv_args *); /* whether conv does twice itself; NULL: it never does */
     sg_status (*step_begin)(sg_stream *, int repeats), (*step_end)(sg_stream *); /* NULL: nothing is put off */
     sg_status (*fetch)(sg_stream *, const sg_fetch_args *);                      /* NULL where there is no pin */
 } sg_ops;

@@ -103,8 +103,8 @@ size_t sg_bind_bytes(const sg_bind *b, const sg_backend *backend, size_t *mapped
 /* Host bytes of the blocks that will stay there. */
 size_t sg_bind_host_bytes(const sg_bind *b, const sg_backend *backend);
 
-/* Numbers in the bound tensors of two and more dimensions: what products read. */
-uint64_t sg_bind_matrix_numbers(const sg_bind *b);
+/* Numbers in the bound tensors of two and more dimensions as products of the backend read them. */
+uint64_t sg_bind_packed_numbers(const sg_bind *b, const sg_backend *backend);
 
 /* Converts, patches and uploads; what already has the wanted dtype, in one piece and without patches, serves from the map
  * when the device shares host memory. Packs what products that a plan noted want otherwise (sg_backend_pack).

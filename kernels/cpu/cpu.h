@@ -37,10 +37,11 @@ typedef struct sg_cpu {
     int               threads;
     bool              native_bf16; /* BF16 by BF16 products run as such; else oneDNN's operands are widened */
     struct sg_onednn *library;     /* NULL when oneDNN is not used */
-    sg_status (*plain_conv)(sg_stream *, const sg_conv_args *), (*library_conv)(sg_stream *, const sg_conv_args *);
-    sg_cpu_block block[SG_SLOTS];
-    sg_pack     *pack;
-    size_t       packs, packs_cap, pack_bytes, pack_limit;
+    sg_cpu_block      block[SG_SLOTS];
+    sg_pack          *pack;
+    size_t            packs, packs_cap, pack_bytes, pack_limit;
+    sg_status (*plain_conv)(sg_stream *, const sg_conv_args *);   /* of the levels, and of the library, which it uses */
+    sg_status (*library_conv)(sg_stream *, const sg_conv_args *); /* for what sg_winograd_takes does not take */
 } sg_cpu;
 
 static inline sg_cpu *sg_cpu_of(const sg_stream *s) { return (sg_cpu *)s->impl; }

@@ -21,7 +21,7 @@
 
 #include <omp.h>
 
-enum { FRAMES = 4, ROWS = 48, PLACES = 16, SEGMENTS = 8, FORM = 1 << 16 };
+enum { ROWS = SG_WINOGRAD_ROWS, PLACES = 16, SEGMENTS = 8, FORM = 1 << 16 };
 
 typedef struct winograd {
     const sg_conv_args *a;
@@ -340,7 +340,7 @@ static winograd plan_of(const sg_cpu *cpu, const sg_conv_args *a)
     winograd      p = {.a = a,
                        .down = sg_div_up(yd[1], 2),
                        .across = sg_div_up(yd[2], 2),
-                       .frames = sg_div_up(yd[0], sg_div_up(yd[0], FRAMES)),
+                       .frames = sg_winograd_frames(a),
                        .taps = taps,
                        .channels = wd[1],
                        .cols = wd[0],

@@ -4,7 +4,17 @@
 
 #include "cpu.h"
 
-enum { SG_WINOGRAD_CHANNELS = 32, SG_WINOGRAD_PLACES = 64 };
+enum {
+    SG_WINOGRAD_CHANNELS = 32, /* at least */
+    SG_WINOGRAD_PLACES = 64,   /* of y, at least */
+    SG_WINOGRAD_FRAMES = 4,    /* of a block of tiles, at most */
+    SG_WINOGRAD_ROWS = 48      /* of its products, at most: tiles times frames */
+};
+
+static inline bool sg_winograd_kernel(const int64_t *w, int rank)
+{
+    return rank > 3 && w[rank - 1] == 3 && w[rank - 2] == 3 && w[1] >= SG_WINOGRAD_CHANNELS;
+}
 
 /* Those where it is the faster: NOTES.md has its figures. Of a picture at twice its size, rows and columns must begin with
  * a pad of one, so that the middle two of the four places that a tile reads are one place of x.
@@ -15,10 +25,23 @@ enum { SG_WINOGRAD_CHANNELS = 32, SG_WINOGRAD_PLACES = 64 };
  * 1.1 times, with three or more, of which direct sums take all, 0.6. */
 static inline bool sg_winograd_serves(const sg_conv_args *a)
 {
-    const int64_t *const w = a->w.dim, *const x = a->x.dim, *const y = a->y.dim;
-    return w[3] == 3 && w[4] == 3 && w[1] >= SG_WINOGRAD_CHANNELS && y[0] * y[1] * y[2] >= SG_WINOGRAD_PLACES &&
-           x[1] > 1 && x[2] > 1 && a->stride[0] * a->stride[1] * a->stride[2] == 1 &&
-           (!a->twice || (a->pad[0] == 1 && a->pad[2] == 1));
+    const int64_t *const x = a->x.dim, *const y = a->y.dim;
+    return sg_winograd_kernel(a->w.dim, 5) && y[0] * y[1] * y[2] >= SG_WINOGRAD_PLACES && x[1] > 1 && x[2] > 1 &&
+           a->stride[0] * a->stride[1] * a->stride[2] == 1 && (!a->twice || (a->pad[0] == 1 && a->pad[2] == 1));
+}
+
+/* Frames of y that a block has, at most. */
+static inline int64_t sg_winograd_frames(const sg_conv_args *a)
+{
+    return sg_div_up(a->y.dim[0], sg_div_up(a->y.dim[0], SG_WINOGRAD_FRAMES));
+}
+
+/* Scratch of so many threads, but for what rounding adds. */
+static inline size_t sg_winograd_bytes(const sg_conv_args *a, int threads)
+{
+    const int64_t frames = sg_winograd_frames(a), tiles = SG_WINOGRAD_ROWS / frames;
+    const int64_t read = (frames + a->w.dim[2] - 1) * tiles * a->w.dim[1], sums = SG_WINOGRAD_ROWS * a->w.dim[0];
+    return (size_t)((read + sums) * (a->twice ? 9 : 16) * threads) * sizeof(float);
 }
 
 /* Whether conv will do it so: not where the library multiplies BF16 as such, which is faster. Also tells whether conv reads

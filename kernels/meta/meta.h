@@ -15,8 +15,9 @@ typedef struct sg_plan_totals {
     const sg_backend *backend;            /* given: prepares its products on the way; may be NULL */
     bool              native_bf16;        /* given: BF16 is multiplied as such, not widened */
     size_t            staged_x, staged_y; /* bytes of the largest operands and results that a product widens */
+    size_t            transformed;        /* bytes of the largest tiles that a convolution transforms */
     size_t            attended;           /* bytes of the largest keys and values of an attention, in F32 */
-    size_t            weight;             /* bytes of the largest weight of a product, in F32 */
+    size_t            weight;             /* bytes of the largest weight of a product, as products read it, F32 */
     size_t            table, thin; /* numbers in the largest table of embed, in the largest weight of a few rows */
 } sg_plan_totals;
 

@@ -71,10 +71,17 @@ static sg_status embed(sg_stream *s, const sg_embed_args *a)
 
 static sg_status conv(sg_stream *s, const sg_conv_args *a)
 {
-    totals(s)->flops += sg_op_flops("conv", a);
-    if (totals(s)->backend) sg_backend_prepare_conv(totals(s)->backend, a);
-    count_staging(totals(s), a->y, a->x, a->w);
-    count_edges(totals(s), a);
+    sg_plan_totals *const t = totals(s);
+    const size_t          transformed = t->backend ? sg_backend_transform_bytes(t->backend, a) : 0;
+    t->flops += sg_op_flops("conv", a);
+    if (transformed) {
+        raise_to(&t->transformed, transformed);
+        raise_to(&t->weight, 4 * (size_t)sg_backend_packed_numbers(t->backend, &a->w));
+        return SG_OK;
+    }
+    if (t->backend) sg_backend_prepare_conv(t->backend, a);
+    count_staging(t, a->y, a->x, a->w);
+    count_edges(t, a);
     return SG_OK;
 }
 
@@ -114,9 +121,9 @@ FREE(mul)
 FREE(act)
 FREE(sinusoid)
 FREE(upsample)
-FREE(avg_down) FREE(dup_up) FREE(permute) FREE(copy) FREE(strided_copy) FREE(combine) FREE(rgb8) FREE(count_non_finite) FREE(distance)
-    FREE(pool)
-    FREE(self_similarity) FREE(quantise) FREE(score) FREE(select) FREE(tail_bias)
+FREE(avg_down)
+FREE(dup_up) FREE(permute) FREE(copy) FREE(strided_copy) FREE(combine) FREE(rgb8) FREE(count_non_finite) FREE(distance)
+    FREE(pool) FREE(self_similarity) FREE(quantise) FREE(score) FREE(select) FREE(tail_bias)
 
 #define X(op) .op = op,
         static const sg_ops plan_ops = {SG_OPS(X).conv_twice = conv_twice};

@@ -61,7 +61,7 @@ static void plan_weights(sg_render *render, const sg_phase *phase, sg_phase_plan
     for (int i = 0; (p = sg_render_component(render->engine->components, phase, i)) != NULL; i++) {
         size_t         mapped = 0;
         const size_t   bytes = sg_bind_bytes(p->bind, render->engine->backend, &mapped);
-        const uint64_t numbers = sg_bind_matrix_numbers(p->bind);
+        const uint64_t numbers = sg_bind_packed_numbers(p->bind, render->engine->backend);
         if (render->engine->backend->packs && numbers > unpacked)
             out->packed = larger(out->packed, (numbers - unpacked) * size);
         out->weights = larger(out->weights, bytes);
@@ -238,7 +238,7 @@ size_t sg_render_packed_limit(const sg_render *render, const sg_plan *p)
 }
 
 /* What the backend takes beside tensors and weights. */
-static size_t staged(const sg_plan_totals *t) { return t->staged_x + t->staged_y + t->attended; }
+static size_t staged(const sg_plan_totals *t) { return t->staged_x + t->staged_y + t->transformed + t->attended; }
 
 /* What the system will show, phase by phase. */
 static void plan_peaks(const sg_render *render, sg_plan *p, const sg_plan_totals *t)

@@ -68,12 +68,12 @@ size_t sg_bind_bytes(const sg_bind *b, const sg_backend *backend, size_t *mapped
 
 size_t sg_bind_host_bytes(const sg_bind *b, const sg_backend *backend) { return plan_layout(b, backend, NULL).host; }
 
-uint64_t sg_bind_matrix_numbers(const sg_bind *b)
+uint64_t sg_bind_packed_numbers(const sg_bind *b, const sg_backend *backend)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < b->count; i++)
         if (b->binding[i].trouble == SG_BIND_FITS && b->binding[i].rank > 1)
-            n += (uint64_t)sg_count(b->binding[i].file);
+            n += sg_backend_packed_numbers(backend, b->binding[i].tensor);
     return n;
 }
 
