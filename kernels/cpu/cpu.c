@@ -9,12 +9,6 @@
 #define SG_ONEDNN 0
 #endif
 
-bool sg_winograd_takes(const sg_stream *s, const sg_conv_args *a)
-{
-    const bool bf16 = a->x.dtype == SG_BF16 && a->w.dtype == SG_BF16 && a->w.dim[1] % 2 == 0;
-    return sg_winograd_serves(a) && !(sg_cpu_of(s)->native_bf16 && bf16);
-}
-
 #if SG_ONEDNN
 static sg_status conv(sg_stream *s, const sg_conv_args *a)
 {

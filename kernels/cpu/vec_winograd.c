@@ -387,8 +387,10 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
     return sg_winograd_takes(s, a) ? winograd_run(s, a) : SG_VEC_NAME(conv)(s, a);
 }
 
+static bool conv_twice(const sg_stream *s, const sg_conv_args *a) { return sg_winograd_takes(s, a); }
+
 void SG_VEC_INIT(winograd)(sg_ops *t)
 {
     t->conv = conv;
-    t->conv_twice = sg_winograd_takes;
+    t->conv_twice = conv_twice;
 }

@@ -20,7 +20,7 @@ static inline bool sg_winograd_kernel(const int64_t *w, int rank)
  * a pad of one, so that the middle two of the four places that a tile reads are one place of x.
  *
  * A picture of one row or column is left out for its error. There a direct convolution sums one tap of the three; the
- * products of a tile, whose weights are sums of all three, cancel instead. Where all weights are alike, g, the sum g d1 is
+ * products of a tile, whose weights are sums of all three, cancel instead. Where all weights equal g, the sum g d1 is
  * made as 3/2 g d1 - 1/2 g d1, and rounding makes 1.6 times the error, in both dimensions 2.5 times. With two rows it is
  * 1.1 times, with three or more, of which direct sums take all, 0.6. */
 static inline bool sg_winograd_serves(const sg_conv_args *a)
@@ -46,6 +46,10 @@ static inline size_t sg_winograd_bytes(const sg_conv_args *a, int threads)
 
 /* Whether conv will do it so: not where the library multiplies BF16 as such, which is faster. Also tells whether conv reads
  * x at twice its size. */
-bool sg_winograd_takes(const sg_stream *s, const sg_conv_args *a);
+static inline bool sg_winograd_takes(const sg_stream *s, const sg_conv_args *a)
+{
+    const bool bf16 = a->x.dtype == SG_BF16 && a->w.dtype == SG_BF16 && a->w.dim[1] % 2 == 0;
+    return sg_winograd_serves(a) && !(sg_cpu_of(s)->native_bf16 && bf16);
+}
 
 #endif

@@ -449,7 +449,7 @@ static void no_output_overlaps_another_tensor(void **state)
     assert_true(refused(&s));
 }
 
-/* ---- what runs ---- */
+/* ---- members of args that op.h marks "later" ---- */
 
 static int calls; /* of a backend that takes whatever reaches it */
 
@@ -465,35 +465,6 @@ SG_OPS(X)
 #define X(op) .op = count_##op,
 static const sg_ops counting_ops = {SG_OPS(X)};
 #undef X
-
-static bool always_twice(const sg_stream *s, const sg_conv_args *a) { return (void)s, a->twice; }
-
-/* A backend that does not read x at twice its size is given what upsample makes of it, in scratch. */
-static void a_conv_at_twice_the_size_is_whole_or_in_two(void **state)
-{
-    (void)state;
-    static char     room[4096] __attribute__((aligned(SG_ALIGN)));
-    sg_ops          whole = counting_ops;
-    sg_stream       s = {.ops = &counting_ops, .scratch = {.base = (uintptr_t)room, .cap = sizeof room}};
-    sg_stream       w = {.ops = &whole};
-    const sg_tensor x = SHAPE(F32, 2, 3, 4, 8), k = SHAPE(F32, 5, 8, 1, 3, 3);
-    const sg_tensor y = SHAPE(F32, 2, 6, 8, 5);
-    whole.conv_twice = always_twice;
-    calls = 0;
-    sg_conv(&s, .y = y, .x = x, .w = k, .stride = {1, 1, 1}, .pad = {1, 1, 1, 1}, .twice = true);
-    assert_int_equal(s.status, SG_OK);
-    assert_int_equal(calls, 2);
-    assert_int_equal(s.scratch.used, 0);
-    assert_int_equal(s.scratch.peak, 2 * 6 * 8 * 8 * sizeof(float));
-    sg_conv(&w, .y = y, .x = x, .w = k, .stride = {1, 1, 1}, .pad = {1, 1, 1, 1}, .twice = true);
-    assert_int_equal(w.status, SG_OK);
-    assert_int_equal(calls, 3);
-    sg_conv(&w, .y = y, .x = x, .w = k, .stride = {1, 1, 1}, .pad = {1, 1, 1, 1});
-    assert_true(refused(&w));
-    assert_int_equal(calls, 3);
-}
-
-/* ---- members of args that op.h marks "later" ---- */
 
 /* The op with one member set is refused by that member's name, and no backend sees it. */
 #define LATER(op_, args, member, ...)                                                                                  \
@@ -553,7 +524,6 @@ int main(void)
                                        cmocka_unit_test(outputs_may_not_overlap_inputs),
                                        cmocka_unit_test(permutations_must_be_permutations),
                                        cmocka_unit_test(convolutions_count_their_places),
-                                       cmocka_unit_test(a_conv_at_twice_the_size_is_whole_or_in_two),
                                        cmocka_unit_test(nothing_attends_to_nothing),
                                        cmocka_unit_test(non_finite_values_are_counted),
                                        cmocka_unit_test(plan_measures_without_memory),

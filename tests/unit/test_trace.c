@@ -102,12 +102,50 @@ static void pauses_and_clears(void **state)
     sg_trace_free(&t);
 }
 
+/* A backend that does not read x at twice its size gets what upsample makes of it, in scratch. */
+static void a_conv_at_twice_the_size_is_whole_or_in_two(void **state)
+{
+    (void)state;
+    enum { C = 2, SIDE = 3, BIG = 2 * SIDE };
+    static char   room[C * BIG * BIG * sizeof(float) + SG_ALIGN] __attribute__((aligned(SG_ALIGN)));
+    static float  y[2][O * BIG * BIG], x[C * SIDE * SIDE], w[O * C * 9];
+    const int64_t once = SIDE, twice = BIG;
+    sg_ops        in_two = sg_ref_ops;
+    in_two.conv_twice = NULL;
+    for (int i = 0; i < C * SIDE * SIDE; i++) x[i] = (float)(i * 5 % 7);
+    for (int i = 0; i < O * C * 9; i++) w[i] = (float)(i * 3 % 11 - 5);
+    for (int whole = 0; whole < 2; whole++) {
+        sg_trace     t = {0};
+        sg_stream    s = {.ops = whole ? &sg_ref_ops : &in_two, .scratch = {(uintptr_t)room, sizeof room, 0, 0}};
+        sg_conv_args a = {.y = {y[whole], SG_F32, 4, {1, twice, twice, O}},
+                          .x = {x, SG_F32, 4, {1, once, once, C}},
+                          .w = {w, SG_F32, 5, {O, C, 1, 3, 3}},
+                          .stride = {1, 1, 1},
+                          .pad = {1, 1, 1, 1},
+                          .twice = true};
+        sg_trace_wrap(&s, &t);
+        sg_conv_(&s, &a);
+        assert_int_equal(s.status, SG_OK);
+        assert_int_equal(t.rows, whole ? 1 : 2);
+        assert_string_equal(t.row[0].op, whole ? "conv" : "upsample");
+        assert_string_equal(t.row[t.rows - 1].op, "conv");
+        assert_int_equal(s.scratch.used, 0);
+        assert_int_equal(s.scratch.peak > 0, !whole);
+        a.twice = false;
+        sg_conv_(&s, &a);
+        assert_int_equal(s.status, SG_E_SHAPE);
+        sg_trace_free(&t);
+    }
+    assert_memory_equal(y[0], y[1], sizeof y[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_by_op_and_shape),
         cmocka_unit_test(more_terms_and_looked_up_rows),
         cmocka_unit_test(pauses_and_clears),
+        cmocka_unit_test(a_conv_at_twice_the_size_is_whole_or_in_two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
