@@ -2,8 +2,9 @@
  * Private to it and to the kernel tests.
  *
  * The table is filled as in dav1d: sg_data_movement_init with what gains nothing from vectors, then every vec_*.c at
- * each level (cpu_levels.c) that the machine has and the mask allows, lowest first, then oneDNN's products. A backend
- * serves one thread at a time: its scratch and its packed weights are not locked. */
+ * each level (cpu_levels.c) that the machine has and the mask allows, lowest first, then oneDNN's products. Convolutions
+ * that winograd.h takes stay the level's. A backend serves one thread at a time: its scratch and its packed weights are
+ * not locked. */
 #ifndef SG_CPU_H
 #define SG_CPU_H
 
@@ -109,8 +110,8 @@ void sg_vnni_blocks_init(sg_ops *t);
 void sg_amx_blocks_init(sg_ops *t);
 void sg_amx_score_init(sg_ops *t);
 
-/* Puts oneDNN's linear (with AVX-512) and conv (with AVX2) into c->ops; its generated code uses these features, or fewer
- * where its own variable ONEDNN_MAX_CPU_ISA says so. With native_bf16 products of BF16 by BF16 run as such, with AVX-512,
+/* Puts oneDNN's linear (with AVX-512) and conv (with AVX2) into c->ops, which keeps the convolutions that winograd.h takes;
+ * its generated code uses these features, or fewer where its own variable ONEDNN_MAX_CPU_ISA says so. With native_bf16 products of BF16 by BF16 run as such, with AVX-512,
  * else all are F32. SG_E_UNSUPPORTED, and c->ops as it was, when the build lacks the library, the features are too few for
  * it, it fails, or it has been held to more than these already in this process; SG_E_MEMORY. */
 sg_status sg_cpu_use_library(sg_cpu *c, unsigned features, bool native_bf16) SG_MUST_USE;
