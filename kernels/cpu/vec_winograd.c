@@ -11,8 +11,8 @@
  * d1 = d2, so that the third number is 0, and the second is kept as d1, with g0 + g1 + g2: 9 multiply-adds remain.
  *
  * A task is a block of tiles in some frames: it transforms what they read of x, multiplies, and transforms the sums back
- * with bias and y. Blocks are small enough for the second-level cache. Every sum is taken in one order, whatever the block
- * and the number of threads.
+ * with bias and y. A block takes 0.6 MB at 72 channels, so that it stays in the caches. Every sum is taken in one order,
+ * whatever the block and the number of threads.
  *
  * d0 and d3 enter one row of outputs each, d1 and d2 both, just as in a direct convolution, so NaN comes out where it
  * should; but infinity less infinity does not. A tile with a sum that is not finite is computed again, directly. */

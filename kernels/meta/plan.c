@@ -121,9 +121,9 @@ FREE(mul)
 FREE(act)
 FREE(sinusoid)
 FREE(upsample)
-FREE(avg_down)
-FREE(dup_up) FREE(permute) FREE(copy) FREE(strided_copy) FREE(combine) FREE(rgb8) FREE(count_non_finite) FREE(distance)
-    FREE(pool) FREE(self_similarity) FREE(quantise) FREE(score) FREE(select) FREE(tail_bias)
+FREE(avg_down) FREE(dup_up) FREE(permute) FREE(copy) FREE(strided_copy) FREE(combine) FREE(rgb8) FREE(count_non_finite) FREE(distance)
+    FREE(pool)
+    FREE(self_similarity) FREE(quantise) FREE(score) FREE(select) FREE(tail_bias)
 
 #define X(op) .op = op,
         static const sg_ops plan_ops = {SG_OPS(X).conv_twice = conv_twice};
