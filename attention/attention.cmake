@@ -6,7 +6,9 @@ foreach(level base avx2 avx512)
   sg_cpu_level(sg_sparse ${level} ${attention}/cpu/vec_pool.c ${attention}/cpu/vec_quantise.c ${attention}/cpu/vec_score.c
     ${attention}/cpu/vec_select.c ${attention}/cpu/vec_blocks.c)
 endforeach()
-sg_cpu_level(sg_sparse avx512_vnni ${attention}/cpu/vnni_blocks.c)
+foreach(level avx2 avx_vnni avx512_vnni)
+  sg_cpu_level(sg_int8 ${level} ${attention}/cpu/int8_blocks.c)
+endforeach()
 sg_cpu_level(sg_sparse amx ${attention}/cpu/amx_blocks.c ${attention}/cpu/amx_score.c)
 target_sources(sg_kernels PRIVATE ${attention}/ref/ref_blocks.c ${attention}/ref/ref_attend_blocks.c
   ${attention}/ref/ref_blocks_rounded.c ${attention}/ref/ref_blocks_published.c)

@@ -8,7 +8,7 @@
 const char *const sg_attention_names[] = {"dense", "sage", "sparge", NULL};
 const char *const sg_score_names[] = {"mean", "sub16", "error", NULL};
 const char *const sg_tail_bias_names[] = {"0", "half", "rank1", NULL};
-const char *const sg_pv_dtype_names[] = {"auto", "bf16", "fp8", NULL};
+const char *const sg_pv_dtype_names[] = {"auto", "bf16", "fp8", "int8", NULL};
 
 sg_policy sg_policy_default(void)
 {
@@ -117,7 +117,7 @@ sg_status sg_policy_check(const sg_policy *p, sg_error *e)
     } choice[] = {{"attention", (int)p->kind, SG_ATTENTION_SPARGE + 1},
                   {"score", (int)p->score, SG_SCORE_ERROR + 1},
                   {"tail-bias", (int)p->tail_bias, SG_TAIL_BIAS_RANK1 + 1},
-                  {"pv-dtype", (int)p->pv_dtype, SG_PV_FP8 + 1},
+                  {"pv-dtype", (int)p->pv_dtype, SG_PV_INT8 + 1},
                   {"dense-steps-kind", (int)p->dense_steps_kind, SG_ATTENTION_SAGE + 1},
                   {"order", (int)p->order, SG_ORDERS}};
     for (size_t i = 0; i < sizeof choice / sizeof *choice; i++)

@@ -24,12 +24,17 @@ typedef enum sg_score_kind {
 typedef enum sg_tail_bias { SG_TAIL_BIAS_NONE, SG_TAIL_BIAS_HALF, SG_TAIL_BIAS_RANK1 } sg_tail_bias;
 
 /* The type of weights and values in p v, where attention is not dense. */
-typedef enum sg_pv_dtype { SG_PV_AUTO, SG_PV_BF16, SG_PV_FP8 } sg_pv_dtype; /* AUTO: the backend's preferred type */
+typedef enum sg_pv_dtype {
+    SG_PV_AUTO, /* the backend's preferred type */
+    SG_PV_BF16,
+    SG_PV_FP8,
+    SG_PV_INT8
+} sg_pv_dtype;
 
 extern const char *const sg_attention_names[]; /* "dense", "sage", "sparge", NULL */
 extern const char *const sg_score_names[];     /* "mean", "sub16", "error", NULL */
 extern const char *const sg_tail_bias_names[]; /* "0", "half", "rank1", NULL */
-extern const char *const sg_pv_dtype_names[];  /* "auto", "bf16", "fp8", NULL */
+extern const char *const sg_pv_dtype_names[];  /* "auto", "bf16", "fp8", "int8", NULL */
 
 /* Thresholds of each head, as found by tuning; for the file see thresholds.h in model/. The arrays are
  * [buckets][layers][heads]. Bucket b serves timesteps (of 1000) at or above from[b]; from falls, and ends with 0. */

@@ -360,7 +360,8 @@ static void pool(sg_stream *s, sg_pool_args *p, bool var, bool sub)
 /* The dtype of values for attend_blocks: I8 or F8; BF16: v as given. */
 static sg_dtype values_of(const sg_attention *a)
 {
-    return a->p.pv_dtype == SG_PV_AUTO ? a->shape.values : a->p.pv_dtype == SG_PV_FP8 ? SG_F8 : SG_BF16;
+    static const sg_dtype named[] = {[SG_PV_BF16] = SG_BF16, [SG_PV_FP8] = SG_F8, [SG_PV_INT8] = SG_I8};
+    return a->p.pv_dtype == SG_PV_AUTO ? a->shape.values : named[a->p.pv_dtype];
 }
 
 /* n tokens of v as I8 or F8. */

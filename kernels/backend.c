@@ -72,7 +72,7 @@ static sg_status open_cpu(sg_backend *b, const sg_backend_options *o, sg_error *
     b->impl = c;
     b->threads = c->threads;
     b->dtype = c->native_bf16 ? SG_BF16 : SG_F32;
-    b->values = c->features & SG_CPU_VNNI && !(c->features & SG_CPU_AMX) ? SG_I8 : SG_BF16;
+    b->values = sg_cpu_level_of(c->features)->values;
     b->packs = true;
     snprintf(b->device, sizeof b->device, "%s, %s%s, %d thread%s", brand, sg_cpu_level_of(c->features)->label,
              c->library ? ", oneDNN" : "", c->threads, c->threads == 1 ? "" : "s");

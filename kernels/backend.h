@@ -9,15 +9,17 @@
 extern "C" {
 #endif
 
-/* What of a CPU's instructions there are kernels for. A set of features, such as a mask, is a sum of these. AVX-VNNI, which
- * comes without AVX-512, would be a bit of its own: no feature implies another. */
+/* What of a CPU's instructions there are kernels for. A set of features, such as a mask, is a sum of these: no feature
+ * implies another. AVX-VNNI comes with AVX-512 VNNI or without it. */
 enum {
     SG_CPU_BASE = 1 << 0,   /* SSE2: always */
     SG_CPU_AVX2 = 1 << 1,   /* and FMA */
     SG_CPU_AVX512 = 1 << 2, /* F, BW, DQ, VL */
     SG_CPU_VNNI = 1 << 3,   /* of AVX-512 */
     SG_CPU_BF16 = 1 << 4,   /* of AVX-512 */
-    SG_CPU_AMX = 1 << 5     /* BF16 and INT8 tiles */
+    SG_CPU_AMX = 1 << 5,    /* BF16 and INT8 tiles */
+    SG_CPU_INT8 = 1 << 6,   /* 8-bit products of AVX2 that are faster than those of F32: cpu_features.c */
+    SG_CPU_AVXVNNI = 1 << 7 /* VNNI of 256 bits, VEX-coded */
 };
 
 /* The same of GPUs. 10.x and 12.x have the first two. */

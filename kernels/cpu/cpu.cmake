@@ -6,6 +6,7 @@ target_sources(sg_kernels PRIVATE ${cpu}/cpu.c ${cpu}/cpu_features.c ${cpu}/cpu_
 
 set(base_flags -msse2)
 set(avx2_flags -mavx2 -mfma)
+set(avx_vnni_flags ${avx2_flags} -mavxvnni)
 set(avx512_flags -mavx2 -mfma -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
 set(avx512_vnni_flags ${avx512_flags} -mavx512vnni)
 set(avx512_bf16_flags ${avx512_vnni_flags} -mavx512bf16)

@@ -99,14 +99,16 @@ sg_status sg_vec_attend_avx2(sg_stream *s, const sg_attend_args *a);
 sg_status sg_vec_attend_avx512(sg_stream *s, const sg_attend_args *a);
 
 /* The stages of sparse attention, attention/cpu: pool and self_similarity; quantise; score and tail_bias; select;
- * attend_blocks in F32; by VNNI; by tiles, as score and tail_bias are. */
+ * attend_blocks in F32; in 8 bits; by tiles, as score and tail_bias are. */
 #define SG_SPARSE_FILES(X, level) X(pool, level) X(quantise, level) X(score, level) X(select, level) X(blocks, level)
 #define X(file, level) void sg_vec_##file##_init_##level(sg_ops *t);
 SG_SPARSE_FILES(X, base)
 SG_SPARSE_FILES(X, avx2)
 SG_SPARSE_FILES(X, avx512)
 #undef X
-void sg_vnni_blocks_init(sg_ops *t);
+void sg_int8_blocks_init_avx2(sg_ops *t);
+void sg_int8_blocks_init_avx_vnni(sg_ops *t);
+void sg_int8_blocks_init_avx512_vnni(sg_ops *t);
 void sg_amx_blocks_init(sg_ops *t);
 void sg_amx_score_init(sg_ops *t);
 

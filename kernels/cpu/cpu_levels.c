@@ -27,6 +27,8 @@ static void fill_amx(sg_ops *t)
 
 enum {
     AVX2 = SG_CPU_BASE | SG_CPU_AVX2,
+    INT8 = AVX2 | SG_CPU_INT8,
+    AVXVNNI = INT8 | SG_CPU_AVXVNNI,
     AVX512 = AVX2 | SG_CPU_AVX512,
     VNNI = AVX512 | SG_CPU_VNNI,
     BF16 = VNNI | SG_CPU_BF16,
@@ -35,15 +37,18 @@ enum {
 
 /* In the order of filling: of two levels that a machine has, the later one wins. */
 const sg_cpu_level sg_cpu_levels[SG_CPU_LEVELS] = {
-    {"base", "SSE2", SG_CPU_BASE, fill_base},
-    {"avx2", "AVX2", AVX2, fill_avx2},
-    {"avx512", "AVX-512", AVX512, fill_avx512},
-    {"avx512vnni", "AVX-512 VNNI", VNNI, sg_vnni_blocks_init},
-    {"avx512bf16", "AVX-512 BF16", BF16, sg_bf16_attend_init_avx512_bf16},
-    {"amx", "AMX", AMX, fill_amx},
+    {"base", "SSE2", SG_CPU_BASE, SG_BF16, fill_base},
+    {"avx2f32", "AVX2 with F32 products", AVX2, SG_BF16, fill_avx2},
+    {"avx2", "AVX2", INT8, SG_BF16, sg_int8_blocks_init_avx2},
+    {"avxvnni", "AVX-VNNI", AVXVNNI, SG_BF16, sg_int8_blocks_init_avx_vnni},
+    {"avx512", "AVX-512", AVX512, SG_BF16, fill_avx512},
+    {"avx512vnni", "AVX-512 VNNI", VNNI, SG_I8, sg_int8_blocks_init_avx512_vnni},
+    {"avx512bf16", "AVX-512 BF16", BF16, SG_I8, sg_bf16_attend_init_avx512_bf16},
+    {"amx", "AMX", AMX, SG_BF16, fill_amx},
 };
 
-const char *const sg_cpu_mask_names[] = {"base", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx", "all", NULL};
+const char *const sg_cpu_mask_names[] = {"base",       "avx2f32",    "avx2", "avxvnni", "avx512",
+                                         "avx512vnni", "avx512bf16", "amx",  "all",     NULL};
 
 unsigned sg_cpu_mask_of(const char *name)
 {
@@ -75,7 +80,9 @@ sg_status sg_cpu_mask_resolve(unsigned *mask, sg_error *e)
     if (*mask != 0) return SG_OK;
     *mask = name && *name ? sg_cpu_mask_of(name) : ~0u;
     if (*mask != 0) return SG_OK;
-    return sg_error_set(e, SG_E_ARG, "%s: '%s' is not one of base, avx2, avx512, avx512vnni, avx512bf16, amx, all",
+    return sg_error_set(e, SG_E_ARG,
+                        "%s: '%s' is not one of base, avx2f32, avx2, avxvnni, avx512, avx512vnni, "
+                        "avx512bf16, amx, all",
                         variable, name);
 }
 

@@ -7,10 +7,11 @@
 typedef struct sg_cpu_level {
     const char *name, *label; /* of --cpumask; for people: "AVX-512 VNNI" */
     unsigned    needs;        /* features */
+    sg_dtype    values;       /* as sg_backend has it */
     void (*fill)(sg_ops *t);  /* overwrites entries of the levels before it */
 } sg_cpu_level;
 
-enum { SG_CPU_LEVELS = 6 };
+enum { SG_CPU_LEVELS = 8 };
 extern const sg_cpu_level sg_cpu_levels[SG_CPU_LEVELS];
 
 /* Of a set of features, those that levels can use: that of AVX-512 is none without AVX2. BASE is always one. */

@@ -14,6 +14,8 @@
 #define SG_VEC_INIT(file) SG_PASTE4(sg_vec_, file, _init_, SG_LEVEL)
 #define SG_VEC_NAME(op) SG_PASTE4(sg_vec_, op, _, SG_LEVEL)
 
+#define SG_INLINE static inline __attribute__((always_inline))
+
 #if defined(__AVX512F__)
 enum { SG_LANES = 16 };
 typedef __m512 sg_native;

@@ -278,9 +278,8 @@ int main(int argc, char **argv)
     options o = {.seed = 1, .skip = "", .gpu_top = GPU_LEVELS - 1};
     totals  t = {0};
     if (!parse(&o, argc, argv)) {
-        fprintf(stderr, "usage: checkkern [--backend NAME] [--cpumask base|avx2|avx512|avx512vnni|avx512bf16|amx] "
-                        "[--gpumask sm80|sm89|sm90]\n"
-                        "                 [--seed N] [--quick | --all] [--skip OPS] [part of \"level op\"]\n"
+        fprintf(stderr, "usage: checkkern [--backend NAME] [--cpumask LEVEL] [--gpumask sm80|sm89|sm90] [--seed N]\n"
+                        "                 [--quick | --all] [--skip OPS] [part of \"level op\"]\n"
                         "       checkkern --bench [--cpumask LEVEL] [part of \"level op\"]\n"
                         "       checkkern --large [--backend NAME]\n");
         return 2;

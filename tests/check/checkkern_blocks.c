@@ -242,6 +242,23 @@ static void attend_pairs(ck *c)
     ck_case(c, &a);
 }
 
+/* Numbers of a range that AVX2 multiplies without splitting the channels, up to its end. */
+static void attend_narrow(ck *c)
+{
+    const int64_t h = 2, hk = 1, d = ONE_OF(c, channels), n = ONE_OF(c, tokens), m = n + SG_BLOCK_K;
+    const int64_t nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(m, SG_BLOCK_K);
+
+    sg_attend_blocks_args a = {.q_group = 32, .k_group = 64, .scale = 1.0f / (5376 * sqrtf((float)d))};
+    a.y = ck_out(c, SG_F32, n, h, d);
+    a.q = ck_new(c, SG_I8, CK_PAIRS, h, n, d);
+    a.q_scale = ck_new(c, SG_F32, CK_SCALES, sg_div_up(n, a.q_group), h);
+    a.k = ck_new(c, SG_I8, CK_PAIRS, hk, m, d);
+    a.k_scale = ck_new(c, SG_F32, CK_SCALES, sg_div_up(m, a.k_group), hk);
+    add_values(c, &a, m, hk, d);
+    a.list = ck_lists(c, CK_BLOCKS, h, nq, nk, &a.count);
+    ck_case(c, &a);
+}
+
 /* More blocks of keys than 32 words have bits. */
 static void attend_many_words(ck *c)
 {
@@ -321,4 +338,5 @@ void ck_try_attend_blocks(ck *c)
     attend_odd_lists(c);
     ck_long_attend_blocks(c);
     if (!c->quick) attend_many_words(c);
+    for (int i = 0; i < trials(c, 16); i++) attend_narrow(c);
 }

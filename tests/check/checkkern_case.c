@@ -48,6 +48,7 @@ static float one_of(ck *c, ck_fill fill, float constant)
     case CK_TINY: return 1e-40f * ck_normal(c);
     case CK_ZERO: return 0;
     case CK_INTEGER: return (float)ck_draw(c, 9) - 4;
+    case CK_PAIRS: return ck_draw(c, 3) ? ck_draw(c, 2) ? 89 : -89 : (float)ck_draw(c, 179) - 89;
     case CK_MASKED: return -INFINITY;
     case CK_WIDE: return ldexpf(ck_draw(c, 2) ? 1.5f : -1.0f, (int)ck_draw(c, 121) - 60);
     case CK_TIES: return nextafterf(((float)ck_draw(c, 256) + 0.5f) / 127.5f - 1, (float)ck_draw(c, 3) * 4 - 4);

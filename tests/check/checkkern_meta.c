@@ -106,13 +106,20 @@ static void check_environment(void)
 static void check_levels(void)
 {
     const unsigned avx2 = SG_CPU_BASE | SG_CPU_AVX2, vnni = avx2 | SG_CPU_AVX512 | SG_CPU_VNNI;
-    expect(sg_cpu_mask_of("base") == SG_CPU_BASE && sg_cpu_mask_of("avx2") == avx2 && sg_cpu_mask_of("all") == ~0u,
+    const unsigned int8 = avx2 | SG_CPU_INT8, avx_vnni = int8 | SG_CPU_AVXVNNI;
+    expect(sg_cpu_mask_of("base") == SG_CPU_BASE && sg_cpu_mask_of("avx2f32") == avx2 && sg_cpu_mask_of("all") == ~0u,
            "masks of names are other ones");
+    expect(sg_cpu_mask_of("avx2") == int8 && sg_cpu_mask_of("avxvnni") == avx_vnni, "masks of 8-bit products");
     expect(sg_cpu_mask_of("avx512vnni") == vnni && sg_cpu_mask_of("avx3") == 0, "masks of names are other ones");
     expect(sg_cpu_usable(vnni) == vnni && sg_cpu_usable(0) == SG_CPU_BASE, "usable features are lost or added");
     expect(sg_cpu_usable(avx2 | SG_CPU_VNNI | SG_CPU_AMX) == avx2, "AVX-512's parts are used without it");
     expect(sg_cpu_usable(SG_CPU_AVX512 | SG_CPU_VNNI) == SG_CPU_BASE, "AVX-512 is used without AVX2");
-    expect(strcmp(sg_cpu_level_of(avx2 | SG_CPU_AMX)->name, "avx2") == 0, "a level is used without what it needs");
+    expect(sg_cpu_usable(avx2 | SG_CPU_AVXVNNI) == avx2 && sg_cpu_usable(vnni | SG_CPU_INT8) == (vnni | SG_CPU_INT8),
+           "usable features of 8-bit products");
+    expect(strcmp(sg_cpu_level_of(avx2 | SG_CPU_AMX)->name, "avx2f32") == 0, "a level is used without what it needs");
+    expect(strcmp(sg_cpu_level_of(avx_vnni)->name, "avxvnni") == 0 &&
+               strcmp(sg_cpu_level_of(avx_vnni | vnni)->name, "avx512vnni") == 0,
+           "AVX-VNNI comes before AVX-512");
     for (int i = 0; i < SG_CPU_LEVELS; i++)
         expect(strcmp(sg_cpu_mask_names[i], sg_cpu_levels[i].name) == 0, "a level has another name in masks");
     expect(sg_gpu_features(75) == 0 && sg_gpu_features(86) == SG_GPU_MMA, "features of older GPUs");

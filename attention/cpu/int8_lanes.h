@@ -1,0 +1,185 @@
+/* int8_lanes.h - what int8_blocks.c needs of a level: dot products of bytes, words of 32 bits across lanes, weights.
+ *
+ * A dot product multiplies bytes without sign by bytes with sign and adds four neighbouring products to a word. VNNI has
+ * an instruction for it. AVX2 takes vpmaddubsw, whose sum of two products saturates at 16 bits, vpmaddwd by ones, and an
+ * addition; so its callers see to it that two products stay in range (SG_SATURATES). */
+#ifndef SG_INT8_LANES_H
+#define SG_INT8_LANES_H
+
+#include "vec_tile.h"
+
+typedef int32_t sg_words __attribute__((vector_size(4 * SG_LANES), aligned(4), may_alias));
+
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+enum { SG_SATURATES = 0 };
+#else
+enum { SG_SATURATES = 1 };
+#endif
+
+/* With the intrinsic gcc 12 copies the sum before and after, at half the speed. */
+SG_INLINE void sg_dot(sg_words *sum, sg_words u, sg_words s)
+{
+#if defined(__AVX512VNNI__)
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(*sum) : "v"(u), "v"(s));
+#elif defined(__AVXVNNI__)
+    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(*sum) : "x"(u), "x"(s));
+#else
+    *sum += (sg_words)_mm256_madd_epi16(_mm256_maddubs_epi16((__m256i)u, (__m256i)s), _mm256_set1_epi16(1));
+#endif
+}
+
+/* Four bytes, to all lanes. */
+SG_INLINE sg_words sg_four(const void *p)
+{
+    int32_t x;
+    memcpy(&x, p, sizeof x);
+    const sg_words none = {0};
+    return none + x;
+}
+
+SG_INLINE sg_lanes sg_splat(float x)
+{
+    const sg_lanes none = {0};
+    return none + x;
+}
+
+/* a where the lane of a comparison holds, else b; whether it holds in all lanes. */
+SG_INLINE sg_lanes sg_pick(sg_words holds, sg_lanes a, sg_lanes b)
+{
+    return (sg_lanes)((holds & (sg_words)a) | (~holds & (sg_words)b));
+}
+
+#if defined(__AVX512F__)
+#include "lanes16.h"
+
+SG_INLINE bool sg_pairs_fit(const uint8_t *range, const int8_t *reach, int64_t n)
+{
+    (void)range, (void)reach, (void)n;
+    return true;
+}
+
+SG_INLINE bool sg_all(sg_words holds) { return _mm512_movepi32_mask((__m512i)holds) == 0xffff; }
+
+SG_INLINE sg_lanes sg_float_of(sg_words x) { return (sg_lanes)_mm512_cvtepi32_ps((__m512i)x); }
+
+SG_INLINE void sg_transpose(sg_words *x) { sg_transpose16((__m512i *)x); }
+
+/* Numbers from 0 to 255 of four rows, rounded: the four bytes of each lane side by side. */
+SG_INLINE sg_words sg_bytes_of(const sg_lanes *y)
+{
+    const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    const __m512i a = _mm512_packus_epi32(_mm512_cvtps_epi32((__m512)y[0]), _mm512_cvtps_epi32((__m512)y[1]));
+    const __m512i b = _mm512_packus_epi32(_mm512_cvtps_epi32((__m512)y[2]), _mm512_cvtps_epi32((__m512)y[3]));
+    return (sg_words)_mm512_shuffle_epi8(_mm512_packus_epi16(a, b), order);
+}
+
+/* unit 2^x for x <= 32, with a relative error of 9e-5, or with `exact` of F32's rounding. unit for 0, 0 for -INFINITY, NaN
+ * for NaN. Minimax polynomials of degree 3 and 5 that are 1 at 0. */
+SG_INLINE sg_lanes sg_power(float unit, sg_lanes x, bool exact)
+{
+    const sg_lanes f = (sg_lanes)_mm512_reduce_ps((__m512)x, 0x09); /* x - floor(x) */
+    sg_lanes       p = f * (unit * 0.0770671193f) + unit * 0.227644907f;
+    if (exact) {
+        p = f * (unit * 0.00186713088f) + unit * 0.00901702861f;
+        p = p * f + unit * 0.0557999143f;
+        p = p * f + unit * 0.24016445f;
+        p = p * f + unit * 0.693151312f;
+    } else {
+        p = p * f + unit * 0.695116805f;
+    }
+    return (sg_lanes)_mm512_scalef_ps((__m512)(p * f + unit), (__m512)x);
+}
+
+SG_INLINE void sg_row_out(float *y, const float *x, int64_t d) { sg_stream_out(y, x, d * (int64_t)sizeof *y); }
+#else
+/* Whether no sum of two products of neighbours can saturate: of bytes up to `range` and up to `reach` in size, n rounded up
+ * to whole vectors. A reach of 127 may be 128. */
+SG_INLINE bool sg_pairs_fit(const uint8_t *range, const int8_t *reach, int64_t n)
+{
+    __m256i most = _mm256_setzero_si256();
+    for (int64_t e = 0; e < n; e += 32)
+        most = _mm256_max_epi16(most, _mm256_maddubs_epi16(_mm256_loadu_si256((const __m256i *)(range + e)),
+                                                           _mm256_loadu_si256((const __m256i *)(reach + e))));
+    const __m256i limit = _mm256_set1_epi16(INT16_MAX - 2 * 255);
+    return _mm256_movemask_epi8(_mm256_cmpgt_epi16(most, limit)) == 0;
+}
+
+SG_INLINE bool sg_all(sg_words holds) { return _mm256_movemask_ps((__m256)holds) == 0xff; }
+
+SG_INLINE sg_lanes sg_float_of(sg_words x) { return (sg_lanes)_mm256_cvtepi32_ps((__m256i)x); }
+
+/* 8 x 8 words of 32 bits. */
+SG_INLINE void sg_transpose(sg_words *words)
+{
+    __m256i *const x = (__m256i *)words;
+    __m256i        y[8];
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 2) {
+        y[i] = _mm256_unpacklo_epi32(x[i], x[i + 1]);
+        y[i + 1] = _mm256_unpackhi_epi32(x[i], x[i + 1]);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 8; i += 4)
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; j++) {
+            x[i + 2 * j] = _mm256_unpacklo_epi64(y[i + j], y[i + j + 2]);
+            x[i + 2 * j + 1] = _mm256_unpackhi_epi64(y[i + j], y[i + j + 2]);
+        }
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+        y[j] = _mm256_permute2x128_si256(x[j], x[j + 4], 0x20);
+        y[j + 4] = _mm256_permute2x128_si256(x[j], x[j + 4], 0x31);
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; j++) x[j] = y[j];
+}
+
+SG_INLINE sg_words sg_bytes_of(const sg_lanes *y)
+{
+    const __m256i order =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    const __m256i a = _mm256_packs_epi32(_mm256_cvtps_epi32((__m256)y[0]), _mm256_cvtps_epi32((__m256)y[1]));
+    const __m256i b = _mm256_packs_epi32(_mm256_cvtps_epi32((__m256)y[2]), _mm256_cvtps_epi32((__m256)y[3]));
+    return (sg_words)_mm256_shuffle_epi8(_mm256_packus_epi16(a, b), order);
+}
+
+/* The same with an error of 1.0e-4. `round` leaves n, plus the exponent's bias, in the low bits: at -127 the factor made
+ * of them is 0. */
+SG_INLINE sg_lanes sg_power(float unit, sg_lanes x, bool exact)
+{
+    const float    round = 12582912.0f + 127.0f; /* 1.5 2^23 + 127 */
+    const sg_lanes z = sg_lanes_max(sg_splat(-127.0f), x), shifted = z + round, f = z - (shifted - round);
+    sg_lanes       p = f * (unit * 0.0550090578f) + unit * 0.242210975f;
+    if (exact) {
+        p = f * (unit * 0.00132029823f) + unit * 0.00967495193f;
+        p = p * f + unit * 0.0555104738f;
+        p = p * f + unit * 0.24022166f;
+        p = p * f + unit * 0.693146596f;
+    } else {
+        p = p * f + unit * 0.693282898f;
+    }
+    return (p * f + unit) * (sg_lanes)((sg_words)shifted << 23);
+}
+
+SG_INLINE void sg_row_out(float *y, const float *x, int64_t d) { memcpy(y, x, (size_t)d * sizeof *y); }
+#endif
+
+/* Four bytes of each of SG_LANES rows of d bytes, from byte e on: x[i] has bytes [e + 4 i, e + 4 i + 4) of the rows, plus
+ * `add`, by lanes. Rows from `rows` on are zeros. */
+SG_INLINE void sg_load_fours(sg_words *x, const int8_t *row, int64_t rows, int64_t d, int64_t e, const uint8_t *add)
+{
+    typedef uint8_t bytes __attribute__((vector_size(4 * SG_LANES), aligned(1), may_alias));
+    const int64_t   size = sg_min64(d - e, (int64_t)sizeof(bytes));
+    for (int64_t r = 0; r < SG_LANES; r++) {
+        bytes own = {0};
+        if (r < rows && size == (int64_t)sizeof own)
+            own = *(const bytes *)(row + r * d + e);
+        else if (r < rows)
+            memcpy(&own, row + r * d + e, (size_t)size);
+        if (add) own += *(const bytes *)(add + e);
+        x[r] = (sg_words)own;
+    }
+    sg_transpose(x);
+}
+
+#endif
