@@ -4,21 +4,15 @@
  *
  * Queries lie along the vectors: scores are k q^T, [keys, queries], outputs v^T p, [channels, queries]. So maxima and
  * sums need no shuffles, and each instruction multiplies four channels, or keys, of a row, broadcast to all lanes, by
- * those of SG_LANES queries. Of the two factors of a dot product (int8_lanes.h) one has no sign: weights have none, and
- * keys get `lift` added, which a first sum of each query, -lift q^T, corrects.
- *
- * Without VNNI a sum of two products must fit in 16 bits. So lift is, channel by channel, what makes the smallest of the 64
- * keys of a tile 0, and a tile knows the range of each channel, a group of queries the largest |q| of each. Where these
- * say that two products might not fit, the tile is multiplied twice: by the queries' even channels, by their odd ones.
- * A weight less 128 and the size of a value always fit: |v| times the exclusive or of p - 128 and v's sign, as bytes, is
- * v (p - 128), less |v| where v is negative. The sums start from what is missing, which is the same for all queries.
+ * those of SG_LANES queries. int8_lanes.h says how, and what a sum therefore starts from: it depends on the keys, or on the
+ * values, alone.
  *
  * Weights for I8 values. In each tile of 64 keys the scale is a query's largest logit, in powers of two: p =
  * round(SG_WEIGHT 2^(logit - largest)). A tile's outputs count times 2^(largest - base), in F32. The base of a query is the
  * largest logit of its first tile until another is more than SG_RESCALE_LAG above it, so outputs are rarely rescaled. For
  * other values p = 2^(logit - base), in F32.
  *
- * Sums of scores start from the bits of the number SG_MAGIC. Read as F32 the result is SG_MAGIC plus the score: exact, and
+ * Sums of scores start from the bits of the number SG_MAGIC, too. Read as F32 the result is SG_MAGIC plus the score: exact, and
  * without a conversion.
  *
  * Loops. A task is a block of queries of one head. It loops over chunks of tiles, which fit into the L2 cache, and in
@@ -26,8 +20,8 @@
  * the order of access, with SG_ROWS of keys or channels multiplied together:
  *
  *   - q [groups][d / 4][SG_SUB queries][4]
- *   - k [tiles][64 / SG_ROWS][d / 4][SG_ROWS keys][4]
- *   - v, I8 [tiles][d / SG_ROWS][64 / 4][SG_VALUE][SG_ROWS channels][4 keys], else F32 [tiles][d][64 keys]
+ *   - k [tiles][64 / SG_ROWS][d / 4][SG_PARTS][SG_ROWS keys][4]
+ *   - v, I8 [tiles][d / SG_ROWS][64 / 4][SG_PARTS][SG_ROWS channels][4 keys], else F32 [tiles][d][64 keys]
  *   - score [64 keys][SG_SUB], p [64 / 4][SG_SUB][4], o [groups][d][SG_SUB]
  *
  * Roofline, for a vector of scores, in instructions: NOTES.md. */
@@ -52,61 +46,46 @@ typedef struct tile_logits {
 #define SG_EACH_ROW(X) X(0) X(1) X(2) X(3)
 #endif
 
-/* c[r][l] = first[r step + l] + sum over i < depth of x[i][r] a[i][l], products of four, for SG_ROWS rows r and SG_SUB
- * lanes l; x has no sign. The sums are named one by one and the function is not inlined: else gcc 12 moves them about, at
- * half the speed. */
-static __attribute__((noinline)) void multiply_keys(const uint8_t *x, const int8_t *a, int64_t depth,
-                                                    const int32_t *first, int64_t step, int32_t *c)
-{
-#define ROW(r)                                                                                                         \
-    sg_words c##r##_0 = *(const sg_words *)(first + r * step),                                                         \
-             c##r##_1 = *(const sg_words *)(first + r * step + SG_LANES);
-    SG_EACH_ROW(ROW)
-#undef ROW
-    for (; depth > 0; depth--, a += 4 * SG_SUB, x += 4 * SG_ROWS) {
-        const sg_words a0 = *(const sg_words *)a, a1 = *(const sg_words *)(a + 4 * SG_LANES);
-#define ROW(r)                                                                                                         \
-    const sg_words x##r = sg_four(x + r * 4);                                                                          \
-    sg_dot(&c##r##_0, x##r, a0);                                                                                       \
-    sg_dot(&c##r##_1, x##r, a1);
-        SG_EACH_ROW(ROW)
-#undef ROW
-    }
-#define ROW(r)                                                                                                         \
-    *(sg_words *)(c + r * SG_SUB) = c##r##_0;                                                                          \
-    *(sg_words *)(c + r * SG_SUB + SG_LANES) = c##r##_1;
-    SG_EACH_ROW(ROW)
-#undef ROW
-}
-
-/* o[r][l] += by[l] times (first[r] + sum over i < SG_BLOCK_K / 4 of p[i][l] x[i][r]); x as pack_bytes leaves it. */
-static __attribute__((noinline)) void multiply_values(const uint8_t *x, const int32_t *first, const uint8_t *p,
-                                                      const sg_lanes *by, float *o)
+/* sum[r][l] = first[r] + sum over i < depth of x[i][r] a[i][l], products of four, for SG_ROWS rows r and SG_SUB lanes l.
+ * Without by c = sum, else c += by[l] sum as F32. The sums are named one by one and the function is not inlined where it is
+ * used: else gcc 12 moves them about, at half the speed. */
+SG_INLINE void multiply(const uint8_t *x, const int32_t *first, const uint8_t *a, int64_t depth, const sg_lanes *by,
+                        float *c)
 {
 #define ROW(r) sg_words c##r##_0 = sg_four(first + r), c##r##_1 = c##r##_0;
     SG_EACH_ROW(ROW)
 #undef ROW
-    for (int64_t depth = SG_BLOCK_K / 4; depth > 0; depth--, p += 4 * SG_SUB, x += SG_VALUE * 4 * SG_ROWS) {
-        const sg_words p0 = *(const sg_words *)p, p1 = *(const sg_words *)(p + 4 * SG_LANES);
-#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+    for (; depth > 0; depth--, a += 4 * SG_SUB, x += SG_PARTS * 4 * SG_ROWS) {
+        const sg_words a0 = *(const sg_words *)a, a1 = *(const sg_words *)(a + 4 * SG_LANES);
 #define ROW(r)                                                                                                         \
-    const sg_words x##r = sg_four(x + r * 4);                                                                          \
-    sg_dot(&c##r##_0, p0, x##r);                                                                                       \
-    sg_dot(&c##r##_1, p1, x##r);
-#else
-#define ROW(r)                                                                                                         \
-    const sg_words x##r = sg_four(x + r * 4), sign##r = sg_four(x + (SG_ROWS + r) * 4);                                \
-    sg_dot(&c##r##_0, x##r, p0 ^ sign##r);                                                                             \
-    sg_dot(&c##r##_1, x##r, p1 ^ sign##r);
-#endif
+    const sg_words x##r = sg_four(x + r * 4), sign##r = sg_four(x + (SG_PARTS - 1) * 4 * SG_ROWS + r * 4);             \
+    sg_dot(&c##r##_0, a0, x##r, sign##r);                                                                              \
+    sg_dot(&c##r##_1, a1, x##r, sign##r);
         SG_EACH_ROW(ROW)
 #undef ROW
     }
 #define ROW(r)                                                                                                         \
-    *(sg_lanes *)(o + r * SG_SUB) += sg_float_of(c##r##_0) * by[0];                                                    \
-    *(sg_lanes *)(o + r * SG_SUB + SG_LANES) += sg_float_of(c##r##_1) * by[1];
+    if (by) {                                                                                                          \
+        *lanes_at(c + r * SG_SUB, 0) += sg_float_of(c##r##_0) * by[0];                                                 \
+        *lanes_at(c + r * SG_SUB, 1) += sg_float_of(c##r##_1) * by[1];                                                 \
+    } else {                                                                                                           \
+        *lanes_at(c + r * SG_SUB, 0) = (sg_lanes)c##r##_0;                                                             \
+        *lanes_at(c + r * SG_SUB, 1) = (sg_lanes)c##r##_1;                                                             \
+    }
     SG_EACH_ROW(ROW)
 #undef ROW
+}
+
+static __attribute__((noinline)) void multiply_keys(const uint8_t *k, const int32_t *first, const uint8_t *q,
+                                                    int64_t depth, float *score)
+{
+    multiply(k, first, q, depth, NULL, score);
+}
+
+static __attribute__((noinline)) void multiply_values(const uint8_t *v, const int32_t *first, const uint8_t *p,
+                                                      const sg_lanes *by, float *o)
+{
+    multiply(v, first, p, SG_BLOCK_K / 4, by, o);
 }
 #undef SG_EACH_ROW
 
@@ -116,35 +95,19 @@ static inline void ask(const void *p, int64_t ahead, int64_t bytes)
     for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)p + ahead + i, _MM_HINT_T0);
 }
 
-/* The even channels of a group of queries, then the odd ones. */
-static void split_channels(const int8_job *b, const int8_t *q, int8_t *half)
-{
-    for (int64_t i = 0; i < b->dk * SG_SUB; i += 4 * SG_LANES) {
-        const sg_words own = *(const sg_words *)(q + i);
-        *(sg_words *)(half + i) = own & 0x00ff00ff;
-        *(sg_words *)(half + b->dk * SG_SUB + i) = own & (int32_t)0xff00ff00;
-    }
-}
-
 /* Computes the scores of tile `at`; peak gets the largest of each group of keys. */
-static void scores(const int8_job *b, const int8_workspace *w, int64_t sub, int64_t at, int64_t next,
+static void scores(const int8_job *b, const uint8_t *q, int64_t at, int64_t next, float *score,
                    sg_lanes peak[SG_GROUPS][2])
 {
-    const uint8_t         *k = b->k + at * SG_BLOCK_K * b->dk;
-    const int8_t *const    q = w->q + sub * b->dk * SG_SUB;
-    sub_state *const       s = &w->state[sub];
-    const tile_keys *const t = &b->keys[at];
-    const bool             whole = !SG_SATURATES || sg_pairs_fit(t->range, s->reach, b->dk);
-    float                 *score = w->score;
-    if (SG_SATURATES) set_first(b, q, t->lift, s->first);
-    if (!whole) split_channels(b, q, w->half);
+    const int64_t  step = SG_PARTS * SG_ROWS * b->dk;
+    const uint8_t *k = b->k + at * b->k_bytes;
+    const int32_t *first = b->keys[at].first;
     for (int g = 0; g < SG_GROUPS; g++) {
         sg_lanes row_max[2] = {sg_splat(0.0f), sg_splat(0.0f)}; /* below SG_MAGIC and any score */
-        for (int part = 0; part < SG_BLOCK_SUB / SG_ROWS; part++, k += b->dk * SG_ROWS, score += SG_ROWS * SG_SUB) {
-            ask(k, (next - at) * SG_BLOCK_K * b->dk, b->dk * SG_ROWS);
-            multiply_keys(k, whole ? q : w->half, b->dk / 4, s->first, 0, (int32_t *)score);
-            if (!whole)
-                multiply_keys(k, w->half + b->dk * SG_SUB, b->dk / 4, (int32_t *)score, SG_SUB, (int32_t *)score);
+        for (int part = 0; part < SG_BLOCK_SUB / SG_ROWS;
+             part++, k += step, first += SG_ROWS, score += SG_ROWS * SG_SUB) {
+            ask(k, (next - at) * b->k_bytes, step);
+            multiply_keys(k, first, q, b->dk / 4, score);
             for (int r = 0; r < SG_ROWS; r++)
                 for (int col = 0; col < 2; col++)
                     row_max[col] = sg_lanes_max(row_max[col], *lanes_at(score + r * SG_SUB, col));
@@ -175,7 +138,7 @@ SG_INLINE void weights_as(const float *score, const tile_logits *t, uint8_t *p, 
                     y[r] = weight_at(score + r * SG_SUB, t, g, col, SG_WEIGHT, exact);
                     sum[col] += y[r];
                 }
-                *(sg_words *)(p + col * 4 * SG_LANES) = sg_bytes_of(y) ^ (SG_SATURATES ? (int32_t)0x80808080 : 0);
+                *(sg_words *)(p + col * 4 * SG_LANES) = sg_bytes_of(y) ^ (int32_t)((128 - SG_LIFT) * 0x01010101u);
             }
 }
 
@@ -204,10 +167,10 @@ static void float_weights(float *score, const tile_logits *t, sg_lanes sum[2], b
 }
 
 /* o += by (v^T p) */
-static void outputs(const int8_job *b, const uint8_t *p, const char *v, float *o, int64_t ahead, const sg_lanes by[2])
+static void outputs(const int8_job *b, const uint8_t *p, char *v, float *o, int64_t ahead, const sg_lanes by[2])
 {
-    enum { STEP = SG_VALUE * SG_ROWS * SG_BLOCK_K };
-    const int32_t *const first = (const int32_t *)(v + SG_VALUE * SG_BLOCK_K * b->dv);
+    enum { STEP = SG_PARTS * SG_ROWS * SG_BLOCK_K };
+    const int32_t *const first = first_of_values(b, v);
     for (int64_t e = 0; e < b->dv; e += SG_ROWS, v += STEP) {
         ask(v, ahead, STEP);
         multiply_values((const uint8_t *)v, first + e, p, by, o + e * SG_SUB);
@@ -349,15 +312,15 @@ static void rescale_outputs(const int8_job *b, sub_state *s, float *o, tile_logi
 static bool visit(const int8_job *b, const int8_workspace *w, const sg_blocks_tile *t, int64_t at, int64_t next,
                   int64_t sub, int64_t row, int64_t rows, float pv_threshold)
 {
-    sub_state *const  s = &w->state[sub];
-    const char *const v = b->v + at * b->v_bytes;
-    float *const      o = w->o + sub * b->dv * SG_SUB;
-    const bool        exact = b->s.count != NULL; /* counts use unrounded weights */
-    sg_lanes          by[2], sum[2];
-    tile_logits       l;
+    sub_state *const s = &w->state[sub];
+    char *const      v = b->v + at * b->v_bytes;
+    float *const     o = w->o + sub * b->dv * SG_SUB;
+    const bool       exact = b->s.count != NULL; /* counts use unrounded weights */
+    sg_lanes         by[2], sum[2];
+    tile_logits      l;
     for (int g = 0; g < SG_GROUPS; g++)
         for (int col = 0; col < 2; col++) l.by[g][col] = *lanes_at(s->scale, col) * b->keys[at].scale[g];
-    scores(b, w, sub, at, next, l.peak);
+    scores(b, w->q + sub * b->dk * SG_SUB, at, next, w->score, l.peak);
     if (t->index < b->s.nk && sg_blocks_visible(t, row) == ~0ull)
         logits_of_peaks(&l);
     else if (!t->edge)
@@ -438,17 +401,16 @@ static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
     const int64_t whole = b.bytes ? SG_ROWS : SG_MR;
     b.dk = sg_div_up(b.s.d, 4) * 4;
     b.dv = sg_div_up(b.s.d, whole) * whole;
-    b.v_bytes = b.dv * (b.bytes ? SG_BLOCK_K * SG_VALUE + 4 : SG_BLOCK_K * 4);
-    const int64_t fit = SG_CHUNK_BYTES / (SG_BLOCK_K * b.dk + b.v_bytes);
+    b.k_bytes = SG_PARTS * SG_BLOCK_K * b.dk;
+    b.v_bytes = b.dv * (b.bytes ? SG_PARTS * SG_BLOCK_K + 4 : SG_BLOCK_K * 4);
+    const int64_t fit = SG_CHUNK_BYTES / (b.k_bytes + b.v_bytes), workspaces = cpu->threads * workspace_bytes(&b);
     b.chunk = fit < 2 ? 2 : sg_min64(fit, SG_CHUNK);
-    const int64_t workspaces = cpu->threads * workspace_bytes(&b), k_bytes = SG_BLOCK_K * b.dk;
-    char *const   p =
-        sg_blocks_scratch(&b.s, cpu, workspaces, b.s.tiles * (k_bytes + b.v_bytes + (int64_t)sizeof(tile_keys)));
+    char *const p =
+        sg_blocks_scratch(&b.s, cpu, workspaces, b.s.tiles * (b.k_bytes + b.v_bytes + (int64_t)sizeof(tile_keys)));
     if (!p) return SG_E_MEMORY;
-    memset(b.lift, 128, sizeof b.lift);
     b.v = p;
     b.k = (uint8_t *)b.v + b.s.ring * b.s.tiles * b.v_bytes;
-    b.keys = (tile_keys *)(b.k + b.s.ring * b.s.tiles * k_bytes);
+    b.keys = (tile_keys *)(b.k + b.s.ring * b.s.tiles * b.k_bytes);
     attend_heads(&b, cpu->threads, p - workspaces);
     sg_blocks_sum_counts(&b.s);
     return SG_OK;

@@ -1,8 +1,9 @@
 /* int8_lanes.h - what int8_blocks.c needs of a level: dot products of bytes, words of 32 bits across lanes, weights.
  *
- * A dot product multiplies bytes without sign by bytes with sign and adds four neighbouring products to a word. VNNI has
- * an instruction for it. AVX2 takes vpmaddubsw, whose sum of two products saturates at 16 bits, vpmaddwd by ones, and an
- * addition; so its callers see to it that two products stay in range (SG_SATURATES). */
+ * VNNI multiplies bytes without sign by bytes with sign and adds four neighbouring products to a word. AVX2 adds two of
+ * them by vpmaddubsw, to 16 bits that saturate, then two sums by vpmaddwd. 127 times 128, twice, fits: so there the byte
+ * with sign is `a` as it is, the other one the size of x, and x's sign is brought in by an exclusive or: |x| (a ^ sign) is x a,
+ * less |x| where x is negative. That is the same for all a, and is in what a sum starts from. */
 #ifndef SG_INT8_LANES_H
 #define SG_INT8_LANES_H
 
@@ -10,21 +11,25 @@
 
 typedef int32_t sg_words __attribute__((vector_size(4 * SG_LANES), aligned(4), may_alias));
 
+/* Bytes of a number x: itself, or its size, and its sign as 0 or 255. What is added to a to make it the other factor. */
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
-enum { SG_SATURATES = 0 };
+enum { SG_PARTS = 1, SG_LIFT = 128 };
 #else
-enum { SG_SATURATES = 1 };
+enum { SG_PARTS = 2, SG_LIFT = 0 };
 #endif
 
-/* With the intrinsic gcc 12 copies the sum before and after, at half the speed. */
-SG_INLINE void sg_dot(sg_words *sum, sg_words u, sg_words s)
+/* With the intrinsic of VNNI gcc 12 copies the sum before and after, at half the speed. */
+SG_INLINE void sg_dot(sg_words *sum, sg_words a, sg_words x, sg_words sign)
 {
 #if defined(__AVX512VNNI__)
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(*sum) : "v"(u), "v"(s));
+    (void)sign;
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(*sum) : "v"(a), "v"(x));
 #elif defined(__AVXVNNI__)
-    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(*sum) : "x"(u), "x"(s));
+    (void)sign;
+    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(*sum) : "x"(a), "x"(x));
 #else
-    *sum += (sg_words)_mm256_madd_epi16(_mm256_maddubs_epi16((__m256i)u, (__m256i)s), _mm256_set1_epi16(1));
+    const __m256i pairs = _mm256_maddubs_epi16((__m256i)x, (__m256i)(a ^ sign));
+    *sum += (sg_words)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 #endif
 }
 
@@ -51,12 +56,6 @@ SG_INLINE sg_lanes sg_pick(sg_words holds, sg_lanes a, sg_lanes b)
 
 #if defined(__AVX512F__)
 #include "lanes16.h"
-
-SG_INLINE bool sg_pairs_fit(const uint8_t *range, const int8_t *reach, int64_t n)
-{
-    (void)range, (void)reach, (void)n;
-    return true;
-}
 
 SG_INLINE bool sg_all(sg_words holds) { return _mm512_movepi32_mask((__m512i)holds) == 0xffff; }
 
@@ -92,18 +91,6 @@ SG_INLINE sg_lanes sg_power(float unit, sg_lanes x, bool exact)
 
 SG_INLINE void sg_row_out(float *y, const float *x, int64_t d) { sg_stream_out(y, x, d * (int64_t)sizeof *y); }
 #else
-/* Whether no sum of two products of neighbours can saturate: of bytes up to `range` and up to `reach` in size, n rounded up
- * to whole vectors. A reach of 127 may be 128. */
-SG_INLINE bool sg_pairs_fit(const uint8_t *range, const int8_t *reach, int64_t n)
-{
-    __m256i most = _mm256_setzero_si256();
-    for (int64_t e = 0; e < n; e += 32)
-        most = _mm256_max_epi16(most, _mm256_maddubs_epi16(_mm256_loadu_si256((const __m256i *)(range + e)),
-                                                           _mm256_loadu_si256((const __m256i *)(reach + e))));
-    const __m256i limit = _mm256_set1_epi16(INT16_MAX - 2 * 255);
-    return _mm256_movemask_epi8(_mm256_cmpgt_epi16(most, limit)) == 0;
-}
-
 SG_INLINE bool sg_all(sg_words holds) { return _mm256_movemask_ps((__m256)holds) == 0xff; }
 
 SG_INLINE sg_lanes sg_float_of(sg_words x) { return (sg_lanes)_mm256_cvtepi32_ps((__m256i)x); }
@@ -164,20 +151,18 @@ SG_INLINE sg_lanes sg_power(float unit, sg_lanes x, bool exact)
 SG_INLINE void sg_row_out(float *y, const float *x, int64_t d) { memcpy(y, x, (size_t)d * sizeof *y); }
 #endif
 
-/* Four bytes of each of SG_LANES rows of d bytes, from byte e on: x[i] has bytes [e + 4 i, e + 4 i + 4) of the rows, plus
- * `add`, by lanes. Rows from `rows` on are zeros. */
-SG_INLINE void sg_load_fours(sg_words *x, const int8_t *row, int64_t rows, int64_t d, int64_t e, const uint8_t *add)
+/* Four bytes of each of SG_LANES rows of d bytes, from byte e on: x[i] has bytes [e + 4 i, e + 4 i + 4) of the rows, by
+ * lanes. Rows from `rows` on are zeros. */
+SG_INLINE void sg_load_fours(sg_words *x, const int8_t *row, int64_t rows, int64_t d, int64_t e)
 {
-    typedef uint8_t bytes __attribute__((vector_size(4 * SG_LANES), aligned(1), may_alias));
-    const int64_t   size = sg_min64(d - e, (int64_t)sizeof(bytes));
+    const sg_words none = {0};
+    const int64_t  size = sg_min64(d - e, (int64_t)sizeof none);
     for (int64_t r = 0; r < SG_LANES; r++) {
-        bytes own = {0};
-        if (r < rows && size == (int64_t)sizeof own)
-            own = *(const bytes *)(row + r * d + e);
+        x[r] = none;
+        if (r < rows && size == (int64_t)sizeof none)
+            x[r] = *(const sg_words *)(row + r * d + e);
         else if (r < rows)
-            memcpy(&own, row + r * d + e, (size_t)size);
-        if (add) own += *(const bytes *)(add + e);
-        x[r] = (sg_words)own;
+            memcpy(&x[r], row + r * d + e, (size_t)size);
     }
     sg_transpose(x);
 }

@@ -8,50 +8,44 @@
 enum { SG_SUB = SG_NR, SG_SUBS = SG_BLOCK_Q / SG_SUB, SG_GROUPS = SG_BLOCK_K / SG_BLOCK_SUB };
 enum { SG_ROWS = SG_LANES / 2 };
 
-/* Bytes of an I8 value: itself, or its size and its sign, 0 or 255. */
-enum { SG_VALUE = SG_SATURATES ? 2 : 1 };
-
 /* Tiles of a chunk at most; bytes of their keys and values. */
 enum { SG_CHUNK = 24, SG_CHUNK_BYTES = 384 << 10 };
 
-/* d at most: scores stay below 2^22. The same rounded up to whole vectors of bytes. */
-enum { SG_CHANNELS = 255, SG_CHANNEL_BYTES = 256 };
+enum { SG_CHANNELS = 255 };  /* d at most: scores stay below 2^22 */
 #define SG_MAGIC 12582912.0f /* 1.5 2^23 */
 
-/* What keys of a tile have in common: see above. */
+/* Of the keys of a tile. */
 typedef struct tile_keys {
-    uint8_t lift[SG_CHANNEL_BYTES], range[SG_CHANNEL_BYTES]; /* range: the largest of keys plus lift */
+    int32_t first[SG_BLOCK_K]; /* what their scores' sums start from */
     float   scale[SG_GROUPS];
     bool    non_finite; /* some value of the tile is */
 } tile_keys;
 
 typedef struct int8_job {
     sg_blocks_job s;
-    bool          bytes;          /* values are I8 */
-    int64_t       dk, dv;         /* d rounded up to fours; to whole tiles of rows */
-    int64_t       v_bytes, chunk; /* of a tile of values; tiles of a chunk */
-    uint8_t      *k;              /* packed, of the heads of the ring; a tile is SG_BLOCK_K dk, and v_bytes */
+    bool          bytes;            /* values are I8 */
+    int64_t       dk, dv;           /* d rounded up to fours; to whole tiles of rows */
+    int64_t       k_bytes, v_bytes; /* of a tile of keys; of values */
+    int64_t       chunk;            /* tiles of a chunk */
+    uint8_t      *k;                /* packed, of the heads of the ring */
     char         *v;
-    tile_keys    *keys;                   /* [tiles] */
-    uint8_t       lift[SG_CHANNEL_BYTES]; /* of all tiles, with VNNI */
+    tile_keys    *keys; /* [tiles] */
 } int8_job;
 
 /* The state of SG_SUB queries between tiles. */
 typedef struct sub_state {
-    _Alignas(64) float scale[SG_SUB];      /* of queries, to powers of two */
-    float   base[SG_SUB], row_max[SG_SUB]; /* row_max: largest logit so far; -INFINITY: none */
-    float   sum[SG_SUB], lost[SG_SUB];     /* of weights; of those of skipped tiles */
-    int32_t first[SG_SUB];                 /* SG_MAGIC's bits - lift q^T */
-    int8_t  reach[SG_CHANNEL_BYTES];       /* largest |q| of each channel, at most 127 */
+    _Alignas(64) float scale[SG_SUB];    /* of queries, to powers of two */
+    float base[SG_SUB], row_max[SG_SUB]; /* row_max: largest logit so far; -INFINITY: none */
+    float sum[SG_SUB], lost[SG_SUB];     /* of weights; of those of skipped tiles */
 } sub_state;
 
 typedef struct int8_workspace {
-    int8_t    *q, *half; /* [SG_SUBS][dk / 4][SG_SUB][4]; of one group [2][dk / 4][SG_SUB][4] */
-    float     *o;        /* [SG_SUBS][dv][SG_SUB] */
-    float     *score;    /* [SG_BLOCK_K][SG_SUB] */
-    uint8_t   *p;        /* [SG_BLOCK_K / 4][SG_SUB][4] */
-    sub_state *state;    /* [SG_SUBS] */
-    float     *row;      /* [SG_LANES, row_size] */
+    uint8_t   *q;     /* [SG_SUBS][dk / 4][SG_SUB][4] */
+    float     *o;     /* [SG_SUBS][dv][SG_SUB] */
+    float     *score; /* [SG_BLOCK_K][SG_SUB] */
+    uint8_t   *p;     /* [SG_BLOCK_K / 4][SG_SUB][4] */
+    sub_state *state; /* [SG_SUBS] */
+    float     *row;   /* [SG_LANES, row_size] */
 } int8_workspace;
 
 static int64_t row_size(const int8_job *b) { return sg_div_up(b->s.d, SG_LANES) * SG_LANES; }
@@ -59,7 +53,7 @@ static int64_t row_size(const int8_job *b) { return sg_div_up(b->s.d, SG_LANES) 
 static int64_t workspace_bytes(const int8_job *b)
 {
     const int64_t group = SG_SUB * (b->dk + 4 * b->dv) + (int64_t)sizeof(sub_state);
-    return SG_SUBS * group + 2 * SG_SUB * b->dk + SG_BLOCK_K * SG_SUB * 5 + SG_LANES * row_size(b) * 4;
+    return SG_SUBS * group + SG_BLOCK_K * SG_SUB * 5 + SG_LANES * row_size(b) * 4;
 }
 
 static int8_workspace workspace_at(const int8_job *b, char *p)
@@ -68,9 +62,8 @@ static int8_workspace workspace_at(const int8_job *b, char *p)
     r.o = (float *)(p += SG_SUBS * sizeof(sub_state));
     r.score = (float *)(p += SG_BLOCK_Q * b->dv * 4);
     r.row = (float *)(p += SG_BLOCK_K * SG_SUB * 4);
-    r.q = (int8_t *)(p += SG_LANES * row_size(b) * 4);
-    r.half = (int8_t *)(p += SG_BLOCK_Q * b->dk);
-    r.p = (uint8_t *)(p + 2 * SG_SUB * b->dk);
+    r.q = (uint8_t *)(p += SG_LANES * row_size(b) * 4);
+    r.p = (uint8_t *)(p + SG_BLOCK_Q * b->dk);
     return r;
 }
 
@@ -78,36 +71,37 @@ static inline sg_lanes *lanes_at(const float *x, int col) { return (sg_lanes *)(
 
 /* ---- packing ---- */
 
-static const uint8_t *lift_of(const int8_job *b, const tile_keys *t) { return SG_SATURATES ? t->lift : b->lift; }
-
-/* What to add to each channel of the rows of a tile so that none is negative, and the largest of the sums. */
-static void find_lift(const int8_job *b, tile_keys *t, const int8_t *row, int64_t rows)
+/* Writes n bytes, at most sizeof(sg_words), as SG_PARTS: the second part is n bytes behind the first. */
+static inline void put_parts(void *to, const void *x, size_t n)
 {
-    int8_t        low[SG_CHANNEL_BYTES] = {0}, high[SG_CHANNEL_BYTES] = {0};
-    const int64_t d = b->s.d;
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t e = 0; e < d; e++) {
-            low[e] = row[r * d + e] < low[e] ? row[r * d + e] : low[e];
-            high[e] = row[r * d + e] > high[e] ? row[r * d + e] : high[e];
-        }
-    for (int64_t e = 0; e < SG_CHANNEL_BYTES; e++) {
-        t->lift[e] = (uint8_t)-low[e];
-        t->range[e] = (uint8_t)(high[e] - low[e]);
-    }
+    typedef int8_t bytes __attribute__((vector_size(4 * SG_LANES)));
+    bytes          own = {0};
+    memcpy(&own, x, n);
+    const bytes sign = own < 0, size = (own ^ sign) - sign;
+    memcpy(to, SG_PARTS == 1 ? &own : &size, n);
+    if (SG_PARTS == 2) memcpy((char *)to + n, &sign, n);
+}
+
+/* What the products of a row of bytes by those of an unlifted a, which all are `by` below what is wanted, lack. */
+static int32_t lacking(const int8_t *x, int64_t n, int32_t by)
+{
+    int32_t sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += by * x[i] + (SG_PARTS == 2 && x[i] < 0 ? -x[i] : 0);
+    return sum;
 }
 
 /* Packs the `rows` rows of a tile. */
-static void pack_keys(const int8_job *b, uint8_t *k, const uint8_t *lift, const int8_t *row, int64_t rows)
+static void pack_keys(const int8_job *b, uint8_t *k, const int8_t *row, int64_t rows)
 {
     enum { HALF = 4 * SG_ROWS };
-    for (int64_t key = 0; key < SG_BLOCK_K; key += SG_LANES, k += SG_LANES * b->dk)
+    for (int64_t key = 0; key < SG_BLOCK_K; key += SG_LANES, k += SG_PARTS * SG_LANES * b->dk)
         for (int64_t e = 0; e < b->dk; e += 4 * SG_LANES) {
             sg_words x[SG_LANES];
-            sg_load_fours(x, key < rows ? row + key * b->s.d : row, rows - key, b->s.d, e, lift);
-            for (int64_t i = 0; i < SG_LANES && e + i * 4 < b->dk; i++) {
-                memcpy(k + (e + i * 4) * SG_ROWS, &x[i], HALF);
-                memcpy(k + (b->dk + e + i * 4) * SG_ROWS, (const char *)&x[i] + HALF, HALF);
-            }
+            sg_load_fours(x, key < rows ? row + key * b->s.d : row, rows - key, b->s.d, e);
+            for (int64_t i = 0; i < SG_LANES && e + i * 4 < b->dk; i++)
+                for (int half = 0; half < 2; half++)
+                    put_parts(k + SG_PARTS * (half * b->dk + e + i * 4) * SG_ROWS, (const char *)&x[i] + half * HALF,
+                              HALF);
         }
 }
 
@@ -115,12 +109,11 @@ static void pack_keys(const int8_job *b, uint8_t *k, const uint8_t *lift, const 
 static void pack_bytes(const int8_job *b, char *v, int64_t key, const int8_t *x, int64_t rows)
 {
     const int64_t d = b->s.d;
-    const __m128i zero = _mm_setzero_si128();
     for (int64_t e = 0; e < b->dv; e += 16) {
         __m128i       row[4], quad[4];
         const int64_t size = sg_min64(d - e, 16);
         for (int64_t r = 0; r < 4; r++) {
-            row[r] = zero;
+            row[r] = _mm_setzero_si128();
             if (key + r < rows && size > 0) memcpy(&row[r], x + (key + r) * d + e, (size_t)size);
         }
         const __m128i low[2] = {_mm_unpacklo_epi8(row[0], row[1]), _mm_unpacklo_epi8(row[2], row[3])};
@@ -131,23 +124,23 @@ static void pack_bytes(const int8_job *b, char *v, int64_t key, const int8_t *x,
         quad[3] = _mm_unpackhi_epi16(high[0], high[1]);
         for (int64_t i = 0, c = e; i < 4 && c < b->dv; i++, c += 4) {
             const int64_t block = c / SG_ROWS * SG_ROWS * SG_BLOCK_K + key * SG_ROWS;
-            char *const   to = v + SG_VALUE * block + c % SG_ROWS * 4;
-            const __m128i sign = _mm_cmpgt_epi8(zero, quad[i]), size_of = _mm_abs_epi8(quad[i]);
-            memcpy(to, SG_SATURATES ? &size_of : &quad[i], sizeof quad[i]);
-            if (SG_SATURATES) memcpy(to + SG_ROWS * 4, &sign, sizeof sign);
+            char *const   to = v + SG_PARTS * block + c % SG_ROWS * 4;
+            put_parts(to, &quad[i], sizeof quad[i]);
         }
     }
 }
 
-/* What the outputs' sums start from: what a tile's products lack, in each channel. */
-static void pack_first(const int8_job *b, int32_t *first, const int8_t *x, int64_t rows)
+/* What the sums of a tile of keys start from, and those of its values, in each channel. */
+static void pack_first(const int8_job *b, int32_t *first_k, const int8_t *k, int32_t *first_v, const int8_t *v,
+                       int64_t rows)
 {
-    for (int64_t e = 0; e < b->dv; e++) first[e] = 0;
-    for (int64_t r = 0; SG_SATURATES && r < rows; r++)
-        for (int64_t e = 0; e < b->s.d; e++) {
-            const int32_t own = x[r * b->s.d + e];
-            first[e] += 128 * own + (own < 0 ? -own : 0);
-        }
+    const int32_t magic = (int32_t)sg_bits(SG_MAGIC);
+    const int64_t d = b->s.d;
+    for (int64_t key = 0; key < SG_BLOCK_K; key++)
+        first_k[key] = magic + (key < rows ? lacking(k + key * d, d, -SG_LIFT) : 0);
+    for (int64_t e = 0; v && e < b->dv; e++) first_v[e] = 0;
+    for (int64_t key = 0; v && SG_PARTS == 2 && key < rows; key++)
+        for (int64_t e = 0; e < d; e++) first_v[e] += lacking(v + key * d + e, 1, 128);
 }
 
 /* One row of F32 or BF16 values. Returns whether some number is not finite. */
@@ -163,6 +156,9 @@ static bool pack_floats(const int8_job *b, float *v, int64_t key, const sg_tenso
     return spoilt != 0.0f;
 }
 
+/* Behind the I8 values of a tile. */
+static int32_t *first_of_values(const int8_job *b, char *v) { return (int32_t *)(v + SG_PARTS * SG_BLOCK_K * b->dv); }
+
 static void pack_tile(const void *job, const void *workspace, int64_t head, int64_t tile)
 {
     const int8_job *const              b = job;
@@ -176,39 +172,14 @@ static void pack_tile(const void *job, const void *workspace, int64_t head, int6
     tile_keys *const                   t = &b->keys[at];
     char *const                        to = b->v + at * b->v_bytes;
     (void)workspace;
-    if (SG_SATURATES) find_lift(b, t, x, rows);
-    pack_keys(b, b->k + at * SG_BLOCK_K * b->dk, lift_of(b, t), x, rows);
+    pack_keys(b, b->k + at * b->k_bytes, x, rows);
     t->non_finite = false;
-    if (b->bytes) {
-        const int8_t *const y = (const int8_t *)v->data + (head * all + first) * d;
-        for (int64_t key = 0; key < SG_BLOCK_K; key += 4) pack_bytes(b, to, key, y, rows);
-        pack_first(b, (int32_t *)(to + SG_VALUE * SG_BLOCK_K * b->dv), y, rows);
-    }
+    const int8_t *const y = b->bytes ? (const int8_t *)v->data + (head * all + first) * d : NULL;
+    for (int64_t key = 0; y && key < SG_BLOCK_K; key += 4) pack_bytes(b, to, key, y, rows);
+    pack_first(b, t->first, x, first_of_values(b, to), y, rows);
     for (int64_t key = 0; key < SG_BLOCK_K && !b->bytes; key++)
         t->non_finite |= pack_floats(b, (float *)to, key, v, head, sg_blocks_row(&b->s, tile, key));
     for (int64_t g = 0; g < SG_GROUPS; g++) t->scale[g] = sg_blocks_scale(&b->s, head, tile, g * SG_BLOCK_SUB);
-}
-
-/* Sets the first sums of a group's scores. */
-static void set_first(const int8_job *b, const int8_t *q, const uint8_t *lift, int32_t *first)
-{
-    const sg_words none = {0}, magic = (sg_words)sg_splat(SG_MAGIC);
-    sg_words       sum[2] = {none, none};
-    for (int64_t e = 0; e < b->dk; e += 4)
-        for (int col = 0; col < 2; col++)
-            sg_dot(&sum[col], sg_four(lift + e), *(const sg_words *)(q + e * SG_SUB + col * 4 * SG_LANES));
-    for (int col = 0; col < 2; col++) *(sg_words *)(first + col * SG_LANES) = magic - sum[col];
-}
-
-/* The largest |q| of each channel of a group. */
-static void set_reach(const int8_job *b, int8_t *reach, const int8_t *q, int64_t rows)
-{
-    memset(reach, 0, SG_CHANNEL_BYTES);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t e = 0; e < b->s.d; e++) {
-            const int x = q[r * b->s.d + e], size = x < 0 ? -x : x;
-            reach[e] = (int8_t)(size > 127 ? 127 : size > reach[e] ? size : reach[e]);
-        }
 }
 
 /* Starts a task: packs the queries from `row` on and zeroes the sums. */
@@ -221,22 +192,17 @@ static void task_begin(const int8_job *b, const int8_workspace *w, int64_t head,
         sub_state *const s = &w->state[i / SG_SUB];
         const int        col = (int)(i / SG_LANES % 2);
         const int64_t    at = (row + i) / a->q_group * b->s.h + head;
-        int8_t *const    y = w->q + i / SG_SUB * b->dk * SG_SUB;
+        uint8_t *const   y = w->q + i / SG_SUB * b->dk * SG_SUB;
         *lanes_at(s->scale, col) =
             sg_splat(i < rows ? ((const float *)a->q_scale.data)[at] * a->scale * SG_LOG2E : 0.0f);
         *lanes_at(s->base, col) = *lanes_at(s->row_max, col) = sg_splat(-INFINITY);
         *lanes_at(s->sum, col) = *lanes_at(s->lost, col) = sg_splat(0.0f);
         for (int64_t e = 0; e < b->dk; e += 4 * SG_LANES) {
             sg_words x[SG_LANES];
-            sg_load_fours(x, i < rows ? q + i * b->s.d : q, rows - i, b->s.d, e, NULL);
+            sg_load_fours(x, i < rows ? q + i * b->s.d : q, rows - i, b->s.d, e);
             for (int64_t c = 0; c < SG_LANES && e + c * 4 < b->dk; c++)
-                *(sg_words *)(y + (e + c * 4) * SG_SUB + col * 4 * SG_LANES) = x[c];
+                *(sg_words *)(y + (e + c * 4) * SG_SUB + col * 4 * SG_LANES) = x[c] ^ (int32_t)(SG_LIFT * 0x01010101u);
         }
-        if (col == 0) continue;
-        if (SG_SATURATES)
-            set_reach(b, s->reach, q + (i - SG_LANES) * b->s.d, sg_min64(SG_SUB, rows - i + SG_LANES));
-        else
-            set_first(b, y, b->lift, s->first);
     }
 }
 
