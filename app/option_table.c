@@ -203,8 +203,9 @@ const sg_option sg_option_table[] = {
     {.name = "tail-bias", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(tail_bias),
      .choices = sg_tail_bias_names, .value = "BY", .help = "correction of a mean key's logit for the spread of its block"},
     {.name = "pv-dtype", .kind = SG_OPTION_CHOICE, .commands = CHOICE, AT(pv_dtype), .choices = sg_pv_dtype_names,
-     .value = "TYPE", .help = "type of weights and values in their product; auto takes the fastest here, fp8 needs an\n"
-                              "NVIDIA GPU of compute capability 8.9 or newer, or --backend ref"},
+     .value = "TYPE", .help = "type of weights and values in their product; auto takes the fastest here that is as good,\n"
+                              "int8 is faster on a CPU without AMX, fp8 needs an NVIDIA GPU of compute capability 8.9\n"
+                              "or newer, or --backend ref"},
     {.name = "budget", .kind = SG_OPTION_CHOICE, .commands = CHOICE, AT(budget), .choices = budgets,
      .value = "OF", .help = "top-k of each row, or of all rows and heads of a layer together"},
     {.name = "order", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(order), .choices = sg_order_names,

@@ -105,7 +105,7 @@ typedef struct sg_attention_call_args {
     const char    *tail;                  /* "on"; "off", which is the default with a mask */
     const char    *tail_bias;             /* "0", "half", "rank1" */
     const char    *budget;                /* of blocks: one for each "row", or one for all "heads" */
-    const char    *pv_dtype;              /* of weights and values: "bf16", "fp8" (GPUs from 8.9 up), "auto" (NULL) */
+    const char    *pv_dtype;              /* of weights and values: "bf16", "int8", "fp8" (GPUs from 8.9 up), "auto" (NULL) */
     int64_t        reserved[8];
 } sg_attention_call_args;
 

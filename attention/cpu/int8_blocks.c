@@ -4,8 +4,7 @@
  *
  * Queries lie along the vectors: scores are k q^T, [keys, queries], outputs v^T p, [channels, queries]. So maxima and
  * sums need no shuffles, and each instruction multiplies four channels, or keys, of a row, broadcast to all lanes, by
- * those of SG_LANES queries. int8_lanes.h says how, and what a sum therefore starts from: it depends on the keys, or on the
- * values, alone.
+ * those of SG_LANES queries (int8_lanes.h).
  *
  * Weights for I8 values. In each tile of 64 keys the scale is a query's largest logit, in powers of two: p =
  * round(SG_WEIGHT 2^(logit - largest)). A tile's outputs count times 2^(largest - base), in F32. The base of a query is the
@@ -24,7 +23,12 @@
  *   - v, I8 [tiles][d / SG_ROWS][64 / 4][SG_PARTS][SG_ROWS channels][4 keys], else F32 [tiles][d][64 keys]
  *   - score [64 keys][SG_SUB], p [64 / 4][SG_SUB][4], o [groups][d][SG_SUB]
  *
- * Roofline, for a vector of scores, in instructions: NOTES.md. */
+ * Roofline, for a vector of SG_LANES scores, in vector instructions, loads aside. I8 values: matmuls d / 4 + d / 4 by VNNI,
+ * d + d by AVX2 (exclusive or, vpmaddubsw, vpmaddwd, sum); maximum 1; weights 9, by AVX2 13 (logit 2, power 5 or 9, sum,
+ * integer); their packing 1; outputs to F32 d / 32. F32 values: d for their matmul, in the place of the second, packing and
+ * outputs. Two ports run all of these, on AVX2 a third one exclusive ors and sums of integers; F32 alone takes 2 d for the
+ * matmuls. NOTES.md has what was measured. A tile of the tail takes a tenth more. Queries, outputs and packing cost a task as
+ * much as two tiles, which counts for short lists. */
 #include "int8_pack.h"
 
 #include <omp.h>

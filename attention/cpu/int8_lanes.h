@@ -1,9 +1,13 @@
 /* int8_lanes.h - what int8_blocks.c needs of a level: dot products of bytes, words of 32 bits across lanes, weights.
  *
- * VNNI multiplies bytes without sign by bytes with sign and adds four neighbouring products to a word. AVX2 adds two of
- * them by vpmaddubsw, to 16 bits that saturate, then two sums by vpmaddwd. 127 times 128, twice, fits: so there the byte
- * with sign is `a` as it is, the other one the size of x, and x's sign is brought in by an exclusive or: |x| (a ^ sign) is x a,
- * less |x| where x is negative. That is the same for all a, and is in what a sum starts from. */
+ * Both multiply bytes without sign by bytes with sign. x is broadcast, a lies along the lanes.
+ *
+ *   - VNNI adds four neighbouring products to a word. a has no sign: weights, or queries plus 128.
+ *   - AVX2 adds two of them by vpmaddubsw, to 16 bits that saturate, then two sums by vpmaddwd. 127 times 128, twice, fits:
+ *     so what has no sign is |x|, and a is queries, or weights less 128. x's sign comes in by an exclusive or, which more
+ *     ports run than vpsignb: |x| (a ^ sign) is x a, less |x| where x is negative.
+ *
+ * What is added to a, and |x|, are the same for all lanes: sums start from what they lack (int8_pack.h). */
 #ifndef SG_INT8_LANES_H
 #define SG_INT8_LANES_H
 
@@ -11,7 +15,7 @@
 
 typedef int32_t sg_words __attribute__((vector_size(4 * SG_LANES), aligned(4), may_alias));
 
-/* Bytes of a number x: itself, or its size, and its sign as 0 or 255. What is added to a to make it the other factor. */
+/* Bytes of a number x: itself, or its size, and its sign as 0 or 255. What is added to queries. */
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 enum { SG_PARTS = 1, SG_LIFT = 128 };
 #else

@@ -82,7 +82,7 @@ static inline void put_parts(void *to, const void *x, size_t n)
     if (SG_PARTS == 2) memcpy((char *)to + n, &sign, n);
 }
 
-/* What the products of a row of bytes by those of an unlifted a, which all are `by` below what is wanted, lack. */
+/* What a sum over products of n bytes lacks: `by` times each, and the size of those below 0 where the sign is a part. */
 static int32_t lacking(const int8_t *x, int64_t n, int32_t by)
 {
     int32_t sum = 0;
@@ -130,7 +130,8 @@ static void pack_bytes(const int8_job *b, char *v, int64_t key, const int8_t *x,
     }
 }
 
-/* What the sums of a tile of keys start from, and those of its values, in each channel. */
+/* What the sums of a tile's scores start from, of each key, and those of its outputs, of each channel: there a is the
+ * weight less 128 - SG_LIFT. */
 static void pack_first(const int8_job *b, int32_t *first_k, const int8_t *k, int32_t *first_v, const int8_t *v,
                        int64_t rows)
 {
@@ -140,7 +141,7 @@ static void pack_first(const int8_job *b, int32_t *first_k, const int8_t *k, int
         first_k[key] = magic + (key < rows ? lacking(k + key * d, d, -SG_LIFT) : 0);
     for (int64_t e = 0; v && e < b->dv; e++) first_v[e] = 0;
     for (int64_t key = 0; v && SG_PARTS == 2 && key < rows; key++)
-        for (int64_t e = 0; e < d; e++) first_v[e] += lacking(v + key * d + e, 1, 128);
+        for (int64_t e = 0; e < d; e++) first_v[e] += lacking(v + key * d + e, 1, 128 - SG_LIFT);
 }
 
 /* One row of F32 or BF16 values. Returns whether some number is not finite. */
@@ -174,7 +175,7 @@ static void pack_tile(const void *job, const void *workspace, int64_t head, int6
     (void)workspace;
     pack_keys(b, b->k + at * b->k_bytes, x, rows);
     t->non_finite = false;
-    const int8_t *const y = b->bytes ? (const int8_t *)v->data + (head * all + first) * d : NULL;
+    const int8_t *const y = b->bytes ? (const int8_t *)v->data + (head * all + first) * d : NULL; /* I8 values */
     for (int64_t key = 0; y && key < SG_BLOCK_K; key += 4) pack_bytes(b, to, key, y, rows);
     pack_first(b, t->first, x, first_of_values(b, to), y, rows);
     for (int64_t key = 0; key < SG_BLOCK_K && !b->bytes; key++)

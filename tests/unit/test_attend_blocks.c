@@ -182,8 +182,8 @@ static void filter_leaves_out_what_is_far_below(void **state)
 static void what_is_not_seen_does_not_matter(void **state)
 {
     (void)state;
-    static const char *const levels[] = {"base", "avx2", "avx512"};
-    for (int level = 0; level < 3; level++) {
+    static const char *const levels[] = {"base", "avx2f32", "avx2", "avxvnni", "avx512", "avx512vnni"};
+    for (int level = 0; level < (int)(sizeof levels / sizeof *levels); level++) {
         const sg_backend_options o = {.name = "cpu", .threads = 2, .cpu_mask = sg_cpu_mask_of(levels[level])};
         sg_stream                s = ref_stream();
         sg_backend              *cpu;

@@ -458,7 +458,7 @@ static void test_refusals(void **state)
     REFUSED(SG_E_UNSUPPORTED, "attention sparge:", a.kind = NULL; a.n = ((int64_t)1 << 22) + 1);
     REFUSED(SG_E_UNSUPPORTED, "attention sparge:", a.kind = NULL; a.n = (int64_t)1 << 22); /* and keeps 2^31 pairs */
     REFUSED(SG_E_ARG, "sink:", a.sink = -1);
-    REFUSED(SG_E_ARG, "pv_dtype:", a.pv_dtype = "int8");
+    REFUSED(SG_E_ARG, "pv_dtype:", a.pv_dtype = "int4");
     REFUSED(SG_E_ARG, "stream:", a.stream = &t);
     REFUSED(SG_E_UNSUPPORTED, "reserved:", a.reserved[3] = 1);
     sg_attention_context      *none;

@@ -24,9 +24,10 @@ static void quantised_is_near_exact(void **state)
 {
     (void)state;
     for (int64_t n = 1024; n <= 1216; n += 96)
-        for (int way = 0; way < 3; way++) { /* values as BF16, INT8 and FP8 */
+        for (int way = 0; way < 4; way++) { /* values as BF16, INT8, FP8, and INT8 by name */
             bench b = make(n, 2, 2, 16, (sg_policy){.kind = SG_ATTENTION_SAGE});
             if (way == 1) b.shape.values = SG_I8;
+            if (way == 3) b.policy.pv_dtype = SG_PV_INT8;
             b.shape.f8 = true;
             if (way == 2) b.policy.pv_dtype = SG_PV_FP8;
             assert_true(check(&b, "sage", way ? 0.02 : 0.015) == 1);
