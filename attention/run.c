@@ -26,8 +26,7 @@ struct sg_attention {
     int               *placed; /* the bucket whose thresholds are on the device */
     sg_tensor          amount, theta, pv_threshold; /* F32 [layers, h] of that bucket; [1, h] where nothing is tuned */
     sg_tensor          list, count;                 /* of a given mask: as select writes them */
-    sg_tensor          kept, mass, skipped; /* of one step, [passes][layers]: I32 [slots, h, 2], F32 [slots, h], F32
-                                               * [slots, h, 2] */
+    sg_tensor          kept, mass, skipped; /* of one step: I32 [slots, h, 2], F32 [slots, h], F32 [slots, h, 2] */
 };
 
 static int64_t keys(const sg_attention *a) { return a->shape.m ? a->shape.m : a->shape.n; }

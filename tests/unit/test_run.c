@@ -27,9 +27,8 @@ static void quantised_is_near_exact(void **state)
         for (int way = 0; way < 4; way++) { /* values as BF16, INT8, FP8, and INT8 by name */
             bench b = make(n, 2, 2, 16, (sg_policy){.kind = SG_ATTENTION_SAGE});
             if (way == 1) b.shape.values = SG_I8;
-            if (way == 3) b.policy.pv_dtype = SG_PV_INT8;
             b.shape.f8 = true;
-            if (way == 2) b.policy.pv_dtype = SG_PV_FP8;
+            if (way > 1) b.policy.pv_dtype = way == 2 ? SG_PV_FP8 : SG_PV_INT8;
             assert_true(check(&b, "sage", way ? 0.02 : 0.015) == 1);
         }
 }
