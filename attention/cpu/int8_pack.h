@@ -76,10 +76,11 @@ static inline void put_parts(void *to, const void *x, size_t n)
 {
     typedef int8_t bytes __attribute__((vector_size(4 * SG_LANES)));
     bytes          own = {0};
-    memcpy(&own, x, n);
+    memcpy(SG_PARTS == 1 ? to : &own, x, n);
+    if (SG_PARTS == 1) return;
     const bytes sign = own < 0, size = (own ^ sign) - sign;
-    memcpy(to, SG_PARTS == 1 ? &own : &size, n);
-    if (SG_PARTS == 2) memcpy((char *)to + n, &sign, n);
+    memcpy(to, &size, n);
+    memcpy((char *)to + n, &sign, n);
 }
 
 /* What a sum over products of n bytes lacks: `by` times each, and the size of those below 0 where the sign is a part. */
@@ -113,8 +114,12 @@ static void pack_bytes(const int8_job *b, char *v, int64_t key, const int8_t *x,
         __m128i       row[4], quad[4];
         const int64_t size = sg_min64(d - e, 16);
         for (int64_t r = 0; r < 4; r++) {
+            const int8_t *const from = x + (key + r) * d + e;
             row[r] = _mm_setzero_si128();
-            if (key + r < rows && size > 0) memcpy(&row[r], x + (key + r) * d + e, (size_t)size);
+            if (key + r < rows && size == 16)
+                row[r] = _mm_loadu_si128((const __m128i *)from);
+            else if (key + r < rows && size > 0)
+                memcpy(&row[r], from, (size_t)size);
         }
         const __m128i low[2] = {_mm_unpacklo_epi8(row[0], row[1]), _mm_unpacklo_epi8(row[2], row[3])};
         const __m128i high[2] = {_mm_unpackhi_epi8(row[0], row[1]), _mm_unpackhi_epi8(row[2], row[3])};
