@@ -34,8 +34,6 @@ typedef float    sg_lanes __attribute__((vector_size(4 * SG_LANES), aligned(4), 
 typedef uint32_t sg_lane_bits __attribute__((vector_size(4 * SG_LANES)));
 typedef int32_t  sg_lane_ints __attribute__((vector_size(4 * SG_LANES), aligned(4), may_alias));
 
-#define SG_INLINE static inline __attribute__((always_inline))
-
 /* Elements of a run, which stays in the L1 cache while an op works on it in F32; the count of elements below which one
  * thread is faster than several. */
 enum { SG_RUN = 1024, SG_TINY = 32768 };
