@@ -113,10 +113,23 @@ typedef enum sg_tiling { SG_TILING_AUTO, SG_TILING_OFF, SG_TILING_ON } sg_tiling
 
 extern const char *const sg_tiling_names[]; /* "auto", "off", "on", NULL: by sg_tiling */
 
+/* A picture that a clip begins or ends with. RGB8, borrowed for the call. */
+typedef struct sg_request_image {
+    const uint8_t *rgb;   /* [height][width][3] of the clip's size; NULL: none */
+    const uint8_t *whole; /* the picture that it was made from, for image encoders, which fit it themselves; NULL: rgb */
+    int            whole_width, whole_height;
+} sg_request_image;
+
+enum { SG_IMAGE_FIRST, SG_IMAGE_LAST, SG_IMAGES };
+
+/* Whether a model takes such a picture, or cannot do without it. */
+typedef enum sg_image_use { SG_IMAGE_NONE, SG_IMAGE_OPTIONAL, SG_IMAGE_NEEDED } sg_image_use;
+
 /* What to render. Take sg_engine_defaults and change members. Strings are borrowed for the call. */
 typedef struct sg_request {
-    const char *prompt;          /* UTF-8 */
-    const char *negative_prompt; /* NULL counts as "" */
+    const char      *prompt;          /* UTF-8 */
+    const char      *negative_prompt; /* NULL counts as "" */
+    sg_request_image image[SG_IMAGES]; /* SG_E_ARG where the model takes none; a render needs those that it needs */
     int         width, height;   /* pixels */
     int         frames;
     int         fps; /* for whoever writes the file; the model does not see it */
@@ -301,6 +314,7 @@ typedef struct sg_model_info {
     sg_component_info component[12];
     int               multiple; /* of width and height, pixels */
     sg_frame_rule     frames;
+    sg_image_use      image[SG_IMAGES];
     int               experts; /* denoisers that share the steps */
     char              device[160];
     char              dtype[8];

@@ -38,12 +38,22 @@ typedef struct sg_denoiser {
     int                layers; /* of self-attention, which are its blocks too */
 } sg_denoiser;
 
+/* Where the latents of a render lie. */
+typedef struct sg_geometry {
+    int64_t latent[4]; /* c, f, y, x */
+    int64_t pad;       /* the first of these f are denoised with the others, and neither decoded nor saved */
+    int64_t grid[3];   /* the denoiser's tokens of the video: frames, rows, columns */
+    int     images;    /* that the render has: 0; 1, the first; 2, the last too. The engine's, not the family's to set */
+} sg_geometry;
+
 /* A phase that a family adds between its texts and denoising: an image is encoded, for example. */
 typedef struct sg_added_phase {
     const char   *name;      /* in a plan, of SG_PHASE_NAME characters at most; not "text", "denoise" or "decode" */
     sg_component *component; /* loaded for this phase alone */
-    /* What it computes the model keeps, on the host. On a plan too, which has no data. */
-    void (*run)(void *model, sg_stream *s);
+    bool          of_images; /* only of renders that have an image */
+    /* What it computes of r the model keeps, on the host. On a plan too, which has no data: there may be no
+     * pixels. g->images counts in both. */
+    void (*run)(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g);
 } sg_added_phase;
 
 /* What a model is made of. The model owns all of it and keeps it where it is until it is closed. */
@@ -61,14 +71,8 @@ typedef struct sg_components {
     sg_dtype          noise_dtype;    /* in which it is drawn: SG_F32, SG_F16, SG_BF16 give different numbers */
     int               size_multiple;  /* of width and height, pixels */
     sg_frame_rule     frames;
+    sg_image_use      image[SG_IMAGES];
 } sg_components;
-
-/* Where the latents of a render lie. */
-typedef struct sg_geometry {
-    int64_t latent[4]; /* c, f, y, x */
-    int64_t pad;       /* the first of these f are denoised with the others, and neither decoded nor saved */
-    int64_t grid[3];   /* the denoiser's tokens of the video: frames, rows, columns */
-} sg_geometry;
 
 /* What one encoder has of the text of one pass. */
 typedef struct sg_text_states {
@@ -144,6 +148,8 @@ typedef struct sg_family {
     /* p->out = the model's output for p->x. The passes of a step come in turn; what the first leaves in s->scratch stays
      * there until the last is over, so that what they share is computed once. Reads nothing back from the device. */
     void (*forward)(void *model, sg_stream *s, const sg_pass *p);
+    /* Puts into the latents x what an image tells of them: on the noise and after each step. NULL: nothing. */
+    void (*hold)(void *model, sg_stream *s, sg_tensor x);
 } sg_family;
 
 /* Every family there is, NULL-ended. */

@@ -66,6 +66,12 @@ sg_denoising sg_render_allocate(sg_render *render, sg_stream *s)
     return d;
 }
 
+void sg_render_hold(const sg_render *render, sg_stream *s, sg_tensor x)
+{
+    const sg_engine *const engine = render->engine;
+    if (engine->family->hold && render->geometry.images) engine->family->hold(engine->model, s, x);
+}
+
 void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser)
 {
     const sg_components *const components = render->engine->components;

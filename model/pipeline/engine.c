@@ -317,18 +317,27 @@ static sg_component_info describe(const sg_component *p)
     return c;
 }
 
+/* A VAE whose encoder has a phase of its own is told of once, as the decoder. */
+static bool encodes_and_decodes(const sg_components *components, const sg_phase *phase)
+{
+    return phase->kind == SG_PHASE_ADDED &&
+           components->added[phase->index].component->source == components->vae.ops->component(components->vae.of)->source;
+}
+
 sg_model_info sg_engine_info(const sg_engine *engine)
 {
     const sg_components *const components = engine->components;
-    sg_model_info              info = {.multiple = components->size_multiple, .frames = components->frames};
+    sg_model_info              info = {.multiple = components->size_multiple,
+                                       .frames = components->frames,
+                                       .image = {components->image[SG_IMAGE_FIRST], components->image[SG_IMAGE_LAST]}};
     const sg_component        *p;
     sg_phase                   phase[SG_PHASES_MAX];
-    const int                  phases = sg_render_phases(components, phase);
+    const int                  phases = sg_render_phases(components, true, phase);
     _Static_assert(sizeof info.component / sizeof *info.component >= SG_TEXTS_MAX + SG_ADDED_MAX + SG_DENOISERS_MAX + 1,
                    "there is room for every component");
     for (int k = 0; k < phases; k++)
         for (int i = 0; (p = sg_render_component(components, &phase[k], i)) != NULL; i++)
-            info.component[info.components++] = describe(p);
+            if (!encodes_and_decodes(components, &phase[k])) info.component[info.components++] = describe(p);
     snprintf(info.family, sizeof info.family, "%s", engine->family->name);
     snprintf(info.device, sizeof info.device, "%s", engine->backend->device);
     snprintf(info.dtype, sizeof info.dtype, "%s", engine->act == SG_BF16 ? "bf16" : "f32");
@@ -361,6 +370,21 @@ static sg_status check_attention(const sg_engine *engine, const sg_request *r, s
     if (r->capture_step < 0 || r->capture_step >= r->steps)
         return sg_error_set(e, SG_E_ARG, "capture-qkv: step %d: this render has 0 to %d", r->capture_step,
                             r->steps - 1);
+    return SG_OK;
+}
+
+/* Pictures that the model does not take, and pictures of no frame. */
+static sg_status check_images(const sg_engine *engine, const sg_request *r, sg_error *e)
+{
+    static const char *const name[SG_IMAGES] = {"image", "last-image"}, *const edge[SG_IMAGES] = {"begin", "end"};
+    for (int i = 0; i < SG_IMAGES; i++)
+        if (r->image[i].rgb && !engine->components->image[i])
+            return sg_error_set(e, SG_E_ARG, "%s: this model does not take a picture for the clip to %s with", name[i],
+                                edge[i]);
+    if (r->image[SG_IMAGE_LAST].rgb && !r->image[SG_IMAGE_FIRST].rgb)
+        return sg_error_set(e, SG_E_ARG, "last-image: there is no image for the clip to begin with");
+    if (r->image[SG_IMAGE_LAST].rgb && r->frames < 2)
+        return sg_error_set(e, SG_E_ARG, "last-image: a clip of one frame begins and ends with the same");
     return SG_OK;
 }
 
@@ -398,6 +422,7 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
     sg_sampler any;
     SG_TRY(sg_render_sampler(&any, engine, r, e));
     SG_TRY(check_attention(engine, r, e));
+    SG_TRY(check_images(engine, r, e));
     return engine->family->check(engine->model, r, e);
 }
 

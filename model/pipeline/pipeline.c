@@ -58,10 +58,12 @@ static void unload(sg_render *render, const sg_phase *phase, int unit)
 static void drop_weights(sg_render *render)
 {
     sg_component *p;
+    sg_phase      phase[SG_PHASES_MAX];
+    const int     phases = sg_render_phases(render->engine->components, true, phase);
     if (render->keep_weights) return;
     sg_backend_drop_packed(render->engine->backend);
-    for (int k = 0; k < render->phases; k++)
-        for (int i = 0; (p = sg_render_component(render->engine->components, &render->phase[k], i)) != NULL; i++)
+    for (int k = 0; k < phases; k++)
+        for (int i = 0; (p = sg_render_component(render->engine->components, &phase[k], i)) != NULL; i++)
             sg_bind_unload(p->bind);
 }
 
@@ -127,7 +129,7 @@ static sg_status compute_condition(sg_render *render, const sg_phase *phase)
     if (text)
         sg_conditioning_encode(&engine->texts, engine->components, phase->index, &s);
     else
-        engine->components->added[phase->index].run(engine->model, &s);
+        engine->components->added[phase->index].run(engine->model, &s, render->request, &render->geometry);
     stream_close(render, &s);
     end_stage(render, SG_STAGE_TEXT, start);
     SG_TRY(sg_render_status(&s, text ? "text encoder" : engine->components->added[phase->index].name, render->e));
@@ -240,6 +242,7 @@ static sg_status denoise_steps(sg_render *render, const sg_phase *phase, sg_stre
     int          denoiser = -1;
     sg_rng_seed(&render->rng, render->request->seed);
     SG_TRY(upload_noise(render, s, d.state.x));
+    sg_render_hold(render, s, d.state.x);
     sg_sampler_begin(&render->sampler, &d.state, s);
     for (int i = 0; i < render->sampler.steps; i++) {
         const int want = sg_denoiser_at(render->engine->components, render->sampler.timestep[i]);
@@ -253,6 +256,7 @@ static sg_status denoise_steps(sg_render *render, const sg_phase *phase, sg_stre
         sg_render_step(render, s, &d, i, denoiser);
         for (int k = sg_sampler_draws(&render->sampler, i); k > 0; k--) SG_TRY(upload_noise(render, s, d.state.noise));
         sg_sampler_step(&render->sampler, &d.state, s, i, d.v);
+        sg_render_hold(render, s, d.state.x);
         sg_tap(s, d.state.x, "step.%d.latents", i);
         note_peak(render, s); /* the denoiser's weights have come since it was opened */
         end_stage(render, SG_STAGE_DENOISE, start);
@@ -444,6 +448,10 @@ static sg_status render_all(sg_render *render)
     SG_TRY(sg_engine_check_request(render->engine, render->request, render->e));
     if (!render->request->prompt && !render->request->latents_in && render->engine->components->texts)
         return sg_error_set(render->e, SG_E_ARG, "a render needs a prompt");
+    for (int i = 0; i < SG_IMAGES && !render->request->latents_in; i++)
+        if (render->engine->components->image[i] == SG_IMAGE_NEEDED && !render->request->image[i].rgb)
+            return sg_error_set(render->e, SG_E_ARG, "%s: this model needs a picture for the clip to %s with",
+                                i ? "last-image" : "image", i ? "end" : "begin");
     SG_TRY(sg_render_plan(render, &render->report->plan));
     SG_TRY(sg_plan_fits(&render->report->plan, render->e));
     drop_weights(render);

@@ -57,6 +57,12 @@ size_t sg_render_latent_bytes(const sg_render *render);
 /* Bytes: what the plan leaves may hold weights in the layout that products want; the rest is packed at every use. */
 size_t sg_render_packed_limit(const sg_render *render, const sg_plan *p);
 
+/* How many images the render has, or will need: of sg_geometry. */
+int sg_render_images(const sg_components *components, const sg_request *r);
+
+/* Latents as the family holds them: sg_family's hold. */
+void sg_render_hold(const sg_render *render, sg_stream *s, sg_tensor x);
+
 /* What all steps of denoising work on, in the keep arena of s. */
 typedef struct sg_denoising {
     sg_sampler_state state;
@@ -83,9 +89,9 @@ void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, i
 /* After a step: SG_E_NUMERIC, latched, naming the first block whose result was not finite. */
 void sg_render_inspect(const sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);
 
-/* The phases of every render of a model, in the order of their work: each text encoder, what the family adds,
- * denoising, decoding. Returns how many. */
-int sg_render_phases(const sg_components *components, sg_phase phase[SG_PHASES_MAX]);
+/* The phases of every render of a model, with images or without, in the order of their work: each text encoder, what the
+ * family adds, denoising, decoding. Returns how many. */
+int sg_render_phases(const sg_components *components, bool images, sg_phase phase[SG_PHASES_MAX]);
 
 /* Whether a phase of this render has work: latents that are there already are only decoded. */
 bool sg_phase_runs(const sg_render *render, const sg_phase *phase);

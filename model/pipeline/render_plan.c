@@ -5,12 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int sg_render_phases(const sg_components *components, sg_phase phase[SG_PHASES_MAX])
+int sg_render_phases(const sg_components *components, bool images, sg_phase phase[SG_PHASES_MAX])
 {
     int n = 0;
     _Static_assert(SG_TEXTS_MAX + SG_ADDED_MAX + 2 <= SG_PHASES_MAX, "there is room for every phase");
     for (int i = 0; i < components->texts; i++) phase[n++] = (sg_phase){.kind = SG_PHASE_TEXT, .index = i};
-    for (int i = 0; i < components->addeds; i++) phase[n++] = (sg_phase){.kind = SG_PHASE_ADDED, .index = i};
+    for (int i = 0; i < components->addeds; i++)
+        if (images || !components->added[i].of_images) phase[n++] = (sg_phase){.kind = SG_PHASE_ADDED, .index = i};
     phase[n++] = (sg_phase){.kind = SG_PHASE_DENOISE};
     phase[n++] = (sg_phase){.kind = SG_PHASE_DECODE};
     return n;
@@ -26,6 +27,14 @@ sg_component *sg_render_component(const sg_components *components, const sg_phas
     case SG_PHASE_ADDED: return components->added[phase->index].component;
     default: return components->vae.ops->component(components->vae.of);
     }
+}
+
+int sg_render_images(const sg_components *components, const sg_request *r)
+{
+    int n = 0;
+    for (int i = 0; i < SG_IMAGES; i++)
+        if (r->image[i].rgb || components->image[i] == SG_IMAGE_NEEDED) n = i + 1;
+    return n;
 }
 
 bool sg_phase_runs(const sg_render *render, const sg_phase *phase)
@@ -187,6 +196,7 @@ static void plan_denoise(sg_render *render, sg_stream *s, sg_plan_totals *t)
             t->flops += step_flops;
         }
         if (i < 3) sg_sampler_step(&render->sampler, &d.state, s, i, d.v);
+        sg_render_hold(render, s, d.state.x);
         last = at;
     }
 }
@@ -296,7 +306,9 @@ static sg_status plan_phase(sg_render *render, sg_phase *phase, sg_phase_plan *o
     name_phase(render, phase, out);
     switch (phase->kind) {
     case SG_PHASE_TEXT: sg_conditioning_encode(&engine->texts, components, phase->index, &s); break;
-    case SG_PHASE_ADDED: components->added[phase->index].run(engine->model, &s); break;
+    case SG_PHASE_ADDED:
+        components->added[phase->index].run(engine->model, &s, render->request, &render->geometry);
+        break;
     case SG_PHASE_DENOISE: plan_denoise(render, &s, t); break;
     case SG_PHASE_DECODE: SG_TRY(plan_decode(render, &s, t)); break;
     }
@@ -367,6 +379,7 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
 
     SG_TRY(sg_render_sampler(&render->sampler, engine, render->request, render->e));
     engine->family->geometry(engine->model, render->request, &render->geometry);
+    render->geometry.images = sg_render_images(engine->components, render->request);
     memcpy(out->latent, render->geometry.latent, sizeof out->latent);
     SG_TRY(
         sg_conditioning_tokenize(texts, engine->family, engine->model, engine->components, render->request, render->e));
@@ -378,7 +391,7 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     }
     SG_TRY(choose_tiles(render));
     sg_plan_totals t[SG_PHASES_MAX];
-    render->phases = out->phases = sg_render_phases(engine->components, render->phase);
+    render->phases = out->phases = sg_render_phases(engine->components, render->geometry.images > 0, render->phase);
     for (int i = 0; i < render->phases; i++) SG_TRY(plan_phase(render, &render->phase[i], &out->phase[i], &t[i]));
     out->chunks = render->chunks;
     out->base = render->engine->base_bytes + sg_backend_code_bytes(render->engine->backend);
