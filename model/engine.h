@@ -113,10 +113,11 @@ typedef enum sg_tiling { SG_TILING_AUTO, SG_TILING_OFF, SG_TILING_ON } sg_tiling
 
 extern const char *const sg_tiling_names[]; /* "auto", "off", "on", NULL: by sg_tiling */
 
-/* A picture that a clip begins or ends with. RGB8, borrowed for the call. */
+/* A picture that a clip begins or ends with, RGB8, borrowed for the call. Image encoders, which fit a picture themselves,
+ * are given the one that it was made from, if there is one. */
 typedef struct sg_request_image {
     const uint8_t *rgb;   /* [height][width][3] of the clip's size; NULL: none */
-    const uint8_t *whole; /* the picture that it was made from, for image encoders, which fit it themselves; NULL: rgb */
+    const uint8_t *whole; /* [whole_height][whole_width][3]; NULL: rgb is */
     int            whole_width, whole_height;
 } sg_request_image;
 
@@ -127,9 +128,8 @@ typedef enum sg_image_use { SG_IMAGE_NONE, SG_IMAGE_OPTIONAL, SG_IMAGE_NEEDED } 
 
 /* What to render. Take sg_engine_defaults and change members. Strings are borrowed for the call. */
 typedef struct sg_request {
-    const char      *prompt;          /* UTF-8 */
-    const char      *negative_prompt; /* NULL counts as "" */
-    sg_request_image image[SG_IMAGES]; /* SG_E_ARG where the model takes none; a render needs those that it needs */
+    const char *prompt;          /* UTF-8 */
+    const char *negative_prompt; /* NULL counts as "" */
     int         width, height;   /* pixels */
     int         frames;
     int         fps; /* for whoever writes the file; the model does not see it */
@@ -152,6 +152,9 @@ typedef struct sg_request {
     double          cache_threshold; /* of step_cache.h, with SG_CACHE_USUAL and SG_CACHE_SHADOW; 0: the usual one */
     sg_tiling       vae_tiling;
     size_t          output_bytes; /* of memory that the caller takes for the frames: the plan counts it */
+
+    sg_request_image
+        image[SG_IMAGES]; /* SG_E_ARG where the model takes none, and in a render without one that it needs */
 } sg_request;
 
 /* Defaults of the model: its family's, overridden by its files; attention is sg_policy_default, tuned by the

@@ -43,7 +43,7 @@ typedef struct sg_geometry {
     int64_t latent[4]; /* c, f, y, x */
     int64_t pad;       /* the first of these f are denoised with the others, and neither decoded nor saved */
     int64_t grid[3];   /* the denoiser's tokens of the video: frames, rows, columns */
-    int     images;    /* that the render has: 0; 1, the first; 2, the last too. The engine's, not the family's to set */
+    int     images; /* that the render has: 0; 1, the first; 2, the last too. The engine's, not the family's to set */
 } sg_geometry;
 
 /* A phase that a family adds between its texts and denoising: an image is encoded, for example. */

@@ -1,12 +1,15 @@
-/* wan.c - the Wan family, 2.1 and 2.2, text to video: WanPipeline of diffusers.
+/* wan.c - the Wan family, 2.1 and 2.2: WanPipeline and WanImageToVideoPipeline of diffusers.
  *
  * UMT5 (or T5) text encoder, one or two denoisers (2.2 A14B: transformer for the noisy steps, transformer_2 for the
  * rest, parted at boundary_ratio), AutoencoderKLWan. `expand_timesteps` (2.2 5B) gives every token its own timestep;
- * without an image all of them are equal, so the scalar path is the same. */
+ * without an image all of them are equal, so the scalar path is the same. With one the first frame of the latents is the
+ * image's from the noise to the end, and its tokens have timestep 0. The other models of image to video have more channels
+ * going in: behind the latents a mask and the latents of the pictures, with grey frames between them. */
 #include "family.h"
 #include "prompt_clean.h"
 #include "t5.h"
 #include "wan_dit.h"
+#include "wan_image.h"
 #include "wan_names.h"
 #include "wan_vae.h"
 
@@ -26,6 +29,8 @@ typedef struct wan {
     sg_wan_vae   *vae;
     double        boundary; /* of 1: timesteps from here up are the first denoiser's; 0: one denoiser */
     bool          ti2v;     /* the 5B: 24 frames a second, 720p */
+    sg_component  encoder;  /* of the VAE, which is vae's: its files, and a binding of its own */
+    float        *image;    /* host: what sg_wan_image_encode made for this render; NULL: nothing */
     sg_wan_run    run;      /* of one render */
 } wan;
 
@@ -63,11 +68,21 @@ static sg_status check_fit(const wan *w, const char *dir, sg_error *e)
                             dir, width, (long long)c->text_dim);
     if (c->channels != z)
         return sg_error_set(e, SG_E_FORMAT,
-                            "%s: vae/config.json: z_dim is %d, but transformer/config.json: in_channels "
-                            "is %lld",
-                            dir, z, (long long)c->channels);
-    if (d->channels != c->channels || d->text_dim != c->text_dim || d->layers != c->layers || d->heads != c->heads ||
-        d->head_dim != c->head_dim || memcmp(d->patch, c->patch, sizeof c->patch) != 0)
+                            "%s: vae/config.json: z_dim is %d, but %lld channels come out of the transformer", dir, z,
+                            (long long)c->channels);
+    if (c->input != c->channels && c->input != 2 * c->channels + sg_wan_vae_describe(w->vae).scale_time)
+        return sg_error_set(
+            e, SG_E_FORMAT,
+            "%s: transformer/config.json: in_channels is %lld: for text to video it would be %d, for image "
+            "to video %d",
+            dir, (long long)c->input, z, 2 * z + sg_wan_vae_describe(w->vae).scale_time);
+    if (w->ti2v && c->input != c->channels)
+        return sg_error_set(e, SG_E_FORMAT,
+                            "%s: model_index.json: expand_timesteps is for a transformer without channels "
+                            "of an image",
+                            dir);
+    if (d->channels != c->channels || d->input != c->input || d->text_dim != c->text_dim || d->layers != c->layers ||
+        d->heads != c->heads || d->head_dim != c->head_dim || memcmp(d->patch, c->patch, sizeof c->patch) != 0)
         return sg_error_set(e, SG_E_FORMAT, "%s: transformer and transformer_2 differ in size", dir);
     return SG_OK;
 }
@@ -82,6 +97,27 @@ static sg_status open_denoiser(wan *w, int i, const sg_checkpoint *from, const c
         .component = component, .names = &sg_wan_dit_names, .layers = (int)sg_wan_dit_config(w->dit[i])->layers};
     w->components.denoisers = i + 1;
     return SG_OK;
+}
+
+static void encode_image(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g)
+{
+    wan *const w = model;
+    free(w->image);
+    w->image = sg_wan_image_encode(w->vae, s, r, g, w->ti2v);
+}
+
+/* A phase of its own for the VAE's encoder, where the model takes images. */
+static void add_image(wan *w)
+{
+    sg_components *const c = &w->components;
+    const bool           beside = sg_wan_dit_config(w->dit[0])->input != sg_wan_dit_config(w->dit[0])->channels;
+    if (!beside && !w->ti2v) return;
+    c->image[SG_IMAGE_FIRST] = beside ? SG_IMAGE_NEEDED : SG_IMAGE_OPTIONAL;
+    c->image[SG_IMAGE_LAST] = beside ? SG_IMAGE_OPTIONAL : SG_IMAGE_NONE;
+    w->encoder = *sg_wan_vae_component(w->vae);
+    w->encoder.bind = sg_wan_vae_encoder_bind(w->vae);
+    c->added[c->addeds++] =
+        (sg_added_phase){.name = "image", .component = &w->encoder, .of_images = true, .run = encode_image};
 }
 
 static sg_status open_components(wan *w, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
@@ -103,6 +139,7 @@ static sg_status open_components(wan *w, const sg_checkpoint *from, sg_config *i
     SG_TRY(sg_wan_vae_open(&w->vae, from, act, e));
     sg_component_note_class(sg_wan_vae_component(w->vae), index, "vae");
     c->vae = (sg_vae){.ops = &sg_wan_vae_ops, .of = w->vae};
+    add_image(w);
 
     const sg_wan_vae_info v = sg_wan_vae_describe(w->vae);
     const int64_t *const  patch = sg_wan_dit_config(w->dit[0])->patch;
@@ -117,6 +154,7 @@ static void wan_close(void *model)
     wan *const                   w = model;
     const sg_text_encoder *const t = &w->components.text[0].encoder;
     sg_wan_run_close(&w->run);
+    free(w->image);
     sg_wan_vae_close(&w->vae);
     sg_wan_dit_close(&w->dit[1]);
     sg_wan_dit_close(&w->dit[0]);
@@ -144,15 +182,20 @@ static const sg_components *wan_components(const void *model) { return &((const 
 static sg_request wan_defaults(const void *model)
 {
     const wan *const w = model;
-    const bool       two = w->dit[1] != NULL; /* as wan_t2v_A14B.py of Wan2.2 */
+    const bool       two = w->dit[1] != NULL; /* as wan_t2v_A14B.py and wan_i2v_A14B.py of Wan2.2 */
+    const bool       image = w->components.image[SG_IMAGE_FIRST] == SG_IMAGE_NEEDED;
     return (sg_request){.negative_prompt = default_negative,
                         .width = w->ti2v ? 1280 : 832,
                         .height = w->ti2v ? 704 : 480,
                         .frames = w->ti2v ? 121 : 81,
                         .fps = w->ti2v ? 24 : 16,
-                        .steps = two ? 40 : 50,
-                        .cfg_scale = two ? 4.0 : 5.0,
-                        .cfg_scale_2 = two ? 3.0 : -1,
+                        .steps = two || image ? 40 : 50,
+                        .cfg_scale = !two    ? 5.0
+                                     : image ? 3.5
+                                             : 4.0,
+                        .cfg_scale_2 = !two    ? -1
+                                       : image ? 3.5
+                                               : 3.0,
                         .flow_shift = w->components.sampler.flow_shift,
                         .sampler = w->components.sampler.kind};
 }
@@ -207,6 +250,7 @@ static void wan_render_open(void *model, sg_stream *s, const sg_geometry *g, con
     wan *const w = model;
     sg_wan_run_close(&w->run);
     sg_wan_run_tables(&w->run, w->dit[0], s, g->grid, self);
+    if (g->images) sg_wan_run_image(&w->run, w->dit[0], s, s->memory->alloc ? w->image : NULL, g->latent);
 }
 
 static void wan_denoiser_open(void *model, sg_stream *s, int denoiser, const sg_conditioning *c)
@@ -223,6 +267,8 @@ static void wan_forward(void *model, sg_stream *s, const sg_pass *p)
     sg_wan_dit_forward(w->dit[p->denoiser], &w->run, s, p);
 }
 
+static void wan_hold(void *model, sg_stream *s, sg_tensor x) { sg_wan_run_hold(&((const wan *)model)->run, s, x); }
+
 static const sg_known_shape wan_shapes[] = {
     {"wan-240p", 12, 128, 30, {21, 15, 26}, 0, 0},     /* 2.1 1.3B, 416x240, 81 frames */
     {"wan1.3b-480p", 12, 128, 30, {21, 30, 52}, 0, 0}, /* 832x480 */
@@ -238,7 +284,7 @@ static const sg_known_width wan_widths[] = {
 
 const sg_family sg_family_wan = {
     .name = "wan",
-    .class_names = (const char *const[]){"WanPipeline", NULL},
+    .class_names = (const char *const[]){"WanPipeline", "WanImageToVideoPipeline", NULL},
     .shapes = wan_shapes,
     .widths = wan_widths,
     .open = wan_open,
@@ -252,4 +298,5 @@ const sg_family sg_family_wan = {
     .render_open = wan_render_open,
     .denoiser_open = wan_denoiser_open,
     .forward = wan_forward,
+    .hold = wan_hold,
 };

@@ -1,4 +1,4 @@
-/* wan_dit.c - the denoiser of Wan 2.1 and 2.2 (arXiv:2503.20314), text to video.
+/* wan_dit.c - the denoiser of Wan 2.1 and 2.2 (arXiv:2503.20314).
  *
  * Tensor names are those of diffusers' WanTransformer3DModel. What bites:
  *  - modulation rows come as shift, scale, gate of attention, then of the feed-forward;
@@ -53,19 +53,16 @@ static sg_status read_config(sg_wan_config *c, sg_config *f)
     c->width = c->heads * c->head_dim;
     c->ffn = sg_config_int(f, "ffn_dim", 1, 1 << 20, NULL);
     c->layers = sg_config_int(f, "num_layers", 1, 4096, NULL);
-    c->channels = sg_config_int(f, "in_channels", 1, 4096, NULL);
+    c->input = sg_config_int(f, "in_channels", 1, 4096, NULL);
+    c->channels = sg_config_int(f, "out_channels", 1, 4096, &c->input);
     c->text_dim = sg_config_int(f, "text_dim", 1, 1 << 20, NULL);
     c->freq_dim = sg_config_int(f, "freq_dim", 2, 1 << 16, NULL);
     c->rope_max = sg_config_int(f, "rope_max_seq_len", 1, 1 << 20, &rope_max);
     c->eps = sg_config_real(f, "eps", 0, 1, &eps);
     c->cross_norm = sg_config_bool(f, "cross_attn_norm", &yes);
 
-    const int64_t out = sg_config_int(f, "out_channels", 1, 4096, &c->channels);
-    if (out != c->channels)
-        sg_config_fail(f, "in_channels",
-                       "%lld in and %lld out: only text-to-video checkpoints, where they agree, can be "
-                       "rendered",
-                       (long long)c->channels, (long long)out);
+    if (c->channels > c->input)
+        sg_config_fail(f, "out_channels", "%lld, but only %lld go in", (long long)c->channels, (long long)c->input);
     if (c->patch[0] > 1)
         sg_config_fail(f, "patch_size",
                        "entry 0 is %lld, but patches of several latent frames cannot be rendered: it should be 1",
@@ -87,8 +84,7 @@ static void bind_weights(sg_wan_dit *d)
     const int64_t              w = c->width, patch = c->patch[0] * c->patch[1] * c->patch[2];
     sg_bind *const             b = d->component.bind;
 
-    sg_bind_tensor(b, &d->patch_w, act, "patch_embedding.weight", w, c->channels, c->patch[0], c->patch[1],
-                   c->patch[2]);
+    sg_bind_tensor(b, &d->patch_w, act, "patch_embedding.weight", w, c->input, c->patch[0], c->patch[1], c->patch[2]);
     sg_bind_tensor(b, &d->patch_b, SG_F32, "patch_embedding.bias", w);
     sg_bind_prefix(b, "condition_embedder.");
     sg_want_linear(b, &d->time[0], SG_F32, "time_embedder.linear_1", w, c->freq_dim);
@@ -155,6 +151,30 @@ void sg_wan_dit_close(sg_wan_dit **d)
 
 static int64_t tokens(const sg_wan_run *run) { return run->grid[0] * run->grid[1] * run->grid[2]; }
 
+/* Of the held frame, the first of the grid. */
+static int64_t held_tokens(const sg_wan_run *run) { return run->held.rank ? run->grid[1] * run->grid[2] : 0; }
+
+/* Which rows they are; absent: the first ones. */
+static sg_tensor held_rows(const sg_wan_run *run)
+{
+    return run->tokens.inverse.rank ? sg_rows(run->tokens.inverse, 0, held_tokens(run)) : (sg_tensor){0};
+}
+
+/* A copy of the held tokens' rows of x [n, ..]. */
+static sg_tensor take_held(const sg_wan_run *run, sg_stream *s, sg_tensor x)
+{
+    const int64_t   n = held_tokens(run), c = sg_count(x) / x.dim[0];
+    const sg_tensor y = sg_new(s, x.dtype, n, c);
+    sg_strided_copy(s, .y = sg_reshape(y, n, 1, c), .x = sg_reshape(x, sg_count(x)), .row = held_rows(run), .token = c);
+    return y;
+}
+
+static void put_held(const sg_wan_run *run, sg_stream *s, sg_tensor x, sg_tensor y)
+{
+    sg_strided_copy(s, .y = sg_reshape(x, sg_count(x)), .x = sg_reshape(y, y.dim[0], 1, y.dim[1]),
+                    .row = held_rows(run), .token = y.dim[1], .scatter = true);
+}
+
 void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const int64_t grid[3],
                        const sg_self_attention *self)
 {
@@ -165,6 +185,29 @@ void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const
     run->self = self;
     run->rotary = sg_rotary_place(s, grid, axis, 3, self->order);
     run->tokens = sg_token_order_place(s, self, tokens(run));
+}
+
+void sg_wan_run_image(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const float *image, const int64_t latent[4])
+{
+    const int64_t c = d->config.channels, more = d->config.input - c;
+    if (more) {
+        run->input = sg_new_keep(s, SG_F32, c + more, latent[1], latent[2], latent[3]);
+        if (image) sg_upload(s, sg_rows(run->input, c, more), image);
+        sg_tap(s, sg_rows(run->input, c, more), "image");
+        return;
+    }
+    run->held = sg_new_keep(s, SG_F32, c, 1, latent[2] * latent[3]);
+    run->t = sg_new_keep(s, SG_F32, 2);
+    sg_upload(s, run->t, ((const float[2]){0, 0}));
+    if (image) sg_upload(s, run->held, image);
+    sg_tap(s, run->held, "image");
+}
+
+void sg_wan_run_hold(const sg_wan_run *run, sg_stream *s, sg_tensor x)
+{
+    const int64_t clip = sg_count(x) / x.dim[0];
+    if (run->held.rank)
+        sg_strided_copy(s, .y = sg_reshape(x, sg_count(x)), .x = run->held, .token = clip, .scatter = true);
 }
 
 static void text_pass(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text *text, int text_len,
@@ -231,13 +274,29 @@ void sg_wan_run_close(sg_wan_run *run)
 
 static float score_scale(const sg_wan_config *c) { return 1.0f / sqrtf((float)c->head_dim); }
 
+/* y = the norm of x, modulated by rows first and first + 1 of e. */
+static void norm(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, sg_tensor y, sg_tensor x, int first,
+                 sg_tensor non_finite)
+{
+    const sg_modulation e = sg_modulation_at(run->now.e, first);
+    const float         eps = (float)d->config.eps;
+    sg_norm(s, .y = y, .non_finite = non_finite, .x = x, .shift = e.shift, .scale = e.scale, .kind = SG_NORM_LAYER,
+            .eps = eps);
+    if (!held_tokens(run)) return;
+    const size_t        mark = s->scratch.used;
+    const sg_modulation still = sg_modulation_at(run->now.still, first);
+    const sg_tensor     given = take_held(run, s, x), made = sg_new(s, y.dtype, given.dim[0], given.dim[1]);
+    sg_norm(s, .y = made, .x = given, .shift = still.shift, .scale = still.scale, .kind = SG_NORM_LAYER, .eps = eps);
+    put_held(run, s, y, made);
+    s->scratch.used = mark;
+}
+
 static void self_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, const sg_pass *p, int i,
                            sg_tensor x)
 {
     const sg_wan_config *const        c = &d->config;
     const sg_attention_weights *const a = &d->block[i].self;
-    const sg_modulation               e = sg_modulation_at(run->now.e, 0);
-    const int64_t                     n = x.dim[0];
+    const int64_t                     n = x.dim[0], held = held_tokens(run);
     const sg_dtype                    act = d->component.act;
     const size_t                      mark = s->scratch.used;
     const sg_tensor q = sg_new(s, act, n, c->heads, c->head_dim), k = sg_new(s, act, n, c->heads, c->head_dim);
@@ -245,8 +304,7 @@ static void self_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *
     const size_t    inner = s->scratch.used;
     const sg_tensor y = sg_new(s, act, n, c->width);
 
-    sg_norm(s, .y = y, .non_finite = sg_rows(p->non_finite, i, 1), .x = x, .shift = e.shift, .scale = e.scale,
-            .kind = SG_NORM_LAYER, .eps = (float)c->eps);
+    norm(s, d, run, y, x, 0, sg_rows(p->non_finite, i, 1));
     sg_project_heads(s, q, y, &a->q, a->norm_q, c->eps, &run->rotary);
     sg_project_heads(s, k, y, &a->k, a->norm_k, c->eps, &run->rotary);
     sg_linear(s, .y = sg_reshape(v, n, c->width), .x = y, .w = a->v.w, .b = a->v.b);
@@ -254,7 +312,12 @@ static void self_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *
     const sg_tensor o = sg_new(s, act, n, c->heads, c->head_dim);
     sg_self_attention_run(run->self, s, p->first_layer + i, p->step, p->index, p->timestep,
                           &(sg_attend_args){.y = o, .q = q, .k = k, .v = v, .scale = score_scale(c)});
-    sg_project_out(s, x, o, &a->out, e.gate);
+    const sg_tensor still = held ? take_held(run, s, x) : (sg_tensor){0};
+    if (held)
+        sg_project_out(s, still, sg_reshape(take_held(run, s, o), held, c->heads, c->head_dim), &a->out,
+                       sg_modulation_at(run->now.still, 0).gate);
+    sg_project_out(s, x, o, &a->out, sg_modulation_at(run->now.e, 0).gate);
+    if (held) put_held(run, s, x, still);
     sg_tap(s, x, "dit.block.%d.attn1", i);
     s->scratch.used = mark;
 }
@@ -281,12 +344,18 @@ static void cross_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run 
     s->scratch.used = mark;
 }
 
-static void feed_forward(sg_stream *s, const sg_wan_dit *d, int i, sg_tensor x, sg_modulation e)
+static void feed_forward(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, int i, sg_tensor x)
 {
-    const size_t    mark = s->scratch.used;
-    const sg_tensor y = sg_new(s, d->component.act, x.dim[0], d->config.width);
-    sg_norm(s, .y = y, .x = x, .shift = e.shift, .scale = e.scale, .kind = SG_NORM_LAYER, .eps = (float)d->config.eps);
-    sg_feed_forward(s, x, y, &d->block[i].ffn, SG_ACT_GELU_TANH, e.gate);
+    const sg_feed_forward_weights *const w = &d->block[i].ffn;
+    const size_t                         mark = s->scratch.used;
+    const bool                           held = held_tokens(run) > 0;
+    const sg_tensor                      y = sg_new(s, d->component.act, x.dim[0], d->config.width);
+    norm(s, d, run, y, x, 3, (sg_tensor){0});
+    const sg_tensor still = held ? take_held(run, s, x) : (sg_tensor){0};
+    if (held)
+        sg_feed_forward(s, still, take_held(run, s, y), w, SG_ACT_GELU_TANH, sg_modulation_at(run->now.still, 3).gate);
+    sg_feed_forward(s, x, y, w, SG_ACT_GELU_TANH, sg_modulation_at(run->now.e, 3).gate);
+    if (held) put_held(run, s, x, still);
     sg_tap(s, x, "dit.block.%d.ffn", i);
     s->scratch.used = mark;
 }
@@ -295,9 +364,13 @@ static void feed_forward(sg_stream *s, const sg_wan_dit *d, int i, sg_tensor x, 
 static void patch_embed(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, sg_tensor x, sg_tensor latent)
 {
     const sg_wan_config *const c = &d->config;
-    const int64_t              i = c->channels * c->patch[0] * c->patch[1] * c->patch[2];
+    const int64_t              i = c->input * c->patch[0] * c->patch[1] * c->patch[2];
     const size_t               mark = s->scratch.used;
     sg_tensor                  patches = sg_new(s, d->component.act, tokens(run), i);
+    if (run->input.rank) {
+        sg_copy(s, .y = sg_rows(run->input, 0, c->channels), .x = latent);
+        latent = run->input;
+    }
     sg_patchify(s, patches, latent, run->grid, c->patch);
     patches = sg_rows_of(s, patches, run->tokens.order);
     sg_linear(s, .y = x, .x = patches, .w = sg_reshape(d->patch_w, c->width, i), .b = d->patch_b);
@@ -306,16 +379,14 @@ static void patch_embed(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run
 }
 
 /* pass->out = the modulated, projected tokens, put back in place. */
-static void project_out(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, const sg_pass *pass, sg_tensor x,
-                        sg_modulation e)
+static void project_out(sg_stream *s, const sg_wan_dit *d, const sg_wan_run *run, const sg_pass *pass, sg_tensor x)
 {
     const sg_wan_config *const c = &d->config;
     const int64_t              n = tokens(run);
     const size_t               mark = s->scratch.used;
     const sg_tensor            y = sg_new(s, d->component.act, n, c->width);
     sg_tensor                  v = sg_new(s, SG_F32, n, c->channels * c->patch[0] * c->patch[1] * c->patch[2]);
-    sg_norm(s, .y = y, .non_finite = sg_rows(pass->non_finite, c->layers, 1), .x = x, .shift = e.shift,
-            .scale = e.scale, .kind = SG_NORM_LAYER, .eps = (float)c->eps);
+    norm(s, d, run, y, x, 0, sg_rows(pass->non_finite, c->layers, 1));
     sg_linear(s, .y = v, .x = y, .w = d->proj_out.w, .b = d->proj_out.b);
     v = sg_rows_of(s, v, run->tokens.inverse);
     sg_tap(s, v, "dit.proj_out");
@@ -328,21 +399,31 @@ static void step_open(const sg_wan_dit *d, sg_wan_run *run, sg_stream *s, const 
 {
     const sg_wan_config *const c = &d->config;
     const int64_t              n = tokens(run), w = c->width;
-    const sg_tensor            wave = sg_new(s, SG_F32, 1, c->freq_dim), hidden = sg_new(s, SG_F32, 1, w);
-    run->now.temb = sg_new(s, SG_F32, 1, w);
-    run->now.e6 = sg_new(s, SG_F32, 1, 6 * w);
+    const int64_t              times = held_tokens(run) ? 2 : 1;
+    const sg_tensor            wave = sg_new(s, SG_F32, times, c->freq_dim), hidden = sg_new(s, SG_F32, times, w);
+    run->now.temb = sg_new(s, SG_F32, times, w);
+    run->now.e6 = sg_new(s, SG_F32, times, 6 * w);
     run->now.e = sg_new(s, SG_F32, 6, w);
+    run->now.still = times > 1 ? sg_new(s, SG_F32, 6, w) : (sg_tensor){0};
     run->now.x = sg_new(s, SG_F32, n, w);
     run->now.copy = p->count > 1 ? sg_new(s, SG_F32, n, w) : (sg_tensor){0};
 
     if (s->status) return; /* keys and values may be missing */
-    sg_sinusoid(s, .y = wave, .t = p->t);
+    if (times > 1) sg_copy(s, .y = sg_rows(run->t, 0, 1), .x = p->t);
+    sg_sinusoid(s, .y = wave, .t = times > 1 ? run->t : p->t);
     sg_mlp(s, run->now.temb, wave, d->time, SG_ACT_SILU);
     sg_tap(s, run->now.temb, "dit.temb");
     sg_activate(s, .y = hidden, .x = run->now.temb, .act = SG_ACT_SILU);
     sg_linear(s, .y = run->now.e6, .x = hidden, .w = d->time_proj.w, .b = d->time_proj.b);
     sg_tap(s, run->now.e6, "dit.time_proj");
     patch_embed(s, d, run, run->now.x, p->x);
+}
+
+/* The first rows of e, and of held tokens, from what the step's time gives. */
+static void modulate(sg_stream *s, const sg_wan_step *now, int64_t rows, sg_tensor table, sg_tensor v)
+{
+    sg_modulation_rows(s, sg_rows(now->e, 0, rows), table, sg_rows(v, 0, 1));
+    if (now->still.rank) sg_modulation_rows(s, sg_rows(now->still, 0, rows), table, sg_rows(v, 1, 1));
 }
 
 void sg_wan_dit_forward(const sg_wan_dit *d, sg_wan_run *run, sg_stream *s, const sg_pass *p)
@@ -355,17 +436,16 @@ void sg_wan_dit_forward(const sg_wan_dit *d, sg_wan_run *run, sg_stream *s, cons
     const sg_tensor y = both && first ? now->copy : now->x; /* the last pass may use up what was shared */
     for (int i = 0; i < c->layers; i++) {
         sg_bind_fetch(d->component.bind, s, i);
-        sg_modulation_rows(s, now->e, d->block[i].table, now->e6);
+        modulate(s, now, 6, d->block[i].table, now->e6);
         if (i > 0)
             self_attention(s, d, run, p, i, y);
         else if (first)
             self_attention(s, d, run, p, i, now->x); /* for both passes */
         if (i == 0 && both && first) sg_copy(s, .y = now->copy, .x = now->x);
         cross_attention(s, d, run, i, p->index, y);
-        feed_forward(s, d, i, y, sg_modulation_at(now->e, 3));
+        feed_forward(s, d, run, i, y);
     }
-    const sg_tensor e = sg_rows(now->e, 0, 2);
-    sg_modulation_rows(s, e, d->table, now->temb);
-    project_out(s, d, run, p, y, sg_modulation_at(e, 0));
+    modulate(s, now, 2, d->table, now->temb);
+    project_out(s, d, run, p, y);
     sg_count_non_finite(s, .y = sg_rows(p->non_finite, c->layers + 1, 1), .x = p->out);
 }

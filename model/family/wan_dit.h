@@ -8,7 +8,8 @@
 typedef struct sg_wan_config {
     int64_t patch[3]; /* frames, rows, columns */
     int64_t heads, head_dim, width, ffn, layers;
-    int64_t channels; /* of the latent, in and out */
+    int64_t channels; /* of the latent, and of what comes out */
+    int64_t input;    /* what goes in: channels, or beside the latent those of a picture */
     int64_t text_dim, freq_dim, rope_max;
     double  eps;
     bool    cross_norm; /* norm2 has weights; otherwise it is the identity */
@@ -31,8 +32,8 @@ typedef struct sg_wan_text {
 
 /* What the passes of a step share, in s->scratch from the first pass to the end of the last. */
 typedef struct sg_wan_step {
-    sg_tensor temb, e6; /* F32 [1, D], [1, 6 D] */
-    sg_tensor e;        /* F32 [6, D]: modulation of one block */
+    sg_tensor temb, e6; /* F32 [1, D], [1, 6 D]; with held tokens a second row, theirs */
+    sg_tensor e, still; /* F32 [6, D]: modulation of one block; the same of held tokens */
     sg_tensor x, copy;  /* F32 [n, D]: the tokens; copy only with two passes */
 } sg_wan_step;
 
@@ -43,6 +44,9 @@ typedef struct sg_wan_run {
     sg_rotary      rotary;
     sg_tensor     *key, *value; /* act [rows + 1, heads, head_dim], index 2 layer + pass; the arrays are on the host */
     sg_tensor      bias[2];     /* F32 [rows + 1]: ln(how many padding rows the last one stands for) */
+    sg_tensor      input;       /* F32 [input, f, y, x]? the latents, with a picture's channels behind */
+    sg_tensor      held;        /* F32 [c, 1, y x]? the first frame of the latents, which is a picture's */
+    sg_tensor      t;           /* F32 [2], with held: the step's timestep; 0, that of the held frame's tokens */
 
     const sg_self_attention *self; /* borrowed */
     sg_wan_step              now;
@@ -51,11 +55,17 @@ typedef struct sg_wan_run {
 /* Order and rotary tables for tokens of this grid. */
 void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const int64_t grid[3],
                        const sg_self_attention *self);
+/* What a picture gives, with the latents' f, y, x: host, F32 [input - channels, f, y, x] that go in beside the latents, or,
+ * where nothing does, [channels, 1, y, x] that are the first frame. NULL on a plan. */
+void sg_wan_run_image(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const float *image, const int64_t latent[4]);
 /* Cross-attention keys and values of the text of each pass, once for all steps: they depend on the text alone. text_len is the
  * padded length that the model was trained with (512). */
 void sg_wan_run_text(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text *text, int passes,
                      int text_len);
 void sg_wan_run_close(sg_wan_run *run);
+
+/* x = the held frame, in x F32 [c, f, y, x]. */
+void sg_wan_run_hold(const sg_wan_run *run, sg_stream *s, sg_tensor x);
 
 /* As sg_family's forward. What the passes share (patch embedding, time, the first block's self-attention) is computed
  * once. Taps "dit.*". */

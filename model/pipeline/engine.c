@@ -320,8 +320,8 @@ static sg_component_info describe(const sg_component *p)
 /* A VAE whose encoder has a phase of its own is told of once, as the decoder. */
 static bool encodes_and_decodes(const sg_components *components, const sg_phase *phase)
 {
-    return phase->kind == SG_PHASE_ADDED &&
-           components->added[phase->index].component->source == components->vae.ops->component(components->vae.of)->source;
+    return phase->kind == SG_PHASE_ADDED && components->added[phase->index].component->source ==
+                                                components->vae.ops->component(components->vae.of)->source;
 }
 
 sg_model_info sg_engine_info(const sg_engine *engine)
