@@ -1,0 +1,15 @@
+/* resample.h - pictures of another size, in the bits of Pillow 12's Image.resize: two passes in 8 bits, weights of 22 bits.
+ * Pillow 13 makes some tall pictures column by column first, which rounds otherwise. */
+#ifndef SG_RESAMPLE_H
+#define SG_RESAMPLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum sg_resample_filter { SG_RESAMPLE_BICUBIC, SG_RESAMPLE_LANCZOS } sg_resample_filter;
+
+/* out [out_height][out_width][3] = in [height][width][3], sides of 1 to 65536. False: out of memory. */
+bool sg_resample_rgb8(uint8_t *out, int out_width, int out_height, const uint8_t *in, int width, int height,
+                      sg_resample_filter filter);
+
+#endif
