@@ -7,6 +7,7 @@
 #include "notices.h"
 #include "option_rules.h"
 #include "output_file.h"
+#include "picture.h"
 #include "progress.h"
 #include "prompt_set.h"
 #include "report.h"
@@ -30,6 +31,7 @@ typedef struct job {
     sg_engine            *engine;
     sg_request            request;
     sg_attention_files    files;
+    sg_pictures           pictures;
     sg_plan               plan; /* of this prompt */
     sg_attention_forecast forecast;
     sg_trace              trace; /* with --verbose */
@@ -126,6 +128,10 @@ static sg_status check_inputs(job *j, sg_error *e)
     if (s->json) SG_TRY(sg_output_file_check(s->json, "--json", e));
     if (j->decode_only && (s->lora.count || s->high_noise_lora.count))
         return sg_error_set(e, SG_E_ARG, "--lora has no effect where --latents are only decoded");
+    if ((s->image || s->last_image) && j->decode_only)
+        return sg_error_set(e, SG_E_ARG, "--image has no effect where --latents are only decoded");
+    if (s->fit && !s->image && !s->last_image)
+        return sg_error_set(e, SG_E_ARG, "--fit has no effect: there is no --image");
     if (s->capture_qkv && j->decode_only)
         return sg_error_set(e, SG_E_ARG, "--capture-qkv has no effect where --latents are only decoded");
     return SG_OK;
@@ -169,6 +175,21 @@ static sg_status fit_latents(job *j, sg_error *e)
     return SG_OK;
 }
 
+/* What the model takes is known before they are fitted; a render without a picture that it needs is refused here. */
+static sg_status check_pictures(job *j, sg_error *e)
+{
+    static const char *const edge[SG_IMAGES] = {"begin", "end"}, *const option[SG_IMAGES] = {"image", "last-image"};
+    sg_request whole = j->request;
+    for (int i = 0; i < SG_IMAGES; i++) {
+        whole.image[i].rgb = j->pictures.whole[i].rgb;
+        if (j->info.image[i] == SG_IMAGE_NEEDED && !whole.image[i].rgb && !j->decode_only)
+            return sg_error_set(e, SG_E_ARG, "--%s FILE is needed: this model makes a video %s with a picture",
+                                option[i], edge[i]);
+    }
+    SG_TRY(sg_engine_check_request(j->engine, &whole, e));
+    return sg_pictures_fit(&j->pictures, &j->request, e);
+}
+
 static sg_status open_engine(job *j, sg_error *e)
 {
     const sg_settings *s = j->settings;
@@ -187,6 +208,7 @@ static sg_status open_engine(job *j, sg_error *e)
         SG_TRY(fit_latents(j, e));
     else
         j->request.latents_out = s->latents;
+    SG_TRY(check_pictures(j, e));
     return sg_engine_check_request(j->engine, &j->request, e);
 }
 
@@ -378,6 +400,7 @@ static sg_status render_one(job *j, int i, const char *path, const char *report_
     SG_TRY(sg_report_settings(&settings, r, j->note, &j->model, &j->info, e));
     sg_status status = SG_OK;
     if (!j->decode_only) status = sg_report_add_attention(settings, &r->attention, j->settings, &j->forecast, e);
+    if (status == SG_OK) status = sg_report_add_pictures(settings, &j->pictures, e);
     if (status == SG_OK && !isnan(j->settings->crf) &&
         json_object_set_new(settings, "crf", json_real(j->settings->crf)) != 0)
         status = sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
@@ -457,11 +480,13 @@ sg_status sg_command_render(const sg_settings *s, sg_error *e)
     sg_progress_init(&j.progress, s->quiet);
     SG_TRY(check_inputs(&j, e));
     if (!j.decode_only) SG_TRY(sg_setup_prompts(&prompts, s, e));
-    const sg_status status = run(&j, &prompts, e);
+    sg_status status = sg_pictures_open(&j.pictures, s, e);
+    if (status == SG_OK) status = run(&j, &prompts, e);
     sg_prompt_set_close(&prompts);
     sg_engine_close(&j.engine);
     mark(&j, "closing");
     sg_attention_files_close(&j.files);
+    sg_pictures_close(&j.pictures);
     sg_trace_free(&j.trace);
     free(j.note);
     return status;

@@ -4,6 +4,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,9 @@ typedef struct source {
     const uint8_t *data;
     size_t         size, at;
     sg_image       image;
+    bool           upright;     /* sg_image_decode_upright's */
+    uint8_t       *rgba;        /* of a PNG that is, where it has alpha */
+    unsigned       orientation; /* of EXIF, 1 to 8; 0: not told */
     png_structp    png;
     png_infop      info;
 
@@ -70,6 +74,55 @@ static void take_room(source *s, size_t width, size_t height, size_t pixels_per_
 
 static uint8_t *row(const source *s, size_t y) { return s->image.rgb + y * (size_t)s->image.width * 3; }
 
+/* ---- which way is up ---- */
+
+static unsigned number(const uint8_t *at, int bytes, bool big)
+{
+    unsigned v = 0;
+    for (int i = 0; i < bytes; i++) v |= (unsigned)at[i] << 8 * (big ? bytes - 1 - i : i);
+    return v;
+}
+
+/* The orientation in EXIF's TIFF of size bytes, or 0. */
+static unsigned orientation_of(const uint8_t *tiff, size_t size)
+{
+    enum { HEADER = 8, COUNT = 2, ENTRY = 12, TAG = 0x0112, SHORT = 3 };
+    const bool big = size >= HEADER && memcmp(tiff, "MM\0*", 4) == 0;
+    if (size < HEADER || (!big && memcmp(tiff, "II*\0", 4) != 0)) return 0;
+    const size_t list = number(tiff + 4, 4, big);
+    if (list > size - COUNT) return 0;
+    const size_t room = (size - list - COUNT) / ENTRY, said = number(tiff + list, COUNT, big);
+    for (size_t i = 0; i < said && i < room; i++) {
+        const uint8_t *const entry = tiff + list + COUNT + i * ENTRY;
+        if (number(entry, 2, big) != TAG || number(entry + 2, 2, big) != SHORT) continue;
+        const unsigned v = number(entry + 8, 2, big);
+        return v <= 8 ? v : 0;
+    }
+    return 0;
+}
+
+/* Pixel (x, y) of a picture that stands upright is the one of that column and row of the picture as stored. */
+static void turn(source *s)
+{
+    const unsigned o = s->orientation;
+    const bool     swap = o >= 5, mirror = o == 2 || o == 3 || o == 7 || o == 8;
+    const bool     flip = o == 3 || o == 4 || o == 6 || o == 7;
+    const size_t   width = (size_t)s->image.width, height = (size_t)s->image.height;
+    sg_image       out;
+    sg_error       why = {0};
+    if (o < 2) return;
+    if (sg_image_alloc(&out, swap ? height : width, swap ? width : height, &why) != SG_OK)
+        leave(s, why.code, "%s", why.text);
+    for (size_t y = 0, i = 0; y < (size_t)out.height; y++)
+        for (size_t x = 0; x < (size_t)out.width; x++, i++) {
+            const size_t column = swap ? y : x, line = swap ? x : y;
+            memcpy(out.rgb + 3 * i,
+                   row(s, flip ? height - 1 - line : line) + 3 * (mirror ? width - 1 - column : column), 3);
+        }
+    sg_image_close(&s->image);
+    s->image = out;
+}
+
 /* ---- PNG ---- */
 
 static void png_failed(png_structp png, png_const_charp text)
@@ -88,6 +141,25 @@ static void png_take(png_structp png, png_bytep out, size_t n)
     s->at += n;
 }
 
+/* The picture over white, from rgba. */
+static void blend(source *s)
+{
+    const size_t count = (size_t)s->image.width * (size_t)s->image.height;
+    for (size_t i = 0; i < count; i++)
+        for (size_t c = 0; c < 3; c++) {
+            const unsigned alpha = s->rgba[4 * i + 3];
+            s->image.rgb[3 * i + c] = (uint8_t)((s->rgba[4 * i + c] * alpha + 255 * (255 - alpha) + 127) / 255);
+        }
+}
+
+/* Of a PNG, which libpng has when all of it is read. */
+static void note_png_orientation(source *s)
+{
+    png_uint_32 size = 0;
+    png_bytep   exif = NULL;
+    if (png_get_eXIf_1(s->png, s->info, &size, &exif)) s->orientation = orientation_of(exif, size);
+}
+
 static void read_png(source *s)
 {
     s->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, s, png_failed, png_warned);
@@ -103,13 +175,22 @@ static void read_png(source *s)
     png_set_palette_to_rgb(s->png);
     png_set_expand_gray_1_2_4_to_8(s->png);
     png_set_gray_to_rgb(s->png);
-    png_set_strip_alpha(s->png);
+    const bool alpha = s->upright && ((png_get_color_type(s->png, s->info) & PNG_COLOR_MASK_ALPHA) ||
+                                      png_get_valid(s->png, s->info, PNG_INFO_tRNS));
+    if (alpha && !(s->rgba = malloc(width * height * 4))) leave(s, SG_E_MEMORY, "out of memory");
+    if (alpha)
+        png_set_tRNS_to_alpha(s->png);
+    else
+        png_set_strip_alpha(s->png);
     const int passes = png_set_interlace_handling(s->png);
     png_read_update_info(s->png, s->info);
-    if (png_get_rowbytes(s->png, s->info) != width * 3) leave(s, SG_E_FORMAT, "a PNG that does not become RGB");
+    if (png_get_rowbytes(s->png, s->info) != width * (alpha ? 4 : 3))
+        leave(s, SG_E_FORMAT, "a PNG that does not become RGB");
     for (int pass = 0; pass < passes; pass++)
-        for (size_t y = 0; y < height; y++) png_read_row(s->png, row(s, y), NULL);
-    png_read_end(s->png, NULL);
+        for (size_t y = 0; y < height; y++) png_read_row(s->png, alpha ? s->rgba + y * width * 4 : row(s, y), NULL);
+    png_read_end(s->png, s->info);
+    if (alpha) blend(s);
+    if (s->upright) note_png_orientation(s);
 }
 
 /* ---- JPEG ---- */
@@ -136,6 +217,14 @@ static void jpeg_advanced(j_common_ptr jpeg)
         leave(s, SG_E_FORMAT, "a JPEG of more than %d scans is not read", MAX_SCANS);
 }
 
+static void note_jpeg_orientation(source *s)
+{
+    static const char exif[] = "Exif\0"; /* and a NUL more */
+    for (jpeg_saved_marker_ptr m = s->jpeg.marker_list; m && !s->orientation; m = m->next)
+        if (m->data_length >= sizeof exif && memcmp(m->data, exif, sizeof exif) == 0)
+            s->orientation = orientation_of(m->data + sizeof exif, m->data_length - sizeof exif);
+}
+
 static void read_jpeg(source *s)
 {
     struct jpeg_decompress_struct *const j = &s->jpeg;
@@ -147,7 +236,9 @@ static void read_jpeg(source *s)
     s->jpeg_progress.progress_monitor = jpeg_advanced;
     j->progress = &s->jpeg_progress;
     jpeg_mem_src(j, s->data, (unsigned long)s->size);
+    if (s->upright) jpeg_save_markers(j, JPEG_APP0 + 1, 0xFFFF);
     jpeg_read_header(j, TRUE);
+    if (s->upright) note_jpeg_orientation(s);
     if (j->jpeg_color_space != JCS_GRAYSCALE && j->jpeg_color_space != JCS_YCbCr && j->jpeg_color_space != JCS_RGB)
         leave(s, SG_E_FORMAT, "a JPEG of %d channels that are neither grey, YCbCr nor RGB is not read",
               j->num_components);
@@ -174,15 +265,17 @@ static void read_any(source *s)
         read_jpeg(s);
     else
         leave(s, SG_E_FORMAT, "is neither a PNG nor a JPEG");
+    turn(s);
 }
 
-sg_status sg_image_decode(sg_image *out, const uint8_t *data, size_t size, const char *name, sg_error *e)
+static sg_status decode(sg_image *out, const uint8_t *data, size_t size, const char *name, bool upright, sg_error *e)
 {
     *out = (sg_image){0};
     source *const s = calloc(1, sizeof *s);
     if (!s) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", name);
     s->data = data;
     s->size = size;
+    s->upright = upright;
     if (setjmp(s->back) == 0) read_any(s);
     if (s->png) png_destroy_read_struct(&s->png, &s->info, NULL);
     jpeg_destroy_decompress(&s->jpeg); /* one that was never made is fine */
@@ -191,8 +284,19 @@ sg_status sg_image_decode(sg_image *out, const uint8_t *data, size_t size, const
         *out = s->image;
     else
         sg_image_close(&s->image);
+    free(s->rgba);
     free(s);
     return status;
+}
+
+sg_status sg_image_decode(sg_image *out, const uint8_t *data, size_t size, const char *name, sg_error *e)
+{
+    return decode(out, data, size, name, false, e);
+}
+
+sg_status sg_image_decode_upright(sg_image *out, const uint8_t *data, size_t size, const char *name, sg_error *e)
+{
+    return decode(out, data, size, name, true, e);
 }
 
 sg_status sg_image_read(sg_image *out, const char *path, sg_error *e)

@@ -28,6 +28,10 @@ sg_status sg_image_read(sg_image *out, const char *path, sg_error *e) SG_MUST_US
 /* The same of size bytes at data; name stands for them in messages. */
 sg_status sg_image_decode(sg_image *out, const uint8_t *data, size_t size, const char *name, sg_error *e) SG_MUST_USE;
 
+/* The same, turned as its EXIF says and over white where it is transparent. */
+sg_status sg_image_decode_upright(sg_image *out, const uint8_t *data, size_t size, const char *name,
+                                  sg_error *e) SG_MUST_USE;
+
 /* A picture of a size from a file, its samples unset; the caller closes. SG_E_FORMAT for a size that is refused,
  * SG_E_MEMORY; the message names no file. */
 sg_status sg_image_alloc(sg_image *out, size_t width, size_t height, sg_error *e) SG_MUST_USE;

@@ -2,6 +2,7 @@
 #include "option_table.h"
 #include "backend.h"
 #include "engine.h"
+#include "picture.h"
 #include "policy.h"
 
 #include <stdio.h>
@@ -95,6 +96,12 @@ const sg_option sg_option_table[] = {
      .help = "one prompt a line, # begins a comment; the thresholds hold for all of them"},
     {.name = "negative-prompt", .letter = 'n', .usual = true, .kind = SG_OPTION_TEXT, .commands = SAMPLER | TUNE,
      AT(negative_prompt), .value = "TEXT", .help = "what it should not show; used if --cfg-scale is above 1"},
+    {.name = "image", .alias = {"init-img"}, .letter = 'i', .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER,
+     AT(image), .value = "FILE", .help = "begin the video with this picture, PNG or JPEG; for models of image to video"},
+    {.name = "last-image", .alias = {"end-img"}, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(last_image),
+     .value = "FILE", .help = "and end it with this one, of models that can"},
+    {.name = "fit", .kind = SG_OPTION_CHOICE, .commands = RENDER, AT(fit), .choices = sg_picture_fits, .value = "HOW",
+     .help = "how pictures get the video's proportions: crop (default), pad with black, stretch"},
     {.name = "size", .usual = true, .kind = SG_OPTION_SIZE, .commands = MODEL, AT(size), .lo = 1, .hi = 16384,
      .value = "WxH", .help = "width and height in pixels, as in 832x480"},
     {.name = "width", .letter = 'W', .kind = SG_OPTION_INT, .commands = MODEL, AT(size[0]), .lo = 1, .hi = 16384,

@@ -45,6 +45,7 @@ typedef struct sg_settings {
     sg_text_list   lora, high_noise_lora; /* FILE or FILE:STRENGTH */
     bool           fast;                  /* the few steps that the model has of its own */
     const char    *prompt, *prompt_file, *negative_prompt;
+    const char    *image, *last_image, *fit; /* picture.h */
     int            size[2]; /* width, height; pixels */
     bool           strict;  /* refuse what the model cannot render, rather than take the nearest */
     int            batch;   /* clips of each prompt; 0: one */

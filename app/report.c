@@ -145,6 +145,22 @@ sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note
     return packed(out, sg_report_if_complete(j, whole), "settings", e);
 }
 
+sg_status sg_report_add_pictures(json_t *settings, const sg_pictures *p, sg_error *e)
+{
+    static const char *const key[SG_IMAGES] = {"image", "last_image"};
+    bool                     whole = true, any = false;
+    for (int i = 0; i < SG_IMAGES; i++) {
+        char hash[17];
+        if (!p->path[i]) continue;
+        any = true;
+        snprintf(hash, sizeof hash, "%016" PRIx64, p->hash[i]);
+        json_t *const one = json_pack("{s:o, s:s}", "file", sg_report_name(sg_path_name(p->path[i])), "hash", hash);
+        whole = one && json_object_set_new(settings, key[i], one) == 0 && whole;
+    }
+    whole = whole && (!any || json_object_set_new(settings, "fit", json_string(p->fit)) == 0);
+    return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
+}
+
 sg_status sg_report_text(char **out, const json_t *settings, sg_error *e)
 {
     *out = sg_json_text(settings, JSON_COMPACT | FORMAT);

@@ -3,6 +3,7 @@
 #define SG_REPORT_H
 
 #include "engine.h"
+#include "picture.h"
 #include "setup.h"
 
 #include <jansson.h>
@@ -11,6 +12,9 @@
  * owns *out. SG_E_MEMORY. */
 sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note, const sg_model_path *model,
                              const sg_model_info *info, sg_error *e) SG_MUST_USE;
+
+/* The files that p was read from, by their names and hashes, and how they are fitted. */
+sg_status sg_report_add_pictures(json_t *settings, const sg_pictures *p, sg_error *e) SG_MUST_USE;
 
 /* As one line of text, the caller's to free. */
 sg_status sg_report_text(char **out, const json_t *settings, sg_error *e) SG_MUST_USE;

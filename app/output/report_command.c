@@ -106,6 +106,9 @@ void sg_command_options(FILE *f, const json_t *settings)
         {"tokenizer", "tokenizer"},
         {"prompt", "prompt"},
         {"negative_prompt", "negative-prompt"},
+        {"image", "image"},
+        {"last_image", "last-image"},
+        {"fit", "fit"},
         {"width", "width"},
         {"height", "height"},
         {"frames", "frames"},
@@ -147,6 +150,7 @@ void sg_command_options(FILE *f, const json_t *settings)
     lora_options(f, json_object_get(settings, "high_noise_lora"), "high-noise-lora");
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         const json_t *v = json_object_get(settings, options[i][0]);
+        if (json_is_object(v)) v = json_object_get(v, "file"); /* with its hash */
         if (!v || (i == 0 && json_is_string(v) && strcmp(json_string_value(v), ours) == 0)) continue;
         if (!has_effect(settings, options[i][0])) continue;
         if (json_is_true(v)) {

@@ -1,5 +1,6 @@
-/* resample.c - see resample.h. What bites: weights are rounded half away from zero, each pass rounds to 8 bits, rows come
- * before columns, and a pass that would change no size is left out. */
+/* resample.c - see resample.h. What bites: weights are rounded half away from zero, each pass rounds to 8 bits, rows are
+ * made first unless the height shrinks by more than twice what the width does, and a pass that would change no size is left
+ * out. */
 #include "base/resample.h"
 
 #include <math.h>
@@ -84,20 +85,42 @@ static void pass(uint8_t *out, const uint8_t *in, const weights *w, int places, 
     }
 }
 
+static void across(uint8_t *out, const uint8_t *in, const weights *w, int out_width, int width, int lines)
+{
+    for (size_t i = 0; i < (size_t)lines; i++)
+        pass(out + i * 3 * (size_t)out_width, in + i * 3 * (size_t)width, w, out_width, 3, 3);
+}
+
+static void down(uint8_t *out, const uint8_t *in, const weights *w, int out_height, int width)
+{
+    pass(out, in, w, out_height, 3 * (size_t)width, 3 * (size_t)width);
+}
+
 bool sg_resample_rgb8(uint8_t *out, int out_width, int out_height, const uint8_t *in, int width, int height,
                       sg_resample_filter filter)
 {
-    const size_t   row = (size_t)width * 3, out_row = (size_t)out_width * 3;
-    const bool     across = out_width != width, down = out_height != height;
-    uint8_t *const half = across && down ? malloc((size_t)height * out_row) : out;
+    const bool     wider = out_width != width, higher = out_height != height, both = wider && higher;
+    const int64_t  less = (int64_t)height - out_height;
+    const bool     down_first = less > 0 && less > 2 * ((int64_t)width - out_width);
+    const size_t   between = down_first ? (size_t)out_height * (size_t)width : (size_t)height * (size_t)out_width;
+    uint8_t *const half = both ? malloc(3 * between) : out;
     weights        x = {0}, y = {0};
-    const bool     enough = half && (!across || weights_make(&x, out_width, width, filter)) &&
-                        (!down || weights_make(&y, out_height, height, filter));
-    if (enough && across)
-        for (size_t i = 0; i < (size_t)height; i++) pass(half + i * out_row, in + i * row, &x, out_width, 3, 3);
-    if (enough && down) pass(out, across ? half : in, &y, out_height, out_row, out_row);
-    if (enough && !across && !down) memcpy(out, in, (size_t)height * row);
-    if (half != out) free(half);
+    const bool     enough = half && (!wider || weights_make(&x, out_width, width, filter)) &&
+                        (!higher || weights_make(&y, out_height, height, filter));
+    if (enough && both && down_first) {
+        down(half, in, &y, out_height, width);
+        across(out, half, &x, out_width, width, out_height);
+    } else if (enough && both) {
+        across(half, in, &x, out_width, width, height);
+        down(out, half, &y, out_height, out_width);
+    } else if (enough && wider) {
+        across(out, in, &x, out_width, width, height);
+    } else if (enough && higher) {
+        down(out, in, &y, out_height, width);
+    } else if (enough) {
+        memcpy(out, in, 3 * (size_t)width * (size_t)height);
+    }
+    if (both) free(half);
     weights_free(&x);
     weights_free(&y);
     return enough;

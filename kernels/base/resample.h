@@ -1,5 +1,5 @@
-/* resample.h - pictures of another size, in the bits of Pillow 12's Image.resize: two passes in 8 bits, weights of 22 bits.
- * Pillow 13 makes some tall pictures column by column first, which rounds otherwise. */
+/* resample.h - pictures of another size, in the bits of Pillow 13's Image.resize: two passes in 8 bits, weights of 22
+ * bits. */
 #ifndef SG_RESAMPLE_H
 #define SG_RESAMPLE_H
 

@@ -1,0 +1,102 @@
+/* picture.c - see picture.h. */
+#include "picture.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/resample.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const sg_picture_fits[] = {"crop", "pad", "stretch", NULL};
+
+static const char *const option[SG_IMAGES] = {"--image", "--last-image"};
+
+static sg_status read_one(sg_pictures *p, int i, sg_error *e)
+{
+    sg_map          map;
+    sg_error        why = {0};
+    const sg_status opened = sg_map_open(&map, p->path[i], &why);
+    sg_status       status = opened;
+    if (opened == SG_OK) {
+        p->hash[i] = sg_hash(SG_HASH, map.data, map.size);
+        status = sg_image_decode_upright(&p->whole[i], map.data, map.size, p->path[i], &why);
+        sg_map_close(&map);
+    }
+    return status == SG_OK ? SG_OK : sg_error_set(e, status, "%s: %s", option[i], why.text);
+}
+
+sg_status sg_pictures_open(sg_pictures *p, const sg_settings *s, sg_error *e)
+{
+    *p = (sg_pictures){.path = {s->image, s->last_image}, .fit = s->fit ? s->fit : sg_picture_fits[0]};
+    for (int i = 0; i < SG_IMAGES; i++)
+        if (p->path[i]) SG_TRY(read_one(p, i, e));
+    return SG_OK;
+}
+
+/* The size in which a picture covers a clip, or lies in it; at least a pixel. */
+static void scaled_size(int size[2], const sg_image *from, int width, int height, bool cover)
+{
+    const int64_t across = (int64_t)width * from->height, down = (int64_t)height * from->width;
+    const bool    wide = cover ? across >= down : across <= down; /* the width is the clip's */
+    const int64_t other = wide ? across / from->width : down / from->height, most = 1 << 16;
+    size[0] = wide ? width : (int)(other < 1 ? 1 : other > most ? most : other);
+    size[1] = wide ? (int)(other < 1 ? 1 : other > most ? most : other) : height;
+}
+
+/* Copies what both have of two pictures with one center; `to` is black elsewhere. */
+static void center(sg_image *to, const sg_image *from)
+{
+    const int x = to->width / 2 - from->width / 2, y = to->height / 2 - from->height / 2;
+    const int left = x > 0 ? x : 0, right = x + from->width < to->width ? x + from->width : to->width;
+    memset(to->rgb, 0, sg_image_bytes(to->width, to->height));
+    for (int row = y > 0 ? y : 0; row < to->height && row < y + from->height; row++)
+        memcpy(to->rgb + sg_image_bytes(to->width, row) + 3 * (size_t)left,
+               from->rgb + sg_image_bytes(from->width, row - y) + 3 * (size_t)(left - x), 3 * (size_t)(right - left));
+}
+
+static sg_status resize(sg_image *out, const sg_image *from, int width, int height, sg_error *e)
+{
+    SG_TRY(sg_image_alloc(out, (size_t)width, (size_t)height, e));
+    if (sg_resample_rgb8(out->rgb, width, height, from->rgb, from->width, from->height, SG_RESAMPLE_LANCZOS))
+        return SG_OK;
+    return sg_error_set(e, SG_E_MEMORY, "out of memory for %dx%d pixels", width, height);
+}
+
+static sg_status fit_one(sg_image *out, const sg_image *from, const char *fit, const sg_request *r, sg_error *e)
+{
+    int       size[2];
+    sg_image  scaled = {0};
+    sg_status status;
+    sg_image_close(out);
+    if (strcmp(fit, "stretch") == 0) return resize(out, from, r->width, r->height, e);
+    scaled_size(size, from, r->width, r->height, strcmp(fit, "crop") == 0);
+    status = resize(&scaled, from, size[0], size[1], e);
+    if (status == SG_OK) status = sg_image_alloc(out, (size_t)r->width, (size_t)r->height, e);
+    if (status == SG_OK) center(out, &scaled);
+    sg_image_close(&scaled);
+    return status;
+}
+
+sg_status sg_pictures_fit(sg_pictures *p, sg_request *r, sg_error *e)
+{
+    for (int i = 0; i < SG_IMAGES; i++) {
+        sg_error why = {0};
+        if (!p->path[i]) continue;
+        const sg_status status = fit_one(&p->fitted[i], &p->whole[i], p->fit, r, &why);
+        if (status != SG_OK)
+            return sg_error_set(e, status, "%s: %s: in the size of the clip it %s", option[i], p->path[i], why.text);
+        r->image[i] = (sg_request_image){.rgb = p->fitted[i].rgb,
+                                         .whole = p->whole[i].rgb,
+                                         .whole_width = p->whole[i].width,
+                                         .whole_height = p->whole[i].height};
+    }
+    return SG_OK;
+}
+
+void sg_pictures_close(sg_pictures *p)
+{
+    for (int i = 0; i < SG_IMAGES; i++) {
+        sg_image_close(&p->whole[i]);
+        sg_image_close(&p->fitted[i]);
+    }
+}

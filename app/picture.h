@@ -1,0 +1,28 @@
+/* picture.h - the pictures that a clip begins and ends with: read from PNG or JPEG, turned as a camera says, over white where
+ * they are transparent, and made as large as the clip. */
+#ifndef SG_PICTURE_H
+#define SG_PICTURE_H
+
+#include "engine.h"
+#include "image.h"
+#include "options.h"
+
+typedef struct sg_pictures {
+    sg_image    whole[SG_IMAGES], fitted[SG_IMAGES];
+    const char *path[SG_IMAGES]; /* NULL: none */
+    uint64_t    hash[SG_IMAGES]; /* of the file */
+    const char *fit;
+} sg_pictures;
+
+extern const char *const sg_picture_fits[]; /* "crop", "pad", "stretch", NULL */
+
+/* Reads those of --image and --last-image. The caller closes, after a failure too. */
+sg_status sg_pictures_open(sg_pictures *p, const sg_settings *s, sg_error *e) SG_MUST_USE;
+
+/* Makes them as large as r's clip and gives them to r, which borrows them. Resized by Lanczos: crop leaves out what is too
+ * wide or too high, pad puts black beside the picture, stretch, as diffusers has it, keeps no proportion. */
+sg_status sg_pictures_fit(sg_pictures *p, sg_request *r, sg_error *e) SG_MUST_USE;
+
+void sg_pictures_close(sg_pictures *p);
+
+#endif
