@@ -1,6 +1,7 @@
 """The families that the golden scripts know, by name and by class of pipeline. Each is a module with
 
     PIPELINE, VAE, MASKED_TEXT, LEAST_STEPS, LOW_VAE  what it is
+    IMAGE_PIPELINE                                    for cases with `pictures`
     CASES                                             its minis
     components, arguments                             a pipeline's parts, and what it is called with
     hook_dit, hook_vae, grid, schedule                what is seen of a run
@@ -18,12 +19,17 @@ import family_wan
 
 NAMED = {"wan": family_wan, "cogvideox": family_cogvideox, "mochi": family_mochi}
 CASES = {name: spec for family in NAMED.values() for name, spec in family.CASES.items()}
-BY_CLASS = {family.PIPELINE.__name__: family for family in NAMED.values()}
+BY_CLASS = {pipeline.__name__: family for family in NAMED.values()
+            for pipeline in (family.PIPELINE, getattr(family, "IMAGE_PIPELINE", family.PIPELINE))}
+
+
+def class_of(folder):
+    with open(os.path.join(folder, "model_index.json"), encoding="utf-8") as f:
+        return json.load(f).get("_class_name")
 
 
 def of(folder):
-    with open(os.path.join(folder, "model_index.json"), encoding="utf-8") as f:
-        name = json.load(f).get("_class_name")
+    name = class_of(folder)
     if name not in BY_CLASS:
         raise SystemExit(f"{folder}/model_index.json: _class_name {name} is none of {', '.join(BY_CLASS)}")
     return BY_CLASS[name]

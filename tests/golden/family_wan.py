@@ -2,13 +2,18 @@
 import math
 
 import diffusers
+import numpy as np
+import PIL.Image
 import torch
+
+import counter
 
 from parts import BYTES, GATED, SMALL, T5, UMT5, WEIGHT_DTYPES, build, fan_in, latent_statistics, random_request, \
     random_text, to_dtype
 from taps import all_equal, channels_last
 
 PIPELINE, VAE = diffusers.WanPipeline, diffusers.AutoencoderKLWan
+IMAGE_PIPELINE = diffusers.WanImageToVideoPipeline
 MASKED_TEXT = True  # the text encoder runs on the tokens of the prompt alone
 LEAST_STEPS = 1
 LOW_VAE = False     # bfloat16 renders decode in float32, as diffusers' documentation has it
@@ -80,6 +85,19 @@ CASES = {
         "request": dict(prompt="waves", negative_prompt="", width=64, height=64, frames=5, steps=3, cfg_scale=5.0,
                         seed=4294967297),
     },
+}
+
+# Image to video. pictures: how many; the clip begins with the first, and ends with the second.
+CASES["wan22_i2v"] = {
+    **CASES["wan22_a14b"], "seed": 1401,
+    "dit": {**CASES["wan22_a14b"]["dit"], "in_channels": 36, "num_layers": 2},
+    "request": dict(prompt="a cat, a dog & a bird", negative_prompt="", width=32, height=48, frames=9, steps=4,
+                    cfg_scale=4.0, cfg_scale_2=3.0, seed=3, pictures=2),
+}
+CASES["wan22_ti2v_image"] = {
+    **CASES["wan22_ti2v"], "seed": 5001,
+    "request": dict(prompt="waves", negative_prompt="", width=96, height=64, frames=9, steps=3, cfg_scale=5.0, seed=11,
+                    pictures=1),
 }
 
 
@@ -156,10 +174,12 @@ def grid(x):
 
 
 def one_row(x):
-    """Time embeddings come per token with expand_timesteps; in text-to-video all rows are one."""
+    """Time embeddings come per token with expand_timesteps; in text-to-video all rows are one, and a held frame has its
+    own, which comes second."""
     if x.ndim == 3:
-        assert all_equal(x[0])
-        x = x[:, 0]
+        tokens = x[0]
+        held = int((tokens - tokens[-1]).abs().amax(1).gt(0).sum())
+        return torch.stack([tokens[-1], tokens[0]]) if held and not all_equal(tokens) else tokens[0]
     return x[0]
 
 
@@ -185,7 +205,7 @@ def hook_model(taps, model, state, passes):
     c = model.condition_embedder
     taps.out(model.patch_embedding, at("patch_embed"), lambda x: x[0].flatten(1).T)
     taps.out(c.time_embedder, at("temb"), one_row)
-    taps.out(c.time_proj, at("time_proj"), lambda x: one_row(x).unflatten(0, (6, -1)))
+    taps.out(c.time_proj, at("time_proj"), lambda x: one_row(x).unflatten(-1, (6, -1)))
     taps.out(c.text_embedder, at("text"), pad_row)
     for i, b in enumerate(model.blocks):
         taps.into(b.norm2, at(f"block.{i}.attn1", True))
@@ -256,7 +276,10 @@ def encode(vae, clip, dtype):
 
 def arguments(pipe, request):
     """What the pipeline is called with beside what all are."""
-    return {"guidance_scale_2": request.get("cfg_scale_2")}
+    size = (request["height"], request["width"], 3)
+    pictures = [PIL.Image.fromarray(np.floor((counter.numbers(f"picture.{k}", size, counter.CLIP).astype(np.float64) + 1)
+                                             * 127.5).astype(np.uint8)) for k in range(request.get("pictures", 0))]
+    return {"guidance_scale_2": request.get("cfg_scale_2"), **dict(zip(("image", "last_image"), pictures))}
 
 
 def defaults(folder):

@@ -44,6 +44,7 @@ typedef struct golden_case {
     json_t     *about; /* tap name to its shape, its norm and the relative error of the reference's own rounding */
     sg_engine  *g;
     sg_request  r;
+    uint8_t    *picture[SG_IMAGES]; /* of r's images */
     int         compared;
     double      worst;
     char        worst_name[96];
@@ -248,7 +249,7 @@ static bool report(const char *stage, sg_status st, const sg_error *e)
 /* After the decoder, whose faults show in the frames too. */
 static bool text_to_render(golden_case *c)
 {
-    static const char *const prefixes[] = {"text.", "text_u.", "noise", "dit.", "dit_u.", "step.", "render.", NULL};
+    static const char *const prefixes[] = {"text.", "text_u.", "noise", "image", "dit.", "dit_u.", "step.", "render.", NULL};
     recorder                 rec = {.fixture = c->taps};
     sg_report                rep;
     sg_error                 e = {0};
@@ -258,8 +259,8 @@ static bool text_to_render(golden_case *c)
     tap *const frames = find(&rec, "vae.frames");
     if (frames && sg_source_find(c->taps, "render.frames").rank) strcpy(frames->name, "render.frames");
     share(&rec);
-    ok = ok && compare_all(c, &rec, "text") && compare_all(c, &rec, "noise") && compare_all(c, &rec, "dit") &&
-         compare_all(c, &rec, "step.") && compare_all(c, &rec, "render.") && complete(c, &rec, prefixes);
+    ok = ok && compare_all(c, &rec, "text") && compare_all(c, &rec, "noise") && compare_all(c, &rec, "image") &&
+         compare_all(c, &rec, "dit") && compare_all(c, &rec, "step.") && compare_all(c, &rec, "render.") && complete(c, &rec, prefixes);
     forget(&rec);
     return ok;
 }
@@ -393,6 +394,24 @@ static bool encode(golden_case *c)
 
 /* ---- a case ---- */
 
+/* The pictures of a case of image to video are counter.h's clips of one frame, as bytes. */
+static void make_pictures(golden_case *c)
+{
+    const char *const said = sg_source_metadata(c->taps, "pictures");
+    const int64_t     dim[3] = {c->r.height, c->r.width, 3};
+    for (int k = 0; said && k < atoi(said) && k < SG_IMAGES; k++) {
+        char name[16];
+        snprintf(name, sizeof name, "picture.%d", k);
+        const sg_tensor    made_up = made(name, COUNTER_CLIP, 3, dim);
+        const float *const x = made_up.data;
+        c->picture[k] = malloc((size_t)sg_count(made_up));
+        if (!c->picture[k]) die("out of memory");
+        for (int64_t i = 0; i < sg_count(made_up); i++) c->picture[k][i] = (uint8_t)(((double)x[i] + 1) * 127.5);
+        free(made_up.data);
+        c->r.image[k].rgb = c->picture[k];
+    }
+}
+
 static bool open_case(golden_case *c)
 {
     sg_error e = {0};
@@ -412,6 +431,7 @@ static bool open_case(golden_case *c)
     c->r.seed = strtoull(meta(c, "seed"), NULL, 10);
     const char *const dynamic = sg_source_metadata(c->taps, "dynamic_cfg");
     c->r.dynamic_cfg = dynamic && strcmp(dynamic, "true") == 0;
+    make_pictures(c);
     return true;
 }
 
@@ -422,6 +442,7 @@ static bool run_case(golden_case *c)
     printf("%s: %d taps compared, nearest to its gate: %s at %.2f of it\n", ok ? "ok" : "FAILED", c->compared,
            c->worst_name, c->worst);
     sg_engine_close(&c->g);
+    for (int k = 0; k < SG_IMAGES; k++) free(c->picture[k]);
     sg_source_close(&c->taps);
     json_decref(c->about);
     return ok;

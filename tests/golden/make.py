@@ -76,6 +76,7 @@ def metadata(name, spec, truth, err, psnr, clip):
             "boundary_ratio": str(spec.get("boundary_ratio", "")),
             "expand_timesteps": str(spec.get("expand_timesteps", False)).lower(), "cfg_scale_2": "",
             "clip": "x".join(str(n) for n in clip or []), "dynamic_cfg": "false",
+            "pictures": "0",
             "max_sequence_length": str(spec.get("dit", {}).get("max_text_seq_length", "")),
             **{k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in spec["request"].items()}}
     for run in err:

@@ -85,7 +85,7 @@ def widen(dtype, family=None):
 def load(folder, dtype, device="cpu"):
     """A pipeline of modules at `dtype`; bfloat16 as diffusers loads it, with its float32 islands."""
     family = families.of(folder)
-    pipe = family.PIPELINE.from_pretrained(
+    pipe = getattr(diffusers, families.class_of(folder)).from_pretrained(
         folder, torch_dtype=torch.bfloat16 if dtype == torch.bfloat16 else torch.float32, local_files_only=True)
     pipe.set_progress_bar_config(disable=True)
     pipe.vae = type(pipe.vae).from_pretrained(folder, subfolder="vae", torch_dtype=torch.float32)
@@ -117,7 +117,11 @@ def widen_sampler(pipe):
         sampler.k = 0
         sampler.step = euler
     draw = pipe.prepare_latents
-    pipe.prepare_latents = lambda *args, **kwargs: draw(*args, **kwargs).double()
+
+    def double(*args, **kwargs):
+        x = draw(*args, **kwargs)  # with a picture: noise, its latents, and of a held frame which one that is
+        return tuple(v.double() for v in x) if isinstance(x, tuple) else x.double()
+    pipe.prepare_latents = double
 
 
 def hook_text(taps, encoder, state, masked):
@@ -172,12 +176,19 @@ def denoise(folder, request, dtype, device="cpu"):
 
         def noise(*args, **kwargs):
             x = draw(*args, **kwargs)
-            taps.put("noise", family.grid(x))
+            noise, *image = x if isinstance(x, tuple) else (x,)
+            taps.put("noise", family.grid(noise))
+            if image:
+                taps.put("image", family.grid(image[0]))
+            state["held"] = image[0] if len(image) > 1 else None
             return x
         pipe.prepare_latents = noise
 
         def after(_, k, t, values):
-            taps.put(f"step.{k}.latents", family.grid(values["latents"]))
+            x = values["latents"]
+            if state["held"] is not None:  # by the pipeline, in what the denoiser sees and after the last step
+                x = torch.cat([state["held"].to(x), x[:, :, 1:]], dim=2)
+            taps.put(f"step.{k}.latents", family.grid(x))
             return values
         pipe(**arguments(pipe, request), callback_on_step_end=after)
         for name, value in family.schedule(pipe.scheduler).items():
