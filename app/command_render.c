@@ -178,12 +178,12 @@ static sg_status fit_latents(job *j, sg_error *e)
 /* What the model takes is known before they are fitted; a render without a picture that it needs is refused here. */
 static sg_status check_pictures(job *j, sg_error *e)
 {
-    static const char *const edge[SG_IMAGES] = {"begin", "end"}, *const option[SG_IMAGES] = {"image", "last-image"};
+    static const char *const edge[SG_IMAGES] = {"begins", "ends"}, *const option[SG_IMAGES] = {"image", "last-image"};
     sg_request whole = j->request;
     for (int i = 0; i < SG_IMAGES; i++) {
         whole.image[i].rgb = j->pictures.whole[i].rgb;
         if (j->info.image[i] == SG_IMAGE_NEEDED && !whole.image[i].rgb && !j->decode_only)
-            return sg_error_set(e, SG_E_ARG, "--%s FILE is needed: this model makes a video %s with a picture",
+            return sg_error_set(e, SG_E_ARG, "--%s FILE is needed: this model makes a video that %s with a picture",
                                 option[i], edge[i]);
     }
     SG_TRY(sg_engine_check_request(j->engine, &whole, e));

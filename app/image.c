@@ -167,6 +167,7 @@ static void read_png(source *s)
     if (!s->info) leave(s, SG_E_MEMORY, "out of memory");
     png_set_user_limits(s->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* take_room has the limits and better words */
     png_set_keep_unknown_chunks(s->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+    if (s->upright) png_set_keep_unknown_chunks(s->png, PNG_HANDLE_CHUNK_AS_DEFAULT, (png_const_bytep) "eXIf", 1);
     png_set_read_fn(s->png, s, png_take);
     png_read_info(s->png, s->info);
     const size_t width = png_get_image_width(s->png, s->info), height = png_get_image_height(s->png, s->info);

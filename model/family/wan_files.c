@@ -44,7 +44,8 @@ static bool has_any(const sg_found_part *p, const char *begins)
 
 static sg_status refuse(const sg_found_part *p, const char *what, sg_error *e)
 {
-    return sg_error_set(e, SG_E_UNSUPPORTED, "%s: is Wan %s, which is not rendered; Wan text to video is",
+    return sg_error_set(e, SG_E_UNSUPPORTED,
+                        "%s: is Wan %s, which is not rendered; Wan text to video and 2.2 image to video are",
                         sg_source_path(p->source), what);
 }
 
@@ -52,9 +53,8 @@ static sg_status check_variant(const sg_found_part *p, int64_t in, int64_t out, 
 {
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
         if (has_any(p, variants[i].begins)) return refuse(p, variants[i].what, e);
-    if (in == out) return SG_OK;
+    if (in == out || (in == 36 && out == 16)) return SG_OK;
     char what[96];
-    if (in == 36 && out == 16) return refuse(p, "2.2 image to video", e);
     snprintf(what, sizeof what, "of %lld channels in and %lld out", (long long)in, (long long)out);
     return refuse(p, what, e);
 }
@@ -76,8 +76,8 @@ static sg_status describe_dit(sg_textbuf *json, const sg_found_part *p, sg_error
     int           layers = 0;
     while (layers < BLOCKS_MAX && sg_found_tensor(p, "blocks.%d.scale_shift_table", layers)) layers++;
     SG_TRY(check_variant(p, in, out, e));
-    const bool ti2v = in == 48;
-    const int  shift = p->two ? 12 : ti2v ? 5 : 3;
+    const bool ti2v = in == 48, image = in != out;
+    const int  shift = ti2v || image ? 5 : p->two ? 12 : 3;
     sg_textbuf_printf(
         json,
         "{\"%s\": {\"patch_size\": [1, 2, 2], \"ffn_dim\": %lld, \"num_layers\": %d, \"in_channels\": %lld, "
@@ -93,7 +93,7 @@ static sg_status describe_dit(sg_textbuf *json, const sg_found_part *p, sg_error
                       "\"flow_prediction\", \"use_flow_sigmas\": true, \"flow_shift\": %d}, "
                       "\"model_index\": {\"_class_name\": \"WanPipeline\", \"expand_timesteps\": %s",
                       shift, ti2v ? "true" : "false");
-    if (p->two) sg_textbuf_printf(json, ", \"boundary_ratio\": 0.875");
+    if (p->two) sg_textbuf_printf(json, ", \"boundary_ratio\": %s", image ? "0.9" : "0.875");
     sg_textbuf_printf(json, "}}");
     return SG_OK;
 }

@@ -214,7 +214,7 @@ static sg_status check_both(const sg_wan_vae *v, sg_error *e)
     return sg_error_set(e, first ? first : second, "%s%s%s", decoder.text, first && second ? "\n" : "", encoder.text);
 }
 
-/* Two lists over one set of files: text to video needs the decoder only, but a checkpoint must be whole. */
+/* Two lists over one set of files: each half is loaded by itself, but a checkpoint must be whole. */
 static sg_status bind_all(sg_wan_vae *v, sg_error *e)
 {
     const sg_vae_config *const c = &v->config;

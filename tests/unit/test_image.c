@@ -1,5 +1,7 @@
 /* test_image.c - what is read of sound pictures, and what is said of others. The pictures are those of the fuzz target;
  * the sums of samples are Pillow's, but for the 16-bit ones, which Pillow cuts down and we round. */
+#include "base/file.h"
+#include "base/resample.h"
 #include "image.h"
 
 #include <setjmp.h>
@@ -115,12 +117,75 @@ static void too_large(void **state)
     unlink(path);
 }
 
+/* Tells pixels in another order apart as well. */
+static uint64_t weighted(const uint8_t *rgb, int width, int height)
+{
+    uint64_t sum = 0;
+    for (size_t k = 0; k < (size_t)width * (size_t)height * 3; k++) sum += rgb[k] * (1 + k % 251);
+    return sum;
+}
+
+/* Sums of what Pillow's exif_transpose gives, and of alpha over white; EXIF that lies is none. */
+static void upright_pictures(void **state)
+{
+    (void)state;
+    static const sound upright[] = {
+        {"turned.jpg", 16, 24, 5379331}, {"turned.png", 16, 24, 5437875}, {"clear.png", 4, 3, 113472},
+        {"pixel.png", 1, 1, 550},        {"exif_offset.jpg", 24, 16, 0},  {"exif_count.jpg", 24, 16, 0},
+    };
+    for (size_t k = 0; k < sizeof upright / sizeof *upright; k++) {
+        char     path[1024];
+        sg_map   map;
+        sg_image i;
+        sg_error e = {0};
+        path_of(path, sizeof path, upright[k].name);
+        if (sg_map_open(&map, path, &e) != SG_OK) fail_msg("%s", e.text);
+        if (sg_image_decode_upright(&i, map.data, map.size, path, &e) != SG_OK) fail_msg("%s", e.text);
+        const uint64_t sum = weighted(i.rgb, i.width, i.height);
+        if (i.width != upright[k].width || i.height != upright[k].height || (upright[k].sum && sum != upright[k].sum))
+            fail_msg("%s: %dx%d, sum %llu", path, i.width, i.height, (unsigned long long)sum);
+        sg_map_close(&map);
+        sg_image_close(&i);
+    }
+}
+
+/* The sums are Pillow 13's, of bicubic and of Lanczos. */
+static void resampled(void **state)
+{
+    (void)state;
+    static const struct {
+        int      from[2], to[2];
+        uint64_t sum[2];
+    } cases[] = {
+        {{13, 9}, {32, 16}, {24809654, 24780142}},
+        {{40, 50}, {7, 5}, {710182, 710373}},
+        {{20, 60}, {30, 10}, {13672015, 13662995}},
+        {{9, 9}, {9, 4}, {865395, 867795}},
+        {{9, 9}, {23, 9}, {8773589, 8772649}},
+        {{5, 5}, {5, 5}, {247300, 247300}},
+        {{1, 1}, {3, 2}, {5307, 5307}},
+        {{60, 3}, {2, 40}, {3731270, 3725119}},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const int *const from = cases[k].from, *const to = cases[k].to;
+        uint8_t in[3 * 64 * 64], out[3 * 64 * 64];
+        for (int y = 0, i = 0; y < from[1]; y++)
+            for (int x = 0; x < from[0]; x++)
+                for (int c = 0; c < 3; c++) in[i++] = (uint8_t)(7 * x + 13 * y + 29 * c + x * y);
+        for (int f = 0; f < 2; f++) {
+            assert_true(sg_resample_rgb8(out, to[0], to[1], in, from[0], from[1], (sg_resample_filter)f));
+            if (weighted(out, to[0], to[1]) != cases[k].sum[f])
+                fail_msg("%dx%d to %dx%d, filter %d: sum %llu", from[0], from[1], to[0], to[1], f,
+                         (unsigned long long)weighted(out, to[0], to[1]));
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sound_pictures),
-        cmocka_unit_test(broken_pictures),
-        cmocka_unit_test(too_large),
+        cmocka_unit_test(sound_pictures),   cmocka_unit_test(broken_pictures), cmocka_unit_test(too_large),
+        cmocka_unit_test(upright_pictures), cmocka_unit_test(resampled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,32 @@
+# --image and --last-image: what models take them, what files are refused, what a clip's settings tell.
+source "$LIB"
+[[ -d $FIXTURES/wan22_i2v ]] || skip "no mini checkpoints beside the program"
+export OMP_NUM_THREADS=1
+images="${LIB%/*}/../fuzz/corpus/image"
+cp "$images"/{rgb.png,pixel.png,turned.jpg,base.jpg,cut.png,cmyk.jpg,announced.png,bitmap.bmp} .
+mkdir folder
+ln -s "$FIXTURES"/{wan21_hd12,wan22_i2v,wan22_ti2v} .
+i2v=(-m wan22_i2v -p "a cat" --size 32x32 --frames 5 --steps 2 -g 1 --cfg-scale-2 1 --dtype f32 -q)
+
+# which models
+try -m wan21_hd12 -p "a cat" --image rgb.png -o x.y4m
+try "${i2v[@]}" -o x.y4m
+try "${i2v[@]}" --last-image rgb.png -o x.y4m
+try "${i2v[@]}" --image rgb.png --last-image rgb.png --frames 1 -o x.y4m
+try -m wan22_ti2v -p "a cat" --image rgb.png --last-image rgb.png -o x.y4m
+try -p "a cat" --fit pad -o x.y4m
+
+# which files
+for file in none.png folder cut.png cmyk.jpg announced.png bitmap.bmp; do try "${i2v[@]}" --image "$file" -o x.y4m; done
+try "${i2v[@]}" --image rgb.png --last-image cut.png -o x.y4m
+
+# a picture makes a difference, and so does how it is fitted
+for fit in crop pad stretch; do
+    sparge-gen "${i2v[@]}" --image rgb.png --last-image base.jpg --fit "$fit" --json "$fit.json" -o "$fit.y4m" || fail "$fit"
+done
+cmp -s crop.y4m pad.y4m && fail "pad is crop"
+cmp -s crop.y4m stretch.y4m && fail "stretch is crop"
+sparge-gen "${i2v[@]}" --image pixel.png --last-image turned.jpg -o small.y4m || fail "of a pixel"
+grep -m1 -A3 '"image": {' crop.json
+sparge-gen "${i2v[@]}" --image rgb.png --last-image base.jpg -o again-%04d.png || fail "again"
+sparge-gen info again-0001.png 2>&1 | grep -E '^(image|last_image|fit) |--image'
