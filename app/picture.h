@@ -1,4 +1,4 @@
-/* picture.h - the pictures that a clip begins and ends with: read from PNG or JPEG, turned as a camera says, over white where
+/* picture.h - the pictures that a clip begins and ends with: read from PNG or JPEG, rotated as a camera says, over white where
  * they are transparent, and made as large as the clip. */
 #ifndef SG_PICTURE_H
 #define SG_PICTURE_H

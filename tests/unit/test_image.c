@@ -130,8 +130,8 @@ static void upright_pictures(void **state)
 {
     (void)state;
     static const sound upright[] = {
-        {"turned.jpg", 16, 24, 5379331}, {"turned.png", 16, 24, 5437875}, {"clear.png", 4, 3, 113472},
-        {"pixel.png", 1, 1, 550},        {"exif_offset.jpg", 24, 16, 0},  {"exif_count.jpg", 24, 16, 0},
+        {"exif.jpg", 16, 24, 5379331}, {"exif.png", 16, 24, 5437875},  {"clear.png", 4, 3, 113472},
+        {"pixel.png", 1, 1, 550},      {"exif_offset.jpg", 24, 16, 0}, {"exif_count.jpg", 24, 16, 0},
     };
     for (size_t k = 0; k < sizeof upright / sizeof *upright; k++) {
         char     path[1024];

@@ -3,7 +3,7 @@ source "$LIB"
 [[ -d $FIXTURES/wan22_i2v ]] || skip "no mini checkpoints beside the program"
 export OMP_NUM_THREADS=1
 images="${LIB%/*}/../fuzz/corpus/image"
-cp "$images"/{rgb.png,pixel.png,turned.jpg,base.jpg,cut.png,cmyk.jpg,announced.png,bitmap.bmp} .
+cp "$images"/{rgb.png,pixel.png,exif.jpg,base.jpg,cut.png,cmyk.jpg,announced.png,bitmap.bmp} .
 mkdir folder
 ln -s "$FIXTURES"/{wan21_hd12,wan22_i2v,wan22_ti2v} .
 i2v=(-m wan22_i2v -p "a cat" --size 32x32 --frames 5 --steps 2 -g 1 --cfg-scale-2 1 --dtype f32 -q)
@@ -26,7 +26,7 @@ for fit in crop pad stretch; do
 done
 cmp -s crop.y4m pad.y4m && fail "pad is crop"
 cmp -s crop.y4m stretch.y4m && fail "stretch is crop"
-sparge-gen "${i2v[@]}" --image pixel.png --last-image turned.jpg -o small.y4m || fail "of a pixel"
+sparge-gen "${i2v[@]}" --image pixel.png --last-image exif.jpg -o small.y4m || fail "of a pixel"
 grep -m1 -A3 '"image": {' crop.json
 sparge-gen "${i2v[@]}" --image rgb.png --last-image base.jpg -o again-%04d.png || fail "again"
 sparge-gen info again-0001.png 2>&1 | grep -E '^(image|last_image|fit) |--image'
