@@ -79,24 +79,18 @@ void sg_tap(sg_stream *s, sg_tensor t, const char *fmt, ...)
 /* ---- what no backend serves: members that op.h marks "later" ---- */
 
 /* The first such member that is set, and what it is; NULL: none is. */
-static const char *unserved_act(sg_act act)
-{
-    return act == SG_ACT_GELU_ERF ? "act: GELU_ERF" : act == SG_ACT_GELU_QUICK ? "act: GELU_QUICK" : NULL;
-}
-
 static const char *linear_unserved(const sg_linear_args *a)
 {
     if (a->x_scale.rank) return "x_scale: quantised inputs";
     if (a->w_scale.rank) return "w_scale: quantised weights";
     if (a->group) return "group: quantised operands";
     if (a->row.rank) return "row: a gate for each token";
-    return a->tanh_gate ? "tanh_gate" : unserved_act(a->act);
+    return a->tanh_gate ? "tanh_gate" : NULL;
 }
 
 static const char *norm_unserved(const sg_norm_args *a)
 {
-    if (a->row.rank) return "row: modulation of each token";
-    return unserved_act(a->act);
+    return a->row.rank ? "row: modulation of each token" : NULL;
 }
 
 static const char *rope_unserved(const sg_rope_args *a) { return a->halves ? "halves: pairs by halves" : NULL; }
@@ -114,12 +108,11 @@ static const char *gate_add_unserved(const sg_gate_add_args *a)
     return a->row.rank ? "row: a gate for each token" : NULL;
 }
 
-static const char *act_unserved(const sg_act_args *a) { return unserved_act(a->act); }
-
 #define ALL_SERVED(op)                                                                                                 \
     static const char *op##_unserved(const sg_##op##_args *a) { return (void)a, NULL; }
 ALL_SERVED(add)
 ALL_SERVED(mul)
+ALL_SERVED(act)
 ALL_SERVED(embed)
 ALL_SERVED(sinusoid)
 ALL_SERVED(conv)

@@ -246,13 +246,14 @@ SG_INLINE sg_lanes sg_lanes_over(sg_lanes a, sg_lanes b, bool rough)
 #endif
 }
 
-/* SiLU and the tanh form of GELU are x / (1 + exp(t)): (1 + tanh u) / 2 = 1 / (1 + exp(-2u)). rough: to 2^-12, for what is
+/* SiLU, the quick and the tanh form of GELU are x / (1 + exp(t)): (1 + tanh u) / 2 = 1 / (1 + exp(-2u)). rough: to 2^-12, for what is
  * rounded to BF16. */
 SG_INLINE sg_lanes sg_lanes_unit(sg_act act, sg_lanes x, bool rough)
 {
     const sg_lanes s = x * -1.59576912160573071f; /* -2 sqrt(2 / pi) x */
     sg_lanes       t = s + s * 0.044715f * (x * x);
     if (act == SG_ACT_SILU) t = -x;
+    if (act == SG_ACT_GELU_QUICK) t = x * -1.702f;
     return sg_lanes_over(x, 1.0f + sg_lanes_exp_to(t, rough), rough);
 }
 
@@ -278,6 +279,10 @@ static inline void sg_act_run(sg_act act, float *y, const float *x, int64_t n)
         break;
     case SG_ACT_SILU: sg_unit_run(SG_ACT_SILU, y, x, n); break;
     case SG_ACT_GELU_TANH: sg_unit_run(SG_ACT_GELU_TANH, y, x, n); break;
+    case SG_ACT_GELU_QUICK: sg_unit_run(SG_ACT_GELU_QUICK, y, x, n); break;
+    case SG_ACT_GELU_ERF: /* 1 + erf(u) = erfc(-u), which keeps its digits where erf is near -1 */
+        for (int64_t i = 0; i < n; i++) y[i] = 0.5f * x[i] * erfcf(x[i] * -0.70710678118654752440f);
+        break;
     case SG_ACT_CLAMP:
         for (int64_t i = 0; i < n; i++) {
             const float low = x[i] < -1.0f ? -1.0f : x[i];
