@@ -1,0 +1,330 @@
+/* clip_vision.c - see clip_vision.h.
+ *
+ * Tensors, each with or without "vision_model." in front (transformers 5 leaves it out), l = 0 .. layers - 1:
+ *   embeddings.class_embedding [width], embeddings.patch_embedding.weight [width, 3, patch, patch]
+ *   embeddings.position_embedding.weight [tokens, width]
+ *   pre_layrnorm.{weight,bias} [width], as it is spelt
+ *   encoder.layers.l.{layer_norm1,layer_norm2}.{weight,bias} [width]
+ *   encoder.layers.l.self_attn.{q,k,v,out}_proj.{weight,bias} [width, width] [width]
+ *   encoder.layers.l.mlp.{fc1,fc2}.{weight,bias} [ffn, width] [width, ffn]
+ *
+ * The last layer and what follows it do not touch the states that are wanted: they are not loaded. */
+#include "clip_vision.h"
+
+#include "base/path.h"
+#include "base/resample.h"
+#include "layers.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { TOKENS_MAX = 1 << 14, RESIZED_MAX = 1 << 16 };
+
+/* ---- config ---- */
+
+/* From a picture to the numbers of the first layer. */
+typedef struct preparation {
+    int                edge; /* pixels of the shorter side, before the middle is cut out */
+    sg_resample_filter filter;
+    double             scale; /* of a byte */
+    double             mean[3], deviation[3];
+} preparation;
+
+typedef struct layer {
+    sg_tensor               norm_w[2], norm_b[2]; /* [width]: of attention, of the feed-forward part */
+    sg_linear_weights       q, k, v, out;         /* [width, width] */
+    sg_feed_forward_weights ffn;
+} layer;
+
+struct sg_clip_vision {
+    sg_component        component;
+    sg_clip_vision_info size;
+    preparation         prepare;
+    float               eps;
+    sg_act              act;
+    layer              *layer;     /* layers - 1 */
+    sg_tensor class, patch, place; /* [width] [width, 3, patch, patch] [tokens, width] */
+    sg_tensor before_w, before_b;  /* [width] */
+};
+
+static int whole(sg_config *c, const char *key, int64_t hi, int64_t usual)
+{
+    return (int)sg_config_int(c, key, 1, hi, &usual);
+}
+
+static void read_config(sg_clip_vision *v, sg_config *c)
+{
+    v->size = (sg_clip_vision_info){.width = whole(c, "hidden_size", 1 << 16, 768),
+                                    .layers = whole(c, "num_hidden_layers", 1 << 12, 12),
+                                    .heads = whole(c, "num_attention_heads", 1 << 12, 12),
+                                    .ffn = whole(c, "intermediate_size", 1 << 20, 3072),
+                                    .image = whole(c, "image_size", 1 << 12, 224),
+                                    .patch = whole(c, "patch_size", 1 << 12, 32)};
+    v->eps = (float)sg_config_real(c, "layer_norm_eps", 1e-12, 1.0, &(double){1e-5});
+    const char *const type = sg_config_string(c, "model_type", "clip_vision_model");
+    const char *const act = sg_config_string(c, "hidden_act", "quick_gelu");
+    const int         side = v->size.image / v->size.patch;
+    v->size.tokens = 1 + side * side;
+    v->act = act && strcmp(act, "gelu") == 0 ? SG_ACT_GELU_ERF : SG_ACT_GELU_QUICK;
+    if (type && strcmp(type, "clip_vision_model") != 0)
+        sg_config_fail(c, "model_type", "\"%s\" is not supported; clip_vision_model is", type);
+    if (act && v->act == SG_ACT_GELU_QUICK && strcmp(act, "quick_gelu") != 0)
+        sg_config_fail(c, "hidden_act", "\"%s\" is not supported; \"gelu\" and \"quick_gelu\" are", act);
+    if (whole(c, "num_channels", 1 << 12, 3) != 3) sg_config_fail(c, "num_channels", "should be 3");
+    if (v->size.width % v->size.heads)
+        sg_config_fail(c, "num_attention_heads", "%d does not divide hidden_size %d", v->size.heads, v->size.width);
+    if (side < 1 || v->size.tokens > TOKENS_MAX)
+        sg_config_fail(c, "patch_size", "%d pixels make %d patches of a picture of %d; 1 to %d are supported",
+                       v->size.patch, side * side, v->size.image, TOKENS_MAX - 1);
+}
+
+/* ---- how pictures are prepared ---- */
+
+/* An entry of an object: required where the object is there. */
+static int entry(sg_config *c, const char *object, const char *key, const char *path, int usual, sg_error *e)
+{
+    char       where[1200];
+    sg_config *member = NULL;
+    if (!sg_config_has(c, object)) return usual;
+    snprintf(where, sizeof where, "%s: %s", path, object);
+    if (sg_config_member(&member, c, object, where, e)) return usual;
+    const int value = (int)sg_config_int(member, key, 1, RESIZED_MAX, NULL);
+    if (sg_config_status(member)) sg_config_fail(c, object, "should be an object with %s", key);
+    sg_config_close(&member);
+    return value;
+}
+
+static void read_preparation(preparation *p, sg_config *c, const char *path, int image, sg_error *e)
+{
+    static const char *const steps[] = {"do_resize", "do_center_crop", "do_rescale", "do_normalize"};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (!sg_config_bool(c, steps[i], &(bool){true})) sg_config_fail(c, steps[i], "should be true");
+    const int64_t filter = sg_config_int(c, "resample", 0, 5, &(int64_t){3}); /* as Pillow counts them */
+    if (filter != 3 && filter != 1)
+        sg_config_fail(c, "resample", "%d is not supported; 3 (bicubic) and 1 (Lanczos) are", (int)filter);
+    p->filter = filter == 1 ? SG_RESAMPLE_LANCZOS : SG_RESAMPLE_BICUBIC;
+    p->scale = sg_config_real(c, "rescale_factor", 1e-6, 1.0, &p->scale);
+    sg_config_reals(c, "image_mean", -1e3, 1e3, p->mean, 0, 3);
+    sg_config_reals(c, "image_std", 1e-6, 1e3, p->deviation, 0, 3);
+    p->edge = entry(c, "size", "shortest_edge", path, image, e);
+    const int height = entry(c, "crop_size", "height", path, image, e);
+    const int width = entry(c, "crop_size", "width", path, image, e);
+    if (height != image || width != image)
+        sg_config_fail(c, "crop_size", "%dx%d, but the encoder takes pictures of %dx%d", width, height, image, image);
+    if (p->edge < image)
+        sg_config_fail(c, "size", "a side of %d pixels is shorter than the %d that are cut out", p->edge, image);
+}
+
+static sg_status open_preparation(sg_clip_vision *v, const sg_checkpoint *from, sg_error *e)
+{
+    char       folder[1024], path[1100];
+    sg_config *c = NULL;
+    v->prepare = (preparation){.edge = v->size.image,
+                               .filter = SG_RESAMPLE_BICUBIC,
+                               .scale = 1.0 / 255,
+                               .mean = {0.48145466, 0.4578275, 0.40821073},
+                               .deviation = {0.26862954, 0.26130258, 0.27577711}};
+    if (!sg_checkpoint_has(from, "image_processor")) return SG_OK;
+    SG_TRY(sg_checkpoint_place(from, "image_processor", folder, sizeof folder, e));
+    SG_TRY(sg_path_join(path, sizeof path, folder, "preprocessor_config.json", e));
+    SG_TRY(sg_config_open(&c, path, e));
+    read_preparation(&v->prepare, c, path, v->size.image, e);
+    const sg_status status = sg_config_status(c);
+    sg_config_close(&c);
+    return status;
+}
+
+/* The middle of `from` [height][width][3], image x image pixels, cut into patches. */
+static void cut(const sg_clip_vision *v, float *patches, const uint8_t *from, int width, int height)
+{
+    const preparation *const p = &v->prepare;
+    const int                image = v->size.image, patch = v->size.patch, side = image / patch;
+    const int                top = (height - image) / 2, left = (width - image) / 2;
+    for (int i = 0; i < side * side; i++)
+        for (int c = 0; c < 3; c++)
+            for (int k = 0; k < patch * patch; k++) {
+                const int     y = top + i / side * patch + k / patch, x = left + i % side * patch + k % patch;
+                const uint8_t byte = from[((size_t)y * (size_t)width + (size_t)x) * 3 + (size_t)c];
+                *patches++ = ((float)(byte * p->scale) - (float)p->mean[c]) / (float)p->deviation[c];
+            }
+}
+
+sg_status sg_clip_vision_prepare(const sg_clip_vision *v, float *patches, const uint8_t *rgb, int width, int height,
+                                 sg_error *e)
+{
+    const int64_t edge = v->prepare.edge, shorter = width < height ? width : height;
+    const int64_t w = width == shorter ? edge : edge * width / height;
+    const int64_t h = height == shorter ? edge : edge * height / width;
+    if (w > RESIZED_MAX || h > RESIZED_MAX)
+        return sg_error_set(e, SG_E_ARG, "a picture of %dx%d is too long and narrow for the image encoder", width,
+                            height);
+    uint8_t *const resized = malloc((size_t)w * (size_t)h * 3);
+    const bool     done = resized && sg_resample_rgb8(resized, (int)w, (int)h, rgb, width, height, v->prepare.filter);
+    if (done) cut(v, patches, resized, (int)w, (int)h);
+    free(resized);
+    return done ? SG_OK : sg_error_set(e, SG_E_MEMORY, "no memory for a picture of %dx%d", (int)w, (int)h);
+}
+
+/* ---- weights ---- */
+
+static void want_norm(sg_bind *b, sg_tensor *w, sg_tensor *bias, const char *name, int64_t width)
+{
+    char full[64];
+    snprintf(full, sizeof full, "%s.weight", name);
+    sg_bind_tensor(b, w, SG_F32, full, width);
+    snprintf(full, sizeof full, "%s.bias", name);
+    sg_bind_tensor(b, bias, SG_F32, full, width);
+}
+
+static void want_weights(sg_clip_vision *v)
+{
+    sg_bind *const            b = v->component.bind;
+    const sg_clip_vision_info z = v->size;
+    const sg_dtype            act = v->component.act;
+    sg_bind_prefix(b, "%s", "");
+    const char *const prefix = sg_bind_has(b, "vision_model.embeddings.class_embedding") ? "vision_model." : "";
+    sg_bind_prefix(b, "%s", prefix);
+    sg_bind_tensor(b, &v->class, SG_F32, "embeddings.class_embedding", z.width);
+    sg_bind_tensor(b, &v->patch, act, "embeddings.patch_embedding.weight", z.width, 3, z.patch, z.patch);
+    sg_bind_tensor(b, &v->place, SG_F32, "embeddings.position_embedding.weight", z.tokens, z.width);
+    want_norm(b, &v->before_w, &v->before_b, "pre_layrnorm", z.width);
+    for (int i = 0; i < z.layers - 1; i++) {
+        layer *const l = &v->layer[i];
+        sg_bind_prefix(b, "%sencoder.layers.%d.", prefix, i);
+        want_norm(b, &l->norm_w[0], &l->norm_b[0], "layer_norm1", z.width);
+        want_norm(b, &l->norm_w[1], &l->norm_b[1], "layer_norm2", z.width);
+        sg_want_linear(b, &l->q, act, "self_attn.q_proj", z.width, z.width);
+        sg_want_linear(b, &l->k, act, "self_attn.k_proj", z.width, z.width);
+        sg_want_linear(b, &l->v, act, "self_attn.v_proj", z.width, z.width);
+        sg_want_linear(b, &l->out, act, "self_attn.out_proj", z.width, z.width);
+        sg_want_linear(b, &l->ffn.up, act, "mlp.fc1", z.ffn, z.width);
+        sg_want_linear(b, &l->ffn.down, act, "mlp.fc2", z.width, z.ffn);
+    }
+    char last[64];
+    snprintf(last, sizeof last, "encoder.layers.%d.", z.layers - 1);
+    sg_bind_ignore(b, last);
+    sg_bind_ignore(b, "post_layernorm.");
+    sg_bind_ignore(b, "embeddings.position_ids");
+    sg_bind_ignore(b, "visual_projection.");
+}
+
+static sg_status open_into(sg_clip_vision *v, const sg_checkpoint *from, const char *name, sg_dtype act, sg_error *e)
+{
+    sg_config *c = NULL;
+    sg_status  status = sg_component_open(&v->component, from, name, NULL, act, &c, e);
+    if (status == SG_OK) {
+        read_config(v, c);
+        status = sg_config_status(c);
+    }
+    sg_config_close(&c);
+    SG_TRY(status);
+    SG_TRY(open_preparation(v, from, e));
+    if ((size_t)v->size.layers > sg_source_count(v->component.source))
+        return sg_error_set(e, SG_E_FORMAT,
+                            "%s/config.json: num_hidden_layers: %d, but the weights are %zu tensors in all",
+                            v->component.dir, v->size.layers, sg_source_count(v->component.source));
+    v->layer = calloc((size_t)v->size.layers, sizeof *v->layer);
+    if (!v->layer) return sg_error_set(e, SG_E_MEMORY, "no memory for %d layers", v->size.layers);
+    want_weights(v);
+    return sg_bind_check(v->component.bind, e);
+}
+
+sg_status sg_clip_vision_open(sg_clip_vision **out, const sg_checkpoint *c, const char *name, sg_dtype act, sg_error *e)
+{
+    sg_clip_vision *v = calloc(1, sizeof *v);
+    *out = NULL;
+    if (!v) return sg_error_set(e, SG_E_MEMORY, "no memory for %s", name);
+    const sg_status status = open_into(v, c, name, act, e);
+    if (status) {
+        sg_clip_vision_close(&v);
+        return status;
+    }
+    const sg_clip_vision_info z = v->size;
+    snprintf(v->component.summary, sizeof v->component.summary, "%d layers, width %d, %d heads x %d, ffn %d, %d tokens",
+             z.layers, z.width, z.heads, z.width / z.heads, z.ffn, z.tokens);
+    *out = v;
+    return SG_OK;
+}
+
+void sg_clip_vision_close(sg_clip_vision **v)
+{
+    if (!*v) return;
+    sg_component_close(&(*v)->component);
+    free((*v)->layer);
+    free(*v);
+    *v = NULL;
+}
+
+sg_component *sg_clip_vision_component(sg_clip_vision *v) { return &v->component; }
+
+sg_clip_vision_info sg_clip_vision_describe(const sg_clip_vision *v) { return v->size; }
+
+/* ---- encoder ---- */
+
+static void attention(const sg_clip_vision *v, sg_stream *s, const layer *l, sg_tensor x)
+{
+    const size_t    mark = s->scratch.used;
+    const sg_dtype  act = v->component.act;
+    const int64_t   n = x.dim[0], c = x.dim[1], h = v->size.heads, d = c / h;
+    const sg_tensor y = sg_new(s, act, n, c), q = sg_new(s, act, n, h, d), k = sg_new(s, act, n, h, d);
+    const sg_tensor u = sg_new(s, act, n, h, d), a = sg_new(s, act, n, h, d);
+    sg_norm(s, .y = y, .x = x, .w = l->norm_w[0], .b = l->norm_b[0], .kind = SG_NORM_LAYER, .eps = v->eps);
+    sg_linear(s, .y = sg_reshape(q, n, c), .x = y, .w = l->q.w, .b = l->q.b);
+    sg_linear(s, .y = sg_reshape(k, n, c), .x = y, .w = l->k.w, .b = l->k.b);
+    sg_linear(s, .y = sg_reshape(u, n, c), .x = y, .w = l->v.w, .b = l->v.b);
+    sg_attend(s, .y = a, .q = q, .k = k, .v = u, .scale = (float)(1 / sqrt((double)d)));
+    sg_project_out(s, x, a, &l->out, (sg_tensor){0});
+    s->scratch.used = mark;
+}
+
+static void feed_forward(const sg_clip_vision *v, sg_stream *s, const layer *l, sg_tensor x)
+{
+    const size_t    mark = s->scratch.used;
+    const sg_tensor y = sg_new(s, v->component.act, x.dim[0], x.dim[1]);
+    sg_norm(s, .y = y, .x = x, .w = l->norm_w[1], .b = l->norm_b[1], .kind = SG_NORM_LAYER, .eps = v->eps);
+    sg_feed_forward(s, x, y, &l->ffn, v->act, (sg_tensor){0});
+    s->scratch.used = mark;
+}
+
+static void upload_picture(const sg_clip_vision *v, sg_stream *s, sg_tensor patches, const uint8_t *rgb, int width,
+                           int height)
+{
+    sg_error     e = {0};
+    float *const host = malloc(sg_bytes(patches));
+    if (!host)
+        sg_fail(s, SG_E_MEMORY, "no memory for a picture of %d pixels", v->size.image);
+    else if (sg_clip_vision_prepare(v, host, rgb, width, height, &e))
+        sg_fail(s, e.code, "%s", e.text);
+    else
+        sg_upload(s, patches, host);
+    free(host);
+}
+
+/* x [tokens, width]: the class, then each patch by the matrix; plus what stands for their places. */
+static void embed(const sg_clip_vision *v, sg_stream *s, sg_tensor x, const uint8_t *rgb, int width, int height)
+{
+    const size_t    mark = s->scratch.used;
+    const int64_t   n = x.dim[0], c = x.dim[1], area = 3 * (int64_t)v->size.patch * v->size.patch;
+    const sg_tensor token = sg_new(s, SG_F32, n, c), placed = sg_new(s, SG_F32, n, c);
+    const sg_tensor patches = sg_new(s, SG_F32, n - 1, area);
+    if (rgb && !s->status) upload_picture(v, s, patches, rgb, width, height);
+    sg_copy(s, .y = sg_rows(token, 0, 1), .x = v->class);
+    sg_linear(s, .y = sg_rows(token, 1, n - 1), .x = patches, .w = sg_reshape(v->patch, c, area));
+    sg_add(s, .y = placed, .a = token, .b = v->place);
+    sg_norm(s, .y = x, .x = placed, .w = v->before_w, .b = v->before_b, .kind = SG_NORM_LAYER, .eps = v->eps);
+    s->scratch.used = mark;
+}
+
+void sg_clip_vision_encode(const sg_clip_vision *v, sg_stream *s, sg_tensor y, const uint8_t *rgb, int width,
+                           int height)
+{
+    embed(v, s, y, rgb, width, height);
+    sg_tap(s, y, "vision.embed");
+    for (int i = 0; i < v->size.layers - 1; i++) {
+        attention(v, s, &v->layer[i], y);
+        feed_forward(v, s, &v->layer[i], y);
+        sg_tap(s, y, "vision.block.%d", i);
+    }
+}

@@ -1,0 +1,35 @@
+/* clip_vision.h - CLIP's image encoder (Radford et al., 2021): transformers' CLIPVisionModel, for the states that a denoiser
+ * attends to beside the text. */
+#ifndef SG_CLIP_VISION_H
+#define SG_CLIP_VISION_H
+
+#include "component.h"
+#include "op.h"
+
+typedef struct sg_clip_vision sg_clip_vision;
+
+/* Opens component `name` of c: config and weights; loads nothing (sg_bind_load on sg_clip_vision_component does). Pictures
+ * are prepared as preprocessor_config.json of component image_processor says, or as CLIP's models are published. */
+sg_status     sg_clip_vision_open(sg_clip_vision **out, const sg_checkpoint *c, const char *name, sg_dtype act,
+                                  sg_error *e) SG_MUST_USE;
+void          sg_clip_vision_close(sg_clip_vision **v);
+sg_component *sg_clip_vision_component(sg_clip_vision *v);
+
+typedef struct sg_clip_vision_info {
+    int width, layers, heads, ffn, image, patch;
+    int tokens; /* one for the class, and one for each patch */
+} sg_clip_vision_info;
+sg_clip_vision_info sg_clip_vision_describe(const sg_clip_vision *v);
+
+/* A row for each patch, row by row: patches [tokens - 1, 3 patch patch], channels outermost, of the picture rgb
+ * [height][width][3] as CLIPImageProcessor makes it: its shorter side resized, the middle cut out, each channel normalised.
+ * SG_E_ARG: the picture is too long and narrow; SG_E_MEMORY. */
+sg_status sg_clip_vision_prepare(const sg_clip_vision *v, float *patches, const uint8_t *rgb, int width, int height,
+                                 sg_error *e) SG_MUST_USE;
+
+/* y F32 [tokens, width] = hidden_states[-2], the states before the last layer, of the picture rgb [height][width][3]; NULL on
+ * a plan. Uses s->scratch, leaves nothing in it; failures are latched in s. Taps "vision.embed", "vision.block.%d". */
+void sg_clip_vision_encode(const sg_clip_vision *v, sg_stream *s, sg_tensor y, const uint8_t *rgb, int width,
+                           int height);
+
+#endif
