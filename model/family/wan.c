@@ -5,6 +5,7 @@
  * without an image all of them are equal, so the scalar path is the same. With one the first frame of the latents is the
  * image's from the noise to the end, and its tokens have timestep 0. The other models of image to video have more channels
  * going in: behind the latents a mask and the latents of the pictures, with grey frames between them. */
+#include "clip_vision.h"
 #include "family.h"
 #include "prompt_clean.h"
 #include "t5.h"
@@ -24,14 +25,17 @@ static const char default_negative[] =
     "杂乱的背景，三条腿，背景人很多，倒着走";
 
 typedef struct wan {
-    sg_components components;
-    sg_wan_dit   *dit[2]; /* the second only with two denoisers */
-    sg_wan_vae   *vae;
-    double        boundary; /* of 1: timesteps from here up are the first denoiser's; 0: one denoiser */
-    bool          ti2v;     /* the 5B: 24 frames a second, 720p */
-    sg_component  encoder;  /* of the VAE, which is vae's: its files, and a binding of its own */
-    float        *image;    /* host: what sg_wan_image_encode made for this render; NULL: nothing */
-    sg_wan_run    run;      /* of one render */
+    sg_components   components;
+    sg_wan_dit     *dit[2]; /* the second only with two denoisers */
+    sg_wan_vae     *vae;
+    double          boundary; /* of 1: timesteps from here up are the first denoiser's; 0: one denoiser */
+    bool            ti2v;     /* the 5B: 24 frames a second, 720p */
+    sg_component    encoder;  /* of the VAE, which is vae's: its files, and a binding of its own */
+    float          *image;    /* host: what sg_wan_image_encode made for this render; NULL: nothing */
+    sg_clip_vision *clip;     /* where the denoiser has an image_dim */
+    float          *tokens;   /* host: its states of this render's pictures; NULL: nothing */
+    int             images;   /* of this render */
+    sg_wan_run      run;      /* of one render */
 } wan;
 
 /* ---- opening ---- */
@@ -81,7 +85,8 @@ static sg_status check_fit(const wan *w, const char *dir, sg_error *e)
                             "%s: model_index.json: expand_timesteps is for a transformer without channels "
                             "of an image",
                             dir);
-    if (d->channels != c->channels || d->input != c->input || d->text_dim != c->text_dim || d->layers != c->layers ||
+    if (d->channels != c->channels || d->input != c->input || d->text_dim != c->text_dim ||
+        d->image_dim != c->image_dim || d->image_places != c->image_places || d->layers != c->layers ||
         d->heads != c->heads || d->head_dim != c->head_dim || memcmp(d->patch, c->patch, sizeof c->patch) != 0)
         return sg_error_set(e, SG_E_FORMAT, "%s: transformer and transformer_2 differ in size", dir);
     return SG_OK;
@@ -104,6 +109,47 @@ static void encode_image(void *model, sg_stream *s, const sg_request *r, const s
     wan *const w = model;
     free(w->image);
     w->image = sg_wan_image_encode(w->vae, s, r, g, w->ti2v);
+}
+
+/* CLIP sees pictures whole. */
+static void encode_tokens(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g)
+{
+    wan *const                w = model;
+    const sg_clip_vision_info v = sg_clip_vision_describe(w->clip);
+    const size_t              numbers = (size_t)v.tokens * (size_t)v.width;
+    const bool                real = s->memory->alloc != NULL;
+    free(w->tokens);
+    w->tokens = real ? malloc((size_t)g->images * numbers * sizeof *w->tokens) : NULL;
+    if (real && !w->tokens) sg_fail(s, SG_E_MEMORY, "no memory for the tokens of %d pictures", g->images);
+    for (int i = 0; i < g->images; i++) {
+        const size_t                  mark = s->scratch.used;
+        const sg_tensor               y = sg_new(s, SG_F32, v.tokens, v.width);
+        const sg_request_image *const p = &r->image[i];
+        sg_clip_vision_encode(w->clip, s, y, real ? p->whole : NULL, p->whole_width, p->whole_height);
+        if (real) sg_download(s, w->tokens + (size_t)i * numbers, y);
+        s->scratch.used = mark;
+    }
+}
+
+static sg_status add_tokens(wan *w, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
+{
+    sg_components *const       c = &w->components;
+    const sg_wan_config *const d = sg_wan_dit_config(w->dit[0]);
+    if (!d->image_dim) return SG_OK;
+    sg_component_expect_class(index, "image_encoder", "CLIPVisionModel", "CLIPVisionModelWithProjection");
+    SG_TRY(sg_config_status(index));
+    SG_TRY(sg_clip_vision_open(&w->clip, from, "image_encoder", act, e));
+    const sg_clip_vision_info v = sg_clip_vision_describe(w->clip);
+    sg_component_note_class(sg_clip_vision_component(w->clip), index, "image_encoder");
+    c->image[SG_IMAGE_LAST] = d->image_places ? SG_IMAGE_NEEDED : SG_IMAGE_NONE;
+    c->added[c->addeds++] = (sg_added_phase){
+        .name = "image clip", .component = sg_clip_vision_component(w->clip), .of_images = true, .run = encode_tokens};
+    if (v.width == d->image_dim && (!d->image_places || d->image_places == 2 * v.tokens)) return SG_OK;
+    return sg_error_set(
+        e, SG_E_FORMAT,
+        "%s: the image encoder gives %d tokens of %d numbers, but transformer/config.json: image_dim is "
+        "%lld, pos_embed_seq_len %lld",
+        sg_checkpoint_path(from), v.tokens, v.width, (long long)d->image_dim, (long long)d->image_places);
 }
 
 /* A phase of its own for the VAE's encoder, where the model takes images. */
@@ -140,6 +186,7 @@ static sg_status open_components(wan *w, const sg_checkpoint *from, sg_config *i
     sg_component_note_class(sg_wan_vae_component(w->vae), index, "vae");
     c->vae = (sg_vae){.ops = &sg_wan_vae_ops, .of = w->vae};
     add_image(w);
+    SG_TRY(add_tokens(w, from, index, act, e));
 
     const sg_wan_vae_info v = sg_wan_vae_describe(w->vae);
     const int64_t *const  patch = sg_wan_dit_config(w->dit[0])->patch;
@@ -155,6 +202,8 @@ static void wan_close(void *model)
     const sg_text_encoder *const t = &w->components.text[0].encoder;
     sg_wan_run_close(&w->run);
     free(w->image);
+    free(w->tokens);
+    sg_clip_vision_close(&w->clip);
     sg_wan_vae_close(&w->vae);
     sg_wan_dit_close(&w->dit[1]);
     sg_wan_dit_close(&w->dit[0]);
@@ -250,15 +299,17 @@ static void wan_render_open(void *model, sg_stream *s, const sg_geometry *g, con
     wan *const w = model;
     sg_wan_run_close(&w->run);
     sg_wan_run_tables(&w->run, w->dit[0], s, g->grid, self);
+    w->images = g->images;
     if (g->images) sg_wan_run_image(&w->run, w->dit[0], s, s->memory->alloc ? w->image : NULL, g->latent);
 }
 
 static void wan_denoiser_open(void *model, sg_stream *s, int denoiser, const sg_conditioning *c)
 {
     wan *const  w = model;
-    sg_wan_text text[2] = {{0}};
+    sg_wan_text text[2] = {{0}}, pictures = {s->memory->alloc ? w->tokens : NULL, 0};
+    if (w->clip) pictures.rows = w->images * sg_clip_vision_describe(w->clip).tokens;
     for (int k = 0; k < c->passes; k++) text[k] = (sg_wan_text){c->text[k][0].states, c->text[k][0].len};
-    sg_wan_run_text(&w->run, w->dit[denoiser], s, text, c->passes, TEXT_LEN);
+    sg_wan_run_text(&w->run, w->dit[denoiser], s, text, c->passes, TEXT_LEN, &pictures);
 }
 
 static void wan_forward(void *model, sg_stream *s, const sg_pass *p)

@@ -17,19 +17,24 @@
 typedef struct wan_block {
     sg_tensor               table; /* [1, 6, D]: shift, scale, gate, shift, scale, gate */
     sg_attention_weights    self, cross;
-    sg_tensor               norm_w, norm_b; /* [D], of norm2 */
+    sg_linear_weights       image_k, image_v; /* [D, D]? */
+    sg_tensor               image_norm;       /* [D]?, of image_k */
+    sg_tensor               norm_w, norm_b;   /* [D], of norm2 */
     sg_feed_forward_weights ffn;
 } wan_block;
 
 struct sg_wan_dit {
     sg_component      component;
     sg_wan_config     config;
-    sg_tensor         patch_w, patch_b;   /* [D, C, pt, ph, pw] [D] */
-    sg_linear_weights time[2], time_proj; /* [D, freq] [D, D]; [6 D, D] */
-    sg_linear_weights text[2];            /* [D, text_dim] [D, D] */
-    sg_tensor         table;              /* [1, 2, D]: shift, scale of the output */
-    sg_linear_weights proj_out;           /* [C pt ph pw, D] */
-    wan_block        *block;              /* [layers] */
+    sg_tensor         patch_w, patch_b;     /* [D, C, pt, ph, pw] [D] */
+    sg_linear_weights time[2], time_proj;   /* [D, freq] [D, D]; [6 D, D] */
+    sg_linear_weights text[2];              /* [D, text_dim] [D, D] */
+    sg_tensor         norm_w[2], norm_b[2]; /* of pictures, before and after image: [image_dim]? [D]? */
+    sg_tensor         places;               /* [1, image_places, image_dim]? */
+    sg_linear_weights image[2];             /* [image_dim, image_dim]? [D, image_dim]? */
+    sg_tensor         table;                /* [1, 2, D]: shift, scale of the output */
+    sg_linear_weights proj_out;             /* [C pt ph pw, D] */
+    wan_block        *block;                /* [layers] */
 };
 
 sg_component        *sg_wan_dit_component(sg_wan_dit *d) { return &d->component; }
@@ -37,9 +42,19 @@ const sg_wan_config *sg_wan_dit_config(const sg_wan_dit *d) { return &d->config;
 
 /* ---- opening ---- */
 
-static void refuse_unless_null(sg_config *f, const char *key, const char *why)
+/* The tokens of pictures. */
+static void read_image(sg_wan_config *c, sg_config *f)
 {
-    if (sg_config_has(f, key)) sg_config_fail(f, key, "%s", why);
+    const int64_t none = 0, width = c->width;
+    c->image_dim = sg_config_int(f, "image_dim", 1, 1 << 20, &none);
+    c->image_places = sg_config_int(f, "pos_embed_seq_len", 1, 1 << 20, &none);
+    const int64_t added = sg_config_int(f, "added_kv_proj_dim", 1, 1 << 20, &none);
+    if (added != (c->image_dim ? width : 0))
+        sg_config_fail(f, "added_kv_proj_dim", "%lld; with image_dim %lld it should be %lld", (long long)added,
+                       (long long)c->image_dim, (long long)(c->image_dim ? width : 0));
+    if (c->image_places && !c->image_dim) sg_config_fail(f, "pos_embed_seq_len", "there is no image_dim");
+    if (c->image_dim && c->input == c->channels)
+        sg_config_fail(f, "image_dim", "%lld, but no channels of a picture go in", (long long)c->image_dim);
 }
 
 static sg_status read_config(sg_wan_config *c, sg_config *f)
@@ -71,10 +86,23 @@ static sg_status read_config(sg_wan_config *c, sg_config *f)
     if (c->freq_dim % 2) sg_config_fail(f, "freq_dim", "%lld is odd", (long long)c->freq_dim);
     if (strcmp(sg_config_string(f, "qk_norm", "rms_norm_across_heads"), "rms_norm_across_heads") != 0)
         sg_config_fail(f, "qk_norm", "only \"rms_norm_across_heads\" is known");
-    refuse_unless_null(f, "image_dim", "image-to-video checkpoints cannot be rendered");
-    refuse_unless_null(f, "added_kv_proj_dim", "image-to-video checkpoints cannot be rendered");
-    refuse_unless_null(f, "pos_embed_seq_len", "image-to-video checkpoints cannot be rendered");
+    read_image(c, f);
     return sg_config_status(f);
+}
+
+static void bind_image(sg_wan_dit *d)
+{
+    const sg_wan_config *const c = &d->config;
+    const int64_t              w = c->width, i = c->image_dim;
+    sg_bind *const             b = d->component.bind;
+    sg_bind_prefix(b, "condition_embedder.image_embedder.");
+    sg_bind_tensor(b, &d->norm_w[0], SG_F32, "norm1.weight", i);
+    sg_bind_tensor(b, &d->norm_b[0], SG_F32, "norm1.bias", i);
+    sg_want_linear(b, &d->image[0], d->component.act, "ff.net.0.proj", i, i);
+    sg_want_linear(b, &d->image[1], d->component.act, "ff.net.2", w, i);
+    sg_bind_tensor(b, &d->norm_w[1], SG_F32, "norm2.weight", w);
+    sg_bind_tensor(b, &d->norm_b[1], SG_F32, "norm2.bias", w);
+    if (c->image_places) sg_bind_tensor(b, &d->places, SG_F32, "pos_embed", 1, c->image_places, i);
 }
 
 static void bind_weights(sg_wan_dit *d)
@@ -92,6 +120,7 @@ static void bind_weights(sg_wan_dit *d)
     sg_want_linear(b, &d->time_proj, act, "time_proj", 6 * w, w);
     sg_want_linear(b, &d->text[0], act, "text_embedder.linear_1", w, c->text_dim);
     sg_want_linear(b, &d->text[1], act, "text_embedder.linear_2", w, w);
+    if (c->image_dim) bind_image(d);
     for (int i = 0; i < c->layers; i++) {
         wan_block *const k = &d->block[i];
         sg_bind_block(b, i);
@@ -99,6 +128,11 @@ static void bind_weights(sg_wan_dit *d)
         sg_want_attention(b, &k->self, act, w, w);
         sg_bind_prefix(b, "blocks.%d.attn2.", i);
         sg_want_attention(b, &k->cross, act, w, w);
+        if (c->image_dim) {
+            sg_want_linear(b, &k->image_k, act, "add_k_proj", w, w);
+            sg_want_linear(b, &k->image_v, act, "add_v_proj", w, w);
+            sg_bind_tensor(b, &k->image_norm, SG_F32, "norm_added_k.weight", w);
+        }
         sg_bind_prefix(b, "blocks.%d.", i);
         sg_bind_tensor(b, &k->table, SG_F32, "scale_shift_table", 1, 6, w);
         if (c->cross_norm) {
@@ -210,6 +244,37 @@ void sg_wan_run_hold(const sg_wan_run *run, sg_stream *s, sg_tensor x)
         sg_strided_copy(s, .y = sg_reshape(x, sg_count(x)), .x = run->held, .token = clip, .scatter = true);
 }
 
+enum { PICTURES = 2, KEYS = 3 }; /* keys of a layer: those of each pass, those of pictures */
+
+static void picture_keys(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text *t)
+{
+    const sg_wan_config *const c = &d->config;
+    const sg_dtype             act = d->component.act;
+    const int64_t              m = t->rows, w = c->width, in = c->image_dim;
+    for (int i = 0; i < c->layers; i++) {
+        run->key[KEYS * i + PICTURES] = sg_new_keep(s, act, m, c->heads, c->head_dim);
+        run->value[KEYS * i + PICTURES] = sg_new_keep(s, act, m, c->heads, c->head_dim);
+    }
+    const size_t    mark = s->scratch.used;
+    const sg_tensor states = sg_new(s, SG_F32, m, in), placed = sg_new(s, SG_F32, m, in), x = sg_new(s, act, m, in);
+    const sg_tensor y = sg_new(s, SG_F32, m, w), ya = sg_new(s, act, m, w);
+    if (t->states) sg_upload(s, states, t->states);
+    if (d->places.rank) sg_add(s, .y = placed, .a = states, .b = sg_reshape(d->places, m, in));
+    sg_norm(s, .y = x, .x = d->places.rank ? placed : states, .w = d->norm_w[0], .b = d->norm_b[0],
+            .kind = SG_NORM_LAYER, .eps = 1e-5f);
+    sg_mlp(s, y, x, d->image, SG_ACT_GELU_ERF);
+    sg_norm(s, .y = ya, .x = y, .w = d->norm_w[1], .b = d->norm_b[1], .kind = SG_NORM_LAYER, .eps = 1e-5f);
+    sg_tap(s, ya, "dit.image");
+    for (int i = 0; i < c->layers; i++) {
+        const wan_block *const b = &d->block[i];
+        sg_bind_fetch(d->component.bind, s, i);
+        sg_project_heads(s, run->key[KEYS * i + PICTURES], ya, &b->image_k, b->image_norm, c->eps, NULL);
+        sg_linear(s, .y = sg_reshape(run->value[KEYS * i + PICTURES], m, w), .x = ya, .w = b->image_v.w,
+                  .b = b->image_v.b);
+    }
+    s->scratch.used = mark;
+}
+
 static void text_pass(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text *text, int text_len,
                       int pass)
 {
@@ -218,8 +283,8 @@ static void text_pass(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const 
     const int                  pads = text_len - text->rows;
     const int64_t              m = text->rows + (pads > 0), w = c->width;
     for (int i = 0; i < c->layers; i++) {
-        run->key[2 * i + pass] = sg_new_keep(s, act, m, c->heads, c->head_dim);
-        run->value[2 * i + pass] = sg_new_keep(s, act, m, c->heads, c->head_dim);
+        run->key[KEYS * i + pass] = sg_new_keep(s, act, m, c->heads, c->head_dim);
+        run->value[KEYS * i + pass] = sg_new_keep(s, act, m, c->heads, c->head_dim);
     }
     run->bias[pass] = sg_new_keep(s, SG_F32, m);
 
@@ -244,16 +309,16 @@ static void text_pass(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const 
     for (int i = 0; i < c->layers; i++) {
         const sg_attention_weights *const a = &d->block[i].cross;
         sg_bind_fetch(d->component.bind, s, i);
-        sg_project_heads(s, run->key[2 * i + pass], ya, &a->k, a->norm_k, c->eps, NULL);
-        sg_linear(s, .y = sg_reshape(run->value[2 * i + pass], m, w), .x = ya, .w = a->v.w, .b = a->v.b);
+        sg_project_heads(s, run->key[KEYS * i + pass], ya, &a->k, a->norm_k, c->eps, NULL);
+        sg_linear(s, .y = sg_reshape(run->value[KEYS * i + pass], m, w), .x = ya, .w = a->v.w, .b = a->v.b);
     }
     s->scratch.used = mark;
 }
 
 void sg_wan_run_text(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text *text, int passes,
-                     int text_len)
+                     int text_len, const sg_wan_text *pictures)
 {
-    const size_t slots = 2 * (size_t)d->config.layers;
+    const size_t slots = KEYS * (size_t)d->config.layers;
     free(run->key);
     run->key = calloc(2 * slots, sizeof *run->key);
     if (!run->key) {
@@ -262,6 +327,7 @@ void sg_wan_run_text(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const s
     }
     run->value = run->key + slots;
     for (int pass = 0; pass < passes; pass++) text_pass(run, d, s, &text[pass], text_len, pass);
+    if (d->config.image_dim) picture_keys(run, d, s, pictures);
 }
 
 void sg_wan_run_close(sg_wan_run *run)
@@ -336,9 +402,16 @@ static void cross_attention(sg_stream *s, const sg_wan_dit *d, const sg_wan_run 
     else
         sg_copy(s, .y = y, .x = x);
     sg_project_heads(s, q, y, &b->cross.q, b->cross.norm_q, c->eps, NULL);
-    const sg_tensor o = sg_new(s, act, n, c->heads, c->head_dim);
-    sg_attend(s, .y = o, .q = q, .k = run->key[2 * i + pass], .v = run->value[2 * i + pass],
+    sg_tensor o = sg_new(s, act, n, c->heads, c->head_dim);
+    sg_attend(s, .y = o, .q = q, .k = run->key[KEYS * i + pass], .v = run->value[KEYS * i + pass],
               .key_bias = run->bias[pass], .scale = score_scale(c));
+    if (c->image_dim) {
+        const sg_tensor of = sg_new(s, act, n, c->heads, c->head_dim);
+        sg_attend(s, .y = of, .q = q, .k = run->key[KEYS * i + PICTURES], .v = run->value[KEYS * i + PICTURES],
+                  .scale = score_scale(c));
+        sg_add(s, .y = y, .a = sg_reshape(o, n, c->width), .b = sg_reshape(of, n, c->width));
+        o = sg_reshape(y, n, c->heads, c->head_dim);
+    }
     sg_project_out(s, x, o, &b->cross.out, (sg_tensor){0});
     sg_tap(s, x, "dit.block.%d.attn2", i);
     s->scratch.used = mark;

@@ -13,6 +13,9 @@ typedef struct sg_wan_config {
     int64_t text_dim, freq_dim, rope_max;
     double  eps;
     bool    cross_norm; /* norm2 has weights; otherwise it is the identity */
+    int64_t
+        image_dim; /* numbers of a picture's token, to which cross-attention goes beside the text; 0: there are none */
+    int64_t image_places; /* tokens of two pictures, which have learnt places; 0: one picture, without */
 } sg_wan_config;
 
 typedef struct sg_wan_dit sg_wan_dit;
@@ -24,7 +27,8 @@ void                 sg_wan_dit_close(sg_wan_dit **d);
 sg_component        *sg_wan_dit_component(sg_wan_dit *d);
 const sg_wan_config *sg_wan_dit_config(const sg_wan_dit *d);
 
-/* A prompt as the denoiser sees it: real rows, then one row of zeros that stands for all the padding. */
+/* A prompt as the denoiser sees it: real rows, then one row of zeros that stands for all the padding. Of pictures, with
+ * image_dim in place of text_dim: their tokens. */
 typedef struct sg_wan_text {
     const float *states; /* host, F32 [rows, text_dim]; NULL on a plan */
     int          rows;   /* real tokens */
@@ -42,7 +46,8 @@ typedef struct sg_wan_run {
     int64_t        grid[3]; /* patches: frames, rows, columns */
     sg_token_order tokens;
     sg_rotary      rotary;
-    sg_tensor     *key, *value; /* act [rows + 1, heads, head_dim], index 2 layer + pass; the arrays are on the host */
+    sg_tensor     *key, *value; /* act [rows + 1, heads, head_dim], index 3 layer + pass, the third the pictures'; the
+                                   arrays are on the host */
     sg_tensor      bias[2];     /* F32 [rows + 1]: ln(how many padding rows the last one stands for) */
     sg_tensor      input;       /* F32 [input, f, y, x]? the latents, with a picture's channels behind */
     sg_tensor      held;        /* F32 [c, 1, y x]? the first frame of the latents, which is a picture's */
@@ -59,9 +64,9 @@ void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const
  * where nothing does, [channels, 1, y, x] that are the first frame. NULL on a plan. */
 void sg_wan_run_image(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const float *image, const int64_t latent[4]);
 /* Cross-attention keys and values of the text of each pass, once for all steps: they depend on the text alone. text_len is the
- * padded length that the model was trained with (512). */
+ * padded length that the model was trained with (512). pictures: counts where there is image_dim. */
 void sg_wan_run_text(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text *text, int passes,
-                     int text_len);
+                     int text_len, const sg_wan_text *pictures);
 void sg_wan_run_close(sg_wan_run *run);
 
 /* x = the held frame, in x F32 [c, f, y, x]. */
