@@ -111,7 +111,7 @@ static void encode_image(void *model, sg_stream *s, const sg_request *r, const s
     w->image = sg_wan_image_encode(w->vae, s, r, g, w->ti2v);
 }
 
-/* CLIP sees pictures whole. */
+/* CLIP sees pictures whole, where they are given so. */
 static void encode_tokens(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g)
 {
     wan *const                w = model;
@@ -125,7 +125,10 @@ static void encode_tokens(void *model, sg_stream *s, const sg_request *r, const 
         const size_t                  mark = s->scratch.used;
         const sg_tensor               y = sg_new(s, SG_F32, v.tokens, v.width);
         const sg_request_image *const p = &r->image[i];
-        sg_clip_vision_encode(w->clip, s, y, real ? p->whole : NULL, p->whole_width, p->whole_height);
+        if (p->whole)
+            sg_clip_vision_encode(w->clip, s, y, real ? p->whole : NULL, p->whole_width, p->whole_height);
+        else
+            sg_clip_vision_encode(w->clip, s, y, real ? p->rgb : NULL, r->width, r->height);
         if (real) sg_download(s, w->tokens + (size_t)i * numbers, y);
         s->scratch.used = mark;
     }

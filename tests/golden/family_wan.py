@@ -5,6 +5,8 @@ import diffusers
 import numpy as np
 import PIL.Image
 import torch
+import transformers
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 import counter
 
@@ -94,6 +96,14 @@ CASES["wan22_i2v"] = {
     "request": dict(prompt="a cat, a dog & a bird", negative_prompt="", width=32, height=48, frames=9, steps=4,
                     cfg_scale=4.0, cfg_scale_2=3.0, seed=3, pictures=2),
 }
+CASES["wan21_i2v"] = {
+    **CASES["wan21_hd12"], "seed": 1201,
+    "dit": {**CASES["wan21_hd12"]["dit"], "in_channels": 36, "image_dim": 16, "added_kv_proj_dim": 24},
+    "clip": dict(hidden_size=16, num_attention_heads=2, num_hidden_layers=3, intermediate_size=24, image_size=28,
+                 patch_size=7, hidden_act="gelu"),
+    "request": dict(prompt="a cat, a dog & a bird", negative_prompt="blurry", width=48, height=32, frames=5, steps=3,
+                    cfg_scale=5.0, seed=7, pictures=1),
+}
 CASES["wan22_ti2v_image"] = {
     **CASES["wan22_ti2v"], "seed": 5001,
     "request": dict(prompt="waves", negative_prompt="", width=96, height=64, frames=9, steps=3, cfg_scale=5.0, seed=11,
@@ -104,9 +114,9 @@ CASES["wan22_ti2v_image"] = {
 def fill_transformer(model, draw):
     """Linear maps keep the size of what they see; gates and shifts vary by channel; attention is not flat."""
     for name, p in model.named_parameters():
-        if "norm_q" in name or "norm_k" in name:
+        if "norm_q" in name or "norm_k" in name or "norm_added_k" in name:
             draw(name, p, 0.2, 2.0 if "attn2" in name else 1.3)
-        elif name.endswith("norm2.weight"):
+        elif name.endswith(("norm1.weight", "norm2.weight")):
             draw(name, p, 0.2, 1.0)
         elif "scale_shift_table" in name:
             draw(name, p, 0.4)
@@ -115,6 +125,26 @@ def fill_transformer(model, draw):
         else:
             gain = 0.5 if "time_proj" in name else 1.4 if "ffn.net.2" in name or "linear_2" in name else 1.0
             draw(name, p, gain / fan_in(p) ** 0.5)
+
+
+def fill_clip(model, draw):
+    for name, p in model.named_parameters():
+        if "norm" in name and name.endswith("weight"):
+            draw(name, p, 0.2, 1.0)
+        elif p.ndim == 1:
+            draw(name, p, 0.1)
+        else:
+            draw(name, p, 1.0 / fan_in(p) ** 0.5)
+
+
+def image_encoder(spec, draw, device):
+    """CLIP's, and what prepares its pictures."""
+    config = transformers.CLIPVisionConfig(**spec["clip"])
+    model = build(lambda: transformers.CLIPVisionModel(config), fill_clip, draw("image_encoder", 6), device)
+    to_dtype(model, WEIGHT_DTYPES[spec["dtype"]], [])
+    side = spec["clip"]["image_size"]
+    return dict(image_encoder=model, image_processor=CLIPImageProcessorPil(size={"shortest_edge": side},
+                                                                           crop_size={"height": side, "width": side}))
 
 
 def fill_vae(model, draw):
@@ -152,7 +182,8 @@ def components(spec, draw, device):
     return dict(transformer=dit("transformer", 2),
                 transformer_2=dit("transformer_2", 3) if spec.get("experts") else None,
                 vae=decoder, scheduler=make_sampler(spec["sampler"]), boundary_ratio=spec.get("boundary_ratio"),
-                expand_timesteps=spec.get("expand_timesteps", False))
+                expand_timesteps=spec.get("expand_timesteps", False),
+                **(image_encoder(spec, draw, device) if "clip" in spec else {}))
 
 
 def wide():
@@ -166,6 +197,8 @@ def widen_model(pipe):
             m.double()
             c = m.config
             m.rope = type(m.rope)(c.attention_head_dim, c.patch_size, c.rope_max_seq_len).to(pipe.device)
+    if getattr(pipe, "image_encoder", None):
+        pipe.image_encoder.double()
 
 
 def grid(x):
@@ -183,7 +216,16 @@ def one_row(x):
     return x[0]
 
 
+def hook_clip(taps, model):
+    """The states before the last layer are those that count."""
+    taps.out(model.pre_layrnorm, "vision.embed", lambda x: x[0])
+    for i, b in enumerate(model.encoder.layers[:-1]):
+        taps.out(b, f"vision.block.{i}", lambda x: x[0])
+
+
 def hook_dit(taps, pipe, state, passes):
+    if getattr(pipe, "image_encoder", None):
+        hook_clip(taps, pipe.image_encoder)
     for model in (pipe.transformer, pipe.transformer_2):
         if model is not None:
             hook_model(taps, model, state, passes)
@@ -207,6 +249,8 @@ def hook_model(taps, model, state, passes):
     taps.out(c.time_embedder, at("temb"), one_row)
     taps.out(c.time_proj, at("time_proj"), lambda x: one_row(x).unflatten(-1, (6, -1)))
     taps.out(c.text_embedder, at("text"), pad_row)
+    if c.image_embedder is not None:
+        taps.out(c.image_embedder, at("image"), lambda x: x[0])
     for i, b in enumerate(model.blocks):
         taps.into(b.norm2, at(f"block.{i}.attn1", True))
         taps.into(b.norm3, at(f"block.{i}.attn2", True))
