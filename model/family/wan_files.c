@@ -29,8 +29,8 @@ static const struct {
                 {"audio_proj.", "HuMo"},
                 {"face_adapter.", "Animate"},
                 {"ref_conv.", "Fun with a reference image"},
-                {"img_emb.", "2.1 image to video"},
-                {"condition_embedder.image_embedder.", "2.1 image to video"}};
+                {"img_emb.", "2.1 image to video outside a Diffusers folder"},
+                {"condition_embedder.image_embedder.", "2.1 image to video outside a Diffusers folder"}};
 
 static bool has_any(const sg_found_part *p, const char *begins)
 {

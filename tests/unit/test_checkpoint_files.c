@@ -403,7 +403,7 @@ static void variants_that_are_not_rendered_are_refused_by_name(void **state)
 {
     (void)state;
     refused_with("vace_patch_embedding.weight", "is Wan VACE, which is not rendered; Wan text to video and");
-    refused_with("img_emb.proj.0.weight", "is Wan 2.1 image to video, which");
+    refused_with("img_emb.proj.0.weight", "is Wan 2.1 image to video outside a Diffusers folder, which");
     refused_with("face_adapter.x", "is Wan Animate");
     refused_with("model.diffusion_model.head.modulation", "holds two of the part \"transformer\"");
     refused_with("condition_embedder.time_proj.weight", "holds two of the part \"transformer\"");

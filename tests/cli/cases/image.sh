@@ -5,7 +5,7 @@ export OMP_NUM_THREADS=1
 images="${LIB%/*}/../fuzz/corpus/image"
 cp "$images"/{rgb.png,pixel.png,exif.jpg,base.jpg,cut.png,cmyk.jpg,announced.png,bitmap.bmp} .
 mkdir folder
-ln -s "$FIXTURES"/{wan21_hd12,wan22_i2v,wan22_ti2v} .
+ln -s "$FIXTURES"/{wan21_hd12,wan21_i2v,wan22_i2v,wan22_ti2v} .
 i2v=(-m wan22_i2v -p "a cat" --size 32x32 --frames 5 --steps 2 -g 1 --cfg-scale-2 1 --dtype f32 -q)
 
 # which models
@@ -14,6 +14,14 @@ try "${i2v[@]}" -o x.y4m
 try "${i2v[@]}" --last-image rgb.png -o x.y4m
 try "${i2v[@]}" --image rgb.png --last-image rgb.png --frames 1 -o x.y4m
 try -m wan22_ti2v -p "a cat" --image rgb.png --last-image rgb.png -o x.y4m
+try -m wan21_i2v -p "a cat" -o x.y4m
+try -m wan21_i2v -p "a cat" --image rgb.png --last-image rgb.png -o x.y4m
+cp -rL wan21_i2v other
+sed -i 's/"added_kv_proj_dim": 24/"added_kv_proj_dim": 12/' other/transformer/config.json
+try -m other -p "a cat" --image rgb.png -o x.y4m
+cp wan21_i2v/transformer/config.json other/transformer
+sed -i 's/CLIPVisionModel/SiglipVisionModel/' other/model_index.json
+try -m other -p "a cat" --image rgb.png -o x.y4m
 try -p "a cat" --fit pad -o x.y4m
 
 # which files
