@@ -23,12 +23,11 @@ typedef struct binding {
     sg_arena      keep, scratch;
 } binding;
 
-/* The order of the last call that had one: making it takes longer than attention does, and calls of several policies, as of
- * several layers, have it in common. */
+/* The order of the last call that had one, which takes longer to make than attention takes, for calls of any policy. */
 typedef struct kept_order {
     sg_order order;
-    int64_t  grid[3], text_prefix, n;
-    int32_t *row; /* [n], on the host; NULL: none */
+    int64_t  shape[5]; /* grid, text_prefix, n */
+    int32_t *row;      /* [n], on the host; NULL: none */
 } kept_order;
 
 struct sg_attention_context {
@@ -355,12 +354,10 @@ static sg_status set_order(call *k, sg_error *e)
 static const int32_t *order_of(const call *k)
 {
     const int64_t *const g = k->args->grid, prefix = k->args->text_prefix;
-    kept_order *const    o = &k->context->ordered;
-    if (o->row && o->order == k->policy.order && memcmp(o->grid, g, sizeof o->grid) == 0 && o->text_prefix == prefix &&
-        o->n == k->n)
-        return o->row;
+    kept_order *const    o = &k->context->ordered, asked = {k->policy.order, {g[0], g[1], g[2], prefix, k->n}, NULL};
+    if (o->row && o->order == asked.order && memcmp(o->shape, asked.shape, sizeof o->shape) == 0) return o->row;
     free(o->row);
-    *o = (kept_order){.order = k->policy.order, .grid = {g[0], g[1], g[2]}, .text_prefix = prefix, .n = k->n};
+    *o = asked;
     int32_t *const row = malloc((size_t)k->n * sizeof *row);
     if (!row || sg_order_make(row + prefix, k->policy.order, g[0], g[1], g[2])) {
         free(row);
