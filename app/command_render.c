@@ -220,7 +220,9 @@ static sg_clip clip_of(const job *j, const char *path)
                      .frames = j->request.frames,
                      .fps = j->request.fps,
                      .has_crf = !isnan(j->settings->crf),
-                     .crf = j->settings->crf};
+                     .crf = j->settings->crf,
+                     .has_png_level = j->settings->png_level >= 0,
+                     .png_level = j->settings->png_level};
 }
 
 static sg_status plan(job *j, sg_error *e)
@@ -390,6 +392,14 @@ static void say_cut(job *j, int i)
     if (i % batch_of(j) == 0) sg_notice_cut(&j->progress, &j->plan, j->settings->prompt_file ? which : NULL);
 }
 
+static sg_status add_quality(json_t *settings, const sg_settings *s, sg_error *e)
+{
+    int failed = 0;
+    if (!isnan(s->crf)) failed |= json_object_set_new(settings, "crf", json_real(s->crf));
+    if (s->png_level >= 0) failed |= json_object_set_new(settings, "png_level", json_integer(s->png_level));
+    return failed ? sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON") : SG_OK;
+}
+
 static sg_status render_one(job *j, int i, const char *path, const char *report_path, sg_error *e)
 {
     json_t                 *settings = NULL;
@@ -401,9 +411,7 @@ static sg_status render_one(job *j, int i, const char *path, const char *report_
     sg_status status = SG_OK;
     if (!j->decode_only) status = sg_report_add_attention(settings, &r->attention, j->settings, &j->forecast, e);
     if (status == SG_OK) status = sg_report_add_pictures(settings, &j->pictures, e);
-    if (status == SG_OK && !isnan(j->settings->crf) &&
-        json_object_set_new(settings, "crf", json_real(j->settings->crf)) != 0)
-        status = sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
+    if (status == SG_OK) status = add_quality(settings, j->settings, e);
     if (status == SG_OK) status = render_to(j, path, report_path, settings, e);
     json_decref(settings);
     if (status != SG_OK && j->request.latents_out && access(j->request.latents_out, F_OK) == 0)
@@ -457,7 +465,8 @@ static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
     if (strcmp(output, "-") == 0 && isatty(STDOUT_FILENO))
         return sg_error_set(e, SG_E_ARG, "-o - writes video, and stdout is a terminal: send it to a file or a pipe");
     /* what needs no model to be seen */
-    SG_TRY(sg_sink_check(&(sg_clip){.path = output, .has_crf = !isnan(j->settings->crf)}, e));
+    const sg_clip asked = clip_of(j, output);
+    SG_TRY(sg_sink_check(&asked, e));
     SG_TRY(open_engine(j, e));
     mark(j, "opening");
     const sg_clip clip = clip_of(j, output);

@@ -260,6 +260,8 @@ const sg_option sg_option_table[] = {
              "(default: out.mp4, or out.y4m in a build without FFmpeg)"},
     {.name = "crf", .kind = SG_OPTION_REAL, .commands = RENDER, AT(crf), .lo = 0, .hi = 51, .value = "N",
      .help = "quality of .mp4, from 0 (only chroma loses resolution) to 51 (smallest file; default: 17)"},
+    {.name = "png-level", .kind = SG_OPTION_INT, .commands = RENDER, AT(png_level), .lo = 0, .hi = 9, .value = "N",
+     .help = "compression of .png, from 0 (none) to 9 (smallest file, slowest; default: 1)"},
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(output), .value = "DIR",
      .help = "a folder, made if it is not there: a clip of each arm, side.mp4, frames.png, report.json\n"
              "and report.html (default: compare- and the seed)"},

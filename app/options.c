@@ -321,6 +321,7 @@ sg_settings sg_options_empty(sg_command c)
                          .cfg_scale_2 = NAN,
                          .flow_shift = NAN,
                          .crf = NAN,
+                         .png_level = -1,
                          .topk = NAN,
                          .tau = NAN,
                          .sim = NAN,

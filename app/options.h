@@ -65,6 +65,7 @@ typedef struct sg_settings {
 
     const char *output, *latents, *json;
     double      crf;
+    int         png_level; /* negative: not asked for */
     const char *backend, *dtype, *cpumask, *gpumask, *vae_tiling, *offload;
     int         device; /* negative: not asked for */
     int         threads;

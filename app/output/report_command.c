@@ -145,6 +145,7 @@ void sg_command_options(FILE *f, const json_t *settings)
         {"dense_steps_kind", "dense-steps-kind"},
         {"dense_layers", "dense-layers"},
         {"crf", "crf"},
+        {"png_level", "png-level"},
     };
     lora_options(f, json_object_get(settings, "lora"), "lora");
     lora_options(f, json_object_get(settings, "high_noise_lora"), "high-noise-lora");

@@ -28,12 +28,14 @@ struct sg_sink {
     sg_clip             clip;
     size_t              frame_bytes;
     uint8_t            *slot[SLOTS];
-    int                 written, taken; /* frames put into slots, and taken out; written only by the caller */
-    bool                running, ended, finish;
-    pthread_t           thread;
-    pthread_mutex_t     mutex; /* guards written, taken, ended, finish, error */
+    bool                full[SLOTS];
+    int                 written, taken; /* frames put into slots, only by the caller, and given to a thread */
+    bool                ended, complete;
+    int                 threads; /* that run */
+    pthread_t           thread[SG_SINK_THREADS];
+    pthread_mutex_t     mutex; /* guards full, written, taken, ended, error */
     pthread_cond_t      changed;
-    sg_error            error; /* the thread's first */
+    sg_error            error; /* the threads' first */
 };
 
 const char *sg_sink_default_name(void) { return SG_FFMPEG ? "out.mp4" : "out.y4m"; }
@@ -85,6 +87,8 @@ static sg_status check_type(const sg_sink_type **type, const sg_clip *clip, sg_e
     if (!(*type = find_type(clip->path, e))) return SG_E_ARG;
     if (clip->has_crf && !(*type)->has_crf)
         return sg_error_set(e, SG_E_ARG, "--crf has no effect on %s: it is for H.264, which .mp4 holds", (*type)->name);
+    if (clip->has_png_level && !(*type)->has_png_level)
+        return sg_error_set(e, SG_E_ARG, "--png-level has no effect on %s: it is for .png", (*type)->name);
     return (*type)->check ? (*type)->check(clip, e) : SG_OK;
 }
 
@@ -104,36 +108,36 @@ size_t sg_sink_bytes(const sg_clip *clip)
 
 static void *write_frames(void *context)
 {
-    sg_sink  *s = context;
-    sg_error  e = {0};
-    sg_status status = SG_OK;
+    sg_sink *s = context;
+    sg_error e = {0};
     pthread_mutex_lock(&s->mutex);
     for (;;) {
         while (s->taken == s->written && !s->ended) pthread_cond_wait(&s->changed, &s->mutex);
         if (s->taken == s->written) break;
-        const int index = s->taken;
+        const int  index = s->taken++;
+        const bool failed = s->error.code != SG_OK; /* frames after a failure are dropped */
         pthread_mutex_unlock(&s->mutex);
-        if (status == SG_OK) status = s->type->write(s->state, index, s->slot[index % SLOTS], &e);
+        const sg_status status = failed ? SG_OK : s->type->write(s->state, index, s->slot[index % SLOTS], &e);
         pthread_mutex_lock(&s->mutex);
         if (status != SG_OK && s->error.code == SG_OK) s->error = e;
-        s->taken++;
+        s->full[index % SLOTS] = false;
         pthread_cond_broadcast(&s->changed);
     }
-    const bool finish = s->finish;
     pthread_mutex_unlock(&s->mutex);
-    if (finish && status == SG_OK && s->type->finish(s->state, &e) != SG_OK) s->error = e;
     return NULL;
 }
 
 static sg_status start(sg_sink *s, sg_error *e)
 {
     SG_TRY(s->type->open(s->state, &s->clip, e));
+    const int threads = s->type->parallel && s->clip.frames > 1 ? SG_SINK_THREADS : 1;
+    int       failure = 0;
     sg_interrupt_block();
-    const int failure = pthread_create(&s->thread, NULL, write_frames, s);
+    while (s->threads < threads && !(failure = pthread_create(&s->thread[s->threads], NULL, write_frames, s)))
+        s->threads++;
     sg_interrupt_unblock();
-    if (failure) return sg_error_set(e, SG_E_MEMORY, "%s: no thread for writing: %s", s->clip.path, strerror(failure));
-    s->running = true;
-    return SG_OK;
+    if (!failure) return SG_OK;
+    return sg_error_set(e, SG_E_MEMORY, "%s: no thread for writing: %s", s->clip.path, strerror(failure));
 }
 
 sg_status sg_sink_open(sg_sink **out, const sg_clip *clip, sg_error *e)
@@ -165,7 +169,7 @@ sg_status sg_sink_write(sg_sink *s, int index, const uint8_t *rgb, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "%s: frame %d comes where frame %d of %d is due", s->clip.path, index,
                             s->written, s->clip.frames);
     pthread_mutex_lock(&s->mutex);
-    while (s->written - s->taken == SLOTS) pthread_cond_wait(&s->changed, &s->mutex);
+    while (s->full[index % SLOTS]) pthread_cond_wait(&s->changed, &s->mutex);
     if (s->error.code != SG_OK) {
         (void)sg_error_set(e, s->error.code, "%s", s->error.text);
         pthread_mutex_unlock(&s->mutex);
@@ -174,28 +178,28 @@ sg_status sg_sink_write(sg_sink *s, int index, const uint8_t *rgb, sg_error *e)
     pthread_mutex_unlock(&s->mutex);
     memcpy(s->slot[index % SLOTS], rgb, s->frame_bytes);
     pthread_mutex_lock(&s->mutex);
+    s->full[index % SLOTS] = true;
     s->written++;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->mutex);
     return SG_OK;
 }
 
-static void join(sg_sink *s, bool finish)
+static void join(sg_sink *s)
 {
-    if (!s->running) return;
     pthread_mutex_lock(&s->mutex);
     s->ended = true;
-    s->finish = finish;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->mutex);
-    pthread_join(s->thread, NULL);
-    s->running = false;
+    while (s->threads > 0) pthread_join(s->thread[--s->threads], NULL);
 }
 
 sg_status sg_sink_complete(sg_sink *s, sg_error *e)
 {
     const bool whole = s->written == s->clip.frames;
-    join(s, whole);
+    join(s);
+    if (whole && !s->complete && s->error.code == SG_OK) (void)s->type->finish(s->state, &s->error);
+    s->complete = true;
     if (s->error.code != SG_OK) return sg_error_set(e, s->error.code, "%s", s->error.text);
     if (whole) return SG_OK;
     return sg_error_set(e, SG_E_SHAPE, "%s: %d of %d frames came", s->clip.path, s->written, s->clip.frames);
@@ -211,7 +215,7 @@ void sg_sink_close(sg_sink **sink)
 {
     sg_sink *s = *sink;
     if (!s) return;
-    join(s, false);
+    join(s);
     if (s->state) s->type->close(s->state);
     for (int i = 0; i < SLOTS; i++) free(s->slot[i]);
     free(s->state);

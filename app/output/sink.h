@@ -1,5 +1,5 @@
-/* sink.h - writes frames. The ending of the file's name selects the format. A thread writes from a short queue while
- * the next frames are decoded. No file has its final name before sg_sink_finish. */
+/* sink.h - writes frames. The ending of the file's name selects the format. A thread, or two where each frame is a file of
+ * its own, write from a short queue while the next frames are decoded. No file has its final name before sg_sink_finish. */
 #ifndef SG_SINK_H
 #define SG_SINK_H
 
@@ -12,6 +12,9 @@
 /* Bytes after a frame that a format may read, though not use: libswscale reads in vectors. */
 enum { SG_SINK_SLACK = 64 };
 
+/* That write for a sink, at most. */
+enum { SG_SINK_THREADS = 2 };
+
 typedef struct sg_clip {
     const char *path; /* "-": Y4M on stdout */
     int         width, height, frames, fps;
@@ -19,15 +22,18 @@ typedef struct sg_clip {
     bool        literal;  /* path's name is not a pattern, even if it looks like one */
     bool        has_crf;  /* the next was asked for */
     double      crf;      /* of H.264: 0 to 51, the lower the better */
+    bool        has_png_level;
+    int         png_level; /* 0, not compressed, to 9, the smallest file */
 } sg_clip;
 
 /* A format. Calls come in order open, write for each frame, finish, close; close also comes after any failure, and must
- * stand a half-opened state (zeroed before open). open and close run in the caller's thread, write and finish in the
- * sink's. finish makes the file complete; publish, in the caller's thread, gives it its name. */
+ * stand a half-opened state (zeroed before open). write runs in the sink's thread, all others in the caller's. finish makes
+ * the file complete; publish gives it its name. */
 typedef struct sg_sink_type {
     const char *name;
-    const char *endings; /* parted by blanks, the first is the usual one */
-    bool        has_crf; /* a clip's crf has an effect */
+    const char *endings;                /* parted by blanks, the first is the usual one */
+    bool        has_crf, has_png_level; /* a clip's have an effect */
+    bool        parallel;               /* SG_SINK_THREADS threads write, each another frame, in any order */
     size_t      state_size;
     /* Memory that the format takes for this clip, its libraries' included. NULL: next to none. */
     size_t (*bytes)(const sg_clip *clip);

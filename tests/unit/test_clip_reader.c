@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -115,6 +116,102 @@ static void mp4_comes_back(void **state)
     print_message("MP4: %.2f and %.2f dB\n", flat, moving);
     assert_true(flat > 25); /* chroma of half the resolution at the edges */
     assert_true(moving > 40);
+}
+
+/* ---- pictures: written by several threads ---- */
+
+enum { PICTURES = 23 };
+
+/* Opens a sink of PICTURES frames for name and writes the first count of them; the first failure. */
+static sg_status write_pictures(sg_sink **s, const char *name, int level, int count, sg_error *e)
+{
+    static uint8_t rgb[BYTES];
+    const sg_clip  clip = {.path = name,
+                           .width = WIDTH,
+                           .height = HEIGHT,
+                           .frames = PICTURES,
+                           .fps = 8,
+                           .settings = "{\"seed\": 7}",
+                           .has_png_level = level >= 0,
+                           .png_level = level};
+    SG_TRY(sg_sink_open(s, &clip, e));
+    for (int i = 0; i < count; i++) {
+        waves(rgb, i);
+        SG_TRY(sg_sink_write(*s, i, rgb, e));
+    }
+    return SG_OK;
+}
+
+/* Removes the folder, in which nothing must be left. */
+static void expect_empty(const char *folder)
+{
+    if (rmdir(folder) != 0) fail_msg("%s is not empty", folder);
+}
+
+static void every_picture_has_its_number(void **state)
+{
+    (void)state;
+    static uint8_t drawn[BYTES];
+    for (int level = -1; level <= 9; level++) {
+        sg_sink *s = NULL;
+        sg_error e = {0};
+        assert_int_equal(mkdir("numbers", 0700), 0);
+        if (write_pictures(&s, "numbers/%02d.png", level, PICTURES, &e) != SG_OK) fail_msg("%s", e.text);
+        if (sg_sink_finish(s, &e) != SG_OK) fail_msg("%s", e.text);
+        sg_sink_close(&s);
+        for (int i = 0; i < PICTURES; i++) {
+            char     name[32], *settings = NULL;
+            sg_image read = {0};
+            snprintf(name, sizeof name, "numbers/%02d.png", i);
+            if (sg_image_read(&read, name, &e) != SG_OK) fail_msg("%s", e.text);
+            waves(drawn, i);
+            assert_true(read.width == WIDTH && read.height == HEIGHT);
+            assert_memory_equal(read.rgb, drawn, BYTES);
+            sg_image_close(&read);
+            assert_int_equal(sg_sink_read_settings(name, &settings, &e), SG_OK);
+            assert_string_equal(settings, "{\"seed\": 7}");
+            free(settings);
+            unlink(name);
+        }
+        expect_empty("numbers");
+    }
+}
+
+/* One name that cannot be had fails the clip, and the caller learns it whatever it does next; no other picture stays. */
+static void a_failed_picture_fails_the_clip(void **state)
+{
+    (void)state;
+    static const int failing[] = {0, 1, 9, PICTURES - 1};
+    for (size_t i = 0; i < sizeof failing / sizeof *failing; i++) {
+        char     name[32];
+        sg_sink *s = NULL;
+        sg_error e = {0};
+        assert_int_equal(mkdir("failed", 0700), 0);
+        snprintf(name, sizeof name, "failed/%d.png", failing[i]);
+        assert_int_equal(mkdir(name, 0700), 0);
+        sg_status status = write_pictures(&s, "failed/%d.png", -1, PICTURES, &e);
+        if (s && status == SG_OK) status = sg_sink_complete(s, &e);
+        assert_int_equal(status, SG_E_FILE);
+        assert_non_null(strstr(e.text, name));
+        if (s) assert_int_equal(sg_sink_finish(s, NULL), SG_E_FILE);
+        sg_sink_close(&s);
+        assert_int_equal(rmdir(name), 0);
+        expect_empty("failed");
+    }
+}
+
+static void given_up_leaves_no_picture(void **state)
+{
+    (void)state;
+    for (int count = 0; count < PICTURES; count += 3) {
+        sg_sink *s = NULL;
+        sg_error e = {0};
+        assert_int_equal(mkdir("given_up", 0700), 0);
+        assert_int_equal(write_pictures(&s, "given_up/%d.png", 9, count, &e), SG_OK);
+        if (count % 2) assert_int_equal(sg_sink_complete(s, &e), SG_E_SHAPE);
+        sg_sink_close(&s);
+        expect_empty("given_up");
+    }
 }
 
 static void pictures_come_one_by_one(void **state)
@@ -283,6 +380,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(y4m_comes_back),
         cmocka_unit_test(mp4_comes_back),
+        cmocka_unit_test(every_picture_has_its_number),
+        cmocka_unit_test(a_failed_picture_fails_the_clip),
+        cmocka_unit_test(given_up_leaves_no_picture),
         cmocka_unit_test(pictures_come_one_by_one),
         cmocka_unit_test(y4m_refused),
         cmocka_unit_test(mp4_refused),
