@@ -22,6 +22,7 @@ target_sources(sparge-gen PRIVATE
   app/output/report_command.c app/output/report_result.c)
 if(SG_FFMPEG)
   target_sources(sparge-gen PRIVATE app/output/sink_video.c app/output/sink_mp4.c app/output/sink_mkv.c
+    app/output/sink_webp.c
     app/compare/clip_video.c)
 endif()
 target_compile_definitions(sparge-gen PRIVATE

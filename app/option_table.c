@@ -255,8 +255,8 @@ const sg_option sg_option_table[] = {
     HEADING(RENDER | BENCH | COMPARE | TUNE | EVAL, "Output"),
     {.name = "output", .letter = 'o', .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(output),
      .value = "FILE",
-     .help = "by its ending .mp4 (H.264), .mkv (FFV1 in RGB, lossless), .y4m, .png (one frame, or\n"
-             "several as name-%04d.png); - writes Y4M to stdout\n"
+     .help = "by its ending .mp4 (H.264), .mkv (FFV1 in RGB, lossless), .webp, .y4m, .png (one frame,\n"
+             "or several as name-%04d.png); - writes Y4M to stdout\n"
              "(default: out.mp4, or out.y4m in a build without FFmpeg)"},
     {.name = "crf", .kind = SG_OPTION_REAL, .commands = RENDER, AT(crf), .lo = 0, .hi = 51, .value = "N",
      .help = "quality of .mp4, from 0 (only chroma loses resolution) to 51 (smallest file; default: 17)"},

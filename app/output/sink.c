@@ -14,11 +14,9 @@
 
 static const sg_sink_type *const types[] = {
 #if SG_FFMPEG
-    &sg_sink_mp4,
-    &sg_sink_mkv,
+    &sg_sink_mp4, &sg_sink_mkv, &sg_sink_webp,
 #endif
-    &sg_sink_png,
-    &sg_sink_y4m,
+    &sg_sink_png, &sg_sink_y4m,
 };
 enum { TYPES = sizeof types / sizeof *types, SLOTS = 4 };
 
@@ -71,7 +69,7 @@ static const sg_sink_type *find_type(const char *path, sg_error *e)
     if (strcmp(path, "-") == 0) return &sg_sink_y4m;
     for (int i = 0; i < TYPES; i++)
         if (has_one_of(path, types[i]->endings)) return types[i];
-    if (!SG_FFMPEG && has_one_of(path, ".mp4 .m4v .mkv")) {
+    if (!SG_FFMPEG && has_one_of(path, ".mp4 .m4v .mkv .webp")) {
         (void)sg_error_set(e, SG_E_ARG, "--output: '%s': this build has no FFmpeg; use .y4m or .png", path);
         return NULL;
     }
@@ -243,5 +241,6 @@ sg_status sg_sink_read_settings(const char *path, char **out, sg_error *e)
         return sg_error_set(e, SG_E_FORMAT, "%s: keeps no settings: not made by sparge-gen, or processed since", path);
     }
     return sg_error_set(e, SG_E_FORMAT, "%s: neither a model's folder nor a file that can keep settings%s", path,
-                        SG_FFMPEG ? " (.mp4, .mkv, .png)" : " (.png; .mp4 and .mkv need a build with FFmpeg)");
+                        SG_FFMPEG ? " (.mp4, .mkv, .webp, .png)"
+                                  : " (.png; .mp4, .mkv and .webp need a build with FFmpeg)");
 }

@@ -51,11 +51,11 @@ typedef struct sg_sink_type {
     sg_status (*read)(const char *path, char **out, sg_error *e);
 } sg_sink_type;
 
-extern const sg_sink_type sg_sink_mp4, sg_sink_mkv, sg_sink_png, sg_sink_y4m;
+extern const sg_sink_type sg_sink_mp4, sg_sink_mkv, sg_sink_webp, sg_sink_png, sg_sink_y4m;
 
 const char *sg_sink_default_name(void);
 
-/* ".mp4, .mkv, .png, .y4m": what this build writes. Returns text. */
+/* ".mp4, .mkv, .webp, .png, .y4m": what this build writes. Returns text. */
 const char *sg_sink_endings(char *text, size_t size);
 
 /* Checks the clip: a known ending, a format that can hold it, a writable folder. SG_E_ARG, SG_E_FILE, or

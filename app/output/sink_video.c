@@ -143,15 +143,20 @@ sg_status sg_video_encode(sg_video *v, int index, sg_error *e)
     return encode(v, v->frame, e);
 }
 
-sg_status sg_video_finish(void *context, sg_error *e)
+sg_status sg_video_end(sg_video *v, sg_error *e)
 {
-    sg_video *const v = context;
     SG_TRY(encode(v, NULL, e));
     int av = av_write_trailer(v->format);
     if (av >= 0) av = v->format->pb->error;
     const int closed = avio_closep(&v->format->pb);
     if (av >= 0) av = closed;
-    if (av < 0) return not_written(v, e, av);
+    return av < 0 ? not_written(v, e, av) : SG_OK;
+}
+
+sg_status sg_video_finish(void *context, sg_error *e)
+{
+    sg_video *const v = context;
+    SG_TRY(sg_video_end(v, e));
     return sg_output_file_complete(v->file, e);
 }
 

@@ -41,6 +41,9 @@ sg_status sg_video_frame(sg_video *v, sg_error *e) SG_MUST_USE;
 /* Encodes the frame as that of this number. */
 sg_status sg_video_encode(sg_video *v, int index, sg_error *e) SG_MUST_USE;
 
+/* The file's last bytes; more can be added by its name before it is completed. */
+sg_status sg_video_end(sg_video *v, sg_error *e) SG_MUST_USE;
+
 /* As sg_sink_type has them; v is the state. */
 sg_status sg_video_finish(void *v, sg_error *e) SG_MUST_USE;
 sg_status sg_video_publish(void *v, sg_error *e) SG_MUST_USE;

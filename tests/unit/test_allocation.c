@@ -476,8 +476,8 @@ static void sinks(void **state)
     (void)state;
     char        known[80];
     const bool  mp4 = strstr(sg_sink_endings(known, sizeof known), ".mp4") != NULL;
-    const char *path[] = {"a.y4m", "a-%04d.png", "a.mp4", "a.mkv"};
-    for (int i = 0; i < 2 + 2 * mp4; i++) {
+    const char *path[] = {"a.y4m", "a-%04d.png", "a.mp4", "a.mkv", "a.webp"};
+    for (int i = 0; i < 2 + 3 * mp4; i++) {
         sink_path = path[i];
         fail_each(path[i], 1, write_clip);
     }

@@ -1,6 +1,6 @@
 # A limit on the size of files fails the write with a message; no signal, no half file.
 source "$LIB"
-has_mp4 && mp4="clip.mp4 clip.mkv"
+has_mp4 && mp4="clip.mp4 clip.mkv clip.webp"
 for name in clip.y4m ${mp4-} f-%d.png; do
     (ulimit -f 1 && sparge-gen "${prompt[@]}" "${small[@]}" --size 64x64 --frames 33 -q -o "$name") 2>log
     (($? == 1)) || fail "$name: $(<log)"

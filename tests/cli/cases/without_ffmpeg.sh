@@ -1,6 +1,6 @@
 # A build without FFmpeg says what it writes instead, and takes it by default.
 source "$LIB"
 has_mp4 && skip "a build with FFmpeg"
-for name in clip.mp4 clip.mkv; do try "${prompt[@]}" -o $name; done
+for name in clip.mp4 clip.mkv clip.webp; do try "${prompt[@]}" -o $name; done
 sparge-gen "${prompt[@]}" "${small[@]}" --frames 1 -q || fail
 expect_files out.y4m
