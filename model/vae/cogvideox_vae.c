@@ -332,20 +332,16 @@ static sg_tensor enlarge(sg_stream *s, sg_tensor z, int64_t f)
 
 static void upsample(sg_stream *s, const conv *k, sg_tensor y, sg_tensor x)
 {
-    const size_t    mark = s->scratch.used;
-    const sg_tensor wide = sg_new(s, x.dtype, 1, y.dim[1], y.dim[2], x.dim[3]);
-    int64_t         last = -1;
+    int64_t last = -1;
     for (int64_t t = 0; t < y.dim[0]; t++) {
         const int64_t from = nearest_frame(t, y.dim[0], x.dim[0]);
-        if (from == last) {
+        if (from == last)
             sg_copy(s, .y = sg_rows(y, t, 1), .x = sg_rows(y, t - 1, 1));
-            continue;
-        }
-        sg_upsample(s, .y = wide, .x = sg_rows(x, from, 1));
-        sg_conv(s, .y = sg_rows(y, t, 1), .x = wide, .w = k->w, .b = k->b, .stride = {1, 1, 1}, .pad = {1, 1, 1, 1});
+        else
+            sg_conv(s, .y = sg_rows(y, t, 1), .x = sg_rows(x, from, 1), .w = k->w, .b = k->b, .stride = {1, 1, 1},
+                    .pad = {1, 1, 1, 1}, .twice = true);
         last = from;
     }
-    s->scratch.used = mark;
 }
 
 /* What each level reads, with room for its blocks, the last level's lowest on the stack: a level's working memory lies above
