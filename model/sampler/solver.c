@@ -123,13 +123,19 @@ sg_status sg_solver_betas_schedule(sg_sampler *p, bool old, sg_error *e)
     double *const alpha_bar = malloc((size_t)train * sizeof *alpha_bar);
     if (!alpha_bar) return sg_error_set(e, SG_E_MEMORY, "no memory for a schedule of %d timesteps", train);
     fill_alphas(alpha_bar, train, &p->config.betas);
-    for (int i = 0; i < steps; i++) {
+    sg_status st = SG_OK;
+    for (int i = 0; i < steps && !st; i++) {
         const int t = (int)rint(train + i * pace) - 1, end = t - train / steps;
         p->timestep[i] = t;
         p->sigma[i] = share_of_noise(alpha_bar[t]);
         p->end[i] = end < 0 ? 0.0 : share_of_noise(alpha_bar[end]);
+        if (!(p->end[i] < 1.0) || !(i ? p->sigma[i] < 1.0 : p->sigma[i] <= 1.0)) /* NaN, or no clean sample is left */
+            st = sg_error_set(e, SG_E_FORMAT,
+                              "scheduler/scheduler_config.json: beta_start, beta_end: with %d num_train_timesteps, "
+                              "nothing of the clean sample is left at step %d of %d",
+                              train, i + 1, steps);
     }
     p->sigma[steps] = p->end[steps - 1];
     free(alpha_bar);
-    return SG_OK;
+    return st;
 }

@@ -241,6 +241,27 @@ static void test_kinds_refused(void **state)
     assert_string_equal(e.text, "sigmas: dpm takes no list");
 }
 
+/* Betas that leave nothing of the clean sample on the way, or none at all, would make NaN of the latents. */
+static void test_betas_of_noise_alone_are_refused(void **state)
+{
+    (void)state;
+    static sg_sampler p;
+    const struct {
+        double start;
+        int    train, steps;
+    } of[] = {{0.5, 10000, 2}, {0.5, 10000, 30}, {0.00085, 1, 1}};
+    for (int kind = SG_SAMPLER_DDIM; kind <= SG_SAMPLER_DPM; kind++)
+        for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+            sg_sampler_config c = config_of_betas((sg_sampler_kind)kind, 1, true);
+            sg_error          e = {0};
+            c.betas.start = of[i].start;
+            c.betas.end = 0.999;
+            c.train_steps = of[i].train;
+            assert_int_equal(sg_sampler_init(&p, &c, of[i].steps, false, &e), SG_E_FORMAT);
+            assert_non_null(strstr(e.text, "scheduler/scheduler_config.json: beta_start, beta_end: "));
+        }
+}
+
 static void refuse_run(double shift, int steps, const char *words)
 {
     static sg_sampler       p;
@@ -554,6 +575,7 @@ int main(void)
         cmocka_unit_test(test_ddim_knows),
         cmocka_unit_test(test_clean_sample_is_smooth),
         cmocka_unit_test(test_kinds_refused),
+        cmocka_unit_test(test_betas_of_noise_alone_are_refused),
         cmocka_unit_test(test_configs_of_betas_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
