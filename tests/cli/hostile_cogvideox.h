@@ -49,7 +49,7 @@ BAD("latents of 4", set, VAE, "latent_channels",
 BAD("two resnets a level", set, VAE, "layers_per_block", "2", VAE_W "|missing: decoder.up_blocks.0.resnets.2.")
 AT("another convolution", set, VAE, "use_post_quant_conv", "true", "use_post_quant_conv: true")
 BAD("decoder of other latents", other, "vae", NULL,
-    "cogvideox_5b/vae", VAE ": latent_channels is 5, but |" DIT ": in_channels is 6")
+    "cogvideox_5b/vae", VAE ": latent_channels is 4, but |" DIT ": in_channels is 6")
 BAD("decoder of Wan", other, "vae", NULL,
     "wan21_hd64/vae", VAE ": _class_name: |AutoencoderKLWan|AutoencoderKLCogVideoX is")
 
