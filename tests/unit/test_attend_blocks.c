@@ -208,6 +208,33 @@ static void what_is_not_seen_does_not_matter(void **state)
     }
 }
 
+/* How a weight is rounded depends on a kernel's base. So it is no luck how far rounding takes the one that counts: here
+ * each row has a share of one value. */
+static void every_weight_makes_a_budget(void **state)
+{
+    (void)state;
+    enum { ROWS = 128, VALUE = 100 };
+    sg_stream       s = ref_stream(), in_float = {.ops = &sg_ref_rounded_ops};
+    const sg_tensor q = DRAWN(&s, SG_I8, 1, 1, 1, ROWS, D), k = DRAWN(&s, SG_I8, 1, 1, 1, 2, D),
+                    one = ALL_OF(&s, 1, 1, 1);
+    const sg_tensor v = ALL_OF(&s, 0, 2, 1, D), y = sg_new(&s, SG_F32, ROWS, 1, D);
+    const sg_tensor rounded = sg_new(&s, SG_F32, ROWS, 1, D);
+    for (int r = 0; r < ROWS; r++) ((int8_t *)q.data)[r * D] = (int8_t)r;
+    ((int8_t *)k.data)[0] = 1;
+    sg_store(&v, 0, VALUE);
+#define ROWS_OF(y_)                                                                                                    \
+    .y = (y_), .q = q, .q_scale = one, .k = k, .k_scale = one, .v = v, .q_group = ROWS, .k_group = 16, .scale = 0.0077f
+    sg_attend_blocks(&s, ROWS_OF(y));
+    sg_attend_blocks(&in_float, ROWS_OF(rounded));
+#undef ROWS_OF
+    assert_int_equal(s.status, SG_OK);
+    assert_int_equal(in_float.status, SG_OK);
+    for (int r = 1; r < ROWS; r++) {
+        const double truth = (double)at(y, r * D), off = fabs((double)at(rounded, r * D) - truth);
+        assert_true(truth > 0.4 * VALUE && off > truth * 0.0011 && off < truth * 0.004);
+    }
+}
+
 enum { HEADS = 32, QUERIES = 4096, KEYS = 16384, MANY = 48 << 20 };
 
 /* Together they are packed in three groups or more, into a ring that has room for two. */
@@ -359,6 +386,7 @@ int main(void)
                                        cmocka_unit_test(order_of_blocks_does_not_matter),
                                        cmocka_unit_test(filter_leaves_out_what_is_far_below),
                                        cmocka_unit_test(what_is_not_seen_does_not_matter),
+                                       cmocka_unit_test(every_weight_makes_a_budget),
                                        cmocka_unit_test(heads_together_are_heads_alone),
                                        cmocka_unit_test(gpus_agree_with_the_oracle),
                                        cmocka_unit_test(tail_bias_is_capped)};
