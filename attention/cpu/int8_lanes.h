@@ -164,7 +164,7 @@ SG_INLINE void sg_load_fours(sg_words *x, const int8_t *row, int64_t rows, int64
     for (int64_t r = 0; r < SG_LANES; r++) {
         x[r] = none;
         if (r < rows && size == (int64_t)sizeof none)
-            x[r] = *(const sg_words *)(row + r * d + e);
+            memcpy(&x[r], row + r * d + e, sizeof none);
         else if (r < rows)
             memcpy(&x[r], row + r * d + e, (size_t)size);
     }

@@ -16,9 +16,9 @@ enum { SG_CHANNELS = 255 };  /* d at most: scores stay below 2^22 */
 
 /* Of the keys of a tile. */
 typedef struct tile_keys {
-    int32_t first[SG_BLOCK_K]; /* what their scores' sums start from */
-    float   scale[SG_GROUPS];
-    bool    non_finite; /* some value of the tile is */
+    _Alignas(8) int32_t first[SG_BLOCK_K]; /* what their scores' sums start from; 8: counts follow the last tile's */
+    float scale[SG_GROUPS];
+    bool  non_finite; /* some value of the tile is */
 } tile_keys;
 
 typedef struct int8_job {
