@@ -2,7 +2,7 @@
 source "$LIB"
 [[ $(sparge-gen --version) == *.webp* ]] || skip "a build without FFmpeg"
 clip=("${prompt[@]}" "${small[@]}" --size 48x32 --fps 12 -q)
-sparge-gen "${clip[@]}" --frames 1 -o one.webp 2>log || { grep -q 'has no libwebp_anim encoder' log && skip "no libwebp"; fail "$(<log)"; }
+sparge-gen "${clip[@]}" --frames 1 -o one.webp 2>log || { grep -q 'has no libwebp encoder' log && skip "no libwebp"; fail "$(<log)"; }
 sparge-gen "${clip[@]}" --frames 1 -o one.png || fail
 for name in clip again; do sparge-gen "${clip[@]}" --frames 9 -o $name.webp || fail; done
 cmp clip.webp again.webp || fail "the same command gives another file"
