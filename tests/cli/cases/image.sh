@@ -24,6 +24,16 @@ sed -i 's/CLIPVisionModel/SiglipVisionModel/' other/model_index.json
 try -m other -p "a cat" --image rgb.png -o x.y4m
 try -p "a cat" --fit pad -o x.y4m
 
+# commands that take no picture
+small=(-m wan22_i2v --size 32x32 --frames 5)
+echo "a cat" >set.txt
+try check "${small[@]}"
+try tune "${small[@]}" -p "a cat" -o x.safetensors
+try compare "${small[@]}" -p "a cat" --arms dense,sparge
+try eval "${small[@]}" --prompts set.txt --out evaluated
+try bench step "${small[@]}"
+[[ ! -e evaluated ]] || fail "eval began"
+
 # which files
 for file in none.png folder cut.png cmyk.jpg announced.png bitmap.bmp; do try "${i2v[@]}" --image "$file" -o x.y4m; done
 try "${i2v[@]}" --image rgb.png --last-image cut.png -o x.y4m
