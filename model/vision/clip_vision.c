@@ -106,8 +106,8 @@ static void read_preparation(preparation *p, sg_config *c, const char *path, int
         sg_config_fail(c, "resample", "%d is not supported; 3 (bicubic) and 1 (Lanczos) are", (int)filter);
     p->filter = filter == 1 ? SG_RESAMPLE_LANCZOS : SG_RESAMPLE_BICUBIC;
     p->scale = sg_config_real(c, "rescale_factor", 1e-6, 1.0, &p->scale);
-    sg_config_reals(c, "image_mean", -1e3, 1e3, p->mean, 0, 3);
-    sg_config_reals(c, "image_std", 1e-6, 1e3, p->deviation, 0, 3);
+    if (sg_config_has(c, "image_mean")) sg_config_reals(c, "image_mean", -1e3, 1e3, p->mean, 3, 3);
+    if (sg_config_has(c, "image_std")) sg_config_reals(c, "image_std", 1e-6, 1e3, p->deviation, 3, 3);
     p->edge = entry(c, "size", "shortest_edge", path, image, e);
     const int height = entry(c, "crop_size", "height", path, image, e);
     const int width = entry(c, "crop_size", "width", path, image, e);

@@ -284,6 +284,7 @@ static void files_are_refused_by_field_and_tensor(void **state)
         {NULL, "{\"resample\": 2}", NULL, "resample"},
         {NULL, "{\"do_rescale\": false}", NULL, "do_rescale"},
         {NULL, "{\"image_std\": [1, 0, 1]}", NULL, "image_std"},
+        {NULL, "{\"image_mean\": [0.5]}", NULL, "image_mean"},
         {NULL, NULL, "pre_layrnorm.bias", "vision_model.pre_layrnorm.bias"},
         {NULL, NULL, "encoder.layers.1.mlp.fc2.weight", "vision_model.encoder.layers.1.mlp.fc2.weight"},
     };
