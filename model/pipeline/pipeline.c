@@ -109,12 +109,11 @@ static void stream_close(sg_render *render, sg_stream *s)
 
 /* ---- the phases ---- */
 
-/* Encoders and what the family adds count as one stage. */
+/* Encoders and what the family adds count as one stage: all phases but denoising and decoding. */
 static sg_status report_conditioning(sg_render *render, const sg_phase *phase, bool over)
 {
-    const sg_components *const components = render->engine->components;
-    const int                  at = (int)(phase - render->phase);
-    return report_progress(render, SG_STAGE_TEXT, over ? at + 1 : at, components->texts + components->addeds);
+    const int at = (int)(phase - render->phase);
+    return report_progress(render, SG_STAGE_TEXT, over ? at + 1 : at, render->phases - 2);
 }
 
 /* Runs a text encoder, or what the family adds, on a stream of its own. */
