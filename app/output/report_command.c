@@ -152,6 +152,7 @@ void sg_command_options(FILE *f, const json_t *settings)
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         const json_t *v = json_object_get(settings, options[i][0]);
         if (json_is_object(v)) v = json_object_get(v, "file"); /* with its hash */
+        if (json_is_object(v) || json_is_array(v)) continue;   /* not ours, and no word for a shell */
         if (!v || (i == 0 && json_is_string(v) && strcmp(json_string_value(v), ours) == 0)) continue;
         if (!has_effect(settings, options[i][0])) continue;
         if (json_is_true(v)) {

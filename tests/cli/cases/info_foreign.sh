@@ -26,3 +26,15 @@ chunk() {
     bytes 00000001 && printf IDAT
 } >many.png
 try info many.png
+
+# Settings that would be commands to a shell.
+{
+    printf '\x89PNG\r\n\x1a\n'
+    bytes 00000001000000010802000000 >data
+    chunk IHDR
+    printf '%s' 'sparge-gen00000{"program": "sparge-gen 0.1.0", "model": "m", "prompt": "p", "seed": 1, "fit": ["$(x)"], "image": {"file": {"a": "`x`"}}}' |
+        sed 's/00000/\x00\x00\x00\x00\x00/' >data
+    chunk iTXt
+    bytes 00000001 && printf IDAT
+} >shell.png
+sparge-gen info shell.png | grep '^again: '
