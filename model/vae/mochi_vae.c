@@ -91,7 +91,7 @@ static void bind_block(sg_mochi_vae *v, sg_mochi_block *w, int64_t c)
 {
     sg_bind *const b = v->component.bind;
     for (int i = 0; i < 2; i++) {
-        char name[32];
+        char name[48];
         snprintf(name, sizeof name, "norm%d.norm_layer.weight", i + 1);
         sg_bind_tensor(b, &w->norm[i].w, SG_F32, name, c);
         snprintf(name, sizeof name, "norm%d.norm_layer.bias", i + 1);
