@@ -21,7 +21,7 @@ typedef enum ck_fill {
     CK_INTEGER, /* -4 .. 4: sums of products are exact in any order */
     CK_NAN,     /* random, one NaN */
     CK_INF,     /* random, one infinity */
-    CK_PAIRS,   /* -89 .. 89, the ends often: two of 0 .. 178 by two of these just fit in 16 bits */
+    CK_PAIRS,   /* -127 .. 127, the ends often: two of their products are the most that AVX2 adds in 16 bits */
     CK_MASK,    /* 0 or -infinity, in runs */
     CK_MASKED,  /* -infinity everywhere */
     CK_WIDE,    /* powers of two from 2^-60 to 2^60 */

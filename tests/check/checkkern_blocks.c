@@ -242,8 +242,8 @@ static void attend_pairs(ck *c)
     ck_case(c, &a);
 }
 
-/* Numbers of a range that AVX2 multiplies without splitting the channels, up to its end. */
-static void attend_narrow(ck *c)
+/* Numbers at the ends of their range: AVX2 adds their products in pairs, in 16 bits. */
+static void attend_ends(ck *c)
 {
     const int64_t h = 2, hk = 1, d = ONE_OF(c, channels), n = ONE_OF(c, tokens), m = n + SG_BLOCK_K;
     const int64_t nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(m, SG_BLOCK_K);
@@ -338,5 +338,5 @@ void ck_try_attend_blocks(ck *c)
     attend_odd_lists(c);
     ck_long_attend_blocks(c);
     if (!c->quick) attend_many_words(c);
-    for (int i = 0; i < trials(c, 16); i++) attend_narrow(c);
+    for (int i = 0; i < trials(c, 16); i++) attend_ends(c);
 }

@@ -48,7 +48,7 @@ static float one_of(ck *c, ck_fill fill, float constant)
     case CK_TINY: return 1e-40f * ck_normal(c);
     case CK_ZERO: return 0;
     case CK_INTEGER: return (float)ck_draw(c, 9) - 4;
-    case CK_PAIRS: return ck_draw(c, 3) ? ck_draw(c, 2) ? 89 : -89 : (float)ck_draw(c, 179) - 89;
+    case CK_PAIRS: return ck_draw(c, 3) ? ck_draw(c, 2) ? 127 : -127 : (float)ck_draw(c, 255) - 127;
     case CK_MASKED: return -INFINITY;
     case CK_WIDE: return ldexpf(ck_draw(c, 2) ? 1.5f : -1.0f, (int)ck_draw(c, 121) - 60);
     case CK_TIES: return nextafterf(((float)ck_draw(c, 256) + 0.5f) / 127.5f - 1, (float)ck_draw(c, 3) * 4 - 4);
@@ -276,11 +276,42 @@ static int call_guarded(ck *c, sg_stream *s, const void *args)
 
 static void describe(const ck *c, char *out, size_t size)
 {
-    static const char *const fill[CK_FILLS] = {
-        "",         "const",  "outlier",   "large",  "tiny",    "zero", "integer", "nan",    "inf",
-        "mask",     "masked", "wide",      "ties",   "halves",  "ones", "steps",   "scales", "scales, one nan",
-        "switches", "counts", "fractions", "shares", "filters", "any",  "all",     "none",   "one",
-        "rows",     "ends",   "levels",    "signed", "order",  "offset", "gates"};
+    static const char *const fill[] = {"",
+                                       "const",
+                                       "outlier",
+                                       "large",
+                                       "tiny",
+                                       "zero",
+                                       "integer",
+                                       "nan",
+                                       "inf",
+                                       "pairs",
+                                       "mask",
+                                       "masked",
+                                       "wide",
+                                       "ties",
+                                       "halves",
+                                       "ones",
+                                       "steps",
+                                       "scales",
+                                       "scales, one nan",
+                                       "switches",
+                                       "counts",
+                                       "fractions",
+                                       "shares",
+                                       "filters",
+                                       "any",
+                                       "all",
+                                       "none",
+                                       "one",
+                                       "rows",
+                                       "ends",
+                                       "levels",
+                                       "signed",
+                                       "order",
+                                       "offset",
+                                       "gates"};
+    _Static_assert(sizeof fill / sizeof *fill == CK_FILLS, "a name for each");
     size_t at = 0;
     for (int i = 0; i < c->buffers && at < size; i++) {
         const ck_buffer *const b = &c->buffer[i];
