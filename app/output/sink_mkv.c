@@ -28,31 +28,12 @@ static sg_status mkv_open(void *context, const sg_clip *clip, sg_error *e)
     v->format->flags |= AVFMT_FLAG_BITEXACT; /* no random numbers, which Matroska would have as names of its parts */
     SG_TRY(sg_video_codec(v, clip, avcodec_find_encoder(AV_CODEC_ID_FFV1), AV_PIX_FMT_BGR0, e));
     AVCodecContext *const c = v->codec;
-    c->color_trc = AVCOL_TRC_IEC61966_2_1;
-    c->colorspace = AVCOL_SPC_RGB;
-    c->color_range = AVCOL_RANGE_JPEG;
+    sg_video_srgb(v);
     c->level = 3; /* the version of RFC 9043 */
     c->gop_size = 1;
     c->slices = 4; /* one a thread */
     av_opt_set_int(c->priv_data, "slicecrc", 1, 0);
     return sg_video_begin(v, clip, NULL, e);
-}
-
-static sg_status mkv_write(void *context, int index, const uint8_t *rgb, sg_error *e)
-{
-    sg_video *const v = context;
-    AVFrame *const  f = v->frame;
-    SG_TRY(sg_video_frame(v, e));
-    for (int y = 0; y < f->height; y++) {
-        uint8_t *const out = f->data[0] + (ptrdiff_t)y * f->linesize[0];
-        for (size_t x = 0; x < (size_t)f->width; x++, rgb += 3) {
-            out[4 * x] = rgb[2];
-            out[4 * x + 1] = rgb[1];
-            out[4 * x + 2] = rgb[0];
-            out[4 * x + 3] = 0;
-        }
-    }
-    return sg_video_encode(v, index, e);
 }
 
 static bool mkv_claims(const uint8_t *head, size_t bytes)
@@ -72,7 +53,7 @@ const sg_sink_type sg_sink_mkv = {
     .bytes = mkv_bytes,
     .check = mkv_check,
     .open = mkv_open,
-    .write = mkv_write,
+    .write = sg_video_write_bgr,
     .finish = sg_video_finish,
     .publish = sg_video_publish,
     .close = sg_video_close,

@@ -105,6 +105,13 @@ static sg_status open_codec(sg_video *v, sg_error *e)
     return sg_video_fail(v, e, SG_E_UNSUPPORTED, what, av);
 }
 
+void sg_video_srgb(sg_video *v)
+{
+    v->codec->color_trc = AVCOL_TRC_IEC61966_2_1;
+    v->codec->colorspace = AVCOL_SPC_RGB;
+    v->codec->color_range = AVCOL_RANGE_JPEG;
+}
+
 sg_status sg_video_begin(sg_video *v, const sg_clip *clip, AVDictionary *options, sg_error *e)
 {
     sg_status status = open_codec(v, e);
@@ -141,6 +148,23 @@ sg_status sg_video_encode(sg_video *v, int index, sg_error *e)
 {
     v->frame->pts = index;
     return encode(v, v->frame, e);
+}
+
+sg_status sg_video_write_bgr(void *context, int index, const uint8_t *rgb, sg_error *e)
+{
+    sg_video *const v = context;
+    AVFrame *const  f = v->frame;
+    SG_TRY(sg_video_frame(v, e));
+    for (int y = 0; y < f->height; y++) {
+        uint8_t *const out = f->data[0] + (ptrdiff_t)y * f->linesize[0];
+        for (size_t x = 0; x < (size_t)f->width; x++, rgb += 3) {
+            out[4 * x] = rgb[2];
+            out[4 * x + 1] = rgb[1];
+            out[4 * x + 2] = rgb[0];
+            out[4 * x + 3] = 255;
+        }
+    }
+    return sg_video_encode(v, index, e);
 }
 
 sg_status sg_video_end(sg_video *v, sg_error *e)

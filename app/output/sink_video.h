@@ -31,6 +31,9 @@ sg_status sg_video_open(sg_video *v, const sg_clip *clip, const char *format, co
 sg_status sg_video_codec(sg_video *v, const sg_clip *clip, const AVCodec *codec, enum AVPixelFormat pixels,
                          sg_error *e) SG_MUST_USE;
 
+/* The encoder's colours: those of the pictures, not converted. */
+void sg_video_srgb(sg_video *v);
+
 /* Opens the encoder, gets memory for the frame, which takes its colours from the encoder's, and writes the container's
  * head with the settings. options are the container's, and freed. */
 sg_status sg_video_begin(sg_video *v, const sg_clip *clip, AVDictionary *options, sg_error *e) SG_MUST_USE;
@@ -40,6 +43,9 @@ sg_status sg_video_frame(sg_video *v, sg_error *e) SG_MUST_USE;
 
 /* Encodes the frame as that of this number. */
 sg_status sg_video_encode(sg_video *v, int index, sg_error *e) SG_MUST_USE;
+
+/* As sg_sink_type has it, for an encoder of four bytes a pixel: blue, green, red, opaque; v is the state. */
+sg_status sg_video_write_bgr(void *v, int index, const uint8_t *rgb, sg_error *e) SG_MUST_USE;
 
 /* The file's last bytes; more can be added by its name before it is completed. */
 sg_status sg_video_end(sg_video *v, sg_error *e) SG_MUST_USE;

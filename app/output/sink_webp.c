@@ -47,29 +47,10 @@ static sg_status webp_open(void *context, const sg_clip *clip, sg_error *e)
     s->settings = clip->settings;
     SG_TRY(sg_video_open(v, clip, "webp", "WebP", e));
     SG_TRY(sg_video_codec(v, clip, avcodec_find_encoder_by_name(ENCODER), AV_PIX_FMT_BGRA, e));
-    v->codec->color_trc = AVCOL_TRC_IEC61966_2_1;
-    v->codec->colorspace = AVCOL_SPC_RGB;
-    v->codec->color_range = AVCOL_RANGE_JPEG;
+    sg_video_srgb(v);
     av_opt_set_double(v->codec->priv_data, "quality", QUALITY, 0);
     av_dict_set(&options, "loop", "0", 0); /* without end */
     return sg_video_begin(v, clip, options, e);
-}
-
-static sg_status webp_write(void *context, int index, const uint8_t *rgb, sg_error *e)
-{
-    sg_video *const v = context;
-    AVFrame *const  f = v->frame;
-    SG_TRY(sg_video_frame(v, e));
-    for (int y = 0; y < f->height; y++) {
-        uint8_t *const out = f->data[0] + (ptrdiff_t)y * f->linesize[0];
-        for (size_t x = 0; x < (size_t)f->width; x++, rgb += 3) {
-            out[4 * x] = rgb[2];
-            out[4 * x + 1] = rgb[1];
-            out[4 * x + 2] = rgb[0];
-            out[4 * x + 3] = 255;
-        }
-    }
-    return sg_video_encode(v, index, e);
 }
 
 static void put_u32(uint8_t *out, uint32_t n)
@@ -158,7 +139,7 @@ const sg_sink_type sg_sink_webp = {
     .bytes = webp_bytes,
     .check = webp_check,
     .open = webp_open,
-    .write = webp_write,
+    .write = sg_video_write_bgr,
     .finish = webp_finish,
     .publish = sg_video_publish,
     .close = sg_video_close,
