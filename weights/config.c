@@ -195,6 +195,13 @@ const char *sg_config_string(sg_config *c, const char *key, const char *fallback
     return v && json_is_string(v) ? json_string_value(v) : fallback;
 }
 
+void sg_config_only(sg_config *c, const char *key, const char *wanted, const char *fallback)
+{
+    const char *const found = sg_config_string(c, key, fallback);
+    if (found && strcmp(found, wanted) != 0)
+        sg_config_fail(c, key, "\"%s\" is not supported; only \"%s\" is", found, wanted);
+}
+
 /* The field if it is a list of min to max entries, else NULL. */
 static const json_t *list(sg_config *c, const char *key, int min, int max)
 {

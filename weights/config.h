@@ -30,6 +30,8 @@ int64_t     sg_config_int(sg_config *c, const char *key, int64_t lo, int64_t hi,
 double      sg_config_real(sg_config *c, const char *key, double lo, double hi, const double *fallback);
 bool        sg_config_bool(sg_config *c, const char *key, const bool *fallback);
 const char *sg_config_string(sg_config *c, const char *key, const char *fallback); /* lives as long as c */
+/* The field, or where it is absent the fallback (NULL: it must be there), must be this string. */
+void sg_config_only(sg_config *c, const char *key, const char *wanted, const char *fallback);
 
 /* Lists of min to max entries; return the count, 0 when absent (a failure unless min is 0), which leaves out[] as it is.
  * After a failure all of out[max] holds lo, or false. */

@@ -72,7 +72,7 @@ static sg_status open_components(cogvideox *m, const sg_checkpoint *from, sg_con
     sg_component_note_class(sg_cogvideox_vae_component(m->vae), index, "vae");
 
     const sg_cogvideox_config *const d = sg_cogvideox_dit_config(m->dit);
-    const sg_cogvideox_vae_info      v = sg_cogvideox_vae_describe(m->vae);
+    const sg_vae_info                v = sg_cogvideox_vae_describe(m->vae);
     c->text[0].tokens_max = (int)d->text_len;
     c->text[0].padded = true;
     c->texts = 1;
@@ -138,10 +138,10 @@ static sg_request cogvideox_defaults(const void *model)
 
 static void cogvideox_geometry(const void *model, const sg_request *r, sg_geometry *out)
 {
-    const cogvideox *const      m = model;
-    const sg_cogvideox_vae_info v = sg_cogvideox_vae_describe(m->vae);
-    const int64_t *const        patch = sg_cogvideox_dit_config(m->dit)->patch;
-    const int64_t               frames = (r->frames - 1) / v.scale_time + 1;
+    const cogvideox *const m = model;
+    const sg_vae_info      v = sg_cogvideox_vae_describe(m->vae);
+    const int64_t *const   patch = sg_cogvideox_dit_config(m->dit)->patch;
+    const int64_t          frames = (r->frames - 1) / v.scale_time + 1;
     out->grid[0] = (frames + patch[0] - 1) / patch[0];
     out->latent[0] = v.z;
     out->latent[1] = out->grid[0] * patch[0];

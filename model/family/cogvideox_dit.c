@@ -54,13 +54,6 @@ static int64_t patch_size(const sg_cogvideox_config *c)
     return c->channels * c->patch[0] * c->patch[1] * c->patch[2];
 }
 
-static void only(sg_config *f, const char *key, const char *wanted)
-{
-    const char *const found = sg_config_string(f, key, wanted);
-    if (found && strcmp(found, wanted) != 0)
-        sg_config_fail(f, key, "\"%s\" is not supported; only \"%s\" is", found, wanted);
-}
-
 /* What would make it another model than one from text to video. */
 static void refuse_others(sg_cogvideox_config *c, sg_config *f)
 {
@@ -79,8 +72,8 @@ static void refuse_others(sg_cogvideox_config *c, sg_config *f)
         sg_config_fail(f, "flip_sin_to_cos", "false is not supported; only true is");
     if (sg_config_int(f, "freq_shift", 0, 1 << 16, &(int64_t){0}) != 0)
         sg_config_fail(f, "freq_shift", "is not supported; only 0 is");
-    only(f, "activation_fn", "gelu-approximate");
-    only(f, "timestep_activation_fn", "silu");
+    sg_config_only(f, "activation_fn", "gelu-approximate", "gelu-approximate");
+    sg_config_only(f, "timestep_activation_fn", "silu", "silu");
 }
 
 static void check_sizes(const sg_cogvideox_config *c, sg_config *f)

@@ -120,9 +120,9 @@ static sg_request mochi_defaults(const void *model)
 
 static void mochi_geometry(const void *model, const sg_request *r, sg_geometry *out)
 {
-    const mochi *const      m = model;
-    const sg_mochi_vae_info v = sg_mochi_vae_describe(m->vae);
-    const int64_t *const    patch = sg_mochi_dit_config(m->dit)->patch;
+    const mochi *const   m = model;
+    const sg_vae_info    v = sg_mochi_vae_describe(m->vae);
+    const int64_t *const patch = sg_mochi_dit_config(m->dit)->patch;
     out->latent[0] = v.z;
     out->latent[1] = (r->frames - 1) / v.scale_time + 1;
     out->latent[2] = r->height / v.scale_space;

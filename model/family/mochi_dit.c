@@ -55,12 +55,6 @@ const sg_mochi_config *sg_mochi_dit_config(const sg_mochi_dit *d) { return &d->c
 
 /* ---- opening ---- */
 
-static void expect(sg_config *f, const char *key, const char *known)
-{
-    const char *const found = sg_config_string(f, key, known);
-    if (found && strcmp(found, known) != 0) sg_config_fail(f, key, "\"%s\" is not known; \"%s\" is", found, known);
-}
-
 static sg_status read_config(sg_mochi_config *c, sg_config *f)
 {
     c->patch[0] = 1;
@@ -82,8 +76,8 @@ static sg_status read_config(sg_mochi_config *c, sg_config *f)
     if (c->text_dim % POOL_HEADS)
         sg_config_fail(f, "text_embed_dim", "%lld is no multiple of the %d heads of the text's pool",
                        (long long)c->text_dim, POOL_HEADS);
-    expect(f, "qk_norm", "rms_norm");
-    expect(f, "activation_fn", "swiglu");
+    sg_config_only(f, "qk_norm", "rms_norm", "rms_norm");
+    sg_config_only(f, "activation_fn", "swiglu", "swiglu");
     return sg_config_status(f);
 }
 

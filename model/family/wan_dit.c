@@ -84,8 +84,7 @@ static sg_status read_config(sg_wan_config *c, sg_config *f)
                        (long long)c->patch[0]);
     if (c->head_dim % 2) sg_config_fail(f, "attention_head_dim", "%lld is odd", (long long)c->head_dim);
     if (c->freq_dim % 2) sg_config_fail(f, "freq_dim", "%lld is odd", (long long)c->freq_dim);
-    if (strcmp(sg_config_string(f, "qk_norm", "rms_norm_across_heads"), "rms_norm_across_heads") != 0)
-        sg_config_fail(f, "qk_norm", "only \"rms_norm_across_heads\" is known");
+    sg_config_only(f, "qk_norm", "rms_norm_across_heads", "rms_norm_across_heads");
     read_image(c, f);
     return sg_config_status(f);
 }

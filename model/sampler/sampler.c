@@ -73,7 +73,7 @@ sg_status sg_sampler_config_read_own(sg_sampler_config *out, const sg_checkpoint
     sg_config *c = NULL;
     *out = (sg_sampler_config){.solver = own, .kind = SG_SAMPLER_EULER, .kinds = 1 << SG_SAMPLER_EULER};
     SG_TRY(sg_checkpoint_config(checkpoint, "scheduler", &c, e));
-    sg_solver_says(c, "_class_name", own->class_name, NULL);
+    sg_config_only(c, "_class_name", own->class_name, NULL);
     own->read(out, c);
     read_common(c, out);
     const sg_status status = sg_config_status(c);

@@ -16,13 +16,6 @@ void sg_solver_absent(sg_config *c, const char *key)
     if (sg_config_has(c, key)) sg_config_fail(c, key, "is not supported; only null is");
 }
 
-void sg_solver_says(sg_config *c, const char *key, const char *wanted, const char *fallback)
-{
-    const char *const found = sg_config_string(c, key, fallback);
-    if (found && strcmp(found, wanted))
-        sg_config_fail(c, key, "\"%s\" is not supported; only \"%s\" is", found, wanted);
-}
-
 double sg_solver_shift(sg_config *c, const char *key) { return sg_config_real(c, key, 1e-3, 1e3, &(double){1.0}); }
 
 /* ---- what Euler and LCM share ---- */
@@ -72,9 +65,9 @@ void sg_solver_betas_read(sg_sampler_config *out, sg_config *c)
     out->betas.end = sg_config_real(c, "beta_end", 1e-9, 0.999, &(double){0.012});
     out->betas.shift = sg_config_real(c, "snr_shift_scale", 1e-3, 1e3, &(double){3.0});
     out->betas.zero_snr = sg_config_bool(c, "rescale_betas_zero_snr", &(bool){false});
-    sg_solver_says(c, "beta_schedule", "scaled_linear", "scaled_linear");
-    sg_solver_says(c, "prediction_type", "v_prediction", "epsilon");
-    sg_solver_says(c, "timestep_spacing", "trailing", "leading");
+    sg_config_only(c, "beta_schedule", "scaled_linear", "scaled_linear");
+    sg_config_only(c, "prediction_type", "v_prediction", "epsilon");
+    sg_config_only(c, "timestep_spacing", "trailing", "leading");
     sg_solver_absent(c, "trained_betas");
     if (!sg_config_bool(c, "set_alpha_to_one", &(bool){true}))
         sg_config_fail(c, "set_alpha_to_one", "false is not supported");

@@ -26,8 +26,7 @@ extern const sg_solver sg_solver_flow_mochi; /* of a family: under no name that 
 /* For read: what the field must say to be supported; a fault is noted in c. */
 void   sg_solver_off(sg_config *c, const char *key);    /* false, or not there */
 void   sg_solver_absent(sg_config *c, const char *key); /* null, or not there */
-void   sg_solver_says(sg_config *c, const char *key, const char *wanted, const char *fallback);
-double sg_solver_shift(sg_config *c, const char *key); /* 1 where it is not there */
+double sg_solver_shift(sg_config *c, const char *key);  /* 1 where it is not there */
 
 /* The timestep of a sigma, not rounded to a whole number. */
 double sg_solver_timestep(const sg_sampler *p, float sigma);

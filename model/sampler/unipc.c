@@ -24,11 +24,11 @@ static void read(sg_sampler_config *out, sg_config *c)
     int64_t never[64];
     out->flow_shift = sg_solver_shift(c, "flow_shift");
     out->order = (int)sg_config_int(c, "solver_order", 1, 2, &(int64_t){2});
-    sg_solver_says(c, "prediction_type", "flow_prediction", "epsilon");
+    sg_config_only(c, "prediction_type", "flow_prediction", "epsilon");
     if (!sg_config_bool(c, "use_flow_sigmas", &(bool){false})) sg_config_fail(c, "use_flow_sigmas", "must be true");
     if (!sg_config_bool(c, "predict_x0", &(bool){true})) sg_config_fail(c, "predict_x0", "false is not supported");
     read_solver_type(c);
-    sg_solver_says(c, "final_sigmas_type", "zero", "zero");
+    sg_config_only(c, "final_sigmas_type", "zero", "zero");
     if (!sg_config_bool(c, "lower_order_final", &(bool){true}) && out->order > 1)
         sg_config_fail(c, "lower_order_final", "false is not supported: the last step of order 2 would be infinite");
     if (sg_config_ints(c, "disable_corrector", INT64_MIN, INT64_MAX, never, 0, 64))

@@ -68,9 +68,9 @@ struct sg_cogvideox_vae {
 
 sg_component *sg_cogvideox_vae_component(sg_cogvideox_vae *v) { return &v->component; }
 
-sg_cogvideox_vae_info sg_cogvideox_vae_describe(const sg_cogvideox_vae *v)
+sg_vae_info sg_cogvideox_vae_describe(const sg_cogvideox_vae *v)
 {
-    sg_cogvideox_vae_info i = {.z = v->z, .scale_time = 1, .scale_space = 1};
+    sg_vae_info i = {.z = v->z, .scale_time = 1, .scale_space = 1};
     for (int k = 0; k < v->levels; k++) {
         i.scale_time <<= v->level[k].time;
         i.scale_space <<= v->level[k].space;
@@ -205,7 +205,7 @@ static sg_status open_component(sg_cogvideox_vae *v, const sg_checkpoint *c, sg_
 {
     SG_TRY(sg_component_open(&v->component, c, "vae", "AutoencoderKLCogVideoX", act, f, e));
     SG_TRY(read_config(v, *f));
-    const sg_cogvideox_vae_info i = sg_cogvideox_vae_describe(v);
+    const sg_vae_info i = sg_cogvideox_vae_describe(v);
     snprintf(v->component.summary, sizeof v->component.summary, "%d x %d x %d, %d latent channels, %d levels from %d",
              i.scale_time, i.scale_space, i.scale_space, i.z, v->levels, (int)v->level[v->levels - 1].out);
     bind_all(v->component.bind, v);
@@ -464,7 +464,7 @@ static sg_tensor ops_next(void *of, sg_stream *s, sg_tensor z)
 {
     run *const                    r = of;
     const sg_cogvideox_vae *const v = r->vae;
-    const sg_cogvideox_vae_info   info = sg_cogvideox_vae_describe(v);
+    const sg_vae_info             info = sg_cogvideox_vae_describe(v);
     int64_t                       f = z.dim[0];
     for (int i = 0; i < v->levels; i++) f = frames_after(&v->level[i], f);
     const sg_tensor frames = sg_new(s, SG_F32, f, z.dim[1] * info.scale_space, z.dim[2] * info.scale_space, 3);

@@ -12,10 +12,7 @@ sg_status sg_cogvideox_vae_open(sg_cogvideox_vae **out, const sg_checkpoint *c, 
 void      sg_cogvideox_vae_close(sg_cogvideox_vae **v);
 sg_component *sg_cogvideox_vae_component(sg_cogvideox_vae *v);
 
-typedef struct sg_cogvideox_vae_info {
-    int z, scale_time, scale_space; /* latent channels; pixels per latent place */
-} sg_cogvideox_vae_info;
-sg_cogvideox_vae_info sg_cogvideox_vae_describe(const sg_cogvideox_vae *v);
+sg_vae_info sg_cogvideox_vae_describe(const sg_cogvideox_vae *v);
 
 /* Of an sg_cogvideox_vae. L latent frames give scale_time (L - 1) + 1 frames where L is odd, scale_time L where it is even.
  * Taps "vae.conv_in", "vae.mid", "vae.up.%d", "vae.conv_out", "vae.frames". */

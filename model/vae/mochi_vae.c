@@ -15,9 +15,9 @@ enum { GROUPS = 32 };
 
 sg_component *sg_mochi_vae_component(sg_mochi_vae *v) { return &v->component; }
 
-sg_mochi_vae_info sg_mochi_vae_describe(const sg_mochi_vae *v)
+sg_vae_info sg_mochi_vae_describe(const sg_mochi_vae *v)
 {
-    sg_mochi_vae_info i = {.z = v->z, .scale_time = 1, .scale_space = 1};
+    sg_vae_info i = {.z = v->z, .scale_time = 1, .scale_space = 1};
     for (int k = 0; k < v->stages; k++) {
         i.scale_time *= (int)v->stage[k].time;
         i.scale_space *= (int)v->stage[k].space;
@@ -146,7 +146,7 @@ static sg_status open_component(sg_mochi_vae *v, const sg_checkpoint *c, sg_dtyp
 {
     SG_TRY(sg_component_open(&v->component, c, "vae", "AutoencoderKLMochi", act, f, e));
     SG_TRY(read_config(v, *f));
-    const sg_mochi_vae_info i = sg_mochi_vae_describe(v);
+    const sg_vae_info i = sg_mochi_vae_describe(v);
     snprintf(v->component.summary, sizeof v->component.summary, "%d x %d x %d, %d latent channels, %d to %d channels",
              i.scale_time, i.scale_space, i.scale_space, i.z, (int)v->stage[0].channels,
              (int)v->stage[v->stages - 1].channels);

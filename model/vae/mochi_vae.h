@@ -11,10 +11,7 @@ sg_status     sg_mochi_vae_open(sg_mochi_vae **out, const sg_checkpoint *c, sg_d
 void          sg_mochi_vae_close(sg_mochi_vae **v);
 sg_component *sg_mochi_vae_component(sg_mochi_vae *v);
 
-typedef struct sg_mochi_vae_info {
-    int z, scale_time, scale_space; /* latent channels; pixels per latent place */
-} sg_mochi_vae_info;
-sg_mochi_vae_info sg_mochi_vae_describe(const sg_mochi_vae *v);
+sg_vae_info sg_mochi_vae_describe(const sg_mochi_vae *v);
 
 /* Of an sg_mochi_vae: one latent frame a chunk; in tiles all at once. The first latent frame makes one frame, the others
  * scale_time. Taps "vae.conv_in", "vae.block_in", "vae.up.%d", "vae.block_out", "vae.conv_out", "vae.frames". */

@@ -111,7 +111,7 @@ static void project_out(const sg_mochi_vae_run *r, sg_stream *s, sg_tensor frame
 sg_tensor sg_mochi_vae_run_next(sg_mochi_vae_run *r, sg_stream *s, sg_tensor z)
 {
     const sg_mochi_vae *const v = r->vae;
-    const sg_mochi_vae_info   i = sg_mochi_vae_describe(v);
+    const sg_vae_info         i = sg_mochi_vae_describe(v);
     const int64_t             y = z.dim[1], x = z.dim[2], made = i.scale_time, n = r->begun ? made : 1;
     const sg_tensor           frames = sg_new(s, SG_F32, made, y * i.scale_space, x * i.scale_space, 3);
     const size_t              mark = s->scratch.used;

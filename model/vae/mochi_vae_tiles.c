@@ -135,12 +135,12 @@ static void decode_tile(const tiling *t, sg_stream *s, int64_t i, int64_t j)
 
 sg_tensor sg_mochi_vae_run_tiles(sg_mochi_vae_run *r, sg_stream *s, sg_tensor z)
 {
-    const sg_mochi_vae_info v = sg_mochi_vae_describe(r->vae);
-    const int64_t           side = TILE / v.scale_space, n = (z.dim[0] - 1) * v.scale_time + 1;
-    const bool              one = z.dim[1] <= side && z.dim[2] <= side; /* as diffusers: then the next is not begun */
-    const int64_t           stride = one ? side : STRIDE / v.scale_space;
-    const int64_t           rows = sg_div_up(z.dim[1], stride), columns = sg_div_up(z.dim[2], stride);
-    tiling                  t = {.run = r, .z = z, .scale = v.scale_space, .stride = stride};
+    const sg_vae_info v = sg_mochi_vae_describe(r->vae);
+    const int64_t     side = TILE / v.scale_space, n = (z.dim[0] - 1) * v.scale_time + 1;
+    const bool        one = z.dim[1] <= side && z.dim[2] <= side; /* as diffusers: then the next is not begun */
+    const int64_t     stride = one ? side : STRIDE / v.scale_space;
+    const int64_t     rows = sg_div_up(z.dim[1], stride), columns = sg_div_up(z.dim[2], stride);
+    tiling            t = {.run = r, .z = z, .scale = v.scale_space, .stride = stride};
     t.frames = sg_new(s, SG_F32, n, z.dim[1] * v.scale_space, z.dim[2] * v.scale_space, RGB);
     const size_t mark = s->scratch.used;
     t.above = sg_new(s, SG_F32, columns, n, BLEND, TILE, RGB);

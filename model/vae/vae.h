@@ -6,6 +6,11 @@
 #include "component.h"
 #include "op.h"
 
+/* Of a decoder, for its family. */
+typedef struct sg_vae_info {
+    int z, scale_time, scale_space; /* latent channels; pixels per latent place */
+} sg_vae_info;
+
 typedef struct sg_vae_ops {
     sg_component *(*component)(void *of); /* the decoder's weights, which the engine loads */
 
