@@ -26,7 +26,7 @@ typedef struct source {
     sg_image       image;
     bool           upright;     /* sg_image_decode_upright's */
     uint8_t       *rgba;        /* of a PNG that is, where it has alpha */
-    unsigned       orientation; /* of EXIF, 1 to 8; 0: not told */
+    unsigned       orientation; /* of EXIF, 1 to 8; 0: not given */
     png_structp    png;
     png_infop      info;
 

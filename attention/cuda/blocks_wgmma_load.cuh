@@ -170,22 +170,22 @@ static __device__ __forceinline__ void hopper_load(const hopper_job &p, const ho
     }
 }
 
-/* What is to be known of one step's tiles, beside scales; of each tile what is added to the logits of keys `lane` and
- * lane + 32. It is read while the stage is not yet empty. */
-struct hopper_told {
+/* What is added to the logits of a step's keys, of each tile those of keys `lane` and lane + 32; plain: nothing, and a tile
+ * has one scale. It is read while the stage is not yet empty. */
+struct hopper_key_bias {
     float add[PAIR][2];
     bool  plain;
 };
 
-static __device__ __forceinline__ hopper_told hopper_told_of(const blocks_job &j, const hopper_iterator &w,
-                                                             const blocks_tile (&t)[PAIR], int           lane)
+static __device__ __forceinline__ hopper_key_bias hopper_key_bias_of(const blocks_job &j, const hopper_iterator &w,
+                                                                     const blocks_tile (&t)[PAIR], int           lane)
 {
-    const int   full = (int)(j.m / SG_BLOCK_K);
-    hopper_told told;
-    told.plain = j.k_shift == 2;
+    const int       full = (int)(j.m / SG_BLOCK_K);
+    hopper_key_bias bias;
+    bias.plain = j.k_shift == 2;
 #pragma unroll
-    for (int b = 0; b < PAIR; b++) told.plain = told.plain && !t[b].tail && t[b].index < full;
-    if (told.plain) return told;
+    for (int b = 0; b < PAIR; b++) bias.plain = bias.plain && !t[b].tail && t[b].index < full;
+    if (bias.plain) return bias;
 #pragma unroll
     for (int b = 0; b < PAIR; b++) {
         const int64_t  first = (int64_t)t[b].index * SG_BLOCK_K;
@@ -196,15 +196,15 @@ static __device__ __forceinline__ hopper_told hopper_told_of(const blocks_job &j
             float     add = t[b].tail ? LOG2_BLOCK : 0.0f;
             if (t[b].tail && j.tail_bias && first + k < j.nk)
                 add = j.tail_bias[((int64_t)w.g * j.nq + w.i) * j.nk + first + k] * SG_LOG2_E;
-            told.add[b][i] = seen >> k & 1 ? add : -INFINITY;
+            bias.add[b][i] = seen >> k & 1 ? add : -INFINITY;
         }
     }
-    return told;
+    return bias;
 }
 
-static __device__ __forceinline__ void hopper_load_info(const blocks_job &j, const hopper_iterator      &w,
-                                                        const blocks_tile (&t)[PAIR], const hopper_told &told, int lane,
-                                                        hopper_info &info, uint64_t *full)
+static __device__ __forceinline__ void hopper_load_info(const blocks_job &j, const hopper_iterator          &w,
+                                                        const blocks_tile (&t)[PAIR], const hopper_key_bias &bias,
+                                                        int lane, hopper_info &info, uint64_t *full)
 {
     const int  half = lane / 4 % PAIR, part = lane % 4, index = half ? t[1].index : t[0].index;
     const bool tail = half ? t[1].tail : t[0].tail;
@@ -214,12 +214,12 @@ static __device__ __forceinline__ void hopper_load_info(const blocks_job &j, con
         sg_cp_async_4(&info.scale[half][part],
                       (tail ? j.tail_k_scale : j.k_scale) + (there ? (int64_t)group * j.hk + w.gk : 0), there);
     }
-    if (lane == 0) info.plain = told.plain;
-    if (!told.plain) {
+    if (lane == 0) info.plain = bias.plain;
+    if (!bias.plain) {
 #pragma unroll
         for (int b = 0; b < PAIR; b++)
 #pragma unroll
-            for (int i = 0; i < 2; i++) info.add[b][lane + i * SG_WARP] = told.add[b][i];
+            for (int i = 0; i < 2; i++) info.add[b][lane + i * SG_WARP] = bias.add[b][i];
     }
     sg_mbarrier_arrive_cp_async(full);
     sg_mbarrier_arrive(full);
@@ -294,9 +294,9 @@ static __device__ __forceinline__ void hopper_load_loop(const hopper_job &p, hop
                     sg_mbarrier_wait(&smem.empty[stage], phase);
                     hopper_load(p, w, t, nonfinite, lane, smem, stage);
                 } else {
-                    const hopper_told told = hopper_told_of(j, w, t, lane);
+                    const hopper_key_bias bias = hopper_key_bias_of(j, w, t, lane);
                     sg_mbarrier_wait(&smem.empty[stage], phase);
-                    hopper_load_info(j, w, t, told, lane, smem.info[stage], &smem.full[stage]);
+                    hopper_load_info(j, w, t, bias, lane, smem.info[stage], &smem.full[stage]);
                 }
             } else {
                 for (int b = 0; b < PAIR; b++) {
