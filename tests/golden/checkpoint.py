@@ -161,7 +161,7 @@ def make_checkpoint(folder, spec, device="cpu", rules=None):
     to_dtype(encoder, WEIGHT_DTYPES[spec["dtype"]], [])
     own = os.path.join(folder, "tokenizer")
     shutil.move(own, folder + ".tokenizer")
-    pipeline = family.IMAGE_PIPELINE if spec["request"].get("pictures") else family.PIPELINE
+    pipeline = family.IMAGE_PIPELINE if spec.get("request", {}).get("pictures") else family.PIPELINE
     pipe = pipeline(tokenizer=tokenizer, text_encoder=encoder, **family.components(spec, draw, device))
     pipe.save_pretrained(folder, safe_serialization=True, max_shard_size=spec.get("shard", "10GB"))
     shutil.rmtree(own)
