@@ -349,7 +349,7 @@ static sg_status decode_frames(sg_render *render, sg_stream *s, uint8_t *host, v
         chunk         now = {
                     .host = host, .number = last.number + 1, .done = last.done + (int)count, .first = last.first + last.frames};
         s->scratch.used = 0;
-        ask_frames(s, &now, v->ops->decode_next(*run, s, sg_rows(z, last.done, count)), non_finite);
+        ask_frames(s, &now, v->ops->decode_next(*run, s, sg_rows(z, last.done, count), now.done == d[1]), non_finite);
         if (ahead && last.done > 0) SG_TRY(emit_frames(render, s, &last));
         if (!ahead) SG_TRY(emit_frames(render, s, &now));
         last = now;

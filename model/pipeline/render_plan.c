@@ -201,7 +201,7 @@ static void plan_denoise(sg_render *render, sg_stream *s, sg_plan_totals *t)
     }
 }
 
-/* Chunks after the decoder's special ones all cost the same, so that one of them stands for all. */
+/* Chunks after the decoder's special ones all cost the same, but for the last, so that one of them stands for all. */
 static sg_status plan_decode(sg_render *render, sg_stream *s, sg_plan_totals *t)
 {
     const sg_vae *const v = &render->engine->components->vae;
@@ -219,10 +219,11 @@ static sg_status plan_decode(sg_render *render, sg_stream *s, sg_plan_totals *t)
     render->chunks = 0;
     for (int64_t done = 0, count; done < d[1]; done += count, render->chunks++) {
         count = v->ops->chunk(v->of, d[1], done);
-        if (render->chunks <= special) {
+        const bool end = done + count == d[1];
+        if (render->chunks <= special || end) {
             const double before = t->flops;
             s->scratch.used = 0;
-            const sg_tensor rgb = v->ops->decode_next(run, s, sg_rows(z, done, count));
+            const sg_tensor rgb = v->ops->decode_next(run, s, sg_rows(z, done, count), end);
             render->frame_bytes =
                 larger(render->frame_bytes, sg_bytes(sg_alloc(s, &s->scratch, SG_U8, rgb.rank, rgb.dim)));
             flops = t->flops - before;

@@ -460,8 +460,9 @@ static sg_status ops_open(void **out, void *of, sg_stream *s, int64_t y, int64_t
     return SG_OK;
 }
 
-static sg_tensor ops_next(void *of, sg_stream *s, sg_tensor z)
+static sg_tensor ops_next(void *of, sg_stream *s, sg_tensor z, bool last_chunk)
 {
+    (void)last_chunk;
     run *const                    r = of;
     const sg_cogvideox_vae *const v = r->vae;
     const sg_vae_info             info = sg_cogvideox_vae_describe(v);

@@ -33,8 +33,9 @@ static sg_status decode_open(void **run, void *of, sg_stream *s, int64_t y, int6
     return SG_OK;
 }
 
-static sg_tensor decode_next(void *run, sg_stream *s, sg_tensor z)
+static sg_tensor decode_next(void *run, sg_stream *s, sg_tensor z, bool last)
 {
+    (void)last;
     sg_mochi_vae_run *const r = run;
     if (r->vae->tiled) return sg_mochi_vae_run_tiles(r, s, z);
     const int       scale = sg_mochi_vae_describe(r->vae).scale_space;

@@ -16,18 +16,18 @@ typedef struct sg_vae_ops {
 
     /* How many latent frames the next chunk takes, of `total`, `done` of which are decoded: 1 to total - done. */
     int64_t (*chunk)(const void *of, int64_t total, int64_t done);
-    /* The first chunks, which are special; those after them all cost what the first of them does. */
+    /* The first chunks, which are special; those after them all cost what the first of them does, but for the last. */
     int (*special)(const void *of);
 
     /* Whether decoders opened from now on work in tiles, which takes less memory and changes the frames a little. False: they
-     * cannot. NULL: they never do. A decoder in tiles takes all latent frames in one chunk. */
+     * cannot. NULL: they never do. Chunks may then be others. */
     bool (*set_tiles)(void *of, bool on);
 
     /* Starts decoding latents of grid y x x. Device memory comes from s->keep; *run is closed by decode_close. */
     sg_status (*decode_open)(void **run, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e);
-    /* The next chunk z F32 [f, y, x, c], as the denoiser leaves it: RGB frames F32 [n, H, W, 3] in s->scratch, clamped
-     * to [-1, 1]. */
-    sg_tensor (*decode_next)(void *run, sg_stream *s, sg_tensor z);
+    /* The next chunk z F32 [f, y, x, c], as the denoiser leaves it, and whether no other follows: RGB frames F32
+     * [n, H, W, 3] in s->scratch, clamped to [-1, 1]. */
+    sg_tensor (*decode_next)(void *run, sg_stream *s, sg_tensor z, bool last);
     void (*decode_close)(void **run); /* *run may be NULL */
     void (*close)(void *of);
 } sg_vae_ops;

@@ -472,7 +472,11 @@ static sg_status ops_open(void **run, void *of, sg_stream *s, int64_t y, int64_t
     return st;
 }
 
-static sg_tensor ops_next(void *run, sg_stream *s, sg_tensor z) { return sg_wan_vae_decode_next(run, s, z); }
+static sg_tensor ops_next(void *run, sg_stream *s, sg_tensor z, bool last)
+{
+    (void)last;
+    return sg_wan_vae_decode_next(run, s, z);
+}
 
 static void ops_run_close(void **run)
 {

@@ -68,7 +68,7 @@ static size_t decode(sg_cogvideox_vae *v, sg_stream *s, int64_t total, int64_t o
         fill(host, z, done, count, other);
         sg_upload(s, given, host);
         const size_t    mark = s->scratch.used;
-        const sg_tensor y = ops->decode_next(run, s, given);
+        const sg_tensor y = ops->decode_next(run, s, given, done + count == total);
         if (s->status) fail_msg("%s", s->why);
         assert_int_equal(s->scratch.used, mark + (sg_bytes(y) + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN); /* that only */
         if (out) sg_download(s, out + numbers, y);
@@ -175,7 +175,7 @@ static void wrong_latents_latch(void **state)
         sg_stream      s = sg_plan_stream(&totals);
         void          *run = NULL;
         assert_int_equal(ops->decode_open(&run, v, &s, Y, X, &e), SG_OK);
-        ops->decode_next(run, &s, sg_alloc(&s, &s.scratch, SG_F32, 4, bad[i]));
+        ops->decode_next(run, &s, sg_alloc(&s, &s.scratch, SG_F32, 4, bad[i]), true);
         assert_int_equal(s.status, SG_E_SHAPE);
         ops->decode_close(&run);
     }

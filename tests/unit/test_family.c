@@ -33,6 +33,7 @@ typedef struct made_up {
     float                    rows[TEXT * C]; /* of text, on the host */
     sg_tensor                text;           /* on the device, while there is a denoiser */
     int                      chunks[FRAMES], count;
+    bool                     ended; /* the last chunk has come */
 } made_up;
 
 /* ---- the family ---- */
@@ -71,7 +72,7 @@ static void attention(const void *of, const sg_geometry *g, const sg_conditionin
 /* The phase that the family adds. */
 static void compute_story(void *of, sg_stream *s, const sg_request *r, const sg_geometry *g)
 {
-    made_up *const  m = of;
+    made_up *const m = of;
     (void)r;
     (void)g;
     const float     one[C] = {1, 1, 1, 1};
@@ -182,15 +183,18 @@ static sg_status decode_open(void **run, void *of, sg_stream *s, int64_t y, int6
 {
     (void)s, (void)y, (void)x, (void)e;
     ((made_up *)of)->count = 0;
+    ((made_up *)of)->ended = false;
     *run = of;
     return SG_OK;
 }
 
-static sg_tensor decode_next(void *run, sg_stream *s, sg_tensor z)
+static sg_tensor decode_next(void *run, sg_stream *s, sg_tensor z, bool last)
 {
     made_up *const  m = run;
     const int64_t   n = sg_count(z) / C;
     const sg_tensor rgb = sg_new(s, SG_F32, z.dim[0], z.dim[1], z.dim[2], 3), y = sg_new(s, SG_F32, n, 3);
+    assert_false(m->ended);
+    m->ended = last;
     m->chunks[m->count++] = (int)z.dim[0];
     sg_linear(s, .y = y, .x = sg_reshape(z, n, C), .w = m->out);
     sg_activate(s, .y = sg_reshape(rgb, n, 3), .x = y, .act = SG_ACT_CLAMP);
@@ -422,6 +426,7 @@ static void render(const char *backend, const texts *text, int frames, int chunk
     if (strcmp(backend, "ref") == 0) /* libraries hold what they like beside it */
         assert_true(rep.held_bytes == plan.need - plan.staging);
     assert_int_equal(s.frames, frames);
+    assert_true(m.ended);
     assert_int_equal(m.count, chunks);
     assert_memory_equal(m.chunks, chunk_sizes, (size_t)chunks * sizeof *chunk_sizes);
     expect(&m, x, frames, r.seed, r.cfg_scale);

@@ -144,7 +144,7 @@ static sg_stream stream_for(sg_mochi_vae *v, int64_t f, int64_t y, int64_t x)
     for (int64_t done = 0, n; done < f; done += n) {
         n = sg_mochi_vae_ops.chunk(v, f, done);
         plan.scratch.used = 0;
-        sg_mochi_vae_ops.decode_next(run, &plan, sg_rows(z, done, n));
+        sg_mochi_vae_ops.decode_next(run, &plan, sg_rows(z, done, n), done + n == f);
     }
     sg_mochi_vae_ops.decode_close(&run);
     assert_int_equal(plan.status, SG_OK);
@@ -181,7 +181,7 @@ static float *decode(sg_mochi_vae *v, const float *z, int64_t f, int64_t y, int6
     for (int64_t done = 0, n; done < f; done += n) {
         n = sg_mochi_vae_ops.chunk(v, f, done);
         s.scratch.used = 0;
-        const sg_tensor frames = sg_mochi_vae_ops.decode_next(run, &s, sg_rows(given, done, n));
+        const sg_tensor frames = sg_mochi_vae_ops.decode_next(run, &s, sg_rows(given, done, n), done + n == f);
         sg_download(&s, to, frames);
         to += sg_count(frames);
     }
