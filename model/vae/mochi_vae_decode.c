@@ -1,5 +1,6 @@
 /* mochi_vae_decode.c - AutoencoderKLMochi as a decoder of vae.h: a stream, or in tiles. */
 #include "mochi_vae_parts.h"
+#include "tiles.h"
 
 #include <stdlib.h>
 
@@ -33,11 +34,27 @@ static sg_status decode_open(void **run, void *of, sg_stream *s, int64_t y, int6
     return SG_OK;
 }
 
+static void      begin_tile(void *run, sg_stream *s, int64_t y, int64_t x) { sg_mochi_vae_run_begin(run, s, y, x); }
+static sg_tensor next_of_tile(void *run, sg_stream *s, sg_tensor z) { return sg_mochi_vae_run_next(run, s, z); }
+
+/* All latents, tile by tile, so that only one tile's histories are held; the frames are small beside them. */
+static sg_tensor decode_in_tiles(sg_mochi_vae_run *r, sg_stream *s, sg_tensor z)
+{
+    const sg_vae_info     v = sg_mochi_vae_describe(r->vae);
+    const int64_t         n = (z.dim[0] - 1) * v.scale_time + 1;
+    const sg_tensor       frames = sg_new(s, SG_F32, n, z.dim[1] * v.scale_space, z.dim[2] * v.scale_space, 3);
+    const sg_tile_decoder tiles = {
+        .run = r, .scale = v.scale_space, .count = 1, .begin = begin_tile, .next = next_of_tile, .clamp = true};
+    sg_decode_tiles(&tiles, s, frames, z);
+    sg_tap(s, frames, "vae.frames");
+    return frames;
+}
+
 static sg_tensor decode_next(void *run, sg_stream *s, sg_tensor z, bool last)
 {
     (void)last;
     sg_mochi_vae_run *const r = run;
-    if (r->vae->tiled) return sg_mochi_vae_run_tiles(r, s, z);
+    if (r->vae->tiled) return decode_in_tiles(r, s, z);
     const int       scale = sg_mochi_vae_describe(r->vae).scale_space;
     const int64_t   n = r->begun ? sg_mochi_vae_describe(r->vae).scale_time : 1;
     const sg_tensor frames = sg_new(s, SG_F32, n, z.dim[1] * scale, z.dim[2] * scale, 3);
@@ -57,7 +74,7 @@ static void decode_close(void **run)
 static bool set_tiles(void *of, bool on)
 {
     sg_mochi_vae *const v = of;
-    v->tiled = on && sg_mochi_tiles_fit(sg_mochi_vae_describe(v).scale_space);
+    v->tiled = on && sg_tiles_fit(sg_mochi_vae_describe(v).scale_space);
     return v->tiled == on;
 }
 

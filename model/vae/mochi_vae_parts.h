@@ -61,10 +61,4 @@ void sg_mochi_vae_run_begin(sg_mochi_vae_run *r, sg_stream *s, int64_t y, int64_
 /* The next latent frame z F32 [1, y, x, c]: its frames F32 [n, H, W, 3] in s->scratch, not clamped. */
 sg_tensor sg_mochi_vae_run_next(sg_mochi_vae_run *r, sg_stream *s, sg_tensor z);
 
-/* All latent frames z F32 [f, y, x, c], tile by tile: frames F32 [n, H, W, 3] in s->scratch, clamped. */
-sg_tensor sg_mochi_vae_run_tiles(sg_mochi_vae_run *r, sg_stream *s, sg_tensor z);
-
-/* Whether tiles are a whole number of latents. */
-bool sg_mochi_tiles_fit(int scale_space);
-
 #endif

@@ -1,28 +1,20 @@
-/* mochi_vae_tiles.c - the decoder of AutoencoderKLMochi in tiles: tiled_decode of diffusers.
- *
- * A tile is 256 x 256 pixels, the next begins 192 on, and both are decoded as if they were the whole frame. The first 64
- * rows of a tile are blended with the last ones of the tile above, its first 64 columns with the last ones of the tile to the
- * left, by weights that are linear in the place. Both of those tiles have been blended before, the order that diffusers has.
- *
- * A tile is decoded from the first to the last frame before the next begins, so that only one tile's histories are held; the
- * frames themselves are small beside them. */
-#include "mochi_vae_parts.h"
+/* tiles.c - decoding in tiles. What of a tile outlives it are the rows and columns that others are blended with. */
+#include "tiles.h"
 
 #include <stdlib.h>
 
 enum { TILE = 256, STRIDE = 192, BLEND = TILE - STRIDE, RGB = 3 };
 
-bool sg_mochi_tiles_fit(int scale_space) { return STRIDE % scale_space == 0 && TILE % scale_space == 0; }
+bool sg_tiles_fit(int scale) { return STRIDE % scale == 0 && TILE % scale == 0; }
 
 /* What of one clip's tiles outlives a tile. */
 typedef struct tiling {
-    sg_mochi_vae_run *run;
-    sg_tensor         z;      /* F32 [f, y, x, c] */
-    sg_tensor         frames; /* F32 [n, H, W, 3] */
-    sg_tensor         above;  /* F32 [columns, n, 64, 256, 3]: the last rows of the tile above, of each column */
-    sg_tensor         before; /* F32 [n, 256, 64, 3]: the last columns of the tile to the left */
-    int               scale;
-    int64_t           stride; /* latents */
+    const sg_tile_decoder *decoder;
+    sg_tensor              z;      /* F32 [f, y, x, c] */
+    sg_tensor              frames; /* F32 [n, H, W, 3] */
+    sg_tensor              above;  /* F32 [columns, n, 64, 256, 3]: the last rows of the tile above, of each column */
+    sg_tensor              before; /* F32 [n, 256, 64, 3]: the last columns of the tile to the left */
+    int64_t                stride; /* latents */
 } tiling;
 
 /* One tile. */
@@ -97,35 +89,39 @@ static void place(const tiling *t, sg_stream *s, const tile *k, sg_tensor x, int
 {
     const int64_t   f = x.dim[0], rows = k->last_row ? k->h : STRIDE, columns = k->last_column ? k->w : STRIDE;
     const sg_tensor above = sg_rows(k->above, first, f), before = sg_rows(k->before, first, f);
-    const sg_tensor shown = sg_new(s, SG_F32, f, rows, columns, RGB),
-                    clamped = sg_new(s, SG_F32, f, rows, columns, RGB);
+    const sg_tensor shown = sg_new(s, SG_F32, f, rows, columns, RGB);
+    sg_tensor       put = shown;
     if (k->i) blend(s, x, above, least(k->h, BLEND), k->w, k->weight[0]);
     if (k->j) blend(s, x, before, k->h, least(k->w, BLEND), k->weight[1]);
     if (!k->last_row) cut(s, above, x, k->h - BLEND, 0);
     if (!k->last_column) cut(s, before, x, 0, k->w - BLEND);
     cut(s, shown, x, 0, 0);
-    sg_activate(s, .y = clamped, .x = shown, .act = SG_ACT_CLAMP);
-    paste(s, sg_rows(t->frames, first, f), clamped, k->i * STRIDE, k->j * STRIDE);
+    if (t->decoder->clamp) {
+        put = sg_new(s, SG_F32, f, rows, columns, RGB);
+        sg_activate(s, .y = put, .x = shown, .act = SG_ACT_CLAMP);
+    }
+    paste(s, sg_rows(t->frames, first, f), put, k->i * STRIDE, k->j * STRIDE);
 }
 
 static void decode_tile(const tiling *t, sg_stream *s, int64_t i, int64_t j)
 {
-    const size_t  mark = s->scratch.used;
-    const int64_t stride = t->stride, side = TILE / t->scale, n = t->frames.dim[0], c = t->z.dim[3];
+    const size_t                 mark = s->scratch.used;
+    const sg_tile_decoder *const d = t->decoder;
+    const int64_t                stride = t->stride, side = TILE / d->scale, n = t->frames.dim[0], c = t->z.dim[3];
     const int64_t rows = least(side, t->z.dim[1] - i * stride), columns = least(side, t->z.dim[2] - j * stride);
-    tile          k = {.i = i, .j = j, .h = rows * t->scale, .w = columns * t->scale};
+    tile          k = {.i = i, .j = j, .h = rows * d->scale, .w = columns * d->scale};
     k.last_row = (i + 1) * stride >= t->z.dim[1];
     k.last_column = (j + 1) * stride >= t->z.dim[2];
     k.above = shaped(sg_rows(t->above, j, 1), n, BLEND, k.w);
     k.before = shaped(t->before, n, k.h, BLEND);
     if (i) make_weights(s, k.weight[0], least(k.h, BLEND), k.w, true);
     if (j) make_weights(s, k.weight[1], k.h, least(k.w, BLEND), false);
-    const sg_tensor latent = sg_new(s, SG_F32, 1, rows, columns, c);
-    sg_mochi_vae_run_begin(t->run, s, rows, columns);
-    for (int64_t l = 0, done = 0; l < t->z.dim[0] && !s->status; l++) {
+    const sg_tensor latent = sg_new(s, SG_F32, d->count, rows, columns, c);
+    if (d->begin) d->begin(d->run, s, rows, columns);
+    for (int64_t l = 0, done = 0; l < t->z.dim[0] && !s->status; l += d->count) {
         const size_t inner = s->scratch.used;
-        cut(s, latent, sg_rows(t->z, l, 1), i * stride, j * stride);
-        const sg_tensor x = sg_mochi_vae_run_next(t->run, s, latent);
+        cut(s, latent, sg_rows(t->z, l, d->count), i * stride, j * stride);
+        const sg_tensor x = d->next(d->run, s, latent);
         place(t, s, &k, x, done);
         done += x.dim[0];
         s->scratch.used = inner;
@@ -133,21 +129,17 @@ static void decode_tile(const tiling *t, sg_stream *s, int64_t i, int64_t j)
     s->scratch.used = mark;
 }
 
-sg_tensor sg_mochi_vae_run_tiles(sg_mochi_vae_run *r, sg_stream *s, sg_tensor z)
+void sg_decode_tiles(const sg_tile_decoder *d, sg_stream *s, sg_tensor y, sg_tensor z)
 {
-    const sg_vae_info v = sg_mochi_vae_describe(r->vae);
-    const int64_t     side = TILE / v.scale_space, n = (z.dim[0] - 1) * v.scale_time + 1;
-    const bool        one = z.dim[1] <= side && z.dim[2] <= side; /* as diffusers: then the next is not begun */
-    const int64_t     stride = one ? side : STRIDE / v.scale_space;
-    const int64_t     rows = sg_div_up(z.dim[1], stride), columns = sg_div_up(z.dim[2], stride);
-    tiling            t = {.run = r, .z = z, .scale = v.scale_space, .stride = stride};
-    t.frames = sg_new(s, SG_F32, n, z.dim[1] * v.scale_space, z.dim[2] * v.scale_space, RGB);
-    const size_t mark = s->scratch.used;
+    const int64_t side = TILE / d->scale, n = y.dim[0];
+    const bool    one = z.dim[1] <= side && z.dim[2] <= side; /* as diffusers: then the next is not begun */
+    const int64_t stride = one ? side : STRIDE / d->scale;
+    const int64_t rows = sg_div_up(z.dim[1], stride), columns = sg_div_up(z.dim[2], stride);
+    const size_t  mark = s->scratch.used;
+    tiling        t = {.decoder = d, .z = z, .frames = y, .stride = stride};
     t.above = sg_new(s, SG_F32, columns, n, BLEND, TILE, RGB);
     t.before = sg_new(s, SG_F32, n, TILE, BLEND, RGB);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++) decode_tile(&t, s, i, j);
-    sg_tap(s, t.frames, "vae.frames");
     s->scratch.used = mark;
-    return t.frames;
 }
