@@ -49,7 +49,7 @@ static void mark(const job *j, const char *piece)
 
 static void mark_stage(const job *j, sg_stage stage, int done, int total)
 {
-    static const char *const name[SG_STAGES] = {"loading", "prompt", "other steps", "decoding"};
+    static const char *const name[SG_STAGES] = {"loading", "prompt", "encoding", "other steps", "decoding"};
     static const char *const step[] = {"loading", "first step", "second step"}; /* ends when so many are done */
     if (stage == SG_STAGE_DENOISE && done < 3)
         mark(j, step[done]);
@@ -292,7 +292,7 @@ static void say_doubts(job *j)
 /* The peaks are those so far, as planned and as the system tells. */
 static void say_stages(job *j, const sg_report *r)
 {
-    static const char *const name[SG_STAGES] = {"loading", "prompt", "denoising", "decoding"};
+    static const char *const name[SG_STAGES] = {"loading", "prompt", "encoding", "denoising", "decoding"};
     size_t                   planned[SG_STAGES] = {0};
     const double             mib = 0x1p-20;
     for (int i = 0; i < r->plan.phases; i++) {

@@ -20,9 +20,10 @@
 
 enum { LINE_BYTES = 512, TICK_MS = 500, COLUMNS_USUAL = 80, BAR = 24 };
 
-static const char *const stage_names[SG_STAGES] = {"loading", "reading the prompt", "denoising", "decoding"};
-static const char *const unit_names[SG_STAGES] = {NULL, NULL, "step", NULL};
-static const char *const short_names[SG_STAGES] = {"load", "text", "denoise", "decode"};
+static const char *const stage_names[SG_STAGES] = {"loading", "reading the prompt", "encoding", "denoising",
+                                                   "decoding"};
+static const char *const unit_names[SG_STAGES] = {[SG_STAGE_DENOISE] = "step"};
+static const char *const short_names[SG_STAGES] = {"load", "text", "encode", "denoise", "decode"};
 
 const char *sg_duration(char *text, size_t size, double seconds)
 {

@@ -202,17 +202,18 @@ sg_status sg_report_plan(json_t **out, const sg_plan *p, sg_error *e)
 
 static json_t *seconds(const sg_report *r)
 {
-    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "load", r->seconds[SG_STAGE_LOAD], "text", r->seconds[SG_STAGE_TEXT],
-                     "denoise", r->seconds[SG_STAGE_DENOISE], "decode", r->seconds[SG_STAGE_DECODE], "total",
-                     r->total_seconds);
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "load", r->seconds[SG_STAGE_LOAD], "text",
+                     r->seconds[SG_STAGE_TEXT], "encode", r->seconds[SG_STAGE_ENCODE], "denoise",
+                     r->seconds[SG_STAGE_DENOISE], "decode", r->seconds[SG_STAGE_DECODE], "total", r->total_seconds);
 }
 
 /* Bytes, the most from the start of the process to the end of each stage. */
 static json_t *stage_peaks(const sg_report *r)
 {
-    return json_pack("{s:I, s:I, s:I, s:I}", "load", (json_int_t)r->stage_peak[SG_STAGE_LOAD], "text",
-                     (json_int_t)r->stage_peak[SG_STAGE_TEXT], "denoise", (json_int_t)r->stage_peak[SG_STAGE_DENOISE],
-                     "decode", (json_int_t)r->stage_peak[SG_STAGE_DECODE]);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "load", (json_int_t)r->stage_peak[SG_STAGE_LOAD], "text",
+                     (json_int_t)r->stage_peak[SG_STAGE_TEXT], "encode", (json_int_t)r->stage_peak[SG_STAGE_ENCODE],
+                     "denoise", (json_int_t)r->stage_peak[SG_STAGE_DENOISE], "decode",
+                     (json_int_t)r->stage_peak[SG_STAGE_DECODE]);
 }
 
 sg_status sg_report_save(const char *path, const json_t *j, sg_error *e)

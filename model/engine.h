@@ -191,7 +191,15 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
 sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_request *r, char **note,
                                 sg_error *e) SG_MUST_USE;
 
-typedef enum sg_stage { SG_STAGE_LOAD, SG_STAGE_TEXT, SG_STAGE_DENOISE, SG_STAGE_DECODE, SG_STAGES } sg_stage;
+/* ENCODE: pictures and video. */
+typedef enum sg_stage {
+    SG_STAGE_LOAD,
+    SG_STAGE_TEXT,
+    SG_STAGE_ENCODE,
+    SG_STAGE_DENOISE,
+    SG_STAGE_DECODE,
+    SG_STAGES
+} sg_stage;
 
 enum { SG_PHASES_MAX = 8, SG_PHASE_NAME = 24 };
 
@@ -236,7 +244,7 @@ sg_status sg_plan_fits(const sg_plan *p, sg_error *e) SG_MUST_USE;
 
 typedef struct sg_callbacks {
     void *context;
-    /* When a stage begins (done 0) and after each unit of its work (a tensor, a step, a chunk of latent frames): done
+    /* When a stage begins (done 0) and after each unit of its work (a tensor, a step, a chunk of frames): done
      * of total.
      * Non-zero return cancels. */
     int (*progress)(void *context, sg_stage stage, int done, int total);

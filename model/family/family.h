@@ -11,7 +11,7 @@
 #include "sampler.h"
 #include "self_attention.h"
 #include "text_encoder.h"
-#include "vae.h"
+#include "vae_encode.h"
 
 enum {
     SG_PASSES_MAX = 2, /* of a step through a denoiser: the prompt's, the negative prompt's */
@@ -52,8 +52,9 @@ typedef struct sg_added_phase {
     sg_component *component; /* loaded for this phase alone */
     bool          of_images; /* only of renders that have an image */
     /* What it computes of r the model keeps, on the host. On a plan too, which has no data: there may be no
-     * pixels. g->images counts in both. */
-    void (*run)(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g);
+     * pixels. g->images counts in both. Tells `watch` of each unit of its work, at
+     * least one, on a plan too. */
+    void (*run)(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g, sg_watch watch);
 } sg_added_phase;
 
 /* What a model is made of. The model owns all of it and keeps it where it is until it is closed. */

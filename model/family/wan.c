@@ -30,7 +30,6 @@ typedef struct wan {
     sg_wan_vae     *vae;
     double          boundary; /* of 1: timesteps from here up are the first denoiser's; 0: one denoiser */
     bool            ti2v;     /* the 5B: 24 frames a second, 720p */
-    sg_component    encoder;  /* of the VAE, which is vae's: its files, and a binding of its own */
     float          *image;    /* host: what sg_wan_image_encode made for this render; NULL: nothing */
     sg_clip_vision *clip;     /* where the denoiser has an image_dim */
     float          *tokens;   /* host: its states of this render's pictures; NULL: nothing */
@@ -104,15 +103,15 @@ static sg_status open_denoiser(wan *w, int i, const sg_checkpoint *from, const c
     return SG_OK;
 }
 
-static void encode_image(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g)
+static void encode_image(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g, sg_watch watch)
 {
     wan *const w = model;
     free(w->image);
-    w->image = sg_wan_image_encode(w->vae, s, r, g, w->ti2v);
+    w->image = sg_wan_image_encode(&w->components.vae, s, r, g, w->ti2v, watch);
 }
 
 /* CLIP sees pictures whole, where they are given so. */
-static void encode_tokens(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g)
+static void encode_tokens(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g, sg_watch watch)
 {
     wan *const                w = model;
     const sg_clip_vision_info v = sg_clip_vision_describe(w->clip);
@@ -131,6 +130,7 @@ static void encode_tokens(void *model, sg_stream *s, const sg_request *r, const 
             sg_clip_vision_encode(w->clip, s, y, real ? p->rgb : NULL, r->width, r->height);
         if (real) sg_download(s, w->tokens + (size_t)i * numbers, y);
         s->scratch.used = mark;
+        sg_watch_tell(watch, s, i + 1, g->images);
     }
 }
 
@@ -163,10 +163,8 @@ static void add_image(wan *w)
     if (!beside && !w->ti2v) return;
     c->image[SG_IMAGE_FIRST] = beside ? SG_IMAGE_NEEDED : SG_IMAGE_OPTIONAL;
     c->image[SG_IMAGE_LAST] = beside ? SG_IMAGE_OPTIONAL : SG_IMAGE_NONE;
-    w->encoder = *sg_wan_vae_component(w->vae);
-    w->encoder.bind = sg_wan_vae_encoder_bind(w->vae);
-    c->added[c->addeds++] =
-        (sg_added_phase){.name = "image", .component = &w->encoder, .of_images = true, .run = encode_image};
+    c->added[c->addeds++] = (sg_added_phase){
+        .name = "image", .component = sg_wan_vae_encoder(w->vae), .of_images = true, .run = encode_image};
 }
 
 static sg_status open_components(wan *w, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)

@@ -109,11 +109,32 @@ static void stream_close(sg_render *render, sg_stream *s)
 
 /* ---- the phases ---- */
 
-/* Encoders and what the family adds count as one stage: all phases but denoising and decoding. */
-static sg_status report_conditioning(sg_render *render, const sg_phase *phase, bool over)
+/* So many units of a phase before denoising are done: of all phases of its stage. */
+static sg_status report_conditioning(sg_render *render, const sg_phase *phase, int units)
 {
-    const int at = (int)(phase - render->phase);
-    return report_progress(render, SG_STAGE_TEXT, over ? at + 1 : at, render->phases - 2);
+    const sg_components *const components = render->engine->components;
+    const sg_stage             stage = sg_phase_stage(components, phase);
+    int                        done = units, total = 0;
+    for (int i = 0; i < render->phases; i++) {
+        const sg_phase *const p = &render->phase[i];
+        if (sg_phase_stage(components, p) != stage) continue;
+        total += p->units;
+        if (p < phase) done += p->units;
+    }
+    return report_progress(render, stage, done, total);
+}
+
+/* A phase at work. */
+typedef struct phase_at_work {
+    sg_render      *render;
+    const sg_phase *phase;
+} phase_at_work;
+
+static bool tell_units(void *context, int done, int total)
+{
+    const phase_at_work *const w = context;
+    (void)total; /* as on the plan */
+    return report_conditioning(w->render, w->phase, done) != SG_OK;
 }
 
 /* Runs a text encoder, or what the family adds, on a stream of its own. */
@@ -122,17 +143,19 @@ static sg_status compute_condition(sg_render *render, const sg_phase *phase)
     sg_engine *const engine = render->engine;
     const double     start = sg_seconds();
     const bool       text = phase->kind == SG_PHASE_TEXT;
+    phase_at_work    work = {render, phase};
     sg_stream        s;
-    SG_TRY(report_conditioning(render, phase, false));
+    SG_TRY(report_conditioning(render, phase, 0));
     SG_TRY(stream_open(render, &s, phase));
     if (text)
         sg_conditioning_encode(&engine->texts, engine->components, phase->index, &s);
     else
-        engine->components->added[phase->index].run(engine->model, &s, render->request, &render->geometry);
+        engine->components->added[phase->index].run(engine->model, &s, render->request, &render->geometry,
+                                                    (sg_watch){tell_units, &work});
     stream_close(render, &s);
-    end_stage(render, SG_STAGE_TEXT, start);
+    end_stage(render, sg_phase_stage(engine->components, phase), start);
     SG_TRY(sg_render_status(&s, text ? "text encoder" : engine->components->added[phase->index].name, render->e));
-    return report_conditioning(render, phase, true);
+    return text ? report_conditioning(render, phase, phase->units) : SG_OK;
 }
 
 /* States that a text encoder made of the same tokens before are not made again. */

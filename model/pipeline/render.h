@@ -15,6 +15,7 @@ typedef struct sg_phase {
     sg_phase_kind kind;
     int           index;         /* of the text encoder, or of what the family adds */
     size_t        keep, scratch; /* bytes of its arenas, as the plan found them */
+    int           units; /* of its work that progress tells of, as the plan found them; not of the last two kinds */
 } sg_phase;
 
 /* One render. */
@@ -92,6 +93,9 @@ void sg_render_inspect(const sg_render *render, sg_stream *s, const sg_denoising
 /* The phases of every render of a model, with images or without, in the order of their work: each text encoder, what the
  * family adds, denoising, decoding. Returns how many. */
 int sg_render_phases(const sg_components *components, bool images, sg_phase phase[SG_PHASES_MAX]);
+
+/* In which stage the time and the progress of a phase are counted. */
+sg_stage sg_phase_stage(const sg_components *components, const sg_phase *phase);
 
 /* Whether a phase of this render has work: latents that are there already are only decoded. */
 bool sg_phase_runs(const sg_render *render, const sg_phase *phase);

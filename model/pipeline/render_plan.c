@@ -42,6 +42,17 @@ bool sg_phase_runs(const sg_render *render, const sg_phase *phase)
     return !render->request->latents_in || phase->kind == SG_PHASE_DECODE;
 }
 
+sg_stage sg_phase_stage(const sg_components *components, const sg_phase *phase)
+{
+    switch (phase->kind) {
+    case SG_PHASE_DENOISE: return SG_STAGE_DENOISE;
+    case SG_PHASE_DECODE: return SG_STAGE_DECODE;
+    case SG_PHASE_ADDED:
+        if (components->added[phase->index].of_images) return SG_STAGE_ENCODE; /* fallthrough */
+    default: return SG_STAGE_TEXT;
+    }
+}
+
 /* What a phase is called. */
 static void name_phase(const sg_render *render, const sg_phase *phase, sg_phase_plan *out)
 {
@@ -51,9 +62,7 @@ static void name_phase(const sg_render *render, const sg_phase *phase, sg_phase_
     snprintf(out->name, sizeof out->name, "%s",
              added ? render->engine->components->added[phase->index].name : names[phase->kind]);
     out->number = phase->kind == SG_PHASE_TEXT ? phase->index + 1 : 1;
-    out->stage = phase->kind == SG_PHASE_DENOISE  ? SG_STAGE_DENOISE
-                 : phase->kind == SG_PHASE_DECODE ? SG_STAGE_DECODE
-                                                  : SG_STAGE_TEXT;
+    out->stage = sg_phase_stage(render->engine->components, phase);
 }
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
@@ -297,6 +306,14 @@ static void sum_memory(sg_render *render, sg_plan *p, const sg_plan_totals *t, b
         all + work + p->staging + p->output <= p->available && components->denoisers == 1 && components->texts <= 1;
 }
 
+/* A phase tells its units on the plan. */
+static bool count_units(void *phase, int done, int total)
+{
+    (void)done;
+    ((sg_phase *)phase)->units = total;
+    return false;
+}
+
 /* The phase on a stream that computes nothing. */
 static sg_status plan_phase(sg_render *render, sg_phase *phase, sg_phase_plan *out, sg_plan_totals *t)
 {
@@ -305,10 +322,12 @@ static sg_status plan_phase(sg_render *render, sg_phase *phase, sg_phase_plan *o
     *t = (sg_plan_totals){.native_bf16 = native_bf16(engine), .backend = engine->backend};
     sg_stream s = sg_plan_stream(t);
     name_phase(render, phase, out);
+    phase->units = 1;
     switch (phase->kind) {
     case SG_PHASE_TEXT: sg_conditioning_encode(&engine->texts, components, phase->index, &s); break;
     case SG_PHASE_ADDED:
-        components->added[phase->index].run(engine->model, &s, render->request, &render->geometry);
+        components->added[phase->index].run(engine->model, &s, render->request, &render->geometry,
+                                            (sg_watch){count_units, phase});
         break;
     case SG_PHASE_DENOISE: plan_denoise(render, &s, t); break;
     case SG_PHASE_DECODE: SG_TRY(plan_decode(render, &s, t)); break;

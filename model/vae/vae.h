@@ -1,5 +1,6 @@
-/* vae.h - what the pipeline asks of a decoder from latents to frames: one table of functions each. A decoder works in
- * chunks of latent frames, as many as it says, and keeps between them what it needs. All tensors are channels last. */
+/* vae.h - what the pipeline asks of a VAE, from latents to frames and back: one table of functions each. A decoder works in
+ * chunks of latent frames, an encoder in chunks of pixel frames, as many as they say, and keeps between them what it needs.
+ * All tensors are channels last. A family whose VAE encodes renders from videos too, without a line of its own. */
 #ifndef SG_VAE_H
 #define SG_VAE_H
 
@@ -29,6 +30,20 @@ typedef struct sg_vae_ops {
      * [n, H, W, 3] in s->scratch, clamped to [-1, 1]. */
     sg_tensor (*decode_next)(void *run, sg_stream *s, sg_tensor z, bool last);
     void (*decode_close)(void **run); /* *run may be NULL */
+
+    /* The encoder; all NULL: there is none. Its weights, which the engine loads without the decoder's. */
+    sg_component *(*encoder)(void *of);
+    /* How many pixel frames the next chunk takes, of `total`, `done` of which are encoded: 1 to total - done. */
+    int64_t (*encode_chunk)(const void *of, int64_t total, int64_t done);
+    /* Starts encoding frames of height x width, multiples of scale_space. As decode_open. */
+    sg_status (*encode_open)(void **run, void *of, sg_stream *s, int64_t height, int64_t width, sg_error *e);
+    /* The next chunk F32 [n, H, W, 3] in [-1, 1]: its latents F32 [f, y, x, c] in s->scratch, normalised as the denoiser
+     * takes them: the mode of their distribution, without a draw. With `sampled` F32 [f, y, x, 2 c]: the means, then the
+     * logarithms of the variances, both of normalised latents. */
+    sg_tensor (*encode_next)(void *run, sg_stream *s, sg_tensor frames);
+    void (*encode_close)(void **run); /* *run may be NULL */
+    bool sampled;                     /* the pipelines of its models draw latents from the distribution */
+
     void (*close)(void *of);
 } sg_vae_ops;
 

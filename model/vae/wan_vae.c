@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 sg_component *sg_wan_vae_component(sg_wan_vae *v) { return &v->component; }
-sg_bind      *sg_wan_vae_encoder_bind(sg_wan_vae *v) { return v->encoder_bind; }
+sg_component *sg_wan_vae_encoder(sg_wan_vae *v) { return &v->encoder_component; }
 
 static int scale_time(const sg_vae_config *c)
 {
@@ -208,7 +208,7 @@ static sg_status check_both(const sg_wan_vae *v, sg_error *e)
 {
     sg_error        decoder = {0}, encoder = {0};
     const sg_status first = sg_bind_check(v->component.bind, &decoder),
-                    second = sg_bind_check(v->encoder_bind, &encoder);
+                    second = sg_bind_check(v->encoder_component.bind, &encoder);
     if (!first && !second) return SG_OK;
     if (second == SG_E_MEMORY) return sg_error_set(e, second, "%s", encoder.text); /* its list is not whole */
     return sg_error_set(e, first ? first : second, "%s%s%s", decoder.text, first && second ? "\n" : "", encoder.text);
@@ -220,12 +220,15 @@ static sg_status bind_all(sg_wan_vae *v, sg_error *e)
     const sg_vae_config *const c = &v->config;
     const int64_t              pixel = 3 * c->patch * c->patch;
     sg_vae_coder *const d = &v->decoder, *const n = &v->encoder;
-    SG_TRY(sg_bind_open(&v->encoder_bind, v->component.source, v->component.map, e));
+    sg_bind *encoder = NULL;
+    SG_TRY(sg_bind_open(&encoder, v->component.source, v->component.map, e));
+    v->encoder_component = v->component;
+    v->encoder_component.bind = encoder;
     bind_coder(v->component.bind, d, v->component.act, c->z, pixel, d->level[0].in, d->level[c->levels - 1].next);
-    bind_coder(v->encoder_bind, n, v->component.act, pixel, 2 * c->z, n->level[c->levels - 1].next,
+    bind_coder(encoder, n, v->component.act, pixel, 2 * c->z, n->level[c->levels - 1].next,
                n->level[c->levels - 1].next);
-    sg_bind_share(v->component.bind, v->encoder_bind);
-    sg_bind_ignore(v->encoder_bind, ""); /* the decoder's list tells of what neither wants */
+    sg_bind_share(v->component.bind, encoder);
+    sg_bind_ignore(encoder, ""); /* the decoder's list tells of what neither wants */
     return check_both(v, e);
 }
 
@@ -260,7 +263,7 @@ sg_status sg_wan_vae_open(sg_wan_vae **out, const sg_checkpoint *c, sg_dtype act
 void sg_wan_vae_close(sg_wan_vae **v)
 {
     if (!*v) return;
-    sg_bind_close(&(*v)->encoder_bind);
+    sg_bind_close(&(*v)->encoder_component.bind);
     sg_component_close(&(*v)->component);
     free(*v);
     *v = NULL;

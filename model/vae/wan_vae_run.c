@@ -22,14 +22,15 @@ enum {
     ZEROS = 1 << 18,      /* bytes */
 };
 
-struct sg_wan_vae_run {
+/* One clip being decoded or encoded: the history of every causal convolution. */
+typedef struct vae_run {
     const sg_wan_vae   *vae;
     const sg_vae_coder *coder;
     int64_t             grid[2]; /* of the latent: rows, columns */
     bool                begun;
     sg_tensor           scale, shift; /* F32 [z]: to or from normalised latents */
     sg_tensor           history[];    /* act [2, y, x, c]; [1, y, x, c] of the encoder's time_conv */
-};
+} vae_run;
 
 static sg_tensor vector(sg_tensor t) { return sg_reshape(t, sg_count(t)); }
 static sg_tensor rows_of(sg_tensor t, int64_t c) { return sg_reshape(t, sg_count(t) / c, c); }
@@ -37,7 +38,7 @@ static sg_tensor rows_of(sg_tensor t, int64_t c) { return sg_reshape(t, sg_count
 /* ---- convolutions ---- */
 
 /* What a causal convolution reads: its history, then room for f frames, which the caller fills: present(). */
-static sg_tensor conv_open(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, int64_t f)
+static sg_tensor conv_open(const vae_run *r, sg_stream *s, const sg_vae_conv *k, int64_t f)
 {
     const sg_tensor h = r->history[k->history];
     const sg_tensor input = sg_new(s, h.dtype, h.dim[0] + f, h.dim[1], h.dim[2], h.dim[3]);
@@ -45,29 +46,28 @@ static sg_tensor conv_open(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_c
     return input;
 }
 
-static sg_tensor present(const sg_wan_vae_run *r, const sg_vae_conv *k, sg_tensor input)
+static sg_tensor present(const vae_run *r, const sg_vae_conv *k, sg_tensor input)
 {
     const int64_t past = r->history[k->history].dim[0];
     return sg_rows(input, past, input.dim[0] - past);
 }
 
-static void conv_remember(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor input)
+static void conv_remember(const vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor input)
 {
     const sg_tensor h = r->history[k->history];
     sg_copy(s, .y = h, .x = sg_rows(input, input.dim[0] - h.dim[0], h.dim[0]));
 }
 
 /* y = or, with add, += the 3x3x3 convolution of all that is in input. */
-static void conv_close(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor input,
-                       bool add)
+static void conv_close(const vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor input, bool add)
 {
     sg_conv(s, .y = y, .x = input, .w = k->w, .b = k->b, .stride = {1, 1, 1}, .pad = {1, 1, 1, 1}, .add = add);
     conv_remember(r, s, k, input);
 }
 
 /* y = or += conv(silu(norm(x))). x is read before y is written. */
-static void norm_conv(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor gamma, sg_tensor y,
-                      sg_tensor x, bool add)
+static void norm_conv(const vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor gamma, sg_tensor y, sg_tensor x,
+                      bool add)
 {
     const size_t    mark = s->scratch.used;
     const sg_tensor input = conv_open(r, s, k, x.dim[0]);
@@ -86,7 +86,7 @@ static void mix(sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor x, bo
 /* ---- blocks ---- */
 
 /* x itself, changed, or a new tensor when the channels change. */
-static sg_tensor residual_block(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_block *w, sg_tensor x)
+static sg_tensor residual_block(const vae_run *r, sg_stream *s, const sg_vae_block *w, sg_tensor x)
 {
     const int64_t c = w->conv[1].w.dim[0];
     const bool    same = w->shortcut.w.rank == 0;
@@ -101,7 +101,7 @@ static sg_tensor residual_block(const sg_wan_vae_run *r, sg_stream *s, const sg_
 }
 
 /* x += attention over the places of its one frame. */
-static void attend(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_attention *w, sg_tensor x)
+static void attend(const vae_run *r, sg_stream *s, const sg_vae_attention *w, sg_tensor x)
 {
     const size_t    mark = s->scratch.used;
     const int64_t   c = x.dim[3], n = sg_count(x) / c;
@@ -119,7 +119,7 @@ static void attend(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_attention
     s->scratch.used = mark;
 }
 
-static sg_tensor middle(const sg_wan_vae_run *r, sg_stream *s, sg_tensor x)
+static sg_tensor middle(const vae_run *r, sg_stream *s, sg_tensor x)
 {
     residual_block(r, s, &r->coder->mid[0], x);
     attend(r, s, &r->coder->attention, x);
@@ -139,7 +139,7 @@ static void upsample_frame(sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_
 }
 
 /* Frame by frame: the tensors of all of them would be the largest of the whole decoder. */
-static void upsample(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
+static void upsample(const vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
 {
     const bool    twice = l->time && r->begun;
     const int64_t f = x.dim[0], c = x.dim[3];
@@ -170,7 +170,7 @@ static void halve(sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x,
             .stride = {1, 2, 2}, .pad = {0, 1, 0, 1}, .add = add);
 }
 
-static void downsample(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
+static void downsample(const vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
 {
     if (l->time && r->begun) {
         const sg_tensor input = conv_open(r, s, &l->time_conv, x.dim[0]);
@@ -188,7 +188,7 @@ static void downsample(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level
 }
 
 /* y = the input of a level as its output begins: channels averaged or repeated, places in or out of them. */
-static void shortcut(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
+static void shortcut(const vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
 {
     const int ft = l->time ? 2 : 1, fs = l->scale ? 2 : 1;
     if (r->coder->up)
@@ -199,13 +199,13 @@ static void shortcut(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *
 
 /* ---- levels ---- */
 
-static void tap_level(const sg_wan_vae_run *r, sg_stream *s, int index, sg_tensor x)
+static void tap_level(const vae_run *r, sg_stream *s, int index, sg_tensor x)
 {
     sg_tap(s, x, r->coder->up ? "vae.up.%d" : "enc.down.%d", index);
 }
 
 /* Changes x; the result is y, or, where y is absent, in scratch. */
-static sg_tensor level(const sg_wan_vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor x, sg_tensor y)
+static sg_tensor level(const vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor x, sg_tensor y)
 {
     const bool flat = r->coder->flat;
     if (l->shortcut) {
@@ -231,7 +231,7 @@ typedef struct level_inputs {
     size_t    mark[SG_VAE_LEVELS];
 } level_inputs;
 
-static level_inputs reserve(const sg_wan_vae_run *r, sg_stream *s, int64_t f, int64_t y, int64_t x)
+static level_inputs reserve(const vae_run *r, sg_stream *s, int64_t f, int64_t y, int64_t x)
 {
     const sg_vae_coder *const k = r->coder;
     level_inputs              m = {0};
@@ -251,7 +251,7 @@ static level_inputs reserve(const sg_wan_vae_run *r, sg_stream *s, int64_t f, in
     return m;
 }
 
-static sg_tensor levels(const sg_wan_vae_run *r, sg_stream *s, const level_inputs *m)
+static sg_tensor levels(const vae_run *r, sg_stream *s, const level_inputs *m)
 {
     sg_tensor x = {0};
     for (int i = 0; i < r->coder->levels; i++) {
@@ -264,8 +264,10 @@ static sg_tensor levels(const sg_wan_vae_run *r, sg_stream *s, const level_input
 
 /* ---- the two directions ---- */
 
-sg_tensor sg_wan_vae_decode_next(sg_wan_vae_run *r, sg_stream *s, sg_tensor z)
+static sg_tensor decode_next(void *run, sg_stream *s, sg_tensor z, bool last_chunk)
 {
+    (void)last_chunk;
+    vae_run *const            r = run;
     const sg_vae_coder *const k = r->coder;
     const sg_wan_vae_info     v = sg_wan_vae_describe(r->vae);
     const int64_t             y = r->grid[0], x = r->grid[1], p = v.patch, f = r->begun ? v.scale_time : 1;
@@ -299,8 +301,9 @@ sg_tensor sg_wan_vae_decode_next(sg_wan_vae_run *r, sg_stream *s, sg_tensor z)
     return frames;
 }
 
-sg_tensor sg_wan_vae_encode_next(sg_wan_vae_run *r, sg_stream *s, sg_tensor frames)
+static sg_tensor encode_next(void *run, sg_stream *s, sg_tensor frames)
 {
+    vae_run *const            r = run;
     const sg_vae_coder *const k = r->coder;
     const sg_wan_vae_info     v = sg_wan_vae_describe(r->vae);
     const int64_t             y = r->grid[0], x = r->grid[1], n = y * x, p = v.patch, f = r->begun ? v.scale_time : 1;
@@ -347,20 +350,20 @@ static void zero(sg_stream *s, sg_tensor t, const void *zeros)
     }
 }
 
-static void keep_frames(sg_wan_vae_run *r, sg_stream *s, const sg_vae_conv *k, int64_t f, int64_t y, int64_t x,
+static void keep_frames(vae_run *r, sg_stream *s, const sg_vae_conv *k, int64_t f, int64_t y, int64_t x,
                         const void *zeros)
 {
     r->history[k->history] = sg_new_keep(s, r->vae->component.act, f, y, x, k->w.dim[1]);
     zero(s, r->history[k->history], zeros);
 }
 
-static void keep_block(sg_wan_vae_run *r, sg_stream *s, const sg_vae_block *w, int64_t y, int64_t x, const void *zeros)
+static void keep_block(vae_run *r, sg_stream *s, const sg_vae_block *w, int64_t y, int64_t x, const void *zeros)
 {
     for (int i = 0; i < 2; i++) keep_frames(r, s, &w->conv[i], 2, y, x, zeros);
 }
 
 /* Histories in the sizes that data of y x x places at the way in will have. */
-static void keep_all(sg_wan_vae_run *r, sg_stream *s, int64_t y, int64_t x, const void *zeros)
+static void keep_all(vae_run *r, sg_stream *s, int64_t y, int64_t x, const void *zeros)
 {
     const sg_vae_coder *const k = r->coder;
     keep_frames(r, s, &k->conv_in, 2, y, x, zeros);
@@ -378,7 +381,7 @@ static void keep_all(sg_wan_vae_run *r, sg_stream *s, int64_t y, int64_t x, cons
 }
 
 /* The affine map between latents and normalised latents, in the coder's direction. */
-static void keep_latent_map(sg_wan_vae_run *r, sg_stream *s)
+static void keep_latent_map(vae_run *r, sg_stream *s)
 {
     const sg_vae_config *const c = &r->vae->config;
     float                      scale[SG_VAE_Z], shift[SG_VAE_Z];
@@ -392,15 +395,16 @@ static void keep_latent_map(sg_wan_vae_run *r, sg_stream *s)
     sg_upload(s, r->shift, shift);
 }
 
-static sg_status run_open(sg_wan_vae_run **out, const sg_wan_vae *v, const sg_vae_coder *k, sg_stream *s, int64_t y,
-                          int64_t x, sg_error *e)
+static sg_status run_open(void **out, const sg_wan_vae *v, const sg_vae_coder *k, sg_stream *s, int64_t y, int64_t x,
+                          sg_error *e)
 {
-    const int             side = k->up ? 1 : sg_wan_vae_describe(v).scale_space / v->config.patch;
-    sg_wan_vae_run *const r = *out = calloc(1, sizeof *r + (size_t)k->histories * sizeof *r->history);
-    void *const           zeros = calloc(1, ZEROS);
+    const int      side = k->up ? 1 : sg_wan_vae_describe(v).scale_space / v->config.patch;
+    vae_run *const r = *out = calloc(1, sizeof *r + (size_t)k->histories * sizeof *r->history);
+    void *const    zeros = calloc(1, ZEROS);
     if (!r || !zeros) {
         free(zeros);
-        sg_wan_vae_run_close(out);
+        free(r);
+        *out = NULL;
         return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", v->component.dir);
     }
     r->vae = v;
@@ -422,9 +426,10 @@ static sg_status check_size(const sg_wan_vae *v, int64_t height, int64_t width, 
                         (long long)width, (long long)height, m, PIXELS_MAX);
 }
 
-sg_status sg_wan_vae_decode_open(sg_wan_vae_run **out, sg_wan_vae *v, sg_stream *s, int64_t y, int64_t x, sg_error *e)
+static sg_status decode_open(void **out, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e)
 {
-    const int m = sg_wan_vae_describe(v).scale_space;
+    const sg_wan_vae *const v = of;
+    const int               m = sg_wan_vae_describe(v).scale_space;
     *out = NULL;
     if (y < 1 || y > PIXELS_MAX || x < 1 || x > PIXELS_MAX)
         return sg_error_set(e, SG_E_ARG, "latents of %lld x %lld places cannot be decoded", (long long)x, (long long)y);
@@ -432,69 +437,61 @@ sg_status sg_wan_vae_decode_open(sg_wan_vae_run **out, sg_wan_vae *v, sg_stream 
     return run_open(out, v, &v->decoder, s, y, x, e);
 }
 
-sg_status sg_wan_vae_encode_open(sg_wan_vae_run **out, sg_wan_vae *v, sg_stream *s, int64_t height, int64_t width,
-                                 sg_error *e)
+static sg_status encode_open(void **out, void *of, sg_stream *s, int64_t height, int64_t width, sg_error *e)
 {
-    const int m = sg_wan_vae_describe(v).scale_space;
+    const sg_wan_vae *const v = of;
+    const int               m = sg_wan_vae_describe(v).scale_space;
     *out = NULL;
     SG_TRY(check_size(v, height, width, e));
     return run_open(out, v, &v->encoder, s, height / m, width / m, e);
 }
 
-void sg_wan_vae_run_close(sg_wan_vae_run **r)
+static void run_close(void **run)
 {
-    free(*r);
-    *r = NULL;
+    free(*run);
+    *run = NULL;
 }
 
-/* ---- as a decoder of vae.h ---- */
+/* ---- as vae.h has it ---- */
 
-static sg_component *ops_component(void *of) { return sg_wan_vae_component(of); }
+static sg_component *component(void *of) { return sg_wan_vae_component(of); }
+static sg_component *encoder(void *of) { return sg_wan_vae_encoder(of); }
 
-static int64_t ops_chunk(const void *of, int64_t total, int64_t done)
+static int64_t chunk(const void *of, int64_t total, int64_t done)
 {
     (void)of;
     return done < total;
 }
 
+/* Frames beyond the last whole chunk of scale_time have no latent frame, and no family asks for them. */
+static int64_t encode_chunk(const void *of, int64_t total, int64_t done)
+{
+    const int64_t many = sg_wan_vae_describe(of).scale_time, left = total - done;
+    return done == 0 ? 1 : left < many ? left : many;
+}
+
 /* The first frame has no history, the second makes its first changes of the frame rate. */
-static int ops_special(const void *of)
+static int special(const void *of)
 {
     (void)of;
     return 2;
 }
 
-static sg_status ops_open(void **run, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e)
-{
-    sg_wan_vae_run *r = NULL;
-    const sg_status st = sg_wan_vae_decode_open(&r, of, s, y, x, e);
-    *run = r;
-    return st;
-}
-
-static sg_tensor ops_next(void *run, sg_stream *s, sg_tensor z, bool last)
-{
-    (void)last;
-    return sg_wan_vae_decode_next(run, s, z);
-}
-
-static void ops_run_close(void **run)
-{
-    sg_wan_vae_run *r = *run;
-    sg_wan_vae_run_close(&r);
-    *run = NULL;
-}
-
-static void ops_close(void *of)
+static void vae_close(void *of)
 {
     sg_wan_vae *v = of;
     sg_wan_vae_close(&v);
 }
 
-const sg_vae_ops sg_wan_vae_ops = {.component = ops_component,
-                                   .chunk = ops_chunk,
-                                   .special = ops_special,
-                                   .decode_open = ops_open,
-                                   .decode_next = ops_next,
-                                   .decode_close = ops_run_close,
-                                   .close = ops_close};
+const sg_vae_ops sg_wan_vae_ops = {.component = component,
+                                   .chunk = chunk,
+                                   .special = special,
+                                   .decode_open = decode_open,
+                                   .decode_next = decode_next,
+                                   .decode_close = run_close,
+                                   .encoder = encoder,
+                                   .encode_chunk = encode_chunk,
+                                   .encode_open = encode_open,
+                                   .encode_next = encode_next,
+                                   .encode_close = run_close,
+                                   .close = vae_close};

@@ -62,8 +62,8 @@ typedef struct sg_vae_coder {
 } sg_vae_coder;
 
 struct sg_wan_vae {
-    sg_component  component; /* its bind is the decoder's */
-    sg_bind      *encoder_bind;
+    sg_component  component;         /* its bind is the decoder's */
+    sg_component  encoder_component; /* the same files with the encoder's bind, which is all that it owns */
     sg_vae_config config;
     sg_vae_coder  decoder, encoder;
 };

@@ -13,6 +13,7 @@
 #include "engine_state.h"
 #include "meta.h"
 #include "safetensors_write.h"
+#include "vae_encode.h"
 #include "wan_vae.h"
 
 #include <inttypes.h>
@@ -339,21 +340,27 @@ static bool decode(golden_case *c)
     return ok;
 }
 
-/* Runs the encoder over a clip on s; on a plan stream nothing is computed. */
-static sg_status encode_clip(sg_wan_vae *v, sg_stream *s, sg_tensor clip, sg_error *e)
+static void fill_clip(const void *context, float *rgb, int64_t first, int64_t count)
 {
-    sg_wan_vae_run *run = NULL;
-    const int64_t   chunk = sg_wan_vae_describe(v).scale_time;
-    SG_TRY(sg_wan_vae_encode_open(&run, v, s, clip.dim[1], clip.dim[2], e));
-    for (int64_t f = 0; f < clip.dim[0]; f += f ? chunk : 1) {
-        const sg_tensor component = sg_rows(clip, f, f ? chunk : 1);
-        const size_t    mark = s->scratch.used;
-        const sg_tensor x = sg_alloc(s, &s->scratch, SG_F32, component.rank, component.dim);
-        sg_upload(s, x, component.data);
-        (void)sg_wan_vae_encode_next(run, s, x);
-        s->scratch.used = mark;
-    }
-    sg_wan_vae_run_close(&run);
+    const sg_tensor now = sg_rows(*(const sg_tensor *)context, first, count);
+    memcpy(rgb, now.data, sg_bytes(now));
+}
+
+static bool never(void *context, int done, int total)
+{
+    (void)context;
+    return done > total;
+}
+
+/* Runs the encoder over a clip on s; on a plan stream, latents are NULL, nothing is computed. */
+static sg_status encode_clip(sg_wan_vae *v, sg_stream *s, sg_tensor clip, float *latents, sg_error *e)
+{
+    const sg_wan_vae_info i = sg_wan_vae_describe(v);
+    const int64_t         latent[4] = {i.z, (clip.dim[0] - 1) / i.scale_time + 1, clip.dim[1] / i.scale_space,
+                                       clip.dim[2] / i.scale_space};
+    sg_vae_encode(&(sg_vae){&sg_wan_vae_ops, v}, s,
+                  &(sg_vae_clip){clip.dim[0], clip.dim[1], clip.dim[2], fill_clip, &clip}, latent, latents,
+                  (sg_watch){never, NULL});
     return s->status ? sg_error_set(e, s->status, "%s", s->why) : SG_OK;
 }
 
@@ -361,13 +368,15 @@ static sg_status encode_on(golden_case *c, sg_wan_vae *v, sg_tensor clip, record
 {
     sg_plan_totals totals = {0};
     sg_stream      plan = sg_plan_stream(&totals), s = sg_stream_of(c->g->backend);
-    SG_TRY(sg_bind_load(sg_wan_vae_encoder_bind(v), c->g->backend, NULL, NULL, e));
-    SG_TRY(encode_clip(v, &plan, clip, e));
+    SG_TRY(sg_bind_load(sg_wan_vae_encoder(v)->bind, c->g->backend, NULL, NULL, e));
+    SG_TRY(encode_clip(v, &plan, clip, NULL, e));
     s.keep = (sg_arena){.base = (uintptr_t)s.memory->alloc(s.backend, plan.keep.peak), .cap = plan.keep.peak};
     s.scratch = (sg_arena){.base = (uintptr_t)s.memory->alloc(s.backend, plan.scratch.peak), .cap = plan.scratch.peak};
     s.tap = record;
     s.tap_context = rec;
-    const sg_status st = encode_clip(v, &s, clip, e);
+    float *const    latents = malloc(sg_bytes(clip)); /* has fewer */
+    const sg_status st = encode_clip(v, &s, clip, latents, e);
+    free(latents);
     s.memory->release(s.backend, (void *)s.keep.base);
     s.memory->release(s.backend, (void *)s.scratch.base);
     return st;

@@ -18,8 +18,9 @@
 enum { Y = 1, X = 2, CHUNKS = 3 };
 
 static const char *const models[] = {SG_FIXTURES "/wan21_hd64", SG_FIXTURES "/wan22_ti2v"}; /* plain, is_residual */
-static sg_backend       *backend;
-static sg_error          e;
+static const sg_vae_ops *const ops = &sg_wan_vae_ops;
+static sg_backend             *backend;
+static sg_error                e;
 
 static sg_checkpoint *from; /* of the VAE that was opened last */
 
@@ -36,7 +37,7 @@ static sg_wan_vae *open_vae(const char *dir, bool load)
     e = (sg_error){0};
     if (open_at(&v, dir)) fail_msg("%s", e.text);
     if (load && (sg_bind_load(sg_wan_vae_component(v)->bind, backend, NULL, NULL, &e) ||
-                 sg_bind_load(sg_wan_vae_encoder_bind(v), backend, NULL, NULL, &e)))
+                 sg_bind_load(sg_wan_vae_encoder(v)->bind, backend, NULL, NULL, &e)))
         fail_msg("%s", e.text);
     return v;
 }
@@ -44,18 +45,18 @@ static sg_wan_vae *open_vae(const char *dir, bool load)
 /* ---- streaming ---- */
 
 typedef struct clip {
-    sg_wan_vae     *v;
-    sg_wan_vae_run *run;
-    sg_stream       s;
-    bool            encodes;
-    int             seed, given;
+    sg_wan_vae *v;
+    void       *run;
+    sg_stream   s;
+    bool        encodes;
+    int         seed, given;
 } clip;
 
 static void clip_open(clip *c)
 {
     const int       m = sg_wan_vae_describe(c->v).scale_space;
-    const sg_status st = c->encodes ? sg_wan_vae_encode_open(&c->run, c->v, &c->s, Y * m, X * m, &e)
-                                    : sg_wan_vae_decode_open(&c->run, c->v, &c->s, Y, X, &e);
+    const sg_status st = c->encodes ? ops->encode_open(&c->run, c->v, &c->s, Y * m, X * m, &e)
+                                    : ops->decode_open(&c->run, c->v, &c->s, Y, X, &e);
     if (st) fail_msg("%s", e.text);
 }
 
@@ -71,8 +72,7 @@ static size_t clip_next(clip *c, float *out)
     assert_non_null(host);
     for (size_t i = 0; i < n; i++) host[i] = (float)sin((double)(c->seed + 1) * (double)i + 7 * c->given);
     sg_upload(&c->s, x, host);
-    const sg_tensor y =
-        c->encodes ? sg_wan_vae_encode_next(c->run, &c->s, x) : sg_wan_vae_decode_next(c->run, &c->s, x);
+    const sg_tensor y = c->encodes ? ops->encode_next(c->run, &c->s, x) : ops->decode_next(c->run, &c->s, x, false);
     if (c->s.status) fail_msg("%s", c->s.why);
     assert_int_equal(c->s.scratch.used,
                      mark + (sg_bytes(y) + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN); /* the result only */
@@ -91,7 +91,7 @@ static sg_stream planned(sg_wan_vae *v, bool encodes, int chunks, size_t *number
     clip_open(&c);
     *numbers = 0;
     for (int i = 0; i < chunks; i++) *numbers += clip_next(&c, NULL);
-    sg_wan_vae_run_close(&c.run);
+    ops->decode_close(&c.run);
     return c.s;
 }
 
@@ -115,7 +115,7 @@ static void clip_end(clip *c)
 {
     c->s.memory->release(backend, (void *)c->s.keep.base);
     c->s.memory->release(backend, (void *)c->s.scratch.base);
-    sg_wan_vae_run_close(&c->run);
+    ops->decode_close(&c->run);
 }
 
 static void memory_is_flat(void **state)
@@ -172,10 +172,10 @@ static void wrong_frames_latch(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         clip c = {.v = v, .s = sg_plan_stream(&totals)};
         clip_open(&c);
-        const sg_tensor y = sg_wan_vae_decode_next(c.run, &c.s, sg_alloc(&c.s, &c.s.scratch, SG_F32, 4, bad[i]));
+        const sg_tensor y = ops->decode_next(c.run, &c.s, sg_alloc(&c.s, &c.s.scratch, SG_F32, 4, bad[i]), false);
         assert_int_equal(c.s.status, SG_E_SHAPE);
         assert_int_equal(y.rank, 4);
-        sg_wan_vae_run_close(&c.run);
+        ops->decode_close(&c.run);
     }
     sg_wan_vae_close(&v);
 }
@@ -183,20 +183,20 @@ static void wrong_frames_latch(void **state)
 static void impossible_sizes_are_refused(void **state)
 {
     (void)state;
-    sg_wan_vae     *v = open_vae(models[1], false);
-    sg_plan_totals  totals = {0};
-    sg_stream       s = sg_plan_stream(&totals);
-    sg_wan_vae_run *r = NULL;
-    const int64_t   pixels[][2] = {{0, 16}, {16, 8}, {40, 16}, {-16, 16}, {16, 1 << 17}, {INT64_MAX, 16}};
-    const int64_t   places[][2] = {{0, 1}, {1, -1}, {1, 1 << 13}, {INT64_MAX, 1}, {1, INT64_MIN}};
+    sg_wan_vae    *v = open_vae(models[1], false);
+    sg_plan_totals totals = {0};
+    sg_stream      s = sg_plan_stream(&totals);
+    void          *r = NULL;
+    const int64_t  pixels[][2] = {{0, 16}, {16, 8}, {40, 16}, {-16, 16}, {16, 1 << 17}, {INT64_MAX, 16}};
+    const int64_t  places[][2] = {{0, 1}, {1, -1}, {1, 1 << 13}, {INT64_MAX, 1}, {1, INT64_MIN}};
     for (size_t i = 0; i < sizeof pixels / sizeof *pixels; i++) {
         e = (sg_error){0};
-        assert_int_equal(sg_wan_vae_encode_open(&r, v, &s, pixels[i][0], pixels[i][1], &e), SG_E_ARG);
+        assert_int_equal(ops->encode_open(&r, v, &s, pixels[i][0], pixels[i][1], &e), SG_E_ARG);
         assert_null(r);
     }
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         e = (sg_error){0};
-        assert_int_equal(sg_wan_vae_decode_open(&r, v, &s, places[i][0], places[i][1], &e), SG_E_ARG);
+        assert_int_equal(ops->decode_open(&r, v, &s, places[i][0], places[i][1], &e), SG_E_ARG);
         assert_null(r);
     }
     sg_wan_vae_close(&v);

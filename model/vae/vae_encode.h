@@ -1,0 +1,32 @@
+/* vae_encode.h - a clip through the encoder of a VAE, chunk by chunk, from frames of the host to latents of the host. */
+#ifndef SG_VAE_ENCODE_H
+#define SG_VAE_ENCODE_H
+
+#include "vae.h"
+
+/* Who is told after each unit of a phase's work: done of total. True cancels. */
+typedef struct sg_watch {
+    bool (*tell)(void *context, int done, int total);
+    void *context;
+} sg_watch;
+
+/* Tells w; latches SG_E_CANCELLED in s when that cancels. */
+void sg_watch_tell(sg_watch w, sg_stream *s, int done, int total);
+
+/* A clip to be encoded. */
+typedef struct sg_vae_clip {
+    int64_t frames, height, width;
+    /* rgb [count, height, width, 3] = its frames from number `first` on, in [-1, 1]. Not called on a plan. */
+    void (*fill)(const void *context, float *rgb, int64_t first, int64_t count);
+    const void *context;
+} sg_vae_clip;
+
+/* A sample of a byte, in [-1, 1] as diffusers' image processor has it. */
+static inline float sg_vae_sample(uint8_t byte) { return 2 * ((float)byte / 255) - 1; }
+
+/* latents F32 [c, f, y, x] of the host, or with `sampled` [2 c, f, y, x], = the clip's, as encode_next has them; NULL on a
+ * plan. latent is [c, f, y, x]. The encoder's weights are loaded. watch is told of each chunk. Failures latch in s. */
+void sg_vae_encode(const sg_vae *v, sg_stream *s, const sg_vae_clip *clip, const int64_t latent[4], float *latents,
+                   sg_watch watch);
+
+#endif
