@@ -1,4 +1,4 @@
-/* hunyuan_vae_decode.c - AutoencoderKLHunyuanVideo as a decoder of vae.h: window after window, whole or in tiles.
+/* hunyuan_vae_decode.c - AutoencoderKLHunyuanVideo as vae.h has it, the decoder: window after window, whole or in tiles.
  *
  * diffusers decodes clips of more than four latent frames in windows. A window has five latent frames, the next begins
  * three on and leaves out its first frame, which the window before has made. The last four frames of a window are then
@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-enum { PIXELS_MAX = 1 << 16, RGB = 3 };
+enum { RGB = 3 };
 
 /* One clip being decoded. */
 typedef struct run {
@@ -23,6 +23,7 @@ typedef struct run {
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static sg_component *component(void *of) { return sg_hunyuan_vae_component(of); }
+static sg_component *encoder(void *of) { return sg_hunyuan_vae_encoder(of); }
 
 static int64_t chunk(const void *of, int64_t total, int64_t done)
 {
@@ -58,7 +59,7 @@ static void keep_all(run *r, sg_stream *s, int64_t y, int64_t x)
 static sg_status decode_open(void **out, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e)
 {
     const sg_hunyuan_vae *const v = of;
-    const int64_t               most = PIXELS_MAX / sg_hunyuan_vae_describe(v).scale_space;
+    const int64_t               most = SG_HUNYUAN_SIDE / sg_hunyuan_vae_describe(v).scale_space;
     *out = NULL;
     if (y < 1 || y > most || x < 1 || x > most)
         return sg_error_set(e, SG_E_ARG, "latents of %lld x %lld places cannot be decoded", (long long)x, (long long)y);
@@ -73,7 +74,7 @@ static sg_status decode_open(void **out, void *of, sg_stream *s, int64_t y, int6
 static sg_tensor next_of_tile(void *of, sg_stream *s, sg_tensor z)
 {
     const run *const r = of;
-    return sg_hunyuan_vae_window(r->vae, s, r->scale, z);
+    return sg_hunyuan_vae_decode(r->vae, s, r->scale, z);
 }
 
 /* Frames of one window in s->scratch, not clamped. */
@@ -81,7 +82,7 @@ static sg_tensor decode_window(run *r, sg_stream *s, sg_tensor z)
 {
     const sg_vae_info     i = sg_hunyuan_vae_describe(r->vae);
     const sg_tile_decoder tiles = {.run = r, .scale = i.scale_space, .count = z.dim[0], .next = next_of_tile};
-    if (!r->vae->tiled) return sg_hunyuan_vae_window(r->vae, s, r->scale, z);
+    if (!r->vae->tiled) return sg_hunyuan_vae_decode(r->vae, s, r->scale, z);
     const sg_tensor frames =
         sg_new(s, SG_F32, (z.dim[0] - 1) * i.scale_time + 1, z.dim[1] * i.scale_space, z.dim[2] * i.scale_space, RGB);
     sg_decode_tiles(&tiles, s, frames, z);
@@ -151,4 +152,9 @@ const sg_vae_ops sg_hunyuan_vae_ops = {.component = component,
                                        .decode_open = decode_open,
                                        .decode_next = decode_next,
                                        .decode_close = decode_close,
+                                       .encoder = encoder,
+                                       .encode_chunk = sg_hunyuan_vae_encode_chunk,
+                                       .encode_open = sg_hunyuan_vae_encode_open,
+                                       .encode_next = sg_hunyuan_vae_encode_next,
+                                       .encode_close = sg_hunyuan_vae_encode_close,
                                        .close = close_vae};

@@ -15,7 +15,8 @@ enum {
     SG_HUNYUAN_WINDOW = 5,
     SG_HUNYUAN_STRIDE = 3,
     SG_HUNYUAN_KEPT = SG_HUNYUAN_WINDOW - SG_HUNYUAN_STRIDE,
-    SG_HUNYUAN_TIME = 4, /* frames a latent frame */
+    SG_HUNYUAN_TIME = 4,       /* frames a latent frame */
+    SG_HUNYUAN_SIDE = 1 << 16, /* pixels, at most */
     SG_HUNYUAN_BLEND = (SG_HUNYUAN_WINDOW - 1 - SG_HUNYUAN_STRIDE) * SG_HUNYUAN_TIME
 };
 
@@ -34,27 +35,46 @@ typedef struct sg_hunyuan_block { /* shortcut(x) + conv[1](silu(norm[1](conv[0](
 } sg_hunyuan_block;
 
 typedef struct sg_hunyuan_level {
-    int64_t          in, out; /* channels that come, and of the blocks */
-    bool             space, time;
+    int64_t          in, out;     /* channels that come, and of the blocks */
+    bool             space, time; /* what its end changes, by a factor of 2 */
     sg_hunyuan_block block[SG_HUNYUAN_BLOCKS];
-    sg_hunyuan_map   up; /* with space or time */
+    sg_hunyuan_map   resample; /* with space or time */
 } sg_hunyuan_level;
 
-struct sg_hunyuan_vae {
-    sg_component     component;
-    int              z, groups, levels, blocks;
-    double           scaling;
-    bool             attention, tiled;
-    sg_hunyuan_map   post_quant, conv_in, conv_out;
+/* The decoder or the encoder. */
+typedef struct sg_hunyuan_coder {
+    bool             up; /* the decoder */
+    int              levels, blocks, groups;
+    sg_dtype         act;
+    sg_hunyuan_map   conv_in, conv_out;
     sg_hunyuan_block mid[SG_HUNYUAN_MID];
-    sg_hunyuan_norm  attention_norm;
+    bool             attention;
+    sg_hunyuan_norm  attention_norm, norm_out;
     sg_hunyuan_map   q, k, v, attention_out;
-    sg_hunyuan_level level[SG_HUNYUAN_LEVELS];
-    sg_hunyuan_norm  norm_out;
+    sg_hunyuan_level level[SG_HUNYUAN_LEVELS]; /* in the order of their work */
+} sg_hunyuan_coder;
+
+struct sg_hunyuan_vae {
+    sg_component     component, encoder_component; /* the second borrows all but its binding from the first */
+    int              z;
+    double           scaling;
+    bool             tiled;
+    sg_hunyuan_map   post_quant, quant;
+    sg_hunyuan_coder decoder, encoder;
 };
 
 /* All latents that see each other, z F32 [f, y, x, c], times `scale` F32 [c]: frames F32 [4 (f - 1) + 1, H, W, 3] in
- * s->scratch, not clamped. */
-sg_tensor sg_hunyuan_vae_window(const sg_hunyuan_vae *v, sg_stream *s, sg_tensor scale, sg_tensor z);
+ * s->scratch, not clamped. Taps as hunyuan_vae.h tells. */
+sg_tensor sg_hunyuan_vae_decode(const sg_hunyuan_vae *v, sg_stream *s, sg_tensor scale, sg_tensor z);
+
+/* The other way round: frames F32 [n, H, W, 3] that see each other, in [-1, 1]: the means of their latents, times
+ * `scale`, F32 [(n - 1) / 4 + 1, y, x, c] in s->scratch. */
+sg_tensor sg_hunyuan_vae_encode(const sg_hunyuan_vae *v, sg_stream *s, sg_tensor scale, sg_tensor frames);
+
+/* As sg_vae_ops has them: hunyuan_vae_encode.c. */
+int64_t   sg_hunyuan_vae_encode_chunk(const void *of, int64_t total, int64_t done);
+sg_status sg_hunyuan_vae_encode_open(void **run, void *of, sg_stream *s, int64_t height, int64_t width, sg_error *e);
+sg_tensor sg_hunyuan_vae_encode_next(void *run, sg_stream *s, sg_tensor frames);
+void      sg_hunyuan_vae_encode_close(void **run);
 
 #endif

@@ -1,18 +1,19 @@
-/* hunyuan_vae_run.c - the decoder of AutoencoderKLHunyuanVideo: all that one window makes.
+/* hunyuan_vae_run.c - decoder and encoder of AutoencoderKLHunyuanVideo: all that one window makes.
  *
  * What bites:
  *  - group norms are over all frames and places of the window;
  *  - a token of the middle's attention sees those of its own frame and of the frames before it, one head as wide as the
  *    channels;
  *  - before the window a causal convolution sees its first frame again, and beyond the edges of a frame the nearest pixel;
- *  - enlarging in time repeats every frame but the first, enlarging in space all of them. */
+ *  - enlarging in time repeats every frame but the first, enlarging in space all of them; the other way round a causal
+ *    convolution of stride 2 takes the first frame and every other after it. */
 #include "hunyuan_vae_parts.h"
 
 #include <math.h>
 
 enum {
     PAST = 2,      /* frames before its own that a convolution over time sees */
-    UP_FRAMES = 4, /* that are enlarged at once, so that what stands between takes little memory */
+    RESAMPLED = 4, /* frames at once, so that what stands between takes little memory */
 };
 
 static const float eps = 1e-6f;
@@ -31,20 +32,26 @@ static void apply_map(sg_stream *s, const sg_hunyuan_map *m, sg_tensor y, sg_ten
     sg_linear(s, .y = rows_of(y), .x = rows_of(x), .w = m->w, .b = m->b, .add = add);
 }
 
-static void apply_norm(const sg_hunyuan_vae *v, sg_stream *s, const sg_hunyuan_norm *n, sg_tensor y, sg_tensor x,
+static void apply_norm(const sg_hunyuan_coder *k, sg_stream *s, const sg_hunyuan_norm *n, sg_tensor y, sg_tensor x,
                        sg_act act)
 {
-    sg_norm(s, .y = y, .x = x, .w = n->w, .b = n->b, .kind = SG_NORM_GROUP, .groups = v->groups, .eps = eps,
+    sg_norm(s, .y = y, .x = x, .w = n->w, .b = n->b, .kind = SG_NORM_GROUP, .groups = k->groups, .eps = eps,
             .act = act);
 }
 
-/* y = or += the causal convolution of input, whose frames behind the first PAST are there. In pieces of fewer than 2^31
- * numbers, since libraries refuse larger tensors. */
+/* How many of f frames a convolution makes at once, at most `most`, with so many numbers in a frame of what it reads or
+ * writes: libraries refuse tensors of 2^31 numbers. */
+static int64_t at_once(int64_t f, int64_t most, int64_t numbers)
+{
+    const int64_t fit = INT32_MAX / numbers - PAST, n = fit < most ? fit : most;
+    return sg_div_up(f, sg_div_up(f, n < 1 ? 1 : n));
+}
+
+/* y = or += the causal convolution of input, whose frames behind the first PAST are there. */
 static void causal(sg_stream *s, const sg_hunyuan_map *k, sg_tensor y, sg_tensor input, bool add)
 {
     const int64_t f = y.dim[0], c = input.dim[3] > y.dim[3] ? input.dim[3] : y.dim[3];
-    const int64_t most = INT32_MAX / (input.dim[1] * input.dim[2] * c) - PAST;
-    const int64_t n = sg_div_up(f, sg_div_up(f, most < 1 ? 1 : most));
+    const int64_t n = at_once(f, f, input.dim[1] * input.dim[2] * c);
     for (int i = 0; i < PAST; i++) sg_copy(s, .y = sg_rows(input, i, 1), .x = sg_rows(input, PAST, 1));
     for (int64_t t = 0, count; t < f; t += count) {
         count = n < f - t ? n : f - t;
@@ -54,19 +61,19 @@ static void causal(sg_stream *s, const sg_hunyuan_map *k, sg_tensor y, sg_tensor
 }
 
 /* y = or += conv(silu(norm(x))). x is read before y is written. */
-static void norm_conv(const sg_hunyuan_vae *v, sg_stream *s, const sg_hunyuan_norm *n, const sg_hunyuan_map *k,
+static void norm_conv(const sg_hunyuan_coder *k, sg_stream *s, const sg_hunyuan_norm *n, const sg_hunyuan_map *m,
                       sg_tensor y, sg_tensor x, bool add)
 {
     const size_t    mark = s->scratch.used;
     const sg_tensor input = sg_new(s, x.dtype, PAST + x.dim[0], x.dim[1], x.dim[2], x.dim[3]);
-    apply_norm(v, s, n, sg_rows(input, PAST, x.dim[0]), x, SG_ACT_SILU);
-    causal(s, k, y, input, add);
+    apply_norm(k, s, n, sg_rows(input, PAST, x.dim[0]), x, SG_ACT_SILU);
+    causal(s, m, y, input, add);
     s->scratch.used = mark;
 }
 
 /* Through blocks of `out` channels. room has x at its beginning, and room for out channels; what lies there may change.
  * The result is there, or above it in scratch. */
-static sg_tensor blocks(const sg_hunyuan_vae *v, sg_stream *s, const sg_hunyuan_block *w, int count, sg_tensor room,
+static sg_tensor blocks(const sg_hunyuan_coder *k, sg_stream *s, const sg_hunyuan_block *w, int count, sg_tensor room,
                         sg_tensor x, int64_t out)
 {
     const bool      same = x.dim[3] == out;
@@ -74,14 +81,14 @@ static sg_tensor blocks(const sg_hunyuan_vae *v, sg_stream *s, const sg_hunyuan_
     const sg_tensor y = same ? x : more, inner = same ? more : shaped(room, x, out);
     if (!same) apply_map(s, &w->shortcut, y, x, false);
     for (int j = 0; j < count; j++) {
-        norm_conv(v, s, &w[j].norm[0], &w[j].conv[0], inner, j ? y : x, false);
-        norm_conv(v, s, &w[j].norm[1], &w[j].conv[1], y, inner, true);
+        norm_conv(k, s, &w[j].norm[0], &w[j].conv[0], inner, j ? y : x, false);
+        norm_conv(k, s, &w[j].norm[1], &w[j].conv[1], y, inner, true);
     }
     return y;
 }
 
 /* x += what its tokens make of those that they see. A frame of queries at a time, with the keys up to its end. */
-static void attention(const sg_hunyuan_vae *v, sg_stream *s, sg_tensor x)
+static void attention(const sg_hunyuan_coder *w, sg_stream *s, sg_tensor x)
 {
     const size_t    mark = s->scratch.used;
     const int64_t   f = x.dim[0], frame = x.dim[1] * x.dim[2], c = x.dim[3];
@@ -89,118 +96,155 @@ static void attention(const sg_hunyuan_vae *v, sg_stream *s, sg_tensor x)
     const sg_tensor q = sg_new(s, x.dtype, f * frame, 1, c), k = sg_new(s, x.dtype, f * frame, 1, c),
                     values = sg_new(s, x.dtype, f * frame, 1, c);
     const sg_tensor seen = rows_of(normed);
-    apply_norm(v, s, &v->attention_norm, normed, x, SG_ACT_NONE);
-    sg_linear(s, .y = sg_reshape(q, f * frame, c), .x = seen, .w = v->q.w, .b = v->q.b);
-    sg_linear(s, .y = sg_reshape(k, f * frame, c), .x = seen, .w = v->k.w, .b = v->k.b);
-    sg_linear(s, .y = sg_reshape(values, f * frame, c), .x = seen, .w = v->v.w, .b = v->v.b);
+    apply_norm(w, s, &w->attention_norm, normed, x, SG_ACT_NONE);
+    sg_linear(s, .y = sg_reshape(q, f * frame, c), .x = seen, .w = w->q.w, .b = w->q.b);
+    sg_linear(s, .y = sg_reshape(k, f * frame, c), .x = seen, .w = w->k.w, .b = w->k.b);
+    sg_linear(s, .y = sg_reshape(values, f * frame, c), .x = seen, .w = w->v.w, .b = w->v.b);
     for (int64_t t = 0; t < f; t++)
         sg_attend(s, .y = sg_rows(y, t * frame, frame), .q = sg_rows(q, t * frame, frame),
                   .k = sg_rows(k, 0, (t + 1) * frame), .v = sg_rows(values, 0, (t + 1) * frame),
                   .scale = (float)(1 / sqrt((double)c)));
-    sg_linear(s, .y = rows_of(x), .x = sg_reshape(y, f * frame, c), .w = v->attention_out.w, .b = v->attention_out.b,
+    sg_linear(s, .y = rows_of(x), .x = sg_reshape(y, f * frame, c), .w = w->attention_out.w, .b = w->attention_out.b,
               .add = true);
     s->scratch.used = mark;
 }
 
-/* y = conv(x made larger), some frames at a time. */
-static void upsample(sg_stream *s, const sg_hunyuan_level *l, sg_tensor y, sg_tensor x)
+/* y = conv(x made larger), or a convolution with strides, some frames at a time. */
+static void resample(const sg_hunyuan_coder *k, sg_stream *s, const sg_hunyuan_level *l, sg_tensor y, sg_tensor x)
 {
-    const int64_t f = y.dim[0], n = sg_div_up(f, sg_div_up(f, UP_FRAMES));
+    const int     time = !k->up && l->time ? 2 : 1, space = !k->up && l->space ? 2 : 1; /* strides */
+    const int64_t larger = (k->up ? y.dim[1] * y.dim[2] : x.dim[1] * x.dim[2]) * x.dim[3];
+    const int64_t f = y.dim[0], n = at_once(f, RESAMPLED, time * larger);
     for (int64_t t = 0, count; t < f; t += count) {
         const size_t mark = s->scratch.used;
         count = n < f - t ? n : f - t;
-        const sg_tensor input = sg_new(s, x.dtype, PAST + count, x.dim[1], x.dim[2], x.dim[3]);
-        for (int64_t i = 0; i < PAST + count; i++) {
-            const int64_t at = t + i > PAST ? t + i - PAST : 0; /* of all frames of the larger clip */
-            sg_copy(s, .y = sg_rows(input, i, 1), .x = sg_rows(x, l->time ? (at + 1) / 2 : at, 1));
+        const sg_tensor input = sg_new(s, x.dtype, PAST + (count - 1) * time + 1, x.dim[1], x.dim[2], x.dim[3]);
+        for (int64_t i = 0; i < input.dim[0]; i++) {
+            const int64_t at = t * time + i > PAST ? t * time + i - PAST : 0; /* which frame of the larger clip */
+            sg_copy(s, .y = sg_rows(input, i, 1), .x = sg_rows(x, k->up && l->time ? (at + 1) / 2 : at, 1));
         }
-        sg_conv(s, .y = sg_rows(y, t, count), .x = input, .w = l->up.w, .b = l->up.b, .stride = {1, 1, 1},
-                .pad = {1, 1, 1, 1}, .twice = l->space, .edge = SG_EDGE_REPLICATE);
+        sg_conv(s, .y = sg_rows(y, t, count), .x = input, .w = l->resample.w, .b = l->resample.b,
+                .stride = {time, space, space}, .pad = {1, 1, 1, 1}, .twice = k->up && l->space,
+                .edge = SG_EDGE_REPLICATE);
         s->scratch.used = mark;
     }
 }
 
 /* What levels work on, the last one's lowest on the stack: a level's working memory lies above it, which may go as soon as
- * the next level's has been written. Below the last one's is what it makes, if that is larger. */
+ * the next level's has been written. Below the last one's is what it makes, if it resamples. */
 typedef struct level_inputs {
     sg_tensor room[SG_HUNYUAN_LEVELS + 1]; /* for the channels that come, and for the blocks' */
     sg_tensor in[SG_HUNYUAN_LEVELS + 1];   /* its beginning: the channels that come */
     size_t    mark[SG_HUNYUAN_LEVELS + 1];
 } level_inputs;
 
-static bool enlarges(const sg_hunyuan_level *l) { return l->space || l->time; }
+static bool resamples(const sg_hunyuan_level *l) { return l->space || l->time; }
 
-static level_inputs reserve(const sg_hunyuan_vae *v, sg_stream *s, sg_tensor z)
+/* x has the frames and places of what comes. */
+static level_inputs reserve(const sg_hunyuan_coder *k, sg_stream *s, sg_tensor x)
 {
     level_inputs m = {0};
-    int64_t      dim[SG_HUNYUAN_LEVELS + 1][3] = {{z.dim[0], z.dim[1], z.dim[2]}};
-    const bool   after = enlarges(&v->level[v->levels - 1]);
-    for (int i = 0; i < v->levels; i++) {
-        dim[i + 1][0] = v->level[i].time ? 2 * dim[i][0] - 1 : dim[i][0];
-        for (int k = 1; k < 3; k++) dim[i + 1][k] = dim[i][k] << v->level[i].space;
+    int64_t      dim[SG_HUNYUAN_LEVELS + 1][3] = {{x.dim[0], x.dim[1], x.dim[2]}};
+    for (int i = 0; i < k->levels; i++) {
+        const bool change[3] = {k->level[i].time, k->level[i].space, k->level[i].space};
+        for (int j = 0; j < 3; j++) {
+            const int64_t d = dim[i][j];
+            dim[i + 1][j] = !change[j] ? d : !k->up ? (d - 1) / 2 + 1 : j ? 2 * d : 2 * d - 1;
+        }
     }
-    for (int i = after ? v->levels : v->levels - 1; i >= 0; i--) {
-        const int64_t in = i < v->levels ? v->level[i].in : v->level[i - 1].out;
-        const int64_t out = i < v->levels ? v->level[i].out : in;
-        m.room[i] = sg_new(s, v->component.act, dim[i][0], dim[i][1], dim[i][2], in > out ? in : out);
+    for (int i = resamples(&k->level[k->levels - 1]) ? k->levels : k->levels - 1; i >= 0; i--) {
+        const int64_t in = i < k->levels ? k->level[i].in : k->level[i - 1].out;
+        const int64_t out = i < k->levels ? k->level[i].out : in;
+        m.room[i] = sg_new(s, k->act, dim[i][0], dim[i][1], dim[i][2], in > out ? in : out);
         m.in[i] = shaped(m.room[i], m.room[i], in);
         m.mark[i] = s->scratch.used;
     }
     return m;
 }
 
-/* The way in and the middle, into m->in[0]. */
-static void begin(const sg_hunyuan_vae *v, sg_stream *s, const level_inputs *m, sg_tensor scale, sg_tensor z)
-{
-    const sg_tensor x = m->in[0], latent = sg_alloc(s, &s->scratch, SG_F32, 4, z.dim);
-    const sg_tensor input = sg_new(s, x.dtype, PAST + z.dim[0], z.dim[1], z.dim[2], z.dim[3]);
-    const sg_tensor given = sg_rows(input, PAST, z.dim[0]);
-    sg_norm(s, .y = latent, .x = z, .w = scale, .kind = SG_NORM_NONE);
-    apply_map(s, &v->post_quant, given, latent, false);
-    sg_tap(s, given, "vae.post_quant");
-    causal(s, &v->conv_in, x, input, false);
-    sg_tap(s, x, "vae.conv_in");
-    for (int j = 0; j < SG_HUNYUAN_MID; j++) {
-        s->scratch.used = m->mark[0];
-        blocks(v, s, &v->mid[j], 1, m->room[0], x, x.dim[3]);
-        if (j == 0 && v->attention) attention(v, s, x);
-    }
-    s->scratch.used = m->mark[0];
-    sg_tap(s, x, "vae.mid");
-}
-
-/* From m->in[0] on; the result lies above what is reserved for the last level. */
-static sg_tensor levels(const sg_hunyuan_vae *v, sg_stream *s, const level_inputs *m)
+/* From m->in[0] on; the result lies in m->in, or above what is reserved for the last level. */
+static sg_tensor levels(const sg_hunyuan_coder *k, sg_stream *s, const level_inputs *m)
 {
     sg_tensor x = {0};
-    for (int i = 0; i < v->levels; i++) {
-        const sg_hunyuan_level *const l = &v->level[i];
-        x = blocks(v, s, l->block, v->blocks, m->room[i], m->in[i], l->out);
-        if (enlarges(l))
-            upsample(s, l, m->in[i + 1], x);
-        else if (i + 1 < v->levels)
+    for (int i = 0; i < k->levels; i++) {
+        const sg_hunyuan_level *const l = &k->level[i];
+        x = blocks(k, s, l->block, k->blocks, m->room[i], m->in[i], l->out);
+        if (resamples(l))
+            resample(k, s, l, m->in[i + 1], x);
+        else if (i + 1 < k->levels)
             sg_copy(s, .y = m->in[i + 1], .x = x);
         if (m->in[i + 1].rank) {
             x = m->in[i + 1];
             s->scratch.used = m->mark[i + 1];
         }
-        sg_tap(s, x, "vae.up.%d", i);
+        sg_tap(s, x, k->up ? "vae.up.%d" : "enc.down.%d", i);
     }
     return x;
 }
 
-sg_tensor sg_hunyuan_vae_window(const sg_hunyuan_vae *v, sg_stream *s, sg_tensor scale, sg_tensor z)
+/* x through the middle. */
+static void middle(const sg_hunyuan_coder *k, sg_stream *s, sg_tensor x)
 {
-    const sg_vae_info  i = sg_hunyuan_vae_describe(v);
-    const int64_t      f = (z.dim[0] - 1) * i.scale_time + 1;
-    const sg_tensor    frames = sg_new(s, SG_F32, f, z.dim[1] * i.scale_space, z.dim[2] * i.scale_space, 3);
-    const size_t       mark = s->scratch.used;
-    const level_inputs m = reserve(v, s, z);
-    begin(v, s, &m, scale, z);
-    const sg_tensor x = levels(v, s, &m), out = sg_alloc(s, &s->scratch, x.dtype, 4, frames.dim);
-    norm_conv(v, s, &v->norm_out, &v->conv_out, out, x, false);
+    for (int j = 0; j < SG_HUNYUAN_MID; j++) {
+        const size_t mark = s->scratch.used;
+        blocks(k, s, &k->mid[j], 1, x, x, x.dim[3]);
+        s->scratch.used = mark;
+        if (j == 0 && k->attention) attention(k, s, x);
+    }
+    sg_tap(s, x, k->up ? "vae.mid" : "enc.mid");
+}
+
+/* ---- the whole ---- */
+
+sg_tensor sg_hunyuan_vae_decode(const sg_hunyuan_vae *v, sg_stream *s, sg_tensor scale, sg_tensor z)
+{
+    const sg_hunyuan_coder *const k = &v->decoder;
+    const sg_vae_info             i = sg_hunyuan_vae_describe(v);
+    const int64_t                 f = (z.dim[0] - 1) * i.scale_time + 1;
+    const sg_tensor               frames = sg_new(s, SG_F32, f, z.dim[1] * i.scale_space, z.dim[2] * i.scale_space, 3);
+    const size_t                  mark = s->scratch.used;
+    const level_inputs            m = reserve(k, s, z);
+    const sg_tensor               latent = sg_alloc(s, &s->scratch, SG_F32, 4, z.dim);
+    const sg_tensor               input = sg_new(s, k->act, PAST + z.dim[0], z.dim[1], z.dim[2], z.dim[3]);
+    const sg_tensor               given = sg_rows(input, PAST, z.dim[0]);
+    sg_norm(s, .y = latent, .x = z, .w = scale, .kind = SG_NORM_NONE);
+    apply_map(s, &v->post_quant, given, latent, false);
+    sg_tap(s, given, "vae.post_quant");
+    causal(s, &k->conv_in, m.in[0], input, false);
+    sg_tap(s, m.in[0], "vae.conv_in");
+    s->scratch.used = m.mark[0];
+    middle(k, s, m.in[0]);
+    const sg_tensor x = levels(k, s, &m), out = sg_alloc(s, &s->scratch, x.dtype, 4, frames.dim);
+    norm_conv(k, s, &k->norm_out, &k->conv_out, out, x, false);
     sg_tap(s, out, "vae.conv_out");
     sg_copy(s, .y = frames, .x = out);
     s->scratch.used = mark;
     return frames;
+}
+
+sg_tensor sg_hunyuan_vae_encode(const sg_hunyuan_vae *v, sg_stream *s, sg_tensor scale, sg_tensor frames)
+{
+    const sg_hunyuan_coder *const k = &v->encoder;
+    const sg_vae_info             i = sg_hunyuan_vae_describe(v);
+    const int64_t                 f = (frames.dim[0] - 1) / i.scale_time + 1, y = frames.dim[1] / i.scale_space,
+                  x = frames.dim[2] / i.scale_space, places = f * y * x;
+    const sg_tensor    z = sg_new(s, SG_F32, f, y, x, i.z);
+    const size_t       mark = s->scratch.used;
+    const level_inputs m = reserve(k, s, frames);
+    const sg_tensor    input = sg_new(s, k->act, PAST + frames.dim[0], frames.dim[1], frames.dim[2], frames.dim[3]);
+    sg_copy(s, .y = sg_rows(input, PAST, frames.dim[0]), .x = frames);
+    causal(s, &k->conv_in, m.in[0], input, false);
+    sg_tap(s, m.in[0], "enc.conv_in");
+    s->scratch.used = m.mark[0];
+    const sg_tensor last = levels(k, s, &m);
+    middle(k, s, last);
+    const sg_tensor out = sg_new(s, k->act, f, y, x, 2 * i.z), both = sg_new(s, SG_F32, f, y, x, 2 * i.z);
+    const sg_tensor mean = sg_new(s, SG_F32, places, 1, i.z);
+    norm_conv(k, s, &k->norm_out, &k->conv_out, out, last, false);
+    apply_map(s, &v->quant, both, out, false);
+    sg_tap(s, both, "enc.quant");
+    sg_strided_copy(s, .y = mean, .x = sg_reshape(both, sg_count(both)), .token = 2 * i.z, .head = i.z);
+    sg_norm(s, .y = z, .x = sg_reshape(mean, f, y, x, i.z), .w = scale, .kind = SG_NORM_NONE);
+    s->scratch.used = mark;
+    return z;
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes hunyuan_vae_table.h: what diffusers' AutoencoderKLHunyuanVideo decodes with made-up weights.
+"""Writes hunyuan_vae_table.h: what diffusers' AutoencoderKLHunyuanVideo decodes and encodes with made-up weights.
 
     python tests/unit/make_hunyuan_vae_table.py > tests/unit/hunyuan_vae_table.h
 
-Numbers are made as in make_t5_table.py. The decoders run in float64. Versions: tests/golden/requirements.txt.
+Numbers are made as in make_t5_table.py. The models run in float64. Versions: tests/golden/requirements.txt.
 """
 import torch
 from diffusers import AutoencoderKLHunyuanVideo
@@ -25,6 +25,13 @@ CASES = (  # model, latent frames, rows, columns, in tiles
     (0, 4, 128, 1, True),
     (1, 6, 33, 2, True),
     (1, 2, 2, 51, True),
+)
+CLIPS = (  # model, frames, rows, columns
+    (0, 1, 4, 6),
+    (0, 13, 2, 6),
+    (0, 17, 4, 2),
+    (0, 41, 2, 4),
+    (1, 25, 16, 8),
 )
 
 
@@ -50,17 +57,33 @@ def decoded(case):
     return frames[0].permute(1, 2, 3, 0).clamp(-1, 1).flatten()
 
 
+def encoded(case):
+    of, f, h, w = case
+    x = torch.from_numpy(made_up("clip", f * h * w * 3)).double().reshape(f, h, w, 3)
+    z = model(*MODELS[of]).encode(x.permute(3, 0, 1, 2)[None]).latent_dist.mode() * SCALING
+    assert z.dtype == torch.float64
+    return z[0].permute(1, 2, 3, 0).flatten()
+
+
+def sums_of(y):
+    return rows(torch.bincount(torch.arange(len(y)) % SUMS, weights=y, minlength=SUMS).tolist(), ".9g", 10)
+
+
 def main():
     print("/* hunyuan_vae_table.h - made by make_hunyuan_vae_table.py. */")
     print("#ifndef SG_HUNYUAN_VAE_TABLE_H\n#define SG_HUNYUAN_VAE_TABLE_H\n\n#include <stdbool.h>\n")
     print(f"enum {{ TABLE_LATENT = {LATENT}, TABLE_SUMS = {SUMS} }};\n")
-    print("/* Sums of the numbers of the frames: the i-th enters sum i % TABLE_SUMS. */\nstatic const struct {")
-    print("    int    model, f, y, x;\n    bool   tiled;\n    int    numbers;\n    double sum[TABLE_SUMS];\n} table[] = {")
+    print("/* Sums of the numbers of frames or latents: the i-th enters sum i % TABLE_SUMS. */\ntypedef struct table_case {")
+    print("    int    model, f, y, x;\n    bool   tiled;\n    int    numbers;\n    double sum[TABLE_SUMS];\n} table_case;\n")
+    print("static const table_case table_decoded[] = {")
     for case in CASES:
         (of, *shape, tiled), y = case, decoded(case)
-        sums = torch.bincount(torch.arange(len(y)) % SUMS, weights=y, minlength=SUMS)
         print(f"    {{{of}, {', '.join(map(str, shape))}, {str(tiled).lower()}, {len(y)},\n     {{")
-        print(rows(sums.tolist(), ".9g", 10) + "}},")
+        print(sums_of(y) + "}},")
+    print("};\n\nstatic const table_case table_encoded[] = {")
+    for case in CLIPS:
+        y = encoded(case)
+        print(f"    {{{', '.join(map(str, case))}, false, {len(y)},\n     {{\n{sums_of(y)}}}}},")
     print("};\n\n#endif")
 
 

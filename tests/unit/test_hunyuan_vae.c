@@ -1,4 +1,4 @@
-/* test_hunyuan_vae.c - HunyuanVideo's decoder: frames against diffusers', whole, in windows and in tiles; its chunks and its
+/* test_hunyuan_vae.c - HunyuanVideo's VAE: frames and latents against diffusers', whole, in windows and in tiles; chunks and
  * memory; configs that it refuses. */
 #include "backend.h"
 #include "hunyuan_vae.h"
@@ -25,11 +25,11 @@ static char              folder[] = "/tmp/sg_hunyuan_vae_XXXXXX";
 
 /* ---- made-up models: as in make_hunyuan_vae_table.py ---- */
 
-enum { MODELS = 2, LEVELS_MAX = 4, TENSORS = 160, ROOM = 1 << 16 };
+enum { MODELS = 2, LEVELS_MAX = 4, TENSORS = 256, ROOM = 1 << 17 };
 
 typedef struct made {
-    int         levels, channels[LEVELS_MAX]; /* from the pixels on */
-    bool        attention, up[LEVELS_MAX];    /* up: what makes the level larger, in the order of the decoder */
+    int         levels, channels[LEVELS_MAX];   /* from the pixels on */
+    bool        attention, changes[LEVELS_MAX]; /* changes: which levels resample */
     const char *config;
 } made;
 
@@ -42,13 +42,13 @@ typedef struct made {
 static const made models[MODELS] = {
     {3,
      {4, 4, 8},
-     .up = {true, true},
+     .changes = {true, true},
      .attention = true,
      .config = "{" COMMON "\"block_out_channels\": [4, 4, 8], \"spatial_compression_ratio\": 2,"
                "\"up_block_types\": [" UP "," UP "," UP "], \"down_block_types\": [" DOWN "," DOWN "," DOWN "]}"},
     {4,
      {4, 8, 4, 6},
-     .up = {true, true, true},
+     .changes = {true, true, true},
      .config = "{" COMMON "\"block_out_channels\": [4, 8, 4, 6], \"mid_block_add_attention\": false}"},
 };
 
@@ -110,42 +110,54 @@ static void put_block(file *f, const char *prefix, int64_t i, int64_t o)
     if (i != o) put_pair(f, "conv_shortcut.conv", o, i, 1);
 }
 
-static void put_middle(file *f, const made *m, int64_t c)
+static void put_middle(file *f, const made *m, const char *side, int64_t c)
 {
+    char                     prefix[48];
     static const char *const maps[] = {"to_q", "to_k", "to_v", "to_out.0"};
-    put_block(f, "decoder.mid_block.resnets.0.", c, c);
-    put_block(f, "decoder.mid_block.resnets.1.", c, c);
+    for (int j = 0; j < 2; j++) {
+        snprintf(prefix, sizeof prefix, "%s.mid_block.resnets.%d.", side, j);
+        put_block(f, prefix, c, c);
+    }
     if (!m->attention) return;
-    snprintf(f->prefix, sizeof f->prefix, "decoder.mid_block.attentions.0.");
+    snprintf(f->prefix, sizeof f->prefix, "%s.mid_block.attentions.0.", side);
     put_pair(f, "group_norm", c, 0, 0);
     for (int k = 0; k < 4; k++) put_pair(f, maps[k], c, c, 0);
+}
+
+/* The decoder, or the encoder, which has a block less a level. */
+static void put_coder(file *f, const made *m, bool up, int64_t in, int64_t out)
+{
+    const char *const side = up ? "decoder" : "encoder", *const way = up ? "up" : "down";
+    const int64_t wide = m->channels[m->levels - 1];
+    int64_t       c = up ? wide : m->channels[0];
+    char          prefix[64];
+    snprintf(f->prefix, sizeof f->prefix, "%s.", side);
+    put_pair(f, "conv_in.conv", c, in, 3);
+    put_pair(f, "conv_norm_out", up ? m->channels[0] : wide, 0, 0);
+    put_pair(f, "conv_out.conv", out, up ? m->channels[0] : wide, 3);
+    put_middle(f, m, side, wide);
+    for (int i = 0; i < m->levels; i++) {
+        const int64_t o = m->channels[up ? m->levels - 1 - i : i];
+        for (int j = 0; j < 1 + up; j++) {
+            snprintf(prefix, sizeof prefix, "%s.%s_blocks.%d.resnets.%d.", side, way, i, j);
+            put_block(f, prefix, j ? o : c, o);
+        }
+        snprintf(f->prefix, sizeof f->prefix, "%s.%s_blocks.%d.%ssamplers.0.", side, way, i, way);
+        if (m->changes[i]) put_pair(f, "conv.conv", o, o, 3);
+        c = o;
+    }
 }
 
 static void write_model(const made *m)
 {
     static file f;
-    char        prefix[64];
-    int64_t     in = m->channels[m->levels - 1];
     f.used = 0;
     f.count = 0;
     *f.prefix = '\0';
     put_pair(&f, "post_quant_conv", TABLE_LATENT, TABLE_LATENT, 1);
-    put_pair(&f, "quant_conv", 2, 2, 1); /* nobody wants it */
-    put_pair(&f, "encoder.conv_in.conv", 4, 3, 3);
-    put_pair(&f, "decoder.conv_in.conv", in, TABLE_LATENT, 3);
-    put_pair(&f, "decoder.conv_norm_out", m->channels[0], 0, 0);
-    put_pair(&f, "decoder.conv_out.conv", 3, m->channels[0], 3);
-    put_middle(&f, m, in);
-    for (int i = 0; i < m->levels; i++) {
-        const int64_t out = m->channels[m->levels - 1 - i];
-        for (int j = 0; j < 2; j++) {
-            snprintf(prefix, sizeof prefix, "decoder.up_blocks.%d.resnets.%d.", i, j);
-            put_block(&f, prefix, j ? out : in, out);
-        }
-        snprintf(f.prefix, sizeof f.prefix, "decoder.up_blocks.%d.", i);
-        if (m->up[i]) put_pair(&f, "upsamplers.0.conv.conv", out, out, 3);
-        in = out;
-    }
+    put_pair(&f, "quant_conv", 2 * TABLE_LATENT, 2 * TABLE_LATENT, 1);
+    put_coder(&f, m, true, TABLE_LATENT, 3);
+    put_coder(&f, m, false, 3, 2 * TABLE_LATENT);
     write_text(in_folder("vae/config.json"), m->config);
     if (sg_safetensors_write_all(in_folder("vae/diffusion_pytorch_model.safetensors"), f.t, f.count, NULL, &e))
         fail_msg("%s", e.text);
@@ -162,42 +174,45 @@ static sg_hunyuan_vae *open_vae(int model)
 
 /* ---- frames ---- */
 
-/* Decodes made-up latents, which are the same for every length up to it; its frames go to out, which may be NULL. How many
- * numbers they have. */
-static size_t decode(sg_hunyuan_vae *v, sg_stream *s, int64_t f, int64_t y, int64_t x, float *out)
+/* Decodes made-up latents, or encodes a made-up clip, both the same for every length up to it; what comes goes to out,
+ * which may be NULL. How many numbers they have. */
+static size_t work(sg_hunyuan_vae *v, bool encodes, sg_stream *s, int64_t f, int64_t y, int64_t x, float *out)
 {
-    const size_t    n = (size_t)(f * y * x * TABLE_LATENT);
+    const int64_t   c = encodes ? 3 : TABLE_LATENT;
+    const size_t    n = (size_t)(f * y * x * c);
     float *const    host = malloc(n * sizeof *host);
-    const sg_tensor z = sg_new_keep(s, SG_F32, f, y, x, TABLE_LATENT);
+    const sg_tensor given = sg_new_keep(s, SG_F32, f, y, x, c);
     void           *run = NULL;
     size_t          numbers = 0;
     assert_non_null(host);
-    for (uint32_t i = 0; i < n; i++) host[i] = 2 * made_up("latents", i);
-    sg_upload(s, z, host);
+    for (uint32_t i = 0; i < n; i++) host[i] = encodes ? made_up("clip", i) : 2 * made_up("latents", i);
+    sg_upload(s, given, host);
     free(host);
-    if (ops->decode_open(&run, v, s, y, x, &e)) fail_msg("%s", e.text);
+    if ((encodes ? ops->encode_open : ops->decode_open)(&run, v, s, y, x, &e)) fail_msg("%s", e.text);
     for (int64_t done = 0, count; done < f; done += count) {
-        count = ops->chunk(v, f, done);
+        count = (encodes ? ops->encode_chunk : ops->chunk)(v, f, done);
         s->scratch.used = 0;
-        const sg_tensor frames = ops->decode_next(run, s, sg_rows(z, done, count), done + count == f);
+        const sg_tensor z = sg_rows(given, done, count);
+        const sg_tensor come = encodes ? ops->encode_next(run, s, z) : ops->decode_next(run, s, z, done + count == f);
         if (s->status) fail_msg("%s", s->why);
-        assert_int_equal(s->scratch.used, (sg_bytes(frames) + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN); /* that only */
-        if (out) sg_download(s, out + numbers, frames);
-        numbers += (size_t)sg_count(frames);
+        assert_int_equal(s->scratch.used, (sg_bytes(come) + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN); /* that only */
+        if (out) sg_download(s, out + numbers, come);
+        numbers += (size_t)sg_count(come);
     }
-    ops->decode_close(&run);
+    (encodes ? ops->encode_close : ops->decode_close)(&run);
     return numbers;
 }
 
 /* The same in memory that is NaN to begin with and as large as the plan has it; the caller frees it. */
-static float *decoded(sg_hunyuan_vae *v, sg_backend *b, int64_t f, int64_t y, int64_t x, size_t *numbers)
+static float *worked(sg_hunyuan_vae *v, bool encodes, sg_backend *b, int64_t f, int64_t y, int64_t x, size_t *numbers)
 {
     sg_plan_totals  totals = {.backend = b};
     sg_stream       plan = sg_plan_stream(&totals), s = sg_stream_of(b);
-    float *const    out = malloc((*numbers = decode(v, &plan, f, y, x, NULL)) * sizeof *out);
+    float *const    out = malloc((*numbers = work(v, encodes, &plan, f, y, x, NULL)) * sizeof *out);
+    sg_bind *const  bind = (encodes ? ops->encoder : ops->component)(v)->bind;
     sg_arena *const arena[2] = {&s.keep, &s.scratch};
     const size_t    need[2] = {plan.keep.peak, plan.scratch.peak};
-    if (sg_bind_load(ops->component(v)->bind, b, NULL, NULL, &e)) fail_msg("%s", e.text);
+    if (sg_bind_load(bind, b, NULL, NULL, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < 2; i++) {
         void *const block = s.memory->alloc(b, need[i]);
         assert_non_null(block);
@@ -205,34 +220,55 @@ static float *decoded(sg_hunyuan_vae *v, sg_backend *b, int64_t f, int64_t y, in
         *arena[i] = (sg_arena){.base = (uintptr_t)block, .cap = need[i]};
     }
     assert_non_null(out);
-    assert_int_equal(decode(v, &s, f, y, x, out), *numbers);
+    assert_int_equal(work(v, encodes, &s, f, y, x, out), *numbers);
     assert_int_equal(s.keep.peak, need[0]);
     assert_int_equal(s.scratch.peak, need[1]);
     for (int i = 0; i < 2; i++) s.memory->release(b, (void *)arena[i]->base);
     sg_backend_drop_packed(b);
-    sg_bind_unload(ops->component(v)->bind);
+    sg_bind_unload(bind);
     return out;
+}
+
+static size_t decode(sg_hunyuan_vae *v, sg_stream *s, int64_t f, int64_t y, int64_t x, float *out)
+{
+    return work(v, false, s, f, y, x, out);
+}
+
+static float *decoded(sg_hunyuan_vae *v, sg_backend *b, int64_t f, int64_t y, int64_t x, size_t *numbers)
+{
+    return worked(v, false, b, f, y, x, numbers);
+}
+
+/* Against a row of the table on both backends. */
+static void check_case(const table_case *t, bool encodes)
+{
+    for (int b = 0; b < 2; b++) {
+        sg_hunyuan_vae *v = open_vae(t->model);
+        size_t          n;
+        double          sum[TABLE_SUMS] = {0};
+        assert_true(ops->set_tiles(v, t->tiled));
+        float *const out = worked(v, encodes, backend[b], t->f, t->y, t->x, &n);
+        assert_int_equal(n, t->numbers);
+        for (size_t i = 0; i < n; i++) sum[i % TABLE_SUMS] += (double)out[i];
+        for (int i = 0; i < TABLE_SUMS; i++)
+            if (!(fabs(sum[i] - t->sum[i]) <= 1e-5 + 2e-6 * (double)n / TABLE_SUMS))
+                fail_msg("%dx%dx%d, %s: sum %d is %.9g, should be %.9g", t->f, t->y, t->x, backend[b]->name, i, sum[i],
+                         t->sum[i]);
+        free(out);
+        sg_hunyuan_vae_close(&v);
+    }
 }
 
 static void frames_are_those_of_diffusers(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < sizeof table / sizeof *table; k++)
-        for (int b = 0; b < 2; b++) {
-            sg_hunyuan_vae *v = open_vae(table[k].model);
-            size_t          n;
-            double          sum[TABLE_SUMS] = {0};
-            assert_true(ops->set_tiles(v, table[k].tiled));
-            float *const out = decoded(v, backend[b], table[k].f, table[k].y, table[k].x, &n);
-            assert_int_equal(n, table[k].numbers);
-            for (size_t i = 0; i < n; i++) sum[i % TABLE_SUMS] += (double)out[i];
-            for (int i = 0; i < TABLE_SUMS; i++)
-                if (!(fabs(sum[i] - table[k].sum[i]) <= 1e-5 + 2e-6 * (double)n / TABLE_SUMS))
-                    fail_msg("case %zu, %s: sum %d is %.9g, should be %.9g", k, backend[b]->name, i, sum[i],
-                             table[k].sum[i]);
-            free(out);
-            sg_hunyuan_vae_close(&v);
-        }
+    for (size_t k = 0; k < sizeof table_decoded / sizeof *table_decoded; k++) check_case(&table_decoded[k], false);
+}
+
+static void latents_are_those_of_diffusers(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof table_encoded / sizeof *table_encoded; k++) check_case(&table_encoded[k], true);
 }
 
 /* ---- windows ---- */
@@ -254,7 +290,7 @@ static void chunks_and_frames_of_latents(void **state)
     sg_hunyuan_vae_close(&v);
 }
 
-/* What is planned for the first chunks and the last holds for all; only the latents, which are the engine's, grow. */
+/* What is planned for the first chunks and the last holds for all; only what is given, which is the engine's, grows. */
 static void memory_is_flat(void **state)
 {
     (void)state;
@@ -269,6 +305,12 @@ static void memory_is_flat(void **state)
             assert_int_equal(few.scratch.peak, many.scratch.peak);
             assert_int_equal(many.keep.peak - few.keep.peak, 60 * 40 * 4 * TABLE_LATENT * sizeof(float));
         }
+    sg_plan_totals totals = {0};
+    sg_stream      few = sg_plan_stream(&totals), many = sg_plan_stream(&totals);
+    work(v, true, &few, 29, 16, 8, NULL);
+    work(v, true, &many, 29 + 48, 16, 8, NULL);
+    assert_int_equal(few.scratch.peak, many.scratch.peak);
+    assert_int_equal(many.keep.peak - few.keep.peak, 48 * 16 * 8 * 3 * sizeof(float));
     sg_hunyuan_vae_close(&v);
 }
 
@@ -335,6 +377,10 @@ static void impossible_sizes_are_refused(void **state)
         void *run = v;
         e = (sg_error){0};
         assert_int_equal(ops->decode_open(&run, v, &s, places[i][0], places[i][1], &e), SG_E_ARG);
+        assert_null(run);
+        run = v;
+        e = (sg_error){0};
+        assert_int_equal(ops->encode_open(&run, v, &s, places[i][0], places[i][1], &e), SG_E_ARG);
         assert_null(run);
     }
     sg_hunyuan_vae_close(&v);
@@ -436,14 +482,11 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(frames_are_those_of_diffusers),
-                                       cmocka_unit_test(chunks_and_frames_of_latents),
-                                       cmocka_unit_test(memory_is_flat),
-                                       cmocka_unit_test(tiles_take_less_memory),
-                                       cmocka_unit_test(windows_follow_the_past_alone),
-                                       cmocka_unit_test(wrong_latents_latch),
-                                       cmocka_unit_test(impossible_sizes_are_refused),
-                                       cmocka_unit_test(odd_configs_are_refused),
-                                       cmocka_unit_test(harmless_changes_are_taken)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frames_are_those_of_diffusers), cmocka_unit_test(latents_are_those_of_diffusers),
+        cmocka_unit_test(chunks_and_frames_of_latents),  cmocka_unit_test(memory_is_flat),
+        cmocka_unit_test(tiles_take_less_memory),        cmocka_unit_test(windows_follow_the_past_alone),
+        cmocka_unit_test(wrong_latents_latch),           cmocka_unit_test(impossible_sizes_are_refused),
+        cmocka_unit_test(odd_configs_are_refused),       cmocka_unit_test(harmless_changes_are_taken)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
