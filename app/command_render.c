@@ -14,6 +14,7 @@
 #include "report_attention.h"
 #include "setup.h"
 #include "sink.h"
+#include "video_input.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -32,6 +33,7 @@ typedef struct job {
     sg_request            request;
     sg_attention_files    files;
     sg_pictures           pictures;
+    sg_video_input        video;
     sg_plan               plan; /* of this prompt */
     sg_attention_forecast forecast;
     sg_trace              trace; /* with --verbose */
@@ -130,8 +132,12 @@ static sg_status check_inputs(job *j, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "--lora has no effect where --latents are only decoded");
     if ((s->image || s->last_image) && j->decode_only)
         return sg_error_set(e, SG_E_ARG, "--image has no effect where --latents are only decoded");
-    if (s->fit && !s->image && !s->last_image)
-        return sg_error_set(e, SG_E_ARG, "--fit has no effect: there is no --image");
+    if (s->video && j->decode_only)
+        return sg_error_set(e, SG_E_ARG, "--video has no effect where --latents are only decoded");
+    if (!isnan(s->strength) && !s->video)
+        return sg_error_set(e, SG_E_ARG, "--strength has no effect: there is no --video");
+    if (s->fit && !s->image && !s->last_image && !s->video)
+        return sg_error_set(e, SG_E_ARG, "--fit has no effect: there is no --image and no --video");
     if (s->capture_qkv && j->decode_only)
         return sg_error_set(e, SG_E_ARG, "--capture-qkv has no effect where --latents are only decoded");
     return SG_OK;
@@ -176,7 +182,7 @@ static sg_status fit_latents(job *j, sg_error *e)
 }
 
 /* What the model takes is known before they are fitted; a render without a picture that it needs is refused here. */
-static sg_status check_pictures(job *j, sg_error *e)
+static sg_status take_pictures(job *j, sg_error *e)
 {
     static const char *const edge[SG_IMAGES] = {"begins", "ends"}, *const option[SG_IMAGES] = {"image", "last-image"};
     sg_request whole = j->request;
@@ -186,8 +192,10 @@ static sg_status check_pictures(job *j, sg_error *e)
             return sg_error_set(e, SG_E_ARG, "--%s FILE is needed: this model makes a video that %s with a picture",
                                 option[i], edge[i]);
     }
+    if (j->video.path) whole.video.rgb = j->video.frame->rgb;
     SG_TRY(sg_engine_check_request(j->engine, &whole, e));
-    return sg_pictures_fit(&j->pictures, &j->request, e);
+    SG_TRY(sg_pictures_fit(&j->pictures, &j->request, e));
+    return sg_video_input_read(&j->video, j->engine, &j->request, j->pictures.fit, e);
 }
 
 static sg_status open_engine(job *j, sg_error *e)
@@ -208,7 +216,7 @@ static sg_status open_engine(job *j, sg_error *e)
         SG_TRY(fit_latents(j, e));
     else
         j->request.latents_out = s->latents;
-    SG_TRY(check_pictures(j, e));
+    SG_TRY(take_pictures(j, e));
     return sg_engine_check_request(j->engine, &j->request, e);
 }
 
@@ -229,7 +237,7 @@ static sg_status plan(job *j, sg_error *e)
 {
     const sg_request *const r = &j->request;
     SG_TRY(sg_engine_plan(j->engine, r, &j->plan, e));
-    return sg_attention_predict_runs(&j->forecast, &r->attention, &j->info, j->plan.tokens, r->steps, e);
+    return sg_attention_predict_runs(&j->forecast, &r->attention, &j->info, j->plan.tokens, sg_request_steps(r), e);
 }
 
 /* ---- what is said ---- */
@@ -411,6 +419,7 @@ static sg_status render_one(job *j, int i, const char *path, const char *report_
     sg_status status = SG_OK;
     if (!j->decode_only) status = sg_report_add_attention(settings, &r->attention, j->settings, &j->forecast, e);
     if (status == SG_OK) status = sg_report_add_pictures(settings, &j->pictures, e);
+    if (status == SG_OK) status = sg_report_add_video(settings, &j->video, r->video.strength, j->pictures.fit, e);
     if (status == SG_OK) status = add_quality(settings, j->settings, e);
     if (status == SG_OK) status = render_to(j, path, report_path, settings, e);
     json_decref(settings);
@@ -490,12 +499,14 @@ sg_status sg_command_render(const sg_settings *s, sg_error *e)
     SG_TRY(check_inputs(&j, e));
     if (!j.decode_only) SG_TRY(sg_setup_prompts(&prompts, s, e));
     sg_status status = sg_pictures_open(&j.pictures, s, e);
+    if (status == SG_OK) status = sg_video_input_open(&j.video, s->video, e);
     if (status == SG_OK) status = run(&j, &prompts, e);
     sg_prompt_set_close(&prompts);
     sg_engine_close(&j.engine);
     mark(&j, "closing");
     sg_attention_files_close(&j.files);
     sg_pictures_close(&j.pictures);
+    sg_video_input_close(&j.video);
     sg_trace_free(&j.trace);
     free(j.note);
     return status;

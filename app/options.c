@@ -320,6 +320,7 @@ sg_settings sg_options_empty(sg_command c)
                          .cfg_scale = NAN,
                          .cfg_scale_2 = NAN,
                          .flow_shift = NAN,
+                         .strength = NAN,
                          .crf = NAN,
                          .png_level = -1,
                          .topk = NAN,

@@ -46,9 +46,11 @@ typedef struct sg_settings {
     bool           fast;                  /* the few steps that the model has of its own */
     const char    *prompt, *prompt_file, *negative_prompt;
     const char    *image, *last_image, *fit; /* picture.h */
-    int            size[2]; /* width, height; pixels */
-    bool           strict;  /* refuse what the model cannot render, rather than take the nearest */
-    int            batch;   /* clips of each prompt; 0: one */
+    const char    *video;                    /* video_input.h */
+    double         strength;                 /* of the video */
+    int            size[2];                  /* width, height; pixels */
+    bool           strict;                   /* refuse what the model cannot render, rather than take the nearest */
+    int            batch;                    /* clips of each prompt; 0: one */
     int            frames, fps, steps;
     double         seconds; /* length of the clip, instead of frames */
     double         cfg_scale, cfg_scale_2, flow_shift;

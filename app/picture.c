@@ -62,16 +62,16 @@ static sg_status resize(sg_image *out, const sg_image *from, int width, int heig
     return sg_error_set(e, SG_E_MEMORY, "out of memory for %dx%d pixels", width, height);
 }
 
-static sg_status fit_one(sg_image *out, const sg_image *from, const char *fit, const sg_request *r, sg_error *e)
+sg_status sg_picture_fit(sg_image *out, const sg_image *from, const char *fit, int width, int height, sg_error *e)
 {
     int       size[2];
     sg_image  scaled = {0};
     sg_status status;
     sg_image_close(out);
-    if (strcmp(fit, "stretch") == 0) return resize(out, from, r->width, r->height, e);
-    scaled_size(size, from, r->width, r->height, strcmp(fit, "crop") == 0);
+    if (strcmp(fit, "stretch") == 0) return resize(out, from, width, height, e);
+    scaled_size(size, from, width, height, strcmp(fit, "crop") == 0);
     status = resize(&scaled, from, size[0], size[1], e);
-    if (status == SG_OK) status = sg_image_alloc(out, (size_t)r->width, (size_t)r->height, e);
+    if (status == SG_OK) status = sg_image_alloc(out, (size_t)width, (size_t)height, e);
     if (status == SG_OK) center(out, &scaled);
     sg_image_close(&scaled);
     return status;
@@ -82,7 +82,7 @@ sg_status sg_pictures_fit(sg_pictures *p, sg_request *r, sg_error *e)
     for (int i = 0; i < SG_IMAGES; i++) {
         sg_error why = {0};
         if (!p->path[i]) continue;
-        const sg_status status = fit_one(&p->fitted[i], &p->whole[i], p->fit, r, &why);
+        const sg_status status = sg_picture_fit(&p->fitted[i], &p->whole[i], p->fit, r->width, r->height, &why);
         if (status != SG_OK)
             return sg_error_set(e, status, "%s: %s: in the size of the clip it %s", option[i], p->path[i], why.text);
         r->image[i] = (sg_request_image){.rgb = p->fitted[i].rgb,

@@ -23,6 +23,10 @@ sg_status sg_pictures_open(sg_pictures *p, const sg_settings *s, sg_error *e) SG
  * wide or too high, pad puts black beside the picture, stretch, as diffusers has it, keeps no proportion. */
 sg_status sg_pictures_fit(sg_pictures *p, sg_request *r, sg_error *e) SG_MUST_USE;
 
+/* *out = from in a size, the same way; closes what *out was. */
+sg_status sg_picture_fit(sg_image *out, const sg_image *from, const char *fit, int width, int height,
+                         sg_error *e) SG_MUST_USE;
+
 void sg_pictures_close(sg_pictures *p);
 
 #endif

@@ -97,11 +97,13 @@ const char *sg_plural(int64_t n) { return n == 1 ? "" : "s"; }
 void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_info *info, const sg_request *r,
                            int64_t tokens, bool drawn)
 {
-    char all[32] = "";
+    char      all[32] = "", of[32] = "";
+    const int done = sg_request_steps(r);
+    if (done < r->steps) snprintf(of, sizeof of, " of %d", r->steps);
     if (tokens) snprintf(all, sizeof all, ", %lld tokens", (long long)tokens);
     sg_progress_say(p, "%s in %s on %s", model, info->dtype, info->device);
-    sg_progress_say(p, "%dx%d, %d frame%s at %d fps, %d step%s, guidance %g, seed %llu%s", r->width, r->height,
-                    r->frames, sg_plural(r->frames), r->fps, r->steps, sg_plural(r->steps), r->cfg_scale,
+    sg_progress_say(p, "%dx%d, %d frame%s at %d fps, %d%s step%s, guidance %g, seed %llu%s", r->width, r->height,
+                    r->frames, sg_plural(r->frames), r->fps, done, of, sg_plural(r->steps), r->cfg_scale,
                     (unsigned long long)r->seed, all);
     if (p->quiet && drawn) fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);
 }

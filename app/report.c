@@ -145,17 +145,32 @@ sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note
     return packed(out, sg_report_if_complete(j, whole), "settings", e);
 }
 
+/* A file by its name and hash, under a key. */
+static bool set_file(json_t *settings, const char *key, const char *path, uint64_t hash)
+{
+    char text[17];
+    snprintf(text, sizeof text, "%016" PRIx64, hash);
+    json_t *const one = json_pack("{s:o, s:s}", "file", sg_report_name(sg_path_name(path)), "hash", text);
+    return one && json_object_set_new(settings, key, one) == 0;
+}
+
+sg_status sg_report_add_video(json_t *settings, const sg_video_input *v, double strength, const char *fit, sg_error *e)
+{
+    if (!v->path) return SG_OK;
+    const bool whole = set_file(settings, "video", v->path, v->hash) &&
+                       json_object_set_new(settings, "strength", json_real(strength)) == 0 &&
+                       json_object_set_new(settings, "fit", json_string(fit)) == 0;
+    return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
+}
+
 sg_status sg_report_add_pictures(json_t *settings, const sg_pictures *p, sg_error *e)
 {
     static const char *const key[SG_IMAGES] = {"image", "last_image"};
     bool                     whole = true, any = false;
     for (int i = 0; i < SG_IMAGES; i++) {
-        char hash[17];
         if (!p->path[i]) continue;
         any = true;
-        snprintf(hash, sizeof hash, "%016" PRIx64, p->hash[i]);
-        json_t *const one = json_pack("{s:o, s:s}", "file", sg_report_name(sg_path_name(p->path[i])), "hash", hash);
-        whole = one && json_object_set_new(settings, key[i], one) == 0 && whole;
+        whole = set_file(settings, key[i], p->path[i], p->hash[i]) && whole;
     }
     whole = whole && (!any || json_object_set_new(settings, "fit", json_string(p->fit)) == 0);
     return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
@@ -187,12 +202,12 @@ static bool set_phase(json_t *j, const sg_phase_plan *p)
 sg_status sg_report_plan(json_t **out, const sg_plan *p, sg_error *e)
 {
     json_t *const j = json_object();
-    json_t *const rest =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:[I,I,I,I], s:I}", "base_bytes", (json_int_t)p->base,
-                  "output_bytes", (json_int_t)p->output, "staging_bytes", (json_int_t)p->staging, "peak_bytes",
-                  (json_int_t)p->peak, "need_bytes", (json_int_t)p->need, "available_bytes", (json_int_t)p->available,
-                  "host_bytes", (json_int_t)p->host, "latent", (json_int_t)p->latent[0], (json_int_t)p->latent[1],
-                  (json_int_t)p->latent[2], (json_int_t)p->latent[3], "tokens", (json_int_t)p->tokens);
+    json_t *const rest = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:[I,I,I,I], s:I}", "base_bytes", (json_int_t)p->base, "input_bytes",
+        (json_int_t)p->input, "output_bytes", (json_int_t)p->output, "staging_bytes", (json_int_t)p->staging,
+        "peak_bytes", (json_int_t)p->peak, "need_bytes", (json_int_t)p->need, "available_bytes",
+        (json_int_t)p->available, "host_bytes", (json_int_t)p->host, "latent", (json_int_t)p->latent[0],
+        (json_int_t)p->latent[1], (json_int_t)p->latent[2], (json_int_t)p->latent[3], "tokens", (json_int_t)p->tokens);
     bool whole = j && rest;
     for (int i = 0; whole && i < p->phases; i++) whole = set_phase(j, &p->phase[i]);
     whole = whole && json_object_update(j, rest) == 0;

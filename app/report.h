@@ -5,6 +5,7 @@
 #include "engine.h"
 #include "picture.h"
 #include "setup.h"
+#include "video_input.h"
 
 #include <jansson.h>
 
@@ -15,6 +16,10 @@ sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note
 
 /* The files that p was read from, by their names and hashes, and how they are fitted. */
 sg_status sg_report_add_pictures(json_t *settings, const sg_pictures *p, sg_error *e) SG_MUST_USE;
+
+/* The same of a video, and its strength; nothing without one. */
+sg_status sg_report_add_video(json_t *settings, const sg_video_input *v, double strength, const char *fit,
+                              sg_error *e) SG_MUST_USE;
 
 /* As one line of text, the caller's to free. */
 sg_status sg_report_text(char **out, const json_t *settings, sg_error *e) SG_MUST_USE;

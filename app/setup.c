@@ -292,8 +292,9 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *engine, const sg_sett
     if (!isnan(s->cfg_scale_2)) r->cfg_scale_2 = s->cfg_scale_2;
     r->dynamic_cfg = s->dynamic_cfg;
     if (!isnan(s->flow_shift)) r->flow_shift = s->flow_shift;
-    if (r->steps >= SG_CACHE_USUAL_FROM && (s->command & (SG_COMMAND_RENDER | SG_COMMAND_INFO)))
-        r->cache = SG_CACHE_USUAL;
+    if (!isnan(s->strength)) r->video.strength = s->strength;
+    const int done = s->video ? sg_steps_of_strength(r->steps, r->video.strength) : r->steps;
+    if (done >= SG_CACHE_USUAL_FROM && (s->command & (SG_COMMAND_RENDER | SG_COMMAND_INFO))) r->cache = SG_CACHE_USUAL;
     if (s->cache) r->cache = (sg_cache)sg_setup_place(s->cache, sg_cache_names);
     if (s->vae_tiling) r->vae_tiling = (sg_tiling)sg_setup_place(s->vae_tiling, sg_tiling_names);
     if (s->sched_compat) r->sigmas_old = strcmp(s->sched_compat, "old") == 0;

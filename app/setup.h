@@ -36,7 +36,7 @@ sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_
 /* The same from options that sg_setup_options made. */
 sg_status sg_setup_engine_as(sg_engine **out, const sg_engine_options *o, sg_error *e) SG_MUST_USE;
 
-/* So many steps and more are rendered with SG_CACHE_USUAL, unless s says otherwise; not those of other commands. */
+/* Renders that do so many steps and more have SG_CACHE_USUAL, unless s says otherwise; not those of other commands. */
 enum { SG_CACHE_USUAL_FROM = 30 };
 
 /* The model's defaults with what s asks for; SG_E_ARG when that would do nothing. Draws the seed if it is to be random. The prompt is left

@@ -126,6 +126,13 @@ enum { SG_IMAGE_FIRST, SG_IMAGE_LAST, SG_IMAGES };
 /* Whether a model takes such a picture, or cannot do without it. */
 typedef enum sg_image_use { SG_IMAGE_NONE, SG_IMAGE_OPTIONAL, SG_IMAGE_NEEDED } sg_image_use;
 
+/* A video that a render starts from: of the noise levels only the last ones are gone through, from the video with as much
+ * noise as the first of these asks for. */
+typedef struct sg_request_video {
+    const uint8_t *rgb; /* [frames][height][width][3] of the clip's size, borrowed for the call; NULL: none */
+    double strength; /* above 0, at most 1, which leaves nothing of the video: the share of the steps that are done */
+} sg_request_video;
+
 /* What to render. Take sg_engine_defaults and change members. Strings are borrowed for the call. */
 typedef struct sg_request {
     const char *prompt;          /* UTF-8 */
@@ -154,11 +161,19 @@ typedef struct sg_request {
     size_t          output_bytes; /* of memory that the caller takes for the frames: the plan counts it */
 
     sg_request_image
-        image[SG_IMAGES]; /* SG_E_ARG where the model takes none, and in a render without one that it needs */
+        image[SG_IMAGES];   /* SG_E_ARG where the model takes none, and in a render without one that it needs */
+    sg_request_video video; /* SG_E_ARG where the model's VAE does not encode */
 } sg_request;
 
+/* How many steps of a schedule are done at this strength of a video, rounded down. */
+int sg_steps_of_strength(int steps, double strength);
+
+/* How many steps of r are done: what step_done, capture_step and the steps of attention and cache count. */
+int sg_request_steps(const sg_request *r);
+
 /* Defaults of the model: its family's, overridden by its files; attention is sg_policy_default, tuned by the
- * thresholds in the model's sparge-attention.json, which has cache_threshold, too. prompt is NULL, seed 0. The strings live as long as engine. */
+ * thresholds in the model's sparge-attention.json, which has cache_threshold, too. prompt is NULL, seed 0, a video's strength 0.8.
+ * The strings live as long as engine. */
 sg_request sg_engine_defaults(const sg_engine *engine);
 
 /* What the owner of the model says of it in its sparge-gen.json: a sentence for people about what it draws, or NULL; the
@@ -212,17 +227,19 @@ typedef struct sg_phase_plan {
     size_t   mapped;              /* bytes of weight files used in place, as page cache */
     size_t   packed;              /* bytes of weights in the layout of the products, as far as there is room for them */
     size_t   work;                /* bytes of activations */
-    size_t   peak;  /* bytes resident at most, in total: base, output, and weights kept from earlier phases with it */
-    double   flops; /* of the whole phase */
+    size_t
+        peak; /* bytes resident at most, in total: base, input, output, and weights kept from earlier phases with it */
+    double flops; /* of the whole phase */
 } sg_phase_plan;
 
 typedef struct sg_plan {
     sg_phase_plan phase[SG_PHASES_MAX]; /* in the order of their work */
     int           phases;
-    size_t        base;      /* bytes of the process itself: program, libraries, files' headers; 0 on a device */
-    size_t        output;    /* bytes: the request's output_bytes and what is captured; 0 on a device */
-    size_t        staging;   /* bytes that a library may take beside these, for the operands of one product */
-    size_t        need;      /* bytes that must be free: the largest phase's weights and work, staging and output */
+    size_t        base;    /* bytes of the process itself: program, libraries, files' headers; 0 on a device */
+    size_t        input;   /* bytes: the request's pictures and its video; 0 on a device */
+    size_t        output;  /* bytes: the request's output_bytes and what is captured; 0 on a device */
+    size_t        staging; /* bytes that a library may take beside these, for the operands of one product */
+    size_t        need; /* bytes that must be free: the largest phase's weights and work, staging, input and output */
     size_t        available; /* bytes that the machine or memory_limit leaves for need */
     size_t        host;      /* bytes of the denoiser's blocks that stay on the host; 0: they do not */
     size_t        host_free; /* bytes that the host has for these */

@@ -72,8 +72,8 @@ sg_status sg_clip_reader_open(sg_clip_reader **out, const char *path, sg_error *
 static sg_status next_picture(sg_clip_reader *r, const sg_image **frame, sg_error *e)
 {
     sg_map map;
-    sg_image_close(&r->picture);
     if (r->count == r->list.count) return SG_OK;
+    sg_image_close(&r->picture);
     SG_TRY(sg_image_read(&r->picture, r->list.path[r->count], e));
     SG_TRY(sg_map_open(&map, r->list.path[r->count], e));
     if (is_jpeg(&map)) r->loss = SG_CLIP_COMPRESSED;
@@ -96,6 +96,8 @@ const sg_frame_list *sg_clip_reader_list(const sg_clip_reader *r) { return r->ty
 int sg_clip_reader_count(const sg_clip_reader *r) { return r->count; }
 
 sg_clip_loss sg_clip_reader_loss(const sg_clip_reader *r) { return r->type ? r->type->loss(r->state) : r->loss; }
+
+double sg_clip_reader_time(const sg_clip_reader *r) { return r->type ? r->type->time(r->state) : -1; }
 
 const char *sg_clip_reader_where(sg_clip_reader *r)
 {

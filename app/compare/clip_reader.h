@@ -4,7 +4,7 @@
  * Y4M: 4:4:4 in 8 bits and limited range, converted by BT.709: what sg_sink_y4m writes.
  *
  * Videos: the best stream of pictures of an MP4, MOV, MKV, WebM or AVI; sound and the rest are ignored, and so are
- * timestamps, the pixel aspect ratio and the transfer curve. Frames are converted to RGB as in players: by the stream's
+ * the pixel aspect ratio and the transfer curve. Frames are converted to RGB as in players: by the stream's
  * matrix and range (BT.601 and limited range without them, as in FFmpeg), and rotated and mirrored as the container
  * says. Refused: more pixels than an image may have, a size or format that changes within the clip, and truncated or
  * damaged files, as far as the container and the codec reveal it. */
@@ -32,9 +32,10 @@ typedef struct sg_clip_type {
     size_t state_size;
     /* path must live until close. SG_E_FILE, SG_E_FORMAT, SG_E_UNSUPPORTED or SG_E_MEMORY, and so of next. */
     sg_status (*open)(void *state, const char *path, sg_error *e);
-    /* *frame: the next, which is state's until the next call, or NULL after the last. */
+    /* *frame: the next, which is state's until another one comes, or NULL after the last. */
     sg_status (*next)(void *state, const sg_image **frame, sg_error *e);
     sg_clip_loss (*loss)(const void *state); /* after the first frame */
+    double (*time)(const void *state); /* of the frame that came last, in seconds after the first; negative: unknown */
     void (*close)(void *state);
 } sg_clip_type;
 
@@ -45,7 +46,7 @@ typedef struct sg_clip_reader sg_clip_reader;
 /* path must live until close. Errors as of sg_clip_type; SG_E_UNSUPPORTED for a video in a build without FFmpeg. */
 sg_status sg_clip_reader_open(sg_clip_reader **out, const char *path, sg_error *e) SG_MUST_USE;
 
-/* *frame: the next, which is r's until the next call, or NULL after the last. */
+/* *frame: the next, which is r's until another one comes, or NULL after the last. */
 sg_status sg_clip_reader_next(sg_clip_reader *r, const sg_image **frame, sg_error *e) SG_MUST_USE;
 
 /* The pictures, if the clip is a folder or a picture; otherwise NULL, and the number of frames is unknown until the
@@ -57,6 +58,9 @@ int sg_clip_reader_count(const sg_clip_reader *r);
 
 /* Of the frames that have come. */
 sg_clip_loss sg_clip_reader_loss(const sg_clip_reader *r);
+
+/* When the frame that came last is shown, in seconds after the first; negative: pictures, and files that do not tell. */
+double sg_clip_reader_time(const sg_clip_reader *r);
 
 /* The last frame that came, for messages: its path, or the clip's and the number of the frame, from 0. r's until the
  * next call. */

@@ -33,10 +33,11 @@ typedef struct state {
     bool               drained;
     int                packets, frames; /* so far */
     int64_t            end, last;       /* of the packets so far, and how long the last lasts: in the stream's unit */
-    int                pixels;          /* these three of the first frame */
-    enum AVColorSpace  space;
-    enum AVColorRange  range;
-    sg_image           image;
+    int64_t           first, now; /* timestamps of the frames: the first, the last that came; AV_NOPTS_VALUE: unknown */
+    int               pixels;     /* these three of the first frame */
+    enum AVColorSpace space;
+    enum AVColorRange range;
+    sg_image          image;
 } state;
 
 static sg_status fail(const state *s, sg_error *e, const char *what, int av)
@@ -260,6 +261,8 @@ static sg_status take_frame(state *s, sg_error *e)
     if (sws_scale(s->convert, (const uint8_t *const *)f->data, f->linesize, 0, f->height, r->data, r->linesize) < 0)
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s: frame %d does not become RGB", s->path, s->frames);
     copy_rotated(s);
+    s->now = f->best_effort_timestamp;
+    if (!s->frames) s->first = s->now;
     s->frames++;
     return SG_OK;
 }
@@ -331,6 +334,15 @@ static sg_clip_loss video_loss(const void *context)
     return pixels && (pixels->flags & AV_PIX_FMT_FLAG_RGB) ? SG_CLIP_STORED : SG_CLIP_CONVERTED;
 }
 
+static double video_time(const void *context)
+{
+    const state *const s = context;
+    const AVRational   rate = s->stream->avg_frame_rate;
+    if (s->first != AV_NOPTS_VALUE && s->now != AV_NOPTS_VALUE)
+        return ((double)s->now - (double)s->first) * av_q2d(s->stream->time_base);
+    return rate.num > 0 && rate.den > 0 ? (s->frames - 1) / av_q2d(rate) : -1;
+}
+
 static void video_close(void *context)
 {
     state *const s = context;
@@ -343,5 +355,9 @@ static void video_close(void *context)
     avformat_close_input(&s->format);
 }
 
-const sg_clip_type sg_clip_video = {
-    .state_size = sizeof(state), .open = video_open, .next = video_next, .loss = video_loss, .close = video_close};
+const sg_clip_type sg_clip_video = {.state_size = sizeof(state),
+                                    .open = video_open,
+                                    .next = video_next,
+                                    .loss = video_loss,
+                                    .time = video_time,
+                                    .close = video_close};

@@ -15,6 +15,7 @@ typedef struct state {
     int         count;
     sg_image    frame;
     double      luma[256]; /* of each Y, 0 to 255 */
+    double      period;    /* seconds of a frame; 0: unknown */
 } state;
 
 typedef struct word {
@@ -51,6 +52,16 @@ static size_t number(const word *w)
     return value;
 }
 
+/* Of "F30000:1001". */
+static double period(const word *w)
+{
+    const char *const colon = memchr(w->text, ':', w->size);
+    if (!colon) return 0;
+    const word   rate = {w->text, (size_t)(colon - w->text)}, scale = {colon, w->size - rate.size};
+    const size_t frames = number(&rate), seconds = number(&scale);
+    return frames ? (double)seconds / (double)frames : 0;
+}
+
 static sg_status refuse(const state *s, const word *w, const char *why, sg_error *e)
 {
     char text[64] = {0};
@@ -71,6 +82,7 @@ static sg_status read_header(state *s, size_t *width, size_t *height, sg_error *
         if (!at || !w.size) continue;
         if (*w.text == 'W') *width = number(&w);
         if (*w.text == 'H') *height = number(&w);
+        if (*w.text == 'F') s->period = period(&w);
         if (*w.text == 'C' && !is(&w, "C444")) return refuse(s, &w, "only C444 is read", e);
         full_chroma |= *w.text == 'C';
         if (is(&w, "XCOLORRANGE=FULL")) return refuse(s, &w, "only the limited range is read", e);
@@ -140,6 +152,12 @@ static sg_clip_loss y4m_loss(const void *context)
     return SG_CLIP_CONVERTED;
 }
 
+static double y4m_time(const void *context)
+{
+    const state *const s = context;
+    return s->period > 0 ? (s->count - 1) * s->period : -1;
+}
+
 static void y4m_close(void *context)
 {
     state *const s = context;
@@ -147,5 +165,9 @@ static void y4m_close(void *context)
     sg_map_close(&s->map);
 }
 
-const sg_clip_type sg_clip_y4m = {
-    .state_size = sizeof(state), .open = y4m_open, .next = y4m_next, .loss = y4m_loss, .close = y4m_close};
+const sg_clip_type sg_clip_y4m = {.state_size = sizeof(state),
+                                  .open = y4m_open,
+                                  .next = y4m_next,
+                                  .loss = y4m_loss,
+                                  .time = y4m_time,
+                                  .close = y4m_close};

@@ -73,8 +73,10 @@ static bool has_effect(const json_t *settings, const char *key)
 /* Did a render compute so many steps that it would have a cache if nothing was said? Arms have none. */
 static bool was_without_cache(const json_t *settings)
 {
-    const bool cache = json_object_get(settings, "cache") || json_object_get(settings, "arms");
-    return !cache && json_integer_value(json_object_get(settings, "steps")) >= SG_CACHE_USUAL_FROM;
+    const bool          cache = json_object_get(settings, "cache") || json_object_get(settings, "arms");
+    const json_t *const strength = json_object_get(settings, "strength");
+    const double        steps = json_number_value(json_object_get(settings, "steps"));
+    return !cache && (strength ? (int)(steps * json_number_value(strength)) : (int)steps) >= SG_CACHE_USUAL_FROM;
 }
 
 /* --lora FILE:STRENGTH for each of a list. */
@@ -108,6 +110,8 @@ void sg_command_options(FILE *f, const json_t *settings)
         {"negative_prompt", "negative-prompt"},
         {"image", "image"},
         {"last_image", "last-image"},
+        {"video", "video"},
+        {"strength", "strength"},
         {"fit", "fit"},
         {"width", "width"},
         {"height", "height"},

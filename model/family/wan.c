@@ -105,9 +105,11 @@ static sg_status open_denoiser(wan *w, int i, const sg_checkpoint *from, const c
 
 static void encode_image(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g, sg_watch watch)
 {
-    wan *const w = model;
+    wan *const   w = model;
+    float *const image = sg_wan_image_encode(&w->components.vae, s, r, g, w->ti2v, watch);
+    if (!s->memory->alloc) return;
     free(w->image);
-    w->image = sg_wan_image_encode(&w->components.vae, s, r, g, w->ti2v, watch);
+    w->image = image;
 }
 
 /* CLIP sees pictures whole, where they are given so. */
@@ -117,8 +119,10 @@ static void encode_tokens(void *model, sg_stream *s, const sg_request *r, const 
     const sg_clip_vision_info v = sg_clip_vision_describe(w->clip);
     const size_t              numbers = (size_t)v.tokens * (size_t)v.width;
     const bool                real = s->memory->alloc != NULL;
-    free(w->tokens);
-    w->tokens = real ? malloc((size_t)g->images * numbers * sizeof *w->tokens) : NULL;
+    if (real) {
+        free(w->tokens);
+        w->tokens = malloc((size_t)g->images * numbers * sizeof *w->tokens);
+    }
     if (real && !w->tokens) sg_fail(s, SG_E_MEMORY, "no memory for the tokens of %d pictures", g->images);
     for (int i = 0; i < g->images; i++) {
         const size_t                  mark = s->scratch.used;

@@ -45,7 +45,8 @@ static sg_tensor allocate_counters(const sg_components *components, sg_stream *s
 
 static sg_step_rule cache_rule(const sg_request *r)
 {
-    sg_step_rule rule = sg_step_rule_of(r->cache, r->steps, sg_policy_dense_steps(&r->attention, r->steps));
+    const int    steps = sg_request_steps(r);
+    sg_step_rule rule = sg_step_rule_of(r->cache, steps, sg_policy_dense_steps(&r->attention, steps));
     const double tuned = sg_request_cache_threshold(r);
     if (tuned > 0) rule.threshold = tuned;
     return rule;

@@ -204,6 +204,7 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     engine->components = engine->family->components(engine->model);
     SG_TRY(add_loras(engine, o, e));
     engine->defaults = engine->family->defaults(engine->model);
+    engine->defaults.video.strength = 0.8; /* diffusers' */
     engine->base_bytes = engine->backend->host_memory ? sg_resident_bytes() : sg_backend_packed_bytes(engine->backend);
     SG_TRY(read_attention(engine, e));
     SG_TRY(read_own_defaults(engine, e));
@@ -233,6 +234,7 @@ void sg_engine_close(sg_engine **engine)
     sg_config_close(&(*engine)->own);
     sg_thresholds_free(&(*engine)->tuned);
     free((*engine)->count);
+    free((*engine)->video);
     sg_backend_close(&(*engine)->backend);
     free(*engine);
     *engine = NULL;
@@ -320,8 +322,9 @@ static sg_component_info describe(const sg_component *p)
 /* A VAE whose encoder has a phase of its own is told of once, as the decoder. */
 static bool encodes_and_decodes(const sg_components *components, const sg_phase *phase)
 {
-    return phase->kind == SG_PHASE_ADDED && components->added[phase->index].component->source ==
-                                                components->vae.ops->component(components->vae.of)->source;
+    return phase->kind == SG_PHASE_VIDEO ||
+           (phase->kind == SG_PHASE_ADDED && components->added[phase->index].component->source ==
+                                                 components->vae.ops->component(components->vae.of)->source);
 }
 
 sg_model_info sg_engine_info(const sg_engine *engine)
@@ -332,7 +335,7 @@ sg_model_info sg_engine_info(const sg_engine *engine)
                                        .image = {components->image[SG_IMAGE_FIRST], components->image[SG_IMAGE_LAST]}};
     const sg_component        *p;
     sg_phase                   phase[SG_PHASES_MAX];
-    const int                  phases = sg_render_phases(components, true, phase);
+    const int                  phases = sg_render_phases(components, true, true, phase);
     _Static_assert(sizeof info.component / sizeof *info.component >= SG_TEXTS_MAX + SG_ADDED_MAX + SG_DENOISERS_MAX + 1,
                    "there is room for every component");
     for (int k = 0; k < phases; k++)
@@ -367,9 +370,9 @@ static sg_status check_attention(const sg_engine *engine, const sg_request *r, s
     if (r->latents_in) return sg_error_set(e, SG_E_ARG, "capture-qkv: latents that are only decoded have no attention");
     if (r->capture_layer < 0 || r->capture_layer >= layers)
         return sg_error_set(e, SG_E_ARG, "capture-qkv: layer %d: this model has 0 to %d", r->capture_layer, layers - 1);
-    if (r->capture_step < 0 || r->capture_step >= r->steps)
+    if (r->capture_step < 0 || r->capture_step >= sg_request_steps(r))
         return sg_error_set(e, SG_E_ARG, "capture-qkv: step %d: this render has 0 to %d", r->capture_step,
-                            r->steps - 1);
+                            sg_request_steps(r) - 1);
     return SG_OK;
 }
 
@@ -385,6 +388,39 @@ static sg_status check_images(const sg_engine *engine, const sg_request *r, sg_e
         return sg_error_set(e, SG_E_ARG, "last-image: there is no image for the clip to begin with");
     if (r->image[SG_IMAGE_LAST].rgb && r->frames < 2)
         return sg_error_set(e, SG_E_ARG, "last-image: a clip of one frame begins and ends with the same");
+    return SG_OK;
+}
+
+int sg_steps_of_strength(int steps, double strength)
+{
+    const double done = steps * strength;
+    return done < steps ? (int)done : steps;
+}
+
+int sg_request_steps(const sg_request *r)
+{
+    return r->video.rgb ? sg_steps_of_strength(r->steps, r->video.strength) : r->steps;
+}
+
+static sg_status check_video(const sg_engine *engine, const sg_request *r, sg_error *e)
+{
+    const sg_vae *const v = &engine->components->vae;
+    const double        strength = r->video.strength;
+    sg_geometry         g = {0};
+    if (!r->video.rgb) return SG_OK;
+    if (!v->ops->encode_open)
+        return sg_error_set(e, SG_E_ARG,
+                            "video: a render of this model starts from noise: its VAE, %s, only decodes here",
+                            v->ops->component(v->of)->class_name);
+    if (!(strength > 0 && strength <= 1))
+        return sg_error_set(e, SG_E_ARG, "strength: %g is not above 0 and at most 1", strength);
+    if (sg_request_steps(r) < 1)
+        return sg_error_set(e, SG_E_ARG, "strength: %g of %d step%s is less than one step", strength, r->steps,
+                            r->steps == 1 ? "" : "s");
+    engine->family->geometry(engine->model, r, &g);
+    if (g.pad)
+        return sg_error_set(e, SG_E_ARG,
+                            "video: latents of %d frames are padded by this model, which a video's are not", r->frames);
     return SG_OK;
 }
 
@@ -420,6 +456,7 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
         return sg_error_set(e, SG_E_ARG, "cache: the threshold %g is not between 0 and %g", r->cache_threshold,
                             SG_CACHE_THRESHOLD_MAX);
     sg_sampler any;
+    SG_TRY(check_video(engine, r, e));
     SG_TRY(sg_render_sampler(&any, engine, r, e));
     SG_TRY(check_attention(engine, r, e));
     SG_TRY(check_images(engine, r, e));

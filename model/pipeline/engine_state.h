@@ -17,7 +17,10 @@ struct sg_engine {
     sg_lora             *lora[SG_LORAS_MAX]; /* outlive the model */
     sg_lora_info         lora_info[SG_LORAS_MAX];
     int                  loras;
-    sg_conditioning      texts; /* of the last render or plan */
+    sg_conditioning      texts;                 /* of the last render or plan */
+    uint64_t             encoded[SG_ADDED_MAX]; /* of which pictures the model has what a phase made; 0: of none */
+    float               *video;      /* host: the latents of the video encoded last, as sg_vae_encode has them */
+    uint64_t             video_hash; /* of its frames; 0: there are none */
     sg_dtype             act;
     sg_request           defaults;
     sg_config           *own;          /* sparge-gen.json, which holds strings of defaults; or NULL */

@@ -1,4 +1,5 @@
 /* pipeline.c - rendering: phase after phase, each with memory of its own. */
+#include "base/hash.h"
 #include "meta.h"
 #include "render.h"
 #include "rng.h"
@@ -59,7 +60,7 @@ static void drop_weights(sg_render *render)
 {
     sg_component *p;
     sg_phase      phase[SG_PHASES_MAX];
-    const int     phases = sg_render_phases(render->engine->components, true, phase);
+    const int     phases = sg_render_phases(render->engine->components, true, true, phase);
     if (render->keep_weights) return;
     sg_backend_drop_packed(render->engine->backend);
     for (int k = 0; k < phases; k++)
@@ -137,58 +138,71 @@ static bool tell_units(void *context, int done, int total)
     return report_conditioning(w->render, w->phase, done) != SG_OK;
 }
 
-/* Runs a text encoder, or what the family adds, on a stream of its own. */
+/* Runs a text encoder, the encoder of a video, or what the family adds, on a stream of its own. */
 static sg_status compute_condition(sg_render *render, const sg_phase *phase)
 {
     sg_engine *const engine = render->engine;
     const double     start = sg_seconds();
-    const bool       text = phase->kind == SG_PHASE_TEXT;
+    const bool       text = phase->kind == SG_PHASE_TEXT, video = phase->kind == SG_PHASE_VIDEO;
     phase_at_work    work = {render, phase};
+    const sg_watch   watch = {tell_units, &work};
     sg_stream        s;
     SG_TRY(report_conditioning(render, phase, 0));
     SG_TRY(stream_open(render, &s, phase));
     if (text)
         sg_conditioning_encode(&engine->texts, engine->components, phase->index, &s);
+    else if (video)
+        sg_render_encode_video(render, &s, watch);
     else
-        engine->components->added[phase->index].run(engine->model, &s, render->request, &render->geometry,
-                                                    (sg_watch){tell_units, &work});
+        engine->components->added[phase->index].run(engine->model, &s, render->request, &render->geometry, watch);
     stream_close(render, &s);
     end_stage(render, sg_phase_stage(engine->components, phase), start);
-    SG_TRY(sg_render_status(&s, text ? "text encoder" : engine->components->added[phase->index].name, render->e));
+    SG_TRY(sg_render_status(&s,
+                            text    ? "text encoder"
+                            : video ? "video"
+                                    : engine->components->added[phase->index].name,
+                            render->e));
     return text ? report_conditioning(render, phase, phase->units) : SG_OK;
 }
 
-/* States that a text encoder made of the same tokens before are not made again. */
+/* Of which pictures, or which video, there is what this phase makes; NULL: it makes it of neither. */
+static uint64_t *made_of(const sg_render *render, const sg_phase *phase)
+{
+    sg_engine *const engine = render->engine;
+    if (phase->kind == SG_PHASE_VIDEO) return &engine->video_hash;
+    if (phase->kind != SG_PHASE_ADDED || !engine->components->added[phase->index].of_images) return NULL;
+    return &engine->encoded[phase->index];
+}
+
+/* Of the samples of all pictures, or of the video, and of their sizes; not 0. */
+static uint64_t hash_of_input(const sg_render *render, const sg_phase *phase)
+{
+    const sg_request *const r = render->request;
+    const size_t            frame = (size_t)r->width * (size_t)r->height * 3;
+    const int               size[] = {r->width, r->height, r->frames, render->geometry.images};
+    uint64_t                hash = sg_hash(SG_HASH, size, sizeof size);
+    if (phase->kind == SG_PHASE_VIDEO) return sg_hash(hash, r->video.rgb, (size_t)r->frames * frame) | 1;
+    for (int i = 0; i < render->geometry.images; i++) {
+        const sg_request_image *const p = &r->image[i];
+        const int                     whole[] = {p->whole_width, p->whole_height};
+        hash = sg_hash(sg_hash(hash, p->rgb, frame), whole, sizeof whole);
+        if (p->whole) hash = sg_hash(hash, p->whole, (size_t)whole[0] * (size_t)whole[1] * 3);
+    }
+    return hash | 1;
+}
+
+/* What the same tokens, pictures or frames have become before is not made again. */
 static sg_status run_condition(sg_render *render, const sg_phase *phase)
 {
+    uint64_t *const made = made_of(render, phase);
+    const uint64_t  want = made ? hash_of_input(render, phase) : 0;
     if (phase->kind == SG_PHASE_TEXT && sg_conditioning_encoded(&render->engine->texts, phase->index)) return SG_OK;
+    if (made && *made == want) return SG_OK;
+    if (made) *made = 0;
     SG_TRY(load(render, phase, 0));
     SG_TRY(compute_condition(render, phase));
     unload(render, phase, 0);
-    return SG_OK;
-}
-
-/* from [f, c, y, x] to [c, f, y, x]. */
-static void frames_inside(float *to, const float *from, const int64_t dim[4])
-{
-    const size_t plane = (size_t)(dim[2] * dim[3]);
-    for (int64_t f = 0; f < dim[1]; f++)
-        for (int64_t c = 0; c < dim[0]; c++, from += plane)
-            memcpy(to + (size_t)(c * dim[1] + f) * plane, from, plane * sizeof *to);
-}
-
-/* The next normals of the render's generator, into x [c, f, y, x]. */
-static sg_status upload_noise(sg_render *render, sg_stream *s, sg_tensor x)
-{
-    const bool   by_frame = render->engine->components->noise_by_frame;
-    const size_t n = (size_t)sg_count(x);
-    float *const noise = malloc((by_frame ? 2 : 1) * n * sizeof *noise), *given = noise;
-    if (!noise) return sg_error_set(render->e, SG_E_MEMORY, "no memory for %zu numbers of noise", n);
-    sg_rng_randn_as(&render->rng, render->engine->components->noise_dtype, noise, n);
-    if (by_frame) frames_inside(given = noise + n, noise, x.dim);
-    sg_upload(s, x, given);
-    free(noise);
-    sg_tap(s, x, "noise");
+    if (made) *made = want;
     return SG_OK;
 }
 
@@ -262,10 +276,7 @@ static sg_status denoise_steps(sg_render *render, const sg_phase *phase, sg_stre
     SG_TRY(open_counts(render));
     sg_denoising d = sg_render_allocate(render, s);
     int          denoiser = -1;
-    sg_rng_seed(&render->rng, render->request->seed);
-    SG_TRY(upload_noise(render, s, d.state.x));
-    sg_render_hold(render, s, d.state.x);
-    sg_sampler_begin(&render->sampler, &d.state, s);
+    SG_TRY(sg_render_start(render, s, &d.state));
     for (int i = 0; i < render->sampler.steps; i++) {
         const int want = sg_denoiser_at(render->engine->components, render->sampler.timestep[i]);
         if (want != denoiser) {
@@ -276,7 +287,8 @@ static sg_status denoise_steps(sg_render *render, const sg_phase *phase, sg_stre
         denoiser = want;
         const double start = sg_seconds();
         sg_render_step(render, s, &d, i, denoiser);
-        for (int k = sg_sampler_draws(&render->sampler, i); k > 0; k--) SG_TRY(upload_noise(render, s, d.state.noise));
+        for (int k = sg_sampler_draws(&render->sampler, i); k > 0; k--)
+            SG_TRY(sg_render_noise(render, s, d.state.noise));
         sg_sampler_step(&render->sampler, &d.state, s, i, d.v);
         sg_render_hold(render, s, d.state.x);
         sg_tap(s, d.state.x, "step.%d.latents", i);

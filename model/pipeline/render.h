@@ -8,7 +8,13 @@
 #include "rng.h"
 #include "step_cache.h"
 
-typedef enum sg_phase_kind { SG_PHASE_TEXT, SG_PHASE_ADDED, SG_PHASE_DENOISE, SG_PHASE_DECODE } sg_phase_kind;
+typedef enum sg_phase_kind {
+    SG_PHASE_TEXT,
+    SG_PHASE_VIDEO, /* of renders that start from one */
+    SG_PHASE_ADDED,
+    SG_PHASE_DENOISE,
+    SG_PHASE_DECODE
+} sg_phase_kind;
 
 /* A phase of a render has memory of its own. */
 typedef struct sg_phase {
@@ -90,9 +96,18 @@ void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, i
 /* After a step: SG_E_NUMERIC, latched, naming the first block whose result was not finite. */
 void sg_render_inspect(const sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);
 
-/* The phases of every render of a model, with images or without, in the order of their work: each text encoder, what the
- * family adds, denoising, decoding. Returns how many. */
-int sg_render_phases(const sg_components *components, bool images, sg_phase phase[SG_PHASES_MAX]);
+/* The phases of every render of a model, with images or without, from a video or not, in the order of their work: each text
+ * encoder, the video, what the family adds, denoising, decoding. Returns how many. */
+int sg_render_phases(const sg_components *components, bool images, bool video, sg_phase phase[SG_PHASES_MAX]);
+
+/* The phase of a video, on a plan too: its latents become the engine's. Failures latch in s. */
+void sg_render_encode_video(const sg_render *render, sg_stream *s, sg_watch watch);
+
+/* x = the next normals of the render's generator, as the model's latents are drawn. Taps "noise". */
+sg_status sg_render_noise(sg_render *render, sg_stream *s, sg_tensor x);
+
+/* st->x = what the first step starts from: noise, or the video's latents with noise. Taps "video", "noise". */
+sg_status sg_render_start(sg_render *render, sg_stream *s, sg_sampler_state *st);
 
 /* In which stage the time and the progress of a phase are counted. */
 sg_stage sg_phase_stage(const sg_components *components, const sg_phase *phase);

@@ -5,11 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int sg_render_phases(const sg_components *components, bool images, sg_phase phase[SG_PHASES_MAX])
+int sg_render_phases(const sg_components *components, bool images, bool video, sg_phase phase[SG_PHASES_MAX])
 {
     int n = 0;
-    _Static_assert(SG_TEXTS_MAX + SG_ADDED_MAX + 2 <= SG_PHASES_MAX, "there is room for every phase");
+    _Static_assert(SG_TEXTS_MAX + SG_ADDED_MAX + 3 <= SG_PHASES_MAX, "there is room for every phase");
     for (int i = 0; i < components->texts; i++) phase[n++] = (sg_phase){.kind = SG_PHASE_TEXT, .index = i};
+    if (video && components->vae.ops->encode_open) phase[n++] = (sg_phase){.kind = SG_PHASE_VIDEO};
     for (int i = 0; i < components->addeds; i++)
         if (images || !components->added[i].of_images) phase[n++] = (sg_phase){.kind = SG_PHASE_ADDED, .index = i};
     phase[n++] = (sg_phase){.kind = SG_PHASE_DENOISE};
@@ -24,6 +25,7 @@ sg_component *sg_render_component(const sg_components *components, const sg_phas
     if (i > 0) return NULL;
     switch (phase->kind) {
     case SG_PHASE_TEXT: return encoder->ops->component(encoder->of);
+    case SG_PHASE_VIDEO: return components->vae.ops->encoder(components->vae.of);
     case SG_PHASE_ADDED: return components->added[phase->index].component;
     default: return components->vae.ops->component(components->vae.of);
     }
@@ -47,6 +49,7 @@ sg_stage sg_phase_stage(const sg_components *components, const sg_phase *phase)
     switch (phase->kind) {
     case SG_PHASE_DENOISE: return SG_STAGE_DENOISE;
     case SG_PHASE_DECODE: return SG_STAGE_DECODE;
+    case SG_PHASE_VIDEO: return SG_STAGE_ENCODE;
     case SG_PHASE_ADDED:
         if (components->added[phase->index].of_images) return SG_STAGE_ENCODE; /* fallthrough */
     default: return SG_STAGE_TEXT;
@@ -56,9 +59,11 @@ sg_stage sg_phase_stage(const sg_components *components, const sg_phase *phase)
 /* What a phase is called. */
 static void name_phase(const sg_render *render, const sg_phase *phase, sg_phase_plan *out)
 {
-    static const char *const names[] = {
-        [SG_PHASE_TEXT] = "text", [SG_PHASE_DENOISE] = "denoise", [SG_PHASE_DECODE] = "decode"};
-    const bool added = phase->kind == SG_PHASE_ADDED;
+    static const char *const names[] = {[SG_PHASE_TEXT] = "text",
+                                        [SG_PHASE_VIDEO] = "video",
+                                        [SG_PHASE_DENOISE] = "denoise",
+                                        [SG_PHASE_DECODE] = "decode"};
+    const bool               added = phase->kind == SG_PHASE_ADDED;
     snprintf(out->name, sizeof out->name, "%s",
              added ? render->engine->components->added[phase->index].name : names[phase->kind]);
     out->number = phase->kind == SG_PHASE_TEXT ? phase->index + 1 : 1;
@@ -166,6 +171,17 @@ static size_t captured_bytes(const sg_render *render)
     return (size_t)(2 * x->h + 2 * x->hk) * (size_t)x->n * (size_t)x->d * sg_dtype_size(render->engine->act);
 }
 
+/* Of the request's pictures and its video. */
+static size_t input_bytes(const sg_render *render)
+{
+    const sg_request *const r = render->request;
+    const size_t            frame = (size_t)r->width * (size_t)r->height * 3;
+    size_t                  bytes = r->video.rgb ? (size_t)r->frames * frame : 0;
+    for (int i = 0; i < render->geometry.images; i++)
+        bytes += frame + (size_t)r->image[i].whole_width * (size_t)r->image[i].whole_height * 3;
+    return bytes;
+}
+
 size_t sg_render_latent_bytes(const sg_render *render)
 {
     const int64_t *const d = render->geometry.latent;
@@ -264,7 +280,7 @@ static size_t staged(const sg_plan_totals *t) { return t->staged_x + t->staged_y
 static void plan_peaks(const sg_render *render, sg_plan *p, const sg_plan_totals *t)
 {
     const size_t limit = sg_render_packed_limit(render, p);
-    size_t       kept = p->base, packed = 0;
+    size_t       kept = p->base + p->input, packed = 0;
     for (int i = 0; i < p->phases; i++) {
         sg_phase_plan *const phase = &p->phase[i];
         const size_t         more = phase->packed;
@@ -301,9 +317,9 @@ static void sum_memory(sg_render *render, sg_plan *p, const sg_plan_totals *t, b
         work = larger(work, phase->work);
     }
     if (render->request->latents_in) p->host = 0;
-    p->need += p->staging + p->output;
-    render->keep_weights =
-        all + work + p->staging + p->output <= p->available && components->denoisers == 1 && components->texts <= 1;
+    p->need += p->staging + p->input + p->output;
+    render->keep_weights = all + work + p->staging + p->input + p->output <= p->available &&
+                           components->denoisers == 1 && components->texts <= 1;
 }
 
 /* A phase tells its units on the plan. */
@@ -325,6 +341,7 @@ static sg_status plan_phase(sg_render *render, sg_phase *phase, sg_phase_plan *o
     phase->units = 1;
     switch (phase->kind) {
     case SG_PHASE_TEXT: sg_conditioning_encode(&engine->texts, components, phase->index, &s); break;
+    case SG_PHASE_VIDEO: sg_render_encode_video(render, &s, (sg_watch){count_units, phase}); break;
     case SG_PHASE_ADDED:
         components->added[phase->index].run(engine->model, &s, render->request, &render->geometry,
                                             (sg_watch){count_units, phase});
@@ -357,7 +374,7 @@ static sg_status shrink_decoding(sg_render *render, sg_plan *p, sg_plan_totals *
     const int            last = p->phases - 1;
     sg_phase_plan *const phase = &p->phase[last];
     const size_t         whole = phase->work;
-    if (phase->weights + whole + p->staging + p->output <= p->available) return SG_OK;
+    if (phase->weights + whole + p->staging + p->input + p->output <= p->available) return SG_OK;
     if (!v->ops->set_tiles || !v->ops->set_tiles(v->of, true)) return SG_OK;
     SG_TRY(plan_phase(render, &render->phase[last], phase, &t[last]));
     if (phase->work < whole) {
@@ -388,7 +405,9 @@ sg_status sg_render_sampler(sg_sampler *out, const sg_engine *engine, const sg_r
     config.kind = r->sampler;
     config.flow_shift = r->flow_shift;
     config.sigmas = r->sigmas;
-    return sg_sampler_init(out, &config, r->steps, r->sigmas_old, e);
+    SG_TRY(sg_sampler_init(out, &config, r->steps, r->sigmas_old, e));
+    sg_sampler_skip(out, r->steps - sg_request_steps(r));
+    return SG_OK;
 }
 
 sg_status sg_render_plan(sg_render *render, sg_plan *out)
@@ -411,13 +430,15 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     }
     SG_TRY(choose_tiles(render));
     sg_plan_totals t[SG_PHASES_MAX];
-    render->phases = out->phases = sg_render_phases(engine->components, render->geometry.images > 0, render->phase);
+    render->phases = out->phases = sg_render_phases(engine->components, render->geometry.images > 0,
+                                                    render->request->video.rgb != NULL, render->phase);
     for (int i = 0; i < render->phases; i++) SG_TRY(plan_phase(render, &render->phase[i], &out->phase[i], &t[i]));
     out->chunks = render->chunks;
     out->base = render->engine->base_bytes + sg_backend_code_bytes(render->engine->backend);
     out->output = render->engine->backend->host_memory
                       ? render->request->output_bytes + captured_bytes(render) + cache_bytes(render)
                       : 0;
+    out->input = render->engine->backend->host_memory ? input_bytes(render) : 0;
     out->available = render->engine->memory_limit ? render->engine->memory_limit : render->engine->backend->total_bytes;
     out->host_free = render->engine->backend->host_bytes;
     sum_memory(render, out, t, render->engine->offload == SG_OFFLOAD_ON);

@@ -26,7 +26,7 @@ sg_step_rule sg_step_rule_of(sg_cache cache, int steps, int dense_steps)
 double sg_request_cache_threshold(const sg_request *r)
 {
     const bool takes = r->cache == SG_CACHE_USUAL || r->cache == SG_CACHE_SHADOW;
-    return takes && r->steps >= SG_CACHE_STEPS_MIN ? r->cache_threshold : 0;
+    return takes && sg_request_steps(r) >= SG_CACHE_STEPS_MIN ? r->cache_threshold : 0;
 }
 
 /* ---- the indicator ---- */

@@ -119,6 +119,14 @@ sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps
     return c->sigmas.count ? take_list(out, e) : solver_of(c)->schedule(out, sigmas_old, e);
 }
 
+void sg_sampler_skip(sg_sampler *p, int first)
+{
+    p->steps -= first;
+    memmove(p->sigma, p->sigma + first, (size_t)(p->steps + 1) * sizeof *p->sigma);
+    memmove(p->end, p->end + first, (size_t)p->steps * sizeof *p->end);
+    memmove(p->timestep, p->timestep + first, (size_t)p->steps * sizeof *p->timestep);
+}
+
 double sg_sampler_of_1000(const sg_sampler *p, int i)
 {
     const double t = 1000 * p->timestep[i] / p->config.train_steps;
@@ -134,11 +142,14 @@ sg_sampler_state sg_sampler_state_new(const sg_sampler *p, sg_stream *s, const i
     return st;
 }
 
-void sg_sampler_begin(const sg_sampler *p, sg_sampler_state *st, sg_stream *s)
+void sg_sampler_begin(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, sg_tensor clean)
 {
-    if (!solver_of(&p->config)->starts_at_sigma) return;
+    const double     sigma = p->sigma[0];
+    const sg_mixture m = sg_sampler_flows(p->config.kind) ? (sg_mixture){1 - sigma, sigma} : sg_mixture_at(sigma);
+    if (!clean.rank && !solver_of(&p->config)->starts_at_sigma) return;
     sg_copy(s, .y = st->last, .x = st->x);
-    sg_combine(s, .y = st->x, .x = {st->last}, .a = {(float)p->sigma[0]}, .count = 1);
+    sg_combine(s, .y = st->x, .x = {st->last, clean}, .a = {(float)m.noise, (float)m.clean},
+               .count = clean.rank ? 2 : 1);
 }
 
 int sg_sampler_draws(const sg_sampler *p, int i)

@@ -62,6 +62,9 @@ typedef struct sg_sampler {
 sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps, bool sigmas_old,
                           sg_error *e) SG_MUST_USE;
 
+/* Leaves the first `first` of the steps out: step 0 is now step `first`. */
+void sg_sampler_skip(sg_sampler *p, int first);
+
 /* The timestep of step i of 1000, falling, however the model counts: what attention goes by. */
 double sg_sampler_of_1000(const sg_sampler *p, int i);
 
@@ -77,8 +80,9 @@ typedef struct sg_sampler_state {
 /* Takes the state's tensors from s->keep. shape is [c, f, y, x]. */
 sg_sampler_state sg_sampler_state_new(const sg_sampler *p, sg_stream *s, const int64_t shape[4]);
 
-/* Before step 0, when x is noise. */
-void sg_sampler_begin(const sg_sampler *p, sg_sampler_state *st, sg_stream *s);
+/* Before step 0, when x is noise: x = the sample that step 0 starts from, which has as much of `clean` as its sigma says;
+ * absent: none, and x is noise alone. Changes last. */
+void sg_sampler_begin(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, sg_tensor clean);
 
 /* How often the caller fills st->noise before step i. The last time counts; the others are those of diffusers too. */
 int sg_sampler_draws(const sg_sampler *p, int i);

@@ -2,6 +2,7 @@
 import math
 
 import numpy as np
+import PIL.Image
 
 SUMS, SAMPLES = 256, 64
 WHOLE = SUMS + SAMPLES
@@ -50,6 +51,12 @@ def numbers(name, shape, of):
     z = bits(seed(name), math.prod(shape))
     n = sum((z >> np.uint64(at) & np.uint64(4095)).astype(np.int64) for at in (0, 16, 32, 48)) - 8190
     return np.ldexp((n * scale + offset).astype(np.float32), -shift).reshape(shape)
+
+
+def pictures(name, shape):
+    """Of [n, y, x, 3]."""
+    x = numbers(name, shape, CLIP).astype(np.float64)
+    return [PIL.Image.fromarray(one) for one in np.floor((x + 1) * 127.5).astype(np.uint8)]
 
 
 def sketch(name, values):

@@ -2,6 +2,7 @@
 
     PIPELINE, VAE, MASKED_TEXT, LEAST_STEPS, LOW_VAE  what it is
     IMAGE_PIPELINE                                    for cases with `pictures`
+    from_video                                        a pipeline as that of video to video, for requests with `strength`
     CASES                                             its minis
     components, arguments                             a pipeline's parts, and what it is called with
     hook_dit, hook_vae, grid, schedule                what is seen of a run
@@ -40,4 +41,4 @@ def name_of(folder):
 
 
 def of_pipe(pipe):
-    return BY_CLASS[type(pipe).__name__]
+    return BY_CLASS[getattr(pipe, "made_of", type(pipe).__name__)]

@@ -2,8 +2,6 @@
 import math
 
 import diffusers
-import numpy as np
-import PIL.Image
 import torch
 import transformers
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
@@ -108,6 +106,14 @@ CASES["wan22_ti2v_image"] = {
     **CASES["wan22_ti2v"], "seed": 5001,
     "request": dict(prompt="waves", negative_prompt="", width=96, height=64, frames=9, steps=3, cfg_scale=5.0, seed=11,
                     pictures=1),
+}
+
+
+# Video to video: the last of the steps, from a clip of counter.py with noise.
+CASES["wan21_video"] = {
+    **CASES["wan21_hd12"], "seed": 1202,
+    "request": dict(prompt="a cat, a dog & a bird", negative_prompt="blurry", width=48, height=32, frames=9, steps=5,
+                    cfg_scale=5.0, seed=9, strength=0.7),
 }
 
 
@@ -318,11 +324,22 @@ def encode(vae, clip, dtype):
     return channels_last((mu - mean) * (1.0 / std)).cpu()
 
 
+def from_video(pipe):
+    """The parts of a WanPipeline, as one that starts from a video. Its own sizes leave out what the VAE's patches make."""
+    parts = {k: v for k, v in pipe.components.items() if k in ("tokenizer", "text_encoder", "transformer", "vae", "scheduler")}
+    made = diffusers.WanVideoToVideoPipeline(**parts)
+    made.set_progress_bar_config(disable=True)
+    made.made_of, made.transformer_2 = type(pipe).__name__, None
+    made.vae_scale_factor_spatial = pipe.vae.config.scale_factor_spatial
+    return made
+
+
 def arguments(pipe, request):
     """What the pipeline is called with beside what all are."""
     size = (request["height"], request["width"], 3)
-    pictures = [PIL.Image.fromarray(np.floor((counter.numbers(f"picture.{k}", size, counter.CLIP).astype(np.float64) + 1)
-                                             * 127.5).astype(np.uint8)) for k in range(request.get("pictures", 0))]
+    if "strength" in request:
+        return {"video": list(counter.pictures("video", (request["frames"], *size))), "strength": request["strength"]}
+    pictures = [counter.pictures(f"picture.{k}", (1, *size))[0] for k in range(request.get("pictures", 0))]
     return {"guidance_scale_2": request.get("cfg_scale_2"), **dict(zip(("image", "last_image"), pictures))}
 
 

@@ -46,6 +46,7 @@ typedef struct golden_case {
     sg_engine  *g;
     sg_request  r;
     uint8_t    *picture[SG_IMAGES]; /* of r's images */
+    uint8_t    *video;              /* of r's */
     int         compared;
     double      worst;
     char        worst_name[96];
@@ -250,8 +251,8 @@ static bool report(const char *stage, sg_status st, const sg_error *e)
 /* After the decoder, whose faults show in the frames too. */
 static bool text_to_render(golden_case *c)
 {
-    static const char *const stages[] = {"text", "vision.", "noise", "image", "dit", "step.", "render.", NULL};
-    static const char *const prefixes[] = {"text.", "text_u.", "vision.", "noise",   "image",
+    static const char *const stages[] = {"text", "vision.", "noise", "image", "video", "dit", "step.", "render.", NULL};
+    static const char *const prefixes[] = {"text.", "text_u.", "vision.", "noise",   "image", "video",
                                            "dit.",  "dit_u.",  "step.",   "render.", NULL};
     recorder                 rec = {.fixture = c->taps};
     sg_report                rep;
@@ -405,22 +406,32 @@ static bool encode(golden_case *c)
 
 /* ---- a case ---- */
 
-/* The pictures of a case of image to video are counter.h's clips of one frame, as bytes. */
+/* A clip of counter.h as bytes; the caller frees. */
+static uint8_t *make_frames(const golden_case *c, const char *name, int frames)
+{
+    const int64_t      dim[4] = {frames, c->r.height, c->r.width, 3};
+    const sg_tensor    made_up = made(name, COUNTER_CLIP, 4, dim);
+    const float *const x = made_up.data;
+    uint8_t *const     bytes = malloc((size_t)sg_count(made_up));
+    if (!bytes) die("out of memory");
+    for (int64_t i = 0; i < sg_count(made_up); i++) bytes[i] = (uint8_t)(((double)x[i] + 1) * 127.5);
+    free(made_up.data);
+    return bytes;
+}
+
+/* The pictures of a case of image to video, the frames of one of video to video. */
 static void make_pictures(golden_case *c)
 {
     const char *const said = sg_source_metadata(c->taps, "pictures");
-    const int64_t     dim[3] = {c->r.height, c->r.width, 3};
+    const char *const strength = sg_source_metadata(c->taps, "strength");
     for (int k = 0; said && k < atoi(said) && k < SG_IMAGES; k++) {
         char name[16];
         snprintf(name, sizeof name, "picture.%d", k);
-        const sg_tensor    made_up = made(name, COUNTER_CLIP, 3, dim);
-        const float *const x = made_up.data;
-        c->picture[k] = malloc((size_t)sg_count(made_up));
-        if (!c->picture[k]) die("out of memory");
-        for (int64_t i = 0; i < sg_count(made_up); i++) c->picture[k][i] = (uint8_t)(((double)x[i] + 1) * 127.5);
-        free(made_up.data);
-        c->r.image[k].rgb = c->picture[k];
+        c->r.image[k].rgb = c->picture[k] = make_frames(c, name, 1);
     }
+    if (!strength) return;
+    c->r.video.strength = atof(strength);
+    c->r.video.rgb = c->video = make_frames(c, "video", c->r.frames);
 }
 
 static bool open_case(golden_case *c)
@@ -454,6 +465,7 @@ static bool run_case(golden_case *c)
            c->worst_name, c->worst);
     sg_engine_close(&c->g);
     for (int k = 0; k < SG_IMAGES; k++) free(c->picture[k]);
+    free(c->video);
     sg_source_close(&c->taps);
     json_decref(c->about);
     return ok;

@@ -82,8 +82,8 @@ def widen(dtype, family=None):
         torch.set_default_dtype(before)
 
 
-def load(folder, dtype, device="cpu"):
-    """A pipeline of modules at `dtype`; bfloat16 as diffusers loads it, with its float32 islands."""
+def load(folder, dtype, device="cpu", video=False):
+    """A pipeline of modules at `dtype`, of video to video if asked; bfloat16 as diffusers loads it, with its float32 islands."""
     family = families.of(folder)
     pipe = getattr(diffusers, families.class_of(folder)).from_pretrained(
         folder, torch_dtype=torch.bfloat16 if dtype == torch.bfloat16 else torch.float32, local_files_only=True)
@@ -94,7 +94,7 @@ def load(folder, dtype, device="cpu"):
     if dtype == torch.float64:
         pipe.text_encoder.double()
         family.widen_model(pipe)
-    return pipe
+    return family.from_video(pipe) if video else pipe
 
 
 def widen_sampler(pipe):
@@ -148,8 +148,9 @@ def hook_text(taps, encoder, state, masked):
 
 def arguments(pipe, request):
     """What the pipeline is called with, up to the latents."""
+    frames = {} if "strength" in request else {"num_frames": request["frames"]}
     return dict(prompt=request["prompt"], negative_prompt=request["negative_prompt"], width=request["width"],
-                height=request["height"], num_frames=request["frames"], num_inference_steps=request["steps"],
+                height=request["height"], **frames, num_inference_steps=request["steps"],
                 guidance_scale=request["cfg_scale"], output_type="latent",
                 generator=torch.Generator("cpu").manual_seed(request["seed"]),
                 **families.of_pipe(pipe).arguments(pipe, request))
@@ -161,11 +162,35 @@ def latents(pipe, request):
     return family.decoded(pipe, family.grid(pipe(**arguments(pipe, request)).frames), request).float()
 
 
+@contextlib.contextmanager
+def seen_mixture(sampler):
+    """What a video to video pipeline mixes: its latents and noise."""
+    seen = []
+    if not hasattr(sampler, "add_noise"):
+        yield seen
+        return
+    mix = sampler.add_noise
+
+    def add_noise(video, noise, timestep):
+        seen.extend((("video", video), ("noise", noise)))
+        return mix(video, noise, timestep)
+    sampler.add_noise = add_noise
+    try:
+        yield seen
+    finally:
+        sampler.add_noise = mix
+
+
+def steps_done(request):
+    """Of a request's steps."""
+    return min(int(request["steps"] * request.get("strength", 1)), request["steps"])
+
+
 def denoise(folder, request, dtype, device="cpu"):
     """Prompt to latents; returns the pipeline and all taps up to the last step's latents."""
     family = families.of(folder)
     with widen(dtype, family):
-        pipe = load(folder, dtype, device=device)
+        pipe = load(folder, dtype, device=device, video="strength" in request)
         taps, state = Taps(), {"text_len": [], "dit_call": -1}
         if dtype == torch.float64:
             widen_sampler(pipe)
@@ -175,9 +200,13 @@ def denoise(folder, request, dtype, device="cpu"):
         draw = pipe.prepare_latents
 
         def noise(*args, **kwargs):
-            x = draw(*args, **kwargs)
+            with seen_mixture(pipe.scheduler) as mixed:
+                x = draw(*args, **kwargs)
             noise, *image = x if isinstance(x, tuple) else (x,)
-            taps.put("noise", family.grid(noise))
+            for name, value in mixed:
+                taps.put(name, family.grid(value))
+            if not mixed:
+                taps.put("noise", family.grid(noise))
             if image:
                 taps.put("image", family.grid(image[0]))
             state["held"] = image[0] if len(image) > 1 else None

@@ -15,12 +15,13 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 import checkpoint
+import counter
 import families
 import make
 import oracle
 
 REQUEST = ("prompt", "negative_prompt", "width", "height", "frames", "steps", "cfg_scale", "cfg_scale_2", "flow_shift",
-           "seed", "dynamic_cfg")
+           "seed", "dynamic_cfg", "strength")
 F32_GATE = 50.0  # dB on decoded frames, our float32 against diffusers'
 OWN_GATE = 70.0  # the same, of a small checkpoint of its own making
 LOW_GATE = 1.0   # dB that our bfloat16 may lose more than diffusers' bfloat16 loses, each against its own float32
@@ -67,7 +68,7 @@ def reshift(pipe, shift):
 def by_diffusers(folder, request, name, out):
     """Latents [c, f, y, x] and frames [f, y, x, 3] in 0..255, rounded as diffusers' image processor rounds."""
     dtype = oracle.DTYPES[name]
-    pipe = oracle.load(folder, dtype)          # bf16 takes the VAE along, as torch_dtype=torch.bfloat16 does and as ours does
+    pipe = oracle.load(folder, dtype, video="strength" in request)  # bf16 takes the VAE along, as torch_dtype=torch.bfloat16 does and as ours does
     reshift(pipe, request.get("flow_shift"))
     latents = oracle.latents(pipe, request)
     image = (oracle.decode(pipe, latents, dtype).float() * 0.5 + 0.5).clamp(0, 1)
@@ -101,6 +102,13 @@ def by_us(folder, request, name, out, threads):
         os.remove(old)
     command = ["--model", folder, "--size", f"{request['width']}x{request['height']}", "--dtype", name,
                "-o", prefix + "-%04d.png", "--latents", latents]
+    if "strength" in request:
+        clip = os.path.join(out, "video")
+        os.makedirs(clip, exist_ok=True)
+        size = (request["frames"], request["height"], request["width"], 3)
+        for k, picture in enumerate(counter.pictures("video", size)):
+            picture.save(os.path.join(clip, f"{k:04}.png"))
+        command += ["--video", clip]
     guided = max(request["cfg_scale"], request.get("cfg_scale_2") or 0) > 1
     for option in REQUEST:
         if option in ("width", "height") or (option == "negative_prompt" and not guided):
@@ -169,6 +177,7 @@ def main():
     parser.add_argument("--flow-shift", type=float)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--dynamic-cfg", action="store_true", default=None)
+    parser.add_argument("--strength", type=float, help="start from a made-up video, at this strength")
     parser.add_argument("--bf16", action="store_true", help="compare bfloat16 as well")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads of both (default: diffusers 1, ours all)")
     parser.add_argument("--out", metavar="FOLDER", help="keep latents and frames here")

@@ -302,7 +302,7 @@ static void test_lcm_knows(void **state)
     sg_sampler_state st = sg_sampler_state_new(&p, &s, (int64_t[4]){1, 1, 1, 1});
     float *const     x = st.x.data;
     *x = 1.2f;
-    sg_sampler_begin(&p, &st, &s);
+    sg_sampler_begin(&p, &st, &s, (sg_tensor){0});
     assert_true(*x == 1.2f * (float)(80. / 81));
     for (int i = 0; i < p.steps; i++) {
         v = (*x - clean) / (float)p.sigma[i];

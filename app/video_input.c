@@ -1,0 +1,134 @@
+/* video_input.c - see video_input.h. */
+#include "video_input.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "interrupt.h"
+#include "picture.h"
+#include "progress.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROUNDING 1e-3 /* of times, in frames */
+
+static sg_status hash_file(uint64_t *hash, const char *path, sg_error *e)
+{
+    sg_map map;
+    SG_TRY(sg_map_open(&map, path, e));
+    *hash = sg_hash(*hash, map.data, map.size);
+    sg_map_close(&map);
+    return SG_OK;
+}
+
+static sg_status open_reader(sg_video_input *v, sg_error *e)
+{
+    SG_TRY(sg_clip_reader_open(&v->reader, v->path, e));
+    SG_TRY(sg_clip_reader_next(v->reader, &v->frame, e));
+    if (!v->frame) return sg_error_set(e, SG_E_FORMAT, "%s: holds no frame", v->path);
+    const sg_frame_list *const list = sg_clip_reader_list(v->reader);
+    v->hash = SG_HASH;
+    if (!list) return hash_file(&v->hash, v->path, e);
+    for (int i = 0; i < list->count; i++) SG_TRY(hash_file(&v->hash, list->path[i], e));
+    return SG_OK;
+}
+
+sg_status sg_video_input_open(sg_video_input *v, const char *path, sg_error *e)
+{
+    sg_error why = {0};
+    *v = (sg_video_input){.path = path};
+    if (!path) return SG_OK;
+    const sg_status status = open_reader(v, &why);
+    return status == SG_OK ? SG_OK : sg_error_set(e, status, "--video: %s", why.text);
+}
+
+/* The frames of the clip so far, and where the video is. */
+typedef struct reading {
+    int    frames;       /* of the clip */
+    double time, period; /* of the frame that came last, seconds: when it is shown, how long */
+    size_t bytes;        /* of a frame */
+} reading;
+
+static double time_of(const sg_video_input *v, const sg_request *r)
+{
+    const double time = sg_clip_reader_time(v->reader);
+    return time >= 0 ? time : (double)(sg_clip_reader_count(v->reader) - 1) / r->fps;
+}
+
+/* Appends the frame that came last as those of the clip that are shown up to `until`. */
+static sg_status append(sg_video_input *v, reading *p, const sg_request *r, const char *fit, double until, sg_error *e)
+{
+    sg_image  fitted = {0};
+    sg_status status = SG_OK;
+    for (; status == SG_OK && p->frames < r->frames && p->frames <= until * r->fps + ROUNDING; p->frames++) {
+        uint8_t *const more = realloc(v->rgb, (size_t)(p->frames + 1) * p->bytes);
+        if (more) v->rgb = more;
+        if (!more)
+            status = sg_error_set(e, SG_E_MEMORY, "out of memory for %d frames", p->frames + 1);
+        else if (!fitted.rgb)
+            status = sg_picture_fit(&fitted, v->frame, fit, r->width, r->height, e);
+        if (status == SG_OK) memcpy(v->rgb + (size_t)p->frames * p->bytes, fitted.rgb, p->bytes);
+    }
+    sg_image_close(&fitted);
+    return status;
+}
+
+/* The most frames that the model makes, up to `most`; 0: not even its least. */
+static int frames_below(const sg_engine *engine, int most)
+{
+    for (int i = most; i > 0; i--) {
+        int frames = i;
+        sg_engine_nearest_size(engine, NULL, NULL, &frames);
+        if (frames <= most) return frames;
+    }
+    return 0;
+}
+
+static sg_status too_short(const reading *p, const sg_engine *engine, const sg_request *r, sg_error *e)
+{
+    char      hint[48] = "";
+    const int frames = frames_below(engine, p->frames);
+    if (frames) snprintf(hint, sizeof hint, "; --frames %d would do", frames);
+    return sg_error_set(e, SG_E_ARG, "has %d frame%s at %d fps, and the clip has %d%s", p->frames, sg_plural(p->frames),
+                        r->fps, r->frames, hint);
+}
+
+/* The nearest frame of a moment is this one until half-way to the next, which is as far away as the one before. The last is
+ * shown as long as the one before it, to the end of that time. */
+static sg_status read_frames(sg_video_input *v, const sg_engine *engine, const sg_request *r, const char *fit,
+                             sg_error *e)
+{
+    reading p = {.bytes = sg_image_bytes(r->width, r->height)};
+    SG_TRY(append(v, &p, r, fit, 0, e));
+    while (p.frames < r->frames) {
+        const sg_image *frame;
+        if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+        SG_TRY(sg_clip_reader_next(v->reader, &frame, e));
+        if (!frame) break;
+        const double time = time_of(v, r);
+        p.period = time > p.time ? time - p.time : 0;
+        p.time += p.period;
+        v->frame = frame;
+        SG_TRY(append(v, &p, r, fit, p.time + p.period / 2, e));
+    }
+    const reading whole = p;
+    SG_TRY(append(v, &p, r, fit, p.time + p.period, e));
+    return p.frames < r->frames ? too_short(&whole, engine, r, e) : SG_OK;
+}
+
+sg_status sg_video_input_read(sg_video_input *v, const sg_engine *engine, sg_request *r, const char *fit, sg_error *e)
+{
+    sg_error why = {0};
+    if (!v->path) return SG_OK;
+    const sg_status status = read_frames(v, engine, r, fit, &why);
+    r->video.rgb = v->rgb;
+    sg_clip_reader_close(&v->reader);
+    return status == SG_OK ? SG_OK : sg_error_set(e, status, "--video: %s: %s", v->path, why.text);
+}
+
+void sg_video_input_close(sg_video_input *v)
+{
+    sg_clip_reader_close(&v->reader);
+    free(v->rgb);
+    v->rgb = NULL;
+}

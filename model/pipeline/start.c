@@ -1,0 +1,106 @@
+/* start.c - what denoising starts from: noise, or a video's latents with noise. */
+#include "render.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- a video's latents ---- */
+
+static void fill_frames(const void *context, float *rgb, int64_t first, int64_t count)
+{
+    const sg_request *const r = context;
+    const size_t            frame = (size_t)r->width * (size_t)r->height * 3, n = (size_t)count * frame;
+    const uint8_t *const    from = r->video.rgb + (size_t)first * frame;
+    for (size_t i = 0; i < n; i++) rgb[i] = sg_vae_sample(from[i]);
+}
+
+static size_t count_of(const int64_t d[4]) { return (size_t)(d[0] * d[1] * d[2] * d[3]); }
+
+/* What the encoder gives of a video whose latents are d. */
+static size_t count_of_encoded(const sg_render *render, const int64_t d[4])
+{
+    return (render->engine->components->vae.ops->sampled ? 2 : 1) * count_of(d);
+}
+
+void sg_render_encode_video(const sg_render *render, sg_stream *s, sg_watch watch)
+{
+    const sg_request *const r = render->request;
+    sg_engine *const        engine = render->engine;
+    const sg_vae_clip       clip = {r->frames, r->height, r->width, fill_frames, r};
+    int64_t                 d[4];
+    float                  *latents = NULL;
+    sg_tap_fn *const        tap = s->tap;
+    sg_render_decoded(render, d);
+    const size_t n = count_of_encoded(render, d);
+    if (s->memory->alloc) {
+        free(engine->video);
+        if (!(latents = engine->video = malloc(n * sizeof *latents))) {
+            sg_fail(s, SG_E_MEMORY, "no memory for latents");
+            return;
+        }
+    }
+    s->tap = NULL; /* "enc.*" is for those who encode a clip by itself */
+    sg_vae_encode(&engine->components->vae, s, &clip, d, latents, watch);
+    s->tap = tap;
+    for (size_t i = 0; latents && !s->status && i < n; i++)
+        if (!isfinite(latents[i])) sg_fail(s, SG_E_NUMERIC, "NaN or infinity in the latents");
+}
+
+/* ---- noise ---- */
+
+/* from [f, c, y, x] to [c, f, y, x]. */
+static void frames_inside(float *to, const float *from, const int64_t dim[4])
+{
+    const size_t plane = (size_t)(dim[2] * dim[3]);
+    for (int64_t f = 0; f < dim[1]; f++)
+        for (int64_t c = 0; c < dim[0]; c++, from += plane)
+            memcpy(to + (size_t)(c * dim[1] + f) * plane, from, plane * sizeof *to);
+}
+
+sg_status sg_render_noise(sg_render *render, sg_stream *s, sg_tensor x)
+{
+    const bool   by_frame = render->engine->components->noise_by_frame;
+    const size_t n = (size_t)sg_count(x);
+    float *const noise = malloc((by_frame ? 2 : 1) * n * sizeof *noise), *given = noise;
+    if (!noise) return sg_error_set(render->e, SG_E_MEMORY, "no memory for %zu numbers of noise", n);
+    sg_rng_randn_as(&render->rng, render->engine->components->noise_dtype, noise, n);
+    if (by_frame) frames_inside(given = noise + n, noise, x.dim);
+    sg_upload(s, x, given);
+    free(noise);
+    sg_tap(s, x, "noise");
+    return SG_OK;
+}
+
+/* ---- both ---- */
+
+/* x = a draw from the distribution that the encoder gave, by the render's generator, whatever the order of the noise. */
+static sg_status draw(sg_render *render, sg_stream *s, sg_tensor x)
+{
+    const size_t       n = (size_t)sg_count(x);
+    const float *const mean = render->engine->video, *const log_variance = mean + n;
+    float *const z = malloc(n * sizeof *z);
+    if (!z) return sg_error_set(render->e, SG_E_MEMORY, "no memory for latents");
+    sg_rng_randn_as(&render->rng, render->engine->components->noise_dtype, z, n);
+    for (size_t i = 0; i < n; i++) z[i] = mean[i] + expf(log_variance[i] / 2) * z[i];
+    sg_upload(s, x, z);
+    free(z);
+    return SG_OK;
+}
+
+sg_status sg_render_start(sg_render *render, sg_stream *s, sg_sampler_state *st)
+{
+    sg_tensor clean = {0};
+    sg_rng_seed(&render->rng, render->request->seed);
+    if (render->request->video.rgb) {
+        clean = st->spare;
+        if (render->engine->components->vae.ops->sampled)
+            SG_TRY(draw(render, s, clean));
+        else
+            sg_upload(s, clean, render->engine->video);
+        sg_tap(s, clean, "video");
+    }
+    SG_TRY(sg_render_noise(render, s, st->x));
+    sg_sampler_begin(&render->sampler, st, s, clean);
+    sg_render_hold(render, s, st->x);
+    return SG_OK;
+}
