@@ -467,6 +467,18 @@ static sg_status render_all(job *j, const sg_prompt_set *prompts, const char *ou
     return status;
 }
 
+/* Of several clips each has a name of its own. */
+static sg_status check_outputs(const char *output, int64_t count, sg_error *e)
+{
+    sg_status status = SG_OK;
+    for (int i = 0; i < count && count > 1 && status == SG_OK; i++) {
+        char *const name = numbered(output, i, (int)count);
+        status = name ? sg_output_file_check(name, "--output", e) : sg_error_set(e, SG_E_MEMORY, "out of memory");
+        free(name);
+    }
+    return status;
+}
+
 static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
 {
     const char *output = j->settings->output ? j->settings->output : sg_sink_default_name();
@@ -476,6 +488,7 @@ static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
     /* what needs no model to be seen */
     const sg_clip asked = clip_of(j, output);
     SG_TRY(sg_sink_check(&asked, e));
+    SG_TRY(check_outputs(output, clips_of(j, prompts), e));
     SG_TRY(open_engine(j, e));
     mark(j, "opening");
     const sg_clip clip = clip_of(j, output);
@@ -491,11 +504,20 @@ static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
     return render_all(j, prompts, output, e);
 }
 
+/* What a render reads, it does not write. */
+static void protect_inputs(const sg_settings *s)
+{
+    if (s->image) sg_output_file_protect(s->image, "--image");
+    if (s->last_image) sg_output_file_protect(s->last_image, "--last-image");
+    if (s->video) sg_output_file_protect(s->video, "--video");
+}
+
 sg_status sg_command_render(const sg_settings *s, sg_error *e)
 {
     job           j = {.settings = s};
     sg_prompt_set prompts = {0};
     sg_progress_init(&j.progress, s->quiet);
+    protect_inputs(s);
     SG_TRY(check_inputs(&j, e));
     if (!j.decode_only) SG_TRY(sg_setup_prompts(&prompts, s, e));
     sg_status status = sg_pictures_open(&j.pictures, s, e);

@@ -55,12 +55,12 @@ static double time_of(const sg_video_input *v, const sg_request *r)
     return time >= 0 ? time : (double)(sg_clip_reader_count(v->reader) - 1) / r->fps;
 }
 
-/* Appends the frame that came last as those of the clip that are shown up to `until`. */
+/* Appends the frame that came last as those of the clip that are shown before `until`, counted in its frames. */
 static sg_status append(sg_video_input *v, reading *p, const sg_request *r, const char *fit, double until, sg_error *e)
 {
     sg_image  fitted = {0};
     sg_status status = SG_OK;
-    for (; status == SG_OK && p->frames < r->frames && p->frames <= until * r->fps + ROUNDING; p->frames++) {
+    for (; status == SG_OK && p->frames < r->frames && p->frames < until; p->frames++) {
         uint8_t *const more = realloc(v->rgb, (size_t)(p->frames + 1) * p->bytes);
         if (more) v->rgb = more;
         if (!more)
@@ -89,7 +89,7 @@ static sg_status too_short(const reading *p, const sg_engine *engine, const sg_r
     char      hint[48] = "";
     const int frames = frames_below(engine, p->frames);
     if (frames) snprintf(hint, sizeof hint, "; --frames %d would do", frames);
-    return sg_error_set(e, SG_E_ARG, "has %d frame%s at %d fps, and the clip has %d%s", p->frames, sg_plural(p->frames),
+    return sg_error_set(e, SG_E_ARG, "makes %d frame%s at %d fps, and the clip has %d%s", p->frames, sg_plural(p->frames),
                         r->fps, r->frames, hint);
 }
 
@@ -99,7 +99,7 @@ static sg_status read_frames(sg_video_input *v, const sg_engine *engine, const s
                              sg_error *e)
 {
     reading p = {.bytes = sg_image_bytes(r->width, r->height)};
-    SG_TRY(append(v, &p, r, fit, 0, e));
+    SG_TRY(append(v, &p, r, fit, ROUNDING, e));
     while (p.frames < r->frames) {
         const sg_image *frame;
         if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
@@ -109,10 +109,10 @@ static sg_status read_frames(sg_video_input *v, const sg_engine *engine, const s
         p.period = time > p.time ? time - p.time : 0;
         p.time += p.period;
         v->frame = frame;
-        SG_TRY(append(v, &p, r, fit, p.time + p.period / 2, e));
+        SG_TRY(append(v, &p, r, fit, (p.time + p.period / 2) * r->fps - ROUNDING, e));
     }
     const reading whole = p;
-    SG_TRY(append(v, &p, r, fit, p.time + p.period, e));
+    SG_TRY(append(v, &p, r, fit, (p.time + p.period) * r->fps + ROUNDING, e));
     return p.frames < r->frames ? too_short(&whole, engine, r, e) : SG_OK;
 }
 

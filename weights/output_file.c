@@ -32,6 +32,29 @@ struct sg_output_file {
 
 static _Atomic(sg_output_file *) all;
 
+/* Files that no output may replace. */
+static struct input {
+    dev_t       device;
+    ino_t       number;
+    const char *what;
+} inputs[8];
+static size_t input_count;
+
+void sg_output_file_protect(const char *path, const char *what)
+{
+    struct stat st;
+    if (input_count == sizeof inputs / sizeof *inputs || stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return;
+    inputs[input_count++] = (struct input){st.st_dev, st.st_ino, what};
+}
+
+/* What reads the file; NULL: nothing does. */
+static const char *reader_of(const struct stat *st)
+{
+    for (size_t i = 0; i < input_count; i++)
+        if (st->st_dev == inputs[i].device && st->st_ino == inputs[i].number) return inputs[i].what;
+    return NULL;
+}
+
 void sg_output_file_unlink_all(void)
 {
     for (sg_output_file *f = atomic_load(&all); f; f = f->next)
@@ -95,6 +118,8 @@ static sg_status find_target(char **name, struct stat *old, const char *path, co
     const bool there = stat(path, old) == 0;
     if (!there) *old = (struct stat){0};
     if (there && S_ISDIR(old->st_mode)) return sg_error_set(e, SG_E_FILE, "%s: %s is a folder", what, path);
+    if (there && reader_of(old))
+        return sg_error_set(e, SG_E_ARG, "%s: %s is what %s reads, and would be replaced", what, path, reader_of(old));
     if (there && access(path, W_OK) != 0)
         return sg_error_set(e, SG_E_FILE, "%s: %s is not writable: %s", what, path, strerror(errno));
     errno = ENOMEM;

@@ -6,6 +6,7 @@
  *   there is a file already       it is there until the new one is whole, which then takes its place with its permissions
  *                                 and, where the system allows, its owner and group; other hard links keep the old bytes
  *   it may not be written, or its folder may not      refused, before the work
+ *   it is an input of this run                        refused: sg_output_file_protect
  *   a device, a pipe, a socket    written in place, byte by byte as they come
  *   the disk is full, a limit     the write fails and nothing is left; for the limit the process has to ignore SIGXFSZ
  *   a signal                      whoever handles it calls sg_output_file_unlink_all before the process ends
@@ -25,6 +26,10 @@ typedef struct sg_output_file sg_output_file;
 /* Would path do: what it leads to has a folder, there and writable, is no folder itself, its name not too long. Writes
  * nothing. SG_E_FILE otherwise. what names the option in the message. */
 sg_status sg_output_file_check(const char *path, const char *what, sg_error *e) SG_MUST_USE;
+
+/* From now on no output takes the place of this file, which `what` reads: sg_output_file_check and _open refuse its name. A
+ * file that is not there, or is no regular one, is let be. */
+void sg_output_file_protect(const char *path, const char *what);
 
 /* "-" is stdout. The caller publishes or discards. */
 sg_status sg_output_file_open(sg_output_file **out, const char *path, sg_error *e) SG_MUST_USE;

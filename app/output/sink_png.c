@@ -105,6 +105,19 @@ static char *frame_name(const state *s, int index)
     return n < 0 ? NULL : name;
 }
 
+/* Before the first is written, whether all may be. */
+static sg_status check_names(const state *s, sg_error *e)
+{
+    sg_status status = SG_OK;
+    for (int i = 0; i < s->clip.frames && status == SG_OK; i++) {
+        char *const name = frame_name(s, i);
+        status = name ? sg_output_file_check(name, "--output", e)
+                      : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", s->clip.path);
+        free(name);
+    }
+    return status;
+}
+
 static sg_status open_frame(state *s, int index, sg_error *e)
 {
     char *name = frame_name(s, index);
@@ -121,6 +134,7 @@ static sg_status png_open(void *context, const sg_clip *clip, sg_error *e)
     s->clip = *clip;
     s->file = calloc((size_t)clip->frames, sizeof *s->file);
     if (!s->file) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", clip->path);
+    SG_TRY(check_names(s, e));
     return open_frame(s, 0, e);
 }
 

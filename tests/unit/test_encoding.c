@@ -1,0 +1,229 @@
+/* test_encoding.c - pictures and videos as a caller sees them: how often they are encoded, how far that is told, what cancels
+ * it, what the plan counts; latents that are drawn. Golden tests hold the numbers. */
+#include "engine_fixture.h"
+#include "rng.h"
+#include "wan_vae.h"
+
+#include <math.h>
+
+enum { SIDE = 32, CLIP_FRAMES = 5, PIXELS = SIDE * SIDE * 3 };
+
+static uint8_t clip[CLIP_FRAMES * PIXELS];
+
+typedef struct watch {
+    int     done, total, cancel_at; /* of encoding */
+    int     steps, of_steps;
+    uint8_t last[PIXELS];
+} watch;
+
+static int take_progress(void *context, sg_stage stage, int done, int total)
+{
+    watch *const w = context;
+    if (stage == SG_STAGE_DENOISE) {
+        w->steps = done;
+        w->of_steps = total;
+    }
+    if (stage != SG_STAGE_ENCODE) return 0;
+    assert_true(done == w->done || done == w->done + 1); /* a second phase begins where the first ended */
+    w->done = done;
+    w->total = total;
+    return w->cancel_at && done == w->cancel_at;
+}
+
+static sg_status take_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
+{
+    (void)index, (void)e;
+    memcpy(((watch *)context)->last, rgb, PIXELS);
+    return SG_OK;
+}
+
+static sg_status render(sg_engine *g, const sg_request *r, watch *w, sg_report *rep)
+{
+    sg_error  e = {0};
+    const int cancel_at = w->cancel_at;
+    *w = (watch){.cancel_at = cancel_at};
+    return sg_engine_render(g, r, &(sg_callbacks){.context = w, .progress = take_progress, .frame = take_frame}, rep,
+                            &e);
+}
+
+static sg_request request(const sg_engine *g)
+{
+    sg_request r = small(g);
+    r.width = r.height = SIDE;
+    r.cfg_scale = 1;
+    for (size_t i = 0; i < sizeof clip; i++) clip[i] = (uint8_t)(i * 7 + i / 5);
+    return r;
+}
+
+/* Renders r, whose encoding takes so many units: cancelled first, then whole, then with another seed and with changed input,
+ * which is byte 0 of clip. */
+static void encode_once(sg_engine *g, sg_request *r, int units)
+{
+    watch     w = {.cancel_at = 1};
+    uint8_t   first[PIXELS];
+    sg_report rep;
+    assert_int_equal(render(g, r, &w, &rep), SG_E_CANCELLED);
+    assert_int_equal(w.done, 1);
+    w.cancel_at = 0;
+    assert_int_equal(render(g, r, &w, &rep), SG_OK);
+    assert_int_equal(w.done, units);
+    assert_int_equal(w.total, units);
+    assert_true(rep.seconds[SG_STAGE_ENCODE] > 0);
+    memcpy(first, w.last, sizeof first);
+    r->seed++;
+    assert_int_equal(render(g, r, &w, &rep), SG_OK);
+    assert_int_equal(w.total, 0);
+    assert_memory_not_equal(first, w.last, sizeof first);
+    r->seed--;
+    assert_int_equal(render(g, r, &w, &rep), SG_OK);
+    assert_int_equal(w.total, 0);
+    assert_memory_equal(first, w.last, sizeof first);
+    clip[0] ^= 0x80;
+    assert_int_equal(render(g, r, &w, &rep), SG_OK);
+    assert_int_equal(w.done, units);
+    assert_memory_not_equal(first, w.last, sizeof first);
+}
+
+static void pictures_are_encoded_once(void **state)
+{
+    (void)state;
+    sg_engine *g = open_model(SG_FIXTURES "/wan21_i2v", 0);
+    sg_request r = request(g);
+    r.image[SG_IMAGE_FIRST].rgb = clip;
+    encode_once(g, &r, 3); /* two latent frames, the tokens of a picture */
+    sg_engine_close(&g);
+}
+
+static void a_video_is_encoded_once(void **state)
+{
+    (void)state;
+    sg_engine *g = open_model(model, 0);
+    sg_request r = request(g);
+    r.video.rgb = clip;
+    r.video.strength = 0.5;
+    encode_once(g, &r, 2);
+    sg_engine_close(&g);
+}
+
+/* The last steps alone are done; the plan has the frames and a phase more. */
+static void some_steps_are_done(void **state)
+{
+    (void)state;
+    static const struct {
+        int    steps;
+        double strength;
+        int    done;
+    } cases[] = {{4, 1, 4}, {4, 0.99, 3}, {4, 0.5, 2}, {4, 0.25, 1}, {50, 0.58, 28}};
+    sg_engine *g = open_model(model, 0);
+    sg_request r = request(g);
+    watch      w = {0};
+    sg_plan    noise, plan;
+    sg_report  rep;
+    sg_error   e = {0};
+    assert_int_equal(sg_engine_plan(g, &r, &noise, &e), SG_OK);
+    r.video.rgb = clip;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        r.steps = cases[i].steps;
+        r.video.strength = cases[i].strength;
+        assert_int_equal(sg_request_steps(&r), cases[i].done);
+        if (cases[i].steps > 4) continue;
+        assert_int_equal(render(g, &r, &w, &rep), SG_OK);
+        assert_int_equal(rep.steps_done, cases[i].done);
+        assert_int_equal(w.steps, cases[i].done);
+        assert_int_equal(w.of_steps, cases[i].done);
+    }
+    r.steps = 4;
+    assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_OK);
+    assert_int_equal(plan.phases, noise.phases + 1);
+    assert_string_equal(plan.phase[1].name, "video");
+    assert_int_equal(plan.phase[1].stage, SG_STAGE_ENCODE);
+    assert_int_equal(plan.input, sizeof clip);
+    assert_int_equal(noise.input, 0);
+    for (const double *x = (const double[]){0, -1, 1.01, 0.24, NAN, 7}; *x < 7 || *x != *x; x++) {
+        e = (sg_error){0};
+        r.video.strength = *x;
+        assert_int_equal(sg_engine_check_request(g, &r, &e), SG_E_ARG);
+        assert_ptr_equal(strstr(e.text, "strength: "), e.text);
+    }
+    sg_engine_close(&g);
+}
+
+/* ---- a VAE whose latents are drawn ---- */
+
+static float log_variance;
+
+/* The real encoder's modes, then the same logarithm everywhere. */
+static sg_tensor encode_moments(void *run, sg_stream *s, sg_tensor frames)
+{
+    const sg_tensor mode = sg_wan_vae_ops.encode_next(run, s, frames);
+    const int64_t   c = mode.dim[3], n = sg_count(mode) / c;
+    const sg_tensor y = sg_new(s, SG_F32, mode.dim[0], mode.dim[1], mode.dim[2], 2 * c);
+    const float    *from = mode.data;
+    float          *to = y.data;
+    for (int64_t i = 0; s->memory->alloc && i < n; i++)
+        for (int64_t k = 0; k < 2 * c; k++) *to++ = k < c ? *from++ : log_variance;
+    return y;
+}
+
+typedef struct taps {
+    float  video[4096], noise[4096];
+    size_t count;
+} taps;
+
+static void take_tap(void *context, const char *name, sg_stream *s, sg_tensor t)
+{
+    taps *const  to = context;
+    float *const here = strcmp(name, "video") == 0 ? to->video : strcmp(name, "noise") == 0 ? to->noise : NULL;
+    if (!here) return;
+    to->count = (size_t)sg_count(t);
+    assert_true(to->count <= sizeof to->video / sizeof *to->video);
+    sg_download(s, here, t);
+}
+
+/* The generator gives the deviations first and then the noise. */
+static void latents_are_drawn(void **state)
+{
+    (void)state;
+    static taps  modes, drawn[2];
+    static float normal[2 * 4096];
+    sg_engine   *g = open_model(model, 0);
+    sg_request   r = request(g);
+    sg_vae_ops   ops = sg_wan_vae_ops;
+    watch        w = {0};
+    sg_report    rep;
+    sg_rng       rng;
+    g->tap = take_tap;
+    r.video.rgb = clip;
+    g->tap_context = &modes;
+    assert_int_equal(render(g, &r, &w, &rep), SG_OK);
+    ops.sampled = true;
+    ops.encode_next = encode_moments;
+    ((sg_components *)g->components)->vae.ops = &ops;
+    for (int i = 0; i < 2; i++) {
+        log_variance = i ? (float)(2 * log(3)) : -60;
+        clip[0] ^= 1; /* so that it is encoded again */
+        g->tap_context = i ? &drawn[1] : &drawn[0];
+        assert_int_equal(render(g, &r, &w, &rep), SG_OK);
+    }
+    sg_rng_seed(&rng, r.seed);
+    sg_rng_randn(&rng, normal, modes.count);
+    sg_rng_randn(&rng, normal + modes.count, modes.count);
+    assert_memory_equal(modes.noise, normal, modes.count * sizeof *normal);
+    for (size_t i = 0; i < modes.count; i++) {
+        assert_true(fabsf(drawn[0].video[i] - modes.video[i]) < 0.01F); /* of a video that is not quite the same */
+        assert_true(fabsf(drawn[1].video[i] - modes.video[i] - 3 * normal[i]) < 1e-5F);
+    }
+    for (int i = 0; i < 2; i++) assert_memory_equal(drawn[i].noise, normal + modes.count, modes.count * sizeof *normal);
+    sg_engine_close(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pictures_are_encoded_once),
+        cmocka_unit_test(a_video_is_encoded_once),
+        cmocka_unit_test(some_steps_are_done),
+        cmocka_unit_test(latents_are_drawn),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
