@@ -2,6 +2,7 @@
 #include "command.h"
 #include "interrupt.h"
 #include "notices.h"
+#include "picture.h"
 #include "progress.h"
 #include "prompt_set.h"
 #include "setup.h"
@@ -21,7 +22,8 @@ static int on_progress(void *context, sg_stage stage, int done, int total)
 
 static int round_up(int v, int multiple) { return (v + multiple - 1) / multiple * multiple; }
 
-static sg_status render(sg_engine *engine, const char *model, const sg_settings *s, sg_attention_files *f, sg_error *e)
+static sg_status render(sg_engine *engine, const char *model, const sg_settings *s, sg_attention_files *f,
+                        sg_pictures *pictures, sg_error *e)
 {
     sg_progress         progress;
     const sg_model_info info = sg_engine_info(engine);
@@ -37,6 +39,7 @@ static sg_status render(sg_engine *engine, const char *model, const sg_settings 
     sg_notice_size(&progress, &r, engine, s);
     sg_notice_loras(&progress, engine, &r);
     SG_TRY(sg_setup_attention(&r.attention, f, s, e));
+    SG_TRY(sg_pictures_apply(pictures, engine, &r, e));
     r.prompt = s->prompt ? s->prompt : "a red ball bouncing on green grass";
     sg_notice_prompt(&progress, engine, model, s->prompt);
     sg_progress_say(&progress, "%s; %dx%d, %d frame%s, %d step%s, seed %llu", info.device, r.width, r.height, r.frames,
@@ -57,12 +60,15 @@ sg_status sg_command_check(const sg_settings *s, sg_error *e)
     sg_model_path      model;
     sg_engine         *engine = NULL;
     sg_attention_files files = {0};
+    sg_pictures        pictures = {0};
     if (s->prompt) SG_TRY(sg_prompt_check(s->prompt, "--prompt", e));
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
     SG_TRY(sg_setup_model(&model, s, e));
     SG_TRY(sg_setup_engine(&engine, &model, s, true, e));
-    const sg_status status = render(engine, model.name, s, &files, e);
+    sg_status status = sg_pictures_open(&pictures, s, e);
+    if (status == SG_OK) status = render(engine, model.name, s, &files, &pictures, e);
     sg_engine_close(&engine);
+    sg_pictures_close(&pictures);
     sg_attention_files_close(&files);
     return status;
 }

@@ -136,8 +136,6 @@ static sg_status check_inputs(job *j, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "--video has no effect where --latents are only decoded");
     if (!isnan(s->strength) && !s->video)
         return sg_error_set(e, SG_E_ARG, "--strength has no effect: there is no --video");
-    if (s->fit && !s->image && !s->last_image && !s->video)
-        return sg_error_set(e, SG_E_ARG, "--fit has no effect: there is no --image and no --video");
     if (s->capture_qkv && j->decode_only)
         return sg_error_set(e, SG_E_ARG, "--capture-qkv has no effect where --latents are only decoded");
     return SG_OK;
@@ -181,23 +179,6 @@ static sg_status fit_latents(job *j, sg_error *e)
     return SG_OK;
 }
 
-/* What the model takes is known before they are fitted; a render without a picture that it needs is refused here. */
-static sg_status take_pictures(job *j, sg_error *e)
-{
-    static const char *const edge[SG_IMAGES] = {"begins", "ends"}, *const option[SG_IMAGES] = {"image", "last-image"};
-    sg_request whole = j->request;
-    for (int i = 0; i < SG_IMAGES; i++) {
-        whole.image[i].rgb = j->pictures.whole[i].rgb;
-        if (j->info.image[i] == SG_IMAGE_NEEDED && !whole.image[i].rgb && !j->decode_only)
-            return sg_error_set(e, SG_E_ARG, "--%s FILE is needed: this model makes a video that %s with a picture",
-                                option[i], edge[i]);
-    }
-    if (j->video.path) whole.video.rgb = j->video.frame->rgb;
-    SG_TRY(sg_engine_check_request(j->engine, &whole, e));
-    SG_TRY(sg_pictures_fit(&j->pictures, &j->request, e));
-    return sg_video_input_read(&j->video, j->engine, &j->request, j->pictures.fit, e);
-}
-
 static sg_status open_engine(job *j, sg_error *e)
 {
     const sg_settings *s = j->settings;
@@ -216,8 +197,10 @@ static sg_status open_engine(job *j, sg_error *e)
         SG_TRY(fit_latents(j, e));
     else
         j->request.latents_out = s->latents;
-    SG_TRY(take_pictures(j, e));
-    return sg_engine_check_request(j->engine, &j->request, e);
+    if (j->decode_only) return sg_engine_check_request(j->engine, &j->request, e);
+    if (j->video.path) j->request.video.rgb = j->video.frame->rgb; /* that there is one is known before it is read */
+    SG_TRY(sg_pictures_apply(&j->pictures, j->engine, &j->request, e));
+    return sg_video_input_read(&j->video, j->engine, &j->request, j->pictures.fit, e);
 }
 
 static sg_clip clip_of(const job *j, const char *path)

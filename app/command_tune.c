@@ -4,6 +4,7 @@
 #include "interrupt.h"
 #include "notices.h"
 #include "output_file.h"
+#include "picture.h"
 #include "progress.h"
 #include "prompt_set.h"
 #include "report.h"
@@ -30,6 +31,7 @@ typedef struct job {
     sg_engine            *engine;
     sg_request            request;
     sg_attention_files    files;
+    sg_pictures           pictures;
     sg_backend           *host; /* looks at what a render on a device computes; NULL where renders are on the host */
     sg_tune              *tune;
     sg_cache_search       cache; /* with --cache, in place of tune */
@@ -91,7 +93,7 @@ static sg_status open_engine(job *j, sg_error *e)
     sg_notice_size(&j->progress, &j->request, j->engine, s);
     sg_notice_loras(&j->progress, j->engine, &j->request);
     SG_TRY(sg_setup_attention(&j->request.attention, &j->files, s, e));
-    return sg_engine_check_request(j->engine, &j->request, e);
+    return sg_pictures_apply(&j->pictures, j->engine, &j->request, e);
 }
 
 static sg_status open_tune(job *j, sg_error *e)
@@ -449,11 +451,13 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
     SG_TRY(check_inputs(&s, s.output, e));
     SG_TRY(sg_setup_prompts(&prompts, &s, e));
     sg_progress_init(&j.progress, s.quiet);
-    const sg_status status = run(&j, s.output, e);
+    sg_status status = sg_pictures_open(&j.pictures, &s, e);
+    if (status == SG_OK) status = run(&j, s.output, e);
     sg_tune_close(&j.tune);
     sg_cache_search_close(&j.cache);
     sg_backend_close(&j.host);
     sg_attention_files_close(&j.files);
+    sg_pictures_close(&j.pictures);
     sg_engine_close(&j.engine);
     sg_prompt_set_close(&prompts);
     return status;

@@ -44,6 +44,7 @@ static const rule rules[] = {
     {"block-mask", NULL, {"topk", "tau", "sim", "sink", "score", "budget", "sparse-config"}},
     {"sparse-config", NULL, {"topk", "tau", "sim", "pv"}},
     {"tail", "off", {"tail-bias"}},
+    {"image-folder", NULL, {"image"}}, /* of which every entry has its own */
     {"output", NULL, {"force"}},
     {"cache", NULL, {"rule", "l1", "l2", "least", "buckets"}}, /* of tune */
     {"sampler", "euler", {"sched-compat"}},

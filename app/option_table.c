@@ -21,6 +21,7 @@
 #define EVAL SG_COMMAND_EVAL
 #define MODEL (RENDER | INFO | CHECK | STEP | COLD | TUNE | COMPARE | EVAL)
 #define ALL (MODEL | ATTENTION)
+#define IMAGES (MODEL & ~INFO)
 #define SAMPLER (RENDER | CHECK | COMPARE | EVAL)
 #define SPARSE (RENDER | INFO | CHECK | COMPARE | EVAL)
 #define CHOICE (SPARSE | ATTENTION) /* of blocks */
@@ -82,10 +83,11 @@ const sg_option sg_option_table[] = {
     {.name = "prompts", .alias = {"prompt-file"}, .kind = SG_OPTION_TEXT, .commands = EVAL, AT(prompts), .value = "FILE",
      .help = "the set: text with one prompt a line (# begins a comment), .jsonl, .csv, or .json\n"
              "as of VBench and COCO;"
-             " an entry's own seed, size, frames and negative_prompt replace the\n"
-             "options here"},
+             " an entry's own seed, size, frames, negative_prompt, image and\n"
+             "last_image replace the options here"},
     {.name = "skip-bad", .kind = SG_OPTION_FLAG, .commands = EVAL, AT(skip_bad),
-     .help = "skip malformed lines; with --strict also sizes that the model cannot render"},
+     .help = "skip malformed lines and entries whose pictures cannot be used; with --strict also sizes\n"
+             "that the model cannot render"},
     {.name = "per-prompt", .kind = SG_OPTION_INT, .commands = EVAL, AT(per_prompt), .lo = 1, .hi = 1000, .value = "N",
      .help = "clips of each entry, with consecutive seeds (default: 1)"},
     {.name = "prompt-file", .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(prompt_file), .value = "FILE",
@@ -96,16 +98,19 @@ const sg_option sg_option_table[] = {
      .help = "one prompt a line, # begins a comment; the thresholds hold for all of them"},
     {.name = "negative-prompt", .letter = 'n', .usual = true, .kind = SG_OPTION_TEXT, .commands = SAMPLER | TUNE,
      AT(negative_prompt), .value = "TEXT", .help = "what it should not show; used if --cfg-scale is above 1"},
-    {.name = "image", .alias = {"init-img"}, .letter = 'i', .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER,
+    {.name = "image", .alias = {"init-img"}, .letter = 'i', .usual = true, .kind = SG_OPTION_TEXT, .commands = IMAGES,
      AT(image), .value = "FILE", .help = "begin the video with this picture, PNG or JPEG; for models of image to video"},
-    {.name = "last-image", .alias = {"end-img"}, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(last_image),
+    {.name = "last-image", .alias = {"end-img"}, .kind = SG_OPTION_TEXT, .commands = IMAGES, AT(last_image),
      .value = "FILE", .help = "and end it with this one, of models that can"},
     {.name = "video", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(video), .value = "FILE",
      .help = "start from this video, MP4, MOV, MKV, WebM, AVI or Y4M, or from the pictures of a folder,\n"
              "rather than from noise alone, by any model whose VAE encodes: Wan's"},
     {.name = "strength", .kind = SG_OPTION_REAL, .commands = RENDER, AT(strength), .lo = 0.001, .hi = 1, .value = "X",
      .help = "how much of it is made anew: the share of the steps that are done, the last ones\n(default: 0.8)"},
-    {.name = "fit", .kind = SG_OPTION_CHOICE, .commands = RENDER, AT(fit), .choices = sg_picture_fits, .value = "HOW",
+    {.name = "image-folder", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(image_folder), .value = "DIR",
+     .help = "where the pictures of the set are (default: beside its file); an entry that names none has\n"
+             "PROMPT.jpg there, as in VBench-I2V"},
+    {.name = "fit", .kind = SG_OPTION_CHOICE, .commands = IMAGES, AT(fit), .choices = sg_picture_fits, .value = "HOW",
      .help = "how pictures and frames get the clip's proportions: crop (default), pad with black,\nstretch"},
     {.name = "size", .usual = true, .kind = SG_OPTION_SIZE, .commands = MODEL, AT(size), .lo = 1, .hi = 16384,
      .value = "WxH", .help = "width and height in pixels, as in 832x480"},

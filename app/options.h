@@ -46,6 +46,7 @@ typedef struct sg_settings {
     bool           fast;                  /* the few steps that the model has of its own */
     const char    *prompt, *prompt_file, *negative_prompt;
     const char    *image, *last_image, *fit; /* picture.h */
+    const char    *image_folder;             /* of the pictures that a set names */
     const char    *video;                    /* video_input.h */
     double         strength;                 /* of the video */
     int            size[2];                  /* width, height; pixels */

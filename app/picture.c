@@ -9,7 +9,11 @@
 
 const char *const sg_picture_fits[] = {"crop", "pad", "stretch", NULL};
 
+const char *const sg_picture_keys[] = {"image", "last_image"};
+
 static const char *const option[SG_IMAGES] = {"--image", "--last-image"};
+
+static const char *name_of(const sg_pictures *p, int i) { return p->of_entry ? sg_picture_keys[i] : option[i]; }
 
 static sg_status read_one(sg_pictures *p, int i, sg_error *e)
 {
@@ -22,15 +26,36 @@ static sg_status read_one(sg_pictures *p, int i, sg_error *e)
         status = sg_image_decode_upright(&p->whole[i], map.data, map.size, p->path[i], &why);
         sg_map_close(&map);
     }
-    return status == SG_OK ? SG_OK : sg_error_set(e, status, "%s: %s", option[i], why.text);
+    return status == SG_OK ? SG_OK : sg_error_set(e, status, "%s: %s", name_of(p, i), why.text);
 }
 
 sg_status sg_pictures_open(sg_pictures *p, const sg_settings *s, sg_error *e)
 {
     *p = (sg_pictures){.path = {s->image, s->last_image}, .fit = s->fit ? s->fit : sg_picture_fits[0]};
+    if (s->fit && !s->image && !s->last_image && !s->video)
+        return sg_error_set(e, SG_E_ARG, "--fit has no effect: there is no --image and no --video");
+    return sg_pictures_read(p, e);
+}
+
+sg_status sg_pictures_read(sg_pictures *p, sg_error *e)
+{
     for (int i = 0; i < SG_IMAGES; i++)
         if (p->path[i]) SG_TRY(read_one(p, i, e));
     return SG_OK;
+}
+
+sg_status sg_pictures_check(const sg_pictures *p, const sg_engine *engine, const sg_request *r, sg_error *e)
+{
+    static const char *const edge[SG_IMAGES] = {"begins", "ends"};
+    const sg_model_info      info = sg_engine_info(engine);
+    sg_request               whole = *r; /* what the model takes is known before they are fitted */
+    for (int i = 0; i < SG_IMAGES; i++) {
+        whole.image[i].rgb = p->whole[i].rgb;
+        if (info.image[i] == SG_IMAGE_NEEDED && !p->path[i])
+            return sg_error_set(e, SG_E_ARG, "%s%s FILE is needed: this model makes a video that %s with a picture",
+                                p->of_entry ? "a picture of its own or " : "", option[i], edge[i]);
+    }
+    return sg_engine_check_request(engine, &whole, e);
 }
 
 /* The size in which a picture covers a clip, or lies in it; at least a pixel. */
@@ -84,13 +109,20 @@ sg_status sg_pictures_fit(sg_pictures *p, sg_request *r, sg_error *e)
         if (!p->path[i]) continue;
         const sg_status status = sg_picture_fit(&p->fitted[i], &p->whole[i], p->fit, r->width, r->height, &why);
         if (status != SG_OK)
-            return sg_error_set(e, status, "%s: %s: in the size of the clip it %s", option[i], p->path[i], why.text);
+            return sg_error_set(e, status, "%s: %s: in the size of the clip it %s", name_of(p, i), p->path[i],
+                                why.text);
         r->image[i] = (sg_request_image){.rgb = p->fitted[i].rgb,
                                          .whole = p->whole[i].rgb,
                                          .whole_width = p->whole[i].width,
                                          .whole_height = p->whole[i].height};
     }
     return SG_OK;
+}
+
+sg_status sg_pictures_apply(sg_pictures *p, const sg_engine *engine, sg_request *r, sg_error *e)
+{
+    SG_TRY(sg_pictures_check(p, engine, r, e));
+    return sg_pictures_fit(p, r, e);
 }
 
 void sg_pictures_close(sg_pictures *p)

@@ -12,16 +12,29 @@ typedef struct sg_pictures {
     const char *path[SG_IMAGES]; /* NULL: none */
     uint64_t    hash[SG_IMAGES]; /* of the file */
     const char *fit;
+    bool        of_entry; /* of a prompt set, not of --image and --last-image: for messages */
 } sg_pictures;
 
 extern const char *const sg_picture_fits[]; /* "crop", "pad", "stretch", NULL */
+extern const char *const sg_picture_keys[]; /* "image", "last_image": by SG_IMAGE_FIRST and SG_IMAGE_LAST */
 
-/* Reads those of --image and --last-image. The caller closes, after a failure too. */
+/* Reads those of --image and --last-image; SG_E_ARG for --fit without them. The caller closes, after a failure too. */
 sg_status sg_pictures_open(sg_pictures *p, const sg_settings *s, sg_error *e) SG_MUST_USE;
+
+/* Reads those of path, which must outlive p. */
+sg_status sg_pictures_read(sg_pictures *p, sg_error *e) SG_MUST_USE;
+
+/* Whether the model can make r's clip with them; SG_E_ARG where it takes no picture, and where it needs one that is not
+ * there. */
+sg_status sg_pictures_check(const sg_pictures *p, const sg_engine *engine, const sg_request *r,
+                            sg_error *e) SG_MUST_USE;
 
 /* Makes them as large as r's clip and gives them to r, which borrows them. Resized by Lanczos: crop leaves out what is too
  * wide or too high, pad puts black beside the picture, stretch, as diffusers has it, keeps no proportion. */
 sg_status sg_pictures_fit(sg_pictures *p, sg_request *r, sg_error *e) SG_MUST_USE;
+
+/* Both, for a request that is otherwise complete. */
+sg_status sg_pictures_apply(sg_pictures *p, const sg_engine *engine, sg_request *r, sg_error *e) SG_MUST_USE;
 
 /* *out = from in a size, the same way; closes what *out was. */
 sg_status sg_picture_fit(sg_image *out, const sg_image *from, const char *fit, int width, int height,

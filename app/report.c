@@ -165,12 +165,11 @@ sg_status sg_report_add_video(json_t *settings, const sg_video_input *v, double 
 
 sg_status sg_report_add_pictures(json_t *settings, const sg_pictures *p, sg_error *e)
 {
-    static const char *const key[SG_IMAGES] = {"image", "last_image"};
-    bool                     whole = true, any = false;
+    bool whole = true, any = false;
     for (int i = 0; i < SG_IMAGES; i++) {
         if (!p->path[i]) continue;
         any = true;
-        whole = set_file(settings, key[i], p->path[i], p->hash[i]) && whole;
+        whole = set_file(settings, sg_picture_keys[i], p->path[i], p->hash[i]) && whole;
     }
     whole = whole && (!any || json_object_set_new(settings, "fit", json_string(p->fit)) == 0);
     return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");

@@ -5,7 +5,6 @@
 #include "base/path.h"
 #include "base/text.h"
 #include "checkpoint.h"
-#include "command_table.h"
 #include "option_rules.h"
 #include "output_file.h"
 #include "rank.h"
@@ -299,9 +298,6 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *engine, const sg_sett
     if (s->vae_tiling) r->vae_tiling = (sg_tiling)sg_setup_place(s->vae_tiling, sg_tiling_names);
     if (s->sched_compat) r->sigmas_old = strcmp(s->sched_compat, "old") == 0;
     const sg_model_info info = sg_engine_info(engine);
-    if (info.image[SG_IMAGE_FIRST] == SG_IMAGE_NEEDED && !(s->command & (SG_COMMAND_RENDER | SG_COMMAND_INFO)))
-        return sg_error_set(e, SG_E_ARG, "this model needs a picture for the clip to begin with, and %s takes none",
-                            sg_command_row_of(s->command)->name);
     SG_TRY(check_effects(r, sg_engine_defaults(engine).sampler, &info, s, e));
     r->seed = (uint64_t)s->seed;
     if (s->seed < 0) SG_TRY(draw_seed(&r->seed, e));

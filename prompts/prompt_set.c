@@ -119,7 +119,7 @@ sg_status sg_prompt_set_single(sg_prompt_set *out, const char *text, const char 
     *out = (sg_prompt_set){0};
     SG_TRY(sg_prompt_check(text, what, e));
     if (!(out->prompt = malloc(sizeof *out->prompt))) return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    out->prompt[out->count++] = (sg_prompt){.text = text, .seed = -1, .image = -1, .line = 1};
+    out->prompt[out->count++] = (sg_prompt){.text = text, .seed = -1, .image_id = -1, .line = 1};
     return SG_OK;
 }
 

@@ -7,7 +7,8 @@
  *   JSON   [object, ...], as VBench_full_info.json is, or {"annotations": [object, ...]}, as COCO's captions are
  *
  * Members and columns, in any case: prompt (or prompt_en, caption, text); negative_prompt (negative); seed; size, or width
- * and height; frames (num_frames); group (dimension, category), in JSON also a list; image_id. Others are passed over. */
+ * and height; frames (num_frames); image (image_name, file_name) and last_image, files; group (dimension, category, type), in
+ * JSON also a list; image_id. Others are passed over. */
 #ifndef SG_PROMPT_SET_H
 #define SG_PROMPT_SET_H
 
@@ -27,11 +28,12 @@ typedef enum sg_prompt_format {
 
 /* Zero, NULL and, for numbers that may be zero, -1 mean "not given". */
 typedef struct sg_prompt {
-    const char *text;          /* UTF-8, not blank */
-    const char *negative;      /* UTF-8; may be empty */
-    int64_t     seed;          /* -1: not given */
-    int64_t     image;         /* COCO's image_id; -1: not given */
-    int         width, height; /* pixels */
+    const char *text;               /* UTF-8, not blank */
+    const char *negative;           /* UTF-8; may be empty */
+    const char *image, *last_image; /* names of files as they stand there, UTF-8, not empty; nothing is looked up */
+    int64_t     seed;               /* -1: not given */
+    int64_t     image_id;           /* COCO's; -1: not given */
+    int         width, height;      /* pixels */
     int         frames;
     int         line;                /* of the file, from 1; of an object its first */
     int         first_group, groups; /* those of member[first_group, ...) */

@@ -4,6 +4,7 @@
 #include "interrupt.h"
 #include "meta.h"
 #include "notices.h"
+#include "picture.h"
 #include "progress.h"
 #include "report.h"
 #include "setup.h"
@@ -27,6 +28,7 @@ typedef struct step_bench {
     int           frames[2]; /* decoded before and after the last chunk */
     sg_model_path model;
     sg_request    request;
+    sg_pictures   pictures;
     sg_report     report;
     sg_progress   progress;
 } step_bench;
@@ -242,7 +244,7 @@ static sg_status render(step_bench *t, sg_engine *engine, sg_error *e)
     t->request.steps = t->step.warm + t->step.measured;
     t->request.sigmas.count = 0; /* --fast has fewer; a step costs the same at any */
     t->request.prompt = "a red ball bouncing on green grass";
-    SG_TRY(sg_engine_check_request(engine, &t->request, e));
+    SG_TRY(sg_pictures_apply(&t->pictures, engine, &t->request, e));
     SG_TRY(sg_bench_ceilings(t->base, e));
     sg_progress_render(&t->progress, 0, 0, NULL);
     const sg_status status = sg_engine_render(engine, &t->request, &cb, &t->report, &end);
@@ -270,8 +272,10 @@ static sg_status bench_step(sg_bench *b, sg_error *e)
     SG_TRY(sg_setup_options(&o, &t.model, b->settings, e));
     o.trace = &t.live;
     SG_TRY(sg_engine_open(&engine, &o, e));
-    sg_status status = render(&t, engine, e);
+    sg_status status = sg_pictures_open(&t.pictures, b->settings, e);
+    if (!status) status = render(&t, engine, e);
     sg_engine_close(&engine);
+    sg_pictures_close(&t.pictures);
     if (!status) status = report(&t, e);
     sg_trace_free(&t.live);
     sg_trace_free(&t.step.rows);

@@ -9,6 +9,7 @@
 #include "meta.h"
 #include "notices.h"
 #include "output_file.h"
+#include "picture.h"
 #include "prompt_set.h"
 #include "setup.h"
 
@@ -25,6 +26,7 @@ typedef struct job {
     sg_model_info      info;
     sg_engine         *engine;
     sg_request         request;
+    sg_pictures        pictures;
     sg_plan            plan; /* of the arm that needs most */
     sg_trace           trace;
     sg_progress        progress;
@@ -57,6 +59,7 @@ static sg_status check_inputs(job *j, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "--arms: '%s' is one arm; it takes two to compare", j->list);
     SG_TRY(sg_prompt_check(s->prompt, "--prompt", e));
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
+    SG_TRY(sg_pictures_open(&j->pictures, s, e));
     return s->json ? sg_output_file_check(s->json, "--json", e) : SG_OK;
 }
 
@@ -115,8 +118,10 @@ static sg_status make_settings(job *j, sg_error *e)
         sg_arm_apply(r, &request);
         SG_TRY(sg_report_settings(&r->settings, &request, NULL, &j->model, &j->info, e));
         SG_TRY(sg_report_add_attention(r->settings, &r->policy, &r->arm->settings, &r->forecast, e));
+        SG_TRY(sg_report_add_pictures(r->settings, &j->pictures, e));
     }
     SG_TRY(sg_report_settings(&j->all.settings, &j->request, NULL, &j->model, &j->info, e));
+    SG_TRY(sg_report_add_pictures(j->all.settings, &j->pictures, e));
     return sg_report_add_arms(j->all.settings, j->list, j->settings, e);
 }
 
@@ -133,10 +138,11 @@ static sg_status open_all(job *j, sg_error *e)
     SG_TRY(sg_arms_size(&j->request, j->engine, s, e));
     sg_notice_size(&j->progress, &j->request, j->engine, s);
     sg_notice_loras(&j->progress, j->engine, &j->request);
-    SG_TRY(sg_engine_check_request(j->engine, &j->request, e));
+    SG_TRY(sg_pictures_apply(&j->pictures, j->engine, &j->request, e));
     j->request.prompt = s->prompt;
     for (int i = 0; i < j->arms.count; i++) SG_TRY(setup_arm(j, i, e));
     j->all.request = &j->request;
+    j->all.pictures = &j->pictures;
     j->all.plan = &j->plan;
     j->all.count = j->arms.count;
     j->all.rounds = s->repeat ? s->repeat : 1;
@@ -376,6 +382,7 @@ sg_status sg_compare_arms(const sg_settings *s, sg_error *e)
     for (int i = 0; i < SG_ARMS_MAX; i++) free_result(&j->all.result[i]);
     json_decref(j->all.settings);
     free(j->reference);
+    sg_pictures_close(&j->pictures);
     sg_engine_close(&j->engine);
     sg_trace_free(&j->trace);
     sg_arms_close(&j->arms);

@@ -29,13 +29,21 @@ static sg_clip clip_of(const sg_compare_files *f, const sg_comparison *c, int k)
                                     .frames = r->frames,
                                     .fps = r->fps,
                                     .settings = f->file[k].settings};
-    if (k >= c->count) {
+    if (k == c->count || k == c->count + 1) {
         const int *const size = k == c->count ? c->side_size : c->sheet_size;
         clip.width = size[0];
         clip.height = size[1];
-        if (k > c->count) clip.frames = 1;
     }
+    if (k > c->count) clip.frames = 1;
     return clip;
+}
+
+/* The picture that file k is; NULL: it is none. */
+static const sg_image *picture_of(const sg_compare_files *f, const sg_comparison *c, int k)
+{
+    for (int i = 0; i < SG_IMAGES; i++)
+        if (c->picture[i] == f->file[k].name) return &c->pictures->fitted[i];
+    return NULL;
 }
 
 /* ---- before the work ---- */
@@ -92,6 +100,11 @@ sg_status sg_compare_files_name(sg_compare_files *f, sg_comparison *c, const cha
     name_file(f, "frames", ".png");
     c->side = f->file[c->count].name;
     c->sheet = f->file[c->count + 1].name;
+    for (int i = 0; i < SG_IMAGES; i++) {
+        if (!c->pictures->path[i]) continue;
+        name_file(f, i == SG_IMAGE_FIRST ? "image" : "last-image", ".png");
+        c->picture[i] = f->file[f->count - 1].name;
+    }
     sg_collage_side_size(&collage, &c->side_size[0], &c->side_size[1]);
     sg_collage_sheet_size(&collage, &c->sheet_size[0], &c->sheet_size[1]);
     const bool there = stat(f->folder, &st) == 0;
@@ -107,7 +120,7 @@ size_t sg_compare_files_bytes(const sg_compare_files *f, const sg_comparison *c)
     for (int k = 0; k < f->count; k++) {
         const sg_clip clip = clip_of(f, c, k);
         bytes += sg_sink_bytes(&clip);
-        if (k >= c->count) bytes += sg_image_bytes(clip.width, clip.height);
+        if (k >= c->count && !picture_of(f, c, k)) bytes += sg_image_bytes(clip.width, clip.height);
     }
     return bytes;
 }
@@ -186,17 +199,20 @@ static void draw_sheet(const sg_comparison *c, const sg_image *on)
 
 /* ---- the files ---- */
 
-static sg_status write_frames(const sg_comparison *c, int k, const sg_clip *clip, sg_sink *sink, sg_error *e)
+static sg_status write_frames(const sg_compare_files *f, const sg_comparison *c, int k, const sg_clip *clip,
+                              sg_sink *sink, sg_error *e)
 {
-    const bool   drawn = k >= c->count;
-    const size_t bytes = sg_image_bytes(clip->width, clip->height);
-    sg_image     on = {clip->width, clip->height, NULL};
-    sg_status    status = SG_OK;
+    const bool            drawn = k == c->count || k == c->count + 1;
+    const size_t          bytes = sg_image_bytes(clip->width, clip->height);
+    sg_image              on = {clip->width, clip->height, NULL};
+    sg_status             status = SG_OK;
+    const sg_image *const picture = picture_of(f, c, k);
+    if (picture) return sg_sink_write(sink, 0, picture->rgb, e);
     if (drawn && !(on.rgb = malloc(bytes)))
         return sg_error_set(e, SG_E_MEMORY, "%s: no memory for a frame", clip->path);
     for (int i = 0; i < clip->frames && status == SG_OK; i++) {
         if (k == c->count) draw_side(c, &on, i);
-        if (k > c->count) draw_sheet(c, &on);
+        if (k == c->count + 1) draw_sheet(c, &on);
         if (sg_interrupt_asked())
             status = sg_error_set(e, SG_E_CANCELLED, "interrupted");
         else
@@ -213,7 +229,7 @@ static sg_status write_file(sg_compare_files *f, const sg_comparison *c, int k, 
     SG_TRY(sg_report_text(&o->settings, k < c->count ? c->result[k].settings : c->settings, e));
     const sg_clip clip = clip_of(f, c, k);
     SG_TRY(sg_sink_open(&o->sink, &clip, e));
-    SG_TRY(write_frames(c, k, &clip, o->sink, e));
+    SG_TRY(write_frames(f, c, k, &clip, o->sink, e));
     return sg_sink_complete(o->sink, e);
 }
 

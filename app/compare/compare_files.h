@@ -1,5 +1,5 @@
-/* compare_files.h - the folder that `compare` fills: a clip of each arm, side.mp4, frames.png, report.json,
- * report.html. */
+/* compare_files.h - the folder that `compare` fills: a clip of each arm, side.mp4, frames.png, report.json, report.html;
+ * image.png and last-image.png where the clips begin and end with a picture. */
 #ifndef SG_COMPARE_FILES_H
 #define SG_COMPARE_FILES_H
 
@@ -20,7 +20,7 @@ typedef struct sg_compare_files {
     char           *folder; /* owned */
     bool            made;   /* created by us, and removed unless it is filled */
     int             count;
-    sg_compare_file file[SG_ARMS_MAX + 2]; /* of the arms, then side, then frames */
+    sg_compare_file file[SG_ARMS_MAX + 2 + SG_IMAGES]; /* of the arms, then side, frames, pictures */
 } sg_compare_files;
 
 /* Chooses and checks all names. c has request and arms; it gets the names and the sizes of side and sheet. folder NULL:

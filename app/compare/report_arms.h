@@ -8,8 +8,8 @@
  *   command            that renders all of it again, for a shell
  *   settings           what renders it again: `sparge-gen info side.mp4` makes the command of it
  *     program, model, prompt, negative_prompt, width, height, frames, fps, steps, cfg_scale, flow_shift, sampler,
- *     sched_compat, seed, dtype, device, arms; of the attention options that hold for all arms, those that were given. An
- *     arm may have steps of its own
+ *     sched_compat, seed, dtype, device, arms; image, last_image {file, hash} and fit, where there are some; of the attention
+ *     options that hold for all arms, those that were given. An arm may have steps of its own
  *   repeat             rounds: each arm renders once in each, and in each another arm begins
  *   measured           "before compression": of psnr, ssim, ms_ssim and what else is of frames
  *   tokens             of the denoiser's sequence
@@ -20,6 +20,8 @@
  *                      |first - arm| of arm 1, 2, ... have their upper left corner; they are of the clips' size
  *   sheet              {file, width, height, picture_height, columns [frame, ...] from 0}: the contact sheet; pictures stand at
  *                      the bottom of their row
+ *   pictures           {image, last_image: files}: in the clips' size, where the clips begin or end with one; settings have the
+ *                      names and hashes of those that they were made of
  *   gain               by which the differences in side are amplified
  *   same_kernel        [{a, b: names of arms, why}]: pairs that computed the same throughout; empty when all is well
  *   arms               [
@@ -97,17 +99,18 @@ typedef struct sg_same_kernel {
 } sg_same_kernel;
 
 typedef struct sg_comparison {
-    const sg_request *request; /* but for what an arm says */
-    const sg_plan    *plan;
-    json_t           *settings; /* of all; borrowed */
-    sg_report         warm_up;
-    int               rounds;
-    int               count;
-    sg_arm_result     result[SG_ARMS_MAX];
-    int               same_count;
-    sg_same_kernel    same[SG_ARMS_MAX * (SG_ARMS_MAX - 1) / 2];
-    const char       *side, *sheet; /* files */
-    int               side_size[2], sheet_size[2];
+    const sg_request  *request;  /* but for what an arm says */
+    const sg_pictures *pictures; /* that all arms begin and end with */
+    const sg_plan     *plan;
+    json_t            *settings; /* of all; borrowed */
+    sg_report          warm_up;
+    int                rounds;
+    int                count;
+    sg_arm_result      result[SG_ARMS_MAX];
+    int                same_count;
+    sg_same_kernel     same[SG_ARMS_MAX * (SG_ARMS_MAX - 1) / 2];
+    const char        *side, *sheet, *picture[SG_IMAGES]; /* files; NULL: no such picture */
+    int                side_size[2], sheet_size[2];
 } sg_comparison;
 
 /* Fills same: pairs whose layers all ran the same kernel without leaving anything out, or whose latents are equal. */

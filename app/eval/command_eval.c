@@ -71,10 +71,11 @@ static int64_t units(const sg_eval *v) { return (int64_t)v->set.count * v->per_p
 static sg_status warm_up(sg_eval *v, int prompt, int clip, sg_error *e)
 {
     sg_report  report;
-    sg_request r = sg_eval_request(v, prompt, clip);
+    sg_request r;
     sg_error   why = {0};
+    sg_status  status = sg_eval_request(&r, v, prompt, clip, &why);
     sg_arm_apply(&v->arm[0], &r);
-    const sg_status status = sg_arms_warm_up(&report, v->engine, &r, &v->progress, &why);
+    if (status == SG_OK) status = sg_arms_warm_up(&report, v->engine, &r, &v->progress, &why);
     return status == SG_E_CANCELLED ? sg_error_set(e, status, "%s", why.text) : SG_OK; /* others tell with their clip */
 }
 

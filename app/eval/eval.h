@@ -10,6 +10,16 @@
 #define SG_EVAL_FORMAT "sparge-gen eval"
 #define SG_EVAL_MANIFEST "manifest.json"
 
+/* Of the entry at work, and what is known of all: eval_pictures.h. */
+typedef struct sg_eval_pictures {
+    sg_pictures now;
+    char        path[SG_IMAGES][PATH_MAX]; /* where they were read; empty: none */
+    bool        read;                      /* these are there, whole */
+    int         of;                        /* the entry that took them; -1: none */
+    uint64_t (*hash)[SG_IMAGES];           /* [set.count]: of the files; 0: none. Owned */
+    bool any;                              /* an entry has one */
+} sg_eval_pictures;
+
 typedef struct sg_eval {
     const sg_settings *settings;
     char              *folder; /* --out; owned */
@@ -25,6 +35,7 @@ typedef struct sg_eval {
     sg_model_info      info;
     sg_request         request; /* the default of all entries */
     sg_plan            plan;    /* of that */
+    sg_eval_pictures   pictures;
     sg_eval_log        log;
     sg_progress        progress;
     uint8_t           *rgb[2];            /* frames of the first arm, and of the arm at work; owned */
@@ -41,8 +52,8 @@ typedef struct sg_eval {
 sg_status sg_eval_open(sg_eval *v, sg_error *e) SG_MUST_USE;
 void      sg_eval_close(sg_eval *v);
 
-/* The request of this clip, without the attention. */
-sg_request sg_eval_request(const sg_eval *v, int prompt, int clip);
+/* The request of this clip, without the attention. Its pictures stay until the next call; where they fail, all else is set. */
+sg_status sg_eval_request(sg_request *out, sg_eval *v, int prompt, int clip, sg_error *e) SG_MUST_USE;
 
 /* Renders the missing clips of a unit. A failure of one clip is logged and is no failure of the unit, but SG_E_FILE,
  * SG_E_DEVICE and SG_E_CANCELLED end the run. */

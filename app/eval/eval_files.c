@@ -25,7 +25,8 @@ enum { HEAD = 128, PART_STEM = 200 };
 
 sg_status sg_eval_files_check(const sg_eval *v, sg_error *e)
 {
-    static const char *const taken[] = {PICTURES, SG_EVAL_MANIFEST, "summary.csv", "summary.json", "report.html"};
+    static const char *const taken[] = {PICTURES,      SG_EVAL_MANIFEST, "summary.csv", "summary.json",
+                                        "report.html", "image",          "last_image"};
     for (int i = 0; i < v->arms.count; i++) {
         const sg_arm *const a = &v->arms.arm[i];
         bool                free_name = !sg_eval_results_owns(a->file);

@@ -2,6 +2,7 @@
  *
  *   ARM/NAME-INDEX.mp4          a clip (.y4m in a build without FFmpeg)
  *   frames/ARM/NAME-INDEX.png   a few of its frames
+ *   image, last_image           eval_pictures.h
  *   .frames-PROMPT-CLIP         all frames of the first arm, uncompressed */
 #ifndef SG_EVAL_FILES_H
 #define SG_EVAL_FILES_H

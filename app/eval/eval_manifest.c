@@ -20,9 +20,11 @@ enum { VERSION = 1, MAX_BYTES = 1 << 24, MAX_VALUES = 1 << 16, SHOWN = 10 };
 
 static uint64_t hash_text(uint64_t hash, const char *text) { return sg_hash(hash, text, strlen(text) + 1); }
 
-static uint64_t hash_prompts(const sg_prompt_set *set)
+/* A set without pictures has the hash of its words alone. */
+static uint64_t hash_prompts(const sg_eval *v)
 {
-    uint64_t hash = SG_HASH;
+    const sg_prompt_set *const set = &v->set;
+    uint64_t                   hash = SG_HASH;
     for (const sg_prompt *p = set->prompt; p < set->prompt + set->count; p++) {
         char numbers[96];
         snprintf(numbers, sizeof numbers, "%lld %dx%d %d %d %d", (long long)p->seed, p->width, p->height, p->frames,
@@ -30,6 +32,7 @@ static uint64_t hash_prompts(const sg_prompt_set *set)
         hash = hash_text(hash_text(hash, p->text), numbers);
         if (p->negative) hash = hash_text(hash, p->negative);
         for (int i = 0; i < p->groups; i++) hash = hash_text(hash, set->group[set->member[p->first_group + i]]);
+        if (v->pictures.any) hash = sg_hash(hash, v->pictures.hash[p - set->prompt], sizeof *v->pictures.hash);
     }
     return hash;
 }
@@ -109,6 +112,9 @@ static json_t *command_json(const sg_eval *v, const json_t *settings)
         fputs("sparge-gen eval", f);
         option(f, "prompts", s->prompts);
         option(f, "out", "again");
+        option(f, "image", s->image);
+        option(f, "last-image", s->last_image);
+        option(f, "image-folder", s->image_folder);
         if (s->skip_bad) fputs(" --skip-bad", f);
         if (s->strict) fputs(" --strict", f);
         if (v->per_prompt > 1) fprintf(f, " --per-prompt %d", v->per_prompt);
@@ -135,11 +141,13 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
         json_pack("{s:s, s:i, s:{s:o, s:s}, s:{s:o, s:i, s:o}, s:i, s:o, s:o, s:s, s:s, s:s*, s:n}", "format",
                   SG_EVAL_FORMAT, "version", VERSION, "model", "name", sg_report_name(v->model.name), "hash", hash,
                   "prompts", "file", sg_report_name(sg_path_name(s->prompts)), "count", v->set.count, "hash",
-                  hexadecimal(hash_prompts(&v->set)), "per_prompt", v->per_prompt, "arms", names_json(v), "attention",
+                  hexadecimal(hash_prompts(v)), "per_prompt", v->per_prompt, "arms", names_json(v), "attention",
                   attention_json(v), "backend", s->backend ? s->backend : "auto", "cpumask",
                   s->cpumask ? s->cpumask : "all", "gpumask", s->gpumask, "cfg_scale_2");
     (void)json_object_del(settings, "prompt");
-    const bool whole = j && json_object_set_new(j, "command", command_json(v, settings)) == 0 &&
+    if (v->pictures.any) (void)json_object_set_new(settings, "fit", json_string(v->pictures.now.fit));
+    const bool whole = j && (!v->pictures.any || json_object_get(settings, "fit")) &&
+                       json_object_set_new(j, "command", command_json(v, settings)) == 0 &&
                        json_object_update_missing(j, settings) == 0 &&
                        (v->request.cfg_scale_2 < 0 ||
                         json_object_set(j, "cfg_scale_2", json_object_get(settings, "cfg_scale_2")) == 0);

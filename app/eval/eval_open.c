@@ -3,6 +3,7 @@
 #include "eval.h"
 #include "eval_files.h"
 #include "eval_manifest.h"
+#include "eval_pictures.h"
 #include "notices.h"
 #include "output_file.h"
 #include "sink.h"
@@ -13,6 +14,15 @@
 #include <unistd.h>
 
 /* ---- inputs ---- */
+
+/* Those of --image and --last-image are read with each entry that has no other; here they fail in their own name. */
+static sg_status check_usual_pictures(const sg_settings *s, sg_error *e)
+{
+    sg_pictures     p = {.path = {s->image, s->last_image}};
+    const sg_status status = sg_pictures_read(&p, e);
+    sg_pictures_close(&p);
+    return status;
+}
 
 static sg_status check_inputs(sg_eval *v, sg_error *e)
 {
@@ -28,6 +38,7 @@ static sg_status check_inputs(sg_eval *v, sg_error *e)
     SG_TRY(sg_arms_open(&v->arms, v->list, s, e));
     SG_TRY(sg_eval_files_check(v, e));
     SG_TRY(sg_output_folder_check(&v->folder, s->output, SG_EVAL_NAME_BYTES, "--out", e));
+    SG_TRY(check_usual_pictures(s, e));
     return sg_prompt_set_open(&v->set, s->prompts, &o, e);
 }
 
@@ -76,15 +87,15 @@ static sg_request sized(const sg_eval *v, const sg_prompt *p)
     return r;
 }
 
-sg_request sg_eval_request(const sg_eval *v, int prompt, int clip)
+sg_status sg_eval_request(sg_request *out, sg_eval *v, int prompt, int clip, sg_error *e)
 {
     const sg_prompt *const p = &v->set.prompt[prompt];
-    sg_request             r = sized(v, p);
-    r.prompt = p->text;
-    if (p->negative) r.negative_prompt = p->negative;
-    if (p->seed >= 0) r.seed = (uint64_t)p->seed;
-    r.seed = (r.seed + (uint64_t)(v->names[prompt].first + clip)) & INT64_MAX;
-    return r;
+    *out = sized(v, p);
+    out->prompt = p->text;
+    if (p->negative) out->negative_prompt = p->negative;
+    if (p->seed >= 0) out->seed = (uint64_t)p->seed;
+    out->seed = (out->seed + (uint64_t)(v->names[prompt].first + clip)) & INT64_MAX;
+    return sg_eval_pictures_take(v, prompt, out, e);
 }
 
 static void note_moved(sg_eval *v, const sg_prompt *p, const sg_request *r)
@@ -113,16 +124,20 @@ static sg_status check_entries(sg_eval *v, sg_error *e)
         const sg_prompt  p = set->prompt[i];
         const sg_request r = sized(v, &p);
         sg_error         why = {0};
-        if (sg_engine_check_request(v->engine, &r, &why) == SG_OK) {
+        const sg_status  status = sg_eval_pictures_check(v, &p, kept, &r, &why);
+        if (status == SG_E_MEMORY) return sg_error_set(e, status, "%s", why.text);
+        if (status == SG_OK) {
             set->prompt[kept++] = p;
             note_moved(v, &p, &r);
             continue;
         }
-        sg_error_set(to, SG_E_ARG, "--prompts: %s: line %d: %s", v->settings->prompts, p.line, why.text);
-        if (to == e) return SG_E_ARG;
+        sg_error_set(to, status, "--prompts: %s: line %d: %s", v->settings->prompts, p.line, why.text);
+        if (to == e) return status;
         set->skipped++;
     }
     set->count = kept;
+    if (v->settings->fit && !v->pictures.any)
+        return sg_error_set(e, SG_E_ARG, "--fit has no effect: no entry of the set has a picture");
     return kept ? SG_OK : sg_error_set(e, SG_E_ARG, "%s", set->first_skipped.text);
 }
 
@@ -180,6 +195,7 @@ static sg_status open_folder(sg_eval *v, sg_error *e)
     SG_TRY(sg_eval_log_make(&v->log, v->set.count, v->per_prompt, v->arms.count, e));
     SG_TRY(settle_manifest(v, e));
     SG_TRY(sg_eval_folders_make(v, e));
+    SG_TRY(sg_eval_pictures_folders(v, e));
     SG_TRY(sg_eval_log_open(&v->log, v->folder, &v->rank, e));
     SG_TRY(sg_eval_log_read(&v->log, v->folder, e));
     forget_gone(v);
@@ -200,6 +216,7 @@ static sg_status check_memory(sg_eval *v, sg_error *e)
 sg_status sg_eval_open(sg_eval *v, sg_error *e)
 {
     v->log.fd = -1;
+    v->pictures.of = -1;
     sg_progress_init(&v->progress, v->settings->quiet);
     SG_TRY(check_inputs(v, e));
     SG_TRY(open_engine(v, e));
@@ -217,6 +234,7 @@ void sg_eval_close(sg_eval *v)
     }
     for (int i = 0; i < 2; i++) free(v->rgb[i]);
     sg_eval_log_close(&v->log);
+    sg_eval_pictures_close(v);
     free(v->names);
     sg_engine_close(&v->engine);
     sg_arms_close(&v->arms);

@@ -130,12 +130,40 @@ static json_t *results_json(const evaluation *v)
     return sg_report_if_complete(a, whole);
 }
 
+/* {image: {file, hash, picture}, last_image} of a clip: those that it has. */
+static bool add_pictures(json_t *j, const sg_eval_clip *c)
+{
+    bool whole = true;
+    for (int i = 0; i < SG_IMAGES; i++) {
+        const sg_eval_picture *const p = &c->image[i];
+        if (p->file)
+            whole = set(j, sg_picture_keys[i],
+                        json_pack("{s:s, s:s, s:s}", "file", p->file, "hash", p->hash, "picture", p->picture)) &&
+                    whole;
+    }
+    return whole;
+}
+
+/* Of each prompt that has some. */
+static json_t *pictures_json(const sg_eval_results *r)
+{
+    json_t *const a = json_array();
+    bool          whole = a;
+    int           last = -1;
+    for (const sg_eval_clip *c = r->clip; whole && c < r->clip + r->count; c++) {
+        if (c->prompt == last || !(c->image[SG_IMAGE_FIRST].file || c->image[SG_IMAGE_LAST].file)) continue;
+        json_t *const j = json_pack("{s:i}", "prompt", last = c->prompt);
+        whole = add_pictures(j, c) && json_array_append_new(a, j) == 0;
+    }
+    return sg_report_if_complete(a, whole);
+}
+
 static sg_status summary_json(json_t **out, const evaluation *v, sg_error *e)
 {
-    *out = json_pack("{s:s, s:i, s:s, s:O, s:o, s:o, s:o, s:o}", "format", SG_EVAL_FORMAT, "version", 2, "measured",
-                     "before compression", "settings", v->manifest, "arms", strings(v->arm, v->arms), "results",
-                     results_json(v), "groups", strings(v->summary.group, v->summary.groups), "rows",
-                     rows_json(&v->summary));
+    *out = json_pack("{s:s, s:i, s:s, s:O, s:o, s:o, s:o, s:o, s:o}", "format", SG_EVAL_FORMAT, "version", 2,
+                     "measured", "before compression", "settings", v->manifest, "arms", strings(v->arm, v->arms),
+                     "results", results_json(v), "groups", strings(v->summary.group, v->summary.groups), "rows",
+                     rows_json(&v->summary), "pictures", pictures_json(&v->results));
     return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "summary.json: out of memory");
 }
 

@@ -186,6 +186,26 @@ static sg_status measure(const reader *r, const json_t *v, const char *key, bool
     return SG_OK;
 }
 
+static const char *const picture_member[] = {"file", "hash", "picture"};
+
+/* Pictures are whole or not there. */
+static sg_status measure_pictures(const reader *r, const json_t *j, size_t *size)
+{
+    for (int i = 0; i < SG_IMAGES; i++) {
+        const json_t *const image = member(j, sg_picture_keys[i]);
+        if (image && !json_is_object(image)) return wrong(r, sg_picture_keys[i], "should be an object");
+        for (int k = 0; image && k < 3; k++) {
+            char label[32];
+            snprintf(label, sizeof label, "%s.%s", sg_picture_keys[i], picture_member[k]);
+            SG_TRY(measure(r, member(image, picture_member[k]), label, true, size));
+        }
+        const char *const path = json_string_value(json_object_get(image, "picture"));
+        if (path && !sg_eval_path_stays(path))
+            return wrong(r, sg_picture_keys[i], "should have a picture within the folder, not %s", sg_show(path));
+    }
+    return SG_OK;
+}
+
 static sg_status measure_strings(const reader *r, const json_t *j, bool done, size_t *size)
 {
     static const char *const path[] = {"file", "picture"};
@@ -241,6 +261,7 @@ static sg_status read_strings(const reader *r, const json_t *j, sg_eval_clip *c)
     const json_t *const groups = member(j, "groups");
     size_t              size = 0;
     SG_TRY(measure_strings(r, j, c->done, &size));
+    SG_TRY(measure_pictures(r, j, &size));
     SG_TRY(measure_groups(r, groups, &size));
     const char **const group = malloc(size);
     if (!group) return sg_error_set(r->e, SG_E_MEMORY, "%s: out of memory", r->file);
@@ -252,6 +273,11 @@ static sg_status read_strings(const reader *r, const json_t *j, sg_eval_clip *c)
     c->error = copy(&at, member(j, "error"));
     c->file = copy(&at, member(j, "file"));
     c->picture = copy(&at, member(j, "picture"));
+    for (int i = 0; i < SG_IMAGES; i++) {
+        const json_t *const image = member(j, sg_picture_keys[i]);
+        const char        **to[] = {&c->image[i].file, &c->image[i].hash, &c->image[i].picture};
+        for (int k = 0; k < 3; k++) *to[k] = copy(&at, member(image, picture_member[k]));
+    }
     return SG_OK;
 }
 

@@ -8,6 +8,8 @@
  *   text, groups  the prompt, and the groups of the set that it belongs to
  *   seed, width, height, frames
  *   file, picture the clip and frames of it, relative to DIR
+ *   image, last_image  {file: its name, hash: of it, picture: relative to DIR}: what the clip begins and ends with, if anything;
+ *                 fit: how it was fitted
  *   seconds       {whole, text, denoiser, decoder}: whole with the text, which is 0 if an earlier clip had it encoded
  *   steps         of denoising; skipped_steps: [step, ...], from 0, those that the step cache extrapolated
  *   kept          share of the pairs of blocks that were computed
@@ -22,6 +24,7 @@
 #ifndef SG_EVAL_RESULTS_H
 #define SG_EVAL_RESULTS_H
 
+#include "picture.h"
 #include "status.h"
 
 #include <stdbool.h>
@@ -38,12 +41,17 @@ typedef struct sg_eval_score {
     double mean, minimum, p5; /* INFINITY: equal frames; NAN: unknown */
 } sg_eval_score;
 
+typedef struct sg_eval_picture {
+    const char *file, *hash, *picture; /* file NULL: there is none */
+} sg_eval_picture;
+
 /* Of one clip. Unknown numbers are NAN or -1, unknown strings NULL; all strings are UTF-8. */
 typedef struct sg_eval_clip {
     int                prompt, clip, arm; /* arm: its place */
     bool               done;              /* or failed */
     const char        *name;              /* of the arm */
     const char        *text, *file, *picture, *error;
+    sg_eval_picture    image[SG_IMAGES];
     const char *const *group; /* [groups], each once */
     int                groups;
     int64_t            seed;

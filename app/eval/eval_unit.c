@@ -6,6 +6,7 @@
 #include "collage.h"
 #include "eval.h"
 #include "eval_files.h"
+#include "eval_pictures.h"
 #include "eval_results.h"
 #include "interrupt.h"
 #include "notices.h"
@@ -102,6 +103,7 @@ static sg_status make_settings(const work *w, const sg_plan *plan, char **text, 
     SG_TRY(sg_report_settings(&settings, &w->request, NULL, &v->model, &v->info, e));
     sg_status status =
         sg_report_add_attention(settings, &w->request.attention, &v->arms.arm[w->arm].settings, &forecast, e);
+    if (status == SG_OK) status = sg_report_add_pictures(settings, &v->pictures.now, e);
     if (status == SG_OK) status = sg_report_text(text, settings, e);
     json_decref(settings);
     return status;
@@ -149,10 +151,12 @@ static json_t *start_line(const work *w, const char *status)
 {
     const sg_eval *const    v = w->v;
     const sg_request *const r = &w->request;
-    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:s, s:o, s:I, s:i, s:i, s:i}", "version", SG_EVAL_LINE_VERSION,
-                     "arm", v->arms.arm[w->arm].name, "arm_index", w->arm, "prompt", w->prompt, "clip", w->clip,
-                     "status", status, "text", r->prompt, "groups", groups_json(v, w->prompt), "seed",
-                     (json_int_t)r->seed, "width", r->width, "height", r->height, "frames", r->frames);
+    json_t *const           line =
+        json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:s, s:o, s:I, s:i, s:i, s:i}", "version", SG_EVAL_LINE_VERSION,
+                  "arm", v->arms.arm[w->arm].name, "arm_index", w->arm, "prompt", w->prompt, "clip", w->clip, "status",
+                  status, "text", r->prompt, "groups", groups_json(v, w->prompt), "seed", (json_int_t)r->seed, "width",
+                  r->width, "height", r->height, "frames", r->frames);
+    return sg_report_if_complete(line, line && sg_eval_pictures_add(v, w->prompt, line));
 }
 
 static bool add_figures(json_t *line, const work *w)
@@ -184,17 +188,11 @@ static sg_status write_picture(work *w, sg_error *e)
     const uint8_t *const    rgb[] = {w->rgb};
     const sg_collage        collage = {r->width, r->height, r->frames, 1, rgb};
     sg_image                on = {0};
-    sg_sink                *sink = NULL;
     sg_collage_strip_size(&collage, &on.width, &on.height);
     on.rgb = malloc(sg_image_bytes(on.width, on.height));
     if (!on.rgb) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", w->picture);
     sg_collage_strip(&on, &collage);
-    const sg_clip clip = {
-        .path = w->picture, .width = on.width, .height = on.height, .frames = 1, .fps = r->fps, .literal = true};
-    sg_status status = sg_sink_open(&sink, &clip, e);
-    if (status == SG_OK) status = sg_sink_write(sink, 0, on.rgb, e);
-    if (status == SG_OK) status = sg_sink_finish(sink, e);
-    sg_sink_close(&sink);
+    const sg_status status = sg_sink_save_picture(w->picture, on.rgb, on.width, on.height, e);
     free(on.rgb);
     return status;
 }
@@ -275,13 +273,16 @@ static void say_row(sg_eval *v, int prompt, int arm)
                     sg_show_(text, sizeof text, v->set.prompt[prompt].text));
 }
 
-static void start_work(work *w, sg_eval *v, int prompt, int clip, int arm)
+/* After a failure all is there but the pictures. */
+static sg_status start_work(work *w, sg_eval *v, int prompt, int clip, int arm, sg_error *e)
 {
-    *w = (work){.v = v, .prompt = prompt, .clip = clip, .arm = arm, .request = sg_eval_request(v, prompt, clip)};
+    *w = (work){.v = v, .prompt = prompt, .clip = clip, .arm = arm};
+    const sg_status status = sg_eval_request(&w->request, v, prompt, clip, e);
     sg_arm_apply(&v->arm[arm], &w->request);
     w->first = arm ? v->rgb[0] : NULL;
     sg_eval_clip_path(w->path, &w->file, v, prompt, clip, arm);
     sg_eval_picture_path(w->picture, &w->picture_file, v, prompt, clip, arm);
+    return status;
 }
 
 /* The frames of a first arm that was done before. */
@@ -290,7 +291,7 @@ static sg_status fetch_first(sg_eval *v, int prompt, int clip, sg_error *e)
     work     w;
     sg_plan  plan;
     sg_error why = {0};
-    start_work(&w, v, prompt, clip, 0);
+    SG_TRY(start_work(&w, v, prompt, clip, 0, e));
     SG_TRY(check_fits(&w, &plan, e));
     SG_TRY(grow_frames(v, &w.request, e));
     if (sg_eval_frames_load(v, prompt, clip, &w.request, v->rgb[0], &why) == SG_OK) return SG_OK;
@@ -302,10 +303,11 @@ static sg_status fetch_first(sg_eval *v, int prompt, int clip, sg_error *e)
 static sg_status make_arm(sg_eval *v, int prompt, int clip, int arm, bool keep, const sg_error *first, sg_error *e)
 {
     work     w;
-    sg_error why = *first;
+    sg_error why = {0};
     say_row(v, prompt, arm);
-    start_work(&w, v, prompt, clip, arm);
-    sg_status status = why.code == SG_OK ? make_clip(&w, &why) : why.code;
+    sg_status status = start_work(&w, v, prompt, clip, arm, &why);
+    if (first->code != SG_OK) why = *first;
+    status = why.code == SG_OK ? make_clip(&w, &why) : why.code;
     if (status == SG_OK && keep) status = sg_eval_frames_save(v, prompt, clip, &w.request, w.rgb, &why);
     status = status == SG_OK ? log_done(&w, e) : log_failed(&w, &why, e);
     sg_clip_scores_close(&w.scores);

@@ -223,6 +223,17 @@ void sg_sink_close(sg_sink **sink)
     *sink = NULL;
 }
 
+sg_status sg_sink_save_picture(const char *path, const uint8_t *rgb, int width, int height, sg_error *e)
+{
+    const sg_clip clip = {.path = path, .width = width, .height = height, .frames = 1, .fps = 1, .literal = true};
+    sg_sink      *s = NULL;
+    sg_status     status = sg_sink_open(&s, &clip, e);
+    if (status == SG_OK) status = sg_sink_write(s, 0, rgb, e);
+    if (status == SG_OK) status = sg_sink_finish(s, e);
+    sg_sink_close(&s);
+    return status;
+}
+
 sg_status sg_sink_read_settings(const char *path, char **out, sg_error *e)
 {
     *out = NULL;

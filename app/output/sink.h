@@ -83,6 +83,9 @@ sg_status sg_sink_finish(sg_sink *s, sg_error *e) SG_MUST_USE;
 /* Unless finished, nothing remains. */
 void sg_sink_close(sg_sink **s);
 
+/* One picture as a PNG, which has its name when it is whole. */
+sg_status sg_sink_save_picture(const char *path, const uint8_t *rgb, int width, int height, sg_error *e) SG_MUST_USE;
+
 /* The settings kept in a clip or picture of ours; *out is the caller's to free. SG_E_FORMAT if there are none. */
 sg_status sg_sink_read_settings(const char *path, char **out, sg_error *e) SG_MUST_USE;
 

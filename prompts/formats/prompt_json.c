@@ -31,11 +31,12 @@ static sg_status set_groups(sg_prompt_record *c, const char *name, const json_t 
 static sg_status set_member(sg_prompt_record *c, sg_prompt_field f, const char *name, const json_t *v, sg_error *e)
 {
     char       number[32];
-    const bool is_text = f == SG_PROMPT_TEXT || f == SG_PROMPT_NEGATIVE || f == SG_PROMPT_GROUP || f == SG_PROMPT_SIZE;
+    const bool is_number = f == SG_PROMPT_SEED || f == SG_PROMPT_WIDTH || f == SG_PROMPT_HEIGHT ||
+                           f == SG_PROMPT_FRAMES || f == SG_PROMPT_IMAGE_ID;
     if (f == SG_PROMPT_FIELDS || json_is_null(v)) return SG_OK;
     if (f == SG_PROMPT_GROUP && json_is_array(v)) return set_groups(c, name, v, e);
     if (json_is_string(v)) return sg_prompt_record_set(c, f, name, json_string_value(v), e);
-    if (is_text) return wrong_type(c, name, f == SG_PROMPT_GROUP ? "a string or a list of strings" : "a string", e);
+    if (!is_number) return wrong_type(c, name, f == SG_PROMPT_GROUP ? "a string or a list of strings" : "a string", e);
     if (!json_is_integer(v)) return wrong_type(c, name, "a whole number", e);
     snprintf(number, sizeof number, "%lld", (long long)json_integer_value(v));
     return sg_prompt_record_set(c, f, name, number, e);

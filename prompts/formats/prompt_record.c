@@ -16,12 +16,17 @@ enum { MAX_PROMPTS = 1 << 20, MAX_PIXELS = 16384, MAX_FRAMES = 100000 };
 static const struct {
     const char     *name;
     sg_prompt_field field;
-} names[] = {{"prompt", SG_PROMPT_TEXT},   {"prompt_en", SG_PROMPT_TEXT},  {"caption", SG_PROMPT_TEXT},
-             {"text", SG_PROMPT_TEXT},     {"seed", SG_PROMPT_SEED},       {"negative_prompt", SG_PROMPT_NEGATIVE},
-             {"size", SG_PROMPT_SIZE},     {"width", SG_PROMPT_WIDTH},     {"negative", SG_PROMPT_NEGATIVE},
-             {"height", SG_PROMPT_HEIGHT}, {"frames", SG_PROMPT_FRAMES},   {"num_frames", SG_PROMPT_FRAMES},
-             {"group", SG_PROMPT_GROUP},   {"dimension", SG_PROMPT_GROUP}, {"category", SG_PROMPT_GROUP},
-             {"image_id", SG_PROMPT_IMAGE}};
+} names[] = {{"prompt", SG_PROMPT_TEXT},       {"prompt_en", SG_PROMPT_TEXT},
+             {"caption", SG_PROMPT_TEXT},      {"text", SG_PROMPT_TEXT},
+             {"seed", SG_PROMPT_SEED},         {"negative_prompt", SG_PROMPT_NEGATIVE},
+             {"size", SG_PROMPT_SIZE},         {"width", SG_PROMPT_WIDTH},
+             {"negative", SG_PROMPT_NEGATIVE}, {"height", SG_PROMPT_HEIGHT},
+             {"frames", SG_PROMPT_FRAMES},     {"num_frames", SG_PROMPT_FRAMES},
+             {"group", SG_PROMPT_GROUP},       {"dimension", SG_PROMPT_GROUP},
+             {"category", SG_PROMPT_GROUP},    {"type", SG_PROMPT_GROUP},
+             {"image", SG_PROMPT_IMAGE},       {"image_name", SG_PROMPT_IMAGE},
+             {"file_name", SG_PROMPT_IMAGE},   {"last_image", SG_PROMPT_LAST_IMAGE},
+             {"image_id", SG_PROMPT_IMAGE_ID}};
 
 /* ---- text ---- */
 
@@ -70,7 +75,7 @@ sg_status sg_prompt_record_refuse(const sg_prompt_record *c, sg_error *e, const 
 
 void sg_prompt_record_start(sg_prompt_record *c, int line, size_t entry)
 {
-    *c = (sg_prompt_record){.prompt = {.seed = -1, .image = -1, .line = line}};
+    *c = (sg_prompt_record){.prompt = {.seed = -1, .image_id = -1, .line = line}};
     const int n = snprintf(c->where, sizeof c->where, "line %d", line);
     if (entry) snprintf(c->where + n, sizeof c->where - (size_t)n, ", entry %zu", entry);
 }
@@ -113,6 +118,13 @@ static sg_status set_size(sg_prompt_record *c, const char *name, const char *val
                                    sg_show(value));
 }
 
+static sg_status set_file(sg_prompt_record *c, const char **out, const char *name, const char *value, sg_error *e)
+{
+    if (!*value) return sg_prompt_record_refuse(c, e, "%s should not be empty", sg_show(name));
+    *out = value;
+    return SG_OK;
+}
+
 static sg_status add_group(sg_prompt_record *c, const char *name, const char *value, sg_error *e)
 {
     for (int i = 0; i < c->prompt.groups; i++)
@@ -133,7 +145,9 @@ sg_status sg_prompt_record_set(sg_prompt_record *c, sg_prompt_field f, const cha
     case SG_PROMPT_TEXT: c->prompt.text = value; return SG_OK;
     case SG_PROMPT_NEGATIVE: c->prompt.negative = value; return SG_OK;
     case SG_PROMPT_SEED: return set_number(c, &c->prompt.seed, name, value, 0, INT64_MAX, e);
-    case SG_PROMPT_IMAGE: return set_number(c, &c->prompt.image, name, value, 0, INT64_MAX, e);
+    case SG_PROMPT_IMAGE: return set_file(c, &c->prompt.image, name, value, e);
+    case SG_PROMPT_LAST_IMAGE: return set_file(c, &c->prompt.last_image, name, value, e);
+    case SG_PROMPT_IMAGE_ID: return set_number(c, &c->prompt.image_id, name, value, 0, INT64_MAX, e);
     case SG_PROMPT_SIZE: return set_size(c, name, value, e);
     case SG_PROMPT_WIDTH: return set_int(c, &c->prompt.width, name, value, MAX_PIXELS, e);
     case SG_PROMPT_HEIGHT: return set_int(c, &c->prompt.height, name, value, MAX_PIXELS, e);
@@ -200,6 +214,8 @@ static sg_status add(sg_prompt_reader *r, sg_prompt_record *c, sg_error *e)
     SG_TRY(add_members(r, c, e));
     c->prompt.text = keep(r, c->prompt.text);
     if (c->prompt.negative) c->prompt.negative = keep(r, c->prompt.negative);
+    if (c->prompt.image) c->prompt.image = keep(r, c->prompt.image);
+    if (c->prompt.last_image) c->prompt.last_image = keep(r, c->prompt.last_image);
     s->prompt[s->count++] = c->prompt;
     return SG_OK;
 }

@@ -43,6 +43,8 @@ static void expect_sound(const sg_eval_results *r)
         expect(sg_eval_results_find(r, c->prompt, c->clip, c->arm) == i);
         expect(c->name && c->text && (c->file || !c->done) && (!c->file || sg_eval_path_stays(c->file)));
         expect(!c->picture || sg_eval_path_stays(c->picture));
+        for (int k = 0; k < SG_IMAGES; k++)
+            expect(!c->image[k].file || (c->image[k].hash && sg_eval_path_stays(c->image[k].picture)));
         expect(c->groups <= SG_EVAL_GROUPS);
         expect(!known(c->kept) || (c->kept >= 0 && c->kept <= 1));
         expect(!c->done || sg_eval_clip_seconds(c) >= 0);

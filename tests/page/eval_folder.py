@@ -39,6 +39,11 @@ def clip(rng, prompt, k, arm, names, texts):
             "steps": 50, "skipped_steps": list(range(10, 10 + 8 * arm)),
             "flicker": 0.97 + 0.005 * arm + rng.gauss(0, 0.002), "sharpness": 120 - 4 * arm + rng.gauss(0, 3), "black": 0,
             "frozen": 0, "non_finite": 0}
+    if prompt % 2:
+        line["image"] = {"file": "<u>first</u>.jpg", "hash": "0123456789abcdef", "picture": f"image/p {prompt}%2f#?-0.png"}
+        line["fit"] = "crop"
+    if prompt == 3:
+        line["last_image"] = line["image"] | {"file": "last.png"}
     if arm:
         line |= {"psnr": score(skill, 3), "ssim": score(0.5 + skill / 80, 0.05), "ms_ssim": score(0.6 + skill / 100, 0.04)}
         if prompt == 5:
@@ -59,6 +64,7 @@ def main():
     names = ["dense", "sparge:topk=0.3", "sparge:tau=0.95:name=<i>three</i>"][:arms]
     texts = [HOSTILE[i] if i < len(HOSTILE) else f"a red ball bouncing past {i} boxes" for i in range(prompts)]
     rng = random.Random(1)
+    os.makedirs(f"{folder}/image", exist_ok=True)
     for a in range(arms):
         os.makedirs(f"{folder}/arm{a}", exist_ok=True)
         os.makedirs(f"{folder}/frames/arm{a}", exist_ok=True)
@@ -74,6 +80,8 @@ def main():
                     f.write(json.dumps(line) + "\n")
                     if "picture" in line:
                         picture(f"{folder}/{line['picture']}", (17 * p + 5 * k + 60 * a) % 256)
+                    if "image" in line:
+                        picture(f"{folder}/{line['image']['picture']}", 40 * p % 256)
                     if clips and "file" in line:
                         shutil.copy(clips[a % len(clips)], f"{folder}/{line['file']}")
         f.write('{"version":1,"arm":"torn')

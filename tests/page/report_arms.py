@@ -241,6 +241,27 @@ def steps_are_told_apart(b, page):
     check(not b.value("/undefined|NaN|\\[object/.test(document.body.innerText)"), "an empty figure")
 
 
+def pictures_are_shown(b, page):
+    """In the place before the first arm; on a phone above it. Two arms, their difference and the pictures stand side by side."""
+    b.open(page)
+    b.wait(LOADED)
+    b.wait("[...document.querySelectorAll('.pictures img')].every(i => i.complete && i.naturalWidth === 128)")
+    shown = b.value("[...document.querySelectorAll('.pictures figcaption')].map(c => c.innerText.replace('\\n', ' '))")
+    check(shown == ["begins with rgb.png", "ends with base.jpg"], shown)
+    boxes = b.value("""[...document.querySelectorAll('.pictures img, #players video, #players canvas')].map(e => {
+      const r = e.getBoundingClientRect(); return [r.left, r.top, r.width, r.height]; })""")
+    first, last, *others = boxes
+    check(len(others) == 3 and all(abs(o[1] - first[1]) < 1 and o[0] > first[0] for o in others), "not in a row", boxes)
+    check(last[1] > first[1] and all(abs(w - h) < 1 and abs(w - first[2]) < 1 for _, _, w, h in boxes), "sizes", boxes)
+    b.value("document.querySelectorAll('details').forEach(d => d.open = true)")
+    check(not b.value("/undefined|NaN|\\[object/.test(document.body.innerText)"), "an empty figure")
+    settings = b.value("[...document.querySelectorAll('details th')].map(t => t.innerText)")
+    check(settings.count("image") == settings.count("fit") == 1, settings)
+    b.look(390, 844, "light")
+    b.wait("document.documentElement.scrollWidth <= 390")
+    b.look(1200, 900, "light")
+
+
 def clips_cannot_play(b, folder):
     with open(f"{folder}/report.html", encoding="ascii") as f:
         page = f.read()
@@ -278,6 +299,7 @@ def main():
         b.look(1200, 900, "light")
         nothing_differs(b, f"{same}/report.html")
         steps_are_told_apart(b, f"{steps}/report.html")
+        pictures_are_shown(b, "begun/report.html")
         clips_cannot_play(b, apart)
         away = [r for r in b.requests if not r.startswith(("file://" + os.path.abspath("."), "data:"))]
         check(not away, "requests from elsewhere:", away)

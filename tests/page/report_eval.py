@@ -241,6 +241,29 @@ def one_arm(b, page):
     b.wait("viewer.open && videos.length === 1 && videos[0].readyState > 1")
 
 
+def pictures_are_shown(b, folder):
+    """Beside the frames of a clip stands what it begins and ends with; in the viewer too."""
+    with open(f"{folder}/summary.json", encoding="utf-8") as f:
+        pictures = {p["prompt"]: p for p in json.load(f)["pictures"]}
+    check(sorted(pictures) == list(range(1, 40, 2)) and "last_image" in pictures[3], sorted(pictures))
+    choose(b, group=0, arm=1, state="")
+    b.value("while (made < listed.length) extend()")
+    b.wait("[...document.querySelectorAll('#clips .edges img')].every(i => i.loading = 'eager')")
+    b.wait("[...document.querySelectorAll('#clips .edges img')].every(i => i.complete && i.naturalWidth)")
+    rows = b.value("""listed.map((c, i) => [prompts[c.prompt].number, list.children[i].querySelectorAll('.edges img').length,
+      !c.failed && list.children[i].querySelector('.edges img')?.title])""")
+    check(all(n == (0 if p not in pictures else 2 if p == 3 else 1) for p, n, title in rows if title is not False), rows)
+    check({t for p, n, t in rows if n} == {"begins with <u>first</u>.jpg"}, rows)
+    at = b.value("listed.findIndex(c => prompts[c.prompt].number === 3)")
+    b.value(f"open({at})")
+    b.wait(f"viewer.open && {LOADED}")
+    shown = b.value("[...viewer.querySelectorAll('figure img + figcaption')].map(c => c.innerText.replace('\\n', ' '))")
+    check(shown == ["begins with <u>first</u>.jpg", "ends with last.png"], shown)
+    b.key("Escape")
+    b.wait("!viewer.open")
+    choose(b, arm="")
+
+
 def files_are_gone(b, folder):
     gone = b.value("((c) => [c.file, c.picture])(listed[0])")
     for file in gone:
@@ -268,6 +291,7 @@ def main():
         rows_come_when_scrolled_to(b, many)
         filters(b)
         clips_play(b)
+        pictures_are_shown(b, many)
         looks_right(b, f"{many}/report.html")
         for folder in (many, few):
             chart_is_labelled(b, folder)

@@ -67,7 +67,8 @@ static void test_line(void **state)
         ","
         "\"ssim\":{\"mean\":0.9,\"minimum\":0.8,\"p5\":0.85},\"flicker\":0.97,\"sharpness\":120,\"black\":1,\"frozen\":"
         "2,"
-        "\"non_finite\":3,\"else\":[{}]}";
+        "\"non_finite\":3,\"last_image\":{\"file\":\"../a b.jpg\",\"hash\":\"0f\",\"picture\":\"last_image/a.png\"},"
+        "\"fit\":\"crop\",\"else\":[{}]}";
     sg_eval_clip c;
     sg_error     e = {0};
     assert_int_equal(sg_eval_line_read(&c, text, strlen(text), "f", 1, &e), SG_OK);
@@ -79,6 +80,10 @@ static void test_line(void **state)
     assert_string_equal(c.file, "a b/c..d.mp4");
     assert_string_equal(c.picture, "frames/%2e.png");
     assert_null(c.error);
+    assert_null(c.image[SG_IMAGE_FIRST].file);
+    assert_string_equal(c.image[SG_IMAGE_LAST].file, "../a b.jpg");
+    assert_string_equal(c.image[SG_IMAGE_LAST].hash, "0f");
+    assert_string_equal(c.image[SG_IMAGE_LAST].picture, "last_image/a.png");
     assert_true(c.seed == 9007199254740993 && c.width == 64 && c.height == 32 && c.frames == 33);
     assert_true(c.black == 1 && c.frozen == 2 && c.non_finite == 3);
     assert_true(c.psnr.mean == 31 && c.psnr.minimum == 24.5 && isinf(c.psnr.p5));
@@ -136,6 +141,12 @@ static void test_bad_lines(void **state)
         {DONE ",\"groups\":[1]}", "groups should be a list of strings"},
         {DONE ",\"error\":1}", "error should be a string"},
         {DONE ",\"picture\":\"../a.png\"}", "picture should be a path within the folder, not ../a.png"},
+        {DONE ",\"image\":\"a.png\"}", "image should be an object"},
+        {DONE ",\"image\":{\"file\":\"a.png\",\"picture\":\"a.png\"}}", "image.hash is missing"},
+        {DONE ",\"last_image\":{\"file\":\"a.png\",\"hash\":1,\"picture\":\"a.png\"}}",
+         "last_image.hash should be a string"},
+        {DONE ",\"image\":{\"file\":\"a.png\",\"hash\":\"0\",\"picture\":\"/a.png\"}}",
+         "image should have a picture within the folder, not /a.png"},
         {"{\"version\":1,\"arm_index\":-1}", "arm_index should be a whole number"},
         {"{\"version\":1,\"arm_index\":0,\"prompt\":1048576}", "prompt should be a whole number"},
     };

@@ -62,7 +62,8 @@ static void text_is_read(void **state)
     assert_string_equal(s.prompt[1].text, " # one, \"two\"");
     assert_int_equal(s.comments, 2);
     assert_int_equal(s.prompt[1].line, 5);
-    assert_true(s.prompt[1].seed == -1 && s.prompt[1].image == -1 && !s.prompt[1].negative);
+    assert_true(s.prompt[1].seed == -1 && s.prompt[1].image_id == -1 && !s.prompt[1].image && !s.prompt[1].last_image &&
+                !s.prompt[1].negative);
     assert_true(!s.prompt[1].width && !s.prompt[1].height && !s.prompt[1].frames && !s.prompt[1].groups);
     sg_prompt_set_close(&s);
     assert_null(s.prompt);
@@ -139,6 +140,31 @@ static void vbench_is_read(void **state)
     sg_prompt_set_close(&s);
 }
 
+static void pictures_are_read(void **state)
+{
+    (void)state;
+    sg_prompt_set s = read_sound("i2v-bench-info.json",
+                                 "[{\"file_name\": \"a \\\"red\\\" ball.jpg\", \"prompt_en\": \"a ball\", \"type\": "
+                                 "\"indoor\", \"caption_id\": 3},\n{\"prompt_en\": \"two\", \"image_name\": null}]");
+    assert_int_equal(s.count, 2);
+    assert_string_equal(s.prompt[0].image, "a \"red\" ball.jpg");
+    assert_string_equal(s.prompt[0].text, "a ball");
+    assert_string_equal(group(&s, 0, 0), "indoor");
+    assert_true(!s.prompt[0].last_image && !s.prompt[1].image);
+    sg_prompt_set_close(&s);
+
+    s = read_sound("p.jsonl", "{\"prompt\": \"a\", \"image\": \"../\\u00e9.png\", \"last_image\": \"/b.jpg\"}");
+    assert_string_equal(s.prompt[0].image, "../é.png");
+    assert_string_equal(s.prompt[0].last_image, "/b.jpg");
+    sg_prompt_set_close(&s);
+
+    s = read_sound("p.csv", "last_image,prompt,image\n,a,\"x,y.png\"\nb.png,c,\n");
+    assert_string_equal(s.prompt[0].image, "x,y.png");
+    assert_true(!s.prompt[0].last_image && !s.prompt[1].image);
+    assert_string_equal(s.prompt[1].last_image, "b.png");
+    sg_prompt_set_close(&s);
+}
+
 static void captions_of_coco_are_read(void **state)
 {
     (void)state;
@@ -149,9 +175,9 @@ static void captions_of_coco_are_read(void **state)
                    "{\"image_id\": 13, \"id\": 6, \"caption\": \"A dog\\n\"}]}");
     assert_int_equal(s.count, 2);
     assert_string_equal(s.prompt[0].text, "A cat.");
-    assert_true(s.prompt[0].image == 12 && s.prompt[0].line == 2);
+    assert_true(s.prompt[0].image_id == 12 && s.prompt[0].line == 2);
     assert_string_equal(s.prompt[1].text, "A dog\n");
-    assert_true(s.prompt[1].image == 13 && s.prompt[1].line == 3);
+    assert_true(s.prompt[1].image_id == 13 && s.prompt[1].line == 3);
     sg_prompt_set_close(&s);
 }
 
@@ -187,6 +213,9 @@ static void malformed_json_is_refused(void **state)
         {"{\"prompt\": \"x\", \"group\": [1]}", "group should be a list of strings"},
         {"{\"prompt\": \"x\", \"group\": {}}", "group should be a string or a list of strings"},
         {"{\"prompt\": \"x\", \"group\": \"\"}", "group should not be empty"},
+        {"{\"prompt\": \"x\", \"image\": \"\"}", "image should not be empty"},
+        {"{\"prompt\": \"x\", \"last_image\": 3}", "last_image should be a string"},
+        {"{\"prompt\": \"x\", \"image\": \"a\", \"file_name\": \"a\"}", "'image' and 'file_name' say the same"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char text[256], message[256];
@@ -353,6 +382,7 @@ int main(void)
         cmocka_unit_test(lines_of_json_are_read),
         cmocka_unit_test(csv_is_read),
         cmocka_unit_test(vbench_is_read),
+        cmocka_unit_test(pictures_are_read),
         cmocka_unit_test(captions_of_coco_are_read),
         cmocka_unit_test(malformed_text_is_refused),
         cmocka_unit_test(malformed_json_is_refused),

@@ -27,7 +27,7 @@ try -p "a cat" --fit pad -o x.y4m
 # without a picture its encoder is not waited for
 sparge-gen -m wan22_ti2v -p "a cat" --size 32x32 --frames 5 --steps 1 -o x.y4m 2>&1 | grep -o '^reading the prompt .*/[0-9]'
 
-# commands that take no picture
+# commands that render, without one
 small=(-m wan22_i2v --size 32x32 --frames 5)
 echo "a cat" >set.txt
 try check "${small[@]}"

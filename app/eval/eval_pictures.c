@@ -1,0 +1,155 @@
+/* eval_pictures.c - see eval_pictures.h. */
+#include "eval_pictures.h"
+#include "base/path.h"
+#include "output_file.h"
+#include "sink.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- where they are ---- */
+
+static sg_status place(char path[PATH_MAX], const sg_eval *v, const char *name, const char *ending, sg_error *e)
+{
+    const sg_settings *const s = v->settings;
+    const int                folder = (int)(sg_path_name(s->prompts) - s->prompts);
+    int                      n;
+    if (*name == '/' && !*ending)
+        n = snprintf(path, PATH_MAX, "%s", name);
+    else if (s->image_folder)
+        n = snprintf(path, PATH_MAX, "%s/%s%s", s->image_folder, name, ending);
+    else
+        n = snprintf(path, PATH_MAX, "%.*s%s", folder, s->prompts, name);
+    return n < PATH_MAX ? SG_OK : sg_error_set(e, SG_E_ARG, "the path of a picture is too long");
+}
+
+/* Both are empty where there is none. */
+static sg_status find(char path[SG_IMAGES][PATH_MAX], const sg_eval *v, const sg_prompt *p, sg_error *e)
+{
+    const sg_settings *const s = v->settings;
+    const char *const own[SG_IMAGES] = {p->image, p->last_image}, *const usual[] = {s->image, s->last_image};
+    for (int i = 0; i < SG_IMAGES; i++) {
+        *path[i] = '\0';
+        if (own[i])
+            SG_TRY(place(path[i], v, own[i], "", e));
+        else if (i == SG_IMAGE_FIRST && s->image_folder)
+            SG_TRY(place(path[i], v, p->text, ".jpg", e));
+        else if (usual[i] && snprintf(path[i], PATH_MAX, "%s", usual[i]) >= PATH_MAX)
+            return sg_error_set(e, SG_E_ARG, "the path of a picture is too long");
+    }
+    return SG_OK;
+}
+
+/* Reads those of p, unless they are at hand. */
+static sg_status fetch(sg_eval *v, const sg_prompt *p, sg_error *e)
+{
+    sg_eval_pictures *const at = &v->pictures;
+    char                    path[SG_IMAGES][PATH_MAX];
+    bool                    same = at->read;
+    SG_TRY(find(path, v, p, e));
+    for (int i = 0; i < SG_IMAGES; i++) same = same && strcmp(path[i], at->path[i]) == 0;
+    if (same) return SG_OK;
+    sg_pictures_close(&at->now);
+    memcpy(at->path, path, sizeof path);
+    at->now = (sg_pictures){.fit = v->settings->fit ? v->settings->fit : sg_picture_fits[0], .of_entry = true};
+    for (int i = 0; i < SG_IMAGES; i++) at->now.path[i] = *path[i] ? at->path[i] : NULL;
+    const sg_status status = sg_pictures_read(&at->now, e);
+    at->read = status == SG_OK;
+    return status;
+}
+
+/* ---- before the first render ---- */
+
+sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, const sg_request *r, sg_error *e)
+{
+    sg_eval_pictures *const at = &v->pictures;
+    if (!at->hash && !(at->hash = calloc((size_t)v->set.count, sizeof *at->hash)))
+        return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    SG_TRY(fetch(v, p, e));
+    SG_TRY(sg_pictures_check(&at->now, v->engine, r, e));
+    for (int i = 0; i < SG_IMAGES; i++) {
+        at->hash[prompt][i] = at->now.path[i] ? at->now.hash[i] : 0;
+        at->any = at->any || at->now.path[i];
+    }
+    return SG_OK;
+}
+
+static void folder_path(char path[PATH_MAX], const sg_eval *v, int i)
+{
+    snprintf(path, PATH_MAX, "%s/%s", v->folder, sg_picture_keys[i]);
+}
+
+sg_status sg_eval_pictures_folders(const sg_eval *v, sg_error *e)
+{
+    char path[PATH_MAX];
+    for (int i = 0; i < SG_IMAGES; i++) {
+        bool some = false;
+        for (int p = 0; p < v->set.count; p++) some = some || v->pictures.hash[p][i];
+        folder_path(path, v, i);
+        if (some) SG_TRY(sg_output_folder_make(path, NULL, "--out", e));
+    }
+    return SG_OK;
+}
+
+/* ---- for a clip ---- */
+
+/* Of picture i of an entry; its name within the folder starts at *inside. */
+static void file_path(char path[PATH_MAX], const char **inside, const sg_eval *v, int prompt, int i)
+{
+    char      name[SG_CLIP_NAME];
+    const int n = snprintf(path, PATH_MAX, "%s/", v->folder);
+    sg_clip_name_write(name, &v->names[prompt], 0, ".png");
+    *inside = path + n;
+    snprintf(path + n, (size_t)(PATH_MAX - n), "%s/%s", sg_picture_keys[i], name);
+}
+
+static sg_status take(sg_eval *v, int prompt, sg_request *r, sg_error *e)
+{
+    sg_eval_pictures *const at = &v->pictures;
+    SG_TRY(fetch(v, &v->set.prompt[prompt], e));
+    SG_TRY(sg_pictures_fit(&at->now, r, e));
+    for (int i = 0; i < SG_IMAGES; i++) {
+        char        path[PATH_MAX];
+        const char *inside;
+        if (!at->now.path[i]) continue;
+        if (at->now.hash[i] != at->hash[prompt][i])
+            return sg_error_set(e, SG_E_FORMAT, "%s: %s: has changed since this run began", sg_picture_keys[i],
+                                at->path[i]);
+        file_path(path, &inside, v, prompt, i);
+        if (access(path, F_OK) == 0) continue;
+        SG_TRY(sg_sink_save_picture(path, at->now.fitted[i].rgb, r->width, r->height, e));
+    }
+    return SG_OK;
+}
+
+sg_status sg_eval_pictures_take(sg_eval *v, int prompt, sg_request *r, sg_error *e)
+{
+    sg_error        why = {0};
+    const sg_status status = take(v, prompt, r, &why);
+    v->pictures.of = status == SG_OK ? prompt : -1;
+    if (status == SG_OK) return SG_OK;
+    return sg_error_set(e, status == SG_E_MEMORY ? status : SG_E_FORMAT, "%s", why.text);
+}
+
+bool sg_eval_pictures_add(const sg_eval *v, int prompt, json_t *line)
+{
+    const sg_eval_pictures *const at = &v->pictures;
+    if (at->of != prompt) return true;
+    bool whole = sg_report_add_pictures(line, &at->now, &(sg_error){0}) == SG_OK;
+    for (int i = 0; i < SG_IMAGES && whole; i++) {
+        char        path[PATH_MAX];
+        const char *inside;
+        if (!at->now.path[i]) continue;
+        file_path(path, &inside, v, prompt, i);
+        whole = json_object_set_new(json_object_get(line, sg_picture_keys[i]), "picture", sg_report_name(inside)) == 0;
+    }
+    return whole;
+}
+
+void sg_eval_pictures_close(sg_eval *v)
+{
+    sg_pictures_close(&v->pictures.now);
+    free(v->pictures.hash);
+}

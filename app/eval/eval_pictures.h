@@ -1,0 +1,30 @@
+/* eval_pictures.h - the pictures that clips of a set begin and end with: an entry's own, or those of --image and
+ * --last-image. All arms and clips of an entry have the same.
+ *
+ *   where they are   a name stands for a file in --image-folder, or beside the set. With --image-folder an entry that names
+ *                    none has PROMPT.jpg there: VBench-I2V's layout
+ *   in the folder    image/NAME-INDEX.png and last_image/NAME-INDEX.png: an entry's, in the size of its clips, under the name
+ *                    of its first clip */
+#ifndef SG_EVAL_PICTURES_H
+#define SG_EVAL_PICTURES_H
+
+#include "eval.h"
+
+/* Reads those of entry p, which is to be the set's `prompt`th, notes their hashes, and checks that r's clip can be made with
+ * them. SG_E_ARG, SG_E_FILE, SG_E_FORMAT with field, file and reason if not. */
+sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, const sg_request *r,
+                                 sg_error *e) SG_MUST_USE;
+
+/* Creates the folders of those that there are. SG_E_FILE. */
+sg_status sg_eval_pictures_folders(const sg_eval *v, sg_error *e) SG_MUST_USE;
+
+/* Gives those of this entry to r, which borrows them until the next call, and writes them into the folder unless they are
+ * there. SG_E_FORMAT where they cannot be read any more or have changed, SG_E_MEMORY. */
+sg_status sg_eval_pictures_take(sg_eval *v, int prompt, sg_request *r, sg_error *e) SG_MUST_USE;
+
+/* Adds to a line of results which pictures this entry has, if they were taken. False: no memory. */
+bool sg_eval_pictures_add(const sg_eval *v, int prompt, json_t *line);
+
+void sg_eval_pictures_close(sg_eval *v);
+
+#endif
