@@ -210,8 +210,9 @@ static void print_render(const model_summary *t)
         sg_command_escaped(stdout, r->negative_prompt, "");
         putchar('\n');
     }
-    printf("           latents %lld x %lld x %lld x %lld, %lld tokens\n", (long long)p->latent[0],
-           (long long)p->latent[1], (long long)p->latent[2], (long long)p->latent[3], (long long)p->tokens);
+    printf("           latents %lld x %lld x %lld x %lld, %lld token%s\n", (long long)p->latent[0],
+           (long long)p->latent[1], (long long)p->latent[2], (long long)p->latent[3], (long long)p->tokens,
+           sg_plural(p->tokens));
     sg_print(stdout, "attention  %s\n",
              sg_attention_forecast_text((char[512]){0}, 512, &r->attention, &t->forecast, p->tokens));
     if (*t->doubt) sg_print(stdout, "           %s\n", t->doubt);

@@ -174,8 +174,8 @@ static sg_status fit_latents(job *j, sg_error *e)
     r->latents_in = s->latents;
     if ((s->size[0] && asked.width != r->width) || (s->size[1] && asked.height != r->height) ||
         ((s->frames || s->seconds > 0) && asked.frames != r->frames))
-        return sg_error_set(e, SG_E_ARG, "--latents: %s holds %dx%d with %d frames, which cannot be changed any more",
-                            s->latents, r->width, r->height, r->frames);
+        return sg_error_set(e, SG_E_ARG, "--latents: %s holds %dx%d with %d frame%s, which cannot be changed any more",
+                            s->latents, r->width, r->height, r->frames, sg_plural(r->frames));
     return SG_OK;
 }
 
@@ -258,9 +258,9 @@ static void say_plan(job *j)
     double                  flops = 0;
     if (!j->settings->verbose) return;
     for (int i = 0; i < p->phases; i++) flops += p->phase[i].flops;
-    sg_progress_say(&j->progress, "planned: %lld tokens, peak %.2f GiB, %.2f of %.2f GiB to be free, %.3g TFLOP",
-                    (long long)p->tokens, (double)p->peak * gib, (double)p->need * gib, (double)p->available * gib,
-                    flops * 1e-12);
+    sg_progress_say(&j->progress, "planned: %lld token%s, peak %.2f GiB, %.2f of %.2f GiB to be free, %.3g TFLOP",
+                    (long long)p->tokens, sg_plural(p->tokens), (double)p->peak * gib, (double)p->need * gib,
+                    (double)p->available * gib, flops * 1e-12);
     if (!j->decode_only)
         sg_progress_say(&j->progress, "attention: %s",
                         sg_attention_forecast_text((char[512]){0}, 512, &r->attention, &j->forecast, p->tokens));

@@ -78,9 +78,9 @@ static sg_status check_size(job *j, sg_error *e)
     sg_plan plan;
     SG_TRY(sg_engine_plan(j->engine, &j->request, &plan, e));
     if (plan.tokens < SG_NAMED_TOKENS)
-        return sg_error_set(e, SG_E_ARG, "%dx%d with %d frames are %lld tokens: no blocks are skipped below %d",
-                            j->request.width, j->request.height, j->request.frames, (long long)plan.tokens,
-                            SG_NAMED_TOKENS);
+        return sg_error_set(e, SG_E_ARG, "%dx%d with %d frame%s are %lld token%s: no blocks are skipped below %d",
+                            j->request.width, j->request.height, j->request.frames, sg_plural(j->request.frames),
+                            (long long)plan.tokens, sg_plural(plan.tokens), SG_NAMED_TOKENS);
     if (j->prompts->count == 1) sg_notice_cut(&j->progress, &plan, NULL);
     return sg_plan_fits(&plan, e);
 }
@@ -168,7 +168,7 @@ static void print_row(const job *j, const char *name, size_t member)
 static void print_table(const job *j)
 {
     const sg_thresholds *const t = j->found;
-    printf("blocks kept, a share; mean of %d heads\ntimesteps   ", t->heads);
+    printf("blocks kept, a share; mean of %d head%s\ntimesteps   ", t->heads, sg_plural(t->heads));
     for (int b = 0; b < t->buckets; b++) printf(" >= %5.0f", (double)t->from[b]);
     printf("\n");
     for (int layer = 0; layer < t->layers; layer++) {
@@ -201,9 +201,9 @@ static void say_cache(job *j, const char *path)
     const sg_cache_tuned *const f = &j->cache.found;
     char                        took[32];
     sg_progress_say(&j->progress,
-                    "%s: threshold %.4g: %.0f %% of %.0f steps extrapolated, error %.4f; %d renders in %s",
+                    "%s: threshold %.4g: %.0f %% of %.0f steps extrapolated, error %.4f; %d render%s in %s",
                     strcmp(path, "-") == 0 ? "stdout" : path, f->threshold, 100 * f->skipped, f->steps, f->reached,
-                    j->cache.renders, sg_duration(took, sizeof took, j->cache.seconds));
+                    j->cache.renders, sg_plural(j->cache.renders), sg_duration(took, sizeof took, j->cache.seconds));
 }
 
 static void say_end(job *j, const char *path)

@@ -79,8 +79,8 @@ void sg_notice_prompts(sg_progress *p, const sg_engine *engine, const char *mode
         if (count++ == 0) memcpy(first, list, sizeof first);
     }
     if (!count) return;
-    sg_progress_say(p, "%s; %d of %d prompts %s words that it has never seen, first %s", world ? world : model, count,
-                    set->count, count == 1 ? "has" : "have", first);
+    sg_progress_say(p, "%s; %d of %d prompt%s %s words that it has never seen, first %s", world ? world : model, count,
+                    set->count, sg_plural(set->count), count == 1 ? "has" : "have", first);
 }
 
 void sg_notice_cut(sg_progress *p, const sg_plan *plan, const char *which)
@@ -88,8 +88,9 @@ void sg_notice_cut(sg_progress *p, const sg_plan *plan, const char *which)
     static const char *const name[] = {"--prompt", "--negative-prompt"};
     for (int i = 0; i < 2; i++)
         if (plan->cut[i])
-            sg_progress_say(p, "%s: the text encoder reads %d tokens; the last %d are cut off",
-                            which && i == 0 ? which : name[i], plan->text_tokens[i], plan->cut[i]);
+            sg_progress_say(p, "%s: the text encoder reads %d token%s; the last %d %s cut off",
+                            which && i == 0 ? which : name[i], plan->text_tokens[i], sg_plural(plan->text_tokens[i]),
+                            plan->cut[i], plan->cut[i] == 1 ? "is" : "are");
 }
 
 void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm, const sg_model_path *model)

@@ -92,15 +92,13 @@ void sg_progress_say(sg_progress *p, const char *fmt, ...)
     fputc('\n', stderr);
 }
 
-const char *sg_plural(int64_t n) { return n == 1 ? "" : "s"; }
-
 void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_info *info, const sg_request *r,
                            int64_t tokens, bool drawn)
 {
     char      all[32] = "", of[32] = "";
     const int done = sg_request_steps(r);
     if (done < r->steps) snprintf(of, sizeof of, " of %d", r->steps);
-    if (tokens) snprintf(all, sizeof all, ", %lld tokens", (long long)tokens);
+    if (tokens) snprintf(all, sizeof all, ", %lld token%s", (long long)tokens, sg_plural(tokens));
     sg_progress_say(p, "%s in %s on %s", model, info->dtype, info->device);
     sg_progress_say(p, "%dx%d, %d frame%s at %d fps, %d%s step%s, guidance %g, seed %llu%s", r->width, r->height,
                     r->frames, sg_plural(r->frames), r->fps, done, of, sg_plural(r->steps), r->cfg_scale,

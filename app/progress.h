@@ -3,6 +3,7 @@
 #ifndef SG_PROGRESS_H
 #define SG_PROGRESS_H
 
+#include "base/text.h"
 #include "engine.h"
 
 #include <pthread.h>
@@ -78,9 +79,6 @@ void sg_progress_say_plan(sg_progress *p, const sg_plan *plan);
 /* fprintf for text from files and arguments: control characters but newlines, which a terminal would interpret, are
  * replaced by question marks. Prints nothing when memory is short. */
 void sg_print(FILE *out, const char *fmt, ...) SG_PRINTF(2, 3);
-
-/* "" for 1, else "s". */
-const char *sg_plural(int64_t n);
 
 /* "0.8 s", "3 min 20 s", "2 h 05 min". Returns text. */
 const char *sg_duration(char *text, size_t size, double seconds);

@@ -1,5 +1,6 @@
 /* report_attention.c - see report_attention.h. */
 #include "report_attention.h"
+#include "base/text.h"
 #include "report.h"
 
 #include <stdarg.h>
@@ -87,7 +88,7 @@ const char *sg_attention_forecast_text(char *text, size_t size, const sg_policy 
     const sg_attention_kind without = o->why == SG_WHY_STEP ? p->dense_steps_kind : SG_ATTENTION_DENSE;
     snprintf(text, size, "%s", sg_attention_names[o->last ? p->kind : without]);
     if (o->why == SG_WHY_SHORT)
-        append(text, size, ": %lld tokens are fewer than %d%s", (long long)tokens,
+        append(text, size, ": %lld token%s fewer than %d%s", (long long)tokens, tokens == 1 ? " is" : "s are",
                p->named ? SG_NAMED_TOKENS : SG_TOKENS,
                !p->named && tokens >= SG_NAMED_TOKENS ? "; --attention sparge takes them" : "");
     else if (o->why == SG_WHY_BACKEND)
@@ -96,7 +97,7 @@ const char *sg_attention_forecast_text(char *text, size_t size, const sg_policy 
         append(text, size, ": all steps are among the first %s %% that are %s", PERCENT(p->dense_steps),
                sg_attention_names[p->dense_steps_kind]);
     if (o->last == 0) return text;
-    append(text, size, " in the last %d of %d steps", o->last, o->steps);
+    append(text, size, " in the last %d of %d step%s", o->last, o->steps, sg_plural(o->steps));
     if (p->kind == SG_ATTENTION_SPARGE) {
         append(text, size, ": ");
         append_rule(text, size, p);
@@ -175,7 +176,9 @@ static size_t entries_of(const sg_attention_record *r)
 static void append_layers(char *text, size_t size, const sum *t, const sg_attention_record *r)
 {
     const int dense = t->of_why[SG_WHY_LAYER] / r->passes;
-    if (dense) append(text, size, ", %d of %d layers dense", dense, t->entries / r->passes);
+    if (dense)
+        append(text, size, ", %d of %d layer%s dense", dense, t->entries / r->passes,
+               sg_plural(t->entries / r->passes));
 }
 
 const char *sg_attention_summary(char *text, size_t size, const sg_attention_record *r)
@@ -194,7 +197,7 @@ const char *sg_attention_summary(char *text, size_t size, const sg_attention_rec
         append(text, size, "%s %% of blocks skipped", PERCENT(share(all.blocks - all.kept, all.blocks)));
     else
         append(text, size, "quantised");
-    append(text, size, " in %d of %d steps", steps[kind], r->steps);
+    append(text, size, " in %d of %d step%s", steps[kind], r->steps, sg_plural(r->steps));
     if (steps[SG_ATTENTION_DENSE]) append(text, size, " (%d dense: the first)", steps[SG_ATTENTION_DENSE]);
     append_layers(text, size, &last, r);
     if (all.skipped)

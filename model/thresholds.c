@@ -100,23 +100,24 @@ static sg_status read_number(const reader *r, const char *key, size_t i, const j
     return SG_OK;
 }
 
-static sg_status check_list(const reader *r, const char *key, const json_t *v, int n, const char *of)
+static sg_status check_list(const reader *r, const char *key, const json_t *v, int n, const char *noun, const char *of)
 {
     if (json_is_array(v) && json_array_size(v) == (size_t)n) return SG_OK;
-    return wrong(r, key, "should be a list of %d %s%s", n, of, json_is_array(v) ? ", but has another length" : "");
+    return wrong(r, key, "should be a list of %d %s%s%s%s", n, noun, sg_plural(n), of,
+                 json_is_array(v) ? ", but has another length" : "");
 }
 
 /* out[b][l][h] = [bucket][layer][head] of that member. Without out only what lists there are is looked at. */
 static sg_status read_grid(const reader *r, const char *key, const sg_thresholds *t, double lo, double hi, float *out)
 {
     const json_t *const all = json_object_get(r->root, key);
-    SG_TRY(check_list(r, key, all, t->buckets, "buckets"));
+    SG_TRY(check_list(r, key, all, t->buckets, "bucket", ""));
     for (int b = 0; b < t->buckets; b++) {
         const json_t *const bucket = json_array_get(all, (size_t)b);
-        SG_TRY(check_list(r, key, bucket, t->layers, "layers in each bucket"));
+        SG_TRY(check_list(r, key, bucket, t->layers, "layer", " in each bucket"));
         for (int l = 0; l < t->layers; l++) {
             const json_t *const layer = json_array_get(bucket, (size_t)l);
-            SG_TRY(check_list(r, key, layer, t->heads, "heads in each layer"));
+            SG_TRY(check_list(r, key, layer, t->heads, "head", " in each layer"));
             for (size_t h = 0; out && h < (size_t)t->heads; h++)
                 SG_TRY(read_number(r, key, h, json_array_get(layer, h), lo, hi, out++));
         }

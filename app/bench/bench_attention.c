@@ -458,19 +458,20 @@ static void print_stages(const work *w)
     printf("order %s: %.3f ms to put the tokens in order and back, once a forward", sg_order_names[w->in.order],
            w->order * 1e3);
     if (w->in.layers)
-        printf("; over %d layers %.3f ms each, which is in before", w->in.layers, w->order / w->in.layers * 1e3);
+        printf("; over %d layer%s %.3f ms each, which is in before", w->in.layers, sg_plural(w->in.layers),
+               w->order / w->in.layers * 1e3);
     putchar('\n');
 }
 
 static void print_all(const work *w)
 {
     const sg_bench_input *const in = &w->in;
-    sg_print(stdout, "%s in %s on %s\n%d x %d heads of %d", in->name, in->dtype == SG_BF16 ? "bf16" : "f32",
-             w->base->backend->device, in->b, in->h, in->d);
+    sg_print(stdout, "%s in %s on %s\n%d x %d head%s of %d", in->name, in->dtype == SG_BF16 ? "bf16" : "f32",
+             w->base->backend->device, in->b, in->h, sg_plural(in->h), in->d);
     if (in->h < in->all_heads) printf(" (of %d)", in->all_heads);
     if (in->hk < in->h) printf(", %d of keys", in->hk);
-    printf(", %lld tokens (%lldx%lldx%lld", (long long)in->n, (long long)in->grid[0], (long long)in->grid[1],
-           (long long)in->grid[2]);
+    printf(", %lld token%s (%lldx%lldx%lld", (long long)in->n, sg_plural(in->n), (long long)in->grid[0],
+           (long long)in->grid[1], (long long)in->grid[2]);
     if (in->text_prefix) printf(", %lld of text before", (long long)in->text_prefix);
     if (in->text_suffix) printf(", %lld of text behind", (long long)in->text_suffix);
     printf("), %.4g TFLOP\n", flops_of(in) * 1e-12);

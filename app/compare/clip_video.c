@@ -1,5 +1,6 @@
 /* clip_video.c - frames out of videos by FFmpeg's libraries, see clip_reader.h. Nothing but the file itself is opened,
  * and only by a few well-worn readers and decoders. */
+#include "base/text.h"
 #include "clip_reader.h"
 
 #include <libavcodec/avcodec.h>
@@ -51,7 +52,7 @@ static sg_status fail(const state *s, sg_error *e, const char *what, int av)
 static sg_status damaged(const state *s, sg_error *e, int av)
 {
     char what[64];
-    snprintf(what, sizeof what, "damaged video after %d frames", s->frames);
+    snprintf(what, sizeof what, "damaged video after %d frame%s", s->frames, sg_plural(s->frames));
     return fail(s, e, what, av);
 }
 
@@ -297,8 +298,8 @@ static sg_status feed(state *s, sg_error *e)
             return sg_error_set(e, SG_E_FORMAT, "%s: the file ends after %d of %d frames", s->path, s->packets,
                                 avformat_index_get_entries_count(s->stream));
         if (ends_early(s))
-            return sg_error_set(e, SG_E_FORMAT, "%s: the file ends after %d frames, before its video does", s->path,
-                                s->packets);
+            return sg_error_set(e, SG_E_FORMAT, "%s: the file ends after %d frame%s, before its video does", s->path,
+                                s->packets, sg_plural(s->packets));
         s->drained = true;
         av = avcodec_send_packet(s->codec, NULL);
         return av < 0 ? damaged(s, e, av) : SG_OK;

@@ -135,10 +135,11 @@ static sg_status y4m_next(void *context, const sg_image **frame, sg_error *e)
     if (s->at == s->map.size) return SG_OK;
     const char *const line = take_line(s, MAX_FRAME_HEADER, &size);
     if (!line || size < 5 || memcmp(line, "FRAME", 5) != 0 || (size > 5 && line[5] != ' '))
-        return sg_error_set(e, SG_E_FORMAT, "%s: Y4M: no FRAME after %d frames", s->path, s->count);
+        return sg_error_set(e, SG_E_FORMAT, "%s: Y4M: no FRAME after %d frame%s", s->path, s->count,
+                            sg_plural(s->count));
     if (s->map.size - s->at < bytes)
-        return sg_error_set(e, SG_E_FORMAT, "%s: Y4M: the file ends within a frame, after %d whole ones", s->path,
-                            s->count);
+        return sg_error_set(e, SG_E_FORMAT, "%s: Y4M: the file ends within a frame, after %d whole one%s", s->path,
+                            s->count, sg_plural(s->count));
     to_rgb(s, s->map.data + s->at);
     s->at += bytes;
     s->count++;

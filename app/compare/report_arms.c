@@ -1,5 +1,6 @@
 /* report_arms.c - see report_arms.h. */
 #include "report_arms.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "collage.h"
 #include "report_command.h"
@@ -423,7 +424,7 @@ void sg_report_arms_table(const sg_comparison *c)
         print_number(10, 2, t->psnr.minimum);
         print_number(9, 4, t->ssim.mean);
         if (s->identical)
-            printf("  %d of %d frames identical%s", s->identical, s->count,
+            printf("  %d of %d frame%s identical%s", s->identical, s->count, sg_plural(s->count),
                    s->identical < s->count ? ", left out of PSNR's mean" : "");
         printf("\n");
     }

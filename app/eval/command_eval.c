@@ -37,9 +37,9 @@ static void say_same(sg_eval *v)
             const sg_status status =
                 sg_arms_would_be_same(why, sizeof why, &v->arm[a], &v->arm[b], &v->info, &v->plan, &e);
             if (status == SG_OK && *why)
-                sg_progress_say(&v->progress, "%s and %s run the same kernels throughout at %dx%d with %d frames: %s",
+                sg_progress_say(&v->progress, "%s and %s run the same kernels throughout at %dx%d with %d frame%s: %s",
                                 v->arms.arm[a].name, v->arms.arm[b].name, v->request.width, v->request.height,
-                                v->request.frames, why);
+                                v->request.frames, sg_plural(v->request.frames), why);
         }
 }
 

@@ -351,7 +351,7 @@ static void say_arm(sg_progress *p, const evaluation *v, int arm)
     char                     psnr[96], ssim[96], speed[64], apart[64] = "";
     if (!r->paired) return;
     if (r->identical)
-        snprintf(apart, sizeof apart, "; %d of %d clips identical%s", r->identical, r->paired,
+        snprintf(apart, sizeof apart, "; %d of %d clip%s identical%s", r->identical, r->paired, sg_plural(r->paired),
                  r->identical < r->paired ? ", left out of PSNR's mean" : "");
     sg_progress_say(p, "%s to %s: PSNR %s, SSIM %s, before compression%s", v->arm[arm], v->arm[0],
                     spread(psnr, sizeof psnr, 2, " dB", &r->measure[SG_EVAL_PSNR]),

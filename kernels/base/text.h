@@ -32,6 +32,9 @@ bool sg_text_ends(const char *text, const char *ending);
 const char *sg_show_(char *out, size_t size, const char *text);
 #define sg_show(text) sg_show_((char[112]){0}, 112, text)
 
+/* What a noun has behind a count: "" for 1, else "s". */
+static inline const char *sg_plural(int64_t n) { return n == 1 ? "" : "s"; }
+
 /* sg_error_set of 'PATH: KIND "NAME": MESSAGE', or 'PATH: MESSAGE' where name is NULL. */
 sg_status sg_error_at(sg_error *e, sg_status code, const char *path, const char *kind, const char *name,
                       const char *fmt, ...) SG_PRINTF(6, 7);

@@ -11,6 +11,7 @@
  *    whole ones, and no more of them than in its training;
  *  - the patch vector is (c, pt, ph, pw) on the way in and on the way out. */
 #include "cogvideox_dit.h"
+#include "base/text.h"
 #include "op.h"
 
 #include <math.h>
@@ -209,9 +210,9 @@ sg_status sg_cogvideox_dit_open(sg_cogvideox_dit **out, const sg_checkpoint *fro
     if (!st) {
         const sg_cogvideox_config *const c = &d->config;
         snprintf(d->component.summary, sizeof d->component.summary,
-                 "%lld layers, %lld heads x %lld, %s, %lld latent channels", (long long)c->layers, (long long)c->heads,
-                 (long long)c->head_dim, c->rotary ? "rotary positions" : "sines for positions",
-                 (long long)c->channels);
+                 "%lld layer%s, %lld heads x %lld, %s, %lld latent channels", (long long)c->layers,
+                 sg_plural(c->layers), (long long)c->heads, (long long)c->head_dim,
+                 c->rotary ? "rotary positions" : "sines for positions", (long long)c->channels);
         bind_weights(d);
         st = sg_bind_check(d->component.bind, e);
     }

@@ -12,6 +12,7 @@
  *  - the output modulation has scale before shift; its norm is LayerNorm, all others are RMS;
  *  - the patch vector is (c, ph, pw) on the way in, (ph, pw, c) on the way out. */
 #include "mochi_dit.h"
+#include "base/text.h"
 #include "op.h"
 
 #include <math.h>
@@ -158,8 +159,9 @@ sg_status sg_mochi_dit_open(sg_mochi_dit **out, const sg_checkpoint *from, sg_dt
     if (!st) {
         const sg_mochi_config *const c = &d->config;
         snprintf(d->component.summary, sizeof d->component.summary,
-                 "%lld layers, %lld heads x %lld, text width %lld, %lld latent channels", (long long)c->layers,
-                 (long long)c->heads, (long long)c->head_dim, (long long)c->text_width, (long long)c->channels);
+                 "%lld layer%s, %lld heads x %lld, text width %lld, %lld latent channels", (long long)c->layers,
+                 sg_plural(c->layers), (long long)c->heads, (long long)c->head_dim, (long long)c->text_width,
+                 (long long)c->channels);
         bind_weights(d);
         st = sg_bind_check(d->component.bind, e);
     }

@@ -8,6 +8,7 @@
  *  - the patch vector is (c, pt, ph, pw) on the way in, (pt, ph, pw, c) on the way out;
  *  - the output modulation takes the time embedding itself, the blocks take its projection. */
 #include "wan_dit.h"
+#include "base/text.h"
 #include "op.h"
 
 #include <math.h>
@@ -160,8 +161,9 @@ sg_status sg_wan_dit_open(sg_wan_dit **out, const sg_checkpoint *from, const cha
     if (!st) {
         const sg_wan_config *const c = &d->config;
         snprintf(d->component.summary, sizeof d->component.summary,
-                 "%lld layers, %lld heads x %lld, ffn %lld, %lld latent channels", (long long)c->layers,
-                 (long long)c->heads, (long long)c->head_dim, (long long)c->ffn, (long long)c->channels);
+                 "%lld layer%s, %lld heads x %lld, ffn %lld, %lld latent channels", (long long)c->layers,
+                 sg_plural(c->layers), (long long)c->heads, (long long)c->head_dim, (long long)c->ffn,
+                 (long long)c->channels);
         bind_weights(d);
         st = sg_bind_check(d->component.bind, e);
     }

@@ -1,5 +1,6 @@
 /* sampler.c - the scheduler's configuration, and what the solvers share. */
 #include "sampler.h"
+#include "base/text.h"
 
 #include "solver.h"
 
@@ -96,7 +97,8 @@ static sg_status take_list(sg_sampler *p, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "sigmas: %s takes no list%s", name_of((int)p->config.kind),
                             sg_sampler_flows(p->config.kind) ? "; euler and lcm do" : "");
     if (list->count != p->steps)
-        return sg_error_set(e, SG_E_ARG, "sigmas: there are %d, but %d steps", list->count, p->steps);
+        return sg_error_set(e, SG_E_ARG, "sigmas: %d in the list, but %d step%s", list->count, p->steps,
+                            sg_plural(p->steps));
     SG_TRY(sg_sigmas_check(list, e));
     for (int i = 0; i < p->steps; i++) {
         const float sigma = (float)list->at[i];
@@ -110,7 +112,7 @@ sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps
 {
     *out = (sg_sampler){.config = *c, .steps = steps};
     if (steps < 1 || steps > SG_STEPS_MAX)
-        return sg_error_set(e, SG_E_ARG, "%d steps: 1 to %d are possible", steps, SG_STEPS_MAX);
+        return sg_error_set(e, SG_E_ARG, "%d step%s: 1 to %d are possible", steps, sg_plural(steps), SG_STEPS_MAX);
     if (!(c->kinds >> c->kind & 1))
         return sg_error_set(e, SG_E_ARG, "sampler: %s is not for this model; %s", name_of((int)c->kind),
                             list_kinds((char[NAMES]){0}, NAMES, c->kinds, name_of));

@@ -1,5 +1,6 @@
 /* solver.c - see solver.h: what the solvers' readers of a configuration share. */
 #include "solver.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -112,7 +113,8 @@ sg_status sg_solver_betas_schedule(sg_sampler *p, bool old, sg_error *e)
     const double pace = (train - (double)train / steps) - train;
     (void)old;
     if (steps > train)
-        return sg_error_set(e, SG_E_ARG, "%d steps: this model's scheduler has %d timesteps", steps, train);
+        return sg_error_set(e, SG_E_ARG, "%d steps: this model's scheduler has %d timestep%s", steps, train,
+                            sg_plural(train));
     double *const alpha_bar = malloc((size_t)train * sizeof *alpha_bar);
     if (!alpha_bar) return sg_error_set(e, SG_E_MEMORY, "no memory for a schedule of %d timesteps", train);
     fill_alphas(alpha_bar, train, &p->config.betas);

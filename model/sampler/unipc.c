@@ -2,6 +2,7 @@
  * rectified flow: alpha = 1 - sigma. As diffusers' UniPCMultistepScheduler does it with flow sigmas.
  *
  * lambda = ln(alpha) - ln(sigma), h = the difference of lambda over a step, phi = B = exp(-h) - 1. */
+#include "base/text.h"
 #include "solver.h"
 
 #include <math.h>
@@ -68,8 +69,8 @@ static sg_status schedule(sg_sampler *p, bool old, sg_error *e)
 {
     sigmas(p, old);
     if (falls(p)) return SG_OK;
-    return sg_error_set(e, SG_E_ARG, "a flow shift of %g over %d steps makes neighbouring sigmas equal",
-                        p->config.flow_shift, p->steps);
+    return sg_error_set(e, SG_E_ARG, "a flow shift of %g over %d step%s makes neighbouring sigmas equal",
+                        p->config.flow_shift, p->steps, sg_plural(p->steps));
 }
 
 /* ---- steps ---- */

@@ -13,6 +13,7 @@
  * query i is a row of the table, that of the bucket of j - i. The embedding table, the largest tensor of a published
  * file, is never converted: the few rows of a prompt are read from the map. */
 #include "t5.h"
+#include "base/text.h"
 
 #include "component.h"
 
@@ -217,8 +218,8 @@ sg_status sg_t5_open(sg_t5 **out, const sg_checkpoint *from, const char *name, s
         return status;
     }
     const sg_t5_info c = t->config.size;
-    snprintf(t->component.summary, sizeof t->component.summary, "%d layers, width %d, %d heads x %d, ffn %d, %d ids",
-             c.layers, c.width, c.heads, c.head_dim, c.ffn, c.vocab);
+    snprintf(t->component.summary, sizeof t->component.summary, "%d layer%s, width %d, %d heads x %d, ffn %d, %d ids",
+             c.layers, sg_plural(c.layers), c.width, c.heads, c.head_dim, c.ffn, c.vocab);
     *out = t;
     return SG_OK;
 }

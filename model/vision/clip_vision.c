@@ -10,6 +10,7 @@
  *
  * The last layer and what follows it do not touch the states that are wanted: they are not loaded. */
 #include "clip_vision.h"
+#include "base/text.h"
 
 #include "base/path.h"
 #include "base/resample.h"
@@ -242,8 +243,9 @@ sg_status sg_clip_vision_open(sg_clip_vision **out, const sg_checkpoint *c, cons
         return status;
     }
     const sg_clip_vision_info z = v->size;
-    snprintf(v->component.summary, sizeof v->component.summary, "%d layers, width %d, %d heads x %d, ffn %d, %d tokens",
-             z.layers, z.width, z.heads, z.width / z.heads, z.ffn, z.tokens);
+    snprintf(v->component.summary, sizeof v->component.summary,
+             "%d layer%s, width %d, %d heads x %d, ffn %d, %d tokens", z.layers, sg_plural(z.layers), z.width, z.heads,
+             z.width / z.heads, z.ffn, z.tokens);
     *out = v;
     return SG_OK;
 }

@@ -142,10 +142,14 @@ static sg_status check_cover(const sg_safetensors *f, const sg_map *data, sg_err
         const place    p = {f->path, f->tensor[i].name, e};
         const uint8_t *d = f->tensor[i].data;
         if (d < at) return bad(&p, "overlaps tensor \"%s\"", sg_show(f->tensor[i - 1].name));
-        if (d > at) return bad(&p, "%zu bytes of data before it belong to no tensor", (size_t)(d - at));
+        if (d > at)
+            return bad(&p, "%zu byte%s to no tensor", (size_t)(d - at),
+                       d - at == 1 ? " of data before it belongs" : "s of data before it belong");
     }
     const size_t rest = (size_t)(data->data + data->size - at);
-    if (rest) return sg_error_set(e, SG_E_FORMAT, "%s: the last %zu bytes belong to no tensor", f->path, rest);
+    if (rest)
+        return sg_error_set(e, SG_E_FORMAT, "%s: the last %zu byte%s to no tensor", f->path, rest,
+                            rest == 1 ? " belongs" : "s belong");
     return SG_OK;
 }
 
@@ -167,7 +171,8 @@ static sg_status read_tensors(sg_safetensors *f, const sg_members *m, const sg_m
 static sg_status find_header(const sg_map *map, const char *path, size_t *size, sg_error *e)
 {
     if (map->size < 8)
-        return sg_error_set(e, SG_E_FORMAT, "%s: %zu bytes are too few for a safetensors file", path, map->size);
+        return sg_error_set(e, SG_E_FORMAT, "%s: %zu byte%s too few for a safetensors file", path, map->size,
+                            map->size == 1 ? " is" : "s are");
     const uint64_t n = sg_little_endian(map->data, 8);
     if (n > MAX_HEADER)
         return sg_error_set(e, SG_E_FORMAT,
