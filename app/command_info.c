@@ -187,6 +187,19 @@ static void print_phase(const sg_phase_plan *p)
     printf(" %10.3g\n", p->flops * 1e-12);
 }
 
+/* Which pictures the model takes. */
+static void print_pictures(const sg_model_info *info)
+{
+    static const char *const option[SG_IMAGES] = {"--image", "--last-image"};
+    const char              *sep = "picture    ";
+    for (int i = 0; i < SG_IMAGES; i++) {
+        if (info->image[i] == SG_IMAGE_NONE) continue;
+        printf("%s%s FILE %s", sep, option[i], info->image[i] == SG_IMAGE_NEEDED ? "is needed" : "may be given");
+        sep = ", ";
+    }
+    if (*sep == ',') putchar('\n');
+}
+
 static void print_render(const model_summary *t)
 {
     const sg_request *const r = &t->r;
@@ -230,6 +243,7 @@ static void print_model(const model_summary *t)
     print_files(&t->info, &t->model);
     print_loras(t);
     print_render(t);
+    print_pictures(&t->info);
     printf("device     %s, %s\n\n", t->info.device, t->info.dtype);
     printf("%-10s %10s %10s %10s %10s %10s %10s\n", "phase", "weights", "from file", "packed", "work", "peak", "TFLOP");
     for (int i = 0; i < p->phases; i++) print_phase(&p->phase[i]);
@@ -285,17 +299,20 @@ static sg_status print_model_json(const model_summary *t, sg_error *e)
         json_decref(settings);
         return status;
     }
+    static const char *const use[] = {
+        [SG_IMAGE_NONE] = "none", [SG_IMAGE_OPTIONAL] = "optional", [SG_IMAGE_NEEDED] = "needed"};
     json_t *const components = json_array();
     bool          whole = components;
     json_object_del(settings, "prompt");
     for (int i = 0; whole && i < info->components; i++)
         whole = json_array_append_new(components, component_json(&info->component[i])) == 0;
-    json_t *const j =
-        json_pack("{s:o, s:o, s:s, s:s, s:s, s:i, s:i, s:b, s:o, s:o, s:o, s:o, s:o}", "model",
-                  sg_report_name(t->model.name), "folder", sg_report_name(t->model.dir), "family", info->family,
-                  "device", info->device, "dtype", info->dtype, "size_multiple", info->multiple, "frame_multiple",
-                  info->frames.step, "frame_pairs", info->frames.pairs, "components", components, "defaults", settings,
-                  "attention", attention_json(t), "loras", loras_json(t), "plan", plan);
+    json_t *const j = json_pack(
+        "{s:o, s:o, s:s, s:s, s:s, s:i, s:i, s:b, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "model",
+        sg_report_name(t->model.name), "folder", sg_report_name(t->model.dir), "family", info->family, "device",
+        info->device, "dtype", info->dtype, "size_multiple", info->multiple, "frame_multiple", info->frames.step,
+        "frame_pairs", info->frames.pairs, sg_picture_keys[SG_IMAGE_FIRST], use[info->image[SG_IMAGE_FIRST]],
+        sg_picture_keys[SG_IMAGE_LAST], use[info->image[SG_IMAGE_LAST]], "components", components, "defaults", settings,
+        "attention", attention_json(t), "loras", loras_json(t), "plan", plan);
     whole = whole && j && add_world(j, t);
     status = whole ? sg_report_save("-", j, e) : sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     json_decref(j);

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/resample.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,9 +64,10 @@ static void scaled_size(int size[2], const sg_image *from, int width, int height
 {
     const int64_t across = (int64_t)width * from->height, down = (int64_t)height * from->width;
     const bool    wide = cover ? across >= down : across <= down; /* the width is the clip's */
-    const int64_t other = wide ? across / from->width : down / from->height, most = 1 << 16;
-    size[0] = wide ? width : (int)(other < 1 ? 1 : other > most ? most : other);
-    size[1] = wide ? (int)(other < 1 ? 1 : other > most ? most : other) : height;
+    const int64_t other = wide ? across / from->width : down / from->height;
+    const int     length = (int)(other < 1 ? 1 : other > INT_MAX ? INT_MAX : other);
+    size[0] = wide ? width : length;
+    size[1] = wide ? length : height;
 }
 
 /* Copies what both have of two pictures with one center; `to` is black elsewhere. */
@@ -79,10 +81,16 @@ static void center(sg_image *to, const sg_image *from)
                from->rgb + sg_image_bytes(from->width, row - y) + 3 * (size_t)(left - x), 3 * (size_t)(right - left));
 }
 
+/* What crop cuts out of may be longer than a picture from a file: its area is bounded, and with it the memory. */
 static sg_status resize(sg_image *out, const sg_image *from, int width, int height, sg_error *e)
 {
-    SG_TRY(sg_image_alloc(out, (size_t)width, (size_t)height, e));
-    if (sg_resample_rgb8(out->rgb, width, height, from->rgb, from->width, from->height, SG_RESAMPLE_LANCZOS))
+    *out = (sg_image){0};
+    if ((int64_t)width * height > SG_IMAGE_MAX_PIXELS)
+        return sg_error_set(e, SG_E_FORMAT, "is %dx%d pixels; at most %d in all are taken", width, height,
+                            SG_IMAGE_MAX_PIXELS);
+    *out = (sg_image){width, height, malloc(sg_image_bytes(width, height))};
+    if (out->rgb &&
+        sg_resample_rgb8(out->rgb, width, height, from->rgb, from->width, from->height, SG_RESAMPLE_LANCZOS))
         return SG_OK;
     return sg_error_set(e, SG_E_MEMORY, "out of memory for %dx%d pixels", width, height);
 }
@@ -109,8 +117,7 @@ sg_status sg_pictures_fit(sg_pictures *p, sg_request *r, sg_error *e)
         if (!p->path[i]) continue;
         const sg_status status = sg_picture_fit(&p->fitted[i], &p->whole[i], p->fit, r->width, r->height, &why);
         if (status != SG_OK)
-            return sg_error_set(e, status, "%s: %s: in the size of the clip it %s", name_of(p, i), p->path[i],
-                                why.text);
+            return sg_error_set(e, status, "%s: %s: scaled to the clip it %s", name_of(p, i), p->path[i], why.text);
         r->image[i] = (sg_request_image){.rgb = p->fitted[i].rgb,
                                          .whole = p->whole[i].rgb,
                                          .whole_width = p->whole[i].width,

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/resample.h"
 #include "image.h"
+#include "picture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -181,11 +182,32 @@ static void resampled(void **state)
     }
 }
 
+/* Cut out of a panorama that in the height of the clip is 26,214 pixels long; one that would take more memory is refused. */
+static void panoramas_are_cropped(void **state)
+{
+    (void)state;
+    enum { LONG = 16384, HIGH = 20, SIDE = 32 };
+    sg_image from = {LONG, HIGH, malloc(sg_image_bytes(LONG, HIGH))}, out = {0};
+    sg_error e = {0};
+    assert_non_null(from.rgb);
+    for (size_t i = 0; i < sg_image_bytes(LONG, HIGH); i++) from.rgb[i] = (uint8_t)(i / 3 % LONG < LONG / 2 ? 10 : 200);
+    assert_int_equal(sg_picture_fit(&out, &from, "crop", SIDE, SIDE, &e), SG_OK);
+    assert_true(out.width == SIDE && out.height == SIDE);
+    for (int x = 0; x < SIDE; x++)
+        if (abs(x - SIDE / 2) > 5) assert_int_equal(out.rgb[3 * (5 * SIDE + x)], x < SIDE / 2 ? 10 : 200);
+    from.height = 1;
+    assert_int_equal(sg_picture_fit(&out, &from, "crop", SIDE, 832, &e), SG_E_FORMAT);
+    assert_string_equal(e.text, "is 13631488x832 pixels; at most 67108864 in all are taken");
+    assert_int_equal(sg_picture_fit(&out, &from, "stretch", SIDE, SIDE, &e), SG_OK);
+    sg_image_close(&out);
+    sg_image_close(&from);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sound_pictures),   cmocka_unit_test(broken_pictures), cmocka_unit_test(too_large),
-        cmocka_unit_test(upright_pictures), cmocka_unit_test(resampled),
+        cmocka_unit_test(upright_pictures), cmocka_unit_test(resampled),       cmocka_unit_test(panoramas_are_cropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -378,11 +378,11 @@ static void test_lists_refused(void **state)
 {
     (void)state;
     refuse_list(SG_SAMPLER_UNIPC, (sg_sigmas){1, {1}}, 1, "unipc takes no list");
-    refuse_list(SG_SAMPLER_EULER, (sg_sigmas){1, {1}}, 2, "there are 1, but 2 steps");
+    refuse_list(SG_SAMPLER_EULER, (sg_sigmas){1, {1}}, 2, "1 in the list, but 2 steps");
     refuse_list(SG_SAMPLER_EULER, (sg_sigmas){1, {NAN}}, 1, "nan at place 1");
     refuse_list(SG_SAMPLER_LCM, (sg_sigmas){2, {.5, .5}}, 2, "0.5 at place 2 is not below");
     refuse_list(SG_SAMPLER_EULER, (sg_sigmas){SG_SIGMAS_MAX + 1, {1}}, SG_SIGMAS_MAX + 1, "65 of them");
-    refuse_list(SG_SAMPLER_EULER, (sg_sigmas){-1, {1}}, 1, "there are -1");
+    refuse_list(SG_SAMPLER_EULER, (sg_sigmas){-1, {1}}, 1, "-1 in the list, but 1 step");
 }
 
 /* ---- scheduler_config.json ---- */

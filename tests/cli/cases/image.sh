@@ -37,6 +37,12 @@ try eval "${small[@]}" --prompts set.txt --out evaluated
 try bench step "${small[@]}"
 [[ ! -e evaluated ]] || fail "eval began"
 
+# what a model takes
+for model in wan22_i2v wan22_ti2v wan21_hd12; do
+    echo "$model: $(sparge-gen info $model --size 32x32 --frames 5 | grep ^picture)"
+    sparge-gen info $model --size 32x32 --frames 5 --json | grep '^  "\(last_\)\?image"'
+done
+
 # which files
 for file in none.png folder cut.png cmyk.jpg announced.png bitmap.bmp; do try "${i2v[@]}" --image "$file" -o x.y4m; done
 try "${i2v[@]}" --image rgb.png --last-image cut.png -o x.y4m
