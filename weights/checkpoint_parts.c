@@ -74,6 +74,28 @@ static const char *what_of(const char *component)
     return needed[i].what;
 }
 
+/* What a file holds of models that are not rendered, by a tensor of each; NULL: who knows. */
+static const char *stranger(const sg_source *s)
+{
+    static const char *const prefixes[] = {"", "model.diffusion_model.", "diffusion_model.", "model."};
+    static const struct {
+        const char *tensor, *what;
+    } known[] = {{"double_blocks.0.img_attn.qkv.weight", "the denoiser of Flux.1"},
+                 {"single_transformer_blocks.0.attn.to_q.weight", "the denoiser of Flux.1"},
+                 {"double_blocks.0.img_attn_qkv.weight", "the denoiser of HunyuanVideo"},
+                 {"joint_blocks.0.x_block.attn.qkv.weight", "the denoiser of Stable Diffusion 3"},
+                 {"input_blocks.0.0.weight", "the U-Net of Stable Diffusion"},
+                 {"patchify_proj.weight", "the denoiser of LTX-Video"},
+                 {"text_model.encoder.layers.0.self_attn.q_proj.weight", "a text encoder of CLIP"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        for (size_t k = 0; k < sizeof prefixes / sizeof *prefixes; k++) {
+            char name[128];
+            snprintf(name, sizeof name, "%s%s", prefixes[k], known[i].tensor);
+            if (sg_source_index(s, name) >= 0) return known[i].what;
+        }
+    return NULL;
+}
+
 /* For who has the wrong file. */
 static sg_status not_known(const opening *o, const sg_source *s, const char *what)
 {
@@ -86,9 +108,10 @@ static sg_status not_known(const opening *o, const sg_source *s, const char *wha
     for (const sg_file_part *const *p = o->known; *p && k < sizeof known; p++)
         if (!strstr(known, (*p)->what))
             k += (size_t)snprintf(known + k, sizeof known - k, "%s%s", k ? ", " : "", (*p)->what);
-    return sg_error_set(o->e, SG_E_UNSUPPORTED,
-                        "%s: holds no %s that this program knows (%s); its first tensors are %s", sg_source_path(s),
-                        what, known, names);
+    const char *const is = stranger(s);
+    return sg_error_set(o->e, SG_E_UNSUPPORTED, "%s: holds no %s that this program knows (%s); %s %s",
+                        sg_source_path(s), what, known, is ? "by its tensors it is" : "its first tensors are",
+                        is ? is : names);
 }
 
 /* A file, or a component's folder, as `component`; as_known: which the families call so. */
@@ -137,14 +160,16 @@ static int rank_of(const char *name)
     return -1;
 }
 
-/* The best file in a folder whose name begins and holds so; false: there is none. */
-static bool best_file(char *out, size_t size, const char *folder, const char *begins, const char *holds)
+/* The best file in a folder whose name begins and holds so, one of *count; false: there is none. */
+static bool best_file(char *out, size_t size, const char *folder, const char *begins, const char *holds, int *count)
 {
     char       best[256] = "";
     DIR *const d = opendir(folder);
+    *count = 0;
     for (const struct dirent *f; d && (f = readdir(d));) {
         const int rank = rank_of(f->d_name), other = rank_of(best);
         if (rank < 0 || strncmp(f->d_name, begins, strlen(begins)) != 0 || !strstr(f->d_name, holds)) continue;
+        ++*count;
         if (!*best || rank < other || (rank == other && strcmp(f->d_name, best) < 0))
             snprintf(best, sizeof best, "%s", f->d_name);
     }
@@ -155,15 +180,18 @@ static bool best_file(char *out, size_t size, const char *folder, const char *be
 static sg_status put_repository(opening *o, const char *path)
 {
     char folder[SG_PATH_BYTES], file[SG_PATH_BYTES];
+    int  count;
     for (int i = 0; i < IN_REPOSITORY; i++) {
         const bool here = repository[i].folder[0] == '.';
         SG_TRY(sg_path_join(folder, sizeof folder, path, here ? "" : repository[i].folder, o->e));
         if (sg_place_find(o->c, repository[i].component)) continue;
-        if (best_file(file, sizeof file, folder, repository[i].begins, repository[i].holds))
+        if (best_file(file, sizeof file, folder, repository[i].begins, repository[i].holds, &count))
             SG_TRY(put_file(o, repository[i].component,
                             strcmp(repository[i].component, LOW) == 0 ? HIGH : repository[i].component, file));
     }
     if (o->c->places) return SG_OK;
+    if (best_file(file, sizeof file, path, "", "", &count) && count == 1)
+        return put_all(o, file); /* as if it was given */
     return sg_error_set(o->e, SG_E_FILE,
                         "%s: is no model: it has neither model_index.json, as a Diffusers folder has, nor "
                         "diffusion_pytorch_model.safetensors, models_t5_*.pth or *VAE.pth of an original repository",
