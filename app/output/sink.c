@@ -73,6 +73,12 @@ static const sg_sink_type *find_type(const char *path, sg_error *e)
         (void)sg_error_set(e, SG_E_ARG, "--output: '%s': this build has no FFmpeg; use .y4m or .png", path);
         return NULL;
     }
+    if (has_one_of(path, ".gif")) { /* good palettes are libavfilter's, which nothing else here needs */
+        (void)sg_error_set(e, SG_E_ARG, "--output: '%s': GIF, of 256 colours a frame, is not written; %s", path,
+                           SG_FFMPEG ? ".webp is an animation in full colour, and ffmpeg makes a GIF of an .mkv"
+                                     : "a build with FFmpeg writes .webp; use .y4m or .png");
+        return NULL;
+    }
     char known[80];
     sg_sink_endings(known, sizeof known);
     (void)sg_error_set(e, SG_E_ARG, "--output: '%s': the ending decides the format, and must be one of %s", path,
