@@ -134,8 +134,6 @@ static sg_status check_inputs(job *j, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "--image has no effect where --latents are only decoded");
     if (s->video && j->decode_only)
         return sg_error_set(e, SG_E_ARG, "--video has no effect where --latents are only decoded");
-    if (!isnan(s->strength) && !s->video)
-        return sg_error_set(e, SG_E_ARG, "--strength has no effect: there is no --video");
     if (s->capture_qkv && j->decode_only)
         return sg_error_set(e, SG_E_ARG, "--capture-qkv has no effect where --latents are only decoded");
     return SG_OK;

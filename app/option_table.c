@@ -102,10 +102,10 @@ const sg_option sg_option_table[] = {
      AT(image), .value = "FILE", .help = "begin the video with this picture, PNG or JPEG; for models of image to video"},
     {.name = "last-image", .alias = {"end-img"}, .kind = SG_OPTION_TEXT, .commands = IMAGES, AT(last_image),
      .value = "FILE", .help = "and end it with this one, of models that can"},
-    {.name = "video", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(video), .value = "FILE",
+    {.name = "video", .kind = SG_OPTION_TEXT, .commands = RENDER | COMPARE, AT(video), .value = "FILE",
      .help = "start from this video, MP4, MOV, MKV, WebM, AVI or Y4M, or from the pictures of a folder,\n"
              "rather than from noise alone, by any model whose VAE encodes: Wan's"},
-    {.name = "strength", .kind = SG_OPTION_REAL, .commands = RENDER, AT(strength), .lo = 0.001, .hi = 1, .value = "X",
+    {.name = "strength", .kind = SG_OPTION_REAL, .commands = RENDER | COMPARE, AT(strength), .lo = 0.001, .hi = 1, .value = "X",
      .help = "how much of it is made anew: the share of the steps that are done, the last ones\n(default: 0.8)"},
     {.name = "image-folder", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(image_folder), .value = "DIR",
      .help = "where the pictures of the set are (default: beside its file); an entry that names none has\n"

@@ -32,7 +32,7 @@ void sg_arm_apply(const sg_arm_result *r, sg_request *request)
 {
     request->attention = r->policy;
     request->cache = r->cache;
-    request->steps = r->steps;
+    request->steps = r->asked;
 }
 
 sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *engine, const sg_request *shared, sg_error *e)
@@ -42,14 +42,15 @@ sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *engine, const
     sg_error            why = {0};
     r->policy = shared->attention;
     r->cache = shared->cache;
-    r->steps = r->arm->settings.steps ? r->arm->settings.steps : shared->steps;
+    r->asked = r->arm->settings.steps ? r->arm->settings.steps : shared->steps;
     sg_status status = sg_setup_attention(&r->policy, &r->files, &r->arm->settings, &why);
     if (r->arm->settings.cache) r->cache = (sg_cache)sg_setup_place(r->arm->settings.cache, sg_cache_names);
     sg_arm_apply(r, &request);
+    r->steps = sg_request_steps(&request);
     if (status == SG_OK) status = sg_engine_check_request(engine, &request, &why);
     if (status == SG_OK) status = sg_engine_plan(engine, &request, plan, &why);
     if (status == SG_OK)
-        status = sg_attention_predict_runs(&r->forecast, &r->policy, &info, plan->tokens, request.steps, &why);
+        status = sg_attention_predict_runs(&r->forecast, &r->policy, &info, plan->tokens, r->steps, &why);
     return status == SG_OK ? SG_OK : sg_error_set(e, status, "--arms: '%s': %s", r->arm->name, why.text);
 }
 
@@ -159,7 +160,8 @@ sg_status sg_arms_warm_up(sg_report *out, sg_engine *engine, const sg_request *r
     const sg_callbacks callbacks = {.context = &w, .progress = on_warm_up};
     sg_request         request = *r;
     sg_error           why = {0};
-    request.sigmas.count = 0; /* a list has more */
+    request.sigmas.count = 0;   /* a list has more */
+    request.video.strength = 1; /* of a part of so few steps none may be left */
     request.steps = 1;
     if (sg_engine_check_request(engine, &request, &why)) request.steps = 2; /* a schedule may begin with two */
     why = (sg_error){0};

@@ -12,6 +12,7 @@
 #include "picture.h"
 #include "prompt_set.h"
 #include "setup.h"
+#include "video_input.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@ typedef struct job {
     sg_engine         *engine;
     sg_request         request;
     sg_pictures        pictures;
+    sg_video_input     video;
     sg_plan            plan; /* of the arm that needs most */
     sg_trace           trace;
     sg_progress        progress;
@@ -60,6 +62,7 @@ static sg_status check_inputs(job *j, sg_error *e)
     SG_TRY(sg_prompt_check(s->prompt, "--prompt", e));
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
     SG_TRY(sg_pictures_open(&j->pictures, s, e));
+    SG_TRY(sg_video_input_open(&j->video, s->video, e));
     return s->json ? sg_output_file_check(s->json, "--json", e) : SG_OK;
 }
 
@@ -110,6 +113,12 @@ static sg_status refuse_same(const job *j, sg_error *e)
     return SG_OK;
 }
 
+static sg_status add_inputs(const job *j, json_t *settings, sg_error *e)
+{
+    SG_TRY(sg_report_add_pictures(settings, &j->pictures, e));
+    return sg_report_add_video(settings, &j->video, j->request.video.strength, j->pictures.fit, e);
+}
+
 static sg_status make_settings(job *j, sg_error *e)
 {
     for (int i = 0; i < j->arms.count; i++) {
@@ -118,10 +127,10 @@ static sg_status make_settings(job *j, sg_error *e)
         sg_arm_apply(r, &request);
         SG_TRY(sg_report_settings(&r->settings, &request, NULL, &j->model, &j->info, e));
         SG_TRY(sg_report_add_attention(r->settings, &r->policy, &r->arm->settings, &r->forecast, e));
-        SG_TRY(sg_report_add_pictures(r->settings, &j->pictures, e));
+        SG_TRY(add_inputs(j, r->settings, e));
     }
     SG_TRY(sg_report_settings(&j->all.settings, &j->request, NULL, &j->model, &j->info, e));
-    SG_TRY(sg_report_add_pictures(j->all.settings, &j->pictures, e));
+    SG_TRY(add_inputs(j, j->all.settings, e));
     return sg_report_add_arms(j->all.settings, j->list, j->settings, e);
 }
 
@@ -138,7 +147,9 @@ static sg_status open_all(job *j, sg_error *e)
     SG_TRY(sg_arms_size(&j->request, j->engine, s, e));
     sg_notice_size(&j->progress, &j->request, j->engine, s);
     sg_notice_loras(&j->progress, j->engine, &j->request);
+    if (j->video.path) j->request.video.rgb = j->video.frame->rgb; /* that there is one is known before it is read */
     SG_TRY(sg_pictures_apply(&j->pictures, j->engine, &j->request, e));
+    SG_TRY(sg_video_input_read(&j->video, j->engine, &j->request, j->pictures.fit, e));
     j->request.prompt = s->prompt;
     for (int i = 0; i < j->arms.count; i++) SG_TRY(setup_arm(j, i, e));
     j->all.request = &j->request;
@@ -383,6 +394,7 @@ sg_status sg_compare_arms(const sg_settings *s, sg_error *e)
     json_decref(j->all.settings);
     free(j->reference);
     sg_pictures_close(&j->pictures);
+    sg_video_input_close(&j->video);
     sg_engine_close(&j->engine);
     sg_trace_free(&j->trace);
     sg_arms_close(&j->arms);

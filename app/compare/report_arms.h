@@ -81,7 +81,8 @@ typedef struct sg_arm_result {
     sg_attention_forecast forecast;
     json_t               *settings;  /* of a render with this arm alone */
     json_t               *attention; /* sg_report_attention */
-    int                   steps;     /* of this arm's renders */
+    int                   asked;     /* steps of its schedule */
+    int                   steps;     /* of this arm's renders: as many, or of a video's those that are done */
     sg_attention_count   *count;     /* [steps][passes][layers] */
     int                   passes, layers;
     sg_attention_error    error;

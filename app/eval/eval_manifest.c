@@ -82,7 +82,7 @@ static json_t *attention_json(const sg_eval *v)
             json_pack("{s:s, s:o, s:o, s:o}", "folder", v->arms.arm[i].file, "policy", sg_report_policy(p),
                       "thresholds", thresholds_json(p->tuned), "block_mask", mask_json(p));
         whole = json_array_append_new(a, j) == 0;
-        if (whole && r->steps != v->request.steps) whole = json_object_set_new(j, "steps", json_integer(r->steps)) == 0;
+        if (whole && r->asked != v->request.steps) whole = json_object_set_new(j, "steps", json_integer(r->asked)) == 0;
         if (whole && r->cache != v->request.cache)
             whole = json_object_set_new(j, "cache", json_string(sg_cache_names[r->cache])) == 0;
         if (whole && sg_request_cache_threshold(&request) > 0)
