@@ -6,10 +6,8 @@ import torch
 import transformers
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
-import counter
-
-from parts import BYTES, GATED, SMALL, T5, UMT5, WEIGHT_DTYPES, build, fan_in, latent_statistics, random_request, \
-    random_text, to_dtype
+from parts import BYTES, GATED, SMALL, T5, UMT5, WEIGHT_DTYPES, build, fan_in, latent_statistics, pictures, \
+    random_request, random_text, to_dtype, video
 from taps import all_equal, channels_last
 
 PIPELINE, VAE = diffusers.WanPipeline, diffusers.AutoencoderKLWan
@@ -336,11 +334,9 @@ def from_video(pipe):
 
 def arguments(pipe, request):
     """What the pipeline is called with beside what all are."""
-    size = (request["height"], request["width"], 3)
     if "strength" in request:
-        return {"video": list(counter.pictures("video", (request["frames"], *size))), "strength": request["strength"]}
-    pictures = [counter.pictures(f"picture.{k}", (1, *size))[0] for k in range(request.get("pictures", 0))]
-    return {"guidance_scale_2": request.get("cfg_scale_2"), **dict(zip(("image", "last_image"), pictures))}
+        return {"video": video(request), "strength": request["strength"]}
+    return {"guidance_scale_2": request.get("cfg_scale_2"), **dict(zip(("image", "last_image"), pictures(request)))}
 
 
 def defaults(folder):

@@ -19,9 +19,10 @@ import counter
 import families
 import make
 import oracle
+import parts
 
 REQUEST = ("prompt", "negative_prompt", "width", "height", "frames", "steps", "cfg_scale", "cfg_scale_2", "flow_shift",
-           "seed", "dynamic_cfg", "strength")
+           "seed", "dynamic_cfg", "strength", "pictures")
 F32_GATE = 50.0  # dB on decoded frames, our float32 against diffusers'
 OWN_GATE = 70.0  # the same, of a small checkpoint of its own making
 LOW_GATE = 1.0   # dB that our bfloat16 may lose more than diffusers' bfloat16 loses, each against its own float32
@@ -105,8 +106,7 @@ def by_us(folder, request, name, out, threads):
     if "strength" in request:
         clip = os.path.join(out, "video")
         os.makedirs(clip, exist_ok=True)
-        size = (request["frames"], request["height"], request["width"], 3)
-        for k, picture in enumerate(counter.pictures("video", size)):
+        for k, picture in enumerate(parts.video(request)):
             picture.save(os.path.join(clip, f"{k:04}.png"))
         command += ["--video", clip]
     guided = max(request["cfg_scale"], request.get("cfg_scale_2") or 0) > 1
@@ -115,6 +115,10 @@ def by_us(folder, request, name, out, threads):
             continue
         if option == "dynamic_cfg":
             command += ["--dynamic-cfg"] if guided and request.get(option) else []
+        elif option == "pictures":
+            for k, picture in enumerate(parts.pictures(request)):
+                picture.save(f"{prefix}.picture.{k}.png")
+                command += [("--image", "--last-image")[k], f"{prefix}.picture.{k}.png"]
         elif request.get(option) is not None:
             command += ["--" + option.replace("_", "-"), str(request[option])]
     if threads:

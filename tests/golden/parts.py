@@ -55,6 +55,17 @@ def latent_statistics(channels, seed):
     return {"latents_mean": [round(v, 4) for v in mean], "latents_std": [round(v, 4) for v in std]}
 
 
+def pictures(request):
+    """Of a request for image to video."""
+    size = (request["height"], request["width"], 3)
+    return [counter.pictures(f"picture.{k}", (1, *size))[0] for k in range(request.get("pictures", 0))]
+
+
+def video(request):
+    """Of a request for video to video."""
+    return list(counter.pictures("video", (request["frames"], request["height"], request["width"], 3)))
+
+
 def random_text(r, kinds, widths=(16, 24, 32, 48)):
     """A text encoder."""
     return {"kind": r.choice(kinds), "act": r.choice(["gated-gelu", "gated-gelu", "relu"]),
