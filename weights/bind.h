@@ -92,6 +92,7 @@ sg_status sg_bind_patch(sg_bind *b, const sg_patch *p, sg_error *e) SG_MUST_USE;
 
 /* SG_E_FORMAT listing all missing, misshapen, wrongly typed and extra tensors. */
 sg_status sg_bind_check(sg_bind *b, sg_error *e) SG_MUST_USE;
+sg_status sg_bind_check_both(sg_bind *one, sg_bind *other, sg_error *e) SG_MUST_USE; /* in one message */
 
 /* From the next load on blocks stay on the host, where that is not the device's memory, in the dtype wanted; the device
  * has room for two, even and odd ones, and sg_bind_fetch brings them there. */

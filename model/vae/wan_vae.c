@@ -203,17 +203,6 @@ static void bind_coder(sg_bind *b, sg_vae_coder *k, sg_dtype act, int64_t in, in
     for (int i = 0; i < k->levels; i++) bind_level(b, k, &k->level[i], act);
 }
 
-/* What is wrong with either half, in one message. */
-static sg_status check_both(const sg_wan_vae *v, sg_error *e)
-{
-    sg_error        decoder = {0}, encoder = {0};
-    const sg_status first = sg_bind_check(v->component.bind, &decoder),
-                    second = sg_bind_check(v->encoder_component.bind, &encoder);
-    if (!first && !second) return SG_OK;
-    if (second == SG_E_MEMORY) return sg_error_set(e, second, "%s", encoder.text); /* its list is not whole */
-    return sg_error_set(e, first ? first : second, "%s%s%s", decoder.text, first && second ? "\n" : "", encoder.text);
-}
-
 /* Two lists over one set of files: each half is loaded by itself, but a checkpoint must be whole. */
 static sg_status bind_all(sg_wan_vae *v, sg_error *e)
 {
@@ -229,7 +218,7 @@ static sg_status bind_all(sg_wan_vae *v, sg_error *e)
                n->level[c->levels - 1].next);
     sg_bind_share(v->component.bind, encoder);
     sg_bind_ignore(encoder, ""); /* the decoder's list tells of what neither wants */
-    return check_both(v, e);
+    return sg_bind_check_both(v->component.bind, encoder, e);
 }
 
 /* ---- opening ---- */

@@ -341,3 +341,12 @@ sg_status sg_bind_check(sg_bind *b, sg_error *e)
     if (count[SG_BIND_FITS] == b->count && !extra) return SG_OK;
     return report_troubles(b, count, extra, e);
 }
+
+sg_status sg_bind_check_both(sg_bind *one, sg_bind *other, sg_error *e)
+{
+    sg_error        a = {0}, b = {0};
+    const sg_status first = sg_bind_check(one, &a), second = sg_bind_check(other, &b);
+    if (!first && !second) return SG_OK;
+    if (second == SG_E_MEMORY) return sg_error_set(e, second, "%s", b.text); /* its list is not whole */
+    return sg_error_set(e, first ? first : second, "%s%s%s", a.text, first && second ? "\n" : "", b.text);
+}
