@@ -1,4 +1,4 @@
-/* cogvideox.c - the CogVideoX family, 2B, 5B and 1.5, text to video: CogVideoXPipeline of diffusers.
+/* cogvideox.c - the CogVideoX family, 2B, 5B and 1.5: CogVideoXPipeline and CogVideoXImageToVideoPipeline of diffusers.
  *
  * T5 text encoder, one denoiser, AutoencoderKLCogVideoX. What bites:
  *  - texts are filled up with pads, which the encoder and the denoiser see as any other token;
@@ -6,7 +6,9 @@
  *    where 13 make 49;
  *  - where patches have several latent frames (1.5), latents are filled up with frames in front, which the decoder does not
  *    get;
- *  - noise is drawn frame by frame, in the dtype of the model. */
+ *  - noise is drawn frame by frame, in the dtype of the model;
+ *  - of a picture the encoder tells a distribution, and the latents are drawn from it before the noise is. They stand beside
+ *    the first frame of the noise, which with 1.5 may be one that the decoder does not get; beside the others are zeros. */
 #include "cogvideox_dit.h"
 #include "cogvideox_vae.h"
 #include "t5.h"
@@ -19,7 +21,10 @@ typedef struct cogvideox {
     sg_components     components;
     sg_cogvideox_dit *dit;
     sg_cogvideox_vae *vae;
-    sg_cogvideox_run  run; /* of one render */
+    float           *picture; /* host [3 z, y, x]: mean, logarithm of the variance of its latents, a draw; NULL: none */
+    float           *image;   /* host [z, f, y, x]: what goes in beside the noise; NULL: none */
+    int64_t          latent[4]; /* z, f, y, x */
+    sg_cogvideox_run run;       /* of one render */
 } cogvideox;
 
 /* ---- opening ---- */
@@ -46,7 +51,7 @@ static sg_status check_fit(const cogvideox *m, const char *dir, sg_error *e)
             dir, width, (long long)c->text_dim);
     if (c->channels != z)
         return sg_error_set(e, SG_E_FORMAT,
-                            "%s: vae/config.json: latent_channels is %d, but transformer/config.json: in_channels is "
+                            "%s: vae/config.json: latent_channels is %d, but transformer/config.json: out_channels is "
                             "%lld",
                             dir, z, (long long)c->channels);
     if (t->ops->pad(t->of) < 0)
@@ -56,6 +61,49 @@ static sg_status check_fit(const cogvideox *m, const char *dir, sg_error *e)
             "it",
             dir);
     return SG_OK;
+}
+
+static void fill_picture(const void *context, float *rgb, int64_t first, int64_t count)
+{
+    const sg_request *const r = context;
+    (void)first;
+    (void)count;
+    for (size_t i = 0; i < (size_t)r->height * (size_t)r->width * 3; i++)
+        rgb[i] = sg_vae_sample(r->image[SG_IMAGE_FIRST].rgb[i]);
+}
+
+static void encode_picture(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g, sg_watch watch)
+{
+    cogvideox *const  m = model;
+    const int64_t     latent[4] = {g->latent[0], 1, g->latent[2], g->latent[3]};
+    const size_t      one = (size_t)(latent[0] * latent[2] * latent[3]);
+    const bool        real = s->memory->alloc != NULL;
+    const sg_vae_clip clip = {.frames = 1, .height = r->height, .width = r->width, .fill = fill_picture, .context = r};
+    sg_tap_fn *const  tap = s->tap;
+    if (real) {
+        free(m->picture);
+        free(m->image);
+        memcpy(m->latent, g->latent, sizeof m->latent);
+        m->picture = calloc(3 * one, sizeof *m->picture);
+        m->image = calloc((size_t)g->latent[1] * one, sizeof *m->image);
+        if (!m->picture || !m->image) {
+            sg_fail(s, SG_E_MEMORY, "no memory for a picture of %dx%d", r->width, r->height);
+            return;
+        }
+    }
+    s->tap = NULL; /* what the encoder tells is for those who encode a whole clip */
+    sg_vae_encode(&m->components.vae, s, &clip, latent, real ? m->picture : NULL, watch);
+    s->tap = tap;
+}
+
+static void add_image(cogvideox *m)
+{
+    sg_components *const             c = &m->components;
+    const sg_cogvideox_config *const d = sg_cogvideox_dit_config(m->dit);
+    if (d->input == d->channels) return;
+    c->image[SG_IMAGE_FIRST] = SG_IMAGE_NEEDED;
+    c->added[c->addeds++] = (sg_added_phase){
+        .name = "image", .component = sg_cogvideox_vae_encoder(m->vae), .of_images = true, .run = encode_picture};
 }
 
 static sg_status open_components(cogvideox *m, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
@@ -79,6 +127,7 @@ static sg_status open_components(cogvideox *m, const sg_checkpoint *from, sg_con
     c->denoiser[0] = (sg_denoiser){.component = sg_cogvideox_dit_component(m->dit), .layers = (int)d->layers};
     c->denoisers = 1;
     c->vae = (sg_vae){.ops = &sg_cogvideox_vae_ops, .of = m->vae};
+    add_image(m);
     c->guidance = SG_GUIDANCE_CLASSIFIER_FREE;
     c->noise_by_frame = true;
     c->noise_dtype = act;
@@ -91,6 +140,8 @@ static void cogvideox_close(void *model)
 {
     cogvideox *const             m = model;
     const sg_text_encoder *const t = &m->components.text[0].encoder;
+    free(m->picture);
+    free(m->image);
     sg_cogvideox_vae_close(&m->vae);
     sg_cogvideox_dit_close(&m->dit);
     if (t->ops) t->ops->close(t->of);
@@ -159,6 +210,9 @@ static sg_status cogvideox_check(const void *model, const sg_request *r, sg_erro
     const int64_t                    most[2] = {c->sample[1] / c->patch[1], c->sample[2] / c->patch[2]};
     sg_geometry                      g;
     cogvideox_geometry(model, r, &g);
+    if (c->learned && (g.grid[1] != most[0] || g.grid[2] != most[1]))
+        return sg_error_set(e, SG_E_ARG, "size: %dx%d: this model knows the positions of %lldx%lld alone", r->width,
+                            r->height, (long long)most[1] * step, (long long)most[0] * step);
     if (!c->rotary || !c->frame_patch || (g.grid[1] <= most[0] && g.grid[2] <= most[1])) return SG_OK;
     return sg_error_set(e, SG_E_ARG, "size: %dx%d: this model knows the positions of %lldx%lld at most", r->width,
                         r->height, (long long)most[1] * step, (long long)most[0] * step);
@@ -198,7 +252,22 @@ static void cogvideox_attention(const void *model, const sg_geometry *g, const s
 static void cogvideox_render_open(void *model, sg_stream *s, const sg_geometry *g, const sg_self_attention *self)
 {
     cogvideox *const m = model;
-    sg_cogvideox_run_tables(&m->run, m->dit, s, g->grid, self);
+    sg_cogvideox_run_tables(&m->run, m->dit, s, g, self);
+}
+
+/* As DiagonalGaussianDistribution.sample, into the first frame. */
+static void cogvideox_draw(void *model, sg_stream *s, sg_rng *rng)
+{
+    cogvideox *const m = model;
+    const int64_t    plane = m->latent[2] * m->latent[3], n = m->latent[0] * plane;
+    const double     scale = sg_cogvideox_vae_picture_scale(m->vae);
+    float *const     noise = m->picture + 2 * n;
+    sg_rng_randn_as(rng, m->components.noise_dtype, noise, (size_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        const double x = (double)m->picture[i] + exp((double)m->picture[n + i] / 2) * (double)noise[i];
+        m->image[i / plane * m->latent[1] * plane + i % plane] = (float)(scale * x);
+    }
+    sg_cogvideox_run_image(&m->run, m->dit, s, m->image);
 }
 
 static void cogvideox_denoiser_open(void *model, sg_stream *s, int denoiser, const sg_conditioning *c)
@@ -225,7 +294,7 @@ static const sg_known_width widths[] = {{"CogVideoX 2B", 1920}, {"CogVideoX 5B a
 
 const sg_family sg_family_cogvideox = {
     .name = "cogvideox",
-    .class_names = (const char *const[]){"CogVideoXPipeline", NULL},
+    .class_names = (const char *const[]){"CogVideoXPipeline", "CogVideoXImageToVideoPipeline", NULL},
     .shapes = shapes,
     .widths = widths,
     .open = cogvideox_open,
@@ -238,6 +307,7 @@ const sg_family sg_family_cogvideox = {
     .prompt = cogvideox_prompt,
     .attention = cogvideox_attention,
     .render_open = cogvideox_render_open,
+    .draw = cogvideox_draw,
     .denoiser_open = cogvideox_denoiser_open,
     .forward = cogvideox_forward,
 };

@@ -1,4 +1,4 @@
-/* cogvideox_dit.c - the denoiser of CogVideoX 2B, 5B and 1.5 (arXiv:2408.06072), text to video.
+/* cogvideox_dit.c - the denoiser of CogVideoX 2B, 5B and 1.5 (arXiv:2408.06072), of text and of an image to video.
  *
  * Tensor names are those of diffusers' CogVideoXTransformer3DModel. What bites:
  *  - text and video are one sequence, the text first, and share every weight but the modulation: six rows of a norm's linear
@@ -9,7 +9,9 @@
  *    for the column as for the row, each all sines, then all cosines;
  *  - positions of 5B are those of the grid fitted into the one of the training, so that they need not be whole; 1.5 has
  *    whole ones, and no more of them than in its training;
- *  - the patch vector is (c, pt, ph, pw) on the way in and on the way out. */
+ *  - of image to video 5B adds learned places to all tokens beside rotating them. They are for as many rows and columns as in
+ *    the training; with another number of frames sines take their place;
+ *  - the patch vector is (c, pt, ph, pw) on the way in and on the way out; a picture's channels come after the latents'. */
 #include "cogvideox_dit.h"
 #include "base/text.h"
 #include "op.h"
@@ -20,6 +22,7 @@
 
 enum { ROWS = 12 };              /* of modulation in a block: shift, scale, gate of the video, the text; of two norms */
 static const double theta = 1e4; /* of rotary angles and of sines */
+static const float  offset = 2;  /* CogVideoXImageToVideoPipeline's ofs */
 
 /* One of the two norms of a block, with what modulates it. */
 typedef struct cog_norm {
@@ -38,7 +41,9 @@ struct sg_cogvideox_dit {
     sg_component        component;
     sg_cogvideox_config config;
     sg_tensor           patch_w, patch_b; /* [D, C, ph, pw] or [D, C pt ph pw]; [D]? */
+    sg_tensor           places;           /* [1, text_len + tokens of a clip of the sample's size, D]? */
     sg_linear_weights   text, time[2];    /* [D, text_dim]; [time_dim, D] [time_dim, time_dim] */
+    sg_linear_weights   offset[2];        /* [time_dim, time_dim]? x 2 */
     sg_tensor           final_w, final_b; /* [D]? x 2 */
     cog_norm            out;              /* of the output */
     sg_linear_weights   proj_out;         /* [C pt ph pw, D] */
@@ -50,25 +55,42 @@ const sg_cogvideox_config *sg_cogvideox_dit_config(const sg_cogvideox_dit *d) { 
 
 /* ---- opening ---- */
 
-static int64_t patch_size(const sg_cogvideox_config *c)
+/* Numbers of a patch of so many channels. */
+static int64_t patch_size(const sg_cogvideox_config *c, int64_t channels)
 {
-    return c->channels * c->patch[0] * c->patch[1] * c->patch[2];
+    return channels * c->patch[0] * c->patch[1] * c->patch[2];
 }
 
-/* What would make it another model than one from text to video. */
-static void refuse_others(sg_cogvideox_config *c, sg_config *f)
+/* What only image to video has. */
+static void read_image(sg_cogvideox_config *c, sg_config *f)
 {
-    const int64_t out = sg_config_int(f, "out_channels", 1, 4096, &(int64_t){16});
-    if (out != c->channels)
+    const int64_t dim = sg_config_has(f, "ofs_embed_dim") ? sg_config_int(f, "ofs_embed_dim", 0, 1 << 20, NULL) : 0;
+    c->learned = sg_config_bool(f, "use_learned_positional_embeddings", &(bool){false});
+    c->offset = dim > 0;
+    if (c->input != c->channels && c->input != 2 * c->channels)
         sg_config_fail(f, "in_channels",
-                       "%lld in and %lld out: only text-to-video checkpoints, where they agree, can be rendered",
-                       (long long)c->channels, (long long)out);
-    if (sg_config_has(f, "ofs_embed_dim"))
-        sg_config_fail(f, "ofs_embed_dim",
-                       "image-to-video checkpoints cannot be rendered; text-to-video ones have null");
-    if (sg_config_bool(f, "use_learned_positional_embeddings", &(bool){false}))
-        sg_config_fail(f, "use_learned_positional_embeddings",
-                       "image-to-video checkpoints cannot be rendered; text-to-video ones have false");
+                       "%lld in and %lld out: for text to video they agree, for image to video twice "
+                       "as many go in",
+                       (long long)c->input, (long long)c->channels);
+    if (c->offset && c->input == c->channels)
+        sg_config_fail(f, "ofs_embed_dim", "is for image to video, where twice as many channels go in as come out");
+    if (c->offset && dim != c->time_dim)
+        sg_config_fail(f, "ofs_embed_dim", "%lld, but it is added to the time's embedding of time_embed_dim %lld",
+                       (long long)dim, (long long)c->time_dim);
+    if (c->learned && !c->rotary)
+        sg_config_fail(f, "use_learned_positional_embeddings", "true needs use_rotary_positional_embeddings");
+    if (c->learned && c->patch[0] > 1)
+        sg_config_fail(f, "use_learned_positional_embeddings", "true does not go with patches of %lld frames",
+                       (long long)c->patch[0]);
+    for (int k = 1; k < 3 && c->learned; k++)
+        if (c->sample[k] % c->patch[k])
+            sg_config_fail(f, k == 1 ? "sample_height" : "sample_width",
+                           "%lld is no multiple of patch_size %lld, as learned positions need", (long long)c->sample[k],
+                           (long long)c->patch[k]);
+}
+
+static void refuse_others(sg_config *f)
+{
     if (!sg_config_bool(f, "flip_sin_to_cos", &(bool){true}))
         sg_config_fail(f, "flip_sin_to_cos", "false is not supported; only true is");
     if (sg_config_int(f, "freq_shift", 0, 1 << 16, &(int64_t){0}) != 0)
@@ -82,7 +104,7 @@ static void check_sizes(const sg_cogvideox_config *c, sg_config *f)
     if (c->rotary && c->head_dim % 16)
         sg_config_fail(f, "attention_head_dim", "%lld is no multiple of 16, as rotary positions need",
                        (long long)c->head_dim);
-    if (!c->rotary && c->width % 16)
+    if ((!c->rotary || c->learned) && c->width % 16)
         sg_config_fail(f, "attention_head_dim", "%lld heads of %lld are no multiple of 16, as sines for positions need",
                        (long long)c->heads, (long long)c->head_dim);
     if (!c->rotary && c->patch[0] > 1)
@@ -100,7 +122,8 @@ static sg_status read_config(sg_cogvideox_config *c, sg_config *f)
     c->head_dim = sg_config_int(f, "attention_head_dim", 1, 256, &(int64_t){64});
     c->width = c->heads * c->head_dim;
     c->layers = sg_config_int(f, "num_layers", 1, 4096, &(int64_t){30});
-    c->channels = sg_config_int(f, "in_channels", 1, 4096, &(int64_t){16});
+    c->input = sg_config_int(f, "in_channels", 1, 4096, &(int64_t){16});
+    c->channels = sg_config_int(f, "out_channels", 1, 4096, &(int64_t){16});
     c->text_dim = sg_config_int(f, "text_embed_dim", 1, 1 << 20, &(int64_t){4096});
     c->text_len = sg_config_int(f, "max_text_seq_length", 1, 4096, &(int64_t){226});
     c->time_dim = sg_config_int(f, "time_embed_dim", 1, 1 << 20, &(int64_t){512});
@@ -110,6 +133,7 @@ static sg_status read_config(sg_cogvideox_config *c, sg_config *f)
     c->sample[0] = sg_config_int(f, "sample_frames", 1, 1 << 20, &(int64_t){49});
     c->sample[1] = sg_config_int(f, "sample_height", 1, 1 << 16, &(int64_t){60});
     c->sample[2] = sg_config_int(f, "sample_width", 1, 1 << 16, &(int64_t){90});
+    c->ratio = sg_config_int(f, "temporal_compression_ratio", 1, 1 << 16, &(int64_t){4});
     c->eps = sg_config_real(f, "norm_eps", 0, 1, &(double){1e-5});
     c->scale_time = sg_config_real(f, "temporal_interpolation_scale", 1e-3, 1e3, &(double){1});
     c->scale_space = sg_config_real(f, "spatial_interpolation_scale", 1e-3, 1e3, &(double){1.875});
@@ -117,8 +141,9 @@ static sg_status read_config(sg_cogvideox_config *c, sg_config *f)
     c->norm_affine = sg_config_bool(f, "norm_elementwise_affine", &(bool){true});
     c->attention_bias = sg_config_bool(f, "attention_bias", &(bool){true});
     c->patch_bias = c->frame_patch || sg_config_bool(f, "patch_bias", &(bool){true});
-    refuse_others(c, f);
+    refuse_others(f);
     SG_TRY(sg_config_status(f));
+    read_image(c, f);
     check_sizes(c, f);
     return sg_config_status(f);
 }
@@ -175,6 +200,11 @@ static void bind_block(sg_cogvideox_dit *d, int i)
     sg_want_linear(b, &k->ff.down, act, "ff.net.2", c->width, 4 * c->width);
 }
 
+static int64_t learned_places(const sg_cogvideox_config *c)
+{
+    return ((c->sample[0] - 1) / c->ratio + 1) * (c->sample[1] / c->patch[1]) * (c->sample[2] / c->patch[2]);
+}
+
 static void bind_weights(sg_cogvideox_dit *d)
 {
     const sg_cogvideox_config *const c = &d->config;
@@ -183,19 +213,24 @@ static void bind_weights(sg_cogvideox_dit *d)
     sg_bind *const                   b = d->component.bind;
 
     if (c->frame_patch)
-        sg_bind_tensor(b, &d->patch_w, act, "patch_embed.proj.weight", w, patch_size(c));
+        sg_bind_tensor(b, &d->patch_w, act, "patch_embed.proj.weight", w, patch_size(c, c->input));
     else
-        sg_bind_tensor(b, &d->patch_w, act, "patch_embed.proj.weight", w, c->channels, c->patch[1], c->patch[2]);
+        sg_bind_tensor(b, &d->patch_w, act, "patch_embed.proj.weight", w, c->input, c->patch[1], c->patch[2]);
     if (c->patch_bias) sg_bind_tensor(b, &d->patch_b, SG_F32, "patch_embed.proj.bias", w);
+    if (c->learned)
+        sg_bind_tensor(b, &d->places, SG_F32, "patch_embed.pos_embedding", 1, c->text_len + learned_places(c), w);
     sg_want_linear(b, &d->text, act, "patch_embed.text_proj", w, c->text_dim);
     sg_want_linear(b, &d->time[0], SG_F32, "time_embedding.linear_1", c->time_dim, w);
     sg_want_linear(b, &d->time[1], SG_F32, "time_embedding.linear_2", c->time_dim, c->time_dim);
+    for (int k = 0; k < 2 && c->offset; k++)
+        sg_want_linear(b, &d->offset[k], SG_F32, k ? "ofs_embedding.linear_2" : "ofs_embedding.linear_1", c->time_dim,
+                       c->time_dim);
     for (int i = 0; i < c->layers; i++) bind_block(d, i);
     sg_bind_block(b, -1);
     sg_bind_prefix(b, "%s", "");
     want_norm(b, &d->final_w, &d->final_b, "norm_final", c->norm_affine, w);
     want_modulated(d, &d->out, "norm_out", 2);
-    sg_want_linear(b, &d->proj_out, act, "proj_out", patch_size(c), w);
+    sg_want_linear(b, &d->proj_out, act, "proj_out", patch_size(c, c->channels), w);
 }
 
 sg_status sg_cogvideox_dit_open(sg_cogvideox_dit **out, const sg_checkpoint *from, sg_dtype act, sg_error *e)
@@ -210,9 +245,12 @@ sg_status sg_cogvideox_dit_open(sg_cogvideox_dit **out, const sg_checkpoint *fro
     if (!st) {
         const sg_cogvideox_config *const c = &d->config;
         snprintf(d->component.summary, sizeof d->component.summary,
-                 "%lld layer%s, %lld heads x %lld, %s, %lld latent channels", (long long)c->layers,
+                 "%lld layer%s, %lld heads x %lld, %s, %lld latent channels%s", (long long)c->layers,
                  sg_plural(c->layers), (long long)c->heads, (long long)c->head_dim,
-                 c->rotary ? "rotary positions" : "sines for positions", (long long)c->channels);
+                 c->learned  ? "rotary and learned positions"
+                 : c->rotary ? "rotary positions"
+                             : "sines for positions",
+                 (long long)c->channels, c->input != c->channels ? ", a picture beside them" : "");
         bind_weights(d);
         st = sg_bind_check(d->component.bind, e);
     }
@@ -311,19 +349,51 @@ static void sine_tables(sg_cogvideox_run *run, const sg_cogvideox_config *c, sg_
     free(part);
 }
 
-void sg_cogvideox_run_tables(sg_cogvideox_run *run, const sg_cogvideox_dit *d, sg_stream *s, const int64_t grid[3],
+void sg_cogvideox_run_tables(sg_cogvideox_run *run, const sg_cogvideox_dit *d, sg_stream *s, const sg_geometry *g,
                              const sg_self_attention *self)
 {
+    const sg_cogvideox_config *const c = &d->config;
+    const int64_t *const grid = g->grid, *const latent = g->latent;
     *run = (sg_cogvideox_run){.grid = {grid[0], grid[1], grid[2]}, .self = self};
     run->tokens = sg_token_order_place(s, self, tokens(run));
-    (d->config.rotary ? rotary_tables : sine_tables)(run, &d->config, s, self->order);
+    run->learned = c->learned && (grid[0] - 1) * c->ratio + 1 == c->sample[0];
+    if (c->rotary) rotary_tables(run, c, s, self->order);
+    if (!c->rotary || (c->learned && !run->learned)) sine_tables(run, c, s, self->order);
+    if (c->input != c->channels) run->input = sg_new_keep(s, SG_F32, c->input, latent[1], latent[2], latent[3]);
+}
+
+/* Learned places of count tokens, in F32 [count, D]. */
+static sg_tensor places(const sg_cogvideox_dit *d, int64_t first, int64_t count)
+{
+    return sg_rows(sg_reshape(d->places, d->places.dim[1], d->places.dim[2]), first, count);
+}
+
+void sg_cogvideox_run_image(const sg_cogvideox_run *run, const sg_cogvideox_dit *d, sg_stream *s, const float *image)
+{
+    const sg_cogvideox_config *const c = &d->config;
+    const sg_tensor                  to = sg_rows(run->input, c->channels, c->input - c->channels);
+    sg_upload(s, to, image);
+    sg_tap(s, to, "image");
 }
 
 /* ---- text ---- */
 
+static void embed_offset(sg_cogvideox_run *run, const sg_cogvideox_dit *d, sg_stream *s)
+{
+    run->offset = sg_new_keep(s, SG_F32, 1, d->config.time_dim);
+    const size_t    mark = s->scratch.used;
+    const sg_tensor t = sg_new(s, SG_F32, 1), wave = sg_new(s, SG_F32, 1, d->config.time_dim);
+    sg_upload(s, t, &offset);
+    sg_sinusoid(s, .y = wave, .t = t);
+    sg_mlp(s, run->offset, wave, d->offset, SG_ACT_SILU);
+    sg_tap(s, run->offset, "dit.offset");
+    s->scratch.used = mark;
+}
+
 void sg_cogvideox_run_text(sg_cogvideox_run *run, const sg_cogvideox_dit *d, sg_stream *s, const sg_conditioning *c)
 {
     const sg_cogvideox_config *const k = &d->config;
+    if (k->offset) embed_offset(run, d, s);
     for (int pass = 0; pass < c->passes; pass++) {
         const sg_text_states *const text = &c->text[pass][0];
         run->text[pass] = sg_new_keep(s, SG_F32, text->len, k->width);
@@ -333,6 +403,7 @@ void sg_cogvideox_run_text(sg_cogvideox_run *run, const sg_cogvideox_dit *d, sg_
         if (text->states) sg_upload(s, states, text->states);
         sg_copy(s, .y = x, .x = states);
         sg_linear(s, .y = run->text[pass], .x = x, .w = d->text.w, .b = d->text.b);
+        if (run->learned) sg_gate_add(s, .x = run->text[pass], .r = places(d, 0, text->len));
         sg_tap(s, run->text[pass], "dit.text");
         s->scratch.used = mark;
     }
@@ -417,19 +488,23 @@ static void feed_forward(sg_stream *s, const sg_cogvideox_dit *d, int i, sg_tens
     tap_rows(s, x, rows, "ff", i);
 }
 
-/* x [n, D] = the patches of latent [c, f, y, x], in order, embedded, with sines where the model has them. */
+/* x [n, D] = the patches of latent [c, f, y, x], in order, embedded, with sines or learned places where the model has
+ * them. */
 static void patch_embed(sg_stream *s, const sg_cogvideox_dit *d, const sg_cogvideox_run *run, sg_tensor x,
                         sg_tensor latent)
 {
     const sg_cogvideox_config *const c = &d->config;
     const bool                       sines = run->sines.rank > 0;
+    const int64_t                    n = tokens(run), size = patch_size(c, c->input);
     const size_t                     mark = s->scratch.used;
-    sg_tensor                        patches = sg_new(s, d->component.act, tokens(run), patch_size(c));
-    sg_patchify(s, patches, latent, run->grid, c->patch);
+    sg_tensor                        patches = sg_new(s, d->component.act, n, size);
+    if (run->input.rank) sg_copy(s, .y = sg_rows(run->input, 0, c->channels), .x = latent);
+    sg_patchify(s, patches, run->input.rank ? run->input : latent, run->grid, c->patch);
     patches = sg_rows_of(s, patches, run->tokens.order);
-    if (sines) sg_embed(s, .y = sg_reshape(x, 4 * tokens(run), c->width / 4), .w = run->sines, .ids = run->part);
-    sg_linear(s, .y = x, .x = patches, .w = sg_reshape(d->patch_w, c->width, patch_size(c)), .b = d->patch_b,
-              .add = sines);
+    if (run->learned) sg_copy(s, .y = x, .x = sg_rows_of(s, places(d, c->text_len, n), run->tokens.order));
+    if (sines) sg_embed(s, .y = sg_reshape(x, 4 * n, c->width / 4), .w = run->sines, .ids = run->part);
+    sg_linear(s, .y = x, .x = patches, .w = sg_reshape(d->patch_w, c->width, size), .b = d->patch_b,
+              .add = sines || run->learned);
     sg_tap(s, x, "dit.patch_embed");
     s->scratch.used = mark;
 }
@@ -443,7 +518,7 @@ static void project_out(sg_stream *s, const sg_cogvideox_dit *d, const sg_cogvid
     const int64_t n = tokens(run), *const g = run->grid, *const p = c->patch;
     const size_t    mark = s->scratch.used;
     const sg_tensor final = sg_new(s, SG_F32, n, c->width), y = sg_new(s, d->component.act, n, c->width);
-    sg_tensor       v = sg_new(s, SG_F32, n, patch_size(c));
+    sg_tensor       v = sg_new(s, SG_F32, n, patch_size(c, c->channels));
     sg_norm(s, .y = final, .non_finite = sg_rows(pass->non_finite, c->layers, 1), .x = x, .w = d->final_w,
             .b = d->final_b, .kind = SG_NORM_LAYER, .eps = (float)c->eps);
     norm(s, d, y, final, &d->out, &e, (sg_tensor){0});
@@ -473,6 +548,7 @@ static void step_open(const sg_cogvideox_dit *d, sg_cogvideox_run *run, sg_strea
     sg_sinusoid(s, .y = wave, .t = p->t);
     sg_mlp(s, temb, wave, d->time, SG_ACT_SILU);
     sg_tap(s, temb, "dit.temb");
+    if (run->offset.rank) sg_gate_add(s, .x = temb, .r = run->offset);
     sg_activate(s, .y = run->now.hidden, .x = temb, .act = SG_ACT_SILU);
     modulate(s, run, sg_rows(run->now.e, ROWS * c->layers, 2), &d->out.linear);
     s->scratch.used = mark;

@@ -8,6 +8,7 @@
 #include "checkpoint_files.h"
 #include "component.h"
 #include "engine.h"
+#include "rng.h"
 #include "sampler.h"
 #include "self_attention.h"
 #include "text_encoder.h"
@@ -143,6 +144,9 @@ typedef struct sg_family {
     /* Puts into s->keep what all steps of a render share; `self` is borrowed until the next call. Forgets an earlier
      * render. */
     void (*render_open)(void *model, sg_stream *s, const sg_geometry *g, const sg_self_attention *self);
+    /* Draws from the render's generator, before the noise, what comes from an image by chance, into what render_open placed.
+     * Of renders with images; not on a plan. NULL: nothing. */
+    void (*draw)(void *model, sg_stream *s, sg_rng *rng);
     /* Puts into s->keep, after that, what all steps of this denoiser share: of the texts' states, for example. On a plan
      * c has no states. */
     void (*denoiser_open)(void *model, sg_stream *s, int denoiser, const sg_conditioning *c);

@@ -89,14 +89,16 @@ static sg_status draw(sg_render *render, sg_stream *s, sg_tensor x)
 
 sg_status sg_render_start(sg_render *render, sg_stream *s, sg_sampler_state *st)
 {
-    sg_tensor clean = {0};
+    const sg_engine *const engine = render->engine;
+    sg_tensor              clean = {0};
     sg_rng_seed(&render->rng, render->request->seed);
+    if (render->geometry.images && engine->family->draw) engine->family->draw(engine->model, s, &render->rng);
     if (render->request->video.rgb) {
         clean = st->spare;
-        if (render->engine->components->vae.ops->sampled)
+        if (engine->components->vae.ops->sampled)
             SG_TRY(draw(render, s, clean));
         else
-            sg_upload(s, clean, render->engine->video);
+            sg_upload(s, clean, engine->video);
         sg_tap(s, clean, "video");
     }
     SG_TRY(sg_render_noise(render, s, st->x));

@@ -1,8 +1,9 @@
-"""CogVideoX 2B, 5B and 1.5: minis, hooks, decoding.
+"""CogVideoX 2B, 5B and 1.5, of text and of an image: minis, hooks, decoding.
 
 The passes are one batch, the negative prompt first. Pads of a text are tokens like others; how many there are in all
 `max_text_seq_length` of the denoiser's configuration says here, as nothing else does. Noise is drawn in the model's
-precision; torch draws that of bfloat16 as float32 and rounds, where there are 16 n numbers. So there are in these minis.
+precision, after a draw of the picture's latents; torch draws that of bfloat16 as float32 and rounds, where there are 16 n
+numbers. So there are in these minis.
 """
 import functools
 import math
@@ -10,13 +11,15 @@ import math
 import diffusers
 import torch
 from diffusers.models import embeddings
-from diffusers.pipelines.cogvideo import pipeline_cogvideox
+from diffusers.models.autoencoders import vae as distribution
+from diffusers.pipelines.cogvideo import pipeline_cogvideox, pipeline_cogvideox_image2video
 from diffusers.schedulers import scheduling_dpm_cogvideox
 
-from parts import GATED_T5, RELU_T5, T5, WEIGHT_DTYPES, build, fan_in, random_request, random_text, to_dtype
+from parts import GATED_T5, RELU_T5, T5, WEIGHT_DTYPES, build, fan_in, pictures, random_request, random_text, to_dtype
 from taps import Wide, channels_last, hook_calls, in_batch, drawn_as_f32
 
 PIPELINE, VAE = diffusers.CogVideoXPipeline, diffusers.AutoencoderKLCogVideoX
+IMAGE_PIPELINE = diffusers.CogVideoXImageToVideoPipeline
 MASKED_TEXT = False
 LEAST_STEPS = 1
 LOW_VAE = True  # a bfloat16 render decodes in bfloat16, and its frames are a tap
@@ -64,6 +67,29 @@ CASES = {
     },
 }
 
+# Image to video. pictures: how many; a clip begins with it. clip: frames of the encoder's input.
+CASES["cogvideox_i2v"] = {
+    # Learned positions beside rotary ones; the encoder's chunks are 9 and 8 frames.
+    "family": "cogvideox", "seed": 5502, "dtype": "BF16", "tokenizer": T5, "clip": 17,
+    "sampler": {"kind": "dpm", "snr_shift_scale": 1.0, "rescale_betas_zero_snr": True},
+    "text": {**GATED_T5, "width": 24, "head": 8, "heads": 3, "ff": 40, "layers": 1},
+    "dit": dict(num_attention_heads=3, attention_head_dim=48, in_channels=8, out_channels=4, time_embed_dim=28,
+                num_layers=2, sample_width=10, sample_height=6, sample_frames=9, max_text_seq_length=21,
+                use_rotary_positional_embeddings=True, use_learned_positional_embeddings=True),
+    "vae": dict(block_out_channels=[8, 12, 20], latent_channels=4, layers_per_block=1, norm_num_groups=4,
+                norm_eps=1e-4, sample_height=24, sample_width=40, scaling_factor=0.7),
+    "request": dict(prompt="A kite over the sea", negative_prompt="blurry", width=40, height=24, frames=9, steps=4,
+                    cfg_scale=6.0, seed=34, pictures=1),
+}
+CASES["cogvideox_15_i2v"] = {
+    # 1.5: an offset, latents that are divided by their scale, a picture beside the frame that fills up a patch. The encoder
+    # has one chunk, of an even number of frames.
+    **CASES["cogvideox_15"], "seed": 1502, "clip": 12,
+    "dit": {**CASES["cogvideox_15"]["dit"], "num_attention_heads": 3, "in_channels": 8, "ofs_embed_dim": 24},
+    "request": dict(prompt="Snow falls", negative_prompt="", width=48, height=48, frames=9, steps=3, cfg_scale=5.0,
+                    seed=35, pictures=1),
+}
+
 
 def fill_transformer(model, draw):
     """Linear maps keep the size of what they see; gates and shifts vary by channel; attention is not flat."""
@@ -77,6 +103,8 @@ def fill_transformer(model, draw):
         else:
             gain = 0.5 if ".linear." in name else 1.4 if "ff.net.2" in name or "linear_2" in name else 1.0
             draw(name, p, gain / fan_in(p) ** 0.5)
+    if model.config.use_learned_positional_embeddings:
+        draw("patch_embed.pos_embedding", model.patch_embed.pos_embedding, 0.7)
 
 
 def fill_vae(model, draw):
@@ -110,6 +138,9 @@ def components(spec, draw, device):
             "vae": build(lambda: diffusers.AutoencoderKLCogVideoX(**vae), fill_vae, draw("vae", 5), device)}
     for model in made.values():
         to_dtype(model, WEIGHT_DTYPES[spec["dtype"]], [])
+    if spec["dit"].get("use_learned_positional_embeddings"):  # no parameter, but it is saved
+        embed = made["transformer"].patch_embed
+        embed.pos_embedding = embed.pos_embedding.to(WEIGHT_DTYPES[spec["dtype"]])
     return {**made, "scheduler": make_sampler(spec["sampler"])}
 
 
@@ -117,13 +148,13 @@ def wide():
     """What float64 changes beside what the oracle changes for all families."""
     angles = functools.partial(embeddings.get_1d_rotary_pos_embed, freqs_dtype=torch.float64)
     return [(embeddings, "torch", Wide()), (embeddings, "get_1d_rotary_pos_embed", angles),
-            *drawn_as_f32(pipeline_cogvideox, scheduling_dpm_cogvideox)]
+            *drawn_as_f32(pipeline_cogvideox, pipeline_cogvideox_image2video, distribution, scheduling_dpm_cogvideox)]
 
 
 def widen_model(pipe):
     model = pipe.transformer.double()
     embed, c = model.patch_embed, model.config
-    if hasattr(embed, "pos_embedding"):
+    if hasattr(embed, "pos_embedding") and not c.use_learned_positional_embeddings:
         embed.pos_embedding = embed._get_positional_embeddings(c.sample_height, c.sample_width, c.sample_frames)
 
 
@@ -148,6 +179,8 @@ def hook_dit(taps, pipe, state, passes):
         put("patch_embed", output[:, n:])
     model.patch_embed.register_forward_hook(embedded)
     model.time_embedding.register_forward_hook(lambda _, args, output: put("temb", output))
+    if model.ofs_embedding is not None:
+        model.ofs_embedding.register_forward_hook(lambda _, args, output: put("offset", output))
     for i, b in enumerate(model.transformer_blocks):
         def after_attention(_, args, i=i):
             put(f"block.{i}.attn1", args[0], both=True)
@@ -162,12 +195,17 @@ def hook_dit(taps, pipe, state, passes):
 
 
 def hook_vae(taps, vae):
-    d = vae.decoder
+    d, e = vae.decoder, vae.encoder
     taps.out(d.conv_in, "vae.conv_in")
     taps.out(d.mid_block, "vae.mid")
     for i, b in enumerate(d.up_blocks):
         taps.out(b, f"vae.up.{i}")
     taps.out(d.conv_out, "vae.conv_out")
+    taps.out(e.conv_in, "enc.conv_in")
+    for i, b in enumerate(e.down_blocks):
+        taps.out(b, f"enc.down.{i}")
+    taps.out(e.mid_block, "enc.mid")
+    taps.out(e.conv_out, "enc.quant")
 
 
 def decoded(pipe, latents, request):
@@ -187,14 +225,21 @@ def decode(vae, latents, dtype):
 
 
 def clip_shape(spec):
-    """No encoder is compared."""
-    return None
+    """Of the encoder's input; only models of image to video have one."""
+    scale = 2 ** (len(spec["vae"]["block_out_channels"]) - 1)
+    return (spec["clip"], 2 * scale, 3 * scale, 3) if "clip" in spec else None
+
+
+def encode(vae, clip, dtype):
+    """The taps have all of it: mean and logarithm of the variance are one tensor."""
+    vae.encode(clip.permute(3, 0, 1, 2)[None].to(vae.device, dtype))
 
 
 def arguments(pipe, request):
     """What the pipeline is called with beside what all are."""
     return {"use_dynamic_cfg": request.get("dynamic_cfg", False),
-            "max_sequence_length": pipe.transformer.config.max_text_seq_length}
+            "max_sequence_length": pipe.transformer.config.max_text_seq_length,
+            **dict(zip(("image",), pictures(request)))}
 
 
 def defaults(folder):
@@ -228,6 +273,22 @@ def random_dit(r, channels, patch_t):
     return dit
 
 
+def add_picture(r, spec, scale):
+    """Makes it one of image to video; 1.5's positions are never learned, and only 1.5 has an offset."""
+    dit, vae, request = spec["dit"], spec["vae"], spec["request"]
+    dit["in_channels"] *= 2
+    vae.update(norm_eps=r.choice([1e-6, 1e-5]), invert_scale_latents=r.random() < 0.5)
+    request["pictures"] = 1
+    if "patch_size_t" in dit and r.random() < 0.7:
+        dit["ofs_embed_dim"] = dit["time_embed_dim"]
+    if "patch_size_t" not in dit and dit["use_rotary_positional_embeddings"] and r.random() < 0.7:
+        latents = (request["frames"] - 1) // vae["temporal_compression_ratio"] + 1
+        dit.update(use_learned_positional_embeddings=True, temporal_compression_ratio=r.choice([2, 4]),
+                   sample_height=request["height"] // scale, sample_width=request["width"] // scale)
+        if r.random() < 0.7:
+            dit["sample_frames"] = (latents - 1) * dit["temporal_compression_ratio"] + 1
+
+
 def random_spec(r):
     vae = random_vae(r)
     dit = random_dit(r, vae["latent_channels"], r.choice([None, None, 2]))
@@ -245,4 +306,6 @@ def random_spec(r):
             "text": random_text(r, ["t5"]), "dit": dit, "vae": vae, "request": request}
     if r.random() < 0.5:
         spec["shard"] = "200KB"
+    if r.random() < 0.5:
+        add_picture(r, spec, scale)
     return spec
