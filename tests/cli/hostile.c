@@ -43,6 +43,8 @@
 #define SMALL " --frames 5 --steps 1" CLIP
 #define SAY "--prompt ball"
 #define COGVIDEOX SAY " --size 32x32 --frames 9 --steps 1 -q -o clip.y4m"
+#define PICTURE "picture.png" /* beside the model's folder */
+#define COGVIDEOX_I2V SAY " --image ../" PICTURE " --size 40x24 --frames 9 --steps 1 -q -o clip.y4m"
 #define MOCHI SAY " --size 32x32 --frames 7 --steps 2 -q -o clip.y4m"
 #define FILE_OF "--prompt-file ../m/p.txt --size 32x32 --frames 1 --steps 1 -q"
 
@@ -65,6 +67,9 @@ static const hostile_case wan_cases[] = {
 static const hostile_case cogvideox_cases[] = {
 #include "hostile_cogvideox.h"
 };
+static const hostile_case cogvideox_i2v_cases[] = {
+#include "hostile_cogvideox_i2v.h"
+};
 static const hostile_case mochi_cases[] = {
 #include "hostile_mochi.h"
 };
@@ -77,6 +82,7 @@ static const struct suite {
 } suites[] = {
     {"wan21_hd64", SAY " --size 32x32" SMALL, wan_cases, sizeof wan_cases / sizeof *wan_cases},
     {"cogvideox_2b", COGVIDEOX, cogvideox_cases, sizeof cogvideox_cases / sizeof *cogvideox_cases},
+    {"cogvideox_i2v", COGVIDEOX_I2V, cogvideox_i2v_cases, sizeof cogvideox_i2v_cases / sizeof *cogvideox_i2v_cases},
     {"mochi_hd16", MOCHI, mochi_cases, sizeof mochi_cases / sizeof *mochi_cases},
 };
 enum { SUITES = sizeof suites / sizeof *suites };
@@ -195,6 +201,7 @@ int main(int argc, char **argv)
     char *const program = realpath(argv[1], NULL);
     char *const sound = (char *)hostile_text("%s/%s", realpath(argv[2], NULL), all->model);
     if (!program || !mkdtemp(work)) hostile_die(argv[1]);
+    if (symlink(HOSTILE_PICTURE, hostile_text("%s/" PICTURE, work)) != 0) hostile_die(PICTURE);
     run_case(&end, program, sound, all->usual, &(hostile_case){.name = "sound"});
     const size_t peak = end.peak;
     if (end.exit != 0) printf("FAIL sound: exit %d\n%s", end.exit, end.text), failed++;

@@ -23,10 +23,10 @@ BAD("a layer less", set, DIT, "num_layers", "1", ONE_W "|24 extra|extra: transfo
 BAD("norms without numbers", set, DIT, "norm_elementwise_affine", "false", ONE_W "|extra: norm_final.bias")
 BAD("text of another width", set, DIT, "text_embed_dim",
     "24", ONE_W "|misshapen: patch_embed.text_proj.weight is [48, 32], should be [48, 24]")
-AT("as many out as in", set, DIT, "out_channels", "4", "in_channels: 6 in and 4 out: |text-to-video")
-AT("image to video by offset", set, DIT, "ofs_embed_dim", "20", "ofs_embed_dim: image-to-video")
-AT("image to video by places", set, DIT, "use_learned_positional_embeddings", "true",
-    "use_learned_positional_embeddings: image-to-video")
+AT("as many out as in", set, DIT, "out_channels", "4", "in_channels: 6 in and 4 out: |text to video|image to video")
+AT("an offset of text to video", set, DIT, "ofs_embed_dim", "20", "ofs_embed_dim: is for image to video")
+AT("learned places with sines", set, DIT, "use_learned_positional_embeddings", "true",
+    "use_learned_positional_embeddings: |use_rotary_positional_embeddings")
 AT("rotary a text", set, DIT, "use_rotary_positional_embeddings", "\"yes\"",
     "use_rotary_positional_embeddings: should be true or false")
 AT("patches of two frames with sines", set, DIT, "patch_size_t", "2", "patch_size_t: |use_rotary_positional_embeddings")
@@ -35,9 +35,9 @@ AT("epsilon negative", set, DIT, "norm_eps", "-1", "norm_eps: should be a number
 BAD("denoiser of Mochi", other, "transformer", NULL,
     "mochi_hd16/transformer", DIT ": _class_name: |MochiTransformer3DModel|CogVideoXTransformer3DModel is")
 
-/* ---- the decoder ---- */
+/* ---- the VAE ---- */
 AT("groups that do not divide", set, VAE, "norm_num_groups", "5",
-    "block_out_channels: 16 is no multiple of the 5 norm_num_groups")
+    "block_out_channels: 8 is no multiple of the 5 norm_num_groups")
 AT("no levels", set, VAE, "block_out_channels", "[]", "block_out_channels: should be a list of 1 to 8 entries")
 AT("a level of 0", set, VAE, "block_out_channels", "[8,0,16,20]", "block_out_channels: entry 1")
 AT("a level of 2^40", set, VAE, "block_out_channels", "[8,12,16,1099511627776]", "block_out_channels: entry 3")
@@ -47,9 +47,15 @@ AT("time by 3", set, VAE, "temporal_compression_ratio", "3", "temporal_compressi
 BAD("latents of 4", set, VAE, "latent_channels",
     "4", VAE_W "|misshapen: decoder.conv_in.conv.weight is [20, 6, 3, 3, 3], should be [20, 4, 3, 3, 3]")
 BAD("two resnets a level", set, VAE, "layers_per_block", "2", VAE_W "|missing: decoder.up_blocks.0.resnets.2.")
+AT("levels of another kind", set, VAE, "down_block_types",
+    "[\"CogVideoXDownBlock3D\",\"DownBlock2D\",\"CogVideoXDownBlock3D\",\"CogVideoXDownBlock3D\"]",
+    "down_block_types: \"DownBlock2D\"|CogVideoXDownBlock3D")
+AT("pixels of 4", set, VAE, "in_channels", "4", "in_channels: only 3, of RGB frames")
+AT("another convolution at the end", set, VAE, "use_quant_conv", "true", "use_quant_conv: true")
+AT("VAE's epsilon negative", set, VAE, "norm_eps", "-1", "norm_eps: should be a number from 0 to 1")
 AT("another convolution", set, VAE, "use_post_quant_conv", "true", "use_post_quant_conv: true")
 BAD("decoder of other latents", other, "vae", NULL,
-    "cogvideox_5b/vae", VAE ": latent_channels is 4, but |" DIT ": in_channels is 6")
+    "cogvideox_5b/vae", VAE ": latent_channels is 4, but |" DIT ": out_channels is 6")
 BAD("decoder of Wan", other, "vae", NULL,
     "wan21_hd64/vae", VAE ": _class_name: |AutoencoderKLWan|AutoencoderKLCogVideoX is")
 
@@ -66,7 +72,7 @@ AT("scheduler of noise", set, SCHEDULER, "prediction_type", "\"epsilon\"", "pred
 AT("scheduler of other betas", set, SCHEDULER, "beta_schedule", "\"linear\"", "beta_schedule: \"linear\"|scaled_linear")
 AT("scheduler of given betas", set, SCHEDULER, "trained_betas", "[0.1]", "trained_betas: is not supported")
 AT("steps from the front", set, SCHEDULER, "timestep_spacing", "\"leading\"", "timestep_spacing: \"leading\"|trailing")
-AT("pipeline of images", set, INDEX, "_class_name", "\"CogVideoXImageToVideoPipeline\"",
+AT("pipeline of control", set, INDEX, "_class_name", "\"CogVideoXFunControlPipeline\"",
     "_class_name: |CogVideoXPipeline")
 AT("pipeline of Mochi", set, INDEX, "_class_name", "\"MochiPipeline\"", "transformer: |CogVideoXTransformer3DModel")
 AT("pipeline with another encoder", set, INDEX, "text_encoder", "[\"transformers\",\"UMT5EncoderModel\"]",
