@@ -40,5 +40,11 @@ def name_of(folder):
     return next(name for name, family in NAMED.items() if family is of(folder))
 
 
+def pictures_of(folder):
+    """How many a clip of it begins with."""
+    image = getattr(of(folder), "IMAGE_PIPELINE", None)
+    return int(image is not None and image.__name__ == class_of(folder))
+
+
 def of_pipe(pipe):
     return BY_CLASS[getattr(pipe, "made_of", type(pipe).__name__)]

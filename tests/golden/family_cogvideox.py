@@ -225,8 +225,8 @@ def decode(vae, latents, dtype):
 
 
 def clip_shape(spec):
-    """Of the encoder's input; only models of image to video have one."""
-    scale = 2 ** (len(spec["vae"]["block_out_channels"]) - 1)
+    """Of the encoder's input; the first minis have none."""
+    scale = 2 ** (len(spec["vae"].get("block_out_channels", range(4))) - 1)
     return (spec["clip"], 2 * scale, 3 * scale, 3) if "clip" in spec else None
 
 

@@ -62,12 +62,17 @@ SHAPES = {
                     "vae": dict(decoder_block_out_channels=[32, 32, 64, 96], layers_per_block=[1] * 5),
                     "tokenizer": parts.T5},
 }
+SHAPES["cogvideox-5b-i2v"] = {**SHAPES["cogvideox-5b"], "request": dict(pictures=1), "dit": dict(
+    SHAPES["cogvideox-5b"]["dit"], in_channels=32, use_learned_positional_embeddings=True)}
+SHAPES["small-cogvideox-i2v"] = {**SHAPES["small-cogvideox"], "request": dict(pictures=1), "dit": dict(
+    SHAPES["small-cogvideox"]["dit"], in_channels=32, use_learned_positional_embeddings=True, sample_width=12,
+    sample_height=8, sample_frames=9)}
 LATENTS = {"wan": (16, 4), "cogvideox": (16, 4), "mochi": (12, 6)}  # channels, frames a latent; all have 8 x 8 pixels
 PROMPT = ("Two dogs run through shallow water at sunset; the camera follows them slowly, low and close, while the wind "
           "bends the tall grass and the city lights blur behind the harbour. 35mm film, warm light, 8K.")
 SUBLAYERS = {"request": dict(prompt=PROMPT, negative_prompt="blurry, low quality", width=96, height=64, frames=9,
                              steps=2, cfg_scale=5.0, seed=11),
-             "sampler": family_wan.UNIPC, "vae": {}}
+             "sampler": family_wan.UNIPC, "vae": {}, "clip": 17}
 F32_GATE = 2e-5         # relative L2 of our float32 to the truth
 BF16_UNIT = 2.0 ** -8   # bfloat16 may err twice as much as diffusers' own bfloat16, and this much more
 
@@ -149,7 +154,7 @@ def run_forward(args, name):
 
         def noise(*a, **k):
             x = draw(*a, **k)
-            taps.put("noise", family.grid(x))
+            taps.put("noise", family.grid(x[0] if isinstance(x, tuple) else x))
             return x
         pipe.prepare_latents = noise
         latents = oracle.latents(pipe, request)
@@ -192,7 +197,7 @@ def reference(args, stage, run, name):
 
 def request_of(args):
     request = dict(families.of(args.dir).defaults(args.dir), prompt=PROMPT, negative_prompt="", cfg_scale=1.0,
-                   seed=args.seed, steps=families.of(args.dir).LEAST_STEPS)
+                   seed=args.seed, steps=families.of(args.dir).LEAST_STEPS, pictures=families.pictures_of(args.dir))
     if args.size:
         request["width"], request["height"] = (int(v) for v in args.size.split("x"))
     return dict(request, frames=args.frames or request["frames"])
@@ -200,6 +205,16 @@ def request_of(args):
 
 def size_of(request):
     return ["--size", f"{request['width']}x{request['height']}", "--frames", str(request["frames"])]
+
+
+def pictures_of(args, request):
+    """Options of ours, and the files that they name."""
+    options = []
+    for k, picture in enumerate(parts.pictures(request)):
+        path = os.path.join(args.out, f"picture.{k}.png")
+        picture.save(path)
+        options += [parity.PICTURES[k], path]
+    return options
 
 
 def make_latents(args):
@@ -245,7 +260,7 @@ def forward(args):
         if os.path.exists(path):
             os.remove(path)
         ours(args, "forward", name, "--prompt", r["prompt"], *size_of(r), "--steps", str(r["steps"]), "--cfg-scale", "1",
-             "--seed", str(r["seed"]), "--attention", "dense", "--latents", path,
+             "--seed", str(r["seed"]), "--attention", "dense", "--latents", path, *pictures_of(args, r),
              "-o", os.path.join(args.out, "forward.y4m"))
         out[name] = {"noise": truth["noise"], "latents": load_file(path)["latents"]}
     way = families.of(args.dir).way
@@ -287,7 +302,8 @@ def sublayers(args):
     """All taps of a small clip, by the test program `golden`."""
     path, start = os.path.join(args.dir, "taps.safetensors"), time.time()
     family = families.name_of(args.dir)
-    spec = dict(SUBLAYERS, family=family, request=dict(SUBLAYERS["request"], frames=2 * LATENTS[family][1] + 1))
+    request = dict(SUBLAYERS["request"], frames=2 * LATENTS[family][1] + 1, pictures=families.pictures_of(args.dir))
+    spec = dict(SUBLAYERS, family=family, request=request)
     truth, err, psnr, frames, clip = make.record(args.dir, spec, args.device)
     make.save(path, truth, make.metadata("fullsize", spec, truth, err, psnr, clip))
     make.report("diffusers", args.dir, truth, err, psnr, frames, time.time() - start)
@@ -333,7 +349,8 @@ def speed(args):
     leave(args.device)
     for attention in (["dense"], ["sparge", "--topk", "0.5", "--dense-steps", "0"]):
         r = ours(args, "speed", "bf16", "--prompt", PROMPT, "--batch", "2", *size_of(request), "--steps", "4",
-                 "--cfg-scale", "1", "--cache", "off", "--attention", *attention, "-o", os.path.join(args.out, "speed.y4m"))
+                 "--cfg-scale", "1", *pictures_of(args, request), "--cache", "off", "--attention", *attention,
+                 "-o", os.path.join(args.out, "speed.y4m"))
         peaks = ", ".join(f"{k} {v * 2**-30:.2f}" for k, v in r["stage_peak_bytes"].items())
         print(f"  ours, {attention[0]}: {r['seconds_per_step']:.2f} s a step of 4, decoding {r['seconds']['decode']:.2f} s; "
               f"peaks in GiB: {peaks}", flush=True)

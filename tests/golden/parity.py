@@ -23,6 +23,7 @@ import parts
 
 REQUEST = ("prompt", "negative_prompt", "width", "height", "frames", "steps", "cfg_scale", "cfg_scale_2", "flow_shift",
            "seed", "dynamic_cfg", "strength", "pictures")
+PICTURES = ("--image", "--last-image")
 F32_GATE = 50.0  # dB on decoded frames, our float32 against diffusers'
 OWN_GATE = 70.0  # the same, of a small checkpoint of its own making
 LOW_GATE = 1.0   # dB that our bfloat16 may lose more than diffusers' bfloat16 loses, each against its own float32
@@ -118,7 +119,7 @@ def by_us(folder, request, name, out, threads):
         elif option == "pictures":
             for k, picture in enumerate(parts.pictures(request)):
                 picture.save(f"{prefix}.picture.{k}.png")
-                command += [("--image", "--last-image")[k], f"{prefix}.picture.{k}.png"]
+                command += [PICTURES[k], f"{prefix}.picture.{k}.png"]
         elif request.get(option) is not None:
             command += ["--" + option.replace("_", "-"), str(request[option])]
     if threads:

@@ -14,7 +14,7 @@ try -m cogvideox_i2v -p "a cat" --image rgb.png --size 48x24 -o x.y4m
 render() {
     local -r out="$1" model="$2"
     shift 2
-    sparge-gen -m "$model" -p "a cat" --steps 2 --dtype f32 --threads 1 -q --json r.json -o "$out.y4m" "$@" || fail "$out"
+    sparge-gen -m "$model" -p "a cat" --steps 2 --dtype f32 --threads 1 -q -o "$out.y4m" "$@" || fail "$out"
 }
 learned=(cogvideox_i2v --size 40x24)
 render a "${learned[@]}" --frames 9 --image rgb.png
