@@ -161,6 +161,21 @@ static void sizes_beyond_known_positions_are_refused(void **state)
     sg_engine_close(&g);
 }
 
+/* Learned positions are for one size, with any number of frames. */
+static void sizes_beside_the_learned_are_refused(void **state)
+{
+    (void)state;
+    sg_error   e = {0};
+    sg_engine *g = open_model(SG_FIXTURES "/cogvideox_i2v", 0);
+    sg_request r = sg_engine_defaults(g);
+    r.frames = 17;
+    assert_int_equal(sg_engine_check_request(g, &r, &e), SG_OK);
+    r.width -= 8;
+    assert_int_equal(sg_engine_check_request(g, &r, &e), SG_E_ARG);
+    assert_string_equal(e.text, "size: 32x24: this model knows the positions of 40x24 alone");
+    sg_engine_close(&g);
+}
+
 /* One field of transformer/config.json is another. */
 static void other_models_are_refused_by_field(void **state)
 {
@@ -168,10 +183,10 @@ static void other_models_are_refused_by_field(void **state)
     static const struct {
         const char *field, *value, *what;
     } cases[] = {
-        {"ofs_embed_dim", "20",
-         "ofs_embed_dim: image-to-video checkpoints cannot be rendered; text-to-video ones have null"},
-        {"use_learned_positional_embeddings", "true", "use_learned_positional_embeddings: image-to-video"},
-        {"out_channels", "3", "in_channels: "},
+        {"ofs_embed_dim", "20", "ofs_embed_dim: is for image to video, where twice as many channels go in as come out"},
+        {"use_learned_positional_embeddings", "true",
+         "use_learned_positional_embeddings: true needs use_rotary_positional_embeddings"},
+        {"out_channels", "4", "in_channels: 6 in and 4 out"},
         {"flip_sin_to_cos", "false", "flip_sin_to_cos: false is not supported; only true is"},
         {"freq_shift", "1", "freq_shift: is not supported; only 0 is"},
         {"activation_fn", "\"geglu\"", "activation_fn: \"geglu\" is not supported; only \"gelu-approximate\" is"},
@@ -213,6 +228,7 @@ int main(void)
                                        cmocka_unit_test(plan_has_the_real_tokens),
                                        cmocka_unit_test(guidance_follows_the_timestep),
                                        cmocka_unit_test(sizes_beyond_known_positions_are_refused),
+                                       cmocka_unit_test(sizes_beside_the_learned_are_refused),
                                        cmocka_unit_test(other_models_are_refused_by_field)};
     return cmocka_run_group_tests(tests, make_copy, remove_copy);
 }

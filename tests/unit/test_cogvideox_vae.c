@@ -1,8 +1,9 @@
-/* test_cogvideox_vae.c - CogVideoX's decoder as a stream: its chunks, how many frames they make, its memory, what a chunk
- * depends on; and configs that it refuses. Golden tests hold the numbers. */
+/* test_cogvideox_vae.c - CogVideoX's decoder and encoder as streams: their chunks, how many frames they make, their memory, what
+ * a chunk depends on; and configs that are refused. Golden tests hold the numbers. */
 #include "backend.h"
 #include "cogvideox_vae.h"
 #include "meta.h"
+#include "vae_encode.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -164,6 +165,96 @@ static void chunks_follow_the_past_alone(void **state)
     sg_cogvideox_vae_close(&v);
 }
 
+/* ---- encoding ---- */
+
+enum { ROWS = 4 * Y, COLUMNS = 4 * X };
+
+/* A made-up clip; its frames from *other on are those of another one. */
+static void fill_clip(const void *other, float *rgb, int64_t first, int64_t count)
+{
+    const int64_t plane = 3 * ROWS * COLUMNS;
+    for (int64_t i = 0; i < count * plane; i++)
+        rgb[i] = (float)sin((first + i / plane < *(const int64_t *)other ? 1.3 : 2.1) * (double)(first * plane + i));
+}
+
+static bool go_on(void *context, int done, int total)
+{
+    *(int *)context = total;
+    return done > total;
+}
+
+/* Encodes a clip, to out unless s is a plan; how many chunks it has. */
+static int encode(sg_cogvideox_vae *v, sg_stream *s, int64_t total, int64_t other, float *out)
+{
+    const int64_t     latent[4] = {sg_cogvideox_vae_describe(v).z, (total - 1) / 4 + 1, Y, X};
+    const sg_vae_clip clip = {total, ROWS, COLUMNS, fill_clip, &other};
+    int               chunks = 0;
+    sg_vae_encode(&(sg_vae){ops, v}, s, &clip, latent, out, (sg_watch){go_on, &chunks});
+    if (s->status) fail_msg("%s", s->why);
+    return chunks;
+}
+
+static void frames_are_encoded_in_eights(void **state)
+{
+    (void)state;
+    const struct {
+        int64_t total, chunk[4]; /* chunks, then 0 */
+    } of[] = {{1, {1}}, {5, {5}}, {7, {7}}, {8, {8}}, {9, {9}}, {15, {15}}, {16, {8, 8}}, {27, {11, 8, 8}}};
+    sg_cogvideox_vae *v = open_vae(false);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        sg_plan_totals totals = {0};
+        sg_stream      s = sg_plan_stream(&totals);
+        int            k = 0;
+        for (int64_t done = 0; done < of[i].total; done += of[i].chunk[k++])
+            assert_int_equal(ops->encode_chunk(v, of[i].total, done), of[i].chunk[k]);
+        assert_int_equal(encode(v, &s, of[i].total, INT64_MAX, NULL), k);
+    }
+    sg_cogvideox_vae_close(&v);
+}
+
+/* In memory that is NaN to begin with and as large as the plan of a shorter clip has it. */
+static float *encoded(sg_cogvideox_vae *v, int64_t total, int64_t other)
+{
+    sg_plan_totals  totals = {0};
+    sg_stream       plan = sg_plan_stream(&totals), s = sg_stream_of(backend);
+    sg_arena *const arena[2] = {&s.keep, &s.scratch};
+    float *const    out = malloc((size_t)(2 * sg_cogvideox_vae_describe(v).z * (total / 4 + 1) * Y * X) * sizeof *out);
+    encode(v, &plan, 17, INT64_MAX, NULL);
+    const size_t need[2] = {plan.keep.peak, plan.scratch.peak};
+    assert_non_null(out);
+    for (int i = 0; i < 2; i++) {
+        void *const block = s.memory->alloc(backend, need[i]);
+        assert_non_null(block);
+        memset(block, 0xff, need[i]);
+        *arena[i] = (sg_arena){.base = (uintptr_t)block, .cap = need[i]};
+    }
+    encode(v, &s, total, other, out);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(arena[i]->peak, need[i]);
+        s.memory->release(backend, (void *)arena[i]->base);
+    }
+    return out;
+}
+
+/* Latents of a chunk do not see the chunks after it. Those of a channel's first chunk are 3, of 7. */
+static void latents_follow_the_past_alone(void **state)
+{
+    (void)state;
+    sg_cogvideox_vae *v = open_vae(false);
+    if (sg_bind_load(ops->encoder(v)->bind, backend, NULL, NULL, &e)) fail_msg("%s", e.text);
+    float *const whole = encoded(v, 25, INT64_MAX), *const late = encoded(v, 25, 9);
+    const size_t  one = Y * X * sizeof(float);
+    const int64_t channels = 2 * sg_cogvideox_vae_describe(v).z;
+    for (int64_t c = 0; c < channels; c++) {
+        const float *const a = whole + c * 7 * Y * X, *const b = late + c * 7 * Y * X;
+        assert_memory_equal(a, b, 3 * one);
+        assert_memory_not_equal(a + 3 * Y * X, b + 3 * Y * X, one);
+        for (int i = 0; i < 7 * Y * X; i++) assert_true(isfinite(a[i]));
+    }
+    free(whole), free(late);
+    sg_cogvideox_vae_close(&v);
+}
+
 static void wrong_latents_latch(void **state)
 {
     (void)state;
@@ -193,6 +284,13 @@ static void impossible_sizes_are_refused(void **state)
         void *run = v;
         e = (sg_error){0};
         assert_int_equal(ops->decode_open(&run, v, &s, places[i][0], places[i][1], &e), SG_E_ARG);
+        assert_null(run);
+    }
+    const int64_t sides[][2] = {{0, 4}, {4, -4}, {4, 6}, {7, 8}, {4, (1 << 16) + 4}, {INT64_MIN, 4}};
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
+        void *run = v;
+        e = (sg_error){0};
+        assert_int_equal(ops->encode_open(&run, v, &s, sides[i][0], sides[i][1], &e), SG_E_ARG);
         assert_null(run);
     }
     sg_cogvideox_vae_close(&v);
@@ -250,6 +348,11 @@ static void odd_configs_are_refused(void **state)
         {"out_channels", "4", "out_channels: only 3"},
         {"act_fn", "\"gelu\"", "act_fn: \"gelu\" is not supported"},
         {"use_post_quant_conv", "true", "use_post_quant_conv: true is not supported"},
+        {"use_quant_conv", "true", "use_quant_conv: true is not supported"},
+        {"in_channels", "4", "in_channels: only 3"},
+        {"norm_eps", "2", "norm_eps: should be"},
+        {"invert_scale_latents", "1", "invert_scale_latents: should be"},
+        {"down_block_types", "[\"A\", \"A\", \"A\"]", "down_block_types: \"A\" is not supported"},
         {"up_block_types", "[\"CogVideoXUpBlock3D\"]", "up_block_types: 1 of them, but block_out_channels has 3"},
         {"up_block_types", "[\"A\", \"A\", \"A\"]", "up_block_types: \"A\" is not supported"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -295,6 +398,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(frames_of_latents),
                                        cmocka_unit_test(memory_is_flat),
                                        cmocka_unit_test(chunks_follow_the_past_alone),
+                                       cmocka_unit_test(frames_are_encoded_in_eights),
+                                       cmocka_unit_test(latents_follow_the_past_alone),
                                        cmocka_unit_test(wrong_latents_latch),
                                        cmocka_unit_test(impossible_sizes_are_refused),
                                        cmocka_unit_test(odd_configs_are_refused),
