@@ -1,8 +1,8 @@
-"""CogVideoX 2B, 5B and 1.5, of text and of an image: minis, hooks, decoding.
+"""CogVideoX 2B, 5B and 1.5, of text, of an image and of a video: minis, hooks, decoding.
 
 The passes are one batch, the negative prompt first. Pads of a text are tokens like others; how many there are in all
 `max_text_seq_length` of the denoiser's configuration says here, as nothing else does. Noise is drawn in the model's
-precision, after a draw of the picture's latents; torch draws that of bfloat16 as float32 and rounds, where there are 16 n
+precision, after a draw of the latents of a picture or a video; torch draws that of bfloat16 as float32 and rounds, where there are 16 n
 numbers. So there are in these minis.
 """
 import functools
@@ -12,10 +12,11 @@ import diffusers
 import torch
 from diffusers.models import embeddings
 from diffusers.models.autoencoders import vae as distribution
-from diffusers.pipelines.cogvideo import pipeline_cogvideox, pipeline_cogvideox_image2video
+from diffusers.pipelines.cogvideo import pipeline_cogvideox, pipeline_cogvideox_image2video, pipeline_cogvideox_video2video
 from diffusers.schedulers import scheduling_dpm_cogvideox
 
-from parts import GATED_T5, RELU_T5, T5, WEIGHT_DTYPES, build, fan_in, pictures, random_request, random_text, to_dtype
+from parts import GATED_T5, RELU_T5, T5, WEIGHT_DTYPES, build, fan_in, pictures, random_request, random_text, to_dtype, \
+    video
 from taps import Wide, channels_last, hook_calls, in_batch, drawn_as_f32
 
 PIPELINE, VAE = diffusers.CogVideoXPipeline, diffusers.AutoencoderKLCogVideoX
@@ -89,6 +90,12 @@ CASES["cogvideox_15_i2v"] = {
     "request": dict(prompt="Snow falls", negative_prompt="", width=48, height=48, frames=9, steps=3, cfg_scale=5.0,
                     seed=35, pictures=1),
 }
+# Video to video: the last of the steps, from a clip of counter.py with noise.
+CASES["cogvideox_video"] = {
+    **CASES["cogvideox_5b"], "seed": 5501,
+    "request": dict(prompt="Ein Boot treibt den Fluss hinab", negative_prompt="blurry", width=40, height=24, frames=9,
+                    steps=5, cfg_scale=7.0, seed=36, strength=0.7),
+}
 
 
 def fill_transformer(model, draw):
@@ -148,7 +155,8 @@ def wide():
     """What float64 changes beside what the oracle changes for all families."""
     angles = functools.partial(embeddings.get_1d_rotary_pos_embed, freqs_dtype=torch.float64)
     return [(embeddings, "torch", Wide()), (embeddings, "get_1d_rotary_pos_embed", angles),
-            *drawn_as_f32(pipeline_cogvideox, pipeline_cogvideox_image2video, distribution, scheduling_dpm_cogvideox)]
+            *drawn_as_f32(pipeline_cogvideox, pipeline_cogvideox_image2video, pipeline_cogvideox_video2video, distribution,
+                          scheduling_dpm_cogvideox)]
 
 
 def widen_model(pipe):
@@ -235,11 +243,19 @@ def encode(vae, clip, dtype):
     vae.encode(clip.permute(3, 0, 1, 2)[None].to(vae.device, dtype))
 
 
+def from_video(pipe):
+    made = diffusers.CogVideoXVideoToVideoPipeline(**pipe.components)
+    made.set_progress_bar_config(disable=True)
+    made.made_of = type(pipe).__name__
+    return made
+
+
 def arguments(pipe, request):
     """What the pipeline is called with beside what all are."""
-    return {"use_dynamic_cfg": request.get("dynamic_cfg", False),
-            "max_sequence_length": pipe.transformer.config.max_text_seq_length,
-            **dict(zip(("image",), pictures(request)))}
+    given = {"video": video(request), "strength": request["strength"]} if "strength" in request else \
+        dict(zip(("image",), pictures(request)))
+    return {**given, "use_dynamic_cfg": request.get("dynamic_cfg", False),
+            "max_sequence_length": pipe.transformer.config.max_text_seq_length}
 
 
 def defaults(folder):
