@@ -9,7 +9,7 @@
  *    for the column as for the row, each all sines, then all cosines;
  *  - positions of 5B are those of the grid fitted into the one of the training, so that they need not be whole; 1.5 has
  *    whole ones, and no more of them than in its training;
- *  - of image to video 5B adds learned places to all tokens beside rotating them. They are for as many rows and columns as in
+ *  - of image to video 5B adds learned positions to all tokens beside rotating them. They are for as many rows and columns as in
  *    the training; with another number of frames sines take their place;
  *  - the patch vector is (c, pt, ph, pw) on the way in and on the way out; a picture's channels come after the latents'. */
 #include "cogvideox_dit.h"
@@ -362,7 +362,7 @@ void sg_cogvideox_run_tables(sg_cogvideox_run *run, const sg_cogvideox_dit *d, s
     if (c->input != c->channels) run->input = sg_new_keep(s, SG_F32, c->input, latent[1], latent[2], latent[3]);
 }
 
-/* Learned places of count tokens, in F32 [count, D]. */
+/* Learned positions of count tokens, in F32 [count, D]. */
 static sg_tensor places(const sg_cogvideox_dit *d, int64_t first, int64_t count)
 {
     return sg_rows(sg_reshape(d->places, d->places.dim[1], d->places.dim[2]), first, count);
@@ -488,7 +488,7 @@ static void feed_forward(sg_stream *s, const sg_cogvideox_dit *d, int i, sg_tens
     tap_rows(s, x, rows, "ff", i);
 }
 
-/* x [n, D] = the patches of latent [c, f, y, x], in order, embedded, with sines or learned places where the model has
+/* x [n, D] = the patches of latent [c, f, y, x], in order, embedded, with sines or learned positions where the model has
  * them. */
 static void patch_embed(sg_stream *s, const sg_cogvideox_dit *d, const sg_cogvideox_run *run, sg_tensor x,
                         sg_tensor latent)

@@ -42,7 +42,7 @@ typedef struct sg_cogvideox_run {
     sg_token_order tokens;
     sg_rotary      rotary;              /* with config.rotary */
     sg_tensor      sines, part;         /* F32 [frames + 3 places, D / 4]?; I32 [4 n]?: which rows a token is made of */
-    bool           learned;             /* places, in the stead of sines */
+    bool           learned;             /* positions, in place of sines */
     sg_tensor      input;               /* F32 [input, f, y, x]?: the latents, with a picture's channels behind */
     sg_tensor      offset;              /* F32 [1, time_dim]? */
     sg_tensor      text[SG_PASSES_MAX]; /* F32 [text_len, D] */

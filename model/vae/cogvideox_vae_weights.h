@@ -24,9 +24,9 @@ typedef struct sg_cog_mix { /* w x + b at every place */
     sg_tensor w, b;         /* [o, i] [o] */
 } sg_cog_mix;
 
-typedef struct
-    sg_cog_norm {    /* silu(group_norm(x)); of the decoder silu(group_norm(x) scale(latents) + shift(latents)) */
-    sg_tensor  w, b; /* [c] x 2 */
+/* silu(group_norm(x)); of the decoder silu(group_norm(x) scale(latents) + shift(latents)) */
+typedef struct sg_cog_norm {
+    sg_tensor  w, b;         /* [c] x 2 */
     sg_cog_mix scale, shift; /* absent from the encoder */
     float      eps;
 } sg_cog_norm;

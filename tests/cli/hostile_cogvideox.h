@@ -25,7 +25,7 @@ BAD("text of another width", set, DIT, "text_embed_dim",
     "24", ONE_W "|misshapen: patch_embed.text_proj.weight is [48, 32], should be [48, 24]")
 AT("as many out as in", set, DIT, "out_channels", "4", "in_channels: 6 in and 4 out: |text to video|image to video")
 AT("an offset of text to video", set, DIT, "ofs_embed_dim", "20", "ofs_embed_dim: is for image to video")
-AT("learned places with sines", set, DIT, "use_learned_positional_embeddings", "true",
+AT("learned positions with sines", set, DIT, "use_learned_positional_embeddings", "true",
     "use_learned_positional_embeddings: |use_rotary_positional_embeddings")
 AT("rotary a text", set, DIT, "use_rotary_positional_embeddings", "\"yes\"",
     "use_rotary_positional_embeddings: should be true or false")

@@ -5,11 +5,11 @@
 AT("no image beside the latents", set, DIT, "in_channels", "6", "in_channels: 6 in and 4 out: |image to video twice as many")
 BAD("as many in as out", set, DIT, "in_channels",
     "4", ONE_W "|misshapen: patch_embed.proj.weight is [144, 8, 2, 2], should be [144, 4, 2, 2]")
-AT("learned places without rotation", set, DIT, "use_rotary_positional_embeddings", "false",
+AT("learned positions without rotation", set, DIT, "use_rotary_positional_embeddings", "false",
     "use_learned_positional_embeddings: |use_rotary_positional_embeddings")
-AT("learned places of patches of two frames", set, DIT, "patch_size_t", "2",
+AT("learned positions of patches of two frames", set, DIT, "patch_size_t", "2",
     "use_learned_positional_embeddings: |patches of 2 frames")
-AT("learned places a text", set, DIT, "use_learned_positional_embeddings", "\"yes\"",
+AT("learned positions a text", set, DIT, "use_learned_positional_embeddings", "\"yes\"",
     "use_learned_positional_embeddings: should be true or false")
 BAD("places that nobody wants", set, DIT, "use_learned_positional_embeddings",
     "false", ONE_W "|extra: patch_embed.pos_embedding")

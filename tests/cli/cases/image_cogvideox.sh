@@ -10,7 +10,7 @@ try -m cogvideox_i2v -p "a cat" -o x.y4m
 try -m cogvideox_i2v -p "a cat" --image rgb.png --last-image rgb.png -o x.y4m
 try -m cogvideox_i2v -p "a cat" --image rgb.png --size 48x24 -o x.y4m
 
-# learned places are for the frames of the training, sines for others; the picture tells, and so does the seed
+# learned positions are for the frames of the training, sines for others; the picture tells, and so does the seed
 render() {
     local -r out="$1" model="$2"
     shift 2
