@@ -70,6 +70,8 @@ const sg_option sg_option_table[] = {
     {.name = "vae", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.vae), .value = "FILE", .help = "the VAE"},
     {.name = "text-encoder", .alias = {"t5xxl"}, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.text_encoder),
      .value = "FILE", .help = "the text encoder"},
+    {.name = "clip-vision", .alias = {"clip_vision"}, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.clip_vision),
+     .value = "FILE", .help = "CLIP's image encoder, of Wan 2.1 image to video"},
     {.name = "tokenizer", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.tokenizer), .value = "PATH",
      .help = "its tokenizer: spiece.model or the folder with it, where the text encoder has none inside"},
     {.name = "lora", .kind = SG_OPTION_LIST, .commands = MODEL, AT(lora), .value = "FILE",

@@ -91,6 +91,7 @@ static bool add_parts(json_t *j, const sg_model_path *model)
                                               {"high_noise_diffusion_model", p->high_noise_diffusion_model},
                                               {"vae", p->vae},
                                               {"text_encoder", p->text_encoder},
+                                              {"clip_vision", p->clip_vision},
                                               {"tokenizer", p->tokenizer}};
     bool                        whole = true;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)

@@ -91,9 +91,10 @@ sg_status sg_checkpoint_index(const sg_checkpoint *c, sg_config **out, sg_error 
 {
     if (!c->diffusers) return sg_config_member(out, c->made, "model_index", c->path, e);
     SG_TRY(open_config(c->path, INDEX, out, e));
-    if (!sg_place_find(c, SECOND_EXPERT) || in_folder(c, SECOND_EXPERT)) return SG_OK;
-    /* two experts in place of the folder's denoiser: the index knows of one */
-    const sg_status status = sg_config_update(*out, NULL, c->made, "model_index", e);
+    /* two experts in place of the folder's denoiser, or an image encoder beside it: the index does not know of them */
+    int known = 0;
+    while (known < c->places && in_folder(c, c->place[known].component)) known++;
+    const sg_status status = known < c->places ? sg_config_update(*out, NULL, c->made, "model_index", e) : SG_OK;
     if (status != SG_OK) sg_config_close(out);
     return status;
 }

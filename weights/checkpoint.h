@@ -22,7 +22,7 @@ typedef struct sg_file_part  sg_file_part; /* checkpoint_files.h */
 typedef struct sg_model_parts {
     const char *diffusion_model;            /* of a model with two experts the one for low noise */
     const char *high_noise_diffusion_model; /* the other one */
-    const char *vae, *text_encoder, *tokenizer;
+    const char *vae, *text_encoder, *clip_vision, *tokenizer;
 } sg_model_parts;
 
 /* Opens no file of a Diffusers folder yet. SG_E_ARG: the path is too long. */
@@ -44,7 +44,8 @@ bool sg_checkpoint_beside(const char *path, const char *name, char *out, size_t 
 /* What the checkpoint says of itself: which class, which components. The caller closes it. */
 sg_status sg_checkpoint_index(const sg_checkpoint *c, sg_config **out, sg_error *e) SG_MUST_USE;
 
-/* Components go by their names in a Diffusers folder: "transformer", "vae", "text_encoder", "tokenizer", "scheduler". */
+/* Components go by their names in a Diffusers folder: "transformer", "vae", "text_encoder", "image_encoder", "tokenizer",
+ * "scheduler". */
 
 bool sg_checkpoint_has(const sg_checkpoint *c, const char *component);
 

@@ -21,8 +21,12 @@ static int span_of(const sg_source *s, const sg_file_part *part, sg_name_map map
 {
     char                file[SG_NAME_MAX];
     const sg_name_rule *rule;
-    for (map.span = 2; part->span && map.span <= SPAN_MAX; map.span++)
-        if (sg_name_map_find(&map, part->span, file, &rule) && sg_source_index(s, file) >= 0) return map.span;
+    bool                before = false;
+    for (map.span = 2; part->span && map.span <= SPAN_MAX + 1; map.span++) {
+        const bool here = sg_name_map_find(&map, part->span, file, &rule) && sg_source_index(s, file) >= 0;
+        if (before && !here) return map.span - 1;
+        before = here;
+    }
     return 0;
 }
 
@@ -131,7 +135,8 @@ static sg_status add_text(sg_checkpoint *c, const sg_place *p, const sg_textbuf 
 static sg_status add_class(sg_checkpoint *c, const sg_place *p, const char *name, sg_error *e)
 {
     sg_textbuf json = {0};
-    sg_textbuf_printf(&json, "{\"model_index\": {\"%s\": [\"\", \"%s\"]}}", p->component, name);
+    sg_textbuf_printf(&json, "{\"model_index\": {\"%s\": [\"\", \"%s\"]}, \"%s\": {\"_class_name\": \"%s\"}}",
+                      p->component, name, p->component, name);
     const sg_status status = add_text(c, p, &json, e);
     sg_textbuf_free(&json);
     return status;

@@ -13,14 +13,20 @@
 #define HIGH "transformer" /* works first, on the noisier half */
 #define LOW SECOND_EXPERT
 
+#define TEXT "text_encoder"
+#define IMAGE "image_encoder" /* only of models whose denoiser attends to pictures */
+
 /* What a model is made of, and the option that gives each part. */
 static const struct {
-    const char *component, *what, *option, *usual;
-} needed[] = {{HIGH, "denoiser", "--diffusion-model", NULL},
-              {"text_encoder", "text encoder", "--text-encoder", NULL},
-              {"tokenizer", "tokenizer", "--tokenizer", "spiece.model, or google/umt5-xxl/ beside the text encoder"},
-              {"vae", "VAE", "--vae", NULL}};
+    const char *component, *what, *option;
+} needed[] = {{HIGH, "denoiser", "--diffusion-model"},
+              {TEXT, "text encoder", "--text-encoder"},
+              {"tokenizer", "tokenizer", "--tokenizer"},
+              {IMAGE, "image encoder", "--clip-vision"},
+              {"vae", "VAE", "--vae"}};
 enum { NEEDED = sizeof needed / sizeof *needed };
+
+#define SAT "transformer/1000" /* in a repository of CogVideoX */
 
 /* Original repositories. */
 static const struct {
@@ -28,11 +34,17 @@ static const struct {
 } repository[] = {{HIGH, "high_noise_model", "diffusion_pytorch_model", ""},
                   {LOW, "low_noise_model", "diffusion_pytorch_model", ""},
                   {HIGH, ".", "diffusion_pytorch_model", ""},
-                  {"text_encoder", ".", "models_t5", ""},
-                  {"vae", ".", "", "VAE"}};
+                  {TEXT, ".", "models_t5", ""},
+                  {IMAGE, ".", "models_clip", ""},
+                  {"vae", ".", "", "VAE"},
+                  {HIGH, SAT, "mp_rank_00", ""}, /* CogVideoX */
+                  {HIGH, "transformer_t2v/1000", "mp_rank_00", ""},
+                  {TEXT, "t5-v1_1-xxl", "model", ""},
+                  {"vae", "vae", "3d-vae", ""},
+                  {HIGH, ".", "dit.", ""}, /* Mochi */
+                  {"vae", ".", "decoder.", ""}};
 enum { IN_REPOSITORY = sizeof repository / sizeof *repository };
 
-static const char *const tokenizers[] = {"spiece.model", "google/umt5-xxl"}; /* beside a text encoder */
 #define TOKENIZER_TENSOR "spiece_model"
 #define TOKENIZER_KEY "tokenizer.ggml.model"
 
@@ -154,7 +166,7 @@ static sg_status put_all(opening *o, const char *path)
 /* How good a name is for weights, 0 best; -1: not at all. */
 static int rank_of(const char *name)
 {
-    static const char *const ends[] = {".safetensors.index.json", ".safetensors", ".gguf", ".pth"};
+    static const char *const ends[] = {".safetensors.index.json", ".safetensors", ".gguf", ".pth", ".pt"};
     for (int i = 0; i < (int)(sizeof ends / sizeof *ends); i++)
         if (sg_text_ends(name, ends[i])) return i;
     return -1;
@@ -194,7 +206,8 @@ static sg_status put_repository(opening *o, const char *path)
         return put_all(o, file); /* as if it was given */
     return sg_error_set(o->e, SG_E_FILE,
                         "%s: is no model: it has neither model_index.json, as a Diffusers folder has, nor "
-                        "diffusion_pytorch_model.safetensors, models_t5_*.pth or *VAE.pth of an original repository",
+                        "diffusion_pytorch_model.safetensors, models_t5_*.pth or *VAE.pth of an original repository of "
+                        "Wan, nor " SAT "/ of CogVideoX's, nor dit.safetensors of Mochi's",
                         path);
 }
 
@@ -277,7 +290,8 @@ static sg_status put_options(opening *o, const sg_model_parts *parts)
         return sg_error_set(
             o->e, SG_E_ARG,
             "--high-noise-diffusion-model gives one of two experts; --diffusion-model FILE gives the other");
-    if (parts->text_encoder) SG_TRY(put_file(o, "text_encoder", "text_encoder", parts->text_encoder));
+    if (parts->text_encoder) SG_TRY(put_file(o, TEXT, TEXT, parts->text_encoder));
+    if (parts->clip_vision) SG_TRY(put_file(o, IMAGE, IMAGE, parts->clip_vision));
     if (parts->vae) SG_TRY(put_file(o, "vae", "vae", parts->vae));
     return SG_OK;
 }
@@ -291,9 +305,27 @@ static sg_status holds_tokenizer(bool *holds, const char *path, sg_error *e)
     return SG_OK;
 }
 
+/* The part that people have as `component` of this model; NULL: nobody says. */
+static const sg_file_part *usual(const opening *o, const char *component)
+{
+    const sg_place *const      dit = sg_place_find(o->c, HIGH);
+    const sg_file_part *const *p = dit && dit->part && dit->part->with ? dit->part->with : o->known;
+    while (*p && strcmp((*p)->component, component) != 0) p++;
+    return *p;
+}
+
+/* The folder beside the text encoder that people have its tokenizer in. */
+static const char *tokenizer_folder(const opening *o)
+{
+    const sg_place *const     from = sg_place_find(o->c, TEXT);
+    const sg_file_part *const part = from && from->part ? from->part : usual(o, TEXT);
+    return part && part->tokenizer ? part->tokenizer : "tokenizer";
+}
+
 static sg_status put_tokenizer(opening *o, const char *asked)
 {
-    const sg_place *const from = sg_place_find(o->c, "text_encoder");
+    const sg_place *const from = sg_place_find(o->c, TEXT);
+    const char *const     beside[] = {"spiece.model", tokenizer_folder(o)};
     sg_place              p = {.component = "tokenizer"};
     bool                  inside = false;
     if (asked && !set_path(&p, asked)) return sg_error_set(o->e, SG_E_ARG, "%s: the path is too long", asked);
@@ -306,25 +338,37 @@ static sg_status put_tokenizer(opening *o, const char *asked)
         set_path(&p, from->path);
         return put(o, &p);
     }
-    for (size_t i = 0; i < sizeof tokenizers / sizeof *tokenizers; i++)
-        if (sg_checkpoint_beside(from->path, tokenizers[i], p.path, sizeof p.path) && access(p.path, R_OK) == 0)
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
+        if (sg_checkpoint_beside(from->path, beside[i], p.path, sizeof p.path) && access(p.path, R_OK) == 0)
             return put(o, &p);
     return SG_OK;
 }
 
 /* ---- all of it ---- */
 
+static bool needs_image_encoder(const opening *o)
+{
+    const sg_place *const dit = sg_place_find(o->c, HIGH);
+    return dit && dit->part && dit->part->with && usual(o, IMAGE);
+}
+
 static sg_status check_whole(const opening *o)
 {
     char   text[1200] = "";
     size_t n = 0;
     for (int i = 0; i < NEEDED && n < sizeof text; i++) {
-        const char *usual = needed[i].usual;
-        if (sg_checkpoint_has(o->c, needed[i].component)) continue;
-        for (const sg_file_part *const *p = o->known; !usual && *p; p++)
-            if (strcmp((*p)->component, needed[i].component) == 0) usual = (*p)->usual;
-        n += (size_t)snprintf(text + n, sizeof text - n, "\n  the %s: give it by %s (%s)", needed[i].what,
-                              needed[i].option, usual ? usual : "a file");
+        const char *const         component = needed[i].component;
+        const sg_file_part *const part = usual(o, component);
+        const bool                tokenizer = strcmp(component, "tokenizer") == 0;
+        if (sg_checkpoint_has(o->c, component) || (strcmp(component, IMAGE) == 0 && !needs_image_encoder(o))) continue;
+        n += (size_t)snprintf(text + n, sizeof text - n, "\n  the %s: give it by %s (", needed[i].what,
+                              needed[i].option);
+        if (n < sizeof text)
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s%s)", tokenizer ? "spiece.model, or " : "",
+                                  tokenizer ? tokenizer_folder(o)
+                                  : part    ? part->usual
+                                            : "a file",
+                                  tokenizer ? "/ beside the text encoder" : "");
     }
     return n ? sg_error_set(o->e, SG_E_FILE, "%s: the model is not whole; missing:%s", o->c->path, text) : SG_OK;
 }
@@ -342,7 +386,9 @@ static sg_status open_into(opening *o, const char *path, const sg_model_parts *p
 static bool is_diffusers(const char *path)
 {
     char part[SG_PATH_BYTES + 16];
-    return sg_checkpoint_is(path) || (sg_path_join(part, sizeof part, path, HIGH, NULL) == SG_OK && is_folder(part));
+    if (sg_checkpoint_is(path)) return true;
+    if (sg_path_join(part, sizeof part, path, SAT, NULL) == SG_OK && is_folder(part)) return false;
+    return sg_path_join(part, sizeof part, path, HIGH, NULL) == SG_OK && is_folder(part);
 }
 
 sg_status sg_checkpoint_open_parts(sg_checkpoint **out, const char *path, const sg_model_parts *parts,

@@ -7,7 +7,7 @@
 
 #define SECOND_EXPERT "transformer_2" /* only of models with two; it works last */
 
-enum { SG_PATH_BYTES = 1024, SG_PLACES_MAX = 5 };
+enum { SG_PATH_BYTES = 1024, SG_PLACES_MAX = 6 };
 
 /* A component that is not where the Diffusers folder would have it. */
 typedef struct sg_place {

@@ -71,6 +71,10 @@ static bool fill_component(char file[SG_NAME_MAX], size_t *used, const char *c, 
         return i < m->numbers && append(file, used, m->number[i], (size_t)m->digits[i]);
     }
     long long value = span - (c[1] - '0');
+    if (c[1] == 'r') {
+        const long long level = *number < m->numbers ? strtoll(m->number[(*number)++], NULL, 10) : span;
+        value = span - 1 - level;
+    }
     if (c[1] == 'p') {
         const bool      two = *number + 1 < m->numbers;
         const long long level = *number < m->numbers ? strtoll(m->number[*number], NULL, 10) : span;

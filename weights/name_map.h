@@ -15,7 +15,8 @@
  *
  * A file may count in one list what the model has in levels of `span` entries each. In its pattern %p is the place there:
  * span times the next number plus the one after it, the level's last where the name has no second number. %1 and %2 are
- * span - 1 and span - 2. */
+ * span - 1 and span - 2. A file may count the levels from the other end, of which span is then the number: %r is span - 1 less
+ * the next number. */
 #ifndef SG_NAME_MAP_H
 #define SG_NAME_MAP_H
 
@@ -37,7 +38,7 @@ typedef struct sg_name_map {
     const char         *prefix; /* may be NULL */
     const sg_name_rule *rules;
     size_t              count;
-    int                 span; /* of %p, %1 and %2 */
+    int                 span; /* of %p, %r, %1 and %2 */
 } sg_name_map;
 
 /* The file's name for `wanted`; *rule gets the rule that was used, or NULL. map may be NULL: every name stays. False:

@@ -105,6 +105,7 @@ void sg_command_options(FILE *f, const json_t *settings)
         {"high_noise_diffusion_model", "high-noise-diffusion-model"},
         {"vae", "vae"},
         {"text_encoder", "text-encoder"},
+        {"clip_vision", "clip-vision"},
         {"tokenizer", "tokenizer"},
         {"prompt", "prompt"},
         {"negative_prompt", "negative-prompt"},

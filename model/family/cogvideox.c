@@ -10,6 +10,7 @@
  *  - of a picture the encoder tells a distribution, and the latents are drawn from it before the noise is. They stand beside
  *    the first frame of the noise, which with 1.5 may be one that the decoder does not get; beside the others are zeros. */
 #include "cogvideox_dit.h"
+#include "cogvideox_names.h"
 #include "cogvideox_vae.h"
 #include "t5.h"
 
@@ -124,7 +125,8 @@ static sg_status open_components(cogvideox *m, const sg_checkpoint *from, sg_con
     c->text[0].tokens_max = (int)d->text_len;
     c->text[0].padded = true;
     c->texts = 1;
-    c->denoiser[0] = (sg_denoiser){.component = sg_cogvideox_dit_component(m->dit), .layers = (int)d->layers};
+    c->denoiser[0] = (sg_denoiser){
+        .component = sg_cogvideox_dit_component(m->dit), .names = &sg_cogvideox_dit_names, .layers = (int)d->layers};
     c->denoisers = 1;
     c->vae = (sg_vae){.ops = &sg_cogvideox_vae_ops, .of = m->vae};
     add_image(m);

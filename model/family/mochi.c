@@ -6,6 +6,7 @@
  *  - timesteps rise from 0, the noise, to 1000. */
 #include "family.h"
 #include "mochi_dit.h"
+#include "mochi_names.h"
 #include "mochi_vae.h"
 #include "solver.h"
 #include "t5.h"
@@ -65,7 +66,8 @@ static sg_status open_components(mochi *m, const sg_checkpoint *from, sg_config 
     c->texts = 1;
     SG_TRY(sg_mochi_dit_open(&m->dit, from, act, e));
     const sg_mochi_config *const d = sg_mochi_dit_config(m->dit);
-    c->denoiser[0] = (sg_denoiser){.component = sg_mochi_dit_component(m->dit), .layers = (int)d->layers};
+    c->denoiser[0] = (sg_denoiser){
+        .component = sg_mochi_dit_component(m->dit), .names = &sg_mochi_dit_names, .layers = (int)d->layers};
     c->denoisers = 1;
     sg_component_note_class(c->denoiser[0].component, index, "transformer");
     SG_TRY(sg_mochi_vae_open(&m->vae, from, act, e));

@@ -143,6 +143,11 @@ static sg_status add_tokens(wan *w, const sg_checkpoint *from, sg_config *index,
     sg_components *const       c = &w->components;
     const sg_wan_config *const d = sg_wan_dit_config(w->dit[0]);
     if (!d->image_dim) return SG_OK;
+    if (!sg_checkpoint_has(from, "image_encoder"))
+        return sg_error_set(e, SG_E_FILE,
+                            "%s: the denoiser sees pictures through an image encoder, and there is none: give it by "
+                            "--clip-vision (clip_vision_h.safetensors)",
+                            sg_checkpoint_path(from));
     sg_component_expect_class(index, "image_encoder", "CLIPVisionModel", "CLIPVisionModelWithProjection");
     SG_TRY(sg_config_status(index));
     SG_TRY(sg_clip_vision_open(&w->clip, from, "image_encoder", act, e));

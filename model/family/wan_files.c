@@ -2,23 +2,21 @@
  *
  * What bites:
  *  - no single file says how many heads there are: published models have heads of 128;
- *  - 2.1 T2V 14B and both experts of 2.2 A14B have the same names and shapes;
+ *  - 2.1 T2V 14B and both experts of 2.2 A14B have the same names and shapes, and so have 2.1's image to video for 480p and
+ *    for 720p, of which the first has a flow shift of 3, the second 5;
  *  - a file may have a tensor in another shape of as many numbers (GGUF): counts and biases are surer than dimensions;
  *  - no file of a VAE has the mean and the deviation of its latents. */
 #include "wan_files.h"
+#include "file_parts.h"
 #include "wan_names.h"
 
 #include <stdio.h>
 
 enum { BLOCKS_MAX = 4096, LEVELS_MAX = 8, RESNETS_MAX = 9, HEAD = 128, PATCH = 4 /* 1 x 2 x 2 */ };
 
-static const char *const denoiser_prefixes[] = {"",  "model.diffusion_model.", "diffusion_model.", "net.", "model.",
-                                                NULL};
-static const char *const vae_prefixes[] = {"", "vae.", "first_stage_model.", NULL};
-static const char *const t5_prefixes[] = {"", "text_encoders.umt5xxl.transformer.", "text_encoders.t5xxl.transformer.",
-                                          NULL};
-
 /* ---- the denoiser ---- */
+
+#define EMBEDDER "condition_embedder.image_embedder."
 
 /* What is not rendered, by what the names of its tensors begin with. */
 static const struct {
@@ -28,9 +26,7 @@ static const struct {
                 {"casual_audio_encoder.", "S2V (speech to video)"},
                 {"audio_proj.", "HuMo"},
                 {"face_adapter.", "Animate"},
-                {"ref_conv.", "Fun with a reference image"},
-                {"img_emb.", "2.1 image to video outside a Diffusers folder"},
-                {"condition_embedder.image_embedder.", "2.1 image to video outside a Diffusers folder"}};
+                {"ref_conv.", "Fun with a reference image"}};
 
 static bool has_any(const sg_found_part *p, const char *begins)
 {
@@ -45,15 +41,16 @@ static bool has_any(const sg_found_part *p, const char *begins)
 static sg_status refuse(const sg_found_part *p, const char *what, sg_error *e)
 {
     return sg_error_set(e, SG_E_UNSUPPORTED,
-                        "%s: is Wan %s, which is not rendered; Wan text to video and 2.2 image to video are",
+                        "%s: is Wan %s, which is not rendered; Wan text to video and image to video are",
                         sg_source_path(p->source), what);
 }
 
-static sg_status check_variant(const sg_found_part *p, int64_t in, int64_t out, sg_error *e)
+/* Which channels go in where a model sees pictures through CLIP, its parts check among themselves. */
+static sg_status check_variant(const sg_found_part *p, int64_t in, int64_t out, bool clip, sg_error *e)
 {
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
         if (has_any(p, variants[i].begins)) return refuse(p, variants[i].what, e);
-    if (in == out || (in == 36 && out == 16)) return SG_OK;
+    if (in == out || (in == 36 && out == 16) || clip) return SG_OK;
     char what[96];
     snprintf(what, sizeof what, "of %lld channels in and %lld out", (long long)in, (long long)out);
     return refuse(p, what, e);
@@ -75,9 +72,12 @@ static sg_status describe_dit(sg_textbuf *json, const sg_found_part *p, sg_error
     const int64_t out = sg_found_rows(p, "proj_out.bias") / PATCH, heads = heads_of(p, width);
     int           layers = 0;
     while (layers < BLOCKS_MAX && sg_found_tensor(p, "blocks.%d.scale_shift_table", layers)) layers++;
-    SG_TRY(check_variant(p, in, out, e));
-    const bool ti2v = in == 48, image = in != out;
-    const int  shift = ti2v || image ? 5 : p->two ? 12 : 3;
+    /* of pictures: numbers of a token, and how many tokens have places of their own */
+    const int64_t image_dim = sg_found_rows(p, EMBEDDER "norm1.weight");
+    const int64_t places = image_dim ? sg_found_count(p, EMBEDDER "pos_embed") / image_dim : 0;
+    SG_TRY(check_variant(p, in, out, image_dim > 0, e));
+    const bool ti2v = in == 48 && out == 48, image = in != out;
+    const int  shift = places ? 16 : ti2v || (image && !image_dim) ? 5 : p->two ? 12 : 3;
     sg_textbuf_printf(
         json,
         "{\"%s\": {\"patch_size\": [1, 2, 2], \"ffn_dim\": %lld, \"num_layers\": %d, \"in_channels\": %lld, "
@@ -85,6 +85,10 @@ static sg_status describe_dit(sg_textbuf *json, const sg_found_part *p, sg_error
         p->component, (long long)sg_found_rows(p, "blocks.0.ffn.net.0.proj.bias"), layers, (long long)in,
         (long long)out, (long long)sg_found_count(p, "condition_embedder.text_embedder.linear_1.weight") / d,
         (long long)sg_found_count(p, "condition_embedder.time_embedder.linear_1.weight") / d);
+    if (image_dim)
+        sg_textbuf_printf(json, ", \"image_dim\": %lld, \"added_kv_proj_dim\": %lld", (long long)image_dim,
+                          (long long)width);
+    if (places) sg_textbuf_printf(json, ", \"pos_embed_seq_len\": %lld", (long long)places);
     if (heads)
         sg_textbuf_printf(json, ", \"num_attention_heads\": %lld, \"attention_head_dim\": %lld", (long long)heads,
                           (long long)(width / heads));
@@ -98,23 +102,25 @@ static sg_status describe_dit(sg_textbuf *json, const sg_found_part *p, sg_error
     return SG_OK;
 }
 
-static const char dit_usual[] = "wan2.1_t2v_1.3B_fp16.safetensors, Wan2.2-T2V-A14B-HighNoise-Q4_K_M.gguf, ...";
+#define DENOISER                                                                                                       \
+    .component = "transformer", .what = "denoiser of Wan", .class_name = "WanTransformer3DModel",                      \
+    .prefixes = sg_denoiser_prefixes, .describe = describe_dit
+#define USUAL .usual = "wan2.1_t2v_1.3B_fp16.safetensors, Wan2.2-T2V-A14B-HighNoise-Q4_K_M.gguf, ..."
+#define USUAL_IMAGE .usual = "wan2.1_i2v_480p_14B_fp16.safetensors, wan2.1-flf2v-14b-720p-Q4_K_M.gguf, ..."
 
-const sg_file_part sg_wan_dit_file = {.component = "transformer",
-                                      .what = "denoiser of Wan",
-                                      .class_name = "WanTransformer3DModel",
-                                      .usual = dit_usual,
-                                      .probe = "head.modulation",
-                                      .prefixes = denoiser_prefixes,
-                                      .names = &sg_wan_dit_names,
-                                      .describe = describe_dit};
-const sg_file_part sg_wan_dit_diffusers_file = {.component = "transformer",
-                                                .what = "denoiser of Wan",
-                                                .class_name = "WanTransformer3DModel",
-                                                .usual = dit_usual,
-                                                .probe = "condition_embedder.time_proj.weight",
-                                                .prefixes = denoiser_prefixes,
-                                                .describe = describe_dit};
+static const sg_file_part *const with[] = {&sg_umt5_file, &sg_wan_vae_file, NULL};
+static const sg_file_part *const with_image[] = {&sg_umt5_file, &sg_wan_vae_file, &sg_clip_vision_file, NULL};
+
+const sg_file_part sg_wan_dit_file = {
+    DENOISER,    USUAL, .probe = "head.modulation", .not_probe = "img_emb.proj.0.weight", .names = &sg_wan_dit_names,
+    .with = with};
+const sg_file_part sg_wan_dit_diffusers_file = {DENOISER, USUAL, .probe = "condition_embedder.time_proj.weight",
+                                                .not_probe = EMBEDDER "norm1.weight", .with = with};
+/* 2.1 image to video, which sees the pictures through CLIP too */
+const sg_file_part sg_wan_dit_image_file = {DENOISER, USUAL_IMAGE, .probe = "img_emb.proj.0.weight",
+                                            .names = &sg_wan_dit_names, .with = with_image};
+const sg_file_part sg_wan_dit_image_diffusers_file = {DENOISER, USUAL_IMAGE, .probe = EMBEDDER "norm1.weight",
+                                                      .with = with_image};
 
 /* ---- the VAE ---- */
 
@@ -198,7 +204,7 @@ static sg_status describe_residual(sg_textbuf *json, const sg_found_part *p, sg_
 }
 
 #define VAE                                                                                                            \
-    .component = "vae", .what = "VAE of Wan", .class_name = "AutoencoderKLWan", .prefixes = vae_prefixes,              \
+    .component = "vae", .what = "VAE of Wan", .class_name = "AutoencoderKLWan", .prefixes = sg_vae_prefixes,           \
     .usual = "wan_2.1_vae.safetensors or Wan2.1_VAE.pth; for 2.2 5B wan2.2_vae.safetensors or Wan2.2_VAE.pth"
 #define RESIDUAL "decoder.upsamples.0.upsamples.0.residual.2.weight" /* only 2.2 has levels in lists */
 #define RESIDUAL_DIFFUSERS "encoder.down_blocks.0.resnets.0.conv1.weight"
@@ -216,46 +222,3 @@ const sg_file_part sg_wan_vae_diffusers_file = {VAE, .probe = "decoder.mid_block
                                                 .not_probe = RESIDUAL_DIFFUSERS, .describe = describe_vae};
 const sg_file_part sg_wan_vae_residual_diffusers_file = {VAE, .probe = RESIDUAL_DIFFUSERS,
                                                          .describe = describe_residual};
-
-/* ---- the text encoder ---- */
-
-static sg_status describe_t5(sg_textbuf *json, const sg_found_part *p, sg_error *e)
-{
-    static const char             attention[] = "encoder.block.0.layer.0.SelfAttention";
-    const char                   *name = "encoder.embed_tokens.weight";
-    const sg_source_tensor       *table = sg_found_tensor(p, "%s", name);
-    const sg_source_tensor *const bias = sg_found_tensor(p, "%s.relative_attention_bias.weight", attention);
-    const int64_t                 inner = sg_found_rows(p, "%s.q.weight", attention);
-    int                           layers = 0;
-    if (!table) table = sg_found_tensor(p, "shared.weight");
-    while (layers < BLOCKS_MAX && sg_found_tensor(p, "encoder.block.%d.layer.0.SelfAttention.q.weight", layers))
-        layers++;
-    const bool    gated = sg_found_tensor(p, "encoder.block.0.layer.1.DenseReluDense.wi_0.weight") != NULL;
-    const int64_t ffn = sg_found_rows(p, "encoder.block.0.layer.1.DenseReluDense.%s.weight", gated ? "wi_0" : "wi");
-    if (!table || table->rank != 2 || !bias || bias->rank != 2 || bias->dim[1] < 1)
-        return sg_error_set(
-            e, SG_E_FORMAT,
-            "%s: has no table of embeddings (shared.weight) or none of position biases, of two dimensions",
-            sg_source_path(p->source));
-    sg_textbuf_printf(
-        json,
-        "{\"%s\": {\"model_type\": \"umt5\", \"d_model\": %lld, \"vocab_size\": %lld, \"num_layers\": %d, "
-        "\"num_heads\": %lld, \"d_kv\": %lld, \"d_ff\": %lld, \"relative_attention_num_buckets\": %lld, "
-        "\"feed_forward_proj\": \"%s\"}}",
-        p->component, (long long)table->dim[1], (long long)table->dim[0], layers, (long long)bias->dim[1],
-        (long long)(inner / bias->dim[1]), (long long)ffn, (long long)bias->dim[0], gated ? "gated-gelu" : "relu");
-    return SG_OK;
-}
-
-/* Beside what the models want. */
-static const sg_name_rule t5_drops[] = {{.file = "spiece_model"}, {.file = "logit_scale"}};
-static const sg_name_map  t5_names = {.rules = t5_drops, .count = sizeof t5_drops / sizeof *t5_drops};
-
-#define T5                                                                                                             \
-    .component = "text_encoder", .what = "text encoder of the T5 family", .class_name = "UMT5EncoderModel",            \
-    .usual = "umt5_xxl_fp8_e4m3fn_scaled.safetensors or models_t5_umt5-xxl-enc-bf16.pth", .prefixes = t5_prefixes,     \
-    .describe = describe_t5
-
-const sg_file_part sg_t5_file = {T5, .probe = "encoder.block.0.layer.0.SelfAttention.q.weight", .names = &t5_names};
-const sg_file_part sg_wan_t5_file = {T5, .probe = "blocks.0.attn.q.weight", .names = &sg_wan_t5_names};
-const sg_file_part sg_t5_gguf_file = {T5, .probe = "enc.blk.0.attn_q.weight", .names = &sg_t5_gguf_names};

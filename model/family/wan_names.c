@@ -1,10 +1,6 @@
 /* wan_names.c - see wan_names.h. Source: the modules of Wan2.1 and Wan2.2 (wan/modules), and diffusers' converters. */
 #include "wan_names.h"
-
-/* clang-format off */
-#define AS(bound_, file_) {.bound = (bound_), .file = (file_)}
-/* clang-format on */
-#define MAP(table) .rules = (table), .count = sizeof(table) / sizeof *(table)
+#include "file_names.h"
 
 /* ---- the denoiser ---- */
 
@@ -75,43 +71,3 @@ static const sg_name_rule vae_residual[] = {
     AS("decoder.up_blocks.%d.upsampler", "decoder.upsamples.%d.upsamples.%1"),
 };
 const sg_name_map sg_wan_vae_residual_names = {MAP(vae_residual), .span = 4};
-
-/* ---- the text encoder ---- */
-
-#define E "encoder.block.%d.layer."
-#define A "0.SelfAttention."
-#define F "1.DenseReluDense."
-
-static const sg_name_rule t5[] = {
-    AS("shared", "token_embedding"),
-    AS("encoder.final_layer_norm", "norm"),
-    AS(E "0.layer_norm", B "norm1"),
-    AS(E "1.layer_norm", B "norm2"),
-    AS(E A "q", B "attn.q"),
-    AS(E A "k", B "attn.k"),
-    AS(E A "v", B "attn.v"),
-    AS(E A "o", B "attn.o"),
-    AS(E A "relative_attention_bias", B "pos_embedding.embedding"),
-    AS(E F "wi_0", B "ffn.gate.0"),
-    AS(E F "wi_1", B "ffn.fc1"),
-    AS(E F "wo", B "ffn.fc2"),
-};
-const sg_name_map sg_wan_t5_names = {MAP(t5)};
-
-#define G "enc.blk.%d."
-
-static const sg_name_rule t5_gguf[] = {
-    AS("shared", "token_embd"),
-    AS("encoder.final_layer_norm", "enc.output_norm"),
-    AS(E "0.layer_norm", G "attn_norm"),
-    AS(E "1.layer_norm", G "ffn_norm"),
-    AS(E A "q", G "attn_q"),
-    AS(E A "k", G "attn_k"),
-    AS(E A "v", G "attn_v"),
-    AS(E A "o", G "attn_o"),
-    AS(E A "relative_attention_bias", G "attn_rel_b"),
-    AS(E F "wi_0", G "ffn_gate"),
-    AS(E F "wi_1", G "ffn_up"),
-    AS(E F "wo", G "ffn_down"),
-};
-const sg_name_map sg_t5_gguf_names = {MAP(t5_gguf)};

@@ -9,7 +9,5 @@
 extern const sg_name_map sg_wan_dit_names;
 extern const sg_name_map sg_wan_vae_names;          /* 2.1; span is that of the published files */
 extern const sg_name_map sg_wan_vae_residual_names; /* the same of 2.2 */
-extern const sg_name_map sg_wan_t5_names;           /* UMT5 as Wan's own repository spells it */
-extern const sg_name_map sg_t5_gguf_names;          /* T5 and UMT5 as llama.cpp spells them */
 
 #endif

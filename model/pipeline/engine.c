@@ -31,6 +31,16 @@ static sg_status choose_family(sg_engine *engine, sg_config *index, sg_error *e)
                         sg_checkpoint_path(engine->checkpoint), name, known);
 }
 
+static sg_status check_image_encoder(const sg_engine *engine, const sg_engine_options *o, sg_error *e)
+{
+    bool any = !o->parts.clip_vision;
+    for (int i = 0; i < engine->components->addeds; i++)
+        any = any || strcmp(engine->components->added[i].component->name, "image_encoder") == 0;
+    return any ? SG_OK
+               : sg_error_set(e, SG_E_ARG, "--clip-vision: %s: this model sees no picture through an image encoder",
+                              o->parts.clip_vision);
+}
+
 static bool is_beside(const sg_engine *engine, const char *name, char *path, size_t size)
 {
     return sg_checkpoint_beside(sg_checkpoint_path(engine->checkpoint), name, path, size) && access(path, F_OK) == 0;
@@ -202,6 +212,7 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     sg_config_close(&index);
     if (st) return st;
     engine->components = engine->family->components(engine->model);
+    SG_TRY(check_image_encoder(engine, o, e));
     SG_TRY(add_loras(engine, o, e));
     engine->defaults = engine->family->defaults(engine->model);
     engine->defaults.video.strength = 0.8; /* diffusers' */

@@ -203,9 +203,10 @@ static void want_weights(sg_clip_vision *v)
         sg_want_linear(b, &l->ffn.up, act, "mlp.fc1", z.ffn, z.width);
         sg_want_linear(b, &l->ffn.down, act, "mlp.fc2", z.width, z.ffn);
     }
-    char last[64];
+    char                last[64], file[SG_NAME_MAX];
+    const sg_name_rule *rule;
     snprintf(last, sizeof last, "encoder.layers.%d.", z.layers - 1);
-    sg_bind_ignore(b, last);
+    sg_bind_ignore(b, sg_name_map_find(v->component.map, last, file, &rule) ? file : last);
     sg_bind_ignore(b, "post_layernorm.");
     sg_bind_ignore(b, "embeddings.position_ids");
     sg_bind_ignore(b, "visual_projection.");

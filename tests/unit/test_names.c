@@ -1,4 +1,7 @@
-/* test_names.c - the names of Wan's parts, of published size, in every spelling: both lists whole, and one to one. */
+/* test_names.c - the names of parts, of published size, in every spelling: both lists whole, and one to one. */
+#include "cogvideox_names.h"
+#include "file_names.h"
+#include "mochi_names.h"
 #include "wan_names.h"
 
 #include <setjmp.h>
@@ -238,6 +241,40 @@ static void names_mean_what_they_mean(void **state)
         {&sg_wan_t5_names, 0, "encoder.block.5.layer.1.DenseReluDense.wo.weight", "blocks.5.ffn.fc2.weight"},
         {&sg_t5_gguf_names, 0, "encoder.block.5.layer.1.DenseReluDense.wi_1.weight", "enc.blk.5.ffn_up.weight"},
         {&sg_t5_gguf_names, 0, "encoder.block.23.layer.1.layer_norm.weight", "enc.blk.23.ffn_norm.weight"},
+        {&sg_cogvideox_vae_names, 4, "decoder.up_blocks.0.resnets.3.norm2.conv_b.conv.bias",
+         "decoder.up.3.block.3.norm2.conv_b.conv.bias"},
+        {&sg_cogvideox_vae_names, 4, "decoder.up_blocks.3.resnets.0.conv_shortcut.weight",
+         "decoder.up.0.block.0.nin_shortcut.weight"},
+        {&sg_cogvideox_vae_names, 4, "decoder.up_blocks.2.upsamplers.0.conv.weight",
+         "decoder.up.1.upsample.conv.weight"},
+        {&sg_cogvideox_vae_names, 4, "decoder.up_blocks.4.upsamplers.0.conv.weight", NULL}, /* beyond the last level */
+        {&sg_cogvideox_vae_names, 4, "encoder.down_blocks.2.downsamplers.0.conv.bias",
+         "encoder.down.2.downsample.conv.bias"},
+        {&sg_cogvideox_vae_names, 4, "encoder.mid_block.resnets.1.conv1.conv.bias",
+         "encoder.mid.block_2.conv1.conv.bias"},
+        {&sg_cogvideox_vae_names, 4, "decoder.norm_out.norm_layer.bias", "decoder.norm_out.norm_layer.bias"},
+        {&sg_mochi_vae_names, 0, "decoder.conv_in.bias", "blocks.0.0.bias"},
+        {&sg_mochi_vae_names, 0, "decoder.block_in.resnets.2.conv2.conv.weight", "blocks.0.3.stack.5.weight"},
+        {&sg_mochi_vae_names, 0, "decoder.up_blocks.1.resnets.3.norm2.norm_layer.bias",
+         "blocks.2.blocks.3.stack.3.bias"},
+        {&sg_mochi_vae_names, 0, "decoder.up_blocks.2.proj.bias", "blocks.3.proj.bias"},
+        {&sg_mochi_vae_names, 0, "decoder.block_out.resnets.1.norm1.norm_layer.weight", "blocks.4.1.stack.0.weight"},
+        {&sg_mochi_vae_names, 0, "decoder.proj_out.bias", "output_proj.bias"},
+        {&sg_cogvideox_dit_names, 0, "transformer_blocks.7.norm2.norm.bias",
+         "transformer.layers.7.post_attention_layernorm.bias"},
+        {&sg_cogvideox_dit_names, 0, "transformer_blocks.7.ff.net.2.bias",
+         "transformer.layers.7.mlp.dense_4h_to_h.bias"},
+        {&sg_cogvideox_dit_names, 0, "transformer_blocks.7.attn1.norm_k.bias",
+         "mixins.adaln_layer.key_layernorm_list.7.bias"},
+        {&sg_cogvideox_dit_names, 0, "patch_embed.text_proj.bias", "mixins.patch_embed.text_proj.bias"},
+        {&sg_cogvideox_dit_names, 0, "norm_out.linear.bias", "mixins.final_layer.adaLN_modulation.1.bias"},
+        {&sg_mochi_dit_names, 0, "transformer_blocks.47.norm1_context.linear_1.bias", "blocks.47.mod_y.bias"},
+        {&sg_mochi_dit_names, 0, "transformer_blocks.3.attn1.to_add_out.bias", "blocks.3.attn.proj_y.bias"},
+        {&sg_mochi_dit_names, 0, "time_embed.pooler.to_kv.bias", "t5_y_embedder.to_kv.bias"},
+        {&sg_mochi_dit_names, 0, "time_embed.caption_proj.bias", "t5_yproj.bias"},
+        {&sg_wan_clip_vision_names, 0, "embeddings.class_embedding", "cls_embedding"},
+        {&sg_wan_clip_vision_names, 0, "encoder.layers.31.self_attn.out_proj.bias", "transformer.31.attn.proj.bias"},
+        {&sg_wan_clip_vision_names, 0, "encoder.layers.31.mlp.fc2.bias", "transformer.31.mlp.2.bias"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -251,11 +288,66 @@ static void names_mean_what_they_mean(void **state)
     }
 }
 
+/* Which rows of what, of tensors that files have joined. */
+static void rows_mean_what_they_mean(void **state)
+{
+    static const struct {
+        const sg_name_map *map;
+        const char        *bound, *file;
+        int                of, rows[SG_NAME_ROWS][2];
+    } cuts[] = {
+        {&sg_cogvideox_dit_names,
+         "transformer_blocks.7.norm1.linear.bias",
+         "mixins.adaln_layer.adaLN_modulations.7.1.bias",
+         12,
+         {{0, 3}, {6, 3}}},
+        {&sg_cogvideox_dit_names,
+         "transformer_blocks.7.norm2.linear.bias",
+         "mixins.adaln_layer.adaLN_modulations.7.1.bias",
+         12,
+         {{3, 3}, {9, 3}}},
+        {&sg_cogvideox_dit_names,
+         "transformer_blocks.7.attn1.to_k.bias",
+         "transformer.layers.7.attention.query_key_value.bias",
+         3,
+         {{1, 1}}},
+        {&sg_mochi_dit_names,
+         "transformer_blocks.7.attn1.add_v_proj.weight",
+         "blocks.7.attn.qkv_y.weight",
+         3,
+         {{2, 1}}},
+        {&sg_mochi_dit_names,
+         "transformer_blocks.7.ff.net.0.proj.weight",
+         "blocks.7.mlp_x.w1.weight",
+         2,
+         {{1, 1}, {0, 1}}},
+        {&sg_mochi_dit_names, "norm_out.linear.bias", "final_layer.mod.bias", 2, {{1, 1}, {0, 1}}},
+        {&sg_wan_clip_vision_names,
+         "encoder.layers.7.self_attn.v_proj.bias",
+         "transformer.7.attn.to_qkv.bias",
+         3,
+         {{2, 1}}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        char                file[SG_NAME_MAX];
+        const sg_name_rule *rule;
+        assert_true(sg_name_map_find(cuts[i].map, cuts[i].bound, file, &rule));
+        assert_string_equal(file, cuts[i].file);
+        assert_int_equal(rule->of, cuts[i].of);
+        for (int k = 0; k < SG_NAME_ROWS; k++) {
+            assert_int_equal(rule->rows[k].first, cuts[i].rows[k][0]);
+            assert_int_equal(rule->rows[k].count, cuts[i].rows[k][1]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_name_of_a_published_model_has_its_own),
         cmocka_unit_test(names_mean_what_they_mean),
+        cmocka_unit_test(rows_mean_what_they_mean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

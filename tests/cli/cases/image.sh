@@ -57,3 +57,12 @@ sparge-gen "${i2v[@]}" --image pixel.png --last-image exif.jpg -o small.y4m || f
 grep -m1 -A3 '"image": {' crop.json
 sparge-gen "${i2v[@]}" --image rgb.png --last-image base.jpg -o again-%04d.png || fail "again"
 sparge-gen info again-0001.png 2>&1 | grep -E '^(image|last_image|fit) |--image'
+
+# an image encoder by itself
+clip=(-m wan21_i2v -p "a cat" --image rgb.png --size 32x32 --frames 5 --steps 1 -q)
+sparge-gen "${clip[@]}" --clip-vision wan21_i2v/image_encoder -o clip-%d.png || fail
+sparge-gen info clip-0.png | grep '^clip_vision'
+sparge-gen info clip-0.png | grep -o ' --clip-vision [^ ]*'
+try "${clip[@]}" --clip-vision rgb.png -o x.y4m
+try "${clip[@]}" --clip-vision wan21_i2v/vae/diffusion_pytorch_model.safetensors -o x.y4m
+try info wan21_i2v/transformer/diffusion_pytorch_model.safetensors

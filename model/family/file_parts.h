@@ -1,0 +1,19 @@
+/* file_parts.h - what the files of several families have in common: prefixes of names, and encoders of texts and pictures. */
+#ifndef SG_FILE_PARTS_H
+#define SG_FILE_PARTS_H
+
+#include "checkpoint_files.h"
+
+/* What the names of a part may begin with in a file that has others too, NULL-ended. */
+extern const char *const sg_denoiser_prefixes[], *const sg_vae_prefixes[];
+
+/* UMT5 has a table of position biases in every block, T5 one alone. */
+extern const sg_file_part sg_umt5_file, sg_umt5_gguf_file, sg_wan_t5_file;
+extern const sg_file_part sg_t5_file, sg_t5_gguf_file;
+extern const sg_file_part sg_clip_vision_file, sg_wan_clip_vision_file;
+
+#define SG_ENCODER_FILE_PARTS                                                                                          \
+    &sg_umt5_file, &sg_umt5_gguf_file, &sg_wan_t5_file, &sg_t5_file, &sg_t5_gguf_file, &sg_clip_vision_file,           \
+        &sg_wan_clip_vision_file
+
+#endif

@@ -1,0 +1,275 @@
+/* test_part_refused.c - files of parts that are missing, are another family's, or lie: a message each, with what to do. */
+#include "part_files.h"
+
+#include "cogvideox_names.h"
+#include "file_names.h"
+#include "mochi_names.h"
+#include "wan_names.h"
+
+static void what_is_missing_is_named_by_its_family(void **state)
+{
+    (void)state;
+    assert_int_equal(system("mkdir -p alone && rm -f alone/sparge-gen.json"), 0);
+    write_component("alone/i2v.safetensors", I2V, "transformer", &sg_wan_dit_names, 0, "");
+    write_component("alone/cog.safetensors", COG, "transformer", &sg_cogvideox_dit_names, 0, "");
+    write_component("alone/mochi.safetensors", MOCHI, "transformer", &sg_mochi_dit_names, 0, "");
+    refused("alone/i2v.safetensors", NULL, "the image encoder: give it by --clip-vision (clip_vision_h.safetensors or");
+    refused("alone/i2v.safetensors", NULL, "the text encoder: give it by --text-encoder (umt5_xxl_");
+    refused("alone/cog.safetensors", NULL, "the text encoder: give it by --text-encoder (t5xxl_fp16.safetensors");
+    refused("alone/cog.safetensors", NULL,
+            "the tokenizer: give it by --tokenizer (spiece.model, or google/t5-v1_1-xxl/ beside the text encoder)");
+    refused("alone/cog.safetensors", NULL, "the VAE: give it by --vae (cogvideox_vae_bf16.safetensors or");
+    refused("alone/mochi.safetensors", NULL, "the VAE: give it by --vae (mochi_vae.safetensors or");
+    /* a folder that lost it, and a denoiser in a folder that never had it */
+    sg_error   e = {0};
+    sg_engine *g = NULL;
+    assert_int_equal(system("cp -rL " I2V " lost && rm -r lost/image_encoder"), 0);
+    assert_int_equal(sg_engine_open(&g, &(sg_engine_options){.model_dir = "lost", .backend = "cpu"}, &e), SG_E_FILE);
+    if (!strstr(e.text, "there is none: give it by --clip-vision (clip_vision_h.safetensors)")) fail_msg("%s", e.text);
+}
+
+static void refused_by_the_engine(const char *dir, sg_model_parts parts, const char *file, const char *says)
+{
+    sg_error   e = {0};
+    sg_engine *g = NULL;
+    assert_int_not_equal(
+        sg_engine_open(&g, &(sg_engine_options){.model_dir = dir, .parts = parts, .backend = "cpu"}, &e), SG_OK);
+    if (!strstr(e.text, says) || !strstr(e.text, file)) fail_msg("\"%s\" lacks \"%s\" or \"%s\"", e.text, file, says);
+}
+
+/* A component with one tensor of another shape, which has as few numbers as can be; rank 0: without it. */
+static void write_wrong(const char *path, const char *dir, const char *component, const sg_name_map *names, int span,
+                        const char *name, int rank, const int64_t *dim)
+{
+    static const float x[4096];
+    put_component(&now, dir, component, names, span, "");
+    int i = 0;
+    while (i < now.count && strcmp(now.name[i], name) != 0) i++;
+    assert_true(i < now.count);
+    if (rank) {
+        now.all[i].t = (sg_tensor){.data = (void *)(uintptr_t)x, .dtype = SG_F32, .rank = rank};
+        memcpy(now.all[i].t.dim, dim, (size_t)rank * sizeof *dim);
+    } else {
+        free(now.name[i]);
+        free(now.joined[i]);
+        now.count--;
+        now.all[i] = now.all[now.count];
+        now.name[i] = now.name[now.count];
+        now.joined[i] = now.joined[now.count];
+        now.joined[now.count] = NULL;
+    }
+    write_out(&now, path);
+}
+
+/* A file of each component with one tensor that is wrong, and what is said of it. */
+static const struct {
+    const char        *dir, *component;
+    const sg_name_map *names;
+    int                span;
+    const char        *name;
+    int                rank;
+    int64_t            dim[5];
+    const char        *own, *says;
+} wrong[] = {
+    {I2V,
+     "image_encoder",
+     &sg_wan_clip_vision_names,
+     0,
+     "transformer.1.mlp.0.bias",
+     0,
+     {0},
+     clip_own,
+     "missing: encoder.layers.1.mlp.fc1.bias (in the file transformer.1.mlp.0.bias) [24]"},
+    {I2V,
+     "image_encoder",
+     &sg_wan_clip_vision_names,
+     0,
+     "transformer.0.attn.to_qkv.bias",
+     1,
+     {47},
+     clip_own,
+     "misshapen: encoder.layers.0.self_attn.q_proj.bias is part 1 of 3 of transformer.0.attn.to_qkv.bias [47]"},
+    {I2V,
+     "image_encoder",
+     &sg_wan_clip_vision_names,
+     0,
+     "pos_embedding",
+     2,
+     {16, 16},
+     clip_own,
+     "pos_embedding of 16 tokens: one is for the class, the others should be a square"},
+    {I2V,
+     "image_encoder",
+     &sg_wan_clip_vision_names,
+     0,
+     "pos_embedding",
+     1,
+     {0},
+     clip_own,
+     "pos_embedding of 0 tokens"},
+    {I2V,
+     "image_encoder",
+     &sg_wan_clip_vision_names,
+     0,
+     "cls_embedding",
+     1,
+     {0},
+     clip_own,
+     "hidden_size: should be a whole number from 1"},
+    {I2V,
+     "image_encoder",
+     NULL,
+     0,
+     "embeddings.class_embedding",
+     0,
+     {0},
+     clip_own,
+     "hidden_size: should be a whole number from 1"},
+    {I2V,
+     "image_encoder",
+     NULL,
+     0,
+     "pre_layrnorm.bias",
+     0,
+     {0},
+     "",
+     "num_attention_heads: should be a whole number from 1"},
+    {I2V,
+     "transformer",
+     &sg_wan_dit_names,
+     0,
+     "img_emb.proj.1.bias",
+     0,
+     {0},
+     clip_own,
+     "missing: condition_embedder.image_embedder.ff.net.0.proj.bias (in the file img_emb.proj.1.bias)"},
+    {I2V,
+     "transformer",
+     &sg_wan_dit_names,
+     0,
+     "blocks.1.cross_attn.norm_k_img.weight",
+     1,
+     {12},
+     clip_own,
+     "misshapen: blocks.1.attn2.norm_added_k.weight (in the file blocks.1.cross_attn.norm_k_img.weight) is [12]"},
+    {I2V,
+     "transformer",
+     &sg_wan_dit_names,
+     0,
+     "img_emb.proj.0.weight",
+     1,
+     {9},
+     clip_own,
+     "misshapen: condition_embedder.image_embedder.norm1.weight (in the file img_emb.proj.0.weight) is [9]"},
+    {COG,
+     "transformer",
+     &sg_cogvideox_dit_names,
+     0,
+     "transformer.layers.1.attention.query_key_value.bias",
+     1,
+     {100},
+     "",
+     "misshapen: transformer_blocks.1.attn1.to_q.bias is part 1 of 3"},
+    {COG,
+     "transformer",
+     &sg_cogvideox_dit_names,
+     0,
+     "mixins.adaln_layer.adaLN_modulations.0.1.weight",
+     2,
+     {24, 20},
+     "",
+     "misshapen: transformer_blocks.0.norm1.linear.weight is part 1 to 3, 7 to 9 of 12"},
+    {COG,
+     "transformer",
+     &sg_cogvideox_dit_names,
+     0,
+     "mixins.adaln_layer.query_layernorm_list.0.weight",
+     1,
+     {0},
+     "",
+     "num_attention_heads: should be a whole number from 1"},
+    {COG, "transformer", &sg_cogvideox_dit_names, 0, "time_embed.0.bias", 0, {0}, "", "time_embed_dim"},
+    {COG,
+     "vae",
+     &sg_cogvideox_vae_names,
+     4,
+     "decoder.up.3.block.0.conv1.conv.bias",
+     0,
+     {0},
+     ", \"vae\": {\"norm_num_groups\": 4}",
+     "block_out_channels"},
+    {COG,
+     "vae",
+     &sg_cogvideox_vae_names,
+     4,
+     "decoder.up.1.upsample.conv.bias",
+     0,
+     {0},
+     ", \"vae\": {\"norm_num_groups\": 4}",
+     "missing: decoder.up_blocks.2.upsamplers.0.conv.bias (in the file decoder.up.1.upsample.conv.bias)"},
+    {MOCHI,
+     "transformer",
+     &sg_mochi_dit_names,
+     0,
+     "blocks.0.mlp_y.w1.weight",
+     2,
+     {7, 20},
+     "",
+     "misshapen: transformer_blocks.0.ff_context.net.0.proj.weight is part 2, 1 of 2"},
+    {MOCHI, "transformer", &sg_mochi_dit_names, 0, "pos_frequencies", 0, {0}, "", "missing: pos_frequencies [3, 3, 8]"},
+};
+
+static void files_that_do_not_fit_are_refused(void **state)
+{
+    static const char bad[] = "bad/part.safetensors";
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        sg_model_parts parts = {.vae = NULL};
+        const char   **to = strcmp(wrong[i].component, "vae") == 0             ? &parts.vae
+                            : strcmp(wrong[i].component, "image_encoder") == 0 ? &parts.clip_vision
+                                                                               : &parts.diffusion_model;
+        char           command[256];
+        *to = bad;
+        snprintf(command, sizeof command, "rm -rf bad && cp -rL '%s' bad", wrong[i].dir);
+        assert_int_equal(system(command), 0);
+        write_wrong(bad, wrong[i].dir, wrong[i].component, wrong[i].names, wrong[i].span, wrong[i].name, wrong[i].rank,
+                    wrong[i].dim);
+        write_text("bad/sparge-gen.json", "");
+        FILE *const f = fopen("bad/sparge-gen.json", "wb");
+        fprintf(f, "{\"scheduler\": {}%s}", wrong[i].own);
+        assert_int_equal(fclose(f), 0);
+        if (strcmp(wrong[i].dir, I2V) == 0 && to == &parts.diffusion_model) write_beside("bad", I2V, wrong[i].own);
+        refused_by_the_engine("bad", parts, bad, wrong[i].says);
+    }
+}
+
+static void parts_of_another_family_are_refused(void **state)
+{
+    (void)state;
+    write_component("alone/clip.safetensors", I2V, "image_encoder", NULL, 0, "");
+    write_component("alone/umt5.safetensors", I2V, "text_encoder", NULL, 0, "");
+    write_component("alone/wan_vae.safetensors", I2V, "vae", &sg_wan_vae_names, 3, "");
+    refused(
+        I2V, &(sg_model_parts){.clip_vision = "alone/i2v.safetensors"},
+        "holds no image encoder that this program knows (denoiser of Wan, VAE of Wan, denoiser of CogVideoX, VAE of "
+        "CogVideoX, denoiser of Mochi, VAE of Mochi, text encoder of the T5 family, image encoder of CLIP)");
+    refused(I2V, &(sg_model_parts){.vae = "alone/clip.safetensors"}, "holds no VAE that this program knows");
+    refused_by_the_engine(I2V, (sg_model_parts){.diffusion_model = "alone/cog.safetensors"}, "alone/cog.safetensors",
+                          "_class_name: is \"CogVideoXTransformer3DModel\", which is not read here");
+    refused_by_the_engine(SG_FIXTURES "/wan21_hd12", (sg_model_parts){.clip_vision = I2V "/image_encoder"},
+                          "image_encoder", "this model sees no picture through an image encoder");
+    refused_by_the_engine(COG, (sg_model_parts){.tokenizer = SG_FIXTURES "/wan22_a14b/tokenizer"},
+                          "wan22_a14b/tokenizer", "the tokenizer has 290 ids, but the table of the text encoder");
+    refused_by_the_engine(MOCHI, (sg_model_parts){.vae = "alone/wan_vae.safetensors"}, "alone/wan_vae.safetensors",
+                          "_class_name: is \"AutoencoderKLWan\", which is not read here; AutoencoderKLMochi is");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_missing_is_named_by_its_family),
+        cmocka_unit_test(files_that_do_not_fit_are_refused),
+        cmocka_unit_test(parts_of_another_family_are_refused),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}
