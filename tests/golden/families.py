@@ -9,7 +9,8 @@
     decoded, decode, encode, clip_shape               latents to frames and back
     defaults, way                                     a whole render (parity), a step of one (fullsize)
     wide, widen_model                                 what float64 changes
-    random_spec                                       a configuration drawn by chance (parity)
+    random_spec, random_image_spec                    a configuration drawn by chance (parity); the second where there are
+                                                      models of image to video
 """
 import json
 import os

@@ -396,3 +396,31 @@ def random_spec(r):
         request["cfg_scale_2"] = r.choice([2.0, 4.0])
     spec["request"] = request
     return spec
+
+
+def random_clip(r):
+    """Of an image encoder: hidden size, heads, layers, a picture of whole patches."""
+    head, patch = r.choice([4, 8, 12, 16, 40]), r.choice([4, 7, 8, 14])
+    heads = r.choice([1, 2, 3])
+    return dict(hidden_size=head * heads, num_attention_heads=heads, num_hidden_layers=r.choice([2, 3, 4]),
+                intermediate_size=r.choice([24, 40, 64]), patch_size=patch, image_size=patch * r.choice([2, 3, 4, 5]),
+                hidden_act=r.choice(["gelu", "quick_gelu"]), layer_norm_eps=r.choice([1e-5, 1e-6]))
+
+
+def random_image_spec(r):
+    """Wan 2.1 from a picture to a video, or from a first and a last one; tokens of CLIP for each. diffusers encodes clips
+    four frames at a time, whatever the VAE."""
+    spec = random_spec(r)
+    while (spec["experts"] or spec.get("expand_timesteps") or spec["dit"]["patch_size"][1] == 1 or
+           spec["vae"]["scale_factor_temporal"] != 4):
+        spec = random_spec(r)
+    dit, clip, both = spec["dit"], random_clip(r), r.random() < 0.5
+    tokens = 1 + (clip["image_size"] // clip["patch_size"]) ** 2
+    dit.update(in_channels=2 * dit["in_channels"] + spec["vae"]["scale_factor_temporal"], image_dim=clip["hidden_size"],
+               added_kv_proj_dim=dit["num_attention_heads"] * dit["attention_head_dim"])
+    if both:
+        dit["pos_embed_seq_len"] = 2 * tokens
+        spec["request"]["frames"] = max(spec["request"]["frames"], 1 + spec["vae"]["scale_factor_temporal"])
+    spec["clip"] = clip
+    spec["request"]["pictures"] = 1 + both
+    return spec

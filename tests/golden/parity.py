@@ -31,8 +31,9 @@ LOW_GATE = 1.0   # dB that our bfloat16 may lose more than diffusers' bfloat16 l
 
 # ---- a checkpoint nobody has seen ----
 
-def make_unseen(folder, seed, family):
-    spec = {"family": family, "seed": seed, **families.NAMED[family].random_spec(random.Random(seed))}
+def make_unseen(folder, seed, family, image):
+    draw = families.NAMED[family].random_image_spec if image else families.NAMED[family].random_spec
+    spec = {"family": family, "seed": seed, **draw(random.Random(seed))}
     checkpoint.make_checkpoint(folder, spec)
     with open(os.path.join(folder, "parity.json"), "w") as f:
         json.dump(spec["request"], f, indent=2)
@@ -172,6 +173,7 @@ def main():
     parser.add_argument("--make", type=int, metavar="SEED", help="if DIR is not there, make a small one with random "
                         "weights and a random configuration")
     parser.add_argument("--family", choices=list(families.NAMED), default="wan", help="of what --make makes (wan)")
+    parser.add_argument("--image", action="store_true", help="let it be a Wan 2.1 of image to video")
     parser.add_argument("--prompt")
     parser.add_argument("--negative-prompt")
     parser.add_argument("--size", metavar="WxH")
@@ -191,7 +193,9 @@ def main():
     if not os.path.isdir(args.dir):
         if args.make is None:
             parser.error(f"{args.dir} is not a folder; --make SEED would make one")
-        make_unseen(args.dir, args.make, args.family)
+        if args.image and not hasattr(families.NAMED[args.family], "random_image_spec"):
+            parser.error(f"--image: {args.family} has none")
+        make_unseen(args.dir, args.make, args.family, args.image)
     if args.out:
         os.makedirs(args.out, exist_ok=True)
         return compare(args, args.out)
