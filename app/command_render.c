@@ -8,6 +8,7 @@
 #include "option_rules.h"
 #include "output_file.h"
 #include "picture.h"
+#include "preview_file.h"
 #include "progress.h"
 #include "prompt_set.h"
 #include "report.h"
@@ -39,6 +40,7 @@ typedef struct job {
     sg_trace              trace; /* with --verbose */
     sg_progress           progress;
     sg_sink              *sink;
+    sg_preview_file      *preview;
     bool                  decode_only;
     int                   clips; /* to be made */
     char                 *note;  /* what the latents file tells of how it was made; or NULL */
@@ -72,6 +74,23 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
     job *j = context;
     if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
     return sg_sink_write(j->sink, index, rgb, e);
+}
+
+/* A preview that cannot be written is no reason to give up the render: there are no more. */
+static void say_preview(job *j, const sg_error *why)
+{
+    if (why->code != SG_OK) sg_progress_say(&j->progress, "--preview: %s; there are no more previews", why->text);
+}
+
+static sg_status on_preview(void *context, const sg_preview *p, sg_error *e)
+{
+    job *const j = context;
+    sg_error   why = {0};
+    (void)e;
+    if (!j->preview || sg_preview_file_show(j->preview, p, &why) == SG_OK) return SG_OK;
+    say_preview(j, &why);
+    sg_preview_file_close(&j->preview, false, NULL);
+    return SG_OK;
 }
 
 static int batch_of(const job *j) { return j->settings->batch ? j->settings->batch : 1; }
@@ -134,6 +153,14 @@ static sg_status check_inputs(job *j, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "--image has no effect where --latents are only decoded");
     if (s->video && j->decode_only)
         return sg_error_set(e, SG_E_ARG, "--video has no effect where --latents are only decoded");
+    if (!s->preview && (s->preview_every || s->preview_decoder))
+        return sg_error_set(e, SG_E_ARG, "--preview-%s has no effect: there is no --preview",
+                            s->preview_every ? "every" : "decoder");
+    if (s->preview && j->decode_only)
+        return sg_error_set(e, SG_E_ARG, "--preview has no effect where --latents are only decoded");
+    if (s->preview) SG_TRY(sg_preview_file_check(s->preview, e));
+    if (s->preview && s->output && strcmp(s->preview, s->output) == 0)
+        return sg_error_set(e, SG_E_ARG, "--preview and --output are one file, %s", s->preview);
     if (s->capture_qkv && j->decode_only)
         return sg_error_set(e, SG_E_ARG, "--capture-qkv has no effect where --latents are only decoded");
     return SG_OK;
@@ -160,6 +187,19 @@ static sg_status check_many(const sg_settings *s, const char *output, int64_t co
     if (strcmp(output, "-") == 0)
         return sg_error_set(e, SG_E_ARG, "-o - goes with one prompt, not with %lld", (long long)count);
     return SG_OK;
+}
+
+/* Decoded ones take longer than many a step. */
+static sg_status take_preview(job *j, sg_error *e)
+{
+    enum { DECODED_EVERY = 5 };
+    const sg_settings *const s = j->settings;
+    sg_request *const        r = &j->request;
+    int                      size[3];
+    if (!s->preview) return SG_OK;
+    r->preview_every = s->preview_every ? s->preview_every : s->preview_decoder ? DECODED_EVERY : 1;
+    SG_TRY(sg_engine_preview_size(j->engine, r, size, e));
+    return sg_preview_file_plan(s->preview, r, size, &r->preview_bytes, e);
 }
 
 /* The size is the latents' own; what else was asked for must agree with it. */
@@ -198,6 +238,7 @@ static sg_status open_engine(job *j, sg_error *e)
     if (j->decode_only) return sg_engine_check_request(j->engine, &j->request, e);
     if (j->video.path) j->request.video.rgb = j->video.frame->rgb; /* that there is one is known before it is read */
     SG_TRY(sg_pictures_apply(&j->pictures, j->engine, &j->request, e));
+    SG_TRY(take_preview(j, e));
     return sg_video_input_read(&j->video, j->engine, &j->request, j->pictures.fit, e);
 }
 
@@ -350,24 +391,33 @@ static sg_status finish_report(job *j, const char *path, const char *report_path
     return SG_OK;
 }
 
-static sg_status render_to(job *j, const char *path, const char *report_path, json_t *settings, sg_error *e)
+/* Of one clip; report and preview may be NULL. */
+typedef struct clip_paths {
+    char *output, *report, *preview;
+} clip_paths;
+
+static sg_status render_to(job *j, const clip_paths *path, json_t *settings, sg_error *e)
 {
     char *text = NULL;
     SG_TRY(sg_report_text(&text, settings, e));
-    sg_clip clip = clip_of(j, path);
+    sg_clip clip = clip_of(j, path->output);
     clip.settings = j->request.latents_note = text;
     sg_report          report = {0};
-    const sg_callbacks callbacks = {.context = j, .progress = on_progress, .frame = on_frame};
+    const sg_callbacks callbacks = {.context = j, .progress = on_progress, .preview = on_preview, .frame = on_frame};
     sg_trace_clear(&j->trace);
     sg_status status = sg_plan_fits(&j->plan, e); /* before an encoder takes its memory */
     mark(j, "plan");
     if (status == SG_OK) status = sg_sink_open(&j->sink, &clip, e);
+    if (status == SG_OK && path->preview) status = sg_preview_file_open(&j->preview, path->preview, &j->request, e);
     if (status == SG_OK) status = sg_engine_render(j->engine, &j->request, &callbacks, &report, e);
+    sg_error why = {0};
+    sg_preview_file_close(&j->preview, status == SG_OK, &why);
+    say_preview(j, &why);
     if (status == SG_OK) status = sg_sink_finish(j->sink, e);
     mark(j, "file");
     sg_sink_close(&j->sink);
     sg_progress_clear(&j->progress);
-    if (status == SG_OK) status = finish_report(j, path, report_path, settings, &report, e);
+    if (status == SG_OK) status = finish_report(j, path->output, path->report, settings, &report, e);
     j->request.latents_note = NULL;
     free(text);
     return status;
@@ -389,7 +439,7 @@ static sg_status add_quality(json_t *settings, const sg_settings *s, sg_error *e
     return failed ? sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON") : SG_OK;
 }
 
-static sg_status render_one(job *j, int i, const char *path, const char *report_path, sg_error *e)
+static sg_status render_one(job *j, int i, const clip_paths *path, sg_error *e)
 {
     json_t                 *settings = NULL;
     const sg_request *const r = &j->request;
@@ -402,7 +452,7 @@ static sg_status render_one(job *j, int i, const char *path, const char *report_
     if (status == SG_OK) status = sg_report_add_pictures(settings, &j->pictures, e);
     if (status == SG_OK) status = sg_report_add_video(settings, &j->video, r->video.strength, j->pictures.fit, e);
     if (status == SG_OK) status = add_quality(settings, j->settings, e);
-    if (status == SG_OK) status = render_to(j, path, report_path, settings, e);
+    if (status == SG_OK) status = render_to(j, path, settings, e);
     json_decref(settings);
     if (status != SG_OK && j->request.latents_out && access(j->request.latents_out, F_OK) == 0)
         sg_progress_say(&j->progress, "the latents are in %s; the same command without its prompt decodes them",
@@ -421,15 +471,16 @@ static void say_clip(job *j, int i, int count)
 
 static sg_status render_clip(job *j, int i, int count, const char *output, sg_error *e)
 {
-    const char *const json = j->settings->json;
-    char *const       path = numbered(output, i, count);
-    char *const       report_path = json ? numbered_report(json, i, count) : NULL;
-    const bool        enough = path && (!json || report_path);
+    const char *const json = j->settings->json, *const preview = j->settings->preview;
+    const clip_paths path = {.output = numbered(output, i, count),
+                             .report = json ? numbered_report(json, i, count) : NULL,
+                             .preview = preview ? numbered(preview, i, count) : NULL};
+    const bool       enough = path.output && (!json || path.report) && (!preview || path.preview);
     if (enough) say_clip(j, i, count);
-    const sg_status status =
-        enough ? render_one(j, i, path, report_path, e) : sg_error_set(e, SG_E_MEMORY, "out of memory");
-    free(path);
-    free(report_path);
+    const sg_status status = enough ? render_one(j, i, &path, e) : sg_error_set(e, SG_E_MEMORY, "out of memory");
+    free(path.output);
+    free(path.report);
+    free(path.preview);
     return status;
 }
 

@@ -200,7 +200,8 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
                                .local_rank = rank.local_rank,
                                .memory_limit = s->memory_limit,
                                .fast = s->fast,
-                               .offload = offload(s->offload)};
+                               .offload = offload(s->offload),
+                               .preview_decoder = s->preview_decoder};
     return read_loras(out, s, e);
 }
 

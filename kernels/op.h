@@ -45,7 +45,8 @@ typedef enum sg_act {
     SG_ACT_GELU_TANH, /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
     SG_ACT_CLAMP,     /* min(max(x, -1), 1) */
     SG_ACT_GELU_ERF,  /* x/2 (1 + erf(x / sqrt(2))) */
-    SG_ACT_GELU_QUICK /* x / (1 + exp(-1.702 x)) */
+    SG_ACT_GELU_QUICK, /* x / (1 + exp(-1.702 x)) */
+    SG_ACT_TANH        /* tanh(x) */
 } sg_act;
 
 /* y = act(x w^T + b), or with add: y += gate (x w^T + b). */

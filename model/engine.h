@@ -61,6 +61,8 @@ typedef struct sg_engine_options {
     sg_offload     offload; /* ON is SG_E_ARG where the device computes in the host's memory */
     bool           check;   /* run every op against the oracle as well (slow), fail at the first that differs */
     sg_trace      *trace;   /* takes the time of every op of a render (meta.h), unless check; borrowed; may be NULL */
+
+    const char *preview_decoder; /* TAEHV's file, which decodes previews; NULL: colours follow from the latents */
 } sg_engine_options;
 
 /* An engine serves one thread at a time; each call may come from another one. On a GPU a call leaves the engine's as the
@@ -158,6 +160,8 @@ typedef struct sg_request {
     sg_cache        cache;
     double          cache_threshold; /* of step_cache.h, with SG_CACHE_USUAL and SG_CACHE_SHADOW; 0: the usual one */
     sg_tiling       vae_tiling;
+    int             preview_every; /* so many steps there is a preview, and after the last; 0: none */
+    size_t          preview_bytes; /* of memory that the caller takes for previews: the plan counts it */
     size_t          output_bytes; /* of memory that the caller takes for the frames: the plan counts it */
 
     sg_request_image
@@ -197,6 +201,9 @@ void sg_step_preset_apply(sg_request *r, int preset);
 /* Replaces each of these, all at least 1, by the nearest that the model renders, the larger of two as near. NULL: not
  * asked. */
 void sg_engine_nearest_size(const sg_engine *engine, int *width, int *height, int *frames);
+
+/* Frames, height and width of the previews of a render. SG_E_ARG: none can be made of this model's latents. */
+sg_status sg_engine_preview_size(const sg_engine *engine, const sg_request *r, int size[3], sg_error *e) SG_MUST_USE;
 
 /* Checks every member of r against the model. SG_E_ARG tells the member, its value and the nearest that would do. */
 sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, sg_error *e) SG_MUST_USE;
@@ -238,8 +245,9 @@ typedef struct sg_plan {
     size_t        base;    /* bytes of the process itself: program, libraries, files' headers; 0 on a device */
     size_t        input;   /* bytes: the request's pictures and its video; 0 on a device */
     size_t        output;  /* bytes: the request's output_bytes and what is captured; 0 on a device */
+    size_t        preview; /* bytes: the request's preview_bytes and one preview; 0 on a device */
     size_t        staging; /* bytes that a library may take beside these, for the operands of one product */
-    size_t        need; /* bytes that must be free: the largest phase's weights and work, staging, input and output */
+    size_t        need; /* bytes that must be free: the largest phase's weights and work, and these but base */
     size_t        available; /* bytes that the machine or memory_limit leaves for need */
     size_t        host;      /* bytes of the denoiser's blocks that stay on the host; 0: they do not */
     size_t        host_free; /* bytes that the host has for these */
@@ -259,6 +267,13 @@ sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, s
 /* SG_E_MEMORY, with the figures, when p needs more than may be used. A render asks this too, before it works. */
 sg_status sg_plan_fits(const sg_plan *p, sg_error *e) SG_MUST_USE;
 
+/* What the clip would be if denoising ended here, small or roughly decoded. */
+typedef struct sg_preview {
+    int            step; /* after which it is, from 0 */
+    int            frames, height, width;
+    const uint8_t *rgb; /* [frames][height][width][3], valid during the call */
+} sg_preview;
+
 typedef struct sg_callbacks {
     void *context;
     /* When a stage begins (done 0) and after each unit of its work (a tensor, a step, a chunk of frames): done
@@ -268,6 +283,8 @@ typedef struct sg_callbacks {
     /* The latents after each step, F32 [c, f, y, x] of this shape (the plan's), valid during the call. Anything but SG_OK ends the
      * render. */
     sg_status (*latents)(void *context, int step, const float *latents, const int64_t shape[4], sg_error *e);
+    /* A preview, with preview_every. Anything but SG_OK ends the render. */
+    sg_status (*preview)(void *context, const sg_preview *p, sg_error *e);
     /* Frames in order, rgb [height, width, 3], valid during the call. Anything but SG_OK ends the render. */
     sg_status (*frame)(void *context, int index, const uint8_t *rgb, sg_error *e);
 } sg_callbacks;

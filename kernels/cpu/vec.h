@@ -283,6 +283,9 @@ static inline void sg_act_run(sg_act act, float *y, const float *x, int64_t n)
     case SG_ACT_GELU_ERF: /* 1 + erf(u) = erfc(-u), which keeps its digits where erf is near -1 */
         for (int64_t i = 0; i < n; i++) y[i] = 0.5f * x[i] * erfcf(x[i] * -0.70710678118654752440f);
         break;
+    case SG_ACT_TANH:
+        for (int64_t i = 0; i < n; i++) y[i] = tanhf(x[i]);
+        break;
     case SG_ACT_CLAMP:
         for (int64_t i = 0; i < n; i++) {
             const float low = x[i] < -1.0f ? -1.0f : x[i];

@@ -143,6 +143,7 @@ static __device__ __forceinline__ float sg_activate(sg_act act, float x)
     case SG_ACT_GELU_TANH: return 0.5f * x * (1.0f + tanhf(0.79788456080286535588f * (x + 0.044715f * x * x * x)));
     case SG_ACT_GELU_ERF: return 0.5f * x * erfcf(x * -0.70710678118654752440f);
     case SG_ACT_GELU_QUICK: return x / (1.0f + expf(-1.702f * x));
+    case SG_ACT_TANH: return tanhf(x);
     case SG_ACT_CLAMP: return x < -1 ? -1.0f : x > 1 ? 1.0f : x;
     default: return x;
     }

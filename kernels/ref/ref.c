@@ -14,6 +14,7 @@ static real activate(sg_act act, real x)
         return (real)0.5 * x * (1 + FN(tanh)((real)0.79788456080286535588 * (x + (real)0.044715 * x * x * x)));
     case SG_ACT_GELU_ERF: return (real)0.5 * x * (1 + FN(erf)(x * (real)0.70710678118654752440));
     case SG_ACT_GELU_QUICK: return x / (1 + FN(exp)((real)-1.702 * x));
+    case SG_ACT_TANH: return FN(tanh)(x);
     case SG_ACT_CLAMP: return x < -1 ? -1 : x > 1 ? 1 : x;
     default: return x;
     }

@@ -8,6 +8,7 @@
 #include "checkpoint_files.h"
 #include "component.h"
 #include "engine.h"
+#include "latent_rgb.h"
 #include "rng.h"
 #include "sampler.h"
 #include "self_attention.h"
@@ -74,6 +75,8 @@ typedef struct sg_components {
     int               size_multiple;  /* of width and height, pixels */
     sg_frame_rule     frames;
     sg_image_use      image[SG_IMAGES];
+
+    const sg_latent_rgb *rgb; /* the colours of its latents; NULL: not known */
 } sg_components;
 
 /* What one encoder has of the text of one pass. */

@@ -73,6 +73,7 @@ static sg_status open_components(mochi *m, const sg_checkpoint *from, sg_config 
     SG_TRY(sg_mochi_vae_open(&m->vae, from, act, e));
     sg_component_note_class(sg_mochi_vae_component(m->vae), index, "vae");
     c->vae = (sg_vae){.ops = &sg_mochi_vae_ops, .of = m->vae};
+    if (sg_mochi_vae_describe(m->vae).z == sg_latent_rgb_mochi.z) c->rgb = &sg_latent_rgb_mochi;
     c->size_multiple = sg_mochi_vae_describe(m->vae).scale_space * (int)d->patch[1];
     c->frames.step = sg_mochi_vae_describe(m->vae).scale_time;
     return check_fit(m, sg_checkpoint_path(from), e);

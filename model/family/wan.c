@@ -198,8 +198,10 @@ static sg_status open_components(wan *w, const sg_checkpoint *from, sg_config *i
     add_image(w);
     SG_TRY(add_tokens(w, from, index, act, e));
 
-    const sg_wan_vae_info v = sg_wan_vae_describe(w->vae);
-    const int64_t *const  patch = sg_wan_dit_config(w->dit[0])->patch;
+    const sg_wan_vae_info      v = sg_wan_vae_describe(w->vae);
+    const sg_latent_rgb *const rgb = v.residual ? &sg_latent_rgb_wan22 : &sg_latent_rgb_wan21;
+    const int64_t *const       patch = sg_wan_dit_config(w->dit[0])->patch;
+    if (v.z == rgb->z) c->rgb = rgb;
     /* both sides of a patch are powers of two in every known checkpoint */
     c->size_multiple = v.scale_space * (int)(patch[1] > patch[2] ? patch[1] : patch[2]);
     c->frames.step = v.scale_time * (int)patch[0];

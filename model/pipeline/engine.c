@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "engine_state.h"
 #include "render.h"
+#include "taehv.h"
 
 #include <limits.h>
 #include <math.h>
@@ -62,6 +63,7 @@ static sg_status read_own_defaults(sg_engine *engine, sg_error *e)
     d->cfg_scale = sg_config_real(c, "cfg_scale", 0, 1000, &d->cfg_scale);
     d->flow_shift = sg_config_real(c, "flow_shift", 0.001, 1000, &d->flow_shift);
     d->negative_prompt = sg_config_string(c, "negative_prompt", d->negative_prompt);
+    sg_preview_read_rgb(engine, c);
     SG_TRY(sg_config_status(c));
     return sg_vocabulary_read(&engine->vocabulary, c, e);
 }
@@ -182,6 +184,12 @@ static sg_status take_fast(sg_engine *engine, sg_error *e)
     return SG_OK;
 }
 
+static sg_status open_preview(sg_engine *engine, const char *path, sg_error *e)
+{
+    const sg_vae_info of = sg_engine_scales(engine);
+    return path ? sg_taehv_open(&engine->preview, path, &of, engine->act, e) : SG_OK;
+}
+
 static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_error *e)
 {
     SG_TRY(sg_checkpoint_open_parts(&engine->checkpoint, o->model_dir, &o->parts, sg_file_parts, e));
@@ -219,6 +227,7 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     engine->base_bytes = engine->backend->host_memory ? sg_resident_bytes() : sg_backend_packed_bytes(engine->backend);
     SG_TRY(read_attention(engine, e));
     SG_TRY(read_own_defaults(engine, e));
+    SG_TRY(open_preview(engine, o->preview_decoder, e));
     return o->fast ? take_fast(engine, e) : SG_OK;
 }
 
@@ -237,6 +246,7 @@ void sg_engine_close(sg_engine **engine)
 {
     if (!*engine) return;
     if ((*engine)->backend) sg_backend_make_current((*engine)->backend);
+    if ((*engine)->preview.ops) (*engine)->preview.ops->close((*engine)->preview.of);
     if ((*engine)->model) (*engine)->family->close((*engine)->model);
     for (int i = 0; i < (*engine)->loras; i++) sg_lora_close(&(*engine)->lora[i]);
     sg_checkpoint_close(&(*engine)->checkpoint);
@@ -471,6 +481,7 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
     SG_TRY(sg_render_sampler(&any, engine, r, e));
     SG_TRY(check_attention(engine, r, e));
     SG_TRY(check_images(engine, r, e));
+    SG_TRY(sg_preview_check(engine, r, e));
     return engine->family->check(engine->model, r, e);
 }
 
@@ -500,16 +511,24 @@ sg_status sg_latents_open(const sg_engine *engine, const char *path, sg_source *
                         (long long)want.latent[0]);
 }
 
-/* Width and height in pixels of one latent: the least that make one. */
-static int64_t pixels_a_latent(const sg_engine *engine)
+/* The least frames and pixels that make another latent. */
+sg_vae_info sg_engine_scales(const sg_engine *engine)
 {
-    sg_geometry one;
+    sg_vae_info v = {0};
+    sg_geometry g = {0};
     sg_request  probe = {.frames = 1};
     do {
         probe.width = ++probe.height;
-        engine->family->geometry(engine->model, &probe, &one);
-    } while (one.latent[3] < 1 && probe.width < 1 << 16);
-    return probe.width;
+        engine->family->geometry(engine->model, &probe, &g);
+    } while (g.latent[3] < 1 && probe.width < 1 << 16);
+    v.scale_space = probe.width;
+    v.z = (int)g.latent[0];
+    do {
+        probe.frames++;
+        engine->family->geometry(engine->model, &probe, &g);
+    } while (g.latent[1] - g.pad < 2 && probe.frames < 1 << 16);
+    v.scale_time = probe.frames - 1;
+    return v;
 }
 
 sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_request *r, char **note, sg_error *e)
@@ -519,7 +538,7 @@ sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_re
     *note = NULL;
     SG_TRY(sg_latents_open(engine, path, &source, &t, e));
     const sg_frame_rule rule = engine->components->frames;
-    const int64_t       space = pixels_a_latent(engine);
+    const int64_t       space = sg_engine_scales(engine).scale_space;
     const bool          fits =
         t.dim[3] <= (1 << 16) / space && t.dim[2] <= (1 << 16) / space && t.dim[1] <= (1 << 20) / rule.step;
     if (fits) {

@@ -24,6 +24,8 @@ struct sg_engine {
     sg_dtype             act;
     sg_request           defaults;
     sg_config           *own;          /* sparge-gen.json, which holds strings of defaults; or NULL */
+    sg_latent_rgb        own_rgb;      /* of sparge-gen.json; z 0: none */
+    sg_vae               preview;      /* the decoder of previews; no ops: none */
     sg_vocabulary        vocabulary;   /* of sparge-gen.json; or empty */
     sg_thresholds_file   tuned;        /* sparge-attention.json, which defaults point to; or empty */
     size_t               memory_limit; /* 0: none given */
@@ -36,6 +38,9 @@ struct sg_engine {
     sg_attention_count  *count; /* [steps][passes][layers], of the last render; NULL: none */
     int                  steps, passes, layers;
 };
+
+/* Of the model's latents, by its geometry. */
+sg_vae_info sg_engine_scales(const sg_engine *engine);
 
 /* The latents file at path: F32 [c, f, y, x] of the model's c. *source owns the map. */
 sg_status sg_latents_open(const sg_engine *engine, const char *path, sg_source **source, sg_tensor *latents,

@@ -33,11 +33,9 @@ static void end_stage(sg_render *render, sg_stage stage, double start)
     r->stage_peak[stage] = r->peak_bytes;
 }
 
-/* Weights of one unit of a phase: sg_render_component's. */
-static sg_status load(sg_render *render, const sg_phase *phase, int unit)
+static sg_status load_weights(sg_render *render, sg_component *p)
 {
-    const double        start = sg_seconds();
-    sg_component *const p = sg_render_component(render->engine->components, phase, unit);
+    const double start = sg_seconds();
     SG_TRY(report_progress(render, SG_STAGE_LOAD, 0, 1));
     SG_TRY(sg_bind_load(p->bind, render->engine->backend, load_progress, render, render->e));
     render->held += sg_bind_bytes(p->bind, render->engine->backend, NULL);
@@ -45,13 +43,23 @@ static sg_status load(sg_render *render, const sg_phase *phase, int unit)
     return SG_OK;
 }
 
-static void unload(sg_render *render, const sg_phase *phase, int unit)
+static void unload_weights(sg_render *render, sg_component *p)
 {
-    sg_component *const p = sg_render_component(render->engine->components, phase, unit);
     if (render->keep_weights) return;
     sg_backend_drop_packed(render->engine->backend);
     sg_bind_unload(p->bind);
     render->held -= sg_bind_bytes(p->bind, render->engine->backend, NULL);
+}
+
+/* Weights of one unit of a phase: sg_render_component's. */
+static sg_status load(sg_render *render, const sg_phase *phase, int unit)
+{
+    return load_weights(render, sg_render_component(render->engine->components, phase, unit));
+}
+
+static void unload(sg_render *render, const sg_phase *phase, int unit)
+{
+    unload_weights(render, sg_render_component(render->engine->components, phase, unit));
 }
 
 /* Unloads all weights, unless the plan keeps them: what an earlier render kept is in the way of one that cannot, and a
@@ -66,6 +74,8 @@ static void drop_weights(sg_render *render)
     for (int k = 0; k < phases; k++)
         for (int i = 0; (p = sg_render_component(render->engine->components, &phase[k], i)) != NULL; i++)
             sg_bind_unload(p->bind);
+    if (render->engine->preview.ops)
+        sg_bind_unload(render->engine->preview.ops->component(render->engine->preview.of)->bind);
 }
 
 /* All that is held while s is open. */
@@ -287,6 +297,7 @@ static sg_status denoise_steps(sg_render *render, const sg_phase *phase, sg_stre
         denoiser = want;
         const double start = sg_seconds();
         sg_render_step(render, s, &d, i, denoiser);
+        SG_TRY(sg_preview_show(render, s, &d, i));
         for (int k = sg_sampler_draws(&render->sampler, i); k > 0; k--)
             SG_TRY(sg_render_noise(render, s, d.state.noise));
         sg_sampler_step(&render->sampler, &d.state, s, i, d.v);
@@ -314,11 +325,15 @@ static sg_status denoise_steps(sg_render *render, const sg_phase *phase, sg_stre
 
 static sg_status run_denoise(sg_render *render, const sg_phase *phase)
 {
-    sg_stream s;
+    sg_component *const preview = sg_preview_component(render);
+    sg_stream           s;
+    if (preview) SG_TRY(load_weights(render, preview));
     SG_TRY(stream_open(render, &s, phase));
     const sg_status st = denoise_steps(render, phase, &s);
     stream_close(render, &s);
-    if (render->cache.rule.threshold > 0) sg_backend_drop_packed(render->engine->backend); /* its filters are gone */
+    if (preview) unload_weights(render, preview);
+    if (render->cache.rule.threshold > 0 || render->preview.factor.rank)
+        sg_backend_drop_packed(render->engine->backend); /* filters and colours are gone */
     if (st) {
         free(render->engine->count); /* of some steps only */
         render->engine->count = NULL;
@@ -471,6 +486,9 @@ static sg_status run_phases(sg_render *render)
     if (render->request->cache == SG_CACHE_SHADOW) render->shadow = malloc(sg_render_latent_bytes(render));
     if (!render->host_latents || (render->request->cache == SG_CACHE_SHADOW && !render->shadow))
         return sg_error_set(render->e, SG_E_MEMORY, "no memory for latents");
+    const size_t preview = sg_preview_bytes(render);
+    if (preview && !(render->preview.host = malloc(preview)))
+        return sg_error_set(render->e, SG_E_MEMORY, "no memory for previews of %zu bytes", preview);
     if (render->request->latents_in) SG_TRY(take_latents(render));
     for (int i = 0; i < render->phases; i++)
         if (sg_phase_runs(render, &render->phase[i])) SG_TRY(run_phase(render, &render->phase[i]));
@@ -521,6 +539,7 @@ sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_call
     free(render.order);
     free(render.host_latents);
     free(render.shadow);
+    free(render.preview.host);
     report->total_seconds = sg_seconds() - start;
     return st;
 }

@@ -5,6 +5,7 @@
 #include "capture.h"
 #include "conditioning.h"
 #include "engine_state.h"
+#include "preview.h"
 #include "rng.h"
 #include "step_cache.h"
 
@@ -37,6 +38,7 @@ typedef struct sg_render {
     int32_t            *order;
     sg_capture          capture;
     sg_step_cache       cache;
+    sg_preview_tables   preview;
     sg_rng              rng;          /* of all noise */
     float              *host_latents; /* between denoising and decoding */
     float              *shadow;       /* with SG_CACHE_SHADOW: room for what a skipped step would have computed */

@@ -91,6 +91,13 @@ static void plan_weights(sg_render *render, const sg_phase *phase, sg_phase_plan
         out->mapped = larger(out->mapped, mapped);
         *host = larger(*host, sg_bind_host_bytes(p->bind, render->engine->backend));
     }
+    if (phase->kind == SG_PHASE_DENOISE && (p = sg_preview_component(render)) != NULL) {
+        size_t mapped = 0;
+        out->weights += sg_bind_bytes(p->bind, render->engine->backend, &mapped);
+        out->mapped += mapped;
+        if (render->engine->backend->packs)
+            out->packed += sg_bind_packed_numbers(p->bind, render->engine->backend) * size;
+    }
 }
 
 /* Of several denoisers only one is at work in a step. */
@@ -201,7 +208,7 @@ static size_t cache_bytes(const sg_render *render)
 }
 
 /* A step stands for those after it that ask for the same, of the same denoiser. */
-static void plan_denoise(sg_render *render, sg_stream *s, sg_plan_totals *t)
+static sg_status plan_denoise(sg_render *render, sg_stream *s, sg_plan_totals *t)
 {
     sg_denoising d = sg_render_allocate(render, s);
     int          last = -1, until = 0;
@@ -216,6 +223,7 @@ static void plan_denoise(sg_render *render, sg_stream *s, sg_plan_totals *t)
             const double before = t->flops;
             until = i + sg_self_attention_same_steps(&render->self, i);
             sg_render_predict(render, s, &d, i, at);
+            SG_TRY(sg_preview_make(render, s, &d, i));
             step_flops = t->flops - before;
         } else {
             t->flops += step_flops;
@@ -224,6 +232,7 @@ static void plan_denoise(sg_render *render, sg_stream *s, sg_plan_totals *t)
         sg_render_hold(render, s, d.state.x);
         last = at;
     }
+    return SG_OK;
 }
 
 /* Chunks after the decoder's special ones all cost the same, but for the last, so that one of them stands for all. */
@@ -291,6 +300,7 @@ static void plan_peaks(const sg_render *render, sg_plan *p, const sg_plan_totals
         const size_t staging = staged(&t[i]) + (phase->packed < more ? t[i].weight : 0);
         phase->peak = kept + phase->weights + mapped + packed + phase->work + staging;
         if (render->phase[i].kind == SG_PHASE_DECODE) phase->peak += p->output;
+        if (render->phase[i].kind == SG_PHASE_DENOISE) phase->peak += p->preview;
         p->peak = larger(p->peak, phase->peak);
         if (render->keep_weights)
             kept += phase->weights + mapped;
@@ -317,9 +327,10 @@ static void sum_memory(sg_render *render, sg_plan *p, const sg_plan_totals *t, b
         work = larger(work, phase->work);
     }
     if (render->request->latents_in) p->host = 0;
-    p->need += p->staging + p->input + p->output;
-    render->keep_weights = all + work + p->staging + p->input + p->output <= p->available &&
-                           components->denoisers == 1 && components->texts <= 1;
+    const size_t beside = p->staging + p->input + p->output + p->preview;
+    p->need += beside;
+    render->keep_weights =
+        all + work + beside <= p->available && components->denoisers == 1 && components->texts <= 1;
 }
 
 /* A phase tells its units on the plan. */
@@ -346,7 +357,7 @@ static sg_status plan_phase(sg_render *render, sg_phase *phase, sg_phase_plan *o
         components->added[phase->index].run(engine->model, &s, render->request, &render->geometry,
                                             (sg_watch){count_units, phase});
         break;
-    case SG_PHASE_DENOISE: plan_denoise(render, &s, t); break;
+    case SG_PHASE_DENOISE: SG_TRY(plan_denoise(render, &s, t)); break;
     case SG_PHASE_DECODE: SG_TRY(plan_decode(render, &s, t)); break;
     }
     SG_TRY(sg_render_status(&s, "planning", render->e));
@@ -374,7 +385,7 @@ static sg_status shrink_decoding(sg_render *render, sg_plan *p, sg_plan_totals *
     const int            last = p->phases - 1;
     sg_phase_plan *const phase = &p->phase[last];
     const size_t         whole = phase->work;
-    if (phase->weights + whole + p->staging + p->input + p->output <= p->available) return SG_OK;
+    if (phase->weights + whole + p->staging + p->input + p->output + p->preview <= p->available) return SG_OK;
     if (!v->ops->set_tiles || !v->ops->set_tiles(v->of, true)) return SG_OK;
     SG_TRY(plan_phase(render, &render->phase[last], phase, &t[last]));
     if (phase->work < whole) {
@@ -439,6 +450,9 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
                       ? render->request->output_bytes + captured_bytes(render) + cache_bytes(render)
                       : 0;
     out->input = render->engine->backend->host_memory ? input_bytes(render) : 0;
+    out->preview = render->engine->backend->host_memory && sg_preview_bytes(render)
+                       ? render->request->preview_bytes + sg_preview_bytes(render)
+                       : 0;
     out->available = render->engine->memory_limit ? render->engine->memory_limit : render->engine->backend->total_bytes;
     out->host_free = render->engine->backend->host_bytes;
     sum_memory(render, out, t, render->engine->offload == SG_OFFLOAD_ON);

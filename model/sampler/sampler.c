@@ -160,12 +160,19 @@ int sg_sampler_draws(const sg_sampler *p, int i)
     return solver->draws ? solver->draws(p, i) : solver->noise;
 }
 
+void sg_sampler_clean(const sg_sampler *p, int i, double a[2])
+{
+    const bool       flows = sg_sampler_flows(p->config.kind);
+    const sg_mixture m = sg_mixture_at(p->sigma[i]);
+    a[0] = flows ? 1 : m.clean;
+    a[1] = !flows ? -m.noise : solver_of(&p->config)->rises ? p->sigma[i] : -p->sigma[i];
+}
+
 void sg_sampler_smooth(const sg_sampler *p, int i, double a[2])
 {
-    const bool       noise = solver_of(&p->config)->noise, flows = sg_sampler_flows(p->config.kind);
-    const sg_mixture m = sg_mixture_at(p->sigma[i]);
-    a[0] = !noise ? 0 : flows ? 1 : m.clean;
-    a[1] = !noise ? 1 : flows ? -p->sigma[i] : -m.noise;
+    a[0] = 0;
+    a[1] = 1;
+    if (solver_of(&p->config)->noise) sg_sampler_clean(p, i, a);
 }
 
 /* With betas v is what rotates clean sample and noise into each other: the difference of noise and clean sample, which flow

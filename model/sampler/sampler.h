@@ -87,6 +87,9 @@ void sg_sampler_begin(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, s
 /* How often the caller fills st->noise before step i. The last time counts; the others are those of diffusers too. */
 int sg_sampler_draws(const sg_sampler *p, int i);
 
+/* The clean sample that the model's output v for x at step i stands for is a[0] x + a[1] v. */
+void sg_sampler_clean(const sg_sampler *p, int i, double a[2]);
+
 /* What changes slowly from step to step is a[0] x + a[1] v: the model's output v itself; but where noise is drawn, which the
  * output holds, the clean sample. a[1] is not 0. */
 void sg_sampler_smooth(const sg_sampler *p, int i, double a[2]);

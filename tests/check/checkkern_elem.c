@@ -62,7 +62,7 @@ void ck_try_mul(ck *c)
 
 void ck_try_act(ck *c)
 {
-    for (int act = SG_ACT_NONE; act <= SG_ACT_GELU_QUICK; act++) FOR_EACH(c)
+    for (int act = SG_ACT_NONE; act <= SG_ACT_TANH; act++) FOR_EACH(c)
         {
             const ck_fill f = i % 2 ? CK_WIDE : usual[ck_draw(c, USUAL)];
             ck_case(c, &(sg_act_args){.y = ck_out(c, type_in(c, pass), 3, counts[i]),
@@ -146,7 +146,7 @@ static void try_group(ck *c, int pass, int64_t f, int64_t y, int64_t x, int64_t 
                    .place_shift = placed & 2 ? ck_new(c, type_in(c, pass), CK_RANDOM, f, rows, columns, m) : none,
                    .kind = SG_NORM_GROUP,
                    .eps = ck_draw(c, 2) ? 1e-6f : 1e-5f,
-                   .act = (sg_act)ck_draw(c, SG_ACT_GELU_QUICK + 1),
+                   .act = (sg_act)ck_draw(c, SG_ACT_TANH + 1),
                    .groups = (int)groups,
                    .chunk = chunk == 2 ? (int)f : chunk});
 }
@@ -187,7 +187,7 @@ void ck_try_norm(ck *c)
                                        .shift = maybe(c, m),
                                        .kind = (sg_norm_kind)kind,
                                        .eps = ck_draw(c, 2) ? 1e-6f : 1e-5f,
-                                       .act = (sg_act)ck_draw(c, SG_ACT_GELU_QUICK + 1)});
+                                       .act = (sg_act)ck_draw(c, SG_ACT_TANH + 1)});
         }
     try_groups(c);
     ck_model_norm(c);

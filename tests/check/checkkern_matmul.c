@@ -45,7 +45,7 @@ void ck_try_linear(ck *c)
                                      .gate = add && ck_draw(c, 2) ? ck_new(c, SG_F32, CK_RANDOM, o) : (sg_tensor){0},
                                      /* a large sum clamped is its rounding error and nothing else */
                                      .act = add || f == CK_LARGE ? SG_ACT_NONE
-                                                                 : (sg_act)ck_draw(c, SG_ACT_GELU_QUICK + 1),
+                                                                 : (sg_act)ck_draw(c, SG_ACT_TANH + 1),
                                      .add = add});
     }
     for (int i = 0; i < trials(c, 32); i++) { /* BF16 operands added to F32 by a gate, even: what a library fuses */

@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 
 import captions
 import denoiser
+import factors
 import onepass
 from runtime import load, parser, save
 
@@ -80,7 +81,8 @@ def main():
     if (args.work / "fast.safetensors").exists():
         shutil.copyfile(args.work / "fast.safetensors", folder / "fast.safetensors")
     write_json(folder / "model_index.json", PIPELINE)
-    write_json(folder / "sparge-gen.json", dict(DEFAULTS, world=captions.world(), vocabulary=captions.vocabulary()))
+    write_json(folder / "sparge-gen.json", dict(DEFAULTS, world=captions.world(), vocabulary=captions.vocabulary(),
+                                                **factors.fit(vae)))
     for path in sorted(folder.glob("*/*.safetensors")):
         assert path.stat().st_size <= SHARD, path
 

@@ -1,0 +1,204 @@
+/* preview_file.c - see preview_file.h. */
+#include "preview_file.h"
+#include "base/path.h"
+#include "image.h"
+#include "interrupt.h"
+#include "output_file.h"
+#include "sink.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { STRIP_WIDTH = 16384 };
+
+/* A preview of our own, or room for one. */
+typedef struct picture {
+    sg_preview p;
+    uint8_t   *rgb;
+    size_t     room;
+} picture;
+
+struct sg_preview_file {
+    const char       *path;
+    const sg_request *request;
+    picture           next, now; /* that waits, that is written */
+    bool              waits, ended;
+    pthread_t         thread;
+    pthread_mutex_t   mutex; /* guards next, waits, ended, error */
+    pthread_cond_t    changed;
+    sg_error          error; /* the first */
+};
+
+static bool is_strip(const char *path) { return strcasecmp(sg_path_extension(path), ".png") == 0; }
+
+sg_status sg_preview_file_check(const char *path, sg_error *e)
+{
+    static const char *const endings[] = {".png", ".mp4", ".webp"};
+    const int                known = SG_FFMPEG ? 3 : 1;
+    for (int i = 0; i < known; i++)
+        if (strcasecmp(sg_path_extension(path), endings[i]) == 0) return sg_output_file_check(path, "--preview", e);
+    return sg_error_set(e, SG_E_ARG, "--preview: '%s': the ending decides the format, and must be %s", path,
+                        SG_FFMPEG ? ".png, .mp4 or .webp" : ".png in this build, which has no FFmpeg");
+}
+
+/* Frames of a strip: as many as there are, or as fit into STRIP_WIDTH, from the first to the last. */
+static int strip_frames(const sg_preview *p)
+{
+    const int most = STRIP_WIDTH / p->width > 1 ? STRIP_WIDTH / p->width : 1;
+    return p->frames < most ? p->frames : most;
+}
+
+/* What is written of p: one picture, or a clip that lasts as long as the whole one. */
+static sg_clip clip_of(const char *path, const sg_request *r, const sg_preview *p)
+{
+    sg_clip clip = {.path = path, .width = p->width, .height = p->height, .frames = p->frames, .literal = true};
+    clip.fps = (int)fmax(1, round((double)r->fps * p->frames / r->frames));
+    if (!is_strip(path)) return clip;
+    clip.width = strip_frames(p) * p->width;
+    clip.frames = 1;
+    return clip;
+}
+
+sg_status sg_preview_file_plan(const char *path, const sg_request *r, const int size[3], size_t *bytes, sg_error *e)
+{
+    const sg_preview p = {.frames = size[0], .height = size[1], .width = size[2]};
+    const sg_clip    clip = clip_of(path, r, &p);
+    const bool       odd = size[1] % 2 || size[2] % 2;
+    if (strcasecmp(sg_path_extension(path), ".mp4") == 0 && odd)
+        return sg_error_set(e, SG_E_ARG,
+                            "--preview: %s: MP4 needs even sizes, and previews are %dx%d; .png does without", path,
+                            size[2], size[1]);
+    SG_TRY(sg_sink_check(&clip, e));
+    *bytes = 2 * (size_t)p.frames * sg_image_bytes(p.width, p.height) + sg_sink_bytes(&clip);
+    if (is_strip(path)) *bytes += sg_image_bytes(clip.width, clip.height);
+    return SG_OK;
+}
+
+/* The strip takes the place of the frames: row by row of all that are in it. */
+static sg_status write_strip(const sg_preview_file *f, sg_sink *sink, sg_error *e)
+{
+    const sg_preview *const p = &f->now.p;
+    const int               count = strip_frames(p);
+    const size_t            row = sg_image_bytes(p->width, 1), frame = sg_image_bytes(p->width, p->height);
+    uint8_t *const          strip = malloc((size_t)count * frame);
+    if (!strip) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", f->path);
+    for (int i = 0; i < count; i++) {
+        const int from = count > 1 ? (int)((int64_t)i * (p->frames - 1) / (count - 1)) : 0;
+        for (int y = 0; y < p->height; y++)
+            memcpy(strip + ((size_t)y * (size_t)count + (size_t)i) * row,
+                   p->rgb + (size_t)from * frame + (size_t)y * row, row);
+    }
+    const sg_status status = sg_sink_write(sink, 0, strip, e);
+    free(strip);
+    return status;
+}
+
+static sg_status write_now(const sg_preview_file *f, sg_error *e)
+{
+    const sg_preview *const p = &f->now.p;
+    const sg_clip           clip = clip_of(f->path, f->request, p);
+    const size_t            frame = sg_image_bytes(p->width, p->height);
+    sg_sink                *sink = NULL;
+    SG_TRY(sg_sink_open(&sink, &clip, e));
+    sg_status status = SG_OK;
+    if (is_strip(f->path)) status = write_strip(f, sink, e);
+    for (int i = 0; i < p->frames && !is_strip(f->path) && status == SG_OK; i++)
+        status = sg_sink_write(sink, i, p->rgb + (size_t)i * frame, e);
+    if (status == SG_OK) status = sg_sink_finish(sink, e);
+    sg_sink_close(&sink);
+    return status;
+}
+
+static void *write_previews(void *context)
+{
+    sg_preview_file *const f = context;
+    pthread_mutex_lock(&f->mutex);
+    for (;;) {
+        while (!f->waits && !f->ended) pthread_cond_wait(&f->changed, &f->mutex);
+        if (!f->waits || f->error.code != SG_OK) break;
+        const picture written = f->now;
+        sg_error      e = {0};
+        f->now = f->next;
+        f->next = written;
+        f->waits = false;
+        pthread_mutex_unlock(&f->mutex);
+        (void)write_now(f, &e);
+        pthread_mutex_lock(&f->mutex);
+        f->error = e;
+    }
+    pthread_mutex_unlock(&f->mutex);
+    return NULL;
+}
+
+sg_status sg_preview_file_open(sg_preview_file **out, const char *path, const sg_request *r, sg_error *e)
+{
+    sg_preview_file *const f = *out = calloc(1, sizeof *f);
+    if (!f) return sg_error_set(e, SG_E_MEMORY, "--preview: out of memory");
+    f->path = path;
+    f->request = r;
+    pthread_mutex_init(&f->mutex, NULL);
+    pthread_cond_init(&f->changed, NULL);
+    sg_interrupt_block();
+    const int failure = pthread_create(&f->thread, NULL, write_previews, f);
+    sg_interrupt_unblock();
+    if (!failure) return SG_OK;
+    pthread_cond_destroy(&f->changed);
+    pthread_mutex_destroy(&f->mutex);
+    free(f);
+    *out = NULL;
+    return sg_error_set(e, SG_E_MEMORY, "--preview: no thread for writing: %s", strerror(failure));
+}
+
+static sg_status failure_of(const sg_preview_file *f, sg_error *e)
+{
+    return f->error.code == SG_OK ? SG_OK : sg_error_set(e, f->error.code, "%s", f->error.text);
+}
+
+/* Locked. */
+static sg_status take(sg_preview_file *f, const sg_preview *p, sg_error *e)
+{
+    const size_t bytes = (size_t)p->frames * sg_image_bytes(p->width, p->height);
+    SG_TRY(failure_of(f, e));
+    if (f->next.room < bytes) {
+        free(f->next.rgb);
+        f->next.rgb = malloc(bytes);
+        f->next.room = f->next.rgb ? bytes : 0;
+        if (!f->next.rgb) return sg_error_set(e, SG_E_MEMORY, "--preview: no memory for %d frames", p->frames);
+    }
+    memcpy(f->next.rgb, p->rgb, bytes);
+    f->next.p = *p;
+    f->next.p.rgb = f->next.rgb;
+    f->waits = true;
+    pthread_cond_broadcast(&f->changed);
+    return SG_OK;
+}
+
+sg_status sg_preview_file_show(sg_preview_file *f, const sg_preview *p, sg_error *e)
+{
+    pthread_mutex_lock(&f->mutex);
+    const sg_status status = take(f, p, e);
+    pthread_mutex_unlock(&f->mutex);
+    return status;
+}
+
+void sg_preview_file_close(sg_preview_file **file, bool all, sg_error *e)
+{
+    sg_preview_file *const f = *file;
+    if (!f) return;
+    pthread_mutex_lock(&f->mutex);
+    f->ended = true;
+    if (!all) f->waits = false;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->mutex);
+    pthread_join(f->thread, NULL);
+    (void)failure_of(f, e);
+    pthread_cond_destroy(&f->changed);
+    pthread_mutex_destroy(&f->mutex);
+    free(f->next.rgb);
+    free(f->now.rgb);
+    free(f);
+    *file = NULL;
+}
