@@ -294,12 +294,12 @@ const sg_option sg_option_table[] = {
     {.name = "latents", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(latents), .value = "FILE",
      .help = "if the file exists, decode it, without a prompt; else save the latents there before\n"
              "they are decoded (safetensors)"},
-    {.name = "preview", .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(preview), .value = "FILE",
+    {.name = "preview", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(preview), .value = "FILE",
      .help = "while it works, show what the clip is going to be: .png (frames side by side), .mp4 or\n"
              ".webp, written anew after each step; a pixel for each latent"},
     {.name = "preview-every", .kind = SG_OPTION_INT, .commands = RENDER, AT(preview_every), .lo = 1, .hi = SG_STEPS_MAX,
      .value = "N", .help = "after every N-th step and the last (default: 1; 5 with --preview-decoder)"},
-    {.name = "preview-decoder", .alias = {"taesd", "tae"}, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(preview_decoder),
+    {.name = "preview-decoder", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(preview_decoder),
      .value = "FILE", .help = "decode previews in full size by this TAEHV: taew2_1 or taew2_2, .safetensors or .pth"},
     {.name = "json", .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(json), .value = "FILE",
      .help = "write a report: settings, times, memory, tokens; - is stdout"},

@@ -62,7 +62,6 @@ sg_denoising sg_render_allocate(sg_render *render, sg_stream *s)
     d.v = sg_alloc(s, &s->keep, SG_F32, 4, render->geometry.latent);
     sg_step_cache_prepare(&render->cache, s, cache_rule(render->request), render->sampler.steps, render->sampler.sigma,
                           render->geometry.latent);
-    sg_preview_place(render, s);
     if (render->request->capture_out) render->cache.keep = render->request->capture_step;
     d.mark = s->keep.used;
     return d;

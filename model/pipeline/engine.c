@@ -511,26 +511,6 @@ sg_status sg_latents_open(const sg_engine *engine, const char *path, sg_source *
                         (long long)want.latent[0]);
 }
 
-/* The least frames and pixels that make another latent. */
-sg_vae_info sg_engine_scales(const sg_engine *engine)
-{
-    sg_vae_info v = {0};
-    sg_geometry g = {0};
-    sg_request  probe = {.frames = 1};
-    do {
-        probe.width = ++probe.height;
-        engine->family->geometry(engine->model, &probe, &g);
-    } while (g.latent[3] < 1 && probe.width < 1 << 16);
-    v.scale_space = probe.width;
-    v.z = (int)g.latent[0];
-    do {
-        probe.frames++;
-        engine->family->geometry(engine->model, &probe, &g);
-    } while (g.latent[1] - g.pad < 2 && probe.frames < 1 << 16);
-    v.scale_time = probe.frames - 1;
-    return v;
-}
-
 sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_request *r, char **note, sg_error *e)
 {
     sg_source *source = NULL;

@@ -259,6 +259,21 @@ static sg_status show_latents(sg_render *render, sg_stream *s, int step, sg_tens
     return render->cb->latents(render->cb->context, step, render->host_latents, render->geometry.latent, render->e);
 }
 
+/* For a caller who wants them, if one is due. */
+static sg_status show_preview(const sg_render *render, sg_stream *s, const sg_denoising *d, int step)
+{
+    int        size[3];
+    const bool last = step + 1 == render->sampler.steps;
+    if (render->request->preview_every < 1 || !render->cb || !render->cb->preview) return SG_OK;
+    if (!last && (step + 1) % render->request->preview_every) return SG_OK;
+    SG_TRY(sg_preview_make(render, s, d, step));
+    SG_TRY(sg_render_status(s, "preview", render->e));
+    SG_TRY(sg_engine_preview_size(render->engine, render->request, size, render->e));
+    const sg_preview p = {
+        .step = step, .frames = size[0], .height = size[1], .width = size[2], .rgb = render->preview.host};
+    return render->cb->preview(render->cb->context, &p, render->e);
+}
+
 /* What skipped steps change, so far an absolute error, becomes a share of the latents' norm. */
 static void relate_error(sg_render *render)
 {
@@ -284,6 +299,7 @@ static sg_status denoise_steps(sg_render *render, const sg_phase *phase, sg_stre
 {
     SG_TRY(make_order(render));
     SG_TRY(open_counts(render));
+    sg_preview_place(render, s);
     sg_denoising d = sg_render_allocate(render, s);
     int          denoiser = -1;
     SG_TRY(sg_render_start(render, s, &d.state));
@@ -297,7 +313,7 @@ static sg_status denoise_steps(sg_render *render, const sg_phase *phase, sg_stre
         denoiser = want;
         const double start = sg_seconds();
         sg_render_step(render, s, &d, i, denoiser);
-        SG_TRY(sg_preview_show(render, s, &d, i));
+        SG_TRY(show_preview(render, s, &d, i));
         for (int k = sg_sampler_draws(&render->sampler, i); k > 0; k--)
             SG_TRY(sg_render_noise(render, s, d.state.noise));
         sg_sampler_step(&render->sampler, &d.state, s, i, d.v);

@@ -5,6 +5,26 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The least frames and pixels that make another latent. */
+sg_vae_info sg_engine_scales(const sg_engine *engine)
+{
+    sg_vae_info v = {0};
+    sg_geometry g = {0};
+    sg_request  probe = {.frames = 1};
+    do {
+        probe.width = ++probe.height;
+        engine->family->geometry(engine->model, &probe, &g);
+    } while (g.latent[3] < 1 && probe.width < 1 << 16);
+    v.scale_space = probe.width;
+    v.z = (int)g.latent[0];
+    do {
+        probe.frames++;
+        engine->family->geometry(engine->model, &probe, &g);
+    } while (g.latent[1] - g.pad < 2 && probe.frames < 1 << 16);
+    v.scale_time = probe.frames - 1;
+    return v;
+}
+
 void sg_preview_read_rgb(sg_engine *engine, sg_config *c)
 {
     static const char *const key = "latent_rgb_factors";
@@ -148,18 +168,4 @@ sg_status sg_preview_make(const sg_render *render, sg_stream *s, const sg_denois
         by_colours(render, s, z, render->preview.host);
     s->scratch.used = mark;
     return st;
-}
-
-sg_status sg_preview_show(const sg_render *render, sg_stream *s, const sg_denoising *d, int step)
-{
-    int        size[3];
-    const bool last = step + 1 == render->sampler.steps;
-    if (!wanted(render) || !render->cb || !render->cb->preview) return SG_OK;
-    if (!last && (step + 1) % render->request->preview_every) return SG_OK;
-    SG_TRY(sg_preview_make(render, s, d, step));
-    SG_TRY(sg_render_status(s, "preview", render->e));
-    SG_TRY(sg_engine_preview_size(render->engine, render->request, size, render->e));
-    const sg_preview p = {
-        .step = step, .frames = size[0], .height = size[1], .width = size[2], .rgb = render->preview.host};
-    return render->cb->preview(render->cb->context, &p, render->e);
 }

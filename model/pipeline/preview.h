@@ -32,7 +32,4 @@ void sg_preview_place(sg_render *render, sg_stream *s);
 /* The preview after this step, before the sampler's step, to render->preview.host; on a plan nowhere. */
 sg_status sg_preview_make(const sg_render *render, sg_stream *s, const sg_denoising *d, int step);
 
-/* The same for the caller, if one is due. */
-sg_status sg_preview_show(const sg_render *render, sg_stream *s, const sg_denoising *d, int step);
-
 #endif

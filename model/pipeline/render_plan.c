@@ -210,6 +210,7 @@ static size_t cache_bytes(const sg_render *render)
 /* A step stands for those after it that ask for the same, of the same denoiser. */
 static sg_status plan_denoise(sg_render *render, sg_stream *s, sg_plan_totals *t)
 {
+    sg_preview_place(render, s);
     sg_denoising d = sg_render_allocate(render, s);
     int          last = -1, until = 0;
     double       step_flops = 0;

@@ -1,5 +1,6 @@
 /* test_preview.c - previews of the engine: their colours against numbers, what they leave as it was, refusals by name. */
 #include "engine_fixture.h"
+#include "solver.h"
 #include "unit_file.h"
 
 #include <math.h>
@@ -202,12 +203,53 @@ static void the_owner_may_set_colours(void **state)
     }
 }
 
+enum { ARENA = 1 << 14 };
+static _Alignas(SG_ALIGN) unsigned char arena[ARENA];
+
+/* At sigma 0 every sampler arrives at the clean sample that its last output stands for. */
+static void runs_end_at_the_clean_sample(void **state)
+{
+    (void)state;
+    static const sg_sampler_kind kinds[] = {SG_SAMPLER_UNIPC, SG_SAMPLER_EULER, SG_SAMPLER_LCM, SG_SAMPLER_DDIM,
+                                            SG_SAMPLER_DPM};
+    enum { KINDS = sizeof kinds / sizeof *kinds };
+    for (int k = 0; k <= KINDS; k++) {
+        sg_sampler_config c = {.kind = k < KINDS ? kinds[k] : SG_SAMPLER_EULER,
+                               .kinds = ~0u,
+                               .flow_shift = k < 3 ? 3 : 1,
+                               .train_steps = 1000,
+                               .order = 2};
+        static sg_sampler p;
+        double            a[2];
+        c.betas = (sg_betas){.start = 0.00085, .end = 0.012, .shift = 3};
+        if (k == KINDS) c.solver = &sg_solver_flow_mochi;
+        assert_int_equal(sg_sampler_init(&p, &c, 4, false, NULL), SG_OK);
+        sg_stream        s = {.ops = &sg_ref_ops, .keep = {.base = (uintptr_t)arena, .cap = ARENA}};
+        sg_sampler_state st = sg_sampler_state_new(&p, &s, (int64_t[4]){1, 1, 1, 1});
+        float v, *const x = st.x.data;
+        *x = 1.2f;
+        for (int i = 0; i < 4; i++) {
+            const double was = (double)*x;
+            if (sg_sampler_draws(&p, i)) *(float *)st.noise.data = 0.7f;
+            v = (float)sin(1.7 * i + 0.4);
+            sg_sampler_step(&p, &st, &s, i, (sg_tensor){.data = &v, .rank = 4, .dim = {1, 1, 1, 1}});
+            sg_sampler_clean(&p, i, a);
+            if (i == 3) assert_true(fabs((double)*x - (a[0] * was + a[1] * (double)v)) <= 1e-6);
+            if (i == 0) assert_true(fabs((double)*x - (a[0] * was + a[1] * (double)v)) > 1e-2);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(colours_follow_from_the_clean_sample), cmocka_unit_test(they_change_nothing),
-        cmocka_unit_test(the_caller_may_end_the_render),        cmocka_unit_test(the_plan_has_them),
-        cmocka_unit_test(what_cannot_be_previewed_is_refused),  cmocka_unit_test(the_owner_may_set_colours),
+        cmocka_unit_test(runs_end_at_the_clean_sample),
+        cmocka_unit_test(colours_follow_from_the_clean_sample),
+        cmocka_unit_test(they_change_nothing),
+        cmocka_unit_test(the_caller_may_end_the_render),
+        cmocka_unit_test(the_plan_has_them),
+        cmocka_unit_test(what_cannot_be_previewed_is_refused),
+        cmocka_unit_test(the_owner_may_set_colours),
     };
     return cmocka_run_group_tests(tests, make_copy, remove_copy);
 }

@@ -1,6 +1,5 @@
 /* test_sampler.c - sigmas, timesteps and trajectories against diffusers; refusals by name. */
 #include "sampler.h"
-#include "solver.h"
 
 #include "sampler_table.h"
 
@@ -558,38 +557,6 @@ static void test_no_config(void **state)
     assert_non_null(strstr(e.text, "/nowhere/scheduler/scheduler_config.json"));
 }
 
-/* At sigma 0 every sampler arrives at the clean sample that its last output stands for. */
-static void test_runs_end_at_the_clean_sample(void **state)
-{
-    (void)state;
-    static const sg_sampler_kind kinds[] = {SG_SAMPLER_UNIPC, SG_SAMPLER_EULER, SG_SAMPLER_LCM, SG_SAMPLER_DDIM,
-                                            SG_SAMPLER_DPM};
-    enum { KINDS = sizeof kinds / sizeof *kinds };
-    for (int k = 0; k <= KINDS; k++) {
-        sg_sampler_config c = k < KINDS ? config(kinds[k], 3) : config(SG_SAMPLER_EULER, 1);
-        static sg_sampler p;
-        double            a[2];
-        c.kinds = ~0u;
-        if (k >= 3 && k < KINDS) c.flow_shift = 1;
-        c.betas = (sg_betas){.start = 0.00085, .end = 0.012, .shift = 3};
-        if (k == KINDS) c.solver = &sg_solver_flow_mochi;
-        assert_int_equal(sg_sampler_init(&p, &c, 4, false, NULL), SG_OK);
-        sg_stream        s = stream();
-        sg_sampler_state st = sg_sampler_state_new(&p, &s, (int64_t[4]){1, 1, 1, 1});
-        float            v, *const x = st.x.data;
-        *x = 1.2f;
-        for (int i = 0; i < 4; i++) {
-            const double was = (double)*x;
-            if (sg_sampler_draws(&p, i)) *(float *)st.noise.data = 0.7f;
-            v = (float)sin(1.7 * i + 0.4);
-            sg_sampler_step(&p, &st, &s, i, (sg_tensor){.data = &v, .rank = 4, .dim = {1, 1, 1, 1}});
-            sg_sampler_clean(&p, i, a);
-            if (i == 3) assert_true(fabs((double)*x - (a[0] * was + a[1] * (double)v)) <= 1e-6);
-            if (i == 0) assert_true(fabs((double)*x - (a[0] * was + a[1] * (double)v)) > 1e-2);
-        }
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -607,7 +574,6 @@ int main(void)
         cmocka_unit_test(test_timesteps_of_betas),
         cmocka_unit_test(test_ddim_knows),
         cmocka_unit_test(test_clean_sample_is_smooth),
-        cmocka_unit_test(test_runs_end_at_the_clean_sample),
         cmocka_unit_test(test_kinds_refused),
         cmocka_unit_test(test_betas_of_noise_alone_are_refused),
         cmocka_unit_test(test_configs_of_betas_refused),

@@ -27,7 +27,6 @@ if [[ -c /dev/full ]]; then
 fi
 
 echo '{}' >broken.safetensors
-try "${prompt[@]}" --preview p.gif
 try "${prompt[@]}" --preview missing/p.png
 try "${prompt[@]}" --preview p.png -o p.png
 try "${prompt[@]}" --preview-every 2
