@@ -137,11 +137,10 @@ static void names_and_sizes_are_refused(void **state)
     assert_non_null(strstr(e.text, "--preview"));
     assert_int_equal(sg_preview_file_plan(path, &request, (const int[]){9, 32, 48}, &bytes, NULL), SG_OK);
     assert_true(bytes >= 3 * 9 * 32 * 48 * 3);
-#if SG_FFMPEG
+    if (strcmp(sg_sink_default_name(), "out.mp4") != 0) return; /* a build without FFmpeg */
     e = (sg_error){0};
     assert_int_equal(sg_preview_file_plan("/tmp/p.mp4", &request, (const int[]){9, 31, 48}, &bytes, &e), SG_E_ARG);
     assert_non_null(strstr(e.text, "48x31"));
-#endif
 }
 
 int main(void)
