@@ -104,11 +104,12 @@ class Latents:
 
 class Pool:
     """Latents, token ids, attributes and object masks of one clip shape on this process; fresh clips replace the
-    oldest."""
+    oldest. words makes captions of a spec; leads are the numbers of frames before a clip, one of which is taken: where
+    it is not 0, the clip begins in the middle of what happens."""
 
-    def __init__(self, latents, tokenizer, generator, rng, shape, plan, pairs):
+    def __init__(self, latents, tokenizer, generator, rng, shape, plan, pairs, words=captions.varied, leads=(0,)):
         self.latents, self.tokenizer, self.generator, self.rng = latents, tokenizer, generator, rng
-        self.shape, self.pairs = shape, pairs
+        self.shape, self.pairs, self.words, self.leads = shape, pairs, words, leads
         self.batch, self.capacity, self.chunk, self.refresh = plan.batch, plan.capacity, plan.chunk, plan.refresh
         self.made = 0
         height, width, frames = shape
@@ -125,12 +126,14 @@ class Pool:
         for begin in range(0, count, 8 * self.chunk):      # drawing many at once is cheaper
             n = min(8 * self.chunk, count - begin)
             spec = world.draw_spec(n, self.generator, device, pairs=self.pairs)
-            clip, cover = world.render(spec, frames, height, width, device, self.generator)
+            lead = self.rng.choice(self.leads)
+            drawn = world.render(spec, lead + frames, height, width, device, self.generator)
+            clip, cover = (part[:, :, lead:] for part in drawn)
             mask = F.max_pool3d(cover.amax(1, keepdim=True).float(), (1, 8, 8))
             if frames > 1:                        # a latent frame stands for 4 frames, the first one for 1
                 mask = torch.cat((mask[:, :, :1], F.max_pool3d(mask[:, :, 1:], (4, 1, 1))), 2)
             place = torch.arange(self.made, self.made + n) % self.capacity
-            self.ids[place] = self.tokenizer(captions.varied(spec, self.rng))
+            self.ids[place] = self.tokenizer(self.words(spec, self.rng))
             self.told[place] = binding.attributes(spec).cpu()
             place = place.to(device)
             self.x[place] = torch.cat([self.latents.encode(part).half() for part in clip.split(self.chunk)])

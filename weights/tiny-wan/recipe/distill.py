@@ -101,43 +101,68 @@ def own_way(student, x, text, context):
         x = reached.detach()
 
 
-class Trainer:
-    """Teacher, student and where the training stands."""
+class Adaptation:
+    """The frozen text encoder, the denoiser with a LoRA (student) and without (model), and where the training stands."""
 
     def __init__(self, args, context):
         self.args, self.context, device = args, context, context.device
         self.tokenizer = captions.Tokenizer(args.work / "spiece.model")
         weights = load(args.work / "denoiser.pt")
         part = lambda name: {k[len(name) + 1:]: v.float() for k, v in weights.items() if k.startswith(name + ".")}
-        model = denoiser.new_denoiser(load(args.work / "vae.pt")["mean"].numel())
-        model.load_state_dict(part("transformer"))
+        self.model = denoiser.new_denoiser(load(args.work / "vae.pt")["mean"].numel())
+        self.model.load_state_dict(part("transformer"))
         encoder = denoiser.new_text_encoder(len(self.tokenizer))
         encoder.load_state_dict(part("text_encoder"))
         self.encoder = encoder.to(device).eval().requires_grad_(False)
-        self.rng, self.generator = random.Random(args.seed), torch.Generator().manual_seed(args.seed + 41)
         keys = denoiser.PaddedText(device)
         keys.set_warm(1.)
-        model.set_attn_processor(keys)
-        self.student = copy.deepcopy(model)
+        self.model.set_attn_processor(keys)
+        self.student = copy.deepcopy(self.model)
         self.factors = adapt(self.student, args.rank)
         self.student.to(device)
         if args.unfinished.exists():
             with torch.no_grad():
                 for k, v in load_file(args.unfinished).items():
                     self.factors[k].copy_(v)
-        model = model.to(device).requires_grad_(False)
         if args.compile:
             torch._dynamo.config.automatic_dynamic_shapes = False  # else the second batch size gets slow dynamic kernels
             torch._dynamo.config.recompile_limit = 64
-            for each in (model, self.student):
-                each.compile_repeated_blocks(fullgraph=True)
-        self.teacher = Teacher(model, self.encoded([""]), args.guidance, context)
+            self.student.compile_repeated_blocks(fullgraph=True)
         self.optimiser = Muon(self.factors.items(), args.lr, adam_lr=args.lr / 3)
         self.average, self.step = Average(self.factors.values()), 0
 
     @torch.no_grad()
     def encoded(self, texts):
         return denoiser.encode_text(self.encoder, self.tokenizer(texts), self.context).float()
+
+    def learn(self, rate):
+        """One step along the gradients that there are; rate: of the largest learning rate."""
+        nn.utils.clip_grad_norm_(self.factors.values(), 1.)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.args.lr * min(1, (self.step + 1) / 50) * rate
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.step += 1
+        self.average.update(self.args.average, self.step)
+
+    def save(self, path):
+        values = {k: v.bfloat16().contiguous() for k, v in zip(self.factors, self.average.values)}
+        part = path.with_suffix(".part")
+        save_file(values, part, metadata=dict(format="pt"))
+        part.chmod(0o644)
+        part.replace(path)
+
+
+class Trainer(Adaptation):
+    """Teacher and student."""
+
+    def __init__(self, args, context):
+        super().__init__(args, context)
+        self.rng, self.generator = random.Random(args.seed), torch.Generator().manual_seed(args.seed + 41)
+        model = self.model.to(context.device).requires_grad_(False)
+        if args.compile:
+            model.compile_repeated_blocks(fullgraph=True)
+        self.teacher = Teacher(model, self.encoded([""]), args.guidance, context)
 
     def draw(self, shape, count):
         """Noise and text states."""
@@ -151,18 +176,12 @@ class Trainer:
         """One step of the optimiser on the mean pseudo-Huber distance of the student's velocities."""
         noise, text = self.draw(shape, count)
         total, huber = 0., self.args.huber
-        self.optimiser.zero_grad(set_to_none=True)
         for k, x, reached in own_way(self.student, noise, text, self.context):
             error = (reached - self.teacher.lead(x, text, k)) / (SIGMAS[k] - SIGMAS[k + 1])
             loss = (torch.sqrt(error ** 2 + huber ** 2) - huber).mean()
             loss.backward()
             total += loss.detach()
-        nn.utils.clip_grad_norm_(self.factors.values(), 1.)
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.args.lr * min(1, (self.step + 1) / 50) * rate
-        self.optimiser.step()
-        self.step += 1
-        self.average.update(self.args.average, self.step)
+        self.learn(rate)
         return total
 
     @torch.no_grad()
@@ -175,13 +194,6 @@ class Trainer:
         for p, value in zip(self.factors.values(), own):
             p.copy_(value)
         return ((reached - wanted).square().mean() / wanted.square().mean()).sqrt().item()
-
-    def save(self, path):
-        values = {k: v.bfloat16().contiguous() for k, v in zip(self.factors, self.average.values)}
-        part = path.with_suffix(".part")
-        save_file(values, part, metadata=dict(format="pt"))
-        part.chmod(0o644)
-        part.replace(path)
 
 
 def shapes(args):

@@ -1,6 +1,6 @@
 """The whole recipe by one command: python3 train.py --stage all --work work
 
-Stages: tokenizer, judge, vae, denoiser, decoder, refine, distill, export, evaluate. A finished stage is skipped, an interrupted
+Stages: tokenizer, judge, vae, denoiser, decoder, refine, distill, image, export, evaluate. A finished stage is skipped, an interrupted
 one goes on from its last checkpoint in the work folder, so the same command resumes. decoder and refine train the
 autoencoder's decoder and the denoiser on, in folders of their own within it; --start has them train a given model on,
 in place of tokenizer, vae and denoiser. --seconds of all but the judge are GPU-seconds. Uses every GPU it sees; of
@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 HERE = Path(__file__).resolve().parent
-STAGES = ("tokenizer", "judge", "vae", "denoiser", "decoder", "refine", "distill", "export", "evaluate")
+STAGES = ("tokenizer", "judge", "vae", "denoiser", "decoder", "refine", "distill", "image", "export", "evaluate")
 BESIDE = dict(judge="vae", decoder="refine")     # on the first of several GPUs, while the other has the rest
 # Stages that go on from a product: the script, the product, what else it needs of the work folder, its options.
 FURTHER = dict(
@@ -32,6 +32,7 @@ TOY = dict(judge=["--seconds", "4", "--batch", "2", "--count", "16"],
            decoder=["--seconds", "8", "--batch", "1", "--size", "32", "--frames", "5", "--eval-count", "4"],
            refine=["--seconds", "15", "--unit", "32", "--pool", "4", "--batch", "4"],
            distill=["--seconds", "15", "--unit", "32", "--batch", "1"],
+           image=["--seconds", "15", "--unit", "32", "--pool", "4", "--batch", "4", "--count", "2"],
            export=[], evaluate=["--count", "2", "--batch", "1", "--size", "128x128", "--samplers", "2:3"])
 
 
@@ -91,7 +92,7 @@ def main():
     for stage in stages:
         if stage in done:
             continue
-        group = [(stage, gpus[:1] if stage in ("judge", "distill", "export") else gpus)]
+        group = [(stage, gpus[:1] if stage in ("judge", "distill", "image", "export") else gpus)]
         if BESIDE.get(stage) in stages and len(gpus) > 1:
             group = [(stage, gpus[:1]), (BESIDE[stage], gpus[1:])]
         run(*(command(name, on, args, extra[name]) for name, on in group))
