@@ -90,6 +90,10 @@ typedef struct sg_patch {
  * or it is loaded; SG_E_FORMAT: its shape or type is not as above. A NaN in it is found by sg_bind_load. */
 sg_status sg_bind_patch(sg_bind *b, const sg_patch *p, sg_error *e) SG_MUST_USE;
 
+/* How many there are; and all but the first `kept` are taken back, which wants that nothing is loaded. */
+size_t sg_bind_patches(const sg_bind *b);
+void   sg_bind_unpatch(sg_bind *b, size_t kept);
+
 /* SG_E_FORMAT listing all missing, misshapen, wrongly typed and extra tensors. */
 sg_status sg_bind_check(sg_bind *b, sg_error *e) SG_MUST_USE;
 sg_status sg_bind_check_both(sg_bind *one, sg_bind *other, sg_error *e) SG_MUST_USE; /* in one message */

@@ -29,7 +29,7 @@ typedef struct wan {
     sg_wan_dit     *dit[2]; /* the second only with two denoisers */
     sg_wan_vae     *vae;
     double          boundary; /* of 1: timesteps from here up are the first denoiser's; 0: one denoiser */
-    bool            ti2v;     /* the 5B: 24 frames a second, 720p */
+    bool            ti2v;     /* an image is the first frame of the latents */
     float          *image;    /* host: what sg_wan_image_encode made for this render; NULL: nothing */
     sg_clip_vision *clip;     /* where the denoiser has an image_dim */
     float          *tokens;   /* host: its states of this render's pictures; NULL: nothing */
@@ -244,12 +244,13 @@ static sg_request wan_defaults(const void *model)
 {
     const wan *const w = model;
     const bool       two = w->dit[1] != NULL; /* as wan_t2v_A14B.py and wan_i2v_A14B.py of Wan2.2 */
+    const bool       large = sg_wan_vae_describe(w->vae).scale_space > 8; /* the 5B: 24 frames a second, 720p */
     const bool       image = w->components.image[SG_IMAGE_FIRST] == SG_IMAGE_NEEDED;
     return (sg_request){.negative_prompt = default_negative,
-                        .width = w->ti2v ? 1280 : 832,
-                        .height = w->ti2v ? 704 : 480,
-                        .frames = w->ti2v ? 121 : 81,
-                        .fps = w->ti2v ? 24 : 16,
+                        .width = large ? 1280 : 832,
+                        .height = large ? 704 : 480,
+                        .frames = large ? 121 : 81,
+                        .fps = large ? 24 : 16,
                         .steps = two || image ? 40 : 50,
                         .cfg_scale = !two    ? 5.0
                                      : image ? 3.5

@@ -47,6 +47,14 @@ static bool is_beside(const sg_engine *engine, const char *name, char *path, siz
     return sg_checkpoint_beside(sg_checkpoint_path(engine->checkpoint), name, path, size) && access(path, F_OK) == 0;
 }
 
+/* A file's name in sparge-gen.json; otherwise may be NULL. */
+static const char *file_beside(sg_config *c, const char *key, const char *otherwise)
+{
+    const char *const name = sg_config_string(c, key, otherwise);
+    if (name && strchr(name, '/')) sg_config_fail(c, key, "\"%s\" is not the name of a file beside it", name);
+    return name;
+}
+
 /* The owner of a model folder may set its defaults beside it. */
 static sg_status read_own_defaults(sg_engine *engine, sg_error *e)
 {
@@ -64,6 +72,7 @@ static sg_status read_own_defaults(sg_engine *engine, sg_error *e)
     d->flow_shift = sg_config_real(c, "flow_shift", 0.001, 1000, &d->flow_shift);
     d->negative_prompt = sg_config_string(c, "negative_prompt", d->negative_prompt);
     sg_preview_read_rgb(engine, c);
+    if (sg_config_has(c, "image_lora")) engine->image_file = file_beside(c, "image_lora", NULL);
     SG_TRY(sg_config_status(c));
     return sg_vocabulary_read(&engine->vocabulary, c, e);
 }
@@ -168,12 +177,10 @@ static sg_status take_fast(sg_engine *engine, sg_error *e)
     if (!c || !sg_config_has(c, "fast_preset"))
         return sg_error_set(e, SG_E_ARG, "fast: %s names no few steps: its sparge-gen.json has no \"fast_preset\"",
                             sg_checkpoint_path(engine->checkpoint));
-    const char *const name = sg_config_string(c, "fast_preset", NULL), *const file =
-                                                                           sg_config_string(c, "fast_lora", "");
+    const char *const name = sg_config_string(c, "fast_preset", NULL), *const file = file_beside(c, "fast_lora", "");
     SG_TRY(sg_config_status(c));
     while (sg_step_preset_names[preset] && strcmp(sg_step_preset_names[preset], name) != 0) preset++;
     if (!sg_step_preset_names[preset]) sg_config_fail(c, "fast_preset", "\"%s\" is unknown", name);
-    if (strchr(file, '/')) sg_config_fail(c, "fast_lora", "\"%s\" is not the name of a file beside it", file);
     SG_TRY(sg_config_status(c));
     sg_step_preset_apply(&engine->defaults, preset);
     if (!*file) return SG_OK; /* the model's own weights are for few steps */
@@ -188,6 +195,40 @@ static sg_status open_preview(sg_engine *engine, const char *path, sg_error *e)
 {
     const sg_vae_info of = sg_engine_scales(engine);
     return path ? sg_taehv_open(&engine->preview, path, &of, engine->act, e) : SG_OK;
+}
+
+static sg_status add_image_lora(sg_engine *engine, sg_error *e)
+{
+    char path[PATH_MAX];
+    if (!sg_checkpoint_beside(sg_checkpoint_path(engine->checkpoint), engine->image_file, path, sizeof path))
+        return sg_error_set(e, SG_E_ARG, "%s: the path is too long", engine->image_file);
+    SG_TRY(sg_lora_open(&engine->image_lora, path, engine->backend->threads, e));
+    for (int i = 0; i < engine->components->denoisers; i++) {
+        const sg_denoiser *const d = &engine->components->denoiser[i];
+        SG_TRY(sg_lora_add(engine->image_lora, d->component->bind, d->component->name, d->names, 1, e));
+    }
+    return sg_lora_check(engine->image_lora, e);
+}
+
+static void remove_image_lora(sg_engine *engine)
+{
+    for (int i = 0; i < engine->components->denoisers; i++)
+        sg_bind_unpatch(engine->components->denoiser[i].component->bind, engine->patches[i]);
+    sg_lora_close(&engine->image_lora);
+}
+
+sg_status sg_engine_set_image(sg_engine *engine, bool on, sg_error *e)
+{
+    const sg_components *const c = engine->components;
+    if (!engine->image_file || on == (engine->image_lora != NULL)) return SG_OK;
+    sg_backend_make_current(engine->backend);
+    sg_backend_drop_packed(engine->backend);
+    for (int i = 0; i < c->denoisers; i++) sg_bind_unload(c->denoiser[i].component->bind);
+    if (on)
+        for (int i = 0; i < c->denoisers; i++) engine->patches[i] = sg_bind_patches(c->denoiser[i].component->bind);
+    const sg_status st = on ? add_image_lora(engine, e) : SG_OK;
+    if (!on || st) remove_image_lora(engine);
+    return st;
 }
 
 static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_error *e)
@@ -249,6 +290,7 @@ void sg_engine_close(sg_engine **engine)
     if ((*engine)->preview.ops) (*engine)->preview.ops->close((*engine)->preview.of);
     if ((*engine)->model) (*engine)->family->close((*engine)->model);
     for (int i = 0; i < (*engine)->loras; i++) sg_lora_close(&(*engine)->lora[i]);
+    sg_lora_close(&(*engine)->image_lora);
     sg_checkpoint_close(&(*engine)->checkpoint);
     sg_conditioning_free(&(*engine)->texts);
     sg_vocabulary_free(&(*engine)->vocabulary);

@@ -17,7 +17,10 @@ struct sg_engine {
     sg_lora             *lora[SG_LORAS_MAX]; /* outlive the model */
     sg_lora_info         lora_info[SG_LORAS_MAX];
     int                  loras;
-    sg_conditioning      texts;                 /* of the last render or plan */
+    const char          *image_file; /* "image_lora" of sparge-gen.json: a LoRA for renders with a picture; or NULL */
+    sg_lora             *image_lora; /* that file while the denoisers have it; or NULL */
+    size_t               patches[SG_DENOISERS_MAX]; /* of each denoiser without it */
+    sg_conditioning      texts;                     /* of the last render or plan */
     uint64_t             encoded[SG_ADDED_MAX]; /* of which pictures the model has what a phase made; 0: of none */
     float               *video;      /* host: the latents of the video encoded last, as sg_vae_encode has them */
     uint64_t             video_hash; /* of its frames; 0: there are none */
@@ -41,6 +44,9 @@ struct sg_engine {
 
 /* Of the model's latents, by its geometry. */
 sg_vae_info sg_engine_scales(const sg_engine *engine);
+
+/* Renders from now on have a picture, or none: the model's own LoRA for that is added to the denoisers or taken back. */
+sg_status sg_engine_set_image(sg_engine *engine, bool on, sg_error *e);
 
 /* The latents file at path: F32 [c, f, y, x] of the model's c. *source owns the map. */
 sg_status sg_latents_open(const sg_engine *engine, const char *path, sg_source **source, sg_tensor *latents,

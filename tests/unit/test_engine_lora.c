@@ -22,16 +22,31 @@ static sg_status take_frame(void *context, int index, const uint8_t *rgb, sg_err
     return SG_OK;
 }
 
-static void render(film *f, const sg_engine_options *o)
+/* With a picture to begin with, or without. */
+static sg_status render_on(sg_engine *g, film *f, bool picture, sg_error *e)
+{
+    static uint8_t grey[FRAME];
+    sg_report      report;
+    sg_request     r = small(g);
+    r.steps = 4;
+    memset(grey, 100, sizeof grey);
+    if (picture) r.image[SG_IMAGE_FIRST].rgb = grey;
+    return sg_engine_render(g, &r, &(sg_callbacks){.context = f, .frame = take_frame}, &report, e);
+}
+
+static sg_engine *open_with(const sg_engine_options *o)
 {
     sg_engine *g = NULL;
     sg_error   e = {0};
-    sg_report  report;
     if (sg_engine_open(&g, o, &e)) fail_msg("%s", e.text);
-    sg_request r = small(g);
-    r.steps = 4;
-    if (sg_engine_render(g, &r, &(sg_callbacks){.context = f, .frame = take_frame}, &report, &e))
-        fail_msg("%s", e.text);
+    return g;
+}
+
+static void render(film *f, const sg_engine_options *o)
+{
+    sg_engine *g = open_with(o);
+    sg_error   e = {0};
+    if (render_on(g, f, false, &e)) fail_msg("%s", e.text);
     sg_engine_close(&g);
 }
 
@@ -136,6 +151,81 @@ static void the_model_of_a_lora_is_named(void **state)
                                    "Wan 2.1 14B and Wan 2.2 A14B"));
 }
 
+/* A copy of the model that takes a picture, with that in its sparge-gen.json. */
+static void model_with(const char *own)
+{
+    char command[512];
+    snprintf(command, sizeof command,
+             "cd '%s' && rm -rf model && cp -rL '%s' model && cp l.safetensors model &&"
+             "sed -i 's/\"expand_timesteps\": false/\"expand_timesteps\": true/' model/model_index.json &&"
+             "echo '%s' >model/sparge-gen.json",
+             folder, model, own);
+    assert_int_equal(system(command), 0);
+}
+
+/* "image_lora" is there for renders with a picture alone, however they follow one another. */
+static void a_picture_brings_the_model_s_own(void **state)
+{
+    (void)state;
+    static film plain[2], want, got;
+    char        lora[128], from[256], dir[128];
+    sg_plan     p[2];
+    sg_error    e = {0};
+    snprintf(lora, sizeof lora, "%s/l.safetensors", folder);
+    snprintf(from, sizeof from, "%s/transformer/" WEIGHTS, model);
+    snprintf(dir, sizeof dir, "%s/model", folder);
+    lora_save_for(from, lora, NULL);
+    sg_engine_options o = {.model_dir = dir, .backend = "ref", .dtype = "f32"};
+
+    model_with("{}");
+    sg_engine *g = open_with(&o);
+    for (int k = 0; k < 2; k++)
+        if (render_on(g, &plain[k], k, &e)) fail_msg("%s", e.text);
+    sg_request r = small(g);
+    assert_int_equal(sg_engine_plan(g, &r, &p[0], &e), SG_OK);
+    sg_engine_close(&g);
+    o.lora[0] = (sg_lora_option){lora, 1, 0};
+    o.loras = 1;
+    g = open_with(&o);
+    if (render_on(g, &want, true, &e)) fail_msg("%s", e.text);
+    sg_engine_close(&g);
+    assert_memory_not_equal(&want, &plain[1], sizeof want);
+
+    o.loras = 0;
+    model_with("{\"image_lora\": \"l.safetensors\"}");
+    g = open_with(&o);
+    for (int k = 0; k < 4; k++) {
+        if (render_on(g, &got, k % 2, &e)) fail_msg("%s", e.text);
+        assert_memory_equal(&got, k % 2 ? &want : &plain[0], sizeof got);
+    }
+    assert_int_equal(sg_engine_plan(g, &r, &p[1], &e), SG_OK);
+    assert_int_equal(p[1].phase[1].mapped, p[0].phase[1].mapped);
+    sg_engine_close(&g);
+}
+
+static void a_missing_lora_for_pictures_is_told(void **state)
+{
+    (void)state;
+    static film got;
+    char        dir[128];
+    sg_error    e = {0};
+    sg_engine  *g = NULL;
+    snprintf(dir, sizeof dir, "%s/model", folder);
+    const sg_engine_options o = {.model_dir = dir, .backend = "ref"};
+    model_with("{\"image_lora\": \"none.safetensors\"}");
+    g = open_with(&o);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(render_on(g, &got, true, &e), SG_E_FILE);
+        assert_non_null(strstr(e.text, "model/none.safetensors: "));
+        e = (sg_error){0};
+        if (render_on(g, &got, false, &e)) fail_msg("%s", e.text);
+    }
+    sg_engine_close(&g);
+    model_with("{\"image_lora\": \"../l.safetensors\"}");
+    assert_int_equal(sg_engine_open(&g, &o, &e), SG_E_FORMAT);
+    assert_non_null(strstr(e.text, "image_lora: \"../l.safetensors\" is not the name of a file beside it"));
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -153,7 +243,8 @@ static int remove_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_render_is_that_of_merged_weights), cmocka_unit_test(several_add_up_and_are_planned),
-        cmocka_unit_test(an_expert_that_is_not_there_is_told), cmocka_unit_test(the_model_of_a_lora_is_named)};
+        cmocka_unit_test(a_render_is_that_of_merged_weights),  cmocka_unit_test(several_add_up_and_are_planned),
+        cmocka_unit_test(an_expert_that_is_not_there_is_told), cmocka_unit_test(the_model_of_a_lora_is_named),
+        cmocka_unit_test(a_picture_brings_the_model_s_own),    cmocka_unit_test(a_missing_lora_for_pictures_is_told)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -122,6 +122,13 @@ sg_status sg_bind_patch(sg_bind *b, const sg_patch *p, sg_error *e)
     return SG_OK;
 }
 
+size_t sg_bind_patches(const sg_bind *b) { return b->patches; }
+
+void sg_bind_unpatch(sg_bind *b, size_t kept)
+{
+    while (b->patches > kept) b->binding[b->patch[--b->patches].binding].patches--;
+}
+
 /* ---- as a tensor is loaded ---- */
 
 /* A factor as it is computed with. */
