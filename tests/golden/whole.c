@@ -1,4 +1,4 @@
-/* whole.c - a whole render of the embedded model at its defaults, against what diffusers made of it (whole.py).
+/* whole.c - whole renders of the embedded model, at its defaults and with a picture, against what diffusers made of it (whole.py).
  *
  *   golden_whole BACKEND MODEL FIXTURE.safetensors
  *
@@ -80,11 +80,10 @@ static const char *text(const sg_source *fixture, const char *key)
     return value;
 }
 
-/* The default clip in f32 against the fixture's pixels: of each eight in a row one. */
-static bool check_default(sg_engine *g, const sg_source *fixture)
+/* A clip in f32 against the fixture's pixels: of each eight in a row one. */
+static bool check_clip(sg_engine *g, sg_request r, const sg_source *fixture, const char *name)
 {
-    const sg_tensor pixels = sg_source_find(fixture, "pixels");
-    sg_request      r = sg_engine_defaults(g);
+    const sg_tensor pixels = sg_source_find(fixture, name);
     r.prompt = text(fixture, "prompt");
     const clip     c = render(g, r);
     const size_t   groups = c.frame_bytes / 3 / STRIDE;
@@ -97,11 +96,37 @@ static bool check_default(sg_engine *g, const sg_source *fixture)
         for (size_t i = 0; i < groups; i++)
             memcpy(ours + 3 * i, frame + 3 * (STRIDE * i + counter_bits(seed, k * groups + i) % STRIDE), 3);
         const double db = psnr(ours, (const uint8_t *)pixels.data + k * 3 * groups, 3 * groups);
-        printf("frame %d: our f32 is %.2f dB from diffusers' f32\n", at[k], db);
+        printf("%s, frame %d: our f32 is %.2f dB from diffusers' f32\n", name, at[k], db);
         ok = db >= 50;
     }
     free(ours);
     free(c.pixels);
+    return ok;
+}
+
+static sg_request small(const sg_engine *g, const sg_source *fixture)
+{
+    sg_request r = sg_engine_defaults(g);
+    r.prompt = text(fixture, "prompt");
+    r.width = atoi(text(fixture, "width"));
+    r.height = atoi(text(fixture, "height"));
+    r.frames = atoi(text(fixture, "frames"));
+    return r;
+}
+
+/* A small clip that begins with a picture of counter.h's numbers. */
+static bool check_picture(sg_engine *g, const sg_source *fixture)
+{
+    sg_request     r = small(g, fixture);
+    const size_t   n = (size_t)r.width * (size_t)r.height * 3;
+    const uint64_t seed = counter_seed("picture.0");
+    uint8_t *const rgb = malloc(n);
+    if (!rgb) die("out of memory");
+    for (size_t i = 0; i < n; i++)
+        rgb[i] = (uint8_t)((ldexp(counter_integer(seed, i, COUNTER_CLIP), -COUNTER_CLIP.shift) + 1) * 127.5);
+    r.image[SG_IMAGE_FIRST].rgb = rgb;
+    const bool ok = check_clip(g, r, fixture, "image_pixels");
+    free(rgb);
     return ok;
 }
 
@@ -110,12 +135,8 @@ static bool check_bf16(sg_engine *f32, sg_engine *bf16, const sg_source *fixture
 {
     const int    seeds = atoi(text(fixture, "seeds"));
     const double theirs = atof(text(fixture, "psnr_bf16"));
-    sg_request   r = sg_engine_defaults(f32);
+    sg_request   r = small(f32, fixture);
     double       ours = 0;
-    r.prompt = text(fixture, "prompt");
-    r.width = atoi(text(fixture, "width"));
-    r.height = atoi(text(fixture, "height"));
-    r.frames = atoi(text(fixture, "frames"));
     for (int i = 0; i < seeds; i++) {
         r.seed = (uint64_t)i;
         const clip   high = render(f32, r), low = render(bf16, r);
@@ -134,7 +155,8 @@ int main(int argc, char **argv)
     if (argc != 4) die("usage: golden_whole BACKEND MODEL FIXTURE.safetensors");
     sg_source *fixture = open_fixture(argv[3]);
     sg_engine *f32 = open_engine(argv[1], argv[2], "f32"), *bf16 = open_engine(argv[1], argv[2], "bf16");
-    bool       ok = check_default(f32, fixture);
+    bool       ok = check_clip(f32, sg_engine_defaults(f32), fixture, "pixels");
+    ok = check_picture(f32, fixture) && ok;
     ok = check_bf16(f32, bf16, fixture) && ok;
     puts(ok ? "ok" : "FAILED");
     sg_engine_close(&f32);

@@ -1,4 +1,4 @@
-"""The whole-render fixture: what diffusers makes of a checkpoint at its own defaults, seed 0.
+"""The whole-render fixture: what diffusers makes of a checkpoint at its own defaults, and of a small clip with a picture, seed 0.
 
 python3 whole.py MODEL FIXTURE.safetensors
 
@@ -8,11 +8,13 @@ seeds 0 to 7 are rendered by diffusers in both (text encoder, denoiser and VAE),
 """
 import argparse
 import json
+import os
 import time
 
+import diffusers
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 import counter
 import oracle
@@ -31,10 +33,30 @@ def sampled(frames):
     return rows[torch.arange(len(rows)), torch.from_numpy(at)].reshape(len(frames), -1, 3).contiguous()
 
 
+def ends(frames):
+    return sampled(frames[[0, len(frames) // 2, len(frames) - 1]])
+
+
+def with_picture(pipe, file):
+    """The pipeline that goes on from a picture, with the model's LoRA for that."""
+    factors = load_file(file)
+    for name in factors:
+        if name.endswith(".lora_A.weight"):
+            a, b = (factors[name.replace("lora_A", k)].float() for k in ("lora_A", "lora_B"))
+            weight = pipe.transformer.get_parameter(name.removeprefix("transformer.").replace("lora_A.", ""))
+            weight += b @ a
+    parts = {k: pipe.components[k] for k in ("tokenizer", "text_encoder", "transformer", "vae", "scheduler")}
+    pipe = diffusers.WanImageToVideoPipeline(**parts, expand_timesteps=True)
+    pipe.set_progress_bar_config(disable=True)
+    return pipe
+
+
 def render(folder, name, request):
     """All frames as bytes."""
     began, dtype = time.time(), oracle.DTYPES[name]
     pipe = oracle.load(folder, dtype)
+    if request.get("pictures"):
+        pipe = with_picture(pipe, os.path.join(folder, request["image_lora"]))
     latents = oracle.latents(pipe, request)
     image = (oracle.decode(pipe, latents, dtype).float() * 0.5 + 0.5).clamp(0, 1)
     print(f"{name}: {time.time() - began:.0f} s")
@@ -50,7 +72,8 @@ def main():
     for name in ("fps", "world", "vocabulary"):
         request.pop(name, None)
     frames = render(args.model, "f32", request)
-    tensors = {"pixels": sampled(frames[[0, len(frames) // 2, len(frames) - 1]])}
+    tensors = {"pixels": ends(frames),
+               "image_pixels": ends(render(args.model, "f32", dict(request, **SMALL, pictures=1)))}
     psnrs = []
     for seed in range(SEEDS):
         small = dict(request, **SMALL, seed=seed)

@@ -19,9 +19,9 @@ from runtime import load, parser, save
 
 SHARD = 12 * 2 ** 20
 DEFAULTS = dict(width=256, height=256, frames=33, fps=16, steps=12, cfg_scale=3.0, negative_prompt="",
-                fast_lora="fast.safetensors", fast_preset="lightx2v")
+                fast_lora="fast.safetensors", fast_preset="lightx2v", image_lora="image.safetensors")
 PIPELINE = {
-    "_class_name": "WanPipeline", "_diffusers_version": "0.42.1", "boundary_ratio": None, "expand_timesteps": False,
+    "_class_name": "WanPipeline", "_diffusers_version": "0.42.1", "boundary_ratio": None, "expand_timesteps": True,
     "scheduler": ["diffusers", "UniPCMultistepScheduler"], "text_encoder": ["transformers", "UMT5EncoderModel"],
     "tokenizer": ["transformers", "T5TokenizerFast"], "transformer": ["diffusers", "WanTransformer3DModel"],
     "transformer_2": [None, None], "vae": ["diffusers", "AutoencoderKLWan"]}
@@ -78,8 +78,9 @@ def main():
         shutil.rmtree(folder / name, ignore_errors=True)
         module.to(torch.bfloat16).save_pretrained(folder / name, max_shard_size=SHARD)
     scheduler.save_pretrained(folder / "scheduler")
-    if (args.work / "fast.safetensors").exists():
-        shutil.copyfile(args.work / "fast.safetensors", folder / "fast.safetensors")
+    for name in ("fast.safetensors", "image.safetensors"):
+        if (args.work / name).exists():
+            shutil.copyfile(args.work / name, folder / name)
     write_json(folder / "model_index.json", PIPELINE)
     write_json(folder / "sparge-gen.json", dict(DEFAULTS, world=captions.world(), vocabulary=captions.vocabulary(),
                                                 **factors.fit(vae)))

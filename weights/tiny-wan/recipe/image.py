@@ -238,8 +238,8 @@ def report(trainer, args, context):
             b = fast[k.replace("lora_A", "lora_B")].float()
             linear.weight.data += sign * (b @ fast[k].float()).to(linear.weight)
 
-    for name, options in SETS.items():
-        began, options = time.time(), dict(options)
+    for name in args.sets.split(",") if args.sets else SETS:
+        began, options = time.time(), dict(SETS[name])
         if args.minutes and began - STARTED > 60 * args.minutes - 8:
             context.log(f"image: no time for {name} and those after it")
             break
@@ -274,6 +274,7 @@ def main():
         until_large=(.5, "share of the time before the largest size joins"),
         large=(.06, "share of the steps at the largest size from then on"), large_shift=(6., "as the denoiser's"),
         pairs=(.25, "share of clips with two objects"), count=(200, "prompts of a set at most"),
+        sets=("", "names of SETS, separated by commas; none: all"),
         judge=(Path(), "the judge, if it is not the work folder's"),
         fast=(Path(), "the LoRA of distill.py, likewise"), out=(Path(os.environ.get("OUT", "")), "for results"),
         save_every=(60., "seconds between checkpoints")).parse_args()
