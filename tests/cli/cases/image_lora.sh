@@ -14,7 +14,7 @@ sparge-gen "${clip[@]}" -o clip-%d.png || fail "the clip"
 picture first clip-0.png
 picture last clip-4.png
 psnr ball first 30
-psnr ball last 20
+psnr ball last 25 # 19 without the LoRA
 again=$(sparge-gen info clip-1.png | sed -n 's/^again: //p')
 [[ $again == *" --image ball.png "* && $again != *lora* ]] || fail "$again"
 
