@@ -86,6 +86,7 @@ typedef struct sg_text_states {
     int      tokens; /* of the text, without pads */
     int      cut;    /* tokens of the text beyond these, which the encoder does not take */
     float   *states; /* host, F32 [len, width of the encoder]; NULL until they are computed, and where len is 0 */
+    float   *row;    /* host, F32 [pooled]: of the whole text; NULL as states is, and where the encoder makes none */
 } sg_text_states;
 
 /* The texts of all passes, by pass and encoder. */

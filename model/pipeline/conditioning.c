@@ -15,6 +15,7 @@ static void forget(sg_text_states *t)
 {
     free(t->ids);
     free(t->states);
+    free(t->row);
     *t = (sg_text_states){0};
 }
 
@@ -80,7 +81,8 @@ static sg_status take_tokens(sg_text_states *t, const sg_family *f, const void *
     }
     if (now.len && now.len == t->len && memcmp(now.ids, t->ids, (size_t)now.len * sizeof *now.ids) == 0) {
         now.states = t->states;
-        t->states = NULL;
+        now.row = t->row;
+        t->states = t->row = NULL;
     }
     forget(t);
     *t = now;
@@ -109,18 +111,18 @@ bool sg_conditioning_encoded(const sg_conditioning *c, int encoder)
     return true;
 }
 
-/* y F32 [len, width] becomes the states of t. */
-static void keep_states(sg_text_states *t, sg_stream *s, sg_tensor y)
+/* *host = y F32 [rows, width], which the encoder made. */
+static void keep(float **host, sg_stream *s, sg_tensor y)
 {
     const size_t n = (size_t)sg_count(y);
-    free(t->states);
-    t->states = calloc(n, sizeof *t->states);
-    if (t->states)
-        sg_download(s, t->states, y);
+    free(*host);
+    *host = calloc(n, sizeof **host);
+    if (*host)
+        sg_download(s, *host, y);
     else
         sg_fail(s, SG_E_MEMORY, "no memory for text states");
     for (size_t i = 0; !s->status && i < n; i++)
-        if (!isfinite(t->states[i]))
+        if (!isfinite((*host)[i]))
             sg_fail(s, SG_E_NUMERIC, "the text encoder gave NaN or infinity for token %lld",
                     (long long)(i / (size_t)y.dim[1]));
 }
@@ -129,14 +131,17 @@ void sg_conditioning_encode(sg_conditioning *c, const sg_components *components,
 {
     const sg_text_encoder *const of = &components->text[encoder].encoder;
     const int64_t                width = of->ops->width(of->of);
+    const int64_t                pooled = of->ops->pooled ? of->ops->pooled(of->of) : 0;
     const bool                   computes = s->memory->alloc != NULL;
     for (int p = 0; p < c->passes; p++) {
         sg_text_states *const t = &c->text[p][encoder];
         if (!t->len || (computes && t->states)) continue;
         const size_t    mark = s->scratch.used;
         const sg_tensor y = sg_new(s, SG_F32, t->len, width);
-        of->ops->encode(of->of, s, y, t->ids, t->len);
-        if (computes) keep_states(t, s, y);
+        const sg_tensor row = pooled ? sg_new(s, SG_F32, 1, pooled) : (sg_tensor){0};
+        of->ops->encode(of->of, s, y, row, t->ids, t->len);
+        if (computes) keep(&t->states, s, y);
+        if (computes && pooled) keep(&t->row, s, row);
         s->scratch.used = mark;
     }
     for (int p = 0; s->status && computes && p < SG_PASSES_MAX; p++) forget(&c->text[p][encoder]);

@@ -23,8 +23,9 @@ static sg_status tokenize(const void *of, const char *text, size_t size, int max
 
 static int32_t pad(const void *of) { return sg_t5_tokenizer_pad(((const t5_encoder *)of)->tokenizer); }
 
-static void encode(const void *of, sg_stream *s, sg_tensor y, const int32_t *ids, int n)
+static void encode(const void *of, sg_stream *s, sg_tensor y, sg_tensor row, const int32_t *ids, int n)
 {
+    (void)row;
     sg_t5_encode(((const t5_encoder *)of)->t5, s, y, ids, n);
 }
 

@@ -38,17 +38,26 @@ static int32_t pad(const void *of)
     return PAD;
 }
 
-static void encode(const void *of, sg_stream *s, sg_tensor y, const int32_t *ids, int n)
+static int pooled(const void *of)
+{
+    (void)of;
+    return 2;
+}
+
+/* The row has the first id and how many there are. */
+static void encode(const void *of, sg_stream *s, sg_tensor y, sg_tensor row, const int32_t *ids, int n)
 {
     (void)of;
     float state[MOST];
     for (int i = 0; i < n; i++) state[i] = (float)ids[i];
     sg_upload(s, y, state);
+    if (row.rank) sg_upload(s, row, (float[]){(float)ids[0], (float)n});
     encoded++;
     rows += n;
 }
 
-static const sg_text_encoder_ops ops = {.width = width, .tokenize = tokenize, .pad = pad, .encode = encode};
+static const sg_text_encoder_ops ops = {
+    .width = width, .pooled = pooled, .tokenize = tokenize, .pad = pad, .encode = encode};
 
 static sg_status as_it_is(const void *model, int encoder, const char *text, char **out, size_t *size, sg_error *e)
 {
@@ -88,6 +97,7 @@ static void expect(const sg_text_states *t, const char *text, int tokens, int le
         assert_int_equal(t->ids[i], i < tokens - 1 ? text[i] : i < tokens ? END : PAD);
         assert_true(t->states[i] == (float)t->ids[i]);
     }
+    assert_true(len == 0 || (t->row[0] == (float)t->ids[0] && t->row[1] == (float)len));
 }
 
 static void texts_are_filled_up(void **state)

@@ -1,0 +1,44 @@
+/* bpe_tokenizer.h - text to token ids by byte-level byte-pair encoding: Llama-3, Qwen2 and GPT-2 (tokenizer.json) and CLIP
+ * (vocab.json and merges.txt, or tokenizer.json).
+ *
+ * The ids equal those of transformers 5.23 with tokenizers 0.23:
+ *   1. Added tokens ("<|eot_id|>", ...) are cut out, see t5_tokenizer_added.h: first those of the raw text, then, of what
+ *      the normalizer made of the rest, those marked normalized.
+ *   2. The text is split into words, see bpe_words.h.
+ *   3. The bytes of a word become characters, 256 of them printable (GPT-2, Radford et al., 2019), CLIP's last one with
+ *      "</w>". Of all neighbours that the list of merges has, the pair that stands first in the list becomes one, of equal
+ *      ones the leftmost, until no pair is in the list (Sennrich et al., 2016, arXiv:1508.07909).
+ *   4. The ids are cut so that those which the model puts before and behind a text fit, and these are put there. */
+#ifndef SG_BPE_TOKENIZER_H
+#define SG_BPE_TOKENIZER_H
+
+#include "status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sg_bpe_tokenizer sg_bpe_tokenizer;
+
+/* Reads the tokenizer in the folder at path: tokenizer.json with tokenizer_config.json and the files of t5_tokenizer_added.h
+ * beside it; or, where tokenizer_config.json names CLIPTokenizer or there is no tokenizer.json, by CLIP's rules the
+ * vocabulary and merges of tokenizer.json, or vocab.json and merges.txt. What tokenizer.json asks for beyond bpe_files.h is
+ * SG_E_UNSUPPORTED. On failure *out is NULL and the message names file, field and reason: SG_E_FILE, SG_E_FORMAT, SG_E_MEMORY. */
+sg_status sg_bpe_tokenizer_open(sg_bpe_tokenizer **out, const char *path, sg_error *e) SG_MUST_USE;
+void      sg_bpe_tokenizer_close(sg_bpe_tokenizer **t);
+
+/* Encodes len bytes of UTF-8 (at most SG_PROMPT_MAX of prompt_clean.h) into at most max ids, in O(len log len). max is at
+ * least sg_bpe_tokenizer_fixed and 1. The caller frees *ids, which is never NULL. Several threads may encode at once. SG_E_ARG,
+ * SG_E_MEMORY. A failure leaves *ids and *count as they were. */
+sg_status sg_bpe_tokenizer_encode(const sg_bpe_tokenizer *t, const char *text, size_t len, int max, int32_t **ids,
+                                  int *count, sg_error *e) SG_MUST_USE;
+
+/* How many ids every text has before and behind its own. */
+int sg_bpe_tokenizer_fixed(const sg_bpe_tokenizer *t);
+
+/* The id of pad_token, by CLIP's rules that of "<|endoftext|>" where no file has it; -1: there is none. */
+int32_t sg_bpe_tokenizer_pad(const sg_bpe_tokenizer *t);
+
+/* One more than the largest id. A text encoder needs at least as many rows in its table. */
+int sg_bpe_tokenizer_vocab(const sg_bpe_tokenizer *t);
+
+#endif
