@@ -10,12 +10,12 @@
  *   encoder.final_layer_norm.weight [width]
  *
  * Scores are not scaled by 1/sqrt(d); norms are RMS without bias; embeddings are not scaled. The bias of key j for
- * query i is a row of the table, that of the bucket of j - i. The embedding table, the largest tensor of a published
- * file, is never converted: the few rows of a prompt are read from the map. */
+ * query i is a row of the table, that of the bucket of j - i. */
 #include "t5.h"
 #include "base/text.h"
 
 #include "component.h"
+#include "token_table.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -93,11 +93,11 @@ typedef struct t5_block {
 } t5_block;
 
 struct sg_t5 {
-    sg_component component;
-    t5_config    config;
-    t5_block    *block;
-    sg_tensor    final_norm; /* [width] */
-    sg_bind_rows embed;      /* [vocab, width] in the map: for the host alone */
+    sg_component   component;
+    t5_config      config;
+    t5_block      *block;
+    sg_tensor      final_norm; /* [width] */
+    sg_token_table embed;
 };
 
 static void bind_block(sg_t5 *t, int i, t5_block *w, bool with_bias)
@@ -146,43 +146,6 @@ static void bind_weights(sg_t5 *t)
     sg_bind_ignore(b, "lm_head.");
 }
 
-/* What is wrong with the table, in words, or an empty text. */
-static void check_table(const sg_t5 *t, const char *name, char *text, size_t size)
-{
-    const sg_bind_rows *const table = &t->embed;
-    const int64_t             dim[2] = {t->config.size.vocab, t->config.size.width};
-    char                      wanted[96], found[96];
-    sg_shape_text(wanted, sizeof wanted, 2, dim);
-    sg_shape_text(found, sizeof found, table->rank, table->dim);
-    *text = 0;
-    if (!table->type)
-        snprintf(text, size, "missing: shared.weight or encoder.embed_tokens.weight %s", wanted);
-    else if (table->rank == 0)
-        snprintf(text, size, "wrong type: %s is %s, should be " SG_TYPES_READ, name, table->type);
-    else if (table->rank != 2 || table->dim[0] != dim[0] || table->dim[1] != dim[1])
-        snprintf(text, size, "misshapen: %s is %s, should be %s", name, found, wanted);
-}
-
-/* Looks for the table; its complaint becomes one line more of what the binding has to say. */
-static sg_status check_weights(sg_t5 *t, sg_error *e)
-{
-    const char *name = "encoder.embed_tokens.weight";
-    char        text[320];
-    if (!sg_bind_has(t->component.bind, name)) name = "shared.weight";
-    t->embed = sg_bind_peek(t->component.bind, name);
-    check_table(t, name, text, sizeof text);
-    const sg_status bound = sg_bind_check(t->component.bind, e);
-    if (*text == 0) return bound;
-    if (bound == SG_OK)
-        return sg_error_set(e, SG_E_FORMAT, "%s: the tensors do not fit this model:\n  %s",
-                            sg_source_path(t->component.source), text);
-    if (e) {
-        const size_t used = strlen(e->text);
-        snprintf(e->text + used, sizeof e->text - used, "\n  %s", text);
-    }
-    return bound;
-}
-
 static sg_status bind(sg_t5 *t, sg_error *e)
 {
     const size_t layers = (size_t)t->config.size.layers;
@@ -192,7 +155,10 @@ static sg_status bind(sg_t5 *t, sg_error *e)
     t->block = calloc(layers, sizeof *t->block);
     if (!t->block) return sg_error_set(e, SG_E_MEMORY, "no memory for %zu layers", layers);
     bind_weights(t);
-    return check_weights(t, e);
+    const char *const own = "encoder.embed_tokens.weight", *const shared = "shared.weight";
+    return sg_token_table_open(&t->embed, &t->component, sg_bind_has(t->component.bind, own) ? own : shared,
+                               "shared.weight or encoder.embed_tokens.weight", t->config.size.vocab,
+                               t->config.size.width, e);
 }
 
 static sg_status open_into(sg_t5 *t, const sg_checkpoint *checkpoint, const char *name, sg_dtype act, sg_error *e)
@@ -318,39 +284,14 @@ static void feed_forward(const sg_t5 *t, sg_stream *s, const t5_block *w, sg_ten
     s->scratch.used = mark;
 }
 
-static void embed(const sg_t5 *t, sg_stream *s, sg_tensor x, const int32_t *ids, int n)
-{
-    const size_t width = (size_t)t->config.size.width;
-    float *const rows = malloc((size_t)n * width * sizeof *rows);
-    if (rows) {
-        for (int i = 0; i < n; i++)
-            if (!sg_bind_row(&t->embed, ids[i], rows + (size_t)i * width))
-                sg_fail(s, SG_E_NUMERIC, "the embedding of token %d is not finite", (int)ids[i]);
-        sg_upload(s, x, rows);
-    } else {
-        sg_fail(s, SG_E_MEMORY, "no memory for %d embeddings", n);
-    }
-    free(rows);
-}
-
-static bool ids_are_sound(const sg_t5 *t, sg_stream *s, const int32_t *ids, int n)
-{
-    if (n < 1 || n > TOKENS_MAX) sg_fail(s, SG_E_ARG, "%d tokens: the encoder takes 1 to %d", n, TOKENS_MAX);
-    for (int i = 0; !s->status && i < n; i++)
-        if (ids[i] < 0 || ids[i] >= t->config.size.vocab)
-            sg_fail(s, SG_E_FORMAT, "token %d: the vocabulary of %s has %d", (int)ids[i], t->component.name,
-                    t->config.size.vocab);
-    return !s->status;
-}
-
 void sg_t5_encode(const sg_t5 *t, sg_stream *s, sg_tensor y, const int32_t *ids, int n)
 {
-    if (!ids_are_sound(t, s, ids, n)) return;
+    if (!sg_token_table_has(&t->embed, s, ids, n, TOKENS_MAX)) return;
     const size_t    mark = s->scratch.used;
     const sg_tensor x = sg_new(s, SG_F32, n, t->config.size.width);
     const sg_tensor bias = sg_new(s, SG_F32, t->config.size.heads, n, n);
     const sg_tensor buckets = new_buckets(s, &t->config, n);
-    embed(t, s, x, ids, n);
+    sg_token_table_embed(&t->embed, s, x, ids, n);
     sg_tap(s, x, "text.embed");
     for (int i = 0; i < t->config.size.layers; i++) {
         const t5_block *const w = &t->block[i];

@@ -14,7 +14,7 @@
 
 #include "base/path.h"
 #include "base/resample.h"
-#include "layers.h"
+#include "clip_layer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -33,19 +33,12 @@ typedef struct preparation {
     double             mean[3], deviation[3];
 } preparation;
 
-typedef struct layer {
-    sg_tensor               norm_w[2], norm_b[2]; /* [width]: of attention, of the feed-forward part */
-    sg_linear_weights       q, k, v, out;         /* [width, width] */
-    sg_feed_forward_weights ffn;
-} layer;
-
 struct sg_clip_vision {
     sg_component        component;
     sg_clip_vision_info size;
     preparation         prepare;
-    float               eps;
-    sg_act              act;
-    layer              *layer;     /* layers - 1 */
+    sg_clip_kind        kind;
+    sg_clip_layer      *layer;     /* layers - 1 */
     sg_tensor class, patch, place; /* [width] [width, 3, patch, patch] [tokens, width] */
     sg_tensor before_w, before_b;  /* [width] */
 };
@@ -63,19 +56,14 @@ static void read_config(sg_clip_vision *v, sg_config *c)
                                     .ffn = whole(c, "intermediate_size", 1 << 20, 3072),
                                     .image = whole(c, "image_size", 1 << 12, 224),
                                     .patch = whole(c, "patch_size", 1 << 12, 32)};
-    v->eps = (float)sg_config_real(c, "layer_norm_eps", 1e-12, 1.0, &(double){1e-5});
     const char *const type = sg_config_string(c, "model_type", "clip_vision_model");
-    const char *const act = sg_config_string(c, "hidden_act", "quick_gelu");
     const int         side = v->size.image / v->size.patch;
     v->size.tokens = 1 + side * side;
-    v->act = act && strcmp(act, "gelu") == 0 ? SG_ACT_GELU_ERF : SG_ACT_GELU_QUICK;
+    v->kind = (sg_clip_kind){v->component.act, v->size.width, v->size.heads, v->size.ffn, 0, SG_ACT_NONE};
+    sg_clip_kind_read(&v->kind, c);
     if (type && strcmp(type, "clip_vision_model") != 0)
         sg_config_fail(c, "model_type", "\"%s\" is not supported; clip_vision_model is", type);
-    if (act && v->act == SG_ACT_GELU_QUICK && strcmp(act, "quick_gelu") != 0)
-        sg_config_fail(c, "hidden_act", "\"%s\" is not supported; \"gelu\" and \"quick_gelu\" are", act);
     if (whole(c, "num_channels", 1 << 12, 3) != 3) sg_config_fail(c, "num_channels", "should be 3");
-    if (v->size.width % v->size.heads)
-        sg_config_fail(c, "num_attention_heads", "%d does not divide hidden_size %d", v->size.heads, v->size.width);
     if (side < 1 || v->size.tokens > TOKENS_MAX)
         sg_config_fail(c, "patch_size", "%d pixels make %d patches of a picture of %d; 1 to %d are supported",
                        v->size.patch, side * side, v->size.image, TOKENS_MAX - 1);
@@ -170,15 +158,6 @@ sg_status sg_clip_vision_prepare(const sg_clip_vision *v, float *patches, const 
 
 /* ---- weights ---- */
 
-static void want_norm(sg_bind *b, sg_tensor *w, sg_tensor *bias, const char *name, int64_t width)
-{
-    char full[64];
-    snprintf(full, sizeof full, "%s.weight", name);
-    sg_bind_tensor(b, w, SG_F32, full, width);
-    snprintf(full, sizeof full, "%s.bias", name);
-    sg_bind_tensor(b, bias, SG_F32, full, width);
-}
-
 static void want_weights(sg_clip_vision *v)
 {
     sg_bind *const            b = v->component.bind;
@@ -190,18 +169,10 @@ static void want_weights(sg_clip_vision *v)
     sg_bind_tensor(b, &v->class, SG_F32, "embeddings.class_embedding", z.width);
     sg_bind_tensor(b, &v->patch, act, "embeddings.patch_embedding.weight", z.width, 3, z.patch, z.patch);
     sg_bind_tensor(b, &v->place, SG_F32, "embeddings.position_embedding.weight", z.tokens, z.width);
-    want_norm(b, &v->before_w, &v->before_b, "pre_layrnorm", z.width);
+    sg_want_clip_norm(b, &v->before_w, &v->before_b, "pre_layrnorm", z.width);
     for (int i = 0; i < z.layers - 1; i++) {
-        layer *const l = &v->layer[i];
         sg_bind_prefix(b, "%sencoder.layers.%d.", prefix, i);
-        want_norm(b, &l->norm_w[0], &l->norm_b[0], "layer_norm1", z.width);
-        want_norm(b, &l->norm_w[1], &l->norm_b[1], "layer_norm2", z.width);
-        sg_want_linear(b, &l->q, act, "self_attn.q_proj", z.width, z.width);
-        sg_want_linear(b, &l->k, act, "self_attn.k_proj", z.width, z.width);
-        sg_want_linear(b, &l->v, act, "self_attn.v_proj", z.width, z.width);
-        sg_want_linear(b, &l->out, act, "self_attn.out_proj", z.width, z.width);
-        sg_want_linear(b, &l->ffn.up, act, "mlp.fc1", z.ffn, z.width);
-        sg_want_linear(b, &l->ffn.down, act, "mlp.fc2", z.width, z.ffn);
+        sg_want_clip_layer(b, &v->layer[i], &v->kind);
     }
     char                last[64], file[SG_NAME_MAX];
     const sg_name_rule *rule;
@@ -266,31 +237,6 @@ sg_clip_vision_info sg_clip_vision_describe(const sg_clip_vision *v) { return v-
 
 /* ---- encoder ---- */
 
-static void attention(const sg_clip_vision *v, sg_stream *s, const layer *l, sg_tensor x)
-{
-    const size_t    mark = s->scratch.used;
-    const sg_dtype  act = v->component.act;
-    const int64_t   n = x.dim[0], c = x.dim[1], h = v->size.heads, d = c / h;
-    const sg_tensor y = sg_new(s, act, n, c), q = sg_new(s, act, n, h, d), k = sg_new(s, act, n, h, d);
-    const sg_tensor u = sg_new(s, act, n, h, d), a = sg_new(s, act, n, h, d);
-    sg_norm(s, .y = y, .x = x, .w = l->norm_w[0], .b = l->norm_b[0], .kind = SG_NORM_LAYER, .eps = v->eps);
-    sg_linear(s, .y = sg_reshape(q, n, c), .x = y, .w = l->q.w, .b = l->q.b);
-    sg_linear(s, .y = sg_reshape(k, n, c), .x = y, .w = l->k.w, .b = l->k.b);
-    sg_linear(s, .y = sg_reshape(u, n, c), .x = y, .w = l->v.w, .b = l->v.b);
-    sg_attend(s, .y = a, .q = q, .k = k, .v = u, .scale = (float)(1 / sqrt((double)d)));
-    sg_project_out(s, x, a, &l->out, (sg_tensor){0});
-    s->scratch.used = mark;
-}
-
-static void feed_forward(const sg_clip_vision *v, sg_stream *s, const layer *l, sg_tensor x)
-{
-    const size_t    mark = s->scratch.used;
-    const sg_tensor y = sg_new(s, v->component.act, x.dim[0], x.dim[1]);
-    sg_norm(s, .y = y, .x = x, .w = l->norm_w[1], .b = l->norm_b[1], .kind = SG_NORM_LAYER, .eps = v->eps);
-    sg_feed_forward(s, x, y, &l->ffn, v->act, (sg_tensor){0});
-    s->scratch.used = mark;
-}
-
 static void upload_picture(const sg_clip_vision *v, sg_stream *s, sg_tensor patches, const uint8_t *rgb, int width,
                            int height)
 {
@@ -316,7 +262,7 @@ static void embed(const sg_clip_vision *v, sg_stream *s, sg_tensor x, const uint
     sg_copy(s, .y = sg_rows(token, 0, 1), .x = v->class);
     sg_linear(s, .y = sg_rows(token, 1, n - 1), .x = patches, .w = sg_reshape(v->patch, c, area));
     sg_add(s, .y = placed, .a = token, .b = v->place);
-    sg_norm(s, .y = x, .x = placed, .w = v->before_w, .b = v->before_b, .kind = SG_NORM_LAYER, .eps = v->eps);
+    sg_norm(s, .y = x, .x = placed, .w = v->before_w, .b = v->before_b, .kind = SG_NORM_LAYER, .eps = v->kind.eps);
     s->scratch.used = mark;
 }
 
@@ -326,8 +272,8 @@ void sg_clip_vision_encode(const sg_clip_vision *v, sg_stream *s, sg_tensor y, c
     embed(v, s, y, rgb, width, height);
     sg_tap(s, y, "vision.embed");
     for (int i = 0; i < v->size.layers - 1; i++) {
-        attention(v, s, &v->layer[i], y);
-        feed_forward(v, s, &v->layer[i], y);
+        sg_clip_attend(&v->layer[i], &v->kind, s, y, (sg_tensor){0});
+        sg_clip_feed_forward(&v->layer[i], &v->kind, s, y);
         sg_tap(s, y, "vision.block.%d", i);
     }
 }
