@@ -2,7 +2,7 @@
  * (vocab.json and merges.txt, or tokenizer.json).
  *
  * The ids equal those of transformers 5.23 with tokenizers 0.23:
- *   1. Added tokens ("<|eot_id|>", ...) are cut out, see t5_tokenizer_added.h: first those of the raw text, then, of what
+ *   1. Added tokens ("<|eot_id|>", ...) are cut out, see added_tokens.h: first those of the raw text, then, of what
  *      the normalizer made of the rest, those marked normalized.
  *   2. The text is split into words, see bpe_words.h.
  *   3. The bytes of a word become characters, 256 of them printable (GPT-2, Radford et al., 2019), CLIP's last one with
@@ -19,7 +19,7 @@
 
 typedef struct sg_bpe_tokenizer sg_bpe_tokenizer;
 
-/* Reads the tokenizer in the folder at path: tokenizer.json with tokenizer_config.json and the files of t5_tokenizer_added.h
+/* Reads the tokenizer in the folder at path: tokenizer.json with tokenizer_config.json and the files of added_tokens.h
  * beside it; or, where tokenizer_config.json names CLIPTokenizer or there is no tokenizer.json, by CLIP's rules the
  * vocabulary and merges of tokenizer.json, or vocab.json and merges.txt. What tokenizer.json asks for beyond bpe_files.h is
  * SG_E_UNSUPPORTED. On failure *out is NULL and the message names file, field and reason: SG_E_FILE, SG_E_FORMAT, SG_E_MEMORY. */

@@ -1,9 +1,9 @@
 /* prompt_clean.c - see prompt_clean.h. */
 #include "prompt_clean.h"
-#include "base/array.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "charref_table.h"
+#include "nfc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -190,84 +190,15 @@ static void unescape_as_ftfy(sg_textbuf *out, const char *text, size_t len)
 
 enum {
     SEGMENT_CHARS = 1000000, /* ftfy cuts longer lines into segments of this length */
-    DECOMPOSED = 32,         /* most code points that one decomposes into; NFKC needs 18 */
     WORK_PER_BYTE = 16,      /* passes over a prompt of full size before it is refused */
 };
 
-typedef struct code_points {
-    int32_t *at;
-    size_t   len, cap;
-} code_points;
-
 typedef struct cleaner {
-    sg_textbuf  line, step, next; /* one segment before, within and after a pass */
-    code_points decomposed;
-    size_t      work;     /* bytes that all passes have read so far */
-    bool        unescape; /* no '<' has been met yet */
+    sg_textbuf     line, step, next; /* one segment before, within and after a pass */
+    sg_code_points decomposed;
+    size_t         work;     /* bytes that all passes have read so far */
+    bool           unescape; /* no '<' has been met yet */
 } cleaner;
-
-/* Puts combining marks in canonical order: a stable sort of every run of nonzero combining classes. It is a counting
- * sort, so the time is linear. */
-static bool sort_combining_marks(int32_t *at, size_t n)
-{
-    int32_t *sorted = NULL;
-    for (size_t i = 0; i < n;) {
-        size_t end = i, count[257] = {0};
-        for (; end < n; end++) {
-            const size_t class = (size_t)utf8proc_get_property(at[end])->combining_class;
-            if (!class) break;
-            count[class + 1]++;
-        }
-        if (end - i > 1) {
-            if (!sorted && !(sorted = malloc(n * sizeof *sorted))) return false;
-            for (size_t k = 1; k < 257; k++) count[k] += count[k - 1];
-            for (size_t k = i; k < end; k++) sorted[count[utf8proc_get_property(at[k])->combining_class]++] = at[k];
-            memcpy(at + i, sorted, (end - i) * sizeof *sorted);
-        }
-        i = end + 1;
-    }
-    free(sorted);
-    return true;
-}
-
-static bool decompose(code_points *p, int32_t c, utf8proc_option_t options)
-{
-    if (!sg_array_reserve(p->at, p->cap, p->len + DECOMPOSED)) return false;
-    int boundary = 0;
-    p->len += (size_t)utf8proc_decompose_char(c, p->at + p->len, DECOMPOSED, options, &boundary);
-    return true;
-}
-
-static void append_composed(sg_textbuf *out, code_points *p)
-{
-    if (!sort_combining_marks(p->at, p->len)) {
-        out->failed = true;
-        return;
-    }
-    const utf8proc_ssize_t n =
-        utf8proc_normalize_utf32(p->at, (utf8proc_ssize_t)p->len, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-    for (utf8proc_ssize_t i = 0; i < n; i++) sg_textbuf_put_char(out, p->at[i]);
-}
-
-static void append_nfc(sg_textbuf *out, const sg_textbuf *in, code_points *p)
-{
-    size_t plain = 0;
-    while (plain < in->len && (unsigned char)in->data[plain] < 0xcc) plain++; /* NFC changes nothing below U+0300 */
-    if (plain == in->len) {
-        sg_textbuf_put(out, in->data, in->len);
-        return;
-    }
-    p->len = 0;
-    for (size_t i = 0; i < in->len;) {
-        int32_t c;
-        i += sg_utf8_next(in->data + i, in->len - i, &c);
-        if (!decompose(p, c, UTF8PROC_COMPOSE | UTF8PROC_STABLE)) {
-            out->failed = true;
-            return;
-        }
-    }
-    append_composed(out, p);
-}
 
 /* Returns the letters that a Latin ligature is made of, or NULL for any other character. */
 static const char *ligature_letters(int32_t c)
@@ -296,17 +227,17 @@ static int32_t plain_punctuation(int32_t c)
     return c == 0x2028 || c == 0x2029 || c == '\r' ? '\n' : c;
 }
 
-static void append_nfkc(sg_textbuf *out, int32_t c, code_points *p)
+static void append_nfkc(sg_textbuf *out, int32_t c, sg_code_points *p)
 {
     p->len = 0;
-    if (decompose(p, c, UTF8PROC_COMPOSE | UTF8PROC_COMPAT | UTF8PROC_STABLE))
-        append_composed(out, p);
+    if (sg_code_points_add(p, c, UTF8PROC_COMPOSE | UTF8PROC_COMPAT | UTF8PROC_STABLE))
+        sg_code_points_compose(out, p);
     else
         out->failed = true;
 }
 
 /* Step 2 of fix. */
-static void fix_characters(sg_textbuf *out, const sg_textbuf *in, code_points *p)
+static void fix_characters(sg_textbuf *out, const sg_textbuf *in, sg_code_points *p)
 {
     int32_t c = 0;
     for (size_t i = 0; i < in->len;) {
@@ -381,7 +312,7 @@ static bool fix_once(cleaner *c)
     sg_textbuf_clear(&c->step);
     remove_controls(&c->step, &c->next);
     sg_textbuf_clear(&c->next);
-    append_nfc(&c->next, &c->step, &c->decomposed);
+    sg_nfc(&c->next, c->step.data, c->step.len, &c->decomposed);
     const bool same = c->next.len == c->line.len && !memcmp(c->next.data, c->line.data, c->line.len);
     swap(&c->line, &c->next);
     return !same;

@@ -1,9 +1,9 @@
 /* t5_tokenizer.c - see t5_tokenizer.h. */
 #include "t5_tokenizer.h"
+#include "added_tokens.h"
 #include "base/path.h"
 #include "base/utf8.h"
 #include "prompt_clean.h"
-#include "t5_tokenizer_added.h"
 #include "t5_tokenizer_gguf.h"
 #include "tensor_source.h"
 
@@ -19,7 +19,7 @@ struct sg_t5_tokenizer {
     sg_textbuf            texts;   /* of pieces that the model lacks */
     sg_charsmap           map;
     sg_unigram            unigram;
-    sg_t5_added_tokens    added;
+    sg_added_tokens       added;
     int32_t               end_id, pad_id;
 };
 
@@ -35,15 +35,21 @@ typedef struct encoder {
 static const char MARK[] = "\342\226\201"; /* U+2581 */
 enum { MARK_BYTES = 3 };
 
-static sg_status build(sg_t5_tokenizer *t, const char *path, const sg_t5_tokenizer_config *c, sg_error *err)
+static void apply_map(const void *map, sg_textbuf *out, const char *text, size_t len)
+{
+    sg_charsmap_apply(map, out, text, len);
+}
+
+static sg_status build(sg_t5_tokenizer *t, const char *path, const sg_tokenizer_files *c, sg_error *err)
 {
     bool uses_map = false;
     SG_TRY(sg_t5_tokenizer_config_vocabulary(c, &t->model, &t->texts, &t->unigram, err));
     SG_TRY(sg_t5_tokenizer_config_uses_charsmap(c, &t->model, &uses_map, err));
     SG_TRY(sg_charsmap_open(&t->map, t->model.charsmap, uses_map ? t->model.charsmap_size : 0, path, err));
-    SG_TRY(sg_t5_added_tokens_open(&t->added, c, &t->model, &t->unigram, &t->map, err));
-    t->pad_id = sg_t5_added_tokens_pad(&t->added, c);
-    return sg_t5_added_tokens_end(&t->added, c, &t->end_id, err);
+    const sg_normalizer by = {apply_map, &t->map};
+    SG_TRY(sg_added_tokens_open(&t->added, c, &t->model, &t->unigram.pieces, &by, err));
+    t->pad_id = sg_added_tokens_id(&t->added, sg_tokenizer_files_special_text(c, SG_SPECIAL_PAD));
+    return sg_added_tokens_end(&t->added, c, &t->end_id, err);
 }
 
 static sg_status open_folder(sg_t5_tokenizer *t, const char *dir, sg_error *err)
@@ -54,20 +60,21 @@ static sg_status open_folder(sg_t5_tokenizer *t, const char *dir, sg_error *err)
     if (access(path, F_OK) && !access(json, F_OK))
         return sg_error_set(err, SG_E_FILE, "%s: not there; it is needed, tokenizer.json alone is not enough", path);
     SG_TRY(sg_sentencepiece_file_open(&t->model, path, err));
-    sg_t5_tokenizer_config c = {0};
+    sg_tokenizer_files c = {0};
     SG_TRY(sg_t5_tokenizer_config_open(&c, dir, err));
     const sg_status s = build(t, path, &c, err);
-    sg_t5_tokenizer_config_close(&c);
+    sg_tokenizer_files_close(&c);
     return s;
 }
 
 /* A model without JSON files has T5's rules, and no tokens but its own: nobody says how many <extra_id_...> there are. */
 static sg_status build_alone(sg_t5_tokenizer *t, const char *path, sg_error *err)
 {
-    sg_t5_tokenizer_config c = {.dir = path, .t5_rules = true, .config = json_pack("{s:f}", "extra_ids", 0.0)};
+    sg_tokenizer_files c = {
+        .dir = path, .t5_rules = true, .defaults = sg_t5_specials, .config = json_pack("{s:f}", "extra_ids", 0.0)};
     if (!c.config) return sg_error_set(err, SG_E_MEMORY, "%s: no memory for a tokenizer", path);
     const sg_status s = build(t, path, &c, err);
-    sg_t5_tokenizer_config_close(&c);
+    sg_tokenizer_files_close(&c);
     return s;
 }
 
@@ -121,7 +128,7 @@ sg_status sg_t5_tokenizer_open_inside(sg_t5_tokenizer **out, const char *path, s
 void sg_t5_tokenizer_close(sg_t5_tokenizer **t)
 {
     if (!*t) return;
-    sg_t5_added_tokens_close(&(*t)->added);
+    sg_added_tokens_close(&(*t)->added);
     sg_unigram_free(&(*t)->unigram);
     sg_textbuf_free(&(*t)->texts);
     sg_sentencepiece_file_close(&(*t)->model);
@@ -176,9 +183,9 @@ static sg_status split_at_added_tokens(encoder *enc, bool normalized, const char
                                        sg_status (*encode_rest)(encoder *, const char *, size_t))
 {
     for (size_t from = 0; from < len && enc->ids.len < enc->max_ids;) {
-        size_t                   at = from, bytes = 0;
-        const sg_t5_added_token *t = sg_t5_added_tokens_next(&enc->t->added, normalized, text, len, &at, &bytes);
-        const size_t             stop = t ? at : len;
+        size_t                at = from, bytes = 0;
+        const sg_added_token *t = sg_added_tokens_next(&enc->t->added, normalized, text, len, &at, &bytes);
+        const size_t          stop = t ? at : len;
         if (stop > from) SG_TRY(encode_rest(enc, text + from, stop - from));
         if (t && !sg_token_ids_append(&enc->ids, t->id)) return no_memory(enc);
         from = stop + bytes;

@@ -2,7 +2,7 @@
  * checkpoint.
  *
  * The ids equal those of AutoTokenizer.from_pretrained(folder) of transformers 5.23:
- *   1. Added tokens ("</s>", "<extra_id_0>", ...) are cut out, see t5_tokenizer_added.h.
+ *   1. Added tokens ("</s>", "<extra_id_0>", ...) are cut out, see added_tokens.h.
  *   2. The model's character map normalises the rest, see t5_tokenizer_model.h.
  *   3. The text is split at white space (Unicode's White_Space, U+0085 included). Each word gets the mark U+2581 in
  *      front unless it has it, and is split before every further mark.

@@ -11,54 +11,18 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_FILE_BYTES = 64 << 20, MAX_JSON_VALUES = 1 << 21, MAX_EXTRA_IDS = 65536 };
-
 static const char CONFIG[] = "tokenizer_config.json", TOKENIZER[] = "tokenizer.json";
-static const char SPECIAL[] = "special_tokens_map.json";
 
-static sg_status fail(const sg_t5_tokenizer_config *c, const char *file, const char *what, sg_error *e)
+static sg_status fail(const sg_tokenizer_files *c, const char *file, const char *what, sg_error *e)
 {
     return sg_error_set(e, SG_E_FORMAT, "%s/%s: %s", c->dir, file, what);
 }
 
-/* Loads a JSON file. *out stays NULL when there is no such file. */
-static sg_status load(const sg_t5_tokenizer_config *c, const char *name, json_t **out, sg_error *e)
-{
-    char path[4096];
-    SG_TRY(sg_path_join(path, sizeof path, c->dir, name, e));
-    if (access(path, F_OK)) return SG_OK;
-    /* integers are read as reals, since a model_max_length of 10^30 is common */
-    return sg_json_open(out, path, MAX_FILE_BYTES, MAX_JSON_VALUES, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, e);
-}
-
-bool sg_t5_tokenizer_config_int(const json_t *value, int max, int *out)
-{
-    const double v = json_real_value(value);
-    if (!json_is_real(value) || !(v >= 0 && v <= max) || v != floor(v)) return false;
-    *out = (int)v;
-    return true;
-}
-
-sg_status sg_t5_tokenizer_config_extra_ids(const sg_t5_tokenizer_config *c, int *count, sg_error *e)
-{
-    const json_t *field = json_object_get(c->config, "extra_ids");
-    *count = 100;
-    if (!field || json_is_null(field)) return SG_OK;
-    if (!sg_t5_tokenizer_config_int(field, MAX_EXTRA_IDS, count))
-        return sg_error_set(e, SG_E_FORMAT, "%s/%s: extra_ids: not a whole number from 0 to 65536", c->dir,
-                            json_object_get(c->special, "extra_ids") ? SPECIAL : CONFIG);
-    return SG_OK;
-}
-
-const json_t *sg_t5_tokenizer_config_special(const sg_t5_tokenizer_config *c, const char *name)
-{
-    const json_t *value = json_object_get(c->special, name);
-    if (!value || json_is_null(value)) value = json_object_get(c->config, name);
-    return !value || json_is_null(value) ? NULL : value;
-}
+const char *const sg_t5_specials[SG_SPECIALS] = {
+    [SG_SPECIAL_EOS] = "</s>", [SG_SPECIAL_UNK] = "<unk>", [SG_SPECIAL_PAD] = "<pad>"};
 
 /* Decides between the T5 rules and the others. */
-static sg_status read_class(sg_t5_tokenizer_config *c, sg_error *e)
+static sg_status read_class(sg_tokenizer_files *c, sg_error *e)
 {
     static const char *const t5[] = {"T5Tokenizer", "T5TokenizerFast"};
     static const char *const other[] = {"PreTrainedTokenizerFast", "TokenizersBackend", "MT5Tokenizer",
@@ -69,6 +33,7 @@ static sg_status read_class(sg_t5_tokenizer_config *c, sg_error *e)
     c->t5_rules = known && !c->tokenizer;
     for (size_t i = 0; name && i < sizeof t5 / sizeof *t5; i++)
         if (!strcmp(name, t5[i])) known = c->t5_rules = true;
+    c->defaults = c->t5_rules ? sg_t5_specials : NULL;
     for (size_t i = 0; name && i < sizeof other / sizeof *other; i++) known |= !strcmp(name, other[i]);
     if (field && !name && !known) return fail(c, CONFIG, "tokenizer_class: not a string", e);
     if (!known)
@@ -82,26 +47,12 @@ static sg_status read_class(sg_t5_tokenizer_config *c, sg_error *e)
     return SG_OK;
 }
 
-sg_status sg_t5_tokenizer_config_open(sg_t5_tokenizer_config *c, const char *dir, sg_error *e)
+sg_status sg_t5_tokenizer_config_open(sg_tokenizer_files *c, const char *dir, sg_error *e)
 {
-    c->dir = dir;
-    sg_status s = load(c, CONFIG, &c->config, e);
-    if (s == SG_OK) s = load(c, TOKENIZER, &c->tokenizer, e);
-    c->has_decoder = json_object_get(c->config, "added_tokens_decoder");
-    if (s == SG_OK && !c->has_decoder) s = load(c, SPECIAL, &c->special, e);
-    if (s == SG_OK && !c->has_decoder) s = load(c, "added_tokens.json", &c->added, e);
+    sg_status s = sg_tokenizer_files_open(c, dir, e);
     if (s == SG_OK) s = read_class(c, e);
-    if (s != SG_OK) sg_t5_tokenizer_config_close(c);
+    if (s != SG_OK) sg_tokenizer_files_close(c);
     return s;
-}
-
-void sg_t5_tokenizer_config_close(sg_t5_tokenizer_config *c)
-{
-    json_decref(c->config);
-    json_decref(c->tokenizer);
-    json_decref(c->special);
-    json_decref(c->added);
-    *c = (sg_t5_tokenizer_config){0};
 }
 
 /* Adds a piece to u with the next id. Returns false when out of memory. */
@@ -136,13 +87,13 @@ static double round_as_tokenizers(double score)
     return copysign((double)significand / pow(10, -exponent), score);
 }
 
-static double score_of(const sg_t5_tokenizer_config *c, double score)
+static double score_of(const sg_tokenizer_files *c, double score)
 {
     return c->t5_rules ? score : round_as_tokenizers(score);
 }
 
 /* Checks that tokenizer.json's vocabulary begins with the pieces of the model. */
-static sg_status check_pieces(const sg_t5_tokenizer_config *c, const sg_sentencepiece_file *m, const json_t *vocab,
+static sg_status check_pieces(const sg_tokenizer_files *c, const sg_sentencepiece_file *m, const json_t *vocab,
                               sg_error *e)
 {
     for (size_t i = 0; i < m->count; i++) {
@@ -166,7 +117,7 @@ static bool add_stored_piece(sg_unigram *u, sg_textbuf *texts, const char *text,
 }
 
 /* Adds the pieces of tokenizer.json's vocabulary that follow those of the model. */
-static sg_status read_more_pieces(const sg_t5_tokenizer_config *c, const json_t *vocab, size_t from, sg_textbuf *texts,
+static sg_status read_more_pieces(const sg_tokenizer_files *c, const json_t *vocab, size_t from, sg_textbuf *texts,
                                   sg_unigram *u, sg_error *e)
 {
     const size_t total = json_array_size(vocab);
@@ -190,7 +141,7 @@ static sg_status read_more_pieces(const sg_t5_tokenizer_config *c, const json_t 
 }
 
 /* Adds <extra_id_N-1> to <extra_id_0>. */
-static sg_status make_extra_id_pieces(const sg_t5_tokenizer_config *c, int extra, sg_textbuf *texts, sg_unigram *u,
+static sg_status make_extra_id_pieces(const sg_tokenizer_files *c, int extra, sg_textbuf *texts, sg_unigram *u,
                                       sg_error *e)
 {
     char name[32];
@@ -213,14 +164,14 @@ static void find_byte_pieces(sg_unigram *u)
 }
 
 /* Sets the score and the id of an unknown character, and whether it may become bytes. */
-static sg_status read_unknown(const sg_t5_tokenizer_config *c, const json_t *model, sg_unigram *u, sg_error *e)
+static sg_status read_unknown(const sg_tokenizer_files *c, const json_t *model, sg_unigram *u, sg_error *e)
 {
     enum { T5_UNKNOWN = 2 };
     const json_t *id = json_object_get(model, "unk_id"), *bytes = json_object_get(model, "byte_fallback");
     u->unknown_id = T5_UNKNOWN;
     if (!c->t5_rules) {
         u->unknown_id = -1;
-        if (id && !json_is_null(id) && !sg_t5_tokenizer_config_int(id, (int)u->pieces.count - 1, &u->unknown_id))
+        if (id && !json_is_null(id) && !sg_tokenizer_files_int(id, (int)u->pieces.count - 1, &u->unknown_id))
             return fail(c, TOKENIZER, "model.unk_id: not a whole number, or beyond the vocabulary", e);
         if (bytes && !json_is_boolean(bytes)) return fail(c, TOKENIZER, "model.byte_fallback: not a boolean", e);
         u->byte_fallback = json_is_true(bytes);
@@ -233,7 +184,7 @@ static sg_status read_unknown(const sg_t5_tokenizer_config *c, const json_t *mod
     return SG_OK;
 }
 
-sg_status sg_t5_tokenizer_config_vocabulary(const sg_t5_tokenizer_config *c, const sg_sentencepiece_file *m,
+sg_status sg_t5_tokenizer_config_vocabulary(const sg_tokenizer_files *c, const sg_sentencepiece_file *m,
                                             sg_textbuf *texts, sg_unigram *u, sg_error *e)
 {
     const json_t *model = json_object_get(c->tokenizer, "model"), *vocab = json_object_get(model, "vocab");
@@ -244,7 +195,7 @@ sg_status sg_t5_tokenizer_config_vocabulary(const sg_t5_tokenizer_config *c, con
     if (c->tokenizer && !json_is_array(vocab)) return fail(c, TOKENIZER, "model.vocab: missing or not a list", e);
     if (type && !(json_is_string(type) && !strcmp(json_string_value(type), "Unigram")))
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: model.type: not Unigram", c->dir, TOKENIZER);
-    if (!c->tokenizer) SG_TRY(sg_t5_tokenizer_config_extra_ids(c, &extra, e));
+    if (!c->tokenizer) SG_TRY(sg_tokenizer_files_extra_ids(c, &extra, e));
     if (c->tokenizer) SG_TRY(check_pieces(c, m, vocab, e));
     const size_t total = c->tokenizer ? json_array_size(vocab) : m->count + (size_t)extra;
     u->score = malloc(total * sizeof *u->score);
@@ -306,8 +257,8 @@ static bool changes_no_token(const json_t *normalizer)
            (!strcmp(content, " ") || !strcmp(content, "\342\226\201"));
 }
 
-sg_status sg_t5_tokenizer_config_uses_charsmap(const sg_t5_tokenizer_config *c, const sg_sentencepiece_file *m,
-                                               bool *uses, sg_error *e)
+sg_status sg_t5_tokenizer_config_uses_charsmap(const sg_tokenizer_files *c, const sg_sentencepiece_file *m, bool *uses,
+                                               sg_error *e)
 {
     *uses = !c->tokenizer;
     if (!c->tokenizer) return SG_OK;

@@ -11,41 +11,27 @@
  * - The vocabulary is that of spiece.model. The one of tokenizer.json must be the same and may have further pieces at
  *   its end. Without tokenizer.json, <extra_id_N-1> to <extra_id_0> follow. N is extra_ids (100).
  *
- * t5_tokenizer_added.h says which tokens are added. */
+ * added_tokens.h says which tokens are added. */
 #ifndef SG_T5_TOKENIZER_CONFIG_H
 #define SG_T5_TOKENIZER_CONFIG_H
 
 #include "t5_tokenizer_model.h"
+#include "tokenizer_files.h"
 
-#include <jansson.h>
-
-/* Zero-initialise. */
-typedef struct sg_t5_tokenizer_config {
-    const char *dir;                                  /* borrowed; for messages */
-    json_t     *config, *tokenizer, *special, *added; /* owned; NULL where there is no such file */
-    bool        t5_rules, has_decoder;                /* has_decoder: tokenizer_config.json has added_tokens_decoder */
-} sg_t5_tokenizer_config;
+/* What T5's rules add where no file has it. */
+extern const char *const sg_t5_specials[SG_SPECIALS];
 
 /* All functions: SG_E_FILE, SG_E_FORMAT, SG_E_UNSUPPORTED, SG_E_MEMORY. The message names file, field and reason. A
  * duplicate key is an error. */
-sg_status sg_t5_tokenizer_config_open(sg_t5_tokenizer_config *c, const char *dir, sg_error *e) SG_MUST_USE;
-void      sg_t5_tokenizer_config_close(sg_t5_tokenizer_config *c);
+/* Reads the files in dir; sg_tokenizer_files_close. */
+sg_status sg_t5_tokenizer_config_open(sg_tokenizer_files *c, const char *dir, sg_error *e) SG_MUST_USE;
 
 /* Fills u. Its texts point into m and into `texts`, which receives those that m lacks. */
-sg_status sg_t5_tokenizer_config_vocabulary(const sg_t5_tokenizer_config *c, const sg_sentencepiece_file *m,
+sg_status sg_t5_tokenizer_config_vocabulary(const sg_tokenizer_files *c, const sg_sentencepiece_file *m,
                                             sg_textbuf *texts, sg_unigram *u, sg_error *e) SG_MUST_USE;
 
 /* Sets *uses to whether the text goes through the model's character map. Checks that no other normalisation applies. */
-sg_status sg_t5_tokenizer_config_uses_charsmap(const sg_t5_tokenizer_config *c, const sg_sentencepiece_file *m,
-                                               bool *uses, sg_error *e) SG_MUST_USE;
-
-/* Returns whether value is an integer from 0 to max, and then sets *out to it. */
-bool sg_t5_tokenizer_config_int(const json_t *value, int max, int *out);
-
-/* Sets *count to the number of <extra_id_...> tokens, for folders that do not list them. */
-sg_status sg_t5_tokenizer_config_extra_ids(const sg_t5_tokenizer_config *c, int *count, sg_error *e) SG_MUST_USE;
-
-/* The value of a special token such as "eos_token": a string, or an object with its content. NULL: no file has it. */
-const json_t *sg_t5_tokenizer_config_special(const sg_t5_tokenizer_config *c, const char *name);
+sg_status sg_t5_tokenizer_config_uses_charsmap(const sg_tokenizer_files *c, const sg_sentencepiece_file *m, bool *uses,
+                                               sg_error *e) SG_MUST_USE;
 
 #endif

@@ -1,5 +1,5 @@
-/* t5_tokenizer_added.c - see t5_tokenizer_added.h. */
-#include "t5_tokenizer_added.h"
+/* added_tokens.c - see added_tokens.h. */
+#include "added_tokens.h"
 #include "base/array.h"
 #include "base/number.h"
 #include "base/text.h"
@@ -16,26 +16,38 @@ enum { MAX_ADDED_TOKENS = 16384 };
 typedef struct token_spec {
     const char *text; /* len bytes of UTF-8 */
     size_t      len;
-    bool        single_word, normalized;
+    bool        single_word, normalized, lstrip, rstrip;
 } token_spec;
 
 /* ---- the list of tokens ---- */
 
 /* The token with this text, or NULL. */
-static const sg_t5_added_token *find_token(const sg_t5_added_tokens *a, const char *text, size_t len)
+static sg_added_token *find_token(const sg_added_tokens *a, const char *text, size_t len)
 {
     for (size_t i = 0; i < a->count; i++)
         if (a->tokens[i].len == len && !memcmp(a->tokens[i].text, text, len)) return &a->tokens[i];
     return NULL;
 }
 
-/* Appends a token with the id of the piece that has the same text, or else with the next id. Does nothing when the list
- * has a token with this text. `where` begins the message. */
-static sg_status append_token(sg_t5_added_tokens *a, const sg_string_table *vocabulary, token_spec token,
+static void set_search(sg_added_token *t, const token_spec *by)
+{
+    t->single_word = by->single_word;
+    t->normalized = by->normalized;
+    t->lstrip = by->lstrip;
+    t->rstrip = by->rstrip;
+}
+
+/* Appends a token with the id of the piece that has the same text, or else with the next id. Where the list has a token with
+ * this text, it only changes how that is searched, and that only behind the tokens of the files. `where` begins the message. */
+static sg_status append_token(sg_added_tokens *a, const sg_string_table *vocabulary, token_spec token,
                               const char *where, sg_error *e)
 {
     if (!token.len) return sg_error_set(e, SG_E_FORMAT, "%s: an added token is empty", where);
-    if (find_token(a, token.text, token.len)) return SG_OK;
+    sg_added_token *const same = find_token(a, token.text, token.len);
+    if (same) {
+        if ((size_t)(same - a->tokens) >= a->of_files) set_search(same, &token);
+        return SG_OK;
+    }
     if (a->count == MAX_ADDED_TOKENS)
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s: more than %d added tokens", where, MAX_ADDED_TOKENS);
     const sg_string_entry *piece = sg_string_table_find(vocabulary, token.text, token.len);
@@ -43,11 +55,8 @@ static sg_status append_token(sg_t5_added_tokens *a, const sg_string_table *voca
     if (!text) return sg_error_set(e, SG_E_MEMORY, "%s: no memory for an added token", where);
     memcpy(text, token.text, token.len);
     text[token.len] = 0;
-    const sg_t5_added_token added = {.text = text,
-                                     .len = token.len,
-                                     .id = piece ? piece->id : a->next_id,
-                                     .single_word = token.single_word,
-                                     .normalized = token.normalized};
+    sg_added_token added = {.text = text, .len = token.len, .id = piece ? piece->id : a->next_id};
+    set_search(&added, &token);
     if (!sg_array_push(a->tokens, a->count, a->cap, added)) {
         free(text);
         return sg_error_set(e, SG_E_MEMORY, "%s: no memory for an added token", where);
@@ -57,17 +66,17 @@ static sg_status append_token(sg_t5_added_tokens *a, const sg_string_table *voca
 }
 
 /* Fills the two tables that a text is searched with. Returns false when out of memory. */
-static bool index_tokens(sg_t5_added_tokens *a, const sg_charsmap *map)
+static bool index_tokens(sg_added_tokens *a, const sg_normalizer *by)
 {
     for (size_t i = 0; i < a->count; i++)
-        if (a->tokens[i].normalized) sg_charsmap_apply(map, &a->normal_texts, a->tokens[i].text, a->tokens[i].len);
+        if (a->tokens[i].normalized) by->apply(by->of, &a->normal_texts, a->tokens[i].text, a->tokens[i].len);
     if (a->normal_texts.failed) return false;
     sg_textbuf one = {0};
     bool       memory = true;
     for (size_t i = 0, at = 0; memory && i < a->count; i++) {
-        const sg_t5_added_token *t = &a->tokens[i];
+        const sg_added_token *t = &a->tokens[i];
         sg_textbuf_clear(&one);
-        if (t->normalized) sg_charsmap_apply(map, &one, t->text, t->len);
+        if (t->normalized) by->apply(by->of, &one, t->text, t->len);
         const sg_string_entry w = t->normalized ? (sg_string_entry){a->normal_texts.data + at, one.len, (int32_t)i}
                                                 : (sg_string_entry){t->text, t->len, (int32_t)i};
         at += one.len;
@@ -77,9 +86,9 @@ static bool index_tokens(sg_t5_added_tokens *a, const sg_charsmap *map)
     return memory;
 }
 
-static sg_status index_all(sg_t5_added_tokens *a, const sg_charsmap *map, sg_error *e)
+static sg_status index_all(sg_added_tokens *a, const sg_normalizer *by, sg_error *e)
 {
-    if (!index_tokens(a, map))
+    if (!index_tokens(a, by))
         return sg_error_set(e, SG_E_MEMORY, "tokenizer: no memory for %zu added tokens", a->count);
     sg_string_table_sort(&a->raw);
     sg_string_table_sort(&a->normal);
@@ -88,18 +97,12 @@ static sg_status index_all(sg_t5_added_tokens *a, const sg_charsmap *map, sg_err
 
 /* ---- which tokens are added ---- */
 
-static const char *const special_names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                            "pad_token", "cls_token", "mask_token"};
-enum { SPECIALS = sizeof special_names / sizeof *special_names };
-/* The T5 rules add these where no file has the token. */
-static const char *const default_specials[SPECIALS] = {[1] = "</s>", [2] = "<unk>", [4] = "<pad>"};
-
 /* The list that grows, and what the functions that add to it need. */
 typedef struct collector {
-    const sg_t5_tokenizer_config *c;
-    const sg_string_table        *vocabulary;
-    sg_t5_added_tokens           *tokens;
-    sg_error                     *err;
+    const sg_tokenizer_files *c;
+    const sg_string_table    *vocabulary;
+    sg_added_tokens          *tokens;
+    sg_error                 *err;
 } collector;
 
 /* A token that a file lists under an id. These tokens are added in order of their ids. */
@@ -116,21 +119,21 @@ typedef struct file_tokens {
 } file_tokens;
 
 /* A field of tokenizer_config.json or special_tokens_map.json has no file name in front; any other field has. */
-static sg_status fail(const sg_t5_tokenizer_config *c, const char *field, const char *why, sg_error *e)
+static sg_status fail(const sg_tokenizer_files *c, const char *field, const char *why, sg_error *e)
 {
     const char *const file =
         json_object_get(c->special, field) ? "special_tokens_map.json: " : "tokenizer_config.json: ";
     return sg_error_set(e, SG_E_FORMAT, "%s/%s%s: %s", c->dir, strstr(field, ".json") ? "" : file, sg_show(field), why);
 }
 
-static sg_status no_memory(const sg_t5_tokenizer_config *c, sg_error *e)
+static sg_status no_memory(const sg_tokenizer_files *c, sg_error *e)
 {
     return sg_error_set(e, SG_E_MEMORY, "%s: no memory for its added tokens", c->dir);
 }
 
-static sg_status add_text(const collector *to, const char *text, size_t len, bool normalized, bool single_word)
+static sg_status add_text(const collector *to, const char *text, size_t len, bool normalized)
 {
-    const token_spec t = {.text = text, .len = len, .single_word = single_word, .normalized = normalized};
+    const token_spec t = {.text = text, .len = len, .normalized = normalized};
     return append_token(to->tokens, to->vocabulary, t, to->c->dir, to->err);
 }
 
@@ -151,7 +154,13 @@ static sg_status add_value(const collector *to, const json_t *value, bool specia
     if (!text || strlen(text) != len || !sg_utf8_check(text, len, &bad))
         return fail(to->c, field, "a token that is neither a string nor an object with its content", to->err);
     special = special || bool_field(value, "special", false) || json_is_string(value);
-    return add_text(to, text, len, bool_field(value, "normalized", !special), bool_field(value, "single_word", false));
+    const token_spec t = {.text = text,
+                          .len = len,
+                          .single_word = bool_field(value, "single_word", false),
+                          .normalized = bool_field(value, "normalized", !special),
+                          .lstrip = bool_field(value, "lstrip", false),
+                          .rstrip = bool_field(value, "rstrip", false)};
+    return append_token(to->tokens, to->vocabulary, t, to->c->dir, to->err);
 }
 
 static bool append_file_token(file_tokens *l, file_token entry)
@@ -170,17 +179,17 @@ static int parse_id(const char *s)
 static int id_value(const json_t *value)
 {
     int id;
-    return sg_t5_tokenizer_config_int(value, INT32_MAX, &id) ? id : -1;
+    return sg_tokenizer_files_int(value, INT32_MAX, &id) ? id : -1;
 }
 
-static sg_status add_file_token(const sg_t5_tokenizer_config *c, file_tokens *l, file_token entry, const char *field,
+static sg_status add_file_token(const sg_tokenizer_files *c, file_tokens *l, file_token entry, const char *field,
                                 sg_error *e)
 {
     if (entry.id < 0) return fail(c, field, "a token id that is not a whole number from 0 to 2147483647", e);
     return append_file_token(l, entry) ? SG_OK : no_memory(c, e);
 }
 
-static sg_status read_decoder(const sg_t5_tokenizer_config *c, file_tokens *l, sg_error *e)
+static sg_status read_decoder(const sg_tokenizer_files *c, file_tokens *l, sg_error *e)
 {
     json_t     *decoder = json_object_get(c->config, "added_tokens_decoder"), *value;
     const char *key;
@@ -190,7 +199,7 @@ static sg_status read_decoder(const sg_t5_tokenizer_config *c, file_tokens *l, s
     return SG_OK;
 }
 
-static sg_status read_tokenizer(const sg_t5_tokenizer_config *c, file_tokens *l, sg_error *e)
+static sg_status read_tokenizer(const sg_tokenizer_files *c, file_tokens *l, sg_error *e)
 {
     const json_t *tokens = json_object_get(c->tokenizer, "added_tokens");
     if (tokens && !json_is_array(tokens)) return fail(c, "tokenizer.json: added_tokens", "not a list", e);
@@ -203,7 +212,7 @@ static sg_status read_tokenizer(const sg_t5_tokenizer_config *c, file_tokens *l,
 }
 
 /* Reads what counts without added_tokens_decoder. */
-static sg_status read_older_files(const sg_t5_tokenizer_config *c, file_tokens *l, sg_error *e)
+static sg_status read_older_files(const sg_tokenizer_files *c, file_tokens *l, sg_error *e)
 {
     const char *key;
     json_t     *value;
@@ -224,26 +233,26 @@ static const char *content_of(const json_t *value)
 }
 
 /* Returns whether a special token has this text. */
-static bool is_special(const sg_t5_tokenizer_config *c, const char *text)
+static bool is_special(const sg_tokenizer_files *c, const char *text)
 {
-    for (int i = 0; i < SPECIALS; i++) {
-        const char *have = content_of(sg_t5_tokenizer_config_special(c, special_names[i]));
+    for (int i = 0; i < SG_SPECIALS; i++) {
+        const char *have = content_of(sg_tokenizer_files_special(c, sg_special_names[i]));
         if (have && !strcmp(have, text)) return true;
     }
     return false;
 }
 
-/* Returns whether this is the text of a special token that the T5 rules add because no file has it. */
-static bool is_default_special(const sg_t5_tokenizer_config *c, const char *text)
+/* Returns whether this is the text of a special token that the class adds because no file has it. */
+static bool is_default_special(const sg_tokenizer_files *c, const char *text)
 {
-    for (int i = 0; i < SPECIALS; i++)
-        if (default_specials[i] && !sg_t5_tokenizer_config_special(c, special_names[i]) &&
-            !strcmp(default_specials[i], text))
-            return c->t5_rules;
+    for (int i = 0; i < SG_SPECIALS; i++)
+        if (c->defaults && c->defaults[i] && !sg_tokenizer_files_special(c, sg_special_names[i]) &&
+            !strcmp(c->defaults[i], text))
+            return true;
     return false;
 }
 
-static bool is_extra_special(const sg_t5_tokenizer_config *c, const char *text)
+static bool is_extra_special(const sg_tokenizer_files *c, const char *text)
 {
     const json_t *extra = json_object_get(c->config, "extra_special_tokens");
     for (size_t i = 0; i < json_array_size(extra); i++) {
@@ -266,7 +275,7 @@ static sg_status add_in_order_of_ids(const collector *to, file_tokens *l)
             SG_TRY(add_value(to, t->value, special || (text && is_default_special(to->c, text)),
                              to->c->has_decoder ? "added_tokens_decoder" : "tokenizer.json: added_tokens"));
         else
-            SG_TRY(add_text(to, text, strlen(text), !special && !is_extra_special(to->c, text), false));
+            SG_TRY(add_text(to, text, strlen(text), !special && !is_extra_special(to->c, text)));
     }
     return SG_OK;
 }
@@ -288,7 +297,7 @@ static sg_status add_model_specials(const collector *to, json_t *object)
     json_object_foreach(object, key, value)
     {
         bool known = !sg_text_ends(key, "_token") || !(json_is_string(value) || json_object_get(value, "content"));
-        for (int i = 0; i < SPECIALS; i++) known |= !strcmp(key, special_names[i]);
+        for (int i = 0; i < SG_SPECIALS; i++) known |= !strcmp(key, sg_special_names[i]);
         if (!known) SG_TRY(add_value(to, value, true, key));
     }
     return SG_OK;
@@ -297,12 +306,12 @@ static sg_status add_model_specials(const collector *to, json_t *object)
 /* Adds the special tokens that every tokenizer may have, then those of this model. */
 static sg_status add_specials(const collector *to)
 {
-    for (int i = 0; i < SPECIALS; i++) {
-        const json_t *value = sg_t5_tokenizer_config_special(to->c, special_names[i]);
+    for (int i = 0; i < SG_SPECIALS; i++) {
+        const json_t *value = sg_tokenizer_files_special(to->c, sg_special_names[i]);
         if (value)
-            SG_TRY(add_value(to, value, true, special_names[i]));
-        else if (to->c->t5_rules && default_specials[i])
-            SG_TRY(add_text(to, default_specials[i], strlen(default_specials[i]), false, false));
+            SG_TRY(add_value(to, value, true, sg_special_names[i]));
+        else if (to->c->defaults && to->c->defaults[i])
+            SG_TRY(add_text(to, to->c->defaults[i], strlen(to->c->defaults[i]), false));
     }
     SG_TRY(add_model_specials(to, to->c->config));
     SG_TRY(add_model_specials(to, to->c->special));
@@ -321,11 +330,11 @@ static sg_status add_list(const collector *to, const json_t *tokens, const char 
 static sg_status add_extra_ids(const collector *to)
 {
     int count;
-    SG_TRY(sg_t5_tokenizer_config_extra_ids(to->c, &count, to->err));
+    SG_TRY(sg_tokenizer_files_extra_ids(to->c, &count, to->err));
     for (int i = 0; i < count; i++) {
         char      name[32];
         const int len = snprintf(name, sizeof name, "<extra_id_%d>", i);
-        SG_TRY(add_text(to, name, (size_t)len, false, false));
+        SG_TRY(add_text(to, name, (size_t)len, false));
     }
     return SG_OK;
 }
@@ -353,39 +362,40 @@ static sg_status add_extra_specials(const collector *to, const sg_sentencepiece_
     if (!to->c->t5_rules || lists_extra_ids(additional)) return SG_OK;
     for (size_t i = 0; !to->c->tokenizer && i < m->count; i++)
         if (m->pieces[i].type == SG_PIECE_CONTROL || m->pieces[i].type == SG_PIECE_USER)
-            SG_TRY(add_text(to, m->pieces[i].text, m->pieces[i].len, false, false));
+            SG_TRY(add_text(to, m->pieces[i].text, m->pieces[i].len, false));
     return add_extra_ids(to);
 }
 
-static sg_status collect(sg_t5_added_tokens *a, const sg_t5_tokenizer_config *c, const sg_sentencepiece_file *m,
-                         const sg_unigram *u, sg_error *e)
+static sg_status collect(sg_added_tokens *a, const sg_tokenizer_files *c, const sg_sentencepiece_file *m,
+                         const sg_string_table *vocabulary, sg_error *e)
 {
-    const collector to = {.c = c, .vocabulary = &u->pieces, .tokens = a, .err = e};
-    a->next_id = (int32_t)u->pieces.count;
-    const json_t *first = c->t5_rules ? NULL : json_object_get(c->tokenizer, "added_tokens");
+    const collector to = {.c = c, .vocabulary = vocabulary, .tokens = a, .err = e};
+    a->next_id = (int32_t)vocabulary->count;
+    a->of_files = MAX_ADDED_TOKENS;
+    const json_t *first = c->t5_rules || c->rebuilt ? NULL : json_object_get(c->tokenizer, "added_tokens");
     for (size_t i = 0; i < json_array_size(first); i++)
         SG_TRY(add_value(&to, json_array_get(first, i), false, "tokenizer.json: added_tokens"));
     SG_TRY(add_file_tokens(&to));
+    a->of_files = a->count;
     SG_TRY(add_specials(&to));
     return add_extra_specials(&to, m);
 }
 
-sg_status sg_t5_added_tokens_open(sg_t5_added_tokens *a, const sg_t5_tokenizer_config *c,
-                                  const sg_sentencepiece_file *m, const sg_unigram *u, const sg_charsmap *map,
-                                  sg_error *e)
+sg_status sg_added_tokens_open(sg_added_tokens *a, const sg_tokenizer_files *c, const sg_sentencepiece_file *m,
+                               const sg_string_table *vocabulary, const sg_normalizer *by, sg_error *e)
 {
-    SG_TRY(collect(a, c, m, u, e));
-    return index_all(a, map, e);
+    SG_TRY(collect(a, c, m, vocabulary, e));
+    return index_all(a, by, e);
 }
 
-void sg_t5_added_tokens_close(sg_t5_added_tokens *a)
+void sg_added_tokens_close(sg_added_tokens *a)
 {
     for (size_t i = 0; i < a->count; i++) free(a->tokens[i].text);
     free(a->tokens);
     sg_string_table_free(&a->raw);
     sg_string_table_free(&a->normal);
     sg_textbuf_free(&a->normal_texts);
-    *a = (sg_t5_added_tokens){0};
+    *a = (sg_added_tokens){0};
 }
 
 /* ---- the token at the end ---- */
@@ -403,7 +413,7 @@ static const char *template_end(const json_t *post)
                : NULL;
 }
 
-static sg_status read_template(const sg_t5_tokenizer_config *c, int max_id, int32_t *id, sg_error *e)
+static sg_status read_template(const sg_tokenizer_files *c, int max_id, int32_t *id, sg_error *e)
 {
     const json_t *post = json_object_get(c->tokenizer, "post_processor");
     const char   *name = template_end(post);
@@ -412,27 +422,23 @@ static sg_status read_template(const sg_t5_tokenizer_config *c, int max_id, int3
     if (json_array_size(ids) != 1)
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s/tokenizer.json: post_processor: not that of a T5 tokenizer",
                             c->dir);
-    if (!sg_t5_tokenizer_config_int(first, max_id, id))
+    if (!sg_tokenizer_files_int(first, max_id, id))
         return fail(c, "tokenizer.json: post_processor.special_tokens", "an id beyond the vocabulary", e);
     return SG_OK;
 }
 
-sg_status sg_t5_added_tokens_end(const sg_t5_added_tokens *a, const sg_t5_tokenizer_config *c, int32_t *id, sg_error *e)
+sg_status sg_added_tokens_end(const sg_added_tokens *a, const sg_tokenizer_files *c, int32_t *id, sg_error *e)
 {
     if (!c->t5_rules) return read_template(c, a->next_id - 1, id, e);
-    const json_t            *eos = sg_t5_tokenizer_config_special(c, "eos_token");
-    const char              *text = eos ? content_of(eos) : "</s>";
-    const sg_t5_added_token *token = text ? find_token(a, text, strlen(text)) : NULL;
-    if (!token) return fail(c, "tokenizer_config.json: eos_token", "not among the tokens", e);
-    *id = token->id;
+    const int32_t eos = sg_added_tokens_id(a, sg_tokenizer_files_special_text(c, SG_SPECIAL_EOS));
+    if (eos < 0) return fail(c, "tokenizer_config.json: eos_token", "not among the tokens", e);
+    *id = eos;
     return SG_OK;
 }
 
-int32_t sg_t5_added_tokens_pad(const sg_t5_added_tokens *a, const sg_t5_tokenizer_config *c)
+int32_t sg_added_tokens_id(const sg_added_tokens *a, const char *text)
 {
-    const json_t            *pad = sg_t5_tokenizer_config_special(c, "pad_token");
-    const char              *text = pad ? content_of(pad) : c->t5_rules ? "<pad>" : NULL;
-    const sg_t5_added_token *token = text ? find_token(a, text, strlen(text)) : NULL;
+    const sg_added_token *token = text ? find_token(a, text, strlen(text)) : NULL;
     return token ? token->id : -1;
 }
 
@@ -460,6 +466,15 @@ static bool is_word_character(int32_t c)
            (c >= 0x1f170 && c <= 0x1f189) || c == 0x200c || c == 0x200d;
 }
 
+/* Decodes the character before text[at] and returns where it begins. */
+static size_t char_before(const char *text, size_t at, int32_t *c)
+{
+    size_t before = at - 1;
+    while (sg_utf8_continues(text[before])) before--;
+    sg_utf8_next(text + before, at - before, c);
+    return before;
+}
+
 /* Returns whether no word character touches text[from..to). */
 static bool is_whole_word(const char *text, size_t len, size_t from, size_t to)
 {
@@ -469,26 +484,35 @@ static bool is_whole_word(const char *text, size_t len, size_t from, size_t to)
         if (is_word_character(c)) return false;
     }
     if (!from) return true;
-    size_t before = from - 1;
-    while (sg_utf8_continues(text[before])) before--;
-    sg_utf8_next(text + before, from - before, &c);
+    char_before(text, from, &c);
     return !is_word_character(c);
 }
 
-const sg_t5_added_token *sg_t5_added_tokens_next(const sg_t5_added_tokens *a, bool normalized, const char *text,
-                                                 size_t len, size_t *at, size_t *bytes)
+/* A token that strips takes the white space beside it, back to `first`. */
+static void strip(const sg_added_token *t, const char *text, size_t len, size_t first, size_t *at, size_t *bytes)
+{
+    size_t  end = *at + *bytes, used;
+    int32_t c;
+    while (t->rstrip && end < len && (used = sg_utf8_next(text + end, len - end, &c), sg_utf8_is_space(c))) end += used;
+    while (t->lstrip && *at > first && (used = char_before(text, *at, &c), sg_utf8_is_space(c))) *at = used;
+    *bytes = end - *at;
+}
+
+const sg_added_token *sg_added_tokens_next(const sg_added_tokens *a, bool normalized, const char *text, size_t len,
+                                           size_t *at, size_t *bytes)
 {
     const sg_string_table *l = normalized ? &a->normal : &a->raw;
-    for (size_t i = *at; i < len && l->count;) {
+    for (size_t first = *at, i = first; i < len && l->count;) {
         const sg_string_entry *w = sg_string_table_longest(l, text + i, len - i);
         if (!w) {
             i++;
             continue;
         }
-        const sg_t5_added_token *t = &a->tokens[w->id];
+        const sg_added_token *t = &a->tokens[w->id];
         if (!t->single_word || is_whole_word(text, len, i, i + w->len)) {
             *at = i;
             *bytes = w->len;
+            strip(t, text, len, first, at, bytes);
             return t;
         }
         i += w->len;
