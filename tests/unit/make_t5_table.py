@@ -3,7 +3,7 @@
 
     python tests/unit/make_t5_table.py > tests/unit/t5_table.h
 
-`made_up` is repeated in test_t5.c. The encoders run in float64. Versions: tests/golden/requirements.txt.
+`made_up` is repeated in made_up.h. The encoders run in float64. Versions: tests/golden/requirements.txt.
 """
 import pathlib
 import sys

@@ -3,6 +3,7 @@
 
 #include "backend.h"
 #include "clip_vision_table.h"
+#include "made_up.h"
 #include "meta.h"
 #include "safetensors_write.h"
 
@@ -72,18 +73,6 @@ static int remove_folder(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) remove(in_folder(names[i]));
     sg_checkpoint_close(&from);
     return rmdir(folder);
-}
-
-/* made_up of make_t5_table.py. */
-static float made_up(const char *name, uint32_t i)
-{
-    uint32_t h = 2166136261u;
-    for (const char *c = name; *c; c++) h = (h ^ (unsigned char)*c) * 16777619u;
-    h += i * 0x9e3779b9u;
-    h = (h ^ (h >> 16)) * 0x85ebca6bu;
-    h = (h ^ (h >> 13)) * 0xc2b2ae35u;
-    const float u = (float)((h ^ (h >> 16)) >> 8) * 0x1p-23f - 1.0f;
-    return strstr(name, "norm") ? 1.0f + u / 4.0f : u;
 }
 
 enum { TENSORS = 64, ROOM = 1 << 13 };

@@ -2,6 +2,7 @@
 #include "t5.h"
 
 #include "backend.h"
+#include "made_up.h"
 #include "meta.h"
 #include "t5_table.h"
 
@@ -69,18 +70,6 @@ static int remove_folder(void **state)
     }
     sg_checkpoint_close(&from);
     return 0;
-}
-
-/* made_up of make_t5_table.py. */
-static float made_up(const char *name, uint32_t i)
-{
-    uint32_t h = 2166136261u;
-    for (const char *c = name; *c; c++) h = (h ^ (unsigned char)*c) * 16777619u;
-    h += i * 0x9e3779b9u;
-    h = (h ^ (h >> 16)) * 0x85ebca6bu;
-    h = (h ^ (h >> 13)) * 0xc2b2ae35u;
-    const float u = (float)((h ^ (h >> 16)) >> 8) * 0x1p-23f - 1.0f;
-    return strstr(name, "norm") ? 1.0f + u / 4.0f : u;
 }
 
 /* The header grows in one buffer while the data grow in another; header entries are JSON members. */
