@@ -4,7 +4,8 @@
     python tests/unit/make_bpe_table.py > tests/unit/bpe_table.h
 
 bpe/llama has tokenizer.json as Llama-3 has it, bpe/clip vocab.json and merges.txt as CLIP has them. test_bpe.c repeats the
-files beside these. Versions: tests/golden/requirements.txt.
+files beside these. The trainer breaks ties in another way at each run: keep all files of one. Versions:
+tests/golden/requirements.txt.
 """
 import json
 import pathlib
@@ -107,7 +108,7 @@ def checksum(ids):
 def wrapped(values):
     lines, line = [], "   "
     for v in values:
-        if len(line) + len(v) > 116:
+        if line.strip() and len(line) + len(v) > 116:
             lines.append(line)
             line = "   "
         line += f" {v},"

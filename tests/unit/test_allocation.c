@@ -5,6 +5,7 @@
  * SG_E_MEMORY (or, where those two do not tell the reason, any other code) with a message, leave no file, and leave
  * nothing behind, which the leak check of the sanitizers sees. An operation that knows another way may also succeed. */
 #include "backend.h"
+#include "bpe_tokenizer.h"
 #include "clip_names.h"
 #include "command.h"
 #include "engine.h"
@@ -167,6 +168,23 @@ static sg_status open_tokenizer(sg_error *e)
     const sg_status status = sg_t5_tokenizer_encode(t, text, sizeof text - 1, 64, &ids, &count, e);
     free(ids);
     sg_t5_tokenizer_close(&t);
+    return status;
+}
+
+static sg_status open_byte_level(sg_error *e)
+{
+    static const char        text[] = "A  red\n ball x\xc3\xa9 e\xcc\x81 <|endoftext|>bouncing";
+    static const char *const folders[] = {SG_BPE "/llama", SG_BPE "/clip"};
+    sg_status                status = SG_OK;
+    for (int i = 0; status == SG_OK && i < 2; i++) {
+        sg_bpe_tokenizer *t = NULL;
+        int32_t          *ids = NULL;
+        int               count;
+        status = sg_bpe_tokenizer_open(&t, folders[i], e);
+        if (status == SG_OK) status = sg_bpe_tokenizer_encode(t, text, sizeof text - 1, 64, &ids, &count, e);
+        free(ids);
+        sg_bpe_tokenizer_close(&t);
+    }
     return status;
 }
 
@@ -426,6 +444,7 @@ static void constructors(void **state)
     exhaust("convolution", 1, convolve);
     exhaust("weights", 3, open_weights);
     exhaust("tokenizer", 3, open_tokenizer);
+    exhaust("byte-level tokenizers", 1, open_byte_level);
     exhaust("prompts", 1, list_prompts);
     lora_save_for(MINI_WEIGHTS, "lora.safetensors",
                   "{\"lora_adapter_metadata\":\"{\\\"transformer.lora_alpha\\\":1}\"}");
