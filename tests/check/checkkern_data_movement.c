@@ -106,4 +106,10 @@ void ck_try_strided_copy(ck *c)
         if (ck_draw(c, 2)) a.row = ck_new(c, SG_I32, CK_ORDER, n);
         ck_case(c, &a);
     }
+    for (int i = 0; i < trials(c, 12); i++) { /* each head several times: a key's for its queries */
+        const int64_t  n = upto(c, 300), h = upto(c, 8), d = ck_draw(c, 2) ? 128 : upto(c, 70);
+        const sg_dtype t = types[i % 3];
+        ck_case(c,
+                &(sg_strided_copy_args){.y = ck_out(c, t, n, h, d), .x = ck_new(c, t, CK_RANDOM, n * d), .token = d});
+    }
 }

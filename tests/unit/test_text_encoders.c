@@ -60,7 +60,7 @@ enum { LLAMAS = sizeof llamas / sizeof *llamas, CLIPS = sizeof clips / sizeof *c
 
 static sg_checkpoint *from;
 static sg_backend    *backend;
-static char           folder[] = "/tmp/sg_text_encoders_XXXXXX";
+static char           folder[64];
 
 static const char *in_folder(const char *name)
 {
@@ -72,6 +72,7 @@ static const char *in_folder(const char *name)
 static int make_folder(void **state)
 {
     (void)state;
+    strcpy(folder, "/tmp/sg_text_encoders_XXXXXX");
     if (!mkdtemp(folder) || sg_checkpoint_open(&from, folder, NULL)) return -1;
     return mkdir(in_folder("text_encoder"), 0700);
 }
@@ -438,12 +439,16 @@ int main(void)
         cmocka_unit_test(configs_are_refused),
         cmocka_unit_test(weights_are_refused),
     };
-    sg_error e = {0};
-    if (sg_backend_open(&backend, &(sg_backend_options){.name = "ref", .threads = 1}, &e) != SG_OK) {
-        fprintf(stderr, "%s\n", e.text);
-        return 1;
+    static const char *const names[] = {"ref", "cpu"};
+    int                      failed = 0;
+    for (int i = 0; i < 2; i++) {
+        sg_error e = {0};
+        if (sg_backend_open(&backend, &(sg_backend_options){.name = names[i], .threads = 1}, &e) != SG_OK) {
+            fprintf(stderr, "%s\n", e.text);
+            return 1;
+        }
+        failed += cmocka_run_group_tests_name(names[i], tests, make_folder, remove_folder);
+        sg_backend_close(&backend);
     }
-    const int failed = cmocka_run_group_tests(tests, make_folder, remove_folder);
-    sg_backend_close(&backend);
     return failed;
 }
