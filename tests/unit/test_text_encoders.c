@@ -3,6 +3,7 @@
 #include "llama.h"
 
 #include "backend.h"
+#include "base/text.h"
 #include "made_up.h"
 #include "meta.h"
 #include "safetensors_write.h"
@@ -74,13 +75,14 @@ static int make_folder(void **state)
     (void)state;
     strcpy(folder, "/tmp/sg_text_encoders_XXXXXX");
     if (!mkdtemp(folder) || sg_checkpoint_open(&from, folder, NULL)) return -1;
-    return mkdir(in_folder("text_encoder"), 0700);
+    return mkdir(in_folder("text_encoder"), 0700) || mkdir(in_folder("tokenizer"), 0700);
 }
 
 static int remove_folder(void **state)
 {
     (void)state;
-    static const char *const names[] = {"text_encoder/config.json", "text_encoder/model.safetensors", "text_encoder"};
+    static const char *const names[] = {"text_encoder/config.json", "text_encoder/model.safetensors", "text_encoder",
+                                        "tokenizer/tokenizer.json", "tokenizer"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) remove(in_folder(names[i]));
     sg_checkpoint_close(&from);
     return rmdir(folder);
@@ -326,6 +328,72 @@ static void a_plan_asks_for_what_it_takes(void **state)
     }
 }
 
+/* ---- with a tokenizer ---- */
+
+#define TOKENIZER                                                                                                      \
+    "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}, \"model\": {\"merges\": [\"a b\"],"   \
+    "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2"
+
+static sg_status open_encoder(sg_text_encoder *t, const made *m, sg_error *e)
+{
+    return m->llama ? sg_llama_encoder_open(t, from, "text_encoder", "tokenizer", m->skip, SG_F32, e)
+                    : sg_clip_text_encoder_open(t, from, "text_encoder", "tokenizer", m->projected, m->skip, SG_F32, e);
+}
+
+static void an_encoder_has_its_tokenizer(void **state)
+{
+    (void)state;
+    const made *both[] = {&llamas[1], &clips[1]};
+    for (int i = 0; i < 2; i++) {
+        static float    y[NUMBERS], want[NUMBERS];
+        int32_t        *ids = NULL;
+        int             count = 0;
+        sg_text_encoder t;
+        sg_error        e = {0};
+        write_checkpoint(both[i]);
+        write_text(in_folder("tokenizer/tokenizer.json"), TOKENIZER "}}}");
+        if (open_encoder(&t, both[i], &e)) fail_msg("%s", e.text);
+        assert_int_equal(t.ops->width(t.of), 12);
+        assert_int_equal(t.ops->pooled ? t.ops->pooled(t.of) : 0, i ? PROJECTED : 0);
+        assert_int_equal(t.ops->pad(t.of), -1);
+        assert_int_equal(t.ops->tokenize(t.of, "abb", 3, 9, &ids, &count, &e), SG_OK);
+        assert_int_equal(count, 2);
+
+        encoder same;
+        assert_int_equal(open_made(&same, both[i], SG_F32, NULL), SG_OK);
+        sg_stream s = encode(&same, ids, count, want);
+        assert_int_equal(sg_bind_load(t.ops->component(t.of)->bind, backend, NULL, NULL, &e), SG_OK);
+        t.ops->encode(t.of, &s, (sg_tensor){.data = y, .rank = 2, .dim = {count, 12}},
+                      i ? (sg_tensor){.data = y + count * 12, .rank = 2, .dim = {1, PROJECTED}} : (sg_tensor){0}, ids,
+                      count);
+        assert_int_equal(s.status, SG_OK);
+        assert_memory_equal(y, want, (size_t)(count * 12 + (i ? PROJECTED : 0)) * sizeof *y);
+        close_made(&same);
+        t.ops->close(t.of);
+        free(ids);
+    }
+}
+
+static void more_ids_than_rows_are_refused(void **state)
+{
+    (void)state;
+    const made     *both[] = {&llamas[1], &clips[1]};
+    sg_textbuf      text = {0};
+    sg_text_encoder t;
+    sg_textbuf_printf(&text, TOKENIZER);
+    for (int i = 3; i <= TABLE_VOCAB; i++) sg_textbuf_printf(&text, ", \"%d\": %d", i, i);
+    sg_textbuf_printf(&text, "}}}");
+    for (int i = 0; i < 2; i++) {
+        sg_error e = {0};
+        write_checkpoint(both[i]);
+        write_text(in_folder("tokenizer/tokenizer.json"), text.data);
+        assert_int_equal(open_encoder(&t, both[i], &e), SG_E_FORMAT);
+        assert_null(t.ops);
+        assert_non_null(strstr(e.text, "24 ids, but the text encoder's table only 23 rows"));
+    }
+    sg_textbuf_free(&text);
+}
+
 /* ---- refusals ---- */
 
 static void ids_are_refused(void **state)
@@ -435,6 +503,8 @@ int main(void)
         cmocka_unit_test(a_file_may_lack_what_is_not_computed),
         cmocka_unit_test(a_token_sees_none_after_it),
         cmocka_unit_test(a_plan_asks_for_what_it_takes),
+        cmocka_unit_test(an_encoder_has_its_tokenizer),
+        cmocka_unit_test(more_ids_than_rows_are_refused),
         cmocka_unit_test(ids_are_refused),
         cmocka_unit_test(configs_are_refused),
         cmocka_unit_test(weights_are_refused),
