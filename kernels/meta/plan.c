@@ -33,10 +33,12 @@ static void raise_to(size_t *most, size_t v)
     if (v > *most) *most = v;
 }
 
-static void count_staging(sg_plan_totals *t, sg_tensor y, sg_tensor x, sg_tensor w)
+/* BF16 pairs of odd depth are products of F32 on a CPU, and so are those of a convolution with a stride. */
+static void count_staging(sg_plan_totals *t, sg_tensor y, sg_tensor x, sg_tensor w, bool strided)
 {
+    const bool as_f32 = (strided || w.dim[1] % 2) && t->backend && t->backend->host_memory;
     raise_to(&t->weight, 4 * (size_t)sg_count(w));
-    if (t->native_bf16 && x.dtype == SG_BF16 && w.dtype == SG_BF16) return;
+    if (t->native_bf16 && x.dtype == SG_BF16 && w.dtype == SG_BF16 && !as_f32) return;
     raise_to(&t->staged_x, widened(x));
     raise_to(&t->staged_y, widened(y));
 }
@@ -58,7 +60,7 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
     totals(s)->flops += sg_op_flops("linear", a);
     if (totals(s)->backend) sg_backend_prepare_linear(totals(s)->backend, a);
-    count_staging(totals(s), a->y, a->x, a->w);
+    count_staging(totals(s), a->y, a->x, a->w, false);
     if (a->x.dim[0] <= FEW_ROWS) raise_to(&totals(s)->thin, (size_t)sg_count(a->w));
     return SG_OK;
 }
@@ -80,7 +82,7 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
         return SG_OK;
     }
     if (t->backend) sg_backend_prepare_conv(t->backend, a);
-    count_staging(t, a->y, a->x, a->w);
+    count_staging(t, a->y, a->x, a->w, a->stride[0] * a->stride[1] * a->stride[2] > 1);
     count_edges(t, a);
     return SG_OK;
 }
@@ -121,9 +123,9 @@ FREE(mul)
 FREE(act)
 FREE(sinusoid)
 FREE(upsample)
-FREE(avg_down) FREE(dup_up) FREE(permute) FREE(copy) FREE(strided_copy) FREE(combine) FREE(rgb8) FREE(count_non_finite) FREE(distance)
-    FREE(pool)
-    FREE(self_similarity) FREE(quantise) FREE(score) FREE(select) FREE(tail_bias)
+FREE(avg_down)
+FREE(dup_up) FREE(permute) FREE(copy) FREE(strided_copy) FREE(combine) FREE(rgb8) FREE(count_non_finite) FREE(distance)
+    FREE(pool) FREE(self_similarity) FREE(quantise) FREE(score) FREE(select) FREE(tail_bias)
 
 #define X(op) .op = op,
         static const sg_ops plan_ops = {SG_OPS(X).conv_twice = conv_twice};

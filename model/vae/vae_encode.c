@@ -15,7 +15,7 @@ typedef struct encoding {
     const int64_t     *latent;  /* [c, f, y, x] */
     int64_t            numbers; /* of a place: c or 2 c */
     sg_tensor          frames;  /* on the device: room for the longest chunk */
-    float             *rgb;     /* the same on the host; NULL on a plan */
+    float             *rgb;     /* the same on the host, where the device computes there itself; NULL on a plan */
 } encoding;
 
 static int64_t longest_chunk(const encoding *e, int *chunks)
@@ -53,7 +53,7 @@ static void encode_chunks(const encoding *e, sg_stream *s, void *run, float *out
         const sg_tensor now = sg_rows(e->frames, 0, count);
         if (e->rgb) {
             c->fill(c->context, e->rgb, done, count);
-            sg_upload(s, now, e->rgb);
+            if (e->rgb != e->frames.data) sg_upload(s, now, e->rgb);
         }
         s->scratch.used = 0;
         const sg_tensor z = e->vae->ops->encode_next(run, s, now);
@@ -75,12 +75,13 @@ void sg_vae_encode(const sg_vae *v, sg_stream *s, const sg_vae_clip *clip, const
     sg_error why = {0};
     int      chunks;
     e.frames = sg_new_keep(s, SG_F32, longest_chunk(&e, &chunks), clip->height, clip->width, 3);
-    if (latents && !(e.rgb = malloc(sg_bytes(e.frames)))) {
+    if (latents) e.rgb = s->backend->host_memory ? e.frames.data : malloc(sg_bytes(e.frames));
+    if (latents && !e.rgb) {
         sg_fail(s, SG_E_MEMORY, "no memory for frames of %lldx%lld", (long long)clip->width, (long long)clip->height);
         return;
     }
     if (v->ops->encode_open(&run, v->of, s, clip->height, clip->width, &why)) sg_fail(s, why.code, "%s", why.text);
     encode_chunks(&e, s, run, latents, chunks, watch);
     v->ops->encode_close(&run);
-    free(e.rgb);
+    if (e.rgb != e.frames.data) free(e.rgb);
 }

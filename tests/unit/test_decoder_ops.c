@@ -127,9 +127,28 @@ static void plan_counts_copies_with_edges(void **state)
     assert_int_equal(totals[2].staged_x, whole);
 }
 
+/* Which is computed in F32 on a CPU, whatever it multiplies otherwise. */
+static void plan_counts_a_strided_convolution(void **state)
+{
+    (void)state;
+    const sg_backend cpu = {.host_memory = true}, gpu = {0};
+    for (int stride = 1; stride <= 2; stride++)
+        for (int i = 0; i < 2; i++) {
+            sg_plan_totals t = {.backend = i ? &gpu : &cpu, .native_bf16 = true};
+            sg_stream      s = sg_plan_stream(&t);
+            sg_conv_args   a = {
+                  .y = SHAPE(BF16, 1, 8 / stride, 8, 2), .x = SHAPE(BF16, 1, 8, 8, 4), .w = SHAPE(BF16, 2, 4, 1, 1, 1)};
+            for (int k = 0; k < 3; k++) a.stride[k] = k == 1 ? stride : 1;
+            ACCEPTS(conv, a);
+            assert_int_equal(t.staged_x, stride > 1 && !i ? 8 * 8 * 4 * sizeof(float) : 0);
+            assert_int_equal(t.staged_y, stride > 1 && !i ? 4 * 8 * 2 * sizeof(float) : 0);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(plan_counts_copies_with_edges),
+                                       cmocka_unit_test(plan_counts_a_strided_convolution),
                                        cmocka_unit_test(group_norm_refuses_what_does_not_fit),
                                        cmocka_unit_test(group_norm_is_over_the_frames_of_a_chunk),
                                        cmocka_unit_test(angles_and_gates_have_one_of_their_shapes),
