@@ -454,17 +454,6 @@ static sg_status check_images(const sg_engine *engine, const sg_request *r, sg_e
     return SG_OK;
 }
 
-int sg_steps_of_strength(int steps, double strength)
-{
-    const double done = steps * strength;
-    return done < steps ? (int)done : steps;
-}
-
-int sg_request_steps(const sg_request *r)
-{
-    return r->video.rgb ? sg_steps_of_strength(r->steps, r->video.strength) : r->steps;
-}
-
 static sg_status check_video(const sg_engine *engine, const sg_request *r, sg_error *e)
 {
     const sg_vae *const v = &engine->components->vae;

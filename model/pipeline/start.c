@@ -14,24 +14,16 @@ static void fill_frames(const void *context, float *rgb, int64_t first, int64_t 
     for (size_t i = 0; i < n; i++) rgb[i] = sg_vae_sample(from[i]);
 }
 
-static size_t count_of(const int64_t d[4]) { return (size_t)(d[0] * d[1] * d[2] * d[3]); }
-
-/* What the encoder gives of a video whose latents are d. */
-static size_t count_of_encoded(const sg_render *render, const int64_t d[4])
-{
-    return (render->engine->components->vae.ops->sampled ? 2 : 1) * count_of(d);
-}
-
 void sg_render_encode_video(const sg_render *render, sg_stream *s, sg_watch watch)
 {
     const sg_request *const r = render->request;
     sg_engine *const        engine = render->engine;
     const sg_vae_clip       clip = {r->frames, r->height, r->width, fill_frames, r};
-    int64_t                 d[4];
+    const int64_t *const    d = render->geometry.latent; /* of which none is a pad: sg_engine_check_request */
     float                  *latents = NULL;
     sg_tap_fn *const        tap = s->tap;
-    sg_render_decoded(render, d);
-    const size_t n = count_of_encoded(render, d);
+    const int               factor = engine->components->vae.ops->sampled ? 2 : 1;
+    const size_t            n = (size_t)(factor * d[0] * d[1] * d[2] * d[3]);
     if (s->memory->alloc) {
         free(engine->video);
         if (!(latents = engine->video = malloc(n * sizeof *latents))) {

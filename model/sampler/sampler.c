@@ -121,6 +121,17 @@ sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps
     return c->sigmas.count ? take_list(out, e) : solver_of(c)->schedule(out, sigmas_old, e);
 }
 
+int sg_steps_of_strength(int steps, double strength)
+{
+    const double done = steps * strength;
+    return done < steps ? (int)done : steps;
+}
+
+int sg_request_steps(const sg_request *r)
+{
+    return r->video.rgb ? sg_steps_of_strength(r->steps, r->video.strength) : r->steps;
+}
+
 void sg_sampler_skip(sg_sampler *p, int first)
 {
     p->steps -= first;
