@@ -148,7 +148,7 @@ static sg_status by_decoder(const sg_render *render, sg_stream *s, sg_tensor z, 
     sg_status           st = v->ops->decode_open(&run, v->of, s, z.dim[1], z.dim[2], render->e);
     for (int64_t done = 0, count; !st && done < z.dim[0]; done += count) {
         count = v->ops->chunk(v->of, z.dim[0], done);
-        download(s, &host, v->ops->decode_next(run, s, sg_rows(z, done, count)));
+        download(s, &host, v->ops->decode_next(run, s, sg_rows(z, done, count), done + count == z.dim[0]));
         s->scratch.used = mark;
     }
     v->ops->decode_close(&run);

@@ -273,8 +273,9 @@ static sg_status decode_open(void **out, void *of, sg_stream *s, int64_t y, int6
     return SG_OK;
 }
 
-static sg_tensor decode_next(void *context, sg_stream *s, sg_tensor z)
+static sg_tensor decode_next(void *context, sg_stream *s, sg_tensor z, bool last)
 {
+    (void)last;
     run *const         r = context;
     const taehv *const t = r->of;
     const int64_t      side = SCALE_SPACE * t->patch, dropped = r->begun ? 0 : SCALE_TIME - 1;

@@ -148,7 +148,7 @@ static void decode(const sg_vae *v, sg_stream *s, int i, float *y)
     if (v->ops->decode_open(&run, v->of, s, HEIGHT, WIDTH, &e) != SG_OK) fail_msg("%s", e.text);
     for (int f = 0; f < FRAMES; f++) {
         const size_t    mark = s->scratch.used;
-        const sg_tensor frames = v->ops->decode_next(run, s, sg_rows(all, f, 1));
+        const sg_tensor frames = v->ops->decode_next(run, s, sg_rows(all, f, 1), f + 1 == all.dim[0]);
         assert_int_equal(frames.dim[0], f ? 4 : 1);
         if (y) sg_download(s, y, frames);
         if (y) y += sg_count(frames);
