@@ -37,6 +37,8 @@ struct rows_job {
     {
         if (non_finite && lane == 0 && !isfinite(stats.x)) atomicAdd(non_finite, 1);
     }
+
+    bool is_short() const { return x.bf16 && y.bf16 && x.wide && y.wide && w.wide; }
 };
 
 /* ---- a row ---- */
@@ -296,7 +298,10 @@ template <int GROUP, typename J> static __global__ void __launch_bounds__(SG_THR
 }
 
 /* On a processor at once, so that a thread has registers for its quads. */
-template <int QUADS> constexpr int kept_blocks() { return QUADS > 6 ? 3 : QUADS > 4 ? 4 : QUADS > 2 ? 5 : BLOCKS; }
+template <int QUADS> constexpr int kept_blocks()
+{
+    return QUADS > 12 ? 2 : QUADS > 6 ? 3 : QUADS > 4 ? 4 : QUADS > 2 ? 5 : BLOCKS;
+}
 
 template <int GROUP, int QUADS, typename J>
 static __global__ void __launch_bounds__(SG_THREADS, kept_blocks<QUADS>()) rows_kept(J j)
@@ -322,62 +327,137 @@ static __global__ void __launch_bounds__(SG_THREADS, kept_blocks<QUADS>()) rows_
     }
 }
 
-/* A row of PACKS packs for each of GROUP threads, in BF16. */
-template <int GROUP> struct row_short {
+/* ---- short rows ---- */
+
+/* The part of a row that a thread has: PACKS packs, every GROUPth. */
+template <int GROUP, int PACKS> struct row_short {
     enum { c = GROUP * PACKS * SG_PACK };
     float x[PACKS][SG_PACK];
-    int   lane;
 
-    __device__ __forceinline__ int place(int k) const { return (lane + k * GROUP) * SG_PACK; }
-
-    __device__ __forceinline__ void load(const uint16_t *from)
-    {
-        uint4 four[PACKS];
-#pragma unroll
-        for (int k = 0; k < PACKS; k++) four[k] = __ldcg((const uint4 *)(from + place(k)));
-#pragma unroll
-        for (int k = 0; k < PACKS; k++) {
-            const uint32_t two[] = {four[k].x, four[k].y, four[k].z, four[k].w};
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                x[k][2 * i] = sg_bf16_to_float(two[i]), x[k][2 * i + 1] = __uint_as_float(two[i] & 0xffff0000u);
-        }
-    }
-
-    /* f(i, n, numbers) as row_part has it. */
+    /* f(i, n, numbers) as row_part has it, for sums, which do not ask for i. */
     template <typename F> __device__ __forceinline__ void each(F f)
     {
 #pragma unroll
-        for (int k = 0; k < PACKS; k++) f(place(k), (int)SG_PACK, x[k]);
+        for (int k = 0; k < PACKS; k++) f(0, (int)SG_PACK, x[k]);
     }
 };
+
+/* Norm as rows_short has it: N rows a thread. */
+template <int N> struct short_norm : norm_job {
+    static constexpr int ROWS = N;
+    struct beside {};
+    __device__ __forceinline__ void    load(beside &, int64_t, int) const {}
+    __device__ __forceinline__ sg_view bias() const { return b; }
+
+    __device__ __forceinline__ void finish(const beside &, int, float2 stats, const float (&p)[SG_PACK],
+                                           const float (&q)[SG_PACK], float (&v)[SG_PACK]) const
+    {
+#pragma unroll
+        for (int k = 0; k < SG_PACK; k++) v[k] = (v[k] - stats.x) * stats.y * p[k] + q[k];
+        if (act == SG_ACT_SILU)
+#pragma unroll
+            for (int k = 0; k < SG_PACK; k++) v[k] = sg_silu_rough(v[k]);
+    }
+};
+
+/* Rope likewise. A row is a head. SHARED: four neighbouring heads are of one token and have one set of angles. */
+template <bool SHARED> struct short_rope : rope_job {
+    static constexpr int ROWS = SHARED ? 4 : 2, SETS = SHARED ? 1 : ROWS;
+    struct beside {
+        float4 c[SETS], s[SETS];
+    };
+    __device__ __forceinline__ sg_view bias() const { return sg_view(); }
+
+    /* The angles of rows from `row` on, from the e-th number of a head on. */
+    __device__ __forceinline__ void load(beside &t, int64_t row, int e) const
+    {
+#pragma unroll
+        for (int i = 0; i < SETS; i++) {
+            int64_t       head;
+            const int64_t mine = min(row + i, rows - 1), set = by_head ? mine : sg_divide(mine, wide / d, &head);
+            t.c[i] = *(const float4 *)(cos + set * (d / 2) + e / 2);
+            t.s[i] = *(const float4 *)(sin + set * (d / 2) + e / 2);
+        }
+    }
+
+    __device__ __forceinline__ void finish(const beside &t, int i, float2 stats, const float (&p)[SG_PACK],
+                                           const float (&)[SG_PACK], float (&v)[SG_PACK]) const
+    {
+        const float4 c = t.c[SHARED ? 0 : i], s = t.s[SHARED ? 0 : i];
+#pragma unroll
+        for (int k = 0; k < SG_PACK; k++) v[k] = v[k] * stats.y * p[k];
+        rotate(v[0], v[1], c.x, s.x);
+        rotate(v[2], v[3], c.y, s.y);
+        rotate(v[4], v[5], c.z, s.z);
+        rotate(v[6], v[7], c.w, s.w);
+    }
+};
+
+static __device__ __forceinline__ void unpack(uint4 four, float (&x)[SG_PACK])
+{
+    const uint32_t two[] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        x[2 * i] = sg_bf16_to_float(two[i]), x[2 * i + 1] = __uint_as_float(two[i] & 0xffff0000u);
+}
+
+/* A pack of v, which is F32 and lies evenly. */
+static __device__ __forceinline__ void get_even(const sg_view &v, int i, float other, float (&x)[SG_PACK])
+{
+    float low[QUAD], high[QUAD];
+    get_or(v, i, QUAD, other, low);
+    get_or(v, i + QUAD, QUAD, other, high);
+#pragma unroll
+    for (int k = 0; k < QUAD; k++) x[k] = low[k], x[QUAD + k] = high[k];
+}
 
 /* On a processor at once: 64 registers a thread. */
 enum { SHORT_BLOCKS = 4 };
 
-template <int GROUP> static __global__ void __launch_bounds__(SG_THREADS, SHORT_BLOCKS) rows_short(norm_job j)
+/* A thread has neighbouring rows, so that w, b and shared angles are loaded once for them. */
+template <int GROUP, int PACKS, typename J>
+static __global__ void __launch_bounds__(SG_THREADS, SHORT_BLOCKS) rows_short(J j)
 {
-    constexpr int    GROUPS = SG_THREADS / GROUP;
-    row_short<GROUP> r;
-    r.lane = threadIdx.x % GROUP;
-    for (int64_t first = (int64_t)blockIdx.x * GROUPS; first < j.rows; first += (int64_t)gridDim.x * GROUPS) {
-        const int64_t mine = first + threadIdx.x / GROUP, at = min(mine, j.rows - 1) * r.c;
-        r.load((const uint16_t *)j.x.data + at);
-        const float by = row_stats<GROUP>(j, r, NULL).y;
-        if (mine >= j.rows) continue;
-        r.each([&](int i, int, float(&x)[SG_PACK]) {
-            float w[2][QUAD];
-            get_or(j.w, i, QUAD, 1.0f, w[0]);
-            get_or(j.w, i + QUAD, QUAD, 1.0f, w[1]);
+    constexpr int           ROWS = J::ROWS;
+    constexpr int64_t       C = row_short<GROUP, PACKS>::c, STEP = SG_THREADS / GROUP * ROWS;
+    const int               lane = threadIdx.x % GROUP;
+    row_short<GROUP, PACKS> r[ROWS];
+    typename J::beside      beside;
+    for (int64_t first = blockIdx.x * STEP; first < j.rows; first += gridDim.x * STEP) {
+        const int64_t mine = first + threadIdx.x / GROUP * ROWS;
+        uint4         four[ROWS][PACKS];
+        float2        stats[ROWS];
 #pragma unroll
-            for (int k = 0; k < SG_PACK; k++) x[k] *= by * w[k / QUAD][k % QUAD];
-            if (j.act == SG_ACT_SILU)
+        for (int i = 0; i < ROWS; i++)
 #pragma unroll
-                for (int k = 0; k < SG_PACK; k++) x[k] = sg_silu_rough(x[k]);
-            *(uint4 *)((uint16_t *)j.y.data + at + i) =
-                make_uint4(sg_pack_bf16x2(x[0], x[1]), sg_pack_bf16x2(x[2], x[3]), sg_pack_bf16x2(x[4], x[5]),
-                           sg_pack_bf16x2(x[6], x[7]));
-        });
+            for (int k = 0; k < PACKS; k++) {
+                const int64_t at = min(mine + i, j.rows - 1) * C + (lane + k * GROUP) * SG_PACK;
+                four[i][k] = __ldcg((const uint4 *)((const uint16_t *)j.x.data + at));
+            }
+        j.load(beside, mine, lane * SG_PACK);
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+#pragma unroll
+            for (int k = 0; k < PACKS; k++) unpack(four[i][k], r[i].x[k]);
+            stats[i] = row_stats<GROUP>(j, r[i], NULL);
+            if (mine + i < j.rows) j.judge(stats[i], lane);
+        }
+#pragma unroll
+        for (int k = 0; k < PACKS; k++) {
+            const int place = (lane + k * GROUP) * SG_PACK;
+            float     w[SG_PACK], b[SG_PACK];
+            get_even(j.w, place, 1.0f, w);
+            get_even(j.bias(), place, 0.0f, b);
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) {
+                if (mine + i >= j.rows) continue;
+                float(&x)[SG_PACK] = r[i].x[k];
+                j.finish(beside, i, stats[i], w, b, x);
+                *(uint4 *)((uint16_t *)j.y.data + (mine + i) * C + place) =
+                    make_uint4(sg_pack_bf16x2(x[0], x[1]), sg_pack_bf16x2(x[2], x[3]), sg_pack_bf16x2(x[4], x[5]),
+                               sg_pack_bf16x2(x[6], x[7]));
+            }
+        }
     }
 }
 
@@ -402,6 +482,8 @@ template <typename J> static sg_status rows_run(sg_stream *s, const char *op, co
             kept_launch<SG_WARP, 4>(s, j);
         else if (j.c <= 1536)
             kept_launch<SG_WARP, 12>(s, j);
+        else if (j.c <= 3072)
+            kept_launch<SG_WARP, 24>(s, j);
         else
             kept_launch<SG_THREADS, 6>(s, j);
     } else if (j.c <= 16 * SG_PACK)
@@ -413,19 +495,35 @@ template <typename J> static sg_status rows_run(sg_stream *s, const char *op, co
     return sg_cuda_launched(s, op);
 }
 
-template <int GROUP> static bool short_launch(sg_stream *s, const norm_job &j)
+template <int GROUP, int PACKS, typename J> static bool short_launch(sg_stream *s, const J &j)
 {
-    if (j.c != row_short<GROUP>::c) return false;
-    rows_short<GROUP><<<sg_cuda_blocks(s, j.rows * GROUP), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+    const int64_t threads = sg_div_up(j.rows, J::ROWS) * GROUP;
+    rows_short<GROUP, PACKS><<<sg_cuda_blocks(s, threads), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
     return true;
 }
 
 /* By rows_short, if it is made for them. */
 static bool norm_short(sg_stream *s, const norm_job &j)
 {
-    return (j.kind == SG_NORM_L2 || j.kind == SG_NORM_RMS) && (j.act == SG_ACT_NONE || j.act == SG_ACT_SILU) &&
-           j.x.bf16 && j.y.bf16 && j.x.wide && j.y.wide && j.w.wide && !j.b.data && !j.scale.data && !j.shift.data &&
-           (short_launch<4>(s, j) || short_launch<8>(s, j) || short_launch<16>(s, j));
+    if (!j.is_short() || !j.b.wide || j.scale.data || j.shift.data || (j.act != SG_ACT_NONE && j.act != SG_ACT_SILU))
+        return false;
+    switch (j.c) {
+    case 64: return short_launch<8, 1>(s, short_norm<4>{j});
+    case 128: return short_launch<16, 1>(s, short_norm<4>{j});
+    case 96: return short_launch<4, 3>(s, short_norm<1>{j});
+    case 192: return short_launch<8, 3>(s, short_norm<1>{j});
+    case 384: return short_launch<16, 3>(s, short_norm<1>{j});
+    default: return false;
+    }
+}
+
+static bool rope_short(sg_stream *s, const rope_job &j)
+{
+    if (!j.is_short() || !j.four || j.c != j.d || (j.d != 64 && j.d != 128)) return false;
+    const bool shared = !j.by_head && j.wide / j.d % short_rope<true>::ROWS == 0;
+    if (j.d == 64)
+        return shared ? short_launch<8, 1>(s, short_rope<true>{j}) : short_launch<8, 1>(s, short_rope<false>{j});
+    return shared ? short_launch<16, 1>(s, short_rope<true>{j}) : short_launch<16, 1>(s, short_rope<false>{j});
 }
 
 static sg_status norm(sg_stream *s, const sg_norm_args *a)
@@ -463,7 +561,7 @@ static sg_status rope(sg_stream *s, const sg_rope_args *a)
     j.rows = sg_count(a->x) / j.c;
     j.kind = a->w.rank ? SG_NORM_RMS : SG_NORM_NONE;
     j.eps = a->eps;
-    return rows_run(s, "rope", j);
+    return rope_short(s, j) ? sg_cuda_launched(s, "rope") : rows_run(s, "rope", j);
 }
 
 void sg_cuda_norm_rope_init(sg_ops *t)
