@@ -9,22 +9,43 @@
 
 /* ---- kernels ---- */
 
-/* to[o, tap, i] = w[o, i, tap] */
+/* to[o, tap, i] = w[o, i, tap]; zeros for o beyond w's */
 struct permute_weights {
-    sg_view to, w;
-    int64_t in, taps;
+    sg_view         to, w;
+    int64_t         in, taps, out;
     __device__ void operator()(int64_t at) const
     {
         int64_t       i, tap;
         const int64_t o = sg_divide(sg_divide(at, in, &i), taps, &tap);
-        sg_put(to, at, sg_get(w, (o * in + i) * taps + tap));
+        sg_put(to, at, o < out ? sg_get(w, (o * in + i) * taps + tap) : 0.0f);
+    }
+};
+
+/* y = sum + b, or with add y += sum + b, of the first `out` channels of a place of sum, which has `packs` packs. */
+struct take_channels {
+    sg_view         y, sum, b;
+    int64_t         packs, out;
+    bool            add;
+    __device__ void operator()(int64_t at) const
+    {
+        int64_t       pack;
+        const int64_t place = sg_divide(at, packs, &pack), o = pack * SG_PACK, to = place * out + o;
+        const int     n = (int)min((int64_t)SG_PACK, out - o);
+        float         v[SG_PACK];
+        sg_get_pack(sum, at * SG_PACK, SG_PACK, true, v);
+#pragma unroll
+        for (int k = 0; k < SG_PACK; k++) {
+            if (k == n) break;
+            const float got = v[k] + sg_get_or(b, o + k, 0.0f);
+            sg_put(y, to + k, add ? sg_get(y, to + k) + got : got);
+        }
     }
 };
 
 /* The places of y whose windows leave the frame of x, frame by frame: rows above and below, then, of the rows between, what
  * lies left and right. */
 struct edge_places {
-    int64_t rows, cols;               /* of y */
+    int64_t rows, cols;                /* of y */
     int64_t above, below, left, right; /* rows, columns */
 
     __host__ __device__ int64_t of_frame() const
@@ -51,12 +72,12 @@ struct edge_places {
 enum window_reads { READ_INSIDE, READ_ALL, READ_OUTSIDE };
 
 struct gather_kernel {
-    sg_view to, x;
-    int64_t first;                 /* output place of row 0 */
-    int64_t in, depth;             /* channels; taps in */
-    int64_t rows, cols;            /* of the output */
-    int64_t x_rows, x_cols;
-    int64_t ky, kx, stride[3], above, left;
+    sg_view      to, x;
+    int64_t      first;      /* output place of row 0 */
+    int64_t      in, depth;  /* channels; taps in */
+    int64_t      rows, cols; /* of the output */
+    int64_t      x_rows, x_cols;
+    int64_t      ky, kx, stride[3], above, left;
     window_reads reads;
     edge_places  edges;
 
@@ -99,10 +120,10 @@ struct gather_kernel {
 
 /* y += sum at the places of rows of sum. */
 struct add_edges {
-    sg_view     y;
-    const float *sum;
-    int64_t     first, out; /* place of row 0; channels */
-    edge_places edges;
+    sg_view         y;
+    const float    *sum;
+    int64_t         first, out; /* place of row 0; channels */
+    edge_places     edges;
     __device__ void operator()(int64_t at) const
     {
         int64_t       o, t, r, u;
@@ -217,6 +238,53 @@ static sg_status put_bias(sg_stream *s, const sg_conv_args *a)
     return sg_cuda_linear(s, "conv", &p);
 }
 
+/* cuDNN's engines want channels in packs: for 3 of them it takes ten times as long as for 64 (kernels/NOTES.md). */
+static bool fills_channels(const sg_conv_args *a)
+{
+    return a->w.dim[0] % SG_PACK && a->w.dim[1] % SG_PACK == 0 && a->y.dtype == SG_BF16 && a->x.dtype == SG_BF16 &&
+           a->w.dtype == SG_BF16;
+}
+
+/* The convolution by cuDNN, with output channels of zero weights up to whole packs, into scratch, for as many frames at a
+ * time as fit; the last frames overlap those before them, so that all are of one shape. w has the zeros. False: as
+ * sg_cuda_conv_dnn, or a frame does not fit. */
+static bool conv_filled(sg_stream *s, const sg_conv_args *a, void *w, sg_status *status)
+{
+    const int64_t out = a->w.dim[0], packs = sg_div_up(out, SG_PACK), frames = a->y.dim[0];
+    const int64_t places = a->y.dim[1] * a->y.dim[2], bytes = places * packs * SG_PACK * (int64_t)sizeof(uint16_t);
+    const int64_t most = SG_CUDA_SUM_BYTES / bytes, piece = most ? sg_div_up(frames, sg_div_up(frames, most)) : 0;
+    void *const   sum = most ? sg_cuda_scratch(s, "conv", SG_CUDA_SUM, (size_t)(piece * bytes)) : NULL;
+    sg_conv_args  filled = *a;
+    if (!sum) return (*status = s->status) != SG_OK;
+    filled.b = sg_tensor();
+    filled.add = false;
+    filled.edge = SG_EDGE_ZERO;
+    filled.y.data = sum;
+    filled.y.dim[0] = piece;
+    filled.y.dim[3] = filled.w.dim[0] = packs * SG_PACK;
+    filled.x.dim[0] = piece + a->w.dim[2] - 1;
+    const int64_t x_frame = a->x.dim[1] * a->x.dim[2] * a->x.dim[3];
+    for (int64_t done = 0; done < frames; done += piece) {
+        const int64_t from = sg_min64(done, frames - piece), again = done - from;
+        filled.x.data = (uint16_t *)a->x.data + from * x_frame;
+        if (!sg_cuda_conv_dnn(s, &filled, w, NULL, status)) return false;
+        const uint16_t *const y = (const uint16_t *)a->y.data + done * places * out;
+        const take_channels   take = {sg_view_at(y, SG_BF16),
+                                      sg_view_at((char *)sum + again * bytes, SG_BF16),
+                                      sg_view_of(a->b),
+                                      packs,
+                                      out,
+                                      a->add};
+        if (*status || (*status = sg_cuda_each(s, "conv", (piece - again) * places * packs, take))) return true;
+    }
+    return true;
+}
+
+static bool conv_by_dnn(sg_stream *s, const sg_conv_args *a, void *w, sg_status *status)
+{
+    return fills_channels(a) ? conv_filled(s, a, w, status) : sg_cuda_conv_dnn(s, a, w, put_bias, status);
+}
+
 static sg_status conv(sg_stream *s, const sg_conv_args *a)
 {
     sg_linear_job p = linear_of(a);
@@ -225,16 +293,16 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
     const size_t   width = (size_t)p.i * sg_dtype_size(type), y_width = (size_t)p.o * sg_dtype_size(p.y_type);
     const int64_t  places = p.n, most = sg_max64(1, (int64_t)(SG_CUDA_X_BYTES / width));
     const int64_t  rows = sg_div_up(places, sg_div_up(places, most)); /* of equal pieces */
-    void *const    w = sg_cuda_scratch(s, "conv", SG_CUDA_W, (size_t)p.o * width);
+    const int64_t  w_rows = fills_channels(a) ? sg_div_up(p.o, SG_PACK) * SG_PACK : p.o;
+    void *const    w = sg_cuda_scratch(s, "conv", SG_CUDA_W, (size_t)w_rows * width);
     sg_status      status = SG_OK;
     if (!w) return s->status;
     sg_tensor permuted = a->w;
     permuted.data = w;
     permuted.dtype = type;
-    const permute_weights permute = {sg_view_of(permuted), sg_view_of(a->w), a->w.dim[1], p.i / a->w.dim[1]};
-    SG_TRY(sg_cuda_each(s, "conv", p.o * p.i, permute));
-    if (sg_cuda_conv_dnn(s, a, w, put_bias, &status))
-        return status || a->edge != SG_EDGE_REPLICATE ? status : finish_edges(s, a, w);
+    const permute_weights permute = {sg_view_of(permuted), sg_view_of(a->w), a->w.dim[1], p.i / a->w.dim[1], p.o};
+    SG_TRY(sg_cuda_each(s, "conv", w_rows * p.i, permute));
+    if (conv_by_dnn(s, a, w, &status)) return status || a->edge != SG_EDGE_REPLICATE ? status : finish_edges(s, a, w);
     void *const x = sg_cuda_scratch(s, "conv", SG_CUDA_X, (size_t)rows * width);
     if (!x) return s->status;
     p.x_type = p.w_type = type;
