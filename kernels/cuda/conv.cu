@@ -11,8 +11,8 @@
 
 /* to[o, tap, i] = w[o, i, tap]; zeros for o beyond w's */
 struct permute_weights {
-    sg_view         to, w;
-    int64_t         in, taps, out;
+    sg_view to, w;
+    int64_t in, taps, out;
     __device__ void operator()(int64_t at) const
     {
         int64_t       i, tap;
@@ -23,9 +23,9 @@ struct permute_weights {
 
 /* y = sum + b, or with add y += sum + b, of the first `out` channels of a place of sum, which has `packs` packs. */
 struct take_channels {
-    sg_view         y, sum, b;
-    int64_t         packs, out;
-    bool            add;
+    sg_view y, sum, b;
+    int64_t packs, out;
+    bool    add;
     __device__ void operator()(int64_t at) const
     {
         int64_t       pack;
@@ -45,7 +45,7 @@ struct take_channels {
 /* The places of y whose windows leave the frame of x, frame by frame: rows above and below, then, of the rows between, what
  * lies left and right. */
 struct edge_places {
-    int64_t rows, cols;                /* of y */
+    int64_t rows, cols;               /* of y */
     int64_t above, below, left, right; /* rows, columns */
 
     __host__ __device__ int64_t of_frame() const
@@ -72,12 +72,12 @@ struct edge_places {
 enum window_reads { READ_INSIDE, READ_ALL, READ_OUTSIDE };
 
 struct gather_kernel {
-    sg_view      to, x;
-    int64_t      first;      /* output place of row 0 */
-    int64_t      in, depth;  /* channels; taps in */
-    int64_t      rows, cols; /* of the output */
-    int64_t      x_rows, x_cols;
-    int64_t      ky, kx, stride[3], above, left;
+    sg_view to, x;
+    int64_t first;                 /* output place of row 0 */
+    int64_t in, depth;             /* channels; taps in */
+    int64_t rows, cols;            /* of the output */
+    int64_t x_rows, x_cols;
+    int64_t ky, kx, stride[3], above, left;
     window_reads reads;
     edge_places  edges;
 
@@ -120,10 +120,10 @@ struct gather_kernel {
 
 /* y += sum at the places of rows of sum. */
 struct add_edges {
-    sg_view         y;
-    const float    *sum;
-    int64_t         first, out; /* place of row 0; channels */
-    edge_places     edges;
+    sg_view     y;
+    const float *sum;
+    int64_t     first, out; /* place of row 0; channels */
+    edge_places edges;
     __device__ void operator()(int64_t at) const
     {
         int64_t       o, t, r, u;
@@ -269,12 +269,8 @@ static bool conv_filled(sg_stream *s, const sg_conv_args *a, void *w, sg_status 
         filled.x.data = (uint16_t *)a->x.data + from * x_frame;
         if (!sg_cuda_conv_dnn(s, &filled, w, NULL, status)) return false;
         const uint16_t *const y = (const uint16_t *)a->y.data + done * places * out;
-        const take_channels   take = {sg_view_at(y, SG_BF16),
-                                      sg_view_at((char *)sum + again * bytes, SG_BF16),
-                                      sg_view_of(a->b),
-                                      packs,
-                                      out,
-                                      a->add};
+        const take_channels   take = {sg_view_at(y, SG_BF16), sg_view_at((char *)sum + again * bytes, SG_BF16),
+                                      sg_view_of(a->b), packs, out, a->add};
         if (*status || (*status = sg_cuda_each(s, "conv", (piece - again) * places * packs, take))) return true;
     }
     return true;

@@ -11,7 +11,7 @@
  * The first leaves moments of each channel, not of each group, so that c / groups may be any number.
  *
  * At 1.75 GHz 132 SMs have time for 15 instructions an element of BF16 read at 4 TB/s, and for 30 of one read and written.
- * channel_parts takes 7, group_apply with silu, scale and shift of places 14. */
+ * channel_parts takes about 7, group_apply with silu, scale and shift of places about 14. */
 #include "mma.cuh"
 
 enum {
@@ -43,7 +43,7 @@ struct group_job {
 struct thread_part {
     int64_t strip;       /* the first channel of the strip */
     int     c, columns;  /* its channels, in packs */
-    int     lanes, lane; /* places of a CTA at once; the thread's, which idles if there are no so many */
+    int     lanes, lane; /* places of a CTA at once; the thread's, which idles beyond them */
     int     channel, n;  /* of the strip, the thread's first; how many it has */
     bool    even;
 
@@ -289,7 +289,7 @@ static apply_job apply_of(const sg_norm_args *a, const group_job *j, const sg_cu
 {
     const sg_tensor place = a->place_scale.rank ? a->place_scale : a->place_shift;
     const int64_t   columns = sg_min64(SG_THREADS, sg_div_up(j->c, SG_PACK));
-    const int64_t   least = SG_THREADS / columns * 2 * PAIR; /* two loads' places that a CTA has at once */
+    const int64_t   least = SG_THREADS / columns * 2 * PAIR; /* places for two loads of each thread */
     const int64_t   runs = sg_div_up((int64_t)cuda->processors * RUNS, a->x.dim[0] * a->x.dim[1]);
     apply_job       k = {};
     k.y = sg_view_of(a->y);

@@ -8,24 +8,21 @@
  *    Four neighbours and not eight, so that one instruction of a warp reads whole sectors of x in F32 and of w, b,
  * scale and
  *    shift. For lengths that are multiples of four, of tensors aligned to 16 bytes.
- *  - rows_short holds a row of 96, 192 or 384 in BF16, as in a video decoder, in three packs a thread, so that no
- * thread idles.
+ *  - rows_short holds rows of 64 and 128, as heads of attention, and of 96, 192 and 384, as in a video decoder, in BF16. A
+ *    thread has one pack of four neighbouring rows (two, where rope's angles differ by head: they are loaded with x), or
+ *    three packs of one row, and loads all of it at once: 64 KB an SM. No thread idles.
  *    Here arithmetic counts too: at 1.75 GHz 132 SMs have time for 40 instructions an element at 3 TB/s, so silu does
- * not use
- *    expf and a division.
+ *    not use expf and a division.
  *  - rows_kernel takes any row, eight neighbours at a time. It reads the row from the caches again for its mean, for
  * its variance,
  *    and for y.
  * A row of rope is a head, or with w all numbers that share a mean. */
 #include "mma.cuh"
 
-enum {
-    BLOCKS = 6, /* CTAs an SM: hides the latency of memory */
-    QUAD = 4,
-    LONGEST_ACT = 512, /* longest row with an activation in rows_kept: its code is long and unrolled */
-    PACKS = 3,         /* of a thread of rows_short */
-    LONGEST = 6144
-}; /* row that is kept */
+enum { BLOCKS = 6, /* CTAs an SM: hides the latency of memory */
+       QUAD = 4,
+       LONGEST_ACT = 512, /* longest row with an activation in rows_kept: its code is long and unrolled */
+       LONGEST = 6144 };  /* row that is kept */
 
 struct rows_job {
     sg_view      y, x, w;
@@ -198,8 +195,7 @@ struct norm_job : rows_job {
     }
 
     /* The same in a row that is kept. */
-    struct beside {
-    };
+    struct beside {};
     __device__ __forceinline__ bool repeats(int) const { return true; }
     template <bool ACT>
     __device__ __forceinline__ void finish(beside &, bool, int64_t at, int64_t i, float2 stats, float (&v)[QUAD]) const
@@ -288,7 +284,7 @@ template <int GROUP, typename J> static __global__ void __launch_bounds__(SG_THR
     const bool       even = j.c % SG_PACK == 0;
     /* All groups of a warp stay in the loop while one has a row: warp sums need all lanes. */
     for (int64_t first = (int64_t)blockIdx.x * GROUPS; first < j.rows; first += (int64_t)gridDim.x * GROUPS) {
-        const int64_t   mine = first + threadIdx.x / GROUP, at = min(mine, j.rows - 1) * j.c;
+        const int64_t mine = first + threadIdx.x / GROUP, at = min(mine, j.rows - 1) * j.c;
         row_part<GROUP> r = {j.x, at, j.c, (int)(threadIdx.x % GROUP), even};
         const float2    stats = row_stats<GROUP>(j, r, smem);
         if (mine >= j.rows) continue;
@@ -323,8 +319,8 @@ static __global__ void __launch_bounds__(SG_THREADS, kept_blocks<QUADS>()) rows_
         if (mine >= j.rows) continue;
         j.judge(stats, r.lane);
         r.each([&](int64_t i, int, float(&x)[QUAD]) {
-            j.template finish<(GROUP * QUADS * QUAD <= LONGEST_ACT)>(beside, !once || i < GROUP * QUAD, at + i, i,
-                                                                     stats, x);
+            j.template finish<(GROUP * QUADS * QUAD <= LONGEST_ACT)>(beside, !once || i < GROUP * QUAD, at + i, i, stats,
+                                                                     x);
             put_quad(j.y, at + i, x);
         });
     }
@@ -348,8 +344,7 @@ template <int GROUP, int PACKS> struct row_short {
 /* Norm as rows_short has it: N rows a thread. */
 template <int N> struct short_norm : norm_job {
     static constexpr int ROWS = N;
-    struct beside {
-    };
+    struct beside {};
     __device__ __forceinline__ void    load(beside &, int64_t, int) const {}
     __device__ __forceinline__ sg_view bias() const { return b; }
 

@@ -165,7 +165,41 @@ static void try_groups(ck *c)
         try_group(c, pass, 1, 37, 41, 96, 3);
         try_group(c, pass, 3, 121, 67, 12, 4);
     }
+    try_group(c, 1, 2, 3, 301, 136, 8); /* rows that are cut into runs, packs that do not fill a block */
     if (c->all) try_group(c, 1, 9, 121, 67, 160, 32);
+}
+
+/* BF16 rows as long as a head, which lie as arenas have them: in fours and not. And a model's rows of 3072. */
+static void try_heads(ck *c)
+{
+    static const int64_t rows[] = {1, 3, 8, 259};
+    const bool           aligned = c->level->aligned;
+    c->level->aligned = true;
+    for (int i = 0; i < (c->quick ? 4 : 32); i++) {
+        const int64_t n = rows[i / 2 % 4], m = i % 2 ? 128 : 64;
+        const ck_fill f = i < 8 ? CK_OFFSET : usual[ck_draw(c, USUAL - 1)]; /* infinity has no norm */
+        const bool    layer = i < 16;
+        ck_case(c, &(sg_norm_args){.y = ck_out(c, SG_BF16, n, m),
+                                   .non_finite = layer ? ck_out(c, SG_I32, 1) : (sg_tensor){0},
+                                   .x = ck_new(c, SG_BF16, f, n, m),
+                                   .w = maybe(c, m),
+                                   .b = maybe(c, m),
+                                   .kind = layer ? SG_NORM_LAYER : (sg_norm_kind)ck_draw(c, SG_NORM_NONE + 1),
+                                   .eps = 1e-5f,
+                                   .act = ck_draw(c, 2) ? SG_ACT_SILU : SG_ACT_NONE});
+    }
+    for (int i = 0; i < (c->quick ? 1 : 6); i++) {
+        const int64_t n = 9, m = i < 4 ? 3072 : 2972;
+        ck_case(c, &(sg_norm_args){.y = ck_out(c, i % 2 ? SG_BF16 : SG_F32, n, m),
+                                   .x = ck_new(c, i % 3 ? SG_BF16 : SG_F32, CK_OFFSET, n, m),
+                                   .w = maybe(c, m),
+                                   .b = maybe(c, m),
+                                   .scale = maybe(c, m),
+                                   .shift = maybe(c, m),
+                                   .kind = i % 2 ? SG_NORM_LAYER : SG_NORM_RMS,
+                                   .eps = 1e-6f});
+    }
+    c->level->aligned = aligned;
 }
 
 void ck_try_norm(ck *c)
@@ -190,12 +224,31 @@ void ck_try_norm(ck *c)
                                        .act = (sg_act)ck_draw(c, SG_ACT_TANH + 1)});
         }
     try_groups(c);
+    try_heads(c);
     ck_model_norm(c);
 }
 
 static sg_tensor angles(ck *c, bool by_head, int64_t n, int64_t h, int64_t pairs)
 {
     return by_head ? ck_new(c, SG_F32, CK_RANDOM, n, h, pairs) : ck_new(c, SG_F32, CK_RANDOM, n, pairs);
+}
+
+/* BF16 heads of 64 and 128 as arenas have them: fours of a token and not, angles of a token and of a head. */
+static void rope_heads(ck *c)
+{
+    static const int64_t heads[] = {4, 3, 8, 6};
+    const bool           aligned = c->level->aligned;
+    c->level->aligned = true;
+    for (int i = 0; i < (c->quick ? 4 : 16); i++) {
+        const int64_t n = 1 + (int64_t)ck_draw(c, 40), h = heads[i % 4], d = i / 4 % 2 ? 128 : 64;
+        ck_case(c, &(sg_rope_args){.y = ck_out(c, SG_BF16, n, h, d),
+                                   .x = ck_new(c, SG_BF16, usual[ck_draw(c, USUAL)], n, h, d),
+                                   .w = maybe(c, d),
+                                   .eps = 1e-6f,
+                                   .cos = angles(c, i >= 8, n, h, d / 2),
+                                   .sin = angles(c, i >= 8, n, h, d / 2)});
+    }
+    c->level->aligned = aligned;
 }
 
 void ck_try_rope(ck *c)
@@ -213,5 +266,6 @@ void ck_try_rope(ck *c)
                                    .cos = angles(c, by_head, n, h, d / 2),
                                    .sin = angles(c, by_head, n, h, d / 2)});
     }
+    rope_heads(c);
     ck_model_rope(c);
 }

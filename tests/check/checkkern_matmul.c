@@ -116,6 +116,17 @@ static void try_square(ck *c)
     }
 }
 
+/* To 3 channels, of so many places that cuDNN's scratch holds no more than eight of nine frames of whole packs. */
+static void try_pieces(ck *c)
+{
+    sg_conv_args a = {.stride = {1, 1, 1}, .pad = {0, 0, 1, 1}, .add = true};
+    a.y = ck_out(c, SG_BF16, 9, 1024, 1024, 3);
+    a.x = ck_new(c, SG_BF16, CK_RANDOM, 9, 1024, 1024, 8);
+    a.w = ck_new(c, SG_BF16, CK_RANDOM, 3, 8, 1, 1, 3);
+    a.b = ck_new(c, SG_F32, CK_RANDOM, 3);
+    ck_case(c, &a);
+}
+
 /* Kernels of 1 to 3, strides of 1 and 2, pads on any side, channel counts that models have and some that they have not.
  */
 void ck_try_conv(ck *c)
@@ -143,6 +154,7 @@ void ck_try_conv(ck *c)
     }
     try_edges(c);
     try_square(c);
+    if (c->all && c->level->backend) try_pieces(c);
     ck_model_conv(c);
 }
 
