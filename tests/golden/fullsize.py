@@ -67,6 +67,13 @@ SHAPES["cogvideox-5b-i2v"] = {**SHAPES["cogvideox-5b"], "request": dict(pictures
 SHAPES["small-cogvideox-i2v"] = {**SHAPES["small-cogvideox"], "request": dict(pictures=1), "dit": dict(
     SHAPES["small-cogvideox"]["dit"], in_channels=32, use_learned_positional_embeddings=True, sample_width=12,
     sample_height=8, sample_frames=9)}
+VIT_H = dict(hidden_size=1280, num_attention_heads=16, num_hidden_layers=32, intermediate_size=5120, patch_size=14,
+             image_size=224, hidden_act="gelu")
+SHAPES["14b-i2v"] = {**SHAPES["14b"], "request": dict(pictures=1), "clip": VIT_H, "dit": dict(
+    SHAPES["14b"]["dit"], in_channels=36, image_dim=1280, added_kv_proj_dim=5120)}
+SHAPES["small-i2v"] = {**SHAPES["small"], "request": dict(pictures=1), "clip": dict(
+    VIT_H, hidden_size=32, num_attention_heads=2, num_hidden_layers=2, intermediate_size=64), "dit": dict(
+    SHAPES["small"]["dit"], in_channels=36, image_dim=32, added_kv_proj_dim=256)}
 LATENTS = {"wan": (16, 4), "cogvideox": (16, 4), "mochi": (12, 6)}  # channels, frames a latent; all have 8 x 8 pixels
 PROMPT = ("Two dogs run through shallow water at sunset; the camera follows them slowly, low and close, while the wind "
           "bends the tall grass and the city lights blur behind the harbour. 35mm film, warm light, 8K.")
