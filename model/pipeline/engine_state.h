@@ -45,7 +45,8 @@ struct sg_engine {
 /* Of the model's latents, by its geometry. */
 sg_vae_info sg_engine_scales(const sg_engine *engine);
 
-/* Renders from now on have a picture, or none: the model's own LoRA for that is added to the denoisers or taken back. */
+/* Adds image_file to the denoisers, which do not have it, or takes it back; nothing is loaded. After a failure they do not
+ * have it. */
 sg_status sg_engine_set_image(sg_engine *engine, bool on, sg_error *e);
 
 /* The latents file at path: F32 [c, f, y, x] of the model's c. *source owns the map. */

@@ -62,20 +62,36 @@ static void unload(sg_render *render, const sg_phase *phase, int unit)
     unload_weights(render, sg_render_component(render->engine->components, phase, unit));
 }
 
+static void unload_all(sg_engine *engine)
+{
+    sg_component *p;
+    sg_phase      phase[SG_PHASES_MAX];
+    const int     phases = sg_render_phases(engine->components, true, true, phase);
+    sg_backend_drop_packed(engine->backend);
+    for (int k = 0; k < phases; k++)
+        for (int i = 0; (p = sg_render_component(engine->components, &phase[k], i)) != NULL; i++)
+            sg_bind_unload(p->bind);
+    if (engine->preview.ops) sg_bind_unload(engine->preview.ops->component(engine->preview.of)->bind);
+}
+
 /* Unloads all weights, unless the plan keeps them: what an earlier render kept is in the way of one that cannot, and a
  * render that fails leaves loaded what it was at work with. */
 static void drop_weights(sg_render *render)
 {
-    sg_component *p;
-    sg_phase      phase[SG_PHASES_MAX];
-    const int     phases = sg_render_phases(render->engine->components, true, true, phase);
-    if (render->keep_weights) return;
-    sg_backend_drop_packed(render->engine->backend);
-    for (int k = 0; k < phases; k++)
-        for (int i = 0; (p = sg_render_component(render->engine->components, &phase[k], i)) != NULL; i++)
-            sg_bind_unload(p->bind);
-    if (render->engine->preview.ops)
-        sg_bind_unload(render->engine->preview.ops->component(render->engine->preview.of)->bind);
+    if (!render->keep_weights) unload_all(render->engine);
+}
+
+/* With the model's own LoRA for renders with a picture where this is one, and without it otherwise. */
+static sg_status plan(sg_render *render, sg_plan *out)
+{
+    sg_engine *const engine = render->engine;
+    const bool       image = sg_render_images(engine->components, render->request) > 0;
+    if (engine->image_file && image != (engine->image_lora != NULL)) {
+        sg_backend_make_current(engine->backend);
+        unload_all(engine);
+        SG_TRY(sg_engine_set_image(engine, image, render->e));
+    }
+    return sg_render_plan(render, out);
 }
 
 /* All that is held while s is open. */
@@ -520,7 +536,7 @@ static sg_status render_all(sg_render *render)
         if (render->engine->components->image[i] == SG_IMAGE_NEEDED && !render->request->image[i].rgb)
             return sg_error_set(render->e, SG_E_ARG, "%s: this model needs a picture for the clip to %s with",
                                 i ? "last-image" : "image", i ? "end" : "begin");
-    SG_TRY(sg_render_plan(render, &render->report->plan));
+    SG_TRY(plan(render, &render->report->plan));
     SG_TRY(sg_plan_fits(&render->report->plan, render->e));
     drop_weights(render);
     const sg_status st = run_phases(render);
@@ -532,7 +548,7 @@ sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, s
 {
     SG_TRY(sg_engine_check_request(engine, r, e));
     sg_render       render = {.engine = engine, .request = r, .e = e};
-    const sg_status st = sg_render_plan(&render, out);
+    const sg_status st = plan(&render, out);
     sg_self_attention_close(&render.self);
     return st;
 }

@@ -431,7 +431,6 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     SG_TRY(sg_render_sampler(&render->sampler, engine, render->request, render->e));
     engine->family->geometry(engine->model, render->request, &render->geometry);
     render->geometry.images = sg_render_images(engine->components, render->request);
-    SG_TRY(sg_engine_set_image(engine, render->geometry.images > 0, render->e));
     memcpy(out->latent, render->geometry.latent, sizeof out->latent);
     SG_TRY(
         sg_conditioning_tokenize(texts, engine->family, engine->model, engine->components, render->request, render->e));

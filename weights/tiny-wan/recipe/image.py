@@ -8,7 +8,6 @@ Run by train.py, on one GPU; goes on from what an interrupted run left in the wo
 """
 import contextlib
 import json
-import os
 import random
 import time
 from pathlib import Path
@@ -260,7 +259,6 @@ def report(trainer, args, context):
         if name in ("default", "terse", "fast", "moment"):
             last = shown[0].shape[1] - 1
             picture(args.out / f"image-{name}.jpg", shown[:24], [last * k // 4 for k in range(5)], 2, 4)
-    trainer.average.install()
 
 
 def main():
@@ -276,7 +274,7 @@ def main():
         pairs=(.25, "share of clips with two objects"), count=(200, "prompts of a set at most"),
         sets=("", "names of SETS, separated by commas; none: all"),
         judge=(Path(), "the judge, if it is not the work folder's"),
-        fast=(Path(), "the LoRA of distill.py, likewise"), out=(Path(os.environ.get("OUT", "")), "for results"),
+        fast=(Path(), "the LoRA of distill.py, likewise"), out=(Path(), "where its products go, if it is not the work folder"),
         save_every=(60., "seconds between checkpoints")).parse_args()
     for name, otherwise in dict(judge=None, fast=None, out=args.work).items():
         setattr(args, name, otherwise if getattr(args, name) == Path() else getattr(args, name))
