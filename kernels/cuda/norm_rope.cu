@@ -2,20 +2,17 @@
  *
  * GROUP threads share a row. The ops are memory-bound: x is read and y written once. Three kernels:
  *  - rows_kept holds a row in registers, QUADS times four neighbours a thread, and loads all of it before it uses any:
- * an SM has
- *    24 rows of 1536 in F32, 147 KB, in flight or in work. (At 4.8 TB/s and 0.7 us a read, 132 SMs need 25 KB each in
- * flight.)
- *    Four neighbours and not eight, so that one instruction of a warp reads whole sectors of x in F32 and of w, b,
- * scale and
- *    shift. For lengths that are multiples of four, of tensors aligned to 16 bytes.
- *  - rows_short holds rows of 64 and 128, as heads of attention, and of 96, 192 and 384, as in a video decoder, in BF16. A
- *    thread has one pack of four neighbouring rows (two, where rope's angles differ by head: they are loaded with x), or
- *    three packs of one row, and loads all of it at once: 64 KB an SM. No thread idles.
- *    Here arithmetic counts too: at 1.75 GHz 132 SMs have time for 40 instructions an element at 3 TB/s, so silu does
- *    not use expf and a division.
+ *    an SM has 24 rows of 1536 or 16 of 3072 in F32, 147 and 197 KB, in flight or in work. (At 4.8 TB/s and 0.7 us a
+ *    read, 132 SMs need 25 KB each in flight.) Four neighbours and not eight, so that one instruction of a warp reads
+ *    whole sectors of x in F32 and of w, b, scale and shift. For lengths that are multiples of four, of tensors aligned
+ *    to 16 bytes.
+ *  - rows_short holds rows of 64 and 128, as heads of attention, and of 96, 192 and 384, as in a video decoder, in BF16.
+ *    A thread has one pack of each of four neighbouring rows (of two, where rope's angles are not shared: they are
+ *    loaded with x), or three packs of one row, and loads all of it at once. No thread idles. Here arithmetic counts
+ *    too: at 1.75 GHz 132 SMs have time for 40 instructions an element at 3 TB/s, so silu does not use expf and a
+ *    division.
  *  - rows_kernel takes any row, eight neighbours at a time. It reads the row from the caches again for its mean, for
- * its variance,
- *    and for y.
+ *    its variance, and for y.
  * A row of rope is a head, or with w all numbers that share a mean. */
 #include "mma.cuh"
 
