@@ -319,6 +319,7 @@ sg_settings sg_options_empty(sg_command c)
                          .device = -1,
                          .cfg_scale = NAN,
                          .cfg_scale_2 = NAN,
+                         .guidance = NAN,
                          .flow_shift = NAN,
                          .strength = NAN,
                          .crf = NAN,

@@ -54,7 +54,7 @@ typedef struct sg_settings {
     int            batch;                    /* clips of each prompt; 0: one */
     int            frames, fps, steps;
     double         seconds; /* length of the clip, instead of frames */
-    double         cfg_scale, cfg_scale_2, flow_shift;
+    double         cfg_scale, cfg_scale_2, guidance, flow_shift;
     bool           dynamic_cfg;
     const char    *sampler, *preset_steps, *sigmas, *sched_compat, *cache;
     int64_t        seed; /* negative: drawn at random */

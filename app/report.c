@@ -71,6 +71,7 @@ static json_t *rendering(const sg_request *r)
                   "flow_shift", r->flow_shift, "sampler", sg_sampler_names[r->sampler], "sched_compat",
                   r->sigmas_old ? "old" : "new", "seed", (json_int_t)r->seed);
     if (j && r->cfg_scale_2 >= 0) json_object_set_new(j, "cfg_scale_2", json_real(r->cfg_scale_2));
+    if (j && r->guidance > 0) json_object_set_new(j, "guidance", json_real(r->guidance));
     if (j && r->dynamic_cfg) json_object_set_new(j, "dynamic_cfg", json_true());
     if (j && r->sigmas.count)
         json_object_set_new(j, "sigmas",

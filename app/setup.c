@@ -290,6 +290,7 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *engine, const sg_sett
     SG_TRY(setup_sampler(r, s, e));
     if (!isnan(s->cfg_scale)) r->cfg_scale = s->cfg_scale;
     if (!isnan(s->cfg_scale_2)) r->cfg_scale_2 = s->cfg_scale_2;
+    if (!isnan(s->guidance)) r->guidance = s->guidance;
     r->dynamic_cfg = s->dynamic_cfg;
     if (!isnan(s->flow_shift)) r->flow_shift = s->flow_shift;
     if (!isnan(s->strength)) r->video.strength = s->strength;

@@ -145,6 +145,7 @@ typedef struct sg_request {
     int         steps;
     double      cfg_scale;   /* guidance; at 1 and below the negative pass is left out */
     double      cfg_scale_2; /* guidance of the low-noise expert; negative: as cfg_scale */
+    double      guidance;    /* that the denoiser is told, of models distilled with one; of all others 0 */
     bool        dynamic_cfg; /* guidance changes from step to step, as the family has it; SG_E_ARG where it has none */
     double      flow_shift;
     sg_sampler_kind sampler;

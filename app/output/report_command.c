@@ -121,6 +121,7 @@ void sg_command_options(FILE *f, const json_t *settings)
         {"steps", "steps"},
         {"cfg_scale", "cfg-scale"},
         {"cfg_scale_2", "cfg-scale-2"},
+        {"guidance", "guidance"},
         {"dynamic_cfg", "dynamic-cfg"},
         {"flow_shift", "flow-shift"},
         {"sampler", "sampler"},

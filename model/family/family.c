@@ -8,14 +8,14 @@
 
 #include <stddef.h>
 
-const sg_family *const sg_families[] = {&sg_family_wan, &sg_family_cogvideox, &sg_family_mochi, NULL};
+const sg_family *const sg_families[] = {&sg_family_wan, &sg_family_cogvideox, &sg_family_mochi, &sg_family_hunyuan,
+                                        NULL};
 
 const sg_file_part *const sg_file_parts[] = {SG_WAN_FILE_PARTS, SG_COGVIDEOX_FILE_PARTS, SG_MOCHI_FILE_PARTS,
                                              SG_ENCODER_FILE_PARTS, NULL};
 
 /* Of models that no family renders: their attention is measured all the same. */
 static const sg_known_shape others[] = {
-    {"hunyuan-720p", 24, 128, 60, {33, 45, 80}, 0, 0},
     {"flux", 24, 128, 57, {1, 64, 64}, 512, 0}, /* 1024x1024 */
     {0},
 };

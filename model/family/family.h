@@ -23,7 +23,8 @@ enum {
 };
 
 /* How a family is guided. CLASSIFIER_FREE: where cfg_scale is above 1, a second pass has the negative prompt and the
- * engine makes v = (1 - g) v_negative + g v_prompt. EMBEDDED: one pass, which has the number itself. NONE: one pass. */
+ * engine makes v = (1 - g) v_negative + g v_prompt. EMBEDDED: the denoiser is told the request's guidance; a cfg_scale above 1 is
+ * done besides. NONE: one pass. */
 typedef enum sg_guidance { SG_GUIDANCE_NONE, SG_GUIDANCE_CLASSIFIER_FREE, SG_GUIDANCE_EMBEDDED } sg_guidance;
 
 typedef struct sg_text_source {
@@ -91,7 +92,8 @@ typedef struct sg_text_states {
 
 /* The texts of all passes, by pass and encoder. */
 typedef struct sg_conditioning {
-    int            passes; /* 1 or 2: those of text[] that there are */
+    int            passes;   /* 1 or 2: those of text[] that there are */
+    double         guidance; /* for SG_GUIDANCE_EMBEDDED */
     sg_text_states text[SG_PASSES_MAX][SG_TEXTS_MAX];
 } sg_conditioning;
 
@@ -99,7 +101,6 @@ typedef struct sg_conditioning {
 typedef struct sg_pass {
     int       index, count; /* which of how many: 0 has the prompt, 1 the negative prompt */
     int       denoiser, step;
-    double    guidance;    /* for SG_GUIDANCE_EMBEDDED */
     double    timestep;    /* of 1000, for sg_self_attention_run */
     int       first_layer; /* of this denoiser, as attention counts them through all */
     sg_tensor t;           /* F32 [1]: the sampler's timestep */
@@ -167,6 +168,6 @@ extern const sg_family *const sg_families[];
 /* The parts of all families as files have them, NULL-ended. */
 extern const sg_file_part *const sg_file_parts[];
 
-extern const sg_family sg_family_wan, sg_family_cogvideox, sg_family_mochi;
+extern const sg_family sg_family_wan, sg_family_cogvideox, sg_family_mochi, sg_family_hunyuan;
 
 #endif

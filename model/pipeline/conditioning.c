@@ -8,7 +8,7 @@
 
 int sg_passes(const sg_components *components, const sg_request *r)
 {
-    return components->guidance == SG_GUIDANCE_CLASSIFIER_FREE && r->cfg_scale > 1 ? 2 : 1;
+    return components->guidance != SG_GUIDANCE_NONE && r->cfg_scale > 1 ? 2 : 1;
 }
 
 static void forget(sg_text_states *t)
@@ -94,6 +94,7 @@ sg_status sg_conditioning_tokenize(sg_conditioning *c, const sg_family *f, const
 {
     const char *const negative = r->negative_prompt ? r->negative_prompt : "";
     c->passes = sg_passes(components, r);
+    c->guidance = r->guidance;
     for (int p = 0; p < SG_PASSES_MAX; p++)
         for (int k = 0; k < components->texts; k++) {
             const bool        used = p < c->passes;

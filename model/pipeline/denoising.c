@@ -92,7 +92,6 @@ void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, i
                        .count = passes,
                        .denoiser = denoiser,
                        .step = step,
-                       .guidance = g,
                        .timestep = sg_sampler_of_1000(&render->sampler, step),
                        .first_layer = sg_first_layer(components, denoiser),
                        .t = t,

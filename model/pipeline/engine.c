@@ -69,6 +69,7 @@ static sg_status read_own_defaults(sg_engine *engine, sg_error *e)
     d->fps = (int)sg_config_int(c, "fps", 1, 1000, &(int64_t){d->fps});
     d->steps = (int)sg_config_int(c, "steps", 1, SG_STEPS_MAX, &(int64_t){d->steps});
     d->cfg_scale = sg_config_real(c, "cfg_scale", 0, 1000, &d->cfg_scale);
+    d->guidance = sg_config_real(c, "guidance", 0, 1000, &d->guidance);
     d->flow_shift = sg_config_real(c, "flow_shift", 0.001, 1000, &d->flow_shift);
     d->negative_prompt = sg_config_string(c, "negative_prompt", d->negative_prompt);
     sg_preview_read_rgb(engine, c);
@@ -465,6 +466,10 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
     if (!(r->cfg_scale >= 0 && r->cfg_scale <= 1000))
         return sg_error_set(e, SG_E_ARG, "cfg-scale: %g is not between 0 and 1000", r->cfg_scale);
     if (!(r->cfg_scale_2 <= 1000)) return sg_error_set(e, SG_E_ARG, "cfg-scale-2: %g is above 1000", r->cfg_scale_2);
+    if (!(r->guidance >= 0 && r->guidance <= 1000))
+        return sg_error_set(e, SG_E_ARG, "guidance: %g is not between 0 and 1000", r->guidance);
+    if (r->guidance > 0 && engine->components->guidance != SG_GUIDANCE_EMBEDDED)
+        return sg_error_set(e, SG_E_ARG, "guidance: this model's denoiser is told none; cfg-scale guides it");
     if (r->dynamic_cfg && !engine->family->dynamic_guidance)
         return sg_error_set(e, SG_E_ARG, "dynamic-cfg: guidance of a model of family %s is the same in all steps",
                             engine->family->name);

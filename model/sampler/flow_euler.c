@@ -18,3 +18,21 @@ const sg_solver sg_solver_flow_euler = {.class_name = "FlowMatchEulerDiscreteSch
                                         .read = read,
                                         .schedule = sg_solver_flow_schedule,
                                         .step = step};
+
+/* numpy's linspace from 1 to 0 without its end, in F32 from there on. */
+static sg_status even(sg_sampler *p, bool old, sg_error *e)
+{
+    const double pace = -1.0 / p->steps;
+    const float  shift = (float)p->config.flow_shift, less = (float)(p->config.flow_shift - 1.0);
+    (void)old;
+    (void)e;
+    for (int i = 0; i < p->steps; i++) {
+        const float s = (float)(i * pace + 1.0), sigma = shift * s / (1.0f + less * s);
+        p->sigma[i] = (double)sigma;
+        p->timestep[i] = sg_solver_timestep(p, sigma);
+    }
+    return SG_OK;
+}
+
+const sg_solver sg_solver_flow_even = {
+    .class_name = "FlowMatchEulerDiscreteScheduler", .list = true, .read = read, .schedule = even, .step = step};

@@ -174,7 +174,7 @@ static void pool(const sg_clip_text *t, sg_stream *s, sg_tensor row, sg_tensor x
     } else {
         norm(t, s, row, x);
     }
-    sg_tap(s, row, "text.row");
+    sg_tap(s, row, "clip.row");
     s->scratch.used = mark;
 }
 
@@ -185,16 +185,16 @@ void sg_clip_text_encode(const sg_clip_text *t, sg_stream *s, sg_tensor y, sg_te
     const sg_tensor x = sg_new(s, SG_F32, n, t->size.width);
     const sg_tensor bias = sg_causal_bias(s, t->size.heads, n);
     embed(t, s, x, ids, n);
-    sg_tap(s, x, "text.embed");
+    sg_tap(s, x, "clip.embed");
     for (int i = 0; i < t->size.layers; i++) {
         if (t->size.layers - i == t->skip) sg_copy(s, .y = y, .x = x);
         sg_clip_attend(&t->layer[i], &t->kind, s, x, bias);
-        sg_tap(s, x, "text.block.%d.attn", i);
+        sg_tap(s, x, "clip.block.%d.attn", i);
         sg_clip_feed_forward(&t->layer[i], &t->kind, s, x);
-        sg_tap(s, x, "text.block.%d.ff", i);
+        sg_tap(s, x, "clip.block.%d.ff", i);
     }
     if (t->skip == 0) norm(t, s, y, x);
-    sg_tap(s, y, "text.final");
+    sg_tap(s, y, "clip.final");
     pool(t, s, row, sg_rows(x, end_of(t, ids, n), 1));
     s->scratch.used = mark;
 }

@@ -144,25 +144,33 @@ def make_text(spec, vocab, draw, device):
     return build(lambda: model(config), fill_text, draw, device)
 
 
+def t5_texts(folder, spec, draw, device):
+    """T5 and its tokenizer, whose folder is made."""
+    tokenizer = make_tokenizer(os.path.join(folder, "tokenizer"), spec["tokenizer"])
+    vocab = spec["text"].get("vocab", -(-len(tokenizer) // 8) * 8)
+    encoder = make_text(spec["text"], vocab, draw("text_encoder", 1), device)
+    to_dtype(encoder, WEIGHT_DTYPES[spec["dtype"]], [])
+    return {"tokenizer": tokenizer, "text_encoder": encoder}
+
+
 def make_checkpoint(folder, spec, device="cpu", rules=None):
     """spec: see CASES of the families. Writes the whole pipeline; the folder must not exist. Weights are drawn on `device`;
     where `rules` is a dict they come from counter.py, under names that begin with the folder's own, and it gets their
     rules."""
     os.makedirs(folder)
     family = families.NAMED[spec.get("family", "wan")]
-    tokenizer = make_tokenizer(os.path.join(folder, "tokenizer"), spec["tokenizer"])
 
     def draw(part, k):
         if rules is None:
             return by_torch(spec["seed"] + k, device)
         return by_counter(f"{os.path.basename(folder)}/{part}", rules)
-    vocab = spec["text"].get("vocab", -(-len(tokenizer) // 8) * 8)
-    encoder = make_text(spec["text"], vocab, draw("text_encoder", 1), device)
-    to_dtype(encoder, WEIGHT_DTYPES[spec["dtype"]], [])
-    own = os.path.join(folder, "tokenizer")
-    shutil.move(own, folder + ".tokenizer")
+    texts = getattr(family, "texts", t5_texts)(folder, spec, draw, device)
+    tokenizers = os.listdir(folder)
+    for name in tokenizers:
+        shutil.move(os.path.join(folder, name), f"{folder}.{name}")
     pipeline = family.IMAGE_PIPELINE if spec.get("request", {}).get("pictures") else family.PIPELINE
-    pipe = pipeline(tokenizer=tokenizer, text_encoder=encoder, **family.components(spec, draw, device))
+    pipe = pipeline(**texts, **family.components(spec, draw, device))
     pipe.save_pretrained(folder, safe_serialization=True, max_shard_size=spec.get("shard", "10GB"))
-    shutil.rmtree(own)
-    shutil.move(folder + ".tokenizer", own)
+    for name in tokenizers:
+        shutil.rmtree(os.path.join(folder, name))
+        shutil.move(f"{folder}.{name}", os.path.join(folder, name))

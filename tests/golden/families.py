@@ -11,15 +11,18 @@
     wide, widen_model                                 what float64 changes
     random_spec, random_image_spec                    a configuration drawn by chance (parity); the second where there are
                                                       models of image to video
+    texts, hook_text                                  where the text encoder is not T5 alone
 """
 import json
 import os
 
 import family_cogvideox
+import family_hunyuan
 import family_mochi
 import family_wan
 
-NAMED = {"wan": family_wan, "cogvideox": family_cogvideox, "mochi": family_mochi}
+NAMED = {"wan": family_wan, "cogvideox": family_cogvideox, "mochi": family_mochi,
+         "hunyuan": family_hunyuan}
 CASES = {name: spec for family in NAMED.values() for name, spec in family.CASES.items()}
 BY_CLASS = {pipeline.__name__: family for family in NAMED.values()
             for pipeline in (family.PIPELINE, getattr(family, "IMAGE_PIPELINE", family.PIPELINE))}

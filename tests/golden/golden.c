@@ -250,9 +250,10 @@ static bool report(const char *stage, sg_status st, const sg_error *e)
 /* After the decoder, whose faults show in the frames too. */
 static bool text_to_render(golden_case *c)
 {
-    static const char *const stages[] = {"text", "vision.", "noise", "image", "video", "dit", "step.", "render.", NULL};
-    static const char *const prefixes[] = {"text.", "text_u.", "vision.", "noise",   "image", "video",
-                                           "dit.",  "dit_u.",  "step.",   "render.", NULL};
+    static const char *const stages[] = {"text",  "clip", "vision.", "noise",   "image",
+                                         "video", "dit",  "step.",   "render.", NULL};
+    static const char *const prefixes[] = {"text.", "text_u.", "clip.",  "clip_u.", "vision.", "noise", "image",
+                                           "video", "dit.",    "dit_u.", "step.",   "render.", NULL};
     recorder                 rec = {.fixture = c->taps};
     sg_report                rep;
     sg_error                 e = {0};
@@ -449,6 +450,8 @@ static bool open_case(golden_case *c)
     c->r.steps = atoi(meta(c, "steps"));
     c->r.cfg_scale = atof(meta(c, "cfg_scale"));
     if (*meta(c, "cfg_scale_2")) c->r.cfg_scale_2 = atof(meta(c, "cfg_scale_2"));
+    const char *const guidance = sg_source_metadata(c->taps, "guidance");
+    if (guidance) c->r.guidance = atof(guidance);
     c->r.seed = strtoull(meta(c, "seed"), NULL, 10);
     const char *const dynamic = sg_source_metadata(c->taps, "dynamic_cfg");
     c->r.dynamic_cfg = dynamic && strcmp(dynamic, "true") == 0;

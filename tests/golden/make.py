@@ -141,15 +141,21 @@ def report(name, folder, truth, err, psnr, frames, seconds):
 
 def link_tokenizer(out, name):
     """A case with the tokenizer of one before it has a link to that one's."""
-    own = os.path.join(out, name, "tokenizer")
+    for part in ("tokenizer", "tokenizer_2"):
+        if os.path.isdir(os.path.join(out, name, part)):
+            link_to_earlier(out, name, part)
+
+
+def link_to_earlier(out, name, part):
+    own = os.path.join(out, name, part)
     for other in CASES:
-        there = os.path.join(out, other, "tokenizer")
+        there = os.path.join(out, other, part)
         if other == name:
             return
         if os.path.isdir(there) and CASES[other]["tokenizer"] == CASES[name]["tokenizer"]:
             assert all(filecmp.cmp(os.path.join(own, f), os.path.join(there, f), False) for f in files_of(own))
             shutil.rmtree(own)
-            os.symlink(os.path.join("..", other, "tokenizer"), own)
+            os.symlink(os.path.join("..", other, part), own)
             return
 
 
@@ -203,7 +209,7 @@ def main():
         make_case(args.out, name, args.keep)
     if not args.case:
         own = {c: os.path.join(args.out, c, "tokenizer") for c in CASES}
-        own = {c: t for c, t in own.items() if not os.path.islink(t)}
+        own = {c: t for c, t in own.items() if not os.path.islink(t) and CASES[c]["tokenizer"]["ids"] in checkpoint.IDS}
         own["tiny-wan"] = os.path.join(TINY_WAN, "tokenizer")
         prompts.write(os.path.join(args.out, "prompts_200.txt"), own,
                       {c: os.path.join(args.out, c, "tokenizer") for c in ("cogvideox_2b",)})

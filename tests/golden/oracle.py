@@ -152,8 +152,8 @@ def arguments(pipe, request):
     return dict(prompt=request["prompt"], negative_prompt=request["negative_prompt"], width=request["width"],
                 height=request["height"], **frames, num_inference_steps=request["steps"],
                 guidance_scale=request["cfg_scale"], output_type="latent",
-                generator=torch.Generator("cpu").manual_seed(request["seed"]),
-                **families.of_pipe(pipe).arguments(pipe, request))
+                generator=torch.Generator("cpu").manual_seed(request["seed"])
+                ) | families.of_pipe(pipe).arguments(pipe, request)
 
 
 def latents(pipe, request):
@@ -195,7 +195,10 @@ def denoise(folder, request, dtype, device="cpu"):
         if dtype == torch.float64:
             widen_sampler(pipe)
         passes = 2 if request["cfg_scale"] > 1 else 1
-        hook_text(taps, pipe.text_encoder, state, family.MASKED_TEXT)
+        if hasattr(family, "hook_text"):
+            family.hook_text(taps, pipe, state)
+        else:
+            hook_text(taps, pipe.text_encoder, state, family.MASKED_TEXT)
         family.hook_dit(taps, pipe, state, passes)
         draw = pipe.prepare_latents
 

@@ -22,7 +22,7 @@ import oracle
 import parts
 
 REQUEST = ("prompt", "negative_prompt", "width", "height", "frames", "steps", "cfg_scale", "cfg_scale_2", "flow_shift",
-           "seed", "dynamic_cfg", "strength", "pictures")
+           "seed", "guidance", "dynamic_cfg", "strength", "pictures")
 PICTURES = ("--image", "--last-image")
 F32_GATE = 50.0  # dB on decoded frames, our float32 against diffusers'
 OWN_GATE = 70.0  # the same, of a small checkpoint of its own making
@@ -181,6 +181,7 @@ def main():
     parser.add_argument("--steps", type=int)
     parser.add_argument("--cfg-scale", type=float)
     parser.add_argument("--cfg-scale-2", type=float)
+    parser.add_argument("--guidance", type=float)
     parser.add_argument("--flow-shift", type=float)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--dynamic-cfg", action="store_true", default=None)

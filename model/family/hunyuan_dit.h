@@ -1,0 +1,52 @@
+/* hunyuan_dit.h - HunyuanVideoTransformer3DModel: the denoiser of HunyuanVideo. */
+#ifndef SG_HUNYUAN_DIT_H
+#define SG_HUNYUAN_DIT_H
+
+#include "family.h"
+#include "layers.h"
+
+typedef struct sg_hunyuan_config {
+    int64_t patch[3]; /* frames, rows, columns */
+    int64_t heads, head_dim, width;
+    int64_t layers, singles, refiners; /* blocks of two streams, of one, of the text alone */
+    int64_t ffn;                       /* of the first two */
+    int64_t channels;                  /* of the latent, in and out */
+    int64_t text_dim, row_dim;         /* numbers of a token's state, of the row that stands for a text */
+    int64_t axis[3];                   /* channels of a head that each axis rotates */
+    double  theta;
+    bool    guided; /* by a number that it is given */
+} sg_hunyuan_config;
+
+typedef struct sg_hunyuan_dit sg_hunyuan_dit;
+
+/* Opens component "transformer" of c; loads nothing. */
+sg_status     sg_hunyuan_dit_open(sg_hunyuan_dit **out, const sg_checkpoint *c, sg_dtype act, sg_error *e) SG_MUST_USE;
+void          sg_hunyuan_dit_close(sg_hunyuan_dit **d);
+sg_component *sg_hunyuan_dit_component(sg_hunyuan_dit *d);
+const sg_hunyuan_config *sg_hunyuan_dit_config(const sg_hunyuan_dit *d);
+
+/* What does not change between steps, in s->keep. */
+typedef struct sg_hunyuan_run {
+    int64_t        grid[3]; /* patches: frames, rows, columns */
+    sg_token_order tokens;
+    sg_rotary      rotary;
+    sg_tensor      text[SG_PASSES_MAX]; /* F32 [tokens, width]: before the refiner, which goes by the time too */
+    sg_tensor      mean[SG_PASSES_MAX]; /* F32 [1, width]: what the refiner adds to the time */
+    sg_tensor      row[SG_PASSES_MAX];  /* F32 [1, width]: what text and guidance add to the time */
+
+    const sg_self_attention *self; /* borrowed */
+} sg_hunyuan_run;
+
+/* Starts a render of tokens of this grid. */
+void sg_hunyuan_run_open(sg_hunyuan_run *run, const sg_hunyuan_dit *d, sg_stream *s, const int64_t grid[3],
+                         const sg_self_attention *self);
+
+/* After it, with weights: the text of one pass, len tokens, at least 1. states F32 [len, text_dim] and row [row_dim] are on the host,
+ * NULL on a plan. */
+void sg_hunyuan_run_text(sg_hunyuan_run *run, const sg_hunyuan_dit *d, sg_stream *s, int pass, const float *states,
+                         int len, const float *row, double guidance);
+
+/* As sg_family's forward. Taps "dit.*". */
+void sg_hunyuan_dit_forward(const sg_hunyuan_dit *d, const sg_hunyuan_run *run, sg_stream *s, const sg_pass *p);
+
+#endif
