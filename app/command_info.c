@@ -208,8 +208,8 @@ static void print_render(const model_summary *t)
            r->fps, (double)r->frames / r->fps);
     printf("           sizes in steps of %d, frames %s\n", t->info.multiple,
            sg_frame_rule_text((char[48]){0}, 48, t->info.frames));
-    printf("           %d step%s of %s, guidance %g", r->steps, sg_plural(r->steps), sg_sampler_names[r->sampler],
-           r->cfg_scale);
+    printf("           %d step%s of %s, guidance %s", r->steps, sg_plural(r->steps), sg_sampler_names[r->sampler],
+           sg_report_guidance((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r));
     if (r->sigmas.count)
         printf(", sigmas %s", sg_report_sigmas((char[SG_SIGMAS_TEXT]){0}, SG_SIGMAS_TEXT, &r->sigmas));
     else if (sg_sampler_flows(r->sampler))

@@ -147,7 +147,7 @@ const sg_option sg_option_table[] = {
     {.name = "cfg-scale-2", .alias = {"guidance-scale-2"}, .kind = SG_OPTION_REAL, .commands = SAMPLER,
      AT(cfg_scale_2), .lo = 0, .hi = 1000, .value = "X",
      .help = "guidance of the low-noise expert of a model with two (default: as --cfg-scale)"},
-    {.name = "guidance", .kind = SG_OPTION_REAL, .commands = SAMPLER | STEP | COLD | TUNE, AT(guidance), .lo = 0, .hi = 1000,
+    {.name = "guidance", .kind = SG_OPTION_REAL, .commands = SAMPLER | STEP | COLD | TUNE, AT(guidance), .lo = 0.001, .hi = 1000,
      .value = "X", .help = "guidance that is told to a model distilled with it, as HunyuanVideo: no second pass"},
     {.name = "dynamic-cfg", .alias = {"use-dynamic-cfg"}, .kind = SG_OPTION_FLAG, .commands = SAMPLER, AT(dynamic_cfg),
      .help = "guidance that changes from step to step, of models that have it, as CogVideoX"},

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "interrupt.h"
+#include "report.h"
 
 #include <limits.h>
 #include <stdarg.h>
@@ -100,9 +101,10 @@ void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_inf
     if (done < r->steps) snprintf(of, sizeof of, " of %d", r->steps);
     if (tokens) snprintf(all, sizeof all, ", %lld token%s", (long long)tokens, sg_plural(tokens));
     sg_progress_say(p, "%s in %s on %s", model, info->dtype, info->device);
-    sg_progress_say(p, "%dx%d, %d frame%s at %d fps, %d%s step%s, guidance %g, seed %llu%s", r->width, r->height,
-                    r->frames, sg_plural(r->frames), r->fps, done, of, sg_plural(r->steps), r->cfg_scale,
-                    (unsigned long long)r->seed, all);
+    sg_progress_say(p, "%dx%d, %d frame%s at %d fps, %d%s step%s, guidance %s, seed %llu%s", r->width, r->height,
+                    r->frames, sg_plural(r->frames), r->fps, done, of, sg_plural(r->steps),
+                    sg_report_guidance((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r), (unsigned long long)r->seed,
+                    all);
     if (p->quiet && drawn) fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);
 }
 

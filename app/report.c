@@ -53,6 +53,13 @@ static json_t *decoding(const sg_request *r, const char *note)
     return made;
 }
 
+const char *sg_report_guidance(char *text, size_t size, const sg_request *r)
+{
+    const int n = snprintf(text, size, "%g", r->guidance > 0 ? r->guidance : r->cfg_scale);
+    if (r->guidance > 0 && r->cfg_scale > 1) snprintf(text + n, size - (size_t)n, ", cfg scale %g", r->cfg_scale);
+    return text;
+}
+
 const char *sg_report_sigmas(char *text, size_t size, const sg_sigmas *s)
 {
     size_t n = 0;

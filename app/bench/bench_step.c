@@ -182,10 +182,10 @@ static void print_all(const step_bench *t)
 {
     const sg_request *const r = &t->request;
     const int               frames = t->frames[1] - t->frames[0], chunks = t->chunk.measured;
-    sg_print(stdout, "%s in %s on %s\n%dx%d, %d frame%s, guidance %g: %lld token%s; the prompt took %.3f s\n",
+    sg_print(stdout, "%s in %s on %s\n%dx%d, %d frame%s, guidance %s: %lld token%s; the prompt took %.3f s\n",
              t->model.name, t->report.dtype, t->report.device, r->width, r->height, r->frames, sg_plural(r->frames),
-             r->cfg_scale, (long long)t->report.plan.tokens, sg_plural(t->report.plan.tokens),
-             t->report.seconds[SG_STAGE_TEXT]);
+             sg_report_guidance((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r), (long long)t->report.plan.tokens,
+             sg_plural(t->report.plan.tokens), t->report.seconds[SG_STAGE_TEXT]);
     sg_bench_print_ceilings(t->base);
     printf(
         "floor: the time that the ceilings would allow, as a share of the time taken; above 100%% where caches help\n");

@@ -466,10 +466,10 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
     if (!(r->cfg_scale >= 0 && r->cfg_scale <= 1000))
         return sg_error_set(e, SG_E_ARG, "cfg-scale: %g is not between 0 and 1000", r->cfg_scale);
     if (!(r->cfg_scale_2 <= 1000)) return sg_error_set(e, SG_E_ARG, "cfg-scale-2: %g is above 1000", r->cfg_scale_2);
-    if (!(r->guidance >= 0 && r->guidance <= 1000))
-        return sg_error_set(e, SG_E_ARG, "guidance: %g is not between 0 and 1000", r->guidance);
-    if (r->guidance > 0 && engine->components->guidance != SG_GUIDANCE_EMBEDDED)
+    if (engine->components->guidance != SG_GUIDANCE_EMBEDDED && r->guidance != 0)
         return sg_error_set(e, SG_E_ARG, "guidance: this model's denoiser is told none; cfg-scale guides it");
+    if (engine->components->guidance == SG_GUIDANCE_EMBEDDED && !(r->guidance > 0 && r->guidance <= 1000))
+        return sg_error_set(e, SG_E_ARG, "guidance: %g is not above 0 and up to 1000", r->guidance);
     if (r->dynamic_cfg && !engine->family->dynamic_guidance)
         return sg_error_set(e, SG_E_ARG, "dynamic-cfg: guidance of a model of family %s is the same in all steps",
                             engine->family->name);

@@ -46,6 +46,7 @@
 #define PICTURE "picture.png" /* beside the model's folder */
 #define COGVIDEOX_I2V SAY " --image ../" PICTURE " --size 40x24 --frames 9 --steps 1 -q -o clip.y4m"
 #define MOCHI SAY " --size 32x32 --frames 7 --steps 2 -q -o clip.y4m"
+#define HUNYUAN SAY " --size 32x32 --frames 5 --steps 1 -q -o clip.y4m"
 #define FILE_OF "--prompt-file ../m/p.txt --size 32x32 --frames 1 --steps 1 -q"
 
 /* clang-format off */
@@ -74,6 +75,10 @@ static const hostile_case mochi_cases[] = {
 #include "hostile_mochi.h"
 };
 
+static const hostile_case hunyuan_cases[] = {
+#include "hostile_hunyuan.h"
+};
+
 /* A sound model, the small render of it that is usual here, and its cases. */
 static const struct suite {
     const char         *model, *usual;
@@ -84,6 +89,7 @@ static const struct suite {
     {"cogvideox_2b", COGVIDEOX, cogvideox_cases, sizeof cogvideox_cases / sizeof *cogvideox_cases},
     {"cogvideox_i2v", COGVIDEOX_I2V, cogvideox_i2v_cases, sizeof cogvideox_i2v_cases / sizeof *cogvideox_i2v_cases},
     {"mochi_hd16", MOCHI, mochi_cases, sizeof mochi_cases / sizeof *mochi_cases},
+    {"hunyuan_hd16", HUNYUAN, hunyuan_cases, sizeof hunyuan_cases / sizeof *hunyuan_cases},
 };
 enum { SUITES = sizeof suites / sizeof *suites };
 

@@ -2,6 +2,7 @@
 
 The passes are forwards of their own, the prompt's first. The text encoders see pads, which nothing is taken of.
 """
+import json
 import math
 import os
 
@@ -286,7 +287,9 @@ def arguments(pipe, request):
 
 def defaults(folder):
     """What the pipeline makes of a call that leaves it open."""
-    return dict(width=1280, height=720, frames=129, steps=50, cfg_scale=1.0, guidance=6.0)
+    with open(os.path.join(folder, "transformer", "config.json"), encoding="utf-8") as f:
+        guided = json.load(f)["guidance_embeds"]
+    return dict(width=1280, height=720, frames=129, steps=50, cfg_scale=1.0, **({"guidance": 6.0} if guided else {}))
 
 
 def random_spec(r):
@@ -309,7 +312,7 @@ def random_spec(r):
             "vae": dict(block_out_channels=tuple(groups * r.choice([1, 2, 3]) for _ in range(4)),
                         layers_per_block=r.choice([1, 2]), norm_num_groups=groups, latent_channels=r.choice([3, 4, 16]),
                         scaling_factor=r.choice([0.476986, 0.8])),
-            "request": random_request(r, 8 * patch, 1 + 4 * r.choice([0, 1, 3, 5]), range(1, 9))}
+            "request": random_request(r, 16, 1 + 4 * r.choice([0, 1, 3, 5]), range(1, 9))}
     spec["request"]["cfg_scale"] = r.choice([1.0, 1.0, 3.5])
     if guided:
         spec["request"]["guidance"] = r.choice([1.0, 4.5, 6.0, 7.0])

@@ -493,12 +493,15 @@ static void guidance_is_data_of_the_family(void **state)
     r.cfg_scale = 3;
     g->components = &components;
     for (int kind = SG_GUIDANCE_NONE; kind <= SG_GUIDANCE_EMBEDDED; kind++) {
-        const bool both = kind == SG_GUIDANCE_CLASSIFIER_FREE;
+        const bool both = kind != SG_GUIDANCE_NONE;
         components.guidance = (sg_guidance)kind;
+        r.guidance = kind == SG_GUIDANCE_EMBEDDED ? 6 : 0;
         memset(&b, 0, sizeof b);
         assert_int_equal(render(g, &r, &b, &rep, &e), SG_OK);
         assert_int_equal(rep.negative_tokens > 0, both);
         assert_memory_equal(b.pixels, both ? twice.pixels : once.pixels, sizeof b.pixels);
+        r.guidance = kind == SG_GUIDANCE_EMBEDDED ? 0 : 6;
+        assert_int_equal(render(g, &r, &b, &rep, &e), SG_E_ARG);
     }
     sg_engine_close(&g);
 }

@@ -27,6 +27,7 @@ typedef struct made_up {
     sg_tensor                mix, out, story;
     const sg_self_attention *self;
     int64_t                  grid[3];
+    double                   guidance;             /* that it was told */
     float                    heat;                 /* queries are this times the tokens; 0: all tokens count the same */
     int                      before[2], behind[2]; /* tokens of text about the video in the first layer, by pass */
     sg_token_order           order;
@@ -93,8 +94,8 @@ static void render_open(void *of, sg_stream *s, const sg_geometry *g, const sg_s
 static void denoiser_open(void *of, sg_stream *s, int denoiser, const sg_conditioning *c)
 {
     made_up *const m = of;
-    (void)c;
     assert_int_equal(denoiser, 0);
+    m->guidance = c->guidance;
     m->text = sg_new_keep(s, SG_F32, TEXT, 1, C);
     sg_upload(s, m->text, m->rows);
 }
@@ -127,7 +128,7 @@ static void forward(void *of, sg_stream *s, const sg_pass *p)
     sg_copy(s, .y = x, .x = sg_rows_of(s, y, m->order.order));
     for (int i = 0; i <= last; i++) {
         attend(m, s, p, i, h, o, v);
-        sg_combine(s, .y = y, .x = {v, x}, .a = {1, i == last && guided ? (float)p->guidance : 1}, .count = 2);
+        sg_combine(s, .y = y, .x = {v, x}, .a = {1, i == last && guided ? (float)m->guidance : 1}, .count = 2);
         if (i < last) sg_copy(s, .y = x, .x = y);
     }
     sg_permute(s, .y = p->out, .x = sg_rows_of(s, y, m->order.inverse), .rank = 2, .dim = {n, C}, .perm = {1, 0});
@@ -343,7 +344,8 @@ static sg_request request(int height, int frames)
                         .height = height,
                         .frames = frames,
                         .steps = STEPS,
-                        .cfg_scale = 1.5,
+                        .cfg_scale = 1,
+                        .guidance = 1.5,
                         .flow_shift = 1,
                         .seed = 5,
                         .attention = sg_policy_default()};
@@ -355,8 +357,10 @@ typedef struct texts {
 } texts;
 
 /* Two layers, guided by a second pass. */
-static void add_text(made_up *m, const texts *t)
+static void add_text(made_up *m, sg_request *r, const texts *t)
 {
+    r->cfg_scale = r->guidance;
+    r->guidance = 0;
     m->components.denoiser[0].layers = 2;
     m->components.guidance = SG_GUIDANCE_CLASSIFIER_FREE;
     memcpy(m->before, t->before, sizeof m->before);
@@ -404,7 +408,7 @@ static void render(const char *backend, const texts *text, int frames, int chunk
     sg_engine    *g = open_family(&m, backend);
     sg_request    r = request(Y, frames);
     if (text) {
-        add_text(&m, text);
+        add_text(&m, &r, text);
         r.attention.kind = SG_ATTENTION_DENSE; /* but looked at, so that tokens are in order */
         r.attention.on_begin = see_text;
         r.attention.on_begin_context = &m;
@@ -424,7 +428,7 @@ static void render(const char *backend, const texts *text, int frames, int chunk
     assert_int_equal(s.frames, frames);
     assert_int_equal(m.count, chunks);
     assert_memory_equal(m.chunks, chunk_sizes, (size_t)chunks * sizeof *chunk_sizes);
-    expect(&m, x, frames, r.seed, r.cfg_scale);
+    expect(&m, x, frames, r.seed, 1.5);
     expect_pixels(&s, x, frames);
     g->memory_limit = plan.need - 1;
     assert_int_equal(sg_engine_render(g, &r, &cb, &rep, &e), SG_E_MEMORY);
@@ -521,7 +525,7 @@ static void render_long(seen *s, const char *backend, sg_attention_kind kind)
     sg_plan    plan;
     sg_engine *g = open_family(&m, backend);
     sg_request r = request(HIGH, FRAMES);
-    add_text(&m, text);
+    add_text(&m, &r, text);
     m.heat = .3f;
     r.attention.named = true;
     r.attention.kind = kind;
@@ -579,7 +583,7 @@ static void a_mask_is_for_the_longest_sequence(void **state)
     sg_error       e = {0};
     sg_engine     *g = open_family(&m, "ref");
     sg_request     r = request(HIGH, FRAMES);
-    add_text(&m, &(texts){{0, 0}, {3, TEXT}});
+    add_text(&m, &r, &(texts){{0, 0}, {3, TEXT}});
     r.attention.named = true;
     r.attention.rule = SG_SELECT_GIVEN;
     r.attention.heads = false;

@@ -12,24 +12,25 @@ within_a_twentieth() {
     ((20 * ${off#-} <= measured)) || fail "$1: $measured KiB measured, $planned KiB planned"
 }
 
-# family NAME FRAMES TEXT, as the captured file has it
+# family NAME LAYERS FRAMES TEXT, as the captured file has it
 family() {
-    local clip=(-m "$FIXTURES/$1" --size 256x256 --frames "$2" --steps 2 --threads 1 -p "a red ball")
+    local clip=(-m "$FIXTURES/$1" --size 256x256 --frames "$3" --steps 2 --threads 1 -p "a red ball")
     sparge-gen "${clip[@]}" --topk 0.3 --capture-qkv 1:1:q.safetensors --json r.json -o "$1.y4m" 2>log || fail "$(<log)"
     grep -Eq '^attention: [1-9][0-9] % of blocks skipped in 1 of 2 steps' log || fail "$1: $(<log)"
     within_a_twentieth r.json
-    head -c 300 q.safetensors | grep -aq "\"grid\":\"[0-9],16,16\",$3," || fail "$1: $(head -c 300 q.safetensors)"
+    head -c 300 q.safetensors | grep -aq "\"grid\":\"[0-9],16,16\",$4," || fail "$1: $(head -c 300 q.safetensors)"
     sparge-gen tune "${clip[@]}" -q -o t.json --json tune.json >/dev/null || fail "tune $1"
-    grep -q '"layers": 2' t.json || fail "$1: $(<t.json)"
-    sparge-gen info "$FIXTURES/$1" --size 256x256 --frames "$2" --sparse-config t.json |
+    grep -q "\"layers\": $2" t.json || fail "$1: $(<t.json)"
+    sparge-gen info "$FIXTURES/$1" --size 256x256 --frames "$3" --sparse-config t.json |
         grep -q '^attention  sparge in the last .* steps: tuned thresholds' || fail "info $1"
     # every chunk of the decoder has its time, whatever frames it makes, and a schedule of two steps is warmed up
     sparge-gen compare "${clip[@]}" --size 64x64 --steps 3 --arms dense,dense:steps=2 -o "c_$1" >/dev/null 2>log || fail "$(<log)"
     ! grep -A9 '"decode": \[' "c_$1/report.json" | grep -q ' 0.0,\?$' || fail "$1: a chunk without a time"
     rm -r "c_$1" "$1.y4m"
 }
-family cogvideox_2b 17 '"text_prefix":"24","text_suffix":"0"'
-family mochi_hd64 19 '"text_prefix":"0","text_suffix":"[1-9]"'
+family cogvideox_2b 2 17 '"text_prefix":"24","text_suffix":"0"'
+family mochi_hd64 2 19 '"text_prefix":"0","text_suffix":"[1-9]"'
+family hunyuan_hd16 4 17 '"text_prefix":"0","text_suffix":"[1-9]"'
 
 # What SpargeAttn's own tuning saved is for another number of layers and heads.
 cp -r "$FIXTURES/cogvideox_2b" .

@@ -9,6 +9,7 @@ try --prompt x "${small[@]}" --negative-prompt y
 try --prompt x "${small[@]}" --cfg-scale-2 2
 try --prompt x "${small[@]}" --dynamic-cfg
 try --prompt x "${small[@]}" --dynamic-cfg --cfg-scale 2
+try --prompt x "${small[@]}" --guidance 6
 try check --prompt x --cfg-scale-2 2 --size 32x32
 try tune --prompt x -o t.json --negative-prompt y
 sparge-gen --prompt x "${small[@]}" --negative-prompt y --cfg-scale 1.5 -o a.png || fail
