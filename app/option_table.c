@@ -155,8 +155,8 @@ const sg_option sg_option_table[] = {
      AT(flow_shift), .lo = 0.001, .hi = 1000, .value = "X",
      .help = "shift of the noise schedule; larger spends more steps at high noise"},
     {.name = "sampler", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(sampler), .choices = sg_sampler_names,
-     .value = "NAME", .help = "of Wan UniPC, Euler, or LCM, which draws new noise after each step; of Mochi Euler; of\n"
-             "CogVideoX DDIM, or DPM, which draws too"},
+     .value = "NAME", .help = "of Wan UniPC, Euler, or LCM, which draws new noise after each step; of Mochi and\n"
+             "HunyuanVideo Euler; of CogVideoX DDIM, or DPM, which draws too"},
     {.name = "preset-steps", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(preset_steps),
      .choices = sg_step_preset_names, .value = "NAME",
      .help = "sampler, sigmas and guidance 1 for weights or a LoRA distilled to few steps by this\n"

@@ -530,6 +530,7 @@ bool sg_reads_output(const char *op, const void *args)
     if (strcmp(op, "linear") == 0) return ((const sg_linear_args *)args)->add;
     if (strcmp(op, "conv") == 0) return ((const sg_conv_args *)args)->add;
     if (strcmp(op, "norm") == 0) return ((const sg_norm_args *)args)->non_finite.rank > 0;
+    if (strcmp(op, "strided_copy") == 0) return ((const sg_strided_copy_args *)args)->scatter;
     return strcmp(op, "gate_add") == 0 || strcmp(op, "count_non_finite") == 0;
 }
 

@@ -470,7 +470,8 @@ struct sg_stream {
  * is no op here. */
 int sg_op_outputs(const char *op, const void *args);
 
-/* Whether the op of that name, with these args, adds to what it writes; of several outputs to the last. */
+/* Whether the op of that name, with these args, adds to what it writes, or leaves a part of it as it was; of several outputs to
+ * the last. */
 bool sg_reads_output(const char *op, const void *args);
 
 /* Latches a failure unless one is latched already; returns the latched code. */

@@ -95,7 +95,7 @@ void ck_try_strided_copy(ck *c)
     for (int i = 0; i < trials(c, 120); i++) {
         const int64_t        n = upto(c, 300), h = upto(c, 5), d = ck_draw(c, 2) ? 8 * upto(c, 9) : upto(c, 70);
         const bool           heads_first = ck_draw(c, 2), scatter = ck_draw(c, 2);
-        const int64_t        gap = scatter ? 0 : (int64_t)ck_draw(c, 3) * 8, back = ck_draw(c, 4) == 0;
+        const int64_t        gap = (int64_t)ck_draw(c, 3) * 8, back = ck_draw(c, 4) == 0;
         const int64_t        step = (heads_first ? d : h * d) + gap, span = h * d * n + gap * n * (heads_first ? h : 1);
         const sg_dtype       of_y = types[ck_draw(c, 3)], of_x = types[ck_draw(c, 3)];
         sg_strided_copy_args a = {

@@ -91,12 +91,14 @@ def fill_vae(model, draw):
 
 def texts(folder, spec, draw, device):
     """Text encoders and tokenizers; the folders of these are made."""
-    rule = spec["tokenizer"]
+    rule, own = spec["tokenizer"], dict(spec["text"])
+    if "layers" in own:  # that are run
+        own["num_hidden_layers"] = own.pop("layers") + SKIP
     tokenizer = byte_level.make_llama(os.path.join(folder, "tokenizer"), rule, TEMPLATE["template"])
     tokenizer_2 = byte_level.make_clip(os.path.join(folder, "tokenizer_2"), {"merges": rule["clip_merges"]})
     llama = transformers.LlamaConfig(vocab_size=len(tokenizer), rms_norm_eps=1e-5, bos_token_id=None, eos_token_id=None,
                                      pad_token_id=None, use_cache=False, max_position_embeddings=512,
-                                     rope_parameters=dict(rope_type="default", rope_theta=500000.0), **spec["text"])
+                                     rope_parameters=dict(rope_type="default", rope_theta=500000.0), **own)
     own = {"hidden_act": "quick_gelu", "eos_token_id": tokenizer_2.eos_token_id, **spec["clip_text"]}
     clip = transformers.CLIPTextConfig(vocab_size=len(tokenizer_2), bos_token_id=None, pad_token_id=None,
                                        max_position_embeddings=77, **own)

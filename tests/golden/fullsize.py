@@ -26,6 +26,7 @@ from safetensors.torch import load_file, save_file
 
 import checkpoint
 import families
+import family_hunyuan
 import family_wan
 import make
 import oracle
@@ -40,6 +41,8 @@ WIDE = {**parts.UMT5, "total": 256000, "extra_ids": 300}
 XXL_T5 = {**XXL, "kind": "t5", "vocab": 32128}
 COG = dict(attention_head_dim=64, time_embed_dim=512, use_rotary_positional_embeddings=True)
 COG_SAMPLER = {"kind": "dpm", "snr_shift_scale": 1.0, "rescale_betas_zero_snr": True}
+LLAMA = dict(hidden_size=4096, num_attention_heads=32, num_key_value_heads=8, intermediate_size=14336)
+CLIP_L = dict(hidden_size=768, num_attention_heads=12, intermediate_size=3072, num_hidden_layers=12)
 SHAPES = {
     "1.3b": {"dit": dict(WAN, num_attention_heads=12, ffn_dim=8960, num_layers=30), "text": XXL, "vae": VAE,
              "tokenizer": WIDE},
@@ -61,6 +64,14 @@ SHAPES = {
                     "text": {**parts.GATED_T5, "width": 64, "head": 16, "heads": 4, "ff": 160},
                     "vae": dict(decoder_block_out_channels=[32, 32, 64, 96], layers_per_block=[1] * 5),
                     "tokenizer": parts.T5},
+    "hunyuan": {"family": "hunyuan", "dit": {}, "text": LLAMA, "clip_text": CLIP_L,
+                "vae": dict(block_out_channels=(128, 256, 512, 512), latent_channels=16),
+                "tokenizer": family_hunyuan.BYTE_LEVEL},
+    "small-hunyuan": {"family": "hunyuan", "dit": dict(num_attention_heads=2, num_layers=2, num_single_layers=2),
+                      "text": dict(hidden_size=64, num_attention_heads=4, num_key_value_heads=2, intermediate_size=160),
+                      "clip_text": dict(hidden_size=32, num_attention_heads=4, intermediate_size=96, num_hidden_layers=2),
+                      "vae": dict(block_out_channels=(16, 32, 32, 64), norm_num_groups=8, layers_per_block=1,
+                                  latent_channels=16), "tokenizer": family_hunyuan.BYTE_LEVEL},
 }
 SHAPES["cogvideox-5b-i2v"] = {**SHAPES["cogvideox-5b"], "request": dict(pictures=1), "dit": dict(
     SHAPES["cogvideox-5b"]["dit"], in_channels=32, use_learned_positional_embeddings=True)}
@@ -74,7 +85,7 @@ SHAPES["14b-i2v"] = {**SHAPES["14b"], "request": dict(pictures=1), "clip": VIT_H
 SHAPES["small-i2v"] = {**SHAPES["small"], "request": dict(pictures=1), "clip": dict(
     VIT_H, hidden_size=32, num_attention_heads=2, num_hidden_layers=2, intermediate_size=64), "dit": dict(
     SHAPES["small"]["dit"], in_channels=36, image_dim=32, added_kv_proj_dim=256)}
-LATENTS = {"wan": (16, 4), "cogvideox": (16, 4), "mochi": (12, 6)}  # channels, frames a latent; all have 8 x 8 pixels
+LATENTS = {"wan": (16, 4), "cogvideox": (16, 4), "mochi": (12, 6), "hunyuan": (16, 4)}  # channels, frames a latent; of 8 x 8
 PROMPT = ("Two dogs run through shallow water at sunset; the camera follows them slowly, low and close, while the wind "
           "bends the tall grass and the city lights blur behind the harbour. 35mm film, warm light, 8K.")
 SUBLAYERS = {"request": dict(prompt=PROMPT, negative_prompt="blurry, low quality", width=96, height=64, frames=9,
@@ -91,7 +102,8 @@ def make_folder(folder, shape, device, dtype="F32", layers=None, text_layers=2):
                                 "latent_statistics": False, **SHAPES[shape]}
     spec["text"] = dict(spec["text"], layers=text_layers)
     if layers:
-        spec["dit"] = dict(spec["dit"], num_layers=layers)
+        singles = {"num_single_layers": 2 * layers} if spec.get("family") == "hunyuan" else {}
+        spec["dit"] = dict(spec["dit"], num_layers=layers, **singles)
     part = folder.rstrip("/") + ".part"
     shutil.rmtree(part, ignore_errors=True)
     checkpoint.make_checkpoint(part, spec, device)
