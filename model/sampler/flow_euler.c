@@ -29,7 +29,7 @@ static sg_status even(sg_sampler *p, bool old, sg_error *e)
     for (int i = 0; i < p->steps; i++) {
         const float s = (float)(i * pace + 1.0), sigma = shift * s / (1.0f + less * s);
         p->sigma[i] = (double)sigma;
-        p->timestep[i] = sg_solver_timestep(p, sigma);
+        p->timestep[i] = (double)(sigma * (float)p->config.train_steps);
     }
     return SG_OK;
 }

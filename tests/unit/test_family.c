@@ -27,13 +27,12 @@ typedef struct made_up {
     sg_tensor                mix, out, story;
     const sg_self_attention *self;
     int64_t                  grid[3];
-    double                   guidance;             /* that it was told */
-    float                    heat;                 /* queries are this times the tokens; 0: all tokens count the same */
-    int                      before[2], behind[2]; /* tokens of text about the video in the first layer, by pass */
-    sg_token_order           order;
-    float                    rows[TEXT * C];        /* of text, on the host */
-    sg_tensor                text;                  /* on the device, while there is a denoiser */
-    int                      chunks[FRAMES], count; /* latent frames; of the last less than 0 */
+    float          heat, guidance; /* queries are heat times the tokens, 0: all count the same; that it was told */
+    int            before[2], behind[2]; /* tokens of text about the video in the first layer, by pass */
+    sg_token_order order;
+    float          rows[TEXT * C];        /* of text, on the host */
+    sg_tensor      text;                  /* on the device, while there is a denoiser */
+    int            chunks[FRAMES], count; /* latent frames; of the last less than 0 */
 } made_up;
 
 /* ---- the family ---- */
@@ -95,7 +94,7 @@ static void denoiser_open(void *of, sg_stream *s, int denoiser, const sg_conditi
 {
     made_up *const m = of;
     assert_int_equal(denoiser, 0);
-    m->guidance = c->guidance;
+    m->guidance = (float)c->guidance;
     m->text = sg_new_keep(s, SG_F32, TEXT, 1, C);
     sg_upload(s, m->text, m->rows);
 }
@@ -128,7 +127,7 @@ static void forward(void *of, sg_stream *s, const sg_pass *p)
     sg_copy(s, .y = x, .x = sg_rows_of(s, y, m->order.order));
     for (int i = 0; i <= last; i++) {
         attend(m, s, p, i, h, o, v);
-        sg_combine(s, .y = y, .x = {v, x}, .a = {1, i == last && guided ? (float)m->guidance : 1}, .count = 2);
+        sg_combine(s, .y = y, .x = {v, x}, .a = {1, i == last && guided ? m->guidance : 1}, .count = 2);
         if (i < last) sg_copy(s, .y = x, .x = y);
     }
     sg_permute(s, .y = p->out, .x = sg_rows_of(s, y, m->order.inverse), .rank = 2, .dim = {n, C}, .perm = {1, 0});
@@ -344,7 +343,6 @@ static sg_request request(int height, int frames)
                         .height = height,
                         .frames = frames,
                         .steps = STEPS,
-                        .cfg_scale = 1,
                         .guidance = 1.5,
                         .flow_shift = 1,
                         .seed = 5,
@@ -356,11 +354,9 @@ typedef struct texts {
     int before[2], behind[2];
 } texts;
 
-/* Two layers, guided by a second pass. */
 static void add_text(made_up *m, sg_request *r, const texts *t)
 {
-    r->cfg_scale = r->guidance;
-    r->guidance = 0;
+    r->cfg_scale = 1.5, r->guidance = 0;
     m->components.denoiser[0].layers = 2;
     m->components.guidance = SG_GUIDANCE_CLASSIFIER_FREE;
     memcpy(m->before, t->before, sizeof m->before);
