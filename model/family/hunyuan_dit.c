@@ -284,7 +284,7 @@ static float told(double guidance, sg_dtype act)
     return sg_bf16_to_f32(sg_f32_to_bf16(sg_bf16_to_f32(sg_f32_to_bf16((float)guidance)) * 1000));
 }
 
-/* y F32 [1, D] += or = what an embedder makes of the sinusoid of t F32 [1]. */
+/* y F32 [1, D] = what an embedder makes of the sinusoid of t F32 [1]. */
 static void embed_time(sg_stream *s, sg_tensor y, sg_tensor t, const sg_linear_weights l[2])
 {
     const size_t    mark = s->scratch.used;
