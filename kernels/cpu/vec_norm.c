@@ -100,8 +100,9 @@ typedef struct moments {
 } moments;
 
 /* A chunk's numbers are taken in parts, and these in blocks that stay in the cache: their number depends on the shape
- * alone, so that the bits do not depend on the number of threads. */
-enum { GROUP_BLOCK = 1 << 15, GROUP_PARTS = 512 };
+ * alone, so that the bits do not depend on the number of threads. F32 sums are those of a block's places: where numbers
+ * repeat from place to place, the errors of a long sum all have one sign. */
+enum { GROUP_BLOCK = 1 << 15, GROUP_PLACES = 256, GROUP_PARTS = 512 };
 
 /* Bytes that memory is asked for before it is read or written. The processor's own prefetching alone takes a quarter to a
  * half more time. */
@@ -133,7 +134,7 @@ SG_INLINE void add_places(const group_norm *g, bool bf16, int places, int64_t at
 {
     for (int64_t i = 0; i < g->c; i += SG_LANES) {
         const sg_lanes from = *(const sg_lanes *)(guess + i);
-        sg_lanes       one = *(sg_lanes *)(sum + i), two = *(sg_lanes *)(square + i);
+        sg_lanes       one = {0}, two = {0};
 #pragma GCC unroll 4
         for (int p = 0; p < places; p++) {
             FETCH(g->a->x.data, bf16, at + p * g->c + i, 0);
@@ -141,8 +142,8 @@ SG_INLINE void add_places(const group_norm *g, bool bf16, int places, int64_t at
             one += d;
             two += d * d;
         }
-        *(sg_lanes *)(sum + i) = one;
-        *(sg_lanes *)(square + i) = two;
+        *(sg_lanes *)(sum + i) += one;
+        *(sg_lanes *)(square + i) += two;
     }
 }
 
@@ -296,7 +297,7 @@ static sg_status norm_groups(sg_stream *s, const sg_norm_args *a)
     const int            threads = sg_cpu_of(s)->threads;
     group_norm g = {.a = a, .c = c, .groups = a->groups, .per = c / a->groups, .places = frames * d[1] * d[2]};
     g.wide = sg_div_up(c, SG_LANES) * SG_LANES;
-    g.block = c < GROUP_BLOCK ? GROUP_BLOCK / c : 1;
+    g.block = c < GROUP_BLOCK ? sg_min64(GROUP_BLOCK / c, GROUP_PLACES) : 1;
     g.part = sg_div_up(sg_div_up(g.places, g.block), GROUP_PARTS) * g.block;
     g.parts = sg_div_up(g.places, g.part);
     const size_t all =

@@ -1,5 +1,6 @@
 /* test_decoder_ops.c - what decoders and blocks of some families ask of ops: group norm, gates by tanh, angles of each head,
  * replicated edges. */
+#include "backend.h"
 #include "meta.h"
 #include "op_shapes.h"
 
@@ -78,6 +79,37 @@ static void group_norm_is_over_the_frames_of_a_chunk(void **state)
     assert_int_equal(s.status, SG_OK);
 }
 
+/* Frames of one colour, as one latent place makes them: each channel's number is the same at all places of a frame. */
+static void group_norm_of_equal_places_is_exact(void **state)
+{
+    (void)state;
+    enum { FRAMES = 13, PLACES = 256, C = 2, N = FRAMES * PLACES * C };
+    static unsigned char block[1 << 20] __attribute__((aligned(SG_ALIGN)));
+    sg_backend          *b = NULL;
+    assert_int_equal(sg_backend_open(&b, &(sg_backend_options){.name = "cpu", .threads = 1}, NULL), SG_OK);
+    for (int k = 1; k < 8; k++) {
+        sg_stream s = sg_stream_of(b);
+        s.scratch = (sg_arena){.base = (uintptr_t)block, .cap = sizeof block};
+        const sg_tensor x = FILLED(&s, FRAMES, 16, 16, C), y = FILLED(&s, FRAMES, 16, 16, C);
+        float *const in = x.data, *const out = y.data;
+        double mean = 0, square = 0, error = 0, norm = 0;
+        for (int i = 0; i < N; i++) {
+            in[i] = sinf((float)(k + 3 * (i / C / PLACES) + 5 * (i % C))) * 0.7f - 0.3f;
+            mean += (double)in[i] / N;
+        }
+        for (int i = 0; i < N; i++) square += ((double)in[i] - mean) * ((double)in[i] - mean) / N;
+        sg_norm(&s, .y = y, .x = x, .kind = SG_NORM_GROUP, .groups = 1, .eps = 1e-6f);
+        assert_int_equal(s.status, SG_OK);
+        for (int i = 0; i < N; i++) {
+            const double truth = ((double)in[i] - mean) / sqrt(square + 1e-6);
+            error += ((double)out[i] - truth) * ((double)out[i] - truth);
+            norm += truth * truth;
+        }
+        assert_true(sqrt(error / norm) < 5e-7);
+    }
+    sg_backend_close(&b);
+}
+
 static void angles_and_gates_have_one_of_their_shapes(void **state)
 {
     (void)state;
@@ -151,6 +183,7 @@ int main(void)
                                        cmocka_unit_test(plan_counts_a_strided_convolution),
                                        cmocka_unit_test(group_norm_refuses_what_does_not_fit),
                                        cmocka_unit_test(group_norm_is_over_the_frames_of_a_chunk),
+                                       cmocka_unit_test(group_norm_of_equal_places_is_exact),
                                        cmocka_unit_test(angles_and_gates_have_one_of_their_shapes),
                                        cmocka_unit_test(replicated_edges_stand_for_what_is_outside)};
     return cmocka_run_group_tests(tests, NULL, NULL);
