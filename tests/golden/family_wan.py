@@ -324,6 +324,8 @@ def encode(vae, clip, dtype):
 
 def from_video(pipe):
     """The parts of a WanPipeline, as one that starts from a video. Its own sizes leave out what the VAE's patches make."""
+    if getattr(pipe, "transformer_2", None):
+        raise SystemExit("diffusers' video to video of Wan has one denoiser, and this model two")
     parts = {k: v for k, v in pipe.components.items() if k in ("tokenizer", "text_encoder", "transformer", "vae", "scheduler")}
     made = diffusers.WanVideoToVideoPipeline(**parts)
     made.set_progress_bar_config(disable=True)
@@ -335,6 +337,8 @@ def from_video(pipe):
 def arguments(pipe, request):
     """What the pipeline is called with beside what all are."""
     if "strength" in request:
+        if request["frames"] % 4 != 1:  # AutoencoderKLWan encodes so many at once, whatever its scale in time, and drops the rest
+            raise SystemExit(f"diffusers starts from videos of 4 n + 1 frames alone, not of {request['frames']}")
         return {"video": video(request), "strength": request["strength"]}
     return {"guidance_scale_2": request.get("cfg_scale_2"), **dict(zip(("image", "last_image"), pictures(request)))}
 
