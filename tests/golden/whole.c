@@ -1,6 +1,7 @@
-/* whole.c - whole renders of the embedded model, at its defaults and with a picture, against what diffusers made of it (whole.py).
+/* whole.c - whole renders of the embedded model against what diffusers made of them (whole.py): at its defaults, or small ones
+ * without and with a picture.
  *
- *   golden_whole BACKEND MODEL FIXTURE.safetensors
+ *   golden_whole BACKEND MODEL FIXTURE.safetensors default|small
  *
  * Gates: our f32 frames within 50 dB of diffusers' f32 frames; our small bf16 clips, of several seeds, on average no more
  * than 1 dB further from our f32 clips than those of diffusers are from its own. */
@@ -152,12 +153,20 @@ static bool check_bf16(sg_engine *f32, sg_engine *bf16, const sg_source *fixture
 
 int main(int argc, char **argv)
 {
-    if (argc != 4) die("usage: golden_whole BACKEND MODEL FIXTURE.safetensors");
+    const bool whole = argc == 5 && !strcmp(argv[4], "default");
+    if (!whole && (argc != 5 || strcmp(argv[4], "small") != 0))
+        die("usage: golden_whole BACKEND MODEL FIXTURE.safetensors default|small");
     sg_source *fixture = open_fixture(argv[3]);
-    sg_engine *f32 = open_engine(argv[1], argv[2], "f32"), *bf16 = open_engine(argv[1], argv[2], "bf16");
-    bool       ok = check_clip(f32, sg_engine_defaults(f32), fixture, "pixels");
-    ok = check_picture(f32, fixture) && ok;
-    ok = check_bf16(f32, bf16, fixture) && ok;
+    sg_engine *f32 = open_engine(argv[1], argv[2], "f32"), *bf16 = NULL;
+    bool       ok;
+    if (whole)
+        ok = check_clip(f32, sg_engine_defaults(f32), fixture, "pixels");
+    else {
+        bf16 = open_engine(argv[1], argv[2], "bf16");
+        ok = check_clip(f32, small(f32, fixture), fixture, "small_pixels");
+        ok = check_picture(f32, fixture) && ok;
+        ok = check_bf16(f32, bf16, fixture) && ok;
+    }
     puts(ok ? "ok" : "FAILED");
     sg_engine_close(&f32);
     sg_engine_close(&bf16);

@@ -1,4 +1,5 @@
-"""The whole-render fixture: what diffusers makes of a checkpoint at its own defaults, and of a small clip with a picture, seed 0.
+"""The whole-render fixture: what diffusers makes of a checkpoint at its own defaults, and of a small clip without and with a
+picture, seed 0.
 
 python3 whole.py MODEL FIXTURE.safetensors
 
@@ -72,7 +73,7 @@ def main():
     for name in ("fps", "world", "vocabulary"):
         request.pop(name, None)
     frames = render(args.model, "f32", request)
-    tensors = {"pixels": ends(frames),
+    tensors = {"pixels": ends(frames), "small_pixels": ends(render(args.model, "f32", dict(request, **SMALL))),
                "image_pixels": ends(render(args.model, "f32", dict(request, **SMALL, pictures=1)))}
     psnrs = []
     for seed in range(SEEDS):
