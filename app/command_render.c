@@ -536,20 +536,12 @@ static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
     return render_all(j, prompts, output, e);
 }
 
-/* What a render reads, it does not write. */
-static void protect_inputs(const sg_settings *s)
-{
-    if (s->image) sg_output_file_protect(s->image, "--image");
-    if (s->last_image) sg_output_file_protect(s->last_image, "--last-image");
-    if (s->video) sg_output_file_protect(s->video, "--video");
-}
-
 sg_status sg_command_render(const sg_settings *s, sg_error *e)
 {
     job           j = {.settings = s};
     sg_prompt_set prompts = {0};
     sg_progress_init(&j.progress, s->quiet);
-    protect_inputs(s);
+    SG_TRY(sg_setup_protect(s, e));
     SG_TRY(check_inputs(&j, e));
     if (!j.decode_only) SG_TRY(sg_setup_prompts(&prompts, s, e));
     sg_status status = sg_pictures_open(&j.pictures, s, e);

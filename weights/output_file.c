@@ -37,14 +37,18 @@ static struct input {
     dev_t       device;
     ino_t       number;
     const char *what;
-} inputs[8];
+} * inputs;
 static size_t input_count;
 
-void sg_output_file_protect(const char *path, const char *what)
+sg_status sg_output_file_protect(const char *path, const char *what, sg_error *e)
 {
     struct stat st;
-    if (input_count == sizeof inputs / sizeof *inputs || stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return SG_OK;
+    struct input *const more = realloc(inputs, (input_count + 1) * sizeof *more);
+    if (!more) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", what);
+    inputs = more;
     inputs[input_count++] = (struct input){st.st_dev, st.st_ino, what};
+    return SG_OK;
 }
 
 /* What reads the file; NULL: nothing does. */

@@ -29,7 +29,7 @@ sg_status sg_output_file_check(const char *path, const char *what, sg_error *e) 
 
 /* From now on no output takes the place of this file, which `what` reads: sg_output_file_check and _open refuse its name. A
  * file that is not there, or is no regular one, is let be. */
-void sg_output_file_protect(const char *path, const char *what);
+sg_status sg_output_file_protect(const char *path, const char *what, sg_error *e) SG_MUST_USE;
 
 /* "-" is stdout. The caller publishes or discards. */
 sg_status sg_output_file_open(sg_output_file **out, const char *path, sg_error *e) SG_MUST_USE;

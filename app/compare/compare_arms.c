@@ -56,6 +56,7 @@ static size_t latent_count(const job *j)
 static sg_status check_inputs(job *j, sg_error *e)
 {
     const sg_settings *const s = j->settings;
+    SG_TRY(sg_setup_protect(s, e));
     SG_TRY(sg_arms_open(&j->arms, j->list, s, e));
     if (j->arms.count < 2)
         return sg_error_set(e, SG_E_ARG, "--arms: '%s' is one arm; it takes two to compare", j->list);

@@ -44,6 +44,9 @@ try "${clip[@]}" -q --video clip.y4m -o clip.y4m
 try "${clip[@]}" -q --video clip.y4m --json clip.y4m -o x.y4m
 ln clip.y4m other.y4m
 try "${clip[@]}" -q --video clip.y4m -o other.y4m
+try "${clip[@]}" -q --video pictures -o pictures/1%d.png
+cp rgb.png image.png
+try compare -m wan22_ti2v -p "a cat" --size 32x32 --frames 5 --arms dense,dense:steps=3 -q --image image.png -o .
 cp rgb.png many-0002.png
 try "${clip[@]}" -q --frames 1 --batch 2 --image many-0002.png -o many.png
 cp rgb.png frame-0003.png
