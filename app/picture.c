@@ -45,6 +45,13 @@ sg_status sg_pictures_read(sg_pictures *p, sg_error *e)
     return SG_OK;
 }
 
+size_t sg_pictures_bytes(const sg_pictures *p)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < SG_IMAGES; i++) bytes += sg_image_bytes(p->whole[i].width, p->whole[i].height);
+    return bytes;
+}
+
 sg_status sg_pictures_check(const sg_pictures *p, const sg_engine *engine, const sg_request *r, sg_error *e)
 {
     static const char *const edge[SG_IMAGES] = {"begins", "ends"};

@@ -24,6 +24,9 @@ sg_status sg_pictures_open(sg_pictures *p, const sg_settings *s, sg_error *e) SG
 /* Reads those of path, which must outlive p. */
 sg_status sg_pictures_read(sg_pictures *p, sg_error *e) SG_MUST_USE;
 
+/* Of all that is read. */
+size_t sg_pictures_bytes(const sg_pictures *p);
+
 /* Whether the model can make r's clip with them; SG_E_ARG where it takes no picture, and where it needs one that is not
  * there. */
 sg_status sg_pictures_check(const sg_pictures *p, const sg_engine *engine, const sg_request *r,

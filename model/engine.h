@@ -55,6 +55,7 @@ typedef struct sg_engine_options {
     int            device;     /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
     int            local_rank; /* with device 0: of this host's processes, which take its GPUs in turn */
     size_t         memory_limit;       /* bytes a render may take; 0: what the machine has free */
+    size_t         given_bytes;        /* of pictures that the caller has read: a plan counts them with its request */
     sg_lora_option lora[SG_LORAS_MAX]; /* SG_E_ARG where there is no such denoiser */
     int            loras;
     bool           fast;    /* the few steps, and the LoRA for them, that the model's sparge-gen.json names */

@@ -22,6 +22,10 @@ for clip in "${clips[@]}"; do
 done
 within_a_tenth --size 128x128 --frames 9 --dtype bf16 -o a.y4m
 
+# A picture that is read before the model is opened counts once: a white one of 4000x4000.
+base64 -d <<<"H4sIAAAAAAACA+sM8HPn5ZLiYmBg4PX0cAliYOBfAMKMQAGGYyz31jMwiMd4ujiGVNx6e9EQKMpzyODPbDZJ62leGUF7tcUcxEscsaJ2vRdNWBFf7AVWrEh21wJurMgKhxXiJS9G7R+1f9T+UftH7R+1f9T+UftH7R+1f9T+UftH7R+1f9T+UftH7R+1f9T+UftH7R+1fxDaX3qXYd6qw12/J0ySAI23e7r6uaxzSmgCAEVAce6VFwAA" | gunzip >white.png
+within_a_tenth --size 64x64 --frames 5 --image white.png -o a.y4m
+
 # 56 frames more may take what was planned for their latents, and less than half of their pixels.
 frames=56 frame_kib=48
 measure --size 128x128 --frames 9 -o a.y4m
