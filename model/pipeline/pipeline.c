@@ -278,10 +278,8 @@ static sg_status show_latents(sg_render *render, sg_stream *s, int step, sg_tens
 /* For a caller who wants them, if one is due. */
 static sg_status show_preview(const sg_render *render, sg_stream *s, const sg_denoising *d, int step)
 {
-    int        size[3];
-    const bool last = step + 1 == render->sampler.steps;
-    if (render->request->preview_every < 1 || !render->cb || !render->cb->preview) return SG_OK;
-    if (!last && (step + 1) % render->request->preview_every) return SG_OK;
+    int size[3];
+    if (!sg_preview_due(render, step) || !render->cb || !render->cb->preview) return SG_OK;
     SG_TRY(sg_preview_make(render, s, d, step));
     SG_TRY(sg_render_status(s, "preview", render->e));
     SG_TRY(sg_engine_preview_size(render->engine, render->request, size, render->e));

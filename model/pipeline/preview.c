@@ -156,11 +156,16 @@ static sg_status by_decoder(const sg_render *render, sg_stream *s, sg_tensor z, 
     return st;
 }
 
+bool sg_preview_due(const sg_render *render, int step)
+{
+    const bool last = step + 1 == render->sampler.steps;
+    return wanted(render) && (last || (step + 1) % render->request->preview_every == 0);
+}
+
 sg_status sg_preview_make(const sg_render *render, sg_stream *s, const sg_denoising *d, int step)
 {
-    const size_t mark = s->scratch.used;
-    sg_status    st = SG_OK;
-    if (!wanted(render)) return SG_OK;
+    const size_t    mark = s->scratch.used;
+    sg_status       st = SG_OK;
     const sg_tensor z = clean_sample(render, s, d, step);
     if (render->engine->preview.ops)
         st = by_decoder(render, s, z, render->preview.host);

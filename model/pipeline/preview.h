@@ -29,6 +29,9 @@ sg_component *sg_preview_component(const sg_render *render);
 /* Puts what all previews share into s->keep. */
 void sg_preview_place(sg_render *render, sg_stream *s);
 
+/* Whether there is a preview after this step. */
+bool sg_preview_due(const sg_render *render, int step);
+
 /* The preview after this step, before the sampler's step, to render->preview.host; on a plan nowhere. */
 sg_status sg_preview_make(const sg_render *render, sg_stream *s, const sg_denoising *d, int step);
 

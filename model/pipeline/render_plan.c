@@ -224,11 +224,11 @@ static sg_status plan_denoise(sg_render *render, sg_stream *s, sg_plan_totals *t
             const double before = t->flops;
             until = i + sg_self_attention_same_steps(&render->self, i);
             sg_render_predict(render, s, &d, i, at);
-            SG_TRY(sg_preview_make(render, s, &d, i));
             step_flops = t->flops - before;
         } else {
             t->flops += step_flops;
         }
+        if (sg_preview_due(render, i)) SG_TRY(sg_preview_make(render, s, &d, i));
         if (i < 3) sg_sampler_step(&render->sampler, &d.state, s, i, d.v);
         sg_render_hold(render, s, d.state.x);
         last = at;
@@ -330,8 +330,7 @@ static void sum_memory(sg_render *render, sg_plan *p, const sg_plan_totals *t, b
     if (render->request->latents_in) p->host = 0;
     const size_t beside = p->staging + p->input + p->output + p->preview;
     p->need += beside;
-    render->keep_weights =
-        all + work + beside <= p->available && components->denoisers == 1 && components->texts <= 1;
+    render->keep_weights = all + work + beside <= p->available && components->denoisers == 1 && components->texts <= 1;
 }
 
 /* A phase tells its units on the plan. */

@@ -150,6 +150,32 @@ static void the_plan_has_them(void **state)
     sg_engine_close(&g);
 }
 
+/* Work of a render with a preview after so many steps, less that of one without. */
+static double work_of_previews(sg_engine *g, int every)
+{
+    static sg_plan p;
+    sg_request     r = small(g);
+    double         flops = 0;
+    r.steps = STEPS;
+    for (int with = 0; with < 2; with++) {
+        r.preview_every = with * every;
+        assert_int_equal(sg_engine_plan(g, &r, &p, NULL), SG_OK);
+        for (int i = 0; i < p.phases; i++) flops += with ? p.phase[i].flops : -p.phase[i].flops;
+    }
+    return flops;
+}
+
+static void the_plan_counts_previews_that_are_made(void **state)
+{
+    (void)state;
+    sg_engine *g = open_model(model, 0);
+    set_colours(g);
+    const double one = work_of_previews(g, STEPS);
+    assert_true(one > 0);
+    assert_true(fabs(work_of_previews(g, 1) - STEPS * one) < one / 2);
+    sg_engine_close(&g);
+}
+
 static void what_cannot_be_previewed_is_refused(void **state)
 {
     (void)state;
@@ -248,6 +274,7 @@ int main(void)
         cmocka_unit_test(they_change_nothing),
         cmocka_unit_test(the_caller_may_end_the_render),
         cmocka_unit_test(the_plan_has_them),
+        cmocka_unit_test(the_plan_counts_previews_that_are_made),
         cmocka_unit_test(what_cannot_be_previewed_is_refused),
         cmocka_unit_test(the_owner_may_set_colours),
     };
