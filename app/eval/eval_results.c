@@ -121,15 +121,18 @@ static sg_status read_seconds(const reader *r, const json_t *j, sg_eval_clip *c)
 {
     const json_t *const s = member(j, "seconds");
     const double        most = 1e9;
-    c->whole = c->text_seconds = c->denoiser = c->decoder = NAN;
+    c->whole = c->text_seconds = c->encoder = c->denoiser = c->decoder = NAN;
     if (!s) return c->done ? wrong(r, "seconds", "is missing") : SG_OK;
     if (!json_is_object(s)) return wrong(r, "seconds", "should be an object");
     SG_TRY(read_real(r, s, "whole", "seconds.whole", 0, most, &c->whole));
     SG_TRY(read_real(r, s, "text", "seconds.text", 0, most, &c->text_seconds));
+    SG_TRY(read_real(r, s, "encoder", "seconds.encoder", 0, most, &c->encoder));
     SG_TRY(read_real(r, s, "denoiser", "seconds.denoiser", 0, most, &c->denoiser));
     SG_TRY(read_real(r, s, "decoder", "seconds.decoder", 0, most, &c->decoder));
     if (c->done && isnan(c->whole)) return wrong(r, "seconds.whole", "is missing");
     if (c->text_seconds > c->whole) return wrong(r, "seconds.text", "should be at most seconds.whole");
+    if (fmax(c->text_seconds, 0) + c->encoder > c->whole)
+        return wrong(r, "seconds.encoder", "and seconds.text together should be at most seconds.whole");
     return SG_OK;
 }
 

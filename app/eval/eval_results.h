@@ -10,7 +10,8 @@
  *   file, picture the clip and frames of it, relative to DIR
  *   image, last_image  {file: its name, hash: of it, picture: relative to DIR}: what the clip begins and ends with, if anything;
  *                 fit: how it was fitted
- *   seconds       {whole, text, denoiser, decoder}: whole with the text, which is 0 if an earlier clip had it encoded
+ *   seconds       {whole, text, encoder, denoiser, decoder}: whole with text and encoder (of pictures), which are 0 where an
+ *                 earlier clip had the same encoded
  *   steps         of denoising; skipped_steps: [step, ...], from 0, those that the step cache extrapolated
  *   kept          share of the pairs of blocks that were computed
  *   psnr, ssim, ms_ssim  {mean, minimum, p5} over the frames, to the clip of arm 0; null: infinite
@@ -57,7 +58,7 @@ typedef struct sg_eval_clip {
     int64_t            seed;
     int                width, height, frames, black, frozen, non_finite;
     int                steps, computed; /* of denoising; those that the step cache left to compute */
-    double             whole, text_seconds, denoiser, decoder, kept, flicker, sharpness;
+    double             whole, text_seconds, encoder, denoiser, decoder, kept, flicker, sharpness;
     sg_eval_score      psnr, ssim, ms_ssim;
     int                source, line; /* where it stands: a file, and its line from 1 */
     void              *strings;      /* all of the above */

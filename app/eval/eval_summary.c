@@ -39,7 +39,8 @@ bool sg_eval_measure_has_interval(sg_eval_measure m)
 
 double sg_eval_clip_seconds(const sg_eval_clip *c)
 {
-    return isnan(c->text_seconds) ? c->whole : c->whole - c->text_seconds;
+    const double text = isnan(c->text_seconds) ? 0 : c->text_seconds, encoder = isnan(c->encoder) ? 0 : c->encoder;
+    return c->whole - text - encoder;
 }
 
 /* Seconds that are no denoising, a mean of both; 0 where what they are made of is unknown. */

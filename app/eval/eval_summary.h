@@ -46,7 +46,7 @@ extern const char *const sg_eval_measure_name[SG_EVAL_MEASURES]; /* "psnr", "psn
 /* Has it an interval: of PSNR, SSIM and MS-SSIM, and of what is compared with the first arm. */
 bool sg_eval_measure_has_interval(sg_eval_measure m);
 
-/* Without its text; NAN: unknown. */
+/* Without what an earlier clip may have had encoded, its text and its pictures; NAN: unknown. */
 double sg_eval_clip_seconds(const sg_eval_clip *c);
 
 typedef struct sg_eval_row {

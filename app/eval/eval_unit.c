@@ -164,9 +164,9 @@ static bool add_figures(json_t *line, const work *w)
     const double *const          s = w->report.seconds;
     const sg_clip_figures *const own = &w->total.of[1];
     /* Weights come in once for all clips. */
-    json_t *const seconds =
-        json_pack("{s:f, s:f, s:f, s:f}", "whole", w->report.total_seconds - s[SG_STAGE_LOAD], "text", s[SG_STAGE_TEXT],
-                  "denoiser", s[SG_STAGE_DENOISE], "decoder", s[SG_STAGE_DECODE]);
+    json_t *const seconds = json_pack("{s:f, s:f, s:f, s:f, s:f}", "whole", w->report.total_seconds - s[SG_STAGE_LOAD],
+                                      "text", s[SG_STAGE_TEXT], "encoder", s[SG_STAGE_ENCODE], "denoiser",
+                                      s[SG_STAGE_DENOISE], "decoder", s[SG_STAGE_DECODE]);
     json_t *const figures = json_pack(
         "{s:o, s:o, s:o, s:i, s:o, s:o, s:o, s:f, s:i, s:i, s:i}", "file", sg_report_name(w->file), "picture",
         sg_report_name(w->picture_file), "seconds", seconds, "steps", w->report.steps_done, "skipped_steps",

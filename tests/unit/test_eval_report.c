@@ -63,7 +63,8 @@ static void test_line(void **state)
         "{\"version\":1,\"arm\":\"sparge:topk=0.3\",\"arm_index\":1,\"prompt\":12,\"clip\":3,\"status\":\"done\","
         "\"text\":\"\\u7ea2 <b>\",\"groups\":[\"motion\",\"colour\",\"motion\"],\"seed\":9007199254740993,\"width\":64,"
         "\"height\":32,\"frames\":33,\"file\":\"a b/c..d.mp4\",\"picture\":\"frames/%2e.png\",\"seconds\":{\"whole\":9,"
-        "\"text\":1,\"denoiser\":6.5,\"decoder\":1.5},\"kept\":0.48,\"psnr\":{\"mean\":31,\"minimum\":24.5,\"p5\":null}"
+        "\"text\":1,\"encoder\":0.5,\"denoiser\":6.5,\"decoder\":1.5},\"kept\":0.48,\"psnr\":{\"mean\":31,\"minimum\":"
+        "24.5,\"p5\":null}"
         ","
         "\"ssim\":{\"mean\":0.9,\"minimum\":0.8,\"p5\":0.85},\"flicker\":0.97,\"sharpness\":120,\"black\":1,\"frozen\":"
         "2,"
@@ -88,7 +89,7 @@ static void test_line(void **state)
     assert_true(c.black == 1 && c.frozen == 2 && c.non_finite == 3);
     assert_true(c.psnr.mean == 31 && c.psnr.minimum == 24.5 && isinf(c.psnr.p5));
     assert_true(c.ssim.mean == 0.9 && c.ssim.minimum == 0.8 && c.ssim.p5 == 0.85 && isnan(c.ms_ssim.mean));
-    assert_true(c.kept == 0.48 && c.denoiser == 6.5 && c.decoder == 1.5 && sg_eval_clip_seconds(&c) == 8);
+    assert_true(c.kept == 0.48 && c.denoiser == 6.5 && c.decoder == 1.5 && sg_eval_clip_seconds(&c) == 7.5);
     sg_eval_clip_free(&c);
 }
 
@@ -123,6 +124,8 @@ static void test_bad_lines(void **state)
          "seconds.whole should be a number"},
         {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{\"whole\":1,\"text\":2}}",
          "seconds.text should be at most"},
+        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{\"whole\":3,\"text\":2,\"encoder\":2}}",
+         "seconds.encoder and seconds.text"},
         {"{" PLACE ",\"status\":\"done\",\"seconds\":{\"whole\":1}}", "file is missing"},
         {DONE ",\"psnr\":3}", "psnr should be an object"},
         {DONE ",\"psnr\":{\"mean\":\"x\"}}", "psnr.mean should be a number"},
