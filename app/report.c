@@ -210,12 +210,13 @@ static bool set_phase(json_t *j, const sg_phase_plan *p)
 sg_status sg_report_plan(json_t **out, const sg_plan *p, sg_error *e)
 {
     json_t *const j = json_object();
-    json_t *const rest = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:[I,I,I,I], s:I}", "base_bytes", (json_int_t)p->base, "input_bytes",
-        (json_int_t)p->input, "output_bytes", (json_int_t)p->output, "staging_bytes", (json_int_t)p->staging,
-        "peak_bytes", (json_int_t)p->peak, "need_bytes", (json_int_t)p->need, "available_bytes",
-        (json_int_t)p->available, "host_bytes", (json_int_t)p->host, "latent", (json_int_t)p->latent[0],
-        (json_int_t)p->latent[1], (json_int_t)p->latent[2], (json_int_t)p->latent[3], "tokens", (json_int_t)p->tokens);
+    json_t *const rest =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:[I,I,I,I], s:I}", "base_bytes", (json_int_t)p->base,
+                  "input_bytes", (json_int_t)p->input, "output_bytes", (json_int_t)p->output, "preview_bytes",
+                  (json_int_t)p->preview, "staging_bytes", (json_int_t)p->staging, "peak_bytes", (json_int_t)p->peak,
+                  "need_bytes", (json_int_t)p->need, "available_bytes", (json_int_t)p->available, "host_bytes",
+                  (json_int_t)p->host, "latent", (json_int_t)p->latent[0], (json_int_t)p->latent[1],
+                  (json_int_t)p->latent[2], (json_int_t)p->latent[3], "tokens", (json_int_t)p->tokens);
     bool whole = j && rest;
     for (int i = 0; whole && i < p->phases; i++) whole = set_phase(j, &p->phase[i]);
     whole = whole && json_object_update(j, rest) == 0;

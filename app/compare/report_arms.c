@@ -305,16 +305,16 @@ sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e)
 {
     const sg_report *const w = &c->warm_up;
     const int64_t *const   d = c->plan->latent;
-    *out = json_pack("{s:s, s:i, s:o, s:O, s:i, s:s, s:I, s:[I, I, I, I], s:i, s:i, s:{s:f, s:f, s:f}, s:o, s:o, "
-                     "s:{s:s*, s:s*}, s:i, s:o, s:o}",
-                     "format", "sparge-gen compare", "version", 2, "command", command_json(c), "settings", c->settings,
-                     "repeat", c->rounds, "measured", "before compression", "tokens", (json_int_t)c->plan->tokens,
-                     "latent", (json_int_t)d[0], (json_int_t)d[1], (json_int_t)d[2], (json_int_t)d[3], "prompt_tokens",
-                     w->prompt_tokens, "negative_tokens", w->negative_tokens, "shared_seconds", "load",
-                     w->seconds[SG_STAGE_LOAD], "text", w->seconds[SG_STAGE_TEXT], "warm_up",
-                     w->seconds[SG_STAGE_DENOISE] + w->seconds[SG_STAGE_DECODE], "side", side_json(c), "sheet",
-                     sheet_json(c), "pictures", sg_picture_keys[0], c->picture[0], sg_picture_keys[1], c->picture[1],
-                     "gain", SG_COLLAGE_GAIN, "same_kernel", same_json(c), "arms", arms_json(c));
+    *out = json_pack(
+        "{s:s, s:i, s:o, s:O, s:i, s:s, s:I, s:[I, I, I, I], s:i, s:i, s:{s:f, s:f, s:f, s:f}, s:o, s:o, "
+        "s:{s:s*, s:s*}, s:i, s:o, s:o}",
+        "format", "sparge-gen compare", "version", 2, "command", command_json(c), "settings", c->settings, "repeat",
+        c->rounds, "measured", "before compression", "tokens", (json_int_t)c->plan->tokens, "latent", (json_int_t)d[0],
+        (json_int_t)d[1], (json_int_t)d[2], (json_int_t)d[3], "prompt_tokens", w->prompt_tokens, "negative_tokens",
+        w->negative_tokens, "shared_seconds", "load", w->seconds[SG_STAGE_LOAD], "text", w->seconds[SG_STAGE_TEXT],
+        "encode", w->seconds[SG_STAGE_ENCODE], "warm_up", w->seconds[SG_STAGE_DENOISE] + w->seconds[SG_STAGE_DECODE],
+        "side", side_json(c), "sheet", sheet_json(c), "pictures", sg_picture_keys[0], c->picture[0], sg_picture_keys[1],
+        c->picture[1], "gain", SG_COLLAGE_GAIN, "same_kernel", same_json(c), "arms", arms_json(c));
     return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "report.json: out of memory");
 }
 

@@ -8,14 +8,15 @@
  *   command            that renders all of it again, for a shell
  *   settings           what renders it again: `sparge-gen info side.mp4` makes the command of it
  *     program, model, prompt, negative_prompt, width, height, frames, fps, steps, cfg_scale, flow_shift, sampler,
- *     sched_compat, seed, dtype, device, arms; image, last_image {file, hash} and fit, where there are some; of the attention
- *     options that hold for all arms, those that were given. An arm may have steps of its own
+ *     sched_compat, seed, dtype, device, arms; image, last_image, video {file, hash} and fit, where there are some, and the
+ *     video's strength; of the attention options that hold for all arms, those that were given. An arm may have steps of its own
  *   repeat             rounds: each arm renders once in each, and in each another arm begins
  *   measured           "before compression": of psnr, ssim, ms_ssim and what else is of frames
  *   tokens             of the denoiser's sequence
  *   latent             [channels, frames, rows, columns]
  *   prompt_tokens, negative_tokens
- *   shared_seconds     load, text: spent once, before the first arm; warm_up: of a step and a decode that count for no arm
+ *   shared_seconds     load, text, encode (of pictures or a video): spent once, before the first arm; warm_up: of a step and a
+ *                      decode that count for no arm
  *   side               {file, width, height, differences [[x, y], ...]}: the clip with all arms, and where in it the pictures
  *                      |first - arm| of arm 1, 2, ... have their upper left corner; they are of the clips' size
  *   sheet              {file, width, height, picture_height, columns [frame, ...] from 0}: the contact sheet; pictures stand at
