@@ -76,7 +76,7 @@ static bool was_without_cache(const json_t *settings)
     const bool          cache = json_object_get(settings, "cache") || json_object_get(settings, "arms");
     const json_t *const strength = json_object_get(settings, "strength");
     const double        steps = json_number_value(json_object_get(settings, "steps"));
-    return !cache && (strength ? (int)(steps * json_number_value(strength)) : (int)steps) >= SG_CACHE_USUAL_FROM;
+    return !cache && steps * (strength ? json_number_value(strength) : 1) >= SG_CACHE_USUAL_FROM;
 }
 
 /* --lora FILE:STRENGTH for each of a list. */
