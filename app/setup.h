@@ -39,8 +39,8 @@ sg_status sg_setup_engine_as(sg_engine **out, const sg_engine_options *o, sg_err
 /* Renders that do so many steps and more have SG_CACHE_USUAL, unless s says otherwise; not those of other commands. */
 enum { SG_CACHE_USUAL_FROM = 30 };
 
-/* The model's defaults with what s asks for; SG_E_ARG when that would do nothing. Draws the seed if it is to be random. The prompt is left
- * NULL, and attention as the model has it: setup_attention.h. */
+/* The model's defaults with what s asks for; SG_E_ARG when that would do nothing. Draws the seed if it is to be random. The
+ * prompt is left NULL, and attention as the model has it: setup_attention.h. */
 sg_status sg_setup_request(sg_request *out, const sg_engine *engine, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
 /* From now on no output takes the place of what --image, --last-image and --video read. What is not there is let be. */

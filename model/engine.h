@@ -162,9 +162,9 @@ typedef struct sg_request {
     sg_cache        cache;
     double          cache_threshold; /* of step_cache.h, with SG_CACHE_USUAL and SG_CACHE_SHADOW; 0: the usual one */
     sg_tiling       vae_tiling;
-    int             preview_every; /* so many steps there is a preview, and after the last; 0: none */
+    int             preview_every; /* there is a preview after every so many steps and after the last; 0: none */
     size_t          preview_bytes; /* of memory that the caller takes for previews: the plan counts it */
-    size_t          output_bytes; /* of memory that the caller takes for the frames: the plan counts it */
+    size_t          output_bytes;  /* of memory that the caller takes for the frames: the plan counts it */
 
     sg_request_image
         image[SG_IMAGES];   /* SG_E_ARG where the model takes none, and in a render without one that it needs */
@@ -244,12 +244,12 @@ typedef struct sg_phase_plan {
 typedef struct sg_plan {
     sg_phase_plan phase[SG_PHASES_MAX]; /* in the order of their work */
     int           phases;
-    size_t        base;    /* bytes of the process itself: program, libraries, files' headers; 0 on a device */
-    size_t        input;   /* bytes: the request's pictures and its video; 0 on a device */
-    size_t        output;  /* bytes: the request's output_bytes and what is captured; 0 on a device */
-    size_t        preview; /* bytes: the request's preview_bytes and one preview; 0 on a device */
-    size_t        staging; /* bytes that a library may take beside these, for the operands of one product */
-    size_t        need; /* bytes that must be free: the largest phase's weights and work, and these but base */
+    size_t        base;      /* bytes of the process itself: program, libraries, files' headers; 0 on a device */
+    size_t        input;     /* bytes: the request's pictures and its video; 0 on a device */
+    size_t        output;    /* bytes: the request's output_bytes and what is captured; 0 on a device */
+    size_t        preview;   /* bytes: the request's preview_bytes and one preview; 0 on a device */
+    size_t        staging;   /* bytes that a library may take beside these, for the operands of one product */
+    size_t        need;      /* bytes that must be free: the largest phase's weights and work, and these but base */
     size_t        available; /* bytes that the machine or memory_limit leaves for need */
     size_t        host;      /* bytes of the denoiser's blocks that stay on the host; 0: they do not */
     size_t        host_free; /* bytes that the host has for these */

@@ -17,9 +17,10 @@
  *   black, frozen, non_finite clips that have such frames
  *
  * summary.json: {format "sparge-gen eval", version 2, measured "before compression", settings: the manifest, arms [name, ...],
- * results [null, sentence, ...]: each arm but the first over all prompts (report_result.h), groups ["all", name, ...], rows [{the same columns, group and arm as numbers from 0; a mean with its interval is {mean, low,
- * high}; null: unknown, or infinite}, ...], pictures [{prompt: from 0, image, last_image: {file, hash, picture}}, ...]: what the clips of a
- * prompt begin and end with, of those that do}.
+ * results [null, sentence, ...]: each arm but the first over all prompts (report_result.h), groups ["all", name, ...], rows
+ * [{the same columns, group and arm as numbers from 0; a mean with its interval is {mean, low, high}; null: unknown, or
+ * infinite}, ...], pictures [{prompt: from 0, image, last_image: {file, hash, picture}}, ...]: what the clips of a prompt begin
+ * and end with, of those that do}.
  * report.html: the same with every clip, worst first. */
 #ifndef SG_EVAL_REPORT_H
 #define SG_EVAL_REPORT_H

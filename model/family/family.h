@@ -54,9 +54,9 @@ typedef struct sg_added_phase {
     const char   *name;      /* in a plan, of SG_PHASE_NAME characters at most; not "text", "denoise" or "decode" */
     sg_component *component; /* loaded for this phase alone */
     bool          of_images; /* only of renders that have an image */
-    /* What it computes of r the model keeps, on the host; of the same images it is asked once for several renders. On a plan too, which has no data: there may be no
-     * pixels; what it computed before stays. g->images counts in both. Tells `watch` of each unit of its work, at
-     * least one, on a plan too. */
+    /* What it computes of r the model keeps, on the host; for renders with the same images it is called once. On a plan,
+     * which has no data, there may be no pixels, and what it computed before stays. g->images counts in both. Tells
+     * `watch` of each unit of its work, at least one, on a plan too. */
     void (*run)(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g, sg_watch watch);
 } sg_added_phase;
 

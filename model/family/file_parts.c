@@ -70,7 +70,7 @@ const sg_file_part sg_t5_gguf_file = {T5_1, .probe = "enc.blk.0.attn_q.weight", 
 
 /* ---- CLIP's image encoder ---- */
 
-/* As they are published: OpenAI's of 64 numbers a head, and OpenCLIP's. */
+/* OpenCLIP's as they are published. All other widths are OpenAI's: 64 numbers a head, quick GELU. */
 static const struct {
     int64_t     width;
     int         heads;

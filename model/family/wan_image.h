@@ -5,8 +5,8 @@
 #include "family.h"
 #include "wan_vae.h"
 
-/* Encodes the pictures of r by v, an sg_wan_vae, as a phase of a render, into the host's F32 [channels, f, y, x]; the caller frees. NULL on a
- * plan and after a failure, which s latches.
+/* Encodes the pictures of r by v, an sg_wan_vae, as a phase of a render, into the host's F32 [channels, f, y, x]; the caller
+ * frees. NULL on a plan and after a failure, which s latches.
  * alone: the first picture as a clip of one frame; f is 1, the channels are z.
  * Otherwise: a clip that is grey between its pictures. The channels are a mask of scale_time, which is 1 where a frame of
  * the clip is a picture (frame 0 counts scale_time times), then z. */

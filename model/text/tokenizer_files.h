@@ -26,11 +26,11 @@ typedef struct sg_tokenizer_files {
     json_t     *config, *tokenizer, *special, *added; /* owned; NULL where there is no such file */
     bool        has_decoder;                          /* tokenizer_config.json has added_tokens_decoder */
     bool        t5_rules;                             /* see t5_tokenizer_config.h */
-    bool
-        rebuilt; /* the class makes the tokenizer itself: of tokenizer.json counts the vocabulary, and the list of added
-                            tokens only where no other file has one */
-    const char *const
-        *defaults; /* [SG_SPECIALS]: the class's special tokens, NULL for those that it lacks; NULL: it has none */
+    /* The class makes the tokenizer itself: of tokenizer.json only the vocabulary counts, and the list of added tokens where
+     * no other file has one. */
+    bool rebuilt;
+    /* [SG_SPECIALS]: the class's special tokens, NULL for those that it lacks; NULL: it has none. */
+    const char *const *defaults;
 } sg_tokenizer_files;
 
 /* Reads the files in dir, of which special_tokens_map.json and added_tokens.json count without added_tokens_decoder only.
