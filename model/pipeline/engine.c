@@ -422,11 +422,26 @@ static sg_status check_images(const sg_engine *engine, const sg_request *r, sg_e
     return SG_OK;
 }
 
+/* The most frames below r's whose latents this model does not pad; 0: there are none. */
+static int unpadded_frames(const sg_engine *engine, const sg_request *r)
+{
+    sg_request  less = *r;
+    sg_geometry g = {0};
+    for (int i = r->frames - 1; i > 0; i--) {
+        less.frames = i;
+        sg_engine_nearest_size(engine, NULL, NULL, &less.frames);
+        engine->family->geometry(engine->model, &less, &g);
+        if (less.frames < r->frames && !g.pad) return less.frames;
+    }
+    return 0;
+}
+
 static sg_status check_video(const sg_engine *engine, const sg_request *r, sg_error *e)
 {
     const sg_vae *const v = &engine->components->vae;
     const double        strength = r->video.strength;
     sg_geometry         g = {0};
+    char                hint[48] = "";
     if (!r->video.rgb) return SG_OK;
     if (!v->ops->encode_open)
         return sg_error_set(e, SG_E_ARG,
@@ -438,10 +453,11 @@ static sg_status check_video(const sg_engine *engine, const sg_request *r, sg_er
         return sg_error_set(e, SG_E_ARG, "strength: %g of %d step%s is less than one step", strength, r->steps,
                             r->steps == 1 ? "" : "s");
     engine->family->geometry(engine->model, r, &g);
-    if (g.pad)
-        return sg_error_set(e, SG_E_ARG,
-                            "video: latents of %d frames are padded by this model, which a video's are not", r->frames);
-    return SG_OK;
+    if (!g.pad) return SG_OK;
+    const int frames = unpadded_frames(engine, r);
+    if (frames) snprintf(hint, sizeof hint, "; %d frame%s would do", frames, sg_plural(frames));
+    return sg_error_set(e, SG_E_ARG, "video: latents of %d frame%s are padded by this model, which a video's are not%s",
+                        r->frames, sg_plural(r->frames), hint);
 }
 
 sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, sg_error *e)

@@ -4,7 +4,7 @@ source "$LIB"
 [[ -d $FIXTURES/wan21_hd12 ]] || skip "no mini checkpoints beside the program"
 export OMP_NUM_THREADS=1
 cp "${LIB%/*}"/../fuzz/corpus/image/{rgb.png,cut.png} .
-ln -s "$FIXTURES"/{wan21_hd12,wan22_ti2v,mochi_hd16} .
+ln -s "$FIXTURES"/{wan21_hd12,wan22_ti2v,mochi_hd16,cogvideox_15} .
 mkdir pictures empty
 for i in {8..12}; do cp rgb.png "pictures/$i.png"; done
 clip=(-m wan21_hd12 -p "a cat" --size 32x32 --frames 5 --fps 8 --dtype f32)
@@ -15,6 +15,7 @@ sed 1q clip.y4m >frameless.y4m
 
 # which models, which files
 try -m mochi_hd16 -p "a cat" --video clip.y4m -o x.y4m
+try -m cogvideox_15 -p "a cat" --size 32x32 --frames 9 -q --video clip.y4m -o x.y4m
 for file in none.y4m empty cut.png header.y4m frameless.y4m; do try "${clip[@]}" -q --video "$file" -o x.y4m; done
 try "${clip[@]}" -q --video clip.y4m --frames 9 -o x.y4m
 try "${clip[@]}" -q --video rgb.png -o x.y4m
