@@ -129,11 +129,11 @@ enum { SG_IMAGE_FIRST, SG_IMAGE_LAST, SG_IMAGES };
 /* Whether a model takes such a picture, or cannot do without it. */
 typedef enum sg_image_use { SG_IMAGE_NONE, SG_IMAGE_OPTIONAL, SG_IMAGE_NEEDED } sg_image_use;
 
-/* A video that a render starts from: of the noise levels only the last ones are gone through, from the video with as much
- * noise as the first of these asks for. */
+/* A video that a render starts from. Only the last steps of the schedule are done; the first of them starts from the video
+ * with as much noise as its sigma says. */
 typedef struct sg_request_video {
     const uint8_t *rgb; /* [frames][height][width][3] of the clip's size, borrowed for the call; NULL: none */
-    double strength; /* above 0, at most 1, which leaves nothing of the video: the share of the steps that are done */
+    double strength; /* the share of the steps that are done: above 0, at most 1, which leaves nothing of the video */
 } sg_request_video;
 
 /* What to render. Take sg_engine_defaults and change members. Strings are borrowed for the call. */

@@ -35,10 +35,10 @@ struct sg_file_part {
     const char        *not_probe;  /* one that it has not; NULL: none */
     const char *const *prefixes;   /* what names may begin with, NULL-ended, "" among them */
     const sg_name_map *names;      /* NULL: the models' own */
-    const char        *span; /* a model's name that is in the file at the span and not at the next; NULL: none counts */
+    const char        *span; /* a bound name that the file has at its span and not at the next; NULL: there is none */
     const char        *tokenizer; /* of a text encoder: the folder beside it in which people have its tokenizer */
-    /* Of a denoiser: the parts that people have with it, by which a message names the files, NULL-ended. An image encoder is
-     * needed where there is one here. NULL: nobody says. */
+    /* Of a denoiser: the parts that go with it, NULL-ended, for messages that name the usual files. An image encoder among
+     * them is needed. NULL: not known. */
     const sg_file_part *const *with;
 
     /* Writes what the shapes say, an object with a field for each component concerned:

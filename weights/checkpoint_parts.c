@@ -86,7 +86,7 @@ static const char *what_of(const char *component)
     return needed[i].what;
 }
 
-/* What a file holds of models that are not rendered, by a tensor of each; NULL: who knows. */
+/* What the file is, where one of its tensors tells a model that is not rendered; NULL: not known. */
 static const char *stranger(const sg_source *s)
 {
     static const char *const prefixes[] = {"", "model.diffusion_model.", "diffusion_model.", "model."};
@@ -305,7 +305,7 @@ static sg_status holds_tokenizer(bool *holds, const char *path, sg_error *e)
     return SG_OK;
 }
 
-/* The part that people have as `component` of this model; NULL: nobody says. */
+/* The usual file of `component` of this model; NULL: none is known. */
 static const sg_file_part *usual(const opening *o, const char *component)
 {
     const sg_place *const      dit = sg_place_find(o->c, HIGH);

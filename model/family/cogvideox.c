@@ -7,7 +7,7 @@
  *  - where patches have several latent frames (1.5), latents are filled up with frames in front, which the decoder does not
  *    get;
  *  - noise is drawn frame by frame, in the dtype of the model;
- *  - of a picture the encoder tells a distribution, and the latents are drawn from it before the noise is. They stand beside
+ *  - the encoder gives a distribution for a picture, and the latents are drawn from it before the noise is. They stand beside
  *    the first frame of the noise, which with 1.5 may be one that the decoder does not get; beside the others are zeros. */
 #include "cogvideox_dit.h"
 #include "cogvideox_names.h"

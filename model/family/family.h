@@ -149,8 +149,8 @@ typedef struct sg_family {
     /* Puts into s->keep what all steps of a render share; `self` is borrowed until the next call. Forgets an earlier
      * render. */
     void (*render_open)(void *model, sg_stream *s, const sg_geometry *g, const sg_self_attention *self);
-    /* Draws from the render's generator, before the noise, what comes from an image by chance, into what render_open placed.
-     * Of renders with images; not on a plan. NULL: nothing. */
+    /* Draws latents of an image from the render's generator, before the noise is drawn, into what render_open placed. Of
+     * renders with images; not on a plan. NULL: nothing is drawn. */
     void (*draw)(void *model, sg_stream *s, sg_rng *rng);
     /* Puts into s->keep, after that, what all steps of this denoiser share: of the texts' states, for example. On a plan
      * c has no states. */

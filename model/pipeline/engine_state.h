@@ -21,7 +21,7 @@ struct sg_engine {
     sg_lora             *image_lora; /* that file while the denoisers have it; or NULL */
     size_t               patches[SG_DENOISERS_MAX]; /* of each denoiser without it */
     sg_conditioning      texts;                     /* of the last render or plan */
-    uint64_t             encoded[SG_ADDED_MAX]; /* of which pictures the model has what a phase made; 0: of none */
+    uint64_t             encoded[SG_ADDED_MAX];     /* hash of the pictures that an added phase has encoded; 0: none */
     float               *video;      /* host: the latents of the video encoded last, as sg_vae_encode has them */
     uint64_t             video_hash; /* of its frames; 0: there are none */
     sg_dtype             act;

@@ -136,7 +136,7 @@ static void stream_close(sg_render *render, sg_stream *s)
 
 /* ---- the phases ---- */
 
-/* So many units of a phase before denoising are done: of all phases of its stage. */
+/* Progress of a stage before denoising: its phases before this one are done, and so many units of this one. */
 static sg_status report_conditioning(sg_render *render, const sg_phase *phase, int units)
 {
     const sg_components *const components = render->engine->components;
@@ -191,7 +191,7 @@ static sg_status compute_condition(sg_render *render, const sg_phase *phase)
     return text ? report_conditioning(render, phase, phase->units) : SG_OK;
 }
 
-/* Of which pictures, or which video, there is what this phase makes; NULL: it makes it of neither. */
+/* Where the hash of what this phase encoded last is kept; NULL: it encodes neither pictures nor a video. */
 static uint64_t *made_of(const sg_render *render, const sg_phase *phase)
 {
     sg_engine *const engine = render->engine;

@@ -4,7 +4,7 @@
 
 #include "vae.h"
 
-/* Who is told after each unit of a phase's work: done of total. True cancels. */
+/* Called after each unit of a phase's work, done of total. True cancels. */
 typedef struct sg_watch {
     bool (*tell)(void *context, int done, int total);
     void *context;
