@@ -93,8 +93,9 @@ static const char *stranger(const sg_source *s)
     static const struct {
         const char *tensor, *what;
     } known[] = {{"double_blocks.0.img_attn.qkv.weight", "the denoiser of Flux.1"},
-                 {"single_transformer_blocks.0.attn.to_q.weight", "the denoiser of Flux.1"},
                  {"double_blocks.0.img_attn_qkv.weight", "the denoiser of HunyuanVideo"},
+                 {"context_embedder.token_refiner.refiner_blocks.0.attn.to_q.weight", "the denoiser of HunyuanVideo"},
+                 {"single_transformer_blocks.0.attn.to_q.weight", "the denoiser of Flux.1"}, /* HunyuanVideo has it too */
                  {"joint_blocks.0.x_block.attn.qkv.weight", "the denoiser of Stable Diffusion 3"},
                  {"input_blocks.0.0.weight", "the U-Net of Stable Diffusion"},
                  {"patchify_proj.weight", "the denoiser of LTX-Video"},
