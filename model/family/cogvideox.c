@@ -1,4 +1,5 @@
-/* cogvideox.c - the CogVideoX family, 2B, 5B and 1.5: CogVideoXPipeline and CogVideoXImageToVideoPipeline of diffusers.
+/* cogvideox.c - the CogVideoX family, 2B, 5B and 1.5: CogVideoXPipeline, CogVideoXImageToVideoPipeline and
+ * CogVideoXVideoToVideoPipeline of diffusers.
  *
  * T5 text encoder, one denoiser, AutoencoderKLCogVideoX. What bites:
  *  - texts are filled up with pads, which the encoder and the denoiser see as any other token;
@@ -296,7 +297,8 @@ static const sg_known_width widths[] = {{"CogVideoX 2B", 1920}, {"CogVideoX 5B a
 
 const sg_family sg_family_cogvideox = {
     .name = "cogvideox",
-    .class_names = (const char *const[]){"CogVideoXPipeline", "CogVideoXImageToVideoPipeline", NULL},
+    .class_names = (const char *const[]){"CogVideoXPipeline", "CogVideoXImageToVideoPipeline",
+                                         "CogVideoXVideoToVideoPipeline", NULL},
     .shapes = shapes,
     .widths = widths,
     .open = cogvideox_open,

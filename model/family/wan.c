@@ -1,4 +1,4 @@
-/* wan.c - the Wan family, 2.1 and 2.2: WanPipeline and WanImageToVideoPipeline of diffusers.
+/* wan.c - the Wan family, 2.1 and 2.2: WanPipeline, WanImageToVideoPipeline and WanVideoToVideoPipeline of diffusers.
  *
  * UMT5 (or T5) text encoder, one or two denoisers (2.2 A14B: transformer for the noisy steps, transformer_2 for the
  * rest, parted at boundary_ratio), AutoencoderKLWan. `expand_timesteps` (2.2 5B) gives every token its own timestep;
@@ -348,7 +348,7 @@ static const sg_known_width wan_widths[] = {
 
 const sg_family sg_family_wan = {
     .name = "wan",
-    .class_names = (const char *const[]){"WanPipeline", "WanImageToVideoPipeline", NULL},
+    .class_names = (const char *const[]){"WanPipeline", "WanImageToVideoPipeline", "WanVideoToVideoPipeline", NULL},
     .shapes = wan_shapes,
     .widths = wan_widths,
     .open = wan_open,

@@ -20,6 +20,15 @@ for file in none.y4m empty cut.png header.y4m frameless.y4m; do try "${clip[@]}"
 try "${clip[@]}" -q --video clip.y4m --frames 9 -o x.y4m
 try "${clip[@]}" -q --video rgb.png -o x.y4m
 
+# folders that diffusers' pipelines of video to video have saved
+for kind in Wan:wan21_hd12 CogVideoX:cogvideox_15; do
+    mkdir "${kind%:*}"
+    ln -s "$FIXTURES/${kind#*:}"/* "${kind%:*}"
+    sed --follow-symlinks "s/${kind%:*}Pipeline/${kind%:*}VideoToVideoPipeline/" "${kind%:*}/model_index.json" >index
+    mv index "${kind%:*}/model_index.json"
+    sparge-gen info "${kind%:*}" --size 32x32 2>&1 | head -1 | cut -d, -f1
+done
+
 # how much of it
 for x in 0 1.1 nan 0.2; do try "${v2v[@]}" -q --strength "$x" -o x.y4m; done
 try "${clip[@]}" -q --strength 0.5 -o x.y4m
