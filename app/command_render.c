@@ -159,7 +159,7 @@ static sg_status check_inputs(job *j, sg_error *e)
     if (s->preview && j->decode_only)
         return sg_error_set(e, SG_E_ARG, "--preview has no effect where --latents are only decoded");
     if (s->preview) SG_TRY(sg_preview_file_check(s->preview, e));
-    if (s->preview && s->output && strcmp(s->preview, s->output) == 0)
+    if (s->preview && strcmp(s->preview, s->output ? s->output : sg_sink_default_name()) == 0)
         return sg_error_set(e, SG_E_ARG, "--preview and --output are one file, %s", s->preview);
     if (s->capture_qkv && j->decode_only)
         return sg_error_set(e, SG_E_ARG, "--capture-qkv has no effect where --latents are only decoded");

@@ -29,6 +29,11 @@ fi
 echo '{}' >broken.safetensors
 try "${prompt[@]}" --preview missing/p.png
 try "${prompt[@]}" --preview p.png -o p.png
+if sparge-gen help | grep -q 'default: out.mp4'; then
+    sparge-gen "${prompt[@]}" "${small[@]}" -q --preview out.mp4 2>log
+    [[ $(<log) == *"--preview and --output are one file, out.mp4"* ]] || fail "$(<log)"
+    rm log
+fi
 try "${prompt[@]}" --preview-every 2
 try "${prompt[@]}" --preview p.png --preview-every 0
 try "${prompt[@]}" --preview-decoder t.safetensors
