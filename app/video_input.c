@@ -60,17 +60,18 @@ static sg_status append(sg_video_input *v, reading *p, const sg_request *r, cons
 {
     sg_image  fitted = {0};
     sg_status status = SG_OK;
+    sg_error  why = {0};
     for (; status == SG_OK && p->frames < r->frames && p->frames < until; p->frames++) {
         uint8_t *const more = realloc(v->rgb, (size_t)(p->frames + 1) * p->bytes);
         if (more) v->rgb = more;
         if (!more)
-            status = sg_error_set(e, SG_E_MEMORY, "out of memory for %d frames", p->frames + 1);
+            status = sg_error_set(&why, SG_E_MEMORY, "out of memory for %d frames", p->frames + 1);
         else if (!fitted.rgb)
-            status = sg_picture_fit(&fitted, v->frame, fit, r->width, r->height, e);
+            status = sg_picture_fit(&fitted, v->frame, fit, r->width, r->height, &why);
         if (status == SG_OK) memcpy(v->rgb + (size_t)p->frames * p->bytes, fitted.rgb, p->bytes);
     }
     sg_image_close(&fitted);
-    return status;
+    return status == SG_OK ? SG_OK : sg_error_set(e, status, "%s: %s", v->path, why.text);
 }
 
 /* The most frames that the model makes, up to `most`; 0: not even its least. */
@@ -84,13 +85,14 @@ static int frames_below(const sg_engine *engine, int most)
     return 0;
 }
 
-static sg_status too_short(const reading *p, const sg_engine *engine, const sg_request *r, sg_error *e)
+static sg_status too_short(const sg_video_input *v, const reading *p, const sg_engine *engine, const sg_request *r,
+                           sg_error *e)
 {
     char      hint[48] = "";
     const int frames = frames_below(engine, p->frames);
     if (frames) snprintf(hint, sizeof hint, "; --frames %d would do", frames);
-    return sg_error_set(e, SG_E_ARG, "makes %d frame%s at %d fps, and the clip has %d%s", p->frames, sg_plural(p->frames),
-                        r->fps, r->frames, hint);
+    return sg_error_set(e, SG_E_ARG, "%s: makes %d frame%s at %d fps, and the clip has %d%s", v->path, p->frames,
+                        sg_plural(p->frames), r->fps, r->frames, hint);
 }
 
 /* The nearest frame of a moment is this one until half-way to the next, which is as far away as the one before. The last is
@@ -113,7 +115,7 @@ static sg_status read_frames(sg_video_input *v, const sg_engine *engine, const s
     }
     const reading whole = p;
     SG_TRY(append(v, &p, r, fit, (p.time + p.period) * r->fps + ROUNDING, e));
-    return p.frames < r->frames ? too_short(&whole, engine, r, e) : SG_OK;
+    return p.frames < r->frames ? too_short(v, &whole, engine, r, e) : SG_OK;
 }
 
 sg_status sg_video_input_read(sg_video_input *v, const sg_engine *engine, sg_request *r, const char *fit, sg_error *e)
@@ -123,7 +125,7 @@ sg_status sg_video_input_read(sg_video_input *v, const sg_engine *engine, sg_req
     const sg_status status = read_frames(v, engine, r, fit, &why);
     r->video.rgb = v->rgb;
     sg_clip_reader_close(&v->reader);
-    return status == SG_OK ? SG_OK : sg_error_set(e, status, "--video: %s: %s", v->path, why.text);
+    return status == SG_OK ? SG_OK : sg_error_set(e, status, "--video: %s", why.text);
 }
 
 void sg_video_input_close(sg_video_input *v)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -84,6 +85,17 @@ static void the_end(void **state)
                         "--video: video.y4m: makes 1 frame at 8 fps, and the clip has 5; --frames 1 would do");
 }
 
+static void a_video_that_is_cut_is_named_once(void **state)
+{
+    (void)state;
+    struct stat st;
+    write_video("video.y4m", 9, 8);
+    assert_int_equal(stat("video.y4m", &st), 0);
+    assert_int_equal(truncate("video.y4m", st.st_size - 1), 0);
+    assert_string_equal(taken("video.y4m", 9, 8),
+                        "--video: video.y4m: Y4M: the file ends within a frame, after 8 whole ones");
+}
+
 static int clean(void **state)
 {
     (void)state;
@@ -102,7 +114,8 @@ static int open_model(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(nearest_frames), cmocka_unit_test(the_end)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(nearest_frames), cmocka_unit_test(the_end),
+                                       cmocka_unit_test(a_video_that_is_cut_is_named_once)};
     char                    folder[] = "/tmp/test_video_input.XXXXXX";
     if (!mkdtemp(folder) || chdir(folder) != 0) return 1;
     const int failed = cmocka_run_group_tests(tests, open_model, clean);
