@@ -51,7 +51,9 @@ static bool is_beside(const sg_engine *engine, const char *name, char *path, siz
 static const char *file_beside(sg_config *c, const char *key, const char *otherwise)
 {
     const char *const name = sg_config_string(c, key, otherwise);
-    if (name && strchr(name, '/')) sg_config_fail(c, key, "\"%s\" is not the name of a file beside it", name);
+    const bool        given = name && name != otherwise;
+    if (given && (strchr(name, '/') || strlen(name) > NAME_MAX || name[strspn(name, ".")] == '\0'))
+        sg_config_fail(c, key, "\"%s\" is not the name of a file beside it", sg_show(name));
     return name;
 }
 

@@ -188,6 +188,17 @@ AT("own world of terminal codes", set, OWN, "world", "\"\\u001b[2J\"", "world: h
 AT("own world of C1 codes", set, OWN, "world", "\"\\u009b2J\"", "world: has the control character U+009B")
 AT("own world right to left", set, OWN, "world", "\"a\\u202eb\"", "world: has the control character U+202E")
 AT("own world of 400 bytes", set, OWN, "world", "\"" N100 N100 N100 N100 "\"", "world: should have at most 300 bytes")
+AT("own LoRA for pictures elsewhere", set, OWN, "image_lora", "\"../x\"", "image_lora: \"../x\" is not the name")
+AT("own LoRA for pictures of no name", set, OWN, "image_lora", "\"\"", "image_lora: \"\" is not the name")
+AT("own LoRA for pictures is the folder above", set, OWN, "image_lora", "\"..\"", "image_lora: \"..\" is not the name")
+AT("own LoRA for pictures of 300 bytes", set, OWN, "image_lora", "\"" N100 N100 N100 "\"", "image_lora: \"|is not the name")
+AT("own LoRA for pictures a number", set, OWN, "image_lora", "5", "image_lora: should be a string")
+AT("own colours of text", set, OWN, "latent_rgb_factors", "\"red\"", "latent_rgb_factors: should be a list")
+AT("own colours of lists", set, OWN, "latent_rgb_factors", "[[0,0,0]]", "latent_rgb_factors: entry 0")
+AT("own colours too few", set, OWN, "latent_rgb_factors", "[0,0,0],\"latent_rgb_factors_bias\":[0,0,0]",
+    "latent_rgb_factors: 3 numbers, but 16 channels")
+AT("own colours beyond bounds", set, OWN, "latent_rgb_factors", "[1e300]", "latent_rgb_factors: entry 0")
+AT("own colours without a bias", set, OWN, "latent_rgb_factors", "[0]", "latent_rgb_factors_bias: is missing")
 AT("own is a folder", folder, OWN, NULL, NULL, "is a folder")
 
 /* ---- tuned thresholds ---- */

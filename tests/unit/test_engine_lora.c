@@ -221,9 +221,16 @@ static void a_missing_lora_for_pictures_is_told(void **state)
         if (render_on(g, &got, false, &e)) fail_msg("%s", e.text);
     }
     sg_engine_close(&g);
-    model_with("{\"image_lora\": \"../l.safetensors\"}");
-    assert_int_equal(sg_engine_open(&g, &o, &e), SG_E_FORMAT);
-    assert_non_null(strstr(e.text, "image_lora: \"../l.safetensors\" is not the name of a file beside it"));
+    static const char *const no_file[] = {"../l.safetensors", "", ".", ".."};
+    for (size_t i = 0; i < sizeof no_file / sizeof *no_file; i++) {
+        char own[64], told[96];
+        e = (sg_error){0};
+        snprintf(own, sizeof own, "{\"image_lora\": \"%s\"}", no_file[i]);
+        snprintf(told, sizeof told, "image_lora: \"%s\" is not the name of a file beside it", no_file[i]);
+        model_with(own);
+        assert_int_equal(sg_engine_open(&g, &o, &e), SG_E_FORMAT);
+        assert_non_null(strstr(e.text, told));
+    }
 }
 
 static int make_folder(void **state)
