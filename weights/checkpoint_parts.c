@@ -109,8 +109,19 @@ static const char *stranger(const sg_source *s)
     return NULL;
 }
 
-/* For who has the wrong file. */
-static sg_status not_known(const opening *o, const sg_source *s, const char *what)
+/* What a file holds of models that are rendered; NULL: nothing. */
+static const sg_file_part *part_of(const opening *o, const sg_source *s)
+{
+    for (int i = 0; i < NEEDED; i++) {
+        sg_place p = {.component = needed[i].component};
+        bool     found = false;
+        if (sg_place_recognise(&p, &found, s, p.component, o->known, NULL) == SG_OK && found) return p.part;
+    }
+    return NULL;
+}
+
+/* For who has the wrong file; component: what it should hold, NULL: any. */
+static sg_status not_known(const opening *o, const sg_source *s, const char *component)
 {
     char   names[400] = "";
     size_t n = 0;
@@ -119,12 +130,18 @@ static sg_status not_known(const opening *o, const sg_source *s, const char *wha
     char   known[400] = "";
     size_t k = 0;
     for (const sg_file_part *const *p = o->known; *p && k < sizeof known; p++)
-        if (!strstr(known, (*p)->what))
+        if ((!component || strcmp((*p)->component, component) == 0) && !strstr(known, (*p)->what))
             k += (size_t)snprintf(known + k, sizeof known - k, "%s%s", k ? ", " : "", (*p)->what);
-    const char *const is = stranger(s);
+    const char *const         is = stranger(s);
+    const sg_file_part *const part = part_of(o, s);
     return sg_error_set(o->e, SG_E_UNSUPPORTED, "%s: holds no %s that this program knows (%s); %s %s",
-                        sg_source_path(s), what, known, is ? "by its tensors it is" : "its first tensors are",
-                        is ? is : names);
+                        sg_source_path(s), component ? what_of(component) : "part of a model", known,
+                        is     ? "by its tensors it is"
+                        : part ? "by its tensors it is the"
+                               : "its first tensors are",
+                        is     ? is
+                        : part ? part->what
+                               : names);
 }
 
 /* A file, or a component's folder, as `component`; as_known: which the families call so. */
@@ -137,7 +154,7 @@ static sg_status put_file(opening *o, const char *component, const char *as_know
     if (is_folder(path)) return put(o, &p);
     SG_TRY(sg_source_open(&s, path, o->e));
     sg_status status = sg_place_recognise(&p, &found, s, as_known, o->known, o->e);
-    if (status == SG_OK && !found) status = not_known(o, s, what_of(as_known));
+    if (status == SG_OK && !found) status = not_known(o, s, as_known);
     sg_source_close(&s);
     return status ? status : put(o, &p);
 }
@@ -157,7 +174,7 @@ static sg_status put_all(opening *o, const char *path)
         if (status == SG_OK && found) status = put(o, &p);
         any = any || found;
     }
-    if (status == SG_OK && !any) status = not_known(o, s, "part of a model");
+    if (status == SG_OK && !any) status = not_known(o, s, NULL);
     sg_source_close(&s);
     return status;
 }

@@ -249,11 +249,11 @@ static void parts_of_another_family_are_refused(void **state)
     write_component("alone/clip.safetensors", I2V, "image_encoder", NULL, 0, "");
     write_component("alone/umt5.safetensors", I2V, "text_encoder", NULL, 0, "");
     write_component("alone/wan_vae.safetensors", I2V, "vae", &sg_wan_vae_names, 3, "");
-    refused(
-        I2V, &(sg_model_parts){.clip_vision = "alone/i2v.safetensors"},
-        "holds no image encoder that this program knows (denoiser of Wan, VAE of Wan, denoiser of CogVideoX, VAE of "
-        "CogVideoX, denoiser of Mochi, VAE of Mochi, text encoder of the T5 family, image encoder of CLIP)");
-    refused(I2V, &(sg_model_parts){.vae = "alone/clip.safetensors"}, "holds no VAE that this program knows");
+    refused(I2V, &(sg_model_parts){.clip_vision = "alone/i2v.safetensors"},
+            "holds no image encoder that this program knows (image encoder of CLIP); by its tensors it is the denoiser "
+            "of Wan");
+    refused(I2V, &(sg_model_parts){.vae = "alone/clip.safetensors"},
+            "; by its tensors it is the image encoder of CLIP");
     refused_by_the_engine(I2V, (sg_model_parts){.diffusion_model = "alone/cog.safetensors"}, "alone/cog.safetensors",
                           "_class_name: is \"CogVideoXTransformer3DModel\", which is not read here");
     refused_by_the_engine(SG_FIXTURES "/wan21_hd12", (sg_model_parts){.clip_vision = I2V "/image_encoder"},
