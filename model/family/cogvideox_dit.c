@@ -180,12 +180,13 @@ static void want_projection(const sg_cogvideox_dit *d, sg_linear_weights *l, con
         sg_bind_tensor(d->component.bind, &l->w, d->component.act, full, w, w);
 }
 
-/* Tables of positions and of words, which files of the original repository have and nobody reads. */
-static void ignore_tables(sg_bind *b)
+/* Tables of positions and of words, which files of the original repository have and nobody reads. Beside rotary positions
+ * others would be learned ones. */
+static void ignore_tables(sg_bind *b, bool rotary)
 {
-    static const char *const tables[] = {"pos_embedding", "freqs_sin", "freqs_cos", "position_embedding",
-                                         "embed_tokens"};
+    static const char *const tables[] = {"freqs_sin", "freqs_cos", "position_embedding", "embed_tokens"};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) sg_bind_ignore(b, tables[i]);
+    if (!rotary) sg_bind_ignore(b, "pos_embedding");
 }
 
 static void bind_block(sg_cogvideox_dit *d, int i)
@@ -235,7 +236,7 @@ static void bind_weights(sg_cogvideox_dit *d)
                        c->time_dim);
     for (int i = 0; i < c->layers; i++) bind_block(d, i);
     sg_bind_block(b, -1);
-    ignore_tables(b);
+    ignore_tables(b, c->rotary);
     sg_bind_prefix(b, "%s", "");
     want_norm(b, &d->final_w, &d->final_b, "norm_final", c->norm_affine, w);
     want_modulated(d, &d->out, "norm_out", 2);
