@@ -32,7 +32,6 @@ typedef struct job {
     sg_request            request;
     sg_attention_files    files;
     sg_pictures           pictures;
-    sg_backend           *host; /* looks at what a render on a device computes; NULL where renders are on the host */
     sg_tune              *tune;
     sg_cache_search       cache; /* with --cache, in place of tune */
     sg_progress           progress;
@@ -73,10 +72,14 @@ static sg_status render(job *j, sg_error *e)
     return SG_OK;
 }
 
+/* Of a render that skips blocks: what cannot render so cannot be tuned. */
 static sg_status check_size(job *j, sg_error *e)
 {
-    sg_plan plan;
-    SG_TRY(sg_engine_plan(j->engine, &j->request, &plan, e));
+    sg_request sparse = j->request;
+    sg_plan    plan;
+    sparse.attention.kind = SG_ATTENTION_SPARGE;
+    sparse.attention.named = true;
+    SG_TRY(sg_engine_plan(j->engine, &sparse, &plan, e));
     if (plan.tokens < SG_NAMED_TOKENS)
         return sg_error_set(e, SG_E_ARG, "%dx%d with %d frame%s are %lld token%s: no blocks are skipped below %d",
                             j->request.width, j->request.height, j->request.frames, sg_plural(j->request.frames),
@@ -100,10 +103,6 @@ static sg_status open_tune(job *j, sg_error *e)
 {
     const sg_settings *const s = j->settings;
     sg_policy *const         p = &j->request.attention;
-    sg_engine_options        of;
-    SG_TRY(sg_setup_options(&of, NULL, s, e));
-    const sg_backend_options host = {.name = "cpu", .threads = of.threads, .cpu_mask = of.cpu_mask};
-    if (!sg_engine_info(j->engine).synchronous) SG_TRY(sg_backend_open(&j->host, &host, e));
     p->tuned = NULL;
     p->heads = false;
     p->rule = s->rule && strcmp(s->rule, "tau") == 0 ? SG_SELECT_MASS : SG_SELECT_TOPK;
@@ -111,9 +110,7 @@ static sg_status open_tune(job *j, sg_error *e)
                                .l1 = j->bound[0],
                                .l2 = j->bound[1],
                                .least = isnan(s->least) ? LEAST : s->least,
-                               .buckets = s->buckets ? s->buckets : BUCKETS,
-                               .cpu_mask = of.cpu_mask,
-                               .host = j->host};
+                               .buckets = s->buckets ? s->buckets : BUCKETS};
     SG_TRY(sg_tune_open(&j->tune, &o, e));
     p->kind = SG_ATTENTION_DENSE;
     p->on_begin = sg_tune_hook;
@@ -124,22 +121,25 @@ static sg_status open_tune(job *j, sg_error *e)
 
 /* ---- what came of it ---- */
 
-/* Means over heads and all else: of the head's own error where no queries of it were held out. */
+/* Means over heads and all else that ran; NAN where nothing did. */
 typedef struct means {
     double density, l1, worst, l2, skipped;
 } means;
 
 static means mean_of(const sg_tune_figure *f, int count)
 {
-    means m = {0};
+    means  m = {0};
+    double ran = 0;
     for (int i = 0; i < count; i++) {
-        m.density += (double)f[i].density / count;
-        m.l1 += (double)f[i].l1_checked / count;
-        m.l2 += (double)f[i].l2_checked / count;
-        m.skipped += (double)f[i].skipped / count;
+        if (isnan(f[i].density)) continue;
+        m.density += (double)f[i].density;
+        m.l1 += (double)f[i].l1_checked;
+        m.l2 += (double)f[i].l2_checked;
+        m.skipped += (double)f[i].skipped;
         m.worst = fmax(m.worst, (double)f[i].l1_worst);
+        ran++;
     }
-    return m;
+    return (means){m.density / ran, m.l1 / ran, m.worst, m.l2 / ran, m.skipped / ran};
 }
 
 static means mean_of_bucket(const job *j, int bucket)
@@ -153,6 +153,14 @@ static means mean_of_all(const job *j)
     return mean_of(j->figure, j->found->buckets * j->found->layers * j->found->heads);
 }
 
+static void print_share(double v)
+{
+    if (isnan(v))
+        printf("        -");
+    else
+        printf(" %8.4f", v);
+}
+
 static void print_row(const job *j, const char *name, size_t member)
 {
     printf("%-12s", name);
@@ -160,7 +168,7 @@ static void print_row(const job *j, const char *name, size_t member)
         const means m = mean_of_bucket(j, b);
         double      v;
         memcpy(&v, (const char *)&m + member, sizeof v);
-        printf(" %8.4f", v);
+        print_share(v);
     }
     printf("\n");
 }
@@ -174,7 +182,7 @@ static void print_table(const job *j)
     for (int layer = 0; layer < t->layers; layer++) {
         printf("layer %-6d", layer);
         for (int b = 0; b < t->buckets; b++)
-            printf(" %8.4f", mean_of(j->figure + (b * t->layers + layer) * t->heads, t->heads).density);
+            print_share(mean_of(j->figure + (b * t->layers + layer) * t->heads, t->heads).density);
         printf("\n");
     }
     print_row(j, "all", offsetof(means, density));
@@ -324,7 +332,8 @@ static json_t *all_json(const job *j, const char *path)
     for (int b = 0; whole && b < t->buckets; b++) {
         whole = json_array_append_new(buckets, bucket_json(j, b)) == 0;
         for (int i = 0; whole && i < t->layers * t->heads; i++)
-            whole = json_array_append_new(heads, head_json(j, b, i / t->heads, i % t->heads)) == 0;
+            if (!isnan(j->figure[b * t->layers * t->heads + i].density))
+                whole = json_array_append_new(heads, head_json(j, b, i / t->heads, i % t->heads)) == 0;
     }
     json_t *const all =
         whole ? json_pack("{s:o, s:o, s:O, s:i, s:i, s:i, s:i, s:I, s:s, s:{s:f, s:f}, s:{s:f, s:f, s:f}, s:O, s:O, "
@@ -455,7 +464,6 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
     if (status == SG_OK) status = run(&j, s.output, e);
     sg_tune_close(&j.tune);
     sg_cache_search_close(&j.cache);
-    sg_backend_close(&j.host);
     sg_attention_files_close(&j.files);
     sg_pictures_close(&j.pictures);
     sg_engine_close(&j.engine);

@@ -2,7 +2,6 @@
 # together is a library of its own.
 set(attention ${CMAKE_CURRENT_LIST_DIR})
 foreach(level base avx2 avx512)
-  sg_cpu_level(sg_tune ${level} ${attention}/cpu/vec_tune.c)
   sg_cpu_level(sg_sparse ${level} ${attention}/cpu/vec_pool.c ${attention}/cpu/vec_quantise.c ${attention}/cpu/vec_score.c
     ${attention}/cpu/vec_select.c ${attention}/cpu/vec_blocks.c)
 endforeach()
@@ -22,7 +21,7 @@ if(SG_HAVE_CUDA)
   sg_cuda_level(sg_sparse_cuda_sm90 90a-real ${attention}/cuda ${attention}/cuda/blocks_wgmma.cu)
 endif()
 
-add_library(sg_attention STATIC ${attention}/policy.c ${attention}/order.c ${attention}/run.c ${attention}/block_mask.c
+add_library(sg_attention STATIC ${attention}/policy.c ${attention}/order.c ${attention}/run.c ${attention}/run_counts.c ${attention}/block_mask.c
   ${attention}/attention.c ${attention}/tune.c ${attention}/attention_error.c)
 target_include_directories(sg_attention PUBLIC ${attention} PRIVATE ${attention}/cpu)
 target_link_libraries(sg_attention PUBLIC sg_kernels PRIVATE sg_flags)

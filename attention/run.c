@@ -4,6 +4,7 @@
 #include "run.h"
 
 #include "block_mask.h"
+#include "bound.h"
 
 #include <float.h>
 #include <math.h>
@@ -11,32 +12,8 @@
 
 enum {
     Q_GROUP = 32, /* rows of q that share a scale */
-    K_GROUP = 64,
-    PV_GROUP = 32 /* rows of q that leave out a block together */
+    K_GROUP = 64
 };
-
-struct sg_attention {
-    sg_policy          p;
-    sg_attention_shape shape;
-    int64_t            nq, nk; /* blocks */
-    int                dense_steps;
-    bool               skips;
-    int               *ran;    /* [steps][passes][layers]: 0, or 1 + the row of thresholds that it used */
-    int               *bucket; /* of tuned thresholds, [steps] */
-    int               *placed; /* the bucket whose thresholds are on the device */
-    sg_tensor          amount, theta, pv_threshold; /* F32 [layers, h] of that bucket; [1, h] where nothing is tuned */
-    sg_tensor          list, count;                 /* of a given mask: as select writes them */
-    sg_tensor          kept, mass, skipped; /* of one step: I32 [slots, h, 2], F32 [slots, h], F32 [slots, h, 2] */
-};
-
-static int64_t keys(const sg_attention *a) { return a->shape.m ? a->shape.m : a->shape.n; }
-
-/* How many blocks of keys are visible to block i of queries. */
-static int64_t seen(const sg_attention *a, int64_t i)
-{
-    const int64_t end = (i + 1) * SG_BLOCK_Q;
-    return a->p.causal ? sg_div_up(end < a->shape.n ? end : a->shape.n, SG_BLOCK_K) : a->nk;
-}
 
 bool sg_attention_skips(const sg_attention *a) { return a->skips; }
 
@@ -125,12 +102,13 @@ void sg_attention_close(sg_attention **a)
 
 sg_attention_kind sg_attention_kind_of(const sg_attention *a, int layer, int step, sg_attention_why *why)
 {
+    const int64_t    tokens = a->shape.whole ? a->shape.whole : a->shape.n;
     sg_attention_why w = SG_WHY_POLICY;
     if (a->p.kind == SG_ATTENTION_DENSE)
         ;
     else if (a->shape.values == SG_F32)
         w = SG_WHY_BACKEND;
-    else if (a->shape.n < (a->p.named ? SG_NAMED_TOKENS : SG_TOKENS))
+    else if (tokens < (a->p.named ? SG_NAMED_TOKENS : SG_TOKENS))
         w = SG_WHY_SHORT;
     else if (step < a->dense_steps)
         w = SG_WHY_STEP;
@@ -153,39 +131,22 @@ static int place_of(const sg_attention *a, int row) { return row % rows_of(a); }
 
 static sg_select_rule rule_of(const sg_attention *a) { return a->p.tuned ? a->p.tuned->rule : a->p.rule; }
 
-static float value_of(const float *tuned, float usual, int row, int64_t head, int64_t h)
-{
-    return tuned ? tuned[row * h + head] : usual;
-}
-
 static float amount_of(const sg_attention *a, int row, int64_t head)
 {
-    const float v = value_of(a->p.tuned ? a->p.tuned->amount : NULL, a->p.amount, row, head, a->shape.h);
+    const float v = a->p.tuned ? a->p.tuned->amount[row * a->shape.h + head] : a->p.amount;
     return v >= 1 && rule_of(a) == SG_SELECT_MASS ? 2 : v; /* all of it, whatever the sums round to */
 }
 
 static float theta_of(const sg_attention *a, int row, int64_t head)
 {
-    return value_of(a->p.tuned ? a->p.tuned->theta : NULL, a->p.theta, row, head, a->shape.h);
+    return a->p.tuned ? a->p.tuned->theta[row * a->shape.h + head] : a->p.theta;
 }
 
-static float pv_threshold_of(const sg_attention *a, int row, int64_t head)
-{
-    return value_of(a->p.tuned ? a->p.tuned->pv_threshold : NULL, a->p.pv_threshold, row, head, a->shape.h);
-}
-
-/* Whether some head of this row judges blocks by self-similarity; whether one has a PV filter. */
+/* Whether some head of this row judges blocks by self-similarity. */
 static bool judges(const sg_attention *a, int row)
 {
     for (int64_t i = 0; i < a->shape.h; i++)
         if (theta_of(a, row, i) >= 0) return true;
-    return false;
-}
-
-static bool filters(const sg_attention *a, int row)
-{
-    for (int64_t i = 0; i < a->shape.h; i++)
-        if (pv_threshold_of(a, row, i) > 0) return true;
     return false;
 }
 
@@ -286,8 +247,6 @@ void sg_attention_upload(sg_attention *a, sg_stream *s)
 /* The slot in [passes][layers]. It is the same in all steps, so that all steps issue the same ops. */
 static int slot_of(const sg_attention *a, int layer, int pass) { return pass * a->shape.layers + layer; }
 
-static int *ran_in(const sg_attention *a, int step) { return a->ran + step * a->shape.passes * a->shape.layers; }
-
 /* Of one row or slot, [h] or [h, 2]. */
 static sg_tensor heads_at(sg_tensor t, int64_t i)
 {
@@ -343,6 +302,7 @@ typedef struct call {
     int                   layer, row, slot;
     bool                  sparse, tail, error, biased;
     sg_tensor             k_center; /* F32 [hk, d] */
+    sg_tensor             score, q_similarity, k_similarity, theta;
     sg_attend_blocks_args b;
 } call;
 
@@ -390,10 +350,6 @@ static void take_room(call *c)
     if (!c->sparse) return;
     c->b.list = given ? c->a->list : sg_new(s, SG_U16, h, nq, nk);
     c->b.count = given ? c->a->count : sg_new(s, SG_I32, h, nq);
-    if (filters(c->a, c->row)) {
-        c->b.pv_threshold = heads_at(c->a->pv_threshold, place_of(c->a, c->row));
-        c->b.skips = heads_at(c->a->skipped, c->slot);
-    }
     if (!c->tail) return;
     c->b.tail_k = sg_new(s, SG_I8, hk, nk, d);
     c->b.tail_k_scale = sg_new(s, SG_F32, sg_div_up(nk, SG_BLOCK_K), hk);
@@ -418,31 +374,38 @@ static sg_tensor take_values(call *c)
     return v.var;
 }
 
-/* Scores all pairs of blocks and selects which are kept. */
-static void choose(call *c, const sg_pool_args *q, const sg_pool_args *k, sg_tensor v_var)
+/* Scores all pairs of blocks. */
+static void score(call *c, const sg_pool_args *q, const sg_pool_args *k, sg_tensor v_var)
 {
     const sg_attention *const       a = c->a;
     const sg_attention_shape *const x = &a->shape;
     sg_stream *const                s = c->s;
     const bool                      sub = a->p.score != SG_SCORE_MEAN;
-    const sg_tensor                 score = sg_new(s, SG_F32, x->h, a->nq, a->nk);
-    sg_tensor                       q_similarity = {0}, k_similarity = {0}, theta = {0};
+    c->score = sg_new(s, SG_F32, x->h, a->nq, a->nk);
     if (judges(a, c->row)) {
-        q_similarity = sg_new(s, SG_F32, a->nq, x->h);
-        k_similarity = sg_new(s, SG_F32, a->nk, x->hk);
-        theta = heads_at(a->theta, place_of(a, c->row));
-        sg_self_similarity(s, .y = q_similarity, .x = c->x->q, .block = SG_BLOCK_Q);
-        sg_self_similarity(s, .y = k_similarity, .x = c->x->k, .center = c->k_center, .block = SG_BLOCK_K);
+        c->q_similarity = sg_new(s, SG_F32, a->nq, x->h);
+        c->k_similarity = sg_new(s, SG_F32, a->nk, x->hk);
+        c->theta = heads_at(a->theta, place_of(a, c->row));
+        sg_self_similarity(s, .y = c->q_similarity, .x = c->x->q, .block = SG_BLOCK_Q);
+        sg_self_similarity(s, .y = c->k_similarity, .x = c->x->k, .center = c->k_center, .block = SG_BLOCK_K);
     }
-    sg_score(s, .y = score, .q = sub ? q->sub : q->mean, .k = sub ? k->sub : k->mean, .k_center = c->k_center,
-             .k_var = c->error ? k->var : (sg_tensor){0}, .v_var = v_var, .q_similarity = q_similarity,
-             .k_similarity = k_similarity, .theta = theta, .scale = c->x->scale, .sub = sub, .ragged = sub,
+    sg_score(s, .y = c->score, .q = sub ? q->sub : q->mean, .k = sub ? k->sub : k->mean, .k_center = c->k_center,
+             .k_var = c->error ? k->var : (sg_tensor){0}, .v_var = v_var, .q_similarity = c->q_similarity,
+             .k_similarity = c->k_similarity, .theta = c->theta, .scale = c->x->scale, .sub = sub, .ragged = sub,
              .causal = a->p.causal, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix,
              .text_suffix = x->text_suffix);
-    sg_tap(s, score, "attention.%d.score", c->layer);
-    sg_select(s, .list = c->b.list, .count = c->b.count, .kept = heads_at(a->kept, c->slot),
-              .mass = heads_at(a->mass, c->slot), .score = score, .amount = heads_at(a->amount, place_of(a, c->row)),
-              .q_similarity = q_similarity, .k_similarity = k_similarity, .theta = theta, .rule = rule_of(a),
+    sg_tap(s, c->score, "attention.%d.score", c->layer);
+}
+
+/* Selects the pairs that the thresholds of c->row keep. */
+static void choose(const call *c)
+{
+    const sg_attention *const       a = c->a;
+    const sg_attention_shape *const x = &a->shape;
+    const bool                      sub = a->p.score != SG_SCORE_MEAN;
+    sg_select(c->s, .list = c->b.list, .count = c->b.count, .kept = heads_at(a->kept, c->slot),
+              .mass = heads_at(a->mass, c->slot), .score = c->score, .amount = heads_at(a->amount, place_of(a, c->row)),
+              .q_similarity = c->q_similarity, .k_similarity = c->k_similarity, .theta = c->theta, .rule = rule_of(a),
               .heads = a->p.heads && !a->p.tuned && rule_of(a) == SG_SELECT_TOPK, .ragged = sub, .causal = a->p.causal,
               .sink = a->p.sink, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix, .text_suffix = x->text_suffix);
 }
@@ -463,9 +426,7 @@ static void predict(call *c)
     sg_pool_args q = {.x = c->x->q, .block = SG_BLOCK_Q, .y = c->b.q, .scale = c->b.q_scale, .group = Q_GROUP};
     pool(c->s, &q, c->biased, sub);
     pool(c->s, &k, c->biased || c->error, sub);
-    if (!given) choose(c, &q, &k, v_var);
-    sg_tap(c->s, c->b.list, "attention.%d.list", c->layer);
-    sg_tap(c->s, c->b.count, "attention.%d.count", c->layer);
+    if (!given) score(c, &q, &k, v_var);
     if (c->tail)
         sg_quantise(c->s, .y = c->b.tail_k, .scale = c->b.tail_k_scale, .x = k.mean, .center = c->k_center,
                     .group = SG_BLOCK_K);
@@ -474,20 +435,77 @@ static void predict(call *c)
                      .rule = a->p.tail_bias == SG_TAIL_BIAS_HALF ? SG_TAIL_HALF : SG_TAIL_RANK1, .scale = c->x->scale);
 }
 
-static void attend_quantised(call *c)
+/* Makes what q, k and v decide. */
+static void prepare(call *c)
 {
-    sg_stream *const s = c->s;
-    const size_t     outer = s->scratch.used;
     take_room(c);
     if (c->sparse) {
         predict(c);
     } else {
         take_values(c);
         sg_pool_args k = keys_of(c);
-        pool(s, &k, false, false);
-        sg_quantise(s, .y = c->b.q, .scale = c->b.q_scale, .x = c->x->q, .group = Q_GROUP);
+        pool(c->s, &k, false, false);
+        sg_quantise(c->s, .y = c->b.q, .scale = c->b.q_scale, .x = c->x->q, .group = Q_GROUP);
     }
-    sg_attend_blocks_(s, &c->b);
+}
+
+/* Attends as the thresholds of c->row decide. */
+static void attend_prepared(call *c)
+{
+    if (c->sparse) {
+        const bool filter = filters(c->a, c->row);
+        if (rule_of(c->a) != SG_SELECT_GIVEN) choose(c);
+        sg_tap(c->s, c->b.list, "attention.%d.list", c->layer);
+        sg_tap(c->s, c->b.count, "attention.%d.count", c->layer);
+        c->b.pv_threshold = filter ? heads_at(c->a->pv_threshold, place_of(c->a, c->row)) : (sg_tensor){0};
+        c->b.skips = filter ? heads_at(c->a->skipped, c->slot) : (sg_tensor){0};
+    }
+    sg_attend_blocks_(c->s, &c->b);
+}
+
+/* With the thresholds of that row. */
+static call call_of(const sg_attention *a, sg_stream *s, int layer, int row, int slot, bool sparse,
+                    const sg_attend_args *args)
+{
+    return (call){.a = a,
+                  .s = s,
+                  .x = args,
+                  .layer = layer,
+                  .row = row,
+                  .slot = slot,
+                  .sparse = sparse,
+                  .tail = sparse && a->p.tail,
+                  .error = sparse && a->p.score == SG_SCORE_ERROR && rule_of(a) != SG_SELECT_GIVEN,
+                  .biased = sparse && a->p.tail && a->p.tail_bias != SG_TAIL_BIAS_NONE,
+                  .b = {.y = args->y,
+                        .q_group = Q_GROUP,
+                        .k_group = K_GROUP,
+                        .pv_group = SG_PV_GROUP,
+                        .scale = args->scale,
+                        .causal = a->p.causal}};
+}
+
+static void attend_quantised(call c)
+{
+    const size_t outer = c.s->scratch.used;
+    prepare(&c);
+    attend_prepared(&c);
+    c.s->scratch.used = outer;
+}
+
+void sg_attention_run_buckets(const sg_attention *a, sg_stream *s, const sg_attend_args *args,
+                              sg_attention_visit *visit, void *context)
+{
+    const size_t outer = s->scratch.used;
+    call         c = call_of(a, s, 0, 0, 0, true, args);
+    prepare(&c);
+    for (int bucket = 0; bucket < a->p.tuned->buckets && !s->status; bucket++) {
+        c.row = row_in(a, bucket, 0);
+        *ran_in(a, 0) = c.row + 1;
+        if (s->memory->alloc && bucket != *a->placed) upload_thresholds(a, s, bucket);
+        attend_prepared(&c);
+        visit(context, s, bucket);
+    }
     s->scratch.used = outer;
 }
 
@@ -507,79 +525,8 @@ void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, 
     if (kind == SG_ATTENTION_DENSE)
         attend_dense(a, s, args);
     else
-        attend_quantised(&(call){.a = a,
-                                 .s = s,
-                                 .x = args,
-                                 .layer = layer,
-                                 .row = row,
-                                 .slot = slot,
-                                 .sparse = sparse,
-                                 .tail = sparse && a->p.tail,
-                                 .error = sparse && a->p.score == SG_SCORE_ERROR && rule_of(a) != SG_SELECT_GIVEN,
-                                 .biased = sparse && a->p.tail && a->p.tail_bias != SG_TAIL_BIAS_NONE,
-                                 .b = {.y = args->y,
-                                       .q_group = Q_GROUP,
-                                       .k_group = K_GROUP,
-                                       .pv_group = PV_GROUP,
-                                       .scale = args->scale,
-                                       .causal = a->p.causal}});
+        attend_quantised(call_of(a, s, layer, row, slot, sparse, args));
     sg_tap(s, args->y, "attention.%d.y", layer);
     if (a->p.on_end && kind != SG_ATTENTION_DENSE)
         a->p.on_end(a->p.on_end_context, s, &a->shape, layer, step, pass, timestep, args);
-}
-
-/* ---- counting ---- */
-
-/* Groups of rows times kept blocks of a head that keeps kept[0] blocks, of which its last block of queries keeps
- * kept[1]: that one may have fewer groups. */
-static int64_t groups_of(const sg_attention *a, const int32_t *kept)
-{
-    const int64_t left = a->shape.n - (a->nq - 1) * SG_BLOCK_Q;
-    return (kept[0] - kept[1]) * (SG_BLOCK_Q / PV_GROUP) + kept[1] * sg_div_up(left, PV_GROUP);
-}
-
-static void count_sparse(const sg_attention *a, sg_attention_count *c, int row, const int32_t *kept, const float *mass,
-                         const float *skipped)
-{
-    const int64_t h = a->shape.h;
-    c->kept = 0;
-    c->mass = 0;
-    for (int64_t i = 0; i < h; i++) {
-        c->kept += kept[2 * i];
-        c->mass += mass[i] / (double)h;
-        if (!filters(a, row)) continue;
-        if (pv_threshold_of(a, row, i) > 0) c->groups += groups_of(a, kept + 2 * i);
-        c->skipped += (int64_t)skipped[2 * i];
-        c->skipped_mass += skipped[2 * i + 1] / (double)h;
-    }
-}
-
-sg_status sg_attention_counts(const sg_attention *a, sg_stream *s, int step, sg_attention_count *out)
-{
-    const sg_attention_shape *const x = &a->shape;
-    const int *const                ran = ran_in(a, step);
-    const size_t                    slots = (size_t)x->passes * (size_t)x->layers, h = (size_t)x->h;
-    const size_t                    numbers = a->skips ? slots * h : 0;
-    float *const mass = calloc(3 * numbers + 1, sizeof *mass), *const skipped = mass + numbers;
-    int32_t *const kept = calloc(2 * numbers + 1, sizeof *kept);
-    int64_t        pairs = 0;
-    if (!mass || !kept) sg_fail(s, SG_E_MEMORY, "no memory for counters of %zu layers", slots);
-    if (a->skips && !s->status) {
-        sg_download(s, kept, a->kept);
-        sg_download(s, mass, a->mass);
-        sg_download(s, skipped, a->skipped);
-    }
-    for (int64_t i = 0; i < a->nq; i++) pairs += x->h * seen(a, i);
-    for (size_t i = 0; !s->status && i < slots; i++) {
-        out[i] = (sg_attention_count){0};
-        out[i].kind = sg_attention_kind_of(a, (int)(i % (size_t)x->layers), step, &out[i].why);
-        if (!ran[i]) continue;
-        out[i].blocks = out[i].kept = pairs;
-        out[i].mass = 1;
-        if (out[i].kind == SG_ATTENTION_SPARGE)
-            count_sparse(a, &out[i], ran[i] - 1, kept + 2 * i * h, mass + i * h, skipped + 2 * i * h);
-    }
-    free(mass);
-    free(kept);
-    return s->status;
 }

@@ -18,6 +18,7 @@ typedef struct sg_attention_shape {
     sg_dtype values; /* the backend's member of that name */
     bool     f8;     /* the backend's */
     int64_t  m;      /* keys; 0: n */
+    int64_t  whole;  /* the n are a sample of so many queries; 0: they are all */
     int64_t  masked; /* tokens that the policy's mask is for: of these the n are the first, but for text; 0: n */
     /* Of each step, of 1000: selects the bucket of tuned thresholds. NULL: unknown. Borrowed by sg_attention_open only.
      */
@@ -65,6 +66,14 @@ void sg_attention_set_timestep(const sg_attention *a, sg_stream *s, double times
 void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, int pass, double timestep,
                       const sg_attend_args *args);
 
+typedef void sg_attention_visit(void *context, sg_stream *s, int bucket);
+
+/* Layer 0 of step 0 in pass 0, which must skip blocks: y by each bucket of tuned thresholds in turn, and a visit after each,
+ * which may count. What is made of q, k and v alone is made once, so all buckets must judge by the same theta. No hook is
+ * called. */
+void sg_attention_run_buckets(const sg_attention *a, sg_stream *s, const sg_attend_args *args,
+                              sg_attention_visit *visit, void *context);
+
 /* Counts of one layer of one pass of one step, summed over its heads. */
 typedef struct sg_attention_count {
     sg_attention_kind kind;
@@ -80,6 +89,9 @@ typedef struct sg_attention_count {
 /* Counts of all passes of a step, on the host: [passes][layers]. It reads the device. Call it before the next step,
  * which overwrites them there. */
 sg_status sg_attention_counts(const sg_attention *a, sg_stream *s, int step, sg_attention_count *out) SG_MUST_USE;
+
+/* The same of each head of the first layer in the first pass: [h]. A failure is latched in s. */
+void sg_attention_head_counts(const sg_attention *a, sg_stream *s, int step, sg_attention_count *out);
 
 #ifdef __cplusplus
 }

@@ -1,77 +1,73 @@
-/* tune.c - see tune.h. Takes samples, sums their errors, which cpu/vec_tune.c computes, and chooses thresholds. */
+/* tune.c - see tune.h. Runs the policy on a sample of the queries, sums its errors, and chooses thresholds. */
 #include "tune.h"
 
-#include "tune_block.h"
+#include "backend.h"
+#include "meta.h"
 
 #include <math.h>
 #include <stdlib.h>
 
+enum { AMOUNTS = 32, LAST = AMOUNTS - 1, PV_THRESHOLDS = 12 };
+
 /* Candidate amounts, finest where a step changes the error least. They are shares, so all lengths have the same ones.
  */
-static const float shares[SG_TUNE_AMOUNTS] = {.01f, .02f, .03f, .04f,  .05f, .06f,  .07f, .08f, .1f,  .12f, .14f,
-                                              .16f, .18f, .2f,  .225f, .25f, .275f, .3f,  .33f, .36f, .4f,  .44f,
-                                              .48f, .52f, .56f, .6f,   .65f, .7f,   .75f, .8f,  .9f,  1.0f};
-static const float masses[SG_TUNE_AMOUNTS] = {.02f, .05f, .1f,  .15f, .2f,  .25f,  .3f,  .35f,  .4f,   .45f, .5f,
-                                              .55f, .6f,  .65f, .7f,  .74f, .78f,  .82f, .85f,  .88f,  .9f,  .92f,
-                                              .94f, .95f, .96f, .97f, .98f, .985f, .99f, .995f, .999f, 1.0f};
-static const float pv_thresholds[SG_TUNE_PV_THRESHOLDS] = {20, 16, 13, 11, 9.5f, 8, 7, 6, 5, 4, 3, 2};
+static const float shares[AMOUNTS] = {.01f, .02f, .03f, .04f,  .05f, .06f,  .07f, .08f, .1f,  .12f, .14f,
+                                      .16f, .18f, .2f,  .225f, .25f, .275f, .3f,  .33f, .36f, .4f,  .44f,
+                                      .48f, .52f, .56f, .6f,   .65f, .7f,   .75f, .8f,  .9f,  1.0f};
+static const float masses[AMOUNTS] = {.02f, .05f, .1f,  .15f, .2f,  .25f,  .3f,  .35f,  .4f,   .45f, .5f,
+                                      .55f, .6f,  .65f, .7f,  .74f, .78f,  .82f, .85f,  .88f,  .9f,  .92f,
+                                      .94f, .95f, .96f, .97f, .98f, .985f, .99f, .995f, .999f, 1.0f};
+static const float pv_thresholds[PV_THRESHOLDS] = {20, 16, 13, 11, 9.5f, 8, 7, 6, 5, 4, 3, 2};
 
-enum { LAST = SG_TUNE_AMOUNTS - 1 };
+/* Sums over queries and channels, and over calls. */
+typedef struct loss {
+    double size, error[AMOUNTS];           /* of |all|, all blocks kept; of |y - all| of each amount */
+    double filter_size, filter_error;      /* the same of the amount that the filter was tried on, without it */
+    double filtered[PV_THRESHOLDS];        /* and with it */
+    double groups, skipped[PV_THRESHOLDS]; /* of queries, times kept blocks; of these, left out by it */
+} loss;
 
 /* One head in one bucket. */
 typedef struct curve {
-    sg_tune_loss seen, held; /* for the choice, and for checking it */
-    double       worst[SG_TUNE_AMOUNTS], kept[SG_TUNE_AMOUNTS], blocks;
+    loss   seen, held; /* for the choice, and for checking it */
+    double worst[AMOUNTS], kept[AMOUNTS], blocks;
 } curve;
 
 struct sg_tune {
     sg_tune_options    o;
     sg_attention_shape shape; /* of the first call; layers is 0 before */
-    sg_tune_kernel    *kernel;
     const float       *amounts;
     curve             *curve;    /* [buckets, layers, heads] */
     double            *timestep; /* [steps]; NaN: not seen */
     float             *numbers;  /* of thresholds */
     sg_thresholds      thresholds;
     sg_tune_figure    *figure;
+    void              *block; /* memory of the device, for a call */
+    size_t             bytes;
+    const sg_backend  *backend; /* whose */
     double             seconds;
 };
 
-/* One call of attention, in F32 and in blocks. */
+/* One call of attention, on a sample of its queries. */
 typedef struct call {
-    const sg_tune        *t;
-    const sg_attend_args *a;
-    int64_t               n, h, hk, d, nq, nk, text_prefix, text_suffix;
-    int                   layer, step, pass;
-    sg_tensor             score, bias, k_mean, v_mean; /* host */
+    sg_tune            *t;
+    int                 layer, step, pass;
+    sg_attention_shape  shape;
+    sg_attend_args      a;
+    sg_attention       *bound;
+    sg_thresholds       tuned;         /* a bucket for each candidate: all blocks, the amounts, the filters */
+    int                 least, tries;  /* the first amount, and how many */
+    int64_t             first, blocks; /* of queries that are looked at */
+    sg_tensor           all, some;     /* F32 [h, rows, d] of these: with all blocks of keys, with some */
+    sg_tensor           distance;      /* F32 [h, blocks, 2] */
+    int32_t            *row;           /* of the sampled queries, on the host */
+    float              *sum;           /* distance, on the host */
+    int                *filter;        /* of each head: the amount to try filters on; -1: none */
+    sg_attention_count *count;         /* of each head */
+    float              *numbers;       /* of tuned */
 } call;
 
-/* A block of queries of a head. */
-typedef struct sample {
-    int64_t      head, block;
-    int          filter;
-    bool         held;
-    float        kept[SG_TUNE_AMOUNTS]; /* share */
-    sg_tune_loss loss;
-} sample;
-
-int64_t sg_tune_wide(int64_t d) { return sg_div_up(d, 64) * 64; }
-
-size_t sg_tune_work_count(const sg_tune_keys *k)
-{
-    const int64_t nk = sg_div_up(k->m, SG_BLOCK_K), tile = SG_TUNE_ROWS * SG_BLOCK_K, wide = sg_tune_wide(k->d);
-    const int64_t rows = SG_TUNE_ROWS * (wide + 1);
-    return (size_t)((nk + sg_div_up(nk, SG_BLOCK_K) + 1) * tile + (SG_TUNE_AMOUNTS + 3) * rows +
-                    nk * (SG_TUNE_ROWS + 1));
-}
-
 /* ---- opening ---- */
-
-static sg_tune_kernel *kernel_of(unsigned features)
-{
-    if (features & SG_CPU_AVX512) return sg_vec_tune_avx512;
-    return features & SG_CPU_AVX2 ? sg_vec_tune_avx2 : sg_vec_tune_base;
-}
 
 sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e)
 {
@@ -85,13 +81,10 @@ sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e)
                             o->l1, o->l2);
     if (!(o->least >= 0 && o->least <= 1)) return sg_error_set(e, SG_E_ARG, "%g is no least amount", o->least);
     if (o->buckets < 1 || o->every < 0) return sg_error_set(e, SG_E_ARG, "%d buckets", o->buckets);
-    unsigned features;
-    SG_TRY(sg_cpu_features_of(&features, o->cpu_mask, e));
     sg_tune *const t = calloc(1, sizeof *t);
     if (!t) return sg_error_set(e, SG_E_MEMORY, "no memory to tune");
     t->o = *o;
     if (!o->every) t->o.every = SG_TUNE_EVERY;
-    t->kernel = kernel_of(features);
     t->amounts = o->policy.rule == SG_SELECT_TOPK ? shares : masses;
     *out = t;
     return SG_OK;
@@ -100,6 +93,7 @@ sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e)
 void sg_tune_close(sg_tune **t)
 {
     if (!*t) return;
+    if ((*t)->block) (*t)->backend->memory->release((*t)->backend, (*t)->block);
     free((*t)->curve);
     free((*t)->timestep);
     free((*t)->numbers);
@@ -152,7 +146,7 @@ static int choose_amount(const sg_tune *t, const curve *c)
 }
 
 /* The error of an amount with a filter. The filter's contribution was measured at nearby amounts. */
-static double filtered(const sg_tune_loss *l, int amount, int pv_threshold)
+static double filtered(const loss *l, int amount, int pv_threshold)
 {
     return ratio(l->error[amount], l->size) + ratio(l->filtered[pv_threshold] - l->filter_error, l->filter_size);
 }
@@ -160,11 +154,11 @@ static double filtered(const sg_tune_loss *l, int amount, int pv_threshold)
 /* The smallest pv_threshold from which on all errors are within the bound; -1: none, or it skips too little. */
 static int choose_pv_threshold(const sg_tune *t, const curve *c, int amount)
 {
-    const sg_tune_loss *const l = &c->seen;
-    int                       i = -1;
+    const loss *const l = &c->seen;
+    int               i = -1;
     if (!(t->o.l2 > t->o.l1)) return -1;
-    while (i + 1 < SG_TUNE_PV_THRESHOLDS && l->filter_size > 0 && filtered(l, amount, i + 1) <= t->o.l2) i++;
-    return i >= 0 && l->skipped[i] >= 0.02 * l->filter_blocks ? i : -1;
+    while (i + 1 < PV_THRESHOLDS && l->filter_size > 0 && filtered(l, amount, i + 1) <= t->o.l2) i++;
+    return i >= 0 && l->skipped[i] >= 0.02 * l->groups ? i : -1;
 }
 
 /* The amount to try filters on: the choice by all calls so far; -1: none yet, or the choice skips nothing. */
@@ -178,338 +172,267 @@ static int filter_of(const sg_tune *t, const call *c, int64_t head)
     return -1;
 }
 
-/* ---- what is kept ---- */
-
-typedef struct scored {
-    float   score;
-    int32_t block;
-    bool    fixed;
-} scored;
-
-static int by_score(const void *a, const void *b)
-{
-    const scored *const x = a, *const y = b;
-    return x->score != y->score ? (x->score < y->score ? 1 : -1) : x->block - y->block;
-}
-
-static bool is_fixed(const call *c, int64_t j)
-{
-    const int64_t from = j * SG_BLOCK_K, to = from + SG_BLOCK_K;
-    return to > c->n - c->text_suffix || from < c->text_prefix || j < c->t->o.policy.sink;
-}
-
-/* How many of the best blocks the rule takes. */
-static int64_t taken(const call *c, const scored *by, double sum, float amount)
-{
-    if (amount >= 1) return c->nk;
-    if (c->t->o.policy.rule == SG_SELECT_TOPK) return (int64_t)fmaxf(1, floorf(amount * (float)c->nk));
-    double  mass = 0;
-    int64_t i = 0;
-    while (i < c->nk && (mass += (double)by[i].score) <= (double)amount * sum) i++;
-    return i > 0 ? i : 1;
-}
-
-/* rank and count of sg_tune_rows for a block of queries: fixed blocks first, then by score. */
-static void rank_blocks(const call *c, sample *m, scored *by, int32_t *rank, int32_t *count)
-{
-    const float *const score = (const float *)c->score.data + (m->head * c->nq + m->block) * c->nk;
-    double             sum = 0;
-    int32_t            at = 0;
-    int64_t            best = 0;
-    for (int64_t j = 0; j < c->nk; j++) {
-        by[j] = (scored){score[j], (int32_t)j, is_fixed(c, j)};
-        sum += (double)score[j];
-    }
-    qsort(by, (size_t)c->nk, sizeof *by, by_score);
-    for (int64_t j = 0; j < c->nk; j++)
-        if (is_fixed(c, j)) rank[at++] = (int32_t)j;
-    for (int a = 0; a < SG_TUNE_AMOUNTS; a++) {
-        for (const int64_t end = taken(c, by, sum, c->t->amounts[a]); best < end; best++)
-            if (!by[best].fixed) rank[at++] = by[best].block;
-        count[a] = at;
-        m->kept[a] = (float)at / (float)c->nk;
-    }
-}
-
 /* ---- one call ---- */
 
-static sg_tensor host_of(sg_stream *s, sg_dtype type, int64_t a, int64_t b, int64_t c)
+/* The blocks of queries that a call looks at, and those of text, which attend by the same predictor: every so many of the
+ * video's whole blocks. They differ from call to call, so that all get sampled. Writes the rows, unless row is NULL. */
+static void choose_rows(call *c, const sg_attention_shape *x, int32_t *row)
 {
-    sg_tensor t = {.dtype = type, .rank = 3, .dim = {a, b, c}};
-    t.data = aligned_alloc(SG_ALIGN, (sg_bytes(t) + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN);
-    if (!t.data)
-        sg_fail(s, SG_E_MEMORY, "no memory to tune %lld x %lld x %lld", (long long)a, (long long)b, (long long)c);
-    return t;
+    const int64_t before = sg_div_up(x->text_prefix, SG_BLOCK_Q), end = (x->n - x->text_suffix) / SG_BLOCK_Q;
+    const int64_t blocks = end > before ? end - before : 0, half = blocks > 1 ? blocks / 2 : 1;
+    const int64_t every = half < c->t->o.every ? half : c->t->o.every;
+    int64_t       n = 0;
+    c->first = before;
+    c->blocks = 0;
+    for (int64_t i = 0; i < x->n; i++) {
+        const int64_t block = i / SG_BLOCK_Q, at = block - before - (3 * c->step + 5 * c->pass + c->layer) % every;
+        const bool    text = block < before || (x->text_suffix > 0 && block >= end);
+        const bool    sampled = !text && block < end && at >= 0 && at % every == 0;
+        if (!text && !sampled) continue;
+        c->blocks += sampled && i % SG_BLOCK_Q == 0;
+        if (row) row[n] = (int32_t)i;
+        n++;
+    }
+    c->shape.n = n;
 }
 
-static sg_tensor host(sg_stream *s, int64_t a, int64_t b, int64_t c) { return host_of(s, SG_F32, a, b, c); }
-
-/* The policy's own predictor, for all blocks. */
-static void predict(call *c, sg_stream *s)
+static sg_attention_shape sampled_shape(const call *c, const sg_attention_shape *x)
 {
-    const sg_policy *const p = &c->t->o.policy;
-    const bool             sub = p->score != SG_SCORE_MEAN, by_error = p->score == SG_SCORE_ERROR;
-    const bool             biased = p->tail && p->tail_bias != SG_TAIL_BIAS_NONE;
-    const int64_t          fine = sg_div_up(c->n, SG_BLOCK_SUB), h = c->h, hk = c->hk, d = c->d;
-    sg_tensor              t[7];
-    enum { Q, Q_VAR, Q_SUB, K_VAR, K_SUB, V_VAR };
-    t[Q] = host(s, c->nq, h, d), t[Q_VAR] = host(s, c->nq, h, d), t[Q_SUB] = host(s, fine, h, d);
-    t[K_VAR] = host(s, c->nk, hk, d), t[K_SUB] = host(s, fine, hk, d), t[V_VAR] = host(s, c->nk, hk, d);
-    c->k_mean = host(s, c->nk, hk, d), c->v_mean = host(s, c->nk, hk, d), c->score = host(s, h, c->nq, c->nk);
-    if (biased) c->bias = host(s, h, c->nq, c->nk);
-    const sg_tensor none = {0};
-    sg_pool(s, .mean = t[Q], .var = t[Q_VAR], .sub = t[Q_SUB], .x = c->a->q, .block = SG_BLOCK_Q);
-    sg_pool(s, .mean = c->k_mean, .var = t[K_VAR], .sub = t[K_SUB], .x = c->a->k, .block = SG_BLOCK_K);
-    sg_pool(s, .mean = c->v_mean, .var = t[V_VAR], .x = c->a->v, .block = SG_BLOCK_K);
-    sg_score(s, .y = c->score, .q = sub ? t[Q_SUB] : t[Q], .k = sub ? t[K_SUB] : c->k_mean,
-             .k_var = by_error ? t[K_VAR] : none, .v_var = by_error ? t[V_VAR] : none, .scale = c->a->scale, .sub = sub,
-             .n = c->n, .m = c->n, .text_prefix = c->text_prefix, .text_suffix = c->text_suffix);
-    if (biased)
-        sg_tail_bias(s, .y = c->bias, .q_mean = t[Q], .q_var = t[Q_VAR], .k_var = t[K_VAR],
-                     .rule = p->tail_bias == SG_TAIL_BIAS_HALF ? SG_TAIL_HALF : SG_TAIL_RANK1, .scale = c->a->scale);
-    for (int i = Q; i <= V_VAR; i++) free(t[i].data);
+    const sg_backend *const b = c->t->backend;
+    return (sg_attention_shape){.n = c->shape.n,
+                                .m = x->n,
+                                .whole = x->n,
+                                .h = x->h,
+                                .hk = x->hk,
+                                .d = x->d,
+                                .text_prefix = x->text_prefix,
+                                .text_suffix = x->text_suffix,
+                                .layers = 1,
+                                .steps = 1,
+                                .passes = 1,
+                                .values = b->values,
+                                .f8 = b->f8};
 }
 
-/* count numbers of x from element `at` on. */
-static void widen(float *y, const sg_tensor *x, int64_t at, int64_t count)
+/* y = c->a.y of the looked at queries, by head: [h, blocks SG_BLOCK_Q, d]. */
+static void by_head(const call *c, sg_stream *s, sg_tensor y)
 {
-    if (x->dtype == SG_F32)
-        memcpy(y, (const float *)x->data + at, (size_t)count * sizeof *y);
+    const int64_t rows = c->blocks * SG_BLOCK_Q;
+    sg_permute(s, .y = y, .x = sg_rows(c->a.y, c->first * SG_BLOCK_Q, rows), .rank = 3,
+               .dim = {rows, c->shape.h, c->shape.d}, .perm = {1, 0, 2});
+}
+
+/* c->sum of c->a.y to c->all. */
+static void measure(call *c, sg_stream *s)
+{
+    by_head(c, s, c->some);
+    sg_distance(s, .y = c->distance, .a = c->some, .b = c->all);
+    if (s->memory->alloc) sg_download(s, c->sum, c->distance);
+}
+
+static bool is_held(const call *c, int64_t head, int64_t block)
+{
+    return (block + c->step + head) % SG_TUNE_CHECKED == SG_TUNE_CHECKED - 1;
+}
+
+static curve *curve_of(const call *c, int64_t head)
+{
+    return &c->t->curve[place(c->t, bucket_of(c->t, c->step), c->layer, head)];
+}
+
+enum { ERROR, SIZE }; /* of c->sum: |y - all|, |all| */
+
+/* Over the blocks of a head that are held out, or that are not. */
+static double sum_of(const call *c, int64_t head, bool held, int part)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < c->blocks; i++)
+        if (is_held(c, head, i) == held) sum += (double)c->sum[2 * (head * c->blocks + i) + part];
+    return sum;
+}
+
+/* The share of blocks that the looked at queries of a head keep. Those of text keep all. */
+static double kept_share(const call *c, const sg_attention_count *count)
+{
+    const int64_t nk = sg_div_up(c->shape.m, SG_BLOCK_K), text = sg_div_up(c->shape.n, SG_BLOCK_Q) - c->blocks;
+    return (double)(count->kept - text * nk) / (double)(c->blocks * nk);
+}
+
+/* What all blocks give, and how large it is. */
+static void add_all(const call *c)
+{
+    for (int64_t h = 0; h < c->shape.h; h++) {
+        curve *const to = curve_of(c, h);
+        const double seen = sum_of(c, h, false, SIZE), held = sum_of(c, h, true, SIZE);
+        to->blocks += (double)c->blocks;
+        to->kept[LAST] += (double)c->blocks;
+        to->seen.size += seen;
+        to->held.size += held;
+        if (c->filter[h] < 0) continue;
+        to->seen.filter_size += seen;
+        to->held.filter_size += held;
+    }
+}
+
+static void add_amount(const call *c, int amount)
+{
+    for (int64_t h = 0; h < c->shape.h; h++) {
+        curve *const to = curve_of(c, h);
+        const double seen = sum_of(c, h, false, ERROR), held = sum_of(c, h, true, ERROR);
+        const double size = sum_of(c, h, false, SIZE) + sum_of(c, h, true, SIZE);
+        to->seen.error[amount] += seen;
+        to->held.error[amount] += held;
+        to->worst[amount] = fmax(to->worst[amount], ratio(seen + held, size));
+        to->kept[amount] += kept_share(c, &c->count[h]) * (double)c->blocks;
+        if (amount != c->filter[h]) continue;
+        to->seen.filter_error += seen;
+        to->held.filter_error += held;
+    }
+}
+
+static void add_filter(const call *c, int filter)
+{
+    for (int64_t h = 0; h < c->shape.h; h++) {
+        curve *const to = curve_of(c, h);
+        if (c->filter[h] < 0) continue;
+        to->seen.filtered[filter] += sum_of(c, h, false, ERROR);
+        to->held.filtered[filter] += sum_of(c, h, true, ERROR);
+        to->seen.skipped[filter] += (double)c->count[h].skipped;
+        if (filter == 0) to->seen.groups += (double)c->count[h].groups;
+    }
+}
+
+static void add_candidate(void *context, sg_stream *s, int candidate)
+{
+    call *const c = context;
+    if (candidate == 0) by_head(c, s, c->all);
+    measure(c, s);
+    if (!s->memory->alloc) return; /* a plan has no data */
+    sg_attention_head_counts(c->bound, s, 0, c->count);
+    if (s->status) return;
+    if (candidate == 0)
+        add_all(c);
+    else if (candidate <= c->tries)
+        add_amount(c, c->least + candidate - 1);
     else
-        for (int64_t i = 0; i < count; i++) y[i] = sg_bf16_to_f32(((const uint16_t *)x->data)[at + i]);
+        add_filter(c, candidate - c->tries - 1);
 }
 
-/* Copies row t of x [.., heads, d], of that head, to the blocked transpose. */
-static void put_column(float *blocks, const sg_tensor *x, int64_t t, int64_t head, float *row)
-{
-    const int64_t heads = x->dim[1], d = x->dim[2];
-    float *const  y = blocks + t / SG_BLOCK_K * d * SG_BLOCK_K + t % SG_BLOCK_K;
-    widen(row, x, (t * heads + head) * d, d);
-    for (int64_t i = 0; i < d; i++) y[i * SG_BLOCK_K] = row[i];
-}
-
-/* The floats of a sg_tune_keys of n keys. */
-static size_t keys_count(const call *c)
-{
-    const int64_t wide = sg_tune_wide(c->d), up = sg_div_up(c->nk, SG_BLOCK_K) * SG_BLOCK_K;
-    return (size_t)(c->nk * SG_BLOCK_K * (c->d + wide) + up * c->d + c->nk * wide + c->d);
-}
-
-static sg_tune_keys pack_keys(const call *c, int64_t head, float *at)
-{
-    const int64_t wide = sg_tune_wide(c->d), up = sg_div_up(c->nk, SG_BLOCK_K) * SG_BLOCK_K;
-    sg_tune_keys  k = {.m = c->n, .d = c->d};
-    memset(at, 0, keys_count(c) * sizeof *at);
-    k.k = at, at += c->nk * SG_BLOCK_K * c->d;
-    k.v = at, at += c->nk * SG_BLOCK_K * wide;
-    k.mean_k = at, at += up * c->d;
-    k.mean_v = at, at += c->nk * wide;
-    for (int64_t t = 0; t < c->n; t++) {
-        put_column(k.k, &c->a->k, t, head, at);
-        widen(k.v + t * wide, &c->a->v, (t * c->hk + head) * c->d, c->d);
-    }
-    for (int64_t j = 0; j < c->nk; j++) {
-        put_column(k.mean_k, &c->k_mean, j, head, at);
-        widen(k.mean_v + j * wide, &c->v_mean, (j * c->hk + head) * c->d, c->d);
-    }
-    return k;
-}
-
-/* What one thread works with. */
-typedef struct bench {
-    scored  *by;
-    int32_t *rank;
-    float   *work, *q, *bias;
-} bench;
-
-static bool bench_open(bench *b, const call *c)
-{
-    const size_t nk = (size_t)c->nk, work = sg_tune_work_count(&(sg_tune_keys){.m = c->n, .d = c->d});
-    *b = (bench){.by = malloc(nk * sizeof *b->by),
-                 .rank = malloc(nk * sizeof *b->rank),
-                 .work = malloc((work + (size_t)(SG_TUNE_ROWS * c->d) + nk) * sizeof(float))};
-    if (!b->by || !b->rank || !b->work) return false;
-    b->q = b->work + work;
-    b->bias = b->q + SG_TUNE_ROWS * c->d;
-    return true;
-}
-
-static void bench_close(bench *b)
-{
-    free(b->by);
-    free(b->rank);
-    free(b->work);
-}
-
-static void measure(const call *c, const sg_tune_keys *keys, sample *m, bench *b)
-{
-    int32_t      count[SG_TUNE_AMOUNTS];
-    sg_tune_rows r = {.q = b->q, .rank = b->rank, .count = count, .pv_threshold = pv_thresholds, .filter = m->filter};
-    rank_blocks(c, m, b->by, b->rank, count);
-    if (c->t->o.policy.tail) r.bias = b->bias;
-    for (int64_t j = 0; j < c->nk; j++)
-        b->bias[j] = c->bias.data ? ((const float *)c->bias.data)[(m->head * c->nq + m->block) * c->nk + j]
-                                  : logf((float)SG_BLOCK_K);
-    for (int64_t row = m->block * SG_BLOCK_Q; row < (m->block + 1) * SG_BLOCK_Q; row += SG_TUNE_ROWS) {
-        for (int64_t i = 0; i < SG_TUNE_ROWS; i++)
-            widen(b->q + i * c->d, &c->a->q, ((row + i) * c->h + m->head) * c->d, c->d);
-        for (int64_t i = 0; i < SG_TUNE_ROWS * c->d; i++) b->q[i] *= c->a->scale;
-        c->t->kernel(&m->loss, keys, &r, b->work);
-    }
-}
-
-/* Chooses the blocks of queries of a head to sample in this call. They differ from call to call, so that all get
- * sampled, and between the heads of a layer. Returns how many; writes them unless the array is NULL. */
-static int64_t choose_samples(const call *c, int64_t head, sample *out)
+/* Filters are tried on all heads that have an amount to try them on; the others keep all meanwhile. */
+static void make_candidates(call *c, sg_stream *s)
 {
     const sg_tune *const t = c->t;
-    const int64_t first = sg_div_up(c->text_prefix, SG_BLOCK_Q), blocks = (c->n - c->text_suffix) / SG_BLOCK_Q - first;
-    const int64_t every = blocks / 2 < t->o.every ? (blocks > 1 ? blocks / 2 : 1) : t->o.every;
-    int64_t       found = 0;
-    for (int64_t i = (3 * c->step + 5 * c->pass + c->layer + 7 * head) % every; i < blocks; i += every, found++)
-        if (out)
-            out[found] = (sample){.head = head,
-                                  .block = first + i,
-                                  .filter = filter_of(t, c, head),
-                                  .held = (i / every + c->step + head) % SG_TUNE_CHECKED == SG_TUNE_CHECKED - 1};
-    return found;
-}
-
-static void add_loss(sg_tune_loss *to, const sg_tune_loss *l)
-{
-    to->size += l->size;
-    to->filter_size += l->filter_size;
-    to->filter_error += l->filter_error;
-    to->filter_blocks += l->filter_blocks;
-    for (int a = 0; a < SG_TUNE_AMOUNTS; a++) to->error[a] += l->error[a];
-    for (int i = 0; i < SG_TUNE_PV_THRESHOLDS; i++) {
-        to->filtered[i] += l->filtered[i];
-        to->skipped[i] += l->skipped[i];
+    const int            h = (int)c->shape.h;
+    sg_thresholds *const of = &c->tuned;
+    bool                 filters = false;
+    while (t->amounts[c->least] < (float)t->o.least && c->least < LAST) c->least++;
+    c->tries = LAST - c->least;
+    for (int i = 0; i < h; i++) {
+        c->filter[i] = filter_of(t, c, i);
+        filters |= t->o.l2 > t->o.l1 && c->filter[i] >= 0;
+    }
+    *of = (sg_thresholds){
+        .buckets = 1 + c->tries + (filters ? PV_THRESHOLDS : 0), .layers = 1, .heads = h, .rule = t->o.policy.rule};
+    c->numbers = calloc((size_t)of->buckets * (1 + 3 * (size_t)h), sizeof *c->numbers);
+    if (!c->numbers) {
+        sg_fail(s, SG_E_MEMORY, "no memory for thresholds");
+        return;
+    }
+    of->from = c->numbers;
+    of->amount = of->from + of->buckets;
+    of->theta = of->amount + of->buckets * h;
+    of->pv_threshold = of->theta + of->buckets * h;
+    for (int i = 0; i < of->buckets * h; i++) {
+        const int candidate = i / h, filter = candidate - c->tries - 1, on = filter >= 0 ? c->filter[i % h] : -1;
+        const int amount = candidate > 0 && filter < 0 ? c->least + candidate - 1 : on;
+        of->amount[i] = t->amounts[amount < 0 ? LAST : amount];
+        of->theta[i] = -1;
+        of->pv_threshold[i] = on < 0 ? 0 : pv_thresholds[filter];
     }
 }
 
-/* The samples of one head of one call. */
-static void add_samples(sg_tune *t, const call *c, const sample *m, int64_t count)
+/* Runs all candidates. On a plan: as much memory as that takes. */
+static void look(call *c, sg_stream *s, const sg_attend_args *args)
 {
-    if (!count) return;
-    curve *const to = &t->curve[place(t, bucket_of(t, c->step), c->layer, m->head)];
-    sg_tune_loss all = {0};
-    for (int64_t i = 0; i < count; i++) {
-        add_loss(m[i].held ? &to->held : &to->seen, &m[i].loss);
-        add_loss(&all, &m[i].loss);
-        for (int a = 0; a < SG_TUNE_AMOUNTS; a++) to->kept[a] += (double)m[i].kept[a];
-        to->blocks++;
-    }
-    for (int a = 0; a < SG_TUNE_AMOUNTS; a++) to->worst[a] = fmax(to->worst[a], ratio(all.error[a], all.size));
+    const int64_t   n = c->shape.n, h = c->shape.h, d = c->shape.d, rows = c->blocks * SG_BLOCK_Q;
+    const sg_tensor row = sg_new(s, SG_I32, n), q = sg_new(s, args->q.dtype, n, h, d);
+    sg_policy       p = c->t->o.policy;
+    sg_error        e = {0};
+    c->a = (sg_attend_args){.y = sg_new(s, SG_F32, n, h, d), .q = q, .k = args->k, .v = args->v, .scale = args->scale};
+    c->all = sg_new(s, SG_F32, h, rows, d), c->some = sg_new(s, SG_F32, h, rows, d);
+    c->distance = sg_new(s, SG_F32, h * c->blocks, 2);
+    if (s->memory->alloc) sg_upload(s, row, c->row);
+    sg_strided_copy(s, .y = q, .x = sg_reshape(args->q, sg_count(args->q)), .row = row, .token = h * d, .head = d);
+    p.kind = SG_ATTENTION_SPARGE;
+    p.named = true;
+    p.dense_steps = 0;
+    p.dense_layers = NULL;
+    p.tuned = &c->tuned;
+    const sg_status status = s->status ? s->status : sg_attention_open(&c->bound, &p, &c->shape, &e);
+    if (status) sg_fail(s, status, "%s", e.text);
+    if (status) return;
+    sg_attention_upload(c->bound, s);
+    sg_attention_run_buckets(c->bound, s, &c->a, add_candidate, c);
+    sg_attention_close(&c->bound);
 }
 
-/* Measures samples of the heads of queries that use heads of keys [from, to). */
-static void observe_heads(sg_tune *t, const call *c, sg_stream *s, const sg_tune_keys *keys, int64_t from, int64_t to)
+/* Gives s the memory that a dry run needs. */
+static void take_memory(call *c, sg_stream *s, const sg_attend_args *args)
 {
-    const int64_t group = c->h / c->hk;
-    int64_t       count = 0;
-    for (int64_t head = from * group; head < to * group; head++) count += choose_samples(c, head, NULL);
-    sample *const all = calloc((size_t)count + 1, sizeof *all);
-    bool          whole = all;
-    int64_t       at = 0;
-    for (int64_t head = from * group; whole && head < to * group; head++) at += choose_samples(c, head, all + at);
-#pragma omp parallel reduction(&& : whole)
-    {
-        bench b;
-        whole = bench_open(&b, c) && whole;
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < count; i++)
-            if (whole) measure(c, &keys[all[i].head / group - from], &all[i], &b);
-        bench_close(&b);
+    sg_tune *const t = c->t;
+    sg_plan_totals totals = {0};
+    sg_stream      plan = sg_plan_stream(&totals);
+    look(c, &plan, args);
+    const size_t keep = (plan.keep.peak + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN, bytes = keep + plan.scratch.peak;
+    if (plan.status) sg_fail(s, plan.status, "%s", plan.why);
+    if (bytes > t->bytes && !s->status) {
+        if (t->block) t->backend->memory->release(t->backend, t->block);
+        t->block = t->backend->memory->alloc(t->backend, bytes);
+        t->bytes = t->block ? bytes : 0;
+        if (!t->block) sg_fail(s, SG_E_MEMORY, "no memory to tune %lld tokens", (long long)c->shape.m);
     }
-    if (!whole) sg_fail(s, SG_E_MEMORY, "no memory to tune %lld tokens", (long long)c->n);
-    at = 0;
-    for (int64_t head = from * group; whole && head < to * group; head++) {
-        const int64_t of_head = choose_samples(c, head, NULL);
-        add_samples(t, c, all + at, of_head);
-        at += of_head;
-    }
-    free(all);
-}
-
-enum { KEYS_BYTES = 1 << 28 };
-
-/* Takes as many heads at once as the buffer holds, so that threads have work. */
-static void observe_call(sg_tune *t, const call *c, sg_stream *s)
-{
-    const size_t        one = keys_count(c), most = KEYS_BYTES / (one * sizeof(float));
-    const int64_t       at_once = most < 1 ? 1 : most < (size_t)c->hk ? (int64_t)most : c->hk;
-    float *const        buffer = malloc((size_t)at_once * one * sizeof *buffer);
-    sg_tune_keys *const keys = calloc((size_t)at_once, sizeof *keys);
-    if (!buffer || !keys) sg_fail(s, SG_E_MEMORY, "no memory to tune %lld tokens", (long long)c->n);
-    for (int64_t from = 0; !s->status && from < c->hk; from += at_once) {
-        const int64_t to = from + at_once < c->hk ? from + at_once : c->hk;
-#pragma omp parallel for
-        for (int64_t i = from; i < to; i++) keys[i - from] = pack_keys(c, i, buffer + (size_t)(i - from) * one);
-        observe_heads(t, c, s, keys, from, to);
-    }
-    free(keys);
-    free(buffer);
-}
-
-double sg_tune_seconds(const sg_tune *t) { return t->seconds; }
-
-/* a with q, k and v copied from the device of s; y is not used. */
-static sg_attend_args fetched(sg_stream *s, const sg_attend_args *a)
-{
-    sg_attend_args   copy = *a;
-    sg_tensor *const t[] = {&copy.q, &copy.k, &copy.v};
-    for (int i = 0; i < 3; i++) {
-        const sg_tensor there = *t[i];
-        *t[i] = host_of(s, there.dtype, there.dim[0], there.dim[1], there.dim[2]);
-        if (t[i]->data) sg_download(s, t[i]->data, there);
-    }
-    return copy;
-}
-
-/* s computes where args is, in host memory. */
-static void observe(sg_tune *t, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
-                    const sg_attend_args *args)
-{
-    call c = {.t = t,
-              .a = args,
-              .n = args->q.dim[0],
-              .h = args->q.dim[1],
-              .hk = args->k.dim[1],
-              .d = args->q.dim[2],
-              .text_prefix = shape->text_prefix,
-              .text_suffix = shape->text_suffix,
-              .layer = layer,
-              .step = step,
-              .pass = pass};
-    c.nq = sg_div_up(c.n, SG_BLOCK_Q);
-    c.nk = sg_div_up(c.n, SG_BLOCK_K);
-    predict(&c, s);
-    if (!s->status) observe_call(t, &c, s);
-    free(c.score.data);
-    free(c.bias.data);
-    free(c.k_mean.data);
-    free(c.v_mean.data);
+    s->keep = (sg_arena){.base = (uintptr_t)t->block, .cap = keep};
+    s->scratch = (sg_arena){.base = (uintptr_t)t->block + keep, .cap = plan.scratch.peak};
 }
 
 void sg_tune_hook(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
                   double timestep, const sg_attend_args *args)
 {
-    sg_tune *const          t = context;
-    const sg_backend *const host = t->o.host;
+    sg_tune *const t = context;
+    call           c = {.t = t, .layer = layer, .step = step, .pass = pass};
     if (s->status || !prepare(t, s, shape)) return;
     t->timestep[step] = timestep;
-    sg_attend_args here = host ? fetched(s, args) : *args; /* waits for the device */
-    sg_stream      own = host ? sg_stream_of(host) : (sg_stream){0};
-    const double   start = sg_seconds();
-    if (!s->status) observe(t, host ? &own : s, shape, layer, step, pass, &here);
-    t->seconds += sg_seconds() - start;
-    if (!host) return;
+    if (shape->n < SG_NAMED_TOKENS) return; /* it would run dense */
+    t->backend = s->backend;
+    choose_rows(&c, shape, NULL);
+    if (!c.blocks) return;
+    sg_stream own = sg_stream_of(t->backend);
+    char      byte;
+    sg_download(&own, &byte, (sg_tensor){.data = args->k.data, .dtype = SG_U8, .rank = 1, .dim = {1}}); /* waits */
+    const double start = sg_seconds();
+    c.shape = sampled_shape(&c, shape);
+    c.row = malloc((size_t)c.shape.n * sizeof *c.row);
+    c.sum = malloc((size_t)(2 * shape->h * c.blocks) * sizeof *c.sum);
+    c.filter = malloc((size_t)shape->h * sizeof *c.filter);
+    c.count = malloc((size_t)shape->h * sizeof *c.count);
+    if (c.row && c.sum && c.filter && c.count) {
+        choose_rows(&c, shape, c.row);
+        make_candidates(&c, &own);
+        if (!own.status) take_memory(&c, &own, args);
+        if (!own.status) look(&c, &own, args);
+    } else {
+        sg_fail(&own, SG_E_MEMORY, "no memory to tune %lld tokens", (long long)shape->n);
+    }
     if (own.status) sg_fail(s, own.status, "%s", own.why);
-    free(here.q.data);
-    free(here.k.data);
-    free(here.v.data);
+    free(c.row);
+    free(c.sum);
+    free(c.filter);
+    free(c.count);
+    free(c.numbers);
+    t->seconds += sg_seconds() - start;
 }
+
+double sg_tune_seconds(const sg_tune *t) { return t->seconds; }
 
 /* ---- the outcome ---- */
 
@@ -521,6 +444,8 @@ static void choose_one(const sg_tune *t, const curve *c, int64_t i)
     out->amount[i] = t->amounts[a];
     out->theta[i] = -1;
     out->pv_threshold[i] = l >= 0 ? pv_thresholds[l] : 0;
+    *f = (sg_tune_figure){.density = NAN};
+    if (!(c->blocks > 0)) return;
     *f = (sg_tune_figure){.density = (float)ratio(c->kept[a], c->blocks),
                           .l1 = (float)ratio(c->seen.error[a], c->seen.size),
                           .l1_checked = (float)ratio(c->held.error[a], c->held.size),
@@ -530,7 +455,7 @@ static void choose_one(const sg_tune *t, const curve *c, int64_t i)
     if (l < 0) return;
     f->l2 = (float)filtered(&c->seen, a, l);
     f->l2_checked = (float)filtered(&c->held, a, l);
-    f->skipped = (float)ratio(c->seen.skipped[l], c->seen.filter_blocks);
+    f->skipped = (float)ratio(c->seen.skipped[l], c->seen.groups);
 }
 
 /* The timestep between the last step of a bucket and the first of the next. */

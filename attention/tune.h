@@ -1,10 +1,8 @@
-/* tune.h - finds thresholds for each head while dense attention runs. The paper's procedure (arXiv:2502.18137, 3.6)
- * runs the sparse kernel some hundred times per head and call. Here exact attention of a sample of the blocks of
- * queries visits the blocks of keys in the order in which the policy would keep them, so one pass gives the error of
- * every amount.
+/* tune.h - finds thresholds for each head while dense attention runs, by the paper's procedure (arXiv:2502.18137, 3.6): the
+ * sparse operator itself runs with every candidate, on a sample of the blocks of queries, where the render computes.
  *
- * Errors are relative L1, sum |y - exact| / sum |exact|, in F32 on q, k and v as given. They do not include INT8's
- * error. */
+ * Errors are relative L1, sum |y - all| / sum |all|, to the same quantised operator with all blocks of keys. So what
+ * INT8 does to both is not in them. */
 #ifndef SG_TUNE_H
 #define SG_TUNE_H
 
@@ -16,14 +14,11 @@ extern "C" {
 #endif
 
 typedef struct sg_tune_options {
-    sg_policy policy;   /* rule (TOPK or MASS), score, tail, tail_bias and sink: what the thresholds are for */
-    double    l1, l2;   /* bounds on the error of skipping blocks, and of that with the PV filter; l2 = l1: no filter */
-    double    least;    /* no head gets an amount below this */
-    int       buckets;  /* how many runs of equal length the steps are cut into; fewer when there are fewer steps */
-    int       every;    /* one in so many blocks of queries is sampled; 0: SG_TUNE_EVERY */
-    unsigned  cpu_mask; /* as sg_backend_options has it */
-    const sg_backend *host; /* for renders on a device: a backend of host memory, which measures copies; NULL: no copies
-                             * are needed. Borrowed until the close */
+    sg_policy policy;  /* rule (TOPK or MASS), score, tail, tail_bias and sink: what the thresholds are for */
+    double    l1, l2;  /* bounds on the error of skipping blocks, and of that with the PV filter; l2 = l1: no filter */
+    double    least;   /* no head gets an amount below this */
+    int       buckets; /* how many runs of equal length the steps are cut into; fewer when there are fewer steps */
+    int       every;   /* one in so many blocks of queries is sampled; 0: SG_TUNE_EVERY */
 } sg_tune_options;
 
 enum { SG_TUNE_EVERY = 4, SG_TUNE_CHECKED = 4 }; /* one in so many of the sample is held out to check the choice */
@@ -31,17 +26,18 @@ enum { SG_TUNE_EVERY = 4, SG_TUNE_CHECKED = 4 }; /* one in so many of the sample
 typedef struct sg_tune sg_tune;
 
 /* SG_E_ARG for invalid options: another rule, causal, bounds that are not 0 < l1 <= l2, a least amount outside [0, 1].
- * The caller closes. */
+ * The caller closes, before the backend of the renders. */
 sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e) SG_MUST_USE;
 void      sg_tune_close(sg_tune **t);
 
-/* For sg_policy's `on_begin`, with the sg_tune as context. Samples each attention. Results add up over passes, steps
- * and renders, which must have the same number of steps, layers and heads. A failure is latched in s. */
+/* For sg_policy's `on_begin`, with the sg_tune as context. Samples each attention, in memory of its own on the device of s.
+ * Results add up over passes, steps and renders, which must be on one backend and have the same number of steps, layers and
+ * heads. A failure is latched in s: SG_E_UNSUPPORTED where the backend has only dense attention. */
 sg_attention_hook sg_tune_hook;
 
 /* Of one head in one bucket: density and errors with the chosen thresholds. */
 typedef struct sg_tune_figure {
-    float density; /* blocks kept, a share */
+    float density; /* blocks kept, a share; NAN, and no errors: this layer did not run in these steps, and keeps all */
     float l1, l1_checked,
         l1_worst;         /* error: on the queries chosen by; on queries held out; the largest of one layer's call */
     float l2, l2_checked; /* with the PV filter */

@@ -28,6 +28,12 @@ family() {
     ! grep -A9 '"decode": \[' "c_$1/report.json" | grep -q ' 0.0,\?$' || fail "$1: a chunk without a time"
     rm -r "c_$1" "$1.y4m"
 }
+# Of two denoisers each has figures in its own steps alone.
+sparge-gen tune -m "$FIXTURES/wan22_a14b" --size 256x256 --frames 17 --steps 4 --buckets 2 -p "a cat" -q -o two.json >table ||
+    fail "tune wan22_a14b"
+grep -Eq '^layer 0  +0\.[0-9]{4}  +-$' table && grep -Eq '^layer 1  +-  +0\.[0-9]{4}$' table || fail "$(<table)"
+rm two.json table
+
 family cogvideox_2b 2 17 '"text_prefix":"24","text_suffix":"0"'
 family mochi_hd64 2 19 '"text_prefix":"0","text_suffix":"[1-9]"'
 family hunyuan_hd16 4 17 '"text_prefix":"0","text_suffix":"[1-9]"'

@@ -1,0 +1,47 @@
+/* bound.h - a policy bound to shapes, as run.c runs it and run_counts.c counts it. Private to these. */
+#ifndef SG_BOUND_H
+#define SG_BOUND_H
+
+#include "run.h"
+
+enum { SG_PV_GROUP = 32 }; /* rows of q that leave out a block together */
+
+struct sg_attention {
+    sg_policy          p;
+    sg_attention_shape shape;
+    int64_t            nq, nk; /* blocks */
+    int                dense_steps;
+    bool               skips;
+    int               *ran;    /* [steps][passes][layers]: 0, or 1 + the row of thresholds that it used */
+    int               *bucket; /* of tuned thresholds, [steps] */
+    int               *placed; /* the bucket whose thresholds are on the device */
+    sg_tensor          amount, theta, pv_threshold; /* F32 [layers, h] of that bucket; [1, h] where nothing is tuned */
+    sg_tensor          list, count;                 /* of a given mask: as select writes them */
+    sg_tensor          kept, mass, skipped; /* of one step: I32 [slots, h, 2], F32 [slots, h], F32 [slots, h, 2] */
+};
+
+static inline int64_t keys(const sg_attention *a) { return a->shape.m ? a->shape.m : a->shape.n; }
+
+/* How many blocks of keys are visible to block i of queries. */
+static inline int64_t seen(const sg_attention *a, int64_t i)
+{
+    const int64_t end = (i + 1) * SG_BLOCK_Q;
+    return a->p.causal ? sg_div_up(end < a->shape.n ? end : a->shape.n, SG_BLOCK_K) : a->nk;
+}
+
+static inline float pv_threshold_of(const sg_attention *a, int row, int64_t head)
+{
+    return a->p.tuned ? a->p.tuned->pv_threshold[row * a->shape.h + head] : a->p.pv_threshold;
+}
+
+/* Whether some head of this row of thresholds has a PV filter. */
+static inline bool filters(const sg_attention *a, int row)
+{
+    for (int64_t i = 0; i < a->shape.h; i++)
+        if (pv_threshold_of(a, row, i) > 0) return true;
+    return false;
+}
+
+static inline int *ran_in(const sg_attention *a, int step) { return a->ran + step * a->shape.passes * a->shape.layers; }
+
+#endif
