@@ -159,7 +159,7 @@ static void bind_refiner(sg_hunyuan_dit *d, hunyuan_refiner *w)
     sg_bind *const b = d->component.bind;
     const int64_t  o = d->config.width;
     for (int k = 0; k < 2; k++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "norm%d.weight", k + 1);
         sg_bind_tensor(b, &w->norm_w[k], SG_F32, name, o);
         snprintf(name, sizeof name, "norm%d.bias", k + 1);
