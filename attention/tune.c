@@ -217,9 +217,9 @@ static sg_attention_shape sampled_shape(const call *c, const sg_attention_shape 
 /* y = c->a.y of the looked at queries, by head: [h, blocks SG_BLOCK_Q, d]. */
 static void by_head(const call *c, sg_stream *s, sg_tensor y)
 {
-    const int64_t rows = c->blocks * SG_BLOCK_Q;
-    sg_permute(s, .y = y, .x = sg_rows(c->a.y, c->first * SG_BLOCK_Q, rows), .rank = 3,
-               .dim = {rows, c->shape.h, c->shape.d}, .perm = {1, 0, 2});
+    const int64_t   rows = c->blocks * SG_BLOCK_Q, h = c->shape.h, d = c->shape.d;
+    const sg_tensor x = sg_rows(c->a.y, c->first * SG_BLOCK_Q, rows);
+    sg_strided_copy(s, .y = y, .x = sg_reshape(x, sg_count(x)), .token = d, .head = h * d);
 }
 
 /* c->sum of c->a.y to c->all. */
@@ -389,7 +389,9 @@ static void take_memory(call *c, sg_stream *s, const sg_attend_args *args)
         if (t->block) t->backend->memory->release(t->backend, t->block);
         t->block = t->backend->memory->alloc(t->backend, bytes);
         t->bytes = t->block ? bytes : 0;
-        if (!t->block) sg_fail(s, SG_E_MEMORY, "no memory to tune %lld tokens", (long long)c->shape.m);
+        if (!t->block)
+            sg_fail(s, SG_E_MEMORY, "no memory to tune %lld tokens: it takes %zu MiB beside the render",
+                    (long long)c->shape.m, (bytes >> 20) + 1);
     }
     s->keep = (sg_arena){.base = (uintptr_t)t->block, .cap = keep};
     s->scratch = (sg_arena){.base = (uintptr_t)t->block + keep, .cap = plan.scratch.peak};

@@ -358,6 +358,37 @@ static void dense_attention_alone_is_refused(void **state)
     sg_tune_close(&t);
 }
 
+static void *no_memory(const sg_backend *b, size_t bytes)
+{
+    (void)b;
+    (void)bytes;
+    return NULL;
+}
+
+/* Of all queries, F32 alone, q and y three times, are 2.25 MiB. */
+static void memory_that_is_not_there_is_told(void **state)
+{
+    (void)state;
+    const sg_attention_shape shape = {
+        .n = N_MAX, .h = HEADS, .hk = HEADS, .d = D, .layers = 1, .steps = 1, .passes = 1};
+    const sg_tune_options o = {.policy = by_share, .l1 = 0.05, .l2 = 0.05, .buckets = 1, .every = 1};
+    sg_memory             none = *oracle->memory;
+    sg_backend            full = *oracle;
+    sg_tune              *t = NULL;
+    sg_error              e = {0};
+    int                   tokens = 0, mib = 0;
+    none.alloc = no_memory;
+    full.memory = &none;
+    sg_stream            s = sg_stream_of(&full);
+    const sg_attend_args a = operands(N_MAX);
+    assert_int_equal(sg_tune_open(&t, &o, &e), SG_OK);
+    sg_tune_hook(t, &s, &shape, 0, 0, 0, 500, &a);
+    assert_int_equal(s.status, SG_E_MEMORY);
+    assert_int_equal(sscanf(s.why, "no memory to tune %d tokens: it takes %d MiB beside the render", &tokens, &mib), 2);
+    assert_true(tokens == N_MAX && mib >= 3 && mib <= 5);
+    sg_tune_close(&t);
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
@@ -391,6 +422,7 @@ int main(void)
         cmocka_unit_test(what_is_told_is_what_whole_attention_gives),
         cmocka_unit_test(a_layer_that_does_not_run_has_no_figures),
         cmocka_unit_test(dense_attention_alone_is_refused),
+        cmocka_unit_test(memory_that_is_not_there_is_told),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, open_backends, close_backends);
