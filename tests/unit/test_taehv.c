@@ -113,7 +113,7 @@ static int open_backend(void **state)
     const int fd = mkstemp(path);
     if (fd < 0) return -1;
     close(fd);
-    return sg_backend_open(&backend, &(sg_backend_options){.name = "cpu", .threads = 1}, NULL);
+    return sg_backend_open(&backend, &(sg_backend_options){.name = "cpu", .threads = 1}, NULL) != SG_OK;
 }
 
 static int close_backend(void **state)
