@@ -546,7 +546,7 @@ sg_status sg_command_render(const sg_settings *s, sg_error *e)
     SG_TRY(check_inputs(&j, e));
     if (!j.decode_only) SG_TRY(sg_setup_prompts(&prompts, s, e));
     sg_status status = sg_pictures_open(&j.pictures, s, e);
-    if (status == SG_OK) status = sg_video_input_open(&j.video, s->video, e);
+    if (status == SG_OK) status = sg_video_input_open(&j.video, s->video, "--video", e);
     if (status == SG_OK) status = run(&j, &prompts, e);
     sg_prompt_set_close(&prompts);
     sg_engine_close(&j.engine);

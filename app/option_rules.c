@@ -73,7 +73,8 @@ static sg_status check_effects(const sg_settings *s, sg_error *e)
         !(s->cfg_scale_2 > 1)) /* comparisons with NaN, not given, are false */
         return sg_error_set(e, SG_E_ARG, "--negative-prompt has no effect with --cfg-scale %g: only above 1 it is read",
                             s->cfg_scale);
-    if (given(s, "strength", NULL) && !given(s, "video", NULL))
+    if (given(s, "strength", NULL) && !given(s, "video", NULL) &&
+        s->command != SG_COMMAND_EVAL) /* a set may have some */
         return sg_error_set(e, SG_E_ARG, "--strength has no effect: there is no --video");
     if (given(s, "tail-bias", NULL) && !given(s, "tail", NULL) && given(s, "preset", "paper"))
         return sg_error_set(e, SG_E_ARG, "--tail-bias has no effect with --preset paper, unless --tail on is added");

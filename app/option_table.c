@@ -85,11 +85,11 @@ const sg_option sg_option_table[] = {
     {.name = "prompts", .alias = {"prompt-file"}, .kind = SG_OPTION_TEXT, .commands = EVAL, AT(prompts), .value = "FILE",
      .help = "the set: text with one prompt a line (# begins a comment), .jsonl, .csv, or .json\n"
              "as of VBench and COCO;"
-             " an entry's own seed, size, frames, negative_prompt, image and\n"
-             "last_image replace the options here"},
+             " an entry's own seed, size, frames, negative_prompt, image,\n"
+             "last_image, video and strength replace the options here"},
     {.name = "skip-bad", .kind = SG_OPTION_FLAG, .commands = EVAL, AT(skip_bad),
-     .help = "skip malformed lines and entries whose pictures cannot be used; with --strict also sizes\n"
-             "that the model cannot render"},
+     .help = "skip malformed lines and entries whose pictures or videos cannot be used; with --strict\n"
+             "also sizes that the model cannot render"},
     {.name = "per-prompt", .kind = SG_OPTION_INT, .commands = EVAL, AT(per_prompt), .lo = 1, .hi = 1000, .value = "N",
      .help = "clips of each entry, with consecutive seeds (default: 1)"},
     {.name = "prompt-file", .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(prompt_file), .value = "FILE",
@@ -105,14 +105,15 @@ const sg_option sg_option_table[] = {
      .help = "begin the video with this picture, PNG or JPEG; for tiny-wan and models of image to video"},
     {.name = "last-image", .alias = {"end-img"}, .kind = SG_OPTION_TEXT, .commands = IMAGES, AT(last_image),
      .value = "FILE", .help = "and end it with this one, of models that can"},
-    {.name = "video", .kind = SG_OPTION_TEXT, .commands = RENDER | COMPARE, AT(video), .value = "FILE",
+    {.name = "video", .kind = SG_OPTION_TEXT, .commands = RENDER | COMPARE | EVAL, AT(video), .value = "FILE",
      .help = "start from this video, MP4, MOV, MKV, WebM, AVI or Y4M, or from the pictures of a folder,\n"
              "rather than from noise alone, by Wan's models and CogVideoX's"},
-    {.name = "strength", .kind = SG_OPTION_REAL, .commands = RENDER | COMPARE, AT(strength), .lo = 0.001, .hi = 1, .value = "X",
+    {.name = "strength", .kind = SG_OPTION_REAL, .commands = RENDER | COMPARE | EVAL, AT(strength), .lo = 0.001, .hi = 1,
+     .value = "X",
      .help = "how much of it is made anew: the share of the steps that are done, the last ones\n(default: 0.8)"},
     {.name = "image-folder", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(image_folder), .value = "DIR",
-     .help = "where the pictures of the set are (default: beside its file); an entry that names none has\n"
-             "PROMPT.jpg there, as in VBench-I2V"},
+     .help = "where the pictures and videos of the set are (default: beside its file); an entry that\n"
+             "names no picture has PROMPT.jpg there, as in VBench-I2V"},
     {.name = "fit", .kind = SG_OPTION_CHOICE, .commands = IMAGES, AT(fit), .choices = sg_picture_fits, .value = "HOW",
      .help = "how pictures and frames get the clip's proportions: crop (default), pad with black,\nstretch"},
     {.name = "size", .usual = true, .kind = SG_OPTION_SIZE, .commands = MODEL, AT(size), .lo = 1, .hi = 16384,

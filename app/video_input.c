@@ -33,13 +33,13 @@ static sg_status open_reader(sg_video_input *v, sg_error *e)
     return SG_OK;
 }
 
-sg_status sg_video_input_open(sg_video_input *v, const char *path, sg_error *e)
+sg_status sg_video_input_open(sg_video_input *v, const char *path, const char *what, sg_error *e)
 {
     sg_error why = {0};
-    *v = (sg_video_input){.path = path};
+    *v = (sg_video_input){.path = path, .what = what};
     if (!path) return SG_OK;
     const sg_status status = open_reader(v, &why);
-    return status == SG_OK ? SG_OK : sg_error_set(e, status, "--video: %s", why.text);
+    return status == SG_OK ? SG_OK : sg_error_set(e, status, "%s: %s", what, why.text);
 }
 
 /* The frames of the clip so far, and where the video is. */
@@ -125,7 +125,7 @@ sg_status sg_video_input_read(sg_video_input *v, const sg_engine *engine, sg_req
     const sg_status status = read_frames(v, engine, r, fit, &why);
     r->video.rgb = v->rgb;
     sg_clip_reader_close(&v->reader);
-    return status == SG_OK ? SG_OK : sg_error_set(e, status, "--video: %s", why.text);
+    return status == SG_OK ? SG_OK : sg_error_set(e, status, "%s: %s", v->what, why.text);
 }
 
 void sg_video_input_close(sg_video_input *v)

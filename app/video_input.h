@@ -8,6 +8,7 @@
 
 typedef struct sg_video_input {
     const char     *path; /* NULL: none */
+    const char     *what; /* the option or the field that named it, for messages */
     uint64_t        hash; /* of the file, or of the pictures' files one after the other */
     sg_clip_reader *reader;
     const sg_image *frame; /* that came last, the reader's */
@@ -15,7 +16,7 @@ typedef struct sg_video_input {
 } sg_video_input;
 
 /* Opens path, unless it is NULL, and reads its first frame. The caller closes, after a failure too. */
-sg_status sg_video_input_open(sg_video_input *v, const char *path, sg_error *e) SG_MUST_USE;
+sg_status sg_video_input_open(sg_video_input *v, const char *path, const char *what, sg_error *e) SG_MUST_USE;
 
 /* Reads as many frames as r's clip has, in its size by `fit` of picture.h, and gives them to r, which borrows them. Of each
  * moment of the clip the nearest frame is taken; pictures have the clip's rate. What comes after the clip's end is left. A

@@ -7,8 +7,8 @@
  *   JSON   [object, ...], as VBench_full_info.json is, or {"annotations": [object, ...]}, as COCO's captions are
  *
  * Members and columns, in any case: prompt (or prompt_en, caption, text); negative_prompt (negative); seed; size, or width
- * and height; frames (num_frames); image (image_name, file_name) and last_image, files; group (dimension, category, type), in
- * JSON also a list; image_id. Others are passed over. */
+ * and height; frames (num_frames); image (image_name, file_name), last_image and video, files; strength, of the video; group
+ * (dimension, category, type), in JSON also a list; image_id. Others are passed over. */
 #ifndef SG_PROMPT_SET_H
 #define SG_PROMPT_SET_H
 
@@ -31,6 +31,8 @@ typedef struct sg_prompt {
     const char *text;               /* UTF-8, not blank */
     const char *negative;           /* UTF-8; may be empty */
     const char *image, *last_image; /* names of files as they stand there, UTF-8, not empty; nothing is looked up */
+    const char *video;              /* the same */
+    double      strength;           /* of a video, at most 1 */
     int64_t     seed;               /* -1: not given */
     int64_t     image_id;           /* COCO's; -1: not given */
     int         width, height;      /* pixels */

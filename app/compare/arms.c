@@ -64,6 +64,7 @@ static void start(sg_arm *a, const char *kind, const sg_settings *base)
 {
     a->settings = *base;
     a->settings.command = SG_COMMAND_RENDER; /* what an arm says has to make sense there */
+    a->settings.strength = NAN;              /* of the clips' videos, which a set may name */
     a->settings.attention = kind;
     a->settings.output = NULL;
     if (strcmp(kind, sg_attention_names[SG_ATTENTION_SPARGE]) == 0) return;

@@ -63,7 +63,7 @@ static sg_status check_inputs(job *j, sg_error *e)
     SG_TRY(sg_prompt_check(s->prompt, "--prompt", e));
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
     SG_TRY(sg_pictures_open(&j->pictures, s, e));
-    SG_TRY(sg_video_input_open(&j->video, s->video, e));
+    SG_TRY(sg_video_input_open(&j->video, s->video, "--video", e));
     return s->json ? sg_output_file_check(s->json, "--json", e) : SG_OK;
 }
 

@@ -6,18 +6,26 @@
 #include "arm_setup.h"
 #include "clip_names.h"
 #include "eval_log.h"
+#include "video_input.h"
 
 #define SG_EVAL_FORMAT "sparge-gen eval"
 #define SG_EVAL_MANIFEST "manifest.json"
 
+typedef struct sg_eval_hashes {
+    uint64_t image[SG_IMAGES], video;
+} sg_eval_hashes; /* of the files; 0: none */
+
 /* Of the entry at work, and what is known of all: eval_pictures.h. */
 typedef struct sg_eval_pictures {
-    sg_pictures now;
-    char        path[SG_IMAGES][PATH_MAX]; /* where they were read; empty: none */
-    bool        read;                      /* these are there, whole */
-    int         of;                        /* the entry that took them; -1: none */
-    uint64_t (*hash)[SG_IMAGES];           /* [set.count]: of the files; 0: none. Owned */
-    bool any;                              /* an entry has one */
+    sg_pictures     now;
+    char            path[SG_IMAGES][PATH_MAX]; /* where they were read; empty: none */
+    bool            read;                      /* these are there, whole */
+    sg_video_input  video;
+    char            video_path[PATH_MAX]; /* where it was read */
+    int             video_size[3];        /* width, height and frames that it was read for */
+    int             of;                   /* the entry that took them; -1: none */
+    sg_eval_hashes *hash;                 /* [set.count]; owned */
+    bool            any, any_video;       /* an entry has a picture, a video */
 } sg_eval_pictures;
 
 typedef struct sg_eval {

@@ -20,19 +20,23 @@ enum { VERSION = 1, MAX_BYTES = 1 << 24, MAX_VALUES = 1 << 16, SHOWN = 10 };
 
 static uint64_t hash_text(uint64_t hash, const char *text) { return sg_hash(hash, text, strlen(text) + 1); }
 
-/* A set without pictures has the hash of its words alone. */
+/* A set without pictures and videos has the hash of its words alone. */
 static uint64_t hash_prompts(const sg_eval *v)
 {
     const sg_prompt_set *const set = &v->set;
     uint64_t                   hash = SG_HASH;
     for (const sg_prompt *p = set->prompt; p < set->prompt + set->count; p++) {
-        char numbers[96];
+        const sg_eval_hashes *const own = &v->pictures.hash[p - set->prompt];
+        char                        numbers[96];
         snprintf(numbers, sizeof numbers, "%lld %dx%d %d %d %d", (long long)p->seed, p->width, p->height, p->frames,
                  p->negative != NULL, p->groups);
         hash = hash_text(hash_text(hash, p->text), numbers);
         if (p->negative) hash = hash_text(hash, p->negative);
         for (int i = 0; i < p->groups; i++) hash = hash_text(hash, set->group[set->member[p->first_group + i]]);
-        if (v->pictures.any) hash = sg_hash(hash, v->pictures.hash[p - set->prompt], sizeof *v->pictures.hash);
+        if (v->pictures.any) hash = sg_hash(hash, own->image, sizeof own->image);
+        if (!v->pictures.any_video) continue;
+        snprintf(numbers, sizeof numbers, "%016" PRIx64 " %.17g", own->video, p->strength);
+        hash = hash_text(hash, numbers);
     }
     return hash;
 }
@@ -114,6 +118,7 @@ static json_t *command_json(const sg_eval *v, const json_t *settings)
         option(f, "out", "again");
         option(f, "image", s->image);
         option(f, "last-image", s->last_image);
+        option(f, "video", s->video);
         option(f, "image-folder", s->image_folder);
         if (s->skip_bad) fputs(" --skip-bad", f);
         if (s->strict) fputs(" --strict", f);
@@ -128,6 +133,13 @@ static json_t *command_json(const sg_eval *v, const json_t *settings)
     free(text);
     json_decref(own);
     return j;
+}
+
+static bool add_inputs(json_t *settings, const sg_eval *v)
+{
+    const sg_eval_pictures *const at = &v->pictures;
+    if ((at->any || at->any_video) && json_object_set_new(settings, "fit", json_string(at->now.fit)) != 0) return false;
+    return !at->any_video || json_object_set_new(settings, "strength", json_real(v->request.video.strength)) == 0;
 }
 
 sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
@@ -145,8 +157,7 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
                   attention_json(v), "backend", s->backend ? s->backend : "auto", "cpumask",
                   s->cpumask ? s->cpumask : "all", "gpumask", s->gpumask, "cfg_scale_2");
     (void)json_object_del(settings, "prompt");
-    if (v->pictures.any) (void)json_object_set_new(settings, "fit", json_string(v->pictures.now.fit));
-    const bool whole = j && (!v->pictures.any || json_object_get(settings, "fit")) &&
+    const bool whole = j && add_inputs(settings, v) &&
                        json_object_set_new(j, "command", command_json(v, settings)) == 0 &&
                        json_object_update_missing(j, settings) == 0 &&
                        (v->request.cfg_scale_2 < 0 ||

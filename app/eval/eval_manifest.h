@@ -3,14 +3,15 @@
  *   format, version    "sparge-gen eval", 1
  *   program            with its version
  *   model              {name, hash: sg_thresholds_hash}
- *   prompts            {file, count, hash: of the texts, what each entry asks for and its pictures, in hexadecimal}
+ *   prompts            {file, count, hash: of the texts, what each entry asks for, its pictures and video, in hexadecimal}
  *   per_prompt         clips of each entry
  *   arms               [name, ...]
  *   attention          of each of them: {folder: of its clips, policy: as resolved, and hashes of what files tell, or null:
  *                      thresholds, block_mask}
  *   width, height, frames, fps, steps, cfg_scale, cfg_scale_2, flow_shift, sampler, sched_compat, seed, negative_prompt:
  *                      where an entry says nothing else; cfg_scale_2 is null where it is as cfg_scale
- *   fit                of pictures; absent: no entry has one
+ *   fit                of pictures and videos; absent: no entry has one
+ *   strength           of videos whose entry says nothing else; absent: no entry has a video
  *   dtype, backend, cpumask, gpumask (absent: the GPU's own)
  *   command            that makes all of it again in the folder "again", for a shell
  *   device             of the first run; may change, as file and command may: they are for people

@@ -9,17 +9,21 @@
 #include "sink.h"
 
 #include <errno.h>
+#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 /* ---- inputs ---- */
 
-/* Those of --image and --last-image are read with each entry that has no other; here they fail in their own name. */
-static sg_status check_usual_pictures(const sg_settings *s, sg_error *e)
+/* Those of --image, --last-image and --video are read with each entry that has no other; here they fail in their own name. */
+static sg_status check_usual_inputs(const sg_settings *s, sg_error *e)
 {
-    sg_pictures     p = {.path = {s->image, s->last_image}};
-    const sg_status status = sg_pictures_read(&p, e);
+    sg_pictures    p = {.path = {s->image, s->last_image}};
+    sg_video_input video = {0};
+    sg_status      status = sg_pictures_read(&p, e);
+    if (status == SG_OK) status = sg_video_input_open(&video, s->video, "--video", e);
+    sg_video_input_close(&video);
     sg_pictures_close(&p);
     return status;
 }
@@ -38,7 +42,7 @@ static sg_status check_inputs(sg_eval *v, sg_error *e)
     SG_TRY(sg_arms_open(&v->arms, v->list, s, e));
     SG_TRY(sg_eval_files_check(v, e));
     SG_TRY(sg_output_folder_check(&v->folder, s->output, SG_EVAL_NAME_BYTES, "--out", e));
-    SG_TRY(check_usual_pictures(s, e));
+    SG_TRY(check_usual_inputs(s, e));
     return sg_prompt_set_open(&v->set, s->prompts, &o, e);
 }
 
@@ -81,6 +85,7 @@ static sg_request sized(const sg_eval *v, const sg_prompt *p)
     if (p->width) r.width = p->width;
     if (p->height) r.height = p->height;
     if (p->frames) r.frames = p->frames;
+    if (p->strength > 0) r.video.strength = p->strength;
     if (!v->settings->strict)
         sg_engine_nearest_size(v->engine, p->width ? &r.width : NULL, p->height ? &r.height : NULL,
                                p->frames ? &r.frames : NULL);
@@ -125,7 +130,7 @@ static sg_status check_entries(sg_eval *v, sg_error *e)
         const sg_request r = sized(v, &p);
         sg_error         why = {0};
         const sg_status  status = sg_eval_pictures_check(v, &p, kept, &r, &why);
-        if (status == SG_E_MEMORY) return sg_error_set(e, status, "%s", why.text);
+        if (status == SG_E_MEMORY || status == SG_E_CANCELLED) return sg_error_set(e, status, "%s", why.text);
         if (status == SG_OK) {
             set->prompt[kept++] = p;
             note_moved(v, &p, &r);
@@ -136,8 +141,11 @@ static sg_status check_entries(sg_eval *v, sg_error *e)
         set->skipped++;
     }
     set->count = kept;
-    if (v->settings->fit && !v->pictures.any)
-        return sg_error_set(e, SG_E_ARG, "--fit has no effect: no entry of the set has a picture");
+    const sg_eval_pictures *const at = &v->pictures;
+    if (v->settings->fit && !at->any && !at->any_video)
+        return sg_error_set(e, SG_E_ARG, "--fit has no effect: no entry of the set has a picture or a video");
+    if (!isnan(v->settings->strength) && !at->any_video)
+        return sg_error_set(e, SG_E_ARG, "--strength has no effect: no entry of the set has a video");
     return kept ? SG_OK : sg_error_set(e, SG_E_ARG, "%s", set->first_skipped.text);
 }
 

@@ -22,7 +22,7 @@ static sg_status place(char path[PATH_MAX], const sg_eval *v, const char *name, 
         n = snprintf(path, PATH_MAX, "%s/%s%s", s->image_folder, name, ending);
     else
         n = snprintf(path, PATH_MAX, "%.*s%s", folder, s->prompts, name);
-    return n < PATH_MAX ? SG_OK : sg_error_set(e, SG_E_ARG, "the path of a picture is too long");
+    return n < PATH_MAX ? SG_OK : sg_error_set(e, SG_E_ARG, "the path of a picture or video is too long");
 }
 
 /* Both are empty where there is none. */
@@ -60,6 +60,44 @@ static sg_status fetch(sg_eval *v, const sg_prompt *p, sg_error *e)
     return status;
 }
 
+/* The same of its video, of which the first frame is read; r has the size of its clips. */
+static sg_status fetch_video(sg_eval *v, const sg_prompt *p, const sg_request *r, sg_error *e)
+{
+    sg_eval_pictures *const at = &v->pictures;
+    const char *const       usual = v->settings->video;
+    const int               size[] = {r->width, r->height, r->frames};
+    char                    path[PATH_MAX] = "";
+    if (p->video)
+        SG_TRY(place(path, v, p->video, "", e));
+    else if (usual && snprintf(path, PATH_MAX, "%s", usual) >= PATH_MAX)
+        return sg_error_set(e, SG_E_ARG, "the path of a video is too long");
+    if (p->strength > 0 && !*path)
+        return sg_error_set(e, SG_E_ARG, "strength has no effect: there is no video of its own and no --video");
+    if (at->video.rgb && strcmp(path, at->video_path) == 0 && memcmp(size, at->video_size, sizeof size) == 0)
+        return SG_OK;
+    sg_video_input_close(&at->video);
+    memcpy(at->video_path, path, sizeof path);
+    memcpy(at->video_size, size, sizeof size);
+    return sg_video_input_open(&at->video, *path ? at->video_path : NULL, "video", e);
+}
+
+/* All of it, unless it is at hand; before, whether there is memory for the clip. */
+static sg_status read_video(sg_eval *v, sg_request *r, sg_error *e)
+{
+    sg_video_input *const in = &v->pictures.video;
+    sg_plan               plan;
+    sg_error              why = {0};
+    if (!in->path) return SG_OK;
+    r->video.rgb = in->rgb;
+    if (in->rgb) return SG_OK;
+    r->video.rgb = in->frame->rgb;
+    SG_TRY(sg_engine_plan(v->engine, r, &plan, e));
+    if (sg_plan_fits(&plan, &why) != SG_OK) return sg_error_set(e, SG_E_ARG, "video: %s", why.text);
+    const sg_status status = sg_video_input_read(in, v->engine, r, v->pictures.now.fit, e);
+    if (status != SG_OK) sg_video_input_close(in);
+    return status;
+}
+
 /* ---- before the first render ---- */
 
 sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, const sg_request *r, sg_error *e)
@@ -68,11 +106,21 @@ sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, con
     if (!at->hash && !(at->hash = calloc((size_t)v->set.count, sizeof *at->hash)))
         return sg_error_set(e, SG_E_MEMORY, "out of memory");
     SG_TRY(fetch(v, p, e));
-    SG_TRY(sg_pictures_check(&at->now, v->engine, r, e));
+    SG_TRY(fetch_video(v, p, r, e));
+    sg_request of = *r;
+    for (int i = 0; i < v->arms.count; i++) { /* a strength may leave too few steps of an arm's */
+        sg_request arm = *r;
+        sg_arm_apply(&v->arm[i], &arm);
+        if (at->video.path) arm.video.rgb = at->video.rgb ? at->video.rgb : at->video.frame->rgb;
+        SG_TRY(sg_pictures_check(&at->now, v->engine, &arm, e));
+    }
+    SG_TRY(read_video(v, &of, e));
+    at->hash[prompt] = (sg_eval_hashes){.video = at->video.path ? at->video.hash : 0};
     for (int i = 0; i < SG_IMAGES; i++) {
-        at->hash[prompt][i] = at->now.path[i] ? at->now.hash[i] : 0;
+        at->hash[prompt].image[i] = at->now.path[i] ? at->now.hash[i] : 0;
         at->any = at->any || at->now.path[i];
     }
+    at->any_video = at->any_video || at->video.path;
     return SG_OK;
 }
 
@@ -86,7 +134,7 @@ sg_status sg_eval_pictures_folders(const sg_eval *v, sg_error *e)
     char path[PATH_MAX];
     for (int i = 0; i < SG_IMAGES; i++) {
         bool some = false;
-        for (int p = 0; p < v->set.count; p++) some = some || v->pictures.hash[p][i];
+        for (int p = 0; p < v->set.count; p++) some = some || v->pictures.hash[p].image[i];
         folder_path(path, v, i);
         if (some) SG_TRY(sg_output_folder_make(path, NULL, "--out", e));
     }
@@ -114,14 +162,17 @@ static sg_status take(sg_eval *v, int prompt, sg_request *r, sg_error *e)
         char        path[PATH_MAX];
         const char *inside;
         if (!at->now.path[i]) continue;
-        if (at->now.hash[i] != at->hash[prompt][i])
+        if (at->now.hash[i] != at->hash[prompt].image[i])
             return sg_error_set(e, SG_E_FORMAT, "%s: %s: has changed since this run began", sg_picture_keys[i],
                                 at->path[i]);
         file_path(path, &inside, v, prompt, i);
         if (access(path, F_OK) == 0) continue;
         SG_TRY(sg_sink_save_picture(path, at->now.fitted[i].rgb, r->width, r->height, e));
     }
-    return SG_OK;
+    SG_TRY(fetch_video(v, &v->set.prompt[prompt], r, e));
+    if (at->video.path && at->video.hash != at->hash[prompt].video)
+        return sg_error_set(e, SG_E_FORMAT, "video: %s: has changed since this run began", at->video_path);
+    return read_video(v, r, e);
 }
 
 sg_status sg_eval_pictures_take(sg_eval *v, int prompt, sg_request *r, sg_error *e)
@@ -130,14 +181,16 @@ sg_status sg_eval_pictures_take(sg_eval *v, int prompt, sg_request *r, sg_error 
     const sg_status status = take(v, prompt, r, &why);
     v->pictures.of = status == SG_OK ? prompt : -1;
     if (status == SG_OK) return SG_OK;
-    return sg_error_set(e, status == SG_E_MEMORY ? status : SG_E_FORMAT, "%s", why.text);
+    const bool own = status == SG_E_MEMORY || status == SG_E_CANCELLED;
+    return sg_error_set(e, own ? status : SG_E_FORMAT, "%s", why.text);
 }
 
-bool sg_eval_pictures_add(const sg_eval *v, int prompt, json_t *line)
+bool sg_eval_pictures_add(const sg_eval *v, int prompt, const sg_request *r, json_t *line)
 {
     const sg_eval_pictures *const at = &v->pictures;
     if (at->of != prompt) return true;
-    bool whole = sg_report_add_pictures(line, &at->now, &(sg_error){0}) == SG_OK;
+    bool whole = sg_report_add_pictures(line, &at->now, &(sg_error){0}) == SG_OK &&
+                 sg_report_add_video(line, &at->video, r->video.strength, at->now.fit, &(sg_error){0}) == SG_OK;
     for (int i = 0; i < SG_IMAGES && whole; i++) {
         char        path[PATH_MAX];
         const char *inside;
@@ -151,5 +204,6 @@ bool sg_eval_pictures_add(const sg_eval *v, int prompt, json_t *line)
 void sg_eval_pictures_close(sg_eval *v)
 {
     sg_pictures_close(&v->pictures.now);
+    sg_video_input_close(&v->pictures.video);
     free(v->pictures.hash);
 }

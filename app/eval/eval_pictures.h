@@ -1,10 +1,10 @@
-/* eval_pictures.h - the pictures that clips of a set begin and end with: an entry's own, or those of --image and
- * --last-image. All arms and clips of an entry have the same.
+/* eval_pictures.h - the pictures that clips of a set begin and end with, and the videos that they are made from: an entry's
+ * own, or those of --image, --last-image and --video. All arms and clips of an entry have the same.
  *
  *   where they are   a name stands for a file in --image-folder, or beside the set. With --image-folder an entry that names
- *                    none has PROMPT.jpg there: VBench-I2V's layout
+ *                    no picture has PROMPT.jpg there: VBench-I2V's layout
  *   in the folder    image/NAME-INDEX.png and last_image/NAME-INDEX.png: an entry's, in the size of its clips, under the name
- *                    of its first clip */
+ *                    of its first clip; nothing of a video */
 #ifndef SG_EVAL_PICTURES_H
 #define SG_EVAL_PICTURES_H
 
@@ -22,8 +22,9 @@ sg_status sg_eval_pictures_folders(const sg_eval *v, sg_error *e) SG_MUST_USE;
  * there. SG_E_FORMAT where they cannot be read any more or have changed, SG_E_MEMORY. */
 sg_status sg_eval_pictures_take(sg_eval *v, int prompt, sg_request *r, sg_error *e) SG_MUST_USE;
 
-/* Adds to a line of results which pictures this entry has, if they were taken. False: no memory. */
-bool sg_eval_pictures_add(const sg_eval *v, int prompt, json_t *line);
+/* Adds to a line of results which pictures and video this entry has, if they were taken, and the strength that r has. False:
+ * no memory. */
+bool sg_eval_pictures_add(const sg_eval *v, int prompt, const sg_request *r, json_t *line);
 
 void sg_eval_pictures_close(sg_eval *v);
 

@@ -130,7 +130,7 @@ static json_t *results_json(const evaluation *v)
     return sg_report_if_complete(a, whole);
 }
 
-/* {image: {file, hash, picture}, last_image} of a clip: those that it has. */
+/* {image: {file, hash, picture}, last_image, video: {file, hash, strength}} of a clip: those that it has. */
 static bool add_pictures(json_t *j, const sg_eval_clip *c)
 {
     bool whole = true;
@@ -141,6 +141,11 @@ static bool add_pictures(json_t *j, const sg_eval_clip *c)
                         json_pack("{s:s, s:s, s:s}", "file", p->file, "hash", p->hash, "picture", p->picture)) &&
                     whole;
     }
+    if (c->video.file)
+        whole = set(j, "video",
+                    json_pack("{s:s, s:s, s:o}", "file", c->video.file, "hash", c->video.hash, "strength",
+                              sg_report_number(c->strength))) &&
+                whole;
     return whole;
 }
 
@@ -151,7 +156,8 @@ static json_t *pictures_json(const sg_eval_results *r)
     bool          whole = a;
     int           last = -1;
     for (const sg_eval_clip *c = r->clip; whole && c < r->clip + r->count; c++) {
-        if (c->prompt == last || !(c->image[SG_IMAGE_FIRST].file || c->image[SG_IMAGE_LAST].file)) continue;
+        const bool some = c->image[SG_IMAGE_FIRST].file || c->image[SG_IMAGE_LAST].file || c->video.file;
+        if (c->prompt == last || !some) continue;
         json_t *const j = json_pack("{s:i}", "prompt", last = c->prompt);
         whole = add_pictures(j, c) && json_array_append_new(a, j) == 0;
     }

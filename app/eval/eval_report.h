@@ -19,8 +19,8 @@
  * summary.json: {format "sparge-gen eval", version 2, measured "before compression", settings: the manifest, arms [name, ...],
  * results [null, sentence, ...]: each arm but the first over all prompts (report_result.h), groups ["all", name, ...], rows
  * [{the same columns, group and arm as numbers from 0; a mean with its interval is {mean, low, high}; null: unknown, or
- * infinite}, ...], pictures [{prompt: from 0, image, last_image: {file, hash, picture}}, ...]: what the clips of a prompt begin
- * and end with, of those that do}.
+ * infinite}, ...], pictures [{prompt: from 0, image, last_image: {file, hash, picture}, video: {file, hash, strength}}, ...]:
+ * what the clips of a prompt begin and end with and are made from, of those that do}.
  * report.html: the same with every clip, worst first. */
 #ifndef SG_EVAL_REPORT_H
 #define SG_EVAL_REPORT_H

@@ -175,6 +175,7 @@ static sg_status read_figures(const reader *r, const json_t *j, sg_eval_clip *c)
     SG_TRY(read_real(r, j, "kept", "kept", 0, 1, &c->kept));
     SG_TRY(read_real(r, j, "flicker", "flicker", 0, 1, &c->flicker));
     SG_TRY(read_real(r, j, "sharpness", "sharpness", 0, 1e9, &c->sharpness));
+    SG_TRY(read_real(r, j, "strength", "strength", 0, 1, &c->strength));
     SG_TRY(read_score(r, j, "psnr", 1000, INFINITY, &c->psnr));
     SG_TRY(read_score(r, j, "ssim", 2, NAN, &c->ssim));
     return read_score(r, j, "ms_ssim", 2, NAN, &c->ms_ssim);
@@ -191,18 +192,25 @@ static sg_status measure(const reader *r, const json_t *v, const char *key, bool
 
 static const char *const picture_member[] = {"file", "hash", "picture"};
 
-/* Pictures are whole or not there. */
-static sg_status measure_pictures(const reader *r, const json_t *j, size_t *size)
+/* The first `members` of them; whole or not there. */
+static sg_status measure_input(const reader *r, const json_t *j, const char *key, int members, size_t *size)
 {
+    const json_t *const input = member(j, key);
+    if (input && !json_is_object(input)) return wrong(r, key, "should be an object");
+    for (int k = 0; input && k < members; k++) {
+        char label[32];
+        snprintf(label, sizeof label, "%s.%s", key, picture_member[k]);
+        SG_TRY(measure(r, member(input, picture_member[k]), label, true, size));
+    }
+    return SG_OK;
+}
+
+static sg_status measure_inputs(const reader *r, const json_t *j, size_t *size)
+{
+    SG_TRY(measure_input(r, j, "video", 2, size));
     for (int i = 0; i < SG_IMAGES; i++) {
-        const json_t *const image = member(j, sg_picture_keys[i]);
-        if (image && !json_is_object(image)) return wrong(r, sg_picture_keys[i], "should be an object");
-        for (int k = 0; image && k < 3; k++) {
-            char label[32];
-            snprintf(label, sizeof label, "%s.%s", sg_picture_keys[i], picture_member[k]);
-            SG_TRY(measure(r, member(image, picture_member[k]), label, true, size));
-        }
-        const char *const path = json_string_value(json_object_get(image, "picture"));
+        SG_TRY(measure_input(r, j, sg_picture_keys[i], 3, size));
+        const char *const path = json_string_value(json_object_get(member(j, sg_picture_keys[i]), "picture"));
         if (path && !sg_eval_path_stays(path))
             return wrong(r, sg_picture_keys[i], "should have a picture within the folder, not %s", sg_show(path));
     }
@@ -264,7 +272,7 @@ static sg_status read_strings(const reader *r, const json_t *j, sg_eval_clip *c)
     const json_t *const groups = member(j, "groups");
     size_t              size = 0;
     SG_TRY(measure_strings(r, j, c->done, &size));
-    SG_TRY(measure_pictures(r, j, &size));
+    SG_TRY(measure_inputs(r, j, &size));
     SG_TRY(measure_groups(r, groups, &size));
     const char **const group = malloc(size);
     if (!group) return sg_error_set(r->e, SG_E_MEMORY, "%s: out of memory", r->file);
@@ -281,6 +289,9 @@ static sg_status read_strings(const reader *r, const json_t *j, sg_eval_clip *c)
         const char        **to[] = {&c->image[i].file, &c->image[i].hash, &c->image[i].picture};
         for (int k = 0; k < 3; k++) *to[k] = copy(&at, member(image, picture_member[k]));
     }
+    const json_t *const video = member(j, "video");
+    c->video.file = copy(&at, member(video, "file"));
+    c->video.hash = copy(&at, member(video, "hash"));
     return SG_OK;
 }
 

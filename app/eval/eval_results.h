@@ -9,8 +9,9 @@
  *   seed, width, height, frames
  *   file, picture the clip and frames of it, relative to DIR
  *   image, last_image  {file: its name, hash: of it, picture: relative to DIR}: what the clip begins and ends with, if anything;
- *                 fit: how it was fitted
- *   seconds       {whole, text, encoder, denoiser, decoder}: whole with text and encoder (of pictures), which are 0 where an
+ *                 fit: how it was fitted, as a video
+ *   video, strength  {file, hash} of what the clip was made from, if anything, and the share of the steps that were done
+ *   seconds       {whole, text, encoder, denoiser, decoder}: whole with text and encoder (of pictures or a video), which are 0 where an
  *                 earlier clip had the same encoded
  *   steps         of denoising; skipped_steps: [step, ...], from 0, those that the step cache extrapolated
  *   kept          share of the pairs of blocks that were computed
@@ -43,7 +44,7 @@ typedef struct sg_eval_score {
 } sg_eval_score;
 
 typedef struct sg_eval_picture {
-    const char *file, *hash, *picture; /* file NULL: there is none */
+    const char *file, *hash, *picture; /* file NULL: there is none; a video has no picture */
 } sg_eval_picture;
 
 /* Of one clip. Unknown numbers are NAN or -1, unknown strings NULL; all strings are UTF-8. */
@@ -52,8 +53,9 @@ typedef struct sg_eval_clip {
     bool               done;              /* or failed */
     const char        *name;              /* of the arm */
     const char        *text, *file, *picture, *error;
-    sg_eval_picture    image[SG_IMAGES];
-    const char *const *group; /* [groups], each once */
+    sg_eval_picture    image[SG_IMAGES], video;
+    double             strength; /* of the video */
+    const char *const *group;    /* [groups], each once */
     int                groups;
     int64_t            seed;
     int                width, height, frames, black, frozen, non_finite;

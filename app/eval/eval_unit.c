@@ -99,11 +99,14 @@ static sg_status make_settings(const work *w, const sg_plan *plan, char **text, 
     const sg_eval *const  v = w->v;
     json_t               *settings = NULL;
     sg_attention_forecast forecast;
-    SG_TRY(sg_attention_predict_runs(&forecast, &w->request.attention, &v->info, plan->tokens, w->request.steps, e));
+    SG_TRY(sg_attention_predict_runs(&forecast, &w->request.attention, &v->info, plan->tokens,
+                                     sg_request_steps(&w->request), e));
     SG_TRY(sg_report_settings(&settings, &w->request, NULL, &v->model, &v->info, e));
     sg_status status =
         sg_report_add_attention(settings, &w->request.attention, &v->arms.arm[w->arm].settings, &forecast, e);
     if (status == SG_OK) status = sg_report_add_pictures(settings, &v->pictures.now, e);
+    if (status == SG_OK)
+        status = sg_report_add_video(settings, &v->pictures.video, w->request.video.strength, v->pictures.now.fit, e);
     if (status == SG_OK) status = sg_report_text(text, settings, e);
     json_decref(settings);
     return status;
@@ -156,7 +159,7 @@ static json_t *start_line(const work *w, const char *status)
                   "arm", v->arms.arm[w->arm].name, "arm_index", w->arm, "prompt", w->prompt, "clip", w->clip, "status",
                   status, "text", r->prompt, "groups", groups_json(v, w->prompt), "seed", (json_int_t)r->seed, "width",
                   r->width, "height", r->height, "frames", r->frames);
-    return sg_report_if_complete(line, line && sg_eval_pictures_add(v, w->prompt, line));
+    return sg_report_if_complete(line, line && sg_eval_pictures_add(v, w->prompt, r, line));
 }
 
 static bool add_figures(json_t *line, const work *w)
@@ -273,7 +276,7 @@ static void say_row(sg_eval *v, int prompt, int arm)
                     sg_show_(text, sizeof text, v->set.prompt[prompt].text));
 }
 
-/* After a failure all is there but the pictures. */
+/* After a failure all is there but the pictures and the video. */
 static sg_status start_work(work *w, sg_eval *v, int prompt, int clip, int arm, sg_error *e)
 {
     *w = (work){.v = v, .prompt = prompt, .clip = clip, .arm = arm};

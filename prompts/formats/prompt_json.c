@@ -36,6 +36,11 @@ static sg_status set_member(sg_prompt_record *c, sg_prompt_field f, const char *
     if (f == SG_PROMPT_FIELDS || json_is_null(v)) return SG_OK;
     if (f == SG_PROMPT_GROUP && json_is_array(v)) return set_groups(c, name, v, e);
     if (json_is_string(v)) return sg_prompt_record_set(c, f, name, json_string_value(v), e);
+    if (f == SG_PROMPT_STRENGTH) {
+        if (!json_is_number(v)) return wrong_type(c, name, "a number", e);
+        snprintf(number, sizeof number, "%.17g", json_number_value(v));
+        return sg_prompt_record_set(c, f, name, number, e);
+    }
     if (!is_number) return wrong_type(c, name, f == SG_PROMPT_GROUP ? "a string or a list of strings" : "a string", e);
     if (!json_is_integer(v)) return wrong_type(c, name, "a whole number", e);
     snprintf(number, sizeof number, "%lld", (long long)json_integer_value(v));

@@ -19,6 +19,8 @@ typedef enum sg_prompt_field {
     SG_PROMPT_GROUP,
     SG_PROMPT_IMAGE,
     SG_PROMPT_LAST_IMAGE,
+    SG_PROMPT_VIDEO,
+    SG_PROMPT_STRENGTH,
     SG_PROMPT_IMAGE_ID,
     SG_PROMPT_FIELDS /* none of these */
 } sg_prompt_field;

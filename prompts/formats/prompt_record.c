@@ -26,6 +26,7 @@ static const struct {
              {"category", SG_PROMPT_GROUP},    {"type", SG_PROMPT_GROUP},
              {"image", SG_PROMPT_IMAGE},       {"image_name", SG_PROMPT_IMAGE},
              {"file_name", SG_PROMPT_IMAGE},   {"last_image", SG_PROMPT_LAST_IMAGE},
+             {"video", SG_PROMPT_VIDEO},       {"strength", SG_PROMPT_STRENGTH},
              {"image_id", SG_PROMPT_IMAGE_ID}};
 
 /* ---- text ---- */
@@ -125,6 +126,13 @@ static sg_status set_file(sg_prompt_record *c, const char **out, const char *nam
     return SG_OK;
 }
 
+static sg_status set_strength(sg_prompt_record *c, const char *name, const char *value, sg_error *e)
+{
+    if (sg_number_real(value, strlen(value), 0.001, 1, &c->prompt.strength)) return SG_OK;
+    return sg_prompt_record_refuse(c, e, "%s should be a number from 0.001 to 1, is '%s'", sg_show(name),
+                                   sg_show(value));
+}
+
 static sg_status add_group(sg_prompt_record *c, const char *name, const char *value, sg_error *e)
 {
     for (int i = 0; i < c->prompt.groups; i++)
@@ -147,6 +155,8 @@ sg_status sg_prompt_record_set(sg_prompt_record *c, sg_prompt_field f, const cha
     case SG_PROMPT_SEED: return set_number(c, &c->prompt.seed, name, value, 0, INT64_MAX, e);
     case SG_PROMPT_IMAGE: return set_file(c, &c->prompt.image, name, value, e);
     case SG_PROMPT_LAST_IMAGE: return set_file(c, &c->prompt.last_image, name, value, e);
+    case SG_PROMPT_VIDEO: return set_file(c, &c->prompt.video, name, value, e);
+    case SG_PROMPT_STRENGTH: return set_strength(c, name, value, e);
     case SG_PROMPT_IMAGE_ID: return set_number(c, &c->prompt.image_id, name, value, 0, INT64_MAX, e);
     case SG_PROMPT_SIZE: return set_size(c, name, value, e);
     case SG_PROMPT_WIDTH: return set_int(c, &c->prompt.width, name, value, MAX_PIXELS, e);
@@ -216,6 +226,7 @@ static sg_status add(sg_prompt_reader *r, sg_prompt_record *c, sg_error *e)
     if (c->prompt.negative) c->prompt.negative = keep(r, c->prompt.negative);
     if (c->prompt.image) c->prompt.image = keep(r, c->prompt.image);
     if (c->prompt.last_image) c->prompt.last_image = keep(r, c->prompt.last_image);
+    if (c->prompt.video) c->prompt.video = keep(r, c->prompt.video);
     s->prompt[s->count++] = c->prompt;
     return SG_OK;
 }

@@ -12,6 +12,8 @@ static void look_at(const sg_prompt_set *s, const sg_prompt *p)
     if (p->negative && sg_prompt_check(p->negative, "negative", NULL) != SG_OK) abort();
     if (p->image && (!*p->image || sg_prompt_check(p->image, "image", NULL) != SG_OK)) abort();
     if (p->last_image && (!*p->last_image || sg_prompt_check(p->last_image, "image", NULL) != SG_OK)) abort();
+    if (p->video && (!*p->video || sg_prompt_check(p->video, "video", NULL) != SG_OK)) abort();
+    if (!(p->strength >= 0 && p->strength <= 1)) abort();
     if (p->seed < -1 || p->image_id < -1 || p->line < 1) abort();
     if (p->width < 0 || p->width > 16384 || p->height < 0 || p->height > 16384) abort();
     if (p->frames < 0 || p->frames > 100000 || p->groups < 0 || p->groups > s->groups) abort();
@@ -26,9 +28,9 @@ static void look_through(const sg_prompt_set *s, size_t size)
     if (s->count < 1) abort();
     for (int i = 0; i < s->count; i++) {
         const sg_prompt *const p = &s->prompt[i];
-        const char *const      kept[] = {p->text, p->negative, p->image, p->last_image};
+        const char *const      kept[] = {p->text, p->negative, p->image, p->last_image, p->video};
         look_at(s, p);
-        for (int k = 0; k < 4; k++) bytes += kept[k] ? strlen(kept[k]) + 1 : 0;
+        for (int k = 0; k < 5; k++) bytes += kept[k] ? strlen(kept[k]) + 1 : 0;
     }
     for (int i = 0; i < s->groups; i++) {
         bytes += strlen(s->group[i]) + 1;

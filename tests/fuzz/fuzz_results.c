@@ -45,6 +45,8 @@ static void expect_sound(const sg_eval_results *r)
         expect(!c->picture || sg_eval_path_stays(c->picture));
         for (int k = 0; k < SG_IMAGES; k++)
             expect(!c->image[k].file || (c->image[k].hash && sg_eval_path_stays(c->image[k].picture)));
+        expect(!c->video.file || c->video.hash);
+        expect(!known(c->strength) || (c->strength >= 0 && c->strength <= 1));
         expect(c->groups <= SG_EVAL_GROUPS);
         expect(!known(c->kept) || (c->kept >= 0 && c->kept <= 1));
         expect(!c->done || sg_eval_clip_seconds(c) >= 0);
@@ -68,7 +70,8 @@ static void expect_figures(const sg_eval_results *r)
                 if (known(v->mean))
                     expect(v->low <= v->mean && v->mean <= v->high);
                 else
-                    expect(m >= SG_EVAL_SPEEDUP && v->low <= 1.005 && v->high >= 0.995); /* no speed-up within the noise */
+                    expect(m >= SG_EVAL_SPEEDUP && v->low <= 1.005 &&
+                           v->high >= 0.995); /* no speed-up within the noise */
             }
         }
     } else {

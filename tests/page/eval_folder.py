@@ -44,6 +44,8 @@ def clip(rng, prompt, k, arm, names, texts):
         line["fit"] = "crop"
     if prompt == 3:
         line["last_image"] = line["image"] | {"file": "last.png"}
+    if prompt == 4:
+        line |= {"video": {"file": "<u>from</u>.mp4", "hash": "0123456789abcdef"}, "strength": 0.5, "fit": "crop"}
     if arm:
         line |= {"psnr": score(skill, 3), "ssim": score(0.5 + skill / 80, 0.05), "ms_ssim": score(0.6 + skill / 100, 0.04)}
         if prompt == 5:

@@ -245,7 +245,7 @@ def pictures_are_shown(b, folder):
     """Beside the frames of a clip stands what it begins and ends with; in the viewer too."""
     with open(f"{folder}/summary.json", encoding="utf-8") as f:
         pictures = {p["prompt"]: p for p in json.load(f)["pictures"]}
-    check(sorted(pictures) == list(range(1, 40, 2)) and "last_image" in pictures[3], sorted(pictures))
+    check(sorted(pictures) == sorted([4, *range(1, 40, 2)]) and pictures.pop(4)["video"]["strength"] == 0.5 and "last_image" in pictures[3], sorted(pictures))
     choose(b, group=0, arm=1, state="")
     b.value("while (made < listed.length) extend()")
     b.wait("[...document.querySelectorAll('#clips .edges img')].every(i => i.loading = 'eager')")
@@ -254,6 +254,9 @@ def pictures_are_shown(b, folder):
       !c.failed && list.children[i].querySelector('.edges img')?.title])""")
     check(all(n == (0 if p not in pictures else 2 if p == 3 else 1) for p, n, title in rows if title is not False), rows)
     check({t for p, n, t in rows if n} == {"begins with <u>first</u>.jpg"}, rows)
+    said = b.value("""listed.flatMap((c, i) => !c.failed && list.children[i].innerText.includes('from <u>from</u>.mp4, strength 0.5')
+      ? [prompts[c.prompt].number] : [])""")
+    check(said == [4, 4], said)
     at = b.value("listed.findIndex(c => prompts[c.prompt].number === 3)")
     b.value(f"open({at})")
     b.wait(f"viewer.open && {LOADED}")

@@ -69,7 +69,7 @@ static void test_line(void **state)
         "\"ssim\":{\"mean\":0.9,\"minimum\":0.8,\"p5\":0.85},\"flicker\":0.97,\"sharpness\":120,\"black\":1,\"frozen\":"
         "2,"
         "\"non_finite\":3,\"last_image\":{\"file\":\"../a b.jpg\",\"hash\":\"0f\",\"picture\":\"last_image/a.png\"},"
-        "\"fit\":\"crop\",\"else\":[{}]}";
+        "\"fit\":\"crop\",\"video\":{\"file\":\"v.y4m\",\"hash\":\"1f\"},\"strength\":0.5,\"else\":[{}]}";
     sg_eval_clip c;
     sg_error     e = {0};
     assert_int_equal(sg_eval_line_read(&c, text, strlen(text), "f", 1, &e), SG_OK);
@@ -85,6 +85,9 @@ static void test_line(void **state)
     assert_string_equal(c.image[SG_IMAGE_LAST].file, "../a b.jpg");
     assert_string_equal(c.image[SG_IMAGE_LAST].hash, "0f");
     assert_string_equal(c.image[SG_IMAGE_LAST].picture, "last_image/a.png");
+    assert_string_equal(c.video.file, "v.y4m");
+    assert_string_equal(c.video.hash, "1f");
+    assert_true(c.strength == 0.5);
     assert_true(c.seed == 9007199254740993 && c.width == 64 && c.height == 32 && c.frames == 33);
     assert_true(c.black == 1 && c.frozen == 2 && c.non_finite == 3);
     assert_true(c.psnr.mean == 31 && c.psnr.minimum == 24.5 && isinf(c.psnr.p5));
@@ -144,6 +147,9 @@ static void test_bad_lines(void **state)
         {DONE ",\"groups\":[1]}", "groups should be a list of strings"},
         {DONE ",\"error\":1}", "error should be a string"},
         {DONE ",\"picture\":\"../a.png\"}", "picture should be a path within the folder, not ../a.png"},
+        {DONE ",\"video\":\"a.y4m\"}", "video should be an object"},
+        {DONE ",\"video\":{\"file\":\"a.y4m\"}}", "video.hash is missing"},
+        {DONE ",\"strength\":2}", "strength should be a number from 0 to 1"},
         {DONE ",\"image\":\"a.png\"}", "image should be an object"},
         {DONE ",\"image\":{\"file\":\"a.png\",\"picture\":\"a.png\"}}", "image.hash is missing"},
         {DONE ",\"last_image\":{\"file\":\"a.png\",\"hash\":1,\"picture\":\"a.png\"}}",

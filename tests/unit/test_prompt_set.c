@@ -140,7 +140,7 @@ static void vbench_is_read(void **state)
     sg_prompt_set_close(&s);
 }
 
-static void pictures_are_read(void **state)
+static void pictures_and_videos_are_read(void **state)
 {
     (void)state;
     sg_prompt_set s = read_sound("i2v-bench-info.json",
@@ -156,6 +156,18 @@ static void pictures_are_read(void **state)
     s = read_sound("p.jsonl", "{\"prompt\": \"a\", \"image\": \"../\\u00e9.png\", \"last_image\": \"/b.jpg\"}");
     assert_string_equal(s.prompt[0].image, "../é.png");
     assert_string_equal(s.prompt[0].last_image, "/b.jpg");
+    sg_prompt_set_close(&s);
+
+    s = read_sound("p.jsonl", "{\"prompt\": \"a\", \"video\": \"a\\u00e9\", \"strength\": 0.25}\n"
+                              "{\"prompt\": \"a\", \"strength\": 1}\n{\"prompt\": \"a\", \"video\": null}");
+    assert_string_equal(s.prompt[0].video, "aé");
+    assert_true(s.prompt[0].strength == 0.25 && s.prompt[1].strength == 1 && s.prompt[2].strength == 0);
+    assert_true(!s.prompt[1].video && !s.prompt[2].video);
+    sg_prompt_set_close(&s);
+
+    s = read_sound("p.csv", "strength,prompt,video\n.5,a,a.y4m\n,b,\n");
+    assert_string_equal(s.prompt[0].video, "a.y4m");
+    assert_true(s.prompt[0].strength == 0.5 && s.prompt[1].strength == 0 && !s.prompt[1].video);
     sg_prompt_set_close(&s);
 
     s = read_sound("p.csv", "last_image,prompt,image\n,a,\"x,y.png\"\nb.png,c,\n");
@@ -215,6 +227,11 @@ static void malformed_json_is_refused(void **state)
         {"{\"prompt\": \"x\", \"group\": \"\"}", "group should not be empty"},
         {"{\"prompt\": \"x\", \"image\": \"\"}", "image should not be empty"},
         {"{\"prompt\": \"x\", \"last_image\": 3}", "last_image should be a string"},
+        {"{\"prompt\": \"x\", \"video\": \"\"}", "video should not be empty"},
+        {"{\"prompt\": \"x\", \"video\": []}", "video should be a string"},
+        {"{\"prompt\": \"x\", \"strength\": 0}", "strength should be a number from 0.001 to 1, is '0'"},
+        {"{\"prompt\": \"x\", \"strength\": \"1.1\"}", "strength should be a number from 0.001 to 1, is '1.1'"},
+        {"{\"prompt\": \"x\", \"strength\": true}", "strength should be a number"},
         {"{\"prompt\": \"x\", \"image\": \"a\", \"file_name\": \"a\"}", "'image' and 'file_name' say the same"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -382,7 +399,7 @@ int main(void)
         cmocka_unit_test(lines_of_json_are_read),
         cmocka_unit_test(csv_is_read),
         cmocka_unit_test(vbench_is_read),
-        cmocka_unit_test(pictures_are_read),
+        cmocka_unit_test(pictures_and_videos_are_read),
         cmocka_unit_test(captions_of_coco_are_read),
         cmocka_unit_test(malformed_text_is_refused),
         cmocka_unit_test(malformed_json_is_refused),

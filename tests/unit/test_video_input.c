@@ -41,7 +41,7 @@ static const char *taken(const char *path, int frames, int fps)
     sg_request     r = {.width = 2 * SIDE, .height = SIDE, .frames = frames, .fps = fps};
     sg_video_input v;
     sg_error       e = {0};
-    sg_status      status = sg_video_input_open(&v, path, &e);
+    sg_status      status = sg_video_input_open(&v, path, "--video", &e);
     if (status == SG_OK) status = sg_video_input_read(&v, engine, &r, sg_picture_fits[0], &e);
     for (int i = 0; i < frames && status == SG_OK; i++) {
         const uint8_t *const frame = r.video.rgb + (size_t)i * 2 * SIDE * SIDE * 3;
