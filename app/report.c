@@ -100,7 +100,9 @@ static bool add_parts(json_t *j, const sg_model_path *model)
                                               {"vae", p->vae},
                                               {"text_encoder", p->text_encoder},
                                               {"clip_vision", p->clip_vision},
-                                              {"tokenizer", p->tokenizer}};
+                                              {"tokenizer", p->tokenizer},
+                                              {"clip_l", p->clip_l},
+                                              {"clip_tokenizer", p->clip_tokenizer}};
     bool                        whole = true;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i][1] && strcmp(parts[i][1], model->dir) != 0)

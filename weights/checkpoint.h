@@ -18,11 +18,12 @@ typedef struct sg_checkpoint sg_checkpoint;
 typedef struct sg_file_part  sg_file_part; /* checkpoint_files.h */
 
 /* Parts that take the place of the path's, or make up a model without one: files, a Diffusers component's folder each, and
- * for the tokenizer spiece.model or its folder. NULL: not given. */
+ * for a tokenizer its folder or spiece.model. NULL: not given. */
 typedef struct sg_model_parts {
     const char *diffusion_model;            /* of a model with two experts the one for low noise */
     const char *high_noise_diffusion_model; /* the other one */
     const char *vae, *text_encoder, *clip_vision, *tokenizer;
+    const char *clip_l, *clip_tokenizer; /* of models with two text encoders the second one, and its tokenizer */
 } sg_model_parts;
 
 /* Opens no file of a Diffusers folder yet. SG_E_ARG: the path is too long. */
@@ -44,8 +45,8 @@ bool sg_checkpoint_beside(const char *path, const char *name, char *out, size_t 
 /* What the checkpoint says of itself: which class, which components. The caller closes it. */
 sg_status sg_checkpoint_index(const sg_checkpoint *c, sg_config **out, sg_error *e) SG_MUST_USE;
 
-/* Components go by their names in a Diffusers folder: "transformer", "vae", "text_encoder", "image_encoder", "tokenizer",
- * "scheduler". */
+/* Components go by their names in a Diffusers folder: "transformer", "vae", "text_encoder", "text_encoder_2", "image_encoder",
+ * "tokenizer", "tokenizer_2", "scheduler". */
 
 bool sg_checkpoint_has(const sg_checkpoint *c, const char *component);
 

@@ -195,7 +195,7 @@ sg_status sg_checkpoint_describe(sg_checkpoint *c, sg_error *e)
         const sg_place *const p = &c->place[i];
         if (p->part)
             SG_TRY(add_part(c, p, e));
-        else if (strcmp(p->component, "tokenizer") != 0)
+        else if (strncmp(p->component, "tokenizer", strlen("tokenizer")) != 0)
             SG_TRY(add_folder(c, p, e));
     }
     return add_own(c, e);

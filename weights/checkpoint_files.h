@@ -37,8 +37,9 @@ struct sg_file_part {
     const sg_name_map *names;      /* NULL: the models' own */
     const char        *span; /* a bound name that the file has at its span and not at the next; NULL: there is none */
     const char        *tokenizer; /* of a text encoder: the folder beside it in which people have its tokenizer */
-    /* Of a denoiser: the parts that go with it, NULL-ended, for messages that name the usual files. An image encoder among
-     * them is needed. NULL: not known. */
+    bool               pieces;    /* which may be spiece.model alone */
+    /* Of a denoiser: the parts that go with it, NULL-ended, for messages that name the usual files. An image encoder and a
+     * second text encoder among them are needed. NULL: not known. */
     const sg_file_part *const *with;
 
     /* Writes what the shapes say, an object with a field for each component concerned:

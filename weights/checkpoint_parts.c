@@ -14,16 +14,21 @@
 #define LOW SECOND_EXPERT
 
 #define TEXT "text_encoder"
-#define IMAGE "image_encoder" /* only of models whose denoiser attends to pictures */
+#define TEXT_2 "text_encoder_2" /* only of models with two, as is its tokenizer */
+#define IMAGE "image_encoder"   /* only of models whose denoiser attends to pictures */
 
 /* What a model is made of, and the option that gives each part. */
 static const struct {
     const char *component, *what, *option;
-} needed[] = {{HIGH, "denoiser", "--diffusion-model"},
-              {TEXT, "text encoder", "--text-encoder"},
-              {"tokenizer", "tokenizer", "--tokenizer"},
-              {IMAGE, "image encoder", "--clip-vision"},
-              {"vae", "VAE", "--vae"}};
+    const char *encoder; /* of a tokenizer: whose */
+    bool        asked;   /* only of models whose denoiser goes with it, or with its encoder */
+} needed[] = {{HIGH, "denoiser", "--diffusion-model", NULL, false},
+              {TEXT, "text encoder", "--text-encoder", NULL, false},
+              {"tokenizer", "tokenizer", "--tokenizer", TEXT, false},
+              {TEXT_2, "second text encoder", "--clip-l", NULL, true},
+              {"tokenizer_2", "tokenizer of the second text encoder", "--clip-tokenizer", TEXT_2, true},
+              {IMAGE, "image encoder", "--clip-vision", NULL, true},
+              {"vae", "VAE", "--vae", NULL, false}};
 enum { NEEDED = sizeof needed / sizeof *needed };
 
 #define SAT "transformer/1000" /* in a repository of CogVideoX */
@@ -41,6 +46,8 @@ static const struct {
                   {HIGH, "transformer_t2v/1000", "mp_rank_00", ""},
                   {TEXT, "t5-v1_1-xxl", "model", ""},
                   {"vae", "vae", "3d-vae", ""},
+                  {HIGH, "transformers", "mp_rank_00", ""}, /* HunyuanVideo */
+                  {"vae", "vae", "pytorch_model", ""},
                   {HIGH, ".", "dit.", ""}, /* Mochi */
                   {"vae", ".", "decoder.", ""}};
 enum { IN_REPOSITORY = sizeof repository / sizeof *repository };
@@ -92,14 +99,15 @@ static const char *stranger(const sg_source *s)
     static const char *const prefixes[] = {"", "model.diffusion_model.", "diffusion_model.", "model."};
     static const struct {
         const char *tensor, *what;
-    } known[] = {{"double_blocks.0.img_attn.qkv.weight", "the denoiser of Flux.1"},
-                 {"double_blocks.0.img_attn_qkv.weight", "the denoiser of HunyuanVideo"},
-                 {"context_embedder.token_refiner.refiner_blocks.0.attn.to_q.weight", "the denoiser of HunyuanVideo"},
-                 {"single_transformer_blocks.0.attn.to_q.weight", "the denoiser of Flux.1"}, /* HunyuanVideo has it too */
-                 {"joint_blocks.0.x_block.attn.qkv.weight", "the denoiser of Stable Diffusion 3"},
-                 {"input_blocks.0.0.weight", "the U-Net of Stable Diffusion"},
-                 {"patchify_proj.weight", "the denoiser of LTX-Video"},
-                 {"text_model.encoder.layers.0.self_attn.q_proj.weight", "a text encoder of CLIP"}};
+    } known[] = {
+        {"txt_in.individual_token_refiner.blocks.0.norm1.weight",
+         "a denoiser of HunyuanVideo whose names are not those of its authors or of Diffusers, which are read"},
+        {"blk.0.attn_norm.weight", "a Llama in GGUF, which is not read; in safetensors it is"},
+        {"double_blocks.0.img_attn.qkv.weight", "the denoiser of Flux.1"},
+        {"single_transformer_blocks.0.attn.to_q.weight", "the denoiser of Flux.1"},
+        {"joint_blocks.0.x_block.attn.qkv.weight", "the denoiser of Stable Diffusion 3"},
+        {"input_blocks.0.0.weight", "the U-Net of Stable Diffusion"},
+        {"patchify_proj.weight", "the denoiser of LTX-Video"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         for (size_t k = 0; k < sizeof prefixes / sizeof *prefixes; k++) {
             char name[128];
@@ -225,7 +233,8 @@ static sg_status put_repository(opening *o, const char *path)
     return sg_error_set(o->e, SG_E_FILE,
                         "%s: is no model: it has neither model_index.json, as a Diffusers folder has, nor "
                         "diffusion_pytorch_model.safetensors, models_t5_*.pth or *VAE.pth of an original repository of "
-                        "Wan, nor " SAT "/ of CogVideoX's, nor dit.safetensors of Mochi's",
+                        "Wan, nor " SAT "/ of CogVideoX's, nor transformers/ of HunyuanVideo's, nor "
+                        "dit.safetensors of Mochi's",
                         path);
 }
 
@@ -309,6 +318,7 @@ static sg_status put_options(opening *o, const sg_model_parts *parts)
             o->e, SG_E_ARG,
             "--high-noise-diffusion-model gives one of two experts; --diffusion-model FILE gives the other");
     if (parts->text_encoder) SG_TRY(put_file(o, TEXT, TEXT, parts->text_encoder));
+    if (parts->clip_l) SG_TRY(put_file(o, TEXT_2, TEXT_2, parts->clip_l));
     if (parts->clip_vision) SG_TRY(put_file(o, IMAGE, IMAGE, parts->clip_vision));
     if (parts->vae) SG_TRY(put_file(o, "vae", "vae", parts->vae));
     return SG_OK;
@@ -332,42 +342,52 @@ static const sg_file_part *usual(const opening *o, const char *component)
     return *p;
 }
 
-/* The folder beside the text encoder that people have its tokenizer in. */
-static const char *tokenizer_folder(const opening *o)
+/* A text encoder that has a tokenizer. */
+static const sg_file_part *encoder_part(const opening *o, const char *encoder)
 {
-    const sg_place *const     from = sg_place_find(o->c, TEXT);
-    const sg_file_part *const part = from && from->part ? from->part : usual(o, TEXT);
+    const sg_place *const from = sg_place_find(o->c, encoder);
+    return from && from->part ? from->part : usual(o, encoder);
+}
+
+/* The folder beside a text encoder that people have its tokenizer in. */
+static const char *tokenizer_folder(const opening *o, const char *encoder)
+{
+    const sg_file_part *const part = encoder_part(o, encoder);
     return part && part->tokenizer ? part->tokenizer : "tokenizer";
 }
 
-static sg_status put_tokenizer(opening *o, const char *asked)
+/* needed[i] is a tokenizer. */
+static sg_status put_tokenizer(opening *o, int i, const char *asked)
 {
-    const sg_place *const from = sg_place_find(o->c, TEXT);
-    const char *const     beside[] = {"spiece.model", tokenizer_folder(o)};
-    sg_place              p = {.component = "tokenizer"};
-    bool                  inside = false;
+    const sg_place *const     from = sg_place_find(o->c, needed[i].encoder);
+    const sg_file_part *const part = encoder_part(o, needed[i].encoder);
+    const char *const         folder = tokenizer_folder(o, needed[i].encoder);
+    const char *const         beside[] = {part && part->pieces ? "spiece.model" : folder, folder};
+    sg_place                  p = {.component = needed[i].component};
+    bool                      inside = false;
     if (asked && !set_path(&p, asked)) return sg_error_set(o->e, SG_E_ARG, "%s: the path is too long", asked);
     if (asked && access(asked, R_OK) != 0)
-        return sg_error_set(o->e, SG_E_FILE, "--tokenizer: %s: %s", asked, strerror(errno));
+        return sg_error_set(o->e, SG_E_FILE, "%s: %s: %s", needed[i].option, asked, strerror(errno));
     if (asked) return put(o, &p);
-    if (sg_checkpoint_has(o->c, "tokenizer") || !from) return SG_OK;
+    if (sg_checkpoint_has(o->c, p.component) || !from) return SG_OK;
     if (from->part) SG_TRY(holds_tokenizer(&inside, from->path, o->e));
     if (inside) {
         set_path(&p, from->path);
         return put(o, &p);
     }
-    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
-        if (sg_checkpoint_beside(from->path, beside[i], p.path, sizeof p.path) && access(p.path, R_OK) == 0)
+    for (size_t k = 0; k < sizeof beside / sizeof *beside; k++)
+        if (sg_checkpoint_beside(from->path, beside[k], p.path, sizeof p.path) && access(p.path, R_OK) == 0)
             return put(o, &p);
     return SG_OK;
 }
 
 /* ---- all of it ---- */
 
-static bool needs_image_encoder(const opening *o)
+/* Does the denoiser go with needed[i]? */
+static bool is_asked(const opening *o, int i)
 {
     const sg_place *const dit = sg_place_find(o->c, HIGH);
-    return dit && dit->part && dit->part->with && usual(o, IMAGE);
+    return dit && dit->part && dit->part->with && usual(o, needed[i].encoder ? needed[i].encoder : needed[i].component);
 }
 
 static sg_status check_whole(const opening *o)
@@ -377,16 +397,17 @@ static sg_status check_whole(const opening *o)
     for (int i = 0; i < NEEDED && n < sizeof text; i++) {
         const char *const         component = needed[i].component;
         const sg_file_part *const part = usual(o, component);
-        const bool                tokenizer = strcmp(component, "tokenizer") == 0;
-        if (sg_checkpoint_has(o->c, component) || (strcmp(component, IMAGE) == 0 && !needs_image_encoder(o))) continue;
+        const char *const         encoder = needed[i].encoder;
+        const bool                pieces = encoder && encoder_part(o, encoder) && encoder_part(o, encoder)->pieces;
+        if (sg_checkpoint_has(o->c, component) || (needed[i].asked && !is_asked(o, i))) continue;
         n += (size_t)snprintf(text + n, sizeof text - n, "\n  the %s: give it by %s (", needed[i].what,
                               needed[i].option);
         if (n < sizeof text)
-            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s%s)", tokenizer ? "spiece.model, or " : "",
-                                  tokenizer ? tokenizer_folder(o)
-                                  : part    ? part->usual
-                                            : "a file",
-                                  tokenizer ? "/ beside the text encoder" : "");
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s%s)", pieces ? "spiece.model, or " : "",
+                                  encoder ? tokenizer_folder(o, encoder)
+                                  : part  ? part->usual
+                                          : "a file",
+                                  encoder ? "/ beside the text encoder" : "");
     }
     return n ? sg_error_set(o->e, SG_E_FILE, "%s: the model is not whole; missing:%s", o->c->path, text) : SG_OK;
 }
@@ -396,7 +417,8 @@ static sg_status open_into(opening *o, const char *path, const sg_model_parts *p
     if (path && !o->c->diffusers) SG_TRY(is_folder(path) ? put_repository(o, path) : put_all(o, path));
     SG_TRY(put_options(o, parts));
     SG_TRY(check_experts(o));
-    SG_TRY(put_tokenizer(o, parts->tokenizer));
+    for (int i = 0; i < NEEDED; i++)
+        if (needed[i].encoder) SG_TRY(put_tokenizer(o, i, needed[i].asked ? parts->clip_tokenizer : parts->tokenizer));
     if (!o->c->diffusers) SG_TRY(check_whole(o));
     return o->c->places ? sg_checkpoint_describe(o->c, o->e) : SG_OK;
 }

@@ -7,12 +7,12 @@
 
 #define SECOND_EXPERT "transformer_2" /* only of models with two; it works last */
 
-enum { SG_PATH_BYTES = 1024, SG_PLACES_MAX = 6 };
+enum { SG_PATH_BYTES = 1024, SG_PLACES_MAX = 8 };
 
 /* A component that is not where the Diffusers folder would have it. */
 typedef struct sg_place {
     const char         *component;
-    char                path[SG_PATH_BYTES]; /* a file; a component's folder; spiece.model or its folder */
+    char                path[SG_PATH_BYTES]; /* a file; a component's folder; spiece.model or a tokenizer's folder */
     const sg_file_part *part;                /* NULL: a folder, or a tokenizer */
     char                prefix[64];
     sg_name_map         map;

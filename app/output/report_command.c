@@ -107,6 +107,8 @@ void sg_command_options(FILE *f, const json_t *settings)
         {"text_encoder", "text-encoder"},
         {"clip_vision", "clip-vision"},
         {"tokenizer", "tokenizer"},
+        {"clip_l", "clip-l"},
+        {"clip_tokenizer", "clip-tokenizer"},
         {"prompt", "prompt"},
         {"negative_prompt", "negative-prompt"},
         {"image", "image"},

@@ -2,7 +2,8 @@
  *
  * What bites:
  *  - a T5 of one block is also a UMT5;
- *  - no file of CLIP's image encoder says how many heads there are, nor which GELU: both follow from the width. */
+ *  - no file of Llama or CLIP says how many heads there are: they have 128 and 64 numbers each;
+ *  - nor which GELU an image encoder of CLIP has: that follows from the width, as the heads of some do. */
 #include "file_parts.h"
 #include "file_names.h"
 
@@ -49,7 +50,7 @@ static const sg_name_rule t5_drops[] = {{.file = "spiece_model"}, {.file = "logi
 static const sg_name_map  t5_names = {.rules = t5_drops, .count = sizeof t5_drops / sizeof *t5_drops};
 
 #define T5                                                                                                             \
-    .component = "text_encoder", .what = "text encoder of the T5 family", .prefixes = t5_prefixes,                     \
+    .component = "text_encoder", .what = "text encoder of the T5 family", .prefixes = t5_prefixes, .pieces = true,     \
     .describe = describe_t5
 #define UMT5                                                                                                           \
     T5, .class_name = "UMT5EncoderModel", .tokenizer = "google/umt5-xxl",                                              \
@@ -67,6 +68,73 @@ const sg_file_part sg_t5_file = {T5_1, .probe = "encoder.block.0.layer.0.SelfAtt
                                  .not_probe = SECOND_BIAS, .names = &t5_names};
 const sg_file_part sg_t5_gguf_file = {T5_1, .probe = "enc.blk.0.attn_q.weight", .not_probe = SECOND_BIAS_GGUF,
                                       .names = &sg_t5_gguf_names};
+
+/* ---- Llama ---- */
+
+/* Llama 3 has heads of 128 numbers. */
+static sg_status describe_llama(sg_textbuf *json, const sg_found_part *p, sg_error *e)
+{
+    enum { HEAD = 128 };
+    const sg_source_tensor *const table = sg_found_tensor(p, "embed_tokens.weight");
+    const int64_t                 q = sg_found_rows(p, "layers.0.self_attn.q_proj.weight");
+    const int64_t                 k = sg_found_rows(p, "layers.0.self_attn.k_proj.weight");
+    int                           layers = 0;
+    while (layers < BLOCKS_MAX && sg_found_tensor(p, "layers.%d.input_layernorm.weight", layers)) layers++;
+    if (!table || table->rank != 2)
+        return sg_error_set(e, SG_E_FORMAT, "%s: has no table of embeddings (embed_tokens.weight) of two dimensions",
+                            sg_source_path(p->source));
+    sg_textbuf_printf(json,
+                      "{\"%s\": {\"hidden_size\": %lld, \"vocab_size\": %lld, \"num_hidden_layers\": %d, "
+                      "\"intermediate_size\": %lld, \"num_attention_heads\": %lld, \"num_key_value_heads\": %lld, "
+                      "\"head_dim\": %d, \"rms_norm_eps\": 1e-5, \"rope_theta\": 500000.0}}",
+                      p->component, (long long)table->dim[1], (long long)table->dim[0], layers,
+                      (long long)sg_found_rows(p, "layers.0.mlp.up_proj.weight"), (long long)(q / HEAD),
+                      (long long)(k / HEAD), HEAD);
+    return SG_OK;
+}
+
+static const char *const llama_prefixes[] = {"", "model.", "language_model.model.",
+                                             "text_encoders.llama.transformer.model.", NULL};
+
+const sg_file_part sg_llama_file = {.component = "text_encoder",
+                                    .what = "text encoder of the Llama family",
+                                    .class_name = "LlamaModel",
+                                    .tokenizer = "llava-llama-3-8b-text-encoder-tokenizer",
+                                    .usual = "llava_llama3_fp8_scaled.safetensors or llava_llama3_fp16.safetensors",
+                                    .probe = "layers.0.input_layernorm.weight",
+                                    .prefixes = llama_prefixes,
+                                    .describe = describe_llama};
+
+/* ---- CLIP's text encoder ---- */
+
+static sg_status describe_clip_text(sg_textbuf *json, const sg_found_part *p, sg_error *e)
+{
+    const int64_t width = sg_found_rows(p, "final_layer_norm.bias");
+    int           layers = 0;
+    (void)e;
+    while (layers < BLOCKS_MAX && sg_found_tensor(p, "encoder.layers.%d.layer_norm1.weight", layers)) layers++;
+    sg_textbuf_printf(
+        json,
+        "{\"%s\": {\"hidden_size\": %lld, \"num_hidden_layers\": %d, \"intermediate_size\": %lld, "
+        "\"num_attention_heads\": %lld, \"vocab_size\": %lld, \"max_position_embeddings\": %lld, "
+        "\"hidden_act\": \"quick_gelu\"}}",
+        p->component, (long long)width, layers, (long long)sg_found_rows(p, "encoder.layers.0.mlp.fc1.bias"),
+        (long long)(width % 64 == 0 ? width / 64 : 0), (long long)sg_found_rows(p, "embeddings.token_embedding.weight"),
+        (long long)sg_found_rows(p, "embeddings.position_embedding.weight"));
+    return SG_OK;
+}
+
+static const char *const clip_text_prefixes[] = {"", "text_model.", "text_encoders.clip_l.transformer.text_model.",
+                                                 NULL};
+
+const sg_file_part sg_clip_text_file = {.component = "text_encoder_2",
+                                        .what = "text encoder of CLIP",
+                                        .class_name = "CLIPTextModel",
+                                        .tokenizer = "clip-vit-large-patch14",
+                                        .usual = "clip_l.safetensors",
+                                        .probe = "embeddings.token_embedding.weight",
+                                        .prefixes = clip_text_prefixes,
+                                        .describe = describe_clip_text};
 
 /* ---- CLIP's image encoder ---- */
 

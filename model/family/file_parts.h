@@ -10,10 +10,11 @@ extern const char *const sg_denoiser_prefixes[], *const sg_vae_prefixes[];
 /* UMT5 has a table of position biases in every block, T5 one alone. */
 extern const sg_file_part sg_umt5_file, sg_umt5_gguf_file, sg_wan_t5_file;
 extern const sg_file_part sg_t5_file, sg_t5_gguf_file;
+extern const sg_file_part sg_llama_file, sg_clip_text_file;
 extern const sg_file_part sg_clip_vision_file, sg_wan_clip_vision_file;
 
 #define SG_ENCODER_FILE_PARTS                                                                                          \
-    &sg_umt5_file, &sg_umt5_gguf_file, &sg_wan_t5_file, &sg_t5_file, &sg_t5_gguf_file, &sg_clip_vision_file,           \
-        &sg_wan_clip_vision_file
+    &sg_umt5_file, &sg_umt5_gguf_file, &sg_wan_t5_file, &sg_t5_file, &sg_t5_gguf_file, &sg_llama_file,                 \
+        &sg_clip_text_file, &sg_clip_vision_file, &sg_wan_clip_vision_file
 
 #endif

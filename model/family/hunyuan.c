@@ -7,6 +7,7 @@
 #include "clip_text.h"
 #include "family.h"
 #include "hunyuan_dit.h"
+#include "hunyuan_names.h"
 #include "hunyuan_vae.h"
 #include "llama.h"
 #include "solver.h"
@@ -130,8 +131,9 @@ static sg_status open_components(hunyuan *m, const sg_checkpoint *from, sg_confi
     SG_TRY(open_texts(c, from, index, act, e));
     SG_TRY(sg_hunyuan_dit_open(&m->dit, from, act, e));
     const sg_hunyuan_config *const d = sg_hunyuan_dit_config(m->dit);
-    c->denoiser[0] =
-        (sg_denoiser){.component = sg_hunyuan_dit_component(m->dit), .layers = (int)(d->layers + d->singles)};
+    c->denoiser[0] = (sg_denoiser){.component = sg_hunyuan_dit_component(m->dit),
+                                   .names = &sg_hunyuan_dit_names,
+                                   .layers = (int)(d->layers + d->singles)};
     c->denoisers = 1;
     c->guidance = d->guided ? SG_GUIDANCE_EMBEDDED : SG_GUIDANCE_CLASSIFIER_FREE;
     sg_component_note_class(c->denoiser[0].component, index, "transformer");

@@ -32,9 +32,14 @@ static sg_status choose_family(sg_engine *engine, sg_config *index, sg_error *e)
                         sg_checkpoint_path(engine->checkpoint), name, known);
 }
 
-static sg_status check_image_encoder(const sg_engine *engine, const sg_engine_options *o, sg_error *e)
+/* Parts that not every model has. */
+static sg_status check_used(const sg_engine *engine, const sg_engine_options *o, sg_error *e)
 {
-    bool any = !o->parts.clip_vision;
+    const char *const second = o->parts.clip_l ? o->parts.clip_l : o->parts.clip_tokenizer;
+    bool              any = !o->parts.clip_vision;
+    if (second && engine->components->texts < 2)
+        return sg_error_set(e, SG_E_ARG, "%s: %s: this model has one text encoder, which --text-encoder gives",
+                            o->parts.clip_l ? "--clip-l" : "--clip-tokenizer", second);
     for (int i = 0; i < engine->components->addeds; i++)
         any = any || strcmp(engine->components->added[i].component->name, "image_encoder") == 0;
     return any ? SG_OK
@@ -230,12 +235,12 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     sg_config_close(&index);
     if (st) return st;
     engine->components = engine->family->components(engine->model);
-    SG_TRY(check_image_encoder(engine, o, e));
+    SG_TRY(check_used(engine, o, e));
     SG_TRY(add_loras(engine, o, e));
     engine->defaults = engine->family->defaults(engine->model);
     engine->defaults.video.strength = 0.8; /* diffusers' */
-    engine->base_bytes = engine->backend->host_memory ? sg_resident_bytes() - o->given_bytes
-                                                      : sg_backend_packed_bytes(engine->backend);
+    engine->base_bytes =
+        engine->backend->host_memory ? sg_resident_bytes() - o->given_bytes : sg_backend_packed_bytes(engine->backend);
     SG_TRY(read_attention(engine, e));
     SG_TRY(read_own_defaults(engine, e));
     SG_TRY(open_preview(engine, o->preview_decoder, e));

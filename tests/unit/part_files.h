@@ -9,6 +9,7 @@
 
 #define I2V SG_FIXTURES "/wan21_i2v"
 #define COG SG_FIXTURES "/cogvideox_2b"
+#define HUNYUAN SG_FIXTURES "/hunyuan_hd16"
 #define MOCHI SG_FIXTURES "/mochi_hd16"
 
 enum { TENSORS_MAX = 600, FILES_MAX = 8 };
@@ -150,6 +151,23 @@ static inline void write_beside(const char *folder, const char *model_dir, const
     char path[128];
     snprintf(path, sizeof path, "%s/sparge-gen.json", folder);
     write_own(path, model_dir, more);
+}
+
+/* Of the small HunyuanVideo, beside its denoiser. */
+static inline const char *hunyuan_own(void)
+{
+    static const char *const name[] = {"vae", "text_encoder", "text_encoder_2"};
+    static char              more[4096];
+    size_t                   n = 0;
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        char config[64];
+        snprintf(config, sizeof config, "%s/config.json", name[i]);
+        char *const text = text_of(HUNYUAN, config);
+        n += (size_t)snprintf(more + n, sizeof more - n, ", \"%s\": %s", name[i], text);
+        assert_true(n < sizeof more);
+        free(text);
+    }
+    return more;
 }
 
 static const char clip_own[] = ", \"image_encoder\": {\"num_attention_heads\": 2, \"hidden_act\": \"gelu\"}";

@@ -1,6 +1,7 @@
 /* test_names.c - the names of parts, of published size, in every spelling: both lists whole, and one to one. */
 #include "cogvideox_names.h"
 #include "file_names.h"
+#include "hunyuan_names.h"
 #include "mochi_names.h"
 #include "wan_names.h"
 
@@ -272,6 +273,15 @@ static void names_mean_what_they_mean(void **state)
         {&sg_mochi_dit_names, 0, "transformer_blocks.3.attn1.to_add_out.bias", "blocks.3.attn.proj_y.bias"},
         {&sg_mochi_dit_names, 0, "time_embed.pooler.to_kv.bias", "t5_y_embedder.to_kv.bias"},
         {&sg_mochi_dit_names, 0, "time_embed.caption_proj.bias", "t5_yproj.bias"},
+        {&sg_hunyuan_dit_names, 0, "context_embedder.time_text_embed.text_embedder.linear_1.bias",
+         "txt_in.c_embedder.linear_1.bias"},
+        {&sg_hunyuan_dit_names, 0, "context_embedder.token_refiner.refiner_blocks.1.norm_out.linear.bias",
+         "txt_in.individual_token_refiner.blocks.1.adaLN_modulation.1.bias"},
+        {&sg_hunyuan_dit_names, 0, "single_transformer_blocks.39.attn.norm_k.weight", "single_blocks.39.k_norm.weight"},
+        {&sg_hunyuan_vae_names, 4, "decoder.up_blocks.0.resnets.2.conv1.conv.bias",
+         "decoder.up.3.block.2.conv1.conv.bias"},
+        {&sg_hunyuan_vae_names, 4, "encoder.down_blocks.1.resnets.0.conv_shortcut.conv.bias",
+         "encoder.down.1.block.0.nin_shortcut.conv.bias"},
         {&sg_wan_clip_vision_names, 0, "embeddings.class_embedding", "cls_embedding"},
         {&sg_wan_clip_vision_names, 0, "encoder.layers.31.self_attn.out_proj.bias", "transformer.31.attn.proj.bias"},
         {&sg_wan_clip_vision_names, 0, "encoder.layers.31.mlp.fc2.bias", "transformer.31.mlp.2.bias"},
@@ -321,6 +331,17 @@ static void rows_mean_what_they_mean(void **state)
          "blocks.7.mlp_x.w1.weight",
          2,
          {{1, 1}, {0, 1}}},
+        {&sg_hunyuan_dit_names,
+         "single_transformer_blocks.7.attn.to_v.weight",
+         "single_blocks.7.linear1.weight",
+         7,
+         {{2, 1}}},
+        {&sg_hunyuan_dit_names,
+         "single_transformer_blocks.7.proj_mlp.bias",
+         "single_blocks.7.linear1.bias",
+         7,
+         {{3, 4}}},
+        {&sg_hunyuan_dit_names, "norm_out.linear.bias", "final_layer.adaLN_modulation.1.bias", 2, {{1, 1}, {0, 1}}},
         {&sg_mochi_dit_names, "norm_out.linear.bias", "final_layer.mod.bias", 2, {{1, 1}, {0, 1}}},
         {&sg_wan_clip_vision_names,
          "encoder.layers.7.self_attn.v_proj.bias",

@@ -1,9 +1,10 @@
-/* test_part_files.c - files of CLIP's image encoder, of Wan 2.1 image to video, of CogVideoX and of Mochi: they render as the
+/* test_part_files.c - files of CLIP's image encoder, of Wan 2.1 image to video, of CogVideoX, of Mochi and of HunyuanVideo: they render as the
  * Diffusers folders that they are made of. */
 #include "part_files.h"
 
 #include "cogvideox_names.h"
 #include "file_names.h"
+#include "hunyuan_names.h"
 #include "lora.h"
 #include "mochi_names.h"
 #include "wan_names.h"
@@ -164,6 +165,43 @@ static void an_original_repository_and_one_file_of_mochi_render(void **state)
     renders_as(MOCHI, "mochi/all.safetensors", NULL);
 }
 
+/* ---- HunyuanVideo ---- */
+
+static void files_and_one_file_of_hunyuan_render(void **state)
+{
+    const sg_model_parts parts = {.text_encoder = "hunyuan/llava_llama3.safetensors",
+                                  .tokenizer = HUNYUAN "/tokenizer",
+                                  .clip_l = "hunyuan/clip_l.safetensors",
+                                  .clip_tokenizer = HUNYUAN "/tokenizer_2"};
+    (void)state;
+    /* the original repository, with text encoders beside it */
+    assert_int_equal(system("mkdir -p hunyuan/transformers hunyuan/vae"), 0);
+    write_component("hunyuan/transformers/mp_rank_00_model_states.safetensors", HUNYUAN, "transformer",
+                    &sg_hunyuan_dit_names, 0, "");
+    write_component("hunyuan/vae/pytorch_model.safetensors", HUNYUAN, "vae", NULL, 0, "vae.");
+    write_component("hunyuan/llava_llama3.safetensors", HUNYUAN, "text_encoder", NULL, 0, "model.");
+    write_component("hunyuan/clip_l.safetensors", HUNYUAN, "text_encoder_2", NULL, 0, "text_model.");
+    write_beside("hunyuan", HUNYUAN, hunyuan_own());
+    renders_as(HUNYUAN, "hunyuan", &parts);
+    /* one file, as ComfyUI has it, beside the tokenizers' folders */
+    assert_int_equal(system("mkdir hunyuan/all && cp -rL " HUNYUAN
+                            "/tokenizer hunyuan/all/llava-llama-3-8b-text-encoder-tokenizer && cp -rL " HUNYUAN
+                            "/tokenizer_2 hunyuan/all/clip-vit-large-patch14"),
+                     0);
+    put_component(&now, HUNYUAN, "transformer", &sg_hunyuan_dit_names, 0, "model.diffusion_model.");
+    put_component(&now, HUNYUAN, "vae", &sg_hunyuan_vae_names, 4, "vae.");
+    put_component(&now, HUNYUAN, "text_encoder", NULL, 0, "text_encoders.llama.transformer.model.");
+    put_component(&now, HUNYUAN, "text_encoder_2", NULL, 0, "text_encoders.clip_l.transformer.text_model.");
+    write_out(&now, "hunyuan/all/all.safetensors");
+    write_beside("hunyuan/all", HUNYUAN, hunyuan_own());
+    renders_as(HUNYUAN, "hunyuan/all/all.safetensors", NULL);
+    /* Diffusers' names */
+    sg_model_parts named = parts;
+    named.vae = "hunyuan/vae/pytorch_model.safetensors";
+    write_component("hunyuan/named.safetensors", HUNYUAN, "transformer", NULL, 0, "");
+    renders_as(HUNYUAN, "hunyuan/named.safetensors", &named);
+}
+
 /* ---- configs ---- */
 
 static void same_number(const char *key, sg_config *a, sg_config *b)
@@ -230,6 +268,19 @@ static void shapes_give_the_config(void **state)
          "",
          {"num_attention_heads", "attention_head_dim", "num_layers", "in_channels", "pooled_projection_dim",
           "text_embed_dim", "time_embed_dim", "patch_size"}},
+        {HUNYUAN,
+         "transformer",
+         &sg_hunyuan_dit_names,
+         0,
+         "",
+         {"num_attention_heads", "attention_head_dim", "num_layers", "num_single_layers", "num_refiner_layers",
+          "in_channels", "out_channels", "text_embed_dim", "pooled_projection_dim", "patch_size", "patch_size_t"}},
+        {HUNYUAN,
+         "vae",
+         &sg_hunyuan_vae_names,
+         4,
+         "",
+         {"latent_channels", "layers_per_block", "out_channels", "[]block_out_channels"}},
         {MOCHI,
          "vae",
          &sg_mochi_vae_names,
@@ -402,7 +453,10 @@ static void loras_go_by_either_names(void **state)
     static const struct {
         const char        *dir;
         const sg_name_map *names;
-    } of[] = {{I2V, &sg_wan_dit_names}, {COG, &sg_cogvideox_dit_names}, {MOCHI, &sg_mochi_dit_names}};
+    } of[] = {{I2V, &sg_wan_dit_names},
+              {COG, &sg_cogvideox_dit_names},
+              {MOCHI, &sg_mochi_dit_names},
+              {HUNYUAN, &sg_hunyuan_dit_names}};
     static frames named;
     (void)state;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
@@ -427,6 +481,7 @@ int main(void)
         cmocka_unit_test(image_to_video_of_two_experts_renders),
         cmocka_unit_test(an_original_repository_of_cogvideox_renders),
         cmocka_unit_test(an_original_repository_and_one_file_of_mochi_render),
+        cmocka_unit_test(files_and_one_file_of_hunyuan_render),
         cmocka_unit_test(shapes_give_the_config),
         cmocka_unit_test(published_sizes_of_cogvideox_are_told_apart),
         cmocka_unit_test(loras_go_by_either_names),

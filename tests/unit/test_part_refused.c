@@ -3,6 +3,7 @@
 
 #include "cogvideox_names.h"
 #include "file_names.h"
+#include "hunyuan_names.h"
 #include "mochi_names.h"
 #include "wan_names.h"
 
@@ -20,6 +21,16 @@ static void what_is_missing_is_named_by_its_family(void **state)
             "the tokenizer: give it by --tokenizer (spiece.model, or google/t5-v1_1-xxl/ beside the text encoder)");
     refused("alone/cog.safetensors", NULL, "the VAE: give it by --vae (cogvideox_vae_bf16.safetensors or");
     refused("alone/mochi.safetensors", NULL, "the VAE: give it by --vae (mochi_vae.safetensors or");
+    write_component("alone/hunyuan.safetensors", HUNYUAN, "transformer", &sg_hunyuan_dit_names, 0, "");
+    refused("alone/hunyuan.safetensors", NULL, "the text encoder: give it by --text-encoder (llava_llama3_fp8_scaled");
+    refused("alone/hunyuan.safetensors", NULL,
+            "the tokenizer: give it by --tokenizer (llava-llama-3-8b-text-encoder-tokenizer/ beside the text encoder)");
+    refused("alone/hunyuan.safetensors", NULL, "the second text encoder: give it by --clip-l (clip_l.safetensors)");
+    refused("alone/hunyuan.safetensors", NULL,
+            "give it by --clip-tokenizer (clip-vit-large-patch14/ beside the text encoder)");
+    refused("alone/hunyuan.safetensors", NULL, "the VAE: give it by --vae (hunyuan_video_vae_bf16.safetensors or");
+    refused("alone/hunyuan.safetensors", &(sg_model_parts){.clip_tokenizer = "nowhere"},
+            "--clip-tokenizer: nowhere: No such file");
     /* a folder that lost it, and a denoiser in a folder that never had it */
     sg_error   e = {0};
     sg_engine *g = NULL;
@@ -216,6 +227,33 @@ static const struct {
      {7, 20},
      "",
      "misshapen: transformer_blocks.0.ff_context.net.0.proj.weight is part 2, 1 of 2"},
+    {HUNYUAN,
+     "transformer",
+     &sg_hunyuan_dit_names,
+     0,
+     "single_blocks.0.linear1.weight",
+     2,
+     {13, 48},
+     ", \"transformer\": {\"rope_axes_dim\": [4, 6, 6]}",
+     "misshapen: single_transformer_blocks.0.attn.to_q.weight is part 1 of 7"},
+    {HUNYUAN,
+     "transformer",
+     &sg_hunyuan_dit_names,
+     0,
+     "img_in.proj.weight",
+     5,
+     {48, 9, 1, 2, 2},
+     "",
+     "has 9 channels where it gives 4: this is HunyuanVideo for image to video"},
+    {HUNYUAN,
+     "vae",
+     &sg_hunyuan_vae_names,
+     4,
+     "decoder.up.3.upsample.conv.conv.bias",
+     0,
+     {0},
+     ", \"vae\": {\"norm_num_groups\": 4}",
+     "missing: decoder.up_blocks.0.upsamplers.0.conv.conv.bias (in the file decoder.up.3.upsample.conv.conv.bias)"},
     {MOCHI, "transformer", &sg_mochi_dit_names, 0, "pos_frequencies", 0, {0}, "", "missing: pos_frequencies [3, 3, 8]"},
 };
 
@@ -258,6 +296,8 @@ static void parts_of_another_family_are_refused(void **state)
                           "_class_name: is \"CogVideoXTransformer3DModel\", which is not read here");
     refused_by_the_engine(SG_FIXTURES "/wan21_hd12", (sg_model_parts){.clip_vision = I2V "/image_encoder"},
                           "image_encoder", "this model sees no picture through an image encoder");
+    refused_by_the_engine(COG, (sg_model_parts){.clip_l = HUNYUAN "/text_encoder_2"}, "--clip-l",
+                          "this model has one text encoder");
     refused_by_the_engine(COG, (sg_model_parts){.tokenizer = SG_FIXTURES "/wan22_a14b/tokenizer"},
                           "wan22_a14b/tokenizer", "the tokenizer has 290 ids, but the table of the text encoder");
     refused_by_the_engine(MOCHI, (sg_model_parts){.vae = "alone/wan_vae.safetensors"}, "alone/wan_vae.safetensors",

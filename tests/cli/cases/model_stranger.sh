@@ -20,5 +20,7 @@ told info flux
 told info unet.safetensors
 told --diffusion-model two/ae.safetensors -p x
 told info two
-made hunyuan.safetensors {single_transformer_blocks,context_embedder.token_refiner.refiner_blocks}.0.attn.to_q.weight
+made hunyuan.safetensors txt_in.individual_token_refiner.blocks.0.norm1.weight double_blocks.0.img_attn.qkv.weight
 told info hunyuan.safetensors
+made llama.safetensors blk.0.attn_norm.weight
+told --text-encoder llama.safetensors -p x
