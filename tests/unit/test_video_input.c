@@ -109,7 +109,7 @@ static int open_model(void **state)
 {
     (void)state;
     return sg_engine_open(&engine, &(sg_engine_options){.model_dir = SG_FIXTURES "/wan21_hd12", .backend = "cpu"},
-                          NULL);
+                          NULL) != SG_OK;
 }
 
 int main(void)
