@@ -111,7 +111,7 @@ const sg_option sg_option_table[] = {
      .value = "FILE", .help = "and end it with this one, of models that can"},
     {.name = "video", .kind = SG_OPTION_TEXT, .commands = RENDER | COMPARE | EVAL, AT(video), .value = "FILE",
      .help = "start from this video, MP4, MOV, MKV, WebM, AVI or Y4M, or from the pictures of a folder,\n"
-             "rather than from noise alone, by Wan's models and CogVideoX's"},
+             "rather than from noise alone, by models of Wan, CogVideoX and HunyuanVideo"},
     {.name = "strength", .kind = SG_OPTION_REAL, .commands = RENDER | COMPARE | EVAL, AT(strength), .lo = 0.001, .hi = 1,
      .value = "X",
      .help = "how much of it is made anew: the share of the steps that are done, the last ones\n(default: 0.8)"},
@@ -339,8 +339,8 @@ const sg_option sg_option_table[] = {
      .help = "refuse what needs more, as in 8G or 512M (default: what the machine has free)"},
     {.name = "vae-tiling", .kind = SG_OPTION_CHOICE, .commands = (SAMPLER & ~CHECK) | INFO, AT(vae_tiling),
      .choices = sg_tiling_names, .value = "WHEN",
-     .help = "decode in blended tiles of 256x256 pixels, as Mochi's decoder can: less memory, and the\n"
-             "frames differ a little; auto: if decoding whole frames would not fit"},
+     .help = "decode in blended tiles of 256x256 pixels, as the decoders of Mochi and HunyuanVideo can:\n"
+             "less memory, and the frames differ a little; auto: if decoding whole frames would not fit"},
     {.name = "offload", .kind = SG_OPTION_CHOICE, .commands = MODEL & ~(CHECK | TUNE), AT(offload), .choices = offloads,
      .value = "WHEN",
      .help = "keep the denoiser's blocks in host memory and copy each to the GPU when it is needed;\n"
