@@ -156,7 +156,7 @@ static sg_status not_finite(const sg_bind_patched *p, const sg_patch *patch, sg_
 static sg_status take(float **out, const sg_bind_patched *p, const sg_patch *patch, const sg_source_tensor *t,
                       sg_error *e)
 {
-    shape s;
+    shape s = {0};
     shape_of(t, &s);
     const size_t n = (size_t)(s.rows * s.row);
     *out = malloc(n * sizeof **out);

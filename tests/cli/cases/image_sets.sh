@@ -1,6 +1,7 @@
 # Pictures of prompt sets, and of compare: all arms and clips of an entry begin with the same one, results and reports hold its
 # name and hash, and what is missing or bad is told before anything renders.
 source "$LIB"
+[[ $(sparge-gen --version) == *.webp* ]] || skip "a build without FFmpeg"
 [[ -d $FIXTURES/wan22_i2v ]] || skip "no mini checkpoints beside the program"
 export OMP_NUM_THREADS=1
 images="${LIB%/*}/../fuzz/corpus/image"

@@ -1,6 +1,7 @@
 # --preview leaves a whole picture, also of a render that is interrupted, and the clip as it is without; what it cannot do is
 # refused by name, and a preview that cannot be written costs the render nothing.
 source "$LIB"
+[[ $(sparge-gen --version) == *.webp* ]] || skip "a build without FFmpeg"
 sparge-gen "${prompt[@]}" "${small[@]}" --frames 9 -q -o plain.y4m || fail
 sparge-gen "${prompt[@]}" "${small[@]}" --frames 9 -q -o clip.y4m --preview p.png || fail
 cmp plain.y4m clip.y4m || fail "the clip is another one"

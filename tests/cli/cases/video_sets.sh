@@ -1,6 +1,7 @@
 # Videos of prompt sets: all arms and clips of an entry start from the same one, results and reports hold its name, hash and
 # strength, and what is missing or bad is told before anything renders.
 source "$LIB"
+[[ $(sparge-gen --version) == *.webp* ]] || skip "a build without FFmpeg"
 [[ -d $FIXTURES/wan21_hd12 ]] || skip "no mini checkpoints beside the program"
 export OMP_NUM_THREADS=1
 ln -s "$FIXTURES"/{wan21_hd12,mochi_hd16} .
