@@ -150,7 +150,7 @@ static sg_status read_config(sg_cogvideox_config *c, sg_config *f)
 
 static void want_norm(sg_bind *b, sg_tensor *w, sg_tensor *bias, const char *name, bool affine, int64_t width)
 {
-    char full[96];
+    char full[104];
     if (!affine) return;
     snprintf(full, sizeof full, "%s.weight", name);
     sg_bind_tensor(b, w, SG_F32, full, width);

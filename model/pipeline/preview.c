@@ -82,7 +82,7 @@ sg_status sg_engine_preview_size(const sg_engine *engine, const sg_request *r, i
 
 size_t sg_preview_bytes(const sg_render *render)
 {
-    int size[3];
+    int size[3] = {0};
     if (!wanted(render) || sg_engine_preview_size(render->engine, render->request, size, NULL) != SG_OK) return 0;
     return 3 * (size_t)size[0] * (size_t)size[1] * (size_t)size[2];
 }

@@ -111,7 +111,7 @@ typedef struct binding {
 
 static void bind_conv(const binding *t, sg_cog_conv *c, const char *name, int64_t o, int64_t i, int kt)
 {
-    char full[64];
+    char full[80];
     snprintf(full, sizeof full, "%s.weight", name);
     sg_bind_tensor(t->b, &c->w, t->vae->component.act, full, o, i, kt, 3, 3);
     snprintf(full, sizeof full, "%s.bias", name);
@@ -121,7 +121,7 @@ static void bind_conv(const binding *t, sg_cog_conv *c, const char *name, int64_
 
 static void bind_mix(const binding *t, sg_cog_mix *m, const char *name, int64_t o, int64_t i)
 {
-    char full[64];
+    char full[80];
     snprintf(full, sizeof full, "%s.weight", name);
     sg_bind_tensor(t->b, &m->w, t->vae->component.act, full, o, i);
     snprintf(full, sizeof full, "%s.bias", name);

@@ -90,7 +90,7 @@ static sg_status read_widths(taehv *t, const sg_vae_info *of, sg_error *e)
 
 static void bind_conv(sg_bind *b, sg_dtype act, weights *w, const char *name, int64_t o, int64_t i)
 {
-    char full[64];
+    char full[80];
     snprintf(full, sizeof full, "%s.weight", name);
     sg_bind_tensor(b, &w->w, act, full, o, i, 3, 3);
     snprintf(full, sizeof full, "%s.bias", name);

@@ -101,7 +101,7 @@ static void put(file *f, const made *m, const char *name, int rank, const int64_
 
 static void put_linear(file *f, const made *m, const char *name, int64_t o, int64_t i)
 {
-    char full[96];
+    char full[104];
     snprintf(full, sizeof full, "%s.weight", name);
     put(f, m, full, i ? 2 : 1, (int64_t[]){o, i});
     snprintf(full, sizeof full, "%s.bias", name);

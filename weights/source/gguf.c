@@ -159,8 +159,8 @@ static sg_status take_value(header *h, key *k)
 
 static sg_status take_key(header *h, gguf *g)
 {
-    const char *name;
-    size_t      len, wrong;
+    const char *name = NULL;
+    size_t      len = 0, wrong;
     key         k = {0};
     SG_TRY(take_text(h, "name", &name, &len));
     if (len == 0 || len > KEY_NAME_MAX || memchr(name, 0, len) || !sg_utf8_check(name, len, &wrong))
