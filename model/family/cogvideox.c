@@ -44,7 +44,7 @@ static sg_status check_fit(const cogvideox *m, const char *dir, sg_error *e)
 {
     const sg_text_encoder *const     t = &m->components.text[0].encoder;
     const sg_cogvideox_config *const c = sg_cogvideox_dit_config(m->dit);
-    const int                        width = t->ops->width(t->of), z = sg_cogvideox_vae_describe(m->vae).z;
+    const int                        width = t->ops->width(t->of), z = m->components.vae.info.z;
     if (c->text_dim != width)
         return sg_error_set(
             e, SG_E_FORMAT,
@@ -122,20 +122,20 @@ static sg_status open_components(cogvideox *m, const sg_checkpoint *from, sg_con
     sg_component_note_class(sg_cogvideox_vae_component(m->vae), index, "vae");
 
     const sg_cogvideox_config *const d = sg_cogvideox_dit_config(m->dit);
-    const sg_vae_info                v = sg_cogvideox_vae_describe(m->vae);
     c->text[0].tokens_max = (int)d->text_len;
     c->text[0].padded = true;
     c->texts = 1;
     c->denoiser[0] = (sg_denoiser){
         .component = sg_cogvideox_dit_component(m->dit), .names = &sg_cogvideox_dit_names, .layers = (int)d->layers};
     c->denoisers = 1;
-    c->vae = (sg_vae){.ops = &sg_cogvideox_vae_ops, .of = m->vae};
+    memcpy(c->patch, d->patch, sizeof c->patch);
+    c->vae = (sg_vae){.ops = &sg_cogvideox_vae_ops, .of = m->vae, .info = sg_cogvideox_vae_describe(m->vae)};
     add_image(m);
     c->guidance = SG_GUIDANCE_CLASSIFIER_FREE;
     c->noise_by_frame = true;
     c->noise_dtype = act;
-    c->size_multiple = v.scale_space * (int)d->patch[1];
-    c->frames = (sg_frame_rule){.step = v.scale_time, .pairs = true};
+    c->size_multiple = c->vae.info.scale_space * (int)d->patch[1];
+    c->frames = (sg_frame_rule){.step = c->vae.info.scale_time, .pairs = true};
     return check_fit(m, sg_checkpoint_path(from), e);
 }
 
@@ -176,7 +176,7 @@ static sg_request cogvideox_defaults(const void *model)
     const cogvideox *const           m = model;
     const sg_components *const       k = &m->components;
     const sg_cogvideox_config *const c = sg_cogvideox_dit_config(m->dit);
-    const int64_t                    scale = sg_cogvideox_vae_describe(m->vae).scale_space, p = c->patch[1];
+    const int64_t                    scale = k->vae.info.scale_space, p = c->patch[1];
     const int64_t                    most[2] = {c->frame_patch ? 1360 : INT32_MAX, c->frame_patch ? 768 : INT32_MAX};
     return (sg_request){.negative_prompt = "",
                         .width = (int)at_most(c->sample[2] / p * p * scale, most[0]),
@@ -190,29 +190,13 @@ static sg_request cogvideox_defaults(const void *model)
                         .sampler = k->sampler.kind};
 }
 
-static void cogvideox_geometry(const void *model, const sg_request *r, sg_geometry *out)
-{
-    const cogvideox *const m = model;
-    const sg_vae_info      v = sg_cogvideox_vae_describe(m->vae);
-    const int64_t *const   patch = sg_cogvideox_dit_config(m->dit)->patch;
-    const int64_t          frames = (r->frames - 1) / v.scale_time + 1;
-    out->grid[0] = (frames + patch[0] - 1) / patch[0];
-    out->latent[0] = v.z;
-    out->latent[1] = out->grid[0] * patch[0];
-    out->latent[2] = r->height / v.scale_space;
-    out->latent[3] = r->width / v.scale_space;
-    out->pad = out->latent[1] - frames;
-    for (int k = 1; k < 3; k++) out->grid[k] = out->latent[k + 1] / patch[k];
-}
-
 static sg_status cogvideox_check(const void *model, const sg_request *r, sg_error *e)
 {
     const cogvideox *const           m = model;
     const sg_cogvideox_config *const c = sg_cogvideox_dit_config(m->dit);
     const int                        step = m->components.size_multiple;
     const int64_t                    most[2] = {c->sample[1] / c->patch[1], c->sample[2] / c->patch[2]};
-    sg_geometry                      g;
-    cogvideox_geometry(model, r, &g);
+    const sg_geometry                g = sg_geometry_of(&m->components, r);
     if (c->learned && (g.grid[1] != most[0] || g.grid[2] != most[1]))
         return sg_error_set(e, SG_E_ARG, "size: %dx%d: this model knows the positions of %lldx%lld alone", r->width,
                             r->height, (long long)most[1] * step, (long long)most[0] * step);
@@ -305,7 +289,6 @@ const sg_family sg_family_cogvideox = {
     .close = cogvideox_close,
     .components = cogvideox_components,
     .defaults = cogvideox_defaults,
-    .geometry = cogvideox_geometry,
     .check = cogvideox_check,
     .dynamic_guidance = dynamic_guidance,
     .prompt = cogvideox_prompt,

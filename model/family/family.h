@@ -46,7 +46,7 @@ typedef struct sg_geometry {
     int64_t latent[4]; /* c, f, y, x */
     int64_t pad;       /* the first of these f are denoised with the others, and neither decoded nor saved */
     int64_t grid[3];   /* the denoiser's tokens of the video: frames, rows, columns */
-    int     images; /* that the render has: 0; 1, the first; 2, the last too. The engine's, not the family's to set */
+    int     images;    /* that the render has, or will need: 0; 1, the first; 2, the last too */
 } sg_geometry;
 
 /* A phase that a family adds between its texts and denoising: an image is encoded, for example. */
@@ -68,6 +68,7 @@ typedef struct sg_components {
     int               addeds;
     sg_denoiser       denoiser[SG_DENOISERS_MAX]; /* in the order of their work; the last one's `from` is 0 */
     int               denoisers;
+    int64_t           patch[3]; /* of latents in one of their tokens: frames, rows, columns */
     sg_vae            vae;
     sg_sampler_config sampler;
     sg_guidance       guidance;
@@ -79,6 +80,9 @@ typedef struct sg_components {
 
     const sg_latent_rgb *rgb; /* the colours of its latents; NULL: not known */
 } sg_components;
+
+/* Of a request whose size and frames the model renders. Pads fill up the patches of frames. */
+sg_geometry sg_geometry_of(const sg_components *c, const sg_request *r);
 
 /* What one encoder has of the text of one pass. */
 typedef struct sg_text_states {
@@ -128,7 +132,6 @@ typedef struct sg_family {
     const sg_components *(*components)(const void *model);
     sg_request (*defaults)(const void *model); /* strings live as long as the model */
 
-    void (*geometry)(const void *model, const sg_request *r, sg_geometry *out);
     /* What r may not ask beyond the engine's own checks: SG_E_ARG. */
     sg_status (*check)(const void *model, const sg_request *r, sg_error *e);
 

@@ -91,7 +91,7 @@ static sg_status check_fit(const hunyuan *m, const char *dir, sg_error *e)
 {
     const sg_text_encoder *const t = &m->components.text[LLAMA].encoder, *const r = &m->components.text[CLIP].encoder;
     const sg_hunyuan_config *const c = sg_hunyuan_dit_config(m->dit);
-    const int width = t->ops->width(t->of), row = r->ops->pooled(r->of), z = sg_hunyuan_vae_describe(m->vae).z;
+    const int width = t->ops->width(t->of), row = r->ops->pooled(r->of), z = m->components.vae.info.z;
     if (c->text_dim != width)
         return sg_error_set(e, SG_E_FORMAT,
                             "%s: the text encoder gives %d numbers a token, but transformer/config.json: "
@@ -139,9 +139,10 @@ static sg_status open_components(hunyuan *m, const sg_checkpoint *from, sg_confi
     sg_component_note_class(c->denoiser[0].component, index, "transformer");
     SG_TRY(sg_hunyuan_vae_open(&m->vae, from, act, e));
     sg_component_note_class(sg_hunyuan_vae_component(m->vae), index, "vae");
-    c->vae = (sg_vae){.ops = &sg_hunyuan_vae_ops, .of = m->vae};
-    c->size_multiple = sg_hunyuan_vae_describe(m->vae).scale_space * (int)d->patch[1];
-    c->frames.step = sg_hunyuan_vae_describe(m->vae).scale_time;
+    memcpy(c->patch, d->patch, sizeof c->patch);
+    c->vae = (sg_vae){.ops = &sg_hunyuan_vae_ops, .of = m->vae, .info = sg_hunyuan_vae_describe(m->vae)};
+    c->size_multiple = c->vae.info.scale_space * (int)d->patch[1];
+    c->frames.step = c->vae.info.scale_time;
     return check_fit(m, sg_checkpoint_path(from), e);
 }
 
@@ -188,19 +189,6 @@ static sg_request hunyuan_defaults(const void *model)
                         .guidance = c->guidance == SG_GUIDANCE_EMBEDDED ? 6 : 0,
                         .flow_shift = c->sampler.flow_shift,
                         .sampler = c->sampler.kind};
-}
-
-static void hunyuan_geometry(const void *model, const sg_request *r, sg_geometry *out)
-{
-    const hunyuan *const m = model;
-    const sg_vae_info    v = sg_hunyuan_vae_describe(m->vae);
-    const int64_t *const patch = sg_hunyuan_dit_config(m->dit)->patch;
-    out->latent[0] = v.z;
-    out->latent[1] = (r->frames - 1) / v.scale_time + 1;
-    out->latent[2] = r->height / v.scale_space;
-    out->latent[3] = r->width / v.scale_space;
-    out->pad = 0;
-    for (int k = 0; k < 3; k++) out->grid[k] = out->latent[k + 1] / patch[k];
 }
 
 /* Nothing beyond what the engine checks. */
@@ -276,7 +264,6 @@ const sg_family sg_family_hunyuan = {
     .close = hunyuan_close,
     .components = hunyuan_components,
     .defaults = hunyuan_defaults,
-    .geometry = hunyuan_geometry,
     .check = hunyuan_check,
     .prompt = hunyuan_prompt,
     .attention = hunyuan_attention,

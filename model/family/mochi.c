@@ -39,7 +39,7 @@ static sg_status check_fit(const mochi *m, const char *dir, sg_error *e)
 {
     const sg_text_encoder *const t = &m->components.text[0].encoder;
     const sg_mochi_config *const c = sg_mochi_dit_config(m->dit);
-    const int                    width = t->ops->width(t->of), z = sg_mochi_vae_describe(m->vae).z;
+    const int                    width = t->ops->width(t->of), z = m->components.vae.info.z;
     if (c->text_dim != width)
         return sg_error_set(e, SG_E_FORMAT,
                             "%s: the text encoder gives %d numbers a token, but transformer/config.json: "
@@ -72,10 +72,11 @@ static sg_status open_components(mochi *m, const sg_checkpoint *from, sg_config 
     sg_component_note_class(c->denoiser[0].component, index, "transformer");
     SG_TRY(sg_mochi_vae_open(&m->vae, from, act, e));
     sg_component_note_class(sg_mochi_vae_component(m->vae), index, "vae");
-    c->vae = (sg_vae){.ops = &sg_mochi_vae_ops, .of = m->vae};
-    if (sg_mochi_vae_describe(m->vae).z == sg_latent_rgb_mochi.z) c->rgb = &sg_latent_rgb_mochi;
-    c->size_multiple = sg_mochi_vae_describe(m->vae).scale_space * (int)d->patch[1];
-    c->frames.step = sg_mochi_vae_describe(m->vae).scale_time;
+    memcpy(c->patch, d->patch, sizeof c->patch);
+    c->vae = (sg_vae){.ops = &sg_mochi_vae_ops, .of = m->vae, .info = sg_mochi_vae_describe(m->vae)};
+    if (c->vae.info.z == sg_latent_rgb_mochi.z) c->rgb = &sg_latent_rgb_mochi;
+    c->size_multiple = c->vae.info.scale_space * (int)d->patch[1];
+    c->frames.step = c->vae.info.scale_time;
     return check_fit(m, sg_checkpoint_path(from), e);
 }
 
@@ -119,19 +120,6 @@ static sg_request mochi_defaults(const void *model)
                         .cfg_scale_2 = -1,
                         .flow_shift = s->flow_shift,
                         .sampler = s->kind};
-}
-
-static void mochi_geometry(const void *model, const sg_request *r, sg_geometry *out)
-{
-    const mochi *const   m = model;
-    const sg_vae_info    v = sg_mochi_vae_describe(m->vae);
-    const int64_t *const patch = sg_mochi_dit_config(m->dit)->patch;
-    out->latent[0] = v.z;
-    out->latent[1] = (r->frames - 1) / v.scale_time + 1;
-    out->latent[2] = r->height / v.scale_space;
-    out->latent[3] = r->width / v.scale_space;
-    out->pad = 0;
-    for (int k = 0; k < 3; k++) out->grid[k] = out->latent[k + 1] / patch[k];
 }
 
 /* Nothing beyond what the engine checks. */
@@ -198,7 +186,6 @@ const sg_family sg_family_mochi = {
     .close = mochi_close,
     .components = mochi_components,
     .defaults = mochi_defaults,
-    .geometry = mochi_geometry,
     .check = mochi_check,
     .prompt = mochi_prompt,
     .attention = mochi_attention,

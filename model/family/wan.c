@@ -63,7 +63,7 @@ static sg_status check_fit(const wan *w, const char *dir, sg_error *e)
     const sg_text_encoder *const t = &w->components.text[0].encoder;
     const sg_wan_config *const   c = sg_wan_dit_config(w->dit[0]);
     const sg_wan_config *const   d = w->dit[1] ? sg_wan_dit_config(w->dit[1]) : c;
-    const int                    width = t->ops->width(t->of), z = sg_wan_vae_describe(w->vae).z;
+    const int                    width = t->ops->width(t->of), z = w->components.vae.info.z;
     if (c->text_dim != width)
         return sg_error_set(e, SG_E_FORMAT,
                             "%s: the text encoder gives %d numbers a token, but transformer/config.json: "
@@ -73,12 +73,12 @@ static sg_status check_fit(const wan *w, const char *dir, sg_error *e)
         return sg_error_set(e, SG_E_FORMAT,
                             "%s: vae/config.json: z_dim is %d, but %lld channels come out of the transformer", dir, z,
                             (long long)c->channels);
-    if (c->input != c->channels && c->input != 2 * c->channels + sg_wan_vae_describe(w->vae).scale_time)
+    if (c->input != c->channels && c->input != 2 * c->channels + w->components.vae.info.scale_time)
         return sg_error_set(
             e, SG_E_FORMAT,
             "%s: transformer/config.json: in_channels is %lld: for text to video it would be %d, for image "
             "to video %d",
-            dir, (long long)c->input, z, 2 * z + sg_wan_vae_describe(w->vae).scale_time);
+            dir, (long long)c->input, z, 2 * z + w->components.vae.info.scale_time);
     if (w->ti2v && c->input != c->channels)
         return sg_error_set(e, SG_E_FORMAT,
                             "%s: model_index.json: expand_timesteps is for a transformer without channels "
@@ -194,13 +194,14 @@ static sg_status open_components(wan *w, const sg_checkpoint *from, sg_config *i
     }
     SG_TRY(sg_wan_vae_open(&w->vae, from, act, e));
     sg_component_note_class(sg_wan_vae_component(w->vae), index, "vae");
-    c->vae = (sg_vae){.ops = &sg_wan_vae_ops, .of = w->vae};
+    const sg_wan_vae_info v = sg_wan_vae_describe(w->vae);
+    c->vae = (sg_vae){.ops = &sg_wan_vae_ops, .of = w->vae, .info = {v.z, v.scale_time, v.scale_space}};
     add_image(w);
     SG_TRY(add_tokens(w, from, index, act, e));
 
-    const sg_wan_vae_info      v = sg_wan_vae_describe(w->vae);
     const sg_latent_rgb *const rgb = v.residual ? &sg_latent_rgb_wan22 : &sg_latent_rgb_wan21;
     const int64_t *const       patch = sg_wan_dit_config(w->dit[0])->patch;
+    memcpy(c->patch, patch, sizeof c->patch);
     if (v.z == rgb->z) c->rgb = rgb;
     /* both sides of a patch are powers of two in every known checkpoint */
     c->size_multiple = v.scale_space * (int)(patch[1] > patch[2] ? patch[1] : patch[2]);
@@ -244,7 +245,7 @@ static sg_request wan_defaults(const void *model)
 {
     const wan *const w = model;
     const bool       two = w->dit[1] != NULL; /* as wan_t2v_A14B.py and wan_i2v_A14B.py of Wan2.2 */
-    const bool       large = sg_wan_vae_describe(w->vae).scale_space > 8; /* the 5B: 24 frames a second, 720p */
+    const bool       large = w->components.vae.info.scale_space > 8; /* the 5B: 24 frames a second, 720p */
     const bool       image = w->components.image[SG_IMAGE_FIRST] == SG_IMAGE_NEEDED;
     return (sg_request){.negative_prompt = default_negative,
                         .width = large ? 1280 : 832,
@@ -262,23 +263,11 @@ static sg_request wan_defaults(const void *model)
                         .sampler = w->components.sampler.kind};
 }
 
-static void wan_geometry(const void *model, const sg_request *r, sg_geometry *out)
-{
-    const wan *const      w = model;
-    const sg_wan_vae_info v = sg_wan_vae_describe(w->vae);
-    const int64_t *const  patch = sg_wan_dit_config(w->dit[0])->patch;
-    out->latent[0] = v.z;
-    out->latent[1] = (r->frames - 1) / v.scale_time + 1;
-    out->latent[2] = r->height / v.scale_space;
-    out->latent[3] = r->width / v.scale_space;
-    for (int k = 0; k < 3; k++) out->grid[k] = out->latent[k + 1] / patch[k];
-}
-
 static sg_status wan_check(const void *model, const sg_request *r, sg_error *e)
 {
-    const int64_t most = sg_wan_dit_config(((const wan *)model)->dit[0])->rope_max;
-    sg_geometry   g;
-    wan_geometry(model, r, &g);
+    const wan *const  w = model;
+    const int64_t     most = sg_wan_dit_config(w->dit[0])->rope_max;
+    const sg_geometry g = sg_geometry_of(&w->components, r);
     for (int k = 0; k < 3; k++)
         if (g.grid[k] > most)
             return sg_error_set(e, SG_E_ARG, "%s: %lld patches are more than the %lld positions that the model knows",
@@ -355,7 +344,6 @@ const sg_family sg_family_wan = {
     .close = wan_close,
     .components = wan_components,
     .defaults = wan_defaults,
-    .geometry = wan_geometry,
     .check = wan_check,
     .prompt = wan_prompt,
     .attention = wan_attention,

@@ -37,7 +37,7 @@ static void fill_mask(const clip *c, float *mask)
 float *sg_wan_image_encode(const sg_vae *v, sg_stream *s, const sg_request *r, const sg_geometry *g, bool alone,
                            sg_watch watch)
 {
-    const int         scale = sg_wan_vae_describe(v->of).scale_time;
+    const int         scale = v->info.scale_time;
     const int64_t     latent[4] = {g->latent[0], alone ? 1 : g->latent[1], g->latent[2], g->latent[3]};
     const clip        c = {.request = r,
                            .last = g->images > 1 ? &r->image[SG_IMAGE_LAST] : NULL,

@@ -3,7 +3,6 @@
 #define SG_WAN_IMAGE_H
 
 #include "family.h"
-#include "wan_vae.h"
 
 /* Encodes the pictures of r by v, an sg_wan_vae, as a phase of a render, into the host's F32 [channels, f, y, x]; the caller
  * frees. NULL on a plan and after a failure, which s latches.

@@ -201,8 +201,7 @@ static sg_status take_fast(sg_engine *engine, sg_error *e)
 
 static sg_status open_preview(sg_engine *engine, const char *path, sg_error *e)
 {
-    const sg_vae_info of = sg_engine_scales(engine);
-    return path ? sg_taehv_open(&engine->preview, path, &of, engine->act, e) : SG_OK;
+    return path ? sg_taehv_open(&engine->preview, path, &engine->components->vae.info, engine->act, e) : SG_OK;
 }
 
 static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_error *e)
@@ -432,13 +431,11 @@ static sg_status check_images(const sg_engine *engine, const sg_request *r, sg_e
 /* The most frames below r's whose latents this model does not pad; 0: there are none. */
 static int unpadded_frames(const sg_engine *engine, const sg_request *r)
 {
-    sg_request  less = *r;
-    sg_geometry g = {0};
+    sg_request less = *r;
     for (int i = r->frames - 1; i > 0; i--) {
         less.frames = i;
         sg_engine_nearest_size(engine, NULL, NULL, &less.frames);
-        engine->family->geometry(engine->model, &less, &g);
-        if (less.frames < r->frames && !g.pad) return less.frames;
+        if (less.frames < r->frames && !sg_geometry_of(engine->components, &less).pad) return less.frames;
     }
     return 0;
 }
@@ -447,7 +444,6 @@ static sg_status check_video(const sg_engine *engine, const sg_request *r, sg_er
 {
     const sg_vae *const v = &engine->components->vae;
     const double        strength = r->video.strength;
-    sg_geometry         g = {0};
     char                hint[48] = "";
     if (!r->video.rgb) return SG_OK;
     if (!v->ops->encode_open)
@@ -459,8 +455,7 @@ static sg_status check_video(const sg_engine *engine, const sg_request *r, sg_er
     if (sg_request_steps(r) < 1)
         return sg_error_set(e, SG_E_ARG, "strength: %g of %d step%s is less than one step", strength, r->steps,
                             r->steps == 1 ? "" : "s");
-    engine->family->geometry(engine->model, r, &g);
-    if (!g.pad) return SG_OK;
+    if (!sg_geometry_of(engine->components, r).pad) return SG_OK;
     const int frames = unpadded_frames(engine, r);
     if (frames) snprintf(hint, sizeof hint, "; %d frame%s would do", frames, sg_plural(frames));
     return sg_error_set(e, SG_E_ARG, "video: latents of %d frame%s are padded by this model, which a video's are not%s",
@@ -527,14 +522,11 @@ sg_status sg_latents_open(const sg_engine *engine, const char *path, sg_source *
         return sg_error_set(e, SG_E_ARG, "%s: a latents file is named *.safetensors", path);
     SG_TRY(sg_source_open(source, path, e));
 
-    sg_geometry want;
-    engine->family->geometry(engine->model, &engine->defaults, &want);
+    const int z = engine->components->vae.info.z;
     *latents = sg_source_find(*source, "latents");
-    if (latents->rank == 4 && latents->dtype == SG_F32 && latents->dim[0] == want.latent[0] && sg_count(*latents) > 0)
-        return SG_OK;
+    if (latents->rank == 4 && latents->dtype == SG_F32 && latents->dim[0] == z && sg_count(*latents) > 0) return SG_OK;
     sg_source_close(source);
-    return sg_error_set(e, SG_E_FORMAT, "%s: there is no tensor \"latents\" of F32 [%lld, f, y, x] in it", path,
-                        (long long)want.latent[0]);
+    return sg_error_set(e, SG_E_FORMAT, "%s: there is no tensor \"latents\" of F32 [%d, f, y, x] in it", path, z);
 }
 
 sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_request *r, char **note, sg_error *e)
@@ -544,7 +536,7 @@ sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_re
     *note = NULL;
     SG_TRY(sg_latents_open(engine, path, &source, &t, e));
     const sg_frame_rule rule = engine->components->frames;
-    const int64_t       space = sg_engine_scales(engine).scale_space;
+    const int64_t       space = engine->components->vae.info.scale_space;
     const bool          fits =
         t.dim[3] <= (1 << 16) / space && t.dim[2] <= (1 << 16) / space && t.dim[1] <= (1 << 20) / rule.step;
     if (fits) {

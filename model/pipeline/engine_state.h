@@ -42,9 +42,6 @@ struct sg_engine {
     int                  steps, passes, layers;
 };
 
-/* Of the model's latents, by its geometry. */
-sg_vae_info sg_engine_scales(const sg_engine *engine);
-
 /* Adds image_file to the denoisers, which do not have it, or takes it back; nothing is loaded. After a failure they do not
  * have it. */
 sg_status sg_engine_set_image(sg_engine *engine, bool on, sg_error *e);

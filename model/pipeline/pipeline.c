@@ -85,7 +85,7 @@ static void drop_weights(sg_render *render)
 static sg_status plan(sg_render *render, sg_plan *out)
 {
     sg_engine *const engine = render->engine;
-    const bool       image = sg_render_images(engine->components, render->request) > 0;
+    const bool       image = sg_geometry_of(engine->components, render->request).images > 0;
     if (engine->image_file && image != (engine->image_lora != NULL)) {
         sg_backend_make_current(engine->backend);
         unload_all(engine);

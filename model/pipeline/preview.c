@@ -5,33 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The least frames and pixels that make another latent. */
-sg_vae_info sg_engine_scales(const sg_engine *engine)
-{
-    sg_vae_info v = {0};
-    sg_geometry g = {0};
-    sg_request  probe = {.frames = 1};
-    do {
-        probe.width = ++probe.height;
-        engine->family->geometry(engine->model, &probe, &g);
-    } while (g.latent[3] < 1 && probe.width < 1 << 16);
-    v.scale_space = probe.width;
-    v.z = (int)g.latent[0];
-    do {
-        probe.frames++;
-        engine->family->geometry(engine->model, &probe, &g);
-    } while (g.latent[1] - g.pad < 2 && probe.frames < 1 << 16);
-    v.scale_time = probe.frames - 1;
-    return v;
-}
-
 void sg_preview_read_rgb(sg_engine *engine, sg_config *c)
 {
     static const char *const key = "latent_rgb_factors";
     const double             most = 1e6;
     double                   factor[3 * SG_LATENT_RGB_Z], bias[3] = {0};
     sg_latent_rgb *const     rgb = &engine->own_rgb;
-    const int                z = sg_engine_scales(engine).z;
+    const int                z = engine->components->vae.info.z;
     const int                n = sg_config_reals(c, key, -most, most, factor, 0, 3 * SG_LATENT_RGB_Z);
     sg_config_reals(c, "latent_rgb_factors_bias", -most, most, bias, n ? 3 : 0, 3);
     if (n && n != 3 * z)
@@ -63,17 +43,16 @@ sg_status sg_preview_check(const sg_engine *engine, const sg_request *r, sg_erro
 
 sg_status sg_engine_preview_size(const sg_engine *engine, const sg_request *r, int size[3], sg_error *e)
 {
-    sg_geometry       g = {0};
     const bool        decodes = engine->preview.ops != NULL;
-    const sg_vae_info v = sg_engine_scales(engine);
+    const sg_vae_info v = engine->components->vae.info;
+    const sg_geometry g = sg_geometry_of(engine->components, r);
+    const int         frames = (int)(g.latent[1] - g.pad);
     if (!decodes && !colours(engine))
         return sg_error_set(
             e, SG_E_ARG,
             "preview: nothing is known of the colours of this model's latents, which are of family %s: its "
             "sparge-gen.json may have \"latent_rgb_factors\", or give --preview-decoder",
             engine->family->name);
-    engine->family->geometry(engine->model, r, &g);
-    const int frames = (int)(g.latent[1] - g.pad);
     size[0] = decodes ? (frames - 1) * v.scale_time + 1 : frames;
     size[1] = (int)g.latent[2] * (decodes ? v.scale_space : 1);
     size[2] = (int)g.latent[3] * (decodes ? v.scale_space : 1);

@@ -66,9 +66,6 @@ size_t sg_render_latent_bytes(const sg_render *render);
 /* Bytes: what the plan leaves may hold weights in the layout that products want; the rest is packed at every use. */
 size_t sg_render_packed_limit(const sg_render *render, const sg_plan *p);
 
-/* How many images the render has, or will need: of sg_geometry. */
-int sg_render_images(const sg_components *components, const sg_request *r);
-
 /* Latents as the family holds them: sg_family's hold. */
 void sg_render_hold(const sg_render *render, sg_stream *s, sg_tensor x);
 

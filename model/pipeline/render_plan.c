@@ -31,14 +31,6 @@ sg_component *sg_render_component(const sg_components *components, const sg_phas
     }
 }
 
-int sg_render_images(const sg_components *components, const sg_request *r)
-{
-    int n = 0;
-    for (int i = 0; i < SG_IMAGES; i++)
-        if (r->image[i].rgb || components->image[i] == SG_IMAGE_NEEDED) n = i + 1;
-    return n;
-}
-
 bool sg_phase_runs(const sg_render *render, const sg_phase *phase)
 {
     return !render->request->latents_in || phase->kind == SG_PHASE_DECODE;
@@ -428,8 +420,7 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     *out = (sg_plan){0};
 
     SG_TRY(sg_render_sampler(&render->sampler, engine, render->request, render->e));
-    engine->family->geometry(engine->model, render->request, &render->geometry);
-    render->geometry.images = sg_render_images(engine->components, render->request);
+    render->geometry = sg_geometry_of(engine->components, render->request);
     memcpy(out->latent, render->geometry.latent, sizeof out->latent);
     SG_TRY(
         sg_conditioning_tokenize(texts, engine->family, engine->model, engine->components, render->request, render->e));

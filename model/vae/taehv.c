@@ -325,6 +325,6 @@ sg_status sg_taehv_open(sg_vae *out, const char *path, const sg_vae_info *of, sg
     if (st)
         close_decoder(t);
     else
-        *out = (sg_vae){.ops = &ops, .of = t};
+        *out = (sg_vae){.ops = &ops, .of = t, .info = *of};
     return st;
 }

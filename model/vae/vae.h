@@ -7,7 +7,7 @@
 #include "component.h"
 #include "op.h"
 
-/* Of a decoder, for its family. */
+/* Where its latents lie. */
 typedef struct sg_vae_info {
     int z, scale_time, scale_space; /* latent channels; pixels per latent place */
 } sg_vae_info;
@@ -50,6 +50,7 @@ typedef struct sg_vae_ops {
 typedef struct sg_vae {
     const sg_vae_ops *ops;
     void             *of; /* owned by whoever opened it: ops->close */
+    sg_vae_info       info;
 } sg_vae;
 
 #endif

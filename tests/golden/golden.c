@@ -311,8 +311,7 @@ static const char *meta(const golden_case *c, const char *key)
 /* Those that are decoded. */
 static sg_tensor made_latents(const golden_case *c)
 {
-    sg_geometry g = {0};
-    c->g->family->geometry(c->g->model, &c->r, &g);
+    sg_geometry g = sg_geometry_of(c->g->components, &c->r);
     g.latent[1] -= g.pad;
     return made("latents", COUNTER_LATENTS, 4, g.latent);
 }
@@ -357,8 +356,7 @@ static bool never(void *context, int done, int total)
 static sg_status encode_clip(const golden_case *c, sg_stream *s, sg_tensor clip, float *latents, sg_error *e)
 {
     const int   frames = (int)clip.dim[0], height = (int)clip.dim[1], width = (int)clip.dim[2];
-    sg_geometry g = {0};
-    c->g->family->geometry(c->g->model, &(sg_request){.width = width, .height = height, .frames = frames}, &g);
+    sg_geometry g = sg_geometry_of(c->g->components, &(sg_request){.width = width, .height = height, .frames = frames});
     g.latent[1] -= g.pad;
     sg_vae_encode(&c->g->components->vae, s, &(sg_vae_clip){frames, height, width, fill_clip, &clip}, g.latent, latents,
                   (sg_watch){never, NULL});

@@ -189,7 +189,7 @@ static int encode(sg_cogvideox_vae *v, sg_stream *s, int64_t total, int64_t othe
     const int64_t     latent[4] = {sg_cogvideox_vae_describe(v).z, (total - 1) / 4 + 1, Y, X};
     const sg_vae_clip clip = {total, ROWS, COLUMNS, fill_clip, &other};
     int               chunks = 0;
-    sg_vae_encode(&(sg_vae){ops, v}, s, &clip, latent, out, (sg_watch){go_on, &chunks});
+    sg_vae_encode(&(sg_vae){.ops = ops, .of = v}, s, &clip, latent, out, (sg_watch){go_on, &chunks});
     if (s->status) fail_msg("%s", s->why);
     return chunks;
 }

@@ -390,33 +390,26 @@ static void latents_decode_again(void **state)
 
 enum { LARGE = 3968 }; /* pixels a latent, no power of two: patches of 31 and eight levels */
 
-static void large_geometry(const void *of, const sg_request *r, sg_geometry *out)
-{
-    sg_family_wan.geometry(of, r, out);
-    out->latent[2] = r->height / LARGE;
-    out->latent[3] = r->width / LARGE;
-}
-
 /* Latents of a VAE that makes more pixels of one than any usual side has. */
 static void large_latents_have_a_size(void **state)
 {
     (void)state;
-    static seen a;
-    char        path[] = "/tmp/sg_latents_XXXXXX.safetensors";
-    const int   fd = mkstemps(path, 12);
-    sg_engine  *g = open_model(model, 0);
-    sg_request  r = small(g), fitted = r;
-    sg_report   rep;
-    sg_error    e = {0};
-    char       *note = NULL;
-    sg_family   large = *g->family;
+    static seen   a;
+    char          path[] = "/tmp/sg_latents_XXXXXX.safetensors";
+    const int     fd = mkstemps(path, 12);
+    sg_engine    *g = open_model(model, 0);
+    sg_request    r = small(g), fitted = r;
+    sg_report     rep;
+    sg_error      e = {0};
+    char         *note = NULL;
+    sg_components large = *g->components;
     assert_true(fd >= 0);
     close(fd);
     memset(&a, 0, sizeof a);
     r.latents_out = path;
     assert_int_equal(render(g, &r, &a, &rep, &e), SG_OK);
-    large.geometry = large_geometry;
-    g->family = &large;
+    large.vae.info.scale_space = LARGE;
+    g->components = &large;
     assert_int_equal(sg_engine_fit_latents(g, path, &fitted, &note, &e), SG_OK);
     assert_int_equal(fitted.width, r.width / 8 * LARGE);
     assert_int_equal(fitted.height, r.height / 8 * LARGE);

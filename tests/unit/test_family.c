@@ -45,12 +45,6 @@ static void family_close(void *of)
 
 static const sg_components *components(const void *of) { return &((const made_up *)of)->components; }
 
-static void geometry(const void *of, const sg_request *r, sg_geometry *g)
-{
-    (void)of;
-    *g = (sg_geometry){.latent = {C, r->frames, r->height, r->width}, .grid = {r->frames, r->height, r->width}};
-}
-
 static sg_status check(const void *of, const sg_request *r, sg_error *e)
 {
     (void)of;
@@ -137,7 +131,6 @@ static void forward(void *of, sg_stream *s, const sg_pass *p)
 static const sg_family family = {.name = "made up",
                                  .close = family_close,
                                  .components = components,
-                                 .geometry = geometry,
                                  .check = check,
                                  .attention = attention,
                                  .render_open = render_open,
@@ -244,7 +237,8 @@ static sg_engine *open_family(made_up *m, const char *backend)
                                     .denoisers = 1,
                                     .added = {{.name = "story", .component = &m->component[2], .run = compute_story}},
                                     .addeds = 1,
-                                    .vae = {.ops = &vae, .of = m},
+                                    .patch = {1, 1, 1},
+                                    .vae = {.ops = &vae, .of = m, .info = {C, 1, 1}},
                                     .sampler = {.solver = &solver, .kinds = 1, .flow_shift = 1, .train_steps = STEPS},
                                     .guidance = SG_GUIDANCE_EMBEDDED,
                                     .noise_by_frame = true,

@@ -60,7 +60,7 @@ static sg_status render(sg_engine *g, int every, sg_sampler_kind sampler, seen *
 
 static void set_colours(sg_engine *g)
 {
-    const int z = sg_engine_scales(g).z;
+    const int z = g->components->vae.info.z;
     g->own_rgb = (sg_latent_rgb){.z = z, .bias = {0.1f, -0.2f, 0.05f}};
     for (int c = 0; c < z; c++)
         for (int k = 0; k < 3; k++) g->own_rgb.factor[c][k] = (float)sin(1.3 * c + k) / 4;
@@ -211,7 +211,7 @@ static void the_owner_may_set_colours(void **state)
         {"{\"latent_rgb_factors\": [1, 2, 1e99], \"latent_rgb_factors_bias\": [0, 0, 0]}", "latent_rgb_factors"},
     };
     sg_engine *g = open_model(model, 0);
-    const int  z = sg_engine_scales(g).z;
+    const int  z = g->components->vae.info.z;
     char       json[4096];
     size_t     n =
         (size_t)snprintf(json, sizeof json, "{\"latent_rgb_factors_bias\": [0.5, 0.25, -1], \"latent_rgb_factors\": [");
