@@ -213,16 +213,6 @@ static double dynamic_guidance(double scale, int steps, double timestep)
     return 1 + scale * (1 - cos(pi * pow((steps - timestep) / steps, 5))) / 2;
 }
 
-static sg_status cogvideox_prompt(const void *model, int encoder, const char *text, char **out, size_t *size,
-                                  sg_error *e)
-{
-    (void)model;
-    (void)encoder;
-    *size = strlen(text);
-    *out = strdup(text);
-    return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "no memory for the prompt");
-}
-
 static void cogvideox_attention(const void *model, const sg_geometry *g, const sg_conditioning *c, int pass, int layer,
                                 sg_attention_shape *shape)
 {
@@ -291,7 +281,6 @@ const sg_family sg_family_cogvideox = {
     .defaults = cogvideox_defaults,
     .check = cogvideox_check,
     .dynamic_guidance = dynamic_guidance,
-    .prompt = cogvideox_prompt,
     .attention = cogvideox_attention,
     .render_open = cogvideox_render_open,
     .draw = cogvideox_draw,

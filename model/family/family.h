@@ -132,7 +132,7 @@ typedef struct sg_family {
     const sg_components *(*components)(const void *model);
     sg_request (*defaults)(const void *model); /* strings live as long as the model */
 
-    /* What r may not ask beyond the engine's own checks: SG_E_ARG. */
+    /* What r may not ask beyond the engine's own checks: SG_E_ARG. NULL: nothing. */
     sg_status (*check)(const void *model, const sg_request *r, sg_error *e);
 
     /* With dynamic_cfg: the guidance of one step, of cfg_scale, of the number of steps and of the sampler's timestep. NULL:
@@ -140,7 +140,7 @@ typedef struct sg_family {
     double (*dynamic_guidance)(double scale, int steps, double timestep);
 
     /* What an encoder is given of a text, UTF-8: cleaned, or put into a template. *out is the caller's to free and has
-     * *size bytes. */
+     * *size bytes. Where that is the text itself, both stay as they are: NULL and its length. NULL: it always is. */
     sg_status (*prompt)(const void *model, int encoder, const char *text, char **out, size_t *size, sg_error *e);
 
     /* Self-attention of one layer, counted through all denoisers, in one pass: n, h, hk, d and, where text stands before or

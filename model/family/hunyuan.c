@@ -191,22 +191,10 @@ static sg_request hunyuan_defaults(const void *model)
                         .sampler = c->sampler.kind};
 }
 
-/* Nothing beyond what the engine checks. */
-static sg_status hunyuan_check(const void *model, const sg_request *r, sg_error *e)
-{
-    (void)model;
-    (void)r;
-    (void)e;
-    return SG_OK;
-}
-
 static sg_status hunyuan_prompt(const void *model, int encoder, const char *text, char **out, size_t *size, sg_error *e)
 {
     (void)model;
-    if (encoder == LLAMA) return in_template(text, out, size, e);
-    *out = strdup(text);
-    *size = strlen(text);
-    return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "no memory for a prompt of %zu bytes", *size);
+    return encoder == LLAMA ? in_template(text, out, size, e) : SG_OK; /* CLIP: the text as it is */
 }
 
 /* Tokens that the denoiser has of a text. A prompt that begins with white space may take the last token of the template. */
@@ -264,7 +252,6 @@ const sg_family sg_family_hunyuan = {
     .close = hunyuan_close,
     .components = hunyuan_components,
     .defaults = hunyuan_defaults,
-    .check = hunyuan_check,
     .prompt = hunyuan_prompt,
     .attention = hunyuan_attention,
     .render_open = hunyuan_render_open,

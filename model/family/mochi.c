@@ -122,24 +122,6 @@ static sg_request mochi_defaults(const void *model)
                         .sampler = s->kind};
 }
 
-/* Nothing beyond what the engine checks. */
-static sg_status mochi_check(const void *model, const sg_request *r, sg_error *e)
-{
-    (void)model;
-    (void)r;
-    (void)e;
-    return SG_OK;
-}
-
-static sg_status mochi_prompt(const void *model, int encoder, const char *text, char **out, size_t *size, sg_error *e)
-{
-    (void)model;
-    (void)encoder;
-    *out = strdup(text);
-    *size = strlen(text);
-    return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "no memory for a prompt of %zu bytes", *size);
-}
-
 static void mochi_attention(const void *model, const sg_geometry *g, const sg_conditioning *c, int pass, int layer,
                             sg_attention_shape *shape)
 {
@@ -186,8 +168,6 @@ const sg_family sg_family_mochi = {
     .close = mochi_close,
     .components = mochi_components,
     .defaults = mochi_defaults,
-    .check = mochi_check,
-    .prompt = mochi_prompt,
     .attention = mochi_attention,
     .render_open = mochi_render_open,
     .denoiser_open = mochi_denoiser_open,

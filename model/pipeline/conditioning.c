@@ -52,16 +52,17 @@ static sg_status fill_up(sg_text_states *t, const sg_text_encoder *encoder, int 
 static sg_status tokenize(sg_text_states *t, const sg_family *f, const void *model, const sg_text_source *source,
                           int encoder, const char *text, sg_error *e)
 {
-    char  *given = NULL;
-    size_t size = 0;
-    SG_TRY(f->prompt(model, encoder, text, &given, &size, e));
-    sg_status st = SG_OK;
+    char  *changed = NULL;
+    size_t size = strlen(text);
+    if (f->prompt) SG_TRY(f->prompt(model, encoder, text, &changed, &size, e));
+    const char *const given = changed ? changed : text;
+    sg_status         st = SG_OK;
     if (size || !source->none_for_empty)
         st = source->encoder.ops->tokenize(source->encoder.of, given, size, source->tokens_max, &t->ids, &t->len, e);
     t->tokens = t->len;
     if (!st && t->len >= source->tokens_max) st = count_cut(&t->cut, source, given, size, e);
     if (!st && source->padded) st = fill_up(t, &source->encoder, source->tokens_max, e);
-    free(given);
+    free(changed);
     return st;
 }
 

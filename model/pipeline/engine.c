@@ -503,7 +503,7 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
     SG_TRY(check_attention(engine, r, e));
     SG_TRY(check_images(engine, r, e));
     SG_TRY(sg_preview_check(engine, r, e));
-    return engine->family->check(engine->model, r, e);
+    return engine->family->check ? engine->family->check(engine->model, r, e) : SG_OK;
 }
 
 void sg_engine_nearest_size(const sg_engine *engine, int *width, int *height, int *frames)

@@ -59,18 +59,10 @@ static void encode(const void *of, sg_stream *s, sg_tensor y, sg_tensor row, con
 static const sg_text_encoder_ops ops = {
     .width = width, .pooled = pooled, .tokenize = tokenize, .pad = pad, .encode = encode};
 
-static sg_status as_it_is(const void *model, int encoder, const char *text, char **out, size_t *size, sg_error *e)
-{
-    (void)model, (void)encoder, (void)e;
-    *size = strlen(text);
-    *out = strdup(text);
-    return SG_OK;
-}
-
 /* Tokens and states of these texts. */
 static void condition(sg_conditioning *c, const sg_text_source *source, const char *prompt, const char *negative)
 {
-    static const sg_family   family = {.prompt = as_it_is};
+    static const sg_family   family = {0};
     static _Alignas(64) char memory[4096];
     const sg_components      components = {.text = {*source}, .texts = 1, .guidance = SG_GUIDANCE_CLASSIFIER_FREE};
     const sg_request         r = {.prompt = prompt, .negative_prompt = negative, .cfg_scale = 6};
