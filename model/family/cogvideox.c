@@ -141,13 +141,12 @@ static sg_status open_components(cogvideox *m, const sg_checkpoint *from, sg_con
 
 static void cogvideox_close(void *model)
 {
-    cogvideox *const             m = model;
-    const sg_text_encoder *const t = &m->components.text[0].encoder;
+    cogvideox *const m = model;
     free(m->picture);
     free(m->image);
     sg_cogvideox_vae_close(&m->vae);
     sg_cogvideox_dit_close(&m->dit);
-    if (t->ops) t->ops->close(t->of);
+    sg_text_encoder_close(&m->components.text[0].encoder);
     free(m);
 }
 

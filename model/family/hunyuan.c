@@ -151,10 +151,7 @@ static void hunyuan_close(void *model)
     hunyuan *const m = model;
     sg_hunyuan_vae_close(&m->vae);
     sg_hunyuan_dit_close(&m->dit);
-    for (int k = 0; k < TEXTS; k++) {
-        const sg_text_encoder *const t = &m->components.text[k].encoder;
-        if (t->ops) t->ops->close(t->of);
-    }
+    for (int k = 0; k < TEXTS; k++) sg_text_encoder_close(&m->components.text[k].encoder);
     free(m);
 }
 

@@ -82,11 +82,10 @@ static sg_status open_components(mochi *m, const sg_checkpoint *from, sg_config 
 
 static void mochi_close(void *model)
 {
-    mochi *const                 m = model;
-    const sg_text_encoder *const t = &m->components.text[0].encoder;
+    mochi *const m = model;
     sg_mochi_vae_close(&m->vae);
     sg_mochi_dit_close(&m->dit);
-    if (t->ops) t->ops->close(t->of);
+    sg_text_encoder_close(&m->components.text[0].encoder);
     free(m);
 }
 

@@ -211,8 +211,7 @@ static sg_status open_components(wan *w, const sg_checkpoint *from, sg_config *i
 
 static void wan_close(void *model)
 {
-    wan *const                   w = model;
-    const sg_text_encoder *const t = &w->components.text[0].encoder;
+    wan *const w = model;
     sg_wan_run_close(&w->run);
     free(w->image);
     free(w->tokens);
@@ -220,7 +219,7 @@ static void wan_close(void *model)
     sg_wan_vae_close(&w->vae);
     sg_wan_dit_close(&w->dit[1]);
     sg_wan_dit_close(&w->dit[0]);
-    if (t->ops) t->ops->close(t->of);
+    sg_text_encoder_close(&w->components.text[0].encoder);
     free(w);
 }
 

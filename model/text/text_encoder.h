@@ -27,4 +27,10 @@ typedef struct sg_text_encoder {
     void                      *of;  /* owned by whoever opened it: ops->close */
 } sg_text_encoder;
 
+/* t may have no ops. */
+static inline void sg_text_encoder_close(const sg_text_encoder *t)
+{
+    if (t->ops) t->ops->close(t->of);
+}
+
 #endif
