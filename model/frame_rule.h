@@ -1,5 +1,5 @@
 /* frame_rule.h - how many frames a model makes. Of l latent frames it makes step (l - 1) + 1; or, where its decoder takes
- * them in pairs and l is even, step l. */
+ * them in pairs and l is even, step l. A model of images has step 0: it makes one. */
 #ifndef SG_FRAME_RULE_H
 #define SG_FRAME_RULE_H
 
@@ -18,7 +18,7 @@ int64_t sg_frame_rule_count(sg_frame_rule rule, int64_t l);
 /* The count nearest to `frames`, 1 or more; the larger of two as near. */
 int sg_frame_rule_nearest(sg_frame_rule rule, int frames);
 
-/* The counts for people: "4 n + 1", "8 n or 8 n + 1". text has room for size bytes, and is returned. */
+/* The counts for people: "4 n + 1", "8 n or 8 n + 1", "1". text has room for size bytes, and is returned. */
 const char *sg_frame_rule_text(char *text, size_t size, sg_frame_rule rule);
 
 #endif

@@ -537,8 +537,8 @@ sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_re
     SG_TRY(sg_latents_open(engine, path, &source, &t, e));
     const sg_frame_rule rule = engine->components->frames;
     const int64_t       space = engine->components->vae.info.scale_space;
-    const bool          fits =
-        t.dim[3] <= (1 << 16) / space && t.dim[2] <= (1 << 16) / space && t.dim[1] <= (1 << 20) / rule.step;
+    const int64_t       most = (1 << 20) / (rule.step ? rule.step : 1);
+    const bool          fits = t.dim[3] <= (1 << 16) / space && t.dim[2] <= (1 << 16) / space && t.dim[1] <= most;
     if (fits) {
         r->width = (int)(t.dim[3] * space);
         r->height = (int)(t.dim[2] * space);
