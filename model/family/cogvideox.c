@@ -70,8 +70,7 @@ static void fill_picture(const void *context, float *rgb, int64_t first, int64_t
     const sg_request *const r = context;
     (void)first;
     (void)count;
-    for (size_t i = 0; i < (size_t)r->height * (size_t)r->width * 3; i++)
-        rgb[i] = sg_vae_sample(r->image[SG_IMAGE_FIRST].rgb[i]);
+    sg_vae_samples(rgb, r->image[SG_IMAGE_FIRST].rgb, (size_t)r->height * (size_t)r->width * 3);
 }
 
 static void encode_picture(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g, sg_watch watch)
@@ -81,7 +80,6 @@ static void encode_picture(void *model, sg_stream *s, const sg_request *r, const
     const size_t      one = (size_t)(latent[0] * latent[2] * latent[3]);
     const bool        real = s->memory->alloc != NULL;
     const sg_vae_clip clip = {.frames = 1, .height = r->height, .width = r->width, .fill = fill_picture, .context = r};
-    sg_tap_fn *const  tap = s->tap;
     if (real) {
         free(m->picture);
         free(m->image);
@@ -93,9 +91,7 @@ static void encode_picture(void *model, sg_stream *s, const sg_request *r, const
             return;
         }
     }
-    s->tap = NULL; /* what the encoder tells is for those who encode a whole clip */
     sg_vae_encode(&m->components.vae, s, &clip, latent, real ? m->picture : NULL, watch);
-    s->tap = tap;
 }
 
 static void add_image(cogvideox *m)

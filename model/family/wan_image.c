@@ -10,18 +10,14 @@ typedef struct clip {
     int                     chunk;         /* frames of each latent frame but the first */
 } clip;
 
-static void put_picture(float *to, const uint8_t *rgb, size_t numbers)
-{
-    for (size_t i = 0; i < numbers; i++) to[i] = sg_vae_sample(rgb[i]);
-}
-
 static void fill_frames(const void *context, float *rgb, int64_t first, int64_t count)
 {
     const clip *const c = context;
     const size_t      pixels = (size_t)c->request->height * (size_t)c->request->width * 3, n = (size_t)count * pixels;
     memset(rgb, 0, n * sizeof *rgb);
-    if (first == 0) put_picture(rgb, c->request->image[SG_IMAGE_FIRST].rgb, pixels);
-    if (c->last && first + count == (c->frames - 1) * c->chunk + 1) put_picture(rgb + n - pixels, c->last->rgb, pixels);
+    if (first == 0) sg_vae_samples(rgb, c->request->image[SG_IMAGE_FIRST].rgb, pixels);
+    if (c->last && first + count == (c->frames - 1) * c->chunk + 1)
+        sg_vae_samples(rgb + n - pixels, c->last->rgb, pixels);
 }
 
 /* [chunk, f, y, x] */
@@ -51,15 +47,12 @@ float *sg_wan_image_encode(const sg_vae *v, sg_stream *s, const sg_request *r, c
                                .context = &c};
     const size_t      mask = alone ? 0 : (size_t)(scale * c.frames * c.plane);
     float            *out = NULL;
-    sg_tap_fn *const  tap = s->tap;
-    s->tap = NULL; /* what the encoder tells is for those who encode a whole clip */
     if (s->memory->alloc) {
         out = calloc(mask + (size_t)(latent[0] * c.frames * c.plane), sizeof *out);
         if (!out) sg_fail(s, SG_E_MEMORY, "no memory for a picture of %dx%d", r->width, r->height);
     }
     if (!s->status) sg_vae_encode(v, s, &whole, latent, out ? out + mask : NULL, watch);
     if (out && mask) fill_mask(&c, out);
-    s->tap = tap;
     if (!s->status) return out;
     free(out);
     return NULL;

@@ -9,19 +9,17 @@
 static void fill_frames(const void *context, float *rgb, int64_t first, int64_t count)
 {
     const sg_request *const r = context;
-    const size_t            frame = (size_t)r->width * (size_t)r->height * 3, n = (size_t)count * frame;
-    const uint8_t *const    from = r->video.rgb + (size_t)first * frame;
-    for (size_t i = 0; i < n; i++) rgb[i] = sg_vae_sample(from[i]);
+    const size_t            frame = (size_t)r->width * (size_t)r->height * 3;
+    sg_vae_samples(rgb, r->video.rgb + (size_t)first * frame, (size_t)count * frame);
 }
 
 void sg_render_encode_video(const sg_render *render, sg_stream *s, sg_watch watch)
 {
     const sg_request *const r = render->request;
     sg_engine *const        engine = render->engine;
-    const sg_vae_clip       clip = {r->frames, r->height, r->width, fill_frames, r};
+    const sg_vae_clip       clip = {r->frames, r->height, r->width, .fill = fill_frames, .context = r};
     const int64_t *const    d = render->geometry.latent; /* of which none is a pad: sg_engine_check_request */
     float                  *latents = NULL;
-    sg_tap_fn *const        tap = s->tap;
     const int               factor = engine->components->vae.ops->sampled ? 2 : 1;
     const size_t            n = (size_t)(factor * d[0] * d[1] * d[2] * d[3]);
     if (s->memory->alloc) {
@@ -31,9 +29,7 @@ void sg_render_encode_video(const sg_render *render, sg_stream *s, sg_watch watc
             return;
         }
     }
-    s->tap = NULL; /* "enc.*" is for those who encode a clip by itself */
     sg_vae_encode(&engine->components->vae, s, &clip, d, latents, watch);
-    s->tap = tap;
     for (size_t i = 0; latents && !s->status && i < n; i++)
         if (!isfinite(latents[i])) sg_fail(s, SG_E_NUMERIC, "NaN or infinity in the latents");
 }

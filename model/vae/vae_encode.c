@@ -8,6 +8,11 @@ void sg_watch_tell(sg_watch w, sg_stream *s, int done, int total)
     if (!s->status && w.tell(w.context, done, total)) sg_fail(s, SG_E_CANCELLED, "cancelled");
 }
 
+void sg_vae_samples(float *to, const uint8_t *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) to[i] = 2 * ((float)bytes[i] / 255) - 1;
+}
+
 /* One clip on its way. */
 typedef struct encoding {
     const sg_vae      *vae;
@@ -71,17 +76,20 @@ void sg_vae_encode(const sg_vae *v, sg_stream *s, const sg_vae_clip *clip, const
                    sg_watch watch)
 {
     encoding e = {.vae = v, .clip = clip, .latent = latent, .numbers = v->ops->sampled ? 2 * latent[0] : latent[0]};
-    void    *run = NULL;
-    sg_error why = {0};
-    int      chunks;
+    sg_tap_fn *const tap = s->tap;
+    void            *run = NULL;
+    sg_error         why = {0};
+    int              chunks;
     e.frames = sg_new_keep(s, SG_F32, longest_chunk(&e, &chunks), clip->height, clip->width, 3);
     if (latents) e.rgb = s->backend->host_memory ? e.frames.data : malloc(sg_bytes(e.frames));
     if (latents && !e.rgb) {
         sg_fail(s, SG_E_MEMORY, "no memory for frames of %lldx%lld", (long long)clip->width, (long long)clip->height);
         return;
     }
+    if (!clip->taps) s->tap = NULL;
     if (v->ops->encode_open(&run, v->of, s, clip->height, clip->width, &why)) sg_fail(s, why.code, "%s", why.text);
     encode_chunks(&e, s, run, latents, chunks, watch);
     v->ops->encode_close(&run);
+    s->tap = tap;
     if (e.rgb != e.frames.data) free(e.rgb);
 }

@@ -19,10 +19,11 @@ typedef struct sg_vae_clip {
     /* rgb [count, height, width, 3] = its frames from number `first` on, in [-1, 1]. Not called on a plan. */
     void (*fill)(const void *context, float *rgb, int64_t first, int64_t count);
     const void *context;
+    bool        taps; /* the encoder tells its taps: of a clip that is encoded for itself, not for a render */
 } sg_vae_clip;
 
-/* A sample of a byte, in [-1, 1] as diffusers' image processor has it. */
-static inline float sg_vae_sample(uint8_t byte) { return 2 * ((float)byte / 255) - 1; }
+/* to = n bytes as samples in [-1, 1], as diffusers' image processor has them. */
+void sg_vae_samples(float *to, const uint8_t *bytes, size_t n);
 
 /* latents F32 [c, f, y, x] of the host, or with `sampled` [2 c, f, y, x], = the clip's, as encode_next has them; NULL on a
  * plan. latent is [c, f, y, x]. The encoder's weights are loaded. watch is told of each chunk. Failures latch in s. */

@@ -358,8 +358,9 @@ static sg_status encode_clip(const golden_case *c, sg_stream *s, sg_tensor clip,
     const int   frames = (int)clip.dim[0], height = (int)clip.dim[1], width = (int)clip.dim[2];
     sg_geometry g = sg_geometry_of(c->g->components, &(sg_request){.width = width, .height = height, .frames = frames});
     g.latent[1] -= g.pad;
-    sg_vae_encode(&c->g->components->vae, s, &(sg_vae_clip){frames, height, width, fill_clip, &clip}, g.latent, latents,
-                  (sg_watch){never, NULL});
+    sg_vae_encode(&c->g->components->vae, s,
+                  &(sg_vae_clip){frames, height, width, .fill = fill_clip, .context = &clip, .taps = true}, g.latent,
+                  latents, (sg_watch){never, NULL});
     return s->status ? sg_error_set(e, s->status, "%s", s->why) : SG_OK;
 }
 

@@ -187,7 +187,7 @@ static bool go_on(void *context, int done, int total)
 static int encode(sg_cogvideox_vae *v, sg_stream *s, int64_t total, int64_t other, float *out)
 {
     const int64_t     latent[4] = {sg_cogvideox_vae_describe(v).z, (total - 1) / 4 + 1, Y, X};
-    const sg_vae_clip clip = {total, ROWS, COLUMNS, fill_clip, &other};
+    const sg_vae_clip clip = {total, ROWS, COLUMNS, .fill = fill_clip, .context = &other};
     int               chunks = 0;
     sg_vae_encode(&(sg_vae){.ops = ops, .of = v}, s, &clip, latent, out, (sg_watch){go_on, &chunks});
     if (s->status) fail_msg("%s", s->why);
