@@ -97,11 +97,11 @@ static sg_status check_fit(const hunyuan *m, const char *dir, sg_error *e)
                             "%s: the text encoder gives %d numbers a token, but transformer/config.json: "
                             "text_embed_dim is %lld",
                             dir, width, (long long)c->text_dim);
-    if (c->row_dim != row)
+    if (c->blocks.row_dim != row)
         return sg_error_set(e, SG_E_FORMAT,
                             "%s: text_encoder_2 gives %d numbers a text, but transformer/config.json: "
                             "pooled_projection_dim is %lld",
-                            dir, row, (long long)c->row_dim);
+                            dir, row, (long long)c->blocks.row_dim);
     if (c->channels != z)
         return sg_error_set(e, SG_E_FORMAT,
                             "%s: vae/config.json: latent_channels is %d, but transformer/config.json: in_channels "
@@ -133,9 +133,9 @@ static sg_status open_components(hunyuan *m, const sg_checkpoint *from, sg_confi
     const sg_hunyuan_config *const d = sg_hunyuan_dit_config(m->dit);
     c->denoiser[0] = (sg_denoiser){.component = sg_hunyuan_dit_component(m->dit),
                                    .names = &sg_hunyuan_dit_names,
-                                   .layers = (int)(d->layers + d->singles)};
+                                   .layers = (int)(d->blocks.layers + d->blocks.singles)};
     c->denoisers = 1;
-    c->guidance = d->guided ? SG_GUIDANCE_EMBEDDED : SG_GUIDANCE_CLASSIFIER_FREE;
+    c->guidance = d->blocks.guided ? SG_GUIDANCE_EMBEDDED : SG_GUIDANCE_CLASSIFIER_FREE;
     sg_component_note_class(c->denoiser[0].component, index, "transformer");
     SG_TRY(sg_hunyuan_vae_open(&m->vae, from, act, e));
     sg_component_note_class(sg_hunyuan_vae_component(m->vae), index, "vae");
@@ -204,8 +204,8 @@ static void hunyuan_attention(const void *model, const sg_geometry *g, const sg_
     (void)layer;
     shape->text_suffix = text_rows(&c->text[pass][LLAMA]);
     shape->n = g->grid[0] * g->grid[1] * g->grid[2] + shape->text_suffix;
-    shape->h = shape->hk = d->heads;
-    shape->d = d->head_dim;
+    shape->h = shape->hk = d->blocks.heads;
+    shape->d = d->blocks.head_dim;
 }
 
 /* ---- denoising ---- */

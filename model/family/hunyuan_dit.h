@@ -2,19 +2,16 @@
 #ifndef SG_HUNYUAN_DIT_H
 #define SG_HUNYUAN_DIT_H
 
-#include "family.h"
-#include "layers.h"
+#include "mmdit.h"
 
 typedef struct sg_hunyuan_config {
-    int64_t patch[3]; /* frames, rows, columns */
-    int64_t heads, head_dim, width;
-    int64_t layers, singles, refiners; /* blocks of two streams, of one, of the text alone */
-    int64_t ffn;                       /* of the first two */
-    int64_t channels;                  /* of the latent, in and out */
-    int64_t text_dim, row_dim;         /* numbers of a token's state, of the row that stands for a text */
-    int64_t axis[3];                   /* channels of a head that each axis rotates */
-    double  theta;
-    bool    guided; /* by a number that it is given */
+    sg_mmdit_config blocks;
+    int64_t         patch[3]; /* frames, rows, columns */
+    int64_t         refiners; /* blocks of the text alone */
+    int64_t         channels; /* of the latent, in and out */
+    int64_t         text_dim; /* numbers of a token's state */
+    int64_t         axis[3];  /* channels of a head that each axis rotates */
+    double          theta;
 } sg_hunyuan_config;
 
 typedef struct sg_hunyuan_dit sg_hunyuan_dit;

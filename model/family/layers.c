@@ -50,6 +50,7 @@ void sg_want_attention(sg_bind *b, sg_attention_weights *w, sg_dtype act, int64_
     sg_want_linear(b, &w->k, act, "to_k", width, width);
     sg_want_linear(b, &w->v, act, "to_v", width, width);
     sg_want_linear(b, &w->out, act, "to_out.0", width, width);
+    if (!norm) return;
     sg_bind_tensor(b, &w->norm_q, SG_F32, "norm_q.weight", norm);
     sg_bind_tensor(b, &w->norm_k, SG_F32, "norm_k.weight", norm);
 }
@@ -135,6 +136,12 @@ void sg_patchify(sg_stream *s, sg_tensor y, sg_tensor latent, const int64_t g[3]
 {
     sg_permute(s, .y = y, .x = latent, .rank = 7, .dim = {latent.dim[0], g[0], p[0], g[1], p[1], g[2], p[2]},
                .perm = {1, 3, 5, 0, 2, 4, 6});
+}
+
+void sg_unpatchify_outermost(sg_stream *s, sg_tensor latent, sg_tensor y, const int64_t g[3], const int64_t p[3])
+{
+    sg_permute(s, .y = latent, .x = y, .rank = 7, .dim = {g[0], g[1], g[2], latent.dim[0], p[0], p[1], p[2]},
+               .perm = {3, 0, 4, 1, 5, 2, 6});
 }
 
 void sg_unpatchify(sg_stream *s, sg_tensor latent, sg_tensor y, const int64_t g[3], const int64_t p[3])

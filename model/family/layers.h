@@ -41,7 +41,7 @@ typedef struct sg_attention_weights {
 } sg_attention_weights;
 
 /* Binds to_q, to_k, to_v, to_out.0, norm_q and norm_k as diffusers names them; the prefix goes in front. norm: how many
- * numbers are normalised together. */
+ * numbers are normalised together; 0: there is no norm. */
 void sg_want_attention(sg_bind *b, sg_attention_weights *w, sg_dtype act, int64_t width, int64_t norm);
 
 /* Rotary tables: a row for each token, a column for each pair (2i, 2i + 1) of a head's channels. */
@@ -82,9 +82,11 @@ void sg_feed_forward(sg_stream *s, sg_tensor x, sg_tensor y, const sg_feed_forwa
 
 /* ---- tokens ---- */
 
-/* y [n, c pt ph pw], a row for each patch of the latent [c, f pt, y ph, x pw], from channels outermost; and the latent
- * of y [n, pt ph pw c]: channels innermost. grid: f, y, x. */
+/* y [n, c pt ph pw], a row for each patch of the latent [c, f pt, y ph, x pw], from channels outermost, and its inverse;
+ * and the latent of y [n, pt ph pw c]: channels innermost. grid: f, y, x. */
 void sg_patchify(sg_stream *s, sg_tensor y, sg_tensor latent, const int64_t grid[3], const int64_t patch[3]);
+void sg_unpatchify_outermost(sg_stream *s, sg_tensor latent, sg_tensor y, const int64_t grid[3],
+                             const int64_t patch[3]);
 void sg_unpatchify(sg_stream *s, sg_tensor latent, sg_tensor y, const int64_t grid[3], const int64_t patch[3]);
 
 /* How the video's tokens stand while attention has them in another order than row by row. */
