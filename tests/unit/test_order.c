@@ -181,6 +181,17 @@ static void blocks_are_compact(void **state)
         {{21, 45, 80}, SG_ORDER_HILBERT, 552, 2, {2.33, 2.89}, {1.73, 1.66}},
         {{21, 45, 80}, SG_ORDER_HILBERT_CUBE, 577, 58, {2.12, 2.96}, {1.20, 1.44}},
         {{33, 45, 80}, SG_ORDER_HILBERT, 672, 2, {2.30, 2.89}, {1.64, 1.59}},
+        {{1, 64, 64}, SG_ORDER_ROW, 63, 64, {18.5, 18.5}, {1, 1}}, /* images: squares of 8x8, and two of them */
+        {{1, 64, 64}, SG_ORDER_HILBERT, 0, 1, {3.24, 5.15}, {1, 1}},
+        {{1, 64, 64}, SG_ORDER_HILBERT_CUBE, 0, 1, {3.24, 5.15}, {1, 1}},
+        {{1, 128, 128}, SG_ORDER_HILBERT_CUBE, 0, 1, {3.24, 5.15}, {1, 1}},
+        {{1, 96, 96}, SG_ORDER_HILBERT_CUBE, 2, 63, {3.24, 5.15}, {1, 1}},
+        {{1, 45, 80}, SG_ORDER_ROW, 44, 80, {22.1, 22.6}, {1.88, 1.50}},
+        {{1, 45, 80}, SG_ORDER_HILBERT, 0, 1, {3.80, 5.32}, {1.46, 1.39}},
+        {{1, 45, 80}, SG_ORDER_HILBERT_CUBE, 10, 76, {3.69, 6.44}, {1.22, 1.52}},
+        {{1, 63, 85}, SG_ORDER_HILBERT, 0, 1, {3.80, 5.36}, {1.45, 1.39}},
+        {{1, 63, 85}, SG_ORDER_HILBERT_CUBE, 34, 91, {3.60, 6.19}, {1.23, 1.41}},
+        {{1, 85, 48}, SG_ORDER_HILBERT_CUBE, 7, 36, {3.58, 5.60}, {1.09, 1.10}},
     };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         int32_t *const at = made(want[i].order, want[i].g);

@@ -4,10 +4,12 @@
 
 enum { VIDEO = 1030, HEADS = 2, CHANNELS = 8 };
 
-/* Of one token, up to the end of a block, into a block, over several blocks of keys and of queries, and both. */
+/* Of one token, up to the end of a block, into a block, over several blocks of keys and of queries, and both; and as much
+ * as models of images have: 256 or 512 before, 77 + 256 behind. */
 static const struct {
     int64_t prefix, suffix;
-} texts[] = {{1, 0}, {64, 0}, {70, 0}, {200, 0}, {0, 1}, {0, 58}, {0, 70}, {0, 200}, {130, 3}};
+} texts[] = {{1, 0},  {64, 0},  {70, 0},  {200, 0}, {0, 1},   {0, 58},
+             {0, 70}, {0, 200}, {130, 3}, {256, 0}, {512, 0}, {0, 333}};
 enum { TEXTS = sizeof texts / sizeof *texts, TEXT_BEHIND = 6 };
 
 static bool has_text(const bench *b, int64_t block, int64_t size)
