@@ -3,9 +3,7 @@
 
 #include "backend.h"
 #include "clip_vision_table.h"
-#include "made_up.h"
 #include "meta.h"
-#include "safetensors_write.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -16,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "unit_file.h"
+#include "made_file.h"
 
 /* ---- a made-up checkpoint: as in make_clip_vision_table.py ---- */
 
@@ -48,58 +46,14 @@ static const made cases[TABLE_CASES] = {
      NULL},
 };
 
-static sg_checkpoint *from;
-static char           folder[] = "/tmp/sg_clip_vision_XXXXXX";
-
-static const char *in_folder(const char *name)
+static void put(made_file *f, const made *m, const char *name, int rank, const int64_t *dim)
 {
-    static char path[96];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
+    char full[128];
+    snprintf(full, sizeof full, "%s%s", m->prefix, name);
+    if (!m->without || strcmp(name, m->without) != 0) made_file_put(f, full, name, SG_F32, rank, dim);
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    if (!mkdtemp(folder) || sg_checkpoint_open(&from, folder, NULL)) return -1;
-    return mkdir(in_folder("image_encoder"), 0700);
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    static const char *const names[] = {"image_encoder/config.json", "image_encoder/model.safetensors", "image_encoder",
-                                        "image_processor/preprocessor_config.json", "image_processor"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) remove(in_folder(names[i]));
-    sg_checkpoint_close(&from);
-    return rmdir(folder);
-}
-
-enum { TENSORS = 64, ROOM = 1 << 13 };
-
-typedef struct file {
-    sg_named_tensor t[TENSORS];
-    char            name[TENSORS][96];
-    float           data[ROOM];
-    int             count;
-    size_t          used;
-} file;
-
-static void put(file *f, const made *m, const char *name, int rank, const int64_t *dim)
-{
-    sg_tensor t = {.data = f->data + f->used, .rank = rank};
-    char     *own = f->name[f->count];
-    if (m->without && strcmp(name, m->without) == 0) return;
-    memcpy(t.dim, dim, (size_t)rank * sizeof *dim);
-    const size_t n = (size_t)sg_count(t);
-    assert_true(f->used + n <= ROOM && f->count < TENSORS);
-    for (uint32_t i = 0; i < n; i++) f->data[f->used + i] = made_up(name, i);
-    snprintf(own, sizeof f->name[0], "%s%s", m->prefix, name);
-    f->t[f->count++] = (sg_named_tensor){own, t};
-    f->used += n;
-}
-
-static void put_linear(file *f, const made *m, const char *name, int64_t o, int64_t i)
+static void put_linear(made_file *f, const made *m, const char *name, int64_t o, int64_t i)
 {
     char full[104];
     snprintf(full, sizeof full, "%s.weight", name);
@@ -121,10 +75,8 @@ static void write_weights(const made *m)
                  {"self_attn.out_proj", HIDDEN, HIDDEN},
                  {"mlp.fc1", FFN, HIDDEN},
                  {"mlp.fc2", HIDDEN, FFN}};
-    static file f;
-    char        name[96];
-    f.used = 0;
-    f.count = 0;
+    static made_file f;
+    char             name[96];
     put(&f, m, "embeddings.class_embedding", 1, (int64_t[]){HIDDEN});
     put(&f, m, "embeddings.patch_embedding.weight", 4, (int64_t[]){HIDDEN, 3, PATCH, PATCH});
     put(&f, m, "embeddings.position_embedding.weight", 2, (int64_t[]){TABLE_TOKENS, HIDDEN});
@@ -135,8 +87,7 @@ static void write_weights(const made *m)
             snprintf(name, sizeof name, "encoder.layers.%d.%s", l, parts[i].name);
             put_linear(&f, m, name, parts[i].o, parts[i].i);
         }
-    assert_int_equal(sg_safetensors_write_all(in_folder("image_encoder/model.safetensors"), f.t, f.count, NULL, NULL),
-                     SG_OK);
+    made_file_write(&f, in_folder("image_encoder/model.safetensors"));
 }
 
 static void write_checkpoint(const made *m)
@@ -146,7 +97,6 @@ static void write_checkpoint(const made *m)
     remove(in_folder("image_processor/preprocessor_config.json"));
     remove(in_folder("image_processor"));
     if (!m->processor) return;
-    assert_int_equal(mkdir(in_folder("image_processor"), 0700), 0);
     write_text(in_folder("image_processor/preprocessor_config.json"), m->processor);
 }
 

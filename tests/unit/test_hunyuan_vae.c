@@ -4,7 +4,6 @@
 #include "hunyuan_vae.h"
 #include "hunyuan_vae_table.h"
 #include "meta.h"
-#include "safetensors_write.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -15,17 +14,15 @@
 
 #include <cmocka.h>
 
-#include "unit_file.h"
+#include "made_file.h"
 
 static const sg_vae_ops *ops = &sg_hunyuan_vae_ops;
 static sg_backend       *backend[2];
-static sg_checkpoint    *from;
 static sg_error          e;
-static char              folder[] = "/tmp/sg_hunyuan_vae_XXXXXX";
 
 /* ---- made-up models: as in make_hunyuan_vae_table.py ---- */
 
-enum { MODELS = 2, LEVELS_MAX = 4, TENSORS = 256, ROOM = 1 << 17 };
+enum { MODELS = 2, LEVELS_MAX = 4 };
 
 typedef struct made {
     int         levels, channels[LEVELS_MAX];   /* from the pixels on */
@@ -52,45 +49,17 @@ static const made models[MODELS] = {
      .config = "{" COMMON "\"block_out_channels\": [4, 8, 4, 6], \"mid_block_add_attention\": false}"},
 };
 
-static const char *in_folder(const char *name)
-{
-    static char path[96];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-/* made_up of make_t5_table.py. */
-static float made_up(const char *name, uint32_t i)
-{
-    uint32_t h = 2166136261u;
-    for (const char *c = name; *c; c++) h = (h ^ (unsigned char)*c) * 16777619u;
-    h += i * 0x9e3779b9u;
-    h = (h ^ (h >> 16)) * 0x85ebca6bu;
-    h = (h ^ (h >> 13)) * 0xc2b2ae35u;
-    const float u = (float)((h ^ (h >> 16)) >> 8) * 0x1p-23f - 1.0f;
-    return strstr(name, "norm") ? 1.0f + u / 4.0f : u;
-}
-
 typedef struct file {
-    sg_named_tensor t[TENSORS];
-    char            name[TENSORS][96], prefix[64];
-    float           data[ROOM];
-    int             count;
-    size_t          used;
+    made_file made;
+    char      prefix[64];
 } file;
 
 static void put(file *f, const char *part, const char *kind, int rank, const int64_t *dim)
 {
-    sg_tensor   t = {.data = f->data + f->used, .rank = rank};
-    char *const name = f->name[f->count];
-    snprintf(name, sizeof f->name[0], "%s%s.%s", f->prefix, part, kind);
-    memcpy(t.dim, dim, (size_t)rank * sizeof *dim);
-    const size_t n = (size_t)sg_count(t);
-    assert_true(f->used + n <= ROOM && f->count < TENSORS);
-    const float scale = strstr(name, "conv_out") ? 0.125f : 1;
-    for (uint32_t i = 0; i < n; i++) f->data[f->used + i] = made_up(name, i) * scale;
-    f->t[f->count++] = (sg_named_tensor){name, t};
-    f->used += n;
+    char name[128];
+    snprintf(name, sizeof name, "%s%s.%s", f->prefix, part, kind);
+    const sg_tensor t = made_file_put(&f->made, name, name, SG_F32, rank, dim);
+    for (int64_t i = 0; strstr(name, "conv_out") && i < sg_count(t); i++) ((float *)t.data)[i] *= 0.125f;
 }
 
 /* Weights [o, i, k, k, k], without k [o, i], without i [o], and biases. */
@@ -151,16 +120,13 @@ static void put_coder(file *f, const made *m, bool up, int64_t in, int64_t out)
 static void write_model(const made *m)
 {
     static file f;
-    f.used = 0;
-    f.count = 0;
     *f.prefix = '\0';
     put_pair(&f, "post_quant_conv", TABLE_LATENT, TABLE_LATENT, 1);
     put_pair(&f, "quant_conv", 2 * TABLE_LATENT, 2 * TABLE_LATENT, 1);
     put_coder(&f, m, true, TABLE_LATENT, 3);
     put_coder(&f, m, false, 3, 2 * TABLE_LATENT);
     write_text(in_folder("vae/config.json"), m->config);
-    if (sg_safetensors_write_all(in_folder("vae/diffusion_pytorch_model.safetensors"), f.t, f.count, NULL, &e))
-        fail_msg("%s", e.text);
+    made_file_write(&f.made, in_folder("vae/diffusion_pytorch_model.safetensors"));
 }
 
 static sg_hunyuan_vae *open_vae(int model)
@@ -463,21 +429,14 @@ static void harmless_changes_are_taken(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
-    if (!mkdtemp(folder) || mkdir(in_folder("vae"), 0700) || sg_checkpoint_open(&from, folder, &e)) return -1;
-    return sg_backend_open(&backend[0], &(sg_backend_options){.name = "ref"}, &e) ||
+    return make_folder(state) || sg_backend_open(&backend[0], &(sg_backend_options){.name = "ref"}, &e) ||
            sg_backend_open(&backend[1], &(sg_backend_options){.name = "cpu", .threads = 1}, &e);
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     for (int b = 0; b < 2; b++) sg_backend_close(&backend[b]);
-    sg_checkpoint_close(&from);
-    remove(in_folder("vae/config.json"));
-    remove(in_folder("vae/diffusion_pytorch_model.safetensors"));
-    remove(in_folder("vae"));
-    return rmdir(folder);
+    return remove_folder(state);
 }
 
 int main(void)

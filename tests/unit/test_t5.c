@@ -2,7 +2,6 @@
 #include "t5.h"
 
 #include "backend.h"
-#include "made_up.h"
 #include "meta.h"
 #include "t5_table.h"
 
@@ -11,10 +10,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cmocka.h>
+
+#include "made_file.h"
 
 /* ---- a made-up checkpoint ---- */
 
@@ -37,70 +36,16 @@ static const made cases[TABLE_CASES] = {
     {.umt5 = true, .dtype = SG_F16},
 };
 
-static sg_checkpoint *from;
-static char           folder[] = "/tmp/sg_t5_XXXXXX";
-
-static FILE *create(const char *name)
+static void put(made_file *f, const made *m, const char *name, int rows, int columns)
 {
-    char path[64];
-    snprintf(path, sizeof path, "%s/text_encoder/%s", folder, name);
-    FILE *const f = fopen(path, "wb");
-    assert_non_null(f);
-    return f;
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    char path[64];
-    if (!mkdtemp(folder) || sg_checkpoint_open(&from, folder, NULL)) return -1;
-    snprintf(path, sizeof path, "%s/text_encoder", folder);
-    return mkdir(path, 0700);
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    static const char *const names[] = {"text_encoder/config.json", "text_encoder/model.safetensors", "text_encoder",
-                                        ""};
-    char                     path[64];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        remove(path);
-    }
-    sg_checkpoint_close(&from);
-    return 0;
-}
-
-/* The header grows in one buffer while the data grow in another; header entries are JSON members. */
-typedef struct file {
-    char          header[8192];
-    size_t        used, bytes;
-    unsigned char data[1 << 16];
-} file;
-
-static void put(file *f, const made *m, const char *name, int rows, int columns)
-{
-    if (m->without && !strcmp(m->without, name)) return;
-    const int       count = rows * (columns ? columns : 1);
-    const size_t    begin = f->bytes;
-    const sg_tensor t = {.data = f->data + begin, .dtype = m->dtype, .rank = 1, .dim = {count}};
-    f->bytes += sg_bytes(t);
-    assert_true(f->bytes <= sizeof f->data);
     /* Both names of the table stand for one tensor. */
-    const char *const seed = m->table && !strcmp(name, m->table) ? "shared.weight" : name;
-    for (int i = 0; i < count; i++) sg_store(&t, i, made_up(seed, (uint32_t)i));
-    if (m->poisoned && begin == 0) sg_store(&t, 0, NAN);
-    char shape[32];
-    snprintf(shape, sizeof shape, columns ? "%d,%d" : "%d", rows, columns);
-    const int wrote = snprintf(f->header + f->used, sizeof f->header - f->used,
-                               "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
-                               f->used ? "," : "{", name, sg_dtype_name(m->dtype), shape, begin, f->bytes);
-    f->used += (size_t)wrote;
-    assert_true(f->used + 1 < sizeof f->header);
+    const char *const as = m->table && !strcmp(name, m->table) ? "shared.weight" : name;
+    if (m->without && !strcmp(m->without, name)) return;
+    const sg_tensor t = made_file_put(f, name, as, m->dtype, columns ? 2 : 1, (int64_t[]){rows, columns});
+    if (m->poisoned && f->count == 1) sg_store(&t, 0, NAN);
 }
 
-static void put_block(file *f, const made *m, int i)
+static void put_block(made_file *f, const made *m, int i)
 {
     static const struct {
         const char *name;
@@ -126,20 +71,12 @@ static void put_block(file *f, const made *m, int i)
 
 static void write_weights(const made *m)
 {
-    static file f;
-    f.used = f.bytes = 0;
+    static made_file f;
     put(&f, m, m->table ? m->table : "shared.weight", VOCAB, WIDTH);
     for (int i = 0; i < LAYERS; i++) put_block(&f, m, i);
     put(&f, m, "encoder.final_layer_norm.weight", WIDTH, 0);
     if (m->extra) put(&f, m, m->extra, 1, 0);
-    f.header[f.used++] = '}';
-    while (f.used % 8) f.header[f.used++] = ' ';
-    const uint64_t length = f.used;
-    FILE *const    out = create("model.safetensors");
-    assert_int_equal(fwrite(&length, sizeof length, 1, out), 1);
-    assert_int_equal(fwrite(f.header, 1, f.used, out), f.used);
-    assert_int_equal(fwrite(f.data, 1, f.bytes, out), f.bytes);
-    assert_int_equal(fclose(out), 0);
+    made_file_write(&f, in_folder("text_encoder/model.safetensors"));
 }
 
 #define SIZES "\"d_model\": 12, \"d_kv\": 5, \"num_heads\": 3, \"d_ff\": 21, \"vocab_size\": 23"
@@ -148,16 +85,13 @@ static void write_weights(const made *m)
 static void write_checkpoint(const made *m)
 {
     write_weights(m);
-    FILE *const out = create("config.json");
-    if (m->config)
-        fputs(m->config, out);
-    else
-        fprintf(out,
-                "{\"model_type\": \"%s\", \"feed_forward_proj\": \"%s\", \"is_gated_act\": %s,"
-                "\"dense_act_fn\": \"%s\", \"num_layers\": 2, \"layer_norm_epsilon\": 1e-06, " SIZES ", " BIAS "}",
-                m->umt5 ? "umt5" : "t5", m->gated ? "gated-gelu" : "relu", m->gated ? "true" : "false",
-                m->gated ? "gelu_new" : "relu");
-    assert_int_equal(fclose(out), 0);
+    char usual[512];
+    snprintf(usual, sizeof usual,
+             "{\"model_type\": \"%s\", \"feed_forward_proj\": \"%s\", \"is_gated_act\": %s,"
+             "\"dense_act_fn\": \"%s\", \"num_layers\": 2, \"layer_norm_epsilon\": 1e-06, " SIZES ", " BIAS "}",
+             m->umt5 ? "umt5" : "t5", m->gated ? "gated-gelu" : "relu", m->gated ? "true" : "false",
+             m->gated ? "gelu_new" : "relu");
+    write_text(in_folder("text_encoder/config.json"), m->config ? m->config : usual);
 }
 
 /* ---- running it ---- */

@@ -3,7 +3,6 @@
 
 #include "backend.h"
 #include "meta.h"
-#include "safetensors_write.h"
 #include "taehv_table.h"
 
 #include <math.h>
@@ -12,37 +11,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "made_file.h"
+
 /* ---- a made-up file: as in make_taehv_table.py ---- */
 
-enum { FRAMES = 3, HEIGHT = 2, WIDTH = 3, STAGES = 3, TENSORS = 80, ROOM = 1 << 14, ARENA = 1 << 21 };
+enum { FRAMES = 3, HEIGHT = 2, WIDTH = 3, STAGES = 3, ARENA = 1 << 21 };
 
 static const int widths[STAGES + 1] = {6, 5, 4, 3}, grows[STAGES] = {1, 2, 2};
 static const struct {
     int z, patch;
 } cases[TABLE_CASES] = {{5, 1}, {7, 2}};
-
-/* made_up of make_t5_table.py. */
-static float made_up(const char *name, uint32_t i)
-{
-    uint32_t h = 2166136261u;
-    for (const char *c = name; *c; c++) h = (h ^ (unsigned char)*c) * 16777619u;
-    h += i * 0x9e3779b9u;
-    h = (h ^ (h >> 16)) * 0x85ebca6bu;
-    h = (h ^ (h >> 13)) * 0xc2b2ae35u;
-    return (float)((h ^ (h >> 16)) >> 8) * 0x1p-23f - 1.0f;
-}
-
-typedef struct file {
-    sg_named_tensor t[TENSORS];
-    char            name[TENSORS][48];
-    float           data[ROOM];
-    int             count;
-    size_t          used;
-} file;
 
 /* What a hostile file has otherwise: a tensor is left out, or has another shape. */
 typedef struct spoilt {
@@ -51,27 +32,22 @@ typedef struct spoilt {
     int64_t     dim[4];
 } spoilt;
 
-static void put(file *f, const spoilt *bad, const char *name, int rank, const int64_t *dim)
+static void put(made_file *f, const spoilt *bad, const char *name, int rank, const int64_t *dim)
 {
-    char *const own = f->name[f->count];
-    snprintf(own, sizeof f->name[0], "decoder.%s", name);
+    char own[48];
+    snprintf(own, sizeof own, "decoder.%s", name);
     if (bad && strcmp(own, bad->name) == 0) {
         if (!bad->rank) return;
         rank = bad->rank;
         dim = bad->dim;
     }
-    sg_tensor t = {.data = f->data + f->used, .rank = rank};
-    memcpy(t.dim, dim, (size_t)rank * sizeof *dim);
-    const size_t n = (size_t)sg_count(t);
-    const float  by = rank > 1 ? 2 / sqrtf((float)(sg_count(t) / dim[0])) : 0.25f;
-    const float  about = rank == 1 && strstr(own, ".22.") ? 0.5f : 0;
-    assert_true(f->used + n <= ROOM && f->count < TENSORS);
-    for (uint32_t i = 0; i < n; i++) f->data[f->used + i] = by * made_up(own, i) + about;
-    f->t[f->count++] = (sg_named_tensor){own, t};
-    f->used += n;
+    const sg_tensor t = made_file_put(f, own, own, SG_F32, rank, dim);
+    const float     by = rank > 1 ? 2 / sqrtf((float)(sg_count(t) / dim[0])) : 0.25f;
+    const float     about = rank == 1 && strstr(own, ".22.") ? 0.5f : 0;
+    for (int64_t i = 0; i < sg_count(t); i++) ((float *)t.data)[i] = by * ((float *)t.data)[i] + about;
 }
 
-static void put_conv(file *f, const spoilt *bad, const char *name, int64_t o, int64_t i, bool bias)
+static void put_conv(made_file *f, const spoilt *bad, const char *name, int64_t o, int64_t i, bool bias)
 {
     char full[40];
     snprintf(full, sizeof full, "%s.weight", name);
@@ -84,10 +60,8 @@ static char path[] = "/tmp/sg_taehv_XXXXXX";
 
 static void write_file(int z, int patch, const spoilt *bad)
 {
-    static file f;
-    char        name[32];
-    f.used = 0;
-    f.count = 0;
+    static made_file f;
+    char             name[32];
     put_conv(&f, bad, "1", widths[0], z, true);
     for (int k = 0; k < STAGES; k++) {
         const int n = 3 + 6 * k, c = widths[k];
@@ -101,8 +75,8 @@ static void write_file(int z, int patch, const spoilt *bad)
         put_conv(&f, bad, name, widths[k + 1], c, false);
     }
     put_conv(&f, bad, "22", 3 * patch * patch, widths[STAGES], true);
-    f.t[f.count++] = (sg_named_tensor){"encoder.0.weight", {.data = f.data, .rank = 1, .dim = {4}}}; /* unwanted */
-    assert_int_equal(sg_safetensors_write_all(path, f.t, f.count, NULL, NULL), SG_OK);
+    made_file_put(&f, "encoder.0.weight", "unwanted", SG_F32, 1, (int64_t[]){4});
+    made_file_write(&f, path);
 }
 
 static sg_backend *backend;

@@ -4,9 +4,7 @@
 
 #include "backend.h"
 #include "base/text.h"
-#include "made_up.h"
 #include "meta.h"
-#include "safetensors_write.h"
 #include "text_encoder_table.h"
 
 #include <math.h>
@@ -18,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "unit_file.h"
+#include "made_file.h"
 
 /* ---- made-up checkpoints: as in make_text_encoder_table.py ---- */
 
@@ -59,57 +57,15 @@ static const made clips[] = {
 
 enum { LLAMAS = sizeof llamas / sizeof *llamas, CLIPS = sizeof clips / sizeof *clips };
 
-static sg_checkpoint *from;
-static sg_backend    *backend;
-static char           folder[64];
-
-static const char *in_folder(const char *name)
-{
-    static char path[96];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/sg_text_encoders_XXXXXX");
-    if (!mkdtemp(folder) || sg_checkpoint_open(&from, folder, NULL)) return -1;
-    return mkdir(in_folder("text_encoder"), 0700) || mkdir(in_folder("tokenizer"), 0700);
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    static const char *const names[] = {"text_encoder/config.json", "text_encoder/model.safetensors", "text_encoder",
-                                        "tokenizer/tokenizer.json", "tokenizer"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) remove(in_folder(names[i]));
-    sg_checkpoint_close(&from);
-    return rmdir(folder);
-}
-
-enum { TENSORS = 64, ROOM = 1 << 13 };
-
-typedef struct file {
-    sg_named_tensor t[TENSORS];
-    char            name[TENSORS][96];
-    float           data[ROOM];
-    int             count;
-    size_t          used;
-} file;
+static sg_backend *backend;
 
 /* i 0: a vector. */
-static void put(file *f, const made *m, const char *name, int64_t o, int64_t i)
+static void put(made_file *f, const made *m, const char *name, int64_t o, int64_t i)
 {
-    const sg_tensor t = {.data = f->data + f->used, .rank = i ? 2 : 1, .dim = {o, i}};
-    const size_t    n = (size_t)sg_count(t);
-    char *const     own = f->name[f->count];
-    if (m->without && strcmp(name, m->without) == 0) return;
-    assert_true(f->used + n <= ROOM && f->count < TENSORS);
-    for (uint32_t k = 0; k < n; k++) f->data[f->used + k] = made_up(name, k);
-    snprintf(own, sizeof f->name[0], "%s%s", strcmp(name, "text_projection.weight") ? m->prefix : "", name);
-    f->t[f->count++] = (sg_named_tensor){own, t};
-    f->used += n;
+    char full[128];
+    snprintf(full, sizeof full, "%s%s", strcmp(name, "text_projection.weight") ? m->prefix : "", name);
+    if (!m->without || strcmp(name, m->without) != 0)
+        made_file_put(f, full, name, SG_F32, i ? 2 : 1, (int64_t[]){o, i});
 }
 
 typedef struct part {
@@ -117,7 +73,7 @@ typedef struct part {
     int64_t     o, i;
 } part;
 
-static void put_layers(file *f, const made *m, const char *layers, const part *parts, size_t count)
+static void put_layers(made_file *f, const made *m, const char *layers, const part *parts, size_t count)
 {
     char name[96];
     for (int l = 0; l < (m->only_loaded ? LAYERS - m->skip : LAYERS); l++)
@@ -127,7 +83,7 @@ static void put_layers(file *f, const made *m, const char *layers, const part *p
         }
 }
 
-static void put_llama(file *f, const made *m)
+static void put_llama(made_file *f, const made *m)
 {
     const int64_t c = LLAMA_WIDTH, hd = m->heads * m->head_dim, kd = m->key_heads * m->head_dim;
     const part    parts[] = {{"input_layernorm.weight", c, 0},       {"post_attention_layernorm.weight", c, 0},
@@ -140,7 +96,7 @@ static void put_llama(file *f, const made *m)
     put_layers(f, m, "layers.", parts, sizeof parts / sizeof *parts);
 }
 
-static void put_clip(file *f, const made *m)
+static void put_clip(made_file *f, const made *m)
 {
     const int64_t c = CLIP_WIDTH;
     const part    parts[] = {{"layer_norm1.weight", c, 0},        {"layer_norm1.bias", c, 0},
@@ -161,15 +117,12 @@ static void put_clip(file *f, const made *m)
 
 static void write_checkpoint(const made *m)
 {
-    static file f;
-    f.used = 0;
-    f.count = 0;
+    static made_file f;
     if (m->llama)
         put_llama(&f, m);
     else
         put_clip(&f, m);
-    assert_int_equal(sg_safetensors_write_all(in_folder("text_encoder/model.safetensors"), f.t, f.count, NULL, NULL),
-                     SG_OK);
+    made_file_write(&f, in_folder("text_encoder/model.safetensors"));
     write_text(in_folder("text_encoder/config.json"), m->config);
 }
 
