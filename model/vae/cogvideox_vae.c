@@ -5,10 +5,10 @@
  *  - in either half the first levels are those that change the number of frames;
  *  - norm_eps is for the encoder's blocks alone; all other norms have 1e-6. */
 #include "cogvideox_vae_weights.h"
+#include "kl_coder.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const float usual_eps = 1e-6f;
 
@@ -32,30 +32,6 @@ double sg_cogvideox_vae_picture_scale(const sg_cogvideox_vae *v)
 }
 
 /* ---- config ---- */
-
-static void check_blocks(const char *key, const char *only, int levels, sg_config *f)
-{
-    const char *type[SG_COG_LEVELS] = {NULL};
-    const int   count = sg_config_strings(f, key, type, 0, SG_COG_LEVELS);
-    if (count && count != levels) sg_config_fail(f, key, "%d of them, but block_out_channels has %d", count, levels);
-    for (int i = 0; i < count; i++)
-        if (type[i] && strcmp(type[i], only) != 0)
-            sg_config_fail(f, key, "\"%s\" is not supported; only \"%s\" is", type[i], only);
-}
-
-static void check_others(sg_config *f)
-{
-    static const char *const rgb[] = {"in_channels", "out_channels"};
-    static const char *const more[] = {"use_quant_conv", "use_post_quant_conv"};
-    const char *const        act = sg_config_string(f, "act_fn", "silu");
-    for (int i = 0; i < 2; i++) {
-        if (sg_config_int(f, rgb[i], 1, SG_COG_CHANNELS, &(int64_t){3}) != 3)
-            sg_config_fail(f, rgb[i], "only 3, of RGB frames, are supported");
-        if (sg_config_bool(f, more[i], &(bool){false})) sg_config_fail(f, more[i], "true is not supported");
-    }
-    if (act && strcmp(act, "silu") != 0 && strcmp(act, "swish") != 0)
-        sg_config_fail(f, "act_fn", "\"%s\" is not supported; only \"silu\" is", act);
-}
 
 /* Levels of either half; out: of the encoder's. The first of them change the number of frames, one for each factor of 2. */
 static void set_levels(sg_cogvideox_vae *v, const int64_t *out, int levels, int blocks, int64_t ratio, sg_config *f)
@@ -83,7 +59,8 @@ static void set_levels(sg_cogvideox_vae *v, const int64_t *out, int levels, int 
 
 static sg_status read_config(sg_cogvideox_vae *v, sg_config *f)
 {
-    int64_t       out[SG_COG_LEVELS];
+    static const char *const quant[] = {"use_quant_conv", "use_post_quant_conv"};
+    int64_t                  out[SG_COG_LEVELS];
     const int     levels = sg_config_ints(f, "block_out_channels", 1, SG_COG_CHANNELS, out, 1, SG_COG_LEVELS);
     const int     blocks = (int)sg_config_int(f, "layers_per_block", 1, SG_COG_BLOCKS - 1, &(int64_t){3});
     const int64_t ratio = sg_config_int(f, "temporal_compression_ratio", 1, 1 << SG_COG_LEVELS, &(int64_t){4});
@@ -92,11 +69,13 @@ static sg_status read_config(sg_cogvideox_vae *v, sg_config *f)
     v->eps = sg_config_real(f, "norm_eps", 0, 1, &(double){1e-6});
     v->scaling = sg_config_real(f, "scaling_factor", 1e-6, 1e6, &(double){1.15258426});
     v->inverse = sg_config_bool(f, "invert_scale_latents", &(bool){false});
-    check_others(f);
+    for (int i = 0; i < 2; i++)
+        if (sg_config_bool(f, quant[i], &(bool){false})) sg_config_fail(f, quant[i], "true is not supported");
+    sg_kl_check_fixed(f);
     SG_TRY(sg_config_status(f));
     set_levels(v, out, levels, blocks, ratio, f);
-    check_blocks("up_block_types", "CogVideoXUpBlock3D", levels, f);
-    check_blocks("down_block_types", "CogVideoXDownBlock3D", levels, f);
+    sg_kl_check_types(f, "up_block_types", "CogVideoXUpBlock3D", levels, levels);
+    sg_kl_check_types(f, "down_block_types", "CogVideoXDownBlock3D", levels, levels);
     return sg_config_status(f);
 }
 

@@ -9,8 +9,6 @@
 
 #include <stdlib.h>
 
-enum { RGB = 3 };
-
 /* One clip being decoded. */
 typedef struct run {
     const sg_hunyuan_vae *vae;
@@ -48,18 +46,18 @@ static bool set_tiles(void *of, bool on)
 static void keep_all(run *r, sg_stream *s, int64_t y, int64_t x)
 {
     const sg_vae_info i = sg_hunyuan_vae_describe(r->vae);
-    float             scale[SG_HUNYUAN_Z];
+    float             scale[SG_KL_Z];
     for (int k = 0; k < i.z; k++) scale[k] = (float)(1 / r->vae->scaling);
     r->scale = sg_new_keep(s, SG_F32, i.z);
     sg_upload(s, r->scale, scale);
     r->kept = sg_new_keep(s, SG_F32, SG_HUNYUAN_KEPT, y, x, i.z);
-    r->tail = sg_new_keep(s, SG_F32, SG_HUNYUAN_BLEND, y * i.scale_space, x * i.scale_space, RGB);
+    r->tail = sg_new_keep(s, SG_F32, SG_HUNYUAN_BLEND, y * i.scale_space, x * i.scale_space, SG_KL_RGB);
 }
 
 static sg_status decode_open(void **out, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e)
 {
     const sg_hunyuan_vae *const v = of;
-    const int64_t               most = SG_HUNYUAN_SIDE / sg_hunyuan_vae_describe(v).scale_space;
+    const int64_t               most = SG_KL_SIDE / sg_hunyuan_vae_describe(v).scale_space;
     *out = NULL;
     if (y < 1 || y > most || x < 1 || x > most)
         return sg_error_set(e, SG_E_ARG, "latents of %lld x %lld places cannot be decoded", (long long)x, (long long)y);
@@ -71,10 +69,17 @@ static sg_status decode_open(void **out, void *of, sg_stream *s, int64_t y, int6
     return SG_OK;
 }
 
+/* All latents of it see each other: their frames, not clamped. */
 static sg_tensor next_of_tile(void *of, sg_stream *s, sg_tensor z)
 {
-    const run *const r = of;
-    return sg_hunyuan_vae_decode(r->vae, s, r->scale, z);
+    const run *const  r = of;
+    const sg_vae_info i = sg_hunyuan_vae_describe(r->vae);
+    const sg_tensor   frames = sg_new(s, SG_F32, (z.dim[0] - 1) * i.scale_time + 1, z.dim[1] * i.scale_space,
+                                      z.dim[2] * i.scale_space, SG_KL_RGB);
+    const size_t      mark = s->scratch.used;
+    sg_copy(s, .y = frames, .x = sg_kl_decode(&r->vae->decoder, s, z, r->scale, (sg_tensor){0}));
+    s->scratch.used = mark;
+    return frames;
 }
 
 /* Frames of one window in s->scratch, not clamped. */
@@ -82,9 +87,9 @@ static sg_tensor decode_window(run *r, sg_stream *s, sg_tensor z)
 {
     const sg_vae_info     i = sg_hunyuan_vae_describe(r->vae);
     const sg_tile_decoder tiles = {.run = r, .scale = i.scale_space, .count = z.dim[0], .next = next_of_tile};
-    if (!r->vae->tiled) return sg_hunyuan_vae_decode(r->vae, s, r->scale, z);
-    const sg_tensor frames =
-        sg_new(s, SG_F32, (z.dim[0] - 1) * i.scale_time + 1, z.dim[1] * i.scale_space, z.dim[2] * i.scale_space, RGB);
+    if (!r->vae->tiled) return next_of_tile(r, s, z);
+    const sg_tensor frames = sg_new(s, SG_F32, (z.dim[0] - 1) * i.scale_time + 1, z.dim[1] * i.scale_space,
+                                    z.dim[2] * i.scale_space, SG_KL_RGB);
     sg_decode_tiles(&tiles, s, frames, z);
     return frames;
 }
@@ -96,7 +101,7 @@ static int64_t put_window(run *r, sg_stream *s, sg_tensor frames, int64_t done, 
     const size_t mark = s->scratch.used;
     sg_tensor    x = decode_window(r, s, z);
     if (r->begun) {
-        const sg_tensor first = sg_new(s, SG_F32, SG_HUNYUAN_BLEND, x.dim[1], x.dim[2], RGB);
+        const sg_tensor first = sg_new(s, SG_F32, SG_HUNYUAN_BLEND, x.dim[1], x.dim[2], SG_KL_RGB);
         x = sg_rows(x, 1, x.dim[0] - 1);
         for (int i = 0; i < SG_HUNYUAN_BLEND; i++) {
             const float share = (float)i / SG_HUNYUAN_BLEND;
@@ -120,7 +125,7 @@ static sg_tensor decode_next(void *of, sg_stream *s, sg_tensor z, bool last)
     const int64_t     old = r->begun ? SG_HUNYUAN_KEPT : 0, f = old + z.dim[0];
     const bool        more = f == SG_HUNYUAN_WINDOW; /* another window blends with this one */
     const int64_t     n = (f - 1) * i.scale_time + !old - (more && !last ? SG_HUNYUAN_BLEND : 0);
-    const sg_tensor   frames = sg_new(s, SG_F32, n, z.dim[1] * i.scale_space, z.dim[2] * i.scale_space, RGB);
+    const sg_tensor   frames = sg_new(s, SG_F32, n, z.dim[1] * i.scale_space, z.dim[2] * i.scale_space, SG_KL_RGB);
     const size_t      mark = s->scratch.used;
     const sg_tensor   window = sg_new(s, SG_F32, f, z.dim[1], z.dim[2], z.dim[3]);
     if (old) sg_copy(s, .y = sg_rows(window, 0, old), .x = r->kept);

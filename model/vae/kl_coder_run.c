@@ -1,22 +1,26 @@
-/* hunyuan_vae_run.c - decoder and encoder of AutoencoderKLHunyuanVideo: all that one window makes.
+/* kl_coder_run.c - what a decoder or encoder of residual blocks computes: see kl_coder.h.
  *
  * What bites:
- *  - group norms are over all frames and places of the window;
  *  - a token of the middle's attention sees those of its own frame and of the frames before it, one head as wide as the
  *    channels;
- *  - before the window a causal convolution sees its first frame again, and beyond the edges of a frame the nearest pixel;
+ *  - before the first frame a causal convolution sees that frame again;
  *  - enlarging in time repeats every frame but the first, enlarging in space all of them; the other way round a causal
  *    convolution of stride 2 takes the first frame and every other after it. */
-#include "hunyuan_vae_parts.h"
+#include "kl_coder.h"
 
 #include <math.h>
 
 enum {
-    PAST = 2,      /* frames before its own that a convolution over time sees */
+    PAST = 2,      /* most frames before its own that a convolution sees */
     RESAMPLED = 4, /* frames at once, so that what stands between takes little memory */
 };
 
 static const float eps = 1e-6f;
+
+/* Frames before its own that a convolution sees. */
+static int past(const sg_kl_coder *k) { return k->video ? PAST : 0; }
+
+static sg_edge edge(const sg_kl_coder *k) { return k->video ? SG_EDGE_REPLICATE : SG_EDGE_ZERO; }
 
 static sg_tensor rows_of(sg_tensor t) { return sg_reshape(t, sg_count(t) / t.dim[3], t.dim[3]); }
 
@@ -27,13 +31,12 @@ static sg_tensor shaped(sg_tensor t, sg_tensor x, int64_t c)
     return sg_reshape(sg_rows(sg_reshape(t, sg_count(t)), 0, places * c), x.dim[0], x.dim[1], x.dim[2], c);
 }
 
-static void apply_map(sg_stream *s, const sg_hunyuan_map *m, sg_tensor y, sg_tensor x, bool add)
+static void apply_map(sg_stream *s, const sg_kl_map *m, sg_tensor y, sg_tensor x, bool add)
 {
     sg_linear(s, .y = rows_of(y), .x = rows_of(x), .w = m->w, .b = m->b, .add = add);
 }
 
-static void apply_norm(const sg_hunyuan_coder *k, sg_stream *s, const sg_hunyuan_norm *n, sg_tensor y, sg_tensor x,
-                       sg_act act)
+static void apply_norm(const sg_kl_coder *k, sg_stream *s, const sg_kl_norm *n, sg_tensor y, sg_tensor x, sg_act act)
 {
     sg_norm(s, .y = y, .x = x, .w = n->w, .b = n->b, .kind = SG_NORM_GROUP, .groups = k->groups, .eps = eps,
             .act = act);
@@ -47,33 +50,33 @@ static int64_t at_once(int64_t f, int64_t most, int64_t numbers)
     return sg_div_up(f, sg_div_up(f, n < 1 ? 1 : n));
 }
 
-/* y = or += the causal convolution of input, whose frames behind the first PAST are there. */
-static void causal(sg_stream *s, const sg_hunyuan_map *k, sg_tensor y, sg_tensor input, bool add)
+/* y = or += the convolution of input, whose frames behind the past ones are there. */
+static void convolve(const sg_kl_coder *k, sg_stream *s, const sg_kl_map *m, sg_tensor y, sg_tensor input, bool add)
 {
     const int64_t f = y.dim[0], c = input.dim[3] > y.dim[3] ? input.dim[3] : y.dim[3];
     const int64_t n = at_once(f, f, input.dim[1] * input.dim[2] * c);
-    for (int i = 0; i < PAST; i++) sg_copy(s, .y = sg_rows(input, i, 1), .x = sg_rows(input, PAST, 1));
+    for (int i = 0; i < past(k); i++) sg_copy(s, .y = sg_rows(input, i, 1), .x = sg_rows(input, past(k), 1));
     for (int64_t t = 0, count; t < f; t += count) {
         count = n < f - t ? n : f - t;
-        sg_conv(s, .y = sg_rows(y, t, count), .x = sg_rows(input, t, PAST + count), .w = k->w, .b = k->b,
-                .stride = {1, 1, 1}, .pad = {1, 1, 1, 1}, .add = add, .edge = SG_EDGE_REPLICATE);
+        sg_conv(s, .y = sg_rows(y, t, count), .x = sg_rows(input, t, past(k) + count), .w = m->w, .b = m->b,
+                .stride = {1, 1, 1}, .pad = {1, 1, 1, 1}, .add = add, .edge = edge(k));
     }
 }
 
 /* y = or += conv(silu(norm(x))). x is read before y is written. */
-static void norm_conv(const sg_hunyuan_coder *k, sg_stream *s, const sg_hunyuan_norm *n, const sg_hunyuan_map *m,
-                      sg_tensor y, sg_tensor x, bool add)
+static void norm_conv(const sg_kl_coder *k, sg_stream *s, const sg_kl_norm *n, const sg_kl_map *m, sg_tensor y,
+                      sg_tensor x, bool add)
 {
     const size_t    mark = s->scratch.used;
-    const sg_tensor input = sg_new(s, x.dtype, PAST + x.dim[0], x.dim[1], x.dim[2], x.dim[3]);
-    apply_norm(k, s, n, sg_rows(input, PAST, x.dim[0]), x, SG_ACT_SILU);
-    causal(s, m, y, input, add);
+    const sg_tensor input = sg_new(s, x.dtype, past(k) + x.dim[0], x.dim[1], x.dim[2], x.dim[3]);
+    apply_norm(k, s, n, sg_rows(input, past(k), x.dim[0]), x, SG_ACT_SILU);
+    convolve(k, s, m, y, input, add);
     s->scratch.used = mark;
 }
 
 /* Through blocks of `out` channels. room has x at its beginning, and room for out channels; what lies there may change.
  * The result is there, or above it in scratch. */
-static sg_tensor blocks(const sg_hunyuan_coder *k, sg_stream *s, const sg_hunyuan_block *w, int count, sg_tensor room,
+static sg_tensor blocks(const sg_kl_coder *k, sg_stream *s, const sg_kl_block *w, int count, sg_tensor room,
                         sg_tensor x, int64_t out)
 {
     const bool      same = x.dim[3] == out;
@@ -88,7 +91,7 @@ static sg_tensor blocks(const sg_hunyuan_coder *k, sg_stream *s, const sg_hunyua
 }
 
 /* x += what its tokens make of those that they see. A frame of queries at a time, with the keys up to its end. */
-static void attention(const sg_hunyuan_coder *w, sg_stream *s, sg_tensor x)
+static void attention(const sg_kl_coder *w, sg_stream *s, sg_tensor x)
 {
     const size_t    mark = s->scratch.used;
     const int64_t   f = x.dim[0], frame = x.dim[1] * x.dim[2], c = x.dim[3];
@@ -109,23 +112,24 @@ static void attention(const sg_hunyuan_coder *w, sg_stream *s, sg_tensor x)
     s->scratch.used = mark;
 }
 
-/* y = conv(x made larger), or a convolution with strides, some frames at a time. */
-static void resample(const sg_hunyuan_coder *k, sg_stream *s, const sg_hunyuan_level *l, sg_tensor y, sg_tensor x)
+/* y = conv(x made larger), or a convolution with strides, some frames at a time. An image's has no padding before it. */
+static void resample(const sg_kl_coder *k, sg_stream *s, const sg_kl_level *l, sg_tensor y, sg_tensor x)
 {
     const int     time = !k->up && l->time ? 2 : 1, space = !k->up && l->space ? 2 : 1; /* strides */
+    const int     before = k->up || k->video;
     const int64_t larger = (k->up ? y.dim[1] * y.dim[2] : x.dim[1] * x.dim[2]) * x.dim[3];
     const int64_t f = y.dim[0], n = at_once(f, RESAMPLED, time * larger);
     for (int64_t t = 0, count; t < f; t += count) {
         const size_t mark = s->scratch.used;
         count = n < f - t ? n : f - t;
-        const sg_tensor input = sg_new(s, x.dtype, PAST + (count - 1) * time + 1, x.dim[1], x.dim[2], x.dim[3]);
+        const sg_tensor input = sg_new(s, x.dtype, past(k) + (count - 1) * time + 1, x.dim[1], x.dim[2], x.dim[3]);
         for (int64_t i = 0; i < input.dim[0]; i++) {
-            const int64_t at = t * time + i > PAST ? t * time + i - PAST : 0; /* which frame of the larger clip */
+            const int64_t at = t * time + i > past(k) ? t * time + i - past(k) : 0; /* which frame of the larger clip */
             sg_copy(s, .y = sg_rows(input, i, 1), .x = sg_rows(x, k->up && l->time ? (at + 1) / 2 : at, 1));
         }
         sg_conv(s, .y = sg_rows(y, t, count), .x = input, .w = l->resample.w, .b = l->resample.b,
-                .stride = {time, space, space}, .pad = {1, 1, 1, 1}, .twice = k->up && l->space,
-                .edge = SG_EDGE_REPLICATE);
+                .stride = {time, space, space}, .pad = {before, 1, before, 1}, .twice = k->up && l->space,
+                .edge = edge(k));
         s->scratch.used = mark;
     }
 }
@@ -133,18 +137,18 @@ static void resample(const sg_hunyuan_coder *k, sg_stream *s, const sg_hunyuan_l
 /* What levels work on, the last one's lowest on the stack: a level's working memory lies above it, which may go as soon as
  * the next level's has been written. Below the last one's is what it makes, if it resamples. */
 typedef struct level_inputs {
-    sg_tensor room[SG_HUNYUAN_LEVELS + 1]; /* for the channels that come, and for the blocks' */
-    sg_tensor in[SG_HUNYUAN_LEVELS + 1];   /* its beginning: the channels that come */
-    size_t    mark[SG_HUNYUAN_LEVELS + 1];
+    sg_tensor room[SG_KL_LEVELS + 1]; /* for the channels that come, and for the blocks' */
+    sg_tensor in[SG_KL_LEVELS + 1];   /* its beginning: the channels that come */
+    size_t    mark[SG_KL_LEVELS + 1];
 } level_inputs;
 
-static bool resamples(const sg_hunyuan_level *l) { return l->space || l->time; }
+static bool resamples(const sg_kl_level *l) { return l->space || l->time; }
 
 /* x has the frames and places of what comes. */
-static level_inputs reserve(const sg_hunyuan_coder *k, sg_stream *s, sg_tensor x)
+static level_inputs reserve(const sg_kl_coder *k, sg_stream *s, sg_tensor x)
 {
     level_inputs m = {0};
-    int64_t      dim[SG_HUNYUAN_LEVELS + 1][3] = {{x.dim[0], x.dim[1], x.dim[2]}};
+    int64_t      dim[SG_KL_LEVELS + 1][3] = {{x.dim[0], x.dim[1], x.dim[2]}};
     for (int i = 0; i < k->levels; i++) {
         const bool change[3] = {k->level[i].time, k->level[i].space, k->level[i].space};
         for (int j = 0; j < 3; j++) {
@@ -163,11 +167,11 @@ static level_inputs reserve(const sg_hunyuan_coder *k, sg_stream *s, sg_tensor x
 }
 
 /* From m->in[0] on; the result lies in m->in, or above what is reserved for the last level. */
-static sg_tensor levels(const sg_hunyuan_coder *k, sg_stream *s, const level_inputs *m)
+static sg_tensor levels(const sg_kl_coder *k, sg_stream *s, const level_inputs *m)
 {
     sg_tensor x = {0};
     for (int i = 0; i < k->levels; i++) {
-        const sg_hunyuan_level *const l = &k->level[i];
+        const sg_kl_level *const l = &k->level[i];
         x = blocks(k, s, l->block, k->blocks, m->room[i], m->in[i], l->out);
         if (resamples(l))
             resample(k, s, l, m->in[i + 1], x);
@@ -183,9 +187,9 @@ static sg_tensor levels(const sg_hunyuan_coder *k, sg_stream *s, const level_inp
 }
 
 /* x through the middle. */
-static void middle(const sg_hunyuan_coder *k, sg_stream *s, sg_tensor x)
+static void middle(const sg_kl_coder *k, sg_stream *s, sg_tensor x)
 {
-    for (int j = 0; j < SG_HUNYUAN_MID; j++) {
+    for (int j = 0; j < SG_KL_MID; j++) {
         const size_t mark = s->scratch.used;
         blocks(k, s, &k->mid[j], 1, x, x, x.dim[3]);
         s->scratch.used = mark;
@@ -196,55 +200,47 @@ static void middle(const sg_hunyuan_coder *k, sg_stream *s, sg_tensor x)
 
 /* ---- the whole ---- */
 
-sg_tensor sg_hunyuan_vae_decode(const sg_hunyuan_vae *v, sg_stream *s, sg_tensor scale, sg_tensor z)
+sg_tensor sg_kl_decode(const sg_kl_coder *k, sg_stream *s, sg_tensor z, sg_tensor scale, sg_tensor shift)
 {
-    const sg_hunyuan_coder *const k = &v->decoder;
-    const sg_vae_info             i = sg_hunyuan_vae_describe(v);
-    const int64_t                 f = (z.dim[0] - 1) * i.scale_time + 1;
-    const sg_tensor               frames = sg_new(s, SG_F32, f, z.dim[1] * i.scale_space, z.dim[2] * i.scale_space, 3);
-    const size_t                  mark = s->scratch.used;
-    const level_inputs            m = reserve(k, s, z);
-    const sg_tensor               latent = sg_alloc(s, &s->scratch, SG_F32, 4, z.dim);
-    const sg_tensor               input = sg_new(s, k->act, PAST + z.dim[0], z.dim[1], z.dim[2], z.dim[3]);
-    const sg_tensor               given = sg_rows(input, PAST, z.dim[0]);
-    sg_norm(s, .y = latent, .x = z, .w = scale, .kind = SG_NORM_NONE);
-    apply_map(s, &v->post_quant, given, latent, false);
+    const level_inputs m = reserve(k, s, z);
+    const sg_tensor    latent = sg_alloc(s, &s->scratch, SG_F32, 4, z.dim);
+    const sg_tensor    input = sg_new(s, k->act, past(k) + z.dim[0], z.dim[1], z.dim[2], z.dim[3]);
+    const sg_tensor    given = sg_rows(input, past(k), z.dim[0]);
+    sg_norm(s, .y = latent, .x = z, .w = scale, .b = shift, .kind = SG_NORM_NONE);
+    if (k->has_quant)
+        apply_map(s, &k->quant, given, latent, false);
+    else
+        sg_copy(s, .y = given, .x = latent);
     sg_tap(s, given, "vae.post_quant");
-    causal(s, &k->conv_in, m.in[0], input, false);
+    convolve(k, s, &k->conv_in, m.in[0], input, false);
     sg_tap(s, m.in[0], "vae.conv_in");
     s->scratch.used = m.mark[0];
     middle(k, s, m.in[0]);
-    const sg_tensor x = levels(k, s, &m), out = sg_alloc(s, &s->scratch, x.dtype, 4, frames.dim);
-    norm_conv(k, s, &k->norm_out, &k->conv_out, out, x, false);
-    sg_tap(s, out, "vae.conv_out");
-    sg_copy(s, .y = frames, .x = out);
-    s->scratch.used = mark;
+    const sg_tensor x = levels(k, s, &m), frames = sg_new(s, k->act, x.dim[0], x.dim[1], x.dim[2], SG_KL_RGB);
+    norm_conv(k, s, &k->norm_out, &k->conv_out, frames, x, false);
+    sg_tap(s, frames, "vae.conv_out");
     return frames;
 }
 
-sg_tensor sg_hunyuan_vae_encode(const sg_hunyuan_vae *v, sg_stream *s, sg_tensor scale, sg_tensor frames)
+sg_tensor sg_kl_encode(const sg_kl_coder *k, sg_stream *s, sg_tensor frames)
 {
-    const sg_hunyuan_coder *const k = &v->encoder;
-    const sg_vae_info             i = sg_hunyuan_vae_describe(v);
-    const int64_t                 f = (frames.dim[0] - 1) / i.scale_time + 1, y = frames.dim[1] / i.scale_space,
-                  x = frames.dim[2] / i.scale_space, places = f * y * x;
-    const sg_tensor    z = sg_new(s, SG_F32, f, y, x, i.z);
-    const size_t       mark = s->scratch.used;
+    const int64_t      f = frames.dim[0];
     const level_inputs m = reserve(k, s, frames);
-    const sg_tensor    input = sg_new(s, k->act, PAST + frames.dim[0], frames.dim[1], frames.dim[2], frames.dim[3]);
-    sg_copy(s, .y = sg_rows(input, PAST, frames.dim[0]), .x = frames);
-    causal(s, &k->conv_in, m.in[0], input, false);
+    const sg_tensor    input = sg_new(s, k->act, past(k) + f, frames.dim[1], frames.dim[2], frames.dim[3]);
+    sg_copy(s, .y = sg_rows(input, past(k), f), .x = frames);
+    convolve(k, s, &k->conv_in, m.in[0], input, false);
     sg_tap(s, m.in[0], "enc.conv_in");
     s->scratch.used = m.mark[0];
-    const sg_tensor last = levels(k, s, &m);
-    middle(k, s, last);
-    const sg_tensor out = sg_new(s, k->act, f, y, x, 2 * i.z), both = sg_new(s, SG_F32, f, y, x, 2 * i.z);
-    const sg_tensor mean = sg_new(s, SG_F32, places, 1, i.z);
-    norm_conv(k, s, &k->norm_out, &k->conv_out, out, last, false);
-    apply_map(s, &v->quant, both, out, false);
+    const sg_tensor x = levels(k, s, &m);
+    middle(k, s, x);
+    const int64_t   c = k->conv_out.w.dim[0];
+    const sg_tensor out = sg_new(s, k->act, x.dim[0], x.dim[1], x.dim[2], c);
+    const sg_tensor both = sg_new(s, SG_F32, x.dim[0], x.dim[1], x.dim[2], c);
+    norm_conv(k, s, &k->norm_out, &k->conv_out, out, x, false);
+    if (k->has_quant)
+        apply_map(s, &k->quant, both, out, false);
+    else
+        sg_copy(s, .y = both, .x = out);
     sg_tap(s, both, "enc.quant");
-    sg_strided_copy(s, .y = mean, .x = sg_reshape(both, sg_count(both)), .token = 2 * i.z, .head = i.z);
-    sg_norm(s, .y = z, .x = sg_reshape(mean, f, y, x, i.z), .w = scale, .kind = SG_NORM_NONE);
-    s->scratch.used = mark;
-    return z;
+    return both;
 }
