@@ -39,7 +39,7 @@ static int special(const void *of)
 static bool set_tiles(void *of, bool on)
 {
     sg_hunyuan_vae *const v = of;
-    v->tiled = on && sg_tiles_fit(sg_hunyuan_vae_describe(v).scale_space);
+    v->tiled = on && sg_tiles_fit(SG_TILE, sg_hunyuan_vae_describe(v).scale_space);
     return v->tiled == on;
 }
 
@@ -85,12 +85,13 @@ static sg_tensor next_of_tile(void *of, sg_stream *s, sg_tensor z)
 /* Frames of one window in s->scratch, not clamped. */
 static sg_tensor decode_window(run *r, sg_stream *s, sg_tensor z)
 {
-    const sg_vae_info     i = sg_hunyuan_vae_describe(r->vae);
-    const sg_tile_decoder tiles = {.run = r, .scale = i.scale_space, .count = z.dim[0], .next = next_of_tile};
+    const sg_vae_info i = sg_hunyuan_vae_describe(r->vae);
+    const sg_tiles    tiles = {
+           .run = r, .x_side = SG_TILE / i.scale_space, .y_side = SG_TILE, .count = z.dim[0], .next = next_of_tile};
     if (!r->vae->tiled) return next_of_tile(r, s, z);
     const sg_tensor frames = sg_new(s, SG_F32, (z.dim[0] - 1) * i.scale_time + 1, z.dim[1] * i.scale_space,
                                     z.dim[2] * i.scale_space, SG_KL_RGB);
-    sg_decode_tiles(&tiles, s, frames, z);
+    sg_tiles_run(&tiles, s, frames, z);
     return frames;
 }
 

@@ -40,12 +40,17 @@ static sg_tensor next_of_tile(void *run, sg_stream *s, sg_tensor z) { return sg_
 /* All latents, tile by tile, so that only one tile's histories are held; the frames are small beside them. */
 static sg_tensor decode_in_tiles(sg_mochi_vae_run *r, sg_stream *s, sg_tensor z)
 {
-    const sg_vae_info     v = sg_mochi_vae_describe(r->vae);
-    const int64_t         n = (z.dim[0] - 1) * v.scale_time + 1;
-    const sg_tensor       frames = sg_new(s, SG_F32, n, z.dim[1] * v.scale_space, z.dim[2] * v.scale_space, 3);
-    const sg_tile_decoder tiles = {
-        .run = r, .scale = v.scale_space, .count = 1, .begin = begin_tile, .next = next_of_tile, .clamp = true};
-    sg_decode_tiles(&tiles, s, frames, z);
+    const sg_vae_info v = sg_mochi_vae_describe(r->vae);
+    const int64_t     n = (z.dim[0] - 1) * v.scale_time + 1;
+    const sg_tensor   frames = sg_new(s, SG_F32, n, z.dim[1] * v.scale_space, z.dim[2] * v.scale_space, 3);
+    const sg_tiles    tiles = {.run = r,
+                               .x_side = SG_TILE / v.scale_space,
+                               .y_side = SG_TILE,
+                               .count = 1,
+                               .begin = begin_tile,
+                               .next = next_of_tile,
+                               .clamp = true};
+    sg_tiles_run(&tiles, s, frames, z);
     sg_tap(s, frames, "vae.frames");
     return frames;
 }
@@ -74,7 +79,7 @@ static void decode_close(void **run)
 static bool set_tiles(void *of, bool on)
 {
     sg_mochi_vae *const v = of;
-    v->tiled = on && sg_tiles_fit(sg_mochi_vae_describe(v).scale_space);
+    v->tiled = on && sg_tiles_fit(SG_TILE, sg_mochi_vae_describe(v).scale_space);
     return v->tiled == on;
 }
 
