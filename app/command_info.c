@@ -254,10 +254,11 @@ static void print_model(const model_summary *t)
     if (p->untiled)
         printf("decoding   in tiles, since whole frames would take %s of work (--vae-tiling)\n",
                bytes_text(text[0], sizeof text[0], (double)p->untiled));
-    if (p->host)
-        printf("offload    %s of the denoiser stay on the host, all but two blocks at a time; %s are free there\n",
-               bytes_text(text[0], sizeof text[0], (double)p->host),
-               bytes_text(text[1], sizeof text[1], (double)p->host_free));
+    for (int i = 0; i < p->phases; i++)
+        if (p->phase[i].host)
+            printf("offload    %s of the %s stay on the host, all but two blocks at a time; %s are free there\n",
+                   bytes_text(text[0], sizeof text[0], (double)p->phase[i].host), sg_report_offloaded(&p->phase[i]),
+                   bytes_text(text[1], sizeof text[1], (double)p->host_free));
 }
 
 static json_t *component_json(const sg_component_info *c)

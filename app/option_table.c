@@ -343,8 +343,9 @@ const sg_option sg_option_table[] = {
              "less memory, and the frames differ a little; auto: if decoding whole frames would not fit"},
     {.name = "offload", .kind = SG_OPTION_CHOICE, .commands = MODEL & ~(CHECK | TUNE), AT(offload), .choices = offloads,
      .value = "WHEN",
-     .help = "keep the denoiser's blocks in host memory and copy each to the GPU when it is needed;\n"
-             "auto: if the GPU's memory is too small"},
+     .help = "keep blocks of layers in host memory and copy each to the GPU when it is needed: on, those\n"
+             "of the denoiser; auto (default), those of a text encoder or denoiser that is too large\n"
+             "for the GPU's memory, as on does with text encoders"},
 
     HEADING(ALL, "Messages"),
     {.name = "quiet", .letter = 'q', .usual = true, .kind = SG_OPTION_FLAG, .commands = SAMPLER | STEP | TUNE, AT(quiet),

@@ -110,9 +110,10 @@ void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_inf
 
 void sg_progress_say_plan(sg_progress *p, const sg_plan *plan)
 {
-    if (plan->host)
-        sg_progress_say(p, "offload: %.2f GiB of the denoiser stay on the host, all but two blocks at a time",
-                        (double)plan->host * 0x1p-30);
+    for (int i = 0; i < plan->phases; i++)
+        if (plan->phase[i].host)
+            sg_progress_say(p, "offload: %.2f GiB of the %s stay on the host, all but two blocks at a time",
+                            (double)plan->phase[i].host * 0x1p-30, sg_report_offloaded(&plan->phase[i]));
     if (plan->untiled)
         sg_progress_say(
             p,

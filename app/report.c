@@ -194,9 +194,14 @@ sg_status sg_report_text(char **out, const json_t *settings, sg_error *e)
 
 static json_t *phase(const sg_phase_plan *p)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "weight_bytes", (json_int_t)p->weights, "mapped_bytes",
-                     (json_int_t)p->mapped, "packed_bytes", (json_int_t)p->packed, "work_bytes", (json_int_t)p->work,
-                     "peak_bytes", (json_int_t)p->peak, "flops", p->flops);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "weight_bytes", (json_int_t)p->weights, "mapped_bytes",
+                     (json_int_t)p->mapped, "packed_bytes", (json_int_t)p->packed, "host_bytes", (json_int_t)p->host,
+                     "work_bytes", (json_int_t)p->work, "peak_bytes", (json_int_t)p->peak, "flops", p->flops);
+}
+
+const char *sg_report_offloaded(const sg_phase_plan *p)
+{
+    return p->stage == SG_STAGE_DENOISE ? "denoiser" : "text encoder";
 }
 
 json_t *sg_report_number(double v) { return isfinite(v) ? json_real(v) : json_null(); }

@@ -46,6 +46,9 @@ json_t *sg_report_skipped_steps(const sg_report *r);
 /* JSON has no infinity and no NaN: null. */
 json_t *sg_report_number(double v);
 
+/* Whose weights a phase keeps on the host. */
+const char *sg_report_offloaded(const sg_phase_plan *p);
+
 sg_status sg_report_plan(json_t **out, const sg_plan *p, sg_error *e) SG_MUST_USE;
 
 /* Writes j as text to path; "-" is stdout. */

@@ -28,8 +28,9 @@ extern "C" {
 typedef struct sg_engine sg_engine;
 typedef struct sg_trace  sg_trace;
 
-/* Where the denoiser's blocks of layers are while it works: on the device; or on the host, and on the device two at a
- * time. AUTO: on the host when the device has too little memory otherwise. The results are the same. */
+/* Where the blocks of layers of a denoiser or a text encoder are while it works: all on the device; or on the host, and two
+ * at a time on the device. AUTO: on the host if the device has too little memory otherwise. ON: the denoiser's on the host,
+ * a text encoder's as with AUTO. The results are the same. */
 typedef enum sg_offload { SG_OFFLOAD_AUTO, SG_OFFLOAD_OFF, SG_OFFLOAD_ON } sg_offload;
 
 enum { SG_LORAS_MAX = 16 };
@@ -235,6 +236,7 @@ typedef struct sg_phase_plan {
     size_t   weights;             /* bytes of converted weights */
     size_t   mapped;              /* bytes of weight files used in place, as page cache */
     size_t   packed;              /* bytes of weights in the layout of the products, as far as there is room for them */
+    size_t   host;                /* bytes of weights that stay on the host, of which the device has two blocks at a time */
     size_t   work;                /* bytes of activations */
     size_t
         peak; /* bytes resident at most, in total: base, input, output, and weights kept from earlier phases with it */
@@ -251,7 +253,7 @@ typedef struct sg_plan {
     size_t        staging;   /* bytes that a library may take beside these, for the operands of one product */
     size_t        need;      /* bytes that must be free: the largest phase's weights and work, and these but base */
     size_t        available; /* bytes that the machine or memory_limit leaves for need */
-    size_t        host;      /* bytes of the denoiser's blocks that stay on the host; 0: they do not */
+    size_t        host;      /* the most bytes of a phase's weights that stay on the host; 0: none do */
     size_t        host_free; /* bytes that the host has for these */
     size_t        untiled; /* bytes of work that decoding would take whole, if it is in tiles for that; 0: it is not */
     size_t        peak;    /* the largest phase's: what the system will show of this process, or of the device */

@@ -67,21 +67,24 @@ static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 static bool native_bf16(const sg_engine *engine) { return engine->act == SG_BF16 && engine->backend->dtype == SG_BF16; }
 
+/* With blocks of layers on the host or on the device. */
 static void plan_weights(sg_render *render, const sg_phase *phase, sg_phase_plan *out, const sg_plan_totals *t,
-                         size_t *host)
+                         bool offload)
 {
     const size_t  size = native_bf16(render->engine) ? sizeof(uint16_t) : sizeof(float);
     const size_t  unpacked = t->thin + (phase->kind == SG_PHASE_TEXT ? t->table : 0);
     sg_component *p;
+    out->weights = out->mapped = out->packed = out->host = 0;
     for (int i = 0; (p = sg_render_component(render->engine->components, phase, i)) != NULL; i++) {
-        size_t         mapped = 0;
+        size_t mapped = 0;
+        sg_bind_offload(p->bind, offload);
         const size_t   bytes = sg_bind_bytes(p->bind, render->engine->backend, &mapped);
         const uint64_t numbers = sg_bind_packed_numbers(p->bind, render->engine->backend);
         if (render->engine->backend->packs && numbers > unpacked)
             out->packed = larger(out->packed, (numbers - unpacked) * size);
         out->weights = larger(out->weights, bytes);
         out->mapped = larger(out->mapped, mapped);
-        *host = larger(*host, sg_bind_host_bytes(p->bind, render->engine->backend));
+        out->host = larger(out->host, sg_bind_host_bytes(p->bind, render->engine->backend));
     }
     if (phase->kind == SG_PHASE_DENOISE && (p = sg_preview_component(render)) != NULL) {
         size_t mapped = 0;
@@ -302,25 +305,30 @@ static void plan_peaks(const sg_render *render, sg_plan *p, const sg_plan_totals
     }
 }
 
-/* With the denoiser's blocks on the host or on the device: what weights take, and all that follows from it. */
-static void sum_memory(sg_render *render, sg_plan *p, const sg_plan_totals *t, bool offload)
+/* What the weights of each phase take, with the blocks on the host that have to be there, and all that follows from it. */
+static void sum_memory(sg_render *render, sg_plan *p, const sg_plan_totals *t)
 {
     const sg_components *const components = render->engine->components;
+    const sg_offload           asked = render->engine->offload;
     size_t                     all = 0, work = 0;
-    for (int i = 0; i < components->denoisers; i++) sg_bind_offload(components->denoiser[i].component->bind, offload);
     p->need = p->staging = p->host = 0;
-    for (int i = 0; i < p->phases; i++) {
-        sg_phase_plan *const phase = &p->phase[i];
-        phase->weights = phase->mapped = phase->packed = 0;
-        plan_weights(render, &render->phase[i], phase, &t[i], &p->host);
-        if (!sg_phase_runs(render, &render->phase[i])) continue;
-        p->need = larger(p->need, phase->weights + phase->work);
-        p->staging = larger(p->staging, staged(&t[i]) + t[i].weight);
-        all += phase->weights;
-        work = larger(work, phase->work);
-    }
-    if (render->request->latents_in) p->host = 0;
+    for (int i = 0; i < p->phases; i++)
+        if (sg_phase_runs(render, &render->phase[i])) p->staging = larger(p->staging, staged(&t[i]) + t[i].weight);
     const size_t beside = p->staging + p->input + p->output + p->preview;
+    for (int i = 0; i < p->phases; i++) {
+        sg_phase_plan *const  out = &p->phase[i];
+        const sg_phase *const phase = &render->phase[i];
+        const bool            runs = sg_phase_runs(render, phase);
+        plan_weights(render, phase, out, &t[i], asked == SG_OFFLOAD_ON && phase->kind == SG_PHASE_DENOISE);
+        if (runs && asked != SG_OFFLOAD_OFF && out->weights + out->work + beside > p->available)
+            plan_weights(render, phase, out, &t[i], true);
+        if (!runs) out->host = 0;
+        if (!runs) continue;
+        p->need = larger(p->need, out->weights + out->work);
+        p->host = larger(p->host, out->host);
+        all += out->weights;
+        work = larger(work, out->work);
+    }
     p->need += beside;
     render->keep_weights = all + work + beside <= p->available && components->denoisers == 1 && components->texts <= 1;
 }
@@ -386,7 +394,7 @@ static sg_status shrink_decoding(sg_render *render, sg_plan *p, sg_plan_totals *
         v->ops->set_tiles(v->of, false);
         SG_TRY(plan_phase(render, &render->phase[last], phase, &t[last]));
     }
-    sum_memory(render, p, t, render->engine->offload == SG_OFFLOAD_ON);
+    sum_memory(render, p, t);
     return SG_OK;
 }
 
@@ -446,9 +454,8 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
                        : 0;
     out->available = render->engine->memory_limit ? render->engine->memory_limit : render->engine->backend->total_bytes;
     out->host_free = render->engine->backend->host_bytes;
-    sum_memory(render, out, t, render->engine->offload == SG_OFFLOAD_ON);
+    sum_memory(render, out, t);
     if (render->request->vae_tiling == SG_TILING_AUTO) SG_TRY(shrink_decoding(render, out, t));
-    if (render->engine->offload == SG_OFFLOAD_AUTO && out->need > out->available) sum_memory(render, out, t, true);
     plan_peaks(render, out, t);
     return SG_OK;
 }

@@ -106,6 +106,7 @@ static void bind_block(sg_t5 *t, int i, t5_block *w, bool with_bias)
     const sg_dtype   act = t->component.act;
     const sg_t5_info d = t->config.size;
     const int64_t    width = d.width, inner = (int64_t)d.heads * d.head_dim, ffn = d.ffn;
+    sg_bind_block(b, i);
     sg_bind_prefix(b, "encoder.block.%d.layer.0.", i);
     sg_bind_tensor(b, &w->attn_norm, SG_F32, "layer_norm.weight", width);
     sg_bind_tensor(b, &w->q, act, "SelfAttention.q.weight", inner, width);
@@ -138,6 +139,7 @@ static void bind_weights(sg_t5 *t)
     sg_bind *const b = t->component.bind;
     const bool     own = bias_everywhere(t);
     for (int i = 0; i < t->config.size.layers; i++) bind_block(t, i, &t->block[i], own || i == 0);
+    sg_bind_block(b, -1);
     sg_bind_prefix(b, "%s", "");
     sg_bind_tensor(b, &t->final_norm, SG_F32, "encoder.final_layer_norm.weight", t->config.size.width);
     sg_bind_ignore(b, "shared.weight");
@@ -295,6 +297,7 @@ void sg_t5_encode(const sg_t5 *t, sg_stream *s, sg_tensor y, const int32_t *ids,
     sg_tap(s, x, "text.embed");
     for (int i = 0; i < t->config.size.layers; i++) {
         const t5_block *const w = &t->block[i];
+        sg_bind_fetch(t->component.bind, s, i);
         if (w->bias.rank) make_bias(s, bias, w->bias, buckets);
         attention(t, s, w, x, bias);
         sg_tap(s, x, "text.block.%d.attn", i);

@@ -1,7 +1,8 @@
-/* test_offload.c - blocks of the denoiser that stay on the host: the bits are those without, the memory is that of the
+/* test_offload.c - blocks of denoisers and text encoders that stay on the host: the bits are those without, the memory is that of the
  * plan, and who may choose. The device is the oracle behind memory that counts, with a fetch that spoils the slot before. */
 #include "engine_fixture.h"
 #include "lora_file.h"
+#include "tensor_source.h"
 
 /* ---- the device ---- */
 
@@ -316,6 +317,79 @@ static void auto_takes_what_fits(void **state)
     close_engine(&g);
 }
 
+/* A copy of a model at `to`, whose text encoder has DEEP blocks, named by `mark` and a number: the first of them more often.
+ * So two blocks are a small part of it. */
+enum { DEEP = 6 };
+
+static void copy_deep(const char *of, const char *to, const char *mark)
+{
+    char       text[640], name[160];
+    sg_source *s = NULL;
+    lora_file  f = {.size = 0};
+    snprintf(text, sizeof text,
+             "cp -r '%s' '%s' && sed -i -E 's/(num_layers|num_hidden_layers)\": [0-9]+/\\1\": %d/' "
+             "'%s'/text_encoder/config.json",
+             of, to, DEEP, to);
+    assert_int_equal(system(text), 0);
+    snprintf(text, sizeof text, "%s/text_encoder/model.safetensors", to);
+    assert_int_equal(sg_source_open(&s, text, NULL), SG_OK);
+    for (size_t i = 0; i < sg_source_count(s); i++) {
+        const sg_source_tensor *const t = sg_source_at(s, i);
+        const char *const             at = strstr(t->name, mark);
+        const char *const             rest = at ? strchr(at + strlen(mark), '.') : NULL;
+        if (at && at[strlen(mark)] != '0') continue;
+        for (int k = 0; k < (at ? DEEP : 1); k++) {
+            snprintf(name, sizeof name, "%s", t->name);
+            if (at) snprintf(name, sizeof name, "%.*s%s%d%s", (int)(at - t->name), t->name, mark, k, rest);
+            lora_put(&f, name, t->type->name, t->rank, t->dim, t->data, t->bytes);
+        }
+    }
+    sg_source_close(&s);
+    lora_save(&f, text, NULL);
+}
+
+/* The blocks of a text encoder are on the host where it does not fit otherwise, whatever those of the denoiser are. */
+static void text_encoders_take_what_fits(void **state)
+{
+    (void)state;
+    static const char *const models[][2] = {{SG_FIXTURES "/wan21_hd12", ".block."},
+                                            {SG_FIXTURES "/hunyuan_hd16", "layers."}};
+    static film              first, f;
+    static char              prompt[2048]; /* so long that the text takes the most memory */
+    for (size_t i = 0; i + 5 < sizeof prompt; i += 4) memcpy(prompt + i, "fox ", 5);
+    for (int i = 0; i < 2; i++) {
+        char       dir[128];
+        sg_plan    off;
+        sg_report  report;
+        sg_error   e = {0};
+        const bool last = i == 1;
+        snprintf(dir, sizeof dir, "%s/deep.%d", copy_dir, i);
+        copy_deep(models[i][0], dir, models[i][1]);
+        sg_engine *g = open_on_device(dir, "f32");
+        sg_request r = square(g);
+        r.frames = 1;
+        r.prompt = prompt;
+        r.cfg_scale = 3; /* two texts, one after the other */
+        g->offload = last ? SG_OFFLOAD_ON : SG_OFFLOAD_AUTO;
+        render_as_planned(g, &r, &first, &report);
+        off = report.plan;
+        assert_int_equal(off.phase[0].stage, SG_STAGE_TEXT);
+        assert_int_equal(off.phase[0].host, 0);
+        assert_int_equal(off.need, off.phase[0].weights + off.phase[0].work + off.staging);
+        close_engine(&g);
+
+        g = open_on_device(dir, "f32");
+        g->offload = last ? SG_OFFLOAD_ON : SG_OFFLOAD_AUTO;
+        g->memory_limit = off.need - 1;
+        render_as_planned(g, &r, &f, &report);
+        assert_true(report.plan.phase[0].host > 0 && report.plan.phase[0].weights < off.phase[0].weights);
+        assert_memory_equal(&first, &f, sizeof f);
+        g->offload = SG_OFFLOAD_OFF;
+        assert_int_equal(render(g, &r, &f, &report, &e), SG_E_MEMORY);
+        close_engine(&g);
+    }
+}
+
 static void a_host_without_memory_is_told(void **state)
 {
     (void)state;
@@ -344,11 +418,10 @@ static void hosts_do_not_offload(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_are_the_same),
-                                       cmocka_unit_test(bits_are_the_same_with_a_lora),
-                                       cmocka_unit_test(auto_takes_what_fits),
-                                       cmocka_unit_test(early_ends_leave_nothing),
-                                       cmocka_unit_test(a_host_without_memory_is_told),
-                                       cmocka_unit_test(hosts_do_not_offload)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_are_the_same),        cmocka_unit_test(bits_are_the_same_with_a_lora),
+        cmocka_unit_test(auto_takes_what_fits),     cmocka_unit_test(text_encoders_take_what_fits),
+        cmocka_unit_test(early_ends_leave_nothing), cmocka_unit_test(a_host_without_memory_is_told),
+        cmocka_unit_test(hosts_do_not_offload)};
     return cmocka_run_group_tests(tests, make_copy, remove_copy);
 }
