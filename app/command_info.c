@@ -213,7 +213,7 @@ static void print_render(const model_summary *t)
     if (r->sigmas.count)
         printf(", sigmas %s", sg_report_sigmas((char[SG_SIGMAS_TEXT]){0}, SG_SIGMAS_TEXT, &r->sigmas));
     else if (sg_sampler_flows(r->sampler))
-        printf(", flow shift %g", r->flow_shift);
+        printf(", flow shift %.6g%s", p->flow_shift, r->flow_shift > 0 ? "" : " by the picture's tokens");
     putchar('\n');
     if (r->cache)
         printf("           cache %s: it extrapolates some of the steps; the work below is that of all\n",

@@ -159,7 +159,8 @@ const sg_option sg_option_table[] = {
      .help = "guidance that changes from step to step, of models that have it, as CogVideoX"},
     {.name = "flow-shift", .alias = {"sample-shift"}, .kind = SG_OPTION_REAL, .commands = SAMPLER,
      AT(flow_shift), .lo = 0.001, .hi = 1000, .value = "X",
-     .help = "shift of the noise schedule; larger spends more steps at high noise"},
+     .help = "shift of the noise schedule; larger spends more steps at high noise. Of FLUX.1-dev it goes\n"
+             "by the size of the picture unless this names one"},
     {.name = "sampler", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(sampler), .choices = sg_sampler_names,
      .value = "NAME", .help = "of Wan UniPC, Euler, or LCM, which draws new noise after each step; of Mochi and\n"
              "HunyuanVideo Euler; of CogVideoX DDIM, or DPM, which draws too"},

@@ -149,7 +149,7 @@ typedef struct sg_request {
     double      cfg_scale_2; /* guidance of the low-noise expert; negative: as cfg_scale */
     double      guidance;    /* that the denoiser is told, of models distilled with one; of all others 0 */
     bool        dynamic_cfg; /* guidance changes from step to step, as the family has it; SG_E_ARG where it has none */
-    double      flow_shift;
+    double      flow_shift;  /* 0: by the picture's tokens, of models that have it so */
     sg_sampler_kind sampler;
     sg_sigmas       sigmas;       /* if it has any, steps is their count, and flow_shift does nothing */
     bool            sigmas_old;   /* UniPC: the base sigmas of diffusers before 0.37 */
@@ -259,6 +259,7 @@ typedef struct sg_plan {
     size_t        peak;    /* the largest phase's: what the system will show of this process, or of the device */
     int64_t       latent[4];      /* c, f, y, x, as they are denoised */
     int64_t       tokens;         /* of the denoiser's sequence */
+    double        flow_shift;     /* of the schedule */
     int           layers;         /* of the denoiser's self-attention, of all experts */
     int           chunks;         /* of latent frames, as they are decoded */
     int           text_tokens[2]; /* of prompt and negative prompt, that are read, without pads */

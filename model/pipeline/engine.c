@@ -493,7 +493,8 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
     if (r->dynamic_cfg && !engine->family->dynamic_guidance)
         return sg_error_set(e, SG_E_ARG, "dynamic-cfg: guidance of a model of family %s is the same in all steps",
                             engine->family->name);
-    if (!(r->flow_shift >= 0.001 && r->flow_shift <= 1000))
+    const bool by_tokens = r->flow_shift == 0 && engine->components->sampler.by_tokens.on;
+    if (!by_tokens && !(r->flow_shift >= 0.001 && r->flow_shift <= 1000))
         return sg_error_set(e, SG_E_ARG, "flow-shift: %g is not between 0.001 and 1000", r->flow_shift);
     if (!(r->cache_threshold >= 0 && r->cache_threshold <= SG_CACHE_THRESHOLD_MAX))
         return sg_error_set(e, SG_E_ARG, "cache: the threshold %g is not between 0 and %g", r->cache_threshold,

@@ -412,10 +412,13 @@ static void note_texts(const sg_engine *engine, sg_plan *out)
 
 sg_status sg_render_sampler(sg_sampler *out, const sg_engine *engine, const sg_request *r, sg_error *e)
 {
+    const sg_geometry geometry = sg_geometry_of(engine->components, r);
     sg_sampler_config config = engine->components->sampler;
     config.kind = r->sampler;
     config.flow_shift = r->flow_shift;
     config.sigmas = r->sigmas;
+    const int64_t *const grid = geometry.grid;
+    config.tokens = grid[0] * grid[1] * grid[2];
     SG_TRY(sg_sampler_init(out, &config, r->steps, r->sigmas_old, e));
     sg_sampler_skip(out, r->steps - sg_request_steps(r));
     return SG_OK;
@@ -430,6 +433,7 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     SG_TRY(sg_render_sampler(&render->sampler, engine, render->request, render->e));
     render->geometry = sg_geometry_of(engine->components, render->request);
     memcpy(out->latent, render->geometry.latent, sizeof out->latent);
+    out->flow_shift = render->sampler.config.flow_shift;
     SG_TRY(
         sg_conditioning_tokenize(texts, engine->family, engine->model, engine->components, render->request, render->e));
     note_texts(engine, out);

@@ -36,3 +36,40 @@ static sg_status even(sg_sampler *p, bool old, sg_error *e)
 
 const sg_solver sg_solver_flow_even = {
     .class_name = "FlowMatchEulerDiscreteScheduler", .list = true, .read = read, .schedule = even, .step = step};
+
+static void read_tokens(sg_sampler_config *out, sg_config *c)
+{
+    sg_token_shift *const t = &out->by_tokens;
+    read(out, c);
+    t->on = sg_config_bool(c, "use_dynamic_shifting", &(bool){false});
+    if (!t->on) return;
+    out->flow_shift = 0;
+    t->tokens[0] = (double)sg_config_int(c, "base_image_seq_len", 1, 1 << 30, &(int64_t){256});
+    t->tokens[1] = (double)sg_config_int(c, "max_image_seq_len", 1, 1 << 30, &(int64_t){4096});
+    t->mu[0] = sg_config_real(c, "base_shift", -16, 16, &(double){0.5});
+    t->mu[1] = sg_config_real(c, "max_shift", -16, 16, &(double){1.15});
+    if (t->tokens[0] == t->tokens[1])
+        sg_config_fail(c, "max_image_seq_len", "%.0f is base_image_seq_len, too: two points of a line differ",
+                       t->tokens[1]);
+    sg_config_only(c, "time_shift_type", "exponential", "exponential");
+}
+
+/* numpy's linspace from 1 to 1/N, in F32 from there on. A shift that goes by tokens stands in another formula. */
+static sg_status flux(sg_sampler *p, bool old, sg_error *e)
+{
+    const double last = 1.0 / p->steps, pace = p->steps > 1 ? (last - 1.0) / (p->steps - 1) : 0.0;
+    const float  shift = (float)p->config.flow_shift, less = (float)(p->config.flow_shift - 1.0);
+    (void)old;
+    (void)e;
+    for (int i = 0; i < p->steps; i++) {
+        const float s = (float)(i > 0 && i == p->steps - 1 ? last : i * pace + 1.0);
+        const float sigma =
+            p->config.by_tokens.on ? shift / (shift + (1.0f / s - 1.0f)) : shift * s / (1.0f + less * s);
+        p->sigma[i] = (double)sigma;
+        p->timestep[i] = (double)(sigma * (float)p->config.train_steps);
+    }
+    return SG_OK;
+}
+
+const sg_solver sg_solver_flow_flux = {
+    .class_name = "FlowMatchEulerDiscreteScheduler", .list = true, .read = read_tokens, .schedule = flux, .step = step};

@@ -21,7 +21,7 @@ static const sg_solver *solver_of(const sg_sampler_config *c) { return c->solver
 static void read_common(sg_config *c, sg_sampler_config *out)
 {
     out->train_steps = (int)sg_config_int(c, "num_train_timesteps", 1, 1000000, &(int64_t){1000});
-    sg_solver_off(c, "use_dynamic_shifting");
+    if (!out->by_tokens.on) sg_solver_off(c, "use_dynamic_shifting");
     sg_solver_off(c, "use_karras_sigmas");
     sg_solver_off(c, "use_exponential_sigmas");
     sg_solver_off(c, "use_beta_sigmas");
@@ -108,6 +108,13 @@ static sg_status take_list(sg_sampler *p, sg_error *e)
     return SG_OK;
 }
 
+/* Beyond the second point the line goes on, as in diffusers. */
+static double shift_of_tokens(const sg_token_shift *t, int64_t tokens)
+{
+    const double rise = (t->mu[1] - t->mu[0]) / (t->tokens[1] - t->tokens[0]);
+    return exp((double)tokens * rise + (t->mu[0] - rise * t->tokens[0]));
+}
+
 sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps, bool sigmas_old, sg_error *e)
 {
     *out = (sg_sampler){.config = *c, .steps = steps};
@@ -116,8 +123,9 @@ sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps
     if (!(c->kinds >> c->kind & 1))
         return sg_error_set(e, SG_E_ARG, "sampler: %s is not for this model; %s", name_of((int)c->kind),
                             list_kinds((char[NAMES]){0}, NAMES, c->kinds, name_of));
-    if (!(c->flow_shift > 0.0) || !isfinite(c->flow_shift))
-        return sg_error_set(e, SG_E_ARG, "a flow shift of %g: it must be above 0", c->flow_shift);
+    if (c->by_tokens.on && c->flow_shift == 0.0) out->config.flow_shift = shift_of_tokens(&c->by_tokens, c->tokens);
+    if (!(out->config.flow_shift > 0.0) || !isfinite(out->config.flow_shift))
+        return sg_error_set(e, SG_E_ARG, "a flow shift of %g: it must be above 0", out->config.flow_shift);
     return c->sigmas.count ? take_list(out, e) : solver_of(c)->schedule(out, sigmas_old, e);
 }
 

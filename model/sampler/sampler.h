@@ -20,13 +20,23 @@ typedef struct sg_betas {
     bool   zero_snr; /* rescaled so that the last one is 0 */
 } sg_betas;
 
-/* What scheduler/scheduler_config.json says. A caller may change kind, flow_shift and sigmas before sg_sampler_init. */
+/* A flow shift that goes by the picture's tokens: e^mu, where mu is on the line through these two points. */
+typedef struct sg_token_shift {
+    bool   on;
+    double tokens[2]; /* base_image_seq_len, max_image_seq_len, which differ */
+    double mu[2];     /* base_shift, max_shift */
+} sg_token_shift;
+
+/* What scheduler/scheduler_config.json says. A caller may change kind, flow_shift and sigmas, and sets tokens, before
+ * sg_sampler_init. */
 typedef struct sg_sampler_config {
     /* Of solver.h: a family's own, which a request does not change; NULL: that of kind. */
     const struct sg_solver *solver;
     sg_sampler_kind         kind;        /* from _class_name */
     unsigned                kinds;       /* that may be asked for instead */
     double                  flow_shift;  /* flow_shift of UniPC, shift of Euler and LCM, 1 of the others; above 0 */
+    sg_token_shift          by_tokens;   /* on: a flow_shift of 0 stands for this */
+    int64_t                 tokens;      /* of the picture, for by_tokens */
     sg_betas                betas;       /* of DDIM and DPM */
     int                     train_steps; /* num_train_timesteps */
     int                     order;       /* UniPC's solver_order, 1 or 2; 2 where the file is another's */
@@ -45,7 +55,7 @@ sg_status sg_sampler_config_read_own(sg_sampler_config *out, const sg_checkpoint
 /* SG_E_ARG tells which sigma is not what a list wants. An empty list will do. */
 sg_status sg_sigmas_check(const sg_sigmas *s, sg_error *e) SG_MUST_USE;
 
-/* All numbers of a run of `steps` steps. sigma is the share of noise: up to a factor, a sample is (1 - sigma) times clean
+/* All numbers of a run of `steps` steps, and the shift that they have, as config.flow_shift. sigma is the share of noise: up to a factor, a sample is (1 - sigma) times clean
  * sample plus sigma times noise. With betas it is sqrt(1 - alpha_bar) / (sqrt(alpha_bar) + sqrt(1 - alpha_bar)). */
 typedef struct sg_sampler {
     sg_sampler_config config;

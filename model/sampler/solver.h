@@ -21,8 +21,9 @@ typedef struct sg_solver {
 } sg_solver;
 
 extern const sg_solver sg_solver_unipc, sg_solver_flow_euler, sg_solver_flow_lcm, sg_solver_cog_ddim, sg_solver_cog_dpm;
-/* Of families, under no name that a request has. flow_even: Euler whose sigmas are 1, (N - 1)/N, .. 1/N, shifted once. */
-extern const sg_solver sg_solver_flow_mochi, sg_solver_flow_even;
+/* Of families, under no name that a request has. flow_even, flow_flux: Euler whose sigmas are 1, (N - 1)/N, .. 1/N, shifted
+ * once; of flow_flux by the tokens where the file has use_dynamic_shifting. */
+extern const sg_solver sg_solver_flow_mochi, sg_solver_flow_even, sg_solver_flow_flux;
 
 /* For read: what the field must say to be supported; a fault is noted in c. */
 void   sg_solver_off(sg_config *c, const char *key);    /* false, or not there */

@@ -271,11 +271,13 @@ static bool text_to_render(golden_case *c)
 
 static bool schedule(golden_case *c)
 {
+    const sg_geometry g = sg_geometry_of(c->g->components, &c->r);
     sg_sampler_config config = c->g->components->sampler;
     sg_sampler       *p = calloc(1, sizeof *p);
     sg_error          e = {0};
     float             sigma[SG_STEPS_MAX + 1], step[SG_STEPS_MAX];
     if (!p) die("out of memory");
+    config.tokens = g.grid[0] * g.grid[1] * g.grid[2];
     bool ok = report("sampler", sg_sampler_init(p, &config, c->r.steps, false, &e), &e);
     for (int i = 0; ok && i <= p->steps; i++) sigma[i] = (float)p->sigma[i];
     for (int i = 0; ok && i < p->steps; i++) step[i] = (float)p->timestep[i];

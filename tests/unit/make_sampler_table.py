@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from diffusers import (CogVideoXDDIMScheduler, CogVideoXDPMScheduler, FlowMatchEulerDiscreteScheduler,
                        FlowMatchLCMScheduler, UniPCMultistepScheduler)
+from diffusers.pipelines.flux.pipeline_flux import calculate_shift
 from diffusers.pipelines.mochi.pipeline_mochi import linear_quadratic_schedule
 from diffusers.schedulers import scheduling_dpm_cogvideox, scheduling_flow_match_lcm
 
@@ -26,6 +27,8 @@ BETAS_STEPS = (1, 2, 3, 6, 7, 48)
 BETAS_SHIFTS = (1.0, 3.0)
 MOCHI_STEPS = (2, 3, 4, 7, 64)
 MOCHI_SHIFTS = (1.0, 3.0)
+FLUX_STEPS = (1, 4, 28)
+FLUX_TOKENS = (0, 64, 4096, 16384)  # 0: no dynamic shift, but a shift of 3
 COUNTED = (61, 96, 103, 112, 201, 333, 500, 999, 1000)
 
 
@@ -65,6 +68,13 @@ def lcm(shift, steps):
 def listed(scheduler, sigmas):
     s = scheduler(shift=1.0)
     s.set_timesteps(len(sigmas), sigmas=list(sigmas))
+    return s, torch.float32
+
+
+def flux(tokens, steps):
+    """As FluxPipeline has it."""
+    s = FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=tokens > 0)
+    s.set_timesteps(sigmas=np.linspace(1.0, 1 / steps, steps), mu=calculate_shift(tokens))
     return s, torch.float32
 
 
@@ -174,6 +184,14 @@ def main():
     for shift in MOCHI_SHIFTS:
         for steps in MOCHI_STEPS:
             print("\n".join(case(*mochi(shift, steps))))
+    print("};\n")
+    print(f"static const int flux_steps[] = {{{', '.join(map(str, FLUX_STEPS))}}};")
+    print(f"static const int flux_tokens[] = {{{', '.join(map(str, FLUX_TOKENS))}}};\n")
+    print("/* Flux's FlowMatchEuler: the tokens, 0 for a shift of 3 that does not go by them; in each the steps: as table_numbers. */")
+    print("static const double flux_numbers[] = {")
+    for tokens in FLUX_TOKENS:
+        for steps in FLUX_STEPS:
+            print("\n".join(case(*flux(tokens, steps))))
     print("};\n")
     print("/* Steps, and the sum of their timesteps, each times its number. */")
     print("static const int betas_counted[][2] = {")
