@@ -73,6 +73,10 @@ static sg_status check_effects(const sg_settings *s, sg_error *e)
         !(s->cfg_scale_2 > 1)) /* comparisons with NaN, not given, are false */
         return sg_error_set(e, SG_E_ARG, "--negative-prompt has no effect with --cfg-scale %g: only above 1 it is read",
                             s->cfg_scale);
+    static const char *const of_slg[] = {"skip-layers", "skip-layer-start", "skip-layer-end"};
+    for (size_t i = 0; i < sizeof of_slg / sizeof *of_slg; i++)
+        if (given(s, of_slg[i], NULL) && !(s->slg_scale > 0))
+            return sg_error_set(e, SG_E_ARG, "--%s has no effect without --slg-scale above 0", of_slg[i]);
     if (given(s, "strength", NULL) && !given(s, "video", NULL) &&
         s->command != SG_COMMAND_EVAL) /* a set may have some */
         return sg_error_set(e, SG_E_ARG, "--strength has no effect: there is no --video");
@@ -93,7 +97,8 @@ static sg_status check_attention(const sg_settings *s, sg_error *e)
     SG_TRY(check_effects(s, e));
     if (s->sigmas && sg_sigmas_read(&(sg_sigmas){0}, s->sigmas, &why) != SG_OK)
         return sg_error_set(e, SG_E_ARG, "--%s", why.text);
-    if (s->dense_layers && sg_layers_check(s->dense_layers, INT_MAX, &why) != SG_OK)
+    if ((s->dense_layers && sg_layers_check("dense-layers", s->dense_layers, INT_MAX, &why) != SG_OK) ||
+        (s->skip_layers && sg_layers_check("skip-layers", s->skip_layers, INT_MAX, &why) != SG_OK))
         return sg_error_set(e, SG_E_ARG, "--%s", why.text);
     if (s->capture_qkv && !sg_options_capture(s->capture_qkv, &layer, &step, &file))
         return sg_error_set(e, SG_E_ARG,

@@ -157,6 +157,18 @@ const sg_option sg_option_table[] = {
      .value = "X", .help = "guidance that is told to a model distilled with it, as HunyuanVideo: no second pass"},
     {.name = "dynamic-cfg", .alias = {"use-dynamic-cfg"}, .kind = SG_OPTION_FLAG, .commands = SAMPLER, AT(dynamic_cfg),
      .help = "guidance that changes from step to step, of models that have it, as CogVideoX"},
+    {.name = "slg-scale", .alias = {"skip-layer-guidance-scale"}, .kind = SG_OPTION_REAL, .commands = SAMPLER, AT(slg_scale),
+     .lo = 0, .hi = 1000, .value = "X",
+     .help = "skip-layer guidance of SD3 and SD3.5, in a third pass, which leaves out some blocks; 0\n"
+             "(default): off, 2.8 in diffusers"},
+    {.name = "skip-layers", .alias = {"skip-guidance-layers"}, .kind = SG_OPTION_TEXT, .commands = SAMPLER, AT(skip_layers),
+     .value = "LIST", .help = "blocks that --slg-scale leaves out, as in 7-9, the default, or 7,8,9"},
+    {.name = "skip-layer-start", .alias = {"skip-layer-guidance-start"}, .kind = SG_OPTION_REAL, .commands = SAMPLER,
+     AT(skip_layer_start), .lo = 0, .hi = 1, .value = "X",
+     .help = "share of the steps after which --slg-scale begins (default: 0.01)"},
+    {.name = "skip-layer-end", .alias = {"skip-layer-guidance-stop"}, .kind = SG_OPTION_REAL, .commands = SAMPLER,
+     AT(skip_layer_end), .lo = 0, .hi = 1, .value = "X",
+     .help = "share of the steps after which --slg-scale ends (default: 0.2)"},
     {.name = "flow-shift", .alias = {"sample-shift"}, .kind = SG_OPTION_REAL, .commands = SAMPLER,
      AT(flow_shift), .lo = 0.001, .hi = 1000, .value = "X",
      .help = "shift of the noise schedule; larger spends more steps at high noise. Of FLUX.1-dev it goes\n"

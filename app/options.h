@@ -56,6 +56,8 @@ typedef struct sg_settings {
     double         seconds; /* length of the clip, instead of frames */
     double         cfg_scale, cfg_scale_2, guidance, flow_shift;
     bool           dynamic_cfg;
+    double         slg_scale, skip_layer_start, skip_layer_end;
+    const char    *skip_layers;
     const char    *sampler, *preset_steps, *sigmas, *sched_compat, *cache;
     int64_t        seed; /* negative: drawn at random */
 

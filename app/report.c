@@ -69,6 +69,14 @@ const char *sg_report_sigmas(char *text, size_t size, const sg_sigmas *s)
     return text;
 }
 
+static void add_skipping(json_t *j, const sg_request *r)
+{
+    json_object_set_new(j, "slg_scale", json_real(r->slg_scale));
+    json_object_set_new(j, "skip_layers", json_string(r->skip_layers));
+    json_object_set_new(j, "skip_layer_start", json_real(r->skip_layer_start));
+    json_object_set_new(j, "skip_layer_end", json_real(r->skip_layer_end));
+}
+
 static json_t *rendering(const sg_request *r)
 {
     json_t *j =
@@ -80,6 +88,7 @@ static json_t *rendering(const sg_request *r)
     if (j && r->cfg_scale_2 >= 0) json_object_set_new(j, "cfg_scale_2", json_real(r->cfg_scale_2));
     if (j && r->guidance > 0) json_object_set_new(j, "guidance", json_real(r->guidance));
     if (j && r->dynamic_cfg) json_object_set_new(j, "dynamic_cfg", json_true());
+    if (j && r->slg_scale > 0) add_skipping(j, r);
     if (j && r->sigmas.count)
         json_object_set_new(j, "sigmas",
                             json_string(sg_report_sigmas((char[SG_SIGMAS_TEXT]){0}, SG_SIGMAS_TEXT, &r->sigmas)));

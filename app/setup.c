@@ -297,6 +297,10 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *engine, const sg_sett
     if (!isnan(s->cfg_scale_2)) r->cfg_scale_2 = s->cfg_scale_2;
     if (!isnan(s->guidance)) r->guidance = s->guidance;
     r->dynamic_cfg = s->dynamic_cfg;
+    if (!isnan(s->slg_scale)) r->slg_scale = s->slg_scale;
+    if (s->skip_layers) r->skip_layers = s->skip_layers;
+    if (!isnan(s->skip_layer_start)) r->skip_layer_start = s->skip_layer_start;
+    if (!isnan(s->skip_layer_end)) r->skip_layer_end = s->skip_layer_end;
     if (!isnan(s->flow_shift)) r->flow_shift = s->flow_shift;
     if (!isnan(s->strength)) r->video.strength = s->strength;
     const int done = s->video ? sg_steps_of_strength(r->steps, r->video.strength) : r->steps;

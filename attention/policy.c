@@ -67,15 +67,15 @@ bool sg_layers_have(const char *list, int layer)
     return false;
 }
 
-sg_status sg_layers_check(const char *list, int layers, sg_error *e)
+sg_status sg_layers_check(const char *option, const char *list, int layers, sg_error *e)
 {
     const char *at = list;
     int         first, last;
     do {
         if (!next_range(&at, &first, &last))
-            return sg_error_set(e, SG_E_ARG, "dense-layers: '%.80s' is not a list of layers, as in 0,28-29", list);
+            return sg_error_set(e, SG_E_ARG, "%s: '%.80s' is not a list of layers, as in 0,28-29", option, list);
         if (last >= layers)
-            return sg_error_set(e, SG_E_ARG, "dense-layers: '%.80s' names layer %d, but this model has 0 to %d", list,
+            return sg_error_set(e, SG_E_ARG, "%s: '%.80s' names layer %d, but this model has 0 to %d", option, list,
                                 last, layers - 1);
     } while (*at);
     return SG_OK;
@@ -130,5 +130,5 @@ sg_status sg_policy_check(const sg_policy *p, sg_error *e)
     SG_TRY(check_real("pv", p->pv_threshold, 0, 1000, e));
     SG_TRY(check_real("dense-steps", p->dense_steps, 0, 1, e));
     if (p->sink < 0) return sg_error_set(e, SG_E_ARG, "sink: %d is below 0", p->sink);
-    return p->dense_layers ? sg_layers_check(p->dense_layers, INT_MAX, e) : SG_OK;
+    return p->dense_layers ? sg_layers_check("dense-layers", p->dense_layers, INT_MAX, e) : SG_OK;
 }

@@ -97,10 +97,10 @@ int sg_policy_dense_steps(const sg_policy *p, int steps);
 /* SG_E_ARG for an invalid policy: the message has the member, its value and valid ones. */
 sg_status sg_policy_check(const sg_policy *p, sg_error *e) SG_MUST_USE;
 
-/* Whether `layer` is in a list such as "0,28-29". SG_E_ARG from _check_layers for a list that is malformed or names a
- * layer that is not there. */
+/* Whether `layer` is in a list such as "0,28-29". SG_E_ARG from _check for a list that is malformed or names a layer that
+ * is not there; option: what the message begins with. */
 bool      sg_layers_have(const char *list, int layer);
-sg_status sg_layers_check(const char *list, int layers, sg_error *e) SG_MUST_USE;
+sg_status sg_layers_check(const char *option, const char *list, int layers, sg_error *e) SG_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -57,7 +57,7 @@ static sg_status bind(sg_attention *a, sg_error *e)
 {
     const sg_attention_shape *const x = &a->shape;
     const char *const               name = sg_attention_names[a->p.kind];
-    if (a->p.dense_layers) SG_TRY(sg_layers_check(a->p.dense_layers, x->layers, e));
+    if (a->p.dense_layers) SG_TRY(sg_layers_check("dense-layers", a->p.dense_layers, x->layers, e));
     if (a->p.named && a->p.kind != SG_ATTENTION_DENSE && x->values == SG_F32)
         return sg_error_set(e, SG_E_UNSUPPORTED, "attention %s: this backend has only dense attention", name);
     if (a->p.kind != SG_ATTENTION_DENSE && a->p.pv_dtype == SG_PV_FP8 && !x->f8)

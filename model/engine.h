@@ -149,7 +149,13 @@ typedef struct sg_request {
     double      cfg_scale_2; /* guidance of the low-noise expert; negative: as cfg_scale */
     double      guidance;    /* that the denoiser is told, of models distilled with one; of all others 0 */
     bool        dynamic_cfg; /* guidance changes from step to step, as the family has it; SG_E_ARG where it has none */
-    double      flow_shift;  /* 0: by the picture's tokens, of models that have it so */
+    /* Skip-layer guidance: in the steps i of N with start N < i < end N a further pass has the prompt and leaves out blocks of
+     * the denoiser, and v += slg_scale (v_prompt - v_skipped). Only with classifier-free guidance; SG_E_ARG where the
+     * family has none. */
+    double          slg_scale;   /* 0: none */
+    const char     *skip_layers; /* "7,8,9": these blocks; a list as the policy's dense_layers */
+    double          skip_layer_start, skip_layer_end;
+    double          flow_shift;
     sg_sampler_kind sampler;
     sg_sigmas       sigmas;       /* if it has any, steps is their count, and flow_shift does nothing */
     bool            sigmas_old;   /* UniPC: the base sigmas of diffusers before 0.37 */

@@ -16,9 +16,10 @@
 #include "vae_encode.h"
 
 enum {
-    SG_PASSES_MAX = 2, /* of a step through a denoiser: the prompt's, the negative prompt's */
-    SG_TEXTS_MAX = 3,  /* text encoders */
-    SG_ADDED_MAX = 2,  /* phases that a family adds */
+    SG_TEXT_PASSES = 2, /* that have a text of their own: the prompt's, the negative prompt's */
+    SG_PASSES_MAX = 3,  /* of a step through a denoiser: these; the prompt's once more, without some blocks */
+    SG_TEXTS_MAX = 3,   /* text encoders */
+    SG_ADDED_MAX = 2,   /* phases that a family adds */
     SG_DENOISERS_MAX = 4
 };
 
@@ -38,7 +39,7 @@ typedef struct sg_denoiser {
     sg_component      *component;
     const sg_name_map *names; /* of its tensors in the original repository, by which LoRAs go too; NULL: none */
     double             from; /* works at the sampler's timesteps from here up to the `from` of the denoiser before it */
-    int                layers; /* of self-attention, which are its blocks too */
+    int                layers; /* of self-attention: of its blocks in turn; then those that a block has besides */
 } sg_denoiser;
 
 /* Where the latents of a render lie. */
@@ -77,6 +78,7 @@ typedef struct sg_components {
     int               size_multiple;  /* of width and height, pixels */
     int               sparse_tokens;  /* sg_policy's tokens, of defaults */
     sg_frame_rule     frames;
+    int               skip_blocks; /* of the denoiser, for skip-layer guidance; 0: the family has none */
     sg_image_use      image[SG_IMAGES];
 
     const sg_latent_rgb *rgb; /* the colours of its latents; NULL: not known */
@@ -99,17 +101,19 @@ typedef struct sg_text_states {
 typedef struct sg_conditioning {
     int            passes;   /* 1 or 2: those of text[] that there are */
     double         guidance; /* for SG_GUIDANCE_EMBEDDED */
-    sg_text_states text[SG_PASSES_MAX][SG_TEXTS_MAX];
+    sg_text_states text[SG_TEXT_PASSES][SG_TEXTS_MAX];
 } sg_conditioning;
 
 /* One pass of one step through a denoiser. */
 typedef struct sg_pass {
-    int       index, count; /* which of how many: 0 has the prompt, 1 the negative prompt */
-    int       denoiser, step;
-    double    timestep;    /* of 1000, for sg_self_attention_run */
-    int       first_layer; /* of this denoiser, as attention counts them through all */
-    sg_tensor t;           /* F32 [1]: the sampler's timestep */
-    sg_tensor x, out;      /* F32 [c, f, y, x]: the latents, the model's output for them */
+    int         index, count; /* which of how many */
+    int         text;         /* whose texts: 0 the prompt, 1 the negative prompt */
+    const char *skipped;      /* blocks that it leaves out, as sg_request's skip_layers; NULL: none */
+    int         denoiser, step;
+    double      timestep;    /* of 1000, for sg_self_attention_run */
+    int         first_layer; /* of this denoiser, as attention counts them through all */
+    sg_tensor   t;           /* F32 [1]: the sampler's timestep */
+    sg_tensor   x, out;      /* F32 [c, f, y, x]: the latents, the model's output for them */
     sg_tensor
         non_finite; /* I32 [layers + 2]: += rows not finite after the embedding, after each block; values of out */
 } sg_pass;
@@ -144,9 +148,9 @@ typedef struct sg_family {
      * *size bytes. Where that is the text itself, both stay as they are: NULL and its length. NULL: it always is. */
     sg_status (*prompt)(const void *model, int encoder, const char *text, char **out, size_t *size, sg_error *e);
 
-    /* Self-attention of one layer, counted through all denoisers, in one pass: n, h, hk, d and, where text stands before or
-     * after the video's tokens, text_prefix and text_suffix of *shape, which is zero. c has the texts' lengths. Layers
-     * and passes may differ in all of them. */
+    /* Self-attention of one layer, counted through all denoisers, with the texts of one pass: n, h, hk, d and, where text
+     * stands before or after the video's tokens, text_prefix and text_suffix of *shape, which is zero. c has the texts'
+     * lengths. Layers and texts may differ in all of them. */
     void (*attention)(const void *model, const sg_geometry *g, const sg_conditioning *c, int pass, int layer,
                       sg_attention_shape *shape);
 

@@ -11,6 +11,11 @@ int sg_passes(const sg_components *components, const sg_request *r)
     return components->guidance != SG_GUIDANCE_NONE && r->cfg_scale > 1 ? 2 : 1;
 }
 
+bool sg_skips_layers(const sg_request *r, int steps, int step)
+{
+    return r->slg_scale > 0 && step > steps * r->skip_layer_start && step < steps * r->skip_layer_end;
+}
+
 static void forget(sg_text_states *t)
 {
     free(t->ids);
@@ -21,7 +26,7 @@ static void forget(sg_text_states *t)
 
 void sg_conditioning_free(sg_conditioning *c)
 {
-    for (int p = 0; p < SG_PASSES_MAX; p++)
+    for (int p = 0; p < SG_TEXT_PASSES; p++)
         for (int k = 0; k < SG_TEXTS_MAX; k++) forget(&c->text[p][k]);
 }
 
@@ -96,7 +101,7 @@ sg_status sg_conditioning_tokenize(sg_conditioning *c, const sg_family *f, const
     const char *const negative = r->negative_prompt ? r->negative_prompt : "";
     c->passes = sg_passes(components, r);
     c->guidance = r->guidance;
-    for (int p = 0; p < SG_PASSES_MAX; p++)
+    for (int p = 0; p < SG_TEXT_PASSES; p++)
         for (int k = 0; k < components->texts; k++) {
             const bool        used = p < c->passes;
             const char *const text = used && r->prompt ? (p ? negative : r->prompt) : NULL;
@@ -146,5 +151,5 @@ void sg_conditioning_encode(sg_conditioning *c, const sg_components *components,
         if (computes && pooled) keep(&t->row, s, row);
         s->scratch.used = mark;
     }
-    for (int p = 0; s->status && computes && p < SG_PASSES_MAX; p++) forget(&c->text[p][encoder]);
+    for (int p = 0; s->status && computes && p < SG_TEXT_PASSES; p++) forget(&c->text[p][encoder]);
 }

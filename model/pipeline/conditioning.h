@@ -4,8 +4,11 @@
 
 #include "family.h"
 
-/* Passes of a step: 2 where the model is guided by a negative prompt and r asks for it. */
+/* Passes with a text of their own: 2 where the model is guided by a negative prompt and r asks for it. */
 int sg_passes(const sg_components *components, const sg_request *r);
+
+/* Whether step i of so many that r does has a pass that leaves out blocks. */
+bool sg_skips_layers(const sg_request *r, int steps, int step);
 
 /* Host work: c gets the tokens of r's texts. States of the same tokens stay. Without a prompt, as when a plan is asked for
  * no prompt in particular, the longest is assumed. */

@@ -26,6 +26,55 @@ static double guidance(const sg_render *render, int step, int denoiser)
     return render->engine->family->dynamic_guidance(scale, render->sampler.steps, render->sampler.timestep[step]);
 }
 
+/* ---- passes ---- */
+
+static bool skips_layers(const sg_render *render, int step)
+{
+    return sg_skips_layers(render->request, render->sampler.steps, step);
+}
+
+int sg_render_passes(const sg_render *render)
+{
+    return render->engine->texts.passes + (render->request->slg_scale > 0);
+}
+
+int sg_render_same_steps(const sg_render *render, int step)
+{
+    const int same = sg_self_attention_same_steps(&render->self, step);
+    int       n = 1;
+    while (n < same && skips_layers(render, step + n) == skips_layers(render, step)) n++;
+    return n;
+}
+
+/* Pass k of a step through the denoiser: what p says of all of them, and its own. */
+static void forward(const sg_render *render, sg_stream *s, sg_pass p, int k, sg_tensor out)
+{
+    const int texts = render->engine->texts.passes;
+    p.index = k;
+    p.text = k % texts; /* behind the texts comes the prompt's once more */
+    p.skipped = k < texts ? NULL : render->request->skip_layers;
+    p.out = out;
+    render->engine->family->forward(render->engine->model, s, &p);
+}
+
+/* v = what the outputs of the passes are together. */
+static void guide(const sg_render *render, sg_stream *s, sg_tensor v, const sg_tensor *out, int passes, int step,
+                  int denoiser)
+{
+    const double g = guidance(render, step, denoiser), skip = render->request->slg_scale;
+    if (passes < 2) return;
+    sg_tap(s, out[1], "step.%d.v_uncond", step);
+    if (passes < 3) {
+        sg_combine(s, .y = v, .x = {out[1], out[0]}, .a = {(float)(1 - g), (float)g}, .count = 2);
+        return;
+    }
+    sg_tap(s, out[2], "step.%d.v_skip", step);
+    sg_combine(s, .y = v, .x = {out[1], out[0], out[2]}, .a = {(float)(1 - g), (float)(g + skip), (float)-skip},
+               .count = 3);
+}
+
+/* ---- a step ---- */
+
 /* Counters of what is not finite, zero. */
 static sg_tensor allocate_counters(const sg_components *components, sg_stream *s)
 {
@@ -76,33 +125,27 @@ void sg_render_hold(const sg_render *render, sg_stream *s, sg_tensor x)
 void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser)
 {
     const sg_components *const components = render->engine->components;
-    const int                  passes = render->engine->texts.passes;
-    const double               g = guidance(render, step, denoiser);
+    const int                  passes = render->engine->texts.passes + skips_layers(render, step);
     const size_t               mark = s->scratch.used;
     const sg_tensor            t = sg_new(s, SG_F32, 1);
     sg_tensor                  out[SG_PASSES_MAX] = {d->v};
     for (int k = 0; passes > 1 && k < passes; k++) out[k] = sg_alloc(s, &s->scratch, SG_F32, d->v.rank, d->v.dim);
     sg_upload(s, t, &(float){(float)render->sampler.timestep[step]});
     sg_self_attention_enter(&render->self, s, sg_sampler_of_1000(&render->sampler, step));
-    sg_step_begin(s, sg_self_attention_same_steps(&render->self, step));
+    sg_step_begin(s, sg_render_same_steps(render, step));
     for (int k = 0; k < passes; k++)
-        render->engine->family->forward(
-            render->engine->model, s,
-            &(sg_pass){.index = k,
-                       .count = passes,
-                       .denoiser = denoiser,
-                       .step = step,
-                       .timestep = sg_sampler_of_1000(&render->sampler, step),
-                       .first_layer = sg_first_layer(components, denoiser),
-                       .t = t,
-                       .x = d->state.x,
-                       .out = out[k],
-                       .non_finite = sg_rows(d->non_finite, 0, components->denoiser[denoiser].layers + 2)});
+        forward(render, s,
+                (sg_pass){.count = passes,
+                          .denoiser = denoiser,
+                          .step = step,
+                          .timestep = sg_sampler_of_1000(&render->sampler, step),
+                          .first_layer = sg_first_layer(components, denoiser),
+                          .t = t,
+                          .x = d->state.x,
+                          .non_finite = sg_rows(d->non_finite, 0, components->denoiser[denoiser].layers + 2)},
+                k, out[k]);
     sg_tap(s, out[0], "step.%d.v_cond", step);
-    if (passes > 1) {
-        sg_tap(s, out[1], "step.%d.v_uncond", step);
-        sg_combine(s, .y = d->v, .x = {out[1], out[0]}, .a = {(float)(1 - g), (float)g}, .count = 2);
-    }
+    guide(render, s, d->v, out, passes, step, denoiser);
     sg_step_end(s);
     s->scratch.used = mark;
 }

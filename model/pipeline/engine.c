@@ -403,7 +403,7 @@ static sg_status check_attention(const sg_engine *engine, const sg_request *r, s
 {
     const int layers = sg_first_layer(engine->components, engine->components->denoisers);
     SG_TRY(sg_policy_check(&r->attention, e));
-    if (r->attention.dense_layers) SG_TRY(sg_layers_check(r->attention.dense_layers, layers, e));
+    if (r->attention.dense_layers) SG_TRY(sg_layers_check("dense-layers", r->attention.dense_layers, layers, e));
     if (!r->capture_out) return SG_OK;
     if (r->latents_in) return sg_error_set(e, SG_E_ARG, "capture-qkv: latents that are only decoded have no attention");
     if (r->capture_layer < 0 || r->capture_layer >= layers)
@@ -463,6 +463,29 @@ static sg_status check_video(const sg_engine *engine, const sg_request *r, sg_er
                         r->frames, sg_plural(r->frames), hint);
 }
 
+/* Skip-layer guidance. */
+static sg_status check_skipping(const sg_engine *engine, const sg_request *r, sg_error *e)
+{
+    const int steps = sg_request_steps(r), blocks = engine->components->skip_blocks;
+    int       step = 0;
+    if (!(r->slg_scale >= 0 && r->slg_scale <= 1000))
+        return sg_error_set(e, SG_E_ARG, "slg-scale: %g is not between 0 and 1000", r->slg_scale);
+    if (r->slg_scale == 0) return SG_OK;
+    if (!blocks)
+        return sg_error_set(e, SG_E_ARG, "slg-scale: models of family %s have no skip-layer guidance",
+                            engine->family->name);
+    if (!(r->cfg_scale > 1))
+        return sg_error_set(e, SG_E_ARG, "slg-scale: skip-layer guidance goes with a cfg-scale above 1, which is %g",
+                            r->cfg_scale);
+    SG_TRY(sg_layers_check("skip-layers", r->skip_layers ? r->skip_layers : "", blocks, e));
+    while (step < steps && !sg_skips_layers(r, steps, step)) step++;
+    if (step < steps) return SG_OK;
+    return sg_error_set(e, SG_E_ARG,
+                        "slg-scale: of %d step%s, counted from 0, none is above %g (skip-layer-start) and below %g "
+                        "(skip-layer-end) of them",
+                        steps, sg_plural(steps), r->skip_layer_start, r->skip_layer_end);
+}
+
 sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, sg_error *e)
 {
     const sg_model_info info = sg_engine_info(engine);
@@ -493,6 +516,7 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
     if (r->dynamic_cfg && !engine->family->dynamic_guidance)
         return sg_error_set(e, SG_E_ARG, "dynamic-cfg: guidance of a model of family %s is the same in all steps",
                             engine->family->name);
+    SG_TRY(check_skipping(engine, r, e));
     const bool by_tokens = r->flow_shift == 0 && engine->components->sampler.by_tokens.on;
     if (!by_tokens && !(r->flow_shift >= 0.001 && r->flow_shift <= 1000))
         return sg_error_set(e, SG_E_ARG, "flow-shift: %g is not between 0.001 and 1000", r->flow_shift);

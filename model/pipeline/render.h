@@ -79,6 +79,12 @@ typedef struct sg_denoising {
 
 sg_denoising sg_render_allocate(sg_render *render, sg_stream *s);
 
+/* Passes of a step: those of the texts, and that of skip-layer guidance, which not every step has. */
+int sg_render_passes(const sg_render *render);
+
+/* How many steps, from this one on and with it, issue the same ops on the same memory. */
+int sg_render_same_steps(const sg_render *render, int step);
+
 /* Which denoiser works at this timestep of the sampler. */
 int sg_denoiser_at(const sg_components *components, double timestep);
 
@@ -89,7 +95,8 @@ int sg_first_layer(const sg_components *components, int denoiser);
  * SG_E_NUMERIC as sg_render_inspect does. */
 void sg_render_step(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);
 
-/* d->v = the guided output of the model for d->state.x at this step. Taps "step.%d.v_cond", "step.%d.v_uncond". */
+/* d->v = the guided output of the model for d->state.x at this step. Taps "step.%d.v_cond", "step.%d.v_uncond",
+ * "step.%d.v_skip". */
 void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);
 
 /* After a step: SG_E_NUMERIC, latched, naming the first block whose result was not finite. */

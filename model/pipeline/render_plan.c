@@ -121,7 +121,8 @@ static void read_layout(const sg_render *render, sg_attention_shape *shape, int 
     const sg_engine *const engine = render->engine;
     for (int i = 0; i < passes * layers; i++) {
         shape[i] = (sg_attention_shape){0};
-        engine->family->attention(engine->model, &render->geometry, &engine->texts, i / layers, i % layers, &shape[i]);
+        engine->family->attention(engine->model, &render->geometry, &engine->texts, i / layers % engine->texts.passes,
+                                  i % layers, &shape[i]);
         shape[i].passes = passes;
         shape[i].layers = layers;
         shape[i].steps = render->sampler.steps;
@@ -138,7 +139,7 @@ static void read_layout(const sg_render *render, sg_attention_shape *shape, int 
 static sg_status bind_attention(sg_render *render, sg_plan *out)
 {
     const sg_components *const components = render->engine->components;
-    const int passes = render->engine->texts.passes, layers = sg_first_layer(components, components->denoisers);
+    const int passes = sg_render_passes(render), layers = sg_first_layer(components, components->denoisers);
     sg_policy policy = render->request->attention;
     double    timesteps[SG_STEPS_MAX];
     for (int i = 0; i < render->sampler.steps; i++) timesteps[i] = sg_sampler_of_1000(&render->sampler, i);
@@ -217,7 +218,7 @@ static sg_status plan_denoise(sg_render *render, sg_stream *s, sg_plan_totals *t
         }
         if (at != last || i == until) {
             const double before = t->flops;
-            until = i + sg_self_attention_same_steps(&render->self, i);
+            until = i + sg_render_same_steps(render, i);
             sg_render_predict(render, s, &d, i, at);
             step_flops = t->flops - before;
         } else {

@@ -127,8 +127,8 @@ static void lists_of_layers_are_read(void **state)
     assert_true(sg_layers_have("0,28-29", 29));
     assert_false(sg_layers_have("0,28-29", 30));
     assert_true(sg_layers_have("5-5", 5));
-    assert_int_equal(sg_layers_check("0,28-29", 30, NULL), SG_OK);
-    assert_int_equal(sg_layers_check("29", 30, NULL), SG_OK);
+    assert_int_equal(sg_layers_check("dense-layers", "0,28-29", 30, NULL), SG_OK);
+    assert_int_equal(sg_layers_check("dense-layers", "29", 30, NULL), SG_OK);
 }
 
 static void malformed_lists_are_refused(void **state)
@@ -138,11 +138,11 @@ static void malformed_lists_are_refused(void **state)
                                         "-1", "2-1", "1 ,2", "1-2-3", "99999999", "0x1", "1;2", "+1"};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         e = (sg_error){0};
-        if (sg_layers_check(lists[i], INT_MAX, &e) != SG_E_ARG) fail_msg("'%s' was taken", lists[i]);
+        if (sg_layers_check("dense-layers", lists[i], INT_MAX, &e) != SG_E_ARG) fail_msg("'%s' was taken", lists[i]);
         assert_non_null(strstr(e.text, "is not a list of layers"));
     }
     e = (sg_error){0};
-    assert_int_equal(sg_layers_check("0,28-30", 30, &e), SG_E_ARG);
+    assert_int_equal(sg_layers_check("dense-layers", "0,28-30", 30, &e), SG_E_ARG);
     assert_non_null(strstr(e.text, "names layer 30, but this model has 0 to 29"));
 }
 
