@@ -71,7 +71,7 @@ def make_llama(folder, spec, whole):
 
 
 def make_clip(folder, spec):
-    """spec: merges."""
+    """spec: merges, pad (optional)."""
     os.makedirs(folder)
     counts = pieces([p.lower() for p in prompts.prompts()], CLIP, "removed", True)
     merges = learn(Counter({(*w[:-1], w[-1] + "</w>"): n for w, n in counts.items()}), spec["merges"])
@@ -85,5 +85,6 @@ def make_clip(folder, spec):
         f.write("#version: 0.2\n" + "".join(" ".join(m) + "\n" for m in merges))
     with open(os.path.join(folder, "tokenizer_config.json"), "w") as f:
         json.dump({"tokenizer_class": "CLIPTokenizer", "bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>",
-                   "unk_token": "<|endoftext|>", "pad_token": "<|endoftext|>", "model_max_length": 77}, f)
+                   "unk_token": "<|endoftext|>", "pad_token": spec.get("pad", "<|endoftext|>"), "model_max_length": 77},
+                  f)
     return transformers.AutoTokenizer.from_pretrained(folder)

@@ -11,6 +11,7 @@
     wide, widen_model                                 what float64 changes
     random_spec, random_image_spec                    a configuration drawn by chance (parity); the second where there are
                                                       models of image to video
+    IMAGES                                            where its pipelines make images, which have one frame
     texts, hook_text                                  where the text encoder is not T5 alone
 """
 import json
@@ -19,10 +20,11 @@ import os
 import family_cogvideox
 import family_hunyuan
 import family_mochi
+import family_sd3
 import family_wan
 
 NAMED = {"wan": family_wan, "cogvideox": family_cogvideox, "mochi": family_mochi,
-         "hunyuan": family_hunyuan}
+         "hunyuan": family_hunyuan, "sd3": family_sd3}
 CASES = {name: spec for family in NAMED.values() for name, spec in family.CASES.items()}
 BY_CLASS = {pipeline.__name__: family for family in NAMED.values()
             for pipeline in (family.PIPELINE, getattr(family, "IMAGE_PIPELINE", family.PIPELINE))}
@@ -31,6 +33,12 @@ BY_CLASS = {pipeline.__name__: family for family in NAMED.values()
 def class_of(folder):
     with open(os.path.join(folder, "model_index.json"), encoding="utf-8") as f:
         return json.load(f).get("_class_name")
+
+
+def absent_in(folder):
+    """Parts of the pipeline that the folder goes without."""
+    with open(os.path.join(folder, "model_index.json"), encoding="utf-8") as f:
+        return [name for name, entry in json.load(f).items() if entry == [None, None]]
 
 
 def of(folder):

@@ -141,7 +141,7 @@ def report(name, folder, truth, err, psnr, frames, seconds):
 
 def link_tokenizer(out, name):
     """A case with the tokenizer of one before it has a link to that one's."""
-    for part in ("tokenizer", "tokenizer_2"):
+    for part in ("tokenizer", "tokenizer_2", "tokenizer_3"):
         if os.path.isdir(os.path.join(out, name, part)):
             link_to_earlier(out, name, part)
 

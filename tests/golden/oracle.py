@@ -86,7 +86,8 @@ def load(folder, dtype, device="cpu", video=False):
     """A pipeline of modules at `dtype`, of video to video if asked; bfloat16 as diffusers loads it, with its float32 islands."""
     family = families.of(folder)
     pipe = getattr(diffusers, families.class_of(folder)).from_pretrained(
-        folder, torch_dtype=torch.bfloat16 if dtype == torch.bfloat16 else torch.float32, local_files_only=True)
+        folder, torch_dtype=torch.bfloat16 if dtype == torch.bfloat16 else torch.float32, local_files_only=True,
+        **dict.fromkeys(families.absent_in(folder)))
     pipe.set_progress_bar_config(disable=True)
     pipe.vae = type(pipe.vae).from_pretrained(folder, subfolder="vae", torch_dtype=torch.float32)
     pipe.vae.to(dtype)
@@ -148,7 +149,8 @@ def hook_text(taps, encoder, state, masked):
 
 def arguments(pipe, request):
     """What the pipeline is called with, up to the latents."""
-    frames = {} if "strength" in request else {"num_frames": request["frames"]}
+    images = getattr(families.of_pipe(pipe), "IMAGES", False)
+    frames = {} if "strength" in request or images else {"num_frames": request["frames"]}
     return dict(prompt=request["prompt"], negative_prompt=request["negative_prompt"], width=request["width"],
                 height=request["height"], **frames, num_inference_steps=request["steps"],
                 guidance_scale=request["cfg_scale"], output_type="latent",
@@ -159,7 +161,7 @@ def arguments(pipe, request):
 def latents(pipe, request):
     """Of a whole render, float32 [c, f, y, x], those that are decoded."""
     family = families.of_pipe(pipe)
-    return family.decoded(pipe, family.grid(pipe(**arguments(pipe, request)).frames), request).float()
+    return family.decoded(pipe, family.grid(pipe(**arguments(pipe, request))[0]), request).float()
 
 
 @contextlib.contextmanager

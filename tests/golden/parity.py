@@ -22,7 +22,8 @@ import oracle
 import parts
 
 REQUEST = ("prompt", "negative_prompt", "width", "height", "frames", "steps", "cfg_scale", "cfg_scale_2", "flow_shift",
-           "seed", "guidance", "dynamic_cfg", "strength", "pictures")
+           "seed", "guidance", "dynamic_cfg", "slg_scale", "skip_layers", "skip_layer_start", "skip_layer_end", "strength",
+           "pictures")
 PICTURES = ("--image", "--last-image")
 F32_GATE = 50.0  # dB on decoded frames, our float32 against diffusers'
 OWN_GATE = 70.0  # the same, of a small checkpoint of its own making

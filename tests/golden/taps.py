@@ -45,7 +45,8 @@ def all_equal(rows):
 
 
 def channels_last(x):
-    return x[0].permute(1, 2, 3, 0)
+    """[1, c, f, y, x], or an image's [1, c, y, x], to [f, y, x, c]."""
+    return (x if x.ndim == 5 else x[:, :, None])[0].permute(1, 2, 3, 0)
 
 
 class Wide:
