@@ -14,7 +14,7 @@ target_sources(sparge-gen PRIVATE
   app/compare/command_compare.c app/compare/compare_arms.c app/compare/compare_files.c app/compare/report_arms.c
   app/compare/arms.c app/compare/arm_setup.c app/compare/interval.c app/compare/speedup.c
   app/compare/clip_reader.c app/compare/clip_y4m.c app/compare/frame_list.c
-  app/compare/metrics.c app/compare/clip_figures.c app/compare/clip_scores.c
+  app/compare/metrics.c app/compare/clip_figures.c app/compare/clip_scores.c app/compare/clip_similarity.c
   app/compare/caption.c app/compare/collage.c
   app/eval/command_eval.c app/eval/eval_open.c app/eval/eval_unit.c app/eval/eval_files.c app/eval/eval_log.c
   app/eval/eval_manifest.c app/eval/eval_results.c app/eval/eval_summary.c app/eval/eval_report.c app/eval/clip_names.c

@@ -47,6 +47,81 @@ void sg_checkpoint_close(sg_checkpoint **c)
     *c = NULL;
 }
 
+static bool is_in(const char *folder, const char *name)
+{
+    char path[SG_PATH_BYTES + 64];
+    return sg_path_join(path, sizeof path, folder, name, NULL) == SG_OK && access(path, F_OK) == 0;
+}
+
+static sg_status open_config(const char *folder, const char *name, sg_config **out, sg_error *e)
+{
+    char path[SG_PATH_BYTES + 128];
+    *out = NULL;
+    if (sg_path_join(path, sizeof path, folder, name, NULL) != SG_OK)
+        return sg_error_set(e, SG_E_ARG, "%s: the path is too long", folder);
+    return sg_config_open(out, path, e);
+}
+
+/* ---- CLIPModel: one folder, one config.json, one set of weights ---- */
+
+#define CLIP_OWN "sparge-gen"
+
+static void put_in_folder(sg_checkpoint *c, const char *component, const char *member)
+{
+    sg_place *const p = &c->place[c->places++];
+    *p = (sg_place){.component = component, .member = member};
+    memcpy(p->path, c->path, sizeof p->path);
+}
+
+/* Of projection_dim the model's own counts, not that of an encoder: it becomes an object to be read over the encoder's. */
+static sg_status read_clip_config(sg_config *c, sg_error *e)
+{
+    char       json[64];
+    sg_config *own = NULL;
+    sg_config_only(c, "model_type", "clip", NULL);
+    const int dim = (int)sg_config_int(c, "projection_dim", 1, 1 << 16, &(int64_t){512});
+    SG_TRY(sg_config_status(c));
+    snprintf(json, sizeof json, "{\"projection_dim\": %d}", dim);
+    SG_TRY(sg_config_parse(&own, "projection_dim", json, e));
+    const sg_status status = sg_config_update(c, CLIP_OWN, own, NULL, e);
+    sg_config_close(&own);
+    return status;
+}
+
+static sg_status open_clip(sg_checkpoint *c, sg_error *e)
+{
+    SG_TRY(open_config(c->path, "config.json", &c->made, e));
+    SG_TRY(read_clip_config(c->made, e));
+    put_in_folder(c, "text_encoder", "text_config");
+    put_in_folder(c, "image_encoder", "vision_config");
+    put_in_folder(c, "tokenizer", NULL);
+    if (is_in(c->path, "preprocessor_config.json")) put_in_folder(c, "image_processor", NULL);
+    return SG_OK;
+}
+
+sg_status sg_checkpoint_open_clip(sg_checkpoint **out, const char *folder, sg_error *e)
+{
+    SG_TRY(sg_checkpoint_open(out, folder, e));
+    const sg_status status = open_clip(*out, e);
+    if (status != SG_OK) sg_checkpoint_close(out);
+    return status;
+}
+
+/* As transformers reads it: in old files there is a text_config_dict, too, whose fields count before those of text_config. */
+static sg_status clip_config(const sg_checkpoint *c, const sg_place *p, sg_config **out, sg_error *e)
+{
+    char              where[SG_PATH_BYTES + 64], dict[64];
+    const char *const part[] = {p->member, dict, CLIP_OWN};
+    snprintf(where, sizeof where, "%s/config.json: %s", p->path, p->member);
+    snprintf(dict, sizeof dict, "%s_dict", p->member);
+    SG_TRY(sg_config_parse(out, where, "{}", e));
+    sg_status status = SG_OK;
+    for (int i = 0; status == SG_OK && i < 3; i++)
+        if (sg_config_has(c->made, part[i])) status = sg_config_update(*out, NULL, c->made, part[i], e);
+    if (status != SG_OK) sg_config_close(out);
+    return status;
+}
+
 const char *sg_checkpoint_path(const sg_checkpoint *c) { return c->path; }
 
 bool sg_checkpoint_beside(const char *path, const char *name, char *out, size_t size)
@@ -71,20 +146,9 @@ const sg_place *sg_place_find(const sg_checkpoint *c, const char *component)
     return NULL;
 }
 
-static sg_status open_config(const char *folder, const char *name, sg_config **out, sg_error *e)
-{
-    char path[SG_PATH_BYTES + 128];
-    *out = NULL;
-    if (sg_path_join(path, sizeof path, folder, name, NULL) != SG_OK)
-        return sg_error_set(e, SG_E_ARG, "%s: the path is too long", folder);
-    return sg_config_open(out, path, e);
-}
-
 static bool in_folder(const sg_checkpoint *c, const char *component)
 {
-    char path[SG_PATH_BYTES + 64];
-    return c->diffusers && sg_path_join(path, sizeof path, c->path, component, NULL) == SG_OK &&
-           access(path, F_OK) == 0;
+    return c->diffusers && is_in(c->path, component);
 }
 
 sg_status sg_checkpoint_index(const sg_checkpoint *c, sg_config **out, sg_error *e)
@@ -121,6 +185,7 @@ sg_status sg_checkpoint_config(const sg_checkpoint *c, const char *component, sg
     const char *const     file = layout[layout_of(component)].config;
     char                  folder[SG_PATH_BYTES + 64];
     *out = NULL;
+    if (p && p->member) return clip_config(c, p, out, e);
     if (p ? p->part != NULL : !c->diffusers) return sg_config_member(out, c->made, component, p ? p->path : c->path, e);
     SG_TRY(sg_checkpoint_place(c, component, folder, sizeof folder, e));
     return open_config(folder, file, out, e);
@@ -140,5 +205,10 @@ sg_status sg_checkpoint_source(const sg_checkpoint *c, const char *component, sg
     }
     SG_TRY(sg_checkpoint_place(c, component, dir, sizeof dir, e));
     if (!stem) return sg_error_set(e, SG_E_ARG, "%s: has no weights", dir);
+    if (p && p->member && !is_in(dir, "model.safetensors") && !is_in(dir, "model.safetensors.index.json") &&
+        is_in(dir, "pytorch_model.bin")) {
+        SG_TRY(sg_path_join(dir, sizeof dir, p->path, "pytorch_model.bin", e));
+        return sg_source_open(out, dir, e);
+    }
     return sg_source_open_stem(out, dir, stem, e);
 }

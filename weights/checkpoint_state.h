@@ -14,6 +14,7 @@ typedef struct sg_place {
     const char         *component;
     char                path[SG_PATH_BYTES]; /* a file; a component's folder; spiece.model or a tokenizer's folder */
     const sg_file_part *part;                /* NULL: a folder, or a tokenizer */
+    const char         *member;              /* of a folder's config.json that is its config; NULL: the whole */
     char                prefix[64];
     sg_name_map         map;
 } sg_place;
@@ -23,7 +24,7 @@ struct sg_checkpoint {
     bool       diffusers; /* path is a Diffusers folder */
     sg_place   place[SG_PLACES_MAX];
     int        places;
-    sg_config *made; /* by component: configs that follow from files; NULL: there are none */
+    sg_config *made; /* by component: configs that follow from files; a config.json of several; NULL: there are none */
 };
 
 /* NULL: it is where the Diffusers folder has it, if there is one. */

@@ -104,6 +104,8 @@ static const json_t *get(const sg_config *c, const char *key)
 
 bool sg_config_has(const sg_config *c, const char *key) { return get(c, key) != NULL; }
 
+bool sg_config_counts(const sg_config *c, const char *key) { return json_is_integer(get(c, key)); }
+
 /* The value as a message quotes it. */
 static const char *quote(char out[80], const json_t *v)
 {

@@ -22,7 +22,8 @@ sg_status sg_config_parse(sg_config **out, const char *path, const char *json, s
 void      sg_config_close(sg_config **c);
 sg_status sg_config_status(const sg_config *c); /* the latched failure */
 
-bool sg_config_has(const sg_config *c, const char *key); /* present and not null */
+bool sg_config_has(const sg_config *c, const char *key);    /* present and not null */
+bool sg_config_counts(const sg_config *c, const char *key); /* a whole number */
 
 /* A fallback of NULL makes the field required; null in the file counts as absent. Out of [lo, hi] or of another type is
  * a failure. After a failure the getters return the fallback or lo. */

@@ -1,6 +1,7 @@
 /* tensor_source.c - see tensor_source.h: what all formats share, finding a tensor by its name. */
 #include "tensor_source.h"
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -129,4 +130,36 @@ uint64_t    sg_source_bytes(const sg_source *s) { return s->ops->bytes(s->of); }
 void sg_source_drop(const sg_source *s, const void *data, size_t bytes)
 {
     if (s->ops->drop) s->ops->drop(s->of, data, bytes);
+}
+
+/* ---- which weights ---- */
+
+static uint64_t mix_number(uint64_t hash, uint64_t v)
+{
+    uint8_t bytes[8];
+    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(v >> (8 * i));
+    return sg_hash(hash, bytes, sizeof bytes);
+}
+
+/* Of one tensor: name, shape, and the first numbers as BF16; the first bytes where they are of another type. */
+static uint64_t tensor_hash(uint64_t hash, const sg_source_tensor *s, sg_tensor t)
+{
+    enum { FIRST = 16 };
+    float        head[FIRST];
+    const size_t n = sg_count(t) < FIRST ? (size_t)sg_count(t) : FIRST;
+    hash = sg_hash(hash, s->name, strlen(s->name) + 1);
+    for (int i = 0; i < s->rank; i++) hash = mix_number(hash, (uint64_t)s->dim[i]);
+    if (!t.rank) return sg_hash(hash, s->data, s->bytes < FIRST ? s->bytes : FIRST);
+    if (!s->rank) hash = mix_number(hash, 1);
+    if (n) memcpy(head, t.data, n * sg_dtype_size(t.dtype)); /* data may be misaligned, and is no wider than F32 */
+    t.data = head;
+    for (size_t i = 0; i < n; i++) hash = mix_number(hash, sg_f32_to_bf16(sg_load(&t, (int64_t)i)));
+    return hash;
+}
+
+uint64_t sg_source_hash(const sg_source *s, uint64_t start)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < sg_source_count(s); i++) sum += tensor_hash(start, sg_source_at(s, i), sg_source_view(s, i));
+    return sum;
 }

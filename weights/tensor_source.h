@@ -93,6 +93,10 @@ int         sg_source_files(const sg_source *s);
 uint64_t    sg_source_bytes(const sg_source *s);
 void        sg_source_drop(const sg_source *s, const void *data, size_t bytes);
 
+/* Tells weights apart, by names, shapes and first numbers of the tensors, in whatever order and files they are; F32 and the BF16
+ * of it are the same. Reads one page of each tensor. start: SG_HASH, or another for another part of a model. */
+uint64_t sg_source_hash(const sg_source *s, uint64_t start);
+
 #ifdef __cplusplus
 }
 #endif

@@ -150,7 +150,7 @@ static sg_status add_tokens(wan *w, const sg_checkpoint *from, sg_config *index,
                             sg_checkpoint_path(from));
     sg_component_expect_class(index, "image_encoder", "CLIPVisionModel", "CLIPVisionModelWithProjection");
     SG_TRY(sg_config_status(index));
-    SG_TRY(sg_clip_vision_open(&w->clip, from, "image_encoder", act, e));
+    SG_TRY(sg_clip_vision_open(&w->clip, from, "image_encoder", false, act, e));
     const sg_clip_vision_info v = sg_clip_vision_describe(w->clip);
     sg_component_note_class(sg_clip_vision_component(w->clip), index, "image_encoder");
     c->image[SG_IMAGE_LAST] = d->image_places ? SG_IMAGE_NEEDED : SG_IMAGE_NONE;

@@ -79,6 +79,8 @@ static sg_status want_weights(sg_clip_text *t, bool projected, sg_error *e)
     sg_want_clip_norm(b, &t->norm_w, &t->norm_b, "final_layer_norm", t->size.width);
     sg_bind_ignore(b, "embeddings.position_ids");
     sg_bind_ignore(b, "logit_scale");
+    sg_bind_ignore(b, "vision_model."); /* of a CLIPModel, which has both encoders in one file */
+    sg_bind_ignore(b, "visual_projection.");
     snprintf(name, sizeof name, "%sembeddings.token_embedding.weight", prefix);
     return sg_token_table_open(&t->table, &t->component, name, name, t->size.vocab, t->size.width, e);
 }

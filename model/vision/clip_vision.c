@@ -1,14 +1,16 @@
 /* clip_vision.c - see clip_vision.h.
  *
- * Tensors, each with or without "vision_model." in front (transformers 5 leaves it out), l = 0 .. layers - 1:
+ * Tensors, each but the last with or without "vision_model." in front (transformers 5 leaves it out), l = 0 .. layers - 1:
  *   embeddings.class_embedding [width], embeddings.patch_embedding.weight [width, 3, patch, patch]
  *   embeddings.position_embedding.weight [tokens, width]
  *   pre_layrnorm.{weight,bias} [width], as it is spelt
  *   encoder.layers.l.{layer_norm1,layer_norm2}.{weight,bias} [width]
  *   encoder.layers.l.self_attn.{q,k,v,out}_proj.{weight,bias} [width, width] [width]
  *   encoder.layers.l.mlp.{fc1,fc2}.{weight,bias} [ffn, width] [width, ffn]
+ *   post_layernorm.{weight,bias} [width], with a projection
+ *   visual_projection.weight [pooled, width], with a projection
  *
- * The last layer and what follows it do not touch the states that are wanted: they are not loaded. */
+ * Without a projection the last layer and what follows it do not touch the states that are wanted: they are not loaded. */
 #include "clip_vision.h"
 #include "base/text.h"
 
@@ -38,9 +40,12 @@ struct sg_clip_vision {
     sg_clip_vision_info size;
     preparation         prepare;
     sg_clip_kind        kind;
-    sg_clip_layer      *layer;     /* layers - 1 */
+    int                 layers;    /* that run: all with a projection, otherwise all but the last */
+    sg_clip_layer      *layer;     /* [layers] */
     sg_tensor class, patch, place; /* [width] [width, 3, patch, patch] [tokens, width] */
     sg_tensor before_w, before_b;  /* [width] */
+    sg_tensor after_w, after_b;    /* [width]? */
+    sg_tensor projection;          /* [pooled, width]? */
 };
 
 static int whole(sg_config *c, const char *key, int64_t hi, int64_t usual)
@@ -48,7 +53,7 @@ static int whole(sg_config *c, const char *key, int64_t hi, int64_t usual)
     return (int)sg_config_int(c, key, 1, hi, &usual);
 }
 
-static void read_config(sg_clip_vision *v, sg_config *c)
+static void read_config(sg_clip_vision *v, sg_config *c, bool projected)
 {
     v->size = (sg_clip_vision_info){.width = whole(c, "hidden_size", 1 << 16, 768),
                                     .layers = whole(c, "num_hidden_layers", 1 << 12, 12),
@@ -59,6 +64,8 @@ static void read_config(sg_clip_vision *v, sg_config *c)
     const char *const type = sg_config_string(c, "model_type", "clip_vision_model");
     const int         side = v->size.image / v->size.patch;
     v->size.tokens = 1 + side * side;
+    v->size.pooled = projected ? whole(c, "projection_dim", 1 << 16, 512) : 0;
+    v->layers = v->size.layers - !projected;
     v->kind = (sg_clip_kind){v->component.act, v->size.width, v->size.heads, v->size.ffn, 0, SG_ACT_NONE};
     sg_clip_kind_read(&v->kind, c);
     if (type && strcmp(type, "clip_vision_model") != 0)
@@ -71,12 +78,13 @@ static void read_config(sg_clip_vision *v, sg_config *c)
 
 /* ---- how pictures are prepared ---- */
 
-/* An entry of an object: required where the object is there. */
+/* An entry of an object: required where the object is there. Old files have the number itself. */
 static int entry(sg_config *c, const char *object, const char *key, const char *path, int usual, sg_error *e)
 {
     char       where[1200];
     sg_config *member = NULL;
     if (!sg_config_has(c, object)) return usual;
+    if (sg_config_counts(c, object)) return (int)sg_config_int(c, object, 1, RESIZED_MAX, NULL);
     snprintf(where, sizeof where, "%s: %s", path, object);
     if (sg_config_member(&member, c, object, where, e)) return usual;
     const int value = (int)sg_config_int(member, key, 1, RESIZED_MAX, NULL);
@@ -158,6 +166,18 @@ sg_status sg_clip_vision_prepare(const sg_clip_vision *v, float *patches, const 
 
 /* ---- weights ---- */
 
+/* What does not run without a projection. */
+static void ignore_end(const sg_clip_vision *v)
+{
+    sg_bind *const      b = v->component.bind;
+    char                last[64], file[SG_NAME_MAX];
+    const sg_name_rule *rule;
+    snprintf(last, sizeof last, "encoder.layers.%d.", v->layers);
+    sg_bind_ignore(b, sg_name_map_find(v->component.map, last, file, &rule) ? file : last);
+    sg_bind_ignore(b, "post_layernorm.");
+    sg_bind_ignore(b, "visual_projection.");
+}
+
 static void want_weights(sg_clip_vision *v)
 {
     sg_bind *const            b = v->component.bind;
@@ -170,25 +190,31 @@ static void want_weights(sg_clip_vision *v)
     sg_bind_tensor(b, &v->patch, act, "embeddings.patch_embedding.weight", z.width, 3, z.patch, z.patch);
     sg_bind_tensor(b, &v->place, SG_F32, "embeddings.position_embedding.weight", z.tokens, z.width);
     sg_want_clip_norm(b, &v->before_w, &v->before_b, "pre_layrnorm", z.width);
-    for (int i = 0; i < z.layers - 1; i++) {
+    for (int i = 0; i < v->layers; i++) {
         sg_bind_prefix(b, "%sencoder.layers.%d.", prefix, i);
         sg_want_clip_layer(b, &v->layer[i], &v->kind);
     }
-    char                last[64], file[SG_NAME_MAX];
-    const sg_name_rule *rule;
-    snprintf(last, sizeof last, "encoder.layers.%d.", z.layers - 1);
-    sg_bind_ignore(b, sg_name_map_find(v->component.map, last, file, &rule) ? file : last);
-    sg_bind_ignore(b, "post_layernorm.");
+    if (z.pooled) {
+        sg_bind_prefix(b, "%s", prefix);
+        sg_want_clip_norm(b, &v->after_w, &v->after_b, "post_layernorm", z.width);
+        sg_bind_prefix(b, "%s", "");
+        sg_bind_tensor(b, &v->projection, act, "visual_projection.weight", z.pooled, z.width);
+    } else {
+        ignore_end(v);
+    }
     sg_bind_ignore(b, "embeddings.position_ids");
-    sg_bind_ignore(b, "visual_projection.");
+    sg_bind_ignore(b, "text_model."); /* of a CLIPModel, which has both encoders in one file */
+    sg_bind_ignore(b, "text_projection.");
+    sg_bind_ignore(b, "logit_scale");
 }
 
-static sg_status open_into(sg_clip_vision *v, const sg_checkpoint *from, const char *name, sg_dtype act, sg_error *e)
+static sg_status open_into(sg_clip_vision *v, const sg_checkpoint *from, const char *name, bool projected, sg_dtype act,
+                           sg_error *e)
 {
     sg_config *c = NULL;
     sg_status  status = sg_component_open(&v->component, from, name, NULL, act, &c, e);
     if (status == SG_OK) {
-        read_config(v, c);
+        read_config(v, c, projected);
         status = sg_config_status(c);
     }
     sg_config_close(&c);
@@ -204,12 +230,13 @@ static sg_status open_into(sg_clip_vision *v, const sg_checkpoint *from, const c
     return sg_bind_check(v->component.bind, e);
 }
 
-sg_status sg_clip_vision_open(sg_clip_vision **out, const sg_checkpoint *c, const char *name, sg_dtype act, sg_error *e)
+sg_status sg_clip_vision_open(sg_clip_vision **out, const sg_checkpoint *c, const char *name, bool projected,
+                              sg_dtype act, sg_error *e)
 {
     sg_clip_vision *v = calloc(1, sizeof *v);
     *out = NULL;
     if (!v) return sg_error_set(e, SG_E_MEMORY, "no memory for %s", name);
-    const sg_status status = open_into(v, c, name, act, e);
+    const sg_status status = open_into(v, c, name, projected, act, e);
     if (status) {
         sg_clip_vision_close(&v);
         return status;
@@ -271,9 +298,22 @@ void sg_clip_vision_encode(const sg_clip_vision *v, sg_stream *s, sg_tensor y, c
 {
     embed(v, s, y, rgb, width, height);
     sg_tap(s, y, "vision.embed");
-    for (int i = 0; i < v->size.layers - 1; i++) {
+    for (int i = 0; i < v->layers; i++) {
         sg_clip_attend(&v->layer[i], &v->kind, s, y, (sg_tensor){0});
         sg_clip_feed_forward(&v->layer[i], &v->kind, s, y);
         sg_tap(s, y, "vision.block.%d", i);
     }
+}
+
+void sg_clip_vision_row(const sg_clip_vision *v, sg_stream *s, sg_tensor row, const uint8_t *rgb, int width, int height)
+{
+    const size_t    mark = s->scratch.used;
+    const sg_tensor x = sg_new(s, SG_F32, v->size.tokens, v->size.width);
+    const sg_tensor y = sg_new(s, v->kind.dtype, 1, v->size.width);
+    sg_clip_vision_encode(v, s, x, rgb, width, height);
+    sg_norm(s, .y = y, .x = sg_rows(x, 0, 1), .w = v->after_w, .b = v->after_b, .kind = SG_NORM_LAYER,
+            .eps = v->kind.eps);
+    sg_linear(s, .y = row, .x = y, .w = v->projection);
+    sg_tap(s, row, "vision.row");
+    s->scratch.used = mark;
 }

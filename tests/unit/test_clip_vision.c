@@ -118,7 +118,7 @@ static sg_clip_vision *open_made(const made *m, sg_dtype act)
     sg_clip_vision *v = NULL;
     sg_error        e = {0};
     write_checkpoint(m);
-    if (sg_clip_vision_open(&v, from, "image_encoder", act, &e) != SG_OK) fail_msg("%s", e.text);
+    if (sg_clip_vision_open(&v, from, "image_encoder", false, act, &e) != SG_OK) fail_msg("%s", e.text);
     return v;
 }
 
@@ -200,7 +200,7 @@ static void refuse(made m, const char *word)
     sg_clip_vision *v = NULL;
     sg_error        e = {0};
     write_checkpoint(&m);
-    assert_int_not_equal(sg_clip_vision_open(&v, from, "image_encoder", SG_F32, &e), SG_OK);
+    assert_int_not_equal(sg_clip_vision_open(&v, from, "image_encoder", false, SG_F32, &e), SG_OK);
     assert_null(v);
     if (!strstr(e.text, word)) fail_msg("\"%s\" is not in: %s", word, e.text);
 }
@@ -217,7 +217,9 @@ static void files_are_refused_by_field_and_tensor(void **state)
         {"{" SIZES HEADS ", \"num_channels\": 4}", NULL, NULL, "num_channels"},
         {"{\"image_size\": 12, \"patch_size\": 13}", NULL, NULL, "patch_size"},
         {"{\"num_hidden_layers\": 4000}", NULL, NULL, "num_hidden_layers"},
-        {NULL, "{\"size\": 12}", NULL, "size"},
+        {NULL, "{\"size\": [12]}", NULL, "size"},
+        {NULL, "{\"size\": 11}", NULL, "size"},
+        {NULL, "{\"crop_size\": 8}", NULL, "crop_size"},
         {NULL, "{\"size\": {\"shortest_edge\": 11}}", NULL, "size"},
         {NULL, "{\"crop_size\": {\"height\": 12, \"width\": 8}}", NULL, "crop_size"},
         {NULL, "{\"resample\": 2}", NULL, "resample"},
