@@ -113,7 +113,7 @@ static void print_files(const sg_model_info *info, const sg_model_path *model)
 {
     const sg_model_parts *const p = &model->parts;
     if (sg_checkpoint_is(model->dir) && !p->diffusion_model && !p->high_noise_diffusion_model && !p->vae &&
-        !p->text_encoder && !p->clip_vision && !p->clip_l)
+        !p->text_encoder && !p->clip_vision && !p->clip_l && !p->clip_g)
         return;
     putchar('\n');
     for (int i = 0; i < info->components; i++)

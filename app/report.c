@@ -111,6 +111,7 @@ static bool add_parts(json_t *j, const sg_model_path *model)
                                               {"clip_vision", p->clip_vision},
                                               {"tokenizer", p->tokenizer},
                                               {"clip_l", p->clip_l},
+                                              {"clip_g", p->clip_g},
                                               {"clip_tokenizer", p->clip_tokenizer}};
     bool                        whole = true;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)

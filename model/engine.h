@@ -155,7 +155,7 @@ typedef struct sg_request {
     double          slg_scale;   /* 0: none */
     const char     *skip_layers; /* "7,8,9": these blocks; a list as the policy's dense_layers */
     double          skip_layer_start, skip_layer_end;
-    double          flow_shift;
+    double          flow_shift; /* 0: by the picture's tokens, of models that have it so */
     sg_sampler_kind sampler;
     sg_sigmas       sigmas;       /* if it has any, steps is their count, and flow_shift does nothing */
     bool            sigmas_old;   /* UniPC: the base sigmas of diffusers before 0.37 */

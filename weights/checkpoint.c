@@ -174,6 +174,12 @@ sg_status sg_checkpoint_place(const sg_checkpoint *c, const char *component, cha
     return sg_error_set(e, SG_E_ARG, "%s: the path is too long", c->path);
 }
 
+const char *sg_checkpoint_pad(const sg_checkpoint *c, const char *tokenizer)
+{
+    const sg_place *const p = sg_place_find(c, tokenizer);
+    return p ? p->pad : NULL;
+}
+
 bool sg_checkpoint_has(const sg_checkpoint *c, const char *component)
 {
     return sg_place_find(c, component) || in_folder(c, component);

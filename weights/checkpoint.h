@@ -23,7 +23,8 @@ typedef struct sg_model_parts {
     const char *diffusion_model;            /* of a model with two experts the one for low noise */
     const char *high_noise_diffusion_model; /* the other one */
     const char *vae, *text_encoder, *clip_vision, *tokenizer;
-    const char *clip_l, *clip_tokenizer; /* of models with two text encoders the second one, and its tokenizer */
+    const char *clip_l, *clip_g,
+        *clip_tokenizer; /* of models with text encoders of CLIP: these, and the tokenizer of both */
 } sg_model_parts;
 
 /* Opens no file of a Diffusers folder yet. SG_E_ARG: the path is too long. */
@@ -49,8 +50,8 @@ bool sg_checkpoint_beside(const char *path, const char *name, char *out, size_t 
 /* What the checkpoint says of itself: which class, which components. The caller closes it. */
 sg_status sg_checkpoint_index(const sg_checkpoint *c, sg_config **out, sg_error *e) SG_MUST_USE;
 
-/* Components go by their names in a Diffusers folder: "transformer", "vae", "text_encoder", "text_encoder_2", "image_encoder",
- * "tokenizer", "tokenizer_2", "scheduler". */
+/* Components go by their names in a Diffusers folder: "transformer", "vae", "text_encoder", "text_encoder_2", "text_encoder_3",
+ * "image_encoder", "tokenizer", "tokenizer_2", "tokenizer_3", "scheduler". */
 
 bool sg_checkpoint_has(const sg_checkpoint *c, const char *component);
 
@@ -58,6 +59,9 @@ bool sg_checkpoint_has(const sg_checkpoint *c, const char *component);
  * file, and is then at the same place. */
 sg_status sg_checkpoint_place(const sg_checkpoint *c, const char *component, char *out, size_t size,
                               sg_error *e) SG_MUST_USE;
+
+/* The pad token of a tokenizer that is another text encoder's too, whose files say another: "!" of CLIP-G; NULL: as its files say. */
+const char *sg_checkpoint_pad(const sg_checkpoint *c, const char *tokenizer);
 
 /* Its config, of a file made from the shapes of its tensors; the caller closes it. */
 sg_status sg_checkpoint_config(const sg_checkpoint *c, const char *component, sg_config **out, sg_error *e) SG_MUST_USE;

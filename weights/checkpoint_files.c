@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { SPAN_MAX = 16 };
+enum { SPAN_MAX = 256 };
 
 /* ---- which part ---- */
 
@@ -22,7 +22,7 @@ static int span_of(const sg_source *s, const sg_file_part *part, sg_name_map map
     char                file[SG_NAME_MAX];
     const sg_name_rule *rule;
     bool                before = false;
-    for (map.span = 2; part->span && map.span <= SPAN_MAX + 1; map.span++) {
+    for (map.span = 1; part->span && map.span <= SPAN_MAX + 1; map.span++) {
         const bool here = sg_name_map_find(&map, part->span, file, &rule) && sg_source_index(s, file) >= 0;
         if (before && !here) return map.span - 1;
         before = here;
@@ -157,10 +157,27 @@ static sg_status add_folder(sg_checkpoint *c, const sg_place *p, sg_error *e)
     return status;
 }
 
+/* The latents of a folder's denoiser are scaled as the folder's own VAE has it, which no file says. */
+static sg_status add_own_vae(sg_checkpoint *c, const sg_place *p, sg_error *e)
+{
+    char       path[SG_PATH_BYTES + 64];
+    sg_config *own = NULL;
+    if (!c->diffusers || strcmp(p->component, "vae") != 0) return SG_OK;
+    if (snprintf(path, sizeof path, "%s/vae/config.json", c->path) >= (int)sizeof path || access(path, R_OK) != 0)
+        return SG_OK;
+    SG_TRY(sg_config_open(&own, path, e));
+    sg_status status = SG_OK;
+    if (strcmp(sg_config_string(own, "_class_name", ""), p->part->class_name) == 0)
+        status = sg_config_update(c->made, p->component, own, NULL, e);
+    sg_config_close(&own);
+    return status;
+}
+
 static sg_status add_part(sg_checkpoint *c, const sg_place *p, sg_error *e)
 {
     sg_textbuf json = {0};
     sg_config *beside = NULL;
+    SG_TRY(add_own_vae(c, p, e));
     SG_TRY(config_beside(&beside, p->path, e));
     sg_status status = describe_part(&json, c, p, beside, e);
     if (status == SG_OK) status = add_text(c, p, &json, e);

@@ -16,6 +16,11 @@
 extern "C" {
 #endif
 
+/* Kinds of text encoders, each with an option of its own: T5 and Llama, and CLIP's two. */
+#define SG_TEXT_ENCODER "text_encoder"
+#define SG_CLIP_L "clip_l"
+#define SG_CLIP_G "clip_g"
+
 /* A part that has been found in a file. */
 typedef struct sg_found_part {
     const char        *component; /* "transformer", "transformer_2" */
@@ -27,7 +32,7 @@ typedef struct sg_found_part {
 
 /* A part as files have it. The families have constant tables of these. */
 struct sg_file_part {
-    const char        *component;  /* its name in a Diffusers folder */
+    const char        *component;  /* its name in a Diffusers folder; of a text encoder its kind */
     const char        *what;       /* for messages: "denoiser of Wan" */
     const char        *class_name; /* as model_index.json has it */
     const char        *usual;      /* the files that people have it in, for messages */
@@ -38,9 +43,11 @@ struct sg_file_part {
     const char        *span; /* a bound name that the file has at its span and not at the next; NULL: there is none */
     const char        *tokenizer; /* of a text encoder: the folder beside it in which people have its tokenizer */
     bool               pieces;    /* which may be spiece.model alone */
-    /* Of a denoiser: the parts that go with it, NULL-ended, for messages that name the usual files. An image encoder and a
-     * second text encoder among them are needed. NULL: not known. */
+    const char        *pad;       /* the token for its pads, where the tokenizer is another's; NULL: as its files say */
+    /* Of a denoiser: the parts that go with it, NULL-ended. They are needed, but for `spare`. The text encoders among them are the
+     * folder's text_encoder, text_encoder_2 and so on, in this order. NULL: not known. */
     const sg_file_part *const *with;
+    const sg_file_part        *spare; /* one of `with`, which may be missing; NULL: none */
 
     /* Writes what the shapes say, an object with a field for each component concerned:
      *   {"transformer": {"num_layers": 30, ...}, "scheduler": {...}, "model_index": {"_class_name": ...}}

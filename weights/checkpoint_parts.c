@@ -5,6 +5,8 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -13,23 +15,32 @@
 #define HIGH "transformer" /* works first, on the noisier half */
 #define LOW SECOND_EXPERT
 
-#define TEXT "text_encoder"
-#define TEXT_2 "text_encoder_2" /* only of models with two, as is its tokenizer */
-#define IMAGE "image_encoder"   /* only of models whose denoiser attends to pictures */
+#define TEXT SG_TEXT_ENCODER
+#define NOBODYS ""
+#define IMAGE "image_encoder" /* only of models whose denoiser attends to pictures */
+
+#define GIVES(member) offsetof(sg_model_parts, member)
 
 /* What a model is made of, and the option that gives each part. */
 static const struct {
     const char *component, *what, *option;
-    const char *encoder; /* of a tokenizer: whose */
-    bool        asked;   /* only of models whose denoiser goes with it, or with its encoder */
-} needed[] = {{HIGH, "denoiser", "--diffusion-model", NULL, false},
-              {TEXT, "text encoder", "--text-encoder", NULL, false},
-              {"tokenizer", "tokenizer", "--tokenizer", TEXT, false},
-              {TEXT_2, "second text encoder", "--clip-l", NULL, true},
-              {"tokenizer_2", "tokenizer of the second text encoder", "--clip-tokenizer", TEXT_2, true},
-              {IMAGE, "image encoder", "--clip-vision", NULL, true},
-              {"vae", "VAE", "--vae", NULL, false}};
-enum { NEEDED = sizeof needed / sizeof *needed };
+    size_t      gives;     /* which of sg_model_parts the option is */
+    const char *tokenizer; /* of a text encoder: the option that gives its tokenizer */
+    bool        asked;     /* only of models whose denoiser goes with it */
+} needed[] = {
+    {HIGH, "denoiser", "--diffusion-model", GIVES(diffusion_model), NULL, false},
+    {TEXT, "text encoder", "--text-encoder", GIVES(text_encoder), "--tokenizer", false},
+    {SG_CLIP_L, "CLIP-L text encoder", "--clip-l", GIVES(clip_l), "--clip-tokenizer", true},
+    {SG_CLIP_G, "CLIP-G text encoder", "--clip-g", GIVES(clip_g), "--clip-tokenizer", true},
+    {IMAGE, "image encoder", "--clip-vision", GIVES(clip_vision), NULL, true},
+    {"vae", "VAE", "--vae", GIVES(vae), NULL, false},
+};
+enum { DENOISER, OTHERS, NEEDED = sizeof needed / sizeof *needed };
+
+/* A folder's text encoders and their tokenizers. */
+static const char *const encoder_names[][2] = {
+    {"text_encoder", "tokenizer"}, {"text_encoder_2", "tokenizer_2"}, {"text_encoder_3", "tokenizer_3"}};
+enum { ENCODERS = sizeof encoder_names / sizeof *encoder_names };
 
 #define SAT "transformer/1000" /* in a repository of CogVideoX */
 
@@ -58,6 +69,7 @@ enum { IN_REPOSITORY = sizeof repository / sizeof *repository };
 typedef struct opening {
     sg_checkpoint             *c;
     const sg_file_part *const *known;
+    const sg_file_part        *denoiser; /* the part that the denoiser is; NULL: not known */
     sg_error                  *e;
 } opening;
 
@@ -86,11 +98,11 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-static const char *what_of(const char *component)
+static int needed_of(const char *component)
 {
     int i = 0;
     while (strcmp(needed[i].component, component) != 0) i++;
-    return needed[i].what;
+    return i;
 }
 
 /* What the file is, where one of its tensors tells a model that is not rendered; NULL: not known. */
@@ -99,15 +111,10 @@ static const char *stranger(const sg_source *s)
     static const char *const prefixes[] = {"", "model.diffusion_model.", "diffusion_model.", "model."};
     static const struct {
         const char *tensor, *what;
-    } known[] = {
-        {"txt_in.individual_token_refiner.blocks.0.norm1.weight",
-         "a denoiser of HunyuanVideo whose names are not those of its authors or of Diffusers, which are read"},
-        {"blk.0.attn_norm.weight", "a Llama in GGUF, which is not read; in safetensors it is"},
-        {"double_blocks.0.img_attn.qkv.weight", "the denoiser of Flux.1"},
-        {"single_transformer_blocks.0.attn.to_q.weight", "the denoiser of Flux.1"},
-        {"joint_blocks.0.x_block.attn.qkv.weight", "the denoiser of Stable Diffusion 3"},
-        {"input_blocks.0.0.weight", "the U-Net of Stable Diffusion"},
-        {"patchify_proj.weight", "the denoiser of LTX-Video"}};
+    } known[] = {{"distilled_guidance_layer.in_proj.weight", "the denoiser of Chroma"},
+                 {"double_stream_modulation_img.lin.weight", "the denoiser of Flux.2"},
+                 {"input_blocks.0.0.weight", "the U-Net of Stable Diffusion"},
+                 {"patchify_proj.weight", "the denoiser of LTX-Video"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         for (size_t k = 0; k < sizeof prefixes / sizeof *prefixes; k++) {
             char name[128];
@@ -143,7 +150,7 @@ static sg_status not_known(const opening *o, const sg_source *s, const char *com
     const char *const         is = stranger(s);
     const sg_file_part *const part = part_of(o, s);
     return sg_error_set(o->e, SG_E_UNSUPPORTED, "%s: holds no %s that this program knows (%s); %s %s",
-                        sg_source_path(s), component ? what_of(component) : "part of a model", known,
+                        sg_source_path(s), component ? needed[needed_of(component)].what : "part of a model", known,
                         is     ? "by its tensors it is"
                         : part ? "by its tensors it is the"
                                : "its first tensors are",
@@ -297,6 +304,14 @@ static sg_status check_experts(const opening *o)
 
 /* ---- the options ---- */
 
+/* What the option of needed[i] gives; NULL: nothing. */
+static const char *given(const sg_model_parts *parts, int i)
+{
+    const char *path;
+    memcpy(&path, (const char *)parts + needed[i].gives, sizeof path);
+    return path;
+}
+
 static sg_status put_options(opening *o, const sg_model_parts *parts)
 {
     /* beside a file for high noise the option gives the other expert */
@@ -317,12 +332,101 @@ static sg_status put_options(opening *o, const sg_model_parts *parts)
         return sg_error_set(
             o->e, SG_E_ARG,
             "--high-noise-diffusion-model gives one of two experts; --diffusion-model FILE gives the other");
-    if (parts->text_encoder) SG_TRY(put_file(o, TEXT, TEXT, parts->text_encoder));
-    if (parts->clip_l) SG_TRY(put_file(o, TEXT_2, TEXT_2, parts->clip_l));
-    if (parts->clip_vision) SG_TRY(put_file(o, IMAGE, IMAGE, parts->clip_vision));
-    if (parts->vae) SG_TRY(put_file(o, "vae", "vae", parts->vae));
+    for (int i = OTHERS; i < NEEDED; i++)
+        if (given(parts, i)) SG_TRY(put_file(o, needed[i].component, needed[i].component, given(parts, i)));
     return SG_OK;
 }
+
+/* ---- what goes with the denoiser ---- */
+
+/* The part of the class that a Diffusers folder says its denoiser is. */
+static const sg_file_part *part_of_folder(const opening *o)
+{
+    char                path[SG_PATH_BYTES + 32];
+    sg_config          *index = NULL;
+    const sg_file_part *part = NULL;
+    if (!sg_checkpoint_beside(o->c->path, "model_index.json", path, sizeof path) ||
+        sg_config_open(&index, path, NULL) != SG_OK) /* its family says why */
+        return NULL;
+    const char *const name = sg_config_string_at(index, HIGH, 1);
+    for (const sg_file_part *const *p = o->known; name && *p && !part; p++)
+        if (strcmp((*p)->component, HIGH) == 0 && strcmp((*p)->class_name, name) == 0) part = *p;
+    sg_config_close(&index);
+    return part;
+}
+
+static void find_denoiser(opening *o)
+{
+    const sg_place *const dit = sg_place_find(o->c, HIGH);
+    o->denoiser = dit && dit->part ? dit->part : o->c->diffusers ? part_of_folder(o) : NULL;
+}
+
+/* The part of this kind that goes with the denoiser; NULL: none does. */
+static const sg_file_part *partner(const opening *o, const char *component)
+{
+    const sg_file_part *const *p = o->denoiser ? o->denoiser->with : NULL;
+    while (p && *p && strcmp((*p)->component, component) != 0) p++;
+    return p ? *p : NULL;
+}
+
+/* The usual file of a kind of part; NULL: none is known. */
+static const sg_file_part *usual(const opening *o, const char *component)
+{
+    const sg_file_part *const *p = o->known;
+    const sg_file_part *const  known = partner(o, component);
+    while (*p && strcmp((*p)->component, component) != 0) p++;
+    return known ? known : *p;
+}
+
+/* Which of encoder_names a kind of text encoder is with this denoiser; -1: none. */
+static int encoder_of(const opening *o, const char *component)
+{
+    const sg_file_part *const *with = o->denoiser ? o->denoiser->with : NULL;
+    int                        n = 0;
+    if (!with) return strcmp(component, TEXT) == 0 ? 0 : -1;
+    for (; *with && strcmp((*with)->component, component) != 0; with++)
+        n += needed[needed_of((*with)->component)].tokenizer != NULL;
+    return *with && n < ENCODERS ? n : -1;
+}
+
+/* The place of needed[i]; NULL: there is none. */
+static sg_place *place_of(opening *o, int i)
+{
+    int k = 0;
+    while (k < o->c->places && strcmp(o->c->place[k].component, needed[i].component) != 0) k++;
+    return k < o->c->places ? &o->c->place[k] : NULL;
+}
+
+static void drop(sg_checkpoint *c, sg_place *p)
+{
+    const sg_place *const last = &c->place[--c->places];
+    if (p != last) *p = *last;
+    if (p->part) p->map.prefix = p->prefix;
+}
+
+/* Kinds of text encoders become the components that they are with this denoiser. A file with all parts may have one of which the
+ * denoiser makes no use, but no option may give one. */
+static sg_status name_encoders(opening *o, const sg_model_parts *parts)
+{
+    sg_place *of[NEEDED] = {NULL};
+    if (!sg_checkpoint_has(o->c, HIGH)) return SG_OK; /* which will be missed */
+    for (int i = OTHERS; i < NEEDED; i++) {
+        if (!needed[i].tokenizer) continue;
+        of[i] = place_of(o, i);
+        if (encoder_of(o, needed[i].component) < 0 && given(parts, i))
+            return sg_error_set(o->e, SG_E_ARG, "%s: %s: this model has no %s", needed[i].option, given(parts, i),
+                                needed[i].what);
+    }
+    for (int i = OTHERS; i < NEEDED; i++) {
+        const int n = of[i] ? encoder_of(o, needed[i].component) : -1;
+        if (of[i]) of[i]->component = n < 0 ? NOBODYS : encoder_names[n][0];
+    }
+    for (int i = o->c->places; i-- > 0;)
+        if (strcmp(o->c->place[i].component, NOBODYS) == 0) drop(o->c, &o->c->place[i]);
+    return SG_OK;
+}
+
+/* ---- tokenizers ---- */
 
 static sg_status holds_tokenizer(bool *holds, const char *path, sg_error *e)
 {
@@ -333,41 +437,28 @@ static sg_status holds_tokenizer(bool *holds, const char *path, sg_error *e)
     return SG_OK;
 }
 
-/* The usual file of `component` of this model; NULL: none is known. */
-static const sg_file_part *usual(const opening *o, const char *component)
+/* Text encoder needed[i] as it is given, else as it usually is; NULL: the model has none. */
+static const sg_file_part *encoder_part(const opening *o, int i)
 {
-    const sg_place *const      dit = sg_place_find(o->c, HIGH);
-    const sg_file_part *const *p = dit && dit->part && dit->part->with ? dit->part->with : o->known;
-    while (*p && strcmp((*p)->component, component) != 0) p++;
-    return *p;
+    const int             n = encoder_of(o, needed[i].component);
+    const sg_place *const from = n < 0 ? NULL : sg_place_find(o->c, encoder_names[n][0]);
+    return n < 0 ? NULL : from && from->part ? from->part : usual(o, needed[i].component);
 }
 
-/* A text encoder that has a tokenizer. */
-static const sg_file_part *encoder_part(const opening *o, const char *encoder)
-{
-    const sg_place *const from = sg_place_find(o->c, encoder);
-    return from && from->part ? from->part : usual(o, encoder);
-}
-
-/* The folder beside a text encoder that people have its tokenizer in. */
-static const char *tokenizer_folder(const opening *o, const char *encoder)
-{
-    const sg_file_part *const part = encoder_part(o, encoder);
-    return part && part->tokenizer ? part->tokenizer : "tokenizer";
-}
-
-/* needed[i] is a tokenizer. */
+/* The tokenizer of text encoder needed[i]. */
 static sg_status put_tokenizer(opening *o, int i, const char *asked)
 {
-    const sg_place *const     from = sg_place_find(o->c, needed[i].encoder);
-    const sg_file_part *const part = encoder_part(o, needed[i].encoder);
-    const char *const         folder = tokenizer_folder(o, needed[i].encoder);
+    const int n = encoder_of(o, needed[i].component);
+    if (n < 0) return SG_OK;
+    const sg_place *const     from = sg_place_find(o->c, encoder_names[n][0]);
+    const sg_file_part *const part = encoder_part(o, i);
+    const char *const         folder = part && part->tokenizer ? part->tokenizer : "tokenizer";
     const char *const         beside[] = {part && part->pieces ? "spiece.model" : folder, folder};
-    sg_place                  p = {.component = needed[i].component};
+    sg_place                  p = {.component = encoder_names[n][1], .pad = part ? part->pad : NULL};
     bool                      inside = false;
     if (asked && !set_path(&p, asked)) return sg_error_set(o->e, SG_E_ARG, "%s: the path is too long", asked);
     if (asked && access(asked, R_OK) != 0)
-        return sg_error_set(o->e, SG_E_FILE, "%s: %s: %s", needed[i].option, asked, strerror(errno));
+        return sg_error_set(o->e, SG_E_FILE, "%s: %s: %s", needed[i].tokenizer, asked, strerror(errno));
     if (asked) return put(o, &p);
     if (sg_checkpoint_has(o->c, p.component) || !from) return SG_OK;
     if (from->part) SG_TRY(holds_tokenizer(&inside, from->path, o->e));
@@ -381,35 +472,65 @@ static sg_status put_tokenizer(opening *o, int i, const char *asked)
     return SG_OK;
 }
 
+static sg_status put_tokenizers(opening *o, const sg_model_parts *parts)
+{
+    if (parts->clip_tokenizer && encoder_of(o, SG_CLIP_L) < 0 && sg_checkpoint_has(o->c, HIGH))
+        return sg_error_set(o->e, SG_E_ARG, "--clip-tokenizer: %s: this model has no text encoder of CLIP",
+                            parts->clip_tokenizer);
+    for (int i = 0; i < NEEDED; i++)
+        if (needed[i].tokenizer)
+            SG_TRY(put_tokenizer(o, i, needed[i].asked ? parts->clip_tokenizer : parts->tokenizer));
+    return SG_OK;
+}
+
 /* ---- all of it ---- */
 
-/* Does the denoiser go with needed[i]? */
-static bool is_asked(const opening *o, int i)
+/* A list of what is missing. */
+typedef struct missing {
+    char   text[1600];
+    size_t n;
+} missing;
+
+SG_PRINTF(4, 5) static void miss(missing *m, const char *what, const char *option, const char *fmt, ...)
 {
-    const sg_place *const dit = sg_place_find(o->c, HIGH);
-    return dit && dit->part && dit->part->with && usual(o, needed[i].encoder ? needed[i].encoder : needed[i].component);
+    char    usual_text[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(usual_text, sizeof usual_text, fmt, ap);
+    va_end(ap);
+    if (m->n < sizeof m->text)
+        m->n += (size_t)snprintf(m->text + m->n, sizeof m->text - m->n, "\n  the %s: give it by %s (%s)", what, option,
+                                 usual_text);
+}
+
+/* Text encoder needed[i], component n, and its tokenizer. */
+static void miss_encoder(const opening *o, missing *m, int i, int n)
+{
+    const sg_file_part *const part = encoder_part(o, i);
+    const bool                there = sg_checkpoint_has(o->c, encoder_names[n][0]);
+    char                      what[64];
+    if (!there && o->denoiser && o->denoiser->spare == partner(o, needed[i].component)) return;
+    if (!there) miss(m, needed[i].what, needed[i].option, "%s", part ? part->usual : "a file");
+    if (sg_checkpoint_has(o->c, encoder_names[n][1])) return;
+    snprintf(what, sizeof what, "tokenizer%s%s", needed[i].asked ? " of the " : "",
+             needed[i].asked ? needed[i].what : "");
+    miss(m, what, needed[i].tokenizer, "%s%s/ beside the text encoder", part && part->pieces ? "spiece.model, or " : "",
+         part && part->tokenizer ? part->tokenizer : "tokenizer");
 }
 
 static sg_status check_whole(const opening *o)
 {
-    char   text[1200] = "";
-    size_t n = 0;
-    for (int i = 0; i < NEEDED && n < sizeof text; i++) {
-        const char *const         component = needed[i].component;
-        const sg_file_part *const part = usual(o, component);
-        const char *const         encoder = needed[i].encoder;
-        const bool                pieces = encoder && encoder_part(o, encoder) && encoder_part(o, encoder)->pieces;
-        if (sg_checkpoint_has(o->c, component) || (needed[i].asked && !is_asked(o, i))) continue;
-        n += (size_t)snprintf(text + n, sizeof text - n, "\n  the %s: give it by %s (", needed[i].what,
-                              needed[i].option);
-        if (n < sizeof text)
-            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s%s)", pieces ? "spiece.model, or " : "",
-                                  encoder ? tokenizer_folder(o, encoder)
-                                  : part  ? part->usual
-                                          : "a file",
-                                  encoder ? "/ beside the text encoder" : "");
+    missing m = {.n = 0};
+    for (int i = 0; i < NEEDED; i++) {
+        const sg_file_part *const part = usual(o, needed[i].component);
+        const int                 n = needed[i].tokenizer ? encoder_of(o, needed[i].component) : -1;
+        if (needed[i].asked && !partner(o, needed[i].component)) continue;
+        if (n >= 0)
+            miss_encoder(o, &m, i, n);
+        else if (!sg_checkpoint_has(o->c, needed[i].component))
+            miss(&m, needed[i].what, needed[i].option, "%s", part ? part->usual : "a file");
     }
-    return n ? sg_error_set(o->e, SG_E_FILE, "%s: the model is not whole; missing:%s", o->c->path, text) : SG_OK;
+    return m.n ? sg_error_set(o->e, SG_E_FILE, "%s: the model is not whole; missing:%s", o->c->path, m.text) : SG_OK;
 }
 
 static sg_status open_into(opening *o, const char *path, const sg_model_parts *parts)
@@ -417,8 +538,9 @@ static sg_status open_into(opening *o, const char *path, const sg_model_parts *p
     if (path && !o->c->diffusers) SG_TRY(is_folder(path) ? put_repository(o, path) : put_all(o, path));
     SG_TRY(put_options(o, parts));
     SG_TRY(check_experts(o));
-    for (int i = 0; i < NEEDED; i++)
-        if (needed[i].encoder) SG_TRY(put_tokenizer(o, i, needed[i].asked ? parts->clip_tokenizer : parts->tokenizer));
+    find_denoiser(o);
+    SG_TRY(name_encoders(o, parts));
+    SG_TRY(put_tokenizers(o, parts));
     if (!o->c->diffusers) SG_TRY(check_whole(o));
     return o->c->places ? sg_checkpoint_describe(o->c, o->e) : SG_OK;
 }
@@ -446,7 +568,7 @@ sg_status sg_checkpoint_open_parts(sg_checkpoint **out, const char *path, const 
     (*out)->diffusers = path && is_diffusers(path);
     sg_status status = SG_OK;
     if (path && stat(path, &st) != 0) status = sg_error_set(e, SG_E_FILE, "%s: %s", path, strerror(errno));
-    if (status == SG_OK) status = open_into(&(opening){*out, known, e}, path, parts);
+    if (status == SG_OK) status = open_into(&(opening){.c = *out, .known = known, .e = e}, path, parts);
     if (status != SG_OK) sg_checkpoint_close(out);
     return status;
 }

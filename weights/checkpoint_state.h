@@ -7,7 +7,7 @@
 
 #define SECOND_EXPERT "transformer_2" /* only of models with two; it works last */
 
-enum { SG_PATH_BYTES = 1024, SG_PLACES_MAX = 8 };
+enum { SG_PATH_BYTES = 1024, SG_PLACES_MAX = 12 };
 
 /* A component that is not where the Diffusers folder would have it. */
 typedef struct sg_place {
@@ -15,6 +15,7 @@ typedef struct sg_place {
     char                path[SG_PATH_BYTES]; /* a file; a component's folder; spiece.model or a tokenizer's folder */
     const sg_file_part *part;                /* NULL: a folder, or a tokenizer */
     const char         *member;              /* of a folder's config.json that is its config; NULL: the whole */
+    const char         *pad;                 /* of a tokenizer; NULL: as its files say */
     char                prefix[64];
     sg_name_map         map;
 } sg_place;

@@ -26,7 +26,14 @@ static bool is_number(const char *s, size_t n)
     return n == 1 || (n > 1 && s[0] != '0');
 }
 
-static match fit(const char *pattern, const char *name)
+/* Is the component the number span - 1? */
+static bool is_last(const char *s, size_t n, int span)
+{
+    char text[24];
+    return (size_t)snprintf(text, sizeof text, "%d", span - 1) == n && memcmp(text, s, n) == 0;
+}
+
+static match fit(const char *pattern, const char *name, int span)
 {
     match m = {0};
     for (int components = 1;; components++) {
@@ -35,6 +42,8 @@ static match fit(const char *pattern, const char *name)
             if (!is_number(name, n) || m.numbers == NUMBERS) return (match){0};
             m.number[m.numbers] = name;
             m.digits[m.numbers++] = (int)n;
+        } else if (p == 2 && memcmp(pattern, "%1", 2) == 0) {
+            if (!is_last(name, n, span)) return (match){0};
         } else if (p != n || memcmp(pattern, name, n) != 0) {
             return (match){0};
         }
@@ -113,7 +122,7 @@ bool sg_name_map_find(const sg_name_map *map, const char *bound, char file[SG_NA
     *rule = NULL;
     file[0] = '\0';
     for (size_t i = 0; map && i < map->count; i++) {
-        const match m = map->rules[i].bound ? fit(map->rules[i].bound, bound) : (match){0};
+        const match m = map->rules[i].bound ? fit(map->rules[i].bound, bound, map->span) : (match){0};
         if (m.components <= best.components) continue;
         best = m;
         *rule = &map->rules[i];
@@ -129,6 +138,6 @@ bool sg_name_map_drops(const sg_name_map *map, const char *file)
     const size_t n = map->prefix ? strlen(map->prefix) : 0;
     if (n && strncmp(file, map->prefix, n) != 0) return true;
     for (size_t i = 0; i < map->count; i++)
-        if (!map->rules[i].bound && fit(map->rules[i].file, file + n).components) return true;
+        if (!map->rules[i].bound && fit(map->rules[i].file, file + n, map->span).components) return true;
     return false;
 }

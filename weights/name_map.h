@@ -16,7 +16,7 @@
  * A file may count in one list what the model has in levels of `span` entries each. In its pattern %p is the place there:
  * span times the next number plus the one after it, the level's last where the name has no second number. %1 and %2 are
  * span - 1 and span - 2. A file may count the levels from the other end, of which span is then the number: %r is span - 1 less
- * the next number. */
+ * the next number. In a pattern of the model's names %1 is the number span - 1 alone: the last of span blocks. */
 #ifndef SG_NAME_MAP_H
 #define SG_NAME_MAP_H
 

@@ -109,6 +109,7 @@ void sg_command_options(FILE *f, const json_t *settings)
         {"clip_vision", "clip-vision"},
         {"tokenizer", "tokenizer"},
         {"clip_l", "clip-l"},
+        {"clip_g", "clip-g"},
         {"clip_tokenizer", "clip-tokenizer"},
         {"prompt", "prompt"},
         {"negative_prompt", "negative-prompt"},

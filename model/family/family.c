@@ -3,8 +3,10 @@
 
 #include "cogvideox_files.h"
 #include "file_parts.h"
+#include "flux_files.h"
 #include "hunyuan_files.h"
 #include "mochi_files.h"
+#include "sd3_files.h"
 #include "wan_files.h"
 
 #include <stddef.h>
@@ -12,8 +14,9 @@
 const sg_family *const sg_families[] = {&sg_family_wan, &sg_family_cogvideox, &sg_family_mochi, &sg_family_hunyuan,
                                         NULL};
 
-const sg_file_part *const sg_file_parts[] = {SG_WAN_FILE_PARTS,     SG_COGVIDEOX_FILE_PARTS, SG_MOCHI_FILE_PARTS,
-                                             SG_HUNYUAN_FILE_PARTS, SG_ENCODER_FILE_PARTS,   NULL};
+const sg_file_part *const sg_file_parts[] = {
+    SG_WAN_FILE_PARTS,  SG_COGVIDEOX_FILE_PARTS, SG_MOCHI_FILE_PARTS,  SG_HUNYUAN_FILE_PARTS,
+    SG_FLUX_FILE_PARTS, SG_SD3_FILE_PARTS,       SG_SHARED_FILE_PARTS, NULL};
 
 /* Of models that no family renders: their attention is measured all the same. */
 static const sg_known_shape others[] = {

@@ -1,4 +1,5 @@
-/* file_names.c - see file_names.h. Sources: Wan2.1 (wan/modules/t5.py, clip.py), llama.cpp (gguf-py). */
+/* file_names.c - see file_names.h. Sources: Wan2.1 (wan/modules/t5.py, clip.py), llama.cpp (gguf-py),
+ * CompVis/latent-diffusion (ldm/modules/diffusionmodules/model.py). */
 #include "file_names.h"
 
 /* ---- T5 ---- */
@@ -41,6 +42,52 @@ static const sg_name_rule t5_gguf[] = {
     AS(E F "wo", G "ffn_down"),
 };
 const sg_name_map sg_t5_gguf_names = {MAP(t5_gguf)};
+
+/* ---- Llama ---- */
+
+#define M "layers.%d."
+#define K "blk.%d."
+
+static const sg_name_rule llama_gguf[] = {
+    AS("embed_tokens", "token_embd"),
+    AS("norm", "output_norm"),
+    AS(M "input_layernorm", K "attn_norm"),
+    AS(M "post_attention_layernorm", K "ffn_norm"),
+    AS(M "self_attn.q_proj", K "attn_q"),
+    AS(M "self_attn.k_proj", K "attn_k"),
+    AS(M "self_attn.v_proj", K "attn_v"),
+    AS(M "self_attn.o_proj", K "attn_output"),
+    AS(M "mlp.gate_proj", K "ffn_gate"),
+    AS(M "mlp.up_proj", K "ffn_up"),
+    AS(M "mlp.down_proj", K "ffn_down"),
+    {.file = "output"},
+    {.file = "rope_freqs"},
+};
+const sg_name_map sg_llama_gguf_names = {MAP(llama_gguf)};
+
+/* ---- a VAE ---- */
+
+/* Of the encoder, of the decoder. */
+#define CODER(side)                                                                                                    \
+    AS(side ".conv_norm_out", side ".norm_out"), AS(side ".mid_block.resnets.0", side ".mid.block_1"),                 \
+        AS(side ".mid_block.resnets.1", side ".mid.block_2"),                                                          \
+        AS(side ".mid_block.attentions.0.group_norm", side ".mid.attn_1.norm"),                                        \
+        AS(side ".mid_block.attentions.0.to_q", side ".mid.attn_1.q"),                                                 \
+        AS(side ".mid_block.attentions.0.to_k", side ".mid.attn_1.k"),                                                 \
+        AS(side ".mid_block.attentions.0.to_v", side ".mid.attn_1.v"),                                                 \
+        AS(side ".mid_block.attentions.0.to_out.0", side ".mid.attn_1.proj_out")
+
+static const sg_name_rule ldm_vae[] = {
+    CODER("encoder"),
+    CODER("decoder"),
+    AS("encoder.down_blocks.%d.resnets.%d", "encoder.down.%d.block.%d"),
+    AS("encoder.down_blocks.%d.resnets.%d.conv_shortcut", "encoder.down.%d.block.%d.nin_shortcut"),
+    AS("encoder.down_blocks.%d.downsamplers.0", "encoder.down.%d.downsample"),
+    AS("decoder.up_blocks.%d.resnets.%d", "decoder.up.%r.block.%d"),
+    AS("decoder.up_blocks.%d.resnets.%d.conv_shortcut", "decoder.up.%r.block.%d.nin_shortcut"),
+    AS("decoder.up_blocks.%d.upsamplers.0", "decoder.up.%r.upsample"),
+};
+const sg_name_map sg_ldm_vae_names = {MAP(ldm_vae)};
 
 /* ---- CLIP ---- */
 

@@ -2,7 +2,7 @@
  *
  * What bites:
  *  - a T5 of one block is also a UMT5;
- *  - no file of Llama or CLIP says how many heads there are: they have 128 and 64 numbers each;
+ *  - no file of Llama or CLIP but a GGUF says how many heads there are: they have 128 and 64 numbers each;
  *  - nor which GELU an image encoder of CLIP has: that follows from the width, as the heads of some do. */
 #include "file_parts.h"
 #include "file_names.h"
@@ -50,7 +50,7 @@ static const sg_name_rule t5_drops[] = {{.file = "spiece_model"}, {.file = "logi
 static const sg_name_map  t5_names = {.rules = t5_drops, .count = sizeof t5_drops / sizeof *t5_drops};
 
 #define T5                                                                                                             \
-    .component = "text_encoder", .what = "text encoder of the T5 family", .prefixes = t5_prefixes, .pieces = true,     \
+    .component = SG_TEXT_ENCODER, .what = "text encoder of the T5 family", .prefixes = t5_prefixes, .pieces = true,    \
     .describe = describe_t5
 #define UMT5                                                                                                           \
     T5, .class_name = "UMT5EncoderModel", .tokenizer = "google/umt5-xxl",                                              \
@@ -71,11 +71,20 @@ const sg_file_part sg_t5_gguf_file = {T5_1, .probe = "enc.blk.0.attn_q.weight", 
 
 /* ---- Llama ---- */
 
-/* Llama 3 has heads of 128 numbers. */
-static sg_status describe_llama(sg_textbuf *json, const sg_found_part *p, sg_error *e)
+/* A number that a GGUF has under this key, from 0 on; else the usual one. */
+static double number_of(const sg_found_part *p, const char *key, double usual)
 {
-    enum { HEAD = 128 };
+    sg_source_list l;
+    if (!sg_source_metadata_list(p->source, key, &l) || l.kind == 's' || l.count != 1) return usual;
+    const double x = sg_source_number(&l, 0);
+    return x > 0 && x < 1e12 ? x : usual;
+}
+
+/* Llama 3 has heads of 128 numbers. */
+static sg_status describe_llama_as(sg_textbuf *json, const sg_found_part *p, bool by_pairs, sg_error *e)
+{
     const sg_source_tensor *const table = sg_found_tensor(p, "embed_tokens.weight");
+    const int64_t                 head = (int64_t)number_of(p, "llama.rope.dimension_count", 128), d = head ? head : 1;
     const int64_t                 q = sg_found_rows(p, "layers.0.self_attn.q_proj.weight");
     const int64_t                 k = sg_found_rows(p, "layers.0.self_attn.k_proj.weight");
     int                           layers = 0;
@@ -86,55 +95,88 @@ static sg_status describe_llama(sg_textbuf *json, const sg_found_part *p, sg_err
     sg_textbuf_printf(json,
                       "{\"%s\": {\"hidden_size\": %lld, \"vocab_size\": %lld, \"num_hidden_layers\": %d, "
                       "\"intermediate_size\": %lld, \"num_attention_heads\": %lld, \"num_key_value_heads\": %lld, "
-                      "\"head_dim\": %d, \"rms_norm_eps\": 1e-5, \"rope_theta\": 500000.0}}",
+                      "\"head_dim\": %lld, \"rms_norm_eps\": %.9g, \"rope_theta\": %.9g, \"rope_by_pairs\": %s}}",
                       p->component, (long long)table->dim[1], (long long)table->dim[0], layers,
-                      (long long)sg_found_rows(p, "layers.0.mlp.up_proj.weight"), (long long)(q / HEAD),
-                      (long long)(k / HEAD), HEAD);
+                      (long long)sg_found_rows(p, "layers.0.mlp.up_proj.weight"), (long long)(q / d),
+                      (long long)(k / d), (long long)head, number_of(p, "llama.attention.layer_norm_rms_epsilon", 1e-5),
+                      number_of(p, "llama.rope.freq_base", 500000), by_pairs ? "true" : "false");
     return SG_OK;
+}
+
+static sg_status describe_llama(sg_textbuf *json, const sg_found_part *p, sg_error *e)
+{
+    return describe_llama_as(json, p, false, e);
+}
+
+/* llama.cpp puts the channels of q and k that are rotated together side by side. */
+static sg_status describe_llama_gguf(sg_textbuf *json, const sg_found_part *p, sg_error *e)
+{
+    return describe_llama_as(json, p, true, e);
 }
 
 static const char *const llama_prefixes[] = {"", "model.", "language_model.model.",
                                              "text_encoders.llama.transformer.model.", NULL};
 
-const sg_file_part sg_llama_file = {.component = "text_encoder",
-                                    .what = "text encoder of the Llama family",
-                                    .class_name = "LlamaModel",
-                                    .tokenizer = "llava-llama-3-8b-text-encoder-tokenizer",
-                                    .usual = "llava_llama3_fp8_scaled.safetensors or llava_llama3_fp16.safetensors",
-                                    .probe = "layers.0.input_layernorm.weight",
-                                    .prefixes = llama_prefixes,
-                                    .describe = describe_llama};
+#define LLAMA                                                                                                          \
+    .component = SG_TEXT_ENCODER, .what = "text encoder of the Llama family", .class_name = "LlamaModel",              \
+    .tokenizer = "llava-llama-3-8b-text-encoder-tokenizer",                                                            \
+    .usual = "llava_llama3_fp8_scaled.safetensors, llava_llama3_fp16.safetensors or a GGUF",                           \
+    .prefixes = llama_prefixes
 
-/* ---- CLIP's text encoder ---- */
+const sg_file_part sg_llama_file = {LLAMA, .probe = "layers.0.input_layernorm.weight", .describe = describe_llama};
+const sg_file_part sg_llama_gguf_file = {LLAMA, .probe = "blk.0.attn_norm.weight", .names = &sg_llama_gguf_names,
+                                         .describe = describe_llama_gguf};
 
-static sg_status describe_clip_text(sg_textbuf *json, const sg_found_part *p, sg_error *e)
+/* ---- CLIP's text encoders ---- */
+
+/* Of a file without a projection's weights the projection is the identity, as it is for ComfyUI and for diffusers. */
+static void describe_clip(sg_textbuf *json, const sg_found_part *p, const char *act)
 {
-    const int64_t width = sg_found_rows(p, "final_layer_norm.bias");
-    int           layers = 0;
+    const char *const t = sg_found_tensor(p, "text_model.final_layer_norm.bias") ? "text_model." : "";
+    const int64_t     width = sg_found_rows(p, "%sfinal_layer_norm.bias", t);
+    int               layers = 0;
+    while (layers < BLOCKS_MAX && sg_found_tensor(p, "%sencoder.layers.%d.layer_norm1.weight", t, layers)) layers++;
+    sg_textbuf_printf(json,
+                      "{\"%s\": {\"hidden_size\": %lld, \"num_hidden_layers\": %d, \"intermediate_size\": %lld, "
+                      "\"num_attention_heads\": %lld, \"vocab_size\": %lld, \"max_position_embeddings\": %lld, "
+                      "\"projection_dim\": %lld, \"hidden_act\": \"%s\"}}",
+                      p->component, (long long)width, layers,
+                      (long long)sg_found_rows(p, "%sencoder.layers.0.mlp.fc1.bias", t),
+                      (long long)(width % 64 == 0 ? width / 64 : 0),
+                      (long long)sg_found_rows(p, "%sembeddings.token_embedding.weight", t),
+                      (long long)sg_found_rows(p, "%sembeddings.position_embedding.weight", t),
+                      (long long)sg_found_rows(p, "text_projection.weight"), act);
+}
+
+static sg_status describe_clip_l(sg_textbuf *json, const sg_found_part *p, sg_error *e)
+{
     (void)e;
-    while (layers < BLOCKS_MAX && sg_found_tensor(p, "encoder.layers.%d.layer_norm1.weight", layers)) layers++;
-    sg_textbuf_printf(
-        json,
-        "{\"%s\": {\"hidden_size\": %lld, \"num_hidden_layers\": %d, \"intermediate_size\": %lld, "
-        "\"num_attention_heads\": %lld, \"vocab_size\": %lld, \"max_position_embeddings\": %lld, "
-        "\"hidden_act\": \"quick_gelu\"}}",
-        p->component, (long long)width, layers, (long long)sg_found_rows(p, "encoder.layers.0.mlp.fc1.bias"),
-        (long long)(width % 64 == 0 ? width / 64 : 0), (long long)sg_found_rows(p, "embeddings.token_embedding.weight"),
-        (long long)sg_found_rows(p, "embeddings.position_embedding.weight"));
+    describe_clip(json, p, "quick_gelu");
     return SG_OK;
 }
 
-static const char *const clip_text_prefixes[] = {"", "text_model.", "text_encoders.clip_l.transformer.text_model.",
-                                                 NULL};
+/* OpenCLIP's, whose pads are "!" where CLIP-L's tokenizer, which people have, says otherwise. */
+static sg_status describe_clip_g(sg_textbuf *json, const sg_found_part *p, sg_error *e)
+{
+    (void)e;
+    describe_clip(json, p, "gelu");
+    return SG_OK;
+}
 
-const sg_file_part sg_clip_text_file = {.component = "text_encoder_2",
-                                        .what = "text encoder of CLIP",
-                                        .class_name = "CLIPTextModel",
-                                        .tokenizer = "clip-vit-large-patch14",
-                                        .usual = "clip_l.safetensors",
-                                        .probe = "embeddings.token_embedding.weight",
-                                        .prefixes = clip_text_prefixes,
-                                        .describe = describe_clip_text};
+#define CLIP_L                                                                                                         \
+    .component = SG_CLIP_L, .class_name = "CLIPTextModel", .tokenizer = "clip-vit-large-patch14",                      \
+    .what = "text encoder of CLIP-L", .usual = "clip_l.safetensors",                                                   \
+    .prefixes = (const char *const[]){"", "text_encoders.clip_l.transformer.", NULL}, .describe = describe_clip_l
+#define CLIP_G                                                                                                         \
+    .component = SG_CLIP_G, .pad = "!", .class_name = "CLIPTextModelWithProjection",                                   \
+    .tokenizer = "clip-vit-large-patch14", .what = "text encoder of CLIP-G", .usual = "clip_g.safetensors",            \
+    .prefixes = (const char *const[]){"", "text_encoders.clip_g.transformer.", NULL}, .describe = describe_clip_g
+#define TOKENS "embeddings.token_embedding.weight"
+
+const sg_file_part sg_clip_l_file = {CLIP_L, .probe = "text_model." TOKENS};
+const sg_file_part sg_clip_l_bare_file = {CLIP_L, .probe = TOKENS};
+const sg_file_part sg_clip_g_file = {CLIP_G, .probe = "text_model." TOKENS};
+const sg_file_part sg_clip_g_bare_file = {CLIP_G, .probe = TOKENS};
 
 /* ---- CLIP's image encoder ---- */
 
@@ -185,3 +227,41 @@ const sg_file_part sg_clip_vision_file = {CLIP_VISION, .probe = "pre_layrnorm.we
 const sg_file_part sg_wan_clip_vision_file = {CLIP_VISION, .probe = "transformer.0.attn.to_qkv.weight",
                                               .prefixes = (const char *const[]){"", "visual.", NULL},
                                               .names = &sg_wan_clip_vision_names};
+
+/* ---- a VAE of pictures ---- */
+
+static const char *text_of(bool b) { return b ? "true" : "false"; }
+
+/* What its latents are scaled by no file says: the denoiser's part knows it. */
+static sg_status describe_kl_vae(sg_textbuf *json, const sg_found_part *p, sg_error *e)
+{
+    enum { LEVELS_MAX = 16 };
+    const sg_source_tensor *const in = sg_found_tensor(p, "decoder.conv_in.weight");
+    int                           levels = 0, layers = 0;
+    (void)e;
+    while (levels < LEVELS_MAX && sg_found_tensor(p, "decoder.up_blocks.%d.resnets.0.conv1.bias", levels)) levels++;
+    while (layers < BLOCKS_MAX && sg_found_tensor(p, "decoder.up_blocks.0.resnets.%d.conv1.bias", layers)) layers++;
+    sg_textbuf_printf(json,
+                      "{\"vae\": {\"latent_channels\": %lld, \"layers_per_block\": %d, \"out_channels\": %lld, "
+                      "\"use_quant_conv\": %s, \"use_post_quant_conv\": %s, \"mid_block_add_attention\": %s, "
+                      "\"block_out_channels\": [",
+                      (long long)(in && in->rank > 1 ? in->dim[1] : 0), layers - 1,
+                      (long long)sg_found_rows(p, "decoder.conv_out.bias"),
+                      text_of(sg_found_tensor(p, "quant_conv.weight")),
+                      text_of(sg_found_tensor(p, "post_quant_conv.weight")),
+                      text_of(sg_found_tensor(p, "decoder.mid_block.attentions.0.group_norm.weight")));
+    for (int i = levels; i-- > 0;)
+        sg_textbuf_printf(json, "%lld%s", (long long)sg_found_rows(p, "decoder.up_blocks.%d.resnets.0.conv1.bias", i),
+                          i ? ", " : "");
+    sg_textbuf_printf(json, "]}}");
+    return SG_OK;
+}
+
+#define KL_VAE                                                                                                         \
+    .component = "vae", .what = "VAE of Flux.1 or Stable Diffusion 3", .class_name = "AutoencoderKL",                  \
+    .usual = "ae.safetensors, sd3.5_vae.safetensors, ...", .prefixes = sg_vae_prefixes, .describe = describe_kl_vae
+
+const sg_file_part sg_kl_vae_file = {KL_VAE, .probe = "decoder.mid.block_1.conv1.weight", .names = &sg_ldm_vae_names,
+                                     .span = "decoder.up_blocks.0.resnets.0.conv1.weight"};
+const sg_file_part sg_kl_vae_diffusers_file = {KL_VAE, .probe = "decoder.mid_block.resnets.0.conv1.weight",
+                                               .not_probe = "decoder.mid_block.resnets.0.norm1.gamma" /* of Wan */};

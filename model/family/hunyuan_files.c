@@ -5,6 +5,7 @@
  *  - a denoiser of image to video has the names of one of text to video, and more channels or no guidance;
  *  - no file says how many groups the norms of a VAE have. */
 #include "hunyuan_files.h"
+#include "file_names.h"
 #include "file_parts.h"
 #include "hunyuan_names.h"
 
@@ -52,8 +53,9 @@ static sg_status describe_dit(sg_textbuf *json, const sg_found_part *p, sg_error
     return SG_OK;
 }
 
-static const sg_file_part *const with[] = {&sg_llama_file, &sg_clip_text_file, &sg_hunyuan_vae_file, NULL};
+static const sg_file_part *const with[] = {&sg_llama_file, &sg_clip_l_file, &sg_hunyuan_vae_file, NULL};
 
+#define FLUX "txt_in.weight" /* HunyuanVideo has more there than one product */
 #define DENOISER                                                                                                       \
     .component = "transformer", .what = "denoiser of HunyuanVideo", .class_name = "HunyuanVideoTransformer3DModel",    \
     .usual = "hunyuan_video_t2v_720p_bf16.safetensors, mp_rank_00_model_states.pt, ...",                               \
@@ -61,6 +63,11 @@ static const sg_file_part *const with[] = {&sg_llama_file, &sg_clip_text_file, &
 
 const sg_file_part sg_hunyuan_dit_file = {DENOISER, .probe = "double_blocks.0.img_attn_qkv.weight",
                                           .names = &sg_hunyuan_dit_names};
+const sg_file_part sg_hunyuan_dit_saved_file = {DENOISER, .probe = "double_blocks.0.img_attn.norm.key_norm.weight",
+                                                .not_probe = FLUX, .names = &sg_hunyuan_dit_saved_names};
+const sg_file_part sg_hunyuan_dit_saved_before_file = {DENOISER,
+                                                       .probe = "double_blocks.0.img_attn.norm.key_norm.scale",
+                                                       .not_probe = FLUX, .names = &sg_hunyuan_dit_saved_before_names};
 const sg_file_part sg_hunyuan_dit_diffusers_file = {
     DENOISER, .probe = "context_embedder.token_refiner.refiner_blocks.0.attn.to_q.weight"};
 
@@ -94,7 +101,7 @@ static sg_status describe_vae(sg_textbuf *json, const sg_found_part *p, sg_error
 
 const sg_file_part sg_hunyuan_vae_file = {VAE, .probe = "decoder.mid.block_1.conv1.conv.weight",
                                           .not_probe = "decoder.mid.block_1.norm1.conv_y.conv.weight", /* CogVideoX */
-                                          .names = &sg_hunyuan_vae_names,
+                                          .names = &sg_ldm_vae_names,
                                           .span = "decoder.up_blocks.0.resnets.0.conv1.conv.weight"};
 const sg_file_part sg_hunyuan_vae_diffusers_file = {VAE, .probe = "decoder.mid_block.attentions.0.group_norm.weight",
                                                     .not_probe =

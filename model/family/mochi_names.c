@@ -8,10 +8,6 @@
 #define T "transformer_blocks.%d."
 #define A "transformer_blocks.%d.attn1."
 #define B "blocks.%d."
-#define SWAPPED(bound_, file_)                                                                                         \
-    {                                                                                                                  \
-        .bound = (bound_), .file = (file_), .of = 2, .rows = { {1, 1}, {0, 1} }                                        \
-    } /* halves */
 
 static const sg_name_rule dit[] = {
     AS("patch_embed.proj", "x_embedder.proj"),

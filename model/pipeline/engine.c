@@ -35,11 +35,7 @@ static sg_status choose_family(sg_engine *engine, sg_config *index, sg_error *e)
 /* Parts that not every model has. */
 static sg_status check_used(const sg_engine *engine, const sg_engine_options *o, sg_error *e)
 {
-    const char *const second = o->parts.clip_l ? o->parts.clip_l : o->parts.clip_tokenizer;
-    bool              any = !o->parts.clip_vision;
-    if (second && engine->components->texts < 2)
-        return sg_error_set(e, SG_E_ARG, "%s: %s: this model has one text encoder, which --text-encoder gives",
-                            o->parts.clip_l ? "--clip-l" : "--clip-tokenizer", second);
+    bool any = !o->parts.clip_vision;
     for (int i = 0; i < engine->components->addeds; i++)
         any = any || strcmp(engine->components->added[i].component->name, "image_encoder") == 0;
     return any ? SG_OK

@@ -64,11 +64,17 @@ static const sg_text_encoder_ops clip_ops = {.component = clip_component,
                                              .encode = clip_encode,
                                              .close = encoder_close};
 
-static sg_status open_tokenizer(bpe_encoder *t, const sg_checkpoint *c, const char *tokenizer, int rows, sg_error *e)
+/* Of text encoder `name`, in whose file it may be. */
+static sg_status open_tokenizer(bpe_encoder *t, const sg_checkpoint *c, const char *name, const char *tokenizer,
+                                int rows, sg_error *e)
 {
-    char path[1100];
+    char path[1100], weights[1100];
     SG_TRY(sg_checkpoint_place(c, tokenizer, path, sizeof path, e));
-    SG_TRY(sg_bpe_tokenizer_open(&t->tokenizer, path, e));
+    SG_TRY(sg_checkpoint_place(c, name, weights, sizeof weights, e));
+    if (strcmp(path, weights) == 0)
+        SG_TRY(sg_bpe_tokenizer_open_inside(&t->tokenizer, path, e));
+    else
+        SG_TRY(sg_bpe_tokenizer_open_padded(&t->tokenizer, path, sg_checkpoint_pad(c, tokenizer), e));
     const int ids = sg_bpe_tokenizer_vocab(t->tokenizer);
     if (ids <= rows) return SG_OK;
     return sg_error_set(e, SG_E_FORMAT, "%s: the tokenizer has %d ids, but the text encoder's table only %d rows", path,
@@ -92,7 +98,7 @@ sg_status sg_llama_encoder_open(sg_text_encoder *out, const sg_checkpoint *c, co
     *out = (sg_text_encoder){0};
     if (!t) return sg_error_set(e, SG_E_MEMORY, "no memory for %s", name);
     sg_status status = sg_llama_open(&t->llama, c, name, skip, act, e);
-    if (status == SG_OK) status = open_tokenizer(t, c, tokenizer, sg_llama_describe(t->llama).vocab, e);
+    if (status == SG_OK) status = open_tokenizer(t, c, name, tokenizer, sg_llama_describe(t->llama).vocab, e);
     return finish(out, t, &llama_ops, status);
 }
 
@@ -103,6 +109,6 @@ sg_status sg_clip_text_encoder_open(sg_text_encoder *out, const sg_checkpoint *c
     *out = (sg_text_encoder){0};
     if (!t) return sg_error_set(e, SG_E_MEMORY, "no memory for %s", name);
     sg_status status = sg_clip_text_open(&t->clip, c, name, projected, skip, act, e);
-    if (status == SG_OK) status = open_tokenizer(t, c, tokenizer, sg_clip_text_describe(t->clip).vocab, e);
+    if (status == SG_OK) status = open_tokenizer(t, c, name, tokenizer, sg_clip_text_describe(t->clip).vocab, e);
     return finish(out, t, &clip_ops, status);
 }

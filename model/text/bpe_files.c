@@ -1,6 +1,7 @@
 /* bpe_files.c - see bpe_files.h. */
 #include "bpe_files.h"
 #include "base/path.h"
+#include "bpe_gguf.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,9 +34,22 @@ static sg_status open_lists(sg_bpe_files *f, sg_error *e)
     return sg_map_open_most(&f->merges, f->merges_where, MERGES_BYTES, e);
 }
 
+/* The pad token is an added token, too, wherever a folder lists those. */
+static sg_status put_pad(sg_bpe_files *f, sg_error *e)
+{
+    sg_tokenizer_files *const j = &f->json;
+    json_t *const             added = json_object_get(j->config, "added_tokens_decoder");
+    if (!j->config) j->config = json_object();
+    json_object_del(j->special, "pad_token");
+    bool put = json_object_set_new(j->config, "pad_token", json_string(f->pad)) == 0;
+    if (json_is_object(added)) put = put && json_object_set_new(added, "0", json_string(f->pad)) == 0;
+    return put ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: no memory for its pad token", j->dir);
+}
+
 sg_status sg_bpe_files_open(sg_bpe_files *f, const char *dir, sg_error *e)
 {
     SG_TRY(sg_tokenizer_files_open(&f->json, dir, e));
+    if (f->pad) SG_TRY(put_pad(f, e));
     const json_t *const class = json_object_get(f->json.config, "tokenizer_class");
     const char *const name = json_string_value(class);
     const bool        named = class && !json_is_null(class);
@@ -47,6 +61,17 @@ sg_status sg_bpe_files_open(sg_bpe_files *f, const char *dir, sg_error *e)
     f->json.rebuilt = f->clip;
     f->json.defaults = f->clip ? clip_specials : NULL;
     return open_lists(f, e);
+}
+
+sg_status sg_bpe_files_open_inside(sg_bpe_files *f, const char *path, sg_error *e)
+{
+    sg_source *s = NULL;
+    f->json.dir = path;
+    SG_TRY(sg_path_join(f->where, sizeof f->where, path, "", e));
+    SG_TRY(sg_source_open(&s, path, e));
+    const sg_status status = sg_bpe_gguf_read(&f->json.tokenizer, s, e);
+    sg_source_close(&s);
+    return status;
 }
 
 void sg_bpe_files_close(sg_bpe_files *f)

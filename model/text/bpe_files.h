@@ -30,12 +30,14 @@ typedef struct sg_bpe_files {
     json_t            *vocabulary; /* vocab.json */
     sg_map             merges;     /* merges.txt */
     bool               clip;
+    const char        *pad;                             /* the pad token, whatever the folder says; NULL: as it says */
     char               where[4096], merges_where[4096]; /* files, for messages */
 } sg_bpe_files;
 
 /* All functions: SG_E_FILE, SG_E_FORMAT, SG_E_UNSUPPORTED, SG_E_MEMORY. The message names file, field and reason. Close after a
  * failure too. */
 sg_status sg_bpe_files_open(sg_bpe_files *f, const char *dir, sg_error *e) SG_MUST_USE;
+sg_status sg_bpe_files_open_inside(sg_bpe_files *f, const char *path, sg_error *e) SG_MUST_USE; /* of a GGUF */
 void      sg_bpe_files_close(sg_bpe_files *f);
 
 /* What the model is made of; borrows from f. */

@@ -61,13 +61,14 @@ static sg_status build(sg_bpe_tokenizer *t, const sg_bpe_files *f, sg_error *e)
     return sg_bpe_files_fixed(f, &t->added, &t->rules, e);
 }
 
-sg_status sg_bpe_tokenizer_open(sg_bpe_tokenizer **out, const char *path, sg_error *e)
+static sg_status open_by(sg_bpe_tokenizer **out, const char *path, const char *pad,
+                         sg_status (*open)(sg_bpe_files *, const char *, sg_error *), sg_error *e)
 {
-    sg_bpe_files f = {0};
+    sg_bpe_files f = {.pad = pad};
     *out = NULL;
     sg_bpe_tokenizer *t = calloc(1, sizeof *t);
     if (!t) return sg_error_set(e, SG_E_MEMORY, "%s: no memory for a tokenizer", path);
-    sg_status status = sg_bpe_files_open(&f, path, e);
+    sg_status status = open(&f, path, e);
     if (status == SG_OK) status = build(t, &f, e);
     sg_bpe_files_close(&f);
     if (status == SG_OK)
@@ -75,6 +76,21 @@ sg_status sg_bpe_tokenizer_open(sg_bpe_tokenizer **out, const char *path, sg_err
     else
         sg_bpe_tokenizer_close(&t);
     return status;
+}
+
+sg_status sg_bpe_tokenizer_open(sg_bpe_tokenizer **out, const char *path, sg_error *e)
+{
+    return open_by(out, path, NULL, sg_bpe_files_open, e);
+}
+
+sg_status sg_bpe_tokenizer_open_padded(sg_bpe_tokenizer **out, const char *path, const char *pad, sg_error *e)
+{
+    return open_by(out, path, pad, sg_bpe_files_open, e);
+}
+
+sg_status sg_bpe_tokenizer_open_inside(sg_bpe_tokenizer **out, const char *path, sg_error *e)
+{
+    return open_by(out, path, NULL, sg_bpe_files_open_inside, e);
 }
 
 void sg_bpe_tokenizer_close(sg_bpe_tokenizer **t)

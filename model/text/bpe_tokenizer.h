@@ -24,6 +24,11 @@ typedef struct sg_bpe_tokenizer sg_bpe_tokenizer;
  * vocabulary and merges of tokenizer.json, or vocab.json and merges.txt. What tokenizer.json asks for beyond bpe_files.h is
  * SG_E_UNSUPPORTED. On failure *out is NULL and the message names file, field and reason: SG_E_FILE, SG_E_FORMAT, SG_E_MEMORY. */
 sg_status sg_bpe_tokenizer_open(sg_bpe_tokenizer **out, const char *path, sg_error *e) SG_MUST_USE;
+/* The same with this token for pads, whatever the folder says. */
+sg_status sg_bpe_tokenizer_open_padded(sg_bpe_tokenizer **out, const char *path, const char *pad,
+                                       sg_error *e) SG_MUST_USE;
+/* The tokenizer in a GGUF of Llama 3 (bpe_gguf.h). */
+sg_status sg_bpe_tokenizer_open_inside(sg_bpe_tokenizer **out, const char *path, sg_error *e) SG_MUST_USE;
 void      sg_bpe_tokenizer_close(sg_bpe_tokenizer **t);
 
 /* Encodes len bytes of UTF-8 (at most SG_PROMPT_MAX of prompt_clean.h) into at most max ids, in O(len log len). max is at

@@ -8,6 +8,8 @@
 
 typedef struct sg_bpe_split sg_bpe_split;
 
+extern const char sg_bpe_llama[]; /* the regular expression of Llama 3 */
+
 /* The split of this regular expression, as tokenizer.json spells it; NULL: not one of those that are known. */
 const sg_bpe_split *sg_bpe_split_find(const char *regex);
 

@@ -23,6 +23,7 @@ struct sg_clip_text {
     sg_component      component;
     sg_clip_text_info size;
     sg_clip_kind      kind;
+    bool              projected;
     int               skip;
     int32_t           eos;
     sg_clip_layer    *layer;
@@ -48,7 +49,9 @@ static void read_config(sg_clip_text *t, sg_config *c, bool projected)
                                   .ffn = whole(c, "intermediate_size", 1 << 20, 2048),
                                   .vocab = whole(c, "vocab_size", INT32_MAX, 49408),
                                   .tokens = whole(c, "max_position_embeddings", TOKENS_MAX, 77)};
-    t->size.pooled = projected ? whole(c, "projection_dim", 1 << 16, 512) : t->size.width;
+    const int to = projected ? (int)sg_config_int(c, "projection_dim", 0, 1 << 16, &(int64_t){512}) : 0;
+    t->size.pooled = to ? to : t->size.width;
+    t->projected = to > 0;
     t->eos = (int32_t)sg_config_int(c, "eos_token_id", 0, INT32_MAX, &(int64_t){49407});
     t->kind = (sg_clip_kind){t->component.act, t->size.width, t->size.heads, t->size.ffn, 0, SG_ACT_NONE};
     sg_clip_kind_read(&t->kind, c);
@@ -59,13 +62,13 @@ static void read_config(sg_clip_text *t, sg_config *c, bool projected)
 
 /* ---- weights ---- */
 
-static sg_status want_weights(sg_clip_text *t, bool projected, sg_error *e)
+static sg_status want_weights(sg_clip_text *t, sg_error *e)
 {
     sg_bind *const b = t->component.bind;
     char           name[64];
     sg_bind_prefix(b, "%s", "");
     const char *const prefix = sg_bind_has(b, "text_model.embeddings.token_embedding.weight") ? "text_model." : "";
-    if (projected)
+    if (t->projected)
         sg_bind_tensor(b, &t->projection, t->kind.dtype, "text_projection.weight", t->size.pooled, t->size.width);
     else
         sg_bind_ignore(b, "text_projection.");
@@ -102,7 +105,7 @@ static sg_status open_into(sg_clip_text *t, const sg_checkpoint *from, const cha
                             t->component.dir, t->size.layers, sg_source_count(t->component.source));
     t->layer = calloc((size_t)t->size.layers, sizeof *t->layer);
     if (!t->layer) return sg_error_set(e, SG_E_MEMORY, "no memory for %d layers", t->size.layers);
-    return want_weights(t, projected, e);
+    return want_weights(t, e);
 }
 
 sg_status sg_clip_text_open(sg_clip_text **out, const sg_checkpoint *c, const char *name, bool projected, int skip,

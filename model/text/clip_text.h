@@ -9,7 +9,7 @@
 typedef struct sg_clip_text sg_clip_text;
 
 /* Opens component `name` of c: config and weights; loads nothing (sg_bind_load on sg_clip_text_component does). projected: it is a
- * CLIPTextModelWithProjection, and text_projection is there. Its states are with skip 0 last_hidden_state, behind the final norm,
+ * CLIPTextModelWithProjection, and text_projection is there, unless its config's projection_dim is 0: then it is the identity. Its states are with skip 0 last_hidden_state, behind the final norm,
  * else transformers' hidden_states[-1 - skip], without a norm: SD3 has 1. */
 sg_status     sg_clip_text_open(sg_clip_text **out, const sg_checkpoint *c, const char *name, bool projected, int skip,
                                 sg_dtype act, sg_error *e) SG_MUST_USE;

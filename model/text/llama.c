@@ -8,7 +8,7 @@
  *   norm.weight [width]
  *
  * Rotation pairs channel i of a head with channel i + d/2. sg_rope pairs neighbours, so the channels of q and k are put in that
- * order before it; scores do not depend on the order. Each head of keys serves heads / key_heads neighbouring heads of queries, and
+ * order before it, where the weights do not have it so (rope_by_pairs, of a GGUF); scores do not depend on the order. Each head of keys serves heads / key_heads neighbouring heads of queries, and
  * is repeated for them: a text is short beside the weights. */
 #include "llama.h"
 
@@ -42,9 +42,10 @@ struct sg_llama {
     double         theta;
     rope_scaling   scaling;
     float          eps;
-    int            loaded; /* layers that compute */
-    llama_layer   *layer;  /* loaded */
-    sg_tensor      norm;   /* [width]? */
+    bool           by_pairs; /* the rows of q and k are in the order of the rotation */
+    int            loaded;   /* layers that compute */
+    llama_layer   *layer;    /* loaded */
+    sg_tensor      norm;     /* [width]? */
     sg_token_table table;
 };
 
@@ -87,6 +88,7 @@ static sg_status read_config(sg_llama *l, sg_config *c, sg_error *e)
     l->size.head_dim = with_default(c, "head_dim", 1 << 16, l->size.width / heads > 0 ? l->size.width / heads : 1);
     l->eps = (float)sg_config_real(c, "rms_norm_eps", 1e-12, 1.0, &(double){1e-6});
     l->theta = sg_config_real(c, "rope_theta", 1.0, 1e12, &(double){10000.0});
+    l->by_pairs = sg_config_bool(c, "rope_by_pairs", &(bool){false});
     static const char *const biases[] = {"attention_bias", "mlp_bias"};
     for (size_t i = 0; i < sizeof biases / sizeof *biases; i++)
         if (sg_config_bool(c, biases[i], &(bool){false})) sg_config_fail(c, biases[i], "should be false");
@@ -260,9 +262,10 @@ static sg_tensor rotated(const sg_llama *l, sg_stream *s, sg_tensor x, sg_tensor
 {
     const sg_dtype  act = l->component.act;
     const int64_t   n = x.dim[0], d = l->size.head_dim, h = w.dim[0] / d;
-    const sg_tensor y = sg_new(s, act, n, h, d), plain = sg_new(s, act, n, h * d), pairs = sg_new(s, act, n, h, d);
-    sg_linear(s, .y = plain, .x = x, .w = w);
-    sg_permute(s, .y = pairs, .x = plain, .rank = 3, .dim = {n * h, 2, d / 2}, .perm = {0, 2, 1});
+    const sg_tensor y = sg_new(s, act, n, h, d), plain = sg_new(s, act, n, h, d);
+    const sg_tensor pairs = l->by_pairs ? plain : sg_new(s, act, n, h, d);
+    sg_linear(s, .y = sg_reshape(plain, n, h * d), .x = x, .w = w);
+    if (!l->by_pairs) sg_permute(s, .y = pairs, .x = plain, .rank = 3, .dim = {n * h, 2, d / 2}, .perm = {0, 2, 1});
     sg_rope(s, .y = y, .x = pairs, .cos = r->cos, .sin = r->sin);
     return y;
 }

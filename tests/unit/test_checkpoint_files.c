@@ -175,10 +175,10 @@ static void what_is_missing_is_named_with_its_option(void **state)
                               .vae = "vae.safetensors",
                               .text_encoder = SG_FIXTURES "/wan21_hd12/text_encoder"},
             "the tokenizer: give it by --tokenizer (spiece.model");
-    refused(
-        "dit.safetensors", &(sg_model_parts){.vae = "dit.safetensors"},
-        "holds no VAE that this program knows (VAE of Wan, VAE of CogVideoX, VAE of Mochi, VAE of HunyuanVideo); by "
-        "its tensors it is the denoiser of Wan");
+    refused("dit.safetensors", &(sg_model_parts){.vae = "dit.safetensors"},
+            "holds no VAE that this program knows (VAE of Wan, VAE of CogVideoX, VAE of Mochi, VAE of HunyuanVideo, "
+            "VAE of Flux.1 or Stable Diffusion 3); by "
+            "its tensors it is the denoiser of Wan");
     refused("nowhere", NULL, "nowhere: No such file or directory");
     refused("dit.safetensors", &(sg_model_parts){.tokenizer = "nowhere"}, "--tokenizer: nowhere: No such file");
     assert_int_equal(system("mkdir -p empty"), 0);

@@ -189,7 +189,7 @@ static void files_and_one_file_of_hunyuan_render(void **state)
                             "/tokenizer_2 hunyuan/all/clip-vit-large-patch14"),
                      0);
     put_component(&now, HUNYUAN, "transformer", &sg_hunyuan_dit_names, 0, "model.diffusion_model.");
-    put_component(&now, HUNYUAN, "vae", &sg_hunyuan_vae_names, 4, "vae.");
+    put_component(&now, HUNYUAN, "vae", &sg_ldm_vae_names, 4, "vae.");
     put_component(&now, HUNYUAN, "text_encoder", NULL, 0, "text_encoders.llama.transformer.model.");
     put_component(&now, HUNYUAN, "text_encoder_2", NULL, 0, "text_encoders.clip_l.transformer.text_model.");
     write_out(&now, "hunyuan/all/all.safetensors");
@@ -277,7 +277,7 @@ static void shapes_give_the_config(void **state)
           "in_channels", "out_channels", "text_embed_dim", "pooled_projection_dim", "patch_size", "patch_size_t"}},
         {HUNYUAN,
          "vae",
-         &sg_hunyuan_vae_names,
+         &sg_ldm_vae_names,
          4,
          "",
          {"latent_channels", "layers_per_block", "out_channels", "[]block_out_channels"}},

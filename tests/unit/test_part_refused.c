@@ -25,7 +25,7 @@ static void what_is_missing_is_named_by_its_family(void **state)
     refused("alone/hunyuan.safetensors", NULL, "the text encoder: give it by --text-encoder (llava_llama3_fp8_scaled");
     refused("alone/hunyuan.safetensors", NULL,
             "the tokenizer: give it by --tokenizer (llava-llama-3-8b-text-encoder-tokenizer/ beside the text encoder)");
-    refused("alone/hunyuan.safetensors", NULL, "the second text encoder: give it by --clip-l (clip_l.safetensors)");
+    refused("alone/hunyuan.safetensors", NULL, "the CLIP-L text encoder: give it by --clip-l (clip_l.safetensors)");
     refused("alone/hunyuan.safetensors", NULL,
             "give it by --clip-tokenizer (clip-vit-large-patch14/ beside the text encoder)");
     refused("alone/hunyuan.safetensors", NULL, "the VAE: give it by --vae (hunyuan_video_vae_bf16.safetensors or");
@@ -247,7 +247,7 @@ static const struct {
      "has 9 channels where it gives 4: this is HunyuanVideo for image to video"},
     {HUNYUAN,
      "vae",
-     &sg_hunyuan_vae_names,
+     &sg_ldm_vae_names,
      4,
      "decoder.up.3.upsample.conv.conv.bias",
      0,
@@ -297,7 +297,7 @@ static void parts_of_another_family_are_refused(void **state)
     refused_by_the_engine(SG_FIXTURES "/wan21_hd12", (sg_model_parts){.clip_vision = I2V "/image_encoder"},
                           "image_encoder", "this model sees no picture through an image encoder");
     refused_by_the_engine(COG, (sg_model_parts){.clip_l = HUNYUAN "/text_encoder_2"}, "--clip-l",
-                          "this model has one text encoder");
+                          "this model has no CLIP-L text encoder");
     refused_by_the_engine(COG, (sg_model_parts){.tokenizer = SG_FIXTURES "/wan22_a14b/tokenizer"},
                           "wan22_a14b/tokenizer", "the tokenizer has 290 ids, but the table of the text encoder");
     refused_by_the_engine(MOCHI, (sg_model_parts){.vae = "alone/wan_vae.safetensors"}, "alone/wan_vae.safetensors",

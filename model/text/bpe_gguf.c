@@ -1,0 +1,142 @@
+/* bpe_gguf.c - see bpe_gguf.h. */
+#include "bpe_gguf.h"
+#include "base/text.h"
+#include "bpe_words.h"
+
+#include <string.h>
+
+enum { TOKENS_MAX = 1 << 22, NORMAL = 1, UNUSED = 5 };
+
+#define KEY "tokenizer.ggml."
+
+static sg_status bad(const sg_source *s, const char *key, const char *what, sg_error *e)
+{
+    return sg_error_set(e, SG_E_FORMAT, "%s: key \"%s\": %s", sg_source_path(s), key, what);
+}
+
+static sg_status no_memory(const sg_source *s, sg_error *e)
+{
+    return sg_error_set(e, SG_E_MEMORY, "%s: no memory for its tokens", sg_source_path(s));
+}
+
+/* A list of texts. */
+static sg_status texts(const sg_source *s, const char *key, sg_source_list *out, sg_error *e)
+{
+    if (!sg_source_metadata_list(s, key, out)) return bad(s, key, "is missing", e);
+    if (out->kind != 's' || out->count == 0 || out->count > TOKENS_MAX)
+        return bad(s, key, "should be a list of texts", e);
+    return SG_OK;
+}
+
+/* The next text, of letters alone that JSON can have. */
+static json_t *next_text(sg_source_list *l)
+{
+    size_t            n;
+    const char *const text = sg_source_next_text(l, &n);
+    return memchr(text, 0, n) ? NULL : json_stringn(text, n);
+}
+
+/* ---- tokens ---- */
+
+static int type_of(const sg_source_list *types, uint64_t i)
+{
+    const double type = sg_source_number(types, i);
+    return type >= 0 && type < 100 ? (int)type : 0;
+}
+
+/* Without those at the end that are nobody's. */
+static uint64_t tokens_used(const sg_source_list *types)
+{
+    uint64_t n = types->count;
+    while (n && type_of(types, n - 1) == UNUSED) n--;
+    return n;
+}
+
+/* Normal tokens into the vocabulary, the others into the list of those that are cut out of a text. */
+static sg_status read_tokens(json_t *vocabulary, json_t *added, const sg_source *s, sg_error *e)
+{
+    sg_source_list tokens, types;
+    SG_TRY(texts(s, KEY "tokens", &tokens, e));
+    if (!sg_source_metadata_list(s, KEY "token_type", &types)) return bad(s, KEY "token_type", "is missing", e);
+    if (types.kind == 's' || types.count != tokens.count)
+        return bad(s, KEY "token_type", "should be one number for each token", e);
+    const uint64_t count = tokens_used(&types);
+    for (uint64_t i = 0; i < count; i++) {
+        json_t *const text = next_text(&tokens);
+        if (!text) return bad(s, KEY "tokens", "has a token that is no UTF-8, or has a NUL", e);
+        const bool normal = type_of(&types, i) == NORMAL;
+        const bool put = normal ? json_object_set_new(vocabulary, json_string_value(text), json_real((double)i)) == 0
+                                : json_array_append_new(added, json_pack("{s:f, s:O, s:b}", "id", (double)i, "content",
+                                                                         text, "special", 1)) == 0;
+        json_decref(text);
+        if (!put) return no_memory(s, e);
+    }
+    return SG_OK;
+}
+
+static sg_status read_merges(json_t *merges, const sg_source *s, sg_error *e)
+{
+    sg_source_list list;
+    SG_TRY(texts(s, KEY "merges", &list, e));
+    for (uint64_t i = 0; i < list.count; i++) {
+        json_t *const text = next_text(&list);
+        if (!text) return bad(s, KEY "merges", "has a text that is no UTF-8, or has a NUL", e);
+        if (json_array_append_new(merges, text) != 0) return no_memory(s, e);
+    }
+    return SG_OK;
+}
+
+/* ---- rules ---- */
+
+static sg_status check_rules(const sg_source *s, sg_error *e)
+{
+    static const char *const pres[] = {"llama-bpe", "llama3", "llama-v3"};
+    const char *const model = sg_source_metadata(s, KEY "model"), *const pre = sg_source_metadata(s, KEY "pre");
+    if (!model || strcmp(model, "gpt2") != 0)
+        return sg_error_set(e, SG_E_UNSUPPORTED, "%s: " KEY "model is %s; only gpt2 is understood", sg_source_path(s),
+                            model ? sg_show(model) : "missing");
+    for (size_t i = 0; pre && i < sizeof pres / sizeof *pres; i++)
+        if (strcmp(pre, pres[i]) == 0) return SG_OK;
+    return sg_error_set(e, SG_E_UNSUPPORTED, "%s: " KEY "pre is %s; only llama-bpe, of Llama 3, is understood",
+                        sg_source_path(s), pre ? sg_show(pre) : "missing");
+}
+
+/* The token that every text begins with; *bos stays NULL where there is none. */
+static sg_status read_first(json_t **bos, const sg_source *s, sg_error *e)
+{
+    sg_source_list add, id, tokens;
+    if (sg_source_metadata_list(s, KEY "add_bos_token", &add) && add.kind != 's' && add.count == 1 &&
+        sg_source_number(&add, 0) == 0)
+        return SG_OK;
+    if (!sg_source_metadata_list(s, KEY "bos_token_id", &id)) return SG_OK;
+    SG_TRY(texts(s, KEY "tokens", &tokens, e));
+    if (id.kind != 'u' || id.count != 1 || !(sg_source_number(&id, 0) < (double)tokens.count))
+        return bad(s, KEY "bos_token_id", "is no token", e);
+    *bos = json_pack("{s:s, s:[{s:{s:s}}, {s:{s:s}}], s:{s:{s:[f]}}}", "type", "TemplateProcessing", "single",
+                     "SpecialToken", "id", "bos", "Sequence", "id", "A", "special_tokens", "bos", "ids",
+                     sg_source_number(&id, 0));
+    return *bos ? SG_OK : no_memory(s, e);
+}
+
+sg_status sg_bpe_gguf_read(json_t **out, const sg_source *s, sg_error *e)
+{
+    json_t *const vocabulary = json_object(), *const added = json_array(), *const merges = json_array();
+    json_t   *bos = NULL;
+    sg_status status = vocabulary && added && merges ? check_rules(s, e) : no_memory(s, e);
+    if (status == SG_OK) status = read_tokens(vocabulary, added, s, e);
+    if (status == SG_OK) status = read_merges(merges, s, e);
+    if (status == SG_OK) status = read_first(&bos, s, e);
+    *out = NULL;
+    if (status == SG_OK)
+        *out = json_pack("{s:{s:s, s:O, s:O, s:b}, s:O, s:O?, s:{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, {s:s, s:b, s:b}]}}",
+                         "model", "type", "BPE", "vocab", vocabulary, "merges", merges, "ignore_merges", 1,
+                         "added_tokens", added, "post_processor", bos, "pre_tokenizer", "type", "Sequence",
+                         "pretokenizers", "type", "Split", "pattern", "Regex", sg_bpe_llama, "behavior", "Isolated",
+                         "invert", 0, "type", "ByteLevel", "add_prefix_space", 0, "use_regex", 0);
+    if (status == SG_OK && !*out) status = no_memory(s, e);
+    json_decref(vocabulary);
+    json_decref(added);
+    json_decref(merges);
+    json_decref(bos);
+    return status;
+}
