@@ -11,25 +11,17 @@
 
 #include <stddef.h>
 
-const sg_family *const sg_families[] = {&sg_family_wan, &sg_family_cogvideox, &sg_family_mochi, &sg_family_hunyuan,
-                                        NULL};
+const sg_family *const sg_families[] = {&sg_family_wan,     &sg_family_cogvideox, &sg_family_mochi,
+                                        &sg_family_hunyuan, &sg_family_flux,      NULL};
 
 const sg_file_part *const sg_file_parts[] = {
     SG_WAN_FILE_PARTS,  SG_COGVIDEOX_FILE_PARTS, SG_MOCHI_FILE_PARTS,  SG_HUNYUAN_FILE_PARTS,
     SG_FLUX_FILE_PARTS, SG_SD3_FILE_PARTS,       SG_SHARED_FILE_PARTS, NULL};
-
-/* Of models that no family renders: their attention is measured all the same. */
-static const sg_known_shape others[] = {
-    {"flux", 24, 128, 57, {1, 64, 64}, 512, 0}, /* 1024x1024 */
-    {0},
-};
 
 const sg_known_shape *sg_known_shape_at(int i)
 {
     for (int f = 0; sg_families[f]; f++)
         for (const sg_known_shape *s = sg_families[f]->shapes; s && s->name; s++)
             if (i-- == 0) return s;
-    for (const sg_known_shape *s = others; s->name; s++)
-        if (i-- == 0) return s;
     return NULL;
 }

@@ -40,20 +40,6 @@ const sg_hunyuan_config *sg_hunyuan_dit_config(const sg_hunyuan_dit *d) { return
 
 /* ---- opening ---- */
 
-static void read_rotary(sg_hunyuan_config *c, sg_config *f)
-{
-    static const int64_t usual[3] = {16, 56, 56};
-    memcpy(c->axis, usual, sizeof usual);
-    c->theta = sg_config_real(f, "rope_theta", 1, 1e9, &(double){256});
-    if (sg_config_has(f, "rope_axes_dim")) sg_config_ints(f, "rope_axes_dim", 2, 256, c->axis, 3, 3);
-    for (int k = 0; k < 3; k++)
-        if (c->axis[k] % 2) sg_config_fail(f, "rope_axes_dim", "%lld is odd", (long long)c->axis[k]);
-    const int64_t sum = c->axis[0] + c->axis[1] + c->axis[2];
-    if (sum != c->blocks.head_dim)
-        sg_config_fail(f, "rope_axes_dim", "the three are %lld together, but attention_head_dim is %lld",
-                       (long long)sum, (long long)c->blocks.head_dim);
-}
-
 static sg_status read_config(sg_hunyuan_config *c, sg_config *f)
 {
     sg_mmdit_config *const m = &c->blocks;
@@ -80,7 +66,8 @@ static sg_status read_config(sg_hunyuan_config *c, sg_config *f)
         sg_config_fail(f, "image_condition_type",
                        "is not null: this is a model of image to video, which is not supported");
     sg_config_only(f, "qk_norm", "rms_norm", "rms_norm");
-    read_rotary(c, f);
+    c->theta = sg_config_real(f, "rope_theta", 1, 1e9, &(double){256});
+    sg_mmdit_read_axes(f, "rope_axes_dim", m->head_dim, c->axis);
     return sg_config_status(f);
 }
 

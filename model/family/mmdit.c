@@ -4,10 +4,24 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const float eps = 1e-6f;
 
-/* ---- binding ---- */
+/* ---- opening ---- */
+
+void sg_mmdit_read_axes(sg_config *f, const char *key, int64_t head_dim, int64_t axis[3])
+{
+    static const int64_t usual[3] = {16, 56, 56};
+    memcpy(axis, usual, sizeof usual);
+    if (sg_config_has(f, key)) sg_config_ints(f, key, 2, 256, axis, 3, 3);
+    for (int k = 0; k < 3; k++)
+        if (axis[k] % 2) sg_config_fail(f, key, "%lld is odd", (long long)axis[k]);
+    const int64_t sum = axis[0] + axis[1] + axis[2];
+    if (sum != head_dim)
+        sg_config_fail(f, key, "the three are %lld together, but attention_head_dim is %lld", (long long)sum,
+                       (long long)head_dim);
+}
 
 /* The names of the tensors of one stream in a block. */
 typedef struct side_names {

@@ -47,6 +47,9 @@ typedef struct sg_mmdit {
     sg_mmdit_single *single;                        /* [singles] */
 } sg_mmdit;
 
+/* Reads from f the channels of a head that each of three axes rotates: 16, 56 and 56 where it has no such key. */
+void sg_mmdit_read_axes(sg_config *f, const char *key, int64_t head_dim, int64_t axis[3]);
+
 /* Makes room for the blocks of m->config and binds all its tensors; the prefix of b is empty behind it. SG_E_MEMORY names `what`.
  * The caller frees with sg_mmdit_free, after a failure too. */
 sg_status sg_mmdit_bind(sg_mmdit *m, sg_bind *b, sg_dtype act, const char *what, sg_error *e) SG_MUST_USE;
