@@ -120,7 +120,7 @@ static void print_files(const sg_model_info *info, const sg_model_path *model)
         sg_print(stdout, "%-15s %s: %s\n", info->component[i].name, info->component[i].place, info->component[i].types);
 }
 
-/* What is told of a model. */
+/* What info shows of a model. */
 typedef struct model_summary {
     const sg_engine      *engine;
     sg_model_path         model;

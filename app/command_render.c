@@ -306,7 +306,7 @@ static void say_plan(job *j)
                         sg_attention_forecast_text((char[512]){0}, 512, &r->attention, &j->forecast, p->tokens));
 }
 
-/* What was asked for by name and will not come about is told. */
+/* Warns of what was asked for by name and will have no effect. */
 static void say_doubts(job *j)
 {
     char                   text[512];

@@ -156,7 +156,8 @@ const sg_option sg_option_table[] = {
      AT(cfg_scale_2), .lo = 0, .hi = 1000, .value = "X",
      .help = "guidance of the low-noise expert of a model with two (default: as --cfg-scale)"},
     {.name = "guidance", .kind = SG_OPTION_REAL, .commands = SAMPLER | STEP | COLD | TUNE, AT(guidance), .lo = 0.001, .hi = 1000,
-     .value = "X", .help = "guidance that is told to a model distilled with it, as HunyuanVideo: no second pass"},
+     .value = "X", .help = "embedded guidance, an input of models that were distilled with it, such as\n"
+             "HunyuanVideo; no second pass"},
     {.name = "dynamic-cfg", .alias = {"use-dynamic-cfg"}, .kind = SG_OPTION_FLAG, .commands = SAMPLER, AT(dynamic_cfg),
      .help = "guidance that changes from step to step, of models that have it, as CogVideoX"},
     {.name = "slg-scale", .alias = {"skip-layer-guidance-scale"}, .kind = SG_OPTION_REAL, .commands = SAMPLER, AT(slg_scale),
@@ -215,8 +216,8 @@ const sg_option sg_option_table[] = {
     {.name = "arms", .kind = SG_OPTION_TEXT, .commands = COMPARE | EVAL, AT(arms), .value = "LIST",
      .help = "what to compare with the first of them: dense, sage, sparge, each with its own options\n"
              "after colons, as in dense,sparge:topk=0.3,sparge:tau=0.9:tail=off:name=mine, and\n"
-             "dense:steps=31 or dense:cache=usual; the options below hold for all arms that have\n"
-             "them; \\, is a comma in a value\n"
+             "dense:steps=31, dense:cache=usual or dense:guidance=4; the options below hold for all\n"
+             "arms that have them; \\, is a comma in a value\n"
              "(default: dense,sparge)"},
     {.name = "preset", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(preset), .choices = presets,
      .value = "NAME",

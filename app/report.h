@@ -28,7 +28,7 @@ enum { SG_SIGMAS_TEXT = SG_SIGMAS_MAX * 24 };
 
 enum { SG_GUIDANCE_TEXT = 64 };
 
-/* The guidance of r for people: "6"; of a model that is told one, with a second pass besides, "6, cfg scale 3". Returns text. */
+/* The guidance of r for people: "6"; of a model with embedded guidance and a second pass, "6, cfg scale 3". Returns text. */
 const char *sg_report_guidance(char *text, size_t size, const sg_request *r);
 
 /* As --sigmas has them. Returns text. */

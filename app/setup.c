@@ -262,8 +262,8 @@ static sg_status check_effects(const sg_request *r, sg_sampler_kind usual, const
                             r->cfg_scale);
     if (s->negative_prompt && !(r->cfg_scale > 1) && r->guidance > 0)
         return sg_error_set(e, SG_E_ARG,
-                            "--negative-prompt has no effect: this model is told its guidance and reads one only with "
-                            "--cfg-scale above 1");
+                            "--negative-prompt has no effect: this model has embedded guidance, and reads a negative "
+                            "prompt only with --cfg-scale above 1");
     if (s->negative_prompt && !(r->cfg_scale > 1) && !(two && r->cfg_scale_2 > 1))
         return sg_error_set(e, SG_E_ARG, "--negative-prompt has no effect: guidance is %g, and only above 1 it is read",
                             r->cfg_scale);

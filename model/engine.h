@@ -147,7 +147,7 @@ typedef struct sg_request {
     int         steps;
     double      cfg_scale;   /* guidance; at 1 and below the negative pass is left out */
     double      cfg_scale_2; /* guidance of the low-noise expert; negative: as cfg_scale */
-    double      guidance;    /* that the denoiser is told, of models distilled with one; of all others 0 */
+    double      guidance;    /* embedded guidance: an input of denoisers that were distilled with it; 0 with all others */
     bool        dynamic_cfg; /* guidance changes from step to step, as the family has it; SG_E_ARG where it has none */
     /* Skip-layer guidance: in the steps i of N with start N < i < end N a further pass has the prompt and leaves out blocks of
      * the denoiser, and v += slg_scale (v_prompt - v_skipped). Only with classifier-free guidance; SG_E_ARG where the

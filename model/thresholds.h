@@ -51,8 +51,8 @@ typedef struct sg_cache_tuned {
 
 typedef struct sg_thresholds_file {
     sg_thresholds  values;    /* owns its arrays; no layers: none */
-    char           model[17]; /* "": not told */
-    double         bound[2];  /* l1, l2; NaN: not told, as for the next two */
+    char           model[17]; /* "": not known */
+    double         bound[2];  /* l1, l2; NaN: not known, as for the next two */
     double         reached[2], sparsity;
     bool           spargeattn; /* saved by SpargeAttn's own tuning */
     bool           has_policy; /* the next is: score, tail, tail_bias and order, with which blocks were chosen */

@@ -9,7 +9,8 @@
  *   settings           what renders it again: `sparge-gen info side.mp4` makes the command of it
  *     program, model, prompt, negative_prompt, width, height, frames, fps, steps, cfg_scale, flow_shift, sampler,
  *     sched_compat, seed, dtype, device, arms; image, last_image, video {file, hash} and fit, where there are some, and the
- *     video's strength; of the attention options that hold for all arms, those that were given. An arm may have steps of its own
+ *     video's strength; of the attention options that hold for all arms, those that were given. An arm may have steps
+ *     and a guidance of its own
  *   repeat             rounds: each arm renders once in each, and in each another arm begins
  *   measured           "before compression": of psnr, ssim, ms_ssim and what else is of frames
  *   tokens             of the denoiser's sequence
@@ -78,6 +79,7 @@ typedef struct sg_arm_result {
     const char           *file;   /* with its ending; borrowed */
     sg_policy             policy; /* as asked for */
     sg_cache              cache;
+    double                guidance; /* embedded guidance, as in sg_request */
     sg_attention_files    files;
     sg_attention_forecast forecast;
     json_t               *settings;  /* of a render with this arm alone */

@@ -24,8 +24,8 @@ enum {
 };
 
 /* How a family is guided. CLASSIFIER_FREE: where cfg_scale is above 1, a second pass has the negative prompt and the
- * engine makes v = (1 - g) v_negative + g v_prompt. EMBEDDED: the denoiser is told the request's guidance; a cfg_scale above 1 is
- * done besides. NONE: one pass. */
+ * engine makes v = (1 - g) v_negative + g v_prompt. EMBEDDED: the request's guidance is an input of the denoiser; a cfg_scale
+ * above 1 adds the second pass. NONE: one pass. */
 typedef enum sg_guidance { SG_GUIDANCE_NONE, SG_GUIDANCE_CLASSIFIER_FREE, SG_GUIDANCE_EMBEDDED } sg_guidance;
 
 typedef struct sg_text_source {

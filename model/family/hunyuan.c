@@ -3,7 +3,8 @@
  * Llama-3 and CLIP, one denoiser whose tokens are [video | text], AutoencoderKLHunyuanVideo. What bites:
  *  - Llama sees the prompt in a template, and the denoiser Llama's states without those of the template's first tokens;
  *  - these states are those before the last two layers; of CLIP, which sees the prompt alone, the row of the whole text;
- *  - the denoiser is told the guidance; a negative prompt is read only where cfg_scale asks for a second pass. */
+ *  - guidance is an input of the denoiser (embedded guidance); a negative prompt is read only where cfg_scale asks for a
+ *    second pass. */
 #include "clip_text.h"
 #include "family.h"
 #include "hunyuan_dit.h"

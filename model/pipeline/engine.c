@@ -353,7 +353,7 @@ static sg_component_info describe(const sg_component *p)
     return c;
 }
 
-/* A VAE whose encoder has a phase of its own is told of once, as the decoder. */
+/* A VAE whose encoder has a phase of its own is listed once, as the decoder. */
 static bool encodes_and_decodes(const sg_components *components, const sg_phase *phase)
 {
     return phase->kind == SG_PHASE_VIDEO ||
@@ -506,7 +506,7 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
         return sg_error_set(e, SG_E_ARG, "cfg-scale: %g is not between 0 and 1000", r->cfg_scale);
     if (!(r->cfg_scale_2 <= 1000)) return sg_error_set(e, SG_E_ARG, "cfg-scale-2: %g is above 1000", r->cfg_scale_2);
     if (engine->components->guidance != SG_GUIDANCE_EMBEDDED && r->guidance != 0)
-        return sg_error_set(e, SG_E_ARG, "guidance: this model's denoiser is told none; cfg-scale guides it");
+        return sg_error_set(e, SG_E_ARG, "guidance: this model has no embedded guidance; cfg-scale guides it");
     if (engine->components->guidance == SG_GUIDANCE_EMBEDDED && !(r->guidance > 0 && r->guidance <= 1000))
         return sg_error_set(e, SG_E_ARG, "guidance: %g is not above 0 and up to 1000", r->guidance);
     if (r->dynamic_cfg && !engine->family->dynamic_guidance)

@@ -26,7 +26,7 @@ CROP, SKIP = TEMPLATE["crop_start"], 2
 BYTE_LEVEL = {"ids": "llama", "merges": 260, "clip_merges": 200}
 
 CASES = {
-    # As published but for sizes: guidance that the denoiser is told, one pass; a thousand times 4 is exact in bfloat16.
+    # As published but for sizes: embedded guidance, one pass; a thousand times 4 is exact in bfloat16.
     "hunyuan_hd16": {
         "family": "hunyuan", "seed": 1616, "dtype": "F32", "tokenizer": BYTE_LEVEL,
         "text": dict(hidden_size=24, num_attention_heads=3, num_key_value_heads=1, head_dim=8, intermediate_size=40,

@@ -238,7 +238,7 @@ def pictures_of(args, request):
     return options
 
 
-def told(request):
+def embedded(request):
     return ["--guidance", str(request["guidance"])] if "guidance" in request else []
 
 
@@ -284,7 +284,7 @@ def forward(args):
         path = os.path.join(args.out, f"forward-ours-{name}.safetensors")
         if os.path.exists(path):
             os.remove(path)
-        ours(args, "forward", name, "--prompt", r["prompt"], *size_of(r), *told(r), "--steps", str(r["steps"]),
+        ours(args, "forward", name, "--prompt", r["prompt"], *size_of(r), *embedded(r), "--steps", str(r["steps"]),
              "--cfg-scale", "1", "--seed", str(r["seed"]), "--attention", "dense", "--latents", path, *pictures_of(args, r),
              "-o", os.path.join(args.out, "forward.y4m"))
         out[name] = {"noise": truth["noise"], "latents": load_file(path)["latents"]}

@@ -50,6 +50,9 @@ static void arms_are_read(void **state)
     open_arms(&a, "dense,dense:steps=31", &base);
     assert_true(a.arm[0].settings.steps == 0 && a.arm[1].settings.steps == 31);
     sg_arms_close(&a);
+    open_arms(&a, "dense,dense:guidance=4", &base);
+    assert_true(isnan(a.arm[0].settings.guidance) && a.arm[1].settings.guidance == 4);
+    sg_arms_close(&a);
     assert_int_equal(a.count, 0);
 }
 

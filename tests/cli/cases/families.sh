@@ -38,6 +38,16 @@ family cogvideox_2b 2 17 '"text_prefix":"24","text_suffix":"0"'
 family mochi_hd64 2 19 '"text_prefix":"0","text_suffix":"[1-9]"'
 family hunyuan_hd16 4 17 '"text_prefix":"0","text_suffix":"[1-9]"'
 
+# Arms with an embedded guidance of their own do not count as the same; a folder of an evaluation keeps it.
+embedded=(-m "$FIXTURES/hunyuan_hd16" --size 32x32 --frames 1 --steps 2)
+sparge-gen compare "${embedded[@]}" -p "a red ball" --arms dense,dense:guidance=2 -o arms >/dev/null 2>log || fail "$(<log)"
+tr -d ' \n' <arms/report.json | grep -q '"name":"dense:guidance=2",.*"guidance":2' || fail "the arm's guidance"
+echo "a ball" >set.txt
+sparge-gen eval --prompts set.txt "${embedded[@]}" --arms dense,dense:guidance=2:name=b -o runs -q || fail "eval"
+sparge-gen eval --prompts set.txt "${embedded[@]}" --arms dense,dense:guidance=3:name=b -o runs -q 2>log && fail "another guidance"
+grep -qF 'attention[1].guidance: 2.0 -> 3.0' log || fail "$(<log)"
+try compare --prompt ball "${small[@]}" --frames 1 --arms dense,dense:guidance=2
+
 # One product of attention and feed-forward: a part of what it reads is written at a time.
 sparge-gen check -m "$FIXTURES/hunyuan_hd16" -p "a red ball" --size 32x32 --frames 1 --steps 1 >/dev/null 2>log || fail "$(<log)"
 
