@@ -17,7 +17,7 @@ from diffusers.schedulers import scheduling_dpm_cogvideox
 
 from parts import GATED_T5, RELU_T5, T5, WEIGHT_DTYPES, build, fan_in, pictures, random_request, random_text, to_dtype, \
     video
-from taps import Wide, channels_last, hook_calls, in_batch, drawn_as_f32
+from taps import Wide, channels_last, drawn_as_f32, hook_calls, hook_vae, in_batch
 
 PIPELINE, VAE = diffusers.CogVideoXPipeline, diffusers.AutoencoderKLCogVideoX
 IMAGE_PIPELINE = diffusers.CogVideoXImageToVideoPipeline
@@ -200,20 +200,6 @@ def hook_dit(taps, pipe, state, passes):
         b.norm2.register_forward_pre_hook(after_attention)
         b.register_forward_hook(after_ff)
     model.proj_out.register_forward_hook(lambda _, args, output: put("proj_out", output))
-
-
-def hook_vae(taps, vae):
-    d, e = vae.decoder, vae.encoder
-    taps.out(d.conv_in, "vae.conv_in")
-    taps.out(d.mid_block, "vae.mid")
-    for i, b in enumerate(d.up_blocks):
-        taps.out(b, f"vae.up.{i}")
-    taps.out(d.conv_out, "vae.conv_out")
-    taps.out(e.conv_in, "enc.conv_in")
-    for i, b in enumerate(e.down_blocks):
-        taps.out(b, f"enc.down.{i}")
-    taps.out(e.mid_block, "enc.mid")
-    taps.out(e.conv_out, "enc.quant")
 
 
 def decoded(pipe, latents, request):

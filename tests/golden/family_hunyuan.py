@@ -16,7 +16,7 @@ from transformers.models.llama import modeling_llama
 
 import byte_level
 from parts import WEIGHT_DTYPES, build, fan_in, random_request, to_dtype
-from taps import Wide, channels_last, drawn_as_f32
+from taps import Wide, channels_last, drawn_as_f32, hook_vae
 
 PIPELINE, VAE = diffusers.HunyuanVideoPipeline, diffusers.AutoencoderKLHunyuanVideo
 LEAST_STEPS = 1
@@ -240,21 +240,6 @@ def hook_dit(taps, pipe, state, passes):
         return f"step.{k}.v_uncond" if second else f"step.{k}.v_cond"
     model.register_forward_pre_hook(before)
     taps.out(model, v_name, grid)
-
-
-def hook_vae(taps, vae):
-    taps.out(vae.post_quant_conv, "vae.post_quant")
-    d, e = vae.decoder, vae.encoder
-    taps.out(d.conv_in, "vae.conv_in")
-    taps.out(d.mid_block, "vae.mid")
-    for i, b in enumerate(d.up_blocks):
-        taps.out(b, f"vae.up.{i}")
-    taps.out(d.conv_out, "vae.conv_out")
-    taps.out(e.conv_in, "enc.conv_in")
-    for i, b in enumerate(e.down_blocks):
-        taps.out(b, f"enc.down.{i}")
-    taps.out(e.mid_block, "enc.mid")
-    taps.out(vae.quant_conv, "enc.quant")
 
 
 def decoded(pipe, latents, request):

@@ -8,7 +8,7 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 
 from parts import BYTES, GATED, SMALL, T5, UMT5, WEIGHT_DTYPES, build, fan_in, latent_statistics, pictures, \
     random_request, random_text, to_dtype, video
-from taps import all_equal, channels_last
+from taps import all_equal, channels_last, hook_vae
 
 PIPELINE, VAE = diffusers.WanPipeline, diffusers.AutoencoderKLWan
 IMAGE_PIPELINE = diffusers.WanImageToVideoPipeline
@@ -269,20 +269,6 @@ def hook_model(taps, model, state, passes):
         return f"step.{k}.v_uncond" if second else f"step.{k}.v_cond"
     model.register_forward_pre_hook(before)
     taps.out(model, v_name, lambda x: x[0])
-
-
-def hook_vae(taps, vae):
-    taps.out(vae.post_quant_conv, "vae.post_quant")
-    taps.out(vae.decoder.conv_in, "vae.conv_in")
-    taps.out(vae.decoder.mid_block, "vae.mid")
-    for i, b in enumerate(vae.decoder.up_blocks):
-        taps.out(b, f"vae.up.{i}")
-    taps.out(vae.decoder.conv_out, "vae.conv_out")
-    taps.out(vae.encoder.conv_in, "enc.conv_in")
-    for k, b in enumerate(vae.encoder.down_blocks):
-        taps.out(b, f"enc.down.{k}")
-    taps.out(vae.encoder.mid_block, "enc.mid")
-    taps.out(vae.quant_conv, "enc.quant")
 
 
 def statistics(vae, dtype):

@@ -89,3 +89,20 @@ def hook_calls(taps, model, state, passes, grid):
             taps.put(f"step.{k}.v_uncond", grid(output[0][:1]))
     model.register_forward_pre_hook(before)
     model.register_forward_hook(after)
+
+
+def hook_vae(taps, vae):
+    """Of an autoencoder with blocks, a middle and, where it has them, convolutions outside of both halves."""
+    d, e = vae.decoder, vae.encoder
+    if getattr(vae, "post_quant_conv", None):
+        taps.out(vae.post_quant_conv, "vae.post_quant")
+    taps.out(d.conv_in, "vae.conv_in")
+    taps.out(d.mid_block, "vae.mid")
+    for i, b in enumerate(d.up_blocks):
+        taps.out(b, f"vae.up.{i}")
+    taps.out(d.conv_out, "vae.conv_out")
+    taps.out(e.conv_in, "enc.conv_in")
+    for i, b in enumerate(e.down_blocks):
+        taps.out(b, f"enc.down.{i}")
+    taps.out(e.mid_block, "enc.mid")
+    taps.out(getattr(vae, "quant_conv", None) or e.conv_out, "enc.quant")
