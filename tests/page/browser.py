@@ -118,11 +118,12 @@ class Browser:
         }).map(e => `${e.tagName}.${e.getAttribute('class')} ${e.textContent.slice(0, 40)}`)""" % width)
 
     def brightness(self, selector):
-        """Mean of red, green and blue, 0 to 255, of what is seen where an element is: the page cannot read its own pixels."""
+        """Mean of red, green and blue, 0 to 255, of what is seen where an element is: the page cannot read its own pixels. It is
+        scrolled to; a view of the whole page would be drawn anew, and on a busy machine seen before its pictures are."""
         box = self.value("((e) => { e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();"
                          f"return {{x: r.x + scrollX, y: r.y + scrollY, width: r.width, height: r.height, scale: 1}}; }})"
                          f"(document.querySelector({selector!r}))")
-        data = self.call("Page.captureScreenshot", clip=box, captureBeyondViewport=True)["data"]
+        data = self.call("Page.captureScreenshot", clip=box)["data"]
         return self.value("""new Promise(done => {
           const image = new Image();
           image.onload = () => {
