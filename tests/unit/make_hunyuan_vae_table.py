@@ -69,22 +69,24 @@ def sums_of(y):
     return rows(torch.bincount(torch.arange(len(y)) % SUMS, weights=y, minlength=SUMS).tolist(), ".9g", 10)
 
 
-def main():
-    print("/* hunyuan_vae_table.h - made by make_hunyuan_vae_table.py. */")
-    print("#ifndef SG_HUNYUAN_VAE_TABLE_H\n#define SG_HUNYUAN_VAE_TABLE_H\n\n#include <stdbool.h>\n")
-    print(f"enum {{ TABLE_LATENT = {LATENT}, TABLE_SUMS = {SUMS} }};\n")
+def write(name, latent, decodes, encodes):
+    """name_vae_table.h; the two are pairs of a case (model, frames, rows, columns, in tiles) and its numbers."""
+    print(f"/* {name}_vae_table.h - made by make_{name}_vae_table.py. */")
+    guard = f"SG_{name.upper()}_VAE_TABLE_H"
+    print(f"#ifndef {guard}\n#define {guard}\n\n#include <stdbool.h>\n")
+    print(f"enum {{ TABLE_LATENT = {latent}, TABLE_SUMS = {SUMS} }};\n")
     print("/* Sums of the numbers of frames or latents: the i-th enters sum i % TABLE_SUMS. */\ntypedef struct table_case {")
-    print("    int    model, f, y, x;\n    bool   tiled;\n    int    numbers;\n    double sum[TABLE_SUMS];\n} table_case;\n")
-    print("static const table_case table_decoded[] = {")
-    for case in CASES:
-        (of, *shape, tiled), y = case, decoded(case)
-        print(f"    {{{of}, {', '.join(map(str, shape))}, {str(tiled).lower()}, {len(y)},\n     {{")
-        print(sums_of(y) + "}},")
-    print("};\n\nstatic const table_case table_encoded[] = {")
-    for case in CLIPS:
-        y = encoded(case)
-        print(f"    {{{', '.join(map(str, case))}, false, {len(y)},\n     {{\n{sums_of(y)}}}}},")
-    print("};\n\n#endif")
+    print("    int    model, f, y, x;\n    bool   tiled;\n    int    numbers;\n    double sum[TABLE_SUMS];\n} table_case;")
+    for kind, cases in ("decoded", decodes), ("encoded", encodes):
+        print(f"\nstatic const table_case table_{kind}[] = {{")
+        for (*shape, tiled), y in cases:
+            print(f"    {{{', '.join(map(str, shape))}, {str(tiled).lower()}, {len(y)},\n     {{\n{sums_of(y)}}}}},")
+        print("};")
+    print("\n#endif")
+
+
+def main():
+    write("hunyuan", LATENT, [(c, decoded(c)) for c in CASES], [((*c, False), encoded(c)) for c in CLIPS])
 
 
 if __name__ == "__main__":
