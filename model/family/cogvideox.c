@@ -130,6 +130,7 @@ static sg_status open_components(cogvideox *m, const sg_checkpoint *from, sg_con
     c->guidance = SG_GUIDANCE_CLASSIFIER_FREE;
     c->noise_by_frame = true;
     c->noise_dtype = act;
+    if (c->vae.info.z == sg_latent_rgb_cogvideox.z) c->rgb = &sg_latent_rgb_cogvideox;
     c->size_multiple = c->vae.info.scale_space * (int)d->patch[1];
     c->frames = (sg_frame_rule){.step = c->vae.info.scale_time, .pairs = true};
     return check_fit(m, sg_checkpoint_path(from), e);

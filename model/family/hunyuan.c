@@ -142,6 +142,7 @@ static sg_status open_components(hunyuan *m, const sg_checkpoint *from, sg_confi
     sg_component_note_class(sg_hunyuan_vae_component(m->vae), index, "vae");
     memcpy(c->patch, d->patch, sizeof c->patch);
     c->vae = (sg_vae){.ops = &sg_hunyuan_vae_ops, .of = m->vae, .info = sg_hunyuan_vae_describe(m->vae)};
+    if (c->vae.info.z == sg_latent_rgb_hunyuan.z) c->rgb = &sg_latent_rgb_hunyuan;
     c->size_multiple = c->vae.info.scale_space * (int)d->patch[1];
     c->frames.step = c->vae.info.scale_time;
     return check_fit(m, sg_checkpoint_path(from), e);

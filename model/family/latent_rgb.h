@@ -11,6 +11,7 @@ typedef struct sg_latent_rgb {
     float factor[SG_LATENT_RGB_Z][3];
 } sg_latent_rgb;
 
-extern const sg_latent_rgb sg_latent_rgb_wan21, sg_latent_rgb_wan22, sg_latent_rgb_mochi;
+extern const sg_latent_rgb sg_latent_rgb_wan21, sg_latent_rgb_wan22, sg_latent_rgb_mochi, sg_latent_rgb_hunyuan,
+    sg_latent_rgb_cogvideox, sg_latent_rgb_flux, sg_latent_rgb_sd3;
 
 #endif
