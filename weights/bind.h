@@ -35,7 +35,8 @@ const char *sg_bind_name(const sg_bind *b, size_t i);
 /* What sg_bind_tensor reads numbers from, for messages. */
 #define SG_TYPES_READ "F32, F16, BF16, FP8, Q8_0 to Q2_K or IQ4"
 
-/* A tensor whose rows, numbers behind its first dimension, are read on the host, one at a time. */
+/* A tensor whose rows, numbers behind its first dimension, are read on the host, one at a time. Of more than two dimensions
+ * a first one of 1 does not count. */
 typedef struct sg_bind_rows {
     const char             *type; /* as the file spells it; NULL: there is no such tensor */
     int                     rank; /* 0: its rows cannot be read */

@@ -11,8 +11,8 @@
 
 #include <stddef.h>
 
-const sg_family *const sg_families[] = {&sg_family_wan,     &sg_family_cogvideox, &sg_family_mochi,
-                                        &sg_family_hunyuan, &sg_family_flux,      NULL};
+const sg_family *const sg_families[] = {&sg_family_wan,  &sg_family_cogvideox, &sg_family_mochi, &sg_family_hunyuan,
+                                        &sg_family_flux, &sg_family_sd3,       NULL};
 
 const sg_file_part *const sg_file_parts[] = {
     SG_WAN_FILE_PARTS,  SG_COGVIDEOX_FILE_PARTS, SG_MOCHI_FILE_PARTS,  SG_HUNYUAN_FILE_PARTS,

@@ -176,6 +176,7 @@ extern const sg_family *const sg_families[];
 /* The parts of all families as files have them, NULL-ended. */
 extern const sg_file_part *const sg_file_parts[];
 
-extern const sg_family sg_family_wan, sg_family_cogvideox, sg_family_mochi, sg_family_hunyuan, sg_family_flux;
+extern const sg_family sg_family_wan, sg_family_cogvideox, sg_family_mochi, sg_family_hunyuan, sg_family_flux,
+    sg_family_sd3;
 
 #endif

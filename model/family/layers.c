@@ -100,9 +100,11 @@ void sg_project_heads(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_we
                       const sg_rotary *rotary)
 {
     const int64_t   n = y.dim[0], width = y.dim[1] * y.dim[2], together = norm.dim[0];
+    const bool      plain = !norm.rank && !rotary;
     const size_t    mark = s->scratch.used;
-    const sg_tensor p = sg_new(s, x.dtype, n, width);
+    const sg_tensor p = plain ? sg_reshape(y, n, width) : sg_new(s, x.dtype, n, width);
     sg_linear(s, .y = p, .x = x, .w = l->w, .b = l->b);
+    if (plain) return;
     if (rotary)
         sg_rope(s, .y = y, .x = sg_reshape(p, n, y.dim[1], y.dim[2]), .w = norm, .cos = rotary->cos, .sin = rotary->sin,
                 .eps = (float)eps);

@@ -63,7 +63,7 @@ typedef struct sg_rotary_axis {
 sg_rotary sg_rotary_place(sg_stream *s, const int64_t *grid, const sg_rotary_axis *axis, int axes,
                           const int32_t *order);
 
-/* y [n, h, d] = norm(x l), RMS over as many numbers as norm has; then rotated, where there are tables. */
+/* y [n, h, d] = norm(x l), RMS over as many numbers as norm has, where there is one; then rotated, where there are tables. */
 void sg_project_heads(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_weights *l, sg_tensor norm, double eps,
                       const sg_rotary *rotary);
 

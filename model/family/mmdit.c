@@ -43,18 +43,32 @@ static void bind_heads(const sg_mmdit *m, sg_attention_weights *w, const side_na
     sg_want_linear(m->bind, &w->q, m->act, n->q, o, o);
     sg_want_linear(m->bind, &w->k, m->act, n->k, o, o);
     sg_want_linear(m->bind, &w->v, m->act, n->v, o, o);
+    if (m->config.plain_heads) return;
     sg_bind_tensor(m->bind, &w->norm_q, SG_F32, n->norm_q, m->config.head_dim);
     sg_bind_tensor(m->bind, &w->norm_k, SG_F32, n->norm_k, m->config.head_dim);
 }
 
-static void bind_side(const sg_mmdit *m, sg_mmdit_side *w, const side_names *n)
+static bool is_dual(const sg_mmdit *m, int i) { return m->config.dual && m->config.dual[i]; }
+
+/* Whether the text ends in block i. */
+static bool ends_text(const sg_mmdit *m, int i) { return m->config.text_ends && i == (int)m->config.layers - 1; }
+
+static void bind_side(const sg_mmdit *m, sg_mmdit_side *w, int i, int stream)
 {
-    const int64_t o = m->config.width, ffn = m->config.ffn;
-    sg_want_linear(m->bind, &w->mod, m->act, n->mod, 6 * o, o);
+    const side_names *const n = &names[stream];
+    const int64_t           o = m->config.width, ffn = m->config.ffn;
+    const bool              ends = stream == SG_MMDIT_TEXT && ends_text(m, i);
+    const bool              dual = stream == SG_MMDIT_PICTURE && is_dual(m, i);
+    sg_bind_prefix(m->bind, "transformer_blocks.%d.", i);
+    sg_want_linear(m->bind, &w->mod, m->act, n->mod, (ends ? 2 : dual ? 9 : 6) * o, o);
     bind_heads(m, &w->attn, n);
+    if (ends) return;
     sg_want_linear(m->bind, &w->attn.out, m->act, n->out, o, o);
     sg_want_linear(m->bind, &w->ff.up, m->act, n->up, ffn, o);
     sg_want_linear(m->bind, &w->ff.down, m->act, n->down, o, ffn);
+    if (!dual) return;
+    sg_bind_prefix(m->bind, "transformer_blocks.%d.attn2.", i);
+    sg_want_attention(m->bind, &w->attn2, m->act, o, m->config.plain_heads ? 0 : m->config.head_dim);
 }
 
 static void bind_single(const sg_mmdit *m, sg_mmdit_single *w)
@@ -87,9 +101,8 @@ sg_status sg_mmdit_bind(sg_mmdit *m, sg_bind *b, sg_dtype act, const char *what,
     sg_mmdit_want_embedder(m, m->row, "time_text_embed.text_embedder", c->row_dim);
     if (c->guided) sg_mmdit_want_embedder(m, m->guidance, "time_text_embed.guidance_embedder", SG_MMDIT_WAVE);
     for (int i = 0; i < c->layers; i++) {
-        sg_bind_prefix(b, "transformer_blocks.%d.", i);
         sg_bind_block(b, i);
-        for (int k = 0; k < SG_MMDIT_STREAMS; k++) bind_side(m, &m->block[i][k], &names[k]);
+        for (int k = 0; k < SG_MMDIT_STREAMS; k++) bind_side(m, &m->block[i][k], i, k);
     }
     for (int i = 0; i < c->singles; i++) {
         sg_bind_prefix(b, "single_transformer_blocks.%d.", i);
@@ -182,32 +195,42 @@ static void modulated(sg_stream *s, sg_tensor y, sg_tensor x, const sg_modulatio
             .eps = eps);
 }
 
-/* q, k, v of one stream, into its rows of all. */
-static void project_in(const sg_mmdit_pass *p, sg_stream *s, const sg_mmdit_side *w, int stream, const sg_tensor qkv[3],
-                       sg_tensor y)
+/* Scale before shift, as where the stream does not go on. */
+static sg_modulation last_modulation(sg_tensor e)
 {
-    const sg_rotary *const rotary = stream == SG_MMDIT_PICTURE ? p->rotary : NULL;
-    sg_project_heads(s, rows_of(p, qkv[0], stream), y, &w->attn.q, w->attn.norm_q, eps, rotary);
-    sg_project_heads(s, rows_of(p, qkv[1], stream), y, &w->attn.k, w->attn.norm_k, eps, rotary);
-    sg_linear(s, .y = sg_reshape(rows_of(p, qkv[2], stream), y.dim[0], y.dim[1]), .x = y, .w = w->attn.v.w,
-              .b = w->attn.v.b);
+    const sg_modulation turned = sg_modulation_at(e, 0);
+    return (sg_modulation){.scale = turned.shift, .shift = turned.scale};
 }
 
-/* x, the rows of one stream, += attention and feed-forward. */
-static void project_back(const sg_mmdit *m, sg_stream *s, const sg_mmdit_side *w, sg_tensor x, sg_tensor o, sg_tensor e,
-                         int i, const char *tap)
+/* q, k, v of the rows y of one stream. */
+static void project_in(sg_stream *s, const sg_attention_weights *w, const sg_rotary *rotary, const sg_tensor qkv[3],
+                       sg_tensor y)
+{
+    sg_project_heads(s, qkv[0], y, &w->q, w->norm_q, eps, rotary);
+    sg_project_heads(s, qkv[1], y, &w->k, w->norm_k, eps, rotary);
+    sg_linear(s, .y = sg_reshape(qkv[2], y.dim[0], y.dim[1]), .x = y, .w = w->v.w, .b = w->v.b);
+}
+
+/* x, the rows of one stream, += attention, the second one o2 where there is one, and feed-forward. */
+static void project_back(const sg_mmdit *m, sg_stream *s, const sg_mmdit_side *w, sg_tensor x, sg_tensor o,
+                         sg_tensor o2, sg_tensor e, int i, const char *tap)
 {
     const size_t        mark = s->scratch.used;
     const sg_modulation ff = sg_modulation_at(e, 3);
     const sg_tensor     y = sg_new(s, m->act, x.dim[0], x.dim[1]);
     sg_project_out(s, x, o, &w->attn.out, sg_modulation_at(e, 0).gate);
     sg_tap(s, x, "dit.block.%d.attn1%s", i, tap);
+    if (o2.rank) {
+        sg_project_out(s, x, o2, &w->attn2.out, sg_modulation_at(e, 6).gate);
+        sg_tap(s, x, "dit.block.%d.attn2", i);
+    }
     modulated(s, y, x, &ff, (sg_tensor){0});
     sg_feed_forward(s, x, y, &w->ff, SG_ACT_GELU_TANH, ff.gate);
     sg_tap(s, x, "dit.block.%d.ff%s", i, tap);
     s->scratch.used = mark;
 }
 
+/* By layer i of attention. */
 static void self_attention(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int i, sg_tensor o,
                            const sg_tensor qkv[3])
 {
@@ -217,6 +240,32 @@ static void self_attention(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream 
             .y = o, .q = qkv[0], .k = qkv[1], .v = qkv[2], .scale = 1.0f / sqrtf((float)m->config.head_dim)});
 }
 
+/* Which layer of attention the second one of block i is. */
+static int second_layer(const sg_mmdit *m, int i)
+{
+    int layer = (int)(m->config.layers + m->config.singles);
+    for (int k = 0; k < i; k++) layer += is_dual(m, k);
+    return layer;
+}
+
+/* [n, h, d], in s->scratch: the second attention of block i, of the picture's rows x alone. */
+static sg_tensor attend_again(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int i, sg_tensor x, sg_tensor e)
+{
+    const sg_mmdit_config *const c = &m->config;
+    const int64_t                n = x.dim[0];
+    const sg_modulation          mod = sg_modulation_at(e, 6);
+    const sg_tensor              o = sg_new(s, m->act, n, c->heads, c->head_dim);
+    const size_t                 mark = s->scratch.used;
+    const sg_tensor              y = sg_new(s, m->act, n, c->width);
+    sg_tensor                    qkv[3];
+    for (int k = 0; k < 3; k++) qkv[k] = sg_new(s, m->act, n, c->heads, c->head_dim);
+    modulated(s, y, x, &mod, (sg_tensor){0});
+    project_in(s, &m->block[i][SG_MMDIT_PICTURE].attn2, p->rotary, qkv, y);
+    self_attention(m, p, s, second_layer(m, i), o, qkv);
+    s->scratch.used = mark;
+    return o;
+}
+
 /* A block of two streams. */
 static void block(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int i, sg_tensor x)
 {
@@ -224,6 +273,7 @@ static void block(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int i
     const size_t                 mark = s->scratch.used;
     const sg_mmdit_side *const   side = m->block[i];
     const int64_t                all = x.dim[0];
+    const bool                   ends = ends_text(m, i);
     sg_tensor                    e[SG_MMDIT_STREAMS];
     for (int k = 0; k < SG_MMDIT_STREAMS; k++) e[k] = sg_mmdit_modulation(s, &side[k].mod, p->time);
     const sg_tensor o = sg_new(s, m->act, all, c->heads, c->head_dim);
@@ -231,17 +281,23 @@ static void block(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int i
     sg_tensor       qkv[3];
     for (int k = 0; k < 3; k++) qkv[k] = sg_new(s, m->act, all, c->heads, c->head_dim);
     for (int k = 0; k < SG_MMDIT_STREAMS; k++) {
-        const sg_modulation attn = sg_modulation_at(e[k], 0);
+        const sg_modulation attn = k == SG_MMDIT_TEXT && ends ? last_modulation(e[k]) : sg_modulation_at(e[k], 0);
+        const sg_tensor     own[3] = {rows_of(p, qkv[0], k), rows_of(p, qkv[1], k), rows_of(p, qkv[2], k)};
         const size_t        before = s->scratch.used;
         const sg_tensor     y = sg_new(s, m->act, p->count[k], c->width);
         modulated(s, y, rows_of(p, x, k), &attn, sg_rows(p->pass->non_finite, i, 1));
-        project_in(p, s, &side[k], k, qkv, y);
+        project_in(s, &side[k].attn, k == SG_MMDIT_PICTURE ? p->rotary : NULL, own, y);
         s->scratch.used = before;
     }
     self_attention(m, p, s, i, o, qkv);
     s->scratch.used = held;
-    for (int k = 0; k < SG_MMDIT_STREAMS; k++)
-        project_back(m, s, &side[k], rows_of(p, x, k), rows_of(p, o, k), e[k], i, k == SG_MMDIT_TEXT ? "_text" : "");
+    const sg_tensor picture = rows_of(p, x, SG_MMDIT_PICTURE);
+    const sg_tensor o2 = is_dual(m, i) ? attend_again(m, p, s, i, picture, e[SG_MMDIT_PICTURE]) : (sg_tensor){0};
+    project_back(m, s, &side[SG_MMDIT_PICTURE], picture, rows_of(p, o, SG_MMDIT_PICTURE), o2, e[SG_MMDIT_PICTURE], i,
+                 "");
+    if (!ends)
+        project_back(m, s, &side[SG_MMDIT_TEXT], rows_of(p, x, SG_MMDIT_TEXT), rows_of(p, o, SG_MMDIT_TEXT),
+                     (sg_tensor){0}, e[SG_MMDIT_TEXT], i, "_text");
     s->scratch.used = mark;
 }
 
@@ -315,6 +371,7 @@ void sg_mmdit_blocks(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, sg
 {
     const int layers = (int)m->config.layers, all = layers + (int)m->config.singles;
     for (int i = 0; i < all; i++) {
+        if (sg_layers_have(p->pass->skipped, i)) continue;
         sg_bind_fetch(m->bind, s, i);
         if (i < layers)
             block(m, p, s, i, x);
@@ -330,8 +387,7 @@ sg_tensor sg_mmdit_out(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, 
     const sg_tensor              v = sg_new(s, SG_F32, n, c->features);
     const size_t                 mark = s->scratch.used;
     const sg_tensor              e = sg_mmdit_modulation(s, &m->mod_out, p->time), y = sg_new(s, m->act, n, c->width);
-    const sg_modulation          mod = {.scale = sg_reshape(sg_rows(e, 0, 1), c->width),
-                                        .shift = sg_reshape(sg_rows(e, 1, 1), c->width)};
+    const sg_modulation          mod = last_modulation(e);
     modulated(s, y, rows_of(p, x, SG_MMDIT_PICTURE), &mod, sg_rows(p->pass->non_finite, c->layers + c->singles, 1));
     sg_linear(s, .y = v, .x = y, .w = m->proj_out.w, .b = m->proj_out.b);
     s->scratch.used = mark;

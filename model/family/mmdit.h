@@ -1,4 +1,4 @@
-/* mmdit.h - the blocks that HunyuanVideo and Flux are made of, multimodal diffusion transformers (arXiv:2403.03206), and what
+/* mmdit.h - the blocks that HunyuanVideo, Flux and SD3 are made of, multimodal diffusion transformers (arXiv:2403.03206), and what
  * is around them: how time, guidance and the row of a text modulate them, and the way out. In a block of two streams picture
  * and text have weights of their own and attend together; in a block of one, attention and feed-forward are beside each
  * other, with one product out of both. Tensor names are diffusers'. Tokens x F32 [n, D] hold the rows of both streams;
@@ -20,12 +20,20 @@ typedef struct sg_mmdit_config {
     int64_t row_dim;         /* numbers of the row that stands for a text */
     int64_t features;        /* of a token on the way out */
     bool    guided;          /* by a number that it is given */
+    bool    plain_heads;     /* queries and keys are not normalised */
+    bool    text_ends;       /* the last block of two streams takes the text and leaves it as it is */
+    /* [layers]: blocks of two streams whose picture attends to itself besides; NULL: none. Their second attentions are
+     * layers behind all blocks. Borrowed. */
+    const bool *dual;
 } sg_mmdit_config;
 
 /* One stream of a block of two. */
 typedef struct sg_mmdit_side {
-    sg_linear_weights       mod; /* [6 D, D]: shift, scale, gate of attention, of the feed-forward */
+    /* [6 D, D]: shift, scale, gate of attention, of the feed-forward; [9 D, D]: of the second attention, too; or
+     * [2 D, D], of a text that ends here: scale, shift, and neither attn.out nor ff. */
+    sg_linear_weights       mod;
     sg_attention_weights    attn;
+    sg_attention_weights    attn2; /* of a dual block's picture */
     sg_feed_forward_weights ff;
 } sg_mmdit_side;
 

@@ -25,6 +25,7 @@ struct sg_clip_text {
     sg_clip_kind      kind;
     bool              projected;
     int               skip;
+    const char       *tap; /* what the names of its taps begin with */
     int32_t           eos;
     sg_clip_layer    *layer;
     sg_tensor         place;          /* [tokens, width] */
@@ -115,6 +116,7 @@ sg_status sg_clip_text_open(sg_clip_text **out, const sg_checkpoint *c, const ch
     sg_clip_text *t = calloc(1, sizeof *t);
     if (!t) return sg_error_set(e, SG_E_MEMORY, "no memory for %s", name);
     t->skip = skip;
+    t->tap = projected && strcmp(name, "text_encoder") != 0 ? "clip_g" : "clip";
     const sg_status status = open_into(t, c, name, projected, act, e);
     if (status) {
         sg_clip_text_close(&t);
@@ -179,7 +181,7 @@ static void pool(const sg_clip_text *t, sg_stream *s, sg_tensor row, sg_tensor x
     } else {
         norm(t, s, row, x);
     }
-    sg_tap(s, row, "clip.row");
+    sg_tap(s, row, "%s.row", t->tap);
     s->scratch.used = mark;
 }
 
@@ -190,16 +192,16 @@ void sg_clip_text_encode(const sg_clip_text *t, sg_stream *s, sg_tensor y, sg_te
     const sg_tensor x = sg_new(s, SG_F32, n, t->size.width);
     const sg_tensor bias = sg_causal_bias(s, t->size.heads, n);
     embed(t, s, x, ids, n);
-    sg_tap(s, x, "clip.embed");
+    sg_tap(s, x, "%s.embed", t->tap);
     for (int i = 0; i < t->size.layers; i++) {
         if (t->size.layers - i == t->skip) sg_copy(s, .y = y, .x = x);
         sg_clip_attend(&t->layer[i], &t->kind, s, x, bias);
-        sg_tap(s, x, "clip.block.%d.attn", i);
+        sg_tap(s, x, "%s.block.%d.attn", t->tap, i);
         sg_clip_feed_forward(&t->layer[i], &t->kind, s, x);
-        sg_tap(s, x, "clip.block.%d.ff", i);
+        sg_tap(s, x, "%s.block.%d.ff", t->tap, i);
     }
     if (t->skip == 0) norm(t, s, y, x);
-    sg_tap(s, y, "clip.final");
+    sg_tap(s, y, "%s.final", t->tap);
     pool(t, s, row, sg_rows(x, end_of(t, ids, n), 1));
     s->scratch.used = mark;
 }

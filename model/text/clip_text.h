@@ -27,7 +27,8 @@ sg_clip_text_info sg_clip_text_describe(const sg_clip_text *t);
  * behind the final norm, and projected. The end is the first token with the config's
  * eos_token_id; where that is 2, as old configs have it, the first with the largest id; the first token where there is none. A
  * token sees itself and those before it. ids are on the host, each below vocab (SG_E_FORMAT is latched otherwise). Uses
- * s->scratch, leaves nothing in it. Taps "clip.embed", "clip.block.%d.attn", "clip.block.%d.ff", "clip.final", "clip.row". */
+ * s->scratch, leaves nothing in it. Taps "clip.embed", "clip.block.%d.attn", "clip.block.%d.ff", "clip.final", "clip.row"; of a
+ * model's second CLIP, SD3's bigG, "clip_g.*". */
 void sg_clip_text_encode(const sg_clip_text *t, sg_stream *s, sg_tensor y, sg_tensor row, const int32_t *ids, int n);
 
 /* Opens components `name` and `tokenizer` of c as one text encoder, with a row. */

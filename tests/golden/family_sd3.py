@@ -227,6 +227,7 @@ def hook_dit(taps, pipe, state, passes):
 
 def hook_vae(taps, vae):
     d, e = vae.decoder, vae.encoder
+    taps.into(d.conv_in, lambda: "vae.post_quant")
     taps.out(d.conv_in, "vae.conv_in")
     taps.out(d.mid_block, "vae.mid")
     for i, b in enumerate(d.up_blocks):
@@ -236,7 +237,7 @@ def hook_vae(taps, vae):
     for i, b in enumerate(e.down_blocks):
         taps.out(b, f"enc.down.{i}")
     taps.out(e.mid_block, "enc.mid")
-    taps.out(e.conv_out, "enc.quant")
+    taps.out(vae.quant_conv or e.conv_out, "enc.quant")
 
 
 def decoded(pipe, latents, request):

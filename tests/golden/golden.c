@@ -252,8 +252,9 @@ static bool text_to_render(golden_case *c)
 {
     static const char *const stages[] = {"text",  "clip", "vision.", "noise",   "image",
                                          "video", "dit",  "step.",   "render.", NULL};
-    static const char *const prefixes[] = {"text.", "text_u.", "clip.",  "clip_u.", "vision.", "noise", "image",
-                                           "video", "dit.",    "dit_u.", "step.",   "render.", NULL};
+    static const char *const prefixes[] = {"text.",     "text_u.", "clip.", "clip_u.", "clip_g.",
+                                           "clip_g_u.", "vision.", "noise", "image",   "video",
+                                           "dit.",      "dit_u.",  "step.", "render.", NULL};
     recorder                 rec = {.fixture = c->taps};
     sg_report                rep;
     sg_error                 e = {0};
@@ -453,6 +454,13 @@ static bool open_case(golden_case *c)
     if (*meta(c, "cfg_scale_2")) c->r.cfg_scale_2 = atof(meta(c, "cfg_scale_2"));
     const char *const guidance = sg_source_metadata(c->taps, "guidance");
     if (guidance) c->r.guidance = atof(guidance);
+    const char *const slg = sg_source_metadata(c->taps, "slg_scale");
+    if (slg) {
+        c->r.slg_scale = atof(slg);
+        c->r.skip_layers = meta(c, "skip_layers");
+        c->r.skip_layer_start = atof(meta(c, "skip_layer_start"));
+        c->r.skip_layer_end = atof(meta(c, "skip_layer_end"));
+    }
     c->r.seed = strtoull(meta(c, "seed"), NULL, 10);
     const char *const dynamic = sg_source_metadata(c->taps, "dynamic_cfg");
     c->r.dynamic_cfg = dynamic && strcmp(dynamic, "true") == 0;

@@ -107,12 +107,13 @@ sg_bind_rows sg_bind_peek(sg_bind *b, const char *name)
     sg_bind_rows r = {0};
     if (!full_name(b, name, full) || !look_up(b, &w, full) || !w.from) return r;
     r.type = w.from->type->name;
-    r.row = w.runs == 1 && w.file.dim[0] ? w.run[0].count / (size_t)w.file.dim[0] : 0;
+    const int one = w.file.rank > 2 && w.file.dim[0] == 1;
+    r.row = w.runs == 1 && w.file.dim[one] ? w.run[0].count / (size_t)w.file.dim[one] : 0;
     if (w.runs != 1 || r.row % (size_t)w.from->type->block) return r;
     r.from = w.from;
     r.first = w.run[0].first;
-    r.rank = w.file.rank;
-    memcpy(r.dim, w.file.dim, sizeof r.dim);
+    r.rank = w.file.rank - one;
+    memcpy(r.dim, w.file.dim + one, (size_t)r.rank * sizeof *r.dim);
     return r;
 }
 
