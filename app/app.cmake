@@ -18,7 +18,7 @@ target_sources(sparge-gen PRIVATE
   app/compare/caption.c app/compare/collage.c
   app/eval/command_eval.c app/eval/eval_open.c app/eval/eval_unit.c app/eval/eval_files.c app/eval/eval_log.c
   app/eval/eval_manifest.c app/eval/eval_results.c app/eval/eval_summary.c app/eval/eval_report.c app/eval/clip_names.c
-  app/eval/eval_pictures.c
+  app/eval/eval_pictures.c app/eval/eval_similarity.c
   app/output/sink.c app/output/sink_png.c app/output/sink_y4m.c app/output/report_page.c
   app/output/report_command.c app/output/report_result.c)
 if(SG_FFMPEG)

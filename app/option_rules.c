@@ -114,22 +114,28 @@ static sg_status check_attention(const sg_settings *s, sg_error *e)
 
 enum { MOST_NUMBER = 999999 }; /* of a layer or a step */
 
-/* Where nothing is rendered, no option but these two does anything. */
-static sg_status allow_only(const sg_settings *s, const char *a, const char *b, const char *where, sg_error *e)
+/* Where nothing is rendered, no option but these does anything. */
+static sg_status allow_only(const sg_settings *s, const char *const *names, const char *where, sg_error *e)
 {
     for (int i = 0; i < sg_option_count; i++) {
         const sg_option *const o = &sg_option_table[i];
-        if (!o->name || !(o->commands & s->command) || strcmp(o->name, a) == 0 || strcmp(o->name, b) == 0) continue;
-        if (given(s, o->name, NULL)) return sg_error_set(e, SG_E_ARG, "--%s has no effect %s", o->name, where);
+        const char *const     *name = names;
+        if (!o->name || !(o->commands & s->command)) continue;
+        while (*name && strcmp(o->name, *name) != 0) name++;
+        if (!*name && given(s, o->name, NULL))
+            return sg_error_set(e, SG_E_ARG, "--%s has no effect %s", o->name, where);
     }
     return SG_OK;
 }
 
 static sg_status check_reading(const sg_settings *s, sg_error *e)
 {
+    static const char *const compared[] = {"json", NULL}, *const merged[] = {"merge", "quiet", NULL};
+    static const char *const scored[] = {"merge",   "quiet",   "clip",   "backend",      "threads",
+                                         "cpumask", "gpumask", "device", "memory-limit", NULL};
     if (s->command == SG_COMMAND_COMPARE && s->operand)
-        return allow_only(s, "json", "json", "where two results are compared", e);
-    if (s->command == SG_COMMAND_EVAL && s->merge) return allow_only(s, "merge", "quiet", "with --merge", e);
+        return allow_only(s, compared, "where two results are compared", e);
+    if (s->command == SG_COMMAND_EVAL && s->merge) return allow_only(s, s->clip ? scored : merged, "with --merge", e);
     return SG_OK;
 }
 

@@ -315,6 +315,9 @@ const sg_option sg_option_table[] = {
      .help = "only the I-th of N parts of the set (default: by mpirun's or srun's rank)"},
     {.name = "merge", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(merge), .value = "DIR",
      .help = "render nothing; write summary.csv and report.html of what is in this folder"},
+    {.name = "clip", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(clip), .value = "DIR",
+     .help = "score the clips by CLIP, a folder of transformers' CLIPModel: CLIPSIM and CLIP-T of videos,\n"
+             "CLIP score of pictures; clips that are there without scores get them, with --merge too"},
     {.name = "latents", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(latents), .value = "FILE",
      .help = "if the file exists, decode it, without a prompt; else save the latents there before\n"
              "they are decoded (safetensors)"},

@@ -47,6 +47,7 @@ typedef struct sg_settings {
     const char    *prompt, *prompt_file, *negative_prompt;
     const char    *image, *last_image, *fit; /* picture.h */
     const char    *image_folder;             /* of the pictures that a set names */
+    const char    *clip;                     /* clip_model.h: the folder */
     const char    *video;                    /* video_input.h */
     double         strength;                 /* of the video */
     int            size[2];                  /* width, height; pixels */

@@ -220,6 +220,17 @@ sg_status sg_setup_engine_as(sg_engine **out, const sg_engine_options *o, sg_err
     return sg_engine_open(out, o, e);
 }
 
+sg_status sg_setup_clip(sg_clip_model **out, const sg_settings *s, int threads, sg_error *e)
+{
+    sg_engine_options o;
+    sg_error          why = {0};
+    SG_TRY(sg_setup_options(&o, NULL, s, e));
+    o.threads = threads;
+    watch_mapped_files();
+    const sg_status status = sg_clip_model_open(out, s->clip, &o, &why);
+    return status == SG_OK ? SG_OK : sg_error_set(e, status, "--clip: %s", why.text);
+}
+
 /* The nearest count that the model makes; the larger of two as near. */
 static int frames_of(const sg_engine *engine, double seconds, int fps)
 {

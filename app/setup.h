@@ -3,6 +3,7 @@
 #define SG_SETUP_H
 
 #include "checkpoint.h"
+#include "clip_model.h"
 #include "engine.h"
 #include "options.h"
 #include "prompt_set.h"
@@ -35,6 +36,9 @@ sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_
 
 /* The same from options that sg_setup_options made. */
 sg_status sg_setup_engine_as(sg_engine **out, const sg_engine_options *o, sg_error *e) SG_MUST_USE;
+
+/* The model of --clip, on the device that s asks for; threads 0: all cores. The caller closes. */
+sg_status sg_setup_clip(sg_clip_model **out, const sg_settings *s, int threads, sg_error *e) SG_MUST_USE;
 
 /* Renders that do so many steps and more have SG_CACHE_USUAL, unless s says otherwise; not those of other commands. */
 enum { SG_CACHE_USUAL_FROM = 30 };

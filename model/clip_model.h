@@ -20,9 +20,9 @@ extern "C" {
 
 typedef struct sg_clip_model sg_clip_model;
 
-/* Opens a folder as sg_checkpoint_open_clip has it, and loads its weights. Of o counts which device and how much of it: backend,
- * threads, cpu_mask, gpu_mask, device, local_rank, memory_limit; products are in F32. SG_E_MEMORY tells what it takes and
- * what there is; SG_E_FILE, SG_E_FORMAT, SG_E_UNSUPPORTED. On failure *out stays NULL. */
+/* Opens a folder as sg_checkpoint_open_clip has it and checks all of it; the weights are loaded with the first row. Of o counts
+ * which device and how much of it: backend, threads, cpu_mask, gpu_mask, device, local_rank, memory_limit; products are in F32.
+ * SG_E_MEMORY tells what it takes and what there is; SG_E_FILE, SG_E_FORMAT, SG_E_UNSUPPORTED. On failure *out stays NULL. */
 sg_status sg_clip_model_open(sg_clip_model **out, const char *folder, const sg_engine_options *o,
                              sg_error *e) SG_MUST_USE;
 void      sg_clip_model_close(sg_clip_model **m);
@@ -32,7 +32,6 @@ typedef struct sg_clip_model_info {
     int      tokens;    /* of a text, that are read at most */
     int      image;     /* sides of the square that is seen of a picture, pixels */
     uint64_t hash;      /* of the weights: sg_source_hash */
-    size_t   bytes;     /* of memory that it holds, beside files used in place */
     char     text[160]; /* for people: what both encoders are */
     char     device[160];
 } sg_clip_model_info;

@@ -3,6 +3,7 @@
 #include "command.h"
 #include "eval.h"
 #include "eval_report.h"
+#include "eval_similarity.h"
 #include "notices.h"
 
 #include <stdio.h>
@@ -93,19 +94,44 @@ static sg_status make_all(sg_eval *v, sg_error *e)
     return SG_OK;
 }
 
+/* The engine is not needed any more, and its memory may be. */
+static sg_status score_all(sg_eval *v, sg_eval_scoring *w, sg_error *e)
+{
+    if (!v->clip) return SG_OK;
+    sg_engine_close(&v->engine);
+    for (int i = 0; i < 2; i++) {
+        free(v->rgb[i]);
+        v->rgb[i] = NULL;
+    }
+    *w = (sg_eval_scoring){.settings = v->settings,
+                           .folder = v->folder,
+                           .log = &v->log,
+                           .rank = v->rank,
+                           .per_prompt = v->per_prompt,
+                           .threads = v->threads,
+                           .progress = &v->progress};
+    return sg_eval_similarity_make(w, e);
+}
+
 /* Whoever finds that nothing is missing any more is the last. */
 static sg_status finish(sg_eval *v, sg_error *e)
 {
+    sg_eval_scoring w = {0};
+    say_end(v);
+    SG_TRY(score_all(v, &w, e));
     SG_TRY(sg_eval_log_read(&v->log, v->folder, e));
     const size_t missing = sg_eval_log_count(&v->log, SG_EVAL_MISSING);
-    say_end(v);
-    if (missing) {
-        sg_progress_say(&v->progress, "%zu clip%s of other ranks still missing; the last of them makes the report",
-                        missing, sg_plural((int64_t)missing));
+    if (missing || w.left) {
+        sg_progress_say(&v->progress, "%zu clip%s of other ranks still %s; the last of them makes the report",
+                        missing ? missing : (size_t)w.left, sg_plural(missing ? (int64_t)missing : w.left),
+                        missing ? "missing" : "without CLIP's scores");
     } else {
         SG_TRY(sg_eval_report_say(v->folder, &v->progress, e));
         sg_progress_say(&v->progress, "%s: report.html, summary.csv", v->folder);
     }
+    if (!v->failed && w.failed)
+        return sg_error_set(e, SG_E_FORMAT, "%s: %d clip%s could not be scored; the same command tries again",
+                            v->folder, w.failed, sg_plural(w.failed));
     if (!v->failed) return SG_OK;
     return sg_error_set(e, v->failure == SG_E_ARG ? SG_E_MISMATCH : v->failure,
                         "%s: %lld clip%s failed; the same command tries again", v->folder, (long long)v->failed,
@@ -125,6 +151,7 @@ static sg_status run(sg_eval *v, sg_error *e)
 
 sg_status sg_command_eval(const sg_settings *s, sg_error *e)
 {
+    if (s->merge && s->clip) return sg_eval_similarity_merge(s, e);
     if (s->merge) return sg_eval_report(s->merge, e); /* without a model: of what is there */
     sg_eval *const v = calloc(1, sizeof *v);
     if (!v) return sg_error_set(e, SG_E_MEMORY, "out of memory");

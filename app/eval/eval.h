@@ -32,6 +32,8 @@ typedef struct sg_eval {
     const sg_settings *settings;
     char              *folder; /* --out; owned */
     sg_rank            rank;
+    int                threads;
+    json_t            *clip; /* what the manifest says of --clip; owned; NULL: not asked for */
     sg_prompt_set      set;
     sg_clip_name      *names; /* [set.count]; owned */
     int                per_prompt;

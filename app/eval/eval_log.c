@@ -125,7 +125,7 @@ sg_status sg_eval_log_add(sg_eval_log *l, const json_t *line, sg_error *e)
     sg_status status = sg_eval_line_read(&c, text, bytes, l->path, 0, e); /* as it will be read */
     text[bytes] = '\n';                                                   /* in place of its NUL */
     if (status == SG_OK) status = write_line(l, text, bytes + 1, e);
-    if (status == SG_OK) (void)take(l, c.prompt, c.clip, c.arm, c.done);
+    if (status == SG_OK && !c.scored) (void)take(l, c.prompt, c.clip, c.arm, c.done);
     sg_eval_clip_free(&c);
     free(text);
     return status;

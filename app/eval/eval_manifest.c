@@ -129,6 +129,7 @@ static json_t *command_json(const sg_eval *v, const json_t *settings)
         option(f, "backend", s->backend);
         option(f, "cpumask", s->cpumask);
         option(f, "gpumask", s->gpumask);
+        option(f, "clip", s->clip);
     }
     whole = f && fclose(f) == 0 && whole;
     json_t *const j = whole ? sg_report_name(text) : NULL;
@@ -159,7 +160,7 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
                   attention_json(v), "backend", s->backend ? s->backend : "auto", "cpumask",
                   s->cpumask ? s->cpumask : "all", "gpumask", s->gpumask, "cfg_scale_2");
     (void)json_object_del(settings, "prompt");
-    const bool whole = j && add_inputs(settings, v) &&
+    const bool whole = j && add_inputs(settings, v) && (!v->clip || json_object_set(j, "clip", v->clip) == 0) &&
                        json_object_set_new(j, "command", command_json(v, settings)) == 0 &&
                        json_object_update_missing(j, settings) == 0 &&
                        (v->request.cfg_scale_2 < 0 ||
@@ -207,7 +208,8 @@ static void note(differences *d, const char *name, const json_t *there, const js
 
 static bool for_people(const char *name)
 {
-    return strcmp(name, "device") == 0 || strcmp(name, "prompts.file") == 0 || strcmp(name, "command") == 0;
+    return strcmp(name, "device") == 0 || strcmp(name, "prompts.file") == 0 || strcmp(name, "command") == 0 ||
+           strcmp(name, "clip.name") == 0;
 }
 
 /* To the 15 digits that a report has. */
@@ -235,6 +237,7 @@ static void compare_members(differences *d, const char *name, json_t *there, jso
 static void compare(differences *d, const char *name, const json_t *there, const json_t *now)
 {
     if (for_people(name) || (there && now && json_equal(there, now))) return;
+    if (strcmp(name, "clip") == 0 && (!there || !now)) return; /* scores come when they are asked for */
     if (json_is_number(there) && json_is_number(now) && same_number(json_number_value(there), json_number_value(now)))
         return;
     if (json_is_object(there) && json_is_object(now)) {
@@ -261,4 +264,39 @@ sg_status sg_eval_manifest_compare(const json_t *there, const json_t *now, const
                         "--out: %s holds clips by other settings; take another folder, or the settings there "
                         "(there -> now):%s%s",
                         folder, d.text, more);
+}
+
+/* ---- scores that come later ---- */
+
+/* What is there, and the option behind it. */
+static bool add_option(json_t *manifest, const char *dir)
+{
+    const char *const there = json_string_value(json_object_get(manifest, "command"));
+    char             *text = NULL;
+    size_t            size;
+    FILE *const       f = open_memstream(&text, &size);
+    if (f && there) {
+        fputs(there, f);
+        option(f, "clip", dir);
+    }
+    bool whole = f && fclose(f) == 0;
+    if (whole && there) whole = json_object_set_new(manifest, "command", sg_report_name(text)) == 0;
+    free(text);
+    return whole;
+}
+
+sg_status sg_eval_manifest_add_clip(const char *folder, json_t *clip, const char *dir, sg_error *e)
+{
+    char    path[PATH_MAX];
+    json_t *there = NULL;
+    SG_TRY(sg_path_join(path, sizeof path, folder, SG_EVAL_MANIFEST, e));
+    SG_TRY(sg_eval_manifest_read(&there, folder, e));
+    json_t *const now = json_copy(there);
+    const bool    whole = now && json_object_set(now, "clip", clip) == 0 && add_option(now, dir);
+    sg_status     status = whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    if (status == SG_OK) status = sg_eval_manifest_compare(there, now, folder, e);
+    if (status == SG_OK && !json_object_get(there, "clip")) status = sg_report_save(path, now, e);
+    json_decref(now);
+    json_decref(there);
+    return status;
 }

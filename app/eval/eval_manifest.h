@@ -13,6 +13,7 @@
  *   fit                of pictures and videos; absent: no entry has one
  *   strength           of videos whose entry says nothing else; absent: no entry has a video
  *   dtype, backend, cpumask, gpumask (absent: the GPU's own)
+ *   clip               {name, hash: of its weights} of the CLIP that scores; absent: none so far
  *   command            that makes all of it again in the folder "again", for a shell
  *   device             of the first run; may change, as file and command may: they are for people
  *
@@ -28,7 +29,10 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e) SG_
 /* That of the folder; the caller owns *out. SG_E_FILE, SG_E_FORMAT. */
 sg_status sg_eval_manifest_read(json_t **out, const char *folder, sg_error *e) SG_MUST_USE;
 
-/* Compares the two. SG_E_ARG, with every difference as "name: there -> now". */
+/* Adds `clip`, that of the folder dir, to the manifest of a folder, if it has none. SG_E_ARG: it has another one. */
+sg_status sg_eval_manifest_add_clip(const char *folder, json_t *clip, const char *dir, sg_error *e) SG_MUST_USE;
+
+/* Compares the two, of which one may have no clip. SG_E_ARG, with every difference as "name: there -> now". */
 sg_status sg_eval_manifest_compare(const json_t *there, const json_t *now, const char *folder, sg_error *e) SG_MUST_USE;
 
 #endif

@@ -4,6 +4,7 @@
 #include "eval_files.h"
 #include "eval_manifest.h"
 #include "eval_pictures.h"
+#include "eval_similarity.h"
 #include "notices.h"
 #include "output_file.h"
 #include "sink.h"
@@ -62,7 +63,7 @@ static sg_status open_engine(sg_eval *v, sg_error *e)
     SG_TRY(sg_setup_model(&v->model, s, e));
     sg_engine_options o;
     SG_TRY(sg_setup_options(&o, &v->model, s, e));
-    o.threads = threads_of(v);
+    o.threads = v->threads;
     SG_TRY(sg_setup_engine_as(&v->engine, &o, e));
     v->info = sg_engine_info(v->engine);
     SG_TRY(sg_setup_request(&v->request, v->engine, s, e));
@@ -163,6 +164,8 @@ static sg_status settle_manifest(sg_eval *v, sg_error *e)
     if (v->settings->seed < 0 && json_is_integer(seed)) v->request.seed = (uint64_t)json_integer_value(seed);
     if (status == SG_OK) status = sg_eval_manifest_make(&now, v, e);
     if (status == SG_OK && there) status = sg_eval_manifest_compare(there, now, v->folder, e);
+    if (status == SG_OK && there && v->clip)
+        status = sg_eval_manifest_add_clip(v->folder, v->clip, v->settings->clip, e);
     if (status == SG_OK && !there) {
         status = sg_eval_log_read(&v->log, v->folder, e);
         if (status == SG_OK &&
@@ -227,6 +230,8 @@ sg_status sg_eval_open(sg_eval *v, sg_error *e)
     v->pictures.of = -1;
     sg_progress_init(&v->progress, v->settings->quiet);
     SG_TRY(check_inputs(v, e));
+    v->threads = threads_of(v);
+    if (v->settings->clip) SG_TRY(sg_eval_similarity_check(&v->clip, v->settings, e));
     SG_TRY(open_engine(v, e));
     SG_TRY(check_entries(v, e));
     SG_TRY(check_memory(v, e));
@@ -243,6 +248,7 @@ void sg_eval_close(sg_eval *v)
     for (int i = 0; i < 2; i++) free(v->rgb[i]);
     sg_eval_log_close(&v->log);
     sg_eval_pictures_close(v);
+    json_decref(v->clip);
     free(v->names);
     sg_engine_close(&v->engine);
     sg_arms_close(&v->arms);

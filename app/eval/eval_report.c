@@ -208,7 +208,8 @@ static json_t *clip_json(const sg_eval_clip *c, size_t prompt)
             set_score(j, "ms_ssim", &c->ms_ssim) && set_number(j, "seconds", sg_eval_clip_seconds(c)) &&
             set_number(j, "kept", c->kept) && set_count(j, "steps", c->steps) &&
             set_count(j, "computed", c->computed) && set_number(j, "flicker", c->flicker) &&
-            set_number(j, "sharpness", c->sharpness);
+            set_number(j, "sharpness", c->sharpness) && set_number(j, "clipsim", c->clipsim) &&
+            set_number(j, "clip_t", c->clip_t) && set_number(j, "clip_score", c->clip_score);
     return sg_report_if_complete(j, whole);
 }
 
@@ -369,6 +370,29 @@ static void say_arm(sg_progress *p, const evaluation *v, int arm)
         sg_progress_say(p, "%s to %s: %s%s", v->arm[arm], v->arm[0], isnan(faster->mean) ? "" : "speed-up ", speed);
 }
 
+/* "dense: CLIPSIM 0.2581, CLIP-T 0.9970"; "sparge to dense: CLIPSIM -0.0003 (-0.0011 to 0.0005), ...". */
+static void say_clip(sg_progress *p, const evaluation *v, int arm)
+{
+    static const struct {
+        const char     *name;
+        int             digits;
+        sg_eval_measure own, change;
+    } scores[] = {{"CLIPSIM", 4, SG_EVAL_CLIPSIM, SG_EVAL_CLIPSIM_CHANGE},
+                  {"CLIP-T", 4, SG_EVAL_CLIP_T, SG_EVAL_CLIP_T_CHANGE},
+                  {"CLIP score", 2, SG_EVAL_CLIP_SCORE, SG_EVAL_CLIP_SCORE_CHANGE}};
+    const sg_eval_row *const row = &v->summary.row[arm * v->summary.groups];
+    char                     text[256] = "", one[96];
+    size_t                   n = 0;
+    for (size_t i = 0; i < sizeof scores / sizeof *scores; i++) {
+        sg_interval m = row->measure[arm ? scores[i].change : scores[i].own];
+        if (!arm) m.low = NAN;
+        if (!isnan(m.mean))
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s %s%s", n ? ", " : "", scores[i].name,
+                                  arm && m.mean > 0 ? "+" : "", spread(one, sizeof one, scores[i].digits, "", &m));
+    }
+    if (n) sg_progress_say(p, "%s%s%s: %s", v->arm[arm], arm ? " to " : "", arm ? v->arm[0] : "", text);
+}
+
 static sg_status report(const char *directory, sg_progress *p, sg_error *e)
 {
     evaluation v = {0};
@@ -379,6 +403,7 @@ static sg_status report(const char *directory, sg_progress *p, sg_error *e)
     if (status == SG_OK) status = write_all(directory, &v, e);
     for (int i = 1; status == SG_OK && p && i < v.arms; i++) say_result(p, &v, i);
     for (int i = 1; status == SG_OK && p && i < v.arms; i++) say_arm(p, &v, i);
+    for (int i = 0; status == SG_OK && p && i < v.arms; i++) say_clip(p, &v, i);
     sg_eval_summary_close(&v.summary);
     sg_eval_results_close(&v.results);
     json_decref(v.manifest);

@@ -144,9 +144,10 @@ static sg_status read_place(const reader *r, const json_t *j, sg_eval_clip *c)
     SG_TRY(read_int(r, j, "arm_index", true, 0, INT_MAX, &c->arm));
     SG_TRY(read_int(r, j, "prompt", true, 0, SG_EVAL_PLACES - 1, &c->prompt));
     SG_TRY(read_int(r, j, "clip", true, 0, SG_EVAL_PLACES - 1, &c->clip));
-    if (!status || (strcmp(status, "done") != 0 && strcmp(status, "failed") != 0))
-        return wrong(r, "status", "should be \"done\" or \"failed\"");
+    if (!status || (strcmp(status, "done") != 0 && strcmp(status, "failed") != 0 && strcmp(status, "scored") != 0))
+        return wrong(r, "status", "should be \"done\", \"failed\" or \"scored\"");
     c->done = *status == 'd';
+    c->scored = *status == 's';
     return SG_OK;
 }
 
@@ -176,6 +177,9 @@ static sg_status read_figures(const reader *r, const json_t *j, sg_eval_clip *c)
     SG_TRY(read_real(r, j, "flicker", "flicker", 0, 1, &c->flicker));
     SG_TRY(read_real(r, j, "sharpness", "sharpness", 0, 1e9, &c->sharpness));
     SG_TRY(read_real(r, j, "strength", "strength", 0, 1, &c->strength));
+    SG_TRY(read_real(r, j, "clipsim", "clipsim", -1.001, 1.001, &c->clipsim));
+    SG_TRY(read_real(r, j, "clip_t", "clip_t", -1.001, 1.001, &c->clip_t));
+    SG_TRY(read_real(r, j, "clip_score", "clip_score", 0, 100.1, &c->clip_score));
     SG_TRY(read_score(r, j, "psnr", 1000, INFINITY, &c->psnr));
     SG_TRY(read_score(r, j, "ssim", 2, NAN, &c->ssim));
     return read_score(r, j, "ms_ssim", 2, NAN, &c->ms_ssim);
@@ -407,21 +411,43 @@ static int by_place_and_line(const void *x, const void *y)
     return place ? place : source ? source : order(a->line, b->line);
 }
 
-/* Of the lines for one clip the last that is done stays, or the last. */
+static void take_scores(sg_eval_clip *to, const sg_eval_clip *from)
+{
+    to->scored = from->scored;
+    to->clipsim = from->clipsim;
+    to->clip_t = from->clip_t;
+    to->clip_score = from->clip_score;
+}
+
+/* Of the scored lines of a clip the last stays, in the place of the clip, unless a line of the same file that is done follows it;
+ * of the others the last that is done, or the last. Those of a clip are from first to last. */
+static void keep_one(sg_eval_clip *clip, int first, int last)
+{
+    int kept = -1, scored = -1;
+    for (int i = first; i <= last; i++) {
+        const sg_eval_clip *const c = &clip[i];
+        if (c->scored) scored = i;
+        if (!c->scored && (kept < 0 || c->done || !clip[kept].done)) kept = i;
+        if (c->done && scored >= 0 && clip[scored].source == c->source) scored = -1;
+    }
+    if (kept >= 0 && scored >= 0) take_scores(&clip[kept], &clip[scored]);
+    for (int i = first; i <= last; i++)
+        if (i != kept) sg_eval_clip_free(&clip[i]);
+    if (kept <= first) return;
+    clip[first] = clip[kept];
+    clip[kept] = (sg_eval_clip){0};
+}
+
 static void drop_repeated(sg_eval_results *r)
 {
     int kept = 0;
-    for (int i = 0; i < r->count; i++) {
-        sg_eval_clip *const c = &r->clip[i], *const best = kept ? &r->clip[kept - 1] : NULL;
-        const bool again = best && by_place(best, c) == 0;
-        if (again && best->done && !c->done) {
-            sg_eval_clip_free(c);
-            continue;
-        }
-        if (again) sg_eval_clip_free(best);
-        const sg_eval_clip moved = *c;
-        *c = (sg_eval_clip){0};
-        r->clip[again ? kept - 1 : kept++] = moved;
+    for (int first = 0, last; first < r->count; first = last + 1) {
+        for (last = first; last + 1 < r->count && by_place(&r->clip[first], &r->clip[last + 1]) == 0;) last++;
+        keep_one(r->clip, first, last);
+        if (!r->clip[first].strings) continue; /* scored, and never done */
+        const sg_eval_clip moved = r->clip[first];
+        r->clip[first] = (sg_eval_clip){0};
+        r->clip[kept++] = moved;
     }
     r->count = kept;
 }

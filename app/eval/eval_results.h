@@ -4,7 +4,7 @@
  *   arm           its name
  *   arm_index     its place in the manifest's "arms"; 0 is what the others are compared with
  *   prompt, clip  place in the set, and which of that prompt's clips; both from 0
- *   status        "done" or "failed"
+ *   status        "done" or "failed"; "scored": of a clip that is done, by CLIP (clip_similarity.h), once its file is there
  *   text, groups  the prompt, and the groups of the set that it belongs to
  *   seed, width, height, frames
  *   file, picture the clip and frames of it, relative to DIR
@@ -19,6 +19,8 @@
  *   flicker, sharpness   clip_figures.h
  *   black, frozen, non_finite  frames, pairs of frames, frames
  *   error         why it failed
+ *   clipsim, clip_t, clip_score, cut_tokens  of a line that is "scored": what the clip's file has, and how many tokens of the
+ *                 text CLIP did not read
  *
  * version to text are in every line, file and seconds.whole in those that are done; whatever else is missing is unknown.
  * Members of other names are passed over. Who appends a line ends it with its newline: what follows the last newline of a
@@ -62,6 +64,8 @@ typedef struct sg_eval_clip {
     int                steps, computed; /* of denoising; those that the step cache left to compute */
     double             whole, text_seconds, encoder, denoiser, decoder, kept, flicker, sharpness;
     sg_eval_score      psnr, ssim, ms_ssim;
+    double             clipsim, clip_t, clip_score;
+    bool               scored; /* these are known, as far as there are such of this clip */
     int                source, line; /* where it stands: a file, and its line from 1 */
     void              *strings;      /* all of the above */
 } sg_eval_clip;
@@ -77,7 +81,7 @@ typedef struct sg_eval_results {
 bool sg_eval_results_owns(const char *name);
 
 /* Reads all of them in a folder, sorted by name; none is no error. Of several lines for one clip of one arm the last that
- * is done counts, or the last. SG_E_FORMAT tells file, line and member: of JSON that is not sound, a value of another
+ * is done counts, or the last; and the last that is scored, unless the same file has the clip done again after it. SG_E_FORMAT tells file, line and member: of JSON that is not sound, a value of another
  * type or out of bounds, a path that leaves the folder; SG_E_FILE, SG_E_MEMORY. Takes memory in proportion to the files.
  * The caller closes, after a failure too. */
 sg_status sg_eval_results_open(sg_eval_results *out, const char *directory, sg_error *e) SG_MUST_USE;

@@ -18,12 +18,18 @@ const char *const sg_eval_measure_name[SG_EVAL_MEASURES] = {
     [SG_EVAL_MS_SSIM_P5] = "ms_ssim_p5",
     [SG_EVAL_FLICKER] = "flicker",
     [SG_EVAL_SHARPNESS] = "sharpness",
+    [SG_EVAL_CLIPSIM] = "clipsim",
+    [SG_EVAL_CLIP_T] = "clip_t",
+    [SG_EVAL_CLIP_SCORE] = "clip_score",
     [SG_EVAL_SECONDS] = "seconds",
     [SG_EVAL_DENOISER_SECONDS] = "denoiser_seconds",
     [SG_EVAL_SPARSITY] = "sparsity",
     [SG_EVAL_STEPS_COMPUTED] = "steps_computed",
     [SG_EVAL_FLICKER_CHANGE] = "flicker_change",
     [SG_EVAL_SHARPNESS_CHANGE] = "sharpness_change",
+    [SG_EVAL_CLIPSIM_CHANGE] = "clipsim_change",
+    [SG_EVAL_CLIP_T_CHANGE] = "clip_t_change",
+    [SG_EVAL_CLIP_SCORE_CHANGE] = "clip_score_change",
     [SG_EVAL_SECONDS_CHANGE] = "seconds_change",
     [SG_EVAL_DENOISER_SECONDS_CHANGE] = "denoiser_seconds_change",
     [SG_EVAL_SPEEDUP] = "speedup",
@@ -74,12 +80,18 @@ static double value(sg_eval_measure m, const sg_eval_clip *c, const sg_eval_clip
     case SG_EVAL_MS_SSIM_P5: return c->ms_ssim.p5;
     case SG_EVAL_FLICKER: return c->flicker;
     case SG_EVAL_SHARPNESS: return c->sharpness;
+    case SG_EVAL_CLIPSIM: return c->clipsim;
+    case SG_EVAL_CLIP_T: return c->clip_t;
+    case SG_EVAL_CLIP_SCORE: return c->clip_score;
     case SG_EVAL_SECONDS: return sg_eval_clip_seconds(c);
     case SG_EVAL_DENOISER_SECONDS: return c->denoiser;
     case SG_EVAL_SPARSITY: return 1 - c->kept;
     case SG_EVAL_STEPS_COMPUTED: return c->computed < 0 ? (double)NAN : c->computed;
     case SG_EVAL_FLICKER_CHANGE: return c->flicker - first->flicker;
     case SG_EVAL_SHARPNESS_CHANGE: return c->sharpness - first->sharpness;
+    case SG_EVAL_CLIPSIM_CHANGE: return c->clipsim - first->clipsim;
+    case SG_EVAL_CLIP_T_CHANGE: return c->clip_t - first->clip_t;
+    case SG_EVAL_CLIP_SCORE_CHANGE: return c->clip_score - first->clip_score;
     case SG_EVAL_SECONDS_CHANGE: return own(c, first) - own(first, c);
     case SG_EVAL_DENOISER_SECONDS_CHANGE: return c->denoiser - first->denoiser;
     case SG_EVAL_SPEEDUP: return log_ratio(own(first, c) + rest(c, first), own(c, first) + rest(c, first));

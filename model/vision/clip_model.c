@@ -19,8 +19,8 @@ struct sg_clip_model {
     sg_bpe_tokenizer *tokenizer;
     sg_clip_text     *text;
     sg_clip_vision   *vision;
-    sg_stream         stream; /* its scratch is owned */
-    size_t            bytes;  /* of weights and scratch */
+    size_t            scratch; /* bytes that the larger pass takes */
+    sg_stream         stream;  /* its scratch is owned; without one nothing is loaded */
 };
 
 /* ---- opening ---- */
@@ -58,29 +58,21 @@ static sg_status plan(const sg_clip_model *m, sg_plan_totals *t, size_t *scratch
     return s.status ? sg_error_set(e, s.status, "%s", s.why) : SG_OK;
 }
 
-/* Loads what fits. */
-static sg_status load(sg_clip_model *m, size_t limit, sg_error *e)
+static sg_status check_memory(sg_clip_model *m, size_t limit, sg_error *e)
 {
     const double   gib = 1.0 / (1 << 30);
-    sg_bind *const bind[] = {sg_clip_text_component(m->text)->bind, sg_clip_vision_component(m->vision)->bind};
     sg_plan_totals t = {.backend = m->backend};
-    size_t         scratch = 0;
-    SG_TRY(plan(m, &t, &scratch, e));
-    const size_t weights = sg_bind_bytes(bind[0], m->backend, NULL) + sg_bind_bytes(bind[1], m->backend, NULL);
-    const size_t work = scratch + t.staged_x + t.staged_y + t.attended + t.weight;
+    SG_TRY(plan(m, &t, &m->scratch, e));
+    const size_t weights = sg_bind_bytes(sg_clip_text_component(m->text)->bind, m->backend, NULL) +
+                           sg_bind_bytes(sg_clip_vision_component(m->vision)->bind, m->backend, NULL);
+    const size_t work = m->scratch + t.staged_x + t.staged_y + t.attended + t.weight;
     const size_t may = limit ? limit : m->backend->total_bytes;
-    m->bytes = weights + work;
-    if (m->bytes > may)
+    if (weights + work > may)
         return sg_error_set(e, SG_E_MEMORY,
                             "%s: CLIP needs %.3f GiB, but %.3f GiB may be used (weights %.3f, activations %.3f)",
-                            sg_checkpoint_path(m->checkpoint), (double)m->bytes * gib, (double)may * gib,
+                            sg_checkpoint_path(m->checkpoint), (double)(weights + work) * gib, (double)may * gib,
                             (double)weights * gib, (double)work * gib);
-    sg_backend_limit_packed(m->backend, may - m->bytes);
-    for (int i = 0; i < 2; i++) SG_TRY(sg_bind_load(bind[i], m->backend, NULL, NULL, e));
-    m->stream = sg_stream_of(m->backend);
-    void *const block = m->backend->memory->alloc(m->backend, scratch);
-    if (!block) return sg_error_set(e, SG_E_MEMORY, "the device cannot give %zu bytes", scratch);
-    m->stream.scratch = (sg_arena){.base = (uintptr_t)block, .cap = scratch};
+    sg_backend_limit_packed(m->backend, may - weights - work);
     return SG_OK;
 }
 
@@ -97,7 +89,7 @@ static sg_status open_all(sg_clip_model *m, const char *folder, const sg_engine_
     SG_TRY(open_tokenizer(m, e));
     SG_TRY(sg_clip_vision_open(&m->vision, m->checkpoint, "image_encoder", true, SG_F32, e));
     SG_TRY(sg_backend_open(&m->backend, &b, e));
-    return load(m, o->memory_limit, e);
+    return check_memory(m, o->memory_limit, e);
 }
 
 sg_status sg_clip_model_open(sg_clip_model **out, const char *folder, const sg_engine_options *o, sg_error *e)
@@ -133,14 +125,27 @@ sg_clip_model_info sg_clip_model_describe(const sg_clip_model *m)
     sg_clip_model_info info = {.pooled = sg_clip_text_describe(m->text).pooled,
                                .tokens = sg_clip_text_describe(m->text).tokens,
                                .image = sg_clip_vision_describe(m->vision).image,
-                               .hash = sg_source_hash(text->source, SG_HASH),
-                               .bytes = m->bytes + sg_backend_packed_bytes(m->backend)};
+                               .hash = sg_source_hash(text->source, SG_HASH)};
     snprintf(info.text, sizeof info.text, "pictures: %.60s; texts: %.60s", vision->summary, text->summary);
     snprintf(info.device, sizeof info.device, "%s", m->backend->device);
     return info;
 }
 
 /* ---- rows ---- */
+
+/* Enters the device; with the first row come the weights. */
+static sg_status start(sg_clip_model *m, sg_error *e)
+{
+    sg_component *const part[] = {sg_clip_text_component(m->text), sg_clip_vision_component(m->vision)};
+    sg_backend_make_current(m->backend);
+    if (m->stream.scratch.base) return SG_OK;
+    for (int i = 0; i < 2; i++) SG_TRY(sg_bind_load(part[i]->bind, m->backend, NULL, NULL, e));
+    m->stream = sg_stream_of(m->backend);
+    void *const block = m->backend->memory->alloc(m->backend, m->scratch);
+    if (!block) return sg_error_set(e, SG_E_MEMORY, "the device cannot give %zu bytes", m->scratch);
+    m->stream.scratch = (sg_arena){.base = (uintptr_t)block, .cap = m->scratch};
+    return SG_OK;
+}
 
 static sg_status to_length_1(float *row, int n, const char *what, sg_error *e)
 {
@@ -183,8 +188,8 @@ sg_status sg_clip_model_text(sg_clip_model *m, const char *text, float *row, int
     sg_stream *const        s = &m->stream;
     int32_t                *ids = NULL;
     int                     n = 0;
+    SG_TRY(start(m, e));
     SG_TRY(tokenize(m, text, &ids, &n, cut, e));
-    sg_backend_make_current(m->backend);
     const sg_tensor y = sg_new(s, SG_F32, 1, info.pooled), states = sg_new(s, SG_F32, n, info.width);
     sg_clip_text_encode(m->text, s, states, y, ids, n);
     free(ids);
@@ -194,7 +199,7 @@ sg_status sg_clip_model_text(sg_clip_model *m, const char *text, float *row, int
 sg_status sg_clip_model_picture(sg_clip_model *m, const uint8_t *rgb, int width, int height, float *row, sg_error *e)
 {
     sg_stream *const s = &m->stream;
-    sg_backend_make_current(m->backend);
+    SG_TRY(start(m, e));
     const sg_tensor y = sg_new(s, SG_F32, 1, sg_clip_text_describe(m->text).pooled);
     sg_clip_vision_row(m->vision, s, y, rgb, width, height);
     return fetch(m, row, y, "picture", e);
