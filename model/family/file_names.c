@@ -51,6 +51,7 @@ const sg_name_map sg_t5_gguf_names = {MAP(t5_gguf)};
 static const sg_name_rule llama_gguf[] = {
     AS("embed_tokens", "token_embd"),
     AS("norm", "output_norm"),
+    AS("layers.%d", "blk.%d"), /* those as a whole that nobody reads */
     AS(M "input_layernorm", K "attn_norm"),
     AS(M "post_attention_layernorm", K "ffn_norm"),
     AS(M "self_attn.q_proj", K "attn_q"),

@@ -9,7 +9,7 @@
 
 enum { BLOCKS_MAX = 4096 };
 
-const char *const sg_denoiser_prefixes[] = {"", "model.diffusion_model.", "diffusion_model.", "net.", "model.", NULL};
+const char *const sg_denoiser_prefixes[] = {"", "model.diffusion_model.", "diffusion_model.", "net.", "model.", "model.model.", NULL};
 const char *const sg_vae_prefixes[] = {"", "vae.", "first_stage_model.", NULL};
 
 /* ---- T5 ---- */

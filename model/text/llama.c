@@ -139,6 +139,14 @@ static void want_layer(sg_llama *l, int i, const char *prefix)
     sg_bind_tensor(b, &w->down, act, "mlp.down_proj.weight", c, f);
 }
 
+/* What begins so may be there without anybody wanting it. */
+static void ignore(const sg_llama *l, const char *begins)
+{
+    char                file[SG_NAME_MAX];
+    const sg_name_rule *rule;
+    sg_bind_ignore(l->component.bind, sg_name_map_find(l->component.map, begins, file, &rule) ? file : begins);
+}
+
 static sg_status want_weights(sg_llama *l, sg_error *e)
 {
     sg_bind *const    b = l->component.bind;
@@ -150,13 +158,13 @@ static sg_status want_weights(sg_llama *l, sg_error *e)
     if (l->loaded == l->size.layers)
         sg_bind_tensor(b, &l->norm, SG_F32, "norm.weight", l->size.width);
     else
-        sg_bind_ignore(b, "norm.weight");
+        ignore(l, "norm.weight");
     for (int i = l->loaded; i < l->size.layers; i++) {
         snprintf(name, sizeof name, "layers.%d.", i);
-        sg_bind_ignore(b, name);
+        ignore(l, name);
     }
     static const char *const others[] = {"lm_head.", "rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector."};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) sg_bind_ignore(b, others[i]);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) ignore(l, others[i]);
     snprintf(name, sizeof name, "%sembed_tokens.weight", prefix);
     return sg_token_table_open(&l->table, &l->component, name, name, l->size.vocab, l->size.width, e);
 }

@@ -153,14 +153,15 @@ static inline void write_beside(const char *folder, const char *model_dir, const
     write_own(path, model_dir, more);
 }
 
-/* Of the small HunyuanVideo, beside its denoiser. */
-static inline const char *hunyuan_own(void)
+/* Of the small HunyuanVideo, beside its denoiser, but for one component. */
+static inline const char *hunyuan_own_but(const char *not_this)
 {
     static const char *const name[] = {"vae", "text_encoder", "text_encoder_2"};
     static char              more[4096];
     size_t                   n = 0;
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
         char config[64];
+        if (strcmp(name[i], not_this) == 0) continue;
         snprintf(config, sizeof config, "%s/config.json", name[i]);
         char *const text = text_of(HUNYUAN, config);
         n += (size_t)snprintf(more + n, sizeof more - n, ", \"%s\": %s", name[i], text);
@@ -169,6 +170,8 @@ static inline const char *hunyuan_own(void)
     }
     return more;
 }
+
+static inline const char *hunyuan_own(void) { return hunyuan_own_but(""); }
 
 static const char clip_own[] = ", \"image_encoder\": {\"num_attention_heads\": 2, \"hidden_act\": \"gelu\"}";
 

@@ -195,9 +195,15 @@ static void files_and_one_file_of_hunyuan_render(void **state)
     write_out(&now, "hunyuan/all/all.safetensors");
     write_beside("hunyuan/all", HUNYUAN, hunyuan_own());
     renders_as(HUNYUAN, "hunyuan/all/all.safetensors", NULL);
-    /* Diffusers' names */
-    sg_model_parts named = parts;
+    /* the denoiser as ComfyUI saves it, today and before */
+    static const sg_name_map *const saved[] = {&sg_hunyuan_dit_saved_names, &sg_hunyuan_dit_saved_before_names};
+    sg_model_parts                  named = parts;
     named.vae = "hunyuan/vae/pytorch_model.safetensors";
+    for (int i = 0; i < 2; i++) {
+        write_component("hunyuan/saved.safetensors", HUNYUAN, "transformer", saved[i], 0, i ? "" : "model.model.");
+        renders_as(HUNYUAN, "hunyuan/saved.safetensors", &named);
+    }
+    /* Diffusers' names */
     write_component("hunyuan/named.safetensors", HUNYUAN, "transformer", NULL, 0, "");
     renders_as(HUNYUAN, "hunyuan/named.safetensors", &named);
 }
