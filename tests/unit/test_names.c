@@ -1,8 +1,10 @@
 /* test_names.c - the names of parts, of published size, in every spelling: both lists whole, and one to one. */
 #include "cogvideox_names.h"
 #include "file_names.h"
+#include "flux_names.h"
 #include "hunyuan_names.h"
 #include "mochi_names.h"
+#include "sd3_names.h"
 #include "wan_names.h"
 
 #include <setjmp.h>
@@ -173,38 +175,142 @@ static const char *const gguf_file[] = {
     NULL,
 };
 
+static const char *const flux_bound[] = {
+    "{x_embedder,context_embedder,norm_out.linear,proj_out}" WB,
+    "time_text_embed.{timestep,guidance,text}_embedder.linear_{1,2}" WB,
+    "transformer_blocks.<19>.{norm1,norm1_context}.linear" WB,
+    "transformer_blocks.<19>.attn.{to_q,to_k,to_v,to_out.0,add_q_proj,add_k_proj,add_v_proj,to_add_out}" WB,
+    "transformer_blocks.<19>.attn.{norm_q,norm_k,norm_added_q,norm_added_k}.weight",
+    "transformer_blocks.<19>.{ff,ff_context}.net.{0.proj,2}" WB,
+    "single_transformer_blocks.<38>.{norm.linear,proj_mlp,proj_out,attn.to_q,attn.to_k,attn.to_v}" WB,
+    "single_transformer_blocks.<38>.attn.norm_{q,k}.weight",
+    NULL,
+};
+#define FLUX_FILE(norm)                                                                                                \
+    {                                                                                                                  \
+        "{img_in,txt_in,final_layer.linear,final_layer.adaLN_modulation.1}" WB,                                        \
+            "{time,guidance,vector}_in.{in,out}_layer" WB, "double_blocks.<19>.{img,txt}_mod.lin" WB,                  \
+            "double_blocks.<19>.{img,txt}_attn.{qkv,proj}" WB,                                                         \
+            "double_blocks.<19>.{img,txt}_attn.norm.{query,key}_norm." norm,                                           \
+            "double_blocks.<19>.{img,txt}_mlp.{0,2}" WB, "single_blocks.<38>.{linear1,linear2,modulation.lin}" WB,     \
+            "single_blocks.<38>.norm.{query,key}_norm." norm, NULL,                                                    \
+    }
+static const char *const flux_file[] = FLUX_FILE("scale"), *const flux_saved[] = FLUX_FILE("weight");
+
+/* 3.5 medium; the last block's text goes nowhere. */
+static const char *const sd3_bound[] = {
+    "pos_embed.pos_embed",
+    "{pos_embed.proj,context_embedder,norm_out.linear,proj_out}" WB,
+    "time_text_embed.{timestep,text}_embedder.linear_{1,2}" WB,
+    "transformer_blocks.<24>.{norm1,norm1_context}.linear" WB,
+    "transformer_blocks.<24>.attn.{to_q,to_k,to_v,to_out.0,add_q_proj,add_k_proj,add_v_proj}" WB,
+    "transformer_blocks.<24>.attn.{norm_q,norm_k,norm_added_q,norm_added_k}.weight",
+    "transformer_blocks.<24>.ff.net.{0.proj,2}" WB,
+    "transformer_blocks.<23>.{attn.to_add_out,ff_context.net.0.proj,ff_context.net.2}" WB,
+    "transformer_blocks.<13>.attn2.{to_q,to_k,to_v,to_out.0}" WB,
+    "transformer_blocks.<13>.attn2.norm_{q,k}.weight",
+    NULL,
+};
+static const char *const sd3_file[] = {
+    "pos_embed",
+    "{x_embedder.proj,context_embedder,final_layer.linear,final_layer.adaLN_modulation.1}" WB,
+    "{t,y}_embedder.mlp.{0,2}" WB,
+    "joint_blocks.<24>.{x_block,context_block}.adaLN_modulation.1" WB,
+    "joint_blocks.<24>.{x_block,context_block}.attn.qkv" WB,
+    "joint_blocks.<24>.{x_block,context_block}.attn.ln_{q,k}.weight",
+    "joint_blocks.<24>.x_block.{attn.proj,mlp.fc1,mlp.fc2}" WB,
+    "joint_blocks.<23>.context_block.{attn.proj,mlp.fc1,mlp.fc2}" WB,
+    "joint_blocks.<13>.x_block.attn2.{qkv,proj}" WB,
+    "joint_blocks.<13>.x_block.attn2.ln_{q,k}.weight",
+    NULL,
+};
+
+static const char *const ldm_bound[] = {
+    "{encoder,decoder}.{conv_in,conv_out,conv_norm_out}" WB,
+    "{encoder,decoder}.mid_block.resnets.<2>.{norm1,conv1,norm2,conv2}" WB,
+    "{encoder,decoder}.mid_block.attentions.0.{group_norm,to_q,to_k,to_v,to_out.0}" WB,
+    "encoder.down_blocks.<4>.resnets.<2>.{norm1,conv1,norm2,conv2}" WB,
+    "encoder.down_blocks.{1,2}.resnets.0.conv_shortcut" WB,
+    "encoder.down_blocks.<3>.downsamplers.0.conv" WB,
+    "decoder.up_blocks.<4>.resnets.<3>.{norm1,conv1,norm2,conv2}" WB,
+    "decoder.up_blocks.{2,3}.resnets.0.conv_shortcut" WB,
+    "decoder.up_blocks.<3>.upsamplers.0.conv" WB,
+    NULL,
+};
+static const char *const ldm_file[] = {
+    "{encoder,decoder}.{conv_in,conv_out,norm_out}" WB,
+    "{encoder,decoder}.mid.block_{1,2}.{norm1,conv1,norm2,conv2}" WB,
+    "{encoder,decoder}.mid.attn_1.{norm,q,k,v,proj_out}" WB,
+    "encoder.down.<4>.block.<2>.{norm1,conv1,norm2,conv2}" WB,
+    "encoder.down.{1,2}.block.0.nin_shortcut" WB,
+    "encoder.down.<3>.downsample.conv" WB,
+    "decoder.up.<4>.block.<3>.{norm1,conv1,norm2,conv2}" WB,
+    "decoder.up.{0,1}.block.0.nin_shortcut" WB,
+    "decoder.up.{1,2,3}.upsample.conv" WB,
+    NULL,
+};
+
+static const char *const llama_bound[] = {
+    "{embed_tokens,norm}.weight",
+    "layers.<32>.{input,post_attention}_layernorm.weight",
+    "layers.<32>.self_attn.{q,k,v,o}_proj.weight",
+    "layers.<32>.mlp.{gate,up,down}_proj.weight",
+    NULL,
+};
+static const char *const llama_file[] = {
+    "{token_embd,output_norm}.weight",
+    "blk.<32>.{attn,ffn}_norm.weight",
+    "blk.<32>.attn_{q,k,v,output}.weight",
+    "blk.<32>.ffn_{gate,up,down}.weight",
+    NULL,
+};
+
+/* Each name of the file is meant by one of the model, or each of its parts is. */
 static void every_name_of_a_published_model_has_its_own(void **state)
 {
+    enum { PARTS = 8 };
     static const struct {
         const sg_name_map *map;
         const char *const *bound, *const *file;
-        int count;
+        int count, in_file, span; /* span 0: the map's own */
     } parts[] = {
-        {&sg_wan_dit_names, dit_bound, dit_file, 825}, /* as the published files have them */
-        {&sg_wan_dit_names, image_bound, image_file, 209},
-        {&sg_wan_vae_names, vae_bound, vae_file, 194},
-        {&sg_wan_vae_residual_names, residual_bound, residual_file, 196},
-        {&sg_wan_t5_names, t5_bound, t5_file, 242},
-        {&sg_t5_gguf_names, t5_bound, gguf_file, 242},
+        {&sg_wan_dit_names, dit_bound, dit_file, 825, 825, 0}, /* as the published files have them */
+        {&sg_wan_dit_names, image_bound, image_file, 209, 209, 0},
+        {&sg_wan_vae_names, vae_bound, vae_file, 194, 194, 0},
+        {&sg_wan_vae_residual_names, residual_bound, residual_file, 196, 196, 0},
+        {&sg_wan_t5_names, t5_bound, t5_file, 242, 242, 0},
+        {&sg_t5_gguf_names, t5_bound, gguf_file, 242, 242, 0},
+        {&sg_flux_dit_names, flux_bound, flux_file, 1160, 780, 0},
+        {&sg_flux_dit_saved_names, flux_bound, flux_saved, 1160, 780, 0},
+        {&sg_sd3_dit_names, sd3_bound, sd3_file, 909, 665, 24},
+        {&sg_ldm_vae_names, ldm_bound, ldm_file, 244, 244, 4},
+        {&sg_llama_gguf_names, llama_bound, llama_file, 290, 290, 0},
     };
     static names bound, file;
     (void)state;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        bool hit[NAMES_MAX] = {false};
+        static bool hit[NAMES_MAX][PARTS];
+        sg_name_map map = *parts[i].map;
+        int         hits = 0;
+        if (parts[i].span) map.span = parts[i].span;
+        memset(hit, 0, sizeof hit);
         expand_all(&bound, parts[i].bound);
         expand_all(&file, parts[i].file);
         assert_int_equal(bound.count, parts[i].count);
-        assert_int_equal(file.count, parts[i].count);
+        assert_int_equal(file.count, parts[i].in_file);
         for (int k = 0; k < bound.count; k++) {
             char                name[SG_NAME_MAX];
             const sg_name_rule *rule;
             int                 at = 0;
-            assert_true(sg_name_map_find(parts[i].map, bound.name[k], name, &rule));
+            assert_true(sg_name_map_find(&map, bound.name[k], name, &rule));
             while (at < file.count && strcmp(file.name[at], name) != 0) at++;
             if (at == file.count) fail_msg("%s becomes %s", bound.name[k], name);
-            assert_false(hit[at]);
-            hit[at] = true;
+            hits += !memchr(hit[at], true, PARTS);
+            bool *const part = &hit[at][rule && rule->of ? rule->rows[0].first : 0];
+            assert_false(*part);
+            *part = true;
         }
+        assert_int_equal(hits, file.count);
     }
 }
 
@@ -278,6 +384,35 @@ static void names_mean_what_they_mean(void **state)
         {&sg_hunyuan_dit_names, 0, "context_embedder.token_refiner.refiner_blocks.1.norm_out.linear.bias",
          "txt_in.individual_token_refiner.blocks.1.adaLN_modulation.1.bias"},
         {&sg_hunyuan_dit_names, 0, "single_transformer_blocks.39.attn.norm_k.weight", "single_blocks.39.k_norm.weight"},
+        {&sg_hunyuan_dit_saved_names, 0, "context_embedder.token_refiner.refiner_blocks.1.attn.to_out.0.bias",
+         "txt_in.individual_token_refiner.blocks.1.self_attn.proj.bias"},
+        {&sg_hunyuan_dit_saved_names, 0, "context_embedder.time_text_embed.timestep_embedder.linear_2.bias",
+         "txt_in.t_embedder.out_layer.bias"},
+        {&sg_hunyuan_dit_saved_names, 0, "transformer_blocks.3.attn.norm_k.weight",
+         "double_blocks.3.img_attn.norm.key_norm.weight"},
+        {&sg_hunyuan_dit_saved_before_names, 0, "transformer_blocks.3.attn.norm_k.weight",
+         "double_blocks.3.img_attn.norm.key_norm.scale"},
+        {&sg_flux_dit_names, 0, "transformer_blocks.18.attn.norm_added_q.weight",
+         "double_blocks.18.txt_attn.norm.query_norm.scale"},
+        {&sg_flux_dit_names, 0, "transformer_blocks.18.attn.to_add_out.bias", "double_blocks.18.txt_attn.proj.bias"},
+        {&sg_flux_dit_names, 0, "transformer_blocks.18.ff.net.2.bias", "double_blocks.18.img_mlp.2.bias"},
+        {&sg_flux_dit_names, 0, "single_transformer_blocks.37.proj_out.bias", "single_blocks.37.linear2.bias"},
+        {&sg_flux_dit_names, 0, "context_embedder.bias", "txt_in.bias"},
+        {&sg_flux_dit_names, 0, "time_text_embed.text_embedder.linear_1.bias", "vector_in.in_layer.bias"},
+        {&sg_flux_dit_names, 0, "time_text_embed.guidance_embedder.linear_2.bias", "guidance_in.out_layer.bias"},
+        {&sg_sd3_dit_names, 38, "pos_embed.pos_embed", "pos_embed"},
+        {&sg_sd3_dit_names, 38, "time_text_embed.text_embedder.linear_2.bias", "y_embedder.mlp.2.bias"},
+        {&sg_sd3_dit_names, 38, "transformer_blocks.5.ff_context.net.0.proj.bias",
+         "joint_blocks.5.context_block.mlp.fc1.bias"},
+        {&sg_sd3_dit_names, 38, "transformer_blocks.5.attn.norm_added_k.weight",
+         "joint_blocks.5.context_block.attn.ln_k.weight"},
+        {&sg_sd3_dit_names, 38, "transformer_blocks.5.attn2.to_out.0.bias", "joint_blocks.5.x_block.attn2.proj.bias"},
+        {&sg_sd3_dit_names, 38, SG_SD3_LAST, "joint_blocks.37.x_block.adaLN_modulation.1.weight"},
+        {&sg_llama_gguf_names, 0, "layers.5.post_attention_layernorm.weight", "blk.5.ffn_norm.weight"},
+        {&sg_llama_gguf_names, 0, "layers.5.mlp.up_proj.weight", "blk.5.ffn_up.weight"},
+        {&sg_ldm_vae_names, 4, "decoder.up_blocks.3.resnets.0.conv_shortcut.bias",
+         "decoder.up.0.block.0.nin_shortcut.bias"},
+        {&sg_ldm_vae_names, 4, "encoder.mid_block.attentions.0.to_out.0.bias", "encoder.mid.attn_1.proj_out.bias"},
         {&sg_ldm_vae_names, 4, "decoder.up_blocks.0.resnets.2.conv1.conv.bias", "decoder.up.3.block.2.conv1.conv.bias"},
         {&sg_ldm_vae_names, 4, "encoder.down_blocks.1.resnets.0.conv_shortcut.conv.bias",
          "encoder.down.1.block.0.nin_shortcut.conv.bias"},
@@ -300,11 +435,44 @@ static void names_mean_what_they_mean(void **state)
 /* Which rows of what, of tensors that files have joined. */
 static void rows_mean_what_they_mean(void **state)
 {
+    enum { BLOCKS = 24 };
     static const struct {
         const sg_name_map *map;
         const char        *bound, *file;
         int                of, rows[SG_NAME_ROWS][2];
     } cuts[] = {
+        {&sg_flux_dit_names,
+         "transformer_blocks.7.attn.add_v_proj.bias",
+         "double_blocks.7.txt_attn.qkv.bias",
+         3,
+         {{2, 1}}},
+        {&sg_flux_dit_names,
+         "single_transformer_blocks.7.attn.to_k.weight",
+         "single_blocks.7.linear1.weight",
+         7,
+         {{1, 1}}},
+        {&sg_flux_dit_names,
+         "single_transformer_blocks.7.proj_mlp.weight",
+         "single_blocks.7.linear1.weight",
+         7,
+         {{3, 4}}},
+        {&sg_flux_dit_names, "norm_out.linear.bias", "final_layer.adaLN_modulation.1.bias", 2, {{1, 1}, {0, 1}}},
+        {&sg_sd3_dit_names,
+         "transformer_blocks.7.attn2.to_v.bias",
+         "joint_blocks.7.x_block.attn2.qkv.bias",
+         3,
+         {{2, 1}}},
+        {&sg_sd3_dit_names,
+         "transformer_blocks.23.norm1_context.linear.bias", /* the last block's are swapped, */
+         "joint_blocks.23.context_block.adaLN_modulation.1.bias",
+         2,
+         {{1, 1}, {0, 1}}},
+        {&sg_sd3_dit_names,
+         "transformer_blocks.22.norm1_context.linear.bias", /* and of no other */
+         "joint_blocks.22.context_block.adaLN_modulation.1.bias",
+         0,
+         {{0, 0}}},
+        {&sg_sd3_dit_names, "norm_out.linear.bias", "final_layer.adaLN_modulation.1.bias", 2, {{1, 1}, {0, 1}}},
         {&sg_cogvideox_dit_names,
          "transformer_blocks.7.norm1.linear.bias",
          "mixins.adaln_layer.adaLN_modulations.7.1.bias",
@@ -352,7 +520,9 @@ static void rows_mean_what_they_mean(void **state)
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         char                file[SG_NAME_MAX];
         const sg_name_rule *rule;
-        assert_true(sg_name_map_find(cuts[i].map, cuts[i].bound, file, &rule));
+        sg_name_map         map = *cuts[i].map;
+        map.span = BLOCKS;
+        assert_true(sg_name_map_find(&map, cuts[i].bound, file, &rule));
         assert_string_equal(file, cuts[i].file);
         assert_int_equal(rule->of, cuts[i].of);
         for (int k = 0; k < SG_NAME_ROWS; k++) {
