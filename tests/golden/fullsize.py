@@ -27,6 +27,7 @@ from safetensors.torch import load_file, save_file
 import checkpoint
 import families
 import family_hunyuan
+import family_sd3
 import family_wan
 import make
 import oracle
@@ -73,6 +74,26 @@ SHAPES = {
                       "vae": dict(block_out_channels=(16, 32, 32, 64), norm_num_groups=8, layers_per_block=1,
                                   latent_channels=16), "tokenizer": family_hunyuan.BYTE_LEVEL},
 }
+MMDIT = dict(qk_norm="rms_norm", sample_size=128, pos_embed_max_size=192)
+SHAPES["sd35-large"] = {
+    "family": "sd3", "dit": dict(MMDIT, num_attention_heads=38, attention_head_dim=64, num_layers=38),
+    "text": XXL_T5, "clip": dict(CLIP_L, projection_dim=768, num_hidden_layers=4),
+    "clip_g": dict(hidden_size=1280, num_attention_heads=20, intermediate_size=5120, num_hidden_layers=4,
+                   projection_dim=1280, hidden_act="gelu"),
+    "vae": dict(block_out_channels=(128, 256, 512, 512), layers_per_block=2, latent_channels=16, sample_size=1024),
+    "tokenizer": {**family_sd3.TOKENIZERS, "t5": {**parts.T5, "total": 32000}}}
+SHAPES["sd35-medium"] = {**SHAPES["sd35-large"], "dit": dict(
+    MMDIT, num_attention_heads=24, attention_head_dim=64, num_layers=24, pos_embed_max_size=384,
+    dual_attention_layers=tuple(range(13)))}
+SHAPES["small-sd35"] = {
+    "family": "sd3", "dit": dict(MMDIT, num_attention_heads=2, attention_head_dim=64, num_layers=3, sample_size=16,
+                                 pos_embed_max_size=24, dual_attention_layers=(0,)),
+    "text": {**parts.GATED_T5, "width": 64, "head": 16, "heads": 4, "ff": 160},
+    "clip": dict(hidden_size=24, num_attention_heads=2, intermediate_size=64, num_hidden_layers=2, projection_dim=24),
+    "clip_g": dict(hidden_size=32, num_attention_heads=4, intermediate_size=96, num_hidden_layers=2, projection_dim=32,
+                   hidden_act="gelu"),
+    "vae": dict(block_out_channels=(16, 32, 32, 64), norm_num_groups=8, layers_per_block=1, latent_channels=16),
+    "tokenizer": family_sd3.TOKENIZERS}
 SHAPES["cogvideox-5b-i2v"] = {**SHAPES["cogvideox-5b"], "request": dict(pictures=1), "dit": dict(
     SHAPES["cogvideox-5b"]["dit"], in_channels=32, use_learned_positional_embeddings=True)}
 SHAPES["small-cogvideox-i2v"] = {**SHAPES["small-cogvideox"], "request": dict(pictures=1), "dit": dict(
@@ -85,12 +106,13 @@ SHAPES["14b-i2v"] = {**SHAPES["14b"], "request": dict(pictures=1), "clip": VIT_H
 SHAPES["small-i2v"] = {**SHAPES["small"], "request": dict(pictures=1), "clip": dict(
     VIT_H, hidden_size=32, num_attention_heads=2, num_hidden_layers=2, intermediate_size=64), "dit": dict(
     SHAPES["small"]["dit"], in_channels=36, image_dim=32, added_kv_proj_dim=256)}
-LATENTS = {"wan": (16, 4), "cogvideox": (16, 4), "mochi": (12, 6), "hunyuan": (16, 4)}  # channels, frames a latent; of 8 x 8
+LATENTS = {"wan": (16, 4), "cogvideox": (16, 4), "mochi": (12, 6), "hunyuan": (16, 4),
+           "sd3": (16, 1)}  # channels, frames a latent; of 8 x 8
 PROMPT = ("Two dogs run through shallow water at sunset; the camera follows them slowly, low and close, while the wind "
           "bends the tall grass and the city lights blur behind the harbour. 35mm film, warm light, 8K.")
 SUBLAYERS = {"request": dict(prompt=PROMPT, negative_prompt="blurry, low quality", width=96, height=64, frames=9,
                              steps=2, cfg_scale=5.0, seed=11),
-             "sampler": family_wan.UNIPC, "vae": {}, "clip": 17}
+             "sampler": family_wan.UNIPC, "vae": {}, "clip": 17, "clip_frame": (64, 96)}
 F32_GATE = 2e-5         # relative L2 of our float32 to the truth
 BF16_UNIT = 2.0 ** -8   # bfloat16 may err twice as much as diffusers' own bfloat16, and this much more
 
@@ -327,7 +349,9 @@ def sublayers(args):
     """All taps of a small clip, by the test program `golden`."""
     path, start = os.path.join(args.dir, "taps.safetensors"), time.time()
     family = families.name_of(args.dir)
-    request = dict(SUBLAYERS["request"], frames=2 * LATENTS[family][1] + 1, pictures=families.pictures_of(args.dir))
+    images = getattr(families.NAMED[family], "IMAGES", False)
+    request = dict(SUBLAYERS["request"], frames=1 if images else 2 * LATENTS[family][1] + 1,
+                   pictures=families.pictures_of(args.dir))
     spec = dict(SUBLAYERS, family=family, request=request)
     truth, err, psnr, frames, clip = make.record(args.dir, spec, args.device)
     make.save(path, truth, make.metadata("fullsize", spec, truth, err, psnr, clip))
