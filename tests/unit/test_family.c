@@ -434,35 +434,6 @@ static void a_picture(void **state)
     render("cpu", NULL, 1, 1, (int[]){-1});
 }
 
-/* Of a model of images nothing else can be asked, and of latents of a clip nothing is made. */
-static void a_picture_and_no_clip(void **state)
-{
-    (void)state;
-    float           latents[2 * C * Y * X] = {0};
-    char            path[128], *note = NULL;
-    made_up         m;
-    sg_report       rep;
-    sg_error        e = {0};
-    sg_engine      *g = open_family(&m, "ref");
-    sg_request      r = request(Y, 2);
-    const sg_tensor t = {.data = latents, .rank = 4, .dim = {C, 2, Y, X}};
-    m.components.frames = (sg_frame_rule){0};
-    assert_int_equal(sg_engine_check_request(g, &r, &e), SG_E_ARG);
-    assert_non_null(strstr(e.text, "frames: 2: this model makes 1; nearest is 1"));
-    sg_engine_nearest_size(g, NULL, NULL, &r.frames);
-    assert_int_equal(r.frames, 1);
-    assert_int_equal(sg_engine_check_request(g, &r, &e), SG_OK);
-    snprintf(path, sizeof path, "%s/clip.safetensors", copy_dir);
-    assert_int_equal(sg_safetensors_write(path, "latents", t, NULL, &e), SG_OK);
-    assert_int_equal(sg_engine_fit_latents(g, path, &r, &note, &e), SG_OK);
-    assert_int_equal(r.frames, 1);
-    r.latents_in = path;
-    e = (sg_error){0};
-    assert_int_equal(sg_engine_render(g, &r, NULL, &rep, &e), SG_E_ARG);
-    assert_non_null(strstr(e.text, "latents [4, 2, 4, 6] are not those of 6x4 with 1 frame"));
-    sg_engine_close(&g);
-}
-
 static void a_clip(void **state)
 {
     (void)state;
@@ -616,11 +587,8 @@ static void a_mask_is_for_the_longest_sequence(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_picture),
-                                       cmocka_unit_test(a_picture_and_no_clip),
-                                       cmocka_unit_test(a_clip),
-                                       cmocka_unit_test(text_by_pass_and_layer),
-                                       cmocka_unit_test(text_is_dense_where_blocks_are_skipped),
-                                       cmocka_unit_test(a_mask_is_for_the_longest_sequence)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_picture), cmocka_unit_test(a_clip), cmocka_unit_test(text_by_pass_and_layer),
+        cmocka_unit_test(text_is_dense_where_blocks_are_skipped), cmocka_unit_test(a_mask_is_for_the_longest_sequence)};
     return cmocka_run_group_tests(tests, make_copy, remove_copy);
 }
