@@ -9,6 +9,7 @@
 #include "clip_text.h"
 #include "family.h"
 #include "flux_dit.h"
+#include "flux_names.h"
 #include "kl_vae.h"
 #include "solver.h"
 #include "t5.h"

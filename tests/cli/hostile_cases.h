@@ -149,7 +149,7 @@ AT("scheduler order 9", put, SCHEDULER, NULL, UNIPC(",\"solver_order\":9"), "sol
 AT("scheduler of noise", put, SCHEDULER, NULL, UNIPC(",\"predict_x0\":false"), "predict_x0")
 AT("scheduler not JSON", put, SCHEDULER, NULL, "class_name: x\n", "line 1")
 AT("scheduler gone", gone, SCHEDULER, NULL, NULL, "cannot be opened")
-AT("pipeline unknown", set, INDEX, "_class_name", "\"FluxPipeline\"", "_class_name: \"FluxPipeline\"")
+AT("pipeline unknown", set, INDEX, "_class_name", "\"LTXPipeline\"", "_class_name: \"LTXPipeline\"")
 AT("transformer of another class", set, "transformer/config.json", "_class_name", "\"FluxTransformer2DModel\"",
    "_class_name: |WanTransformer3DModel")
 AT("vae of another class", set, "vae/config.json", "_class_name", "\"AutoencoderKL\"",

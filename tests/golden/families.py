@@ -18,13 +18,14 @@ import json
 import os
 
 import family_cogvideox
+import family_flux
 import family_hunyuan
 import family_mochi
 import family_sd3
 import family_wan
 
 NAMED = {"wan": family_wan, "cogvideox": family_cogvideox, "mochi": family_mochi,
-         "hunyuan": family_hunyuan, "sd3": family_sd3}
+         "hunyuan": family_hunyuan, "flux": family_flux, "sd3": family_sd3}
 CASES = {name: spec for family in NAMED.values() for name, spec in family.CASES.items()}
 BY_CLASS = {pipeline.__name__: family for family in NAMED.values()
             for pipeline in (family.PIPELINE, getattr(family, "IMAGE_PIPELINE", family.PIPELINE))}

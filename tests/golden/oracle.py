@@ -208,6 +208,8 @@ def denoise(folder, request, dtype, device="cpu"):
             with seen_mixture(pipe.scheduler) as mixed:
                 x = draw(*args, **kwargs)
             noise, *image = x if isinstance(x, tuple) else (x,)
+            if getattr(family, "IMAGES", False):  # Flux has the tokens' places there
+                image = []
             for name, value in mixed:
                 taps.put(name, family.grid(value))
             if not mixed:
