@@ -128,14 +128,19 @@ static sg_status allow_only(const sg_settings *s, const char *const *names, cons
     return SG_OK;
 }
 
+#define DEVICE "backend", "threads", "cpumask", "gpumask", "device", "memory-limit", NULL
+
 static sg_status check_reading(const sg_settings *s, sg_error *e)
 {
     static const char *const compared[] = {"json", NULL}, *const merged[] = {"merge", "quiet", NULL};
-    static const char *const scored[] = {"merge",   "quiet",   "clip",   "backend",      "threads",
-                                         "cpumask", "gpumask", "device", "memory-limit", NULL};
+    static const char *const compared_by_clip[] = {"json", "clip", "prompt", DEVICE};
+    static const char *const merged_by_clip[] = {"merge", "quiet", "clip", DEVICE};
     if (s->command == SG_COMMAND_COMPARE && s->operand)
-        return allow_only(s, compared, "where two results are compared", e);
-    if (s->command == SG_COMMAND_EVAL && s->merge) return allow_only(s, s->clip ? scored : merged, "with --merge", e);
+        return allow_only(s, s->clip ? compared_by_clip : compared, "where two results are compared", e);
+    if (s->command == SG_COMMAND_COMPARE && s->clip)
+        return sg_error_set(e, SG_E_ARG, "--clip is for two results: sparge-gen compare A B --clip DIR");
+    if (s->command == SG_COMMAND_EVAL && s->merge)
+        return allow_only(s, s->clip ? merged_by_clip : merged, "with --merge", e);
     return SG_OK;
 }
 

@@ -318,6 +318,9 @@ const sg_option sg_option_table[] = {
     {.name = "clip", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(clip), .value = "DIR",
      .help = "score the clips by CLIP, a folder of transformers' CLIPModel: CLIPSIM and CLIP-T of videos,\n"
              "CLIP score of pictures; clips that are there without scores get them, with --merge too"},
+    {.name = "clip", .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(clip), .value = "DIR",
+     .help = "of two results: score both by CLIP, a folder of transformers' CLIPModel: CLIP-T of videos,\n"
+             "and with their --prompt CLIPSIM, or CLIP score of pictures"},
     {.name = "latents", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(latents), .value = "FILE",
      .help = "if the file exists, decode it, without a prompt; else save the latents there before\n"
              "they are decoded (safetensors)"},

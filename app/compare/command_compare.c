@@ -3,12 +3,14 @@
 #include "base/text.h"
 #include "clip_reader.h"
 #include "clip_scores.h"
+#include "clip_similarity.h"
 #include "command.h"
 #include "compare_arms.h"
 #include "interrupt.h"
 #include "output_file.h"
 #include "progress.h"
 #include "report.h"
+#include "setup.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -24,6 +26,9 @@ typedef struct pair {
     sg_clip_reader *clip[2];
     sg_clip_scores  scores;
     sg_clip_totals  total;
+    sg_clip_model  *judge;   /* NULL: without --clip */
+    float          *text;    /* row of --prompt; NULL: there is none; owned */
+    sg_clip_gaze    gaze[2]; /* at each clip */
 } pair;
 
 static bool holds(const sg_frame_list *l, const char *name)
@@ -65,13 +70,38 @@ static sg_status next_frames(const pair *p, const sg_image *frame[2], sg_error *
     return sg_clip_reader_next(p->clip[1], &frame[1], e);
 }
 
+static sg_status open_judge(pair *p, const sg_settings *s, sg_error *e)
+{
+    int cut = 0;
+    if (!s->clip) return SG_OK;
+    SG_TRY(sg_setup_clip(&p->judge, s, s->threads, e));
+    const sg_clip_model_info info = sg_clip_model_describe(p->judge);
+    if (s->prompt) {
+        p->text = malloc((size_t)info.pooled * sizeof *p->text);
+        if (!p->text) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+        SG_TRY(sg_clip_model_text(p->judge, s->prompt, p->text, &cut, e));
+    }
+    if (cut)
+        sg_print(stderr, "--clip: the prompt has more tokens than the %d that CLIP reads: not the last %d\n", info.tokens,
+                 cut);
+    for (int i = 0; i < 2; i++) p->gaze[i] = (sg_clip_gaze){.model = p->judge, .text = p->text};
+    return SG_OK;
+}
+
+static sg_status score_pair(pair *p, const sg_image *frame[2], sg_error *e)
+{
+    SG_TRY(sg_clip_scores_add(&p->scores, frame[0], frame[1], e));
+    for (int i = 0; p->judge && i < 2; i++) SG_TRY(sg_clip_gaze_add(&p->gaze[i], frame[i], e));
+    return SG_OK;
+}
+
 static sg_status score_all(pair *p, sg_error *e)
 {
     const sg_image *frame[2];
     SG_TRY(next_frames(p, frame, e));
     while (frame[0] && frame[1]) {
         sg_error why = {0};
-        if (sg_clip_scores_add(&p->scores, frame[0], frame[1], &why) != SG_OK)
+        if (score_pair(p, frame, &why) != SG_OK)
             return sg_error_set(e, why.code, "%s: %s", sg_clip_reader_where(p->clip[0]), why.text);
         SG_TRY(next_frames(p, frame, e));
     }
@@ -92,6 +122,15 @@ static sg_clip_loss loss(const pair *p)
 {
     const sg_clip_loss a = sg_clip_reader_loss(p->clip[0]), b = sg_clip_reader_loss(p->clip[1]);
     return a > b ? a : b;
+}
+
+static void print_similarity(const pair *p)
+{
+    if (!p->judge) return;
+    const sg_clip_similarity a = sg_clip_gaze_similarity(&p->gaze[0]), b = sg_clip_gaze_similarity(&p->gaze[1]);
+    if (!isnan(a.clipsim)) printf("CLIPSIM              %8.6f  %8.6f\n", a.clipsim, b.clipsim);
+    if (!isnan(a.clip_t)) printf("CLIP-T               %8.6f  %8.6f\n", a.clip_t, b.clip_t);
+    if (!isnan(a.clip_score)) printf("CLIP score           %8.4f  %8.4f\n", a.clip_score, b.clip_score);
 }
 
 static void print_table(const pair *p)
@@ -117,6 +156,7 @@ static void print_table(const pair *p)
     printf("                        first    second\n");
     printf("sharpness            %8.3f  %8.3f\n", a->sharpness, b->sharpness);
     if (s->count > 1) printf("temporal flickering  %8.6f  %8.6f\n", a->flicker, b->flicker);
+    print_similarity(p);
     if (a->black || b->black) printf("black frames         %8d  %8d\n", a->black, b->black);
     if (a->frozen || b->frozen) printf("frozen pairs         %8d  %8d\n", a->frozen, b->frozen);
 }
@@ -127,11 +167,17 @@ static json_t *summary(const sg_summary *s)
                      "percentile_5", sg_report_number(s->percentile_5));
 }
 
-static json_t *figures(const char *path, const sg_clip_figures *f)
+static json_t *figures(const pair *p, int clip)
 {
-    return json_pack("{s:o, s:f, s:o, s:i, s:i}", "path", sg_report_name(path), "sharpness", f->sharpness,
-                     "temporal_flickering", sg_report_number(f->flicker), "black_frames", f->black, "frozen_pairs",
-                     f->frozen);
+    const sg_clip_figures *const f = &p->total.of[clip];
+    json_t *const j = json_pack("{s:o, s:f, s:o, s:i, s:i}", "path", sg_report_name(p->path[clip]), "sharpness",
+                                f->sharpness, "temporal_flickering", sg_report_number(f->flicker), "black_frames",
+                                f->black, "frozen_pairs", f->frozen);
+    if (!p->judge) return j;
+    const sg_clip_similarity s = sg_clip_gaze_similarity(&p->gaze[clip]);
+    json_t *const            by_clip = json_pack("{s:o, s:o, s:o}", "clipsim", sg_report_number(s.clipsim), "clip_t",
+                                                 sg_report_number(s.clip_t), "clip_score", sg_report_number(s.clip_score));
+    return sg_report_if_complete(j, j && json_object_update_new(j, by_clip) == 0);
 }
 
 static json_t *frame_path(const pair *p, int clip, int i)
@@ -150,13 +196,13 @@ static sg_status save(const char *path, const pair *p, sg_error *e)
                                       json_pack("{s:i, s:o, s:o, s:o, s:f, s:f}", "frame", i, "a", frame_path(p, 0, i),
                                                 "b", frame_path(p, 1, i), "psnr", sg_report_number(s->psnr[i]), "ssim",
                                                 s->ssim[i], "ms_ssim", s->ms_ssim[i])) == 0;
-    json_t *const j = whole ? json_pack("{s:s, s:i, s:s, s:i, s:i, s:o, s:o, s:o, s:i, s:o, s:o, s:O}", "format",
-                                        FORMAT, "version", VERSION, "measured", sg_clip_loss_names[loss(p)], "frames",
-                                        s->count, "identical_frames", s->identical, "psnr", summary(&p->total.psnr),
-                                        "ssim", summary(&p->total.ssim), "ms_ssim", summary(&p->total.ms_ssim),
-                                        "ms_ssim_scales", s->scales, "a", figures(p->path[0], &p->total.of[0]), "b",
-                                        figures(p->path[1], &p->total.of[1]), "each", frames)
-                            : NULL;
+    json_t *const j = whole
+                          ? json_pack("{s:s, s:i, s:s, s:i, s:i, s:o, s:o, s:o, s:i, s:o, s:o, s:O}", "format", FORMAT,
+                                      "version", VERSION, "measured", sg_clip_loss_names[loss(p)], "frames", s->count,
+                                      "identical_frames", s->identical, "psnr", summary(&p->total.psnr), "ssim",
+                                      summary(&p->total.ssim), "ms_ssim", summary(&p->total.ms_ssim), "ms_ssim_scales",
+                                      s->scales, "a", figures(p, 0), "b", figures(p, 1), "each", frames)
+                          : NULL;
     json_decref(frames);
     if (!j) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     const sg_status status = sg_report_save(path, j, e);
@@ -176,9 +222,13 @@ sg_status sg_command_compare(const sg_settings *s, sg_error *e)
     sg_status status = sg_clip_reader_open(&p.clip[0], p.path[0], e);
     if (status == SG_OK) status = sg_clip_reader_open(&p.clip[1], p.path[1], e);
     if (status == SG_OK) status = check_names(&p, e);
+    if (status == SG_OK) status = open_judge(&p, s, e);
     if (status == SG_OK) status = score_all(&p, e);
     if (status == SG_OK && s->json) status = save(s->json, &p, e);
     if (status == SG_OK && (!s->json || strcmp(s->json, "-") != 0)) print_table(&p);
+    for (int i = 0; i < 2; i++) sg_clip_gaze_close(&p.gaze[i]);
+    free(p.text);
+    sg_clip_model_close(&p.judge);
     sg_clip_scores_close(&p.scores);
     sg_clip_reader_close(&p.clip[1]);
     sg_clip_reader_close(&p.clip[0]);

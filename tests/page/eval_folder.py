@@ -80,6 +80,10 @@ def main():
                 for a in range(arms):
                     line = clip(rng, p, k, a, names, texts)
                     f.write(json.dumps(line) + "\n")
+                    if a < 2 and line["status"] == "done" and p != 1:
+                        scored = {k: line[k] for k in ("version", "arm", "arm_index", "prompt", "clip", "text")}
+                        f.write(json.dumps(scored | {"status": "scored", "clipsim": 0.25 - 0.01 * a + 0.001 * (p % 3),
+                                                     "clip_t": 0.99, "clip_score": None, "cut_tokens": 0}) + "\n")
                     if "picture" in line:
                         picture(f"{folder}/{line['picture']}", (17 * p + 5 * k + 60 * a) % 256)
                     if "image" in line:

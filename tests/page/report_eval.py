@@ -128,6 +128,9 @@ def figures_are_there(b, folder):
             check(r["psnr"]["mean"] < 60, "identical clips count", r["psnr"])
             check(cells["sparsity delivered"][arm] == f"{100 * r['sparsity']:.1f} %")
             check(cells["steps computed"][arm] == f"{50 - 8 * arm}.0")
+        v, change = rows[1, group]["clipsim"], rows[1, group]["clipsim_change"]
+        check(cells["CLIPSIM"][1] == f"{v:.4f}" and cells["CLIPSIM"][2] == "\u2013" and "CLIP score" not in cells, cells)
+        check(abs(change["mean"] + 0.01) < 1e-9 and abs(change["low"] + 0.01) < 1e-9, change)
     check(cells["PSNR, dB"][0] == "\u2013")
     check(b.value("document.querySelectorAll('#groups tbody tr').length") == 3)
     check(b.value("document.querySelectorAll('#plot circle').length") == 3)
@@ -236,6 +239,7 @@ def looks_right(b, page):
 def one_arm(b, page):
     b.open(page)
     choose(b, metric=0)
+    check("CLIPSIM 0.2500, CLIP-T 0.9900" in b.value("document.querySelector('#clips').innerText"), "no scores by CLIP")
     check(b.value(ROWS) == 4 and b.value("document.querySelectorAll('#figures th').length") > 20)
     b.value("document.querySelector('#clips button').click()")
     b.wait("viewer.open && videos.length === 1 && videos[0].readyState > 1")

@@ -119,7 +119,7 @@ static void test_bad_lines(void **state)
         {DONE ",\"seed\":1,\"seed\":2}", "not valid JSON"},
         {"{\"version\":2}", "version should be a whole number from 1 to 1"},
         {"{\"arm\":\"x\"}", "version is missing"},
-        {"{" PLACE ",\"status\":\"lost\"}", "status should be \"done\" or \"failed\""},
+        {"{" PLACE ",\"status\":\"lost\"}", "status should be \"done\", \"failed\" or \"scored\""},
         {"{" PLACE "}", "status should be"},
         {"{" PLACE ",\"status\":\"done\",\"file\":\"a\"}", "seconds is missing"},
         {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{}}", "seconds.whole is missing"},
@@ -150,6 +150,9 @@ static void test_bad_lines(void **state)
         {DONE ",\"video\":\"a.y4m\"}", "video should be an object"},
         {DONE ",\"video\":{\"file\":\"a.y4m\"}}", "video.hash is missing"},
         {DONE ",\"strength\":2}", "strength should be a number from 0 to 1"},
+        {"{" PLACE ",\"status\":\"scored\",\"clipsim\":1.5}", "clipsim should be a number from -1.001 to 1.001"},
+        {"{" PLACE ",\"status\":\"scored\",\"clip_t\":\"1\"}", "clip_t should be a number"},
+        {"{" PLACE ",\"status\":\"scored\",\"clip_score\":-1}", "clip_score should be a number from 0"},
         {DONE ",\"image\":\"a.png\"}", "image should be an object"},
         {DONE ",\"image\":{\"file\":\"a.png\",\"picture\":\"a.png\"}}", "image.hash is missing"},
         {DONE ",\"last_image\":{\"file\":\"a.png\",\"hash\":1,\"picture\":\"a.png\"}}",
@@ -221,6 +224,36 @@ static void test_which_line(void **state)
     sg_eval_results_close(&r);
 }
 
+#define SCORED(prompt, clip, clipsim, clip_t)                                                                          \
+    "{\"version\":1,\"arm\":\"x\",\"arm_index\":0,\"prompt\":" prompt ",\"clip\":" clip ",\"status\":\"scored\","     \
+    "\"text\":\"t\",\"clipsim\":" clipsim ",\"clip_t\":" clip_t ",\"clip_score\":null}"
+
+/* In whatever file they are, but before the clip in the same file they are of an earlier one. Without a clip they are nothing. */
+static void test_which_scores(void **state)
+{
+    (void)state;
+    sg_eval_results r;
+    sg_error        e = {0};
+    write_text("results-0.jsonl", AT("0", "0", "0", "done", "a") "\n" SCORED("0", "0", "0.1", "0.9") "\n" SCORED(
+                                      "0", "0", "0.2", "0.8") "\n" SCORED("1", "0", "0.3", "0.7") "\n" SCORED(
+                                      "2", "0", "0.4", "1") "\n" AT("2", "0", "0", "done", "b") "\n" AT(
+                                      "3", "0", "0", "failed", "c") "\n" SCORED("4", "0", "0.5", "1") "\n");
+    write_text("results-1.jsonl", AT("1", "0", "0", "done", "d") "\n" AT("3", "0", "0", "done", "e") "\n");
+    assert_int_equal(sg_eval_results_open(&r, ".", &e), SG_OK);
+    assert_int_equal(r.count, 4);
+    static const char *const error[] = {"a", "d", "b", "e"};
+    static const double      clipsim[] = {0.2, 0.3, NAN, NAN};
+    for (int i = 0; i < 4; i++) {
+        const sg_eval_clip *const c = &r.clip[i];
+        assert_string_equal(c->error, error[i]);
+        assert_true(c->done && c->prompt == i && c->scored == (i < 2) && isnan(c->clip_score));
+        assert_true(c->scored ? c->clipsim == clipsim[i] : isnan(c->clipsim));
+    }
+    assert_true(r.clip[0].clip_t == 0.8);
+    sg_eval_results_close(&r);
+    remove_files();
+}
+
 /* ---- figures ---- */
 
 static void test_student(void **state)
@@ -268,7 +301,15 @@ static const char lines[] =
     "\"psnr\":{\"mean\":null,\"minimum\":null,\"p5\":null}}\n"
     "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":2,\"clip\":0,\"status\":\"done\",\"text\":\"z\","
     "\"file\":\"f\",\"seconds\":{\"whole\":4,\"denoiser\":3},\"flicker\":0.6,\"kept\":0.5,\"frozen\":1,\"non_finite\":"
-    "4}\n";
+    "4}\n"
+    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"scored\",\"text\":\"x\","
+    "\"clipsim\":0.25,\"clip_t\":0.5}\n"
+    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":1,\"clip\":0,\"status\":\"scored\",\"text\":\"y\","
+    "\"clipsim\":-0.5,\"clip_t\":0.75}\n"
+    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"scored\",\"text\":\"x\","
+    "\"clipsim\":0.125,\"clip_t\":0.25}\n"
+    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":1,\"clip\":0,\"status\":\"scored\",\"text\":\"y\","
+    "\"clipsim\":-0.5,\"clip_t\":1}\n";
 
 static void test_summary(void **state)
 {
@@ -303,6 +344,10 @@ static void test_summary(void **state)
     assert_close(m[SG_EVAL_SPEEDUP].high, 18.9495887193915);
     assert_true(isnan(m[SG_EVAL_SPEEDUP].mean));
     assert_interval(&m[SG_EVAL_FLICKER_CHANGE], 0.025, -0.292655118404367, 0.342655118404367);
+    assert_close(first->measure[SG_EVAL_CLIPSIM].mean, -0.125);
+    assert_close(m[SG_EVAL_CLIP_T].mean, 0.625);
+    assert_interval(&m[SG_EVAL_CLIPSIM_CHANGE], -0.0625, -0.856637796010919, 0.731637796010919);
+    assert_true(m[SG_EVAL_CLIP_T_CHANGE].mean == 0 && isnan(m[SG_EVAL_CLIP_SCORE].mean));
     assert_true(of_g->prompts == 1 && of_g->done == 2);
     assert_close(of_g->measure[SG_EVAL_PSNR].mean, 32);
     assert_true(isnan(of_g->measure[SG_EVAL_PSNR].low));
@@ -556,6 +601,7 @@ int main(void)
                                        cmocka_unit_test(test_bad_lines),
                                        cmocka_unit_test(test_paths),
                                        cmocka_unit_test(test_which_line),
+        cmocka_unit_test(test_which_scores),
                                        cmocka_unit_test(test_student),
                                        cmocka_unit_test(test_ssim_stays_below_one),
                                        cmocka_unit_test(test_result),
