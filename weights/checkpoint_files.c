@@ -95,6 +95,16 @@ int64_t sg_found_count(const sg_found_part *p, const char *fmt, ...)
     return n;
 }
 
+bool sg_found_any(const sg_found_part *p, const char *begins)
+{
+    const size_t prefix = strlen(p->map->prefix), n = strlen(begins);
+    for (size_t i = 0; i < sg_source_count(p->source); i++) {
+        const char *const name = sg_source_at(p->source, i)->name;
+        if (strncmp(name, p->map->prefix, prefix) == 0 && strncmp(name + prefix, begins, n) == 0) return true;
+    }
+    return false;
+}
+
 /* ---- its config ---- */
 
 /* ComfyUI's folders are for files of every kind: a config.json there that cannot be read is none. */

@@ -60,6 +60,9 @@ const sg_source_tensor *sg_found_tensor(const sg_found_part *p, const char *fmt,
 int64_t                 sg_found_rows(const sg_found_part *p, const char *fmt, ...) SG_PRINTF(2, 3);
 int64_t                 sg_found_count(const sg_found_part *p, const char *fmt, ...) SG_PRINTF(2, 3);
 
+/* Does the file have a tensor whose own name begins so, behind the part's prefix? */
+bool sg_found_any(const sg_found_part *p, const char *begins);
+
 #ifdef __cplusplus
 }
 #endif

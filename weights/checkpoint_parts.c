@@ -111,9 +111,7 @@ static const char *stranger(const sg_source *s)
     static const char *const prefixes[] = {"", "model.diffusion_model.", "diffusion_model.", "model."};
     static const struct {
         const char *tensor, *what;
-    } known[] = {{"distilled_guidance_layer.in_proj.weight", "the denoiser of Chroma"},
-                 {"double_stream_modulation_img.lin.weight", "the denoiser of Flux.2"},
-                 {"input_blocks.0.0.weight", "the U-Net of Stable Diffusion"},
+    } known[] = {{"input_blocks.0.0.weight", "the U-Net of Stable Diffusion"},
                  {"patchify_proj.weight", "the denoiser of LTX-Video"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         for (size_t k = 0; k < sizeof prefixes / sizeof *prefixes; k++) {

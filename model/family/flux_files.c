@@ -18,9 +18,17 @@ static int blocks_of(const sg_found_part *p, const char *list)
     return n;
 }
 
-/* What is not rendered: Fill is given a picture and a mask, Canny and Depth a picture, beside the latents. */
+/* What is not rendered: other models with blocks of these names; Fill, which is given a picture and a mask beside the latents,
+ * Canny and Depth, which are given a picture. */
 static sg_status check_variant(const sg_found_part *p, int64_t in, int64_t out, sg_error *e)
 {
+    static const struct {
+        const char *begins, *what;
+    } others[] = {{"distilled_guidance_layer.", "Chroma"}, {"double_stream_modulation_img.", "Flux.2"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (sg_found_any(p, others[i].begins))
+            return sg_error_set(e, SG_E_UNSUPPORTED, "%s: is %s, which is not supported; Flux.1 dev and schnell are",
+                                sg_source_path(p->source), others[i].what);
     if (!in || !out || in == out) return SG_OK;
     return sg_error_set(
         e, SG_E_UNSUPPORTED,

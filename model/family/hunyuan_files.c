@@ -55,7 +55,6 @@ static sg_status describe_dit(sg_textbuf *json, const sg_found_part *p, sg_error
 
 static const sg_file_part *const with[] = {&sg_llama_file, &sg_clip_l_file, &sg_hunyuan_vae_file, NULL};
 
-#define FLUX "txt_in.weight" /* HunyuanVideo has more there than one product */
 #define DENOISER                                                                                                       \
     .component = "transformer", .what = "denoiser of HunyuanVideo", .class_name = "HunyuanVideoTransformer3DModel",    \
     .usual = "hunyuan_video_t2v_720p_bf16.safetensors, mp_rank_00_model_states.pt, ...",                               \
@@ -63,11 +62,11 @@ static const sg_file_part *const with[] = {&sg_llama_file, &sg_clip_l_file, &sg_
 
 const sg_file_part sg_hunyuan_dit_file = {DENOISER, .probe = "double_blocks.0.img_attn_qkv.weight",
                                           .names = &sg_hunyuan_dit_names};
-const sg_file_part sg_hunyuan_dit_saved_file = {DENOISER, .probe = "double_blocks.0.img_attn.norm.key_norm.weight",
-                                                .not_probe = FLUX, .names = &sg_hunyuan_dit_saved_names};
-const sg_file_part sg_hunyuan_dit_saved_before_file = {DENOISER,
-                                                       .probe = "double_blocks.0.img_attn.norm.key_norm.scale",
-                                                       .not_probe = FLUX, .names = &sg_hunyuan_dit_saved_before_names};
+#define SAVED DENOISER, .probe = "txt_in.individual_token_refiner.blocks.0.self_attn.qkv.weight"
+#define NORM "double_blocks.0.img_attn.norm.key_norm."
+const sg_file_part sg_hunyuan_dit_saved_file = {SAVED, .not_probe = NORM "scale", .names = &sg_hunyuan_dit_saved_names};
+const sg_file_part sg_hunyuan_dit_saved_before_file = {SAVED, .not_probe = NORM "weight",
+                                                       .names = &sg_hunyuan_dit_saved_before_names};
 const sg_file_part sg_hunyuan_dit_diffusers_file = {
     DENOISER, .probe = "context_embedder.token_refiner.refiner_blocks.0.attn.to_q.weight"};
 

@@ -28,16 +28,6 @@ static const struct {
                 {"face_adapter.", "Animate"},
                 {"ref_conv.", "Fun with a reference image"}};
 
-static bool has_any(const sg_found_part *p, const char *begins)
-{
-    const size_t prefix = strlen(p->map->prefix), n = strlen(begins);
-    for (size_t i = 0; i < sg_source_count(p->source); i++) {
-        const char *const name = sg_source_at(p->source, i)->name;
-        if (strncmp(name, p->map->prefix, prefix) == 0 && strncmp(name + prefix, begins, n) == 0) return true;
-    }
-    return false;
-}
-
 static sg_status refuse(const sg_found_part *p, const char *what, sg_error *e)
 {
     return sg_error_set(e, SG_E_UNSUPPORTED,
@@ -49,7 +39,7 @@ static sg_status refuse(const sg_found_part *p, const char *what, sg_error *e)
 static sg_status check_variant(const sg_found_part *p, int64_t in, int64_t out, bool clip, sg_error *e)
 {
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
-        if (has_any(p, variants[i].begins)) return refuse(p, variants[i].what, e);
+        if (sg_found_any(p, variants[i].begins)) return refuse(p, variants[i].what, e);
     if (in == out || (in == 36 && out == 16) || clip) return SG_OK;
     char what[96];
     snprintf(what, sizeof what, "of %lld channels in and %lld out", (long long)in, (long long)out);

@@ -227,6 +227,10 @@ static void variants_are_refused_by_name(void **state)
     write_flux("fill.safetensors", 384, true, "scale");
     refused("fill.safetensors", &parts,
             "fill.safetensors: has 384 numbers a token where it gives 64: this is Flux.1 Fill");
+    put_shape("double_blocks.0.img_attn.norm.key_norm.scale", 1, 128, 0, 0, 0);
+    put_shape("distilled_guidance_layer.norms.0.scale", 1, 1, 0, 0, 0);
+    write_out(&now, "chroma.safetensors");
+    refused("chroma.safetensors", &parts, "chroma.safetensors: is Chroma, which is not supported");
     write_flux("canny.safetensors", 128, true, NULL);
     refused("canny.safetensors", &parts, "this is Flux.1 Canny or Depth, which is not supported; dev and schnell are");
 }

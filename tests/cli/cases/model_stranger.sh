@@ -10,17 +10,13 @@ made() {
 }
 # What else it knows does not matter here.
 told() { try "$@" | sed -E 's/ \([^)]*\)/ (...)/; s/(is no model):.*/\1/'; }
-mkdir flux two
-made flux/flux1-dev.safetensors double_blocks.0.img_attn.qkv.weight
-cp flux/flux1-dev.safetensors two
-made two/ae.safetensors decoder.conv_in.weight
+mkdir ltx two
+made ltx/ltx-video.safetensors patchify_proj.weight
+cp ltx/ltx-video.safetensors two
+made two/vae.safetensors decoder.conv_in.weight
 made unet.safetensors model.diffusion_model.input_blocks.0.0.weight
-told -m flux -p x
-told info flux
+told -m ltx -p x
+told info ltx
 told info unet.safetensors
-told --diffusion-model two/ae.safetensors -p x
+told --diffusion-model two/vae.safetensors -p x
 told info two
-made hunyuan.safetensors txt_in.individual_token_refiner.blocks.0.norm1.weight double_blocks.0.img_attn.qkv.weight
-told info hunyuan.safetensors
-made llama.safetensors blk.0.attn_norm.weight
-told --text-encoder llama.safetensors -p x
