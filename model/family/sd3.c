@@ -11,6 +11,7 @@
 #include "family.h"
 #include "kl_vae.h"
 #include "sd3_dit.h"
+#include "sd3_names.h"
 #include "t5.h"
 
 #include <stdlib.h>
@@ -31,7 +32,8 @@ typedef struct sd3 {
     sg_components components;
     sg_sd3_dit   *dit;
     sg_kl_vae    *vae;
-    sg_sd3_run    run; /* of one render */
+    sg_sd3_run    run;   /* of one render */
+    sg_name_map   names; /* of the denoiser, by its number of blocks */
 } sd3;
 
 /* ---- opening ---- */
@@ -112,8 +114,10 @@ static sg_status open_components(sd3 *m, const sg_checkpoint *from, sg_config *i
     SG_TRY(open_texts(c, from, index, act, e));
     SG_TRY(sg_sd3_dit_open(&m->dit, from, act, e));
     const sg_sd3_config *const d = sg_sd3_dit_config(m->dit);
-    c->denoiser[0] =
-        (sg_denoiser){.component = sg_sd3_dit_component(m->dit), .layers = (int)(d->blocks.layers + d->duals)};
+    m->names = sg_sd3_dit_names;
+    m->names.span = (int)d->blocks.layers;
+    c->denoiser[0] = (sg_denoiser){
+        .component = sg_sd3_dit_component(m->dit), .names = &m->names, .layers = (int)(d->blocks.layers + d->duals)};
     c->denoisers = 1;
     c->skip_blocks = (int)d->blocks.layers;
     c->guidance = SG_GUIDANCE_CLASSIFIER_FREE;

@@ -11,6 +11,8 @@
 #define COG SG_FIXTURES "/cogvideox_2b"
 #define HUNYUAN SG_FIXTURES "/hunyuan_hd16"
 #define MOCHI SG_FIXTURES "/mochi_hd16"
+#define SD35 SG_FIXTURES "/sd35_medium"
+#define SD3 SG_FIXTURES "/sd3_medium"
 
 enum { TENSORS_MAX = 600, FILES_MAX = 8 };
 
@@ -102,14 +104,19 @@ static inline void put_component(contents *c, const char *model_dir, const char 
     sg_checkpoint_close(&from);
 }
 
-static inline void write_out(contents *c, const char *path)
+static inline void take_out(contents *c)
 {
-    sg_error e = {0};
-    if (sg_safetensors_write_all(path, c->all, c->count, NULL, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < c->count; i++) free(c->name[i]);
     for (int i = 0; i < c->count; i++) free(c->joined[i]);
     for (int i = 0; i < c->sources; i++) sg_source_close(&c->source[i]);
     *c = (contents){.count = 0};
+}
+
+static inline void write_out(contents *c, const char *path)
+{
+    sg_error e = {0};
+    if (sg_safetensors_write_all(path, c->all, c->count, NULL, &e)) fail_msg("%s", e.text);
+    take_out(c);
 }
 
 static contents now; /* that is made */
@@ -153,25 +160,27 @@ static inline void write_beside(const char *folder, const char *model_dir, const
     write_own(path, model_dir, more);
 }
 
-/* Of the small HunyuanVideo, beside its denoiser, but for one component. */
-static inline const char *hunyuan_own_but(const char *not_this)
+/* The configs of these components of a small model, NULL-ended, as they follow in sparge-gen.json. */
+static inline const char *configs_of(const char *model_dir, const char *const *name)
 {
-    static const char *const name[] = {"vae", "text_encoder", "text_encoder_2"};
-    static char              more[4096];
-    size_t                   n = 0;
-    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+    static char more[8192];
+    size_t      n = 0;
+    for (*more = '\0'; *name; name++) {
         char config[64];
-        if (strcmp(name[i], not_this) == 0) continue;
-        snprintf(config, sizeof config, "%s/config.json", name[i]);
-        char *const text = text_of(HUNYUAN, config);
-        n += (size_t)snprintf(more + n, sizeof more - n, ", \"%s\": %s", name[i], text);
+        snprintf(config, sizeof config, "%s/config.json", *name);
+        char *const text = text_of(model_dir, config);
+        n += (size_t)snprintf(more + n, sizeof more - n, ", \"%s\": %s", *name, text);
         assert_true(n < sizeof more);
         free(text);
     }
     return more;
 }
 
-static inline const char *hunyuan_own(void) { return hunyuan_own_but(""); }
+/* Of the small HunyuanVideo, beside its denoiser. */
+static inline const char *hunyuan_own(void)
+{
+    return configs_of(HUNYUAN, (const char *const[]){"vae", "text_encoder", "text_encoder_2", NULL});
+}
 
 static const char clip_own[] = ", \"image_encoder\": {\"num_attention_heads\": 2, \"hidden_act\": \"gelu\"}";
 

@@ -4,6 +4,7 @@
 
 #include "file_names.h"
 #include "flux_names.h"
+#include "gguf_file.h"
 #include "sd3_names.h"
 
 /* ---- what the shapes of a published denoiser say ---- */
@@ -235,13 +236,69 @@ static void variants_are_refused_by_name(void **state)
     refused("canny.safetensors", &parts, "this is Flux.1 Canny or Depth, which is not supported; dev and schnell are");
 }
 
+/* ---- whole files of Stable Diffusion 3 ---- */
+
+static const char *const sd3_parts[] = {"vae", "text_encoder", "text_encoder_2", NULL};
+static const char *const sd35_parts[] = {"vae", "text_encoder", "text_encoder_2", "text_encoder_3", NULL};
+
+static void files_and_one_file_of_sd35_render(void **state)
+{
+    const sg_model_parts parts = {.vae = "sd35/vae.safetensors",
+                                  .text_encoder = "sd35/t5xxl.safetensors",
+                                  .tokenizer = SD35 "/tokenizer_3",
+                                  .clip_l = "sd35/clip_l.safetensors",
+                                  .clip_g = "sd35/clip_g.safetensors",
+                                  .clip_tokenizer = SD35 "/tokenizer"};
+    (void)state;
+    assert_int_equal(system("mkdir -p sd35/google && cp -rL " SD35
+                            "/tokenizer_3 sd35/google/t5-v1_1-xxl && cp -rL " SD35
+                            "/tokenizer sd35/clip-vit-large-patch14"),
+                     0);
+    write_component("sd35/dit.safetensors", SD35, "transformer", &sg_sd3_dit_names, 3, "model.diffusion_model.");
+    write_component("sd35/vae.safetensors", SD35, "vae", &sg_ldm_vae_names, 4, "");
+    write_component("sd35/clip_l.safetensors", SD35, "text_encoder", NULL, 0, "");
+    write_component("sd35/clip_g.safetensors", SD35, "text_encoder_2", NULL, 0, "");
+    write_component("sd35/t5xxl.safetensors", SD35, "text_encoder_3", NULL, 0, "");
+    write_beside("sd35", SD35, configs_of(SD35, sd35_parts));
+    renders_as(SD35, "sd35/dit.safetensors", &parts);
+    /* all in one, beside the tokenizers' folders */
+    put_component(&now, SD35, "transformer", &sg_sd3_dit_names, 3, "model.diffusion_model.");
+    put_component(&now, SD35, "vae", &sg_ldm_vae_names, 4, "first_stage_model.");
+    put_component(&now, SD35, "text_encoder", NULL, 0, "text_encoders.clip_l.transformer.");
+    put_component(&now, SD35, "text_encoder_2", NULL, 0, "text_encoders.clip_g.transformer.");
+    put_component(&now, SD35, "text_encoder_3", NULL, 0, "text_encoders.t5xxl.transformer.");
+    write_out(&now, "sd35/all.safetensors");
+    renders_as(SD35, "sd35/all.safetensors", NULL);
+    /* parts in place of a folder's, in Diffusers' names and in GGUF */
+    write_component("sd35/named.safetensors", SD35, "transformer", NULL, 0, "");
+    renders_as(SD35, SD35, &(sg_model_parts){.diffusion_model = "sd35/named.safetensors", .vae = parts.vae});
+    put_component(&now, SD35, "transformer", &sg_sd3_dit_names, 3, "");
+    gguf_write("sd35/dit.gguf", &(gguf_key){.name = "general.architecture", .kind = 's', .text = "sd3"}, 1, now.all,
+               now.count);
+    take_out(&now);
+    renders_as(SD35, SD35, &(sg_model_parts){.diffusion_model = "sd35/dit.gguf"});
+}
+
+/* SD3 medium without T5, in one file of F16. */
+static void one_file_without_t5_renders(void **state)
+{
+    (void)state;
+    assert_int_equal(system("mkdir -p sd3"), 0);
+    put_component(&now, SD3, "transformer", &sg_sd3_dit_names, 2, "model.diffusion_model.");
+    put_component(&now, SD3, "vae", &sg_ldm_vae_names, 4, "first_stage_model.");
+    put_component(&now, SD3, "text_encoder", NULL, 0, "text_encoders.clip_l.transformer.");
+    put_component(&now, SD3, "text_encoder_2", NULL, 0, "text_encoders.clip_g.transformer.");
+    write_out(&now, "sd3/all.safetensors");
+    write_beside("sd3", SD3, configs_of(SD3, sd3_parts));
+    renders_as(SD3, "sd3/all.safetensors", &(sg_model_parts){.clip_tokenizer = SD3 "/tokenizer"});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_of_flux_give_the_config),
-        cmocka_unit_test(shapes_of_sd3_give_the_config),
-        cmocka_unit_test(what_goes_with_the_denoiser_is_asked_for),
-        cmocka_unit_test(variants_are_refused_by_name),
+        cmocka_unit_test(shapes_of_flux_give_the_config),           cmocka_unit_test(shapes_of_sd3_give_the_config),
+        cmocka_unit_test(what_goes_with_the_denoiser_is_asked_for), cmocka_unit_test(variants_are_refused_by_name),
+        cmocka_unit_test(files_and_one_file_of_sd35_render),        cmocka_unit_test(one_file_without_t5_renders),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

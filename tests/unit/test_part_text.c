@@ -7,16 +7,6 @@
 
 /* ---- Llama in GGUF ---- */
 
-static void take_out(contents *c)
-{
-    for (int i = 0; i < c->count; i++) {
-        free(c->name[i]);
-        free(c->joined[i]);
-    }
-    for (int i = 0; i < c->sources; i++) sg_source_close(&c->source[i]);
-    *c = (contents){.count = 0};
-}
-
 /* Rows of heads of d in the order of llama.cpp: those that are rotated together side by side. */
 static void put_in_pairs(contents *c, int i, int64_t d)
 {
@@ -106,7 +96,7 @@ static void llama_in_gguf_renders(void **state)
     write_component("parts/dit.safetensors", HUNYUAN, "transformer", NULL, 0, "");
     write_component("parts/vae.safetensors", HUNYUAN, "vae", NULL, 0, "");
     write_component("parts/clip_l.safetensors", HUNYUAN, "text_encoder_2", NULL, 0, "");
-    write_beside("parts", HUNYUAN, hunyuan_own_but("text_encoder"));
+    write_beside("parts", HUNYUAN, configs_of(HUNYUAN, (const char *const[]){"vae", "text_encoder_2", NULL}));
     const sg_model_parts parts = {.vae = "parts/vae.safetensors",
                                   .text_encoder = "llama.gguf",
                                   .clip_l = "parts/clip_l.safetensors",
