@@ -7,6 +7,7 @@
 #include "hunyuan_names.h"
 #include "lora.h"
 #include "mochi_names.h"
+#include "sd3_names.h"
 #include "wan_names.h"
 
 /* With what a file of CLIP has beside its image encoder's states. */
@@ -456,15 +457,19 @@ static void write_loras(const char *dir, const sg_name_map *names, const char *n
 
 static void loras_go_by_either_names(void **state)
 {
+    static sg_name_map sd3; /* of three blocks */
     static const struct {
         const char        *dir;
         const sg_name_map *names;
     } of[] = {{I2V, &sg_wan_dit_names},
               {COG, &sg_cogvideox_dit_names},
               {MOCHI, &sg_mochi_dit_names},
-              {HUNYUAN, &sg_hunyuan_dit_names}};
+              {HUNYUAN, &sg_hunyuan_dit_names},
+              {SD35, &sd3}};
     static frames named;
     (void)state;
+    sd3 = sg_sd3_dit_names;
+    sd3.span = 3;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         write_loras(of[i].dir, of[i].names, "named.safetensors", "joined.safetensors");
         with_lora = (sg_lora_option){.path = "named.safetensors", .strength = 0.5};

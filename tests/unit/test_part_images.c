@@ -293,12 +293,44 @@ static void one_file_without_t5_renders(void **state)
     renders_as(SD3, "sd3/all.safetensors", &(sg_model_parts){.clip_tokenizer = SD3 "/tokenizer"});
 }
 
+/* Of a file without a projection it is the identity. */
+static void clip_l_without_a_projection_renders(void **state)
+{
+    enum { WIDTH = 24 };
+    static float         one[WIDTH * WIDTH];
+    static frames        with;
+    const sg_tensor      t = {.data = one, .dtype = SG_F32, .rank = 2, .dim = {WIDTH, WIDTH}};
+    const sg_model_parts parts[2] = {{.clip_l = "clip/with.safetensors"}, {.clip_l = "clip/without.safetensors"}};
+    (void)state;
+    for (int i = 0; i < WIDTH; i++) one[i * WIDTH + i] = 1;
+    assert_int_equal(system("cp -rL " SD3 " clip"), 0);
+    for (int i = 0; i < 2; i++) {
+        put_component(&now, SD3, "text_encoder", NULL, 0, "");
+        int k = 0;
+        while (strcmp(now.name[k], "text_projection.weight") != 0) k++;
+        now.all[k].t = t;
+        if (i) {
+            free(now.name[k]);
+            now.name[k] = strdup("logit_scale");
+            now.all[k] = (sg_named_tensor){now.name[k], {.data = one, .dtype = SG_F32, .rank = 1, .dim = {1}}};
+        }
+        write_out(&now, parts[i].clip_l);
+    }
+    write_text("clip/sparge-gen.json", "{\"text_encoder\": {\"num_attention_heads\": 3, \"eos_token_id\": 673}}");
+    render(&with, "clip", &parts[0]);
+    render(&file_frames, "clip", &parts[1]);
+    assert_memory_equal(with.rgb, file_frames.rgb, with.used);
+    render(&folder_frames, SD3, NULL); /* whose projection is another */
+    assert_memory_not_equal(with.rgb, folder_frames.rgb, with.used);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_of_flux_give_the_config),           cmocka_unit_test(shapes_of_sd3_give_the_config),
         cmocka_unit_test(what_goes_with_the_denoiser_is_asked_for), cmocka_unit_test(variants_are_refused_by_name),
         cmocka_unit_test(files_and_one_file_of_sd35_render),        cmocka_unit_test(one_file_without_t5_renders),
+        cmocka_unit_test(clip_l_without_a_projection_renders),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }
