@@ -43,7 +43,7 @@ const sg_hunyuan_config *sg_hunyuan_dit_config(const sg_hunyuan_dit *d) { return
 static sg_status read_config(sg_hunyuan_config *c, sg_config *f)
 {
     sg_mmdit_config *const m = &c->blocks;
-    c->patch[0] = sg_config_int(f, "patch_size_t", 1, 1, &(int64_t){1});
+    c->patch[0] = sg_config_int(f, "patch_size_t", 1, 16, &(int64_t){1});
     c->patch[1] = c->patch[2] = sg_config_int(f, "patch_size", 1, 16, &(int64_t){2});
     m->heads = sg_config_int(f, "num_attention_heads", 1, 1024, &(int64_t){24});
     m->head_dim = sg_config_int(f, "attention_head_dim", 2, 256, &(int64_t){128});

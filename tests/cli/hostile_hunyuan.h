@@ -26,7 +26,7 @@ BAD("no refiner", set, DIT, "num_refiner_layers", "0", ONE_W "|extra: context_em
 BAD("no guidance", set, DIT, "guidance_embeds", "false", ONE_W "|extra: time_text_embed.guidance_embedder.linear_1.bias")
 BAD("another feed-forward", set, DIT, "mlp_ratio", "3.5", ONE_W "|misshapen: transformer_blocks.0.ff.net.0.proj.weight")
 AT("as many out as in", set, DIT, "out_channels", "5", "out_channels: 5, but in_channels is 4")
-AT("patches of two frames", set, DIT, "patch_size_t", "2", "patch_size_t: should be ")
+BAD("patches of two frames", set, DIT, "patch_size_t", "2", ONE_W "|misshapen: x_embedder.proj.weight")
 AT("another norm", set, DIT, "qk_norm", "\"layer_norm\"", "qk_norm: \"layer_norm\"|rms_norm")
 AT("of an image", set, DIT, "image_condition_type", "\"latent_concat\"", "image_condition_type: is not null: |image to video")
 BAD("text of another width", set, DIT, "text_embed_dim", "32", ONE_W "|misshapen: context_embedder.")

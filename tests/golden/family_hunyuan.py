@@ -305,4 +305,6 @@ def random_spec(r):
         spec["request"]["guidance"] = r.choice([1.0, 4.5, 6.0, 7.0])
     if r.random() < 0.5:
         spec["shard"] = "400KB"
+    if spec["request"]["frames"] > 1 and r.random() < 0.4:  # latent frames are even then
+        spec["dit"]["patch_size_t"] = 2
     return spec
