@@ -181,7 +181,7 @@ class Clock:
         self.peak = torch.cuda.max_memory_allocated() if self.device == "cuda" else 0
 
     def __str__(self):
-        return f"{min(self.seconds):.2f} s, peak {self.peak * 2**-30:.2f} GiB"
+        return f"{min(self.seconds):.3f} s, peak {self.peak * 2**-30:.2f} GiB"
 
 
 def run_forward(args, name):
@@ -387,7 +387,7 @@ def theirs_in_bf16(args, request):
             family.decode(vae, latents, dtype)
             clock.wait()
             seconds = time.time() - began
-        print(f"  diffusers: decoding {seconds:.2f} s, peak {clock.peak * 2**-30:.2f} GiB", flush=True)
+        print(f"  diffusers: decoding {seconds:.3f} s, peak {clock.peak * 2**-30:.2f} GiB", flush=True)
     except torch.OutOfMemoryError as e:
         print(f"  diffusers: decoding: {str(e).splitlines()[0]}", flush=True)
 
@@ -401,7 +401,7 @@ def speed(args):
                  "--cfg-scale", "1", *pictures_of(args, request), "--cache", "off", "--attention", *attention,
                  "-o", os.path.join(args.out, "speed.y4m"))
         peaks = ", ".join(f"{k} {v * 2**-30:.2f}" for k, v in r["stage_peak_bytes"].items())
-        print(f"  ours, {attention[0]}: {r['seconds_per_step']:.2f} s a step of 4, decoding {r['seconds']['decode']:.2f} s; "
+        print(f"  ours, {attention[0]}: {r['seconds_per_step']:.3f} s a step of 4, decoding {r['seconds']['decode']:.3f} s; "
               f"peaks in GiB: {peaks}", flush=True)
     return []
 
