@@ -57,6 +57,7 @@ const char *sg_report_guidance(char *text, size_t size, const sg_request *r)
 {
     const int n = snprintf(text, size, "%g", r->guidance > 0 ? r->guidance : r->cfg_scale);
     if (r->guidance > 0 && r->cfg_scale > 1) snprintf(text + n, size - (size_t)n, ", cfg scale %g", r->cfg_scale);
+    if (r->slg_scale > 0) snprintf(text + n, size - (size_t)n, ", skip-layer guidance %g", r->slg_scale);
     return text;
 }
 

@@ -128,6 +128,7 @@ static sg_status open_components(sd3 *m, const sg_checkpoint *from, sg_config *i
     SG_TRY(sg_kl_vae_open(&m->vae, from, act, e));
     sg_component_note_class(sg_kl_vae_component(m->vae), index, "vae");
     c->vae = (sg_vae){.ops = &sg_kl_vae_ops, .of = m->vae, .info = sg_kl_vae_describe(m->vae)};
+    if (c->vae.info.z == sg_latent_rgb_sd3.z) c->rgb = &sg_latent_rgb_sd3;
     c->size_multiple = c->vae.info.scale_space * (int)d->patch[1];
     return check_fit(m, sg_checkpoint_path(from), e);
 }

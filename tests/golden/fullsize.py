@@ -87,7 +87,7 @@ SHAPES["sd35-medium"] = {**SHAPES["sd35-large"], "dit": dict(
     dual_attention_layers=tuple(range(13)))}
 SHAPES["small-sd35"] = {
     "family": "sd3", "dit": dict(MMDIT, num_attention_heads=2, attention_head_dim=64, num_layers=3, sample_size=16,
-                                 pos_embed_max_size=24, dual_attention_layers=(0,)),
+                                 pos_embed_max_size=48, dual_attention_layers=(0,)),
     "text": {**parts.GATED_T5, "width": 64, "head": 16, "heads": 4, "ff": 160},
     "clip": dict(hidden_size=24, num_attention_heads=2, intermediate_size=64, num_hidden_layers=2, projection_dim=24),
     "clip_g": dict(hidden_size=32, num_attention_heads=4, intermediate_size=96, num_hidden_layers=2, projection_dim=32,
