@@ -1,0 +1,137 @@
+/* test_sd3.c - SD3.5 in the engine: which layers of attention run in which pass, skip-layer guidance, what may be asked. */
+#include "engine_fixture.h"
+
+#include <math.h>
+
+static const char medium[] = SG_FIXTURES "/sd35_medium";
+
+/* Blocks, those of them with a second attention, the sum; tokens of a text and of a picture of 32 x 24. */
+enum { STEPS = 4, BLOCKS = 3, DUALS = 2, LAYERS = BLOCKS + DUALS, TEXT = 77 + 256, PICTURE = 4 * 3 };
+
+static sg_engine *open_medium(void)
+{
+    sg_engine *g = NULL;
+    sg_error   e = {0};
+    if (sg_engine_open(&g, &(sg_engine_options){.model_dir = medium, .backend = "cpu", .dtype = "f32"}, &e))
+        fail_msg("%s", e.text);
+    return g;
+}
+
+static sg_request skipping(const sg_engine *g)
+{
+    sg_request r = sg_engine_defaults(g);
+    r.prompt = "a ball";
+    r.width = 32;
+    r.height = 24;
+    r.steps = STEPS;
+    r.slg_scale = 2.8;
+    r.skip_layers = "1";
+    r.skip_layer_end = 0.6;
+    return r;
+}
+
+typedef struct seen {
+    int count[STEPS][SG_PASSES_MAX][LAYERS];
+} seen;
+
+static void see(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
+                double timestep, const sg_attend_args *args)
+{
+    const int text = layer < BLOCKS ? TEXT : 0;
+    (void)s, (void)timestep;
+    assert_int_equal(shape->n, PICTURE + text);
+    assert_int_equal(shape->text_suffix, text);
+    assert_int_equal(args->q.dim[0], shape->n);
+    ((seen *)context)->count[step][pass][layer]++;
+}
+
+/* The prompt and the negative prompt see all layers in each step; in steps 1 and 2 of 4 a third pass leaves out both
+ * attentions of block 1. */
+static void layers_are_left_out_of_the_third_pass(void **state)
+{
+    (void)state;
+    static seen s;
+    sg_engine  *g = open_medium();
+    sg_request  r = skipping(g);
+    sg_report   rep;
+    sg_error    e = {0};
+    r.attention.on_begin = see;
+    r.attention.on_begin_context = &s;
+    if (sg_engine_render(g, &r, NULL, &rep, &e)) fail_msg("%s", e.text);
+    for (int step = 0; step < STEPS; step++)
+        for (int pass = 0; pass < SG_PASSES_MAX; pass++)
+            for (int layer = 0; layer < LAYERS; layer++) {
+                const bool left_out = layer == 1 || layer == BLOCKS + 1;
+                const bool runs = pass < 2 || ((step == 1 || step == 2) && !left_out);
+                assert_int_equal(s.count[step][pass][layer], runs);
+            }
+    sg_engine_close(&g);
+}
+
+/* FLOPs of denoising, the third pass ending at this share of the steps. */
+static double planned(sg_engine *g, double scale, double end)
+{
+    sg_request r = skipping(g);
+    sg_plan    plan;
+    sg_error   e = {0};
+    r.slg_scale = scale;
+    r.skip_layer_end = end;
+    if (sg_engine_plan(g, &r, &plan, &e)) fail_msg("%s", e.text);
+    return plan.phase[plan.phases - 2].flops;
+}
+
+/* A plan counts the third pass in each step that has it, and in no other. */
+static void plans_count_the_third_pass(void **state)
+{
+    (void)state;
+    sg_engine   *g = open_medium();
+    const double none = planned(g, 0, 1), one = planned(g, 1, 0.5) - none;
+    assert_true(one > 0);
+    assert_true(fabs(planned(g, 1, 0.6) - none - 2 * one) < 1e-9 * none);
+    assert_true(fabs(planned(g, 1, 1) - none - 3 * one) < 1e-9 * none);
+    sg_engine_close(&g);
+}
+
+/* One member of a request that is refused, and a part of the message. */
+static void expect_refused(const sg_engine *g, const sg_request *r, const char *words)
+{
+    sg_error e = {0};
+    assert_int_equal(sg_engine_check_request(g, r, &e), SG_E_ARG);
+    if (!strstr(e.text, words)) fail_msg("'%s' lacks '%s'", e.text, words);
+}
+
+static void wishes_that_it_cannot_grant(void **state)
+{
+    (void)state;
+    sg_engine       *g = open_medium(), *other = open_model(model, 0);
+    const sg_request good = skipping(g);
+    sg_request       r = good, of_wan = small(other);
+    sg_error         e = {0};
+    assert_int_equal(sg_engine_check_request(g, &r, &e), SG_OK);
+    r.width = 13 * 8;
+    assert_int_equal(sg_engine_check_request(g, &r, &e), SG_OK);
+    r.width = 14 * 8;
+    expect_refused(g, &r, "size: 112x24: this model has positions for pictures of up to 104x104");
+    r = good, r.slg_scale = -1;
+    expect_refused(g, &r, "slg-scale: -1 is not between 0 and 1000");
+    r = good, r.cfg_scale = 1;
+    expect_refused(g, &r, "slg-scale: skip-layer guidance goes with a cfg-scale above 1, which is 1");
+    r = good, r.skip_layers = "0,3";
+    expect_refused(g, &r, "skip-layers: '0,3' names layer 3, but this model has 0 to 2");
+    r = good, r.skip_layers = NULL;
+    expect_refused(g, &r, "skip-layers: '' is not a list of layers");
+    r = good, r.skip_layer_start = 0.25, r.skip_layer_end = 0.5; /* neither step 1 nor 2 */
+    expect_refused(g, &r, "slg-scale: of 4 steps, counted from 0, none is above 0.25");
+    of_wan.slg_scale = 1;
+    expect_refused(other, &of_wan, "slg-scale: models of family wan have no skip-layer guidance");
+    sg_engine_close(&g);
+    sg_engine_close(&other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(layers_are_left_out_of_the_third_pass),
+                                       cmocka_unit_test(plans_count_the_third_pass),
+                                       cmocka_unit_test(wishes_that_it_cannot_grant)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
