@@ -2,8 +2,8 @@
  *
  * CLIP-L and T5, one denoiser whose tokens are [text | picture], AutoencoderKL. What bites:
  *  - of CLIP only the row of the whole text counts; T5's text is filled up, and its pads are tokens like others;
- *  - dev is told its guidance and shifts its schedule by the picture's tokens; schnell has neither, and was distilled to four
- *    steps and texts of 256 tokens; nothing in its files says so;
+ *  - guidance is an input of dev's denoiser (embedded guidance), and the tokens of the picture shift its schedule; schnell has
+ *    neither, and was distilled to four steps and texts of 256 tokens, which nothing in its files says;
  *  - a negative prompt is read only where cfg_scale asks for a second pass;
  *  - noise is drawn before latents are packed, in the dtype of the model. */
 #include "clip_text.h"
@@ -103,6 +103,7 @@ static sg_status open_components(flux *m, const sg_checkpoint *from, sg_config *
     c->patch[0] = 1;
     c->patch[1] = c->patch[2] = SG_FLUX_PATCH;
     c->vae = (sg_vae){.ops = &sg_kl_vae_ops, .of = m->vae, .info = sg_kl_vae_describe(m->vae)};
+    if (c->vae.info.z == sg_latent_rgb_flux.z) c->rgb = &sg_latent_rgb_flux;
     c->size_multiple = c->vae.info.scale_space * SG_FLUX_PATCH;
     return check_fit(m, sg_checkpoint_path(from), e);
 }

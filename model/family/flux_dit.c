@@ -132,8 +132,8 @@ void sg_flux_run_text(sg_flux_run *run, const sg_flux_dit *d, sg_stream *s, int 
 
 /* ---- one forward ---- */
 
-/* F32 [1]: the timestep as a model in this dtype is told it. */
-static sg_tensor told_time(sg_stream *s, sg_tensor t, sg_dtype act)
+/* F32 [1]: the timestep as the embedder takes it: FluxPipeline and the model round in the dtype of the denoiser. */
+static sg_tensor time_input(sg_stream *s, sg_tensor t, sg_dtype act)
 {
     static const float factor[] = {1, 0.001f, 1000};
     if (act != SG_BF16) return t;
@@ -167,14 +167,14 @@ void sg_flux_dit_forward(const sg_flux_dit *d, const sg_flux_run *run, sg_stream
     const sg_tensor              text = run->text[p->index];
     const int64_t                n = tokens(run), len = text.dim[0];
     const sg_tensor              x = sg_new(s, SG_F32, len + n, c->width);
-    sg_pass                      told = *p;
-    told.t = told_time(s, p->t, d->component.act);
+    sg_pass                      rounded = *p;
+    rounded.t = time_input(s, p->t, d->component.act);
     const sg_mmdit_pass blocks = {.pass = p,
                                   .self = run->self,
                                   .first = {[SG_MMDIT_TEXT] = 0, [SG_MMDIT_PICTURE] = len},
                                   .count = {[SG_MMDIT_TEXT] = len, [SG_MMDIT_PICTURE] = n},
                                   .rotary = &run->rotary,
-                                  .time = sg_mmdit_time(s, &told, d->blocks.time, run->row[p->index], "dit.temb")};
+                                  .time = sg_mmdit_time(s, &rounded, d->blocks.time, run->row[p->index], "dit.temb")};
     sg_copy(s, .y = sg_rows(x, 0, len), .x = text);
     patch_embed(d, run, s, sg_rows(x, len, n), p->x);
     sg_mmdit_blocks(&d->blocks, &blocks, s, x);

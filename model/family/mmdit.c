@@ -126,8 +126,8 @@ void sg_mmdit_free(sg_mmdit *m)
 
 /* ---- time, guidance, the row of the text ---- */
 
-/* What a denoiser computing in `act` is told of a guidance: the pipelines of the makers multiply in that dtype. */
-static float told(double guidance, sg_dtype act)
+/* Guidance as an embedder takes it: the pipelines multiply in the dtype of the denoiser. */
+static float guidance_input(double guidance, sg_dtype act)
 {
     if (act != SG_BF16) return (float)guidance * 1000;
     return sg_bf16_to_f32(sg_f32_to_bf16(sg_bf16_to_f32(sg_f32_to_bf16((float)guidance)) * 1000));
@@ -148,13 +148,13 @@ void sg_mmdit_row(const sg_mmdit *m, sg_stream *s, sg_tensor y, const float *row
     const sg_mmdit_config *const c = &m->config;
     const size_t                 mark = s->scratch.used;
     const sg_tensor              x = sg_new(s, SG_F32, 1, c->row_dim), t = sg_new(s, SG_F32, 1);
-    const sg_tensor              text = sg_new(s, SG_F32, 1, c->width), told_of = sg_new(s, SG_F32, 1, c->width);
+    const sg_tensor              text = sg_new(s, SG_F32, 1, c->width), guided = sg_new(s, SG_F32, 1, c->width);
     if (row) sg_upload(s, x, row);
     sg_mlp(s, c->guided ? text : y, x, m->row, SG_ACT_SILU);
     if (c->guided) {
-        sg_upload(s, t, &(float){told(guidance, m->act)});
-        embed_time(s, told_of, t, m->guidance);
-        sg_add(s, .y = y, .a = text, .b = told_of);
+        sg_upload(s, t, &(float){guidance_input(guidance, m->act)});
+        embed_time(s, guided, t, m->guidance);
+        sg_add(s, .y = y, .a = text, .b = guided);
     }
     s->scratch.used = mark;
 }

@@ -47,6 +47,7 @@
 #define COGVIDEOX_I2V SAY " --image ../" PICTURE " --size 40x24 --frames 9 --steps 1 -q -o clip.y4m"
 #define MOCHI SAY " --size 32x32 --frames 7 --steps 2 -q -o clip.y4m"
 #define HUNYUAN SAY " --size 32x32 --frames 5 --steps 1 -q -o clip.y4m"
+#define FLUX SAY " --size 32x32 --steps 1 -q -o clip.y4m"
 #define SD3 SAY " --size 32x32 --steps 1 -q -o clip.y4m"
 #define FILE_OF "--prompt-file ../m/p.txt --size 32x32 --frames 1 --steps 1 -q"
 
@@ -79,6 +80,9 @@ static const hostile_case mochi_cases[] = {
 static const hostile_case hunyuan_cases[] = {
 #include "hostile_hunyuan.h"
 };
+static const hostile_case flux_cases[] = {
+#include "hostile_flux.h"
+};
 static const hostile_case sd3_cases[] = {
 #include "hostile_sd3.h"
 };
@@ -94,6 +98,7 @@ static const struct suite {
     {"cogvideox_i2v", COGVIDEOX_I2V, cogvideox_i2v_cases, sizeof cogvideox_i2v_cases / sizeof *cogvideox_i2v_cases},
     {"mochi_hd16", MOCHI, mochi_cases, sizeof mochi_cases / sizeof *mochi_cases},
     {"hunyuan_hd16", HUNYUAN, hunyuan_cases, sizeof hunyuan_cases / sizeof *hunyuan_cases},
+    {"flux_dev", FLUX, flux_cases, sizeof flux_cases / sizeof *flux_cases},
     {"sd35_medium", SD3, sd3_cases, sizeof sd3_cases / sizeof *sd3_cases},
 };
 enum { SUITES = sizeof suites / sizeof *suites };

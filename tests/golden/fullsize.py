@@ -26,6 +26,7 @@ from safetensors.torch import load_file, save_file
 
 import checkpoint
 import families
+import family_flux
 import family_hunyuan
 import family_sd3
 import family_wan
@@ -94,6 +95,15 @@ SHAPES["small-sd35"] = {
                    hidden_act="gelu"),
     "vae": dict(block_out_channels=(16, 32, 32, 64), norm_num_groups=8, layers_per_block=1, latent_channels=16),
     "tokenizer": family_sd3.TOKENIZERS}
+SHAPES["flux"] = {  # dev
+    "family": "flux", "dit": dict(guidance_embeds=True, num_layers=19, num_single_layers=38), "text": XXL_T5,
+    "clip": dict(CLIP_L, num_hidden_layers=4),
+    "vae": SHAPES["sd35-large"]["vae"], "shift": 3.0, "dynamic": True,
+    "tokenizer": {**family_flux.TOKENIZERS, "t5": {**parts.T5, "total": 32000}}}
+SHAPES["small-flux"] = {
+    **SHAPES["flux"], "dit": dict(guidance_embeds=True, num_attention_heads=2, num_layers=2, num_single_layers=2),
+    **{k: SHAPES["small-sd35"][k] for k in ("text", "vae")}, "tokenizer": family_flux.TOKENIZERS,
+    "clip": dict(hidden_size=24, num_attention_heads=2, intermediate_size=64, num_hidden_layers=2)}
 SHAPES["cogvideox-5b-i2v"] = {**SHAPES["cogvideox-5b"], "request": dict(pictures=1), "dit": dict(
     SHAPES["cogvideox-5b"]["dit"], in_channels=32, use_learned_positional_embeddings=True)}
 SHAPES["small-cogvideox-i2v"] = {**SHAPES["small-cogvideox"], "request": dict(pictures=1), "dit": dict(
@@ -107,7 +117,7 @@ SHAPES["small-i2v"] = {**SHAPES["small"], "request": dict(pictures=1), "clip": d
     VIT_H, hidden_size=32, num_attention_heads=2, num_hidden_layers=2, intermediate_size=64), "dit": dict(
     SHAPES["small"]["dit"], in_channels=36, image_dim=32, added_kv_proj_dim=256)}
 LATENTS = {"wan": (16, 4), "cogvideox": (16, 4), "mochi": (12, 6), "hunyuan": (16, 4),
-           "sd3": (16, 1)}  # channels, frames a latent; of 8 x 8
+           "flux": (16, 1), "sd3": (16, 1)}  # channels, frames a latent; of 8 x 8
 PROMPT = ("Two dogs run through shallow water at sunset; the camera follows them slowly, low and close, while the wind "
           "bends the tall grass and the city lights blur behind the harbour. 35mm film, warm light, 8K.")
 SUBLAYERS = {"request": dict(prompt=PROMPT, negative_prompt="blurry, low quality", width=96, height=64, frames=9,
@@ -124,7 +134,7 @@ def make_folder(folder, shape, device, dtype="F32", layers=None, text_layers=2):
                                 "latent_statistics": False, **SHAPES[shape]}
     spec["text"] = dict(spec["text"], layers=text_layers)
     if layers:
-        singles = {"num_single_layers": 2 * layers} if spec.get("family") == "hunyuan" else {}
+        singles = {"num_single_layers": 2 * layers} if spec.get("family") in ("hunyuan", "flux") else {}
         spec["dit"] = dict(spec["dit"], num_layers=layers, **singles)
     part = folder.rstrip("/") + ".part"
     shutil.rmtree(part, ignore_errors=True)
