@@ -1,4 +1,5 @@
-/* test_flux.c - what Flux has of its own: its schedule. Golden tests hold the numbers of a render. */
+/* test_flux.c - what Flux has of its own: its schedule, how dev and schnell are told apart. Golden tests hold the numbers of
+ * a render. */
 #include "engine_fixture.h"
 #include "sampler_table.h"
 #include "solver.h"
@@ -58,11 +59,59 @@ static void shift_of_a_request(void **state)
     assert_non_null(strstr(e.text, "flow shift of inf"));
 }
 
+/* ---- dev and schnell ---- */
+
+static void dev_and_schnell_differ(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *dir;
+        int         steps, tokens;
+        double      guidance, flow_shift;
+    } of[] = {{SG_FIXTURES "/flux_dev", 28, 512, 3.5, 0}, {SG_FIXTURES "/flux_schnell", 4, 256, 0, 1}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        sg_engine       *g = open_model(of[i].dir, 0);
+        const sg_request r = sg_engine_defaults(g);
+        assert_true(r.width == 1024 && r.height == 1024 && r.frames == 1 && r.cfg_scale == 1);
+        assert_int_equal(r.steps, of[i].steps);
+        assert_true(r.guidance == of[i].guidance && r.flow_shift == of[i].flow_shift);
+        assert_int_equal(g->components->text[1].tokens_max, of[i].tokens);
+        sg_engine_close(&g);
+    }
+}
+
+static void plan_tells_the_shift(void **state)
+{
+    (void)state;
+    sg_plan    p;
+    sg_error   e = {0};
+    sg_engine *g = open_model(SG_FIXTURES "/flux_dev", 0);
+    sg_request r = sg_engine_defaults(g);
+    r.prompt = "a cat";
+    r.width = r.height = 128; /* 256 tokens, where mu is 0.5 */
+    assert_int_equal(sg_engine_plan(g, &r, &p, &e), SG_OK);
+    assert_true(fabs(p.flow_shift - exp(0.5)) < 1e-12);
+    assert_int_equal(p.tokens, 256 + 512);
+    r.flow_shift = 2;
+    assert_int_equal(sg_engine_plan(g, &r, &p, &e), SG_OK);
+    assert_true(p.flow_shift == 2);
+    sg_engine_close(&g);
+    g = open_model(SG_FIXTURES "/flux_schnell", 0);
+    r = sg_engine_defaults(g);
+    r.prompt = "a cat";
+    r.flow_shift = 0;
+    assert_int_equal(sg_engine_check_request(g, &r, &e), SG_E_ARG);
+    assert_non_null(strstr(e.text, "flow-shift: 0 is not between 0.001 and 1000"));
+    sg_engine_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shift_by_tokens_is_that_of_diffusers),
         cmocka_unit_test(shift_of_a_request),
+        cmocka_unit_test(dev_and_schnell_differ),
+        cmocka_unit_test(plan_tells_the_shift),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

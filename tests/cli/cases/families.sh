@@ -18,7 +18,7 @@ family() {
     sparge-gen "${clip[@]}" --topk 0.3 --capture-qkv 1:1:q.safetensors --json r.json -o "$1.y4m" 2>log || fail "$(<log)"
     grep -Eq '^attention: [1-9][0-9] % of blocks skipped in 1 of 2 steps' log || fail "$1: $(<log)"
     within_a_twentieth r.json
-    head -c 300 q.safetensors | grep -aq "\"grid\":\"[0-9],16,16\",$4," || fail "$1: $(head -c 300 q.safetensors)"
+    head -c 300 q.safetensors | grep -aqE "\"grid\":\"[0-9],(16,16|32,32)\",$4," || fail "$1: $(head -c 300 q.safetensors)"
     sparge-gen tune "${clip[@]}" -q -o t.json --json tune.json >/dev/null || fail "tune $1"
     grep -q "\"layers\": $2" t.json || fail "$1: $(<t.json)"
     sparge-gen info "$FIXTURES/$1" --size 256x256 --frames "$3" --sparse-config t.json |
@@ -37,6 +37,14 @@ rm two.json table
 family cogvideox_2b 2 17 '"text_prefix":"24","text_suffix":"0"'
 family mochi_hd64 2 19 '"text_prefix":"0","text_suffix":"[1-9]"'
 family hunyuan_hd16 4 17 '"text_prefix":"0","text_suffix":"[1-9]"'
+family flux_dev 4 1 '"text_prefix":"512","text_suffix":"0"'
+
+# A shift by the tokens is told, and it is not an option of the command that renders again; a shift that is named is.
+sparge-gen info "$FIXTURES/flux_dev" --size 64x64 | grep -q "flow shift 1.596 by the picture's tokens" || fail
+sparge-gen -m "$FIXTURES/flux_dev" -p x --size 32x32 --steps 1 -q -o tokens.png || fail
+sparge-gen -m "$FIXTURES/flux_dev" -p x --size 32x32 --steps 1 -q --flow-shift 3 -o named.png || fail
+! sparge-gen info tokens.png | grep -q -- '--flow-shift' || fail
+sparge-gen info named.png | grep -q -- '--flow-shift 3 ' || fail
 
 # Arms with an embedded guidance of their own do not count as the same; a folder of an evaluation keeps it.
 embedded=(-m "$FIXTURES/hunyuan_hd16" --size 32x32 --frames 1 --steps 2)
