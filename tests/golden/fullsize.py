@@ -136,6 +136,8 @@ def make_folder(folder, shape, device, dtype="F32", layers=None, text_layers=2):
     if layers:
         singles = {"num_single_layers": 2 * layers} if spec.get("family") in ("hunyuan", "flux") else {}
         spec["dit"] = dict(spec["dit"], num_layers=layers, **singles)
+        if "dual_attention_layers" in spec["dit"]:
+            spec["dit"]["dual_attention_layers"] = [i for i in spec["dit"]["dual_attention_layers"] if i < layers]
     part = folder.rstrip("/") + ".part"
     shutil.rmtree(part, ignore_errors=True)
     checkpoint.make_checkpoint(part, spec, device)
