@@ -198,8 +198,8 @@ static void modulated(sg_stream *s, sg_tensor y, sg_tensor x, const sg_modulatio
 /* Scale before shift, as where the stream does not go on. */
 static sg_modulation last_modulation(sg_tensor e)
 {
-    const sg_modulation turned = sg_modulation_at(e, 0);
-    return (sg_modulation){.scale = turned.shift, .shift = turned.scale};
+    const sg_modulation swapped = sg_modulation_at(e, 0);
+    return (sg_modulation){.scale = swapped.shift, .shift = swapped.scale};
 }
 
 /* q, k, v of the rows y of one stream. */
