@@ -122,10 +122,13 @@ static void resample(const sg_kl_coder *k, sg_stream *s, const sg_kl_level *l, s
     for (int64_t t = 0, count; t < f; t += count) {
         const size_t mark = s->scratch.used;
         count = n < f - t ? n : f - t;
-        const sg_tensor input = sg_new(s, x.dtype, past(k) + (count - 1) * time + 1, x.dim[1], x.dim[2], x.dim[3]);
-        for (int64_t i = 0; i < input.dim[0]; i++) {
-            const int64_t at = t * time + i > past(k) ? t * time + i - past(k) : 0; /* which frame of the larger clip */
-            sg_copy(s, .y = sg_rows(input, i, 1), .x = sg_rows(x, k->up && l->time ? (at + 1) / 2 : at, 1));
+        sg_tensor input = sg_rows(x, t, count); /* of an image */
+        if (k->video) {
+            input = sg_new(s, x.dtype, PAST + (count - 1) * time + 1, x.dim[1], x.dim[2], x.dim[3]);
+            for (int64_t i = 0; i < input.dim[0]; i++) {
+                const int64_t at = t * time + i > PAST ? t * time + i - PAST : 0; /* which frame of the larger clip */
+                sg_copy(s, .y = sg_rows(input, i, 1), .x = sg_rows(x, k->up && l->time ? (at + 1) / 2 : at, 1));
+            }
         }
         sg_conv(s, .y = sg_rows(y, t, count), .x = input, .w = l->resample.w, .b = l->resample.b,
                 .stride = {time, space, space}, .pad = {before, 1, before, 1}, .twice = k->up && l->space,
