@@ -361,8 +361,9 @@ const sg_option sg_option_table[] = {
      .help = "refuse what needs more, as in 8G or 512M (default: what the machine has free)"},
     {.name = "vae-tiling", .kind = SG_OPTION_CHOICE, .commands = (SAMPLER & ~CHECK) | INFO, AT(vae_tiling),
      .choices = sg_tiling_names, .value = "WHEN",
-     .help = "decode in blended tiles of 256x256 pixels, as the decoders of Mochi and HunyuanVideo can:\n"
-             "less memory, and the frames differ a little; auto: if decoding whole frames would not fit"},
+     .help = "decode in blended tiles: of 256x256 pixels, as Mochi and HunyuanVideo can, or of the VAE's\n"
+             "sample_size, as models of images can, which then encode in tiles too; less memory, and the\n"
+             "frames differ a little; auto: if whole frames would not fit"},
     {.name = "offload", .kind = SG_OPTION_CHOICE, .commands = MODEL & ~(CHECK | TUNE), AT(offload), .choices = offloads,
      .value = "WHEN",
      .help = "keep blocks of layers in host memory and copy each to the GPU when it is needed: on, those\n"

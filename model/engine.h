@@ -111,8 +111,8 @@ typedef struct sg_sigmas {
 /* Reads a list with commas; a 0 at its end may be left out. SG_E_ARG tells what is wrong with which number. */
 sg_status sg_sigmas_read(sg_sigmas *out, const char *list, sg_error *e) SG_MUST_USE;
 
-/* Whether the decoder works in tiles, as after diffusers' enable_tiling: in less memory, and the frames differ a little from
- * those of a whole decode. AUTO: where that would not fit. ON is SG_E_ARG with a decoder that has no tiles. */
+/* Whether the decoder works in tiles, as after diffusers' enable_tiling, and with AutoencoderKL the encoder: in less memory,
+ * and the frames differ a little from those of a whole decode. AUTO: where that would not fit. ON is SG_E_ARG with a decoder that has no tiles. */
 typedef enum sg_tiling { SG_TILING_AUTO, SG_TILING_OFF, SG_TILING_ON } sg_tiling;
 
 extern const char *const sg_tiling_names[]; /* "auto", "off", "on", NULL: by sg_tiling */

@@ -200,12 +200,12 @@ static uint64_t *made_of(const sg_render *render, const sg_phase *phase)
     return &engine->encoded[phase->index];
 }
 
-/* Of the samples of all pictures, or of the video, and of their sizes; not 0. */
+/* Of the samples of all pictures, or of the video, of their sizes and of what changes how they are encoded; not 0. */
 static uint64_t hash_of_input(const sg_render *render, const sg_phase *phase)
 {
     const sg_request *const r = render->request;
     const size_t            frame = (size_t)r->width * (size_t)r->height * 3;
-    const int               size[] = {r->width, r->height, r->frames, render->geometry.images};
+    const int               size[] = {r->width, r->height, r->frames, render->geometry.images, render->tiled};
     uint64_t                hash = sg_hash(SG_HASH, size, sizeof size);
     if (phase->kind == SG_PHASE_VIDEO) return sg_hash(hash, r->video.rgb, (size_t)r->frames * frame) | 1;
     for (int i = 0; i < render->geometry.images; i++) {

@@ -47,6 +47,7 @@ typedef struct sg_render {
     size_t              frame_bytes;  /* of the most frames that come at once */
     int                 chunks;       /* in which the latents are decoded */
     bool                keep_weights; /* everything fits at once */
+    bool                tiled;        /* the VAE works in tiles */
     size_t              held;         /* bytes of weights loaded now */
 } sg_render;
 

@@ -370,31 +370,48 @@ static sg_status plan_phase(sg_render *render, sg_phase *phase, sg_phase_plan *o
 }
 
 /* As the request has it, for now without tiles where it leaves them to the plan. */
-static sg_status choose_tiles(const sg_render *render)
+static sg_status choose_tiles(sg_render *render)
 {
     const sg_vae *const v = &render->engine->components->vae;
-    const bool          on = render->request->vae_tiling == SG_TILING_ON;
-    if (v->ops->set_tiles ? v->ops->set_tiles(v->of, on) : !on) return SG_OK;
+    render->tiled = render->request->vae_tiling == SG_TILING_ON;
+    if (v->ops->set_tiles ? v->ops->set_tiles(v->of, render->tiled) : !render->tiled) return SG_OK;
     return sg_error_set(render->e, SG_E_ARG, "vae-tiling: the decoder of this model, %s, does not work in tiles",
                         v->ops->component(v->of)->class_name);
 }
 
-/* Decoding that does not fit is put into tiles, unless these take no less. */
+static bool of_vae(const sg_phase *phase) { return phase->kind == SG_PHASE_VIDEO || phase->kind == SG_PHASE_DECODE; }
+
+/* The most that decoding, or encoding a video, works with; weights: with what they load. */
+static size_t work_of_vae(const sg_render *render, const sg_plan *p, bool weights)
+{
+    size_t most = 0;
+    for (int i = 0; i < p->phases; i++)
+        if (of_vae(&render->phase[i]) && sg_phase_runs(render, &render->phase[i]))
+            most = larger(most, (weights ? p->phase[i].weights : 0) + p->phase[i].work);
+    return most;
+}
+
+static sg_status plan_vae(sg_render *render, sg_plan *p, sg_plan_totals *t, bool tiled)
+{
+    const sg_vae *const v = &render->engine->components->vae;
+    if (v->ops->set_tiles(v->of, tiled)) render->tiled = tiled;
+    for (int i = 0; i < p->phases && render->tiled == tiled; i++)
+        if (of_vae(&render->phase[i])) SG_TRY(plan_phase(render, &render->phase[i], &p->phase[i], &t[i]));
+    return SG_OK;
+}
+
+/* What of decoding, and of encoding a video, does not fit is put into tiles, unless these take no less. */
 static sg_status shrink_decoding(sg_render *render, sg_plan *p, sg_plan_totals *t)
 {
-    const sg_vae *const  v = &render->engine->components->vae;
-    const int            last = p->phases - 1;
-    sg_phase_plan *const phase = &p->phase[last];
-    const size_t         whole = phase->work;
-    if (phase->weights + whole + p->staging + p->input + p->output + p->preview <= p->available) return SG_OK;
-    if (!v->ops->set_tiles || !v->ops->set_tiles(v->of, true)) return SG_OK;
-    SG_TRY(plan_phase(render, &render->phase[last], phase, &t[last]));
-    if (phase->work < whole) {
+    const size_t whole = work_of_vae(render, p, false);
+    if (work_of_vae(render, p, true) + p->staging + p->input + p->output + p->preview <= p->available) return SG_OK;
+    if (!render->engine->components->vae.ops->set_tiles) return SG_OK;
+    SG_TRY(plan_vae(render, p, t, true));
+    if (!render->tiled) return SG_OK;
+    if (work_of_vae(render, p, false) < whole)
         p->untiled = whole;
-    } else {
-        v->ops->set_tiles(v->of, false);
-        SG_TRY(plan_phase(render, &render->phase[last], phase, &t[last]));
-    }
+    else
+        SG_TRY(plan_vae(render, p, t, false));
     sum_memory(render, p, t);
     return SG_OK;
 }

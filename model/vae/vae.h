@@ -20,8 +20,8 @@ typedef struct sg_vae_ops {
     /* The first chunks, which are special; those after them all cost what the first of them does, but for the last. */
     int (*special)(const void *of);
 
-    /* Whether decoders opened from now on work in tiles, which takes less memory and changes the frames a little. False: they
-     * cannot. NULL: they never do. Chunks may then be others. */
+    /* Whether decoders opened from now on work in tiles, which takes less memory and changes the frames a little; encoders
+     * too, where diffusers' do. False: they cannot. NULL: they never do. Chunks may then be others. */
     bool (*set_tiles)(void *of, bool on);
 
     /* Starts decoding latents of grid y x x. Device memory comes from s->keep; *run is closed by decode_close. */

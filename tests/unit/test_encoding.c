@@ -1,5 +1,5 @@
 /* test_encoding.c - pictures and videos as a caller sees them: how often they are encoded, how far that is told, what cancels
- * it, what the plan counts; latents that are drawn. Golden tests hold the numbers. */
+ * it, what the plan counts; latents that are drawn; tiles. Golden tests hold the numbers. */
 #include "engine_fixture.h"
 #include "rng.h"
 #include "wan_vae.h"
@@ -217,13 +217,74 @@ static void latents_are_drawn(void **state)
     sg_engine_close(&g);
 }
 
+/* ---- tiles ---- */
+
+enum { WIDE = 1 << 24 }; /* numbers that encoding works with, but for tiles: more than anything else */
+
+static bool in_tiles;
+
+static bool set_tiles(void *of, bool on)
+{
+    (void)of;
+    in_tiles = on;
+    return true;
+}
+
+static sg_tensor encode_wide(void *run, sg_stream *s, sg_tensor frames)
+{
+    const sg_tensor z = sg_wan_vae_ops.encode_next(run, s, frames);
+    const size_t    mark = s->scratch.used;
+    if (!in_tiles) (void)sg_new(s, SG_F32, WIDE);
+    s->scratch.used = mark;
+    return z;
+}
+
+static sg_plan planned(sg_engine *g, sg_request *r, sg_tiling tiling)
+{
+    sg_plan  p;
+    sg_error e = {0};
+    r->vae_tiling = tiling;
+    if (sg_engine_plan(g, r, &p, &e)) fail_msg("%s", e.text);
+    return p;
+}
+
+/* Where the encoder has tiles they come when it is encoding that does not fit, and what was encoded otherwise does not stay. */
+static void encoders_have_tiles(void **state)
+{
+    (void)state;
+    sg_engine *g = open_model(model, 0);
+    sg_request r = request(g);
+    sg_vae_ops ops = sg_wan_vae_ops;
+    watch      w = {0};
+    sg_report  rep;
+    ops.set_tiles = set_tiles;
+    ops.encode_next = encode_wide;
+    ((sg_components *)g->components)->vae.ops = &ops;
+    r.video.rgb = clip;
+    const sg_plan whole = planned(g, &r, SG_TILING_OFF), tiles = planned(g, &r, SG_TILING_ON);
+    assert_string_equal(whole.phase[1].name, "video");
+    assert_true(tiles.need < whole.need && tiles.phase[1].work < whole.phase[1].work);
+    assert_int_equal(planned(g, &r, SG_TILING_AUTO).need, whole.need);
+    g->memory_limit = tiles.need + (whole.need - tiles.need) / 2;
+    const sg_plan put = planned(g, &r, SG_TILING_AUTO);
+    assert_int_equal(put.need, tiles.need);
+    assert_int_equal(put.phase[1].work, tiles.phase[1].work);
+    assert_int_equal(put.untiled, whole.phase[1].work);
+    g->memory_limit = 0;
+    for (int i = 0; i < 3; i++) {
+        r.vae_tiling = i ? SG_TILING_ON : SG_TILING_OFF;
+        assert_int_equal(render(g, &r, &w, &rep), SG_OK);
+        assert_int_equal(w.total, i < 2 ? 2 : 0);
+    }
+    sg_engine_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pictures_are_encoded_once),
-        cmocka_unit_test(a_video_is_encoded_once),
-        cmocka_unit_test(some_steps_are_done),
-        cmocka_unit_test(latents_are_drawn),
+        cmocka_unit_test(pictures_are_encoded_once), cmocka_unit_test(a_video_is_encoded_once),
+        cmocka_unit_test(some_steps_are_done),       cmocka_unit_test(latents_are_drawn),
+        cmocka_unit_test(encoders_have_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
