@@ -1,4 +1,5 @@
-/* tiles.c - decoding or encoding in tiles. What of a tile outlives it are the rows and columns that others are blended with. */
+/* tiles.c - decoding or encoding in tiles. What of a tile outlives it are the rows and columns that others are blended
+ * with. */
 #include "tiles.h"
 
 #include <stdlib.h>
@@ -8,10 +9,11 @@ enum { OVERLAP = 4 }; /* a tile's side is so many times what it shares with the 
 /* What of one clip's tiles outlives a tile. */
 typedef struct tiling {
     const sg_tiles *tiles;
-    sg_tensor       x, y;   /* F32 [f, y, x, c]; [f', y', x', c'] */
-    sg_tensor       above;  /* F32 [columns, f', blend, side, c']: the last rows of the tile above, of each column */
-    sg_tensor       before; /* F32 [f', side, blend, c']: the last columns of the tile to the left */
-    int64_t         stride; /* places of x */
+    sg_tensor       x, y; /* F32 [f, y, x, c]; [f', y', x', c'] */
+    /* With more tiles than one: F32 [columns, f', blend, side, c'], the last rows of the tile above, of each column; F32
+     * [f', side, blend, c'], the last columns of the tile to the left. */
+    sg_tensor above, before;
+    int64_t   stride; /* places of x */
 } tiling;
 
 /* One tile. */
@@ -88,13 +90,12 @@ static void place(const tiling *t, sg_stream *s, const tile *k, sg_tensor x, int
 {
     const int64_t blended = t->tiles->y_side / OVERLAP, stride = t->tiles->y_side - blended, f = x.dim[0], c = x.dim[3];
     const int64_t rows = k->last_row ? k->h : stride, columns = k->last_column ? k->w : stride;
-    const sg_tensor above = sg_rows(k->above, first, f), before = sg_rows(k->before, first, f);
     const sg_tensor shown = sg_new(s, SG_F32, f, rows, columns, c);
     sg_tensor       put = shown;
-    if (k->i) blend(s, x, above, least(k->h, blended), k->w, k->weight[0]);
-    if (k->j) blend(s, x, before, k->h, least(k->w, blended), k->weight[1]);
-    if (!k->last_row) cut(s, above, x, k->h - blended, 0);
-    if (!k->last_column) cut(s, before, x, 0, k->w - blended);
+    if (k->i) blend(s, x, sg_rows(k->above, first, f), least(k->h, blended), k->w, k->weight[0]);
+    if (k->j) blend(s, x, sg_rows(k->before, first, f), k->h, least(k->w, blended), k->weight[1]);
+    if (!k->last_row) cut(s, sg_rows(k->above, first, f), x, k->h - blended, 0);
+    if (!k->last_column) cut(s, sg_rows(k->before, first, f), x, 0, k->w - blended);
     cut(s, shown, x, 0, 0);
     if (t->tiles->clamp) {
         put = sg_new(s, SG_F32, f, rows, columns, c);
@@ -113,8 +114,10 @@ static void run_tile(const tiling *t, sg_stream *s, int64_t i, int64_t j)
     tile k = {.i = i, .j = j, .h = rows * d->y_side / d->x_side, .w = columns * d->y_side / d->x_side};
     k.last_row = (i + 1) * stride >= t->x.dim[1];
     k.last_column = (j + 1) * stride >= t->x.dim[2];
-    k.above = shaped(sg_rows(t->above, j, 1), n, blended, k.w);
-    k.before = shaped(t->before, n, k.h, blended);
+    if (t->above.rank) {
+        k.above = shaped(sg_rows(t->above, j, 1), n, blended, k.w);
+        k.before = shaped(t->before, n, k.h, blended);
+    }
     if (i) make_weights(s, k.weight[0], least(k.h, blended), k.w, c, true);
     if (j) make_weights(s, k.weight[1], k.h, least(k.w, blended), c, false);
     const sg_tensor part = sg_new(s, SG_F32, d->count, rows, columns, t->x.dim[3]);
@@ -138,8 +141,10 @@ void sg_tiles_run(const sg_tiles *d, sg_stream *s, sg_tensor y, sg_tensor x)
     const int64_t rows = sg_div_up(x.dim[1], stride), columns = sg_div_up(x.dim[2], stride);
     const size_t  mark = s->scratch.used;
     tiling        t = {.tiles = d, .x = x, .y = y, .stride = stride};
-    t.above = sg_new(s, SG_F32, columns, n, blended, d->y_side, c);
-    t.before = sg_new(s, SG_F32, n, d->y_side, blended, c);
+    if (!one) {
+        t.above = sg_new(s, SG_F32, columns, n, blended, d->y_side, c);
+        t.before = sg_new(s, SG_F32, n, d->y_side, blended, c);
+    }
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++) run_tile(&t, s, i, j);
     s->scratch.used = mark;

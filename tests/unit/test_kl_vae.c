@@ -110,6 +110,19 @@ static void tiles_take_less_memory(void **state)
     ops->close(v.of);
 }
 
+static void a_tile_may_be_larger_than_the_image(void **state)
+{
+    (void)state;
+    sg_kl_vae *large = NULL;
+    write_model(&models[1]);
+    write_with(&models[1], "sample_size", "65536");
+    if (sg_kl_vae_open(&large, from, SG_F32, &e)) fail_msg("%s", e.text);
+    const sg_vae v = {.ops = ops, .of = large, .info = sg_kl_vae_describe(large)};
+    for (int encodes = 0; encodes < 2; encodes++)
+        assert_true(planned(&v, encodes, true, 4, 4) < planned(&v, encodes, false, 4, 4) * 2);
+    ops->close(v.of);
+}
+
 /* diffusers' tiles fit together where the quarter of one is a whole number of latents. */
 static void tiles_that_do_not_fit_are_not_taken(void **state)
 {
@@ -250,6 +263,7 @@ int main(void)
                                        cmocka_unit_test(latents_are_those_of_diffusers),
                                        cmocka_unit_test(what_it_tells_of_itself),
                                        cmocka_unit_test(tiles_take_less_memory),
+                                       cmocka_unit_test(a_tile_may_be_larger_than_the_image),
                                        cmocka_unit_test(tiles_that_do_not_fit_are_not_taken),
                                        cmocka_unit_test(wrong_latents_latch),
                                        cmocka_unit_test(impossible_sizes_are_refused),
