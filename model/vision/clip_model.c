@@ -55,7 +55,7 @@ static sg_status plan(const sg_clip_model *m, sg_plan_totals *t, size_t *scratch
     sg_clip_vision_row(m->vision, &s, row, NULL, 0, 0);
     free(ids);
     *scratch = s.scratch.peak;
-    return s.status ? sg_error_set(e, s.status, "%s", s.why) : SG_OK;
+    return s.status ? sg_error_set(e, s.status, "%s: %s", sg_checkpoint_path(m->checkpoint), s.why) : SG_OK;
 }
 
 static sg_status check_memory(sg_clip_model *m, size_t limit, sg_error *e)

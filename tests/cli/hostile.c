@@ -49,6 +49,7 @@
 #define HUNYUAN SAY " --size 32x32 --frames 5 --steps 1 -q -o clip.y4m"
 #define FLUX SAY " --size 32x32 --steps 1 -q -o clip.y4m"
 #define SD3 SAY " --size 32x32 --steps 1 -q -o clip.y4m"
+#define JUDGE "../" PICTURE " ../" PICTURE " --prompt ball --json clip.json"
 #define FILE_OF "--prompt-file ../m/p.txt --size 32x32 --frames 1 --steps 1 -q"
 
 /* clang-format off */
@@ -87,6 +88,10 @@ static const hostile_case sd3_cases[] = {
 #include "hostile_sd3.h"
 };
 
+static const hostile_case clip_cases[] = {
+#include "hostile_clip.h"
+};
+
 /* A sound model, the small render of it that is usual here, and its cases. */
 static const struct suite {
     const char         *model, *usual;
@@ -100,6 +105,7 @@ static const struct suite {
     {"hunyuan_hd16", HUNYUAN, hunyuan_cases, sizeof hunyuan_cases / sizeof *hunyuan_cases},
     {"flux_dev", FLUX, flux_cases, sizeof flux_cases / sizeof *flux_cases},
     {"sd35_medium", SD3, sd3_cases, sizeof sd3_cases / sizeof *sd3_cases},
+    {"judge/clip", JUDGE, clip_cases, sizeof clip_cases / sizeof *clip_cases},
 };
 enum { SUITES = sizeof suites / sizeof *suites };
 
@@ -160,11 +166,17 @@ static bool all_clips(const char *names)
 
 /* ---- a case ---- */
 
-static void run_case(hostile_end *end, const char *program, const char *sound, const char *usual, const hostile_case *c)
+static void run_case(hostile_end *end, const char *program, const char *sound, const struct suite *s,
+                     const hostile_case *c)
 {
     char *const model = (char *)hostile_text("%s/m", work), *const out = (char *)hostile_text("%s/out", work);
-    char *args[MAX_ARGS] = {(char *)program, (char *)"--model", model};
-    int   n = 3;
+    char *args[MAX_ARGS] = {(char *)program};
+    int   n = 1;
+    if (strncmp(s->model, "judge/", 6) == 0) /* renders nothing */
+        args[n++] = (char *)"compare", args[n++] = (char *)"--clip";
+    else
+        args[n++] = (char *)"--model";
+    args[n++] = model;
     remove_tree(model);
     remove_tree(out);
     link_tree(sound, model);
@@ -174,7 +186,7 @@ static void run_case(hostile_end *end, const char *program, const char *sound, c
         remove_tree(to);
         c->make(hostile_text("%s/%s", sound, c->file), to, c);
     }
-    char *rest = strdup(c->args ? c->args : usual);
+    char *rest = strdup(c->args ? c->args : s->usual);
     for (char *word; (word = strtok_r(rest, " ", &rest)) && n + 1 < MAX_ARGS;) args[n++] = word;
     hostile_run(end, args, out);
 }
@@ -218,7 +230,7 @@ int main(int argc, char **argv)
     char *const sound = (char *)hostile_text("%s/%s", realpath(argv[2], NULL), all->model);
     if (!program || !mkdtemp(work)) hostile_die(argv[1]);
     if (symlink(HOSTILE_PICTURE, hostile_text("%s/" PICTURE, work)) != 0) hostile_die(PICTURE);
-    run_case(&end, program, sound, all->usual, &(hostile_case){.name = "sound"});
+    run_case(&end, program, sound, all, &(hostile_case){.name = "sound"});
     const size_t peak = end.peak;
     if (end.exit != 0) printf("FAIL sound: exit %d\n%s", end.exit, end.text), failed++;
     for (int i = 0; i < all->count; i++) {
@@ -228,7 +240,7 @@ int main(int argc, char **argv)
             skipped++;
             continue;
         }
-        run_case(&end, program, sound, all->usual, c);
+        run_case(&end, program, sound, all, c);
         const char *const why = judge_case(&end, c, peak);
         ran++;
         if (argc > 4 || getenv("HOSTILE_VERBOSE") || why)
