@@ -36,7 +36,7 @@ const sg_command_row sg_command_table[] = {
              "An interrupted run is continued by the same command; finished clips are not rendered again. Other settings\n"
              "for the same folder are refused. A clip that fails is recorded; the next run tries it again. Under mpirun\n"
              "or srun all ranks share the set, and the last one writes the report; `sparge-gen eval --merge DIR` writes it\n"
-             "again. The size is chosen as for compare.",
+             "again. With --clip the clips are scored after the last one is made. The size is chosen as for compare.",
      .example = {"sparge-gen eval --prompts prompts/tiny-wan-demo.csv -o results --arms dense,sparge"}},
     {.command = SG_COMMAND_TUNE,
      .name = "tune",

@@ -316,11 +316,11 @@ const sg_option sg_option_table[] = {
     {.name = "merge", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(merge), .value = "DIR",
      .help = "render nothing; write summary.csv and report.html of what is in this folder"},
     {.name = "clip", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(clip), .value = "DIR",
-     .help = "score the clips by CLIP, a folder of transformers' CLIPModel: CLIPSIM and CLIP-T of videos,\n"
-             "CLIP score of pictures; clips that are there without scores get them, with --merge too"},
+     .help = "score the clips by CLIP, a folder of transformers' CLIPModel: CLIPSIM and CLIP-T of\n"
+             "videos, CLIP score of pictures; clips without scores get them later, with --merge too"},
     {.name = "clip", .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(clip), .value = "DIR",
-     .help = "of two results: score both by CLIP, a folder of transformers' CLIPModel: CLIP-T of videos,\n"
-             "and with their --prompt CLIPSIM, or CLIP score of pictures"},
+     .help = "score two results by CLIP, a folder of transformers' CLIPModel: CLIP-T of videos, and\n"
+             "with their --prompt CLIPSIM, or CLIP score of pictures"},
     {.name = "latents", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(latents), .value = "FILE",
      .help = "if the file exists, decode it, without a prompt; else save the latents there before\n"
              "they are decoded (safetensors)"},

@@ -4,9 +4,9 @@
  *   CLIP-T  = mean over neighbours of cos(this, next)
  *   CLIP score = 100 max(0, cos(picture, text))
  *
- * The first two are of videos, as EvalCrafter has them (Liu et al., 2024, arXiv:2310.11440: CLIP-Score and CLIP-Temp), whose
- * code SpargeAttn's paper takes, in [-1, 1], of all frames, neither cut at 0 nor multiplied. Frames are prepared as CLIP's
- * own preprocessor_config.json has it, where EvalCrafter squeezes them to 224x224 and leaves their samples in 0 to 255: its
+ * The first two are of videos, EvalCrafter's CLIP-Score and CLIP-Temp (Liu et al., 2024, arXiv:2310.11440), which SpargeAttn's
+ * paper has by these names: in [-1, 1], of all frames, neither cut at 0 nor multiplied. Frames are prepared as CLIP's own
+ * preprocessor_config.json has it, where EvalCrafter squeezes them to 224x224 and leaves their samples in 0 to 255: its
  * numbers are on another scale. The last is of pictures, clips of one frame: torchmetrics' CLIPScore, after Hessel et al.
  * (2021, arXiv:2104.08718). */
 #ifndef SG_CLIP_SIMILARITY_H

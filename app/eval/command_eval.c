@@ -129,10 +129,7 @@ static sg_status finish(sg_eval *v, sg_error *e)
         SG_TRY(sg_eval_report_say(v->folder, &v->progress, e));
         sg_progress_say(&v->progress, "%s: report.html, summary.csv", v->folder);
     }
-    if (!v->failed && w.failed)
-        return sg_error_set(e, SG_E_FORMAT, "%s: %d clip%s could not be scored; the same command tries again",
-                            v->folder, w.failed, sg_plural(w.failed));
-    if (!v->failed) return SG_OK;
+    if (!v->failed) return sg_eval_similarity_status(&w, e);
     return sg_error_set(e, v->failure == SG_E_ARG ? SG_E_MISMATCH : v->failure,
                         "%s: %lld clip%s failed; the same command tries again", v->folder, (long long)v->failed,
                         sg_plural(v->failed));

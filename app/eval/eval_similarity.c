@@ -94,7 +94,7 @@ static sg_status score(work *k, const sg_eval_clip *c, sg_error *e)
         return log_scores(k, c, &s, e);
     }
     if (ends_the_run(status)) return sg_error_set(e, status, "%s", why.text);
-    w->failed++;
+    if (!w->failed++) w->first = why;
     sg_progress_say(w->progress, "failed: CLIP: %s", why.text);
     return SG_OK;
 }
@@ -152,6 +152,14 @@ sg_status sg_eval_similarity_make(sg_eval_scoring *w, sg_error *e)
     return status;
 }
 
+sg_status sg_eval_similarity_status(const sg_eval_scoring *w, sg_error *e)
+{
+    if (!w->failed) return SG_OK;
+    return sg_error_set(e, SG_E_FORMAT,
+                        "%s: %d clip%s could not be scored; the same command tries again; the first: %s", w->folder,
+                        w->failed, sg_plural(w->failed), w->first.text);
+}
+
 /* ---- the commands ---- */
 
 sg_status sg_eval_similarity_check(json_t **out, const sg_settings *s, sg_error *e)
@@ -173,9 +181,7 @@ static sg_status merge(const sg_settings *s, sg_eval_scoring *w, json_t *clip, s
     SG_TRY(sg_eval_log_open(w->log, s->merge, &w->rank, e));
     SG_TRY(sg_eval_similarity_make(w, e));
     SG_TRY(sg_eval_report_say(s->merge, w->progress, e));
-    if (!w->failed) return SG_OK;
-    return sg_error_set(e, SG_E_FORMAT, "%s: %d clip%s could not be scored; the same command tries again", s->merge,
-                        w->failed, sg_plural(w->failed));
+    return sg_eval_similarity_status(w, e);
 }
 
 sg_status sg_eval_similarity_merge(const sg_settings *s, sg_error *e)

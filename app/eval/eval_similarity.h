@@ -21,11 +21,15 @@ typedef struct sg_eval_scoring {
     sg_progress       *progress;
     int                scored, failed; /* of this rank's clips */
     int                left;           /* of other ranks' clips, that are not scored yet */
+    sg_error           first;          /* why the first failed */
 } sg_eval_scoring;
 
 /* Scores the clips of the rank that are done and have no scores, a line each. A file that cannot be read is told and counted, and
  * is no failure; SG_E_CANCELLED, SG_E_FILE of the log, SG_E_MEMORY and SG_E_DEVICE are. */
 sg_status sg_eval_similarity_make(sg_eval_scoring *w, sg_error *e) SG_MUST_USE;
+
+/* SG_E_FORMAT if some failed. */
+sg_status sg_eval_similarity_status(const sg_eval_scoring *w, sg_error *e) SG_MUST_USE;
 
 /* sparge-gen eval --merge DIR --clip CLIP: scores what is there, in a folder with a manifest, and writes the report. */
 sg_status sg_eval_similarity_merge(const sg_settings *s, sg_error *e) SG_MUST_USE;

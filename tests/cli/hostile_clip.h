@@ -30,7 +30,7 @@ BAD("cut weights", cut, WEIGHTS, NULL, "-9", WEIGHTS)
 BAD("no header", size, WEIGHTS, NULL, "4", WEIGHTS)
 BAD("no norm at the end", swap, WEIGHTS, "vision_model.post_layernorm.bias", "vision_model.post_layernorm.base",
     "missing: vision_model.post_layernorm.bias")
-BAD("no projection", swap, WEIGHTS, "visual_projection.weight", "visuel_projection.weight", "missing: visual_projection.weight")
+BAD("no projection", swap, WEIGHTS, "visual_projection.weight", "visuel_projection.weight", "extra: visuel_projection.weight")
 BAD("a number that is none", poke, WEIGHTS, "text_projection.weight", "nan", "text_projection.weight")
 BAD("no number at all", poison, WEIGHTS, NULL, NULL, "/m: the embedding of token 0 is not finite")
 GOOD("weights at odd bytes", shift, WEIGHTS, NULL, NULL)
