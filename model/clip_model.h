@@ -32,7 +32,7 @@ typedef struct sg_clip_model_info {
     int      tokens;    /* of a text, that are read at most */
     int      image;     /* sides of the square that is seen of a picture, pixels */
     uint64_t hash;      /* of the weights: sg_source_hash */
-    char     text[160]; /* for people: what both encoders are */
+    char     text[208]; /* for people: what both encoders are */
     char     device[160];
 } sg_clip_model_info;
 sg_clip_model_info sg_clip_model_describe(const sg_clip_model *m);

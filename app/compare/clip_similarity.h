@@ -15,25 +15,25 @@
 #include "clip_model.h"
 #include "image.h"
 
-typedef struct sg_clip_similarity {
+typedef struct sg_similarity_totals {
     double clipsim, clip_t, clip_score; /* NAN: not of such a clip, or without a text */
-} sg_clip_similarity;
+} sg_similarity_totals;
 
 /* A clip on its way. Zero but for model and text: nothing seen. */
-typedef struct sg_clip_gaze {
+typedef struct sg_clip_similarity {
     sg_clip_model *model;  /* borrowed */
     const float   *text;   /* row of the text, borrowed; NULL: there is none */
     float         *row[2]; /* of the last frames; owned */
     int            frames;
     double         to_text, to_next; /* sums */
-} sg_clip_gaze;
+} sg_clip_similarity;
 
 /* Adds the next frame. Errors as sg_clip_model_picture's, and SG_E_MEMORY. */
-sg_status sg_clip_gaze_add(sg_clip_gaze *g, const sg_image *frame, sg_error *e) SG_MUST_USE;
+sg_status sg_clip_similarity_add(sg_clip_similarity *s, const sg_image *frame, sg_error *e) SG_MUST_USE;
 
 /* Of the frames so far, one at least. */
-sg_clip_similarity sg_clip_gaze_similarity(const sg_clip_gaze *g);
+sg_similarity_totals sg_clip_similarity_total(const sg_clip_similarity *s);
 
-void sg_clip_gaze_close(sg_clip_gaze *g); /* zero is fine */
+void sg_clip_similarity_close(sg_clip_similarity *s); /* zero is fine */
 
 #endif

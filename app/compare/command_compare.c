@@ -22,13 +22,13 @@
 enum { VERSION = 1 };
 
 typedef struct pair {
-    const char     *path[2];
-    sg_clip_reader *clip[2];
-    sg_clip_scores  scores;
-    sg_clip_totals  total;
-    sg_clip_model  *judge;   /* NULL: without --clip */
-    float          *text;    /* row of --prompt; NULL: there is none; owned */
-    sg_clip_gaze    gaze[2]; /* at each clip */
+    const char        *path[2];
+    sg_clip_reader    *clip[2];
+    sg_clip_scores     scores;
+    sg_clip_totals     total;
+    sg_clip_model     *judge;         /* NULL: without --clip */
+    float             *text;          /* row of --prompt; NULL: there is none; owned */
+    sg_clip_similarity similarity[2]; /* at each clip */
 } pair;
 
 static bool holds(const sg_frame_list *l, const char *name)
@@ -82,16 +82,16 @@ static sg_status open_judge(pair *p, const sg_settings *s, sg_error *e)
         SG_TRY(sg_clip_model_text(p->judge, s->prompt, p->text, &cut, e));
     }
     if (cut)
-        sg_print(stderr, "--clip: the prompt has more tokens than the %d that CLIP reads: not the last %d\n", info.tokens,
-                 cut);
-    for (int i = 0; i < 2; i++) p->gaze[i] = (sg_clip_gaze){.model = p->judge, .text = p->text};
+        sg_print(stderr, "--clip: the prompt has more tokens than the %d that CLIP reads: not the last %d\n",
+                 info.tokens, cut);
+    for (int i = 0; i < 2; i++) p->similarity[i] = (sg_clip_similarity){.model = p->judge, .text = p->text};
     return SG_OK;
 }
 
 static sg_status score_pair(pair *p, const sg_image *frame[2], sg_error *e)
 {
     SG_TRY(sg_clip_scores_add(&p->scores, frame[0], frame[1], e));
-    for (int i = 0; p->judge && i < 2; i++) SG_TRY(sg_clip_gaze_add(&p->gaze[i], frame[i], e));
+    for (int i = 0; p->judge && i < 2; i++) SG_TRY(sg_clip_similarity_add(&p->similarity[i], frame[i], e));
     return SG_OK;
 }
 
@@ -127,7 +127,8 @@ static sg_clip_loss loss(const pair *p)
 static void print_similarity(const pair *p)
 {
     if (!p->judge) return;
-    const sg_clip_similarity a = sg_clip_gaze_similarity(&p->gaze[0]), b = sg_clip_gaze_similarity(&p->gaze[1]);
+    const sg_similarity_totals a = sg_clip_similarity_total(&p->similarity[0]),
+                               b = sg_clip_similarity_total(&p->similarity[1]);
     if (!isnan(a.clipsim)) printf("CLIPSIM              %8.6f  %8.6f\n", a.clipsim, b.clipsim);
     if (!isnan(a.clip_t)) printf("CLIP-T               %8.6f  %8.6f\n", a.clip_t, b.clip_t);
     if (!isnan(a.clip_score)) printf("CLIP score           %8.4f  %8.4f\n", a.clip_score, b.clip_score);
@@ -174,9 +175,9 @@ static json_t *figures(const pair *p, int clip)
                                 f->sharpness, "temporal_flickering", sg_report_number(f->flicker), "black_frames",
                                 f->black, "frozen_pairs", f->frozen);
     if (!p->judge) return j;
-    const sg_clip_similarity s = sg_clip_gaze_similarity(&p->gaze[clip]);
-    json_t *const            by_clip = json_pack("{s:o, s:o, s:o}", "clipsim", sg_report_number(s.clipsim), "clip_t",
-                                                 sg_report_number(s.clip_t), "clip_score", sg_report_number(s.clip_score));
+    const sg_similarity_totals s = sg_clip_similarity_total(&p->similarity[clip]);
+    json_t *const              by_clip = json_pack("{s:o, s:o, s:o}", "clipsim", sg_report_number(s.clipsim), "clip_t",
+                                                   sg_report_number(s.clip_t), "clip_score", sg_report_number(s.clip_score));
     return sg_report_if_complete(j, j && json_object_update_new(j, by_clip) == 0);
 }
 
@@ -226,7 +227,7 @@ sg_status sg_command_compare(const sg_settings *s, sg_error *e)
     if (status == SG_OK) status = score_all(&p, e);
     if (status == SG_OK && s->json) status = save(s->json, &p, e);
     if (status == SG_OK && (!s->json || strcmp(s->json, "-") != 0)) print_table(&p);
-    for (int i = 0; i < 2; i++) sg_clip_gaze_close(&p.gaze[i]);
+    for (int i = 0; i < 2; i++) sg_clip_similarity_close(&p.similarity[i]);
     free(p.text);
     sg_clip_model_close(&p.judge);
     sg_clip_scores_close(&p.scores);

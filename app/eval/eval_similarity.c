@@ -39,7 +39,7 @@ static sg_status read_text(work *k, const sg_eval_clip *c, sg_error *e)
     return SG_OK;
 }
 
-static sg_status watch(sg_clip_gaze *g, const char *path, sg_error *e)
+static sg_status watch(sg_clip_similarity *g, const char *path, sg_error *e)
 {
     sg_clip_reader *reader = NULL;
     const sg_image *frame = NULL;
@@ -48,26 +48,26 @@ static sg_status watch(sg_clip_gaze *g, const char *path, sg_error *e)
     if (status == SG_OK && !frame) status = sg_error_set(e, SG_E_FORMAT, "%s: has no frames", path);
     while (status == SG_OK && frame) {
         if (sg_interrupt_asked()) status = sg_error_set(e, SG_E_CANCELLED, "interrupted");
-        if (status == SG_OK) status = sg_clip_gaze_add(g, frame, e);
+        if (status == SG_OK) status = sg_clip_similarity_add(g, frame, e);
         if (status == SG_OK) status = sg_clip_reader_next(reader, &frame, e);
     }
     sg_clip_reader_close(&reader);
     return status;
 }
 
-static sg_status measure(work *k, const sg_eval_clip *c, sg_clip_similarity *out, sg_error *e)
+static sg_status measure(work *k, const sg_eval_clip *c, sg_similarity_totals *out, sg_error *e)
 {
-    char         path[PATH_MAX];
-    sg_clip_gaze g = {.model = k->model, .text = k->text};
+    char               path[PATH_MAX];
+    sg_clip_similarity g = {.model = k->model, .text = k->text};
     SG_TRY(sg_path_join(path, sizeof path, k->w->folder, c->file, e));
     SG_TRY(read_text(k, c, e));
     const sg_status status = watch(&g, path, e);
-    if (status == SG_OK) *out = sg_clip_gaze_similarity(&g);
-    sg_clip_gaze_close(&g);
+    if (status == SG_OK) *out = sg_clip_similarity_total(&g);
+    sg_clip_similarity_close(&g);
     return status;
 }
 
-static sg_status log_scores(const work *k, const sg_eval_clip *c, const sg_clip_similarity *s, sg_error *e)
+static sg_status log_scores(const work *k, const sg_eval_clip *c, const sg_similarity_totals *s, sg_error *e)
 {
     json_t *const line =
         json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:s, s:o, s:o, s:o, s:i}", "version", SG_EVAL_LINE_VERSION, "arm",
@@ -85,7 +85,7 @@ static bool ends_the_run(sg_status s) { return s == SG_E_DEVICE || s == SG_E_CAN
 static sg_status score(work *k, const sg_eval_clip *c, sg_error *e)
 {
     sg_eval_scoring *const w = k->w;
-    sg_clip_similarity     s;
+    sg_similarity_totals   s;
     sg_error               why = {0};
     sg_progress_row(w->progress, false, "CLIP: %d/%d clips: %.40s", w->scored + w->failed, k->due, c->name);
     const sg_status status = measure(k, c, &s, &why);

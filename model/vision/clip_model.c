@@ -19,6 +19,7 @@ struct sg_clip_model {
     sg_bpe_tokenizer *tokenizer;
     sg_clip_text     *text;
     sg_clip_vision   *vision;
+    uint64_t          hash;
     size_t            scratch; /* bytes that the larger pass takes */
     sg_stream         stream;  /* its scratch is owned; without one nothing is loaded */
 };
@@ -37,9 +38,8 @@ static sg_status open_tokenizer(sg_clip_model *m, sg_error *e)
     if (fixed >= text.tokens)
         return sg_error_set(
             e, SG_E_FORMAT,
-            "%s: max_position_embeddings: %d leaves no place for a text: the tokenizer puts %d ids around "
-            "it",
-            path, text.tokens, fixed);
+            "%s: max_position_embeddings: %d leaves no place for a text, which the tokenizer puts %d ids around", path,
+            text.tokens, fixed);
     return SG_OK;
 }
 
@@ -88,6 +88,7 @@ static sg_status open_all(sg_clip_model *m, const char *folder, const sg_engine_
     SG_TRY(sg_clip_text_open(&m->text, m->checkpoint, "text_encoder", true, 0, SG_F32, e));
     SG_TRY(open_tokenizer(m, e));
     SG_TRY(sg_clip_vision_open(&m->vision, m->checkpoint, "image_encoder", true, SG_F32, e));
+    m->hash = sg_source_hash(sg_clip_text_component(m->text)->source, SG_HASH); /* of all of the file's tensors */
     SG_TRY(sg_backend_open(&m->backend, &b, e));
     return check_memory(m, o->memory_limit, e);
 }
@@ -120,13 +121,13 @@ void sg_clip_model_close(sg_clip_model **m)
 
 sg_clip_model_info sg_clip_model_describe(const sg_clip_model *m)
 {
-    const sg_component *const text = sg_clip_text_component(m->text), *const vision =
-                                                                          sg_clip_vision_component(m->vision);
-    sg_clip_model_info info = {.pooled = sg_clip_text_describe(m->text).pooled,
-                               .tokens = sg_clip_text_describe(m->text).tokens,
-                               .image = sg_clip_vision_describe(m->vision).image,
-                               .hash = sg_source_hash(text->source, SG_HASH)};
-    snprintf(info.text, sizeof info.text, "pictures: %.60s; texts: %.60s", vision->summary, text->summary);
+    const sg_clip_text_info text = sg_clip_text_describe(m->text);
+    sg_clip_model_info      info = {.pooled = text.pooled,
+                                    .tokens = text.tokens,
+                                    .image = sg_clip_vision_describe(m->vision).image,
+                                    .hash = m->hash};
+    snprintf(info.text, sizeof info.text, "pictures: %.90s; texts: %.90s", sg_clip_vision_component(m->vision)->summary,
+             sg_clip_text_component(m->text)->summary);
     snprintf(info.device, sizeof info.device, "%s", m->backend->device);
     return info;
 }

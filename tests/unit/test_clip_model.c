@@ -79,16 +79,16 @@ static void rows_are_those_of_transformers(void **state)
     }
 }
 
-static sg_clip_similarity of_frames(sg_clip_model *m, const float *text, int frames)
+static sg_similarity_totals of_frames(sg_clip_model *m, const float *text, int frames)
 {
-    sg_clip_gaze g = {.model = m, .text = text};
-    uint8_t      rgb[40 * 32 * 3];
+    sg_clip_similarity g = {.model = m, .text = text};
+    uint8_t            rgb[40 * 32 * 3];
     for (int i = 0; i < frames; i++) {
         make_picture(rgb, "clip", i, 40, 32);
-        assert_int_equal(sg_clip_gaze_add(&g, &(sg_image){40, 32, rgb}, NULL), SG_OK);
+        assert_int_equal(sg_clip_similarity_add(&g, &(sg_image){40, 32, rgb}, NULL), SG_OK);
     }
-    const sg_clip_similarity s = sg_clip_gaze_similarity(&g);
-    sg_clip_gaze_close(&g);
+    const sg_similarity_totals s = sg_clip_similarity_total(&g);
+    sg_clip_similarity_close(&g);
     return s;
 }
 
@@ -99,11 +99,12 @@ static void scores_are_means_of_cosines(void **state)
     sg_clip_model *m = open_clip("cpu");
     assert_int_equal(sg_clip_model_text(m, table_text[0].text, text, NULL, NULL), SG_OK);
     for (int i = 0; i < TABLE_ROW; i++) against[i] = -text[i];
-    const sg_clip_similarity clip = of_frames(m, text, TABLE_FRAMES), mute = of_frames(m, NULL, TABLE_FRAMES);
+    const sg_similarity_totals clip = of_frames(m, text, TABLE_FRAMES), mute = of_frames(m, NULL, TABLE_FRAMES);
     assert_true(fabs(clip.clipsim - table_clipsim) < 1e-6 && fabs(clip.clip_t - table_clip_t) < 1e-6);
     assert_true(isnan(clip.clip_score) && isnan(mute.clipsim) && mute.clip_t == clip.clip_t);
     assert_true(fabs(of_frames(m, against, TABLE_FRAMES).clipsim + table_clipsim) < 1e-6); /* not cut at 0 */
-    const sg_clip_similarity two = of_frames(m, text, 2), one = of_frames(m, text, 1), other = of_frames(m, against, 1);
+    const sg_similarity_totals two = of_frames(m, text, 2), one = of_frames(m, text, 1),
+                               other = of_frames(m, against, 1);
     assert_true(two.clipsim > 0 && isnan(one.clipsim) && isnan(one.clip_t));
     assert_true(one.clip_score > 1 && one.clip_score < 100 && other.clip_score == 0); /* cut */
     sg_clip_model_close(&m);

@@ -2,7 +2,9 @@
 #include "collage.h"
 #include "eval_files.h"
 #include "eval_manifest.h"
+#include "eval_results.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -127,6 +129,46 @@ static void ranks_see_each_other(void **state)
     sg_eval_log_close(&a);
     remove_file("results-1.jsonl");
     remove_file("results.jsonl");
+}
+
+#define DONE(prompt, file)                                                                                             \
+    "{\"version\":1,\"arm\":\"x\",\"arm_index\":0,\"prompt\":" prompt                                                  \
+    ",\"clip\":0,\"status\":\"done\",\"text\":\"t\","                                                                  \
+    "\"file\":\"" file "\",\"seconds\":{\"whole\":1}}\n"
+#define SCORED(prompt, clipsim)                                                                                        \
+    "{\"version\":1,\"arm\":\"x\",\"arm_index\":0,\"prompt\":" prompt                                                  \
+    ",\"clip\":0,\"status\":\"scored\",\"text\":\"t\","                                                                \
+    "\"clipsim\":" clipsim ",\"clip_t\":0.9,\"clip_score\":null}\n"
+
+/* Scores are of the clip in whatever file they are, but before it in the same file they are of an earlier one. Without a clip they
+ * are nothing, and they change no state. */
+static void scores_find_their_clip(void **state)
+{
+    (void)state;
+    static const char first[] = DONE("0", "a") SCORED("0", "0.1") SCORED("0", "0.2") SCORED("1", "0.3")
+        SCORED("2", "0.4") DONE("2", "b") SCORED("3", "0.5"),
+                      other[] = DONE("1", "c");
+    static const char *const file[] = {"a", "c", "b"};
+    sg_eval_results          r;
+    sg_eval_log              l;
+    sg_error                 e = {0};
+    write_inside("results-0.jsonl", first, sizeof first - 1);
+    write_inside("results-1.jsonl", other, sizeof other - 1);
+    assert_int_equal(sg_eval_results_open(&r, folder, &e), SG_OK);
+    assert_int_equal(r.count, 3);
+    for (int i = 0; i < r.count; i++) {
+        const sg_eval_clip *const c = &r.clip[i];
+        assert_string_equal(c->file, file[i]);
+        assert_true(c->done && c->prompt == i && c->scored == (i < 2) && isnan(c->clip_score));
+    }
+    assert_true(r.clip[0].clipsim == 0.2 && r.clip[1].clipsim == 0.3 && r.clip[0].clip_t == 0.9 &&
+                isnan(r.clip[2].clipsim));
+    sg_eval_results_close(&r);
+    open_log(&l, &second);
+    assert_int_equal(sg_eval_log_count(&l, SG_EVAL_DONE), 3);
+    sg_eval_log_close(&l);
+    remove_file("results-0.jsonl");
+    remove_file("results-1.jsonl");
 }
 
 /* Lines of another evaluation are refused. */
@@ -256,9 +298,10 @@ static void strips_are_small(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_are_cut_anywhere),          cmocka_unit_test(ranks_see_each_other),
-        cmocka_unit_test(foreign_lines_are_refused),       cmocka_unit_test(differences_are_shown),
-        cmocka_unit_test(frames_come_back_or_are_refused), cmocka_unit_test(strips_are_small)};
+        cmocka_unit_test(lines_are_cut_anywhere), cmocka_unit_test(ranks_see_each_other),
+        cmocka_unit_test(scores_find_their_clip), cmocka_unit_test(foreign_lines_are_refused),
+        cmocka_unit_test(differences_are_shown),  cmocka_unit_test(frames_come_back_or_are_refused),
+        cmocka_unit_test(strips_are_small)};
     if (!mkdtemp(folder)) return 1;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     rmdir(folder);

@@ -224,36 +224,6 @@ static void test_which_line(void **state)
     sg_eval_results_close(&r);
 }
 
-#define SCORED(prompt, clip, clipsim, clip_t)                                                                          \
-    "{\"version\":1,\"arm\":\"x\",\"arm_index\":0,\"prompt\":" prompt ",\"clip\":" clip ",\"status\":\"scored\","     \
-    "\"text\":\"t\",\"clipsim\":" clipsim ",\"clip_t\":" clip_t ",\"clip_score\":null}"
-
-/* In whatever file they are, but before the clip in the same file they are of an earlier one. Without a clip they are nothing. */
-static void test_which_scores(void **state)
-{
-    (void)state;
-    sg_eval_results r;
-    sg_error        e = {0};
-    write_text("results-0.jsonl", AT("0", "0", "0", "done", "a") "\n" SCORED("0", "0", "0.1", "0.9") "\n" SCORED(
-                                      "0", "0", "0.2", "0.8") "\n" SCORED("1", "0", "0.3", "0.7") "\n" SCORED(
-                                      "2", "0", "0.4", "1") "\n" AT("2", "0", "0", "done", "b") "\n" AT(
-                                      "3", "0", "0", "failed", "c") "\n" SCORED("4", "0", "0.5", "1") "\n");
-    write_text("results-1.jsonl", AT("1", "0", "0", "done", "d") "\n" AT("3", "0", "0", "done", "e") "\n");
-    assert_int_equal(sg_eval_results_open(&r, ".", &e), SG_OK);
-    assert_int_equal(r.count, 4);
-    static const char *const error[] = {"a", "d", "b", "e"};
-    static const double      clipsim[] = {0.2, 0.3, NAN, NAN};
-    for (int i = 0; i < 4; i++) {
-        const sg_eval_clip *const c = &r.clip[i];
-        assert_string_equal(c->error, error[i]);
-        assert_true(c->done && c->prompt == i && c->scored == (i < 2) && isnan(c->clip_score));
-        assert_true(c->scored ? c->clipsim == clipsim[i] : isnan(c->clipsim));
-    }
-    assert_true(r.clip[0].clip_t == 0.8);
-    sg_eval_results_close(&r);
-    remove_files();
-}
-
 /* ---- figures ---- */
 
 static void test_student(void **state)
@@ -601,7 +571,6 @@ int main(void)
                                        cmocka_unit_test(test_bad_lines),
                                        cmocka_unit_test(test_paths),
                                        cmocka_unit_test(test_which_line),
-        cmocka_unit_test(test_which_scores),
                                        cmocka_unit_test(test_student),
                                        cmocka_unit_test(test_ssim_stays_below_one),
                                        cmocka_unit_test(test_result),
