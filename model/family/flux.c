@@ -93,7 +93,9 @@ static sg_status open_components(flux *m, const sg_checkpoint *from, sg_config *
     SG_TRY(sg_flux_dit_open(&m->dit, from, act, e));
     const sg_mmdit_config *const d = &sg_flux_dit_config(m->dit)->blocks;
     c->text[T5].tokens_max = hurries(m) ? SCHNELL_LEN : TEXT_LEN;
-    c->denoiser[0] = (sg_denoiser){.component = sg_flux_dit_component(m->dit), .layers = (int)(d->layers + d->singles)};
+    c->denoiser[0] = (sg_denoiser){.component = sg_flux_dit_component(m->dit),
+                                   .names = &sg_flux_dit_names,
+                                   .layers = (int)(d->layers + d->singles)};
     c->denoisers = 1;
     c->guidance = d->guided ? SG_GUIDANCE_EMBEDDED : SG_GUIDANCE_CLASSIFIER_FREE;
     c->noise_dtype = act;

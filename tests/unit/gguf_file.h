@@ -1,4 +1,4 @@
-/* gguf_file.h - a GGUF that a test writes: keys, then tensors of F32. Include it behind cmocka.h. */
+/* gguf_file.h - a GGUF that a test writes: keys, then tensors of F32, F16 or BF16. Include it behind cmocka.h. */
 #ifndef SG_GGUF_FILE_H
 #define SG_GGUF_FILE_H
 
@@ -65,7 +65,6 @@ static inline void gguf_write_key(FILE *f, const gguf_key *k)
         gguf_list(f, k);
 }
 
-/* Tensors of F32 alone. */
 static inline void gguf_write(const char *path, const gguf_key *key, int keys, const sg_named_tensor *tensor, int count)
 {
     FILE *const f = fopen(path, "wb");
@@ -80,11 +79,11 @@ static inline void gguf_write(const char *path, const gguf_key *key, int keys, c
         if (key[i].kind) gguf_write_key(f, &key[i]);
     for (int i = 0; i < count; i++) {
         const sg_tensor *const t = &tensor[i].t;
-        assert_int_equal(t->dtype, SG_F32);
+        assert_true(t->dtype == SG_F32 || t->dtype == SG_F16 || t->dtype == SG_BF16);
         gguf_text(f, tensor[i].name);
         gguf_put(f, (uint64_t)t->rank, 4);
         for (int k = t->rank; k-- > 0;) gguf_put(f, (uint64_t)t->dim[k], 8);
-        gguf_put(f, 0, 4);
+        gguf_put(f, t->dtype == SG_F32 ? 0 : t->dtype == SG_F16 ? 1 : 30, 4);
         gguf_put(f, at, 8);
         at += (sg_bytes(*t) + 31) / 32 * 32;
     }

@@ -11,6 +11,8 @@
 #define COG SG_FIXTURES "/cogvideox_2b"
 #define HUNYUAN SG_FIXTURES "/hunyuan_hd16"
 #define MOCHI SG_FIXTURES "/mochi_hd16"
+#define FLUX SG_FIXTURES "/flux_dev"
+#define SCHNELL SG_FIXTURES "/flux_schnell"
 #define SD35 SG_FIXTURES "/sd35_medium"
 #define SD3 SG_FIXTURES "/sd3_medium"
 

@@ -4,6 +4,7 @@
 
 #include "cogvideox_names.h"
 #include "file_names.h"
+#include "flux_names.h"
 #include "hunyuan_names.h"
 #include "lora.h"
 #include "mochi_names.h"
@@ -461,11 +462,8 @@ static void loras_go_by_either_names(void **state)
     static const struct {
         const char        *dir;
         const sg_name_map *names;
-    } of[] = {{I2V, &sg_wan_dit_names},
-              {COG, &sg_cogvideox_dit_names},
-              {MOCHI, &sg_mochi_dit_names},
-              {HUNYUAN, &sg_hunyuan_dit_names},
-              {SD35, &sd3}};
+    } of[] = {{I2V, &sg_wan_dit_names},         {COG, &sg_cogvideox_dit_names}, {MOCHI, &sg_mochi_dit_names},
+              {HUNYUAN, &sg_hunyuan_dit_names}, {FLUX, &sg_flux_dit_names},     {SD35, &sd3}};
     static frames named;
     (void)state;
     sd3 = sg_sd3_dit_names;

@@ -236,6 +236,54 @@ static void variants_are_refused_by_name(void **state)
     refused("canny.safetensors", &parts, "this is Flux.1 Canny or Depth, which is not supported; dev and schnell are");
 }
 
+/* ---- whole files of Flux.1 ---- */
+
+static const char *const flux_parts[] = {"vae", "text_encoder", "text_encoder_2", NULL};
+
+static void files_and_one_file_of_flux_render(void **state)
+{
+    static const struct {
+        const char *dir;
+        int         levels; /* of the VAE */
+    } of[] = {{FLUX, 3}, {SCHNELL, 4}};
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const char *const dir = of[i].dir;
+        char              command[1024];
+        snprintf(command, sizeof command,
+                 "rm -rf files && mkdir -p files/google && cp -rL '%s/tokenizer_2' files/google/t5-v1_1-xxl && cp -rL "
+                 "'%s/tokenizer' files/clip-vit-large-patch14",
+                 dir, dir);
+        assert_int_equal(system(command), 0);
+        write_component("files/flux1.safetensors", dir, "transformer", &sg_flux_dit_names, 0, "");
+        write_component("files/ae.safetensors", dir, "vae", &sg_ldm_vae_names, of[i].levels, "");
+        write_component("files/clip_l.safetensors", dir, "text_encoder", NULL, 0, "");
+        write_component("files/t5xxl_fp16.safetensors", dir, "text_encoder_2", NULL, 0, "");
+        write_beside("files", dir, configs_of(dir, flux_parts));
+        const sg_model_parts parts = {.vae = "files/ae.safetensors",
+                                      .text_encoder = "files/t5xxl_fp16.safetensors",
+                                      .clip_l = "files/clip_l.safetensors"};
+        renders_as(dir, "files/flux1.safetensors", &parts);
+        /* all in one, as ComfyUI has it */
+        put_component(&now, dir, "transformer", i ? &sg_flux_dit_names : &sg_flux_dit_saved_names, 0,
+                      "model.diffusion_model.");
+        put_component(&now, dir, "vae", &sg_ldm_vae_names, of[i].levels, "vae.");
+        put_component(&now, dir, "text_encoder", NULL, 0, "text_encoders.clip_l.transformer.");
+        put_component(&now, dir, "text_encoder_2", NULL, 0, "text_encoders.t5xxl.transformer.");
+        write_out(&now, "files/all.safetensors");
+        renders_as(dir, "files/all.safetensors", NULL);
+        /* in place of a folder's, in Diffusers' names and in GGUF */
+        put_component(&now, dir, "transformer", &sg_flux_dit_names, 0, "");
+        gguf_write("files/flux.gguf", &(gguf_key){.name = "general.architecture", .kind = 's', .text = "flux"}, 1,
+                   now.all, now.count);
+        take_out(&now);
+        renders_as(dir, "files/flux.gguf", &parts);
+        write_component("files/named.safetensors", dir, "transformer", NULL, 0, "");
+        renders_as(dir, "files/named.safetensors", &parts);
+        renders_as(dir, dir, &(sg_model_parts){.vae = "files/ae.safetensors"});
+    }
+}
+
 /* ---- whole files of Stable Diffusion 3 ---- */
 
 static const char *const sd3_parts[] = {"vae", "text_encoder", "text_encoder_2", NULL};
@@ -327,9 +375,13 @@ static void clip_l_without_a_projection_renders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_of_flux_give_the_config),           cmocka_unit_test(shapes_of_sd3_give_the_config),
-        cmocka_unit_test(what_goes_with_the_denoiser_is_asked_for), cmocka_unit_test(variants_are_refused_by_name),
-        cmocka_unit_test(files_and_one_file_of_sd35_render),        cmocka_unit_test(one_file_without_t5_renders),
+        cmocka_unit_test(shapes_of_flux_give_the_config),
+        cmocka_unit_test(shapes_of_sd3_give_the_config),
+        cmocka_unit_test(what_goes_with_the_denoiser_is_asked_for),
+        cmocka_unit_test(variants_are_refused_by_name),
+        cmocka_unit_test(files_and_one_file_of_flux_render),
+        cmocka_unit_test(files_and_one_file_of_sd35_render),
+        cmocka_unit_test(one_file_without_t5_renders),
         cmocka_unit_test(clip_l_without_a_projection_renders),
     };
     return cmocka_run_group_tests(tests, enter, leave);
