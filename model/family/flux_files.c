@@ -46,7 +46,7 @@ static sg_status describe_dit(sg_textbuf *json, const sg_found_part *p, sg_error
     const int64_t head = sg_found_rows(p, "transformer_blocks.0.attn.norm_q.weight");
     const int64_t in = sg_found_count(p, "x_embedder.weight") / d, out = sg_found_rows(p, "proj_out.bias");
     const bool    dev = sg_found_tensor(p, "time_text_embed.guidance_embedder.linear_1.weight") != NULL;
-    SG_TRY(check_variant(p, in, out, e));
+    SG_TRY(check_variant(p, width ? in : 0, out, e));
     sg_textbuf_printf(
         json,
         "{\"%s\": {\"patch_size\": 1, \"num_layers\": %d, \"num_single_layers\": %d, \"in_channels\": %lld, "
