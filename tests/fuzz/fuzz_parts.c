@@ -79,26 +79,33 @@ static void write_file(char *lines)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const models[] = {SG_FIXTURES "/wan21_hd12", SG_FIXTURES "/wan21_i2v",
-                                         SG_FIXTURES "/cogvideox_15", SG_FIXTURES "/mochi_hd16"};
+    static const char *const models[] = {
+        SG_FIXTURES "/wan21_i2v",    SG_FIXTURES "/cogvideox_15", SG_FIXTURES "/mochi_hd16", SG_FIXTURES "/wan21_hd12",
+        SG_FIXTURES "/hunyuan_hd16", SG_FIXTURES "/sd35_medium",  SG_FIXTURES "/flux_dev"};
     static char              lines[TEXT];
+    static const char        clip[] = "{\"num_attention_heads\":2}";
     static const char *const beside[] = {
+        "{}",
         "{\"_class_name\":\"WanModel\",\"num_heads\":2}",
         "{}",
         "{\"_class_name\":\"AutoencoderKLCogVideoX\",\"norm_num_groups\":2}",
         "{\"_class_name\":\"CLIPVisionModel\",\"num_attention_heads\":2,\"hidden_act\":\"gelu\"}",
         "{}",
-        "{}"};
+        clip,
+        clip};
+    enum { MODELS = sizeof models / sizeof *models, PARTS = sizeof beside / sizeof *beside };
     if (size < 2 || size >= TEXT) return 0;
+    /* letters, from A on */
+    const size_t part = (data[0] + 256u - 'A') % PARTS, model = (data[1] + 259u - 'A') % MODELS;
     make_folder();
-    write_config(beside[data[0] % 6]);
+    write_config(beside[part]);
     memcpy(lines, data + 2, size - 2);
     lines[size - 2] = '\0';
     write_file(lines);
-    sg_engine_options o = {.model_dir = models[data[1] % 4], .backend = "ref", .dtype = "f32"};
-    const char      **part[] = {&o.parts.diffusion_model, &o.parts.text_encoder, &o.parts.vae,
-                                &o.parts.clip_vision,     &o.preview_decoder,    &o.model_dir};
-    *part[data[0] % 6] = path;
+    sg_engine_options o = {.model_dir = models[model], .backend = "ref", .dtype = "f32"};
+    const char      **to[] = {&o.model_dir,         &o.parts.diffusion_model, &o.parts.text_encoder, &o.parts.vae,
+                              &o.parts.clip_vision, &o.preview_decoder,       &o.parts.clip_l,       &o.parts.clip_g};
+    *to[part] = path;
     sg_engine *engine = NULL;
     sg_error   e = {0};
     if ((sg_engine_open(&engine, &o, &e) != SG_OK) != (e.text[0] != '\0') || (!e.text[0]) != (engine != NULL)) abort();
