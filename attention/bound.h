@@ -15,9 +15,10 @@ struct sg_attention {
     int               *ran;    /* [steps][passes][layers]: 0, or 1 + the row of thresholds that it used */
     int               *bucket; /* of tuned thresholds, [steps] */
     int               *placed; /* the bucket whose thresholds are on the device */
-    sg_tensor          amount, theta, pv_threshold; /* F32 [layers, h] of that bucket; [1, h] where nothing is tuned */
-    sg_tensor          list, count;                 /* of a given mask: as select writes them */
-    sg_tensor          kept, mass, skipped; /* of one step: I32 [slots, h, 2], F32 [slots, h], F32 [slots, h, 2] */
+    sg_tensor thresholds;      /* F32 [3, layers, h] of that bucket, [3, 1, h] where nothing is tuned: the next three */
+    sg_tensor amount, theta, pv_threshold;
+    sg_tensor list, count;         /* of a given mask: as select writes them */
+    sg_tensor kept, mass, skipped; /* of one step: I32 [slots, h, 2], F32 [slots, h], F32 [slots, h, 2] */
 };
 
 static inline int64_t keys(const sg_attention *a) { return a->shape.m ? a->shape.m : a->shape.n; }

@@ -75,8 +75,8 @@ typedef struct sg_policy {
     const sg_thresholds *tuned;            /* replaces rule, amount, theta and pv_threshold; NULL: none. Borrowed */
     sg_tensor            mask; /* U8 [1 or h, nq, nk], host: non-zero where a block is kept, as blocks of text are in
                                 * any case; rule GIVEN. Borrowed */
-    /* NULL: none. sg_attention_run calls on_begin first, before y is written, but not on a plan. It calls on_end last,
-     * where attention was not dense; on a plan too, which counts its scratch memory. */
+    /* NULL: none. sg_attention_run calls on_begin first, before y is written, and on_end last, where attention was not dense;
+     * both on a plan too, which counts their scratch memory. */
     sg_attention_hook *on_begin, *on_end;
     void              *on_begin_context, *on_end_context;
 } sg_policy;

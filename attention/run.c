@@ -179,15 +179,12 @@ int sg_attention_same_steps(const sg_attention *a, int step)
 static void upload_thresholds(const sg_attention *a, sg_stream *s, int bucket)
 {
     float (*const of[3])(const sg_attention *, int, int64_t) = {amount_of, theta_of, filter_of};
-    const sg_tensor to[3] = {a->amount, a->theta, a->pv_threshold};
-    const int64_t   h = a->shape.h;
-    float *const    host = calloc((size_t)sg_count(a->amount), sizeof *host);
+    const int64_t h = a->shape.h, rows = rows_of(a);
+    float *const  host = calloc((size_t)sg_count(a->thresholds), sizeof *host);
     if (!host) sg_fail(s, SG_E_MEMORY, "no memory for thresholds");
-    for (int k = 0; host && k < 3; k++) {
-        for (int row = 0; row < rows_of(a); row++)
-            for (int64_t i = 0; i < h; i++) host[row * h + i] = of[k](a, row_in(a, bucket, row), i);
-        sg_upload(s, to[k], host);
-    }
+    for (int64_t at = 0; host && at < 3 * rows * h; at++)
+        host[at] = of[at / (rows * h)](a, row_in(a, bucket, (int)(at / h % rows)), at % h);
+    if (host) sg_upload(s, a->thresholds, host);
     free(host);
     *a->placed = bucket;
 }
@@ -234,9 +231,9 @@ void sg_attention_upload(sg_attention *a, sg_stream *s)
     a->kept = sg_new_keep(s, SG_I32, slots, x->h, 2);
     a->mass = sg_new_keep(s, SG_F32, slots, x->h);
     a->skipped = sg_new_keep(s, SG_F32, slots, x->h, 2);
-    a->amount = sg_new_keep(s, SG_F32, rows_of(a), x->h);
-    a->theta = sg_new_keep(s, SG_F32, rows_of(a), x->h);
-    a->pv_threshold = sg_new_keep(s, SG_F32, rows_of(a), x->h);
+    sg_tensor *const part[3] = {&a->amount, &a->theta, &a->pv_threshold};
+    a->thresholds = sg_new_keep(s, SG_F32, 3, rows_of(a), x->h);
+    for (int k = 0; k < 3; k++) *part[k] = sg_reshape(sg_rows(a->thresholds, k, 1), rows_of(a), x->h);
     if (computes) upload_thresholds(a, s, 0);
     if (rule_of(a) != SG_SELECT_GIVEN) return;
     a->list = sg_new_keep(s, SG_U16, x->h, a->nq, a->nk);
@@ -517,8 +514,7 @@ void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, 
     const bool              sparse = kind == SG_ATTENTION_SPARGE;
     ran_in(a, step)[slot] = row + 1;
     if (sparse) sg_attention_set_timestep(a, s, timestep);
-    if (a->p.on_begin && s->memory->alloc)
-        a->p.on_begin(a->p.on_begin_context, s, &a->shape, layer, step, pass, timestep, args);
+    if (a->p.on_begin) a->p.on_begin(a->p.on_begin_context, s, &a->shape, layer, step, pass, timestep, args);
     sg_tap(s, args->q, "attention.%d.q", layer);
     sg_tap(s, args->k, "attention.%d.k", layer);
     sg_tap(s, args->v, "attention.%d.v", layer);

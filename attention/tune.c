@@ -42,16 +42,13 @@ struct sg_tune {
     float             *numbers;  /* of thresholds */
     sg_thresholds      thresholds;
     sg_tune_figure    *figure;
-    void              *block; /* memory of the device, for a call */
-    size_t             bytes;
-    const sg_backend  *backend; /* whose */
     double             seconds;
 };
 
 /* One call of attention, on a sample of its queries. */
 typedef struct call {
     sg_tune            *t;
-    int                 layer, step, pass;
+    int                 layer, step, pass, turn; /* which of the blocks of queries it samples */
     sg_attention_shape  shape;
     sg_attend_args      a;
     sg_attention       *bound;
@@ -93,7 +90,6 @@ sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e)
 void sg_tune_close(sg_tune **t)
 {
     if (!*t) return;
-    if ((*t)->block) (*t)->backend->memory->release((*t)->backend, (*t)->block);
     free((*t)->curve);
     free((*t)->timestep);
     free((*t)->numbers);
@@ -185,7 +181,7 @@ static void choose_rows(call *c, const sg_attention_shape *x, int32_t *row)
     c->first = before;
     c->blocks = 0;
     for (int64_t i = 0; i < x->n; i++) {
-        const int64_t block = i / SG_BLOCK_Q, at = block - before - (3 * c->step + 5 * c->pass + c->layer) % every;
+        const int64_t block = i / SG_BLOCK_Q, at = block - before - c->turn % every;
         const bool    text = block < before || (x->text_suffix > 0 && block >= end);
         const bool    sampled = !text && block < end && at >= 0 && at % every == 0;
         if (!text && !sampled) continue;
@@ -198,7 +194,6 @@ static void choose_rows(call *c, const sg_attention_shape *x, int32_t *row)
 
 static sg_attention_shape sampled_shape(const call *c, const sg_attention_shape *x)
 {
-    const sg_backend *const b = c->t->backend;
     return (sg_attention_shape){.n = c->shape.n,
                                 .m = x->n,
                                 .whole = x->n,
@@ -210,8 +205,8 @@ static sg_attention_shape sampled_shape(const call *c, const sg_attention_shape 
                                 .layers = 1,
                                 .steps = 1,
                                 .passes = 1,
-                                .values = b->values,
-                                .f8 = b->f8};
+                                .values = x->values,
+                                .f8 = x->f8};
 }
 
 /* y = c->a.y of the looked at queries, by head: [h, blocks SG_BLOCK_Q, d]. */
@@ -376,41 +371,50 @@ static void look(call *c, sg_stream *s, const sg_attend_args *args)
     sg_attention_close(&c->bound);
 }
 
-/* Gives s the memory that a dry run needs. */
-static void take_memory(call *c, sg_stream *s, const sg_attend_args *args)
+/* Gives `own` what a dry run needs, out of the scratch memory of s, in which a plan counts it. */
+static void take_memory(call *c, sg_stream *s, sg_stream *own, const sg_attend_args *args)
 {
-    sg_tune *const t = c->t;
     sg_plan_totals totals = {0};
     sg_stream      plan = sg_plan_stream(&totals);
+    plan.keep.used = s->keep.used; /* on a plan, args lie in the same ranges */
+    plan.scratch.used = s->scratch.used;
     look(c, &plan, args);
-    const size_t keep = (plan.keep.peak + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN, bytes = keep + plan.scratch.peak;
     if (plan.status) sg_fail(s, plan.status, "%s", plan.why);
-    if (bytes > t->bytes && !s->status) {
-        if (t->block) t->backend->memory->release(t->backend, t->block);
-        t->block = t->backend->memory->alloc(t->backend, bytes);
-        t->bytes = t->block ? bytes : 0;
-        if (!t->block)
-            sg_fail(s, SG_E_MEMORY, "no memory to tune %lld tokens: it takes %zu MiB beside the render",
-                    (long long)c->shape.m, (bytes >> 20) + 1);
-    }
-    s->keep = (sg_arena){.base = (uintptr_t)t->block, .cap = keep};
-    s->scratch = (sg_arena){.base = (uintptr_t)t->block + keep, .cap = plan.scratch.peak};
+    if (plan.status) return;
+    const size_t    keep = (plan.keep.peak - s->keep.used + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
+    const size_t    scratch = plan.scratch.peak - s->scratch.used;
+    const sg_tensor block = sg_new(s, SG_U8, (int64_t)(keep + scratch));
+    own->keep = (sg_arena){.base = (uintptr_t)block.data, .cap = keep};
+    own->scratch = (sg_arena){.base = (uintptr_t)block.data + keep, .cap = scratch};
+}
+
+/* On a plan it only takes memory. */
+static void run(call *c, sg_stream *s, sg_stream *own, const sg_attend_args *args)
+{
+    const size_t mark = s->scratch.used;
+    make_candidates(c, s);
+    if (!s->status) take_memory(c, s, own, args);
+    if (!s->status && s->memory->alloc) look(c, own, args);
+    if (own->status) sg_fail(s, own->status, "%s", own->why);
+    s->scratch.used = mark;
 }
 
 void sg_tune_hook(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
                   double timestep, const sg_attend_args *args)
 {
     sg_tune *const t = context;
-    call           c = {.t = t, .layer = layer, .step = step, .pass = pass};
+    const bool     computes = s->memory->alloc != NULL;
+    const int      turn = computes ? 3 * step + 5 * pass + layer : 0; /* the first has no fewer blocks than others */
+    call           c = {.t = t, .layer = layer, .step = step, .pass = pass, .turn = turn};
     if (s->status || !prepare(t, s, shape)) return;
-    t->timestep[step] = timestep;
+    if (computes) t->timestep[step] = timestep;
     if (shape->n < SG_NAMED_TOKENS) return; /* it would run dense */
-    t->backend = s->backend;
     choose_rows(&c, shape, NULL);
     if (!c.blocks) return;
-    sg_stream own = sg_stream_of(t->backend);
+    sg_stream own = computes ? sg_stream_of(s->backend) : (sg_stream){0};
     char      byte;
-    sg_download(&own, &byte, (sg_tensor){.data = args->k.data, .dtype = SG_U8, .rank = 1, .dim = {1}}); /* waits */
+    if (computes) /* waits */
+        sg_download(&own, &byte, (sg_tensor){.data = args->k.data, .dtype = SG_U8, .rank = 1, .dim = {1}});
     const double start = sg_seconds();
     c.shape = sampled_shape(&c, shape);
     c.row = malloc((size_t)c.shape.n * sizeof *c.row);
@@ -419,19 +423,16 @@ void sg_tune_hook(void *context, sg_stream *s, const sg_attention_shape *shape, 
     c.count = malloc((size_t)shape->h * sizeof *c.count);
     if (c.row && c.sum && c.filter && c.count) {
         choose_rows(&c, shape, c.row);
-        make_candidates(&c, &own);
-        if (!own.status) take_memory(&c, &own, args);
-        if (!own.status) look(&c, &own, args);
+        run(&c, s, &own, args);
     } else {
-        sg_fail(&own, SG_E_MEMORY, "no memory to tune %lld tokens", (long long)shape->n);
+        sg_fail(s, SG_E_MEMORY, "no memory to tune %lld tokens", (long long)shape->n);
     }
-    if (own.status) sg_fail(s, own.status, "%s", own.why);
     free(c.row);
     free(c.sum);
     free(c.filter);
     free(c.count);
     free(c.numbers);
-    t->seconds += sg_seconds() - start;
+    if (computes) t->seconds += sg_seconds() - start;
 }
 
 double sg_tune_seconds(const sg_tune *t) { return t->seconds; }

@@ -31,7 +31,7 @@ void sg_capture_hook(void *context, sg_stream *s, const sg_attention_shape *shap
                      double timestep, const sg_attend_args *args)
 {
     sg_capture *const c = context;
-    if (layer == c->layer && step == c->step && pass == 0) {
+    if (s->memory->alloc && layer == c->layer && step == c->step && pass == 0) { /* a plan has no data */
         sg_capture_free(c);
         c->q = taken(c, s, shape, args->q);
         c->k = taken(c, s, shape, args->k);
