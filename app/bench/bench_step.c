@@ -182,10 +182,12 @@ static void print_all(const step_bench *t)
 {
     const sg_request *const r = &t->request;
     const int               frames = t->frames[1] - t->frames[0], chunks = t->chunk.measured;
-    sg_print(stdout, "%s in %s on %s\n%dx%d, %d frame%s, guidance %s: %lld token%s; the prompt took %.3f s\n",
+    sg_print(stdout, "%s in %s on %s\n%dx%d, %d frame%s, guidance %s: %lld token%s; the prompt took %.3f s",
              t->model.name, t->report.dtype, t->report.device, r->width, r->height, r->frames, sg_plural(r->frames),
              sg_report_guidance((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r), (long long)t->report.plan.tokens,
              sg_plural(t->report.plan.tokens), t->report.seconds[SG_STAGE_TEXT]);
+    if (r->image[SG_IMAGE_FIRST].rgb) printf(", pictures %.3f s", t->report.seconds[SG_STAGE_ENCODE]);
+    putchar('\n');
     sg_bench_print_ceilings(t->base);
     printf(
         "floor: the time that the ceilings would allow, as a share of the time taken; above 100%% where caches help\n");
@@ -222,11 +224,13 @@ static json_t *series_json(const sg_bench *b, const series *p)
 static json_t *all_json(const step_bench *t)
 {
     const sg_request *const r = &t->request;
-    return json_pack("{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:I, s:o, s:f, s:o, s:o, s:i}", "model",
+    return json_pack("{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:I, s:o, s:f, s:o, s:o, s:o, s:i}", "model",
                      sg_report_name(t->model.name), "device", t->report.device, "dtype", t->report.dtype, "threads",
                      t->base->backend->threads, "width", r->width, "height", r->height, "frames", r->frames,
                      "cfg_scale", r->cfg_scale, "tokens", (json_int_t)t->report.plan.tokens, "ceilings",
-                     sg_bench_ceilings_json(t->base), "text_seconds", t->report.seconds[SG_STAGE_TEXT], "step",
+                     sg_bench_ceilings_json(t->base), "text_seconds", t->report.seconds[SG_STAGE_TEXT],
+                     "encode_seconds",
+                     r->image[SG_IMAGE_FIRST].rgb ? json_real(t->report.seconds[SG_STAGE_ENCODE]) : json_null(), "step",
                      series_json(t->base, &t->step), "chunk", series_json(t->base, &t->chunk), "chunk_frames",
                      t->frames[1] - t->frames[0]);
 }

@@ -30,8 +30,9 @@ typedef enum sg_guidance { SG_GUIDANCE_NONE, SG_GUIDANCE_CLASSIFIER_FREE, SG_GUI
 
 typedef struct sg_text_source {
     sg_text_encoder encoder;
-    int             tokens_max;     /* longer texts are cut */
-    bool            padded;         /* shorter ones are filled up, and the encoder and the denoiser see the pads too */
+    int             tokens_max; /* longer texts are cut */
+    int             before; /* of these, of the family's template before the text; they do not count as the text's */
+    bool            padded; /* shorter ones are filled up, and the encoder and the denoiser see the pads too */
     bool            none_for_empty; /* an empty text has no token, not even the end */
 } sg_text_source;
 
@@ -91,7 +92,7 @@ sg_geometry sg_geometry_of(const sg_components *c, const sg_request *r);
 typedef struct sg_text_states {
     int32_t *ids;    /* host [len] */
     int      len;    /* of them, pads too; may be 0 */
-    int      tokens; /* of the text, without pads */
+    int      tokens; /* of the text, without pads and the template before it */
     int      cut;    /* tokens of the text beyond these, which the encoder does not take */
     float   *states; /* host, F32 [len, width of the encoder]; NULL until they are computed, and where len is 0 */
     float   *row;    /* host, F32 [pooled]: of the whole text; NULL as states is, and where the encoder makes none */

@@ -117,6 +117,7 @@ static sg_status open_texts(sg_components *c, const sg_checkpoint *from, sg_conf
     SG_TRY(sg_llama_encoder_open(&llama->encoder, from, "text_encoder", "tokenizer", SKIP, act, e));
     sg_component_note_class(llama->encoder.ops->component(llama->encoder.of), index, "text_encoder");
     llama->tokens_max = CROP + TEXT_LEN;
+    llama->before = CROP;
     SG_TRY(sg_clip_text_encoder_open(&clip->encoder, from, "text_encoder_2", "tokenizer_2", false, 0, act, e));
     sg_component_note_class(clip->encoder.ops->component(clip->encoder.of), index, "text_encoder_2");
     clip->tokens_max = CLIP_LEN;

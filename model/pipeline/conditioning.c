@@ -64,7 +64,7 @@ static sg_status tokenize(sg_text_states *t, const sg_family *f, const void *mod
     sg_status         st = SG_OK;
     if (size || !source->none_for_empty)
         st = source->encoder.ops->tokenize(source->encoder.of, given, size, source->tokens_max, &t->ids, &t->len, e);
-    t->tokens = t->len;
+    t->tokens = t->len > source->before ? t->len - source->before : 0;
     if (!st && t->len >= source->tokens_max) st = count_cut(&t->cut, source, given, size, e);
     if (!st && source->padded) st = fill_up(t, &source->encoder, source->tokens_max, e);
     free(changed);

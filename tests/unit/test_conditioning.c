@@ -110,6 +110,20 @@ static void texts_are_filled_up(void **state)
     sg_conditioning_free(&c);
 }
 
+/* What a family puts before a text is cut with it, and is not counted. */
+static void a_template_does_not_count(void **state)
+{
+    (void)state;
+    const sg_text_source source = {.encoder = {.ops = &ops}, .tokens_max = MOST, .before = 2};
+    sg_conditioning      c = {0};
+    condition(&c, &source, "ABcdefgh", "AB");
+    assert_int_equal(c.text[0][0].len, MOST);
+    assert_int_equal(c.text[0][0].tokens, MOST - 2);
+    assert_int_equal(c.text[0][0].cut, 3);
+    assert_int_equal(c.text[1][0].tokens, 1);
+    sg_conditioning_free(&c);
+}
+
 /* A text without tokens is a pass as any other, and nothing to encode. */
 static void an_empty_text_may_have_no_token(void **state)
 {
@@ -133,6 +147,7 @@ static void an_empty_text_may_have_no_token(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(texts_are_filled_up),
+                                       cmocka_unit_test(a_template_does_not_count),
                                        cmocka_unit_test(an_empty_text_may_have_no_token)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
