@@ -157,7 +157,7 @@ const sg_option sg_option_table[] = {
      .help = "guidance of the low-noise expert of a model with two (default: as --cfg-scale)"},
     {.name = "guidance", .kind = SG_OPTION_REAL, .commands = SAMPLER | STEP | COLD | TUNE, AT(guidance), .lo = 0.001, .hi = 1000,
      .value = "X", .help = "embedded guidance, an input of models that were distilled with it, such as\n"
-             "HunyuanVideo; no second pass"},
+             "HunyuanVideo and FLUX.1-dev; no second pass"},
     {.name = "dynamic-cfg", .alias = {"use-dynamic-cfg"}, .kind = SG_OPTION_FLAG, .commands = SAMPLER, AT(dynamic_cfg),
      .help = "guidance that changes from step to step, of models that have it, as CogVideoX"},
     {.name = "slg-scale", .alias = {"skip-layer-guidance-scale"}, .kind = SG_OPTION_REAL, .commands = SAMPLER, AT(slg_scale),
@@ -177,8 +177,8 @@ const sg_option sg_option_table[] = {
      .help = "shift of the noise schedule; larger spends more steps at high noise. Of FLUX.1-dev it goes\n"
              "by the size of the picture unless this names one"},
     {.name = "sampler", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(sampler), .choices = sg_sampler_names,
-     .value = "NAME", .help = "of Wan UniPC, Euler, or LCM, which draws new noise after each step; of Mochi and\n"
-             "HunyuanVideo Euler; of CogVideoX DDIM, or DPM, which draws too"},
+     .value = "NAME", .help = "of Wan and SD3 UniPC, Euler, or LCM, which draws new noise after each step; of Mochi,\n"
+             "HunyuanVideo and Flux.1 Euler; of CogVideoX DDIM, or DPM, which draws too"},
     {.name = "preset-steps", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(preset_steps),
      .choices = sg_step_preset_names, .value = "NAME",
      .help = "sampler, sigmas and guidance 1 for weights or a LoRA distilled to few steps by this\n"
