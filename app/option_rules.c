@@ -75,7 +75,7 @@ static sg_status check_effects(const sg_settings *s, sg_error *e)
                             s->cfg_scale);
     static const char *const of_slg[] = {"skip-layers", "skip-layer-start", "skip-layer-end"};
     for (size_t i = 0; i < sizeof of_slg / sizeof *of_slg; i++)
-        if (given(s, of_slg[i], NULL) && !(s->slg_scale > 0))
+        if (given(s, of_slg[i], NULL) && !(s->slg_scale > 0) && !s->arms) /* an arm may have a scale */
             return sg_error_set(e, SG_E_ARG, "--%s has no effect without --slg-scale above 0", of_slg[i]);
     if (given(s, "strength", NULL) && !given(s, "video", NULL) &&
         s->command != SG_COMMAND_EVAL) /* a set may have some */

@@ -35,6 +35,7 @@ void sg_arm_apply(const sg_arm_result *r, sg_request *request)
     request->cache = r->cache;
     request->steps = r->asked;
     request->guidance = r->guidance;
+    request->slg_scale = r->slg_scale;
 }
 
 sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *engine, const sg_request *shared, sg_error *e)
@@ -45,6 +46,7 @@ sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *engine, const
     r->policy = shared->attention;
     r->cache = shared->cache;
     r->asked = r->arm->settings.steps ? r->arm->settings.steps : shared->steps;
+    r->slg_scale = isnan(r->arm->settings.slg_scale) ? shared->slg_scale : r->arm->settings.slg_scale;
     r->guidance = isnan(r->arm->settings.guidance) ? shared->guidance : r->arm->settings.guidance;
     sg_status status = sg_setup_attention(&r->policy, &r->files, &r->arm->settings, &why);
     if (r->arm->settings.cache) r->cache = (sg_cache)sg_setup_place(r->arm->settings.cache, sg_cache_names);
@@ -117,7 +119,8 @@ sg_status sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, 
     const sg_arm_result *const more = b->policy.kind >= a->policy.kind ? b : a; /* its forecast says why */
     sg_attention              *bound[2] = {0};
     *why = '\0';
-    if (a->steps != b->steps || a->guidance != b->guidance || (a->cache != b->cache && a->steps >= SG_CACHE_STEPS_MIN))
+    if (a->steps != b->steps || a->guidance != b->guidance || a->slg_scale != b->slg_scale ||
+        (a->cache != b->cache && a->steps >= SG_CACHE_STEPS_MIN))
         return SG_OK;
     sg_status status = bind_kinds(&bound[0], a, info, plan, e);
     if (status == SG_OK) status = bind_kinds(&bound[1], b, info, plan, e);

@@ -9,7 +9,7 @@
  * gives are kept. */
 sg_status sg_arms_size(sg_request *r, sg_engine *engine, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
-/* Fills policy, cache, steps, guidance, files and forecast of r from its arm, for shared, whose attention is the model's, and plan with
+/* Fills policy, cache, steps, guidance, slg_scale, files and forecast of r from its arm, for shared, whose attention is the model's, and plan with
  * what a render would need. SG_E_ARG, SG_E_FILE or SG_E_FORMAT, naming the arm. Files are r's, after a failure too. */
 sg_status sg_arm_setup(sg_arm_result *r, sg_plan *plan, sg_engine *engine, const sg_request *shared,
                        sg_error *e) SG_MUST_USE;

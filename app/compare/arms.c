@@ -12,10 +12,10 @@
 #include <string.h>
 
 static const char *const keys[] = {
-    "topk",         "tau",           "sim",        "pv",     "sink",        "score",
-    "tail",         "tail-bias",     "budget",     "order",  "dense-steps", "dense-steps-kind",
-    "dense-layers", "sparse-config", "block-mask", "preset", "name",        "pv-dtype",
-    "cache",        "steps",         "guidance",   NULL};
+    "topk",         "tau",           "sim",        "pv",        "sink",        "score",
+    "tail",         "tail-bias",     "budget",     "order",     "dense-steps", "dense-steps-kind",
+    "dense-layers", "sparse-config", "block-mask", "preset",    "name",        "pv-dtype",
+    "cache",        "steps",         "guidance",   "slg-scale", NULL};
 
 static sg_status refuse(const sg_arm *a, sg_error *e, const char *fmt, ...) SG_PRINTF(3, 4);
 static sg_status refuse(const sg_arm *a, sg_error *e, const char *fmt, ...)

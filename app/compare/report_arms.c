@@ -34,7 +34,8 @@ static bool same_step(const sg_arm_result *a, const sg_arm_result *b, int step)
 {
     const size_t count = (size_t)a->passes * (size_t)a->layers, first = (size_t)step * count;
     const bool   values = a->policy.pv_dtype == b->policy.pv_dtype;
-    if (a->steps != b->steps || a->report.skipped[step] != b->report.skipped[step]) return false;
+    if (a->steps != b->steps || a->passes != b->passes || a->report.skipped[step] != b->report.skipped[step])
+        return false;
     for (size_t i = first; i < first + count; i++)
         if (a->count[i].kind != b->count[i].kind || a->count[i].kind == SG_ATTENTION_SPARGE ||
             (a->count[i].kind == SG_ATTENTION_SAGE && !values))
@@ -47,7 +48,7 @@ static bool same_kernels(const sg_arm_result *a, const sg_arm_result *b)
 {
     for (int i = 0; i < a->steps; i++)
         if (!same_step(a, b, i)) return false;
-    return a->guidance == b->guidance;
+    return a->guidance == b->guidance && a->slg_scale == b->slg_scale;
 }
 
 void sg_arms_find_speed(sg_comparison *c)
@@ -339,8 +340,9 @@ sg_status sg_report_add_arms(json_t *settings, const char *list, const sg_settin
         set_text(j, "tail", s->tail) && set_text(j, "tail_bias", s->tail_bias) &&
         set_text(j, "pv_dtype", s->pv_dtype) && set_text(j, "budget", s->budget) && set_text(j, "order", s->order) &&
         set_number(j, "dense_steps", s->dense_steps) && set_text(j, "dense_steps_kind", s->dense_steps_kind) &&
-        set_text(j, "dense_layers", s->dense_layers) && set_text(j, "sparse_config", s->sparse_config) &&
-        set_text(j, "block_mask", s->block_mask);
+        set_text(j, "skip_layers", s->skip_layers) && set_number(j, "skip_layer_start", s->skip_layer_start) &&
+        set_number(j, "skip_layer_end", s->skip_layer_end) && set_text(j, "dense_layers", s->dense_layers) &&
+        set_text(j, "sparse_config", s->sparse_config) && set_text(j, "block_mask", s->block_mask);
     return ok ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
 }
 

@@ -10,7 +10,7 @@
  *     program, model, prompt, negative_prompt, width, height, frames, fps, steps, cfg_scale, flow_shift, sampler,
  *     sched_compat, seed, dtype, device, arms; image, last_image, video {file, hash} and fit, where there are some, and the
  *     video's strength; of the attention options that hold for all arms, those that were given. An arm may have steps
- *     and a guidance of its own
+ *     and guidance of its own
  *   repeat             rounds: each arm renders once in each, and in each another arm begins
  *   measured           "before compression": of psnr, ssim, ms_ssim and what else is of frames
  *   tokens             of the denoiser's sequence
@@ -79,7 +79,7 @@ typedef struct sg_arm_result {
     const char           *file;   /* with its ending; borrowed */
     sg_policy             policy; /* as asked for */
     sg_cache              cache;
-    double                guidance; /* embedded guidance, as in sg_request */
+    double                guidance, slg_scale; /* as in sg_request */
     sg_attention_files    files;
     sg_attention_forecast forecast;
     json_t               *settings;  /* of a render with this arm alone */

@@ -89,6 +89,8 @@ static json_t *attention_json(const sg_eval *v)
         if (whole && r->asked != v->request.steps) whole = json_object_set_new(j, "steps", json_integer(r->asked)) == 0;
         if (whole && r->guidance != v->request.guidance)
             whole = json_object_set_new(j, "guidance", json_real(r->guidance)) == 0;
+        if (whole && r->slg_scale != v->request.slg_scale)
+            whole = json_object_set_new(j, "slg_scale", json_real(r->slg_scale)) == 0;
         if (whole && r->cache != v->request.cache)
             whole = json_object_set_new(j, "cache", json_string(sg_cache_names[r->cache])) == 0;
         if (whole && sg_request_cache_threshold(&request) > 0)

@@ -53,6 +53,9 @@ static void arms_are_read(void **state)
     open_arms(&a, "dense,dense:guidance=4", &base);
     assert_true(isnan(a.arm[0].settings.guidance) && a.arm[1].settings.guidance == 4);
     sg_arms_close(&a);
+    open_arms(&a, "dense,dense:slg-scale=2.5", &base);
+    assert_true(isnan(a.arm[0].settings.slg_scale) && a.arm[1].settings.slg_scale == 2.5);
+    sg_arms_close(&a);
     assert_int_equal(a.count, 0);
 }
 

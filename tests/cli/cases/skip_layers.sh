@@ -23,3 +23,13 @@ eval "$again -m $MINIS/sd35_medium -q -o b.png" || fail "$again"
 cmp a.png b.png || fail "$again"
 sparge-gen compare "${model[@]}" "${slg[@]}" --arms dense,dense:steps=5 -o arms >/dev/null || fail compare
 grep -q '"slg_scale": 2.8' arms/report.json || fail "no word of it in the report"
+own=(--skip-layers 1 --skip-layer-end 0.6 --arms "dense,dense:slg-scale=2.8:name=b")
+sparge-gen compare "${model[@]}" "${own[@]}" -o own >/dev/null || fail "an arm's own"
+[[ $(grep -c '"slg_scale": 2.8' own/report.json) == 1 ]] || fail "$(grep slg_scale own/report.json)"
+! cmp -s own/dense.* own/b.* || fail "the arm makes the same picture"
+again=$(sparge-gen info own/side.* | sed -n 's/^again: //p')
+[[ $again == *" --skip-layers 1 --skip-layer-end 0.6 "* ]] || fail "$again"
+printf 'a ball\n' >set.txt
+sparge-gen eval --prompts set.txt "${model[@]:0:2}" "${model[@]:4}" "${own[@]}" -o runs || fail eval
+sparge-gen eval --prompts set.txt "${model[@]:0:2}" "${model[@]:4}" "${own[@]/2.8/3}" -o runs 2>log && fail "another scale"
+grep -qF 'attention[1].slg_scale: 2.8 -> 3.0' log || fail "$(<log)"
