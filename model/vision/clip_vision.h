@@ -29,8 +29,9 @@ sg_clip_vision_info sg_clip_vision_describe(const sg_clip_vision *v);
 sg_status sg_clip_vision_prepare(const sg_clip_vision *v, float *patches, const uint8_t *rgb, int width, int height,
                                  sg_error *e) SG_MUST_USE;
 
-/* y F32 [tokens, width] = hidden_states[-2], the states before the last layer (projected: after it), of the picture rgb [height][width][3]; NULL on
- * a plan. Uses s->scratch, leaves nothing in it; failures are latched in s. Taps "vision.embed", "vision.block.%d". */
+/* y F32 [tokens, width] = hidden_states[-2], the states before the last layer, and of a projected one those after it, of the
+ * picture rgb [height][width][3]; NULL on a plan. Uses s->scratch, leaves nothing in it; failures are latched in s. Taps
+ * "vision.embed", "vision.block.%d". */
 void sg_clip_vision_encode(const sg_clip_vision *v, sg_stream *s, sg_tensor y, const uint8_t *rgb, int width,
                            int height);
 
