@@ -67,7 +67,7 @@ static void rows_are_those_of_transformers(void **state)
             expect_row(row, table_text[i].row, table_text[i].text);
         }
         for (int i = 0; i < TABLE_PICTURES; i++) {
-            char name[16];
+            char name[32];
             snprintf(name, sizeof name, "picture.%d", i);
             make_picture(rgb, name, 0, table_picture[i].width, table_picture[i].height);
             assert_int_equal(sg_clip_model_picture(m, rgb, table_picture[i].width, table_picture[i].height, row, NULL),
