@@ -1,7 +1,8 @@
 /* fuzz_bpe.c - folders of byte-level tokenizers and prompts from outside.
  *
  * The first byte of an input says what the rest is: 'j' a tokenizer.json, 'c' a tokenizer_config.json beside a valid
- * tokenizer.json, 'v' a vocab.json, 'm' a merges.txt, each beside the valid other one. Anything else is a prompt, for both kinds. */
+ * tokenizer.json, 'v' a vocab.json, 'm' a merges.txt, each beside the valid other one, 'g' a GGUF with a tokenizer inside. Anything else
+ * is a prompt, for both kinds of folders. */
 #include "bpe_tokenizer.h"
 
 #include <stdio.h>
@@ -13,8 +14,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static char folder[] = "/tmp/sg_fuzz_bpe_XXXXXX";
 
-static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt"};
-enum { TOKENIZER, CONFIG, VOCAB, MERGES, NAMES };
+static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
+                                    "inside.gguf"};
+enum { TOKENIZER, CONFIG, VOCAB, MERGES, INSIDE, NAMES };
 
 static const char tokenizer[] =
     "{\"added_tokens\":[{\"id\":6,\"content\":\"<|x|>\",\"special\":true,\"rstrip\":true}],"
@@ -65,19 +67,39 @@ static void encode(const sg_bpe_tokenizer *t, const char *text, size_t size, int
     free(ids);
 }
 
-static void open_and_encode(const char *text, size_t size)
+static void encode_by(sg_bpe_tokenizer *t, sg_status opened, const sg_error *e, const char *text, size_t size)
 {
     static const char sample[] = "ab abab<|x|> \n A\314\201'S 12<|endoftext|>b\302\240!";
-    sg_bpe_tokenizer *t = NULL;
-    sg_error          e = {0};
-    if (sg_bpe_tokenizer_open(&t, folder, &e)) {
-        if (!e.text[0] || t) abort();
+    if (opened) {
+        if (!e->text[0] || t) abort();
         return;
     }
     if (sg_bpe_tokenizer_pad(t) >= sg_bpe_tokenizer_vocab(t)) abort();
     encode(t, sample, sizeof sample - 1, 512);
     encode(t, text, size, 7);
     sg_bpe_tokenizer_close(&t);
+}
+
+static void open_and_encode(const char *text, size_t size)
+{
+    static const char *const pads[] = {NULL, "!"};
+    for (int i = 0; i < 2; i++) {
+        sg_bpe_tokenizer *t = NULL;
+        sg_error          e = {0};
+        const sg_status   opened = sg_bpe_tokenizer_open_padded(&t, folder, pads[i], &e);
+        encode_by(t, opened, &e, text, size);
+    }
+}
+
+static void open_inside_and_encode(const char *text, size_t size)
+{
+    char              path[64];
+    sg_bpe_tokenizer *t = NULL;
+    sg_error          e = {0};
+    put(INSIDE, text, size);
+    snprintf(path, sizeof path, "%s/%s", folder, names[INSIDE]);
+    const sg_status opened = sg_bpe_tokenizer_open_inside(&t, path, &e);
+    encode_by(t, opened, &e, text, size);
 }
 
 static void put_clip(void)
@@ -99,6 +121,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *const kind = size && *data ? strchr(kinds, *data) : NULL;
     const size_t      len = size ? size - 1 : 0;
     empty_folder();
+    if (size && *data == 'g') {
+        open_inside_and_encode(text, len);
+        return 0;
+    }
     if (kind) {
         if (kind - kinds < VOCAB)
             put(TOKENIZER, tokenizer, sizeof tokenizer - 1);
