@@ -18,33 +18,34 @@ const sg_command_row sg_command_table[] = {
      .text = "Each arm renders the prompt from the same noise with another kind of attention. The page report.html shows\n"
              "the clips side by side, the blocks that each arm skipped, its times, and its distance to the first arm.\n"
              "\n"
-             "With two files, or two folders of pictures, nothing is rendered: PSNR, SSIM and MS-SSIM on RGB are given as\n"
-             "mean, minimum and 5th percentile over the frames; for each clip also its sharpness, VBench's temporal\n"
-             "flickering, and the number of black and of repeated frames.\n"
+             "Two files or two folders of pictures are compared without rendering: PSNR, SSIM and MS-SSIM on RGB, as mean,\n"
+             "minimum and 5th percentile over the frames, and for each clip its sharpness, VBench's temporal flickering,\n"
+             "and the numbers of black and of repeated frames.\n"
              "\n"
-             "If the model's default clip has fewer than 8192 tokens, width and height are doubled until there is\n"
-             "something to skip. Videos may be .y4m, or what FFmpeg reads of .mp4, .mov, .mkv, .webm and .avi. The\n"
-             "pictures of two folders are paired in the order of their names; numbers in names count by value.",
+             "If the model's default clip has fewer than 8192 tokens and no size is given, width and height are doubled\n"
+             "until there is something to skip. Videos may be .y4m, and with FFmpeg .mp4, .mov, .mkv, .webm and .avi. The\n"
+             "pictures of two folders are paired in the order of their names, with numbers sorted by value.",
      .example = {"sparge-gen compare -p \"a red ball bouncing on green grass\" --arms dense,sparge:topk=0.3"}},
     {.command = SG_COMMAND_EVAL,
      .name = "eval",
      .usage = {"eval --prompts FILE -o DIR [options]"},
      .effect = {"render a set of prompts with each kind of attention"},
-     .text = "Each clip is rendered by every arm from the same noise. The folder gets all clips, one line of figures for\n"
+     .text = "Every arm renders each clip from the same noise. The folder then contains all clips, one line of figures for\n"
              "each clip, a summary and a page.\n"
              "\n"
-             "An interrupted run is continued by the same command; finished clips are not rendered again. Other settings\n"
-             "for the same folder are refused. A clip that fails is recorded; the next run tries it again. Under mpirun\n"
-             "or srun all ranks share the set, and the last one writes the report; `sparge-gen eval --merge DIR` writes it\n"
-             "again. With --clip the clips are scored after the last one is made. The size is chosen as for compare.",
+             "The same command continues an interrupted run; finished clips are not rendered again. Other settings for the\n"
+             "same folder are refused. A clip that fails is recorded, and the next run tries it again. Under mpirun or\n"
+             "srun all ranks share the set, and the one that finishes last writes the report; `sparge-gen eval --merge DIR`\n"
+             "writes it again. With --clip the clips are scored after the last one is made. The size is chosen as for\n"
+             "compare.",
      .example = {"sparge-gen eval --prompts prompts/tiny-wan-demo.csv -o results --arms dense,sparge"}},
     {.command = SG_COMMAND_TUNE,
      .name = "tune",
      .usage = {"tune --prompt-file FILE [options]"},
      .effect = {"find the thresholds of each head"},
      .text = "Renders the prompts with dense attention and finds, for each layer, head and range of steps, how many blocks\n"
-             "can be skipped within an error. With --cache it finds instead how far the latents may move until a step has to\n"
-             "be computed. Renders use the file that it writes without being asked to.",
+             "can be skipped within an error. With --cache it finds instead how far the latents may move before a step has\n"
+             "to be computed. Later renders use the file that it writes automatically.",
      .example = {"sparge-gen tune -m path/to/model --prompt-file prompts.txt --l1 0.05",
                  "sparge-gen tune -m path/to/model --prompt-file prompts.txt --cache --steps 50"}},
     {.command = SG_COMMAND_INFO,
@@ -56,30 +57,30 @@ const sg_command_row sg_command_table[] = {
      .name = "bench step",
      .usage = {"bench step [options]"},
      .effect = {"measure each operation of a step and of decoding"},
-     .text = "Beside each operation stand the limits measured in the same run, on the same threads: a large matrix product\n"
-             "in F32 and in BF16, and a large copy.",
+     .text = "Each operation is shown beside the limits measured in the same run, on the same threads: a large matrix\n"
+             "product in F32 and in BF16, and a large copy.",
      .example = {"sparge-gen bench step --size 512x512"}},
     {.command = SG_COMMAND_BENCH_ATTENTION,
      .name = "bench attention",
      .usage = {"bench attention [options]"},
      .effect = {"measure attention: its speed and its error"},
-     .text = "The error is taken against the reference on a sample of rows. The limits measured in the same run, on the\n"
+     .text = "The error is measured against the reference on a sample of rows. The limits measured in the same run, on the\n"
              "same threads, are a large matrix product in F32 and in BF16, and a large copy.",
      .example = {"sparge-gen bench attention --topk 0.5,0.2"}},
     {.command = SG_COMMAND_BENCH_COLD,
      .name = "bench cold",
      .usage = {"bench cold [options]"},
-     .effect = {"measure a render as a process of its own, from its start to its end"},
+     .effect = {"measure a render as a process of its own, from start to exit"},
      .text = "Each turn starts three processes: one opens the device and does nothing, one opens the backend with its\n"
-             "libraries, one renders a clip to Y4M, whose pieces are listed in the order in which they end. A turn before\n"
-             "the first does not count, so the files are in the system's cache.",
+             "libraries, and one renders a clip to Y4M; its pieces are listed in the order in which they end. An extra turn\n"
+             "before the first one does not count, so that the files are in the system's cache.",
      .example = {"sparge-gen bench cold --repeat 9"}},
     {.command = SG_COMMAND_CHECK,
      .name = "check",
      .usage = {"check [options]"},
-     .effect = {"run every operation of a render by the reference too"},
-     .text = "Names the first operation whose error is larger than rounding explains. It is slow, so it renders a small\n"
-             "clip of few steps by default, and it writes no file.",
+     .effect = {"check every operation of a render against the reference"},
+     .text = "Reports the first operation whose error is larger than rounding explains. It is slow, so by default it\n"
+             "renders a small clip with few steps. It writes no file.",
      .example = {"sparge-gen check --cpumask avx2"}},
 };
 const int sg_command_count = (int)(sizeof sg_command_table / sizeof *sg_command_table);

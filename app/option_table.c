@@ -64,16 +64,16 @@ const sg_option sg_option_table[] = {
      .help = "a model: a folder in Diffusers layout or in that of an original repository, or a file\n"
              "(default: $SPARGE_GEN_MODEL, else the embedded tiny-wan)"},
     {.name = "diffusion-model", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.diffusion_model), .value = "FILE",
-     .help = "the denoiser, in place of the model's; of a model with two experts that for low noise"},
+     .help = "denoiser that replaces the model's; with two experts, the one for low noise"},
     {.name = "high-noise-diffusion-model", .kind = SG_OPTION_TEXT, .commands = MODEL,
      AT(parts.high_noise_diffusion_model), .value = "FILE", .help = "the expert for high noise"},
     {.name = "vae", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.vae), .value = "FILE", .help = "the VAE"},
     {.name = "text-encoder", .alias = {"t5xxl"}, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.text_encoder),
      .value = "FILE", .help = "the text encoder: T5, UMT5 or Llama"},
     {.name = "clip-vision", .alias = {"clip_vision"}, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.clip_vision),
-     .value = "FILE", .help = "CLIP's image encoder, of Wan 2.1 image to video"},
+     .value = "FILE", .help = "CLIP's image encoder, for Wan 2.1 image to video"},
     {.name = "tokenizer", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.tokenizer), .value = "PATH",
-     .help = "its tokenizer: spiece.model, or a folder, where the text encoder has none inside"},
+     .help = "tokenizer of the text encoder, spiece.model or a folder, if its file has none inside"},
     {.name = "clip-l", .alias = {"clip_l"}, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.clip_l), .value = "FILE",
      .help = "CLIP-L, a text encoder of HunyuanVideo, Flux.1 and Stable Diffusion 3"},
     {.name = "clip-g", .alias = {"clip_g"}, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.clip_g), .value = "FILE",
@@ -81,11 +81,11 @@ const sg_option sg_option_table[] = {
     {.name = "clip-tokenizer", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.clip_tokenizer), .value = "FOLDER",
      .help = "the tokenizer of both: the folder with vocab.json and merges.txt, or tokenizer.json"},
     {.name = "lora", .kind = SG_OPTION_LIST, .commands = MODEL, AT(lora), .value = "FILE",
-     .help = "add this LoRA to the denoiser's weights, X times with FILE:X; several may be given"},
+     .help = "add this LoRA to the denoiser's weights, with strength X as FILE:X; may be repeated"},
     {.name = "high-noise-lora", .kind = SG_OPTION_LIST, .commands = MODEL, AT(high_noise_lora), .value = "FILE",
-     .help = "the same for the high-noise expert of Wan 2.2 A14B alone; --lora is then for the other one"},
+     .help = "the same, only for the high-noise expert of Wan 2.2 A14B; --lora is then for the other"},
     {.name = "fast", .usual = true, .kind = SG_OPTION_FLAG, .commands = MODEL, AT(fast),
-     .help = "few steps without guidance, by the LoRA that comes with the model: 4 of tiny-wan"},
+     .help = "few steps without guidance, by the LoRA that comes with the model: tiny-wan needs 4"},
     {.name = "prompt", .letter = 'p', .usual = true, .kind = SG_OPTION_TEXT, .commands = (SAMPLER & ~EVAL) | TUNE,
      AT(prompt), .value = "TEXT", .help = "what the video shows"},
     {.name = "prompts", .alias = {"prompt-file"}, .kind = SG_OPTION_TEXT, .commands = EVAL, AT(prompts), .value = "FILE",
@@ -99,29 +99,31 @@ const sg_option sg_option_table[] = {
     {.name = "per-prompt", .kind = SG_OPTION_INT, .commands = EVAL, AT(per_prompt), .lo = 1, .hi = 1000, .value = "N",
      .help = "clips of each entry, with consecutive seeds (default: 1)"},
     {.name = "prompt-file", .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(prompt_file), .value = "FILE",
-     .help = "one prompt a line, # begins a comment; clips and reports are numbered -0001, ..."},
+     .help = "one prompt per line, # starts a comment; clips and reports are numbered -0001, ..."},
     {.name = "batch", .alias = {"batch-count"}, .kind = SG_OPTION_INT, .commands = RENDER, AT(batch), .lo = 1, .hi = 10000,
      .value = "N", .help = "N clips of each prompt, with consecutive seeds, numbered as those of a prompt file"},
     {.name = "prompt-file", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(prompt_file), .value = "FILE",
      .help = "one prompt a line, # begins a comment; the thresholds hold for all of them"},
     {.name = "negative-prompt", .letter = 'n', .usual = true, .kind = SG_OPTION_TEXT, .commands = SAMPLER | TUNE,
-     AT(negative_prompt), .value = "TEXT", .help = "what it should not show; used if --cfg-scale is above 1"},
+     AT(negative_prompt), .value = "TEXT", .help = "what the video should not show; used if --cfg-scale is above 1"},
     {.name = "image", .alias = {"init-img"}, .letter = 'i', .usual = true, .kind = SG_OPTION_TEXT, .commands = IMAGES,
      AT(image), .value = "FILE",
      .help = "begin the video with this picture, PNG or JPEG; for tiny-wan and models of image to video"},
     {.name = "last-image", .alias = {"end-img"}, .kind = SG_OPTION_TEXT, .commands = IMAGES, AT(last_image),
-     .value = "FILE", .help = "and end it with this one, of models that can"},
+     .value = "FILE", .help = "last frame of the video, for models that accept one"},
     {.name = "video", .kind = SG_OPTION_TEXT, .commands = RENDER | COMPARE | EVAL, AT(video), .value = "FILE",
-     .help = "start from this video, MP4, MOV, MKV, WebM, AVI or Y4M, or from the pictures of a folder,\n"
-             "rather than from noise alone, by models of Wan, CogVideoX and HunyuanVideo"},
+     .help = "start from this video (MP4, MOV, MKV, WebM, AVI or Y4M) or folder of pictures, not from\n"
+             "noise alone; with Wan, CogVideoX and HunyuanVideo"},
     {.name = "strength", .kind = SG_OPTION_REAL, .commands = RENDER | COMPARE | EVAL, AT(strength), .lo = 0.001, .hi = 1,
      .value = "X",
-     .help = "how much of it is made anew: the share of the steps that are done, the last ones\n(default: 0.8)"},
+     .help = "how much of the video is replaced: only this share of the steps runs, the last ones\n"
+             "(default: 0.8)"},
     {.name = "image-folder", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(image_folder), .value = "DIR",
      .help = "where the pictures and videos of the set are (default: beside its file); an entry that\n"
              "names no picture has PROMPT.jpg there, as in VBench-I2V"},
     {.name = "fit", .kind = SG_OPTION_CHOICE, .commands = IMAGES, AT(fit), .choices = sg_picture_fits, .value = "HOW",
-     .help = "how pictures and frames get the clip's proportions: crop (default), pad with black,\nstretch"},
+     .help = "how pictures and frames are fitted to the clip's size: crop (default), pad with black,\n"
+             "stretch"},
     {.name = "size", .usual = true, .kind = SG_OPTION_SIZE, .commands = MODEL, AT(size), .lo = 1, .hi = 16384,
      .value = "WxH", .help = "width and height in pixels, as in 832x480"},
     {.name = "width", .letter = 'W', .kind = SG_OPTION_INT, .commands = MODEL, AT(size[0]), .lo = 1, .hi = 16384,
@@ -131,9 +133,9 @@ const sg_option sg_option_table[] = {
     {.name = "frames", .alias = {"num-frames", "video-frames"}, .usual = true, .kind = SG_OPTION_INT, .commands = MODEL,
      AT(frames), .lo = 1, .hi = 100000, .value = "N", .help = "number of frames"},
     {.name = "seconds", .kind = SG_OPTION_REAL, .commands = RENDER | INFO | COMPARE | EVAL, AT(seconds), .lo = 0.001,
-     .hi = 3600, .value = "T", .help = "length in seconds, instead of --frames; the nearest possible is taken"},
+     .hi = 3600, .value = "T", .help = "length in seconds, instead of --frames; the nearest possible length is used"},
     {.name = "strict", .kind = SG_OPTION_FLAG, .commands = MODEL, AT(strict),
-     .help = "refuse a size or a number of frames that the model cannot render, instead of taking the\n"
+     .help = "refuse a size or a number of frames that the model cannot render, instead of using the\n"
              "nearest that it can"},
     {.name = "fps", .kind = SG_OPTION_INT, .commands = RENDER | INFO | COMPARE | EVAL, AT(fps), .lo = 1, .hi = 1000,
      .value = "N", .help = "frames per second of the file"},
@@ -151,7 +153,7 @@ const sg_option sg_option_table[] = {
      AT(steps), .lo = 1, .hi = 1000, .value = "N", .help = "denoising steps"},
     {.name = "cfg-scale", .alias = {"guidance-scale"}, .letter = 'g', .usual = true, .kind = SG_OPTION_REAL,
      .commands = SAMPLER | STEP | COLD | TUNE, AT(cfg_scale), .lo = 0, .hi = 1000, .value = "X",
-     .help = "guidance; 1 or less ignores the negative prompt and halves the time"},
+     .help = "guidance scale; 1 or less ignores the negative prompt and halves the time"},
     {.name = "cfg-scale-2", .alias = {"guidance-scale-2"}, .kind = SG_OPTION_REAL, .commands = SAMPLER,
      AT(cfg_scale_2), .lo = 0, .hi = 1000, .value = "X",
      .help = "guidance of the low-noise expert of a model with two (default: as --cfg-scale)"},
@@ -159,7 +161,7 @@ const sg_option sg_option_table[] = {
      .value = "X", .help = "embedded guidance, an input of models that were distilled with it, such as\n"
              "HunyuanVideo and FLUX.1-dev; no second pass"},
     {.name = "dynamic-cfg", .alias = {"use-dynamic-cfg"}, .kind = SG_OPTION_FLAG, .commands = SAMPLER, AT(dynamic_cfg),
-     .help = "guidance that changes from step to step, of models that have it, as CogVideoX"},
+     .help = "guidance that changes from step to step, for models that have it, such as CogVideoX"},
     {.name = "slg-scale", .alias = {"skip-layer-guidance-scale"}, .kind = SG_OPTION_REAL, .commands = SAMPLER, AT(slg_scale),
      .lo = 0, .hi = 1000, .value = "X",
      .help = "skip-layer guidance of SD3 and SD3.5, in a third pass, which leaves out some blocks; 0\n"
@@ -181,18 +183,17 @@ const sg_option sg_option_table[] = {
              "HunyuanVideo and Flux.1 Euler; of CogVideoX DDIM, or DPM, which draws too"},
     {.name = "preset-steps", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(preset_steps),
      .choices = sg_step_preset_names, .value = "NAME",
-     .help = "sampler, sigmas and guidance 1 for weights or a LoRA distilled to few steps by this\n"
-             "maker"},
+     .help = "sampler, sigmas and guidance 1 for weights or LoRAs that this maker distilled to few steps"},
     {.name = "sigmas", .kind = SG_OPTION_TEXT, .commands = SAMPLER, AT(sigmas), .value = "LIST",
      .help = "noise levels of the steps, instead of --steps and a shift: falling, at most 1, as in\n"
-             "1,0.9375,0.8333,0.625; by euler unless --sampler says lcm"},
+             "1,0.9375,0.8333,0.625; with euler unless --sampler is lcm"},
     {.name = "sched-compat", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(sched_compat),
      .choices = compats, .value = "WHICH",
      .help = "sigmas of unipc: as in diffusers from 0.37 on (new, default), or as before (old)"},
     {.name = "cache", .kind = SG_OPTION_CHOICE, .commands = SAMPLER, AT(cache), .choices = sg_cache_names, .value = "LEVEL",
-     .help = "from 16 steps on, extrapolate steps in which the latents change little: few of them, the\n"
-             "usual number (as tune --cache found, where it did), or more; shadow computes them too\n"
-             "and reports the error (default: usual for renders of 30 steps and more; else off)"},
+     .help = "with 16 steps or more, extrapolate steps in which the latents change little: fine few of\n"
+             "them, usual the usual number (by the threshold of tune --cache, if any), fast more; shadow\n"
+             "computes them too and reports the error (default: usual from 30 steps on, else off)"},
     {.name = "seed", .letter = 's', .usual = true, .kind = SG_OPTION_INT64, .commands = SAMPLER | TUNE, AT(seed),
      .value = "N", .help = "seed of the noise, which is torch's CPU generator's (default: 0; negative: random)"},
 
@@ -201,8 +202,8 @@ const sg_option sg_option_table[] = {
     {.name = "repeat", .kind = SG_OPTION_INT, .commands = COLD, AT(repeat), .lo = 1, .hi = SG_REPEAT_MAX, .value = "N",
      .help = "number of turns (default: 5)"},
     {.name = "part", .kind = SG_OPTION_CHOICE, .commands = COLD, AT(part), .choices = sg_cold_parts, .value = "NAME",
-     .help = "do only this, in this process, as one of those that the bench starts, and print when each\n"
-             "piece was over, in seconds of the monotonic clock: for a profiler"},
+     .help = "run only this part, in this process, and print when each piece ended, in seconds of the\n"
+             "monotonic clock: for a profiler"},
     {.name = "repeat", .alias = {"repeats"}, .kind = SG_OPTION_INT, .commands = COMPARE, AT(repeat), .lo = 1,
      .hi = SG_REPEAT_MAX,
      .value = "N", .help = "renders of each arm, in turn; more of them narrow the intervals of the speed-ups\n"
@@ -211,8 +212,8 @@ const sg_option sg_option_table[] = {
     HEADING(CHOICE | TUNE, "Self-attention"),
     {.name = "attention", .usual = true, .kind = SG_OPTION_CHOICE, .commands = RENDER | INFO | CHECK, AT(attention),
      .choices = sg_attention_names, .value = "KIND",
-     .help = "exact; quantised; or quantised and block-sparse, which is the default from 8192\n"
-             "tokens on, and from 1024 on if it or a threshold is given"},
+     .help = "dense: exact; sage: quantised; sparge: quantised and block-sparse, the default from 8192\n"
+             "tokens on, and from 1024 on if this option or a threshold is given"},
     {.name = "arms", .kind = SG_OPTION_TEXT, .commands = COMPARE | EVAL, AT(arms), .value = "LIST",
      .help = "what to compare with the first of them: dense, sage, sparge, each with its own options\n"
              "after colons, as in dense,sparge:topk=0.3,sparge:tau=0.9:tail=off:name=mine, and\n"
@@ -242,7 +243,7 @@ const sg_option sg_option_table[] = {
      .help = "score of a block: attention between means of blocks, between means of 16 tokens, or\n"
              "the error that replacing the block by its mean would make"},
     {.name = "tail", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(tail), .choices = switches, .value = "SWITCH",
-     .help = "on: a skipped block still counts, as one key and value, its means"},
+     .help = "on: the mean key and the mean value of a skipped block stand in for it"},
     {.name = "tail-bias", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(tail_bias),
      .choices = sg_tail_bias_names, .value = "BY", .help = "correction of a mean key's logit for the spread of its block"},
     {.name = "pv-dtype", .kind = SG_OPTION_CHOICE, .commands = CHOICE, AT(pv_dtype), .choices = sg_pv_dtype_names,
@@ -254,7 +255,7 @@ const sg_option sg_option_table[] = {
     {.name = "order", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(order), .choices = sg_order_names,
      .value = "NAME", .help = "order of the video's tokens in the sequence"},
     {.name = "dense-steps", .kind = SG_OPTION_REAL, .commands = SPARSE, AT(dense_steps), .lo = 0, .hi = 1,
-     .value = "X", .help = "share of the steps, the first ones, with dense attention (default: 0.2)"},
+     .value = "X", .help = "share of the steps, from the first on, with dense attention (default: 0.2)"},
     {.name = "dense-steps-kind", .kind = SG_OPTION_CHOICE, .commands = SPARSE, AT(dense_steps_kind), .choices = unskipped,
      .value = "KIND", .help = "attention of those steps: dense is exact, sage quantised"},
     {.name = "dense-layers", .kind = SG_OPTION_TEXT, .commands = SPARSE, AT(dense_layers), .value = "LIST",
@@ -283,8 +284,8 @@ const sg_option sg_option_table[] = {
     {.name = "buckets", .kind = SG_OPTION_INT, .commands = TUNE, AT(buckets), .lo = 1, .hi = 64, .value = "N",
      .help = "ranges of steps, each with its own thresholds (default: 4)"},
     {.name = "cache", .kind = SG_OPTION_FLAG, .commands = TUNE, AT(tune_cache),
-     .help = "find the threshold of the step cache instead, which --cache usual then takes; as many\n"
-             "--steps as renders have, and three prompts or more"},
+     .help = "find the threshold of the step cache instead, which --cache usual then uses; give as many\n"
+             "--steps as renders have, and at least three prompts"},
     {.name = "cache-error", .kind = SG_OPTION_REAL, .commands = TUNE, AT(cache_error), .lo = 1e-6, .hi = 1, .value = "X",
      .help = "relative L2 error of the final latents that extrapolated steps may make (default: 0.01)"},
 
@@ -325,8 +326,8 @@ const sg_option sg_option_table[] = {
      .help = "if the file exists, decode it, without a prompt; else save the latents there before\n"
              "they are decoded (safetensors)"},
     {.name = "preview", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(preview), .value = "FILE",
-     .help = "while it works, show what the clip is going to be: .png (frames side by side), .mp4 or\n"
-             ".webp, written anew after each step; a pixel for each latent"},
+     .help = "write a preview of the clip while it is rendered: .png (frames side by side), .mp4 or\n"
+             ".webp, replaced after each step; one pixel for each latent"},
     {.name = "preview-every", .kind = SG_OPTION_INT, .commands = RENDER, AT(preview_every), .lo = 1, .hi = SG_STEPS_MAX,
      .value = "N", .help = "after every N-th step and the last (default: 1; 5 with --preview-decoder)"},
     {.name = "preview-decoder", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(preview_decoder),
@@ -345,7 +346,7 @@ const sg_option sg_option_table[] = {
 
     HEADING(ALL, "Machine"),
     {.name = "backend", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(backend), .choices = backends,
-     .value = "NAME", .help = "what computes; ref is the slow, plain reference"},
+     .value = "NAME", .help = "backend to compute with; ref is the slow, plain reference"},
     {.name = "device", .kind = SG_OPTION_INT, .commands = ALL & ~CHECK, AT(device), .lo = 0, .hi = 1023, .value = "N",
      .help = "which GPU, counted from 0 (default: 0; the ranks of mpirun and srun share a host's GPUs)"},
     {.name = "dtype", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(dtype), .choices = dtypes,
@@ -356,9 +357,9 @@ const sg_option sg_option_table[] = {
      .help = "highest CPU instruction set to use (or SPARGE_GEN_CPUMASK)"},
     {.name = "gpumask", .kind = SG_OPTION_CHOICE, .commands = ALL, AT(gpumask), .choices = sg_gpu_level_names,
      .value = "LEVEL",
-     .help = "run the GPU as one of this level; without cuDNN if it is not the GPU's own (default)"},
+     .help = "use only the GPU features of this level, and no cuDNN below the GPU's own level (default)"},
     {.name = "memory-limit", .kind = SG_OPTION_BYTES, .commands = MODEL, AT(memory_limit), .value = "SIZE",
-     .help = "refuse what needs more, as in 8G or 512M (default: what the machine has free)"},
+     .help = "refuse a render that needs more, as in 8G or 512M (default: what the machine has free)"},
     {.name = "vae-tiling", .kind = SG_OPTION_CHOICE, .commands = (SAMPLER & ~CHECK) | INFO, AT(vae_tiling),
      .choices = sg_tiling_names, .value = "WHEN",
      .help = "decode in blended tiles: of 256x256 pixels, as Mochi and HunyuanVideo can, or of the VAE's\n"
@@ -366,9 +367,8 @@ const sg_option sg_option_table[] = {
              "frames differ a little; auto: if whole frames would not fit"},
     {.name = "offload", .kind = SG_OPTION_CHOICE, .commands = MODEL & ~(CHECK | TUNE), AT(offload), .choices = offloads,
      .value = "WHEN",
-     .help = "keep blocks of layers in host memory and copy each to the GPU when it is needed: on, those\n"
-             "of the denoiser; auto (default), those of a text encoder or denoiser that is too large\n"
-             "for the GPU's memory, as on does with text encoders"},
+     .help = "keep blocks of layers in host memory and copy each to the GPU when it is needed; auto: if\n"
+             "a denoiser or text encoder does not fit on the GPU; on: also if the denoiser does"},
 
     HEADING(ALL, "Messages"),
     {.name = "quiet", .letter = 'q', .usual = true, .kind = SG_OPTION_FLAG, .commands = SAMPLER | STEP | TUNE, AT(quiet),
