@@ -86,6 +86,7 @@ static json_t *rendering(const sg_request *r)
                   r->height, "frames", r->frames, "fps", r->fps, "steps", r->steps, "cfg_scale", r->cfg_scale,
                   "flow_shift", r->flow_shift, "sampler", sg_sampler_names[r->sampler], "sched_compat",
                   r->sigmas_old ? "old" : "new", "seed", (json_int_t)r->seed);
+    if (j && r->flow_shift == 0) json_object_del(j, "flow_shift"); /* the picture's tokens tell it again */
     if (j && r->cfg_scale_2 >= 0) json_object_set_new(j, "cfg_scale_2", json_real(r->cfg_scale_2));
     if (j && r->guidance > 0) json_object_set_new(j, "guidance", json_real(r->guidance));
     if (j && r->dynamic_cfg) json_object_set_new(j, "dynamic_cfg", json_true());

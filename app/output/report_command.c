@@ -65,8 +65,7 @@ static bool has_effect(const json_t *settings, const char *key)
     if (strcmp(key, "negative_prompt") == 0) return guidance[0] > 1 || guidance[1] > 1;
     if (strcmp(key, "sched_compat") == 0) return !sampler || strcmp(sampler, "unipc") == 0;
     const bool betas = sampler && (strcmp(sampler, "ddim") == 0 || strcmp(sampler, "dpm") == 0);
-    const bool by_tokens = json_number_value(json_object_get(settings, "flow_shift")) == 0;
-    if (strcmp(key, "flow_shift") == 0 && (betas || by_tokens)) return false;
+    if (strcmp(key, "flow_shift") == 0 && betas) return false;
     const bool of_a_schedule = strcmp(key, "steps") == 0 || strcmp(key, "flow_shift") == 0;
     return !of_a_schedule || !json_object_get(settings, "sigmas");
 }

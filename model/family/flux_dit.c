@@ -164,7 +164,7 @@ void sg_flux_dit_forward(const sg_flux_dit *d, const sg_flux_run *run, sg_stream
 {
     const sg_mmdit_config *const c = &d->config.blocks;
     const size_t                 mark = s->scratch.used;
-    const sg_tensor              text = run->text[p->index];
+    const sg_tensor              text = run->text[p->text];
     const int64_t                n = tokens(run), len = text.dim[0];
     const sg_tensor              x = sg_new(s, SG_F32, len + n, c->width);
     sg_pass                      rounded = *p;
@@ -174,7 +174,7 @@ void sg_flux_dit_forward(const sg_flux_dit *d, const sg_flux_run *run, sg_stream
                                   .first = {[SG_MMDIT_TEXT] = 0, [SG_MMDIT_PICTURE] = len},
                                   .count = {[SG_MMDIT_TEXT] = len, [SG_MMDIT_PICTURE] = n},
                                   .rotary = &run->rotary,
-                                  .time = sg_mmdit_time(s, &rounded, d->blocks.time, run->row[p->index], "dit.temb")};
+                                  .time = sg_mmdit_time(s, &rounded, d->blocks.time, run->row[p->text], "dit.temb")};
     sg_copy(s, .y = sg_rows(x, 0, len), .x = text);
     patch_embed(d, run, s, sg_rows(x, len, n), p->x);
     sg_mmdit_blocks(&d->blocks, &blocks, s, x);

@@ -55,8 +55,9 @@ sg_status sg_sampler_config_read_own(sg_sampler_config *out, const sg_checkpoint
 /* SG_E_ARG tells which sigma is not what a list wants. An empty list will do. */
 sg_status sg_sigmas_check(const sg_sigmas *s, sg_error *e) SG_MUST_USE;
 
-/* All numbers of a run of `steps` steps, and the shift that they have, as config.flow_shift. sigma is the share of noise: up to a factor, a sample is (1 - sigma) times clean
- * sample plus sigma times noise. With betas it is sqrt(1 - alpha_bar) / (sqrt(alpha_bar) + sqrt(1 - alpha_bar)). */
+/* All numbers of a run of `steps` steps; config.flow_shift is the shift that they have. sigma is the share of noise: up to a
+ * factor, a sample is (1 - sigma) times clean sample plus sigma times noise. With betas it is
+ * sqrt(1 - alpha_bar) / (sqrt(alpha_bar) + sqrt(1 - alpha_bar)). */
 typedef struct sg_sampler {
     sg_sampler_config config;
     int               steps;
