@@ -107,7 +107,8 @@ size_t sg_sink_bytes(const sg_clip *clip)
 {
     const sg_sink_type *type = find_type(clip->path, NULL);
     const size_t        frame = sg_image_bytes(clip->width, clip->height);
-    return type ? SLOTS * frame + (type->bytes ? type->bytes(clip) : 0) : 0;
+    const size_t        slots = clip->frames < SLOTS ? (size_t)clip->frames : SLOTS; /* others are never written */
+    return type ? slots * frame + (type->bytes ? type->bytes(clip) : 0) : 0;
 }
 
 static void *write_frames(void *context)

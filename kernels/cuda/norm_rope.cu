@@ -356,7 +356,7 @@ template <int N> struct short_norm : norm_job {
     }
 };
 
-/* Rope likewise. A row is a head. SHARED: four neighbouring heads are of one token and have one set of angles. */
+/* The same for rope, where a row is a head. SHARED: four neighbouring heads are of one token and have one set of angles. */
 template <bool SHARED> struct short_rope : rope_job {
     static constexpr int ROWS = SHARED ? 4 : 2, SETS = SHARED ? 1 : ROWS;
     struct beside {
