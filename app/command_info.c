@@ -191,10 +191,13 @@ static void print_phase(const sg_phase_plan *p)
 static void print_pictures(const sg_model_info *info)
 {
     static const char *const option[SG_IMAGES] = {"--image", "--last-image"};
+    static const char *const use[] = {[SG_IMAGE_OPTIONAL] = "may be given",
+                                      [SG_IMAGE_NEEDED] = "is needed",
+                                      [SG_IMAGE_START] = "may be given to start from, with --strength"};
     const char              *sep = "picture    ";
     for (int i = 0; i < SG_IMAGES; i++) {
         if (info->image[i] == SG_IMAGE_NONE) continue;
-        printf("%s%s FILE %s", sep, option[i], info->image[i] == SG_IMAGE_NEEDED ? "is needed" : "may be given");
+        printf("%s%s FILE %s", sep, option[i], use[info->image[i]]);
         sep = ", ";
     }
     if (*sep == ',') putchar('\n');
@@ -300,10 +303,12 @@ static sg_status print_model_json(const model_summary *t, sg_error *e)
         json_decref(settings);
         return status;
     }
-    static const char *const use[] = {
-        [SG_IMAGE_NONE] = "none", [SG_IMAGE_OPTIONAL] = "optional", [SG_IMAGE_NEEDED] = "needed"};
-    json_t *const components = json_array();
-    bool          whole = components;
+    static const char *const use[] = {[SG_IMAGE_NONE] = "none",
+                                      [SG_IMAGE_OPTIONAL] = "optional",
+                                      [SG_IMAGE_NEEDED] = "needed",
+                                      [SG_IMAGE_START] = "start"};
+    json_t *const            components = json_array();
+    bool                     whole = components;
     json_object_del(settings, "prompt");
     for (int i = 0; whole && i < info->components; i++)
         whole = json_array_append_new(components, component_json(&info->component[i])) == 0;

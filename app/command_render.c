@@ -450,8 +450,7 @@ static sg_status render_one(job *j, int i, const clip_paths *path, sg_error *e)
     SG_TRY(sg_report_settings(&settings, r, j->note, &j->model, &j->info, e));
     sg_status status = SG_OK;
     if (!j->decode_only) status = sg_report_add_attention(settings, &r->attention, j->settings, &j->forecast, e);
-    if (status == SG_OK) status = sg_report_add_pictures(settings, &j->pictures, e);
-    if (status == SG_OK) status = sg_report_add_video(settings, &j->video, r->video.strength, j->pictures.fit, e);
+    if (status == SG_OK) status = sg_report_add_inputs(settings, &j->pictures, &j->video, r, e);
     if (status == SG_OK) status = add_quality(settings, j->settings, e);
     if (status == SG_OK) status = render_to(j, path, settings, e);
     json_decref(settings);

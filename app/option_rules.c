@@ -77,9 +77,9 @@ static sg_status check_effects(const sg_settings *s, sg_error *e)
     for (size_t i = 0; i < sizeof of_slg / sizeof *of_slg; i++)
         if (given(s, of_slg[i], NULL) && !(s->slg_scale > 0) && !s->arms) /* an arm may have a scale */
             return sg_error_set(e, SG_E_ARG, "--%s has no effect without --slg-scale above 0", of_slg[i]);
-    if (given(s, "strength", NULL) && !given(s, "video", NULL) &&
+    if (given(s, "strength", NULL) && !given(s, "video", NULL) && !given(s, "image", NULL) &&
         s->command != SG_COMMAND_EVAL) /* a set may have some */
-        return sg_error_set(e, SG_E_ARG, "--strength has no effect: there is no --video");
+        return sg_error_set(e, SG_E_ARG, "--strength has no effect: there is no --video and no --image");
     if (given(s, "tail-bias", NULL) && !given(s, "tail", NULL) && given(s, "preset", "paper"))
         return sg_error_set(e, SG_E_ARG, "--tail-bias has no effect with --preset paper, unless --tail on is added");
     return SG_OK;

@@ -52,13 +52,24 @@ size_t sg_pictures_bytes(const sg_pictures *p)
     return bytes;
 }
 
+/* Puts picture i where r has it. */
+static void give(const sg_model_info *info, sg_request *r, int i, sg_request_image picture)
+{
+    if (info->image[i] == SG_IMAGE_START)
+        r->video.rgb = picture.rgb;
+    else
+        r->image[i] = picture;
+}
+
 sg_status sg_pictures_check(const sg_pictures *p, const sg_engine *engine, const sg_request *r, sg_error *e)
 {
     static const char *const edge[SG_IMAGES] = {"begins", "ends"};
     const sg_model_info      info = sg_engine_info(engine);
     sg_request               whole = *r; /* what the model takes is known before they are fitted */
     for (int i = 0; i < SG_IMAGES; i++) {
-        whole.image[i].rgb = p->whole[i].rgb;
+        if (p->path[i]) give(&info, &whole, i, (sg_request_image){.rgb = p->whole[i].rgb});
+        if (info.image[i] == SG_IMAGE_START && p->path[i] && r->video.rgb)
+            return sg_error_set(e, SG_E_ARG, "%s and a video: this model starts from one of them", name_of(p, i));
         if (info.image[i] == SG_IMAGE_NEEDED && !p->path[i])
             return sg_error_set(e, SG_E_ARG, "%s%s FILE is needed: this model makes a video that %s with a picture",
                                 p->of_entry ? "a picture of its own or " : "", option[i], edge[i]);
@@ -117,18 +128,20 @@ sg_status sg_picture_fit(sg_image *out, const sg_image *from, const char *fit, i
     return status;
 }
 
-sg_status sg_pictures_fit(sg_pictures *p, sg_request *r, sg_error *e)
+sg_status sg_pictures_fit(sg_pictures *p, const sg_engine *engine, sg_request *r, sg_error *e)
 {
+    const sg_model_info info = sg_engine_info(engine);
     for (int i = 0; i < SG_IMAGES; i++) {
         sg_error why = {0};
         if (!p->path[i]) continue;
         const sg_status status = sg_picture_fit(&p->fitted[i], &p->whole[i], p->fit, r->width, r->height, &why);
         if (status != SG_OK)
             return sg_error_set(e, status, "%s: %s: scaled to the clip it %s", name_of(p, i), p->path[i], why.text);
-        r->image[i] = (sg_request_image){.rgb = p->fitted[i].rgb,
-                                         .whole = p->whole[i].rgb,
-                                         .whole_width = p->whole[i].width,
-                                         .whole_height = p->whole[i].height};
+        give(&info, r, i,
+             (sg_request_image){.rgb = p->fitted[i].rgb,
+                                .whole = p->whole[i].rgb,
+                                .whole_width = p->whole[i].width,
+                                .whole_height = p->whole[i].height});
     }
     return SG_OK;
 }
@@ -136,7 +149,7 @@ sg_status sg_pictures_fit(sg_pictures *p, sg_request *r, sg_error *e)
 sg_status sg_pictures_apply(sg_pictures *p, const sg_engine *engine, sg_request *r, sg_error *e)
 {
     SG_TRY(sg_pictures_check(p, engine, r, e));
-    return sg_pictures_fit(p, r, e);
+    return sg_pictures_fit(p, engine, r, e);
 }
 
 void sg_pictures_close(sg_pictures *p)

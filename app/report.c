@@ -164,6 +164,10 @@ sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note
     whole = whole && json_object_set_new(j, "dtype", json_string(info->dtype)) == 0 &&
             json_object_set_new(j, "device", json_string(info->device)) == 0;
     whole = whole && (r->latents_in || add_loras(j, info));
+    if (whole && !info->frames.step) { /* of images only */
+        json_object_del(j, "frames");
+        json_object_del(j, "fps");
+    }
     json_decref(made);
     return packed(out, sg_report_if_complete(j, whole), "settings", e);
 }
@@ -177,23 +181,17 @@ static bool set_file(json_t *settings, const char *key, const char *path, uint64
     return one && json_object_set_new(settings, key, one) == 0;
 }
 
-sg_status sg_report_add_video(json_t *settings, const sg_video_input *v, double strength, const char *fit, sg_error *e)
+sg_status sg_report_add_inputs(json_t *settings, const sg_pictures *p, const sg_video_input *v, const sg_request *r,
+                               sg_error *e)
 {
-    if (!v->path) return SG_OK;
-    const bool whole = set_file(settings, "video", v->path, v->hash) &&
-                       json_object_set_new(settings, "strength", json_real(strength)) == 0 &&
-                       json_object_set_new(settings, "fit", json_string(fit)) == 0;
-    return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
-}
-
-sg_status sg_report_add_pictures(json_t *settings, const sg_pictures *p, sg_error *e)
-{
-    bool whole = true, any = false;
+    bool whole = true, any = v->path;
     for (int i = 0; i < SG_IMAGES; i++) {
         if (!p->path[i]) continue;
         any = true;
         whole = set_file(settings, sg_picture_keys[i], p->path[i], p->hash[i]) && whole;
     }
+    if (v->path) whole = set_file(settings, "video", v->path, v->hash) && whole;
+    if (r->video.rgb) whole = json_object_set_new(settings, "strength", json_real(r->video.strength)) == 0 && whole;
     whole = whole && (!any || json_object_set_new(settings, "fit", json_string(p->fit)) == 0);
     return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
 }

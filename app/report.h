@@ -14,12 +14,10 @@
 sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note, const sg_model_path *model,
                              const sg_model_info *info, sg_error *e) SG_MUST_USE;
 
-/* The files that p was read from, by their names and hashes, and how they are fitted. */
-sg_status sg_report_add_pictures(json_t *settings, const sg_pictures *p, sg_error *e) SG_MUST_USE;
-
-/* The same of a video, and its strength; nothing without one. */
-sg_status sg_report_add_video(json_t *settings, const sg_video_input *v, double strength, const char *fit,
-                              sg_error *e) SG_MUST_USE;
+/* The files that p and v were read from, by their names and hashes, how they are fitted, and with how much strength r starts
+ * from one; nothing without them. */
+sg_status sg_report_add_inputs(json_t *settings, const sg_pictures *p, const sg_video_input *v, const sg_request *r,
+                               sg_error *e) SG_MUST_USE;
 
 /* As one line of text, the caller's to free. */
 sg_status sg_report_text(char **out, const json_t *settings, sg_error *e) SG_MUST_USE;

@@ -251,11 +251,29 @@ static sg_status draw_seed(uint64_t *out, sg_error *e)
     return SG_OK;
 }
 
+bool sg_setup_makes_images(const sg_model_info *info) { return info->frames.step == 0; }
+
+static sg_status check_length(const sg_settings *s, const sg_model_info *info, sg_error *e)
+{
+    if (!sg_setup_makes_images(info)) return SG_OK;
+    if (s->frames > 1)
+        return sg_error_set(e, SG_E_ARG, "--frames %d: this model makes images, of one frame", s->frames);
+    if (s->seconds > 0 || s->fps)
+        return sg_error_set(e, SG_E_ARG, "--%s has no effect: this model makes images", s->fps ? "fps" : "seconds");
+    return SG_OK;
+}
+
 /* Options of which only the model tells that they do nothing; option_rules.c has the others. */
 static sg_status check_effects(const sg_request *r, sg_sampler_kind usual, const sg_model_info *info,
                                const sg_settings *s, sg_error *e)
 {
     const bool two = info->experts > 1;
+    SG_TRY(check_length(s, info, e));
+    if (!isnan(s->strength) && s->image && !s->video && info->image[SG_IMAGE_FIRST] != SG_IMAGE_START &&
+        s->command != SG_COMMAND_EVAL)
+        return sg_error_set(e, SG_E_ARG,
+                            "--strength has no effect: this model's videos begin with --image; it is for "
+                            "--video");
     if (!isnan(s->cfg_scale_2) && !two)
         return sg_error_set(e, SG_E_ARG, "--cfg-scale-2 has no effect: this model has no second expert");
     if (!sg_sampler_flows(usual) && (s->preset_steps || s->sigmas || !isnan(s->flow_shift)))
@@ -314,12 +332,13 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *engine, const sg_sett
     if (!isnan(s->skip_layer_end)) r->skip_layer_end = s->skip_layer_end;
     if (!isnan(s->flow_shift)) r->flow_shift = s->flow_shift;
     if (!isnan(s->strength)) r->video.strength = s->strength;
-    const int done = s->video ? sg_steps_of_strength(r->steps, r->video.strength) : r->steps;
+    const sg_model_info info = sg_engine_info(engine);
+    const bool          starts = s->video || (s->image && info.image[SG_IMAGE_FIRST] == SG_IMAGE_START);
+    const int           done = starts ? sg_steps_of_strength(r) : r->steps;
     if (done >= SG_CACHE_USUAL_FROM && (s->command & (SG_COMMAND_RENDER | SG_COMMAND_INFO))) r->cache = SG_CACHE_USUAL;
     if (s->cache) r->cache = (sg_cache)sg_setup_place(s->cache, sg_cache_names);
     if (s->vae_tiling) r->vae_tiling = (sg_tiling)sg_setup_place(s->vae_tiling, sg_tiling_names);
     if (s->sched_compat) r->sigmas_old = strcmp(s->sched_compat, "old") == 0;
-    const sg_model_info info = sg_engine_info(engine);
     SG_TRY(check_effects(r, sg_engine_defaults(engine).sampler, &info, s, e));
     r->seed = (uint64_t)s->seed;
     if (s->seed < 0) SG_TRY(draw_seed(&r->seed, e));

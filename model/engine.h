@@ -127,14 +127,16 @@ typedef struct sg_request_image {
 
 enum { SG_IMAGE_FIRST, SG_IMAGE_LAST, SG_IMAGES };
 
-/* Whether a model takes such a picture, or cannot do without it. */
-typedef enum sg_image_use { SG_IMAGE_NONE, SG_IMAGE_OPTIONAL, SG_IMAGE_NEEDED } sg_image_use;
+/* Whether a model takes such a picture, or cannot do without it. START: a model of images begins with it as others with a
+ * video, as which a request has it. */
+typedef enum sg_image_use { SG_IMAGE_NONE, SG_IMAGE_OPTIONAL, SG_IMAGE_NEEDED, SG_IMAGE_START } sg_image_use;
 
 /* A video that a render starts from. Only the last steps of the schedule are done; the first of them starts from the video
  * with as much noise as its sigma says. */
 typedef struct sg_request_video {
     const uint8_t *rgb; /* [frames][height][width][3] of the clip's size, borrowed for the call; NULL: none */
     double strength; /* the share of the steps that are done: above 0, at most 1, which leaves nothing of the video */
+    bool   up;       /* the number of steps is rounded up, not down: the model's, not the caller's to set */
 } sg_request_video;
 
 /* What to render. Take sg_engine_defaults and change members. Strings are borrowed for the call. */
@@ -178,14 +180,15 @@ typedef struct sg_request {
     sg_request_video video; /* SG_E_ARG where the model's VAE does not encode */
 } sg_request;
 
-/* How many steps of a schedule are done at this strength of a video, rounded down. */
-int sg_steps_of_strength(int steps, double strength);
+/* How many of r's steps are done where it starts from a video. */
+int sg_steps_of_strength(const sg_request *r);
 
 /* How many steps of r are done: what step_done, capture_step and the steps of attention and cache count. */
 int sg_request_steps(const sg_request *r);
 
 /* Defaults of the model: its family's, overridden by its files; attention is sg_policy_default, tuned by the
- * thresholds in the model's sparge-attention.json, which has cache_threshold, too. prompt is NULL, seed 0, a video's strength 0.8.
+ * thresholds in the model's sparge-attention.json, which has cache_threshold, too. prompt is NULL, seed 0, a video's strength 0.8, of models
+ * of images 0.6.
  * The strings live as long as engine. */
 sg_request sg_engine_defaults(const sg_engine *engine);
 

@@ -116,8 +116,7 @@ static sg_status refuse_same(const job *j, sg_error *e)
 
 static sg_status add_inputs(const job *j, json_t *settings, sg_error *e)
 {
-    SG_TRY(sg_report_add_pictures(settings, &j->pictures, e));
-    return sg_report_add_video(settings, &j->video, j->request.video.strength, j->pictures.fit, e);
+    return sg_report_add_inputs(settings, &j->pictures, &j->video, &j->request, e);
 }
 
 static sg_status make_settings(job *j, sg_error *e)

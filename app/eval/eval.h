@@ -25,7 +25,7 @@ typedef struct sg_eval_pictures {
     int             video_size[3];        /* width, height and frames that it was read for */
     int             of;                   /* the entry that took them; -1: none */
     sg_eval_hashes *hash;                 /* [set.count]; owned */
-    bool            any, any_video;       /* an entry has a picture, a video */
+    bool            any, any_start;       /* an entry has a picture; a video, or a picture, to start from */
 } sg_eval_pictures;
 
 typedef struct sg_eval {

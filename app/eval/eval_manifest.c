@@ -34,7 +34,7 @@ static uint64_t hash_prompts(const sg_eval *v)
         if (p->negative) hash = hash_text(hash, p->negative);
         for (int i = 0; i < p->groups; i++) hash = hash_text(hash, set->group[set->member[p->first_group + i]]);
         if (v->pictures.any) hash = sg_hash(hash, own->image, sizeof own->image);
-        if (!v->pictures.any_video) continue;
+        if (!v->pictures.any_start) continue;
         snprintf(numbers, sizeof numbers, "%016" PRIx64 " %.17g", own->video, p->strength);
         hash = hash_text(hash, numbers);
     }
@@ -143,8 +143,8 @@ static json_t *command_json(const sg_eval *v, const json_t *settings)
 static bool add_inputs(json_t *settings, const sg_eval *v)
 {
     const sg_eval_pictures *const at = &v->pictures;
-    if ((at->any || at->any_video) && json_object_set_new(settings, "fit", json_string(at->now.fit)) != 0) return false;
-    return !at->any_video || json_object_set_new(settings, "strength", json_real(v->request.video.strength)) == 0;
+    if ((at->any || at->any_start) && json_object_set_new(settings, "fit", json_string(at->now.fit)) != 0) return false;
+    return !at->any_start || json_object_set_new(settings, "strength", json_real(v->request.video.strength)) == 0;
 }
 
 sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)

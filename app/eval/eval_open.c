@@ -143,10 +143,11 @@ static sg_status check_entries(sg_eval *v, sg_error *e)
     }
     set->count = kept;
     const sg_eval_pictures *const at = &v->pictures;
-    if (v->settings->fit && !at->any && !at->any_video)
+    if (v->settings->fit && !at->any && !at->any_start)
         return sg_error_set(e, SG_E_ARG, "--fit has no effect: no entry of the set has a picture or a video");
-    if (!isnan(v->settings->strength) && !at->any_video)
-        return sg_error_set(e, SG_E_ARG, "--strength has no effect: no entry of the set has a video");
+    if (!isnan(v->settings->strength) && !at->any_start)
+        return sg_error_set(e, SG_E_ARG, "--strength has no effect: no entry of the set has a video%s",
+                            v->info.image[SG_IMAGE_FIRST] == SG_IMAGE_START ? " or a picture" : "");
     return kept ? SG_OK : sg_error_set(e, SG_E_ARG, "%s", set->first_skipped.text);
 }
 

@@ -60,6 +60,12 @@ static sg_status fetch(sg_eval *v, const sg_prompt *p, sg_error *e)
     return status;
 }
 
+/* From its picture, as others from a video. */
+static bool starts(const sg_eval *v)
+{
+    return v->pictures.now.path[SG_IMAGE_FIRST] && v->info.image[SG_IMAGE_FIRST] == SG_IMAGE_START;
+}
+
 /* The same of its video, of which the first frame is read; r has the size of its clips. */
 static sg_status fetch_video(sg_eval *v, const sg_prompt *p, const sg_request *r, sg_error *e)
 {
@@ -71,7 +77,7 @@ static sg_status fetch_video(sg_eval *v, const sg_prompt *p, const sg_request *r
         SG_TRY(place(path, v, p->video, "", e));
     else if (usual && snprintf(path, PATH_MAX, "%s", usual) >= PATH_MAX)
         return sg_error_set(e, SG_E_ARG, "the path of a video is too long");
-    if (p->strength > 0 && !*path)
+    if (p->strength > 0 && !*path && !starts(v))
         return sg_error_set(e, SG_E_ARG, "strength has no effect: there is no video of its own and no --video");
     if (at->video.rgb && strcmp(path, at->video_path) == 0 && memcmp(size, at->video_size, sizeof size) == 0)
         return SG_OK;
@@ -120,7 +126,7 @@ sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, con
         at->hash[prompt].image[i] = at->now.path[i] ? at->now.hash[i] : 0;
         at->any = at->any || at->now.path[i];
     }
-    at->any_video = at->any_video || at->video.path;
+    at->any_start = at->any_start || at->video.path || starts(v);
     return SG_OK;
 }
 
@@ -157,7 +163,7 @@ static sg_status take(sg_eval *v, int prompt, sg_request *r, sg_error *e)
 {
     sg_eval_pictures *const at = &v->pictures;
     SG_TRY(fetch(v, &v->set.prompt[prompt], e));
-    SG_TRY(sg_pictures_fit(&at->now, r, e));
+    SG_TRY(sg_pictures_fit(&at->now, v->engine, r, e));
     for (int i = 0; i < SG_IMAGES; i++) {
         char        path[PATH_MAX];
         const char *inside;
@@ -189,8 +195,7 @@ bool sg_eval_pictures_add(const sg_eval *v, int prompt, const sg_request *r, jso
 {
     const sg_eval_pictures *const at = &v->pictures;
     if (at->of != prompt) return true;
-    bool whole = sg_report_add_pictures(line, &at->now, &(sg_error){0}) == SG_OK &&
-                 sg_report_add_video(line, &at->video, r->video.strength, at->now.fit, &(sg_error){0}) == SG_OK;
+    bool whole = sg_report_add_inputs(line, &at->now, &at->video, r, &(sg_error){0}) == SG_OK;
     for (int i = 0; i < SG_IMAGES && whole; i++) {
         char        path[PATH_MAX];
         const char *inside;

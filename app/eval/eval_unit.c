@@ -104,9 +104,7 @@ static sg_status make_settings(const work *w, const sg_plan *plan, char **text, 
     SG_TRY(sg_report_settings(&settings, &w->request, NULL, &v->model, &v->info, e));
     sg_status status =
         sg_report_add_attention(settings, &w->request.attention, &v->arms.arm[w->arm].settings, &forecast, e);
-    if (status == SG_OK) status = sg_report_add_pictures(settings, &v->pictures.now, e);
-    if (status == SG_OK)
-        status = sg_report_add_video(settings, &v->pictures.video, w->request.video.strength, v->pictures.now.fit, e);
+    if (status == SG_OK) status = sg_report_add_inputs(settings, &v->pictures.now, &v->pictures.video, &w->request, e);
     if (status == SG_OK) status = sg_report_text(text, settings, e);
     json_decref(settings);
     return status;

@@ -234,7 +234,8 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     SG_TRY(check_used(engine, o, e));
     SG_TRY(add_loras(engine, o, e));
     engine->defaults = engine->family->defaults(engine->model);
-    engine->defaults.video.strength = 0.8; /* diffusers' */
+    engine->defaults.video.up = !engine->components->frames.step;
+    engine->defaults.video.strength = engine->defaults.video.up ? 0.6 : 0.8; /* diffusers' */
     engine->base_bytes =
         engine->backend->host_memory ? sg_resident_bytes() - o->given_bytes : sg_backend_packed_bytes(engine->backend);
     SG_TRY(read_attention(engine, e));
@@ -370,6 +371,8 @@ sg_model_info sg_engine_info(const sg_engine *engine)
     const sg_component        *p;
     sg_phase                   phase[SG_PHASES_MAX];
     const int                  phases = sg_render_phases(components, true, true, phase);
+    if (!info.frames.step && !info.image[SG_IMAGE_FIRST] && components->vae.ops->encode_open)
+        info.image[SG_IMAGE_FIRST] = SG_IMAGE_START;
     _Static_assert(sizeof info.component / sizeof *info.component >= SG_TEXTS_MAX + SG_ADDED_MAX + SG_DENOISERS_MAX + 1,
                    "there is room for every component");
     for (int k = 0; k < phases; k++)

@@ -129,15 +129,17 @@ sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps
     return c->sigmas.count ? take_list(out, e) : solver_of(c)->schedule(out, sigmas_old, e);
 }
 
-int sg_steps_of_strength(int steps, double strength)
+/* As diffusers' pipelines have it, each in its order of roundings. */
+int sg_steps_of_strength(const sg_request *r)
 {
-    const double done = steps * strength;
-    return done < steps ? (int)done : steps;
+    const double done = r->steps * r->video.strength;
+    if (!(done < r->steps)) return r->steps;
+    return r->video.up ? r->steps - (int)(r->steps - done) : (int)done;
 }
 
 int sg_request_steps(const sg_request *r)
 {
-    return r->video.rgb ? sg_steps_of_strength(r->steps, r->video.strength) : r->steps;
+    return r->video.rgb ? sg_steps_of_strength(r) : r->steps;
 }
 
 void sg_sampler_skip(sg_sampler *p, int first)

@@ -1,7 +1,9 @@
 /* test_encoding.c - pictures and videos as a caller sees them: how often they are encoded, how far that is told, what cancels
  * it, what the plan counts; latents that are drawn; tiles. Golden tests hold the numbers. */
 #include "engine_fixture.h"
+#include "picture.h"
 #include "rng.h"
+#include "setup.h"
 #include "wan_vae.h"
 
 #include <math.h>
@@ -148,6 +150,103 @@ static void some_steps_are_done(void **state)
     sg_engine_close(&g);
 }
 
+/* ---- a model of images ---- */
+
+/* As one: it makes one frame and begins with no picture. */
+static sg_engine *open_images(void)
+{
+    sg_engine           *g = open_model(model, 0);
+    sg_components *const c = (sg_components *)(uintptr_t)g->components;
+    c->frames = (sg_frame_rule){0};
+    c->image[SG_IMAGE_FIRST] = SG_IMAGE_NONE;
+    g->defaults.frames = 1;
+    g->defaults.video.up = true;
+    return g;
+}
+
+/* It starts from a picture as others from a video of one frame. */
+static void an_image_starts_from_another(void **state)
+{
+    (void)state;
+    sg_engine  *g = open_images();
+    sg_request  r = request(g), of_video = r;
+    sg_pictures p = {.path = {"a.png"}, .fit = "crop", .whole = {{SIDE, SIDE, clip}}};
+    watch       w[2] = {0};
+    sg_report   rep;
+    sg_error    e = {0};
+    r.frames = of_video.frames = 1;
+    r.steps = of_video.steps = 4;
+    r.video.strength = of_video.video.strength = 0.6;
+    assert_int_equal(sg_engine_info(g).image[SG_IMAGE_FIRST], SG_IMAGE_START);
+    if (sg_pictures_apply(&p, g, &r, &e)) fail_msg("%s", e.text);
+    assert_ptr_equal(r.video.rgb, p.fitted[0].rgb);
+    assert_null(r.image[SG_IMAGE_FIRST].rgb);
+    of_video.video.rgb = clip;
+    assert_int_equal(render(g, &of_video, &w[0], &rep), SG_OK);
+    assert_int_equal(rep.steps_done, 3);
+    assert_int_equal(render(g, &r, &w[1], &rep), SG_OK);
+    assert_memory_equal(w[0].last, w[1].last, sizeof w[0].last);
+    assert_int_equal(sg_pictures_check(&p, g, &r, &e), SG_E_ARG); /* r has a video already */
+    assert_string_equal(e.text, "--image and a video: this model starts from one of them");
+    sg_image_close(&p.fitted[0]);
+    sg_engine_close(&g);
+}
+
+/* diffusers' image pipelines do N - int(N - N strength) steps. */
+static void steps_are_rounded_up(void **state)
+{
+    (void)state;
+    static const struct {
+        int    steps;
+        double strength;
+        int    done;
+    } cases[] = {{4, 1, 4},     {4, 0.99, 4}, {4, 0.5, 2},  {4, 0.25, 1},   {4, 0.2, 1},
+                 {28, 0.6, 17}, {10, 0.3, 3}, {10, 0.7, 7}, {50, 0.58, 29}, {20, 0.75, 15}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const sg_request r = {.steps = cases[i].steps, .video = {.strength = cases[i].strength, .up = true}};
+        assert_int_equal(sg_steps_of_strength(&r), cases[i].done);
+    }
+}
+
+static void set(sg_settings *s, const char *name, const char *value)
+{
+    sg_error e = {0};
+    if (sg_options_set(s, name, value, &e)) fail_msg("%s", e.text);
+}
+
+/* What is of videos has no effect on a model of images, and strength none where a picture begins a video. */
+static void options_of_videos_are_refused(void **state)
+{
+    (void)state;
+    static const char *const cases[][3] = {
+        {"frames", "5", "--frames 5: this model makes images, of one frame"},
+        {"seconds", "2", "--seconds has no effect: this model makes images"},
+        {"fps", "8", "--fps has no effect: this model makes images"},
+        {"frames", "1", NULL},
+    };
+    sg_request r;
+    sg_engine *g = open_images();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sg_settings s = sg_options_empty(SG_COMMAND_RENDER);
+        sg_error    e = {0};
+        set(&s, cases[i][0], cases[i][1]);
+        const sg_status status = sg_setup_request(&r, g, &s, &e);
+        assert_int_equal(status, cases[i][2] ? SG_E_ARG : SG_OK);
+        if (cases[i][2]) assert_string_equal(e.text, cases[i][2]);
+    }
+    sg_settings s = sg_options_empty(SG_COMMAND_RENDER);
+    sg_error    e = {0};
+    set(&s, "image", "a.png");
+    set(&s, "strength", "0.3");
+    assert_int_equal(sg_setup_request(&r, g, &s, &e), SG_OK);
+    assert_true(r.video.strength == 0.3);
+    sg_engine_close(&g);
+    g = open_model(model, 0);
+    assert_int_equal(sg_setup_request(&r, g, &s, &e), SG_E_ARG);
+    assert_non_null(strstr(e.text, "--strength has no effect: this model's videos begin with --image"));
+    sg_engine_close(&g);
+}
+
 /* ---- a VAE whose latents are drawn ---- */
 
 static float log_variance;
@@ -283,8 +382,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pictures_are_encoded_once), cmocka_unit_test(a_video_is_encoded_once),
-        cmocka_unit_test(some_steps_are_done),       cmocka_unit_test(latents_are_drawn),
-        cmocka_unit_test(encoders_have_tiles),
+        cmocka_unit_test(some_steps_are_done),       cmocka_unit_test(an_image_starts_from_another),
+        cmocka_unit_test(steps_are_rounded_up),      cmocka_unit_test(options_of_videos_are_refused),
+        cmocka_unit_test(latents_are_drawn),       cmocka_unit_test(encoders_have_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
